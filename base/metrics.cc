@@ -1,0 +1,74 @@
+#include "base/metrics.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace crowdsurf {
+
+Histogram::Histogram(std::vector<double> upper_bounds) : bounds_(std::move(upper_bounds)) {
+  CHECK(std::is_sorted(bounds_.begin(), bounds_.end()));
+  for (size_t i = 0; i <= bounds_.size(); ++i) buckets_.emplace_back(0);
+}
+
+void Histogram::Observe(double v) {
+  const size_t i =
+      static_cast<size_t>(std::lower_bound(bounds_.begin(), bounds_.end(), v) - bounds_.begin());
+  buckets_[i].fetch_add(1, std::memory_order_relaxed);
+  sum_.fetch_add(v, std::memory_order_relaxed);
+}
+
+MetricRegistry::Series& MetricRegistry::Find(std::string_view name, std::string_view help,
+                                             Kind kind, MetricLabels labels) {
+  Family& family =
+      families_.try_emplace(std::string(name), Family{kind, std::string(help), {}}).first->second;
+  CHECK(family.kind == kind);
+  for (Series& series : family.series) {
+    if (series.labels == labels) return series;
+  }
+  family.series.push_back({std::move(labels), nullptr, nullptr, nullptr});
+  return family.series.back();
+}
+
+Counter& MetricRegistry::AddCounter(std::string_view name, std::string_view help,
+                                    MetricLabels labels) {
+  Series& series = Find(name, help, Kind::kCounter, std::move(labels));
+  if (!series.counter) series.counter = std::make_unique<Counter>();
+  return *series.counter;
+}
+
+Gauge& MetricRegistry::AddGauge(std::string_view name, std::string_view help, MetricLabels labels) {
+  Series& series = Find(name, help, Kind::kGauge, std::move(labels));
+  if (!series.gauge) series.gauge = std::make_unique<Gauge>();
+  return *series.gauge;
+}
+
+Histogram& MetricRegistry::AddHistogram(std::string_view name, std::string_view help,
+                                        std::vector<double> upper_bounds, MetricLabels labels) {
+  Series& series = Find(name, help, Kind::kHistogram, std::move(labels));
+  if (!series.histogram) series.histogram = std::make_unique<Histogram>(std::move(upper_bounds));
+  return *series.histogram;
+}
+
+void MetricRegistry::Drop(const MetricLabels& match) {
+  const auto matches = [&](const Series& series) {
+    return std::all_of(match.begin(), match.end(), [&](const auto& label) {
+      const auto it = series.labels.find(label.first);
+      return it != series.labels.end() && it->second == label.second;
+    });
+  };
+  for (auto& [name, family] : families_) std::erase_if(family.series, matches);
+}
+
+double MetricRegistry::Value(std::string_view name, const MetricLabels& labels) const {
+  const auto it = families_.find(std::string(name));
+  if (it == families_.end()) return 0;
+  for (const Series& series : it->second.series) {
+    if (series.labels != labels) continue;
+    if (series.counter) return series.counter->value();
+    if (series.gauge) return series.gauge->value();
+  }
+  return 0;
+}
+
+}  // namespace crowdsurf
