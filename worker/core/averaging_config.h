@@ -1,0 +1,61 @@
+// AveragingConfig: spec.averaging and spec.target as the view carries them (DESIGN 6), with every
+// default filled in.
+//
+// The agent reads it from its `config` file (edge); the steward puts the newest generation into the
+// next view; only the view's copy acts. Values; any thread.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "base/bytes.h"
+
+namespace crowdsurf::worker {
+
+enum class StrategyKind : uint8_t {
+  kMoshpit,
+  kAllReduce,
+  kGossip,
+  kA2CiD2,
+  kRelaySum,
+  kPowerGossip,
+  kIst
+};
+enum class WireFormat : uint8_t { kFloat32, kFloat16, kBFloat16 };  // spec: None, Float16, BFloat16
+enum class Overlap : uint8_t { kDelayed, kBlocking };
+enum class RoundsMode : uint8_t { kAll, kOne };
+enum class Weighting : uint8_t { kSamples, kEqual };
+enum class GridMode : uint8_t { kFitted, kPaper };
+enum class IntervalUnit : uint8_t { kSteps, kSamples, kSeconds };
+
+struct Target {  // unset fields do not count; any one met ends the job
+  std::optional<double> samples;
+  std::optional<uint64_t> steps;
+  std::optional<double> seconds;
+  std::optional<std::string> metric;  // name, as the trainer reports it
+  double metric_bound = 0;
+  bool metric_below = true;
+  bool operator==(const Target&) const = default;
+};
+
+struct AveragingConfig {
+  uint64_t generation = 0;
+  StrategyKind strategy = StrategyKind::kMoshpit;
+  uint16_t group_size = 16;  // 2..64: upper bound of a radix
+  IntervalUnit interval_unit = IntervalUnit::kSteps;
+  double interval = 50;  // in interval_unit, > 0
+  WireFormat compression = WireFormat::kFloat16;
+  Overlap overlap = Overlap::kDelayed;
+  RoundsMode rounds = RoundsMode::kAll;
+  Weighting weighting = Weighting::kSamples;
+  GridMode grid = GridMode::kFitted;
+  Target target;
+  bool operator==(const AveragingConfig&) const = default;
+};
+
+void Encode(const AveragingConfig& config, ByteWriter& out);
+std::optional<AveragingConfig> DecodeAveragingConfig(
+    ByteReader& in);  // nullopt: garbled or out of bounds
+
+}  // namespace crowdsurf::worker
