@@ -15,6 +15,8 @@
 #include "worker/core/link_layout.h"
 
 namespace crowdsurf::worker {
+namespace link {  // the peer core has events of the same names: link::Published and Published
+                  // differ
 
 // A trainer registered and holds its connection. `fresh`: it has just started and has no state of
 // its own, `hold` is raised and it waits for LetStart or OfferAdoption. Not fresh: the agent was
@@ -63,9 +65,12 @@ struct LeaveRequested {         // POST /v1/leave; answered by LinkServer::Leave
   std::string reason;
 };
 
+}  // namespace link
+
 using LinkEvent =
-    std::variant<TrainerRegistered, TrainerGone, Published, PublishRefused, Applied, Adopted,
-                 StepsReached, OpaqueGiven, StopAcknowledged, CheckpointRequested, LeaveRequested>;
+    std::variant<link::TrainerRegistered, link::TrainerGone, link::Published, link::PublishRefused,
+                 link::Applied, link::Adopted, link::StepsReached, link::OpaqueGiven,
+                 link::StopAcknowledged, link::CheckpointRequested, link::LeaveRequested>;
 
 // A relaxed reading of the words, for progress and scheduling.
 struct LinkCounters {
