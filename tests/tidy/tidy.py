@@ -1,0 +1,174 @@
+#!/usr/bin/env python3
+"""Holds the rules of the house: who may include whom, what cores may not use, lengths, header comments, words.
+
+Usage: tidy.py [ROOT]   prints one line a violation, `file:line: rule`, and exits 1 if there is any.
+"""
+import pathlib
+import re
+import sys
+
+MOST_FILE_LINES = 500
+MOST_FUNCTION_LINES = 70
+
+# Room -> the rooms it may include (itself always). The longest matching prefix is a file's room.
+MAY_INCLUDE = {
+    "base": set(),
+    "coordinator-free-dht/core": {"base"},
+    "coordinator-free-dht/edge": {"base", "coordinator-free-dht/core"},
+    "worker/core": {"base", "coordinator-free-dht/core"},
+    "worker/edge": {"base", "coordinator-free-dht/core", "coordinator-free-dht/edge", "worker/core"},
+    "worker/trainer": {"base", "worker/core", "worker/edge"},
+    "operator/core": {"base"},
+    "operator/edge": {"base", "operator/core"},
+    "simulator": {"base", "coordinator-free-dht/core", "worker/core"},
+    "cli": {"base", "coordinator-free-dht/core", "coordinator-free-dht/edge", "worker/core", "worker/edge",
+            "operator/core", "operator/edge", "simulator"},
+}
+CORES = {"coordinator-free-dht/core", "worker/core", "operator/core", "simulator"}
+# The trainer is the user's side of the link: of worker/ it may use only the link's layout and client.
+TRAINER_MAY_USE = re.compile(r"worker/(core/(link_layout|safetensors)|edge/link_client)\.h$")
+
+CORE_BANNED_INCLUDES = re.compile(
+    r"<(grpc.*|google/protobuf.*|httplib\.h|openssl/.*|prometheus/.*|yaml-cpp/.*|asio.*|spdlog/.*|thread|mutex|"
+    r"shared_mutex|condition_variable|future|chrono|random|iostream|fstream|filesystem|ctime|unistd\.h|sys/.*)>")
+CORE_BANNED_CALLS = re.compile(
+    r"\b(std::thread|std::mutex|std::chrono|std::random_device|std::mt19937|std::shuffle|getenv|gettimeofday|"
+    r"clock_gettime|std::cout|std::cerr|rand\(\)|time\(nullptr\)|sleep_for)")
+# The simulator's command runs seeds on threads; its worlds do not.
+THREADS_ALLOWED = {"simulator/seeds.cc", "simulator/seeds.h"}
+BANNED_NAMES = re.compile(r"(^|/)(util|utils|common|helpers?|manager|misc)(\.|/|$)")
+WORDS = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
+PATHS = re.compile(r"/work/(main|w|shared)|/tmp/bash_jobs")
+
+
+def room_of(path):
+    parts = path.split("/")
+    for n in (2, 1):
+        if "/".join(parts[:n]) in MAY_INCLUDE:
+            return "/".join(parts[:n])
+    return None
+
+
+def strip_code(text):
+    """The text with comments, strings and preprocessor lines blanked, line structure kept."""
+    def blank(match):
+        return re.sub(r"[^\n]", " ", match.group(0))
+    text = re.sub(r'R"(\w*)\((.|\n)*?\)\1"', blank, text)
+    text = re.sub(r"//[^\n]*|/\*(.|\n)*?\*/|\"(\\.|[^\"\\\n])*\"|(?<![0-9a-fA-F])'(\\.|[^'\\\n])+'", blank, text)
+    return re.sub(r"^[ \t]*#(.*\\\n)*.*$", blank, text, flags=re.M)
+
+
+def functions(text):
+    """(first line, length, head) of every function body: a brace at namespace or class scope that follows ')'."""
+    code = strip_code(text)
+    stack, start, line = [], 0, 1
+    for i, c in enumerate(code):
+        if c == "\n":
+            line += 1
+        elif c == ";" or c == ":" and code[max(0, i - 9):i].strip().endswith(("public", "private", "protected")):
+            if not stack or stack[-1][0] != "body":
+                start = i + 1
+        elif c == "{":
+            head = code[start:i].strip()
+            scope = stack[-1][0] if stack else "namespace"
+            if scope in ("body", "function"):
+                kind = "body"
+            elif re.search(r"\bnamespace\b", head):
+                kind = "namespace"
+            elif re.match(r"(template\s*<.*>\s*)?(class|struct|union|enum)\b", head, re.S):
+                kind = "namespace"
+            elif "(" in head and not re.search(r"=\s*$", head):
+                kind = "function"
+            else:
+                kind = "body"
+            first = line - head.count("\n") if kind == "function" else line
+            stack.append((kind, first, head))
+            start = i + 1
+        elif c == "}":
+            if stack:
+                kind, first, head = stack.pop()
+                if kind == "function":
+                    yield first, line - first + 1, head
+            start = i + 1
+
+
+def check_includes(path, text):
+    room = room_of(path)
+    for number, line in enumerate(text.splitlines(), 1):
+        if room in CORES and path not in THREADS_ALLOWED and CORE_BANNED_INCLUDES.search(line) and "#include" in line:
+            yield number, f"a core may not include {line.split()[-1]}"
+        match = re.match(r'\s*#include "([^"]+)"', line)
+        if not match or room is None:
+            continue
+        target = room_of(match.group(1))
+        if target is None:
+            if "/" not in match.group(1):
+                yield number, "include from the repository root"
+        elif target != room and target not in MAY_INCLUDE[room]:
+            yield number, f"{room} may not include {target}"
+        elif room == "worker/trainer" and target.startswith("worker/") and target != room:
+            if not TRAINER_MAY_USE.search(match.group(1)):
+                yield number, "the trainer may use only the link's layout and client"
+
+
+def check_source(path, text):
+    lines = text.splitlines()
+    yield from check_includes(path, text)
+    if len(lines) > MOST_FILE_LINES:
+        yield 1, f"file has {len(lines)} lines, most is {MOST_FILE_LINES}"
+    for first, length, head in functions(text):
+        if length > MOST_FUNCTION_LINES:
+            name = re.sub(r"\s+", " ", head)[:60]
+            yield first, f"function has {length} lines, most is {MOST_FUNCTION_LINES}: {name}"
+    if path.endswith(".h"):
+        comment = 0
+        while comment < len(lines) and lines[comment].startswith("//"):
+            comment += 1
+        if comment < 3:
+            yield 1, "a header opens with a comment of 3 to 10 lines: purpose, owner, threads, bounds, source"
+        if "#pragma once" not in text:
+            yield 1, "a header has #pragma once"
+    if room_of(path) in CORES and path not in THREADS_ALLOWED:
+        code = strip_code(text)
+        for number, line in enumerate(code.splitlines(), 1):
+            match = CORE_BANNED_CALLS.search(line)
+            if match:
+                yield number, f"a core may not use {match.group(0)}"
+
+
+def check(root):
+    for path in sorted(root.rglob("*")):
+        name = path.relative_to(root).as_posix()
+        if not path.is_file() or name.split("/")[0] in ("build", ".git", ".cache") or "__pycache__" in name:
+            continue
+        if BANNED_NAMES.search(name):
+            yield name, 1, "no util, common, helpers, manager"
+        if path.suffix not in (".h", ".cc", ".py", ".sh", ".md", ".yaml", ".proto", ".txt") and path.name != "dev":
+            continue
+        text = path.read_text(errors="replace")
+        if name != "tests/tidy/tidy.py":
+            for number, line in enumerate(text.splitlines(), 1):
+                if WORDS.search(line) and path.suffix != ".md":
+                    yield name, number, "finish it or say why not: " + WORDS.search(line).group(0)
+                if PATHS.search(line):
+                    yield name, number, "names a path of one machine"
+        if path.suffix in (".h", ".cc"):
+            for number, rule in check_source(name, text):
+                yield name, number, rule
+    for room in ("base", "coordinator-free-dht", "worker", "operator", "cli", "simulator", "python", "deploy", "tests",
+                 "bench"):
+        if (root / room).is_dir() and not (root / room / "README.md").is_file():
+            yield room, 1, "a room has a README.md: what for, what it may use"
+
+
+def main():
+    root = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else pathlib.Path(__file__).resolve().parents[2]
+    violations = list(check(root))
+    for name, number, rule in violations:
+        print(f"{name}:{number}: {rule}")
+    print(f"tidy: {len(violations)} violations")
+    return 1 if violations else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

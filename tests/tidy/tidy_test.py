@@ -1,0 +1,73 @@
+#!/usr/bin/env python3
+"""Plants one fault of each kind in a small tree and sees tidy.py turn red; then holds the real tree to the rules."""
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+TIDY = pathlib.Path(__file__).resolve().parent / "tidy.py"
+HEADER = "// A.\n// B.\n// C.\n#pragma once\n"
+
+
+def run(files):
+    with tempfile.TemporaryDirectory() as folder:
+        for name, text in files.items():
+            path = pathlib.Path(folder) / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        result = subprocess.run([sys.executable, TIDY, folder], capture_output=True, text=True, check=False)
+        return result.returncode, result.stdout
+
+
+class TidyTest(unittest.TestCase):
+    def expect(self, files, rule):
+        code, out = run(files)
+        self.assertEqual(code, 1, out)
+        self.assertIn(rule, out)
+
+    def test_a_clean_tree_passes(self):
+        code, out = run({"base/README.md": "x", "base/a.h": HEADER, "worker/README.md": "x",
+                         "worker/core/b.h": HEADER + '#include "base/a.h"\n'})
+        self.assertEqual(code, 0, out)
+
+    def test_a_core_may_not_include_an_edge(self):
+        self.expect({"worker/core/a.h": HEADER + '#include "worker/edge/b.h"\n'}, "worker/core may not include worker/edge")
+
+    def test_operator_and_worker_never_meet(self):
+        self.expect({"operator/edge/a.h": HEADER + '#include "worker/core/b.h"\n'}, "may not include worker/core")
+
+    def test_a_core_has_no_clock(self):
+        self.expect({"worker/core/a.h": HEADER + "#include <chrono>\n"}, "a core may not include <chrono>")
+        self.expect({"worker/core/a.cc": "int f() { return std::mutex(); }\n"}, "a core may not use std::mutex")
+
+    def test_a_long_function_fails(self):
+        body = "int f(int x) {\n" + "  ++x;\n" * 70 + "  return x;\n}\n"
+        self.expect({"base/a.cc": body}, "function has 73 lines")
+
+    def test_a_long_method_in_a_class_fails_and_the_class_itself_does_not(self):
+        method = "  int f(int x) {\n" + "    ++x;\n" * 70 + "    return x;\n  }\n"
+        self.expect({"base/a.h": HEADER + "class A {\n public:\n" + method + "};\n"}, "function has 73 lines")
+        code, out = run({"base/README.md": "x", "base/a.h": HEADER + "class A {\n" + "  int x();\n" * 90 + "};\n"})
+        self.assertEqual(code, 0, out)
+
+    def test_a_long_file_fails(self):
+        self.expect({"base/a.cc": "int x;\n" * 501}, "file has 501 lines")
+
+    def test_a_header_without_a_comment_fails(self):
+        self.expect({"base/a.h": "#pragma once\n"}, "a header opens with a comment")
+
+    def test_left_overs_fail(self):
+        self.expect({"base/a.cc": "// TO" "DO\n"}, "finish it")
+        self.expect({"base/util.h": HEADER}, "no util")
+
+    def test_a_room_without_a_readme_fails(self):
+        self.expect({"base/a.h": HEADER}, "a room has a README.md")
+
+    def test_the_project_itself_is_clean(self):
+        result = subprocess.run([sys.executable, TIDY], capture_output=True, text=True, check=False)
+        self.assertEqual(result.returncode, 0, result.stdout)
+
+
+if __name__ == "__main__":
+    unittest.main()
