@@ -15,6 +15,9 @@ namespace crowdsurf::worker {
 
 using CellIndex = uint32_t;
 
+// 2^17 holds 100,000 members with radix 2; a view that claims more is garbled.
+inline constexpr size_t kMostCells = 1U << 17;
+
 struct Grid {
   std::vector<uint16_t> radices;  // each >= 1, ascending; empty: no grid
 
@@ -24,8 +27,9 @@ struct Grid {
 };
 
 // d = the fewest axes whose product can reach `members` with radices <= max_group; then the least
-// product >= members, then the least largest radix. Pre: members >= 1, 2 <= max_group <= 64.
-// members == 1 gives {1}. O(max_group^(d-1)).
+// product >= members, then the least largest radix, then the greatest first ones (nearest to
+// equal). Pre: 1 <= members <= kMostCells, 2 <= max_group <= 64. members == 1 gives {1}. O(number
+// of ascending tuples of d - 1 radices): at most a few thousand.
 Grid FitGrid(size_t members, size_t max_group);
 
 std::vector<uint16_t> Coordinates(const Grid& grid, CellIndex cell);  // pre: cell < cells()
@@ -34,6 +38,10 @@ CellIndex CellAt(const Grid& grid, const std::vector<uint16_t>& coordinates);
 // The cells of the group of `cell` on `axis`, ascending in that axis' coordinate (their order is
 // the rank order).
 std::vector<CellIndex> GroupCells(const Grid& grid, CellIndex cell, size_t axis);
+
+// Product of the radices of the axes from..d-1; 1 for from == d. Two cells that are equal modulo
+// it agree on those axes, because axis 0 is the most significant digit. Pre: from <= axes().
+size_t SuffixProduct(const Grid& grid, size_t from);
 
 // True when the cells have the same coordinates on the axes from..d-1: after rounds 0..from-1 they
 // hold the same bits.

@@ -32,7 +32,7 @@ struct Member {
   bool on_demand = false;
   uint32_t bandwidth_class =
       0;  // log2-ish class of measured bytes/s, 0 unknown; part sizes are a function of it
-  bool operator==(const Member&) const = default;
+  auto operator<=>(const Member&) const = default;
 };
 
 struct View {
@@ -71,14 +71,20 @@ struct Seat {
   Member member;
   PeerId steward;                 // who signed it
   int64_t steward_joined_ms = 0;  // of two seats for one cell the one by the older steward stands
-  bool operator==(const Seat&) const = default;
+  uint32_t sitting = 0;  // 0: the view's own list; a peer that was vacated by mistake sits again
+  auto operator<=>(const Seat&) const = default;
 };
 struct Vacancy {
-  PeerId peer;  // this member left its cell for good (ids never come back to life)
+  PeerId peer;           // this member left its cell
+  uint32_t sitting = 0;  // ends this and all earlier sittings of the peer
   auto operator<=>(const Vacancy&) const = default;
 };
 
-// A view with its minor state. Merge is commutative, associative and idempotent.
+// Seats and vacancies that one view may gather before it is renewed; more are ignored.
+inline constexpr size_t kMostSeats = 1U << 17;
+
+// A view with its minor state. Merge is commutative, associative and idempotent: occupants are a
+// function of the sets alone.
 class Seating {
  public:
   Seating() = default;
@@ -86,29 +92,46 @@ class Seating {
 
   const View& view() const { return view_; }
   const ViewHash& hash() const { return hash_; }
-  // True when something changed. A seat on a cell that the view or an older steward's seat holds is
-  // ignored, unless that occupant is vacated.
+  // True when the sets changed. Of several claims to a cell the view's own member stands first,
+  // then the seat by the oldest steward; vacated claims do not count. A seat of sitting 0, of a
+  // cell outside the grid or beyond kMostSeats is ignored. O(members).
   bool Add(const Seat& seat);
   bool Add(const Vacancy& vacancy);
-  bool Merge(const Seating& other);  // pre: same hash
+  bool Merge(const std::vector<Seat>& seats, const std::vector<Vacancy>& vacancies);
 
   // Who sits where now, ascending by cell; holes are absent.
   const std::map<CellIndex, Member>& occupants() const { return occupants_; }
   std::optional<CellIndex> CellOf(const PeerId& id) const;
   const Member* At(CellIndex cell) const;
+  const Member* Find(const PeerId& id) const;
   std::optional<CellIndex> FreeCell() const;  // the least one
-  std::vector<Seat> seats() const;
-  std::vector<Vacancy> vacancies() const;
+  // The sitting a new seat for `id` must carry to count: one above its last vacancy.
+  uint32_t NextSitting(const PeerId& id) const;
+  // The sitting that a vacancy must name to end `id`'s present seat.
+  uint32_t SittingOf(const PeerId& id) const;
+  bool Vacated(const PeerId& id) const { return !CellOf(id) && last_vacancy_.contains(id); }
+  const std::set<Seat>& seats() const { return seats_; }
+  const std::set<Vacancy>& vacancies() const { return vacancies_; }
+  // Over seats and vacancies: equal for equal sets.
+  Digest MinorHash() const;
 
  private:
+  bool Insert(const Seat& seat);
+  bool Insert(const Vacancy& vacancy);
   void Recompute();
   View view_;
   ViewHash hash_;
-  std::map<CellIndex, std::vector<Seat>>
-      seats_;  // by cell; bounded by members + joins since the view
+  std::set<Seat> seats_;
   std::set<Vacancy> vacancies_;
+  std::map<PeerId, uint32_t> last_vacancy_;  // highest sitting that ended
   std::map<CellIndex, Member> occupants_;
   std::map<PeerId, CellIndex> cell_of_;
 };
+
+// Codec of the minor state, bounded by kMostSeats.
+void Encode(const Seat& seat, ByteWriter& out);
+void Encode(const Vacancy& vacancy, ByteWriter& out);
+std::optional<Seat> DecodeSeat(ByteReader& in);
+std::optional<Vacancy> DecodeVacancy(ByteReader& in);
 
 }  // namespace crowdsurf::worker

@@ -1,0 +1,185 @@
+#include "worker/core/view.h"
+
+#include <algorithm>
+#include <cmath>
+#include <tuple>
+
+#include "base/check.h"
+#include "base/digest.h"
+
+namespace crowdsurf::worker {
+namespace {
+
+constexpr size_t kMostAxes = 17;         // radix 2 reaches 2^17 cells
+constexpr size_t kMostRadix = 64;        // masks are 64 bits
+constexpr uint8_t kFormat = 1;           // of the encoding; another one is another job's release
+constexpr size_t kMemberBytes = 32 + 4;  // least size of an encoded member, bounds allocation
+
+template <class Id>
+Id ReadId(ByteReader& in) {
+  const auto id = Id::From(in.Raw(Id::kBytes));
+  if (!id) in.Fail();
+  return id.value_or(Id());
+}
+
+void Encode(const Member& member, ByteWriter& out) {
+  out.Raw(member.id.view());
+  out.U32(member.cell);
+  out.I64(member.joined_unix_ms);
+  out.Bool(member.on_demand);
+  out.U32(member.bandwidth_class);
+}
+
+Member DecodeMember(ByteReader& in) {
+  Member member;
+  member.id = ReadId<PeerId>(in);
+  member.cell = in.U32();
+  member.joined_unix_ms = in.I64();
+  member.on_demand = in.Bool();
+  member.bandwidth_class = in.U32();
+  return member;
+}
+
+bool GoodGrid(const Grid& grid) {
+  if (grid.radices.empty() || grid.axes() > kMostAxes) return false;
+  size_t cells = 1;
+  for (const uint16_t radix : grid.radices) {
+    if (radix < 1 || radix > kMostRadix) return false;
+    cells *= radix;
+    if (cells > kMostCells) return false;
+  }
+  return std::is_sorted(grid.radices.begin(), grid.radices.end());
+}
+
+// Members ascending by id, one a cell, inside the grid; witnesses are members, each once.
+bool GoodMembers(const View& view) {
+  std::set<CellIndex> cells;
+  const size_t limit = view.grid.cells();
+  for (size_t i = 0; i < view.members.size(); ++i) {
+    if (i > 0 && !(view.members[i - 1].id < view.members[i].id)) return false;
+    if (view.members[i].cell >= limit || !cells.insert(view.members[i].cell).second) return false;
+  }
+  std::set<PeerId> seen;
+  for (const PeerId& witness : view.witnesses)
+    if (view.Find(witness) == nullptr || !seen.insert(witness).second) return false;
+  return true;
+}
+
+}  // namespace
+
+const Member* View::Find(const PeerId& id) const {
+  const auto at = std::lower_bound(members.begin(), members.end(), id,
+                                   [](const Member& m, const PeerId& key) { return m.id < key; });
+  return at != members.end() && at->id == id ? &*at : nullptr;
+}
+
+Bytes Encode(const View& view) {
+  ByteWriter out;
+  out.U8(kFormat);
+  out.U64(view.epoch);
+  out.Raw(view.parent.view());
+  out.Bool(view.branch);
+  out.U64(view.fork_members);
+  out.U8(static_cast<uint8_t>(view.grid.axes()));
+  for (const uint16_t radix : view.grid.radices) out.U16(radix);
+  out.U32(static_cast<uint32_t>(view.members.size()));
+  for (const Member& member : view.members) Encode(member, out);
+  out.U8(static_cast<uint8_t>(view.witnesses.size()));
+  for (const PeerId& witness : view.witnesses) out.Raw(witness.view());
+  out.U64(view.seed);
+  out.U64(view.first_averaging);
+  out.F64(view.base_samples);
+  Encode(view.config, out);
+  out.Bool(view.target_met);
+  return out.Take();
+}
+
+std::optional<View> DecodeView(ByteView bytes) {
+  ByteReader in(bytes);
+  View view;
+  if (in.U8() != kFormat) in.Fail();
+  view.epoch = in.U64();
+  view.parent = ReadId<ViewHash>(in);
+  view.branch = in.Bool();
+  view.fork_members = in.U64();
+  const size_t axes = in.U8();
+  if (axes > kMostAxes) in.Fail();
+  for (size_t i = 0; i < axes && in.ok(); ++i) view.grid.radices.push_back(in.U16());
+  const uint32_t members = in.Count(kMostMembers, kMemberBytes);
+  for (uint32_t i = 0; i < members && in.ok(); ++i) view.members.push_back(DecodeMember(in));
+  const size_t witnesses = in.U8();
+  if (witnesses > kMostWitnesses || witnesses == 0) in.Fail();
+  for (size_t i = 0; i < witnesses && in.ok(); ++i) view.witnesses.push_back(ReadId<PeerId>(in));
+  view.seed = in.U64();
+  view.first_averaging = in.U64();
+  view.base_samples = in.F64();
+  const auto config = DecodeAveragingConfig(in);
+  view.target_met = in.Bool();
+  if (!config || !in.Done() || !std::isfinite(view.base_samples) || view.base_samples < 0)
+    return std::nullopt;
+  view.config = *config;
+  if (!GoodGrid(view.grid) || !GoodMembers(view)) return std::nullopt;
+  return view;
+}
+
+ViewHash HashOf(const View& view, const std::string& job) {
+  ByteWriter out;
+  out.String(job);
+  out.Raw(Encode(view));
+  return ViewHash(Sha256(out.bytes()).bytes());
+}
+
+std::vector<PeerId> ChooseWitnesses(const std::vector<Member>& members) {
+  std::vector<const Member*> order;
+  for (const Member& member : members) order.push_back(&member);
+  const auto key = [](const Member* m) { return std::tie(m->joined_unix_ms, m->id); };
+  std::sort(order.begin(), order.end(), [&](const Member* a, const Member* b) {
+    if (a->on_demand != b->on_demand) return a->on_demand;
+    return key(a) < key(b);
+  });
+  if (order.size() > kMostWitnesses) order.resize(kMostWitnesses);
+  std::vector<PeerId> witnesses;
+  for (const Member* member : order) witnesses.push_back(member->id);
+  return witnesses;
+}
+
+bool IsQuorum(const std::vector<PeerId>& witnesses, const std::set<PeerId>& present) {
+  if (witnesses.empty()) return false;
+  const auto count = static_cast<size_t>(
+      std::count_if(witnesses.begin(), witnesses.end(),
+                    [&](const PeerId& witness) { return present.contains(witness); }));
+  if (2 * count == witnesses.size()) return present.contains(witnesses.front());
+  return 2 * count > witnesses.size();
+}
+
+void Encode(const Seat& seat, ByteWriter& out) {
+  Encode(seat.member, out);
+  out.Raw(seat.steward.view());
+  out.I64(seat.steward_joined_ms);
+  out.U32(seat.sitting);
+}
+
+void Encode(const Vacancy& vacancy, ByteWriter& out) {
+  out.Raw(vacancy.peer.view());
+  out.U32(vacancy.sitting);
+}
+
+std::optional<Seat> DecodeSeat(ByteReader& in) {
+  Seat seat;
+  seat.member = DecodeMember(in);
+  seat.steward = ReadId<PeerId>(in);
+  seat.steward_joined_ms = in.I64();
+  seat.sitting = in.U32();
+  if (!in.ok()) return std::nullopt;
+  return seat;
+}
+
+std::optional<Vacancy> DecodeVacancy(ByteReader& in) {
+  Vacancy vacancy;
+  vacancy.peer = ReadId<PeerId>(in);
+  vacancy.sitting = in.U32();
+  if (!in.ok()) return std::nullopt;
+  return vacancy;
+}
+
+}  // namespace crowdsurf::worker
