@@ -1,0 +1,43 @@
+// Kernels: the loops over tensor bytes, vectorised with run-time dispatch (Google Highway).
+//
+// Pure functions over spans; any thread; no allocation. Every result is the same bits on every
+// instruction set: multiply, round, add, round (never a fused multiply-add), and conversions are
+// written with integer operations because Highway 1.0.3's own truncate on some targets. Wire spans
+// are little-endian bytes of any alignment. Meant for chunks of 64-256 KiB, which stay in the L2
+// cache between passes. Source: round-protocol.md 7; IEEE 754-2019 section 4.3.1
+// (roundTiesToEven).
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "base/bytes.h"
+
+namespace crowdsurf::worker {
+
+// acc[i] = acc[i] + weight * x[i]. Pre: x holds acc.size() values of the format in the name
+// (4, 2 and 2 bytes each).
+void AddWeightedFloat32(float weight, ByteView x, std::span<float> acc);
+void AddWeightedFloat16(float weight, ByteView x, std::span<float> acc);
+void AddWeightedBFloat16(float weight, ByteView x, std::span<float> acc);
+
+// x[i] = x[i] * factor.
+void Scale(float factor, std::span<float> x);
+
+// float32 to 16 bits, round to nearest, ties to even. A finite value beyond the format's largest
+// becomes the largest with its sign (65504; 3.3895e38): one big parameter must not turn a mean into
+// infinity. Infinity stays infinity; a NaN becomes the quiet NaN with its sign. Pre: out.size() ==
+// 2 * in.size().
+void ToFloat16(std::span<const float> in, std::span<uint8_t> out);
+void ToBFloat16(std::span<const float> in, std::span<uint8_t> out);
+
+// Exact. Pre: in.size() == 2 * out.size(). A signalling NaN stays a NaN.
+void FromFloat16(ByteView in, std::span<float> out);
+void FromBFloat16(ByteView in, std::span<float> out);
+
+// True when no value is NaN or infinite. Pre: size is a multiple of the element's.
+bool AllFiniteFloat32(ByteView x);
+bool AllFiniteFloat16(ByteView x);
+bool AllFiniteBFloat16(ByteView x);
+
+}  // namespace crowdsurf::worker
