@@ -1,24 +1,167 @@
 // Frames: what members, stand-ins and witnesses of a round say to each other (round-protocol.md 3).
 //
-// Header of every frame: the instance. Bulk bytes (INPUT, RESULT) travel on the tensor plane; these
-// are the small frames of the control plane. Codec in round_codec.h. Values; any thread.
+// Every frame names its instance; the sender is authenticated by the transport, so no rank is
+// carried. Bulk bytes (INPUT, RESULT) travel on the tensor plane; these are the small frames of the
+// control plane. Codec in round_codec.h. Values; any thread. Beyond the reference: ASK (an owner
+// pulls inputs that are missing, of a member or of a hole's speakers), FETCH (a member pulls
+// results), REFUSED and FORGOTTEN (answers that the reference describes in words). A member that
+// applied answers OPEN with DECIDED, so STATUS needs no "applied value".
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <optional>
-#include <set>
 #include <variant>
 #include <vector>
 
 #include "base/id.h"
-#include "worker/core/witness.h"
+#include "worker/core/round_spec.h"
 
 namespace crowdsurf::worker {
 
-struct InstanceIdTag;
-// Hash of (job, view hash, averaging number, round, axis, group, ordered member list, attempt).
-using InstanceId = FixedId<InstanceIdTag, 16>;
-using Mask = uint64_t;  // a bit per rank of the group
+// A finished chunk. mask == 0: not there (an owner always contributes, so no result has mask 0).
+struct ChunkValue {
+  Ballot assigned = 0;
+  Mask mask = 0;      // ranks whose inputs are in it
+  uint64_t hash = 0;  // ContentHash of the wire bytes
+  bool held() const { return mask != 0; }
+  bool operator==(const ChunkValue&) const = default;
+};
+
+// What a round decides. weights: by rank, zero for ranks in no mask.
+struct RoundValue {
+  bool abort = false;  // nobody applies anything; chunks and weights are empty
+  std::vector<ChunkValue> chunks;
+  std::vector<double> weights;
+  bool operator==(const RoundValue&) const = default;
+};
+Mask ContributorsOf(const RoundValue& value);  // union of the masks
+double WeightOf(const RoundValue& value);      // sum of the contributors' weights, ascending
+Digest RootOf(const RoundValue& value);        // over all of it, in order
+
+// A value with the members that hold it: what witnesses accept.
+struct HeldValue {
+  Mask members = 0;
+  RoundValue value;
+  bool operator==(const HeldValue&) const = default;
+};
+
+// To the group at the start. `members` and `parts` let the layer above see why instances differ.
+struct Ready {
+  double weight = 0;
+  Digest schema;
+  Digest members;
+  Digest parts;
+  bool operator==(const Ready&) const = default;
+};
+// A stand-in: I can speak for `rank` (a hole, or a member that was lost). To all members.
+struct Speak {
+  uint8_t rank = 0;
+  double weight = 0;
+  Digest root;          // of what it holds; owners mix no roots for one rank
+  bool answer = false;  // to an ASK: the chunks follow unasked
+  bool operator==(const Speak&) const = default;
+};
+// An owner wants `rank`'s inputs: of the member itself or of a speaker.
+struct Ask {
+  uint8_t rank = 0;
+  Ballot assigned = 0;
+  bool again = false;  // send also what was sent before
+  std::vector<uint32_t> chunks;
+  bool operator==(const Ask&) const = default;
+};
+struct Have {
+  Ballot ballot = 0;  // 0: to all; b: to its coordinator
+  Digest root;
+  bool operator==(const Have&) const = default;
+};
+// To the group and the witnesses; only the ballot's coordinator, rank (b - 1) mod M, may send it.
+struct Open {
+  Ballot ballot = 0;
+  bool branch = false;  // section 6: no witnesses; who answers leaves the parent view
+  RegisterAge age;
+  bool operator==(const Open&) const = default;
+};
+struct StatusFrame {
+  Ballot ballot = 0;
+  bool branch = false;                // it answers an OPEN of a branch
+  std::optional<Ballot> complete;     // highest ballot whose full value it still holds
+  bool complete_abort = false;        // ... and that value is ABORT
+  std::vector<ChunkValue> held;       // by chunk
+  std::vector<uint32_t> served;       // own chunks (assigned 0) that it has sent already, ascending
+  std::map<Ballot, Digest> plans;     // seen: AssignmentHash of each
+  std::map<uint8_t, double> weights;  // known, by rank
+  bool operator==(const StatusFrame&) const = default;
+};
+struct Promise {
+  Ballot ballot = 0;
+  Ballot accepted = 0;  // highest accepted, 0 none
+  Bytes value;          // EncodeHeldValue of it
+  bool operator==(const Promise&) const = default;
+};
+struct PlanChunk {
+  Ballot assigned = 0;
+  uint8_t owner = 0;  // who reduces it, when nobody holds it yet
+  Mask holders = 0;   // who has the finished result: it is adopted
+  ChunkValue value;   // held() when holders != 0
+  bool operator==(const PlanChunk&) const = default;
+};
+struct Plan {
+  Ballot ballot = 0;
+  bool branch = false;
+  bool abort = false;
+  Mask members = 0;   // S
+  Mask excluded = 0;  // ranks whose weight is in dispute: they contribute to no new result
+  std::map<uint8_t, double> weights;
+  std::vector<PlanChunk> chunks;  // empty when abort
+  bool operator==(const Plan&) const = default;
+};
+struct Accept {
+  Ballot ballot = 0;
+  RegisterAge age;
+  Bytes value;                   // EncodeHeldValue
+  std::vector<PeerId> learners;  // S: who is told of ACCEPTED
+  bool operator==(const Accept&) const = default;
+};
+struct Accepted {
+  Ballot ballot = 0;
+  Digest value;  // Sha256 of the accepted bytes
+  bool operator==(const Accepted&) const = default;
+};
+struct Decided {
+  Ballot ballot = 0;
+  bool branch = false;
+  HeldValue held;  // members: who holds it all
+  bool operator==(const Decided&) const = default;
+};
+struct Refused {  // a ballot older than what I promised
+  Ballot promised = 0;
+  bool operator==(const Refused&) const = default;
+};
+struct Forgotten {  // the witness pruned this register
+  Ballot ballot = 0;
+  bool operator==(const Forgotten&) const = default;
+};
+struct Fetch {  // send me these results of yours
+  std::vector<uint32_t> chunks;
+  bool operator==(const Fetch&) const = default;
+};
+enum class ByeReason : uint8_t { kLeaving, kSatOut, kCannotSpeak };
+struct Bye {  // certain suspicion, no wait
+  ByeReason reason = ByeReason::kLeaving;
+  bool operator==(const Bye&) const = default;
+};
+
+using FrameBody = std::variant<Ready, Speak, Ask, Have, Open, StatusFrame, Promise, Plan, Accept,
+                               Accepted, Decided, Refused, Forgotten, Fetch, Bye>;
+struct Frame {
+  InstanceId instance;
+  FrameBody body;
+  bool operator==(const Frame&) const = default;
+};
+
+// Of the assigned ballots of a plan or value: what tells one plan from another (rule 1, "dead").
+Digest AssignmentHash(const Plan& plan);
+Digest AssignmentHash(const RoundValue& value);
 
 }  // namespace crowdsurf::worker

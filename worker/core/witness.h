@@ -1,27 +1,111 @@
-// Witness: the acceptor of one Paxos register, and the bounded table of the registers that a peer
+// Witness: the acceptor of Paxos registers, and the bounded table of the registers a peer
 // witnesses.
 //
-// Registers: a round instance (its decided value), and "successor of view e" (the next view). A
+// Registers: a round instance (its decided value) and "successor of view e" (the next view). A
 // witness promises ballots b > promised, accepts b >= promised, and remembers what it accepted
 // (round-protocol.md 4). A peer that is member and witness of a round answers both roles from one
-// ballot variable: Round holds it while it is open and hands it back (Round::Promised). Records are
-// kept until the register's view is two epochs old, then "forgotten" is answered. Bound:
-// kMostRecords with LRU of decided ones. Single sequence.
+// ballot variable: Round holds the record while it is open (Lend) and hands it back (Retire).
+// Records are kept until the register's view is two epochs old; then, and when a decided record had
+// to make room, "forgotten" is answered: a pruned promise is never made anew. Bound: kMostRecords,
+// least recently used decided ones go first; counted. Single sequence.
 #pragma once
 
+#include <compare>
+#include <cstddef>
 #include <cstdint>
+#include <map>
 
 #include "base/bytes.h"
+#include "base/id.h"
+#include "worker/core/view.h"
 
 namespace crowdsurf::worker {
 
 using Ballot = uint16_t;  // b = k * M + rank + 1, unique per coordinator; 0 is the fast path
+
+struct InstanceIdTag;
+// Hash of (job, view hash, averaging number, round, axis, group, ordered member list, attempt).
+using InstanceId = FixedId<InstanceIdTag, 16>;
 
 struct WitnessRecord {
   Ballot promised = 0;  // highest ballot answered
   Ballot accepted = 0;  // highest ballot accepted, 0 none
   Bytes value;          // its value, as encoded by the register's owner
   bool operator==(const WitnessRecord&) const = default;
+};
+
+// The Paxos rules themselves; a refused ballot changes nothing.
+bool TryPromise(WitnessRecord& record, Ballot ballot);  // true: ballot > promised, now promised
+bool TryAccept(WitnessRecord& record, Ballot ballot, const Bytes& value);  // ballot >= promised
+
+struct RegisterId {
+  enum class Kind : uint8_t { kRound, kSuccessor } kind = Kind::kRound;
+  std::array<uint8_t, 32> name{};
+  auto operator<=>(const RegisterId&) const = default;
+
+  static RegisterId Round(const InstanceId& instance);
+  static RegisterId SuccessorOf(const ViewHash& view);
+};
+
+// Older registers are pruned first. Lexicographic.
+struct RegisterAge {
+  uint64_t epoch = 0;      // of the view the register belongs to
+  uint64_t averaging = 0;  // 0 for successors
+  uint32_t round = 0;
+  auto operator<=>(const RegisterAge&) const = default;
+};
+
+struct WitnessAnswer {
+  enum class Kind : uint8_t {
+    kYes,        // promised or accepted
+    kRefused,    // record.promised is higher
+    kForgotten,  // pruned: the asker keeps its own values
+    kFull,       // no room: say nothing, as if dead
+    kLent        // an open Round answers for this register: give the frame to it
+  } kind = Kind::kYes;
+  WitnessRecord record;  // after the call
+};
+
+class WitnessTable {
+ public:
+  static constexpr size_t kMostRecords = 4096;  // 4,096 values of <= 64 KiB, typically far less
+  explicit WitnessTable(size_t most_records = kMostRecords) : most_(most_records) {}
+
+  WitnessAnswer OnOpen(const RegisterId& id, const RegisterAge& age, Ballot ballot);
+  WitnessAnswer OnAccept(const RegisterId& id, const RegisterAge& age, Ballot ballot,
+                         const Bytes& value);
+  void MarkDecided(const RegisterId& id);  // it may be pruned when room is needed
+
+  // For the Round that opens now: what was promised so far (RoundSpec::promised). Until Retire the
+  // table answers kLent.
+  WitnessRecord Lend(const RegisterId& id, const RegisterAge& age);
+  void Retire(const RegisterId& id, WitnessRecord record, bool decided);  // Round::Promised()
+
+  // The view has this epoch now: registers of views two epochs older are dropped.
+  void OnEpoch(uint64_t epoch);
+
+  size_t size() const { return records_.size(); }
+  uint64_t pruned() const { return pruned_; }  // decided records that had to make room
+  uint64_t full() const { return full_; }      // asked while all records were undecided
+
+ private:
+  struct Entry {
+    WitnessRecord record;
+    RegisterAge age;
+    bool decided = false;
+    bool lent = false;
+    uint64_t used = 0;  // order of use
+  };
+  Entry* Find(const RegisterId& id, const RegisterAge& age, WitnessAnswer::Kind& why_not);
+  bool MakeRoom();
+
+  size_t most_;
+  std::map<RegisterId, Entry> records_;
+  RegisterAge floor_;  // unknown rounds at or below it are forgotten
+  uint64_t least_epoch_ = 0;
+  uint64_t uses_ = 0;
+  uint64_t pruned_ = 0;
+  uint64_t full_ = 0;
 };
 
 }  // namespace crowdsurf::worker

@@ -1,0 +1,106 @@
+// RoundPacer: which input a Round is due, and when: the clock beside the clockless Round.
+//
+// RoundTimes learns from all rounds of an agent (bounded windows): start delays, frame gaps per
+// peer, HAVE waits, round lengths. RoundPacer is one open round's deadlines. Owner: worker/core's
+// Averaging. Single sequence. Source: round-protocol.md 9 (time-outs): start deadline = median + k
+// MAD of recent starts; silence = max(least, median + 6 MAD of that peer's gaps), at most `most`;
+// HAVE wait = median + 6 MAD; coordinator hand-over = 2 RTT + that; sit-out = 4 x the learnt round
+// time. Deadlines double after a ballot that ended with everybody alive, and halve back after each
+// fast round.
+#pragma once
+
+#include <cstddef>
+#include <deque>
+#include <map>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "base/id.h"
+#include "base/time.h"
+#include "worker/core/round.h"
+
+namespace crowdsurf::worker {
+
+struct PacerConfig {
+  Duration least_silence = Milliseconds(50);
+  Duration most_silence = Seconds(1);
+  Duration first_start = Seconds(1);  // start deadline while nothing is learnt
+  Duration first_round = Seconds(5);  // round time while nothing is learnt
+  Duration least_sit_out = Seconds(2);
+};
+
+// The last kWindow samples of a duration.
+class DurationWindow {
+ public:
+  static constexpr size_t kWindow = 32;
+  void Add(Duration sample);
+  bool empty() const { return samples_.empty(); }
+  // median + k * MAD; pre: not empty.
+  Duration Bound(double k) const;
+
+ private:
+  std::deque<Duration> samples_;
+};
+
+class RoundTimes {
+ public:
+  static constexpr size_t kMostPeers = 4096;  // gaps kept; the longest unheard goes first
+  explicit RoundTimes(PacerConfig config) : config_(config) {}
+
+  void OnHeard(Time now, const PeerId& peer);  // any frame, chunk or heartbeat of that peer
+  void Forget(const PeerId& peer);
+  std::optional<Time> LastHeard(const PeerId& peer) const;
+
+  Duration StartDeadline() const;
+  Duration Silence(const PeerId& peer) const;
+  Duration HaveWait() const;
+  Duration HandOver() const;
+  Duration SitOut() const;
+
+  void OnStarted(Duration since_open);    // all READYs were in
+  void OnHaves(Duration since_own_have);  // fast round: from own HAVE to the last one
+  // A round ended; `wrongly`: a ballot was opened though everybody was alive.
+  void OnEnded(Duration length, bool fast, bool wrongly);
+
+ private:
+  struct Heard {
+    Time last;
+    DurationWindow gaps;
+  };
+  Duration Backed(Duration d) const;
+  PacerConfig config_;
+  std::map<PeerId, Heard> heard_;
+  DurationWindow starts_, haves_, rounds_;
+  int backoff_ = 0;  // deadlines are 2^backoff_ long, at most 2^5
+};
+
+struct Due {
+  enum class Kind : uint8_t { kSuspect, kLate, kSitOut } kind = Kind::kLate;
+  PeerId peer;                                      // kSuspect
+  SuspicionCause cause = SuspicionCause::kSilence;  // kSuspect
+  bool operator==(const Due&) const = default;
+};
+
+class RoundPacer {
+ public:
+  RoundPacer(Time now, RoundTimes& times);  // `times` outlives it
+
+  // After every input that the round was given.
+  void Observe(Time now, const Round& round);
+  // What to give the round now: OnSuspect, OnCoordinatorLate, OnSitOut; call Observe after.
+  std::vector<Due> TakeDue(Time now, const Round& round);
+  Time NextDeadline(const Round& round) const;  // Infinite when the round is over
+
+ private:
+  RoundTimes* times_;
+  Time opened_;
+  Time phase_since_;
+  Round::Phase phase_ = Round::Phase::kGathering;
+  Ballot ballot_ = 0;
+  bool started_ = false;
+  std::map<PeerId, Time> awaited_;  // since when
+  std::set<PeerId> suspected_;      // told the round so
+};
+
+}  // namespace crowdsurf::worker
