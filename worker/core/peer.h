@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -23,6 +24,7 @@
 #include "base/rng.h"
 #include "base/time.h"
 #include "worker/core/averaging_config.h"
+#include "worker/core/peer_summary.h"
 #include "worker/core/round.h"
 #include "worker/core/strategy.h"
 #include "worker/core/view.h"
@@ -38,7 +40,8 @@ struct PeerConfig {
   std::string http_endpoint;
   bool on_demand = false;
   std::string zone;
-  AveragingConfig averaging;  // what the config file says; a newer one comes as ConfigChanged
+  int64_t started_unix_ms = 0;  // wall clock when the agent started: seniority in the job
+  AveragingConfig averaging;    // what the config file says; a newer one comes as ConfigChanged
   // Protocol timing; the simulator shrinks or stretches them.
   Duration heartbeat = Seconds(1);
   Duration form_delay = Milliseconds(150);     // before a fresh agent forms a view of one
@@ -50,35 +53,49 @@ struct PeerConfig {
 
 // ---- inputs that are not messages
 // ----------------------------------------------------------------------------------
+// The link is there; the trainer is held until LetStart or an adopted FetchState.
 struct TrainerRegistered {
   Digest schema;
-  uint64_t elements;
+  uint64_t elements = 0;
+  bool fresh = true;  // false: it has trained already (the agent was restarted beside it)
 };
 struct TrainerGone {};
+// The outbox holds the snapshot. `samples` and `step` are the trainer's totals since it registered.
 struct Published {
-  uint64_t averaging;
-  double samples;
-  uint64_t step;
-};  // outbox filled; samples since the last one
-struct PublishRefused {
-  uint64_t averaging;
-};  // NaN in the snapshot, or the trainer went away
-struct Progress {
-  uint64_t step;
-  double samples;
-  std::optional<double> loss;
-  std::optional<double> metric;
+  uint64_t averaging = 0;
+  double samples = 0;
+  uint64_t step = 0;
 };
+// The trainer will not give a snapshot for this averaging: NaN in it.
+struct PublishRefused {
+  uint64_t averaging = 0;
+};
+// Totals since it registered. The host sends it when WakeAt's mark is passed, and at leisure
+// (about twice a second) for the screen and the target.
+struct Progress {
+  uint64_t step = 0;
+  double samples = 0;
+  std::optional<double> loss;
+  std::map<std::string, double> metrics;
+};
+// FetchState ended. ok: the region holds the average (adopt: the trainer starts from it).
 struct StateFetched {
-  uint64_t averaging;
+  uint64_t averaging = 0;
   Digest root;
-  bool ok;
-};  // a joiner's (or a catch-up's) transfer ended
+  bool ok = false;
+};
+// The host's content hash (state_fetch) of the region that was delivered or restored: from now on
+// this peer can be a donor of (averaging, root).
+struct StateHashed {
+  uint64_t averaging = 0;
+  Digest root;
+};
+// A checkpoint was found at start and its average lies in kInboxA, before TrainerRegistered.
 struct RestoredCheckpoint {
-  uint64_t averaging;
-  double job_samples;
-  Digest root;
-};  // found at start
+  uint64_t averaging = 0;
+  double job_samples = 0;
+  Digest root;  // content hash, as in StateHashed
+};
 struct NoticeGiven {
   Time deadline;
 };  // the platform will take this worker
@@ -88,7 +105,7 @@ struct ConfigChanged {
 };
 using LocalEvent =
     std::variant<TrainerRegistered, TrainerGone, Published, PublishRefused, Progress, StateFetched,
-                 RestoredCheckpoint, NoticeGiven, LeaveAsked, ConfigChanged>;
+                 StateHashed, RestoredCheckpoint, NoticeGiven, LeaveAsked, ConfigChanged>;
 
 // ---- actions
 // -------------------------------------------------------------------------------------------------------
@@ -119,20 +136,24 @@ struct UnwatchKey {
 struct OpenBuffers {
   RoundHandle round;
   InstanceId instance;
+  int self;  // own rank
   std::vector<ChunkSpan> chunks;
   Region from;
-  Region to;
+  Region to;  // what it held before is void from now on
   WireFormat wire;
-  std::vector<double> weights;
+  double weight;  // own
 };
+// The instance is closed: nobody will ask for its chunks any more. The output region stays as it
+// is.
 struct CloseBuffers {
   RoundHandle round;
-  bool keep_output;
 };
+// SendInput, SendResult, FoldChunk, StoreResult, EmptySlot, DropInputs; never SendFrame or
+// RoundOver.
 struct Chunk {
   RoundHandle round;
   RoundAction action;
-};  // SendInput, SendResult, FoldChunk, StoreResult, ...
+};
 // As a stand-in: own values of `region` as the input of `rank` in somebody else's instance.
 struct SpeakChunk {
   InstanceId instance;
@@ -147,22 +168,32 @@ struct SpeakChunk {
 struct RequestPublish {
   uint64_t averaging;
 };
+// Wake me with Progress when the trainer's totals pass either mark (0: never). Replaces the last.
+struct WakeAt {
+  uint64_t steps;
+  double samples;
+};
+struct LetStart {};  // the held trainer starts from its own first parameters
+// The averaging is complete in `region`; the trainer gets region - outbox; the outbox is free once
+// that is applied. The host answers with StateHashed when it has hashed the region.
 struct Deliver {
   uint64_t averaging;
   Region region;
-  double weight;
-  double job_samples;
-  Digest root;
+  double weight;       // of this averaging, job-wide
+  double job_samples;  // sum of the final weights up to now
+  Digest root;         // of the last round's value: equal within its group
 };
 struct ReleaseOutbox {
   uint64_t averaging;
 };
-// Fetch the committed average `averaging` with `root` from any of `donors` into an inbox, and the
-// opaque state.
+// Fetch the committed average `averaging` with content hash `root` from any of `donors` into
+// `region`; adopt: the trainer takes it (and a donor's opaque state) in place of its own, and
+// starts. Ends with StateFetched. A newer FetchState replaces it.
 struct FetchState {
   uint64_t averaging;
   Digest root;
   std::vector<PeerId> donors;
+  Region region;
   bool adopt;
 };
 struct WriteCheckpoint {
@@ -173,8 +204,8 @@ struct Leave {
   std::string reason;
 };  // everything is handed over: the host may exit
 using Action = std::variant<Send, Introduce, PutRecord, WatchKey, UnwatchKey, OpenBuffers,
-                            CloseBuffers, Chunk, SpeakChunk, RequestPublish, Deliver, ReleaseOutbox,
-                            FetchState, WriteCheckpoint, RaiseStop, Leave>;
+                            CloseBuffers, Chunk, SpeakChunk, RequestPublish, WakeAt, LetStart,
+                            Deliver, ReleaseOutbox, FetchState, WriteCheckpoint, RaiseStop, Leave>;
 using Actions = std::vector<Action>;
 
 // A chunk that arrived on the tensor plane; the host holds its bytes until the call returns.
@@ -204,6 +235,7 @@ class Peer {
 
   void Start(Time now, Actions& out);
   void OnMessage(Time now, const PeerId& from, ByteView body, Actions& out);
+  // Also the first answer to a WatchKey when there is no record: then `records` is empty.
   void OnRecords(Time now, const std::vector<PeerRecord>& records, Actions& out);
   void OnPeerDown(Time now, const PeerId& peer, bool hard, Actions& out);
   // True when the host must keep an input's bytes for a later FoldChunk.
@@ -214,8 +246,7 @@ class Peer {
   void OnTimer(Time now, Actions& out);  // pre: now >= NextDeadline()
   Time NextDeadline() const;             // Infinite when idle
 
-  struct Summary;  // contracts of GET /summary; defined in peer_summary.h
-  Summary Summarize() const;
+  PeerSummary Summarize() const;
 
  private:
   class Impl;
