@@ -79,14 +79,21 @@ struct RoundOver {
   double weight;  // of the result: sum of the contributors' weights
   Digest root;
   Mask contributors;  // union of the chunks' masks
-  bool branch;        // decided by `members` alone: they are the branch's first view (section 6)
   Mask members;       // of the deciding ballot; all of the group when fast
   bool operator==(const RoundOver&) const = default;
+};
+// The branch of `ballot` is decided and this member is in it: `members` are its first view. Comes
+// right after RoundOver, or alone when the value had been applied before.
+struct BranchFormed {
+  Ballot ballot;
+  Mask members;
+  Digest root;
+  bool operator==(const BranchFormed&) const = default;
 };
 bool Applied(Outcome outcome);  // kFast, kRepaired, kAdopted
 
 using RoundAction = std::variant<SendFrame, SendInput, SendResult, FoldChunk, StoreResult,
-                                 EmptySlot, DropInputs, RoundOver>;
+                                 EmptySlot, DropInputs, RoundOver, BranchFormed>;
 using RoundActions = std::vector<RoundAction>;
 
 enum class SuspicionCause : uint8_t { kReset, kSilence, kBye, kAbsent, kMismatch };
@@ -139,9 +146,11 @@ class Round {
   void OnQuorumLost(RoundActions& out);
   void OnSitOut(RoundActions& out);  // the round's budget is spent: KEPT
   void OnLeave(RoundActions& out);   // results are served: BYE, KEPT
+  void OnBeat(RoundActions& out);    // BEAT to the members that may be waiting for this one
 
   bool over() const;
   Phase phase() const;
+  Ballot branch() const;   // the branch whose OPEN was answered: the parent view is left; 0 none
   bool all_ready() const;  // all members' READYs are in and agree
   Ballot ballot() const;   // the highest answered; 0: the fast path is open
   const RoundSpec& spec() const;

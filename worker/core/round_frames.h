@@ -5,7 +5,7 @@
 // control plane. Codec in round_codec.h. Values; any thread. Beyond the reference: ASK (an owner
 // pulls inputs that are missing, of a member or of a hole's speakers), FETCH (a member pulls
 // results), REFUSED and FORGOTTEN (answers that the reference describes in words). A member that
-// applied answers OPEN with DECIDED, so STATUS needs no "applied value".
+// applied answers OPEN with DECIDED, and STATUS only to a branch. BEAT tells silence from idleness.
 #pragma once
 
 #include <cstdint>
@@ -58,15 +58,13 @@ struct Ready {
 struct Speak {
   uint8_t rank = 0;
   double weight = 0;
-  Digest root;          // of what it holds; owners mix no roots for one rank
-  bool answer = false;  // to an ASK: the chunks follow unasked
+  Digest root;  // of what it holds; owners mix no roots for one rank
   bool operator==(const Speak&) const = default;
 };
-// An owner wants `rank`'s inputs: of the member itself or of a speaker.
+// An owner wants `rank`'s inputs: of the member itself or of a speaker. No chunks: "do you speak?"
 struct Ask {
   uint8_t rank = 0;
   Ballot assigned = 0;
-  bool again = false;  // send also what was sent before
   std::vector<uint32_t> chunks;
   bool operator==(const Ask&) const = default;
 };
@@ -78,7 +76,8 @@ struct Have {
 // To the group and the witnesses; only the ballot's coordinator, rank (b - 1) mod M, may send it.
 struct Open {
   Ballot ballot = 0;
-  bool branch = false;  // section 6: no witnesses; who answers leaves the parent view
+  bool branch = false;  // section 6: no witnesses; who answers leaves the parent
+  Ballot parent = 0;    // the branch that the coordinator is in, 0 the view itself
   RegisterAge age;
   bool operator==(const Open&) const = default;
 };
@@ -87,6 +86,7 @@ struct StatusFrame {
   bool branch = false;                // it answers an OPEN of a branch
   std::optional<Ballot> complete;     // highest ballot whose full value it still holds
   bool complete_abort = false;        // ... and that value is ABORT
+  bool applied = false;               // it applied what it holds, and was asked into a branch
   std::vector<ChunkValue> held;       // by chunk
   std::vector<uint32_t> served;       // own chunks (assigned 0) that it has sent already, ascending
   std::map<Ballot, Digest> plans;     // seen: AssignmentHash of each
@@ -152,8 +152,12 @@ struct Bye {  // certain suspicion, no wait
   bool operator==(const Bye&) const = default;
 };
 
+struct Beat {  // I am alive and in this round, and have nothing to say
+  bool operator==(const Beat&) const = default;
+};
+
 using FrameBody = std::variant<Ready, Speak, Ask, Have, Open, StatusFrame, Promise, Plan, Accept,
-                               Accepted, Decided, Refused, Forgotten, Fetch, Bye>;
+                               Accepted, Decided, Refused, Forgotten, Fetch, Bye, Beat>;
 struct Frame {
   InstanceId instance;
   FrameBody body;

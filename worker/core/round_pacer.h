@@ -5,7 +5,8 @@
 // Averaging. Single sequence. Source: round-protocol.md 9 (time-outs): start deadline = median + k
 // MAD of recent starts; silence = max(least, median + 6 MAD of that peer's gaps), at most `most`;
 // HAVE wait = median + 6 MAD; coordinator hand-over = 2 RTT + that; sit-out = 4 x the learnt round
-// time. Deadlines double after a ballot that ended with everybody alive, and halve back after each
+// time. While a round lasts everybody beats every least/2, so an idle peer is not silent. Deadlines
+// double after a ballot that ended with everybody alive, and halve back after each
 // fast round.
 #pragma once
 
@@ -76,7 +77,7 @@ class RoundTimes {
 };
 
 struct Due {
-  enum class Kind : uint8_t { kSuspect, kLate, kSitOut } kind = Kind::kLate;
+  enum class Kind : uint8_t { kSuspect, kLate, kSitOut, kBeat } kind = Kind::kLate;
   PeerId peer;                                      // kSuspect
   SuspicionCause cause = SuspicionCause::kSilence;  // kSuspect
   bool operator==(const Due&) const = default;
@@ -88,7 +89,7 @@ class RoundPacer {
 
   // After every input that the round was given.
   void Observe(Time now, const Round& round);
-  // What to give the round now: OnSuspect, OnCoordinatorLate, OnSitOut; call Observe after.
+  // What to give the round now: OnSuspect, OnCoordinatorLate, OnSitOut, OnBeat; call Observe after.
   std::vector<Due> TakeDue(Time now, const Round& round);
   Time NextDeadline(const Round& round) const;  // Infinite when the round is over
 
@@ -96,6 +97,7 @@ class RoundPacer {
   RoundTimes* times_;
   Time opened_;
   Time phase_since_;
+  Time last_beat_;
   Round::Phase phase_ = Round::Phase::kGathering;
   Ballot ballot_ = 0;
   bool started_ = false;

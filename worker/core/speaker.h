@@ -3,13 +3,10 @@
 // A peer that holds the value of a missing cell (a hole, or a member that was lost) tells the group
 // so (SPEAK) and sends the inputs that owners ask for. It owns no part, sends no HAVE and is in no
 // S. Made by worker/core's Averaging when its own round t-1 is done, for every hole it may speak
-// for, or when an ASK for a lost member comes. No clock; a value; single sequence. Bound: one bit
-// per (owner, assigned ballot, chunk) it has sent.
+// for, or when an ASK for a lost member comes. Owners ask each chunk once, of one speaker, after
+// its SPEAK. No clock, no state but a counter; single sequence.
 #pragma once
 
-#include <map>
-#include <set>
-#include <utility>
 #include <variant>
 #include <vector>
 
@@ -52,8 +49,6 @@ class Speaker {
 
  private:
   SpeakerSpec spec_;
-  std::set<std::pair<PeerId, Ballot>> answered_;  // SPEAK went along
-  std::map<std::pair<PeerId, Ballot>, std::set<uint32_t>> sent_;
   uint64_t refused_ = 0;
 };
 
