@@ -1,0 +1,83 @@
+// NodeConfig: every limit, interval and count of a DHT node, with its reason.
+//
+// Defaults are for production; a simulator's seed may shrink any of them to reach rare branches.
+// All durations are monotonic. Sources: K = Maymounkov and Mazieres 2002 (the Kademlia paper), R =
+// reference/data-plane.md section 5 (what OpenDHT, libtorrent, jech/dht and hivemind do, and
+// measurements of them under churn).
+#pragma once
+
+#include <cstddef>
+
+#include "base/backoff.h"
+#include "base/time.h"
+
+namespace crowdsurf::dht {
+
+struct NodeConfig {
+  // Routing.
+  size_t k = 20;            // contacts of a bucket and replicas of a record (K 2.2; R 5.3: 0.56^20)
+  int alpha = 3;            // queries in flight of one lookup, slow ones not counted (K 2.3)
+  size_t replacements = 8;  // waiting contacts of a full bucket (K 4.1); bounded, unlike hivemind
+  int failures_allowed = 2;  // unanswered requests in a row that a contact survives; one less when
+                             // somebody waits for its place
+  Duration quiet_before_ping = Seconds(15);  // a contact silent for so long is pinged when its
+                                             // bucket is full and somebody waits
+  size_t pings_in_flight = 32;  // to contacts heard of but not yet heard from
+
+  // Time-outs: of the peer's own round trips, never a fixed second (R 5.2). A request is *slow*
+  // after the estimated 95th percentile (another peer is asked too), failed after `fail_factor`
+  // times it.
+  Duration first_rtt = Milliseconds(50);  // the percentile assumed of a peer never heard from: room
+                                          // for a TLS handshake between busy machines
+  Duration least_rtt = Milliseconds(2);   // floor of the percentile: a hiccup is no reason to hedge
+  Duration most_rtt = Seconds(2);         // cap
+  double fail_factor = 4;                 // slow -> failed
+  Duration least_fail = Milliseconds(30);  // floor of failed: a busy machine schedules so late
+  Duration late_replies = Seconds(5);      // a failed request is remembered so long: a late reply
+                                           // still proves life and corrects the estimate
+  Duration seed_patience = Seconds(2);     // of an address that neither answers nor refuses
+  size_t requests_in_flight = 1024;        // all together; above that new ones fail at once
+
+  // Lookups.
+  size_t lookups = 64;              // running at once; above that they wait, in order
+  size_t lookups_waiting = 1024;    // above that a Get is answered with nothing
+  size_t queries_per_lookup = 128;  // a crowd of liars cannot keep a lookup alive for ever
+
+  // Keeping the table fresh.
+  Duration refresh_least = Seconds(2);     // own id is looked up again after this while that finds
+  Duration refresh_most = Seconds(60);     // new contacts, doubling up to this when it does not
+  Duration bucket_refresh = Seconds(600);  // a bucket without a lookup for so long gets one (K 2.3:
+                                           // an hour; spot machines live an hour)
+  Backoff seed_retry{Milliseconds(100), Seconds(30), 2.0, 0.5};  // of a seed that does not answer
+  Duration seed_again = Seconds(60);  // an answered seed is asked again, jittered, for ever: this
+                                      // is what merges split swarms
+  size_t seeds = 256;  // addresses kept
+
+  // Store, as a holder.
+  size_t value_bytes = 16 * 1024;             // of one record
+  size_t key_records = 512;                   // subkeys of one key
+  size_t key_bytes = 512 * 1024;              // of all values of one key
+  size_t owner_records = 128;                 // records of one owner (subkey) over all keys
+  size_t source_records = 4096;               // records brought by one sender over all keys
+  size_t total_bytes = 32 * 1024 * 1024;      // of all values
+  Duration longest_life = Seconds(6 * 3600);  // an expiry further away is refused
+  Duration sweep = Seconds(5);                // expired records are dropped at this rhythm
+
+  // Publishing.
+  Duration holders_refresh =
+      Seconds(30);                   // the holders of an own or watched key are looked up again
+  Duration republish = Seconds(60);  // holders pass records on that nobody renewed for so long
+  size_t own_records = 128;          // kept alive by this node
+
+  // Watching.
+  size_t watch_holders = 3;  // nearest holders that push to a watcher: one is enough, three
+                             // survive a loss; 20 would make 20 copies of every heartbeat
+  Duration watch_life = Seconds(30);   // a subscription ends after this unless renewed
+  Duration watch_renew = Seconds(10);  // and is renewed, with what changed meanwhile, after this
+  size_t watches = 256;                // keys watched by this node
+  size_t watchers_per_key = 4096;      // subscriptions held for others
+  size_t watchers = 16384;             // over all keys
+  size_t watcher_keys = 256;           // keys one peer may watch here
+};
+
+}  // namespace crowdsurf::dht

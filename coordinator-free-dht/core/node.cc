@@ -1,0 +1,192 @@
+#include "coordinator-free-dht/core/node.h"
+
+#include <utility>
+
+#include "base/check.h"
+
+namespace crowdsurf::dht {
+
+Node::Node(Self self, const NodeConfig& config, const RecordAuthority* authority,
+           NodeMetrics* metrics, Rng rng)
+    : self_(std::move(self)),
+      config_(config),
+      authority_(authority),
+      metrics_(metrics),
+      rng_(rng.Fork("dht/node")),
+      table_(self_.contact.id, config_),
+      requests_(config_, rng_.Next() >> 1),
+      seeds_(config_, rng.Fork("dht/seeds")),
+      store_(config_),
+      subscriptions_(config_),
+      holders_(self_.contact.id, config_, table_, rng.Fork("dht/holders")),
+      refresh_interval_(config_.refresh_least) {
+  CHECK(authority_ != nullptr && metrics_ != nullptr);
+  CHECK(self_.contact.id == PeerIdOf(self_.public_key, self_.boot));
+  CHECK(config_.k > 0 && config_.alpha > 0);
+}
+
+void Node::OnTimer(Time now, WallTime wall, Actions& out) {
+  while (auto due = requests_.NextDue(now)) {
+    if (due->failed) {
+      OnFailedRequest(now, wall, due->request, out);
+    } else {
+      OnSlowRequest(now, wall, due->request, out);
+    }
+  }
+  ProbeSeeds(now, out);
+  if (upkeep_at_ <= now) Upkeep(now, wall, out);
+}
+
+Time Node::NextDeadline() const {
+  return std::min({requests_.NextDeadline(), seeds_.NextDeadline(), upkeep_at_});
+}
+
+// Everything that is not urgent to the millisecond, each at its own rhythm.
+void Node::Upkeep(Time now, WallTime wall, Actions& out) {
+  upkeep_at_ = Time::Infinite();
+  if (sweep_at_ <= now) {
+    store_.Sweep(wall);
+    subscriptions_.Sweep(now);
+    for (const Key& key : store_.NotRenewedSince(now - config_.republish)) {
+      // Jitter spreads the holders of a key: the first to pass it on renews it at the others.
+      if (rng_.Bernoulli(0.25)) {
+        store_.MarkRenewed(now, key);
+        StartLookup(now, wall, key, ForPassingOn{}, out);
+      }
+    }
+    std::vector<Key> ended;
+    for (const auto& [key, own] : own_) {
+      if (own.record->expiry <= wall) ended.push_back(key);
+    }
+    for (const Key& key : ended) StopPublishing(key);
+    sweep_at_ = Time::Infinite();
+  }
+  if (sweep_at_.infinite() && (!store_.empty() || subscriptions_.size() > 0 || !own_.empty())) {
+    sweep_at_ = now + config_.sweep;
+  }
+  if (refresh_at_ <= now) RefreshTable(now, wall, out);
+  LookUpHolders(now, wall, out);
+  RenewWatches(now, wall, out);
+  WakeBy(std::min({sweep_at_, refresh_at_, holders_.NextDeadline()}));
+}
+
+void Node::AddSeeds(Time now, WallTime wall, const std::vector<std::string>& endpoints,
+                    Actions& out) {
+  for (const std::string& endpoint : endpoints) {
+    if (!endpoint.empty() && endpoint != self_.contact.endpoint) seeds_.Add(now, endpoint);
+  }
+  ProbeSeeds(now, out);
+  PumpWaiting(now, wall, out);
+}
+
+void Node::ProbeSeeds(Time now, Actions& out) {
+  while (const auto endpoint = seeds_.NextDue(now)) {
+    const Contact seed{PeerId(), *endpoint};
+    const auto id = requests_.Add(now, seed, SeedProbe{}, config_.seed_patience,
+                                  config_.seed_patience + config_.least_fail);
+    if (!id) {
+      metrics_->requests_shed.Add();
+      seeds_.OnFailure(now, *endpoint);
+      continue;
+    }
+    metrics_->requests.Add();
+    out.push_back(Send{seed, Message{*id, FindRequest{PointOf(self_.contact.id), false}}});
+  }
+}
+
+void Node::OnPeerDown(Time now, WallTime wall, const Contact& peer, bool hard, Actions& out) {
+  if (peer.id.none()) {
+    if (const auto probe = requests_.TakeSeed(peer.endpoint)) {
+      OnFailedRequest(now, wall, *probe, out);
+    }
+    return;
+  }
+  const std::vector<Request> lost = requests_.TakeAllTo(peer.id);
+  if (hard) {
+    subscriptions_.RemoveWatcher(peer.id);
+    table_.Remove(peer.id);
+    for (const Request& request : lost) OnFailedRequest(now, wall, request, out);
+    OnContactLost(now, wall, peer.id, out);
+    return;
+  }
+  for (const Request& request : lost) OnFailedRequest(now, wall, request, out);
+  // Pushes may have been lost with the connection: renew what it holds for us, which also tells
+  // whether it lives.
+  for (auto& [key, watch] : watches_) {
+    const auto holder = watch.holders.find(peer.id);
+    if (holder == watch.holders.end() || holder->second.state != Asked::kActive) continue;
+    holder->second.renew = now;
+    WakeBy(now);
+  }
+  if (table_.Contains(peer.id)) PingIfWanted(now, peer, out);
+}
+
+void Node::OnContactAdded(Time now, WallTime wall, const Contact& contact, Actions& out) {
+  // A new neighbour may know more of them: look again soon. Far contacts come and go.
+  const std::vector<Contact> nearest = table_.Nearest(PointOf(self_.contact.id), config_.k);
+  const bool neighbour = std::find(nearest.begin(), nearest.end(), contact) != nearest.end();
+  if (neighbour) ++added_since_refresh_;
+  if (refresh_at_.infinite() || (neighbour && added_since_refresh_ == 1)) {
+    refresh_interval_ = config_.refresh_least;
+    refresh_at_ = std::min(refresh_at_, now + refresh_interval_ * (0.5 + rng_.UniformDouble()));
+    WakeBy(refresh_at_);
+  }
+  PumpWaiting(now, wall, out);
+  HandOver(now, wall, contact, out);
+  SyncFollowed(now, wall, out);
+}
+
+void Node::OnContactLost(Time now, WallTime wall, const PeerId& id, Actions& out) {
+  holders_.Remove(id);
+  for (auto& [key, own] : own_) own.placed.erase(id);
+  for (auto& [key, watch] : watches_) watch.holders.erase(id);
+  SyncFollowed(now, wall, out);
+  if (table_.size() == 0) seeds_.Hurry(now);
+}
+
+// A newcomer near a key that we hold should hold it too. The nearest holder passes it on; the
+// second nearest as well, because the nearest may be dying at this moment.
+void Node::HandOver(Time now, WallTime wall, const Contact& newcomer, Actions& out) {
+  for (const Key& key : store_.Keys()) {
+    int nearer = 0;
+    size_t rank = 0;
+    bool among_nearest = false;
+    for (const Contact& contact : table_.Nearest(key, config_.k)) {
+      if (contact.id == newcomer.id) {
+        among_nearest = true;
+        continue;
+      }
+      ++rank;
+      if (Closer(key, contact.id, self_.contact.id)) ++nearer;
+    }
+    if (!among_nearest || nearer > 1) continue;
+    std::vector<RecordPtr> records = store_.Find(wall, key);
+    if (records.empty()) continue;
+    SendRequest(now, newcomer, PassOn{}, StoreRequest{std::move(records)}, out);
+  }
+}
+
+void Node::SyncFollowed(Time now, WallTime wall, Actions& out) {
+  for (const auto& [key, own] : own_) SyncOwn(now, wall, key, out);
+  for (const auto& [key, watch] : watches_) SyncWatch(now, wall, key, out);
+}
+
+void Node::LookUpHolders(Time now, WallTime wall, Actions& out) {
+  for (const Key& key : holders_.TakeDue(now)) StartLookup(now, wall, key, ForHolders{}, out);
+  WakeBy(holders_.NextDeadline());
+}
+
+size_t Node::MemoryBytes() const {
+  size_t bytes = sizeof *this - sizeof table_ - sizeof store_ - sizeof subscriptions_ -
+                 sizeof requests_ - sizeof holders_;
+  bytes += table_.MemoryBytes() + store_.MemoryBytes() + subscriptions_.MemoryBytes() +
+           requests_.MemoryBytes() + holders_.MemoryBytes();
+  bytes += lookups_.size() * (sizeof(RunningLookup) + 4 * config_.k * (sizeof(Contact) + 96));
+  for (const auto& [key, own] : own_) bytes += 160 + own.placed.size() * 88;
+  for (const auto& [key, watch] : watches_) {
+    bytes += 192 + watch.holders.size() * 96 + watch.seen.size() * 96;
+  }
+  return bytes;
+}
+
+}  // namespace crowdsurf::dht
