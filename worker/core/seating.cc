@@ -77,6 +77,13 @@ Digest Seating::MinorHash() const {
   return Sha256(out.bytes());
 }
 
+Seating Seating::AsOf(uint64_t averaging) const {
+  Seating then = *this;
+  if (std::erase_if(then.seats_, [&](const Seat& s) { return s.first_averaging > averaging; }) > 0)
+    then.Recompute();
+  return then;
+}
+
 void Seating::Recompute() {
   last_vacancy_.clear();
   for (const Vacancy& vacancy : vacancies_) {
@@ -103,7 +110,7 @@ void Seating::Recompute() {
     if (!ended(seat.member.id, seat.sitting)) claims.push_back(&seat);
   const auto key = [](const Seat* s) {
     return std::tie(s->steward_joined_ms, s->steward, s->member.joined_unix_ms, s->member.id,
-                    s->member.cell, s->sitting);
+                    s->member.cell, s->sitting, s->first_averaging);
   };
   std::stable_sort(claims.begin(), claims.end(),
                    [&](const Seat* a, const Seat* b) { return key(a) < key(b); });

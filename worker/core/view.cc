@@ -78,6 +78,7 @@ Bytes Encode(const View& view) {
   out.U8(kFormat);
   out.U64(view.epoch);
   out.Raw(view.parent.view());
+  out.Raw(view.origin.view());
   out.Bool(view.branch);
   out.U64(view.fork_members);
   out.U8(static_cast<uint8_t>(view.grid.axes()));
@@ -100,6 +101,7 @@ std::optional<View> DecodeView(ByteView bytes) {
   if (in.U8() != kFormat) in.Fail();
   view.epoch = in.U64();
   view.parent = ReadId<ViewHash>(in);
+  view.origin = ReadId<ViewHash>(in);
   view.branch = in.Bool();
   view.fork_members = in.U64();
   const size_t axes = in.U8();
@@ -157,6 +159,7 @@ void Encode(const Seat& seat, ByteWriter& out) {
   out.Raw(seat.steward.view());
   out.I64(seat.steward_joined_ms);
   out.U32(seat.sitting);
+  out.U64(seat.first_averaging);
 }
 
 void Encode(const Vacancy& vacancy, ByteWriter& out) {
@@ -170,6 +173,7 @@ std::optional<Seat> DecodeSeat(ByteReader& in) {
   seat.steward = ReadId<PeerId>(in);
   seat.steward_joined_ms = in.I64();
   seat.sitting = in.U32();
+  seat.first_averaging = in.U64();
   if (!in.ok()) return std::nullopt;
   return seat;
 }

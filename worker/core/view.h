@@ -38,8 +38,10 @@ struct Member {
 struct View {
   uint64_t epoch = 0;  // parent's + 1
   ViewHash parent;     // none: a first view
+  ViewHash origin;     // first view of this line of successors; none: this is it
   bool branch = false;
-  uint64_t fork_members = 0;  // branch: members at the fork (more wins, then the smaller hash)
+  uint64_t fork_members =
+      0;  // members when it was made: of two lines the larger wins, then the smaller origin
   Grid grid;
   std::vector<Member> members;    // ascending by id; at most kMostMembers
   std::vector<PeerId> witnesses;  // min(N, 15); [0] breaks ties
@@ -51,6 +53,11 @@ struct View {
 
   const Member* Find(const PeerId& id) const;
 };
+
+// Names the line of successors that a view belongs to: its first view's hash.
+inline ViewHash OriginOf(const View& view, const ViewHash& hash) {
+  return view.origin.none() ? hash : view.origin;
+}
 
 inline constexpr size_t kMostMembers = 100'000;
 inline constexpr size_t kMostWitnesses = 15;
@@ -72,6 +79,7 @@ struct Seat {
   PeerId steward;                 // who signed it
   int64_t steward_joined_ms = 0;  // of two seats for one cell the one by the older steward stands
   uint32_t sitting = 0;  // 0: the view's own list; a peer that was vacated by mistake sits again
+  uint64_t first_averaging = 0;  // from this one on it is expected
   auto operator<=>(const Seat&) const = default;
 };
 struct Vacancy {
@@ -114,6 +122,8 @@ class Seating {
   const std::set<Vacancy>& vacancies() const { return vacancies_; }
   // Over seats and vacancies: equal for equal sets.
   Digest MinorHash() const;
+  // As averaging `averaging` sees it: without the seats that begin later.
+  Seating AsOf(uint64_t averaging) const;
 
  private:
   bool Insert(const Seat& seat);
