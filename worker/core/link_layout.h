@@ -119,9 +119,14 @@ struct LinkControl {
     std::atomic<uint32_t> flag;        // release; 1: this worker is about to be taken
     std::atomic<int64_t> deadline_ns;  // Unix time; written before the flag
   } notice;
-  LinkWord<uint64_t> publish_wanted;  // averaging number asked for; 0: none yet
-  LinkWord<uint64_t> result_ready;    // release; averaging number * 2 + inbox
-  LinkWord<uint64_t> released;        // release; the agent reads the outbox of this number no more
+  // Snapshots are numbered by tickets, counted up by the agent for as long as the file lives;
+  // averaging numbers are the job's and may repeat or fall when a branch joins another.
+  LinkWord<uint64_t> publish_wanted;  // ticket asked for; 0: none yet
+  struct alignas(64) {
+    std::atomic<uint64_t> ticket;     // release; ticket * 2 + inbox
+    std::atomic<uint64_t> averaging;  // the result's averaging number; written before the ticket
+  } result_ready;
+  LinkWord<uint64_t> released;  // release; the agent reads the outbox of this ticket no more
   struct alignas(64) {
     std::atomic<uint64_t> request;     // release; sequence * 2 + inbox: replace the parameters
     std::atomic<uint64_t> averaging;   // the number of the average in that inbox
@@ -153,11 +158,11 @@ struct LinkControl {
   LinkWord<uint64_t> steps;         // since registration
   LinkWord<uint64_t> samples;       // since registration
   struct alignas(64) {
-    std::atomic<uint64_t> number;   // release; the outbox holds the snapshot for this averaging
-    std::atomic<uint64_t> steps;    // at the snapshot; written before the number
+    std::atomic<uint64_t> ticket;   // release; the outbox holds the snapshot for this ticket
+    std::atomic<uint64_t> steps;    // at the snapshot; written before the ticket
     std::atomic<uint64_t> samples;  // at the snapshot
   } published;
-  LinkWord<uint64_t> applied;  // release; averaging number whose result is in the parameters
+  LinkWord<uint64_t> applied;  // release; ticket whose result is in the parameters
   LinkWord<uint32_t> stop_acknowledged;
   LinkWord<uint64_t> adopted;   // release; sequence of the adoption done
   LinkWord<uint64_t> stall_ns;  // time the trainer was held by averaging: copies and waits

@@ -50,9 +50,9 @@ class LinkServer {
   LinkServer& operator=(const LinkServer&) = delete;
 
   // --- the averaging, in this order -------------------------------------------------------------
-  // Asks for a snapshot for averaging `number` (> every earlier one). Published or PublishRefused
-  // follows at the trainer's next step boundary, nothing at all while no trainer is there. Pre:
-  // mapped, the outbox is released.
+  // Asks for a snapshot for averaging `number` (any number; a registration withdraws what was asked
+  // before it). Published or PublishRefused follows at the trainer's next step boundary, nothing at
+  // all while no trainer is there. Pre: mapped, the outbox is released.
   void RequestPublish(uint64_t number);
   std::span<const float> outbox() const;  // stable between Published and ReleaseOutbox
   std::span<float> inbox(int which);      // 0 or 1; the caller decides which one is being made
@@ -79,7 +79,9 @@ class LinkServer {
   // The last state given: empty when there is none. Copies. Error: DataLoss when its hash differs.
   StatusOr<Bytes> ReadOpaque() const;
 
-  // --- flags and numbers for the trainer --------------------------------------------------------
+  // --- flags and numbers for the trainer. Before mapped() SetMode, SetLrScale, SetJob and WakeAt
+  // do nothing: set them on TrainerRegistered; stop and notice are remembered.
+  // --------------------------------------------------------
   void RaiseStop();
   void SetNotice(bool leaving, int64_t deadline_unix_ns, std::string_view reason);
   void SetMode(LinkOverlap overlap, bool inbox_is_change, uint32_t cadence_steps);

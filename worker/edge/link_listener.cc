@@ -1,0 +1,396 @@
+#include "worker/edge/link_listener.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/sendfile.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+
+#include "base/check.h"
+
+namespace crowdsurf::worker {
+namespace {
+
+constexpr size_t kReadSize = 256 * 1024;  // of one recv, and of one step of an upload
+
+int64_t MonotonicNs() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+const char* ReasonPhrase(int code) {
+  switch (code) {
+    case 200:
+      return "OK";
+    case 202:
+      return "Accepted";
+    case 400:
+      return "Bad Request";
+    case 404:
+      return "Not Found";
+    case 405:
+      return "Method Not Allowed";
+    case 409:
+      return "Conflict";
+    case 413:
+      return "Content Too Large";
+    case 503:
+      return "Service Unavailable";
+    case 507:
+      return "Insufficient Storage";
+    default:
+      return "Status";
+  }
+}
+
+bool FillAddress(const std::string& path, sockaddr_un& address) {
+  address = {};
+  address.sun_family = AF_UNIX;
+  if (path.size() >= sizeof address.sun_path) return false;
+  std::memcpy(address.sun_path, path.data(), path.size());
+  return true;
+}
+
+}  // namespace
+
+struct LinkListener::Connection {
+  int fd = -1;
+  std::string in;
+  HttpHead head;
+  bool in_body = false;     // head is parsed, its body is coming
+  bool waiting = false;     // the handler has the request; further ones wait
+  bool closing = false;     // close when everything is sent
+  int64_t deadline_ns = 0;  // of a half-sent request; 0: none
+  std::string out;
+  size_t out_sent = 0;
+  int file = -1;  // reply body after `out`
+  uint64_t file_left = 0;
+  int upload = -1;  // request body goes here
+  uint64_t upload_left = 0;
+
+  ~Connection() {
+    for (const int f : {fd, file, upload}) {
+      if (f >= 0) ::close(f);
+    }
+  }
+  bool sending() const { return out_sent < out.size() || file_left > 0; }
+};
+
+LinkListener::LinkListener(LinkListenerOptions options, Handler handler, Closed closed,
+                           MetricRegistry& metrics)
+    : options_(std::move(options)),
+      handler_(std::move(handler)),
+      closed_(std::move(closed)),
+      metrics_(metrics) {
+  for (const char* reason :
+       {"garbled", "too_long", "too_many", "slow", "upload_busy", "disk_full"}) {
+    refused_[reason] = &metrics_.AddCounter("crowdsurf_link_requests_refused_total",
+                                            "Requests on agent.sock refused before their handler",
+                                            {{"reason", reason}});
+  }
+}
+
+StatusOr<std::unique_ptr<LinkListener>> LinkListener::Start(LinkListenerOptions options,
+                                                            Handler handler, Closed closed,
+                                                            MetricRegistry& metrics) {
+  std::unique_ptr<LinkListener> self(
+      new LinkListener(std::move(options), std::move(handler), std::move(closed), metrics));
+  RETURN_IF_ERROR(self->Listen());
+  self->thread_ = std::thread([raw = self.get()] { raw->Run(); });
+  return self;
+}
+
+Status LinkListener::Listen() {
+  const std::string& path = options_.socket_path;
+  sockaddr_un address;
+  if (!FillAddress(path, address)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": a socket's path has at most 107 bytes; choose a shorter directory"));
+  }
+  if (HttpClient::Connect(path).ok()) {
+    return absl::FailedPreconditionError(absl::StrCat(path, ": another agent answers there"));
+  }
+  ::unlink(path.c_str());
+  wake_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  listener_ = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (wake_ < 0 || listener_ < 0 ||
+      ::bind(listener_, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 ||
+      // By path: fchmod of a socket's descriptor changes the descriptor's inode, not the file.
+      ::chmod(path.c_str(), 0666) != 0 || ::listen(listener_, 16) != 0) {
+    return absl::InternalError(absl::StrCat("listen on ", path, ": ", std::strerror(errno)));
+  }
+  return absl::OkStatus();
+}
+
+LinkListener::~LinkListener() {
+  if (thread_.joinable()) {
+    {
+      const std::lock_guard lock(mutex_);
+      stopping_ = true;
+    }
+    Wake();
+    thread_.join();
+  }
+  if (listener_ >= 0) {
+    ::close(listener_);
+    ::unlink(options_.socket_path.c_str());
+  }
+  if (wake_ >= 0) ::close(wake_);
+}
+
+int64_t LinkListener::Deadline() const {
+  return (Time::FromNanoseconds(MonotonicNs()) + options_.request_patience).nanoseconds();
+}
+
+void LinkListener::Wake() {
+  const uint64_t one = 1;
+  [[maybe_unused]] const ssize_t n = ::write(wake_, &one, sizeof one);
+}
+
+void LinkListener::Reply(ConnectionId connection, HttpReply reply) {
+  {
+    const std::lock_guard lock(mutex_);
+    replies_.emplace_back(connection, std::move(reply));
+  }
+  Wake();
+}
+
+void LinkListener::TakeReplies() {
+  uint64_t ignored;
+  [[maybe_unused]] const ssize_t n = ::read(wake_, &ignored, sizeof ignored);
+  std::vector<std::pair<ConnectionId, HttpReply>> replies;
+  {
+    const std::lock_guard lock(mutex_);
+    replies.swap(replies_);
+  }
+  for (auto& [id, reply] : replies) {
+    const auto it = connections_.find(id);
+    if (it == connections_.end() || !it->second->waiting) continue;
+    it->second->waiting = false;
+    Queue(*it->second, reply);
+    if (!TakeRequests(id, *it->second)) Drop(id);
+  }
+}
+
+void LinkListener::Run() {
+  std::vector<pollfd> polled;
+  std::vector<ConnectionId> ids;
+  while (true) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (stopping_) break;
+    }
+    polled.assign({{wake_, POLLIN, 0}, {listener_, POLLIN, 0}});
+    ids.clear();
+    int64_t next = 0;
+    for (const auto& [id, c] : connections_) {
+      const short events =
+          static_cast<short>((c->closing ? 0 : POLLIN) | (c->sending() ? POLLOUT : 0));
+      polled.push_back({c->fd, events, 0});
+      ids.push_back(id);
+      if (c->deadline_ns != 0 && (next == 0 || c->deadline_ns < next)) next = c->deadline_ns;
+    }
+    const int64_t left_ms =
+        next == 0 ? -1 : std::max<int64_t>(0, next - MonotonicNs()) / 1'000'000 + 1;
+    ::poll(polled.data(), polled.size(), static_cast<int>(left_ms));
+    if (polled[0].revents != 0) TakeReplies();
+    for (size_t i = 0; i < ids.size(); ++i) {
+      const auto it = connections_.find(ids[i]);
+      if (it == connections_.end()) continue;
+      Connection& c = *it->second;
+      const short got = polled[i + 2].revents;
+      bool keep = true;
+      if ((got & (POLLIN | POLLHUP | POLLERR)) != 0) keep = OnReadable(ids[i], c);
+      if (keep && c.sending()) keep = OnWritable(c);
+      if (keep && c.deadline_ns != 0 && MonotonicNs() >= c.deadline_ns) {
+        // Also the end of who does not read its answer.
+        keep = !c.sending() && Refuse(c, 408, "slow", "the request did not arrive in time");
+      }
+      if (!keep || (c.closing && !c.sending())) Drop(ids[i]);
+    }
+    if (polled[1].revents != 0) Accept();
+  }
+  connections_.clear();
+}
+
+void LinkListener::Accept() {
+  const int fd = ::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+  if (fd < 0) return;
+  if (connections_.size() >= options_.connections_most) {
+    refused_["too_many"]->Add();
+    ::close(fd);
+    return;
+  }
+  auto connection = std::make_unique<Connection>();
+  connection->fd = fd;
+  connections_.emplace(next_id_++, std::move(connection));
+}
+
+void LinkListener::Drop(ConnectionId id) {
+  const auto it = connections_.find(id);
+  if (it->second->upload >= 0) {
+    upload_busy_ = false;
+    ::unlink(options_.upload_file.c_str());
+  }
+  connections_.erase(it);
+  closed_(id);
+}
+
+bool LinkListener::OnReadable(ConnectionId id, Connection& c) {
+  // A waiting connection reads on only so far that its end is noticed.
+  const size_t most = std::max(options_.body_most, kHttpHeadMost) + kReadSize;
+  if (c.closing) return false;
+  if (c.in.size() >= most) return Refuse(c, 413, "too_long", "more than one request at a time");
+  std::string buffer(kReadSize, '\0');
+  const ssize_t n = ::recv(c.fd, buffer.data(), buffer.size(), MSG_DONTWAIT);
+  if (n < 0) return errno == EAGAIN || errno == EINTR;
+  if (n == 0) return false;
+  c.in.append(buffer, 0, static_cast<size_t>(n));
+  return TakeRequests(id, c);
+}
+
+bool LinkListener::TakeRequests(ConnectionId id, Connection& c) {
+  while (!c.waiting && !c.closing && !(c.in.empty() && !c.in_body)) {
+    if (!c.in_body) {
+      const HttpParse parsed = ParseHttpHead(c.in, c.head);
+      if (c.deadline_ns == 0) c.deadline_ns = Deadline();
+      if (parsed == HttpParse::kMore) return true;
+      if (parsed == HttpParse::kBad) return Refuse(c, 400, "garbled", "no HTTP/1.1 request");
+      c.in.erase(0, c.head.bytes);
+      if (!BeginBody(c)) return true;
+    }
+    if (!TakeBody(c)) return true;
+    HttpRequest request{c.head.first, c.head.second, {}, {}};
+    if (c.upload >= 0) {
+      ::close(std::exchange(c.upload, -1));
+      request.body_file = options_.upload_file;
+      upload_busy_ = false;
+    } else {
+      request.body = c.in.substr(0, c.head.content_length);
+      c.in.erase(0, c.head.content_length);
+    }
+    c.in_body = false;
+    c.deadline_ns = 0;
+    c.waiting = true;
+    if (auto reply = handler_(id, std::move(request))) {
+      c.waiting = false;
+      Queue(c, *reply);
+    }
+  }
+  return true;
+}
+
+// Decides where the body goes; false when the request was refused.
+bool LinkListener::BeginBody(Connection& c) {
+  const std::string path = c.head.second.substr(0, c.head.second.find('?'));
+  const bool upload = !options_.upload_path.empty() && c.head.first == options_.upload_method &&
+                      path == options_.upload_path;
+  const uint64_t most = upload ? options_.upload_most : options_.body_most;
+  if (c.head.content_length > most) {
+    Refuse(c, 413, "too_long",
+           absl::StrCat("a body of ", c.head.content_length, " bytes, at most ", most, " here"));
+    return false;
+  }
+  if (upload) {
+    if (upload_busy_) {
+      Refuse(c, 503, "upload_busy", "another upload is under way");
+      return false;
+    }
+    c.upload = ::open(options_.upload_file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    if (c.upload < 0 ||
+        (c.head.content_length > 0 &&
+         ::posix_fallocate(c.upload, 0, static_cast<off_t>(c.head.content_length)) != 0)) {
+      if (c.upload >= 0) ::close(std::exchange(c.upload, -1));
+      ::unlink(options_.upload_file.c_str());
+      Refuse(c, 507, "disk_full",
+             absl::StrCat("no room for ", c.head.content_length,
+                          " bytes of trainer state: raise spec.agent.sharedMemory"));
+      return false;
+    }
+    upload_busy_ = true;
+    c.upload_left = c.head.content_length;
+  }
+  c.in_body = true;
+  if (c.head.header("expect") == "100-continue") c.out += "HTTP/1.1 100 Continue\r\n\r\n";
+  return true;
+}
+
+// True when the whole body is here.
+bool LinkListener::TakeBody(Connection& c) {
+  if (c.upload < 0) return c.in.size() >= c.head.content_length;
+  const size_t take = static_cast<size_t>(std::min<uint64_t>(c.in.size(), c.upload_left));
+  size_t done = 0;
+  while (done < take) {  // the space is allocated: short writes do not fail
+    const ssize_t n = ::write(c.upload, c.in.data() + done, take - done);
+    if (n <= 0) break;
+    done += static_cast<size_t>(n);
+  }
+  c.in.erase(0, done);
+  c.upload_left -= done;
+  // An upload may take long: its patience is per piece.
+  if (done > 0) c.deadline_ns = Deadline();
+  return c.upload_left == 0;
+}
+
+void LinkListener::Queue(Connection& c, const HttpReply& reply) {
+  uint64_t length = reply.body.size();
+  if (!reply.file.empty()) {
+    struct stat info {};
+    c.file = ::open(reply.file.c_str(), O_RDONLY | O_CLOEXEC);
+    if (c.file < 0 || ::fstat(c.file, &info) != 0) {
+      if (c.file >= 0) ::close(std::exchange(c.file, -1));
+      return Queue(c, {404, "application/json", "{\"error\":\"gone\"}", {}, {}});
+    }
+    length = c.file_left = static_cast<uint64_t>(info.st_size);
+  }
+  if (c.out_sent == c.out.size()) {
+    c.out.clear();
+    c.out_sent = 0;
+  }
+  absl::StrAppend(&c.out, "HTTP/1.1 ", reply.code, " ", ReasonPhrase(reply.code),
+                  "\r\nContent-Type: ", reply.type, "\r\nContent-Length: ", length, "\r\n");
+  for (const auto& [name, value] : reply.headers)
+    absl::StrAppend(&c.out, name, ": ", value, "\r\n");
+  absl::StrAppend(&c.out, "\r\n", reply.body);
+  c.deadline_ns = Deadline();
+  OnWritable(c);  // an error shows again in poll
+}
+
+bool LinkListener::OnWritable(Connection& c) {
+  while (c.out_sent < c.out.size()) {
+    const ssize_t n = ::send(c.fd, c.out.data() + c.out_sent, c.out.size() - c.out_sent,
+                             MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (n < 0) return errno == EAGAIN || errno == EINTR;
+    c.out_sent += static_cast<size_t>(n);
+  }
+  while (c.file_left > 0) {
+    const ssize_t n = ::sendfile(c.fd, c.file, nullptr, c.file_left);
+    if (n < 0) return errno == EAGAIN || errno == EINTR;
+    if (n > 0)
+      c.deadline_ns = Deadline();  // slow readers of large files are served while they read
+    if (n == 0) return false;      // the file shrank under us
+    c.file_left -= static_cast<uint64_t>(n);
+  }
+  if (c.file >= 0) ::close(std::exchange(c.file, -1));
+  if (!c.closing) c.deadline_ns = 0;
+  return true;
+}
+
+bool LinkListener::Refuse(Connection& c, int code, const char* reason, const std::string& words) {
+  refused_.at(reason)->Add();
+  c.closing = true;
+  c.in.clear();
+  Queue(c, {code, "application/json", absl::StrCat("{\"error\":\"", words, "\"}"), {}, {}});
+  return true;
+}
+
+}  // namespace crowdsurf::worker

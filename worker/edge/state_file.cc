@@ -1,0 +1,110 @@
+#include "worker/edge/state_file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "base/digest.h"
+
+namespace crowdsurf::worker {
+namespace {
+
+class OpenFile {
+ public:
+  OpenFile(const std::string& path, int flags, uint32_t mode = 0)
+      : fd_(::open(path.c_str(), flags | O_CLOEXEC, mode)) {}
+  OpenFile(const OpenFile&) = delete;
+  ~OpenFile() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  int fd() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+Status Failed(const char* what, const std::string& path, int error) {
+  const std::string words = absl::StrCat(what, " ", path, ": ", std::strerror(error));
+  if (error == ENOENT) return absl::NotFoundError(words);
+  if (error == ENOSPC || error == EDQUOT) return absl::ResourceExhaustedError(words);
+  return absl::InternalError(words);
+}
+
+Status WriteParts(int fd, const std::vector<ByteView>& parts, const std::string& path) {
+  for (ByteView part : parts) {
+    while (!part.empty()) {
+      const ssize_t n = ::write(fd, part.data(), part.size());
+      if (n < 0 && errno == EINTR) continue;
+      if (n <= 0) return Failed("write", path, n == 0 ? ENOSPC : errno);
+      part = part.subspan(static_cast<size_t>(n));
+    }
+  }
+  return absl::OkStatus();
+}
+
+Status SyncFolder(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
+  const OpenFile open(folder, O_RDONLY | O_DIRECTORY);
+  if (open.fd() < 0 || ::fsync(open.fd()) != 0) return Failed("sync", folder, errno);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+Status WriteFileAtomically(const std::string& path, const std::vector<ByteView>& parts,
+                           Durable durable, uint32_t mode) {
+  // One writer a path: a left-over of a crash is overwritten, never collected.
+  const std::string temporary = path + ".new";
+  const auto write = [&]() -> Status {
+    const OpenFile file(temporary, O_WRONLY | O_CREAT | O_TRUNC, mode);
+    if (file.fd() < 0) return Failed("create", temporary, errno);
+    RETURN_IF_ERROR(WriteParts(file.fd(), parts, temporary));
+    if (durable == Durable::kYes && ::fsync(file.fd()) != 0) {
+      return Failed("sync", temporary, errno);
+    }
+    if (::rename(temporary.c_str(), path.c_str()) != 0) return Failed("rename", temporary, errno);
+    return durable == Durable::kYes ? SyncFolder(path) : absl::OkStatus();
+  };
+  const Status status = write();
+  if (!status.ok()) ::unlink(temporary.c_str());
+  return status;
+}
+
+StatusOr<Bytes> ReadFile(const std::string& path, uint64_t most) {
+  const OpenFile file(path, O_RDONLY);
+  struct stat info {};
+  if (file.fd() < 0 || ::fstat(file.fd(), &info) != 0) return Failed("open", path, errno);
+  const uint64_t size = static_cast<uint64_t>(info.st_size);
+  if (size > most) {
+    return absl::OutOfRangeError(absl::StrCat(path, " has ", size, " bytes, at most ", most));
+  }
+  Bytes bytes(size);
+  size_t done = 0;
+  while (done < size) {
+    const ssize_t n = ::read(file.fd(), bytes.data() + done, size - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return Failed("read", path, n == 0 ? EIO : errno);
+    done += static_cast<size_t>(n);
+  }
+  return bytes;
+}
+
+StatusOr<HashedFile> HashFile(const std::string& path) {
+  const OpenFile file(path, O_RDONLY);
+  struct stat info {};
+  if (file.fd() < 0 || ::fstat(file.fd(), &info) != 0) return Failed("open", path, errno);
+  const size_t size = static_cast<size_t>(info.st_size);
+  if (size == 0) return HashedFile{Sha256({}), 0};
+  void* base = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, file.fd(), 0);
+  if (base == MAP_FAILED) return Failed("mmap", path, errno);
+  const HashedFile hashed{Sha256({static_cast<const uint8_t*>(base), size}), size};
+  ::munmap(base, size);
+  return hashed;
+}
+
+}  // namespace crowdsurf::worker
