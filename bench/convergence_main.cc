@@ -1,0 +1,144 @@
+// Prints how fast and how exactly each strategy's own arithmetic converges, beside the published
+// figures.
+//
+// Deterministic under --seed: no clock, no network. Flat JSON with --json, a table without. The
+// same experiments, with fewer seeds, are the paper tests. Sources of the anchors: moshpit.md 1.4,
+// decentralized-algorithms.md E1, E4, 2.2.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "simulator/averaging.h"
+#include "simulator/convergence.h"
+
+namespace crowdsurf {
+namespace {
+
+using simulator::ConsensusOptions;
+using worker::GraphKind;
+
+struct Figures {
+  std::map<std::string, double> values;
+
+  void Add(const std::string& key, double value, const char* anchor) {
+    values[key] = value;
+    if (!quiet) std::printf("%-24s %12.6g   %s\n", key.c_str(), value, anchor);
+  }
+  bool quiet = false;
+};
+
+// Mean over seeds, on two threads; `one` is a pure function of its seed, so the mean does not
+// depend on the threads.
+template <class F>
+double MeanOverSeeds(uint64_t seed, uint64_t seeds, F&& one) {
+  std::vector<double> results(seeds);
+  const auto work = [&](uint64_t from) {
+    for (uint64_t i = from; i < seeds; i += 2) results[i] = one(seed + i);
+  };
+  std::thread other(work, 1);
+  work(0);
+  other.join();
+  double sum = 0;
+  for (const double r : results) sum += r;
+  return sum / static_cast<double>(seeds);
+}
+
+void Moshpit(uint64_t seed, uint64_t seeds, Figures& out) {
+  struct Rate {
+    double value;
+    const char* name;
+  };
+  constexpr Rate kRates[] = {{0, "0"}, {.001, "0.001"}, {.005, "0.005"}, {.01, "0.01"}};
+  struct Row {
+    size_t peers;
+    const char* anchors[4];  // by rate
+  };
+  const Row rows[] = {{512, {"published 8.2", "published 8.5", "published 8.8", "published 8.8"}},
+                      {768, {"published 6.0", "published 6.0", "published 6.6", "published 6.9"}},
+                      {900, {"published 5.0", "published 5.1", "published 5.9", "published 6.5"}},
+                      {1024, {"rerun 2.0", "rerun 3.4", "rerun 5.2", "rerun 5.8"}}};
+  for (const Row& row : rows) {
+    for (size_t r = 0; r < std::size(kRates); ++r) {
+      const double rounds = MeanOverSeeds(seed, seeds, [&](uint64_t s) {
+        simulator::AveragingOptions options;
+        options.peers = row.peers;
+        options.failure_rate = kRates[r].value;
+        return static_cast<double>(simulator::SimulateAveraging<double>(options, s).rounds);
+      });
+      out.Add("moshpit." + std::to_string(row.peers) + "." + kRates[r].name, rounds,
+              row.anchors[r]);
+    }
+  }
+}
+
+void A2CiD2(uint64_t seed, uint64_t seeds, Figures& out) {
+  double drift = 0;
+  const std::map<uint32_t, const char*> anchors = {{16, "reference 2.5, theory 3.74"},
+                                                   {32, "reference 4.7, theory 7.33"},
+                                                   {64, "reference 8.9, theory 14.5"}};
+  for (const auto& [n, anchor] : anchors) {
+    const auto exchanges = [&, nodes = n](bool momentum) {
+      std::vector<double> drifts(seeds);
+      const double mean = MeanOverSeeds(seed, seeds, [&](uint64_t s) {
+        const auto result = simulator::RunConsensus({.n = nodes, .momentum = momentum, .seed = s});
+        drifts[s - seed] = result.invariant_drift;
+        return result.exchanges;
+      });
+      drift = std::max(drift, *std::max_element(drifts.begin(), drifts.end()));
+      return mean;
+    };
+    const double gossip = exchanges(false);
+    out.Add("a2cid2.ring" + std::to_string(n), gossip / exchanges(true), anchor);
+  }
+  out.Add("a2cid2.invariant", drift, "bound 1e-12");
+}
+
+void RelaySum(uint64_t seed, Figures& out) {
+  const double delivery = std::max(simulator::RelayDeliveryError(GraphKind::kChain, 16),
+                                   simulator::RelayDeliveryError(GraphKind::kBinaryTree, 16));
+  out.Add("relaysum.delivery", delivery, "closed form 1 / (1 + mean delay), bound 1e-6");
+  const bool finite = simulator::RelayFiniteSteps(GraphKind::kChain, 16) == 15 &&
+                      simulator::RelayFiniteSteps(GraphKind::kStar, 16) == 2 &&
+                      simulator::RelayFiniteSteps(GraphKind::kDoubleBinaryTree, 16) == 6;
+  out.Add("relaysum.finite", finite ? 1 : 0,
+          "exact mean after diameter steps: chain 15, star 2, double tree 6");
+  double worst = 0, bytes = 0;
+  for (const GraphKind tree :
+       {GraphKind::kChain, GraphKind::kBinaryTree, GraphKind::kDoubleBinaryTree}) {
+    const auto result = simulator::RunRelay({.tree = tree, .loss = 0.1, .seed = seed});
+    worst = std::max(worst, result.distance);
+    // Gossip sends one vector (10 float32) over each of the tree's 15 edges in both directions.
+    bytes = std::max(bytes, result.bytes_per_step / (2.0 * 15 / 16 * 10 * 4));
+  }
+  out.Add("relaysum.loss10", worst, "reference 7e-18, deletion fallbacks 9e-3 to 7.9");
+  out.Add("relaysum.bytes", bytes, "of gossip on the same tree");
+}
+
+int Main(int argc, char** argv) {
+  CLI::App app("Convergence of the strategies' own arithmetic");
+  bool json = false, brief = false;
+  uint64_t seed = 1, seeds = 1000;
+  app.add_flag("--json", json, "flat JSON, keys as in the issue");
+  app.add_flag("--short", brief, "a tenth of the seeds");
+  app.add_option("--seed", seed, "first seed")->capture_default_str();
+  CLI11_PARSE(app, argc, argv);
+  if (brief) seeds = 100;
+  Figures figures;
+  figures.quiet = json;
+  Moshpit(seed, seeds, figures);
+  A2CiD2(seed, seeds / 10, figures);
+  RelaySum(seed, figures);
+  figures.Add("seed", static_cast<double>(seed), "");
+  if (json) std::printf("%s\n", nlohmann::json(figures.values).dump(2).c_str());
+  return 0;
+}
+
+}  // namespace
+}  // namespace crowdsurf
+
+int main(int argc, char** argv) { return crowdsurf::Main(argc, argv); }
