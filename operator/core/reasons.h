@@ -1,0 +1,98 @@
+// Every condition, reason and event of the operator, declared once (DESIGN.md 7).
+//
+// Conditions, events, metric labels and logs use these and nothing else, so a reason that a user
+// sees can be searched for. Closed sets: a reason is never built from input. Any thread.
+#pragma once
+
+#include <array>
+#include <string_view>
+
+namespace crowdsurf::controller {
+
+// In the order in which they appear in a status.
+enum class ConditionType {
+  kAccepted,       // the spec is well-formed and somebody reconciles it
+  kRunning,        // at least one worker trains, and at least minReplicas
+  kDegraded,       // fewer workers than wanted
+  kSuspended,      //
+  kPartitioned,    // more than half of the workers are reported dead: nothing is deleted
+  kTargetReached,  // the view says so; workers are finishing
+  kSucceeded,      // final
+  kFailed          // final
+};
+inline constexpr std::array<std::string_view, 8> kConditionNames = {
+    "Accepted",    "Running",       "Degraded",  "Suspended",
+    "Partitioned", "TargetReached", "Succeeded", "Failed"};
+constexpr std::string_view Name(ConditionType type) {
+  return kConditionNames[static_cast<size_t>(type)];
+}
+
+// Reasons of conditions and events, and of what is done to a pod.
+namespace reason {
+// the state of the job
+inline constexpr std::string_view kValid = "Valid";
+inline constexpr std::string_view kWorkersTraining = "WorkersTraining";
+inline constexpr std::string_view kStarting = "Starting";
+inline constexpr std::string_view kAllWorkersReady = "AllWorkersReady";
+inline constexpr std::string_view kWorkersStarting = "WorkersStarting";
+inline constexpr std::string_view kReplacing = "Replacing";
+inline constexpr std::string_view kBackingOff = "BackingOff";
+inline constexpr std::string_view kNoSpotCapacity = "NoSpotCapacity";
+inline constexpr std::string_view kUnschedulable = "Unschedulable";
+inline constexpr std::string_view kImagePull = "ImagePull";
+inline constexpr std::string_view kQuota = "Quota";
+inline constexpr std::string_view kForbidden = "Forbidden";
+inline constexpr std::string_view kInvalidTemplate = "InvalidTemplate";
+inline constexpr std::string_view kCannotCreate = "CannotCreate";
+inline constexpr std::string_view kSuspendedByUser = "SuspendedByUser";
+inline constexpr std::string_view kResumed = "Resumed";
+inline constexpr std::string_view kTargetMet = "TargetMet";
+inline constexpr std::string_view kTargetOpen = "TargetOpen";
+inline constexpr std::string_view kAllSucceeded = "AllSucceeded";
+inline constexpr std::string_view kAnySucceeded = "AnySucceeded";
+inline constexpr std::string_view kBackoffLimitExceeded = "BackoffLimitExceeded";
+inline constexpr std::string_view kFailurePolicy = "FailurePolicy";
+inline constexpr std::string_view kDeadlineExceeded = "DeadlineExceeded";
+inline constexpr std::string_view kStartDeadlineExceeded = "StartDeadlineExceeded";
+inline constexpr std::string_view kMostPeersReportedDead = "MostPeersReportedDead";
+inline constexpr std::string_view kFinished = "Finished";
+// a worker was created
+inline constexpr std::string_view kFirstWorker = "FirstWorker";
+inline constexpr std::string_view kReplacement = "Replacement";
+inline constexpr std::string_view kRetry = "Retry";
+// a worker was deleted
+inline constexpr std::string_view kScaleDown = "ScaleDown";
+inline constexpr std::string_view kSurplus = "Surplus";
+inline constexpr std::string_view kNoticeExpires = "NoticeExpires";
+inline constexpr std::string_view kEnded = "Ended";
+inline constexpr std::string_view kStuck = "Stuck";
+inline constexpr std::string_view kJobFinished = "JobFinished";
+inline constexpr std::string_view kJobDeleted = "JobDeleted";
+// the platform took a worker: disruptions, never failures
+inline constexpr std::string_view kNodeGone = "NodeGone";
+inline constexpr std::string_view kNodeMarked = "NodeMarked";
+inline constexpr std::string_view kNodeNotReady = "NodeNotReady";
+inline constexpr std::string_view kEvicted = "Evicted";
+inline constexpr std::string_view kPodDeleted = "PodDeleted";
+inline constexpr std::string_view kAgentCrashed = "AgentCrashed";
+inline constexpr std::string_view kPeersReportedDead = "PeersReportedDead";
+// the user's code broke: failures
+inline constexpr std::string_view kExitCode = "ExitCode";
+inline constexpr std::string_view kOomKilled = "OOMKilled";
+inline constexpr std::string_view kEndedBeforeTarget = "EndedBeforeTarget";
+inline constexpr std::string_view kAgentNeverStarted = "AgentNeverStarted";
+inline constexpr std::string_view kCannotStart = "CannotStart";
+// a notice, sent or withdrawn
+inline constexpr std::string_view kNotice = "Notice";
+inline constexpr std::string_view kNoticeWithdrawn = "NoticeWithdrawn";
+inline constexpr std::string_view kSeeds = "Seeds";
+inline constexpr std::string_view kConfig = "Config";
+}  // namespace reason
+
+// Annotations of a pod; local mode writes the same content as files (DESIGN.md 11).
+inline constexpr std::string_view kNoticeAnnotation = "crowdsurf.io/notice";
+inline constexpr std::string_view kConfigAnnotation = "crowdsurf.io/config";
+inline constexpr std::string_view kSeedsAnnotation = "crowdsurf.io/seeds";
+inline constexpr std::string_view kCapacityAnnotation = "crowdsurf.io/capacity";
+
+}  // namespace crowdsurf::controller

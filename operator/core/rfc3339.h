@@ -1,0 +1,21 @@
+// RFC 3339 instants in UTC as pure functions: "2026-11-21T10:22:58.250000Z".
+//
+// Kubernetes writes times so. Civil dates by Howard Hinnant's days_from_civil, so no C library
+// time zone is asked. Years 1970 to 2262 (what WallTime holds). Any thread.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/time.h"
+
+namespace crowdsurf::controller {
+
+// Microseconds when there are any, else whole seconds (what Kubernetes writes).
+std::string FormatInstant(WallTime time);
+
+// Accepts an optional fraction and "Z" only; anything else, or a year out of range, is nullopt.
+std::optional<WallTime> ParseInstant(std::string_view text);
+
+}  // namespace crowdsurf::controller

@@ -1,0 +1,44 @@
+// The parts of validation behind validate.h: the walk over fields, the rules between fields and
+// those of the pod template. Private to operator/core; single sequence; see validate.h for bounds.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "operator/core/validate.h"
+
+namespace crowdsurf::controller {
+
+// Collects violations and knows the lines.
+class Report {
+ public:
+  explicit Report(const Manifest& manifest) : lines_(manifest.lines) {}
+
+  // path: of the whole document, "spec.target". The line is that of the nearest ancestor known.
+  void Add(const std::string& path, std::string problem);
+  std::vector<Violation> Take();
+
+ private:
+  int LineOf(std::string path) const;
+
+  const std::map<std::string, int>& lines_;
+  std::vector<Violation> violations_;
+};
+
+// The member `name` of `object`, nullptr when `object` is no object, lacks it, or it is null.
+const nlohmann::json* Member(const nlohmann::json* object, std::string_view name);
+// Follows "averaging.interval.steps" (no lists).
+const nlohmann::json* At(const nlohmann::json& object, std::string_view path);
+// As a person would write it, cut to a sensible length.
+std::string Show(const nlohmann::json& value);
+
+// One field or block of spec against its row; spec_path "" is spec itself.
+void CheckFields(const nlohmann::json& spec, Report& report);
+// Rules between fields of spec.
+void CheckRules(const nlohmann::json& spec, Report& report);
+// spec.template.
+void CheckTemplate(const nlohmann::json& pod_template, Report& report);
+
+}  // namespace crowdsurf::controller
