@@ -1,0 +1,111 @@
+#include "worker/trainer/gru_model.h"
+
+#include <cmath>
+
+#include "tests/unit/trainer/gradient_check.h"
+
+namespace crowdsurf::trainer {
+namespace {
+
+constexpr size_t kVocabulary = 5, kHidden = 4, kTime = 6, kWidth = 3;
+
+std::vector<uint8_t> RandomTokens(size_t count, Rng& rng) {
+  std::vector<uint8_t> tokens(count);
+  for (uint8_t& t : tokens) t = static_cast<uint8_t>(rng.Uniform(kVocabulary));
+  return tokens;
+}
+
+struct Problem {
+  explicit Problem(uint64_t seed) : rng(seed), model(kVocabulary, kHidden) {
+    inputs = RandomTokens(kTime * kWidth, rng);
+    targets = RandomTokens(kTime * kWidth, rng);
+    parameters.resize(model.table().elements());
+    // Larger than training starts from, so that the gates are far from their linear range.
+    for (double& p : parameters) p = rng.Normal();
+  }
+  TokenBatch batch() const {
+    return {.time = kTime, .width = kWidth, .inputs = inputs, .targets = targets};
+  }
+  Rng rng;
+  GruModel<double> model;
+  std::vector<uint8_t> inputs, targets;
+  std::vector<double> parameters;
+};
+
+TEST(GruModelTest, GradientMatchesCentralDifferences) {
+  for (const uint64_t seed : {1u, 2u, 3u}) {
+    Problem problem(seed);
+    std::vector<double> gradient(problem.parameters.size());
+    problem.model.LossAndGradient(problem.parameters, problem.batch(), gradient);
+    const double worst =
+        WorstRelativeError(problem.parameters, gradient, [&](std::span<const double> p) {
+          GruModel<double>::Matrix state = GruModel<double>::Matrix::Zero(kHidden, kWidth);
+          return problem.model.Loss(p, problem.batch(), state);
+        });
+    EXPECT_LT(worst, 1e-6) << "seed " << seed;
+  }
+}
+
+TEST(GruModelTest, TheCheckerSeesAWrongGradient) {
+  Problem problem(1);
+  std::vector<double> gradient(problem.parameters.size());
+  problem.model.LossAndGradient(problem.parameters, problem.batch(), gradient);
+  gradient[7] *= 1.001;
+  const double worst =
+      WorstRelativeError(problem.parameters, gradient, [&](std::span<const double> p) {
+        GruModel<double>::Matrix state = GruModel<double>::Matrix::Zero(kHidden, kWidth);
+        return problem.model.Loss(p, problem.batch(), state);
+      });
+  EXPECT_GT(worst, 1e-4);
+}
+
+// One unit, two tokens, one step, by hand from the equations.
+TEST(GruModelTest, OneUnitOneStepIsWhatTheEquationsSay) {
+  GruModel<double> model(2, 1);
+  //                      input rows r z c        recurrent   bias           output    its bias
+  const std::vector<double> p = {.1, .2, .3, .4, .5, .6, .7, .8, .9, .01, .02, .03, 1, -1, .5, .25};
+  const double h = 0.5;
+  const auto sigmoid = [](double x) { return 1 / (1 + std::exp(-x)); };
+  const double r = sigmoid(.4 + .7 * h + .01), z = sigmoid(.5 + .8 * h + .02);
+  const double c = std::tanh(.6 + .03 + r * (.9 * h));
+  const double next = z * h + (1 - z) * c;
+  GruModel<double>::Vector state = GruModel<double>::Vector::Constant(1, h);
+  const auto logits = model.Advance(p, 1, state);
+  EXPECT_NEAR(state(0), next, 1e-15);
+  EXPECT_NEAR(logits(0), next + .5, 1e-15);
+  EXPECT_NEAR(logits(1), -next + .25, 1e-15);
+}
+
+TEST(GruModelTest, ALongTextInPiecesCostsWhatItCostsAtOnce) {
+  Problem problem(4);
+  GruModel<double>::Matrix state = GruModel<double>::Matrix::Zero(kHidden, kWidth);
+  const double whole = problem.model.Loss(problem.parameters, problem.batch(), state);
+  GruModel<double>::Matrix carried = GruModel<double>::Matrix::Zero(kHidden, kWidth);
+  double pieces = 0;
+  for (size_t t = 0; t < kTime; t += 2) {
+    const TokenBatch piece{.time = 2,
+                           .width = kWidth,
+                           .inputs = std::span(problem.inputs).subspan(t * kWidth, 2 * kWidth),
+                           .targets = std::span(problem.targets).subspan(t * kWidth, 2 * kWidth)};
+    pieces += problem.model.Loss(problem.parameters, piece, carried) / 3;
+  }
+  EXPECT_NEAR(pieces, whole, 1e-12);
+  EXPECT_LT((carried - state).norm(), 1e-12);
+}
+
+TEST(GruModelTest, EqualSeedsInitializeEqualBitsAndOthersDoNot) {
+  const GruModel<float> model(100, 16);
+  std::vector<float> a(model.table().elements()), b(a.size()), c(a.size());
+  model.Initialize(Rng(7), a);
+  model.Initialize(Rng(7), b);
+  model.Initialize(Rng(8), c);
+  EXPECT_EQ(a, b);
+  EXPECT_NE(a, c);
+}
+
+TEST(GruModelTest, DefaultModelStaysBelowAQuarterOfAMillionParameters) {
+  EXPECT_LT(GruModel<float>(256, 128).table().elements(), 250'000u);
+}
+
+}  // namespace
+}  // namespace crowdsurf::trainer

@@ -1,0 +1,187 @@
+#include "worker/trainer/safetensors.h"
+
+#include <absl/strings/str_join.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "base/check.h"
+
+namespace crowdsurf::trainer {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "values are copied as they lie");
+
+using Json = nlohmann::json;
+
+constexpr size_t kAlign = 8;           // of the header with its length
+constexpr size_t kDimensionsMost = 8;  // of one tensor
+constexpr size_t kFileBytesMost = size_t{4} << 30;
+
+Status Bad(const std::string& what) {
+  return absl::InvalidArgumentError(absl::StrCat("safetensors: ", what));
+}
+
+bool IsCount(const Json& value) { return value.is_number_unsigned(); }
+
+// One entry of the header; `data` is the size of the data in bytes.
+StatusOr<TensorSpec> DecodeEntry(const std::string& name, const Json& entry, uint64_t data) {
+  if (!entry.is_object() || !entry.contains("dtype") || !entry.contains("shape") ||
+      !entry.contains("data_offsets")) {
+    return Bad(absl::StrCat(name, ": needs dtype, shape, data_offsets"));
+  }
+  if (entry["dtype"] != "F32") return Bad(absl::StrCat(name, ": dtype is not F32"));
+  const Json &shape = entry["shape"], &offsets = entry["data_offsets"];
+  if (!shape.is_array() || shape.size() > kDimensionsMost)
+    return Bad(absl::StrCat(name, ": shape"));
+  if (!offsets.is_array() || offsets.size() != 2 || !IsCount(offsets[0]) || !IsCount(offsets[1])) {
+    return Bad(absl::StrCat(name, ": data_offsets"));
+  }
+  const auto begin = offsets[0].get<uint64_t>(), end = offsets[1].get<uint64_t>();
+  if (begin > end || end > data || begin % sizeof(float) != 0) {
+    return Bad(absl::StrCat(name, ": data_offsets outside the file"));
+  }
+  TensorSpec spec;
+  spec.name = name;
+  uint64_t elements = 1;
+  for (const Json& dimension : shape) {
+    if (!IsCount(dimension)) return Bad(absl::StrCat(name, ": shape"));
+    const auto n = dimension.get<uint64_t>();
+    if (n != 0 && elements > data / n) return Bad(absl::StrCat(name, ": shape beyond the file"));
+    elements *= n;
+    spec.shape.push_back(n);
+  }
+  if (elements * sizeof(float) != end - begin) {
+    return Bad(absl::StrCat(name, ": shape and data_offsets differ"));
+  }
+  spec.offset = begin / sizeof(float);
+  return spec;
+}
+
+StatusOr<Safetensors> DecodeHeader(const Json& header, uint64_t data) {
+  Safetensors file;
+  for (const auto& [name, entry] : header.items()) {
+    if (name == "__metadata__") {
+      for (const auto& [key, value] : entry.items()) {
+        if (!value.is_string()) return Bad("__metadata__: values must be strings");
+        file.metadata[key] = value.get<std::string>();
+      }
+      continue;
+    }
+    ASSIGN_OR_RETURN(TensorSpec spec, DecodeEntry(name, entry, data));
+    file.tensors.push_back(std::move(spec));
+  }
+  std::sort(file.tensors.begin(), file.tensors.end(),
+            [](const TensorSpec& a, const TensorSpec& b) { return a.offset < b.offset; });
+  size_t next = 0;
+  for (const TensorSpec& tensor : file.tensors) {
+    if (tensor.offset != next) return Bad(absl::StrCat(tensor.name, ": overlap or hole before it"));
+    next += tensor.elements();
+  }
+  if (next * sizeof(float) != data) return Bad("data without a tensor at the end");
+  return file;
+}
+
+}  // namespace
+
+const TensorSpec* Safetensors::Find(std::string_view name) const {
+  for (const TensorSpec& tensor : tensors) {
+    if (tensor.name == name) return &tensor;
+  }
+  return nullptr;
+}
+
+Bytes EncodeSafetensors(const ParameterTable& table, std::span<const float> values,
+                        const std::map<std::string, std::string>& metadata) {
+  CHECK_EQ(values.size(), table.elements());
+  Json header = Json::object();
+  if (!metadata.empty()) header["__metadata__"] = metadata;
+  for (const TensorSpec& tensor : table.tensors()) {
+    const size_t begin = tensor.offset * sizeof(float);
+    header[tensor.name] = {{"dtype", "F32"},
+                           {"shape", tensor.shape},
+                           {"data_offsets", {begin, begin + tensor.elements() * sizeof(float)}}};
+  }
+  std::string text = header.dump();
+  text.append((kAlign - text.size() % kAlign) % kAlign, ' ');
+  ByteWriter out;
+  out.U64(text.size());
+  out.Raw(AsBytes(text));
+  out.Raw({reinterpret_cast<const uint8_t*>(values.data()), values.size_bytes()});
+  return out.Take();
+}
+
+StatusOr<Safetensors> DecodeSafetensors(ByteView file) {
+  ByteReader in(file);
+  const uint64_t length = in.U64();
+  if (!in.ok() || length > kSafetensorsHeaderMost || length > in.remaining()) {
+    return Bad("no header, or longer than the file");
+  }
+  const std::string_view text = AsString(in.Raw(length));
+  const Json header = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!header.is_object()) return Bad("the header is not a JSON object");
+  const ByteView data = in.Raw(in.remaining());
+  if (data.size() % sizeof(float) != 0) return Bad("data is not a whole number of floats");
+  ASSIGN_OR_RETURN(Safetensors result, DecodeHeader(header, data.size()));
+  result.values.resize(data.size() / sizeof(float));
+  if (!data.empty()) std::memcpy(result.values.data(), data.data(), data.size());
+  return result;
+}
+
+Status WriteSafetensors(const std::string& path, const ParameterTable& table,
+                        std::span<const float> values,
+                        const std::map<std::string, std::string>& metadata) {
+  const Bytes bytes = EncodeSafetensors(table, values, metadata);
+  const std::string temporary = path + ".tmp";
+  {
+    std::ofstream out(temporary, std::ios::binary | std::ios::trunc);
+    out.write(reinterpret_cast<const char*>(bytes.data()),
+              static_cast<std::streamsize>(bytes.size()));
+    out.flush();
+    if (!out) return absl::UnavailableError(absl::StrCat("write ", temporary, ": failed"));
+  }
+  std::error_code error;
+  std::filesystem::rename(temporary, path, error);
+  if (error) return absl::UnavailableError(absl::StrCat("write ", path, ": ", error.message()));
+  return absl::OkStatus();
+}
+
+StatusOr<Safetensors> ReadSafetensors(const std::string& path) {
+  std::error_code error;
+  const uintmax_t size = std::filesystem::file_size(path, error);
+  if (error) return absl::NotFoundError(absl::StrCat("read ", path, ": ", error.message()));
+  if (size > kFileBytesMost) {
+    return absl::InvalidArgumentError(absl::StrCat("read ", path, ": above 4 GiB"));
+  }
+  Bytes bytes(size);
+  std::ifstream in(path, std::ios::binary);
+  in.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(size));
+  if (!in) return absl::NotFoundError(absl::StrCat("read ", path, ": failed"));
+  return DecodeSafetensors(bytes);
+}
+
+StatusOr<std::vector<float>> ParametersFrom(const Safetensors& file, const ParameterTable& table) {
+  std::vector<float> flat(table.elements());
+  std::vector<std::string> wrong;
+  for (const TensorSpec& want : table.tensors()) {
+    const TensorSpec* have = file.Find(want.name);
+    if (have == nullptr) {
+      wrong.push_back(absl::StrCat(want.name, ": missing"));
+    } else if (have->shape != want.shape) {
+      wrong.push_back(absl::StrCat(want.name, ": shape [", absl::StrJoin(have->shape, ", "),
+                                   "] where [", absl::StrJoin(want.shape, ", "), "] is needed"));
+    } else {
+      std::copy_n(file.values.begin() + static_cast<std::ptrdiff_t>(have->offset), want.elements(),
+                  flat.begin() + static_cast<std::ptrdiff_t>(want.offset));
+    }
+  }
+  if (!wrong.empty()) return Bad(absl::StrJoin(wrong, "; "));
+  return flat;
+}
+
+}  // namespace crowdsurf::trainer

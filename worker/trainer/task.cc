@@ -1,0 +1,151 @@
+#include "worker/trainer/task.h"
+
+#include <algorithm>
+#include <numbers>
+#include <utility>
+
+#include "base/bytes.h"
+#include "base/check.h"
+
+namespace crowdsurf::trainer {
+namespace {
+
+// Quick evaluation: 32 windows of 256 characters are 8,192, some 20 ms of one core, and the same
+// ones every time, so that the curve is smooth.
+constexpr size_t kQuickBlocks = 32;
+constexpr size_t kQuickTokens = 256;
+// Evaluation runs this many characters of this many blocks at once: bounds the work space to 20 MB.
+constexpr size_t kEvaluationTime = 64;
+constexpr size_t kEvaluationWidth = 64;
+
+// Sum of nats over tokens 1.. of blocks that are all (at least) `length` long.
+double SumOfNats(GruModel<float>& model, std::span<const float> parameters,
+                 std::span<const std::vector<uint8_t>* const> blocks, size_t length) {
+  const size_t width = blocks.size();
+  GruModel<float>::Matrix state = GruModel<float>::Matrix::Zero(
+      static_cast<Eigen::Index>(model.hidden()), static_cast<Eigen::Index>(width));
+  std::vector<uint8_t> inputs, targets;
+  double nats = 0;
+  for (size_t first = 0; first + 1 < length; first += kEvaluationTime) {
+    const size_t time = std::min(kEvaluationTime, length - 1 - first);
+    inputs.clear();
+    targets.clear();
+    for (size_t t = first; t < first + time; ++t) {
+      for (const std::vector<uint8_t>* block : blocks) {
+        inputs.push_back((*block)[t]);
+        targets.push_back((*block)[t + 1]);
+      }
+    }
+    const TokenBatch batch{.time = time, .width = width, .inputs = inputs, .targets = targets};
+    nats += model.Loss(parameters, batch, state) * static_cast<double>(time * width);
+  }
+  return nats;
+}
+
+}  // namespace
+
+double HeldOutBits(GruModel<float>& model, std::span<const float> parameters,
+                   const std::vector<std::vector<uint8_t>>& blocks, size_t most) {
+  const auto length_of = [&](const std::vector<uint8_t>* b) { return std::min(most, b->size()); };
+  std::vector<const std::vector<uint8_t>*> sorted;
+  for (const auto& block : blocks) sorted.push_back(&block);
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [&](auto* a, auto* b) { return length_of(a) < length_of(b); });
+  double nats = 0;
+  size_t scored = 0;
+  for (size_t first = 0; first < sorted.size();) {
+    const size_t length = length_of(sorted[first]);
+    size_t last = first + 1;
+    while (last < sorted.size() && last - first < kEvaluationWidth &&
+           length_of(sorted[last]) == length) {
+      ++last;
+    }
+    nats += SumOfNats(model, parameters, std::span(sorted).subspan(first, last - first), length);
+    scored += (last - first) * (length - 1);
+    first = last;
+  }
+  return nats / std::numbers::ln2 / static_cast<double>(std::max<size_t>(1, scored));
+}
+
+CharTask::CharTask(Corpus corpus, const CharTaskOptions& options)
+    : corpus_(std::move(corpus)),
+      options_(options),
+      model_(corpus_.vocabulary.size(), options.hidden),
+      inputs_(options.batch * options.window),
+      targets_(inputs_.size()) {
+  CHECK_GT(corpus_.train.size(), options.window);
+  CHECK(!inputs_.empty());
+}
+
+void CharTask::Initialize(uint64_t seed, std::span<float> parameters) const {
+  model_.Initialize(Rng(seed).Fork("parameters"), parameters);
+}
+
+BatchResult CharTask::Gradient(Rng& data, std::span<const float> parameters,
+                               std::span<float> gradient) {
+  const std::vector<uint8_t>& text = corpus_.train;
+  for (size_t b = 0; b < options_.batch; ++b) {
+    const size_t start = data.Uniform(text.size() - options_.window);
+    for (size_t t = 0; t < options_.window; ++t) {
+      inputs_[t * options_.batch + b] = text[start + t];
+      targets_[t * options_.batch + b] = text[start + t + 1];
+    }
+  }
+  const TokenBatch batch{
+      .time = options_.window, .width = options_.batch, .inputs = inputs_, .targets = targets_};
+  const double nats = model_.LossAndGradient(parameters, batch, gradient);
+  return {.loss = nats / std::numbers::ln2, .samples = inputs_.size()};
+}
+
+std::vector<Metric> CharTask::Evaluate(std::span<const float> parameters, Evaluation how) {
+  if (how == Evaluation::kFull) {
+    return {{"heldout_bits_per_char",
+             HeldOutBits(model_, parameters, corpus_.held_out, std::string::npos)}};
+  }
+  const size_t stride = (corpus_.held_out.size() + kQuickBlocks - 1) / kQuickBlocks;
+  std::vector<std::vector<uint8_t>> few;
+  for (size_t i = 0; i < corpus_.held_out.size(); i += stride) few.push_back(corpus_.held_out[i]);
+  return {{"heldout_bits_per_char", HeldOutBits(model_, parameters, few, kQuickTokens + 1)}};
+}
+
+std::map<std::string, std::string> CharTask::Metadata() const {
+  // Hexadecimal, because metadata must be UTF-8 and the vocabulary need not be.
+  return {{"model", "charlm"}, {"vocabulary", ToHex(AsBytes(corpus_.vocabulary.bytes()))}};
+}
+
+DigitTask::DigitTask(DigitSet train, DigitSet held_out, const DigitTaskOptions& options)
+    : train_(std::move(train)),
+      held_out_(std::move(held_out)),
+      options_(options),
+      model_(kDigitFeatures, options.hidden, kDigitClasses),
+      inputs_(kDigitFeatures, static_cast<Eigen::Index>(options.batch)),
+      labels_(options.batch) {
+  CHECK(train_.size() > 0 && held_out_.size() > 0 && options.batch > 0);
+}
+
+void DigitTask::Initialize(uint64_t seed, std::span<float> parameters) const {
+  model_.Initialize(Rng(seed).Fork("parameters"), parameters);
+}
+
+BatchResult DigitTask::Gradient(Rng& data, std::span<const float> parameters,
+                                std::span<float> gradient) {
+  for (size_t j = 0; j < options_.batch; ++j) {
+    const size_t example = data.Uniform(train_.size());
+    inputs_.col(static_cast<Eigen::Index>(j)) =
+        train_.features.col(static_cast<Eigen::Index>(example));
+    labels_[j] = train_.labels[example];
+  }
+  return {.loss = model_.LossAndGradient(parameters, inputs_, labels_, gradient),
+          .samples = options_.batch};
+}
+
+std::vector<Metric> DigitTask::Evaluate(std::span<const float> parameters, Evaluation) {
+  size_t correct = 0;
+  const double loss = model_.Loss(parameters, held_out_.features, held_out_.labels, correct);
+  const double accuracy = static_cast<double>(correct) / static_cast<double>(held_out_.size());
+  return {{"heldout_loss", loss}, {"heldout_accuracy", accuracy}};
+}
+
+std::map<std::string, std::string> DigitTask::Metadata() const { return {{"model", "mlp"}}; }
+
+}  // namespace crowdsurf::trainer

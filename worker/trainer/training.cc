@@ -1,0 +1,178 @@
+#include "worker/trainer/training.h"
+
+#include <cmath>
+#include <utility>
+
+#include "base/check.h"
+
+namespace crowdsurf::trainer {
+namespace {
+
+constexpr uint32_t kStateMagic = 0x31545343;  // the bytes "CST1"
+constexpr uint64_t kNotFiniteMost = 10;       // one bad batch is passed over, ten are the model
+
+// Paces steps: the next one starts `step_time` after this one did. When the sleep returned late,
+// the next starts from when it should have: the scheduler's delay does not add up. When the step
+// itself took longer, nothing is caught up.
+class Pacer {
+ public:
+  Pacer(Duration step_time, StepClock& clock)
+      : step_time_(step_time), clock_(clock), start_(clock.Now()) {}
+  void EndOfStep() {
+    if (step_time_ <= Duration()) return;
+    const Time due = start_ + step_time_;
+    const Time now = clock_.Now();
+    if (now >= due) {
+      start_ = now;
+      return;
+    }
+    clock_.SleepUntil(due);
+    start_ = due;
+  }
+
+ private:
+  Duration step_time_;
+  StepClock& clock_;
+  Time start_;
+};
+
+}  // namespace
+
+Training::Training(Task& task, const TrainingOptions& options)
+    : task_(task),
+      options_(options),
+      parameters_(task.table().elements()),
+      gradient_(task.table().elements()),
+      optimizer_(options.optimizer, task.table()) {
+  Restart(options.seed);
+}
+
+void Training::Restart(uint64_t seed) {
+  CHECK_EQ(step_, 0u);
+  options_.seed = seed;
+  task_.Initialize(seed, parameters_);
+  ForkData();
+}
+
+void Training::ForkData() {
+  data_ = Rng(options_.seed).Fork("data").Fork(options_.worker).Fork(std::to_string(step_));
+}
+
+BatchResult Training::Step(double lr_scale) {
+  const BatchResult result = task_.Gradient(data_, parameters_, gradient_);
+  const double norm = ClipByNorm(options_.clip, gradient_);
+  if (std::isfinite(norm) && std::isfinite(result.loss)) {
+    optimizer_.Step(lr_scale * options_.schedule.RateAt(step_), gradient_, parameters_);
+    not_finite_in_a_row_ = 0;
+  } else {
+    ++not_finite_in_a_row_;
+  }
+  ++step_;
+  return result;
+}
+
+Bytes Training::Save() const {
+  ByteWriter out;
+  out.U32(kStateMagic);
+  out.U64(step_);
+  optimizer_.Save(out);
+  return out.Take();
+}
+
+Status Training::Load(ByteView bytes) {
+  ByteReader in(bytes);
+  const uint32_t magic = in.U32();
+  const uint64_t step = in.U64();
+  if (!in.ok() || magic != kStateMagic) {
+    return absl::InvalidArgumentError("training state: not one, or cut short");
+  }
+  RETURN_IF_ERROR(optimizer_.Load(in));
+  step_ = step;
+  ForkData();
+  return absl::OkStatus();
+}
+
+namespace {
+
+// The loop's bookkeeping: what has been done, and the mean loss since the last report.
+class Tally {
+ public:
+  Tally(StepClock& clock, ProgressSink& sink) : clock_(clock), sink_(sink), start_(clock.Now()) {}
+
+  void Count(const Training& training, const BatchResult& batch) {
+    progress_.step = training.step();
+    ++progress_.own_steps;
+    progress_.samples += batch.samples;
+    loss_sum_ += batch.loss;
+    ++loss_count_;
+  }
+  Duration elapsed() { return clock_.Now() - start_; }
+  uint64_t own_steps() const { return progress_.own_steps; }
+  const Progress& Update() {
+    progress_.seconds = elapsed().seconds();
+    if (loss_count_ > 0) progress_.loss = loss_sum_ / static_cast<double>(loss_count_);
+    return progress_;
+  }
+  void Report() {
+    sink_.OnProgress(Update());
+    loss_sum_ = 0;
+    loss_count_ = 0;
+  }
+
+ private:
+  StepClock& clock_;
+  ProgressSink& sink_;
+  Time start_;
+  Progress progress_;
+  double loss_sum_ = 0;
+  uint64_t loss_count_ = 0;
+};
+
+bool IsDue(uint64_t every, uint64_t count) { return every > 0 && count % every == 0; }
+
+}  // namespace
+
+StatusOr<LoopResult> RunTraining(Training& training, const LoopOptions& options, StepHook& hook,
+                                 StepClock& clock, ProgressSink& sink,
+                                 const volatile int* interrupt) {
+  RETURN_IF_ERROR(hook.Start(training));
+  LoopResult result;
+  Tally tally(clock, sink);
+  Pacer pacer(options.step_time, clock);
+  double lr_scale = 1.0;
+  const auto goes_on = [&] {
+    if (*interrupt != 0) result.interrupted = true;
+    return !result.interrupted && !result.stopped &&
+           (options.steps == 0 || tally.own_steps() < options.steps) &&
+           tally.elapsed() < options.duration;
+  };
+  while (goes_on()) {
+    const BatchResult batch = training.Step(lr_scale);
+    if (training.not_finite_in_a_row() >= kNotFiniteMost) {
+      return absl::DataLossError(absl::StrCat("training: the gradient was not finite ",
+                                              kNotFiniteMost, " steps in a row at step ",
+                                              training.step(), "; try a lower --lr"));
+    }
+    tally.Count(training, batch);
+    ASSIGN_OR_RETURN(const StepDecision decision, hook.OnStep(training, batch));
+    result.stopped = decision.stop;
+    lr_scale = decision.lr_scale;
+    if (IsDue(options.report_every, tally.own_steps())) tally.Report();
+    if (IsDue(options.evaluate_every, tally.own_steps())) {
+      const auto metrics = training.task().Evaluate(training.parameters(), Evaluation::kQuick);
+      hook.OnMetrics(metrics);
+      sink.OnMetrics(tally.Update(), metrics, Evaluation::kQuick);
+    }
+    if (!result.stopped) pacer.EndOfStep();
+  }
+  result.progress = tally.Update();
+  if (!result.interrupted) {
+    result.metrics = training.task().Evaluate(training.parameters(), options.at_end);
+    hook.OnMetrics(result.metrics);
+    sink.OnMetrics(result.progress, result.metrics, options.at_end);
+  }
+  hook.Finish(training);
+  return result;
+}
+
+}  // namespace crowdsurf::trainer
