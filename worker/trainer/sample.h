@@ -1,4 +1,7 @@
-// Sample: text that a language model makes up, character by character. Pure but for its work space.
+// Sample: text that a language model makes up, character by character.
+//
+// Draws from the softmax of logits / temperature. Deterministic under its Rng; one thread, since the
+// model's work space is used.
 #pragma once
 
 #include <span>
