@@ -1,0 +1,95 @@
+// State messages: what a joiner and its donors say to each other, with their codec.
+//
+// Purpose: manifests (what the last committed average consists of) and chunks of it, carried by the
+// tensor connections. Values; decoding is bounded and gives nullopt for anything garbled, the
+// caller counts it. The bytes of a chunk follow its header in the frame and are never copied into a
+// message. Chunk hashes are base ContentHash: they find corruption and mismatches, forgery is for
+// mutual TLS; the root over them and the opaque state's hash are SHA-256. Source: DESIGN 4 "Join";
+// ours.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <variant>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/id.h"
+
+namespace crowdsurf::worker {
+
+inline constexpr uint32_t kStateChunkBytes = 256 * 1024;  // DESIGN 4: chunks of 64-256 KiB
+inline constexpr size_t kStateChunksMost = 1 << 20;       // 256 GiB; bounds a manifest to 8 MiB
+inline constexpr uint64_t kStateHashKey = 0x6a6f696e'6a6f696e;  // "joinjoin": the hashes' domain
+
+// A committed average as content-addressed chunks: chunk i is the float32 bytes
+// [i * chunk_bytes, ...) of the averaged vector; the last one may be shorter.
+struct StateManifest {
+  uint64_t averaging = 0;  // number of the committed average
+  Digest committed;        // its root as decided by the round and announced in the roster
+  Digest schema;           // of the trainer link
+  uint64_t elements = 0;   // float32 values
+  uint32_t chunk_bytes = kStateChunkBytes;
+  double job_samples = 0;
+  uint64_t view_epoch = 0;
+  std::vector<uint64_t> chunk_hashes;  // ContentHash(bytes, kStateHashKey)
+
+  size_t chunks() const { return chunk_hashes.size(); }
+  uint64_t offset(size_t chunk) const { return chunk * static_cast<uint64_t>(chunk_bytes); }
+  uint32_t size(size_t chunk) const;  // bytes of one chunk
+  // SHA-256 over everything above: the name of this content.
+  Digest Root() const;
+  bool operator==(const StateManifest&) const = default;
+};
+
+// The manifest of `vector`: hashes everything, about 0.1 s a gigabyte.
+StateManifest MakeStateManifest(std::span<const float> vector, uint64_t averaging,
+                                const Digest& committed, const Digest& schema);
+uint64_t HashStateChunk(ByteView bytes);
+
+// The trainer's own state of one donor; empty when bytes == 0. Not part of the root: every donor
+// has its own.
+struct OpaqueState {
+  uint64_t bytes = 0;
+  Digest hash;  // SHA-256
+  bool operator==(const OpaqueState&) const = default;
+};
+
+struct ManifestRequest {
+  uint64_t averaging = 0;  // 0: the newest
+  bool operator==(const ManifestRequest&) const = default;
+};
+enum class StateRefusal : uint8_t { kNone = 0, kNothing = 1, kBusy = 2, kGone = 3 };
+struct ManifestReply {
+  StateRefusal refusal = StateRefusal::kNone;
+  StateManifest manifest;  // when not refused
+  OpaqueState opaque;
+  bool operator==(const ManifestReply&) const = default;
+};
+struct ChunkRequest {
+  Digest root;
+  bool opaque =
+      false;  // of the opaque state with SHA-256 `root`, else of the average with Root() `root`
+  uint32_t chunk = 0;
+  bool operator==(const ChunkRequest&) const = default;
+};
+struct ChunkReply {  // the payload follows in the frame
+  Digest root;
+  bool opaque = false;
+  uint32_t chunk = 0;
+  StateRefusal refusal = StateRefusal::kNone;
+  bool operator==(const ChunkReply&) const = default;
+};
+using StateMessage = std::variant<ManifestRequest, ManifestReply, ChunkRequest, ChunkReply>;
+
+// Of a ChunkReply: the header; append the chunk's bytes.
+Bytes EncodeStateMessage(const StateMessage& message);
+
+struct DecodedState {
+  StateMessage message;
+  ByteView payload;  // borrowed; only a ChunkReply has one
+};
+std::optional<DecodedState> DecodeStateMessage(ByteView bytes);
+
+}  // namespace crowdsurf::worker
