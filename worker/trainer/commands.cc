@@ -10,6 +10,7 @@
 #include <thread>
 #include <utility>
 
+#include "worker/trainer/link_hook.h"
 #include "worker/trainer/ngram.h"
 #include "worker/trainer/safetensors.h"
 #include "worker/trainer/sample.h"
@@ -124,6 +125,19 @@ Status Conclude(const Training& training, Task& task, CharTask* text, const Trai
   return options.json.empty() ? absl::OkStatus() : WriteJson(options.json, summary);
 }
 
+// The agent starts beside us: it may take this long to answer, and to come back when it was killed.
+constexpr Duration kAgentPatience = Seconds(60);
+
+StatusOr<std::unique_ptr<StepHook>> MakeHook(Training& training,
+                                             const TrainerEnvironment& environment) {
+  if (environment.dir.empty()) return std::make_unique<StepHook>();
+  std::vector<std::string> names;
+  for (const Metric& m : training.task().Evaluate(training.parameters(), Evaluation::kQuick)) {
+    names.push_back(m.name);
+  }
+  return LinkHook::Connect(environment.dir, std::move(names), kAgentPatience);
+}
+
 int Train(Task& task, CharTask* text, const TrainerOptions& options,
           const TrainerEnvironment& environment, const volatile int* interrupt) {
   TrainingOptions training_options = options.training;
@@ -138,10 +152,17 @@ int Train(Task& task, CharTask* text, const TrainerOptions& options,
   }
   std::printf("%zu parameters, seed %llu\n", task.table().elements(),
               static_cast<unsigned long long>(options.training.seed));
-  StepHook alone;
+  const auto hook = MakeHook(training, environment);
+  if (!hook.ok()) return Fail(hook.status());
+  LoopOptions loop = options.loop;
+  // In a job the averaged model is evaluated, once, from its file; here only what is quick.
+  if (!environment.dir.empty()) {
+    loop.at_end = Evaluation::kQuick;
+    text = nullptr;
+  }
   SteadyClock clock;
   PrintedProgress progress;
-  const auto result = RunTraining(training, options.loop, alone, clock, progress, interrupt);
+  const auto result = RunTraining(training, loop, **hook, clock, progress, interrupt);
   if (!result.ok()) return Fail(result.status());
   if (const Status s = Conclude(training, task, text, options, *result); !s.ok()) return Fail(s);
   return result->interrupted ? 128 + *interrupt : 0;

@@ -109,6 +109,10 @@ void Optimizer::StepLamb(double rate, std::span<const float> gradient,
   }
 }
 
+void Optimizer::RepairMoments() {
+  if (moments_.size() == 2) View(moments_[1]) = View(moments_[1]).max(0.0f);
+}
+
 void Optimizer::Save(ByteWriter& out) const {
   out.U8(static_cast<uint8_t>(options_.kind));
   out.U64(steps_);

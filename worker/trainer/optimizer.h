@@ -47,7 +47,12 @@ class Optimizer {
   void Step(double rate, std::span<const float> gradient, std::span<float> parameters);
 
   uint64_t steps() const { return steps_; }
-  std::span<const float> moment(size_t i) const { return moments_[i]; }  // for tests
+  // Vectors of the parameters' length, in the order of the formulas above.
+  size_t moments() const { return moments_.size(); }
+  std::span<float> moment(size_t i) { return moments_[i]; }
+  // After somebody changed the moments (averaging): a second moment below zero, which the change of
+  // a delayed averaging can leave, becomes zero.
+  void RepairMoments();
 
   // kind u8, steps u64, moments u32, each a u64 count and its float32 values, little-endian.
   void Save(ByteWriter& out) const;

@@ -1,7 +1,7 @@
 // Sample: text that a language model makes up, character by character.
 //
-// Draws from the softmax of logits / temperature. Deterministic under its Rng; one thread, since the
-// model's work space is used.
+// Draws from the softmax of logits / temperature. Deterministic under its Rng; one thread, since
+// the model's work space is used.
 #pragma once
 
 #include <span>

@@ -44,12 +44,13 @@ Training::Training(Task& task, const TrainingOptions& options)
       parameters_(task.table().elements()),
       gradient_(task.table().elements()),
       optimizer_(options.optimizer, task.table()) {
-  Restart(options.seed);
+  Restart(options.seed, options.worker);
 }
 
-void Training::Restart(uint64_t seed) {
+void Training::Restart(uint64_t seed, std::string worker) {
   CHECK_EQ(step_, 0u);
   options_.seed = seed;
+  options_.worker = std::move(worker);
   task_.Initialize(seed, parameters_);
   ForkData();
 }
@@ -135,11 +136,12 @@ bool IsDue(uint64_t every, uint64_t count) { return every > 0 && count % every =
 StatusOr<LoopResult> RunTraining(Training& training, const LoopOptions& options, StepHook& hook,
                                  StepClock& clock, ProgressSink& sink,
                                  const volatile int* interrupt) {
-  RETURN_IF_ERROR(hook.Start(training));
   LoopResult result;
+  ASSIGN_OR_RETURN(const StepDecision first, hook.Start(training));
+  result.stopped = first.stop;
+  double lr_scale = first.lr_scale;
   Tally tally(clock, sink);
   Pacer pacer(options.step_time, clock);
-  double lr_scale = 1.0;
   const auto goes_on = [&] {
     if (*interrupt != 0) result.interrupted = true;
     return !result.interrupted && !result.stopped &&
@@ -171,7 +173,7 @@ StatusOr<LoopResult> RunTraining(Training& training, const LoopOptions& options,
     hook.OnMetrics(result.metrics);
     sink.OnMetrics(result.progress, result.metrics, options.at_end);
   }
-  hook.Finish(training);
+  hook.Finish(result.stopped);
   return result;
 }
 

@@ -41,10 +41,11 @@ class Training {
   // counted.
   BatchResult Step(double lr_scale);
 
-  // New first parameters and data order, before the first step: the job's seed differs from ours.
-  void Restart(uint64_t seed);
+  // Other first parameters and data order: the job's seed and our name in it. Pre: no step yet.
+  void Restart(uint64_t seed, std::string worker);
 
   Task& task() { return task_; }
+  Optimizer& optimizer() { return optimizer_; }
   std::span<float> parameters() { return parameters_; }
   std::span<const float> parameters() const { return parameters_; }
   uint64_t step() const { return step_; }  // the job's: taken over by Load
@@ -77,12 +78,12 @@ class StepHook {
  public:
   virtual ~StepHook() = default;
   // Before the first step; may replace seed, parameters and state.
-  virtual Status Start(Training&) { return absl::OkStatus(); }
+  virtual StatusOr<StepDecision> Start(Training&) { return StepDecision{}; }
   // After every step; may change the parameters.
   virtual StatusOr<StepDecision> OnStep(Training&, const BatchResult&) { return StepDecision{}; }
   virtual void OnMetrics(std::span<const Metric>) {}
-  // The loop ended.
-  virtual void Finish(Training&) {}
+  // The loop ended; `stopped`: because this hook said so.
+  virtual void Finish(bool /*stopped*/) {}
 };
 
 class StepClock {
