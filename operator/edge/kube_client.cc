@@ -1,0 +1,347 @@
+#include "operator/edge/kube_client.h"
+
+#include <absl/strings/ascii.h>
+#include <httplib.h>
+#include <openssl/bio.h>
+#include <openssl/pem.h>
+#include <openssl/x509.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <mutex>
+#include <set>
+#include <utility>
+
+namespace crowdsurf::controller {
+namespace {
+
+using Json = nlohmann::json;
+
+// Bookmarks come about once a minute; a watch that is silent for two has lost its connection.
+constexpr int kWatchSilenceSeconds = 120;
+
+struct Freed {
+  void operator()(BIO* p) const { BIO_free_all(p); }
+  void operator()(X509* p) const { X509_free(p); }
+  void operator()(EVP_PKEY* p) const { EVP_PKEY_free(p); }
+};
+
+std::unique_ptr<BIO, Freed> Memory(const std::string& pem) {
+  return std::unique_ptr<BIO, Freed>(BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())));
+}
+
+// All certificates of a PEM bundle in a store that the client will own.
+X509_STORE* StoreOf(const std::string& pem) {
+  X509_STORE* store = X509_STORE_new();
+  const auto bio = Memory(pem);
+  while (X509* certificate = PEM_read_bio_X509(bio.get(), nullptr, nullptr, nullptr)) {
+    X509_STORE_add_cert(store, certificate);
+    X509_free(certificate);
+  }
+  return store;
+}
+
+std::string MessageOf(const std::string& body, int status) {
+  const Json json = Json::parse(body, nullptr, false);
+  if (json.is_object() && json.contains("message") && json["message"].is_string()) {
+    return json["message"].get<std::string>();
+  }
+  return absl::StrCat("HTTP ", status, body.empty() ? "" : ": ", body.substr(0, 200));
+}
+
+std::string ReasonOf(const std::string& body) {
+  const Json json = Json::parse(body, nullptr, false);
+  return json.is_object() && json.contains("reason") && json["reason"].is_string()
+             ? json["reason"].get<std::string>()
+             : std::string();
+}
+
+Status StatusOf(int code, const std::string& body, const std::string& what) {
+  const std::string message = absl::StrCat(what, ": ", MessageOf(body, code));
+  switch (code) {
+    case 400:
+    case 422:
+      return absl::InvalidArgumentError(message);
+    case 401:
+      return absl::UnauthenticatedError(message);
+    case 403:
+      return absl::PermissionDeniedError(message);
+    case 404:
+      return absl::NotFoundError(message);
+    case 409:
+      return ReasonOf(body) == "AlreadyExists" ? absl::AlreadyExistsError(message)
+                                               : absl::AbortedError(message);
+    case 410:
+      return absl::OutOfRangeError(message);
+    case 429:
+      return absl::ResourceExhaustedError(message);
+    case 504:
+      return absl::DeadlineExceededError(message);
+    default:
+      return absl::UnavailableError(message);
+  }
+}
+
+const char* ContentType(PatchType type) {
+  switch (type) {
+    case PatchType::kMerge:
+      return "application/merge-patch+json";
+    case PatchType::kStrategicMerge:
+      return "application/strategic-merge-patch+json";
+    case PatchType::kApply:
+      return "application/apply-patch+yaml";
+  }
+  return "";
+}
+
+// RFC 3986 query value.
+std::string PercentEncoded(const std::string& text) {
+  std::string out;
+  for (const char c : text) {
+    const bool plain = absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '.' ||
+                       c == '_' || c == '~';
+    out += plain ? std::string(1, c)
+                 : absl::StrCat("%", absl::Hex(static_cast<unsigned char>(c), absl::kZeroPad2));
+  }
+  return out;
+}
+
+std::string PathOnly(const std::string& path) { return path.substr(0, path.find('?')); }
+
+}  // namespace
+
+class KubeClient::Impl {
+ public:
+  using Call = std::function<httplib::Result(httplib::ClientImpl&, const httplib::Headers&)>;
+
+  Impl(KubeEndpoint endpoint, Options options)
+      : endpoint_(std::move(endpoint)), options_(std::move(options)) {}
+
+  StatusOr<Json> Request(const char* method, const std::string& path, const Call& call) {
+    const std::string what = absl::StrCat(method, " ", PathOnly(path));
+    ASSIGN_OR_RETURN(Lease lease, Acquire());
+    const httplib::Result result = call(*lease.client, lease.headers);
+    const int status = result ? result->status : 0;
+    Count(method, status);
+    if (!result) {
+      // A broken connection is thrown away; the next request makes a new one.
+      Release(std::move(lease), /*reuse=*/false);
+      return absl::UnavailableError(absl::StrCat(what, ": ", httplib::to_string(result.error())));
+    }
+    Release(std::move(lease), /*reuse=*/true);
+    if (status < 200 || status > 299) return StatusOf(status, result->body, what);
+    Json json = Json::parse(result->body, nullptr, false);
+    if (json.is_discarded())
+      return absl::UnavailableError(absl::StrCat(what, ": the answer is no JSON"));
+    return json;
+  }
+
+  Status Watch(const std::string& path, const std::function<bool(std::string_view)>& on_bytes) {
+    ASSIGN_OR_RETURN(Lease lease, Connect());
+    lease.client->set_read_timeout(kWatchSilenceSeconds);
+    {
+      const std::lock_guard lock(mutex_);
+      if (stopped_) return absl::CancelledError("stopping");
+      watches_.insert(lease.client.get());
+    }
+    int status = 0;
+    std::string refusal;
+    bool wanted = true;
+    const httplib::Result result = lease.client->Get(
+        path, lease.headers,
+        [&](const httplib::Response& response) {
+          status = response.status;
+          return true;
+        },
+        [&](const char* data, size_t size) {
+          if (status != 200) {
+            if (refusal.size() < (64 << 10)) refusal.append(data, size);
+            return true;
+          }
+          return wanted = on_bytes(std::string_view(data, size));
+        });
+    bool stopped;
+    {
+      const std::lock_guard lock(mutex_);
+      watches_.erase(lease.client.get());
+      stopped = stopped_;
+    }
+    Count("WATCH", status);
+    if (stopped || !wanted) return absl::CancelledError("the watch was stopped");
+    if (status != 0 && status != 200) return StatusOf(status, refusal, "WATCH " + PathOnly(path));
+    if (!result) {
+      return absl::UnavailableError(
+          absl::StrCat("WATCH ", PathOnly(path), ": ", httplib::to_string(result.error())));
+    }
+    return absl::OkStatus();
+  }
+
+  void Stop() {
+    const std::lock_guard lock(mutex_);
+    stopped_ = true;
+    for (httplib::ClientImpl* watch : watches_) watch->stop();
+    freed_.notify_all();
+  }
+
+  const KubeEndpoint& endpoint() const { return endpoint_; }
+
+ private:
+  struct Lease {
+    std::unique_ptr<httplib::ClientImpl> client;
+    httplib::Headers headers;
+    std::string certificate;  // the client certificate that the connection was made with
+  };
+
+  httplib::Headers HeadersFor(const KubeCredentials& credentials) const {
+    httplib::Headers headers{{"User-Agent", options_.user_agent}, {"Accept", "application/json"}};
+    if (!credentials.token.empty()) headers.emplace("Authorization", "Bearer " + credentials.token);
+    return headers;
+  }
+
+  StatusOr<Lease> Connect() {
+    ASSIGN_OR_RETURN(const KubeCredentials credentials, endpoint_.credentials());
+    Lease lease{nullptr, HeadersFor(credentials), credentials.certificate};
+    if (!endpoint_.tls) {
+      lease.client = std::make_unique<httplib::ClientImpl>(endpoint_.host, endpoint_.port);
+    } else {
+      std::unique_ptr<X509, Freed> certificate;
+      std::unique_ptr<EVP_PKEY, Freed> key;
+      if (!credentials.certificate.empty()) {
+        certificate.reset(
+            PEM_read_bio_X509(Memory(credentials.certificate).get(), nullptr, nullptr, nullptr));
+        key.reset(
+            PEM_read_bio_PrivateKey(Memory(credentials.key).get(), nullptr, nullptr, nullptr));
+        if (!certificate || !key)
+          return absl::InvalidArgumentError("kubeconfig: the client certificate or key is no PEM");
+      }
+      auto tls = std::make_unique<httplib::SSLClient>(endpoint_.host, endpoint_.port,
+                                                      certificate.get(), key.get());
+      if (!endpoint_.ca.empty()) tls->set_ca_cert_store(StoreOf(endpoint_.ca));
+      tls->enable_server_certificate_verification(!endpoint_.skip_verification);
+      lease.client = std::move(tls);
+    }
+    const auto seconds = static_cast<time_t>(std::max(1.0, options_.timeout.seconds()));
+    lease.client->set_connection_timeout(seconds);
+    lease.client->set_read_timeout(seconds);
+    lease.client->set_write_timeout(seconds);
+    lease.client->set_keep_alive(true);
+    lease.client->set_tcp_nodelay(true);
+    return lease;
+  }
+
+  // A pooled connection, or a new one while fewer than `connections` are out; else waits for one.
+  StatusOr<Lease> Acquire() {
+    ASSIGN_OR_RETURN(const KubeCredentials credentials, endpoint_.credentials());
+    {
+      std::unique_lock lock(mutex_);
+      freed_.wait(lock, [&] { return stopped_ || out_ < options_.connections; });
+      if (stopped_) return absl::CancelledError("the client is stopping");
+      ++out_;
+      while (!idle_.empty()) {
+        Lease lease = std::move(idle_.back());
+        idle_.pop_back();
+        if (lease.certificate != credentials.certificate) continue;  // renewed: connect anew
+        lease.headers = HeadersFor(credentials);
+        return lease;
+      }
+    }
+    StatusOr<Lease> lease = Connect();
+    if (!lease.ok()) Release({}, false);
+    return lease;
+  }
+
+  void Release(Lease lease, bool reuse) {
+    {
+      const std::lock_guard lock(mutex_);
+      --out_;
+      if (reuse && !stopped_) idle_.push_back(std::move(lease));
+    }
+    freed_.notify_one();
+  }
+
+  void Count(const char* method, int status) {
+    if (options_.metrics == nullptr) return;
+    const std::lock_guard lock(mutex_);  // creating a series is single sequence
+    options_.metrics
+        ->AddCounter(
+            "rest_client_requests_total", "Requests to the API server.",
+            {{"method", method}, {"code", status == 0 ? "<error>" : std::to_string(status)}})
+        .Add();
+  }
+
+  const KubeEndpoint endpoint_;
+  const Options options_;
+  std::mutex mutex_;
+  std::condition_variable freed_;
+  std::vector<Lease> idle_;
+  std::set<httplib::ClientImpl*> watches_;
+  int out_ = 0;
+  bool stopped_ = false;
+};
+
+KubeClient::KubeClient(KubeEndpoint endpoint, Options options)
+    : impl_(std::make_unique<Impl>(std::move(endpoint), std::move(options))) {}
+KubeClient::~KubeClient() { Stop(); }
+
+StatusOr<Json> KubeClient::Get(const std::string& path) {
+  return impl_->Request(
+      "GET", path, [&](auto& client, const auto& headers) { return client.Get(path, headers); });
+}
+
+StatusOr<Json> KubeClient::Create(const std::string& path, const Json& object) {
+  return impl_->Request("POST", path, [&](auto& client, const auto& headers) {
+    return client.Post(path, headers, object.dump(), "application/json");
+  });
+}
+
+StatusOr<Json> KubeClient::Replace(const std::string& path, const Json& object) {
+  return impl_->Request("PUT", path, [&](auto& client, const auto& headers) {
+    return client.Put(path, headers, object.dump(), "application/json");
+  });
+}
+
+StatusOr<Json> KubeClient::Patch(const std::string& path, PatchType type, const Json& patch) {
+  return impl_->Request("PATCH", path, [&](auto& client, const auto& headers) {
+    return client.Patch(path, headers, patch.dump(), ContentType(type));
+  });
+}
+
+Status KubeClient::Delete(const std::string& path, const Json& options) {
+  return impl_
+      ->Request("DELETE", path,
+                [&](auto& client, const auto& headers) {
+                  return client.Delete(path, headers, options.dump(), "application/json");
+                })
+      .status();
+}
+
+StatusOr<KubeList> KubeClient::List(const std::string& path, int page) {
+  KubeList list;
+  const std::string base =
+      absl::StrCat(path, path.find('?') == std::string::npos ? "?" : "&", "limit=", page);
+  std::string next = base;
+  do {
+    ASSIGN_OR_RETURN(Json answer, Get(next));
+    if (!answer.contains("items") || !answer["items"].is_array() || !answer.contains("metadata")) {
+      return absl::UnavailableError(
+          absl::StrCat("GET ", PathOnly(path), ": the answer is no list"));
+    }
+    for (Json& item : answer["items"]) list.items.push_back(std::move(item));
+    list.resource_version = answer["metadata"].value("resourceVersion", "");
+    const std::string token = answer["metadata"].value("continue", "");
+    next = token.empty() ? std::string() : base + "&continue=" + PercentEncoded(token);
+  } while (!next.empty());
+  return list;
+}
+
+Status KubeClient::Watch(const std::string& path,
+                         const std::function<bool(std::string_view)>& on_bytes) {
+  return impl_->Watch(path, on_bytes);
+}
+
+void KubeClient::Stop() { impl_->Stop(); }
+const std::string& KubeClient::default_namespace() const {
+  return impl_->endpoint().default_namespace;
+}
+
+}  // namespace crowdsurf::controller

@@ -1,0 +1,112 @@
+#include "operator/edge/reflector.h"
+
+#include <chrono>
+#include <utility>
+
+#include "base/backoff.h"
+
+namespace crowdsurf::controller {
+namespace {
+
+using std::chrono::steady_clock;
+
+constexpr Backoff kBackoff{
+    .initial = Milliseconds(800), .most = Seconds(30), .factor = 2, .jitter = 0.5};
+constexpr std::chrono::minutes kHealthy{
+    2};  // of working after which a failure counts as the first again
+constexpr char kRestarts[] = "crowdsurf_operator_watch_restarts_total";
+constexpr char kRestartsHelp[] = "Watches begun anew, by reason.";
+
+}  // namespace
+
+Reflector::Reflector(KubeClient& client, std::string path, Receiver receiver, Rng rng, Logger log,
+                     MetricRegistry& metrics)
+    : client_(client),
+      path_(std::move(path)),
+      receiver_(std::move(receiver)),
+      rng_(rng),
+      log_(log),
+      expired_(metrics.AddCounter(kRestarts, kRestartsHelp, {{"reason", "expired"}})),
+      failed_(metrics.AddCounter(kRestarts, kRestartsHelp, {{"reason", "failed"}})) {}
+
+void Reflector::Start() {
+  thread_ = std::thread([this] { Run(); });
+}
+
+void Reflector::Stop() {
+  stopping_ = true;
+  if (thread_.joinable()) thread_.join();
+}
+
+bool Reflector::Sleep(Duration d) {
+  // In slices, so that Stop need not wake it: shutdown waits at most 50 ms for a sleeping
+  // reflector.
+  const auto until = steady_clock::now() + std::chrono::nanoseconds(d.nanoseconds());
+  while (!stopping_ && steady_clock::now() < until)
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  return !stopping_;
+}
+
+Status Reflector::WatchFrom(std::string& resource_version) {
+  WatchParser parser;
+  std::vector<WatchEvent> events;
+  Status ended = absl::OkStatus();
+  const uint64_t seconds = 300 + rng_.Uniform(300);
+  const std::string path =
+      absl::StrCat(path_, path_.find('?') == std::string::npos ? "?" : "&",
+                   "watch=true&allowWatchBookmarks=true", "&timeoutSeconds=", seconds,
+                   "&resourceVersion=", resource_version);
+  const Status status = client_.Watch(path, [&](std::string_view bytes) {
+    parser.Feed(bytes, events);
+    for (WatchEvent& event : events) {
+      if (event.type == WatchEvent::Type::kExpired) {
+        ended = absl::OutOfRangeError("the watch's version is gone");
+      } else if (event.type == WatchEvent::Type::kFailed) {
+        ended = absl::UnavailableError("the watch failed: " + event.object.value("message", ""));
+      } else {
+        resource_version = event.resource_version;
+        if (event.type != WatchEvent::Type::kBookmark && !receiver_.on_event(std::move(event)))
+          stopping_ = true;
+      }
+      if (!ended.ok() || stopping_) return false;
+    }
+    events.clear();
+    return !stopping_.load();
+  });
+  return ended.ok() ? status : ended;
+}
+
+void Reflector::Run() {
+  int failures = 0;
+  auto since = steady_clock::now();
+  const auto failed = [&](const Status& status, const char* what) {
+    if (steady_clock::now() - since > kHealthy) failures = 0;
+    failed_.Add();
+    const Duration delay = kBackoff.Delay(failures++, rng_);
+    log_.Warning(
+        what, {{"path", path_}, {"error", status.ToString()}, {"retry_seconds", delay.seconds()}});
+    const bool go_on = Sleep(delay);
+    since = steady_clock::now();
+    return go_on;
+  };
+  while (!stopping_) {
+    StatusOr<KubeList> list = client_.List(path_);
+    if (!list.ok()) {
+      if (stopping_ || !failed(list.status(), "list failed")) return;
+      continue;
+    }
+    std::string version = list->resource_version;
+    if (!receiver_.on_list(*std::move(list))) return;
+    for (Status status = absl::OkStatus(); !stopping_;) {
+      status = WatchFrom(version);
+      if (stopping_) return;
+      if (absl::IsOutOfRange(status)) {
+        expired_.Add();
+        break;  // list again
+      }
+      if (!status.ok() && !failed(status, "watch failed")) return;
+    }
+  }
+}
+
+}  // namespace crowdsurf::controller
