@@ -16,7 +16,8 @@ namespace crowdsurf::worker {
 
 // Elements each of n members reduces; the sum is `elements`. bandwidths: relative, finite, >= 0;
 // nullopt = mean of the known ones (of nobody is known: equal); 0 = contributes but reduces
-// nothing. A member whose share is below `min_elements` gets none and the others take it over.
+// nothing. A member whose share is below `min_elements` gets none and the others take it over
+// in proportion (when all are below, nobody is left out).
 // Errors: InvalidArgument for a negative or non-finite bandwidth, FailedPrecondition when nobody
 // can reduce (all zero, or no members). O(n^2 log(1/eps)).
 StatusOr<std::vector<uint64_t>> PartSizes(uint64_t elements,

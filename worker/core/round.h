@@ -13,6 +13,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -21,6 +22,7 @@
 
 #include "base/id.h"
 #include "worker/core/round_frames.h"
+#include "worker/core/round_plan.h"
 #include "worker/core/round_spec.h"
 #include "worker/core/witness.h"
 
@@ -116,7 +118,8 @@ class Round {
   // ballot is open. kAdopting: the decided value is known, chunks are being fetched. kOver.
   enum class Phase : uint8_t { kGathering, kReducing, kHeld, kBallot, kAdopting, kOver };
 
-  explicit Round(RoundSpec spec);  // CHECKs the spec: it is ours
+  // CHECKs the spec: it is ours. `rule` decides the plans of own ballots; only tests give another.
+  explicit Round(RoundSpec spec, PlanRule rule = MakePlan);
 
   void Start(RoundActions& out);  // READY to the group, ASK to the speakers of holes
 
@@ -159,13 +162,201 @@ class Round {
   // Whom the round waits for now, ascending: members, speakers, witnesses; the failure detector
   // watches these.
   std::set<PeerId> WaitingFor() const;
+  // Members that have not said READY and are not suspected: absent at the start deadline.
+  std::set<PeerId> Absent() const;
+  // Grows whenever something that was awaited came: a round that does not is stuck.
+  uint64_t progress() const;
   // True while an own ballot cannot get promises from a quorum of unsuspected witnesses.
   bool witness_quorum_lost() const;
   const RoundCounts& counts() const;
   uint64_t Fingerprint() const;  // of the whole state but counts, for tests/model
 
  private:
-  // The state is the round room's own.
+  struct Fixed {  // follows from the spec; shared by copies
+    RoundSpec spec;
+    PlanRule rule;
+    PeerId self;
+    Mask members = 0;
+    std::map<PeerId, int> rank_of;
+    std::map<PeerId, int> witness_of;
+    int witness = -1;                           // own index, -1: none
+    std::vector<std::vector<PeerId>> speakers;  // by rank, ascending
+    Digest member_list, parts;
+  };
+  struct Duty {  // what a chunk's slot is to hold now, and who makes it
+    Ballot assigned = 0;
+    uint8_t owner = 0;
+    Mask holders = 0;  // not 0: finished, `want` is known
+    ChunkValue want;
+    bool sent_first = false;  // own input, at assignment 0
+    bool sent_again = false;  // ... at this assignment, when it is not 0
+    int fetching = -1;        // rank that was asked for the result
+  };
+  struct Gathering {  // inputs of one (chunk, assigned ballot) that this member owns
+    Mask in = 0;
+    Mask bad = 0;
+    Mask folding = 0;  // not 0: the mask is fixed, FoldChunk is out
+  };
+  struct Lane {  // own inputs for one owner, in order, a window ahead of its results
+    std::vector<uint32_t> chunks;
+    size_t next = 0;
+    uint32_t out = 0;  // sent, result not here yet
+  };
+  struct Voices {  // of the speakers for one rank
+    bool greeted = false;
+    std::optional<Digest> root;      // of the first that answered
+    std::map<PeerId, bool> speaker;  // who answered; true: with that root
+  };
+  struct Coordination {  // of an own ballot
+    Ballot ballot = 0;
+    bool branch = false;
+    std::map<uint8_t, StatusFrame> statuses;
+    uint64_t promised = 0;  // by witness index
+    Ballot accepted = 0;
+    std::optional<HeldValue> accepted_value;
+    std::optional<Plan> plan;
+    std::map<uint8_t, Digest> haves;
+    bool accepting = false;
+  };
+
+  // round.cc
+  size_t ranks() const { return fixed_->spec.cells.size(); }
+  const PeerId& PeerAt(int rank) const {
+    return *fixed_->spec.cells[static_cast<size_t>(rank)].member;
+  }
+  int RankOf(const PeerId& peer) const;
+  int self() const { return fixed_->spec.self; }
+  bool Trusts(int rank) const;
+  bool Distrusts(const PeerId& peer) const;
+  void Refuse(const char* reason) { ++counts_.refused[reason]; }
+  void Emit(const PeerId& to, FrameBody body, RoundActions& out);
+  void Dispatch(const PeerId& from, const FrameBody& body, RoundActions& out);
+  void Drain(RoundActions& out);
+  void Tell(int rank, RoundActions& out);
+  std::optional<RoundValue> CurrentValue() const;
+  void Conclude(Outcome outcome, Ballot ballot, Mask members, bool branch, RoundActions& out);
+  void GiveUp(Outcome outcome, ByeReason reason, RoundActions& out);
+
+  // round_reduce.cc: READY, inputs, folds, results
+  void On(const PeerId& from, const Ready& frame, RoundActions& out);
+  void On(const PeerId& from, const Fetch& frame, RoundActions& out);
+  bool Offers(const PeerId& from, int rank) const;
+  void SendInputs(int owner, RoundActions& out);
+  void SendAllInputs(RoundActions& out);
+  void RebuildLanes();
+  bool Contribution(const Gathering& inputs, int rank, Mask& mask);
+  void TryFold(uint32_t chunk, RoundActions& out);
+  void TryFoldAll(RoundActions& out);
+  void FillSlot(uint32_t chunk, const ChunkValue& value, RoundActions& out);
+  void TryHave(RoundActions& out);
+  void TryFast(RoundActions& out);
+  void SendHave(const HeldValue& held, RoundActions& out);
+
+  // round_speakers.cc: ASK and SPEAK
+  void On(const PeerId& from, const Ask& frame, RoundActions& out);
+  void On(const PeerId& from, const Speak& frame, RoundActions& out);
+  bool SpokenFor(int rank) const;  // its inputs come from speakers now
+  bool SpeakerLeft(int rank) const;
+  void Greet(RoundActions& out);
+  void AskSpeakers(RoundActions& out);
+  const PeerId* SpeakerOf(int rank, uint32_t chunk) const;
+  void AskMember(int rank, RoundActions& out);
+
+  // round_member.cc: ballots as a member and witness
+  void On(const PeerId& from, const Have& frame, RoundActions& out);
+  void On(const PeerId& from, const Open& frame, RoundActions& out);
+  void On(const PeerId& from, const Accept& frame, RoundActions& out);
+  void On(const PeerId& from, const Accepted& frame, RoundActions& out);
+  void On(const PeerId& from, const Bye& frame, RoundActions& out);
+  void On(const PeerId&, const Beat&, RoundActions&) {}
+  void SuspectOther(const PeerId& peer, RoundActions& out);
+  void SuspectRank(int rank, SuspicionCause cause, RoundActions& out);
+  bool Needs(int rank) const;
+  Ballot NextBallotOf(int rank) const;
+  void StartBallot(int from, RoundActions& out);
+  bool Spent(Ballot ballot, RoundActions& out);
+  Ballot MostBallot() const { return static_cast<Ballot>(kMostBallots * ranks()); }
+  void Answer(Ballot ballot, bool branch, RoundActions& out);
+  StatusFrame MakeStatus(Ballot ballot, bool branch) const;
+  int CoordinatorOf(Ballot ballot) const { return static_cast<int>((ballot - 1) % ranks()); }
+
+  // round_repair.cc: plans, decisions, fetching
+  void On(const PeerId& from, const Plan& frame, RoundActions& out);
+  void On(const PeerId& from, const Decided& frame, RoundActions& out);
+  bool Sound(const Plan& plan) const;
+  bool Sound(const HeldValue& held) const;
+  bool InGroup(Mask mask) const;
+  void NotePlan(const Plan& plan);
+  void DropStale(RoundActions& out);
+  void JoinBranch(Ballot ballot, Mask members, RoundActions& out);
+  void Adopt(const Decided& decided, RoundActions& out);
+  void TakePlan(const Plan& plan, RoundActions& out);
+  void Assign(uint32_t chunk, const PlanChunk& to, RoundActions& out);
+  void FetchMissing(RoundActions& out);
+
+  // round_coordinator.cc
+  void On(const PeerId& from, const StatusFrame& frame, RoundActions& out);
+  void On(const PeerId& from, const Promise& frame, RoundActions& out);
+  void On(const PeerId& from, const Refused& frame, RoundActions& out);
+  void On(const PeerId& from, const Forgotten& frame, RoundActions& out);
+  bool Sound(const StatusFrame& status) const;
+  void OpenBallot(Ballot ballot, bool branch, RoundActions& out);
+  void TryPlan(RoundActions& out);
+  void CollectHave(int rank, const Have& frame, RoundActions& out);
+  void TryAccept(RoundActions& out);
+  void ConcludeBranch(Ballot ballot, Mask members, RoundActions& out);
+
+  // round_inspect.cc
+  void AwaitSpeakers(std::set<PeerId>& peers) const;
+  void FingerprintChunks(ByteWriter& out) const;
+
+  std::shared_ptr<const Fixed> fixed_;
+  // Who is there.
+  Mask ready_ = 0;
+  Mask suspected_ = 0;           // members
+  Mask left_ = 0;                // said BYE or do not fit: never trusted again
+  Mask doubted_ = 0;             // were suspected once: their inputs may be lost
+  std::set<PeerId> distrusted_;  // speakers and witnesses
+  std::map<uint8_t, double> weights_;
+  std::map<uint8_t, Voices> voices_;
+  // Reducing.
+  std::vector<Duty> duties_;
+  std::vector<ChunkValue> slots_;
+  size_t missing_ = 0;          // empty slots
+  std::set<uint32_t> pending_;  // own chunks that are not finished
+  std::map<std::pair<uint32_t, Ballot>, Gathering> inputs_;
+  size_t early_ = 0;  // inputs kept for a plan that has not come
+  // (rank, own chunk): which speaker was asked, for which assignment.
+  std::map<std::pair<uint8_t, uint32_t>, std::pair<PeerId, Ballot>> asked_;
+  std::set<uint32_t> served_;  // own chunks sent at assignment 0
+  std::vector<Lane> lanes_;    // by owner
+  // Deciding.
+  WitnessRecord record_;  // promised: the one ballot variable of both roles
+  std::optional<Digest> have0_;
+  std::map<uint8_t, Digest> haves0_;
+  Ballot highest_ = 0;  // heard of in a REFUSED
+  int ballots_ = 0;
+  Ballot seen_ = 0;  // last plan taken
+  std::map<Ballot, Digest> plans_;
+  Mask plan_members_ = 0;
+  Mask excluded_ = 0;
+  bool plan_abort_ = false;
+  std::optional<Ballot> complete_;
+  bool complete_abort_ = false;
+  Ballot have_sent_ = 0;  // HAVE(b), b > 0
+  Digest have_value_;     // of what the witnesses would accept then
+  uint64_t votes_ = 0;    // witnesses that accepted it
+  Ballot branch_ = 0;
+  std::optional<Coordination> coordination_;
+  bool orphan_ = false;
+  std::optional<Decided> target_;
+  uint32_t fetch_turn_ = 0;
+  std::optional<RoundOver> over_;
+  bool over_branch_ = false;
+  Mask told_ = 0;                 // late READYs that were answered
+  std::vector<FrameBody> local_;  // frames to self, empty between inputs
+  uint64_t progress_ = 0;
+  RoundCounts counts_;
 };
 
 }  // namespace crowdsurf::worker

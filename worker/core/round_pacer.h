@@ -6,15 +6,14 @@
 // MAD of recent starts; silence = max(least, median + 6 MAD of that peer's gaps), at most `most`;
 // HAVE wait = median + 6 MAD; coordinator hand-over = 2 RTT + that; sit-out = 4 x the learnt round
 // time. While a round lasts everybody beats every least/2, so an idle peer is not silent. Deadlines
-// double after a ballot that ended with everybody alive, and halve back after each
-// fast round.
+// double after a ballot that ended with everybody alive, and halve again after each fast round.
 #pragma once
 
 #include <cstddef>
 #include <deque>
 #include <map>
 #include <optional>
-#include <set>
+#include <utility>
 #include <vector>
 
 #include "base/id.h"
@@ -27,6 +26,8 @@ struct PacerConfig {
   Duration least_silence = Milliseconds(50);
   Duration most_silence = Seconds(1);
   Duration first_start = Seconds(1);  // start deadline while nothing is learnt
+  Duration least_start =
+      Milliseconds(250);              // ... at least: members are also late by their training
   Duration first_round = Seconds(5);  // round time while nothing is learnt
   Duration least_sit_out = Seconds(2);
 };
@@ -37,8 +38,7 @@ class DurationWindow {
   static constexpr size_t kWindow = 32;
   void Add(Duration sample);
   bool empty() const { return samples_.empty(); }
-  // median + k * MAD; pre: not empty.
-  Duration Bound(double k) const;
+  Duration Bound(double k) const;  // median + k * MAD; pre: not empty
 
  private:
   std::deque<Duration> samples_;
@@ -58,6 +58,7 @@ class RoundTimes {
   Duration HaveWait() const;
   Duration HandOver() const;
   Duration SitOut() const;
+  Duration BeatEvery() const { return config_.least_silence * 0.5; }
 
   void OnStarted(Duration since_open);    // all READYs were in
   void OnHaves(Duration since_own_have);  // fast round: from own HAVE to the last one
@@ -69,40 +70,49 @@ class RoundTimes {
     Time last;
     DurationWindow gaps;
   };
-  Duration Backed(Duration d) const;
+  static constexpr int kMostBackoff = 3;  // deadlines are at most 8 times as long
+  Duration Backed(Duration d) const { return d * static_cast<double>(1 << backoff_); }
+
   PacerConfig config_;
   std::map<PeerId, Heard> heard_;
   DurationWindow starts_, haves_, rounds_;
-  int backoff_ = 0;  // deadlines are 2^backoff_ long, at most 2^5
+  int backoff_ = 0;  // deadlines are 2^backoff_ as long
 };
 
+// What to give the round. kTrust: a peer that had been suspected for its silence was heard again.
 struct Due {
-  enum class Kind : uint8_t { kSuspect, kLate, kSitOut, kBeat } kind = Kind::kLate;
-  PeerId peer;                                      // kSuspect
+  enum class Kind : uint8_t { kSuspect, kTrust, kLate, kSitOut, kBeat } kind = Kind::kLate;
+  PeerId peer;                                      // kSuspect, kTrust
   SuspicionCause cause = SuspicionCause::kSilence;  // kSuspect
   bool operator==(const Due&) const = default;
 };
+void Apply(const Due& due, Round& round, RoundActions& out);  // the call that `due` stands for
 
 class RoundPacer {
  public:
   RoundPacer(Time now, RoundTimes& times);  // `times` outlives it
 
-  // After every input that the round was given.
+  // After every input that the round was given. Tells `times` what was learnt.
   void Observe(Time now, const Round& round);
-  // What to give the round now: OnSuspect, OnCoordinatorLate, OnSitOut, OnBeat; call Observe after.
+  // Due by now; each is taken once. Observe after applying them.
   std::vector<Due> TakeDue(Time now, const Round& round);
   Time NextDeadline(const Round& round) const;  // Infinite when the round is over
 
  private:
+  std::vector<std::pair<Time, Due>> Pending(const Round& round) const;
+  Time LateAt(const Round& round) const;
+
   RoundTimes* times_;
   Time opened_;
-  Time phase_since_;
-  Time last_beat_;
+  Time moved_;  // last progress, or last kLate
+  Time held_;   // own HAVE(0)
+  Time beat_;
   Round::Phase phase_ = Round::Phase::kGathering;
   Ballot ballot_ = 0;
+  uint64_t progress_ = 0;
   bool started_ = false;
-  std::map<PeerId, Time> awaited_;  // since when
-  std::set<PeerId> suspected_;      // told the round so
+  std::map<PeerId, Time> awaited_;    // since when
+  std::map<PeerId, Time> suspected_;  // by kSuspect, when
 };
 
 }  // namespace crowdsurf::worker

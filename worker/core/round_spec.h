@@ -20,6 +20,7 @@ namespace crowdsurf::worker {
 using Mask = uint64_t;  // a bit per rank (cell) of the group
 inline constexpr size_t kMostRanks = 64;
 inline constexpr size_t kMostChunks = 1 << 20;  // of a round: 128 GiB of float32 at 128 KiB
+inline constexpr int kAbortBallots = 4;         // of the last ones: free plans propose ABORT
 inline constexpr int kMostBallots = 16;         // an instance: then KEPT (round-protocol.md 8)
 
 // One entry of the ordered list of the group: a member, or a hole of the grid.

@@ -10,10 +10,12 @@
 // least recently used decided ones go first; counted. Single sequence.
 #pragma once
 
+#include <array>
 #include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 
 #include "base/bytes.h"
 #include "base/id.h"
@@ -77,8 +79,9 @@ class WitnessTable {
   void MarkDecided(const RegisterId& id);  // it may be pruned when room is needed
 
   // For the Round that opens now: what was promised so far (RoundSpec::promised). Until Retire the
-  // table answers kLent.
-  WitnessRecord Lend(const RegisterId& id, const RegisterAge& age);
+  // table answers kLent. nullopt: the register is forgotten, so the instance must not be opened.
+  // Pre: not lent.
+  std::optional<WitnessRecord> Lend(const RegisterId& id, const RegisterAge& age);
   void Retire(const RegisterId& id, WitnessRecord record, bool decided);  // Round::Promised()
 
   // The view has this epoch now: registers of views two epochs older are dropped.
@@ -97,6 +100,7 @@ class WitnessTable {
     uint64_t used = 0;  // order of use
   };
   Entry* Find(const RegisterId& id, const RegisterAge& age, WitnessAnswer::Kind& why_not);
+  bool Pruned(const RegisterId& id, const RegisterAge& age) const;
   bool MakeRoom();
 
   size_t most_;

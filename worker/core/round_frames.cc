@@ -1,0 +1,54 @@
+#include "worker/core/round_frames.h"
+
+#include "base/digest.h"
+
+namespace crowdsurf::worker {
+namespace {
+
+Digest HashAssignment(bool abort, const std::vector<Ballot>& assigned) {
+  ByteWriter out;
+  out.Bool(abort);
+  for (const Ballot ballot : assigned) out.U16(ballot);
+  return Sha256(out.bytes());
+}
+
+}  // namespace
+
+Mask ContributorsOf(const RoundValue& value) {
+  Mask all = 0;
+  for (const ChunkValue& chunk : value.chunks) all |= chunk.mask;
+  return all;
+}
+
+double WeightOf(const RoundValue& value) {
+  double sum = 0;
+  for (const double weight : value.weights) sum += weight;
+  return sum;
+}
+
+Digest RootOf(const RoundValue& value) {
+  ByteWriter out;
+  out.Bool(value.abort);
+  out.U32(static_cast<uint32_t>(value.chunks.size()));
+  for (const ChunkValue& chunk : value.chunks) {
+    out.U16(chunk.assigned);
+    out.U64(chunk.mask);
+    out.U64(chunk.hash);
+  }
+  for (const double weight : value.weights) out.F64(weight);
+  return Sha256(out.bytes());
+}
+
+Digest AssignmentHash(const Plan& plan) {
+  std::vector<Ballot> assigned;
+  for (const PlanChunk& chunk : plan.chunks) assigned.push_back(chunk.assigned);
+  return HashAssignment(plan.abort, assigned);
+}
+
+Digest AssignmentHash(const RoundValue& value) {
+  std::vector<Ballot> assigned;
+  for (const ChunkValue& chunk : value.chunks) assigned.push_back(chunk.assigned);
+  return HashAssignment(value.abort, assigned);
+}
+
+}  // namespace crowdsurf::worker

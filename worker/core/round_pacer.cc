@@ -1,0 +1,222 @@
+#include "worker/core/round_pacer.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace crowdsurf::worker {
+namespace {
+
+constexpr double kDeviations = 6;  // of round-protocol 9: median + 6 MAD
+
+Duration Middle(std::vector<Duration> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+}  // namespace
+
+void DurationWindow::Add(Duration sample) {
+  samples_.push_back(sample);
+  if (samples_.size() > kWindow) samples_.pop_front();
+}
+
+Duration DurationWindow::Bound(double k) const {
+  CHECK(!samples_.empty());
+  const Duration median = Middle({samples_.begin(), samples_.end()});
+  std::vector<Duration> deviations;
+  for (const Duration sample : samples_)
+    deviations.push_back(sample > median ? sample - median : median - sample);
+  return median + Middle(std::move(deviations)) * k;
+}
+
+// ---- RoundTimes -------------------------------------------------------------------------------
+void RoundTimes::OnHeard(Time now, const PeerId& peer) {
+  const auto it = heard_.find(peer);
+  if (it != heard_.end()) {
+    // Longer gaps lie between rounds, where nobody owes anybody a frame.
+    if (now - it->second.last <= config_.most_silence) it->second.gaps.Add(now - it->second.last);
+    it->second.last = now;
+    return;
+  }
+  if (heard_.size() >= kMostPeers) {
+    heard_.erase(std::min_element(heard_.begin(), heard_.end(), [](const auto& a, const auto& b) {
+      return a.second.last < b.second.last;
+    }));
+  }
+  heard_[peer].last = now;
+}
+
+void RoundTimes::Forget(const PeerId& peer) { heard_.erase(peer); }
+
+std::optional<Time> RoundTimes::LastHeard(const PeerId& peer) const {
+  const auto it = heard_.find(peer);
+  if (it == heard_.end()) return std::nullopt;
+  return it->second.last;
+}
+
+Duration RoundTimes::StartDeadline() const {
+  if (starts_.empty()) return Backed(config_.first_start);
+  return Backed(std::max(config_.least_start, starts_.Bound(kDeviations)));
+}
+
+Duration RoundTimes::Silence(const PeerId& peer) const {
+  const auto it = heard_.find(peer);
+  if (it == heard_.end() || it->second.gaps.empty()) return Backed(config_.most_silence);
+  return Backed(std::clamp(it->second.gaps.Bound(kDeviations), config_.least_silence,
+                           std::max(config_.least_silence, config_.most_silence)));
+}
+
+Duration RoundTimes::HaveWait() const {
+  if (haves_.empty()) return Backed(config_.most_silence);
+  return Backed(std::max(config_.least_silence, haves_.Bound(kDeviations)));
+}
+
+// A round trip is part of every HAVE wait, so twice that wait covers the two of the reference.
+Duration RoundTimes::HandOver() const { return HaveWait() * 2; }
+
+Duration RoundTimes::SitOut() const {
+  const Duration round = rounds_.empty() ? config_.first_round : rounds_.Bound(0);
+  return Backed(std::max(config_.least_sit_out, round * 4));
+}
+
+void RoundTimes::OnStarted(Duration since_open) { starts_.Add(since_open); }
+void RoundTimes::OnHaves(Duration since_own_have) { haves_.Add(since_own_have); }
+
+void RoundTimes::OnEnded(Duration length, bool fast, bool wrongly) {
+  rounds_.Add(length);
+  if (wrongly) backoff_ = std::min(backoff_ + 1, kMostBackoff);
+  if (fast && backoff_ > 0) --backoff_;
+}
+
+// ---- RoundPacer -------------------------------------------------------------------------------
+void Apply(const Due& due, Round& round, RoundActions& out) {
+  switch (due.kind) {
+    case Due::Kind::kSuspect:
+      return round.OnSuspect(due.peer, due.cause, out);
+    case Due::Kind::kTrust:
+      return round.OnTrusted(due.peer, out);
+    case Due::Kind::kLate:
+      return round.OnCoordinatorLate(out);
+    case Due::Kind::kSitOut:
+      return round.OnSitOut(out);
+    case Due::Kind::kBeat:
+      return round.OnBeat(out);
+  }
+}
+
+RoundPacer::RoundPacer(Time now, RoundTimes& times)
+    : times_(&times), opened_(now), moved_(now), held_(now), beat_(now) {}
+
+void RoundPacer::Observe(Time now, const Round& round) {
+  if (round.progress() != progress_) {
+    progress_ = round.progress();
+    moved_ = now;
+  }
+  if (!started_ && round.all_ready()) {
+    started_ = true;
+    times_->OnStarted(now - opened_);
+  }
+  const Round::Phase phase = round.phase();
+  if (phase != phase_) {
+    if (phase == Round::Phase::kHeld) held_ = now;
+    if (phase == Round::Phase::kOver) {
+      const Outcome outcome = round.outcome()->outcome;
+      Mask everybody = 0;
+      for (size_t rank = 0; rank < round.spec().cells.size(); ++rank)
+        if (round.spec().cells[rank].member) everybody |= Mask{1} << rank;
+      const bool fast = outcome == Outcome::kFast && round.ballot() == 0;
+      if (fast && phase_ == Round::Phase::kHeld) times_->OnHaves(now - held_);
+      // A round that was given up says how long was too long, not how long a round takes.
+      if (Applied(outcome))
+        times_->OnEnded(now - opened_, fast,
+                        round.ballot() > 0 && round.outcome()->members == everybody);
+    }
+    phase_ = phase;
+    moved_ = now;
+  }
+  if (round.ballot() != ballot_) {
+    ballot_ = round.ballot();
+    moved_ = now;
+  }
+  const std::set<PeerId> waiting = round.WaitingFor();
+  std::erase_if(awaited_, [&](const auto& item) { return waiting.count(item.first) == 0; });
+  for (const PeerId& peer : waiting) awaited_.emplace(peer, now);
+}
+
+// When nobody is silent and yet nothing moves.
+Time RoundPacer::LateAt(const Round& round) const {
+  switch (round.phase()) {
+    case Round::Phase::kHeld:
+      return held_ + times_->HaveWait() > moved_ ? held_ + times_->HaveWait()
+                                                 : moved_ + times_->HaveWait();
+    case Round::Phase::kBallot:
+    case Round::Phase::kAdopting:
+      return moved_ + times_->HandOver();
+    case Round::Phase::kReducing:
+      return moved_ + times_->SitOut() * 0.25;
+    default:
+      return Time::Infinite();
+  }
+}
+
+std::vector<std::pair<Time, Due>> RoundPacer::Pending(const Round& round) const {
+  std::vector<std::pair<Time, Due>> pending;
+  if (round.over()) return pending;
+  const Time start = opened_ + times_->StartDeadline();
+  const std::set<PeerId> absent = round.Absent();
+  for (const PeerId& peer : absent)
+    pending.push_back({start, {Due::Kind::kSuspect, peer, SuspicionCause::kAbsent}});
+  std::set<PeerId> members;
+  for (const RoundCell& cell : round.spec().cells)
+    if (cell.member) members.insert(*cell.member);
+  const std::set<PeerId> witnesses(round.spec().witnesses.begin(), round.spec().witnesses.end());
+  for (const auto& [peer, since] : awaited_) {
+    if (absent.count(peer) > 0) continue;
+    const Time heard = times_->LastHeard(peer).value_or(since);
+    Time silent = std::max(heard, since) + times_->Silence(peer);
+    // A stand-in owes nothing before its own last round is done.
+    if (members.count(peer) == 0 && witnesses.count(peer) == 0) silent = std::max(silent, start);
+    pending.push_back({silent, {Due::Kind::kSuspect, peer, SuspicionCause::kSilence}});
+  }
+  for (const auto& [peer, when] : suspected_) {
+    const std::optional<Time> heard = times_->LastHeard(peer);
+    if (heard && *heard > when) pending.push_back({*heard, {Due::Kind::kTrust, peer, {}}});
+  }
+  pending.push_back({LateAt(round), {Due::Kind::kLate, {}, {}}});
+  pending.push_back({opened_ + times_->SitOut(), {Due::Kind::kSitOut, {}, {}}});
+  pending.push_back({beat_ + times_->BeatEvery(), {Due::Kind::kBeat, {}, {}}});
+  return pending;
+}
+
+std::vector<Due> RoundPacer::TakeDue(Time now, const Round& round) {
+  std::vector<Due> due;
+  for (const auto& [at, what] : Pending(round)) {
+    if (at > now) continue;
+    due.push_back(what);
+    switch (what.kind) {
+      case Due::Kind::kSuspect:
+        suspected_[what.peer] = now;
+        awaited_.erase(what.peer);
+        break;
+      case Due::Kind::kTrust:
+        suspected_.erase(what.peer);
+        break;
+      case Due::Kind::kBeat:
+        beat_ = now;
+        break;
+      default:
+        moved_ = now;
+    }
+  }
+  return due;
+}
+
+Time RoundPacer::NextDeadline(const Round& round) const {
+  Time next = Time::Infinite();
+  for (const auto& [at, what] : Pending(round)) next = std::min(next, at);
+  return next;
+}
+
+}  // namespace crowdsurf::worker
