@@ -1,5 +1,6 @@
 // The parts of validation behind validate.h: the walk over fields, the rules between fields and
-// those of the pod template. Private to operator/core; single sequence; see validate.h for bounds.
+// those of the pod template. Private to operator/core; single sequence.
+// Bounds and promises are those of validate.h.
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -1,0 +1,116 @@
+#include "operator/core/decide.h"
+
+#include <algorithm>
+
+#include "operator/core/decision.h"
+
+namespace crowdsurf::controller {
+namespace {
+
+constexpr int64_t kSecond = 1'000'000'000;
+
+// Conditions carry whole seconds in Kubernetes.
+WallTime WholeSeconds(WallTime time) {
+  return WallTime::FromNanoseconds(time.nanoseconds() / kSecond * kSecond);
+}
+
+// What a status can hold: a plan decided from a status that was read back must be the same plan.
+WallTime WholeMicroseconds(WallTime time) {
+  return WallTime::FromNanoseconds(time.nanoseconds() / 1000 * 1000);
+}
+
+using Policy = void (*)(Decision&);
+
+// The order is the specification: nothing is created before everything that ended is counted, and
+// conditions describe what the policies before them concluded.
+constexpr Policy kChain[] = {Begin,     CountEnds,     JudgeJob,     SendNotices,    RemovePods,
+                             ScaleDown, CreateMissing, InformAgents, WriteConditions};
+
+}  // namespace
+
+const std::string& PodFacts::Annotation(std::string_view key) const {
+  static const std::string kNone;
+  const auto it = annotations.find(std::string(key));
+  return it == annotations.end() ? kNone : it->second;
+}
+
+std::string PodName(std::string_view job, int index, int incarnation) {
+  return std::string(job) + "-" + std::to_string(index) + "-" + std::to_string(incarnation);
+}
+
+Decision::Decision(const JobSnapshot& snapshot, WallTime time, const DecideOptions& decide_options)
+    : in(snapshot), now(WholeMicroseconds(time)), options(decide_options), status(snapshot.status) {
+  const JudgeContext context{now, in.job.spec.success,
+                             in.progress.target_met || in.status.target_time.has_value(),
+                             in.job.spec.disruption.tolerated_unreachable};
+  for (const PodFacts& pod : in.pods) {
+    const auto it = in.nodes.find(pod.node);
+    const NodeFacts* node = it == in.nodes.end() ? nullptr : &it->second;
+    const bool node_gone = node == nullptr && !pod.node.empty();
+    workers.push_back(
+        {&pod, node, Classify(pod, node, node_gone, context), pod.deleted.has_value()});
+  }
+  std::sort(workers.begin(), workers.end(), [](const Worker& a, const Worker& b) {
+    return std::pair(a.pod->index, a.pod->incarnation) <
+           std::pair(b.pod->index, b.pod->incarnation);
+  });
+}
+
+void Decision::Delete(Worker& worker, std::string_view why, std::optional<Duration> grace) {
+  plan.deletes.push_back({worker.pod->name, worker.pod->uid, grace, why});
+  worker.going = true;
+  Count(worker.pod->name);  // what we delete ourselves is neither disruption nor failure
+}
+
+void Decision::Say(std::string_view why, std::string message, bool warning) {
+  plan.events.push_back({warning, why, std::move(message)});
+}
+
+void Decision::WakeAt(WallTime time) { plan.requeue_at = std::min(plan.requeue_at, time); }
+
+void Decision::Set(ConditionType type, bool on, std::string_view why, std::string message) {
+  auto it = std::find_if(status.conditions.begin(), status.conditions.end(),
+                         [&](const Condition& c) { return c.type >= type; });
+  if (it == status.conditions.end() || it->type != type) {
+    it = status.conditions.insert(it, Condition{type, !on, "", "", 0, WallTime()});
+  }
+  if (it->on != on) it->changed = WholeSeconds(now);
+  it->on = on;
+  it->reason = why;
+  it->message = std::move(message);
+  it->observed_generation = in.job.generation;
+}
+
+bool Decision::Counted(const std::string& pod) const {
+  return std::binary_search(status.counted.begin(), status.counted.end(), pod);
+}
+
+void Decision::Count(const std::string& pod) {
+  const auto at = std::lower_bound(status.counted.begin(), status.counted.end(), pod);
+  if (at == status.counted.end() || *at != pod) status.counted.insert(at, pod);
+}
+
+void Begin(Decision& d) {
+  d.status.observed_generation = d.in.job.generation;
+  if (!d.status.start_time && !d.spec().suspend) d.status.start_time = d.now;
+  std::set<std::string_view> present;
+  for (const Worker& worker : d.workers) {
+    present.insert(worker.pod->name);
+    int& highest = d.status.incarnations[worker.pod->index];
+    highest = std::max(highest, worker.pod->incarnation);
+  }
+  std::erase_if(d.status.counted, [&](const std::string& name) { return !present.count(name); });
+  std::erase_if(d.status.counted_failures,
+                [&](WallTime at) { return d.now - at > d.spec().run.failure_window; });
+  d.Set(ConditionType::kAccepted, true, reason::kValid, "the spec is valid");
+}
+
+Plan Decide(const JobSnapshot& snapshot, WallTime now, const DecideOptions& options) {
+  Decision decision(snapshot, now, options);
+  for (const Policy policy : kChain) policy(decision);
+  decision.plan.status_changed = !(decision.status == snapshot.status);
+  decision.plan.status = std::move(decision.status);
+  return std::move(decision.plan);
+}
+
+}  // namespace crowdsurf::controller

@@ -1,0 +1,87 @@
+#include <algorithm>
+
+#include "operator/core/decision.h"
+
+// What a person sees: counts, and conditions whose reasons name the blocking cause.
+namespace crowdsurf::controller {
+namespace {
+
+void CountWorkers(Decision& d) {
+  d.status.replicas = d.status.ready_replicas = d.status.spot_replicas = 0;
+  for (const Worker& worker : d.workers) {
+    if (!worker.alive()) continue;
+    ++d.status.replicas;
+    d.status.ready_replicas += worker.pod->ready_since.has_value();
+    d.status.spot_replicas += worker.pod->capacity == CapacityType::kSpot;
+  }
+  if (d.status.ready_replicas > 0 && !d.status.running_time && !d.spec().suspend) {
+    d.status.running_time = d.now;
+  }
+}
+
+std::string OfWanted(const Decision& d) {
+  return std::to_string(d.status.ready_replicas) + " of " + std::to_string(d.spec().replicas) +
+         " workers train";
+}
+
+// The first cause, in the order in which a person would want to know it.
+std::pair<std::string_view, std::string> BlockingCause(const Decision& d) {
+  if (d.in.refusal) {
+    for (const std::string_view known :
+         {reason::kQuota, reason::kForbidden, reason::kInvalidTemplate}) {
+      if (d.in.refusal->reason == known) return {known, d.in.refusal->message};
+    }
+    return {reason::kCannotCreate, d.in.refusal->message};
+  }
+  for (const std::string_view known :
+       {reason::kImagePull, reason::kNoSpotCapacity, reason::kUnschedulable}) {
+    for (const Worker& worker : d.workers) {
+      if (worker.alive() && worker.pod->waiting_reason == known) {
+        return {known, worker.pod->name + ": " + worker.pod->waiting_message};
+      }
+    }
+  }
+  for (const auto& [index, retry] : d.status.retry) {
+    if (index < d.spec().replicas && d.now < retry.not_before) {
+      const std::string last = d.status.last_failure ? "; last " + d.status.last_failure->worker +
+                                                           " " + d.status.last_failure->reason
+                                                     : std::string();
+      return {reason::kBackingOff, "worker " + std::to_string(index) + " failed " +
+                                       std::to_string(retry.failures) + " times" + last};
+    }
+  }
+  return {d.status.running_time ? reason::kReplacing : reason::kWorkersStarting, OfWanted(d)};
+}
+
+}  // namespace
+
+void WriteConditions(Decision& d) {
+  CountWorkers(d);
+  Progress& progress = d.status.progress;
+  const Progress& told = d.in.progress;
+  progress.samples = std::max(progress.samples, told.samples);  // never backwards on a screen
+  progress.step = std::max(progress.step, told.step);
+  progress.averaging = std::max(progress.averaging, told.averaging);
+  if (told.loss) progress.loss = told.loss;
+  progress.target_met = d.status.target_time.has_value();
+  if (d.mode == Mode::kFinished || d.mode == Mode::kDeleting || d.mode == Mode::kSuspended) {
+    const std::string_view why =
+        d.mode == Mode::kSuspended ? reason::kSuspendedByUser : reason::kFinished;
+    d.Set(ConditionType::kRunning, false, why, "");
+    d.Set(ConditionType::kDegraded, false, why, "");
+  } else {
+    const bool running = d.status.ready_replicas >= std::max(1, d.spec().min_replicas);
+    d.Set(ConditionType::kRunning, running,
+          running ? reason::kWorkersTraining : reason::kWorkersStarting, OfWanted(d));
+    if (d.status.ready_replicas >= d.spec().replicas) {
+      d.Set(ConditionType::kDegraded, false, reason::kAllWorkersReady, "");
+    } else {
+      auto [why, message] = BlockingCause(d);
+      d.Set(ConditionType::kDegraded, true, why, std::move(message));
+    }
+  }
+  const bool met = d.status.target_time.has_value();
+  d.Set(ConditionType::kTargetReached, met, met ? reason::kTargetMet : reason::kTargetOpen, "");
+}
+
+}  // namespace crowdsurf::controller

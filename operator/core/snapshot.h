@@ -1,0 +1,86 @@
+// JobSnapshot: everything that Decide looks at, as observed facts.
+//
+// The host (a Kubernetes cache or the local cluster) fills it; nothing here knows where pods run.
+// A pod of Kubernetes and a local process group are the same PodFacts; a cloud's taint and the
+// local spot market's notice are the same Mark. Instants are wall-clock time, because an operator
+// restarts and its status must still mean the same. Pure values, any thread.
+// Source: reference pod-lifecycle.md 1-4.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/time.h"
+#include "operator/core/training_job.h"
+
+namespace crowdsurf::controller {
+
+enum class PodPhase { kPending, kRunning, kSucceeded, kFailed, kUnknown };
+
+// How a container ended.
+struct ContainerEnd {
+  int exit_code = 0;   // 128 + signal for signals
+  std::string reason;  // "OOMKilled", "Error", "Completed", "" when unknown
+  std::string output;  // the end of what it printed; the edge bounds it
+};
+
+struct PodFacts {
+  std::string name;
+  std::string uid;
+  int index = 0;
+  int incarnation = 0;
+  PodPhase phase = PodPhase::kPending;
+  std::string node;  // empty until placed
+  CapacityType capacity = CapacityType::kSpot;
+  WallTime created;
+  std::optional<WallTime> ready_since;  // trains now
+  bool ever_ready = false;
+  std::optional<WallTime> deleted;  // deletionTimestamp: when it was told to go
+  Duration grace;                   // of that deletion
+  std::string status_reason;        // pod.status.reason
+  std::string disruption_target;    // reason of condition DisruptionTarget=True, else empty
+  std::vector<PodCondition> conditions;
+  std::optional<ContainerEnd> trainer;  // set once it has ended
+  std::optional<ContainerEnd> agent;
+  std::string waiting_reason;  // why it is Pending: one of reasons.h, or empty
+  std::string waiting_message;
+  std::map<std::string, std::string> annotations;  // ours: notice, config, seeds
+  std::string address;                             // host:port of the agent's gRPC, once known
+  bool reported_dead = false;                      // by its peers, confirmed (pod-lifecycle.md 3)
+
+  // The annotation's value, empty when absent.
+  const std::string& Annotation(std::string_view key) const;
+};
+
+// The platform says that this node is going away.
+struct Mark {
+  std::string signal;                // which row of the table of marks: for people
+  std::optional<WallTime> deadline;  // when it will be gone, where the cloud says so
+  bool weak = false;                 // a cordon alone: prepare, do not drain
+};
+
+struct NodeFacts {
+  std::optional<WallTime> not_ready_since;
+  std::optional<Mark> mark;
+};
+
+// The last create that the API server refused.
+struct CreateRefusal {
+  std::string reason;  // kQuota, kForbidden, kInvalidTemplate, kCannotCreate
+  std::string message;
+  WallTime at;
+  int attempts = 1;  // in a row
+};
+
+struct JobSnapshot {
+  TrainingJob job;
+  TrainingJobStatus status;  // as last written
+  std::vector<PodFacts> pods;
+  std::map<std::string, NodeFacts> nodes;  // a pod's node that is not here is gone
+  Progress progress;                       // as the agents last told
+  std::optional<CreateRefusal> refusal;
+};
+
+}  // namespace crowdsurf::controller

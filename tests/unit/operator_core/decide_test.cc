@@ -1,0 +1,347 @@
+#include "operator/core/decide.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/unit/operator_core/world.h"
+
+namespace crowdsurf::controller {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+World Running(int replicas) {
+  World world(replicas);
+  world.Reconcile();
+  world.StartAll();
+  world.Settle();
+  return world;
+}
+
+std::vector<std::string> Names(const std::vector<CreatePod>& creates) {
+  std::vector<std::string> names;
+  for (const CreatePod& create : creates) names.push_back(create.name);
+  return names;
+}
+
+TEST(DecideTest, CreatesTheFirstWorkersUnderDeterministicNames) {
+  World world(3);
+  const Plan plan = world.Reconcile();
+  EXPECT_THAT(Names(plan.creates), ElementsAre("job-0-1", "job-1-1", "job-2-1"));
+  EXPECT_TRUE(plan.status_changed);
+  EXPECT_EQ(plan.status.Find(ConditionType::kDegraded)->reason, reason::kWorkersStarting);
+  EXPECT_TRUE(plan.status.Is(ConditionType::kAccepted)) << "conditions from the first reconcile";
+}
+
+TEST(DecideTest, IsIdempotentOnceTheWorldHasSettled) {
+  World world = Running(4);
+  const Plan plan = world.Reconcile();
+  EXPECT_FALSE(plan.status_changed);
+  EXPECT_THAT(plan.creates, IsEmpty());
+  EXPECT_THAT(plan.events, IsEmpty());
+  EXPECT_TRUE(plan.status.Is(ConditionType::kRunning));
+  EXPECT_FALSE(plan.status.Is(ConditionType::kDegraded));
+}
+
+TEST(DecideTest, ExecutingAPlanAgainAfterACrashUsesTheSameNames) {
+  World world(2);
+  const Plan first = Decide(world.snapshot, world.now, world.options);
+  const Plan again = Decide(world.snapshot, world.now + Seconds(9), world.options);
+  EXPECT_EQ(Names(first.creates), Names(again.creates));
+}
+
+TEST(DecideTest, ALostNodeIsADisruptionAndItsReplacementHasANewNameAtOnce) {
+  World world = Running(3);
+  world.TakeNode("job-1-1");
+  const Plan plan = world.Reconcile();
+  EXPECT_THAT(Names(plan.creates), ElementsAre("job-1-2"));
+  EXPECT_EQ(plan.status.disruptions, 1u);
+  EXPECT_EQ(plan.status.disruptions_by_reason.at("NodeGone"), 1u);
+  EXPECT_EQ(plan.status.failures, 0u);
+  EXPECT_EQ(plan.status.Find(ConditionType::kDegraded)->reason, reason::kReplacing);
+}
+
+TEST(DecideTest, AReplacementDoesNotWaitForACorpse) {  // pod-lifecycle 3: zombie beside replacement
+  World world = Running(2);
+  world.pods.at("job-0-1").grace = Seconds(25);
+  world.pods.at("job-0-1").deleted = world.now;  // Terminating for ever: its kubelet is frozen
+  EXPECT_THAT(Names(world.Reconcile().creates), ElementsAre("job-0-2"));
+  EXPECT_EQ(world.snapshot.status.disruptions, 1u);
+  world.Wait(Seconds(24 + 30));
+  EXPECT_THAT(world.Reconcile().deletes, IsEmpty());
+  world.Wait(Seconds(2));
+  const Plan plan = world.Reconcile();  // force delete only tidies
+  ASSERT_EQ(plan.deletes.size(), 1u);
+  EXPECT_EQ(plan.deletes[0].grace, Duration());
+  EXPECT_EQ(plan.deletes[0].reason, reason::kStuck);
+}
+
+TEST(DecideTest, AMarkBecomesANoticeAndAReplacementAtOnceAndADeleteOnlyBeforeTheDeadline) {
+  World world = Running(2);
+  world.nodes["node-job-0-1"].mark = Mark{"SpotInterruption", world.now + Seconds(30), false};
+  Plan plan = world.Reconcile();
+  ASSERT_EQ(plan.annotations.size(), 1u);
+  EXPECT_EQ(plan.annotations[0].key, kNoticeAnnotation);
+  const auto notice = nlohmann::json::parse(plan.annotations[0].value);
+  EXPECT_EQ(notice["reason"], "SpotInterruption");
+  EXPECT_DOUBLE_EQ(notice["deadline"], (world.now + Seconds(30)).seconds());
+  EXPECT_THAT(Names(plan.creates), ElementsAre("job-0-2"));
+  EXPECT_THAT(plan.deletes, IsEmpty()) << "deleting is never a way of telling";
+  EXPECT_EQ(plan.requeue_at, world.now + Seconds(28));
+  EXPECT_EQ(plan.status.disruptions, 1u);
+  world.StartAll();
+  world.Wait(Seconds(28));
+  plan = world.Reconcile();
+  ASSERT_EQ(plan.deletes.size(), 1u);
+  EXPECT_EQ(plan.deletes[0].name, "job-0-1");
+  EXPECT_EQ(plan.deletes[0].grace, Seconds(2));
+  world.Bury();
+  EXPECT_EQ(world.Settle().status.disruptions, 1u) << "told once, counted once";
+}
+
+TEST(DecideTest, AWithdrawnMarkCancelsTheNoticeAndTheNewestOfTwoGoes) {
+  World world = Running(2);
+  world.nodes["node-job-0-1"].mark = Mark{"Rebalance", std::nullopt, false};
+  world.Reconcile();
+  world.StartAll();
+  world.nodes["node-job-0-1"].mark.reset();
+  const Plan plan = world.Reconcile();
+  ASSERT_FALSE(plan.annotations.empty());
+  EXPECT_EQ(plan.annotations[0].value, "");
+  ASSERT_EQ(plan.deletes.size(), 1u);
+  EXPECT_EQ(plan.deletes[0].name, "job-0-2");
+  EXPECT_EQ(plan.deletes[0].reason, reason::kSurplus);
+}
+
+TEST(DecideTest, ACrashingTrainerBacksOffThenFailsTheJobWithItsLastOutput) {
+  World world(1);
+  world.snapshot.job.spec.run.backoff_limit = 3;
+  std::vector<double> waits;
+  Plan plan = world.Reconcile();
+  for (int attempt = 0; attempt < 10 && !plan.status.finished(); ++attempt) {
+    ASSERT_EQ(plan.creates.size(), 1u) << attempt;
+    const std::string name = plan.creates[0].name;
+    world.Start(name);
+    world.Wait(Milliseconds(100));
+    world.EndTrainer(name, 3, "Traceback: no such file");
+    plan = world.Reconcile();
+    if (plan.status.finished()) break;
+    EXPECT_THAT(plan.creates, IsEmpty()) << "not before its back-off";
+    EXPECT_EQ(plan.status.Find(ConditionType::kDegraded)->reason, reason::kBackingOff);
+    waits.push_back((plan.requeue_at - world.now).seconds());
+    world.Bury();
+    world.now = plan.requeue_at;
+    plan = world.Reconcile();
+  }
+  ASSERT_EQ(waits.size(), 3u);
+  for (size_t i = 0; i < waits.size(); ++i) {  // 10, 20, 40 s, up to a fifth less by jitter
+    EXPECT_LE(waits[i], 10.0 * (1 << i));
+    EXPECT_GE(waits[i], 8.0 * (1 << i));
+  }
+  const Condition* failed = plan.status.Find(ConditionType::kFailed);
+  ASSERT_NE(failed, nullptr);
+  EXPECT_EQ(failed->reason, reason::kBackoffLimitExceeded);
+  EXPECT_THAT(failed->message, HasSubstr("exit code 3"));
+  EXPECT_EQ(plan.status.last_failure->output, "Traceback: no such file");
+  EXPECT_EQ(plan.status.failures, 4u);
+  EXPECT_EQ(plan.status.disruptions, 0u);
+}
+
+TEST(DecideTest, WorkersThatCrashTogetherAreOneTry) {
+  World world = Running(8);
+  for (int i = 0; i < 8; ++i) world.EndTrainer("job-" + std::to_string(i) + "-1", 1);
+  const Plan plan = world.Reconcile();
+  EXPECT_FALSE(plan.status.finished());
+  EXPECT_EQ(plan.status.failures, 8u);
+  EXPECT_EQ(plan.status.counted_failures.size(), 1u);
+}
+
+TEST(DecideTest, FailuresOutsideTheWindowAreForgotten) {
+  World world(1);
+  world.snapshot.job.spec.run.backoff_limit = 0;
+  world.snapshot.status.counted_failures = {world.now - Seconds(3601)};
+  const Plan plan = world.Reconcile();
+  EXPECT_THAT(plan.status.counted_failures, IsEmpty());
+  EXPECT_FALSE(plan.status.finished());
+}
+
+TEST(DecideTest, ARuleMayFailTheJobAtOnceOrKeepItFromCounting) {
+  World world = Running(2);
+  world.snapshot.job.spec.failure_rules = {{"data lost", {42}, true, {}, FailureAction::kFailJob},
+                                           {"flaky", {7}, true, {}, FailureAction::kIgnore}};
+  world.snapshot.job.spec.run.backoff_limit = 0;
+  world.EndTrainer("job-0-1", 7);
+  EXPECT_FALSE(world.Reconcile().status.finished());
+  world.EndTrainer("job-1-1", 42);
+  const Plan plan = world.Reconcile();
+  EXPECT_EQ(plan.status.Find(ConditionType::kFailed)->reason, reason::kFailurePolicy);
+}
+
+TEST(DecideTest, WhenTheTargetIsMetItWaitsForTheModelAndSucceeds) {
+  World world = Running(2);
+  world.snapshot.progress.target_met = true;
+  world.snapshot.progress.samples = 1000;
+  Plan plan = world.Reconcile();
+  EXPECT_TRUE(plan.status.Is(ConditionType::kTargetReached));
+  EXPECT_FALSE(plan.status.finished());
+  world.EndTrainer("job-0-1", 0);  // its agent is the steward and still writes the model
+  plan = world.Reconcile();
+  EXPECT_THAT(plan.deletes, IsEmpty());
+  EXPECT_THAT(plan.creates, IsEmpty()) << "nobody is replaced after the target";
+  world.EndTrainer("job-1-1", 0);
+  world.pods.at("job-0-1").agent = world.pods.at("job-1-1").agent = ContainerEnd{};
+  plan = world.Reconcile();
+  EXPECT_TRUE(plan.status.Is(ConditionType::kSucceeded));
+  EXPECT_EQ(plan.status.failures, 0u);
+  EXPECT_EQ(plan.status.disruptions, 0u);
+}
+
+TEST(DecideTest, AWorkerThatHangsAfterTheTargetDoesNotHoldTheJob) {
+  World world = Running(2);
+  world.snapshot.progress.target_met = true;
+  const Plan plan = world.Reconcile();
+  EXPECT_EQ(plan.requeue_at, world.now + world.options.completion_grace);
+  world.now = plan.requeue_at;
+  EXPECT_TRUE(world.Reconcile().status.Is(ConditionType::kSucceeded));
+}
+
+TEST(DecideTest, DeadlinesEndAJobThatIsTooSlowToStartOrToEnd) {
+  World slow(1);
+  slow.snapshot.job.spec.run.start_deadline = Seconds(60);
+  EXPECT_EQ(slow.Reconcile().requeue_at, slow.now + Seconds(60));
+  slow.Wait(Seconds(60));
+  EXPECT_EQ(slow.Reconcile().status.Find(ConditionType::kFailed)->reason,
+            reason::kStartDeadlineExceeded);
+  World world = Running(1);
+  world.snapshot.job.spec.run.active_deadline = Seconds(100);
+  world.Wait(Seconds(101));
+  const Plan plan = world.Reconcile();
+  EXPECT_EQ(plan.status.Find(ConditionType::kFailed)->reason, reason::kDeadlineExceeded);
+  world.Reconcile();
+  EXPECT_EQ(world.Alive(), 0) << "cleanPodPolicy Running";
+}
+
+TEST(DecideTest, SuspendTakesEveryPodAndResumeBringsThemBackUnderNewNames) {
+  World world = Running(2);
+  world.snapshot.job.spec.suspend = true;
+  Plan plan = world.Reconcile();
+  EXPECT_EQ(plan.deletes.size(), 2u);
+  EXPECT_TRUE(plan.status.Is(ConditionType::kSuspended));
+  EXPECT_FALSE(plan.status.start_time.has_value());
+  world.Bury();
+  world.snapshot.job.spec.suspend = false;
+  plan = world.Reconcile();
+  EXPECT_THAT(Names(plan.creates), ElementsAre("job-0-2", "job-1-2"));
+  EXPECT_EQ(plan.status.disruptions, 0u) << "the user asked for it";
+  EXPECT_FALSE(plan.status.Is(ConditionType::kSuspended));
+}
+
+TEST(DecideTest, ScalesDownFromTheHighestIndexAndUpAgain) {
+  World world = Running(4);
+  world.snapshot.job.spec.replicas = 2;
+  Plan plan = world.Reconcile();
+  ASSERT_EQ(plan.deletes.size(), 2u);
+  EXPECT_EQ(plan.deletes[0].name, "job-2-1");
+  EXPECT_EQ(plan.deletes[0].reason, reason::kScaleDown);
+  world.Bury();
+  world.snapshot.job.spec.replicas = 3;
+  EXPECT_THAT(Names(world.Reconcile().creates), ElementsAre("job-2-2"));
+}
+
+TEST(DecideTest, OnDemandBaseAndShareAreMetBeforeSpot) {
+  World world(10);
+  world.snapshot.job.spec.capacity.on_demand_base = 2;
+  world.snapshot.job.spec.capacity.on_demand_percentage_above_base = 25;  // of 8: 2
+  const Plan plan = world.Reconcile();
+  EXPECT_EQ(std::count_if(plan.creates.begin(), plan.creates.end(),
+                          [](const CreatePod& c) { return c.capacity == CapacityType::kOnDemand; }),
+            4);
+}
+
+TEST(DecideTest, FallsBackToOnDemandWhenSpotHasHadNoRoom) {
+  World world = Running(3);
+  world.snapshot.job.spec.capacity.fallback_max_on_demand = 1;
+  for (const char* name : {"job-1-1", "job-2-1"}) {
+    PodFacts& pod = world.pods.at(name);
+    pod.phase = PodPhase::kPending;
+    pod.ready_since.reset();
+    pod.node.clear();
+    pod.waiting_reason = reason::kNoSpotCapacity;
+  }
+  Plan plan = world.Reconcile();
+  EXPECT_EQ(plan.status.Find(ConditionType::kDegraded)->reason, reason::kNoSpotCapacity);
+  EXPECT_EQ(plan.requeue_at, world.now + Seconds(300));
+  world.Wait(Seconds(300));
+  plan = world.Reconcile();
+  ASSERT_EQ(plan.creates.size(), 1u) << "maxOnDemand is 1";
+  EXPECT_EQ(plan.creates[0].capacity, CapacityType::kOnDemand);
+  EXPECT_EQ(plan.deletes[0].name, "job-1-1");
+}
+
+TEST(DecideTest, PushesSeedsWhileTheFirstWorkersStartAndThenOnlyWhenTheyAreDead) {
+  World world(3);
+  world.Reconcile();
+  world.Start("job-1-1");
+  Plan plan = world.Reconcile();
+  EXPECT_EQ(plan.annotations.size(), 2u) << "the other two learn of the first";
+  world.StartAll();
+  world.Settle();
+  EXPECT_EQ(world.pods.at("job-0-1").Annotation(kSeedsAnnotation), "job-1-1:7946\njob-2-1:7946\n");
+  world.TakeNode("job-2-1");
+  plan = world.Reconcile();
+  ASSERT_EQ(plan.creates.size(), 1u);
+  EXPECT_EQ(plan.creates[0].seeds, "job-0-1:7946\njob-1-1:7946\n") << "known at creation";
+}
+
+TEST(DecideTest, PeersReportsAreActedUponSlowlyAndNotAtAllWhenMostAreReported) {
+  World world = Running(30);  // pod-lifecycle 3: max(1, 10 %) a minute
+  for (int i = 0; i < 10; ++i)
+    world.pods.at("job-" + std::to_string(i) + "-1").reported_dead = true;
+  Plan plan = world.Reconcile();
+  EXPECT_EQ(plan.deletes.size(), 3u);
+  EXPECT_THAT(world.Reconcile().deletes, IsEmpty()) << "three a minute";
+  World split = Running(10);
+  for (int i = 0; i < 6; ++i) split.pods.at("job-" + std::to_string(i) + "-1").reported_dead = true;
+  plan = split.Reconcile();
+  EXPECT_THAT(plan.deletes, IsEmpty());
+  EXPECT_TRUE(plan.status.Is(ConditionType::kPartitioned));
+}
+
+TEST(DecideTest, ARefusedCreateIsSleptOverAndNamedInACondition) {
+  World world(2);
+  world.snapshot.refusal =
+      CreateRefusal{std::string(reason::kQuota), "exceeded quota: gpus", world.now, 3};
+  const Plan plan = world.Reconcile();
+  EXPECT_THAT(plan.creates, IsEmpty());
+  EXPECT_EQ(plan.status.Find(ConditionType::kDegraded)->reason, reason::kQuota);
+  EXPECT_LE(plan.requeue_at, world.now + Seconds(4));
+  world.Wait(Seconds(4));
+  EXPECT_EQ(world.Reconcile().creates.size(), 2u);
+}
+
+TEST(DecideTest, CreatesOfAHugeJobComeInTurns) {
+  World world(2000);
+  const Plan plan = world.Reconcile();
+  EXPECT_EQ(plan.creates.size(), 500u);
+  EXPECT_EQ(plan.requeue_at, world.now);
+}
+
+TEST(DecideTest, ADeletedJobLosesItsPodsAndAFinishedOneItselfAfterItsTime) {
+  World world = Running(2);
+  world.snapshot.job.deleting = true;
+  EXPECT_EQ(world.Reconcile().deletes.size(), 2u);
+  World done = Running(1);
+  done.snapshot.job.spec.run.ttl_after_finished = Seconds(5);
+  done.snapshot.progress.target_met = true;
+  done.EndTrainer("job-0-1", 0);
+  done.pods.at("job-0-1").agent = ContainerEnd{};
+  done.Reconcile();
+  EXPECT_FALSE(done.Reconcile().delete_job);
+  done.Wait(Seconds(5));
+  EXPECT_TRUE(done.Reconcile().delete_job);
+}
+
+}  // namespace
+}  // namespace crowdsurf::controller
