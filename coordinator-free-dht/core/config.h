@@ -22,7 +22,7 @@ struct NodeConfig {
                              // somebody waits for its place
   Duration quiet_before_ping = Seconds(15);  // a contact silent for so long is pinged when its
                                              // bucket is full and somebody waits
-  size_t pings_in_flight = 32;  // to contacts heard of but not yet heard from
+  size_t pings_in_flight = 32;               // to contacts heard of but not yet heard from
 
   // Time-outs: of the peer's own round trips, never a fixed second (R 5.2). A request is *slow*
   // after the estimated 95th percentile (another peer is asked too), failed after `fail_factor`
@@ -51,7 +51,7 @@ struct NodeConfig {
   Backoff seed_retry{Milliseconds(100), Seconds(30), 2.0, 0.5};  // of a seed that does not answer
   Duration seed_again = Seconds(60);  // an answered seed is asked again, jittered, for ever: this
                                       // is what merges split swarms
-  size_t seeds = 256;  // addresses kept
+  size_t seeds = 256;                 // addresses kept
 
   // Store, as a holder.
   size_t value_bytes = 16 * 1024;             // of one record

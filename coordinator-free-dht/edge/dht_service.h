@@ -1,14 +1,13 @@
 // DhtService: dht::Node on a HostLoop and a PeerTransport; what worker/edge uses.
 //
-// Owns the node, turns its actions into sends and callbacks, and hands WORKER messages through.
-// Every method and every callback on the host thread (callbacks never from inside a call made by
-// the callee: they are run after the call that caused them has returned, in order).
+// Owns the node, turns its actions into sends and callbacks, and decodes what arrives. Every method
+// and every callback on the host thread. Callbacks run after the input that caused them has been
+// worked off, so they may call back in here.
 #pragma once
 
 #include <deque>
 #include <functional>
 #include <map>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -20,36 +19,55 @@ namespace crowdsurf::dht {
 
 class DhtService : public TimerSource {
  public:
-  using GetCallback = std::function<void(Time, WallTime, std::vector<RecordPtr>)>;
+  using GetCallback = std::function<void(Time, WallTime, const std::vector<RecordPtr>&)>;
   using WatchCallback = std::function<void(Time, WallTime, const WatchUpdate&)>;
+  using PutCallback = std::function<void(Time, WallTime, const PutDone&)>;
 
-  // References outlive the service. Construct after transport.Start() (the node's contact is
-  // transport.endpoint()) with the handlers below set before it; adds itself to the host.
-  DhtService(HostLoop& host, PeerTransport& transport, const Identity& identity, NodeConfig config,
-             MetricRegistry& metrics, Logger logger);
+  // References outlive the service. After transport.Start(), whose endpoint becomes the node's;
+  // adds itself to the host. `seed`: from the system's entropy.
+  DhtService(HostLoop& host, PeerTransport& transport, const Identity& identity,
+             const NodeConfig& config, uint64_t seed, MetricRegistry& metrics, Logger logger);
   ~DhtService() override;
+
+  // From TransportHandlers: DHT bodies, and every lost peer.
+  void OnMessage(Time now, WallTime wall, const Contact& from, const Bytes& body);
+  void OnPeerDown(Time now, WallTime wall, const Contact& peer, bool hard);
 
   // Addresses of peers, from the seeds file; asked for ever.
   void AddSeeds(Time now, WallTime wall, const std::vector<std::string>& endpoints);
-  // See Node. `ttl` from `wall`.
+  // See Node::Put; lives for `ttl` from `wall`.
   bool Put(Time now, WallTime wall, const Key& key, Bytes value, Duration ttl);
   void Get(Time now, WallTime wall, const Key& key, size_t enough, GetCallback callback);
-  // One callback per key; a second Watch of a key replaces it.
+  // One callback a key: a second Watch of a key is refused.
   bool Watch(Time now, WallTime wall, const Key& key, WatchCallback callback);
   void Unwatch(Time now, WallTime wall, const Key& key);
-
-  // A message of worker/core to a peer's worker/core.
-  bool SendToWorker(const Contact& to, Bytes body);
-
-  // From the transport; wire them into TransportHandlers (or use MakeHandlers).
-  void OnMessage(Time now, WallTime wall, const PeerId& from, const std::string& endpoint,
-                 const Bytes& body);
-  void OnPeerDown(Time now, WallTime wall, const Contact& peer, bool hard);
+  // Called for every PutDone; optional.
+  void SetPutCallback(PutCallback callback) { on_put_ = std::move(callback); }
 
   const Node& node() const { return node_; }
 
-  Time NextDeadline() const override;
+  Time NextDeadline() const override { return node_.NextDeadline(); }
   void OnTimer(Time now, WallTime wall) override;
+
+ private:
+  void Execute(Time now, WallTime wall, Actions actions);
+  void RunCallbacks(Time now, WallTime wall);
+
+  HostLoop& host_;
+  PeerTransport& transport_;
+  Logger logger_;
+  NodeMetrics metrics_;
+  Counter& undecodable_;
+  Gauge& contacts_;
+  Gauge& records_;
+  Gauge& memory_;
+  Time gauges_at_;
+  Node node_;
+  std::map<uint64_t, GetCallback> gets_;
+  std::map<Key, WatchCallback> watches_;
+  PutCallback on_put_;
+  std::deque<std::function<void(Time, WallTime)>> callbacks_;
+  bool running_callbacks_ = false;
 };
 
 }  // namespace crowdsurf::dht

@@ -58,6 +58,7 @@ class HostLoop {
 
  private:
   void RunDueSources();
+  void Account(Time began);
   Time NextDeadline() const;
   void BeginStop();
   bool MayEnd() const;
@@ -70,7 +71,7 @@ class HostLoop {
   Logger logger_;
   Counter& refused_;
   Counter& slow_;
-  Histogram& lag_;
+  Counter& busy_;
 };
 
 }  // namespace crowdsurf::dht

@@ -2,9 +2,8 @@
 //
 // Files (contract: the agent's directory): key.pem (0600) is made once; boot is incremented at
 // every Open, so that each start is a new peer (DESIGN 4); cert.pem is the chain the signer gave;
-// ca.pem is the cluster's. Also the verification of other peers: their certificate against ca.pem,
-// their id from its public key. Immutable after Open but for the certificate files; const methods
-// from any thread. OpenSSL stays in the .cc.
+// ca.pem is the cluster's. Immutable after Open but for the certificate files; const methods from
+// any thread. OpenSSL stays in the .cc. How others' certificates are judged: edge/certificate.h.
 #pragma once
 
 #include <filesystem>
@@ -15,6 +14,8 @@
 #include "base/time.h"
 #include "coordinator-free-dht/core/record.h"
 
+struct evp_pkey_st;  // OpenSSL's EVP_PKEY
+
 namespace crowdsurf::dht {
 
 class Identity : public RecordAuthority {
@@ -23,6 +24,8 @@ class Identity : public RecordAuthority {
   // is not an Ed25519 key. With an empty path: a key in memory only, boot 1 (tests, TLS Disabled).
   static StatusOr<std::unique_ptr<Identity>> Open(const std::filesystem::path& directory);
   ~Identity() override;
+  Identity(const Identity&) = delete;
+  Identity& operator=(const Identity&) = delete;
 
   const PeerId& id() const { return id_; }
   const PublicKey& public_key() const { return public_key_; }
@@ -30,9 +33,11 @@ class Identity : public RecordAuthority {
   const std::filesystem::path& directory() const { return directory_; }
 
   Signature Sign(ByteView bytes) const override;  // about 50 us
-  bool Verify(const PublicKey& key, ByteView bytes,
-              const Signature& signature) const override;  // about 130 us
+  // About 130 us.
+  bool Verify(const PublicKey& key, ByteView bytes, const Signature& signature) const override;
 
+  // The private key as PEM: what key.pem holds.
+  std::string PrivateKeyPem() const;
   // PEM certificate request for SAN DNS:peer.crowdsurf and URI crowdsurf://JOB/WORKER.
   StatusOr<std::string> CertificateRequest(const std::string& job, const std::string& worker) const;
   // Checks that the chain's first certificate is of this key and valid under ca.pem now, then
@@ -42,20 +47,12 @@ class Identity : public RecordAuthority {
   StatusOr<WallTime> RenewAt() const;
 
  private:
-  struct Impl;
-  explicit Identity(std::unique_ptr<Impl> impl);
-  std::unique_ptr<Impl> impl_;
-  std::filesystem::path directory_;
+  Identity(evp_pkey_st* key, std::filesystem::path directory, uint64_t boot);
+  evp_pkey_st* const key_;  // owned
+  const std::filesystem::path directory_;
   PeerId id_;
   PublicKey public_key_{};
-  uint64_t boot_ = 0;
+  const uint64_t boot_;
 };
-
-// The raw Ed25519 key of the first certificate in `pem`; an error for any other kind of key.
-StatusOr<PublicKey> PublicKeyOfCertificate(const std::string& pem);
-
-// Is `chain_pem` (leaf first) an Ed25519 certificate under `ca_pem`, valid at the present time,
-// with SAN DNS:peer.crowdsurf? The error says which check failed.
-Status VerifyPeerCertificate(const std::string& chain_pem, const std::string& ca_pem);
 
 }  // namespace crowdsurf::dht

@@ -3,18 +3,16 @@
 // A bidi stream `Exchange` joins a pair of peers; the first envelope each way is Hello{boot,
 // endpoint}, from which, with the public key of the certificate that mutual TLS proved, each side
 // computes the other's PeerId. Then envelopes of two channels flow: DHT and WORKER. Opened on first
-// Send, kept until idle (least recently used beyond 256), kept alive by HTTP/2 pings. Whatever
-// arrives is posted to the host loop; the host's mailbox full means dropped and counted, never
-// blocked. Messages of one channel between two peers arrive in order while a stream lives; a
-// message may be lost with its stream, never duplicated.
-// Threads: Start, Stop and Send from any thread; handlers run on the host thread.
-// Bounds: per-peer queue (count and bytes, newest dropped), streams in and out, message size.
+// Send, kept until least recently used of too many, kept alive by HTTP/2 pings. Whatever arrives is
+// posted to the host loop; the host's mailbox full means dropped and counted, never blocked.
+// Messages between two peers arrive in order while a stream lives; one may be lost with its stream,
+// never duplicated. Threads: Start, Stop and Send from any thread; handlers run on the host thread.
+// Bounds: waiting messages (count and bytes, newest dropped), streams in and out, message size.
 #pragma once
 
 #include <functional>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "base/log.h"
 #include "base/metrics.h"
@@ -33,29 +31,32 @@ namespace crowdsurf::dht {
 enum class ChannelKind : uint8_t { kDht = 0, kWorker = 1 };
 
 struct TransportOptions {
-  std::string listen = "127.0.0.1";  // address to bind
-  int port = 0;                      // 0: any free one
-  std::string advertise;             // host that peers dial; empty: `listen`
-  bool tls = true;                   // false: spec.tls.mode Disabled; ids are then only claimed
-  size_t queue_messages = 4096;      // waiting for one peer
-  size_t queue_bytes = 16 << 20;     // waiting for one peer
-  size_t streams_out = 256;          // dialed, least recently used goes first
-  size_t streams_in = 1024;          // accepted
-  size_t message_bytes = 4 << 20;    // of one body
+  std::string listen = "127.0.0.1";         // address to bind
+  int port = 0;                             // 0: any free one
+  std::string advertise;                    // host that peers dial; empty: `listen`
+  std::string job;                          // whose certificates are good; empty: any of our CA
+  bool tls = true;                          // false: spec.tls.mode Disabled; ids are only claimed
+  size_t queue_messages = 4096;             // waiting for one stream
+  size_t queue_bytes = 16 << 20;            // waiting for one stream
+  size_t streams_out = 256;                 // dialed, least recently used goes first
+  size_t streams_in = 1024;                 // accepted
+  size_t message_bytes = 4 << 20;           // of one body
+  Duration connect_timeout = Seconds(5);    // of a dial that is neither answered nor refused
+  Duration keepalive = Seconds(5);          // ping on a silent connection
+  Duration keepalive_timeout = Seconds(2);  // then it is dead
 };
 
-// Calls on the host thread. `from`, `endpoint`: authenticated id, and where that peer says it
-// listens.
+// Called on the host thread.
 struct TransportHandlers {
-  std::function<void(Time, WallTime, const PeerId& from, const std::string& endpoint, ChannelKind,
-                     Bytes body)>
-      on_message;
+  // `from`: the authenticated id, and where that peer says it can be dialed.
+  std::function<void(Time, WallTime, const Contact& from, ChannelKind, Bytes body)> on_message;
   // The first stream with `peer` is up.
-  std::function<void(Time, WallTime, const PeerId& peer, const std::string& endpoint)> on_up;
-  // The last stream with `peer` is gone, or a dial of it failed (its id is none when only the
+  std::function<void(Time, WallTime, const Contact& peer)> on_up;
+  // The last stream with `peer` was cut, or a dial of it failed (its id is none when only the
   // address was known). hard: the connection was reset or closed and one reconnect was refused, or
-  // another peer answers at its endpoint: that process is dead. Not hard: unreachable, or cut in
-  // between.
+  // another peer answers at its endpoint: that process is dead. Not hard: it cannot be reached, or
+  // was cut off for a moment: messages may be lost. A stream that a living peer closes in good
+  // order, being idle, is no news.
   std::function<void(Time, WallTime, const Contact& peer, bool hard)> on_down;
 };
 
@@ -67,7 +68,7 @@ class PeerTransport {
   ~PeerTransport();  // stops
 
   // Another room's gRPC service on the same server, under the same mutual TLS. Before Start; not
-  // owned.
+  // owned, outlives the transport.
   void RegisterService(grpc::Service* service);
   void SetHandlers(TransportHandlers handlers);  // before Start
 
@@ -80,17 +81,17 @@ class PeerTransport {
   // host:port that others can dial. After Start.
   std::string endpoint() const;
 
-  // Queues `body` for a peer, dialing `endpoint` when there is no stream. `peer` may be none: then
-  // whoever answers at `endpoint` gets it. Never blocks. False (counted) when the queue is full,
+  // Queues `body` for a peer, dialing `peer.endpoint` when there is no stream. With an id of none,
+  // whoever answers at the endpoint gets it. Never blocks. False (counted) when the queue is full,
   // the body too large, or the transport is stopped.
-  bool Send(const PeerId& peer, const std::string& endpoint, ChannelKind kind, Bytes body);
+  bool Send(const Contact& peer, ChannelKind kind, Bytes body);
 
-  // A channel with this agent's credentials, for other rooms' stubs.
+  // A channel with this agent's credentials, for other rooms' stubs. After Start.
   std::shared_ptr<grpc::Channel> NewChannel(const std::string& endpoint) const;
 
  private:
-  class Impl;
-  std::shared_ptr<Impl> impl_;
+  friend class TransportCore;
+  std::shared_ptr<class TransportCore> core_;
 };
 
 }  // namespace crowdsurf::dht

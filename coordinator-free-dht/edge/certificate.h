@@ -1,0 +1,33 @@
+// Certificate: how a peer's certificate is judged, in one place for gRPC and tensor connections.
+//
+// A peer is of our job when its certificate chains to the job's CA (ca.pem), is valid now, carries
+// an Ed25519 key, the name peer.crowdsurf (addresses change, so no address is certified) and, where
+// the job is given, the URI crowdsurf://JOB/...: a CA of the user's own may serve several jobs.
+// Pure but for the clock. Any thread.
+#pragma once
+
+#include <string>
+
+#include "base/status.h"
+#include "base/time.h"
+#include "coordinator-free-dht/core/record.h"
+
+namespace crowdsurf::dht {
+
+inline constexpr char kPeerName[] = "peer.crowdsurf";
+
+// The error says which check failed. `chain_pem`: leaf first. `job` empty: not checked. 0.2 ms.
+Status VerifyPeerCertificate(const std::string& chain_pem, const std::string& ca_pem,
+                             const std::string& job);
+
+// The raw Ed25519 key of the first certificate in `pem`; an error for any other kind of key.
+StatusOr<PublicKey> PublicKeyOfCertificate(const std::string& pem);
+
+// From when to when the first certificate in `pem` is valid.
+struct Validity {
+  WallTime from;
+  WallTime until;
+};
+StatusOr<Validity> ValidityOfCertificate(const std::string& pem);
+
+}  // namespace crowdsurf::dht

@@ -1,0 +1,143 @@
+#include "coordinator-free-dht/edge/certificate_keeper.h"
+
+#include <httplib.h>
+
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "base/backoff.h"
+#include "coordinator-free-dht/edge/files.h"
+#include "coordinator-free-dht/edge/host.h"
+
+namespace crowdsurf::dht {
+namespace {
+
+constexpr Backoff kRetry{Milliseconds(100), Seconds(30), 2.0, 0.5};
+
+std::string Trimmed(std::string text) {
+  while (!text.empty() && (text.back() == '\n' || text.back() == '\r' || text.back() == ' ')) {
+    text.pop_back();
+  }
+  return text;
+}
+
+Status FromHttp(int code, const std::string& body) {
+  const std::string text = absl::StrCat("signer answered ", code, ": ", body.substr(0, 200));
+  if (code == 400) return absl::InvalidArgumentError(text);
+  if (code == 401) return absl::UnauthenticatedError(text);
+  if (code == 403) return absl::PermissionDeniedError(text);
+  return absl::UnavailableError(text);
+}
+
+bool Refused(const Status& status) {
+  return absl::IsInvalidArgument(status) || absl::IsUnauthenticated(status) ||
+         absl::IsPermissionDenied(status);
+}
+
+}  // namespace
+
+Status RequestCertificate(const Identity& identity, const SignerOptions& options) {
+  ASSIGN_OR_RETURN(const std::string token, ReadFile(identity.directory() / "token", 64 << 10));
+  ASSIGN_OR_RETURN(const std::string csr, identity.CertificateRequest(options.job, options.worker));
+  httplib::Client client(options.url);
+  if (!client.is_valid()) {
+    return absl::InvalidArgumentError(absl::StrCat("signer: not a URL: ", options.url));
+  }
+  client.set_ca_cert_path((identity.directory() / "ca.pem").c_str());
+  client.enable_server_certificate_verification(true);
+  const auto timeout = std::chrono::nanoseconds(options.timeout.nanoseconds());
+  client.set_connection_timeout(timeout);
+  client.set_read_timeout(timeout);
+  client.set_write_timeout(timeout);
+  const nlohmann::json body = {{"csr", csr}, {"boot", identity.boot()}};
+  const httplib::Headers headers = {{"Authorization", "Bearer " + Trimmed(token)}};
+  const auto answer = client.Post("/v1/sign", headers, body.dump(), "application/json");
+  if (!answer) {
+    return absl::UnavailableError(
+        absl::StrCat("signer ", options.url, ": ", httplib::to_string(answer.error())));
+  }
+  if (answer->status != 200) return FromHttp(answer->status, answer->body);
+  const auto json = nlohmann::json::parse(answer->body, nullptr, false);
+  if (!json.is_object() || !json.contains("certificate") || !json["certificate"].is_string()) {
+    return absl::UnavailableError("signer: its answer holds no certificate");
+  }
+  return identity.InstallCertificate(json["certificate"].get<std::string>());
+}
+
+CertificateKeeper::CertificateKeeper(const Identity& identity, SignerOptions options, uint64_t seed,
+                                     MetricRegistry& metrics, Logger logger)
+    : identity_(identity),
+      options_(std::move(options)),
+      rng_(seed),
+      logger_(logger.For("certificate")),
+      renewed_(metrics.AddCounter("crowdsurf_identity_certificates_total",
+                                  "Certificates received from the signer.")),
+      failed_(metrics.AddCounter("crowdsurf_identity_certificate_failures_total",
+                                 "Requests to the signer that gave no certificate.")) {}
+
+CertificateKeeper::~CertificateKeeper() { Stop(); }
+
+Status CertificateKeeper::WaitForFirst(Duration patience) {
+  const WallTime until = HostLoop::Wall() + patience;
+  for (int attempt = 0;; ++attempt) {
+    const auto renew_at = identity_.RenewAt();
+    if (renew_at.ok() && *renew_at > HostLoop::Wall()) return absl::OkStatus();
+    const Status status = RequestCertificate(identity_, options_);
+    if (status.ok()) {
+      renewed_.Add();
+      return status;
+    }
+    failed_.Add();
+    // One that is past two thirds still serves while the signer is away.
+    if (renew_at.ok() && !Refused(status)) return absl::OkStatus();
+    const WallTime next = HostLoop::Wall() + kRetry.Delay(attempt, rng_);
+    if (Refused(status) || next >= until || !SleepUntil(next)) return status;
+  }
+}
+
+void CertificateKeeper::Start() {
+  thread_ = std::thread([this] { Run(); });
+}
+
+void CertificateKeeper::Stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  wake_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+bool CertificateKeeper::SleepUntil(WallTime when) {
+  const auto until = std::chrono::system_clock::time_point(
+      std::chrono::duration_cast<std::chrono::system_clock::duration>(
+          std::chrono::nanoseconds(when.nanoseconds())));
+  std::unique_lock lock(mutex_);
+  return !wake_.wait_until(lock, until, [this] { return stopping_; });
+}
+
+void CertificateKeeper::Run() {
+  int failures = 0;
+  while (true) {
+    const auto renew_at = identity_.RenewAt();
+    WallTime next = renew_at.value_or(HostLoop::Wall());
+    // After a failure, or should a signer give certificates that are born old: never in a loop.
+    const WallTime soonest = HostLoop::Wall() + kRetry.Delay(failures, rng_);
+    if (next < soonest) next = soonest;
+    if (!SleepUntil(next)) return;
+    const Status status = RequestCertificate(identity_, options_);
+    if (status.ok()) {
+      failures = 0;
+      renewed_.Add();
+      logger_.Info("certificate renewed");
+    } else {
+      ++failures;
+      failed_.Add();
+      logger_.Warning("certificate not renewed",
+                      {{"attempt", failures}, {"reason", std::string(status.message())}});
+    }
+  }
+}
+
+}  // namespace crowdsurf::dht

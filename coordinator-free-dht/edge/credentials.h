@@ -1,0 +1,31 @@
+// Credentials: gRPC's mutual TLS 1.3 from an agent's key.pem, cert.pem and ca.pem.
+//
+// The files are watched, so a renewed certificate serves new connections without a restart. Each
+// side judges the other by edge/certificate.h after the handshake, before any call is seen, and
+// counts refusals. TLS 1.2 cannot be negotiated: gRPC 1.51 has no switch for it, but the only 1.2
+// cipher left enabled needs an RSA certificate, and ours are Ed25519.
+#pragma once
+
+#include <grpcpp/security/credentials.h>
+#include <grpcpp/security/server_credentials.h>
+
+#include <memory>
+#include <string>
+
+#include "base/metrics.h"
+#include "base/status.h"
+#include "coordinator-free-dht/edge/identity.h"
+
+namespace crowdsurf::dht {
+
+struct PeerCredentials {
+  std::shared_ptr<grpc::ServerCredentials> server;
+  std::shared_ptr<grpc::ChannelCredentials> channel;
+};
+
+// `refused` outlives the credentials. Error when a file is missing or cert.pem does not fit.
+StatusOr<PeerCredentials> MakePeerCredentials(const Identity& identity, const std::string& job,
+                                              Counter& refused);
+PeerCredentials MakeInsecureCredentials();
+
+}  // namespace crowdsurf::dht

@@ -1,0 +1,129 @@
+#include "coordinator-free-dht/edge/dht_service.h"
+
+#include <utility>
+
+#include "coordinator-free-dht/core/codec.h"
+
+namespace crowdsurf::dht {
+
+DhtService::DhtService(HostLoop& host, PeerTransport& transport, const Identity& identity,
+                       const NodeConfig& config, uint64_t seed, MetricRegistry& metrics,
+                       Logger logger)
+    : host_(host),
+      transport_(transport),
+      logger_(logger.For("dht")),
+      metrics_(metrics),
+      undecodable_(metrics_.messages_invalid),
+      contacts_(metrics.AddGauge("crowdsurf_dht_contacts_count", "Peers in the routing table.")),
+      records_(metrics.AddGauge("crowdsurf_dht_records_count", "Records held for the network.")),
+      memory_(metrics.AddGauge("crowdsurf_dht_memory_bytes", "Memory of the DHT node, estimated.")),
+      node_(Self{{identity.id(), transport.endpoint()}, identity.public_key(), identity.boot()},
+            config, &identity, &metrics_, Rng(seed)) {
+  host_.AddSource(this);
+}
+
+DhtService::~DhtService() { host_.RemoveSource(this); }
+
+void DhtService::OnMessage(Time now, WallTime wall, const Contact& from, const Bytes& body) {
+  const auto message = Decode(body);
+  if (!message) {
+    undecodable_.Add();
+    return;
+  }
+  Actions out;
+  node_.OnMessage(now, wall, from, *message, out);
+  Execute(now, wall, std::move(out));
+}
+
+void DhtService::OnPeerDown(Time now, WallTime wall, const Contact& peer, bool hard) {
+  Actions out;
+  node_.OnPeerDown(now, wall, peer, hard, out);
+  Execute(now, wall, std::move(out));
+}
+
+void DhtService::AddSeeds(Time now, WallTime wall, const std::vector<std::string>& endpoints) {
+  Actions out;
+  node_.AddSeeds(now, wall, endpoints, out);
+  Execute(now, wall, std::move(out));
+}
+
+bool DhtService::Put(Time now, WallTime wall, const Key& key, Bytes value, Duration ttl) {
+  Actions out;
+  const bool taken = node_.Put(now, wall, key, std::move(value), wall + ttl, out);
+  Execute(now, wall, std::move(out));
+  return taken;
+}
+
+void DhtService::Get(Time now, WallTime wall, const Key& key, size_t enough, GetCallback callback) {
+  Actions out;
+  const uint64_t get = node_.Get(now, wall, key, enough, out);
+  gets_.emplace(get, std::move(callback));
+  Execute(now, wall, std::move(out));
+}
+
+bool DhtService::Watch(Time now, WallTime wall, const Key& key, WatchCallback callback) {
+  if (!watches_.emplace(key, std::move(callback)).second) return false;
+  Actions out;
+  const bool watching = node_.Watch(now, wall, key, out);
+  if (!watching) watches_.erase(key);
+  Execute(now, wall, std::move(out));
+  return watching;
+}
+
+void DhtService::Unwatch(Time now, WallTime wall, const Key& key) {
+  watches_.erase(key);
+  Actions out;
+  node_.Unwatch(now, key, out);
+  Execute(now, wall, std::move(out));
+}
+
+void DhtService::OnTimer(Time now, WallTime wall) {
+  Actions out;
+  node_.OnTimer(now, wall, out);
+  Execute(now, wall, std::move(out));
+  if (now < gauges_at_) return;
+  gauges_at_ = now + Seconds(1);
+  contacts_.Set(static_cast<double>(node_.contacts()));
+  records_.Set(static_cast<double>(node_.store().records()));
+  memory_.Set(static_cast<double>(node_.MemoryBytes()));
+}
+
+void DhtService::Execute(Time now, WallTime wall, Actions actions) {
+  for (Action& action : actions) {
+    if (auto* send = std::get_if<Send>(&action)) {
+      // A refusal is counted by the transport; the node's time-outs see to the rest.
+      (void)transport_.Send(send->to, ChannelKind::kDht, Encode(send->message));
+    } else if (auto* get = std::get_if<GetDone>(&action)) {
+      const auto it = gets_.find(get->get);
+      if (it == gets_.end()) continue;
+      callbacks_.push_back([callback = std::move(it->second), records = std::move(get->records)](
+                               Time t, WallTime w) { callback(t, w, records); });
+      gets_.erase(it);
+    } else if (auto* put = std::get_if<PutDone>(&action)) {
+      if (on_put_)
+        callbacks_.push_back([this, put = *put](Time t, WallTime w) { on_put_(t, w, put); });
+    } else if (auto* update = std::get_if<WatchUpdate>(&action)) {
+      callbacks_.push_back([this, update = std::move(*update)](Time t, WallTime w) {
+        // Looked up now: an earlier callback may have ended the watch.
+        const auto it = watches_.find(update.key);
+        if (it == watches_.end()) return;
+        const WatchCallback callback = it->second;
+        callback(t, w, update);
+      });
+    }
+  }
+  RunCallbacks(now, wall);
+}
+
+void DhtService::RunCallbacks(Time now, WallTime wall) {
+  if (running_callbacks_) return;  // the loop below is at work further up
+  running_callbacks_ = true;
+  while (!callbacks_.empty()) {
+    const auto callback = std::move(callbacks_.front());
+    callbacks_.pop_front();
+    callback(now, wall);
+  }
+  running_callbacks_ = false;
+}
+
+}  // namespace crowdsurf::dht

@@ -1,0 +1,27 @@
+// Log sinks for processes: spdlog on stderr, one `time level module message key=value...` a line.
+//
+// Values with spaces, quotes or control characters are quoted and escaped, so that a line stays a
+// line whatever a peer sent. Sinks are thread-safe.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "base/log.h"
+
+namespace crowdsurf::dht {
+
+std::unique_ptr<LogSink> MakeStderrSink(LogLevel least);
+
+// "debug", "info", "warning", "error"; false for anything else.
+bool ParseLogLevel(std::string_view name, LogLevel* level);
+
+// key=value as it is written: for tests and other writers of such lines.
+std::string FormatField(const LogField& field);
+
+// Routes gRPC's own log into `sink` (errors as debug: a refused connection is not an event of ours)
+// for the whole process, until called with nullptr.
+void RouteGrpcLog(LogSink* sink);
+
+}  // namespace crowdsurf::dht

@@ -1,0 +1,169 @@
+#include "coordinator-free-dht/edge/transport.h"
+
+#include <chrono>
+#include <utility>
+
+#include "base/check.h"
+#include "coordinator-free-dht/edge/transport_core.h"
+
+namespace crowdsurf::dht {
+namespace {
+
+// How long Stop lets calls in flight end by themselves before it cuts them.
+constexpr auto kStopGrace = std::chrono::milliseconds(200);
+
+int Milliseconds32(Duration d) { return static_cast<int>(d.milliseconds()); }
+
+std::string Join(const std::string& host, int port) {
+  const bool is_v6 = host.find(':') != std::string::npos && !host.starts_with('[');
+  return is_v6 ? absl::StrCat("[", host, "]:", port) : absl::StrCat(host, ":", port);
+}
+
+grpc::ChannelArguments MakeArguments(const TransportOptions& options) {
+  grpc::ChannelArguments args;
+  args.SetString(GRPC_SSL_TARGET_NAME_OVERRIDE_ARG, "peer.crowdsurf");
+  // A connection of its own for each dial, without the back-off that gRPC shares between channels.
+  args.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  args.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, Milliseconds32(options.connect_timeout));
+  args.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, Milliseconds32(options.keepalive));
+  args.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, Milliseconds32(options.keepalive_timeout));
+  args.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  args.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  args.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  args.SetMaxReceiveMessageSize(static_cast<int>(options.message_bytes + 4096));
+  return args;
+}
+
+}  // namespace
+
+TransportMetrics::TransportMetrics(MetricRegistry& r)
+    : sent(r.AddCounter("crowdsurf_peer_messages_sent_total", "Messages written to peers.")),
+      received(r.AddCounter("crowdsurf_peer_messages_received_total", "Messages from peers.")),
+      sent_bytes(r.AddCounter("crowdsurf_peer_sent_bytes_total", "Bodies written to peers.")),
+      received_bytes(r.AddCounter("crowdsurf_peer_received_bytes_total", "Bodies from peers.")),
+      dropped_queue(r.AddCounter("crowdsurf_peer_messages_dropped_total",
+                                 "Messages dropped, by reason.", {{"reason", "queue_full"}})),
+      dropped_size(r.AddCounter("crowdsurf_peer_messages_dropped_total",
+                                "Messages dropped, by reason.", {{"reason", "too_large"}})),
+      dropped_lost(r.AddCounter("crowdsurf_peer_messages_dropped_total",
+                                "Messages dropped, by reason.", {{"reason", "connection_lost"}})),
+      dropped_mailbox(r.AddCounter("crowdsurf_peer_messages_dropped_total",
+                                   "Messages dropped, by reason.", {{"reason", "mailbox_full"}})),
+      invalid(r.AddCounter("crowdsurf_peer_frames_invalid_total",
+                           "Frames that break the stream's protocol.")),
+      impostors(r.AddCounter("crowdsurf_peer_impostors_total",
+                             "Dials answered by another peer than the one expected there.")),
+      dials(r.AddCounter("crowdsurf_peer_dials_total", "Connections tried.")),
+      dials_refused(r.AddCounter("crowdsurf_peer_dial_failures_total", "Dials failed, by reason.",
+                                 {{"reason", "refused"}})),
+      dials_failed(r.AddCounter("crowdsurf_peer_dial_failures_total", "Dials failed, by reason.",
+                                {{"reason", "other"}})),
+      certificates_refused(r.AddCounter("crowdsurf_peer_certificates_refused_total",
+                                        "Connections refused for their certificate.")),
+      streams(r.AddGauge("crowdsurf_peer_streams_count", "Streams open or being opened.")) {}
+
+TransportCore::TransportCore(TransportOptions options, const Identity& identity, HostLoop& host,
+                             MetricRegistry& metrics, Logger logger)
+    : handlers(std::make_shared<TransportHandlers>()),
+      options_(std::move(options)),
+      identity_(identity),
+      host_(host),
+      logger_(logger.For("transport")),
+      metrics_(metrics),
+      arguments_(MakeArguments(options_)) {}
+
+Status TransportCore::Start() {
+  if (options_.tls) {
+    auto credentials = MakePeerCredentials(identity_, options_.job, metrics_.certificates_refused);
+    if (!credentials.ok()) return credentials.status();
+    credentials_ = *std::move(credentials);
+  } else {
+    credentials_ = MakeInsecureCredentials();
+  }
+  exchange_ = MakeExchangeService(weak_from_this());
+  grpc::ServerBuilder builder;
+  int port = 0;
+  const std::string address = Join(options_.listen, options_.port);
+  builder.AddListeningPort(address, credentials_.server, &port);
+  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);  // a taken port is an error
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 500);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, Milliseconds32(options_.keepalive));
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS,
+                             Milliseconds32(options_.keepalive_timeout));
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  builder.SetMaxReceiveMessageSize(static_cast<int>(options_.message_bytes + 4096));
+  builder.RegisterService(exchange_.get());
+  for (grpc::Service* service : services) builder.RegisterService(service);
+  server_ = builder.BuildAndStart();
+  if (server_ == nullptr || port == 0) {
+    server_ = nullptr;
+    return absl::UnavailableError(absl::StrCat("listen on ", address, ": not possible"));
+  }
+  endpoint = Join(options_.advertise.empty() ? options_.listen : options_.advertise, port);
+  return absl::OkStatus();
+}
+
+void TransportCore::Stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (stopped_) return;
+    stopped_ = true;
+    for (const auto& [raw, stream] : all_) stream->Abort();
+  }
+  if (server_ != nullptr) server_->Shutdown(std::chrono::system_clock::now() + kStopGrace);
+  std::unique_lock lock(mutex_);
+  idle_.wait(lock, [this] { return all_.empty(); });
+  // Here and not in our destructor: a callback thread may be the last to let go of us, and a server
+  // cannot be destroyed on one of its own threads.
+  server_.reset();
+  exchange_.reset();
+  peers_.clear();
+  dialing_unknown_.clear();
+  events_.clear();
+}
+
+std::shared_ptr<grpc::Channel> TransportCore::NewChannel(const std::string& to) const {
+  return grpc::CreateCustomChannel(to, credentials_.channel, arguments_);
+}
+
+peer::Envelope TransportCore::OwnHello(bool redundant) const {
+  peer::Envelope envelope;
+  peer::Hello& hello = *envelope.mutable_hello();
+  hello.set_boot(identity_.boot());
+  hello.set_endpoint(endpoint);
+  hello.set_redundant(redundant);
+  if (!options_.tls) {
+    hello.set_public_key(identity_.public_key().data(), identity_.public_key().size());
+  }
+  return envelope;
+}
+
+PeerTransport::PeerTransport(TransportOptions options, const Identity& identity, HostLoop& host,
+                             MetricRegistry& metrics, Logger logger)
+    : core_(std::make_shared<TransportCore>(std::move(options), identity, host, metrics, logger)) {}
+
+PeerTransport::~PeerTransport() { Stop(); }
+
+void PeerTransport::RegisterService(grpc::Service* service) { core_->services.push_back(service); }
+
+void PeerTransport::SetHandlers(TransportHandlers handlers) {
+  core_->handlers = std::make_shared<TransportHandlers>(std::move(handlers));
+}
+
+Status PeerTransport::Start() { return core_->Start(); }
+
+void PeerTransport::Stop() { core_->Stop(); }
+
+std::string PeerTransport::endpoint() const { return core_->endpoint; }
+
+bool PeerTransport::Send(const Contact& peer, ChannelKind kind, Bytes body) {
+  return core_->Send(peer, kind, std::move(body));
+}
+
+std::shared_ptr<grpc::Channel> PeerTransport::NewChannel(const std::string& endpoint) const {
+  CHECK(!core_->endpoint.empty());  // Start makes the credentials
+  return core_->NewChannel(endpoint);
+}
+
+}  // namespace crowdsurf::dht

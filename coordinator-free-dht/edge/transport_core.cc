@@ -1,0 +1,336 @@
+#include "coordinator-free-dht/edge/transport_core.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "coordinator-free-dht/edge/certificate.h"
+
+namespace crowdsurf::dht {
+namespace {
+
+// A redialed stream that is cut again sooner is not redialed: no loop with a peer that hangs up.
+constexpr Duration kLivedEnough = Seconds(1);
+constexpr size_t kMaxEndpointBytes = 261;  // a DNS name, a colon, a port
+
+size_t SizeOf(const peer::Envelope& envelope) { return envelope.frame().body().size(); }
+
+bool SaysRefused(const std::string& reason) {
+  return reason.find("Connection refused") != std::string::npos;
+}
+
+StatusOr<PublicKey> KeyOfPeer(const peer::Hello& hello, const grpc::AuthContext* auth, bool tls) {
+  if (tls) {
+    const auto shown = auth->FindPropertyValues("x509_pem_cert");
+    if (shown.size() != 1) return absl::UnauthenticatedError("no certificate");
+    return PublicKeyOfCertificate(std::string(shown[0].data(), shown[0].size()));
+  }
+  PublicKey key;
+  if (hello.public_key().size() != key.size()) return absl::InvalidArgumentError("no public key");
+  std::copy(hello.public_key().begin(), hello.public_key().end(), key.begin());
+  return key;
+}
+
+}  // namespace
+
+bool TransportCore::Send(const Contact& to, ChannelKind kind, Bytes body) {
+  if (body.size() > options_.message_bytes) {
+    metrics_.dropped_size.Add();
+    return false;
+  }
+  peer::Envelope envelope;
+  envelope.mutable_frame()->set_channel(static_cast<uint32_t>(kind));
+  envelope.mutable_frame()->set_body(body.data(), body.size());
+  const std::lock_guard lock(mutex_);
+  if (stopped_) return false;
+  StreamPtr stream = StreamTo(to);
+  if (stream == nullptr) {
+    if (to.endpoint.empty() || to.id == identity_.id()) return false;
+    stream = Dial(to);
+  }
+  return Enqueue(stream, std::move(envelope));
+}
+
+// A ready stream, else one being dialed, else null.
+StreamPtr TransportCore::StreamTo(const Contact& to) {
+  if (!to.id.none()) {
+    const auto it = peers_.find(to.id);
+    if (it == peers_.end()) return nullptr;
+    return it->second.ready.empty() ? it->second.dialing : it->second.ready.front();
+  }
+  for (const auto& [id, peer] : peers_) {
+    for (const StreamPtr& stream : peer.ready) {
+      if (stream->peer.endpoint == to.endpoint) return stream;
+    }
+  }
+  const auto it = dialing_unknown_.find(to.endpoint);
+  return it == dialing_unknown_.end() ? nullptr : it->second;
+}
+
+StreamPtr TransportCore::Dial(const Contact& to) {
+  EvictIdle();
+  metrics_.dials.Add();
+  const StreamPtr stream =
+      DialStream(shared_from_this(), NewChannel(to.endpoint), to, OwnHello(false));
+  stream->last_used = ++uses_;
+  all_.emplace(stream.get(), stream);
+  metrics_.streams.Set(static_cast<double>(all_.size()));
+  if (to.id.none()) {
+    dialing_unknown_[to.endpoint] = stream;
+  } else {
+    peers_[to.id].dialing = stream;
+  }
+  return stream;
+}
+
+// Makes room for one more dialed stream by closing the least recently used idle ones.
+void TransportCore::EvictIdle() {
+  size_t dialed = 0;
+  StreamPtr oldest;
+  for (const auto& [raw, stream] : all_) {
+    if (!stream->outgoing || stream->close_when_empty) continue;
+    ++dialed;
+    const bool idle = stream->ready && !stream->writing && stream->queue.empty();
+    if (idle && (oldest == nullptr || stream->last_used < oldest->last_used)) oldest = stream;
+  }
+  if (dialed < options_.streams_out || oldest == nullptr) return;
+  oldest->close_when_empty = true;
+  std::erase(peers_[oldest->peer.id].ready, oldest);
+  Pump(oldest);
+}
+
+bool TransportCore::Enqueue(const StreamPtr& stream, peer::Envelope envelope) {
+  const size_t size = SizeOf(envelope);
+  if (stream->queue.size() >= options_.queue_messages ||
+      stream->queue_bytes + size > options_.queue_bytes) {
+    metrics_.dropped_queue.Add();
+    return false;
+  }
+  stream->queue_bytes += size;
+  stream->queue.push_back(std::move(envelope));
+  stream->last_used = ++uses_;
+  Pump(stream);
+  return true;
+}
+
+void TransportCore::Pump(const StreamPtr& stream) {
+  if (!stream->ready || stream->closed || stream->writing) return;
+  if (stream->queue.empty()) {
+    if (stream->close_when_empty) stream->StartClosing();
+    return;
+  }
+  stream->current = std::move(stream->queue.front());
+  stream->queue.pop_front();
+  const size_t size = SizeOf(stream->current);
+  stream->queue_bytes -= size;
+  metrics_.sent.Add();
+  metrics_.sent_bytes.Add(static_cast<double>(size));
+  stream->writing = true;
+  stream->StartWriting();
+}
+
+void TransportCore::OnWritten(const StreamPtr& stream, bool ok) {
+  const std::lock_guard lock(mutex_);
+  stream->writing = false;
+  if (ok) Pump(stream);  // else the stream is ending: OnDone sees to the queue
+}
+
+bool TransportCore::OnAccept(const StreamPtr& stream) {
+  const std::lock_guard lock(mutex_);
+  ++incoming_;
+  all_.emplace(stream.get(), stream);
+  metrics_.streams.Set(static_cast<double>(all_.size()));
+  return !stopped_ && incoming_ <= options_.streams_in;
+}
+
+bool TransportCore::OnRead(const StreamPtr& stream, const peer::Envelope& in,
+                           const grpc::AuthContext* auth) {
+  const std::lock_guard lock(mutex_);
+  if (stopped_ || stream->closed) return false;
+  if (in.has_hello() && !stream->ready) return OnHello(stream, in.hello(), auth);
+  if (in.has_frame() && stream->ready) {
+    OnFrame(stream, in.frame());
+    return true;
+  }
+  metrics_.invalid.Add();
+  return stream->ready;  // before its hello nobody gets a second chance
+}
+
+bool TransportCore::OnHello(const StreamPtr& stream, const peer::Hello& hello,
+                            const grpc::AuthContext* auth) {
+  const auto key = KeyOfPeer(hello, auth, options_.tls);
+  if (!key.ok() || hello.endpoint().empty() || hello.endpoint().size() > kMaxEndpointBytes) {
+    metrics_.invalid.Add();
+    return false;
+  }
+  const PeerId id = PeerIdOf(*key, hello.boot());
+  if (id == identity_.id()) return false;  // a seed that is ourselves
+  if (!stream->outgoing) {
+    // It may have dialed while we did. One stream is enough: the one dialed by the lower id.
+    const auto known = peers_.find(id);
+    const bool redundant = identity_.id() < id && known != peers_.end() &&
+                           std::any_of(known->second.ready.begin(), known->second.ready.end(),
+                                       [](const StreamPtr& other) { return other->outgoing; });
+    Settle(stream, id, hello.endpoint());
+    stream->current = OwnHello(redundant);
+    stream->writing = true;
+    stream->StartWriting();
+    return true;
+  }
+  Settle(stream, id, hello.endpoint());
+  Peer& peer = peers_[id];
+  if (hello.redundant() && peer.ready.size() > 1) {
+    std::erase(peer.ready, stream);
+    MoveQueue(stream, peer.ready.front());
+    stream->close_when_empty = true;
+  }
+  Pump(stream);
+  return true;
+}
+
+// The stream's other end is `id`: files it under that id, and tells the host when it is news.
+void TransportCore::Settle(const StreamPtr& stream, const PeerId& id, const std::string& at) {
+  const Contact wanted = stream->peer;
+  const bool was_probe = stream->probe;
+  if (stream->outgoing) {
+    if (wanted.id.none()) {
+      dialing_unknown_.erase(wanted.endpoint);
+    } else {
+      const auto it = peers_.find(wanted.id);
+      if (it != peers_.end() && it->second.dialing == stream) it->second.dialing = nullptr;
+    }
+    if (!wanted.id.none() && wanted.id != id) {
+      // Somebody else lives there now, so the one we wanted does not.
+      metrics_.impostors.Add();
+      const auto it = peers_.find(wanted.id);
+      if (it != peers_.end() && !it->second.ready.empty()) {
+        MoveQueue(stream, it->second.ready.front());
+      } else {
+        DropQueue(stream);
+        peers_.erase(wanted.id);
+        PostDown(wanted, true);
+      }
+    }
+  }
+  stream->peer = {id, at};
+  stream->ready = true;
+  stream->ready_since = host_.Now();
+  Peer& peer = peers_[id];
+  peer.ready.push_back(stream);
+  if (peer.ready.size() > 1) return;
+  // It lives, but what was under way on the old stream is lost.
+  if (was_probe && wanted.id == id) PostDown(stream->peer, false);
+  PostEvent([handlers = handlers, contact = stream->peer](Time now, WallTime wall) {
+    if (handlers->on_up) handlers->on_up(now, wall, contact);
+  });
+}
+
+void TransportCore::OnFrame(const StreamPtr& stream, const peer::Frame& frame) {
+  if (frame.channel() > static_cast<uint32_t>(ChannelKind::kWorker) ||
+      frame.body().size() > options_.message_bytes) {
+    metrics_.invalid.Add();
+    return;
+  }
+  stream->last_used = ++uses_;
+  metrics_.received.Add();
+  metrics_.received_bytes.Add(static_cast<double>(frame.body().size()));
+  const auto kind = static_cast<ChannelKind>(frame.channel());
+  Bytes body(frame.body().begin(), frame.body().end());
+  const bool posted = host_.Post([handlers = handlers, from = stream->peer, kind,
+                                  body = std::move(body)](Time now, WallTime wall) mutable {
+    if (handlers->on_message) handlers->on_message(now, wall, from, kind, std::move(body));
+  });
+  if (!posted) metrics_.dropped_mailbox.Add();
+}
+
+void TransportCore::OnDone(const StreamPtr& stream, bool orderly, const std::string& reason) {
+  const std::lock_guard lock(mutex_);
+  stream->closed = true;
+  if (!stream->outgoing) --incoming_;
+  all_.erase(stream.get());
+  metrics_.streams.Set(static_cast<double>(all_.size()));
+  if (!stopped_) {
+    if (stream->ready) {
+      OnStreamLost(stream, orderly);
+    } else if (stream->outgoing) {
+      OnDialFailed(stream, reason);
+    }
+  }
+  if (all_.empty()) idle_.notify_all();
+}
+
+void TransportCore::OnDialFailed(const StreamPtr& stream, const std::string& reason) {
+  const bool refused = SaysRefused(reason);
+  (refused ? metrics_.dials_refused : metrics_.dials_failed).Add();
+  logger_.Debug("dial failed", {{"endpoint", stream->peer.endpoint}, {"reason", reason}});
+  const Contact wanted = stream->peer;
+  if (wanted.id.none()) {
+    dialing_unknown_.erase(wanted.endpoint);
+    DropQueue(stream);
+    PostDown(wanted, refused);
+    return;
+  }
+  const auto it = peers_.find(wanted.id);
+  if (it == peers_.end()) return DropQueue(stream);
+  if (it->second.dialing == stream) it->second.dialing = nullptr;
+  if (!it->second.ready.empty()) {  // it dialed us meanwhile
+    MoveQueue(stream, it->second.ready.front());
+    return;
+  }
+  DropQueue(stream);
+  if (it->second.dialing != nullptr) return;
+  peers_.erase(it);
+  PostDown(wanted, refused);
+}
+
+void TransportCore::OnStreamLost(const StreamPtr& stream, bool orderly) {
+  const auto it = peers_.find(stream->peer.id);
+  if (it == peers_.end()) return DropQueue(stream);
+  Peer& peer = it->second;
+  std::erase(peer.ready, stream);
+  if (!peer.ready.empty()) return MoveQueue(stream, peer.ready.front());
+  if (peer.dialing != nullptr) return MoveQueue(stream, peer.dialing);
+  if (orderly && stream->queue.empty()) {
+    peers_.erase(it);
+    return;
+  }
+  if (stream->probe && host_.Now() - stream->ready_since < kLivedEnough) {
+    DropQueue(stream);
+    peers_.erase(it);
+    return PostDown(stream->peer, false);
+  }
+  // Cut: one more try tells a dead process (refused) from a cut connection.
+  const StreamPtr again = Dial(stream->peer);
+  again->probe = !orderly;
+  MoveQueue(stream, again);
+}
+
+void TransportCore::MoveQueue(const StreamPtr& from, const StreamPtr& to) {
+  while (!from->queue.empty()) {
+    if (!Enqueue(to, std::move(from->queue.front()))) metrics_.dropped_lost.Add();
+    from->queue.pop_front();
+  }
+  from->queue_bytes = 0;
+}
+
+void TransportCore::DropQueue(const StreamPtr& stream) {
+  metrics_.dropped_lost.Add(static_cast<double>(stream->queue.size()));
+  stream->queue.clear();
+  stream->queue_bytes = 0;
+}
+
+void TransportCore::PostDown(const Contact& peer, bool hard) {
+  PostEvent([handlers = handlers, peer, hard](Time now, WallTime wall) {
+    if (handlers->on_down) handlers->on_down(now, wall, peer, hard);
+  });
+}
+
+void TransportCore::PostEvent(HostLoop::Closure event) {
+  events_.push_back(std::move(event));
+  while (!events_.empty()) {
+    // A copy: Post destroys what it refuses.
+    if (!host_.Post(events_.front())) return;
+    events_.pop_front();
+  }
+}
+
+}  // namespace crowdsurf::dht

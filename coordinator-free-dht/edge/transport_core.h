@@ -1,0 +1,144 @@
+// TransportCore: the bookkeeping behind PeerTransport; private to edge/transport*.cc.
+//
+// One mutex guards everything here and in the streams. gRPC's callback threads call the On...
+// methods, any thread calls Send; nothing blocks while the mutex is held (gRPC's Start... calls
+// only queue work). A Stream is shared by these maps and by gRPC, which lets go in OnDone.
+#pragma once
+
+#include <grpcpp/grpcpp.h>
+
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "coordinator-free-dht/edge/credentials.h"
+#include "coordinator-free-dht/edge/peer.grpc.pb.h"
+#include "coordinator-free-dht/edge/transport.h"
+
+namespace crowdsurf::dht {
+
+// One stream, dialed or accepted. All fields are guarded by TransportCore::mutex_.
+class Stream {
+ public:
+  virtual ~Stream() = default;
+  // Start to write `current`; one at a time.
+  virtual void StartWriting() = 0;
+  // No more writes from us; the other side ends the stream when it has read all.
+  virtual void StartClosing() = 0;
+  // Ends now; OnDone follows.
+  virtual void Abort() = 0;
+
+  bool outgoing = false;
+  Contact peer;        // dialed: whom we want; after its hello: who it is
+  bool ready = false;  // its hello was good
+  bool closed = false;
+  bool writing = false;
+  bool close_when_empty = false;  // idle, or the other side told us to use its own stream
+  bool probe = false;             // a redial after the last stream was cut
+  Time ready_since;
+  std::deque<peer::Envelope> queue;
+  size_t queue_bytes = 0;
+  uint64_t last_used = 0;
+  peer::Envelope current;  // being written
+};
+
+using StreamPtr = std::shared_ptr<Stream>;
+
+struct TransportMetrics {
+  explicit TransportMetrics(MetricRegistry& registry);
+  Counter& sent;
+  Counter& received;
+  Counter& sent_bytes;
+  Counter& received_bytes;
+  Counter& dropped_queue;  // waiting for a stream, or stream full
+  Counter& dropped_size;
+  Counter& dropped_lost;     // with their stream
+  Counter& dropped_mailbox;  // arrived, but the host was too busy
+  Counter& invalid;          // frames that are no frames
+  Counter& impostors;        // another peer than expected answered
+  Counter& dials;
+  Counter& dials_refused;
+  Counter& dials_failed;
+  Counter& certificates_refused;
+  Gauge& streams;
+};
+
+class TransportCore : public std::enable_shared_from_this<TransportCore> {
+ public:
+  TransportCore(TransportOptions options, const Identity& identity, HostLoop& host,
+                MetricRegistry& metrics, Logger logger);
+
+  // The public class forwards to these; see there.
+  Status Start();
+  void Stop();
+  bool Send(const Contact& peer, ChannelKind kind, Bytes body);
+  std::shared_ptr<grpc::Channel> NewChannel(const std::string& endpoint) const;
+
+  // From the streams' reactors. OnRead: true when reading goes on.
+  bool OnRead(const StreamPtr& stream, const peer::Envelope& in, const grpc::AuthContext* auth);
+  void OnWritten(const StreamPtr& stream, bool ok);
+  // gRPC is finished with the stream. `orderly`: neither cut nor refused.
+  void OnDone(const StreamPtr& stream, bool orderly, const std::string& reason);
+  // An accepted call: false when there are too many or we are stopping.
+  bool OnAccept(const StreamPtr& stream);
+
+  std::mutex& mutex() { return mutex_; }
+
+  std::vector<grpc::Service*> services;
+  std::shared_ptr<const TransportHandlers> handlers;
+  std::string endpoint;
+
+ private:
+  struct Peer {
+    std::vector<StreamPtr> ready;
+    StreamPtr dialing;
+  };
+
+  StreamPtr Dial(const Contact& to);
+  StreamPtr StreamTo(const Contact& to);
+  bool Enqueue(const StreamPtr& stream, peer::Envelope envelope);
+  void Pump(const StreamPtr& stream);
+  void EvictIdle();
+  void MoveQueue(const StreamPtr& from, const StreamPtr& to);
+  bool OnHello(const StreamPtr& stream, const peer::Hello& hello, const grpc::AuthContext* auth);
+  void Settle(const StreamPtr& stream, const PeerId& id, const std::string& at);
+  void OnFrame(const StreamPtr& stream, const peer::Frame& frame);
+  void OnDialFailed(const StreamPtr& stream, const std::string& reason);
+  void OnStreamLost(const StreamPtr& stream, bool orderly);
+  void DropQueue(const StreamPtr& stream);
+  peer::Envelope OwnHello(bool redundant) const;
+  // Posts an event that must not be lost; kept and retried while the mailbox is full.
+  void PostEvent(HostLoop::Closure event);
+  void PostDown(const Contact& peer, bool hard);
+
+  const TransportOptions options_;
+  const Identity& identity_;
+  HostLoop& host_;
+  Logger logger_;
+  TransportMetrics metrics_;
+  PeerCredentials credentials_;
+  grpc::ChannelArguments arguments_;
+  std::unique_ptr<grpc::Server> server_;
+  std::unique_ptr<grpc::Service> exchange_;
+
+  std::mutex mutex_;
+  std::condition_variable idle_;
+  bool stopped_ = false;
+  uint64_t uses_ = 0;
+  size_t incoming_ = 0;
+  std::map<PeerId, Peer> peers_;
+  std::map<std::string, StreamPtr> dialing_unknown_;  // by endpoint
+  std::map<Stream*, StreamPtr> all_;
+  std::deque<HostLoop::Closure> events_;
+};
+
+// The reactors (transport_streams.cc).
+StreamPtr DialStream(std::shared_ptr<TransportCore> core, std::shared_ptr<grpc::Channel> channel,
+                     const Contact& to, const peer::Envelope& hello);
+std::unique_ptr<grpc::Service> MakeExchangeService(std::weak_ptr<TransportCore> core);
+
+}  // namespace crowdsurf::dht
