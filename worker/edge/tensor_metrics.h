@@ -1,0 +1,43 @@
+// Tensor metrics: what the tensor plane counts, each name once.
+//
+// Made once by TensorTransport from the agent's registry. Handles are shared and thread-safe.
+#pragma once
+
+#include "base/metrics.h"
+
+namespace crowdsurf::worker {
+
+struct TensorMetrics {
+  explicit TensorMetrics(MetricRegistry& registry)
+      : sent_bytes(registry.AddCounter("crowdsurf_tensor_sent_bytes_total",
+                                       "Bytes written to tensor connections, before TLS.")),
+        received_bytes(registry.AddCounter("crowdsurf_tensor_received_bytes_total",
+                                           "Payload bytes of sound tensor frames received.")),
+        opened(registry.AddCounter("crowdsurf_tensor_connections_opened_total",
+                                   "Tensor connections that were opened, both directions.")),
+        connections(registry.AddGauge("crowdsurf_tensor_connections",
+                                      "Tensor connections that are open, both directions.")),
+        full(registry.AddCounter("crowdsurf_tensor_queue_full_total",
+                                 "Frames that had to wait because a peer's queue was full.")),
+        dropped(registry.AddCounter("crowdsurf_tensor_frames_dropped_total",
+                                    "Frames dropped: the peer is gone or the host is behind.")),
+        paused(registry.AddCounter("crowdsurf_tensor_reads_paused_total",
+                                   "Times a connection was not read because the host is behind.")) {
+    for (const char* how :
+         {"refused", "wrong_peer", "failed", "lost", "garbage", "goodbye", "too_many"}) {
+      ended[how] = &registry.AddCounter("crowdsurf_tensor_connections_ended_total",
+                                        "Tensor connections that ended, by how.", {{"how", how}});
+    }
+  }
+
+  Counter& sent_bytes;
+  Counter& received_bytes;
+  Counter& opened;
+  Gauge& connections;
+  Counter& full;
+  Counter& dropped;
+  Counter& paused;
+  std::map<std::string, Counter*> ended;  // TensorEndingName, and "too_many"
+};
+
+}  // namespace crowdsurf::worker

@@ -1,0 +1,69 @@
+// Tensor TLS: mutual TLS 1.3 straight on a non-blocking socket, for the bulk connections.
+//
+// OpenSSL reads and writes the descriptor itself (no memory BIOs: they cost a copy each way,
+// data-plane.md 0.2); whoever drives it waits for readiness. AES-128-GCM first. Both sides show a
+// certificate of the job's CA with SAN DNS:peer.crowdsurf; the peer's raw Ed25519 key comes out,
+// the caller turns it into a PeerId. TlsCredentials re-reads its files when cert.pem changed
+// (renewal) and is used by one thread, as is each TlsStream. OpenSSL stays in the .cc.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "base/bytes.h"
+#include "base/status.h"
+#include "coordinator-free-dht/core/record.h"
+
+namespace crowdsurf::worker {
+
+// How far a non-blocking call came.
+enum class IoState : uint8_t { kDone, kWantRead, kWantWrite, kClosed, kFailed };
+struct IoOutcome {
+  IoState state = IoState::kFailed;
+  size_t bytes = 0;  // kDone: transferred, > 0
+};
+
+class TlsCredentials {
+ public:
+  // `directory` holds key.pem, cert.pem and ca.pem (the agent's own directory).
+  explicit TlsCredentials(std::filesystem::path directory);
+  ~TlsCredentials();
+
+  // Loads what is not loaded yet or has changed. Error: which file, and OpenSSL's words.
+  Status Refresh();
+
+ private:
+  friend class TlsStream;
+  struct Context;
+  std::filesystem::path directory_;
+  std::filesystem::file_time_type loaded_{};
+  std::shared_ptr<Context> context_;  // streams keep the one they were made with
+};
+
+class TlsStream {
+ public:
+  // `fd` is a connected, non-blocking socket that outlives the stream. Pre: Refresh succeeded once.
+  TlsStream(const TlsCredentials& credentials, int fd, bool accepting);
+  ~TlsStream();
+
+  // kDone: the peer is of this job. kFailed: error() says why.
+  IoOutcome Handshake();
+  IoOutcome Read(std::span<uint8_t> into);        // pre: into is not empty
+  IoOutcome Write(ByteView bytes);                // pre: bytes is not empty; may take less than all
+  std::optional<dht::PublicKey> PeerKey() const;  // after Handshake
+  // Its certificate has a URI crowdsurf://JOB/...: a CA of the user's own may serve several jobs.
+  bool PeerIsOfJob(const std::string& job) const;  // after Handshake
+  const std::string& error() const { return error_; }
+
+ private:
+  struct Session;
+  IoOutcome Outcome(int returned);
+  std::unique_ptr<Session> session_;
+  std::string error_;
+};
+
+}  // namespace crowdsurf::worker
