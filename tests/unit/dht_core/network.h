@@ -60,6 +60,7 @@ class Network {
     peer->node = std::make_unique<Node>(self, options_.config, peer->authority.get(), &metrics_,
                                         rng_.Fork("node/" + std::to_string(index)));
     by_endpoint_[peer->endpoint] = index;
+    by_id_[self.contact.id] = index;
     peers_.push_back(std::move(peer));
     Do(index, [&](Node& node, Actions& out) { node.AddSeeds(now_, wall(), seeds, out); });
     return index;
@@ -90,6 +91,7 @@ class Network {
   Peer& peer(size_t index) { return *peers_[index]; }
   Node& node(size_t index) { return *peers_[index]->node; }
   const PeerId& id(size_t index) const { return peers_[index]->node->self().id; }
+  size_t IndexOf(const PeerId& peer_id) const { return by_id_.at(peer_id); }
   size_t size() const { return peers_.size(); }
   Time now() const { return now_; }
   WallTime wall() const { return kEpoch + (now_ - kStart); }
@@ -245,6 +247,7 @@ class Network {
   Time now_ = kStart;
   std::vector<std::unique_ptr<Peer>> peers_;
   std::map<std::string, size_t> by_endpoint_;
+  std::map<PeerId, size_t> by_id_;
   std::map<size_t, Time> armed_;
   std::priority_queue<Event> events_;
   uint64_t serial_ = 0;
