@@ -1,0 +1,142 @@
+#include "simulator/peer_checkers.h"
+
+#include <absl/strings/str_cat.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "worker/core/round_codec.h"
+
+namespace crowdsurf::simulator {
+
+using worker::Deliver;
+using worker::ViewHash;
+using worker::WireFormat;
+
+namespace {
+
+// Largest relative error of one trip over the wire formats; a delivery has at most a few rounds.
+double Tolerance(WireFormat wire) {
+  if (wire == WireFormat::kFloat16) return 1.0 / 256;
+  if (wire == WireFormat::kBFloat16) return 1.0 / 32;
+  return 4e-6;
+}
+
+}  // namespace
+
+void PeerCheckers::Add(std::string_view statement, int node, std::string what) {
+  violations_.Add(statement, absl::StrCat("node ", node, ": ", what));
+}
+
+SnapshotId PeerCheckers::NewSnapshot(int node, double samples_total) {
+  snapshots_.push_back({node, samples_total, 0, {}});
+  return static_cast<SnapshotId>(snapshots_.size() - 1);
+}
+
+void PeerCheckers::OnPublished(SnapshotId snapshot, const std::vector<float>& values) {
+  snapshots_[snapshot].values = values;
+}
+
+void PeerCheckers::OnWeighed(SnapshotId snapshot, double weight) {
+  snapshots_[snapshot].weight = weight;
+}
+
+void PeerCheckers::OnMessage(int node, const worker::Message& message, const std::string& job) {
+  if (const auto* news = std::get_if<worker::message::ViewNews>(&message)) {
+    if (const auto view = worker::DecodeView(news->view)) OnView(*view, HashOf(*view, job));
+    return;
+  }
+  const auto* frame = std::get_if<worker::message::RoundFrame>(&message);
+  if (frame == nullptr) return;
+  const auto instance = worker::PeekInstance(frame->frame);
+  if (!instance) return;
+  const auto [at, fresh] = views_of_.try_emplace(*instance, frame->view);
+  if (!fresh && at->second != frame->view)
+    Add("S7", node, absl::StrCat("instance ", instance->brief(), " in two views"));
+}
+
+void PeerCheckers::OnView(const worker::View& view, const ViewHash& hash) {
+  if (view.branch) {
+    branches_.insert(hash);
+    return;
+  }
+  if (view.parent.none()) return;
+  std::set<ViewHash>& successors = successors_[view.parent];
+  if (successors.insert(hash).second && successors.size() > 1)
+    Add("view", -1, absl::StrCat("view ", view.parent.brief(), " has two successors"));
+}
+
+void PeerCheckers::OnDeliver(int node, const Deliver& deliver, const RegionBuffer& region) {
+  ++delivered_;
+  std::set<SnapshotId> inside;
+  std::set<OriginId> sets(region.origins.begin(), region.origins.end());
+  for (const OriginId set : sets)
+    for (const SnapshotId snapshot : origins_.In(set)) inside.insert(snapshot);
+  const bool uniform = sets.size() == 1;
+  if (uniform) CheckMean(node, region);
+  CheckCount(node, deliver, inside, uniform);
+}
+
+// All elements have the same snapshots in them: the weighted mean of those, computed anew.
+void PeerCheckers::CheckMean(int node, const RegionBuffer& region) {
+  const std::vector<SnapshotId>& inside = origins_.In(region.origins.front());
+  double weight = 0;
+  for (const SnapshotId snapshot : inside) weight += snapshots_[snapshot].weight;
+  if (inside.empty() || weight == 0) return;
+  ++exact_;
+  double largest = 1e-3;
+  double error = 0;
+  for (size_t i = 0; i < region.values.size(); ++i) {
+    double mean = 0;
+    for (const SnapshotId id : inside) {
+      const Snapshot& snapshot = snapshots_[id];
+      const double value = snapshot.values[i];
+      mean += snapshot.weight * value / weight;
+      largest = std::max(largest, std::abs(value));
+    }
+    error = std::max(error, std::abs(mean - static_cast<double>(region.values[i])));
+  }
+  if (error > Tolerance(wire_) * largest)
+    Add("S5", node, absl::StrCat("delivered value is ", error, " off the mean of its snapshots"));
+}
+
+void PeerCheckers::CheckCount(int node, const Deliver& deliver, const std::set<SnapshotId>& inside,
+                              bool uniform) {
+  double weight = 0;
+  for (const SnapshotId snapshot : inside) weight += snapshots_[snapshot].weight;
+  if (uniform && weight != deliver.weight)
+    Add("samples", node,
+        absl::StrCat("averaging ", deliver.averaging, ": final weight ", deliver.weight,
+                     ", of its snapshots ", weight));
+  if (weight > deliver.weight)
+    Add("samples", node, absl::StrCat("final weight ", deliver.weight, " is below ", weight));
+  const double base = deliver.job_samples - deliver.weight;
+  std::vector<Counted> before;
+  if (base == 0) before.push_back({});
+  if (const auto known = counted_at_.find(base); known != counted_at_.end())
+    before.insert(before.end(), known->second.begin(), known->second.end());
+  if (before.empty()) {
+    Add("samples", node,
+        absl::StrCat("averaging ", deliver.averaging, ": count ", deliver.job_samples, " after ",
+                     base, ", which nobody ever had"));
+  }
+  // Several histories can lead to one number; then at least one must fit.
+  std::vector<Counted>& after = counted_at_[deliver.job_samples];
+  bool fits = before.empty();
+  for (Counted counted : before) {
+    bool twice = false;
+    for (const SnapshotId id : inside) {
+      const Snapshot& snapshot = snapshots_[id];
+      const auto up_to = counted.try_emplace(snapshot.node, 0).first;
+      twice = twice || snapshot.samples_total - snapshot.weight < up_to->second;
+      up_to->second = std::max(up_to->second, snapshot.samples_total);
+    }
+    fits = fits || !twice;
+    if (std::find(after.begin(), after.end(), counted) == after.end()) after.push_back(counted);
+  }
+  if (!fits)
+    Add("twice", node,
+        absl::StrCat("averaging ", deliver.averaging, ": samples were counted before"));
+}
+
+}  // namespace crowdsurf::simulator

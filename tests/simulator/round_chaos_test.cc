@@ -1,0 +1,42 @@
+// Single groups under faults drawn from seeds, and the proof that a seed is a replay.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "simulator/round_scenario.h"
+#include "simulator/seeds.h"
+
+namespace crowdsurf::simulator {
+namespace {
+
+TEST(RoundChaos, NoStatementIsBrokenInAnyOfTwoThousandSeeds) {
+  const auto reports = ForEachSeed<RoundReport>(
+      0, 2'000, 2, [](uint64_t seed) { return RunRound(DrawScenario(seed)); });
+  uint64_t repaired = 0;
+  uint64_t adopted = 0;
+  for (uint64_t seed = 0; seed < reports.size(); ++seed) {
+    for (const std::string& words : reports[seed].violations.words())
+      ADD_FAILURE() << "seed " << seed << ": " << words;
+    for (const auto& [node, over] : reports[seed].over) {
+      repaired += over.outcome == worker::Outcome::kRepaired ? 1 : 0;
+      adopted += over.outcome == worker::Outcome::kAdopted ? 1 : 0;
+    }
+  }
+  EXPECT_GT(repaired, 1'000U) << "the faults are too mild to say anything";
+  EXPECT_GT(adopted, 100U);
+}
+
+TEST(RoundChaos, TwoRunsOfASeedAreTheSameToTheLastByte) {
+  uint64_t last = 0;
+  for (uint64_t seed = 0; seed < 50; ++seed) {
+    const RoundReport first = RunRound(DrawScenario(seed));
+    const RoundReport second = RunRound(DrawScenario(seed));
+    EXPECT_EQ(first.trace, second.trace) << "seed " << seed;
+    EXPECT_EQ(first.events, second.events) << "seed " << seed;
+    EXPECT_NE(first.trace, last) << "another seed, the same run";
+    last = first.trace;
+  }
+}
+
+}  // namespace
+}  // namespace crowdsurf::simulator
