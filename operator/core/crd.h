@@ -1,0 +1,21 @@
+// Crd: the CustomResourceDefinition of TrainingJob, made from the field table (fields.h).
+//
+// One source: what Validate checks is what the API server checks. deploy/crd/trainingjobs.yaml is
+// this function's output (compact JSON, which is YAML) and a test compares them. Structural schema,
+// defaults, bounds, CEL rules with words, scale and status subresources, printer columns; under 100
+// KB so that a plain `kubectl apply` works. Pure. Source: DESIGN.md 6; the mixed pod template is
+// deploy/crd/make_pod_template_schema.py's.
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+namespace crowdsurf::controller {
+
+// The longest name of a job: its pods are named <job>-<index>-<incarnation> and a label value holds
+// 63 characters (index to 99999, incarnation to 9999999: 14 with the dashes).
+inline constexpr int kMostJobName = 49;
+
+// pod_template: the schema of spec.template. The result is the whole object, apiVersion to spec.
+nlohmann::json Crd(nlohmann::json pod_template);
+
+}  // namespace crowdsurf::controller
