@@ -27,16 +27,19 @@ struct NodeConfig {
   // Time-outs: of the peer's own round trips, never a fixed second (R 5.2). A request is *slow*
   // after the estimated 95th percentile (another peer is asked too), failed after `fail_factor`
   // times it.
-  Duration first_rtt = Milliseconds(50);  // the percentile assumed of a peer never heard from: room
-                                          // for a TLS handshake between busy machines
-  Duration least_rtt = Milliseconds(2);   // floor of the percentile: a hiccup is no reason to hedge
-  Duration most_rtt = Seconds(2);         // cap
-  double fail_factor = 4;                 // slow -> failed
-  Duration least_fail = Milliseconds(30);  // floor of failed: a busy machine schedules so late
-  Duration late_replies = Seconds(5);      // a failed request is remembered so long: a late reply
-                                           // still proves life and corrects the estimate
-  Duration seed_patience = Seconds(2);     // of an address that neither answers nor refuses
-  size_t requests_in_flight = 1024;        // all together; above that new ones fail at once
+  Duration first_rtt = Milliseconds(50);    // the percentile assumed of a first contact before any
+                                            // was made: room for a TLS handshake on busy machines
+  Duration least_first = Milliseconds(10);  // floor of it once some were measured
+  Duration least_rtt = Milliseconds(2);     // floor of all others: a hiccup is no reason to hedge
+  Duration most_rtt = Seconds(2);           // cap
+  double fail_factor = 3;                   // slow -> failed
+  Duration least_fail = Milliseconds(30);   // floor of failed: a busy machine schedules so late
+  Duration suspect_again = Milliseconds(500);  // a contact that failed is pinged after this, so
+                                               // that a silent death is known in seconds
+  Duration late_replies = Seconds(5);   // a failed request is remembered so long: a late reply
+                                        // still proves life and corrects the estimate
+  Duration seed_patience = Seconds(2);  // of an address that neither answers nor refuses
+  size_t requests_in_flight = 1024;     // all together; above that new ones fail at once
 
   // Lookups.
   size_t lookups = 64;              // running at once; above that they wait, in order
@@ -68,6 +71,8 @@ struct NodeConfig {
       Seconds(30);                   // the holders of an own or watched key are looked up again
   Duration republish = Seconds(60);  // holders pass records on that nobody renewed for so long
   size_t own_records = 128;          // kept alive by this node
+  size_t first_holders = 3;  // a key's first Put goes to so many of the nearest that are known, and
+                             // to all when the lookup has found them: no copies at wrong places
 
   // Watching.
   size_t watch_holders = 3;  // nearest holders that push to a watcher: one is enough, three

@@ -36,7 +36,8 @@ std::optional<Contact> Lookup::Next() {
   if (in_flight_ >= alpha_ || Exhausted()) return std::nullopt;
   size_t rank = 0;
   for (auto& [distance, candidate] : candidates_) {
-    if (candidate.state == State::kFailed) continue;
+    // A slow one is probably dead: its stand-in is asked now, not when that is certain.
+    if (candidate.state == State::kFailed || candidate.state == State::kSlow) continue;
     if (rank++ >= k_) break;
     if (candidate.state != State::kNew) continue;
     candidate.state = State::kAsked;

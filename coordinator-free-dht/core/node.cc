@@ -64,10 +64,23 @@ void Node::Upkeep(Time now, WallTime wall, Actions& out) {
   if (sweep_at_.infinite() && (!store_.empty() || subscriptions_.size() > 0 || !own_.empty())) {
     sweep_at_ = now + config_.sweep;
   }
+  PingSuspects(now, out);
   if (refresh_at_ <= now) RefreshTable(now, wall, out);
   LookUpHolders(now, wall, out);
   RenewWatches(now, wall, out);
   WakeBy(std::min({sweep_at_, refresh_at_, holders_.NextDeadline()}));
+}
+
+void Node::PingSuspects(Time now, Actions& out) {
+  for (auto it = suspects_.begin(); it != suspects_.end();) {
+    if (it->second > now) {
+      WakeBy(it->second);
+      ++it;
+      continue;
+    }
+    if (const auto contact = table_.Find(it->first)) PingIfWanted(now, *contact, out);
+    it = suspects_.erase(it);
+  }
 }
 
 void Node::AddSeeds(Time now, WallTime wall, const std::vector<std::string>& endpoints,
@@ -138,6 +151,7 @@ void Node::OnContactAdded(Time now, WallTime wall, const Contact& contact, Actio
 
 void Node::OnContactLost(Time now, WallTime wall, const PeerId& id, Actions& out) {
   holders_.Remove(id);
+  suspects_.erase(id);
   for (auto& [key, own] : own_) own.placed.erase(id);
   for (auto& [key, watch] : watches_) watch.holders.erase(id);
   SyncFollowed(now, wall, out);

@@ -193,6 +193,7 @@ class Node {
 
   void SyncFollowed(Time now, WallTime wall, Actions& out);
   void LookUpHolders(Time now, WallTime wall, Actions& out);
+  void PingSuspects(Time now, Actions& out);
   void Upkeep(Time now, WallTime wall, Actions& out);
   void WakeBy(Time t) { upkeep_at_ = std::min(upkeep_at_, t); }
   // No peer is known, but a seed may yet answer: searching now would find nothing for no reason.
@@ -217,6 +218,8 @@ class Node {
   uint64_t sequence_ = 0;  // of own records: grows over all keys
   std::map<Key, OwnRecord> own_;
   std::map<Key, WatchState> watches_;
+
+  std::map<PeerId, Time> suspects_;  // contacts that failed to answer -> when to ping them
 
   Time upkeep_at_ = Time::Infinite();
   Time refresh_at_ = Time::Infinite();

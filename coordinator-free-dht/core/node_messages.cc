@@ -186,8 +186,10 @@ void Node::OnReply(Time now, WallTime wall, const Contact& from, const Message& 
     if (news) RunLookup(now, wall, PointOf(self_.contact.id), ForTable{true}, found->contacts, out);
     return;
   }
-  if (request->failed) return;  // late: it proved life, no more
+  suspects_.erase(from.id);
+  // A late answer comes too late for a lookup, but what it says of a record or a watch is true.
   if (const auto* query = std::get_if<LookupQuery>(&request->purpose)) {
+    if (request->failed) return;
     const auto* found = std::get_if<FindReply>(&message.body);
     OnQueryReply(now, wall, query->lookup, from.id, found != nullptr ? *found : FindReply{}, out);
   } else if (const auto* store = std::get_if<OwnStore>(&request->purpose)) {
@@ -226,7 +228,13 @@ void Node::OnFailedRequest(Time now, WallTime wall, const Request& request, Acti
   }
   const PeerId id = request.to.id;
   if (table_.OnFailure(id)) OnContactLost(now, wall, id, out);
-  if (!table_.Contains(id)) holders_.Remove(id);
+  if (!table_.Contains(id)) {
+    holders_.Remove(id);
+  } else {
+    const Time again = now + config_.suspect_again;
+    suspects_.try_emplace(id, again);
+    WakeBy(again);
+  }
   if (const auto* query = std::get_if<LookupQuery>(&request.purpose)) {
     const auto running = lookups_.find(query->lookup);
     if (running == lookups_.end()) return;

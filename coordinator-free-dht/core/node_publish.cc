@@ -45,10 +45,13 @@ void Node::SyncOwn(Time now, WallTime wall, const Key& key, Actions& out) {
   OwnRecord& own = own_.at(key);
   if (own.record->expiry <= wall) return;
   const HolderBook::Holders holders = holders_.Of(key);
-  for (const Contact& holder : holders.others) {
+  const bool known = holders_.Known(key);
+  for (size_t i = 0; i < holders.others.size(); ++i) {
+    if (!known && i >= config_.first_holders) break;
+    const Contact& holder = holders.others[i];
     if (!own.placed.contains(holder.id)) SendOwn(now, holder, own, 1, out);
   }
-  if (holders.self) {
+  if (holders.self && (known || holders.others.empty())) {
     bool changed = false;
     const bool held = TakeRecord(now, wall, own.record, self_.contact.id, &changed);
     own.placed[self_.contact.id] = held ? Placed::kStored : Placed::kFailed;
@@ -76,11 +79,17 @@ void Node::ReportIfPlaced(const Key& key, Actions& out) {
   OwnRecord& own = own_.at(key);
   if (own.reported || !holders_.Known(key)) return;
   PutDone done{key, own.record->sequence, 0, 0};
-  for (const auto& [holder, placed] : own.placed) {
-    if (placed == Placed::kSent) return;
-    if (placed == Placed::kStored) ++done.stored;
-    if (placed == Placed::kFailed) ++done.failed;
+  const HolderBook::Holders holders = holders_.Of(key);
+  const auto count = [&](const PeerId& holder) {
+    const auto placed = own.placed.find(holder);
+    if (placed == own.placed.end() || placed->second == Placed::kSent) return false;
+    ++(placed->second == Placed::kStored ? done.stored : done.failed);
+    return true;
+  };
+  for (const Contact& holder : holders.others) {
+    if (!count(holder.id)) return;  // not all have answered yet
   }
+  if (holders.self && !count(self_.contact.id)) return;
   own.reported = true;
   out.emplace_back(std::in_place_type<PutDone>, done);
 }

@@ -56,6 +56,7 @@ RoutingTable::Heard RoutingTable::OnReply(Time now, const Contact& contact, Dura
     std::rotate(it, it + 1, bucket.entries.end());
     return {};
   }
+  first_answers_.Add(rtt);
   Entry entry{contact, now, {}, 0};
   entry.round_trips.Add(rtt);
   if (const auto it = FindIn(bucket.waiting, contact.id); it != bucket.waiting.end()) {
@@ -126,9 +127,12 @@ void RoutingTable::EraseIfEmpty(int index) {
   }
 }
 
-bool RoutingTable::Contains(const PeerId& id) const {
+std::optional<Contact> RoutingTable::Find(const PeerId& id) const {
   const Bucket* const bucket = FindBucket(id);
-  return bucket != nullptr && FindIn(bucket->entries, id) != bucket->entries.end();
+  if (bucket == nullptr) return std::nullopt;
+  const auto it = FindIn(bucket->entries, id);
+  if (it == bucket->entries.end()) return std::nullopt;
+  return it->contact;
 }
 
 // Would `id` be among the k contacts nearest to ourselves? Deeper buckets are nearer, so it is
@@ -172,7 +176,9 @@ std::vector<Contact> RoutingTable::Nearest(const Key& target, size_t n) const {
 }
 
 Duration RoutingTable::SlowAfter(const PeerId& id) const {
-  Duration p95 = config_.first_rtt;
+  Duration p95 = first_answers_.empty()
+                     ? config_.first_rtt
+                     : std::max(first_answers_.Percentile95(), config_.least_first);
   if (const Bucket* const bucket = FindBucket(id); bucket != nullptr) {
     const auto it = FindIn(bucket->entries, id);
     if (it != bucket->entries.end() && !it->round_trips.empty()) {

@@ -50,10 +50,11 @@ class RoutingTable {
   // Forgets `id` at once, in bucket and wait list. True when it was in a bucket.
   bool Remove(const PeerId& id);
 
-  bool Contains(const PeerId& id) const;
+  bool Contains(const PeerId& id) const { return Find(id).has_value(); }
+  std::optional<Contact> Find(const PeerId& id) const;
   // The n contacts nearest to `target`, closest first. O(size).
   std::vector<Contact> Nearest(const Key& target, size_t n) const;
-  // After how long `id`'s answer is late; of a peer never heard from: NodeConfig::first_rtt.
+  // After how long `id`'s answer is late; of a peer never heard from: as first answers were so far.
   Duration SlowAfter(const PeerId& id) const;
 
   // Buckets with no lookup since `before`, as a random point in each, given `random` bits; marks
@@ -89,6 +90,7 @@ class RoutingTable {
   const NodeConfig& config_;
   std::map<int, Bucket> buckets_;
   size_t size_ = 0;
+  RoundTrips first_answers_;  // of peers not known before: with a connection to be made
 };
 
 }  // namespace crowdsurf::dht

@@ -27,7 +27,7 @@ class Network {
     Duration most_delay = Microseconds(800);
     double loss = 0;
     bool hard_deaths = true;  // the dead one's correspondents are told
-    NodeConfig config;
+    NodeConfig config = {};
   };
   struct Peer {
     std::string endpoint;
@@ -52,7 +52,7 @@ class Network {
   size_t AddPeer(const std::vector<std::string>& seeds) {
     const size_t index = peers_.size();
     auto peer = std::make_unique<Peer>();
-    peer->endpoint = "peer-" + std::to_string(index) + ":1";
+    peer->endpoint = EndpointOf(index);
     Rng key = rng_.Fork("key/" + std::to_string(index));
     for (uint8_t& byte : peer->public_key) byte = static_cast<uint8_t>(key.Next());
     peer->authority = std::make_unique<UnsafeHashAuthority>(peer->public_key);
@@ -65,6 +65,9 @@ class Network {
     Do(index, [&](Node& node, Actions& out) { node.AddSeeds(now_, wall(), seeds, out); });
     return index;
   }
+
+  // Of a node that may be yet to come.
+  static std::string EndpointOf(size_t index) { return "peer-" + std::to_string(index) + ":1"; }
 
   // Runs `input` on a node and executes its actions.
   void Do(size_t index, const std::function<void(Node&, Actions&)>& input) {
