@@ -82,6 +82,7 @@ struct SeatingNews {
 struct JoinRequest {
   Member member;  // cell is not meant
   Contact contact;
+  uint64_t next = 0;     // the least averaging it can open
   uint64_t holds = 0;    // committed average whose parameters the trainer has
   bool trained = false;  // it has parameters worth keeping whatever `holds` says
   Digest schema;

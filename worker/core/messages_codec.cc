@@ -127,7 +127,7 @@ void Fields(M& m, F&& f) {
   else if constexpr (std::is_same_v<T, SeatingNews>)
     (f(m.view), f(m.seats), f(m.vacancies), f(m.contacts));
   else if constexpr (std::is_same_v<T, JoinRequest>)
-    (f(m.member), f(m.contact), f(m.holds), f(m.trained), f(m.schema), f(m.line));
+    (f(m.member), f(m.contact), f(m.next), f(m.holds), f(m.trained), f(m.schema), f(m.line));
   else if constexpr (std::is_same_v<T, JoinAnswer>)
     (f(m.kind), f(m.committed), f(m.contacts), f(m.reason));
   else if constexpr (std::is_same_v<T, ViewNews>)

@@ -57,9 +57,9 @@ Status SyncFolder(const std::string& path) {
 }  // namespace
 
 Status WriteFileAtomically(const std::string& path, const std::vector<ByteView>& parts,
-                           Durable durable, uint32_t mode) {
-  // One writer a path: a left-over of a crash is overwritten, never collected.
-  const std::string temporary = path + ".new";
+                           Durable durable, uint32_t mode, const std::string& writer) {
+  // Named after its writer: a left-over of a crash is overwritten, never collected.
+  const std::string temporary = path + (writer.empty() ? "" : "." + writer) + ".new";
   const auto write = [&]() -> Status {
     const OpenFile file(temporary, O_WRONLY | O_CREAT | O_TRUNC, mode);
     if (file.fd() < 0) return Failed("create", temporary, errno);

@@ -17,10 +17,10 @@ namespace crowdsurf::worker {
 
 enum class Durable { kNo, kYes };  // kYes: on the disk when the call returns
 
-// Writes the parts one after the other. ResourceExhausted: the disk is full (nothing is left
-// behind).
+// Writes the parts one after the other. `writer` tells temporary files apart where several
+// processes may write one path. ResourceExhausted: the disk is full (nothing is left behind).
 Status WriteFileAtomically(const std::string& path, const std::vector<ByteView>& parts,
-                           Durable durable, uint32_t mode = 0644);
+                           Durable durable, uint32_t mode = 0644, const std::string& writer = "");
 // The whole file, at most `most` bytes. NotFound, OutOfRange (longer), Internal.
 StatusOr<Bytes> ReadFile(const std::string& path, uint64_t most);
 

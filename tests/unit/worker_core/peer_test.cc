@@ -1,0 +1,77 @@
+#include "worker/core/peer.h"
+
+#include <gtest/gtest.h>
+
+#include "peer_world.h"
+
+namespace crowdsurf::worker {
+namespace {
+
+TEST(PeerTest, EightThatStartAtOnceEndInOneViewOfEightWithinHalfASecond) {
+  PeerWorld world(1, EveryTenSteps());
+  for (int i = 0; i < 8; ++i) world.Add();
+  const auto took = world.UntilTogether(Seconds(5));
+  ASSERT_TRUE(took);
+  EXPECT_LT(took->seconds(), 0.5);
+  EXPECT_EQ(world.Summary(0).view->radices, (std::vector<uint16_t>{2, 4}));
+}
+
+TEST(PeerTest, TheyAverageWithoutFailuresAndTheMeanIsExact) {
+  PeerWorld world(2, EveryTenSteps());
+  for (int i = 0; i < 8; ++i) world.Add();
+  ASSERT_TRUE(world.UntilTogether(Seconds(5)));
+  for (size_t i = 0; i < 8; ++i) world.node(i).drift = static_cast<double>(i);
+  world.RunFor(Seconds(2));
+  ExpectAgreement(world);
+  for (size_t i = 0; i < 8; ++i) {
+    const PeerSummary s = world.Summary(i);
+    EXPECT_GE(s.averaging, 10U);
+    EXPECT_EQ(s.rounds.failed(), 0U);
+    EXPECT_EQ(s.rounds.completed(), s.rounds.fast);
+    EXPECT_EQ(world.node(i).deliveries.back().weight, 8 * 88.0);
+  }
+}
+
+// With two axes every member ends with one and the same vector.
+TEST(PeerTest, AllMembersHoldTheSameVectorAfterAnAveraging) {
+  for (const size_t members : {1U, 2U, 3U, 5U, 7U, 8U, 11U, 16U, 23U}) {
+    PeerWorld world(members, EveryTenSteps());
+    for (size_t i = 0; i < members; ++i) {
+      world.Add();
+      world.node(i).drift = static_cast<double>(i);
+    }
+    ASSERT_TRUE(world.UntilTogether(Seconds(5))) << members;
+    world.RunFor(Seconds(1));
+    ExpectAgreement(world);
+    const Deliver last = world.node(0).deliveries.back();
+    const auto& first = world.node(0).regions[last.region];
+    for (size_t i = 1; i < members; ++i) {
+      const auto& d = world.node(i).deliveries.back();
+      if (d.averaging != last.averaging) continue;
+      for (size_t e = 0; e < first.size(); ++e)
+        EXPECT_NEAR(world.node(i).regions[d.region][e], first[e], 1e-9) << members << " " << i;
+      EXPECT_EQ(world.Summary(i).rounds.failed(), 0U);
+    }
+    EXPECT_GE(last.averaging, 5U) << members;
+  }
+}
+
+TEST(PeerTest, AJoinerFetchesTheCommittedAverageAndTakesPart) {
+  PeerWorld world(5, EveryTenSteps());
+  for (int i = 0; i < 5; ++i) world.Add();
+  ASSERT_TRUE(world.UntilTogether(Seconds(5)));
+  world.RunFor(Seconds(1));
+  const size_t late = world.Add();
+  const auto took = world.UntilTogether(Seconds(5));
+  ASSERT_TRUE(took);
+  EXPECT_LT(took->seconds(), 1);
+  EXPECT_GE(world.node(late).fetches.size(), 1U);
+  world.RunFor(Seconds(1));
+  ExpectAgreement(world);
+  EXPECT_GE(world.node(late).deliveries.size(), 5U);
+  EXPECT_TRUE(world.Summary(late).joined_with_state);
+  for (size_t i = 0; i < 6; ++i) EXPECT_EQ(world.Summary(i).rounds.failed(), 0U) << i;
+}
+
+}  // namespace
+}  // namespace crowdsurf::worker

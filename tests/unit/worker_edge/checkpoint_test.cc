@@ -1,0 +1,137 @@
+#include "worker/edge/checkpoint.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/rng.h"
+#include "tests/unit/worker_edge/scratch_folder.h"
+#include "worker/edge/state_file.h"
+
+namespace crowdsurf::worker {
+namespace {
+
+struct CheckpointTest : testing::Test {
+  CheckpointInfo Info(uint64_t number) {
+    LinkTensor t;
+    t.name = "w";
+    t.shape = {10, 10};
+    const auto g = LayOutLink({t}, {LinkRole::kParameter});
+    CheckpointInfo info;
+    info.job = "charlm";
+    info.averaging = number;
+    info.job_samples = 1000.0 * static_cast<double>(number);
+    info.view_epoch = 3;
+    info.schema = g->schema;
+    info.tensors = g->tensors;
+    return info;
+  }
+  Status Write(uint64_t number) {
+    return store.Write(Info(number), std::vector<float>(100, static_cast<float>(number)),
+                       Bytes(33, 5));
+  }
+  std::string Path(uint64_t number) {
+    std::string digits = std::to_string(number);
+    return folder / ("checkpoint-" + std::string(20 - digits.size(), '0') + digits + ".crowdsurf");
+  }
+  size_t Files() {
+    return static_cast<size_t>(std::distance(std::filesystem::directory_iterator(folder.path()),
+                                             std::filesystem::directory_iterator()));
+  }
+
+  ScratchFolder folder;
+  MetricRegistry metrics;
+  CheckpointStore store{folder.path(), "charlm-0-0", 2, Logger(), metrics};
+};
+
+TEST_F(CheckpointTest, WhatIsWrittenIsFoundAndLoaded) {
+  ASSERT_TRUE(Write(7).ok());
+  const auto found = store.FindNewest("charlm");
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_EQ(found->info.averaging, 7u);
+  EXPECT_EQ(found->info.job_samples, 7000);
+  EXPECT_EQ(found->info.tensors, Info(7).tensors);
+  std::vector<float> average(100);
+  const auto opaque = store.Load(*found, average);
+  ASSERT_TRUE(opaque.ok()) << opaque.status();
+  EXPECT_EQ(*opaque, Bytes(33, 5));
+  EXPECT_EQ(average, std::vector<float>(100, 7));
+}
+
+TEST_F(CheckpointTest, TheNewestAreRetainedAndTheHighestNumberWins) {
+  for (const uint64_t n : {2, 10, 9}) ASSERT_TRUE(Write(n).ok());
+  EXPECT_EQ(Files(), 2u);
+  EXPECT_EQ(store.FindNewest("charlm")->info.averaging, 10u);
+  EXPECT_FALSE(std::filesystem::exists(Path(2)));
+}
+
+TEST_F(CheckpointTest, AnyFlippedBitIsFoundAndTheOlderOneIsTaken) {
+  ASSERT_TRUE(Write(1).ok());
+  ASSERT_TRUE(Write(2).ok());
+  const Bytes good = *ReadFile(Path(2), 1 << 20);
+  for (size_t i = 0; i < good.size(); i += 3) {
+    Bytes bad = good;
+    bad[i] ^= 4;
+    ASSERT_TRUE(WriteFileAtomically(Path(2), {bad}, Durable::kNo).ok());
+    ASSERT_EQ(store.FindNewest("charlm")->info.averaging, 1u) << "byte " << i;
+  }
+  EXPECT_GT(metrics.Value("crowdsurf_checkpoint_unreadable_total"), 0);
+}
+
+TEST_F(CheckpointTest, ATruncatedFileIsSkipped) {
+  ASSERT_TRUE(Write(1).ok());
+  ASSERT_TRUE(Write(2).ok());
+  for (const size_t size : {0, 1, 51, 52, 100, 400}) {
+    std::filesystem::resize_file(Path(2), size);
+    EXPECT_EQ(store.FindNewest("charlm")->info.averaging, 1u) << size;
+    ASSERT_TRUE(Write(2).ok());
+  }
+}
+
+TEST_F(CheckpointTest, AnotherJobsCheckpointIsNotOurs) {
+  ASSERT_TRUE(Write(1).ok());
+  EXPECT_TRUE(absl::IsNotFound(store.FindNewest("other").status()));
+}
+
+TEST_F(CheckpointTest, OneThatChangedAfterItWasFoundIsNotLoaded) {
+  ASSERT_TRUE(Write(1).ok());
+  const auto found = store.FindNewest("charlm");
+  ASSERT_TRUE(store.Write(Info(1), std::vector<float>(100, 3), {}).ok());
+  std::vector<float> average(100);
+  EXPECT_TRUE(absl::IsDataLoss(store.Load(*found, average).status()));
+}
+
+TEST_F(CheckpointTest, AFolderThatIsNotThereIsSaidSo) {
+  CheckpointStore none(folder / "none", "w", 1, Logger(), metrics);
+  EXPECT_TRUE(absl::IsNotFound(none.Write(Info(1), std::vector<float>(100, 1), {})));
+  EXPECT_TRUE(absl::IsNotFound(none.FindNewest("charlm").status()));
+  EXPECT_EQ(metrics.Value("crowdsurf_checkpoint_writes_total", {{"result", "failed"}}), 1);
+}
+
+TEST_F(CheckpointTest, LeftOversOfAWriterThatDiedAreNeverRestored) {
+  ASSERT_TRUE(Write(1).ok());
+  std::filesystem::copy_file(Path(1), Path(5) + ".other.new");
+  EXPECT_EQ(store.FindNewest("charlm")->info.averaging, 1u);
+}
+
+TEST_F(CheckpointTest, TheModelFileIsWrittenOnceAndIsSafetensors) {
+  const std::string path = folder / "model.safetensors";
+  const auto info = Info(1);
+  std::vector<float> values(100);
+  for (size_t i = 0; i < 100; ++i) values[i] = static_cast<float>(i);
+  EXPECT_TRUE(*store.WriteModel(path, info.tensors, values, {{"job", "charlm"}}));
+  EXPECT_FALSE(*store.WriteModel(path, info.tensors, std::vector<float>(100, 0), {}));
+  const Bytes file = *ReadFile(path, 1 << 20);
+  ByteReader in(file);
+  const auto json = nlohmann::json::parse(AsString(in.Raw(in.U64())));
+  EXPECT_EQ(json["w"]["shape"], nlohmann::json({10, 10}));
+  EXPECT_EQ(json["w"]["data_offsets"], nlohmann::json({0, 400}));
+  ASSERT_EQ(in.remaining(), 400u);
+  float last;
+  memcpy(&last, file.data() + file.size() - 4, 4);
+  EXPECT_EQ(last, 99.0f);
+  EXPECT_EQ(Files(), 1u) << "no temporary file is left";
+}
+
+}  // namespace
+}  // namespace crowdsurf::worker

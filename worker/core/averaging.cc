@@ -1,0 +1,301 @@
+#include "worker/core/averaging.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace crowdsurf::worker {
+namespace {
+
+// Up to this many members everybody is told of everything directly; above, group mates are, and the
+// roster tells the rest.
+constexpr size_t kTellEverybody = 64;
+constexpr uint64_t kDueAhead = 2;  // averagings whose due lists are kept
+
+}  // namespace
+
+Averaging::Averaging(const PeerConfig& config, PeerMetrics& metrics, Logger log, Rng rng)
+    : config_(config),
+      metrics_(metrics),
+      log_(log.For("averaging")),
+      rng_(rng),
+      rounds_(config, metrics, log) {}
+
+// ---- membership
+// ----------------------------------------------------------------------------------
+
+void Averaging::OnView(Time now, const Seating& seating, uint64_t next, bool broke_up,
+                       Actions& out) {
+  CHECK(stage_ != Stage::kRounds || broke_up);
+  const View& view = seating.view();
+  rounds_.OnView(now, view, seating.hash(), broke_up, out);
+  if (stage_ == Stage::kRounds) {
+    out.push_back(ReleaseOutbox{number_});
+    ++abandoned_;
+    metrics_.averagings_abandoned->Add();
+  }
+  if (!strategy_ || kind_ != view.config.strategy) {
+    kind_ = view.config.strategy;
+    strategy_ = MakeStrategy(kind_, rng_.Fork("strategy"));
+    CHECK(strategy_ != nullptr);  // admission refuses what is not built
+  }
+  StrategyActions ignored;  // an averaging that broke up was released above
+  strategy_->OnView(now, view, config_.id, ignored);
+  seating_ = seating;
+  if (!seated_) mark_ = {.step = progress_.step, .samples = progress_.samples, .time = now};
+  seated_ = true;
+  due_.clear();
+  announced_ = false;
+  if (stage_ == Stage::kPublishing && number_ == next) return;  // the snapshot serves the new view
+  stage_ = Stage::kIdle;
+  next_ = std::max(next, begun_ + 1);  // numbers never go back, not even into another line
+  AskToBeWoken(out);
+  CheckDue(now, out);
+}
+
+void Averaging::OnSeating(Time now, const Seating& seating, Actions& out) {
+  seating_ = seating;
+  if (stage_ == Stage::kRounds) {
+    rounds_.Replan(now, seating_.AsOf(number_), down_, out);
+    CollectEnded(now, out);
+  }
+  if (announced_ && idle())  // newcomers must hear of it too
+    Tell(message::DueFor{seating_.hash(), next_, job_}, out);
+  MaybeBegin(now, out);
+}
+
+void Averaging::OnUnseated(Time now, Actions& out) {
+  LeaveNow(now, out);
+  seated_ = false;
+  announced_ = false;
+  due_.clear();
+}
+
+void Averaging::OnPeerDown(Time now, const PeerId& peer, SuspicionCause cause, Actions& out) {
+  rounds_.OnPeerDown(now, peer, cause, out);
+  CollectEnded(now, out);
+}
+
+void Averaging::Drain(Time now, Actions& out) {
+  draining_ = true;
+  if (stage_ == Stage::kPublishing) FinishAbandon(now, number_, out);
+}
+
+void Averaging::LeaveNow(Time now, Actions& out) {
+  if (stage_ == Stage::kPublishing) return FinishAbandon(now, number_, out);
+  rounds_.LeaveOpen(now, out);
+  CollectEnded(now, out);
+}
+
+void Averaging::Learn(const Committed& theirs) {
+  if (theirs.averaging <= job_.averaging) return;
+  job_ = theirs;
+  metrics_.job_samples->Set(job_.job_samples);
+}
+
+void Averaging::OnHolds(const Committed& committed) {
+  committed_ = committed;
+  Learn(committed);
+  next_ = std::max(next_, committed.averaging + 1);
+}
+
+void Averaging::OnAdopted(const Committed& committed) {
+  OnHolds(committed);
+  counted_ = std::max(counted_, progress_.samples);
+  returned_ = 0;
+  doubt_.reset();
+}
+
+// ---- due and begin
+// -------------------------------------------------------------------------------
+
+std::vector<PeerId> Averaging::Neighbours() const {
+  std::set<PeerId> peers;
+  const auto cell = seating_.CellOf(config_.id);
+  if (seating_.occupants().size() <= kTellEverybody || !cell) {
+    for (const auto& [at, member] : seating_.occupants()) peers.insert(member.id);
+  } else {
+    for (size_t axis = 0; axis < seating_.view().grid.axes(); ++axis)
+      for (const CellIndex at : GroupCells(seating_.view().grid, *cell, axis))
+        if (const Member* member = seating_.At(at)) peers.insert(member->id);
+  }
+  peers.erase(config_.id);
+  return {peers.begin(), peers.end()};
+}
+
+void Averaging::Tell(const Message& message, Actions& out) const {
+  const Bytes body = EncodeMessage(message);
+  for (const PeerId& peer : Neighbours()) out.push_back(Send{peer, body});
+}
+
+bool Averaging::IntervalOver(Time now) const {
+  const AveragingConfig& averaging = seating_.view().config;
+  switch (averaging.interval_unit) {
+    case IntervalUnit::kSteps:
+      return static_cast<double>(progress_.step) >=
+             static_cast<double>(mark_.step) + averaging.interval;
+    case IntervalUnit::kSamples:
+      return progress_.samples - mark_.samples >= averaging.interval;
+    case IntervalUnit::kSeconds:
+      return now - mark_.time >= Seconds(averaging.interval);
+  }
+  return false;
+}
+
+void Averaging::AskToBeWoken(Actions& out) {
+  if (!Ready()) return;
+  const AveragingConfig& averaging = seating_.view().config;
+  WakeAt wake{.steps = 0, .samples = 0};
+  if (averaging.interval_unit == IntervalUnit::kSteps)
+    wake.steps = mark_.step + static_cast<uint64_t>(averaging.interval);
+  if (averaging.interval_unit == IntervalUnit::kSamples)
+    wake.samples = mark_.samples + averaging.interval;
+  if (wake.steps != 0 || wake.samples != 0) out.push_back(wake);
+}
+
+void Averaging::CheckDue(Time now, Actions& out) {
+  if (!Ready() || !idle() || !IntervalOver(now)) return;
+  const bool first = !announced_;
+  if (!first && now - announced_at_ < config_.heartbeat) return;
+  announced_ = true;
+  announced_at_ = now;
+  due_[next_].insert(config_.id);
+  Tell(message::DueFor{seating_.hash(), next_, job_}, out);
+  MaybeBegin(now, out);
+}
+
+void Averaging::OnDue(Time now, const PeerId& from, uint64_t averaging, Actions& out) {
+  if (!seated_ || averaging < next()) return;
+  if (idle() && averaging > next_) Advance(now, averaging, out);  // we missed one: follow
+  if (averaging > next() + kDueAhead) return;
+  due_[averaging].insert(from);
+  MaybeBegin(now, out);
+}
+
+// Averagings below `next` are over elsewhere.
+void Averaging::Advance(Time now, uint64_t next, Actions& out) {
+  next_ = next;
+  due_.erase(due_.begin(), due_.lower_bound(next));
+  announced_ = false;
+  CheckDue(now, out);
+}
+
+void Averaging::MaybeBegin(Time now, Actions& out) {
+  if (!Ready() || !idle()) return;
+  const Seating seating = seating_.AsOf(next_);
+  size_t due = 0;
+  for (const PeerId& peer : due_[next_])
+    if (seating.CellOf(peer)) ++due;
+  if (due > 0 && 2 * due >= seating.occupants().size()) BeginNow(now, next_, out);
+}
+
+void Averaging::OnBegin(Time now, uint64_t averaging, Actions& out) {
+  if (Ready() && averaging >= next()) BeginNow(now, averaging, out);
+}
+
+void Averaging::BeginNow(Time now, uint64_t averaging, Actions& out) {
+  if (averaging <= begun_ || !seating_.AsOf(averaging).CellOf(config_.id)) return;
+  begun_ = averaging;
+  Tell(message::Begin{seating_.hash(), averaging}, out);
+  if (stage_ == Stage::kRounds) {
+    // The others are past our averaging: a round that still gathers would wait for nobody.
+    if (averaging > number_ + 1 || rounds_.gathering()) LeaveNow(now, out);
+    return;  // FinishDelivery or FinishAbandon goes on with it
+  }
+  StartPublish(averaging, out);
+}
+
+void Averaging::StartPublish(uint64_t averaging, Actions& out) {
+  stage_ = Stage::kPublishing;
+  number_ = averaging;
+  next_ = averaging;
+  announced_ = false;
+  due_.erase(due_.begin(), due_.upper_bound(averaging));
+  RequestSnapshot(out);
+}
+
+// One request at a time: one that was overtaken is waited for, released, and asked again.
+void Averaging::RequestSnapshot(Actions& out) {
+  if (asked_) return;
+  asked_ = number_;
+  out.push_back(RequestPublish{number_});
+}
+
+// ---- trainer
+// -------------------------------------------------------------------------------------
+
+void Averaging::OnTrainer(Time now, const TrainerRegistered& trainer) {
+  trainer_ = trainer;
+  rounds_.SetVector({.schema = trainer.schema, .elements = trainer.elements});
+  counted_ = snapshot_ = returned_ = 0;
+  doubt_.reset();
+  progress_ = {};
+  mark_ = {.step = 0, .samples = 0, .time = now};
+}
+
+void Averaging::OnTrainerGone(Time now, Actions& out) {
+  LeaveNow(now, out);
+  trainer_.reset();
+  asked_.reset();
+  announced_ = false;
+}
+
+void Averaging::OnProgress(Time now, const Progress& progress, Actions& out) {
+  progress_ = progress;
+  CheckDue(now, out);
+}
+
+void Averaging::OnPublished(Time now, const Published& published, Actions& out) {
+  asked_.reset();
+  const bool wanted =
+      stage_ == Stage::kPublishing && published.averaging == number_ && trainer_ && seated_;
+  if (!wanted) {
+    out.push_back(ReleaseOutbox{published.averaging});
+    if (stage_ == Stage::kPublishing) RequestSnapshot(out);
+    return;
+  }
+  rounds_.OnSnapshot(now, out);
+  stage_ = Stage::kRounds;
+  snapshot_ = published.samples;
+  progress_.step = std::max(progress_.step, published.step);
+  progress_.samples = std::max(progress_.samples, published.samples);
+  mark_ = {.step = published.step, .samples = published.samples, .time = now};
+  last_root_ = Digest();
+  StrategyActions actions;
+  strategy_->OnEvent(now, PublishedEvent{number_, snapshot_ - counted_ + returned_}, actions);
+  Run(now, actions, out);
+}
+
+void Averaging::OnPublishRefused(Time now, const PublishRefused& refused, Actions& out) {
+  asked_.reset();
+  if (stage_ != Stage::kPublishing) return;
+  if (refused.averaging != number_) return RequestSnapshot(out);
+  log_.Warning("the trainer gave no snapshot", {{"averaging", refused.averaging}});
+  mark_ = {.step = progress_.step, .samples = progress_.samples, .time = now};
+  FinishAbandon(now, number_, out);
+}
+
+void Averaging::OnStateHashed(const StateHashed& hashed) {
+  if (hashed.averaging == committed_.averaging) committed_.root = hashed.root;
+}
+
+// ---- deadlines
+// -----------------------------------------------------------------------------------
+
+void Averaging::OnTimer(Time now, Actions& out) {
+  rounds_.OnTimer(now, out);
+  CollectEnded(now, out);
+  CheckDue(now, out);
+}
+
+Time Averaging::NextDeadline() const {
+  Time next = rounds_.NextDeadline();
+  if (!Ready() || !idle()) return next;
+  if (announced_) next = std::min(next, announced_at_ + config_.heartbeat);
+  const AveragingConfig& averaging = seating_.view().config;
+  if (averaging.interval_unit == IntervalUnit::kSeconds && !announced_)
+    next = std::min(next, mark_.time + Seconds(averaging.interval));
+  return next;
+}
+
+}  // namespace crowdsurf::worker

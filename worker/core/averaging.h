@@ -1,0 +1,153 @@
+// Averaging: from "half of us are due" to "the trainer has the mean", over and over.
+//
+// Owner: Peer, single sequence. It counts who is due, opens averaging k when half of the members
+// are, asks the trainer for its snapshot, lets the strategy open one round after the other
+// (group_rounds.h), delivers, and keeps the job-wide sample count. Membership tells it the view and
+// its seats; it changes view only between averagings. Bounds: due lists of two averagings, one
+// doubtful weight. Source: DESIGN 4 ("Overlap", "Group and round"), round-protocol.md 12.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "worker/core/group_rounds.h"
+#include "worker/core/messages.h"
+#include "worker/core/peer.h"
+#include "worker/core/strategy.h"
+
+namespace crowdsurf::worker {
+
+class Averaging {
+ public:
+  Averaging(const PeerConfig& config, PeerMetrics& metrics, Logger log, Rng rng);
+
+  // ---- membership ----
+  // This peer is seated in `seating` from averaging `next` on. `broke_up`: the old view ended in a
+  // branch. Pre: no round is open (idle() or publishing()), or broke_up.
+  void OnView(Time now, const Seating& seating, uint64_t next, bool broke_up, Actions& out);
+  void OnSeating(Time now, const Seating& seating, Actions& out);  // seats of the same view changed
+  void OnUnseated(Time now, Actions& out);
+  void SetDown(const std::set<PeerId>& down) { down_ = down; }
+  void OnPeerDown(Time now, const PeerId& peer, SuspicionCause cause, Actions& out);
+  void Drain(Time now, Actions& out);     // open no averaging any more; idle() says when it is done
+  void LeaveNow(Time now, Actions& out);  // BYE to the round under way
+  // What others have committed: their count is ours when they are ahead.
+  void Learn(const Committed& theirs);
+  // The region holds `committed` (fetched or restored): this peer is a donor of it.
+  void OnHolds(const Committed& committed);
+  // The trainer took somebody's state in place of its own: its samples up to now count no more.
+  void OnAdopted(const Committed& committed);
+
+  // ---- messages ----
+  void OnDue(Time now, const PeerId& from, uint64_t averaging, Actions& out);
+  void OnBegin(Time now, uint64_t averaging, Actions& out);
+  void OnFrame(Time now, const PeerId& from, const message::RoundFrame& frame, Actions& out);
+  void OnCountedAsk(const PeerId& from, const message::CountedAsk& ask, Actions& out);
+  void OnCountedAnswer(const message::CountedAnswer& answer);
+
+  // ---- host ----
+  void OnTrainer(Time now, const TrainerRegistered& trainer);
+  void OnTrainerGone(Time now, Actions& out);
+  void OnProgress(Time now, const Progress& progress, Actions& out);
+  void OnPublished(Time now, const Published& published, Actions& out);
+  void OnPublishRefused(Time now, const PublishRefused& refused, Actions& out);
+  void OnStateHashed(const StateHashed& hashed);
+  bool OnChunk(Time now, const ChunkArrived& chunk, Actions& out);
+  void OnFolded(Time now, RoundHandle round, uint32_t chunk, Ballot assigned, uint64_t hash,
+                Actions& out);
+  void OnTimer(Time now, Actions& out);
+  Time NextDeadline() const;
+
+  // ---- state ----
+  bool idle() const { return stage_ == Stage::kIdle; }
+  // The snapshot is asked for or there, but no round was opened: it can go on in another view.
+  bool publishing() const { return stage_ == Stage::kPublishing; }
+  uint64_t number() const { return number_; }  // of the averaging under way
+  // The least averaging that has not begun here.
+  uint64_t next() const { return idle() ? next_ : number_ + 1; }
+  // The first averaging that a view made now can open: a snapshot under way serves it.
+  uint64_t first_of_new_view() const { return publishing() ? number_ : next(); }
+  bool due() const { return announced_; }
+  const Committed& committed() const { return committed_; }  // what this peer can serve
+  const Committed& job() const { return job_; }              // what the job has, as far as known
+  bool took_part() const { return deliveries_ > 0; }
+  uint64_t deliveries() const { return deliveries_; }
+  uint64_t abandoned() const { return abandoned_; }
+  GroupRounds& rounds() { return rounds_; }
+  const GroupRounds& rounds() const { return rounds_; }
+  const Progress& progress() const { return progress_; }
+  const std::optional<TrainerRegistered>& trainer() const { return trainer_; }
+
+ private:
+  enum class Stage : uint8_t { kIdle, kPublishing, kRounds };
+  struct Mark {  // where the present interval began
+    uint64_t step = 0;
+    double samples = 0;
+    Time time;
+  };
+  // A weight that may have been counted in an instance this peer did not see the end of.
+  struct Doubt {
+    InstanceId instance;
+    double weight = 0;
+  };
+
+  bool Ready() const { return seated_ && trainer_ && !draining_; }
+  bool IntervalOver(Time now) const;
+  void CheckDue(Time now, Actions& out);
+  void MaybeBegin(Time now, Actions& out);
+  void BeginNow(Time now, uint64_t averaging, Actions& out);
+  void StartPublish(uint64_t averaging, Actions& out);
+  void RequestSnapshot(Actions& out);
+  void AskToBeWoken(Actions& out);
+  void Advance(Time now, uint64_t next, Actions& out);
+  std::vector<PeerId> Neighbours() const;
+  void Tell(const Message& message, Actions& out) const;
+
+  void Run(Time now, StrategyActions& actions, Actions& out);
+  void OpenOne(Time now, const OpenRound& open, StrategyActions& more, Actions& out);
+  void FinishDelivery(Time now, const DeliverResult& result, Actions& out);
+  void FinishAbandon(Time now, uint64_t averaging, Actions& out);
+  void CollectEnded(Time now, Actions& out);
+  void SettleWeight(const GroupRounds::Ended& ended, Actions& out);
+
+  const PeerConfig& config_;
+  PeerMetrics& metrics_;
+  Logger log_;
+  Rng rng_;
+  GroupRounds rounds_;
+  std::unique_ptr<Strategy> strategy_;
+  StrategyKind kind_ = StrategyKind::kMoshpit;
+
+  bool seated_ = false;
+  bool draining_ = false;
+  Seating seating_;
+  std::set<PeerId> down_;
+  std::optional<TrainerRegistered> trainer_;
+  Progress progress_;
+
+  Stage stage_ = Stage::kIdle;
+  uint64_t number_ = 0;
+  uint64_t next_ = 1;
+  uint64_t begun_ = 0;             // highest averaging seen to begin
+  std::optional<uint64_t> asked_;  // RequestPublish that was not answered yet
+  bool announced_ = false;
+  Time announced_at_;
+  std::map<uint64_t, std::set<PeerId>> due_;
+  Mark mark_;
+
+  double counted_ = 0;   // of the trainer's total: already in some average, or given up
+  double snapshot_ = 0;  // the trainer's total in the outbox
+  double returned_ = 0;  // weight that turned out not to be counted
+  Digest last_root_;     // of the previous round's value
+  std::optional<Doubt> doubt_;
+
+  Committed committed_;
+  Committed job_;
+  uint64_t deliveries_ = 0;
+  uint64_t abandoned_ = 0;
+};
+
+}  // namespace crowdsurf::worker

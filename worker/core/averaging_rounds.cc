@@ -1,0 +1,142 @@
+// The rounds of one averaging: what the strategy asks for, and what comes of it (averaging.h).
+#include <algorithm>
+
+#include "base/check.h"
+#include "worker/core/averaging.h"
+
+namespace crowdsurf::worker {
+
+void Averaging::Run(Time now, StrategyActions& actions, Actions& out) {
+  // A round of one member, or one this peer has no seat in, ends at once and gives more to do.
+  while (!actions.empty()) {
+    StrategyActions more;
+    for (const StrategyAction& action : actions) {
+      if (const auto* open = std::get_if<OpenRound>(&action)) OpenOne(now, *open, more, out);
+      if (const auto* result = std::get_if<DeliverResult>(&action))
+        FinishDelivery(now, *result, out);
+      if (const auto* lost = std::get_if<AbandonAveraging>(&action))
+        FinishAbandon(now, lost->averaging, out);
+    }
+    actions = std::move(more);
+  }
+}
+
+void Averaging::OpenOne(Time now, const OpenRound& open, StrategyActions& more, Actions& out) {
+  const Seating seating = seating_.AsOf(open.averaging);
+  if (!seating.CellOf(config_.id)) {  // the seat was lost in the middle of it
+    strategy_->OnEvent(now, RoundDecided{open.averaging, open.axis, false, 0}, more);
+    return;
+  }
+  const bool all = seating.view().config.rounds == RoundsMode::kAll;
+  const GroupRounds::Opening opening{.averaging = open.averaging,
+                                     .round = all ? static_cast<uint32_t>(open.axis) : 0,
+                                     .axis = open.axis,
+                                     .stand_ins = all,
+                                     .from = open.from,
+                                     .to = open.to,
+                                     .weight = open.weight,
+                                     .holds = last_root_};
+  rounds_.Open(now, opening, seating, down_, out);
+  CollectEnded(now, out);
+}
+
+void Averaging::CollectEnded(Time now, Actions& out) {
+  for (const GroupRounds::Ended& ended : rounds_.TakeEnded()) {
+    if (stage_ != Stage::kRounds || ended.averaging != number_) continue;
+    const bool applied = Applied(ended.over.outcome);
+    if (ended.round == 0) SettleWeight(ended, out);
+    last_root_ = ended.over.root;
+    StrategyActions actions;
+    strategy_->OnEvent(now, RoundDecided{ended.averaging, ended.axis, applied, ended.over.weight},
+                       actions);
+    Run(now, actions, out);
+  }
+}
+
+// After round 0 it is known whether the own weight is in the job's count. Whoever adopts a mean
+// without its own contribution gives its weight up with the change that it loses; whoever keeps its
+// values keeps its weight for the next averaging, unless it may have been counted without it.
+void Averaging::SettleWeight(const GroupRounds::Ended& ended, Actions& out) {
+  const double weight = snapshot_ - counted_ + returned_;
+  if (!Applied(ended.over.outcome) && !ended.flowed) return;
+  counted_ = snapshot_;
+  returned_ = 0;
+  if (Applied(ended.over.outcome)) return;
+  doubt_ = Doubt{.instance = ended.instance, .weight = weight};
+  const Bytes ask = EncodeMessage(message::CountedAsk{ended.instance});
+  for (const PeerId& peer : ended.group) out.push_back(Send{peer, ask});
+}
+
+void Averaging::OnCountedAsk(const PeerId& from, const message::CountedAsk& ask, Actions& out) {
+  if (const auto counted = rounds_.Counted(ask.instance, from))
+    out.push_back(Send{from, EncodeMessage(message::CountedAnswer{ask.instance, *counted})});
+}
+
+void Averaging::OnCountedAnswer(const message::CountedAnswer& answer) {
+  if (!doubt_ || doubt_->instance != answer.instance) return;
+  if (!answer.counted) returned_ += doubt_->weight;
+  doubt_.reset();
+}
+
+void Averaging::FinishDelivery(Time now, const DeliverResult& result, Actions& out) {
+  CHECK(stage_ == Stage::kRounds);
+  if (job_.averaging < result.averaging) {  // else somebody told us the sum already
+    job_.averaging = result.averaging;
+    job_.job_samples += result.weight;
+    job_.root = Digest();
+  }
+  committed_ = job_;
+  out.push_back(Deliver{.averaging = result.averaging,
+                        .region = result.region,
+                        .weight = result.weight,
+                        .job_samples = job_.job_samples,
+                        .root = last_root_});
+  ++deliveries_;
+  metrics_.averagings_delivered->Add();
+  metrics_.job_samples->Set(job_.job_samples);
+  metrics_.averaging->Set(static_cast<double>(result.averaging));
+  log_.Info("averaging delivered", {{"averaging", result.averaging},
+                                    {"weight", result.weight},
+                                    {"job_samples", job_.job_samples}});
+  stage_ = Stage::kIdle;
+  next_ = result.averaging + 1;
+  AskToBeWoken(out);
+  if (begun_ >= next_ && Ready()) return StartPublish(begun_, out);
+  CheckDue(now, out);
+}
+
+void Averaging::FinishAbandon(Time now, uint64_t averaging, Actions& out) {
+  if (stage_ == Stage::kIdle) return;
+  // A snapshot that is still being asked for is released when it comes.
+  if (stage_ == Stage::kRounds) out.push_back(ReleaseOutbox{averaging});
+  ++abandoned_;
+  metrics_.averagings_abandoned->Add();
+  log_.Warning("averaging abandoned", {{"averaging", averaging}});
+  stage_ = Stage::kIdle;
+  next_ = averaging + 1;
+  AskToBeWoken(out);
+  if (begun_ >= next_ && Ready()) return StartPublish(begun_, out);
+  CheckDue(now, out);
+}
+
+void Averaging::OnFrame(Time now, const PeerId& from, const message::RoundFrame& frame,
+                        Actions& out) {
+  // A frame of an averaging that did not begin here is as good as Begin.
+  if (frame.averaging > begun_ && frame.view == seating_.hash()) OnBegin(now, frame.averaging, out);
+  rounds_.OnFrame(now, from, frame, out);
+  CollectEnded(now, out);
+}
+
+bool Averaging::OnChunk(Time now, const ChunkArrived& chunk, Actions& out) {
+  const bool keep = rounds_.OnChunk(now, chunk, out);
+  CollectEnded(now, out);
+  return keep;
+}
+
+void Averaging::OnFolded(Time now, RoundHandle round, uint32_t chunk, Ballot assigned,
+                         uint64_t hash, Actions& out) {
+  rounds_.OnFolded(now, round, chunk, assigned, hash, out);
+  CollectEnded(now, out);
+}
+
+}  // namespace crowdsurf::worker

@@ -1,0 +1,265 @@
+// What arrives at the open rounds: frames, chunks, deadlines; and speaking for holes
+// (group_rounds.h).
+#include <algorithm>
+
+#include "base/digest.h"
+#include "worker/core/group_rounds.h"
+#include "worker/core/round_codec.h"
+
+namespace crowdsurf::worker {
+
+// ---- speaking
+// ------------------------------------------------------------------------------------
+
+void GroupRounds::OpenDuties(Actions& out) {
+  const Opening& opening = current_->opening;
+  if (!opening.stand_ins) return;
+  const GroupQuestion question = QuestionOf(opening);
+  for (const Duty& duty : DutiesOf(current_->seating, current_->cell, opening.round)) {
+    const auto group = GroupCells(current_->seating.view().grid, duty.hole, opening.axis);
+    const bool anybody = std::any_of(group.begin(), group.end(), [&](CellIndex cell) {
+      return current_->seating.At(cell) != nullptr;
+    });
+    if (!anybody) continue;  // nobody to hear it
+    const GroupPlan plan = PlanOf(current_->seating, duty.hole, question);
+    const auto rank = std::find(plan.ranks.begin(), plan.ranks.end(), duty.hole);
+    Speak(plan, static_cast<int>(rank - plan.ranks.begin()), out);
+  }
+}
+
+void GroupRounds::Speak(const GroupPlan& plan, int rank, Actions& out) {
+  const Opening& opening = current_->opening;
+  SpeakerSpec spec{.instance = plan.instance,
+                   .rank = rank,
+                   .cells = plan.cells,
+                   .chunks = plan.chunks,
+                   .weight = opening.weight,
+                   .root = opening.holds};
+  const auto [at, fresh] = speaking_.emplace(
+      plan.instance, Speaking{.speaker = Speaker(std::move(spec)),
+                              .region = opening.from,
+                              .wire = wire_,
+                              .like = {.view = view_.hash,
+                                       .epoch = view_.epoch,
+                                       .averaging = opening.averaging,
+                                       .round = static_cast<uint8_t>(opening.round),
+                                       .group = plan.group,
+                                       .frame = {}}});
+  if (!fresh) return;
+  SpeakerActions actions;
+  at->second.speaker.Start(actions);
+  Perform(plan.instance, at->second, actions, out);
+}
+
+// An owner asks for a member that was lost in this round: its class speaks for it.
+void GroupRounds::LateDuty(const PeerId& from, const message::RoundFrame& message,
+                           const Frame& frame, Actions& out) {
+  const auto* ask = std::get_if<Ask>(&frame.body);
+  const bool now = ask != nullptr && current_ && current_->opening.stand_ins &&
+                   current_->opening.round > 0 &&
+                   message.averaging == current_->opening.averaging &&
+                   message.round == current_->opening.round &&
+                   message.group < current_->seating.view().grid.cells();
+  if (!now) return metrics_.RefuseFrame("unknown_instance");
+  const GroupPlan plan = PlanOf(current_->seating, message.group, QuestionOf(current_->opening));
+  if (plan.instance != frame.instance) {
+    differing_.insert(from);
+    return metrics_.RefuseFrame("other_list");
+  }
+  if (ask->rank >= plan.cells.size() || !plan.RankOf(from) ||
+      !plan.cells[ask->rank].speakers.contains(config_.id))
+    return metrics_.RefuseFrame("not_a_speaker");
+  Speak(plan, ask->rank, out);
+  const auto at = speaking_.find(frame.instance);
+  SpeakerActions actions;
+  at->second.speaker.OnFrame(from, frame, actions);
+  Perform(frame.instance, at->second, actions, out);
+}
+
+void GroupRounds::Perform(const InstanceId& id, Speaking& speaking, SpeakerActions& actions,
+                          Actions& out) {
+  const SpeakerSpec& spec = speaking.speaker.spec();
+  for (const SpeakerAction& action : actions) {
+    if (const auto* send = std::get_if<SendFrame>(&action)) {
+      SendTo(send->to, send->frame, speaking.like, out);
+      continue;
+    }
+    const auto& input = std::get<SpeakInput>(action);
+    out.push_back(SpeakChunk{.instance = id,
+                             .region = speaking.region,
+                             .to = input.to,
+                             .rank = input.rank,
+                             .chunk = input.chunk,
+                             .assigned = input.assigned,
+                             .span = spec.chunks[input.chunk],
+                             .wire = speaking.wire});
+  }
+}
+
+// ---- frames
+// --------------------------------------------------------------------------------------
+
+void GroupRounds::OnFrame(Time now, const PeerId& from, const message::RoundFrame& message,
+                          Actions& out) {
+  const auto frame = DecodeFrame(message.frame);
+  if (!frame) return metrics_.RefuseFrame("garbled");
+  times_.OnHeard(now, from);
+  if (const auto at = instances_.find(frame->instance); at != instances_.end()) {
+    RoundActions actions;
+    at->second.round.OnFrame(from, *frame, actions);
+    at->second.pacer.Observe(now, at->second.round);
+    Perform(now, at->second, actions, out);
+    return;
+  }
+  if (const auto at = speaking_.find(frame->instance); at != speaking_.end()) {
+    SpeakerActions actions;
+    at->second.speaker.OnFrame(from, *frame, actions);
+    Perform(frame->instance, at->second, actions, out);
+    return;
+  }
+  Unknown(now, from, message, *frame, out);
+}
+
+void GroupRounds::Unknown(Time, const PeerId& from, const message::RoundFrame& message,
+                          const Frame& frame, Actions& out) {
+  if (std::holds_alternative<crowdsurf::worker::Open>(frame.body) ||
+      std::holds_alternative<Accept>(frame.body))
+    return Witness(from, frame, message, out);
+  if (message.view != view_.hash) return metrics_.RefuseFrame("other_view");
+  const bool later =
+      !current_ || message.averaging > current_->opening.averaging ||
+      (message.averaging == current_->opening.averaging && message.round > current_->opening.round);
+  if (later) return Keep(from, message);
+  for (auto& [id, instance] : instances_) {
+    if (instance.opening.averaging != message.averaging ||
+        instance.opening.round != message.round || instance.group != message.group)
+      continue;
+    differing_.insert(from);  // the same group under another list
+    return metrics_.RefuseFrame("other_list");
+  }
+  LateDuty(from, message, frame, out);
+}
+
+void GroupRounds::Keep(const PeerId& from, const message::RoundFrame& message) {
+  early_.push_back({from, message});
+  early_bytes_ += message.frame.size();
+  while (early_.size() > kMostEarly || early_bytes_ > kMostEarlyBytes) {
+    early_bytes_ -= early_.front().message.frame.size();
+    early_.pop_front();
+    metrics_.RefuseFrame("too_early");
+  }
+}
+
+void GroupRounds::ReplayEarly(Time now, Actions& out) {
+  std::deque<Early> waiting = std::exchange(early_, {});
+  early_bytes_ = 0;
+  for (const Early& early : waiting) {
+    const Opening& at = current_->opening;
+    const auto key = std::pair(early.message.averaging, uint32_t{early.message.round});
+    if (key < std::pair(at.averaging, at.round)) continue;
+    OnFrame(now, early.from, early.message, out);
+  }
+}
+
+void GroupRounds::Witness(const PeerId& from, const Frame& frame,
+                          const message::RoundFrame& message, Actions& out) {
+  const KnownView& known = message.view == view_.hash ? view_ : previous_;
+  if (known.hash.none() || message.view != known.hash ||
+      std::find(known.witnesses.begin(), known.witnesses.end(), config_.id) ==
+          known.witnesses.end())
+    return metrics_.RefuseFrame("not_a_witness");
+  const RegisterId id = RegisterId::Round(frame.instance);
+  const auto answer = [&](const PeerId& to, FrameBody body) {
+    SendTo(to, Frame{frame.instance, std::move(body)}, message, out);
+  };
+  if (const auto* open = std::get_if<crowdsurf::worker::Open>(&frame.body)) {
+    if (open->branch) return metrics_.RefuseFrame("branch");
+    const WitnessAnswer said = table_.OnOpen(id, open->age, open->ballot);
+    if (said.kind == WitnessAnswer::Kind::kYes)
+      answer(from, Promise{open->ballot, said.record.accepted, said.record.value});
+    if (said.kind == WitnessAnswer::Kind::kRefused) answer(from, Refused{said.record.promised});
+    if (said.kind == WitnessAnswer::Kind::kForgotten) answer(from, Forgotten{open->ballot});
+    return;
+  }
+  const auto& accept = std::get<Accept>(frame.body);
+  const WitnessAnswer said = table_.OnAccept(id, accept.age, accept.ballot, accept.value);
+  if (said.kind == WitnessAnswer::Kind::kYes) {
+    const Accepted accepted{accept.ballot, Sha256(accept.value)};
+    std::set<PeerId> learners(accept.learners.begin(), accept.learners.end());
+    learners.insert(from);
+    for (const PeerId& learner : learners)
+      if (learner != config_.id) answer(learner, accepted);
+  }
+  if (said.kind == WitnessAnswer::Kind::kRefused) answer(from, Refused{said.record.promised});
+  if (said.kind == WitnessAnswer::Kind::kForgotten) answer(from, Forgotten{accept.ballot});
+}
+
+// ---- chunks, deaths, deadlines
+// -------------------------------------------------------------------
+
+GroupRounds::Instances::iterator GroupRounds::FindHandle(RoundHandle handle) {
+  return std::find_if(instances_.begin(), instances_.end(),
+                      [&](const auto& entry) { return entry.second.handle == handle; });
+}
+
+bool GroupRounds::OnChunk(Time now, const ChunkArrived& chunk, Actions& out) {
+  times_.OnHeard(now, chunk.from);
+  const auto at = instances_.find(chunk.instance);
+  if (at == instances_.end()) {
+    metrics_.RefuseFrame("chunk_of_unknown_instance");
+    return false;
+  }
+  Instance& instance = at->second;
+  RoundActions actions;
+  bool keep = false;
+  if (chunk.kind == ChunkArrived::Kind::kResult)
+    instance.round.OnResult(chunk.from, chunk.chunk, chunk.assigned, chunk.mask, chunk.hash,
+                            actions);
+  else if (chunk.finite)
+    keep = instance.round.OnInput(chunk.from, chunk.rank, chunk.chunk, chunk.assigned, actions);
+  else
+    instance.round.OnBadInput(chunk.from, chunk.rank, chunk.chunk, chunk.assigned, actions);
+  instance.pacer.Observe(now, instance.round);
+  Perform(now, instance, actions, out);
+  return keep;
+}
+
+void GroupRounds::OnFolded(Time now, RoundHandle round, uint32_t chunk, Ballot assigned,
+                           uint64_t hash, Actions& out) {
+  const auto at = FindHandle(round);
+  if (at == instances_.end()) return;  // closed while the fold was under way
+  RoundActions actions;
+  at->second.round.OnFolded(chunk, assigned, hash, actions);
+  at->second.pacer.Observe(now, at->second.round);
+  Perform(now, at->second, actions, out);
+}
+
+void GroupRounds::OnPeerDown(Time now, const PeerId& peer, SuspicionCause cause, Actions& out) {
+  for (auto& [id, instance] : instances_) {
+    if (instance.round.over()) continue;
+    RoundActions actions;
+    instance.round.OnSuspect(peer, cause, actions);
+    instance.pacer.Observe(now, instance.round);
+    Perform(now, instance, actions, out);
+  }
+}
+
+void GroupRounds::OnTimer(Time now, Actions& out) {
+  for (auto& [id, instance] : instances_) {
+    if (instance.round.over()) continue;
+    RoundActions actions;
+    for (const Due& due : instance.pacer.TakeDue(now, instance.round))
+      Apply(due, instance.round, actions);
+    instance.pacer.Observe(now, instance.round);
+    Perform(now, instance, actions, out);
+  }
+}
+
+Time GroupRounds::NextDeadline() const {
+  Time next = Time::Infinite();
+  for (const auto& [id, instance] : instances_)
+    if (!instance.round.over()) next = std::min(next, instance.pacer.NextDeadline(instance.round));
+  return next;
+}
+
+}  // namespace crowdsurf::worker

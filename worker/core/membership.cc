@@ -1,0 +1,294 @@
+#include "worker/core/membership.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "base/check.h"
+
+namespace crowdsurf::worker {
+namespace {
+
+// A peer that keeps speaking of another view is told of ours this often.
+constexpr Duration kTellGap = Milliseconds(100);
+constexpr size_t kMostTold = 4096;
+// Time a leaving peer gives the averaging that is under way (DESIGN 4: designed for 10 s in all).
+constexpr Duration kLeavePatience = Seconds(3);
+// After answering BRANCH OPEN: without a view by then the peer asks for a seat again.
+constexpr Duration kBranchPatience = Seconds(4);
+
+}  // namespace
+
+Membership::Membership(const PeerConfig& config, PeerMetrics& metrics, Logger log, Rng rng,
+                       Roster& roster, Averaging& averaging)
+    : config_(config),
+      metrics_(metrics),
+      log_(log.For("membership")),
+      rng_(rng),
+      roster_(roster),
+      averaging_(averaging),
+      joining_(config, roster, rng.Fork("joining")),
+      newest_(config.averaging) {}
+
+Member Membership::Self() const {
+  return {.id = config_.id,
+          .cell = 0,
+          .joined_unix_ms = config_.started_unix_ms,
+          .on_demand = config_.on_demand,
+          .bandwidth_class = 0};
+}
+
+LineRank Membership::line() const {
+  if (!seating_) return {};
+  return {.members = seating_->view().fork_members,
+          .origin = OriginOf(seating_->view(), seating_->hash())};
+}
+
+// The longest-lived live witness; without any, the longest-lived live member.
+std::optional<PeerId> Membership::steward() const {
+  if (!seating_) return std::nullopt;
+  const auto oldest = [&](auto&& eligible) {
+    const Member* best = nullptr;
+    for (const auto& [cell, member] : seating_->occupants()) {
+      if (down_.contains(member.id) || !eligible(member.id)) continue;
+      if (best == nullptr ||
+          std::tie(member.joined_unix_ms, member.id) < std::tie(best->joined_unix_ms, best->id))
+        best = &member;
+    }
+    return best;
+  };
+  const auto& witnesses = seating_->view().witnesses;
+  const Member* best = oldest([&](const PeerId& id) {
+    return std::find(witnesses.begin(), witnesses.end(), id) != witnesses.end();
+  });
+  if (best == nullptr) best = oldest([](const PeerId&) { return true; });
+  if (best == nullptr) return std::nullopt;
+  return best->id;
+}
+
+// ---- telling
+// -------------------------------------------------------------------------------------
+
+std::vector<PeerId> Membership::Others(const Seating& seating) const {
+  std::vector<PeerId> peers;
+  for (const auto& [cell, member] : seating.occupants())
+    if (member.id != config_.id) peers.push_back(member.id);
+  return peers;
+}
+
+void Membership::SendAll(const std::vector<PeerId>& peers, const Message& message,
+                         Actions& out) const {
+  const Bytes body = EncodeMessage(message);
+  for (const PeerId& peer : peers) out.push_back(Send{peer, body});
+}
+
+message::ViewNews Membership::NewsOf(const Seating& seating) const {
+  std::vector<PeerId> peers = Others(seating);
+  peers.push_back(config_.id);
+  return {.view = Encode(seating.view()),
+          .seats = {seating.seats().begin(), seating.seats().end()},
+          .vacancies = {seating.vacancies().begin(), seating.vacancies().end()},
+          .contacts = roster_.ContactsOf(peers),
+          .committed = averaging_.job()};
+}
+
+bool Membership::Quiet(Time now, const PeerId& peer) {
+  Time& last = told_[peer];
+  if (!last.unset() && now - last < kTellGap) return true;
+  last = now;
+  if (told_.size() > kMostTold) told_.clear();
+  return false;
+}
+
+void Membership::TellSeats(Time now, const PeerId& peer, Actions& out) {
+  if (!seating_ || Quiet(now, peer)) return;
+  const message::ViewNews all = NewsOf(*seating_);
+  SendAll({peer}, message::SeatingNews{seating_->hash(), all.seats, all.vacancies, all.contacts},
+          out);
+}
+
+bool Membership::IsOurs(Time now, const PeerId& from, const ViewHash& view, Actions& out) {
+  if (!seating_) return false;
+  if (view == seating_->hash()) {
+    if (!seating_->Vacated(from)) return true;
+    TellSeats(now, from, out);  // it was given up though it lives: it will ask for another seat
+    return false;
+  }
+  if (Quiet(now, from)) return false;
+  if (std::find(past_.begin(), past_.end(), view) != past_.end())
+    SendAll({from}, NewsOf(*seating_), out);
+  else if (!pending_ || pending_->hash() != view)
+    SendAll({from}, message::ViewAsk{}, out);
+  return false;
+}
+
+// ---- entering and leaving views
+// ------------------------------------------------------------------
+
+ViewFacts Membership::Facts() {
+  return {.config = newest_,
+          .first_averaging = averaging_.first_of_new_view(),
+          .base_samples = averaging_.job().job_samples,
+          .seed = rng_.Next(),
+          .target_met = target_met()};
+}
+
+// Does this decided view supersede ours?
+bool Membership::Wants(const Seating& next) const {
+  const bool included = next.CellOf(config_.id).has_value();
+  if (!seated()) return included;
+  const View& view = next.view();
+  if (view.branch && view.parent == seating_->hash()) return included && left_ == view.parent;
+  const LineRank theirs{.members = view.fork_members, .origin = OriginOf(view, next.hash())};
+  if (theirs.origin == line().origin) return included && view.epoch > seating_->view().epoch;
+  return included && theirs.Beats(line());
+}
+
+void Membership::TakePending(Time now, Actions& out) {
+  if (!pending_) return;
+  const bool breaks = left_ == pending_->view().parent && !left_.none();
+  if (averaging_.rounds().open() && !breaks) return;
+  if (!averaging_.idle() && !averaging_.publishing() && !breaks) return;
+  Seating next = std::move(*pending_);
+  pending_.reset();
+  if (Wants(next)) Enter(now, std::move(next), out);
+}
+
+void Membership::Enter(Time now, Seating seating, Actions& out) {
+  const View& view = seating.view();
+  const bool breaks = seating_ && left_ == view.parent && !left_.none();
+  if (seated() && OriginOf(view, seating.hash()) != line().origin && !breaks)
+    SendAll(Others(*seating_), message::Leaving{seating_->hash()}, out);
+  if (seating_) {
+    past_.push_back(seating_->hash());
+    if (past_.size() > kMostPast) past_.pop_front();
+  }
+  if (breaks) metrics_.branches->Add();
+  uint64_t next = view.first_averaging;
+  for (const Seat& seat : seating.seats())
+    if (seat.member.id == config_.id) next = std::max(next, seat.first_averaging);
+  seating_ = std::move(seating);
+  left_ = ViewHash();
+  following_ = PeerId();
+  branch_held_.reset();
+  proposer_.reset();
+  leader_.reset();
+  thin_since_ = Time();
+  heard_.clear();
+  for (const auto& [cell, member] : seating_->occupants()) heard_[member.id] = now;
+  std::erase_if(joiners_, [&](const auto& j) { return seating_->CellOf(j.first).has_value(); });
+  witness_.OnEpoch(seating_->view().epoch);
+  averaging_.SetDown(down_);
+  averaging_.OnView(now, *seating_, next, breaks, out);
+  metrics_.views->Add();
+  metrics_.members->Set(static_cast<double>(seating_->occupants().size()));
+  log_.Info("view entered", {{"epoch", seating_->view().epoch},
+                             {"hash", seating_->hash().brief()},
+                             {"members", seating_->occupants().size()},
+                             {"branch", seating_->view().branch}});
+  LetStartOnce(out);
+  if (seating_->view().target_met) EndJob(out);
+}
+
+void Membership::EndJob(Actions& out) {
+  if (job_over_) return;
+  job_over_ = true;
+  SendAll(Others(*seating_), NewsOf(*seating_),
+          out);  // agents are about to exit: nobody may miss it
+  out.push_back(RaiseStop{});
+  if (is_steward()) out.push_back(WriteCheckpoint{.final_model = true});
+}
+
+void Membership::Unseat(Time now, Actions& out) {
+  if (!seating_) return;
+  log_.Warning("seat lost", {{"epoch", seating_->view().epoch}});
+  averaging_.OnUnseated(now, out);
+  past_.push_back(seating_->hash());
+  if (past_.size() > kMostPast) past_.pop_front();
+  seating_.reset();
+  pending_.reset();
+  proposer_.reset();
+  leader_.reset();
+  left_ = ViewHash();
+  joining_.AskSoon();
+}
+
+void Membership::SeatsChanged(Time now, Actions& out) {
+  if (!seated()) return Unseat(now, out);
+  for (const auto& [cell, member] : seating_->occupants()) heard_.try_emplace(member.id, now);
+  metrics_.members->Set(static_cast<double>(seating_->occupants().size()));
+  averaging_.SetDown(down_);
+  averaging_.OnSeating(now, *seating_, out);
+}
+
+// ---- local events
+// --------------------------------------------------------------------------------
+
+void Membership::OnConfig(const AveragingConfig& config) {
+  if (config.generation > newest_.generation) newest_ = config;
+}
+
+void Membership::OnPeerDown(Time now, const PeerId& peer, bool hard, Actions& out) {
+  joining_.OnPeerDown(peer);
+  if (!hard) return;
+  down_.insert(peer);
+  joiners_.erase(peer);
+  averaging_.SetDown(down_);
+  if (leader_) leader_->OnPeerDown(now, peer, out);
+}
+
+void Membership::OnHeard(Time now, const PeerId& peer) {
+  if (const auto at = heard_.find(peer); at != heard_.end()) at->second = now;
+  const RosterRecord* record = roster_.Find(peer);
+  const bool leaving = record != nullptr && record->leaving;
+  if (!leaving && down_.erase(peer) > 0) averaging_.SetDown(down_);
+}
+
+void Membership::StartLeaving(Time now) {
+  if (!leaving_since_) leaving_since_ = now;
+}
+
+void Membership::Settle(Time now, Actions& out) {
+  if (started_.unset()) started_ = now;
+  settled_at_ = now;
+  if (left_job_) return;
+  if (leaving_since_) {
+    const bool patient = now - *leaving_since_ < kLeavePatience;
+    averaging_.Drain(now, out);
+    if (averaging_.rounds().open() && patient) return;
+    averaging_.LeaveNow(now, out);
+    if (seating_) SendAll(Others(*seating_), message::Leaving{seating_->hash()}, out);
+    left_job_ = true;
+    out.push_back(Leave{"left"});
+    return;
+  }
+  if (!left_.none() && now - left_since_ >= kBranchPatience && !leader_) Unseat(now, out);
+  for (const PeerId& peer : averaging_.rounds().TakeDiffering()) TellSeats(now, peer, out);
+  TakePending(now, out);
+  if (seated()) {
+    Govern(now, out);
+    TakePending(now, out);
+    SeekBetterLine(now, out);
+  } else {
+    SeekSeat(now, out);
+  }
+}
+
+Time Membership::NextDeadline() const {
+  if (left_job_) return Time::Infinite();
+  if (leaving_since_) return *leaving_since_ + kLeavePatience;
+  Time next = Time::Infinite();
+  // What was due already and could not be done waits for the next input, not for the clock.
+  const auto consider = [&](Time at) {
+    if (at > settled_at_) next = std::min(next, at);
+  };
+  if (!left_.none()) consider(left_since_ + kBranchPatience);
+  if (proposer_) consider(proposer_->NextDeadline());
+  if (leader_) consider(leader_->NextDeadline());
+  if (!seated() && trainer_ && !fetching_) consider(joining_.NextDeadline());
+  if (!fetch_again_.unset()) consider(fetch_again_);
+  if (!thin_since_.unset()) consider(thin_since_ + config_.view_debounce);
+  for (const auto& [peer, joiner] : joiners_) consider(joiner.since + config_.view_debounce);
+  return next;
+}
+
+}  // namespace crowdsurf::worker

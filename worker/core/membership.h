@@ -1,0 +1,164 @@
+// Membership: the view this peer is in, and how it changes.
+//
+// Owner: Peer, single sequence. As a newcomer it asks for a seat, fetches state, or forms a first
+// view (joining.h). Seated, it merges seats and vacancies, takes decided views between rounds, and
+// answers who speaks of older ones. As the steward (the longest-lived live witness) it gives seats,
+// declares vacancies and has successors decided (successor.h). When the witnesses' quorum is gone
+// it leads or follows a branch (branching.h); a member of a line that loses against another asks
+// the winner for a seat. Bounds: kMostJoiners waiting, kMostPast remembered views. Source: DESIGN
+// 4, round-protocol.md 6 and 9.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "worker/core/averaging.h"
+#include "worker/core/branching.h"
+#include "worker/core/joining.h"
+#include "worker/core/messages.h"
+#include "worker/core/peer.h"
+#include "worker/core/roster.h"
+#include "worker/core/successor.h"
+
+namespace crowdsurf::worker {
+
+class Membership {
+ public:
+  static constexpr size_t kMostJoiners = 4096;
+  static constexpr size_t kMostPast = 16;
+
+  Membership(const PeerConfig& config, PeerMetrics& metrics, Logger log, Rng rng, Roster& roster,
+             Averaging& averaging);
+
+  // ---- local ----
+  void OnTrainer(Time now, const TrainerRegistered& trainer);
+  void OnTrainerGone(Time now, Actions& out);
+  void OnRestored(const RestoredCheckpoint& checkpoint);
+  void OnConfig(const AveragingConfig& config);
+  void OnStateFetched(Time now, const StateFetched& fetched, Actions& out);
+  void OnPeerDown(Time now, const PeerId& peer, bool hard, Actions& out);
+  void OnHeard(Time now, const PeerId& peer);
+  void StartLeaving(Time now);
+  // After every input: enter what was decided, govern, ask for a seat.
+  void Settle(Time now, Actions& out);
+  Time NextDeadline() const;
+
+  // ---- messages ----
+  void On(Time now, const PeerId& from, const message::JoinRequest& request, Actions& out);
+  void On(Time now, const PeerId& from, const message::JoinAnswer& answer, Actions& out);
+  void On(Time now, const PeerId& from, const message::ViewNews& news, Actions& out);
+  void On(Time now, const PeerId& from, const message::ViewAsk& ask, Actions& out);
+  void On(Time now, const PeerId& from, const message::SeatingNews& news, Actions& out);
+  void On(Time now, const PeerId& from, const message::ViewOpen& open, Actions& out);
+  void On(Time now, const PeerId& from, const message::ViewPromise& promise, Actions& out);
+  void On(Time now, const PeerId& from, const message::ViewAccept& accept, Actions& out);
+  void On(Time now, const PeerId& from, const message::ViewAccepted& accepted, Actions& out);
+  void On(Time now, const PeerId& from, const message::BranchOpen& open, Actions& out);
+  void On(Time now, const PeerId& from, const message::BranchJoin& join, Actions& out);
+  void On(Time now, const PeerId& from, const message::BranchView& view, Actions& out);
+  void On(Time now, const PeerId& from, const message::BranchHeld& held, Actions& out);
+  void On(Time now, const PeerId& from, const message::Leaving& leaving, Actions& out);
+  // A message names `view`: true when it is ours. Else whoever is behind is told, in either
+  // direction.
+  bool IsOurs(Time now, const PeerId& from, const ViewHash& view, Actions& out);
+
+  // ---- state ----
+  bool seated() const { return seating_ && seating_->CellOf(config_.id).has_value(); }
+  const std::optional<Seating>& seating() const { return seating_; }
+  std::optional<PeerId> steward() const;
+  bool is_steward() const { return seated() && steward() == config_.id; }
+  const std::set<PeerId>& down() const { return down_; }
+  LineRank line() const;
+  uint64_t holds() const { return holds_; }
+  bool target_met() const { return seating_ && seating_->view().target_met; }
+  bool left() const { return left_job_; }
+  bool leaving() const { return leaving_since_.has_value(); }
+  bool joined_with_state() const { return joined_with_state_; }
+  Member Self() const;
+
+ private:
+  struct Joiner {
+    message::JoinRequest request;
+    Time since;
+    Time heard;
+  };
+
+  // entering and leaving views (membership.cc)
+  void TakePending(Time now, Actions& out);
+  void Enter(Time now, Seating seating, Actions& out);
+  void Unseat(Time now, Actions& out);
+  bool Wants(const Seating& next) const;
+  void SeatsChanged(Time now, Actions& out);
+  void EndJob(Actions& out);
+  message::ViewNews NewsOf(const Seating& seating) const;
+  std::vector<PeerId> Others(const Seating& seating) const;
+  void SendAll(const std::vector<PeerId>& peers, const Message& message, Actions& out) const;
+  void TellSeats(Time now, const PeerId& peer, Actions& out);
+  bool Quiet(Time now, const PeerId& peer);
+  ViewFacts Facts();
+
+  // as the steward (stewardship.cc)
+  void Govern(Time now, Actions& out);
+  bool Vacate(Time now, Actions& out);
+  void SeatJoiners(Time now, Actions& out);
+  bool NeedsView(Time now);
+  bool TargetMet(Time now) const;
+  void Propose(Time now, Actions& out);
+  void Announce(Time now, View view, Actions& out);
+  bool WitnessesLive() const;
+  void MaybeBranch(Time now, Actions& out);
+  void FindSilent(Time now);
+  std::optional<message::JoinAnswer> Objection(const message::JoinRequest& request) const;
+
+  // as a newcomer (membership_joining.cc)
+  void SeekSeat(Time now, Actions& out);
+  void SeekBetterLine(Time now, Actions& out);
+  void AskForSeat(Time now, const PeerId& peer, Actions& out);
+  void FormFirst(Time now, Actions& out);
+  void LetStartOnce(Actions& out);
+  bool Trained() const;
+
+  const PeerConfig& config_;
+  PeerMetrics& metrics_;
+  Logger log_;
+  Rng rng_;
+  Roster& roster_;
+  Averaging& averaging_;
+  Joining joining_;
+
+  std::optional<Seating> seating_;
+  std::optional<Seating> pending_;  // decided, to be entered when no round is open
+  std::deque<ViewHash> past_;
+  ViewHash left_;  // the view that this peer left for a branch
+  Time left_since_;
+  std::set<PeerId> down_;
+  std::map<PeerId, Time> heard_;  // seated peers
+  std::map<PeerId, Time> told_;   // when a peer was last told of a view or of seats
+  std::map<PeerId, Joiner> joiners_;
+  std::optional<SuccessorProposer> proposer_;
+  SuccessorWitness witness_;
+  std::optional<BranchLeader> leader_;
+  PeerId following_;  // leader of the branch being made; none: nobody
+  std::optional<View> branch_held_;
+  Time thin_since_;
+  Time started_;
+  Time settled_at_;
+  AveragingConfig newest_;  // configuration
+
+  std::optional<TrainerRegistered> trainer_;
+  bool started_trainer_ = false;
+  bool joined_with_state_ = false;
+  uint64_t holds_ = 0;
+  std::optional<Committed> restored_;
+  std::optional<Committed> fetching_;
+  Time fetch_again_;
+  Time seek_line_at_;
+  std::optional<Time> leaving_since_;
+  bool left_job_ = false;
+  bool job_over_ = false;
+};
+
+}  // namespace crowdsurf::worker

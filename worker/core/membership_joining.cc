@@ -1,0 +1,146 @@
+// A newcomer's side of membership, and a losing line's (membership.h).
+#include <algorithm>
+
+#include "worker/core/membership.h"
+
+namespace crowdsurf::worker {
+namespace {
+
+constexpr Duration kFetchPause = Milliseconds(200);  // after a transfer that failed
+constexpr Duration kSeekLineEvery = Milliseconds(500);
+
+}  // namespace
+
+void Membership::OnTrainer(Time now, const TrainerRegistered& trainer) {
+  trainer_ = trainer;
+  averaging_.OnTrainer(now, trainer);
+  started_trainer_ = !trainer.fresh;
+  if (!trainer.fresh) return;
+  holds_ = restored_ ? restored_->averaging : 0;
+  if (restored_) averaging_.OnHolds(*restored_);
+}
+
+// Without its trainer a peer has nothing to say in a round: it gives its cell back.
+void Membership::OnTrainerGone(Time now, Actions& out) {
+  trainer_.reset();
+  fetching_.reset();
+  restored_.reset();  // its successor fetches from the peers
+  averaging_.OnTrainerGone(now, out);
+  holds_ = 0;
+  if (!seating_) return;
+  SendAll(Others(*seating_), message::Leaving{seating_->hash()}, out);
+  Unseat(now, out);
+}
+
+void Membership::OnRestored(const RestoredCheckpoint& checkpoint) {
+  restored_ = Committed{.averaging = checkpoint.averaging,
+                        .root = checkpoint.root,
+                        .job_samples = checkpoint.job_samples};
+}
+
+bool Membership::Trained() const {
+  return averaging_.took_part() || (trainer_ && !trainer_->fresh);
+}
+
+void Membership::AskForSeat(Time, const PeerId& peer, Actions& out) {
+  metrics_.joins_asked->Add();
+  std::optional<LineRank> leaving;
+  if (seated()) leaving = line();
+  SendAll({peer},
+          message::JoinRequest{.member = Self(),
+                               .contact = roster_.ContactsOf({config_.id}).front(),
+                               .next = averaging_.first_of_new_view(),
+                               .holds = holds_,
+                               .trained = Trained(),
+                               .schema = trainer_->schema,
+                               .line = leaving},
+          out);
+}
+
+void Membership::SeekSeat(Time now, Actions& out) {
+  if (!trainer_ || fetching_ || now < fetch_again_) return;
+  const Joining::Step step = joining_.Next(now, holds_);
+  if (step.ask) return AskForSeat(now, *step.ask, out);
+  if (step.form) FormFirst(now, out);
+}
+
+void Membership::FormFirst(Time now, Actions& out) {
+  const View view = FirstView(Self(), Facts());
+  log_.Info("first view formed", {{"averaging", view.first_averaging}});
+  Enter(now, Seating(view, HashOf(view, config_.job)), out);
+  Govern(now, out);
+  TakePending(now, out);
+}
+
+// A member of a line that loses against another one asks the winner for a seat.
+void Membership::SeekBetterLine(Time now, Actions& out) {
+  if (fetching_ || now < seek_line_at_ || !trainer_ || !averaging_.idle() || !left_.none()) return;
+  const LineRank own = line();
+  const RosterRecord* best = nullptr;
+  for (const auto& [peer, record] : roster_.live()) {
+    if (!record.seated || record.leaving || record.line.origin == own.origin) continue;
+    if (seating_->CellOf(peer)) continue;  // its record is older than its seat here
+    if (!record.line.Beats(best == nullptr ? own : best->line)) continue;
+    best = &record;
+  }
+  if (best == nullptr) return;
+  seek_line_at_ = now + kSeekLineEvery;
+  log_.Info("asking the better line for a seat", {{"members", best->line.members}});
+  AskForSeat(now, best->member.id, out);
+}
+
+void Membership::On(Time now, const PeerId& from, const message::JoinAnswer& answer, Actions& out) {
+  for (const Contact& contact : answer.contacts) roster_.Learn(contact, out);
+  joining_.OnAnswer(now, from, answer);
+  if (answer.kind == message::JoinAnswer::Kind::kRefused)
+    log_.Warning("seat refused", {{"reason", answer.reason}});
+  if (seated() && answer.kind == message::JoinAnswer::Kind::kAskSteward && trainer_ &&
+      averaging_.idle() && !answer.contacts.empty() && !Quiet(now, answer.contacts.front().id))
+    AskForSeat(now, answer.contacts.front().id, out);
+  if (answer.kind != message::JoinAnswer::Kind::kFetchFirst || fetching_ || !trainer_) return;
+  if (answer.committed.averaging <= holds_ || answer.contacts.empty()) return;
+  if (seated() && !averaging_.idle()) return;  // asked again when the averaging is over
+  fetching_ = answer.committed;
+  std::vector<PeerId> donors;
+  for (const Contact& contact : answer.contacts) donors.push_back(contact.id);
+  out.push_back(FetchState{.averaging = answer.committed.averaging,
+                           .root = answer.committed.root,
+                           .donors = std::move(donors),
+                           .region = Region::kInboxA,
+                           .adopt = true});
+}
+
+void Membership::OnStateFetched(Time now, const StateFetched& fetched, Actions&) {
+  if (!fetching_ || fetched.averaging != fetching_->averaging) return;
+  const Committed got = *std::exchange(fetching_, std::nullopt);
+  if (!fetched.ok) {
+    fetch_again_ = now + kFetchPause;
+    joining_.AskSoon();
+    return;
+  }
+  fetch_again_ = Time();
+  holds_ = got.averaging;
+  started_trainer_ = true;
+  joined_with_state_ = true;
+  averaging_.OnAdopted(got);
+  joining_.AskSoon();
+  log_.Info("state adopted", {{"averaging", got.averaging}});
+}
+
+// The held trainer starts: from the restored average, or from its own first parameters.
+void Membership::LetStartOnce(Actions& out) {
+  if (started_trainer_ || !trainer_) return;
+  started_trainer_ = true;
+  if (!restored_ || restored_->averaging != holds_) {
+    out.push_back(LetStart{});
+    return;
+  }
+  fetching_ = restored_;
+  out.push_back(FetchState{.averaging = restored_->averaging,
+                           .root = restored_->root,
+                           .donors = {},
+                           .region = Region::kInboxA,
+                           .adopt = true});
+}
+
+}  // namespace crowdsurf::worker

@@ -1,0 +1,192 @@
+// What peers say to each other about views, seats and branches (membership.h).
+#include <algorithm>
+
+#include "worker/core/membership.h"
+
+namespace crowdsurf::worker {
+namespace {
+
+constexpr size_t kMostDonors = 8;  // more in parallel would not fill a newcomer's link faster
+
+}  // namespace
+
+// Why a request gets no seat now; nullopt: it gets one.
+std::optional<message::JoinAnswer> Membership::Objection(
+    const message::JoinRequest& request) const {
+  using message::JoinAnswer;
+  if (trainer_ && request.schema != trainer_->schema)
+    return JoinAnswer{JoinAnswer::Kind::kRefused, {}, {}, "another tensor table"};
+  if (request.line && !line().Beats(*request.line))
+    return JoinAnswer{JoinAnswer::Kind::kRefused, {}, {}, "its line is not the lesser one"};
+  if (seating_->occupants().size() + joiners_.size() >= MostMembersOf(newest_))
+    return JoinAnswer{JoinAnswer::Kind::kRefused, {}, {}, "the strategy takes no more members"};
+  if (job_over_) return JoinAnswer{JoinAnswer::Kind::kRefused, {}, {}, "the job is over"};
+  if (!left_.none()) return JoinAnswer{JoinAnswer::Kind::kWait, {}, {}, {}};
+  const Committed& job = averaging_.job();
+  // One average behind is near enough: it was the last one when the transfer began.
+  const bool near = request.holds > 0 && request.holds + 1 >= job.averaging;
+  if (job.averaging == 0 || request.trained || near || request.holds >= job.averaging)
+    return std::nullopt;
+  JoinAnswer answer{JoinAnswer::Kind::kFetchFirst, averaging_.committed(), {}, {}};
+  if (answer.committed.averaging == 0 || answer.committed.root.none())
+    return JoinAnswer{JoinAnswer::Kind::kWait, {}, {}, {}};  // being hashed: ask again
+  std::vector<PeerId> donors{config_.id};
+  for (const auto& [cell, member] : seating_->occupants()) {
+    const RosterRecord* record = roster_.Find(member.id);
+    if (donors.size() < kMostDonors && record != nullptr && !down_.contains(member.id) &&
+        record->committed.root == answer.committed.root)
+      donors.push_back(member.id);
+  }
+  answer.contacts = roster_.ContactsOf(donors);
+  return answer;
+}
+
+void Membership::On(Time now, const PeerId& from, const message::JoinRequest& request,
+                    Actions& out) {
+  if (request.member.id != from || request.contact.id != from)
+    return metrics_.RefuseMessage("join_for_another");
+  roster_.Learn(request.contact, out);
+  const auto note = [&] {
+    if (joiners_.size() >= kMostJoiners && !joiners_.contains(from))
+      return metrics_.RefuseMessage("too_many_joiners");
+    auto [at, fresh] = joiners_.try_emplace(from, Joiner{request, now, now});
+    at->second.request = request;
+    at->second.heard = now;
+  };
+  using message::JoinAnswer;
+  if (!seated() || leaving_since_) {
+    note();
+    return SendAll({from}, JoinAnswer{JoinAnswer::Kind::kNoView, {}, {}, {}}, out);
+  }
+  if (seating_->CellOf(from)) return SendAll({from}, NewsOf(*seating_), out);
+  const auto chief = steward();
+  if (chief && *chief != config_.id)
+    return SendAll({from},
+                   JoinAnswer{JoinAnswer::Kind::kAskSteward, {}, roster_.ContactsOf({*chief}), {}},
+                   out);
+  if (const auto objection = Objection(request)) return SendAll({from}, *objection, out);
+  note();
+  Govern(now, out);
+  if (joiners_.contains(from))
+    SendAll({from}, JoinAnswer{JoinAnswer::Kind::kWait, {}, {}, {}}, out);
+}
+
+void Membership::On(Time now, const PeerId& from, const message::ViewNews& news, Actions& out) {
+  auto view = DecodeView(news.view);
+  if (!view) return metrics_.RefuseMessage("view_garbled");
+  const ViewHash hash = HashOf(*view, config_.job);
+  for (const Contact& contact : news.contacts) roster_.Learn(contact, out);
+  if (seating_ && hash == seating_->hash()) {
+    if (seating_->Merge(news.seats, news.vacancies)) SeatsChanged(now, out);
+    return;
+  }
+  if (std::find(past_.begin(), past_.end(), hash) != past_.end() && seated()) {
+    if (!Quiet(now, from)) SendAll({from}, NewsOf(*seating_), out);  // the sender is behind
+    return;
+  }
+  Seating next(std::move(*view), hash);
+  next.Merge(news.seats, news.vacancies);
+  const bool same_line = seated() && OriginOf(next.view(), hash) == line().origin;
+  if (seated() && same_line && next.view().epoch > seating_->view().epoch &&
+      !next.CellOf(config_.id))
+    return Unseat(now, out);  // it went on without us: ask for a seat
+  if (pending_ && pending_->hash() == hash) {
+    pending_->Merge(news.seats, news.vacancies);
+    return;
+  }
+  if (!Wants(next)) return;
+  if (!seated() && (!trainer_ || fetching_)) return;
+  averaging_.Learn(news.committed);
+  pending_ = std::move(next);
+}
+
+void Membership::On(Time, const PeerId& from, const message::ViewAsk&, Actions& out) {
+  if (seated()) SendAll({from}, NewsOf(*seating_), out);
+}
+
+void Membership::On(Time now, const PeerId&, const message::SeatingNews& news, Actions& out) {
+  for (const Contact& contact : news.contacts) roster_.Learn(contact, out);
+  if (pending_ && pending_->hash() == news.view) pending_->Merge(news.seats, news.vacancies);
+  if (!seating_ || seating_->hash() != news.view) return;
+  if (seating_->Merge(news.seats, news.vacancies)) SeatsChanged(now, out);
+}
+
+// ---- the successor register
+// ----------------------------------------------------------------------
+
+void Membership::On(Time now, const PeerId& from, const message::ViewOpen& open, Actions& out) {
+  if (!seating_ || open.parent != seating_->hash()) {
+    IsOurs(now, from, open.parent, out);
+    return;
+  }
+  if (left_ == open.parent) return;  // who answered a branch witnesses nothing here any more
+  if (pending_ && pending_->view().parent == open.parent)
+    return SendAll({from}, NewsOf(*pending_), out);
+  SendAll({from}, witness_.OnOpen(seating_->view().epoch, open), out);
+}
+
+void Membership::On(Time now, const PeerId& from, const message::ViewPromise& promise,
+                    Actions& out) {
+  if (proposer_) proposer_->OnPromise(now, from, promise, out);
+}
+
+void Membership::On(Time now, const PeerId& from, const message::ViewAccept& accept, Actions& out) {
+  if (!seating_ || accept.parent != seating_->hash()) {
+    IsOurs(now, from, accept.parent, out);
+    return;
+  }
+  if (left_ == accept.parent || !DecodeView(accept.view)) return;
+  SendAll({from}, witness_.OnAccept(seating_->view().epoch, accept), out);
+}
+
+void Membership::On(Time now, const PeerId& from, const message::ViewAccepted& accepted,
+                    Actions& out) {
+  if (proposer_) proposer_->OnAccepted(now, from, accepted, out);
+}
+
+// ---- branches
+// ------------------------------------------------------------------------------------
+
+void Membership::On(Time now, const PeerId& from, const message::BranchOpen& open, Actions& out) {
+  if (!IsOurs(now, from, open.parent, out) || !seated() || pending_) return;
+  const Member* theirs = seating_->Find(from);
+  if (theirs == nullptr) return;
+  if (!following_.none() && following_ != from && !down_.contains(following_)) {
+    const Member* leader = seating_->Find(following_);
+    const auto key = [](const Member* m) { return std::pair(m->joined_unix_ms, m->id); };
+    if (leader != nullptr && key(leader) < key(theirs)) return;  // the older one leads
+    leader_.reset();
+  }
+  left_ = open.parent;
+  left_since_ = now;
+  following_ = from;
+  branch_held_.reset();
+  SendAll({from}, message::BranchJoin{open.parent, open.attempt, averaging_.first_of_new_view()},
+          out);
+}
+
+void Membership::On(Time now, const PeerId& from, const message::BranchJoin& join, Actions& out) {
+  if (leader_) leader_->OnJoin(now, from, join, out);
+}
+
+void Membership::On(Time, const PeerId& from, const message::BranchView& branch, Actions& out) {
+  if (from != following_ || left_ != branch.parent) return;
+  auto view = DecodeView(branch.view);
+  if (!view || view->parent != branch.parent || view->Find(config_.id) == nullptr) return;
+  branch_held_ = std::move(view);
+  SendAll({from}, message::BranchHeld{branch.parent, branch.attempt}, out);
+}
+
+void Membership::On(Time, const PeerId& from, const message::BranchHeld& held, Actions&) {
+  if (leader_) leader_->OnHeld(from, held);
+}
+
+void Membership::On(Time now, const PeerId& from, const message::Leaving& leaving, Actions& out) {
+  joiners_.erase(from);
+  if (!seating_ || seating_->hash() != leaving.view || !seating_->CellOf(from)) return;
+  down_.insert(from);
+  averaging_.SetDown(down_);
+  averaging_.OnPeerDown(now, from, SuspicionCause::kBye, out);
+}
+
+}  // namespace crowdsurf::worker

@@ -1,0 +1,77 @@
+#include "worker/core/peer_summary.h"
+
+#include <algorithm>
+
+#include "worker/core/peer_impl.h"
+
+namespace crowdsurf::worker {
+namespace {
+
+std::optional<double> Quantile(const std::deque<Duration>& lengths, double q) {
+  if (lengths.empty()) return std::nullopt;
+  std::vector<Duration> sorted(lengths.begin(), lengths.end());
+  std::sort(sorted.begin(), sorted.end());
+  return sorted[static_cast<size_t>(q * static_cast<double>(sorted.size() - 1))].seconds();
+}
+
+}  // namespace
+
+const char* NameOf(PeerState state) {
+  switch (state) {
+    case PeerState::kStarting:
+      return "Starting";
+    case PeerState::kJoining:
+      return "Joining";
+    case PeerState::kTraining:
+      return "Training";
+    case PeerState::kLeaving:
+      return "Leaving";
+    case PeerState::kStopped:
+      return "Stopped";
+  }
+  return "Starting";
+}
+
+PeerSummary Peer::Impl::Summarize() const {
+  PeerSummary summary;
+  const Progress& progress = averaging_.progress();
+  summary.step = progress.step;
+  summary.samples = progress.samples;
+  summary.loss = progress.loss;
+  summary.metrics = progress.metrics;
+  summary.averaging = averaging_.job().averaging;
+  summary.job_samples = averaging_.job().job_samples;
+  summary.target_met = membership_.target_met();
+  summary.steward = membership_.is_steward();
+  summary.rounds = averaging_.rounds().tally();
+  summary.averagings_delivered = averaging_.deliveries();
+  summary.averagings_abandoned = averaging_.abandoned();
+  summary.divergence = averaging_.rounds().divergence();
+  summary.round_seconds_p50 = Quantile(averaging_.rounds().lengths(), 0.5);
+  summary.round_seconds_p95 = Quantile(averaging_.rounds().lengths(), 0.95);
+  summary.joined_with_state = membership_.joined_with_state();
+  if (membership_.left() || membership_.target_met())
+    summary.state = PeerState::kStopped;
+  else if (membership_.leaving())
+    summary.state = PeerState::kLeaving;
+  else if (membership_.seated())
+    summary.state = PeerState::kTraining;
+  else if (averaging_.trainer())
+    summary.state = PeerState::kJoining;
+  if (!membership_.seated()) return summary;
+  const Seating& seating = *membership_.seating();
+  const View& view = seating.view();
+  summary.view = PeerSummary::ViewSummary{.epoch = view.epoch,
+                                          .hash = seating.hash(),
+                                          .members = seating.occupants().size(),
+                                          .radices = view.grid.radices,
+                                          .branch = view.branch};
+  summary.cell = Coordinates(view.grid, *seating.CellOf(config_.id));
+  for (const auto& [cell, member] : seating.occupants())
+    summary.members.push_back({.id = member.id,
+                               .worker = roster_.WorkerOf(member.id),
+                               .cell = Coordinates(view.grid, cell)});
+  return summary;
+}
+
+}  // namespace crowdsurf::worker

@@ -1,0 +1,199 @@
+// What the steward of a view does (membership.h): vacancies, seats, successors, branches.
+#include <algorithm>
+
+#include "base/check.h"
+#include "worker/core/membership.h"
+
+namespace crowdsurf::worker {
+namespace {
+
+// A joiner that stopped asking is gone; newcomers ask at least once a second.
+constexpr Duration kJoinerPatience = Seconds(5);
+
+}  // namespace
+
+// Seated peers that were not heard of for the roster's time to live: the slow proof of death.
+void Membership::FindSilent(Time now) {
+  for (const auto& [cell, member] : seating_->occupants()) {
+    if (member.id == config_.id || down_.contains(member.id)) continue;
+    const RosterRecord* record = roster_.Find(member.id);
+    if (record != nullptr && record->leaving) {
+      down_.insert(member.id);
+      continue;
+    }
+    if (record != nullptr) continue;
+    const auto heard = heard_.find(member.id);
+    if (heard != heard_.end() && now - heard->second > roster_.Ttl()) {
+      log_.Info("peer silent", {{"peer", member.id.brief()}});
+      down_.insert(member.id);
+    }
+  }
+  averaging_.SetDown(down_);
+}
+
+void Membership::Govern(Time now, Actions& out) {
+  FindSilent(now);
+  if (leader_) {
+    leader_->OnTimer(now, out);
+    if (leader_->decided()) {
+      const View view = leader_->view();
+      return Announce(now, view, out);
+    }
+    return;
+  }
+  if (!is_steward() || job_over_) {
+    proposer_.reset();
+    return;
+  }
+  if (!WitnessesLive()) return MaybeBranch(now, out);
+  if (!left_.none()) return;  // following a branch that another leads
+  std::erase_if(joiners_, [&](const auto& j) { return now - j.second.heard > kJoinerPatience; });
+  if (Vacate(now, out)) SeatsChanged(now, out);
+  SeatJoiners(now, out);
+  if (proposer_) {
+    proposer_->OnTimer(now, out);
+    if (proposer_->decided()) {
+      const View view = *proposer_->decided();
+      proposer_.reset();
+      Announce(now, view, out);
+    }
+    return;
+  }
+  if (!pending_ && NeedsView(now) && !averaging_.rounds().open()) Propose(now, out);
+}
+
+bool Membership::Vacate(Time, Actions& out) {
+  std::vector<Vacancy> vacancies;
+  for (const auto& [cell, member] : seating_->occupants())
+    if (down_.contains(member.id)) vacancies.push_back({member.id, seating_->SittingOf(member.id)});
+  if (vacancies.empty() || !seating_->Merge({}, vacancies)) return false;
+  for (const Vacancy& vacancy : vacancies) {
+    metrics_.vacancies->Add();
+    log_.Info("cell vacated", {{"peer", vacancy.peer.brief()}});
+  }
+  std::vector<PeerId> tell = Others(*seating_);
+  for (const Vacancy& vacancy : vacancies) tell.push_back(vacancy.peer);  // in case it lives
+  SendAll(tell, message::SeatingNews{seating_->hash(), {}, vacancies, {}}, out);
+  return true;
+}
+
+void Membership::SeatJoiners(Time now, Actions& out) {
+  std::vector<Seat> seats;
+  std::vector<PeerId> seated_now;
+  const Member* self = seating_->Find(config_.id);
+  CHECK(self != nullptr);
+  const int64_t joined = self->joined_unix_ms;
+  for (const auto& [peer, joiner] : joiners_) {
+    const auto cell = seating_->FreeCell();
+    if (!cell) break;
+    if (down_.contains(peer) || seating_->seats().size() >= kMostSeats / 2) continue;
+    Seat seat{.member = joiner.request.member,
+              .steward = config_.id,
+              .steward_joined_ms = joined,
+              .sitting = seating_->NextSitting(peer),
+              .first_averaging = std::max(averaging_.next(), joiner.request.next)};
+    seat.member.cell = *cell;
+    if (!seating_->Add(seat)) continue;
+    seats.push_back(seat);
+    seated_now.push_back(peer);
+    metrics_.seats->Add();
+    log_.Info("seat given", {{"peer", peer.brief()}, {"cell", *cell}});
+  }
+  if (seats.empty()) return;
+  for (const PeerId& peer : seated_now) joiners_.erase(peer);
+  SendAll(Others(*seating_),
+          message::SeatingNews{seating_->hash(), seats, {}, roster_.ContactsOf(seated_now)}, out);
+  SendAll(seated_now, NewsOf(*seating_), out);
+  SeatsChanged(now, out);
+}
+
+bool Membership::TargetMet(Time now) const {
+  const Target& target = newest_.target;
+  const Progress& progress = averaging_.progress();
+  if (target.samples && averaging_.job().job_samples >= *target.samples) return true;
+  if (target.steps && progress.step >= *target.steps) return true;
+  if (target.seconds && (now - started_).seconds() >= *target.seconds) return true;
+  if (!target.metric) return false;
+  const auto at = progress.metrics.find(*target.metric);
+  if (at == progress.metrics.end()) return false;
+  return target.metric_below ? at->second < target.metric_bound : at->second > target.metric_bound;
+}
+
+bool Membership::NeedsView(Time now) {
+  const View& view = seating_->view();
+  if (newest_.generation > view.config.generation) return true;
+  if (TargetMet(now) && !view.target_met) return true;
+  const bool thin = IsThin(*seating_, down_);
+  if (!thin) thin_since_ = Time();
+  if (thin && thin_since_.unset()) thin_since_ = now;
+  if (thin && now - thin_since_ >= config_.view_debounce) return true;
+  // Newcomers that come together share a view; whoever came to a view of one waited already.
+  const Duration debounce =
+      view.members.size() == 1 && view.epoch == 1 ? Duration() : config_.view_debounce;
+  for (const auto& [peer, joiner] : joiners_)
+    if (now - joiner.since >= debounce) return true;
+  return false;
+}
+
+void Membership::Propose(Time now, Actions& out) {
+  const auto& witnesses = seating_->view().witnesses;
+  if (std::find(witnesses.begin(), witnesses.end(), config_.id) == witnesses.end()) return;
+  ViewFacts facts = Facts();
+  facts.target_met = TargetMet(now);
+  std::vector<Member> newcomers;
+  for (const auto& [peer, joiner] : joiners_) {
+    newcomers.push_back(joiner.request.member);
+    facts.first_averaging = std::max(facts.first_averaging, joiner.request.next);
+  }
+  proposer_.emplace(config_.id, seating_->view(), seating_->hash(),
+                    NextView(*seating_, down_, newcomers, false, facts), rng_.Fork("proposer"));
+  proposer_->local = &witness_;
+  proposer_->Start(now, out);
+  if (!proposer_->decided()) return;
+  const View view = *proposer_->decided();
+  proposer_.reset();
+  Announce(now, view, out);
+}
+
+// A decided view: to everybody of the old one and of the new one.
+void Membership::Announce(Time now, View view, Actions& out) {
+  const ViewHash hash = HashOf(view, config_.job);
+  Seating next(std::move(view), hash);
+  std::set<PeerId> tell;
+  for (const PeerId& peer : Others(*seating_)) tell.insert(peer);
+  for (const PeerId& peer : Others(next)) tell.insert(peer);
+  SendAll({tell.begin(), tell.end()}, NewsOf(next), out);
+  pending_ = std::move(next);
+  TakePending(now, out);
+}
+
+// ---- the witnesses' quorum
+// -----------------------------------------------------------------------
+
+bool Membership::WitnessesLive() const {
+  std::set<PeerId> live;
+  for (const PeerId& witness : seating_->view().witnesses)
+    if (!down_.contains(witness) && !seating_->Vacated(witness)) live.insert(witness);
+  return IsQuorum(seating_->view().witnesses, live);
+}
+
+// Every missing witness is known dead: by a refused connection, or by the roster's time to live.
+void Membership::MaybeBranch(Time now, Actions& out) {
+  if (!following_.none() && following_ != config_.id && !down_.contains(following_)) return;
+  metrics_.witness_quorum_lost->Add();
+  log_.Warning("witness quorum lost", {{"epoch", seating_->view().epoch}});
+  proposer_.reset();
+  std::set<PeerId> live;
+  for (const PeerId& peer : Others(*seating_))
+    if (!down_.contains(peer)) live.insert(peer);
+  left_ = seating_->hash();
+  left_since_ = now;
+  following_ = config_.id;
+  leader_.emplace(config_.id, *seating_, std::move(live), Facts(), config_.most_silence);
+  leader_->Start(now, out);
+  if (!leader_->decided()) return;
+  const View view = leader_->view();
+  Announce(now, view, out);
+}
+
+}  // namespace crowdsurf::worker

@@ -1,0 +1,75 @@
+// Successor: how a view gets its next one: Paxos on the register "successor of this view".
+//
+// The steward proposes, the view's witnesses accept at most one value, whoever else proposes.
+// Owner: Membership, single sequence. Proposer: one attempt at a time, ballot k * 16 + witness
+// index + 1, so only witnesses propose and ballots are unique. Witness: WitnessTable under
+// RegisterId::SuccessorOf. Source: round-protocol.md 1, 9; Paxos (Lamport 2001). Differs: no
+// learners, the proposer tells everybody.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "base/rng.h"
+#include "base/time.h"
+#include "worker/core/messages.h"
+#include "worker/core/peer.h"
+#include "worker/core/view.h"
+#include "worker/core/witness.h"
+
+namespace crowdsurf::worker {
+
+// The witness's answers, for any parent this peer is a witness of.
+class SuccessorWitness {
+ public:
+  message::ViewPromise OnOpen(uint64_t epoch, const message::ViewOpen& open);
+  message::ViewAccepted OnAccept(uint64_t epoch, const message::ViewAccept& accept);
+  void OnEpoch(uint64_t epoch) { table_.OnEpoch(epoch); }
+
+ private:
+  WitnessTable table_{256};  // registers of two epochs of one line, a few lines at most
+};
+
+class SuccessorProposer {
+ public:
+  // Proposes `next` as successor of `seating`'s view. Pre: self is one of its witnesses.
+  SuccessorProposer(const PeerId& self, const View& parent, const ViewHash& parent_hash, View next,
+                    Rng rng);
+
+  void Start(Time now, Actions& out);
+  void OnPromise(Time now, const PeerId& from, const message::ViewPromise& promise, Actions& out);
+  void OnAccepted(Time now, const PeerId& from, const message::ViewAccepted& accepted,
+                  Actions& out);
+  void OnTimer(Time now, Actions& out);
+  Time NextDeadline() const { return decided_ ? Time::Infinite() : deadline_; }
+  // What the witnesses chose: not always what was proposed.
+  const std::optional<View>& decided() const { return decided_; }
+  const ViewHash& parent() const { return parent_; }
+
+  // The own witness vote goes through the same object as everybody's.
+  SuccessorWitness* local = nullptr;
+
+ private:
+  void OpenBallot(Time now, Actions& out);
+  void Broadcast(Time now, const Message& message, Actions& out);
+  void Refuse(Time now, Ballot promised);
+
+  const PeerId self_;
+  const uint64_t epoch_;
+  const ViewHash parent_;
+  const std::vector<PeerId> witnesses_;
+  const View proposal_;
+  Rng rng_;
+  uint32_t attempt_ = 0;
+  Ballot ballot_ = 0;
+  bool accepting_ = false;
+  std::set<PeerId> yes_;
+  Ballot best_ = 0;
+  View value_;
+  Time deadline_;
+  std::optional<View> decided_;
+};
+
+}  // namespace crowdsurf::worker

@@ -1,0 +1,266 @@
+#include "worker/edge/checkpoint.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <ctime>
+
+#include "base/check.h"
+#include "base/digest.h"
+#include "worker/core/safetensors.h"
+#include "worker/edge/state_file.h"
+
+namespace crowdsurf::worker {
+namespace {
+
+constexpr uint64_t kMagic = 0x3154504b43465343;  // the bytes "CSFCKPT1"
+constexpr uint32_t kVersion = 1;
+constexpr uint64_t kHeaderMost = 64 << 20;  // 65,536 tensors with long names are 25 MB
+constexpr std::string_view kPrefix = "checkpoint-", kSuffix = ".crowdsurf";
+constexpr time_t kStaleSeconds = 600;  // a temporary file so old belongs to a writer that died
+
+// magic u64, version u32, header length u64, SHA-256 of the header; then header, average, opaque.
+constexpr size_t kPreambleBytes = 8 + 4 + 8 + 32;
+
+struct Header {
+  CheckpointInfo info;
+  Digest average_hash, opaque_hash;
+};
+
+Bytes EncodeHeader(const Header& h) {
+  ByteWriter out;
+  out.String(h.info.job);
+  out.U64(h.info.averaging);
+  out.Raw(h.info.committed.view());
+  out.F64(h.info.job_samples);
+  out.U64(h.info.view_epoch);
+  out.Raw(h.info.schema.view());
+  out.Blob(EncodeLinkTable(h.info.tensors));
+  out.U64(h.info.elements);
+  out.U64(h.info.opaque_bytes);
+  out.Raw(h.average_hash.view());
+  out.Raw(h.opaque_hash.view());
+  return out.Take();
+}
+
+Digest ReadDigest(ByteReader& in) {
+  return Digest::From(in.Raw(Digest::kBytes)).value_or(Digest());
+}
+
+std::optional<Header> DecodeHeader(ByteView bytes) {
+  ByteReader in(bytes);
+  Header h;
+  h.info.job = in.String(1024);
+  h.info.averaging = in.U64();
+  h.info.committed = ReadDigest(in);
+  h.info.job_samples = in.F64();
+  h.info.view_epoch = in.U64();
+  h.info.schema = ReadDigest(in);
+  auto tensors = DecodeLinkTable(in.Blob(kHeaderMost));
+  h.info.elements = in.U64();
+  h.info.opaque_bytes = in.U64();
+  h.average_hash = ReadDigest(in);
+  h.opaque_hash = ReadDigest(in);
+  if (!tensors || !in.Done() || h.info.elements > kLinkElementsMost ||
+      h.info.opaque_bytes > (1ULL << 40)) {
+    return std::nullopt;
+  }
+  h.info.tensors = *std::move(tensors);
+  return h;
+}
+
+// A whole file, mapped read-only: private memory does not grow with the model.
+class MappedFile {
+ public:
+  explicit MappedFile(const std::string& path) {
+    const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    struct stat info {};
+    if (fd >= 0 && ::fstat(fd, &info) == 0 && info.st_size > 0) {
+      void* base =
+          ::mmap(nullptr, static_cast<size_t>(info.st_size), PROT_READ, MAP_PRIVATE, fd, 0);
+      if (base != MAP_FAILED) {
+        bytes_ = {static_cast<const uint8_t*>(base), static_cast<size_t>(info.st_size)};
+      }
+    }
+    if (fd >= 0) ::close(fd);
+  }
+  MappedFile(const MappedFile&) = delete;
+  ~MappedFile() {
+    if (!bytes_.empty()) ::munmap(const_cast<uint8_t*>(bytes_.data()), bytes_.size());
+  }
+  ByteView bytes() const { return bytes_; }
+
+ private:
+  ByteView bytes_;
+};
+
+struct Contents {
+  Header header;
+  ByteView average, opaque;
+};
+
+// What the file holds, every hash verified; nullopt for anything else.
+std::optional<Contents> Verify(ByteView file) {
+  ByteReader in(file.first(std::min(file.size(), kPreambleBytes)));
+  const uint64_t magic = in.U64();
+  const uint32_t version = in.U32();
+  const uint64_t header_bytes = in.U64();
+  const Digest header_hash = ReadDigest(in);
+  if (!in.Done() || magic != kMagic || version != kVersion || header_bytes > kHeaderMost ||
+      header_bytes > file.size() - kPreambleBytes) {
+    return std::nullopt;
+  }
+  const ByteView header = file.subspan(kPreambleBytes, header_bytes);
+  if (Sha256(header) != header_hash) return std::nullopt;
+  auto decoded = DecodeHeader(header);
+  const ByteView rest = file.subspan(kPreambleBytes + header_bytes);
+  if (!decoded ||
+      rest.size() != decoded->info.elements * sizeof(float) + decoded->info.opaque_bytes) {
+    return std::nullopt;
+  }
+  Contents c;
+  c.average = rest.first(decoded->info.elements * sizeof(float));
+  c.opaque = rest.subspan(c.average.size());
+  c.header = *std::move(decoded);
+  if (Sha256(c.average) != c.header.average_hash || Sha256(c.opaque) != c.header.opaque_hash) {
+    return std::nullopt;
+  }
+  return c;
+}
+
+ByteView FloatBytes(std::span<const float> v) {
+  return {reinterpret_cast<const uint8_t*>(v.data()), v.size_bytes()};
+}
+
+}  // namespace
+
+CheckpointStore::CheckpointStore(std::string folder, std::string writer, size_t retain, Logger log,
+                                 MetricRegistry& metrics)
+    : folder_(std::move(folder)),
+      writer_(std::move(writer)),
+      retain_(retain),
+      log_(log),
+      written_(metrics.AddCounter("crowdsurf_checkpoint_writes_total",
+                                  "Checkpoints written, by result", {{"result", "written"}})),
+      failed_(metrics.AddCounter("crowdsurf_checkpoint_writes_total",
+                                 "Checkpoints written, by result", {{"result", "failed"}})),
+      unreadable_(metrics.AddCounter("crowdsurf_checkpoint_unreadable_total",
+                                     "Checkpoints whose hash did not verify when restoring")) {
+  CHECK_GE(retain_, 1u);
+}
+
+Status CheckpointStore::Write(CheckpointInfo info, std::span<const float> average,
+                              ByteView opaque) {
+  info.elements = average.size();
+  info.opaque_bytes = opaque.size();
+  const Header header{std::move(info), Sha256(FloatBytes(average)), Sha256(opaque)};
+  const Bytes encoded = EncodeHeader(header);
+  ByteWriter preamble;
+  preamble.U64(kMagic);
+  preamble.U32(kVersion);
+  preamble.U64(encoded.size());
+  preamble.Raw(Sha256(encoded).view());
+  char name[64];  // twenty digits hold every number, and names sort as numbers do
+  std::snprintf(name, sizeof name, "%s%020llu%s", kPrefix.data(),
+                static_cast<unsigned long long>(header.info.averaging), kSuffix.data());
+  const Status status = WriteFileAtomically(
+      folder_ + "/" + name, {preamble.bytes(), encoded, FloatBytes(average), opaque}, Durable::kYes,
+      0644, writer_);
+  if (!status.ok()) {
+    failed_.Add();
+    return status;
+  }
+  written_.Add();
+  Prune();
+  return absl::OkStatus();
+}
+
+std::vector<std::string> CheckpointStore::NumbersDescending() const {
+  std::vector<std::string> names;
+  DIR* const dir = ::opendir(folder_.c_str());
+  if (dir == nullptr) return names;
+  while (const dirent* entry = ::readdir(dir)) {
+    const std::string_view name = entry->d_name;
+    if (name.starts_with(kPrefix) && name.ends_with(kSuffix)) names.emplace_back(name);
+  }
+  ::closedir(dir);
+  std::sort(names.rbegin(), names.rend());
+  return names;
+}
+
+void CheckpointStore::Prune() {
+  const std::vector<std::string> names = NumbersDescending();
+  for (size_t i = retain_; i < names.size(); ++i) ::unlink((folder_ + "/" + names[i]).c_str());
+  DIR* const dir = ::opendir(folder_.c_str());
+  if (dir == nullptr) return;
+  while (const dirent* entry = ::readdir(dir)) {
+    const std::string name = entry->d_name;
+    struct stat info {};
+    if (name.starts_with(kPrefix) && name.ends_with(".new") &&
+        ::stat((folder_ + "/" + name).c_str(), &info) == 0 &&
+        std::time(nullptr) - info.st_mtime > kStaleSeconds) {
+      ::unlink((folder_ + "/" + name).c_str());
+    }
+  }
+  ::closedir(dir);
+}
+
+StatusOr<FoundCheckpoint> CheckpointStore::FindNewest(const std::string& job) {
+  for (const std::string& name : NumbersDescending()) {
+    const std::string path = folder_ + "/" + name;
+    const MappedFile file(path);
+    auto contents = Verify(file.bytes());
+    if (!contents) {
+      unreadable_.Add();
+      log_.Warning("checkpoint does not verify, looking for an older one", {{"path", path}});
+      continue;
+    }
+    if (contents->header.info.job != job) continue;
+    return FoundCheckpoint{path, std::move(contents->header.info)};
+  }
+  return absl::NotFoundError(absl::StrCat("no checkpoint of job ", job, " in ", folder_));
+}
+
+StatusOr<Bytes> CheckpointStore::Load(const FoundCheckpoint& found, std::span<float> average) {
+  CHECK_EQ(average.size(), found.info.elements);
+  const MappedFile file(found.path);
+  const auto contents = Verify(file.bytes());
+  if (!contents || contents->header.info != found.info) {
+    unreadable_.Add();
+    return absl::DataLossError(absl::StrCat(found.path, " has changed since it was found"));
+  }
+  std::memcpy(average.data(), contents->average.data(), contents->average.size());
+  return Bytes(contents->opaque.begin(), contents->opaque.end());
+}
+
+StatusOr<bool> CheckpointStore::WriteModel(const std::string& path,
+                                           const std::vector<LinkTensor>& tensors,
+                                           std::span<const float> values,
+                                           const std::map<std::string, std::string>& metadata) {
+  if (::access(path.c_str(), F_OK) == 0) return false;
+  // Written whole under a name of our own; link() then fails when another steward was first.
+  const std::string own = path + "." + writer_;
+  RETURN_IF_ERROR(
+      WriteFileAtomically(own, {EncodeSafetensorsHeader(tensors, metadata), FloatBytes(values)},
+                          Durable::kYes, 0644, writer_));
+  bool first = ::link(own.c_str(), path.c_str()) == 0;
+  int error = first ? 0 : errno;
+  if (error == EPERM || error == EOPNOTSUPP) {  // a file system without hard links
+    first = ::rename(own.c_str(), path.c_str()) == 0;
+    error = first ? 0 : errno;
+  }
+  ::unlink(own.c_str());
+  if (!first && error != EEXIST) {
+    return absl::InternalError(absl::StrCat("link ", path, ": ", std::strerror(error)));
+  }
+  return first;
+}
+
+}  // namespace crowdsurf::worker

@@ -1,0 +1,44 @@
+// Supervisor: the agent's PID 1. Starts the agent as its child and restarts it at once when it
+// crashes.
+//
+// Purpose: a kubelet backs off for minutes after a few crashes, training must not (pod-lifecycle.md
+// 2). Called by worker_main before anything else: single-threaded, no gRPC. Forwards SIGTERM and
+// SIGINT, reaps orphans, and the child dies with it (PR_SET_PDEATHSIG), so that nothing is left
+// over. The tenth crash in a minute ends it: the worker is then replaced. Linux only.
+#pragma once
+
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "base/log.h"
+#include "base/time.h"
+
+namespace crowdsurf::worker {
+
+// Decides whether a crash is one too many: pure, so that it can be tested without processes.
+class CrashWindow {
+ public:
+  CrashWindow(size_t most, Duration window) : most_(most), window_(window) {}
+  // True: restart. False: this is crash number `most` within `window`.
+  bool OnCrash(Time now);
+
+ private:
+  const size_t most_;
+  const Duration window_;
+  std::deque<Time> crashes_;  // at most most_
+};
+
+struct SupervisorOptions {
+  std::vector<std::string> argv;  // of the child; argv[0] is the path of the program
+  size_t crashes_most = 10;
+  Duration window = Seconds(60);
+  bool die_with_parent = false;  // SIGKILL when our parent ends (local mode)
+};
+
+// Runs until the child ends for good. Returns its exit code when that is 0 (left, or target met) or
+// 2 (bad configuration: starting again would not help), 1 after one crash too many or when the
+// child ended badly after a SIGTERM.
+int Supervise(const SupervisorOptions& options, const Logger& log);
+
+}  // namespace crowdsurf::worker
