@@ -22,7 +22,7 @@ struct RawOptions {
 };
 
 // Default rates, found by the sweep in docs/trainer.md.
-constexpr double kCharlmRate = 0.005;
+constexpr double kCharlmRate = 0.008;
 constexpr double kMlpRate = 0.002;
 
 void AddTraining(CLI::App& app, TrainerOptions& o, RawOptions& raw) {

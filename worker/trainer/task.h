@@ -52,7 +52,7 @@ class Task {
 
 struct CharTaskOptions {
   size_t hidden = 128;
-  size_t batch = 16;   // windows a step
+  size_t batch = 8;    // windows a step
   size_t window = 64;  // characters of a window that are predicted
 };
 
