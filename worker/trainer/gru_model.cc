@@ -88,20 +88,17 @@ void GruModel<S>::StepForward(const Tensors<Weights, const S>& p, const TokenBat
 
 template <class S>
 void GruModel<S>::Forward(const Tensors<Weights, const S>& p, const TokenBatch& batch,
-                          const Matrix* initial) {
+                          const Matrix& initial) {
   const auto width = static_cast<Eigen::Index>(batch.width);
   const auto time = static_cast<Eigen::Index>(batch.time);
   CHECK(width > 0 && time > 0);
   CHECK_EQ(batch.inputs.size(), batch.time * batch.width);
   CHECK_EQ(batch.targets.size(), batch.time * batch.width);
+  CHECK(initial.rows() == hidden_ && initial.cols() == width);
   states_.resize(hidden_, (time + 1) * width);
   for (Matrix* m : {&reset_, &update_, &candidate_, &recalled_}) m->resize(hidden_, time * width);
   products_.resize(3 * hidden_, width);
-  if (initial != nullptr) {
-    states_.leftCols(width) = *initial;
-  } else {
-    states_.leftCols(width).setZero();
-  }
+  states_.leftCols(width) = initial;
   for (Eigen::Index t = 0; t < time; ++t) StepForward(p, batch, t);
   logits_.noalias() = p.output * states_.rightCols(time * width);
   logits_.colwise() += p.output_bias.row(0).transpose();
@@ -140,9 +137,10 @@ void GruModel<S>::Backward(const Tensors<Weights, const S>& p, const TokenBatch&
 
 template <class S>
 double GruModel<S>::LossAndGradient(std::span<const S> parameters, const TokenBatch& batch,
-                                    std::span<S> gradient) {
+                                    Matrix& state, std::span<S> gradient) {
   const auto p = Read(parameters);
-  Forward(p, batch, nullptr);
+  Forward(p, batch, state);
+  state = states_.rightCols(state.cols());
   const double loss = SoftmaxLoss(logits_, batch.targets);
   auto g = Write(gradient);
   const Eigen::Index columns = logits_.cols();
@@ -161,8 +159,7 @@ double GruModel<S>::LossAndGradient(std::span<const S> parameters, const TokenBa
 
 template <class S>
 double GruModel<S>::Loss(std::span<const S> parameters, const TokenBatch& batch, Matrix& state) {
-  CHECK(state.rows() == hidden_ && state.cols() == static_cast<Eigen::Index>(batch.width));
-  Forward(Read(parameters), batch, &state);
+  Forward(Read(parameters), batch, state);
   state = states_.rightCols(state.cols());
   return SoftmaxLoss(logits_, batch.targets);
 }
@@ -173,7 +170,7 @@ auto GruModel<S>::Advance(std::span<const S> parameters, uint8_t token, Vector& 
   const Matrix initial = state;
   const uint8_t unused = 0;
   Forward(Read(parameters), {.time = 1, .width = 1, .inputs = {&token, 1}, .targets = {&unused, 1}},
-          &initial);
+          initial);
   state = states_.col(1);
   return logits_.col(0);
 }

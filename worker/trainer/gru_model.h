@@ -44,9 +44,11 @@ class GruModel {
   // Fills `parameters` (table().elements() values); equal streams give equal bits.
   void Initialize(Rng rng, std::span<S> parameters) const;
 
-  // Mean loss in nats over the batch, every window starting from a zero state; `gradient` (same
-  // size as the parameters) is overwritten. Cost: about 6 multiply-adds a parameter and token.
-  double LossAndGradient(std::span<const S> parameters, const TokenBatch& batch,
+  // Mean loss in nats over the batch; `gradient` (same size as the parameters) is overwritten.
+  // `state` [hidden x width] is where the windows start, as constants, and is left at their last
+  // step (truncated back-propagation through time). Cost: about 6 multiply-adds a parameter and
+  // token.
+  double LossAndGradient(std::span<const S> parameters, const TokenBatch& batch, Matrix& state,
                          std::span<S> gradient);
 
   // Mean loss in nats, no gradient. `state` [hidden x width] is read and left at the last step, so
@@ -69,7 +71,7 @@ class GruModel {
   Tensors<Gradients, S> Write(std::span<S> flat) const;
 
   // Fills states_ (whose first block is the initial state), the gates and logits_.
-  void Forward(const Tensors<Weights, const S>& p, const TokenBatch& batch, const Matrix* initial);
+  void Forward(const Tensors<Weights, const S>& p, const TokenBatch& batch, const Matrix& initial);
   void StepForward(const Tensors<Weights, const S>& p, const TokenBatch& batch, Eigen::Index t);
   // Back through time from `d_output` = d loss / d states; fills d_recurrent_ and d_input_.
   void Backward(const Tensors<Weights, const S>& p, const TokenBatch& batch,

@@ -42,6 +42,10 @@ double SumOfNats(GruModel<float>& model, std::span<const float> parameters,
   return nats;
 }
 
+// A window jumps to another place this often: a state is carried over some thousand characters, as
+// in evaluation and in made-up text, and every worker still sees the whole text.
+constexpr double kJump = 1.0 / 16;
+
 }  // namespace
 
 double HeldOutBits(GruModel<float>& model, std::span<const float> parameters,
@@ -81,19 +85,29 @@ void CharTask::Initialize(uint64_t seed, std::span<float> parameters) const {
   model_.Initialize(Rng(seed).Fork("parameters"), parameters);
 }
 
-BatchResult CharTask::Gradient(Rng& data, std::span<const float> parameters,
+BatchResult CharTask::Gradient(DataOrder& data, std::span<const float> parameters,
                                std::span<float> gradient) {
   const std::vector<uint8_t>& text = corpus_.train;
-  for (size_t b = 0; b < options_.batch; ++b) {
-    const size_t start = data.Uniform(text.size() - options_.window);
-    for (size_t t = 0; t < options_.window; ++t) {
-      inputs_[t * options_.batch + b] = text[start + t];
-      targets_[t * options_.batch + b] = text[start + t + 1];
-    }
+  const size_t width = options_.batch, time = options_.window;
+  const bool first = data.positions.empty();
+  if (first) {
+    data.positions.resize(width);
+    data.state.resize(static_cast<Eigen::Index>(options_.hidden), static_cast<Eigen::Index>(width));
   }
-  const TokenBatch batch{
-      .time = options_.window, .width = options_.batch, .inputs = inputs_, .targets = targets_};
-  const double nats = model_.LossAndGradient(parameters, batch, gradient);
+  for (size_t b = 0; b < width; ++b) {
+    size_t& position = data.positions[b];
+    if (first || position + time >= text.size() || data.rng.Bernoulli(kJump)) {
+      position = data.rng.Uniform(text.size() - time);
+      data.state.col(static_cast<Eigen::Index>(b)).setZero();
+    }
+    for (size_t t = 0; t < time; ++t) {
+      inputs_[t * width + b] = text[position + t];
+      targets_[t * width + b] = text[position + t + 1];
+    }
+    position += time;
+  }
+  const TokenBatch batch{.time = time, .width = width, .inputs = inputs_, .targets = targets_};
+  const double nats = model_.LossAndGradient(parameters, batch, data.state, gradient);
   return {.loss = nats / std::numbers::ln2, .samples = inputs_.size()};
 }
 
@@ -127,10 +141,10 @@ void DigitTask::Initialize(uint64_t seed, std::span<float> parameters) const {
   model_.Initialize(Rng(seed).Fork("parameters"), parameters);
 }
 
-BatchResult DigitTask::Gradient(Rng& data, std::span<const float> parameters,
+BatchResult DigitTask::Gradient(DataOrder& data, std::span<const float> parameters,
                                 std::span<float> gradient) {
   for (size_t j = 0; j < options_.batch; ++j) {
-    const size_t example = data.Uniform(train_.size());
+    const size_t example = data.rng.Uniform(train_.size());
     inputs_.col(static_cast<Eigen::Index>(j)) =
         train_.features.col(static_cast<Eigen::Index>(example));
     labels_[j] = train_.labels[example];

@@ -30,6 +30,15 @@ struct BatchResult {
   uint64_t samples = 0;  // what the batch counts in the job: characters, or examples
 };
 
+// Where a worker is in its data: owned by its Training, filled by the task. Never leaves the
+// worker.
+struct DataOrder {
+  explicit DataOrder(Rng r) : rng(r) {}
+  Rng rng;
+  std::vector<size_t> positions;  // CharTask: next character of each window
+  Eigen::MatrixXf state;          // CharTask: recurrent state there
+};
+
 enum class Evaluation {
   kQuick,  // some tens of milliseconds: every few hundred steps
   kFull,   // everything held out: at the end
@@ -41,8 +50,8 @@ class Task {
   virtual const ParameterTable& table() const = 0;
   // Equal seeds give equal bits at every worker.
   virtual void Initialize(uint64_t seed, std::span<float> parameters) const = 0;
-  // Draws a batch from `data` and writes its gradient.
-  virtual BatchResult Gradient(Rng& data, std::span<const float> parameters,
+  // Takes the next batch of `data` and writes its gradient.
+  virtual BatchResult Gradient(DataOrder& data, std::span<const float> parameters,
                                std::span<float> gradient) = 0;
   // Always the same names in the same order.
   virtual std::vector<Metric> Evaluate(std::span<const float> parameters, Evaluation how) = 0;
@@ -56,14 +65,16 @@ struct CharTaskOptions {
   size_t window = 64;  // characters of a window that are predicted
 };
 
-// Loss: bits per character. Samples: characters. Metric: heldout_bits_per_char.
+// Loss: bits per character. Samples: characters. Metric: heldout_bits_per_char. A window goes on
+// where the one before it in its place of the batch ended, with its state, sixteen windows long on
+// average; then it jumps to a random character and starts from zero.
 class CharTask : public Task {
  public:
   // Pre: the training part is longer than a window.
   CharTask(Corpus corpus, const CharTaskOptions& options);
   const ParameterTable& table() const override { return model_.table(); }
   void Initialize(uint64_t seed, std::span<float> parameters) const override;
-  BatchResult Gradient(Rng& data, std::span<const float> parameters,
+  BatchResult Gradient(DataOrder& data, std::span<const float> parameters,
                        std::span<float> gradient) override;
   std::vector<Metric> Evaluate(std::span<const float> parameters, Evaluation how) override;
   std::map<std::string, std::string> Metadata() const override;
@@ -95,7 +106,7 @@ class DigitTask : public Task {
   DigitTask(DigitSet train, DigitSet held_out, const DigitTaskOptions& options);
   const ParameterTable& table() const override { return model_.table(); }
   void Initialize(uint64_t seed, std::span<float> parameters) const override;
-  BatchResult Gradient(Rng& data, std::span<const float> parameters,
+  BatchResult Gradient(DataOrder& data, std::span<const float> parameters,
                        std::span<float> gradient) override;
   std::vector<Metric> Evaluate(std::span<const float> parameters, Evaluation how) override;
   std::map<std::string, std::string> Metadata() const override;

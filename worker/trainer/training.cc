@@ -56,7 +56,8 @@ void Training::Restart(uint64_t seed, std::string worker) {
 }
 
 void Training::ForkData() {
-  data_ = Rng(options_.seed).Fork("data").Fork(options_.worker).Fork(std::to_string(step_));
+  data_ =
+      DataOrder(Rng(options_.seed).Fork("data").Fork(options_.worker).Fork(std::to_string(step_)));
 }
 
 BatchResult Training::Step(double lr_scale) {

@@ -62,7 +62,7 @@ class Training {
   TrainingOptions options_;
   std::vector<float> parameters_, gradient_;
   Optimizer optimizer_;
-  Rng data_{0};
+  DataOrder data_{Rng(0)};
   uint64_t step_ = 0;
   uint64_t not_finite_in_a_row_ = 0;
 };

@@ -22,6 +22,8 @@ struct Problem {
     parameters.resize(model.table().elements());
     // Larger than training starts from, so that the gates are far from their linear range.
     for (double& p : parameters) p = rng.Normal();
+    start.resize(kHidden, kWidth);
+    for (Eigen::Index i = 0; i < start.size(); ++i) start(i) = 0.5 * rng.Normal();
   }
   TokenBatch batch() const {
     return {.time = kTime, .width = kWidth, .inputs = inputs, .targets = targets};
@@ -30,16 +32,18 @@ struct Problem {
   GruModel<double> model;
   std::vector<uint8_t> inputs, targets;
   std::vector<double> parameters;
+  GruModel<double>::Matrix start;  // the windows' first state
 };
 
 TEST(GruModelTest, GradientMatchesCentralDifferences) {
   for (const uint64_t seed : {1u, 2u, 3u}) {
     Problem problem(seed);
     std::vector<double> gradient(problem.parameters.size());
-    problem.model.LossAndGradient(problem.parameters, problem.batch(), gradient);
+    GruModel<double>::Matrix start = problem.start;
+    problem.model.LossAndGradient(problem.parameters, problem.batch(), start, gradient);
     const double worst =
         WorstRelativeError(problem.parameters, gradient, [&](std::span<const double> p) {
-          GruModel<double>::Matrix state = GruModel<double>::Matrix::Zero(kHidden, kWidth);
+          GruModel<double>::Matrix state = problem.start;
           return problem.model.Loss(p, problem.batch(), state);
         });
     EXPECT_LT(worst, 1e-6) << "seed " << seed;
@@ -49,11 +53,12 @@ TEST(GruModelTest, GradientMatchesCentralDifferences) {
 TEST(GruModelTest, TheCheckerSeesAWrongGradient) {
   Problem problem(1);
   std::vector<double> gradient(problem.parameters.size());
-  problem.model.LossAndGradient(problem.parameters, problem.batch(), gradient);
+  GruModel<double>::Matrix start = problem.start;
+  problem.model.LossAndGradient(problem.parameters, problem.batch(), start, gradient);
   gradient[7] *= 1.001;
   const double worst =
       WorstRelativeError(problem.parameters, gradient, [&](std::span<const double> p) {
-        GruModel<double>::Matrix state = GruModel<double>::Matrix::Zero(kHidden, kWidth);
+        GruModel<double>::Matrix state = problem.start;
         return problem.model.Loss(p, problem.batch(), state);
       });
   EXPECT_GT(worst, 1e-4);

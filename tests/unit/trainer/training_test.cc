@@ -15,11 +15,11 @@ class QuadraticTask : public Task {
     Rng rng(seed);
     for (float& p : parameters) p = static_cast<float>(rng.Normal());
   }
-  BatchResult Gradient(Rng& data, std::span<const float> parameters,
+  BatchResult Gradient(DataOrder& data, std::span<const float> parameters,
                        std::span<float> gradient) override {
     double loss = 0;
     for (size_t i = 0; i < parameters.size(); ++i) {
-      const double error = static_cast<double>(parameters[i]) - 3 + 0.1 * data.Normal();
+      const double error = static_cast<double>(parameters[i]) - 3 + 0.1 * data.rng.Normal();
       gradient[i] = broken ? std::numeric_limits<float>::quiet_NaN() : static_cast<float>(error);
       loss += error * error / 2;
     }
