@@ -1,0 +1,64 @@
+// AgentSummary: what an agent says of itself on GET /summary, as plain values.
+//
+// The operator's progress and local mode's screen and report read it. The text comes from a worker
+// and is untrusted: garbage is refused, lists are bounded, missing members keep their defaults.
+// Pure, any thread.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace crowdsurf::controller {
+
+struct SummaryView {
+  uint64_t epoch = 0;
+  std::string hash;  // eight hex digits
+  int members = 0;
+  std::vector<int> radices;
+  bool branch = false;
+};
+
+struct SummaryRounds {
+  uint64_t completed = 0;
+  uint64_t fast = 0;
+  uint64_t repaired = 0;
+  uint64_t adopted = 0;
+  uint64_t kept = 0;
+  uint64_t aborted = 0;
+  uint64_t orphaned = 0;
+  uint64_t branch = 0;
+
+  uint64_t failed() const { return kept + aborted + orphaned; }  // DESIGN.md 11
+};
+
+struct AgentSummary {
+  std::string worker;
+  std::string state;     // Starting, Joining, Training, Leaving, Stopped
+  uint64_t step = 0;     // own
+  uint64_t samples = 0;  // own, since start
+  double samples_per_second = 0;
+  std::optional<double> loss;
+  std::map<std::string, double> metrics;  // what the trainer last reported
+  std::optional<SummaryView> view;
+  std::vector<int> cell;
+  uint64_t averaging = 0;  // last committed
+  uint64_t job_samples = 0;
+  bool target_met = false;
+  bool steward = false;
+  SummaryRounds rounds;
+  uint64_t hash_mismatches = 0;
+  double stall_seconds = 0;             // the trainer was held by averaging
+  double round_p50 = 0, round_p95 = 0;  // seconds
+  double started_unix = 0;
+  std::optional<double> first_step_unix;
+  bool joined_with_state = false;
+};
+
+// nullopt when `text` is not a JSON object.
+std::optional<AgentSummary> ParseSummary(std::string_view text);
+
+}  // namespace crowdsurf::controller

@@ -1,0 +1,61 @@
+// CertificateAuthority: one job's CA, whose key exists only in this object's memory.
+//
+// Makes the CA (P-256, self-signed), the signer's own server certificate, and agents' certificates
+// from their signing requests. What a request says about names is ignored: the caller says who it
+// is. Any thread after creation (OpenSSL keys are reference counted and read-only here).
+// Source: DESIGN.md 4 "Identity".
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "base/time.h"
+
+typedef struct evp_pkey_st EVP_PKEY;
+typedef struct x509_st X509;
+
+namespace crowdsurf::controller {
+
+struct KeyDeleter {
+  void operator()(EVP_PKEY* key) const;
+};
+struct CertificateDeleter {
+  void operator()(X509* certificate) const;
+};
+using KeyPtr = std::unique_ptr<EVP_PKEY, KeyDeleter>;
+using CertificatePtr = std::unique_ptr<X509, CertificateDeleter>;
+
+struct ServerIdentity {
+  KeyPtr key;
+  CertificatePtr certificate;
+};
+
+class CertificateAuthority {
+ public:
+  // now: certificates begin five minutes earlier, for clocks that lag. Error: Internal.
+  static StatusOr<CertificateAuthority> Create(const std::string& job, WallTime now);
+
+  // The CA's certificate: what peers trust.
+  const std::string& pem() const { return pem_; }
+
+  // A certificate for an HTTPS server reached at `hosts` (addresses or names), for thirty days.
+  StatusOr<ServerIdentity> MakeServer(const std::vector<std::string>& hosts, WallTime now) const;
+
+  // csr: PEM, of an Ed25519 key, signed with it. The certificate is good for a day, for client and
+  // server use, with SAN DNS:peer.crowdsurf and URI:crowdsurf://JOB/WORKER. Returns the chain as
+  // PEM. Errors: InvalidArgument for a request that is none, or of another kind of key.
+  StatusOr<std::string> SignAgent(const std::string& csr, const std::string& worker,
+                                  WallTime now) const;
+
+ private:
+  CertificateAuthority() = default;
+
+  std::string job_;
+  KeyPtr key_;
+  CertificatePtr certificate_;
+  std::string pem_;
+};
+
+}  // namespace crowdsurf::controller

@@ -1,0 +1,34 @@
+// Cluster: the port through which the reconciler sees and changes the platform.
+//
+// Two platforms stand behind it: a Kubernetes API server and this machine (local_cluster.h). Calls
+// are made from one thread. Every failure is a Status that the reconciler turns into a refusal of
+// the next snapshot; nothing is retried behind the port.
+#pragma once
+
+#include <string>
+
+#include "base/status.h"
+#include "operator/core/plan.h"
+#include "operator/core/snapshot.h"
+
+namespace crowdsurf::controller {
+
+class Cluster {
+ public:
+  virtual ~Cluster() = default;
+
+  // Everything about `job`. Contains every pod that Create made and that is not gone: a stale
+  // cache must wait for its own writes (expectations). Error: NotFound when the job is gone.
+  virtual StatusOr<JobSnapshot> Observe(const std::string& job) = 0;
+
+  // Errors: ResourceExhausted (quota, disk), PermissionDenied, InvalidArgument (the template),
+  // others. A pod of that name that is ours already is success.
+  virtual Status Create(const TrainingJob& job, const CreatePod& create) = 0;
+  // NotFound is success: it is gone.
+  virtual Status Delete(const DeletePod& pod) = 0;
+  virtual Status Annotate(const AnnotatePod& note) = 0;
+  virtual Status WriteStatus(const TrainingJob& job, const TrainingJobStatus& status) = 0;
+  virtual void Record(const TrainingJob& job, const Event& event) = 0;
+};
+
+}  // namespace crowdsurf::controller

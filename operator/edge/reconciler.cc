@@ -1,0 +1,101 @@
+#include "operator/edge/reconciler.h"
+
+#include <algorithm>
+
+namespace crowdsurf::controller {
+namespace {
+
+Counter& Reconciles(MetricRegistry& registry, const char* result) {
+  return registry.AddCounter("controller_runtime_reconcile_total", "Reconciles by result",
+                             {{"controller", "trainingjob"}, {"result", result}});
+}
+
+Counter& PodCalls(MetricRegistry& registry, const char* call) {
+  return registry.AddCounter("crowdsurf_operator_pod_calls_total", "Writes to pods",
+                             {{"call", call}});
+}
+
+std::string_view RefusalReason(const Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kResourceExhausted:
+      return reason::kQuota;
+    case absl::StatusCode::kPermissionDenied:
+      return reason::kForbidden;
+    case absl::StatusCode::kInvalidArgument:
+      return reason::kInvalidTemplate;
+    default:
+      return reason::kCannotCreate;
+  }
+}
+
+}  // namespace
+
+ReconcilerMetrics::ReconcilerMetrics(MetricRegistry& registry)
+    : success(Reconciles(registry, "success")),
+      error(Reconciles(registry, "error")),
+      created(PodCalls(registry, "create")),
+      deleted(PodCalls(registry, "delete")),
+      annotated(PodCalls(registry, "patch")),
+      refused(registry.AddCounter("crowdsurf_operator_creates_refused_total",
+                                  "Creates of pods that the platform refused")) {}
+
+Reconciler::Reconciler(Cluster& cluster, DecideOptions options, MetricRegistry& registry,
+                       Logger log)
+    : cluster_(cluster), options_(options), metrics_(registry), log_(log) {}
+
+void Reconciler::Create(const TrainingJob& job, const Plan& plan, WallTime now) {
+  for (const CreatePod& create : plan.creates) {
+    const Status status = cluster_.Create(job, create);
+    metrics_.created.Add();
+    if (status.ok()) {
+      refusals_.erase(job.name);
+      log_.Info("pod created", {{"pod", create.name}, {"reason", create.reason}});
+      continue;
+    }
+    metrics_.refused.Add();
+    CreateRefusal& refusal = refusals_[job.name];
+    refusal.attempts = refusal.reason.empty() ? 1 : refusal.attempts + 1;
+    refusal.reason = RefusalReason(status);
+    refusal.message = std::string(status.message());
+    refusal.at = now;
+    log_.Warning("create refused", {{"pod", create.name}, {"why", refusal.message}});
+    return;  // slow start: the rest would be refused likewise
+  }
+}
+
+StatusOr<Plan> Reconciler::Reconcile(const std::string& job, WallTime now) {
+  StatusOr<JobSnapshot> snapshot = cluster_.Observe(job);
+  if (!snapshot.ok()) {
+    metrics_.error.Add();
+    return snapshot.status();
+  }
+  const auto refusal = refusals_.find(job);
+  if (refusal != refusals_.end()) snapshot->refusal = refusal->second;
+  Plan plan = Decide(*snapshot, now, options_);
+  for (const DeletePod& pod : plan.deletes) {
+    metrics_.deleted.Add();
+    const Status status = cluster_.Delete(pod);
+    log_.Info("pod deleted", {{"pod", pod.name}, {"reason", pod.reason}});
+    if (!status.ok())
+      log_.Warning("delete failed", {{"pod", pod.name}, {"why", status.ToString()}});
+  }
+  Create(snapshot->job, plan, now);
+  for (const AnnotatePod& note : plan.annotations) {
+    metrics_.annotated.Add();
+    const Status status = cluster_.Annotate(note);
+    if (!status.ok())
+      log_.Warning("patch failed", {{"pod", note.name}, {"why", status.ToString()}});
+  }
+  if (plan.status_changed) {
+    const Status status = cluster_.WriteStatus(snapshot->job, plan.status);
+    if (!status.ok()) {
+      metrics_.error.Add();
+      return status;
+    }
+  }
+  for (const Event& event : plan.events) cluster_.Record(snapshot->job, event);
+  metrics_.success.Add();
+  return plan;
+}
+
+}  // namespace crowdsurf::controller

@@ -1,0 +1,47 @@
+// Reconciler: observe, decide, carry out; the same class for Kubernetes and for local mode.
+//
+// One call is one turn for one job: it reads everything, asks Decide, deletes, creates (stopping at
+// the first refusal: a bad template costs one call), annotates, and writes the status once, last,
+// and only when it changed; events follow only when that write succeeded. Single thread;
+// never waits. Bounded by the plan. Source: reference kubernetes-operators.md 4.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "base/log.h"
+#include "base/metrics.h"
+#include "operator/core/decide.h"
+#include "operator/edge/cluster.h"
+
+namespace crowdsurf::controller {
+
+struct ReconcilerMetrics {
+  explicit ReconcilerMetrics(MetricRegistry& registry);
+  Counter& success;  // controller_runtime_reconcile_total{result=...}
+  Counter& error;
+  Counter& created;
+  Counter& deleted;
+  Counter& annotated;
+  Counter& refused;
+};
+
+class Reconciler {
+ public:
+  Reconciler(Cluster& cluster, DecideOptions options, MetricRegistry& registry, Logger log);
+
+  // Returns the plan that was carried out. Errors of creates are in the next plan's conditions;
+  // an error of Observe or WriteStatus is returned and the turn is to be tried again.
+  StatusOr<Plan> Reconcile(const std::string& job, WallTime now);
+
+ private:
+  void Create(const TrainingJob& job, const Plan& plan, WallTime now);
+
+  Cluster& cluster_;
+  const DecideOptions options_;
+  ReconcilerMetrics metrics_;
+  Logger log_;
+  std::map<std::string, CreateRefusal> refusals_;  // by job; gone with the first success
+};
+
+}  // namespace crowdsurf::controller

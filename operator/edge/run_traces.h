@@ -1,0 +1,60 @@
+// What a local run leaves on the machine, and how it is removed after any end.
+//
+// Every process of a run carries CROWDSURF_RUN=<id> in its environment and every shared file lies
+// in one directory of the run on tmpfs, so both can be found again by anybody: by the run itself,
+// by its reaper (a tiny process that waits for the run to die, kill -9 included), and by the next
+// start, which sweeps what a machine crash left. Single thread. Bounded by what is found.
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+
+#include "base/status.h"
+
+namespace crowdsurf::controller {
+
+inline constexpr char kRunVariable[] = "CROWDSURF_RUN";
+inline constexpr char kWorkerVariable[] = "CROWDSURF_WORKER";
+
+// SIGKILLs every process whose environment names this run (and worker, unless empty), our own
+// excepted, until two looks find none. Returns how many it killed.
+int KillTraces(const std::string& run, const std::string& worker = {});
+
+// Removes directories of runs that nobody holds any more below `parent` ("/dev/shm"), and kills
+// what is left of them. Returns the number of runs swept.
+int SweepStaleRuns(const std::string& parent);
+
+// A directory that a run holds: locked, removed at the end. Its name is crowdsurf-<run>.
+class RunDirectory {
+ public:
+  // Errors: ResourceExhausted or PermissionDenied in words.
+  static StatusOr<RunDirectory> Create(const std::string& parent, const std::string& run);
+  RunDirectory(RunDirectory&& other) noexcept;
+  RunDirectory& operator=(RunDirectory&&) = delete;
+  ~RunDirectory();
+  const std::string& path() const { return path_; }
+
+ private:
+  RunDirectory() = default;
+  std::string path_;
+  int lock_ = -1;
+};
+
+// A child that outlives kill -9 of this process: then it kills the run's processes and removes
+// `directory`. Start it before any thread. Destroying the Reaper dismisses the child: the run has
+// cleaned up by itself.
+class Reaper {
+ public:
+  static StatusOr<Reaper> Start(const std::string& run, const std::string& directory);
+  Reaper(Reaper&& other) noexcept;
+  Reaper& operator=(Reaper&&) = delete;
+  ~Reaper();
+
+ private:
+  Reaper() = default;
+  pid_t pid_ = -1;
+  int line_ = -1;  // the child waits for this to close
+};
+
+}  // namespace crowdsurf::controller

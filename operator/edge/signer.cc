@@ -1,0 +1,146 @@
+#include "operator/edge/signer.h"
+
+#include <httplib.h>
+#include <openssl/rand.h>
+
+#include <chrono>
+#include <nlohmann/json.hpp>
+
+#include "base/bytes.h"
+#include "base/check.h"
+
+namespace crowdsurf::controller {
+namespace {
+
+using nlohmann::json;
+
+constexpr size_t kMostRequest = 64 * 1024;  // a request is under 1 KiB
+constexpr int kPatience_s = 5;              // with a client that sends slowly
+constexpr int kThreads = 4;                 // signing takes 0.2 ms; four wait out slow clients
+constexpr size_t kMostTokens = 200'000;     // a job's workers and those that were
+constexpr int kTokenBytes = 32;
+
+WallTime Now() {
+  return WallTime::FromNanoseconds(std::chrono::duration_cast<std::chrono::nanoseconds>(
+                                       std::chrono::system_clock::now().time_since_epoch())
+                                       .count());
+}
+
+std::string Refusal(std::string_view why) { return json{{"error", why}}.dump(); }
+
+Counter& Refused(MetricRegistry& registry, const char* reason) {
+  return registry.AddCounter("crowdsurf_signer_refused_total", "Signing requests refused",
+                             {{"reason", reason}});
+}
+
+}  // namespace
+
+SignerMetrics::SignerMetrics(MetricRegistry& registry)
+    : granted(registry.AddCounter("crowdsurf_signer_granted_total", "Certificates signed")),
+      refused_token(Refused(registry, "token")),
+      refused_worker(Refused(registry, "worker")),
+      refused_request(Refused(registry, "request")) {}
+
+Signer::Signer(const CertificateAuthority& authority, MetricRegistry& registry)
+    : authority_(authority), metrics_(registry) {}
+
+StatusOr<std::unique_ptr<Signer>> Signer::Start(const CertificateAuthority& authority,
+                                                const SignerOptions& options, WallTime now,
+                                                MetricRegistry& registry) {
+  std::unique_ptr<Signer> signer(new Signer(authority, registry));
+  ASSIGN_OR_RETURN(signer->identity_, authority.MakeServer({options.listen, "localhost"}, now));
+  signer->server_ = std::make_unique<httplib::SSLServer>(signer->identity_.certificate.get(),
+                                                         signer->identity_.key.get());
+  httplib::SSLServer& server = *signer->server_;
+  if (!server.is_valid()) return absl::InternalError("the signer's TLS context is not valid");
+  // The library's default, SO_REUSEPORT, would let two signers share a port without a word.
+  server.set_socket_options([](socket_t socket) {
+    const int yes = 1;
+    setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+  });
+  server.new_task_queue = [] { return new httplib::ThreadPool(kThreads); };
+  server.set_payload_max_length(kMostRequest);
+  server.set_read_timeout(kPatience_s);
+  server.set_write_timeout(kPatience_s);
+  server.set_keep_alive_max_count(1);  // agents ask once a day
+  Signer* self = signer.get();
+  server.Post("/v1/sign", [self](const httplib::Request& request, httplib::Response& response) {
+    const Answer answer = self->Sign(request.get_header_value("Authorization"), request.body);
+    response.status = answer.status;
+    response.set_content(answer.body, "application/json");
+  });
+  int port = options.port;
+  if (port == 0) {
+    port = server.bind_to_any_port(options.listen);
+  } else if (!server.bind_to_port(options.listen, port)) {
+    port = -1;
+  }
+  if (port < 0) {
+    return absl::FailedPreconditionError(absl::StrCat("cannot listen on ", options.listen, ":",
+                                                      options.port, ": ", std::strerror(errno)));
+  }
+  signer->url_ = absl::StrCat("https://", options.listen, ":", port);
+  signer->thread_ = std::thread([&server] { server.listen_after_bind(); });
+  while (!server.is_running()) std::this_thread::yield();  // else an early Stop would be lost
+  return signer;
+}
+
+Signer::~Signer() { Stop(); }
+
+void Signer::Stop() {
+  if (!thread_.joinable()) return;
+  server_->stop();
+  thread_.join();
+}
+
+std::string Signer::Admit(const std::string& worker) {
+  uint8_t random[kTokenBytes];
+  CHECK(RAND_bytes(random, sizeof random) == 1);
+  const std::string token = ToHex(random);
+  const std::lock_guard lock(mutex_);
+  if (workers_.size() >= kMostTokens) workers_.erase(workers_.begin());
+  workers_[token] = worker;
+  return token;
+}
+
+void Signer::Dismiss(const std::string& worker) {
+  const std::lock_guard lock(mutex_);
+  for (auto& [token, name] : workers_) {
+    if (name == worker) name.clear();
+  }
+}
+
+Signer::Answer Signer::Sign(const std::string& authorization, const std::string& body) {
+  constexpr std::string_view kScheme = "Bearer ";
+  std::string worker;
+  bool known = false;
+  if (authorization.compare(0, kScheme.size(), kScheme) == 0) {
+    const std::lock_guard lock(mutex_);
+    const auto it = workers_.find(authorization.substr(kScheme.size()));
+    known = it != workers_.end();
+    if (known) worker = it->second;
+  }
+  if (!known) {
+    metrics_.refused_token.Add();
+    return {401, Refusal("the bearer token is not known here")};
+  }
+  if (worker.empty()) {
+    metrics_.refused_worker.Add();
+    return {403, Refusal("this worker is gone")};
+  }
+  const json request = json::parse(body, nullptr, /*allow_exceptions=*/false);
+  if (!request.is_object() || !request.contains("csr") || !request["csr"].is_string()) {
+    metrics_.refused_request.Add();
+    return {400, Refusal("the body is not {\"csr\": PEM, \"boot\": number}")};
+  }
+  const StatusOr<std::string> chain =
+      authority_.SignAgent(request["csr"].get_ref<const std::string&>(), worker, Now());
+  if (!chain.ok()) {
+    metrics_.refused_request.Add();
+    return {400, Refusal(std::string(chain.status().message()))};
+  }
+  metrics_.granted.Add();
+  return {200, json{{"certificate", *chain}}.dump()};
+}
+
+}  // namespace crowdsurf::controller

@@ -1,0 +1,75 @@
+// Signer: the HTTPS server that gives agents their certificates, POST /v1/sign (DESIGN.md 11).
+//
+// A bearer token names the worker; the request's own names are ignored. Tokens are made here, 256
+// random bits each, one a worker, and forgotten when the worker is gone: then its requests are 403
+// no more than anybody's are 401. Thread-safe; its server runs on threads of its own until Stop or
+// destruction. Bounds: 64 KiB a request, four threads, five seconds of patience with a slow client.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "base/metrics.h"
+#include "base/status.h"
+#include "operator/edge/certificate_authority.h"
+
+namespace httplib {
+class SSLServer;
+}
+
+namespace crowdsurf::controller {
+
+struct SignerMetrics {
+  explicit SignerMetrics(MetricRegistry& registry);
+  Counter& granted;
+  Counter& refused_token;
+  Counter& refused_worker;
+  Counter& refused_request;
+};
+
+struct SignerOptions {
+  std::string listen = "127.0.0.1";
+  int port = 0;  // 0: any free one
+};
+
+class Signer {
+ public:
+  // Errors: FailedPrecondition when the port is taken (names it); Internal.
+  static StatusOr<std::unique_ptr<Signer>> Start(const CertificateAuthority& authority,
+                                                 const SignerOptions& options, WallTime now,
+                                                 MetricRegistry& registry);
+  ~Signer();
+  Signer(const Signer&) = delete;
+  Signer& operator=(const Signer&) = delete;
+
+  const std::string& url() const { return url_; }  // https://127.0.0.1:PORT
+
+  // A token by which `worker` may have certificates from now on.
+  std::string Admit(const std::string& worker);
+  // The worker is gone: its token is known, and refused (403).
+  void Dismiss(const std::string& worker);
+
+  void Stop();
+
+ private:
+  Signer(const CertificateAuthority& authority, MetricRegistry& registry);
+  struct Answer {
+    int status;
+    std::string body;  // JSON
+  };
+  Answer Sign(const std::string& authorization, const std::string& body);
+
+  const CertificateAuthority& authority_;
+  SignerMetrics metrics_;
+  ServerIdentity identity_;
+  std::unique_ptr<httplib::SSLServer> server_;
+  std::thread thread_;
+  std::string url_;
+  std::mutex mutex_;
+  std::map<std::string, std::string> workers_;  // token -> worker; empty: dismissed
+};
+
+}  // namespace crowdsurf::controller

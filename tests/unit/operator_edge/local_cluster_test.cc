@@ -1,0 +1,211 @@
+#include "operator/edge/local_cluster.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <functional>
+
+#include "operator/edge/atomic_file.h"
+#include "operator/edge/reconciler.h"
+#include "operator/edge/run_traces.h"
+
+// The reconciler over real processes: agents and trainers are tests/support/fake_worker.py.
+namespace crowdsurf::controller {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+
+WallTime Now() {
+  return WallTime::FromNanoseconds(std::chrono::duration_cast<std::chrono::nanoseconds>(
+                                       std::chrono::system_clock::now().time_since_epoch())
+                                       .count());
+}
+
+class LocalClusterTest : public ::testing::Test {
+ protected:
+  void Make(int replicas, std::vector<std::string> trainer,
+            std::vector<std::string> environment = {}, bool market = false) {
+    const std::string fake = std::filesystem::current_path() / "tests/support/fake_worker.py";
+    trainer.insert(trainer.begin(), {fake, "train"});
+    job_.name = "job";
+    job_.uid = "uid";
+    job_.spec = SpecFromJson(WithDefaults(
+        {{"replicas", replicas},
+         {"target", {{"samples", 1000}}},
+         {"runPolicy", {{"backoffLimit", 2}}},
+         {"template",
+          {{"spec", {{"containers", {{{"name", "trainer"}, {"command", trainer}}}}}}}}}));
+    state_ = ::testing::TempDir() + "local_cluster_test" + std::to_string(getpid());
+    std::filesystem::create_directories(state_);
+    authority_ = std::make_unique<CertificateAuthority>(
+        std::move(CertificateAuthority::Create("job", Now()).value()));
+    signer_ = std::move(Signer::Start(*authority_, {}, Now(), metrics_).value());
+    environment.push_back("PATH=/usr/bin:/bin");
+    LocalClusterOptions options;
+    options.pods = {run_,       state_,         state_ + "/link",  "/usr/bin",
+                    fake,       signer_->url(), authority_->pem(), "info",
+                    environment};
+    options.nodes_from_market = market;
+    options.poll_interval_ms = 50;
+    cluster_ = std::make_unique<LocalCluster>(options, job_, *signer_, Now);
+    DecideOptions decide;
+    decide.crash_backoff = {Milliseconds(50), Milliseconds(200)};
+    reconciler_ = std::make_unique<Reconciler>(*cluster_, decide, metrics_, Logger());
+  }
+
+  // Reconciles until `done`; false after `patience`.
+  bool Until(const std::function<bool()>& done, Duration patience = Seconds(20)) {
+    const WallTime end = Now() + patience;
+    WallTime wake = Now();
+    while (Now() < end) {
+      if (cluster_->Wait(std::min(wake, end)) || Now() >= wake) {
+        const auto plan = reconciler_->Reconcile("job", Now());
+        EXPECT_TRUE(plan.ok()) << plan.status();
+        wake = plan->requeue_at;
+      }
+      if (done()) return true;
+    }
+    return false;
+  }
+
+  void TearDown() override {
+    if (!cluster_) return;
+    reconciler_.reset();
+    cluster_.reset();
+    signer_.reset();
+    EXPECT_EQ(KillTraces(run_), 0) << "no process is left over";
+    std::filesystem::remove_all(state_);
+  }
+
+  int Ready() { return cluster_->status().ready_replicas; }
+  std::string Link(const std::string& pod) { return state_ + "/link/" + pod; }
+
+  const std::string run_ = "cluster" + std::to_string(getpid());
+  MetricRegistry metrics_;
+  TrainingJob job_;
+  std::string state_;
+  std::unique_ptr<CertificateAuthority> authority_;
+  std::unique_ptr<Signer> signer_;
+  std::unique_ptr<LocalCluster> cluster_;
+  std::unique_ptr<Reconciler> reconciler_;
+};
+
+TEST_F(LocalClusterTest, StartsWorkersAndTellsThemOfEachOther) {
+  Make(2, {});
+  ASSERT_TRUE(Until([&] { return Ready() == 2; }));
+  ASSERT_TRUE(Until([&] { return !ReadFile(state_ + "/workers/job-0-1/agent/seeds").empty(); }));
+  const json peer = json::parse(ReadFile(state_ + "/workers/job-1-1/agent/endpoints"));
+  EXPECT_EQ(ReadFile(state_ + "/workers/job-0-1/agent/seeds"),
+            peer["peer"].get<std::string>() + "\n");
+  EXPECT_GT(cluster_->progress().samples, 0u);
+  EXPECT_EQ(cluster_->Workers().size(), 2u);
+}
+
+TEST_F(LocalClusterTest, ASilentlyTakenMachineIsADisruptionAndIsReplacedAtOnce) {
+  Make(2, {"--child", "--ignore-term"});
+  ASSERT_TRUE(Until([&] { return Ready() == 2; }));
+  cluster_->TakeNode(cluster_->TakeableNodes()[0], std::nullopt);
+  ASSERT_TRUE(Until([&] { return cluster_->status().incarnations.at(0) == 2 && Ready() == 2; }));
+  EXPECT_EQ(cluster_->status().disruptions, 1u);
+  EXPECT_EQ(cluster_->status().failures, 0u);
+  ASSERT_TRUE(Until([&] { return !std::filesystem::exists(Link("job-0-1")); }));
+  EXPECT_EQ(KillTraces(run_, "job-0-1"), 0) << "its escaped child is dead too";
+}
+
+TEST_F(LocalClusterTest, ANoticeReachesTheAgentAsAFileAndTheMachineGoesAtItsDeadline) {
+  Make(1, {"--ignore-term"});
+  ASSERT_TRUE(Until([&] { return Ready() == 1; }));
+  cluster_->TakeNode(cluster_->TakeableNodes()[0], Seconds(0.6));
+  ASSERT_TRUE(Until([&] { return !ReadFile(state_ + "/workers/job-0-1/agent/notice").empty(); }));
+  EXPECT_EQ(json::parse(ReadFile(state_ + "/workers/job-0-1/agent/notice"))["reason"],
+            "SpotInterruption");
+  EXPECT_EQ(cluster_->status().incarnations.at(0), 2) << "the replacement does not wait";
+  ASSERT_TRUE(Until([&] { return !std::filesystem::exists(Link("job-0-1")) && Ready() == 1; }));
+  EXPECT_EQ(cluster_->status().disruptions, 1u);
+  EXPECT_EQ(cluster_->status().failures, 0u);
+}
+
+TEST_F(LocalClusterTest, ATrainerThatCrashesAtOnceBacksOffThenFailsTheJobWithItsLastOutput) {
+  Make(2, {"--after", "0", "--exit", "3", "--print", "no such file: text"});
+  ASSERT_TRUE(Until([&] { return cluster_->status().finished(); }));
+  const TrainingJobStatus& status = cluster_->status();
+  EXPECT_EQ(status.Find(ConditionType::kFailed)->reason, reason::kBackoffLimitExceeded);
+  EXPECT_THAT(status.last_failure->output, HasSubstr("no such file: text"));
+  EXPECT_EQ(status.last_failure->exit_code, 3);
+  EXPECT_GE(status.incarnations.at(0), 3) << "it was tried again";
+  EXPECT_EQ(status.disruptions, 0u);
+  EXPECT_TRUE(Until([&] { return cluster_->idle() || cluster_->Workers().empty(); }) ||
+              cluster_->Workers().size() <= 2u);
+}
+
+TEST_F(LocalClusterTest, AProgramThatIsNotThereAndAnAgentThatCannotStartAreFailuresInWords) {
+  Make(1, {});
+  job_.spec.pod_template["spec"]["containers"][0]["command"] = {"no-such-trainer"};
+  LocalClusterOptions options;
+  options.pods = {run_,
+                  state_,
+                  state_ + "/link",
+                  "/usr/bin",
+                  std::filesystem::current_path() / "tests/support/fake_worker.py",
+                  signer_->url(),
+                  authority_->pem(),
+                  "info",
+                  {"PATH=/usr/bin:/bin"}};
+  cluster_ = std::make_unique<LocalCluster>(options, job_, *signer_, Now);
+  reconciler_ = std::make_unique<Reconciler>(
+      *cluster_, DecideOptions{.crash_backoff = {Milliseconds(10), Milliseconds(20)}}, metrics_,
+      Logger());
+  ASSERT_TRUE(Until([&] { return cluster_->status().finished(); }));
+  EXPECT_THAT(cluster_->status().last_failure->output,
+              HasSubstr("there is no program no-such-trainer"));
+}
+
+TEST_F(LocalClusterTest, AnAgentThatNeverComesUpFailsTheJobWithItsOutput) {
+  Make(1, {}, {"FAKE_AGENT=crash"});
+  ASSERT_TRUE(Until([&] { return cluster_->status().finished(); }));
+  EXPECT_EQ(cluster_->status().last_failure->reason, reason::kAgentNeverStarted);
+  EXPECT_THAT(cluster_->status().last_failure->output, HasSubstr("agent: cannot go on"));
+}
+
+TEST_F(LocalClusterTest, WhenTheTargetIsMetTheJobSucceedsAndTheModelIsThere) {
+  Make(2, {}, {"FAKE_TARGET=1000", "FAKE_WORKERS=2"});
+  ASSERT_TRUE(Until([&] { return cluster_->status().finished(); }));
+  EXPECT_TRUE(cluster_->status().Is(ConditionType::kSucceeded));
+  EXPECT_EQ(cluster_->status().failures, 0u);
+  EXPECT_TRUE(std::filesystem::exists(state_ + "/checkpoint/model.safetensors"));
+}
+
+TEST_F(LocalClusterTest, WithAMarketPodsWaitForMachines) {
+  Make(2, {}, {}, /*market=*/true);
+  cluster_->AddNode("node1");
+  ASSERT_TRUE(Until([&] { return Ready() == 1; }));
+  EXPECT_EQ(cluster_->status().Find(ConditionType::kDegraded)->reason, reason::kNoSpotCapacity);
+  cluster_->AddNode("node2");
+  ASSERT_TRUE(Until([&] { return Ready() == 2; }));
+  cluster_->TakeNode("node1", std::nullopt);
+  cluster_->TakeNode("node2", std::nullopt);  // all at once
+  ASSERT_TRUE(Until([&] { return cluster_->status().disruptions == 2; }));
+  cluster_->AddNode("node3");
+  cluster_->AddNode("node4");
+  ASSERT_TRUE(Until([&] { return Ready() == 2; }));
+  EXPECT_EQ(cluster_->status().failures, 0u);
+}
+
+TEST_F(LocalClusterTest, StopAllLetsWorkersLeaveAndKillsThoseThatWillNot) {
+  Make(2, {"--ignore-term"});
+  ASSERT_TRUE(Until([&] { return Ready() == 2; }));
+  cluster_->StopAll(Milliseconds(300));
+  const WallTime end = Now() + Seconds(10);
+  while (!cluster_->idle() && Now() < end) cluster_->Wait(end);
+  EXPECT_TRUE(cluster_->idle());
+  EXPECT_FALSE(std::filesystem::exists(Link("job-0-1")));
+  EXPECT_FALSE(std::filesystem::exists(state_ + "/workers/job-0-1/agent")) << "no keys stay";
+  EXPECT_THAT(ReadFile(state_ + "/workers/job-0-1/trainer.log"), HasSubstr("training"));
+}
+
+}  // namespace
+}  // namespace crowdsurf::controller
