@@ -1,0 +1,192 @@
+// Agent: executes what the peer core decided.
+#include <cmath>
+
+#include "base/check.h"
+#include "worker/edge/agent_impl.h"
+
+namespace crowdsurf::worker {
+namespace {
+
+constexpr Duration kOpaqueForCheckpoint = Seconds(3);  // a trainer answers at its step boundary
+constexpr Duration kStopPatience = Seconds(20);        // for the trainer, and the last checkpoint
+// After the end of the job is known: others may still ask this agent for the view that says so.
+constexpr Duration kLinger = Milliseconds(1500);
+
+int InboxOf(Region region) {
+  CHECK(region == Region::kInboxA || region == Region::kInboxB);
+  return region == Region::kInboxA ? 0 : 1;
+}
+
+}  // namespace
+
+void Agent::Impl::Execute(Time now, WallTime wall, const Actions& actions) {
+  for (const Action& action : actions) {
+    std::visit([&](const auto& one) { Do(now, wall, one); }, action);
+  }
+}
+
+// ---- messages, DHT -----------------------------------------------------------------------------
+
+void Agent::Impl::Do(Time, WallTime, const Send& action) {
+  const auto endpoint = peer_endpoints_.find(action.to);
+  if (endpoint == peer_endpoints_.end()) return;  // as if lost on the way
+  (void)grpc_->Send({action.to, endpoint->second}, dht::ChannelKind::kWorker, action.body);
+}
+
+void Agent::Impl::Do(Time, WallTime, const Introduce& action) {
+  if (peer_endpoints_.size() < ChunkPlane::kMostPeers || peer_endpoints_.contains(action.peer)) {
+    peer_endpoints_[action.peer] = action.peer_endpoint;
+  }
+  plane_->Introduce(action.peer, action.tensor_endpoint);
+}
+
+void Agent::Impl::Do(Time now, WallTime wall, const PutRecord& action) {
+  (void)dht_->Put(now, wall, dht::KeyOf(action.key), action.value, action.ttl);
+}
+
+void Agent::Impl::Do(Time now, WallTime wall, const WatchKey& action) {
+  (void)dht_->Watch(
+      now, wall, dht::KeyOf(action.key),
+      [this, key = action.key](Time at, WallTime at_wall, const dht::WatchUpdate& update) {
+        OnWatched(at, at_wall, key, update);
+      });
+}
+
+void Agent::Impl::Do(Time now, WallTime wall, const UnwatchKey& action) {
+  dht_->Unwatch(now, wall, dht::KeyOf(action.key));
+}
+
+// ---- chunks ------------------------------------------------------------------------------------
+
+void Agent::Impl::Do(Time, WallTime, const OpenBuffers& action) {
+  state_->Retire(InboxOf(action.to));
+  if (delivered_ && delivered_->region == action.to) delivered_.reset();
+  plane_->Open(action);
+}
+
+void Agent::Impl::Do(Time, WallTime, const CloseBuffers& action) { plane_->Close(action); }
+
+void Agent::Impl::Do(Time, WallTime, const Chunk& action) {
+  const auto folded = plane_->Execute(action);
+  if (!folded) return;
+  inputs_.push_back([this, done = *folded](Time at, Actions& out) {
+    peer_->OnFolded(at, done.round, done.chunk, done.assigned, done.hash, out);
+  });
+}
+
+void Agent::Impl::Do(Time, WallTime, const SpeakChunk& action) { plane_->Execute(action); }
+
+// ---- trainer -----------------------------------------------------------------------------------
+
+void Agent::Impl::Do(Time, WallTime, const RequestPublish& action) {
+  if (!trainer_) return;
+  plane_->Overwritten(Region::kOutbox);
+  link_->RequestPublish(action.averaging);
+}
+
+void Agent::Impl::Do(Time, WallTime, const WakeAt& action) {
+  link_->WakeAt(action.steps, static_cast<uint64_t>(std::ceil(action.samples)));
+}
+
+void Agent::Impl::Do(Time, WallTime, const LetStart&) { link_->LetStart(); }
+
+void Agent::Impl::Do(Time now, WallTime wall, const Deliver& action) {
+  metrics_.delivered.Add();
+  const int inbox = InboxOf(action.region);
+  link_->Deliver(action.averaging, inbox);
+  const PeerSummary summary = peer_->Summarize();
+  link_->SetJob(action.job_samples, action.averaging, summary.view ? summary.view->epoch : 0,
+                summary.view ? summary.view->members : 0);
+  delivered_ = action;
+  // Who governs the view writes the job's checkpoints; two stewards for a moment write twice.
+  if (checkpoint_at_.unset()) checkpoint_at_ = now + Seconds(config_.checkpoint_seconds);
+  if (summary.steward && now >= checkpoint_at_) {
+    checkpoint_at_ = now + Seconds(config_.checkpoint_seconds);
+    Do(now, wall, WriteCheckpoint{.final_model = false});
+  }
+  const Digest content =
+      state_->Offer(inbox, action.averaging, action.job_samples, trainer_->schema);
+  inputs_.push_back([this, content, number = action.averaging](Time at, Actions& out) {
+    peer_->OnLocal(at, StateHashed{.averaging = number, .root = content}, out);
+  });
+}
+
+void Agent::Impl::Do(Time, WallTime, const ReleaseOutbox& action) {
+  link_->ReleaseOutbox(action.averaging);
+}
+
+void Agent::Impl::Do(Time now, WallTime wall, const FetchState& action) {
+  if (!trainer_) return;
+  if (action.donors.empty() && !restored_opaque_.empty()) {
+    // The checkpoint that this agent found lies there already.
+    const Bytes opaque = std::exchange(restored_opaque_, {});
+    const auto offered = link_->OfferAdoption(InboxOf(action.region), action.averaging, opaque);
+    inputs_.push_back([this, action, ok = offered.ok()](Time at, Actions& out) {
+      peer_->OnLocal(at, StateFetched{action.averaging, action.root, ok}, out);
+    });
+    return;
+  }
+  if (action.donors.empty()) {
+    const auto offered =
+        link_->OfferAdoption(InboxOf(action.region), action.averaging, std::nullopt);
+    inputs_.push_back([this, action, ok = offered.ok()](Time at, Actions& out) {
+      peer_->OnLocal(at, StateFetched{action.averaging, action.root, ok}, out);
+    });
+    return;
+  }
+  state_->Fetch(now, action, trainer_->schema, trainer_->elements);
+  OnState(now, wall);
+}
+
+// ---- checkpoint and end ------------------------------------------------------------------------
+
+void Agent::Impl::Do(Time now, WallTime, const WriteCheckpoint& action) {
+  if (!keeper_ || !delivered_ || !trainer_ || checkpoint_waits_) {
+    if (checkpoint_waits_ && action.final_model) checkpoint_waits_ = true;
+    return;
+  }
+  checkpoint_waits_ = action.final_model;
+  checkpoint_wait_until_ = now + kOpaqueForCheckpoint;
+  link_->RequestOpaque();
+}
+
+void Agent::Impl::SubmitCheckpoint(bool final_model) {
+  checkpoint_waits_.reset();
+  checkpoint_wait_until_ = Time::Infinite();
+  if (!delivered_ || !trainer_) return;
+  const std::span<const float> average = std::as_const(*link_).inbox(InboxOf(delivered_->region));
+  CheckpointKeeper::Job job;
+  job.info.job = options_.job;
+  job.info.averaging = delivered_->averaging;
+  job.info.committed = delivered_->root;
+  job.info.job_samples = delivered_->job_samples;
+  job.info.schema = trainer_->schema;
+  job.info.tensors = trainer_->tensors;
+  const PeerSummary summary = peer_->Summarize();
+  if (summary.view) job.info.view_epoch = summary.view->epoch;
+  job.average.assign(average.begin(), average.end());
+  if (auto opaque = link_->ReadOpaque(); opaque.ok()) job.opaque = *std::move(opaque);
+  job.final_model = final_model;
+  if (keeper_->Submit(std::move(job))) ++checkpoints_open_;
+}
+
+void Agent::Impl::Do(Time now, WallTime, const RaiseStop&) {
+  link_->RaiseStop();
+  stop_raised_ = true;
+  stop_raised_at_ = now;
+  log_.Info("target met: the trainer is told to stop");
+}
+
+void Agent::Impl::EndWhenJobIsOver(Time now) {
+  if (!stop_raised_ || ended_) return;
+  const Duration since = now - stop_raised_at_;
+  const bool written = checkpoints_open_ == 0 && !checkpoint_waits_;
+  const bool trainer_done = stop_acknowledged_ || !trainer_;
+  if (since >= kStopPatience || (since >= kLinger && written && trainer_done)) {
+    End("target met", 0);
+  }
+}
+
+void Agent::Impl::Do(Time, WallTime, const Leave& action) { End(action.reason, 0); }
+
+}  // namespace crowdsurf::worker

@@ -1,0 +1,173 @@
+// The inside of Agent. Not for others to include.
+//
+// Everything below "host thread" is touched by the host loop alone. Files: agent.cc (start, run,
+// stop), agent_actions.cc (executes the core's actions), agent_inputs.cc (what reaches the core),
+// agent_view.cc (summary, metrics, progress).
+#pragma once
+
+#include <atomic>
+#include <deque>
+#include <functional>
+#include <future>
+#include <optional>
+
+#include "coordinator-free-dht/edge/certificate_keeper.h"
+#include "coordinator-free-dht/edge/dht_service.h"
+#include "coordinator-free-dht/edge/host.h"
+#include "coordinator-free-dht/edge/http_server.h"
+#include "coordinator-free-dht/edge/identity.h"
+#include "coordinator-free-dht/edge/transport.h"
+#include "worker/core/peer.h"
+#include "worker/edge/agent.h"
+#include "worker/edge/agent_metrics.h"
+#include "worker/edge/agent_summary.h"
+#include "worker/edge/checkpoint_keeper.h"
+#include "worker/edge/chunk_plane.h"
+#include "worker/edge/drain.h"
+#include "worker/edge/link_server.h"
+#include "worker/edge/state_exchange.h"
+#include "worker/edge/tensor_transport.h"
+
+namespace crowdsurf::worker {
+
+class Agent::Impl : public dht::TimerSource {
+ public:
+  Impl(AgentOptions options, JobConfig config, LogSink* sink, LogLevel least);
+  ~Impl() override;
+
+  Status Start();
+  int Run();
+  void AskToLeave();
+  void Kill();
+  const PeerId& id() const { return identity_->id(); }
+  std::string peer_endpoint() const { return grpc_->endpoint(); }
+  std::string http_endpoint() const;
+  const MetricRegistry& registry() const { return registry_; }
+
+  // TimerSource.
+  Time NextDeadline() const override;
+  void OnTimer(Time now, WallTime wall) override;
+
+ private:
+  using Input = std::function<void(Time, Actions&)>;
+
+  // ---- starting (agent.cc) ----
+  Status StartLink();
+  Status StartCertificate();
+  Status StartTransports();
+  Status StartHttp();
+  Status StartDrain();
+  Status WriteEndpoints() const;
+  PeerConfig MakePeerConfig() const;
+  void WriteTermination() const;
+  void End(const std::string& reason, int code);  // the loop ends after this input
+
+  // ---- inputs (agent_inputs.cc) ----
+  // Gives `input` to the peer and executes its actions; inputs that arise meanwhile come after.
+  void Feed(Time now, WallTime wall, Input input);
+  void FeedLocal(Time now, WallTime wall, LocalEvent event);
+  void RunInputs(Time now, WallTime wall);
+  void OnLinkEvent(Time now, WallTime wall, const LinkEvent& event);
+  void OnRegistered(Time now, WallTime wall, const link::TrainerRegistered& event);
+  void RestoreCheckpoint(Time now, WallTime wall, const link::TrainerRegistered& event);
+  void OnDrainEvent(Time now, WallTime wall, const DrainEvent& event);
+  void OnConfigText(Time now, WallTime wall, const std::string& text);
+  void OnTensorFrame(Time now, WallTime wall, const PeerId& from, const TensorHeader& header,
+                     Bytes payload);
+  void OnDown(Time now, WallTime wall, const PeerId& peer, bool hard);
+  void OnWatched(Time now, WallTime wall, const std::string& key, const dht::WatchUpdate& update);
+  void OnState(Time now, WallTime wall);  // a fetch may have ended
+  void StartLeaving(Time now, WallTime wall, Duration within);
+
+  // ---- actions (agent_actions.cc) ----
+  void Execute(Time now, WallTime wall, const Actions& actions);
+  void Do(Time now, WallTime wall, const Send& action);
+  void Do(Time now, WallTime wall, const Introduce& action);
+  void Do(Time now, WallTime wall, const PutRecord& action);
+  void Do(Time now, WallTime wall, const WatchKey& action);
+  void Do(Time now, WallTime wall, const UnwatchKey& action);
+  void Do(Time now, WallTime wall, const OpenBuffers& action);
+  void Do(Time now, WallTime wall, const CloseBuffers& action);
+  void Do(Time now, WallTime wall, const Chunk& action);
+  void Do(Time now, WallTime wall, const SpeakChunk& action);
+  void Do(Time now, WallTime wall, const RequestPublish& action);
+  void Do(Time now, WallTime wall, const WakeAt& action);
+  void Do(Time now, WallTime wall, const LetStart& action);
+  void Do(Time now, WallTime wall, const Deliver& action);
+  void Do(Time now, WallTime wall, const ReleaseOutbox& action);
+  void Do(Time now, WallTime wall, const FetchState& action);
+  void Do(Time now, WallTime wall, const WriteCheckpoint& action);
+  void Do(Time now, WallTime wall, const RaiseStop& action);
+  void Do(Time now, WallTime wall, const Leave& action);
+  void SubmitCheckpoint(bool final_model);
+  void EndWhenJobIsOver(Time now);
+
+  // ---- what is shown (agent_view.cc) ----
+  void SampleProgress(Time now, WallTime wall);
+  Progress ReadProgress();
+  void UpdateGauges(const PeerSummary& summary);
+  std::string SummaryText(WallTime wall);
+  dht::HttpReply ServeSummary();
+
+  const AgentOptions options_;
+  JobConfig config_;
+  const LogLevel least_;
+  const Logger log_;
+  MetricRegistry registry_;
+  AgentMetrics metrics_;
+  dht::HostLoop host_;
+  std::unique_ptr<dht::Identity> identity_;
+  std::unique_ptr<dht::CertificateKeeper> certificates_;
+  std::unique_ptr<dht::PeerTransport> grpc_;
+  std::unique_ptr<dht::DhtService> dht_;
+  std::unique_ptr<TensorTransport> tensors_;
+  std::unique_ptr<LinkServer> link_;
+  std::unique_ptr<CheckpointStore> checkpoints_;
+  std::unique_ptr<CheckpointKeeper> keeper_;
+  std::unique_ptr<dht::HttpServer> http_;
+  std::unique_ptr<Drain> drain_;
+  std::atomic<bool> ready_{false};
+  std::atomic<bool> killed_{false};
+  std::atomic<bool> started_{false};
+
+  // ---- host thread ----
+  std::unique_ptr<Peer> peer_;
+  std::unique_ptr<ChunkPlane> plane_;
+  std::unique_ptr<StateExchange> state_;
+  std::deque<Input> inputs_;
+  bool feeding_ = false;
+  std::map<PeerId, std::string> peer_endpoints_;  // introduced; ChunkPlane::kMostPeers
+
+  struct Trainer {
+    Digest schema;
+    uint64_t elements = 0;
+    std::vector<LinkTensor> tensors;
+  };
+  std::optional<Trainer> trainer_;
+  bool restore_tried_ = false;
+  Bytes restored_opaque_;
+  std::optional<Deliver> delivered_;      // the last average, and where it lies
+  std::optional<bool> checkpoint_waits_;  // for the opaque state: final_model
+  Time checkpoint_wait_until_ = Time::Infinite();
+  size_t checkpoints_open_ = 0;
+  Time checkpoint_at_;  // when this agent, as steward, writes the next one; unset: no average yet
+
+  Time progress_at_ = Time::Infinite();  // when the trainer's words are read next
+  LinkCounters counters_;                // as read last
+  struct Rate {                          // of own samples
+    Time since;
+    double samples = 0, per_second = 0;
+  } rate_;
+  double started_unix_ = 0;
+  std::optional<double> first_step_unix_;
+
+  bool leaving_ = false;
+  Time leave_by_ = Time::Infinite();
+  bool stop_raised_ = false, stop_acknowledged_ = false;
+  Time stop_raised_at_;
+  std::string end_reason_;
+  int exit_code_ = 0;
+  bool ended_ = false;
+};
+
+}  // namespace crowdsurf::worker

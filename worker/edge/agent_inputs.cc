@@ -1,0 +1,256 @@
+// Agent: what reaches the peer core, and in which order.
+#include <cmath>
+
+#include "base/check.h"
+#include "worker/edge/agent_impl.h"
+
+namespace crowdsurf::worker {
+namespace {
+
+template <class... Handlers>
+struct Overloaded : Handlers... {
+  using Handlers::operator()...;
+};
+template <class... Handlers>
+Overloaded(Handlers...) -> Overloaded<Handlers...>;
+
+Time FromWall(Time now, WallTime wall, WallTime then) { return now + (then - wall); }
+
+}  // namespace
+
+// ---- one input at a time -----------------------------------------------------------------------
+
+void Agent::Impl::Feed(Time now, WallTime wall, Input input) {
+  inputs_.push_back(std::move(input));
+  if (!feeding_) RunInputs(now, wall);
+}
+
+void Agent::Impl::FeedLocal(Time now, WallTime wall, LocalEvent event) {
+  Feed(now, wall,
+       [this, event = std::move(event)](Time at, Actions& out) { peer_->OnLocal(at, event, out); });
+}
+
+void Agent::Impl::RunInputs(Time now, WallTime wall) {
+  feeding_ = true;
+  while (!inputs_.empty() && !killed_) {
+    const Input input = std::move(inputs_.front());
+    inputs_.pop_front();
+    Actions actions;
+    input(now, actions);
+    Execute(now, wall, actions);
+  }
+  feeding_ = false;
+}
+
+Time Agent::Impl::NextDeadline() const {
+  Time next = std::min({peer_->NextDeadline(), state_->NextDeadline(), progress_at_, leave_by_,
+                        checkpoint_wait_until_});
+  if (stop_raised_) next = std::min(next, progress_at_);
+  return next;
+}
+
+void Agent::Impl::OnTimer(Time now, WallTime wall) {
+  if (now >= state_->NextDeadline()) {
+    state_->OnTimer(now);
+    OnState(now, wall);
+  }
+  if (now >= progress_at_) SampleProgress(now, wall);
+  if (now >= checkpoint_wait_until_) SubmitCheckpoint(checkpoint_waits_.value_or(false));
+  if (now >= leave_by_) {
+    leave_by_ = Time::Infinite();
+    log_.Warning("leaving took too long");
+    End("left without handing over", 0);
+  }
+  if (now >= peer_->NextDeadline()) {
+    Feed(now, wall, [this](Time at, Actions& out) { peer_->OnTimer(at, out); });
+  }
+}
+
+// ---- peers -------------------------------------------------------------------------------------
+
+void Agent::Impl::OnTensorFrame(Time now, WallTime wall, const PeerId& from,
+                                const TensorHeader& header, Bytes payload) {
+  if (header.kind == TensorKind::kState) {
+    state_->OnFrame(now, from, payload);
+    return OnState(now, wall);
+  }
+  CHECK(!feeding_);
+  feeding_ = true;
+  Actions actions;
+  plane_->OnFrame(
+      from, header, std::move(payload),
+      [&](const ChunkArrived& arrived) { return peer_->OnChunk(now, arrived, actions); },
+      [&] { Execute(now, wall, actions); });
+  RunInputs(now, wall);
+}
+
+void Agent::Impl::OnDown(Time now, WallTime wall, const PeerId& peer, bool hard) {
+  if (hard) {
+    plane_->OnDown(peer);
+    tensors_->Forget(peer);
+    state_->OnPeerDown(now, peer);
+  }
+  Feed(now, wall,
+       [this, peer, hard](Time at, Actions& out) { peer_->OnPeerDown(at, peer, hard, out); });
+  OnState(now, wall);
+}
+
+void Agent::Impl::OnWatched(Time now, WallTime wall, const std::string& key,
+                            const dht::WatchUpdate& update) {
+  std::vector<PeerRecord> records;
+  for (const dht::RecordPtr& record : update.records) {
+    const Duration left = record->expiry - wall;
+    if (left <= Duration()) continue;
+    records.push_back({.key = key, .owner = record->subkey, .value = record->value, .ttl = left});
+  }
+  if (records.empty() && !update.synced) return;
+  Feed(now, wall, [this, records = std::move(records)](Time at, Actions& out) {
+    peer_->OnRecords(at, records, out);
+  });
+}
+
+void Agent::Impl::OnState(Time now, WallTime wall) {
+  std::optional<StateExchange::Fetched> fetched = state_->TakeFetched();
+  if (!fetched) return;
+  bool ok = fetched->ok && trainer_.has_value();
+  if (ok && fetched->request.adopt) {
+    const int inbox = fetched->request.region == Region::kInboxA ? 0 : 1;
+    std::optional<ByteView> opaque;
+    if (fetched->opaque) opaque = *fetched->opaque;
+    const auto offered = link_->OfferAdoption(inbox, fetched->request.averaging, opaque);
+    ok = offered.ok();
+    if (!ok) log_.Error("state not offered", {{"error", offered.status().ToString()}});
+  }
+  FeedLocal(now, wall, StateFetched{fetched->request.averaging, fetched->request.root, ok});
+}
+
+// ---- the trainer -------------------------------------------------------------------------------
+
+void Agent::Impl::OnLinkEvent(Time now, WallTime wall, const LinkEvent& event) {
+  std::visit(
+      Overloaded{[&](const link::TrainerRegistered& e) { OnRegistered(now, wall, e); },
+                 [&](const link::TrainerGone&) {
+                   trainer_.reset();
+                   FeedLocal(now, wall, TrainerGone{});
+                   EndWhenJobIsOver(now);
+                 },
+                 [&](const link::Published& e) {
+                   FeedLocal(now, wall,
+                             Published{.averaging = e.number,
+                                       .samples = static_cast<double>(e.samples),
+                                       .step = e.steps});
+                 },
+                 [&](const link::PublishRefused& e) {
+                   metrics_.refused_snapshots.Add();
+                   log_.Warning("snapshot refused: not finite",
+                                {{"averaging", e.number}, {"element", e.element}});
+                   FeedLocal(now, wall, PublishRefused{e.number});
+                 },
+                 [&](const link::Applied&) {},
+                 [&](const link::Adopted& e) {
+                   log_.Info("state adopted", {{"sequence", e.sequence}});
+                 },
+                 [&](const link::StepsReached&) { FeedLocal(now, wall, ReadProgress()); },
+                 [&](const link::OpaqueGiven& e) {
+                   state_->OnOpaque(now, e.hash, e.bytes);
+                   if (checkpoint_waits_) SubmitCheckpoint(*checkpoint_waits_);
+                 },
+                 [&](const link::StopAcknowledged&) {
+                   stop_acknowledged_ = true;
+                   EndWhenJobIsOver(now);
+                 },
+                 [&](const link::CheckpointRequested&) { Do(now, wall, WriteCheckpoint{false}); },
+                 [&](const link::LeaveRequested&) {
+                   StartLeaving(now, wall, Seconds(options_.leave_within));
+                 }},
+      event);
+}
+
+void Agent::Impl::OnRegistered(Time now, WallTime wall, const link::TrainerRegistered& event) {
+  log_.Info("trainer registered", {{"elements", event.elements}, {"fresh", event.fresh}});
+  trainer_ = Trainer{event.schema, event.elements, event.tensors};
+  stop_acknowledged_ = false;
+  counters_ = {};
+  rate_ = {};
+  progress_at_ = now;
+  if (!restore_tried_ && event.fresh) RestoreCheckpoint(now, wall, event);
+  restore_tried_ = true;
+  FeedLocal(
+      now, wall,
+      TrainerRegistered{.schema = event.schema, .elements = event.elements, .fresh = event.fresh});
+}
+
+// The newest good checkpoint of this job, into inbox 0; the core decides what it is worth.
+void Agent::Impl::RestoreCheckpoint(Time now, WallTime wall, const link::TrainerRegistered& event) {
+  if (!checkpoints_) return;
+  const auto found = checkpoints_->FindNewest(options_.job);
+  if (!found.ok()) {
+    if (!absl::IsNotFound(found.status())) {
+      log_.Warning("no checkpoint read", {{"error", found.status().ToString()}});
+    }
+    return;
+  }
+  if (found->info.schema != event.schema || found->info.elements != event.elements) {
+    log_.Warning("a checkpoint of another model is left alone", {{"path", found->path}});
+    return;
+  }
+  auto opaque = checkpoints_->Load(*found, link_->inbox(0));
+  if (!opaque.ok()) {
+    log_.Warning("checkpoint not restored", {{"error", opaque.status().ToString()}});
+    return;
+  }
+  restored_opaque_ = *std::move(opaque);
+  const CheckpointInfo& info = found->info;
+  const Digest content = state_->Offer(0, info.averaging, info.job_samples, info.schema);
+  delivered_ = Deliver{.averaging = info.averaging,
+                       .region = Region::kInboxA,
+                       .weight = 0,
+                       .job_samples = info.job_samples,
+                       .root = info.committed};
+  log_.Info("checkpoint restored", {{"averaging", info.averaging}, {"path", found->path}});
+  FeedLocal(now, wall, RestoredCheckpoint{info.averaging, info.job_samples, content});
+}
+
+// ---- the outside -------------------------------------------------------------------------------
+
+void Agent::Impl::OnDrainEvent(Time now, WallTime wall, const DrainEvent& event) {
+  std::visit(Overloaded{[&](const SeedsChanged& e) { dht_->AddSeeds(now, wall, e.seeds); },
+                        [&](const NoticeChanged& e) {
+                          link_->SetNotice(e.leaving, e.deadline.nanoseconds(), e.reason);
+                          if (!e.leaving) return;
+                          log_.Info("notice", {{"reason", e.reason}});
+                          FeedLocal(now, wall, NoticeGiven{FromWall(now, wall, e.deadline)});
+                        },
+                        [&](const ConfigFileChanged& e) { OnConfigText(now, wall, e.text); },
+                        [&](const TerminationAsked& e) {
+                          StartLeaving(now, wall, std::max(Duration(), e.deadline - wall));
+                        }},
+             event);
+}
+
+void Agent::Impl::OnConfigText(Time now, WallTime wall, const std::string& text) {
+  ParsedJobConfig parsed = ParseJobConfig(text);
+  if (!parsed.violations.empty()) {
+    metrics_.config_refused.Add();
+    for (const std::string& violation : parsed.violations) {
+      log_.Error("config refused", {{"violation", violation}});
+    }
+    return;
+  }
+  config_ = std::move(parsed.config);
+  const bool blocking = config_.averaging.overlap == Overlap::kBlocking;
+  link_->SetMode(blocking ? LinkOverlap::kBlocking : LinkOverlap::kDelayed, false, 0);
+  FeedLocal(now, wall, ConfigChanged{config_.averaging});
+}
+
+void Agent::Impl::StartLeaving(Time now, WallTime wall, Duration within) {
+  // Half a second is kept for ending what ends in any case.
+  const Time by = now + std::max(Milliseconds(100), within - Milliseconds(500));
+  leave_by_ = std::min(leave_by_, by);
+  if (std::exchange(leaving_, true)) return;
+  log_.Info("leaving", {{"within_seconds", within.seconds()}});
+  link_->SetNotice(true, (wall + within).nanoseconds(), "leaving");
+  FeedLocal(now, wall, LeaveAsked{});
+}
+
+}  // namespace crowdsurf::worker

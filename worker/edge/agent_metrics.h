@@ -1,0 +1,80 @@
+// Agent metrics: every name that the agent's edge counts, once. (crowdsurf_round_* come from the
+// core, crowdsurf_tensor_* from tensor_metrics.h, crowdsurf_dht_* and transport from the DHT room.)
+//
+// Handles are shared and thread-safe.
+#pragma once
+
+#include "base/metrics.h"
+
+namespace crowdsurf::worker {
+
+struct AgentMetrics {
+  explicit AgentMetrics(MetricRegistry& registry)
+      : steps(
+            registry.AddCounter("crowdsurf_worker_steps_total", "Optimizer steps of the trainer.")),
+        samples(registry.AddCounter("crowdsurf_worker_samples_total",
+                                    "Samples that the trainer has processed.")),
+        stall_seconds(registry.AddCounter("crowdsurf_worker_stall_seconds_total",
+                                          "Time the trainer was held by averaging.")),
+        loss(registry.AddGauge("crowdsurf_worker_loss", "Last loss the trainer reported.")),
+        job_samples(registry.AddGauge("crowdsurf_worker_job_samples",
+                                      "Samples of the whole job, as of the last averaging.")),
+        averaging(registry.AddGauge("crowdsurf_worker_averaging_number",
+                                    "Number of the last committed averaging.")),
+        members(registry.AddGauge("crowdsurf_worker_view_members", "Members of the view.")),
+        view_epoch(registry.AddGauge("crowdsurf_worker_view_epoch", "Epoch of the view.")),
+        branch(registry.AddGauge("crowdsurf_worker_view_branch", "1 while the view is a branch.")),
+        ready(registry.AddGauge("crowdsurf_worker_ready_info", "1 when the agent is ready.")),
+        delivered(registry.AddCounter("crowdsurf_worker_results_delivered_total",
+                                      "Averages given to the trainer.")),
+        refused_snapshots(registry.AddCounter("crowdsurf_worker_snapshots_refused_total",
+                                              "Snapshots refused because of NaN or infinity.")),
+        bad_inputs(registry.AddCounter(
+            "crowdsurf_worker_inputs_bad_total",
+            "Chunks from peers with a wrong size, NaN or infinity, or beyond the byte bound.")),
+        strange_chunks(registry.AddCounter("crowdsurf_worker_chunks_unknown_total",
+                                           "Chunks of instances that are not open here.")),
+        waiting_sends(registry.AddGauge("crowdsurf_worker_sends_waiting_frames",
+                                        "Chunks that wait for room in a peer's queue.")),
+        held_bytes(registry.AddGauge("crowdsurf_worker_inputs_held_bytes",
+                                     "Inputs held until they are folded.")),
+        config_refused(registry.AddCounter("crowdsurf_worker_config_refused_total",
+                                           "New versions of the config file that were wrong.")),
+        renewals_failed(registry.AddCounter("crowdsurf_worker_certificate_renewals_failed_total",
+                                            "Attempts to renew the certificate that failed.")),
+        state_fetches_ok(registry.AddCounter("crowdsurf_worker_state_fetches_total",
+                                             "Transfers of a committed average, by end.",
+                                             {{"result", "ok"}})),
+        state_fetches_failed(registry.AddCounter("crowdsurf_worker_state_fetches_total",
+                                                 "Transfers of a committed average, by end.",
+                                                 {{"result", "failed"}})),
+        checkpoints(registry.AddCounter("crowdsurf_worker_checkpoints_total",
+                                        "Checkpoints written by this agent as steward.")),
+        checkpoints_failed(registry.AddCounter("crowdsurf_worker_checkpoints_failed_total",
+                                               "Checkpoints that could not be written.")) {}
+
+  Counter& steps;
+  Counter& samples;
+  Counter& stall_seconds;
+  Gauge& loss;
+  Gauge& job_samples;
+  Gauge& averaging;
+  Gauge& members;
+  Gauge& view_epoch;
+  Gauge& branch;
+  Gauge& ready;
+  Counter& delivered;
+  Counter& refused_snapshots;
+  Counter& bad_inputs;
+  Counter& strange_chunks;
+  Gauge& waiting_sends;
+  Gauge& held_bytes;
+  Counter& config_refused;
+  Counter& renewals_failed;
+  Counter& state_fetches_ok;
+  Counter& state_fetches_failed;
+  Counter& checkpoints;
+  Counter& checkpoints_failed;
+};
+
+}  // namespace crowdsurf::worker

@@ -1,0 +1,98 @@
+// Agent: progress of the trainer, gauges, and the summary that others read.
+#include <chrono>
+#include <cmath>
+#include <memory>
+
+#include "worker/edge/agent_impl.h"
+
+namespace crowdsurf::worker {
+namespace {
+
+constexpr Duration kProgressEvery = Milliseconds(250);
+// Until the first step, so that its instant is known well.
+constexpr Duration kFirstStepEvery = Milliseconds(20);
+constexpr double kRateWindow = 3;  // seconds over which own speed is measured
+constexpr std::chrono::milliseconds kSummaryPatience{1000};
+
+}  // namespace
+
+Progress Agent::Impl::ReadProgress() {
+  const LinkCounters now = link_->counters();
+  // A trainer that registers again counts from zero.
+  const auto grown = [](auto to, auto from) {
+    return static_cast<double>(to < from ? to : to - from);
+  };
+  metrics_.steps.Add(grown(now.steps, counters_.steps));
+  metrics_.samples.Add(grown(now.samples, counters_.samples));
+  metrics_.stall_seconds.Add(grown(now.stall_seconds, counters_.stall_seconds));
+  if (std::isfinite(now.loss)) metrics_.loss.Set(now.loss);
+  counters_ = now;
+  Progress progress;
+  progress.step = now.steps;
+  progress.samples = static_cast<double>(now.samples);
+  if (std::isfinite(now.loss)) progress.loss = now.loss;
+  progress.metrics = now.metrics;
+  return progress;
+}
+
+void Agent::Impl::SampleProgress(Time now, WallTime wall) {
+  const LinkCounters before = counters_;
+  Progress progress = ReadProgress();
+  if (progress.step > 0 && !first_step_unix_) {
+    first_step_unix_ = static_cast<double>(wall.nanoseconds()) * 1e-9;
+  }
+  progress_at_ = trainer_ || stop_raised_
+                     ? now + (first_step_unix_ ? kProgressEvery : kFirstStepEvery)
+                     : Time::Infinite();
+  const double elapsed = rate_.since.unset() ? kRateWindow : (now - rate_.since).seconds();
+  if (elapsed >= kRateWindow) {
+    if (!rate_.since.unset()) rate_.per_second = (progress.samples - rate_.samples) / elapsed;
+    rate_.since = now;
+    rate_.samples = progress.samples;
+  }
+  const PeerSummary summary = peer_->Summarize();
+  UpdateGauges(summary);
+  EndWhenJobIsOver(now);
+  const bool changed = counters_.steps != before.steps || counters_.samples != before.samples ||
+                       counters_.metrics != before.metrics;
+  if (changed) FeedLocal(now, wall, std::move(progress));
+}
+
+void Agent::Impl::UpdateGauges(const PeerSummary& summary) {
+  metrics_.job_samples.Set(summary.job_samples);
+  metrics_.averaging.Set(static_cast<double>(summary.averaging));
+  metrics_.members.Set(summary.view ? static_cast<double>(summary.view->members) : 0);
+  metrics_.view_epoch.Set(summary.view ? static_cast<double>(summary.view->epoch) : 0);
+  metrics_.branch.Set(summary.view && summary.view->branch ? 1 : 0);
+  ready_ = summary.state == PeerState::kTraining;
+  metrics_.ready.Set(ready_ ? 1 : 0);
+}
+
+std::string Agent::Impl::SummaryText(WallTime) {
+  EdgeSummary edge;
+  edge.job = options_.job;
+  edge.worker = options_.worker;
+  edge.peer = identity_->id();
+  edge.samples_per_second = rate_.per_second;
+  edge.stall_seconds = counters_.stall_seconds;
+  edge.started_unix = started_unix_;
+  edge.first_step_unix = first_step_unix_;
+  PeerSummary summary = peer_->Summarize();
+  if (ended_ || stop_acknowledged_) summary.state = PeerState::kStopped;
+  UpdateGauges(summary);
+  return SummaryJson(summary, edge);
+}
+
+dht::HttpReply Agent::Impl::ServeSummary() {
+  auto promise = std::make_shared<std::promise<std::string>>();
+  std::future<std::string> text = promise->get_future();
+  const bool posted = started_ && host_.Post([this, promise](Time, WallTime wall) {
+    promise->set_value(SummaryText(wall));
+  });
+  if (!posted || text.wait_for(kSummaryPatience) != std::future_status::ready) {
+    return {503, "the agent does not answer\n"};
+  }
+  return {200, text.get(), "application/json"};
+}
+
+}  // namespace crowdsurf::worker

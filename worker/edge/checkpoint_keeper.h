@@ -1,0 +1,50 @@
+// Checkpoint keeper: writes checkpoints and the model file on a thread that may wait for a disk.
+//
+// The host hands over a copy of the average (the inbox will be written again) and of the trainer's
+// opaque state; the result comes back through the host's mailbox. Bounds: one write in progress and
+// one waiting; a further one is refused, counted, and the next interval writes anyway. Methods from
+// the host thread. Reading at start is done by the host itself, before anything runs.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "base/mailbox.h"
+#include "worker/edge/agent_metrics.h"
+#include "worker/edge/checkpoint.h"
+
+namespace crowdsurf::worker {
+
+class CheckpointKeeper {
+ public:
+  struct Job {
+    CheckpointInfo info;
+    std::vector<float> average;
+    Bytes opaque;
+    bool final_model = false;  // write model.safetensors as well
+  };
+
+  // `done` is called on the keeper's thread after each job, with whether all went well. Everything
+  // referred to outlives the keeper.
+  CheckpointKeeper(CheckpointStore& store, std::string folder, AgentMetrics& metrics,
+                   std::function<void(const Job&, bool ok)> done, Logger log);
+  ~CheckpointKeeper();  // finishes what was accepted
+
+  [[nodiscard]] bool Submit(Job job);
+
+ private:
+  void Loop();
+  bool Write(const Job& job);
+
+  CheckpointStore& store_;
+  const std::string folder_;
+  AgentMetrics& metrics_;
+  const std::function<void(const Job&, bool)> done_;
+  const Logger log_;
+  Mailbox<std::unique_ptr<Job>> jobs_{2};
+  std::thread thread_;
+};
+
+}  // namespace crowdsurf::worker

@@ -1,0 +1,197 @@
+#include "worker/edge/state_exchange.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/check.h"
+#include "base/digest.h"
+
+namespace crowdsurf::worker {
+namespace {
+
+constexpr Duration kOpaqueFresh = Seconds(5);        // an older one is asked for again
+constexpr Duration kOpaqueWait = Milliseconds(400);  // a trainer answers at its next step boundary
+constexpr Duration kOpaqueCopyKept = Seconds(10);    // after the last chunk of it was asked for
+
+std::span<uint8_t> AsWritableBytes(std::span<float> values) {
+  return {reinterpret_cast<uint8_t*>(values.data()), values.size_bytes()};
+}
+
+}  // namespace
+
+StateExchange::StateExchange(StateExchangeHost host, AgentMetrics& metrics,
+                             MetricRegistry& registry, Logger log)
+    : host_(std::move(host)),
+      metrics_(metrics),
+      registry_(registry),
+      log_(log.For("state")),
+      donor_({}, registry) {
+  // Declares the series of a fetch now: none may be added while the HTTP port renders them.
+  const StateFetch declared(Time(), {}, registry_);
+}
+
+Digest StateExchange::Offer(int inbox, uint64_t averaging, double job_samples,
+                            const Digest& schema) {
+  StateManifest manifest = MakeStateManifest(host_.inbox(inbox), averaging, Digest(), schema);
+  const Digest content = manifest.Root();  // of number, schema and values: equal at all members
+  manifest.committed = content;
+  manifest.job_samples = job_samples;
+  donor_.Offer(inbox, std::move(manifest));
+  return content;
+}
+
+void StateExchange::OnOpaque(Time now, const Digest& hash, uint64_t bytes) {
+  opaque_at_ = now;
+  opaque_copy_.reset();
+  donor_.SetOpaque({.bytes = bytes, .hash = hash});
+  AnswerWaiting(now);
+}
+
+void StateExchange::Fetch(Time now, const FetchState& request, const Digest& schema,
+                          uint64_t elements) {
+  StateFetchOptions options;
+  options.averaging = request.averaging;
+  options.committed = request.root;
+  options.schema = schema;
+  options.elements = elements;
+  options.want_opaque = request.adopt;
+  donor_.Retire(request.region == Region::kInboxA ? 0 : 1);
+  fetch_.emplace(Running{request, StateFetch(now, options, registry_), {}});
+  log_.Info("fetching state",
+            {{"averaging", request.averaging}, {"donors", request.donors.size()}});
+  for (const PeerId& donor : request.donors) {
+    if (!fetch_) return;
+    FetchActions actions;
+    fetch_->core.OnDonor(now, donor, actions);
+    Execute(now, actions, {});
+  }
+}
+
+void StateExchange::OnFrame(Time now, const PeerId& from, ByteView payload) {
+  const std::optional<DecodedState> decoded = DecodeStateMessage(payload);
+  if (!decoded) return metrics_.bad_inputs.Add();
+  const bool reply = std::holds_alternative<ManifestReply>(decoded->message) ||
+                     std::holds_alternative<ChunkReply>(decoded->message);
+  if (reply) {
+    if (!fetch_) return;
+    FetchActions actions;
+    fetch_->core.OnReply(now, from, decoded->message, decoded->payload.size(),
+                         HashStateChunk(decoded->payload), actions);
+    return Execute(now, actions, decoded->payload);
+  }
+  const bool wants_opaque = std::holds_alternative<ManifestRequest>(decoded->message) &&
+                            (opaque_at_.unset() || now - opaque_at_ > kOpaqueFresh);
+  if (wants_opaque && waiting_.size() < kMostWaiting && host_.request_opaque()) {
+    if (waiting_.empty()) waiting_until_ = now + kOpaqueWait;
+    waiting_.push_back({from, decoded->message});
+    return;
+  }
+  Answer(now, from, decoded->message);
+}
+
+void StateExchange::OnPeerDown(Time now, const PeerId& peer) {
+  donor_.OnPeerDown(peer);
+  if (!fetch_) return;
+  FetchActions actions;
+  fetch_->core.OnDonorFailed(now, peer, actions);
+  Execute(now, actions, {});
+}
+
+void StateExchange::OnTimer(Time now) {
+  if (now >= waiting_until_) AnswerWaiting(now);
+  if (opaque_copy_ && now - opaque_used_ > kOpaqueCopyKept) opaque_copy_.reset();
+  if (!fetch_ || now < fetch_->core.NextDeadline()) return;
+  FetchActions actions;
+  fetch_->core.OnTimer(now, actions);
+  Execute(now, actions, {});
+}
+
+Time StateExchange::NextDeadline() const {
+  Time next = waiting_until_;
+  if (fetch_) next = std::min(next, fetch_->core.NextDeadline());
+  if (opaque_copy_) next = std::min(next, opaque_used_ + kOpaqueCopyKept + Milliseconds(1));
+  return next;
+}
+
+void StateExchange::Execute(Time now, const FetchActions& actions, ByteView payload) {
+  const int inbox = fetch_->request.region == Region::kInboxA ? 0 : 1;
+  for (const FetchAction& action : actions) {
+    if (const auto* ask = std::get_if<AskDonor>(&action)) {
+      auto body = std::make_shared<Bytes>(EncodeStateMessage(ask->message));
+      if (!host_.send(ask->to, std::move(body))) {
+        FetchActions more;
+        fetch_->core.OnDonorFailed(now, ask->to, more);
+        Execute(now, more, {});
+        if (!fetch_) return;
+      }
+    } else if (const auto* keep = std::get_if<KeepChunk>(&action)) {
+      const std::span<uint8_t> to = AsWritableBytes(host_.inbox(inbox));
+      CHECK_LE(keep->offset + payload.size(), to.size());
+      std::memcpy(to.data() + keep->offset, payload.data(), payload.size());
+    } else if (const auto* part = std::get_if<KeepOpaque>(&action)) {
+      fetch_->opaque.resize(part->bytes);
+      CHECK_LE(part->offset + payload.size(), fetch_->opaque.size());
+      std::memcpy(fetch_->opaque.data() + part->offset, payload.data(), payload.size());
+    } else if (const auto* verify = std::get_if<VerifyOpaque>(&action)) {
+      FetchActions more;
+      fetch_->core.OnOpaqueVerified(now, Sha256(fetch_->opaque) == verify->hash, more);
+      Execute(now, more, {});
+      if (!fetch_) return;
+    } else if (const auto* done = std::get_if<FetchDone>(&action)) {
+      if (!done->opaque) fetch_->opaque.clear();
+      return Finish(true);
+    } else if (const auto* failed = std::get_if<FetchFailed>(&action)) {
+      log_.Warning("fetching state failed", {{"why", failed->why}});
+      return Finish(false);
+    }
+  }
+}
+
+void StateExchange::Finish(bool ok) {
+  (ok ? metrics_.state_fetches_ok : metrics_.state_fetches_failed).Add();
+  Fetched out{.request = fetch_->request, .ok = ok, .opaque = std::nullopt};
+  if (ok && !fetch_->opaque.empty()) out.opaque = std::move(fetch_->opaque);
+  fetched_ = std::move(out);
+  fetch_.reset();
+}
+
+void StateExchange::Answer(Time now, const PeerId& from, const StateMessage& message) {
+  const std::optional<SendState> send = donor_.OnMessage(now, from, message);
+  if (!send) return metrics_.bad_inputs.Add();
+  Bytes body = EncodeStateMessage(send->message);
+  if (send->bytes > 0) {
+    ByteView source;
+    if (send->inbox >= 0) {
+      source = AsWritableBytes(host_.inbox(send->inbox));
+    } else if (const Bytes* opaque = OpaqueBytes()) {
+      source = *opaque;
+      opaque_used_ = now;
+    }
+    if (send->offset + send->bytes > source.size()) return donor_.OnSent(from);
+    const ByteView bytes = source.subspan(send->offset, send->bytes);
+    body.insert(body.end(), bytes.begin(), bytes.end());
+  }
+  (void)host_.send(from, std::make_shared<Bytes>(std::move(body)));
+  donor_.OnSent(from);  // copied: the transport's queue bounds it from here on
+}
+
+void StateExchange::AnswerWaiting(Time now) {
+  waiting_until_ = Time::Infinite();
+  for (const WaitingRequest& request : std::exchange(waiting_, {})) {
+    Answer(now, request.from, request.message);
+  }
+}
+
+const Bytes* StateExchange::OpaqueBytes() {
+  if (!opaque_copy_) {
+    StatusOr<Bytes> read = host_.read_opaque();
+    if (!read.ok()) {
+      log_.Warning("opaque state unreadable", {{"error", read.status().ToString()}});
+      return nullptr;
+    }
+    opaque_copy_ = *std::move(read);
+  }
+  return &*opaque_copy_;
+}
+
+}  // namespace crowdsurf::worker

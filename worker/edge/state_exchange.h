@@ -1,0 +1,99 @@
+// State exchange: hosts the two cores that hand the last committed average to a joiner.
+//
+// Purpose: StateFetch (this agent joins) and StateDonor (others join) decide; this moves the bytes
+// between the link's inboxes, the trainer's opaque state and state frames of the tensor plane. An
+// average is named by the content digest of its values (its root in the roster), so members of
+// different groups are donors of one average. The opaque state is asked of the trainer only when a
+// joiner wants a manifest; the joiner waits for it a moment. Host thread only. Bounds: one fetch,
+// kMostWaiting held requests, one copy of the opaque state while somebody fetches it.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "base/log.h"
+#include "base/status.h"
+#include "worker/core/peer.h"
+#include "worker/core/reducer.h"
+#include "worker/core/state_donor.h"
+#include "worker/core/state_fetch.h"
+#include "worker/edge/agent_metrics.h"
+
+namespace crowdsurf::worker {
+
+// What the exchange needs of the agent.
+struct StateExchangeHost {
+  std::function<std::span<float>(int inbox)> inbox;
+  std::function<bool(const PeerId& to, SharedBytes payload)> send;  // false: no way to it
+  std::function<bool()> request_opaque;  // false: no trainer to ask; else OnOpaque follows
+  std::function<StatusOr<Bytes>()> read_opaque;
+};
+
+class StateExchange {
+ public:
+  static constexpr size_t kMostWaiting = 16;
+
+  StateExchange(StateExchangeHost host, AgentMetrics& metrics, MetricRegistry& registry,
+                Logger log);
+
+  // ---- as a donor ----
+  // Inbox `inbox` holds the average `averaging` now. Returns the content digest. About 0.1 s a
+  // gigabyte.
+  Digest Offer(int inbox, uint64_t averaging, double job_samples, const Digest& schema);
+  void Retire(int inbox) { donor_.Retire(inbox); }  // it is about to be written
+  // The trainer's opaque state arrived.
+  void OnOpaque(Time now, const Digest& hash, uint64_t bytes);
+
+  // ---- as a joiner ----
+  struct Fetched {
+    FetchState request;
+    bool ok = false;
+    std::optional<Bytes> opaque;
+  };
+  // Replaces a fetch in progress. Pre: the region is an inbox.
+  void Fetch(Time now, const FetchState& request, const Digest& schema, uint64_t elements);
+  bool fetching() const { return fetch_.has_value(); }
+
+  // ---- inputs for both; each may finish the fetch ----
+  void OnFrame(Time now, const PeerId& from, ByteView payload);
+  void OnPeerDown(Time now, const PeerId& peer);
+  void OnTimer(Time now);
+  Time NextDeadline() const;
+  // The fetch that has ended since the last call.
+  std::optional<Fetched> TakeFetched() { return std::exchange(fetched_, std::nullopt); }
+
+ private:
+  struct Running {
+    FetchState request;
+    StateFetch core;
+    Bytes opaque;
+  };
+  struct WaitingRequest {
+    PeerId from;
+    StateMessage message;
+  };
+  void Execute(Time now, const FetchActions& actions, ByteView payload);
+  void Finish(bool ok);
+  void Answer(Time now, const PeerId& from, const StateMessage& message);
+  void AnswerWaiting(Time now);
+  const Bytes* OpaqueBytes();
+
+  const StateExchangeHost host_;
+  AgentMetrics& metrics_;
+  MetricRegistry& registry_;
+  const Logger log_;
+  StateDonor donor_;
+  std::optional<Running> fetch_;
+  std::optional<Fetched> fetched_;
+  std::vector<WaitingRequest> waiting_;  // for the trainer's opaque state
+  Time waiting_until_ = Time::Infinite();
+  Time opaque_at_;  // when the last one arrived; unset: never
+  std::optional<Bytes> opaque_copy_;
+  Time opaque_used_;
+};
+
+}  // namespace crowdsurf::worker
