@@ -14,7 +14,9 @@
 namespace crowdsurf::worker {
 namespace {
 
-constexpr size_t kMailbox = 65'536;                // bulk is bounded by bytes, not by this
+constexpr size_t kMailbox = 65'536;  // bulk is bounded by bytes, not by this
+// For the first answer of a seed: before it, the DHT would say truly that it knows of nobody.
+constexpr Duration kSeedPatience = Seconds(1);
 constexpr Duration kSignerPatience = Seconds(60);  // then the supervisor starts us again
 
 uint64_t Entropy() {
@@ -81,7 +83,8 @@ Status Agent::Impl::Start() {
   RETURN_IF_ERROR(WriteEndpoints());
   RETURN_IF_ERROR(StartDrain());
   CHECK(host_.Post([this](Time now, WallTime wall) {
-    Feed(now, wall, [this](Time at, Actions& out) { peer_->Start(at, out); });
+    peer_start_by_ = now + kSeedPatience;
+    StartPeer(now, wall);
   }));
   started_ = true;
   log_.Info("agent listens", {{"worker", options_.worker},

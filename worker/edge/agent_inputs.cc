@@ -14,6 +14,8 @@ struct Overloaded : Handlers... {
 template <class... Handlers>
 Overloaded(Handlers...) -> Overloaded<Handlers...>;
 
+constexpr Duration kSeedPoll = Milliseconds(5);  // for at most a second, once
+
 Time FromWall(Time now, WallTime wall, WallTime then) { return now + (then - wall); }
 
 }  // namespace
@@ -22,7 +24,18 @@ Time FromWall(Time now, WallTime wall, WallTime then) { return now + (then - wal
 
 void Agent::Impl::Feed(Time now, WallTime wall, Input input) {
   inputs_.push_back(std::move(input));
-  if (!feeding_) RunInputs(now, wall);
+  if (!feeding_ && peer_started_) RunInputs(now, wall);
+}
+
+void Agent::Impl::StartPeer(Time now, WallTime wall) {
+  if (has_seeds_ && dht_->node().contacts() == 0 && now < peer_start_by_) {
+    peer_start_at_ = now + kSeedPoll;
+    return;
+  }
+  peer_start_at_ = Time::Infinite();
+  peer_started_ = true;
+  inputs_.push_front([this](Time at, Actions& out) { peer_->Start(at, out); });
+  RunInputs(now, wall);
 }
 
 void Agent::Impl::FeedLocal(Time now, WallTime wall, LocalEvent event) {
@@ -43,10 +56,8 @@ void Agent::Impl::RunInputs(Time now, WallTime wall) {
 }
 
 Time Agent::Impl::NextDeadline() const {
-  Time next = std::min({peer_->NextDeadline(), state_->NextDeadline(), progress_at_, leave_by_,
-                        checkpoint_wait_until_});
-  if (stop_raised_) next = std::min(next, progress_at_);
-  return next;
+  const Time peer = peer_started_ ? peer_->NextDeadline() : peer_start_at_;
+  return std::min({peer, state_->NextDeadline(), progress_at_, leave_by_, checkpoint_wait_until_});
 }
 
 void Agent::Impl::OnTimer(Time now, WallTime wall) {
@@ -61,7 +72,8 @@ void Agent::Impl::OnTimer(Time now, WallTime wall) {
     log_.Warning("leaving took too long");
     End("left without handing over", 0);
   }
-  if (now >= peer_->NextDeadline()) {
+  if (!peer_started_ && now >= peer_start_at_) return StartPeer(now, wall);
+  if (peer_started_ && now >= peer_->NextDeadline()) {
     Feed(now, wall, [this](Time at, Actions& out) { peer_->OnTimer(at, out); });
   }
 }
@@ -74,7 +86,8 @@ void Agent::Impl::OnTensorFrame(Time now, WallTime wall, const PeerId& from,
     state_->OnFrame(now, from, payload);
     return OnState(now, wall);
   }
-  CHECK(!feeding_);
+  if (!peer_started_) return;  // nobody knows this agent yet
+  CHECK(!feeding_);            // frames come from the mailbox, never from inside an input
   feeding_ = true;
   Actions actions;
   plane_->OnFrame(
