@@ -184,7 +184,9 @@ void Round::GiveUp(Outcome outcome, ByeReason reason, RoundActions& out) {
 
 void Round::OnSitOut(RoundActions& out) {
   if (over_) return;
-  GiveUp(orphan_ ? Outcome::kOrphaned : Outcome::kKept, ByeReason::kSatOut, out);
+  // A decided value that nobody is left to give is an orphan too.
+  const bool orphan = orphan_ || target_.has_value();
+  GiveUp(orphan ? Outcome::kOrphaned : Outcome::kKept, ByeReason::kSatOut, out);
   Drain(out);
 }
 

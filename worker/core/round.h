@@ -258,6 +258,7 @@ class Round {
   bool SpokenFor(int rank) const;  // its inputs come from speakers now
   bool SpeakerLeft(int rank) const;
   void Greet(RoundActions& out);
+  void ForgetAsks();
   void AskSpeakers(RoundActions& out);
   const PeerId* SpeakerOf(int rank, uint32_t chunk) const;
   void AskMember(int rank, RoundActions& out);

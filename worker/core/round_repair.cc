@@ -95,9 +95,10 @@ void Round::TakePlan(const Plan& plan, RoundActions& out) {
   DropStale(out);
   RebuildLanes();
   SendAllInputs(out);
+  // A second plan: something did not arrive, so whatever is missing is asked for once more.
+  if (plans_.size() > 1) ForgetAsks();
   Greet(out);
   AskSpeakers(out);
-  // A second plan, or a member that had been suspected: inputs may have been lost on the way.
   for (int rank = 0; rank < static_cast<int>(ranks()); ++rank)
     if (plans_.size() > 1 || (doubted_ >> rank & 1) != 0) AskMember(rank, out);
   FetchMissing(out);

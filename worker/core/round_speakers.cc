@@ -37,6 +37,13 @@ void Round::Greet(RoundActions& out) {
   }
 }
 
+// ASKs, or their answers, may have been lost.
+void Round::ForgetAsks() {
+  asked_.clear();
+  for (auto& [rank, voices] : voices_)
+    voices.greeted = voices.speaker.size() == fixed_->speakers[rank].size();
+}
+
 // Speaker j of k sends the chunks c with c mod k = j; those of one that fails are spread over the
 // others. nullptr: nobody now, or its SPEAK is awaited.
 const PeerId* Round::SpeakerOf(int rank, uint32_t chunk) const {

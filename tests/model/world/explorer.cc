@@ -1,0 +1,355 @@
+#include "tests/model/world/explorer.h"
+
+#include <bit>
+#include <set>
+
+namespace crowdsurf::worker::testing {
+namespace {
+
+constexpr NodeId kNobody = ~NodeId{0};
+constexpr int kMostNudges = 12;  // of a healed group; each opens at most one ballot
+
+std::vector<RoundSpec> Specs(const ModelOptions& options) {
+  std::vector<RoundSpec> specs;
+  for (int self = 0; self < options.members; ++self) {
+    RoundSpec spec;
+    spec.instance = *InstanceId::From(Sha256(AsBytes("model")).view().first(InstanceId::kBytes));
+    spec.self = self;
+    for (int rank = 0; rank < options.members; ++rank) {
+      spec.cells.push_back({TestPeer(rank), {}});
+      spec.witnesses.push_back(TestPeer(rank));
+    }
+    for (int c = 0; c < options.chunks; ++c)
+      spec.chunks.push_back({static_cast<uint16_t>((options.first_owner + c) % options.members),
+                             static_cast<uint64_t>(c), 1});
+    spec.weight = 1;
+    specs.push_back(spec);
+  }
+  return specs;
+}
+
+}  // namespace
+
+Explorer::Explorer(ModelOptions options)
+    : options_(options), graph_(Specs(options), {options.apply_early, options.witness_forgets}) {}
+
+Explorer::Visited::Visited(size_t n) : members(n), table(1 << 20) {
+  for (auto& entry : table) entry.fill(kNobody);
+}
+
+bool Explorer::Visited::Add(const State& state) {
+  if ((count + 1) * 10 > table.size() * 6) {
+    std::vector<State> old(table.size() * 2);
+    for (auto& entry : old) entry.fill(kNobody);
+    old.swap(table);
+    count = 0;
+    for (const State& entry : old)
+      if (entry[0] != kNobody) Add(entry);
+  }
+  const uint64_t hash =
+      ContentHash({reinterpret_cast<const uint8_t*>(state.data()), sizeof(State)}, 3);
+  size_t i = hash & (table.size() - 1);
+  while (table[i][0] != kNobody) {
+    if (table[i] == state) return false;
+    i = (i + 1) & (table.size() - 1);
+  }
+  table[i] = state;
+  ++count;
+  return true;
+}
+
+// All messages on the wire: visit(member it is for, message).
+template <class Visit>
+void Explorer::Messages(const State& state, bool live_only, Visit visit) const {
+  for (int from = 0; from < options_.members; ++from) {
+    if (live_only && Dead(state, from)) continue;
+    for (const MessageId id : graph_.sent(state[static_cast<size_t>(from)])) {
+      const int to = graph_.wire(id).to;
+      if (!Dead(state, to)) visit(to, id);
+    }
+  }
+}
+
+// Healing has ballots of its own; the exploration at most `ballots`.
+bool Explorer::WithinBallots(const State& state) const {
+  std::set<Ballot> ballots;
+  for (int i = 0; i < options_.members; ++i) {
+    const Ballot ballot = graph_.facts(state[static_cast<size_t>(i)]).ballot;
+    if (ballot > 0) ballots.insert(ballot);
+    for (const MessageId id : graph_.sent(state[static_cast<size_t>(i)]))
+      if (const auto* frame = std::get_if<Frame>(&graph_.wire(id).payload))
+        if (const auto* status = std::get_if<StatusFrame>(&frame->body))
+          ballots.insert(status->ballot);
+  }
+  return ballots.size() <= static_cast<size_t>(options_.ballots);
+}
+
+// HAVE(0) of a majority counts for all: those of the others are forged.
+void Explorer::Forge(const State& state, std::vector<std::pair<int, MessageId>>& soup) {
+  int have = 0;
+  std::optional<Digest> root;
+  for (int i = 0; i < options_.members; ++i) {
+    const auto& sent = graph_.facts(state[static_cast<size_t>(i)]).have0;
+    have += sent ? 1 : 0;
+    if (sent) root = sent;
+  }
+  if (2 * have <= options_.members) return;
+  const InstanceId instance = Specs(options_).front().instance;
+  for (int from = 0; from < options_.members; ++from)
+    for (int to = 0; to < options_.members; ++to)
+      if (from != to && !Dead(state, to))
+        soup.emplace_back(to, graph_.Intern({from, to, Frame{instance, Have{0, *root}}}));
+}
+
+// Nothing of the step can be seen by others or by the checkers, so it may as well happen just
+// before the member's next step that can.
+bool Explorer::Silent(NodeId from, NodeId to) const {
+  const Facts& a = graph_.facts(from);
+  const Facts& b = graph_.facts(to);
+  return graph_.sent(from) == graph_.sent(to) && a.applied == b.applied && a.over == b.over &&
+         a.ballot == b.ballot;
+}
+
+// `node` and all that silent steps make of it.
+std::vector<NodeId> Explorer::SilentClosure(NodeId node, int self,
+                                            const std::vector<MessageId>& soup) {
+  std::vector<NodeId> closure = {node};
+  std::set<NodeId> seen = {node};
+  for (size_t k = 0; k < closure.size(); ++k) {
+    const NodeId from = closure[k];
+    const auto add = [&](NodeId to) {
+      if (to != from && Silent(from, to) && seen.insert(to).second) closure.push_back(to);
+    };
+    for (const MessageId id : soup) add(graph_.Deliver(from, id));
+    if (graph_.facts(from).over) continue;
+    for (int other = 0; other < options_.members; ++other)
+      if (other != self && (graph_.facts(from).suspects >> other & 1) == 0)
+        add(graph_.Suspect(from, other));
+  }
+  return closure;
+}
+
+// visit(state) for every state that one step leads to.
+template <class Visit>
+void Explorer::Steps(const State& state, Visit visit) {
+  std::vector<std::pair<int, MessageId>> wire;
+  Messages(state, false, [&](int to, MessageId id) { wire.emplace_back(to, id); });
+  if (options_.fast_on_majority) Forge(state, wire);
+  int dead = 0;
+  for (int i = 0; i < options_.members; ++i) dead += Dead(state, i) ? 1 : 0;
+  for (int i = 0; i < options_.members; ++i) {
+    if (Dead(state, i)) continue;
+    const auto at = static_cast<size_t>(i);
+    const auto go = [&](NodeId from, NodeId to) {
+      if (to == from || (options_.lazy && Silent(from, to))) return;
+      State next = state;
+      next[at] = to;
+      ++report_.steps;
+      // Only a new ballot can exceed the bound.
+      if (graph_.facts(to).ballot != graph_.facts(from).ballot && !WithinBallots(next)) return;
+      visit(next);
+    };
+    std::vector<MessageId> soup;
+    for (const auto& [to, id] : wire)
+      if (to == i) soup.push_back(id);
+    std::vector<NodeId> starts = {state[at]};
+    if (options_.lazy) starts = SilentClosure(state[at], i, soup);
+    if (dead < options_.crashes) go(state[at], graph_.Bury(state[at]));
+    for (const NodeId node : starts) {
+      for (const MessageId id : soup) go(node, graph_.Deliver(node, id));
+      if (graph_.facts(node).over) continue;
+      for (int other = 0; other < options_.members; ++other)
+        if (other != i && (graph_.facts(node).suspects >> other & 1) == 0)
+          go(node, graph_.Suspect(node, other));
+      if (options_.late && graph_.facts(node).ballot == 0) go(node, graph_.Late(node));
+    }
+  }
+}
+
+// ---- statements -------------------------------------------------------------------------------
+std::string Explorer::Check(const State& state) const {
+  const auto members = static_cast<size_t>(options_.members);
+  std::optional<Digest> applied;
+  std::optional<Digest> fast;
+  size_t have0 = 0;
+  std::map<std::pair<Ballot, Digest>, uint64_t> votes;
+  for (size_t i = 0; i < members; ++i) {
+    const Facts& facts = graph_.facts(state[i]);
+    if (facts.applied) {
+      if (applied && *applied != *facts.applied) return "S1 two members applied different results";
+      applied = facts.applied;
+    }
+    if (facts.have0 && (!fast || *fast == *facts.have0)) ++have0;
+    if (facts.have0) fast = facts.have0;
+    for (const auto& accepted : facts.accepted) votes[accepted] |= uint64_t{1} << i;
+  }
+  std::optional<Digest> decided;
+  const bool fast_decided = have0 == members || (options_.fast_on_majority && 2 * have0 > members);
+  for (const auto& [accepted, voters] : votes) {
+    if (!IsQuorumOf(members, voters)) continue;
+    const std::optional<HeldValue>& held = graph_.Proposed(accepted.second);
+    if (!held) return "S3 garbage decided";
+    const Digest root = RootOf(held->value);
+    if (decided && *decided != root) return "S3 two values decided";
+    decided = root;
+    if (std::string bad = CheckDecided(state, *held); !bad.empty()) return bad;
+  }
+  if (!fast_decided) return "";
+  if (decided && *decided != *fast) return "S3 two values decided";
+  // The fast value, as whoever sent HAVE(0) holds it: all live members must hold one and the same.
+  std::optional<Digest> held;
+  for (size_t i = 0; i < members; ++i) {
+    const Facts& facts = graph_.facts(state[i]);
+    if (facts.dead) continue;
+    if (held && *held != facts.held) return "S4 the fast value is not held by all live members";
+    held = facts.held;
+  }
+  return "";
+}
+
+// S4: every live member of the deciding ballot holds all of it.
+std::string Explorer::CheckDecided(const State& state, const HeldValue& held) const {
+  const Digest root = LocalGraph::HeldRoot(held.value.chunks);
+  for (int i = 0; i < options_.members; ++i) {
+    const Facts& facts = graph_.facts(state[static_cast<size_t>(i)]);
+    if ((held.members >> i & 1) == 0 || facts.dead) continue;
+    if (facts.held != root) return "S4 a member of the deciding ballot does not hold the value";
+  }
+  return "";
+}
+
+// ---- healing ----------------------------------------------------------------------------------
+// Delivers what is on the wire until nothing changes.
+void Explorer::Settle(State& state, bool live_only) {
+  for (bool moved = true; moved;) {
+    moved = false;
+    std::vector<std::pair<int, MessageId>> soup;
+    Messages(state, live_only, [&](int to, MessageId id) { soup.emplace_back(to, id); });
+    for (const auto& [to, id] : soup) {
+      NodeId& node = state[static_cast<size_t>(to)];
+      const NodeId next = graph_.Deliver(node, id);
+      moved = moved || next != node;
+      node = next;
+    }
+  }
+}
+
+// The state in which everybody has taken all it can without a visible step: what only the dead had
+// sent is then at the living.
+Explorer::State Explorer::Taken(State state) {
+  for (bool moved = true; moved;) {
+    moved = false;
+    Messages(state, false, [&](int to, MessageId id) {
+      NodeId& node = state[static_cast<size_t>(to)];
+      const NodeId next = graph_.Deliver(node, id);
+      if (next == node || !Silent(node, next)) return;
+      node = next;
+      moved = true;
+    });
+  }
+  return state;
+}
+
+// A value must be kept of which no live member of its ballot is left.
+bool Explorer::Orphaned(const State& state) const {
+  bool accepted = false;
+  for (int i = 0; i < options_.members; ++i) {
+    for (const auto& [ballot, digest] : graph_.facts(state[static_cast<size_t>(i)]).accepted) {
+      accepted = true;
+      const std::optional<HeldValue>& held = graph_.Proposed(digest);
+      for (int j = 0; j < options_.members; ++j)
+        if ((held->members >> j & 1) != 0 && !Dead(state, j)) return false;
+    }
+  }
+  return accepted;
+}
+
+std::string Explorer::Heal(State state) {
+  State live = state;
+  uint64_t present = 0;
+  for (int i = 0; i < options_.members; ++i) {
+    if (Dead(state, i))
+      live[static_cast<size_t>(i)] = kNobody;
+    else
+      present |= uint64_t{1} << i;
+  }
+  if (present == 0) return "";
+  if (!IsQuorumOf(static_cast<size_t>(options_.members), present)) {
+    ++report_.quorum_lost;
+    return "";
+  }
+  if (const auto it = healed_.find(live); it != healed_.end() && !options_.witness_forgets) {
+    ++(it->second == "orphan" ? report_.orphans : report_.healed);
+    return "";
+  }
+  for (int i = 0; i < options_.members; ++i) {
+    if (Dead(state, i)) continue;
+    for (int other = 0; other < options_.members; ++other) {
+      NodeId& node = state[static_cast<size_t>(i)];
+      if (other == i) continue;
+      const bool suspected = (graph_.facts(node).suspects >> other & 1) != 0;
+      if (Dead(state, other) && !suspected) node = graph_.Suspect(node, other);
+      if (!Dead(state, other) && suspected) node = graph_.Trust(node, other);
+    }
+  }
+  const auto done = [&] {
+    for (int i = 0; i < options_.members; ++i)
+      if (!Dead(state, i) && !graph_.facts(state[static_cast<size_t>(i)]).over) return false;
+    return true;
+  };
+  Settle(state, true);
+  for (int nudge = 0; nudge < kMostNudges && !done(); ++nudge) {
+    for (int i = 0; i < options_.members; ++i) {
+      NodeId& node = state[static_cast<size_t>(i)];
+      if (Dead(state, i) || graph_.facts(node).over) continue;
+      node = graph_.Late(node);
+      break;
+    }
+    Settle(state, true);
+  }
+  if (options_.witness_forgets) Settle(state, false);  // what the dead had sent arrives late
+  if (std::string bad = Check(state); !bad.empty()) return bad;
+  bool all = true;
+  for (int i = 0; i < options_.members; ++i)
+    all = all && (Dead(state, i) || graph_.facts(state[static_cast<size_t>(i)]).applied);
+  if (!all && !Orphaned(state)) return "L1 a live member is left without the result";
+  ++(all ? report_.healed : report_.orphans);
+  healed_[live] = all ? "" : "orphan";
+  return "";
+}
+
+// ---- search -----------------------------------------------------------------------------------
+ModelReport Explorer::Explore() {
+  State start;
+  start.fill(kNobody);
+  for (int i = 0; i < options_.members; ++i) start[static_cast<size_t>(i)] = graph_.Start(i);
+  if (!options_.ready) {
+    std::vector<std::pair<int, MessageId>> soup;
+    Messages(start, false, [&](int to, MessageId id) { soup.emplace_back(to, id); });
+    for (const auto& [to, id] : soup) {
+      NodeId& node = start[static_cast<size_t>(to)];
+      node = graph_.Deliver(node, id);
+    }
+  }
+  Visited visited(static_cast<size_t>(options_.members));
+  std::vector<State> stack = {start};
+  visited.Add(start);
+  while (!stack.empty() && report_.violation.empty() && visited.count < options_.most_states) {
+    const State state = stack.back();
+    stack.pop_back();
+    Steps(state, [&](const State& next) {
+      if (!report_.violation.empty() || !visited.Add(next)) return;
+      report_.violation = Check(next);
+      if (report_.violation.empty()) report_.violation = Heal(next);
+      if (report_.violation.empty() && options_.lazy) report_.violation = Heal(Taken(next));
+      stack.push_back(next);
+    });
+  }
+  report_.exhaustive = stack.empty() && report_.violation.empty();
+  report_.states = visited.count;
+  report_.nodes = graph_.nodes();
+  report_.messages = graph_.messages();
+  return report_;
+}
+
+}  // namespace crowdsurf::worker::testing

@@ -1,0 +1,83 @@
+// Explorer: every interleaving of a small group of real Rounds (round-protocol.md 10).
+//
+// Sent messages stay and may be taken late, in any order, several times, or never; any member may
+// suspect any other at any moment; members crash at any step. In each state S1, S3 and S4 are
+// checked (S2 holds by construction: what is applied is what is held), and the state is healed:
+// crashes stop, suspicion becomes accurate, only live members' messages arrive, and all live
+// members must finish alike (L1). States are compared exactly: one node of LocalGraph per member.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "tests/model/world/local_graph.h"
+
+namespace crowdsurf::worker::testing {
+
+struct ModelOptions {
+  int members = 3;  // 2..4; they are the witnesses
+  int chunks = 1;
+  int first_owner = 0;
+  int ballots = 1;  // beside the healing ones
+  int crashes = 2;
+  bool late = true;   // a ballot may be opened without suspecting anybody
+  bool ready = true;  // READYs are part of the exploration; else all have arrived
+  // Steps that nobody else can see are taken only just before one that can be seen: the same
+  // violations, far fewer states. false cross-checks it.
+  bool lazy = true;
+  bool apply_early = false;       // planted
+  bool fast_on_majority = false;  // planted
+  bool witness_forgets = false;   // planted
+  uint64_t most_states = 100'000'000;
+};
+
+struct ModelReport {
+  std::string violation;  // empty: none
+  bool exhaustive = false;
+  uint64_t states = 0, steps = 0, healed = 0, orphans = 0, quorum_lost = 0;
+  size_t nodes = 0, messages = 0;
+};
+
+class Explorer {
+ public:
+  explicit Explorer(ModelOptions options);
+  ModelReport Explore();
+
+ private:
+  static constexpr size_t kMost = 4;
+  using State = std::array<NodeId, kMost>;  // dead members are buried nodes
+  struct Visited {                          // exact, open addressing
+    explicit Visited(size_t members);
+    bool Add(const State& state);
+    size_t members;
+    size_t count = 0;
+    std::vector<std::array<NodeId, kMost>> table;
+  };
+
+  bool Dead(const State& s, int i) const { return graph_.facts(s[static_cast<size_t>(i)]).dead; }
+  template <class Visit>
+  void Steps(const State& state, Visit visit);
+  template <class Visit>
+  void Messages(const State& state, bool live_only, Visit visit) const;
+  void Forge(const State& state, std::vector<std::pair<int, MessageId>>& soup);
+  bool Silent(NodeId from, NodeId to) const;
+  std::vector<NodeId> SilentClosure(NodeId node, int self, const std::vector<MessageId>& soup);
+  State Taken(State state);
+  bool WithinBallots(const State& state) const;
+  std::string Check(const State& state) const;
+  std::string CheckDecided(const State& state, const HeldValue& held) const;
+  std::string Heal(State state);
+  void Settle(State& state, bool live_only);
+  bool Orphaned(const State& state) const;
+
+  ModelOptions options_;
+  LocalGraph graph_;
+  ModelReport report_;
+  std::map<State, std::string> healed_;  // by the live nodes
+};
+
+}  // namespace crowdsurf::worker::testing

@@ -1,0 +1,169 @@
+// The bytes behind a Round in the tests: real vectors of doubles, folded in rank order.
+//
+// One RoundHost a member; RoundWorld (round_world.h) connects them. It executes actions exactly as
+// round.h says, and records what it applied, so that the checkers need not ask the Round.
+#pragma once
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <tuple>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "base/digest.h"
+#include "worker/core/partition.h"
+#include "worker/core/round.h"
+#include "worker/core/round_codec.h"
+#include "worker/core/round_witness.h"
+#include "worker/core/speaker.h"
+
+namespace crowdsurf::worker::testing {
+
+struct InputBytes {
+  int rank;
+  uint32_t chunk;
+  Ballot assigned;
+  std::vector<double> values;
+};
+struct ResultBytes {
+  uint32_t chunk;
+  Ballot assigned;
+  Mask mask;
+  uint64_t hash;
+  std::vector<double> values;
+};
+using Payload = std::variant<Frame, InputBytes, ResultBytes>;
+
+inline PeerId TestPeer(int number) {
+  std::array<uint8_t, PeerId::kBytes> bytes{};
+  bytes[0] = static_cast<uint8_t>(number + 1);
+  bytes[31] = 7;
+  return PeerId(bytes);
+}
+
+inline uint64_t HashOfValues(const std::vector<double>& values) {
+  return ContentHash(
+      {reinterpret_cast<const uint8_t*>(values.data()), values.size() * sizeof(double)}, 17);
+}
+
+inline std::vector<double> FoldValues(Mask mask, const std::vector<double>& weights,
+                                      const std::vector<std::vector<double>>& inputs,
+                                      size_t count) {
+  std::vector<double> result(count, 0.0);
+  double sum = 0;
+  double members = 0;
+  for (size_t r = 0; r < weights.size(); ++r) {
+    if ((mask >> r & 1) == 0) continue;
+    sum += weights[r];
+    members += 1;
+  }
+  for (size_t r = 0; r < weights.size(); ++r) {
+    if ((mask >> r & 1) == 0) continue;
+    const double weight = sum == 0 ? 1.0 : weights[r];
+    for (size_t i = 0; i < count; ++i) result[i] = result[i] + weight * inputs[r][i];
+  }
+  const double factor = 1.0 / (sum == 0 ? members : sum);
+  for (double& value : result) value *= factor;
+  return result;
+}
+
+class RoundHost {
+ public:
+  RoundHost(RoundSpec spec, std::vector<double> own, PlanRule rule)
+      : round(spec, rule), own_(std::move(own)), output(own_.size(), 0.0) {}
+
+  // Calls `send(to, payload)` for what goes out and `folding(chunk, assigned, hash)` for each fold;
+  // its answer (OnFolded) is the world's to give, now or later.
+  template <class SendTo, class Folding>
+  void Execute(const RoundActions& actions, SendTo send, Folding folding) {
+    for (const RoundAction& action : actions) {
+      if (const auto* frame = std::get_if<SendFrame>(&action)) {
+        send(frame->to, frame->frame);
+      } else if (const auto* input = std::get_if<SendInput>(&action)) {
+        send(input->to, InputBytes{self(), input->chunk, input->assigned, Own(input->chunk)});
+      } else if (const auto* result = std::get_if<SendResult>(&action)) {
+        send(result->to, ResultBytes{result->chunk, result->assigned, result->mask, result->hash,
+                                     Slot(result->chunk)});
+      } else if (const auto* fold = std::get_if<FoldChunk>(&action)) {
+        folding(fold->chunk, fold->assigned, Fold(*fold));
+      } else if (const auto* store = std::get_if<StoreResult>(&action)) {
+        Write(store->chunk, offered);
+      } else if (const auto* empty = std::get_if<EmptySlot>(&action)) {
+        Write(empty->chunk, std::vector<double>(Span(empty->chunk).count, kVoid));
+      } else if (const auto* over = std::get_if<RoundOver>(&action)) {
+        outcome = *over;
+        ++ends;
+        if (Applied(over->outcome) && !(first_flip_only && flips > 0)) Flip();
+      } else if (const auto* formed = std::get_if<BranchFormed>(&action)) {
+        branch = *formed;
+      }
+    }
+  }
+
+  void Keep(const InputBytes& input) {
+    inputs[{input.chunk, input.assigned, input.rank}] = input.values;
+  }
+  void Flip() {  // the trainer sees the output now
+    ++flips;
+    applied = output;
+  }
+  const ChunkSpan& Span(uint32_t chunk) const { return round.spec().chunks[chunk]; }
+  std::vector<double> Slot(uint32_t chunk) const { return Cut(output, chunk); }
+  std::vector<double> Own(uint32_t chunk) const { return Cut(own_, chunk); }
+  int self() const { return round.spec().self; }
+
+  static constexpr double kVoid = -1e300;  // what an emptied slot looks like
+  Round round;
+
+ private:
+  std::vector<double> own_;
+
+ public:
+  std::vector<double> output;
+  std::map<std::tuple<uint32_t, Ballot, int>, std::vector<double>> inputs;
+  std::vector<double> offered;  // bytes of the RESULT that is being given
+  bool alive = true;
+  int flips = 0;
+  int ends = 0;
+  std::vector<double> applied;
+  std::optional<RoundOver> outcome;
+  std::optional<BranchFormed> branch;
+  bool first_flip_only = false;  // planted: an early flip stands
+  bool reverse_fold = false;     // planted: folds in descending order
+
+ private:
+  std::vector<double> Cut(const std::vector<double>& from, uint32_t chunk) const {
+    const ChunkSpan& span = Span(chunk);
+    const auto begin = from.begin() + static_cast<std::ptrdiff_t>(span.begin);
+    return {begin, begin + span.count};
+  }
+  void Write(uint32_t chunk, const std::vector<double>& values) {
+    std::copy(values.begin(), values.end(),
+              output.begin() + static_cast<std::ptrdiff_t>(Span(chunk).begin));
+  }
+  uint64_t Fold(const FoldChunk& fold) {
+    std::vector<std::vector<double>> rows(fold.weights.size());
+    std::vector<double> weights = fold.weights;
+    for (size_t r = 0; r < rows.size(); ++r) {
+      if ((fold.mask >> r & 1) == 0) continue;
+      rows[r] = static_cast<int>(r) == self()
+                    ? Own(fold.chunk)
+                    : inputs.at({fold.chunk, fold.assigned, static_cast<int>(r)});
+    }
+    Mask mask = fold.mask;
+    if (reverse_fold) {
+      std::reverse(rows.begin(), rows.end());
+      std::reverse(weights.begin(), weights.end());
+      mask = 0;
+      for (size_t r = 0; r < rows.size(); ++r)
+        if (!rows[r].empty()) mask |= Mask{1} << r;
+    }
+    const std::vector<double> result = FoldValues(mask, weights, rows, Span(fold.chunk).count);
+    Write(fold.chunk, result);
+    return HashOfValues(result);
+  }
+};
+
+}  // namespace crowdsurf::worker::testing
