@@ -46,11 +46,17 @@ void Averaging::OnView(Time now, const Seating& seating, uint64_t next, bool bro
   seated_ = true;
   due_.clear();
   announced_ = false;
-  if (stage_ == Stage::kPublishing && number_ == next) return;  // the snapshot serves the new view
+  hold_.reset();
+  if (movable() && number_ == next) {  // the snapshot serves the new view
+    if (stage_ == Stage::kHolding) OpenTrip(now, out);
+    return;
+  }
+  if (stage_ == Stage::kHolding) out.push_back(ReleaseOutbox{number_});
   stage_ = Stage::kIdle;
   next_ = std::max(next, begun_ + 1);  // numbers never go back, not even into another line
   AskToBeWoken(out);
   CheckDue(now, out);
+  Resume(now, out);
 }
 
 void Averaging::OnSeating(Time now, const Seating& seating, Actions& out) {
@@ -78,13 +84,44 @@ void Averaging::OnPeerDown(Time now, const PeerId& peer, SuspicionCause cause, A
 
 void Averaging::Drain(Time now, Actions& out) {
   draining_ = true;
-  if (stage_ == Stage::kPublishing) FinishAbandon(now, number_, out);
+  if (movable()) FinishAbandon(now, number_, out);
 }
 
 void Averaging::LeaveNow(Time now, Actions& out) {
-  if (stage_ == Stage::kPublishing) return FinishAbandon(now, number_, out);
+  if (movable()) return FinishAbandon(now, number_, out);
   rounds_.LeaveOpen(now, out);
   CollectEnded(now, out);
+}
+
+// ---- views being made
+// ----------------------------------------------------------------------------
+
+uint64_t Averaging::bytes_begun() const {
+  if (stage_ == Stage::kRounds && !(rounds_.pristine() && last_root_.none())) return number_;
+  return first_of_new_view() - 1;
+}
+
+bool Averaging::MayMove(uint64_t barrier) const {
+  return stage_ != Stage::kRounds && first_of_new_view() >= barrier;
+}
+
+bool Averaging::Held(Time now, uint64_t averaging) const {
+  return hold_ && averaging >= hold_->from && now < hold_->until;
+}
+
+void Averaging::HoldFrom(Time now, uint64_t barrier, Duration patience, Actions& out) {
+  hold_ = Hold{.from = barrier, .until = now + patience};
+  if (stage_ == Stage::kRounds && number_ >= barrier && bytes_begun() < number_) {
+    rounds_.DropPristine(now, out);
+    stage_ = Stage::kHolding;
+  }
+  Resume(now, out);
+}
+
+// Goes on with what is not held back (any more).
+void Averaging::Resume(Time now, Actions& out) {
+  if (stage_ == Stage::kHolding && !Held(now, number_)) OpenTrip(now, out);
+  if (held_ >= next() && !Held(now, held_) && Ready()) BeginNow(now, held_, out);
 }
 
 void Averaging::Learn(const Committed& theirs) {
@@ -195,9 +232,13 @@ void Averaging::OnBegin(Time now, uint64_t averaging, Actions& out) {
 
 void Averaging::BeginNow(Time now, uint64_t averaging, Actions& out) {
   if (averaging <= begun_ || !seating_.AsOf(averaging).CellOf(config_.id)) return;
+  if (Held(now, averaging)) {
+    held_ = std::max(held_, averaging);
+    return;
+  }
   begun_ = averaging;
   Tell(message::Begin{seating_.hash(), averaging}, out);
-  if (stage_ == Stage::kRounds) {
+  if (stage_ == Stage::kRounds || stage_ == Stage::kHolding) {
     // The others are past our averaging: a round that still gathers would wait for nobody.
     if (averaging > number_ + 1 || rounds_.gathering()) LeaveNow(now, out);
     return;  // FinishDelivery or FinishAbandon goes on with it
@@ -255,12 +296,22 @@ void Averaging::OnPublished(Time now, const Published& published, Actions& out) 
     return;
   }
   rounds_.OnSnapshot(now, out);
-  stage_ = Stage::kRounds;
   snapshot_ = published.samples;
   progress_.step = std::max(progress_.step, published.step);
   progress_.samples = std::max(progress_.samples, published.samples);
   mark_ = {.step = published.step, .samples = published.samples, .time = now};
+  OpenTrip(now, out);
+}
+
+// The snapshot of averaging number_ is in the outbox: the rounds begin, unless another view is to
+// have them.
+void Averaging::OpenTrip(Time now, Actions& out) {
   last_root_ = Digest();
+  if (Held(now, number_)) {
+    stage_ = Stage::kHolding;
+    return;
+  }
+  stage_ = Stage::kRounds;
   StrategyActions actions;
   strategy_->OnEvent(now, PublishedEvent{number_, snapshot_ - counted_ + returned_}, actions);
   Run(now, actions, out);
@@ -285,11 +336,16 @@ void Averaging::OnStateHashed(const StateHashed& hashed) {
 void Averaging::OnTimer(Time now, Actions& out) {
   rounds_.OnTimer(now, out);
   CollectEnded(now, out);
+  if (hold_ && now >= hold_->until) {
+    hold_.reset();
+    Resume(now, out);
+  }
   CheckDue(now, out);
 }
 
 Time Averaging::NextDeadline() const {
   Time next = rounds_.NextDeadline();
+  if (hold_) next = std::min(next, hold_->until);
   if (!Ready() || !idle()) return next;
   if (announced_) next = std::min(next, announced_at_ + config_.heartbeat);
   const AveragingConfig& averaging = seating_.view().config;

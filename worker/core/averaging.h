@@ -26,7 +26,7 @@ class Averaging {
 
   // ---- membership ----
   // This peer is seated in `seating` from averaging `next` on. `broke_up`: the old view ended in a
-  // branch. Pre: no round is open (idle() or publishing()), or broke_up.
+  // branch. Pre: no round is open, or broke_up.
   void OnView(Time now, const Seating& seating, uint64_t next, bool broke_up, Actions& out);
   void OnSeating(Time now, const Seating& seating, Actions& out);  // seats of the same view changed
   void OnUnseated(Time now, Actions& out);
@@ -34,6 +34,13 @@ class Averaging {
   void OnPeerDown(Time now, const PeerId& peer, SuspicionCause cause, Actions& out);
   void Drain(Time now, Actions& out);     // open no averaging any more; idle() says when it is done
   void LeaveNow(Time now, Actions& out);  // BYE to the round under way
+  // A successor of the view is being decided, or is decided: averagings from `barrier` on are its
+  // own. They are held back here, at most `patience`; a round of one that moved no bytes is undone.
+  void HoldFrom(Time now, uint64_t barrier, Duration patience, Actions& out);
+  // Highest averaging with bytes under way, or over.
+  uint64_t bytes_begun() const;
+  // True when a view whose parent keeps the averagings below `barrier` can be entered now.
+  bool MayMove(uint64_t barrier) const;
   // What others have committed: their count is ours when they are ahead.
   void Learn(const Committed& theirs);
   // The region holds `committed` (fetched or restored): this peer is a donor of it.
@@ -45,6 +52,7 @@ class Averaging {
   void OnDue(Time now, const PeerId& from, uint64_t averaging, Actions& out);
   void OnBegin(Time now, uint64_t averaging, Actions& out);
   void OnFrame(Time now, const PeerId& from, const message::RoundFrame& frame, Actions& out);
+  void OnListInUse(Time now, const message::ListInUse& list, Actions& out);
   void OnCountedAsk(const PeerId& from, const message::CountedAsk& ask, Actions& out);
   void OnCountedAnswer(const message::CountedAnswer& answer);
 
@@ -63,13 +71,13 @@ class Averaging {
 
   // ---- state ----
   bool idle() const { return stage_ == Stage::kIdle; }
-  // The snapshot is asked for or there, but no round was opened: it can go on in another view.
-  bool publishing() const { return stage_ == Stage::kPublishing; }
+  // The snapshot is asked for or there, but no round is open: it can go on in another view.
+  bool movable() const { return stage_ == Stage::kPublishing || stage_ == Stage::kHolding; }
   uint64_t number() const { return number_; }  // of the averaging under way
   // The least averaging that has not begun here.
   uint64_t next() const { return idle() ? next_ : number_ + 1; }
   // The first averaging that a view made now can open: a snapshot under way serves it.
-  uint64_t first_of_new_view() const { return publishing() ? number_ : next(); }
+  uint64_t first_of_new_view() const { return movable() ? number_ : next(); }
   bool due() const { return announced_; }
   const Committed& committed() const { return committed_; }  // what this peer can serve
   const Committed& job() const { return job_; }              // what the job has, as far as known
@@ -82,7 +90,12 @@ class Averaging {
   const std::optional<TrainerRegistered>& trainer() const { return trainer_; }
 
  private:
-  enum class Stage : uint8_t { kIdle, kPublishing, kRounds };
+  // kPublishing: the snapshot is asked for. kHolding: it is there and waits for the next view.
+  enum class Stage : uint8_t { kIdle, kPublishing, kHolding, kRounds };
+  struct Hold {
+    uint64_t from = 0;
+    Time until;
+  };
   struct Mark {  // where the present interval began
     uint64_t step = 0;
     double samples = 0;
@@ -100,6 +113,9 @@ class Averaging {
   void MaybeBegin(Time now, Actions& out);
   void BeginNow(Time now, uint64_t averaging, Actions& out);
   void StartPublish(uint64_t averaging, Actions& out);
+  void OpenTrip(Time now, Actions& out);
+  bool Held(Time now, uint64_t averaging) const;
+  void Resume(Time now, Actions& out);
   void RequestSnapshot(Actions& out);
   void AskToBeWoken(Actions& out);
   void Advance(Time now, uint64_t next, Actions& out);
@@ -131,7 +147,9 @@ class Averaging {
   Stage stage_ = Stage::kIdle;
   uint64_t number_ = 0;
   uint64_t next_ = 1;
-  uint64_t begun_ = 0;             // highest averaging seen to begin
+  uint64_t begun_ = 0;  // highest averaging seen to begin
+  std::optional<Hold> hold_;
+  uint64_t held_ = 0;              // highest averaging that began while it was held back
   std::optional<uint64_t> asked_;  // RequestPublish that was not answered yet
   bool announced_ = false;
   Time announced_at_;

@@ -108,7 +108,7 @@ void Averaging::FinishDelivery(Time now, const DeliverResult& result, Actions& o
 void Averaging::FinishAbandon(Time now, uint64_t averaging, Actions& out) {
   if (stage_ == Stage::kIdle) return;
   // A snapshot that is still being asked for is released when it comes.
-  if (stage_ == Stage::kRounds) out.push_back(ReleaseOutbox{averaging});
+  if (stage_ != Stage::kPublishing) out.push_back(ReleaseOutbox{averaging});
   ++abandoned_;
   metrics_.averagings_abandoned->Add();
   log_.Warning("averaging abandoned", {{"averaging", averaging}});
@@ -124,6 +124,11 @@ void Averaging::OnFrame(Time now, const PeerId& from, const message::RoundFrame&
   // A frame of an averaging that did not begin here is as good as Begin.
   if (frame.averaging > begun_ && frame.view == seating_.hash()) OnBegin(now, frame.averaging, out);
   rounds_.OnFrame(now, from, frame, out);
+  CollectEnded(now, out);
+}
+
+void Averaging::OnListInUse(Time now, const message::ListInUse& list, Actions& out) {
+  rounds_.OnListInUse(now, list, down_, out);
   CollectEnded(now, out);
 }
 

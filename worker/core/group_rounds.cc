@@ -138,8 +138,15 @@ void GroupRounds::OpenInstance(Time now, const std::set<PeerId>& down, Actions& 
                                                  .opened = now,
                                                  .reported = false,
                                                  .flowed = false,
+                                                 .seating = current_->seating,
+                                                 .told_list = {},
                                                  .counted = {}});
   CHECK(fresh);
+  log_.Debug("round opened", {{"averaging", opening.averaging},
+                              {"round", opening.round},
+                              {"instance", plan.instance.brief()},
+                              {"rank", *self},
+                              {"ranks", plan.cells.size()}});
   Instance& instance = at->second;
   RoundActions actions;
   instance.round.Start(actions);
@@ -152,10 +159,8 @@ void GroupRounds::OpenInstance(Time now, const std::set<PeerId>& down, Actions& 
 void GroupRounds::Replan(Time now, const Seating& seating, const std::set<PeerId>& down,
                          Actions& out) {
   if (!current_ || seating.MinorHash() == current_->seating.MinorHash()) return;
-  const auto at = std::find_if(instances_.begin(), instances_.end(), [](const auto& entry) {
-    const Round& round = entry.second.round;
-    return round.phase() == Round::Phase::kGathering && round.ballot() == 0;
-  });
+  const auto at = std::find_if(instances_.begin(), instances_.end(),
+                               [](const auto& entry) { return IsPristine(entry.second); });
   if (at == instances_.end()) {
     current_->seating = seating;  // for late duties; the round keeps its list
     return;
@@ -169,8 +174,7 @@ void GroupRounds::Replan(Time now, const Seating& seating, const std::set<PeerId
   // Nothing but READY was sent in the old instance, so it can be forgotten: whoever still waits for
   // us there learns of the seats from our READY in the new one.
   metrics_.lists_differed->Add();
-  at->second.reported = true;
-  Close(now, at, out);
+  DropPristine(now, out);
   speaking_.clear();
   OpenInstance(now, down, out);
   OpenDuties(out);
@@ -255,6 +259,13 @@ void GroupRounds::End(Time now, Instance& instance, const RoundOver& over) {
     metrics_.round_seconds->Observe((now - instance.opened).seconds());
   }
   metrics_.rounds.at(over.outcome)->Add();
+  log_.Debug("round over", {{"averaging", ended.averaging},
+                            {"round", ended.round},
+                            {"outcome", static_cast<int>(over.outcome)},
+                            {"ballot", over.ballot},
+                            {"weight", over.weight},
+                            {"members", over.members},
+                            {"contributors", over.contributors}});
   switch (over.outcome) {
     case Outcome::kFast:
       ++tally_.fast;
@@ -339,6 +350,22 @@ std::optional<bool> GroupRounds::Counted(const InstanceId& instance, const PeerI
 bool GroupRounds::open() const {
   return std::any_of(instances_.begin(), instances_.end(),
                      [](const auto& entry) { return !entry.second.round.over(); });
+}
+
+bool GroupRounds::pristine() const {
+  return std::any_of(instances_.begin(), instances_.end(),
+                     [](const auto& entry) { return IsPristine(entry.second); });
+}
+
+void GroupRounds::DropPristine(Time now, Actions& out) {
+  for (auto at = instances_.begin(); at != instances_.end();) {
+    const auto next = std::next(at);
+    if (IsPristine(at->second)) {
+      at->second.reported = true;
+      Close(now, at, out);
+    }
+    at = next;
+  }
 }
 
 bool GroupRounds::gathering() const {

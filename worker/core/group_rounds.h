@@ -80,6 +80,9 @@ class GroupRounds {
   void OnSnapshot(Time now, Actions& out);
 
   void OnFrame(Time now, const PeerId& from, const message::RoundFrame& frame, Actions& out);
+  // Opens the round under the list that others use already, if nothing has left this peer.
+  void OnListInUse(Time now, const message::ListInUse& list, const std::set<PeerId>& down,
+                   Actions& out);
   bool OnChunk(Time now, const ChunkArrived& chunk, Actions& out);
   void OnFolded(Time now, RoundHandle round, uint32_t chunk, Ballot assigned, uint64_t hash,
                 Actions& out);
@@ -96,6 +99,10 @@ class GroupRounds {
   std::optional<bool> Counted(const InstanceId& instance, const PeerId& peer) const;
   bool open() const;  // a round is not over
   bool gathering() const;
+  // The open round has sent nothing but READY: it can be dropped and opened anew.
+  bool pristine() const;
+  // Forgets the pristine round, silently.
+  void DropPristine(Time now, Actions& out);
   const RoundTally& tally() const { return tally_; }
   uint64_t divergence() const { return divergence_; }
   const std::deque<Duration>& lengths() const { return lengths_; }  // of the last decided rounds
@@ -118,7 +125,9 @@ class GroupRounds {
     Time opened;
     bool reported = false;
     bool flowed = false;
-    RoundCounts counted;  // what the metrics have seen
+    Seating seating;             // its list follows from it
+    std::set<PeerId> told_list;  // members that opened it under another list
+    RoundCounts counted;         // what the metrics have seen
   };
   struct Speaking {
     Speaker speaker;
@@ -155,6 +164,10 @@ class GroupRounds {
   void Perform(const InstanceId& id, Speaking& speaking, SpeakerActions& actions, Actions& out);
   void CloseAll(Time now, bool broke_up, Actions& out);
   // Wraps a frame as `like` is wrapped: same view, averaging, round and group.
+  static bool IsPristine(const Instance& instance) {
+    return !instance.round.over() && !instance.flowed;
+  }
+  void OtherList(const PeerId& from, Instance& instance, Actions& out);
   void SendTo(const PeerId& to, const Frame& frame, const message::RoundFrame& like,
               Actions& out) const;
   message::RoundFrame Wrapping(const Instance& instance) const;

@@ -134,10 +134,41 @@ void GroupRounds::Unknown(Time, const PeerId& from, const message::RoundFrame& m
     if (instance.opening.averaging != message.averaging ||
         instance.opening.round != message.round || instance.group != message.group)
       continue;
-    differing_.insert(from);  // the same group under another list
-    return metrics_.RefuseFrame("other_list");
+    return OtherList(from, instance, out);
   }
   LateDuty(from, message, frame, out);
+}
+
+// The same group in the same round under another list. Nothing has left us: seats are exchanged and
+// both plan anew. Else the other one takes our list, if it can.
+void GroupRounds::OtherList(const PeerId& from, Instance& instance, Actions& out) {
+  metrics_.RefuseFrame("other_list");
+  if (IsPristine(instance)) {
+    differing_.insert(from);
+    return;
+  }
+  if (!instance.told_list.insert(from).second) return;
+  const Seating& seating = instance.seating;
+  out.push_back(
+      Send{from, EncodeMessage(message::ListInUse{
+                     .view = instance.view,
+                     .averaging = instance.opening.averaging,
+                     .round = static_cast<uint8_t>(instance.opening.round),
+                     .group = instance.group,
+                     .seats = {seating.seats().begin(), seating.seats().end()},
+                     .vacancies = {seating.vacancies().begin(), seating.vacancies().end()}})});
+}
+
+void GroupRounds::OnListInUse(Time now, const message::ListInUse& list,
+                              const std::set<PeerId>& down, Actions& out) {
+  const bool ours = current_ && list.view == view_.hash &&
+                    list.averaging == current_->opening.averaging &&
+                    list.round == current_->opening.round && pristine();
+  if (!ours) return;
+  Seating seating(current_->seating.view(), current_->seating.hash());
+  seating.Merge(list.seats, list.vacancies);
+  if (seating.CellOf(config_.id) != current_->cell) return;  // not a member of that list
+  Replan(now, seating, down, out);
 }
 
 void GroupRounds::Keep(const PeerId& from, const message::RoundFrame& message) {

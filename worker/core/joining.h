@@ -45,7 +45,7 @@ class Joining {
   Rng rng_;
   Time answered_at_;
   Time quiet_until_;
-  Time wake_ = Time::Infinite();  // as of the last Next
+  Time wake_ = Time::Infinite();   // as of the last Next
   std::optional<PeerId> steward_;  // somebody named it
   std::set<PeerId> silent_;        // asked, no answer yet
   std::string refusal_;

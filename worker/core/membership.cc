@@ -15,6 +15,8 @@ constexpr size_t kMostTold = 4096;
 constexpr Duration kLeavePatience = Seconds(3);
 // After answering BRANCH OPEN: without a view by then the peer asks for a seat again.
 constexpr Duration kBranchPatience = Seconds(4);
+// For an averaging of the parent that others were in and that does not reach this peer.
+constexpr Duration kBarrierPatience = Seconds(1);
 
 }  // namespace
 
@@ -127,6 +129,7 @@ bool Membership::IsOurs(Time now, const PeerId& from, const ViewHash& view, Acti
 ViewFacts Membership::Facts() {
   return {.config = newest_,
           .first_averaging = averaging_.first_of_new_view(),
+          .barrier = averaging_.first_of_new_view(),
           .base_samples = averaging_.job().job_samples,
           .seed = rng_.Next(),
           .target_met = target_met()};
@@ -145,12 +148,25 @@ bool Membership::Wants(const Seating& next) const {
 
 void Membership::TakePending(Time now, Actions& out) {
   if (!pending_) return;
-  const bool breaks = left_ == pending_->view().parent && !left_.none();
-  if (averaging_.rounds().open() && !breaks) return;
-  if (!averaging_.idle() && !averaging_.publishing() && !breaks) return;
+  const View& view = pending_->view();
+  const bool breaks = left_ == view.parent && !left_.none();
+  // Averagings below the barrier are the parent's: they are done first, unless they never come.
+  const bool parent = seating_ && view.parent == seating_->hash();
+  const bool waited = now - pending_since_ >= kBarrierPatience;
+  const uint64_t barrier = parent && !waited ? view.barrier : 0;
+  if (!breaks && !averaging_.MayMove(barrier)) return;
   Seating next = std::move(*pending_);
   pending_.reset();
   if (Wants(next)) Enter(now, std::move(next), out);
+}
+
+void Membership::SetPending(Time now, Seating next, Actions& out) {
+  pending_ = std::move(next);
+  pending_since_ = now;
+  if (!seating_) return;
+  const bool parent = pending_->view().parent == seating_->hash();
+  averaging_.HoldFrom(now, parent ? pending_->view().barrier : averaging_.first_of_new_view(),
+                      kBarrierPatience * 2, out);
 }
 
 void Membership::Enter(Time now, Seating seating, Actions& out) {
@@ -281,6 +297,7 @@ Time Membership::NextDeadline() const {
   const auto consider = [&](Time at) {
     if (at > settled_at_) next = std::min(next, at);
   };
+  if (pending_) consider(pending_since_ + kBarrierPatience);
   if (!left_.none()) consider(left_since_ + kBranchPatience);
   if (proposer_) consider(proposer_->NextDeadline());
   if (leader_) consider(leader_->NextDeadline());

@@ -88,6 +88,7 @@ class Membership {
 
   // entering and leaving views (membership.cc)
   void TakePending(Time now, Actions& out);
+  void SetPending(Time now, Seating next, Actions& out);
   void Enter(Time now, Seating seating, Actions& out);
   void Unseat(Time now, Actions& out);
   bool Wants(const Seating& next) const;
@@ -108,6 +109,7 @@ class Membership {
   bool TargetMet(Time now) const;
   void Propose(Time now, Actions& out);
   void Announce(Time now, View view, Actions& out);
+  std::set<PeerId> LiveWitnesses() const;
   bool WitnessesLive() const;
   void MaybeBranch(Time now, Actions& out);
   void FindSilent(Time now);
@@ -131,6 +133,7 @@ class Membership {
 
   std::optional<Seating> seating_;
   std::optional<Seating> pending_;  // decided, to be entered when no round is open
+  Time pending_since_;
   std::deque<ViewHash> past_;
   ViewHash left_;  // the view that this peer left for a branch
   Time left_since_;

@@ -6,6 +6,8 @@
 namespace crowdsurf::worker {
 namespace {
 
+// How long a promise holds averagings back when the proposer is heard of no more.
+constexpr Duration kProposalPatience = Milliseconds(500);
 constexpr size_t kMostDonors = 8;  // more in parallel would not fill a newcomer's link faster
 
 }  // namespace
@@ -97,7 +99,7 @@ void Membership::On(Time now, const PeerId& from, const message::ViewNews& news,
   if (!Wants(next)) return;
   if (!seated() && (!trainer_ || fetching_)) return;
   averaging_.Learn(news.committed);
-  pending_ = std::move(next);
+  SetPending(now, std::move(next), out);
 }
 
 void Membership::On(Time, const PeerId& from, const message::ViewAsk&, Actions& out) {
@@ -122,7 +124,13 @@ void Membership::On(Time now, const PeerId& from, const message::ViewOpen& open,
   if (left_ == open.parent) return;  // who answered a branch witnesses nothing here any more
   if (pending_ && pending_->view().parent == open.parent)
     return SendAll({from}, NewsOf(*pending_), out);
-  SendAll({from}, witness_.OnOpen(seating_->view().epoch, open), out);
+  message::ViewPromise promise = witness_.OnOpen(seating_->view().epoch, open);
+  if (promise.promised == open.ballot) {
+    // From now to the decision no averaging gets going here that the proposer does not hear of.
+    averaging_.HoldFrom(now, averaging_.bytes_begun() + 1, kProposalPatience, out);
+    promise.begun = averaging_.bytes_begun();
+  }
+  SendAll({from}, promise, out);
 }
 
 void Membership::On(Time now, const PeerId& from, const message::ViewPromise& promise,

@@ -78,6 +78,17 @@ struct SeatingNews {
   std::vector<Contact> contacts;  // of the seated
   bool operator==(const SeatingNews&) const = default;
 };
+// The list of this group in this round follows from these seats alone: bytes have moved under it.
+// To a member that opened the round under another list.
+struct ListInUse {
+  ViewHash view;
+  uint64_t averaging = 0;
+  uint8_t round = 0;
+  CellIndex group = 0;
+  std::vector<Seat> seats;
+  std::vector<Vacancy> vacancies;
+  bool operator==(const ListInUse&) const = default;
+};
 // A seat, please. From a newcomer, or from a member of a line that loses against the receiver's.
 struct JoinRequest {
   Member member;  // cell is not meant
@@ -125,7 +136,8 @@ struct ViewPromise {
   Ballot ballot = 0;
   Ballot promised = 0;  // > ballot: refused
   Ballot accepted = 0;
-  Bytes value;  // the accepted view
+  Bytes value;         // the accepted view
+  uint64_t begun = 0;  // highest averaging with bytes under way at this witness, in `parent`
   bool operator==(const ViewPromise&) const = default;
 };
 struct ViewAccept {
@@ -186,7 +198,7 @@ using Message =
                  message::ViewOpen, message::ViewPromise, message::ViewAccept,
                  message::ViewAccepted, message::BranchOpen, message::BranchJoin,
                  message::BranchView, message::BranchHeld, message::Leaving, message::CountedAsk,
-                 message::CountedAnswer>;
+                 message::CountedAnswer, message::ListInUse>;
 
 inline constexpr size_t kMostName = 256;       // a worker's name
 inline constexpr size_t kMostEndpoint = 300;   // host (253) and port

@@ -135,7 +135,7 @@ void Fields(M& m, F&& f) {
   else if constexpr (std::is_same_v<T, ViewOpen>)
     (f(m.parent), f(m.ballot));
   else if constexpr (std::is_same_v<T, ViewPromise>)
-    (f(m.parent), f(m.ballot), f(m.promised), f(m.accepted), f(m.value));
+    (f(m.parent), f(m.ballot), f(m.promised), f(m.accepted), f(m.value), f(m.begun));
   else if constexpr (std::is_same_v<T, ViewAccept>)
     (f(m.parent), f(m.ballot), f(m.view));
   else if constexpr (std::is_same_v<T, ViewAccepted>)
@@ -148,6 +148,8 @@ void Fields(M& m, F&& f) {
     (f(m.parent), f(m.attempt), f(m.view));
   else if constexpr (std::is_same_v<T, Leaving>)
     f(m.view);
+  else if constexpr (std::is_same_v<T, ListInUse>)
+    (f(m.view), f(m.averaging), f(m.round), f(m.group), f(m.seats), f(m.vacancies));
   else if constexpr (std::is_same_v<T, CountedAsk>)
     f(m.instance);
   else if constexpr (std::is_same_v<T, CountedAnswer>)

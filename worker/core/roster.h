@@ -79,7 +79,7 @@ class Roster {
   size_t watched_ = 0;  // shards
   RosterRecord own_;
   Time last_put_;
-  bool pending_ = false;  // news that came too soon after the last put
+  bool pending_ = false;                    // news that came too soon after the last put
   std::map<PeerId, RosterRecord> records_;  // without the own one
   std::map<PeerId, Time> expires_;
   std::map<PeerId, Contact> contacts_;  // also of peers without a record

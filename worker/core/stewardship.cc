@@ -9,6 +9,8 @@ namespace {
 
 // A joiner that stopped asking is gone; newcomers ask at least once a second.
 constexpr Duration kJoinerPatience = Seconds(5);
+// How long an own proposal holds averagings back.
+constexpr Duration kProposalPatience = Milliseconds(500);
 
 }  // namespace
 
@@ -59,7 +61,7 @@ void Membership::Govern(Time now, Actions& out) {
     }
     return;
   }
-  if (!pending_ && NeedsView(now) && !averaging_.rounds().open()) Propose(now, out);
+  if (!pending_ && NeedsView(now) && averaging_.idle()) Propose(now, out);
 }
 
 bool Membership::Vacate(Time, Actions& out) {
@@ -146,8 +148,11 @@ void Membership::Propose(Time now, Actions& out) {
     facts.first_averaging = std::max(facts.first_averaging, joiner.request.next);
   }
   proposer_.emplace(config_.id, seating_->view(), seating_->hash(),
-                    NextView(*seating_, down_, newcomers, false, facts), rng_.Fork("proposer"));
+                    NextView(*seating_, down_, newcomers, false, facts), LiveWitnesses(),
+                    rng_.Fork("proposer"));
   proposer_->local = &witness_;
+  averaging_.HoldFrom(now, averaging_.bytes_begun() + 1, kProposalPatience, out);
+  proposer_->local_begun = averaging_.bytes_begun();
   proposer_->Start(now, out);
   if (!proposer_->decided()) return;
   const View view = *proposer_->decided();
@@ -163,18 +168,22 @@ void Membership::Announce(Time now, View view, Actions& out) {
   for (const PeerId& peer : Others(*seating_)) tell.insert(peer);
   for (const PeerId& peer : Others(next)) tell.insert(peer);
   SendAll({tell.begin(), tell.end()}, NewsOf(next), out);
-  pending_ = std::move(next);
+  SetPending(now, std::move(next), out);
   TakePending(now, out);
 }
 
 // ---- the witnesses' quorum
 // -----------------------------------------------------------------------
 
-bool Membership::WitnessesLive() const {
+std::set<PeerId> Membership::LiveWitnesses() const {
   std::set<PeerId> live;
   for (const PeerId& witness : seating_->view().witnesses)
     if (!down_.contains(witness) && !seating_->Vacated(witness)) live.insert(witness);
-  return IsQuorum(seating_->view().witnesses, live);
+  return live;
+}
+
+bool Membership::WitnessesLive() const {
+  return IsQuorum(seating_->view().witnesses, LiveWitnesses());
 }
 
 // Every missing witness is known dead: by a refused connection, or by the roster's time to live.

@@ -12,6 +12,8 @@ constexpr uint32_t kMostAttempts = 0xFFFF / kSlots - 1;
 // A ballot that got no quorum in this time is opened again: two round trips over a continent.
 constexpr Duration kPatience = Milliseconds(300);
 constexpr Duration kMostBackoff = Seconds(3);
+// For the promises beyond the quorum.
+constexpr Duration kGrace = Milliseconds(50);
 
 }  // namespace
 
@@ -42,12 +44,14 @@ message::ViewAccepted SuccessorWitness::OnAccept(uint64_t epoch,
 }
 
 SuccessorProposer::SuccessorProposer(const PeerId& self, const View& parent,
-                                     const ViewHash& parent_hash, View next, Rng rng)
+                                     const ViewHash& parent_hash, View next, std::set<PeerId> live,
+                                     Rng rng)
     : self_(self),
       epoch_(parent.epoch),
       parent_(parent_hash),
       witnesses_(parent.witnesses),
       proposal_(std::move(next)),
+      live_(std::move(live)),
       rng_(rng) {}
 
 void SuccessorProposer::Start(Time now, Actions& out) { OpenBallot(now, out); }
@@ -63,6 +67,7 @@ void SuccessorProposer::OpenBallot(Time now, Actions& out) {
   yes_.clear();
   best_ = 0;
   value_ = proposal_;
+  grace_ = now + kGrace;
   Duration wait = std::min(kPatience * static_cast<double>(attempt_), kMostBackoff);
   deadline_ = now + wait * (1.0 + 0.5 * rng_.UniformDouble());
   Broadcast(now, message::ViewOpen{parent_, ballot_}, out);
@@ -78,8 +83,11 @@ void SuccessorProposer::Broadcast(Time now, const Message& message, Actions& out
       out.push_back(Send{witness, body});
   }
   if (!own || local == nullptr) return;
-  if (const auto* open = std::get_if<message::ViewOpen>(&message))
-    OnPromise(now, self_, local->OnOpen(epoch_, *open), out);
+  if (const auto* open = std::get_if<message::ViewOpen>(&message)) {
+    message::ViewPromise promise = local->OnOpen(epoch_, *open);
+    promise.begun = local_begun;
+    OnPromise(now, self_, promise, out);
+  }
   if (const auto* accept = std::get_if<message::ViewAccept>(&message))
     OnAccepted(now, self_, local->OnAccept(epoch_, *accept), out);
 }
@@ -101,9 +109,20 @@ void SuccessorProposer::OnPromise(Time now, const PeerId& from, const message::V
     value_ = std::move(*view);
   }
   yes_.insert(from);
-  if (!IsQuorum(witnesses_, yes_)) return;
+  begun_ = std::max(begun_, promise.begun);
+  MaybeAccept(now, out);
+}
+
+void SuccessorProposer::MaybeAccept(Time now, Actions& out) {
+  if (accepting_ || !IsQuorum(witnesses_, yes_)) return;
+  const bool all = std::includes(yes_.begin(), yes_.end(), live_.begin(), live_.end());
+  if (!all && now < grace_) return;
   accepting_ = true;
   yes_.clear();
+  if (best_ == 0) {  // an averaging with bytes under way is finished in the parent
+    value_.barrier = std::max(value_.barrier, begun_ + 1);
+    value_.first_averaging = std::max(value_.first_averaging, value_.barrier);
+  }
   Broadcast(now, message::ViewAccept{parent_, ballot_, Encode(value_)}, out);
 }
 
@@ -116,7 +135,14 @@ void SuccessorProposer::OnAccepted(Time now, const PeerId& from,
 }
 
 void SuccessorProposer::OnTimer(Time now, Actions& out) {
-  if (!decided_ && now >= deadline_) OpenBallot(now, out);
+  if (decided_) return;
+  if (now >= deadline_) return OpenBallot(now, out);
+  if (now >= grace_) MaybeAccept(now, out);
+}
+
+Time SuccessorProposer::NextDeadline() const {
+  if (decided_) return Time::Infinite();
+  return accepting_ ? deadline_ : std::min(grace_, deadline_);
 }
 
 }  // namespace crowdsurf::worker

@@ -35,33 +35,40 @@ class SuccessorWitness {
 class SuccessorProposer {
  public:
   // Proposes `next` as successor of `seating`'s view. Pre: self is one of its witnesses.
+  // `live`: the witnesses believed alive; their promises are waited for a moment beyond the quorum,
+  // because they say which averagings are under way.
   SuccessorProposer(const PeerId& self, const View& parent, const ViewHash& parent_hash, View next,
-                    Rng rng);
+                    std::set<PeerId> live, Rng rng);
 
   void Start(Time now, Actions& out);
   void OnPromise(Time now, const PeerId& from, const message::ViewPromise& promise, Actions& out);
   void OnAccepted(Time now, const PeerId& from, const message::ViewAccepted& accepted,
                   Actions& out);
   void OnTimer(Time now, Actions& out);
-  Time NextDeadline() const { return decided_ ? Time::Infinite() : deadline_; }
+  Time NextDeadline() const;
   // What the witnesses chose: not always what was proposed.
   const std::optional<View>& decided() const { return decided_; }
   const ViewHash& parent() const { return parent_; }
 
   // The own witness vote goes through the same object as everybody's.
   SuccessorWitness* local = nullptr;
+  uint64_t local_begun = 0;
 
  private:
   void OpenBallot(Time now, Actions& out);
   void Broadcast(Time now, const Message& message, Actions& out);
   void Refuse(Time now, Ballot promised);
+  void MaybeAccept(Time now, Actions& out);
 
   const PeerId self_;
   const uint64_t epoch_;
   const ViewHash parent_;
   const std::vector<PeerId> witnesses_;
   const View proposal_;
+  const std::set<PeerId> live_;
   Rng rng_;
+  Time grace_;          // until then all of live_ are waited for
+  uint64_t begun_ = 0;  // as the promises say
   uint32_t attempt_ = 0;
   Ballot ballot_ = 0;
   bool accepting_ = false;

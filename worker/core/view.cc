@@ -89,6 +89,7 @@ Bytes Encode(const View& view) {
   for (const PeerId& witness : view.witnesses) out.Raw(witness.view());
   out.U64(view.seed);
   out.U64(view.first_averaging);
+  out.U64(view.barrier);
   out.F64(view.base_samples);
   Encode(view.config, out);
   out.Bool(view.target_met);
@@ -114,6 +115,7 @@ std::optional<View> DecodeView(ByteView bytes) {
   for (size_t i = 0; i < witnesses && in.ok(); ++i) view.witnesses.push_back(ReadId<PeerId>(in));
   view.seed = in.U64();
   view.first_averaging = in.U64();
+  view.barrier = in.U64();
   view.base_samples = in.F64();
   const auto config = DecodeAveragingConfig(in);
   view.target_met = in.Bool();

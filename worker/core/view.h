@@ -47,6 +47,7 @@ struct View {
   std::vector<PeerId> witnesses;  // min(N, 15); [0] breaks ties
   uint64_t seed = 0;
   uint64_t first_averaging = 0;  // the first averaging number that this view may open
+  uint64_t barrier = 0;          // averagings below this one belong to the parent
   double base_samples = 0;       // job-wide sample count when the view was proposed
   AveragingConfig config;        // spec.averaging as of config.generation: only this copy acts
   bool target_met = false;       // the job is over: raise `stop`

@@ -15,6 +15,7 @@ void Fill(View& view, std::vector<Member> members, const ViewFacts& facts) {
   view.fork_members = view.members.size();
   view.seed = facts.seed;
   view.first_averaging = facts.first_averaging;
+  view.barrier = facts.barrier;
   view.base_samples = facts.base_samples;
   view.config = facts.config;
   view.target_met = facts.target_met;

@@ -16,6 +16,7 @@ namespace crowdsurf::worker {
 struct ViewFacts {
   AveragingConfig config;
   uint64_t first_averaging = 0;
+  uint64_t barrier = 0;
   double base_samples = 0;
   uint64_t seed = 0;
   bool target_met = false;

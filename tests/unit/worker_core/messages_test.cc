@@ -43,7 +43,7 @@ std::vector<Message> OneOfEach(Rng& rng) {
           ViewNews{blob, {seat, seat}, {vacancy}, {AnyContact(rng)}, committed},
           ViewAsk{},
           ViewOpen{view, 17},
-          ViewPromise{view, 17, 17, 5, blob},
+          ViewPromise{view, 17, 17, 5, blob, 9},
           ViewAccept{view, 17, blob},
           ViewAccepted{view, 17, 33},
           BranchOpen{view, 2},
@@ -52,7 +52,8 @@ std::vector<Message> OneOfEach(Rng& rng) {
           BranchHeld{view, 2},
           Leaving{view},
           CountedAsk{AnyId<InstanceId>(rng)},
-          CountedAnswer{AnyId<InstanceId>(rng), true}};
+          CountedAnswer{AnyId<InstanceId>(rng), true},
+          ListInUse{view, 9, 1, 17, {seat}, {vacancy}}};
 }
 
 TEST(MessagesTest, EveryKindComesBackAsItWasSent) {

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <functional>
 #include <map>
 #include <memory>
@@ -24,9 +25,27 @@ class PeerWorld {
  public:
   using Values = std::vector<double>;
 
+  // Prints what the peers log when CROWDSURF_TEST_LOG is set: for a failing seed.
+  class NodeSink : public LogSink {
+   public:
+    NodeSink(const PeerWorld& world, size_t index) : world_(world), index_(index) {}
+    void Write(LogLevel, std::string_view module, std::string_view message,
+               std::initializer_list<LogField> fields) override {
+      if (std::getenv("CROWDSURF_TEST_LOG") == nullptr) return;
+      std::string line = std::string(module) + ": " + std::string(message);
+      for (const LogField& f : fields) line += " " + std::string(f.key) + "=" + f.value;
+      std::fprintf(stderr, "%.6f w%zu %s\n", world_.now().seconds(), index_, line.c_str());
+    }
+
+   private:
+    const PeerWorld& world_;
+    size_t index_;
+  };
+
   struct Node {
     PeerConfig config;
     MetricRegistry metrics;
+    std::unique_ptr<NodeSink> sink;
     std::unique_ptr<Peer> peer;
     Reducer<double> reducer{64 << 20};
     std::map<Region, Values> regions;
@@ -78,8 +97,9 @@ class PeerWorld {
     n.x.assign(elements_, 0.0);
     for (size_t e = 0; e < elements_; ++e) n.x[e] = static_cast<double>(e % 7);
     index_[n.config.id] = i;
+    n.sink = std::make_unique<NodeSink>(*this, i);
     n.peer = std::make_unique<Peer>(n.config, rng_.Fork("peer" + std::to_string(i)),
-                                    Logger(sink, "peer"), n.metrics);
+                                    Logger(n.sink.get(), "peer", LogLevel::kDebug), n.metrics);
     Input(i, [&](Actions& out) { n.peer->Start(now_, out); });
     At(trainer_delay, [this, i] {
       if (Alive(i)) Local(i, TrainerRegistered{Sha256(AsBytes("table")), elements_, true});
@@ -145,7 +165,6 @@ class PeerWorld {
   }
   Time now() const { return now_; }
 
-  LogSink* sink = nullptr;
   bool fetch_fails = false;
 
  private:
@@ -396,20 +415,6 @@ class PeerWorld {
   std::map<PeerId, size_t> index_;
   std::map<std::string, std::map<PeerId, std::pair<Bytes, Time>>> board_;
   std::map<std::pair<size_t, RoundHandle>, int> selfs_;
-};
-
-// Prints the peers' logs when CROWDSURF_TEST_LOG is set: for a failing seed.
-class PrintSink : public LogSink {
- public:
-  void Write(LogLevel, std::string_view module, std::string_view message,
-             std::initializer_list<LogField> fields) override {
-    std::fprintf(stderr, "%.*s: %.*s", static_cast<int>(module.size()), module.data(),
-                 static_cast<int>(message.size()), message.data());
-    for (const LogField& f : fields)
-      std::fprintf(stderr, " %.*s=%s", static_cast<int>(f.key.size()), f.key.data(),
-                   f.value.c_str());
-    std::fprintf(stderr, "\n");
-  }
 };
 
 inline AveragingConfig EveryTenSteps(uint16_t group = 4) {

@@ -1,0 +1,88 @@
+#include "worker/core/peer.h"
+
+#include <gtest/gtest.h>
+
+#include "peer_world.h"
+
+namespace crowdsurf::worker {
+namespace {
+
+// CROWDSURF_TEST_SEED replays one seed.
+uint64_t FirstSeed() {
+  const char* seed = std::getenv("CROWDSURF_TEST_SEED");
+  return seed == nullptr ? 1 : std::strtoull(seed, nullptr, 10);
+}
+uint64_t LastSeed() { return std::getenv("CROWDSURF_TEST_SEED") == nullptr ? 20 : FirstSeed(); }
+
+TEST(PeerFailureTest, OneThatIsKilledCostsNobodyTheRoundAndItsReplacementTakesItsCell) {
+  for (uint64_t seed = FirstSeed(); seed <= LastSeed(); ++seed) {
+    PeerWorld world(seed, EveryTenSteps());
+    for (int i = 0; i < 8; ++i) world.Add();
+    ASSERT_TRUE(world.UntilTogether(Seconds(5)));
+    Rng rng(seed);
+    size_t next = 0;
+    for (int kill = 0; kill < 6; ++kill) {
+      world.RunFor(Milliseconds(500) + Microseconds(static_cast<int64_t>(rng.Uniform(200'000))));
+      while (!world.Alive(next)) ++next;
+      world.Kill(next);
+      world.RunFor(Milliseconds(300));
+      world.Add();
+    }
+    ASSERT_TRUE(world.UntilTogether(Seconds(5))) << seed;
+    world.RunFor(Milliseconds(500));
+    ExpectAgreement(world);
+    for (size_t i = 0; i < world.size(); ++i) {
+      if (!world.Alive(i)) continue;
+      EXPECT_EQ(world.Summary(i).rounds.failed(), 0U) << "seed " << seed << " peer " << i;
+      EXPECT_EQ(world.Summary(i).view->members, 8U);
+    }
+  }
+}
+
+TEST(PeerFailureTest, OneThatLeavesExitsSoonAndTheOthersGoOn) {
+  PeerWorld world(6, EveryTenSteps());
+  for (int i = 0; i < 4; ++i) world.Add();
+  ASSERT_TRUE(world.UntilTogether(Seconds(5)));
+  world.RunFor(Milliseconds(730));
+  world.Local(0, LeaveAsked{});  // the steward, the longest-lived
+  world.RunFor(Milliseconds(300));
+  EXPECT_EQ(world.node(0).left.size(), 1U);
+  ASSERT_TRUE(world.UntilTogether(Seconds(3)));
+  world.RunFor(Seconds(1));
+  ExpectAgreement(world);
+  for (size_t i = 1; i < 4; ++i) EXPECT_EQ(world.Summary(i).rounds.failed(), 0U);
+}
+
+TEST(PeerFailureTest, MostDieAtOnceAndTheRestBranchesAndGoesOn) {
+  PeerWorld world(7, EveryTenSteps());
+  for (int i = 0; i < 8; ++i) world.Add();
+  ASSERT_TRUE(world.UntilTogether(Seconds(5)));
+  world.RunFor(Milliseconds(700));
+  for (size_t i = 0; i < 6; ++i) world.Kill(i);
+  const auto took = world.UntilTogether(Seconds(10));
+  ASSERT_TRUE(took);
+  const uint64_t before = world.Summary(6).averaging;
+  world.RunFor(Seconds(1));
+  EXPECT_TRUE(world.Summary(6).view->branch);
+  EXPECT_GE(world.Summary(6).averaging, before + 4);
+  ExpectAgreement(world);
+}
+
+TEST(PeerFailureTest, TheTargetEndsTheJobAtEverybodyAndOneWritesTheModel) {
+  AveragingConfig config = EveryTenSteps();
+  config.target.samples = 5000;
+  PeerWorld world(8, config);
+  for (int i = 0; i < 4; ++i) world.Add();
+  world.RunFor(Seconds(10));
+  size_t models = 0;
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_TRUE(world.node(i).stopped) << i;
+    EXPECT_TRUE(world.Summary(i).target_met);
+    models += world.node(i).checkpoints.size();
+  }
+  EXPECT_EQ(models, 1U);
+  EXPECT_GE(world.Summary(0).job_samples, 5000);
+}
+
+}  // namespace
+}  // namespace crowdsurf::worker
