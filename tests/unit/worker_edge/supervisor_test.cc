@@ -16,18 +16,22 @@ namespace {
 class Supervised {
  public:
   explicit Supervised(const std::string& script) {
-    int ends[2];
-    if (pipe(ends) != 0) abort();
+    int ends[2], input[2];
+    if (pipe(ends) != 0 || pipe(input) != 0) abort();
     pid_ = fork();
     if (pid_ == 0) {
       close(ends[0]);
+      close(input[1]);
+      dup2(input[0], 0);
       dup2(ends[1], 3);
       SupervisorOptions options;
       options.argv = {"/bin/sh", "-c", script};
       _exit(Supervise(options, Logger()));
     }
     close(ends[1]);
+    close(input[0]);
     out_ = ends[0];
+    in_ = input[1];
   }
   ~Supervised() {
     if (!waited_) {
@@ -35,6 +39,7 @@ class Supervised {
       waitpid(pid_, nullptr, 0);
     }
     close(out_);
+    close(in_);
   }
   // The next line of the script's output, "" at its end.
   std::string Line() {
@@ -52,7 +57,7 @@ class Supervised {
 
  private:
   pid_t pid_ = -1;
-  int out_ = -1;
+  int out_ = -1, in_ = -1;
   bool waited_ = false;
 };
 
@@ -90,11 +95,9 @@ TEST(SupervisorTest, BadConfigurationIsNotTriedAgain) {
   EXPECT_EQ(s.Line(), "");
 }
 
-// Says "ready" and waits for SIGTERM, which runs `on_term`, without spinning: `wait` ends when a
-// trap runs.
+// Says "ready" and reads its input, which never comes, until SIGTERM runs `on_term`.
 std::string UntilSigterm(const char* on_term) {
-  return absl::StrCat("trap 'kill $!; ", on_term,
-                      "' TERM; tail -f /dev/null 3>&- & echo ready >&3; wait");
+  return absl::StrCat("trap '", on_term, "' TERM; echo ready >&3; read x");
 }
 
 TEST(SupervisorTest, SigtermIsForwardedAndTheAgentsEndIsOurs) {
@@ -116,7 +119,7 @@ TEST(SupervisorTest, AnAgentThatEndsBadlyWhileLeavingIsNotRestarted) {
 TEST(SupervisorTest, TheAgentDiesWithItsSupervisor) {
   // The write end of fd 3 is held by the child alone once the supervisor is dead: its end is our
   // proof.
-  Supervised s("echo ready >&3; exec tail -f /dev/null");
+  Supervised s("echo ready >&3; read x");
   ASSERT_EQ(s.Line(), "ready");
   s.Signal(SIGKILL);
   EXPECT_EQ(s.Wait(), -SIGKILL);
