@@ -65,6 +65,7 @@ struct LinkServer::Impl {
   void Watch();
   void Scan();  // what changed since the last scan, as events
   void ScanPublished(std::unique_lock<std::mutex>& lock);
+  void ScanWords();  // everything but snapshots; mutex held
   Duration ScanInterval();
 
   const LinkServerOptions options;

@@ -110,6 +110,7 @@ void LinkServer::Impl::OnClosed(LinkListener::ConnectionId id) {
   const std::lock_guard lock(mutex);
   if (leave_connection == id) leave_connection.reset();
   if (session == 0 || session_connection != id) return;
+  ScanWords();  // its last words: a trainer that acknowledges stop exits at once
   sink(link::TrainerGone{session});
   log.Info("trainer gone", {{"session", session}});
   session = 0;

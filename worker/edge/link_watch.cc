@@ -58,7 +58,11 @@ void LinkServer::Impl::Scan() {
   if (session == 0) return;
   LinkControl& c = control();
   if (c.published.ticket.load(std::memory_order_acquire) != seen.published) ScanPublished(lock);
-  if (session == 0) return;
+  if (session != 0) ScanWords();
+}
+
+void LinkServer::Impl::ScanWords() {
+  LinkControl& c = control();
   const bool cadence = c.mode.cadence_steps.load(std::memory_order_relaxed) != 0;
   const uint64_t applied = c.applied.value.load(std::memory_order_acquire);
   if (applied != seen.applied) {
