@@ -9,9 +9,6 @@
 namespace crowdsurf::dht {
 namespace {
 
-// How long Stop lets calls in flight end by themselves before it cuts them.
-constexpr auto kStopGrace = std::chrono::milliseconds(200);
-
 int Milliseconds32(Duration d) { return static_cast<int>(d.milliseconds()); }
 
 std::string Join(const std::string& host, int port) {
@@ -109,11 +106,13 @@ void TransportCore::Stop() {
     const std::lock_guard lock(mutex_);
     if (stopped_) return;
     stopped_ = true;
-    for (const auto& [raw, stream] : all_) stream->Abort();
   }
-  if (server_ != nullptr) server_->Shutdown(std::chrono::system_clock::now() + kStopGrace);
+  // The listening socket first: who redials us when its stream is cut shall be refused.
+  if (server_ != nullptr) server_->Shutdown(std::chrono::system_clock::now());
   std::unique_lock lock(mutex_);
+  for (const auto& [raw, stream] : all_) stream->Abort();
   idle_.wait(lock, [this] { return all_.empty(); });
+  retired_.clear();
   // Here and not in our destructor: a callback thread may be the last to let go of us, and a server
   // cannot be destroyed on one of its own threads.
   server_.reset();

@@ -33,8 +33,8 @@ enum class ChannelKind : uint8_t { kDht = 0, kWorker = 1 };
 struct TransportOptions {
   std::string listen = "127.0.0.1";         // address to bind
   int port = 0;                             // 0: any free one
-  std::string advertise;                    // host that peers dial; empty: `listen`
-  std::string job;                          // whose certificates are good; empty: any of our CA
+  std::string advertise = {};               // host that peers dial; empty: `listen`
+  std::string job = {};                     // whose certificates are good; empty: any of our CA
   bool tls = true;                          // false: spec.tls.mode Disabled; ids are only claimed
   size_t queue_messages = 4096;             // waiting for one stream
   size_t queue_bytes = 16 << 20;            // waiting for one stream

@@ -10,12 +10,19 @@ namespace {
 
 // A redialed stream that is cut again sooner is not redialed: no loop with a peer that hangs up.
 constexpr Duration kLivedEnough = Seconds(1);
+constexpr int kProbes = 8;
 constexpr size_t kMaxEndpointBytes = 261;  // a DNS name, a colon, a port
 
 size_t SizeOf(const peer::Envelope& envelope) { return envelope.frame().body().size(); }
 
 bool SaysRefused(const std::string& reason) {
   return reason.find("Connection refused") != std::string::npos;
+}
+
+bool SaysHungUp(const std::string& reason) {
+  return reason.find("Socket closed") != std::string::npos ||
+         reason.find("Connection reset") != std::string::npos ||
+         reason.find("closing") != std::string::npos;
 }
 
 StatusOr<PublicKey> KeyOfPeer(const peer::Hello& hello, const grpc::AuthContext* auth, bool tls) {
@@ -40,7 +47,9 @@ bool TransportCore::Send(const Contact& to, ChannelKind kind, Bytes body) {
   peer::Envelope envelope;
   envelope.mutable_frame()->set_channel(static_cast<uint32_t>(kind));
   envelope.mutable_frame()->set_body(body.data(), body.size());
+  std::vector<StreamPtr> retired;  // destroyed after the lock is let go
   const std::lock_guard lock(mutex_);
+  retired.swap(retired_);
   if (stopped_) return false;
   StreamPtr stream = StreamTo(to);
   if (stream == nullptr) {
@@ -190,7 +199,7 @@ bool TransportCore::OnHello(const StreamPtr& stream, const peer::Hello& hello,
 // The stream's other end is `id`: files it under that id, and tells the host when it is news.
 void TransportCore::Settle(const StreamPtr& stream, const PeerId& id, const std::string& at) {
   const Contact wanted = stream->peer;
-  const bool was_probe = stream->probe;
+  const bool was_probe = stream->probe > 0;
   if (stream->outgoing) {
     if (wanted.id.none()) {
       dialing_unknown_.erase(wanted.endpoint);
@@ -242,7 +251,7 @@ void TransportCore::OnFrame(const StreamPtr& stream, const peer::Frame& frame) {
   if (!posted) metrics_.dropped_mailbox.Add();
 }
 
-void TransportCore::OnDone(const StreamPtr& stream, bool orderly, const std::string& reason) {
+void TransportCore::OnDone(StreamPtr stream, bool orderly, const std::string& reason) {
   const std::lock_guard lock(mutex_);
   stream->closed = true;
   if (!stream->outgoing) --incoming_;
@@ -255,6 +264,7 @@ void TransportCore::OnDone(const StreamPtr& stream, bool orderly, const std::str
       OnDialFailed(stream, reason);
     }
   }
+  retired_.push_back(std::move(stream));
   if (all_.empty()) idle_.notify_all();
 }
 
@@ -276,8 +286,15 @@ void TransportCore::OnDialFailed(const StreamPtr& stream, const std::string& rea
     MoveQueue(stream, it->second.ready.front());
     return;
   }
+  if (it->second.dialing != nullptr) return DropQueue(stream);
+  // A dying process closes its connections and its listening socket one after the other, and so may
+  // take a call that it never answers: only a refusal is final.
+  if (!refused && SaysHungUp(reason) && stream->probe > 0 && stream->probe < kProbes) {
+    const StreamPtr again = Dial(wanted);
+    again->probe = stream->probe + 1;
+    return MoveQueue(stream, again);
+  }
   DropQueue(stream);
-  if (it->second.dialing != nullptr) return;
   peers_.erase(it);
   PostDown(wanted, refused);
 }
@@ -293,14 +310,14 @@ void TransportCore::OnStreamLost(const StreamPtr& stream, bool orderly) {
     peers_.erase(it);
     return;
   }
-  if (stream->probe && host_.Now() - stream->ready_since < kLivedEnough) {
+  if (stream->probe > 0 && host_.Now() - stream->ready_since < kLivedEnough) {
     DropQueue(stream);
     peers_.erase(it);
     return PostDown(stream->peer, false);
   }
   // Cut: one more try tells a dead process (refused) from a cut connection.
   const StreamPtr again = Dial(stream->peer);
-  again->probe = !orderly;
+  again->probe = orderly ? 0 : 1;
   MoveQueue(stream, again);
 }
 

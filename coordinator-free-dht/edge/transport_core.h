@@ -38,7 +38,7 @@ class Stream {
   bool closed = false;
   bool writing = false;
   bool close_when_empty = false;  // idle, or the other side told us to use its own stream
-  bool probe = false;             // a redial after the last stream was cut
+  int probe = 0;                  // number of this redial after the last stream was cut; 0: none
   Time ready_since;
   std::deque<peer::Envelope> queue;
   size_t queue_bytes = 0;
@@ -82,7 +82,7 @@ class TransportCore : public std::enable_shared_from_this<TransportCore> {
   bool OnRead(const StreamPtr& stream, const peer::Envelope& in, const grpc::AuthContext* auth);
   void OnWritten(const StreamPtr& stream, bool ok);
   // gRPC is finished with the stream. `orderly`: neither cut nor refused.
-  void OnDone(const StreamPtr& stream, bool orderly, const std::string& reason);
+  void OnDone(StreamPtr stream, bool orderly, const std::string& reason);
   // An accepted call: false when there are too many or we are stopping.
   bool OnAccept(const StreamPtr& stream);
 
@@ -134,6 +134,9 @@ class TransportCore : public std::enable_shared_from_this<TransportCore> {
   std::map<std::string, StreamPtr> dialing_unknown_;  // by endpoint
   std::map<Stream*, StreamPtr> all_;
   std::deque<HostLoop::Closure> events_;
+  // Ended streams, until a thread that is not gRPC's destroys them: the last channel of a process
+  // must not go on one of gRPC's callback threads (1.51 joins those threads then, itself included).
+  std::vector<StreamPtr> retired_;
 };
 
 // The reactors (transport_streams.cc).

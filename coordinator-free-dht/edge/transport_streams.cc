@@ -53,8 +53,9 @@ class DialedStream : public Stream, public grpc::ClientBidiReactor<peer::Envelop
   void OnWriteDone(bool ok) override { core_->OnWritten(self_, ok); }
   void OnWritesDoneDone(bool) override {}
   void OnDone(const grpc::Status& status) override {
-    const std::shared_ptr<DialedStream> self = std::move(self_);
-    core_->OnDone(self, status.ok(), status.error_message());
+    // Not a member any more: the core may hand us to another thread, which destroys us at once.
+    const std::shared_ptr<TransportCore> core = core_;
+    core->OnDone(std::move(self_), status.ok(), status.error_message());
   }
 
  private:
@@ -114,8 +115,8 @@ class AcceptedStream : public Stream,
   }
   void OnWriteDone(bool ok) override { core_->OnWritten(self_, ok); }
   void OnDone() override {
-    const std::shared_ptr<AcceptedStream> self = std::move(self_);
-    core_->OnDone(self, !context_->IsCancelled(), "");
+    const std::shared_ptr<TransportCore> core = core_;
+    core->OnDone(std::move(self_), !context_->IsCancelled(), "");
   }
 
  private:

@@ -1,6 +1,12 @@
 #include "coordinator-free-dht/edge/transport.h"
 
 #include <gmock/gmock.h>
+#include <grpcpp/grpcpp.h>
+#include <openssl/ssl.h>
+
+#include <iostream>
+
+#include "coordinator-free-dht/edge/peer.grpc.pb.h"
 
 #include "tests/unit/dht_edge/agent.h"
 
@@ -72,7 +78,7 @@ TEST_F(TransportTest, AKilledPeerIsSeenAsHardDown) {
   EXPECT_TRUE(a.down().back().hard);
 }
 
-TEST_F(TransportTest, FiveAgentsShareARoster) {
+TEST_F(TransportTest, FiveAgentsShareARosterAndHearOfADeath) {
   std::vector<Agent*> all;
   for (int i = 0; i < 5; ++i) all.push_back(&Add(authority_));
   for (Agent* agent : all) {
@@ -83,6 +89,215 @@ TEST_F(TransportTest, FiveAgentsShareARoster) {
   for (Agent* agent : all) {
     EXPECT_TRUE(waiter_.Wait([&] { return agent->watched().size() == 5; }));
     EXPECT_TRUE(waiter_.Wait([&] { return agent->contacts() == 4u; }));
+    EXPECT_TRUE(waiter_.Wait([&] { return agent->synced(); }));
+  }
+  all[2]->Put(kRoster, "news");
+  for (Agent* agent : all) {
+    EXPECT_TRUE(waiter_.Wait([&] { return agent->watched()[all[2]->contact().id] == "news"; }));
+  }
+  all[2]->Kill();
+  for (Agent* agent : all) {
+    if (agent == all[2]) continue;
+    EXPECT_TRUE(waiter_.Wait([&] { return agent->contacts() == 3u; }));
+  }
+}
+
+TEST_F(TransportTest, AFreshAgentHasItsFirstWatchAnsweredSoonAfterItsStart) {
+  std::vector<Agent*> all;
+  for (int i = 0; i < 7; ++i) all.push_back(&Add(authority_));
+  for (Agent* agent : all) {
+    agent->AddSeeds({all[0]->contact().endpoint});
+    agent->Put(kRoster, "here");
+  }
+  for (Agent* agent : all) {
+    ASSERT_TRUE(waiter_.Wait([&] { return agent->contacts() == 6u; }));
+  }
+  Agent& fresh = Add(authority_);
+  const Time start = fresh.host().Now();
+  fresh.AddSeeds({all[3]->contact().endpoint});
+  fresh.Watch(kRoster);
+  ASSERT_TRUE(waiter_.Wait([&] { return fresh.watched().size() == 7; }));
+  const double answered = (fresh.host().Now() - start).milliseconds();
+  ASSERT_TRUE(waiter_.Wait([&] { return fresh.synced(); }));
+  std::cout << "answered after " << answered << " ms, synced after "
+            << (fresh.host().Now() - start).milliseconds() << " ms\n";
+  EXPECT_LT(answered, 1000);  // some tens of ms on a quiet machine
+}
+
+TEST_F(TransportTest, ARestartedAgentAtTheSameAddressIsAnotherPeerAndTheOldOneIsDead) {
+  Agent& a = Add(authority_);
+  Agent& b = Add(authority_);
+  const auto directory = b.identity().directory();
+  SendText(a, b.contact(), "hello");
+  ASSERT_TRUE(waiter_.Wait([&] { return b.received().size() == 1; }));
+  const Contact old = b.contact();
+  const std::string port = old.endpoint.substr(old.endpoint.find(':') + 1);
+  b.Kill();
+  ASSERT_TRUE(waiter_.Wait([&] { return !a.down().empty(); }));
+  Agent& again = AddAt(directory, {.port = std::stoi(port)});
+  EXPECT_EQ(again.contact().endpoint, old.endpoint);
+  EXPECT_NE(again.contact().id, old.id);
+  const size_t before = a.down().size();
+  SendText(a, old, "for the old one only");
+  ASSERT_TRUE(waiter_.Wait([&] { return a.down().size() > before; }));
+  EXPECT_EQ(a.down().back().peer.id, old.id);
+  EXPECT_TRUE(a.down().back().hard);
+  EXPECT_EQ(Count(a, "crowdsurf_peer_impostors_total"), 1);
+  SendText(a, again.contact(), "for the new one");
+  ASSERT_TRUE(waiter_.Wait([&] { return !again.received().empty(); }));
+  EXPECT_EQ(again.received()[0].second, "for the new one");
+}
+
+TEST_F(TransportTest, ADialOfNobodyIsHardDownAndNothingIsSent) {
+  Agent& a = Add(authority_);
+  Agent& gone = Add(authority_);
+  const Contact contact = gone.contact();
+  gone.Kill();
+  SendText(a, contact, "hello?");
+  ASSERT_TRUE(waiter_.Wait([&] { return !a.down().empty(); }));
+  EXPECT_TRUE(a.down()[0].hard);
+  EXPECT_EQ(a.down()[0].peer, contact);
+  EXPECT_EQ(Count(a, "crowdsurf_peer_messages_dropped_total", {{"reason", "connection_lost"}}), 1);
+}
+
+TEST_F(TransportTest, ItWorksWithoutTlsWhenTheJobSaysSo) {
+  Agent& a = Add(authority_, {.tls = false});
+  Agent& b = Add(authority_, {.tls = false});
+  SendText(a, b.contact(), "plain");
+  ASSERT_TRUE(waiter_.Wait([&] { return b.received().size() == 1; }));
+  EXPECT_EQ(b.received()[0].first, a.contact());
+}
+
+TEST_F(TransportTest, APlainPeerCannotTalkToATlsOne) {
+  Agent& a = Add(authority_);
+  Agent& plain = Add(authority_, {.tls = false});
+  SendText(plain, a.contact(), "hello");
+  SendText(a, plain.contact(), "hello");
+  ASSERT_TRUE(waiter_.Wait([&] { return !plain.down().empty() && !a.down().empty(); }));
+  EXPECT_TRUE(a.received().empty());
+  EXPECT_TRUE(plain.received().empty());
+}
+
+TEST_F(TransportTest, AnotherJobOfTheSameCaIsRefused) {
+  Agent& a = Add(authority_, {.job = "job"});
+  const auto directory = temporary_.path() / "other";
+  authority_.Equip(directory, {.names = "DNS:peer.crowdsurf,URI:crowdsurf://other/worker-0"});
+  Agent& other = AddAt(directory, {.job = "other"});
+  SendText(other, a.contact(), "hello");
+  ASSERT_TRUE(waiter_.Wait([&] { return !other.down().empty(); }));
+  EXPECT_TRUE(a.up().empty());
+}
+
+TEST_F(TransportTest, GarbageIsCountedAndHarmsNobodyElse) {
+  Agent& a = Add(authority_);
+  Agent& b = Add(authority_);
+  Agent& c = Add(authority_);
+  const auto stub = peer::PeerExchange::NewStub(b.transport().NewChannel(a.contact().endpoint));
+  const auto say = [&](const std::vector<peer::Envelope>& envelopes) {
+    grpc::ClientContext context;
+    auto stream = stub->Exchange(&context);
+    for (const peer::Envelope& envelope : envelopes) stream->Write(envelope);
+    stream->WritesDone();
+    peer::Envelope ignored;
+    while (stream->Read(&ignored)) {
+    }
+    return stream->Finish();
+  };
+  peer::Envelope hello;
+  hello.mutable_hello()->set_boot(1);
+  hello.mutable_hello()->set_endpoint("127.0.0.1:1");
+  peer::Envelope frame;
+  frame.mutable_frame()->set_channel(1);
+  frame.mutable_frame()->set_body("first");
+  peer::Envelope strange = frame;
+  strange.mutable_frame()->set_channel(9);
+  peer::Envelope nameless;
+  nameless.mutable_hello()->set_boot(1);
+  EXPECT_FALSE(say({frame}).ok());             // before its hello
+  EXPECT_FALSE(say({peer::Envelope()}).ok());  // empty
+  EXPECT_FALSE(say({nameless}).ok());          // a hello without an address
+  EXPECT_TRUE(say({hello, strange, hello, peer::Envelope()}).ok());
+  EXPECT_TRUE(waiter_.Wait([&] { return Count(a, "crowdsurf_peer_frames_invalid_total") == 6; }));
+  EXPECT_TRUE(a.received().empty());
+  // A body that is no DHT message is counted by the node.
+  EXPECT_TRUE(b.transport().Send(a.contact(), ChannelKind::kDht, {1, 2, 3}));
+  EXPECT_TRUE(waiter_.Wait([&] { return Count(a, "crowdsurf_dht_messages_invalid_total") == 1; }));
+  SendText(c, a.contact(), "still there?");
+  EXPECT_TRUE(waiter_.Wait([&] { return a.received().size() == 1; }));
+}
+
+TEST_F(TransportTest, AQueueIsBoundedInMessagesAndBytesAndDropsTheNewest) {
+  Agent& a = Add(authority_, {.queue_messages = 10, .queue_bytes = 1000, .message_bytes = 2000});
+  Agent& b = Add(authority_);
+  // Nothing leaves before the handshake is over, so the queue fills in one go.
+  int taken = 0;
+  for (int i = 0; i < 20; ++i) taken += SendText(a, b.contact(), "x");
+  EXPECT_EQ(taken, 10);
+  ASSERT_TRUE(waiter_.Wait([&] { return b.received().size() == 10; }));
+  EXPECT_FALSE(SendText(a, b.contact(), std::string(1001, 'x')));
+  EXPECT_FALSE(SendText(a, b.contact(), std::string(2001, 'x')));
+  EXPECT_EQ(Count(a, "crowdsurf_peer_messages_dropped_total", {{"reason", "queue_full"}}), 11);
+  EXPECT_EQ(Count(a, "crowdsurf_peer_messages_dropped_total", {{"reason", "too_large"}}), 1);
+}
+
+TEST_F(TransportTest, TheLeastRecentlyUsedStreamMakesRoomAndComesBackWhenNeeded) {
+  Agent& a = Add(authority_, {.streams_out = 2});
+  std::vector<Agent*> others;
+  for (int i = 0; i < 4; ++i) {
+    others.push_back(&Add(authority_));
+    SendText(a, others.back()->contact(), "hello");
+    ASSERT_TRUE(waiter_.Wait([&] { return others.back()->received().size() == 1; }));
+  }
+  EXPECT_TRUE(waiter_.Wait([&] { return Count(a, "crowdsurf_peer_streams_count") == 2; }));
+  EXPECT_TRUE(a.down().empty());  // closed in good order: no news
+  EXPECT_TRUE(others[0]->down().empty());
+  SendText(a, others[0]->contact(), "again");
+  EXPECT_TRUE(waiter_.Wait([&] { return others[0]->received().size() == 2; }));
+}
+
+TEST_F(TransportTest, CrossingDialsEndInOneConversation) {
+  Agent& a = Add(authority_);
+  Agent& b = Add(authority_);
+  for (int i = 0; i < 50; ++i) {
+    SendText(a, b.contact(), "a" + std::to_string(i));
+    SendText(b, a.contact(), "b" + std::to_string(i));
+  }
+  ASSERT_TRUE(waiter_.Wait([&] { return a.received().size() == 50 && b.received().size() == 50; }));
+  EXPECT_EQ(a.up().size(), 1u);
+  EXPECT_EQ(b.up().size(), 1u);
+}
+
+TEST_F(TransportTest, WhatIsMissingToStartIsSaid) {
+  Agent& a = Add(authority_);
+  const std::string endpoint = a.contact().endpoint;
+  const auto directory = temporary_.path() / "second";
+  authority_.Equip(directory, {});
+  const Agent taken(directory, {.port = std::stoi(endpoint.substr(endpoint.find(':') + 1))},
+                    &waiter_);
+  EXPECT_THAT(std::string(taken.start_status().message()), testing::HasSubstr(endpoint));
+  std::filesystem::remove(directory / "cert.pem");
+  const Agent unsigned_agent(directory, {}, &waiter_);
+  EXPECT_THAT(std::string(unsigned_agent.start_status().message()), testing::HasSubstr("cert.pem"));
+}
+
+TEST_F(TransportTest, Tls12IsRefused) {
+  Agent& a = Add(authority_);
+  const std::string endpoint = a.contact().endpoint;
+  for (const int version : {TLS1_2_VERSION, TLS1_3_VERSION}) {
+    const std::unique_ptr<SSL_CTX, openssl::Deleter<SSL_CTX_free>> context(
+        SSL_CTX_new(TLS_client_method()));
+    SSL_CTX_set_max_proto_version(context.get(), version);
+    const auto directory = a.identity().directory();
+    SSL_CTX_use_certificate_file(context.get(), (directory / "cert.pem").c_str(), SSL_FILETYPE_PEM);
+    SSL_CTX_use_PrivateKey_file(context.get(), (directory / "key.pem").c_str(), SSL_FILETYPE_PEM);
+    const openssl::BioHandle bio(BIO_new_ssl_connect(context.get()));
+    BIO_set_conn_hostname(bio.get(), endpoint.c_str());
+    SSL* ssl = nullptr;
+    BIO_get_ssl(bio.get(), &ssl);
+    const unsigned char alpn[] = {2, 'h', '2'};
+    SSL_set_alpn_protos(ssl, alpn, sizeof alpn);
+    const bool connected = BIO_do_connect(bio.get()) == 1 && BIO_do_handshake(bio.get()) == 1;
+    EXPECT_EQ(connected, version == TLS1_3_VERSION);
   }
 }
 

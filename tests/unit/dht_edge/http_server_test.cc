@@ -1,0 +1,63 @@
+#include "coordinator-free-dht/edge/http_server.h"
+
+#include <gmock/gmock.h>
+#include <httplib.h>
+
+#include "coordinator-free-dht/edge/log_sink.h"
+#include "coordinator-free-dht/edge/prometheus.h"
+
+namespace crowdsurf::dht {
+namespace {
+
+TEST(PrometheusTest, EveryKindOfMetricIsWrittenAsTheTextFormatWantsIt) {
+  MetricRegistry metrics;
+  metrics.AddCounter("crowdsurf_x_total", "Things.", {{"reason", "a\"b"}}).Add(2);
+  metrics.AddGauge("crowdsurf_y_bytes", "Size.").Set(-1.5);
+  Histogram& histogram = metrics.AddHistogram("crowdsurf_z_seconds", "Time.", {0.1, 1});
+  histogram.Observe(0.05);
+  histogram.Observe(0.5);
+  histogram.Observe(7);
+  const std::string text = RenderMetrics(metrics);
+  for (const char* line :
+       {"# HELP crowdsurf_x_total Things.\n", "# TYPE crowdsurf_x_total counter\n",
+        "crowdsurf_x_total{reason=\"a\\\"b\"} 2\n", "# TYPE crowdsurf_y_bytes gauge\n",
+        "crowdsurf_y_bytes -1.5\n", "# TYPE crowdsurf_z_seconds histogram\n",
+        "crowdsurf_z_seconds_count 3\n", "crowdsurf_z_seconds_sum 7.55",
+        "crowdsurf_z_seconds_bucket{le=\"+Inf\"} 3\n"}) {
+    EXPECT_THAT(text, testing::HasSubstr(line));
+  }
+  // Cumulative.
+  EXPECT_THAT(text, testing::HasSubstr("le=\"1\"} 2\n"));
+}
+
+TEST(HttpServerTest, ServesHealthMetricsAndExtraPagesOnAFreePort) {
+  MetricRegistry metrics;
+  metrics.AddCounter("crowdsurf_x_total", "Things.").Add();
+  HttpServer server(metrics);
+  server.Handle("/readyz", [] { return HttpReply{503, "starting\n"}; });
+  server.Handle("/summary", [] { return HttpReply{200, "{}", "application/json"}; });
+  ASSERT_TRUE(server.Start("127.0.0.1", 0).ok());
+  httplib::Client client("127.0.0.1", server.port());
+  EXPECT_EQ(client.Get("/healthz")->status, 200);
+  EXPECT_EQ(client.Get("/readyz")->status, 503);
+  EXPECT_THAT(client.Get("/metrics")->body, testing::HasSubstr("crowdsurf_x_total 1"));
+  EXPECT_EQ(client.Get("/summary")->get_header_value("Content-Type"), "application/json");
+  EXPECT_EQ(client.Get("/nothing")->status, 404);
+  HttpServer second(metrics);
+  const Status taken = second.Start("127.0.0.1", server.port());
+  EXPECT_THAT(std::string(taken.message()), testing::HasSubstr("127.0.0.1"));
+}
+
+TEST(LogSinkTest, AValueCannotBreakItsLine) {
+  EXPECT_EQ(FormatField({"k", "plain-1.5"}), "k=plain-1.5");
+  EXPECT_EQ(FormatField({"k", ""}), "k=\"\"");
+  EXPECT_EQ(FormatField({"k", "two words"}), "k=\"two words\"");
+  EXPECT_EQ(FormatField({"k", "a\"b\\c\nlevel=error"}), "k=\"a\\\"b\\\\c\\x0alevel=error\"");
+  LogLevel level;
+  EXPECT_TRUE(ParseLogLevel("warning", &level));
+  EXPECT_EQ(level, LogLevel::kWarning);
+  EXPECT_FALSE(ParseLogLevel("loud", &level));
+}
+
+}  // namespace
+}  // namespace crowdsurf::dht
