@@ -22,16 +22,18 @@ w = rng.normal(size=answer["elements"]).astype(np.float32)
 goal = np.full_like(w, float(os.environ.get("GOAL", "3")))
 while word(HOLD, np.uint32)[0] and not word(STOP, np.uint32)[0]:
     time.sleep(0.01)
+voided = 0
 for step in range(1, STEPS + 1):
     w -= 0.1 * (w - goal)  # a step of training
     word(SAMPLES_AT)[0] = 8 * step
     word(STEPS_AT)[0], word(LOSS, np.float64)[0] = step, ((w - goal) ** 2).mean()
     wanted, ready, request = word(PUBLISH_WANTED)[0], int(word(RESULT_READY)[0]), int(word(ADOPT)[0])
     if ready >> 1 and ready >> 1 == word(PUBLISHED)[0] and ready >> 1 != word(APPLIED)[0]:
-        w += inbox[ready & 1] - outbox
+        if ready >> 1 != voided:
+            w += inbox[ready & 1] - outbox
         word(APPLIED)[0] = ready >> 1
     if request >> 1 > word(ADOPTED)[0]:
-        w[:] = inbox[request & 1]
+        w[:], voided = inbox[request & 1], word(PUBLISHED)[0]  # its result is of the old parameters
         word(ADOPTED)[0] = request >> 1
     if wanted > word(PUBLISHED)[0] <= max(word(RELEASED)[0], word(APPLIED)[0]):
         outbox[:] = w

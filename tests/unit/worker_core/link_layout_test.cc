@@ -2,6 +2,10 @@
 
 #include <gmock/gmock.h>
 
+#include <fstream>
+#include <map>
+#include <sstream>
+
 #include "base/digest.h"
 #include "base/rng.h"
 
@@ -129,6 +133,50 @@ TEST(LinkLayout, AnyFlippedBitOfHeaderOrTableIsFound) {
     EXPECT_FALSE(ReadLinkIdentity(bad, g->file_bytes).ok()) << "byte " << i;
   }
   EXPECT_FALSE(ReadLinkIdentity(good, g->file_bytes - 1).ok());
+}
+
+// The page is what clients in other languages are written from: its table must be the header's.
+TEST(LinkLayout, TheWordsOfThePageAreWhereTheHeaderHasThem) {
+  const std::map<std::string, size_t> words = {
+      {"agent_epoch", offsetof(LinkControl, agent_epoch)},
+      {"agent_beat", offsetof(LinkControl, agent_beat)},
+      {"agent_bell", offsetof(LinkControl, agent_bell)},
+      {"hold", offsetof(LinkControl, hold)},
+      {"stop", offsetof(LinkControl, stop)},
+      {"notice", offsetof(LinkControl, notice)},
+      {"publish_wanted", offsetof(LinkControl, publish_wanted)},
+      {"result_ready", offsetof(LinkControl, result_ready)},
+      {"released", offsetof(LinkControl, released)},
+      {"adopt", offsetof(LinkControl, adopt)},
+      {"mode", offsetof(LinkControl, mode)},
+      {"lr_scale", offsetof(LinkControl, lr_scale)},
+      {"job", offsetof(LinkControl, job)},
+      {"opaque_wanted", offsetof(LinkControl, opaque_wanted)},
+      {"index_version", offsetof(LinkControl, index_version)},
+      {"wake_at", offsetof(LinkControl, wake_at)},
+      {"trainer_bell", offsetof(LinkControl, trainer_bell)},
+      {"steps", offsetof(LinkControl, steps)},
+      {"samples", offsetof(LinkControl, samples)},
+      {"published", offsetof(LinkControl, published)},
+      {"applied", offsetof(LinkControl, applied)},
+      {"stop_acknowledged", offsetof(LinkControl, stop_acknowledged)},
+      {"adopted", offsetof(LinkControl, adopted)},
+      {"stall_ns", offsetof(LinkControl, stall_ns)},
+      {"progress", offsetof(LinkControl, progress)},
+      {"opaque_given", offsetof(LinkControl, opaque_given)},
+      {"index_taken", offsetof(LinkControl, index_taken)},
+      {"metrics", offsetof(LinkControl, metrics)}};
+  std::ifstream page("docs/trainer-link.md");
+  ASSERT_TRUE(page) << "run from the repository's root";
+  std::map<std::string, size_t> found;
+  for (std::string line; std::getline(page, line);) {
+    if (!line.starts_with("| 0x")) continue;
+    std::istringstream cells(line);
+    std::string none, at, type, writer, name;
+    for (std::string* cell : {&none, &at, &type, &writer, &name}) std::getline(cells, *cell, '|');
+    found[name.substr(1, name.size() - 2)] = std::stoul(at, nullptr, 16);
+  }
+  EXPECT_EQ(found, words);
 }
 
 TEST(LinkLayout, GarbageIsRefusedAndNeverRead) {
