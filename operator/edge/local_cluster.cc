@@ -167,7 +167,7 @@ std::vector<std::string> LocalCluster::TakeableNodes() const {
 std::vector<LocalWorker> LocalCluster::Workers() const {
   std::vector<LocalWorker> workers;
   for (const auto& [name, entry] : pods_) {
-    workers.push_back({&entry.shown, entry.summary ? &*entry.summary : nullptr});
+    workers.push_back({&entry.shown, entry.summary ? &*entry.summary : nullptr, entry.told_at});
   }
   std::sort(workers.begin(), workers.end(), [](const LocalWorker& a, const LocalWorker& b) {
     return std::pair(a.facts->index, a.facts->incarnation) <

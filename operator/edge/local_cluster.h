@@ -43,6 +43,7 @@ struct ClusterEvent {
 struct LocalWorker {
   const PodFacts* facts;
   const AgentSummary* summary;  // nullptr: no news yet
+  WallTime told_at;             // when those came
 };
 
 class LocalCluster : public Cluster {
@@ -86,6 +87,7 @@ class LocalCluster : public Cluster {
   struct Entry {
     std::unique_ptr<LocalPod> pod;
     std::optional<AgentSummary> summary;
+    WallTime told_at;
     std::optional<WallTime> hold_until;  // see HoldEnd
     PodFacts shown;                      // what Observe gives
   };

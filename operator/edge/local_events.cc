@@ -49,6 +49,7 @@ void LocalCluster::OnNews(const SummaryNews& news) {
   Entry& entry = it->second;
   PodFacts& facts = entry.pod->facts;
   entry.summary = news.summary;
+  entry.told_at = clock_();
   const AgentSummary& told = *entry.summary;
   const bool trains = told.state == "Training" && told.first_step_unix && !facts.trainer;
   if (trains && !facts.ready_since && nodes_.count(facts.node)) {

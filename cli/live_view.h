@@ -1,0 +1,52 @@
+// LiveView: the screen of a run as lines of text, and the plain lines of a run without a terminal.
+//
+// Pure functions of what is known: no clock, no terminal. Widths are columns; colour is ANSI and
+// only where asked. Bounded: at most 64 workers are drawn one by one, the rest are a number. Any
+// thread.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace crowdsurf::cli {
+
+struct ScreenWorker {
+  std::string name;
+  int index = 0;
+  std::string state;      // Starting, Joining, Training, Leaving, Waiting, Taken
+  std::vector<int> cell;  // empty: not in the grid yet
+  double samples_per_second = 0;
+  double steps_per_second = 0;
+  std::optional<double> loss;
+  bool steward = false;
+};
+
+struct Screen {
+  std::string job, strategy;
+  double elapsed = 0;              // seconds since training began
+  std::optional<double> progress;  // 0..1
+  std::optional<double> seconds_left;
+  std::string target;  // "4.1M of 8.0M samples"
+  std::vector<int> radices;
+  std::vector<ScreenWorker> workers;
+  int wanted = 0, training = 0;
+  double samples_per_second = 0;
+  std::optional<double> loss;
+  uint64_t rounds = 0, repaired = 0, failed = 0, preemptions = 0;
+  std::vector<std::string> news;  // the last few, oldest first
+  std::string ending;             // non-empty: what is being waited for
+};
+
+// The whole screen, one string a line, none wider than `width` columns.
+std::vector<std::string> DrawScreen(const Screen& screen, int width, bool color);
+
+// One line for a log: "12s  8/8 workers  1203 samples/s  loss 2.31  rounds 96 (4 repaired) ...".
+std::string PlainLine(const Screen& screen);
+
+// 1234567 -> "1.2M"; 950 -> "950".
+std::string Short(double number);
+// 75 -> "1m 15s".
+std::string Span(double seconds);
+
+}  // namespace crowdsurf::cli

@@ -1,0 +1,88 @@
+#include <sys/stat.h>
+
+#include "cli/run_session.h"
+#include "operator/core/local_rules.h"
+#include "operator/core/validate.h"
+#include "operator/edge/yaml.h"
+
+namespace crowdsurf::cli {
+namespace {
+
+using controller::Manifest;
+using controller::Violation;
+using nlohmann::json;
+
+std::string Located(const std::string& file, const Violation& violation) {
+  return file + ":" + (violation.line > 0 ? std::to_string(violation.line) + ":" : "") + " " +
+         violation.Text();
+}
+
+// The flags stand in for what the manifest says; a mistake in them is reported at the field.
+void Apply(const RunOptions& options, json& document) {
+  if (!document.is_object() || !document.contains("spec") || !document["spec"].is_object()) return;
+  json& spec = document["spec"];
+  if (options.workers) {
+    spec["replicas"] = *options.workers;
+    spec.erase("minReplicas");
+    spec.erase("maxReplicas");
+  }
+  if (!options.strategy.empty() && (!spec.contains("averaging") || spec["averaging"].is_object())) {
+    spec["averaging"]["strategy"] = options.strategy;
+  }
+  if (options.duration) spec["target"] = {{"seconds", options.duration->seconds()}};
+}
+
+// Paths of text that the trainer is to read: said before eight trainers crash over them.
+void CheckText(const std::string& file, const controller::TrainingJobSpec& spec,
+               std::vector<std::string>& problems) {
+  const json* container = controller::TrainerContainer(spec.pod_template);
+  if (container == nullptr) return;
+  std::vector<std::string> words;
+  for (const char* part : {"command", "args"}) {
+    if (!container->contains(part)) continue;
+    for (const json& word : (*container)[part]) words.push_back(word.get<std::string>());
+  }
+  // What lies in a volume is not there yet, or elsewhere on this machine.
+  if (container->contains("volumeMounts")) return;
+  for (size_t i = 0; i + 1 < words.size(); ++i) {
+    if (words[i] != "--text" || words[i + 1].empty() || words[i + 1][0] != '/') continue;
+    struct stat facts = {};
+    if (stat(words[i + 1].c_str(), &facts) != 0) {
+      problems.push_back(file + ": the trainer's --text " + words[i + 1] +
+                         " is not there (on Debian: apt-get install fortunes)");
+    } else if (S_ISREG(facts.st_mode) && facts.st_size == 0) {
+      problems.push_back(file + ": the trainer's --text " + words[i + 1] + " is empty");
+    }
+  }
+}
+
+}  // namespace
+
+std::optional<LocalJob> LoadJob(const RunOptions& options, std::vector<std::string>& problems) {
+  StatusOr<Manifest> manifest = controller::ReadManifest(options.manifest);
+  if (!manifest.ok()) {
+    problems.push_back(std::string(manifest.status().message()));
+    return std::nullopt;
+  }
+  Apply(options, manifest->document);
+  std::vector<Violation> violations = controller::Validate(*manifest);
+  if (violations.empty()) violations = controller::CheckLocal(*manifest);
+  for (const Violation& violation : violations) {
+    problems.push_back(Located(options.manifest, violation));
+  }
+  if (!violations.empty()) return std::nullopt;
+  LocalJob local;
+  const json& document = manifest->document;
+  local.job.name = document["metadata"]["name"];
+  local.job.spec = controller::SpecFromJson(controller::WithDefaults(document["spec"]));
+  for (const Violation& warning : controller::Warnings(*manifest)) {
+    local.remarks.push_back(Located(options.manifest, warning));
+  }
+  for (std::string& remark : controller::LocalRemarks(local.job.spec)) {
+    local.remarks.push_back(std::move(remark));
+  }
+  CheckText(options.manifest, local.job.spec, problems);
+  return local;
+}
+
+}  // namespace crowdsurf::cli

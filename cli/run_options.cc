@@ -1,0 +1,88 @@
+#include "cli/run_options.h"
+
+#include <charconv>
+#include <cmath>
+
+#include "operator/edge/atomic_file.h"
+
+namespace crowdsurf::cli {
+namespace {
+
+constexpr size_t kMostTrace = 64 << 20;  // bytes
+constexpr double kMostSpeed = 1e6;
+
+}  // namespace
+
+StatusOr<Duration> ParseDuration(const std::string& text) {
+  double number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const std::string unit(end, text.data() + text.size());
+  const double scale = unit == "ms"                  ? 1e-3
+                       : unit.empty() || unit == "s" ? 1
+                       : unit == "m"                 ? 60
+                       : unit == "h"                 ? 3600
+                                                     : 0;
+  if (error != std::errc() || scale == 0 || !std::isfinite(number) || number < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(text, " is not a duration such as 5s, 100ms, 2m or 1h"));
+  }
+  return Seconds(number * scale);
+}
+
+RunOptions CheckFlags(const RunFlags& flags, std::vector<std::string>& problems) {
+  RunOptions options;
+  const auto duration = [&](const char* name, const std::string& text,
+                            std::optional<Duration>& into) {
+    if (text.empty()) return;
+    const StatusOr<Duration> parsed = ParseDuration(text);
+    if (!parsed.ok() || *parsed == Duration()) {
+      problems.push_back(absl::StrCat(
+          name, ": ", parsed.ok() ? "is zero" : std::string(parsed.status().message())));
+    } else {
+      into = *parsed;
+    }
+  };
+  options.manifest = flags.manifest;
+  duration("--duration", flags.duration, options.duration);
+  duration("--preempt-every", flags.preempt_every, options.market.every);
+  if (flags.notice != "none") duration("--notice", flags.notice, options.notice);
+  if (flags.workers && *flags.workers < 1) {
+    problems.push_back(absl::StrCat("--workers: ", *flags.workers, " is below 1"));
+  }
+  options.workers = flags.workers;
+  options.strategy = flags.strategy;
+  options.market.seed = flags.seed;
+  options.market.speed = flags.speed;
+  if (!(flags.speed > 0 && flags.speed <= kMostSpeed)) {
+    problems.push_back("--speed: is not above 0 and at most 1000000");
+  }
+  if (flags.preempt_count == "all") {
+    options.market.count = 0;
+  } else {
+    const auto [end, error] = std::from_chars(
+        flags.preempt_count.data(), flags.preempt_count.data() + flags.preempt_count.size(),
+        options.market.count);
+    if (error != std::errc() || *end != '\0' || options.market.count < 1) {
+      problems.push_back("--preempt-count: " + flags.preempt_count +
+                         " is neither a number from 1 nor all");
+    }
+  }
+  if (!flags.preempt_trace.empty() && !flags.preempt_every.empty()) {
+    problems.push_back("--preempt-trace: cannot go together with --preempt-every");
+  }
+  if (!flags.preempt_trace.empty()) {
+    auto trace = ParseTrace(controller::ReadFile(flags.preempt_trace, kMostTrace));
+    if (trace.ok()) {
+      options.market.trace = std::move(*trace);
+    } else {
+      problems.push_back(
+          absl::StrCat("--preempt-trace: ", flags.preempt_trace, ": ", trace.status().message()));
+    }
+  }
+  options.state_dir = flags.state_dir;
+  options.report = flags.report;
+  options.fresh = flags.fresh;
+  return options;
+}
+
+}  // namespace crowdsurf::cli

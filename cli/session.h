@@ -1,0 +1,89 @@
+// Session: the parts of one `crowdsurf run` and the loop that drives them. Private to cli/.
+//
+// The order of members is the order of their making; they go in reverse: the reaper and the run's
+// directory last, when nothing is left to clean. Single thread (main).
+#pragma once
+
+#include <csignal>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "base/metrics.h"
+#include "cli/live_view.h"
+#include "cli/run_record.h"
+#include "cli/run_session.h"
+#include "cli/spot_market.h"
+#include "cli/state_dir.h"
+#include "cli/terminal.h"
+#include "operator/edge/local_cluster.h"
+#include "operator/edge/reconciler.h"
+#include "operator/edge/run_traces.h"
+
+namespace crowdsurf::cli {
+
+// What the model turned out to be, once the run is over.
+struct Evaluation {
+  std::optional<double> heldout, trigram, bigram, unigram;  // bits per character
+  std::string sample;
+};
+
+class Session {
+ public:
+  Session(const RunOptions& options, const LocalJob& local);
+  ~Session();
+
+  // Everything that must be there before a worker starts. Errors in words; nothing is started.
+  Status SetUp();
+  // Until the job is over or the user ends it; then until every process is gone.
+  void Train();
+  // The model, the summary, the reports. Returns the exit code.
+  int Conclude();
+
+ private:
+  Status StartServices(const std::string& run);
+  void CatchSignals();
+  void ReadSignals();
+  void MoveMarket(Time now);
+  void TellRecord();
+  void Show(Time now);
+  Screen MakeScreen() const;
+  std::vector<ScreenWorker> ScreenWorkers() const;
+  void Progress(Screen& screen) const;
+  void StopWorkers();
+  bool Overdue(Time now) const;
+  Evaluation Evaluate();
+  void WriteReports(const Evaluation& evaluation);
+  void PrintSummary(const Evaluation& evaluation);
+  std::string ModelPath() const { return state_->checkpoint() + "/model.safetensors"; }
+  std::string ReportPath() const;
+
+  const RunOptions& options_;
+  const controller::TrainingJob job_;
+  const std::vector<std::string> remarks_;
+  const WallTime launched_;
+  Terminal terminal_;
+  std::optional<StateDir> state_;
+  std::optional<controller::RunDirectory> directory_;
+  std::optional<controller::Reaper> reaper_;
+  std::string bin_dir_;
+  MetricRegistry metrics_;
+  std::optional<controller::CertificateAuthority> authority_;
+  std::unique_ptr<controller::Signer> signer_;
+  std::unique_ptr<controller::LocalCluster> cluster_;
+  std::unique_ptr<controller::Reconciler> reconciler_;
+  SpotMarket market_;
+  RunRecord record_;
+  std::vector<std::string> news_;
+  int signals_ = -1;  // signalfd
+  int interrupts_ = 0;
+  bool stopping_ = false;
+  bool market_open_ = false;
+  Time next_tick_, next_line_;
+  std::optional<Time> training_since_;
+};
+
+WallTime WallNow();
+Time MonotonicNow();
+
+}  // namespace crowdsurf::cli

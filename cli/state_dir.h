@@ -1,0 +1,41 @@
+// StateDir: the folder of a run, held by one run at a time.
+//
+// Holds workers/ (logs), checkpoint/, the report. What an earlier run left is kept or cleared by
+// what it was: a run that succeeded is done, so the next one starts anew; one that was interrupted
+// is resumed from its checkpoint. Single thread; the lock is released by the kernel at any end.
+#pragma once
+
+#include <string>
+
+#include "base/status.h"
+
+namespace crowdsurf::cli {
+
+class StateDir {
+ public:
+  // Makes and locks `path`. Errors: FailedPrecondition when another run holds it (names its pid);
+  // others in words (no space, no permission).
+  static StatusOr<StateDir> Open(const std::string& path);
+  StateDir(StateDir&& other) noexcept;
+  StateDir& operator=(StateDir&&) = delete;
+  ~StateDir();
+
+  const std::string& path() const { return path_; }
+  std::string checkpoint() const { return path_ + "/checkpoint"; }
+
+  // Clears what must not be seen by this run. fresh: also the checkpoint of an interrupted run.
+  // Returns true when there is a checkpoint to resume from.
+  StatusOr<bool> Prepare(bool fresh);
+  // How this run ended, for the next one.
+  void Remember(bool succeeded);
+
+ private:
+  StateDir() = default;
+  std::string path_;
+  int lock_ = -1;
+};
+
+// Where a run keeps its state when the user does not say: $XDG_STATE_HOME or ~/.local/state.
+std::string DefaultStateDir(const std::string& job);
+
+}  // namespace crowdsurf::cli
