@@ -8,7 +8,7 @@
 namespace crowdsurf::worker {
 namespace {
 
-constexpr Duration kProgressEvery = Milliseconds(250);
+constexpr Duration kProgressEvery = Milliseconds(500);
 // Until the first step, so that its instant is known well.
 constexpr Duration kFirstStepEvery = Milliseconds(20);
 constexpr double kRateWindow = 3;  // seconds over which own speed is measured
@@ -78,7 +78,8 @@ std::string Agent::Impl::SummaryText(WallTime) {
   edge.started_unix = started_unix_;
   edge.first_step_unix = first_step_unix_;
   PeerSummary summary = peer_->Summarize();
-  if (ended_ || stop_acknowledged_) summary.state = PeerState::kStopped;
+  if (ended_ || (stop_raised_ && (stop_acknowledged_ || !trainer_)))
+    summary.state = PeerState::kStopped;
   UpdateGauges(summary);
   return SummaryJson(summary, edge);
 }
