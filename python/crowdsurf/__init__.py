@@ -1,0 +1,18 @@
+"""Crowdsurf for Python trainers: average a model's parameters with the crowd, over the trainer link.
+
+    link = crowdsurf.Link([crowdsurf.Tensor("w", (4, 8))])
+    params = first_parameters(link.seed)        # float32, the averaged tensors one after the other
+    link.start(params)
+    while True:
+        loss = train_one_step(params)
+        if link.step(samples=8, loss=loss, params=params).stop:
+            link.acknowledge_stop()
+            break
+
+For PyTorch see crowdsurf.torch. Nothing here is compiled; numpy is used where it is installed.
+"""
+
+from .agent import LinkError
+from .link import Link, Outcome, Tensor
+
+__all__ = ["Link", "LinkError", "Outcome", "Tensor"]

@@ -1,0 +1,44 @@
+"""Where the words of the file `tensors` lie: the control block of the trainer link, version 1.
+
+The names are those of docs/trainer-link.md; a test compares every offset with worker/core/link_layout.h.
+"""
+
+MAGIC = b"CSFLINK1"
+CONTROL_BYTES = 4096
+METRICS_MOST = 16
+
+# Written by the agent, read by the trainer.
+AGENT_EPOCH = 0x100          # u64: +1 whenever an agent opens the file
+AGENT_BEAT = 0x140           # u64: +1 at least every 500 ms
+HOLD = 0x1C0                 # u32: no step yet, state is being fetched
+STOP = 0x200                 # u32: target met: finish, acknowledge, exit 0
+NOTICE = 0x240               # u32: this worker is about to be taken
+NOTICE_DEADLINE = 0x248      # i64: Unix time in nanoseconds
+PUBLISH_WANTED = 0x280       # u64: ticket asked for
+RESULT_READY = 0x2C0         # u64: ticket * 2 + inbox
+RESULT_AVERAGING = 0x2C8     # u64: the result's averaging number
+RELEASED = 0x300             # u64: ticket whose outbox the agent reads no more
+ADOPT_REQUEST = 0x340        # u64: sequence * 2 + inbox
+ADOPT_AVERAGING = 0x348      # u64
+ADOPT_HAS_OPAQUE = 0x350     # u32
+OVERLAP = 0x380              # u32: 0 delayed, 1 blocking
+INBOX_IS_CHANGE = 0x384      # u32: add the inbox, not inbox - outbox
+CADENCE_STEPS = 0x388        # u32: publish every so many steps unasked; 0: never
+LR_SCALE = 0x3C0             # f64
+JOB_SAMPLES = 0x400          # f64
+OPAQUE_WANTED = 0x440        # u64: sequence
+
+# Written by the trainer, read by the agent.
+STEPS = 0x840                # u64
+SAMPLES = 0x880              # u64
+PUBLISHED = 0x8C0            # u64: ticket in the outbox; steps and samples at the snapshot follow
+PUBLISHED_STEPS = 0x8C8      # u64
+PUBLISHED_SAMPLES = 0x8D0    # u64
+APPLIED = 0x900              # u64: ticket
+STOP_ACKNOWLEDGED = 0x940    # u32
+ADOPTED = 0x980              # u64: sequence
+STALL_NS = 0x9C0             # u64
+PROGRESS_SEQUENCE = 0xA00    # u64
+LOSS = 0xA08                 # f64
+OPAQUE_GIVEN = 0xA40         # u64: sequence
+METRICS = 0xAC0              # f64 each

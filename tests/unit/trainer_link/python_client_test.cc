@@ -1,0 +1,176 @@
+// The Python package against the agent's real side of the link: with numpy, without it, and with
+// PyTorch where it is installed. The client is a process of its own, as in a job.
+#include <gmock/gmock.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <functional>
+#include <map>
+#include <sstream>
+#include <thread>
+
+#include "tests/unit/worker_edge/link_fixture.h"
+
+namespace crowdsurf::worker {
+namespace {
+
+// python3 with these arguments; its output when it ends well, its exit status otherwise.
+std::string Output(const std::string& arguments) {
+  FILE* pipe = popen(("/usr/bin/python3 " + arguments).c_str(), "r");
+  std::string out;
+  char buffer[4096];
+  while (const size_t n = fread(buffer, 1, sizeof buffer, pipe)) out.append(buffer, n);
+  const int status = pclose(pipe);
+  return status == 0 ? out : "status " + std::to_string(status);
+}
+
+bool Has(const char* module) {
+  return Output(std::string("-c 'import ") + module + "' 2>/dev/null").empty();
+}
+
+class PythonClient : public LinkFixture {
+ protected:
+  void StartClient(std::string arguments) {
+    client_ = std::thread(
+        [this, arguments = std::move(arguments)] { said_ = Output(arguments + " " + dir); });
+  }
+  ~PythonClient() override {
+    if (client_.joinable()) client_.join();
+  }
+  // Adopts, publishes, adds a result of (snapshot + 5) / 2, publishes again above 3.
+  void JoinAndAverage() {
+    StartServer();
+    started_();
+    EXPECT_EQ(Expect<link::TrainerRegistered>().elements, 32u);
+    std::fill(server->inbox(0).begin(), server->inbox(0).end(), 3.0f);
+    ASSERT_TRUE(server->OfferAdoption(0, 4, opaque_).ok());
+    Expect<link::Adopted>();
+    server->RequestPublish(5);
+    const auto published = Expect<link::Published>();
+    EXPECT_EQ(published.number, 5u);
+    EXPECT_EQ(published.samples, 8 * published.steps);
+    for (size_t i = 0; i < 32; ++i) {
+      ASSERT_NEAR(server->outbox()[i], 3.0f, 1e-3);
+      server->inbox(1)[i] = (server->outbox()[i] + 5.0f) / 2;
+    }
+    server->Deliver(5, 1);
+    EXPECT_EQ(Expect<link::Applied>().number, 5u);
+    server->RequestPublish(6);
+    Expect<link::Published>();
+    EXPECT_GT(server->outbox()[31], 3.0f);
+    server->ReleaseOutbox(6);
+  }
+  std::string EndAndListen() {
+    server->RaiseStop();
+    Expect<link::StopAcknowledged>();
+    Expect<link::TrainerGone>();
+    client_.join();
+    return said_;
+  }
+
+  std::function<void()> started_;
+  std::optional<ByteView> opaque_ = AsBytes("state of a donor");
+  std::thread client_;
+  std::string said_;
+};
+
+TEST_F(PythonClient, OffsetsAreThoseOfTheLayout) {
+  std::istringstream lines(Output("tests/python/layout_dump.py"));
+  std::map<std::string, size_t> python;
+  std::string name;
+  size_t value = 0;
+  while (lines >> name >> value) python[name] = value;
+  const std::map<std::string, size_t> layout = {
+      {"CONTROL_BYTES", kLinkControlBytes},
+      {"METRICS_MOST", kLinkMetrics},
+      {"AGENT_EPOCH", offsetof(LinkControl, agent_epoch)},
+      {"AGENT_BEAT", offsetof(LinkControl, agent_beat)},
+      {"HOLD", offsetof(LinkControl, hold)},
+      {"STOP", offsetof(LinkControl, stop)},
+      {"NOTICE", offsetof(LinkControl, notice.flag)},
+      {"NOTICE_DEADLINE", offsetof(LinkControl, notice.deadline_ns)},
+      {"PUBLISH_WANTED", offsetof(LinkControl, publish_wanted)},
+      {"RESULT_READY", offsetof(LinkControl, result_ready.ticket)},
+      {"RESULT_AVERAGING", offsetof(LinkControl, result_ready.averaging)},
+      {"RELEASED", offsetof(LinkControl, released)},
+      {"ADOPT_REQUEST", offsetof(LinkControl, adopt.request)},
+      {"ADOPT_AVERAGING", offsetof(LinkControl, adopt.averaging)},
+      {"ADOPT_HAS_OPAQUE", offsetof(LinkControl, adopt.has_opaque)},
+      {"OVERLAP", offsetof(LinkControl, mode.overlap)},
+      {"INBOX_IS_CHANGE", offsetof(LinkControl, mode.inbox_is_change)},
+      {"CADENCE_STEPS", offsetof(LinkControl, mode.cadence_steps)},
+      {"LR_SCALE", offsetof(LinkControl, lr_scale)},
+      {"JOB_SAMPLES", offsetof(LinkControl, job.samples)},
+      {"OPAQUE_WANTED", offsetof(LinkControl, opaque_wanted)},
+      {"STEPS", offsetof(LinkControl, steps)},
+      {"SAMPLES", offsetof(LinkControl, samples)},
+      {"PUBLISHED", offsetof(LinkControl, published.ticket)},
+      {"PUBLISHED_STEPS", offsetof(LinkControl, published.steps)},
+      {"PUBLISHED_SAMPLES", offsetof(LinkControl, published.samples)},
+      {"APPLIED", offsetof(LinkControl, applied)},
+      {"STOP_ACKNOWLEDGED", offsetof(LinkControl, stop_acknowledged)},
+      {"ADOPTED", offsetof(LinkControl, adopted)},
+      {"STALL_NS", offsetof(LinkControl, stall_ns)},
+      {"PROGRESS_SEQUENCE", offsetof(LinkControl, progress.sequence)},
+      {"LOSS", offsetof(LinkControl, progress.loss)},
+      {"OPAQUE_GIVEN", offsetof(LinkControl, opaque_given)},
+      {"METRICS", offsetof(LinkControl, metrics)}};
+  EXPECT_EQ(python, layout);
+}
+
+TEST_F(PythonClient, WithNumpyItJoinsAveragesGivesItsStateAndStops) {
+  if (!Has("numpy")) GTEST_SKIP() << "needs Debian's python3-numpy";
+  started_ = [this] { StartClient("tests/python/averaging_client.py"); };
+  JoinAndAverage();
+  server->RequestOpaque();
+  Expect<link::OpaqueGiven>();
+  EXPECT_EQ(AsString(*server->ReadOpaque()), "state of python");
+  EXPECT_EQ(server->counters().metrics.count("distance"), 1u);
+  EXPECT_EQ(EndAndListen(), "numpy\n");
+}
+
+TEST_F(PythonClient, WithoutNumpyItDoesTheSame) {
+  started_ = [this] { StartClient("-S tests/python/averaging_client.py"); };  // no site-packages
+  JoinAndAverage();
+  EXPECT_EQ(EndAndListen(), "plain\n");
+}
+
+TEST_F(PythonClient, ABlockingStepWaitsForItsResult) {
+  if (!Has("numpy")) GTEST_SKIP() << "needs Debian's python3-numpy";
+  started_ = [this] {
+    server.reset();
+    StartServer(LinkOverlap::kBlocking);
+    StartClient("tests/python/averaging_client.py");
+  };
+  JoinAndAverage();
+  EXPECT_GT(server->counters().stall_seconds, 0.0);
+  EXPECT_EQ(EndAndListen(), "numpy\n");
+}
+
+TEST_F(PythonClient, ItGoesOnWithAnAgentThatWasRestarted) {
+  if (!Has("numpy")) GTEST_SKIP() << "needs Debian's python3-numpy";
+  started_ = [this] { StartClient("tests/python/averaging_client.py"); };
+  JoinAndAverage();
+  server.reset();
+  while (events.TryTake()) continue;  // what the first agent still saw
+  StartServer();
+  EXPECT_FALSE(Expect<link::TrainerRegistered>().fresh);
+  server->RequestPublish(7);
+  const auto published = Expect<link::Published>();
+  EXPECT_GT(published.steps, 2u) << "it goes on counting";
+  server->ReleaseOutbox(7);
+  EXPECT_EQ(EndAndListen(), "numpy\n");
+}
+
+TEST_F(PythonClient, PyTorchModulesAreAveraged) {
+  if (!Has("torch")) GTEST_SKIP() << "needs PyTorch (Debian: python3-torch)";
+  opaque_ = std::nullopt;
+  started_ = [this] { StartClient("tests/python/torch_client.py"); };
+  JoinAndAverage();
+  EXPECT_EQ(EndAndListen(), "torch\n");
+}
+
+}  // namespace
+}  // namespace crowdsurf::worker
