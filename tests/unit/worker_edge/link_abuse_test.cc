@@ -205,6 +205,41 @@ TEST_F(LinkAbuse, ATrainerKilledInTheMiddleOfAPublishLeavesNoSnapshot) {
   EXPECT_TRUE(Expect<link::TrainerRegistered>().fresh);
 }
 
+TEST_F(LinkAbuse, AnAgentKilledWithoutWarningIsReplacedBesideItsLivingTrainer) {
+  int said[2];
+  ASSERT_EQ(pipe(said), 0);
+  const pid_t agent = fork();
+  if (agent == 0) {
+    StartServer();
+    Expect<link::TrainerRegistered>();
+    server->LetStart();
+    server->RequestPublish(1);
+    Expect<link::Published>();
+    if (write(said[1], "p", 1) != 1) _exit(1);
+    while (true) pause();
+  }
+  auto client = Connect();
+  ASSERT_TRUE(client->Register(Model()).ok());
+  std::vector<float> params(100, 1.0f);
+  ASSERT_TRUE(client->Start(params, Seconds(20)).ok());
+  while (!client->StepDone(1, 1, params).published) {
+  }
+  char c;
+  ASSERT_EQ(read(said[0], &c, 1), 1);
+  kill(agent, SIGKILL);
+  waitpid(agent, nullptr, 0);
+  EXPECT_FALSE(client->StepDone(1, 1, params).applied) << "training goes on";
+  StartServer();  // over the dead one's socket, with its file
+  EXPECT_TRUE(server->mapped());
+  client->StepDone(1, 1, params);
+  EXPECT_FALSE(Expect<link::TrainerRegistered>().fresh);
+  server->RequestPublish(2);
+  EXPECT_TRUE(client->StepDone(1, 1, params).published);
+  EXPECT_EQ(Expect<link::Published>().number, 2u);
+  close(said[0]);
+  close(said[1]);
+}
+
 TEST_F(LinkAbuse, AFullVolumeIsAnAnswerThatNamesTheSettingToRaise) {
   const std::string small = dir + "/small";
   std::filesystem::create_directory(small);
