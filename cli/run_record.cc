@@ -104,7 +104,7 @@ void RunRecord::Tick(double at) {
   std::vector<double> p50, p95;
   for (const auto& [name, seen] : workers_) {
     const bool here = seen.life.first_step && !seen.life.taken && !seen.life.ended &&
-                      seen.last.state == "Training" && at - seen.last_at < 2;
+                      !seen.leaving && seen.last.state == "Training" && at - seen.last_at < 2;
     if (seen.last_at > 0) {
       point.samples = std::max(point.samples, static_cast<double>(seen.last.job_samples));
     }

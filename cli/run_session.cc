@@ -4,8 +4,10 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 
 #include "base/bytes.h"
@@ -115,6 +117,11 @@ Status Session::StartServices(const std::string& run) {
   options.pods.bin_dir = bin_dir_;
   const char* agent = std::getenv("CROWDSURF_AGENT_PROGRAM");  // another agent: for tests
   options.pods.agent_program = agent != nullptr ? agent : bin_dir_ + "/crowdsurf-worker";
+  if (access(options.pods.agent_program.c_str(), X_OK) != 0) {
+    return absl::NotFoundError(absl::StrCat("cannot run the agent ", options.pods.agent_program,
+                                            ": ", std::strerror(errno),
+                                            "; build crowdsurf-worker"));
+  }
   options.pods.signer_url = signer_->url();
   options.pods.ca_pem = authority_->pem();
   options.pods.environment = Environment();

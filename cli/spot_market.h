@@ -28,10 +28,10 @@ struct TraceEvent {
 StatusOr<std::vector<TraceEvent>> ParseTrace(std::string_view csv);
 
 struct MarketOptions {
-  std::optional<Duration> every;  // take at this rate
-  int count = 1;                  // so many at once; 0: all
-  std::vector<TraceEvent> trace;  // or by this
-  double speed = 1;               // of the trace: 2 is twice as fast
+  std::optional<Duration> every = {};  // take at this rate
+  int count = 1;                       // so many at once; 0: all
+  std::vector<TraceEvent> trace = {};  // or by this
+  double speed = 1;                    // of the trace: 2 is twice as fast
   uint64_t seed = 1;
 };
 

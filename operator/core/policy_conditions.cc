@@ -53,6 +53,11 @@ std::pair<std::string_view, std::string> BlockingCause(const Decision& d) {
   return {d.status.running_time ? reason::kReplacing : reason::kWorkersStarting, OfWanted(d)};
 }
 
+// Causes that a person must know of, beyond workers that come and go.
+bool NeedsSaying(std::string_view why) {
+  return why != reason::kReplacing && why != reason::kWorkersStarting && why != reason::kBackingOff;
+}
+
 }  // namespace
 
 void WriteConditions(Decision& d) {
@@ -77,6 +82,9 @@ void WriteConditions(Decision& d) {
       d.Set(ConditionType::kDegraded, false, reason::kAllWorkersReady, "");
     } else {
       auto [why, message] = BlockingCause(d);
+      const Condition* before = d.in.status.Find(ConditionType::kDegraded);
+      const bool news = before == nullptr || before->reason != why;
+      if (news && NeedsSaying(why)) d.Say(why, message, /*warning=*/true);
       d.Set(ConditionType::kDegraded, true, why, std::move(message));
     }
   }
