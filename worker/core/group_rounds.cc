@@ -85,7 +85,7 @@ void GroupRounds::Open(Time now, const Opening& opening, const Seating& seating,
   const auto cell = seating.CellOf(config_.id);
   CHECK(cell.has_value());
   CloseWriters(now, opening.to, out);
-  current_ = Current{.opening = opening, .seating = seating, .cell = *cell};
+  current_ = Current{.opening = opening, .seating = seating, .cell = *cell, .lists = {}};
   OpenInstance(now, down, out);
   OpenDuties(out);
   ReplayEarly(now, out);

@@ -80,7 +80,9 @@ class GroupRounds {
   void OnSnapshot(Time now, Actions& out);
 
   void OnFrame(Time now, const PeerId& from, const message::RoundFrame& frame, Actions& out);
-  // Opens the round under the list that others use already, if nothing has left this peer.
+  void OnListAsk(const PeerId& from, const message::ListAsk& ask, Actions& out) const;
+  // Opens the round under the list that others use already, if nothing has left this peer; or
+  // speaks under it for a member of another group.
   void OnListInUse(Time now, const message::ListInUse& list, const std::set<PeerId>& down,
                    Actions& out);
   bool OnChunk(Time now, const ChunkArrived& chunk, Actions& out);
@@ -140,6 +142,7 @@ class GroupRounds {
     Opening opening;
     Seating seating;
     CellIndex cell = 0;
+    std::map<CellIndex, Seating> lists;  // in use in other groups, as their members said
   };
   struct Early {
     PeerId from;
@@ -168,6 +171,7 @@ class GroupRounds {
     return !instance.round.over() && !instance.flowed;
   }
   void OtherList(const PeerId& from, Instance& instance, Actions& out);
+  void SendList(const PeerId& to, const Instance& instance, Actions& out) const;
   void SendTo(const PeerId& to, const Frame& frame, const message::RoundFrame& like,
               Actions& out) const;
   message::RoundFrame Wrapping(const Instance& instance) const;

@@ -61,10 +61,15 @@ void GroupRounds::LateDuty(const PeerId& from, const message::RoundFrame& messag
                    message.round == current_->opening.round &&
                    message.group < current_->seating.view().grid.cells();
   if (!now) return metrics_.RefuseFrame("unknown_instance");
-  const GroupPlan plan = PlanOf(current_->seating, message.group, QuestionOf(current_->opening));
+  const auto list = current_->lists.find(message.group);
+  const Seating& seating = list == current_->lists.end() ? current_->seating : list->second;
+  const GroupPlan plan = PlanOf(seating, message.group, QuestionOf(current_->opening));
   if (plan.instance != frame.instance) {
-    differing_.insert(from);
-    return metrics_.RefuseFrame("other_list");
+    metrics_.RefuseFrame("other_list");
+    if (early_.size() >= kMostEarly) return;
+    Keep(from, message);  // answered when its list has come
+    out.push_back(Send{from, EncodeMessage(message::ListAsk{frame.instance})});
+    return;
   }
   if (ask->rank >= plan.cells.size() || !plan.RankOf(from) ||
       !plan.cells[ask->rank].speakers.contains(config_.id))
@@ -148,26 +153,43 @@ void GroupRounds::OtherList(const PeerId& from, Instance& instance, Actions& out
     return;
   }
   if (!instance.told_list.insert(from).second) return;
+  SendList(from, instance, out);
+}
+
+void GroupRounds::SendList(const PeerId& to, const Instance& instance, Actions& out) const {
   const Seating& seating = instance.seating;
   out.push_back(
-      Send{from, EncodeMessage(message::ListInUse{
-                     .view = instance.view,
-                     .averaging = instance.opening.averaging,
-                     .round = static_cast<uint8_t>(instance.opening.round),
-                     .group = instance.group,
-                     .seats = {seating.seats().begin(), seating.seats().end()},
-                     .vacancies = {seating.vacancies().begin(), seating.vacancies().end()}})});
+      Send{to, EncodeMessage(message::ListInUse{
+                   .view = instance.view,
+                   .averaging = instance.opening.averaging,
+                   .round = static_cast<uint8_t>(instance.opening.round),
+                   .group = instance.group,
+                   .seats = {seating.seats().begin(), seating.seats().end()},
+                   .vacancies = {seating.vacancies().begin(), seating.vacancies().end()}})});
+}
+
+void GroupRounds::OnListAsk(const PeerId& from, const message::ListAsk& ask, Actions& out) const {
+  const auto at = instances_.find(ask.instance);
+  if (at != instances_.end()) SendList(from, at->second, out);
 }
 
 void GroupRounds::OnListInUse(Time now, const message::ListInUse& list,
                               const std::set<PeerId>& down, Actions& out) {
-  const bool ours = current_ && list.view == view_.hash &&
-                    list.averaging == current_->opening.averaging &&
-                    list.round == current_->opening.round && pristine();
-  if (!ours) return;
+  const bool present =
+      current_ && list.view == view_.hash && list.averaging == current_->opening.averaging &&
+      list.round == current_->opening.round && list.group < current_->seating.view().grid.cells();
+  if (!present) return;
   Seating seating(current_->seating.view(), current_->seating.hash());
   seating.Merge(list.seats, list.vacancies);
-  if (seating.CellOf(config_.id) != current_->cell) return;  // not a member of that list
+  const auto group = GroupCells(seating.view().grid, list.group, current_->opening.axis);
+  if (std::find(group.begin(), group.end(), current_->cell) == group.end()) {
+    const bool anybody = std::any_of(group.begin(), group.end(),
+                                     [&](CellIndex cell) { return seating.At(cell) != nullptr; });
+    if (!anybody) return;
+    current_->lists[list.group] = std::move(seating);
+    return ReplayEarly(now, out);
+  }
+  if (!pristine() || seating.CellOf(config_.id) != current_->cell) return;
   Replan(now, seating, down, out);
 }
 
@@ -188,6 +210,7 @@ void GroupRounds::ReplayEarly(Time now, Actions& out) {
     const Opening& at = current_->opening;
     const auto key = std::pair(early.message.averaging, uint32_t{early.message.round});
     if (key < std::pair(at.averaging, at.round)) continue;
+    if (early.message.view != view_.hash) continue;
     OnFrame(now, early.from, early.message, out);
   }
 }

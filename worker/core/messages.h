@@ -89,6 +89,11 @@ struct ListInUse {
   std::vector<Vacancy> vacancies;
   bool operator==(const ListInUse&) const = default;
 };
+// Under which list is this group's round open at you? (a speaker that knows another one)
+struct ListAsk {
+  InstanceId instance;
+  bool operator==(const ListAsk&) const = default;
+};
 // A seat, please. From a newcomer, or from a member of a line that loses against the receiver's.
 struct JoinRequest {
   Member member;  // cell is not meant
@@ -198,7 +203,7 @@ using Message =
                  message::ViewOpen, message::ViewPromise, message::ViewAccept,
                  message::ViewAccepted, message::BranchOpen, message::BranchJoin,
                  message::BranchView, message::BranchHeld, message::Leaving, message::CountedAsk,
-                 message::CountedAnswer, message::ListInUse>;
+                 message::CountedAnswer, message::ListInUse, message::ListAsk>;
 
 inline constexpr size_t kMostName = 256;       // a worker's name
 inline constexpr size_t kMostEndpoint = 300;   // host (253) and port

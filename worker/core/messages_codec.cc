@@ -150,7 +150,7 @@ void Fields(M& m, F&& f) {
     f(m.view);
   else if constexpr (std::is_same_v<T, ListInUse>)
     (f(m.view), f(m.averaging), f(m.round), f(m.group), f(m.seats), f(m.vacancies));
-  else if constexpr (std::is_same_v<T, CountedAsk>)
+  else if constexpr (std::is_same_v<T, CountedAsk> || std::is_same_v<T, ListAsk>)
     f(m.instance);
   else if constexpr (std::is_same_v<T, CountedAnswer>)
     (f(m.instance), f(m.counted));

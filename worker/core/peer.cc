@@ -75,6 +75,7 @@ void Peer::Impl::Dispatch(Time now, const PeerId& from, const Message& message, 
                        now, from, m, [&] { averaging_.OnBegin(now, m.averaging, out); }, out);
                  },
                  [&](const message::ListInUse& m) { averaging_.OnListInUse(now, m, out); },
+                 [&](const message::ListAsk& m) { averaging_.rounds().OnListAsk(from, m, out); },
                  [&](const message::CountedAsk& m) { averaging_.OnCountedAsk(from, m, out); },
                  [&](const message::CountedAnswer& m) { averaging_.OnCountedAnswer(m); },
                  [&](const auto& m) { membership_.On(now, from, m, out); }},

@@ -53,7 +53,8 @@ std::vector<Message> OneOfEach(Rng& rng) {
           Leaving{view},
           CountedAsk{AnyId<InstanceId>(rng)},
           CountedAnswer{AnyId<InstanceId>(rng), true},
-          ListInUse{view, 9, 1, 17, {seat}, {vacancy}}};
+          ListInUse{view, 9, 1, 17, {seat}, {vacancy}},
+          ListAsk{AnyId<InstanceId>(rng)}};
 }
 
 TEST(MessagesTest, EveryKindComesBackAsItWasSent) {

@@ -12,7 +12,10 @@ uint64_t FirstSeed() {
   const char* seed = std::getenv("CROWDSURF_TEST_SEED");
   return seed == nullptr ? 1 : std::strtoull(seed, nullptr, 10);
 }
-uint64_t LastSeed() { return std::getenv("CROWDSURF_TEST_SEED") == nullptr ? 20 : FirstSeed(); }
+uint64_t LastSeed() {
+  const char* seeds = std::getenv("CROWDSURF_TEST_SEEDS");
+  return FirstSeed() + (seeds == nullptr ? 20 : std::strtoull(seeds, nullptr, 10)) - 1;
+}
 
 TEST(PeerFailureTest, OneThatIsKilledCostsNobodyTheRoundAndItsReplacementTakesItsCell) {
   for (uint64_t seed = FirstSeed(); seed <= LastSeed(); ++seed) {
