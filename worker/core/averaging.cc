@@ -101,6 +101,12 @@ uint64_t Averaging::bytes_begun() const {
   return first_of_new_view() - 1;
 }
 
+uint64_t Averaging::first_unheard_of() const {
+  uint64_t first = std::max(next(), begun_ + 1);
+  while (due_.contains(first) && !due_.at(first).empty()) ++first;
+  return first;
+}
+
 bool Averaging::MayMove(uint64_t barrier) const {
   return stage_ != Stage::kRounds && first_of_new_view() >= barrier;
 }
@@ -221,9 +227,15 @@ void Averaging::MaybeBegin(Time now, Actions& out) {
   if (!Ready() || !idle()) return;
   const Seating seating = seating_.AsOf(next_);
   size_t due = 0;
-  for (const PeerId& peer : due_[next_])
-    if (seating.CellOf(peer)) ++due;
-  if (due > 0 && 2 * due >= seating.occupants().size()) BeginNow(now, next_, out);
+  size_t live = 0;
+  const auto at = due_.find(next_);
+  if (at == due_.end()) return;
+  for (const auto& [cell, member] : seating.occupants()) {
+    if (down_.contains(member.id)) continue;
+    ++live;
+    if (at->second.contains(member.id)) ++due;
+  }
+  if (due > 0 && 2 * due >= live) BeginNow(now, next_, out);
 }
 
 void Averaging::OnBegin(Time now, uint64_t averaging, Actions& out) {

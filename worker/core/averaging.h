@@ -78,6 +78,8 @@ class Averaging {
   uint64_t next() const { return idle() ? next_ : number_ + 1; }
   // The first averaging that a view made now can open: a snapshot under way serves it.
   uint64_t first_of_new_view() const { return movable() ? number_ : next(); }
+  // The least averaging that nobody can have begun, as far as is known here: nobody is due for it.
+  uint64_t first_unheard_of() const;
   bool due() const { return announced_; }
   const Committed& committed() const { return committed_; }  // what this peer can serve
   const Committed& job() const { return job_; }              // what the job has, as far as known

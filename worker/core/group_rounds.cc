@@ -139,6 +139,7 @@ void GroupRounds::OpenInstance(Time now, const std::set<PeerId>& down, Actions& 
                                                  .reported = false,
                                                  .flowed = false,
                                                  .seating = current_->seating,
+                                                 .pinned = false,
                                                  .told_list = {},
                                                  .counted = {}});
   CHECK(fresh);
@@ -161,7 +162,7 @@ void GroupRounds::Replan(Time now, const Seating& seating, const std::set<PeerId
   if (!current_ || seating.MinorHash() == current_->seating.MinorHash()) return;
   const auto at = std::find_if(instances_.begin(), instances_.end(),
                                [](const auto& entry) { return IsPristine(entry.second); });
-  if (at == instances_.end()) {
+  if (at == instances_.end() || at->second.pinned) {
     current_->seating = seating;  // for late duties; the round keeps its list
     return;
   }

@@ -128,6 +128,7 @@ class GroupRounds {
     bool reported = false;
     bool flowed = false;
     Seating seating;             // its list follows from it
+    bool pinned = false;         // its list is the one that others use: seats change it no more
     std::set<PeerId> told_list;  // members that opened it under another list
     RoundCounts counted;         // what the metrics have seen
   };

@@ -191,6 +191,8 @@ void GroupRounds::OnListInUse(Time now, const message::ListInUse& list,
   }
   if (!pristine() || seating.CellOf(config_.id) != current_->cell) return;
   Replan(now, seating, down, out);
+  for (auto& [id, instance] : instances_)
+    if (!instance.round.over()) instance.pinned = true;
 }
 
 void GroupRounds::Keep(const PeerId& from, const message::RoundFrame& message) {

@@ -79,7 +79,8 @@ Digest Seating::MinorHash() const {
 
 Seating Seating::AsOf(uint64_t averaging) const {
   Seating then = *this;
-  if (std::erase_if(then.seats_, [&](const Seat& s) { return s.first_averaging > averaging; }) > 0)
+  const auto later = [&](const auto& entry) { return entry.first_averaging > averaging; };
+  if (std::erase_if(then.seats_, later) + std::erase_if(then.vacancies_, later) > 0)
     then.Recompute();
   return then;
 }

@@ -66,8 +66,10 @@ void Membership::Govern(Time now, Actions& out) {
 
 bool Membership::Vacate(Time, Actions& out) {
   std::vector<Vacancy> vacancies;
+  const uint64_t from = averaging_.first_unheard_of();
   for (const auto& [cell, member] : seating_->occupants())
-    if (down_.contains(member.id)) vacancies.push_back({member.id, seating_->SittingOf(member.id)});
+    if (down_.contains(member.id))
+      vacancies.push_back({member.id, seating_->SittingOf(member.id), from});
   if (vacancies.empty() || !seating_->Merge({}, vacancies)) return false;
   for (const Vacancy& vacancy : vacancies) {
     metrics_.vacancies->Add();
@@ -93,7 +95,7 @@ void Membership::SeatJoiners(Time now, Actions& out) {
               .steward = config_.id,
               .steward_joined_ms = joined,
               .sitting = seating_->NextSitting(peer),
-              .first_averaging = std::max(averaging_.next(), joiner.request.next)};
+              .first_averaging = std::max(averaging_.first_unheard_of(), joiner.request.next)};
     seat.member.cell = *cell;
     if (!seating_->Add(seat)) continue;
     seats.push_back(seat);

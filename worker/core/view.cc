@@ -167,6 +167,7 @@ void Encode(const Seat& seat, ByteWriter& out) {
 void Encode(const Vacancy& vacancy, ByteWriter& out) {
   out.Raw(vacancy.peer.view());
   out.U32(vacancy.sitting);
+  out.U64(vacancy.first_averaging);
 }
 
 std::optional<Seat> DecodeSeat(ByteReader& in) {
@@ -184,6 +185,7 @@ std::optional<Vacancy> DecodeVacancy(ByteReader& in) {
   Vacancy vacancy;
   vacancy.peer = ReadId<PeerId>(in);
   vacancy.sitting = in.U32();
+  vacancy.first_averaging = in.U64();
   if (!in.ok()) return std::nullopt;
   return vacancy;
 }

@@ -86,6 +86,9 @@ struct Seat {
 struct Vacancy {
   PeerId peer;           // this member left its cell
   uint32_t sitting = 0;  // ends this and all earlier sittings of the peer
+  // From this one on it is a hole. Lists of averagings under way keep it, so that nobody disagrees
+  // about them; their rounds repair its absence.
+  uint64_t first_averaging = 0;
   auto operator<=>(const Vacancy&) const = default;
 };
 
@@ -123,7 +126,7 @@ class Seating {
   const std::set<Vacancy>& vacancies() const { return vacancies_; }
   // Over seats and vacancies: equal for equal sets.
   Digest MinorHash() const;
-  // As averaging `averaging` sees it: without the seats that begin later.
+  // As averaging `averaging` sees it: without the seats and vacancies that begin later.
   Seating AsOf(uint64_t averaging) const;
 
  private:
