@@ -150,8 +150,7 @@ int Train(Task& task, CharTask* text, const TrainerOptions& options,
     if (!flat.ok()) return Fail(flat.status());
     std::copy(flat->begin(), flat->end(), training.parameters().begin());
   }
-  std::printf("%zu parameters, seed %llu\n", task.table().elements(),
-              static_cast<unsigned long long>(options.training.seed));
+  std::printf("%zu parameters\n", task.table().elements());
   const auto hook = MakeHook(training, environment);
   if (!hook.ok()) return Fail(hook.status());
   LoopOptions loop = options.loop;
