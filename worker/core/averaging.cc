@@ -97,8 +97,9 @@ void Averaging::LeaveNow(Time now, Actions& out) {
 // ----------------------------------------------------------------------------
 
 uint64_t Averaging::bytes_begun() const {
-  if (stage_ == Stage::kRounds && !(rounds_.pristine() && last_root_.none())) return number_;
-  return first_of_new_view() - 1;
+  if (stage_ != Stage::kRounds) return first_of_new_view() - 1;
+  const bool untouched = rounds_.pristine() && last_root_.none();
+  return untouched ? number_ - 1 : number_;
 }
 
 uint64_t Averaging::first_unheard_of() const {
