@@ -160,8 +160,7 @@ std::string Draw(const LineChart& chart) {
     }
     out += "<polyline class=\"line " + series.style + "\" points=\"" + points + "\"/>";
   }
-  out += Text(kLeft - 8, kTop - 3, "end", chart.unit) + "</svg>";
-  return out + Legend(chart.series) + "</figure>\n";
+  return out + "</svg>" + Legend(chart.series) + "</figure>\n";
 }
 
 std::string Draw(const Timeline& timeline) {

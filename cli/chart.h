@@ -20,9 +20,8 @@ struct Series {
 
 struct LineChart {
   std::string id;     // unique in the page
-  std::string title;  // a sentence's head: "Loss"
+  std::string title;  // with the unit: "Seconds a round takes"
   std::string description;
-  std::string unit;  // of the vertical axis
   bool from_zero = true;
   std::vector<Series> series;
   std::vector<double> marks;  // vertical lines: preemptions, in seconds

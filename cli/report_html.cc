@@ -127,15 +127,15 @@ std::string Charts(const ReportInput& input) {
   const double end = EndOf(input);
   const std::vector<double> marks = Preemptions(input);
   std::string out = Membership(input, end);
-  LineChart loss{"loss", "Loss of the workers, mean", "", "", false, {}, marks, end};
+  LineChart loss{"loss", "Loss of the workers, mean", "", false, {}, marks, end};
   loss.series = {Line(input, "", "one", [](const RecordPoint& p) { return p.loss; })};
   loss.description = "Training loss " + Ends(loss.series[0], 3) + ".";
-  LineChart rate{"throughput", "Samples a second, all workers", "", "/s", true, {}, marks, end};
+  LineChart rate{"throughput", "Samples a second, all workers", "", true, {}, marks, end};
   rate.series = {
       Line(input, "", "one", [](const RecordPoint& p) { return std::optional(p.rate); })};
   rate.description =
       "Throughput, " + Short(input.figures.samples_per_second) + " samples a second on average.";
-  LineChart rounds{"rounds", "Seconds a round takes", "", "s", true, {}, marks, end};
+  LineChart rounds{"rounds", "Seconds a round takes", "", true, {}, marks, end};
   rounds.series = {Line(input, "median", "one",
                         [](const RecordPoint& p) {
                           return p.round_p50 > 0 ? std::optional(p.round_p50) : std::nullopt;

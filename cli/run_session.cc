@@ -45,7 +45,7 @@ controller::DecideOptions Impatient() {
   controller::DecideOptions options;
   options.crash_backoff = {Milliseconds(500), Seconds(10), 2.0, 0.2};
   options.healthy_after = Seconds(30);
-  options.completion_grace = Seconds(30);
+  options.completion_grace = Seconds(15);
   return options;
 }
 

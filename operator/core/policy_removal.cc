@@ -82,6 +82,10 @@ void RemoveStuck(Decision& d, const Worker& worker) {
 void RemoveWorking(Decision& d, Worker& worker) {
   switch (worker.verdict.fate) {
     case Fate::kAlive:
+      // Whoever has not trained when the target is met has nothing to hand in.
+      if (d.mode == Mode::kFinishing && !worker.pod->ever_ready) {
+        d.Delete(worker, reason::kJobFinished);
+      }
       return;
     case Fate::kMarked:
       RemoveMarked(d, worker);

@@ -198,6 +198,16 @@ TEST(DecideTest, WhenTheTargetIsMetItWaitsForTheModelAndSucceeds) {
   EXPECT_EQ(plan.status.disruptions, 0u);
 }
 
+TEST(DecideTest, AWorkerThatIsStillStartingWhenTheTargetIsMetIsNotWaitedFor) {
+  World world = Running(2);
+  world.TakeNode("job-1-1");
+  world.Reconcile();  // job-1-2 is on its way
+  world.snapshot.progress.target_met = true;
+  const Plan plan = world.Reconcile();
+  ASSERT_EQ(plan.deletes.size(), 1u);
+  EXPECT_EQ(plan.deletes[0].name, "job-1-2");
+}
+
 TEST(DecideTest, AWorkerThatHangsAfterTheTargetDoesNotHoldTheJob) {
   World world = Running(2);
   world.snapshot.progress.target_met = true;
