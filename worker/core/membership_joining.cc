@@ -111,8 +111,12 @@ void Membership::On(Time now, const PeerId& from, const message::JoinAnswer& ans
 }
 
 void Membership::OnStateFetched(Time now, const StateFetched& fetched, Actions&) {
-  if (!fetching_ || fetched.averaging != fetching_->averaging) return;
-  const Committed got = *std::exchange(fetching_, std::nullopt);
+  if (!fetching_ || fetched.averaging < fetching_->averaging) return;
+  Committed got = *std::exchange(fetching_, std::nullopt);
+  if (fetched.averaging > got.averaging) {  // the donors went on while it was asked for
+    got = {
+        .averaging = fetched.averaging, .root = fetched.root, .job_samples = fetched.job_samples};
+  }
   if (!fetched.ok) {
     fetch_again_ = now + kFetchPause;
     joining_.AskSoon();

@@ -78,11 +78,13 @@ struct Progress {
   std::optional<double> loss;
   std::map<std::string, double> metrics;
 };
-// FetchState ended. ok: the region holds the average (adopt: the trainer starts from it).
+// FetchState ended. ok: the region holds the average (adopt: the trainer starts from it), the one
+// asked for or a newer one that its donors had committed since.
 struct StateFetched {
   uint64_t averaging = 0;
   Digest root;
   bool ok = false;
+  double job_samples = 0;  // of a newer average
 };
 // The host's content hash (state_fetch) of the region that was delivered or restored: from now on
 // this peer can be a donor of (averaging, root).

@@ -122,7 +122,8 @@ void Agent::Impl::Do(Time now, WallTime wall, const FetchState& action) {
     const Bytes opaque = std::exchange(restored_opaque_, {});
     const auto offered = link_->OfferAdoption(InboxOf(action.region), action.averaging, opaque);
     inputs_.push_back([this, action, ok = offered.ok()](Time at, Actions& out) {
-      peer_->OnLocal(at, StateFetched{action.averaging, action.root, ok}, out);
+      peer_->OnLocal(at, StateFetched{.averaging = action.averaging, .root = action.root, .ok = ok},
+                     out);
     });
     return;
   }
@@ -130,7 +131,8 @@ void Agent::Impl::Do(Time now, WallTime wall, const FetchState& action) {
     const auto offered =
         link_->OfferAdoption(InboxOf(action.region), action.averaging, std::nullopt);
     inputs_.push_back([this, action, ok = offered.ok()](Time at, Actions& out) {
-      peer_->OnLocal(at, StateFetched{action.averaging, action.root, ok}, out);
+      peer_->OnLocal(at, StateFetched{.averaging = action.averaging, .root = action.root, .ok = ok},
+                     out);
     });
     return;
   }
@@ -140,34 +142,38 @@ void Agent::Impl::Do(Time now, WallTime wall, const FetchState& action) {
 
 // ---- checkpoint and end ------------------------------------------------------------------------
 
+// The average is copied now, because the next averaging writes over it; then the trainer is asked
+// for its opaque state, which it may give or not.
 void Agent::Impl::Do(Time now, WallTime, const WriteCheckpoint& action) {
-  if (!keeper_ || !delivered_ || !trainer_ || checkpoint_waits_) {
-    if (checkpoint_waits_ && action.final_model) checkpoint_waits_ = true;
-    return;
-  }
-  checkpoint_waits_ = action.final_model;
+  if (!keeper_ || !trainer_) return;
+  if (checkpoint_) SubmitCheckpoint();  // the earlier one goes without
+  const PeerSummary summary = peer_->Summarize();
+  CheckpointKeeper::Job job;
+  job.info.job = options_.job;
+  job.info.averaging = delivered_ ? delivered_->averaging : summary.averaging;
+  job.info.job_samples = delivered_ ? delivered_->job_samples : summary.job_samples;
+  if (delivered_) job.info.committed = delivered_->root;
+  if (summary.view) job.info.view_epoch = summary.view->epoch;
+  job.info.schema = trainer_->schema;
+  job.info.tensors = trainer_->tensors;
+  job.final_model = action.final_model;
+  // A job that ends in the middle of an averaging has lost the last average to it: the trainer's
+  // own snapshot, a few steps further, stands for it.
+  if (!delivered_ && !action.final_model) return;
+  const std::span<const float> average =
+      delivered_ ? std::as_const(*link_).inbox(InboxOf(delivered_->region)) : link_->outbox();
+  job.average.assign(average.begin(), average.end());
+  checkpoint_ = std::move(job);
   checkpoint_wait_until_ = now + kOpaqueForCheckpoint;
   link_->RequestOpaque();
 }
 
-void Agent::Impl::SubmitCheckpoint(bool final_model) {
-  checkpoint_waits_.reset();
+void Agent::Impl::SubmitCheckpoint() {
   checkpoint_wait_until_ = Time::Infinite();
-  if (!delivered_ || !trainer_) return;
-  const std::span<const float> average = std::as_const(*link_).inbox(InboxOf(delivered_->region));
-  CheckpointKeeper::Job job;
-  job.info.job = options_.job;
-  job.info.averaging = delivered_->averaging;
-  job.info.committed = delivered_->root;
-  job.info.job_samples = delivered_->job_samples;
-  job.info.schema = trainer_->schema;
-  job.info.tensors = trainer_->tensors;
-  const PeerSummary summary = peer_->Summarize();
-  if (summary.view) job.info.view_epoch = summary.view->epoch;
-  job.average.assign(average.begin(), average.end());
-  if (auto opaque = link_->ReadOpaque(); opaque.ok()) job.opaque = *std::move(opaque);
-  job.final_model = final_model;
-  if (keeper_->Submit(std::move(job))) ++checkpoints_open_;
+  if (!checkpoint_) return;
+  if (auto opaque = link_->ReadOpaque(); opaque.ok()) checkpoint_->opaque = *std::move(opaque);
+  if (keeper_->Submit(*std::move(checkpoint_))) ++checkpoints_open_;
+  checkpoint_.reset();
 }
 
 void Agent::Impl::Do(Time now, WallTime, const RaiseStop&) {
@@ -180,7 +186,7 @@ void Agent::Impl::Do(Time now, WallTime, const RaiseStop&) {
 void Agent::Impl::EndWhenJobIsOver(Time now) {
   if (!stop_raised_ || ended_) return;
   const Duration since = now - stop_raised_at_;
-  const bool written = checkpoints_open_ == 0 && !checkpoint_waits_;
+  const bool written = checkpoints_open_ == 0 && !checkpoint_;
   const bool trainer_done = stop_acknowledged_ || !trainer_;
   if (since >= kStopPatience || (since >= kLinger && written && trainer_done)) {
     End("target met", 0);

@@ -101,7 +101,7 @@ class Agent::Impl : public dht::TimerSource {
   void Do(Time now, WallTime wall, const WriteCheckpoint& action);
   void Do(Time now, WallTime wall, const RaiseStop& action);
   void Do(Time now, WallTime wall, const Leave& action);
-  void SubmitCheckpoint(bool final_model);
+  void SubmitCheckpoint();
   void EndWhenJobIsOver(Time now);
 
   // ---- what is shown (agent_view.cc) ----
@@ -150,8 +150,8 @@ class Agent::Impl : public dht::TimerSource {
   std::optional<Trainer> trainer_;
   bool restore_tried_ = false;
   Bytes restored_opaque_;
-  std::optional<Deliver> delivered_;      // the last average, and where it lies
-  std::optional<bool> checkpoint_waits_;  // for the opaque state: final_model
+  std::optional<Deliver> delivered_;                 // the last average, and where it lies
+  std::optional<CheckpointKeeper::Job> checkpoint_;  // waits for the opaque state
   Time checkpoint_wait_until_ = Time::Infinite();
   size_t checkpoints_open_ = 0;
   Time checkpoint_at_;  // when this agent, as steward, writes the next one; unset: no average yet

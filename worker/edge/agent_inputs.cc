@@ -66,7 +66,7 @@ void Agent::Impl::OnTimer(Time now, WallTime wall) {
     OnState(now, wall);
   }
   if (now >= progress_at_) SampleProgress(now, wall);
-  if (now >= checkpoint_wait_until_) SubmitCheckpoint(checkpoint_waits_.value_or(false));
+  if (now >= checkpoint_wait_until_) SubmitCheckpoint();
   if (now >= leave_by_) {
     leave_by_ = Time::Infinite();
     log_.Warning("leaving took too long");
@@ -125,12 +125,13 @@ void Agent::Impl::OnWatched(Time now, WallTime wall, const std::string& key,
 void Agent::Impl::OnState(Time now, WallTime wall) {
   std::optional<StateExchange::Fetched> fetched = state_->TakeFetched();
   if (!fetched) return;
-  bool ok = fetched->ok && trainer_.has_value();
+  bool ok = fetched->ok && trainer_.has_value() &&
+            fetched->averaging >= fetched->request.averaging;  // newer is as good
   if (ok && fetched->request.adopt) {
     const int inbox = fetched->request.region == Region::kInboxA ? 0 : 1;
     std::optional<ByteView> opaque;
     if (fetched->opaque) opaque = *fetched->opaque;
-    const auto offered = link_->OfferAdoption(inbox, fetched->request.averaging, opaque);
+    const auto offered = link_->OfferAdoption(inbox, fetched->averaging, opaque);
     ok = offered.ok();
     if (!ok) log_.Error("state not offered", {{"error", offered.status().ToString()}});
   }
@@ -166,7 +167,7 @@ void Agent::Impl::OnLinkEvent(Time now, WallTime wall, const LinkEvent& event) {
                  [&](const link::StepsReached&) { FeedLocal(now, wall, ReadProgress()); },
                  [&](const link::OpaqueGiven& e) {
                    state_->OnOpaque(now, e.hash, e.bytes);
-                   if (checkpoint_waits_) SubmitCheckpoint(*checkpoint_waits_);
+                   SubmitCheckpoint();
                  },
                  [&](const link::StopAcknowledged&) {
                    stop_acknowledged_ = true;

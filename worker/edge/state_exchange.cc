@@ -50,8 +50,6 @@ void StateExchange::OnOpaque(Time now, const Digest& hash, uint64_t bytes) {
 void StateExchange::Fetch(Time now, const FetchState& request, const Digest& schema,
                           uint64_t elements) {
   StateFetchOptions options;
-  options.averaging = request.averaging;
-  options.committed = request.root;
   options.schema = schema;
   options.elements = elements;
   options.want_opaque = request.adopt;
@@ -139,18 +137,25 @@ void StateExchange::Execute(Time now, const FetchActions& actions, ByteView payl
       if (!fetch_) return;
     } else if (const auto* done = std::get_if<FetchDone>(&action)) {
       if (!done->opaque) fetch_->opaque.clear();
-      return Finish(true);
+      return Finish(&done->manifest);
     } else if (const auto* failed = std::get_if<FetchFailed>(&action)) {
       log_.Warning("fetching state failed", {{"why", failed->why}});
-      return Finish(false);
+      return Finish(nullptr);
     }
   }
 }
 
-void StateExchange::Finish(bool ok) {
-  (ok ? metrics_.state_fetches_ok : metrics_.state_fetches_failed).Add();
-  Fetched out{.request = fetch_->request, .ok = ok, .opaque = std::nullopt};
-  if (ok && !fetch_->opaque.empty()) out.opaque = std::move(fetch_->opaque);
+void StateExchange::Finish(const StateManifest* manifest) {
+  (manifest ? metrics_.state_fetches_ok : metrics_.state_fetches_failed).Add();
+  Fetched out;
+  out.request = fetch_->request;
+  if (manifest != nullptr) {
+    out.ok = true;
+    out.averaging = manifest->averaging;
+    out.content = manifest->committed;
+    out.job_samples = manifest->job_samples;
+    if (!fetch_->opaque.empty()) out.opaque = std::move(fetch_->opaque);
+  }
   fetched_ = std::move(out);
   fetch_.reset();
 }

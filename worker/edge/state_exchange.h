@@ -52,9 +52,13 @@ class StateExchange {
   struct Fetched {
     FetchState request;
     bool ok = false;
+    uint64_t averaging = 0;  // what came: the number asked for or, when nobody had that, a newer
+    Digest content;
+    double job_samples = 0;
     std::optional<Bytes> opaque;
   };
-  // Replaces a fetch in progress. Pre: the region is an inbox.
+  // Replaces a fetch in progress. Averages follow each other, and donors keep only the last: the
+  // newest that is offered is taken. Pre: the region is an inbox.
   void Fetch(Time now, const FetchState& request, const Digest& schema, uint64_t elements);
   bool fetching() const { return fetch_.has_value(); }
 
@@ -77,7 +81,7 @@ class StateExchange {
     StateMessage message;
   };
   void Execute(Time now, const FetchActions& actions, ByteView payload);
-  void Finish(bool ok);
+  void Finish(const StateManifest* manifest);  // nullptr: failed
   void Answer(Time now, const PeerId& from, const StateMessage& message);
   void AnswerWaiting(Time now);
   const Bytes* OpaqueBytes();

@@ -1,0 +1,334 @@
+#include "worker/edge/agent.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cmath>
+#include <condition_variable>
+#include <fstream>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include "tests/unit/dht_edge/test_authority.h"
+#include "worker/edge/link_client.h"
+
+namespace crowdsurf::worker {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr std::chrono::seconds kPatience{30};  // a test fails by it, and never waits for it
+constexpr size_t kWorkers = 4;
+constexpr double kConstants[kWorkers] = {-3, 1, 10, 0.5};
+
+// A trainer that does not learn: worker i holds the i-th unit vector, and kConstants[i] behind it.
+// Averaging is linear, so in whatever mixture of them a trainer ends up, the first kWorkers values
+// are the weights, which sum to 1, and the last one must be their combination of the constants.
+class FakeTrainer {
+ public:
+  FakeTrainer(std::string dir, size_t index) : thread_([this, dir, index] { Loop(dir, index); }) {}
+  ~FakeTrainer() {
+    Stop();
+    thread_.join();
+  }
+  void Stop() {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+    changed_.notify_all();
+  }
+  std::vector<float> params() {
+    const std::lock_guard lock(mutex_);
+    return params_;
+  }
+  uint64_t averaging() {
+    const std::lock_guard lock(mutex_);
+    return averaging_;
+  }
+  bool told_to_stop() {
+    const std::lock_guard lock(mutex_);
+    return told_to_stop_;
+  }
+  void PoisonNext() { poison_ = true; }
+
+ private:
+  void Loop(const std::string& dir, size_t index) {
+    auto client = LinkClient::Connect(dir, Seconds(20));
+    ASSERT_TRUE(client.ok()) << client.status();
+    LinkTensor tensor;
+    tensor.name = "weights";
+    tensor.shape = {kWorkers + 1};
+    ASSERT_TRUE((*client)->Register({tensor}).ok());
+    std::vector<float> params(kWorkers + 1);
+    params[index] = 1;
+    params[kWorkers] = static_cast<float>(kConstants[index]);
+    ASSERT_TRUE((*client)->Start(params, Seconds(20)).ok());
+    std::unique_lock lock(mutex_);
+    while (!stopping_) {
+      lock.unlock();
+      const float kept = params[0];
+      if (poison_.exchange(false)) params[0] = std::nanf("");
+      const StepOutcome outcome = (*client)->StepDone(10 + index, 1.0, params);
+      if (std::isnan(params[0])) params[0] = kept;
+      lock.lock();
+      params_ = params;
+      if (outcome.applied || outcome.adopted) averaging_ = outcome.averaging;
+      if (outcome.stop) {
+        (*client)->AcknowledgeStop();
+        told_to_stop_ = true;
+        return;
+      }
+      changed_.wait_for(lock, std::chrono::milliseconds(2));  // the pace of a step
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool stopping_ = false, told_to_stop_ = false;
+  std::atomic<bool> poison_{false};
+  std::vector<float> params_;
+  uint64_t averaging_ = 0;
+  std::thread thread_;
+};
+
+struct Worker {
+  ~Worker() { Kill(); }
+  void Kill() {
+    trainer.reset();
+    if (agent) agent->Kill();
+    if (thread.joinable()) thread.join();
+    agent.reset();
+  }
+  double Failed() const {  // as counted everywhere
+    double failed = 0;
+    for (const char* outcome : {"kept", "aborted", "orphaned"}) {
+      failed += agent->metrics().Value("crowdsurf_round_total", {{"outcome", outcome}});
+    }
+    return failed;
+  }
+  dht::TemporaryDirectory folder;
+  std::unique_ptr<Agent> agent;
+  std::thread thread;
+  int code = -1;
+  std::unique_ptr<FakeTrainer> trainer;
+};
+
+class AgentTest : public testing::Test {
+ protected:
+  std::unique_ptr<Worker> StartWorker(size_t index, const std::string& seed = "") {
+    auto worker = std::make_unique<Worker>();
+    const std::string name = "w-" + std::to_string(index);
+    AgentOptions options;
+    options.job = "job";
+    options.worker = name;
+    options.dir = (worker->folder.path() / "link").string();
+    options.agent_dir = (worker->folder.path() / "agent").string();
+    options.checkpoint_dir = checkpoints_.path().string();
+    options.termination_log = (worker->folder.path() / "end").string();
+    options.require_memory = false;
+    std::filesystem::create_directories(options.dir);
+    authority_.Equip(
+        options.agent_dir,
+        {.seconds = 86'400, .names = "DNS:peer.crowdsurf,URI:crowdsurf://job/" + name});
+    std::ofstream(options.agent_dir + "/seeds") << seed << "\n";
+    auto agent = Agent::Start(options, config_, nullptr, LogLevel::kError);
+    EXPECT_TRUE(agent.ok()) << agent.status();
+    worker->agent = *std::move(agent);
+    worker->thread = std::thread([raw = worker.get()] { raw->code = raw->agent->Run(); });
+    worker->trainer = std::make_unique<FakeTrainer>(options.dir, index);
+    return worker;
+  }
+  void StartAll() {
+    std::string seed;
+    for (size_t i = 0; i < kWorkers; ++i) {
+      workers_.push_back(StartWorker(i, seed));
+      seed = workers_[0]->agent->peer_endpoint();
+    }
+  }
+  template <class Condition>
+  static bool Eventually(Condition condition) {
+    for (const auto until = Clock::now() + kPatience; Clock::now() < until;) {
+      if (condition()) return true;
+      std::this_thread::yield();
+    }
+    return condition();
+  }
+  static bool IsAMixture(const std::vector<float>& params) {
+    if (params.size() != kWorkers + 1) return false;
+    double sum = 0, combined = 0;
+    for (size_t i = 0; i < kWorkers; ++i) {
+      if (params[i] < -1e-5) return false;
+      sum += params[i];
+      combined += params[i] * kConstants[i];
+    }
+    return std::fabs(sum - 1) < 1e-4 && std::fabs(combined - params[kWorkers]) < 1e-3;
+  }
+  // All hold the same mixture, to rounding of a few averagings.
+  bool Agree() {
+    const std::vector<float> first = workers_.back()->trainer->params();
+    for (const auto& worker : workers_) {
+      const std::vector<float> params = worker->trainer->params();
+      if (!IsAMixture(params) || params.size() != first.size()) return false;
+      for (size_t i = 0; i < params.size(); ++i) {
+        if (std::fabs(params[i] - first[i]) > 1e-4) return false;
+      }
+    }
+    return true;
+  }
+  uint64_t LeastAveraging() {
+    uint64_t least = ~0ULL;
+    for (const auto& worker : workers_) least = std::min(least, worker->trainer->averaging());
+    return least;
+  }
+
+  AgentTest() {
+    config_.averaging.group_size = 2;
+    config_.averaging.interval = 20;  // steps
+    config_.averaging.compression = WireFormat::kFloat32;
+  }
+  const dht::TestAuthority authority_;
+  dht::TemporaryDirectory checkpoints_;
+  JobConfig config_;
+  std::vector<std::unique_ptr<Worker>> workers_;
+};
+
+TEST_F(AgentTest, FourWorkersFindEachOtherAndReallyAverage) {
+  StartAll();
+  // Who comes first brings its own values into the mean, who comes later adopts it: at least two
+  // shares are in it, and everybody ends with the same.
+  const auto mixed = [&] {
+    const std::vector<float> params = workers_[0]->trainer->params();
+    const auto shares = std::count_if(params.begin(), params.end() - (params.empty() ? 0 : 1),
+                                      [](float x) { return x > 0.01f && x < 0.99f; });
+    return shares >= 2 && Agree();
+  };
+  ASSERT_TRUE(Eventually(mixed));
+  const uint64_t number = LeastAveraging();
+  EXPECT_TRUE(Eventually([&] { return LeastAveraging() > number + 3; }));
+  for (const auto& worker : workers_) EXPECT_TRUE(IsAMixture(worker->trainer->params()));
+}
+
+TEST_F(AgentTest, AKilledWorkerCostsTheOthersNoRound) {
+  StartAll();
+  ASSERT_TRUE(Eventually([&] { return LeastAveraging() >= 2 && Agree(); }));
+  workers_[1]->Kill();
+  workers_.erase(workers_.begin() + 1);
+  const uint64_t number = LeastAveraging();
+  ASSERT_TRUE(Eventually([&] { return LeastAveraging() > number + 5; }));
+  EXPECT_TRUE(Eventually([&] { return Agree(); }));
+  for (const auto& worker : workers_) EXPECT_EQ(worker->Failed(), 0);
+}
+
+TEST_F(AgentTest, AJoinerAdoptsTheStateOfItsPeers) {
+  std::string seed;
+  for (size_t i = 0; i < 2; ++i) {
+    workers_.push_back(StartWorker(i, seed));
+    seed = workers_[0]->agent->peer_endpoint();
+  }
+  ASSERT_TRUE(Eventually([&] { return LeastAveraging() >= 2 && Agree(); }));
+  workers_.push_back(StartWorker(2, seed));
+  ASSERT_TRUE(Eventually([&] { return workers_[2]->trainer->averaging() > 2; }));
+  const std::vector<float> params = workers_[2]->trainer->params();
+  EXPECT_TRUE(IsAMixture(params));
+  EXPECT_LT(std::fabs(params[2]), 1e-4);  // its own first parameters are in nobody's mixture
+}
+
+TEST_F(AgentTest, LeavingEndsWithinItsTimeAndTheOthersGoOn) {
+  StartAll();
+  ASSERT_TRUE(Eventually([&] { return LeastAveraging() >= 2; }));
+  const auto start = Clock::now();
+  workers_[3]->agent->AskToLeave();
+  workers_[3]->thread.join();
+  EXPECT_LT(Clock::now() - start, std::chrono::seconds(10));
+  EXPECT_EQ(workers_[3]->code, 0);
+  std::ifstream end(workers_[3]->folder.path() / "end");
+  const std::string message((std::istreambuf_iterator<char>(end)), {});
+  EXPECT_NE(message.find("\"reason\":\"left\""), std::string::npos) << message;
+  workers_.pop_back();
+  const uint64_t number = LeastAveraging();
+  EXPECT_TRUE(Eventually([&] { return LeastAveraging() > number + 3; }));
+  for (const auto& worker : workers_) EXPECT_EQ(worker->Failed(), 0);
+}
+
+TEST_F(AgentTest, TheTargetStopsEveryTrainerAndLeavesACheckpointAndAModel) {
+  config_.averaging.target.samples = 20'000;
+  StartAll();
+  for (const auto& worker : workers_) {
+    ASSERT_TRUE(Eventually([&] { return worker->trainer->told_to_stop(); }));
+    worker->thread.join();
+    EXPECT_EQ(worker->code, 0);
+  }
+  EXPECT_TRUE(std::filesystem::exists(checkpoints_.path() / "model.safetensors"));
+  size_t checkpoints = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(checkpoints_.path())) {
+    checkpoints += entry.path().extension() == ".crowdsurf";
+  }
+  EXPECT_GE(checkpoints, 1u);
+}
+
+TEST_F(AgentTest, ASnapshotWithNanIsRefusedAndHarmsNobody) {
+  StartAll();
+  ASSERT_TRUE(Eventually([&] { return LeastAveraging() >= 2 && Agree(); }));
+  const auto refused = [&] {
+    workers_[2]->trainer->PoisonNext();
+    return workers_[2]->agent->metrics().Value("crowdsurf_worker_snapshots_refused_total") > 0;
+  };
+  ASSERT_TRUE(Eventually(refused));
+  const uint64_t number = LeastAveraging();
+  ASSERT_TRUE(Eventually([&] { return LeastAveraging() > number + 3; }));
+  EXPECT_TRUE(Eventually([&] { return Agree(); }));
+}
+
+TEST(AgentOptionsTest, EveryViolationIsNamedAtOnce) {
+  AgentOptions options;
+  options.listen = "";
+  options.peer_port = 70'000;
+  options.capacity = "Cheap";
+  options.signer = "http://x";
+  const std::vector<std::string> violations = Violations(options);
+  for (const char* flag : {"--job", "--worker", "--dir", "--agent-dir", "--listen", "--peer-port",
+                           "--capacity", "--signer"}) {
+    EXPECT_TRUE(std::any_of(violations.begin(), violations.end(), [&](const std::string& text) {
+      return text.rfind(std::string(flag) + ":", 0) == 0;
+    })) << flag;
+  }
+}
+
+TEST(JobConfigTest, EveryFieldIsReadAndEveryViolationNamed) {
+  const ParsedJobConfig good = ParseJobConfig(R"({"generation": 7, "averaging": {
+      "strategy": "AllReduce", "groupSize": 4, "interval": {"seconds": 2.5},
+      "compression": "BFloat16", "overlap": "Blocking", "rounds": "One", "weighting": "Equal",
+      "roles": ["Parameter", "Buffer"]},
+      "target": {"samples": 10, "metric": {"name": "loss", "below": 2}},
+      "checkpoint": {"intervalSeconds": 60, "retain": 5}})");
+  EXPECT_TRUE(good.violations.empty());
+  const AveragingConfig& config = good.config.averaging;
+  EXPECT_EQ(config.generation, 7u);
+  EXPECT_EQ(config.strategy, StrategyKind::kAllReduce);
+  EXPECT_EQ(config.interval_unit, IntervalUnit::kSeconds);
+  EXPECT_EQ(config.interval, 2.5);
+  EXPECT_EQ(config.compression, WireFormat::kBFloat16);
+  EXPECT_EQ(config.overlap, Overlap::kBlocking);
+  EXPECT_EQ(config.rounds, RoundsMode::kOne);
+  EXPECT_EQ(config.weighting, Weighting::kEqual);
+  EXPECT_EQ(config.target.metric, "loss");
+  EXPECT_TRUE(config.target.metric_below);
+  EXPECT_EQ(good.config.roles.size(), 2u);
+  EXPECT_EQ(good.config.checkpoint_retain, 5);
+
+  const ParsedJobConfig bad = ParseJobConfig(R"({"averaging": {"strategy": "Gossip",
+      "groupSize": 1, "interval": {"steps": 1, "seconds": 1}, "compression": "Int8"},
+      "target": {"metric": {"name": "x"}}, "checkpoint": {"retain": 0}})");
+  const std::vector<std::string> want = {
+      "averaging.groupSize: 1 is below 2",
+      "averaging.interval: must be exactly one of steps, samples, seconds",
+      "averaging.strategy: is not built yet (Moshpit and AllReduce are)",
+      "averaging.compression: Int8 is not built yet",
+      "target.metric: must have exactly one of below, above",
+      "checkpoint.retain: 0 is below 1"};
+  EXPECT_EQ(bad.violations, want);
+  EXPECT_EQ(ParseJobConfig("{").violations.size(), 1u);
+  EXPECT_FALSE(ParseJobConfig("[]").violations.empty());
+}
+
+}  // namespace
+}  // namespace crowdsurf::worker
