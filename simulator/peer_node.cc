@@ -1,5 +1,7 @@
 #include "simulator/peer_node.h"
 
+#include <absl/strings/str_format.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -28,6 +30,15 @@ Digest ContentRoot(const RegionBuffer& region) {
 
 }  // namespace
 
+void NodeLog::Write(LogLevel level, std::string_view module, std::string_view message,
+                    std::initializer_list<LogField> fields) {
+  if (sink_ == nullptr) return;
+  const double seconds = (queue_.now() - kStartOfTime).seconds();
+  const std::string source =
+      absl::StrFormat("%9.6f node %d %s", seconds, node_, std::string(module));
+  sink_->Write(level, source, message, fields);
+}
+
 PeerNode::PeerNode(int index, PeerId id, worker::PeerConfig config, const ChaosScenario& scenario,
                    PeerOutside& outside, Rng rng, Violations& violations)
     : index_(index),
@@ -36,6 +47,7 @@ PeerNode::PeerNode(int index, PeerId id, worker::PeerConfig config, const ChaosS
       scenario_(scenario),
       outside_(outside),
       peer_rng_(rng.Fork("peer")),
+      log_(index, scenario.log, outside.queue()),
       trainer_(index, TrainerOf(scenario, rng), rng.Fork("trainer"), violations),
       chunks_(index, outside.origins(), outside.round_checkers()) {
   for (RegionBuffer& region : regions_) region.Resize(scenario.trainer.elements);
@@ -56,7 +68,13 @@ void PeerNode::Do(const std::function<void()>& input) {
     input();
 }
 
+void PeerNode::Freeze() {
+  Logger(&log_, "host").Info("freezes");
+  frozen_ = true;
+}
+
 void PeerNode::Thaw() {
+  if (frozen_) Logger(&log_, "host").Info("wakes");
   frozen_ = false;
   while (alive_ && !frozen_ && !while_frozen_.empty()) {
     const auto input = std::move(while_frozen_.front());
@@ -67,6 +85,7 @@ void PeerNode::Thaw() {
 
 void PeerNode::Kill() {
   if (!alive_) return;
+  Logger(&log_, "host").Info(left_ ? "left" : "dies");
   alive_ = false;
   while_frozen_.clear();
   outside_.OnDeath(index_);
@@ -74,8 +93,9 @@ void PeerNode::Kill() {
 
 void PeerNode::Start() {
   if (!alive_) return;
-  peer_ = std::make_unique<worker::Peer>(config_, peer_rng_,
-                                         Logger(scenario_.log, "peer", LogLevel::kDebug), metrics_);
+  const Logger log = scenario_.log == nullptr ? Logger() : Logger(&log_, "peer", LogLevel::kDebug);
+  peer_ = std::make_unique<worker::Peer>(config_, peer_rng_, log, metrics_);
+  Logger(&log_, "host").Info("starts", {{"id", id_.brief()}});
   Actions actions;
   peer_->Start(outside_.queue().now(), actions);
   Run(actions);
@@ -111,6 +131,8 @@ void PeerNode::OnRecords(const std::vector<worker::PeerRecord>& records) {
 
 void PeerNode::OnDown(const PeerId& peer, bool hard) {
   Do([this, peer, hard] {
+    Logger(&log_, "host")
+        .Info("is told that a peer is down", {{"peer", peer.brief()}, {"hard", hard}});
     Actions actions;
     peer_->OnPeerDown(outside_.queue().now(), peer, hard, actions);
     Run(actions);
@@ -223,6 +245,8 @@ void PeerNode::ExecuteLink(const worker::Action& action) {
 void PeerNode::Open(const worker::OpenBuffers& open) {
   if (open.from == Region::kOutbox) {
     if (snapshot_) outside_.peer_checkers().OnWeighed(*snapshot_, open.weight);
+    if (scenario_.plant == ChaosPlant::kEarlyPublish && scenario_.planted == index_)
+      trainer_.Publish(0, *snapshot_, outside_.origins().Of(*snapshot_), At(Region::kOutbox));
   } else {
     Used(open.from);
   }
@@ -315,10 +339,6 @@ void PeerNode::Request(uint64_t averaging) {
       if (serial == request_serial_) Publish(averaging);
     });
   });
-  if (scenario_.plant == ChaosPlant::kEarlyPublish && scenario_.planted == index_)
-    outside_.queue().After(scenario_.trainer.step_time * 2.0, [this, averaging] {
-      if (alive_) Publish(averaging);
-    });
 }
 
 void PeerNode::Publish(uint64_t averaging) {

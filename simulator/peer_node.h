@@ -46,6 +46,19 @@ class PeerOutside {
   virtual Origins& origins() = 0;
 };
 
+// Says when and which node, before what the agent says.
+class NodeLog : public LogSink {
+ public:
+  NodeLog(int node, LogSink* sink, EventQueue& queue) : node_(node), sink_(sink), queue_(queue) {}
+  void Write(LogLevel level, std::string_view module, std::string_view message,
+             std::initializer_list<LogField> fields) override;
+
+ private:
+  const int node_;
+  LogSink* const sink_;  // null: nobody listens
+  EventQueue& queue_;
+};
+
 class PeerNode {
  public:
   PeerNode(int index, PeerId id, worker::PeerConfig config, const ChaosScenario& scenario,
@@ -57,7 +70,7 @@ class PeerNode {
   void OnRecords(const std::vector<worker::PeerRecord>& records);
   void OnDown(const PeerId& peer, bool hard);
   void Local(const worker::LocalEvent& event);
-  void Freeze() { frozen_ = true; }
+  void Freeze();
   void Thaw();
   void Kill();
   void DieAfter(uint64_t actions) { dies_after_ = actions; }
@@ -109,6 +122,7 @@ class PeerNode {
   const ChaosScenario& scenario_;
   PeerOutside& outside_;
   Rng peer_rng_;
+  NodeLog log_;
   MetricRegistry metrics_;
   std::unique_ptr<worker::Peer> peer_;
   VirtualTrainer trainer_;

@@ -26,6 +26,13 @@ TEST(RoundChaos, NoStatementIsBrokenInAnyOfTwoThousandSeeds) {
   EXPECT_GT(adopted, 100U);
 }
 
+// It was suspected anew whenever it was heard, so its every OPEN was answered by another ballot,
+// until all sixteen were spent.
+TEST(RoundChaos, AMemberWhoseReadyWasLostIsNotSuspectedForEver) {
+  const RoundReport report = RunRound(DrawScenario(22'794));
+  EXPECT_TRUE(report.violations.none()) << report.violations.words().front();
+}
+
 TEST(RoundChaos, TwoRunsOfASeedAreTheSameToTheLastByte) {
   uint64_t last = 0;
   for (uint64_t seed = 0; seed < 50; ++seed) {

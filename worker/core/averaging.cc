@@ -1,6 +1,7 @@
 #include "worker/core/averaging.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 
@@ -53,6 +54,7 @@ void Averaging::OnView(Time now, const Seating& seating, uint64_t next, bool bro
   }
   if (stage_ == Stage::kHolding) out.push_back(ReleaseOutbox{number_});
   stage_ = Stage::kIdle;
+  Learn(std::exchange(ahead_, {}));
   next_ = std::max(next, begun_ + 1);  // numbers never go back, not even into another line
   AskToBeWoken(out);
   CheckDue(now, out);
@@ -131,7 +133,13 @@ void Averaging::Resume(Time now, Actions& out) {
   if (held_ >= next() && !Held(now, held_) && Ready()) BeginNow(now, held_, out);
 }
 
+// A peer that completes an averaging adds its final weight to its own sum; what others say of it is
+// for those who do not complete it.
 void Averaging::Learn(const Committed& theirs) {
+  if (stage_ != Stage::kIdle && theirs.averaging >= number_) {
+    if (theirs.averaging > ahead_.averaging) ahead_ = theirs;
+    return;
+  }
   if (theirs.averaging <= job_.averaging) return;
   job_ = theirs;
   metrics_.job_samples->Set(job_.job_samples);

@@ -166,6 +166,7 @@ class Averaging {
 
   Committed committed_;
   Committed job_;
+  Committed ahead_;  // said by others while the averaging under way was open
   uint64_t deliveries_ = 0;
   uint64_t abandoned_ = 0;
 };

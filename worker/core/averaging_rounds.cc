@@ -1,5 +1,6 @@
 // The rounds of one averaging: what the strategy asks for, and what comes of it (averaging.h).
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 #include "worker/core/averaging.h"
@@ -99,6 +100,7 @@ void Averaging::FinishDelivery(Time now, const DeliverResult& result, Actions& o
                                     {"weight", result.weight},
                                     {"job_samples", job_.job_samples}});
   stage_ = Stage::kIdle;
+  Learn(std::exchange(ahead_, {}));
   next_ = result.averaging + 1;
   AskToBeWoken(out);
   if (begun_ >= next_ && Ready()) return StartPublish(begun_, out);
@@ -113,6 +115,7 @@ void Averaging::FinishAbandon(Time now, uint64_t averaging, Actions& out) {
   metrics_.averagings_abandoned->Add();
   log_.Warning("averaging abandoned", {{"averaging", averaging}});
   stage_ = Stage::kIdle;
+  Learn(std::exchange(ahead_, {}));
   next_ = averaging + 1;
   AskToBeWoken(out);
   if (begun_ >= next_ && Ready()) return StartPublish(begun_, out);

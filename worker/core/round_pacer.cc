@@ -166,14 +166,16 @@ std::vector<std::pair<Time, Due>> RoundPacer::Pending(const Round& round) const 
   if (round.over()) return pending;
   const Time start = opened_ + times_->StartDeadline();
   const std::set<PeerId> absent = round.Absent();
+  // Once each: a member whose READY was lost but that is heard takes part in the ballot.
   for (const PeerId& peer : absent)
-    pending.push_back({start, {Due::Kind::kSuspect, peer, SuspicionCause::kAbsent}});
+    if (!found_absent_.contains(peer))
+      pending.push_back({start, {Due::Kind::kSuspect, peer, SuspicionCause::kAbsent}});
   std::set<PeerId> members;
   for (const RoundCell& cell : round.spec().cells)
     if (cell.member) members.insert(*cell.member);
   const std::set<PeerId> witnesses(round.spec().witnesses.begin(), round.spec().witnesses.end());
   for (const auto& [peer, since] : awaited_) {
-    if (absent.count(peer) > 0) continue;
+    if (absent.count(peer) > 0 && !found_absent_.contains(peer)) continue;
     const Time heard = times_->LastHeard(peer).value_or(since);
     Time silent = std::max(heard, since) + times_->Silence(peer);
     // A stand-in owes nothing before its own last round is done.
@@ -197,6 +199,7 @@ std::vector<Due> RoundPacer::TakeDue(Time now, const Round& round) {
     due.push_back(what);
     switch (what.kind) {
       case Due::Kind::kSuspect:
+        if (what.cause == SuspicionCause::kAbsent) found_absent_.insert(what.peer);
         suspected_[what.peer] = now;
         awaited_.erase(what.peer);
         break;

@@ -113,6 +113,7 @@ class RoundPacer {
   bool started_ = false;
   std::map<PeerId, Time> awaited_;    // since when
   std::map<PeerId, Time> suspected_;  // by kSuspect, when
+  std::set<PeerId> found_absent_;     // at the start deadline
 };
 
 }  // namespace crowdsurf::worker

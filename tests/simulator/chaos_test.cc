@@ -1,0 +1,42 @@
+// Whole jobs under faults drawn from seeds: the smoke part of `crowdsurf simulate chaos`.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "simulator/chaos_command.h"
+
+namespace crowdsurf::simulator {
+namespace {
+
+TEST(Chaos, TwoRunsOfASeedAreTheSameToTheLastByte) {
+  for (uint64_t seed = 0; seed < 10; ++seed) {
+    const ChaosReport first = RunChaos(DrawChaos(seed, 3, 9));
+    const ChaosReport second = RunChaos(DrawChaos(seed, 3, 9));
+    EXPECT_EQ(first.trace, second.trace) << "seed " << seed;
+    EXPECT_EQ(first.events, second.events) << "seed " << seed;
+  }
+}
+
+TEST(Chaos, TheCommandPrintsTheSameWithOneThreadAndWithTwo) {
+  ChaosCommand command;
+  command.seeds = 6;
+  command.json = true;
+  std::string one;
+  std::string two;
+  command.threads = 1;
+  RunSimulateChaos(command, one);
+  command.threads = 2;
+  RunSimulateChaos(command, two);
+  EXPECT_EQ(one, two);
+}
+
+TEST(Chaos, OptionsOutOfBoundsAreRefusedWithExitCodeTwo) {
+  ChaosCommand command;
+  command.most_members = 17;
+  std::string output;
+  EXPECT_EQ(RunSimulateChaos(command, output), 2);
+  EXPECT_NE(output.find("--members"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace crowdsurf::simulator
