@@ -3,6 +3,7 @@
 
 #include <openssl/rand.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -74,6 +75,7 @@ Agent::Impl::~Impl() {
 
 Status Agent::Impl::Start() {
   ASSIGN_OR_RETURN(identity_, dht::Identity::Open(std::filesystem::path(options_.agent_dir)));
+  RETURN_IF_ERROR(StartDrain());
   RETURN_IF_ERROR(StartLink());
   RETURN_IF_ERROR(StartCertificate());
   RETURN_IF_ERROR(StartTransports());
@@ -81,7 +83,6 @@ Status Agent::Impl::Start() {
   peer_ = std::make_unique<Peer>(MakePeerConfig(), Rng(Entropy()), log_.For("peer"), registry_);
   host_.AddSource(this);
   RETURN_IF_ERROR(WriteEndpoints());
-  RETURN_IF_ERROR(StartDrain());
   CHECK(host_.Post([this](Time now, WallTime wall) {
     peer_start_by_ = now + kSeedPatience;
     StartPeer(now, wall);
@@ -219,6 +220,12 @@ Status Agent::Impl::StartDrain() {
   options.agent_dir = options_.agent_dir;
   options.grace = Seconds(options_.leave_within);
   const auto sink = [this](DrainEvent event) {
+    // Nobody knows this agent yet, and its start may be waiting for a signer: there is nothing to
+    // hand over, and nothing that could be asked to end.
+    if (!started_ && std::holds_alternative<TerminationAsked>(event)) {
+      log_.Info("asked to end before the start was over");
+      std::_Exit(0);
+    }
     (void)host_.Post([this, event = std::move(event)](Time now, WallTime wall) {
       OnDrainEvent(now, wall, event);
     });

@@ -24,7 +24,7 @@ struct AgentMetrics {
         members(registry.AddGauge("crowdsurf_worker_view_members", "Members of the view.")),
         view_epoch(registry.AddGauge("crowdsurf_worker_view_epoch", "Epoch of the view.")),
         branch(registry.AddGauge("crowdsurf_worker_view_branch", "1 while the view is a branch.")),
-        ready(registry.AddGauge("crowdsurf_worker_ready_info", "1 when the agent is ready.")),
+        ready(registry.AddGauge("crowdsurf_worker_ready", "1 when the agent is ready.")),
         delivered(registry.AddCounter("crowdsurf_worker_results_delivered_total",
                                       "Averages given to the trainer.")),
         refused_snapshots(registry.AddCounter("crowdsurf_worker_snapshots_refused_total",
