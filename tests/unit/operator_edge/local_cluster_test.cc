@@ -204,7 +204,8 @@ TEST_F(LocalClusterTest, StopAllLetsWorkersLeaveAndKillsThoseThatWillNot) {
   EXPECT_TRUE(cluster_->idle());
   EXPECT_FALSE(std::filesystem::exists(Link("job-0-1")));
   EXPECT_FALSE(std::filesystem::exists(state_ + "/workers/job-0-1/agent")) << "no keys stay";
-  EXPECT_THAT(ReadFile(state_ + "/workers/job-0-1/trainer.log"), HasSubstr("training"));
+  // What a program said stays; a slow machine may have killed this one before it said anything.
+  EXPECT_TRUE(std::filesystem::exists(state_ + "/workers/job-0-1/trainer.log"));
 }
 
 }  // namespace
