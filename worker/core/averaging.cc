@@ -292,6 +292,7 @@ void Averaging::OnTrainer(Time now, const TrainerRegistered& trainer) {
   counted_ = snapshot_ = returned_ = 0;
   doubt_.reset();
   progress_ = {};
+  took_part_ = false;
   mark_ = {.step = 0, .samples = 0, .time = now};
 }
 

@@ -83,7 +83,7 @@ class Averaging {
   bool due() const { return announced_; }
   const Committed& committed() const { return committed_; }  // what this peer can serve
   const Committed& job() const { return job_; }              // what the job has, as far as known
-  bool took_part() const { return deliveries_ > 0; }
+  bool took_part() const { return took_part_; }  // the present trainer, in some average
   uint64_t deliveries() const { return deliveries_; }
   uint64_t abandoned() const { return abandoned_; }
   GroupRounds& rounds() { return rounds_; }
@@ -168,6 +168,7 @@ class Averaging {
   Committed job_;
   Committed ahead_;  // said by others while the averaging under way was open
   uint64_t deliveries_ = 0;
+  bool took_part_ = false;
   uint64_t abandoned_ = 0;
 };
 

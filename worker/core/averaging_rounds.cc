@@ -93,6 +93,7 @@ void Averaging::FinishDelivery(Time now, const DeliverResult& result, Actions& o
                         .job_samples = job_.job_samples,
                         .root = last_root_});
   ++deliveries_;
+  took_part_ = true;
   metrics_.averagings_delivered->Add();
   metrics_.job_samples->Set(job_.job_samples);
   metrics_.averaging->Set(static_cast<double>(result.averaging));

@@ -68,6 +68,12 @@ void Membership::FormFirst(Time now, Actions& out) {
   const View view = FirstView(Self(), Facts());
   log_.Info("first view formed", {{"averaging", view.first_averaging}});
   Enter(now, Seating(view, HashOf(view, config_.job)), out);
+  // Who asked before there was a view is answered as anybody who asks now.
+  for (auto at = joiners_.begin(); at != joiners_.end();) {
+    const auto objection = Objection(at->second.request);
+    if (objection) SendAll({at->first}, *objection, out);
+    at = objection ? joiners_.erase(at) : std::next(at);
+  }
   Govern(now, out);
   TakePending(now, out);
 }
@@ -79,6 +85,7 @@ void Membership::SeekBetterLine(Time now, Actions& out) {
   const RosterRecord* best = nullptr;
   for (const auto& [peer, record] : roster_.live()) {
     if (!record.seated || record.leaving || record.line.origin == own.origin) continue;
+    if (down_.contains(peer)) continue;
     if (seating_->CellOf(peer)) continue;  // its record is older than its seat here
     if (!record.line.Beats(best == nullptr ? own : best->line)) continue;
     best = &record;

@@ -93,6 +93,7 @@ void Peer::Impl::OnRecords(Time now, const std::vector<PeerRecord>& records, Act
 }
 
 void Peer::Impl::OnPeerDown(Time now, const PeerId& peer, bool hard, Actions& out) {
+  if (peer == config_.id) return metrics_.RefuseMessage("own");
   membership_.OnPeerDown(now, peer, hard, out);
   averaging_.OnPeerDown(now, peer, hard ? SuspicionCause::kReset : SuspicionCause::kSilence, out);
   Settle(now, out);

@@ -87,5 +87,50 @@ TEST(PeerFailureTest, TheTargetEndsTheJobAtEverybodyAndOneWritesTheModel) {
   EXPECT_GE(world.Summary(0).job_samples, 5000);
 }
 
+// Random sizes, group sizes and delays; several die at once, some leave, some come, one is
+// slandered. Whatever happens: no divergence, nothing hangs, and in the end they are together and
+// averaging.
+TEST(PeerFailureTest, WhateverHappensTheyEndTogetherAndGoOn) {
+  for (uint64_t seed = FirstSeed(); seed <= LastSeed(); ++seed) {
+    Rng rng(seed * 7919);
+    PeerWorld world(seed, EveryTenSteps(static_cast<uint16_t>(2 + rng.Uniform(4))));
+    world.jitter = rng.Bernoulli(0.7) ? 10 * rng.UniformDouble() : 0;
+    const size_t members = 2 + rng.Uniform(10);
+    for (size_t i = 0; i < members; ++i)
+      world.Add(Milliseconds(static_cast<int64_t>(rng.Uniform(400))));
+    for (int event = 0; event < 8; ++event) {
+      world.RunFor(Microseconds(static_cast<int64_t>(rng.Uniform(700'000))));
+      std::vector<size_t> live;
+      for (size_t i = 0; i < world.size(); ++i)
+        if (world.Alive(i)) live.push_back(i);
+      const size_t some = live[rng.Uniform(live.size())];
+      switch (rng.Uniform(4)) {
+        case 0:
+          for (size_t i = 0; i < 1 + live.size() / 3 && live.size() > 1; ++i) world.Kill(live[i]);
+          break;
+        case 1:
+          if (live.size() > 2) world.Local(some, LeaveAsked{});
+          break;
+        case 2:
+          for (size_t i = 0; i < 1 + rng.Uniform(3); ++i) world.Add();
+          break;
+        case 3:
+          world.Slander(live[rng.Uniform(live.size())], some);
+          break;
+      }
+    }
+    world.Add();  // nobody may be left otherwise
+    ASSERT_TRUE(world.UntilTogether(Seconds(30))) << "seed " << seed << world.Describe();
+    std::map<size_t, uint64_t> before;
+    for (size_t i = 0; i < world.size(); ++i)
+      if (world.Alive(i)) before[i] = world.Summary(i).averaging;
+    world.RunFor(Seconds(3));
+    for (const auto& [i, averaging] : before) {
+      EXPECT_EQ(world.Summary(i).divergence, 0U) << "seed " << seed;
+      EXPECT_GE(world.Summary(i).averaging, averaging + 5) << "seed " << seed << " peer " << i;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace crowdsurf::worker

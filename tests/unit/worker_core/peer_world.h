@@ -52,6 +52,7 @@ class PeerWorld {
     std::map<RoundHandle, InstanceId> open;
     ByteView result;  // bytes of the RESULT being offered
     bool alive = true;
+    int island = 0;  // records and messages reach the same island only, until they are equal
     bool exited = false;
     bool timer_set = false;
     // trainer
@@ -77,10 +78,12 @@ class PeerWorld {
       : rng_(seed), averaging_(averaging), elements_(elements) {}
 
   // A worker that starts now; its trainer registers after `trainer_delay`.
-  size_t Add(Duration trainer_delay = Milliseconds(20)) {
+  size_t Add(Duration trainer_delay = Milliseconds(20), int island = 0,
+             std::optional<RestoredCheckpoint> restored = std::nullopt) {
     const size_t i = nodes_.size();
     nodes_.push_back(std::make_unique<Node>());
     Node& n = *nodes_[i];
+    n.island = island;
     std::array<uint8_t, 32> id{};
     Rng ids = rng_.Fork("id" + std::to_string(i));
     for (uint8_t& b : id) b = static_cast<uint8_t>(ids.Next());
@@ -101,7 +104,8 @@ class PeerWorld {
     n.peer = std::make_unique<Peer>(n.config, rng_.Fork("peer" + std::to_string(i)),
                                     Logger(n.sink.get(), "peer", LogLevel::kDebug), n.metrics);
     Input(i, [&](Actions& out) { n.peer->Start(now_, out); });
-    At(trainer_delay, [this, i] {
+    At(trainer_delay, [this, i, restored] {
+      if (Alive(i) && restored) Local(i, *restored);
       if (Alive(i)) Local(i, TrainerRegistered{Sha256(AsBytes("table")), elements_, true});
     });
     return i;
@@ -141,6 +145,12 @@ class PeerWorld {
   Node& node(size_t i) { return *nodes_[i]; }
   size_t size() const { return nodes_.size(); }
   PeerSummary Summary(size_t i) const { return nodes_[i]->peer->Summarize(); }
+  // One peer believes wrongly that another's connections are refused.
+  void Slander(size_t at, size_t whom) {
+    Input(at, [&](Actions& out) {
+      nodes_[at]->peer->OnPeerDown(now_, nodes_[whom]->config.id, true, out);
+    });
+  }
   // All live peers are seated in one view of exactly them.
   bool Together() const {
     std::optional<ViewHash> hash;
@@ -154,6 +164,18 @@ class PeerWorld {
     }
     return hash.has_value();
   }
+  std::string Describe() const {
+    std::string text;
+    for (size_t i = 0; i < nodes_.size(); ++i) {
+      if (!Alive(i)) continue;
+      const PeerSummary s = Summary(i);
+      text += "\n  w" + std::to_string(i) + " " + NameOf(s.state) + " averaging " +
+              std::to_string(s.averaging);
+      if (s.view)
+        text += " view " + s.view->hash.brief() + " of " + std::to_string(s.view->members);
+    }
+    return text;
+  }
   // Runs until Together or `most` is over; returns how long it took.
   std::optional<Duration> UntilTogether(Duration most) {
     const Time start = now_;
@@ -166,6 +188,7 @@ class PeerWorld {
   Time now() const { return now_; }
 
   bool fetch_fails = false;
+  double jitter = 0;  // delays are drawn from [1, 1 + jitter] times the least
 
  private:
   struct Event {
@@ -206,10 +229,12 @@ class PeerWorld {
     return at->second;
   }
 
+  Duration Delay() { return jitter == 0 ? delay_ : delay_ * (1 + jitter * rng_.UniformDouble()); }
+
   void ChunkTo(size_t from, const PeerId& to, ChunkArrived chunk, Bytes bytes) {
     const auto j = IndexOf(to);
     if (!j) return;
-    At(delay_, [this, from, j = *j, chunk, bytes = std::move(bytes)]() mutable {
+    At(Delay(), [this, from, j = *j, chunk, bytes = std::move(bytes)]() mutable {
       if (!Alive(j)) return;
       Node& n = *nodes_[j];
       chunk.from = nodes_[from]->config.id;
@@ -235,8 +260,8 @@ class PeerWorld {
   }
   void Do(size_t i, const Send& a) {
     const auto j = IndexOf(a.to);
-    if (!j) return;
-    At(delay_, [this, i, j = *j, body = a.body] {
+    if (!j || nodes_[i]->island != nodes_[*j]->island) return;
+    At(Delay(), [this, i, j = *j, body = a.body] {
       if (Alive(j))
         Input(j, [&](Actions& out) {
           nodes_[j]->peer->OnMessage(now_, nodes_[i]->config.id, body, out);
@@ -248,7 +273,7 @@ class PeerWorld {
     board_[a.key][nodes_[i]->config.id] = {a.value, now_ + a.ttl};
     const PeerRecord record{a.key, nodes_[i]->config.id, a.value, a.ttl};
     for (size_t j = 0; j < nodes_.size(); ++j) {
-      if (j == i || !Alive(j)) continue;
+      if (j == i || !Alive(j) || nodes_[i]->island != nodes_[j]->island) continue;
       const auto& w = nodes_[j]->watches;
       if (std::find(w.begin(), w.end(), a.key) == w.end()) continue;
       At(delay_ * 2, [this, j, record] {
@@ -263,7 +288,8 @@ class PeerWorld {
       if (!Alive(i)) return;
       std::vector<PeerRecord> records;
       for (const auto& [owner, entry] : board_[key])
-        if (entry.second > now_) records.push_back({key, owner, entry.first, entry.second - now_});
+        if (entry.second > now_ && nodes_[index_.at(owner)]->island == nodes_[i]->island)
+          records.push_back({key, owner, entry.first, entry.second - now_});
       Input(i, [&](Actions& out) { nodes_[i]->peer->OnRecords(now_, records, out); });
     });
   }

@@ -1,0 +1,134 @@
+// Membership of real peers in a small world: lines that merge, seats lost by mistake, checkpoints.
+#include "worker/core/membership.h"
+
+#include <gtest/gtest.h>
+
+#include "peer_world.h"
+
+namespace crowdsurf::worker {
+namespace {
+
+TEST(MembershipTest, TwoLinesThatMeetBecomeOneAndGoOn) {
+  PeerWorld world(11, EveryTenSteps());
+  for (int i = 0; i < 3; ++i) world.Add(Milliseconds(20), 0);
+  for (int i = 0; i < 5; ++i) world.Add(Milliseconds(20), 1);
+  world.RunFor(Seconds(2));
+  EXPECT_EQ(world.Summary(0).view->members, 3U);
+  EXPECT_EQ(world.Summary(4).view->members, 5U);
+  const auto lesser = world.Summary(0).averaging;
+  for (size_t i = 0; i < 3; ++i) world.node(i).island = 1;
+  const auto took = world.UntilTogether(Seconds(10));
+  ASSERT_TRUE(took);
+  EXPECT_LT(took->seconds(), 4);
+  world.RunFor(Seconds(1));
+  for (size_t i = 0; i < 8; ++i) {
+    EXPECT_EQ(world.Summary(i).view->members, 8U);
+    EXPECT_GT(world.Summary(i).averaging, lesser);
+    EXPECT_EQ(world.Summary(i).divergence, 0U);
+  }
+  for (size_t i = 0; i < 3; ++i) EXPECT_TRUE(world.node(i).fetches.empty());  // values are kept
+}
+
+TEST(MembershipTest, EightThatDoNotSeeEachOtherAtFirstMergeInOneStep) {
+  PeerWorld world(12, EveryTenSteps());
+  for (int i = 0; i < 8; ++i) world.Add(Milliseconds(20), i);
+  world.RunFor(Milliseconds(400));
+  for (size_t i = 0; i < 8; ++i) {
+    EXPECT_EQ(world.Summary(i).view->members, 1U);
+    world.node(i).island = 0;
+  }
+  ASSERT_TRUE(world.UntilTogether(Seconds(10)));
+  EXPECT_EQ(world.Summary(0).view->members, 8U);
+}
+
+TEST(MembershipTest, OneThatIsTakenForDeadByMistakeSitsAgain) {
+  for (uint64_t seed = 1; seed <= 10; ++seed) {
+    PeerWorld world(seed, EveryTenSteps());
+    for (int i = 0; i < 6; ++i) world.Add();
+    ASSERT_TRUE(world.UntilTogether(Seconds(5)));
+    world.RunFor(Milliseconds(500) + Milliseconds(static_cast<int64_t>(seed * 13)));
+    size_t steward = 0;
+    while (!world.Summary(steward).steward) ++steward;
+    const size_t victim = (steward + 3) % 6;
+    world.Slander(steward, victim);
+    EXPECT_EQ(world.Summary(steward).view->members, 5U) << seed;
+    ASSERT_TRUE(world.UntilTogether(Seconds(5))) << seed;
+    world.RunFor(Seconds(1));
+    EXPECT_TRUE(world.Together());
+    EXPECT_TRUE(world.Alive(victim));
+    for (size_t i = 0; i < 6; ++i) EXPECT_EQ(world.Summary(i).divergence, 0U);
+  }
+}
+
+TEST(MembershipTest, ATrainerThatGoesAndComesBackFetchesTheState) {
+  PeerWorld world(13, EveryTenSteps());
+  for (int i = 0; i < 4; ++i) world.Add();
+  ASSERT_TRUE(world.UntilTogether(Seconds(5)));
+  world.RunFor(Milliseconds(700));
+  world.node(2).running = false;
+  world.Local(2, TrainerGone{});
+  world.RunFor(Milliseconds(300));
+  EXPECT_FALSE(world.Summary(2).view);
+  EXPECT_EQ(world.Summary(0).view->members, 3U);
+  world.node(2).steps = 0;
+  world.Local(2, TrainerRegistered{Sha256(AsBytes("table")), 64, true});
+  ASSERT_TRUE(world.UntilTogether(Seconds(5)));
+  EXPECT_EQ(world.node(2).fetches.size(), 1U);
+}
+
+TEST(MembershipTest, TheHighestCheckpointWinsWhenAllComeBack) {
+  PeerWorld world(14, EveryTenSteps());
+  world.Add(Milliseconds(20));
+  world.Add(Milliseconds(20), 0, RestoredCheckpoint{40, 1000, Sha256(AsBytes("old"))});
+  const size_t best =
+      world.Add(Milliseconds(20), 0, RestoredCheckpoint{50, 2000, Sha256(AsBytes("new"))});
+  world.node(best).serves[{50, Sha256(AsBytes("new"))}] = std::vector<double>(64, 3.0);
+  world.node(best).regions[Region::kInboxA].assign(64, 3.0);
+  ASSERT_TRUE(world.UntilTogether(Seconds(5)));
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_GE(world.Summary(i).averaging, 50U) << i;
+    EXPECT_GE(world.Summary(i).job_samples, 2000) << i;
+    EXPECT_EQ(world.node(i).x[0], 3.0) << i;
+  }
+  world.RunFor(Seconds(1));
+  EXPECT_GT(world.Summary(0).averaging, 51U);
+}
+
+TEST(MembershipTest, AnotherTensorTableIsRefusedAndHarmsNobody) {
+  PeerWorld world(15, EveryTenSteps());
+  for (int i = 0; i < 3; ++i) world.Add();
+  ASSERT_TRUE(world.UntilTogether(Seconds(5)));
+  const size_t odd = world.Add(Seconds(1000));
+  world.Local(odd, TrainerRegistered{Sha256(AsBytes("another")), 64, true});
+  world.RunFor(Seconds(3));
+  EXPECT_FALSE(world.Summary(odd).view);
+  EXPECT_EQ(world.Summary(0).view->members, 3U);
+  EXPECT_EQ(world.Summary(0).rounds.failed(), 0U);
+}
+
+TEST(MembershipTest, ANewerConfigurationActsThroughTheNextView) {
+  PeerWorld world(16, EveryTenSteps());
+  for (int i = 0; i < 8; ++i) world.Add();
+  ASSERT_TRUE(world.UntilTogether(Seconds(5)));
+  AveragingConfig config = EveryTenSteps(8);
+  config.generation = 2;
+  for (size_t i = 0; i < 8; ++i) world.Local(i, ConfigChanged{config});
+  world.RunFor(Seconds(1));
+  for (size_t i = 0; i < 8; ++i)
+    EXPECT_EQ(world.Summary(i).view->radices, (std::vector<uint16_t>{8})) << i;
+}
+
+TEST(MembershipTest, AllReduceIsOneGroup) {
+  AveragingConfig config = EveryTenSteps();
+  config.strategy = StrategyKind::kAllReduce;
+  PeerWorld world(17, config);
+  for (int i = 0; i < 6; ++i) world.Add();
+  ASSERT_TRUE(world.UntilTogether(Seconds(5)));
+  world.RunFor(Seconds(1));
+  ExpectAgreement(world);
+  EXPECT_EQ(world.Summary(0).view->radices, (std::vector<uint16_t>{6}));
+  EXPECT_GE(world.Summary(0).averaging, 5U);
+}
+
+}  // namespace
+}  // namespace crowdsurf::worker
