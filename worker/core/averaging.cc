@@ -45,6 +45,7 @@ void Averaging::OnView(Time now, const Seating& seating, uint64_t next, bool bro
   seating_ = seating;
   if (!seated_) mark_ = {.step = progress_.step, .samples = progress_.samples, .time = now};
   seated_ = true;
+  jump_ = 0;
   due_.clear();
   announced_ = false;
   hold_.reset();
@@ -218,6 +219,7 @@ void Averaging::CheckDue(Time now, Actions& out) {
 
 void Averaging::OnDue(Time now, const PeerId& from, uint64_t averaging, Actions& out) {
   if (!seated_ || averaging < next()) return;
+  if (!idle() && averaging > next()) jump_ = std::max(jump_, averaging);
   if (idle() && averaging > next_) Advance(now, averaging, out);  // we missed one: follow
   if (averaging > next() + kDueAhead) return;
   due_[averaging].insert(from);

@@ -153,6 +153,7 @@ class Averaging {
   std::optional<Hold> hold_;
   uint64_t held_ = 0;              // highest averaging that began while it was held back
   std::optional<uint64_t> asked_;  // RequestPublish that was not answered yet
+  uint64_t jump_ = 0;  // a member is due for this one, beyond the one after ours: follow when idle
   bool announced_ = false;
   Time announced_at_;
   std::map<uint64_t, std::set<PeerId>> due_;

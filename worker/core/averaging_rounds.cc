@@ -102,7 +102,7 @@ void Averaging::FinishDelivery(Time now, const DeliverResult& result, Actions& o
                                     {"job_samples", job_.job_samples}});
   stage_ = Stage::kIdle;
   Learn(std::exchange(ahead_, {}));
-  next_ = result.averaging + 1;
+  next_ = std::max(result.averaging + 1, jump_);
   AskToBeWoken(out);
   if (begun_ >= next_ && Ready()) return StartPublish(begun_, out);
   CheckDue(now, out);
@@ -117,7 +117,7 @@ void Averaging::FinishAbandon(Time now, uint64_t averaging, Actions& out) {
   log_.Warning("averaging abandoned", {{"averaging", averaging}});
   stage_ = Stage::kIdle;
   Learn(std::exchange(ahead_, {}));
-  next_ = averaging + 1;
+  next_ = std::max(averaging + 1, jump_);
   AskToBeWoken(out);
   if (begun_ >= next_ && Ready()) return StartPublish(begun_, out);
   CheckDue(now, out);
