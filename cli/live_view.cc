@@ -66,6 +66,7 @@ Ink InkOf(const ScreenWorker& worker) {
 std::string Mark(const ScreenWorker& worker) {
   if (worker.state == "Training") return worker.steward ? "★" : "●";
   if (worker.state == "Taken") return "✕";
+  if (worker.state == "Done") return "✓";
   if (worker.state == "Leaving") return "▼";
   return "○";
 }

@@ -14,7 +14,7 @@ namespace crowdsurf::cli {
 struct ScreenWorker {
   std::string name;
   int index = 0;
-  std::string state;      // Starting, Joining, Training, Leaving, Waiting, Taken
+  std::string state;      // Waiting, Starting, Joining, Training, Leaving, Taken, Done
   std::vector<int> cell;  // empty: not in the grid yet
   double samples_per_second = 0;
   double steps_per_second = 0;

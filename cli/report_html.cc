@@ -17,7 +17,7 @@ body{background:var(--page);color:var(--text);font:16px/1.5 system-ui,sans-serif
 padding:0 1rem}
 h1{margin:0;font-size:1.9rem}h2{font-size:1.2rem;margin:2.2rem 0 .4rem}
 .soft,figcaption,.legend{color:var(--soft)}.soft{margin:.2rem 0 1.4rem}
-.tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(150px,1fr));gap:.7rem;margin:0;padding:0}
+.tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(135px,1fr));gap:.7rem;margin:0;padding:0}
 .tiles div{background:var(--tile);border-radius:8px;padding:.7rem .9rem}
 .tiles dt{font-size:.82rem;color:var(--soft)}.tiles dd{margin:0;font-size:1.45rem;font-variant-numeric:tabular-nums}
 figure{margin:1.4rem 0}figcaption{font-weight:600;margin-bottom:.2rem;color:var(--text)}

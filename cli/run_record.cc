@@ -13,7 +13,6 @@ constexpr size_t kMostPoints = 2000;    // more than a screen has pixels
 constexpr size_t kMostRates = 100000;   // of the nominal rate's median: hours of eight workers
 constexpr double kPeerLossWindow = 10;  // seconds after a loss in which a failed round is its doing
 constexpr double kWarmUp = 3;           // seconds before a worker's own rate counts as nominal
-constexpr double kSmoothing = 5;        // seconds, of the rate on the screen
 
 // A counter may only grow; an agent that restarted counts from zero again.
 uint64_t Grown(uint64_t before, uint64_t now) { return now >= before ? now - before : now; }
@@ -99,7 +98,7 @@ void RunRecord::Saw(double at, const std::string& worker, const AgentSummary& su
 void RunRecord::Tick(double at) {
   RecordPoint point;
   point.at = at;
-  double loss = 0;
+  double loss = 0, rate = 0;
   int losses = 0;
   std::vector<double> p50, p95;
   for (const auto& [name, seen] : workers_) {
@@ -110,6 +109,7 @@ void RunRecord::Tick(double at) {
     }
     if (!here) continue;
     ++point.training;
+    rate += seen.last.samples_per_second;
     if (seen.last.loss) {
       loss += *seen.last.loss;
       ++losses;
@@ -120,18 +120,9 @@ void RunRecord::Tick(double at) {
   if (losses > 0) point.loss = sums_.loss = loss / losses;
   point.round_p50 = Percentile(p50, .5).value_or(0);
   point.round_p95 = Percentile(p95, .95).value_or(0);
-  if (!first_samples_ && first_step_) {
-    first_samples_ = point.samples;
-    last_samples_ = point.samples;
-    last_samples_at_ = at;
-  }
-  const double step = at - last_samples_at_;
-  if (first_samples_ && step > 0) {
-    const double now = std::max(0.0, point.samples - last_samples_) / step;
-    rate_ += (now - rate_) * std::min(1.0, step / kSmoothing);
-    last_samples_ = std::max(last_samples_, point.samples);
-    last_samples_at_ = at;
-  }
+  if (!first_samples_ && first_step_) first_samples_ = point.samples;
+  // What workers do, not what is merged: merging comes in steps, once an averaging.
+  rate_ = rate;
   point.rate = rate_;
   if (started_at_ && !finished_) {
     min_ = max_ == 0 ? point.training : std::min(min_, point.training);

@@ -79,7 +79,7 @@ class RunRecord {
   bool all_started() const { return started_at_.has_value(); }
   double launched() const { return launched_; }
   std::optional<double> training_began() const { return first_step_; }
-  double rate() const { return rate_; }  // of the job now, smoothed
+  double rate() const { return rate_; }  // of all workers together, now
 
  private:
   struct Seen {
@@ -103,7 +103,6 @@ class RunRecord {
   RunFigures sums_;
   double last_loss_at_ = -1e9;
   std::optional<double> first_samples_;
-  double last_samples_ = 0, last_samples_at_ = 0;
   double rate_ = 0;
   int min_ = 0, max_ = 0;
   size_t stride_ = 1, skipped_ = 0;

@@ -211,6 +211,8 @@ void Session::TellRecord() {
         line += "ended: " + event.detail;
         break;
       case ClusterEvent::Kind::kTold:
+        // What the operator says of one worker repeats what the market did to it.
+        if (!event.warning && line.compare(0, job_.name.size() + 1, job_.name + "-") == 0) continue;
         break;
     }
     const double since = at - launched_.seconds();
@@ -231,7 +233,7 @@ void Session::TellRecord() {
 }
 
 bool Session::Overdue(Time now) const {
-  return options_.duration && training_since_ &&
+  return options_.duration && training_since_ && !cluster_->progress().target_met &&
          now - *training_since_ > *options_.duration + kOverdue;
 }
 

@@ -39,7 +39,10 @@ std::vector<ScreenWorker> Session::ScreenWorkers() const {
       shown.steward = told.steward;
     }
     if (!facts.Annotation(controller::kNoticeAnnotation).empty()) shown.state = "Leaving";
-    if (facts.deleted || facts.trainer || facts.agent) shown.state = "Taken";
+    if (facts.deleted) shown.state = "Leaving";
+    if (facts.trainer || facts.agent) {
+      shown.state = facts.trainer && facts.trainer->exit_code == 0 ? "Done" : "Taken";
+    }
     workers.push_back(std::move(shown));
   }
   return workers;
@@ -57,7 +60,7 @@ void Session::Progress(Screen& screen) const {
     left = rate > 0 ? std::max(0.0, wanted - done) / rate : -1;
     screen.target = Short(done) + " of " + Short(wanted) + " " + unit;
   };
-  consider("samples", static_cast<double>(progress.samples), record_.rate());
+  consider("samples", static_cast<double>(progress.samples), figures.samples_per_second);
   consider("steps", static_cast<double>(progress.step),
            figures.duration_seconds > 0
                ? static_cast<double>(progress.step) / figures.duration_seconds
