@@ -232,9 +232,19 @@ void Session::TellRecord() {
   }
 }
 
-bool Session::Overdue(Time now) const {
-  return options_.duration && training_since_ && !cluster_->progress().target_met &&
-         now - *training_since_ > *options_.duration + kOverdue;
+// --duration counts from the first step of the job, whoever has been replaced since; a steward only
+// knows its own age. So the time's end is a new target that is met already, and the view ends the
+// job as ever, with a model.
+void Session::EndOnTime(Time now) {
+  if (!options_.duration || !training_since_ || stopping_) return;
+  const Duration trained = now - *training_since_;
+  if (trained >= *options_.duration && !time_up_ && !cluster_->progress().target_met) {
+    controller::TrainingJobSpec spec = job_.spec;
+    spec.target = {{"samples", 1}};
+    cluster_->Apply(std::move(spec));
+    time_up_ = true;
+  }
+  if (trained > *options_.duration + kOverdue && !cluster_->progress().target_met) StopWorkers();
 }
 
 void Session::Train() {
@@ -264,7 +274,7 @@ void Session::Train() {
     }
     Show(MonotonicNow());
     if (over && !stopping_) StopWorkers();  // what cleanPodPolicy would keep does not outlive us
-    if (!stopping_ && Overdue(MonotonicNow())) StopWorkers();
+    EndOnTime(MonotonicNow());
     if (stopping_ && cluster_->idle()) break;
   }
   TellRecord();

@@ -51,7 +51,7 @@ class Session {
   std::vector<ScreenWorker> ScreenWorkers() const;
   void Progress(Screen& screen) const;
   void StopWorkers();
-  bool Overdue(Time now) const;
+  void EndOnTime(Time now);
   Evaluation Evaluate();
   void WriteReports(const Evaluation& evaluation);
   void PrintSummary(const Evaluation& evaluation);
@@ -79,6 +79,7 @@ class Session {
   int interrupts_ = 0;
   bool stopping_ = false;
   bool market_open_ = false;
+  bool time_up_ = false;  // --duration is over and the workers know
   Time next_tick_, next_line_;
   std::optional<Time> training_since_;
 };

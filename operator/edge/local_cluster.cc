@@ -164,6 +164,12 @@ std::vector<std::string> LocalCluster::TakeableNodes() const {
   return nodes;
 }
 
+void LocalCluster::Apply(TrainingJobSpec spec) {
+  job_.spec = std::move(spec);
+  ++job_.generation;
+  changed_ = true;
+}
+
 std::vector<LocalWorker> LocalCluster::Workers() const {
   std::vector<LocalWorker> workers;
   for (const auto& [name, entry] : pods_) {

@@ -72,6 +72,9 @@ class LocalCluster : public Cluster {
   // Nodes with a pod that is not told to leave, by pod name; on-demand nodes are not for taking.
   std::vector<std::string> TakeableNodes() const;
 
+  // What kubectl apply does: a new spec under the next generation.
+  void Apply(TrainingJobSpec spec);
+
   // For the screen and the report.
   std::vector<LocalWorker> Workers() const;  // by index, then incarnation
   std::vector<ClusterEvent> TakeEvents();
@@ -106,7 +109,7 @@ class LocalCluster : public Cluster {
   void UpdateLoss();
 
   const LocalClusterOptions options_;
-  const TrainingJob job_;
+  TrainingJob job_;
   Signer& signer_;
   const WallClock clock_;
   const int inotify_;
