@@ -24,6 +24,7 @@ struct ContainerEnd {
   int exit_code = 0;   // 128 + signal for signals
   std::string reason;  // "OOMKilled", "Error", "Completed", "" when unknown
   std::string output;  // the end of what it printed; the edge bounds it
+  bool operator==(const ContainerEnd&) const = default;
 };
 
 struct PodFacts {
@@ -52,6 +53,7 @@ struct PodFacts {
 
   // The annotation's value, empty when absent.
   const std::string& Annotation(std::string_view key) const;
+  bool operator==(const PodFacts&) const = default;
 };
 
 // The platform says that this node is going away.
@@ -59,11 +61,13 @@ struct Mark {
   std::string signal;                // which row of the table of marks: for people
   std::optional<WallTime> deadline;  // when it will be gone, where the cloud says so
   bool weak = false;                 // a cordon alone: prepare, do not drain
+  bool operator==(const Mark&) const = default;
 };
 
 struct NodeFacts {
   std::optional<WallTime> not_ready_since;
   std::optional<Mark> mark;
+  bool operator==(const NodeFacts&) const = default;
 };
 
 // The last create that the API server refused.

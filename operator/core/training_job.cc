@@ -130,6 +130,11 @@ TrainingJobSpec SpecFromJson(const json& spec) {
   out.averaging = spec.value("averaging", json::object());
   out.target = spec.value("target", json::object());
   out.checkpoint = spec.value("checkpoint", json::object());
+  out.agent = spec.value("agent", json::object());
+  out.scheduling = spec.value("scheduling", json::object());
+  const json* wait = At(spec, "disruption.doNotDisrupt");
+  out.do_not_disrupt = wait != nullptr && *wait == true;
+  out.managed_by = Text(spec, "managedBy");
   out.pod_template = spec.value("template", json::object());
   return out;
 }

@@ -72,9 +72,13 @@ struct TrainingJobSpec {
   RunPolicy run;
   DisruptionPolicy disruption;
   std::vector<std::string> bootstrap_peers;
-  nlohmann::json averaging;     // with every default; the agents' `config`
-  nlohmann::json target;        // idem
-  nlohmann::json checkpoint;    // idem
+  nlohmann::json averaging;   // with every default; the agents' `config`
+  nlohmann::json target;      // idem
+  nlohmann::json checkpoint;  // idem
+  nlohmann::json agent;       // with every default; of pods only
+  nlohmann::json scheduling;  // idem
+  bool do_not_disrupt = false;
+  std::string managed_by;
   nlohmann::json pod_template;  // PodTemplateSpec, untouched
 };
 
@@ -154,6 +158,9 @@ struct TrainingJob {
   bool deleting = false;
   TrainingJobSpec spec;
 };
+
+// Who reconciles unless spec.managedBy says otherwise.
+inline constexpr std::string_view kManagedByUs = "crowdsurf.io/operator";
 
 // Pre: `spec` passed Validate and WithDefaults.
 TrainingJobSpec SpecFromJson(const nlohmann::json& spec);

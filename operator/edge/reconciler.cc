@@ -43,17 +43,18 @@ Reconciler::Reconciler(Cluster& cluster, DecideOptions options, MetricRegistry& 
                        Logger log)
     : cluster_(cluster), options_(options), metrics_(registry), log_(log) {}
 
-void Reconciler::Create(const TrainingJob& job, const Plan& plan, WallTime now) {
+void Reconciler::Create(const std::string& key, const TrainingJob& job, const Plan& plan,
+                        WallTime now) {
   for (const CreatePod& create : plan.creates) {
     const Status status = cluster_.Create(job, create);
     metrics_.created.Add();
     if (status.ok()) {
-      refusals_.erase(job.name);
+      refusals_.erase(key);
       log_.Info("pod created", {{"pod", create.name}, {"reason", create.reason}});
       continue;
     }
     metrics_.refused.Add();
-    CreateRefusal& refusal = refusals_[job.name];
+    CreateRefusal& refusal = refusals_[key];
     refusal.attempts = refusal.reason.empty() ? 1 : refusal.attempts + 1;
     refusal.reason = RefusalReason(status);
     refusal.message = std::string(status.message());
@@ -79,7 +80,7 @@ StatusOr<Plan> Reconciler::Reconcile(const std::string& job, WallTime now) {
     if (!status.ok())
       log_.Warning("delete failed", {{"pod", pod.name}, {"why", status.ToString()}});
   }
-  Create(snapshot->job, plan, now);
+  Create(job, snapshot->job, plan, now);
   for (const AnnotatePod& note : plan.annotations) {
     metrics_.annotated.Add();
     const Status status = cluster_.Annotate(note);

@@ -35,13 +35,14 @@ class Reconciler {
   StatusOr<Plan> Reconcile(const std::string& job, WallTime now);
 
  private:
-  void Create(const TrainingJob& job, const Plan& plan, WallTime now);
+  // key: what Reconcile was asked for; a name alone may exist in several namespaces.
+  void Create(const std::string& key, const TrainingJob& job, const Plan& plan, WallTime now);
 
   Cluster& cluster_;
   const DecideOptions options_;
   ReconcilerMetrics metrics_;
   Logger log_;
-  std::map<std::string, CreateRefusal> refusals_;  // by job; gone with the first success
+  std::map<std::string, CreateRefusal> refusals_;  // by key; gone with the first success
 };
 
 }  // namespace crowdsurf::controller

@@ -1,0 +1,158 @@
+#include "operator/core/pod_builder.h"
+
+#include "operator/core/pod_parts.h"
+#include "operator/core/validate_rules.h"
+
+namespace crowdsurf::controller {
+namespace {
+
+using nlohmann::json;
+
+constexpr char kPrefix[] = "app.kubernetes.io/";
+
+// Adds what the user has not set.
+void Offer(json& object, const std::string& name, json value) {
+  if (!object.contains(name)) object[name] = std::move(value);
+}
+
+json Owner(const TrainingJob& job) {
+  return json::array({{{"apiVersion", "crowdsurf.io/v1alpha1"},
+                       {"kind", "TrainingJob"},
+                       {"name", job.name},
+                       {"uid", job.uid},
+                       {"controller", true},
+                       {"blockOwnerDeletion", true}}});
+}
+
+// Of everything that belongs to the job.
+json CommonLabels(const TrainingJob& job) {
+  return {{std::string(kPrefix) + "managed-by", "crowdsurf"},
+          {std::string(kPrefix) + "part-of", "crowdsurf"},
+          {std::string(kPrefix) + "instance", job.name},
+          {std::string(kJobNameLabel), job.name},
+          {std::string(kJobUidLabel), job.uid}};
+}
+
+json Metadata(const TrainingJob& job, const CreatePod& create) {
+  const json* own = Member(&job.spec.pod_template, "metadata");
+  json metadata = own != nullptr && own->is_object() ? *own : json::object();
+  metadata["name"] = create.name;
+  metadata["namespace"] = job.space;
+  metadata["ownerReferences"] = Owner(job);
+  json& labels = metadata["labels"];
+  if (!labels.is_object()) labels = json::object();
+  Offer(labels, std::string(kPrefix) + "name", "crowdsurf-worker");
+  Offer(labels, std::string(kPrefix) + "component", "worker");
+  labels.update(CommonLabels(job));
+  labels[std::string(kIndexLabel)] = std::to_string(create.index);
+  labels[std::string(kIncarnationLabel)] = std::to_string(create.incarnation);
+  json& annotations = metadata["annotations"];
+  if (!annotations.is_object()) annotations = json::object();
+  annotations[std::string(kConfigAnnotation)] = create.config;
+  annotations[std::string(kSeedsAnnotation)] = create.seeds;
+  annotations[std::string(kCapacityAnnotation)] = json{{"type", Name(create.capacity)}}.dump();
+  // A worker's state is at its peers: an autoscaler may move it (pod-lifecycle.md 8).
+  Offer(annotations, "cluster-autoscaler.kubernetes.io/safe-to-evict", "true");
+  if (job.spec.do_not_disrupt) Offer(annotations, "karpenter.sh/do-not-disrupt", "true");
+  return metadata;
+}
+
+// The container that trains learns where the link is; nothing else about it is touched.
+void JoinTrainer(json& spec, const TrainingJob& job, const CreatePod& create) {
+  const json* trainer = TrainerContainer(job.spec.pod_template);
+  if (trainer == nullptr) return;  // Validate refuses such a template
+  const std::string name = trainer->value("name", "");
+  for (json& container : spec["containers"]) {
+    if (container.value("name", "") != name) continue;
+    for (json& variable : WorkerEnvironment(job, create)) {
+      container["env"].push_back(std::move(variable));
+    }
+    container["volumeMounts"].push_back({{"name", kLinkVolume}, {"mountPath", kLinkPath}});
+  }
+}
+
+void AddTolerations(json& spec, const TrainingJob& job, const CreatePod& create) {
+  json& tolerations = spec["tolerations"];
+  if (!tolerations.is_array()) tolerations = json::array();
+  const double seconds = job.spec.disruption.tolerated_unreachable.seconds();
+  for (const char* key : {"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"}) {
+    bool has = false;
+    for (const json& toleration : tolerations) has = has || toleration.value("key", "") == key;
+    if (has) continue;
+    tolerations.push_back({{"key", key},
+                           {"operator", "Exists"},
+                           {"effect", "NoExecute"},
+                           {"tolerationSeconds", static_cast<int64_t>(seconds)}});
+  }
+  if (create.capacity == CapacityType::kOnDemand) return;
+  for (json& toleration : SpotTolerations()) tolerations.push_back(std::move(toleration));
+}
+
+}  // namespace
+
+json BuildPod(const TrainingJob& job, const CreatePod& create, const PodBuilderOptions& options) {
+  const json* own = Member(&job.spec.pod_template, "spec");
+  json spec = own != nullptr && own->is_object() ? *own : json::object();
+  JoinTrainer(spec, job, create);
+  // First of all: the link is there before any other program of the pod starts.
+  json agents = json::array({AgentContainer(job, create, options)});
+  if (spec.contains("initContainers") && spec["initContainers"].is_array()) {
+    for (json& container : spec["initContainers"]) agents.push_back(std::move(container));
+  }
+  spec["initContainers"] = std::move(agents);
+  for (json& volume : WorkerVolumes(job)) spec["volumes"].push_back(std::move(volume));
+  AddTolerations(spec, job, create);
+  AddPlacement(spec, create.capacity, options.spot);
+  Offer(spec, "restartPolicy", "Never");
+  Offer(spec, "enableServiceLinks", false);
+  Offer(spec, "subdomain", ServiceName(job));
+  Offer(spec, "terminationGracePeriodSeconds",
+        static_cast<int64_t>(job.spec.disruption.grace.seconds()));
+  for (const char* field : {"priorityClassName", "schedulerName"}) {
+    const json* value = Member(&job.spec.scheduling, field);
+    if (value != nullptr) Offer(spec, field, *value);
+  }
+  return {{"apiVersion", "v1"},
+          {"kind", "Pod"},
+          {"metadata", Metadata(job, create)},
+          {"spec", std::move(spec)}};
+}
+
+std::string ServiceName(const TrainingJob& job) { return job.name + "-peers"; }
+
+json BuildService(const TrainingJob& job) {
+  return {{"apiVersion", "v1"},
+          {"kind", "Service"},
+          {"metadata",
+           {{"name", ServiceName(job)},
+            {"namespace", job.space},
+            {"labels", CommonLabels(job)},
+            {"ownerReferences", Owner(job)}}},
+          {"spec",
+           {{"clusterIP", "None"},
+            {"publishNotReadyAddresses", true},
+            {"selector", {{std::string(kJobUidLabel), job.uid}}},
+            {"ports",
+             {{{"name", "peer"}, {"port", kPeerPort}},
+              {{"name", "tensor"}, {"port", kTensorPort}},
+              {{"name", "http"}, {"port", kHttpPort}}}}}}};
+}
+
+std::string CaMapName(const TrainingJob& job) { return job.name + "-crowdsurf-ca"; }
+
+json BuildCaMap(const TrainingJob& job, const std::string& pem) {
+  return {{"apiVersion", "v1"},
+          {"kind", "ConfigMap"},
+          {"metadata",
+           {{"name", CaMapName(job)},
+            {"namespace", job.space},
+            {"labels", CommonLabels(job)},
+            {"ownerReferences", Owner(job)}}},
+          {"data", {{"ca.pem", pem}}}};
+}
+
+std::string WorkerSelector(const TrainingJob& job) {
+  return std::string(kJobUidLabel) + "=" + job.uid;
+}
+
+}  // namespace crowdsurf::controller
