@@ -43,7 +43,7 @@ Reconciler::Reconciler(Cluster& cluster, DecideOptions options, MetricRegistry& 
                        Logger log)
     : cluster_(cluster), options_(options), metrics_(registry), log_(log) {}
 
-void Reconciler::Create(const std::string& key, const TrainingJob& job, const Plan& plan,
+bool Reconciler::Create(const std::string& key, const TrainingJob& job, const Plan& plan,
                         WallTime now) {
   for (const CreatePod& create : plan.creates) {
     const Status status = cluster_.Create(job, create);
@@ -60,8 +60,9 @@ void Reconciler::Create(const std::string& key, const TrainingJob& job, const Pl
     refusal.message = std::string(status.message());
     refusal.at = now;
     log_.Warning("create refused", {{"pod", create.name}, {"why", refusal.message}});
-    return;  // slow start: the rest would be refused likewise
+    return false;  // slow start: the rest would be refused likewise
   }
+  return true;
 }
 
 StatusOr<Plan> Reconciler::Reconcile(const std::string& job, WallTime now) {
@@ -80,7 +81,8 @@ StatusOr<Plan> Reconciler::Reconcile(const std::string& job, WallTime now) {
     if (!status.ok())
       log_.Warning("delete failed", {{"pod", pod.name}, {"why", status.ToString()}});
   }
-  Create(job, snapshot->job, plan, now);
+  // The next decision says why in the conditions, and when to try again.
+  if (!Create(job, snapshot->job, plan, now)) plan.requeue_at = now;
   for (const AnnotatePod& note : plan.annotations) {
     metrics_.annotated.Add();
     const Status status = cluster_.Annotate(note);

@@ -36,7 +36,8 @@ class Reconciler {
 
  private:
   // key: what Reconcile was asked for; a name alone may exist in several namespaces.
-  void Create(const std::string& key, const TrainingJob& job, const Plan& plan, WallTime now);
+  // False: the platform refused one, and the rest was not tried.
+  bool Create(const std::string& key, const TrainingJob& job, const Plan& plan, WallTime now);
 
   Cluster& cluster_;
   const DecideOptions options_;

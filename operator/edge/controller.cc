@@ -1,0 +1,137 @@
+#include "operator/edge/controller.h"
+
+#include <algorithm>
+
+namespace crowdsurf::controller {
+namespace {
+
+using std::chrono::steady_clock;
+
+constexpr auto kTurn = std::chrono::milliseconds(100);  // between looks at stop, leadership, timers
+constexpr int kAskEvery_ms = 10'000;  // one agent a job (pod-lifecycle.md 8: 10-60 s)
+const std::vector<double> kBuckets = {.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60};
+
+Time Now() {
+  return Time::FromNanoseconds(
+      std::chrono::duration_cast<std::chrono::nanoseconds>(steady_clock::now().time_since_epoch())
+          .count());
+}
+
+WallTime WallNow() {
+  return WallTime::FromNanoseconds(std::chrono::duration_cast<std::chrono::nanoseconds>(
+                                       std::chrono::system_clock::now().time_since_epoch())
+                                       .count());
+}
+
+const MetricLabels kQueue = {{"name", "trainingjob"}};
+
+}  // namespace
+
+Controller::Controller(KubeCluster& cluster, ControllerOptions options, MetricRegistry& metrics,
+                       Logger log)
+    : cluster_(cluster),
+      options_(std::move(options)),
+      reconciler_(cluster, options_.decide, metrics, log),
+      log_(log),
+      depth_(metrics.AddGauge("workqueue_depth", "Keys that wait", kQueue)),
+      adds_(metrics.AddCounter("workqueue_adds_total", "Keys added", kQueue)),
+      retries_(metrics.AddCounter("workqueue_retries_total", "Keys tried again", kQueue)),
+      seconds_(metrics.AddHistogram("controller_runtime_reconcile_time_seconds",
+                                    "Duration of a reconcile", kBuckets,
+                                    {{"controller", "trainingjob"}})) {
+  if (options_.ask_agents) poller_ = std::make_unique<SummaryPoller>(kAskEvery_ms);
+}
+
+void Controller::Run() {
+  while (!stopping_) Turn();
+}
+
+void Controller::Turn() {
+  const Time now = Now();
+  const Time next = queue_.NextReady();
+  auto wait = std::chrono::duration_cast<steady_clock::duration>(kTurn);
+  if (!next.infinite() && led_) {
+    const int64_t left = std::max<int64_t>(0, (next - now).nanoseconds());
+    wait = std::min(wait, steady_clock::duration(std::chrono::nanoseconds(left)));
+  }
+  const std::set<std::string> touched = cluster_.Await(steady_clock::now() + wait);
+  for (const std::string& key : touched) queue_.Add(key, Now());
+  if (!cluster_.synced()) return;
+  ready_ = true;
+  if (!options_.leading()) {
+    led_ = false;
+    return;
+  }
+  if (!led_) {
+    led_ = true;
+    log_.Info("leading");
+    for (const std::string& key : cluster_.Jobs()) queue_.Add(key, Now());
+  }
+  TakeProgress();
+  while (!stopping_ && options_.leading()) {
+    const auto key = queue_.Get(Now());
+    if (!key) break;
+    Work(*key);
+  }
+  depth_.Set(static_cast<double>(queue_.depth()));
+  adds_.Add(static_cast<double>(queue_.adds()) - adds_.value());
+  retries_.Add(static_cast<double>(queue_.retries()) - retries_.value());
+}
+
+void Controller::Work(const std::string& key) {
+  const Time begun = Now();
+  const WallTime wall = WallNow();
+  const StatusOr<Plan> plan = reconciler_.Reconcile(key, wall);
+  queue_.Done(key);
+  seconds_.Observe((Now() - begun).seconds());
+  const Status& status = plan.status();
+  if (absl::IsNotFound(status)) {
+    queue_.Drop(key);
+    if (poller_) poller_->Forget(key);
+    asked_.erase(key);
+    return;
+  }
+  // Somebody else's, or faulty until it is changed, which its watch will tell.
+  if (absl::IsFailedPrecondition(status) || absl::IsInvalidArgument(status)) {
+    queue_.Forget(key);
+    log_.Info("job not reconciled", {{"job", key}, {"why", std::string(status.message())}});
+    return;
+  }
+  if (!plan.ok()) {
+    const Duration delay = queue_.AddRateLimited(key, Now());
+    log_.Warning("reconcile failed",
+                 {{"job", key}, {"why", status.ToString()}, {"retry_seconds", delay.seconds()}});
+    return;
+  }
+  queue_.Forget(key);
+  if (plan->delete_job) {
+    if (const Status deleted = cluster_.DeleteJob(key); !deleted.ok()) {
+      log_.Warning("job not deleted", {{"job", key}, {"why", deleted.ToString()}});
+      queue_.AddRateLimited(key, Now());
+    }
+  }
+  if (!plan->requeue_at.infinite()) {
+    queue_.AddAfter(key, Now(), std::max(Duration(), plan->requeue_at - WallNow()));
+  }
+  const std::string agent = cluster_.HttpOf(key);
+  if (!poller_ || asked_[key] == agent) return;
+  asked_[key] = agent;
+  if (agent.empty()) {
+    poller_->Forget(key);
+  } else {
+    poller_->SetTarget(key, agent);
+  }
+}
+
+void Controller::TakeProgress() {
+  if (!poller_) return;
+  poller_->Acknowledge();
+  while (const auto news = poller_->Take()) {
+    const AgentSummary& summary = news->summary;
+    cluster_.SetProgress(news->worker, {summary.job_samples, summary.step, summary.loss,
+                                        summary.averaging, summary.target_met});
+    queue_.Add(news->worker, Now());
+  }
+}
+
+}  // namespace crowdsurf::controller

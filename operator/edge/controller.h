@@ -1,0 +1,58 @@
+// Controller: the operator's loop: what the watches tell becomes keys, keys become reconciles.
+//
+// One thread owns the cluster's caches, the queue and the reconciler; nothing else touches them.
+// While this process does not lead, it keeps its caches warm and decides nothing; when it begins to
+// lead, every job is looked at. Errors come again after the key's own back-off. Bounds: a key a
+// job. Source: kubernetes-operators.md 4 (controller-runtime's contract).
+#pragma once
+
+#include <atomic>
+#include <functional>
+
+#include "base/log.h"
+#include "base/metrics.h"
+#include "operator/core/work_queue.h"
+#include "operator/edge/kube_cluster.h"
+#include "operator/edge/reconciler.h"
+#include "operator/edge/summary_poller.h"
+
+namespace crowdsurf::controller {
+
+struct ControllerOptions {
+  DecideOptions decide;
+  std::function<bool()> leading = [] { return true; };  // any thread's view; asked every turn
+  bool ask_agents = true;  // for progress; false where pods have no network (tests)
+};
+
+class Controller {
+ public:
+  // cluster is started by the caller and outlives this.
+  Controller(KubeCluster& cluster, ControllerOptions options, MetricRegistry& metrics, Logger log);
+
+  // Until Stop; on the caller's thread.
+  void Run();
+  void Stop() { stopping_ = true; }      // any thread, a signal handler too
+  bool ready() const { return ready_; }  // caches are filled; any thread
+
+ private:
+  void Turn();
+  void Work(const std::string& key);
+  void TakeProgress();
+
+  KubeCluster& cluster_;
+  const ControllerOptions options_;
+  Reconciler reconciler_;
+  const Logger log_;
+  Gauge& depth_;
+  Counter& adds_;
+  Counter& retries_;
+  Histogram& seconds_;
+  WorkQueue queue_;
+  std::unique_ptr<SummaryPoller> poller_;
+  std::map<std::string, std::string> asked_;  // job -> the agent that is asked
+  bool led_ = false;
+  std::atomic<bool> stopping_{false};
+  std::atomic<bool> ready_{false};
+};
+
+}  // namespace crowdsurf::controller

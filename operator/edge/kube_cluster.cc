@@ -1,0 +1,240 @@
+#include "operator/edge/kube_cluster.h"
+
+#include <algorithm>
+#include <thread>
+
+#include "operator/core/rfc3339.h"
+
+// The Cluster port: what Decide reads and what its plan becomes; caches are in kube_caches.cc.
+namespace crowdsurf::controller {
+namespace {
+
+using nlohmann::json;
+
+constexpr double kEventBurst = 25;    // client-go's spam filter
+constexpr double kEventSeconds = 12;  // until one more
+constexpr Duration kProgressEvery = Seconds(60);
+constexpr size_t kMostMessage = 1024;  // of an event: the server's own limit
+constexpr char kApply[] = "?fieldManager=crowdsurf-operator&force=true";
+
+std::string PodPath(const std::string& key) {
+  const size_t slash = key.find('/');
+  return "/api/v1/namespaces/" + key.substr(0, slash) + "/pods/" + key.substr(slash + 1);
+}
+
+std::string JobPath(const std::string& key) {
+  const size_t slash = key.find('/');
+  return "/apis/crowdsurf.io/v1alpha1/namespaces/" + key.substr(0, slash) + "/trainingjobs/" +
+         key.substr(slash + 1);
+}
+
+std::string KeyOf(const TrainingJob& job) { return job.space + "/" + job.name; }
+
+}  // namespace
+
+StatusOr<JobSnapshot> KubeCluster::Observe(const std::string& job) {
+  const JobEntry* entry = jobs_.Find(job);
+  if (entry == nullptr) return absl::NotFoundError(absl::StrCat("there is no job ", job));
+  if (!entry->violations.empty()) {
+    RETURN_IF_ERROR(RefuseSpec(*entry));
+    return absl::InvalidArgumentError(entry->violations.front());
+  }
+  if (entry->job.spec.managed_by != kManagedByUs) {
+    return absl::FailedPreconditionError("managed by " + entry->job.spec.managed_by);
+  }
+  JobSnapshot snapshot;
+  snapshot.job = entry->job;
+  snapshot.status = entry->status;
+  const auto told = told_.find(job);
+  snapshot.progress = told == told_.end() ? entry->status.progress : told->second.progress;
+  const auto own = pods_of_.find(job);
+  if (own == pods_of_.end()) return snapshot;
+  for (const std::string& key : own->second) {
+    const PodEntry* pod = pods_.Find(key);
+    // A pod of a job that was deleted and made again is not this job's: the garbage collector's.
+    if (pod == nullptr || pod->job_uid != entry->job.uid) continue;
+    snapshot.pods.push_back(pod->facts);
+    const std::string& name = pod->facts.node;
+    if (name.empty() || snapshot.nodes.contains(name)) continue;
+    if (const NodeEntry* node = nodes_.Find(name)) {
+      snapshot.nodes[name] = node->facts;
+    } else if (!NodeIsGone(name)) {
+      snapshot.nodes[name];  // its watch is late
+    }
+  }
+  return snapshot;
+}
+
+// The pods' watch may run ahead of the nodes': ask before calling a node gone.
+bool KubeCluster::NodeIsGone(const std::string& node) {
+  if (gone_nodes_.contains(node)) return true;
+  if (!absl::IsNotFound(client_.Get("/api/v1/nodes/" + node).status())) return false;
+  gone_nodes_.insert(node);
+  return true;
+}
+
+Status KubeCluster::EnsureObjects(const TrainingJob& job) {
+  if (ensured_.contains(job.uid)) return absl::OkStatus();
+  const std::string base = "/api/v1/namespaces/" + job.space;
+  ASSIGN_OR_RETURN(const std::string pem, options_.trust(job));
+  for (const auto& [path, object] :
+       {std::pair(base + "/configmaps/" + CaMapName(job), BuildCaMap(job, pem)),
+        std::pair(base + "/services/" + ServiceName(job), BuildService(job))}) {
+    const auto applied = client_.Patch(path + kApply, PatchType::kApply, object);
+    if (!applied.ok()) return applied.status();
+  }
+  ensured_.insert(job.uid);
+  return absl::OkStatus();
+}
+
+Status KubeCluster::Create(const TrainingJob& job, const CreatePod& create) {
+  RETURN_IF_ERROR(EnsureObjects(job));
+  const std::string path = "/api/v1/namespaces/" + job.space + "/pods";
+  const auto made =
+      client_.Create(path + "?fieldValidation=Strict", BuildPod(job, create, options_.pods));
+  if (made.ok()) {
+    Assume(*made);
+    return absl::OkStatus();
+  }
+  const Status& status = made.status();
+  if (absl::IsAlreadyExists(status)) return AdoptExisting(job, create, status);
+  // The server says 403 for both; a quota is capacity, not a right.
+  if (absl::IsPermissionDenied(status) &&
+      status.message().find("exceeded quota") != absl::string_view::npos) {
+    return absl::ResourceExhaustedError(status.message());
+  }
+  return status;
+}
+
+// Of that name there is one: ours from before a crash (success), or one that is being deleted,
+// which the next decision will see and step over.
+Status KubeCluster::AdoptExisting(const TrainingJob& job, const CreatePod& create,
+                                  const Status& refusal) {
+  const auto pod = client_.Get(PodPath(job.space + "/" + create.name));
+  if (!pod.ok()) return pod.status();
+  const auto entry = ObservePod(*pod);
+  if (!entry || entry->job_uid != job.uid) return refusal;
+  Assume(*pod);
+  if (!entry->facts.deleted) return absl::OkStatus();
+  return absl::AbortedError(create.name + " is being deleted");
+}
+
+Status KubeCluster::Delete(const DeletePod& pod) {
+  const auto key = pod_of_uid_.find(pod.uid);
+  if (key == pod_of_uid_.end()) return absl::OkStatus();
+  json options = {{"preconditions", {{"uid", pod.uid}}}};
+  if (pod.grace) options["gracePeriodSeconds"] = static_cast<int64_t>(pod.grace->seconds());
+  const Status status = client_.Delete(PodPath(key->second), options);
+  return absl::IsNotFound(status) ? absl::OkStatus() : status;
+}
+
+Status KubeCluster::Annotate(const AnnotatePod& note) {
+  const auto key = pod_of_uid_.find(note.uid);
+  if (key == pod_of_uid_.end()) return absl::OkStatus();
+  json value = note.value;
+  if (note.value.empty()) value = nullptr;
+  const json patch = {
+      {"metadata", {{"uid", note.uid}, {"annotations", {{std::string(note.key), value}}}}}};
+  const auto patched = client_.Patch(PodPath(key->second), PatchType::kMerge, patch);
+  if (!patched.ok()) {
+    return absl::IsNotFound(patched.status()) ? absl::OkStatus() : patched.status();
+  }
+  Assume(*patched);
+  return absl::OkStatus();
+}
+
+Status KubeCluster::WriteStatus(const TrainingJob& job, const TrainingJobStatus& status) {
+  const std::string key = KeyOf(job);
+  const JobEntry* entry = jobs_.Find(key);
+  if (entry == nullptr || entry->job.uid != job.uid) return absl::OkStatus();  // gone
+  const json diff = MergeDiff(entry->status_json, ShownStatus(job, status));
+  if (diff.empty()) return absl::OkStatus();
+  const json patch = {{"metadata", {{"resourceVersion", std::to_string(entry->version)}}},
+                      {"status", diff}};
+  const auto written = client_.Patch(JobPath(key) + "/status", PatchType::kMerge, patch);
+  if (!written.ok()) {
+    return absl::IsNotFound(written.status()) ? absl::OkStatus() : written.status();
+  }
+  WatchEvent own;
+  own.type = WatchEvent::Type::kModified;
+  own.object = *written;
+  (void)jobs_.Apply(own);
+  return absl::OkStatus();
+}
+
+// What the CRD let through but the operator cannot run: said in the status, once.
+Status KubeCluster::RefuseSpec(const JobEntry& entry) {
+  std::string message;
+  for (const std::string& violation : entry.violations) {
+    message += (message.empty() ? "" : "; ") + violation;
+  }
+  TrainingJobStatus status = entry.status;
+  const Condition* old = status.Find(ConditionType::kAccepted);
+  Condition refused{ConditionType::kAccepted,
+                    false,
+                    std::string(reason::kInvalidTemplate),
+                    message.substr(0, kMostMessage),
+                    entry.job.generation,
+                    options_.clock()};
+  if (old != nullptr && !old->on && old->message == refused.message) return absl::OkStatus();
+  std::erase_if(status.conditions,
+                [](const Condition& c) { return c.type == ConditionType::kAccepted; });
+  status.conditions.insert(status.conditions.begin(), refused);
+  status.observed_generation = entry.job.generation;
+  return WriteStatus(entry.job, status);
+}
+
+void KubeCluster::Record(const TrainingJob& job, const Event& event) {
+  const WallTime now = options_.clock();
+  auto [it, fresh] = purses_.try_emplace(KeyOf(job), Purse{kEventBurst, now});
+  Purse& purse = it->second;
+  purse.tokens = std::min(kEventBurst, purse.tokens + (now - purse.at).seconds() / kEventSeconds);
+  purse.at = now;
+  if (purse.tokens < 1) {
+    events_dropped_.Add();
+    return;
+  }
+  purse.tokens -= 1;
+  const std::string at =
+      FormatInstant(WallTime::FromNanoseconds(now.nanoseconds() / 1'000'000'000 * 1'000'000'000));
+  const auto made =
+      client_.Create("/api/v1/namespaces/" + job.space + "/events",
+                     {{"metadata", {{"generateName", job.name + "."}, {"namespace", job.space}}},
+                      {"involvedObject",
+                       {{"apiVersion", "crowdsurf.io/v1alpha1"},
+                        {"kind", "TrainingJob"},
+                        {"name", job.name},
+                        {"namespace", job.space},
+                        {"uid", job.uid}}},
+                      {"type", event.warning ? "Warning" : "Normal"},
+                      {"reason", event.reason},
+                      {"message", event.message.substr(0, kMostMessage)},
+                      {"source", {{"component", "crowdsurf-operator"}}},
+                      {"firstTimestamp", at},
+                      {"lastTimestamp", at},
+                      {"count", 1}});
+  if (!made.ok()) {
+    events_dropped_.Add();
+    log_.Warning("event not recorded", {{"why", made.status().ToString()}});
+  }
+}
+
+void KubeCluster::SetProgress(const std::string& job, const Progress& progress) {
+  const WallTime now = options_.clock();
+  const auto it = told_.find(job);
+  if (it != told_.end() && it->second.progress.target_met == progress.target_met &&
+      now - it->second.taken < kProgressEvery) {
+    return;
+  }
+  told_[job] = {progress, now};
+}
+
+Status KubeCluster::DeleteJob(const std::string& job) {
+  const JobEntry* entry = jobs_.Find(job);
+  if (entry == nullptr) return absl::OkStatus();
+  const Status status = client_.Delete(JobPath(job), {{"preconditions", {{"uid", entry->job.uid}}},
+                                                      {"propagationPolicy", "Background"}});
+  return absl::IsNotFound(status) ? absl::OkStatus() : status;
+}
+
+}  // namespace crowdsurf::controller

@@ -1,0 +1,124 @@
+// KubeCluster: a real Kubernetes behind the Cluster port.
+//
+// Three watches (jobs, workers' pods, nodes) run on threads of their own and post into one bounded
+// mailbox; everything else happens on the host's thread, which calls Await and the port. Caches are
+// projected (observe.h). Own writes enter the caches at once with the version that the server
+// answered, older news about the same object are ignored, and a list that began before a create
+// cannot make its pod forgotten: so a decision never sees less than it has done (expectations of
+// kubernetes-operators.md 4). A job's key is "namespace/name". Bounds: the objects of the server,
+// kMostNews, 25 events a job and one more every 12 s. Source: DESIGN.md 6.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/log.h"
+#include "base/mailbox.h"
+#include "base/rng.h"
+#include "operator/core/object_cache.h"
+#include "operator/core/observe.h"
+#include "operator/core/pod_builder.h"
+#include "operator/edge/cluster.h"
+#include "operator/edge/kube_client.h"
+#include "operator/edge/reflector.h"
+
+namespace crowdsurf::controller {
+
+struct KubeClusterOptions {
+  PodBuilderOptions pods;
+  std::string space;  // the only namespace that is looked at; empty: all
+  // What the agents of a job trust, PEM: called before its first pod is made. Errors refuse the
+  // pod.
+  std::function<StatusOr<std::string>(const TrainingJob&)> trust;
+  std::function<WallTime()> clock;
+};
+
+class KubeCluster : public Cluster {
+ public:
+  // client outlives this and is stopped first.
+  KubeCluster(KubeClient& client, KubeClusterOptions options, Rng rng, Logger log,
+              MetricRegistry& metrics);
+  ~KubeCluster() override;
+
+  void Start();
+  void Stop();
+  // Takes what the watches told, waiting until `deadline` for the first; keys of jobs that it
+  // touched.
+  std::set<std::string> Await(std::chrono::steady_clock::time_point deadline);
+  // Every watch has its first list: nothing may be decided before.
+  bool synced() const { return listed_[0] && listed_[1] && listed_[2]; }
+  std::vector<std::string> Jobs() const;
+  // A Ready worker's plain port to ask for the job's progress; empty: none.
+  std::string HttpOf(const std::string& job) const;
+  // What an agent told; seen by the next Observe. A change of numbers alone is taken once a minute.
+  void SetProgress(const std::string& job, const Progress& progress);
+  Status DeleteJob(const std::string& job);
+
+  // Besides the port's errors: FailedPrecondition, somebody else manages the job; InvalidArgument,
+  // its spec (its status then says so).
+  StatusOr<JobSnapshot> Observe(const std::string& job) override;
+  Status Create(const TrainingJob& job, const CreatePod& create) override;
+  Status Delete(const DeletePod& pod) override;
+  Status Annotate(const AnnotatePod& note) override;
+  Status WriteStatus(const TrainingJob& job, const TrainingJobStatus& status) override;
+  void Record(const TrainingJob& job, const Event& event) override;
+
+ private:
+  enum Kind { kJobs, kPods, kNodes };
+  struct News {
+    Kind kind;
+    std::optional<KubeList> list;
+    WatchEvent event;
+  };
+  struct Told {
+    Progress progress;
+    WallTime taken;
+  };
+  struct Purse {  // of a job's events
+    double tokens;
+    WallTime at;
+  };
+  std::string PathOf(Kind kind) const;
+  Reflector::Receiver ReceiverOf(Kind kind);
+  bool Post(News news);
+  void Take(News news, std::set<std::string>& touched);
+  void TakeList(Kind kind, const KubeList& list, std::set<std::string>& touched);
+  template <class T>
+  void TakeEvent(ObjectCache<T>& cache, const WatchEvent& event, std::set<std::string>& touched);
+  void Touch(const ObjectCache<JobEntry>::Change& change, std::set<std::string>& touched);
+  void Touch(const ObjectCache<PodEntry>::Change& change, std::set<std::string>& touched);
+  void Touch(const ObjectCache<NodeEntry>::Change& change, std::set<std::string>& touched);
+  void Assume(const nlohmann::json& pod);
+  Status EnsureObjects(const TrainingJob& job);
+  Status RefuseSpec(const JobEntry& entry);
+  bool NodeIsGone(const std::string& node);
+  Status AdoptExisting(const TrainingJob& job, const CreatePod& create, const Status& refusal);
+
+  KubeClient& client_;
+  const KubeClusterOptions options_;
+  const Logger log_;
+  Counter& events_dropped_;
+  Mailbox<News> news_;
+  std::atomic<bool> stopping_{false};
+  bool listed_[3] = {};
+  ObjectCache<JobEntry> jobs_;
+  ObjectCache<PodEntry> pods_;
+  ObjectCache<NodeEntry> nodes_;
+  std::map<std::string, std::set<std::string>> pods_of_;               // job -> keys of its pods
+  std::map<std::string, std::string> pod_of_uid_;                      // uid -> key
+  std::map<std::string, std::pair<nlohmann::json, WallTime>> unseen_;  // created, not yet watched
+  std::set<std::string> gone_nodes_;                                   // confirmed by the server
+  std::set<std::string> ensured_;  // uids of jobs whose Service and CA map are there
+  std::set<std::string> assumed_;  // jobs that our own writes touched
+  std::map<std::string, Told> told_;
+  std::map<std::string, Purse> purses_;
+  std::vector<std::unique_ptr<Reflector>> reflectors_;
+};
+
+}  // namespace crowdsurf::controller

@@ -1,0 +1,310 @@
+// The operator against a real kube-apiserver without nodes: the test plays the kubelet by patching
+// pods' status. Run by `./dev test cluster`, which sets KUBECONFIG.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <fstream>
+#include <functional>
+#include <iostream>
+#include <thread>
+
+#include "operator/edge/controller.h"
+#include "operator/edge/yaml.h"
+
+namespace crowdsurf::controller {
+namespace {
+
+using Json = nlohmann::json;
+using std::chrono::steady_clock;
+
+WallTime WallNow() {
+  return WallTime::FromNanoseconds(std::chrono::duration_cast<std::chrono::nanoseconds>(
+                                       std::chrono::system_clock::now().time_since_epoch())
+                                       .count());
+}
+
+// One life of the operator: dropping it is what kill -9 leaves behind, since nothing is flushed.
+class Operator {
+ public:
+  Operator(const KubeEndpoint& endpoint, const std::string& space)
+      : client_(endpoint, {}),
+        cluster_(client_,
+                 {{"crowdsurf/worker:test", "https://signer:9443", SpotPlacement::kPreferred},
+                  space,
+                  [](const TrainingJob&) { return std::string("CA"); },
+                  WallNow},
+                 Rng(1), Logger(), metrics_),
+        controller_(cluster_, Options(), metrics_, Logger()) {
+    cluster_.Start();
+    thread_ = std::thread([this] { controller_.Run(); });
+  }
+  ~Operator() {
+    controller_.Stop();
+    thread_.join();
+    client_.Stop();
+    cluster_.Stop();
+  }
+
+ private:
+  static ControllerOptions Options() {
+    ControllerOptions options;
+    options.ask_agents = false;
+    options.decide.crash_backoff.initial = Milliseconds(50);
+    return options;
+  }
+  MetricRegistry metrics_;
+  KubeClient client_;
+  KubeCluster cluster_;
+  Controller controller_;
+  std::thread thread_;
+};
+
+class OperatorTest : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    signal(SIGPIPE, SIG_IGN);
+    const auto endpoint = LoadDefaultKubeEndpoint();
+    ASSERT_TRUE(endpoint.ok()) << endpoint.status();
+    KubeClient client(*endpoint, {});
+    std::ifstream file("deploy/crd/trainingjobs.yaml");
+    const std::string text((std::istreambuf_iterator<char>(file)), {});
+    const auto crd = ReadYaml(text);
+    ASSERT_TRUE(crd.ok()) << crd.status();
+    const std::string path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/";
+    ASSERT_TRUE(client
+                    .Patch(path + "trainingjobs.crowdsurf.io?fieldManager=test&force=true",
+                           PatchType::kApply, crd->document)
+                    .ok());
+    const auto until = steady_clock::now() + std::chrono::seconds(20);
+    while (!client.List("/apis/crowdsurf.io/v1alpha1/trainingjobs").ok()) {
+      ASSERT_LT(steady_clock::now(), until) << "the CRD is not served";
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
+  }
+  void SetUp() override {
+    endpoint_ = *LoadDefaultKubeEndpoint();
+    client_ = std::make_unique<KubeClient>(endpoint_, KubeClient::Options{});
+    space_ = absl::StrCat("operator-test-", getpid(), "-", ++counter_);
+    ASSERT_TRUE(client_->Create("/api/v1/namespaces", {{"metadata", {{"name", space_}}}}).ok());
+    // Pods wait for their ServiceAccount.
+    Eventually("the default account", [&] {
+      return client_->Get("/api/v1/namespaces/" + space_ + "/serviceaccounts/default").ok();
+    });
+    core_ = "/api/v1/namespaces/" + space_ + "/";
+    jobs_ = "/apis/crowdsurf.io/v1alpha1/namespaces/" + space_ + "/trainingjobs";
+  }
+  void TearDown() override {
+    operator_.reset();
+    EXPECT_TRUE(client_->Delete("/api/v1/namespaces/" + space_).ok());
+    for (const std::string& node : nodes_) (void)client_->Delete("/api/v1/nodes/" + node);
+  }
+
+  void StartOperator() { operator_ = std::make_unique<Operator>(endpoint_, space_); }
+  void KillOperator() { operator_.reset(); }
+
+  static Json Job(int replicas) {
+    return {{"apiVersion", "crowdsurf.io/v1alpha1"},
+            {"kind", "TrainingJob"},
+            {"metadata", {{"name", "job"}}},
+            {"spec",
+             {{"replicas", replicas},
+              {"target", {{"samples", 1000}}},
+              {"template",
+               {{"spec", {{"containers", {{{"name", "trainer"}, {"image", "user/image"}}}}}}}}}}};
+  }
+  std::map<std::string, Json> Pods() {
+    std::map<std::string, Json> pods;
+    const auto list = client_->List(core_ + "pods");
+    if (!list.ok()) return pods;
+    for (const Json& pod : list->items) pods[pod["metadata"]["name"]] = pod;
+    return pods;
+  }
+  std::string Names() {
+    std::string names;
+    for (const auto& [name, pod] : Pods()) names += name + " ";
+    return names;
+  }
+  Json JobStatus() {
+    const auto job = client_->Get(jobs_ + "/job");
+    return job.ok() ? job->value("status", Json::object()) : Json::object();
+  }
+  bool Eventually(const std::string& what, const std::function<bool()>& holds) {
+    const auto begun = steady_clock::now();
+    while (!holds()) {
+      if (steady_clock::now() - begun > std::chrono::seconds(20)) {
+        ADD_FAILURE() << "never: " << what << "; pods: " << Names() << " status: " << JobStatus();
+        return false;
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+    std::cout << what << ": " << std::chrono::duration<double>(steady_clock::now() - begun).count()
+              << " s\n";
+    return true;
+  }
+  // As its kubelet: the trainer runs, or has ended with `code`.
+  void Play(const std::string& pod, const char* phase, std::optional<int> code) {
+    Json state = {{"running", Json::object()}};
+    if (code) state = {{"terminated", {{"exitCode", *code}, {"reason", "Error"}}}};
+    const std::string ready = code ? "False" : "True";
+    const auto patched =
+        client_->Patch(core_ + "pods/" + pod + "/status", PatchType::kStrategicMerge,
+                       {{"status",
+                         {{"phase", phase},
+                          {"podIP", "10.9.9.9"},
+                          {"conditions",
+                           {{{"type", "Ready"},
+                             {"status", ready},
+                             {"lastTransitionTime", "2026-01-01T00:00:00Z"}}}},
+                          {"containerStatuses",
+                           {{{"name", "trainer"},
+                             {"state", state},
+                             {"ready", !code},
+                             {"restartCount", 0},
+                             {"image", "i"},
+                             {"imageID", ""}}}}}}});
+    ASSERT_TRUE(patched.ok()) << patched.status();
+  }
+  void AddNode(const std::string& name) {
+    nodes_.push_back(name);
+    ASSERT_TRUE(client_->Create("/api/v1/nodes", {{"metadata", {{"name", name}}}}).ok());
+  }
+  void Bind(const std::string& pod, const std::string& node) {
+    const auto bound = client_->Create(core_ + "pods/" + pod + "/binding",
+                                       {{"apiVersion", "v1"},
+                                        {"kind", "Binding"},
+                                        {"metadata", {{"name", pod}}},
+                                        {"target", {{"kind", "Node"}, {"name", node}}}});
+    ASSERT_TRUE(bound.ok()) << bound.status();
+  }
+
+  static int counter_;
+  KubeEndpoint endpoint_;
+  std::unique_ptr<KubeClient> client_;
+  std::unique_ptr<Operator> operator_;
+  std::vector<std::string> nodes_;
+  std::string space_, core_, jobs_;
+};
+int OperatorTest::counter_ = 0;
+
+TEST_F(OperatorTest, AJobBecomesPodsThatItOwnsAndAStatusThatTellsTheStory) {
+  StartOperator();
+  const auto job = client_->Create(jobs_, Job(3));
+  ASSERT_TRUE(job.ok()) << job.status();
+  ASSERT_TRUE(Eventually("three pods", [&] { return Pods().size() == 3; }));
+  EXPECT_EQ(Names(), "job-0-1 job-1-1 job-2-1 ");
+  const Json pod = Pods()["job-1-1"];
+  EXPECT_EQ(pod["metadata"]["ownerReferences"][0]["uid"], (*job)["metadata"]["uid"]);
+  EXPECT_EQ(pod["spec"]["initContainers"][0]["image"], "crowdsurf/worker:test");
+  EXPECT_TRUE(client_->Get(core_ + "services/job-peers").ok());
+  EXPECT_TRUE(client_->Get(core_ + "configmaps/job-crowdsurf-ca").ok());
+  ASSERT_TRUE(Eventually("status", [&] { return JobStatus().value("replicas", 0) == 3; }));
+  for (const char* name : {"job-0-1", "job-1-1", "job-2-1"}) Play(name, "Running", {});
+  ASSERT_TRUE(Eventually("Running", [&] { return JobStatus().value("state", "") == "Running"; }));
+  EXPECT_EQ(JobStatus()["readyReplicas"], 3);
+}
+
+TEST_F(OperatorTest, AWorkerThatFailsIsReplacedUnderANewNameAndCounted) {
+  StartOperator();
+  ASSERT_TRUE(client_->Create(jobs_, Job(1)).ok());
+  ASSERT_TRUE(Eventually("a pod", [&] { return Pods().contains("job-0-1"); }));
+  Play("job-0-1", "Running", {});
+  Play("job-0-1", "Failed", 3);
+  ASSERT_TRUE(Eventually("its replacement", [&] { return Pods().contains("job-0-2"); }));
+  ASSERT_TRUE(Eventually(
+      "counted", [&] { return JobStatus().value("/failures/total"_json_pointer, 0) == 1; }));
+  EXPECT_EQ(JobStatus()["disruptions"]["total"], 0);
+}
+
+TEST_F(OperatorTest, AMarkOnANodeIsANoticeAndAReplacementBeforeTheDeath) {
+  const std::string node = space_ + "-node";
+  AddNode(node);
+  StartOperator();
+  ASSERT_TRUE(client_->Create(jobs_, Job(1)).ok());
+  ASSERT_TRUE(Eventually("a pod", [&] { return Pods().contains("job-0-1"); }));
+  Bind("job-0-1", node);
+  Play("job-0-1", "Running", {});
+  ASSERT_TRUE(Eventually("Running", [&] { return JobStatus().value("state", "") == "Running"; }));
+  ASSERT_TRUE(client_
+                  ->Patch("/api/v1/nodes/" + node, PatchType::kMerge,
+                          {{"spec",
+                            {{"taints",
+                              {{{"key", "cloud.google.com/impending-node-termination"},
+                                {"effect", "NoSchedule"}}}}}}})
+                  .ok());
+  ASSERT_TRUE(Eventually("mark to notice", [&] {
+    const Json annotations = Pods()["job-0-1"]["metadata"]["annotations"];
+    return annotations.value("crowdsurf.io/notice", "").find("ImpendingTermination") !=
+           std::string::npos;
+  }));
+  ASSERT_TRUE(Eventually("replacement", [&] { return Pods().contains("job-0-2"); }));
+  ASSERT_TRUE(Eventually("counted once", [&] {
+    return JobStatus().value("/disruptions/total"_json_pointer, 0) == 1;
+  }));
+  EXPECT_TRUE(Pods().contains("job-0-1")) << "telling is never deleting";
+  EXPECT_EQ(JobStatus()["failures"]["total"], 0);
+}
+
+TEST_F(OperatorTest, AnOperatorKilledAtAnyTimeMakesNoWorkerTwice) {
+  ASSERT_TRUE(client_->Create(jobs_, Job(20)).ok());
+  for (int life = 0; life < 6; ++life) {
+    StartOperator();
+    std::this_thread::sleep_for(std::chrono::milliseconds(30 + 40 * life));
+    KillOperator();
+    for (const auto& [name, pod] : Pods()) EXPECT_EQ(name.substr(name.size() - 2), "-1") << name;
+  }
+  StartOperator();
+  ASSERT_TRUE(Eventually("all pods", [&] { return Pods().size() == 20; }));
+  ASSERT_TRUE(Eventually("status", [&] { return JobStatus().value("replicas", 0) == 20; }));
+  EXPECT_EQ(Pods().size(), 20u);
+  for (const auto& [name, pod] : Pods()) EXPECT_EQ(name.substr(name.size() - 2), "-1") << name;
+}
+
+TEST_F(OperatorTest, ATemplateThatTheServerRefusesIsAConditionInTheServersWords) {
+  StartOperator();
+  Json job = Job(1);
+  job["spec"]["template"]["spec"]["nodeSelektor"] = {{"a", "b"}};
+  ASSERT_TRUE(client_->Create(jobs_, job).ok());
+  ASSERT_TRUE(Eventually("InvalidTemplate", [&] {
+    return JobStatus().dump().find("nodeSelektor") != std::string::npos;
+  }));
+  EXPECT_NE(JobStatus().dump().find("InvalidTemplate"), std::string::npos) << JobStatus();
+  EXPECT_TRUE(Pods().empty());
+}
+
+TEST_F(OperatorTest, BadManifestsAreRefusedWithThePathAndTheReason) {
+  struct Case {
+    const char* path;  // where the fault is put
+    Json value;
+    const char* named;  // what the refusal names
+  };
+  const Case cases[] = {
+      {"/spec/replicas", -1, "spec.replicas"},
+      {"/spec/replicas", "many", "spec.replicas"},
+      {"/spec/averaging/groupSize", 1, "spec.averaging.groupSize"},
+      {"/spec/averaging/groupSize", 65, "spec.averaging.groupSize"},
+      {"/spec/averaging/strategy", "Mosh", "spec.averaging.strategy"},
+      {"/spec/averaging/interval", {{"steps", 1}, {"seconds", 2}}, "interval"},
+      {"/spec/target", Json::object(), "spec.target"},
+      {"/spec/template/spec/restartPolicy", "Always", "restartPolicy"},
+      {"/spec/template/spec/containers/0/name", "crowdsurf-x", "reserved"},
+      {"/spec/template/spec/containers/0/env",
+       {{{"name", "CROWDSURF_DIR"}, {"value", "x"}}},
+       "CROWDSURF_"},
+      {"/spec/template/spec/containers", Json::array(), "containers"},
+      {"/spec/capacity/type", "Cheap", "spec.capacity.type"},
+      {"/spec/minReplicas", 5, "inReplicas"},
+  };
+  for (const Case& c : cases) {
+    Json job = Job(2);
+    job[Json::json_pointer(c.path)] = c.value;
+    const Status refused = client_->Create(jobs_, job).status();
+    EXPECT_TRUE(absl::IsInvalidArgument(refused)) << c.path << " " << c.value << ": " << refused;
+    EXPECT_NE(refused.message().find(c.named), absl::string_view::npos)
+        << c.path << " " << c.value << ": " << refused;
+  }
+}
+
+}  // namespace
+}  // namespace crowdsurf::controller
