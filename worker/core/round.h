@@ -310,6 +310,7 @@ class Round {
   // round_inspect.cc
   void AwaitSpeakers(std::set<PeerId>& peers) const;
   void FingerprintChunks(ByteWriter& out) const;
+  uint64_t FingerprintOver() const;
 
   std::shared_ptr<const Fixed> fixed_;
   // Who is there.

@@ -107,7 +107,26 @@ struct Printer {
 
 }  // namespace
 
+// Once over, only what later frames can still ask for matters.
+uint64_t Round::FingerprintOver() const {
+  Printer p;
+  ByteWriter& out = p.out;
+  for (const Ballot ballot : {over_->ballot, record_.promised, record_.accepted, branch_, seen_})
+    out.U16(ballot);
+  out.Blob(record_.value);
+  out.U8(static_cast<uint8_t>(over_->outcome));
+  out.Bool(over_branch_);
+  out.U16(complete_ ? static_cast<uint16_t>(*complete_ + 1) : uint16_t{0});
+  for (const uint64_t mask : {over_->members, ready_ | told_, plan_members_}) out.U64(mask);
+  p.Put(over_->root);
+  p.Digests(plans_);
+  for (const uint32_t c : served_) out.U32(c);
+  for (const ChunkValue& slot : slots_) p.Put(slot);
+  return ContentHash(out.bytes(), 1);
+}
+
 uint64_t Round::Fingerprint() const {
+  if (over_) return FingerprintOver();
   Printer p;
   ByteWriter& out = p.out;
   for (const uint64_t mask : {ready_, suspected_, left_, doubted_, plan_members_, excluded_, votes_,
@@ -135,12 +154,6 @@ uint64_t Round::Fingerprint() const {
     out.F64(weight);
   }
   FingerprintChunks(out);
-  if (over_) {
-    out.U8(static_cast<uint8_t>(over_->outcome));
-    out.U16(over_->ballot);
-    out.U64(over_->members);
-    p.Put(over_->root);
-  }
   if (target_) p.Body(*target_);
   if (coordination_) {
     const Coordination& own = *coordination_;

@@ -156,6 +156,7 @@ void Round::On(const PeerId& from, const Open& frame, RoundActions& out) {
   if (rank < 0 || frame.ballot == 0 || frame.ballot > MostBallot() ||
       CoordinatorOf(frame.ballot) != rank)
     return Refuse("open_stranger");
+  if ((left_ >> rank & 1) != 0) return Refuse("left");  // it does not fit: no ballots of its
   if (frame.parent != branch_) return Refuse("other_branch");
   const bool kept = over_ && !Applied(over_->outcome) && over_->outcome != Outcome::kAborted;
   if (!kept && !frame.branch && (over_ || target_)) return Tell(rank, out);
@@ -182,6 +183,7 @@ void Round::On(const PeerId& from, const Accept& frame, RoundActions& out) {
   if (rank < 0 || frame.ballot == 0 || frame.ballot > MostBallot() ||
       CoordinatorOf(frame.ballot) != rank || fixed_->witness < 0)
     return Refuse("accept_stranger");
+  if ((left_ >> rank & 1) != 0) return Refuse("left");
   if (branch_ != 0) return Refuse("other_branch");
   if (!worker::TryAccept(record_, frame.ballot, frame.value)) {
     Emit(from, Refused{record_.promised}, out);

@@ -145,7 +145,9 @@ void Round::DropStale(RoundActions& out) {
 
 // ---- decisions --------------------------------------------------------------------------------
 void Round::On(const PeerId& from, const Decided& frame, RoundActions& out) {
-  if (RankOf(from) < 0) return Refuse("stranger");
+  const int rank = RankOf(from);
+  if (rank < 0) return Refuse("stranger");
+  if ((left_ >> rank & 1) != 0) return Refuse("left");
   if (!Sound(frame.held)) return Refuse("decided_unsound");
   const bool named = (frame.held.members >> self() & 1) != 0;
   if (branch_ != (frame.branch ? frame.ballot : 0) || (frame.branch && !named))

@@ -1,5 +1,6 @@
 #include "tests/model/world/explorer.h"
 
+#include <algorithm>
 #include <bit>
 #include <set>
 
@@ -63,9 +64,12 @@ template <class Visit>
 void Explorer::Messages(const State& state, bool live_only, Visit visit) const {
   for (int from = 0; from < options_.members; ++from) {
     if (live_only && Dead(state, from)) continue;
-    for (const MessageId id : graph_.sent(state[static_cast<size_t>(from)])) {
-      const int to = graph_.wire(id).to;
-      if (!Dead(state, to)) visit(to, id);
+    const NodeId node = state[static_cast<size_t>(from)];
+    for (const auto* ids : {&graph_.sent(node), &graph_.told(node)}) {
+      for (const MessageId id : *ids) {
+        const int to = graph_.wire(id).to;
+        if (!Dead(state, to)) visit(to, id);
+      }
     }
   }
 }
@@ -107,7 +111,7 @@ bool Explorer::Silent(NodeId from, NodeId to) const {
   const Facts& a = graph_.facts(from);
   const Facts& b = graph_.facts(to);
   return graph_.sent(from) == graph_.sent(to) && a.applied == b.applied && a.over == b.over &&
-         a.ballot == b.ballot;
+         a.ballot == b.ballot && a.dead == b.dead;
 }
 
 // `node` and all that silent steps make of it.
@@ -140,14 +144,11 @@ void Explorer::Steps(const State& state, Visit visit) {
   for (int i = 0; i < options_.members; ++i) {
     if (Dead(state, i)) continue;
     const auto at = static_cast<size_t>(i);
+    std::vector<NodeId> next;
     const auto go = [&](NodeId from, NodeId to) {
       if (to == from || (options_.lazy && Silent(from, to))) return;
-      State next = state;
-      next[at] = to;
       ++report_.steps;
-      // Only a new ballot can exceed the bound.
-      if (graph_.facts(to).ballot != graph_.facts(from).ballot && !WithinBallots(next)) return;
-      visit(next);
+      if (std::find(next.begin(), next.end(), to) == next.end()) next.push_back(to);
     };
     std::vector<MessageId> soup;
     for (const auto& [to, id] : wire)
@@ -163,7 +164,31 @@ void Explorer::Steps(const State& state, Visit visit) {
           go(node, graph_.Suspect(node, other));
       if (options_.late && graph_.facts(node).ballot == 0) go(node, graph_.Late(node));
     }
+    if (options_.lazy) KeepLeast(next, i, soup);
+    for (const NodeId to : next) {
+      State after = state;
+      after[at] = to;
+      // Only a new ballot can exceed the bound.
+      if (graph_.facts(to).ballot != graph_.facts(state[at]).ballot && !WithinBallots(after))
+        continue;
+      int suspicions = 0;
+      for (int k = 0; k < options_.members; ++k)
+        suspicions += std::popcount(graph_.facts(after[static_cast<size_t>(k)]).suspects);
+      if (suspicions <= options_.suspicions) visit(after);
+    }
   }
+}
+
+// Drops the nodes that silent steps make of others among them: those steps can as well come later.
+void Explorer::KeepLeast(std::vector<NodeId>& nodes, int self, const std::vector<MessageId>& soup) {
+  std::set<NodeId> dropped;
+  const std::set<NodeId> among(nodes.begin(), nodes.end());
+  for (const NodeId node : nodes) {
+    if (dropped.count(node) > 0 || graph_.facts(node).dead) continue;
+    for (const NodeId later : SilentClosure(node, self, soup))
+      if (later != node && among.count(later) > 0) dropped.insert(later);
+  }
+  std::erase_if(nodes, [&](NodeId node) { return dropped.count(node) > 0; });
 }
 
 // ---- statements -------------------------------------------------------------------------------
@@ -250,6 +275,32 @@ Explorer::State Explorer::Taken(State state) {
   return state;
 }
 
+// One line a member: what it is and what it has sent.
+std::string Explorer::Describe(const State& state) const {
+  std::string text;
+  for (int i = 0; i < options_.members; ++i) {
+    const NodeId node = state[static_cast<size_t>(i)];
+    const Facts& facts = graph_.facts(node);
+    absl::StrAppend(&text, "\n  ", i, facts.dead ? " dead" : "", facts.over ? " over" : "",
+                    facts.applied ? " applied" : "", " ballot ", facts.ballot, " suspects ",
+                    facts.suspects, ":");
+    for (const MessageId id : graph_.sent(node)) {
+      const Wire& wire = graph_.wire(id);
+      const auto* frame = std::get_if<Frame>(&wire.payload);
+      std::string kind = wire.payload.index() == 1 ? "INPUT" : "RESULT";
+      if (frame != nullptr) kind = std::string(KindOf(*frame).begin(), KindOf(*frame).end());
+      absl::StrAppend(&text, " ", kind, ">", wire.to);
+      if (frame == nullptr) continue;
+      std::visit(
+          [&text](const auto& body) {
+            if constexpr (requires { body.ballot; }) absl::StrAppend(&text, "/", body.ballot);
+          },
+          frame->body);
+    }
+  }
+  return text;
+}
+
 // A value must be kept of which no live member of its ballot is left.
 bool Explorer::Orphaned(const State& state) const {
   bool accepted = false;
@@ -265,6 +316,7 @@ bool Explorer::Orphaned(const State& state) const {
 }
 
 std::string Explorer::Heal(State state) {
+  const State before = state;
   State live = state;
   uint64_t present = 0;
   for (int i = 0; i < options_.members; ++i) {
@@ -312,7 +364,9 @@ std::string Explorer::Heal(State state) {
   bool all = true;
   for (int i = 0; i < options_.members; ++i)
     all = all && (Dead(state, i) || graph_.facts(state[static_cast<size_t>(i)]).applied);
-  if (!all && !Orphaned(state)) return "L1 a live member is left without the result";
+  if (!all && !Orphaned(state))
+    return absl::StrCat("L1 a live member is left without the result", Describe(before),
+                        "\nhealed:", Describe(state));
   ++(all ? report_.healed : report_.orphans);
   healed_[live] = all ? "" : "orphan";
   return "";

@@ -24,8 +24,9 @@ struct ModelOptions {
   int first_owner = 0;
   int ballots = 1;  // beside the healing ones
   int crashes = 2;
-  bool late = true;   // a ballot may be opened without suspecting anybody
-  bool ready = true;  // READYs are part of the exploration; else all have arrived
+  int suspicions = 6;  // in force at a time, true or false, all members together
+  bool late = false;   // a ballot may be opened without suspecting anybody
+  bool ready = false;  // READYs are part of the exploration; else all have arrived
   // Steps that nobody else can see are taken only just before one that can be seen: the same
   // violations, far fewer states. false cross-checks it.
   bool lazy = true;
@@ -66,12 +67,14 @@ class Explorer {
   void Forge(const State& state, std::vector<std::pair<int, MessageId>>& soup);
   bool Silent(NodeId from, NodeId to) const;
   std::vector<NodeId> SilentClosure(NodeId node, int self, const std::vector<MessageId>& soup);
+  void KeepLeast(std::vector<NodeId>& nodes, int self, const std::vector<MessageId>& soup);
   State Taken(State state);
   bool WithinBallots(const State& state) const;
   std::string Check(const State& state) const;
   std::string CheckDecided(const State& state, const HeldValue& held) const;
   std::string Heal(State state);
   void Settle(State& state, bool live_only);
+  std::string Describe(const State& state) const;
   bool Orphaned(const State& state) const;
 
   ModelOptions options_;

@@ -48,7 +48,7 @@ LocalGraph::LocalGraph(std::vector<RoundSpec> specs, Faults faults)
 }
 
 NodeId LocalGraph::Start(int member) {
-  Node node{member, Round(specs_[static_cast<size_t>(member)]), {}, {}};
+  Node node{member, Round(specs_[static_cast<size_t>(member)]), {}, {}, {}};
   RoundActions out;
   node.round->Start(out);
   Execute(node, std::move(out));
@@ -77,6 +77,8 @@ Digest LocalGraph::HeldRoot(const std::vector<ChunkValue>& chunks) {
 }
 
 void LocalGraph::Send(Node& node, const PeerId& to, Payload payload) {
+  if (const auto* frame = std::get_if<Frame>(&payload))
+    if (std::holds_alternative<Refused>(frame->body)) return;  // a hint; here it is always lost
   const MessageId id = Intern({node.member, rank_of_.at(to), std::move(payload)});
   const auto at = std::lower_bound(node.sent.begin(), node.sent.end(), id);
   if (at == node.sent.end() || *at != id) node.sent.insert(at, id);
@@ -135,7 +137,34 @@ void LocalGraph::Learn(Node& node) const {
   if (early || (outcome && Applied(outcome->outcome))) facts.applied = facts.held;
 }
 
+// Whoever applied tells it to everybody who asks, for ever: its DECIDED frames are kept apart from
+// what it sent (`told`), as if all had been asked for. That allows more than can happen, and saves
+// telling apart who asked already.
+void LocalGraph::KeepTold(Node& node) {
+  if (!node.round || !node.round->over()) return;
+  node.facts.suspects = 0;
+  std::erase_if(node.sent, [this](MessageId id) {
+    const auto* frame = std::get_if<Frame>(&messages_[id]->payload);
+    return frame != nullptr && std::holds_alternative<Decided>(frame->body);
+  });
+  if (!node.told.empty()) return;
+  const std::vector<RoundCell>& cells = specs_.front().cells;
+  for (int rank = 0; rank < static_cast<int>(cells.size()); ++rank) {
+    if (rank == node.member) continue;
+    Round copy = *node.round;
+    RoundActions out;
+    const PeerId asker = *cells[static_cast<size_t>(rank)].member;
+    const Open ask{static_cast<Ballot>(rank + 1), false, copy.branch(), {}};
+    copy.OnFrame(asker, {copy.spec().instance, ask}, out);
+    for (const RoundAction& action : out)
+      if (const auto* send = std::get_if<SendFrame>(&action))
+        if (std::holds_alternative<Decided>(send->frame.body))
+          node.told.push_back(Intern({node.member, rank, send->frame}));
+  }
+}
+
 NodeId LocalGraph::InternNode(Node node) {
+  KeepTold(node);
   Learn(node);
   ByteWriter key;
   key.U8(static_cast<uint8_t>(node.member));
@@ -144,6 +173,8 @@ NodeId LocalGraph::InternNode(Node node) {
   key.U64(node.facts.suspects);
   if (node.facts.applied) key.Raw(node.facts.applied->view());
   for (const MessageId id : node.sent) key.U32(id);
+  key.U32(~uint32_t{0});
+  for (const MessageId id : node.told) key.U32(id);
   const auto [it, fresh] =
       node_ids_.try_emplace(std::string(AsString(key.bytes())), static_cast<NodeId>(nodes_.size()));
   if (fresh) nodes_.push_back(std::move(node));

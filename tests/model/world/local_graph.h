@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <optional>
 #include <string>
@@ -60,6 +61,8 @@ class LocalGraph {
 
   const Facts& facts(NodeId node) const { return nodes_[node].facts; }
   const std::vector<MessageId>& sent(NodeId node) const { return nodes_[node].sent; }
+  // DECIDED to each other member, when it applied.
+  const std::vector<MessageId>& told(NodeId node) const { return nodes_[node].told; }
   const Wire& wire(MessageId message) const { return *messages_[message]; }
   MessageId Intern(const Wire& wire);
   // Of the values that were proposed: by the digest that ACCEPTED names.
@@ -73,19 +76,21 @@ class LocalGraph {
     int member;
     std::optional<Round> round;   // nullopt: dead
     std::vector<MessageId> sent;  // ascending
+    std::vector<MessageId> told;
     Facts facts;
   };
   template <class Input>
   NodeId Step(NodeId node, uint64_t event, Input input);
   void Execute(Node& node, RoundActions actions);
   void Send(Node& node, const PeerId& to, Payload payload);
+  void KeepTold(Node& node);
   void Learn(Node& node) const;
   NodeId InternNode(Node node);
 
   std::vector<RoundSpec> specs_;
   Faults faults_;
   std::map<PeerId, int> rank_of_;
-  std::vector<Node> nodes_;
+  std::deque<Node> nodes_;  // references to nodes stay good
   std::unordered_map<std::string, NodeId> node_ids_;
   std::unordered_map<uint64_t, NodeId> steps_;  // (node, event) -> node
   std::vector<const Wire*> messages_;

@@ -1,0 +1,116 @@
+#include "worker/core/round_pacer.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+namespace crowdsurf::worker {
+namespace {
+
+PeerId Peer(int number) {
+  std::array<uint8_t, PeerId::kBytes> bytes{};
+  bytes[0] = static_cast<uint8_t>(number + 1);
+  return PeerId(bytes);
+}
+Time At(int64_t milliseconds) { return Time::FromNanoseconds(1'000'000 * (1000 + milliseconds)); }
+
+RoundSpec Spec() {
+  RoundSpec spec;
+  for (int rank = 0; rank < 2; ++rank) {
+    spec.cells.push_back({Peer(rank), {}});
+    spec.witnesses.push_back(Peer(rank));
+  }
+  spec.chunks = {{0, 0, 1}};
+  return spec;
+}
+
+bool Has(const std::vector<Due>& due, Due::Kind kind) {
+  return std::any_of(due.begin(), due.end(), [&](const Due& d) { return d.kind == kind; });
+}
+
+TEST(RoundPacerTest, ABoundIsTheMedianAndSoManyDeviations) {
+  DurationWindow window;
+  for (const int64_t sample : {10, 12, 11, 50, 9}) window.Add(Milliseconds(sample));
+  EXPECT_EQ(window.Bound(0), Milliseconds(11));
+  EXPECT_EQ(window.Bound(6), Milliseconds(17));  // MAD of {1, 1, 0, 39, 2} is 1
+}
+
+TEST(RoundPacerTest, SilenceIsLearntPerPeerBetweenItsLimits) {
+  RoundTimes times{PacerConfig()};
+  EXPECT_EQ(times.Silence(Peer(1)), Seconds(1));
+  for (int i = 0; i < 20; ++i) times.OnHeard(At(i), Peer(1));
+  EXPECT_EQ(times.Silence(Peer(1)), Milliseconds(50));
+  for (int i = 0; i < 40; ++i) times.OnHeard(At(100 + 200 * i), Peer(2));
+  EXPECT_EQ(times.Silence(Peer(2)), Milliseconds(200));
+}
+
+TEST(RoundPacerTest, AWrongBallotDoublesTheDeadlinesAndFastRoundsHalveThem) {
+  RoundTimes times{PacerConfig()};
+  const Duration before = times.StartDeadline();
+  times.OnEnded(Milliseconds(10), false, true);
+  EXPECT_EQ(times.StartDeadline(), before * 2);
+  times.OnEnded(Milliseconds(10), true, false);
+  EXPECT_EQ(times.StartDeadline(), before);
+}
+
+TEST(RoundPacerTest, WhoIsAbsentAtTheDeadlineIsSuspectedOnce) {
+  RoundTimes times{PacerConfig()};
+  Round round(Spec());
+  RoundActions out;
+  round.Start(out);
+  RoundPacer pacer(At(0), times);
+  pacer.Observe(At(0), round);
+  EXPECT_FALSE(Has(pacer.TakeDue(At(999), round), Due::Kind::kSuspect));
+  const std::vector<Due> due = pacer.TakeDue(At(1000), round);
+  const Due absent{Due::Kind::kSuspect, Peer(1), SuspicionCause::kAbsent};
+  EXPECT_EQ(std::count(due.begin(), due.end(), absent), 1);
+  for (const Due& d : due) Apply(d, round, out);
+  pacer.Observe(At(1000), round);
+  EXPECT_FALSE(Has(pacer.TakeDue(At(1001), round), Due::Kind::kSuspect));
+}
+
+TEST(RoundPacerTest, ASilentMemberIsSuspectedAndTrustedWhenItIsHeardAgain) {
+  RoundTimes times{PacerConfig()};
+  Round round(Spec());
+  RoundActions out;
+  round.Start(out);
+  RoundPacer pacer(At(0), times);
+  round.OnFrame(
+      Peer(1), {InstanceId(), Ready{0, {}, MemberListHash(Spec().cells), PartsHash(Spec().chunks)}},
+      out);
+  ASSERT_TRUE(round.all_ready());
+  for (int i = 0; i <= 20; ++i) times.OnHeard(At(i), Peer(1));
+  pacer.Observe(At(20), round);
+  const std::vector<Due> due = pacer.TakeDue(At(71), round);
+  ASSERT_TRUE(Has(due, Due::Kind::kSuspect));
+  for (const Due& d : due) Apply(d, round, out);
+  pacer.Observe(At(71), round);
+  times.OnHeard(At(90), Peer(1));
+  EXPECT_TRUE(Has(pacer.TakeDue(At(90), round), Due::Kind::kTrust));
+}
+
+TEST(RoundPacerTest, ARoundThatIsNotOverSitsOutInTheEndAndBeatsMeanwhile) {
+  RoundTimes times{PacerConfig()};
+  Round round(Spec());
+  RoundActions out;
+  round.Start(out);
+  RoundPacer pacer(At(0), times);
+  int beats = 0;
+  bool sat_out = false;
+  for (Time now = At(0); !round.over(); now = pacer.NextDeadline(round)) {
+    ASSERT_FALSE(now.infinite());
+    for (const Due& due : pacer.TakeDue(now, round)) {
+      beats += due.kind == Due::Kind::kBeat ? 1 : 0;
+      sat_out = sat_out || due.kind == Due::Kind::kSitOut;
+      Apply(due, round, out);
+    }
+    pacer.Observe(now, round);
+  }
+  EXPECT_TRUE(sat_out);  // its fold is never answered, so it cannot finish
+  EXPECT_EQ(round.outcome()->outcome, Outcome::kKept);
+  EXPECT_GT(beats, 10);
+  EXPECT_TRUE(pacer.NextDeadline(round).infinite());
+}
+
+}  // namespace
+}  // namespace crowdsurf::worker
