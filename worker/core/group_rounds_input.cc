@@ -7,6 +7,15 @@
 #include "worker/core/round_codec.h"
 
 namespace crowdsurf::worker {
+namespace {
+
+bool AnybodyIn(const Seating& seating, CellIndex cell, size_t axis) {
+  const auto group = GroupCells(seating.view().grid, cell, axis);
+  return std::any_of(group.begin(), group.end(),
+                     [&](CellIndex c) { return seating.At(c) != nullptr; });
+}
+
+}  // namespace
 
 // ---- speaking
 // ------------------------------------------------------------------------------------
@@ -16,11 +25,8 @@ void GroupRounds::OpenDuties(Actions& out) {
   if (!opening.stand_ins) return;
   const GroupQuestion question = QuestionOf(opening);
   for (const Duty& duty : DutiesOf(current_->seating, current_->cell, opening.round)) {
-    const auto group = GroupCells(current_->seating.view().grid, duty.hole, opening.axis);
-    const bool anybody = std::any_of(group.begin(), group.end(), [&](CellIndex cell) {
-      return current_->seating.At(cell) != nullptr;
-    });
-    if (!anybody) continue;  // nobody to hear it
+    // Nobody to hear it otherwise.
+    if (!AnybodyIn(current_->seating, duty.hole, opening.axis)) continue;
     const GroupPlan plan = PlanOf(current_->seating, duty.hole, question);
     const auto rank = std::find(plan.ranks.begin(), plan.ranks.end(), duty.hole);
     Speak(plan, static_cast<int>(rank - plan.ranks.begin()), out);
@@ -63,14 +69,17 @@ void GroupRounds::LateDuty(const PeerId& from, const message::RoundFrame& messag
   if (!now) return metrics_.RefuseFrame("unknown_instance");
   const auto list = current_->lists.find(message.group);
   const Seating& seating = list == current_->lists.end() ? current_->seating : list->second;
-  const GroupPlan plan = PlanOf(seating, message.group, QuestionOf(current_->opening));
-  if (plan.instance != frame.instance) {
+  std::optional<GroupPlan> known;
+  if (AnybodyIn(seating, message.group, current_->opening.axis))
+    known = PlanOf(seating, message.group, QuestionOf(current_->opening));
+  if (!known || known->instance != frame.instance) {
     metrics_.RefuseFrame("other_list");
     if (early_.size() >= kMostEarly) return;
     Keep(from, message);  // answered when its list has come
     out.push_back(Send{from, EncodeMessage(message::ListAsk{frame.instance})});
     return;
   }
+  const GroupPlan& plan = *known;
   if (ask->rank >= plan.cells.size() || !plan.RankOf(from) ||
       !plan.cells[ask->rank].speakers.contains(config_.id))
     return metrics_.RefuseFrame("not_a_speaker");
@@ -183,9 +192,7 @@ void GroupRounds::OnListInUse(Time now, const message::ListInUse& list,
   seating.Merge(list.seats, list.vacancies);
   const auto group = GroupCells(seating.view().grid, list.group, current_->opening.axis);
   if (std::find(group.begin(), group.end(), current_->cell) == group.end()) {
-    const bool anybody = std::any_of(group.begin(), group.end(),
-                                     [&](CellIndex cell) { return seating.At(cell) != nullptr; });
-    if (!anybody) return;
+    if (!AnybodyIn(seating, list.group, current_->opening.axis)) return;
     current_->lists[list.group] = std::move(seating);
     return ReplayEarly(now, out);
   }

@@ -240,7 +240,13 @@ void Membership::SeatsChanged(Time now, Actions& out) {
 // --------------------------------------------------------------------------------
 
 void Membership::OnConfig(const AveragingConfig& config) {
-  if (config.generation > newest_.generation) newest_ = config;
+  if (config.generation <= newest_.generation) return;
+  if (MakeStrategy(config.strategy, Rng(0)) == nullptr ||
+      (seating_ && seating_->occupants().size() > MostMembersOf(config))) {
+    log_.Warning("configuration refused", {{"generation", config.generation}});
+    return;
+  }
+  newest_ = config;
 }
 
 void Membership::OnPeerDown(Time now, const PeerId& peer, bool hard, Actions& out) {

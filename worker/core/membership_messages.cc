@@ -76,6 +76,8 @@ void Membership::On(Time now, const PeerId& from, const message::JoinRequest& re
 void Membership::On(Time now, const PeerId& from, const message::ViewNews& news, Actions& out) {
   auto view = DecodeView(news.view);
   if (!view) return metrics_.RefuseMessage("view_garbled");
+  if (MakeStrategy(view->config.strategy, Rng(0)) == nullptr)
+    return metrics_.RefuseMessage("view_strategy");
   const ViewHash hash = HashOf(*view, config_.job);
   for (const Contact& contact : news.contacts) roster_.Learn(contact, out);
   if (seating_ && hash == seating_->hash()) {

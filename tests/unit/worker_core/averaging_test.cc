@@ -1,0 +1,59 @@
+// The averaging of real peers in a small world: counts, late ones, refusals.
+#include "worker/core/averaging.h"
+
+#include <gtest/gtest.h>
+
+#include "peer_world.h"
+
+namespace crowdsurf::worker {
+namespace {
+
+TEST(AveragingTest, TheCountIsTheSumOfTheFinalWeightsAndNothingIsCountedTwice) {
+  PeerWorld world(21, EveryTenSteps());
+  for (int i = 0; i < 6; ++i) world.Add();
+  ASSERT_TRUE(world.UntilTogether(Seconds(5)));
+  for (size_t i = 0; i < 6; ++i)
+    world.node(i).step_time = Milliseconds(8 + static_cast<int64_t>(i));  // fast and slow mix
+  world.RunFor(Seconds(3));
+  ExpectAgreement(world);
+  double produced = 0;
+  for (size_t i = 0; i < 6; ++i)
+    produced += static_cast<double>(world.node(i).steps) * world.node(i).samples_per_step;
+  double sum = 0;
+  for (const Deliver& d : world.node(0).deliveries) {
+    sum += d.weight;
+    EXPECT_EQ(d.job_samples, sum);
+  }
+  EXPECT_LE(sum, produced);
+  EXPECT_GT(sum, 0.8 * produced);
+}
+
+TEST(AveragingTest, OneWithALongStepDoesNotStopTheOthersForLong) {
+  PeerWorld world(22, EveryTenSteps());
+  for (int i = 0; i < 4; ++i) world.Add();
+  ASSERT_TRUE(world.UntilTogether(Seconds(5)));
+  world.RunFor(Milliseconds(500));
+  world.node(3).step_time = Seconds(2);
+  const uint64_t before = world.Summary(0).averaging;
+  world.RunFor(Seconds(5));
+  EXPECT_GT(world.Summary(0).averaging, before + 5);
+  EXPECT_EQ(world.Summary(0).divergence, 0U);
+}
+
+TEST(AveragingTest, ASnapshotThatIsRefusedLeavesThatMemberOutOfOneAveraging) {
+  PeerWorld world(23, EveryTenSteps());
+  for (int i = 0; i < 4; ++i) world.Add();
+  ASSERT_TRUE(world.UntilTogether(Seconds(5)));
+  world.RunFor(Milliseconds(500));
+  while (!world.node(1).publish) world.RunFor(Microseconds(100));
+  const uint64_t k = *std::exchange(world.node(1).publish, std::nullopt);
+  world.Local(1, PublishRefused{k});
+  world.RunFor(Seconds(3));
+  EXPECT_EQ(world.Summary(1).averagings_abandoned, 1U);
+  EXPECT_GE(world.node(1).deliveries.size(), 5U);
+  EXPECT_EQ(world.Summary(1).job_samples, world.Summary(0).job_samples);
+  for (const Deliver& d : world.node(1).deliveries) EXPECT_NE(d.averaging, k);
+}
+
+}  // namespace
+}  // namespace crowdsurf::worker
