@@ -14,8 +14,9 @@ namespace crowdsurf::cli {
 using Action = std::function<int()>;
 
 void RegisterRun(CLI::App& app, Action& action);
+void RegisterSimulate(CLI::App& app, Action& action);
 
-inline constexpr void (*kCommands[])(CLI::App&, Action&) = {RegisterRun};
+inline constexpr void (*kCommands[])(CLI::App&, Action&) = {RegisterRun, RegisterSimulate};
 
 // Exit codes of every subcommand.
 inline constexpr int kSucceeded = 0;

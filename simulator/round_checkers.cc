@@ -81,9 +81,14 @@ void RoundCheckers::OnFold(int node, const InstanceId& instance, const FoldChunk
     const bool stand_in = spoken != seen.spoken.end() && spoken->second.contains(bytes);
     if (!own && !stand_in)
       Add("S6", instance, node, absl::StrCat("foreign values in the sum for rank ", rank));
-    if (input == seen.inputs.end() || hostile_.contains(input->second.node)) continue;
-    if (fold.weights[static_cast<size_t>(rank)] != input->second.weight)
-      Add("S5", instance, node, absl::StrCat("folded rank ", rank, " with another weight"));
+    // Vector and weight travel together: whose bytes they are, his is the weight.
+    const double weight = fold.weights[static_cast<size_t>(rank)];
+    const bool own_weight =
+        own && (input->second.weight == weight || hostile_.contains(input->second.node));
+    if ((own || stand_in) && !own_weight && !(stand_in && seen.voices[rank].contains(weight)))
+      Add("S5", instance, node,
+          absl::StrCat("folded rank ", rank, " with weight ", weight, ", which is not that of ",
+                       own ? "the member" : "a speaker", " whose values it folded"));
   }
   if (RecomputeFold(seen.wire, used, fold.weights) != result)
     Add("S5", instance, node, absl::StrCat("chunk ", fold.chunk, " is not the mean of its mask"));
@@ -122,6 +127,8 @@ void RoundCheckers::OnWitnessFrame(int node, const PeerId& id, const worker::Fra
   Seen& seen = seen_[frame.instance];
   if (const auto* open = std::get_if<worker::Open>(&frame.body); open != nullptr && open->branch)
     seen.branched = true;
+  if (const auto* speak = std::get_if<worker::Speak>(&frame.body))
+    seen.voices[speak->rank].insert(speak->weight);
   if (const auto* accept = std::get_if<worker::Accept>(&frame.body)) {
     if (const auto held = worker::DecodeHeldValue(accept->value))
       seen.roots[Sha256(accept->value)] = worker::RootOf(held->value);

@@ -79,6 +79,7 @@ class RoundCheckers {
     worker::WireFormat wire = worker::WireFormat::kFloat32;
     std::map<int, Input> inputs;                                 // by rank
     std::map<std::pair<int, uint32_t>, std::set<Bytes>> spoken;  // (rank, chunk)
+    std::map<int, std::set<double>> voices;  // by rank: weights that stand-ins said
     std::map<std::pair<uint32_t, worker::Ballot>, std::vector<Fold>> folds;
     std::map<worker::Ballot, Applied> applied;  // by branch, 0: none
     std::map<int, Digest> fast_haves;           // by node: root of HAVE(0)

@@ -1,0 +1,83 @@
+#include <absl/strings/numbers.h>
+
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include "cli/commands.h"
+#include "simulator/averaging_command.h"
+#include "simulator/chaos_command.h"
+
+namespace crowdsurf::cli {
+namespace {
+
+int Print(int code, const std::string& text) {
+  std::fputs(text.c_str(), code == kBadInput ? stderr : stdout);
+  return code;
+}
+
+// "3..9" or "5"; false: neither.
+bool ParseMembers(const std::string& text, simulator::ChaosCommand& command) {
+  const size_t dots = text.find("..");
+  const std::string least = text.substr(0, dots);
+  const std::string most = dots == std::string::npos ? least : text.substr(dots + 2);
+  return absl::SimpleAtoi(least, &command.least_members) &&
+         absl::SimpleAtoi(most, &command.most_members);
+}
+
+void RegisterAveraging(CLI::App& simulate, Action& action) {
+  auto command = std::make_shared<simulator::AveragingCommand>();
+  simulator::AveragingOptions& options = command->averaging;
+  CLI::App* app = simulate.add_subcommand(
+      "averaging", "Rounds until all peers agree, by the core's grid, stand-ins and catch-up.");
+  app->add_option("--peers", options.peers)->capture_default_str();
+  app->add_option("--group-size", options.group_size)->capture_default_str();
+  app->add_option("--failure-rate", options.failure_rate, "a peer misses a round with this chance")
+      ->capture_default_str();
+  app->add_option("--target", options.target, "variance over all peers")->capture_default_str();
+  app->add_option("--seeds", command->seeds)->capture_default_str();
+  app->add_option("--seed", command->first_seed, "the first")->capture_default_str();
+  app->add_flag("--json", command->json);
+  app->callback([command, &action] {
+    action = [command] {
+      std::string text;
+      const int code = simulator::RunSimulateAveraging(*command, text);
+      return Print(code, text);
+    };
+  });
+}
+
+void RegisterChaos(CLI::App& simulate, Action& action) {
+  auto command = std::make_shared<simulator::ChaosCommand>();
+  auto members = std::make_shared<std::string>("3..9");
+  CLI::App* app = simulate.add_subcommand(
+      "chaos", "Whole jobs under faults drawn from seeds, checked from outside.");
+  app->add_option("--seed", command->seed, "the first")->capture_default_str();
+  app->add_option("--seeds", command->seeds)->capture_default_str();
+  app->add_option("--members", *members, "LEAST..MOST, within 1..16")->capture_default_str();
+  app->add_option("--threads", command->threads)
+      ->capture_default_str()
+      ->check(CLI::Range(1U, 256U));
+  app->add_flag("--json", command->json);
+  app->add_flag("--log", command->log, "what the agents of the first seed say");
+  app->callback([command, members, &action] {
+    action = [command, members] {
+      if (!ParseMembers(*members, *command))
+        return Print(kBadInput, "--members: \"" + *members + "\" is not LEAST..MOST\n");
+      std::string text;
+      const int code = simulator::RunSimulateChaos(*command, text);
+      return Print(code, text);
+    };
+  });
+}
+
+}  // namespace
+
+void RegisterSimulate(CLI::App& app, Action& action) {
+  CLI::App* simulate = app.add_subcommand("simulate", "The same cores under virtual time.");
+  simulate->require_subcommand(1);
+  RegisterAveraging(*simulate, action);
+  RegisterChaos(*simulate, action);
+}
+
+}  // namespace crowdsurf::cli
