@@ -301,18 +301,23 @@ std::string Explorer::Describe(const State& state) const {
   return text;
 }
 
-// A value must be kept of which no live member of its ballot is left.
+// A value must be kept of which no live member of its ballot is left: the decided one, or while
+// nothing is decided any that a witness accepted.
 bool Explorer::Orphaned(const State& state) const {
-  bool accepted = false;
-  for (int i = 0; i < options_.members; ++i) {
-    for (const auto& [ballot, digest] : graph_.facts(state[static_cast<size_t>(i)]).accepted) {
-      accepted = true;
-      const std::optional<HeldValue>& held = graph_.Proposed(digest);
-      for (int j = 0; j < options_.members; ++j)
-        if ((held->members >> j & 1) != 0 && !Dead(state, j)) return false;
-    }
+  std::map<std::pair<Ballot, Digest>, uint64_t> votes;
+  for (int i = 0; i < options_.members; ++i)
+    for (const auto& accepted : graph_.facts(state[static_cast<size_t>(i)]).accepted)
+      votes[accepted] |= uint64_t{1} << i;
+  Mask accepted = 0, decided = 0, live = 0;
+  for (const auto& [vote, voters] : votes) {
+    const Mask members = graph_.Proposed(vote.second)->members;
+    accepted |= members;
+    if (IsQuorumOf(static_cast<size_t>(options_.members), voters)) decided |= members;
   }
-  return accepted;
+  for (int i = 0; i < options_.members; ++i)
+    if (!Dead(state, i)) live |= Mask{1} << i;
+  const Mask kept = decided != 0 ? decided : accepted;
+  return kept != 0 && (kept & live) == 0;
 }
 
 std::string Explorer::Heal(State state) {

@@ -144,9 +144,11 @@ void RoundWorld::CheckEnd() {
   ++tally_.orphaned;
 }
 
-// Members of every ballot that some witness accepted.
+// Members of the ballots that decided; while nothing is decided, of every ballot that some witness
+// accepted.
 Mask RoundWorld::AcceptedMembers() const {
   Mask members = decided_members_;
+  if (decided_) return members;
   for (const auto& [key, entry] : accepted_) {
     if (entry.first.empty()) continue;
     if (const auto held = DecodeHeldValue(entry.second)) members |= held->members;
