@@ -120,6 +120,35 @@ StatusOr<CertificateAuthority> CertificateAuthority::Create(const std::string& j
   return authority;
 }
 
+StatusOr<CertificateAuthority> CertificateAuthority::Load(const std::string& job,
+                                                          const std::string& pem,
+                                                          const std::string& key_pem) {
+  CertificateAuthority authority;
+  authority.job_ = job;
+  authority.pem_ = pem;
+  const BioPtr certificate(BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())), BIO_free);
+  const BioPtr key(BIO_new_mem_buf(key_pem.data(), static_cast<int>(key_pem.size())), BIO_free);
+  authority.certificate_.reset(PEM_read_bio_X509(certificate.get(), nullptr, nullptr, nullptr));
+  authority.key_.reset(PEM_read_bio_PrivateKey(key.get(), nullptr, nullptr, nullptr));
+  if (!authority.certificate_ || !authority.key_ ||
+      X509_check_private_key(authority.certificate_.get(), authority.key_.get()) != 1) {
+    ERR_clear_error();
+    return absl::InvalidArgumentError("the CA's certificate and key are no pair in PEM");
+  }
+  return authority;
+}
+
+StatusOr<std::string> CertificateAuthority::KeyPem() const {
+  const BioPtr out(BIO_new(BIO_s_mem()), BIO_free);
+  if (PEM_write_bio_PKCS8PrivateKey(out.get(), key_.get(), nullptr, nullptr, 0, nullptr, nullptr) !=
+      1) {
+    return Failed("writing the CA's key");
+  }
+  char* text = nullptr;
+  const long length = BIO_get_mem_data(out.get(), &text);
+  return std::string(text, static_cast<size_t>(length));
+}
+
 StatusOr<ServerIdentity> CertificateAuthority::MakeServer(const std::vector<std::string>& hosts,
                                                           WallTime now) const {
   std::string names;

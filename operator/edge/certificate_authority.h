@@ -1,4 +1,5 @@
-// CertificateAuthority: one job's CA, whose key exists only in this object's memory.
+// CertificateAuthority: one job's CA, whose key exists only here and where its owner keeps it (a
+// Secret, or nowhere).
 //
 // Makes the CA (P-256, self-signed), the signer's own server certificate, and agents' certificates
 // from their signing requests. What a request says about names is ignored: the caller says who it
@@ -36,6 +37,12 @@ class CertificateAuthority {
  public:
   // now: certificates begin five minutes earlier, for clocks that lag. Error: Internal.
   static StatusOr<CertificateAuthority> Create(const std::string& job, WallTime now);
+
+  // One that was kept: what pem() and KeyPem() gave. Error: InvalidArgument when they do not fit.
+  static StatusOr<CertificateAuthority> Load(const std::string& job, const std::string& pem,
+                                             const std::string& key_pem);
+  // The private key, PKCS #8, to be kept where only signers read. Error: Internal.
+  StatusOr<std::string> KeyPem() const;
 
   // The CA's certificate: what peers trust.
   const std::string& pem() const { return pem_; }

@@ -143,6 +143,7 @@ void KubeCluster::Touch(const ObjectCache<JobEntry>::Change& change,
   told_.erase(change.key);
   purses_.erase(change.key);
   ensured_.erase(change.before->job.uid);
+  if (options_.forget) options_.forget(change.before->job.uid);
 }
 
 void KubeCluster::Touch(const ObjectCache<PodEntry>::Change& change,

@@ -19,6 +19,7 @@ constexpr int kPatience_s = 5;              // with a client that sends slowly
 constexpr int kThreads = 4;                 // signing takes 0.2 ms; four wait out slow clients
 constexpr size_t kMostTokens = 200'000;     // a job's workers and those that were
 constexpr int kTokenBytes = 32;
+constexpr char kNoRequest[] = "the body is not {\"csr\": PEM, \"boot\": number}";
 
 WallTime Now() {
   return WallTime::FromNanoseconds(std::chrono::duration_cast<std::chrono::nanoseconds>(
@@ -27,6 +28,13 @@ WallTime Now() {
 }
 
 std::string Refusal(std::string_view why) { return json{{"error", why}}.dump(); }
+
+// The signing request of a body, empty when there is none.
+std::string RequestIn(const std::string& body) {
+  const json request = json::parse(body, nullptr, /*allow_exceptions=*/false);
+  if (!request.is_object() || !request.contains("csr") || !request["csr"].is_string()) return {};
+  return request["csr"].get<std::string>();
+}
 
 Counter& Refused(MetricRegistry& registry, const char* reason) {
   return registry.AddCounter("crowdsurf_signer_refused_total", "Signing requests refused",
@@ -48,7 +56,10 @@ StatusOr<std::unique_ptr<Signer>> Signer::Start(const CertificateAuthority& auth
                                                 const SignerOptions& options, WallTime now,
                                                 MetricRegistry& registry) {
   std::unique_ptr<Signer> signer(new Signer(authority, registry));
-  ASSIGN_OR_RETURN(signer->identity_, authority.MakeServer({options.listen, "localhost"}, now));
+  signer->grant_ = options.grant;
+  std::vector<std::string> hosts = {options.listen, "localhost"};
+  hosts.insert(hosts.end(), options.hosts.begin(), options.hosts.end());
+  ASSIGN_OR_RETURN(signer->identity_, authority.MakeServer(hosts, now));
   signer->server_ = std::make_unique<httplib::SSLServer>(signer->identity_.certificate.get(),
                                                          signer->identity_.key.get());
   httplib::SSLServer& server = *signer->server_;
@@ -112,9 +123,11 @@ void Signer::Dismiss(const std::string& worker) {
 
 Signer::Answer Signer::Sign(const std::string& authorization, const std::string& body) {
   constexpr std::string_view kScheme = "Bearer ";
+  const bool bearer = authorization.compare(0, kScheme.size(), kScheme) == 0;
+  if (grant_ && bearer) return Grant(authorization.substr(kScheme.size()), body);
   std::string worker;
   bool known = false;
-  if (authorization.compare(0, kScheme.size(), kScheme) == 0) {
+  if (bearer) {
     const std::lock_guard lock(mutex_);
     const auto it = workers_.find(authorization.substr(kScheme.size()));
     known = it != workers_.end();
@@ -128,19 +141,42 @@ Signer::Answer Signer::Sign(const std::string& authorization, const std::string&
     metrics_.refused_worker.Add();
     return {403, Refusal("this worker is gone")};
   }
-  const json request = json::parse(body, nullptr, /*allow_exceptions=*/false);
-  if (!request.is_object() || !request.contains("csr") || !request["csr"].is_string()) {
+  const std::string csr = RequestIn(body);
+  if (csr.empty()) {
     metrics_.refused_request.Add();
-    return {400, Refusal("the body is not {\"csr\": PEM, \"boot\": number}")};
+    return {400, Refusal(kNoRequest)};
   }
-  const StatusOr<std::string> chain =
-      authority_.SignAgent(request["csr"].get_ref<const std::string&>(), worker, Now());
+  const StatusOr<std::string> chain = authority_.SignAgent(csr, worker, Now());
   if (!chain.ok()) {
     metrics_.refused_request.Add();
     return {400, Refusal(std::string(chain.status().message()))};
   }
   metrics_.granted.Add();
   return {200, json{{"certificate", *chain}}.dump()};
+}
+
+Signer::Answer Signer::Grant(const std::string& token, const std::string& body) {
+  const std::string csr = RequestIn(body);
+  if (csr.empty()) {
+    metrics_.refused_request.Add();
+    return {400, Refusal(kNoRequest)};
+  }
+  const StatusOr<std::string> chain = grant_(token, csr);
+  if (chain.ok()) {
+    metrics_.granted.Add();
+    return {200, json{{"certificate", *chain}}.dump()};
+  }
+  const std::string why(chain.status().message());
+  if (absl::IsUnauthenticated(chain.status())) {
+    metrics_.refused_token.Add();
+    return {401, Refusal(why)};
+  }
+  if (absl::IsPermissionDenied(chain.status())) {
+    metrics_.refused_worker.Add();
+    return {403, Refusal(why)};
+  }
+  metrics_.refused_request.Add();
+  return {absl::IsInvalidArgument(chain.status()) ? 400 : 503, Refusal(why)};
 }
 
 }  // namespace crowdsurf::controller

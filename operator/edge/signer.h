@@ -1,16 +1,19 @@
 // Signer: the HTTPS server that gives agents their certificates, POST /v1/sign (DESIGN.md 11).
 //
-// A bearer token names the worker; the request's own names are ignored. Tokens are made here, 256
+// A bearer token names the worker; the request's own names are ignored. In a cluster somebody else
+// knows the tokens (SignerOptions::grant). In local mode tokens are made here, 256
 // random bits each, one a worker, and forgotten when the worker is gone: then its requests are 403
 // no more than anybody's are 401. Thread-safe; its server runs on threads of its own until Stop or
 // destruction. Bounds: 64 KiB a request, four threads, five seconds of patience with a slow client.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "base/metrics.h"
 #include "base/status.h"
@@ -32,7 +35,12 @@ struct SignerMetrics {
 
 struct SignerOptions {
   std::string listen = "127.0.0.1";
-  int port = 0;  // 0: any free one
+  int port = 0;                    // 0: any free one
+  std::vector<std::string> hosts;  // further names by which agents reach it
+  // Given, it decides instead of Admit and Dismiss: the chain for a bearer token and a request, on
+  // the server's threads. Errors: Unauthenticated 401, PermissionDenied 403, InvalidArgument 400,
+  // others 503.
+  std::function<StatusOr<std::string>(const std::string& token, const std::string& csr)> grant;
 };
 
 class Signer {
@@ -61,9 +69,11 @@ class Signer {
     std::string body;  // JSON
   };
   Answer Sign(const std::string& authorization, const std::string& body);
+  Answer Grant(const std::string& token, const std::string& body);
 
   const CertificateAuthority& authority_;
   SignerMetrics metrics_;
+  decltype(SignerOptions::grant) grant_;
   ServerIdentity identity_;
   std::unique_ptr<httplib::SSLServer> server_;
   std::thread thread_;

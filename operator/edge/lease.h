@@ -1,0 +1,67 @@
+// Lease: which of several operators decides, through one coordination.k8s.io Lease.
+//
+// A thread of its own renews every 2 s; whoever cannot renew for 10 s no longer leads, and others
+// take over when they have seen no renewal for 15 s by their own clock, or at once when it was
+// given back. A follower looks every 2 s and wakes at the moment of expiry, so fail-over takes
+// 15 to 17 s and a clean one 2 s. Every write carries the resourceVersion it is based on: two can
+// never both win. leading() from any thread. Source: client-go tools/leaderelection (15/10/2).
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <thread>
+
+#include "base/log.h"
+#include "base/metrics.h"
+#include "operator/edge/kube_client.h"
+
+namespace crowdsurf::controller {
+
+struct LeaseOptions {
+  std::string space;
+  std::string name = "crowdsurf-operator";
+  std::string identity;  // unique: the pod's name and a random part
+  Duration duration = Seconds(15);
+  Duration renew_deadline = Seconds(10);
+  Duration retry = Seconds(2);
+};
+
+class Lease {
+ public:
+  // client: of its own, so that a busy controller cannot delay a renewal; outlives this.
+  Lease(KubeClient& client, LeaseOptions options, Logger log, MetricRegistry& metrics);
+  ~Lease() { Stop(); }
+  Lease(const Lease&) = delete;
+  Lease& operator=(const Lease&) = delete;
+
+  void Start();
+  // Gives the lease back when it is ours.
+  void Stop();
+  bool leading() const;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  void Run();
+  void TryOnce();
+  Status Write(nlohmann::json lease, const std::string& holder);
+  std::string Path() const;
+
+  KubeClient& client_;
+  const LeaseOptions options_;
+  const Logger log_;
+  Gauge& gauge_;
+  std::atomic<int64_t> leads_until_{0};  // steady nanoseconds; 0: does not lead
+  std::string seen_renewal_;             // of the holder: version and identity
+  Clock::time_point seen_at_;
+  bool held_by_other_ = false;
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  bool stopping_ = false;
+  std::thread thread_;
+};
+
+}  // namespace crowdsurf::controller

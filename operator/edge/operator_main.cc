@@ -1,0 +1,150 @@
+// crowdsurf-operator: reconciles TrainingJobs of a Kubernetes cluster until it is told to stop.
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <atomic>
+#include <csignal>
+#include <cstdlib>
+#include <fstream>
+#include <iostream>
+
+#include "operator/edge/controller.h"
+#include "operator/edge/job_authorities.h"
+#include "operator/edge/lease.h"
+#include "operator/edge/operator_pages.h"
+#include "operator/edge/signer.h"
+
+namespace crowdsurf::controller {
+namespace {
+
+constexpr int kBadConfiguration = 2;
+
+struct Flags {
+  std::string space, watch_space, agent_image, signer_host;
+  std::string spot = "Preferred", listen = "0.0.0.0", log_level = "info";
+  int sign_port = 9443, health_port = 8081, metrics_port = 8443;
+  bool elect = true;
+};
+
+std::atomic<Controller*> running{nullptr};  // for the signal handler alone
+
+void OnSignal(int) {
+  if (Controller* controller = running.load()) controller->Stop();
+}
+
+WallTime WallNow() {
+  return WallTime::FromNanoseconds(std::chrono::duration_cast<std::chrono::nanoseconds>(
+                                       std::chrono::system_clock::now().time_since_epoch())
+                                       .count());
+}
+
+// The pod's own namespace, as kubelet mounts it; empty outside of a cluster.
+std::string MountedNamespace() {
+  std::ifstream file("/var/run/secrets/kubernetes.io/serviceaccount/namespace");
+  std::string space;
+  std::getline(file, space);
+  return space;
+}
+
+std::string Identity() {
+  char host[256] = "";
+  gethostname(host, sizeof host - 1);
+  // The process and the instant: a pod that restarts in place is another candidate.
+  return absl::StrCat(host, "_", getpid(), "_", WallNow().nanoseconds());
+}
+
+void AddFlags(CLI::App& app, Flags& flags) {
+  app.add_option("--namespace", flags.space, "Where its lease and keys are kept (default: its own)")
+      ->envname("POD_NAMESPACE");
+  app.add_option("--watch-namespace", flags.watch_space, "The only namespace it looks at");
+  app.add_option("--agent-image", flags.agent_image, "Image of the agent beside every trainer")
+      ->required();
+  app.add_option(
+      "--signer-host", flags.signer_host,
+      "Name by which agents reach the signer (default: crowdsurf-operator.NAMESPACE.svc)");
+  app.add_option("--spot-placement", flags.spot, "Preferred: anywhere when no node is spot")
+      ->check(CLI::IsMember({"Preferred", "Required"}))
+      ->capture_default_str();
+  app.add_option("--listen", flags.listen, "Address to bind")->capture_default_str();
+  app.add_option("--sign-port", flags.sign_port, "Agents' certificates")->capture_default_str();
+  app.add_option("--health-port", flags.health_port, "/healthz, /readyz")->capture_default_str();
+  app.add_option("--metrics-port", flags.metrics_port, "/metrics")->capture_default_str();
+  app.add_option("--leader-elect", flags.elect, "One of several decides")->capture_default_str();
+  app.add_option("--log-level", flags.log_level, "debug, info, warning, error")
+      ->check(CLI::IsMember({"debug", "info", "warning", "error"}))
+      ->capture_default_str();
+}
+
+Status Operate(const Flags& flags, const Logger& log) {
+  ASSIGN_OR_RETURN(const KubeEndpoint endpoint, LoadDefaultKubeEndpoint());
+  MetricRegistry metrics;
+  KubeClient client(endpoint, {.metrics = &metrics});
+  KubeClient lease_client(endpoint, {.connections = 1, .timeout = Seconds(5)});
+  JobAuthorities authorities(client, flags.space, WallNow);
+  ASSIGN_OR_RETURN(const auto signer_authority, authorities.OfSigner());
+  SignerOptions sign{flags.listen, flags.sign_port, {flags.signer_host}, {}};
+  sign.grant = [&](const std::string& token, const std::string& csr) {
+    return authorities.Grant(token, csr);
+  };
+  Lease lease(lease_client, {.space = flags.space, .identity = Identity()}, log.For("lease"),
+              metrics);
+  KubeClusterOptions options;
+  options.pods = {flags.agent_image,
+                  absl::StrCat("https://", flags.signer_host, ":", flags.sign_port),
+                  flags.spot == "Required" ? SpotPlacement::kRequired : SpotPlacement::kPreferred};
+  options.space = flags.watch_space;
+  options.trust = [&](const TrainingJob& job) { return authorities.Trust(job); };
+  options.clock = WallNow;
+  options.forget = [&](const std::string& uid) { authorities.Forget(uid); };
+  KubeCluster cluster(client, std::move(options), Rng(static_cast<uint64_t>(getpid())),
+                      log.For("cluster"), metrics);
+  ControllerOptions control;
+  if (flags.elect) control.leading = [&lease] { return lease.leading(); };
+  Controller controller(cluster, control, metrics, log.For("controller"));
+  ASSIGN_OR_RETURN(const auto signer, Signer::Start(*signer_authority, sign, WallNow(), metrics));
+  ASSIGN_OR_RETURN(const auto pages, OperatorPages::Start(
+                                         {flags.listen, flags.health_port, flags.metrics_port},
+                                         [&] { return controller.ready(); }, metrics));
+  running = &controller;
+  cluster.Start();
+  if (flags.elect) lease.Start();
+  log.Info("started", {{"namespace", flags.space}, {"signer", flags.signer_host}});
+  controller.Run();
+  running = nullptr;
+  log.Info("stopping");
+  lease.Stop();  // first: another takes over while the rest of this ends
+  client.Stop();
+  cluster.Stop();
+  return absl::OkStatus();
+}
+
+int Main(int argc, char** argv) {
+  CLI::App app{"The operator of Crowdsurf's TrainingJobs"};
+  Flags flags;
+  AddFlags(app, flags);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : kBadConfiguration;
+  }
+  if (flags.space.empty()) flags.space = MountedNamespace();
+  if (flags.space.empty()) {
+    std::cerr << "crowdsurf-operator: --namespace: is required outside of a cluster\n";
+    return kBadConfiguration;
+  }
+  if (flags.signer_host.empty()) flags.signer_host = "crowdsurf-operator." + flags.space + ".svc";
+  signal(SIGPIPE, SIG_IGN);  // OpenSSL writes to closed sockets
+  signal(SIGTERM, OnSignal);
+  signal(SIGINT, OnSignal);
+  const auto sink = MakeLogSink();
+  const Logger log(sink.get(), "operator", LogLevelOf(flags.log_level));
+  const Status status = Operate(flags, log);
+  if (status.ok()) return 0;
+  log.Error("does not start", {{"why", status.ToString()}});
+  return 1;
+}
+
+}  // namespace
+}  // namespace crowdsurf::controller
+
+int main(int argc, char** argv) { return crowdsurf::controller::Main(argc, argv); }
