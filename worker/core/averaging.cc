@@ -69,7 +69,7 @@ void Averaging::OnSeating(Time now, const Seating& seating, Actions& out) {
     CollectEnded(now, out);
   }
   if (announced_ && idle())  // newcomers must hear of it too
-    Tell(message::DueFor{seating_.hash(), next_, job_}, out);
+    Tell(message::DueFor{seating_.hash(), next_, job_, seating_.MinorHash()}, out);
   MaybeBegin(now, out);
 }
 
@@ -213,7 +213,7 @@ void Averaging::CheckDue(Time now, Actions& out) {
   announced_ = true;
   announced_at_ = now;
   due_[next_].insert(config_.id);
-  Tell(message::DueFor{seating_.hash(), next_, job_}, out);
+  Tell(message::DueFor{seating_.hash(), next_, job_, seating_.MinorHash()}, out);
   MaybeBegin(now, out);
 }
 

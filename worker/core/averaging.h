@@ -83,7 +83,7 @@ class Averaging {
   bool due() const { return announced_; }
   const Committed& committed() const { return committed_; }  // what this peer can serve
   const Committed& job() const { return job_; }              // what the job has, as far as known
-  bool took_part() const { return took_part_; }  // the present trainer, in some average
+  bool took_part() const { return took_part_; }              // the present trainer, in some average
   uint64_t deliveries() const { return deliveries_; }
   uint64_t abandoned() const { return abandoned_; }
   GroupRounds& rounds() { return rounds_; }

@@ -50,8 +50,8 @@ void GroupRounds::OnView(Time now, const View& view, const ViewHash& hash, bool 
     CloseAll(now, broke_up, out);
     previous_ = KnownView();
     // Nothing of the old line is answered any more, so its promises cannot be broken; epochs of
-    // the new line may be smaller.
-    table_ = WitnessTable();
+    // the new line may be smaller. The same view again, under another seat: promises stand.
+    if (hash != view_.hash) table_ = WitnessTable();
   }
   speaking_.clear();
   current_.reset();

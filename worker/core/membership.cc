@@ -108,6 +108,10 @@ void Membership::TellSeats(Time now, const PeerId& peer, Actions& out) {
           out);
 }
 
+void Membership::CompareSeats(Time now, const PeerId& peer, const Digest& seats, Actions& out) {
+  if (seated() && seats != seating_->MinorHash()) TellSeats(now, peer, out);
+}
+
 bool Membership::IsOurs(Time now, const PeerId& from, const ViewHash& view, Actions& out) {
   if (!seating_) return false;
   if (view == seating_->hash()) {
@@ -178,7 +182,14 @@ void Membership::Enter(Time now, Seating seating, Actions& out) {
     past_.push_back(seating_->hash());
     if (past_.size() > kMostPast) past_.pop_front();
   }
-  if (breaks) metrics_.branches->Add();
+  if (breaks) {  // the members that stay behind must not count on us, nor on our witness
+    metrics_.branches->Add();
+    std::vector<PeerId> behind;
+    for (const PeerId& peer : Others(*seating_))
+      if (!seating.CellOf(peer)) behind.push_back(peer);
+    SendAll(behind, message::Leaving{seating_->hash()}, out);
+  }
+  departed_.clear();
   uint64_t next = view.first_averaging;
   for (const Seat& seat : seating.seats())
     if (seat.member.id == config_.id) next = std::max(next, seat.first_averaging);
@@ -217,6 +228,7 @@ void Membership::EndJob(Actions& out) {
 void Membership::Unseat(Time now, Actions& out) {
   if (!seating_) return;
   log_.Warning("seat lost", {{"epoch", seating_->view().epoch}});
+  if (left_ == seating_->hash()) SendAll(Others(*seating_), message::Leaving{left_}, out);
   averaging_.OnUnseated(now, out);
   past_.push_back(seating_->hash());
   if (past_.size() > kMostPast) past_.pop_front();
@@ -262,7 +274,8 @@ void Membership::OnHeard(Time now, const PeerId& peer) {
   if (const auto at = heard_.find(peer); at != heard_.end()) at->second = now;
   const RosterRecord* record = roster_.Find(peer);
   const bool leaving = record != nullptr && record->leaving;
-  if (!leaving && down_.erase(peer) > 0) averaging_.SetDown(down_);
+  if (!leaving && !departed_.contains(peer) && !InAnotherLine(peer) && down_.erase(peer) > 0)
+    averaging_.SetDown(down_);
 }
 
 void Membership::StartLeaving(Time now) {

@@ -63,6 +63,9 @@ class Membership {
   void On(Time now, const PeerId& from, const message::Leaving& leaving, Actions& out);
   // A message names `view`: true when it is ours. Else whoever is behind is told, in either
   // direction.
+  // A member of our view knows these seats: if they differ from ours, it is told ours (and tells us
+  // its own when it hears from us).
+  void CompareSeats(Time now, const PeerId& peer, const Digest& seats, Actions& out);
   bool IsOurs(Time now, const PeerId& from, const ViewHash& view, Actions& out);
 
   // ---- state ----
@@ -121,6 +124,7 @@ class Membership {
   void AskForSeat(Time now, const PeerId& peer, Actions& out);
   void FormFirst(Time now, Actions& out);
   void LetStartOnce(Actions& out);
+  bool InAnotherLine(const PeerId& peer) const;
   bool Trained() const;
 
   const PeerConfig& config_;
@@ -138,6 +142,7 @@ class Membership {
   ViewHash left_;  // the view that this peer left for a branch
   Time left_since_;
   std::set<PeerId> down_;
+  std::set<PeerId> departed_;  // gave their cells back: they may come again, but not into this view
   std::map<PeerId, Time> heard_;  // seated peers
   std::map<PeerId, Time> told_;   // when a peer was last told of a view or of seats
   std::map<PeerId, Joiner> joiners_;

@@ -60,6 +60,7 @@ void Membership::On(Time now, const PeerId& from, const message::JoinRequest& re
     note();
     return SendAll({from}, JoinAnswer{JoinAnswer::Kind::kNoView, {}, {}, {}}, out);
   }
+  if (down_.erase(from) > 0) averaging_.SetDown(down_);
   if (seating_->CellOf(from)) return SendAll({from}, NewsOf(*seating_), out);
   const auto chief = steward();
   if (chief && *chief != config_.id)
@@ -195,6 +196,7 @@ void Membership::On(Time now, const PeerId& from, const message::Leaving& leavin
   joiners_.erase(from);
   if (!seating_ || seating_->hash() != leaving.view || !seating_->CellOf(from)) return;
   down_.insert(from);
+  departed_.insert(from);
   averaging_.SetDown(down_);
   averaging_.OnPeerDown(now, from, SuspicionCause::kBye, out);
 }

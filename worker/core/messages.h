@@ -62,6 +62,7 @@ struct DueFor {
   ViewHash view;
   uint64_t averaging = 0;
   Committed committed;
+  Digest seats;  // Seating::MinorHash: who knows others tells them
   bool operator==(const DueFor&) const = default;
 };
 // Half of the members are due: averaging `averaging` opens. Forwarded once.

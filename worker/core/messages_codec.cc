@@ -121,7 +121,7 @@ void Fields(M& m, F&& f) {
   if constexpr (std::is_same_v<T, RoundFrame>)
     (f(m.view), f(m.epoch), f(m.averaging), f(m.round), f(m.group), f(m.frame));
   else if constexpr (std::is_same_v<T, DueFor>)
-    (f(m.view), f(m.averaging), f(m.committed));
+    (f(m.view), f(m.averaging), f(m.committed), f(m.seats));
   else if constexpr (std::is_same_v<T, Begin>)
     (f(m.view), f(m.averaging));
   else if constexpr (std::is_same_v<T, SeatingNews>)

@@ -66,6 +66,7 @@ void Peer::Impl::Dispatch(Time now, const PeerId& from, const Message& message, 
                  [&](const message::DueFor& m) {
                    const auto deliver = [&] {
                      averaging_.Learn(m.committed);
+                     membership_.CompareSeats(now, from, m.seats, out);
                      averaging_.OnDue(now, from, m.averaging, out);
                    };
                    InView(now, from, m, deliver, out);

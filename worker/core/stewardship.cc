@@ -14,12 +14,19 @@ constexpr Duration kProposalPatience = Milliseconds(500);
 
 }  // namespace
 
+// Its own record says that it is seated in another line than ours, newer than the view we share.
+bool Membership::InAnotherLine(const PeerId& peer) const {
+  const RosterRecord* record = roster_.Find(peer);
+  return record != nullptr && seating_ && record->seated && record->line.origin != line().origin &&
+         record->epoch > seating_->view().epoch;
+}
+
 // Seated peers that were not heard of for the roster's time to live: the slow proof of death.
 void Membership::FindSilent(Time now) {
   for (const auto& [cell, member] : seating_->occupants()) {
     if (member.id == config_.id || down_.contains(member.id)) continue;
     const RosterRecord* record = roster_.Find(member.id);
-    if (record != nullptr && record->leaving) {
+    if ((record != nullptr && record->leaving) || InAnotherLine(member.id)) {
       down_.insert(member.id);
       continue;
     }
@@ -90,6 +97,8 @@ void Membership::SeatJoiners(Time now, Actions& out) {
   for (const auto& [peer, joiner] : joiners_) {
     const auto cell = seating_->FreeCell();
     if (!cell) break;
+    // Who has left this view must not witness in it again: it waits for the next one.
+    if (departed_.contains(peer) && seating_->view().Find(peer) != nullptr) continue;
     if (down_.contains(peer) || seating_->seats().size() >= kMostSeats / 2) continue;
     Seat seat{.member = joiner.request.member,
               .steward = config_.id,

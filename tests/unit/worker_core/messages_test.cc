@@ -32,7 +32,7 @@ std::vector<Message> OneOfEach(Rng& rng) {
   const Bytes blob = {1, 2, 3, 4, 5};
   using namespace message;
   return {RoundFrame{view, 3, 9, 1, 17, blob},
-          DueFor{view, 10, committed},
+          DueFor{view, 10, committed, AnyId<Digest>(rng)},
           Begin{view, 10},
           SeatingNews{view, {seat}, {vacancy}, {AnyContact(rng)}},
           JoinRequest{{.id = AnyId<PeerId>(rng), .joined_unix_ms = 5, .bandwidth_class = 6},
