@@ -38,7 +38,7 @@ struct KubeClusterOptions {
   std::function<StatusOr<std::string>(const TrainingJob&)> trust;
   std::function<WallTime()> clock;
   // A job is gone: what was kept for its uid may go. May be empty.
-  std::function<void(const std::string& job_uid)> forget;
+  std::function<void(const std::string& job_uid)> forget = {};
 };
 
 class KubeCluster : public Cluster {

@@ -35,12 +35,12 @@ struct SignerMetrics {
 
 struct SignerOptions {
   std::string listen = "127.0.0.1";
-  int port = 0;                    // 0: any free one
-  std::vector<std::string> hosts;  // further names by which agents reach it
+  int port = 0;                         // 0: any free one
+  std::vector<std::string> hosts = {};  // further names by which agents reach it
   // Given, it decides instead of Admit and Dismiss: the chain for a bearer token and a request, on
   // the server's threads. Errors: Unauthenticated 401, PermissionDenied 403, InvalidArgument 400,
   // others 503.
-  std::function<StatusOr<std::string>(const std::string& token, const std::string& csr)> grant;
+  std::function<StatusOr<std::string>(const std::string& token, const std::string& csr)> grant = {};
 };
 
 class Signer {
