@@ -218,6 +218,7 @@ Status Agent::Impl::StartHttp() {
 Status Agent::Impl::StartDrain() {
   DrainOptions options;
   options.agent_dir = options_.agent_dir;
+  options.cluster_dir = options_.cluster_dir;
   options.grace = Seconds(options_.leave_within);
   const auto sink = [this](DrainEvent event) {
     // Nobody knows this agent yet, and its start may be waiting for a signer: there is nothing to

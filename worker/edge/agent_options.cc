@@ -51,6 +51,7 @@ std::vector<std::string> Violations(const AgentOptions& options) {
   CheckName("--worker", options.worker, out);
   CheckFolder("--dir", options.dir, out);
   CheckFolder("--agent-dir", options.agent_dir, out);
+  if (!options.cluster_dir.empty()) CheckFolder("--cluster-dir", options.cluster_dir, out);
   if (options.listen.empty()) out.push_back("--listen: is required");
   CheckPort("--peer-port", options.peer_port, out);
   CheckPort("--tensor-port", options.tensor_port, out);
@@ -65,6 +66,20 @@ std::vector<std::string> Violations(const AgentOptions& options) {
     out.push_back("--leave-within: must be more than 0 and at most 3600 seconds");
   }
   return out;
+}
+
+Status LinkClusterFiles(const AgentOptions& options) {
+  if (options.cluster_dir.empty()) return absl::OkStatus();
+  for (const char* name : {"ca.pem", "token", "seeds", "notice", "config"}) {
+    const auto link = std::filesystem::path(options.agent_dir) / name;
+    std::error_code error;
+    if (std::filesystem::is_symlink(link, error)) continue;
+    std::filesystem::create_symlink(std::filesystem::path(options.cluster_dir) / name, link, error);
+    if (error) {
+      return absl::FailedPreconditionError(absl::StrCat(link.string(), ": ", error.message()));
+    }
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace crowdsurf::worker

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/status.h"
 #include "worker/core/averaging_config.h"
 #include "worker/core/link_layout.h"
 
@@ -17,8 +18,9 @@ namespace crowdsurf::worker {
 
 struct AgentOptions {
   std::string job, worker;
-  std::string dir;        // $CROWDSURF_DIR, shared with the trainer
-  std::string agent_dir;  // the agent's own
+  std::string dir;          // $CROWDSURF_DIR, shared with the trainer
+  std::string agent_dir;    // the agent's own
+  std::string cluster_dir;  // where the cluster writes its files; empty: into agent_dir
   std::string listen = "127.0.0.1";
   std::string advertise;  // the host that peers dial; empty: `listen`
   int peer_port = 0, tensor_port = 0, http_port = 0;
@@ -35,6 +37,11 @@ struct AgentOptions {
 
 // Every violation of the flags, each starting with the flag's name; empty when all is well.
 std::vector<std::string> Violations(const AgentOptions& options);
+
+// Makes the files that the cluster writes into cluster_dir (a read-only volume whose content
+// kubelet swaps as a whole) appear in agent_dir, as links; does nothing without a cluster_dir.
+// Again after a restart: no error. Error: agent_dir is not writable.
+Status LinkClusterFiles(const AgentOptions& options);
 
 // The file `config`: {"generation", "averaging", "target", "checkpoint"}, CRD field names.
 struct JobConfig {

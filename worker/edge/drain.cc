@@ -173,7 +173,9 @@ StatusOr<std::unique_ptr<Drain>> Drain::Start(DrainOptions options, Sink sink, L
   impl->watch = ::inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
   const uint32_t mask = IN_CLOSE_WRITE | IN_MOVED_TO | IN_MOVED_FROM | IN_DELETE | IN_CREATE;
   if (impl->wake < 0 || impl->signals < 0 || impl->watch < 0 ||
-      ::inotify_add_watch(impl->watch, impl->options.agent_dir.c_str(), mask) < 0) {
+      ::inotify_add_watch(impl->watch, impl->options.agent_dir.c_str(), mask) < 0 ||
+      (!impl->options.cluster_dir.empty() &&
+       ::inotify_add_watch(impl->watch, impl->options.cluster_dir.c_str(), mask) < 0)) {
     return absl::NotFoundError(
         absl::StrCat("agent directory ", impl->options.agent_dir, ": ", std::strerror(errno)));
   }

@@ -25,6 +25,9 @@ void AddFlags(CLI::App& app, AgentOptions& options) {
   app.add_option("--dir", options.dir, "Directory shared with the trainer, on memory")
       ->envname("CROWDSURF_DIR");
   app.add_option("--agent-dir", options.agent_dir, "The agent's own directory");
+  app.add_option("--cluster-dir", options.cluster_dir,
+                 "Where the cluster writes ca.pem, token, seeds, notice, config (default: "
+                 "--agent-dir)");
   app.add_option("--listen", options.listen, "Address to bind")->capture_default_str();
   app.add_option("--advertise", options.advertise, "Host that peers dial (default: --listen)");
   app.add_option("--peer-port", options.peer_port, "gRPC; 0: any free one");
@@ -48,6 +51,9 @@ void AddFlags(CLI::App& app, AgentOptions& options) {
 std::vector<std::string> AllViolations(const AgentOptions& options, JobConfig& config) {
   std::vector<std::string> out = Violations(options);
   if (options.agent_dir.empty()) return out;
+  if (const Status linked = LinkClusterFiles(options); !linked.ok()) {
+    out.push_back(absl::StrCat("--agent-dir: ", linked.message()));
+  }
   const auto text = dht::ReadFile(std::filesystem::path(options.agent_dir) / "config", 1 << 20);
   if (!text.ok()) return out;  // none yet: the defaults, until it is written
   ParsedJobConfig parsed = ParseJobConfig(*text);

@@ -8,6 +8,7 @@
 
 #include "base/mailbox.h"
 #include "tests/unit/worker_edge/scratch_folder.h"
+#include "worker/edge/agent_options.h"
 #include "worker/edge/state_file.h"
 
 namespace crowdsurf::worker {
@@ -23,6 +24,7 @@ struct DrainTest : testing::Test {
     BlockDrainSignals();
     DrainOptions options;
     options.agent_dir = folder.path();
+    options.cluster_dir = cluster_dir;
     auto started = Drain::Start(
         options, [this](DrainEvent e) { EXPECT_TRUE(events.Post(std::move(e))); }, Logger(),
         metrics);
@@ -43,6 +45,7 @@ struct DrainTest : testing::Test {
   }
 
   ScratchFolder folder;
+  std::string cluster_dir;
   MetricRegistry metrics;
   Mailbox<DrainEvent> events{100};
   std::unique_ptr<Drain> drain;
@@ -99,6 +102,27 @@ TEST_F(DrainTest, ASwapOfASymbolicLinkIsAChangeToo) {  // as a kubelet writes pr
   WriteText(folder / "..2/seeds", "b:2\n");
   std::filesystem::create_symlink("..2", folder / "..data_tmp");
   std::filesystem::rename(folder / "..data_tmp", folder / "..data");
+  EXPECT_EQ(Expect<SeedsChanged>().seeds, std::vector<std::string>{"b:2"});
+}
+
+TEST_F(DrainTest, FilesOfTheClustersOwnFolderAreLinkedAndWatchedToo) {  // a projected volume
+  const std::filesystem::path cluster = std::filesystem::path(folder.path()) / "cluster";
+  std::filesystem::create_directories(cluster / "..1");
+  WriteText(cluster / "..1/seeds", "a:1\n");
+  std::filesystem::create_symlink("..1", cluster / "..data");
+  std::filesystem::create_symlink("..data/seeds", cluster / "seeds");
+  AgentOptions agent;
+  agent.agent_dir = folder.path();
+  agent.cluster_dir = cluster.string();
+  ASSERT_TRUE(LinkClusterFiles(agent).ok());
+  ASSERT_TRUE(LinkClusterFiles(agent).ok()) << "again after a restart";
+  cluster_dir = cluster.string();
+  Start();
+  EXPECT_EQ(Expect<SeedsChanged>().seeds, std::vector<std::string>{"a:1"});
+  std::filesystem::create_directory(cluster / "..2");
+  WriteText(cluster / "..2/seeds", "b:2\n");
+  std::filesystem::create_symlink("..2", cluster / "..data_tmp");
+  std::filesystem::rename(cluster / "..data_tmp", cluster / "..data");
   EXPECT_EQ(Expect<SeedsChanged>().seeds, std::vector<std::string>{"b:2"});
 }
 
