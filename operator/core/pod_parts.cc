@@ -161,7 +161,8 @@ json AgentContainer(const TrainingJob& job, const CreatePod& create,
   return {
       {"name", kAgentContainer},
       {"image", own_image.empty() ? options.agent_image : own_image},
-      {"restartPolicy", "Always"},  // a native sidecar
+      {"imagePullPolicy", "IfNotPresent"},  // what has no tag would be pulled every time
+      {"restartPolicy", "Always"},          // a native sidecar
       {"command", Command(job, create, options, checkpoint)},
       {"env", std::move(env)},
       {"ports",
