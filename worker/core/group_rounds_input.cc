@@ -66,7 +66,12 @@ void GroupRounds::LateDuty(const PeerId& from, const message::RoundFrame& messag
                    message.averaging == current_->opening.averaging &&
                    message.round == current_->opening.round &&
                    message.group < current_->seating.view().grid.cells();
-  if (!now) return metrics_.RefuseFrame("unknown_instance");
+  if (!now) {
+    // The values of that round are gone, or never were: who asks must not wait for them.
+    if (ask != nullptr)
+      SendTo(from, Frame{frame.instance, Bye{ByeReason::kCannotSpeak}}, message, out);
+    return metrics_.RefuseFrame("unknown_instance");
+  }
   const auto list = current_->lists.find(message.group);
   const Seating& seating = list == current_->lists.end() ? current_->seating : list->second;
   std::optional<GroupPlan> known;
@@ -216,9 +221,6 @@ void GroupRounds::ReplayEarly(Time now, Actions& out) {
   std::deque<Early> waiting = std::exchange(early_, {});
   early_bytes_ = 0;
   for (const Early& early : waiting) {
-    const Opening& at = current_->opening;
-    const auto key = std::pair(early.message.averaging, uint32_t{early.message.round});
-    if (key < std::pair(at.averaging, at.round)) continue;
     if (early.message.view != view_.hash) continue;
     OnFrame(now, early.from, early.message, out);
   }

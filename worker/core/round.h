@@ -257,6 +257,7 @@ class Round {
   void On(const PeerId& from, const Speak& frame, RoundActions& out);
   bool SpokenFor(int rank) const;  // its inputs come from speakers now
   bool SpeakerLeft(int rank) const;
+  void Mute(const PeerId& speaker, RoundActions& out);
   void Greet(RoundActions& out);
   void ForgetAsks();
   void AskSpeakers(RoundActions& out);
@@ -320,6 +321,7 @@ class Round {
   Mask doubted_ = 0;             // were suspected once: their inputs may be lost
   std::set<PeerId> distrusted_;  // speakers and witnesses
   std::map<uint8_t, double> weights_;
+  Mask odd_ = 0;  // members whose own weight is another than the one in weights_
   std::map<uint8_t, Voices> voices_;
   // Reducing.
   std::vector<Duty> duties_;

@@ -149,6 +149,7 @@ uint64_t Round::Fingerprint() const {
   p.Digests(plans_);
   for (const PeerId& peer : distrusted_) out.Raw(peer.view());
   out.Bool(false);
+  out.U64(odd_);
   for (const auto& [rank, weight] : weights_) {
     out.U8(rank);
     out.F64(weight);

@@ -25,7 +25,9 @@ void Round::On(const PeerId& from, const Ready& frame, RoundActions& out) {
   }
   ready_ |= Mask{1} << rank;
   ++progress_;
-  weights_.emplace(static_cast<uint8_t>(rank), frame.weight);
+  // Its stand-ins have said another weight already: its own values do not go with that one.
+  const auto [known, fresh] = weights_.emplace(static_cast<uint8_t>(rank), frame.weight);
+  if (!fresh && known->second != frame.weight) odd_ |= Mask{1} << rank;
   SendInputs(rank, out);
   TryFoldAll(out);
   TryHave(out);
@@ -71,7 +73,7 @@ void Round::SendAllInputs(RoundActions& out) {
 // `from` may send inputs of `rank`.
 bool Round::Offers(const PeerId& from, int rank) const {
   if (rank < 0 || rank >= static_cast<int>(ranks())) return false;
-  if (RankOf(from) == rank) return true;
+  if (RankOf(from) == rank) return (odd_ >> rank & 1) == 0;
   const auto voices = voices_.find(static_cast<uint8_t>(rank));
   if (voices == voices_.end()) return false;
   const auto voice = voices->second.speaker.find(from);

@@ -81,6 +81,7 @@ void Round::NotePlan(const Plan& plan) {
   excluded_ = plan.excluded;
   have_sent_ = 0;
   for (const auto& [rank, weight] : plan.weights) weights_[rank] = weight;
+  odd_ = 0;  // members of S say what they are worth, and disputes are excluded
 }
 
 void Round::TakePlan(const Plan& plan, RoundActions& out) {

@@ -25,6 +25,22 @@ bool Round::SpeakerLeft(int rank) const {
   return false;
 }
 
+// A live peer that has nothing to say for anybody here; as a witness it is as good as before.
+void Round::Mute(const PeerId& speaker, RoundActions& out) {
+  bool known = false;
+  for (size_t rank = 0; rank < ranks(); ++rank) {
+    if (fixed_->spec.cells[rank].speakers.count(speaker) == 0) continue;
+    known = true;
+    voices_[static_cast<uint8_t>(rank)].speaker.insert_or_assign(speaker, false);
+  }
+  if (!known) return Refuse("stranger");
+  ++progress_;
+  std::erase_if(asked_, [&](const auto& asked) { return asked.second.first == speaker; });
+  AskSpeakers(out);
+  TryFoldAll(out);
+  TryHave(out);
+}
+
 // "Do you speak?" once to all speakers of who is spoken for: everybody needs the weight.
 void Round::Greet(RoundActions& out) {
   for (int rank = 0; rank < static_cast<int>(ranks()); ++rank) {
@@ -93,8 +109,12 @@ void Round::On(const PeerId& from, const Speak& frame, RoundActions& out) {
                      fixed_->spec.cells[frame.rank].speakers.count(from) > 0;
   if (!known) return Refuse("speak_stranger");
   Voices& voices = voices_[frame.rank];
-  if (!voices.root) voices.root = frame.root;
-  const bool same = *voices.root == frame.root;
+  // Vector and weight travel together: a speaker with another weight than the one that is known
+  // holds another value.
+  const auto weight = weights_.find(frame.rank);
+  const bool fits = weight == weights_.end() || weight->second == frame.weight;
+  if (fits && !voices.root) voices.root = frame.root;
+  const bool same = fits && *voices.root == frame.root;
   if (!voices.speaker.emplace(from, same).second) return Refuse("speak_twice");
   if (!same) Refuse("speak_root");
   if (same) weights_.emplace(frame.rank, frame.weight);
