@@ -38,7 +38,7 @@ CORE_BANNED_CALLS = re.compile(
 THREADS_ALLOWED = {"simulator/seeds.cc", "simulator/seeds.h"}
 BANNED_NAMES = re.compile(r"(^|/)(util|utils|common|helpers?|manager|misc)(\.|/|$)")
 WORDS = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
-PATHS = re.compile(r"/work/(main|w|shared)|/tmp/bash_jobs")
+PATHS = re.compile(r"/home/[a-z]\w*/|/Users/\w+/")
 
 
 def room_of(path):
