@@ -80,6 +80,7 @@ class OperatorTest : public testing::Test {
     const auto until = steady_clock::now() + std::chrono::seconds(20);
     while (!client.List("/apis/crowdsurf.io/v1alpha1/trainingjobs").ok()) {
       ASSERT_LT(steady_clock::now(), until) << "the CRD is not served";
+      // Between two questions to the API server; bounded by `until`.
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
     }
   }
@@ -137,6 +138,7 @@ class OperatorTest : public testing::Test {
         ADD_FAILURE() << "never: " << what << "; pods: " << Names() << " status: " << JobStatus();
         return false;
       }
+      // Between two questions to the API server; bounded by the 20 s above.
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
     }
     std::cout << what << ": " << std::chrono::duration<double>(steady_clock::now() - begun).count()
@@ -250,6 +252,7 @@ TEST_F(OperatorTest, AnOperatorKilledAtAnyTimeMakesNoWorkerTwice) {
   ASSERT_TRUE(client_->Create(jobs_, Job(20)).ok());
   for (int life = 0; life < 6; ++life) {
     StartOperator();
+    // Time itself is tested: each life is killed at another instant of its work.
     std::this_thread::sleep_for(std::chrono::milliseconds(30 + 40 * life));
     KillOperator();
     for (const auto& [name, pod] : Pods()) EXPECT_EQ(name.substr(name.size() - 2), "-1") << name;

@@ -86,11 +86,11 @@ class RunTest(unittest.TestCase):
     def nothing_is_left(self, patience=10):
         end = time.time() + patience
         while leftovers(self.state) and time.time() < end:
-            time.sleep(0.05)
+            time.sleep(0.05)  # between two looks at processes of others, which have no event; bounded by `end`
         self.assertEqual(leftovers(self.state), [])
         mine = lambda: [name for name in set(os.listdir("/dev/shm")) - self.shared if self.is_mine(name)]
         while mine() and time.time() < end:
-            time.sleep(0.05)
+            time.sleep(0.05)  # between two looks at processes of others, which have no event; bounded by `end`
         self.assertEqual(mine(), [])
 
     def is_mine(self, name):
