@@ -291,7 +291,8 @@ void Averaging::RequestSnapshot(Actions& out) {
 void Averaging::OnTrainer(Time now, const TrainerRegistered& trainer) {
   trainer_ = trainer;
   rounds_.SetVector({.schema = trainer.schema, .elements = trainer.elements});
-  counted_ = snapshot_ = returned_ = 0;
+  counted_ = snapshot_ = trainer.counted;
+  returned_ = 0;
   doubt_.reset();
   progress_ = {};
   took_part_ = false;

@@ -83,14 +83,15 @@ void Membership::SendAll(const std::vector<PeerId>& peers, const Message& messag
   for (const PeerId& peer : peers) out.push_back(Send{peer, body});
 }
 
-message::ViewNews Membership::NewsOf(const Seating& seating) const {
+message::ViewNews Membership::NewsOf(Time now, const Seating& seating) const {
   std::vector<PeerId> peers = Others(seating);
   peers.push_back(config_.id);
   return {.view = Encode(seating.view()),
           .seats = {seating.seats().begin(), seating.seats().end()},
           .vacancies = {seating.vacancies().begin(), seating.vacancies().end()},
           .contacts = roster_.ContactsOf(peers),
-          .committed = averaging_.job()};
+          .committed = averaging_.job(),
+          .job_seconds = clock_.seconds(now)};
 }
 
 bool Membership::Quiet(Time now, const PeerId& peer) {
@@ -103,7 +104,7 @@ bool Membership::Quiet(Time now, const PeerId& peer) {
 
 void Membership::TellSeats(Time now, const PeerId& peer, Actions& out) {
   if (!seating_ || Quiet(now, peer)) return;
-  const message::ViewNews all = NewsOf(*seating_);
+  const message::ViewNews all = NewsOf(now, *seating_);
   SendAll({peer}, message::SeatingNews{seating_->hash(), all.seats, all.vacancies, all.contacts},
           out);
 }
@@ -121,7 +122,7 @@ bool Membership::IsOurs(Time now, const PeerId& from, const ViewHash& view, Acti
   }
   if (Quiet(now, from)) return false;
   if (std::find(past_.begin(), past_.end(), view) != past_.end())
-    SendAll({from}, NewsOf(*seating_), out);
+    SendAll({from}, NewsOf(now, *seating_), out);
   else if (!pending_ || pending_->hash() != view)
     SendAll({from}, message::ViewAsk{}, out);
   return false;
@@ -213,16 +214,18 @@ void Membership::Enter(Time now, Seating seating, Actions& out) {
                              {"members", seating_->occupants().size()},
                              {"branch", seating_->view().branch}});
   LetStartOnce(out);
-  if (seating_->view().target_met) EndJob(out);
+  if (seating_->view().target_met) EndJob(now, out);
 }
 
-void Membership::EndJob(Actions& out) {
+void Membership::EndJob(Time now, Actions& out) {
   if (job_over_) return;
   job_over_ = true;
-  SendAll(Others(*seating_), NewsOf(*seating_),
+  SendAll(Others(*seating_), NewsOf(now, *seating_),
           out);  // agents are about to exit: nobody may miss it
-  out.push_back(RaiseStop{});
+  // In this order: the trainer is asked for its opaque state before it is told to stop, or the
+  // checkpoint would wait in vain for one that has gone.
   if (is_steward()) out.push_back(WriteCheckpoint{.final_model = true});
+  out.push_back(RaiseStop{});
 }
 
 void Membership::Unseat(Time now, Actions& out) {
@@ -283,7 +286,6 @@ void Membership::StartLeaving(Time now) {
 }
 
 void Membership::Settle(Time now, Actions& out) {
-  if (started_.unset()) started_ = now;
   settled_at_ = now;
   if (left_job_) return;
   if (leaving_since_) {
@@ -323,6 +325,7 @@ Time Membership::NextDeadline() const {
   if (!seated() && trainer_ && !fetching_) consider(joining_.NextDeadline());
   if (!fetch_again_.unset()) consider(fetch_again_);
   if (!thin_since_.unset()) consider(thin_since_ + config_.view_debounce);
+  if (newest_.target.seconds && is_steward()) consider(clock_.When(*newest_.target.seconds));
   for (const auto& [peer, joiner] : joiners_) consider(joiner.since + config_.view_debounce);
   return next;
 }

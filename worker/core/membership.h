@@ -17,6 +17,7 @@
 
 #include "worker/core/averaging.h"
 #include "worker/core/branching.h"
+#include "worker/core/job_clock.h"
 #include "worker/core/joining.h"
 #include "worker/core/messages.h"
 #include "worker/core/peer.h"
@@ -76,6 +77,7 @@ class Membership {
   const std::set<PeerId>& down() const { return down_; }
   LineRank line() const;
   uint64_t holds() const { return holds_; }
+  double job_seconds() const { return clock_.seconds(settled_at_); }  // as of the last input
   bool target_met() const { return seating_ && seating_->view().target_met; }
   bool left() const { return left_job_; }
   bool leaving() const { return leaving_since_.has_value(); }
@@ -96,8 +98,8 @@ class Membership {
   void Unseat(Time now, Actions& out);
   bool Wants(const Seating& next) const;
   void SeatsChanged(Time now, Actions& out);
-  void EndJob(Actions& out);
-  message::ViewNews NewsOf(const Seating& seating) const;
+  void EndJob(Time now, Actions& out);
+  message::ViewNews NewsOf(Time now, const Seating& seating) const;
   std::vector<PeerId> Others(const Seating& seating) const;
   void SendAll(const std::vector<PeerId>& peers, const Message& message, Actions& out) const;
   void TellSeats(Time now, const PeerId& peer, Actions& out);
@@ -152,7 +154,7 @@ class Membership {
   PeerId following_;  // leader of the branch being made; none: nobody
   std::optional<View> branch_held_;
   Time thin_since_;
-  Time started_;
+  JobClock clock_;
   Time settled_at_;
   AveragingConfig newest_;  // configuration
 
@@ -161,6 +163,7 @@ class Membership {
   bool joined_with_state_ = false;
   uint64_t holds_ = 0;
   std::optional<Committed> restored_;
+  double restored_seconds_ = 0;  // of the job, in that checkpoint
   std::optional<Committed> fetching_;
   Time fetch_again_;
   Time seek_line_at_;

@@ -33,6 +33,7 @@ void Membership::OnTrainerGone(Time now, Actions& out) {
 }
 
 void Membership::OnRestored(const RestoredCheckpoint& checkpoint) {
+  restored_seconds_ = checkpoint.job_seconds;
   restored_ = Committed{.averaging = checkpoint.averaging,
                         .root = checkpoint.root,
                         .job_samples = checkpoint.job_samples};
@@ -65,6 +66,7 @@ void Membership::SeekSeat(Time now, Actions& out) {
 }
 
 void Membership::FormFirst(Time now, Actions& out) {
+  clock_.Learn(now, restored_ ? restored_seconds_ : 0);
   const View view = FirstView(Self(), Facts());
   log_.Info("first view formed", {{"averaging", view.first_averaging}});
   Enter(now, Seating(view, HashOf(view, config_.job)), out);

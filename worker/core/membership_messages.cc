@@ -61,7 +61,7 @@ void Membership::On(Time now, const PeerId& from, const message::JoinRequest& re
     return SendAll({from}, JoinAnswer{JoinAnswer::Kind::kNoView, {}, {}, {}}, out);
   }
   if (down_.erase(from) > 0) averaging_.SetDown(down_);
-  if (seating_->CellOf(from)) return SendAll({from}, NewsOf(*seating_), out);
+  if (seating_->CellOf(from)) return SendAll({from}, NewsOf(now, *seating_), out);
   const auto chief = steward();
   if (chief && *chief != config_.id)
     return SendAll({from},
@@ -81,12 +81,13 @@ void Membership::On(Time now, const PeerId& from, const message::ViewNews& news,
     return metrics_.RefuseMessage("view_strategy");
   const ViewHash hash = HashOf(*view, config_.job);
   for (const Contact& contact : news.contacts) roster_.Learn(contact, out);
+  clock_.Learn(now, news.job_seconds);
   if (seating_ && hash == seating_->hash()) {
     if (seating_->Merge(news.seats, news.vacancies)) SeatsChanged(now, out);
     return;
   }
   if (std::find(past_.begin(), past_.end(), hash) != past_.end() && seated()) {
-    if (!Quiet(now, from)) SendAll({from}, NewsOf(*seating_), out);  // the sender is behind
+    if (!Quiet(now, from)) SendAll({from}, NewsOf(now, *seating_), out);  // the sender is behind
     return;
   }
   Seating next(std::move(*view), hash);
@@ -105,8 +106,8 @@ void Membership::On(Time now, const PeerId& from, const message::ViewNews& news,
   SetPending(now, std::move(next), out);
 }
 
-void Membership::On(Time, const PeerId& from, const message::ViewAsk&, Actions& out) {
-  if (seated()) SendAll({from}, NewsOf(*seating_), out);
+void Membership::On(Time now, const PeerId& from, const message::ViewAsk&, Actions& out) {
+  if (seated()) SendAll({from}, NewsOf(now, *seating_), out);
 }
 
 void Membership::On(Time now, const PeerId&, const message::SeatingNews& news, Actions& out) {
@@ -126,7 +127,7 @@ void Membership::On(Time now, const PeerId& from, const message::ViewOpen& open,
   }
   if (left_ == open.parent) return;  // who answered a branch witnesses nothing here any more
   if (pending_ && pending_->view().parent == open.parent)
-    return SendAll({from}, NewsOf(*pending_), out);
+    return SendAll({from}, NewsOf(now, *pending_), out);
   message::ViewPromise promise = witness_.OnOpen(seating_->view().epoch, open);
   if (promise.promised == open.ballot) {
     // From now to the decision no averaging gets going here that the proposer does not hear of.

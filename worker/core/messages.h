@@ -126,6 +126,7 @@ struct ViewNews {
   std::vector<Vacancy> vacancies;
   std::vector<Contact> contacts;
   Committed committed;
+  double job_seconds = 0;  // how long the job has trained, when this was sent (job_clock.h)
   bool operator==(const ViewNews&) const = default;
 };
 struct ViewAsk {  // tell me your view: mine is older

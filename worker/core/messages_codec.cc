@@ -30,6 +30,7 @@ class Writer {
   void operator()(uint16_t v) { out_.U16(v); }
   void operator()(uint8_t v) { out_.U8(v); }
   void operator()(bool v) { out_.Bool(v); }
+  void operator()(double v) { out_.F64(v); }
   template <class Tag, size_t n>
   void operator()(const FixedId<Tag, n>& v) {
     out_.Raw(v.view());
@@ -71,6 +72,10 @@ class Reader {
   void operator()(uint16_t& v) { v = in_.U16(); }
   void operator()(uint8_t& v) { v = in_.U8(); }
   void operator()(bool& v) { v = in_.Bool(); }
+  void operator()(double& v) {  // an amount: nothing else has a use for it
+    v = in_.F64();
+    if (!std::isfinite(v) || v < 0) in_.Fail();
+  }
   template <class Tag, size_t n>
   void operator()(FixedId<Tag, n>& v) {
     v = ReadId<FixedId<Tag, n>>(in_);
@@ -131,7 +136,7 @@ void Fields(M& m, F&& f) {
   else if constexpr (std::is_same_v<T, JoinAnswer>)
     (f(m.kind), f(m.committed), f(m.contacts), f(m.reason));
   else if constexpr (std::is_same_v<T, ViewNews>)
-    (f(m.view), f(m.seats), f(m.vacancies), f(m.contacts), f(m.committed));
+    (f(m.view), f(m.seats), f(m.vacancies), f(m.contacts), f(m.committed), f(m.job_seconds));
   else if constexpr (std::is_same_v<T, ViewOpen>)
     (f(m.parent), f(m.ballot));
   else if constexpr (std::is_same_v<T, ViewPromise>)

@@ -58,6 +58,8 @@ struct TrainerRegistered {
   Digest schema;
   uint64_t elements = 0;
   bool fresh = true;  // false: it has trained already (the agent was restarted beside it)
+  // Of its total of samples: in some average already, or maybe; they are not counted again.
+  double counted = 0;
 };
 struct TrainerGone {};
 // The outbox holds the snapshot. `samples` and `step` are the trainer's totals since it registered.
@@ -97,6 +99,7 @@ struct RestoredCheckpoint {
   uint64_t averaging = 0;
   double job_samples = 0;
   Digest root;  // content hash, as in StateHashed
+  double job_seconds = 0;
 };
 struct NoticeGiven {
   Time deadline;

@@ -41,6 +41,7 @@ PeerSummary Peer::Impl::Summarize() const {
   summary.metrics = progress.metrics;
   summary.averaging = averaging_.job().averaging;
   summary.job_samples = averaging_.job().job_samples;
+  summary.job_seconds = membership_.job_seconds();
   summary.target_met = membership_.target_met();
   summary.steward = membership_.is_steward();
   summary.rounds = averaging_.rounds().tally();

@@ -42,6 +42,7 @@ struct PeerSummary {
   std::vector<uint16_t> cell;  // coordinates; empty: not seated
   uint64_t averaging = 0;      // last committed
   double job_samples = 0;
+  double job_seconds = 0;  // that the job has trained, as of the last input
   bool target_met = false;
   bool steward = false;
   RoundTally rounds;

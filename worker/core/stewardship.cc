@@ -116,7 +116,7 @@ void Membership::SeatJoiners(Time now, Actions& out) {
   for (const PeerId& peer : seated_now) joiners_.erase(peer);
   SendAll(Others(*seating_),
           message::SeatingNews{seating_->hash(), seats, {}, roster_.ContactsOf(seated_now)}, out);
-  SendAll(seated_now, NewsOf(*seating_), out);
+  SendAll(seated_now, NewsOf(now, *seating_), out);
   SeatsChanged(now, out);
 }
 
@@ -125,7 +125,7 @@ bool Membership::TargetMet(Time now) const {
   const Progress& progress = averaging_.progress();
   if (target.samples && averaging_.job().job_samples >= *target.samples) return true;
   if (target.steps && progress.step >= *target.steps) return true;
-  if (target.seconds && (now - started_).seconds() >= *target.seconds) return true;
+  if (target.seconds && clock_.seconds(now) >= *target.seconds) return true;
   if (!target.metric) return false;
   const auto at = progress.metrics.find(*target.metric);
   if (at == progress.metrics.end()) return false;
@@ -178,7 +178,7 @@ void Membership::Announce(Time now, View view, Actions& out) {
   std::set<PeerId> tell;
   for (const PeerId& peer : Others(*seating_)) tell.insert(peer);
   for (const PeerId& peer : Others(next)) tell.insert(peer);
-  SendAll({tell.begin(), tell.end()}, NewsOf(next), out);
+  SendAll({tell.begin(), tell.end()}, NewsOf(now, next), out);
   SetPending(now, std::move(next), out);
   TakePending(now, out);
 }

@@ -118,6 +118,57 @@ TEST(MembershipTest, ANewerConfigurationActsThroughTheNextView) {
     EXPECT_EQ(world.Summary(i).view->radices, (std::vector<uint16_t>{8})) << i;
 }
 
+AveragingConfig UntilSeconds(double seconds) {
+  AveragingConfig config = EveryTenSteps();
+  config.target.seconds = seconds;
+  return config;
+}
+
+bool AllStopped(PeerWorld& world) {
+  for (size_t i = 0; i < world.size(); ++i)
+    if (world.Alive(i) && !world.node(i).stopped) return false;
+  return true;
+}
+
+TEST(MembershipTest, SecondsOfTheTargetAreTheJobsWhoeverGoverns) {
+  PeerWorld world(18, UntilSeconds(6));
+  const Time begin = world.now();
+  for (int i = 0; i < 4; ++i) world.Add();
+  ASSERT_TRUE(world.UntilTogether(Seconds(5)));
+  // Everybody who saw the beginning goes, one after the other: each time a younger one governs.
+  for (size_t old = 0; old < 4; ++old) {
+    world.Add();
+    ASSERT_TRUE(world.UntilTogether(Seconds(3))) << world.Describe();
+    world.Kill(old);
+    ASSERT_TRUE(world.UntilTogether(Seconds(3))) << world.Describe();
+  }
+  EXPECT_NEAR(world.Summary(7).job_seconds, (world.now() - begin).seconds(), 0.3);
+  EXPECT_FALSE(AllStopped(world));
+  world.RunFor(Seconds(6.5) - (world.now() - begin));
+  EXPECT_TRUE(AllStopped(world)) << world.Describe();
+}
+
+TEST(MembershipTest, AJobThatComesBackGoesOnWithTheSecondsOfItsCheckpoint) {
+  PeerWorld world(19, UntilSeconds(100));
+  world.Add(
+      Milliseconds(20), 0,
+      RestoredCheckpoint{
+          .averaging = 40, .job_samples = 1000, .root = Sha256(AsBytes("old")), .job_seconds = 98});
+  world.Add(Milliseconds(20));
+  ASSERT_TRUE(world.UntilTogether(Seconds(5)));
+  EXPECT_FALSE(AllStopped(world));
+  world.RunFor(Seconds(2.5));
+  EXPECT_TRUE(AllStopped(world)) << world.Describe();
+}
+
+TEST(MembershipTest, TheStateForTheCheckpointIsAskedForBeforeTheTrainerIsToldToStop) {
+  PeerWorld world(20, UntilSeconds(1));
+  world.Add();
+  world.RunFor(Seconds(2));
+  EXPECT_EQ(world.node(0).checkpoints, (std::vector<uint64_t>{1}));
+  EXPECT_FALSE(world.node(0).checkpoint_after_stop);
+}
+
 TEST(MembershipTest, AllReduceIsOneGroup) {
   AveragingConfig config = EveryTenSteps();
   config.strategy = StrategyKind::kAllReduce;

@@ -43,7 +43,7 @@ std::vector<Message> OneOfEach(Rng& rng) {
                       AnyId<Digest>(rng),
                       LineRank{8, AnyId<ViewHash>(rng)}},
           JoinAnswer{JoinAnswer::Kind::kFetchFirst, committed, {AnyContact(rng)}, "because"},
-          ViewNews{blob, {seat, seat}, {vacancy}, {AnyContact(rng)}, committed},
+          ViewNews{blob, {seat, seat}, {vacancy}, {AnyContact(rng)}, committed, 12.5},
           ViewAsk{},
           ViewOpen{view, 17},
           ViewPromise{view, 17, 17, 5, blob, 9},

@@ -71,6 +71,7 @@ class PeerWorld {
     std::vector<FetchState> fetches;
     std::map<std::pair<uint64_t, Digest>, Values> serves;
     std::vector<uint64_t> checkpoints;
+    bool checkpoint_after_stop = false;
     std::vector<std::string> watches;
   };
 
@@ -392,6 +393,7 @@ class PeerWorld {
   }
   void Do(size_t i, const WriteCheckpoint& a) {
     nodes_[i]->checkpoints.push_back(a.final_model ? 1 : 0);
+    nodes_[i]->checkpoint_after_stop |= nodes_[i]->stopped;
   }
   void Do(size_t i, const RaiseStop&) { nodes_[i]->stopped = true; }
   void Do(size_t i, const Leave& a) {
