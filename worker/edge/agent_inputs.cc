@@ -230,10 +230,12 @@ void Agent::Impl::RestoreCheckpoint(Time now, WallTime wall, const link::Trainer
 void Agent::Impl::OnDrainEvent(Time now, WallTime wall, const DrainEvent& event) {
   std::visit(Overloaded{[&](const SeedsChanged& e) { dht_->AddSeeds(now, wall, e.seeds); },
                         [&](const NoticeChanged& e) {
-                          link_->SetNotice(e.leaving, e.deadline.nanoseconds(), e.reason);
-                          if (!e.leaving) return;
-                          log_.Info("notice", {{"reason", e.reason}});
-                          FeedLocal(now, wall, NoticeGiven{FromWall(now, wall, e.deadline)});
+                          // Withdrawn is a deadline that never comes; unknown to a trainer is 0.
+                          const WallTime by = e.leaving ? e.deadline : WallTime::Infinite();
+                          link_->SetNotice(e.leaving, by.infinite() ? 0 : by.nanoseconds(),
+                                           e.reason);
+                          log_.Info("notice", {{"leaving", e.leaving}, {"reason", e.reason}});
+                          FeedLocal(now, wall, NoticeGiven{FromWall(now, wall, by)});
                         },
                         [&](const ConfigFileChanged& e) { OnConfigText(now, wall, e.text); },
                         [&](const TerminationAsked& e) {

@@ -72,11 +72,15 @@ StatusOr<NoticeChanged> ParseNotice(std::string_view text) {
   if (!json.is_object()) return bad;
   const auto deadline = json.find("deadline");
   const auto reason = json.find("reason");
-  if (deadline == json.end() || !deadline->is_number()) return bad;
-  const double seconds = deadline->get<double>();
-  if (!std::isfinite(seconds) || seconds < 0 || seconds > 9e9) return bad;
+  if (deadline == json.end() && reason == json.end()) return bad;
   notice.leaving = true;
-  notice.deadline = WallTime::FromNanoseconds(static_cast<int64_t>(seconds * 1e9));
+  notice.deadline = WallTime::Infinite();
+  if (deadline != json.end()) {
+    if (!deadline->is_number()) return bad;
+    const double seconds = deadline->get<double>();
+    if (!std::isfinite(seconds) || seconds < 0 || seconds > 9e9) return bad;
+    notice.deadline = WallTime::FromNanoseconds(static_cast<int64_t>(seconds * 1e9));
+  }
   if (reason != json.end() && reason->is_string()) {
     notice.reason = reason->get<std::string>().substr(0, kReasonMost);
   }

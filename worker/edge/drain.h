@@ -25,11 +25,11 @@ namespace crowdsurf::worker {
 struct SeedsChanged {
   std::vector<std::string> seeds;  // host:port, in the file's order, without duplicates
 };
-// The platform is about to take this worker; or, without `reason` and `deadline`, no longer is.
+// The platform is about to take this worker; or, without `reason`, no longer is.
 struct NoticeChanged {
   bool leaving = false;
   std::string reason;
-  WallTime deadline;
+  WallTime deadline;  // infinite: the platform does not say when
 };
 struct ConfigFileChanged {
   std::string text;  // JSON, as written: {"generation", "averaging", "target", "checkpoint"}
@@ -68,7 +68,8 @@ class Drain {
   std::unique_ptr<Impl> impl_;
 };
 
-// {"reason": string, "deadline": unix seconds}; empty or blank text is "no notice".
+// {"reason": string, "deadline": unix seconds}, one of which may be missing; empty or blank text is
+// "no notice".
 StatusOr<NoticeChanged> ParseNotice(std::string_view text);
 
 }  // namespace crowdsurf::worker

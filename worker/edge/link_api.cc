@@ -107,9 +107,11 @@ Json RegionOffsets(const LinkGeometry& g) {
 
 Json NoticeJson(const LinkNotice& notice) {
   if (!notice.leaving) return {{"leaving", false}};
-  return {{"leaving", true},
-          {"reason", notice.reason},
-          {"deadline", static_cast<double>(notice.deadline_unix_ns) * 1e-9}};
+  Json json = {{"leaving", true}, {"reason", notice.reason}};
+  if (notice.deadline_unix_ns > 0) {  // 0: the platform does not say when
+    json["deadline"] = static_cast<double>(notice.deadline_unix_ns) * 1e-9;
+  }
+  return json;
 }
 
 // A name that came from outside may be no UTF-8: never let that throw.

@@ -89,6 +89,10 @@ TEST_F(DrainTest, ANoticeComesAndIsWithdrawn) {
   EXPECT_EQ(notice.deadline.nanoseconds(), 1'763'719'999'500'000'000);
   unlink((folder / "notice").c_str());
   EXPECT_FALSE(Expect<NoticeChanged>().leaving);
+  Write("notice", R"({"reason": "ImpendingTermination"})");  // some clouds do not say when
+  const auto open = Expect<NoticeChanged>();
+  EXPECT_TRUE(open.leaving);
+  EXPECT_TRUE(open.deadline.infinite());
 }
 
 TEST_F(DrainTest, ASwapOfASymbolicLinkIsAChangeToo) {  // as a kubelet writes projected files
@@ -141,8 +145,8 @@ TEST_F(DrainTest, SigtermIsAnEventWithADeadline) {
 TEST_F(DrainTest, GarbledNoticesAreCountedAndChangeNothing) {
   Start();
   Expect<SeedsChanged>();
-  for (const char* text : {"{", "[]", "{\"reason\": \"x\"}", "{\"deadline\": \"soon\"}",
-                           "{\"deadline\": -1}", "{\"deadline\": 1e300}", "\x01\xff\xfe"}) {
+  for (const char* text : {"{", "[]", "{}", "{\"deadline\": \"soon\"}", "{\"deadline\": -1}",
+                           "{\"deadline\": 1e300}", "\x01\xff\xfe"}) {
     EXPECT_FALSE(ParseNotice(text).ok()) << text;
   }
   Write("notice", "{\"reason\":");
