@@ -92,16 +92,29 @@ json Reader::Read(const YAML::Node& node, const std::string& path) {
   return map;
 }
 
+bool IsOtherKind(const YAML::Node& document) {
+  if (!document.IsMap()) return false;
+  const YAML::Node kind = document["kind"];
+  return kind.IsDefined() && kind.IsScalar() && kind.Scalar() != "TrainingJob";
+}
+
+// What a file holds beside its job (a claim, a Secret) is the cluster's, not ours.
+std::vector<YAML::Node> Wanted(const std::vector<YAML::Node>& documents) {
+  std::vector<YAML::Node> filled, jobs;
+  for (const YAML::Node& document : documents) {
+    if (!document.IsDefined() || document.IsNull()) continue;
+    filled.push_back(document);
+    if (!IsOtherKind(document)) jobs.push_back(document);
+  }
+  return jobs.empty() ? filled : jobs;
+}
+
 }  // namespace
 
 StatusOr<Manifest> ReadYaml(std::string_view text) {
   if (text.size() > kMostText) return absl::InvalidArgumentError("longer than 1 MiB");
   try {
-    const std::vector<YAML::Node> documents = YAML::LoadAll(std::string(text));
-    std::vector<YAML::Node> filled;
-    for (const YAML::Node& document : documents) {
-      if (document.IsDefined() && !document.IsNull()) filled.push_back(document);
-    }
+    const std::vector<YAML::Node> filled = Wanted(YAML::LoadAll(std::string(text)));
     if (filled.empty()) return absl::InvalidArgumentError("line 1: there is no document in it");
     if (filled.size() > 1) {
       return absl::InvalidArgumentError(

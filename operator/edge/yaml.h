@@ -13,8 +13,10 @@
 
 namespace crowdsurf::controller {
 
-// The only document of `text`. Errors: InvalidArgument with "line N: what", for text that is no
-// YAML, has a key twice, several documents, or breaks a bound.
+// The only document of `text`; of several, the only one that is not of another kind than
+// TrainingJob, so that a file may bring its job's claims and Secrets along. Errors: InvalidArgument
+// with "line N: what", for text that is no YAML, has a key twice, several documents, or breaks a
+// bound.
 StatusOr<Manifest> ReadYaml(std::string_view text);
 
 // The manifest in the file at `path`. Errors: NotFound, InvalidArgument (path and line).

@@ -45,6 +45,16 @@ TEST(YamlTest, KnowsTheLineOfEveryPath) {
   EXPECT_EQ(manifest->lines.at("spec.list[1]"), 6);
 }
 
+TEST(YamlTest, OfSeveralDocumentsTheJobIsTaken) {
+  const auto manifest =
+      ReadYaml("kind: PersistentVolumeClaim\n---\nkind: TrainingJob\nspec: 1\n---\nkind: Secret\n");
+  ASSERT_TRUE(manifest.ok()) << manifest.status();
+  EXPECT_EQ(manifest->document["spec"], 1);
+  EXPECT_EQ(manifest->lines.at("spec"), 4);
+  EXPECT_THAT(Problem("kind: TrainingJob\n---\nkind: TrainingJob\n"), HasSubstr("line 3"));
+  EXPECT_THAT(Problem("kind: Secret\n---\nkind: Service\n"), HasSubstr("second document"));
+}
+
 TEST(YamlTest, SaysWhereTextIsNoManifest) {
   EXPECT_THAT(Problem("a: [1\nb: 2\n"), HasSubstr("line "));
   EXPECT_THAT(Problem("a: 1\nb: 2\na: 3\n"), HasSubstr("line 3: a stands there twice"));
