@@ -130,6 +130,9 @@ void GroupRounds::OnFrame(Time now, const PeerId& from, const message::RoundFram
     Perform(now, at->second, actions, out);
     return;
   }
+  const bool ballot = std::holds_alternative<crowdsurf::worker::Open>(frame->body) ||
+                      std::holds_alternative<Accept>(frame->body);
+  if (ballot) return Witness(from, *frame, message, out);  // a stand-in may be a witness as well
   if (const auto at = speaking_.find(frame->instance); at != speaking_.end()) {
     SpeakerActions actions;
     at->second.speaker.OnFrame(from, *frame, actions);
@@ -141,9 +144,6 @@ void GroupRounds::OnFrame(Time now, const PeerId& from, const message::RoundFram
 
 void GroupRounds::Unknown(Time, const PeerId& from, const message::RoundFrame& message,
                           const Frame& frame, Actions& out) {
-  if (std::holds_alternative<crowdsurf::worker::Open>(frame.body) ||
-      std::holds_alternative<Accept>(frame.body))
-    return Witness(from, frame, message, out);
   if (message.view != view_.hash) return metrics_.RefuseFrame("other_view");
   const bool later =
       !current_ || message.averaging > current_->opening.averaging ||
