@@ -146,6 +146,12 @@ void Averaging::Learn(const Committed& theirs) {
   metrics_.job_samples->Set(job_.job_samples);
 }
 
+void Averaging::OnLine(const Committed& theirs) {
+  job_ = theirs;
+  committed_ = ahead_ = Committed();
+  metrics_.job_samples->Set(job_.job_samples);
+}
+
 void Averaging::OnHolds(const Committed& committed) {
   committed_ = committed;
   Learn(committed);

@@ -43,6 +43,10 @@ class Averaging {
   bool MayMove(uint64_t barrier) const;
   // What others have committed: their count is ours when they are ahead.
   void Learn(const Committed& theirs);
+  // This peer enters another line, whose count is `theirs`: its own is left behind with what it
+  // held of its line's averages. Averagings of two lines have the same numbers, so neither is
+  // compared.
+  void OnLine(const Committed& theirs);
   // The region holds `committed` (fetched or restored): this peer is a donor of it.
   void OnHolds(const Committed& committed);
   // The trainer took somebody's state in place of its own: its samples up to now count no more.

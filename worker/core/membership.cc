@@ -116,7 +116,10 @@ void Membership::CompareSeats(Time now, const PeerId& peer, const Digest& seats,
 bool Membership::IsOurs(Time now, const PeerId& from, const ViewHash& view, Actions& out) {
   if (!seating_) return false;
   if (view == seating_->hash()) {
-    if (!seating_->Vacated(from)) return true;
+    if (!seating_->Vacated(from)) {
+      if (const auto at = heard_.find(from); at != heard_.end()) at->second = now;
+      return true;
+    }
     TellSeats(now, from, out);  // it was given up though it lives: it will ask for another seat
     return false;
   }
@@ -140,11 +143,24 @@ ViewFacts Membership::Facts() {
           .target_met = target_met()};
 }
 
+bool Membership::Forsaken(const ViewHash& view) const {
+  return std::find(forsaken_.begin(), forsaken_.end(), view) != forsaken_.end();
+}
+
+void Membership::Forsake(const ViewHash& view) {
+  if (view.none() || Forsaken(view)) return;
+  forsaken_.push_back(view);
+  if (forsaken_.size() > kMostPast) forsaken_.pop_front();
+}
+
 // Does this decided view supersede ours?
 bool Membership::Wants(const Seating& next) const {
   const bool included = next.CellOf(config_.id).has_value();
-  if (!seated()) return included;
   const View& view = next.view();
+  if (!seated()) {
+    const bool older = OriginOf(view, next.hash()) == last_.origin && view.epoch < last_.epoch;
+    return included && !older;
+  }
   if (view.branch && view.parent == seating_->hash()) return included && left_ == view.parent;
   const LineRank theirs{.members = view.fork_members, .origin = OriginOf(view, next.hash())};
   if (theirs.origin == line().origin) return included && view.epoch > seating_->view().epoch;
@@ -190,7 +206,15 @@ void Membership::Enter(Time now, Seating seating, Actions& out) {
       if (!seating.CellOf(peer)) behind.push_back(peer);
     SendAll(behind, message::Leaving{seating_->hash()}, out);
   }
+  const ViewHash origin = OriginOf(view, seating.hash());
+  if (origin != last_.origin) {
+    // Promises made in the old line are forgotten with it, so nothing of it is answered any more.
+    Forsake(last_.view);
+    witness_ = SuccessorWitness();
+  }
+  last_ = {.view = seating.hash(), .origin = origin, .epoch = view.epoch};
   departed_.clear();
+  line_asked_.clear();
   uint64_t next = view.first_averaging;
   for (const Seat& seat : seating.seats())
     if (seat.member.id == config_.id) next = std::max(next, seat.first_averaging);
@@ -205,6 +229,7 @@ void Membership::Enter(Time now, Seating seating, Actions& out) {
   for (const auto& [cell, member] : seating_->occupants()) heard_[member.id] = now;
   std::erase_if(joiners_, [&](const auto& j) { return seating_->CellOf(j.first).has_value(); });
   witness_.OnEpoch(seating_->view().epoch);
+  if (const auto count = std::exchange(line_count_, std::nullopt)) averaging_.OnLine(*count);
   averaging_.SetDown(down_);
   averaging_.OnView(now, *seating_, next, breaks, out);
   metrics_.views->Add();
@@ -231,7 +256,10 @@ void Membership::EndJob(Time now, Actions& out) {
 void Membership::Unseat(Time now, Actions& out) {
   if (!seating_) return;
   log_.Warning("seat lost", {{"epoch", seating_->view().epoch}});
-  if (left_ == seating_->hash()) SendAll(Others(*seating_), message::Leaving{left_}, out);
+  if (left_ == seating_->hash()) {  // it was left for good, though no branch came of it
+    SendAll(Others(*seating_), message::Leaving{left_}, out);
+    Forsake(left_);
+  }
   averaging_.OnUnseated(now, out);
   past_.push_back(seating_->hash());
   if (past_.size() > kMostPast) past_.pop_front();
@@ -274,18 +302,25 @@ void Membership::OnPeerDown(Time now, const PeerId& peer, bool hard, Actions& ou
 }
 
 void Membership::OnHeard(Time now, const PeerId& peer) {
-  if (const auto at = heard_.find(peer); at != heard_.end()) at->second = now;
-  const RosterRecord* record = roster_.Find(peer);
-  const bool leaving = record != nullptr && record->leaving;
-  if (!leaving && !departed_.contains(peer) && !InAnotherLine(peer) && down_.erase(peer) > 0)
-    averaging_.SetDown(down_);
+  if (Gone(now, peer)) return;
+  const auto at = heard_.find(peer);
+  if (at != heard_.end() && !InAnotherLine(peer)) at->second = now;
+  if (down_.erase(peer) > 0) averaging_.SetDown(down_);
 }
 
 void Membership::StartLeaving(Time now) {
   if (!leaving_since_) leaving_since_ = now;
 }
 
+// Silence counts only while this process listened: after it was stopped itself, everybody gets the
+// whole time again. Heartbeats let a running process come here more often than that.
+void Membership::ListenAnew(Time now) {
+  if (settled_at_.unset() || now - settled_at_ <= roster_.Ttl() * 0.5) return;
+  for (auto& [peer, heard] : heard_) heard = now;
+}
+
 void Membership::Settle(Time now, Actions& out) {
+  ListenAnew(now);
   settled_at_ = now;
   if (left_job_) return;
   if (leaving_since_) {

@@ -127,6 +127,11 @@ class Membership {
   void FormFirst(Time now, Actions& out);
   void LetStartOnce(Actions& out);
   bool InAnotherLine(const PeerId& peer) const;
+  bool Gone(Time now, const PeerId& peer) const;
+  const RosterRecord* BestOtherLine();
+  bool Forsaken(const ViewHash& view) const;
+  void Forsake(const ViewHash& view);
+  void ListenAnew(Time now);
   bool Trained() const;
 
   const PeerConfig& config_;
@@ -140,12 +145,19 @@ class Membership {
   std::optional<Seating> seating_;
   std::optional<Seating> pending_;  // decided, to be entered when no round is open
   Time pending_since_;
+  std::optional<Committed> line_count_;  // of the other line that pending_ belongs to
   std::deque<ViewHash> past_;
-  ViewHash left_;  // the view that this peer left for a branch
+  struct Entered {  // the view entered last, also after the seat in it was lost
+    ViewHash view;
+    ViewHash origin;
+    uint64_t epoch = 0;
+  } last_;
+  std::deque<ViewHash> forsaken_;  // left for another line: never entered or witnessed again
+  ViewHash left_;                  // the view that this peer left for a branch
   Time left_since_;
   std::set<PeerId> down_;
   std::set<PeerId> departed_;  // gave their cells back: they may come again, but not into this view
-  std::map<PeerId, Time> heard_;  // seated peers
+  std::map<PeerId, Time> heard_;  // occupants: when last as members of this view
   std::map<PeerId, Time> told_;   // when a peer was last told of a view or of seats
   std::map<PeerId, Joiner> joiners_;
   std::optional<SuccessorProposer> proposer_;
@@ -167,6 +179,7 @@ class Membership {
   std::optional<Committed> fetching_;
   Time fetch_again_;
   Time seek_line_at_;
+  std::set<PeerId> line_asked_;  // members of a better line that have not answered
   std::optional<Time> leaving_since_;
   bool left_job_ = false;
   bool job_over_ = false;

@@ -80,18 +80,27 @@ void Membership::FormFirst(Time now, Actions& out) {
   TakePending(now, out);
 }
 
-// A member of a line that loses against another one asks the winner for a seat.
-void Membership::SeekBetterLine(Time now, Actions& out) {
-  if (fetching_ || now < seek_line_at_ || !trainer_ || !averaging_.idle() || !left_.none()) return;
+// A member of the best line that beats ours; of those one that was not asked in vain. Who is down
+// is not left out: what is known of the members of other lines are their records.
+const RosterRecord* Membership::BestOtherLine() {
   const LineRank own = line();
   const RosterRecord* best = nullptr;
   for (const auto& [peer, record] : roster_.live()) {
     if (!record.seated || record.leaving || record.line.origin == own.origin) continue;
-    if (down_.contains(peer)) continue;
     if (seating_->CellOf(peer)) continue;  // its record is older than its seat here
-    if (!record.line.Beats(best == nullptr ? own : best->line)) continue;
-    best = &record;
+    if (!record.line.Beats(own)) continue;
+    const bool again = best != nullptr && line_asked_.contains(best->member.id);
+    if (best == nullptr || record.line.Beats(best->line) || (record.line == best->line && again))
+      best = &record;
   }
+  if (best != nullptr && !line_asked_.insert(best->member.id).second) line_asked_.clear();
+  return best;
+}
+
+// A member of a line that loses against another one asks the winner for a seat.
+void Membership::SeekBetterLine(Time now, Actions& out) {
+  if (fetching_ || now < seek_line_at_ || !trainer_ || !left_.none()) return;
+  const RosterRecord* best = BestOtherLine();
   if (best == nullptr) return;
   seek_line_at_ = now + kSeekLineEvery;
   log_.Info("asking the better line for a seat", {{"members", best->line.members}});
@@ -101,14 +110,19 @@ void Membership::SeekBetterLine(Time now, Actions& out) {
 void Membership::On(Time now, const PeerId& from, const message::JoinAnswer& answer, Actions& out) {
   for (const Contact& contact : answer.contacts) roster_.Learn(contact, out);
   joining_.OnAnswer(now, from, answer);
+  line_asked_.erase(from);
   if (answer.kind == message::JoinAnswer::Kind::kRefused)
     log_.Warning("seat refused", {{"reason", answer.reason}});
+  if (seated() && seating_->CellOf(from)) return;  // late: it was seated meanwhile
   if (seated() && answer.kind == message::JoinAnswer::Kind::kAskSteward && trainer_ &&
-      averaging_.idle() && !answer.contacts.empty() && !Quiet(now, answer.contacts.front().id))
+      !answer.contacts.empty() && !Quiet(now, answer.contacts.front().id))
     AskForSeat(now, answer.contacts.front().id, out);
   if (answer.kind != message::JoinAnswer::Kind::kFetchFirst || fetching_ || !trainer_) return;
   if (answer.committed.averaging <= holds_ || answer.contacts.empty()) return;
-  if (seated() && !averaging_.idle()) return;  // asked again when the averaging is over
+  if (seated()) {  // nothing of its own line is worth keeping: it comes as a newcomer
+    SendAll(Others(*seating_), message::Leaving{seating_->hash()}, out);
+    Unseat(now, out);
+  }
   fetching_ = answer.committed;
   std::vector<PeerId> donors;
   for (const Contact& contact : answer.contacts) donors.push_back(contact.id);

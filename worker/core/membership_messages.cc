@@ -60,8 +60,13 @@ void Membership::On(Time now, const PeerId& from, const message::JoinRequest& re
     note();
     return SendAll({from}, JoinAnswer{JoinAnswer::Kind::kNoView, {}, {}, {}}, out);
   }
+  if (seating_->CellOf(from)) {
+    // Who has left this view is told to wait until its cell is vacated and the next view made.
+    if (departed_.contains(from))
+      return SendAll({from}, JoinAnswer{JoinAnswer::Kind::kWait, {}, {}, {}}, out);
+    return SendAll({from}, NewsOf(now, *seating_), out);
+  }
   if (down_.erase(from) > 0) averaging_.SetDown(down_);
-  if (seating_->CellOf(from)) return SendAll({from}, NewsOf(now, *seating_), out);
   const auto chief = steward();
   if (chief && *chief != config_.id)
     return SendAll({from},
@@ -86,6 +91,10 @@ void Membership::On(Time now, const PeerId& from, const message::ViewNews& news,
     if (seating_->Merge(news.seats, news.vacancies)) SeatsChanged(now, out);
     return;
   }
+  if (Forsaken(hash)) {  // the sender believes us in a view that we have left for good
+    if (!Quiet(now, from)) SendAll({from}, message::Leaving{hash}, out);
+    return;
+  }
   if (std::find(past_.begin(), past_.end(), hash) != past_.end() && seated()) {
     if (!Quiet(now, from)) SendAll({from}, NewsOf(now, *seating_), out);  // the sender is behind
     return;
@@ -98,11 +107,18 @@ void Membership::On(Time now, const PeerId& from, const message::ViewNews& news,
     return Unseat(now, out);  // it went on without us: ask for a seat
   if (pending_ && pending_->hash() == hash) {
     pending_->Merge(news.seats, news.vacancies);
+    if (line_count_ && news.committed.averaging > line_count_->averaging)
+      line_count_ = news.committed;
     return;
   }
   if (!Wants(next)) return;
   if (!seated() && (!trainer_ || fetching_)) return;
-  averaging_.Learn(news.committed);
+  const bool other_line = !last_.view.none() && OriginOf(next.view(), hash) != last_.origin;
+  line_count_.reset();
+  if (other_line)
+    line_count_ = news.committed;
+  else
+    averaging_.Learn(news.committed);
   SetPending(now, std::move(next), out);
 }
 

@@ -14,25 +14,31 @@ constexpr Duration kProposalPatience = Milliseconds(500);
 
 }  // namespace
 
-// Its own record says that it is seated in another line than ours, newer than the view we share.
+// Its own record says that it is seated in another line than ours. Records are late: one that took
+// a seat here a moment ago still says so.
 bool Membership::InAnotherLine(const PeerId& peer) const {
   const RosterRecord* record = roster_.Find(peer);
-  return record != nullptr && seating_ && record->seated && record->line.origin != line().origin &&
-         record->epoch > seating_->view().epoch;
+  return record != nullptr && seating_ && record->seated && record->line.origin != line().origin;
 }
 
-// Seated peers that were not heard of for the roster's time to live: the slow proof of death.
+// Whatever it says otherwise, it is no member of our view any more.
+bool Membership::Gone(Time now, const PeerId& peer) const {
+  if (departed_.contains(peer)) return true;
+  const RosterRecord* record = roster_.Find(peer);
+  if (record != nullptr && record->leaving) return true;
+  if (!InAnotherLine(peer)) return false;
+  const auto heard = heard_.find(peer);
+  return heard != heard_.end() && now - heard->second > roster_.Ttl();
+}
+
+// Occupants that did not speak as members of this view for the roster's time to live, and have no
+// record or one that says they are elsewhere: the slow proof of death, or of having gone.
 void Membership::FindSilent(Time now) {
   for (const auto& [cell, member] : seating_->occupants()) {
     if (member.id == config_.id || down_.contains(member.id)) continue;
-    const RosterRecord* record = roster_.Find(member.id);
-    if ((record != nullptr && record->leaving) || InAnotherLine(member.id)) {
-      down_.insert(member.id);
-      continue;
-    }
-    if (record != nullptr) continue;
     const auto heard = heard_.find(member.id);
-    if (heard != heard_.end() && now - heard->second > roster_.Ttl()) {
+    const bool silent = heard != heard_.end() && now - heard->second > roster_.Ttl();
+    if (Gone(now, member.id) || (silent && roster_.Find(member.id) == nullptr)) {
       log_.Info("peer silent", {{"peer", member.id.brief()}});
       down_.insert(member.id);
     }
@@ -68,7 +74,10 @@ void Membership::Govern(Time now, Actions& out) {
     }
     return;
   }
-  if (!pending_ && NeedsView(now) && averaging_.idle()) Propose(now, out);
+  if (pending_ || !NeedsView(now)) return;
+  // What is under way is finished first, and nothing new begins before it.
+  averaging_.HoldFrom(now, averaging_.bytes_begun() + 1, kProposalPatience, out);
+  if (averaging_.MayMove(0)) Propose(now, out);
 }
 
 bool Membership::Vacate(Time, Actions& out) {
@@ -162,7 +171,6 @@ void Membership::Propose(Time now, Actions& out) {
                     NextView(*seating_, down_, newcomers, false, facts), LiveWitnesses(),
                     rng_.Fork("proposer"));
   proposer_->local = &witness_;
-  averaging_.HoldFrom(now, averaging_.bytes_begun() + 1, kProposalPatience, out);
   proposer_->local_begun = averaging_.bytes_begun();
   proposer_->Start(now, out);
   if (!proposer_->decided()) return;

@@ -60,6 +60,43 @@ TEST(MembershipTest, OneThatIsTakenForDeadByMistakeSitsAgain) {
   }
 }
 
+// It believes that all others died, and forms a line of its own; they have vacated its cell. Its
+// line's epoch is above theirs, and its record says that it sits elsewhere when its seat is given.
+TEST(MembershipTest, ABranchOfOneBesideABiggerLineComesBack) {
+  for (uint64_t seed = 1; seed <= 5; ++seed) {
+    PeerWorld world(seed, EveryTenSteps());
+    for (int i = 0; i < 5; ++i) world.Add();
+    ASSERT_TRUE(world.UntilTogether(Seconds(5)));
+    world.RunFor(Milliseconds(500) + Milliseconds(static_cast<int64_t>(seed * 17)));
+    const std::string before = world.Summary(0).view->hash.brief();
+    const size_t loner = seed % 5;
+    for (size_t i = 0; i < 5; ++i)
+      if (i != loner) world.Slander(loner, i);
+    EXPECT_TRUE(world.Summary(loner).view->branch);
+    EXPECT_EQ(world.Summary(loner).view->members, 1U);
+    ASSERT_TRUE(world.UntilTogether(Seconds(5))) << "seed " << seed << world.Describe();
+    // Not into the view that it left: its promises there are forgotten.
+    EXPECT_NE(world.Summary(loner).view->hash.brief(), before);
+    const uint64_t averaging = world.Summary(loner).averaging;
+    world.RunFor(Seconds(1));
+    EXPECT_TRUE(world.Together());
+    EXPECT_GE(world.Summary(loner).averaging, averaging + 3);
+    EXPECT_EQ(world.Summary(loner).divergence, 0U);
+  }
+}
+
+TEST(MembershipTest, AveragingsWithoutAPauseDoNotKeepAViewFromBeingRenewed) {
+  AveragingConfig config = EveryTenSteps();
+  config.interval = 1;  // everybody is due again before an averaging is over
+  PeerWorld world(14, config);
+  for (int i = 0; i < 4; ++i) world.Add();
+  ASSERT_TRUE(world.UntilTogether(Seconds(5)));
+  world.RunFor(Seconds(1));
+  world.Add();
+  ASSERT_TRUE(world.UntilTogether(Seconds(2))) << world.Describe();
+  ExpectAgreement(world);
+}
+
 TEST(MembershipTest, ATrainerThatGoesAndComesBackFetchesTheState) {
   PeerWorld world(13, EveryTenSteps());
   for (int i = 0; i < 4; ++i) world.Add();
