@@ -19,9 +19,14 @@ void Histogram::Observe(double v) {
 }
 
 MetricRegistry::Series& MetricRegistry::Find(std::string_view name, std::string_view help,
-                                             Kind kind, MetricLabels labels) {
-  Family& family =
-      families_.try_emplace(std::string(name), Family{kind, std::string(help), {}}).first->second;
+                                             MetricKind kind, MetricLabels labels) {
+  CHECK(!help.empty());
+  CHECK_EQ(name.ends_with("_total"), kind == MetricKind::kCounter);
+  auto it = families_.find(name);
+  if (it == families_.end()) {
+    it = families_.emplace(std::string(name), Family{kind, std::string(help), {}}).first;
+  }
+  Family& family = it->second;
   CHECK(family.kind == kind);
   for (Series& series : family.series) {
     if (series.labels == labels) return series;
@@ -32,20 +37,23 @@ MetricRegistry::Series& MetricRegistry::Find(std::string_view name, std::string_
 
 Counter& MetricRegistry::AddCounter(std::string_view name, std::string_view help,
                                     MetricLabels labels) {
-  Series& series = Find(name, help, Kind::kCounter, std::move(labels));
+  const std::lock_guard lock(mutex_);
+  Series& series = Find(name, help, MetricKind::kCounter, std::move(labels));
   if (!series.counter) series.counter = std::make_unique<Counter>();
   return *series.counter;
 }
 
 Gauge& MetricRegistry::AddGauge(std::string_view name, std::string_view help, MetricLabels labels) {
-  Series& series = Find(name, help, Kind::kGauge, std::move(labels));
+  const std::lock_guard lock(mutex_);
+  Series& series = Find(name, help, MetricKind::kGauge, std::move(labels));
   if (!series.gauge) series.gauge = std::make_unique<Gauge>();
   return *series.gauge;
 }
 
 Histogram& MetricRegistry::AddHistogram(std::string_view name, std::string_view help,
                                         std::vector<double> upper_bounds, MetricLabels labels) {
-  Series& series = Find(name, help, Kind::kHistogram, std::move(labels));
+  const std::lock_guard lock(mutex_);
+  Series& series = Find(name, help, MetricKind::kHistogram, std::move(labels));
   if (!series.histogram) series.histogram = std::make_unique<Histogram>(std::move(upper_bounds));
   return *series.histogram;
 }
@@ -57,11 +65,38 @@ void MetricRegistry::Drop(const MetricLabels& match) {
       return it != series.labels.end() && it->second == label.second;
     });
   };
+  const std::lock_guard lock(mutex_);
   for (auto& [name, family] : families_) std::erase_if(family.series, matches);
 }
 
+std::vector<MetricFamily> MetricRegistry::Collect() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<MetricFamily> out;
+  for (const auto& [name, family] : families_) {
+    out.push_back({name, family.help, family.kind, {}});
+    for (const Series& series : family.series) {
+      MetricValue value;
+      value.labels = series.labels;
+      if (series.counter) value.value = series.counter->value();
+      if (series.gauge) value.value = series.gauge->value();
+      if (series.histogram) {
+        const Histogram& histogram = *series.histogram;
+        value.upper_bounds = histogram.upper_bounds();
+        uint64_t below = 0;
+        for (size_t i = 0; i <= value.upper_bounds.size(); ++i) {
+          value.cumulative.push_back(below += histogram.bucket(i));
+        }
+        value.sum = histogram.sum();
+      }
+      out.back().series.push_back(std::move(value));
+    }
+  }
+  return out;
+}
+
 double MetricRegistry::Value(std::string_view name, const MetricLabels& labels) const {
-  const auto it = families_.find(std::string(name));
+  const std::lock_guard lock(mutex_);
+  const auto it = families_.find(name);
   if (it == families_.end()) return 0;
   for (const Series& series : it->second.series) {
     if (series.labels != labels) continue;

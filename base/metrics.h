@@ -1,11 +1,11 @@
 // Metrics: handles that cores and edges count through, behind a registry port.
 //
-// A module declares every metric once, in one struct, from a MetricRegistry: name
-// `crowdsurf_<module>_<noun>_<unit>`
+// A module declares every metric once, in one place: name `crowdsurf_<module>_<noun>_<unit>`
 // (`_total` for counters), help, unit in the name, labels from closed sets only (never peer or pod
-// ids). Creating a handle creates the series at zero. The default registry keeps values in memory
-// (tests, simulator); an edge exposes them through prometheus-cpp's serializer. Handles are shared
-// and thread-safe (relaxed atomics); creating them is single sequence.
+// ids). Creating a handle creates the series at zero. A registry keeps values in memory; base/edge
+// writes them as Prometheus text. Handles are relaxed atomics and the registry has a lock, so that
+// a series may appear while another thread scrapes. Bound: what the modules declare.
+// docs/metrics.md lists them all, and a test compares it with the declarations.
 #pragma once
 
 #include <atomic>
@@ -13,6 +13,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -56,23 +57,29 @@ class Histogram {
   std::atomic<double> sum_{0};
 };
 
+enum class MetricKind { kCounter, kGauge, kHistogram };
+
+// What a registry holds at one instant, by value. value: of counters and gauges; the rest: of
+// histograms, counts cumulative and with +Inf as the last.
+struct MetricValue {
+  MetricLabels labels;
+  double value = 0;
+  std::vector<double> upper_bounds;
+  std::vector<uint64_t> cumulative;
+  double sum = 0;
+};
+struct MetricFamily {
+  std::string name;
+  std::string help;
+  MetricKind kind = MetricKind::kCounter;
+  std::vector<MetricValue> series;
+};
+
 // Owns every series of a process or of a simulated peer. Asking twice for one (name, labels) gives
-// the same handle.
+// the same handle. Pre of all Add*: help is a sentence, a counter's name and no other ends in
+// "_total", a name has one kind. Any thread.
 class MetricRegistry {
  public:
-  enum class Kind { kCounter, kGauge, kHistogram };
-  struct Series {
-    MetricLabels labels;
-    std::unique_ptr<Counter> counter;
-    std::unique_ptr<Gauge> gauge;
-    std::unique_ptr<Histogram> histogram;
-  };
-  struct Family {
-    Kind kind;
-    std::string help;
-    std::deque<Series> series;
-  };
-
   Counter& AddCounter(std::string_view name, std::string_view help, MetricLabels labels = {});
   Gauge& AddGauge(std::string_view name, std::string_view help, MetricLabels labels = {});
   Histogram& AddHistogram(std::string_view name, std::string_view help,
@@ -81,13 +88,27 @@ class MetricRegistry {
   // be used again.
   void Drop(const MetricLabels& match);
 
-  const std::map<std::string, Family>& families() const { return families_; }
+  // Every family, in order of name; one without series too. O(series).
+  std::vector<MetricFamily> Collect() const;
   // The value of one counter or gauge, 0 if there is none: for tests.
   double Value(std::string_view name, const MetricLabels& labels = {}) const;
 
  private:
-  Series& Find(std::string_view name, std::string_view help, Kind kind, MetricLabels labels);
-  std::map<std::string, Family> families_;
+  struct Series {
+    MetricLabels labels;
+    std::unique_ptr<Counter> counter;
+    std::unique_ptr<Gauge> gauge;
+    std::unique_ptr<Histogram> histogram;
+  };
+  struct Family {
+    MetricKind kind;
+    std::string help;
+    std::deque<Series> series;
+  };
+  Series& Find(std::string_view name, std::string_view help, MetricKind kind, MetricLabels labels);
+
+  mutable std::mutex mutex_;
+  std::map<std::string, Family, std::less<>> families_;
 };
 
 }  // namespace crowdsurf

@@ -14,8 +14,8 @@ DhtService::DhtService(HostLoop& host, PeerTransport& transport, const Identity&
       logger_(logger.For("dht")),
       metrics_(metrics),
       undecodable_(metrics_.messages_invalid),
-      contacts_(metrics.AddGauge("crowdsurf_dht_contacts_count", "Peers in the routing table.")),
-      records_(metrics.AddGauge("crowdsurf_dht_records_count", "Records held for the network.")),
+      contacts_(metrics.AddGauge("crowdsurf_dht_contacts", "Peers in the routing table.")),
+      records_(metrics.AddGauge("crowdsurf_dht_records", "Records held for the network.")),
       memory_(metrics.AddGauge("crowdsurf_dht_memory_bytes", "Memory of the DHT node, estimated.")),
       node_(Self{{identity.id(), transport.endpoint()}, identity.public_key(), identity.boot()},
             config, &identity, &metrics_, Rng(seed)) {

@@ -6,8 +6,6 @@
 #include <future>
 #include <utility>
 
-#include "coordinator-free-dht/edge/prometheus.h"
-
 namespace crowdsurf::dht {
 namespace {
 
@@ -17,8 +15,9 @@ constexpr time_t kTimeoutSeconds = 5;         // of a slow client
 
 }  // namespace
 
-HttpServer::HttpServer(const MetricRegistry& metrics)
-    : server_(std::make_unique<httplib::Server>()),
+HttpServer::HttpServer(MetricRegistry& metrics, const std::string& program)
+    : page_(metrics, program),
+      server_(std::make_unique<httplib::Server>()),
       handlers_(std::make_shared<std::map<std::string, Handler>>()) {
   server_->new_task_queue = [] { return new httplib::ThreadPool(kThreads); };
   server_->set_payload_max_length(kMaxRequestBody);
@@ -32,9 +31,7 @@ HttpServer::HttpServer(const MetricRegistry& metrics)
   });
   Handle("/healthz", [] { return HttpReply{200, "ok\n"}; });
   Handle("/readyz", [] { return HttpReply{200, "ok\n"}; });
-  Handle("/metrics", [&metrics] {
-    return HttpReply{200, RenderMetrics(metrics), "text/plain; version=0.0.4; charset=utf-8"};
-  });
+  Handle("/metrics", [this] { return HttpReply{200, page_.Render(), MetricsPage::kContentType}; });
 }
 
 HttpServer::~HttpServer() { Stop(); }

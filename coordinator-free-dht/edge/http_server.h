@@ -11,7 +11,7 @@
 #include <string>
 #include <thread>
 
-#include "base/metrics.h"
+#include "base/edge/metrics_page.h"
 #include "base/status.h"
 
 namespace httplib {
@@ -32,7 +32,7 @@ class HttpServer {
 
   // /metrics renders `metrics`, which outlives the server. /healthz and /readyz say 200 "ok" until
   // replaced by Handle.
-  explicit HttpServer(const MetricRegistry& metrics);
+  explicit HttpServer(MetricRegistry& metrics, const std::string& program = "crowdsurf-worker");
   ~HttpServer();  // stops
 
   // GET `path`. Before Start.
@@ -43,6 +43,7 @@ class HttpServer {
   int port() const { return port_; }  // after Start
 
  private:
+  MetricsPage page_;
   std::unique_ptr<httplib::Server> server_;
   std::shared_ptr<std::map<std::string, Handler>> handlers_;
   std::thread thread_;

@@ -31,6 +31,15 @@ grpc::ChannelArguments MakeArguments(const TransportOptions& options) {
   return args;
 }
 
+Counter& Dropped(MetricRegistry& r, const char* reason) {
+  return r.AddCounter("crowdsurf_peer_messages_dropped_total", "Messages dropped, by reason.",
+                      {{"reason", reason}});
+}
+Counter& DialsFailed(MetricRegistry& r, const char* reason) {
+  return r.AddCounter("crowdsurf_peer_dial_failures_total", "Dials failed, by reason.",
+                      {{"reason", reason}});
+}
+
 }  // namespace
 
 TransportMetrics::TransportMetrics(MetricRegistry& r)
@@ -38,26 +47,20 @@ TransportMetrics::TransportMetrics(MetricRegistry& r)
       received(r.AddCounter("crowdsurf_peer_messages_received_total", "Messages from peers.")),
       sent_bytes(r.AddCounter("crowdsurf_peer_sent_bytes_total", "Bodies written to peers.")),
       received_bytes(r.AddCounter("crowdsurf_peer_received_bytes_total", "Bodies from peers.")),
-      dropped_queue(r.AddCounter("crowdsurf_peer_messages_dropped_total",
-                                 "Messages dropped, by reason.", {{"reason", "queue_full"}})),
-      dropped_size(r.AddCounter("crowdsurf_peer_messages_dropped_total",
-                                "Messages dropped, by reason.", {{"reason", "too_large"}})),
-      dropped_lost(r.AddCounter("crowdsurf_peer_messages_dropped_total",
-                                "Messages dropped, by reason.", {{"reason", "connection_lost"}})),
-      dropped_mailbox(r.AddCounter("crowdsurf_peer_messages_dropped_total",
-                                   "Messages dropped, by reason.", {{"reason", "mailbox_full"}})),
+      dropped_queue(Dropped(r, "queue_full")),
+      dropped_size(Dropped(r, "too_large")),
+      dropped_lost(Dropped(r, "connection_lost")),
+      dropped_mailbox(Dropped(r, "mailbox_full")),
       invalid(r.AddCounter("crowdsurf_peer_frames_invalid_total",
                            "Frames that break the stream's protocol.")),
       impostors(r.AddCounter("crowdsurf_peer_impostors_total",
                              "Dials answered by another peer than the one expected there.")),
       dials(r.AddCounter("crowdsurf_peer_dials_total", "Connections tried.")),
-      dials_refused(r.AddCounter("crowdsurf_peer_dial_failures_total", "Dials failed, by reason.",
-                                 {{"reason", "refused"}})),
-      dials_failed(r.AddCounter("crowdsurf_peer_dial_failures_total", "Dials failed, by reason.",
-                                {{"reason", "other"}})),
+      dials_refused(DialsFailed(r, "refused")),
+      dials_failed(DialsFailed(r, "other")),
       certificates_refused(r.AddCounter("crowdsurf_peer_certificates_refused_total",
                                         "Connections refused for their certificate.")),
-      streams(r.AddGauge("crowdsurf_peer_streams_count", "Streams open or being opened.")) {}
+      streams(r.AddGauge("crowdsurf_peer_streams", "Streams open or being opened.")) {}
 
 TransportCore::TransportCore(TransportOptions options, const Identity& identity, HostLoop& host,
                              MetricRegistry& metrics, Logger logger)

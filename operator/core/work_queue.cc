@@ -38,6 +38,7 @@ Duration WorkQueue::AddRateLimited(const std::string& key, Time now) {
 
 std::optional<std::string> WorkQueue::Get(Time now) {
   if (in_order_.empty() || in_order_.begin()->first > now) return std::nullopt;
+  waited_ = now - in_order_.begin()->first;
   std::string key = in_order_.begin()->second;
   in_order_.erase(in_order_.begin());
   ready_at_.erase(key);

@@ -39,7 +39,8 @@ class WorkQueue {
   // Forgets everything about a key that is gone from the cache.
   void Drop(const std::string& key);
 
-  Time NextReady() const;  // Infinite when nothing waits
+  Time NextReady() const;                      // Infinite when nothing waits
+  Duration waited() const { return waited_; }  // of the key that Get gave last, since it was ready
   size_t depth() const { return ready_at_.size(); }
   uint64_t adds() const { return adds_; }
   uint64_t retries() const { return retries_; }
@@ -56,6 +57,7 @@ class WorkQueue {
   std::map<std::string, int> failures_;
   uint64_t adds_ = 0;
   uint64_t retries_ = 0;
+  Duration waited_;
 };
 
 }  // namespace crowdsurf::controller

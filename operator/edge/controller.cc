@@ -9,7 +9,6 @@ using std::chrono::steady_clock;
 
 constexpr auto kTurn = std::chrono::milliseconds(100);  // between looks at stop, leadership, timers
 constexpr int kAskEvery_ms = 10'000;  // one agent a job (pod-lifecycle.md 8: 10-60 s)
-const std::vector<double> kBuckets = {.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60};
 
 Time Now() {
   return Time::FromNanoseconds(
@@ -23,8 +22,6 @@ WallTime WallNow() {
                                        .count());
 }
 
-const MetricLabels kQueue = {{"name", "trainingjob"}};
-
 }  // namespace
 
 Controller::Controller(KubeCluster& cluster, ControllerOptions options, MetricRegistry& metrics,
@@ -33,14 +30,11 @@ Controller::Controller(KubeCluster& cluster, ControllerOptions options, MetricRe
       options_(std::move(options)),
       reconciler_(cluster, options_.decide, metrics, log),
       log_(log),
-      depth_(metrics.AddGauge("workqueue_depth", "Keys that wait", kQueue)),
-      adds_(metrics.AddCounter("workqueue_adds_total", "Keys added", kQueue)),
-      retries_(metrics.AddCounter("workqueue_retries_total", "Keys tried again", kQueue)),
-      seconds_(metrics.AddHistogram("controller_runtime_reconcile_time_seconds",
-                                    "Duration of a reconcile", kBuckets,
-                                    {{"controller", "trainingjob"}})) {
+      metrics_(metrics) {
   if (options_.ask_agents) poller_ = std::make_unique<SummaryPoller>(kAskEvery_ms);
 }
+
+void Controller::RefreshMetrics() { metrics_.Refresh(Now()); }
 
 void Controller::Run() {
   while (!stopping_) Turn();
@@ -59,6 +53,7 @@ void Controller::Turn() {
   if (!cluster_.synced()) return;
   ready_ = true;
   if (!options_.leading()) {
+    if (led_) reconciler_.ForgetMetrics();  // the new leader shows the jobs
     led_ = false;
     return;
   }
@@ -73,17 +68,14 @@ void Controller::Turn() {
     if (!key) break;
     Work(*key);
   }
-  depth_.Set(static_cast<double>(queue_.depth()));
-  adds_.Add(static_cast<double>(queue_.adds()) - adds_.value());
-  retries_.Add(static_cast<double>(queue_.retries()) - retries_.value());
+  metrics_.Show(queue_);
 }
 
 void Controller::Work(const std::string& key) {
-  const Time begun = Now();
-  const WallTime wall = WallNow();
-  const StatusOr<Plan> plan = reconciler_.Reconcile(key, wall);
+  metrics_.Begin(Now(), queue_.waited());
+  const StatusOr<Plan> plan = reconciler_.Reconcile(key, WallNow());
   queue_.Done(key);
-  seconds_.Observe((Now() - begun).seconds());
+  metrics_.End(Now());
   const Status& status = plan.status();
   if (absl::IsNotFound(status)) {
     queue_.Drop(key);

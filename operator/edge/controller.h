@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/metrics.h"
 #include "operator/core/work_queue.h"
+#include "operator/edge/controller_metrics.h"
 #include "operator/edge/kube_cluster.h"
 #include "operator/edge/reconciler.h"
 #include "operator/edge/summary_poller.h"
@@ -33,6 +34,7 @@ class Controller {
   void Run();
   void Stop() { stopping_ = true; }      // any thread, a signal handler too
   bool ready() const { return ready_; }  // caches are filled; any thread
+  void RefreshMetrics();                 // before a scrape; any thread
 
  private:
   void Turn();
@@ -43,10 +45,7 @@ class Controller {
   const ControllerOptions options_;
   Reconciler reconciler_;
   const Logger log_;
-  Gauge& depth_;
-  Counter& adds_;
-  Counter& retries_;
-  Histogram& seconds_;
+  ControllerMetrics metrics_;
   WorkQueue queue_;
   std::unique_ptr<SummaryPoller> poller_;
   std::map<std::string, std::string> asked_;  // job -> the agent that is asked

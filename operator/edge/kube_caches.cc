@@ -14,6 +14,7 @@ constexpr size_t kProducers = 3;
 constexpr auto kPause = std::chrono::milliseconds(5);  // of a watch while the mailbox is full
 // A list may have begun this long before a create that it does not show (the client's time-out).
 constexpr Duration kListLag = Seconds(15);
+constexpr const char* kResources[] = {"trainingjobs", "pods", "nodes"};  // by Kind
 
 }  // namespace
 
@@ -23,12 +24,18 @@ KubeCluster::KubeCluster(KubeClient& client, KubeClusterOptions options, Rng rng
       options_(std::move(options)),
       log_(log),
       events_dropped_(metrics.AddCounter("crowdsurf_operator_events_dropped_total",
-                                         "Events of Kubernetes that were not recorded")),
+                                         "Events of Kubernetes that were not recorded.")),
       news_(kMostNews),
       jobs_(ObserveJob),
       pods_(ObservePod),
       nodes_(ObserveNode) {
   for (const Kind kind : {kJobs, kPods, kNodes}) {
+    cached_[kind] = &metrics.AddGauge("crowdsurf_operator_cache_objects",
+                                      "Objects of the API server that are held, by kind.",
+                                      {{"resource", kResources[kind]}});
+    unreadable_[kind] = &metrics.AddCounter("crowdsurf_operator_objects_unreadable_total",
+                                            "Objects of watches that could not be read, by kind.",
+                                            {{"resource", kResources[kind]}});
     reflectors_.push_back(std::make_unique<Reflector>(client_, PathOf(kind), ReceiverOf(kind),
                                                       rng.Fork(PathOf(kind)), log, metrics));
   }
@@ -76,7 +83,18 @@ std::set<std::string> KubeCluster::Await(std::chrono::steady_clock::time_point d
     Take(*std::move(news), touched);
     news = news_.TryTake();
   }
+  ShowCaches();
   return touched;
+}
+
+void KubeCluster::ShowCaches() {
+  const auto show = [&](Kind kind, const auto& cache) {
+    cached_[kind]->Set(static_cast<double>(cache.objects().size()));
+    unreadable_[kind]->Add(static_cast<double>(cache.unreadable()) - unreadable_[kind]->value());
+  };
+  show(kJobs, jobs_);
+  show(kPods, pods_);
+  show(kNodes, nodes_);
 }
 
 void KubeCluster::Take(News news, std::set<std::string>& touched) {

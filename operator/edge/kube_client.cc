@@ -7,6 +7,7 @@
 #include <openssl/x509.h>
 
 #include <algorithm>
+#include <chrono>
 #include <condition_variable>
 #include <mutex>
 #include <set>
@@ -16,6 +17,9 @@ namespace crowdsurf::controller {
 namespace {
 
 using Json = nlohmann::json;
+using std::chrono::steady_clock;
+
+const std::vector<double> kBuckets = {.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60};
 
 // Bookmarks come about once a minute; a watch that is silent for two has lost its connection.
 constexpr int kWatchSilenceSeconds = 120;
@@ -115,14 +119,19 @@ class KubeClient::Impl {
   using Call = std::function<httplib::Result(httplib::ClientImpl&, const httplib::Headers&)>;
 
   Impl(KubeEndpoint endpoint, Options options)
-      : endpoint_(std::move(endpoint)), options_(std::move(options)) {}
+      : endpoint_(std::move(endpoint)),
+        options_(std::move(options)),
+        host_(absl::StrCat(endpoint_.host, ":", endpoint_.port)) {}
 
   StatusOr<Json> Request(const char* method, const std::string& path, const Call& call) {
     const std::string what = absl::StrCat(method, " ", PathOnly(path));
+    const auto asked = steady_clock::now();
     ASSIGN_OR_RETURN(Lease lease, Acquire());
+    const auto begun = steady_clock::now();
     const httplib::Result result = call(*lease.client, lease.headers);
     const int status = result ? result->status : 0;
     Count(method, status);
+    Time(method, begun - asked, steady_clock::now() - begun);
     if (!result) {
       // A broken connection is thrown away; the next request makes a new one.
       Release(std::move(lease), /*reuse=*/false);
@@ -261,16 +270,31 @@ class KubeClient::Impl {
 
   void Count(const char* method, int status) {
     if (options_.metrics == nullptr) return;
-    const std::lock_guard lock(mutex_);  // creating a series is single sequence
+    const std::string code = status == 0 ? "<error>" : std::to_string(status);
     options_.metrics
-        ->AddCounter(
-            "rest_client_requests_total", "Requests to the API server.",
-            {{"method", method}, {"code", status == 0 ? "<error>" : std::to_string(status)}})
+        ->AddCounter("rest_client_requests_total", "Requests to the API server, by answer.",
+                     {{"method", method}, {"code", code}, {"host", host_}})
         .Add();
+  }
+
+  void Time(const char* verb, steady_clock::duration waited, steady_clock::duration took) {
+    if (options_.metrics == nullptr) return;
+    const auto seconds = [](auto d) { return std::chrono::duration<double>(d).count(); };
+    options_.metrics
+        ->AddHistogram("rest_client_rate_limiter_duration_seconds",
+                       "Time that requests waited for one of the client's connections.", kBuckets,
+                       {{"verb", verb}, {"host", host_}})
+        .Observe(seconds(waited));
+    options_.metrics
+        ->AddHistogram("rest_client_request_duration_seconds",
+                       "Duration of requests to the API server, without watches.", kBuckets,
+                       {{"verb", verb}, {"host", host_}})
+        .Observe(seconds(took));
   }
 
   const KubeEndpoint endpoint_;
   const Options options_;
+  const std::string host_;  // of the API server, as a label
   std::mutex mutex_;
   std::condition_variable freed_;
   std::vector<Lease> idle_;

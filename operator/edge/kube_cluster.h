@@ -97,6 +97,7 @@ class KubeCluster : public Cluster {
   void Touch(const ObjectCache<PodEntry>::Change& change, std::set<std::string>& touched);
   void Touch(const ObjectCache<NodeEntry>::Change& change, std::set<std::string>& touched);
   void Assume(const nlohmann::json& pod);
+  void ShowCaches();
   Status EnsureObjects(const TrainingJob& job);
   Status RefuseSpec(const JobEntry& entry);
   bool NodeIsGone(const std::string& node);
@@ -106,6 +107,8 @@ class KubeCluster : public Cluster {
   const KubeClusterOptions options_;
   const Logger log_;
   Counter& events_dropped_;
+  Gauge* cached_[3];        // crowdsurf_operator_cache_objects, by Kind
+  Counter* unreadable_[3];  // crowdsurf_operator_objects_unreadable_total
   Mailbox<News> news_;
   std::atomic<bool> stopping_{false};
   bool listed_[3] = {};

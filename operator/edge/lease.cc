@@ -36,7 +36,7 @@ Lease::Lease(KubeClient& client, LeaseOptions options, Logger log, MetricRegistr
     : client_(client),
       options_(std::move(options)),
       log_(log),
-      gauge_(metrics.AddGauge("leader_election_master_status", "1 while this process leads",
+      gauge_(metrics.AddGauge("leader_election_master_status", "1 while this process leads.",
                               {{"name", options_.name}})) {}
 
 void Lease::Start() {

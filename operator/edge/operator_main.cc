@@ -11,6 +11,7 @@
 #include "operator/edge/controller.h"
 #include "operator/edge/job_authorities.h"
 #include "operator/edge/lease.h"
+#include "operator/edge/metrics_guard.h"
 #include "operator/edge/operator_pages.h"
 #include "operator/edge/signer.h"
 
@@ -23,7 +24,7 @@ struct Flags {
   std::string space, watch_space, agent_image, signer_host;
   std::string spot = "Preferred", listen = "0.0.0.0", log_level = "info";
   int sign_port = 9443, health_port = 8081, metrics_port = 8443;
-  bool elect = true;
+  bool elect = true, guard_metrics = true;
 };
 
 std::atomic<Controller*> running{nullptr};  // for the signal handler alone
@@ -36,6 +37,12 @@ WallTime WallNow() {
   return WallTime::FromNanoseconds(std::chrono::duration_cast<std::chrono::nanoseconds>(
                                        std::chrono::system_clock::now().time_since_epoch())
                                        .count());
+}
+
+Time Now() {
+  return Time::FromNanoseconds(std::chrono::duration_cast<std::chrono::nanoseconds>(
+                                   std::chrono::steady_clock::now().time_since_epoch())
+                                   .count());
 }
 
 // The pod's own namespace, as kubelet mounts it; empty outside of a cluster.
@@ -69,6 +76,9 @@ void AddFlags(CLI::App& app, Flags& flags) {
   app.add_option("--sign-port", flags.sign_port, "Agents' certificates")->capture_default_str();
   app.add_option("--health-port", flags.health_port, "/healthz, /readyz")->capture_default_str();
   app.add_option("--metrics-port", flags.metrics_port, "/metrics")->capture_default_str();
+  app.add_option("--guard-metrics", flags.guard_metrics,
+                 "HTTPS, for accounts that may get /metrics; false: plain HTTP, for everybody")
+      ->capture_default_str();
   app.add_option("--leader-elect", flags.elect, "One of several decides")->capture_default_str();
   app.add_option("--log-level", flags.log_level, "debug, info, warning, error")
       ->check(CLI::IsMember({"debug", "info", "warning", "error"}))
@@ -79,7 +89,7 @@ Status Operate(const Flags& flags, const Logger& log) {
   ASSIGN_OR_RETURN(const KubeEndpoint endpoint, LoadDefaultKubeEndpoint());
   MetricRegistry metrics;
   KubeClient client(endpoint, {.metrics = &metrics});
-  KubeClient lease_client(endpoint, {.connections = 1, .timeout = Seconds(5)});
+  KubeClient lease_client(endpoint, {.connections = 1, .timeout = Seconds(5), .metrics = &metrics});
   JobAuthorities authorities(client, flags.space, WallNow);
   ASSIGN_OR_RETURN(const auto signer_authority, authorities.OfSigner());
   SignerOptions sign{flags.listen, flags.sign_port, {flags.signer_host}, {}};
@@ -102,13 +112,25 @@ Status Operate(const Flags& flags, const Logger& log) {
   if (flags.elect) control.leading = [&lease] { return lease.leading(); };
   Controller controller(cluster, control, metrics, log.For("controller"));
   ASSIGN_OR_RETURN(const auto signer, Signer::Start(*signer_authority, sign, WallNow(), metrics));
+  MetricsPage page(metrics, "crowdsurf-operator");
+  page.Before([&] { controller.RefreshMetrics(); });
+  MetricsGuard guard(client, Now, metrics);
+  ASSIGN_OR_RETURN(const ServerIdentity identity,
+                   signer_authority->MakeServer({flags.signer_host, "localhost"}, WallNow()));
+  OperatorPages::Options serve{flags.listen, flags.health_port, flags.metrics_port};
+  if (flags.guard_metrics) {
+    serve.identity = &identity;
+    serve.admit = [&guard](const std::string& authorization) { return guard.Admit(authorization); };
+  }
   ASSIGN_OR_RETURN(const auto pages, OperatorPages::Start(
-                                         {flags.listen, flags.health_port, flags.metrics_port},
-                                         [&] { return controller.ready(); }, metrics));
+                                         serve, [&] { return controller.ready(); }, page));
   running = &controller;
   cluster.Start();
   if (flags.elect) lease.Start();
-  log.Info("started", {{"namespace", flags.space}, {"signer", flags.signer_host}});
+  log.Info("started", {{"namespace", flags.space},
+                       {"signer", flags.signer_host},
+                       {"health_port", pages->health_port()},
+                       {"metrics_port", pages->metrics_port()}});
   controller.Run();
   running = nullptr;
   log.Info("stopping");

@@ -1,13 +1,9 @@
 #include "operator/edge/operator_pages.h"
 
 #include <httplib.h>
-#include <prometheus/metric_family.h>
-#include <prometheus/text_serializer.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 
-#include <limits>
-#include <sstream>
 #include <thread>
 
 namespace crowdsurf::controller {
@@ -15,38 +11,7 @@ namespace {
 
 constexpr int kThreads = 2;     // a scraper and a kubelet
 constexpr int kPatience_s = 5;  // with a client that sends slowly
-constexpr char kText[] = "text/plain; version=0.0.4";
-
-prometheus::ClientMetric Convert(const MetricRegistry::Series& series) {
-  prometheus::ClientMetric out;
-  for (const auto& [name, value] : series.labels) out.label.push_back({name, value});
-  if (series.counter) out.counter.value = series.counter->value();
-  if (series.gauge) out.gauge.value = series.gauge->value();
-  if (!series.histogram) return out;
-  const Histogram& histogram = *series.histogram;
-  uint64_t below = 0;
-  for (size_t i = 0; i <= histogram.upper_bounds().size(); ++i) {
-    below += histogram.bucket(i);
-    const bool last = i == histogram.upper_bounds().size();
-    out.histogram.bucket.push_back(
-        {below, last ? std::numeric_limits<double>::infinity() : histogram.upper_bounds()[i]});
-  }
-  out.histogram.sample_count = below;
-  out.histogram.sample_sum = histogram.sum();
-  return out;
-}
-
-prometheus::MetricType TypeOf(MetricRegistry::Kind kind) {
-  switch (kind) {
-    case MetricRegistry::Kind::kCounter:
-      return prometheus::MetricType::Counter;
-    case MetricRegistry::Kind::kGauge:
-      return prometheus::MetricType::Gauge;
-    case MetricRegistry::Kind::kHistogram:
-      return prometheus::MetricType::Histogram;
-  }
-  return prometheus::MetricType::Untyped;
-}
+constexpr char kText[] = "text/plain; charset=utf-8";
 
 class StderrSink : public LogSink {
  public:
@@ -72,23 +37,6 @@ class StderrSink : public LogSink {
 
 }  // namespace
 
-std::string RenderMetrics(const MetricRegistry& registry) {
-  std::vector<prometheus::MetricFamily> families;
-  for (const auto& [name, family] : registry.families()) {
-    prometheus::MetricFamily out;
-    out.name = name;
-    out.help = family.help;
-    out.type = TypeOf(family.kind);
-    for (const MetricRegistry::Series& series : family.series) {
-      out.metric.push_back(Convert(series));
-    }
-    families.push_back(std::move(out));
-  }
-  std::ostringstream text;
-  prometheus::TextSerializer().Serialize(text, families);
-  return text.str();
-}
-
 std::unique_ptr<LogSink> MakeLogSink() { return std::make_unique<StderrSink>(); }
 
 LogLevel LogLevelOf(const std::string& name) {
@@ -98,50 +46,78 @@ LogLevel LogLevelOf(const std::string& name) {
 }
 
 struct OperatorPages::Server {
-  httplib::Server http;
+  std::unique_ptr<httplib::Server> http;
   std::thread thread;
+  int port = 0;
 
-  Server() {
-    http.new_task_queue = [] { return new httplib::ThreadPool(kThreads); };
-    http.set_read_timeout(kPatience_s);
-    http.set_write_timeout(kPatience_s);
-  }
-  Status Listen(const std::string& address, int port) {
-    if (!http.bind_to_port(address, port)) {
-      return absl::FailedPreconditionError(absl::StrCat("cannot listen on ", address, ":", port));
+  explicit Server(const ServerIdentity* identity) {
+    if (identity == nullptr) {
+      http = std::make_unique<httplib::Server>();
+    } else {
+      http = std::make_unique<httplib::SSLServer>(identity->certificate.get(), identity->key.get());
     }
-    thread = std::thread([this] { http.listen_after_bind(); });
-    while (!http.is_running()) std::this_thread::yield();  // else an early stop would be lost
+    http->new_task_queue = [] { return new httplib::ThreadPool(kThreads); };
+    http->set_read_timeout(kPatience_s);
+    http->set_write_timeout(kPatience_s);
+    // The library's default, SO_REUSEPORT, would let two operators share a port without a word.
+    http->set_socket_options([](socket_t socket) {
+      const int yes = 1;
+      setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+    });
+  }
+  Status Listen(const std::string& address, int wanted) {
+    if (!http->is_valid()) return absl::InternalError("the TLS context is not valid");
+    port = wanted == 0                           ? http->bind_to_any_port(address)
+           : http->bind_to_port(address, wanted) ? wanted
+                                                 : -1;
+    if (port <= 0) {
+      return absl::FailedPreconditionError(absl::StrCat("cannot listen on ", address, ":", wanted));
+    }
+    thread = std::thread([this] { http->listen_after_bind(); });
+    while (!http->is_running()) std::this_thread::yield();  // else an early stop would be lost
     return absl::OkStatus();
   }
   ~Server() {
     if (!thread.joinable()) return;
-    http.stop();
+    http->stop();
     thread.join();
   }
 };
 
-OperatorPages::OperatorPages()
-    : health_(std::make_unique<Server>()), metrics_(std::make_unique<Server>()) {}
+OperatorPages::OperatorPages() = default;
 OperatorPages::~OperatorPages() = default;
+int OperatorPages::health_port() const { return health_->port; }
+int OperatorPages::metrics_port() const { return metrics_->port; }
 
 StatusOr<std::unique_ptr<OperatorPages>> OperatorPages::Start(const Options& options,
                                                               std::function<bool()> ready,
-                                                              const MetricRegistry& metrics) {
+                                                              MetricsPage& metrics) {
   std::unique_ptr<OperatorPages> pages(new OperatorPages());
-  pages->health_->http.Get("/healthz", [](const httplib::Request&, httplib::Response& response) {
+  pages->health_ = std::make_unique<Server>(nullptr);
+  pages->metrics_ = std::make_unique<Server>(options.identity);
+  pages->health_->http->Get("/healthz", [](const httplib::Request&, httplib::Response& response) {
     response.set_content("ok\n", kText);
   });
-  pages->health_->http.Get(
+  pages->health_->http->Get(
       "/readyz", [ready](const httplib::Request&, httplib::Response& response) {
         const bool yes = ready();
         response.status = yes ? 200 : 503;
         response.set_content(yes ? "ok\n" : "the caches are not filled yet\n", kText);
       });
-  pages->metrics_->http.Get("/metrics",
-                            [&metrics](const httplib::Request&, httplib::Response& response) {
-                              response.set_content(RenderMetrics(metrics), kText);
-                            });
+  pages->metrics_->http->Get(
+      "/metrics", [&metrics, admit = options.admit](const httplib::Request& request,
+                                                    httplib::Response& response) {
+        const Status status =
+            admit ? admit(request.get_header_value("Authorization")) : absl::OkStatus();
+        if (status.ok()) {
+          response.set_content(metrics.Render(), MetricsPage::kContentType);
+          return;
+        }
+        response.status = absl::IsUnauthenticated(status)    ? 401
+                          : absl::IsPermissionDenied(status) ? 403
+                                                             : 503;
+        response.set_content(absl::StrCat(status.message(), "\n"), kText);
+      });
   RETURN_IF_ERROR(pages->health_->Listen(options.listen, options.health_port));
   RETURN_IF_ERROR(pages->metrics_->Listen(options.listen, options.metrics_port));
   return pages;

@@ -1,21 +1,21 @@
 // Operator pages: what the operator serves besides certificates: health, readiness, metrics.
 //
-// Two plain HTTP ports: `health` (/healthz, /readyz) for the kubelet and `metrics` (/metrics, the
-// Prometheus text format) for scrapers; nothing secret is on either. Each server has threads of its
-// own until Stop. The registry must not be added to while it is served: declare first, then start.
+// Two ports: `health` (/healthz, /readyz; plain) for the kubelet, and `metrics` (/metrics, the
+// Prometheus text format) for scrapers: HTTPS with a certificate made at the start, for those whom
+// `admit` lets in, or plain HTTP for everybody. Nothing secret is on either. Each server has two
+// threads of its own until it is destroyed, and five seconds of patience with a slow client.
 #pragma once
 
 #include <functional>
 #include <memory>
 #include <string>
 
+#include "base/edge/metrics_page.h"
 #include "base/log.h"
-#include "base/metrics.h"
 #include "base/status.h"
+#include "operator/edge/certificate_authority.h"
 
 namespace crowdsurf::controller {
-
-std::string RenderMetrics(const MetricRegistry& registry);
 
 // Lines on stderr with time and level, from `least` up ("debug", "info", "warning", "error").
 std::unique_ptr<LogSink> MakeLogSink();
@@ -26,13 +26,21 @@ class OperatorPages {
   struct Options {
     std::string listen = "0.0.0.0";
     int health_port = 8081;
-    int metrics_port = 8443;
+    int metrics_port = 8443;  // 0: any free one; so is health_port
+    // Given: HTTPS. It outlives this.
+    const ServerIdentity* identity = nullptr;
+    // Given: asked for every request's Authorization header, on the server's threads. Errors:
+    // Unauthenticated 401, PermissionDenied 403, others 503.
+    std::function<Status(const std::string& authorization)> admit = {};
   };
-  // ready: any thread. Error: FailedPrecondition when a port is taken.
+  // ready: any thread. Errors: FailedPrecondition when a port is taken; Internal.
   static StatusOr<std::unique_ptr<OperatorPages>> Start(const Options& options,
                                                         std::function<bool()> ready,
-                                                        const MetricRegistry& metrics);
+                                                        MetricsPage& metrics);  // outlives this
   ~OperatorPages();
+
+  int health_port() const;
+  int metrics_port() const;
 
  private:
   OperatorPages();

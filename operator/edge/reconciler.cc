@@ -6,12 +6,12 @@ namespace crowdsurf::controller {
 namespace {
 
 Counter& Reconciles(MetricRegistry& registry, const char* result) {
-  return registry.AddCounter("controller_runtime_reconcile_total", "Reconciles by result",
+  return registry.AddCounter("controller_runtime_reconcile_total", "Reconciles, by result.",
                              {{"controller", "trainingjob"}, {"result", result}});
 }
 
 Counter& PodCalls(MetricRegistry& registry, const char* call) {
-  return registry.AddCounter("crowdsurf_operator_pod_calls_total", "Writes to pods",
+  return registry.AddCounter("crowdsurf_operator_pod_calls_total", "Writes to pods, by verb.",
                              {{"call", call}});
 }
 
@@ -32,16 +32,37 @@ std::string_view RefusalReason(const Status& status) {
 
 ReconcilerMetrics::ReconcilerMetrics(MetricRegistry& registry)
     : success(Reconciles(registry, "success")),
+      requeue_after(Reconciles(registry, "requeue_after")),
       error(Reconciles(registry, "error")),
+      errors(registry.AddCounter("controller_runtime_reconcile_errors_total",
+                                 "Reconciles that failed.", {{"controller", "trainingjob"}})),
+      terminal_errors(registry.AddCounter("controller_runtime_terminal_reconcile_errors_total",
+                                          "Reconciles that fail until the job is changed.",
+                                          {{"controller", "trainingjob"}})),
       created(PodCalls(registry, "create")),
       deleted(PodCalls(registry, "delete")),
       annotated(PodCalls(registry, "patch")),
       refused(registry.AddCounter("crowdsurf_operator_creates_refused_total",
-                                  "Creates of pods that the platform refused")) {}
+                                  "Creates of pods that the platform refused.")) {}
 
 Reconciler::Reconciler(Cluster& cluster, DecideOptions options, MetricRegistry& registry,
                        Logger log)
-    : cluster_(cluster), options_(options), metrics_(registry), log_(log) {}
+    : cluster_(cluster), options_(options), metrics_(registry), job_metrics_(registry), log_(log) {}
+
+// A job that is gone or somebody else's is no error; what it was shown as goes.
+Status Reconciler::Failed(const std::string& key, const Status& status) {
+  const bool gone = absl::IsNotFound(status);
+  if (gone || absl::IsFailedPrecondition(status)) {
+    job_metrics_.Forget(key);
+    metrics_.success.Add();
+    if (gone) refusals_.erase(key);
+    return status;
+  }
+  metrics_.error.Add();
+  metrics_.errors.Add();
+  if (absl::IsInvalidArgument(status)) metrics_.terminal_errors.Add();
+  return status;
+}
 
 bool Reconciler::Create(const std::string& key, const TrainingJob& job, const Plan& plan,
                         WallTime now) {
@@ -67,10 +88,7 @@ bool Reconciler::Create(const std::string& key, const TrainingJob& job, const Pl
 
 StatusOr<Plan> Reconciler::Reconcile(const std::string& job, WallTime now) {
   StatusOr<JobSnapshot> snapshot = cluster_.Observe(job);
-  if (!snapshot.ok()) {
-    metrics_.error.Add();
-    return snapshot.status();
-  }
+  if (!snapshot.ok()) return Failed(job, snapshot.status());
   const auto refusal = refusals_.find(job);
   if (refusal != refusals_.end()) snapshot->refusal = refusal->second;
   Plan plan = Decide(*snapshot, now, options_);
@@ -91,13 +109,11 @@ StatusOr<Plan> Reconciler::Reconcile(const std::string& job, WallTime now) {
   }
   if (plan.status_changed) {
     const Status status = cluster_.WriteStatus(snapshot->job, plan.status);
-    if (!status.ok()) {
-      metrics_.error.Add();
-      return status;
-    }
+    if (!status.ok()) return Failed(job, status);
   }
   for (const Event& event : plan.events) cluster_.Record(snapshot->job, event);
-  metrics_.success.Add();
+  (plan.requeue_at.infinite() ? metrics_.success : metrics_.requeue_after).Add();
+  job_metrics_.Show(job, *snapshot, plan, now);
   return plan;
 }
 

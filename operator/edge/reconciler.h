@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/metrics.h"
 #include "operator/core/decide.h"
+#include "operator/core/job_metrics.h"
 #include "operator/edge/cluster.h"
 
 namespace crowdsurf::controller {
@@ -19,7 +20,10 @@ namespace crowdsurf::controller {
 struct ReconcilerMetrics {
   explicit ReconcilerMetrics(MetricRegistry& registry);
   Counter& success;  // controller_runtime_reconcile_total{result=...}
+  Counter& requeue_after;
   Counter& error;
+  Counter& errors;           // controller_runtime_reconcile_errors_total
+  Counter& terminal_errors;  // of them those that only a change of the job ends
   Counter& created;
   Counter& deleted;
   Counter& annotated;
@@ -33,15 +37,18 @@ class Reconciler {
   // Returns the plan that was carried out. Errors of creates are in the next plan's conditions;
   // an error of Observe or WriteStatus is returned and the turn is to be tried again.
   StatusOr<Plan> Reconcile(const std::string& job, WallTime now);
+  void ForgetMetrics() { job_metrics_.Clear(); }  // of jobs: this process does not lead (any more)
 
  private:
   // key: what Reconcile was asked for; a name alone may exist in several namespaces.
   // False: the platform refused one, and the rest was not tried.
+  Status Failed(const std::string& key, const Status& status);
   bool Create(const std::string& key, const TrainingJob& job, const Plan& plan, WallTime now);
 
   Cluster& cluster_;
   const DecideOptions options_;
   ReconcilerMetrics metrics_;
+  JobMetrics job_metrics_;
   Logger log_;
   std::map<std::string, CreateRefusal> refusals_;  // by key; gone with the first success
 };

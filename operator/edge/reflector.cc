@@ -14,8 +14,11 @@ constexpr Backoff kBackoff{
     .initial = Milliseconds(800), .most = Seconds(30), .factor = 2, .jitter = 0.5};
 constexpr std::chrono::minutes kHealthy{
     2};  // of working after which a failure counts as the first again
-constexpr char kRestarts[] = "crowdsurf_operator_watch_restarts_total";
-constexpr char kRestartsHelp[] = "Watches begun anew, by reason.";
+
+Counter& Restarts(MetricRegistry& metrics, const char* reason) {
+  return metrics.AddCounter("crowdsurf_operator_watch_restarts_total",
+                            "Watches begun anew, by reason.", {{"reason", reason}});
+}
 
 }  // namespace
 
@@ -26,8 +29,8 @@ Reflector::Reflector(KubeClient& client, std::string path, Receiver receiver, Rn
       receiver_(std::move(receiver)),
       rng_(rng),
       log_(log),
-      expired_(metrics.AddCounter(kRestarts, kRestartsHelp, {{"reason", "expired"}})),
-      failed_(metrics.AddCounter(kRestarts, kRestartsHelp, {{"reason", "failed"}})) {}
+      expired_(Restarts(metrics, "expired")),
+      failed_(Restarts(metrics, "failed")) {}
 
 void Reflector::Start() {
   thread_ = std::thread([this] { Run(); });

@@ -37,14 +37,14 @@ std::string RequestIn(const std::string& body) {
 }
 
 Counter& Refused(MetricRegistry& registry, const char* reason) {
-  return registry.AddCounter("crowdsurf_signer_refused_total", "Signing requests refused",
-                             {{"reason", reason}});
+  return registry.AddCounter("crowdsurf_signer_refused_total",
+                             "Signing requests refused, by reason.", {{"reason", reason}});
 }
 
 }  // namespace
 
 SignerMetrics::SignerMetrics(MetricRegistry& registry)
-    : granted(registry.AddCounter("crowdsurf_signer_granted_total", "Certificates signed")),
+    : granted(registry.AddCounter("crowdsurf_signer_granted_total", "Certificates signed.")),
       refused_token(Refused(registry, "token")),
       refused_worker(Refused(registry, "worker")),
       refused_request(Refused(registry, "request")) {}

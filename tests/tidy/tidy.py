@@ -13,15 +13,16 @@ MOST_FUNCTION_LINES = 70
 # Room -> the rooms it may include (itself always). The longest matching prefix is a file's room.
 MAY_INCLUDE = {
     "base": set(),
+    "base/edge": {"base"},
     "coordinator-free-dht/core": {"base"},
-    "coordinator-free-dht/edge": {"base", "coordinator-free-dht/core"},
+    "coordinator-free-dht/edge": {"base", "base/edge", "coordinator-free-dht/core"},
     "worker/core": {"base", "coordinator-free-dht/core"},
-    "worker/edge": {"base", "coordinator-free-dht/core", "coordinator-free-dht/edge", "worker/core"},
+    "worker/edge": {"base", "base/edge", "coordinator-free-dht/core", "coordinator-free-dht/edge", "worker/core"},
     "worker/trainer": {"base", "worker/core", "worker/edge"},
     "operator/core": {"base"},
-    "operator/edge": {"base", "operator/core"},
+    "operator/edge": {"base", "base/edge", "operator/core"},
     "simulator": {"base", "coordinator-free-dht/core", "worker/core"},
-    "cli": {"base", "coordinator-free-dht/core", "coordinator-free-dht/edge", "worker/core", "worker/edge",
+    "cli": {"base", "base/edge", "coordinator-free-dht/core", "coordinator-free-dht/edge", "worker/core", "worker/edge",
             "operator/core", "operator/edge", "simulator"},
 }
 CORES = {"coordinator-free-dht/core", "worker/core", "operator/core", "simulator"}

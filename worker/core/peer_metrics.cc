@@ -3,12 +3,18 @@
 namespace crowdsurf::worker {
 namespace {
 
-constexpr const char* kRounds = "crowdsurf_round_total";
-constexpr const char* kRoundsHelp = "Rounds of this peer by how they ended.";
-constexpr const char* kBallots = "crowdsurf_round_ballots_total";
-constexpr const char* kBallotsHelp = "Ballots opened or asked for, by cause.";
-constexpr const char* kChunks = "crowdsurf_round_chunks_total";
-constexpr const char* kChunksHelp = "Chunks of applied results, by how they came about.";
+Counter* Rounds(MetricRegistry& r, const char* outcome) {
+  return &r.AddCounter("crowdsurf_round_total", "Rounds of this peer by how they ended.",
+                       {{"outcome", outcome}});
+}
+Counter* Ballots(MetricRegistry& r, const char* cause) {
+  return &r.AddCounter("crowdsurf_round_ballots_total", "Ballots opened or asked for, by cause.",
+                       {{"cause", cause}});
+}
+Counter* Chunks(MetricRegistry& r, const char* how) {
+  return &r.AddCounter("crowdsurf_round_chunks_total",
+                       "Chunks of applied results, by how they came about.", {{"how", how}});
+}
 
 }  // namespace
 
@@ -16,20 +22,18 @@ PeerMetrics::PeerMetrics(MetricRegistry& r) : registry_(r) {
   const std::map<Outcome, const char*> outcomes = {
       {Outcome::kFast, "fast"}, {Outcome::kRepaired, "repaired"}, {Outcome::kAdopted, "adopted"},
       {Outcome::kKept, "kept"}, {Outcome::kAborted, "aborted"},   {Outcome::kOrphaned, "orphaned"}};
-  for (const auto& [outcome, name] : outcomes)
-    rounds[outcome] = &r.AddCounter(kRounds, kRoundsHelp, {{"outcome", name}});
-  rounds_branch = &r.AddCounter(kRounds, kRoundsHelp, {{"outcome", "branch"}});
+  for (const auto& [outcome, name] : outcomes) rounds[outcome] = Rounds(r, name);
+  rounds_branch = Rounds(r, "branch");
   const std::map<SuspicionCause, const char*> causes = {{SuspicionCause::kReset, "reset"},
                                                         {SuspicionCause::kSilence, "silence"},
                                                         {SuspicionCause::kBye, "bye"},
                                                         {SuspicionCause::kAbsent, "absent"},
                                                         {SuspicionCause::kMismatch, "mismatch"}};
-  for (const auto& [cause, name] : causes)
-    ballots[cause] = &r.AddCounter(kBallots, kBallotsHelp, {{"cause", name}});
-  ballots_late = &r.AddCounter(kBallots, kBallotsHelp, {{"cause", "late"}});
-  chunks_first = &r.AddCounter(kChunks, kChunksHelp, {{"how", "first"}});
-  chunks_adopted = &r.AddCounter(kChunks, kChunksHelp, {{"how", "adopted"}});
-  chunks_reduced_again = &r.AddCounter(kChunks, kChunksHelp, {{"how", "reduced_again"}});
+  for (const auto& [cause, name] : causes) ballots[cause] = Ballots(r, name);
+  ballots_late = Ballots(r, "late");
+  chunks_first = Chunks(r, "first");
+  chunks_adopted = Chunks(r, "adopted");
+  chunks_reduced_again = Chunks(r, "reduced_again");
   round_seconds =
       &r.AddHistogram("crowdsurf_round_decision_seconds", "From opening a round to its decision.",
                       {.002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5, 10, 30});
@@ -52,7 +56,8 @@ PeerMetrics::PeerMetrics(MetricRegistry& r) : registry_(r) {
   vacancies = &r.AddCounter("crowdsurf_view_vacancies_total", "Cells this peer declared vacant.");
   joins_asked = &r.AddCounter("crowdsurf_view_join_requests_total", "Join requests sent.");
   members = &r.AddGauge("crowdsurf_view_members", "Members seated in the present view.");
-  job_samples = &r.AddGauge("crowdsurf_job_samples", "Samples in committed averages, job-wide.");
+  job_samples =
+      &r.AddGauge("crowdsurf_averaging_job_samples", "Samples in committed averages, job-wide.");
   averaging = &r.AddGauge("crowdsurf_averaging_committed", "Number of the last committed average.");
 }
 

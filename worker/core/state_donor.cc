@@ -7,7 +7,7 @@ namespace {
 
 Counter& Refused(MetricRegistry& metrics, const char* reason) {
   return metrics.AddCounter("crowdsurf_state_requests_refused_total",
-                            "Requests of joiners that were refused", {{"reason", reason}});
+                            "Requests of joiners that were refused.", {{"reason", reason}});
 }
 
 }  // namespace
@@ -15,7 +15,7 @@ Counter& Refused(MetricRegistry& metrics, const char* reason) {
 StateDonor::StateDonor(StateDonorOptions options, MetricRegistry& metrics)
     : options_(options),
       chunks_(metrics.AddCounter("crowdsurf_state_chunks_served_total",
-                                 "Chunks of state handed to joiners")),
+                                 "Chunks of state handed to joiners.")),
       refused_busy_(Refused(metrics, "busy")),
       refused_gone_(Refused(metrics, "gone")),
       refused_garbled_(Refused(metrics, "garbled")) {}

@@ -16,11 +16,12 @@ uint32_t OpaqueChunks(const OpaqueState& opaque) {
 
 Counter& DonorCounter(MetricRegistry& metrics, const char* why) {
   return metrics.AddCounter("crowdsurf_state_donors_lost_total",
-                            "Donors of state that were given up or never taken", {{"reason", why}});
+                            "Donors of state that were given up or never taken.",
+                            {{"reason", why}});
 }
 Counter& ChunkCounter(MetricRegistry& metrics, const char* result) {
   return metrics.AddCounter("crowdsurf_state_chunks_fetched_total",
-                            "Chunks of state that arrived, by what came of them",
+                            "Chunks of state that arrived, by what came of them.",
                             {{"result", result}});
 }
 
@@ -33,11 +34,11 @@ StateFetch::StateFetch(Time now, StateFetchOptions options, MetricRegistry& metr
       chunks_bad_(ChunkCounter(metrics, "bad")),
       chunks_unasked_(ChunkCounter(metrics, "unasked")),
       hedges_(metrics.AddCounter("crowdsurf_state_hedges_total",
-                                 "Chunks asked of a second donor because the first was slow")),
+                                 "Chunks asked of a second donor because the first was slow.")),
       donors_failed_(DonorCounter(metrics, "failed")),
       donors_refused_(DonorCounter(metrics, "too_many")),
       retargets_(metrics.AddCounter("crowdsurf_state_retargets_total",
-                                    "Moves of a fetch to a newer average")) {}
+                                    "Moves of a fetch to a newer average.")) {}
 
 void StateFetch::OnDonor(Time now, const PeerId& peer, FetchActions& out) {
   if (finished_ || donors_.contains(peer)) return;

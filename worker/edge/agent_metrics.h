@@ -17,11 +17,6 @@ struct AgentMetrics {
         stall_seconds(registry.AddCounter("crowdsurf_worker_stall_seconds_total",
                                           "Time the trainer was held by averaging.")),
         loss(registry.AddGauge("crowdsurf_worker_loss", "Last loss the trainer reported.")),
-        job_samples(registry.AddGauge("crowdsurf_worker_job_samples",
-                                      "Samples of the whole job, as of the last averaging.")),
-        averaging(registry.AddGauge("crowdsurf_worker_averaging_number",
-                                    "Number of the last committed averaging.")),
-        members(registry.AddGauge("crowdsurf_worker_view_members", "Members of the view.")),
         view_epoch(registry.AddGauge("crowdsurf_worker_view_epoch", "Epoch of the view.")),
         branch(registry.AddGauge("crowdsurf_worker_view_branch", "1 while the view is a branch.")),
         ready(registry.AddGauge("crowdsurf_worker_ready", "1 when the agent is ready.")),
@@ -40,26 +35,22 @@ struct AgentMetrics {
                                      "Inputs held until they are folded.")),
         config_refused(registry.AddCounter("crowdsurf_worker_config_refused_total",
                                            "New versions of the config file that were wrong.")),
-        renewals_failed(registry.AddCounter("crowdsurf_worker_certificate_renewals_failed_total",
-                                            "Attempts to renew the certificate that failed.")),
-        state_fetches_ok(registry.AddCounter("crowdsurf_worker_state_fetches_total",
-                                             "Transfers of a committed average, by end.",
-                                             {{"result", "ok"}})),
-        state_fetches_failed(registry.AddCounter("crowdsurf_worker_state_fetches_total",
-                                                 "Transfers of a committed average, by end.",
-                                                 {{"result", "failed"}})),
+        state_fetches_ok(StateFetches(registry, "ok")),
+        state_fetches_failed(StateFetches(registry, "failed")),
         checkpoints(registry.AddCounter("crowdsurf_worker_checkpoints_total",
                                         "Checkpoints written by this agent as steward.")),
         checkpoints_failed(registry.AddCounter("crowdsurf_worker_checkpoints_failed_total",
                                                "Checkpoints that could not be written.")) {}
 
+  static Counter& StateFetches(MetricRegistry& registry, const char* result) {
+    return registry.AddCounter("crowdsurf_worker_state_fetches_total",
+                               "Transfers of a committed average, by end.", {{"result", result}});
+  }
+
   Counter& steps;
   Counter& samples;
   Counter& stall_seconds;
   Gauge& loss;
-  Gauge& job_samples;
-  Gauge& averaging;
-  Gauge& members;
   Gauge& view_epoch;
   Gauge& branch;
   Gauge& ready;
@@ -70,7 +61,6 @@ struct AgentMetrics {
   Gauge& waiting_sends;
   Gauge& held_bytes;
   Counter& config_refused;
-  Counter& renewals_failed;
   Counter& state_fetches_ok;
   Counter& state_fetches_failed;
   Counter& checkpoints;

@@ -59,9 +59,6 @@ void Agent::Impl::SampleProgress(Time now, WallTime wall) {
 }
 
 void Agent::Impl::UpdateGauges(const PeerSummary& summary) {
-  metrics_.job_samples.Set(summary.job_samples);
-  metrics_.averaging.Set(static_cast<double>(summary.averaging));
-  metrics_.members.Set(summary.view ? static_cast<double>(summary.view->members) : 0);
   metrics_.view_epoch.Set(summary.view ? static_cast<double>(summary.view->epoch) : 0);
   metrics_.branch.Set(summary.view && summary.view->branch ? 1 : 0);
   ready_ = summary.state == PeerState::kTraining;

@@ -139,6 +139,11 @@ ByteView FloatBytes(std::span<const float> v) {
   return {reinterpret_cast<const uint8_t*>(v.data()), v.size_bytes()};
 }
 
+Counter& Writes(MetricRegistry& metrics, const char* result) {
+  return metrics.AddCounter("crowdsurf_checkpoint_writes_total", "Checkpoints written, by result.",
+                            {{"result", result}});
+}
+
 }  // namespace
 
 CheckpointStore::CheckpointStore(std::string folder, std::string writer, size_t retain, Logger log,
@@ -147,12 +152,10 @@ CheckpointStore::CheckpointStore(std::string folder, std::string writer, size_t 
       writer_(std::move(writer)),
       retain_(retain),
       log_(log),
-      written_(metrics.AddCounter("crowdsurf_checkpoint_writes_total",
-                                  "Checkpoints written, by result", {{"result", "written"}})),
-      failed_(metrics.AddCounter("crowdsurf_checkpoint_writes_total",
-                                 "Checkpoints written, by result", {{"result", "failed"}})),
+      written_(Writes(metrics, "written")),
+      failed_(Writes(metrics, "failed")),
       unreadable_(metrics.AddCounter("crowdsurf_checkpoint_unreadable_total",
-                                     "Checkpoints whose hash did not verify when restoring")) {
+                                     "Checkpoints whose hash did not verify when restoring.")) {
   CHECK_GE(retain_, 1u);
 }
 

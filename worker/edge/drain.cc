@@ -170,7 +170,7 @@ StatusOr<std::unique_ptr<Drain>> Drain::Start(DrainOptions options, Sink sink, L
   impl->sink = std::move(sink);
   impl->log = log;
   impl->garbled = &metrics.AddCounter("crowdsurf_agent_files_garbled_total",
-                                      "Files of the agent's folder that could not be understood");
+                                      "Files of the agent's folder that could not be understood.");
   const sigset_t set = DrainSignals();
   impl->wake = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   impl->signals = ::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);

@@ -94,7 +94,7 @@ LinkListener::LinkListener(LinkListenerOptions options, Handler handler, Closed 
   for (const char* reason :
        {"garbled", "too_long", "too_many", "slow", "upload_busy", "disk_full"}) {
     refused_[reason] = &metrics_.AddCounter("crowdsurf_link_requests_refused_total",
-                                            "Requests on agent.sock refused before their handler",
+                                            "Requests on agent.sock refused before their handler.",
                                             {{"reason", reason}});
   }
 }

@@ -44,31 +44,29 @@ uint64_t SequenceOf(const std::string& target) {
   return n;
 }
 
+Counter& Registrations(MetricRegistry& registry, const char* result) {
+  return registry.AddCounter("crowdsurf_link_registrations_total",
+                             "Trainers that registered, by what came of it.", {{"result", result}});
+}
+Counter& Snapshots(MetricRegistry& registry, const char* result) {
+  return registry.AddCounter("crowdsurf_link_snapshots_total",
+                             "Snapshots the trainer published, by what came of them.",
+                             {{"result", result}});
+}
+
 }  // namespace
 
 LinkMetrics::LinkMetrics(MetricRegistry& registry)
-    : registered(registry.AddCounter("crowdsurf_link_registrations_total",
-                                     "Trainers that registered, by what came of it",
-                                     {{"result", "fresh"}})),
-      continued(
-          registry.AddCounter("crowdsurf_link_registrations_total", "", {{"result", "continued"}})),
-      refused_busy(
-          registry.AddCounter("crowdsurf_link_registrations_total", "", {{"result", "busy"}})),
-      refused_schema(registry.AddCounter("crowdsurf_link_registrations_total", "",
-                                         {{"result", "other_schema"}})),
-      refused_invalid(
-          registry.AddCounter("crowdsurf_link_registrations_total", "", {{"result", "invalid"}})),
-      refused_space(
-          registry.AddCounter("crowdsurf_link_registrations_total", "", {{"result", "no_space"}})),
-      published(registry.AddCounter("crowdsurf_link_snapshots_total",
-                                    "Snapshots the trainer published, by what came of them",
-                                    {{"result", "taken"}})),
-      published_late(
-          registry.AddCounter("crowdsurf_link_snapshots_total", "", {{"result", "late"}})),
-      published_unasked(
-          registry.AddCounter("crowdsurf_link_snapshots_total", "", {{"result", "unasked"}})),
-      published_bad(
-          registry.AddCounter("crowdsurf_link_snapshots_total", "", {{"result", "not_finite"}})) {}
+    : registered(Registrations(registry, "fresh")),
+      continued(Registrations(registry, "continued")),
+      refused_busy(Registrations(registry, "busy")),
+      refused_schema(Registrations(registry, "other_schema")),
+      refused_invalid(Registrations(registry, "invalid")),
+      refused_space(Registrations(registry, "no_space")),
+      published(Snapshots(registry, "taken")),
+      published_late(Snapshots(registry, "late")),
+      published_unasked(Snapshots(registry, "unasked")),
+      published_bad(Snapshots(registry, "not_finite")) {}
 
 std::optional<HttpReply> LinkServer::Impl::Handle(LinkListener::ConnectionId id,
                                                   HttpRequest&& request) {

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cmath>
 #include <set>
 #include <thread>
@@ -148,12 +149,35 @@ TEST(MetricsTest, SeriesStartAtZeroAndDropByLabel) {
   registry.AddCounter("crowdsurf_test_total", "Test.", {{"job", "b"}});
   EXPECT_EQ(registry.Value("crowdsurf_test_total", {{"job", "a"}}), 1);
   registry.Drop({{"job", "a"}});
-  EXPECT_EQ(registry.families().at("crowdsurf_test_total").series.size(), 1u);
+  ASSERT_EQ(registry.Collect().size(), 1u);
+  EXPECT_EQ(registry.Collect()[0].series.size(), 1u);
   Histogram& histogram = registry.AddHistogram("crowdsurf_test_seconds", "Test.", {1, 2});
   histogram.Observe(1);
   histogram.Observe(5);
   EXPECT_EQ(histogram.bucket(0), 1u);
   EXPECT_EQ(histogram.bucket(2), 1u);
+}
+
+TEST(MetricsDeathTest, ANameThatContradictsItsKindIsAProgrammersError) {
+  MetricRegistry registry;
+  EXPECT_DEATH(registry.AddCounter("crowdsurf_test_count", "Test."), "_total");
+  EXPECT_DEATH(registry.AddGauge("crowdsurf_test_total", "Test."), "_total");
+  EXPECT_DEATH(registry.AddGauge("crowdsurf_test_bytes", ""), "help");
+}
+
+TEST(MetricsTest, ASeriesMayAppearWhileAnotherThreadCollects) {
+  MetricRegistry registry;
+  std::atomic<bool> done{false};
+  std::thread scraper([&] {
+    while (!done) (void)registry.Collect();
+  });
+  for (int i = 0; i < 500; ++i) {
+    registry.AddCounter("crowdsurf_test_total", "Test.", {{"i", std::to_string(i)}}).Add();
+    if (i % 2 == 0) registry.Drop({{"i", std::to_string(i)}});
+  }
+  done = true;
+  scraper.join();
+  EXPECT_EQ(registry.Collect()[0].series.size(), 250u);
 }
 
 TEST(StatusTest, MacrosReturnTheFirstError) {

@@ -4,31 +4,9 @@
 #include <httplib.h>
 
 #include "coordinator-free-dht/edge/log_sink.h"
-#include "coordinator-free-dht/edge/prometheus.h"
 
 namespace crowdsurf::dht {
 namespace {
-
-TEST(PrometheusTest, EveryKindOfMetricIsWrittenAsTheTextFormatWantsIt) {
-  MetricRegistry metrics;
-  metrics.AddCounter("crowdsurf_x_total", "Things.", {{"reason", "a\"b"}}).Add(2);
-  metrics.AddGauge("crowdsurf_y_bytes", "Size.").Set(-1.5);
-  Histogram& histogram = metrics.AddHistogram("crowdsurf_z_seconds", "Time.", {0.1, 1});
-  histogram.Observe(0.05);
-  histogram.Observe(0.5);
-  histogram.Observe(7);
-  const std::string text = RenderMetrics(metrics);
-  for (const char* line :
-       {"# HELP crowdsurf_x_total Things.\n", "# TYPE crowdsurf_x_total counter\n",
-        "crowdsurf_x_total{reason=\"a\\\"b\"} 2\n", "# TYPE crowdsurf_y_bytes gauge\n",
-        "crowdsurf_y_bytes -1.5\n", "# TYPE crowdsurf_z_seconds histogram\n",
-        "crowdsurf_z_seconds_count 3\n", "crowdsurf_z_seconds_sum 7.55",
-        "crowdsurf_z_seconds_bucket{le=\"+Inf\"} 3\n"}) {
-    EXPECT_THAT(text, testing::HasSubstr(line));
-  }
-  // Cumulative.
-  EXPECT_THAT(text, testing::HasSubstr("le=\"1\"} 2\n"));
-}
 
 TEST(HttpServerTest, ServesHealthMetricsAndExtraPagesOnAFreePort) {
   MetricRegistry metrics;

@@ -248,7 +248,7 @@ TEST_F(TransportTest, TheLeastRecentlyUsedStreamMakesRoomAndComesBackWhenNeeded)
     SendText(a, others.back()->contact(), "hello");
     ASSERT_TRUE(waiter_.Wait([&] { return others.back()->received().size() == 1; }));
   }
-  EXPECT_TRUE(waiter_.Wait([&] { return Count(a, "crowdsurf_peer_streams_count") == 2; }));
+  EXPECT_TRUE(waiter_.Wait([&] { return Count(a, "crowdsurf_peer_streams") == 2; }));
   EXPECT_TRUE(a.down().empty());  // closed in good order: no news
   EXPECT_TRUE(others[0]->down().empty());
   SendText(a, others[0]->contact(), "again");
