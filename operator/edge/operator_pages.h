@@ -17,6 +17,8 @@
 
 namespace crowdsurf::controller {
 
+using crowdsurf::RenderMetrics;
+
 // Lines on stderr with time and level, from `least` up ("debug", "info", "warning", "error").
 std::unique_ptr<LogSink> MakeLogSink();
 LogLevel LogLevelOf(const std::string& name);  // info for what is none
