@@ -19,6 +19,9 @@ import urllib.request
 
 import panels
 
+sys.path.insert(0, str(panels.ROOT / "tests/cluster"))
+import programs  # noqa: E402  (from tests/cluster)
+
 BIN = pathlib.Path(sys.argv.pop(1)).resolve()
 JOB = {
     "apiVersion": "crowdsurf.io/v1alpha1", "kind": "TrainingJob", "metadata": {"name": "shown"},
@@ -28,7 +31,7 @@ JOB = {
 
 
 def kubectl(*words, object=None):
-    done = subprocess.run(["kubectl", *words], input=json.dumps(object) if object else None, capture_output=True, text=True)
+    done = subprocess.run([programs.find("kubectl"), *words], input=json.dumps(object) if object else None, capture_output=True, text=True)
     if done.returncode != 0:
         raise RuntimeError(f"kubectl {' '.join(words)}: {done.stderr.strip()}")
     return done.stdout
