@@ -122,9 +122,13 @@ void ReadConditions(const json& pod, PodFacts& facts) {
       if (facts.disruption_target.empty()) facts.disruption_target = "Unknown";
     } else if (type == "PodScheduled" && status == "False" &&
                TextAt(condition, "reason") == "Unschedulable") {
-      facts.waiting_reason =
-          facts.capacity == CapacityType::kSpot ? reason::kNoSpotCapacity : reason::kUnschedulable;
       facts.waiting_message = TextAt(condition, "message").substr(0, kMostOutputInStatus);
+      // A claim that is missing or not bound is no lack of machines: other capacity cannot help.
+      const bool claim = facts.waiting_message.find("persistentvolumeclaim") != std::string::npos ||
+                         facts.waiting_message.find("PersistentVolumeClaim") != std::string::npos;
+      facts.waiting_reason = facts.capacity == CapacityType::kSpot && !claim
+                                 ? reason::kNoSpotCapacity
+                                 : reason::kUnschedulable;
     }
   });
 }

@@ -6,6 +6,8 @@
 namespace crowdsurf::controller {
 namespace {
 
+constexpr Duration kLookAgain = Seconds(10);  // at workers that are late for no reason known yet
+
 void CountWorkers(Decision& d) {
   d.status.replicas = d.status.ready_replicas = d.status.spot_replicas = 0;
   for (const Worker& worker : d.workers) {
@@ -33,8 +35,8 @@ std::pair<std::string_view, std::string> BlockingCause(const Decision& d) {
     }
     return {reason::kCannotCreate, d.in.refusal->message};
   }
-  for (const std::string_view known :
-       {reason::kImagePull, reason::kNoSpotCapacity, reason::kUnschedulable}) {
+  for (const std::string_view known : {reason::kImagePull, reason::kCannotStart,
+                                       reason::kNoSpotCapacity, reason::kUnschedulable}) {
     for (const Worker& worker : d.workers) {
       if (worker.alive() && worker.pod->waiting_reason == known) {
         return {known, worker.pod->name + ": " + worker.pod->waiting_message};
@@ -56,6 +58,13 @@ std::pair<std::string_view, std::string> BlockingCause(const Decision& d) {
 // Causes that a person must know of, beyond workers that come and go.
 bool NeedsSaying(std::string_view why) {
   return why != reason::kReplacing && why != reason::kWorkersStarting && why != reason::kBackingOff;
+}
+
+// A worker has its machine and does not run yet.
+bool AnyStarts(const Decision& d) {
+  return std::any_of(d.workers.begin(), d.workers.end(), [](const Worker& worker) {
+    return worker.alive() && worker.pod->phase == PodPhase::kPending && !worker.pod->node.empty();
+  });
 }
 
 }  // namespace
@@ -85,6 +94,8 @@ void WriteConditions(Decision& d) {
       const Condition* before = d.in.status.Find(ConditionType::kDegraded);
       const bool news = before == nullptr || before->reason != why;
       if (news && NeedsSaying(why)) d.Say(why, message, /*warning=*/true);
+      // Some causes show nowhere but where one has to ask.
+      if (!NeedsSaying(why) && AnyStarts(d)) d.WakeAt(d.now + kLookAgain);
       d.Set(ConditionType::kDegraded, true, why, std::move(message));
     }
   }

@@ -160,6 +160,7 @@ void KubeCluster::Touch(const ObjectCache<JobEntry>::Change& change,
   if (change.after) return;
   told_.erase(change.key);
   purses_.erase(change.key);
+  explained_.erase(change.key);
   ensured_.erase(change.before->job.uid);
   if (options_.forget) options_.forget(change.before->job.uid);
 }

@@ -14,7 +14,8 @@ using nlohmann::json;
 constexpr double kEventBurst = 25;    // client-go's spam filter
 constexpr double kEventSeconds = 12;  // until one more
 constexpr Duration kProgressEvery = Seconds(60);
-constexpr size_t kMostMessage = 1024;  // of an event: the server's own limit
+constexpr Duration kLate = Seconds(10);  // a placed pod starts in 3 s where its images are
+constexpr size_t kMostMessage = 1024;    // of an event: the server's own limit
 constexpr char kApply[] = "?fieldManager=crowdsurf-operator&force=true";
 
 std::string PodPath(const std::string& key) {
@@ -62,7 +63,39 @@ StatusOr<JobSnapshot> KubeCluster::Observe(const std::string& job) {
       snapshot.nodes[name];  // its watch is late
     }
   }
+  ExplainWaiting(job, snapshot.pods);
   return snapshot;
+}
+
+// A volume that cannot be mounted shows in a pod's events and nowhere else: of the first worker
+// that is late without a reason they are asked for, seldom.
+void KubeCluster::ExplainWaiting(const std::string& job, std::vector<PodFacts>& pods) {
+  const WallTime now = options_.clock();
+  const auto late = std::find_if(pods.begin(), pods.end(), [&](const PodFacts& pod) {
+    return pod.phase == PodPhase::kPending && !pod.node.empty() && !pod.deleted &&
+           pod.waiting_reason.empty() && now - pod.created >= kLate;
+  });
+  if (late == pods.end()) {
+    explained_.erase(job);
+    return;
+  }
+  Explained& known = explained_[job];
+  if (known.uid != late->uid || now - known.asked >= kLate) {
+    const std::string space = job.substr(0, job.find('/'));
+    const auto events =
+        client_.Get("/api/v1/namespaces/" + space + "/events?limit=50&fieldSelector=type=Warning" +
+                    ",involvedObject.uid=" + late->uid);
+    known = {late->uid, "", now};
+    if (events.ok() && events->contains("items") && (*events)["items"].is_array()) {
+      for (const json& event : (*events)["items"]) {  // FailedMount, FailedCreatePodSandBox, ...
+        if (event.value("reason", "").rfind("Failed", 0) != 0) continue;
+        known.message = event.value("message", "");
+      }
+    }
+  }
+  if (known.message.empty()) return;
+  late->waiting_reason = reason::kCannotStart;
+  late->waiting_message = known.message.substr(0, kMostOutputInStatus);
 }
 
 // The pods' watch may run ahead of the nodes': ask before calling a node gone.

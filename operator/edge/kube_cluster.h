@@ -82,6 +82,10 @@ class KubeCluster : public Cluster {
     Progress progress;
     WallTime taken;
   };
+  struct Explained {  // of a job: what the events of its first late worker said
+    std::string uid, message;
+    WallTime asked;
+  };
   struct Purse {  // of a job's events
     double tokens;
     WallTime at;
@@ -101,6 +105,7 @@ class KubeCluster : public Cluster {
   Status EnsureObjects(const TrainingJob& job);
   Status RefuseSpec(const JobEntry& entry);
   bool NodeIsGone(const std::string& node);
+  void ExplainWaiting(const std::string& job, std::vector<PodFacts>& pods);
   Status AdoptExisting(const TrainingJob& job, const CreatePod& create, const Status& refusal);
 
   KubeClient& client_;
@@ -123,6 +128,7 @@ class KubeCluster : public Cluster {
   std::set<std::string> assumed_;  // jobs that our own writes touched
   std::map<std::string, Told> told_;
   std::map<std::string, Purse> purses_;
+  std::map<std::string, Explained> explained_;
   std::vector<std::unique_ptr<Reflector>> reflectors_;
 };
 

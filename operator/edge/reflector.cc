@@ -103,9 +103,9 @@ void Reflector::Run() {
     for (Status status = absl::OkStatus(); !stopping_;) {
       status = WatchFrom(version);
       if (stopping_) return;
-      if (absl::IsOutOfRange(status)) {
+      if (absl::IsOutOfRange(status) || absl::IsNotFound(status)) {
         expired_.Add();
-        break;  // list again
+        break;  // list again; not found: the kind itself is gone, and may come back empty
       }
       if (!status.ok() && !failed(status, "watch failed")) return;
     }

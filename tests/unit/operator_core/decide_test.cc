@@ -290,6 +290,22 @@ TEST(DecideTest, FallsBackToOnDemandWhenSpotHasHadNoRoom) {
   EXPECT_EQ(plan.deletes[0].name, "job-1-1");
 }
 
+TEST(DecideTest, SaysWhyAWorkerCannotStartAndLooksAgainWhileItDoesNotKnow) {
+  World world(2);
+  world.Reconcile();
+  world.nodes["node-1"];
+  for (const char* name : {"job-0-1", "job-1-1"}) world.pods.at(name).node = "node-1";
+  Plan plan = world.Reconcile();
+  EXPECT_EQ(plan.status.Find(ConditionType::kDegraded)->reason, reason::kWorkersStarting);
+  EXPECT_EQ(plan.requeue_at, world.now + Seconds(10));
+  world.pods.at("job-1-1").waiting_reason = reason::kCannotStart;
+  world.pods.at("job-1-1").waiting_message = "secret \"s3\" not found";
+  plan = world.Reconcile();
+  const Condition& degraded = *plan.status.Find(ConditionType::kDegraded);
+  EXPECT_EQ(degraded.reason, reason::kCannotStart);
+  EXPECT_EQ(degraded.message, "job-1-1: secret \"s3\" not found");
+}
+
 TEST(DecideTest, PushesSeedsWhileTheFirstWorkersStartAndThenOnlyWhenTheyAreDead) {
   World world(3);
   world.Reconcile();

@@ -104,6 +104,21 @@ TEST(ObservePod, WaitingAndDisruptionHaveReasons) {
   }
 }
 
+TEST(ObservePod, AClaimThatIsMissingIsNoLackOfSpotMachines) {
+  json pod = Pod();
+  pod["metadata"]["annotations"]["crowdsurf.io/capacity"] = R"({"type":"Spot"})";
+  const auto reason = [&](const char* message) {
+    pod["status"]["conditions"][0] = {{"type", "PodScheduled"},
+                                      {"status", "False"},
+                                      {"reason", "Unschedulable"},
+                                      {"message", message}};
+    return ObservePod(pod)->facts.waiting_reason;
+  };
+  EXPECT_EQ(reason("0/3 nodes are available: 3 Insufficient cpu."), reason::kNoSpotCapacity);
+  EXPECT_EQ(reason("persistentvolumeclaim \"models\" not found"), reason::kUnschedulable);
+  EXPECT_EQ(reason("pod has unbound immediate PersistentVolumeClaims"), reason::kUnschedulable);
+}
+
 TEST(ObservePod, OddObjectsAreNoWorkersAndNeverThrow) {
   json pod = Pod();
   pod["metadata"].erase("ownerReferences");
