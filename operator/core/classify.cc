@@ -10,6 +10,10 @@ constexpr std::string_view kPlatformReasons[] = {
     "Terminated", "NodeShutdown", "Evicted",      "NodeLost",
     "Preempting", "Shutdown",     "NodeAffinity", "UnexpectedAdmissionError"};
 
+// After a trainer's good end its agent is told to end and says why: until then nobody knows whether
+// the target was met. A kubelet needs about a second.
+constexpr Duration kLastWords = Seconds(15);
+
 constexpr int kUnknownExit = 255;  // what a killed shim is reported as
 
 bool PlatformReason(std::string_view reason) {
@@ -33,6 +37,7 @@ Verdict JudgeTrainer(const PodFacts& pod, const NodeFacts* node, const JudgeCont
   if (context.target_met || context.success != SuccessCriterion::kTargetReached) {
     return {Fate::kSucceeded, reason::kTargetMet};
   }
+  if (!pod.agent && end.at && context.now < *end.at + kLastWords) return {};
   return {Fate::kFailed, reason::kEndedBeforeTarget};
 }
 
@@ -75,6 +80,11 @@ Verdict Classify(const PodFacts& pod, const NodeFacts* node, bool node_gone,
   }
   if (marked) return {Fate::kMarked, reason::kNodeMarked};
   return {};
+}
+
+std::optional<WallTime> JudgedAt(const PodFacts& pod) {
+  if (!pod.trainer || pod.agent || !pod.trainer->at) return std::nullopt;
+  return *pod.trainer->at + kLastWords;
 }
 
 bool HasEnded(const PodFacts& pod) {

@@ -35,6 +35,9 @@ struct JudgeContext {
 Verdict Classify(const PodFacts& pod, const NodeFacts* node, bool node_gone,
                  const JudgeContext& context);
 
+// When a pod is judged at the latest whose trainer has ended and whose agent has not yet said why.
+std::optional<WallTime> JudgedAt(const PodFacts& pod);
+
 // True when nothing of the pod runs any more, as far as anybody knows.
 bool HasEnded(const PodFacts& pod);
 

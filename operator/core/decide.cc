@@ -26,6 +26,21 @@ using Policy = void (*)(Decision&);
 constexpr Policy kChain[] = {Begin,     CountEnds,     JudgeJob,     SendNotices,    RemovePods,
                              ScaleDown, CreateMissing, InformAgents, WriteConditions};
 
+// What the agents said when asked, and what those that have ended left behind.
+Progress Told(const JobSnapshot& snapshot) {
+  Progress told = snapshot.progress;
+  for (const PodFacts& pod : snapshot.pods) {
+    if (!pod.last_words) continue;
+    const Progress& words = *pod.last_words;
+    if (words.samples > told.samples && words.loss) told.loss = words.loss;
+    told.samples = std::max(told.samples, words.samples);
+    told.step = std::max(told.step, words.step);
+    told.averaging = std::max(told.averaging, words.averaging);
+    told.target_met = told.target_met || words.target_met;
+  }
+  return told;
+}
+
 }  // namespace
 
 const std::string& PodFacts::Annotation(std::string_view key) const {
@@ -39,9 +54,13 @@ std::string PodName(std::string_view job, int index, int incarnation) {
 }
 
 Decision::Decision(const JobSnapshot& snapshot, WallTime time, const DecideOptions& decide_options)
-    : in(snapshot), now(WholeMicroseconds(time)), options(decide_options), status(snapshot.status) {
+    : in(snapshot),
+      now(WholeMicroseconds(time)),
+      options(decide_options),
+      status(snapshot.status),
+      told(Told(snapshot)) {
   const JudgeContext context{now, in.job.spec.success,
-                             in.progress.target_met || in.status.target_time.has_value(),
+                             told.target_met || in.status.target_time.has_value(),
                              in.job.spec.disruption.tolerated_unreachable};
   for (const PodFacts& pod : in.pods) {
     const auto it = in.nodes.find(pod.node);

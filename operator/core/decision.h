@@ -41,6 +41,7 @@ struct Decision {
   Mode mode = Mode::kWorking;
   std::vector<Worker> workers;  // by index, then incarnation
   TrainingJobStatus status;     // as it will be
+  Progress told;                // by agents that were asked and by those that ended
   Plan plan;
   // Set by a policy that found the job to have failed: reason and message.
   std::optional<std::pair<std::string_view, std::string>> failure;

@@ -13,6 +13,8 @@ namespace {
 
 using nlohmann::json;
 
+constexpr char kTargetMetWords[] = "target met";  // an agent's reason to end
+
 std::string TextAt(const json& object, std::string_view path) {
   const json* value = At(object, path);
   return value != nullptr && value->is_string() ? value->get<std::string>() : std::string();
@@ -70,7 +72,27 @@ std::optional<ContainerEnd> EndOf(const json& status, std::string_view path) {
   out.exit_code = code != nullptr && code->is_number_integer() ? code->get<int>() : 255;
   out.reason = TextAt(*end, "reason");
   out.output = TextAt(*end, "message").substr(0, kMostOutputInStatus);
+  out.at = InstantAt(*end, "finishedAt");
   return out;
+}
+
+// The agent's termination message (DESIGN.md 11); nullopt for text that is none.
+std::optional<Progress> LastWords(const std::string& message) {
+  const json words = json::parse(message, nullptr, false);
+  if (!words.is_object() || TextAt(words, "reason").empty()) return std::nullopt;
+  const auto count = [&](const char* name) -> uint64_t {
+    const json* value = Member(&words, name);
+    const double number = value != nullptr && value->is_number() ? value->get<double>() : 0;
+    return number > 0 && number < 9e15 ? static_cast<uint64_t>(number) : 0;
+  };
+  Progress progress;
+  progress.samples = count("samples");
+  progress.step = count("step");
+  progress.averaging = count("averaging");
+  const json* loss = Member(&words, "loss");
+  if (loss != nullptr && loss->is_number()) progress.loss = loss->get<double>();
+  progress.target_met = TextAt(words, "reason") == kTargetMetWords;
+  return progress;
 }
 
 std::string_view WaitingReason(const std::string& reason) {
@@ -107,6 +129,7 @@ void ReadContainers(const json& pod, PodFacts& facts) {
     if (TextAt(status, "state.waiting.reason") == "CrashLoopBackOff") {
       facts.agent = EndOf(status, "lastState.terminated");
     }
+    if (facts.agent) facts.last_words = LastWords(facts.agent->output);
   });
 }
 

@@ -114,7 +114,8 @@ json Command(const TrainingJob& job, const CreatePod& create, const PodBuilderOp
                   "--capacity",
                   create.capacity == CapacityType::kOnDemand ? "OnDemand" : "Spot",
                   "--termination-log",
-                  "/dev/termination-log"};
+                  "/dev/termination-log",
+                  "--stay"};
   if (!checkpoint.is_null()) {
     command.push_back("--checkpoint-dir");
     command.push_back(checkpoint["mountPath"]);

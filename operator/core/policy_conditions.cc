@@ -72,7 +72,7 @@ bool AnyStarts(const Decision& d) {
 void WriteConditions(Decision& d) {
   CountWorkers(d);
   Progress& progress = d.status.progress;
-  const Progress& told = d.in.progress;
+  const Progress& told = d.told;
   progress.samples = std::max(progress.samples, told.samples);  // never backwards on a screen
   progress.step = std::max(progress.step, told.step);
   progress.averaging = std::max(progress.averaging, told.averaging);

@@ -91,6 +91,7 @@ void CountEnds(Decision& d) {
     if (worker.alive() && pod.ready_since && d.now - *pod.ready_since >= d.options.healthy_after) {
       d.status.retry.erase(pod.index);
     }
+    if (const auto at = JudgedAt(pod); at && d.now < *at) d.WakeAt(*at);
     const Fate fate = worker.verdict.fate;
     if (fate == Fate::kAlive || fate == Fate::kMarked || d.Counted(pod.name)) continue;
     d.Count(pod.name);

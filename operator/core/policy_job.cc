@@ -36,7 +36,7 @@ bool AnybodyWorks(const Decision& d) {
 }
 
 void JudgeTarget(Decision& d) {
-  if (d.in.progress.target_met && !d.status.target_time) {
+  if (d.told.target_met && !d.status.target_time) {
     d.status.target_time = d.now;
     d.Say(reason::kTargetMet, "the target is met; workers are finishing");
   }

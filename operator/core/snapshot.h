@@ -24,6 +24,7 @@ struct ContainerEnd {
   int exit_code = 0;   // 128 + signal for signals
   std::string reason;  // "OOMKilled", "Error", "Completed", "" when unknown
   std::string output;  // the end of what it printed; the edge bounds it
+  std::optional<WallTime> at = std::nullopt;  // when, where that is known
   bool operator==(const ContainerEnd&) const = default;
 };
 
@@ -45,7 +46,8 @@ struct PodFacts {
   std::vector<PodCondition> conditions;
   std::optional<ContainerEnd> trainer;  // set once it has ended
   std::optional<ContainerEnd> agent;
-  std::string waiting_reason;  // why it is Pending: one of reasons.h, or empty
+  std::optional<Progress> last_words;  // what the agent left behind when it ended
+  std::string waiting_reason;          // why it is Pending: one of reasons.h, or empty
   std::string waiting_message;
   std::map<std::string, std::string> annotations;  // ours: notice, config, seeds
   std::string address;                             // host:port of the agent's gRPC, once known

@@ -35,6 +35,7 @@ class Controller {
   void Stop() { stopping_ = true; }      // any thread, a signal handler too
   bool ready() const { return ready_; }  // caches are filled; any thread
   void RefreshMetrics();                 // before a scrape; any thread
+  bool stopping() const { return stopping_; }
 
  private:
   void Turn();

@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "operator/core/rfc3339.h"
+#include "operator/core/validate_rules.h"
 
 // The Cluster port: what Decide reads and what its plan becomes; caches are in kube_caches.cc.
 namespace crowdsurf::controller {
@@ -14,7 +15,8 @@ using nlohmann::json;
 constexpr double kEventBurst = 25;    // client-go's spam filter
 constexpr double kEventSeconds = 12;  // until one more
 constexpr Duration kProgressEvery = Seconds(60);
-constexpr Duration kLate = Seconds(10);  // a placed pod starts in 3 s where its images are
+constexpr Duration kLate = Seconds(15);  // a placed pod starts in 3 s where its images are
+constexpr int kRepeated = 3;             // times that an event came; kubelet tries again and again
 constexpr size_t kMostMessage = 1024;    // of an event: the server's own limit
 constexpr char kApply[] = "?fieldManager=crowdsurf-operator&force=true";
 
@@ -88,7 +90,9 @@ void KubeCluster::ExplainWaiting(const std::string& job, std::vector<PodFacts>& 
     known = {late->uid, "", now};
     if (events.ok() && events->contains("items") && (*events)["items"].is_array()) {
       for (const json& event : (*events)["items"]) {  // FailedMount, FailedCreatePodSandBox, ...
-        if (event.value("reason", "").rfind("Failed", 0) != 0) continue;
+        const json* count = Member(&event, "count");
+        const bool often = count != nullptr && count->is_number() && *count >= kRepeated;
+        if (!often || event.value("reason", "").rfind("Failed", 0) != 0) continue;
         known.message = event.value("message", "");
       }
     }

@@ -1,4 +1,5 @@
 // crowdsurf-operator: reconciles TrainingJobs of a Kubernetes cluster until it is told to stop.
+#include <absl/cleanup/cleanup.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -7,7 +8,9 @@
 #include <cstdlib>
 #include <fstream>
 #include <iostream>
+#include <thread>
 
+#include "base/backoff.h"
 #include "operator/edge/controller.h"
 #include "operator/edge/job_authorities.h"
 #include "operator/edge/lease.h"
@@ -85,13 +88,35 @@ void AddFlags(CLI::App& app, Flags& flags) {
       ->capture_default_str();
 }
 
+// The signer's CA, as soon as the API server can be asked: an operator that starts while it is
+// away, or before its rights are there, waits instead of ending, because a kubelet would back off.
+StatusOr<std::shared_ptr<const CertificateAuthority>> AwaitSignerAuthority(
+    JobAuthorities& authorities, const Controller& controller, const Logger& log) {
+  constexpr Backoff kBackoff{
+      .initial = Milliseconds(500), .most = Seconds(10), .factor = 2, .jitter = 0.2};
+  constexpr auto kSlice = std::chrono::milliseconds(50);  // between looks at whether to stop
+  Rng rng(static_cast<uint64_t>(getpid()));
+  for (int attempt = 0; !controller.stopping(); ++attempt) {
+    auto authority = authorities.OfSigner();
+    if (authority.ok()) return authority;
+    const Duration delay = kBackoff.Delay(attempt, rng);
+    log.Warning("the signer's key is not there yet",
+                {{"why", authority.status().ToString()}, {"retry_seconds", delay.seconds()}});
+    const auto until =
+        std::chrono::steady_clock::now() + std::chrono::nanoseconds(delay.nanoseconds());
+    while (!controller.stopping() && std::chrono::steady_clock::now() < until) {
+      std::this_thread::sleep_for(kSlice);
+    }
+  }
+  return absl::CancelledError("stopped before it could start");
+}
+
 Status Operate(const Flags& flags, const Logger& log) {
   ASSIGN_OR_RETURN(const KubeEndpoint endpoint, LoadDefaultKubeEndpoint());
   MetricRegistry metrics;
   KubeClient client(endpoint, {.metrics = &metrics});
   KubeClient lease_client(endpoint, {.connections = 1, .timeout = Seconds(5), .metrics = &metrics});
   JobAuthorities authorities(client, flags.space, WallNow);
-  ASSIGN_OR_RETURN(const auto signer_authority, authorities.OfSigner());
   SignerOptions sign{flags.listen, flags.sign_port, {flags.signer_host}, {}};
   sign.grant = [&](const std::string& token, const std::string& csr) {
     return authorities.Grant(token, csr);
@@ -111,6 +136,9 @@ Status Operate(const Flags& flags, const Logger& log) {
   ControllerOptions control;
   if (flags.elect) control.leading = [&lease] { return lease.leading(); };
   Controller controller(cluster, control, metrics, log.For("controller"));
+  running = &controller;
+  const absl::Cleanup no_signals = [] { running = nullptr; };
+  ASSIGN_OR_RETURN(const auto signer_authority, AwaitSignerAuthority(authorities, controller, log));
   ASSIGN_OR_RETURN(const auto signer, Signer::Start(*signer_authority, sign, WallNow(), metrics));
   MetricsPage page(metrics, "crowdsurf-operator");
   page.Before([&] { controller.RefreshMetrics(); });
@@ -124,7 +152,6 @@ Status Operate(const Flags& flags, const Logger& log) {
   }
   ASSIGN_OR_RETURN(const auto pages, OperatorPages::Start(
                                          serve, [&] { return controller.ready(); }, page));
-  running = &controller;
   cluster.Start();
   if (flags.elect) lease.Start();
   log.Info("started", {{"namespace", flags.space},
@@ -132,7 +159,6 @@ Status Operate(const Flags& flags, const Logger& log) {
                        {"health_port", pages->health_port()},
                        {"metrics_port", pages->metrics_port()}});
   controller.Run();
-  running = nullptr;
   log.Info("stopping");
   lease.Stop();  // first: another takes over while the rest of this ends
   client.Stop();

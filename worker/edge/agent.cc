@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "base/check.h"
@@ -292,7 +293,8 @@ void Agent::Impl::Kill() {
 
 void Agent::Impl::End(const std::string& reason, int code) {
   if (std::exchange(ended_, true)) return;
-  end_reason_ = reason;
+  // A kubelet ends the agent when the trainer has ended: what ended the job is still its target.
+  end_reason_ = stop_raised_ ? kTargetMet : reason;
   exit_code_ = code;
   link_->LeaveDone();
   host_.RequestStop(Milliseconds(200));
@@ -301,12 +303,17 @@ void Agent::Impl::End(const std::string& reason, int code) {
 void Agent::Impl::WriteTermination() const {
   if (options_.termination_log.empty()) return;
   const PeerSummary summary = peer_->Summarize();
-  const Status status = dht::WriteFileAtomically(options_.termination_log,
-                                                 TerminationJson({.reason = end_reason_,
-                                                                  .averaging = summary.averaging,
-                                                                  .samples = summary.job_samples,
-                                                                  .step = summary.step,
-                                                                  .loss = summary.loss}));
+  const std::string text = TerminationJson({.reason = end_reason_,
+                                            .averaging = summary.averaging,
+                                            .samples = summary.job_samples,
+                                            .step = summary.step,
+                                            .loss = summary.loss});
+  // A kubelet mounts the file itself into a folder that is not ours: it cannot be replaced.
+  if (std::filesystem::exists(options_.termination_log)) {
+    std::ofstream file(options_.termination_log, std::ios::trunc);
+    if (file << text << std::flush) return;
+  }
+  const Status status = dht::WriteFileAtomically(options_.termination_log, text);
   if (!status.ok()) log_.Warning("termination log not written", {{"error", status.ToString()}});
 }
 

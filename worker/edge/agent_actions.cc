@@ -189,7 +189,7 @@ void Agent::Impl::EndWhenJobIsOver(Time now) {
   const bool written = checkpoints_open_ == 0 && !checkpoint_;
   const bool trainer_done = stop_acknowledged_ || !trainer_;
   if (since >= kStopPatience || (since >= kLinger && written && trainer_done)) {
-    End("target met", 0);
+    End(kTargetMet, 0);
   }
 }
 

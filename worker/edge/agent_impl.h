@@ -30,6 +30,9 @@
 
 namespace crowdsurf::worker {
 
+// Reason of an agent's end that the operator looks for (DESIGN.md 11: termination message).
+inline constexpr char kTargetMet[] = "target met";
+
 class Agent::Impl : public dht::TimerSource {
  public:
   Impl(AgentOptions options, JobConfig config, LogSink* sink, LogLevel least);

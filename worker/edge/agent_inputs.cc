@@ -263,6 +263,7 @@ void Agent::Impl::StartLeaving(Time now, WallTime wall, Duration within) {
   // Half a second is kept for ending what ends in any case.
   const Time by = now + std::max(Milliseconds(100), within - Milliseconds(500));
   leave_by_ = std::min(leave_by_, by);
+  if (stop_raised_) return;  // the job is over: this agent ends once the model is written
   if (std::exchange(leaving_, true)) return;
   log_.Info("leaving", {{"within_seconds", within.seconds()}});
   link_->SetNotice(true, (wall + within).nanoseconds(), "leaving");

@@ -67,6 +67,16 @@ bool Reap(pid_t child, int& code) {
   return ended;
 }
 
+void AwaitEnd(const sigset_t& watched) {
+  while (true) {
+    const int signal = ::sigwaitinfo(&watched, nullptr);
+    if (signal == SIGTERM || signal == SIGINT) return;
+    int status = 0;
+    while (::waitpid(-1, &status, WNOHANG) > 0) {
+    }
+  }
+}
+
 }  // namespace
 
 bool CrashWindow::OnCrash(Time now) {
@@ -96,6 +106,11 @@ int Supervise(const SupervisorOptions& options, const Logger& log) {
     }
     int code = 0;
     if (signal != SIGCHLD || !Reap(child, code)) continue;
+    if (code == 0 && options.stay && !ending) {
+      log.Info("agent has ended; waiting to be ended");
+      AwaitEnd(watched);
+      return 0;
+    }
     if (code == 0 || code == kExitBadConfiguration) return code;
     if (ending) {
       log.Error("agent ended badly while leaving", {{"code", code}});

@@ -89,7 +89,11 @@ int RunAgent(const AgentOptions& options) {
   return code;
 }
 
-int RunSupervisor(const AgentOptions& options, bool die_with_parent, int argc, char** argv) {
+struct RunFlags {
+  bool die_with_parent = false, stay = false;
+};
+
+int RunSupervisor(const AgentOptions& options, const RunFlags& flags, int argc, char** argv) {
   JobConfig config;
   const auto violations = AllViolations(options, config);
   if (!violations.empty()) return PrintViolations(violations);
@@ -98,9 +102,11 @@ int RunSupervisor(const AgentOptions& options, bool die_with_parent, int argc, c
   supervisor.argv.push_back(std::filesystem::read_symlink("/proc/self/exe", error).string());
   supervisor.argv.push_back("agent");
   for (int i = 2; i < argc; ++i) {  // argv[1] is "run"
-    if (std::string_view(argv[i]) != "--die-with-parent") supervisor.argv.push_back(argv[i]);
+    const std::string_view word = argv[i];
+    if (word != "--die-with-parent" && word != "--stay") supervisor.argv.push_back(argv[i]);
   }
-  supervisor.die_with_parent = die_with_parent;
+  supervisor.die_with_parent = flags.die_with_parent;
+  supervisor.stay = flags.stay;
   LogLevel least = LogLevel::kInfo;
   (void)dht::ParseLogLevel(options.log_level, &least);
   const auto sink = dht::MakeStderrSink(least);
@@ -125,12 +131,13 @@ int Main(int argc, char** argv) {
   CLI::App app{"The agent of a Crowdsurf worker"};
   app.require_subcommand(1);
   AgentOptions options;
-  bool die_with_parent = false;
+  RunFlags flags;
   CLI::App& run = *app.add_subcommand("run", "Runs the agent and restarts it when it crashes");
   CLI::App& agent = *app.add_subcommand("agent", "The agent itself")->group("");
   AddFlags(run, options);
   AddFlags(agent, options);
-  run.add_flag("--die-with-parent", die_with_parent, "End when the parent process ends");
+  run.add_flag("--die-with-parent", flags.die_with_parent, "End when the parent process ends");
+  run.add_flag("--stay", flags.stay, "When the agent has left, stay until SIGTERM (a sidecar)");
   CLI::App& leave = *app.add_subcommand("leave", "Tells the agent to leave, returns when it has");
   leave.add_option("--dir", options.dir, "Directory shared with the trainer")
       ->envname("CROWDSURF_DIR");
@@ -140,7 +147,7 @@ int Main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : kBadConfiguration;
   }
-  if (run) return RunSupervisor(options, die_with_parent, argc, argv);
+  if (run) return RunSupervisor(options, flags, argc, argv);
   if (agent) return RunAgent(options);
   return RunLeave(options.dir, options.leave_within);
 }

@@ -198,6 +198,26 @@ TEST(DecideTest, WhenTheTargetIsMetItWaitsForTheModelAndSucceeds) {
   EXPECT_EQ(plan.status.disruptions, 0u);
 }
 
+TEST(DecideTest, ATrainersGoodEndIsJudgedWhenItsAgentHasSaidWhy) {  // pod-lifecycle.md 2 and 4
+  World world = Running(2);
+  PodFacts& pod = world.pods.at("job-0-1");
+  pod.trainer = ContainerEnd{0, "Completed", "", world.now};
+  Plan plan = world.Reconcile();
+  EXPECT_TRUE(plan.creates.empty());
+  EXPECT_EQ(plan.requeue_at, world.now + Seconds(15));
+  EXPECT_EQ(plan.status.failures, 0);
+  pod.agent = ContainerEnd{0, "Completed", "", world.now};
+  pod.last_words = Progress{5000, 40, 2.5, 3, true};
+  plan = world.Reconcile();
+  EXPECT_TRUE(plan.status.target_time.has_value());
+  EXPECT_EQ(plan.status.progress.samples, 5000u);
+  EXPECT_EQ(plan.status.failures, 0);
+  World other = Running(2);
+  other.pods.at("job-0-1").trainer = ContainerEnd{0, "Completed", "", other.now};
+  other.pods.at("job-0-1").agent = ContainerEnd{0, "Completed", "", other.now};
+  EXPECT_EQ(other.Reconcile().status.failures, 1) << "it ended before the target";
+}
+
 TEST(DecideTest, AWorkerThatIsStillStartingWhenTheTargetIsMetIsNotWaitedFor) {
   World world = Running(2);
   world.TakeNode("job-1-1");

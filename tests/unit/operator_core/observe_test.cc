@@ -104,6 +104,26 @@ TEST(ObservePod, WaitingAndDisruptionHaveReasons) {
   }
 }
 
+TEST(ObservePod, AnAgentsLastWordsSayWhetherTheTargetWasMet) {
+  json pod = Pod();
+  json& ended = pod["status"]["initContainerStatuses"][0]["state"];
+  ended = {{"terminated",
+            {{"exitCode", 0},
+             {"finishedAt", "2026-11-21T10:09:00Z"},
+             {"message",
+              R"({"reason":"target met","averaging":7,"samples":900.0,"step":30,"loss":2.5})"}}}};
+  const PodFacts facts = ObservePod(pod)->facts;
+  ASSERT_TRUE(facts.last_words.has_value());
+  EXPECT_EQ(*facts.last_words, (Progress{900, 30, 2.5, 7, true}));
+  EXPECT_EQ(facts.agent->at, At("2026-11-21T10:09:00Z"));
+  for (const char* odd : {"", "{}", "[1]", "{\"reason\": 3}", "killed"}) {
+    ended["terminated"]["message"] = odd;
+    EXPECT_FALSE(ObservePod(pod)->facts.last_words.has_value()) << odd;
+  }
+  ended["terminated"]["message"] = R"({"reason":"asked to leave","samples":-1,"step":1e300})";
+  EXPECT_EQ(ObservePod(pod)->facts.last_words, Progress{});
+}
+
 TEST(ObservePod, AClaimThatIsMissingIsNoLackOfSpotMachines) {
   json pod = Pod();
   pod["metadata"]["annotations"]["crowdsurf.io/capacity"] = R"({"type":"Spot"})";

@@ -2,9 +2,12 @@
 
 #include <absl/strings/str_cat.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include <fstream>
 
 #include "tests/unit/worker_edge/scratch_folder.h"
 
@@ -15,7 +18,7 @@ namespace {
 // which is read here: tests wait for words, not for time.
 class Supervised {
  public:
-  explicit Supervised(const std::string& script) {
+  explicit Supervised(const std::string& script, bool stay = false) {
     int ends[2], input[2];
     if (pipe(ends) != 0 || pipe(input) != 0) abort();
     pid_ = fork();
@@ -26,6 +29,7 @@ class Supervised {
       dup2(ends[1], 3);
       SupervisorOptions options;
       options.argv = {"/bin/sh", "-c", script};
+      options.stay = stay;
       _exit(Supervise(options, Logger()));
     }
     close(ends[1]);
@@ -48,6 +52,16 @@ class Supervised {
     return line;
   }
   void Signal(int signal) { kill(pid_, signal); }
+  bool Runs() { return waitpid(pid_, nullptr, WNOHANG) == 0; }
+  // Until the supervisor has reaped its child.
+  void AwaitNoChild() {
+    const std::string path = absl::StrCat("/proc/", pid_, "/task/", pid_, "/children");
+    for (std::string text = "?"; !text.empty(); sched_yield()) {
+      std::ifstream file(path);
+      text.clear();
+      std::getline(file, text);
+    }
+  }
   int Wait() {
     int status = 0;
     waitpid(pid_, &status, 0);
@@ -106,6 +120,15 @@ TEST(SupervisorTest, SigtermIsForwardedAndTheAgentsEndIsOurs) {
   s.Signal(SIGTERM);
   EXPECT_EQ(s.Wait(), 0);
   EXPECT_EQ(s.Line(), "left");
+}
+
+TEST(SupervisorTest, AsASidecarItStaysAfterTheAgentHasLeftUntilItIsToldToEnd) {
+  Supervised s("echo start >&3; exit 0", /*stay=*/true);
+  EXPECT_EQ(s.Line(), "start");
+  s.AwaitNoChild();
+  EXPECT_TRUE(s.Runs());
+  s.Signal(SIGTERM);
+  EXPECT_EQ(s.Wait(), 0);
 }
 
 TEST(SupervisorTest, AnAgentThatEndsBadlyWhileLeavingIsNotRestarted) {
