@@ -1,0 +1,275 @@
+#!/usr/bin/env python3
+"""One job on two nodes through everything that a cloud and a cluster do to it: it trains on, and nothing is lost.
+
+Usage: nodes_test.py BIN [TestCase.test ...]     On our own test cluster: machines are killed, so nobody else's will do.
+After every blow: the job is whole again, no round failed, no id had two members, disruptions are not failures.
+"""
+import json
+import pathlib
+import signal
+import sys
+import time
+import unittest
+
+import kube
+from kube import JOBS, PODS, Node, kill, kubectl, leaving, ready, wait
+
+pathlib.Path(sys.argv.pop(1)).resolve()   # as every test of this folder: BIN comes first
+WORKERS = 7   # on two nodes: losing the smaller half leaves a quorum of the view's witnesses
+JOB = {
+    "apiVersion": "crowdsurf.io/v1alpha1", "kind": "TrainingJob", "metadata": {"name": "crowd"},
+    "spec": {
+        "replicas": WORKERS,
+        "averaging": {"groupSize": 4, "interval": {"steps": 20}},
+        "target": {"samples": 1_000_000_000},
+        "checkpoint": {"intervalSeconds": 10, "volume": "checkpoint"},
+        # Short, so that a test does not wait for what a person would.
+        "disruption": {"graceSeconds": 10, "toleratedUnreachableSeconds": 5, "forceDeleteAfterSeconds": 5},
+        "template": {"spec": {
+            "securityContext": {"fsGroup": 65532},
+            "containers": [{
+                "name": "trainer", "image": "localhost/crowdsurf-worker:0.1.0",
+                "command": ["crowdsurf-trainer", "charlm", "--text", "/usr/share/games/fortunes", "--hidden", "32",
+                            "--step-time", "100ms"]}],
+            "volumes": [{"name": "checkpoint", "persistentVolumeClaim": {"claimName": "crowd"}}]}}}}
+CLAIM = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "crowd"},
+         "spec": {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}}}
+
+
+class NodesTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.kube = kube.Kube()
+        cls.addClassCleanup(cls.kube.close)
+        if not cls.kube.find("/apis/apps/v1/namespaces/crowdsurf-system/deployments/crowdsurf-operator"):
+            kube.install()
+        kubectl("apply", "-f", "-", text=json.dumps(CLAIM))
+        kubectl("apply", "-f", "-", text=json.dumps(JOB))
+        cls.agents = kube.Agents(cls.kube, "crowd")
+        cls.addClassCleanup(cls.agents.stop)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.kube.delete(f"{JOBS}/crowd", propagationPolicy="Foreground")
+        kubectl("delete", "pvc", "crowd", "--ignore-not-found", "--wait=false")
+
+    def setUp(self):
+        self.whole(120)
+        self.before = self.kube.status("crowd")
+        self.pods = self.kube.pods("crowd")
+        self.failed, self.averaging = self.agents.failed(), self.agents.averaging()
+
+    def tearDown(self):
+        self.assertEqual(self.agents.twice, [], "two members under one id")
+
+    # ---- what is looked at ------------------------------------------------------------------------------------------
+    def show(self):
+        peers = [(s["worker"], s["state"], s["averaging"], s["view"]["epoch"], len(s["members"]), s["rounds"])
+                 for s in self.agents.summaries()]
+        return "\n" + kubectl("get", "tj,pods", "-o", "wide", check=False) + "\n".join(map(str, peers)) + \
+            json.dumps(self.kube.status("crowd").get("conditions"), indent=1)
+
+    def is_whole(self):
+        """As many workers as wanted, no more, each Ready, and all of them in one view."""
+        pods = self.kube.pods("crowd").values()
+        if len(pods) != WORKERS or not all(ready(pod) and not leaving(pod) for pod in pods):
+            return False
+        names = {pod["metadata"]["name"] for pod in pods}
+        young = [s for s in self.agents.summaries() if s["worker"] in names]
+        views = {s["view"]["hash"] for s in young if s["state"] == "Training"}
+        return len(young) == WORKERS and len(views) == 1
+
+    def whole(self, within):
+        return wait("the job is whole", self.is_whole, within, self.show)
+
+    def trains_on(self, averagings=2, within=30):
+        """The crowd finishes more averagings from now on."""
+        from_here = self.agents.averaging()
+        wait(f"{averagings} more averagings", lambda: self.agents.averaging() >= from_here + averagings, within, self.show)
+
+    def counted(self, disruptions, failures=0):
+        def holds():
+            status = self.kube.status("crowd")
+            return (status["disruptions"]["total"] - self.before["disruptions"]["total"] == disruptions and
+                    status["failures"]["total"] - self.before["failures"]["total"] == failures)
+        wait(f"{disruptions} disruptions and {failures} failures more", holds, 20, self.show)
+
+    def no_round_failed(self):
+        self.assertEqual(self.agents.failed() - self.failed, 0, f"rounds failed {self.show()}")
+
+    def on(self, node):
+        return {name: pod for name, pod in self.kube.pods("crowd").items()
+                if pod["spec"].get("nodeName") == node and not leaving(pod)}
+
+    def some(self):
+        """A worker of the middle, its pod and its node."""
+        name = sorted(self.pods)[WORKERS // 2]
+        return name, self.pods[name], Node(self.pods[name]["spec"]["nodeName"])
+
+    def smaller(self):
+        """The node that has the fewer workers."""
+        return min(("node-1", "node-2"), key=lambda node: len(self.on(node)))
+
+    def successor(self, name):
+        stem, incarnation = name.rsplit("-", 1)
+        return f"{stem}-{int(incarnation) + 1}"
+
+    # ---- one worker -------------------------------------------------------------------------------------------------
+    def test_01_a_trainer_that_is_killed_is_replaced_and_counts_as_a_failure(self):
+        """pod-lifecycle.md 2 and 4: the trainer's own exit decides, at once, and it is no disruption."""
+        name, pod, node = self.some()
+        kill(node.pid(pod, "trainer"))
+        seconds = wait("its replacement", lambda: self.successor(name) in self.kube.pods("crowd"), 30, self.show)
+        print(f"trainer killed to replacement created: {seconds:.1f} s")
+        self.whole(60)
+        self.trains_on()
+        self.counted(0, failures=1)
+        self.no_round_failed()
+
+    def test_02_an_agent_killed_five_times_in_a_minute_is_never_replaced(self):
+        """pod-lifecycle.md 2: PID 1 restarts its child, so kubelet's back-off never applies; the trainer steps on."""
+        name, pod, node = self.some()
+        supervisor = node.pid(pod, "crowdsurf-agent")
+        peers = set()
+        for _ in range(5):
+            child = wait_for_child(supervisor, peers)
+            kill(child)
+            self.trains_on(1)
+        self.whole(60)
+        now = self.kube.pods("crowd")[name]
+        self.assertEqual(now["metadata"]["uid"], pod["metadata"]["uid"])
+        for group in ("containerStatuses", "initContainerStatuses"):
+            for status in now["status"][group]:
+                self.assertEqual(status["restartCount"], 0, status["name"])
+        self.counted(0)
+        self.no_round_failed()
+
+    def test_03_a_pod_that_is_deleted_leaves_politely_and_is_replaced(self):
+        """pod-lifecycle.md 1 and 4: preStop tells the agent; a pod with a deletionTimestamp is a disruption."""
+        name, pod, _ = self.some()
+        self.kube.delete(f"{PODS}/{name}")
+        wait("its replacement", lambda: self.successor(name) in self.kube.pods("crowd"), 10, self.show)
+        self.whole(60)
+        self.trains_on()
+        self.counted(1)
+        self.no_round_failed()
+
+    def test_04_a_pod_that_is_evicted_is_a_disruption(self):
+        """pod-lifecycle.md 1 and 4: condition DisruptionTarget."""
+        name, _, _ = self.some()
+        self.kube.create(f"{PODS}/{name}/eviction", {"apiVersion": "policy/v1", "kind": "Eviction",
+                                                     "metadata": {"name": name, "namespace": "default"}})
+        wait("its replacement", lambda: self.successor(name) in self.kube.pods("crowd"), 10, self.show)
+        self.whole(60)
+        self.counted(1)
+        self.no_round_failed()
+
+    # ---- the control plane ------------------------------------------------------------------------------------------
+    def test_05_the_operator_killed_with_work_at_hand_comes_back_and_does_it(self):
+        name, _, _ = self.some()
+        self.kube.delete(f"{PODS}/{name}")
+        operators = self.kube.get("/api/v1/namespaces/crowdsurf-system/pods")["items"]
+        for pod in operators:
+            kill(Node(pod["spec"]["nodeName"]).pid(pod, "operator"))
+        self.trains_on()  # nobody trains through the operator
+        self.whole(90)
+        self.counted(1)
+        self.no_round_failed()
+        self.assertEqual(sorted(self.kube.pods("crowd")),
+                         sorted(self.successor(n) if n == name else n for n in self.pods), "each index once")
+
+    def test_06_without_an_api_server_the_crowd_trains_and_what_waits_is_done_after(self):
+        name, pod, node = self.some()
+        kube.tool("stop-api")
+        begun = time.monotonic()
+        kill(node.pid(pod, "trainer"))
+        self.trains_on(3)
+        # Time itself is tested: twenty seconds without an API server.
+        time.sleep(max(0.0, 20 - (time.monotonic() - begun)))
+        kube.tool("start-api")
+        self.whole(90)
+        self.trains_on()
+        self.counted(0, failures=1)
+        self.no_round_failed()
+
+    # ---- machines ---------------------------------------------------------------------------------------------------
+    def test_07_a_silent_death_of_a_machine(self):
+        """pod-lifecycle.md 3: kubelet stopped, shims killed: no notice, and exit 255 when it comes back."""
+        node = Node(self.smaller())
+        lost = self.on(node.name)
+        node.do("kill")
+        try:
+            self.trains_on(2, within=30)
+            wait("replacements", lambda: len([p for p in self.kube.pods("crowd").values() if not leaving(p) and
+                                              p["spec"].get("nodeName") != node.name]) == WORKERS, 90, self.show)
+        finally:
+            node.do("thaw")
+        self.whole(120)
+        self.counted(len(lost))
+        self.no_round_failed()
+
+    def test_08_a_frozen_kubelet_trains_on_and_what_is_surplus_is_retired(self):
+        """pod-lifecycle.md 3: NotReady is not dead; a replacement has a name and an id of its own."""
+        node = Node(self.smaller())
+        frozen = self.on(node.name)
+        node.do("freeze")
+        try:
+            wait("replacements", lambda: len([p for p in self.kube.pods("crowd").values() if not leaving(p) and
+                                              p["spec"].get("nodeName") != node.name]) == WORKERS, 90, self.show)
+            alive = {s["worker"] for s in self.agents.summaries()}
+            self.assertLessEqual(set(frozen), alive, "they train on")
+            self.trains_on()
+        finally:
+            node.do("thaw")
+        self.whole(120)
+        self.counted(len(frozen))
+        self.no_round_failed()
+
+    def test_09_a_spot_machine_that_is_marked_and_then_dies(self):
+        """pod-lifecycle.md 1 and 4: the notice is an annotation that the agent reads as a file."""
+        node = Node(self.smaller())
+        lost = self.on(node.name)
+        files = [node.volume(pod, "projected", "crowdsurf-cluster") / "notice" for pod in lost.values()]
+        begun = time.monotonic()
+        taint = {"key": "cloud.google.com/impending-node-termination", "effect": "NoSchedule"}
+        self.kube.patch(f"/api/v1/nodes/{node.name}", {"spec": {"taints": [taint]}})
+        replacements = {self.successor(name) for name in lost}
+        notice, created = None, None
+        while (notice is None or created is None) and time.monotonic() - begun < 20:
+            if notice is None and all(file.exists() and "ImpendingTermination" in file.read_text() for file in files):
+                notice = time.monotonic() - begun
+            if created is None and replacements <= set(self.kube.pods("crowd")):
+                created = time.monotonic() - begun
+        self.assertIsNotNone(notice, f"no notice {self.show()}")
+        self.assertIsNotNone(created, f"no replacements {self.show()}")
+        print(f"mark to notice files of {len(lost)} workers: {notice:.2f} s; to replacements created: {created:.2f} s")
+        self.assertLess(notice, 1)
+        self.assertLess(created, 2)
+        wait("replacements train", lambda: all(ready(self.kube.pods("crowd")[n]) for n in replacements), 60, self.show)
+        node.do("kill")
+        self.kube.delete(f"/api/v1/nodes/{node.name}")  # as a cloud's controller does
+        self.trains_on()
+        self.whole(90)
+        self.counted(len(lost))
+        self.no_round_failed()
+
+    def test_10_the_target_is_met_and_the_model_lies_on_the_volume(self):
+        self.kube.patch(f"{JOBS}/crowd", {"spec": {"target": {"samples": 1000}}})
+        wait("Succeeded", lambda: self.kube.condition("crowd", "Succeeded").get("status") == "True", 60, self.show)
+        claim = self.kube.get("/api/v1/namespaces/default/persistentvolumeclaims/crowd")
+        volume = self.kube.get(f"/api/v1/persistentvolumes/{claim['spec']['volumeName']}")
+        self.assertTrue((pathlib.Path(volume["spec"]["local"]["path"]) / "model.safetensors").exists())
+        self.no_round_failed()
+
+
+def wait_for_child(supervisor, seen):
+    """A child of the agent's PID 1 that was not seen before."""
+    wait("the agent is there", lambda: set(kube.children(supervisor)) - seen, 10)
+    child = (set(kube.children(supervisor)) - seen).pop()
+    seen.add(child)
+    return child
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that a frozen kubelet is thawed
+    unittest.main(verbosity=2, failfast=True)

@@ -1,0 +1,71 @@
+#!/usr/bin/env python3
+"""The README's path on a real cluster: install the chart, apply deploy/examples/charlm.yaml, wait for the model.
+
+Usage: pods_test.py BIN [TestCase.test ...]     BIN: the folder of the built programs. Needs KUBECONFIG, helm, the images.
+"""
+import json
+import pathlib
+import subprocess
+import sys
+import time
+import unittest
+
+import kube
+from kube import JOBS, kubectl, wait
+
+BIN = pathlib.Path(sys.argv.pop(1)).resolve()
+TRIGRAM_BITS = 3.064  # held-out bits per character of a counted trigram on the same text (docs/trainer.md)
+
+
+class PodsTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.kube = kube.Kube()
+        cls.installed = kube.install()
+        cls.addClassCleanup(cls.kube.close)
+
+    def test_charlm_trains_in_pods_to_its_target_and_leaves_a_model(self):
+        print(f"\nhelm install to Ready: {self.installed:.1f} s")
+        begun = time.monotonic()
+        kubectl("apply", "-f", "deploy/examples/charlm.yaml")
+        agents = kube.Agents(self.kube, "charlm")
+        self.addCleanup(agents.stop)
+        story = lambda: kubectl("get", "tj", "charlm", "-o", "wide") + kubectl("get", "pods", "-o", "wide")
+        first = wait("a first step", lambda: any(s["step"] > 0 for s in agents.summaries()), 60, story)
+        print(f"kubectl apply to the first training step: {first:.1f} s")
+        wait("eight workers", lambda: self.kube.status("charlm").get("readyReplicas") == 8, 60, story)
+        line = kubectl("get", "tj", "charlm").splitlines()
+        print("\n".join(line))
+        self.assertEqual(line[0].split(), "NAME STATE READY DESIRED SPOT DISRUPTIONS STEP PROGRESS AGE".split())
+        self.assertEqual(line[1].split()[:4], ["charlm", "Running", "8", "8"])
+        wait("Succeeded", lambda: self.kube.condition("charlm", "Succeeded").get("status") == "True", 420, story)
+        print(f"kubectl apply to Succeeded: {time.monotonic() - begun:.0f} s")
+        print(kubectl("get", "tj", "charlm", "-o", "wide"))
+        status = self.kube.status("charlm")
+        self.assertEqual(status["state"], "Succeeded")
+        self.assertEqual(status["progress"]["percent"], "100%")
+        self.assertGreaterEqual(status["progress"]["samples"], 6_000_000)
+        self.assertEqual(status["failures"]["total"], 0)
+        self.assertEqual(agents.twice, [], "two members under one id")
+        self.assertEqual(agents.failed(), 0, "rounds failed")
+        self.judge_model()
+
+    def judge_model(self):
+        """The model on the job's volume says more about held-out text than counting does."""
+        claim = self.kube.get("/api/v1/namespaces/default/persistentvolumeclaims/charlm")
+        volume = self.kube.get(f"/api/v1/persistentvolumes/{claim['spec']['volumeName']}")
+        model = pathlib.Path(volume["spec"]["local"]["path"]) / "model.safetensors"
+        told = subprocess.run([BIN / "crowdsurf-trainer", "evaluate", "--model", model,
+                               "--text", "/usr/share/games/fortunes"], check=True, capture_output=True, text=True)
+        judged = json.loads(told.stdout)
+        print(f"the model: {judged}")
+        self.assertLess(judged["heldout_bits_per_char"], TRIGRAM_BITS)
+
+    def tearDown(self):
+        self.kube.delete(f"{JOBS}/charlm", propagationPolicy="Foreground")
+        kubectl("delete", "pvc", "charlm", "--ignore-not-found", "--wait=false")
+        wait("its pods gone", lambda: not self.kube.pods("charlm"), 60)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
