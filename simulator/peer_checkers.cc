@@ -15,6 +15,9 @@ using worker::WireFormat;
 
 namespace {
 
+// Uncounted snapshots of a node that are looked at for a set of them.
+constexpr size_t kMostOpen = 16;
+
 // Largest relative error of one trip over the wire formats; a delivery has at most a few rounds.
 double Tolerance(WireFormat wire) {
   if (wire == WireFormat::kFloat16) return 1.0 / 256;
@@ -29,8 +32,15 @@ void PeerCheckers::Add(std::string_view statement, int node, std::string what) {
 }
 
 SnapshotId PeerCheckers::NewSnapshot(int node, double samples_total) {
-  snapshots_.push_back({node, samples_total, 0, {}});
-  return static_cast<SnapshotId>(snapshots_.size() - 1);
+  const auto id = static_cast<SnapshotId>(snapshots_.size());
+  Snapshot snapshot{node, samples_total, samples_total, std::nullopt, 0, {}};
+  if (const auto last = last_of_.find(node); last != last_of_.end()) {
+    snapshot.previous = last->second;
+    snapshot.fresh -= snapshots_[last->second].samples_total;
+  }
+  last_of_[node] = id;
+  snapshots_.push_back(std::move(snapshot));
+  return id;
 }
 
 void PeerCheckers::OnPublished(SnapshotId snapshot, const std::vector<float>& values) {
@@ -100,17 +110,55 @@ void PeerCheckers::CheckMean(int node, const RegionBuffer& region) {
     Add("S5", node, absl::StrCat("delivered value is ", error, " off the mean of its snapshots"));
 }
 
+// Adds what `snapshot` brings to what was counted; false: some of it was counted before. Its weight
+// is of its node's last samples; or, when an earlier averaging turned out not to have counted some,
+// of all of those that were fresh in a set of snapshots, this one among them.
+bool PeerCheckers::Count(SnapshotId snapshot, Counted& counted) const {
+  const double weight = snapshots_[snapshot].weight;
+  if (counted.size() < snapshots_.size()) counted.resize(snapshots_.size());
+  std::vector<SnapshotId> open;  // of the node, newest first, not counted yet
+  std::optional<SnapshotId> at = snapshot;
+  double last = 0;
+  size_t latest = 0;  // of `open`: they hold the last samples without a gap
+  for (bool gap = false; at; at = snapshots_[*at].previous) {
+    if (counted[*at]) {
+      gap = true;
+      continue;
+    }
+    open.push_back(*at);
+    if (gap || last >= weight) continue;
+    last += snapshots_[*at].fresh;
+    latest = open.size();
+  }
+  const auto take = [&](size_t i) { counted[open[i]] = true; };
+  if (last >= weight) {
+    for (size_t i = 0; i < latest; ++i) take(i);
+    return true;
+  }
+  open.resize(std::min(open.size(), kMostOpen));
+  for (uint32_t set = 1; set < 1U << open.size(); set += 2) {
+    double sum = 0;
+    for (size_t i = 0; i < open.size(); ++i)
+      if (set >> i & 1) sum += snapshots_[open[i]].fresh;
+    if (sum != weight) continue;
+    for (size_t i = 0; i < open.size(); ++i)
+      if (set >> i & 1) take(i);
+    return true;
+  }
+  return false;
+}
+
 void PeerCheckers::CheckCount(int node, const Deliver& deliver, const std::set<SnapshotId>& inside,
                               bool uniform) {
   double weight = 0;
   for (const SnapshotId snapshot : inside) weight += snapshots_[snapshot].weight;
-  if (uniform && weight != deliver.weight)
+  if (uniform && weight != deliver.samples)
     Add("samples", node,
-        absl::StrCat("averaging ", deliver.averaging, ": final weight ", deliver.weight,
+        absl::StrCat("averaging ", deliver.averaging, ": final weight ", deliver.samples,
                      ", of its snapshots ", weight));
-  if (weight > deliver.weight)
-    Add("samples", node, absl::StrCat("final weight ", deliver.weight, " is below ", weight));
-  const double base = deliver.job_samples - deliver.weight;
+  if (weight > deliver.samples)
+    Add("samples", node, absl::StrCat("final weight ", deliver.samples, " is below ", weight));
+  const double base = deliver.job_samples - deliver.samples;
   std::vector<Counted> before;
   if (base == 0) before.push_back({});
   if (const auto known = counted_at_.find(base); known != counted_at_.end())
@@ -124,14 +172,9 @@ void PeerCheckers::CheckCount(int node, const Deliver& deliver, const std::set<S
   std::vector<Counted>& after = counted_at_[deliver.job_samples];
   bool fits = before.empty();
   for (Counted counted : before) {
-    bool twice = false;
-    for (const SnapshotId id : inside) {
-      const Snapshot& snapshot = snapshots_[id];
-      const auto up_to = counted.try_emplace(snapshot.node, 0).first;
-      twice = twice || snapshot.samples_total - snapshot.weight < up_to->second;
-      up_to->second = std::max(up_to->second, snapshot.samples_total);
-    }
-    fits = fits || !twice;
+    bool once = true;
+    for (const SnapshotId id : inside) once = Count(id, counted) && once;
+    fits = fits || once;
     if (std::find(after.begin(), after.end(), counted) == after.end()) after.push_back(counted);
   }
   if (!fits)

@@ -43,21 +43,26 @@ class PeerCheckers {
   struct Snapshot {
     int node = 0;
     double samples_total = 0;
+    double fresh = 0;                    // samples since the node's snapshot before
+    std::optional<SnapshotId> previous;  // of the node
     double weight = 0;
     std::vector<float> values;
   };
-  // What a line of averagings has counted up to here, by node: its trainer's total.
-  using Counted = std::map<int, double>;
+  // What a line of averagings has counted up to here, by snapshot: the samples that were fresh in
+  // it.
+  using Counted = std::vector<bool>;
 
   void CheckMean(int node, const RegionBuffer& region);
   void CheckCount(int node, const worker::Deliver& deliver, const std::set<SnapshotId>& inside,
                   bool uniform);
+  bool Count(SnapshotId snapshot, Counted& counted) const;
   void Add(std::string_view statement, int node, std::string what);
 
   Violations& violations_;
   Origins& origins_;
   const worker::WireFormat wire_;
   std::vector<Snapshot> snapshots_;
+  std::map<int, SnapshotId> last_of_;  // by node
   std::map<worker::ViewHash, std::set<worker::ViewHash>> successors_;
   std::set<worker::ViewHash> branches_;
   std::map<worker::InstanceId, worker::ViewHash> views_of_;

@@ -128,7 +128,7 @@ void RoundCheckers::OnWitnessFrame(int node, const PeerId& id, const worker::Fra
   if (const auto* open = std::get_if<worker::Open>(&frame.body); open != nullptr && open->branch)
     seen.branched = true;
   if (const auto* speak = std::get_if<worker::Speak>(&frame.body))
-    seen.voices[speak->rank].insert(speak->weight);
+    seen.voices[speak->rank].insert(speak->stake.weight);
   if (const auto* accept = std::get_if<worker::Accept>(&frame.body)) {
     if (const auto held = worker::DecodeHeldValue(accept->value))
       seen.roots[Sha256(accept->value)] = worker::RootOf(held->value);
@@ -175,8 +175,9 @@ void RoundCheckers::CheckValue(int node, const InstanceId& instance, const Round
         return false;
     return true;
   }();
-  if (all_known && weight != over.weight)
-    Add("S5", instance, node, absl::StrCat("weight ", over.weight, " of contributors ", weight));
+  if (all_known && weight != over.stake.weight)
+    Add("S5", instance, node,
+        absl::StrCat("weight ", over.stake.weight, " of contributors ", weight));
 }
 
 void RoundCheckers::OnApplied(int node, const InstanceId& instance, const RoundOver& over,
@@ -186,9 +187,9 @@ void RoundCheckers::OnApplied(int node, const InstanceId& instance, const RoundO
   CheckValue(node, instance, over, slots);
   Seen& seen = seen_[instance];
   const auto [first, fresh] =
-      seen.applied.try_emplace(branch, Applied{over.root, slots, over.weight});
+      seen.applied.try_emplace(branch, Applied{over.root, slots, over.stake.weight});
   if (first->second.root != over.root || first->second.slots != slots ||
-      first->second.weight != over.weight)
+      first->second.weight != over.stake.weight)
     Add("S1", instance, node, "another result than the first");
   if (branch == 0) Decide(instance, seen, over.root);
   for (const auto& [member, held] : held_by_members)

@@ -91,7 +91,7 @@ void RoundNode::OpenRound() {
   CHECK(lent.has_value());
   spec.promised = *lent;
   chunks_.Open(kRound, {spec.instance, spec.self, spec.chunks, scenario_.wire, &input_, &output_,
-                        spec.weight});
+                        spec.stake.weight});
   round_.emplace(spec);
   pacer_.emplace(outside_.queue().now(), times_);
   RoundActions actions;
@@ -272,7 +272,7 @@ void RoundNode::SayFrame(const PeerId& to, Frame frame) {
   if (scenario_.planted == index_) {
     if (auto* ready = std::get_if<worker::Ready>(&frame.body);
         ready != nullptr && scenario_.plant == Plant::kLieWeights)
-      ready->weight += to.bytes()[0];
+      ready->stake.weight += to.bytes()[0];
     if (auto* have = std::get_if<worker::Have>(&frame.body);
         have != nullptr && scenario_.plant == Plant::kLieHaves)
       have->root = Sha256(to.view());

@@ -87,7 +87,7 @@ void RoundWorld::MakeGroup() {
   for (int node = 0; node < scenario_.members; ++node) {
     worker::RoundSpec spec = spec_;
     spec.self = node;
-    spec.weight = scenario_.zero_weights ? 0 : static_cast<double>(1 + weights.Uniform(1000));
+    spec.stake.weight = scenario_.zero_weights ? 0 : static_cast<double>(1 + weights.Uniform(1000));
     At(node).BeMember(spec,
                       DrawValues(absl::StrCat("input ", node), static_cast<SnapshotId>(node)));
   }
@@ -110,7 +110,7 @@ void RoundWorld::MakeSpeakers() {
                                    .rank = rank,
                                    .cells = spec_.cells,
                                    .chunks = spec_.chunks,
-                                   .weight = 17.0 + hole,
+                                   .stake = {.weight = 17.0 + hole, .samples = 0, .before = {}},
                                    .root = Sha256(AsBytes(label))}},
                                  values);
   }

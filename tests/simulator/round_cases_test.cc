@@ -208,7 +208,7 @@ TEST(RoundCases, AllWeightsZeroGiveThePlainMeanWithWeightZero) {
   RoundScenario scenario = Calm(4);
   scenario.zero_weights = true;
   const RoundReport report = AllApply(scenario, "zero weights");
-  for (const auto& [node, over] : report.over) EXPECT_EQ(over.weight, 0.0) << node;
+  for (const auto& [node, over] : report.over) EXPECT_EQ(over.stake.weight, 0.0) << node;
 }
 
 TEST(RoundCases, AMemberWithNanIsLeftOutAndTheOthersFinish) {

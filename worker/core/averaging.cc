@@ -30,6 +30,8 @@ void Averaging::OnView(Time now, const Seating& seating, uint64_t next, bool bro
   CHECK(stage_ != Stage::kRounds || broke_up);
   const View& view = seating.view();
   rounds_.OnView(now, view, seating.hash(), broke_up, out);
+  for (const GroupRounds::Ended& ended : rounds_.TakeEnded())
+    if (ended.averaging == number_ && ended.round == 0) SettleSamples(ended, out);
   if (stage_ == Stage::kRounds) {
     out.push_back(ReleaseOutbox{number_});
     ++abandoned_;
@@ -74,8 +76,8 @@ void Averaging::OnSeating(Time now, const Seating& seating, Actions& out) {
 }
 
 void Averaging::OnUnseated(Time now, Actions& out) {
+  seated_ = false;  // first: nothing may begin again
   LeaveNow(now, out);
-  seated_ = false;
   announced_ = false;
   due_.clear();
 }
@@ -343,8 +345,13 @@ void Averaging::OpenTrip(Time now, Actions& out) {
     return;
   }
   stage_ = Stage::kRounds;
+  const double samples = snapshot_ - counted_ + returned_;
+  const bool equal = seating_.view().config.weighting == Weighting::kEqual;
+  stake_ = {.weight = equal ? 1 : samples,
+            .samples = samples,
+            .before = {.averaging = job_.averaging, .samples = job_.job_samples}};
   StrategyActions actions;
-  strategy_->OnEvent(now, PublishedEvent{number_, snapshot_ - counted_ + returned_}, actions);
+  strategy_->OnEvent(now, PublishedEvent{number_, stake_.weight}, actions);
   Run(now, actions, out);
 }
 

@@ -107,10 +107,10 @@ class Averaging {
     double samples = 0;
     Time time;
   };
-  // A weight that may have been counted in an instance this peer did not see the end of.
+  // Samples that may have been counted in an instance this peer did not see the end of.
   struct Doubt {
     InstanceId instance;
-    double weight = 0;
+    double samples = 0;
   };
 
   bool Ready() const { return seated_ && trainer_ && !draining_; }
@@ -133,7 +133,7 @@ class Averaging {
   void FinishDelivery(Time now, const DeliverResult& result, Actions& out);
   void FinishAbandon(Time now, uint64_t averaging, Actions& out);
   void CollectEnded(Time now, Actions& out);
-  void SettleWeight(const GroupRounds::Ended& ended, Actions& out);
+  void SettleSamples(const GroupRounds::Ended& ended, Actions& out);
 
   const PeerConfig& config_;
   PeerMetrics& metrics_;
@@ -165,13 +165,14 @@ class Averaging {
 
   double counted_ = 0;   // of the trainer's total: already in some average, or given up
   double snapshot_ = 0;  // the trainer's total in the outbox
-  double returned_ = 0;  // weight that turned out not to be counted
+  double returned_ = 0;  // samples that turned out not to be counted
+  Stake stake_;          // of the value that the next round takes in
   Digest last_root_;     // of the previous round's value
   std::optional<Doubt> doubt_;
 
   Committed committed_;
   Committed job_;
-  Committed ahead_;  // said by others while the averaging under way was open
+  Committed ahead_;    // said by others while the averaging under way was open
   uint64_t deliveries_ = 0;
   bool took_part_ = false;
   uint64_t abandoned_ = 0;

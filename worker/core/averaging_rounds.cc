@@ -29,14 +29,15 @@ void Averaging::OpenOne(Time now, const OpenRound& open, StrategyActions& more, 
     return;
   }
   const bool all = seating.view().config.rounds == RoundsMode::kAll;
-  const GroupRounds::Opening opening{.averaging = open.averaging,
-                                     .round = all ? static_cast<uint32_t>(open.axis) : 0,
-                                     .axis = open.axis,
-                                     .stand_ins = all,
-                                     .from = open.from,
-                                     .to = open.to,
-                                     .weight = open.weight,
-                                     .holds = last_root_};
+  const GroupRounds::Opening opening{
+      .averaging = open.averaging,
+      .round = all ? static_cast<uint32_t>(open.axis) : 0,
+      .axis = open.axis,
+      .stand_ins = all,
+      .from = open.from,
+      .to = open.to,
+      .stake = {.weight = open.weight, .samples = stake_.samples, .before = stake_.before},
+      .holds = last_root_};
   rounds_.Open(now, opening, seating, down_, out);
   CollectEnded(now, out);
 }
@@ -45,11 +46,12 @@ void Averaging::CollectEnded(Time now, Actions& out) {
   for (const GroupRounds::Ended& ended : rounds_.TakeEnded()) {
     if (stage_ != Stage::kRounds || ended.averaging != number_) continue;
     const bool applied = Applied(ended.over.outcome);
-    if (ended.round == 0) SettleWeight(ended, out);
+    if (ended.round == 0) SettleSamples(ended, out);
     last_root_ = ended.over.root;
+    stake_ = ended.over.stake;
     StrategyActions actions;
-    strategy_->OnEvent(now, RoundDecided{ended.averaging, ended.axis, applied, ended.over.weight},
-                       actions);
+    strategy_->OnEvent(
+        now, RoundDecided{ended.averaging, ended.axis, applied, ended.over.stake.weight}, actions);
     Run(now, actions, out);
   }
 }
@@ -57,13 +59,13 @@ void Averaging::CollectEnded(Time now, Actions& out) {
 // After round 0 it is known whether the own weight is in the job's count. Whoever adopts a mean
 // without its own contribution gives its weight up with the change that it loses; whoever keeps its
 // values keeps its weight for the next averaging, unless it may have been counted without it.
-void Averaging::SettleWeight(const GroupRounds::Ended& ended, Actions& out) {
-  const double weight = snapshot_ - counted_ + returned_;
+void Averaging::SettleSamples(const GroupRounds::Ended& ended, Actions& out) {
+  const double samples = snapshot_ - counted_ + returned_;
   if (!Applied(ended.over.outcome) && !ended.flowed) return;
   counted_ = snapshot_;
   returned_ = 0;
   if (Applied(ended.over.outcome)) return;
-  doubt_ = Doubt{.instance = ended.instance, .weight = weight};
+  doubt_ = Doubt{.instance = ended.instance, .samples = samples};
   const Bytes ask = EncodeMessage(message::CountedAsk{ended.instance});
   for (const PeerId& peer : ended.group) out.push_back(Send{peer, ask});
 }
@@ -75,22 +77,21 @@ void Averaging::OnCountedAsk(const PeerId& from, const message::CountedAsk& ask,
 
 void Averaging::OnCountedAnswer(const message::CountedAnswer& answer) {
   if (!doubt_ || doubt_->instance != answer.instance) return;
-  if (!answer.counted) returned_ += doubt_->weight;
+  if (!answer.counted) returned_ += doubt_->samples;
   doubt_.reset();
 }
 
 void Averaging::FinishDelivery(Time now, const DeliverResult& result, Actions& out) {
   CHECK(stage_ == Stage::kRounds);
-  if (job_.averaging < result.averaging) {  // else somebody told us the sum already
-    job_.averaging = result.averaging;
-    job_.job_samples += result.weight;
-    job_.root = Digest();
-  }
-  committed_ = job_;
+  // By what its contributors knew, not by what this peer did: equal at all who complete it.
+  committed_ = {.averaging = result.averaging,
+                .root = Digest(),
+                .job_samples = stake_.before.samples + stake_.samples};
+  if (job_.averaging <= result.averaging) job_ = committed_;
   out.push_back(Deliver{.averaging = result.averaging,
                         .region = result.region,
-                        .weight = result.weight,
-                        .job_samples = job_.job_samples,
+                        .samples = stake_.samples,
+                        .job_samples = committed_.job_samples,
                         .root = last_root_});
   ++deliveries_;
   took_part_ = true;
@@ -98,8 +99,8 @@ void Averaging::FinishDelivery(Time now, const DeliverResult& result, Actions& o
   metrics_.job_samples->Set(job_.job_samples);
   metrics_.averaging->Set(static_cast<double>(result.averaging));
   log_.Info("averaging delivered", {{"averaging", result.averaging},
-                                    {"weight", result.weight},
-                                    {"job_samples", job_.job_samples}});
+                                    {"samples", stake_.samples},
+                                    {"job_samples", committed_.job_samples}});
   stage_ = Stage::kIdle;
   Learn(std::exchange(ahead_, {}));
   next_ = std::max(result.averaging + 1, jump_);

@@ -27,12 +27,7 @@ void GroupRounds::CloseAll(Time now, bool broke_up, Actions& out) {
     if (!at->second.round.over()) {
       RoundActions actions;
       at->second.round.OnLeave(actions);
-      if (broke_up) {
-        // It ends by the view's breaking up, not by a decision of its own.
-        at->second.reported = true;
-        ++tally_.branch;
-        metrics_.rounds_branch->Add();
-      }
+      at->second.broke_up = broke_up;
       Perform(now, at->second, actions, out);
     }
     Close(now, at, out);
@@ -47,6 +42,7 @@ void GroupRounds::OnView(Time now, const View& view, const ViewHash& hash, bool 
     previous_ = view_;
     table_.OnEpoch(view.epoch);
   } else {
+    ended_.clear();
     CloseAll(now, broke_up, out);
     previous_ = KnownView();
     // Nothing of the old line is answered any more, so its promises cannot be broken; epochs of
@@ -57,7 +53,6 @@ void GroupRounds::OnView(Time now, const View& view, const ViewHash& hash, bool 
   current_.reset();
   early_.clear();
   early_bytes_ = 0;
-  ended_.clear();
   differing_.clear();
   view_ = {.hash = hash, .epoch = view.epoch, .witnesses = view.witnesses};
   wire_ = view.config.compression;
@@ -101,7 +96,7 @@ void GroupRounds::OpenInstance(Time now, const std::set<PeerId>& down, Actions& 
     ended_.push_back({.averaging = opening.averaging,
                       .round = opening.round,
                       .axis = opening.axis,
-                      .over = RoundOver{Outcome::kKept, 0, 0, Digest(), 0, 0},
+                      .over = RoundOver{Outcome::kKept, 0, {}, Digest(), 0, 0},
                       .counted = false,
                       .flowed = false,
                       .instance = plan.instance,
@@ -114,7 +109,7 @@ void GroupRounds::OpenInstance(Time now, const std::set<PeerId>& down, Actions& 
                  .cells = plan.cells,
                  .witnesses = view_.witnesses,
                  .chunks = plan.chunks,
-                 .weight = opening.weight,
+                 .stake = opening.stake,
                  .schema = vector_.schema,
                  .promised = std::move(*promised)};
   const RoundHandle handle = ++last_handle_;
@@ -125,7 +120,7 @@ void GroupRounds::OpenInstance(Time now, const std::set<PeerId>& down, Actions& 
                             .from = opening.from,
                             .to = opening.to,
                             .wire = wire_,
-                            .weight = opening.weight});
+                            .weight = opening.stake.weight});
   const auto [at, fresh] =
       instances_.emplace(plan.instance, Instance{.handle = handle,
                                                  .view = view_.hash,
@@ -137,6 +132,7 @@ void GroupRounds::OpenInstance(Time now, const std::set<PeerId>& down, Actions& 
                                                  .pacer = RoundPacer(now, times_),
                                                  .opened = now,
                                                  .reported = false,
+                                                 .broke_up = false,
                                                  .flowed = false,
                                                  .seating = current_->seating,
                                                  .pinned = false,
@@ -259,15 +255,25 @@ void GroupRounds::End(Time now, Instance& instance, const RoundOver& over) {
     if (lengths_.size() > kLengthsKept) lengths_.pop_front();
     metrics_.round_seconds->Observe((now - instance.opened).seconds());
   }
-  metrics_.rounds.at(over.outcome)->Add();
+  Tally(instance, over.outcome);
   log_.Debug("round over", {{"averaging", ended.averaging},
                             {"round", ended.round},
                             {"outcome", static_cast<int>(over.outcome)},
                             {"ballot", over.ballot},
-                            {"weight", over.weight},
+                            {"weight", over.stake.weight},
                             {"members", over.members},
                             {"contributors", over.contributors}});
-  switch (over.outcome) {
+  ended_.push_back(std::move(ended));
+}
+
+void GroupRounds::Tally(const Instance& instance, Outcome outcome) {
+  if (instance.broke_up) {
+    ++tally_.branch;
+    metrics_.rounds_branch->Add();
+    return;
+  }
+  metrics_.rounds.at(outcome)->Add();
+  switch (outcome) {
     case Outcome::kFast:
       ++tally_.fast;
       break;
@@ -287,7 +293,6 @@ void GroupRounds::End(Time now, Instance& instance, const RoundOver& over) {
       ++tally_.orphaned;
       break;
   }
-  ended_.push_back(std::move(ended));
 }
 
 void GroupRounds::Count(Instance& instance) {

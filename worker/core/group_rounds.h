@@ -40,7 +40,7 @@ class GroupRounds {
     bool stand_ins = true;
     Region from = Region::kOutbox;
     Region to = Region::kInboxA;
-    double weight = 0;
+    Stake stake;
     Digest holds;  // root of the value in `from`; none in round 0
   };
   struct Vector {  // what is averaged
@@ -63,7 +63,7 @@ class GroupRounds {
   void SetVector(Vector vector) { vector_ = vector; }
   // A new view. A successor: rounds that are over keep serving stragglers of the parent, whose
   // registers are still witnessed. Another line, or a branch (`broke_up`): everything is closed; a
-  // round that is not over is left and counted as branch.
+  // round that is not over is left, counted as branch, and is in TakeEnded as one that was kept.
   void OnView(Time now, const View& view, const ViewHash& hash, bool broke_up, Actions& out);
   // True when a frame of another view than the present one is still of use here.
   bool Serves(const message::RoundFrame& frame) const;
@@ -126,6 +126,7 @@ class GroupRounds {
     RoundPacer pacer;
     Time opened;
     bool reported = false;
+    bool broke_up = false;  // it ends by the view's breaking up, not by a decision of its own
     bool flowed = false;
     Seating seating;             // its list follows from it
     bool pinned = false;         // its list is the one that others use: seats change it no more
@@ -177,6 +178,7 @@ class GroupRounds {
               Actions& out) const;
   message::RoundFrame Wrapping(const Instance& instance) const;
   void End(Time now, Instance& instance, const RoundOver& over);
+  void Tally(const Instance& instance, Outcome outcome);
   void Count(Instance& instance);
   void Close(Time now, Instances::iterator at, Actions& out);
   void CloseWriters(Time now, Region region, Actions& out);

@@ -39,7 +39,7 @@ void GroupRounds::Speak(const GroupPlan& plan, int rank, Actions& out) {
                    .rank = rank,
                    .cells = plan.cells,
                    .chunks = plan.chunks,
-                   .weight = opening.weight,
+                   .stake = opening.stake,
                    .root = opening.holds};
   const auto [at, fresh] = speaking_.emplace(
       plan.instance, Speaking{.speaker = Speaker(std::move(spec)),

@@ -113,7 +113,10 @@ void Membership::On(Time now, const PeerId& from, const message::ViewNews& news,
   }
   if (!Wants(next)) return;
   if (!seated() && (!trainer_ || fetching_)) return;
-  const bool other_line = !last_.view.none() && OriginOf(next.view(), hash) != last_.origin;
+  // A branch of the own view begins with what its members know: the latest counts.
+  const bool own_branch = seated() && next.view().parent == seating_->hash();
+  const bool other_line =
+      !own_branch && !last_.view.none() && OriginOf(next.view(), hash) != last_.origin;
   line_count_.reset();
   if (other_line)
     line_count_ = news.committed;

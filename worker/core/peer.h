@@ -184,8 +184,8 @@ struct LetStart {};  // the held trainer starts from its own first parameters
 struct Deliver {
   uint64_t averaging;
   Region region;
-  double weight;       // of this averaging, job-wide
-  double job_samples;  // sum of the final weights up to now
+  double samples;      // in this averaging, job-wide
+  double job_samples;  // in all up to now
   Digest root;         // of the last round's value: equal within its group
 };
 struct ReleaseOutbox {

@@ -1,7 +1,5 @@
 #include "worker/core/round.h"
 
-#include <cmath>
-
 #include "base/check.h"
 #include "base/digest.h"
 #include "worker/core/round_codec.h"
@@ -17,7 +15,7 @@ Round::Round(RoundSpec spec, PlanRule rule) {
   CHECK(!spec.cells.empty() && spec.cells.size() <= kMostRanks);
   CHECK(spec.self >= 0 && static_cast<size_t>(spec.self) < spec.cells.size());
   CHECK(spec.cells[static_cast<size_t>(spec.self)].member.has_value());
-  CHECK(std::isfinite(spec.weight) && spec.weight >= 0);
+  CHECK(worker::Sound(spec.stake));
   CHECK(!spec.chunks.empty() && spec.chunks.size() <= kMostChunks);
   CHECK_LE(spec.witnesses.size(), size_t{64});
   CHECK_GT(spec.window_chunks, 0U);
@@ -46,7 +44,8 @@ Round::Round(RoundSpec spec, PlanRule rule) {
   slots_.resize(spec.chunks.size());
   missing_ = slots_.size();
   ready_ = Mask{1} << spec.self;
-  weights_[static_cast<uint8_t>(spec.self)] = spec.weight;
+  stakes_[static_cast<uint8_t>(spec.self)] = spec.stake;
+  own_word_ = ready_;
   record_ = spec.promised;
   fixed->spec = std::move(spec);
   fixed_ = std::move(fixed);
@@ -55,7 +54,7 @@ Round::Round(RoundSpec spec, PlanRule rule) {
 
 void Round::Start(RoundActions& out) {
   const RoundSpec& spec = fixed_->spec;
-  const Ready ready{spec.weight, spec.schema, fixed_->member_list, fixed_->parts};
+  const Ready ready{spec.stake, spec.schema, fixed_->member_list, fixed_->parts};
   for (const auto& [peer, rank] : fixed_->rank_of)
     if (rank != self()) Emit(peer, ready, out);
   Greet(out);
@@ -126,28 +125,28 @@ void Round::Tell(int rank, RoundActions& out) {
     Emit(PeerAt(rank), Decided{over_->ballot, over_branch_, {over_->members, *value}}, out);
 }
 
-// nullopt while the weight of a contributor is not known. Empty slots count as they are.
+// nullopt while the stake of a contributor is not known. Empty slots count as they are.
 std::optional<RoundValue> Round::CurrentValue() const {
   RoundValue value;
   value.chunks = slots_;
-  value.weights.assign(ranks(), 0.0);
+  value.stakes.assign(ranks(), {});
   const Mask all = ContributorsOf(value);
   for (size_t rank = 0; rank < ranks(); ++rank) {
     if ((all >> rank & 1) == 0) continue;
-    const auto weight = weights_.find(static_cast<uint8_t>(rank));
-    if (weight == weights_.end()) return std::nullopt;
-    value.weights[rank] = weight->second;
+    const auto stake = stakes_.find(static_cast<uint8_t>(rank));
+    if (stake == stakes_.end()) return std::nullopt;
+    value.stakes[rank] = stake->second;
   }
   return value;
 }
 
 // Pre: the slots hold the decided value (when it is not ABORT).
 void Round::Conclude(Outcome outcome, Ballot ballot, Mask members, bool branch, RoundActions& out) {
-  RoundOver over{outcome, ballot, 0, {}, 0, members};
+  RoundOver over{outcome, ballot, {}, {}, 0, members};
   if (Applied(outcome)) {
     const std::optional<RoundValue> value = CurrentValue();
     CHECK(value.has_value());
-    over.weight = WeightOf(*value);
+    over.stake = StakeOf(*value);
     over.root = RootOf(*value);
     over.contributors = ContributorsOf(*value);
     for (const Duty& duty : duties_) {

@@ -78,7 +78,7 @@ enum class Outcome : uint8_t { kFast, kRepaired, kAdopted, kKept, kAborted, kOrp
 struct RoundOver {
   Outcome outcome;
   Ballot ballot;
-  double weight;  // of the result: sum of the contributors' weights
+  Stake stake;  // of the result: of its contributors together
   Digest root;
   Mask contributors;  // union of the chunks' masks
   Mask members;       // of the deciding ballot; all of the group when fast
@@ -194,6 +194,7 @@ class Round {
   };
   struct Gathering {  // inputs of one (chunk, assigned ballot) that this member owns
     Mask in = 0;
+    Mask own = 0;  // of `in`: sent by the member itself, not by a stand-in
     Mask bad = 0;
     Mask folding = 0;  // not 0: the mask is fixed, FoldChunk is out
   };
@@ -257,6 +258,8 @@ class Round {
   void On(const PeerId& from, const Speak& frame, RoundActions& out);
   bool SpokenFor(int rank) const;  // its inputs come from speakers now
   bool SpeakerLeft(int rank) const;
+  void TakeSpeak(const PeerId& from, const Speak& frame);
+  void HearLateSpeaks();
   void Mute(const PeerId& speaker, RoundActions& out);
   void Greet(RoundActions& out);
   void ForgetAsks();
@@ -294,6 +297,8 @@ class Round {
   void Adopt(const Decided& decided, RoundActions& out);
   void TakePlan(const Plan& plan, RoundActions& out);
   void Assign(uint32_t chunk, const PlanChunk& to, RoundActions& out);
+  Mask TrustedHolders(const Duty& duty) const;
+  bool HoldersDied() const;
   void FetchMissing(RoundActions& out);
 
   // round_coordinator.cc
@@ -317,12 +322,14 @@ class Round {
   // Who is there.
   Mask ready_ = 0;
   Mask suspected_ = 0;           // members
+  Mask reset_ = 0;               // of them, by a broken connection: as good as dead
   Mask left_ = 0;                // said BYE or do not fit: never trusted again
   Mask doubted_ = 0;             // were suspected once: their inputs may be lost
   std::set<PeerId> distrusted_;  // speakers and witnesses
-  std::map<uint8_t, double> weights_;
-  Mask odd_ = 0;  // members whose own weight is another than the one in weights_
+  std::map<uint8_t, Stake> stakes_;
+  Mask own_word_ = 0;  // members whose stake in stakes_ is what they said themselves
   std::map<uint8_t, Voices> voices_;
+  std::vector<std::pair<PeerId, Speak>> late_speaks_;  // heard between STATUS and PLAN
   // Reducing.
   std::vector<Duty> duties_;
   std::vector<ChunkValue> slots_;

@@ -43,19 +43,20 @@ void Get(ByteReader& in, std::vector<uint32_t>& chunks) {
   for (uint32_t& chunk : chunks) chunk = in.U32();
 }
 
-void Put(ByteWriter& out, const std::map<uint8_t, double>& weights) {
-  out.U8(static_cast<uint8_t>(weights.size()));
-  for (const auto& [rank, weight] : weights) {
+void Put(ByteWriter& out, const std::map<uint8_t, Stake>& stakes) {
+  out.U8(static_cast<uint8_t>(stakes.size()));
+  for (const auto& [rank, stake] : stakes) {
     out.U8(rank);
-    out.F64(weight);
+    Encode(stake, out);
   }
 }
-void Get(ByteReader& in, std::map<uint8_t, double>& weights) {
+void Get(ByteReader& in, std::map<uint8_t, Stake>& stakes) {
   const size_t count = in.U8();
   if (count > kMostRanks) in.Fail();
   for (size_t i = 0; i < count && in.ok(); ++i) {
     const uint8_t rank = in.U8();
-    if (rank >= kMostRanks || !weights.emplace(rank, in.F64()).second) in.Fail();
+    const Stake stake = DecodeStake(in);
+    if (rank >= kMostRanks || !stakes.emplace(rank, stake).second) in.Fail();
   }
 }
 
@@ -185,8 +186,8 @@ void Put(ByteWriter& out, const HeldValue& held) {
   out.U64(held.members);
   out.Bool(held.value.abort);
   Put(out, held.value.chunks);
-  out.U8(static_cast<uint8_t>(held.value.weights.size()));
-  for (const double weight : held.value.weights) out.F64(weight);
+  out.U8(static_cast<uint8_t>(held.value.stakes.size()));
+  for (const Stake& stake : held.value.stakes) Encode(stake, out);
 }
 void Get(ByteReader& in, HeldValue& held) {
   held.members = in.U64();
@@ -197,31 +198,31 @@ void Get(ByteReader& in, HeldValue& held) {
     in.Fail();
     return;
   }
-  held.value.weights.resize(ranks);
-  for (double& weight : held.value.weights) weight = in.F64();
+  held.value.stakes.resize(ranks);
+  for (Stake& stake : held.value.stakes) stake = DecodeStake(in);
 }
 
 // ---- bodies -----------------------------------------------------------------------------------
 void Put(ByteWriter& out, const Ready& f) {
-  out.F64(f.weight);
+  Encode(f.stake, out);
   Put(out, f.schema);
   Put(out, f.members);
   Put(out, f.parts);
 }
 void Get(ByteReader& in, Ready& f) {
-  f.weight = in.F64();
+  f.stake = DecodeStake(in);
   Get(in, f.schema);
   Get(in, f.members);
   Get(in, f.parts);
 }
 void Put(ByteWriter& out, const Speak& f) {
   out.U8(f.rank);
-  out.F64(f.weight);
+  Encode(f.stake, out);
   Put(out, f.root);
 }
 void Get(ByteReader& in, Speak& f) {
   f.rank = in.U8();
-  f.weight = in.F64();
+  f.stake = DecodeStake(in);
   Get(in, f.root);
 }
 void Put(ByteWriter& out, const Ask& f) {
@@ -268,7 +269,7 @@ void Put(ByteWriter& out, const StatusFrame& f) {
     out.U16(ballot);
     Put(out, digest);
   }
-  Put(out, f.weights);
+  Put(out, f.stakes);
 }
 void Get(ByteReader& in, StatusFrame& f) {
   f.ballot = in.U16();
@@ -285,7 +286,7 @@ void Get(ByteReader& in, StatusFrame& f) {
     const Ballot seen = in.U16();
     Get(in, f.plans[seen]);
   }
-  Get(in, f.weights);
+  Get(in, f.stakes);
 }
 void Put(ByteWriter& out, const Promise& f) {
   out.U16(f.ballot);
@@ -304,7 +305,7 @@ void Put(ByteWriter& out, const Plan& f) {
   out.Bool(f.abort);
   out.U64(f.members);
   out.U64(f.excluded);
-  Put(out, f.weights);
+  Put(out, f.stakes);
   Put(out, f.chunks);
 }
 void Get(ByteReader& in, Plan& f) {
@@ -313,7 +314,7 @@ void Get(ByteReader& in, Plan& f) {
   f.abort = in.Bool();
   f.members = in.U64();
   f.excluded = in.U64();
-  Get(in, f.weights);
+  Get(in, f.stakes);
   Get(in, f.chunks);
 }
 void Put(ByteWriter& out, const Accept& f) {

@@ -1,7 +1,6 @@
 // A Round as the coordinator of its own ballots: OPEN, collect STATUS and PROMISE, PLAN, collect
 // HAVE, ACCEPT.
 #include <algorithm>
-#include <cmath>
 
 #include "worker/core/round.h"
 #include "worker/core/round_codec.h"
@@ -28,8 +27,8 @@ bool Round::Sound(const StatusFrame& status) const {
   for (const ChunkValue& chunk : status.held)
     if (chunk.held() && !InGroup(chunk.mask)) return false;
   if (!std::is_sorted(status.served.begin(), status.served.end())) return false;
-  for (const auto& [rank, weight] : status.weights)
-    if (rank >= ranks() || !std::isfinite(weight) || weight < 0) return false;
+  for (const auto& [rank, stake] : status.stakes)
+    if (rank >= ranks() || !worker::Sound(stake)) return false;
   if (!status.complete || status.complete_abort) return true;
   return std::all_of(status.held.begin(), status.held.end(),
                      [](const ChunkValue& chunk) { return chunk.held(); });

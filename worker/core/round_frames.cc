@@ -1,5 +1,7 @@
 #include "worker/core/round_frames.h"
 
+#include <algorithm>
+
 #include "base/digest.h"
 
 namespace crowdsurf::worker {
@@ -20,9 +22,13 @@ Mask ContributorsOf(const RoundValue& value) {
   return all;
 }
 
-double WeightOf(const RoundValue& value) {
-  double sum = 0;
-  for (const double weight : value.weights) sum += weight;
+Stake StakeOf(const RoundValue& value) {
+  Stake sum;
+  for (const Stake& stake : value.stakes) {
+    sum.weight += stake.weight;
+    sum.samples += stake.samples;
+    sum.before = std::max(sum.before, stake.before);
+  }
   return sum;
 }
 
@@ -35,7 +41,7 @@ Digest RootOf(const RoundValue& value) {
     out.U64(chunk.mask);
     out.U64(chunk.hash);
   }
-  for (const double weight : value.weights) out.F64(weight);
+  for (const Stake& stake : value.stakes) Encode(stake, out);
   return Sha256(out.bytes());
 }
 

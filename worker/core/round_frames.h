@@ -28,15 +28,15 @@ struct ChunkValue {
   bool operator==(const ChunkValue&) const = default;
 };
 
-// What a round decides. weights: by rank, zero for ranks in no mask.
+// What a round decides. stakes: by rank, nothing for ranks in no mask.
 struct RoundValue {
-  bool abort = false;  // nobody applies anything; chunks and weights are empty
+  bool abort = false;  // nobody applies anything; chunks and stakes are empty
   std::vector<ChunkValue> chunks;
-  std::vector<double> weights;
+  std::vector<Stake> stakes;
   bool operator==(const RoundValue&) const = default;
 };
 Mask ContributorsOf(const RoundValue& value);  // union of the masks
-double WeightOf(const RoundValue& value);      // sum of the contributors' weights, ascending
+Stake StakeOf(const RoundValue& value);        // of the contributors together, ascending
 Digest RootOf(const RoundValue& value);        // over all of it, in order
 
 // A value with the members that hold it: what witnesses accept.
@@ -48,7 +48,7 @@ struct HeldValue {
 
 // To the group at the start. `members` and `parts` let the layer above see why instances differ.
 struct Ready {
-  double weight = 0;
+  Stake stake;
   Digest schema;
   Digest members;
   Digest parts;
@@ -57,7 +57,7 @@ struct Ready {
 // A stand-in: I can speak for `rank` (a hole, or a member that was lost). To all members.
 struct Speak {
   uint8_t rank = 0;
-  double weight = 0;
+  Stake stake;
   Digest root;  // of what it holds; owners mix no roots for one rank
   bool operator==(const Speak&) const = default;
 };
@@ -83,14 +83,14 @@ struct Open {
 };
 struct StatusFrame {
   Ballot ballot = 0;
-  bool branch = false;                // it answers an OPEN of a branch
-  std::optional<Ballot> complete;     // highest ballot whose full value it still holds
-  bool complete_abort = false;        // ... and that value is ABORT
-  bool applied = false;               // it applied what it holds, and was asked into a branch
-  std::vector<ChunkValue> held;       // by chunk
-  std::vector<uint32_t> served;       // own chunks (assigned 0) that it has sent already, ascending
-  std::map<Ballot, Digest> plans;     // seen: AssignmentHash of each
-  std::map<uint8_t, double> weights;  // known, by rank
+  bool branch = false;              // it answers an OPEN of a branch
+  std::optional<Ballot> complete;   // highest ballot whose full value it still holds
+  bool complete_abort = false;      // ... and that value is ABORT
+  bool applied = false;             // it applied what it holds, and was asked into a branch
+  std::vector<ChunkValue> held;     // by chunk
+  std::vector<uint32_t> served;     // own chunks (assigned 0) that it has sent already, ascending
+  std::map<Ballot, Digest> plans;   // seen: AssignmentHash of each
+  std::map<uint8_t, Stake> stakes;  // known, by rank
   bool operator==(const StatusFrame&) const = default;
 };
 struct Promise {
@@ -111,8 +111,8 @@ struct Plan {
   bool branch = false;
   bool abort = false;
   Mask members = 0;   // S
-  Mask excluded = 0;  // ranks whose weight is in dispute: they contribute to no new result
-  std::map<uint8_t, double> weights;
+  Mask excluded = 0;  // ranks outside of S whose stake is in dispute: in no new result
+  std::map<uint8_t, Stake> stakes;
   std::vector<PlanChunk> chunks;  // empty when abort
   bool operator==(const Plan&) const = default;
 };

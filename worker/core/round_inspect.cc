@@ -79,7 +79,7 @@ void Round::AwaitSpeakers(std::set<PeerId>& peers) const {
     if (!voices.greeted || !SpokenFor(rank)) continue;
     for (const PeerId& peer : fixed_->speakers[rank])
       if (voices.speaker.count(peer) == 0 && !Distrusts(peer) &&
-          (!pending_.empty() || weights_.count(rank) == 0))
+          (!pending_.empty() || stakes_.count(rank) == 0))
         peers.insert(peer);
   }
 }
@@ -129,8 +129,8 @@ uint64_t Round::Fingerprint() const {
   if (over_) return FingerprintOver();
   Printer p;
   ByteWriter& out = p.out;
-  for (const uint64_t mask : {ready_, suspected_, left_, doubted_, plan_members_, excluded_, votes_,
-                              told_, uint64_t{early_}})
+  for (const uint64_t mask : {ready_, suspected_, reset_, left_, doubted_, plan_members_, excluded_,
+                              votes_, told_, uint64_t{early_}})
     out.U64(mask);
   for (const Ballot ballot :
        {highest_, seen_, have_sent_, branch_, record_.promised, record_.accepted})
@@ -149,10 +149,14 @@ uint64_t Round::Fingerprint() const {
   p.Digests(plans_);
   for (const PeerId& peer : distrusted_) out.Raw(peer.view());
   out.Bool(false);
-  out.U64(odd_);
-  for (const auto& [rank, weight] : weights_) {
+  out.U64(own_word_);
+  for (const auto& [rank, stake] : stakes_) {
     out.U8(rank);
-    out.F64(weight);
+    Encode(stake, out);
+  }
+  for (const auto& [peer, speak] : late_speaks_) {
+    out.Raw(peer.view());
+    p.Body(speak);
   }
   FingerprintChunks(out);
   if (target_) p.Body(*target_);
@@ -200,6 +204,7 @@ void Round::FingerprintChunks(ByteWriter& out) const {
     p.out.U32(key.first);
     p.out.U16(key.second);
     p.out.U64(inputs.in);
+    p.out.U64(inputs.own);
     p.out.U64(inputs.bad);
     p.out.U64(inputs.folding);
   }

@@ -14,6 +14,7 @@ void Round::OnSuspect(const PeerId& peer, SuspicionCause cause, RoundActions& ou
   if (rank == self()) return;
   if (rank >= 0) {
     suspected_ |= Mask{1} << rank;
+    if (cause == SuspicionCause::kReset) reset_ |= Mask{1} << rank;
     doubted_ |= Mask{1} << rank;
     SuspectRank(rank, cause, out);
   } else {
@@ -34,8 +35,8 @@ void Round::SuspectOther(const PeerId& peer, RoundActions& out) {
 
 void Round::SuspectRank(int rank, SuspicionCause cause, RoundActions& out) {
   if (over_) return;
-  for (Duty& duty : duties_)
-    if (duty.fetching == rank) duty.fetching = -1;
+  for (Duty& duty : duties_)  // without another holder the request stands
+    if (duty.fetching == rank && TrustedHolders(duty) != 0) duty.fetching = -1;
   FetchMissing(out);
   if (target_) return;
   Greet(out);
@@ -66,6 +67,7 @@ void Round::OnTrusted(const PeerId& peer, RoundActions& out) {
     AskSpeakers(out);
   } else {
     suspected_ &= ~(Mask{1} << rank);
+    reset_ &= ~(Mask{1} << rank);
     if (!over_ && Trusts(rank)) {
       FetchMissing(out);
       SendInputs(rank, out);
@@ -77,6 +79,7 @@ void Round::OnTrusted(const PeerId& peer, RoundActions& out) {
 
 void Round::OnCoordinatorLate(RoundActions& out) {
   if (over_) return;
+  if (HoldersDied()) return OnSitOut(out);
   ++fetch_turn_;
   for (Duty& duty : duties_) duty.fetching = -1;
   FetchMissing(out);
@@ -126,6 +129,7 @@ bool Round::Spent(Ballot ballot, RoundActions& out) {
 
 // Pre: ballot > promised.
 void Round::Answer(Ballot ballot, bool branch, RoundActions& out) {
+  HearLateSpeaks();
   ++ballots_;
   ++progress_;
   record_.promised = ballot;
@@ -147,7 +151,7 @@ StatusFrame Round::MakeStatus(Ballot ballot, bool branch) const {
   status.held = slots_;
   status.served.assign(served_.begin(), served_.end());
   status.plans = plans_;
-  status.weights = weights_;
+  status.stakes = stakes_;
   return status;
 }
 

@@ -7,6 +7,7 @@
 namespace crowdsurf::worker {
 namespace {
 
+constexpr int kMostDoublings = 6;  // of the wait for results that were asked for
 constexpr double kDeviations = 6;  // of round-protocol 9: median + 6 MAD
 
 Duration Middle(std::vector<Duration> values) {
@@ -20,15 +21,18 @@ Duration Middle(std::vector<Duration> values) {
 void DurationWindow::Add(Duration sample) {
   samples_.push_back(sample);
   if (samples_.size() > kWindow) samples_.pop_front();
+  bound_.reset();
 }
 
 Duration DurationWindow::Bound(double k) const {
   CHECK(!samples_.empty());
+  if (bound_ && bound_->first == k) return bound_->second;
   const Duration median = Middle({samples_.begin(), samples_.end()});
   std::vector<Duration> deviations;
   for (const Duration sample : samples_)
     deviations.push_back(sample > median ? sample - median : median - sample);
-  return median + Middle(std::move(deviations)) * k;
+  bound_ = {k, median + Middle(std::move(deviations)) * k};
+  return bound_->second;
 }
 
 // ---- RoundTimes -------------------------------------------------------------------------------
@@ -110,9 +114,15 @@ RoundPacer::RoundPacer(Time now, RoundTimes& times)
     : times_(&times), opened_(now), moved_(now), held_(now), beat_(now) {}
 
 void RoundPacer::Observe(Time now, const Round& round) {
+  if (owing_.empty()) {
+    owing_.insert(round.spec().witnesses.begin(), round.spec().witnesses.end());
+    for (const RoundCell& cell : round.spec().cells)
+      if (cell.member) owing_.insert(*cell.member);
+  }
   if (round.progress() != progress_) {
     progress_ = round.progress();
     moved_ = now;
+    late_ = 0;
   }
   if (!started_ && round.all_ready()) {
     started_ = true;
@@ -152,8 +162,10 @@ Time RoundPacer::LateAt(const Round& round) const {
       return held_ + times_->HaveWait() > moved_ ? held_ + times_->HaveWait()
                                                  : moved_ + times_->HaveWait();
     case Round::Phase::kBallot:
-    case Round::Phase::kAdopting:
       return moved_ + times_->HandOver();
+    case Round::Phase::kAdopting:  // every one asks again for what may be on its way
+      return moved_ +
+             times_->HandOver() * static_cast<double>(1 << std::min(late_, kMostDoublings));
     case Round::Phase::kReducing:
       return moved_ + times_->SitOut() * 0.25;
     default:
@@ -161,42 +173,39 @@ Time RoundPacer::LateAt(const Round& round) const {
   }
 }
 
-std::vector<std::pair<Time, Due>> RoundPacer::Pending(const Round& round) const {
-  std::vector<std::pair<Time, Due>> pending;
-  if (round.over()) return pending;
+template <class Visit>
+void RoundPacer::Pending(const Round& round, Visit&& visit) const {
+  if (round.over()) return;
   const Time start = opened_ + times_->StartDeadline();
-  const std::set<PeerId> absent = round.Absent();
+  std::set<PeerId> absent;
+  if (!round.all_ready()) absent = round.Absent();
   // Once each: a member whose READY was lost but that is heard takes part in the ballot.
   for (const PeerId& peer : absent)
     if (!found_absent_.contains(peer))
-      pending.push_back({start, {Due::Kind::kSuspect, peer, SuspicionCause::kAbsent}});
-  std::set<PeerId> members;
-  for (const RoundCell& cell : round.spec().cells)
-    if (cell.member) members.insert(*cell.member);
-  const std::set<PeerId> witnesses(round.spec().witnesses.begin(), round.spec().witnesses.end());
+      visit(start, Due{Due::Kind::kSuspect, peer, SuspicionCause::kAbsent});
   for (const auto& [peer, since] : awaited_) {
     if (absent.count(peer) > 0 && !found_absent_.contains(peer)) continue;
     const Time heard = times_->LastHeard(peer).value_or(since);
     Time silent = std::max(heard, since) + times_->Silence(peer);
     // A stand-in owes nothing before its own last round is done.
-    if (members.count(peer) == 0 && witnesses.count(peer) == 0) silent = std::max(silent, start);
-    pending.push_back({silent, {Due::Kind::kSuspect, peer, SuspicionCause::kSilence}});
+    if (!owing_.contains(peer)) silent = std::max(silent, start);
+    visit(silent, Due{Due::Kind::kSuspect, peer, SuspicionCause::kSilence});
   }
   for (const auto& [peer, when] : suspected_) {
     const std::optional<Time> heard = times_->LastHeard(peer);
-    if (heard && *heard > when) pending.push_back({*heard, {Due::Kind::kTrust, peer, {}}});
+    if (heard && *heard > when) visit(*heard, Due{Due::Kind::kTrust, peer, {}});
   }
-  pending.push_back({LateAt(round), {Due::Kind::kLate, {}, {}}});
-  pending.push_back({opened_ + times_->SitOut(), {Due::Kind::kSitOut, {}, {}}});
-  pending.push_back({beat_ + times_->BeatEvery(), {Due::Kind::kBeat, {}, {}}});
-  return pending;
+  visit(LateAt(round), Due{Due::Kind::kLate, {}, {}});
+  visit(opened_ + times_->SitOut(), Due{Due::Kind::kSitOut, {}, {}});
+  visit(beat_ + times_->BeatEvery(), Due{Due::Kind::kBeat, {}, {}});
 }
 
 std::vector<Due> RoundPacer::TakeDue(Time now, const Round& round) {
   std::vector<Due> due;
-  for (const auto& [at, what] : Pending(round)) {
-    if (at > now) continue;
-    due.push_back(what);
+  Pending(round, [&](Time at, const Due& what) {
+    if (at <= now) due.push_back(what);
+  });
+  for (const Due& what : due) {
     switch (what.kind) {
       case Due::Kind::kSuspect:
         if (what.cause == SuspicionCause::kAbsent) found_absent_.insert(what.peer);
@@ -210,6 +219,7 @@ std::vector<Due> RoundPacer::TakeDue(Time now, const Round& round) {
         beat_ = now;
         break;
       default:
+        ++late_;
         moved_ = now;
     }
   }
@@ -218,7 +228,7 @@ std::vector<Due> RoundPacer::TakeDue(Time now, const Round& round) {
 
 Time RoundPacer::NextDeadline(const Round& round) const {
   Time next = Time::Infinite();
-  for (const auto& [at, what] : Pending(round)) next = std::min(next, at);
+  Pending(round, [&](Time at, const Due&) { next = std::min(next, at); });
   return next;
 }
 

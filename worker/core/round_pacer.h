@@ -13,6 +13,7 @@
 #include <deque>
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -38,10 +39,11 @@ class DurationWindow {
   static constexpr size_t kWindow = 32;
   void Add(Duration sample);
   bool empty() const { return samples_.empty(); }
-  Duration Bound(double k) const;  // median + k * MAD; pre: not empty
+  Duration Bound(double k) const;  // median + k * MAD; pre: not empty. O(1) while nothing is added
 
  private:
   std::deque<Duration> samples_;
+  mutable std::optional<std::pair<double, Duration>> bound_;  // the last answer, by k
 };
 
 class RoundTimes {
@@ -99,13 +101,16 @@ class RoundPacer {
   Time NextDeadline(const Round& round) const;  // Infinite when the round is over
 
  private:
-  std::vector<std::pair<Time, Due>> Pending(const Round& round) const;
+  // Gives every deadline with its time to `visit`, in a fixed order.
+  template <class Visit>
+  void Pending(const Round& round, Visit&& visit) const;
   Time LateAt(const Round& round) const;
 
   RoundTimes* times_;
   Time opened_;
-  Time moved_;  // last progress, or last kLate
-  Time held_;   // own HAVE(0)
+  Time moved_;    // last progress, or last kLate
+  int late_ = 0;  // kLate since the last progress
+  Time held_;     // own HAVE(0)
   Time beat_;
   Round::Phase phase_ = Round::Phase::kGathering;
   Ballot ballot_ = 0;
@@ -114,6 +119,7 @@ class RoundPacer {
   std::map<PeerId, Time> awaited_;    // since when
   std::map<PeerId, Time> suspected_;  // by kSuspect, when
   std::set<PeerId> found_absent_;     // at the start deadline
+  std::set<PeerId> owing_;            // members and witnesses: they owe answers from the start
 };
 
 }  // namespace crowdsurf::worker

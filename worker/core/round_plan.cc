@@ -17,14 +17,21 @@ Mask RanksOf(const PlanQuestion& q) {
   return ranks;
 }
 
-// All weights that S knows; ranks about which two of S disagree go to plan.excluded.
-void MergeWeights(const PlanQuestion& q, Plan& plan) {
+// All stakes that S knows: of a member of S what it says itself. Returns the ranks about which two
+// of S disagree: results that have such a rank in them go with one of the stakes only.
+Mask MergeStakes(const PlanQuestion& q, Plan& plan) {
+  Mask disputed = 0;
+  for (const auto& [rank, status] : q.statuses)
+    if (const auto own = status.stakes.find(rank); own != status.stakes.end())
+      plan.stakes.insert(*own);
   for (const auto& [rank, status] : q.statuses) {
-    for (const auto& [of, weight] : status.weights) {
-      const auto [it, fresh] = plan.weights.emplace(of, weight);
-      if (!fresh && it->second != weight) plan.excluded |= Bit(of);
+    for (const auto& [of, stake] : status.stakes) {
+      const auto [it, fresh] = plan.stakes.emplace(of, stake);
+      if (!fresh && it->second != stake) disputed |= Bit(of);
     }
   }
+  plan.excluded = disputed & ~RanksOf(q);
+  return disputed;
 }
 
 RoundValue ValueOf(const PlanQuestion& q, const StatusFrame& status) {
@@ -32,10 +39,10 @@ RoundValue ValueOf(const PlanQuestion& q, const StatusFrame& status) {
   value.abort = status.complete_abort;
   if (value.abort) return value;
   value.chunks = status.held;
-  value.weights.assign(q.spec->cells.size(), 0.0);
+  value.stakes.assign(q.spec->cells.size(), {});
   const Mask all = ContributorsOf(value);
-  for (const auto& [rank, weight] : status.weights)
-    if (rank < value.weights.size() && (all & Bit(rank)) != 0) value.weights[rank] = weight;
+  for (const auto& [rank, stake] : status.stakes)
+    if (rank < value.stakes.size() && (all & Bit(rank)) != 0) value.stakes[rank] = stake;
   return value;
 }
 
@@ -43,9 +50,9 @@ RoundValue ValueOf(const PlanQuestion& q, const StatusFrame& status) {
 std::optional<Plan> Keep(const PlanQuestion& q, Plan plan, const RoundValue& value) {
   plan.abort = value.abort;
   plan.excluded = 0;
-  for (size_t rank = 0; rank < value.weights.size(); ++rank)
+  for (size_t rank = 0; rank < value.stakes.size(); ++rank)
     if ((ContributorsOf(value) & Bit(rank)) != 0)
-      plan.weights[static_cast<uint8_t>(rank)] = value.weights[rank];
+      plan.stakes[static_cast<uint8_t>(rank)] = value.stakes[rank];
   if (value.abort) return plan;
   for (size_t c = 0; c < value.chunks.size(); ++c) {
     PlanChunk chunk;
@@ -70,16 +77,16 @@ bool Dead(const PlanQuestion& q) {
   return false;
 }
 
-// Rule 3's value: of the highest ballot that is complete somewhere. Disputed weights prove that not
+// Rule 3's value: of the highest ballot that is complete somewhere. Disputed stakes prove that not
 // all roots of ballot 0 were equal, so its value was not decided and need not be kept.
-std::optional<RoundValue> HighestComplete(const PlanQuestion& q, Mask excluded) {
+std::optional<RoundValue> HighestComplete(const PlanQuestion& q, Mask disputed) {
   const StatusFrame* best = nullptr;
   for (const auto& [rank, status] : q.statuses)
     if (status.complete && (best == nullptr || *status.complete > *best->complete)) best = &status;
   if (best == nullptr) return std::nullopt;
   const RoundValue value = ValueOf(q, *best);
   if (*best->complete == 0) {
-    if ((ContributorsOf(value) & excluded) != 0) return std::nullopt;
+    if ((ContributorsOf(value) & disputed) != 0) return std::nullopt;
     for (const auto& [rank, status] : q.statuses)  // two-faced owner: roots differ as well
       if (status.complete == best->complete && status.held != best->held) return std::nullopt;
   }
@@ -117,32 +124,32 @@ std::vector<double> SharesOf(const PlanQuestion& q) {
 }
 
 // Rule 4 for one chunk.
-PlanChunk Decide(const PlanQuestion& q, const Plan& plan, const std::vector<double>& shares,
+PlanChunk Decide(const PlanQuestion& q, Mask disputed, const std::vector<double>& shares,
                  uint32_t c) {
   PlanChunk chunk;
-  bool disputed = false;
+  bool two_faced = false;  // its owner sent two different results: neither is taken
   for (const auto& [rank, status] : q.statuses) {
     const ChunkValue& held = status.held[c];
-    if (!held.held() || (held.mask & plan.excluded) != 0) continue;
+    if (!held.held() || (held.mask & disputed) != 0) continue;
     if (chunk.holders == 0 || held.assigned > chunk.assigned) {
       chunk.assigned = held.assigned;
       chunk.value = held;
       chunk.holders = Bit(rank);
-      disputed = false;
+      two_faced = false;
     } else if (held == chunk.value) {
       chunk.holders |= Bit(rank);
     } else if (held.assigned == chunk.assigned) {
-      disputed = true;  // its owner sent two different results: neither is taken
+      two_faced = true;
     }
   }
-  if (chunk.holders != 0 && !disputed) {
+  if (chunk.holders != 0 && !two_faced) {
     chunk.owner = static_cast<uint8_t>(std::countr_zero(chunk.holders));
     return chunk;
   }
   chunk = PlanChunk();
   const auto first = static_cast<uint8_t>(q.spec->chunks[c].owner);
   const auto status = q.statuses.find(first);
-  if (status != q.statuses.end() && plan.excluded == 0 &&
+  if (status != q.statuses.end() && disputed == 0 &&
       !std::binary_search(status->second.served.begin(), status->second.served.end(), c)) {
     chunk.owner = first;
     return chunk;
@@ -159,19 +166,19 @@ std::optional<Plan> MakePlan(const PlanQuestion& q) {
   plan.ballot = q.ballot;
   plan.branch = q.branch;
   plan.members = RanksOf(q);
-  MergeWeights(q, plan);
+  const Mask disputed = MergeStakes(q, plan);
   if (!q.branch && q.accepted != 0 && q.accepted_value && !Dead(q))
     return Keep(q, std::move(plan), q.accepted_value->value);
   for (const auto& [rank, status] : q.statuses)
     if (status.applied) return Keep(q, std::move(plan), ValueOf(q, status));
-  if (const auto value = HighestComplete(q, plan.excluded)) return Keep(q, std::move(plan), *value);
+  if (const auto value = HighestComplete(q, disputed)) return Keep(q, std::move(plan), *value);
   if (q.may_abort) {
     plan.abort = true;
     return plan;
   }
   const std::vector<double> shares = SharesOf(q);
   for (uint32_t c = 0; c < q.spec->chunks.size(); ++c)
-    plan.chunks.push_back(Decide(q, plan, shares, c));
+    plan.chunks.push_back(Decide(q, disputed, shares, c));
   return plan;
 }
 

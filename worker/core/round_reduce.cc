@@ -1,6 +1,4 @@
 // The data side of a Round: READY, inputs, folds, results, HAVE(0).
-#include <cmath>
-
 #include "worker/core/round.h"
 
 namespace crowdsurf::worker {
@@ -16,8 +14,7 @@ void Round::On(const PeerId& from, const Ready& frame, RoundActions& out) {
   }
   if ((ready_ >> rank & 1) != 0) return Refuse("ready_twice");
   const bool fits = frame.schema == fixed_->spec.schema && frame.members == fixed_->member_list &&
-                    frame.parts == fixed_->parts && std::isfinite(frame.weight) &&
-                    frame.weight >= 0;
+                    frame.parts == fixed_->parts && worker::Sound(frame.stake);
   if (!fits) {
     Refuse("ready_unfit");
     left_ |= Mask{1} << rank;
@@ -25,10 +22,15 @@ void Round::On(const PeerId& from, const Ready& frame, RoundActions& out) {
   }
   ready_ |= Mask{1} << rank;
   ++progress_;
-  // Its stand-ins have said another weight already: its own values do not go with that one.
-  const auto [known, fresh] = weights_.emplace(static_cast<uint8_t>(rank), frame.weight);
-  if (!fresh && known->second != frame.weight) odd_ |= Mask{1} << rank;
+  // Its stand-ins have said another stake already: its own values do not go with that one.
+  const bool spoken = stakes_.count(static_cast<uint8_t>(rank)) > 0;
+  // What STATUS said of stakes holds until the plan that follows from it.
+  const bool frozen = record_.promised > seen_ && !spoken;
+  if (!frozen &&
+      stakes_.emplace(static_cast<uint8_t>(rank), frame.stake).first->second == frame.stake)
+    own_word_ |= Mask{1} << rank;
   SendInputs(rank, out);
+  if (spoken && (own_word_ >> rank & 1) != 0) AskMember(rank, out);  // what came sooner was refused
   TryFoldAll(out);
   TryHave(out);
 }
@@ -73,7 +75,10 @@ void Round::SendAllInputs(RoundActions& out) {
 // `from` may send inputs of `rank`.
 bool Round::Offers(const PeerId& from, int rank) const {
   if (rank < 0 || rank >= static_cast<int>(ranks())) return false;
-  if (RankOf(from) == rank) return (odd_ >> rank & 1) == 0;
+  // Vector and stake travel together: its own values do not go with what a stand-in said it is
+  // worth.
+  if (RankOf(from) == rank)
+    return (own_word_ >> rank & 1) != 0 || stakes_.count(static_cast<uint8_t>(rank)) == 0;
   const auto voices = voices_.find(static_cast<uint8_t>(rank));
   if (voices == voices_.end()) return false;
   const auto voice = voices->second.speaker.find(from);
@@ -101,6 +106,7 @@ bool Round::OnInput(const PeerId& from, int rank, uint32_t chunk, Ballot assigne
   const Mask bit = Mask{1} << rank;
   if (inputs.folding != 0 || ((inputs.in | inputs.bad) & bit) != 0) return refuse("input_twice");
   inputs.in |= bit;
+  if (RankOf(from) == rank) inputs.own |= bit;
   ++progress_;
   if (assigned != duty.assigned) {
     ++early_;
@@ -137,8 +143,10 @@ bool Round::Contribution(const Gathering& inputs, int rank, Mask& mask) {
   const bool member = (fixed_->members & bit) != 0;
   const bool awaited = member && Trusts(rank) && (seen_ == 0 || (plan_members_ & bit) != 0);
   if ((inputs.in & bit) != 0) {
-    if (weights_.count(static_cast<uint8_t>(rank)) > 0) mask |= bit;
-    return (mask & bit) != 0 || !awaited;
+    const bool known = stakes_.count(static_cast<uint8_t>(rank)) > 0;
+    const bool others_word = (inputs.own & ~own_word_ & bit) != 0;
+    if (known && !others_word) mask |= bit;
+    return known || !awaited;
   }
   if (awaited) return false;
   if (SpokenFor(rank)) return !SpeakerLeft(rank);
@@ -161,7 +169,7 @@ void Round::TryFold(uint32_t chunk, RoundActions& out) {
   inputs.folding = mask;
   FoldChunk fold{chunk, duty.assigned, mask, std::vector<double>(ranks(), 0.0)};
   for (size_t rank = 0; rank < ranks(); ++rank)
-    if ((mask >> rank & 1) != 0) fold.weights[rank] = weights_.at(static_cast<uint8_t>(rank));
+    if ((mask >> rank & 1) != 0) fold.weights[rank] = stakes_.at(static_cast<uint8_t>(rank)).weight;
   out.push_back(std::move(fold));
 }
 

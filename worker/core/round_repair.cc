@@ -1,5 +1,5 @@
 // Plans and decisions in a Round: taking a PLAN, adopting DECIDED, fetching results.
-#include <cmath>
+#include <bit>
 
 #include "worker/core/round.h"
 
@@ -8,8 +8,8 @@ namespace crowdsurf::worker {
 // ---- what came makes sense --------------------------------------------------------------------
 bool Round::Sound(const Plan& plan) const {
   if (plan.members == 0 || (plan.members & ~fixed_->members) != 0) return false;
-  for (const auto& [rank, weight] : plan.weights)
-    if (rank >= ranks() || !std::isfinite(weight) || weight < 0) return false;
+  for (const auto& [rank, stake] : plan.stakes)
+    if (rank >= ranks() || !worker::Sound(stake)) return false;
   if (plan.abort) return plan.chunks.empty();
   if (plan.chunks.size() != duties_.size()) return false;
   for (size_t c = 0; c < plan.chunks.size(); ++c) {
@@ -29,13 +29,13 @@ bool Round::Sound(const Plan& plan) const {
 
 bool Round::Sound(const HeldValue& held) const {
   if (held.members == 0 || (held.members & ~fixed_->members) != 0) return false;
-  if (held.value.abort) return held.value.chunks.empty() && held.value.weights.empty();
-  if (held.value.chunks.size() != duties_.size() || held.value.weights.size() != ranks())
+  if (held.value.abort) return held.value.chunks.empty() && held.value.stakes.empty();
+  if (held.value.chunks.size() != duties_.size() || held.value.stakes.size() != ranks())
     return false;
   for (const ChunkValue& chunk : held.value.chunks)
     if (!InGroup(chunk.mask)) return false;
-  for (const double weight : held.value.weights)
-    if (!std::isfinite(weight) || weight < 0) return false;
+  for (const Stake& stake : held.value.stakes)
+    if (!worker::Sound(stake)) return false;
   return true;
 }
 
@@ -80,8 +80,16 @@ void Round::NotePlan(const Plan& plan) {
   plan_abort_ = plan.abort;
   excluded_ = plan.excluded;
   have_sent_ = 0;
-  for (const auto& [rank, weight] : plan.weights) weights_[rank] = weight;
-  odd_ = 0;  // members of S say what they are worth, and disputes are excluded
+  for (const auto& [rank, stake] : plan.stakes) {
+    const auto [known, fresh] = stakes_.emplace(rank, stake);
+    if (fresh || known->second == stake) continue;
+    // What was said of another value is void.
+    known->second = stake;
+    own_word_ &= ~(Mask{1} << rank);
+    voices_.erase(rank);
+    std::erase_if(asked_, [of = rank](const auto& asked) { return asked.first.first == of; });
+  }
+  own_word_ |= plan.members;  // members of S say what they are worth
 }
 
 void Round::TakePlan(const Plan& plan, RoundActions& out) {
@@ -96,6 +104,7 @@ void Round::TakePlan(const Plan& plan, RoundActions& out) {
   DropStale(out);
   RebuildLanes();
   SendAllInputs(out);
+  HearLateSpeaks();
   // A second plan: something did not arrive, so whatever is missing is asked for once more.
   if (plans_.size() > 1) ForgetAsks();
   Greet(out);
@@ -191,7 +200,7 @@ void Round::Adopt(const Decided& decided, RoundActions& out) {
   const RoundValue& value = decided.held.value;
   for (size_t rank = 0; rank < ranks(); ++rank)
     if ((ContributorsOf(value) >> rank & 1) != 0)
-      weights_[static_cast<uint8_t>(rank)] = value.weights[rank];
+      stakes_[static_cast<uint8_t>(rank)] = value.stakes[rank];
   for (uint32_t c = 0; c < value.chunks.size(); ++c) {
     PlanChunk chunk;
     chunk.assigned = value.chunks[c].assigned;
@@ -206,6 +215,19 @@ void Round::Adopt(const Decided& decided, RoundActions& out) {
   TryHave(out);
 }
 
+Mask Round::TrustedHolders(const Duty& duty) const {
+  return duty.holders & ~suspected_ & ~left_ & ~(Mask{1} << self());
+}
+
+// The value is decided, and nobody is left who could give all of it.
+bool Round::HoldersDied() const {
+  if (!target_) return false;
+  const Mask gone = reset_ | left_ | Mask{1} << self();
+  for (size_t c = 0; c < duties_.size(); ++c)
+    if (!slots_[c].held() && (duties_[c].holders & ~gone) == 0) return true;
+  return false;
+}
+
 // Asks for the finished results that are not here, spread over those who hold them.
 void Round::FetchMissing(RoundActions& out) {
   if (over_ || missing_ == 0) return;
@@ -213,19 +235,14 @@ void Round::FetchMissing(RoundActions& out) {
   for (uint32_t c = 0; c < duties_.size(); ++c) {
     Duty& duty = duties_[c];
     if (slots_[c].held() || duty.holders == 0 || duty.fetching >= 0) continue;
-    std::vector<int> trusted, others;
-    for (int rank = 0; rank < static_cast<int>(ranks()); ++rank) {
-      if (rank == self() || (duty.holders >> rank & 1) == 0) continue;
-      if (Trusts(rank))
-        trusted.push_back(rank);
-      else if ((left_ >> rank & 1) == 0)
-        others.push_back(rank);
-    }
+    Mask from = TrustedHolders(duty);
     // The value is decided: a suspect that holds it is worth a try when there is nobody else.
-    const std::vector<int>& holders = trusted.empty() && target_ ? others : trusted;
-    if (holders.empty()) continue;
-    const size_t turn = c + static_cast<size_t>(self()) + fetch_turn_;
-    duty.fetching = holders[turn % holders.size()];
+    if (from == 0 && target_) from = duty.holders & ~left_ & ~(Mask{1} << self());
+    if (from == 0) continue;
+    const auto holders = static_cast<size_t>(std::popcount(from));
+    for (size_t turn = (c + static_cast<size_t>(self()) + fetch_turn_) % holders; turn > 0; --turn)
+      from &= from - 1;
+    duty.fetching = std::countr_zero(from);
     fetches[duty.fetching].push_back(c);
   }
   for (auto& [rank, chunks] : fetches) Emit(PeerAt(rank), Fetch{std::move(chunks)}, out);

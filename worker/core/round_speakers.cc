@@ -1,6 +1,6 @@
 // ASK and SPEAK in a Round: stand-ins for holes and lost members, and inputs that got lost.
 #include <algorithm>
-#include <cmath>
+#include <utility>
 
 #include "worker/core/round.h"
 
@@ -41,7 +41,7 @@ void Round::Mute(const PeerId& speaker, RoundActions& out) {
   TryHave(out);
 }
 
-// "Do you speak?" once to all speakers of who is spoken for: everybody needs the weight.
+// "Do you speak?" once to all speakers of who is spoken for: everybody needs the stake.
 void Round::Greet(RoundActions& out) {
   for (int rank = 0; rank < static_cast<int>(ranks()); ++rank) {
     if (!SpokenFor(rank)) continue;
@@ -105,22 +105,39 @@ void Round::AskSpeakers(RoundActions& out) {
 
 void Round::On(const PeerId& from, const Speak& frame, RoundActions& out) {
   if (over_ || target_) return Refuse("speak_late");
-  const bool known = frame.rank < ranks() && std::isfinite(frame.weight) && frame.weight >= 0 &&
+  const bool known = frame.rank < ranks() && worker::Sound(frame.stake) &&
                      fixed_->spec.cells[frame.rank].speakers.count(from) > 0;
   if (!known) return Refuse("speak_stranger");
+  // What STATUS said of stakes holds until the plan that follows from it.
+  if (record_.promised > seen_ && stakes_.count(frame.rank) == 0) {
+    const auto same = [&](const auto& late) { return late.first == from && late.second == frame; };
+    if (std::any_of(late_speaks_.begin(), late_speaks_.end(), same) ||
+        late_speaks_.size() >= ranks() * kMostLateSpeaks)
+      return Refuse("speak_twice");
+    late_speaks_.emplace_back(from, frame);
+    return;
+  }
+  TakeSpeak(from, frame);
+  AskSpeakers(out);
+  TryFoldAll(out);
+  TryHave(out);
+}
+
+void Round::TakeSpeak(const PeerId& from, const Speak& frame) {
   Voices& voices = voices_[frame.rank];
-  // Vector and weight travel together: a speaker with another weight than the one that is known
+  // Vector and stake travel together: a speaker with another stake than the one that is known
   // holds another value.
-  const auto weight = weights_.find(frame.rank);
-  const bool fits = weight == weights_.end() || weight->second == frame.weight;
+  const auto stake = stakes_.find(frame.rank);
+  const bool fits = stake == stakes_.end() || stake->second == frame.stake;
   if (fits && !voices.root) voices.root = frame.root;
   const bool same = fits && *voices.root == frame.root;
   if (!voices.speaker.emplace(from, same).second) return Refuse("speak_twice");
   if (!same) Refuse("speak_root");
-  if (same) weights_.emplace(frame.rank, frame.weight);
-  AskSpeakers(out);
-  TryFoldAll(out);
-  TryHave(out);
+  if (same) stakes_.emplace(frame.rank, frame.stake);
+}
+
+void Round::HearLateSpeaks() {
+  for (const auto& [from, frame] : std::exchange(late_speaks_, {})) TakeSpeak(from, frame);
 }
 
 // ---- members ----------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 #include "worker/core/round_spec.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/digest.h"
 
@@ -13,6 +14,28 @@ void PutPeers(ByteWriter& out, const std::set<PeerId>& peers) {
 }
 
 }  // namespace
+
+bool Sound(const Stake& stake) {
+  for (const double number : {stake.weight, stake.samples, stake.before.samples})
+    if (!std::isfinite(number) || number < 0) return false;
+  return true;
+}
+
+void Encode(const Stake& stake, ByteWriter& out) {
+  out.F64(stake.weight);
+  out.F64(stake.samples);
+  out.U64(stake.before.averaging);
+  out.F64(stake.before.samples);
+}
+
+Stake DecodeStake(ByteReader& in) {
+  Stake stake;
+  stake.weight = in.F64();
+  stake.samples = in.F64();
+  stake.before.averaging = in.U64();
+  stake.before.samples = in.F64();
+  return stake;
+}
 
 InstanceId IdOf(const InstanceName& name) {
   ByteWriter out;

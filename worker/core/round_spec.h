@@ -20,8 +20,29 @@ namespace crowdsurf::worker {
 using Mask = uint64_t;  // a bit per rank (cell) of the group
 inline constexpr size_t kMostRanks = 64;
 inline constexpr size_t kMostChunks = 1 << 20;  // of a round: 128 GiB of float32 at 128 KiB
+inline constexpr size_t kMostLateSpeaks = 8;    // SPEAKs a rank that wait for a PLAN
 inline constexpr int kAbortBallots = 4;         // of the last ones: free plans propose ABORT
 inline constexpr int kMostBallots = 16;         // an instance: then KEPT (round-protocol.md 8)
+
+// The job-wide sample count after an averaging, as one peer knows it.
+struct JobCount {
+  uint64_t averaging = 0;
+  double samples = 0;
+  auto operator<=>(const JobCount&) const = default;
+};
+
+// What stands behind a vector and travels with it, from round to round of an averaging. After a
+// round: weights and samples are summed over the contributors, `before` is the latest of theirs.
+struct Stake {
+  double weight = 0;   // in the mean; >= 0, finite
+  double samples = 0;  // by which the job's count grows; >= 0, finite; the weight unless weighting
+                       // is Equal
+  JobCount before;     // the job's count before this averaging
+  bool operator==(const Stake&) const = default;
+};
+bool Sound(const Stake& stake);  // finite, nothing negative
+void Encode(const Stake& stake, ByteWriter& out);
+Stake DecodeStake(ByteReader& in);
 
 // One entry of the ordered list of the group: a member, or a hole of the grid.
 struct RoundCell {
@@ -48,7 +69,7 @@ struct RoundSpec {
   std::vector<RoundCell> cells;   // ascending by the axis' coordinate; 1..64
   std::vector<PeerId> witnesses;  // of the view; [0] breaks ties
   std::vector<ChunkSpan> chunks;  // of MakeChunks (partition.h); owners are members, not holes
-  double weight = 0;              // own, >= 0 and finite
+  Stake stake;                    // own; sound
   Digest schema;                  // of the tensor table
   uint32_t window_chunks = 8;     // inputs sent ahead of the results received, per owner
   WitnessRecord promised;         // WitnessTable::Lend

@@ -1,18 +1,16 @@
 #include "worker/core/speaker.h"
 
-#include <cmath>
-
 #include "base/check.h"
 
 namespace crowdsurf::worker {
 
 Speaker::Speaker(SpeakerSpec spec) : spec_(std::move(spec)) {
   CHECK(spec_.rank >= 0 && static_cast<size_t>(spec_.rank) < spec_.cells.size());
-  CHECK(std::isfinite(spec_.weight) && spec_.weight >= 0);
+  CHECK(Sound(spec_.stake));
 }
 
 void Speaker::Start(SpeakerActions& out) {
-  const Speak speak{static_cast<uint8_t>(spec_.rank), spec_.weight, spec_.root};
+  const Speak speak{static_cast<uint8_t>(spec_.rank), spec_.stake, spec_.root};
   for (const RoundCell& cell : spec_.cells)
     if (cell.member) out.push_back(SendFrame{*cell.member, {spec_.instance, speak}});
 }
@@ -26,7 +24,7 @@ void Speaker::OnFrame(const PeerId& from, const Frame& frame, SpeakerActions& ou
     return;
   }
   if (ask->chunks.empty()) {
-    const Speak speak{static_cast<uint8_t>(spec_.rank), spec_.weight, spec_.root};
+    const Speak speak{static_cast<uint8_t>(spec_.rank), spec_.stake, spec_.root};
     out.push_back(SendFrame{from, {spec_.instance, speak}});
     return;
   }

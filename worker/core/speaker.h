@@ -19,7 +19,7 @@ struct SpeakerSpec {
   int rank = 0;                   // whom it speaks for; cells[rank].speakers contains this peer
   std::vector<RoundCell> cells;   // of that instance
   std::vector<ChunkSpan> chunks;  // of that instance
-  double weight = 0;              // what it holds: the group weight of round t-1
+  Stake stake;                    // what it holds: that of the group in round t-1
   Digest root;                    // ... and the root of that value
 };
 

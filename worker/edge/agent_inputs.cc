@@ -218,7 +218,7 @@ void Agent::Impl::RestoreCheckpoint(Time now, WallTime wall, const link::Trainer
   const Digest content = state_->Offer(0, info.averaging, info.job_samples, info.schema);
   delivered_ = Deliver{.averaging = info.averaging,
                        .region = Region::kInboxA,
-                       .weight = 0,
+                       .samples = 0,
                        .job_samples = info.job_samples,
                        .root = info.committed};
   log_.Info("checkpoint restored", {{"averaging", info.averaging}, {"path", found->path}});

@@ -23,7 +23,7 @@ std::vector<RoundSpec> Specs(const ModelOptions& options) {
     for (int c = 0; c < options.chunks; ++c)
       spec.chunks.push_back({static_cast<uint16_t>((options.first_owner + c) % options.members),
                              static_cast<uint64_t>(c), 1});
-    spec.weight = 1;
+    spec.stake.weight = 1;
     specs.push_back(spec);
   }
   return specs;

@@ -92,7 +92,9 @@ void RoundWorld::MakeGroup() {
         std::make_unique<RoundHost>(SpecOf(rank), values_[static_cast<size_t>(rank)], rule);
   for (const auto& [peer, rank] : spoken_) {
     const auto index = static_cast<size_t>(rank);
-    SpeakerSpec spec{instance_, rank, cells_, chunks_, weights_[index], schema_};
+    SpeakerSpec spec{
+        instance_, rank, cells_, chunks_, {.weight = weights_[index], .samples = 0, .before = {}},
+        schema_};
     speakers_[peer] = std::make_unique<Speaker>(spec);
   }
   for (const auto& [rank, host] : hosts_) host->first_flip_only = options_.bug == Bug::kApplyEarly;
@@ -106,7 +108,7 @@ RoundSpec RoundWorld::SpecOf(int rank) const {
   spec.cells = cells_;
   spec.witnesses = witnesses_;
   spec.chunks = chunks_;
-  spec.weight = weights_[static_cast<size_t>(rank)];
+  spec.stake.weight = weights_[static_cast<size_t>(rank)];
   spec.schema = schema_;
   spec.window_chunks = 2;
   return spec;

@@ -99,7 +99,7 @@ void RoundWorld::CheckApplied(const RoundHost& host) {
   }
   for (size_t r = 0; r < cells_.size(); ++r)
     if ((contributors >> r & 1) != 0) weight += weights_[r];
-  if (contributors != host.outcome->contributors || weight != host.outcome->weight)
+  if (contributors != host.outcome->contributors || weight != host.outcome->stake.weight)
     return Fail("S5 contributors or weight differ");
 }
 

@@ -21,7 +21,7 @@ TEST(AveragingTest, TheCountIsTheSumOfTheFinalWeightsAndNothingIsCountedTwice) {
     produced += static_cast<double>(world.node(i).steps) * world.node(i).samples_per_step;
   double sum = 0;
   for (const Deliver& d : world.node(0).deliveries) {
-    sum += d.weight;
+    sum += d.samples;
     EXPECT_EQ(d.job_samples, sum);
   }
   EXPECT_LE(sum, produced);

@@ -28,7 +28,7 @@ TEST(PeerTest, TheyAverageWithoutFailuresAndTheMeanIsExact) {
     EXPECT_GE(s.averaging, 10U);
     EXPECT_EQ(s.rounds.failed(), 0U);
     EXPECT_EQ(s.rounds.completed(), s.rounds.fast);
-    EXPECT_EQ(world.node(i).deliveries.back().weight, 8 * 88.0);
+    EXPECT_EQ(world.node(i).deliveries.back().samples, 8 * 88.0);
   }
 }
 

@@ -458,8 +458,8 @@ inline void ExpectAgreement(PeerWorld& world) {
   std::map<uint64_t, std::pair<double, double>> seen;
   for (size_t i = 0; i < world.size(); ++i) {
     for (const Deliver& d : world.node(i).deliveries) {
-      const auto [at, fresh] = seen.try_emplace(d.averaging, d.weight, d.job_samples);
-      EXPECT_EQ(at->second.first, d.weight) << "averaging " << d.averaging << " at " << i;
+      const auto [at, fresh] = seen.try_emplace(d.averaging, d.samples, d.job_samples);
+      EXPECT_EQ(at->second.first, d.samples) << "averaging " << d.averaging << " at " << i;
       EXPECT_EQ(at->second.second, d.job_samples) << "averaging " << d.averaging << " at " << i;
     }
     EXPECT_EQ(world.Summary(i).divergence, 0U);

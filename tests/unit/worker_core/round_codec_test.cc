@@ -16,7 +16,7 @@ RoundValue SomeValue(Rng& rng, size_t chunks) {
   RoundValue value;
   for (size_t c = 0; c < chunks; ++c)
     value.chunks.push_back({static_cast<Ballot>(rng.Uniform(3)), 1 + rng.Uniform(15), rng.Next()});
-  value.weights = {1, 0, 2.5, 1e300};
+  value.stakes = {{1, 2, {3, 4}}, {}, {2.5, 0, {}}, {1e300, 0, {}}};
   return value;
 }
 
@@ -30,14 +30,14 @@ std::vector<FrameBody> AllBodies(Rng& rng) {
   status.held[3] = ChunkValue();
   status.served = {1, 4};
   status.plans[2] = Sha256(AsBytes("plan"));
-  status.weights = {{0, 1.5}, {63, 0}};
+  status.stakes = {{0, {1.5, 1, {7, 70}}}, {63, Stake()}};
   Plan plan;
   plan.ballot = 9;
   plan.members = 3;
-  plan.weights = {{1, 2}};
+  plan.stakes = {{1, {2, 3, {4, 5}}}};
   plan.chunks = {{0, 1, 0, {}}, {9, 0, 0, {}}, {2, 1, 2, {2, 3, 77}}};
-  return {Ready{3, Sha256(AsBytes("s")), {}, {}},
-          Speak{2, 4, Sha256(AsBytes("r"))},
+  return {Ready{{3, 2, {1, 10}}, Sha256(AsBytes("s")), {}, {}},
+          Speak{2, {4, 5, {6, 7}}, Sha256(AsBytes("r"))},
           Ask{1, 2, {3, 4}},
           Have{1, Sha256(AsBytes("h"))},
           Open{3, true, 2, {4, 5, 6}},
@@ -106,11 +106,14 @@ TEST(RoundCodecTest, AManifestOfFourThousandChunksIsUnder64KiB) {
 TEST(RoundCodecTest, AnyChangeOfAValueChangesItsRoot) {
   Rng rng(4);
   const RoundValue value = SomeValue(rng, 3);
-  std::vector<RoundValue> others(4, value);
+  std::vector<RoundValue> others(7, value);
   others[0].chunks[1].hash ^= 1;
   others[1].chunks[2].mask ^= 1;
   others[2].chunks[0].assigned ^= 1;
-  others[3].weights[0] = 2;
+  others[3].stakes[0].weight = 2;
+  others[4].stakes[0].samples = 1;
+  others[5].stakes[0].before.averaging = 2;
+  others[6].stakes[0].before.samples = 2;
   for (const RoundValue& other : others) EXPECT_NE(RootOf(other), RootOf(value));
 }
 

@@ -76,8 +76,8 @@ TEST(RoundPacerTest, ASilentMemberIsSuspectedAndTrustedWhenItIsHeardAgain) {
   round.Start(out);
   RoundPacer pacer(At(0), times);
   round.OnFrame(
-      Peer(1), {InstanceId(), Ready{0, {}, MemberListHash(Spec().cells), PartsHash(Spec().chunks)}},
-      out);
+      Peer(1),
+      {InstanceId(), Ready{{}, {}, MemberListHash(Spec().cells), PartsHash(Spec().chunks)}}, out);
   ASSERT_TRUE(round.all_ready());
   for (int i = 0; i <= 20; ++i) times.OnHeard(At(i), Peer(1));
   pacer.Observe(At(20), round);

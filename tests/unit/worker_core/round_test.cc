@@ -25,7 +25,7 @@ RoundSpec Spec(int self, int chunks = 3) {
   }
   for (int c = 0; c < chunks; ++c)
     spec.chunks.push_back({static_cast<uint16_t>(c % kMembers), static_cast<uint64_t>(c), 1});
-  spec.weight = self + 1;
+  spec.stake.weight = self + 1;
   return spec;
 }
 
@@ -136,7 +136,7 @@ TEST(RoundTest, WithoutFaultsAllApplyOnTheFastPathWithTheGroupsWeight) {
   for (int i = 0; i < kMembers; ++i) {
     ASSERT_TRUE(group.at(i).over());
     EXPECT_EQ(group.at(i).outcome()->outcome, Outcome::kFast);
-    EXPECT_EQ(group.at(i).outcome()->weight, 6);
+    EXPECT_EQ(group.at(i).outcome()->stake.weight, 6);
     EXPECT_EQ(group.at(i).outcome()->contributors, 7U);
     EXPECT_EQ(group.at(i).outcome()->root, group.at(0).outcome()->root);
     EXPECT_EQ(group.at(i).ballot(), 0);

@@ -1,0 +1,166 @@
+// What a vector is worth travels with it: stakes of members and of their stand-ins in one round,
+// and decided values that nobody is left to give.
+#include <gtest/gtest.h>
+
+#include "worker/core/round.h"
+
+namespace crowdsurf::worker {
+namespace {
+
+PeerId Peer(int number) {
+  std::array<uint8_t, PeerId::kBytes> bytes{};
+  bytes[0] = static_cast<uint8_t>(number + 1);
+  return PeerId(bytes);
+}
+
+constexpr int kSpeaker = 9;
+const Stake kOwn{20, 20, {3, 100}};
+const Stake kSpoken{16, 16, {3, 100}};
+
+// Two members, two chunks, one each; a stand-in for rank 1.
+RoundSpec Spec() {
+  RoundSpec spec;
+  spec.cells = {{Peer(0), {}}, {Peer(1), {Peer(kSpeaker)}}};
+  spec.witnesses = {Peer(0), Peer(1)};
+  spec.chunks = {{0, 0, 1}, {1, 1, 1}};
+  spec.stake = {5, 5, {3, 100}};
+  return spec;
+}
+
+template <class Body>
+size_t Count(const RoundActions& actions) {
+  size_t count = 0;
+  for (const RoundAction& action : actions) {
+    const auto* send = std::get_if<SendFrame>(&action);
+    count += send != nullptr && std::holds_alternative<Body>(send->frame.body) ? 1 : 0;
+  }
+  return count;
+}
+
+class RoundStakes : public testing::Test {
+ protected:
+  void Say(int from, FrameBody body) {
+    round.OnFrame(Peer(from), {Spec().instance, std::move(body)}, out);
+  }
+  void SayReady(const Stake& stake) {
+    Say(1, Ready{stake, {}, MemberListHash(Spec().cells), PartsHash(Spec().chunks)});
+  }
+  Round round{Spec()};
+  RoundActions out;
+};
+
+TEST_F(RoundStakes, ValuesOfAMemberDoNotGoWithWhatAStandInSaidOfIt) {
+  round.Start(out);
+  Say(kSpeaker, Speak{1, kSpoken, {}});
+  EXPECT_FALSE(round.OnInput(Peer(1), 1, 0, 0, out)) << "its own word is not here yet";
+  SayReady(kOwn);
+  EXPECT_FALSE(round.OnInput(Peer(1), 1, 0, 0, out)) << "it is worth something else";
+}
+
+TEST_F(RoundStakes, ValuesThatOvertookAnEqualWordAreAskedForAgain) {
+  round.Start(out);
+  Say(kSpeaker, Speak{1, kOwn, {}});
+  EXPECT_FALSE(round.OnInput(Peer(1), 1, 0, 0, out));
+  out.clear();
+  SayReady(kOwn);
+  EXPECT_EQ(Count<Ask>(out), 1U);
+  EXPECT_TRUE(round.OnInput(Peer(1), 1, 0, 0, out));
+}
+
+TEST_F(RoundStakes, WhatIsSaidBetweenStatusAndPlanWaits) {
+  round.Start(out);
+  Say(1, Open{2, false, 0, {}});
+  ASSERT_EQ(Count<StatusFrame>(out), 1U);
+  Say(kSpeaker, Speak{1, kSpoken, {}});
+  Plan plan;
+  plan.ballot = 2;
+  plan.members = 3;
+  plan.stakes = {{0, Spec().stake}, {1, kOwn}};
+  plan.chunks = {{0, 0, 0, {}}, {0, 1, 0, {}}};
+  Say(1, plan);
+  EXPECT_TRUE(round.OnInput(Peer(1), 1, 0, 0, out));
+  const auto* fold = std::get_if<FoldChunk>(&out.back());
+  ASSERT_NE(fold, nullptr);
+  EXPECT_EQ(fold->weights, (std::vector<double>{5, 20}));
+}
+
+TEST(RoundPlanStakes, AMemberOfThePlanIsWorthWhatItSaysItself) {
+  const RoundSpec spec = Spec();
+  PlanQuestion question;
+  question.spec = &spec;
+  question.ballot = 3;
+  StatusFrame first;
+  first.held = {{0, 3, 77}, {}};  // folded with what the stand-in said
+  first.served = {0};
+  first.stakes = {{0, spec.stake}, {1, kSpoken}};
+  StatusFrame second;
+  second.held.resize(2);
+  second.stakes = {{1, kOwn}};
+  question.statuses = {{0, first}, {1, second}};
+  const auto plan = MakePlan(question);
+  ASSERT_TRUE(plan.has_value());
+  EXPECT_EQ(plan->stakes.at(1), kOwn);
+  EXPECT_EQ(plan->excluded, 0U);
+  for (const PlanChunk& chunk : plan->chunks) {
+    EXPECT_EQ(chunk.holders, 0U) << "a result of the other stake must not be kept";
+    EXPECT_EQ(chunk.assigned, 3);
+  }
+}
+
+TEST(RoundPlanStakes, OfAnOutsiderInDisputeNothingIsTaken) {
+  const RoundSpec spec = Spec();
+  PlanQuestion question;
+  question.spec = &spec;
+  question.ballot = 3;
+  StatusFrame status;
+  status.held.resize(2);
+  status.stakes = {{0, spec.stake}, {2, kSpoken}};
+  question.statuses[0] = status;
+  status.stakes = {{1, kOwn}, {2, kOwn}};
+  question.statuses[1] = status;
+  const auto plan = MakePlan(question);
+  ASSERT_TRUE(plan.has_value());
+  EXPECT_EQ(plan->excluded, Mask{1} << 2);
+}
+
+// The value is decided, its only holder is rank 1.
+class RoundOrphan : public RoundStakes {
+ protected:
+  void SetUp() override {
+    round.Start(out);
+    Decided decided{.ballot = 2, .branch = false, .held = {}};
+    decided.held.members = 2;
+    decided.held.value.chunks = {{0, 2, 7}, {0, 2, 8}};
+    decided.held.value.stakes = {{}, kOwn};
+    Say(1, decided);
+    ASSERT_EQ(round.phase(), Round::Phase::kAdopting);
+  }
+};
+
+TEST_F(RoundOrphan, ASilentHolderIsWaitedForAndNotAskedAgainAtEverySuspicion) {
+  round.OnSuspect(Peer(1), SuspicionCause::kSilence, out);
+  round.OnTrusted(Peer(1), out);
+  round.OnSuspect(Peer(1), SuspicionCause::kSilence, out);
+  EXPECT_EQ(Count<Fetch>(out), 1U);
+  round.OnCoordinatorLate(out);
+  EXPECT_FALSE(round.over());
+  EXPECT_EQ(Count<Fetch>(out), 2U);
+}
+
+TEST_F(RoundOrphan, WhoseHoldersAreDeadEndsWithoutWaitingForItsDeadline) {
+  round.OnSuspect(Peer(1), SuspicionCause::kReset, out);
+  EXPECT_FALSE(round.over()) << "what it sent may still arrive";
+  round.OnCoordinatorLate(out);
+  ASSERT_TRUE(round.over());
+  EXPECT_EQ(round.outcome()->outcome, Outcome::kOrphaned);
+}
+
+TEST(RoundValueStakes, TheLatestCountOfTheContributorsIsTheValues) {
+  RoundValue value;
+  value.chunks = {{0, 3, 1}};
+  value.stakes = {{1, 10, {4, 100}}, {2, 30, {5, 90}}};
+  EXPECT_EQ(StakeOf(value), (Stake{3, 40, {5, 90}}));
+}
+
+}  // namespace
+}  // namespace crowdsurf::worker
