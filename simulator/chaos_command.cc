@@ -13,7 +13,7 @@
 namespace crowdsurf::simulator {
 namespace {
 
-constexpr size_t kMostReplays = 10;
+constexpr uint64_t kMostReplays = 4;  // of each statement
 
 struct SeedResult {
   RoundReport round;
@@ -54,9 +54,15 @@ std::string Escaped(const std::string& text) {
 void AddViolations(const Violations& violations, const std::string& replay, const char* world,
                    ChaosTotals& totals) {
   if (violations.none()) return;
-  for (const auto& [statement, count] : violations.counts()) totals.violations[statement] += count;
-  if (totals.replays.size() >= kMostReplays) return;
-  totals.replays.push_back(absl::StrCat(replay, "  # ", world, ": ", violations.words().front()));
+  for (const auto& [statement, count] : violations.counts()) {
+    totals.violations[statement] += count;
+    if (++totals.replays_of[statement] > kMostReplays) continue;
+    const auto word = std::find_if(
+        violations.words().begin(), violations.words().end(),
+        [&, what = statement](const std::string& w) { return w.starts_with(what + ":"); });
+    totals.replays.push_back(absl::StrCat(replay, "  # ", world, ": ",
+                                          word == violations.words().end() ? statement : *word));
+  }
 }
 
 std::string AsJson(const ChaosCommand& command, const ChaosTotals& totals) {

@@ -28,7 +28,8 @@ struct ChaosCommand {
 struct ChaosTotals {
   uint64_t runs = 0;
   std::map<std::string, uint64_t> violations;  // by statement
-  std::vector<std::string> replays;            // the first few, with what was broken
+  std::vector<std::string> replays;            // the first few of each, with what was broken
+  std::map<std::string, uint64_t> replays_of;  // runs that broke it, by statement
   uint64_t trace = 0;                          // over all runs, in order
   uint64_t events = 0;
   uint64_t survivors = 0;

@@ -136,26 +136,29 @@ void ChaosWorld::TellDown(int to, int of, bool hard, Duration delay) {
 }
 
 void ChaosWorld::SendBody(int from, const PeerId& to, const Bytes& body) {
-  Look(from, body);
+  if (last_body_ == nullptr || *last_body_ != body) {
+    last_body_ = std::make_shared<const Bytes>(body);
+    last_message_ = worker::DecodeMessage(body);
+  }
+  Look(from);
   if (!CanSend(from, to)) return;
   const int target = index_.at(to);
-  network_.Send(from, target, Plane::kControl, [this, from, target, body] {
+  network_.Send(from, target, Plane::kControl, [this, from, target, wire = last_body_] {
     trace_.Add(static_cast<uint64_t>(queue_.now().nanoseconds()) * 64 +
                static_cast<uint64_t>(target));
-    trace_.Add(body);
-    At(target).OnBody(At(from).id(), body);
+    trace_.Add(*wire);
+    At(target).OnBody(At(from).id(), wire);
   });
 }
 
 // What the checkers learn from a message on its way.
-void ChaosWorld::Look(int from, const Bytes& body) {
-  const auto message = worker::DecodeMessage(body);
-  if (!message) {
+void ChaosWorld::Look(int from) {
+  if (!last_message_) {
     report_.violations.Add("bounds", "a message of our own does not decode");
     return;
   }
-  peer_checkers_.OnMessage(from, *message, kJob);
-  if (const auto* news = std::get_if<worker::message::ViewNews>(&*message)) {
+  peer_checkers_.OnMessage(from, *last_message_, kJob);
+  if (const auto* news = std::get_if<worker::message::ViewNews>(&*last_message_)) {
     if (const auto view = worker::DecodeView(news->view)) {
       const worker::ViewHash hash = HashOf(*view, kJob);
       witnesses_of_[hash] = view->witnesses;
@@ -167,15 +170,18 @@ void ChaosWorld::Look(int from, const Bytes& body) {
       }
     }
   }
-  const auto* round = std::get_if<worker::message::RoundFrame>(&*message);
-  if (round == nullptr) return;
-  const auto frame = worker::DecodeFrame(round->frame);
+  if (const auto* round = std::get_if<worker::message::RoundFrame>(&*last_message_))
+    LookAtRound(from, *round);
+}
+
+void ChaosWorld::LookAtRound(int from, const worker::message::RoundFrame& round) {
+  const auto frame = worker::DecodeFrame(round.frame);
   if (!frame) {
     report_.violations.Add("bounds", "a frame of our own does not decode");
     return;
   }
   if (std::holds_alternative<worker::Open>(frame->body)) ++opens_[frame->instance];
-  const auto witnesses = witnesses_of_.find(round->view);
+  const auto witnesses = witnesses_of_.find(round.view);
   static const std::vector<PeerId> kNobody;
   round_checkers_.OnWitnessFrame(from, At(from).id(), *frame,
                                  witnesses == witnesses_of_.end() ? kNobody : witnesses->second);
@@ -262,6 +268,10 @@ std::vector<PeerNode*> ChaosWorld::Living() {
 bool ChaosWorld::Together() {
   const std::vector<PeerNode*> living = Living();
   if (living.empty()) return true;
+  const bool possible = std::any_of(after_heal_.begin(), after_heal_.end(), [&](const auto& entry) {
+    return entry.second.size() >= living.size();
+  });
+  if (!possible) return false;  // summaries cost time
   std::optional<worker::ViewHash> view;
   for (const PeerNode* node : living) {
     if (!node->started()) return false;

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <tuple>
@@ -46,7 +47,8 @@ class ChaosWorld : public PeerOutside {
   void ScheduleSpells();
   void Heal();
   bool CanSend(int from, const PeerId& to);
-  void Look(int from, const Bytes& body);
+  void Look(int from);
+  void LookAtRound(int from, const worker::message::RoundFrame& round);
   void TellDown(int to, int of, bool hard, Duration delay);
   bool Together();
   void CheckEnd(bool together);
@@ -68,6 +70,8 @@ class ChaosWorld : public PeerOutside {
   std::map<PeerId, int> index_;
   std::set<int> silent_;  // died without a reset
   std::map<std::pair<int, int>, Time> told_down_;
+  std::shared_ptr<const Bytes> last_body_;  // the same one often goes to several peers
+  std::optional<worker::Message> last_message_;
   std::map<Resent, int> sends_;
   std::map<worker::InstanceId, int> opens_;  // OPEN frames seen
   std::map<worker::ViewHash, std::vector<PeerId>> witnesses_of_;

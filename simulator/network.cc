@@ -1,27 +1,30 @@
 #include "simulator/network.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace crowdsurf::simulator {
 
-void Network::Send(int from, int to, Plane plane, const std::function<void()>& deliver) {
+void Network::Send(int from, int to, Plane plane, std::function<void()> deliver) {
   ++sent_;
   if (rng_.Bernoulli(options_.loss)) {
     ++lost_;
     return;
   }
-  Schedule(from, to, plane, deliver);
-  if (rng_.Bernoulli(options_.duplicate)) Schedule(from, to, plane, deliver);
+  std::function<void()> again;
+  if (options_.duplicate > 0) again = deliver;
+  Schedule(from, to, plane, std::move(deliver));
+  if (rng_.Bernoulli(options_.duplicate)) Schedule(from, to, plane, std::move(again));
 }
 
-void Network::Schedule(int from, int to, Plane plane, const std::function<void()>& deliver) {
+void Network::Schedule(int from, int to, Plane plane, std::function<void()> deliver) {
   Time when = queue_.now() + Delay();
   if (options_.in_order) {
     Time& last = last_[static_cast<size_t>(plane)][{from, to}];
     when = std::max(when, last);
     last = when;
   }
-  queue_.At(when, [this, from, to, deliver] {
+  queue_.At(when, [this, from, to, deliver = std::move(deliver)] {
     if (!Reaches(from, to)) {
       ++lost_;
       return;

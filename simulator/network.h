@@ -39,7 +39,7 @@ class Network {
       : queue_(queue), rng_(rng), options_(options) {}
 
   // `deliver` runs 0, 1 or 2 times, later.
-  void Send(int from, int to, Plane plane, const std::function<void()>& deliver);
+  void Send(int from, int to, Plane plane, std::function<void()> deliver);
 
   void Cut(int from, int to, bool cut);       // one way
   void Partition(const std::set<int>& side);  // these on one side, all others on the other
@@ -53,7 +53,7 @@ class Network {
 
  private:
   Duration Delay();
-  void Schedule(int from, int to, Plane plane, const std::function<void()>& deliver);
+  void Schedule(int from, int to, Plane plane, std::function<void()> deliver);
 
   EventQueue& queue_;
   Rng rng_;

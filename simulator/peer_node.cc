@@ -113,10 +113,10 @@ void PeerNode::TellProgress() {
   outside_.queue().After(kProgressEvery, [this] { TellProgress(); });
 }
 
-void PeerNode::OnBody(const PeerId& from, const Bytes& body) {
+void PeerNode::OnBody(const PeerId& from, const std::shared_ptr<const Bytes>& body) {
   Do([this, from, body] {
     Actions actions;
-    peer_->OnMessage(outside_.queue().now(), from, body, actions);
+    peer_->OnMessage(outside_.queue().now(), from, *body, actions);
     Run(actions);
   });
 }

@@ -65,7 +65,7 @@ class PeerNode {
            PeerOutside& outside, Rng rng, Violations& violations);
 
   void Start();
-  void OnBody(const PeerId& from, const Bytes& body);
+  void OnBody(const PeerId& from, const std::shared_ptr<const Bytes>& body);
   void OnChunk(const PeerId& from, const worker::InstanceId& instance, const ChunkFrame& frame);
   void OnRecords(const std::vector<worker::PeerRecord>& records);
   void OnDown(const PeerId& peer, bool hard);
