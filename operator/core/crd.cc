@@ -56,8 +56,17 @@ json ScalarSchema(const Field& field) {
               {"format", "int64"},
               {"minimum", static_cast<int64_t>(field.least)},
               {"maximum", static_cast<int64_t>(field.most)}};
-    case FieldKind::kNumber:
-      return {{"type", "number"}, {"minimum", field.least}, {"maximum", field.most}};
+    case FieldKind::kNumber: {
+      json schema = {{"type", "number"}, {"minimum", field.least}, {"maximum", field.most}};
+      // The API server compares a value without a fraction with the minimum's integer part: 0 would
+      // pass a minimum of 0.01.
+      if (field.least > 0 && field.least < 1) {
+        const std::string least = json(field.least).dump();
+        schema["x-kubernetes-validations"].push_back(
+            Rule("self >= " + least, "should be greater than or equal to " + least));
+      }
+      return schema;
+    }
     case FieldKind::kBoolean:
       return {{"type", "boolean"}};
     case FieldKind::kString: {
@@ -130,6 +139,9 @@ json SpecSchema(json pod_template) {
     Immutable(field, name, parent);
   }
   json& properties = spec["properties"];
+  // A transition rule needs an old value: without a block there would be none, and what may not
+  // change could be set later.
+  properties["averaging"]["default"] = json::object();
   properties["disruption"]["properties"]["podDisruptionBudget"]["properties"]["maxUnavailable"] = {
       {"anyOf", {{{"type", "integer"}}, {{"type", "string"}}}},
       {"x-kubernetes-int-or-string", true}};
