@@ -5,7 +5,9 @@
 // the next snapshot; nothing is retried behind the port.
 #pragma once
 
+#include <span>
 #include <string>
+#include <vector>
 
 #include "base/status.h"
 #include "operator/core/plan.h"
@@ -24,6 +26,13 @@ class Cluster {
   // Errors: ResourceExhausted (quota, disk), PermissionDenied, InvalidArgument (the template),
   // others. A pod of that name that is ours already is success.
   virtual Status Create(const TrainingJob& job, const CreatePod& create) = 0;
+  // All of them, each with its own answer, in that order; a platform may make them at once.
+  virtual std::vector<Status> CreateAll(const TrainingJob& job,
+                                        std::span<const CreatePod> creates) {
+    std::vector<Status> answers;
+    for (const CreatePod& create : creates) answers.push_back(Create(job, create));
+    return answers;
+  }
   // NotFound is success: it is gone.
   virtual Status Delete(const DeletePod& pod) = 0;
   virtual Status Annotate(const AnnotatePod& note) = 0;

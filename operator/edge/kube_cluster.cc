@@ -18,6 +18,8 @@ constexpr Duration kProgressEvery = Seconds(60);
 constexpr Duration kLate = Seconds(15);  // a placed pod starts in 3 s where its images are
 constexpr int kRepeated = 3;             // times that an event came; kubelet tries again and again
 constexpr size_t kMostMessage = 1024;    // of an event: the server's own limit
+// Of the client's 16 connections; the rest are for what the certificates' port asks meanwhile.
+constexpr size_t kMostCreators = 12;
 constexpr char kApply[] = "?fieldManager=crowdsurf-operator&force=true";
 
 std::string PodPath(const std::string& key) {
@@ -125,10 +127,34 @@ Status KubeCluster::EnsureObjects(const TrainingJob& job) {
 }
 
 Status KubeCluster::Create(const TrainingJob& job, const CreatePod& create) {
-  RETURN_IF_ERROR(EnsureObjects(job));
-  const std::string path = "/api/v1/namespaces/" + job.space + "/pods";
-  const auto made =
-      client_.Create(path + "?fieldValidation=Strict", BuildPod(job, create, options_.pods));
+  return CreateAll(job, std::span(&create, 1)).front();
+}
+
+// Only the requests are made on other threads; what their answers mean is settled here, in order.
+std::vector<Status> KubeCluster::CreateAll(const TrainingJob& job,
+                                           std::span<const CreatePod> creates) {
+  if (const Status ready = EnsureObjects(job); !ready.ok()) return {creates.size(), ready};
+  std::vector<StatusOr<json>> made(creates.size());
+  std::atomic<size_t> next{0};
+  const auto work = [&] {
+    for (size_t i; (i = next++) < creates.size();) made[i] = Post(job, creates[i]);
+  };
+  std::vector<std::thread> others;
+  for (size_t i = 1; i < std::min(creates.size(), kMostCreators); ++i) others.emplace_back(work);
+  work();
+  for (std::thread& thread : others) thread.join();
+  std::vector<Status> answers;
+  for (size_t i = 0; i < creates.size(); ++i) answers.push_back(Settle(job, creates[i], made[i]));
+  return answers;
+}
+
+StatusOr<json> KubeCluster::Post(const TrainingJob& job, const CreatePod& create) {
+  const std::string path = "/api/v1/namespaces/" + job.space + "/pods?fieldValidation=Strict";
+  return client_.Create(path, BuildPod(job, create, options_.pods));
+}
+
+Status KubeCluster::Settle(const TrainingJob& job, const CreatePod& create,
+                           const StatusOr<json>& made) {
   if (made.ok()) {
     Assume(*made);
     return absl::OkStatus();

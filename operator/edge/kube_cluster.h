@@ -66,6 +66,9 @@ class KubeCluster : public Cluster {
   // its spec (its status then says so).
   StatusOr<JobSnapshot> Observe(const std::string& job) override;
   Status Create(const TrainingJob& job, const CreatePod& create) override;
+  // At most kMostCreators requests at once; the caller waits for all.
+  std::vector<Status> CreateAll(const TrainingJob& job,
+                                std::span<const CreatePod> creates) override;
   Status Delete(const DeletePod& pod) override;
   Status Annotate(const AnnotatePod& note) override;
   Status WriteStatus(const TrainingJob& job, const TrainingJobStatus& status) override;
@@ -103,6 +106,9 @@ class KubeCluster : public Cluster {
   void Assume(const nlohmann::json& pod);
   void ShowCaches();
   Status EnsureObjects(const TrainingJob& job);
+  StatusOr<nlohmann::json> Post(const TrainingJob& job, const CreatePod& create);
+  Status Settle(const TrainingJob& job, const CreatePod& create,
+                const StatusOr<nlohmann::json>& made);
   Status RefuseSpec(const JobEntry& entry);
   bool NodeIsGone(const std::string& node);
   void ExplainWaiting(const std::string& job, std::vector<PodFacts>& pods);

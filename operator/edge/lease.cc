@@ -1,8 +1,10 @@
 #include "operator/edge/lease.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "operator/core/rfc3339.h"
+#include "operator/core/watch_parser.h"
 
 namespace crowdsurf::controller {
 namespace {
@@ -32,8 +34,10 @@ std::string MicroNow() {
 
 }  // namespace
 
-Lease::Lease(KubeClient& client, LeaseOptions options, Logger log, MetricRegistry& metrics)
+Lease::Lease(KubeClient& client, KubeClient& watch_client, LeaseOptions options, Logger log,
+             MetricRegistry& metrics)
     : client_(client),
+      watch_client_(watch_client),
       options_(std::move(options)),
       log_(log),
       gauge_(metrics.AddGauge("leader_election_master_status", "1 while this process leads.",
@@ -41,6 +45,7 @@ Lease::Lease(KubeClient& client, LeaseOptions options, Logger log, MetricRegistr
 
 void Lease::Start() {
   thread_ = std::thread([this] { Run(); });
+  watcher_ = std::thread([this] { Watch(); });
 }
 
 bool Lease::leading() const { return Nanoseconds(Clock::now()) < leads_until_; }
@@ -56,6 +61,8 @@ void Lease::Stop() {
   }
   wake_.notify_all();
   if (!thread_.joinable()) return;
+  watch_client_.Stop();
+  watcher_.join();
   thread_.join();
   if (!leading()) return;
   leads_until_ = 0;
@@ -86,6 +93,23 @@ Status Lease::Write(json lease, const std::string& holder) {
   return client_.Replace(Path() + "/" + options_.name, lease).status();
 }
 
+// Notes who holds it and when that was last renewed. False while it is another's and not over.
+bool Lease::MayTake(const json& lease, Clock::time_point seen) {
+  const auto it = lease.find("spec");
+  const json spec = it != lease.end() && it->is_object() ? *it : json::object();
+  const std::string holder = TextIn(spec, "holderIdentity");
+  held_by_other_ = !holder.empty() && holder != options_.identity;
+  if (!held_by_other_) return true;
+  leads_until_ = 0;
+  const std::string renewal = holder + " " + TextIn(spec, "renewTime");
+  if (renewal != seen_renewal_) {
+    seen_renewal_ = renewal;
+    seen_at_ = seen;
+  }
+  // By our own clock: clocks of other machines are not compared.
+  return seen >= seen_at_ + Chrono(options_.duration);
+}
+
 void Lease::TryOnce() {
   const Clock::time_point begun = Clock::now();
   auto lease = client_.Get(Path() + "/" + options_.name);
@@ -97,20 +121,7 @@ void Lease::TryOnce() {
     log_.Warning("lease not read", {{"why", lease.status().ToString()}});
     return;
   }
-  const json spec =
-      lease->contains("spec") && (*lease)["spec"].is_object() ? (*lease)["spec"] : json::object();
-  const std::string holder = TextIn(spec, "holderIdentity");
-  held_by_other_ = !holder.empty() && holder != options_.identity;
-  if (held_by_other_) {
-    leads_until_ = 0;
-    const std::string renewal = holder + " " + TextIn(spec, "renewTime");
-    if (renewal != seen_renewal_) {
-      seen_renewal_ = renewal;
-      seen_at_ = begun;
-    }
-    // By our own clock: clocks of other machines are not compared.
-    if (begun < seen_at_ + Chrono(options_.duration)) return;
-  }
+  if (!MayTake(*lease, begun)) return;
   const bool led = leading();
   const Status written = Write(*std::move(lease), options_.identity);
   if (!written.ok()) {
@@ -125,15 +136,49 @@ void Lease::TryOnce() {
 void Lease::Run() {
   std::unique_lock lock(mutex_);
   while (!stopping_) {
+    const std::optional<json> news = std::exchange(news_, std::nullopt);
     lock.unlock();
-    TryOnce();
+    if (!news || MayTake(*news, Clock::now())) TryOnce();
     gauge_.Set(leading() ? 1 : 0);
     lock.lock();
-    Clock::time_point next = Clock::now() + Chrono(options_.retry);
-    if (held_by_other_) {
-      next = std::clamp(seen_at_ + Chrono(options_.duration), Clock::now(), next);
-    }
-    wake_.wait_until(lock, next, [this] { return stopping_; });
+    const Clock::time_point now = Clock::now();
+    Clock::time_point next = now + Chrono(options_.retry);
+    const Clock::time_point over = seen_at_ + Chrono(options_.duration);
+    // The watch tells of renewals and of the end; else it is asked for. An expired one that could
+    // not be taken is tried again no sooner than any other.
+    if (held_by_other_ && over > now) next = watching_ ? over : std::min(over, next);
+    wake_.wait_until(lock, next, [this] { return stopping_ || (held_by_other_ && news_); });
+  }
+}
+
+// Events of the one Lease; its first tells the state. Own renewals come too and are ignored.
+void Lease::Watch() {
+  const std::string path = absl::StrCat(
+      Path(), "?watch=true&timeoutSeconds=300&fieldSelector=", "metadata.name%3D", options_.name);
+  std::unique_lock lock(mutex_);
+  while (!stopping_) {
+    lock.unlock();
+    WatchParser parser;
+    const Status ended = watch_client_.Watch(path, [&](std::string_view bytes) {
+      std::vector<WatchEvent> events;
+      parser.Feed(bytes, events);
+      for (WatchEvent& event : events) {
+        if (event.type == WatchEvent::Type::kBookmark) continue;
+        if (event.type > WatchEvent::Type::kBookmark) return false;  // expired or failed
+        const std::lock_guard guard(mutex_);
+        watching_ = true;
+        news_ = std::move(event.object);
+        if (event.type == WatchEvent::Type::kDeleted) news_ = json::object();  // nobody's
+      }
+      wake_.notify_all();
+      return true;
+    });
+    lock.lock();
+    watching_ = false;
+    wake_.notify_all();
+    if (stopping_ || ended.ok()) continue;
+    log_.Warning("lease not watched: asking for it instead", {{"why", ended.ToString()}});
+    wake_.wait_for(lock, Chrono(options_.duration), [this] { return stopping_; });
   }
 }
 

@@ -116,13 +116,14 @@ Status Operate(const Flags& flags, const Logger& log) {
   MetricRegistry metrics;
   KubeClient client(endpoint, {.metrics = &metrics});
   KubeClient lease_client(endpoint, {.connections = 1, .timeout = Seconds(5), .metrics = &metrics});
+  KubeClient lease_watch(endpoint, {.connections = 1, .metrics = &metrics});
   JobAuthorities authorities(client, flags.space, WallNow);
   SignerOptions sign{flags.listen, flags.sign_port, {flags.signer_host}, {}};
   sign.grant = [&](const std::string& token, const std::string& csr) {
     return authorities.Grant(token, csr);
   };
-  Lease lease(lease_client, {.space = flags.space, .identity = Identity()}, log.For("lease"),
-              metrics);
+  Lease lease(lease_client, lease_watch, {.space = flags.space, .identity = Identity()},
+              log.For("lease"), metrics);
   KubeClusterOptions options;
   options.pods = {flags.agent_image,
                   absl::StrCat("https://", flags.signer_host, ":", flags.sign_port),

@@ -1,9 +1,10 @@
 // Reconciler: observe, decide, carry out; the same class for Kubernetes and for local mode.
 //
-// One call is one turn for one job: it reads everything, asks Decide, deletes, creates (stopping at
-// the first refusal: a bad template costs one call), annotates, and writes the status once, last,
-// and only when it changed; events follow only when that write succeeded. Single thread;
-// never waits. Bounded by the plan. Source: reference kubernetes-operators.md 4.
+// One call is one turn for one job: it reads everything, asks Decide, deletes, creates (in batches
+// of 1, 2, 4, ..., stopping after the first with a refusal: a bad template costs one call),
+// annotates, and writes the status once, last, and only when it changed; events follow only when
+// that write succeeded. Single thread; waits only for the platform's answers. Bounded by the plan.
+// Source: reference kubernetes-operators.md 4.
 #pragma once
 
 #include <map>

@@ -13,18 +13,20 @@ namespace crowdsurf::controller {
 namespace {
 
 struct Candidate {
-  Candidate(const KubeEndpoint& endpoint, const std::string& lease, const std::string& who)
+  Candidate(const KubeEndpoint& endpoint, const std::string& lease, const std::string& who,
+            Duration duration = Seconds(3), Duration retry = Milliseconds(200))
       : client(endpoint, {}),
-        election(client,
+        watch_client(endpoint, {}),
+        election(client, watch_client,
                  {.space = "default",
                   .name = lease,
                   .identity = who,
-                  .duration = Seconds(3),
-                  .renew_deadline = Seconds(2),
-                  .retry = Milliseconds(200)},
+                  .duration = duration,
+                  .renew_deadline = duration - Seconds(1),
+                  .retry = retry},
                  Logger(), metrics) {}
   MetricRegistry metrics;
-  KubeClient client;
+  KubeClient client, watch_client;
   Lease election;
 };
 
@@ -57,6 +59,32 @@ TEST(LeaseTest, OneLeadsGivesBackAndAnotherTakesOverAtOnceOrAfterItsDeath) {
   EXPECT_FALSE(b.election.leading());
   c.election.Stop();
   (void)a.client.Delete("/apis/coordination.k8s.io/v1/namespaces/default/leases/" + name);
+}
+
+// It asks every minute and believes a silent holder for two: only the watch can be that fast.
+TEST(LeaseTest, AFollowerTakesALeaseThatIsGivenBackOrDeletedAtOnceByItsWatch) {
+  signal(SIGPIPE, SIG_IGN);
+  const auto endpoint = LoadDefaultKubeEndpoint();
+  ASSERT_TRUE(endpoint.ok()) << endpoint.status();
+  const std::string name = absl::StrCat("lease-watch-test-", getpid());
+  const Duration patience = Seconds(120), asks = Seconds(60);
+  Candidate a(*endpoint, name, "a", patience, asks), b(*endpoint, name, "b", patience, asks);
+  a.election.Start();
+  ASSERT_TRUE(Within(10, [&] { return a.election.leading(); }));
+  b.election.Start();
+  EXPECT_FALSE(Within(1, [&] { return b.election.leading(); })) << "two lead";
+  a.election.Stop();
+  EXPECT_TRUE(Within(5, [&] { return b.election.leading(); })) << "it was given back";
+  Candidate c(*endpoint, name, "c", patience, asks);
+  c.election.Start();
+  EXPECT_FALSE(Within(1, [&] { return c.election.leading(); })) << "two lead";
+  b.client.Stop();  // it cannot renew, and nobody has given anything back
+  KubeClient other(*endpoint, {});
+  const std::string path = "/apis/coordination.k8s.io/v1/namespaces/default/leases/" + name;
+  ASSERT_TRUE(other.Delete(path).ok());
+  EXPECT_TRUE(Within(5, [&] { return c.election.leading(); })) << "it was deleted";
+  c.election.Stop();
+  (void)other.Delete(path);
 }
 
 }  // namespace
