@@ -128,6 +128,8 @@ class OperatorPanels(unittest.TestCase):
             "authorization": {"credentials_file": str(secret)}}})
         self.addCleanup(prometheus.stop)
         prometheus.targets("crowdsurf-operator", [{"targets": [address], "labels": {}}])
+        # A rate needs a scrape from before: what happened earlier is no increase.
+        eventually("two scrapes", 30, lambda: sum(prometheus.ask("up")) >= 2)
         kubectl("-n", self.space, "apply", "-f", "-", object=JOB)
         self.train(3)
         victim = self.pods()[0]["metadata"]["name"]
