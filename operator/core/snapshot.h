@@ -21,9 +21,9 @@ enum class PodPhase { kPending, kRunning, kSucceeded, kFailed, kUnknown };
 
 // How a container ended.
 struct ContainerEnd {
-  int exit_code = 0;   // 128 + signal for signals
-  std::string reason;  // "OOMKilled", "Error", "Completed", "" when unknown
-  std::string output;  // the end of what it printed; the edge bounds it
+  int exit_code = 0;                          // 128 + signal for signals
+  std::string reason;                         // "OOMKilled", "Error", "Completed", "" when unknown
+  std::string output;                         // the end of what it printed; the edge bounds it
   std::optional<WallTime> at = std::nullopt;  // when, where that is known
   bool operator==(const ContainerEnd&) const = default;
 };
@@ -85,7 +85,10 @@ struct JobSnapshot {
   TrainingJobStatus status;  // as last written
   std::vector<PodFacts> pods;
   std::map<std::string, NodeFacts> nodes;  // a pod's node that is not here is gone
-  Progress progress;                       // as the agents last told
+  // Of the whole cluster: then it is the control plane that does not hear, or has not heard for a
+  // while, and no machine is dead because of it (Kubernetes' own full disruption mode).
+  bool no_node_ready = false;
+  Progress progress;  // as the agents last told
   std::optional<CreateRefusal> refusal;
 };
 

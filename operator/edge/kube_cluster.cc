@@ -67,6 +67,11 @@ StatusOr<JobSnapshot> KubeCluster::Observe(const std::string& job) {
       snapshot.nodes[name];  // its watch is late
     }
   }
+  const auto& nodes = nodes_.objects();
+  snapshot.no_node_ready =
+      !nodes.empty() && std::all_of(nodes.begin(), nodes.end(), [](const auto& node) {
+        return node.second.facts.not_ready_since.has_value();
+      });
   ExplainWaiting(job, snapshot.pods);
   return snapshot;
 }

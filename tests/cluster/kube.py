@@ -28,7 +28,7 @@ class Refused(Exception):
 
 class Kube:
     def __init__(self):
-        self.proxy = subprocess.Popen(["kubectl", "proxy", "--port=0"], stdout=subprocess.PIPE, text=True)
+        self.proxy = subprocess.Popen(["kubectl", "proxy", "--port=0"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         self.url = "http://" + re.search(r"\S+:\d+", self.proxy.stdout.readline()).group(0)
 
     def close(self):

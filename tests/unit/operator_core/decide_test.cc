@@ -198,6 +198,24 @@ TEST(DecideTest, WhenTheTargetIsMetItWaitsForTheModelAndSucceeds) {
   EXPECT_EQ(plan.status.disruptions, 0u);
 }
 
+TEST(DecideTest, ANodeThatIsNotReadyIsWaitedForAndNoneIsDeadWhenAllAreSilent) {  // lifecycle 3
+  World world = Running(2);
+  const Duration tolerated = world.snapshot.job.spec.disruption.tolerated_unreachable;
+  for (const char* name : {"job-0-1", "job-1-1"}) {
+    world.nodes[world.pods.at(name).node].not_ready_since = world.now;
+  }
+  world.snapshot.no_node_ready = true;
+  EXPECT_EQ(world.Reconcile().requeue_at, world.now + tolerated);
+  world.Wait(tolerated + Seconds(60));
+  const Plan silent = world.Reconcile();
+  EXPECT_TRUE(silent.creates.empty());
+  EXPECT_TRUE(silent.deletes.empty());
+  EXPECT_EQ(silent.status.disruptions, 0);
+  world.snapshot.no_node_ready = false;
+  world.nodes[world.pods.at("job-0-1").node].not_ready_since.reset();
+  EXPECT_THAT(Names(world.Reconcile().creates), ElementsAre("job-1-2"));
+}
+
 TEST(DecideTest, ATrainersGoodEndIsJudgedWhenItsAgentHasSaidWhy) {  // pod-lifecycle.md 2 and 4
   World world = Running(2);
   PodFacts& pod = world.pods.at("job-0-1");
