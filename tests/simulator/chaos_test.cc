@@ -23,6 +23,9 @@ TEST(Chaos, SeedsThatWereBrokenOnceAreNot) {
       3,    // two of six witnesses speak for a hole in the round that they witness
       9,    // frozen longer than a record lives: a branch of one, beside the line that vacated it
       48,   // no pause between averagings in the better line
+      110,  // an alive member's trainer gives no snapshot, stand-ins are rounds behind
+      137,  // a mate that is alive but never in the averaging answers as a witness
+      146,  // a decided value whose holders have gone on
       498,  // half of a view of two went elsewhere and still answers
   };
   for (const uint64_t seed : seeds) {

@@ -270,8 +270,9 @@ void Averaging::BeginNow(Time now, uint64_t averaging, Actions& out) {
   begun_ = averaging;
   Tell(message::Begin{seating_.hash(), averaging}, out);
   if (stage_ == Stage::kRounds || stage_ == Stage::kHolding) {
-    // The others are past our averaging: a round that still gathers would wait for nobody.
-    if (averaging > number_ + 1 || rounds_.gathering()) LeaveNow(now, out);
+    // The others are past our averaging: whoever is not in our round yet does not come any more.
+    rounds_.StopGathering(now, out);
+    CollectEnded(now, out);
     return;  // FinishDelivery or FinishAbandon goes on with it
   }
   StartPublish(averaging, out);

@@ -172,7 +172,7 @@ class Averaging {
 
   Committed committed_;
   Committed job_;
-  Committed ahead_;    // said by others while the averaging under way was open
+  Committed ahead_;  // said by others while the averaging under way was open
   uint64_t deliveries_ = 0;
   bool took_part_ = false;
   uint64_t abandoned_ = 0;

@@ -38,6 +38,7 @@ void Averaging::OpenOne(Time now, const OpenRound& open, StrategyActions& more, 
       .to = open.to,
       .stake = {.weight = open.weight, .samples = stake_.samples, .before = stake_.before},
       .holds = last_root_};
+  rounds_.SetLeast(number_);
   rounds_.Open(now, opening, seating, down_, out);
   CollectEnded(now, out);
 }
@@ -128,6 +129,7 @@ void Averaging::OnFrame(Time now, const PeerId& from, const message::RoundFrame&
                         Actions& out) {
   // A frame of an averaging that did not begin here is as good as Begin.
   if (frame.averaging > begun_ && frame.view == seating_.hash()) OnBegin(now, frame.averaging, out);
+  rounds_.SetLeast(idle() ? next_ : number_);
   rounds_.OnFrame(now, from, frame, out);
   CollectEnded(now, out);
 }

@@ -129,7 +129,7 @@ void GroupRounds::OpenInstance(Time now, const std::set<PeerId>& down, Actions& 
                                                  .group = plan.group,
                                                  .cell = current_->cell,
                                                  .round = Round(std::move(spec)),
-                                                 .pacer = RoundPacer(now, times_),
+                                                 .pacer = RoundPacer(now, times_, opening.round),
                                                  .opened = now,
                                                  .reported = false,
                                                  .broke_up = false,
@@ -372,12 +372,6 @@ void GroupRounds::DropPristine(Time now, Actions& out) {
     }
     at = next;
   }
-}
-
-bool GroupRounds::gathering() const {
-  return std::any_of(instances_.begin(), instances_.end(), [](const auto& entry) {
-    return entry.second.round.phase() == Round::Phase::kGathering;
-  });
 }
 
 }  // namespace crowdsurf::worker

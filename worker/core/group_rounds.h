@@ -76,9 +76,13 @@ class GroupRounds {
   void Replan(Time now, const Seating& seating, const std::set<PeerId>& down, Actions& out);
   // Leaves the round that is not over, if any: BYE.
   void LeaveOpen(Time now, Actions& out);
+  // Who is not in the open round by now does not come any more: as at the start deadline.
+  void StopGathering(Time now, Actions& out);
   // The outbox will be overwritten: instances that read it and are not over are left.
   void OnSnapshot(Time now, Actions& out);
 
+  // Averagings below `averaging` are over here: whoever asks for one that was not opened is told.
+  void SetLeast(uint64_t averaging) { least_ = averaging; }
   void OnFrame(Time now, const PeerId& from, const message::RoundFrame& frame, Actions& out);
   void OnListAsk(const PeerId& from, const message::ListAsk& ask, Actions& out) const;
   // Opens the round under the list that others use already, if nothing has left this peer; or
@@ -100,7 +104,6 @@ class GroupRounds {
   // Was `peer`'s weight in the decided value? nullopt: this peer does not know the instance.
   std::optional<bool> Counted(const InstanceId& instance, const PeerId& peer) const;
   bool open() const;  // a round is not over
-  bool gathering() const;
   // The open round has sent nothing but READY: it can be dropped and opened anew.
   bool pristine() const;
   // Forgets the pristine round, silently.
@@ -197,6 +200,7 @@ class GroupRounds {
   Instances instances_;
   std::map<InstanceId, Speaking> speaking_;
   std::optional<Current> current_;
+  uint64_t least_ = 0;  // averagings below it are not opened any more
   std::deque<Early> early_;
   size_t early_bytes_ = 0;
   std::vector<Ended> ended_;

@@ -144,10 +144,16 @@ void GroupRounds::OnFrame(Time now, const PeerId& from, const message::RoundFram
 
 void GroupRounds::Unknown(Time, const PeerId& from, const message::RoundFrame& message,
                           const Frame& frame, Actions& out) {
-  if (message.view != view_.hash) return metrics_.RefuseFrame("other_view");
-  const bool later =
-      !current_ || message.averaging > current_->opening.averaging ||
-      (message.averaging == current_->opening.averaging && message.round > current_->opening.round);
+  // What was decided there is overwritten here by now: who asks for it must not wait for it.
+  const bool fetch = std::holds_alternative<Fetch>(frame.body);
+  if (message.view != view_.hash) {
+    if (fetch) SendTo(from, Frame{frame.instance, Bye{ByeReason::kSatOut}}, message, out);
+    return metrics_.RefuseFrame("other_view");
+  }
+  const bool later = message.averaging >= least_ &&
+                     (!current_ || message.averaging > current_->opening.averaging ||
+                      (message.averaging == current_->opening.averaging &&
+                       message.round > current_->opening.round));
   if (later) return Keep(from, message);
   for (auto& [id, instance] : instances_) {
     if (instance.opening.averaging != message.averaging ||
@@ -155,6 +161,9 @@ void GroupRounds::Unknown(Time, const PeerId& from, const message::RoundFrame& m
       continue;
     return OtherList(from, instance, out);
   }
+  const bool ready = std::holds_alternative<Ready>(frame.body);
+  if (fetch || (ready && message.averaging < least_))
+    SendTo(from, Frame{frame.instance, Bye{ByeReason::kSatOut}}, message, out);
   LateDuty(from, message, frame, out);
 }
 
@@ -239,6 +248,10 @@ void GroupRounds::Witness(const PeerId& from, const Frame& frame,
   };
   if (const auto* open = std::get_if<crowdsurf::worker::Open>(&frame.body)) {
     if (open->branch) return metrics_.RefuseFrame("branch");
+    // A member that went on, or never was in this averaging, is a witness only.
+    if (message.averaging < least_ || message.view != view_.hash ||
+        Counted(frame.instance, config_.id))
+      answer(from, Bye{ByeReason::kSatOut});
     const WitnessAnswer said = table_.OnOpen(id, open->age, open->ballot);
     if (said.kind == WitnessAnswer::Kind::kYes)
       answer(from, Promise{open->ballot, said.record.accepted, said.record.value});
@@ -307,6 +320,11 @@ void GroupRounds::OnPeerDown(Time now, const PeerId& peer, SuspicionCause cause,
     instance.pacer.Observe(now, instance.round);
     Perform(now, instance, actions, out);
   }
+}
+
+void GroupRounds::StopGathering(Time now, Actions& out) {
+  for (auto& [id, instance] : instances_) instance.pacer.StartBy(now);
+  OnTimer(now, out);
 }
 
 void GroupRounds::OnTimer(Time now, Actions& out) {

@@ -175,7 +175,14 @@ void Membership::TakePending(Time now, Actions& out) {
   const bool parent = seating_ && view.parent == seating_->hash();
   const bool waited = now - pending_since_ >= kBarrierPatience;
   const uint64_t barrier = parent && !waited ? view.barrier : 0;
-  if (!breaks && !averaging_.MayMove(barrier)) return;
+  if (!breaks && !averaging_.MayMove(barrier)) {
+    // Witnesses forget the registers of views two epochs old: nobody can finish those rounds.
+    const bool forgotten = view.epoch >= last_.epoch + 2 &&
+                           OriginOf(view, pending_->hash()) == last_.origin &&
+                           !averaging_.MayMove(0);
+    if (forgotten) averaging_.LeaveNow(now, out);
+    if (!averaging_.MayMove(barrier)) return;
+  }
   Seating next = std::move(*pending_);
   pending_.reset();
   if (Wants(next)) Enter(now, std::move(next), out);

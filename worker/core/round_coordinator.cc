@@ -100,7 +100,11 @@ void Round::TryPlan(RoundActions& out) {
   question.accepted_value = own.accepted_value;
   const std::optional<Plan> plan = fixed_->rule(question);
   orphan_ = !plan.has_value();
-  if (!plan) return;  // a suspect may come back with what must be kept; else the sit-out ends it
+  if (!plan) {  // a suspect may come back with what must be kept, unless all have gone on
+    const Mask others = fixed_->members & ~left_ & ~(Mask{1} << self());
+    if ((others & suspected_) == 0) GiveUp(Outcome::kOrphaned, ByeReason::kSatOut, out);
+    return;  // else the sit-out ends it
+  }
   own.plan = plan;
   own.statuses.clear();
   for (const auto& [peer, rank] : fixed_->rank_of)

@@ -250,6 +250,7 @@ void Round::On(const PeerId& from, const Accepted& frame, RoundActions& out) {
 void Round::On(const PeerId& from, const Bye& frame, RoundActions& out) {
   const int rank = RankOf(from);
   if (rank < 0 && frame.reason == ByeReason::kCannotSpeak) return Mute(from, out);
+  if (rank < 0 && frame.reason == ByeReason::kSatOut) return;  // a witness is none the worse for it
   if (rank < 0) return SuspectOther(from, out);
   if (rank == self()) return;
   left_ |= Mask{1} << rank;

@@ -7,7 +7,7 @@
 namespace crowdsurf::worker {
 namespace {
 
-constexpr int kMostDoublings = 6;  // of the wait for results that were asked for
+constexpr int kMostDoublings = 6;  // of the waits in a ballot and for results that were asked for
 constexpr double kDeviations = 6;  // of round-protocol 9: median + 6 MAD
 
 Duration Middle(std::vector<Duration> values) {
@@ -110,8 +110,14 @@ void Apply(const Due& due, Round& round, RoundActions& out) {
   }
 }
 
-RoundPacer::RoundPacer(Time now, RoundTimes& times)
-    : times_(&times), opened_(now), moved_(now), held_(now), beat_(now) {}
+RoundPacer::RoundPacer(Time now, RoundTimes& times, uint32_t earlier)
+    : times_(&times), earlier_(earlier), opened_(now), moved_(now), held_(now), beat_(now) {}
+
+// Whoever waited for an absent member in an earlier round comes that much later to this one: it
+// must not be taken for absent because of that.
+Duration RoundPacer::StartDeadline() const {
+  return times_->StartDeadline() * static_cast<double>(1 + earlier_);
+}
 
 void RoundPacer::Observe(Time now, const Round& round) {
   if (owing_.empty()) {
@@ -162,7 +168,9 @@ Time RoundPacer::LateAt(const Round& round) const {
       return held_ + times_->HaveWait() > moved_ ? held_ + times_->HaveWait()
                                                  : moved_ + times_->HaveWait();
     case Round::Phase::kBallot:
-      return moved_ + times_->HandOver();
+      // Twice as long each time: what is awaited may be a stand-in that is still in an earlier
+      // round, and ballots are few.
+      return moved_ + times_->HandOver() * static_cast<double>(1 << lates_);
     case Round::Phase::kAdopting:  // every one asks again for what may be on its way
       return moved_ +
              times_->HandOver() * static_cast<double>(1 << std::min(late_, kMostDoublings));
@@ -176,7 +184,7 @@ Time RoundPacer::LateAt(const Round& round) const {
 template <class Visit>
 void RoundPacer::Pending(const Round& round, Visit&& visit) const {
   if (round.over()) return;
-  const Time start = opened_ + times_->StartDeadline();
+  const Time start = std::min(start_by_, opened_ + StartDeadline());
   std::set<PeerId> absent;
   if (!round.all_ready()) absent = round.Absent();
   // Once each: a member whose READY was lost but that is heard takes part in the ballot.
@@ -196,7 +204,8 @@ void RoundPacer::Pending(const Round& round, Visit&& visit) const {
     if (heard && *heard > when) visit(*heard, Due{Due::Kind::kTrust, peer, {}});
   }
   visit(LateAt(round), Due{Due::Kind::kLate, {}, {}});
-  visit(opened_ + times_->SitOut(), Due{Due::Kind::kSitOut, {}, {}});
+  const Duration sit_out = std::max(times_->SitOut(), StartDeadline() * 2);
+  visit(opened_ + sit_out, Due{Due::Kind::kSitOut, {}, {}});
   visit(beat_ + times_->BeatEvery(), Due{Due::Kind::kBeat, {}, {}});
 }
 
@@ -218,8 +227,12 @@ std::vector<Due> RoundPacer::TakeDue(Time now, const Round& round) {
       case Due::Kind::kBeat:
         beat_ = now;
         break;
-      default:
+      case Due::Kind::kLate:
+        if (phase_ == Round::Phase::kBallot) lates_ = std::min(lates_ + 1, kMostDoublings);
         ++late_;
+        moved_ = now;
+        break;
+      default:
         moved_ = now;
     }
   }

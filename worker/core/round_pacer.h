@@ -92,10 +92,14 @@ void Apply(const Due& due, Round& round, RoundActions& out);  // the call that `
 
 class RoundPacer {
  public:
-  RoundPacer(Time now, RoundTimes& times);  // `times` outlives it
+  // `times` outlives it. `earlier`: rounds of this averaging before this one; each of them may have
+  // cost the others a start deadline.
+  RoundPacer(Time now, RoundTimes& times, uint32_t earlier = 0);
 
   // After every input that the round was given. Tells `times` what was learnt.
   void Observe(Time now, const Round& round);
+  // Moves the start deadline forward to `when`: whoever is absent then is not on its way.
+  void StartBy(Time when) { start_by_ = std::min(start_by_, when); }
   // Due by now; each is taken once. Observe after applying them.
   std::vector<Due> TakeDue(Time now, const Round& round);
   Time NextDeadline(const Round& round) const;  // Infinite when the round is over
@@ -104,16 +108,20 @@ class RoundPacer {
   // Gives every deadline with its time to `visit`, in a fixed order.
   template <class Visit>
   void Pending(const Round& round, Visit&& visit) const;
+  Duration StartDeadline() const;
   Time LateAt(const Round& round) const;
 
   RoundTimes* times_;
+  uint32_t earlier_;
   Time opened_;
+  Time start_by_ = Time::Infinite();
   Time moved_;    // last progress, or last kLate
   int late_ = 0;  // kLate since the last progress
   Time held_;     // own HAVE(0)
   Time beat_;
   Round::Phase phase_ = Round::Phase::kGathering;
   Ballot ballot_ = 0;
+  int lates_ = 0;  // kLate in ballots of this round
   uint64_t progress_ = 0;
   bool started_ = false;
   std::map<PeerId, Time> awaited_;    // since when
