@@ -74,8 +74,9 @@ Verdict Classify(const PodFacts& pod, const NodeFacts* node, bool node_gone,
     return {Fate::kFailed, reason::kCannotStart};
   }
   if (pod.reported_dead) return {Fate::kDisrupted, reason::kPeersReportedDead};
-  if (node != nullptr && node->not_ready_since && !context.no_node_ready &&
-      context.now - *node->not_ready_since >= context.tolerated_unreachable) {
+  if (node != nullptr && node->not_ready_since &&
+      context.now >= std::max(*node->not_ready_since, context.nodes_heard_since) +
+                         context.tolerated_unreachable) {
     return {Fate::kDisrupted, reason::kNodeNotReady};
   }
   if (marked) return {Fate::kMarked, reason::kNodeMarked};

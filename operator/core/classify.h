@@ -29,7 +29,7 @@ struct JudgeContext {
   SuccessCriterion success = SuccessCriterion::kTargetReached;
   bool target_met = false;
   Duration tolerated_unreachable;
-  bool no_node_ready = false;  // of the whole cluster: NotReady says nothing about a machine
+  WallTime nodes_heard_since = WallTime();  // as in JobSnapshot
 };
 
 // node: of this pod, nullptr when the pod has none yet; node_gone: it had one that is no more.

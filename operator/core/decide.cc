@@ -61,7 +61,7 @@ Decision::Decision(const JobSnapshot& snapshot, WallTime time, const DecideOptio
       told(Told(snapshot)) {
   const JudgeContext context{now, in.job.spec.success,
                              told.target_met || in.status.target_time.has_value(),
-                             in.job.spec.disruption.tolerated_unreachable, in.no_node_ready};
+                             in.job.spec.disruption.tolerated_unreachable, in.nodes_heard_since};
   for (const PodFacts& pod : in.pods) {
     const auto it = in.nodes.find(pod.node);
     const NodeFacts* node = it == in.nodes.end() ? nullptr : &it->second;

@@ -8,7 +8,6 @@
 namespace crowdsurf::controller {
 namespace {
 
-constexpr Duration kLookAgain = Seconds(1);  // at a node that is not Ready, at the soonest
 constexpr size_t kMostRetries = 16;  // of one index; beyond, the back-off is at its cap anyhow
 
 std::string Tail(const std::string& text, size_t most) {
@@ -94,10 +93,8 @@ void CountEnds(Decision& d) {
     }
     if (const auto at = JudgedAt(pod); at && d.now < *at) d.WakeAt(*at);
     if (worker.alive() && worker.node != nullptr && worker.node->not_ready_since) {
-      // Late, when no node is Ready: the first that comes back may be none of this job's.
-      const WallTime due =
-          *worker.node->not_ready_since + d.spec().disruption.tolerated_unreachable;
-      d.WakeAt(std::max(due, d.now + kLookAgain));
+      d.WakeAt(std::max(*worker.node->not_ready_since, d.in.nodes_heard_since) +
+               d.spec().disruption.tolerated_unreachable);
     }
     const Fate fate = worker.verdict.fate;
     if (fate == Fate::kAlive || fate == Fate::kMarked || d.Counted(pod.name)) continue;

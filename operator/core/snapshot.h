@@ -85,9 +85,10 @@ struct JobSnapshot {
   TrainingJobStatus status;  // as last written
   std::vector<PodFacts> pods;
   std::map<std::string, NodeFacts> nodes;  // a pod's node that is not here is gone
-  // Of the whole cluster: then it is the control plane that does not hear, or has not heard for a
-  // while, and no machine is dead because of it (Kubernetes' own full disruption mode).
-  bool no_node_ready = false;
+  // Since when some node of the cluster is Ready again; infinite while none is. Then it is the
+  // control plane that does not hear, no machine is dead because of it, and each gets its full time
+  // to be heard again (Kubernetes' own full disruption mode).
+  WallTime nodes_heard_since;
   Progress progress;  // as the agents last told
   std::optional<CreateRefusal> refusal;
 };

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <thread>
 #include <utility>
 
@@ -129,6 +130,7 @@ void KubeCluster::TakeList(Kind kind, const KubeList& list, std::set<std::string
   if (kind == kNodes) {
     gone_nodes_.clear();
     for (const auto& change : nodes_.Replace(list.items)) Touch(change, touched);
+    ListenToNodes(touched);
     return;
   }
   for (const auto& change : pods_.Replace(list.items)) Touch(change, touched);
@@ -189,6 +191,20 @@ void KubeCluster::Touch(const ObjectCache<NodeEntry>::Change& change,
                         std::set<std::string>& touched) {
   for (const auto& [key, pod] : pods_.objects()) {
     if (pod.facts.node == change.key) touched.insert(pod.job);
+  }
+  ListenToNodes(touched);
+}
+
+void KubeCluster::ListenToNodes(std::set<std::string>& touched) {
+  const auto& nodes = nodes_.objects();
+  const bool heard = nodes.empty() || std::any_of(nodes.begin(), nodes.end(), [](const auto& node) {
+                       return !node.second.facts.not_ready_since.has_value();
+                     });
+  if (!heard) {
+    nodes_heard_since_ = WallTime::Infinite();
+  } else if (nodes_heard_since_.infinite()) {
+    nodes_heard_since_ = options_.clock();
+    for (const auto& [key, job] : jobs_.objects()) touched.insert(key);
   }
 }
 

@@ -67,11 +67,7 @@ StatusOr<JobSnapshot> KubeCluster::Observe(const std::string& job) {
       snapshot.nodes[name];  // its watch is late
     }
   }
-  const auto& nodes = nodes_.objects();
-  snapshot.no_node_ready =
-      !nodes.empty() && std::all_of(nodes.begin(), nodes.end(), [](const auto& node) {
-        return node.second.facts.not_ready_since.has_value();
-      });
+  snapshot.nodes_heard_since = nodes_heard_since_;
   ExplainWaiting(job, snapshot.pods);
   return snapshot;
 }

@@ -103,6 +103,7 @@ class KubeCluster : public Cluster {
   void Touch(const ObjectCache<JobEntry>::Change& change, std::set<std::string>& touched);
   void Touch(const ObjectCache<PodEntry>::Change& change, std::set<std::string>& touched);
   void Touch(const ObjectCache<NodeEntry>::Change& change, std::set<std::string>& touched);
+  void ListenToNodes(std::set<std::string>& touched);
   void Assume(const nlohmann::json& pod);
   void ShowCaches();
   Status EnsureObjects(const TrainingJob& job);
@@ -123,6 +124,8 @@ class KubeCluster : public Cluster {
   Mailbox<News> news_;
   std::atomic<bool> stopping_{false};
   bool listed_[3] = {};
+  // Infinite at first: whoever was silent before this operator began gets its full time, too.
+  WallTime nodes_heard_since_ = WallTime::Infinite();
   ObjectCache<JobEntry> jobs_;
   ObjectCache<PodEntry> pods_;
   ObjectCache<NodeEntry> nodes_;

@@ -241,6 +241,8 @@ def kill(pid):
 def install():
     """Seconds until the chart's operator is ready."""
     begun = time.monotonic()
-    subprocess.run(["helm", "install", "crowdsurf", "helm/crowdsurf", "-n", "crowdsurf-system", "--create-namespace",
-                    "--wait", "--timeout", "120s"], check=True, stdout=subprocess.DEVNULL)
+    done = subprocess.run(["helm", "install", "crowdsurf", "helm/crowdsurf", "-n", "crowdsurf-system",
+                           "--create-namespace", "--wait", "--timeout", "120s"], capture_output=True, text=True)
+    if done.returncode != 0:
+        raise AssertionError(done.stderr + kubectl("describe", "pods", "-n", "crowdsurf-system"))
     return time.monotonic() - begun

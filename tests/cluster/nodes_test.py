@@ -64,7 +64,7 @@ class NodesTest(unittest.TestCase):
 
     # ---- what is looked at ------------------------------------------------------------------------------------------
     def show(self):
-        peers = [(s["worker"], s["state"], s["averaging"], s["view"]["epoch"], len(s["members"]), s["rounds"])
+        peers = [(s["worker"], s["state"], s["averaging"], (s["view"] or {}).get("epoch"), len(s["members"]), s["rounds"])
                  for s in self.agents.summaries()]
         return "\n" + kubectl("get", "tj,pods", "-o", "wide", check=False) + "\n".join(map(str, peers)) + \
             json.dumps(self.kube.status("crowd").get("conditions"), indent=1)
@@ -76,7 +76,7 @@ class NodesTest(unittest.TestCase):
             return False
         names = {pod["metadata"]["name"] for pod in pods}
         young = [s for s in self.agents.summaries() if s["worker"] in names]
-        views = {s["view"]["hash"] for s in young if s["state"] == "Training"}
+        views = {s["view"]["hash"] for s in young if s["state"] == "Training" and s["view"]}
         return len(young) == WORKERS and len(views) == 1
 
     def whole(self, within):
@@ -95,7 +95,8 @@ class NodesTest(unittest.TestCase):
         wait(f"{disruptions} disruptions and {failures} failures more", holds, 20, self.show)
 
     def no_round_failed(self):
-        self.assertEqual(self.agents.failed() - self.failed, 0, f"rounds failed {self.show()}")
+        if self.agents.failed() != self.failed:
+            self.fail(f"{self.agents.failed() - self.failed} rounds failed {self.show()}")
 
     def on(self, node):
         return {name: pod for name, pod in self.kube.pods("crowd").items()
@@ -107,8 +108,14 @@ class NodesTest(unittest.TestCase):
         return name, self.pods[name], Node(self.pods[name]["spec"]["nodeName"])
 
     def smaller(self):
-        """The node that has the fewer workers."""
-        return min(("node-1", "node-2"), key=lambda node: len(self.on(node)))
+        """The node that has the fewer workers, three of the seven: the scheduler puts what was deleted where less is."""
+        nodes = sorted(("node-1", "node-2"), key=lambda node: len(self.on(node)))
+        for name in sorted(self.on(nodes[1]))[:WORKERS // 2 - len(self.on(nodes[0]))]:
+            self.kube.delete(f"{PODS}/{name}")
+        self.setUp()
+        smaller = min(nodes, key=lambda node: len(self.on(node)))
+        self.assertIn(len(self.on(smaller)), (2, 3), "a minority to lose")
+        return smaller
 
     def successor(self, name):
         stem, incarnation = name.rsplit("-", 1)
@@ -239,8 +246,8 @@ class NodesTest(unittest.TestCase):
                 notice = time.monotonic() - begun
             if created is None and replacements <= set(self.kube.pods("crowd")):
                 created = time.monotonic() - begun
-        self.assertIsNotNone(notice, f"no notice {self.show()}")
-        self.assertIsNotNone(created, f"no replacements {self.show()}")
+        if notice is None or created is None:
+            self.fail(f"notice after {notice} s, replacements after {created} s {self.show()}")
         print(f"mark to notice files of {len(lost)} workers: {notice:.2f} s; to replacements created: {created:.2f} s")
         self.assertLess(notice, 1)
         self.assertLess(created, 2)

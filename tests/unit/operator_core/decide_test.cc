@@ -204,15 +204,17 @@ TEST(DecideTest, ANodeThatIsNotReadyIsWaitedForAndNoneIsDeadWhenAllAreSilent) { 
   for (const char* name : {"job-0-1", "job-1-1"}) {
     world.nodes[world.pods.at(name).node].not_ready_since = world.now;
   }
-  world.snapshot.no_node_ready = true;
   EXPECT_EQ(world.Reconcile().requeue_at, world.now + tolerated);
+  world.snapshot.nodes_heard_since = WallTime::Infinite();
   world.Wait(tolerated + Seconds(60));
   const Plan silent = world.Reconcile();
   EXPECT_TRUE(silent.creates.empty());
   EXPECT_TRUE(silent.deletes.empty());
   EXPECT_EQ(silent.status.disruptions, 0);
-  world.snapshot.no_node_ready = false;
+  world.snapshot.nodes_heard_since = world.now;
   world.nodes[world.pods.at("job-0-1").node].not_ready_since.reset();
+  EXPECT_TRUE(world.Reconcile().creates.empty()) << "the other has its full time from now on";
+  world.Wait(tolerated);
   EXPECT_THAT(Names(world.Reconcile().creates), ElementsAre("job-1-2"));
 }
 
