@@ -110,14 +110,15 @@ StatusOr<Plan> Reconciler::Reconcile(const std::string& job, WallTime now) {
     if (!status.ok())
       log_.Warning("delete failed", {{"pod", pod.name}, {"why", status.ToString()}});
   }
-  // The next decision says why in the conditions, and when to try again.
-  if (!Create(job, snapshot->job, plan, now)) plan.requeue_at = now;
+  // Before any create: who is told that its machine goes has seconds, a replacement has not begun.
   for (const AnnotatePod& note : plan.annotations) {
     metrics_.annotated.Add();
     const Status status = cluster_.Annotate(note);
     if (!status.ok())
       log_.Warning("patch failed", {{"pod", note.name}, {"why", status.ToString()}});
   }
+  // The next decision says why in the conditions, and when to try again.
+  if (!Create(job, snapshot->job, plan, now)) plan.requeue_at = now;
   if (plan.status_changed) {
     const Status status = cluster_.WriteStatus(snapshot->job, plan.status);
     if (!status.ok()) return Failed(job, status);
