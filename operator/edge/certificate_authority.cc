@@ -15,7 +15,9 @@ namespace {
 
 constexpr Duration kLag = Seconds(300);                // of clocks
 constexpr Duration kCaLife = Seconds(3650 * 86400.0);  // it dies with the run or the Secret
-constexpr Duration kServerLife = Seconds(30 * 86400.0);
+// Its key is in this process's memory and ends with it; nobody makes it anew before. A shorter life
+// would be the longest that an operator may run: agents would no longer believe its signer.
+constexpr Duration kServerLife = kCaLife;
 constexpr Duration kAgentLife = Seconds(86400);
 constexpr int kSerialBytes = 16;
 

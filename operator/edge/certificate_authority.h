@@ -47,7 +47,8 @@ class CertificateAuthority {
   // The CA's certificate: what peers trust.
   const std::string& pem() const { return pem_; }
 
-  // A certificate for an HTTPS server reached at `hosts` (addresses or names), for thirty days.
+  // A certificate for an HTTPS server reached at `hosts` (addresses or names), for as long as the
+  // CA's own: it ends with the process that keeps it.
   StatusOr<ServerIdentity> MakeServer(const std::vector<std::string>& hosts, WallTime now) const;
 
   // csr: PEM, of an Ed25519 key, signed with it. The certificate is good for a day, for client and

@@ -112,6 +112,16 @@ TEST_F(SignerTest, RefusesWhoIsUnknownGoneOrGarbled) {
   EXPECT_EQ(metrics_.Value("crowdsurf_signer_granted_total"), 0);
 }
 
+// Nothing makes the server's certificate anew while the operator runs.
+TEST(CertificateAuthorityTest, TheServersCertificateOutlivesALongRunOfTheOperator) {
+  const auto authority = CertificateAuthority::Create("job", Now());
+  ASSERT_TRUE(authority.ok()) << authority.status();
+  const auto server = authority->MakeServer({"localhost"}, Now());
+  ASSERT_TRUE(server.ok()) << server.status();
+  time_t in_three_years = time(nullptr) + 3 * 365 * 86'400;
+  EXPECT_EQ(X509_cmp_time(X509_get0_notAfter(server->certificate.get()), &in_three_years), 1);
+}
+
 TEST_F(SignerTest, SaysThatAPortIsTaken) {
   const int port = std::stoi(signer_->url().substr(18));
   const auto second = Signer::Start(*authority_, {"127.0.0.1", port}, Now(), metrics_);
