@@ -36,16 +36,21 @@ const char* StateOf(const PodFacts& pod) {
   return pod.ready_since ? "training" : "pending";
 }
 
-// Of the first target that is a count; nullopt for others as long as they are not met.
-std::optional<double> ShareOf(const json& target, const Progress& progress) {
-  if (progress.target_met) return 1;
-  for (const auto& [name, done] : {std::pair("samples", static_cast<double>(progress.samples)),
-                                   std::pair("steps", static_cast<double>(progress.step))}) {
+// The largest share of any target that is an amount: the first that is met ends the job. nullopt
+// when there is none, or nothing is known yet.
+std::optional<double> ShareOf(const json& target, const TrainingJobStatus& status, WallTime now) {
+  if (status.progress.target_met) return 1;
+  const double seconds = status.running_time ? (now - *status.running_time).seconds() : 0;
+  std::optional<double> most;
+  for (const auto& [name, done] :
+       {std::pair("samples", static_cast<double>(status.progress.samples)),
+        std::pair("steps", static_cast<double>(status.progress.step)),
+        std::pair("seconds", seconds)}) {
     const json* wanted = Member(&target, name);
     if (wanted == nullptr || !wanted->is_number() || wanted->get<double>() <= 0) continue;
-    return std::min(1.0, done / wanted->get<double>());
+    most = std::max(most.value_or(0), std::clamp(done / wanted->get<double>(), 0.0, 1.0));
   }
-  return {};
+  return most;
 }
 
 std::string StrategyOf(const TrainingJob& job) {
@@ -90,7 +95,7 @@ void JobMetrics::Show(const std::string& key, const JobSnapshot& seen, const Pla
                  {"strategy", StrategyOf(seen.job)}})
       .Set(1);
   ShowWorkers(job, seen);
-  ShowStatus(job, seen, plan.status);
+  ShowStatus(job, seen, plan.status, now);
   ShowHealing(job, seen, plan, now);
 }
 
@@ -116,7 +121,7 @@ void JobMetrics::ShowWorkers(const Job& job, const JobSnapshot& seen) {
 }
 
 void JobMetrics::ShowStatus(const Job& job, const JobSnapshot& seen,
-                            const TrainingJobStatus& status) {
+                            const TrainingJobStatus& status, WallTime now) {
   for (const std::string_view name : kConditionNames) {
     const auto it =
         std::find_if(status.conditions.begin(), status.conditions.end(),
@@ -148,7 +153,7 @@ void JobMetrics::ShowStatus(const Job& job, const JobSnapshot& seen,
     registry_.AddGauge("crowdsurf_job_loss", "Last loss that an agent told.", job.labels)
         .Set(*progress.loss);
   }
-  if (const auto share = ShareOf(seen.job.spec.target, progress)) {
+  if (const auto share = ShareOf(seen.job.spec.target, status, now)) {
     registry_
         .AddGauge("crowdsurf_job_progress_ratio", "Done share of the target, 0 to 1.", job.labels)
         .Set(*share);

@@ -35,7 +35,8 @@ class JobMetrics {
   };
   Job& Of(const std::string& key, const JobSnapshot& seen);
   void ShowWorkers(const Job& job, const JobSnapshot& seen);
-  void ShowStatus(const Job& job, const JobSnapshot& seen, const TrainingJobStatus& status);
+  void ShowStatus(const Job& job, const JobSnapshot& seen, const TrainingJobStatus& status,
+                  WallTime now);
   void ShowHealing(Job& job, const JobSnapshot& seen, const Plan& plan, WallTime now);
 
   MetricRegistry& registry_;

@@ -17,8 +17,6 @@
 
 namespace crowdsurf::controller {
 
-using crowdsurf::RenderMetrics;
-
 // Lines on stderr with time and level, from `least` up ("debug", "info", "warning", "error").
 std::unique_ptr<LogSink> MakeLogSink();
 LogLevel LogLevelOf(const std::string& name);  // info for what is none

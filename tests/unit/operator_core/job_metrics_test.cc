@@ -76,6 +76,20 @@ TEST_F(JobMetricsTest, ADisruptionIsCountedOnceAndItsReplacementIsTimed) {
   EXPECT_NEAR(replaced.series[0].sum, 3, 0.5);
 }
 
+TEST_F(JobMetricsTest, ProgressIsTheTargetThatIsNearest) {
+  world_.snapshot.job.spec.target = {{"samples", 1000}, {"seconds", 100}};
+  Turn();
+  world_.StartAll();
+  Turn();
+  world_.Wait(Seconds(30));
+  world_.snapshot.progress.samples = 200;
+  Turn();
+  EXPECT_NEAR(registry_.Value("crowdsurf_job_progress_ratio", Labels()), 0.3, 0.01);
+  world_.snapshot.progress.samples = 900;
+  Turn();
+  EXPECT_NEAR(registry_.Value("crowdsurf_job_progress_ratio", Labels()), 0.9, 0.01);
+}
+
 TEST_F(JobMetricsTest, AJobsSeriesGoWithIt) {
   Turn();
   ASSERT_FALSE(Family("crowdsurf_job_condition").series.empty());
