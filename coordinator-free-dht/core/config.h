@@ -66,6 +66,15 @@ struct NodeConfig {
   Duration longest_life = Seconds(6 * 3600);  // an expiry further away is refused
   Duration sweep = Seconds(5);                // expired records are dropped at this rhythm
 
+  // What one sender may ask for (source_limiter.h). An honest one asks about once a second when
+  // idle; a holder of the roster pushes 100 records a second to each watcher at 100 members,
+  // several hundred in a small job that averages many times a second; a newcomer is handed full
+  // keys (512 records) at once. At the limit a sender costs us about a twentieth of a core.
+  double source_rate = 2000;     // requests and records a second
+  double source_burst = 16'384;  // tokens of a full bucket
+  double forged_cost = 20;  // tokens more for a forged record: its signature had to be verified
+  size_t sources = 4096;    // buckets kept
+
   // Publishing.
   Duration holders_refresh =
       Seconds(30);                   // the holders of an own or watched key are looked up again

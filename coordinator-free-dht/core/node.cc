@@ -18,6 +18,7 @@ Node::Node(Self self, const NodeConfig& config, const RecordAuthority* authority
       seeds_(config_, rng.Fork("dht/seeds")),
       store_(config_),
       subscriptions_(config_),
+      limiter_(config_),
       holders_(self_.contact.id, config_, table_, rng.Fork("dht/holders")),
       refresh_interval_(config_.refresh_least) {
   CHECK(authority_ != nullptr && metrics_ != nullptr);
@@ -192,9 +193,9 @@ void Node::LookUpHolders(Time now, WallTime wall, Actions& out) {
 
 size_t Node::MemoryBytes() const {
   size_t bytes = sizeof *this - sizeof table_ - sizeof store_ - sizeof subscriptions_ -
-                 sizeof requests_ - sizeof holders_;
+                 sizeof limiter_ - sizeof requests_ - sizeof holders_;
   bytes += table_.MemoryBytes() + store_.MemoryBytes() + subscriptions_.MemoryBytes() +
-           requests_.MemoryBytes() + holders_.MemoryBytes();
+           requests_.MemoryBytes() + holders_.MemoryBytes() + limiter_.MemoryBytes();
   bytes += lookups_.size() * (sizeof(RunningLookup) + 4 * config_.k * (sizeof(Contact) + 96));
   for (const auto& [key, own] : own_) bytes += 160 + own.placed.size() * 88;
   for (const auto& [key, watch] : watches_) {

@@ -30,6 +30,7 @@
 #include "coordinator-free-dht/core/requests.h"
 #include "coordinator-free-dht/core/routing_table.h"
 #include "coordinator-free-dht/core/seeds.h"
+#include "coordinator-free-dht/core/source_limiter.h"
 #include "coordinator-free-dht/core/store.h"
 #include "coordinator-free-dht/core/subscriptions.h"
 
@@ -209,6 +210,7 @@ class Node {
   Seeds seeds_;
   Store store_;
   Subscriptions subscriptions_;
+  SourceLimiter limiter_;
   HolderBook holders_;
 
   std::map<uint64_t, RunningLookup> lookups_;

@@ -5,6 +5,17 @@
 #include "coordinator-free-dht/core/node.h"
 
 namespace crowdsurf::dht {
+namespace {
+
+// In tokens of the sender's bucket.
+double CostOf(const Message& message) {
+  size_t records = 0;
+  if (const auto* store = std::get_if<StoreRequest>(&message.body)) records = store->records.size();
+  if (const auto* push = std::get_if<WatchPush>(&message.body)) records = push->records.size();
+  return 1 + static_cast<double>(records);
+}
+
+}  // namespace
 
 bool Node::SendRequest(Time now, const Contact& to, Purpose purpose, decltype(Message::body) body,
                        Actions& out) {
@@ -43,6 +54,10 @@ void Node::OnMessage(Time now, WallTime wall, const Contact& from, const Message
 
 void Node::OnRequest(Time now, WallTime wall, const Contact& from, const Message& message,
                      Actions& out) {
+  if (!limiter_.Take(now, from.id, CostOf(message))) {
+    metrics_->requests_limited.Add();
+    return;
+  }
   const bool wanted = table_.OnRequest(now, from);
   if (const auto* find = std::get_if<FindRequest>(&message.body)) {
     OnFind(wall, from, message.id, *find, out);
@@ -93,6 +108,7 @@ bool Node::TakeRecord(Time now, WallTime wall, const RecordPtr& record, const Pe
   *changed = false;
   StoreResult result = store_.Admit(wall, *record, source);
   if (result == StoreResult::kStored && source != self_.contact.id && !Genuine(wall, *record)) {
+    limiter_.Fine(now, source, config_.forged_cost);
     return false;
   }
   result = store_.Put(now, wall, record, source);

@@ -18,6 +18,8 @@ NodeMetrics::NodeMetrics(MetricRegistry& r)
       pushes(r.AddCounter("crowdsurf_dht_pushes_total", "Changes pushed to watchers.")),
       pushes_unwanted(r.AddCounter("crowdsurf_dht_pushes_unwanted_total",
                                    "Pushes received for keys that are not watched.")),
+      requests_limited(r.AddCounter("crowdsurf_dht_requests_limited_total",
+                                    "Requests of senders beyond their rate, dropped.")),
       records_forged(r.AddCounter("crowdsurf_dht_records_forged_total",
                                   "Records whose owner or signature is wrong.")),
       messages_invalid(r.AddCounter("crowdsurf_dht_messages_invalid_total",

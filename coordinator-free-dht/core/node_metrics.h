@@ -23,7 +23,8 @@ struct NodeMetrics {
   Counter& lookups_shed;  // not started: too many waiting
   Counter& pushes;        // of changes, sent to watchers
   Counter& pushes_unwanted;
-  Counter& records_forged;  // wrong owner or signature
+  Counter& requests_limited;  // received from a sender beyond its rate, and dropped
+  Counter& records_forged;    // wrong owner or signature
   Counter& messages_invalid;
   std::array<Counter*, 10> store_results;  // by StoreResult
 };

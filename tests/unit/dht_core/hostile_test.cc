@@ -140,6 +140,33 @@ TEST_F(HostileTest, SubscriptionsAreBoundedPerWatcherAndEnd) {
   EXPECT_EQ(accepted, 1);
 }
 
+TEST_F(HostileTest, AFloodIsCutToItsSendersRateAndHarmsNobodyElse) {
+  const NodeConfig config;
+  size_t answered = 0, asked = 0;
+  const Time start = network_.now();
+  for (; asked < 40'000; ++asked) {
+    answered += !Say(FindRequest{PointOf(network_.id(1)), false}).empty();
+  }
+  EXPECT_NEAR(static_cast<double>(answered), config.source_burst, 100);
+  EXPECT_EQ(Count("crowdsurf_dht_requests_limited_total"), static_cast<double>(asked - answered));
+  // A third one, in the same instant, is served as ever.
+  network_.AddPeer({network_.peer(0).endpoint});
+  network_.Run(Seconds(1));
+  EXPECT_GE(network_.node(2).contacts(), 1u);
+  EXPECT_EQ(network_.now() - start, Seconds(1));
+  EXPECT_FALSE(Say(FindRequest{PointOf(network_.id(1)), false}).empty()) << "by now it may again";
+}
+
+TEST_F(HostileTest, ForgedRecordsCostTheirSenderMoreThanGoodOnes) {
+  Record forged = Signed(1, Seconds(9));
+  forged.value = BytesOf("another");
+  const std::vector<RecordPtr> ten(10, std::make_shared<const Record>(forged));
+  for (int i = 0; i < 1000; ++i) Say(StoreRequest{ten});
+  // Each costs 1 + 20; at most one request beyond the last token.
+  EXPECT_LE(Count("crowdsurf_dht_records_forged_total"), NodeConfig().source_burst / 20);
+  EXPECT_GT(Count("crowdsurf_dht_requests_limited_total"), 900);
+}
+
 TEST_F(HostileTest, ContactsOfNobodyAreNotEnteredAndCostAFewQueries) {
   // Node 1's answers name a hundred peers that do not exist.
   Actions out;
