@@ -60,6 +60,7 @@ Agent::Impl::Impl(AgentOptions options, JobConfig config, LogSink* sink, LogLeve
       log_(sink, "agent", least),
       metrics_(registry_),
       host_(kMailbox, registry_, log_.For("host")),
+      pulse_(options_.hang_after > 0 ? Seconds(options_.hang_after) : Duration::Infinite()),
       started_unix_(UnixSeconds(dht::HostLoop::Wall())) {}
 
 Agent::Impl::~Impl() {
@@ -89,6 +90,7 @@ Status Agent::Impl::Start() {
     StartPeer(now, wall);
   }));
   started_ = true;
+  metrics_.agent_crashes.Add(static_cast<double>(options_.crashes));
   log_.Info("agent listens", {{"worker", options_.worker},
                               {"peer", identity_->id().brief()},
                               {"boot", identity_->boot()},
@@ -118,14 +120,15 @@ Status Agent::Impl::StartLink() {
     checkpoints_ = std::make_unique<CheckpointStore>(options_.checkpoint_dir, options_.worker,
                                                      static_cast<size_t>(config_.checkpoint_retain),
                                                      log_.For("checkpoint"), registry_);
-    const auto done = [this](const CheckpointKeeper::Job&, bool) {
-      (void)host_.Post([this](Time now, WallTime) {
+    const auto done = [this](const CheckpointKeeper::Job&, const Status& status) {
+      (void)host_.Post([this, error = std::string(status.message())](Time now, WallTime) {
         --checkpoints_open_;
+        write_error_ = error;
         EndWhenJobIsOver(now);
       });
     };
-    keeper_ = std::make_unique<CheckpointKeeper>(*checkpoints_, options_.checkpoint_dir, metrics_,
-                                                 done, log_);
+    keeper_ = std::make_unique<CheckpointKeeper>(*checkpoints_, options_.checkpoint_dir,
+                                                 options_.worker, metrics_, done, log_);
   }
   return absl::OkStatus();
 }
@@ -304,6 +307,7 @@ void Agent::Impl::WriteTermination() const {
   if (options_.termination_log.empty()) return;
   const PeerSummary summary = peer_->Summarize();
   const std::string text = TerminationJson({.reason = end_reason_,
+                                            .write_error = write_error_,
                                             .averaging = summary.averaging,
                                             .samples = summary.job_samples,
                                             .step = summary.step,

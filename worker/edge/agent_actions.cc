@@ -152,6 +152,7 @@ void Agent::Impl::Do(Time now, WallTime, const WriteCheckpoint& action) {
   job.info.job = options_.job;
   job.info.averaging = delivered_ ? delivered_->averaging : summary.averaging;
   job.info.job_samples = delivered_ ? delivered_->job_samples : summary.job_samples;
+  job.info.job_seconds = summary.job_seconds;
   if (delivered_) job.info.committed = delivered_->root;
   if (summary.view) job.info.view_epoch = summary.view->epoch;
   job.info.schema = trainer_->schema;

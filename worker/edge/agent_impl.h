@@ -18,6 +18,7 @@
 #include "coordinator-free-dht/edge/identity.h"
 #include "coordinator-free-dht/edge/transport.h"
 #include "worker/core/peer.h"
+#include "worker/core/trainer_pulse.h"
 #include "worker/edge/agent.h"
 #include "worker/edge/agent_metrics.h"
 #include "worker/edge/agent_summary.h"
@@ -110,8 +111,10 @@ class Agent::Impl : public dht::TimerSource {
   // ---- what is shown (agent_view.cc) ----
   void SampleProgress(Time now, WallTime wall);
   Progress ReadProgress();
+  // A trainer that hangs gives its seat back, and takes it again when it steps on.
+  void WatchTrainer(Time now, WallTime wall);
   void UpdateGauges(const PeerSummary& summary);
-  std::string SummaryText(WallTime wall);
+  std::string SummaryText(Time now);
   dht::HttpReply ServeSummary();
 
   const AgentOptions options_;
@@ -151,12 +154,14 @@ class Agent::Impl : public dht::TimerSource {
     std::vector<LinkTensor> tensors;
   };
   std::optional<Trainer> trainer_;
+  TrainerPulse pulse_;
   bool restore_tried_ = false;
   Bytes restored_opaque_;
   std::optional<Deliver> delivered_;                 // the last average, and where it lies
   std::optional<CheckpointKeeper::Job> checkpoint_;  // waits for the opaque state
   Time checkpoint_wait_until_ = Time::Infinite();
   size_t checkpoints_open_ = 0;
+  std::string write_error_;  // of the last checkpoint or model; empty: it was written
   Time checkpoint_at_;  // when this agent, as steward, writes the next one; unset: no average yet
 
   Time progress_at_ = Time::Infinite();  // when the trainer's words are read next

@@ -145,6 +145,7 @@ void Agent::Impl::OnLinkEvent(Time now, WallTime wall, const LinkEvent& event) {
       Overloaded{[&](const link::TrainerRegistered& e) { OnRegistered(now, wall, e); },
                  [&](const link::TrainerGone&) {
                    trainer_.reset();
+                   pulse_.OnGone();
                    FeedLocal(now, wall, TrainerGone{});
                    EndWhenJobIsOver(now);
                  },
@@ -187,11 +188,16 @@ void Agent::Impl::OnRegistered(Time now, WallTime wall, const link::TrainerRegis
   counters_ = {};
   rate_ = {};
   progress_at_ = now;
+  pulse_.OnRegistered(now);
   if (!restore_tried_ && event.fresh) RestoreCheckpoint(now, wall, event);
   restore_tried_ = true;
-  FeedLocal(
-      now, wall,
-      TrainerRegistered{.schema = event.schema, .elements = event.elements, .fresh = event.fresh});
+  // Of a trainer that goes on: its last snapshot is in an average, or may be.
+  const auto published = static_cast<double>(link_->counters().published_samples);
+  FeedLocal(now, wall,
+            TrainerRegistered{.schema = event.schema,
+                              .elements = event.elements,
+                              .fresh = event.fresh,
+                              .counted = event.fresh ? 0.0 : published});
 }
 
 // The newest good checkpoint of this job, into inbox 0; the core decides what it is worth.
@@ -222,7 +228,11 @@ void Agent::Impl::RestoreCheckpoint(Time now, WallTime wall, const link::Trainer
                        .job_samples = info.job_samples,
                        .root = info.committed};
   log_.Info("checkpoint restored", {{"averaging", info.averaging}, {"path", found->path}});
-  FeedLocal(now, wall, RestoredCheckpoint{info.averaging, info.job_samples, content});
+  FeedLocal(now, wall,
+            RestoredCheckpoint{.averaging = info.averaging,
+                               .job_samples = info.job_samples,
+                               .root = content,
+                               .job_seconds = info.job_seconds});
 }
 
 // ---- the outside -------------------------------------------------------------------------------

@@ -33,6 +33,13 @@ struct AgentMetrics {
                                         "Chunks that wait for room in a peer's queue.")),
         held_bytes(registry.AddGauge("crowdsurf_worker_inputs_held_bytes",
                                      "Inputs held until they are folded.")),
+        trainer_silences(registry.AddCounter(
+            "crowdsurf_worker_trainer_silences_total",
+            "Times the trainer made no step for so long that its seat was given back.")),
+        trainer_hangs(registry.AddCounter("crowdsurf_worker_trainer_hangs_total",
+                                          "Times the trainer was found to hang.")),
+        agent_crashes(registry.AddCounter("crowdsurf_worker_agent_crashes_total",
+                                          "Crashes of this worker's agents before this one.")),
         config_refused(registry.AddCounter("crowdsurf_worker_config_refused_total",
                                            "New versions of the config file that were wrong.")),
         state_fetches_ok(StateFetches(registry, "ok")),
@@ -60,6 +67,9 @@ struct AgentMetrics {
   Counter& strange_chunks;
   Gauge& waiting_sends;
   Gauge& held_bytes;
+  Counter& trainer_silences;
+  Counter& trainer_hangs;
+  Counter& agent_crashes;
   Counter& config_refused;
   Counter& state_fetches_ok;
   Counter& state_fetches_failed;

@@ -65,6 +65,9 @@ std::vector<std::string> Violations(const AgentOptions& options) {
   if (!(options.leave_within > 0) || options.leave_within > 3600) {
     out.push_back("--leave-within: must be more than 0 and at most 3600 seconds");
   }
+  if (!(options.hang_after == 0 || (options.hang_after >= 1 && options.hang_after <= 1e7))) {
+    out.push_back("--hang-after: must be 0 (never), or 1 to 10000000 seconds");
+  }
   return out;
 }
 

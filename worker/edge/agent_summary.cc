@@ -42,6 +42,7 @@ std::string SummaryJson(const PeerSummary& core, const EdgeSummary& edge) {
       {"cell", core.cell.empty() ? Json(nullptr) : Json(core.cell)},
       {"averaging", core.averaging},
       {"job_samples", core.job_samples},
+      {"job_seconds", core.job_seconds},
       {"target_met", core.target_met},
       {"steward", core.steward},
       {"rounds",
@@ -57,6 +58,8 @@ std::string SummaryJson(const PeerSummary& core, const EdgeSummary& edge) {
        {{"delivered", core.averagings_delivered}, {"abandoned", core.averagings_abandoned}}},
       {"hash_mismatches", core.divergence},
       {"stall_seconds", edge.stall_seconds},
+      {"write_error", edge.write_error},
+      {"trainer", {{"state", edge.trainer}, {"seconds_since_step", edge.seconds_since_step}}},
       {"round_seconds",
        {{"p50", OrNull(core.round_seconds_p50)}, {"p95", OrNull(core.round_seconds_p95)}}},
       {"members", members},
@@ -67,11 +70,9 @@ std::string SummaryJson(const PeerSummary& core, const EdgeSummary& edge) {
 }
 
 std::string TerminationJson(const Termination& termination) {
-  const Json out = {{"reason", termination.reason},
-                    {"averaging", termination.averaging},
-                    {"samples", termination.samples},
-                    {"step", termination.step},
-                    {"loss", OrNull(termination.loss)}};
+  const Json out = {{"reason", termination.reason},       {"write_error", termination.write_error},
+                    {"averaging", termination.averaging}, {"samples", termination.samples},
+                    {"step", termination.step},           {"loss", OrNull(termination.loss)}};
   return out.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 

@@ -17,6 +17,9 @@ struct EdgeSummary {
   PeerId peer;
   double samples_per_second = 0;
   double stall_seconds = 0;
+  std::string write_error;        // checkpoint or model that could not be written last; empty: none
+  std::string trainer = "none";   // TrainerPulse's word for it
+  double seconds_since_step = 0;  // while there is a trainer
   double started_unix = 0;
   std::optional<double> first_step_unix;
 };
@@ -24,6 +27,7 @@ std::string SummaryJson(const PeerSummary& core, const EdgeSummary& edge);
 
 struct Termination {
   std::string reason;
+  std::string write_error;
   uint64_t averaging = 0;
   double samples = 0;
   uint64_t step = 0;

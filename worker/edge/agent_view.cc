@@ -56,6 +56,7 @@ void Agent::Impl::SampleProgress(Time now, WallTime wall) {
   const bool changed = counters_.steps != before.steps || counters_.samples != before.samples ||
                        counters_.metrics != before.metrics;
   if (changed) FeedLocal(now, wall, std::move(progress));
+  WatchTrainer(now, wall);
 }
 
 void Agent::Impl::UpdateGauges(const PeerSummary& summary) {
@@ -65,13 +66,45 @@ void Agent::Impl::UpdateGauges(const PeerSummary& summary) {
   metrics_.ready.Set(ready_ ? 1 : 0);
 }
 
-std::string Agent::Impl::SummaryText(WallTime) {
+void Agent::Impl::WatchTrainer(Time now, WallTime wall) {
+  if (!trainer_) return;
+  using State = TrainerPulse::State;
+  const State before = pulse_.state();
+  const bool excused = counters_.waits_for_agent || stop_raised_ || leaving_;
+  const State after = pulse_.Look(now, counters_.steps, excused);
+  if (after == before) return;
+  const double seconds = pulse_.since_step(now).seconds();
+  if (after == State::kStepping) {
+    log_.Info("the trainer makes steps again", {{"step", counters_.steps}});
+    FeedLocal(now, wall,
+              TrainerRegistered{.schema = trainer_->schema,
+                                .elements = trainer_->elements,
+                                .fresh = false,
+                                .counted = static_cast<double>(counters_.published_samples)});
+    return;
+  }
+  if (after == State::kSilent) {
+    metrics_.trainer_silences.Add();
+    log_.Warning("the trainer makes no steps: its seat is given back until it does",
+                 {{"seconds", seconds}, {"step", counters_.steps}});
+  } else {
+    metrics_.trainer_hangs.Add();
+    log_.Error("the trainer hangs: it has a connection and makes no steps",
+               {{"seconds", seconds}, {"step", counters_.steps}});
+  }
+  if (before == State::kStepping) FeedLocal(now, wall, TrainerGone{});
+}
+
+std::string Agent::Impl::SummaryText(Time now) {
   EdgeSummary edge;
   edge.job = options_.job;
   edge.worker = options_.worker;
   edge.peer = identity_->id();
   edge.samples_per_second = rate_.per_second;
   edge.stall_seconds = counters_.stall_seconds;
+  edge.write_error = write_error_;
+  edge.trainer = NameOf(pulse_.state());
+  if (trainer_) edge.seconds_since_step = pulse_.since_step(now).seconds();
   edge.started_unix = started_unix_;
   edge.first_step_unix = first_step_unix_;
   PeerSummary summary = peer_->Summarize();
@@ -84,8 +117,8 @@ std::string Agent::Impl::SummaryText(WallTime) {
 dht::HttpReply Agent::Impl::ServeSummary() {
   auto promise = std::make_shared<std::promise<std::string>>();
   std::future<std::string> text = promise->get_future();
-  const bool posted = started_ && host_.Post([this, promise](Time, WallTime wall) {
-    promise->set_value(SummaryText(wall));
+  const bool posted = started_ && host_.Post([this, promise](Time now, WallTime) {
+    promise->set_value(SummaryText(now));
   });
   if (!posted || text.wait_for(kSummaryPatience) != std::future_status::ready) {
     return {503, "the agent does not answer\n"};

@@ -14,14 +14,13 @@
 
 #include "base/check.h"
 #include "base/digest.h"
-#include "worker/core/safetensors.h"
 #include "worker/edge/state_file.h"
 
 namespace crowdsurf::worker {
 namespace {
 
 constexpr uint64_t kMagic = 0x3154504b43465343;  // the bytes "CSFCKPT1"
-constexpr uint32_t kVersion = 1;
+constexpr uint32_t kVersion = 2;
 constexpr uint64_t kHeaderMost = 64 << 20;  // 65,536 tensors with long names are 25 MB
 constexpr std::string_view kPrefix = "checkpoint-", kSuffix = ".crowdsurf";
 constexpr time_t kStaleSeconds = 600;  // a temporary file so old belongs to a writer that died
@@ -40,6 +39,7 @@ Bytes EncodeHeader(const Header& h) {
   out.U64(h.info.averaging);
   out.Raw(h.info.committed.view());
   out.F64(h.info.job_samples);
+  out.F64(h.info.job_seconds);
   out.U64(h.info.view_epoch);
   out.Raw(h.info.schema.view());
   out.Blob(EncodeLinkTable(h.info.tensors));
@@ -61,6 +61,7 @@ std::optional<Header> DecodeHeader(ByteView bytes) {
   h.info.averaging = in.U64();
   h.info.committed = ReadDigest(in);
   h.info.job_samples = in.F64();
+  h.info.job_seconds = in.F64();
   h.info.view_epoch = in.U64();
   h.info.schema = ReadDigest(in);
   auto tensors = DecodeLinkTable(in.Blob(kHeaderMost));
@@ -69,7 +70,7 @@ std::optional<Header> DecodeHeader(ByteView bytes) {
   h.average_hash = ReadDigest(in);
   h.opaque_hash = ReadDigest(in);
   if (!tensors || !in.Done() || h.info.elements > kLinkElementsMost ||
-      h.info.opaque_bytes > (1ULL << 40)) {
+      h.info.opaque_bytes > (1ULL << 40) || !(h.info.job_seconds >= 0)) {
     return std::nullopt;
   }
   h.info.tensors = *std::move(tensors);
@@ -241,29 +242,6 @@ StatusOr<Bytes> CheckpointStore::Load(const FoundCheckpoint& found, std::span<fl
   }
   std::memcpy(average.data(), contents->average.data(), contents->average.size());
   return Bytes(contents->opaque.begin(), contents->opaque.end());
-}
-
-StatusOr<bool> CheckpointStore::WriteModel(const std::string& path,
-                                           const std::vector<LinkTensor>& tensors,
-                                           std::span<const float> values,
-                                           const std::map<std::string, std::string>& metadata) {
-  if (::access(path.c_str(), F_OK) == 0) return false;
-  // Written whole under a name of our own; link() then fails when another steward was first.
-  const std::string own = path + "." + writer_;
-  RETURN_IF_ERROR(
-      WriteFileAtomically(own, {EncodeSafetensorsHeader(tensors, metadata), FloatBytes(values)},
-                          Durable::kYes, 0644, writer_));
-  bool first = ::link(own.c_str(), path.c_str()) == 0;
-  int error = first ? 0 : errno;
-  if (error == EPERM || error == EOPNOTSUPP) {  // a file system without hard links
-    first = ::rename(own.c_str(), path.c_str()) == 0;
-    error = first ? 0 : errno;
-  }
-  ::unlink(own.c_str());
-  if (!first && error != EEXIST) {
-    return absl::InternalError(absl::StrCat("link ", path, ": ", std::strerror(error)));
-  }
-  return first;
 }
 
 }  // namespace crowdsurf::worker

@@ -4,11 +4,9 @@
 // is), the last committed average as float32, one trainer's opaque state; all by temporary name,
 // fsync, rename. A file is believed only if every hash verifies; the one with the highest averaging
 // number wins, an unreadable one is skipped and counted. Several writers may share a folder (double
-// steward, one claim for all workers). Also writes model.safetensors, once. Blocking: call from a
-// thread that may wait.
+// steward, one claim for all workers). Blocking: call from a thread that may wait.
 #pragma once
 
-#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -26,6 +24,7 @@ struct CheckpointInfo {
   uint64_t averaging = 0;  // number of the committed average
   Digest committed;        // its root, as the round decided it
   double job_samples = 0;
+  double job_seconds = 0;  // that the job had trained
   uint64_t view_epoch = 0;
   Digest schema;  // of `tensors`
   std::vector<LinkTensor> tensors;
@@ -55,12 +54,6 @@ class CheckpointStore {
   // Its contents. Pre: average.size() == info.elements. DataLoss when it changed since it was
   // found.
   StatusOr<Bytes> Load(const FoundCheckpoint& found, std::span<float> average);
-
-  // `path` with the shared tensors of `tensors`. The first writer wins: an existing file is left
-  // alone. True when this call wrote it.
-  StatusOr<bool> WriteModel(const std::string& path, const std::vector<LinkTensor>& tensors,
-                            std::span<const float> values,
-                            const std::map<std::string, std::string>& metadata);
 
  private:
   std::vector<std::string> NumbersDescending() const;  // names in the folder, newest first

@@ -2,13 +2,16 @@
 
 #include <chrono>
 
+#include "worker/edge/model_file.h"
+
 namespace crowdsurf::worker {
 
-CheckpointKeeper::CheckpointKeeper(CheckpointStore& store, std::string folder,
+CheckpointKeeper::CheckpointKeeper(CheckpointStore& store, std::string folder, std::string writer,
                                    AgentMetrics& metrics,
-                                   std::function<void(const Job&, bool ok)> done, Logger log)
+                                   std::function<void(const Job&, const Status&)> done, Logger log)
     : store_(store),
       folder_(std::move(folder)),
+      writer_(std::move(writer)),
       metrics_(metrics),
       done_(std::move(done)),
       log_(log.For("checkpoint")),
@@ -29,26 +32,25 @@ void CheckpointKeeper::Loop() {
   while (true) {
     const auto job = jobs_.Take(std::chrono::steady_clock::time_point::max());
     if (!job) return;
-    const bool ok = Write(**job);
-    (ok ? metrics_.checkpoints : metrics_.checkpoints_failed).Add();
-    done_(**job, ok);
+    const Status written = Write(**job);
+    (written.ok() ? metrics_.checkpoints : metrics_.checkpoints_failed).Add();
+    done_(**job, written);
   }
 }
 
-bool CheckpointKeeper::Write(const Job& job) {
+Status CheckpointKeeper::Write(const Job& job) {
   Status status = store_.Write(job.info, job.average, job.opaque);
   if (status.ok()) {
     log_.Info("checkpoint written", {{"averaging", job.info.averaging}});
   } else {
     log_.Error("checkpoint not written", {{"error", status.ToString()}});
   }
-  if (!job.final_model) return status.ok();
+  if (!job.final_model) return status;
   const StatusOr<bool> wrote =
-      store_.WriteModel(folder_ + "/model.safetensors", job.info.tensors, job.average,
-                        {{"job", job.info.job}, {"averaging", absl::StrCat(job.info.averaging)}});
+      WriteModelFile(folder_ + "/model.safetensors", writer_, job.info, job.average);
   if (!wrote.ok()) log_.Error("model not written", {{"error", wrote.status().ToString()}});
   if (wrote.ok() && *wrote) log_.Info("model written", {{"folder", folder_}});
-  return status.ok() && wrote.ok();
+  return status.ok() ? wrote.status() : status;
 }
 
 }  // namespace crowdsurf::worker

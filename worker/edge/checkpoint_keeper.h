@@ -26,22 +26,24 @@ class CheckpointKeeper {
     bool final_model = false;  // write model.safetensors as well
   };
 
-  // `done` is called on the keeper's thread after each job, with whether all went well. Everything
-  // referred to outlives the keeper.
-  CheckpointKeeper(CheckpointStore& store, std::string folder, AgentMetrics& metrics,
-                   std::function<void(const Job&, bool ok)> done, Logger log);
+  // `writer`: a name of this process, for temporary files. `done` is called on the keeper's thread
+  // after each job, with the first error if there was one. Everything referred to outlives the
+  // keeper.
+  CheckpointKeeper(CheckpointStore& store, std::string folder, std::string writer,
+                   AgentMetrics& metrics, std::function<void(const Job&, const Status&)> done,
+                   Logger log);
   ~CheckpointKeeper();  // finishes what was accepted
 
   [[nodiscard]] bool Submit(Job job);
 
  private:
   void Loop();
-  bool Write(const Job& job);
+  Status Write(const Job& job);
 
   CheckpointStore& store_;
-  const std::string folder_;
+  const std::string folder_, writer_;
   AgentMetrics& metrics_;
-  const std::function<void(const Job&, bool)> done_;
+  const std::function<void(const Job&, const Status&)> done_;
   const Logger log_;
   Mailbox<std::unique_ptr<Job>> jobs_{2};
   std::thread thread_;

@@ -102,7 +102,8 @@ struct LinkClient::Impl {
   uint64_t beat = 0;
   Time beat_at;       // when the beat last moved, or the agent was last found connected
   Time beat_moved;    // when the beat last moved
-  Time reconnect_at;  // not before
+  Time reconnect_at;  // not before, unless another agent has come
+  uint64_t tried_epoch = 0;
   bool lost = false;
   uint64_t voided = 0;  // a snapshot from before an adoption: its result is acknowledged, not added
 
@@ -199,6 +200,8 @@ bool LinkClient::Impl::WatchAgent(Time now) {
   if (beat_now != beat) {
     beat = beat_now;
     beat_at = beat_moved = now;
+    // Our sign of life may have ended though the agent lives: one look a beat, twice a second.
+    if (http && !http->alive()) lost = true;
   }
   const bool restarted = control().agent_epoch.value.load(std::memory_order_acquire) != epoch;
   if (!lost && !restarted && now - beat_at < options.agent_patience) return true;
@@ -212,7 +215,9 @@ bool LinkClient::Impl::Reconnect(Time now) {
     return true;
   }
   lost = true;
-  if (now < reconnect_at) return false;
+  const uint64_t there = control().agent_epoch.value.load(std::memory_order_acquire);
+  if (now < reconnect_at && there == tried_epoch) return false;  // a new agent is tried at once
+  tried_epoch = there;
   reconnect_at = now + kSlice;
   auto connected = HttpClient::Connect(dir + "/agent.sock");
   if (!connected.ok()) return false;

@@ -79,6 +79,8 @@ struct LinkCounters {
   uint64_t samples = 0;
   uint64_t published = 0;
   uint64_t applied = 0;
+  uint64_t published_samples = 0;  // of the last snapshot: its total then
+  bool waits_for_agent = false;    // held for state, or for a result in Blocking mode
   double stall_seconds = 0;
   double loss = 0;                        // NaN: not known
   std::map<std::string, double> metrics;  // by the names the trainer registered; NaN left out

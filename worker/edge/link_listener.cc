@@ -76,6 +76,7 @@ struct LinkListener::Connection {
   uint64_t file_left = 0;
   int upload = -1;  // request body goes here
   uint64_t upload_left = 0;
+  std::optional<HttpReply> refusal;  // of an upload: its body is read and thrown away before it
 
   ~Connection() {
     for (const int f : {fd, file, upload}) {
@@ -269,6 +270,12 @@ bool LinkListener::TakeRequests(ConnectionId id, Connection& c) {
       if (!BeginBody(c)) return true;
     }
     if (!TakeBody(c)) return true;
+    if (c.refusal) {
+      c.in_body = false;
+      c.deadline_ns = 0;
+      Queue(c, *std::exchange(c.refusal, std::nullopt));
+      continue;
+    }
     HttpRequest request{c.head.first, c.head.second, {}, {}};
     if (c.upload >= 0) {
       ::close(std::exchange(c.upload, -1));
@@ -301,9 +308,10 @@ bool LinkListener::BeginBody(Connection& c) {
     return false;
   }
   if (upload) {
+    c.upload_left = c.head.content_length;
     if (upload_busy_) {
-      Refuse(c, 503, "upload_busy", "another upload is under way");
-      return false;
+      RefuseUpload(c, 503, "upload_busy", "another upload is under way");
+      return true;
     }
     c.upload = ::open(options_.upload_file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     if (c.upload < 0 ||
@@ -311,13 +319,12 @@ bool LinkListener::BeginBody(Connection& c) {
          ::posix_fallocate(c.upload, 0, static_cast<off_t>(c.head.content_length)) != 0)) {
       if (c.upload >= 0) ::close(std::exchange(c.upload, -1));
       ::unlink(options_.upload_file.c_str());
-      Refuse(c, 507, "disk_full",
-             absl::StrCat("no room for ", c.head.content_length,
-                          " bytes of trainer state: raise spec.agent.sharedMemory"));
-      return false;
+      RefuseUpload(c, 507, "disk_full",
+                   absl::StrCat("no room for ", c.head.content_length,
+                                " bytes of trainer state: raise spec.agent.sharedMemory"));
+      return true;
     }
     upload_busy_ = true;
-    c.upload_left = c.head.content_length;
   }
   c.in_body = true;
   if (c.head.header("expect") == "100-continue") c.out += "HTTP/1.1 100 Continue\r\n\r\n";
@@ -326,6 +333,13 @@ bool LinkListener::BeginBody(Connection& c) {
 
 // True when the whole body is here.
 bool LinkListener::TakeBody(Connection& c) {
+  if (c.refusal) {
+    const auto gone = static_cast<size_t>(std::min<uint64_t>(c.in.size(), c.upload_left));
+    c.in.erase(0, gone);
+    c.upload_left -= gone;
+    if (gone > 0) c.deadline_ns = Deadline();
+    return c.upload_left == 0;
+  }
   if (c.upload < 0) return c.in.size() >= c.head.content_length;
   const size_t take = static_cast<size_t>(std::min<uint64_t>(c.in.size(), c.upload_left));
   size_t done = 0;
@@ -383,6 +397,15 @@ bool LinkListener::OnWritable(Connection& c) {
   if (c.file >= 0) ::close(std::exchange(c.file, -1));
   if (!c.closing) c.deadline_ns = 0;
   return true;
+}
+
+// The connection is a trainer's sign of life and is kept: what is full is not its fault.
+void LinkListener::RefuseUpload(Connection& c, int code, const char* reason,
+                                const std::string& words) {
+  refused_.at(reason)->Add();
+  c.in_body = true;
+  c.refusal =
+      HttpReply{code, "application/json", absl::StrCat("{\"error\":\"", words, "\"}"), {}, {}};
 }
 
 bool LinkListener::Refuse(Connection& c, int code, const char* reason, const std::string& words) {

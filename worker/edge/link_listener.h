@@ -74,6 +74,7 @@ class LinkListener {
   void Queue(Connection& c, const HttpReply& reply);
   // Counts, answers with `code` and closes when the answer is sent.
   bool Refuse(Connection& c, int code, const char* reason, const std::string& words);
+  void RefuseUpload(Connection& c, int code, const char* reason, const std::string& words);
   void Drop(ConnectionId id);
   int64_t Deadline() const;  // of what starts now
 

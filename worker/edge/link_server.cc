@@ -89,6 +89,7 @@ Status LinkServer::Impl::OpenExisting() {
   if (absl::IsNotFound(opened.status())) return absl::OkStatus();
   if (!opened.ok()) {
     ::rename(path.c_str(), (path + ".bad").c_str());
+    metrics.set_aside.Add();
     return opened.status();
   }
   mapping = *std::move(opened);
@@ -296,6 +297,13 @@ LinkCounters LinkServer::Impl::ReadCounters() {
   out.samples = c.samples.value.load(std::memory_order_relaxed);
   out.published = c.published.ticket.load(std::memory_order_acquire);
   out.applied = c.applied.value.load(std::memory_order_acquire);
+  out.published_samples = c.published.samples.load(std::memory_order_relaxed);
+  const bool blocking = c.mode.overlap.load(std::memory_order_relaxed) ==
+                        static_cast<uint32_t>(LinkOverlap::kBlocking);
+  const bool answered = out.applied >= out.published ||
+                        c.released.value.load(std::memory_order_acquire) >= out.published;
+  out.waits_for_agent =
+      c.hold.value.load(std::memory_order_acquire) != 0 || (blocking && !answered);
   out.stall_seconds = static_cast<double>(c.stall_ns.value.load(std::memory_order_relaxed)) * 1e-9;
   out.loss = c.progress.loss.load(std::memory_order_relaxed);
   out.metrics = told.metrics;

@@ -33,6 +33,7 @@ struct LinkMetrics {
   Counter& published_late;     // answers a request that was replaced meanwhile
   Counter& published_unasked;  // a number nobody asked for: dropped
   Counter& published_bad;      // NaN or infinity in the parameters
+  Counter& set_aside;          // files found at the start that were no link
 };
 
 struct LinkServer::Impl {

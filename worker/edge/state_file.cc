@@ -30,7 +30,8 @@ class OpenFile {
 Status Failed(const char* what, const std::string& path, int error) {
   const std::string words = absl::StrCat(what, " ", path, ": ", std::strerror(error));
   if (error == ENOENT) return absl::NotFoundError(words);
-  if (error == ENOSPC || error == EDQUOT) return absl::ResourceExhaustedError(words);
+  if (error == ENOSPC || error == EDQUOT || error == EFBIG)
+    return absl::ResourceExhaustedError(words);
   return absl::InternalError(words);
 }
 

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 
 namespace crowdsurf::worker {
@@ -92,6 +93,7 @@ int Supervise(const SupervisorOptions& options, const Logger& log) {
   ::sigprocmask(SIG_BLOCK, &watched, nullptr);
   CrashWindow crashes(options.crashes_most, options.window);
   bool ending = false;
+  uint64_t crashed = 0;
   pid_t child = StartChild(options);
   while (true) {
     if (child < 0) {
@@ -121,6 +123,7 @@ int Supervise(const SupervisorOptions& options, const Logger& log) {
       return 1;
     }
     log.Warning("agent crashed, restarting it", {{"code", code}});
+    ::setenv(kCrashesVariable, std::to_string(++crashed).c_str(), 1);
     child = StartChild(options);
   }
 }

@@ -16,6 +16,9 @@
 
 namespace crowdsurf::worker {
 
+// In the child's environment: how many agents of this worker have crashed before it.
+inline constexpr char kCrashesVariable[] = "CROWDSURF_AGENT_CRASHES";
+
 // Decides whether a crash is one too many: pure, so that it can be tested without processes.
 class CrashWindow {
  public:

@@ -10,6 +10,7 @@
 #include "coordinator-free-dht/edge/log_sink.h"
 #include "worker/edge/agent.h"
 #include "worker/edge/agent_options.h"
+#include "worker/edge/bus_error.h"
 #include "worker/edge/drain.h"
 #include "worker/edge/link_http.h"
 #include "worker/edge/supervisor.h"
@@ -43,6 +44,9 @@ void AddFlags(CLI::App& app, AgentOptions& options) {
   app.add_option("--tls", options.tls, "Required or Disabled")->capture_default_str();
   app.add_option("--leave-within", options.leave_within, "Seconds from SIGTERM to the exit")
       ->capture_default_str();
+  app.add_option("--hang-after", options.hang_after,
+                 "Seconds without a step after which the trainer hangs; 0: never")
+      ->capture_default_str();
   app.add_flag("!--link-on-disk", options.require_memory,
                "Allow --dir on a file system that is not memory (slower)");
 }
@@ -69,11 +73,15 @@ int PrintViolations(const std::vector<std::string>& violations) {
   return kBadConfiguration;
 }
 
-int RunAgent(const AgentOptions& options) {
+int RunAgent(AgentOptions options) {
+  const char* crashes = std::getenv(kCrashesVariable);
+  if (crashes != nullptr) options.crashes = std::strtoull(crashes, nullptr, 10);
   JobConfig config;
   const auto violations = AllViolations(options, config);
   if (!violations.empty()) return PrintViolations(violations);
   BlockDrainSignals();
+  TellOfBusErrors();
+  std::signal(SIGXFSZ, SIG_IGN);  // a file-size limit is no space, not the end
   LogLevel least = LogLevel::kInfo;
   (void)dht::ParseLogLevel(options.log_level, &least);
   const auto sink = dht::MakeStderrSink(least);

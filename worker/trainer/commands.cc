@@ -154,6 +154,7 @@ int Train(Task& task, CharTask* text, const TrainerOptions& options,
   const auto hook = MakeHook(training, environment);
   if (!hook.ok()) return Fail(hook.status());
   LoopOptions loop = options.loop;
+  loop.on_start = environment.on_start;
   // In a job the averaged model is evaluated, once, from its file; here only what is quick.
   if (!environment.dir.empty()) {
     loop.at_end = Evaluation::kQuick;

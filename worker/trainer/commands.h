@@ -5,6 +5,7 @@
 // interrupt. Blocks until done; one thread.
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include "worker/trainer/options.h"
@@ -15,6 +16,9 @@ struct TrainerEnvironment {
   std::string dir;     // CROWDSURF_DIR; empty: training alone
   std::string job;     // CROWDSURF_JOB
   std::string worker;  // CROWDSURF_WORKER
+  // Called when training begins: before that (reading text, waiting for an agent) nothing looks at
+  // *interrupt, and there is nothing to save.
+  std::function<void()> on_start;
 };
 
 // *interrupt: 0, or the number of the signal that asks to end.

@@ -17,8 +17,15 @@
 namespace {
 
 volatile int interrupt_signal = 0;
+volatile bool training = false;
 
-void OnSignal(int signal) { interrupt_signal = signal; }
+// Before training there is nothing to end in order, and whatever waits (for text on a slow disk,
+// for an agent that is dead) is not asked to notice. Not the default action instead of a handler:
+// the kernel does not apply that to PID 1 of a container.
+void OnSignal(int signal) {
+  if (!training) _exit(128 + signal);
+  interrupt_signal = signal;
+}
 
 #if defined(__x86_64__) && !defined(CROWDSURF_TRAINER_V3)
 void BecomeFaster(int argc, char** argv) {
@@ -63,6 +70,7 @@ int main(int argc, char** argv) {
   return crowdsurf::trainer::RunCommand(**options,
                                         {.dir = Environment("CROWDSURF_DIR"),
                                          .job = Environment("CROWDSURF_JOB"),
-                                         .worker = Environment("CROWDSURF_WORKER")},
+                                         .worker = Environment("CROWDSURF_WORKER"),
+                                         .on_start = [] { training = true; }},
                                         &interrupt_signal);
 }

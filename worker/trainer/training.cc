@@ -140,6 +140,7 @@ StatusOr<LoopResult> RunTraining(Training& training, const LoopOptions& options,
   LoopResult result;
   ASSIGN_OR_RETURN(const StepDecision first, hook.Start(training));
   result.stopped = first.stop;
+  if (options.on_start) options.on_start();
   double lr_scale = first.lr_scale;
   Tally tally(clock, sink);
   Pacer pacer(options.step_time, clock);

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -100,6 +101,8 @@ struct LoopOptions {
   uint64_t evaluate_every = 200;  // steps between quick evaluations; 0: never
   uint64_t report_every = 100;    // steps between progress lines; 0: never
   Evaluation at_end = Evaluation::kFull;
+  // Once, when the hook has let the loop begin: from here on *interrupt is looked at, every step.
+  std::function<void()> on_start;
 };
 
 // Progress of the loop, for a line of text.

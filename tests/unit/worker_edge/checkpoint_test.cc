@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/rng.h"
+#include "tests/unit/worker_edge/file_size_limit.h"
 #include "tests/unit/worker_edge/scratch_folder.h"
 #include "worker/edge/state_file.h"
 
@@ -21,6 +22,7 @@ struct CheckpointTest : testing::Test {
     info.job = "charlm";
     info.averaging = number;
     info.job_samples = 1000.0 * static_cast<double>(number);
+    info.job_seconds = 12.5;
     info.view_epoch = 3;
     info.schema = g->schema;
     info.tensors = g->tensors;
@@ -114,23 +116,18 @@ TEST_F(CheckpointTest, LeftOversOfAWriterThatDiedAreNeverRestored) {
   EXPECT_EQ(store.FindNewest("charlm")->info.averaging, 1u);
 }
 
-TEST_F(CheckpointTest, TheModelFileIsWrittenOnceAndIsSafetensors) {
-  const std::string path = folder / "model.safetensors";
-  const auto info = Info(1);
-  std::vector<float> values(100);
-  for (size_t i = 0; i < 100; ++i) values[i] = static_cast<float>(i);
-  EXPECT_TRUE(*store.WriteModel(path, info.tensors, values, {{"job", "charlm"}}));
-  EXPECT_FALSE(*store.WriteModel(path, info.tensors, std::vector<float>(100, 0), {}));
-  const Bytes file = *ReadFile(path, 1 << 20);
-  ByteReader in(file);
-  const auto json = nlohmann::json::parse(AsString(in.Raw(in.U64())));
-  EXPECT_EQ(json["w"]["shape"], nlohmann::json({10, 10}));
-  EXPECT_EQ(json["w"]["data_offsets"], nlohmann::json({0, 400}));
-  ASSERT_EQ(in.remaining(), 400u);
-  float last;
-  memcpy(&last, file.data() + file.size() - 4, 4);
-  EXPECT_EQ(last, 99.0f);
-  EXPECT_EQ(Files(), 1u) << "no temporary file is left";
+TEST_F(CheckpointTest, AFullDiskIsAnErrorInWordsThatLeavesNothingBehind) {
+  ASSERT_TRUE(Write(1).ok());
+  {
+    const FileSizeLimit full(100);
+    const Status status = Write(2);
+    EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
+    EXPECT_NE(status.message().find(folder / "checkpoint-"), std::string::npos) << status;
+  }
+  EXPECT_EQ(metrics.Value("crowdsurf_checkpoint_writes_total", {{"result", "failed"}}), 1);
+  EXPECT_EQ(Files(), 1u) << "the older one, and nothing half written";
+  EXPECT_EQ(store.FindNewest("charlm")->info.averaging, 1u);
+  EXPECT_TRUE(Write(2).ok()) << "with space again all is well";
 }
 
 }  // namespace

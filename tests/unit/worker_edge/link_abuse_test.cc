@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "base/rng.h"
+#include "tests/unit/worker_edge/file_size_limit.h"
 #include "tests/unit/worker_edge/link_fixture.h"
 #include "worker/edge/link_http.h"
 #include "worker/edge/link_mapping.h"
@@ -265,6 +266,26 @@ TEST_F(LinkAbuse, AFullVolumeIsAnAnswerThatNamesTheSettingToRaise) {
     EXPECT_TRUE(absl::IsResourceExhausted(state.status())) << state.status();
   }
   EXPECT_EQ(umount(small.c_str()), 0);
+}
+
+TEST_F(LinkAbuse, ATrainerWhoseStateFindsNoRoomKeepsItsPlace) {
+  StartServer();
+  HttpClient trainer = Http();
+  ASSERT_EQ(trainer.Do("POST", "/v1/register", kRegister, Seconds(20))->code, 200);
+  Expect<link::TrainerRegistered>();
+  const std::string state(300'000, 'x');
+  {
+    const FileSizeLimit full(1000);
+    const auto reply = trainer.Do("PUT", "/v1/opaque?sequence=1", state, Seconds(20));
+    EXPECT_EQ(reply->code, 507);
+    EXPECT_THAT(reply->body, HasSubstr("raise spec.agent.sharedMemory"));
+  }
+  EXPECT_EQ(Refused("disk_full"), 1);
+  EXPECT_TRUE(trainer.alive());
+  EXPECT_THAT(trainer.Do("GET", "/v1/state", "", Seconds(20))->body,
+              HasSubstr("\"connected\":true"));
+  EXPECT_EQ(trainer.Do("PUT", "/v1/opaque?sequence=2", state, Seconds(20))->code, 200)
+      << "with space again all is well";
 }
 
 TEST_F(LinkAbuse, AFolderThatIsNotInMemoryIsRefused) {

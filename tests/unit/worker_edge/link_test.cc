@@ -389,6 +389,7 @@ TEST_F(Link, ALinkFileOfGarbageIsSetAside) {
   StartServer();
   EXPECT_FALSE(server->mapped());
   EXPECT_TRUE(std::filesystem::exists(dir + "/tensors.bad"));
+  EXPECT_EQ(metrics.Value("crowdsurf_link_files_set_aside_total"), 1);
   EXPECT_TRUE(Connect()->Register(Model()).ok());
 }
 
