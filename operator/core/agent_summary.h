@@ -56,6 +56,9 @@ struct AgentSummary {
   double started_unix = 0;
   std::optional<double> first_step_unix;
   bool joined_with_state = false;
+  bool trainer_hangs = false;  // it holds its connection and makes no steps
+  double seconds_since_step = 0;
+  std::string write_error;  // the last checkpoint or model that it could not write; empty: none
 };
 
 // nullopt when `text` is not a JSON object.

@@ -28,6 +28,7 @@ bool StopExit(int code) { return code == 0 || code == 130 || code == 137 || code
 Verdict JudgeTrainer(const PodFacts& pod, const NodeFacts* node, const JudgeContext& context) {
   const ContainerEnd& end = *pod.trainer;
   if (end.reason == "OOMKilled") return {Fate::kFailed, reason::kOomKilled};
+  if (end.reason == "Hung") return {Fate::kFailed, reason::kTrainerHung};
   if (PlatformReason(pod.status_reason)) return {Fate::kDisrupted, reason::kEvicted};
   const bool not_ready = node != nullptr && node->not_ready_since.has_value();
   if (not_ready && (end.exit_code == kUnknownExit || pod.status_reason == "Unknown")) {

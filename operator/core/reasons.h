@@ -79,6 +79,7 @@ inline constexpr std::string_view kPeersReportedDead = "PeersReportedDead";
 // the user's code broke: failures
 inline constexpr std::string_view kExitCode = "ExitCode";
 inline constexpr std::string_view kOomKilled = "OOMKilled";
+inline constexpr std::string_view kTrainerHung = "TrainerHung";
 inline constexpr std::string_view kEndedBeforeTarget = "EndedBeforeTarget";
 inline constexpr std::string_view kAgentNeverStarted = "AgentNeverStarted";
 inline constexpr std::string_view kCannotStart = "CannotStart";

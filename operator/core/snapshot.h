@@ -21,9 +21,9 @@ enum class PodPhase { kPending, kRunning, kSucceeded, kFailed, kUnknown };
 
 // How a container ended.
 struct ContainerEnd {
-  int exit_code = 0;                          // 128 + signal for signals
-  std::string reason;                         // "OOMKilled", "Error", "Completed", "" when unknown
-  std::string output;                         // the end of what it printed; the edge bounds it
+  int exit_code = 0;   // 128 + signal for signals
+  std::string reason;  // "OOMKilled", "Hung", "Error", "Completed", "" when unknown
+  std::string output;  // the end of what it printed; the edge bounds it
   std::optional<WallTime> at = std::nullopt;  // when, where that is known
   bool operator==(const ContainerEnd&) const = default;
 };

@@ -14,7 +14,7 @@ namespace {
 
 Status Failed(const std::string& what, int error) {
   const std::string text = absl::StrCat(what, ": ", std::strerror(error));
-  if (error == ENOSPC || error == EDQUOT || error == ENOMEM) {
+  if (error == ENOSPC || error == EDQUOT || error == EFBIG || error == ENOMEM) {
     return absl::ResourceExhaustedError(text);
   }
   return absl::InternalError(text);

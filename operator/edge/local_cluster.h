@@ -32,7 +32,7 @@ struct LocalClusterOptions {
 
 // Something that happened, for the screen and the report.
 struct ClusterEvent {
-  enum class Kind { kCreated, kReady, kNoticed, kTaken, kEnded, kTold };
+  enum class Kind { kCreated, kReady, kNoticed, kTaken, kHung, kEnded, kTold };
   Kind kind;
   WallTime at;
   std::string pod;     // empty for kTold
@@ -44,6 +44,7 @@ struct LocalWorker {
   const PodFacts* facts;
   const AgentSummary* summary;  // nullptr: no news yet
   WallTime told_at;             // when those came
+  std::string http;             // host:port of its agent; empty: not known yet
 };
 
 class LocalCluster : public Cluster {
@@ -80,6 +81,8 @@ class LocalCluster : public Cluster {
   std::vector<ClusterEvent> TakeEvents();
   const TrainingJobStatus& status() const { return status_; }
   const Progress& progress() const { return progress_; }
+  // What an agent last failed to write (checkpoint, model), in its words; empty: nothing.
+  const std::string& write_error() const { return write_error_; }
 
   // Tells every pod to go, and SIGKILLs what is left at now + grace. Wait until idle().
   void StopAll(Duration grace);
@@ -103,6 +106,7 @@ class LocalCluster : public Cluster {
   void Look(Entry& entry, WallTime now);
   bool HoldEnd(Entry& entry, WallTime now);
   void ReadTermination(const Entry& entry);
+  void NoteWriteError(const std::string& worker, const std::string& error);
   void RunTimers(WallTime now);
   void BuryGone();
   WallTime NextTimer() const;
@@ -120,6 +124,7 @@ class LocalCluster : public Cluster {
   std::map<std::string, NodeFacts> nodes_;
   std::vector<ClusterEvent> events_;
   int next_node_ = 1;
+  std::string write_error_;  // what an agent could not write last; empty: all is written
   bool changed_ = false;
 };
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "operator/edge/atomic_file.h"
@@ -59,6 +60,12 @@ void LocalCluster::OnNews(const SummaryNews& news) {
     changed_ = true;
     Say(ClusterEvent::Kind::kReady, news.worker, told.joined_with_state ? "with state" : "fresh");
   }
+  if (told.trainer_hangs && !facts.trainer && !facts.deleted) {
+    char words[80];
+    std::snprintf(words, sizeof words, "no step for %.0f s", told.seconds_since_step);
+    if (entry.pod->EndTrainer(words)) Say(ClusterEvent::Kind::kHung, news.worker, words, true);
+  }
+  if (told.steward || !told.write_error.empty()) NoteWriteError(news.worker, told.write_error);
   if (told.target_met && !progress_.target_met) {
     progress_.target_met = true;
     changed_ = true;
@@ -67,6 +74,15 @@ void LocalCluster::OnNews(const SummaryNews& news) {
   progress_.step = std::max(progress_.step, told.step);
   progress_.averaging = std::max(progress_.averaging, told.averaging);
   UpdateLoss();
+}
+
+// Of the steward alone, because nobody else writes; that it is gone again is not heard of others.
+void LocalCluster::NoteWriteError(const std::string& worker, const std::string& error) {
+  if (error == write_error_) return;
+  write_error_ = error;
+  if (!error.empty()) {
+    Say(ClusterEvent::Kind::kTold, worker, "cannot write: " + error, /*warning=*/true);
+  }
 }
 
 void LocalCluster::UpdateLoss() {
@@ -86,6 +102,9 @@ void LocalCluster::ReadTermination(const Entry& entry) {
   const nlohmann::json log =
       nlohmann::json::parse(ReadFile(path, 64 * 1024), nullptr, /*allow_exceptions=*/false);
   if (!log.is_object()) return;
+  if (log.contains("write_error") && log["write_error"].is_string()) {
+    NoteWriteError(entry.pod->facts.name, log["write_error"].get<std::string>());
+  }
   const auto reason = log.find("reason");
   if (reason != log.end() && reason->is_string() && SaysTarget(reason->get<std::string>())) {
     progress_.target_met = true;

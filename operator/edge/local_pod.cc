@@ -95,6 +95,8 @@ Status LocalPod::StartAgent(const TrainingJob& job) {
                   places_.checkpoint,
                   "--termination-log",
                   folder_ + "/termination",
+                  "--hang-after",
+                  std::to_string(options_.hang_after),
                   "--die-with-parent",
                   "--log-level",
                   options_.log_level};
@@ -168,6 +170,13 @@ void LocalPod::Kill() {
   kill_at.reset();
 }
 
+bool LocalPod::EndTrainer(const std::string& why) {
+  if (!trainer_ || !hung_.empty()) return false;
+  hung_ = why;
+  trainer_->SignalGroup(SIGKILL);
+  return true;
+}
+
 void LocalPod::Note(std::optional<Process>& process, std::optional<ContainerEnd>& end,
                     bool& changed) {
   if (!process || end || !process->Reap()) return;
@@ -179,7 +188,12 @@ void LocalPod::Note(std::optional<Process>& process, std::optional<ContainerEnd>
 bool LocalPod::Reap() {
   bool changed = false;
   Note(agent_, facts.agent, changed);
+  const bool ran = !facts.trainer;
   Note(trainer_, facts.trainer, changed);
+  if (ran && facts.trainer && !hung_.empty()) {
+    facts.trainer->reason = "Hung";
+    facts.trainer->output += "\n(crowdsurf: it hung, " + hung_ + ", and was ended)";
+  }
   if (changed) facts.ready_since.reset();
   if (changed && facts.agent && facts.trainer) {
     facts.phase = facts.agent->exit_code == 0 && facts.trainer->exit_code == 0

@@ -27,6 +27,7 @@ struct LocalPodOptions {
   std::string ca_pem;
   std::string log_level = "info";
   std::vector<std::string> environment;  // of `crowdsurf run`
+  double hang_after = 60;                // seconds without a step, then a trainer hangs; 0: never
 };
 
 class LocalPod {
@@ -49,6 +50,9 @@ class LocalPod {
   void Stop(WallTime at);
   // SIGKILL to both groups at once.
   void Kill();
+  // SIGKILLs the trainer, which hangs; `why` stands at the end of its output, and its end has the
+  // reason "Hung". False when that was done already.
+  bool EndTrainer(const std::string& why);
   // Takes note of processes that ended; true when one did.
   bool Reap();
   // Nothing of it runs any more.
@@ -74,6 +78,7 @@ class LocalPod {
   std::string folder_;  // STATE_DIR/workers/NAME
   std::optional<Process> agent_;
   std::optional<Process> trainer_;
+  std::string hung_;  // why the trainer was ended; empty: it was not
   bool buried_ = false;
 };
 

@@ -48,6 +48,8 @@ class Agent:
             "target_met": samples >= self.target, "steward": index == 0,
             "rounds": {"completed": samples // 800, "fast": samples // 800, "repaired": 0, "adopted": 0, "kept": 0,
                        "aborted": 0, "orphaned": 0, "branch": 0},
+            "trainer": {"state": os.environ.get("FAKE_TRAINER", "stepping"), "seconds_since_step": 7},
+            "write_error": os.environ.get("FAKE_WRITE_ERROR", ""),
             "hash_mismatches": 0, "stall_seconds": 0.01, "round_seconds": {"p50": 0.02, "p95": 0.05}, "members": [],
             "started_unix": self.started, "first_step_unix": self.started + 0.05, "joined_with_state": True}
 
@@ -115,7 +117,7 @@ def main():
     commands = parser.add_subparsers(dest="command")
     run = commands.add_parser("run")
     for flag in ("job", "worker", "dir", "agent-dir", "listen", "peer-port", "tensor-port", "http-port", "signer",
-                 "capacity", "checkpoint-dir", "termination-log", "log-level"):
+                 "capacity", "checkpoint-dir", "termination-log", "log-level", "hang-after"):
         run.add_argument("--" + flag)
     run.add_argument("--die-with-parent", action="store_true")
     trainer = commands.add_parser("train")

@@ -87,6 +87,8 @@ const std::vector<Case> kCases = {
     {"L4: exit 255 on a healthy node is the user's own", Ended(255), kFailed, reason::kExitCode},
     {"L4: OOMKilled is a failure with its own reason", Ended(137, "OOMKilled"), kFailed,
      reason::kOomKilled},
+    {"a trainer that hung and was ended is a failure with its own reason", Ended(137, "Hung"),
+     kFailed, reason::kTrainerHung},
     {"K2.3.6: OOMKilled stays a failure on a marked node", Ended(137, "OOMKilled"), kFailed,
      reason::kOomKilled, kMarkedNode},
     {"K2.3.6: exit 137 with a node mark is a disruption", Ended(137), kDisrupted,

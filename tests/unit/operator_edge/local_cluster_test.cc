@@ -142,6 +142,56 @@ TEST_F(LocalClusterTest, ATrainerThatCrashesAtOnceBacksOffThenFailsTheJobWithIts
               cluster_->Workers().size() <= 2u);
 }
 
+TEST_F(LocalClusterTest, ATrainerThatHangsIsEndedReplacedAndCountedAsAFailure) {
+  Make(1, {"--ignore-term", "--print", "waiting for a lock"}, {"FAKE_TRAINER=hung"});
+  std::vector<std::string> said;
+  const auto hung = [&] {
+    for (ClusterEvent& event : cluster_->TakeEvents()) {
+      if (event.kind == ClusterEvent::Kind::kHung) said.push_back(event.pod + " " + event.detail);
+    }
+    return cluster_->status().finished();
+  };
+  ASSERT_TRUE(Until(hung));
+  const TrainingJobStatus& status = cluster_->status();
+  EXPECT_EQ(status.last_failure->reason, reason::kTrainerHung);
+  EXPECT_THAT(status.last_failure->output,
+              ::testing::AllOf(HasSubstr("waiting for a lock"),
+                               HasSubstr("it hung, no step for 7 s, and was ended")));
+  EXPECT_EQ(status.failures, 3u) << "backoffLimit is 2";
+  EXPECT_EQ(status.disruptions, 0u);
+  EXPECT_THAT(said, ::testing::ElementsAre("job-0-1 no step for 7 s", "job-0-2 no step for 7 s",
+                                           "job-0-3 no step for 7 s"));
+}
+
+TEST_F(LocalClusterTest, WhatAnAgentCannotWriteIsSaidOnceAndKept) {
+  Make(2, {}, {"FAKE_WRITE_ERROR=write checkpoint/x: No space left on device"});
+  int said = 0;
+  ASSERT_TRUE(Until([&] {
+    for (ClusterEvent& event : cluster_->TakeEvents()) {
+      said += event.warning && event.detail.find("No space left") != std::string::npos;
+    }
+    return Ready() == 2 && cluster_->progress().samples > 500;
+  }));
+  EXPECT_EQ(said, 1);
+  EXPECT_EQ(cluster_->write_error(), "write checkpoint/x: No space left on device");
+}
+
+TEST_F(LocalClusterTest, AWorkerThatCannotBeStartedIsSaidAndTriedAgain) {
+  Make(1, {});
+  WriteFile(state_ + "/workers", "a file where folders should be").IgnoreError();
+  int said = 0;
+  const auto count = [&] {
+    for (ClusterEvent& event : cluster_->TakeEvents()) {
+      said += event.warning && event.detail.find("cannot make") != std::string::npos;
+    }
+  };
+  ASSERT_FALSE(Until([&] { return Ready() == 1; }, Seconds(2.5)));
+  count();
+  EXPECT_GE(said, 1);
+  std::filesystem::remove(state_ + "/workers");
+  EXPECT_TRUE(Until([&] { return Ready() == 1; }));
+}
+
 TEST_F(LocalClusterTest, AProgramThatIsNotThereAndAnAgentThatCannotStartAreFailuresInWords) {
   Make(1, {});
   job_.spec.pod_template["spec"]["containers"][0]["command"] = {"no-such-trainer"};
