@@ -14,12 +14,13 @@ namespace crowdsurf::cli {
 struct ScreenWorker {
   std::string name;
   int index = 0;
-  std::string state;      // Waiting, Starting, Joining, Training, Leaving, Taken, Done
+  std::string state;      // Waiting, Starting, Joining, Training, Hung, Leaving, Taken, Done
   std::vector<int> cell;  // empty: not in the grid yet
   double samples_per_second = 0;
   double steps_per_second = 0;
   std::optional<double> loss;
   bool steward = false;
+  std::string http;  // host:port of its agent; empty: not known
 };
 
 struct Screen {

@@ -40,6 +40,12 @@ void RegisterRun(CLI::App& app, Action& action) {
   run->add_option("--notice", flags->notice,
                   "how long before it takes a worker the market says so, or none")
       ->capture_default_str();
+  run->add_option("--hang-after", flags->hang_after,
+                  "a trainer without a step for so long is ended and its worker replaced, or none")
+      ->capture_default_str();
+  run->add_option(
+      "--http-port", flags->http_port,
+      "of the status page and /metrics, on 127.0.0.1; default: any free one; 0: neither");
   run->add_option("--seed", flags->seed, "of the spot market and the sample")
       ->capture_default_str();
   run->add_option("--state-dir", flags->state_dir,

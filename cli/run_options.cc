@@ -46,6 +46,15 @@ RunOptions CheckFlags(const RunFlags& flags, std::vector<std::string>& problems)
   duration("--duration", flags.duration, options.duration);
   duration("--preempt-every", flags.preempt_every, options.market.every);
   if (flags.notice != "none") duration("--notice", flags.notice, options.notice);
+  if (flags.hang_after != "none") duration("--hang-after", flags.hang_after, options.hang_after);
+  if (options.hang_after && *options.hang_after < Seconds(1)) {
+    problems.push_back("--hang-after: is below 1s");
+  }
+  if (flags.http_port && (*flags.http_port < 0 || *flags.http_port > 65535)) {
+    problems.push_back(absl::StrCat("--http-port: ", *flags.http_port,
+                                    " is not a port (1..65535; 0: no status page)"));
+  }
+  options.http_port = flags.http_port;
   if (flags.workers && *flags.workers < 1) {
     problems.push_back(absl::StrCat("--workers: ", *flags.workers, " is below 1"));
   }

@@ -19,6 +19,8 @@ struct RunFlags {
   std::string manifest;
   std::string duration, preempt_every, preempt_trace, notice = "10s", preempt_count = "1";
   std::string state_dir, report, strategy;
+  std::string hang_after = "60s";
+  std::optional<int> http_port;
   std::optional<int> workers;
   double speed = 1;
   uint64_t seed = 1;
@@ -33,6 +35,8 @@ struct RunOptions {
   MarketOptions market;
   std::optional<Duration> notice;  // absent: machines go without a word
   std::string state_dir, report;
+  std::optional<Duration> hang_after;  // absent: a trainer may be silent for ever
+  std::optional<int> http_port;        // 0: no status page; absent: any free one
   bool fresh = false;
 };
 

@@ -72,6 +72,7 @@ Session::Session(const RunOptions& options, const LocalJob& local)
       record_(WallNow().seconds(), local.job.spec.replicas) {}
 
 Session::~Session() {
+  page_.reset();
   reconciler_.reset();
   cluster_.reset();  // kills what is left
   signer_.reset();
@@ -85,6 +86,7 @@ Status Session::SetUp() {
       StateDir state,
       StateDir::Open(options_.state_dir.empty() ? DefaultStateDir(job_.name) : options_.state_dir));
   state_.emplace(std::move(state));
+  RETURN_IF_ERROR(CheckReportFolder());
   ASSIGN_OR_RETURN(const bool resumes, state_->Prepare(options_.fresh));
   const bool tmpfs = access(kTmpfs, W_OK) == 0;
   const std::string parent = tmpfs ? kTmpfs : state_->path();
@@ -125,10 +127,16 @@ Status Session::StartServices(const std::string& run) {
   options.pods.signer_url = signer_->url();
   options.pods.ca_pem = authority_->pem();
   options.pods.environment = Environment();
+  options.pods.hang_after = options_.hang_after ? options_.hang_after->seconds() : 0;
   options.nodes_from_market = market_.by_trace();
   cluster_ = std::make_unique<controller::LocalCluster>(options, job_, *signer_, WallNow);
   reconciler_ =
       std::make_unique<controller::Reconciler>(*cluster_, Impatient(), metrics_, Logger());
+  if (options_.http_port != 0) {  // last: nothing may be added to the metrics once they are served
+    ASSIGN_OR_RETURN(page_, StatusServer::Start(options_.http_port.value_or(0), metrics_));
+    ShowPage(/*over=*/false);
+    terminal_.Print("status     " + page_->url() + " and " + page_->url() + "metrics");
+  }
   return absl::OkStatus();
 }
 
@@ -206,6 +214,10 @@ void Session::TellRecord() {
         record_.Taken(at, event.pod);
         line += "is taken by the spot market";
         break;
+      case ClusterEvent::Kind::kHung:
+        run_metrics_.trainers_hung.Add();
+        line += "hangs: " + event.detail + "; its trainer is ended";
+        break;
       case ClusterEvent::Kind::kEnded:
         record_.Ended(at, event.pod);
         line += "ended: " + event.detail;
@@ -213,16 +225,14 @@ void Session::TellRecord() {
       case ClusterEvent::Kind::kTold:
         // What the operator says of one worker repeats what the market did to it.
         if (!event.warning && line.compare(0, job_.name.size() + 1, job_.name + "-") == 0) continue;
+        if (!event.pod.empty()) line += event.detail;
         break;
     }
     const double since = at - launched_.seconds();
     line = Span(since) + "  " + line;
-    if (terminal_.interactive()) {
-      news_.push_back(line);
-      if (news_.size() > kNewsLines) news_.erase(news_.begin());
-    } else {
-      terminal_.Print(line);
-    }
+    news_.push_back(line);
+    if (news_.size() > kNewsLines) news_.erase(news_.begin());
+    if (!terminal_.interactive()) terminal_.Print(line);
   }
   for (const controller::LocalWorker& worker : cluster_->Workers()) {
     if (worker.summary == nullptr) continue;
@@ -270,6 +280,7 @@ void Session::Train() {
     if (MonotonicNow() >= next_tick_) {
       TellRecord();
       record_.Tick(WallNow().seconds());
+      ShowPage(/*over=*/false);
       next_tick_ = MonotonicNow() + kTick;
     }
     Show(MonotonicNow());
@@ -282,6 +293,7 @@ void Session::Train() {
 }
 
 int RunSession(const RunOptions& options, const LocalJob& job) {
+  signal(SIGXFSZ, SIG_IGN);  // a file-size limit is an error of one write, here and in the workers
   Session session(options, job);
   const Status ready = session.SetUp();
   if (!ready.ok()) {

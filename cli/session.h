@@ -11,10 +11,12 @@
 
 #include "base/metrics.h"
 #include "cli/live_view.h"
+#include "cli/run_metrics.h"
 #include "cli/run_record.h"
 #include "cli/run_session.h"
 #include "cli/spot_market.h"
 #include "cli/state_dir.h"
+#include "cli/status_server.h"
 #include "cli/terminal.h"
 #include "operator/edge/local_cluster.h"
 #include "operator/edge/reconciler.h"
@@ -47,16 +49,18 @@ class Session {
   void MoveMarket(Time now);
   void TellRecord();
   void Show(Time now);
+  void ShowPage(bool over);
   Screen MakeScreen() const;
   std::vector<ScreenWorker> ScreenWorkers() const;
   void Progress(Screen& screen) const;
   void StopWorkers();
   void EndOnTime(Time now);
   Evaluation Evaluate();
-  void WriteReports(const Evaluation& evaluation);
+  bool WriteReports(const Evaluation& evaluation);  // false: an error was printed
   void PrintSummary(const Evaluation& evaluation);
   std::string ModelPath() const { return state_->checkpoint() + "/model.safetensors"; }
   std::string ReportPath() const;
+  Status CheckReportFolder() const;
 
   const RunOptions& options_;
   const controller::TrainingJob job_;
@@ -68,10 +72,12 @@ class Session {
   std::optional<controller::Reaper> reaper_;
   std::string bin_dir_;
   MetricRegistry metrics_;
+  RunMetrics run_metrics_{metrics_};
   std::optional<controller::CertificateAuthority> authority_;
   std::unique_ptr<controller::Signer> signer_;
   std::unique_ptr<controller::LocalCluster> cluster_;
   std::unique_ptr<controller::Reconciler> reconciler_;
+  std::unique_ptr<StatusServer> page_;  // null: not wanted
   SpotMarket market_;
   RunRecord record_;
   std::vector<std::string> news_;

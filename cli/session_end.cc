@@ -1,7 +1,9 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -113,7 +115,17 @@ std::string Session::ReportPath() const {
   return options_.report.empty() ? state_->path() + "/report.json" : options_.report;
 }
 
-void Session::WriteReports(const Evaluation& evaluation) {
+// Said before the training, not after it.
+Status Session::CheckReportFolder() const {
+  std::filesystem::path folder = std::filesystem::path(ReportPath()).parent_path();
+  if (folder.empty()) folder = ".";
+  if (access(folder.c_str(), W_OK | X_OK) == 0) return absl::OkStatus();
+  return absl::NotFoundError(absl::StrCat("--report: cannot write into ", folder.string(), ": ",
+                                          std::strerror(errno)));
+}
+
+bool Session::WriteReports(const Evaluation& evaluation) {
+  bool all = true;
   const controller::TrainingJobStatus& status = cluster_->status();
   ReportInput input;
   input.job = job_.name;
@@ -149,9 +161,12 @@ void Session::WriteReports(const Evaluation& evaluation) {
     if (written.ok()) {
       std::printf("report     %s\n", path.c_str());
     } else {
+      run_metrics_.write_errors.Add();
       std::fprintf(stderr, "crowdsurf: %s\n", std::string(written.message()).c_str());
     }
+    all = all && written.ok();
   }
+  return all;
 }
 
 void Session::PrintSummary(const Evaluation& evaluation) {
@@ -193,7 +208,7 @@ int Session::Conclude() {
   state_->Remember(succeeded || time_up);
   const Evaluation evaluation = Evaluate();
   PrintSummary(evaluation);
-  WriteReports(evaluation);
+  const bool reported = WriteReports(evaluation);
   std::fflush(stdout);
   if (const auto* failed = status.Find(controller::ConditionType::kFailed)) {
     std::fprintf(stderr, "\ncrowdsurf: the job failed, %s: %s\n", failed->reason.c_str(),
@@ -204,7 +219,12 @@ int Session::Conclude() {
     }
     return kFailed;
   }
-  if (succeeded || time_up) return kSucceeded;
+  if (!cluster_->write_error().empty()) {
+    std::fprintf(stderr, "crowdsurf: trained, but not all of it is written: %s\n",
+                 cluster_->write_error().c_str());
+    return kFailed;
+  }
+  if (succeeded || time_up) return reported ? kSucceeded : kFailed;
   return interrupts_ > 0 ? kInterrupted : kFailed;
 }
 

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "cli/session.h"
+#include "cli/status_page.h"
 
 // What the session shows: the screen's content from what the cluster and the record know.
 namespace crowdsurf::cli {
@@ -23,6 +24,7 @@ std::vector<ScreenWorker> Session::ScreenWorkers() const {
     shown.name = facts.name;
     shown.index = facts.index;
     shown.state = facts.node.empty() ? "Waiting" : "Starting";
+    shown.http = worker.http;
     if (worker.summary != nullptr) {
       const controller::AgentSummary& told = *worker.summary;
       shown.state = told.state;
@@ -37,6 +39,7 @@ std::vector<ScreenWorker> Session::ScreenWorkers() const {
       }
       shown.loss = told.loss;
       shown.steward = told.steward;
+      if (told.trainer_hangs) shown.state = "Hung";
     }
     if (!facts.Annotation(controller::kNoticeAnnotation).empty()) shown.state = "Leaving";
     if (facts.deleted) shown.state = "Leaving";
@@ -103,6 +106,12 @@ Screen Session::MakeScreen() const {
     screen.ending = "the target is met; workers are finishing";
   }
   return screen;
+}
+
+void Session::ShowPage(bool over) {
+  const Screen screen = MakeScreen();
+  run_metrics_.Show(screen);
+  if (page_) page_->Show(StatusHtml(screen, over));
 }
 
 void Session::Show(Time now) {

@@ -50,6 +50,20 @@ TEST(RunFlagsTest, NoticeIsTenSecondsUnlessItIsNone) {
   EXPECT_THAT(problems, IsEmpty());
 }
 
+TEST(RunFlagsTest, TrainersHangAfterAMinuteUnlessSaidOtherwise) {
+  std::vector<std::string> problems;
+  RunFlags flags;
+  EXPECT_EQ(CheckFlags(flags, problems).hang_after, Seconds(60));
+  flags.hang_after = "none";
+  EXPECT_FALSE(CheckFlags(flags, problems).hang_after.has_value());
+  EXPECT_THAT(problems, IsEmpty());
+  flags.hang_after = "0.5s";
+  flags.http_port = 70'000;
+  CheckFlags(flags, problems);
+  EXPECT_THAT(problems, ElementsAre(HasSubstr("--hang-after: is below 1s"),
+                                    HasSubstr("--http-port: 70000 is not a port")));
+}
+
 class LoadJobTest : public ::testing::Test {
  protected:
   std::vector<std::string> Problems(const std::string& yaml, RunOptions options = {}) {
