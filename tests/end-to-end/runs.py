@@ -1,0 +1,153 @@
+"""A run of `crowdsurf run` for tests: a small job on a text of its own, and looks at what is going on."""
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+import urllib.request
+
+BIN = pathlib.Path(sys.argv.pop(1)).resolve()
+TRAINER = "crowdsurf-trainer, charlm, --text, TEXT, --hidden, '32', --step-time, 20ms"
+JOB = """apiVersion: crowdsurf.io/v1alpha1
+kind: TrainingJob
+metadata: {name: e2e}
+spec:
+  replicas: 4
+  averaging: {strategy: Moshpit, groupSize: 2, interval: {steps: 20}}
+  target: {samples: 80000}
+  checkpoint: {intervalSeconds: 1}
+  runPolicy: {backoffLimit: 2}
+  template: {spec: {containers: [{name: trainer, image: x, command: [COMMAND]}]}}
+"""
+
+
+def leftovers(state):
+    """Processes of the run in `state` and shared files of it: (names, folders)."""
+    found = []
+    for process in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            words = (process / "cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if any(str(state).encode() in word for word in words) and b"crowdsurf" in words[0]:
+            found.append(b" ".join(words).decode())
+    return found
+
+
+class RunCase(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory(prefix="crowdsurf-e2e-")
+        self.path = pathlib.Path(self.folder.name)
+        self.state = self.path / "state"
+        text = self.path / "text"
+        text.write_text("\n%\n".join(f"The {n} surfers of the crowd carry {n * n} stars.\nAgain and again."
+                                     for n in range(4000)) + "\n")
+        self.job = self.path / "job.yaml"
+        self.command = TRAINER.replace("TEXT", str(text))
+        self.write(self.command)
+        self.shared = set(os.listdir("/dev/shm"))
+
+    def tearDown(self):
+        self.folder.cleanup()
+
+    def write(self, command, **replace):
+        text = JOB.replace("COMMAND", command)
+        for old, new in replace.items():
+            text = text.replace(old, new)
+        self.job.write_text(text)
+
+    def start(self, *flags, **extra):
+        return subprocess.Popen([BIN / "crowdsurf", "run", self.job, "--state-dir", self.state, *flags],
+                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **extra)
+
+    def run_job(self, *flags, timeout=120):
+        process = self.start(*flags)
+        output, _ = process.communicate(timeout=timeout)
+        return process.returncode, output
+
+    def wait_for(self, process, pattern, timeout=60):
+        """Reads the run's output until a line matches; all of it so far."""
+        seen, end = "", time.time() + timeout
+        while time.time() < end:
+            line = process.stdout.readline()
+            seen += line
+            if re.search(pattern, line):
+                return seen
+            if not line:
+                break
+        self.fail(f"never saw {pattern}:\n{seen}")
+
+    def nothing_is_left(self, patience=10):
+        end = time.time() + patience
+        while leftovers(self.state) and time.time() < end:
+            time.sleep(0.05)  # between two looks at processes of others, which have no event; bounded by `end`
+        self.assertEqual(leftovers(self.state), [])
+        mine = lambda: [name for name in set(os.listdir("/dev/shm")) - self.shared if self.is_mine(name)]
+        while mine() and time.time() < end:
+            time.sleep(0.05)  # between two looks at processes of others, which have no event; bounded by `end`
+        self.assertEqual(mine(), [])
+
+    def is_mine(self, name):
+        return name.startswith("crowdsurf-") and any((pathlib.Path("/dev/shm") / name).glob("e2e-*"))
+
+    def wait_for_all(self, process):
+        """Reads until every worker of the job trains; all of the output so far."""
+        seen = ""
+        while any(f"e2e-{worker}-1 trains" not in seen for worker in range(4)):
+            seen += self.wait_for(process, r"e2e-\d-1 trains")
+        return seen
+
+    def wait_until(self, true, patience):
+        end = time.time() + patience
+        while not true():
+            self.assertLess(time.time(), end, "it never came to be")
+            time.sleep(0.05)  # between two looks at a process of its own, which tells nobody; bounded by `end`
+
+    def agents(self, worker):
+        """{pid: words of its command} of that worker's agent, without its supervisor."""
+        found = {}
+        for process in pathlib.Path("/proc").glob("[0-9]*"):
+            try:
+                words = (process / "cmdline").read_bytes().decode(errors="replace").split("\0")
+            except OSError:
+                continue
+            if words[1:2] == ["agent"] and worker in words and any(str(self.state) in word for word in words):
+                found[int(process.name)] = words
+        return found
+
+    def link(self, worker):
+        """The folder that the worker's agent and trainer share."""
+        (words,) = self.agents(worker).values()
+        return pathlib.Path(words[words.index("--dir") + 1])
+
+    def trainer(self, worker):
+        """The pid of the worker's trainer."""
+        mine = f"CROWDSURF_DIR={self.link(worker)}".encode()
+        found = []
+        for process in pathlib.Path("/proc").glob("[0-9]*"):
+            try:
+                environment = (process / "environ").read_bytes().split(b"\0")
+                command = (process / "cmdline").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            if mine in environment and b"crowdsurf-trainer" in command[0]:
+                found.append(int(process.name))
+        (pid,) = found
+        return pid
+
+    def endpoints(self, worker):
+        return json.loads((self.state / "workers" / worker / "agent" / "endpoints").read_text())
+
+    def metric(self, worker, name):
+        """The sum of a metric's series of one agent."""
+        with urllib.request.urlopen(f"http://{self.endpoints(worker)['http']}/metrics", timeout=10) as answer:
+            lines = answer.read().decode().splitlines()
+        return sum(float(line.split()[-1]) for line in lines if re.match(name + r"[ {]", line))
+
+    def report(self):
+        return json.loads((self.state / "report.json").read_text())
