@@ -67,9 +67,9 @@ LinkMetrics::LinkMetrics(MetricRegistry& registry)
       published_late(Snapshots(registry, "late")),
       published_unasked(Snapshots(registry, "unasked")),
       published_bad(Snapshots(registry, "not_finite")),
-      set_aside(registry.AddCounter("crowdsurf_link_files_set_aside_total",
-                                    "Files in place of the link found at a start that were none")) {
-}
+      set_aside(
+          registry.AddCounter("crowdsurf_link_files_set_aside_total",
+                              "Files in place of the link found at a start that were none.")) {}
 
 std::optional<HttpReply> LinkServer::Impl::Handle(LinkListener::ConnectionId id,
                                                   HttpRequest&& request) {
