@@ -26,10 +26,11 @@ spec:
   replicas: 8
   averaging: {strategy: Moshpit, groupSize: 4, interval: {INTERVAL}, overlap: OVERLAP}
   target: {samples: TARGET}
-  checkpoint: {intervalSeconds: 10}
+  checkpoint: {intervalSeconds: 5}
   template: {spec: {containers: [{name: trainer, image: x, command: [crowdsurf-trainer, charlm, --text, TEXT STEP_TIME]}]}}
 """
 CORES = os.cpu_count() or 1
+CHECKPOINT = 5  # seconds between checkpoints, as in JOB
 CLOCK = os.sysconf("SC_CLK_TCK")
 KILLED = ["--notice", "none"]
 # (must, aim, which way is good)
@@ -168,7 +169,7 @@ class Bench:
         self.give("all.first_round_seconds", max(0, first_round - (up or first_round)))
         self.give("all.samples_lost", before - restored)
         if rate > 0:
-            self.give("all.lost_checkpoint_intervals", (before - restored) / (8 * rate) / 10)
+            self.give("all.lost_checkpoint_intervals", (before - restored) / (8 * rate) / CHECKPOINT)
 
     def agents(self):
         """Pids of the run's agents, without their supervisors."""
@@ -239,7 +240,7 @@ def main():
     parts = {"control": lambda: bench.control(120 if long else 20),
              "churn": lambda: bench.churn(120 if long else 25),
              "agent": lambda: bench.agent(60 if long else 10),
-             "all": lambda: bench.all(40 if long else 15),
+             "all": lambda: bench.all(40 if long else 25),
              "end": lambda: bench.end(20 if long else 10),
              "heldout": lambda: bench.heldout(*(4_000_000, 3) if long else (200_000, 1)),
              "overlap": lambda: bench.overlap(*(4_000_000, 3) if long else (200_000, 1))}

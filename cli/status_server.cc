@@ -7,7 +7,7 @@
 #include <mutex>
 #include <thread>
 
-#include "operator/edge/operator_pages.h"
+#include "base/edge/metrics_page.h"
 
 namespace crowdsurf::cli {
 namespace {
@@ -17,11 +17,13 @@ constexpr size_t kThreads = 2;             // a browser and a scraper
 constexpr size_t kMostRequest = 64 << 10;  // GETs have no body
 constexpr time_t kTimeout_s = 5;           // of a slow client
 constexpr char kHtml[] = "text/html; charset=utf-8";
-constexpr char kPrometheus[] = "text/plain; version=0.0.4; charset=utf-8";
 
 }  // namespace
 
 struct StatusServer::Impl {
+  explicit Impl(MetricRegistry& registry) : metrics(registry, "crowdsurf") {}
+
+  MetricsPage metrics;
   httplib::Server server;
   std::thread thread;
   int port = 0;
@@ -29,16 +31,15 @@ struct StatusServer::Impl {
   std::string page;  // guarded by mutex
 };
 
-StatusServer::StatusServer() : impl_(std::make_unique<Impl>()) {}
+StatusServer::StatusServer(MetricRegistry& metrics) : impl_(std::make_unique<Impl>(metrics)) {}
 
 StatusServer::~StatusServer() {
   impl_->server.stop();
   if (impl_->thread.joinable()) impl_->thread.join();
 }
 
-StatusOr<std::unique_ptr<StatusServer>> StatusServer::Start(int port,
-                                                            const MetricRegistry& metrics) {
-  std::unique_ptr<StatusServer> made(new StatusServer());
+StatusOr<std::unique_ptr<StatusServer>> StatusServer::Start(int port, MetricRegistry& metrics) {
+  std::unique_ptr<StatusServer> made(new StatusServer(metrics));
   Impl* impl = made->impl_.get();
   httplib::Server& server = impl->server;
   server.new_task_queue = [] { return new httplib::ThreadPool(kThreads); };
@@ -58,8 +59,8 @@ StatusOr<std::unique_ptr<StatusServer>> StatusServer::Start(int port,
   server.Get("/healthz", [](const httplib::Request&, httplib::Response& response) {
     response.set_content("ok\n", "text/plain; charset=utf-8");
   });
-  server.Get("/metrics", [&metrics](const httplib::Request&, httplib::Response& response) {
-    response.set_content(controller::RenderMetrics(metrics), kPrometheus);
+  server.Get("/metrics", [impl](const httplib::Request&, httplib::Response& response) {
+    response.set_content(impl->metrics.Render(), MetricsPage::kContentType);
   });
   if (port == 0) {
     impl->port = server.bind_to_any_port(kLoopback);

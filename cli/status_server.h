@@ -2,8 +2,9 @@
 //
 // The run's one thread gives it a new page twice a second; threads of the server hand out the
 // latest. /metrics is the registry of the run: the operator's own series (reconciler, queue,
-// signer) and those of local mode. The registry must not be added to while it is served. Nothing
-// secret is on it, and nothing can be changed through it. Bounds: 2 threads, requests of 64 KiB.
+// signer), those of local mode, and the process's. The registry must not be added to while it is
+// served. Nothing secret is on it, and nothing can be changed through it. Bounds: 2 threads,
+// requests of 64 KiB.
 #pragma once
 
 #include <memory>
@@ -17,7 +18,7 @@ namespace crowdsurf::cli {
 class StatusServer {
  public:
   // port 0: any free one. Error: FailedPrecondition naming --http-port when it cannot be had.
-  static StatusOr<std::unique_ptr<StatusServer>> Start(int port, const MetricRegistry& metrics);
+  static StatusOr<std::unique_ptr<StatusServer>> Start(int port, MetricRegistry& metrics);
   ~StatusServer();  // stops
 
   void Show(std::string page);
@@ -25,7 +26,7 @@ class StatusServer {
   std::string url() const { return "http://127.0.0.1:" + std::to_string(port()) + "/"; }
 
  private:
-  StatusServer();
+  explicit StatusServer(MetricRegistry& metrics);
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };

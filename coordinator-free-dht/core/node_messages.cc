@@ -144,8 +144,16 @@ void Node::TellWatchers(Time now, WallTime wall, const std::vector<RecordPtr>& c
   std::map<Key, std::vector<RecordPtr>> by_key;
   for (const RecordPtr& record : changed) by_key[record->key].push_back(record);
   for (const auto& [key, records] : by_key) {
+    // Who holds the key as well has it from its writer. One push more, the nearest holder's, is for
+    // a store that was lost; a third and fourth would be most of what a small job's peers say.
+    const std::vector<Contact> holders = table_.Nearest(key, config_.k);
+    const bool nearest = holders.empty() || !Closer(key, holders.front().id, self_.contact.id);
     for (const Contact& watcher : subscriptions_.Watchers(now, key)) {
       if (watcher.id == source) continue;
+      const bool holds = std::any_of(holders.begin(), holders.end(), [&](const Contact& holder) {
+        return holder.id == watcher.id;
+      });
+      if (holds && !nearest) continue;
       metrics_->pushes.Add();
       out.push_back(Send{watcher, Message{0, WatchPush{records}}});
     }

@@ -105,7 +105,7 @@ TEST(StatusServerTest, ATakenPortIsAnErrorThatNamesTheFlag) {
   socklen_t size = sizeof address;
   getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size);
   const int port = ntohs(address.sin_port);
-  const MetricRegistry registry;
+  MetricRegistry registry;
   const auto server = StatusServer::Start(port, registry);
   EXPECT_TRUE(absl::IsFailedPrecondition(server.status()));
   EXPECT_THAT(std::string(server.status().message()),

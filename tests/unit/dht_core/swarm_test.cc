@@ -180,6 +180,26 @@ TEST(SwarmTest, AChangeIsPushedToEachWatcherAFewTimesOnly) {
   EXPECT_GE(pushes, 60 * 2);
 }
 
+TEST(SwarmTest, WhoHoldsAKeyItselfIsPushedToByTheNearestHolderAlone) {
+  Network network({.seed = 6});
+  Start(network, 8);
+  for (size_t i = 0; i < 8; ++i) Watch(network, i, kRoster);
+  network.Run(Seconds(1));
+  const double before = network.registry().Value("crowdsurf_dht_pushes_total");
+  for (int beat = 0; beat < 10; ++beat) {
+    for (size_t i = 0; i < 8; ++i) {
+      Put(network, i, kRoster, "heartbeat " + std::to_string(beat), Seconds(3));
+    }
+    network.Run(Seconds(1));
+  }
+  const double pushes = network.registry().Value("crowdsurf_dht_pushes_total") - before;
+  EXPECT_LE(pushes, 10 * 8 * 7) << "each change to each watcher once, beside its writer's store";
+  EXPECT_GE(pushes, 10 * 7 * 6);
+  for (size_t i = 0; i < 8; ++i) {
+    EXPECT_EQ(network.node(i).store().Find(network.wall(), kRoster).size(), 8u) << i;
+  }
+}
+
 TEST(SwarmTest, TwoSwarmsThatFormedApartMergeThroughASeedAndSeeEachOthersRecords) {
   Network network({.seed = 7});
   for (size_t i = 0; i < 60; ++i) {
