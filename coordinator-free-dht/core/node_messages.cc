@@ -146,7 +146,7 @@ void Node::TellWatchers(Time now, WallTime wall, const std::vector<RecordPtr>& c
   for (const auto& [key, records] : by_key) {
     // Who holds the key as well has it from its writer. One push more, the nearest holder's, is for
     // a store that was lost; a third and fourth would be most of what a small job's peers say.
-    const std::vector<Contact> holders = table_.Nearest(key, config_.k);
+    const std::vector<Contact> holders = table_.Nearest(key, config_.k - 1);  // and we
     const bool nearest = holders.empty() || !Closer(key, holders.front().id, self_.contact.id);
     for (const Contact& watcher : subscriptions_.Watchers(now, key)) {
       if (watcher.id == source) continue;
