@@ -4,13 +4,13 @@
 Usage: bad_input_test.py BIN [TestCase.test ...]     BIN is the folder of the built programs.
 """
 import os
-import re
 import resource
 import signal
 import socket
+import subprocess
 import unittest
 
-from runs import TRAINER, RunCase
+from runs import BIN, TRAINER, RunCase
 
 NOTHING = 1000  # bytes that a file may have: no file of interest fits
 
@@ -151,6 +151,14 @@ class BadInputTest(RunCase):
         self.assertEqual(self.report()["rounds"]["hash_mismatches"], 0)
         self.assertIn("the trainer must not truncate", (self.state / "workers" / "e2e-1-1" / "agent.log").read_text())
         self.nothing_is_left()
+
+    def test_a_trainer_that_waits_for_a_dead_agent_ends_at_once_when_told(self):
+        command = ["stdbuf", "-oL", BIN / "crowdsurf-trainer", "charlm", "--text", self.path / "text", "--hidden", "32"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True,
+                              env={**os.environ, "CROWDSURF_DIR": str(self.path)}) as trainer:
+            self.wait_for(trainer, "parameters")  # the last it says before it waits, a minute long
+            trainer.terminate()
+            self.assertEqual(trainer.wait(timeout=5), 128 + signal.SIGTERM)
 
     def test_garbage_on_every_port_of_an_agent_harms_nobody(self):
         process = self.start("--duration", "12s")
