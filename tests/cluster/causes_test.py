@@ -50,6 +50,10 @@ class CausesTest(unittest.TestCase):
         return {pod["metadata"]["uid"]: pod["status"]["containerStatuses"][0]["restartCount"]
                 for pod in self.kube.get(OPERATORS)["items"]}
 
+    def logs(self):
+        names = [pod["metadata"]["name"] for pod in self.kube.get(OPERATORS)["items"]]
+        return "".join(kubectl("logs", "-n", "crowdsurf-system", name) for name in names)
+
     def says(self, kind, reason, *words, within=60, event=True):
         """The condition `kind` comes with `reason` and a message that has all of `words`; and an event of that reason."""
         show = lambda: json.dumps(self.kube.status("cause").get("conditions"), indent=1) + \
@@ -117,11 +121,11 @@ class CausesTest(unittest.TestCase):
         self.kube.create(JOBS, job("cause", {}, replicas=2))
         wait("it trains", lambda: self.kube.status("cause").get("readyReplicas") == 2, 60)
         kubectl("delete", "crd", "trainingjobs.crowdsurf.io")
-        wait("its pods gone", lambda: not self.kube.pods("cause"), 60)
-        operators = self.kube.get(OPERATORS)["items"]
-        told = "".join(kubectl("logs", "-n", "crowdsurf-system", p["metadata"]["name"]) for p in operators)
-        self.assertIn("trainingjobs", told)
-        kubectl("apply", "-f", "deploy/crd/trainingjobs.yaml")
+        try:
+            wait("its pods gone", lambda: not self.kube.pods("cause"), 60)
+            wait("the log names the kind", lambda: "trainingjobs" in self.logs(), 60, self.logs)
+        finally:
+            kubectl("apply", "-f", "deploy/crd/trainingjobs.yaml")
         wait("the kind is served", lambda: self.kube.find(JOBS) is not None, 30)
         self.kube.create(JOBS, job("after", {}))
         seconds = wait("a new job trains", lambda: any(map(ready, self.kube.pods("after").values())), 90)
