@@ -348,9 +348,10 @@ void Averaging::OpenTrip(Time now, Actions& out) {
   stage_ = Stage::kRounds;
   const double samples = snapshot_ - counted_ + returned_;
   const bool equal = seating_.view().config.weighting == Weighting::kEqual;
-  stake_ = {.weight = equal ? 1 : samples,
-            .samples = samples,
-            .before = {.averaging = job_.averaging, .samples = job_.job_samples}};
+  stake_ = {.weight = equal ? 1 : samples, .samples = samples, .before = {}};
+  // Others may have completed this averaging already: then their count is not of before it.
+  if (job_.averaging < number_)
+    stake_.before = {.averaging = job_.averaging, .samples = job_.job_samples};
   StrategyActions actions;
   strategy_->OnEvent(now, PublishedEvent{number_, stake_.weight}, actions);
   Run(now, actions, out);

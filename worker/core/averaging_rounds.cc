@@ -29,15 +29,17 @@ void Averaging::OpenOne(Time now, const OpenRound& open, StrategyActions& more, 
     return;
   }
   const bool all = seating.view().config.rounds == RoundsMode::kAll;
-  const GroupRounds::Opening opening{
-      .averaging = open.averaging,
-      .round = all ? static_cast<uint32_t>(open.axis) : 0,
-      .axis = open.axis,
-      .stand_ins = all,
-      .from = open.from,
-      .to = open.to,
-      .stake = {.weight = open.weight, .samples = stake_.samples, .before = stake_.before},
-      .holds = last_root_};
+  const GroupRounds::Opening opening{.averaging = open.averaging,
+                                     .round = all ? static_cast<uint32_t>(open.axis) : 0,
+                                     .axis = open.axis,
+                                     .stand_ins = all,
+                                     .from = open.from,
+                                     .to = open.to,
+                                     .stake = {.weight = open.weight,
+                                               .samples = stake_.samples,
+                                               .before = stake_.before,
+                                               .holds = last_root_},
+                                     .holds = last_root_};
   rounds_.SetLeast(number_);
   rounds_.Open(now, opening, seating, down_, out);
   CollectEnded(now, out);
@@ -88,7 +90,8 @@ void Averaging::FinishDelivery(Time now, const DeliverResult& result, Actions& o
   committed_ = {.averaging = result.averaging,
                 .root = Digest(),
                 .job_samples = stake_.before.samples + stake_.samples};
-  if (job_.averaging <= result.averaging) job_ = committed_;
+  const auto latest = [](const Committed& c) { return JobCount{c.averaging, c.job_samples}; };
+  if (latest(job_) < latest(committed_)) job_ = committed_;
   out.push_back(Deliver{.averaging = result.averaging,
                         .region = result.region,
                         .samples = stake_.samples,

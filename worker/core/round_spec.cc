@@ -26,6 +26,7 @@ void Encode(const Stake& stake, ByteWriter& out) {
   out.F64(stake.samples);
   out.U64(stake.before.averaging);
   out.F64(stake.before.samples);
+  out.Raw(stake.holds.view());
 }
 
 Stake DecodeStake(ByteReader& in) {
@@ -34,6 +35,7 @@ Stake DecodeStake(ByteReader& in) {
   stake.samples = in.F64();
   stake.before.averaging = in.U64();
   stake.before.samples = in.F64();
+  if (const auto holds = Digest::From(in.Raw(Digest::kBytes))) stake.holds = *holds;
   return stake;
 }
 

@@ -30,7 +30,7 @@ std::vector<FrameBody> AllBodies(Rng& rng) {
   status.held[3] = ChunkValue();
   status.served = {1, 4};
   status.plans[2] = Sha256(AsBytes("plan"));
-  status.stakes = {{0, {1.5, 1, {7, 70}}}, {63, Stake()}};
+  status.stakes = {{0, {1.5, 1, {7, 70}, Sha256(AsBytes("v"))}}, {63, Stake()}};
   Plan plan;
   plan.ballot = 9;
   plan.members = 3;
@@ -106,7 +106,7 @@ TEST(RoundCodecTest, AManifestOfFourThousandChunksIsUnder64KiB) {
 TEST(RoundCodecTest, AnyChangeOfAValueChangesItsRoot) {
   Rng rng(4);
   const RoundValue value = SomeValue(rng, 3);
-  std::vector<RoundValue> others(7, value);
+  std::vector<RoundValue> others(8, value);
   others[0].chunks[1].hash ^= 1;
   others[1].chunks[2].mask ^= 1;
   others[2].chunks[0].assigned ^= 1;
@@ -114,6 +114,7 @@ TEST(RoundCodecTest, AnyChangeOfAValueChangesItsRoot) {
   others[4].stakes[0].samples = 1;
   others[5].stakes[0].before.averaging = 2;
   others[6].stakes[0].before.samples = 2;
+  others[7].stakes[0].holds = Sha256(AsBytes("other"));
   for (const RoundValue& other : others) EXPECT_NE(RootOf(other), RootOf(value));
 }
 
