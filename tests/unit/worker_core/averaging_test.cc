@@ -28,6 +28,37 @@ TEST(AveragingTest, TheCountIsTheSumOfTheFinalWeightsAndNothingIsCountedTwice) {
   EXPECT_GT(sum, 0.8 * produced);
 }
 
+// Fast and slow weigh the same; the count is of samples all the same.
+TEST(AveragingTest, WithEqualWeightingTheMeanIsPlainAndTheCountIsOfSamples) {
+  AveragingConfig config = EveryTenSteps();
+  config.weighting = Weighting::kEqual;
+  PeerWorld world(24, config);
+  for (int i = 0; i < 6; ++i) world.Add();
+  ASSERT_TRUE(world.UntilTogether(Seconds(5)));
+  for (size_t i = 0; i < 6; ++i) {
+    world.node(i).step_time = Milliseconds(8 + 2 * static_cast<int64_t>(i));
+  }
+  world.RunFor(Seconds(3));
+  ExpectAgreement(world);
+  double sum = 0;
+  double produced = 0;
+  for (const Deliver& d : world.node(0).deliveries) {
+    sum += d.samples;
+    EXPECT_EQ(d.job_samples, sum);
+  }
+  for (size_t i = 0; i < 6; ++i)
+    produced += static_cast<double>(world.node(i).steps) * world.node(i).samples_per_step;
+  EXPECT_LE(sum, produced);
+  EXPECT_GT(sum, 0.8 * produced);
+  // In the 2 x 3 grid a vector stands for one worker, then for the two or three of its group.
+  for (size_t i = 0; i < 6; ++i) {
+    ASSERT_GE(world.node(i).weights.size(), 2U);
+    EXPECT_EQ(world.node(i).weights.front(), 1);
+    for (const double weight : world.node(i).weights)
+      EXPECT_TRUE(weight == 1 || weight == 2 || weight == 3) << weight;
+  }
+}
+
 TEST(AveragingTest, OneWithALongStepDoesNotStopTheOthersForLong) {
   PeerWorld world(22, EveryTenSteps());
   for (int i = 0; i < 4; ++i) world.Add();

@@ -50,7 +50,8 @@ class PeerWorld {
     Reducer<double> reducer{64 << 20};
     std::map<Region, Values> regions;
     std::map<RoundHandle, InstanceId> open;
-    ByteView result;  // bytes of the RESULT being offered
+    std::vector<double> weights;  // own, of every round opened
+    ByteView result;              // bytes of the RESULT being offered
     bool alive = true;
     int island = 0;  // records and messages reach the same island only, until they are equal
     bool exited = false;
@@ -298,6 +299,7 @@ class PeerWorld {
   void Do(size_t i, const OpenBuffers& a) {
     Node& n = *nodes_[i];
     n.open[a.round] = a.instance;
+    n.weights.push_back(a.weight);
     selfs_[{i, a.round}] = a.self;
     n.reducer.Open(a.round, a.instance, a.self, a.chunks, a.wire, n.regions[a.from],
                    n.regions[a.to]);
