@@ -124,7 +124,9 @@ bool Membership::IsOurs(Time now, const PeerId& from, const ViewHash& view, Acti
     return false;
   }
   if (Quiet(now, from)) return false;
-  if (std::find(past_.begin(), past_.end(), view) != past_.end())
+  if (Forsaken(view))  // it counts on us there, in vain
+    SendAll({from}, message::Leaving{view}, out);
+  else if (std::find(past_.begin(), past_.end(), view) != past_.end())
     SendAll({from}, NewsOf(now, *seating_), out);
   else if (!pending_ || pending_->hash() != view)
     SendAll({from}, message::ViewAsk{}, out);
@@ -280,6 +282,8 @@ void Membership::Unseat(Time now, Actions& out) {
 
 void Membership::SeatsChanged(Time now, Actions& out) {
   if (!seated()) return Unseat(now, out);
+  // Whoever sits down again is heard anew: the time of an earlier sitting says nothing.
+  std::erase_if(heard_, [&](const auto& h) { return !seating_->CellOf(h.first); });
   for (const auto& [cell, member] : seating_->occupants()) heard_.try_emplace(member.id, now);
   metrics_.members->Set(static_cast<double>(seating_->occupants().size()));
   averaging_.SetDown(down_);
