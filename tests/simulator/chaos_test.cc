@@ -20,13 +20,17 @@ TEST(Chaos, TwoRunsOfASeedAreTheSameToTheLastByte) {
 // Each was broken once by a rule that is right now (what the seed draws, in words).
 TEST(Chaos, SeedsThatWereBrokenOnceAreNot) {
   const std::vector<uint64_t> seeds = {
-      3,    // two of six witnesses speak for a hole in the round that they witness
-      9,    // frozen longer than a record lives: a branch of one, beside the line that vacated it
-      48,   // no pause between averagings in the better line
-      110,  // an alive member's trainer gives no snapshot, stand-ins are rounds behind
-      137,  // a mate that is alive but never in the averaging answers as a witness
-      146,  // a decided value whose holders have gone on
-      498,  // half of a view of two went elsewhere and still answers
+      3,     // two of six witnesses speak for a hole in the round that they witness
+      9,     // frozen longer than a record lives: a branch of one, beside the line that vacated it
+      48,    // no pause between averagings in the better line
+      110,   // an alive member's trainer gives no snapshot, stand-ins are rounds behind
+      137,   // a mate that is alive but never in the averaging answers as a witness
+      146,   // a decided value whose holders have gone on
+      617,   // cut off at the start deadline of a later round: outside of what was decided
+      761,   // a joiner's seat that half of the group knows
+      498,   // half of a view of two went elsewhere and still answers
+      1400,  // one that sat here before sits again, and was not heard of since
+      1824,  // LEAVING was lost, and other answers took its turn
   };
   for (const uint64_t seed : seeds) {
     const ChaosReport report = RunChaos(DrawChaos(seed, 3, 9));
