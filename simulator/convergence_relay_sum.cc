@@ -10,7 +10,7 @@
 namespace crowdsurf::simulator {
 namespace {
 
-using Relay = worker::RelaySum<double>;
+using Relay = worker::RelayMemory<double>;
 using Vector = std::vector<double>;
 
 // n workers on the trees of `kind`; a double tree carries the first half of the vector on one, the

@@ -115,15 +115,15 @@ TEST(RelaySumPaperTest, LostMessagesAndAsynchronyStillReachTheOptimum) {
 // A message never contains anything from its target's side, and counts what it contains.
 TEST(RelaySumPaperTest, MessagesLeaveOutTheirTargetsSide) {
   const worker::Graph tree = worker::MakeGraph(GraphKind::kBinaryTree, 12).value();
-  std::vector<worker::RelaySum<double>> relays;
+  std::vector<worker::RelayMemory<double>> relays;
   for (uint32_t i = 0; i < 12; ++i) relays.emplace_back(tree, i, 12);
   for (uint64_t step = 1; step <= 12; ++step) {
-    std::vector<std::tuple<uint32_t, uint32_t, worker::RelaySum<double>::Message>> flying;
+    std::vector<std::tuple<uint32_t, uint32_t, worker::RelayMemory<double>::Message>> flying;
     for (uint32_t i = 0; i < 12; ++i) {
       std::vector<double> own(12, 0.0);
       own[i] = 1;
       for (const uint32_t j : relays[i].neighbours()) {
-        worker::RelaySum<double>::Message message;
+        worker::RelayMemory<double>::Message message;
         relays[i].Send(j, step, own, message);
         EXPECT_EQ(message.sum[j], 0);
         double ones = 0;
@@ -141,7 +141,7 @@ TEST(RelaySumPaperTest, MessagesLeaveOutTheirTargetsSide) {
 
 TEST(RelaySumPaperTest, StaleForeignAndImpossibleMessagesChangeNothing) {
   const worker::Graph chain = worker::MakeGraph(GraphKind::kChain, 4).value();
-  worker::RelaySum<double> relay(chain, 1, 2);
+  worker::RelayMemory<double> relay(chain, 1, 2);
   EXPECT_TRUE(relay.Receive(0, {5, 1, {1, 2}}));
   EXPECT_FALSE(relay.Receive(0, {5, 1, {9, 9}}));  // not newer
   EXPECT_FALSE(relay.Receive(0, {4, 1, {9, 9}}));  // older

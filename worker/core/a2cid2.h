@@ -17,6 +17,7 @@
 
 #include "base/check.h"
 #include "worker/core/graph.h"
+#include "worker/core/pair_strategy.h"
 
 namespace crowdsurf::worker {
 
@@ -88,6 +89,39 @@ class ExchangeClock {
   static constexpr double kGain = 1.0 / 32;
   double rate_com_;
   double interval_;  // seconds
+};
+
+// The strategy of an agent: x is the trainer's model, as its snapshots show it; x-tilde lies in
+// kExtra0. What the trainer changed between two snapshots is added to x-tilde as well ("generic
+// rule" of the reference), whatever its optimizer. An exchange that came to nothing still delivers
+// the mixing. Constants come from the real edge rates of this view's graph, in exchanges a gradient
+// step, and are computed again at each view: O(n^3). Memory: two copies.
+class A2CiD2 : public PairStrategy {
+ public:
+  explicit A2CiD2(Rng rng) : PairStrategy(rng) {}
+  Needs needs() const override {
+    return {.strict_view = true, .own_cadence = true, .extra_regions = 2};
+  }
+  const AcidConstants& constants() const { return constants_; }
+
+ protected:
+  std::optional<double> MeanInterval(const PaceTold& pace) const override;
+  void OnGraph(const Topology& topology) override;
+  Region receive() const override { return Region::kExtra1; }
+  Region Prepare(Time now, StrategyActions& out) override;
+  void Commit(Time now, StrategyActions& out) override;
+  void Abandon(Time now, StrategyActions& out) override;
+
+ private:
+  void MixTo(Time now, StrategyActions& out);
+
+  AcidConstants constants_;
+  std::optional<ExchangeClock> clock_;
+  Time mixed_at_;
+  Time exchanged_at_;
+  // Seconds between exchanges that are wanted, as of the last tick; 1 until a step's length is
+  // known.
+  mutable double first_interval_ = 1;
 };
 
 }  // namespace crowdsurf::worker

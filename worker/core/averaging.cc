@@ -12,6 +12,9 @@ namespace {
 // roster tells the rest.
 constexpr size_t kTellEverybody = 64;
 constexpr uint64_t kDueAhead = 2;  // averagings whose due lists are kept
+// Where a strategy on a graph moves the parameters, averagings count the job's samples, this often:
+// halved, twice the small frames; doubled, a job overshoots its target by as much.
+constexpr Duration kCountEvery = Seconds(1);
 
 }  // namespace
 
@@ -20,7 +23,9 @@ Averaging::Averaging(const PeerConfig& config, PeerMetrics& metrics, Logger log,
       metrics_(metrics),
       log_(log.For("averaging")),
       rng_(rng),
-      rounds_(config, metrics, log) {}
+      rounds_(config, metrics, log),
+      counter_(MakeStrategy(StrategyKind::kMoshpit, rng_.Fork("counter"))),
+      mixing_(config, metrics, log, rng_.Fork("mixing")) {}
 
 // ---- membership
 // ----------------------------------------------------------------------------------
@@ -32,8 +37,9 @@ void Averaging::OnView(Time now, const Seating& seating, uint64_t next, bool bro
   rounds_.OnView(now, view, seating.hash(), broke_up, out);
   for (const GroupRounds::Ended& ended : rounds_.TakeEnded())
     if (ended.averaging == number_ && ended.round == 0) SettleSamples(ended, out);
+  mixing_.OnView(now, view, seating.hash(), out);
   if (stage_ == Stage::kRounds) {
-    out.push_back(ReleaseOutbox{number_});
+    if (snapshotted_) out.push_back(ReleaseOutbox{number_});
     ++abandoned_;
     metrics_.averagings_abandoned->Add();
   }
@@ -44,6 +50,7 @@ void Averaging::OnView(Time now, const Seating& seating, uint64_t next, bool bro
   }
   StrategyActions ignored;  // an averaging that broke up was released above
   strategy_->OnView(now, view, config_.id, ignored);
+  counter_->OnView(now, view, config_.id, ignored);
   seating_ = seating;
   if (!seated_) mark_ = {.step = progress_.step, .samples = progress_.samples, .time = now};
   seated_ = true;
@@ -52,10 +59,12 @@ void Averaging::OnView(Time now, const Seating& seating, uint64_t next, bool bro
   announced_ = false;
   hold_.reset();
   if (movable() && number_ == next) {  // the snapshot serves the new view
-    if (stage_ == Stage::kHolding) OpenTrip(now, out);
-    return;
+    if (stage_ == Stage::kPublishing) return;
+    if (snapshotted_) return OpenTrip(now, out);
+    stage_ = Stage::kPublishing;  // it was to count only; here it is the view's full average
+    return RequestSnapshot(out);
   }
-  if (stage_ == Stage::kHolding) out.push_back(ReleaseOutbox{number_});
+  if (stage_ == Stage::kHolding && snapshotted_) out.push_back(ReleaseOutbox{number_});
   stage_ = Stage::kIdle;
   Learn(std::exchange(ahead_, {}));
   next_ = std::max(next, begun_ + 1);  // numbers never go back, not even into another line
@@ -78,6 +87,7 @@ void Averaging::OnSeating(Time now, const Seating& seating, Actions& out) {
 void Averaging::OnUnseated(Time now, Actions& out) {
   seated_ = false;  // first: nothing may begin again
   LeaveNow(now, out);
+  mixing_.Stop(out);
   announced_ = false;
   due_.clear();
 }
@@ -85,10 +95,13 @@ void Averaging::OnUnseated(Time now, Actions& out) {
 void Averaging::OnPeerDown(Time now, const PeerId& peer, SuspicionCause cause, Actions& out) {
   rounds_.OnPeerDown(now, peer, cause, out);
   CollectEnded(now, out);
+  if (cause == SuspicionCause::kReset) mixing_.OnPeerDown(now, peer, out);
+  AskForMixing(out);
 }
 
 void Averaging::Drain(Time now, Actions& out) {
   draining_ = true;
+  mixing_.Drain();
   if (movable()) FinishAbandon(now, number_, out);
 }
 
@@ -191,6 +204,7 @@ void Averaging::Tell(const Message& message, Actions& out) const {
 
 bool Averaging::IntervalOver(Time now) const {
   const AveragingConfig& averaging = seating_.view().config;
+  if (mixing_.on_graph()) return !Counting(next_) || now - mark_.time >= kCountEvery;
   switch (averaging.interval_unit) {
     case IntervalUnit::kSteps:
       return static_cast<double>(progress_.step) >=
@@ -204,7 +218,7 @@ bool Averaging::IntervalOver(Time now) const {
 }
 
 void Averaging::AskToBeWoken(Actions& out) {
-  if (!Ready()) return;
+  if (!Ready() || mixing_.on_graph()) return;
   const AveragingConfig& averaging = seating_.view().config;
   WakeAt wake{.steps = 0, .samples = 0};
   if (averaging.interval_unit == IntervalUnit::kSteps)
@@ -275,23 +289,50 @@ void Averaging::BeginNow(Time now, uint64_t averaging, Actions& out) {
     CollectEnded(now, out);
     return;  // FinishDelivery or FinishAbandon goes on with it
   }
-  StartPublish(averaging, out);
+  StartPublish(now, averaging, out);
 }
 
-void Averaging::StartPublish(uint64_t averaging, Actions& out) {
+void Averaging::StartPublish(Time now, uint64_t averaging, Actions& out) {
   stage_ = Stage::kPublishing;
   number_ = averaging;
   next_ = averaging;
   announced_ = false;
   due_.erase(due_.begin(), due_.upper_bound(averaging));
-  RequestSnapshot(out);
+  snapshotted_ = false;
+  if (!Counting(averaging)) return RequestSnapshot(out);
+  snapshot_ = std::max(counted_, progress_.samples);
+  mark_ = {.step = progress_.step, .samples = progress_.samples, .time = now};
+  OpenTrip(now, out);
+}
+
+bool Averaging::Counting(uint64_t averaging) const {
+  return mixing_.on_graph() && averaging != seating_.view().first_averaging;
 }
 
 // One request at a time: one that was overtaken is waited for, released, and asked again.
 void Averaging::RequestSnapshot(Actions& out) {
   if (asked_) return;
   asked_ = number_;
+  asked_by_mixing_ = false;
   out.push_back(RequestPublish{number_});
+}
+
+// Mixing gets its snapshot when no other is asked for or in use.
+void Averaging::AskForMixing(Actions& out) {
+  const auto wanted = mixing_.wanted();
+  if (!wanted || asked_ || !trainer_) return;
+  asked_ = *wanted;
+  asked_by_mixing_ = true;
+  mixing_.OnAsked();
+  out.push_back(RequestPublish{*wanted});
+}
+
+// The view's full average is over, or was missed: from here on neighbours mix.
+void Averaging::OpenMixing(Time now, Actions& out) {
+  if (!mixing_.on_graph() || mixing_.open() || !Ready()) return;
+  const bool first = committed_region_ == Region::kInboxA;
+  mixing_.Open(now, first ? Region::kInboxB : Region::kInboxA, out);
+  AskForMixing(out);
 }
 
 // ---- trainer
@@ -300,6 +341,8 @@ void Averaging::RequestSnapshot(Actions& out) {
 void Averaging::OnTrainer(Time now, const TrainerRegistered& trainer) {
   trainer_ = trainer;
   rounds_.SetVector({.schema = trainer.schema, .elements = trainer.elements});
+  mixing_.SetVector(trainer.elements);
+  committed_region_ = Region::kInboxA;  // what is fetched or restored lies there
   counted_ = snapshot_ = trainer.counted;
   returned_ = 0;
   doubt_.reset();
@@ -310,6 +353,7 @@ void Averaging::OnTrainer(Time now, const TrainerRegistered& trainer) {
 
 void Averaging::OnTrainerGone(Time now, Actions& out) {
   LeaveNow(now, out);
+  mixing_.Stop(out);
   trainer_.reset();
   asked_.reset();
   announced_ = false;
@@ -317,18 +361,38 @@ void Averaging::OnTrainerGone(Time now, Actions& out) {
 
 void Averaging::OnProgress(Time now, const Progress& progress, Actions& out) {
   progress_ = progress;
+  mixing_.OnProgress(now, progress, out);
+  AskForMixing(out);
   CheckDue(now, out);
+}
+
+void Averaging::OnPairWord(Time now, const PeerId& from, const PairWord& word, Actions& out) {
+  mixing_.OnWord(now, from, word, out);
+  AskForMixing(out);
+}
+
+void Averaging::OnMixChunk(Time now, const MixArrived& chunk, bool stored, Actions& out) {
+  mixing_.OnChunk(now, chunk, stored, out);
+  AskForMixing(out);
+}
+
+void Averaging::OnMixSent(Time now, const MixSent& sent, Actions& out) {
+  mixing_.OnSent(now, sent, out);
+  AskForMixing(out);
 }
 
 void Averaging::OnPublished(Time now, const Published& published, Actions& out) {
   asked_.reset();
+  if (std::exchange(asked_by_mixing_, false) && mixing_.OnSnapshot(now, published, out))
+    return AskForMixing(out);
   const bool wanted =
       stage_ == Stage::kPublishing && published.averaging == number_ && trainer_ && seated_;
   if (!wanted) {
     out.push_back(ReleaseOutbox{published.averaging});
     if (stage_ == Stage::kPublishing) RequestSnapshot(out);
-    return;
+    return AskForMixing(out);
   }
+  snapshotted_ = true;
   rounds_.OnSnapshot(now, out);
   snapshot_ = published.samples;
   progress_.step = std::max(progress_.step, published.step);
@@ -353,12 +417,18 @@ void Averaging::OpenTrip(Time now, Actions& out) {
   if (job_.averaging < number_)
     stake_.before = {.averaging = job_.averaging, .samples = job_.job_samples};
   StrategyActions actions;
-  strategy_->OnEvent(now, PublishedEvent{number_, stake_.weight}, actions);
+  Strategy& strategy = Counting(number_) ? *counter_ : *strategy_;
+  strategy.OnEvent(now, PublishedEvent{number_, stake_.weight}, actions);
   Run(now, actions, out);
 }
 
 void Averaging::OnPublishRefused(Time now, const PublishRefused& refused, Actions& out) {
   asked_.reset();
+  if (std::exchange(asked_by_mixing_, false)) {
+    mixing_.OnRefused(now, out);
+    if (stage_ == Stage::kPublishing) RequestSnapshot(out);
+    return AskForMixing(out);
+  }
   if (stage_ != Stage::kPublishing) return;
   if (refused.averaging != number_) return RequestSnapshot(out);
   log_.Warning("the trainer gave no snapshot", {{"averaging", refused.averaging}});
@@ -376,6 +446,8 @@ void Averaging::OnStateHashed(const StateHashed& hashed) {
 void Averaging::OnTimer(Time now, Actions& out) {
   rounds_.OnTimer(now, out);
   CollectEnded(now, out);
+  if (now >= mixing_.NextDeadline()) mixing_.OnTimer(now, out);
+  AskForMixing(out);
   if (hold_ && now >= hold_->until) {
     hold_.reset();
     Resume(now, out);
@@ -384,12 +456,14 @@ void Averaging::OnTimer(Time now, Actions& out) {
 }
 
 Time Averaging::NextDeadline() const {
-  Time next = rounds_.NextDeadline();
+  Time next = std::min(rounds_.NextDeadline(), mixing_.NextDeadline());
   if (hold_) next = std::min(next, hold_->until);
   if (!Ready() || !idle()) return next;
   if (announced_) next = std::min(next, announced_at_ + config_.heartbeat);
   const AveragingConfig& averaging = seating_.view().config;
-  if (averaging.interval_unit == IntervalUnit::kSeconds && !announced_)
+  if (mixing_.on_graph()) {
+    if (!announced_ && Counting(next_)) next = std::min(next, mark_.time + kCountEvery);
+  } else if (averaging.interval_unit == IntervalUnit::kSeconds && !announced_)
     next = std::min(next, mark_.time + Seconds(averaging.interval));
   return next;
 }

@@ -15,6 +15,7 @@
 
 #include "worker/core/group_rounds.h"
 #include "worker/core/messages.h"
+#include "worker/core/mixing.h"
 #include "worker/core/peer.h"
 #include "worker/core/strategy.h"
 
@@ -59,6 +60,7 @@ class Averaging {
   void OnListInUse(Time now, const message::ListInUse& list, Actions& out);
   void OnCountedAsk(const PeerId& from, const message::CountedAsk& ask, Actions& out);
   void OnCountedAnswer(const message::CountedAnswer& answer);
+  void OnPairWord(Time now, const PeerId& from, const PairWord& word, Actions& out);
 
   // ---- host ----
   void OnTrainer(Time now, const TrainerRegistered& trainer);
@@ -70,6 +72,8 @@ class Averaging {
   bool OnChunk(Time now, const ChunkArrived& chunk, Actions& out);
   void OnFolded(Time now, RoundHandle round, uint32_t chunk, Ballot assigned, uint64_t hash,
                 Actions& out);
+  void OnMixChunk(Time now, const MixArrived& chunk, bool stored, Actions& out);
+  void OnMixSent(Time now, const MixSent& sent, Actions& out);
   void OnTimer(Time now, Actions& out);
   Time NextDeadline() const;
 
@@ -90,6 +94,9 @@ class Averaging {
   bool took_part() const { return took_part_; }              // the present trainer, in some average
   uint64_t deliveries() const { return deliveries_; }
   uint64_t abandoned() const { return abandoned_; }
+  const Mixing& mixing() const { return mixing_; }
+  // A newcomer that holds this average or a later one is near enough for a seat.
+  uint64_t near_enough() const;
   GroupRounds& rounds() { return rounds_; }
   const GroupRounds& rounds() const { return rounds_; }
   const Progress& progress() const { return progress_; }
@@ -118,7 +125,8 @@ class Averaging {
   void CheckDue(Time now, Actions& out);
   void MaybeBegin(Time now, Actions& out);
   void BeginNow(Time now, uint64_t averaging, Actions& out);
-  void StartPublish(uint64_t averaging, Actions& out);
+  void StartPublish(Time now, uint64_t averaging, Actions& out);
+  void GoOn(Time now, uint64_t averaging, Actions& out);
   void OpenTrip(Time now, Actions& out);
   bool Held(Time now, uint64_t averaging) const;
   void Resume(Time now, Actions& out);
@@ -132,6 +140,11 @@ class Averaging {
   void OpenOne(Time now, const OpenRound& open, StrategyActions& more, Actions& out);
   void FinishDelivery(Time now, const DeliverResult& result, Actions& out);
   void FinishAbandon(Time now, uint64_t averaging, Actions& out);
+  void FinishCount(Time now, uint64_t averaging, Actions& out);
+  // Strategies on graphs: all averagings of a view but its first count samples only.
+  bool Counting(uint64_t averaging) const;
+  void AskForMixing(Actions& out);
+  void OpenMixing(Time now, Actions& out);
   void CollectEnded(Time now, Actions& out);
   void SettleSamples(const GroupRounds::Ended& ended, Actions& out);
 
@@ -141,6 +154,8 @@ class Averaging {
   Rng rng_;
   GroupRounds rounds_;
   std::unique_ptr<Strategy> strategy_;
+  std::unique_ptr<Strategy> counter_;  // its trips move weights only
+  Mixing mixing_;
   StrategyKind kind_ = StrategyKind::kMoshpit;
 
   bool seated_ = false;
@@ -157,6 +172,9 @@ class Averaging {
   std::optional<Hold> hold_;
   uint64_t held_ = 0;              // highest averaging that began while it was held back
   std::optional<uint64_t> asked_;  // RequestPublish that was not answered yet
+  bool asked_by_mixing_ = false;   // and it is mixing's
+  bool snapshotted_ = false;       // the outbox holds the snapshot of averaging number_
+  Region committed_region_ = Region::kInboxA;  // holds committed_
   uint64_t jump_ = 0;  // a member is due for this one, beyond the one after ours: follow when idle
   bool announced_ = false;
   Time announced_at_;

@@ -59,6 +59,11 @@ void Encode(const AveragingConfig& config, ByteWriter& out) {
   out.U8(static_cast<uint8_t>(config.rounds));
   out.U8(static_cast<uint8_t>(config.weighting));
   out.U8(static_cast<uint8_t>(config.grid));
+  out.U8(static_cast<uint8_t>(config.mixing.graph));
+  out.U8(static_cast<uint8_t>(config.mixing.gossip));
+  out.F64(config.mixing.rate_com);
+  out.Bool(config.mixing.lr_scale);
+  out.U16(config.mixing.max_lag);
   Encode(config.target, out);
 }
 
@@ -74,9 +79,17 @@ std::optional<AveragingConfig> DecodeAveragingConfig(ByteReader& in) {
   config.rounds = Enumerator(in, RoundsMode::kOne);
   config.weighting = Enumerator(in, Weighting::kEqual);
   config.grid = Enumerator(in, GridMode::kPaper);
+  config.mixing.graph = Enumerator(in, GraphKind::kComplete);
+  config.mixing.gossip = Enumerator(in, GossipMode::kNeighbours);
+  config.mixing.rate_com = in.F64();
+  config.mixing.lr_scale = in.Bool();
+  config.mixing.max_lag = in.U16();
   config.target = DecodeTarget(in);
   if (config.group_size < 2 || config.group_size > 64) in.Fail();
   if (!std::isfinite(config.interval) || config.interval <= 0) in.Fail();
+  const MixingConfig& mixing = config.mixing;
+  if (!(mixing.rate_com >= 1e-3 && mixing.rate_com <= 1e3)) in.Fail();
+  if (mixing.max_lag < 1 || mixing.max_lag > 1024) in.Fail();
   if (!in.ok()) return std::nullopt;
   return config;
 }

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "base/bytes.h"
+#include "worker/core/graph.h"
 
 namespace crowdsurf::worker {
 
@@ -39,6 +40,18 @@ struct Target {  // unset fields do not count; any one met ends the job
   bool operator==(const Target&) const = default;
 };
 
+enum class GossipMode : uint8_t { kPairs, kNeighbours };
+
+// The block of the chosen strategy on a graph (spec.averaging.gossip, a2cid2, relaySum).
+struct MixingConfig {
+  GraphKind graph = GraphKind::kExponential;  // RelaySum: its tree
+  GossipMode gossip = GossipMode::kPairs;
+  double rate_com = 1;   // A2CiD2: pairings a gradient step, 1e-3..1e3
+  bool lr_scale = true;  // RelaySum: tell the trainer the factor of its learning rate
+  uint16_t max_lag = 4;  // RelaySum: steps by which an edge may lag before this peer waits, 1..1024
+  bool operator==(const MixingConfig&) const = default;
+};
+
 struct AveragingConfig {
   uint64_t generation = 0;
   StrategyKind strategy = StrategyKind::kMoshpit;
@@ -50,6 +63,7 @@ struct AveragingConfig {
   RoundsMode rounds = RoundsMode::kAll;
   Weighting weighting = Weighting::kSamples;
   GridMode grid = GridMode::kFitted;
+  MixingConfig mixing;
   Target target;
   bool operator==(const AveragingConfig&) const = default;
 };

@@ -25,7 +25,8 @@ void Averaging::Run(Time now, StrategyActions& actions, Actions& out) {
 void Averaging::OpenOne(Time now, const OpenRound& open, StrategyActions& more, Actions& out) {
   const Seating seating = seating_.AsOf(open.averaging);
   if (!seating.CellOf(config_.id)) {  // the seat was lost in the middle of it
-    strategy_->OnEvent(now, RoundDecided{open.averaging, open.axis, false, 0}, more);
+    Strategy& strategy = Counting(open.averaging) ? *counter_ : *strategy_;
+    strategy.OnEvent(now, RoundDecided{open.averaging, open.axis, false, 0}, more);
     return;
   }
   const bool all = seating.view().config.rounds == RoundsMode::kAll;
@@ -39,7 +40,8 @@ void Averaging::OpenOne(Time now, const OpenRound& open, StrategyActions& more, 
                                                .samples = stake_.samples,
                                                .before = stake_.before,
                                                .holds = last_root_},
-                                     .holds = last_root_};
+                                     .holds = last_root_,
+                                     .counting = Counting(open.averaging)};
   rounds_.SetLeast(number_);
   rounds_.Open(now, opening, seating, down_, out);
   CollectEnded(now, out);
@@ -53,7 +55,8 @@ void Averaging::CollectEnded(Time now, Actions& out) {
     last_root_ = ended.over.root;
     stake_ = ended.over.stake;
     StrategyActions actions;
-    strategy_->OnEvent(
+    Strategy& strategy = Counting(ended.averaging) ? *counter_ : *strategy_;
+    strategy.OnEvent(
         now, RoundDecided{ended.averaging, ended.axis, applied, ended.over.stake.weight}, actions);
     Run(now, actions, out);
   }
@@ -86,12 +89,14 @@ void Averaging::OnCountedAnswer(const message::CountedAnswer& answer) {
 
 void Averaging::FinishDelivery(Time now, const DeliverResult& result, Actions& out) {
   CHECK(stage_ == Stage::kRounds);
+  if (Counting(result.averaging)) return FinishCount(now, result.averaging, out);
   // By what its contributors knew, not by what this peer did: equal at all who complete it.
   committed_ = {.averaging = result.averaging,
                 .root = Digest(),
                 .job_samples = stake_.before.samples + stake_.samples};
   const auto latest = [](const Committed& c) { return JobCount{c.averaging, c.job_samples}; };
   if (latest(job_) < latest(committed_)) job_ = committed_;
+  committed_region_ = result.region;
   out.push_back(Deliver{.averaging = result.averaging,
                         .region = result.region,
                         .samples = stake_.samples,
@@ -105,27 +110,50 @@ void Averaging::FinishDelivery(Time now, const DeliverResult& result, Actions& o
   log_.Info("averaging delivered", {{"averaging", result.averaging},
                                     {"samples", stake_.samples},
                                     {"job_samples", committed_.job_samples}});
+  GoOn(now, result.averaging, out);
+}
+
+// Samples were counted; the parameters are mixing's.
+void Averaging::FinishCount(Time now, uint64_t averaging, Actions& out) {
+  if (job_.averaging <= averaging)
+    job_ = {.averaging = averaging,
+            .root = Digest(),
+            .job_samples = stake_.before.samples + stake_.samples};
+  took_part_ = true;
+  metrics_.job_samples->Set(job_.job_samples);
+  metrics_.averaging->Set(static_cast<double>(averaging));
+  out.push_back(JobCounted{.averaging = averaging, .job_samples = job_.job_samples});
+  GoOn(now, averaging, out);
+}
+
+// The averaging is over here: the next one.
+void Averaging::GoOn(Time now, uint64_t averaging, Actions& out) {
   stage_ = Stage::kIdle;
+  snapshotted_ = false;
   Learn(std::exchange(ahead_, {}));
-  next_ = std::max(result.averaging + 1, jump_);
+  next_ = std::max(averaging + 1, jump_);
+  OpenMixing(now, out);
   AskToBeWoken(out);
-  if (begun_ >= next_ && Ready()) return StartPublish(begun_, out);
+  if (begun_ >= next_ && Ready()) return StartPublish(now, begun_, out);
   CheckDue(now, out);
+}
+
+uint64_t Averaging::near_enough() const {
+  // Where averagings count only, the last full one is all there is to fetch, and the newcomer's
+  // view begins with another.
+  return mixing_.on_graph() ? committed_.averaging : job_.averaging;
 }
 
 void Averaging::FinishAbandon(Time now, uint64_t averaging, Actions& out) {
   if (stage_ == Stage::kIdle) return;
   // A snapshot that is still being asked for is released when it comes.
-  if (stage_ != Stage::kPublishing) out.push_back(ReleaseOutbox{averaging});
+  if (stage_ != Stage::kPublishing && snapshotted_) out.push_back(ReleaseOutbox{averaging});
+  // Its rounds wrote over what could be fetched.
+  if (mixing_.on_graph() && snapshotted_) committed_ = Committed();
   ++abandoned_;
   metrics_.averagings_abandoned->Add();
   log_.Warning("averaging abandoned", {{"averaging", averaging}});
-  stage_ = Stage::kIdle;
-  Learn(std::exchange(ahead_, {}));
-  next_ = std::max(averaging + 1, jump_);
-  AskToBeWoken(out);
-  if (begun_ >= next_ && Ready()) return StartPublish(begun_, out);
-  CheckDue(now, out);
+  GoOn(now, averaging, out);
 }
 
 void Averaging::OnFrame(Time now, const PeerId& from, const message::RoundFrame& frame,

@@ -70,7 +70,7 @@ GroupQuestion GroupRounds::QuestionOf(const Opening& opening) const {
           .round = opening.round,
           .axis = opening.axis,
           .stand_ins = opening.stand_ins,
-          .elements = vector_.elements,
+          .elements = opening.counting ? 0 : vector_.elements,
           .chunk_elements = static_cast<uint32_t>(config_.chunk_elements)};
 }
 

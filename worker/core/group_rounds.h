@@ -41,7 +41,8 @@ class GroupRounds {
     Region from = Region::kOutbox;
     Region to = Region::kInboxA;
     Stake stake;
-    Digest holds;  // root of the value in `from`; none in round 0
+    Digest holds;           // root of the value in `from`; none in round 0
+    bool counting = false;  // weights only: no vector travels (mixing.h)
   };
   struct Vector {  // what is averaged
     Digest schema;

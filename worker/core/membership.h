@@ -111,6 +111,7 @@ class Membership {
   bool Vacate(Time now, Actions& out);
   void SeatJoiners(Time now, Actions& out);
   bool NeedsView(Time now);
+  bool StrictView() const;
   bool TargetMet(Time now) const;
   void Propose(Time now, Actions& out);
   void Announce(Time now, View view, Actions& out);

@@ -26,10 +26,12 @@ std::optional<message::JoinAnswer> Membership::Objection(
   if (!left_.none()) return JoinAnswer{JoinAnswer::Kind::kWait, {}, {}, {}};
   const Committed& job = averaging_.job();
   // One average behind is near enough: it was the last one when the transfer began.
-  const bool near = request.holds > 0 && request.holds + 1 >= job.averaging;
+  const bool near = request.holds > 0 && request.holds + 1 >= averaging_.near_enough();
   if (job.averaging == 0 || request.trained || near || request.holds >= job.averaging)
     return std::nullopt;
   JoinAnswer answer{JoinAnswer::Kind::kFetchFirst, averaging_.committed(), {}, {}};
+  // Nothing to be fetched: the full average of the newcomer's first view takes its place.
+  if (averaging_.mixing().on_graph() && answer.committed.averaging == 0) return std::nullopt;
   if (answer.committed.averaging == 0 || answer.committed.root.none())
     return JoinAnswer{JoinAnswer::Kind::kWait, {}, {}, {}};  // being hashed: ask again
   std::vector<PeerId> donors{config_.id};

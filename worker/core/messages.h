@@ -13,6 +13,7 @@
 
 #include "base/bytes.h"
 #include "base/id.h"
+#include "worker/core/pair_exchange.h"
 #include "worker/core/view.h"
 #include "worker/core/witness.h"
 
@@ -196,6 +197,11 @@ struct CountedAnswer {
   bool counted = false;
   bool operator==(const CountedAnswer&) const = default;
 };
+struct Pair {  // of an exchange of two members (pair_exchange.h)
+  ViewHash view;
+  PairWord word;
+  bool operator==(const Pair&) const = default;
+};
 
 }  // namespace message
 
@@ -205,7 +211,7 @@ using Message =
                  message::ViewOpen, message::ViewPromise, message::ViewAccept,
                  message::ViewAccepted, message::BranchOpen, message::BranchJoin,
                  message::BranchView, message::BranchHeld, message::Leaving, message::CountedAsk,
-                 message::CountedAnswer, message::ListInUse, message::ListAsk>;
+                 message::CountedAnswer, message::ListInUse, message::ListAsk, message::Pair>;
 
 inline constexpr size_t kMostName = 256;       // a worker's name
 inline constexpr size_t kMostEndpoint = 300;   // host (253) and port

@@ -49,6 +49,7 @@ class Writer {
     if (v) out_.Raw(v->origin.view());
   }
   void operator()(message::JoinAnswer::Kind v) { out_.U8(static_cast<uint8_t>(v)); }
+  void operator()(PairWord::Kind v) { out_.U8(static_cast<uint8_t>(v)); }
   template <class T>
   void operator()(const std::vector<T>& items) {
     out_.U32(static_cast<uint32_t>(items.size()));
@@ -98,6 +99,11 @@ class Reader {
     const uint8_t kind = in_.U8();
     if (kind > static_cast<uint8_t>(message::JoinAnswer::Kind::kRefused)) return in_.Fail();
     v = static_cast<message::JoinAnswer::Kind>(kind);
+  }
+  void operator()(PairWord::Kind& v) {
+    const uint8_t kind = in_.U8();
+    if (kind > static_cast<uint8_t>(PairWord::Kind::kCancel)) return in_.Fail();
+    v = static_cast<PairWord::Kind>(kind);
   }
   void operator()(std::vector<Seat>& items) { Items(items, kMostSeats, kSeatBytes, DecodeSeat); }
   void operator()(std::vector<Vacancy>& items) {
@@ -159,6 +165,8 @@ void Fields(M& m, F&& f) {
     f(m.instance);
   else if constexpr (std::is_same_v<T, CountedAnswer>)
     (f(m.instance), f(m.counted));
+  else if constexpr (std::is_same_v<T, Pair>)
+    (f(m.view), f(m.word.kind), f(m.word.number), f(m.word.step_nanoseconds));
   else
     static_assert(std::is_same_v<T, ViewAsk>);  // no fields
 }

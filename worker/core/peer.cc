@@ -77,6 +77,10 @@ void Peer::Impl::Dispatch(Time now, const PeerId& from, const Message& message, 
                  },
                  [&](const message::ListInUse& m) { averaging_.OnListInUse(now, m, out); },
                  [&](const message::ListAsk& m) { averaging_.rounds().OnListAsk(from, m, out); },
+                 [&](const message::Pair& m) {
+                   InView(
+                       now, from, m, [&] { averaging_.OnPairWord(now, from, m.word, out); }, out);
+                 },
                  [&](const message::CountedAsk& m) { averaging_.OnCountedAsk(from, m, out); },
                  [&](const message::CountedAnswer& m) { averaging_.OnCountedAnswer(m); },
                  [&](const auto& m) { membership_.On(now, from, m, out); }},
@@ -125,8 +129,15 @@ void Peer::Impl::OnLocal(Time now, const LocalEvent& event, Actions& out) {
                  [&](const RestoredCheckpoint& e) { membership_.OnRestored(e); },
                  [&](const NoticeGiven& e) { leave_at_ = std::max(now, e.deadline - kLeaveTime); },
                  [&](const LeaveAsked&) { membership_.StartLeaving(now); },
-                 [&](const ConfigChanged& e) { membership_.OnConfig(e.config); }},
+                 [&](const ConfigChanged& e) { membership_.OnConfig(e.config); },
+                 [&](const MixSent& e) { averaging_.OnMixSent(now, e, out); }},
       event);
+  Settle(now, out);
+}
+
+void Peer::Impl::OnMixChunk(Time now, const MixArrived& chunk, bool stored, Actions& out) {
+  membership_.OnHeard(now, chunk.from);
+  averaging_.OnMixChunk(now, chunk, stored, out);
   Settle(now, out);
 }
 
@@ -220,6 +231,16 @@ bool Peer::OnChunk(Time now, const ChunkArrived& chunk, Actions& out) {
 void Peer::OnFolded(Time now, RoundHandle round, uint32_t chunk, Ballot assigned, uint64_t hash,
                     Actions& out) {
   impl_->OnFolded(now, round, chunk, assigned, hash, out);
+}
+std::optional<MixPlace> Peer::PlaceMix(const MixArrived& chunk) const {
+  return impl_->mixing().Place(chunk);
+}
+void Peer::OnMixChunk(Time now, const MixArrived& chunk, bool stored, Actions& out) {
+  impl_->OnMixChunk(now, chunk, stored, out);
+}
+std::optional<MixChunk> Peer::DescribeMix(const PeerId& to, MixTag tag, uint64_t sequence,
+                                          uint32_t chunk) const {
+  return impl_->mixing().Describe(to, tag, sequence, chunk);
 }
 void Peer::OnLocal(Time now, const LocalEvent& event, Actions& out) {
   impl_->OnLocal(now, event, out);

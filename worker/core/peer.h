@@ -108,9 +108,15 @@ struct LeaveAsked {};
 struct ConfigChanged {
   AveragingConfig config;
 };
+// All chunks of a MixSend were given to the transport (or had become void).
+struct MixSent {
+  PeerId to;
+  MixTag tag = kPairTag;
+  uint64_t sequence = 0;
+};
 using LocalEvent =
     std::variant<TrainerRegistered, TrainerGone, Published, PublishRefused, Progress, StateFetched,
-                 StateHashed, RestoredCheckpoint, NoticeGiven, LeaveAsked, ConfigChanged>;
+                 StateHashed, RestoredCheckpoint, NoticeGiven, LeaveAsked, ConfigChanged, MixSent>;
 
 // ---- actions
 // -------------------------------------------------------------------------------------------------------
@@ -204,13 +210,37 @@ struct FetchState {
 struct WriteCheckpoint {
   bool final_model;
 };  // this peer is the steward
+// ---- strategies on graphs (mix.h). Also ReserveRegions and RunKernel of strategy.h: the first
+// says which regions from kExtra0 on there must be from now on (their contents are void), the
+// second runs at once.
+// Sends chunks 0..chunks-1 of a message: for each, when the transport has room, DescribeMix says
+// what it is made of. Ends with MixSent, unless the peer is found dead.
+struct MixSend {
+  PeerId to;
+  MixTag tag = kPairTag;
+  uint64_t sequence = 0;
+  uint32_t chunks = 0;
+};
+struct DeliverMix {     // the trainer adds region - outbox
+  uint64_t number = 0;  // of the RequestPublish
+  Region region = Region::kInboxA;
+};
+struct TellLrScale {
+  double scale = 1;  // the trainer multiplies its learning rate by it
+};
+struct JobCounted {  // an averaging that counts samples and moves no parameters is over
+  uint64_t averaging = 0;
+  double job_samples = 0;
+};
 struct RaiseStop {};
 struct Leave {
   std::string reason;
 };  // everything is handed over: the host may exit
-using Action = std::variant<Send, Introduce, PutRecord, WatchKey, UnwatchKey, OpenBuffers,
-                            CloseBuffers, Chunk, SpeakChunk, RequestPublish, WakeAt, LetStart,
-                            Deliver, ReleaseOutbox, FetchState, WriteCheckpoint, RaiseStop, Leave>;
+using Action =
+    std::variant<Send, Introduce, PutRecord, WatchKey, UnwatchKey, OpenBuffers, CloseBuffers, Chunk,
+                 SpeakChunk, RequestPublish, WakeAt, LetStart, Deliver, ReleaseOutbox, FetchState,
+                 WriteCheckpoint, RaiseStop, Leave, ReserveRegions, RunKernel, MixSend, DeliverMix,
+                 TellLrScale, JobCounted>;
 using Actions = std::vector<Action>;
 
 // A chunk that arrived on the tensor plane; the host holds its bytes until the call returns.
@@ -247,6 +277,13 @@ class Peer {
   bool OnChunk(Time now, const ChunkArrived& chunk, Actions& out);
   void OnFolded(Time now, RoundHandle round, uint32_t chunk, Ballot assigned, uint64_t hash,
                 Actions& out);
+  // Strategies on graphs: where a chunk that arrived is to be stored (nullopt: nowhere); then, when
+  // it lies there or was refused, OnMixChunk. `stored`: it had a place, the right size and finite
+  // values. DescribeMix: what a chunk of a MixSend is made of (nullopt: void by now).
+  std::optional<MixPlace> PlaceMix(const MixArrived& chunk) const;
+  void OnMixChunk(Time now, const MixArrived& chunk, bool stored, Actions& out);
+  std::optional<MixChunk> DescribeMix(const PeerId& to, MixTag tag, uint64_t sequence,
+                                      uint32_t chunk) const;
   void OnLocal(Time now, const LocalEvent& event, Actions& out);
   void OnTimer(Time now, Actions& out);  // pre: now >= NextDeadline()
   Time NextDeadline() const;             // Infinite when idle

@@ -28,6 +28,8 @@ class Peer::Impl {
   bool OnChunk(Time now, const ChunkArrived& chunk, Actions& out);
   void OnFolded(Time now, RoundHandle round, uint32_t chunk, Ballot assigned, uint64_t hash,
                 Actions& out);
+  void OnMixChunk(Time now, const MixArrived& chunk, bool stored, Actions& out);
+  const Mixing& mixing() const { return averaging_.mixing(); }
   void OnLocal(Time now, const LocalEvent& event, Actions& out);
   void OnTimer(Time now, Actions& out);
   Time NextDeadline() const;

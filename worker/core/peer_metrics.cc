@@ -18,7 +18,7 @@ Counter* Chunks(MetricRegistry& r, const char* how) {
 
 }  // namespace
 
-PeerMetrics::PeerMetrics(MetricRegistry& r) : registry_(r) {
+PeerMetrics::PeerMetrics(MetricRegistry& r) : mixing(r), registry_(r) {
   const std::map<Outcome, const char*> outcomes = {
       {Outcome::kFast, "fast"}, {Outcome::kRepaired, "repaired"}, {Outcome::kAdopted, "adopted"},
       {Outcome::kKept, "kept"}, {Outcome::kAborted, "aborted"},   {Outcome::kOrphaned, "orphaned"}};

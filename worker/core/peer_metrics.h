@@ -8,6 +8,7 @@
 #include <string>
 
 #include "base/metrics.h"
+#include "worker/core/mixing_metrics.h"
 #include "worker/core/round.h"
 
 namespace crowdsurf::worker {
@@ -38,6 +39,7 @@ struct PeerMetrics {
   Gauge* members;
   Gauge* job_samples;
   Gauge* averaging;
+  MixingMetrics mixing;  // strategies on graphs
 
   // crowdsurf_round_frames_refused_total{reason} and crowdsurf_peer_messages_refused_total{reason};
   // reasons are a closed set in the code.

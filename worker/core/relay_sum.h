@@ -21,12 +21,13 @@
 #include <vector>
 
 #include "base/check.h"
+#include "worker/core/edge_strategy.h"
 #include "worker/core/graph.h"
 
 namespace crowdsurf::worker {
 
 template <class Scalar>
-class RelaySum {
+class RelayMemory {
  public:
   // What crosses an edge. Sums grow to n * |x|: float32 or wider on the wire, never float16.
   struct Message {
@@ -35,7 +36,7 @@ class RelaySum {
     std::vector<Scalar> sum;
   };
 
-  RelaySum(const Graph& tree, uint32_t self, size_t elements) { Reset(tree, self, elements); }
+  RelayMemory(const Graph& tree, uint32_t self, size_t elements) { Reset(tree, self, elements); }
 
   // A new view: forgets every edge. Pre: `tree` is a tree with `self` in it.
   void Reset(const Graph& tree, uint32_t self, size_t elements) {
@@ -118,6 +119,32 @@ class RelaySum {
   uint32_t nodes_ = 0;
   size_t elements_ = 0;
   std::map<uint32_t, Message> edges_;  // by neighbour; at most the tree's degree
+};
+
+// The strategy of an agent. RelayMemory is the whole of it in one object, for paper tests; here
+// the memory is the edge mailbox's, chunk by chunk, and the arithmetic is MixKernel's: the same
+// sums in the same order (tested bit for bit). Momentum stays in each trainer: y is the snapshot
+// after its own steps, whatever optimizer made them. DoubleBinaryTree: the first half of the vector
+// travels on one tree, the rest on the other (the paper: even and odd coordinates). The learning
+// rate's factor, 1 + mean delay of the tree, is approached over a diameter of steps, because it
+// jumps with the view.
+class RelaySum : public EdgeStrategy {
+ public:
+  Needs needs() const override { return {.strict_view = true, .tree = true, .edge_copies = true}; }
+  double lr_scale() const override { return lr_scale_; }
+
+ protected:
+  bool relays() const override { return true; }
+  bool as_trees() const override { return true; }
+  WireFormat wire() const override { return WireFormat::kFloat32; }  // sums grow to n |x|
+  void OnGraph(const Topology& topology) override;
+  void Average(StrategyActions& out) override;
+  void OnAveraged(StrategyActions& out) override;
+
+ private:
+  double lr_scale_ = 1;
+  double lr_target_ = 1;
+  double lr_step_ = 0;
 };
 
 }  // namespace crowdsurf::worker

@@ -64,7 +64,7 @@ void Membership::Govern(Time now, Actions& out) {
   if (!left_.none()) return;  // following a branch that another leads
   std::erase_if(joiners_, [&](const auto& j) { return now - j.second.heard > kJoinerPatience; });
   if (Vacate(now, out)) SeatsChanged(now, out);
-  SeatJoiners(now, out);
+  if (!StrictView()) SeatJoiners(now, out);
   if (proposer_) {
     proposer_->OnTimer(now, out);
     if (proposer_->decided()) {
@@ -79,6 +79,10 @@ void Membership::Govern(Time now, Actions& out) {
   averaging_.HoldFrom(now, averaging_.bytes_begun() + 1, kProposalPatience, out);
   if (averaging_.MayMove(0)) Propose(now, out);
 }
+
+// Strategies on graphs derive who is whose neighbour from the view's members: it is made anew at
+// every change, and gives no seats.
+bool Membership::StrictView() const { return IsOnGraph(seating_->view().config.strategy); }
 
 bool Membership::Vacate(Time, Actions& out) {
   std::vector<Vacancy> vacancies;
@@ -145,7 +149,8 @@ bool Membership::NeedsView(Time now) {
   const View& view = seating_->view();
   if (newest_.generation > view.config.generation) return true;
   if (TargetMet(now) && !view.target_met) return true;
-  const bool thin = IsThin(*seating_, down_);
+  const bool differs = seating_->occupants().size() != view.members.size();
+  const bool thin = IsThin(*seating_, down_) || (StrictView() && differs);
   if (!thin) thin_since_ = Time();
   if (thin && thin_since_.unset()) thin_since_ = now;
   if (thin && now - thin_since_ >= config_.view_debounce) return true;

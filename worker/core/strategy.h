@@ -15,14 +15,11 @@
 
 #include "base/rng.h"
 #include "base/time.h"
+#include "worker/core/edge_mailbox.h"
+#include "worker/core/mix.h"
 #include "worker/core/view.h"
 
 namespace crowdsurf::worker {
-
-// Buffers by name, each of the model's element count, float32. kOutbox is the trainer's snapshot
-// (read only between publish and release); kInboxA/B alternate as results; kExtra holds a
-// strategy's own copies (A2CiD2's x-tilde).
-enum class Region : uint8_t { kOutbox, kInboxA, kInboxB, kExtra0, kExtra1, kExtra2, kExtra3 };
 
 struct Needs {                 // static facts, checked at admission
   bool strict_view = false;    // renew the view at every debounced change
@@ -32,6 +29,7 @@ struct Needs {                 // static facts, checked at admission
   bool every_update = false;   // the trainer must pass each update's delta
   bool tree = false;           // needs a tree of the graph family
   uint8_t extra_regions = 0;   // model copies beside outbox and inboxes
+  bool edge_copies = false;    // and one for each edge of the graph
 };
 
 // ---- events
@@ -62,8 +60,33 @@ struct PeerDown {
   PeerId peer;
 };
 struct StrategyTimer {};
+// ---- events of strategies on graphs (mixing.h)
+// The view's full average is over: mixing may begin. Results go into `inbox`; the other inbox keeps
+// the average for joiners.
+struct MixingOpens {
+  Region inbox;
+};
+struct SnapshotTaken {  // the outbox holds it; the trainer's totals at it
+  uint64_t step;
+  double samples;
+};
+struct SnapshotRefused {};  // NaN in it: the trainer's values stay as they are
+struct PairAgreed {
+  PeerId peer;
+};
+struct EdgeSent {  // the message to `peer` has left
+  PeerId peer;
+  MixTag tag;
+};
+struct PaceTold {  // the trainer's totals, and how long a step and a sample take; 0: not known
+  uint64_t step;
+  double samples;
+  double step_seconds;
+  double sample_seconds;
+};
 using Event = std::variant<DueEvent, PublishedEvent, RoundDecided, PairDone, EdgeArrived, PeerDown,
-                           StrategyTimer>;
+                           StrategyTimer, MixingOpens, SnapshotTaken, SnapshotRefused, PairAgreed,
+                           EdgeSent, PaceTold>;
 
 // ---- actions
 // -------------------------------------------------------------------------------------------------------
@@ -82,13 +105,43 @@ struct ExchangePair {
 };
 struct SendEdge {
   PeerId peer;
-  uint32_t tag;
+  MixTag tag;
   Region region;
+  bool relay;         // with what the other edges of the tag hold
+  uint64_t sequence;  // of this peer's messages
 };
 struct RunKernel {
-  uint32_t kernel;
+  MixKernel kernel;
+  Extent range;
   std::vector<Region> regions;
   std::vector<double> scalars;
+};
+// ---- actions of strategies on graphs
+struct ReserveRegions {  // kExtra0 and on: the part of the vector that each holds
+  std::vector<Extent> extents;
+};
+struct UsePairs {
+  Region receive;
+};
+struct UseEdges {
+  std::vector<EdgeLink> links;
+  WireFormat wire;
+  EdgeMailbox::Order order;
+};
+struct ProposePair {
+  PeerId peer;
+};
+struct AskSnapshot {};  // SnapshotTaken or SnapshotRefused follows
+struct DeliverMixed {   // the trainer adds region - outbox
+  Region region;
+};
+struct ReleaseSnapshot {};  // nothing to deliver
+struct SetLrScale {
+  double scale;
+};
+struct WakeAtTotals {  // PaceTold when the trainer's totals pass either; 0: never
+  uint64_t steps;
+  double samples;
 };
 // The averaging is complete: the trainer gets (region - outbox); weight is the final weight of the
 // averaging.
@@ -103,21 +156,33 @@ struct AbandonAveraging {
 struct SetStrategyTimer {
   Time at;
 };
-using StrategyAction = std::variant<OpenRound, ExchangePair, SendEdge, RunKernel, DeliverResult,
-                                    AbandonAveraging, SetStrategyTimer>;
+using StrategyAction =
+    std::variant<OpenRound, ExchangePair, SendEdge, RunKernel, DeliverResult, AbandonAveraging,
+                 SetStrategyTimer, ReserveRegions, UsePairs, UseEdges, ProposePair, AskSnapshot,
+                 DeliverMixed, ReleaseSnapshot, SetLrScale, WakeAtTotals>;
 using StrategyActions = std::vector<StrategyAction>;
 
 class Strategy {
  public:
   virtual ~Strategy() = default;
   virtual Needs needs() const = 0;
+  // Strategies on graphs: length of the vector, and where what edges brought is kept. Before
+  // OnView; the mailbox outlives the strategy.
+  virtual void SetVector(uint64_t /*elements*/, const EdgeMailbox& /*edges*/) {}
   virtual void OnView(Time now, const View& view, const PeerId& self, StrategyActions& out) = 0;
   virtual void OnEvent(Time now, const Event& event, StrategyActions& out) = 0;
   // RelaySum: factor the trainer multiplies its learning rate by.
   virtual double lr_scale() const { return 1.0; }
 };
 
-// nullptr: that kind is not built; admission refuses it before this is asked.
+// What opens rounds for that kind: for strategies on graphs Moshpit, which makes the full average
+// that each of their views begins with. nullptr: that kind is not built; admission refuses it
+// before this is asked.
 std::unique_ptr<Strategy> MakeStrategy(StrategyKind kind, Rng rng);
+
+// Strategies on graphs mix all the time (mixing.h), not in averagings.
+bool IsOnGraph(StrategyKind kind);
+// Pre: IsOnGraph(config.strategy).
+std::unique_ptr<Strategy> MakeGraphStrategy(const AveragingConfig& config, Rng rng);
 
 }  // namespace crowdsurf::worker

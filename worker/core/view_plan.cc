@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "worker/core/strategy.h"
 
 namespace crowdsurf::worker {
 namespace {
@@ -42,7 +43,8 @@ Grid GridFor(size_t members, const AveragingConfig& config) {
 }
 
 size_t MostMembersOf(const AveragingConfig& config) {
-  return config.strategy == StrategyKind::kAllReduce ? 64 : kMostMembers;
+  if (config.strategy == StrategyKind::kAllReduce) return 64;
+  return IsOnGraph(config.strategy) ? kMostNodes : kMostMembers;
 }
 
 View FirstView(const Member& self, const ViewFacts& facts) {

@@ -24,7 +24,7 @@ struct ViewFacts {
 
 // The grid for that many members; members <= MostMembersOf(config).
 Grid GridFor(size_t members, const AveragingConfig& config);
-// AllReduce is one group, and masks are 64 bits.
+// AllReduce is one group, and masks are 64 bits; graphs are bounded by their spectrum (graph.h).
 size_t MostMembersOf(const AveragingConfig& config);
 
 // The first view of a line, of one member.

@@ -188,7 +188,7 @@ Status Agent::Impl::StartTransports() {
        [this](Time now, WallTime wall, const PeerId& peer, bool hard) {
          OnDown(now, wall, peer, hard);
        },
-       [this](Time, WallTime, const PeerId& peer) { plane_->OnDrained(peer); }});
+       [this](Time now, WallTime wall, const PeerId& peer) { OnDrained(now, wall, peer); }});
   const RegionMemory memory{
       [this](Region region) -> std::span<const float> {
         if (region == Region::kOutbox) return link_->outbox();
@@ -196,6 +196,13 @@ Status Agent::Impl::StartTransports() {
       },
       [this](Region region) { return link_->inbox(region == Region::kInboxA ? 0 : 1); }};
   plane_ = std::make_unique<ChunkPlane>(*tensors_, memory, metrics_, log_.For("plane"));
+  const MixPlane::Core core{
+      [this](const MixArrived& chunk) { return peer_->PlaceMix(chunk); },
+      [this](const PeerId& to, MixTag tag, uint64_t sequence, uint32_t chunk) {
+        return peer_->DescribeMix(to, tag, sequence, chunk);
+      },
+      [this](const PeerId& peer) { return plane_->EndpointOf(peer); }};
+  mix_ = std::make_unique<MixPlane>(*tensors_, memory, core, metrics_);
   const StateExchangeHost exchange{[this](int inbox) { return link_->inbox(inbox); },
                                    [this](const PeerId& to, SharedBytes payload) {
                                      return plane_->SendStateFrame(to, std::move(payload));

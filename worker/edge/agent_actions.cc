@@ -59,8 +59,13 @@ void Agent::Impl::Do(Time now, WallTime wall, const UnwatchKey& action) {
 // ---- chunks ------------------------------------------------------------------------------------
 
 void Agent::Impl::Do(Time, WallTime, const OpenBuffers& action) {
-  state_->Retire(InboxOf(action.to));
-  if (delivered_ && delivered_->region == action.to) delivered_.reset();
+  uint64_t values = 0;
+  for (const ChunkSpan& chunk : action.chunks) values += chunk.count;
+  if (values > 0) {  // a round that counts samples only writes nothing
+    state_->Retire(InboxOf(action.to));
+    if (delivered_ && delivered_->region == action.to) delivered_.reset();
+    if (mixed_ == action.to) mixed_.reset();
+  }
   plane_->Open(action);
 }
 
@@ -98,17 +103,21 @@ void Agent::Impl::Do(Time now, WallTime wall, const Deliver& action) {
   link_->SetJob(action.job_samples, action.averaging, summary.view ? summary.view->epoch : 0,
                 summary.view ? summary.view->members : 0);
   delivered_ = action;
-  // Who governs the view writes the job's checkpoints; two stewards for a moment write twice.
-  if (checkpoint_at_.unset()) checkpoint_at_ = now + Seconds(config_.checkpoint_seconds);
-  if (summary.steward && now >= checkpoint_at_) {
-    checkpoint_at_ = now + Seconds(config_.checkpoint_seconds);
-    Do(now, wall, WriteCheckpoint{.final_model = false});
-  }
+  mixed_.reset();
+  CheckpointWhenDue(now, wall, summary);
   const Digest content =
       state_->Offer(inbox, action.averaging, action.job_samples, trainer_->schema);
   inputs_.push_back([this, content, number = action.averaging](Time at, Actions& out) {
     peer_->OnLocal(at, StateHashed{.averaging = number, .root = content}, out);
   });
+}
+
+// Who governs the view writes the job's checkpoints; two stewards for a moment write twice.
+void Agent::Impl::CheckpointWhenDue(Time now, WallTime wall, const PeerSummary& summary) {
+  if (checkpoint_at_.unset()) checkpoint_at_ = now + Seconds(config_.checkpoint_seconds);
+  if (!summary.steward || now < checkpoint_at_) return;
+  checkpoint_at_ = now + Seconds(config_.checkpoint_seconds);
+  Do(now, wall, WriteCheckpoint{.final_model = false});
 }
 
 void Agent::Impl::Do(Time, WallTime, const ReleaseOutbox& action) {
@@ -150,8 +159,9 @@ void Agent::Impl::Do(Time now, WallTime, const WriteCheckpoint& action) {
   const PeerSummary summary = peer_->Summarize();
   CheckpointKeeper::Job job;
   job.info.job = options_.job;
-  job.info.averaging = delivered_ ? delivered_->averaging : summary.averaging;
-  job.info.job_samples = delivered_ ? delivered_->job_samples : summary.job_samples;
+  const bool full = delivered_ && !mixed_;
+  job.info.averaging = full ? delivered_->averaging : summary.averaging;
+  job.info.job_samples = full ? delivered_->job_samples : summary.job_samples;
   job.info.job_seconds = summary.job_seconds;
   if (delivered_) job.info.committed = delivered_->root;
   if (summary.view) job.info.view_epoch = summary.view->epoch;
@@ -160,9 +170,13 @@ void Agent::Impl::Do(Time now, WallTime, const WriteCheckpoint& action) {
   job.final_model = action.final_model;
   // A job that ends in the middle of an averaging has lost the last average to it: the trainer's
   // own snapshot, a few steps further, stands for it.
-  if (!delivered_ && !action.final_model) return;
+  if (!delivered_ && !mixed_ && !action.final_model) return;
+  // Where neighbours mix, this worker's last result stands for the job's.
+  const std::optional<Region> region = mixed_       ? mixed_
+                                       : delivered_ ? std::optional(delivered_->region)
+                                                    : std::nullopt;
   const std::span<const float> average =
-      delivered_ ? std::as_const(*link_).inbox(InboxOf(delivered_->region)) : link_->outbox();
+      region ? std::as_const(*link_).inbox(InboxOf(*region)) : link_->outbox();
   job.average.assign(average.begin(), average.end());
   checkpoint_ = std::move(job);
   checkpoint_wait_until_ = now + kOpaqueForCheckpoint;
@@ -192,6 +206,47 @@ void Agent::Impl::EndWhenJobIsOver(Time now) {
   if (since >= kStopPatience || (since >= kLinger && written && trainer_done)) {
     End(kTargetMet, 0);
   }
+}
+
+// ---- strategies on graphs ----------------------------------------------------------------------
+
+void Agent::Impl::Do(Time, WallTime, const ReserveRegions& action) { mix_->Reserve(action); }
+
+void Agent::Impl::Do(Time, WallTime, const RunKernel& action) {
+  for (const Region region : action.regions) {
+    if (region != Region::kInboxA && region != Region::kInboxB) continue;
+    // A committed average that lay there is gone.
+    if (delivered_ && delivered_->region == region) {
+      state_->Retire(InboxOf(region));
+      delivered_.reset();
+    }
+    plane_->Overwritten(region);
+  }
+  mix_->Run(action);
+}
+
+void Agent::Impl::FeedSent(const MixSent& sent) {
+  inputs_.push_back([this, sent](Time at, Actions& out) { peer_->OnLocal(at, sent, out); });
+}
+
+void Agent::Impl::Do(Time, WallTime, const MixSend& action) {
+  if (const auto sent = mix_->Send(action)) FeedSent(*sent);
+}
+
+void Agent::Impl::Do(Time, WallTime, const DeliverMix& action) {
+  if (!trainer_) return;
+  metrics_.delivered.Add();
+  mixed_ = action.region;
+  link_->Deliver(action.number, InboxOf(action.region));
+}
+
+void Agent::Impl::Do(Time, WallTime, const TellLrScale& action) { link_->SetLrScale(action.scale); }
+
+void Agent::Impl::Do(Time now, WallTime wall, const JobCounted& action) {
+  const PeerSummary summary = peer_->Summarize();
+  link_->SetJob(action.job_samples, action.averaging, summary.view ? summary.view->epoch : 0,
+                summary.view ? summary.view->members : 0);
+  if (trainer_) CheckpointWhenDue(now, wall, summary);
 }
 
 void Agent::Impl::Do(Time, WallTime, const Leave& action) { End(action.reason, 0); }

@@ -26,6 +26,7 @@
 #include "worker/edge/chunk_plane.h"
 #include "worker/edge/drain.h"
 #include "worker/edge/link_server.h"
+#include "worker/edge/mix_plane.h"
 #include "worker/edge/state_exchange.h"
 #include "worker/edge/tensor_transport.h"
 
@@ -82,6 +83,7 @@ class Agent::Impl : public dht::TimerSource {
                      Bytes payload);
   void OnDown(Time now, WallTime wall, const PeerId& peer, bool hard);
   void OnWatched(Time now, WallTime wall, const std::string& key, const dht::WatchUpdate& update);
+  void OnDrained(Time now, WallTime wall, const PeerId& peer);
   void OnState(Time now, WallTime wall);  // a fetch may have ended
   void StartLeaving(Time now, WallTime wall, Duration within);
 
@@ -105,6 +107,14 @@ class Agent::Impl : public dht::TimerSource {
   void Do(Time now, WallTime wall, const WriteCheckpoint& action);
   void Do(Time now, WallTime wall, const RaiseStop& action);
   void Do(Time now, WallTime wall, const Leave& action);
+  void Do(Time now, WallTime wall, const ReserveRegions& action);
+  void Do(Time now, WallTime wall, const RunKernel& action);
+  void Do(Time now, WallTime wall, const MixSend& action);
+  void Do(Time now, WallTime wall, const DeliverMix& action);
+  void Do(Time now, WallTime wall, const TellLrScale& action);
+  void Do(Time now, WallTime wall, const JobCounted& action);
+  void CheckpointWhenDue(Time now, WallTime wall, const PeerSummary& summary);
+  void FeedSent(const MixSent& sent);
   void SubmitCheckpoint();
   void EndWhenJobIsOver(Time now);
 
@@ -141,6 +151,7 @@ class Agent::Impl : public dht::TimerSource {
   // ---- host thread ----
   std::unique_ptr<Peer> peer_;
   std::unique_ptr<ChunkPlane> plane_;
+  std::unique_ptr<MixPlane> mix_;
   std::unique_ptr<StateExchange> state_;
   std::deque<Input> inputs_;
   bool feeding_ = false;
@@ -157,7 +168,8 @@ class Agent::Impl : public dht::TimerSource {
   TrainerPulse pulse_;
   bool restore_tried_ = false;
   Bytes restored_opaque_;
-  std::optional<Deliver> delivered_;                 // the last average, and where it lies
+  std::optional<Deliver> delivered_;  // the last average, and where it lies
+  std::optional<Region> mixed_;  // a strategy on a graph has gone on from there: its last result
   std::optional<CheckpointKeeper::Job> checkpoint_;  // waits for the opaque state
   Time checkpoint_wait_until_ = Time::Infinite();
   size_t checkpoints_open_ = 0;

@@ -88,6 +88,12 @@ void Agent::Impl::OnTensorFrame(Time now, WallTime wall, const PeerId& from,
   }
   if (!peer_started_) return;  // nobody knows this agent yet
   CHECK(!feeding_);            // frames come from the mailbox, never from inside an input
+  if (header.kind == TensorKind::kMix) {
+    const MixPlane::Arrived arrived = mix_->OnFrame(from, header, payload);
+    return Feed(now, wall, [this, arrived](Time at, Actions& out) {
+      peer_->OnMixChunk(at, arrived.chunk, arrived.stored, out);
+    });
+  }
   feeding_ = true;
   Actions actions;
   plane_->OnFrame(
@@ -97,9 +103,15 @@ void Agent::Impl::OnTensorFrame(Time now, WallTime wall, const PeerId& from,
   RunInputs(now, wall);
 }
 
+void Agent::Impl::OnDrained(Time now, WallTime wall, const PeerId& peer) {
+  plane_->OnDrained(peer);
+  for (const MixSent& sent : mix_->OnDrained(peer)) FeedLocal(now, wall, sent);
+}
+
 void Agent::Impl::OnDown(Time now, WallTime wall, const PeerId& peer, bool hard) {
   if (hard) {
     plane_->OnDown(peer);
+    mix_->OnDown(peer);
     tensors_->Forget(peer);
     state_->OnPeerDown(now, peer);
   }

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "worker/core/strategy.h"
 #include "worker/edge/agent_options.h"
 
 namespace crowdsurf::worker {
@@ -110,8 +111,9 @@ void ReadRoles(const Fields& averaging, std::vector<LinkRole>& out) {
 
 // What the manifest can name and this agent cannot do.
 void RefuseUnbuilt(const Fields& averaging, const AveragingConfig& config) {
-  if (config.strategy != StrategyKind::kMoshpit && config.strategy != StrategyKind::kAllReduce) {
-    averaging.Complain("strategy", "is not built yet (Moshpit and AllReduce are)");
+  if (MakeStrategy(config.strategy, Rng(0)) == nullptr) {
+    averaging.Complain("strategy",
+                       "is not built yet (Moshpit, AllReduce, Gossip, A2CiD2 and RelaySum are)");
   }
   if (config.grid == GridMode::kPaper) averaging.Complain("grid", "Paper is not built yet");
   if (averaging.Has("compression") && averaging.At("compression").is_string()) {
@@ -126,6 +128,42 @@ void RefuseUnbuilt(const Fields& averaging, const AveragingConfig& config) {
   if (averaging.Has("outerOptimizer") && averaging.At("outerOptimizer").is_object() &&
       averaging.At("outerOptimizer").value("type", "None") != "None") {
     averaging.Complain("outerOptimizer.type", "only None is built yet");
+  }
+}
+
+GraphKind ReadGraph(const Fields& block, const char* name, GraphKind fallback) {
+  return block.Enum(name, fallback,
+                    {"Ring", "Chain", "Torus", "Star", "BinaryTree", "DoubleBinaryTree",
+                     "Exponential", "Hypercube", "Complete"});
+}
+
+// The block of the chosen strategy on a graph, with its defaults.
+void ReadMixing(const Fields& averaging, AveragingConfig& config) {
+  MixingConfig& mixing = config.mixing;
+  if (!IsOnGraph(config.strategy)) return;
+  config.rounds = RoundsMode::kAll;  // the average that a view begins with is a full one
+  if (config.strategy == StrategyKind::kGossip) {
+    mixing.graph = GraphKind::kExponential;
+    if (!averaging.Has("gossip")) return;
+    const Fields block = averaging.Object("gossip");
+    mixing.graph = ReadGraph(block, "graph", mixing.graph);
+    mixing.gossip = block.Enum("mode", mixing.gossip, {"Pairs", "Neighbours"});
+  } else if (config.strategy == StrategyKind::kA2CiD2) {
+    mixing.graph = GraphKind::kRing;
+    if (!averaging.Has("a2cid2")) return;
+    const Fields block = averaging.Object("a2cid2");
+    mixing.graph = ReadGraph(block, "graph", mixing.graph);
+    mixing.rate_com = block.Number("rateCom", mixing.rate_com, 1e-3, 1e3);
+  } else {
+    mixing.graph = GraphKind::kDoubleBinaryTree;
+    if (!averaging.Has("relaySum")) return;
+    const Fields block = averaging.Object("relaySum");
+    mixing.graph = ReadGraph(block, "tree", mixing.graph);
+    mixing.lr_scale = block.Enum("lrScale", 0, {"Auto", "Off"}) == 0;
+    mixing.max_lag = static_cast<uint16_t>(block.Number("maxLag", mixing.max_lag, 1, 1024));
+    // Eight workers stand for any number: whether a kind is a tree does not depend on it.
+    if (const auto trees = TreesOf(mixing.graph, 8); !trees.ok())
+      block.Complain("tree", std::string(trees.status().message()));
   }
 }
 
@@ -144,6 +182,7 @@ void ReadAveraging(const Fields& averaging, JobConfig& out) {
   config.weighting = averaging.Enum("weighting", config.weighting, {"Samples", "Equal"});
   config.grid = averaging.Enum("grid", config.grid, {"Fitted", "Paper"});
   ReadRoles(averaging, out.roles);
+  ReadMixing(averaging, config);
   RefuseUnbuilt(averaging, config);
 }
 

@@ -45,7 +45,7 @@ std::optional<TensorHeader> DecodeTensorHeader(ByteView bytes) {
   if (!in.Done()) return std::nullopt;
   header.instance = *InstanceId::From(instance);
   if (kind < static_cast<uint8_t>(TensorKind::kHello) ||
-      kind > static_cast<uint8_t>(TensorKind::kGoodbye)) {
+      kind > static_cast<uint8_t>(TensorKind::kMix)) {
     return std::nullopt;
   }
   size_t most = kTensorPayloadMost;

@@ -22,6 +22,8 @@ enum class TensorKind : uint8_t {
   kInput = 2,    // values of `rank` for (chunk, assigned), own or as a stand-in
   kResult = 3,   // the owner's mean of (chunk, assigned), contributors in `mask`
   kState = 4,    // request or reply of a state transfer; the payload says which
+  kMix = 6,      // a chunk of a strategy on a graph: rank is its tag, assigned the models in it,
+                 // mask its sequence
   kGoodbye = 5,  // this connection is closed in good order: no sign of death
 };
 

@@ -57,7 +57,8 @@ std::vector<Message> OneOfEach(Rng& rng) {
           CountedAsk{AnyId<InstanceId>(rng)},
           CountedAnswer{AnyId<InstanceId>(rng), true},
           ListInUse{view, 9, 1, 17, {seat}, {vacancy}},
-          ListAsk{AnyId<InstanceId>(rng)}};
+          ListAsk{AnyId<InstanceId>(rng)},
+          Pair{view, {PairWord::Kind::kBusy, 12, 34}}};
 }
 
 TEST(MessagesTest, EveryKindComesBackAsItWasSent) {

@@ -315,13 +315,13 @@ TEST(JobConfigTest, EveryFieldIsReadAndEveryViolationNamed) {
   EXPECT_EQ(good.config.roles.size(), 2u);
   EXPECT_EQ(good.config.checkpoint_retain, 5);
 
-  const ParsedJobConfig bad = ParseJobConfig(R"({"averaging": {"strategy": "Gossip",
+  const ParsedJobConfig bad = ParseJobConfig(R"({"averaging": {"strategy": "IST",
       "groupSize": 1, "interval": {"steps": 1, "seconds": 1}, "compression": "Int8"},
       "target": {"metric": {"name": "x"}}, "checkpoint": {"retain": 0}})");
   const std::vector<std::string> want = {
       "averaging.groupSize: 1 is below 2",
       "averaging.interval: must be exactly one of steps, samples, seconds",
-      "averaging.strategy: is not built yet (Moshpit and AllReduce are)",
+      "averaging.strategy: is not built yet (Moshpit, AllReduce, Gossip, A2CiD2 and RelaySum are)",
       "averaging.compression: Int8 is not built yet",
       "target.metric: must have exactly one of below, above",
       "checkpoint.retain: 0 is below 1"};

@@ -1,0 +1,279 @@
+// One contract for all strategies: the same body drives each through joins, losses, duplicates,
+// overtaking, NaN, another view's frames, restarts; with the claims that are each one's own after
+// it.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/digest.h"
+#include "tests/contract/world/allocation_watch.h"
+#include "tests/contract/world/mixing_world.h"
+#include "worker/core/a2cid2.h"
+
+namespace crowdsurf::worker {
+namespace {
+
+struct Case {
+  std::string name;
+  AveragingConfig config;
+  uint64_t copies_of_inner = 0;  // extra copies of the vector at the second of five workers
+};
+
+AveragingConfig Config(StrategyKind strategy, GraphKind graph) {
+  AveragingConfig config;
+  config.strategy = strategy;
+  config.mixing.graph = graph;
+  config.interval = 2;
+  config.compression = WireFormat::kFloat32;
+  return config;
+}
+
+std::vector<Case> Cases() {
+  Case neighbours{"GossipNeighbours", Config(StrategyKind::kGossip, GraphKind::kRing), 2};
+  neighbours.config.mixing.gossip = GossipMode::kNeighbours;
+  return {{"Moshpit", Config(StrategyKind::kMoshpit, GraphKind::kRing), 0},
+          {"AllReduce", Config(StrategyKind::kAllReduce, GraphKind::kRing), 0},
+          {"GossipPairs", Config(StrategyKind::kGossip, GraphKind::kRing), 1},
+          neighbours,
+          {"A2CiD2", Config(StrategyKind::kA2CiD2, GraphKind::kRing), 2},
+          {"RelaySumChain", Config(StrategyKind::kRelaySum, GraphKind::kChain), 2},
+          {"RelaySumStar", Config(StrategyKind::kRelaySum, GraphKind::kStar), 1},
+          // The second worker: three neighbours on one tree, one on the other, half a vector each.
+          {"RelaySumTrees", Config(StrategyKind::kRelaySum, GraphKind::kDoubleBinaryTree), 2}};
+}
+
+class StrategyContract : public testing::TestWithParam<Case> {
+ protected:
+  const AveragingConfig& config() const { return GetParam().config; }
+  bool on_graph() const { return IsOnGraph(config().strategy); }
+};
+
+// Everybody drifts apart by a value of its own, then the strategy brings them together.
+void Disperse(MixingWorld& world) {
+  for (const int i : world.Living())
+    for (double& p : world.parameters(i)) p += i - 2.0;
+}
+
+uint64_t Body(const AveragingConfig& config, uint64_t seed, const std::string& name) {
+  SCOPED_TRACE(name + " seed " + std::to_string(seed));
+  MixingWorldOptions options{.config = config,
+                             .elements = 256,
+                             .chunk_elements = 64,
+                             .loss = .02,
+                             .repeat = .05,
+                             .seed = seed};
+  MixingWorld world(options);
+  for (int i = 0; i < 5; ++i) world.Add(i);
+  world.MakeView();
+  EXPECT_NEAR(world.Spread(), 0, 1e-12);
+  EXPECT_NEAR(world.Mean(), 2, 1e-12);
+  const auto mix = [&] {  // averagings of their own for who has no graph
+    if (!IsOnGraph(config.strategy)) world.MakeView();
+    world.RunFor(Seconds(20));
+  };
+  Disperse(world);
+  mix();
+  EXPECT_LT(world.Spread(), 0.05);
+  EXPECT_NEAR(world.Mean(), 2, 0.6);  // what is lost on the way may move it, but not far
+
+  // One dies in the middle of whatever it does; its neighbours go on, then without it.
+  Disperse(world);
+  world.RunFor(Milliseconds(137));
+  world.Kill(1);
+  world.RunFor(Seconds(1));
+  world.MakeView();
+  EXPECT_NEAR(world.Spread(), 0, 1e-12);
+
+  // Two join; one of them sends a NaN, another a frame of another view: nobody takes either.
+  world.Add(7);
+  const int last = world.Add(9);
+  world.MakeView();
+  Disperse(world);
+  world.PlantNaN(last);
+  world.PlantForeign(0);
+  mix();
+  EXPECT_LT(world.Spread(), 0.1);
+  if (IsOnGraph(config.strategy)) {
+    uint64_t not_finite = 0, foreign = 0;
+    for (const int i : world.Living()) {
+      not_finite += world.mixing(i).pairs().not_finite + world.mixing(i).edges().not_finite;
+      foreign += world.mixing(i).foreign();
+    }
+    EXPECT_GE(not_finite, 1u);
+    EXPECT_GE(foreign, 1u);
+  }
+  // Save and load: a worker restarts as another peer from the parameters alone.
+  const std::vector<double> saved = world.parameters(last);
+  world.Kill(last);
+  const int restarted = world.Add(9);
+  world.parameters(restarted) = saved;
+  world.MakeView();
+  EXPECT_NEAR(world.Spread(), 0, 1e-12);
+  mix();
+  EXPECT_LT(world.Spread(), 1e-6);
+  return world.trace();
+}
+
+TEST_P(StrategyContract, SurvivesWhatACrowdDoes) { (void)Body(config(), 1, GetParam().name); }
+
+TEST_P(StrategyContract, TwoRunsOfASeedAreOne) {
+  const uint64_t trace = Body(config(), 11, GetParam().name);
+  EXPECT_EQ(Body(config(), 11, GetParam().name), trace);
+  if (!on_graph()) return;
+  EXPECT_NE(Body(config(), 12, GetParam().name), trace);
+}
+
+TEST_P(StrategyContract, MemoryIsAsDeclaredAndNoExchangeCopiesTheVector) {
+  MixingWorldOptions options{.config = config(), .elements = 16'384, .chunk_elements = 1024};
+  MixingWorld world(options);
+  for (int i = 0; i < 5; ++i) world.Add(i);
+  world.MakeView();
+  EXPECT_EQ(world.reserved(1), GetParam().copies_of_inner * options.elements);
+  world.RunFor(Seconds(1));
+  world.Watch([] { WatchAllocations(true); }, [] { WatchAllocations(false); });
+  ForgetAllocations();
+  world.RunFor(Seconds(1));
+  EXPECT_LT(GreatestAllocation(), options.elements * sizeof(double) / 8);
+  if (!on_graph()) return;
+  EXPECT_GT(world.mixing(1).delivered(), 5u);
+}
+
+// Trainers pull apart, each to its own target: nobody runs away, and the mean is where all pull.
+TEST_P(StrategyContract, TrainersThatPullApartAreHeldTogether) {
+  if (!on_graph()) return;
+  MixingWorldOptions options{
+      .config = config(), .elements = 64, .chunk_elements = 16, .learning_rate = 0.002};
+  MixingWorld world(options);
+  for (int i = 0; i < 8; ++i) world.Add(i);
+  world.MakeView();
+  world.RunFor(Seconds(60));
+  EXPECT_NEAR(world.Mean(), 3.5, 0.2);
+  EXPECT_LT(world.Spread(), 2.0);  // alone they would be 7 apart
+}
+
+INSTANTIATE_TEST_SUITE_P(All, StrategyContract, testing::ValuesIn(Cases()),
+                         [](const auto& one) { return one.param.name; });
+
+// ---- claims of their own -----------------------------------------------------------------------
+
+MixingWorld Quiet(StrategyKind strategy, GraphKind graph, uint64_t seed = 3) {
+  return MixingWorld(
+      {.config = Config(strategy, graph), .elements = 128, .chunk_elements = 32, .seed = seed});
+}
+
+// Without losses pairs keep the mean exactly, whatever overtakes what.
+TEST(GossipTest, PairsKeepTheMean) {
+  MixingWorld world = Quiet(StrategyKind::kGossip, GraphKind::kExponential);
+  for (int i = 0; i < 8; ++i) world.Add(i);
+  world.MakeView();
+  for (const int i : world.Living()) world.parameters(i).assign(128, i * i);
+  world.RunFor(Seconds(60));
+  world.Settle();
+  EXPECT_NEAR(world.Mean(), 17.5, 1e-12);
+  EXPECT_LT(world.Spread(), 1e-6);
+}
+
+// decentralized-algorithms.md 2.1: the sum of x and x-tilde over all never changes.
+TEST(A2CiD2Test, SumOfBothModelsIsInvariant) {
+  MixingWorld world = Quiet(StrategyKind::kA2CiD2, GraphKind::kRing);
+  for (int i = 0; i < 16; ++i) world.Add(i);
+  world.MakeView();
+  world.RunFor(Seconds(2));  // everybody has an x-tilde
+  world.Settle();
+  const auto sum = [&] {
+    double total = 0;
+    for (const int i : world.Living()) total += world.parameters(i)[0] + world.extra(i, 0)[0];
+    return total;
+  };
+  const double before = sum();
+  for (const int i : world.Living()) world.parameters(i).assign(128, i * i);
+  double expected = before;
+  for (const int i : world.Living()) expected += 2 * (i * i - 7.5);  // both move by the change
+  world.RunFor(Seconds(20));
+  world.Settle();
+  for (const int i : world.Living()) ASSERT_GT(world.mixing(i).delivered(), 10u) << i;
+  EXPECT_NEAR(sum() / expected, 1, 1e-12);
+}
+
+// RelaySum ends at the exact optimum of all, though nobody waits and one message in ten is lost.
+TEST(RelaySumTest, EndsAtTheOptimumUnderLoss) {
+  for (const GraphKind tree : {GraphKind::kChain, GraphKind::kDoubleBinaryTree, GraphKind::kStar}) {
+    AveragingConfig config = Config(StrategyKind::kRelaySum, tree);
+    config.interval = 1;
+    MixingWorld world({.config = config,
+                       .elements = 128,
+                       .chunk_elements = 32,
+                       .loss = .1,
+                       .learning_rate = 0.05});
+    for (int i = 0; i < 8; ++i) world.Add(i);
+    world.MakeView();
+    world.RunFor(Seconds(60));
+    EXPECT_NEAR(world.Mean(), 3.5, 1e-9) << NameOf(tree);
+    // The learning rate is multiplied by the closed form, overlap counted.
+    const Graph first = TreesOf(tree, 8).value()[0];
+    EXPECT_NEAR(world.lr_scale(3), 1 + MeanRelayDelay(first, true), 1e-9) << NameOf(tree);
+  }
+}
+
+// A view change while messages are on the way: what they carry is of another view, and is dropped.
+TEST(RelaySumTest, NothingCrossesAViewChange) {
+  AveragingConfig config = Config(StrategyKind::kRelaySum, GraphKind::kChain);
+  MixingWorld world(
+      {.config = config, .elements = 128, .chunk_elements = 32, .delay = Milliseconds(200)});
+  for (int i = 0; i < 6; ++i) world.Add(i);
+  world.MakeView();
+  for (const int i : world.Living()) world.parameters(i).assign(128, 1000);
+  world.RunFor(Milliseconds(150));
+  for (const int i : world.Living()) world.parameters(i).assign(128, 1);
+  world.Kill(5);
+  world.MakeView();
+  world.RunFor(Seconds(30));
+  uint64_t foreign = 0;
+  for (const int i : world.Living()) foreign += world.mixing(i).foreign();
+  EXPECT_GT(foreign, 0u);
+  EXPECT_NEAR(world.Mean(), 1, 1e-9);
+}
+
+// Intervals between a worker's proposals are exponential: chi-square over twenty equal bins.
+TEST(A2CiD2Test, ProposalsArePoisson) {
+  for (const uint64_t seed : {1, 2, 3}) {
+    A2CiD2 strategy{Rng(seed)};
+    EdgeMailbox edges;
+    strategy.SetVector(8, edges);
+    AveragingConfig config = Config(StrategyKind::kA2CiD2, GraphKind::kRing);
+    config.mixing.rate_com = 0.5;
+    const Member self{.id = *PeerId::From(Sha256(AsBytes("a")).view())};
+    const Member other{.id = *PeerId::From(Sha256(AsBytes("b")).view())};
+    const View first = FirstView(self, {.config = config});
+    const View view = NextView(Seating(first, ViewHash()), {}, {other}, false, {.config = config});
+    Time now = Time::FromNanoseconds(1);
+    StrategyActions actions;
+    strategy.OnView(now, view, self.id, actions);
+    strategy.OnEvent(now, PaceTold{1, 1, 0.1, 0}, actions);
+    strategy.OnEvent(now, MixingOpens{Region::kInboxB}, actions);
+    // Every worker is in 0.5 exchanges a step of 0.1 s; half of them it proposes itself.
+    constexpr double kMean = 0.1 / 0.5 * 2;
+    constexpr int kBins = 20, kDraws = 4000;
+    std::vector<int> bins(kBins, 0);
+    for (int draw = 0; draw < kDraws; ++draw) {
+      const auto timer = std::find_if(actions.begin(), actions.end(), [](const auto& a) {
+        return std::holds_alternative<SetStrategyTimer>(a);
+      });
+      ASSERT_NE(timer, actions.end());
+      const Time at = std::get<SetStrategyTimer>(*timer).at;
+      const double share = 1 - std::exp(-(at - now).seconds() / kMean);
+      ++bins[std::min(kBins - 1, static_cast<int>(share * kBins))];
+      now = at;
+      actions.clear();
+      strategy.OnEvent(now, StrategyTimer{}, actions);
+      strategy.OnEvent(now, PairDone{other.id, false}, actions);
+    }
+    double chi = 0;
+    for (const int bin : bins) chi += std::pow(bin - kDraws / kBins, 2) / (kDraws / kBins);
+    EXPECT_LT(chi, 36.19) << "seed " << seed;  // 1 % at 19 degrees of freedom
+  }
+}
+
+}  // namespace
+}  // namespace crowdsurf::worker

@@ -1,0 +1,351 @@
+#include "tests/contract/world/mixing_world.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/check.h"
+#include "base/digest.h"
+#include "worker/core/messages.h"
+#include "worker/core/mix_kernels.h"
+
+namespace crowdsurf::worker {
+
+struct MixingWorld::Node {
+  Node(PeerConfig c, Rng rng)
+      : config(std::move(c)), metrics(registry), mixing(config, metrics, Logger(), rng) {}
+
+  PeerConfig config;
+  MetricRegistry registry;
+  PeerMetrics metrics;
+  Mixing mixing;
+  std::unique_ptr<Strategy> rounds;  // of a strategy that is not on a graph
+  bool alive = true;
+  double target = 0;
+  uint64_t step = 0;
+  std::vector<double> parameters;
+  std::vector<double> outbox, inbox[2];
+  std::vector<std::vector<double>> extras;
+  std::vector<Extent> extents;
+  std::optional<uint64_t> wanted;  // snapshot asked of the trainer
+  std::optional<int> result;       // inbox to be added at the next boundary
+  double lr_scale = 1;
+  Time armed = Time::Infinite();
+
+  std::span<double> Part(Region region, const Extent& range) {
+    if (region == Region::kOutbox) return std::span(outbox).subspan(range.begin, range.count);
+    if (!IsExtra(region)) {
+      auto& box = inbox[region == Region::kInboxA ? 0 : 1];
+      return std::span(box).subspan(range.begin, range.count);
+    }
+    const Extent& extent = extents.at(ExtraIndex(region));
+    CHECK_GE(range.begin, extent.begin);
+    return std::span(extras.at(ExtraIndex(region)))
+        .subspan(range.begin - extent.begin, range.count);
+  }
+};
+
+MixingWorld::MixingWorld(MixingWorldOptions options)
+    : options_(std::move(options)), rng_(options_.seed) {}
+MixingWorld::~MixingWorld() = default;
+
+void MixingWorld::Note(uint64_t value) { trace_ = (trace_ ^ value) * 1099511628211ULL; }
+
+void MixingWorld::At(Time at, std::function<void()> run) {
+  queue_.push({at, ++order_, std::move(run)});
+}
+
+int MixingWorld::Add(double value) {
+  const int index = static_cast<int>(nodes_.size());
+  PeerConfig config;
+  config.job = "contract";
+  config.id = *PeerId::From(Sha256(AsBytes("node" + std::to_string(index))).view());
+  config.chunk_elements = options_.chunk_elements;
+  nodes_.push_back(std::make_unique<Node>(config, rng_.Fork("node" + std::to_string(index))));
+  Node& node = *nodes_.back();
+  index_[config.id] = index;
+  node.target = value;
+  node.parameters.assign(options_.elements, value);
+  node.outbox = node.inbox[0] = node.inbox[1] = node.parameters;
+  node.mixing.SetVector(options_.elements);
+  At(now_ + options_.step, [this, &node] { Boundary(node); });
+  return index;
+}
+
+void MixingWorld::Kill(int index) {
+  Node& dead = *nodes_[static_cast<size_t>(index)];
+  dead.alive = false;
+  for (const int other : Living()) {
+    Node& node = *nodes_[static_cast<size_t>(other)];
+    At(now_ + options_.delay, [this, &node, id = dead.config.id] {
+      if (node.alive) Input(node, [&](Actions& out) { node.mixing.OnPeerDown(now_, id, out); });
+    });
+  }
+}
+
+std::vector<int> MixingWorld::Living() const {
+  std::vector<int> living;
+  for (size_t i = 0; i < nodes_.size(); ++i)
+    if (nodes_[i]->alive) living.push_back(static_cast<int>(i));
+  return living;
+}
+
+void MixingWorld::MakeView(bool full_average) {
+  ViewFacts facts{.config = options_.config, .seed = rng_.Next()};
+  std::optional<View> view;
+  std::vector<Member> members;
+  for (const int i : Living())
+    members.push_back({.id = nodes_[static_cast<size_t>(i)]->config.id, .joined_unix_ms = i});
+  const View first = FirstView(members.front(), facts);
+  view = NextView(Seating(first, HashOf(first, "contract")), {}, members, false, facts);
+  view->epoch = view_ ? view_->epoch + 1 : 2;
+  view_ = view;
+  const ViewHash hash = HashOf(*view_, "contract");
+  for (const int i : Living()) {
+    Node& node = *nodes_[static_cast<size_t>(i)];
+    Input(node, [&](Actions& out) { node.mixing.OnView(now_, *view_, hash, out); });
+    node.wanted.reset();  // the agent's gate: a request of the old view is answered and dropped
+    node.result.reset();
+    node.mixing.SetVector(options_.elements);
+    node.rounds = MakeStrategy(options_.config.strategy, Rng(1));
+    StrategyActions ignored;
+    node.rounds->OnView(now_, *view_, node.config.id, ignored);
+  }
+  if (full_average) AverageByRounds();
+  for (const int i : Living()) {
+    Node& node = *nodes_[static_cast<size_t>(i)];
+    Input(node, [&](Actions& out) { node.mixing.Open(now_, Region::kInboxB, out); });
+  }
+}
+
+// One averaging by the strategy's own rounds, each group reduced exactly.
+void MixingWorld::AverageByRounds() {
+  std::map<int, StrategyActions> pending;
+  for (const int i : Living()) {
+    Node& node = *nodes_[static_cast<size_t>(i)];
+    node.outbox = node.parameters;
+    node.rounds->OnEvent(now_, PublishedEvent{1, 1.0}, pending[i]);
+  }
+  for (bool more = true; more;) {
+    more = false;
+    std::map<CellIndex, std::pair<std::vector<double>, double>> sums;  // by group
+    const auto everything = Extent{0, options_.elements};
+    const auto group = [&](int i, size_t axis) {
+      const Member* member = view_->Find(nodes_[static_cast<size_t>(i)]->config.id);
+      return GroupCells(view_->grid, member->cell, axis).front();
+    };
+    for (auto& [i, actions] : pending)
+      for (const StrategyAction& action : actions)
+        if (const auto* open = std::get_if<OpenRound>(&action)) {
+          auto& [sum, weight] = sums[group(i, open->axis)];
+          sum.resize(options_.elements);
+          const auto mine = nodes_[static_cast<size_t>(i)]->Part(open->from, everything);
+          for (size_t e = 0; e < sum.size(); ++e) sum[e] += open->weight * mine[e];
+          weight += open->weight;
+        }
+    std::map<int, StrategyActions> next;
+    for (auto& [i, actions] : pending) {
+      Node& node = *nodes_[static_cast<size_t>(i)];
+      for (const StrategyAction& action : actions) {
+        if (const auto* open = std::get_if<OpenRound>(&action)) {
+          const auto& [sum, weight] = sums.at(group(i, open->axis));
+          const auto to = node.Part(open->to, everything);
+          for (size_t e = 0; e < sum.size(); ++e) to[e] = sum[e] / weight;
+          node.rounds->OnEvent(now_, RoundDecided{1, open->axis, true, weight}, next[i]);
+          more = true;
+        } else if (const auto* deliver = std::get_if<DeliverResult>(&action)) {
+          const auto from = node.Part(deliver->region, everything);
+          node.parameters.assign(from.begin(), from.end());
+        }
+      }
+    }
+    pending = std::move(next);
+  }
+}
+
+void MixingWorld::Boundary(Node& node) {
+  if (!node.alive) return;
+  for (double& p : node.parameters) p -= options_.learning_rate * node.lr_scale * (p - node.target);
+  ++node.step;
+  if (node.result) {
+    const auto& box = node.inbox[*std::exchange(node.result, std::nullopt)];
+    for (size_t i = 0; i < box.size(); ++i) node.parameters[i] += box[i] - node.outbox[i];
+  }
+  const auto samples = static_cast<double>(node.step);
+  if (node.wanted && !settling_) {
+    const uint64_t number = *std::exchange(node.wanted, std::nullopt);
+    node.outbox = node.parameters;
+    Input(node, [&](Actions& out) {
+      (void)node.mixing.OnSnapshot(now_, Published{number, samples, node.step}, out);
+    });
+  }
+  Input(node, [&](Actions& out) {
+    node.mixing.OnProgress(now_, Progress{node.step, samples, {}, {}}, out);
+  });
+  At(now_ + options_.step, [this, &node] { Boundary(node); });
+}
+
+void MixingWorld::Input(Node& node, const std::function<void(Actions&)>& input) {
+  Actions actions;
+  actions.reserve(64);
+  before_();
+  input(actions);
+  after_();
+  for (const Action& action : actions) Execute(node, action);
+  if (const auto wanted = node.mixing.wanted()) {
+    node.mixing.OnAsked();
+    node.wanted = *wanted;
+  }
+  ArmTimer(node);
+}
+
+void MixingWorld::ArmTimer(Node& node) {
+  const Time deadline = node.mixing.NextDeadline();
+  if (deadline >= node.armed) return;
+  node.armed = deadline;
+  At(deadline, [this, &node] {
+    if (!node.alive || node.armed > now_) return;
+    node.armed = Time::Infinite();
+    Input(node, [&](Actions& out) {
+      if (node.mixing.NextDeadline() <= now_) node.mixing.OnTimer(now_, out);
+    });
+  });
+}
+
+void MixingWorld::Execute(Node& node, const Action& action) {
+  Note(action.index());
+  if (const auto* send = std::get_if<Send>(&action)) {
+    const Duration delay = options_.delay * rng_.UniformDouble();
+    At(now_ + delay, [this, from = node.config.id, to = send->to, body = send->body] {
+      Node& target = Of(to);
+      const auto message = DecodeMessage(body);
+      const auto* pair = std::get_if<message::Pair>(&*message);
+      if (!target.alive || pair->view != HashOf(*view_, "contract")) return;
+      Input(target, [&](Actions& out) { target.mixing.OnWord(now_, from, pair->word, out); });
+    });
+  } else if (const auto* reserve = std::get_if<ReserveRegions>(&action)) {
+    node.extents = reserve->extents;
+    node.extras.assign(reserve->extents.size(), {});
+    for (size_t i = 0; i < node.extras.size(); ++i)  // void: whoever reads it unwritten shows it
+      node.extras[i].assign(node.extents[i].count, std::nan(""));
+  } else if (const auto* kernel = std::get_if<RunKernel>(&action)) {
+    std::vector<std::span<double>> parts;
+    for (const Region region : kernel->regions) parts.push_back(node.Part(region, kernel->range));
+    before_();
+    RunMixKernel<double>(kernel->kernel, parts, kernel->scalars);
+    after_();
+  } else if (const auto* chunks = std::get_if<MixSend>(&action)) {
+    SendChunks(node, *chunks);
+  } else if (const auto* mixed = std::get_if<DeliverMix>(&action)) {
+    node.result = mixed->region == Region::kInboxA ? 0 : 1;
+    Note(ContentHash({reinterpret_cast<const uint8_t*>(node.inbox[*node.result].data()),
+                      node.inbox[*node.result].size() * sizeof(double)},
+                     0));
+  } else if (const auto* scale = std::get_if<TellLrScale>(&action)) {
+    node.lr_scale = scale->scale;
+  }
+}
+
+void MixingWorld::SendChunks(Node& node, const MixSend& send) {
+  for (uint32_t c = 0; c < send.chunks; ++c) {
+    before_();
+    const auto chunk = node.mixing.Describe(send.to, send.tag, send.sequence, c);
+    after_();
+    if (!chunk) continue;
+    std::vector<double> values(chunk->elements, 0.0);
+    for (const Region region : chunk->sum_of) {
+      const auto part = node.Part(region, {chunk->begin, chunk->elements});
+      for (size_t i = 0; i < values.size(); ++i) values[i] += part[i];
+    }
+    const int from = index_.at(node.config.id);
+    if (from == nan_from_) values[0] = std::nan(""), nan_from_ = -1;
+    Bytes wire(values.size() * WireWidth<double>(chunk->wire));
+    EncodeWire(chunk->wire, std::span<const double>(values), wire);
+    MixArrived arrived{.from = node.config.id,
+                       .instance = chunk->instance,
+                       .tag = send.tag,
+                       .sequence = chunk->sequence,
+                       .count = chunk->count,
+                       .chunk = c};
+    const bool planted = from == foreign_from_ || !std::isfinite(values[0]);
+    if (from == foreign_from_) arrived.instance = MixInstanceOf(ViewHash()), foreign_from_ = -1;
+    int copies = rng_.Bernoulli(options_.loss) ? 0 : rng_.Bernoulli(options_.repeat) ? 2 : 1;
+    if (planted) copies = 1;
+    for (int k = 0; k < copies; ++k)
+      At(now_ + options_.delay * rng_.UniformDouble(),
+         [this, to = send.to, arrived, wire] { Arrive(to, arrived, wire); });
+  }
+  At(now_, [this, &node, sent = MixSent{send.to, send.tag, send.sequence}] {
+    if (node.alive) Input(node, [&](Actions& out) { node.mixing.OnSent(now_, sent, out); });
+  });
+}
+
+void MixingWorld::Arrive(const PeerId& to, const MixArrived& chunk, const Bytes& wire) {
+  Node& node = Of(to);
+  if (!node.alive) return;
+  before_();
+  const auto place = node.mixing.Place(chunk);
+  after_();
+  const bool sound = place && WireIsSound<double>(place->wire, wire, place->count);
+  if (sound) DecodeWire(place->wire, wire, node.Part(place->region, {place->begin, place->count}));
+  Input(node, [&](Actions& out) { node.mixing.OnChunk(now_, chunk, sound, out); });
+}
+
+void MixingWorld::RunFor(Duration time) {
+  const Time until = now_ + time;
+  while (!queue_.empty() && queue_.top().at <= until) {
+    const Event event = queue_.top();
+    queue_.pop();
+    now_ = event.at;
+    event.run();
+  }
+  now_ = until;
+}
+
+void MixingWorld::Settle() {
+  settling_ = true;
+  RunFor(Seconds(3));  // longer than the patience of an exchange
+  settling_ = false;
+}
+
+std::vector<double>& MixingWorld::parameters(int node) {
+  return nodes_[static_cast<size_t>(node)]->parameters;
+}
+const std::vector<double>& MixingWorld::extra(int node, size_t region) const {
+  return nodes_[static_cast<size_t>(node)]->extras.at(region);
+}
+const Mixing& MixingWorld::mixing(int node) const {
+  return nodes_[static_cast<size_t>(node)]->mixing;
+}
+double MixingWorld::lr_scale(int node) const { return nodes_[static_cast<size_t>(node)]->lr_scale; }
+uint64_t MixingWorld::reserved(int node) const {
+  uint64_t sum = 0;
+  for (const Extent& extent : nodes_[static_cast<size_t>(node)]->extents) sum += extent.count;
+  return sum;
+}
+double MixingWorld::Mean() const {
+  double sum = 0;
+  const std::vector<int> living = Living();
+  for (const int i : living) sum += nodes_[static_cast<size_t>(i)]->parameters[0];
+  return sum / static_cast<double>(living.size());
+}
+double MixingWorld::Spread() const {
+  double spread = 0;
+  for (size_t e = 0; e < options_.elements; ++e) {
+    double least = HUGE_VAL, most = -HUGE_VAL;
+    for (const int i : Living()) {
+      const double value = nodes_[static_cast<size_t>(i)]->parameters[e];
+      CHECK(std::isfinite(value));
+      least = std::min(least, value);
+      most = std::max(most, value);
+    }
+    spread = std::max(spread, most - least);
+  }
+  return spread;
+}
+
+void MixingWorld::Watch(std::function<void()> before, std::function<void()> after) {
+  before_ = std::move(before);
+  after_ = std::move(after);
+}
+
+}  // namespace crowdsurf::worker

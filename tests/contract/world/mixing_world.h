@@ -1,0 +1,104 @@
+// MixingWorld: workers with a strategy each, in virtual time, for the contract that all share.
+//
+// Strategies on graphs run in their real Mixing, on doubles; Moshpit and AllReduce open rounds that
+// this world reduces itself, exactly. Every view begins with a full average, as in an agent. The
+// network delays, loses, repeats and overtakes; one seed, one run. Owner: one test; single
+// sequence. Bounds: the test's.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <queue>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/log.h"
+#include "base/metrics.h"
+#include "base/rng.h"
+#include "worker/core/mixing.h"
+#include "worker/core/view_plan.h"
+
+namespace crowdsurf::worker {
+
+struct MixingWorldOptions {
+  AveragingConfig config;
+  uint64_t elements = 1024;
+  uint32_t chunk_elements = 256;
+  double loss = 0, repeat = 0;       // of chunks on the way
+  Duration delay = Milliseconds(2);  // greatest; uniform below it
+  Duration step = Milliseconds(10);
+  double learning_rate = 0;  // trainers descend towards their own target by it at every step
+  uint64_t seed = 1;
+};
+
+class MixingWorld {
+ public:
+  explicit MixingWorld(MixingWorldOptions options);
+  ~MixingWorld();
+
+  // A worker whose parameters and target are `value` everywhere; the next MakeView has it.
+  int Add(double value);
+  void Kill(int node);  // at once; the others are told that it is down
+  // The next view: of all who live. Everybody ends with the mean of their parameters.
+  void MakeView(bool full_average = true);
+  void RunFor(Duration time);
+  // Trainers stop publishing; what is under way ends.
+  void Settle();
+
+  std::vector<int> Living() const;
+  std::vector<double>& parameters(int node);
+  const std::vector<double>& extra(int node, size_t region) const;
+  const Mixing& mixing(int node) const;
+  uint64_t reserved(int node) const;  // doubles in the extra regions
+  double Mean() const;                // of element 0 over the living
+  double Spread() const;              // greatest minus least of any element
+  double lr_scale(int node) const;
+  uint64_t trace() const { return trace_; }
+  // The next chunk of `node` has a NaN; the next has another view's name.
+  void PlantNaN(int node) { nan_from_ = node; }
+  void PlantForeign(int node) { foreign_from_ = node; }
+  // Calls `before` and `after` around whatever the cores and kernels do.
+  void Watch(std::function<void()> before, std::function<void()> after);
+
+ private:
+  struct Node;
+  struct Event {
+    Time at;
+    uint64_t order;
+    std::function<void()> run;
+    bool operator<(const Event& other) const {
+      return std::tie(other.at, other.order) < std::tie(at, order);
+    }
+  };
+  void At(Time at, std::function<void()> run);
+  Node& Of(const PeerId& id) { return *nodes_[static_cast<size_t>(index_.at(id))]; }
+  // Runs one input of a node's core, then what it asks for.
+  void Input(Node& node, const std::function<void(Actions&)>& input);
+  void Execute(Node& node, const Action& action);
+  void SendChunks(Node& node, const MixSend& send);
+  void Arrive(const PeerId& to, const MixArrived& chunk, const Bytes& wire);
+  void Boundary(Node& node);
+  void ArmTimer(Node& node);
+  void AverageByRounds();
+  void Note(uint64_t value);
+
+  const MixingWorldOptions options_;
+  Rng rng_;
+  Time now_ = Time::FromNanoseconds(1'000'000'000);
+  uint64_t order_ = 0;
+  std::priority_queue<Event> queue_;
+  std::vector<std::unique_ptr<Node>> nodes_;
+  std::map<PeerId, int> index_;
+  std::optional<View> view_;
+  uint64_t trace_ = 14695981039346656037ULL;
+  int nan_from_ = -1;
+  int foreign_from_ = -1;
+  bool settling_ = false;
+  std::function<void()> before_ = [] {};
+  std::function<void()> after_ = [] {};
+};
+
+}  // namespace crowdsurf::worker
