@@ -18,6 +18,9 @@ constexpr double kMostText = 253;                     // the longest name Kubern
 constexpr std::string_view kGraphs =
     "Ring Chain Torus Star BinaryTree DoubleBinaryTree Exponential Hypercube BaseK Complete";
 
+constexpr std::string_view kGraphsBuilt =
+    "Ring Chain Torus Star BinaryTree DoubleBinaryTree Exponential Hypercube Complete";
+
 constexpr Field kFields[] = {
     {"replicas", kInteger, kYes, "1", 0, kMostReplicas, {}, {}, "workers wanted"},
     {"minReplicas", kInteger, kYes, "0", 0, kMostReplicas, {}, {}, "Degraded below it"},
@@ -41,8 +44,8 @@ constexpr Field kFields[] = {
     {"capacity.fallback.maxOnDemand", kInteger, kYes, "0", 0, kMostReplicas, {}, {}, "0: none"},
     {"averaging", kObject, kYes, "", 0, 0, {}, {}, "how peers mix"},
     {"averaging.strategy", kChoice, kYes, "\"Moshpit\"", 0, 0,
-     "Moshpit AllReduce Gossip A2CiD2 RelaySum PowerGossip IST", "Moshpit AllReduce",
-     "AllReduce: at most 64 workers"},
+     "Moshpit AllReduce Gossip A2CiD2 RelaySum PowerGossip IST",
+     "Moshpit AllReduce Gossip A2CiD2 RelaySum", "AllReduce: at most 64 workers; on graphs: 1024"},
     {"averaging.groupSize", kInteger, kYes, "16", 2, 64, {}, {}, "upper bound of a group"},
     {"averaging.interval", kObject, kYes, "", 0, 0, {}, {}, "exactly one of the three; steps 50"},
     {"averaging.interval.steps", kInteger, kYes, "", 1, kMostCount, {}, {}, "own steps"},
@@ -81,10 +84,10 @@ constexpr Field kFields[] = {
     {"averaging.outerOptimizer.learningRate", kNumber, kYes, "0.7", 1e-9, 100, {}, {}, ""},
     {"averaging.outerOptimizer.momentum", kNumber, kYes, "0.9", 0, 1, {}, {}, ""},
     {"averaging.gossip", kObject, kYes, "", 0, 0, {}, {}, "only with strategy Gossip"},
-    {"averaging.gossip.graph", kChoice, kYes, "\"Exponential\"", 0, 0, kGraphs, {}, ""},
+    {"averaging.gossip.graph", kChoice, kYes, "\"Exponential\"", 0, 0, kGraphs, kGraphsBuilt, ""},
     {"averaging.gossip.mode", kChoice, kYes, "\"Pairs\"", 0, 0, "Pairs Neighbours", {}, ""},
     {"averaging.a2cid2", kObject, kYes, "", 0, 0, {}, {}, "only with strategy A2CiD2"},
-    {"averaging.a2cid2.graph", kChoice, kYes, "\"Ring\"", 0, 0, kGraphs, {}, ""},
+    {"averaging.a2cid2.graph", kChoice, kYes, "\"Ring\"", 0, 0, kGraphs, kGraphsBuilt, ""},
     {"averaging.a2cid2.rateCom",
      kNumber,
      kYes,

@@ -112,6 +112,40 @@ void DropNulls(json& value) {
   }
 }
 
+// Legal, but not what somebody who writes it expects.
+void WarnOfStrategy(const json& document, Report& report) {
+  const json* chosen = At(document, "spec.averaging.strategy");
+  const std::string strategy =
+      chosen != nullptr && chosen->is_string() ? chosen->get<std::string>() : "Moshpit";
+  if (strategy == "A2CiD2") {
+    const json* graph = At(document, "spec.averaging.a2cid2.graph");
+    if (graph != nullptr && *graph == "Complete") {
+      report.Add("spec.averaging.a2cid2.graph",
+                 "on a Complete graph A2CiD2 is plain gossip with twice the memory; it pays on "
+                 "sparse graphs (Ring, Chain, a tree). If everybody can reach everybody, Moshpit "
+                 "mixes faster");
+    }
+    if (At(document, "spec.averaging.interval") != nullptr) {
+      report.Add("spec.averaging.interval",
+                 "is ignored: A2CiD2 has a cadence of its own, a2cid2.rateCom pairings a step");
+    }
+  }
+  if (strategy != "Gossip" && strategy != "A2CiD2" && strategy != "RelaySum") return;
+  for (const char* field : {"rounds", "grid"}) {
+    const std::string path = "spec.averaging." + std::string(field);
+    if (At(document, path) == nullptr) continue;
+    report.Add(path, "is ignored: " + strategy + " mixes with neighbours, not in groups");
+  }
+  const json* tree = At(document, "spec.averaging.relaySum.tree");
+  const json* graph = tree != nullptr ? tree : At(document, "spec.averaging.gossip.graph");
+  if (graph == nullptr) graph = At(document, "spec.averaging.a2cid2.graph");
+  if (graph == nullptr || (*graph != "Hypercube" && *graph != "Torus")) return;
+  report.Add("spec.averaging", graph->get<std::string>() +
+                                   " fits only some numbers of workers; with another number, as "
+                                   "after a preemption, the job goes on on " +
+                                   (*graph == "Hypercube" ? "Exponential" : "Ring"));
+}
+
 }  // namespace
 
 std::vector<Violation> Validate(const Manifest& manifest) {
@@ -140,6 +174,7 @@ std::vector<Violation> Validate(const Manifest& manifest) {
 
 std::vector<Violation> Warnings(const Manifest& manifest) {
   Report report(manifest);
+  WarnOfStrategy(manifest.document, report);
   const json* containers = At(manifest.document, "spec.template.spec.containers");
   if (containers != nullptr && containers->is_array() && containers->size() > 1) {
     for (size_t i = 0; i < containers->size(); ++i) {

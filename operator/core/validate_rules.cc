@@ -23,6 +23,10 @@ std::string Text(const json& spec, std::string_view path, std::string_view fallb
   return value != nullptr && value->is_string() ? value->get<std::string>() : std::string(fallback);
 }
 
+// A spectrum of more is too dear (worker/core/graph.h), and so is the memory of a star's hub.
+constexpr int64_t kMostOnGraph = 1024;
+constexpr int64_t kMostOnStar = 250;
+
 void CheckReplicas(const json& spec, Report& report) {
   const int64_t replicas = Integer(spec, "replicas").value_or(1);
   const int64_t least = Integer(spec, "minReplicas").value_or(0);
@@ -39,6 +43,21 @@ void CheckReplicas(const json& spec, Report& report) {
     report.Add("spec.maxReplicas", std::to_string(most) +
                                        " is above 64, the most that strategy AllReduce can hold in "
                                        "its one group; Moshpit has no such limit");
+  }
+  const std::string strategy = Text(spec, "averaging.strategy");
+  const bool on_graph = strategy == "Gossip" || strategy == "A2CiD2" || strategy == "RelaySum";
+  if (on_graph && most > kMostOnGraph) {
+    report.Add("spec.maxReplicas", std::to_string(most) + " is above 1024, the most that " +
+                                       strategy + " can hold on its graph; Moshpit has no such " +
+                                       "limit");
+  }
+  const bool star = Text(spec, "averaging.relaySum.tree") == "Star" ||
+                    Text(spec, "averaging.gossip.graph") == "Star";
+  if (on_graph && star && most > kMostOnStar) {
+    report.Add("spec.maxReplicas",
+               std::to_string(most) +
+                   " is above 250: the hub of a Star keeps a copy of the model " +
+                   "for each of the others; a tree keeps three");
   }
 }
 

@@ -80,15 +80,35 @@ TEST(ValidateTest, NamesTheNearestKnownField) {
 }
 
 TEST(ValidateTest, RefusesInWordsWhatIsNotBuiltYet) {
-  EXPECT_THAT(Problems(With("/averaging/strategy", "Gossip")),
-              ElementsAre("spec.averaging.strategy: Gossip is not built yet; this version has "
-                          "Moshpit, AllReduce"));
+  EXPECT_THAT(Problems(With("/averaging/strategy", "PowerGossip")),
+              ElementsAre("spec.averaging.strategy: PowerGossip is not built yet; this version has "
+                          "Moshpit, AllReduce, Gossip, A2CiD2, RelaySum"));
   EXPECT_THAT(Problems(With("/averaging/compression", "Int8")),
               ElementsAre("spec.averaging.compression: Int8 is not built yet; this version has "
                           "None, Float16, BFloat16"));
   EXPECT_THAT(Problems(With("/averaging/what", "Gradients")).front(), HasSubstr("not built yet"));
   EXPECT_THAT(Problems(With("/averaging/outerOptimizer/type", "Nesterov")).front(),
               HasSubstr("not built yet"));
+}
+
+TEST(ValidateTest, SaysWhatAStrategyOnAGraphNeeds) {
+  json document = With("/averaging/strategy", "RelaySum");
+  document["spec"]["averaging"]["relaySum"] = {{"tree", "Ring"}};
+  EXPECT_THAT(Problems(document).front(), HasSubstr("is not one of DoubleBinaryTree, BinaryTree"));
+  document["spec"]["averaging"]["relaySum"] = {{"tree", "Star"}};
+  EXPECT_THAT(Problems(document), ElementsAre());
+  document["spec"]["maxReplicas"] = 300;
+  EXPECT_THAT(Problems(document).front(), HasSubstr("the hub of a Star keeps a copy"));
+  document["spec"]["averaging"]["relaySum"] = {{"tree", "Chain"}};
+  document["spec"]["maxReplicas"] = 1025;
+  EXPECT_THAT(Problems(document).front(), HasSubstr("is above 1024"));
+
+  json acid = With("/averaging/strategy", "A2CiD2");
+  acid["spec"]["averaging"]["a2cid2"] = {{"graph", "Complete"}};
+  EXPECT_THAT(Problems(acid), ElementsAre());
+  const auto warned = Warnings({acid, {}});
+  ASSERT_FALSE(warned.empty());
+  EXPECT_THAT(warned.front().problem, HasSubstr("plain gossip with twice the memory"));
 }
 
 TEST(ValidateTest, ReportsEveryViolationAtOnceInOrderOfLines) {
