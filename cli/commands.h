@@ -15,8 +15,10 @@ using Action = std::function<int()>;
 
 void RegisterRun(CLI::App& app, Action& action);
 void RegisterSimulate(CLI::App& app, Action& action);
+void RegisterStrategies(CLI::App& app, Action& action);
 
-inline constexpr void (*kCommands[])(CLI::App&, Action&) = {RegisterRun, RegisterSimulate};
+inline constexpr void (*kCommands[])(CLI::App&, Action&) = {RegisterRun, RegisterSimulate,
+                                                            RegisterStrategies};
 
 // Exit codes of every subcommand.
 inline constexpr int kSucceeded = 0;

@@ -66,6 +66,7 @@ Time MonotonicNow() {
 Session::Session(const RunOptions& options, const LocalJob& local)
     : options_(options),
       job_(local.job),
+      spec_(local.job.spec),
       remarks_(local.remarks),
       launched_(WallNow()),
       market_(options.market),
@@ -249,7 +250,7 @@ void Session::EndOnTime(Time now) {
   if (!options_.duration || !training_since_ || stopping_) return;
   const Duration trained = now - *training_since_;
   if (trained >= *options_.duration && !time_up_ && !cluster_->progress().target_met) {
-    controller::TrainingJobSpec spec = job_.spec;
+    controller::TrainingJobSpec spec = spec_;
     spec.target = {{"samples", 1}};
     cluster_->Apply(std::move(spec));
     time_up_ = true;
@@ -279,6 +280,7 @@ void Session::Train() {
     if (!stopping_ && !over && !cluster_->progress().target_met) MoveMarket(MonotonicNow());
     if (MonotonicNow() >= next_tick_) {
       TellRecord();
+      TakeEdits();
       record_.Tick(WallNow().seconds());
       ShowPage(/*over=*/false);
       next_tick_ = MonotonicNow() + kTick;

@@ -55,6 +55,7 @@ class Session {
   void Progress(Screen& screen) const;
   void StopWorkers();
   void EndOnTime(Time now);
+  void TakeEdits();
   Evaluation Evaluate();
   bool WriteReports(const Evaluation& evaluation);  // false: an error was printed
   void PrintSummary(const Evaluation& evaluation);
@@ -64,6 +65,8 @@ class Session {
 
   const RunOptions& options_;
   const controller::TrainingJob job_;
+  controller::TrainingJobSpec spec_;  // with the edits of the manifest since
+  WallTime edited_;                   // when the manifest was written, as seen last
   const std::vector<std::string> remarks_;
   const WallTime launched_;
   Terminal terminal_;

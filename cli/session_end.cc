@@ -129,7 +129,7 @@ bool Session::WriteReports(const Evaluation& evaluation) {
   const controller::TrainingJobStatus& status = cluster_->status();
   ReportInput input;
   input.job = job_.name;
-  input.strategy = job_.spec.averaging.value("strategy", "");
+  input.strategy = spec_.averaging.value("strategy", "");
   input.outcome = status.Is(controller::ConditionType::kSucceeded) ? "Succeeded"
                   : status.Is(controller::ConditionType::kFailed)  ? "Failed"
                   : interrupts_ > 0                                ? "Interrupted"

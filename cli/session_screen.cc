@@ -78,7 +78,7 @@ Screen Session::MakeScreen() const {
   Screen screen;
   const RunFigures figures = record_.Figures();
   screen.job = job_.name;
-  screen.strategy = job_.spec.averaging.value("strategy", "");
+  screen.strategy = spec_.averaging.value("strategy", "");
   screen.elapsed = record_.training_began() ? figures.duration_seconds
                                             : WallNow().seconds() - launched_.seconds();
   screen.workers = ScreenWorkers();
