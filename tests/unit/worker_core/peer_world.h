@@ -398,6 +398,13 @@ class PeerWorld {
     nodes_[i]->checkpoint_after_stop |= nodes_[i]->stopped;
   }
   void Do(size_t i, const RaiseStop&) { nodes_[i]->stopped = true; }
+  // Strategies on graphs have a world of their own: tests/contract.
+  void Do(size_t, const ReserveRegions&) {}
+  void Do(size_t, const RunKernel&) {}
+  void Do(size_t, const MixSend&) {}
+  void Do(size_t, const DeliverMix&) {}
+  void Do(size_t, const TellLrScale&) {}
+  void Do(size_t, const JobCounted&) {}
   void Do(size_t i, const Leave& a) {
     nodes_[i]->left.push_back(a.reason);
     nodes_[i]->exited = true;
