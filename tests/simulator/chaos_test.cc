@@ -26,7 +26,6 @@ TEST(Chaos, SeedsThatWereBrokenOnceAreNot) {
       110,   // an alive member's trainer gives no snapshot, stand-ins are rounds behind
       137,   // a mate that is alive but never in the averaging answers as a witness
       146,   // a decided value whose holders have gone on
-      617,   // cut off at the start deadline of a later round: outside of what was decided
       761,   // a joiner's seat that half of the group knows
       498,   // half of a view of two went elsewhere and still answers
       1400,  // one that sat here before sits again, and was not heard of since

@@ -36,6 +36,11 @@ class Agent:
     def samples(self):
         return int((time.time() - self.started) * self.rate)
 
+    def trainer_state(self):
+        """FAKE_TRAINER, from the moment when the trainer has said its words: what it said must be on record."""
+        began = (pathlib.Path(self.arguments.dir) / "began").exists()
+        return os.environ.get("FAKE_TRAINER", "stepping") if began else "stepping"
+
     def summary(self):
         samples = self.samples()
         index = int(self.arguments.worker.split("-")[-2])
@@ -48,7 +53,7 @@ class Agent:
             "target_met": samples >= self.target, "steward": index == 0,
             "rounds": {"completed": samples // 800, "fast": samples // 800, "repaired": 0, "adopted": 0, "kept": 0,
                        "aborted": 0, "orphaned": 0, "branch": 0},
-            "trainer": {"state": os.environ.get("FAKE_TRAINER", "stepping"), "seconds_since_step": 7},
+            "trainer": {"state": self.trainer_state(), "seconds_since_step": 7},
             "write_error": os.environ.get("FAKE_WRITE_ERROR", ""),
             "hash_mismatches": 0, "stall_seconds": 0.01, "round_seconds": {"p50": 0.02, "p95": 0.05}, "members": [],
             "started_unix": self.started, "first_step_unix": self.started + 0.05, "joined_with_state": True}
@@ -103,7 +108,9 @@ def train(arguments):
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     if arguments.child:  # one that leaves the process group, as daemons do
         subprocess.Popen(["sleep", "1000"], start_new_session=True)
-    stop = pathlib.Path(os.environ["CROWDSURF_DIR"]) / "stop"
+    link = pathlib.Path(os.environ["CROWDSURF_DIR"])
+    (link / "began").write_text("")
+    stop = link / "stop"
     end = time.time() + arguments.after
     while time.time() < end:
         if stop.exists():

@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <thread>
 
 #include "base/rng.h"
@@ -305,17 +306,22 @@ TEST_F(LinkAbuse, AnIdleLinkCostsAboutNothing) {
   // The watcher wakes for its beat alone: at most 2 a second, whatever the machine's speed.
   auto mapping = LinkMapping::Open(dir + "/tensors");
   LinkControl& c = mapping->control();
-  struct rusage before, after;
-  getrusage(RUSAGE_SELF, &before);
-  const uint64_t first = c.agent_beat.value;
-  while (c.agent_beat.value < first + 2)
-    WaitBell(c.agent_bell.value, c.agent_bell.value, Seconds(1));
-  getrusage(RUSAGE_SELF, &after);
-  const double used = static_cast<double>(after.ru_utime.tv_usec - before.ru_utime.tv_usec +
-                                          after.ru_stime.tv_usec - before.ru_stime.tv_usec) *
-                          1e-6 +
-                      static_cast<double>(after.ru_utime.tv_sec - before.ru_utime.tv_sec +
-                                          after.ru_stime.tv_sec - before.ru_stime.tv_sec);
+  const auto cpu_seconds = [] {
+    struct rusage now;
+    getrusage(RUSAGE_SELF, &now);
+    return static_cast<double>(now.ru_utime.tv_sec + now.ru_stime.tv_sec) +
+           static_cast<double>(now.ru_utime.tv_usec + now.ru_stime.tv_usec) * 1e-6;
+  };
+  // A busy machine can only add to what a window costs, so the cheapest of a few is the link's own
+  // cost.
+  double used = 1;
+  for (int window = 0; window < 3 && used >= 0.01; ++window) {
+    const double before = cpu_seconds();
+    const uint64_t first = c.agent_beat.value;
+    while (c.agent_beat.value < first + 2)
+      WaitBell(c.agent_bell.value, c.agent_bell.value, Seconds(1));
+    used = std::min(used, cpu_seconds() - before);
+  }
   EXPECT_LT(used, 0.01) << "two beats are about a second";
 }
 
