@@ -148,6 +148,13 @@ bool PeerCheckers::Count(SnapshotId snapshot, Counted& counted) const {
   return false;
 }
 
+namespace {
+// Histories kept of one count. Lone members that step alike make sums that meet, and the sets
+// behind them double with each averaging; one that is dropped can only raise a false alarm, never
+// hide a broken count.
+constexpr size_t kMostHistories = 256;
+}  // namespace
+
 void PeerCheckers::CheckCount(int node, const Deliver& deliver, const std::set<SnapshotId>& inside,
                               bool uniform) {
   double weight = 0;
@@ -175,7 +182,9 @@ void PeerCheckers::CheckCount(int node, const Deliver& deliver, const std::set<S
     bool once = true;
     for (const SnapshotId id : inside) once = Count(id, counted) && once;
     fits = fits || once;
-    if (std::find(after.begin(), after.end(), counted) == after.end()) after.push_back(counted);
+    if (after.size() < kMostHistories &&
+        std::find(after.begin(), after.end(), counted) == after.end())
+      after.push_back(counted);
   }
   if (!fits)
     Add("twice", node,
