@@ -110,7 +110,7 @@ def wait(what, holds, within, show=lambda: ""):
             failure = f" ({error})"
         if time.monotonic() - begun > within:
             raise AssertionError(f"not within {within} s: {what}{failure} {show()}")
-        time.sleep(PAUSE)
+        time.sleep(PAUSE)  # between two looks at the API server; bounded by `within`
 
 
 def ready(pod):
