@@ -94,6 +94,8 @@ class Link:
         now, beat = time.monotonic(), self._memory.get(layout.AGENT_BEAT)
         if beat != self._beat:
             self._beat, self._beat_at = beat, now
+            # Our sign of life may have ended though the agent lives: one look a beat.
+            self._lost = self._lost or not self._agent.alive()
         same = self._memory.get(layout.AGENT_EPOCH) == self._epoch
         if same and not self._lost and (now - self._beat_at < _PATIENCE or self._agent.alive()):
             return True

@@ -164,6 +164,23 @@ TEST_F(PythonClient, ItGoesOnWithAnAgentThatWasRestarted) {
   EXPECT_EQ(EndAndListen(), "numpy\n");
 }
 
+// The agent lives and has no reason to beat otherwise than before: only a look at the connection
+// tells that it has ended, and with it the trainer's sign of life.
+TEST_F(PythonClient, ItRegistersAgainWhenItsConnectionEndsThoughTheAgentLives) {
+  started_ = [this] { StartClient("tests/python/averaging_client.py --cut"); };
+  StartServer();
+  started_();
+  EXPECT_TRUE(Expect<link::TrainerRegistered>().fresh);
+  std::fill(server->inbox(0).begin(), server->inbox(0).end(), 3.0f);
+  ASSERT_TRUE(server->OfferAdoption(0, 4, opaque_).ok());
+  Expect<link::Adopted>();
+  Expect<link::TrainerGone>();
+  const auto again = Expect<link::TrainerRegistered>();
+  EXPECT_FALSE(again.fresh);
+  EXPECT_GE(server->counters().steps, 19u) << "it goes on counting";
+  EXPECT_THAT(EndAndListen(), testing::AnyOf("numpy\n", "plain\n"));
+}
+
 TEST_F(PythonClient, PyTorchModulesAreAveraged) {
   if (!Has("torch")) GTEST_SKIP() << "needs PyTorch (Debian: python3-torch)";
   opaque_ = std::nullopt;
