@@ -105,7 +105,8 @@ class GroupRounds {
   // Was `peer`'s weight in the decided value? nullopt: this peer does not know the instance.
   std::optional<bool> Counted(const InstanceId& instance, const PeerId& peer) const;
   bool open() const;  // a round is not over
-  // The open round has sent nothing but READY: it can be dropped and opened anew.
+  // The open round has sent no values, holds no result and took no plan: it can be dropped and
+  // opened anew.
   bool pristine() const;
   // Forgets the pristine round, silently.
   void DropPristine(Time now, Actions& out);
@@ -172,12 +173,12 @@ class GroupRounds {
   void Perform(Time now, Instance& instance, RoundActions& actions, Actions& out);
   void Perform(const InstanceId& id, Speaking& speaking, SpeakerActions& actions, Actions& out);
   void CloseAll(Time now, bool broke_up, Actions& out);
-  // Wraps a frame as `like` is wrapped: same view, averaging, round and group.
   static bool IsPristine(const Instance& instance) {
-    return !instance.round.over() && !instance.flowed;
+    return !instance.round.over() && !instance.flowed && instance.round.empty_handed();
   }
   void OtherList(const PeerId& from, Instance& instance, Actions& out);
   void SendList(const PeerId& to, const Instance& instance, Actions& out) const;
+  // Wraps a frame as `like` is wrapped: same view, averaging, round and group.
   void SendTo(const PeerId& to, const Frame& frame, const message::RoundFrame& like,
               Actions& out) const;
   message::RoundFrame Wrapping(const Instance& instance) const;

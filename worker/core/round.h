@@ -155,7 +155,10 @@ class Round {
   Phase phase() const;
   Ballot branch() const;   // the branch whose OPEN was answered: the parent view is left; 0 none
   bool all_ready() const;  // all members' READYs are in and agree
-  Ballot ballot() const;   // the highest answered; 0: the fast path is open
+  // It holds no result and took no plan: whatever it said so far (READY, promises, a STATUS of
+  // nothing held) is still true when the same round is opened anew with this one's Promised().
+  bool empty_handed() const;
+  Ballot ballot() const;  // the highest answered; 0: the fast path is open
   const RoundSpec& spec() const;
   const std::optional<RoundOver>& outcome() const;
   WitnessRecord Promised() const;  // to WitnessTable::Retire when the instance is closed

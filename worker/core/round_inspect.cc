@@ -9,6 +9,9 @@ bool Round::over() const { return over_.has_value(); }
 Ballot Round::ballot() const { return record_.promised; }
 Ballot Round::branch() const { return branch_; }
 bool Round::all_ready() const { return (fixed_->members & ~ready_) == 0; }
+bool Round::empty_handed() const {
+  return !over_ && !target_ && missing_ == slots_.size() && plans_.empty() && branch_ == 0;
+}
 const RoundSpec& Round::spec() const { return fixed_->spec; }
 const std::optional<RoundOver>& Round::outcome() const { return over_; }
 WitnessRecord Round::Promised() const { return record_; }

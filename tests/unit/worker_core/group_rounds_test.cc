@@ -1,0 +1,83 @@
+// Rounds that are dropped and opened anew: only such as gave and took nothing.
+#include "worker/core/group_rounds.h"
+
+#include <gtest/gtest.h>
+
+#include "base/digest.h"
+
+namespace crowdsurf::worker {
+namespace {
+
+PeerId Peer(int number) {
+  std::array<uint8_t, PeerId::kBytes> bytes{};
+  bytes[0] = static_cast<uint8_t>(number + 1);
+  return PeerId(bytes);
+}
+
+PeerConfig Config() {
+  PeerConfig config;
+  config.job = "job";
+  config.id = Peer(0);
+  config.chunk_elements = 1;
+  return config;
+}
+
+// This peer is the first of two members of one group; the other one never says a word. Witnesses:
+// this peer alone, so that its ballots end.
+class GroupRoundsTest : public testing::Test {
+ protected:
+  GroupRoundsTest() {
+    View view;
+    view.grid = Grid{{2}};
+    for (int i = 0; i < 2; ++i)
+      view.members.push_back(
+          {.id = Peer(i), .cell = static_cast<CellIndex>(i), .joined_unix_ms = i});
+    view.witnesses = {Peer(0)};
+    seating = Seating(view, HashOf(view, "job"));
+    rounds.SetVector({.schema = Sha256(AsBytes("table")), .elements = 2048});
+    rounds.OnView(now, view, seating.hash(), false, out);
+    GroupRounds::Opening opening;
+    opening.averaging = 1;
+    opening.stake = {8, 8, {}};
+    rounds.Open(now, opening, seating, {}, out);
+  }
+
+  // The folds asked for so far.
+  std::vector<FoldChunk> Folds() const {
+    std::vector<FoldChunk> folds;
+    for (const Action& action : out)
+      if (const auto* chunk = std::get_if<Chunk>(&action))
+        if (const auto* fold = std::get_if<FoldChunk>(&chunk->action)) folds.push_back(*fold);
+    return folds;
+  }
+
+  PeerConfig config = Config();
+  MetricRegistry registry;
+  PeerMetrics metrics{registry};
+  GroupRounds rounds{config, metrics, Logger(nullptr, "test")};
+  Seating seating;
+  Time now = Time::FromNanoseconds(1'000'000'000);
+  Actions out;
+};
+
+TEST_F(GroupRoundsTest, ARoundThatOnlySaidReadyCanBeOpenedAnew) {
+  EXPECT_TRUE(rounds.pristine());
+  rounds.DropPristine(now, out);
+  EXPECT_FALSE(rounds.open());
+}
+
+// Nothing leaves it, because there is nobody to send anything to; yet a STATUS would say that it
+// holds this chunk, with this mask. Opened anew it would fix another mask for the same assignment.
+TEST_F(GroupRoundsTest, ARoundThatHoldsAResultIsNot) {
+  rounds.OnPeerDown(now, Peer(1), SuspicionCause::kReset, out);
+  const std::vector<FoldChunk> folds = Folds();
+  ASSERT_FALSE(folds.empty());
+  rounds.OnFolded(now, 1, folds.front().chunk, folds.front().assigned, 7, out);
+  ASSERT_TRUE(rounds.open());
+  EXPECT_FALSE(rounds.pristine());
+  rounds.DropPristine(now, out);
+  EXPECT_TRUE(rounds.open());
+}
+
+}  // namespace
+}  // namespace crowdsurf::worker
