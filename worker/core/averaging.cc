@@ -16,6 +16,14 @@ constexpr uint64_t kDueAhead = 2;  // averagings whose due lists are kept
 // halved, twice the small frames; doubled, a job overshoots its target by as much.
 constexpr Duration kCountEvery = Seconds(1);
 
+// A snapshot is taken at the step boundary after it was asked for. A trainer that waits for results
+// is asked within the last step of its interval, so that every snapshot is exactly `interval` steps
+// from the last result: who takes more steps than others between two averages pulls all of them
+// towards its own data.
+double StepsAhead(const AveragingConfig& averaging) {
+  return averaging.overlap == Overlap::kBlocking ? 1 : 0;
+}
+
 }  // namespace
 
 Averaging::Averaging(const PeerConfig& config, PeerMetrics& metrics, Logger log, Rng rng)
@@ -207,7 +215,7 @@ bool Averaging::IntervalOver(Time now) const {
   if (mixing_.on_graph()) return !Counting(next_) || now - mark_.time >= kCountEvery;
   switch (averaging.interval_unit) {
     case IntervalUnit::kSteps:
-      return static_cast<double>(progress_.step) >=
+      return static_cast<double>(progress_.step) + StepsAhead(averaging) >=
              static_cast<double>(mark_.step) + averaging.interval;
     case IntervalUnit::kSamples:
       return progress_.samples - mark_.samples >= averaging.interval;
@@ -222,7 +230,8 @@ void Averaging::AskToBeWoken(Actions& out) {
   const AveragingConfig& averaging = seating_.view().config;
   WakeAt wake{.steps = 0, .samples = 0};
   if (averaging.interval_unit == IntervalUnit::kSteps)
-    wake.steps = mark_.step + static_cast<uint64_t>(averaging.interval);
+    wake.steps = mark_.step +
+                 static_cast<uint64_t>(std::max(averaging.interval - StepsAhead(averaging), 0.0));
   if (averaging.interval_unit == IntervalUnit::kSamples)
     wake.samples = mark_.samples + averaging.interval;
   if (wake.steps != 0 || wake.samples != 0) out.push_back(wake);

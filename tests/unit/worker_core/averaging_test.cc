@@ -59,6 +59,24 @@ TEST(AveragingTest, WithEqualWeightingTheMeanIsPlainAndTheCountIsOfSamples) {
   }
 }
 
+// A blocking trainer's snapshot is exactly an interval from the last result, whatever its speed: it
+// is asked for within the interval's last step. A delayed one is asked when the interval is over.
+TEST(AveragingTest, ASnapshotOfABlockingTrainerIsExactlyAnIntervalAfterTheLast) {
+  for (const Overlap overlap : {Overlap::kBlocking, Overlap::kDelayed}) {
+    AveragingConfig config = EveryTenSteps();
+    config.overlap = overlap;
+    PeerWorld world(25, config);
+    for (int i = 0; i < 4; ++i) world.Add();
+    ASSERT_TRUE(world.UntilTogether(Seconds(5)));
+    world.RunFor(Seconds(3));
+    const auto& weights = world.node(2).weights;
+    ASSERT_GE(weights.size(), 20U);
+    const double steps = overlap == Overlap::kBlocking ? 10 : 11;
+    for (size_t i = weights.size() - 10; i < weights.size(); ++i)
+      EXPECT_EQ(weights[i], steps * world.node(2).samples_per_step);
+  }
+}
+
 TEST(AveragingTest, OneWithALongStepDoesNotStopTheOthersForLong) {
   PeerWorld world(22, EveryTenSteps());
   for (int i = 0; i < 4; ++i) world.Add();
