@@ -1,7 +1,5 @@
 #include "simulator/peer_node.h"
 
-#include <absl/strings/str_format.h>
-
 #include <algorithm>
 #include <utility>
 
@@ -29,15 +27,6 @@ Digest ContentRoot(const RegionBuffer& region) {
 }
 
 }  // namespace
-
-void NodeLog::Write(LogLevel level, std::string_view module, std::string_view message,
-                    std::initializer_list<LogField> fields) {
-  if (sink_ == nullptr) return;
-  const double seconds = (queue_.now() - kStartOfTime).seconds();
-  const std::string source =
-      absl::StrFormat("%9.6f node %d %s", seconds, node_, std::string(module));
-  sink_->Write(level, source, message, fields);
-}
 
 PeerNode::PeerNode(int index, PeerId id, worker::PeerConfig config, const ChaosScenario& scenario,
                    PeerOutside& outside, Rng rng, Violations& violations)

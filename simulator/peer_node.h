@@ -20,6 +20,7 @@
 #include "simulator/chaos_scenario.h"
 #include "simulator/chunk_host.h"
 #include "simulator/event_queue.h"
+#include "simulator/node_log.h"
 #include "simulator/peer_checkers.h"
 #include "simulator/round_node.h"
 #include "simulator/virtual_trainer.h"
@@ -44,19 +45,6 @@ class PeerOutside {
   virtual RoundCheckers& round_checkers() = 0;
   virtual PeerCheckers& peer_checkers() = 0;
   virtual Origins& origins() = 0;
-};
-
-// Says when and which node, before what the agent says.
-class NodeLog : public LogSink {
- public:
-  NodeLog(int node, LogSink* sink, EventQueue& queue) : node_(node), sink_(sink), queue_(queue) {}
-  void Write(LogLevel level, std::string_view module, std::string_view message,
-             std::initializer_list<LogField> fields) override;
-
- private:
-  const int node_;
-  LogSink* const sink_;  // null: nobody listens
-  EventQueue& queue_;
 };
 
 class PeerNode {

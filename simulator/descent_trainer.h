@@ -1,0 +1,76 @@
+// DescentTrainer: a trainer that takes gradient steps on a quadratic, and keeps the rules of the
+// trainer link at each step boundary (docs/trainer-link.md, "At every step boundary").
+//
+// Parameters and steps are float32 and float64 as in the built-in trainer. It knows no time: its
+// node says when a step is over. Blocking: after a snapshot no step begins until its result or its
+// release is there. Owner: one DescentNode; single sequence. Nothing that others fill: one request,
+// one result.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/rng.h"
+
+namespace crowdsurf::simulator {
+
+// f(x) = 1/2 sum of h_k (x_k - c_k)^2
+struct Quadratic {
+  std::vector<double> h, c;
+
+  // h uniform in [1/4, 1], c normal with standard deviation `spread`.
+  static Quadratic Draw(uint32_t dimensions, double spread, Rng rng);
+};
+// The minimum of the sum. Pre: at least one, of one dimension.
+std::vector<double> OptimumOf(const std::vector<const Quadratic*>& losses);
+
+class DescentTrainer {
+ public:
+  DescentTrainer(Quadratic loss, double rate, bool blocking)
+      : loss_(std::move(loss)), rate_(rate), blocking_(blocking), x_(loss_.c.size()) {}
+
+  // ---- what the agent writes
+  void Request(uint64_t ticket) { wanted_ = ticket; }
+  void SetLrScale(double scale) { lr_scale_ = scale; }
+  void Adopt(std::span<const float> values) { x_.assign(values.begin(), values.end()); }
+  // The result of snapshot `ticket`. True: it was waited for and is applied; else it is at the next
+  // boundary.
+  bool Deliver(uint64_t ticket, std::span<const float> outbox, std::span<const float> result);
+  // True: it was waited for.
+  bool Release(uint64_t ticket);
+
+  // ---- a step is over
+  // Takes it, applies what is there; when a snapshot is wanted, it is in `outbox` and its ticket is
+  // the answer.
+  std::optional<uint64_t> StepDone(std::span<float> outbox);
+
+  bool waiting() const { return waiting_; }  // for the result of its snapshot
+  uint64_t steps() const { return steps_; }
+  const Quadratic& loss() const { return loss_; }
+  // As the last result left it.
+  const std::vector<float>& averaged() const { return averaged_; }
+  uint64_t results() const { return results_; }
+  void PlantSecondStep() { planted_ = true; }
+
+ private:
+  void Step();
+  void Apply();
+
+  const Quadratic loss_;
+  const double rate_;
+  const bool blocking_;
+  bool planted_ = false;
+  double lr_scale_ = 1;
+  std::vector<float> x_;
+  std::vector<float> averaged_;
+  uint64_t steps_ = 0;
+  uint64_t results_ = 0;
+  std::optional<uint64_t> wanted_;
+  std::optional<uint64_t> in_use_;            // the ticket of the snapshot in the outbox
+  std::optional<std::vector<float>> change_;  // result - outbox, not applied yet
+  bool waiting_ = false;
+};
+
+}  // namespace crowdsurf::simulator

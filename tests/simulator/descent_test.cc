@@ -1,0 +1,88 @@
+// Jobs that minimise something while workers die and join, judged by the optimum of who is left.
+// The bound is issue-wide: `./dev bench convergence` prints the same over more seeds.
+#include "simulator/descent.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+namespace crowdsurf::simulator {
+namespace {
+
+using worker::GraphKind;
+using worker::StrategyKind;
+
+// Prints what the agents say when CROWDSURF_TEST_LOG is set: for a failing seed.
+class PrintSink : public LogSink {
+ public:
+  void Write(LogLevel, std::string_view module, std::string_view message,
+             std::initializer_list<LogField> fields) override {
+    std::string line = std::string(module) + ": " + std::string(message);
+    for (const LogField& f : fields) line += " " + std::string(f.key) + "=" + f.value;
+    std::fprintf(stderr, "%s\n", line.c_str());
+  }
+};
+
+DescentOptions OptionsOf(StrategyKind strategy, GraphKind tree, uint64_t seed) {
+  static PrintSink sink;
+  DescentOptions options{.averaging = DescentAveraging(strategy, tree), .seed = seed};
+  if (std::getenv("CROWDSURF_TEST_LOG") != nullptr) options.log = &sink;
+  return options;
+}
+
+// Sixteen, less three of whom the first steward is one, and two.
+void ExpectOptimum(const DescentOptions& options) {
+  const DescentResult result = RunDescent(options);
+  SCOPED_TRACE("seed " + std::to_string(options.seed) + result.words);
+  EXPECT_TRUE(result.together);
+  EXPECT_EQ(result.survivors, 15);
+  EXPECT_LE(result.distance, 1e-6);
+  // It is no easier than that: whoever still had the dead in its average would be seen.
+  EXPECT_GT(result.shift, 0.1);
+}
+
+TEST(Descent, MoshpitEndsAtTheOptimumOfWhoIsLeft) {
+  ExpectOptimum(OptionsOf(StrategyKind::kMoshpit, GraphKind::kRing, 1));
+}
+
+TEST(Descent, RelaySumEndsAtTheOptimumOfWhoIsLeft) {
+  ExpectOptimum(OptionsOf(StrategyKind::kRelaySum, GraphKind::kDoubleBinaryTree, 1));
+  ExpectOptimum(OptionsOf(StrategyKind::kRelaySum, GraphKind::kChain, 2));
+}
+
+// The three longest-lived die while the view without the one before is being made, and two join.
+TEST(Descent, StewardsThatDieOneAfterTheOtherLeaveOneView) {
+  for (const uint64_t seed : {1, 2}) {
+    DescentOptions options = OptionsOf(StrategyKind::kRelaySum, GraphKind::kDoubleBinaryTree, seed);
+    options.deaths = {Seconds(1.5), Seconds(1.62), Seconds(1.75)};
+    options.victims = {0, 1, 2};
+    options.joins = {Seconds(1.55), Seconds(1.7)};
+    ExpectOptimum(options);
+  }
+}
+
+TEST(Descent, TwoRunsOfASeedAreTheSameToTheLastByte) {
+  const DescentOptions options = OptionsOf(StrategyKind::kRelaySum, GraphKind::kChain, 5);
+  EXPECT_EQ(RunDescent(options).trace, RunDescent(options).trace);
+}
+
+TEST(Descent, AWorkerThatTakesTwoStepsBetweenAveragesIsSeen) {
+  DescentOptions options = OptionsOf(StrategyKind::kRelaySum, GraphKind::kChain, 1);
+  options.plant_second_step = true;
+  EXPECT_GT(RunDescent(options).distance, 1e-3);
+}
+
+// Nobody speaks to it, and it to nobody, from its second second on.
+TEST(Descent, AWorkerThatIsAloneIsSeen) {
+  DescentOptions options = OptionsOf(StrategyKind::kMoshpit, GraphKind::kRing, 1);
+  options.plant_alone = true;
+  options.end = Seconds(4);
+  const DescentResult result = RunDescent(options);
+  EXPECT_FALSE(result.together);
+  EXPECT_GT(result.distance, 1e-3);
+}
+
+}  // namespace
+}  // namespace crowdsurf::simulator
