@@ -77,19 +77,20 @@ bool Dead(const PlanQuestion& q) {
   return false;
 }
 
-// Rule 3's value: of the highest ballot that is complete somewhere. Disputed stakes prove that not
-// all roots of ballot 0 were equal, so its value was not decided and need not be kept.
+// Rule 3's value: of the highest ballot that is complete somewhere. It was decided only if all
+// roots of that ballot were equal. Who holds the ballot with other results (a two-faced owner) or
+// knows another stake of a contributor (two stand-ins of one rank that do not agree, each heard
+// first by somebody) proves that they were not; of ballot 0, which everybody takes part in, so does
+// anybody who knows another stake.
 std::optional<RoundValue> HighestComplete(const PlanQuestion& q, Mask disputed) {
   const StatusFrame* best = nullptr;
   for (const auto& [rank, status] : q.statuses)
     if (status.complete && (best == nullptr || *status.complete > *best->complete)) best = &status;
   if (best == nullptr) return std::nullopt;
   const RoundValue value = ValueOf(q, *best);
-  if (*best->complete == 0) {
-    if ((ContributorsOf(value) & disputed) != 0) return std::nullopt;
-    for (const auto& [rank, status] : q.statuses)  // two-faced owner: roots differ as well
-      if (status.complete == best->complete && status.held != best->held) return std::nullopt;
-  }
+  if (*best->complete == 0 && (ContributorsOf(value) & disputed) != 0) return std::nullopt;
+  for (const auto& [rank, status] : q.statuses)
+    if (status.complete == best->complete && ValueOf(q, status) != value) return std::nullopt;
   return value;
 }
 

@@ -2,6 +2,7 @@
 // and decided values that nobody is left to give.
 #include <gtest/gtest.h>
 
+#include "base/digest.h"
 #include "worker/core/round.h"
 
 namespace crowdsurf::worker {
@@ -121,6 +122,31 @@ TEST(RoundPlanStakes, OfAnOutsiderInDisputeNothingIsTaken) {
   const auto plan = MakePlan(question);
   ASSERT_TRUE(plan.has_value());
   EXPECT_EQ(plan->excluded, Mask{1} << 2);
+}
+
+// After the last plan two members heard stand-ins of rank 2 that do not agree. Each folded its
+// chunk with the one it had heard, and both hold both chunks: what they have is not one value.
+TEST(RoundPlanStakes, ACompleteBallotWithTwoStakesOfOneRankIsNotKept) {
+  RoundSpec spec = Spec();
+  spec.cells.push_back({std::nullopt, {Peer(kSpeaker), Peer(kSpeaker + 1)}});
+  PlanQuestion question;
+  question.spec = &spec;
+  question.ballot = 4;
+  StatusFrame status;
+  status.complete = 3;
+  status.held = {{0, 7, 77}, {0, 7, 78}};
+  status.stakes = {{0, spec.stake}, {1, kOwn}, {2, kSpoken}};
+  question.statuses[0] = status;
+  status.stakes[2].holds = Sha256(AsBytes("another value of the same weight"));
+  question.statuses[1] = status;
+  const auto plan = MakePlan(question);
+  ASSERT_TRUE(plan.has_value());
+  EXPECT_EQ(plan->excluded, Mask{1} << 2);
+  for (const PlanChunk& chunk : plan->chunks) EXPECT_EQ(chunk.assigned, 4);
+  question.statuses[1].stakes = question.statuses[0].stakes;
+  const auto kept = MakePlan(question);
+  ASSERT_TRUE(kept.has_value());
+  for (const PlanChunk& chunk : kept->chunks) EXPECT_EQ(chunk.holders, 3U);
 }
 
 // The value is decided, its only holder is rank 1.
