@@ -76,12 +76,17 @@ Verdict Classify(const PodFacts& pod, const NodeFacts* node, bool node_gone,
   }
   if (pod.reported_dead) return {Fate::kDisrupted, reason::kPeersReportedDead};
   if (node != nullptr && node->not_ready_since &&
-      context.now >= std::max(*node->not_ready_since, context.nodes_heard_since) +
-                         context.tolerated_unreachable) {
+      context.now >= GivenUpAt(*node, context.nodes_heard_since, context.tolerated_unreachable)) {
     return {Fate::kDisrupted, reason::kNodeNotReady};
   }
   if (marked) return {Fate::kMarked, reason::kNodeMarked};
   return {};
+}
+
+WallTime GivenUpAt(const NodeFacts& node, WallTime nodes_heard_since, Duration tolerated) {
+  WallTime silent = std::max(*node.not_ready_since, nodes_heard_since);
+  if (node.renewed_at) silent = std::max(silent, *node.renewed_at);
+  return silent + tolerated;
 }
 
 std::optional<WallTime> JudgedAt(const PodFacts& pod) {

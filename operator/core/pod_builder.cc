@@ -71,10 +71,15 @@ void JoinTrainer(json& spec, const TrainingJob& job, const CreatePod& create) {
   }
 }
 
+// The operator gives a silent machine up, after looking at its Lease; Kubernetes' own eviction
+// comes later, should no operator run. A controller manager that was cut off from a restarted API
+// server called every node not ready for 43 s in our tests.
+constexpr Duration kEvictionLag = Seconds(60);
+
 void AddTolerations(json& spec, const TrainingJob& job, const CreatePod& create) {
   json& tolerations = spec["tolerations"];
   if (!tolerations.is_array()) tolerations = json::array();
-  const double seconds = job.spec.disruption.tolerated_unreachable.seconds();
+  const double seconds = (job.spec.disruption.tolerated_unreachable + kEvictionLag).seconds();
   for (const char* key : {"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"}) {
     bool has = false;
     for (const json& toleration : tolerations) has = has || toleration.value("key", "") == key;

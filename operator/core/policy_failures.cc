@@ -93,8 +93,8 @@ void CountEnds(Decision& d) {
     }
     if (const auto at = JudgedAt(pod); at && d.now < *at) d.WakeAt(*at);
     if (worker.alive() && worker.node != nullptr && worker.node->not_ready_since) {
-      d.WakeAt(std::max(*worker.node->not_ready_since, d.in.nodes_heard_since) +
-               d.spec().disruption.tolerated_unreachable);
+      d.WakeAt(GivenUpAt(*worker.node, d.in.nodes_heard_since,
+                         d.spec().disruption.tolerated_unreachable));
     }
     const Fate fate = worker.verdict.fate;
     if (fate == Fate::kAlive || fate == Fate::kMarked || d.Counted(pod.name)) continue;

@@ -68,6 +68,9 @@ struct Mark {
 
 struct NodeFacts {
   std::optional<WallTime> not_ready_since;
+  // When, since then, its kubelet's Lease was seen to be renewed: the machine lives, and it is the
+  // control plane that has not heard it yet (minutes may pass after an API server's restart).
+  std::optional<WallTime> renewed_at;
   std::optional<Mark> mark;
   bool operator==(const NodeFacts&) const = default;
 };

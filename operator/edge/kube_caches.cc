@@ -189,6 +189,7 @@ void KubeCluster::Touch(const ObjectCache<PodEntry>::Change& change,
 
 void KubeCluster::Touch(const ObjectCache<NodeEntry>::Change& change,
                         std::set<std::string>& touched) {
+  if (!change.after) silent_.erase(change.key);
   for (const auto& [key, pod] : pods_.objects()) {
     if (pod.facts.node == change.key) touched.insert(pod.job);
   }

@@ -20,6 +20,7 @@ constexpr int kRepeated = 3;             // times that an event came; kubelet tr
 constexpr size_t kMostMessage = 1024;    // of an event: the server's own limit
 // Of the client's 16 connections; the rest are for what the certificates' port asks meanwhile.
 constexpr size_t kMostCreators = 12;
+constexpr Duration kLeaseGap = Seconds(2);  // a kubelet renews its Lease every 10 s
 constexpr char kApply[] = "?fieldManager=crowdsurf-operator&force=true";
 
 std::string PodPath(const std::string& key) {
@@ -63,6 +64,7 @@ StatusOr<JobSnapshot> KubeCluster::Observe(const std::string& job) {
     if (name.empty() || snapshot.nodes.contains(name)) continue;
     if (const NodeEntry* node = nodes_.Find(name)) {
       snapshot.nodes[name] = node->facts;
+      snapshot.nodes[name].renewed_at = RenewedAt(name, node->facts.not_ready_since.has_value());
     } else if (!NodeIsGone(name)) {
       snapshot.nodes[name];  // its watch is late
     }
@@ -111,6 +113,28 @@ bool KubeCluster::NodeIsGone(const std::string& node) {
   if (!absl::IsNotFound(client_.Get("/api/v1/nodes/" + node).status())) return false;
   gone_nodes_.insert(node);
   return true;
+}
+
+// Compared with itself only: the kubelet's clock may differ from ours. Without the right to read
+// Leases, or without one, the condition of the node is all that is known.
+std::optional<WallTime> KubeCluster::RenewedAt(const std::string& node, bool not_ready) {
+  if (!not_ready) {
+    silent_.erase(node);
+    return std::nullopt;
+  }
+  const WallTime now = options_.clock();
+  const auto [at, first] = silent_.try_emplace(node);
+  Silent& known = at->second;
+  if (!first && now - known.asked < kLeaseGap) return known.renewed_at;
+  known.asked = now;
+  const auto lease =
+      client_.Get("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/" + node);
+  const json* spec = lease.ok() ? Member(&*lease, "spec") : nullptr;
+  const json* renewed = Member(spec, "renewTime");
+  if (renewed == nullptr || !renewed->is_string()) return known.renewed_at;
+  if (!known.renewed.empty() && known.renewed != *renewed) known.renewed_at = now;
+  known.renewed = *renewed;
+  return known.renewed_at;
 }
 
 Status KubeCluster::EnsureObjects(const TrainingJob& job) {

@@ -89,6 +89,11 @@ class KubeCluster : public Cluster {
     std::string uid, message;
     WallTime asked;
   };
+  struct Silent {  // of a node that is not Ready: its Lease as it was read last
+    std::string renewed;
+    std::optional<WallTime> renewed_at;  // by our clock
+    WallTime asked;
+  };
   struct Purse {  // of a job's events
     double tokens;
     WallTime at;
@@ -112,6 +117,7 @@ class KubeCluster : public Cluster {
                 const StatusOr<nlohmann::json>& made);
   Status RefuseSpec(const JobEntry& entry);
   bool NodeIsGone(const std::string& node);
+  std::optional<WallTime> RenewedAt(const std::string& node, bool not_ready);
   void ExplainWaiting(const std::string& job, std::vector<PodFacts>& pods);
   Status AdoptExisting(const TrainingJob& job, const CreatePod& create, const Status& refusal);
 
@@ -132,6 +138,7 @@ class KubeCluster : public Cluster {
   std::map<std::string, std::set<std::string>> pods_of_;               // job -> keys of its pods
   std::map<std::string, std::string> pod_of_uid_;                      // uid -> key
   std::map<std::string, std::pair<nlohmann::json, WallTime>> unseen_;  // created, not yet watched
+  std::map<std::string, Silent> silent_;                               // nodes that are not Ready
   std::set<std::string> gone_nodes_;                                   // confirmed by the server
   std::set<std::string> ensured_;  // uids of jobs whose Service and CA map are there
   std::set<std::string> assumed_;  // jobs that our own writes touched

@@ -66,7 +66,8 @@ class NodesTest(unittest.TestCase):
     def show(self):
         peers = [(s["worker"], s["state"], s["averaging"], (s["view"] or {}).get("epoch"), len(s["members"]), s["rounds"])
                  for s in self.agents.summaries()]
-        return "\n" + kubectl("get", "tj,pods", "-o", "wide", check=False) + "\n".join(map(str, peers)) + \
+        return "\n" + kubectl("get", "tj,pods,nodes", "-o", "wide", check=False) + "\n".join(map(str, peers)) + "\n" + \
+            kubectl("get", "events", "--sort-by=.lastTimestamp", check=False) + \
             json.dumps(self.kube.status("crowd").get("conditions"), indent=1)
 
     def is_whole(self):

@@ -10,6 +10,7 @@
 #include <iostream>
 #include <thread>
 
+#include "operator/core/rfc3339.h"
 #include "operator/edge/controller.h"
 #include "operator/edge/yaml.h"
 
@@ -172,6 +173,17 @@ class OperatorTest : public testing::Test {
     nodes_.push_back(name);
     ASSERT_TRUE(client_->Create("/api/v1/nodes", {{"metadata", {{"name", name}}}}).ok());
   }
+  // As its kubelet or the controller manager.
+  void SetReady(const std::string& node, const char* ready) {
+    const auto patched =
+        client_->Patch("/api/v1/nodes/" + node + "/status", PatchType::kStrategicMerge,
+                       {{"status",
+                         {{"conditions",
+                           {{{"type", "Ready"},
+                             {"status", ready},
+                             {"lastTransitionTime", FormatInstant(WallNow())}}}}}}});
+    ASSERT_TRUE(patched.ok()) << patched.status();
+  }
   void Bind(const std::string& pod, const std::string& node) {
     const auto bound = client_->Create(core_ + "pods/" + pod + "/binding",
                                        {{"apiVersion", "v1"},
@@ -307,6 +319,40 @@ TEST_F(OperatorTest, BadManifestsAreRefusedWithThePathAndTheReason) {
     EXPECT_NE(refused.message().find(c.named), absl::string_view::npos)
         << c.path << " " << c.value << ": " << refused;
   }
+}
+
+// pod-lifecycle.md 3: NotReady is not dead, and may be nothing but a control plane that does not
+// hear: a Lease that is renewed meanwhile tells the two apart.
+TEST_F(OperatorTest, ANotReadyNodeIsGivenUpOnlyWhenItsLeaseIsSilentToo) {
+  constexpr int kTolerated = 3;  // seconds
+  for (const char* node : {"heard-1", "silent-1"}) AddNode(node);
+  SetReady("heard-1", "True");  // else all are silent, and nobody is given up
+  SetReady("silent-1", "True");
+  StartOperator();
+  Json job = Job(1);
+  job["spec"]["disruption"] = {{"toleratedUnreachableSeconds", kTolerated}};
+  ASSERT_TRUE(client_->Create(jobs_, job).ok());
+  ASSERT_TRUE(Eventually("a pod", [&] { return Pods().size() == 1; }));
+  Bind("job-0-1", "silent-1");
+  Play("job-0-1", "Running", std::nullopt);
+  const std::string leases = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
+  (void)client_->Delete(leases + "/silent-1");
+  ASSERT_TRUE(client_->Create(leases, {{"metadata", {{"name", "silent-1"}}}}).ok());
+  const auto renew = [&] {
+    const auto renewed = client_->Patch(leases + "/silent-1", PatchType::kMerge,
+                                        {{"spec", {{"renewTime", FormatInstant(WallNow())}}}});
+    EXPECT_TRUE(renewed.ok()) << renewed.status();
+  };
+  renew();
+  SetReady("silent-1", "Unknown");
+  const auto begun = steady_clock::now();
+  Eventually("renewed for three times as long", [&] {
+    renew();
+    return steady_clock::now() - begun > std::chrono::seconds(3 * kTolerated);
+  });
+  EXPECT_EQ(Names(), "job-0-1 ");
+  Eventually("given up", [&] { return Pods().contains("job-0-2"); });
+  (void)client_->Delete(leases + "/silent-1");
 }
 
 }  // namespace

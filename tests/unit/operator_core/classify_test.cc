@@ -46,10 +46,12 @@ PodFacts With(PodFacts pod, void (*change)(PodFacts&)) {
   return pod;
 }
 
-const NodeFacts kMarkedNode{std::nullopt, Mark{"SpotInterruption", kNow + Seconds(20), false}};
-const NodeFacts kCordoned{std::nullopt, Mark{"Unschedulable", std::nullopt, true}};
-const NodeFacts kFrozen{kNow - Seconds(40), std::nullopt};
-const NodeFacts kJustFrozen{kNow - Seconds(5), std::nullopt};
+const NodeFacts kMarkedNode{std::nullopt, std::nullopt,
+                            Mark{"SpotInterruption", kNow + Seconds(20), false}};
+const NodeFacts kCordoned{std::nullopt, std::nullopt, Mark{"Unschedulable", std::nullopt, true}};
+const NodeFacts kFrozen{kNow - Seconds(40), std::nullopt, std::nullopt};
+const NodeFacts kJustFrozen{kNow - Seconds(5), std::nullopt, std::nullopt};
+const NodeFacts kUnheard{kNow - Seconds(40), kNow - Seconds(9), std::nullopt};
 
 using enum Fate;
 
@@ -122,6 +124,8 @@ const std::vector<Case> kCases = {
     {"L3: NotReady within toleration is not yet a loss", Running(), kAlive, "", kJustFrozen},
     {"L3: NotReady beyond toleration is a disruption", Running(), kDisrupted, reason::kNodeNotReady,
      kFrozen},
+    {"L3: NotReady, but its Lease is renewed: the control plane does not hear", Running(), kAlive,
+     "", kUnheard},
     {"L3: confirmed reports of peers", With(Running(), [](PodFacts& p) { p.reported_dead = true; }),
      kDisrupted, reason::kPeersReportedDead},
     {"L4: a cordon alone is a weak mark", Running(), kAlive, "", kCordoned},

@@ -218,6 +218,22 @@ TEST(DecideTest, ANodeThatIsNotReadyIsWaitedForAndNoneIsDeadWhenAllAreSilent) { 
   EXPECT_THAT(Names(world.Reconcile().creates), ElementsAre("job-1-2"));
 }
 
+// An API server that was away and is back: nodes are called NotReady until the controller manager
+// hears them again.
+TEST(DecideTest, ANodeWhoseLeaseIsRenewedIsNotGivenUp) {
+  World world = Running(1);
+  const Duration tolerated = world.snapshot.job.spec.disruption.tolerated_unreachable;
+  NodeFacts& node = world.nodes[world.pods.at("job-0-1").node];
+  node.not_ready_since = world.now;
+  world.Wait(tolerated);
+  node.renewed_at = world.now;
+  const Plan plan = world.Reconcile();
+  EXPECT_TRUE(plan.creates.empty());
+  EXPECT_EQ(plan.requeue_at, world.now + tolerated) << "looked at again when it is over";
+  world.Wait(tolerated);
+  EXPECT_THAT(Names(world.Reconcile().creates), ElementsAre("job-0-2"));
+}
+
 TEST(DecideTest, ATrainersGoodEndIsJudgedWhenItsAgentHasSaidWhy) {  // pod-lifecycle.md 2 and 4
   World world = Running(2);
   PodFacts& pod = world.pods.at("job-0-1");

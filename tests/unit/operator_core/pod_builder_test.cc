@@ -163,7 +163,7 @@ TEST(PodBuilder, SpotTaintsAreToleratedExactlyAndLostNodesShortly) {  // operato
   for (const json& toleration : pod["spec"]["tolerations"]) {
     EXPECT_TRUE(toleration.contains("key"));
     if (toleration["operator"] != "Exists") continue;
-    EXPECT_EQ(toleration["tolerationSeconds"], 30);
+    EXPECT_EQ(toleration["tolerationSeconds"], 90);  // the operator comes first
   }
   EXPECT_FALSE(Tolerates(Pod(Job(), CapacityType::kOnDemand), "cloud.google.com/gke-spot"));
 }
