@@ -236,7 +236,11 @@ void Membership::Enter(Time now, Seating seating, Actions& out) {
   thin_since_ = Time();
   heard_.clear();
   for (const auto& [cell, member] : seating_->occupants()) heard_[member.id] = now;
-  std::erase_if(joiners_, [&](const auto& j) { return seating_->CellOf(j.first).has_value(); });
+  const auto seated_here = [&](const auto& entry) {
+    return seating_->CellOf(entry.first).has_value();
+  };
+  std::erase_if(joiners_, seated_here);
+  std::erase_if(fetch_told_, seated_here);
   witness_.OnEpoch(seating_->view().epoch);
   if (const auto count = std::exchange(line_count_, std::nullopt)) averaging_.OnLine(*count);
   averaging_.SetDown(down_);
@@ -308,6 +312,7 @@ void Membership::OnPeerDown(Time now, const PeerId& peer, bool hard, Actions& ou
   if (!hard) return;
   down_.insert(peer);
   joiners_.erase(peer);
+  fetch_told_.erase(peer);
   averaging_.SetDown(down_);
   if (leader_) leader_->OnPeerDown(now, peer, out);
 }

@@ -90,6 +90,10 @@ class Membership {
     Time since;
     Time heard;
   };
+  struct FetchTold {  // the average that a newcomer was sent to fetch
+    uint64_t averaging = 0;
+    Time at;
+  };
 
   // entering and leaving views (membership.cc)
   void TakePending(Time now, Actions& out);
@@ -119,7 +123,9 @@ class Membership {
   bool WitnessesLive() const;
   void MaybeBranch(Time now, Actions& out);
   void FindSilent(Time now);
-  std::optional<message::JoinAnswer> Objection(const message::JoinRequest& request) const;
+  std::optional<message::JoinAnswer> Objection(Time now, const message::JoinRequest& request) const;
+  void NoteFetch(Time now, const PeerId& peer, uint64_t averaging);
+  bool FetchedAsTold(Time now, const message::JoinRequest& request) const;
 
   // as a newcomer (membership_joining.cc)
   void SeekSeat(Time now, Actions& out);
@@ -161,6 +167,7 @@ class Membership {
   std::map<PeerId, Time> heard_;  // occupants: when last as members of this view
   std::map<PeerId, Time> told_;   // when a peer was last told of a view or of seats
   std::map<PeerId, Joiner> joiners_;
+  std::map<PeerId, FetchTold> fetch_told_;  // at most kMostJoiners
   std::optional<SuccessorProposer> proposer_;
   SuccessorWitness witness_;
   std::optional<BranchLeader> leader_;

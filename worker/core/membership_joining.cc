@@ -72,7 +72,7 @@ void Membership::FormFirst(Time now, Actions& out) {
   Enter(now, Seating(view, HashOf(view, config_.job)), out);
   // Who asked before there was a view is answered as anybody who asks now.
   for (auto at = joiners_.begin(); at != joiners_.end();) {
-    const auto objection = Objection(at->second.request);
+    const auto objection = Objection(now, at->second.request);
     if (objection) SendAll({at->first}, *objection, out);
     at = objection ? joiners_.erase(at) : std::next(at);
   }

@@ -8,13 +8,15 @@ namespace {
 
 // How long a promise holds averagings back when the proposer is heard of no more.
 constexpr Duration kProposalPatience = Milliseconds(500);
+// A newcomer's transfer gives up after two minutes; who is longer away is sent again.
+constexpr Duration kFetchToldKept = Seconds(150);
 constexpr size_t kMostDonors = 8;  // more in parallel would not fill a newcomer's link faster
 
 }  // namespace
 
 // Why a request gets no seat now; nullopt: it gets one.
 std::optional<message::JoinAnswer> Membership::Objection(
-    const message::JoinRequest& request) const {
+    Time now, const message::JoinRequest& request) const {
   using message::JoinAnswer;
   if (trainer_ && request.schema != trainer_->schema)
     return JoinAnswer{JoinAnswer::Kind::kRefused, {}, {}, "another tensor table"};
@@ -25,8 +27,10 @@ std::optional<message::JoinAnswer> Membership::Objection(
   if (job_over_) return JoinAnswer{JoinAnswer::Kind::kRefused, {}, {}, "the job is over"};
   if (!left_.none()) return JoinAnswer{JoinAnswer::Kind::kWait, {}, {}, {}};
   const Committed& job = averaging_.job();
-  // One average behind is near enough: it was the last one when the transfer began.
-  const bool near = request.holds > 0 && request.holds + 1 >= averaging_.near_enough();
+  // What was the last average when the transfer began is near enough, however many the job has made
+  // meanwhile: where they are quicker than a transfer, a second one would come as late.
+  const bool near = request.holds > 0 &&
+                    (request.holds + 1 >= averaging_.near_enough() || FetchedAsTold(now, request));
   if (job.averaging == 0 || request.trained || near || request.holds >= job.averaging)
     return std::nullopt;
   JoinAnswer answer{JoinAnswer::Kind::kFetchFirst, averaging_.committed(), {}, {}};
@@ -43,6 +47,17 @@ std::optional<message::JoinAnswer> Membership::Objection(
   }
   answer.contacts = roster_.ContactsOf(donors);
   return answer;
+}
+
+void Membership::NoteFetch(Time now, const PeerId& peer, uint64_t averaging) {
+  if (fetch_told_.size() >= kMostJoiners && !fetch_told_.contains(peer)) fetch_told_.clear();
+  fetch_told_[peer] = {.averaging = averaging, .at = now};
+}
+
+bool Membership::FetchedAsTold(Time now, const message::JoinRequest& request) const {
+  const auto told = fetch_told_.find(request.member.id);
+  return told != fetch_told_.end() && request.holds >= told->second.averaging &&
+         now - told->second.at <= kFetchToldKept;
 }
 
 void Membership::On(Time now, const PeerId& from, const message::JoinRequest& request,
@@ -74,7 +89,11 @@ void Membership::On(Time now, const PeerId& from, const message::JoinRequest& re
     return SendAll({from},
                    JoinAnswer{JoinAnswer::Kind::kAskSteward, {}, roster_.ContactsOf({*chief}), {}},
                    out);
-  if (const auto objection = Objection(request)) return SendAll({from}, *objection, out);
+  if (const auto objection = Objection(now, request)) {
+    if (objection->kind == JoinAnswer::Kind::kFetchFirst)
+      NoteFetch(now, from, objection->committed.averaging);
+    return SendAll({from}, *objection, out);
+  }
   note();
   Govern(now, out);
   if (joiners_.contains(from))

@@ -126,7 +126,10 @@ void Membership::SeatJoiners(Time now, Actions& out) {
     log_.Info("seat given", {{"peer", peer.brief()}, {"cell", *cell}});
   }
   if (seats.empty()) return;
-  for (const PeerId& peer : seated_now) joiners_.erase(peer);
+  for (const PeerId& peer : seated_now) {
+    joiners_.erase(peer);
+    fetch_told_.erase(peer);
+  }
   SendAll(Others(*seating_),
           message::SeatingNews{seating_->hash(), seats, {}, roster_.ContactsOf(seated_now)}, out);
   SendAll(seated_now, NewsOf(now, *seating_), out);

@@ -147,7 +147,14 @@ void Agent::Impl::OnState(Time now, WallTime wall) {
     ok = offered.ok();
     if (!ok) log_.Error("state not offered", {{"error", offered.status().ToString()}});
   }
-  FeedLocal(now, wall, StateFetched{fetched->request.averaging, fetched->request.root, ok});
+  if (!ok)
+    return FeedLocal(now, wall, StateFetched{fetched->request.averaging, fetched->request.root});
+  // What lies in the inbox, which may be newer than what was asked for.
+  FeedLocal(now, wall,
+            StateFetched{.averaging = fetched->averaging,
+                         .root = fetched->content,
+                         .ok = true,
+                         .job_samples = fetched->job_samples});
 }
 
 // ---- the trainer -------------------------------------------------------------------------------

@@ -97,6 +97,23 @@ TEST(MembershipTest, AveragingsWithoutAPauseDoNotKeepAViewFromBeingRenewed) {
   ExpectAgreement(world);
 }
 
+// A model takes seconds to fetch, an averaging may take less: what was the newest when the transfer
+// began is near enough, or the newcomer would fetch for ever.
+TEST(MembershipTest, ATransferThatTakesLongerThanAnAveragingIsMadeOnce) {
+  PeerWorld world(16, EveryTenSteps());  // an averaging every 100 ms
+  for (int i = 0; i < 4; ++i) world.Add();
+  ASSERT_TRUE(world.UntilTogether(Seconds(5)));
+  world.RunFor(Seconds(1));
+  world.fetch_takes = Seconds(1);
+  const size_t late = world.Add();
+  ASSERT_TRUE(world.UntilTogether(Seconds(5))) << world.Describe();
+  EXPECT_EQ(world.node(late).fetches.size(), 1U);
+  world.RunFor(Seconds(1));
+  ExpectAgreement(world);
+  EXPECT_GE(world.node(late).deliveries.size(), 5U);
+  for (size_t i = 0; i < world.size(); ++i) EXPECT_EQ(world.Summary(i).rounds.failed(), 0U) << i;
+}
+
 TEST(MembershipTest, ATrainerThatGoesAndComesBackFetchesTheState) {
   PeerWorld world(13, EveryTenSteps());
   for (int i = 0; i < 4; ++i) world.Add();

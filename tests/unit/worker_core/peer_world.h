@@ -190,6 +190,7 @@ class PeerWorld {
   Time now() const { return now_; }
 
   bool fetch_fails = false;
+  Duration fetch_takes = Milliseconds(5);
   double jitter = 0;  // delays are drawn from [1, 1 + jitter] times the least
 
  private:
@@ -375,7 +376,7 @@ class PeerWorld {
   void Do(size_t i, const FetchState& a) {
     Node& n = *nodes_[i];
     n.fetches.push_back(a);
-    At(Milliseconds(5), [this, i, a] {
+    At(fetch_takes, [this, i, a] {
       if (!Alive(i)) return;
       bool ok = a.donors.empty();
       for (const PeerId& donor : a.donors) {
