@@ -16,6 +16,22 @@ std::vector<PeerId> SeatedHolders(const Seating& seating, CellIndex cell, size_t
   return peers;
 }
 
+// Of the class in that order, only the first group of round - 1 in which anybody is seated.
+std::vector<PeerId> SpeakersOf(const Seating& seating, CellIndex cell, size_t round) {
+  std::vector<PeerId> speakers;
+  if (round == 0) return speakers;
+  const auto seated = [&](CellIndex c) { return seating.At(c) != nullptr; };
+  const Grid& grid = seating.view().grid;
+  const size_t group = SuffixProduct(grid, round - 1);
+  std::optional<size_t> first;
+  for (const CellIndex c : Holders(grid, cell, round, seated, kMostSpeakers)) {
+    if (!first) first = c / group;
+    if (c / group != *first) break;
+    speakers.push_back(seating.At(c)->id);
+  }
+  return speakers;
+}
+
 }  // namespace
 
 std::vector<CellIndex> Holders(const Grid& grid, CellIndex cell, size_t round, Holds holds,
@@ -62,7 +78,7 @@ std::vector<PlannedCell> PlanGroup(const Seating& seating, CellIndex cell, size_
   for (const CellIndex c : GroupCells(seating.view().grid, cell, axis)) {
     PlannedCell entry{.cell = c, .member = std::nullopt, .speakers = {}};
     if (const Member* member = seating.At(c)) entry.member = member->id;
-    if (stand_ins) entry.speakers = SeatedHolders(seating, c, axis, kMostSpeakers);
+    if (stand_ins) entry.speakers = SpeakersOf(seating, c, axis);
     plan.push_back(std::move(entry));
   }
   return plan;
@@ -75,7 +91,7 @@ std::vector<Duty> DutiesOf(const Seating& seating, CellIndex self, size_t round)
   CHECK(me != nullptr);
   for (const CellIndex hole : StandInCells(seating.view().grid, self, round)) {
     if (seating.At(hole) != nullptr) continue;
-    const auto speakers = SeatedHolders(seating, hole, round, kMostSpeakers);
+    const auto speakers = SpeakersOf(seating, hole, round);
     const auto at = std::find(speakers.begin(), speakers.end(), me->id);
     if (at == speakers.end()) continue;
     duties.push_back({.hole = hole,

@@ -8,7 +8,9 @@
 // Source: moshpit.md 1.6, round-protocol.md 12. A class is looked through in one order everywhere:
 // the cell's own group of round t-1 first, because its members hold one decided value of one
 // instance; then the other groups of round t-1, starting after its own so that holes spread over
-// speakers.
+// speakers. All speakers of a cell are of one of these groups, the first in which anybody is
+// seated: values of two groups are equal bits (when none of them lost anybody) but values of two
+// instances, and owners that hear different ones first cannot tell that from a dispute.
 #pragma once
 
 #include <absl/functional/function_ref.h>
@@ -26,8 +28,8 @@ namespace crowdsurf::worker {
 // snapshot).
 using Holds = absl::FunctionRef<bool(CellIndex)>;
 
-// Speakers of one missing cell. More would make the slices smaller, but every one is a connection
-// for the owners; fewer than two would leave nobody when one dies.
+// Speakers of one missing cell, at most. More would make the slices smaller, but every one is a
+// connection for the owners; fewer than two would leave nobody when one dies.
 inline constexpr size_t kMostSpeakers = 8;
 
 // Cells other than `cell` of its class at `round` that hold, in the order above, at most `most`.

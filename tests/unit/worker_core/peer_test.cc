@@ -32,6 +32,26 @@ TEST(PeerTest, TheyAverageWithoutFailuresAndTheMeanIsExact) {
   }
 }
 
+// A hole of a third axis is spoken for by members that hold one decided value: whoever its owners
+// hear first, there is nothing to disagree about.
+TEST(PeerTest, HolesInAGridOfThreeAxesCostNoBallot) {
+  for (const uint64_t seed : {5, 6, 7}) {
+    PeerWorld world(seed, EveryTenSteps(3));
+    world.jitter = 5;
+    for (size_t i = 0; i < 11; ++i) {
+      world.Add();
+      world.node(i).drift = static_cast<double>(i);
+    }
+    ASSERT_TRUE(world.UntilTogether(Seconds(5))) << seed;
+    ASSERT_EQ(world.Summary(0).view->radices.size(), 3U);
+    const uint64_t before = world.Summary(0).averaging;
+    world.RunFor(Seconds(4));
+    EXPECT_GT(world.Summary(0).averaging, before + 20);
+    for (size_t i = 0; i < 11; ++i) EXPECT_EQ(world.Summary(i).rounds.repaired, 0U) << seed;
+    ExpectAgreement(world);
+  }
+}
+
 // With two axes every member ends with one and the same vector.
 TEST(PeerTest, AllMembersHoldTheSameVectorAfterAnAveraging) {
   for (const size_t members : {1U, 2U, 3U, 5U, 7U, 8U, 11U, 16U, 23U}) {
