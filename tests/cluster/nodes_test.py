@@ -11,6 +11,7 @@ import sys
 import time
 import unittest
 
+import boards
 import kube
 from kube import JOBS, PODS, Node, kill, kubectl, leaving, ready, wait
 
@@ -47,6 +48,10 @@ class NodesTest(unittest.TestCase):
         kubectl("apply", "-f", "-", text=json.dumps(JOB))
         cls.agents = kube.Agents(cls.kube, "crowd")
         cls.addClassCleanup(cls.agents.stop)
+        cls.boards = None
+        if program := boards.panels.find_prometheus():
+            cls.boards = boards.Boards(program, cls.kube, "crowd")
+            cls.addClassCleanup(cls.boards.stop)
 
     @classmethod
     def tearDownClass(cls):
@@ -262,7 +267,17 @@ class NodesTest(unittest.TestCase):
         self.counted(len(lost))
         self.no_round_failed()
 
-    def test_10_the_target_is_met_and_the_model_lies_on_the_volume(self):
+    # ---- what people see --------------------------------------------------------------------------------------------
+    def test_10_every_panel_of_both_boards_has_data(self):
+        """After all of the above: a board without data where something happened is a fault."""
+        if self.boards is None:
+            self.skipTest("there is no prometheus")
+        count, empty = self.boards.empty()
+        print(f"panels whose query returns data / panels: {count - len(empty)} / {count}")
+        self.assertEqual({}, empty)
+        self.assertGreater(count, 60)
+
+    def test_11_the_target_is_met_and_the_model_lies_on_the_volume(self):
         self.kube.patch(f"{JOBS}/crowd", {"spec": {"target": {"samples": 1000}}})
         wait("Succeeded", lambda: self.kube.condition("crowd", "Succeeded").get("status") == "True", 60, self.show)
         claim = self.kube.get("/api/v1/namespaces/default/persistentvolumeclaims/crowd")
