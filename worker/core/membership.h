@@ -78,7 +78,7 @@ class Membership {
   LineRank line() const;
   uint64_t holds() const { return holds_; }
   double job_seconds() const { return clock_.seconds(settled_at_); }  // as of the last input
-  bool target_met() const { return seating_ && seating_->view().target_met; }
+  bool target_met() const { return job_over_ || (seating_ && seating_->view().target_met); }
   bool left() const { return left_job_; }
   bool leaving() const { return leaving_since_.has_value(); }
   bool joined_with_state() const { return joined_with_state_; }

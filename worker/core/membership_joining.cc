@@ -27,7 +27,8 @@ void Membership::OnTrainerGone(Time now, Actions& out) {
   restored_.reset();  // its successor fetches from the peers
   averaging_.OnTrainerGone(now, out);
   holds_ = 0;
-  if (!seating_) return;
+  // After the end of the job trainers go; who asks late must still hear of the view that says so.
+  if (!seating_ || job_over_) return;
   SendAll(Others(*seating_), message::Leaving{seating_->hash()}, out);
   Unseat(now, out);
 }

@@ -223,6 +223,20 @@ TEST(MembershipTest, TheStateForTheCheckpointIsAskedForBeforeTheTrainerIsToldToS
   EXPECT_FALSE(world.node(0).checkpoint_after_stop);
 }
 
+// Whoever asks late, and whoever counts the job's workers, hears the same as before.
+TEST(MembershipTest, AfterTheEndATrainerThatGoesTakesNoNewsAway) {
+  PeerWorld world(21, UntilSeconds(1));
+  world.Add();
+  world.Add();
+  world.RunFor(Seconds(2));
+  ASSERT_TRUE(AllStopped(world)) << world.Describe();
+  world.Local(0, TrainerGone{});
+  world.RunFor(Milliseconds(100));
+  EXPECT_TRUE(world.Summary(0).target_met);
+  ASSERT_TRUE(world.Summary(0).view);
+  EXPECT_EQ(world.Summary(0).view->members, 2U);
+}
+
 TEST(MembershipTest, AllReduceIsOneGroup) {
   AveragingConfig config = EveryTenSteps();
   config.strategy = StrategyKind::kAllReduce;
