@@ -101,7 +101,9 @@ void RunRecord::Tick(double at) {
   double loss = 0, rate = 0;
   int losses = 0;
   std::vector<double> p50, p95;
+  bool met = false;  // whoever stops because the target is met is not missing
   for (const auto& [name, seen] : workers_) {
+    met = met || seen.last.target_met;
     const bool here = seen.life.first_step && !seen.life.taken && !seen.life.ended &&
                       !seen.leaving && seen.last.state == "Training" && at - seen.last_at < 2;
     if (seen.last_at > 0) {
@@ -124,7 +126,7 @@ void RunRecord::Tick(double at) {
   // What workers do, not what is merged: merging comes in steps, once an averaging.
   rate_ = rate;
   point.rate = rate_;
-  if (started_at_ && !finished_) {
+  if (started_at_ && !finished_ && !met) {
     min_ = max_ == 0 ? point.training : std::min(min_, point.training);
     max_ = std::max(max_, point.training);
   }

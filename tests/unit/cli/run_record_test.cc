@@ -44,6 +44,28 @@ TEST(RunRecordTest, GoodputIsWhatWasMergedOfWhatUndisturbedWorkersCouldDo) {
   EXPECT_EQ(figures.workers_max, 2);
 }
 
+TEST(RunRecordTest, WorkersThatStopAtTheTargetAreNotMissing) {
+  RunRecord record(0, 2);
+  for (const char* name : {"job-0-1", "job-1-1"}) {
+    record.Created(0, name, name[4] - '0', 1);
+    record.Saw(2, name, Summary(1, 100, 2), false);
+  }
+  record.Tick(2);
+  AgentSummary stopped = Summary(1, 100, 3);
+  stopped.state = "Stopped";
+  record.Saw(3, "job-1-1", stopped, false);
+  record.Tick(3);
+  EXPECT_EQ(record.Figures().workers_min, 1);  // without a word of the target it is
+  RunRecord other(0, 1);
+  other.Created(0, "job-0-1", 0, 1);
+  other.Saw(2, "job-0-1", Summary(1, 100, 2), false);
+  other.Tick(2);
+  stopped.target_met = true;
+  other.Saw(3, "job-0-1", stopped, false);
+  other.Tick(3);
+  EXPECT_EQ(other.Figures().workers_min, 1);
+}
+
 TEST(RunRecordTest, MeasuresFromTheLossOfAWorkerToItsReplacementsFirstStep) {
   RunRecord record(0, 1);
   record.Created(0, "job-0-1", 0, 1);
