@@ -33,6 +33,13 @@ TEST(RoundChaos, AMemberWhoseReadyWasLostIsNotSuspectedForEver) {
   EXPECT_TRUE(report.violations.none()) << report.violations.words().front();
 }
 
+// A member that had been frozen served its chunk, but its READY came between STATUS and PLAN and it
+// died: the survivors held a result whose weight nobody knew, plan after plan.
+TEST(RoundChaos, AResultWhoseWeightNobodyKnowsIsReducedAgain) {
+  const RoundReport report = RunRound(DrawScenario(5'827));
+  EXPECT_TRUE(report.violations.none()) << report.violations.words().front();
+}
+
 TEST(RoundChaos, TwoRunsOfASeedAreTheSameToTheLastByte) {
   uint64_t last = 0;
   for (uint64_t seed = 0; seed < 50; ++seed) {

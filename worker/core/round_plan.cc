@@ -124,14 +124,16 @@ std::vector<double> SharesOf(const PlanQuestion& q) {
   return shares;
 }
 
-// Rule 4 for one chunk.
-PlanChunk Decide(const PlanQuestion& q, Mask disputed, const std::vector<double>& shares,
+// Rule 4 for one chunk. Results are adopted whose contributors are all `sure`: S knows their stakes
+// and does not differ about them. (A result can be here while its sender's READY is not: it came
+// between STATUS and PLAN, or was lost.)
+PlanChunk Decide(const PlanQuestion& q, Mask disputed, Mask sure, const std::vector<double>& shares,
                  uint32_t c) {
   PlanChunk chunk;
   bool two_faced = false;  // its owner sent two different results: neither is taken
   for (const auto& [rank, status] : q.statuses) {
     const ChunkValue& held = status.held[c];
-    if (!held.held() || (held.mask & disputed) != 0) continue;
+    if (!held.held() || (held.mask & ~sure) != 0) continue;
     if (chunk.holders == 0 || held.assigned > chunk.assigned) {
       chunk.assigned = held.assigned;
       chunk.value = held;
@@ -178,8 +180,10 @@ std::optional<Plan> MakePlan(const PlanQuestion& q) {
     return plan;
   }
   const std::vector<double> shares = SharesOf(q);
+  Mask sure = 0;
+  for (const auto& [rank, stake] : plan.stakes) sure |= Bit(rank) & ~disputed;
   for (uint32_t c = 0; c < q.spec->chunks.size(); ++c)
-    plan.chunks.push_back(Decide(q, disputed, shares, c));
+    plan.chunks.push_back(Decide(q, disputed, sure, shares, c));
   return plan;
 }
 

@@ -124,6 +124,24 @@ TEST(RoundPlanStakes, OfAnOutsiderInDisputeNothingIsTaken) {
   EXPECT_EQ(plan->excluded, Mask{1} << 2);
 }
 
+// Rank 1 served its chunk and died; its READY came to nobody in time. A value with a contributor
+// whose stake nobody knows could never be decided.
+TEST(RoundPlanStakes, AResultOfAContributorWhoseStakeNobodyKnowsIsReducedAgain) {
+  const RoundSpec spec = Spec();
+  PlanQuestion question;
+  question.spec = &spec;
+  question.ballot = 3;
+  StatusFrame status;
+  status.held = {{0, 1, 77}, {0, 3, 78}};
+  status.stakes = {{0, spec.stake}};
+  question.statuses[0] = status;
+  const auto plan = MakePlan(question);
+  ASSERT_TRUE(plan.has_value());
+  EXPECT_EQ(plan->chunks[0].holders, 1U);
+  EXPECT_EQ(plan->chunks[1].holders, 0U);
+  EXPECT_EQ(plan->chunks[1].assigned, 3);
+}
+
 // After the last plan two members heard stand-ins of rank 2 that do not agree. Each folded its
 // chunk with the one it had heard, and both hold both chunks: what they have is not one value.
 TEST(RoundPlanStakes, ACompleteBallotWithTwoStakesOfOneRankIsNotKept) {
