@@ -14,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "bench/label_sorted.h"
 #include "simulator/averaging.h"
 #include "simulator/convergence.h"
 #include "simulator/descent.h"
@@ -149,6 +150,21 @@ void Chaos(uint64_t seed, uint64_t seeds, Figures& out) {
           "the same");
 }
 
+// Points of held-out accuracy below all-reduce on label-sorted digits; negative: above.
+void NonIid(uint64_t seed, uint64_t seeds, Figures& out) {
+  const auto accuracy = [&](bench::Mixer mixer, GraphKind graph) {
+    return MeanOverSeeds(seed, seeds, [&](uint64_t s) {
+      return bench::LabelSortedAccuracy({.mixer = mixer, .graph = graph, .seed = s});
+    });
+  };
+  const double exact = accuracy(bench::Mixer::kAllReduce, GraphKind::kComplete);
+  out.Add("relaysum.noniid",
+          exact - accuracy(bench::Mixer::kRelaySum, GraphKind::kDoubleBinaryTree),
+          "points below all-reduce, label-sorted digits, 16 workers; bound 1");
+  out.Add("relaysum.noniid.gossip", exact - accuracy(bench::Mixer::kGossip, GraphKind::kRing),
+          "the same of gossip on a ring; published 27 to 33");
+}
+
 int Main(int argc, char** argv) {
   CLI::App app("Convergence of the strategies' own arithmetic");
   bool json = false, brief = false;
@@ -164,6 +180,7 @@ int Main(int argc, char** argv) {
   A2CiD2(seed, seeds / 10, figures);
   RelaySum(seed, figures);
   Chaos(seed, brief ? 2 : 10, figures);
+  NonIid(seed, brief ? 1 : 4, figures);
   figures.Add("seed", static_cast<double>(seed), "");
   if (json) std::printf("%s\n", nlohmann::json(figures.values).dump(2).c_str());
   return 0;

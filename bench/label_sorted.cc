@@ -1,0 +1,172 @@
+#include "bench/label_sorted.h"
+
+#include <algorithm>
+#include <memory>
+#include <span>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "base/check.h"
+#include "worker/core/mix_kernels.h"
+#include "worker/core/relay_sum.h"
+#include "worker/trainer/digits.h"
+#include "worker/trainer/task.h"
+#include "worker/trainer/training.h"
+
+namespace crowdsurf::bench {
+namespace {
+
+using Relay = worker::RelayMemory<float>;
+using Vector = std::vector<float>;
+
+// A worker: its shard, its model, and its momentum-free optimizer.
+struct Worker {
+  std::unique_ptr<trainer::DigitTask> task;
+  std::unique_ptr<trainer::Training> training;
+
+  std::span<float> model() { return training->parameters(); }
+};
+
+std::vector<Worker> MakeWorkers(const LabelSortedOptions& options) {
+  const trainer::Digits digits = trainer::MakeDigits({.seed = options.seed});
+  std::vector<Worker> workers(options.workers);
+  for (uint32_t i = 0; i < options.workers; ++i) {
+    workers[i].task = std::make_unique<trainer::DigitTask>(
+        trainer::ShardByLabel(digits.train, i, options.workers), digits.held_out,
+        trainer::DigitTaskOptions{});
+    trainer::TrainingOptions training;
+    training.seed = options.seed;
+    training.worker = "digits-" + std::to_string(i);
+    training.optimizer = {.kind = trainer::OptimizerKind::kSgd, .momentum = 0};
+    training.schedule.rate = options.learning_rate;
+    training.clip = 0;
+    workers[i].training = std::make_unique<trainer::Training>(*workers[i].task, training);
+  }
+  return workers;
+}
+
+class Mixing {
+ public:
+  virtual ~Mixing() = default;
+  virtual double lr_scale() const { return 1; }
+  virtual void Mix(std::vector<Worker>& workers) = 0;
+};
+
+// x_i = sum of W_ij y_j; all-reduce with W_ij = 1 / n.
+class WeightedMixing : public Mixing {
+ public:
+  WeightedMixing(uint32_t n, std::vector<double> weights) : n_(n), weights_(std::move(weights)) {}
+
+  void Mix(std::vector<Worker>& workers) override {
+    std::vector<Vector> mixed(n_);
+    for (uint32_t i = 0; i < n_; ++i) {
+      std::vector<std::span<const float>> inputs;
+      std::vector<double> weights;
+      for (uint32_t j = 0; j < n_; ++j) {
+        if (weights_[i * n_ + j] == 0) continue;
+        inputs.push_back(workers[j].model());
+        weights.push_back(weights_[i * n_ + j]);
+      }
+      mixed[i].resize(workers[i].model().size());
+      worker::WeightedSum<float>(inputs, weights, 1, mixed[i]);
+    }
+    for (uint32_t i = 0; i < n_; ++i)
+      std::copy(mixed[i].begin(), mixed[i].end(), workers[i].model().begin());
+  }
+
+ private:
+  uint32_t n_;
+  std::vector<double> weights_;  // [n][n]
+};
+
+// A step: everybody sends from what it held before, then receives, then averages. Two trees carry a
+// half of the vector each.
+class RelayMixing : public Mixing {
+ public:
+  RelayMixing(worker::GraphKind kind, uint32_t n, size_t elements) {
+    trees_ = worker::TreesOf(kind, n).value();
+    for (size_t tree = 0; tree < trees_.size(); ++tree) {
+      const size_t half = elements / 2;
+      begin_.push_back(tree == 0 ? 0 : half);
+      count_.push_back(trees_.size() == 1 ? elements : tree == 0 ? half : elements - half);
+      relays_.emplace_back();
+      for (uint32_t i = 0; i < n; ++i) relays_[tree].emplace_back(trees_[tree], i, count_[tree]);
+    }
+    averages_.assign(n, Vector(elements));
+    target_ = 1 + worker::MeanRelayDelay(trees_[0], false);
+    ramp_ = (target_ - 1) / std::max(1U, worker::Diameter(trees_[0]));
+  }
+
+  double lr_scale() const override { return lr_scale_; }
+
+  void Mix(std::vector<Worker>& workers) override {
+    ++step_;
+    for (size_t tree = 0; tree < trees_.size(); ++tree) MixTree(tree, workers);
+    for (size_t i = 0; i < workers.size(); ++i)
+      std::copy(averages_[i].begin(), averages_[i].end(), workers[i].model().begin());
+    lr_scale_ = std::min(target_, lr_scale_ + ramp_);
+  }
+
+ private:
+  void MixTree(size_t tree, std::vector<Worker>& workers) {
+    std::vector<Relay>& relays = relays_[tree];
+    std::vector<std::tuple<uint32_t, uint32_t, Relay::Message>> flying;
+    const auto part = [&](auto values) { return values.subspan(begin_[tree], count_[tree]); };
+    for (uint32_t i = 0; i < workers.size(); ++i) {
+      for (const uint32_t j : relays[i].neighbours()) {
+        flying.emplace_back(i, j, Relay::Message());
+        relays[i].Send(j, step_, part(std::span<const float>(workers[i].model())),
+                       std::get<2>(flying.back()));
+      }
+    }
+    for (const auto& [from, to, message] : flying) CHECK(relays[to].Receive(from, message));
+    for (uint32_t i = 0; i < workers.size(); ++i) {
+      if (step_ == 1)  // r_i: nothing was averaged yet
+        std::copy(workers[i].model().begin(), workers[i].model().end(), averages_[i].begin());
+      relays[i].Average(part(std::span<const float>(workers[i].model())),
+                        part(std::span(averages_[i])));
+    }
+  }
+
+  std::vector<worker::Graph> trees_;
+  std::vector<size_t> begin_, count_;       // of the vector, by tree
+  std::vector<std::vector<Relay>> relays_;  // by tree, by worker
+  std::vector<Vector> averages_;            // by worker
+  uint64_t step_ = 0;
+  double lr_scale_ = 1, target_ = 1, ramp_ = 0;
+};
+
+std::unique_ptr<Mixing> MakeMixing(const LabelSortedOptions& options, size_t elements) {
+  const uint32_t n = options.workers;
+  switch (options.mixer) {
+    case Mixer::kRelaySum:
+      return std::make_unique<RelayMixing>(options.graph, n, elements);
+    case Mixer::kGossip:
+      return std::make_unique<WeightedMixing>(
+          n, worker::MetropolisWeights(worker::MakeGraph(options.graph, n).value()));
+    case Mixer::kAllReduce:
+      break;
+  }
+  return std::make_unique<WeightedMixing>(n, std::vector<double>(n * n, 1.0 / n));
+}
+
+}  // namespace
+
+double LabelSortedAccuracy(const LabelSortedOptions& options) {
+  std::vector<Worker> workers = MakeWorkers(options);
+  const auto mixing = MakeMixing(options, workers.front().model().size());
+  for (uint64_t step = 0; step < options.steps; ++step) {
+    for (Worker& worker : workers) worker.training->Step(mixing->lr_scale());
+    mixing->Mix(workers);
+  }
+  double sum = 0;
+  for (Worker& worker : workers) {
+    for (const trainer::Metric& metric :
+         worker.task->Evaluate(worker.model(), trainer::Evaluation::kFull))
+      if (metric.name == "heldout_accuracy") sum += 100 * metric.value;
+  }
+  return sum / options.workers;
+}
+
+}  // namespace crowdsurf::bench
