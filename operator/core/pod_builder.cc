@@ -57,7 +57,22 @@ json Metadata(const TrainingJob& job, const CreatePod& create) {
   return metadata;
 }
 
-// The container that trains learns where the link is; nothing else about it is touched.
+// A trainer that hangs says nothing; its agent, which sees its steps, answers for it, and kubelet
+// ends it. Three refusals, 20 s in all: an agent that is started again meanwhile is not a trainer
+// that hangs. Before the agent answers for the first time (it may wait for its certificate, an hour
+// at most) nothing is asked.
+void WatchForHangs(json& trainer) {
+  if (trainer.contains("livenessProbe") || trainer.contains("startupProbe")) return;
+  const json get = {{"path", "/trainerz"}, {"port", kHttpPort}};
+  trainer["startupProbe"] = {{"httpGet", get}, {"periodSeconds", 1}, {"failureThreshold", 3600}};
+  trainer["livenessProbe"] = {{"httpGet", get},
+                              {"periodSeconds", 10},
+                              {"timeoutSeconds", 5},
+                              {"failureThreshold", 3},
+                              {"terminationGracePeriodSeconds", 5}};
+}
+
+// The container that trains learns where the link is, and is watched where the user does not.
 void JoinTrainer(json& spec, const TrainingJob& job, const CreatePod& create) {
   const json* trainer = TrainerContainer(job.spec.pod_template);
   if (trainer == nullptr) return;  // Validate refuses such a template
@@ -68,6 +83,7 @@ void JoinTrainer(json& spec, const TrainingJob& job, const CreatePod& create) {
       container["env"].push_back(std::move(variable));
     }
     container["volumeMounts"].push_back({{"name", kLinkVolume}, {"mountPath", kLinkPath}});
+    WatchForHangs(container);
   }
 }
 

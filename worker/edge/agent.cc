@@ -222,6 +222,10 @@ Status Agent::Impl::StartHttp() {
   http_->Handle("/readyz", [this] {
     return ready_ ? dht::HttpReply{200, "ok\n"} : dht::HttpReply{503, "not seated yet\n"};
   });
+  http_->Handle("/trainerz", [this] {
+    return trainer_hangs_ ? dht::HttpReply{503, "the trainer makes no steps\n"}
+                          : dht::HttpReply{200, "ok\n"};
+  });
   http_->Handle("/summary", [this] { return ServeSummary(); });
   return http_->Start(options_.listen, options_.http_port);
 }

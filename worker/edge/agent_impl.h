@@ -145,6 +145,7 @@ class Agent::Impl : public dht::TimerSource {
   std::unique_ptr<dht::HttpServer> http_;
   std::unique_ptr<Drain> drain_;
   std::atomic<bool> ready_{false};
+  std::atomic<bool> trainer_hangs_{false};
   std::atomic<bool> killed_{false};
   std::atomic<bool> started_{false};
 

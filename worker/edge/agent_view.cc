@@ -63,6 +63,7 @@ void Agent::Impl::UpdateGauges(const PeerSummary& summary) {
   metrics_.view_epoch.Set(summary.view ? static_cast<double>(summary.view->epoch) : 0);
   metrics_.branch.Set(summary.view && summary.view->branch ? 1 : 0);
   ready_ = summary.state == PeerState::kTraining;
+  trainer_hangs_ = pulse_.state() == TrainerPulse::State::kHung;
   metrics_.ready.Set(ready_ ? 1 : 0);
 }
 

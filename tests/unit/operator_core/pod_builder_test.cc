@@ -105,6 +105,19 @@ TEST(PodBuilder, TheAgentIsANativeSidecarThatLeavesInAnExecPreStop) {  // 1, 2
   EXPECT_EQ(pod["spec"]["initContainers"][1]["name"], "fetch");
 }
 
+TEST(PodBuilder, ATrainerThatHangsIsEndedWhenItsAgentSaysSoUnlessTheUserWatchesIt) {  // 2
+  const json pod = Pod(Job());
+  const json& trainer = Named(pod["spec"]["containers"], "trainer");
+  EXPECT_EQ(trainer["livenessProbe"]["httpGet"], (json{{"path", "/trainerz"}, {"port", 7948}}));
+  EXPECT_FALSE(Named(pod["spec"]["containers"], "logs").contains("livenessProbe"));
+  TrainingJob watched = Job();
+  const json own = {{"exec", {{"command", {"alive"}}}}};
+  for (json& container : watched.spec.pod_template["spec"]["containers"]) {
+    container["livenessProbe"] = own;
+  }
+  EXPECT_EQ(Named(Pod(watched)["spec"]["containers"], "trainer")["livenessProbe"], own);
+}
+
 TEST(PodBuilder, AnImageInTheSpecWinsOverTheOperatorsDefault) {
   const json pod = Pod(Job(Template(), {{"agent", {{"image", "own:2"}}}}));
   EXPECT_EQ(pod["spec"]["initContainers"][0]["image"], "own:2");
