@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "bench/label_sorted.h"
+#include "bench/ring_job.h"
 #include "simulator/averaging.h"
 #include "simulator/convergence.h"
 #include "simulator/descent.h"
@@ -165,6 +166,13 @@ void NonIid(uint64_t seed, uint64_t seeds, Figures& out) {
           "the same of gossip on a ring; published 27 to 33");
 }
 
+void Ring16(uint64_t seed, uint64_t seeds, Figures& out) {
+  out.Add(
+      "a2cid2.job",
+      MeanOverSeeds(seed, seeds, [](uint64_t s) { return bench::RunRingJob({.seed = s}).ratio; }),
+      "exchanges to gossip's final loss, label-sorted digits, ring of 16; bound .5");
+}
+
 int Main(int argc, char** argv) {
   CLI::App app("Convergence of the strategies' own arithmetic");
   bool json = false, brief = false;
@@ -181,6 +189,7 @@ int Main(int argc, char** argv) {
   RelaySum(seed, figures);
   Chaos(seed, brief ? 2 : 10, figures);
   NonIid(seed, brief ? 1 : 4, figures);
+  Ring16(seed, brief ? 2 : 6, figures);
   figures.Add("seed", static_cast<double>(seed), "");
   if (json) std::printf("%s\n", nlohmann::json(figures.values).dump(2).c_str());
   return 0;

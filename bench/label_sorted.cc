@@ -3,16 +3,13 @@
 #include <algorithm>
 #include <memory>
 #include <span>
-#include <string>
 #include <tuple>
 #include <vector>
 
 #include "base/check.h"
+#include "bench/digit_workers.h"
 #include "worker/core/mix_kernels.h"
 #include "worker/core/relay_sum.h"
-#include "worker/trainer/digits.h"
-#include "worker/trainer/task.h"
-#include "worker/trainer/training.h"
 
 namespace crowdsurf::bench {
 namespace {
@@ -20,37 +17,11 @@ namespace {
 using Relay = worker::RelayMemory<float>;
 using Vector = std::vector<float>;
 
-// A worker: its shard, its model, and its momentum-free optimizer.
-struct Worker {
-  std::unique_ptr<trainer::DigitTask> task;
-  std::unique_ptr<trainer::Training> training;
-
-  std::span<float> model() { return training->parameters(); }
-};
-
-std::vector<Worker> MakeWorkers(const LabelSortedOptions& options) {
-  const trainer::Digits digits = trainer::MakeDigits({.seed = options.seed});
-  std::vector<Worker> workers(options.workers);
-  for (uint32_t i = 0; i < options.workers; ++i) {
-    workers[i].task = std::make_unique<trainer::DigitTask>(
-        trainer::ShardByLabel(digits.train, i, options.workers), digits.held_out,
-        trainer::DigitTaskOptions{});
-    trainer::TrainingOptions training;
-    training.seed = options.seed;
-    training.worker = "digits-" + std::to_string(i);
-    training.optimizer = {.kind = trainer::OptimizerKind::kSgd, .momentum = 0};
-    training.schedule.rate = options.learning_rate;
-    training.clip = 0;
-    workers[i].training = std::make_unique<trainer::Training>(*workers[i].task, training);
-  }
-  return workers;
-}
-
 class Mixing {
  public:
   virtual ~Mixing() = default;
   virtual double lr_scale() const { return 1; }
-  virtual void Mix(std::vector<Worker>& workers) = 0;
+  virtual void Mix(std::vector<DigitWorker>& workers) = 0;
 };
 
 // x_i = sum of W_ij y_j; all-reduce with W_ij = 1 / n.
@@ -58,7 +29,7 @@ class WeightedMixing : public Mixing {
  public:
   WeightedMixing(uint32_t n, std::vector<double> weights) : n_(n), weights_(std::move(weights)) {}
 
-  void Mix(std::vector<Worker>& workers) override {
+  void Mix(std::vector<DigitWorker>& workers) override {
     std::vector<Vector> mixed(n_);
     for (uint32_t i = 0; i < n_; ++i) {
       std::vector<std::span<const float>> inputs;
@@ -100,7 +71,7 @@ class RelayMixing : public Mixing {
 
   double lr_scale() const override { return lr_scale_; }
 
-  void Mix(std::vector<Worker>& workers) override {
+  void Mix(std::vector<DigitWorker>& workers) override {
     ++step_;
     for (size_t tree = 0; tree < trees_.size(); ++tree) MixTree(tree, workers);
     for (size_t i = 0; i < workers.size(); ++i)
@@ -109,7 +80,7 @@ class RelayMixing : public Mixing {
   }
 
  private:
-  void MixTree(size_t tree, std::vector<Worker>& workers) {
+  void MixTree(size_t tree, std::vector<DigitWorker>& workers) {
     std::vector<Relay>& relays = relays_[tree];
     std::vector<std::tuple<uint32_t, uint32_t, Relay::Message>> flying;
     const auto part = [&](auto values) { return values.subspan(begin_[tree], count_[tree]); };
@@ -154,19 +125,14 @@ std::unique_ptr<Mixing> MakeMixing(const LabelSortedOptions& options, size_t ele
 }  // namespace
 
 double LabelSortedAccuracy(const LabelSortedOptions& options) {
-  std::vector<Worker> workers = MakeWorkers(options);
+  std::vector<DigitWorker> workers =
+      MakeDigitWorkers(options.workers, options.learning_rate, options.seed);
   const auto mixing = MakeMixing(options, workers.front().model().size());
   for (uint64_t step = 0; step < options.steps; ++step) {
-    for (Worker& worker : workers) worker.training->Step(mixing->lr_scale());
+    for (DigitWorker& worker : workers) worker.training->Step(mixing->lr_scale());
     mixing->Mix(workers);
   }
-  double sum = 0;
-  for (Worker& worker : workers) {
-    for (const trainer::Metric& metric :
-         worker.task->Evaluate(worker.model(), trainer::Evaluation::kFull))
-      if (metric.name == "heldout_accuracy") sum += 100 * metric.value;
-  }
-  return sum / options.workers;
+  return 100 * MeanMetric(workers, "heldout_accuracy");
 }
 
 }  // namespace crowdsurf::bench
