@@ -78,10 +78,12 @@ std::string AsJson(const ChaosCommand& command, const ChaosTotals& totals) {
   return absl::StrFormat(
       "{\"seed\":%d,\"seeds\":%d,\"members\":[%d,%d],\"broken\":%d,\"violations\":{%s},"
       "\"replay\":[%s],\"trace\":\"%016x\",\"events\":%d,\"survivors\":%d,\"delivered\":%d,"
-      "\"exact\":%d,\"repaired\":%d,\"kept\":%d,\"branches\":%d,\"healed_seconds_max\":%.3f}\n",
+      "\"exact\":%d,\"counts_checked\":%d,\"repaired\":%d,\"kept\":%d,\"branches\":%d,\"healed_"
+      "seconds_max\":%.3f}\n",
       command.seed, totals.runs, command.least_members, command.most_members, broken, violations,
       replays, totals.trace, totals.events, totals.survivors, totals.delivered, totals.exact,
-      totals.repaired, totals.kept, totals.branches, totals.healed_seconds_most);
+      totals.counts_checked, totals.repaired, totals.kept, totals.branches,
+      totals.healed_seconds_most);
 }
 
 std::string AsText(const ChaosCommand& command, const ChaosTotals& totals) {
@@ -120,6 +122,7 @@ ChaosTotals RunSeeds(const ChaosCommand& command) {
     totals.survivors += static_cast<uint64_t>(chaos.survivors);
     totals.delivered += chaos.delivered;
     totals.exact += chaos.exact;
+    totals.counts_checked += chaos.counts_checked;
     totals.repaired += chaos.repaired;
     totals.kept += chaos.kept;
     totals.branches += chaos.branches;

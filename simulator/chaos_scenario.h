@@ -85,10 +85,11 @@ struct ChaosReport {
   uint64_t kept = 0;       // rounds that failed for a survivor: kept + aborted + orphaned
   uint64_t repaired = 0;
   uint64_t branches = 0;
-  uint64_t epochs = 0;         // of the last view
-  uint64_t exact = 0;          // deliveries whose mean was recomputed from the snapshots
-  uint64_t unknown_sends = 0;  // to peers that were never introduced
-  Duration healed_after;       // virtual time from healing to one view and equal vectors
+  uint64_t epochs = 0;          // of the last view
+  uint64_t exact = 0;           // deliveries whose mean was recomputed from the snapshots
+  uint64_t counts_checked = 0;  // deliveries whose sample count was (statements samples, twice)
+  uint64_t unknown_sends = 0;   // to peers that were never introduced
+  Duration healed_after;        // virtual time from healing to one view and equal vectors
 };
 
 ChaosScenario DrawChaos(uint64_t seed, int least_members, int most_members);

@@ -348,6 +348,7 @@ ChaosReport ChaosWorld::Run() {
   CheckEnd(together);
   report_.events = queue_.done();
   report_.exact = peer_checkers_.exact();
+  report_.counts_checked = peer_checkers_.counts_checked();
   report_.trace = trace_.hash();
   return std::move(report_);
 }

@@ -186,6 +186,7 @@ void PeerCheckers::CheckCount(int node, const Deliver& deliver, const std::set<S
         std::find(after.begin(), after.end(), counted) == after.end())
       after.push_back(counted);
   }
+  if (!before.empty()) ++counts_checked_;
   if (!fits)
     Add("twice", node,
         absl::StrCat("averaging ", deliver.averaging, ": samples were counted before"));

@@ -37,6 +37,7 @@ class PeerCheckers {
 
   uint64_t delivered() const { return delivered_; }
   uint64_t exact() const { return exact_; }  // deliveries recomputed to the last bit that can be
+  uint64_t counts_checked() const { return counts_checked_; }  // deliveries whose count was
   uint64_t branches() const { return branches_.size(); }
 
  private:
@@ -69,6 +70,7 @@ class PeerCheckers {
   std::map<double, std::vector<Counted>> counted_at_;  // by job-wide count: what led to it
   uint64_t delivered_ = 0;
   uint64_t exact_ = 0;
+  uint64_t counts_checked_ = 0;
 };
 
 }  // namespace crowdsurf::simulator

@@ -52,6 +52,15 @@ TEST(Chaos, TheCommandPrintsTheSameWithOneThreadAndWithTwo) {
   EXPECT_EQ(one, two);
 }
 
+// Every delivery's count is looked at: none slips by because nothing is known of it.
+TEST(Chaos, EveryDeliverysSampleCountIsChecked) {
+  for (uint64_t seed = 0; seed < 10; ++seed) {
+    const ChaosReport report = RunChaos(DrawChaos(seed, 3, 9));
+    EXPECT_GT(report.delivered, 0U) << "seed " << seed;
+    EXPECT_EQ(report.counts_checked, report.delivered) << "seed " << seed;
+  }
+}
+
 TEST(Chaos, OptionsOutOfBoundsAreRefusedWithExitCodeTwo) {
   ChaosCommand command;
   command.most_members = 17;
