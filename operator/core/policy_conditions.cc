@@ -67,6 +67,37 @@ bool AnyStarts(const Decision& d) {
   });
 }
 
+// A trainer has ended well and its agent has not said why: the job may be over, or be short of a
+// worker. Until that is known the screen stays as it was.
+bool AwaitsLastWords(const Decision& d) {
+  return std::any_of(d.workers.begin(), d.workers.end(), [](const Worker& worker) {
+    return worker.alive() && worker.pod->trainer && worker.pod->trainer->exit_code == 0;
+  });
+}
+
+void SetWorking(Decision& d) {
+  const bool known = d.in.status.Find(ConditionType::kDegraded) != nullptr;
+  if (d.mode == Mode::kWorking && known && AwaitsLastWords(d)) return;
+  const bool running = d.status.ready_replicas >= std::max(1, d.spec().min_replicas);
+  d.Set(ConditionType::kRunning, running,
+        running ? reason::kWorkersTraining : reason::kWorkersStarting, OfWanted(d));
+  if (d.mode == Mode::kFinishing) {  // whoever has ended is not missing
+    d.Set(ConditionType::kDegraded, false, reason::kTargetMet, "");
+    return;
+  }
+  if (d.status.ready_replicas >= d.spec().replicas) {
+    d.Set(ConditionType::kDegraded, false, reason::kAllWorkersReady, "");
+    return;
+  }
+  auto [why, message] = BlockingCause(d);
+  const Condition* before = d.in.status.Find(ConditionType::kDegraded);
+  const bool news = before == nullptr || before->reason != why;
+  if (news && NeedsSaying(why)) d.Say(why, message, /*warning=*/true);
+  // Some causes show nowhere but where one has to ask.
+  if (!NeedsSaying(why) && AnyStarts(d)) d.WakeAt(d.now + kLookAgain);
+  d.Set(ConditionType::kDegraded, true, why, std::move(message));
+}
+
 }  // namespace
 
 void WriteConditions(Decision& d) {
@@ -84,20 +115,7 @@ void WriteConditions(Decision& d) {
     d.Set(ConditionType::kRunning, false, why, "");
     d.Set(ConditionType::kDegraded, false, why, "");
   } else {
-    const bool running = d.status.ready_replicas >= std::max(1, d.spec().min_replicas);
-    d.Set(ConditionType::kRunning, running,
-          running ? reason::kWorkersTraining : reason::kWorkersStarting, OfWanted(d));
-    if (d.status.ready_replicas >= d.spec().replicas) {
-      d.Set(ConditionType::kDegraded, false, reason::kAllWorkersReady, "");
-    } else {
-      auto [why, message] = BlockingCause(d);
-      const Condition* before = d.in.status.Find(ConditionType::kDegraded);
-      const bool news = before == nullptr || before->reason != why;
-      if (news && NeedsSaying(why)) d.Say(why, message, /*warning=*/true);
-      // Some causes show nowhere but where one has to ask.
-      if (!NeedsSaying(why) && AnyStarts(d)) d.WakeAt(d.now + kLookAgain);
-      d.Set(ConditionType::kDegraded, true, why, std::move(message));
-    }
+    SetWorking(d);
   }
   const bool met = d.status.target_time.has_value();
   d.Set(ConditionType::kTargetReached, met, met ? reason::kTargetMet : reason::kTargetOpen, "");
