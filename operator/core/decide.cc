@@ -118,7 +118,14 @@ void Begin(Decision& d) {
     int& highest = d.status.incarnations[worker.pod->index];
     highest = std::max(highest, worker.pod->incarnation);
   }
-  std::erase_if(d.status.counted, [&](const std::string& name) { return !present.count(name); });
+  // The last name of an index is remembered until another is given: see CountVanished.
+  std::set<std::string> last;
+  if (!d.in.status.finished()) {
+    for (const auto& [index, incarnation] : d.status.incarnations)
+      last.insert(PodName(d.in.job.name, index, incarnation));
+  }
+  std::erase_if(d.status.counted,
+                [&](const std::string& name) { return !present.count(name) && !last.count(name); });
   std::erase_if(d.status.counted_failures,
                 [&](WallTime at) { return d.now - at > d.spec().run.failure_window; });
   d.Set(ConditionType::kAccepted, true, reason::kValid, "the spec is valid");

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <set>
 
 #include "base/digest.h"
 #include "base/rng.h"
@@ -82,10 +83,28 @@ void Failed(Decision& d, const Worker& worker) {
   }
 }
 
+// A pod that was there, was not seen to end and is there no more: deleted by force, or deleted
+// while no operator looked. Of each index only the last one can be: an earlier one ended before.
+void CountVanished(Decision& d) {
+  std::set<std::string_view> present;
+  for (const Worker& worker : d.workers) present.insert(worker.pod->name);
+  for (const auto& [index, incarnation] : d.status.incarnations) {
+    if (incarnation == 0) continue;
+    const std::string name = PodName(d.in.job.name, index, incarnation);
+    if (present.count(name) || d.Counted(name)) continue;
+    d.Count(name);
+    ++d.status.disruptions;
+    ++d.status.disruptions_by_reason[std::string(reason::kPodDeleted)];
+    d.status.last_disruption = d.now;
+    d.Say(reason::kPodDeleted, name + " has vanished");
+  }
+}
+
 }  // namespace
 
 void CountEnds(Decision& d) {
   const bool over = d.in.status.finished() || d.in.job.deleting;
+  if (!over) CountVanished(d);
   for (const Worker& worker : d.workers) {
     const PodFacts& pod = *worker.pod;
     if (worker.alive() && pod.ready_since && d.now - *pod.ready_since >= d.options.healthy_after) {

@@ -131,10 +131,12 @@ struct TrainingJobStatus {
   uint64_t failures = 0;                   // all
   std::vector<WallTime> counted_failures;  // those in the window; at most backoffLimit + 1
   std::optional<FailureNote> last_failure;
-  std::map<int, int> incarnations;   // index -> highest ever used
-  std::map<int, RetryState> retry;   // index -> back-off
-  std::vector<int> succeeded;        // indices whose trainer ended with 0, sorted
-  std::vector<std::string> counted;  // pods that ended and are counted but not gone yet, sorted
+  std::map<int, int> incarnations;  // index -> highest ever used
+  std::map<int, RetryState> retry;  // index -> back-off
+  std::vector<int> succeeded;       // indices whose trainer ended with 0, sorted
+  // Sorted: pods that ended and are counted but not gone yet, and the last name of an index whose
+  // pod is gone or was never made. At most one an index beyond the pods there are.
+  std::vector<std::string> counted;
   std::optional<WallTime> start_time;
   std::optional<WallTime> running_time;      // first worker Ready
   std::optional<WallTime> target_time;       // target met

@@ -29,6 +29,13 @@ std::string_view RefusalReason(const Status& status) {
   }
 }
 
+// Its name is used up; that no pod has it must not look like a pod that vanished.
+void NeverMade(const CreatePod& create, Plan& plan) {
+  std::vector<std::string>& counted = plan.status.counted;
+  const auto at = std::lower_bound(counted.begin(), counted.end(), create.name);
+  if (at == counted.end() || *at != create.name) counted.insert(at, create.name);
+}
+
 }  // namespace
 
 ReconcilerMetrics::ReconcilerMetrics(MetricRegistry& registry)
@@ -65,8 +72,7 @@ Status Reconciler::Failed(const std::string& key, const Status& status) {
   return status;
 }
 
-bool Reconciler::Create(const std::string& key, const TrainingJob& job, const Plan& plan,
-                        WallTime now) {
+bool Reconciler::Create(const std::string& key, const TrainingJob& job, Plan& plan, WallTime now) {
   // Slow start: a template that the platform refuses costs one call, a thousand good pods ten
   // steps.
   size_t batch = 1;
@@ -82,6 +88,7 @@ bool Reconciler::Create(const std::string& key, const TrainingJob& job, const Pl
         log_.Info("pod created", {{"pod", creates[i].name}, {"reason", creates[i].reason}});
         continue;
       }
+      NeverMade(creates[i], plan);
       metrics_.refused.Add();
       log_.Warning("create refused", {{"pod", creates[i].name}, {"why", answers[i].ToString()}});
       if (refused == nullptr) refused = &answers[i];
@@ -92,6 +99,8 @@ bool Reconciler::Create(const std::string& key, const TrainingJob& job, const Pl
     refusal.reason = RefusalReason(*refused);
     refusal.message = std::string(refused->message());
     refusal.at = now;
+    for (const CreatePod& rest : std::span(plan.creates).subspan(done + batch))
+      NeverMade(rest, plan);
     return false;  // the rest would be refused likewise
   }
   return true;

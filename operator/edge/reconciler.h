@@ -44,7 +44,7 @@ class Reconciler {
   // key: what Reconcile was asked for; a name alone may exist in several namespaces.
   // False: the platform refused one, and the rest was not tried.
   Status Failed(const std::string& key, const Status& status);
-  bool Create(const std::string& key, const TrainingJob& job, const Plan& plan, WallTime now);
+  bool Create(const std::string& key, const TrainingJob& job, Plan& plan, WallTime now);
 
   Cluster& cluster_;
   const DecideOptions options_;

@@ -1,4 +1,5 @@
 #include "operator/core/decide.h"
+#include "operator/core/observe.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -61,6 +62,40 @@ TEST(DecideTest, ALostNodeIsADisruptionAndItsReplacementHasANewNameAtOnce) {
   EXPECT_EQ(plan.status.disruptions_by_reason.at("NodeGone"), 1u);
   EXPECT_EQ(plan.status.failures, 0u);
   EXPECT_EQ(plan.status.Find(ConditionType::kDegraded)->reason, reason::kReplacing);
+}
+
+TEST(DecideTest, APodThatVanishedWhileNobodyLookedIsCountedOnce) {
+  World world(2);
+  world.Settle();
+  world.StartAll();
+  world.Settle();
+  EXPECT_EQ(world.snapshot.status.disruptions, 0u);
+  world.pods.erase("job-1-1");  // deleted by force, or while no operator ran
+  const Plan plan = world.Reconcile();
+  EXPECT_EQ(plan.status.disruptions, 1u);
+  EXPECT_EQ(plan.status.disruptions_by_reason.at(std::string(reason::kPodDeleted)), 1u);
+  ASSERT_EQ(plan.creates.size(), 1u);
+  EXPECT_EQ(plan.creates[0].name, "job-1-2");
+  world.Settle();
+  EXPECT_EQ(world.snapshot.status.disruptions, 1u);
+}
+
+TEST(DecideTest, APodThatWeDeletedOurselvesHasNotVanished) {
+  World world(3);
+  world.Settle();
+  world.StartAll();
+  world.Settle();
+  world.snapshot.job.spec.replicas = 2;
+  world.Settle();
+  world.Bury();
+  world.Settle();
+  world.snapshot.status = StatusFromJson(StatusToJson(world.snapshot.status));  // another operator
+  world.Settle();
+  EXPECT_EQ(world.snapshot.status.disruptions, 0u);
+  world.snapshot.job.spec.replicas = 3;
+  world.Settle();
+  EXPECT_EQ(world.snapshot.status.disruptions, 0u);
+  EXPECT_TRUE(world.pods.count("job-2-2"));
 }
 
 TEST(DecideTest, AReplacementDoesNotWaitForACorpse) {  // pod-lifecycle 3: zombie beside replacement
@@ -252,6 +287,28 @@ TEST(DecideTest, ATrainersGoodEndIsJudgedWhenItsAgentHasSaidWhy) {  // pod-lifec
   other.pods.at("job-0-1").trainer = ContainerEnd{0, "Completed", "", other.now};
   other.pods.at("job-0-1").agent = ContainerEnd{0, "Completed", "", other.now};
   EXPECT_EQ(other.Reconcile().status.failures, 1) << "it ended before the target";
+}
+
+TEST(DecideTest, AtTheEndTheScreenSaysFinishingAndNeverDegraded) {
+  World world = Running(2);
+  ASSERT_EQ(StateOf(world.snapshot.status), "Running");
+  for (const char* name : {"job-0-1", "job-1-1"}) {
+    world.pods.at(name).trainer = ContainerEnd{0, "Completed", "", world.now};
+    world.pods.at(name).ready_since.reset();
+  }
+  EXPECT_EQ(StateOf(world.Reconcile().status), "Running") << "nobody knows yet why they ended";
+  world.pods.at("job-0-1").agent = ContainerEnd{0, "Completed", "", world.now};
+  world.pods.at("job-0-1").last_words = Progress{5000, 40, 2.5, 3, true};
+  const Plan plan = world.Reconcile();
+  EXPECT_EQ(StateOf(plan.status), "Finishing");
+  EXPECT_FALSE(plan.status.Is(ConditionType::kDegraded));
+  // One that ended well before the target, for all that is known, is missing when its time is over.
+  World other = Running(2);
+  other.pods.at("job-0-1").trainer = ContainerEnd{0, "Completed", "", other.now};
+  other.pods.at("job-0-1").ready_since.reset();
+  other.Reconcile();
+  other.Wait(Seconds(15));
+  EXPECT_EQ(StateOf(other.Reconcile().status), "Degraded");
 }
 
 TEST(DecideTest, AWorkerThatIsStillStartingWhenTheTargetIsMetIsNotWaitedFor) {

@@ -97,6 +97,7 @@ TEST(ReconcilerTest, ARefusalEndsTheTurnAfterItsBatchAndIsNotForgottenByItsNeigh
   EXPECT_EQ(metrics.Value("crowdsurf_operator_creates_refused_total"), 1);
   ASSERT_TRUE(reconciler.Reconcile("job", kNow + Milliseconds(10)).ok());
   EXPECT_EQ(platform.batches.size(), 2u) << "the refusal was forgotten";
+  EXPECT_EQ(platform.snapshot().status.disruptions, 0u) << "what was never made has not vanished";
   platform.refused.clear();
   ASSERT_TRUE(reconciler.Reconcile("job", kNow + Seconds(120)).ok());
   EXPECT_EQ(platform.snapshot().pods.size(), 20u);
