@@ -145,7 +145,7 @@ bool Averaging::Held(Time now, uint64_t averaging) const {
 void Averaging::HoldFrom(Time now, uint64_t barrier, Duration patience, Actions& out) {
   hold_ = Hold{.from = barrier, .until = now + patience};
   if (stage_ == Stage::kRounds && number_ >= barrier && bytes_begun() < number_) {
-    rounds_.DropPristine(now, out);
+    rounds_.Suspend(now, out);
     stage_ = Stage::kHolding;
   }
   Resume(now, out);

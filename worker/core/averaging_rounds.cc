@@ -168,6 +168,10 @@ void Averaging::OnFrame(Time now, const PeerId& from, const message::RoundFrame&
 void Averaging::OnListInUse(Time now, const message::ListInUse& list, Actions& out) {
   rounds_.OnListInUse(now, list, down_, out);
   CollectEnded(now, out);
+  if (!rounds_.TakeUnlisted() || stage_ != Stage::kRounds || bytes_begun() >= number_) return;
+  // Its seat came too late for this averaging: it takes part from the next one on.
+  rounds_.Suspend(now, out);
+  FinishAbandon(now, number_, out);
 }
 
 bool Averaging::OnChunk(Time now, const ChunkArrived& chunk, Actions& out) {

@@ -51,6 +51,7 @@ void GroupRounds::OnView(Time now, const View& view, const ViewHash& hash, bool 
   }
   speaking_.clear();
   current_.reset();
+  suspended_.reset();
   early_.clear();
   early_bytes_ = 0;
   differing_.clear();
@@ -111,7 +112,9 @@ void GroupRounds::OpenInstance(Time now, const std::set<PeerId>& down, Actions& 
                  .chunks = plan.chunks,
                  .stake = opening.stake,
                  .schema = vector_.schema,
-                 .promised = std::move(*promised)};
+                 .promised = std::move(*promised),
+                 .again = suspended_ == plan.instance};
+  suspended_.reset();
   const RoundHandle handle = ++last_handle_;
   out.push_back(OpenBuffers{.round = handle,
                             .instance = plan.instance,
@@ -134,6 +137,7 @@ void GroupRounds::OpenInstance(Time now, const std::set<PeerId>& down, Actions& 
                                                  .reported = false,
                                                  .broke_up = false,
                                                  .flowed = false,
+                                                 .fed = false,
                                                  .seating = current_->seating,
                                                  .pinned = false,
                                                  .told_list = {},
@@ -221,6 +225,7 @@ void GroupRounds::Perform(Time now, Instance& instance, RoundActions& actions, A
     } else if (!std::holds_alternative<BranchFormed>(action)) {
       instance.flowed |=
           std::holds_alternative<SendInput>(action) || std::holds_alternative<SendResult>(action);
+      instance.fed |= std::holds_alternative<FoldChunk>(action);  // its mask is fixed
       out.push_back(Chunk{instance.handle, std::move(action)});
     }
   }
@@ -361,6 +366,13 @@ bool GroupRounds::open() const {
 bool GroupRounds::pristine() const {
   return std::any_of(instances_.begin(), instances_.end(),
                      [](const auto& entry) { return IsPristine(entry.second); });
+}
+
+void GroupRounds::Suspend(Time now, Actions& out) {
+  for (const auto& [id, instance] : instances_)
+    if (IsPristine(instance)) suspended_ = id;
+  DropPristine(now, out);
+  current_.reset();
 }
 
 void GroupRounds::DropPristine(Time now, Actions& out) {

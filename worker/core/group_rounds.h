@@ -14,6 +14,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "base/log.h"
@@ -100,16 +101,19 @@ class GroupRounds {
 
   // Rounds that ended since the last call, in order.
   std::vector<Ended> TakeEnded();
+  // The others use a list already that this peer is not in: since the last call.
+  bool TakeUnlisted() { return std::exchange(unlisted_, false); }
   // Members whose list differs from ours since the last call: they need our seats.
   std::set<PeerId> TakeDiffering();
   // Was `peer`'s weight in the decided value? nullopt: this peer does not know the instance.
   std::optional<bool> Counted(const InstanceId& instance, const PeerId& peer) const;
   bool open() const;  // a round is not over
-  // The open round has sent no values, holds no result and took no plan: it can be dropped and
-  // opened anew.
+  // The open round has sent no values, holds nothing of others and took no plan: it can be dropped
+  // and opened anew.
   bool pristine() const;
-  // Forgets the pristine round, silently.
-  void DropPristine(Time now, Actions& out);
+  // Forgets the pristine round, silently. What comes for it until the next Open is kept for that:
+  // the same round may be opened again.
+  void Suspend(Time now, Actions& out);
   const RoundTally& tally() const { return tally_; }
   uint64_t divergence() const { return divergence_; }
   const std::deque<Duration>& lengths() const { return lengths_; }  // of the last decided rounds
@@ -131,8 +135,9 @@ class GroupRounds {
     RoundPacer pacer;
     Time opened;
     bool reported = false;
-    bool broke_up = false;  // it ends by the view's breaking up, not by a decision of its own
-    bool flowed = false;
+    bool broke_up = false;       // it ends by the view's breaking up, not by a decision of its own
+    bool flowed = false;         // bytes were sent
+    bool fed = false;            // others' inputs are here, or a mask is fixed
     Seating seating;             // its list follows from it
     bool pinned = false;         // its list is the one that others use: seats change it no more
     std::set<PeerId> told_list;  // members that opened it under another list
@@ -173,8 +178,10 @@ class GroupRounds {
   void Perform(Time now, Instance& instance, RoundActions& actions, Actions& out);
   void Perform(const InstanceId& id, Speaking& speaking, SpeakerActions& actions, Actions& out);
   void CloseAll(Time now, bool broke_up, Actions& out);
+  void DropPristine(Time now, Actions& out);
   static bool IsPristine(const Instance& instance) {
-    return !instance.round.over() && !instance.flowed && instance.round.empty_handed();
+    return !instance.round.over() && !instance.flowed && !instance.fed &&
+           instance.round.empty_handed();
   }
   void OtherList(const PeerId& from, Instance& instance, Actions& out);
   void SendList(const PeerId& to, const Instance& instance, Actions& out) const;
@@ -202,11 +209,13 @@ class GroupRounds {
   Instances instances_;
   std::map<InstanceId, Speaking> speaking_;
   std::optional<Current> current_;
-  uint64_t least_ = 0;  // averagings below it are not opened any more
+  std::optional<InstanceId> suspended_;  // may be opened again
+  uint64_t least_ = 0;                   // averagings below it are not opened any more
   std::deque<Early> early_;
   size_t early_bytes_ = 0;
   std::vector<Ended> ended_;
   std::set<PeerId> differing_;
+  bool unlisted_ = false;
   std::deque<std::pair<InstanceId, std::set<PeerId>>> outcomes_;  // contributors, newest last
   RoundTally tally_;
   uint64_t divergence_ = 0;

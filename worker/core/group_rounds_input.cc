@@ -210,7 +210,11 @@ void GroupRounds::OnListInUse(Time now, const message::ListInUse& list,
     current_->lists[list.group] = std::move(seating);
     return ReplayEarly(now, out);
   }
-  if (!pristine() || seating.CellOf(config_.id) != current_->cell) return;
+  if (!pristine()) return;
+  if (seating.CellOf(config_.id) != current_->cell) {
+    unlisted_ = true;
+    return;
+  }
   Replan(now, seating, down, out);
   for (auto& [id, instance] : instances_)
     if (!instance.round.over()) instance.pinned = true;
@@ -297,6 +301,7 @@ bool GroupRounds::OnChunk(Time now, const ChunkArrived& chunk, Actions& out) {
     keep = instance.round.OnInput(chunk.from, chunk.rank, chunk.chunk, chunk.assigned, actions);
   else
     instance.round.OnBadInput(chunk.from, chunk.rank, chunk.chunk, chunk.assigned, actions);
+  instance.fed |= keep;
   instance.pacer.Observe(now, instance.round);
   Perform(now, instance, actions, out);
   return keep;

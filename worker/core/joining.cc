@@ -89,6 +89,7 @@ void Joining::OnAnswer(Time now, const PeerId& from, const message::JoinAnswer& 
       quiet_until_ = now + kNewsPatience;
       return;
     case message::JoinAnswer::Kind::kNoView:
+      if (steward_ == from) steward_.reset();  // it has lost its seat since it was named
       quiet_until_ = now + kFreshPatience;
       return;
     case message::JoinAnswer::Kind::kFetchFirst:

@@ -11,6 +11,8 @@ namespace {
 // A peer that keeps speaking of another view is told of ours this often.
 constexpr Duration kTellGap = Milliseconds(100);
 constexpr size_t kMostTold = 4096;
+// Above, news of a seat goes the steward's way alone: the view in it grows with the members.
+constexpr size_t kTellEverybody = 64;
 // Time a leaving peer gives the averaging that is under way (DESIGN 4: designed for 10 s in all).
 constexpr Duration kLeavePatience = Seconds(3);
 // After answering BRANCH OPEN: without a view by then the peer asks for a seat again.
@@ -107,6 +109,16 @@ void Membership::TellSeats(Time now, const PeerId& peer, Actions& out) {
   const message::ViewNews all = NewsOf(now, *seating_);
   SendAll({peer}, message::SeatingNews{seating_->hash(), all.seats, all.vacancies, all.contacts},
           out);
+}
+
+// A round needs a list that all its members know, and whoever gave a seat may die while it tells:
+// the one that sits down, or is moved by a second seat, tells it as well.
+void Membership::TellOwnSeat(Time now, Actions& out) {
+  const auto cell = seating_->CellOf(config_.id);
+  if (!cell || cell == told_cell_) return;
+  told_cell_ = cell;
+  if (seating_->occupants().size() <= kTellEverybody)
+    SendAll(Others(*seating_), NewsOf(now, *seating_), out);
 }
 
 void Membership::CompareSeats(Time now, const PeerId& peer, const Digest& seats, Actions& out) {
@@ -221,8 +233,9 @@ void Membership::Enter(Time now, Seating seating, Actions& out) {
     Forsake(last_.view);
     witness_ = SuccessorWitness();
   }
+  // The same view again, in another seat: who left it is still gone.
+  if (seating.hash() != last_.view) departed_.clear();
   last_ = {.view = seating.hash(), .origin = origin, .epoch = view.epoch};
-  departed_.clear();
   line_asked_.clear();
   uint64_t next = view.first_averaging;
   for (const Seat& seat : seating.seats())
@@ -245,6 +258,9 @@ void Membership::Enter(Time now, Seating seating, Actions& out) {
   if (const auto count = std::exchange(line_count_, std::nullopt)) averaging_.OnLine(*count);
   averaging_.SetDown(down_);
   averaging_.OnView(now, *seating_, next, breaks, out);
+  const Member* own = seating_->view().Find(config_.id);
+  told_cell_ = own == nullptr ? std::nullopt : std::optional(own->cell);
+  TellOwnSeat(now, out);
   metrics_.views->Add();
   metrics_.members->Set(static_cast<double>(seating_->occupants().size()));
   log_.Info("view entered", {{"epoch", seating_->view().epoch},
@@ -291,6 +307,7 @@ void Membership::SeatsChanged(Time now, Actions& out) {
   for (const auto& [cell, member] : seating_->occupants()) heard_.try_emplace(member.id, now);
   metrics_.members->Set(static_cast<double>(seating_->occupants().size()));
   averaging_.SetDown(down_);
+  TellOwnSeat(now, out);
   averaging_.OnSeating(now, *seating_, out);
 }
 

@@ -107,6 +107,7 @@ class Membership {
   std::vector<PeerId> Others(const Seating& seating) const;
   void SendAll(const std::vector<PeerId>& peers, const Message& message, Actions& out) const;
   void TellSeats(Time now, const PeerId& peer, Actions& out);
+  void TellOwnSeat(Time now, Actions& out);
   bool Quiet(Time now, const PeerId& peer);
   ViewFacts Facts();
 
@@ -150,7 +151,8 @@ class Membership {
   Joining joining_;
 
   std::optional<Seating> seating_;
-  std::optional<Seating> pending_;  // decided, to be entered when no round is open
+  std::optional<CellIndex> told_cell_;  // the own cell that the others were told of, or know
+  std::optional<Seating> pending_;      // decided, to be entered when no round is open
   Time pending_since_;
   std::optional<Committed> line_count_;  // of the other line that pending_ belongs to
   std::deque<ViewHash> past_;

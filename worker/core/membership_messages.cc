@@ -110,6 +110,10 @@ void Membership::On(Time now, const PeerId& from, const message::ViewNews& news,
   clock_.Learn(now, news.job_seconds);
   if (seating_ && hash == seating_->hash()) {
     if (seating_->Merge(news.seats, news.vacancies)) SeatsChanged(now, out);
+    // News of a view carry all seats that the sender knows: it is told of more.
+    if (seated() && (news.seats.size() < seating_->seats().size() ||
+                     news.vacancies.size() < seating_->vacancies().size()))
+      TellSeats(now, from, out);
     return;
   }
   if (Forsaken(hash)) {  // the sender believes us in a view that we have left for good

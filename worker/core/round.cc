@@ -52,11 +52,13 @@ Round::Round(RoundSpec spec, PlanRule rule) {
   RebuildLanes();
 }
 
+Ready Round::OwnReady(bool again) const {
+  return {fixed_->spec.stake, fixed_->spec.schema, fixed_->member_list, fixed_->parts, again};
+}
+
 void Round::Start(RoundActions& out) {
-  const RoundSpec& spec = fixed_->spec;
-  const Ready ready{spec.stake, spec.schema, fixed_->member_list, fixed_->parts};
   for (const auto& [peer, rank] : fixed_->rank_of)
-    if (rank != self()) Emit(peer, ready, out);
+    if (rank != self()) Emit(peer, OwnReady(fixed_->spec.again), out);
   Greet(out);
   if (record_.promised > 0) {  // as a witness, before this round was opened: that ballot is on
     const int coordinator = CoordinatorOf(record_.promised);

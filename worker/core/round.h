@@ -165,6 +165,9 @@ class Round {
   // Whom the round waits for now, ascending: members, speakers, witnesses; the failure detector
   // watches these.
   std::set<PeerId> WaitingFor() const;
+  // An awaited peer that must answer at once: a member, or a witness of the own ballot. A stand-in
+  // owes nothing before its own last round is done, be it a witness or not.
+  bool Owes(const PeerId& peer) const;
   // Members that have not said READY and are not suspected: absent at the start deadline.
   std::set<PeerId> Absent() const;
   // Grows whenever something that was awaited came: a round that does not is stuck.
@@ -228,6 +231,7 @@ class Round {
   const PeerId& PeerAt(int rank) const {
     return *fixed_->spec.cells[static_cast<size_t>(rank)].member;
   }
+  Ready OwnReady(bool again) const;
   int RankOf(const PeerId& peer) const;
   int self() const { return fixed_->spec.self; }
   bool Trusts(int rank) const;
@@ -244,6 +248,7 @@ class Round {
   // round_reduce.cc: READY, inputs, folds, results
   void On(const PeerId& from, const Ready& frame, RoundActions& out);
   void On(const PeerId& from, const Fetch& frame, RoundActions& out);
+  void StartsAnew(int rank, RoundActions& out);
   bool Offers(const PeerId& from, int rank) const;
   void SendInputs(int owner, RoundActions& out);
   void SendAllInputs(RoundActions& out);
@@ -318,6 +323,7 @@ class Round {
 
   // round_inspect.cc
   void AwaitSpeakers(std::set<PeerId>& peers) const;
+  bool AwaitsWitness(int index) const;
   void FingerprintChunks(ByteWriter& out) const;
   uint64_t FingerprintOver() const;
 
@@ -368,6 +374,7 @@ class Round {
   std::optional<RoundOver> over_;
   bool over_branch_ = false;
   Mask told_ = 0;                 // late READYs that were answered
+  Mask anew_ = 0;                 // said READY again
   std::vector<FrameBody> local_;  // frames to self, empty between inputs
   uint64_t progress_ = 0;
   RoundCounts counts_;

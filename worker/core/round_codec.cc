@@ -208,12 +208,14 @@ void Put(ByteWriter& out, const Ready& f) {
   Put(out, f.schema);
   Put(out, f.members);
   Put(out, f.parts);
+  out.Bool(f.again);
 }
 void Get(ByteReader& in, Ready& f) {
   f.stake = DecodeStake(in);
   Get(in, f.schema);
   Get(in, f.members);
   Get(in, f.parts);
+  f.again = in.Bool();
 }
 void Put(ByteWriter& out, const Speak& f) {
   out.U8(f.rank);

@@ -52,6 +52,7 @@ struct Ready {
   Digest schema;
   Digest members;
   Digest parts;
+  bool again = false;  // its sender opened the round before, and dropped it with what it was sent
   bool operator==(const Ready&) const = default;
 };
 // A stand-in: I can speak for `rank` (a hole, or a member that was lost). To all members.

@@ -67,13 +67,23 @@ std::set<PeerId> Round::WaitingFor() const {
       await(rank);
     }
   }
-  if (!coordination_ || coordination_->branch) return peers;
-  const uint64_t answered = coordination_->accepting ? votes_ : coordination_->promised;
-  if (coordination_->plan && !coordination_->accepting) return peers;
   for (const auto& [peer, index] : fixed_->witness_of)
-    if (peer != fixed_->self && (answered >> index & 1) == 0 && !Distrusts(peer))
-      peers.insert(peer);
+    if (peer != fixed_->self && AwaitsWitness(index) && !Distrusts(peer)) peers.insert(peer);
   return peers;
+}
+
+// Its promise, or its vote, in the own ballot.
+bool Round::AwaitsWitness(int index) const {
+  if (over_ || target_ || !coordination_ || coordination_->branch) return false;
+  if (coordination_->plan && !coordination_->accepting) return false;
+  const uint64_t answered = coordination_->accepting ? votes_ : coordination_->promised;
+  return (answered >> index & 1) == 0;
+}
+
+bool Round::Owes(const PeerId& peer) const {
+  if (RankOf(peer) >= 0) return true;
+  const auto witness = fixed_->witness_of.find(peer);
+  return witness != fixed_->witness_of.end() && AwaitsWitness(witness->second);
 }
 
 // Speakers that were greeted and have not answered, while an own chunk needs them.
@@ -133,7 +143,7 @@ uint64_t Round::Fingerprint() const {
   Printer p;
   ByteWriter& out = p.out;
   for (const uint64_t mask : {ready_, suspected_, reset_, left_, doubted_, plan_members_, excluded_,
-                              votes_, told_, uint64_t{early_}})
+                              votes_, told_, anew_, uint64_t{early_}})
     out.U64(mask);
   for (const Ballot ballot :
        {highest_, seen_, have_sent_, branch_, record_.promised, record_.accepted})

@@ -120,11 +120,6 @@ Duration RoundPacer::StartDeadline() const {
 }
 
 void RoundPacer::Observe(Time now, const Round& round) {
-  if (owing_.empty()) {
-    owing_.insert(round.spec().witnesses.begin(), round.spec().witnesses.end());
-    for (const RoundCell& cell : round.spec().cells)
-      if (cell.member) owing_.insert(*cell.member);
-  }
   if (round.progress() != progress_) {
     progress_ = round.progress();
     moved_ = now;
@@ -195,8 +190,7 @@ void RoundPacer::Pending(const Round& round, Visit&& visit) const {
     if (absent.count(peer) > 0 && !found_absent_.contains(peer)) continue;
     const Time heard = times_->LastHeard(peer).value_or(since);
     Time silent = std::max(heard, since) + times_->Silence(peer);
-    // A stand-in owes nothing before its own last round is done.
-    if (!owing_.contains(peer)) silent = std::max(silent, start);
+    if (!round.Owes(peer)) silent = std::max(silent, start);
     visit(silent, Due{Due::Kind::kSuspect, peer, SuspicionCause::kSilence});
   }
   for (const auto& [peer, when] : suspected_) {

@@ -127,7 +127,6 @@ class RoundPacer {
   std::map<PeerId, Time> awaited_;    // since when
   std::map<PeerId, Time> suspected_;  // by kSuspect, when
   std::set<PeerId> found_absent_;     // at the start deadline
-  std::set<PeerId> owing_;            // members and witnesses: they owe answers from the start
 };
 
 }  // namespace crowdsurf::worker

@@ -3,16 +3,30 @@
 
 namespace crowdsurf::worker {
 
+// It had dropped the round and opens it again (group_rounds.h, Suspend): it has nothing of what it
+// was sent. Once for each: a copy of a frame looks the same.
+void Round::StartsAnew(int rank, RoundActions& out) {
+  const Mask bit = Mask{1} << rank;
+  if (((anew_ | left_) & bit) != 0) return Refuse("ready_twice");
+  anew_ |= bit;
+  Emit(PeerAt(rank), OwnReady(false), out);
+  if (seen_ > 0) return;  // plans ask for what is missing
+  for (size_t c = 0; c < duties_.size(); ++c)
+    if (duties_[c].owner == rank && !slots_[c].held()) duties_[c].sent_first = false;
+  RebuildLanes();
+  SendInputs(rank, out);
+}
+
 void Round::On(const PeerId& from, const Ready& frame, RoundActions& out) {
   const int rank = RankOf(from);
   if (rank < 0) return Refuse("stranger");
-  const bool late = (ready_ >> rank & 1) == 0 && (told_ >> rank & 1) == 0;
   if (over_ || target_) {
+    const bool late = ((ready_ >> rank & 1) == 0 || frame.again) && (told_ >> rank & 1) == 0;
     told_ |= Mask{1} << rank;
     if (late) Tell(rank, out);
     return;
   }
-  if ((ready_ >> rank & 1) != 0) return Refuse("ready_twice");
+  if ((ready_ >> rank & 1) != 0) return frame.again ? StartsAnew(rank, out) : Refuse("ready_twice");
   const bool fits = frame.schema == fixed_->spec.schema && frame.members == fixed_->member_list &&
                     frame.parts == fixed_->parts && worker::Sound(frame.stake);
   if (!fits) {

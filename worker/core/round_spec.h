@@ -75,6 +75,7 @@ struct RoundSpec {
   Digest schema;                  // of the tensor table
   uint32_t window_chunks = 8;     // inputs sent ahead of the results received, per owner
   WitnessRecord promised;         // WitnessTable::Lend
+  bool again = false;             // opened before, and dropped untouched
 };
 
 // What an instance is; every member computes the same id from it.

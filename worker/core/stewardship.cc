@@ -110,8 +110,8 @@ void Membership::SeatJoiners(Time now, Actions& out) {
   for (const auto& [peer, joiner] : joiners_) {
     const auto cell = seating_->FreeCell();
     if (!cell) break;
-    // Who has left this view must not witness in it again: it waits for the next one.
-    if (departed_.contains(peer) && seating_->view().Find(peer) != nullptr) continue;
+    // Who has left this view never comes back into it: it waits for the next one.
+    if (departed_.contains(peer)) continue;
     if (down_.contains(peer) || seating_->seats().size() >= kMostSeats / 2) continue;
     Seat seat{.member = joiner.request.member,
               .steward = config_.id,

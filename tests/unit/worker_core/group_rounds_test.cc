@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/digest.h"
+#include "worker/core/round_codec.h"
 
 namespace crowdsurf::worker {
 namespace {
@@ -36,7 +37,6 @@ class GroupRoundsTest : public testing::Test {
     seating = Seating(view, HashOf(view, "job"));
     rounds.SetVector({.schema = Sha256(AsBytes("table")), .elements = 2048});
     rounds.OnView(now, view, seating.hash(), false, out);
-    GroupRounds::Opening opening;
     opening.averaging = 1;
     opening.stake = {8, 8, {}};
     rounds.Open(now, opening, seating, {}, out);
@@ -51,6 +51,21 @@ class GroupRoundsTest : public testing::Test {
     return folds;
   }
 
+  // `again` of the READYs so far.
+  std::vector<bool> Readys() const {
+    std::vector<bool> again;
+    for (const Action& action : out) {
+      const auto* send = std::get_if<Send>(&action);
+      const auto message = send == nullptr ? std::nullopt : DecodeMessage(send->body);
+      if (!message || !std::holds_alternative<message::RoundFrame>(*message)) continue;
+      const auto frame = DecodeFrame(std::get<message::RoundFrame>(*message).frame);
+      if (!frame) continue;
+      if (const auto* ready = std::get_if<Ready>(&frame->body)) again.push_back(ready->again);
+    }
+    return again;
+  }
+
+  GroupRounds::Opening opening;
   PeerConfig config = Config();
   MetricRegistry registry;
   PeerMetrics metrics{registry};
@@ -62,8 +77,16 @@ class GroupRoundsTest : public testing::Test {
 
 TEST_F(GroupRoundsTest, ARoundThatOnlySaidReadyCanBeOpenedAnew) {
   EXPECT_TRUE(rounds.pristine());
-  rounds.DropPristine(now, out);
+  rounds.Suspend(now, out);
   EXPECT_FALSE(rounds.open());
+}
+
+// What the others sent to the one that was dropped is lost: they hear that it begins anew.
+TEST_F(GroupRoundsTest, ARoundThatIsOpenedAnewSaysSo) {
+  EXPECT_EQ(Readys(), std::vector<bool>{false});
+  rounds.Suspend(now, out);
+  rounds.Open(now, opening, seating, {}, out);
+  EXPECT_EQ(Readys(), (std::vector<bool>{false, true}));
 }
 
 // Nothing leaves it, because there is nobody to send anything to; yet a STATUS would say that it
@@ -75,7 +98,7 @@ TEST_F(GroupRoundsTest, ARoundThatHoldsAResultIsNot) {
   rounds.OnFolded(now, 1, folds.front().chunk, folds.front().assigned, 7, out);
   ASSERT_TRUE(rounds.open());
   EXPECT_FALSE(rounds.pristine());
-  rounds.DropPristine(now, out);
+  rounds.Suspend(now, out);
   EXPECT_TRUE(rounds.open());
 }
 

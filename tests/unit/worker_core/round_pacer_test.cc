@@ -89,6 +89,28 @@ TEST(RoundPacerTest, ASilentMemberIsSuspectedAndTrustedWhenItIsHeardAgain) {
   EXPECT_TRUE(Has(pacer.TakeDue(At(90), round), Due::Kind::kTrust));
 }
 
+// It may be in an earlier round still, and has nothing to say before that is over.
+TEST(RoundPacerTest, AStandInOwesNothingBeforeTheStartDeadlineEvenIfItIsAWitness) {
+  constexpr int kStandIn = 7;
+  RoundSpec spec = Spec();
+  spec.cells.push_back({std::nullopt, {Peer(kStandIn)}});
+  spec.witnesses.push_back(Peer(kStandIn));
+  RoundTimes times{PacerConfig()};
+  Round round(spec);
+  RoundActions out;
+  round.Start(out);
+  RoundPacer pacer(At(0), times);
+  for (int i = 0; i <= 20; ++i) times.OnHeard(At(i), Peer(kStandIn));  // its silence: 50 ms
+  pacer.Observe(At(20), round);
+  const Due silent{Due::Kind::kSuspect, Peer(kStandIn), SuspicionCause::kSilence};
+  const auto suspected = [&](int now) {
+    const std::vector<Due> due = pacer.TakeDue(At(now), round);
+    return std::count(due.begin(), due.end(), silent);
+  };
+  EXPECT_EQ(suspected(999), 0);
+  EXPECT_EQ(suspected(1000), 1);
+}
+
 TEST(RoundPacerTest, ARoundThatIsNotOverSitsOutInTheEndAndBeatsMeanwhile) {
   RoundTimes times{PacerConfig()};
   Round round(Spec());

@@ -2,6 +2,8 @@
 // and decided values that nobody is left to give.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "base/digest.h"
 #include "worker/core/round.h"
 
@@ -49,6 +51,27 @@ class RoundStakes : public testing::Test {
   Round round{Spec()};
   RoundActions out;
 };
+
+// Who opens a round anew has nothing of what it was sent: READY and inputs come once more, once.
+TEST_F(RoundStakes, WhoBeginsAnewIsSentEverythingOnceMore) {
+  const auto inputs = [&] {
+    return std::count_if(out.begin(), out.end(), [](const RoundAction& action) {
+      return std::holds_alternative<SendInput>(action);
+    });
+  };
+  round.Start(out);
+  SayReady(kOwn);
+  EXPECT_EQ(Count<Ready>(out), 1U);
+  EXPECT_EQ(inputs(), 1);
+  SayReady(kOwn);  // a copy
+  EXPECT_EQ(inputs(), 1);
+  const Ready again{kOwn, {}, MemberListHash(Spec().cells), PartsHash(Spec().chunks), true};
+  Say(1, again);
+  EXPECT_EQ(Count<Ready>(out), 2U);
+  EXPECT_EQ(inputs(), 2);
+  Say(1, again);
+  EXPECT_EQ(inputs(), 2);
+}
 
 TEST_F(RoundStakes, ValuesOfAMemberDoNotGoWithWhatAStandInSaidOfIt) {
   round.Start(out);
