@@ -34,6 +34,7 @@ class ChaosWorld : public PeerOutside {
   void Watch(int node, const std::string& key, bool watch) override;
   void OnDeath(int node) override;
   void OnDeliver(int node, const worker::Deliver& deliver, const RegionBuffer& region) override;
+  void OnRoundsMoved(int node) override;
   bool FindState(int node, const worker::FetchState& fetch, RegionBuffer& out) override;
   RoundCheckers& round_checkers() override { return round_checkers_; }
   PeerCheckers& peer_checkers() override { return peer_checkers_; }
@@ -50,6 +51,7 @@ class ChaosWorld : public PeerOutside {
   void Look(int from);
   void LookAtRound(int from, const worker::message::RoundFrame& round);
   void TellDown(int to, int of, bool hard, Duration delay);
+  bool QuorumLives(const worker::ViewHash& view);
   bool Together();
   void CheckEnd(bool together);
   std::string WhyApart();
@@ -75,6 +77,12 @@ class ChaosWorld : public PeerOutside {
   std::map<Resent, int> sends_;
   std::map<worker::InstanceId, int> opens_;  // OPEN frames seen
   std::map<worker::ViewHash, std::vector<PeerId>> witnesses_of_;
+  struct Rounds {           // of a node
+    worker::ViewHash view;  // that its present round is of
+    worker::RoundTally seen;
+    uint64_t broken = 0;  // failed while a quorum of that view's witnesses lived
+  };
+  std::map<int, Rounds> rounds_;
   // Deliveries since healing: (view, averaging) -> node -> content.
   std::map<std::pair<worker::ViewHash, uint64_t>, std::map<int, std::vector<float>>> after_heal_;
   bool healed_ = false;

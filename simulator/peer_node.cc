@@ -166,11 +166,16 @@ void PeerNode::OnChunk(const PeerId& from, const worker::InstanceId& instance,
 }
 
 void PeerNode::Run(Actions& actions) {
+  bool moved = false;
   for (const worker::Action& action : actions) {
     if (!Count()) return;
     Execute(action);
     if (!alive_) return;
+    moved = moved || std::holds_alternative<worker::OpenBuffers>(action) ||
+            std::holds_alternative<worker::CloseBuffers>(action) ||
+            std::holds_alternative<worker::ReleaseOutbox>(action);
   }
+  if (moved) outside_.OnRoundsMoved(index_);
   ArmTimer();
 }
 

@@ -40,6 +40,7 @@ class PeerOutside {
   virtual void Watch(int node, const std::string& key, bool watch) = 0;
   virtual void OnDeath(int node) = 0;  // also of a node that left
   virtual void OnDeliver(int node, const worker::Deliver& deliver, const RegionBuffer& region) = 0;
+  virtual void OnRoundsMoved(int node) = 0;  // a round opened, closed or failed in the last input
   // What a donor of the list holds for (averaging, root); false: nobody that can be reached has it.
   virtual bool FindState(int node, const worker::FetchState& fetch, RegionBuffer& out) = 0;
   virtual RoundCheckers& round_checkers() = 0;

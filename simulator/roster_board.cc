@@ -27,8 +27,17 @@ void RosterBoard::Push(int node, const RecordKey& key) {
 }
 
 void RosterBoard::Watch(int node, const std::string& key) {
-  if (!watchers_[key].insert(node).second) return;
-  network_.Send(node, node, Plane::kRecords, [this, node, key] { SendAll(node, key, true); });
+  if (watchers_[key].insert(node).second) Ask(node, key);
+}
+
+// A lost request is sent again, as a DHT does.
+void RosterBoard::Ask(int node, const std::string& key) {
+  if (!watchers_[key].contains(node) || answered_.contains({node, key})) return;
+  network_.Send(node, node, Plane::kRecords, [this, node, key] {
+    if (watchers_[key].contains(node) && answered_.insert({node, key}).second)
+      SendAll(node, key, true);
+  });
+  queue_.After(kRefresh, [this, node, key] { Ask(node, key); });
 }
 
 void RosterBoard::SendAll(int node, const std::string& key, bool first) {
@@ -49,7 +58,10 @@ void RosterBoard::SendAll(int node, const std::string& key, bool first) {
   queue_.After(kRefresh, [this, node, key] { SendAll(node, key, false); });
 }
 
-void RosterBoard::Unwatch(int node, const std::string& key) { watchers_[key].erase(node); }
+void RosterBoard::Unwatch(int node, const std::string& key) {
+  watchers_[key].erase(node);
+  answered_.erase({node, key});
+}
 
 void RosterBoard::Gone(int node) {
   for (auto& [key, nodes] : watchers_) nodes.erase(node);

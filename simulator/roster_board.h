@@ -49,6 +49,7 @@ class RosterBoard {
     return network_.Reaches(owner, node) && !hidden_.contains({node, owner});
   }
   void Push(int node, const RecordKey& key);
+  void Ask(int node, const std::string& key);
   void SendAll(int node, const std::string& key, bool first);
 
   EventQueue& queue_;
@@ -58,6 +59,7 @@ class RosterBoard {
   Deliver deliver_;
   std::map<RecordKey, Record> records_;
   std::map<std::string, std::set<int>> watchers_;
+  std::set<std::pair<int, std::string>> answered_;  // watches that had their first answer
   std::set<std::pair<int, int>> hidden_;
 };
 

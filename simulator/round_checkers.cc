@@ -130,11 +130,8 @@ void RoundCheckers::OnWitnessFrame(int node, const PeerId& id, const worker::Fra
   if (const auto* speak = std::get_if<worker::Speak>(&frame.body))
     seen.voices[speak->rank].insert(speak->stake.weight);
   if (const auto* accept = std::get_if<worker::Accept>(&frame.body)) {
-    if (const auto held = worker::DecodeHeldValue(accept->value)) {
-      const Digest value = Sha256(accept->value);
-      seen.roots[value] = worker::RootOf(held->value);
-      seen.accepting[value] = held->members;
-    }
+    if (const auto held = worker::DecodeHeldValue(accept->value))
+      seen.roots[Sha256(accept->value)] = worker::RootOf(held->value);
     return;
   }
   const auto* accepted = std::get_if<worker::Accepted>(&frame.body);
@@ -142,9 +139,8 @@ void RoundCheckers::OnWitnessFrame(int node, const PeerId& id, const worker::Fra
   std::set<PeerId>& by = seen.accepted[{accepted->ballot, accepted->value}];
   by.insert(id);
   const auto root = seen.roots.find(accepted->value);
-  if (root == seen.roots.end() || !worker::IsQuorum(witnesses, by)) return;
-  seen.members = seen.accepting.at(accepted->value);
-  Decide(frame.instance, seen, root->second);
+  if (root != seen.roots.end() && worker::IsQuorum(witnesses, by))
+    Decide(frame.instance, seen, root->second);
 }
 
 Digest RoundCheckers::LastHave(int node, const InstanceId& instance) const {
@@ -212,36 +208,8 @@ void RoundCheckers::OnUsed(int node, const InstanceId& instance, const std::vect
     if (!known) Add("S2", instance, node, absl::StrCat("chunk ", chunk, " is nobody's fold"));
   }
   seen.used.insert(slots);
-  seen.users.insert(node);
   if (seen.used.size() > 1 && !seen.branched)
     Add("S1", instance, node, "another result than the first");
-}
-
-uint64_t RoundCheckers::LeftOut(int node) const {
-  std::set<Name> used;  // some instance of that name was
-  for (const auto& [instance, name] : names_)
-    if (const auto seen = seen_.find(instance); seen != seen_.end() && !seen->second.users.empty())
-      used.insert(name);
-  // By (view, averaging, round): an instance may be opened again under another list.
-  std::map<Name, bool> rounds;
-  std::set<Name> finished;
-  for (const auto& [instance, name] : names_) {
-    const auto at = seen_.find(instance);
-    if (at == seen_.end()) continue;
-    const Seen& seen = at->second;
-    const Name round{.view = name.view, .averaging = name.averaging, .round = name.round};
-    for (const auto& [rank, input] : seen.inputs) {
-      if (input.node != node) continue;
-      const bool outside = seen.members && (*seen.members >> rank & 1) == 0;
-      const bool other_list = seen.users.empty() && used.contains(name);
-      rounds[round] |= outside || other_list;
-      if (seen.users.contains(node)) finished.insert(round);
-    }
-  }
-  uint64_t count = 0;
-  for (const auto& [round, left_out] : rounds)
-    if (left_out && !finished.contains(round)) ++count;
-  return count;
 }
 
 }  // namespace crowdsurf::simulator

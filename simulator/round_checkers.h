@@ -27,15 +27,6 @@ Bytes RecomputeFold(worker::WireFormat wire, const std::map<int, Bytes>& inputs,
 
 class RoundCheckers {
  public:
-  // What an instance is about: two of one name differ in their lists of members only.
-  struct Name {
-    worker::ViewHash view;
-    uint64_t averaging = 0;
-    uint8_t round = 0;
-    worker::CellIndex group = 0;
-    auto operator<=>(const Name&) const = default;
-  };
-
   explicit RoundCheckers(Violations& violations) : violations_(violations) {}
 
   // Ranks whose member lies: what they say and put in is not held against the others.
@@ -64,14 +55,6 @@ class RoundCheckers {
 
   // For whole jobs, where no RoundOver is seen: `node` uses its output of `instance` as decided.
   void OnUsed(int node, const worker::InstanceId& instance, const std::vector<Bytes>& slots);
-
-  void OnNamed(const worker::InstanceId& instance, const Name& name) { names_[instance] = name; }
-  // Rounds in which `node` was alive but outside of what was decided: not in the members of the
-  // deciding ballot, or under another list than the one that was in use (its seat was not known to
-  // all). round-protocol.md 2, L3: it "adopts the decided result as soon as it reaches any holder
-  // or sits out at its deadline"; 9: "a joiner takes part when the seat is in everybody's list".
-  // Cost: all instances of the run.
-  uint64_t LeftOut(int node) const;
 
   uint64_t applied() const { return applied_count_; }
   uint64_t folds() const { return folds_; }
@@ -103,11 +86,8 @@ class RoundCheckers {
     std::map<Digest, Digest> roots;             // accepted bytes -> root
     std::map<std::pair<worker::Ballot, Digest>, std::set<PeerId>> accepted;
     bool branched = false;  // somebody opened a branch: results may differ between views
-    std::set<std::vector<Bytes>> used;         // OnUsed
-    std::set<int> users;                       // nodes
-    std::map<Digest, worker::Mask> accepting;  // accepted bytes -> members of that ballot
-    std::optional<worker::Mask> members;  // of the deciding ballot, when it was not the fast path
-    std::set<Digest> decided;             // roots
+    std::set<std::vector<Bytes>> used;  // OnUsed
+    std::set<Digest> decided;           // roots
   };
   void Decide(const worker::InstanceId& instance, Seen& seen, const Digest& root);
   void CheckValue(int node, const worker::InstanceId& instance, const worker::RoundOver& over,
@@ -118,7 +98,6 @@ class RoundCheckers {
   Violations& violations_;
   std::set<int> hostile_;
   std::map<worker::InstanceId, Seen> seen_;
-  std::map<worker::InstanceId, Name> names_;
   uint64_t applied_count_ = 0;
   uint64_t folds_ = 0;
 };

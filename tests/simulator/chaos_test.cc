@@ -30,6 +30,12 @@ TEST(Chaos, SeedsThatWereBrokenOnceAreNot) {
       498,   // half of a view of two went elsewhere and still answers
       1400,  // one that sat here before sits again, and was not heard of since
       1824,  // LEAVING was lost, and other answers took its turn
+      617,   // a round is dropped while the next view is decided, and what came for it with it
+      1892,  // a stand-in that is a witness is rounds behind, every time
+      1983,  // asks and asks a steward that has lost its own seat
+      3425,  // a seat in the view that it had left for a branch
+      4219,  // two die and one leaves of five: no quorum
+      4260,  // the roster's first answer is lost
       2697,  // stand-ins of one hole that do not agree, one heard here and one there
       2774,  // a round that held a result of its own was dropped and opened anew
   };

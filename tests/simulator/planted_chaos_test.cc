@@ -3,10 +3,7 @@
 
 #include <string>
 
-#include "base/digest.h"
 #include "simulator/chaos_scenario.h"
-#include "simulator/round_checkers.h"
-#include "worker/core/round_codec.h"
 
 namespace crowdsurf::simulator {
 namespace {
@@ -58,39 +55,35 @@ TEST(PlantedChaosFaults, AnAgentThatNobodyHearsAfterHealingIsSeen) {
   EXPECT_GT(PlantedChaos(ChaosPlant::kNeverTogether).violations.Count("healed"), 0U);
 }
 
-TEST(PlantedChaosFaults, BytesSentAgainAndAgainAreSeen) {
-  EXPECT_GT(PlantedChaos(ChaosPlant::kResendAll).violations.Count("resent"), 0U);
+// Nobody died, and one of four was stopped for longer than every deadline, somewhere in a round:
+// what it kept is a round that failed.
+TEST(PlantedChaosFaults, ASurvivorOfAMildJobThatKeepsItsValuesIsL1) {
+  ChaosScenario scenario;
+  scenario.members = 4;
+  scenario.mild = true;
+  scenario.speed_spread = 1;
+  uint64_t seen = 0;
+  for (int i = 0; i < 40; ++i) {
+    scenario.freezes = {{Seconds(1) + Milliseconds(11) * i, Seconds(2.5), 0}};
+    seen += RunChaos(scenario).violations.Count("L1");
+  }
+  EXPECT_GT(seen, 0U);
 }
 
-// Who may sit out (L3 of the protocol) is told from who may not: the members of the deciding
-// ballot.
-TEST(LeftOut, OnlyWhoIsNotInTheDecidingBallotOrUsesAnotherListIsLeftOut) {
-  Violations violations;
-  RoundCheckers checkers(violations);
-  const PeerId witness(Sha256(AsBytes("witness")).bytes());
-  const auto instance = [](uint8_t n) { return worker::InstanceId(std::array<uint8_t, 16>{n}); };
-  const auto open = [&](int node, uint8_t n, int rank, worker::CellIndex group) {
-    checkers.OnNamed(instance(n), {.view = {}, .averaging = 7, .round = 1, .group = group});
-    checkers.OnOpen(node, instance(n), rank, 1.0, worker::WireFormat::kFloat32, {});
-  };
-  for (int node = 0; node < 3; ++node) open(node, 1, node, 0);
-  open(3, 2, 0, 0);  // the same group in the same round, under another list
-  open(4, 3, 0, 5);  // another group
-  worker::HeldValue held;
-  held.members = 0b011;
-  held.value.abort = true;
-  const Bytes value = worker::EncodeHeldValue(held);
-  const auto say = [&](worker::FrameBody body) {
-    checkers.OnWitnessFrame(0, witness, {instance(1), std::move(body)}, {witness});
-  };
-  say(worker::Accept{.ballot = 1, .age = {}, .value = value, .learners = {}});
-  say(worker::Accepted{.ballot = 1, .value = Sha256(value)});
-  checkers.OnUsed(0, instance(1), {});
-  EXPECT_EQ(checkers.LeftOut(0), 0U);
-  EXPECT_EQ(checkers.LeftOut(1), 0U);  // in the ballot, and did not use it: no excuse
-  EXPECT_EQ(checkers.LeftOut(2), 1U);
-  EXPECT_EQ(checkers.LeftOut(3), 1U);
-  EXPECT_EQ(checkers.LeftOut(4), 0U);
+// L1 has a condition. Three of five, the first witness among them, die in the middle of a round.
+TEST(PlantedChaosFaults, WithoutAQuorumL1PromisesNothing) {
+  ChaosScenario scenario;
+  scenario.members = 5;
+  scenario.mild = true;
+  for (int node = 0; node < 3; ++node)
+    scenario.deaths.push_back({.node = node, .at = Seconds(1), .silent = true});
+  const ChaosReport report = RunChaos(scenario);
+  EXPECT_GT(report.kept + report.branches, 0U);
+  EXPECT_EQ(report.violations.Count("L1"), 0U);
+}
+
+TEST(PlantedChaosFaults, BytesSentAgainAndAgainAreSeen) {
+  EXPECT_GT(PlantedChaos(ChaosPlant::kResendAll).violations.Count("resent"), 0U);
 }
 
 }  // namespace
