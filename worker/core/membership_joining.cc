@@ -120,6 +120,12 @@ void Membership::On(Time now, const PeerId& from, const message::JoinAnswer& ans
     AskForSeat(now, answer.contacts.front().id, out);
   if (answer.kind != message::JoinAnswer::Kind::kFetchFirst || fetching_ || !trainer_) return;
   if (answer.committed.averaging <= holds_ || answer.contacts.empty()) return;
+  if (seated() && averaging_.rounds().open()) {
+    // Its round is finished first, or it would fail for whoever is in it; no new one begins before
+    // it asks again.
+    averaging_.HoldFrom(now, averaging_.bytes_begun() + 1, kSeekLineEvery * 2, out);
+    return;
+  }
   if (seated()) {  // nothing of its own line is worth keeping: it comes as a newcomer
     SendAll(Others(*seating_), message::Leaving{seating_->hash()}, out);
     Unseat(now, out);

@@ -29,6 +29,25 @@ TEST(MembershipTest, TwoLinesThatMeetBecomeOneAndGoOn) {
   for (size_t i = 0; i < 3; ++i) EXPECT_TRUE(world.node(i).fetches.empty());  // values are kept
 }
 
+// Two that are in their first round when they hear of a better line, at any instant of it.
+TEST(MembershipTest, WhoGivesUpItsLineFinishesItsRoundFirst) {
+  size_t newcomers = 0;
+  for (int64_t at = 90; at < 400; at += 10) {
+    PeerWorld world(static_cast<uint64_t>(at), EveryTenSteps());
+    for (int i = 0; i < 3; ++i) world.Add(Milliseconds(20), 0);
+    world.RunFor(Seconds(1));
+    world.jitter = 20;  // rounds take tens of milliseconds
+    for (int i = 0; i < 2; ++i) world.Add(Milliseconds(20), 1);
+    world.RunFor(Milliseconds(at));
+    for (size_t i = 3; i < 5; ++i) world.node(i).island = 0;
+    ASSERT_TRUE(world.UntilTogether(Seconds(10))) << at << world.Describe();
+    for (size_t i = 0; i < 5; ++i)
+      EXPECT_EQ(world.Summary(i).rounds.failed(), 0U) << at << " " << i;
+    newcomers += !world.node(3).fetches.empty() && !world.node(4).fetches.empty();
+  }
+  EXPECT_GT(newcomers, 0U) << "nobody gave its line up: this tested nothing";
+}
+
 TEST(MembershipTest, EightThatDoNotSeeEachOtherAtFirstMergeInOneStep) {
   PeerWorld world(12, EveryTenSteps());
   for (int i = 0; i < 8; ++i) world.Add(Milliseconds(20), i);
