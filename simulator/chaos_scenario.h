@@ -29,6 +29,8 @@ enum class ChaosPlant : uint8_t {
   kSecondView,     // a view is said to have another successor
   kNeverTogether,  // one node's frames are lost for ever
   kResendAll,      // every input is sent four times
+  kCutShort,       // every message of one node loses its last byte
+  kTimersPile,     // one node sets a thousand timers after every input and takes none back
 };
 
 struct ChaosScenario {

@@ -191,7 +191,9 @@ bool PeerNode::Count() {
 
 void PeerNode::Execute(const worker::Action& action) {
   if (const auto* send = std::get_if<worker::Send>(&action)) {
-    outside_.SendBody(index_, send->to, send->body);
+    Bytes body = send->body;
+    if (scenario_.plant == ChaosPlant::kCutShort && scenario_.planted == index_) body.pop_back();
+    outside_.SendBody(index_, send->to, body);
   } else if (const auto* introduce = std::get_if<worker::Introduce>(&action)) {
     known_.insert(introduce->peer);
   } else if (const auto* put = std::get_if<worker::PutRecord>(&action)) {
@@ -419,6 +421,8 @@ void PeerNode::Wake(const worker::WakeAt& wake) {
 }
 
 void PeerNode::ArmTimer() {
+  if (scenario_.plant == ChaosPlant::kTimersPile && scenario_.planted == index_)
+    for (int i = 0; i < 1'000; ++i) outside_.queue().After(Seconds(60), [] {});
   const Time deadline = peer_->NextDeadline();
   if (deadline.infinite() || deadline >= armed_) return;
   armed_ = deadline;

@@ -86,5 +86,13 @@ TEST(PlantedChaosFaults, BytesSentAgainAndAgainAreSeen) {
   EXPECT_GT(PlantedChaos(ChaosPlant::kResendAll).violations.Count("resent"), 0U);
 }
 
+TEST(PlantedChaosFaults, AMessageThatDoesNotDecodeIsOutOfBounds) {
+  EXPECT_GT(PlantedChaos(ChaosPlant::kCutShort).violations.Count("bounds"), 0U);
+}
+
+TEST(PlantedChaosFaults, TimersThatPileUpAreOutOfBounds) {
+  EXPECT_EQ(PlantedChaos(ChaosPlant::kTimersPile).violations.Count("bounds"), 1U);
+}
+
 }  // namespace
 }  // namespace crowdsurf::simulator
