@@ -18,9 +18,6 @@ constexpr double kMostText = 253;                     // the longest name Kubern
 constexpr std::string_view kGraphs =
     "Ring Chain Torus Star BinaryTree DoubleBinaryTree Exponential Hypercube BaseK Complete";
 
-constexpr std::string_view kGraphsBuilt =
-    "Ring Chain Torus Star BinaryTree DoubleBinaryTree Exponential Hypercube Complete";
-
 constexpr Field kFields[] = {
     {"replicas", kInteger, kYes, "1", 0, kMostReplicas, {}, {}, "workers wanted"},
     {"minReplicas", kInteger, kYes, "0", 0, kMostReplicas, {}, {}, "Degraded below it"},
@@ -92,10 +89,10 @@ constexpr Field kFields[] = {
     {"averaging.outerOptimizer.learningRate", kNumber, kYes, "0.7", 1e-9, 100, {}, {}, ""},
     {"averaging.outerOptimizer.momentum", kNumber, kYes, "0.9", 0, 1, {}, {}, ""},
     {"averaging.gossip", kObject, kYes, "", 0, 0, {}, {}, "only with strategy Gossip"},
-    {"averaging.gossip.graph", kChoice, kYes, "\"Exponential\"", 0, 0, kGraphs, kGraphsBuilt, ""},
+    {"averaging.gossip.graph", kChoice, kYes, "\"Exponential\"", 0, 0, kGraphs, {}, ""},
     {"averaging.gossip.mode", kChoice, kYes, "\"Pairs\"", 0, 0, "Pairs Neighbours", {}, ""},
     {"averaging.a2cid2", kObject, kYes, "", 0, 0, {}, {}, "only with strategy A2CiD2"},
-    {"averaging.a2cid2.graph", kChoice, kYes, "\"Ring\"", 0, 0, kGraphs, kGraphsBuilt, ""},
+    {"averaging.a2cid2.graph", kChoice, kYes, "\"Ring\"", 0, 0, kGraphs, {}, ""},
     {"averaging.a2cid2.rateCom",
      kNumber,
      kYes,

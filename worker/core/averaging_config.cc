@@ -79,7 +79,7 @@ std::optional<AveragingConfig> DecodeAveragingConfig(ByteReader& in) {
   config.rounds = Enumerator(in, RoundsMode::kOne);
   config.weighting = Enumerator(in, Weighting::kEqual);
   config.grid = Enumerator(in, GridMode::kPaper);
-  config.mixing.graph = Enumerator(in, GraphKind::kComplete);
+  config.mixing.graph = Enumerator(in, kLastGraphKind);
   config.mixing.gossip = Enumerator(in, GossipMode::kNeighbours);
   config.mixing.rate_com = in.F64();
   config.mixing.lr_scale = in.Bool();

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "base/check.h"
+#include "worker/core/base_k_graph.h"
 
 namespace crowdsurf::worker {
 namespace {
@@ -87,6 +88,16 @@ Graph Complete(uint32_t n) {
   return builder.Take();
 }
 
+// One neighbour a round; who mixes with a fixed graph has all rounds' edges at once.
+Graph BaseK(uint32_t n) {
+  Builder builder(n);
+  const auto rounds = BaseKRounds(n, 1).value();
+  for (const auto& round : rounds) {
+    for (const WeightedEdge& edge : round) builder.Add(edge.a, edge.b);
+  }
+  return Simple(builder.Take());
+}
+
 StatusOr<Graph> Hypercube(uint32_t n) {
   if ((n & (n - 1)) != 0) {
     return absl::InvalidArgumentError(
@@ -163,6 +174,8 @@ const char* NameOf(GraphKind kind) {
       return "Hypercube";
     case GraphKind::kComplete:
       return "Complete";
+    case GraphKind::kBaseK:
+      return "BaseK";
   }
   CHECK(false);
 }
@@ -201,6 +214,8 @@ StatusOr<Graph> MakeGraph(GraphKind kind, uint32_t n) {
       return Hypercube(n);
     case GraphKind::kComplete:
       return Complete(n);
+    case GraphKind::kBaseK:
+      return BaseK(n);
   }
   CHECK(false);
 }

@@ -27,7 +27,10 @@ enum class GraphKind : uint8_t {
   kExponential,
   kHypercube,
   kComplete,
+  kBaseK,  // the edges of all rounds of the Base-2 graph (base_k_graph.h): any n, O(log n)
+           // neighbours
 };
+inline constexpr GraphKind kLastGraphKind = GraphKind::kBaseK;
 
 const char* NameOf(GraphKind kind);  // the manifest's word: Ring, Chain, ...
 

@@ -134,7 +134,7 @@ void RefuseUnbuilt(const Fields& averaging, const AveragingConfig& config) {
 GraphKind ReadGraph(const Fields& block, const char* name, GraphKind fallback) {
   return block.Enum(name, fallback,
                     {"Ring", "Chain", "Torus", "Star", "BinaryTree", "DoubleBinaryTree",
-                     "Exponential", "Hypercube", "Complete"});
+                     "Exponential", "Hypercube", "Complete", "BaseK"});
 }
 
 // The block of the chosen strategy on a graph, with its defaults.

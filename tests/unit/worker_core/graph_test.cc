@@ -8,10 +8,11 @@
 namespace crowdsurf::worker {
 namespace {
 
-constexpr GraphKind kAll[] = {
-    GraphKind::kRing,        GraphKind::kChain,      GraphKind::kTorus,
-    GraphKind::kStar,        GraphKind::kBinaryTree, GraphKind::kDoubleBinaryTree,
-    GraphKind::kExponential, GraphKind::kHypercube,  GraphKind::kComplete};
+constexpr GraphKind kAll[] = {GraphKind::kRing,        GraphKind::kChain,
+                              GraphKind::kTorus,       GraphKind::kStar,
+                              GraphKind::kBinaryTree,  GraphKind::kDoubleBinaryTree,
+                              GraphKind::kExponential, GraphKind::kHypercube,
+                              GraphKind::kComplete,    GraphKind::kBaseK};
 
 AcidConstants Constants(GraphKind kind, uint32_t n) {
   const Graph graph = MakeGraph(kind, n).value();
