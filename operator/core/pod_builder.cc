@@ -33,6 +33,21 @@ json CommonLabels(const TrainingJob& job) {
           {std::string(kJobUidLabel), job.uid}};
 }
 
+json Workers(const TrainingJob& job) {  // a label selector
+  return {{"matchLabels", {{std::string(kJobUidLabel), job.uid}}}};
+}
+
+json Guard(const TrainingJob& job, const char* version, const char* kind, json spec) {
+  return {{"apiVersion", version},
+          {"kind", kind},
+          {"metadata",
+           {{"name", GuardName(job)},
+            {"namespace", job.space},
+            {"labels", CommonLabels(job)},
+            {"ownerReferences", Owner(job)}}},
+          {"spec", std::move(spec)}};
+}
+
 json Metadata(const TrainingJob& job, const CreatePod& create) {
   const json* own = Member(&job.spec.pod_template, "metadata");
   json metadata = own != nullptr && own->is_object() ? *own : json::object();
@@ -170,6 +185,27 @@ json BuildCaMap(const TrainingJob& job, const std::string& pem) {
             {"labels", CommonLabels(job)},
             {"ownerReferences", Owner(job)}}},
           {"data", {{"ca.pem", pem}}}};
+}
+
+std::string GuardName(const TrainingJob& job) { return job.name + "-workers"; }
+
+std::optional<json> BuildDisruptionBudget(const TrainingJob& job) {
+  if (job.spec.max_unavailable.is_null()) return std::nullopt;
+  return Guard(job, "policy/v1", "PodDisruptionBudget",
+               {{"maxUnavailable", job.spec.max_unavailable}, {"selector", Workers(job)}});
+}
+
+std::optional<json> BuildNetworkPolicy(const TrainingJob& job) {
+  if (!job.spec.managed_network) return std::nullopt;
+  const auto port = [](int number) { return json{{"protocol", "TCP"}, {"port", number}}; };
+  json peers = {{"ports", json::array({port(kPeerPort), port(kTensorPort)})}};
+  if (job.spec.bootstrap_peers.empty())
+    peers["from"] = json::array({{{"podSelector", Workers(job)}}});
+  const json http = {{"ports", json::array({port(kHttpPort)})}};
+  return Guard(job, "networking.k8s.io/v1", "NetworkPolicy",
+               {{"podSelector", Workers(job)},
+                {"policyTypes", {"Ingress"}},
+                {"ingress", json::array({peers, http})}});
 }
 
 std::string WorkerSelector(const TrainingJob& job) {

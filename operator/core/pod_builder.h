@@ -49,6 +49,17 @@ std::string ServiceName(const TrainingJob& job);
 nlohmann::json BuildCaMap(const TrainingJob& job, const std::string& pem);
 std::string CaMapName(const TrainingJob& job);
 
+// A PodDisruptionBudget over the job's workers; nullopt: the spec asks for none. A percentage is of
+// the job's scale subresource.
+std::optional<nlohmann::json> BuildDisruptionBudget(const TrainingJob& job);
+
+// Only workers of the job reach each other's peer and tensor ports (everybody may, TLS permitting,
+// where the job has peers in other clusters); the http port stays open, and so does what workers
+// call. nullopt: the spec asks for none.
+std::optional<nlohmann::json> BuildNetworkPolicy(const TrainingJob& job);
+// Both bear it.
+std::string GuardName(const TrainingJob& job);
+
 // The selector of a job's workers, as the scale subresource shows it.
 std::string WorkerSelector(const TrainingJob& job);
 

@@ -134,6 +134,10 @@ TrainingJobSpec SpecFromJson(const json& spec) {
   out.scheduling = spec.value("scheduling", json::object());
   const json* wait = At(spec, "disruption.doNotDisrupt");
   out.do_not_disrupt = wait != nullptr && *wait == true;
+  const json* most = At(spec, "disruption.podDisruptionBudget.maxUnavailable");
+  if (most != nullptr) out.max_unavailable = *most;
+  const json* network = At(spec, "network.policy");
+  out.managed_network = network != nullptr && *network == "Managed";
   out.managed_by = Text(spec, "managedBy");
   out.pod_template = spec.value("template", json::object());
   return out;

@@ -78,6 +78,8 @@ struct TrainingJobSpec {
   nlohmann::json agent;       // with every default; of pods only
   nlohmann::json scheduling;  // idem
   bool do_not_disrupt = false;
+  nlohmann::json max_unavailable;  // of a PodDisruptionBudget, number or "10%"; null: none
+  bool managed_network = false;    // a NetworkPolicy of the job's own
   std::string managed_by;
   nlohmann::json pod_template;  // PodTemplateSpec, untouched
 };

@@ -48,6 +48,7 @@ StatusOr<JobSnapshot> KubeCluster::Observe(const std::string& job) {
   if (entry->job.spec.managed_by != kManagedByUs) {
     return absl::FailedPreconditionError("managed by " + entry->job.spec.managed_by);
   }
+  FollowEdit(entry->job);
   JobSnapshot snapshot;
   snapshot.job = entry->job;
   snapshot.status = entry->status;
@@ -137,6 +138,35 @@ std::optional<WallTime> KubeCluster::RenewedAt(const std::string& node, bool not
   return known.renewed_at;
 }
 
+// What the spec may ask for, and ask for no more.
+Status KubeCluster::EnsureGuards(const TrainingJob& job, bool first) {
+  const std::string name = job.space + "/", last = "/" + GuardName(job);
+  for (const auto& [path, object] :
+       {std::pair("/apis/policy/v1/namespaces/" + name + "poddisruptionbudgets" + last,
+                  BuildDisruptionBudget(job)),
+        std::pair("/apis/networking.k8s.io/v1/namespaces/" + name + "networkpolicies" + last,
+                  BuildNetworkPolicy(job))}) {
+    if (object) {
+      const auto applied = client_.Patch(path + kApply, PatchType::kApply, *object);
+      if (!applied.ok()) return applied.status();
+    } else if (!first || job.generation > 1) {
+      const Status gone = client_.Delete(path, json::object());
+      if (!gone.ok() && !absl::IsNotFound(gone))  // no worker waits for that
+        log_.Warning("guard not removed", {{"job", job.name}, {"why", gone.ToString()}});
+    }
+  }
+  return absl::OkStatus();
+}
+
+// An edit may ask for other guards; the Service and the CA map never change.
+void KubeCluster::FollowEdit(const TrainingJob& job) {
+  const auto known = ensured_.find(job.uid);
+  if (known == ensured_.end() || known->second == job.generation || job.deleting) return;
+  if (const Status status = EnsureGuards(job, false); !status.ok())
+    log_.Warning("guards not changed", {{"job", job.name}, {"why", status.ToString()}});
+  known->second = job.generation;
+}
+
 Status KubeCluster::EnsureObjects(const TrainingJob& job) {
   if (ensured_.contains(job.uid)) return absl::OkStatus();
   const std::string base = "/api/v1/namespaces/" + job.space;
@@ -147,7 +177,8 @@ Status KubeCluster::EnsureObjects(const TrainingJob& job) {
     const auto applied = client_.Patch(path + kApply, PatchType::kApply, object);
     if (!applied.ok()) return applied.status();
   }
-  ensured_.insert(job.uid);
+  RETURN_IF_ERROR(EnsureGuards(job, true));
+  ensured_[job.uid] = job.generation;
   return absl::OkStatus();
 }
 

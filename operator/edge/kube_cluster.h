@@ -112,6 +112,8 @@ class KubeCluster : public Cluster {
   void Assume(const nlohmann::json& pod);
   void ShowCaches();
   Status EnsureObjects(const TrainingJob& job);
+  Status EnsureGuards(const TrainingJob& job, bool first);
+  void FollowEdit(const TrainingJob& job);
   StatusOr<nlohmann::json> Post(const TrainingJob& job, const CreatePod& create);
   Status Settle(const TrainingJob& job, const CreatePod& create,
                 const StatusOr<nlohmann::json>& made);
@@ -140,7 +142,8 @@ class KubeCluster : public Cluster {
   std::map<std::string, std::pair<nlohmann::json, WallTime>> unseen_;  // created, not yet watched
   std::map<std::string, Silent> silent_;                               // nodes that are not Ready
   std::set<std::string> gone_nodes_;                                   // confirmed by the server
-  std::set<std::string> ensured_;  // uids of jobs whose Service and CA map are there
+  // uid of a job whose Service, CA map and guards are there -> its generation then
+  std::map<std::string, int64_t> ensured_;
   std::set<std::string> assumed_;  // jobs that our own writes touched
   std::map<std::string, Told> told_;
   std::map<std::string, Purse> purses_;

@@ -214,6 +214,33 @@ TEST(PodBuilder, GraceIsTheTemplatesOrTheJobs) {  // operators 2.3, rule 5
   EXPECT_EQ(Pod(Job(own))["spec"]["terminationGracePeriodSeconds"], 7);
 }
 
+TEST(PodBuilder, AGuardIsMadeWhereTheSpecAsksForOne) {  // DESIGN 6
+  EXPECT_FALSE(BuildDisruptionBudget(Job()));
+  EXPECT_FALSE(BuildNetworkPolicy(Job()));
+  const json workers = {{"matchLabels", {{"crowdsurf.io/job-uid", "u-1"}}}};
+  json asked = {{"disruption", {{"podDisruptionBudget", {{"maxUnavailable", "25%"}}}}},
+                {"network", {{"policy", "Managed"}}}};
+  const auto budget = BuildDisruptionBudget(Job(Template(), asked));
+  ASSERT_TRUE(budget);
+  EXPECT_EQ((*budget)["metadata"]["name"], "charlm-workers");
+  EXPECT_EQ((*budget)["spec"], (json{{"maxUnavailable", "25%"}, {"selector", workers}}));
+  const auto policy = BuildNetworkPolicy(Job(Template(), asked));
+  ASSERT_TRUE(policy);
+  EXPECT_EQ((*policy)["spec"]["podSelector"], workers);
+  EXPECT_EQ((*policy)["spec"]["policyTypes"], json::array({"Ingress"}));
+  const json& ingress = (*policy)["spec"]["ingress"];
+  ASSERT_EQ(ingress.size(), 2u);
+  EXPECT_EQ(ingress[0]["from"], json::array({{{"podSelector", workers}}}));
+  EXPECT_EQ(ingress[0]["ports"][0]["port"], kPeerPort);
+  EXPECT_EQ(ingress[0]["ports"][1]["port"], kTensorPort);
+  EXPECT_FALSE(ingress[1].contains("from"));
+  EXPECT_EQ(ingress[1]["ports"][0]["port"], kHttpPort);
+  // Peers in other clusters have addresses that nobody knows here.
+  asked["discovery"] = {{"bootstrapPeers", {"b.example:7946"}}};
+  EXPECT_FALSE(
+      (*BuildNetworkPolicy(Job(Template(), asked)))["spec"]["ingress"][0].contains("from"));
+}
+
 TEST(PodBuilder, QuantitiesAreBytes) {
   EXPECT_EQ(QuantityBytes("2Gi"), 2147483648.0);
   EXPECT_EQ(QuantityBytes("1.5M"), 1.5e6);
