@@ -146,8 +146,14 @@ void GroupRounds::Unknown(Time, const PeerId& from, const message::RoundFrame& m
                           const Frame& frame, Actions& out) {
   // What was decided there is overwritten here by now: who asks for it must not wait for it.
   const bool fetch = std::holds_alternative<Fetch>(frame.body);
+  const bool ready = std::holds_alternative<Ready>(frame.body);
   if (message.view != view_.hash) {
-    if (fetch) SendTo(from, Frame{frame.instance, Bye{ByeReason::kSatOut}}, message, out);
+    // Nor does this peer open a round of the view before its own, or speak in one, any more.
+    const bool parent = message.view == previous_.hash;
+    if (fetch || (parent && ready))
+      SendTo(from, Frame{frame.instance, Bye{ByeReason::kSatOut}}, message, out);
+    if (parent && std::holds_alternative<Ask>(frame.body))
+      SendTo(from, Frame{frame.instance, Bye{ByeReason::kCannotSpeak}}, message, out);
     return metrics_.RefuseFrame("other_view");
   }
   const bool later = message.averaging >= least_ &&
@@ -161,7 +167,6 @@ void GroupRounds::Unknown(Time, const PeerId& from, const message::RoundFrame& m
       continue;
     return OtherList(from, instance, out);
   }
-  const bool ready = std::holds_alternative<Ready>(frame.body);
   if (fetch || (ready && message.averaging < least_))
     SendTo(from, Frame{frame.instance, Bye{ByeReason::kSatOut}}, message, out);
   LateDuty(from, message, frame, out);

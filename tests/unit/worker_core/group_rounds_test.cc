@@ -28,7 +28,6 @@ PeerConfig Config() {
 class GroupRoundsTest : public testing::Test {
  protected:
   GroupRoundsTest() {
-    View view;
     view.grid = Grid{{2}};
     for (int i = 0; i < 2; ++i)
       view.members.push_back(
@@ -40,6 +39,28 @@ class GroupRoundsTest : public testing::Test {
     opening.averaging = 1;
     opening.stake = {8, 8, {}};
     rounds.Open(now, opening, seating, {}, out);
+  }
+
+  // What `frame` is answered with, when Peer(1) says it in a round of `of` that is not open here.
+  std::vector<ByeReason> ByesFor(const ViewHash& of, FrameBody body) {
+    out.clear();
+    message::RoundFrame message{.view = of,
+                                .epoch = 0,
+                                .averaging = 1,
+                                .round = 0,
+                                .group = 0,
+                                .frame = EncodeFrame({InstanceId(), std::move(body)})};
+    rounds.OnFrame(now, Peer(1), message, out);
+    std::vector<ByeReason> byes;
+    for (const Action& action : out) {
+      const auto* send = std::get_if<Send>(&action);
+      const auto answer = send == nullptr ? std::nullopt : DecodeMessage(send->body);
+      if (!answer || !std::holds_alternative<message::RoundFrame>(*answer)) continue;
+      const auto frame = DecodeFrame(std::get<message::RoundFrame>(*answer).frame);
+      if (!frame || send->to != Peer(1)) continue;
+      if (const auto* bye = std::get_if<Bye>(&frame->body)) byes.push_back(bye->reason);
+    }
+    return byes;
   }
 
   // The folds asked for so far.
@@ -65,6 +86,7 @@ class GroupRoundsTest : public testing::Test {
     return again;
   }
 
+  View view;
   GroupRounds::Opening opening;
   PeerConfig config = Config();
   MetricRegistry registry;
@@ -100,6 +122,19 @@ TEST_F(GroupRoundsTest, ARoundThatHoldsAResultIsNot) {
   EXPECT_FALSE(rounds.pristine());
   rounds.Suspend(now, out);
   EXPECT_TRUE(rounds.open());
+}
+
+// It gave no snapshot for an averaging of the old view and went on to the next: whoever is still in
+// that averaging must not wait for it till its deadline.
+TEST_F(GroupRoundsTest, WhoWentOnToTheNextViewIsNotWaitedForInTheOldOne) {
+  View next = view;
+  next.epoch = view.epoch + 1;
+  next.parent = seating.hash();
+  rounds.Suspend(now, out);
+  rounds.OnView(now, next, HashOf(next, "job"), false, out);
+  EXPECT_EQ(ByesFor(seating.hash(), Ready{}), std::vector{ByeReason::kSatOut});
+  EXPECT_EQ(ByesFor(seating.hash(), Ask{1, 0, {}}), std::vector{ByeReason::kCannotSpeak});
+  EXPECT_TRUE(ByesFor(HashOf(view, "a view it never was in"), Ready{}).empty());
 }
 
 }  // namespace
