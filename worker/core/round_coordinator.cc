@@ -100,8 +100,8 @@ void Round::TryPlan(RoundActions& out) {
   question.accepted_value = own.accepted_value;
   const std::optional<Plan> plan = fixed_->rule(question);
   orphan_ = !plan.has_value();
-  if (!plan) {  // a suspect may come back with what must be kept, unless all have gone on
-    const Mask others = fixed_->members & ~left_ & ~(Mask{1} << self());
+  if (!plan) {  // a suspect may come back with what must be kept, unless it is dead or has gone on
+    const Mask others = fixed_->members & ~left_ & ~reset_ & ~(Mask{1} << self());
     if ((others & suspected_) == 0) GiveUp(Outcome::kOrphaned, ByeReason::kSatOut, out);
     return;  // else the sit-out ends it
   }

@@ -255,6 +255,7 @@ void Round::On(const PeerId& from, const Bye& frame, RoundActions& out) {
   if (rank == self()) return;
   left_ |= Mask{1} << rank;
   SuspectRank(rank, SuspicionCause::kBye, out);
+  if (!over_ && HoldersDied()) GiveUp(Outcome::kOrphaned, ByeReason::kSatOut, out);
 }
 
 }  // namespace crowdsurf::worker

@@ -222,6 +222,13 @@ TEST_F(RoundOrphan, WhoseHoldersAreDeadEndsWithoutWaitingForItsDeadline) {
   EXPECT_EQ(round.outcome()->outcome, Outcome::kOrphaned);
 }
 
+// Who has gone on says so to whoever asks for what it has written over.
+TEST_F(RoundOrphan, WhoseHoldersHaveGoneOnEndsAtOnce) {
+  Say(1, Bye{ByeReason::kSatOut});
+  ASSERT_TRUE(round.over());
+  EXPECT_EQ(round.outcome()->outcome, Outcome::kOrphaned);
+}
+
 TEST(RoundValueStakes, TheLatestCountOfTheContributorsIsTheValues) {
   RoundValue value;
   value.chunks = {{0, 3, 1}};
