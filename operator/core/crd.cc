@@ -193,8 +193,14 @@ void AddSpecRules(json& spec) {
            "needs onExitCodes or onPodConditions, not both"));
   failure["properties"]["onExitCodes"]["required"] = {"values"};
   failure["properties"]["onPodConditions"]["items"]["required"] = {"type"};
-  properties["checkpoint"]["x-kubernetes-validations"].push_back(
-      Rule("!has(self.uri)", "uri is not built yet; this version has volume"));
+  for (const NotBuilt& field : kNotBuilt) {
+    const size_t dot = field.path.find('.');
+    const std::string block(field.path.substr(0, dot)), name(field.path.substr(dot + 1));
+    const bool is_switch = FindField(field.path)->kind == FieldKind::kBoolean;
+    properties[block]["x-kubernetes-validations"].push_back(
+        Rule("!has(self." + name + ")" + (is_switch ? " || !self." + name : std::string()),
+             name + " " + WhyNotBuilt(field)));
+  }
 }
 
 // Bounds that keep the rules' cost finite, and the names that are ours.

@@ -323,4 +323,9 @@ std::string_view NearestName(std::string_view name, std::span<const std::string_
   return best_distance <= std::max<size_t>(1, best.size() / 3) ? best : std::string_view();
 }
 
+std::string WhyNotBuilt(const NotBuilt& field) {
+  const std::string why = "is not built yet";
+  return field.instead.empty() ? why : why + "; " + std::string(field.instead);
+}
+
 }  // namespace crowdsurf::controller

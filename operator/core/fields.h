@@ -40,6 +40,20 @@ struct Field {
   std::string_view note = {};     // a short sentence for the manual
 };
 
+// Fields that exist and have no effect yet: naming one is refused, never ignored. Each with what to
+// use instead; empty: nothing.
+struct NotBuilt {
+  std::string_view path, instead;
+};
+inline constexpr NotBuilt kNotBuilt[] = {
+    {"checkpoint.uri", "this version has volume"},
+    {"scheduling.queueName", ""},
+    {"scheduling.gangMinimum", ""},
+    {"network.podMonitor", "the chart makes one of all workers"},
+    {"tls.caSecretName", "this version makes a CA of its own for each job"}};
+// "is not built yet; ..."
+std::string WhyNotBuilt(const NotBuilt& field);
+
 // Every field, parents before children, in the order of the manual.
 std::span<const Field> SpecFields();
 

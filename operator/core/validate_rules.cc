@@ -1,4 +1,5 @@
 #include "operator/core/validate_rules.h"
+#include "operator/core/fields.h"
 
 #include <algorithm>
 #include <array>
@@ -156,8 +157,10 @@ void CheckElsewhere(const json& spec, Report& report) {
   if (!volume.empty() && At(spec, "checkpoint.uri") != nullptr) {
     report.Add("spec.checkpoint", "has both volume and uri; one is wanted");
   }
-  if (At(spec, "checkpoint.uri") != nullptr) {
-    report.Add("spec.checkpoint.uri", "is not built yet; this version has volume");
+  for (const NotBuilt& field : kNotBuilt) {
+    const json* value = At(spec, std::string(field.path));
+    if (value == nullptr || *value == false) continue;  // false is their default
+    report.Add("spec." + std::string(field.path), WhyNotBuilt(field));
   }
   if (volume.empty()) return;
   const json* volumes = At(spec, "template.spec.volumes");

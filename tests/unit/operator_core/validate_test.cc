@@ -89,6 +89,11 @@ TEST(ValidateTest, RefusesInWordsWhatIsNotBuiltYet) {
   EXPECT_THAT(Problems(With("/averaging/what", "Gradients")).front(), HasSubstr("not built yet"));
   EXPECT_THAT(Problems(With("/averaging/outerOptimizer/type", "Nesterov")).front(),
               HasSubstr("not built yet"));
+  EXPECT_THAT(Problems(With("/scheduling/queueName", "batch")),
+              ElementsAre("spec.scheduling.queueName: is not built yet"));
+  EXPECT_THAT(Problems(With("/network/podMonitor", true)).front(), HasSubstr("not built yet"));
+  EXPECT_THAT(Problems(With("/network/podMonitor", false)), ElementsAre());
+  EXPECT_THAT(Problems(With("/tls/caSecretName", "mine")).front(), HasSubstr("not built yet"));
 }
 
 TEST(ValidateTest, SaysWhatAStrategyOnAGraphNeeds) {
