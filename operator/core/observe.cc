@@ -216,7 +216,8 @@ std::optional<PodEntry> ObservePod(const json& pod) {
   ReadDeletion(pod, facts);
   ReadConditions(pod, facts);
   ReadContainers(pod, facts);
-  for (const std::string_view key : {kNoticeAnnotation, kConfigAnnotation, kSeedsAnnotation}) {
+  for (const std::string_view key :
+       {kNoticeAnnotation, kConfigAnnotation, kSeedsAnnotation, kToldAtAnnotation}) {
     const std::string value = Entry(pod, "metadata.annotations", key);
     if (!value.empty()) facts.annotations[std::string(key)] = value;
   }

@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include "operator/core/decision.h"
+#include "operator/core/rfc3339.h"
 
 // What agents are told through annotations: seeds to find each other, and their configuration.
 namespace crowdsurf::controller {
@@ -19,6 +20,28 @@ std::vector<std::string> Lines(const std::string& text) {
     begin = end + 1;
   }
   return lines;
+}
+
+// Kubelet writes an annotation's file from the pod as it was when kubelet began to look through all
+// pods of its node; what is told while it looks waits for its next look, 30 to 90 s later (seen
+// with seven workers of a node that were told at once). So each telling is followed by one more
+// change of the pod, when that look is over: it takes 0.1 s and a few requests for each pod.
+constexpr Duration kLookPatience = Milliseconds(500);
+
+void TellAgain(Decision& d) {
+  std::set<std::string> told_now;
+  for (const AnnotatePod& note : d.plan.annotations) told_now.insert(note.uid);
+  for (const Worker& worker : d.workers) {
+    const PodFacts& pod = *worker.pod;
+    const std::string& told = pod.Annotation(kToldAtAnnotation);
+    if (told.empty() || worker.going || told_now.contains(pod.uid)) continue;
+    const auto at = ParseInstant(told);
+    if (at && d.now < *at + kLookPatience) {
+      d.WakeAt(*at + kLookPatience);
+      continue;
+    }
+    d.plan.annotations.push_back({pod.name, pod.uid, kToldAtAnnotation, "", reason::kToldAgain});
+  }
 }
 
 }  // namespace
@@ -53,6 +76,7 @@ std::vector<std::string> SeedsFor(const Decision& d, const std::string& own_addr
 }
 
 void InformAgents(Decision& d) {
+  TellAgain(d);
   if (d.mode != Mode::kWorking && d.mode != Mode::kFinishing) return;
   const std::string config = ConfigFor(d.in.job);
   std::set<std::string> live(d.spec().bootstrap_peers.begin(), d.spec().bootstrap_peers.end());

@@ -88,12 +88,15 @@ inline constexpr std::string_view kNotice = "Notice";
 inline constexpr std::string_view kNoticeWithdrawn = "NoticeWithdrawn";
 inline constexpr std::string_view kSeeds = "Seeds";
 inline constexpr std::string_view kConfig = "Config";
+inline constexpr std::string_view kToldAgain = "ToldAgain";
 }  // namespace reason
 
 // Annotations of a pod; local mode writes the same content as files (DESIGN.md 11).
 inline constexpr std::string_view kNoticeAnnotation = "crowdsurf.io/notice";
 inline constexpr std::string_view kConfigAnnotation = "crowdsurf.io/config";
 inline constexpr std::string_view kSeedsAnnotation = "crowdsurf.io/seeds";
+// When one of the three changed last, until the pod was changed once more after it.
+inline constexpr std::string_view kToldAtAnnotation = "crowdsurf.io/told-at";
 inline constexpr std::string_view kCapacityAnnotation = "crowdsurf.io/capacity";
 
 }  // namespace crowdsurf::controller

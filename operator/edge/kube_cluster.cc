@@ -252,8 +252,11 @@ Status KubeCluster::Annotate(const AnnotatePod& note) {
   if (key == pod_of_uid_.end()) return absl::OkStatus();
   json value = note.value;
   if (note.value.empty()) value = nullptr;
-  const json patch = {
-      {"metadata", {{"uid", note.uid}, {"annotations", {{std::string(note.key), value}}}}}};
+  json annotations = {{std::string(note.key), value}};
+  if (note.key != kToldAtAnnotation) {  // it will be told again (policy_agents.cc)
+    annotations[std::string(kToldAtAnnotation)] = FormatInstant(options_.clock());
+  }
+  const json patch = {{"metadata", {{"uid", note.uid}, {"annotations", annotations}}}};
   const auto patched = client_.Patch(PodPath(key->second), PatchType::kMerge, patch);
   if (!patched.ok()) {
     return absl::IsNotFound(patched.status()) ? absl::OkStatus() : patched.status();

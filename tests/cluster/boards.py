@@ -69,4 +69,5 @@ class Boards(threading.Thread):
         self.join()
         self.prometheus.stop()
         kubectl("delete", "clusterrolebinding", READER, check=False)
+        kubectl("-n", "crowdsurf-system", "delete", "serviceaccount", READER, check=False)
         self.folder.cleanup()
