@@ -254,8 +254,7 @@ TEST(DecideTest, ANodeThatIsNotReadyIsWaitedForAndNoneIsDeadWhenAllAreSilent) { 
   EXPECT_THAT(Names(world.Reconcile().creates), ElementsAre("job-1-2"));
 }
 
-// Kubelet may miss what changes while it looks through its pods.
-TEST(DecideTest, WhatAPodIsToldIsFollowedByOneMoreChangeOfThePod) {
+TEST(DecideTest, WhatAPodIsToldIsFollowedByOneMoreChangeOfThePod) {  // kubelet may miss one
   World world = Running(1);
   PodFacts& pod = world.pods.at("job-0-1");
   pod.annotations[std::string(kToldAtAnnotation)] = FormatInstant(world.now);
@@ -270,9 +269,7 @@ TEST(DecideTest, WhatAPodIsToldIsFollowedByOneMoreChangeOfThePod) {
   EXPECT_TRUE(world.Reconcile().annotations.empty()) << "once";
 }
 
-// An API server that was away and is back: nodes are called NotReady until the controller manager
-// hears them again.
-TEST(DecideTest, ANodeWhoseLeaseIsRenewedIsNotGivenUp) {
+TEST(DecideTest, ANodeWhoseLeaseIsRenewedIsNotGivenUp) {  // an API server was away and is back
   World world = Running(1);
   const Duration tolerated = world.snapshot.job.spec.disruption.tolerated_unreachable;
   NodeFacts& node = world.nodes[world.pods.at("job-0-1").node];
