@@ -36,6 +36,14 @@ std::string JobPath(const std::string& key) {
 
 std::string KeyOf(const TrainingJob& job) { return job.space + "/" + job.name; }
 
+bool OwnedBy(const json& object, const std::string& uid) {
+  const json* owners = At(object, "metadata.ownerReferences");
+  return owners != nullptr && owners->is_array() &&
+         std::any_of(owners->begin(), owners->end(), [&](const json& owner) {
+           return owner.is_object() && owner.value("uid", "") == uid;
+         });
+}
+
 }  // namespace
 
 StatusOr<JobSnapshot> KubeCluster::Observe(const std::string& job) {
@@ -150,7 +158,10 @@ Status KubeCluster::EnsureGuards(const TrainingJob& job, bool first) {
       const auto applied = client_.Patch(path + kApply, PatchType::kApply, *object);
       if (!applied.ok()) return applied.status();
     } else if (!first || job.generation > 1) {
-      const Status gone = client_.Delete(path, json::object());
+      const auto found = client_.Get(path);
+      if (!found.ok() || !OwnedBy(*found, job.uid)) continue;  // none, or a user's of that name
+      const std::string uid = (*found)["metadata"].value("uid", "");
+      const Status gone = client_.Delete(path, {{"preconditions", {{"uid", uid}}}});
       if (!gone.ok() && !absl::IsNotFound(gone))  // no worker waits for that
         log_.Warning("guard not removed", {{"job", job.name}, {"why", gone.ToString()}});
     }

@@ -260,6 +260,32 @@ TEST_F(OperatorTest, AMarkOnANodeIsANoticeAndAReplacementBeforeTheDeath) {
   EXPECT_EQ(JobStatus()["failures"]["total"], 0);
 }
 
+TEST_F(OperatorTest, GuardsFollowTheSpecAndAUsersOwnAreLeftAlone) {
+  const std::string budget =
+      "/apis/policy/v1/namespaces/" + space_ + "/poddisruptionbudgets/job-workers";
+  const std::string policy =
+      "/apis/networking.k8s.io/v1/namespaces/" + space_ + "/networkpolicies/job-workers";
+  // A user's own of that name, which the spec does not ask for.
+  ASSERT_TRUE(client_
+                  ->Create("/apis/networking.k8s.io/v1/namespaces/" + space_ + "/networkpolicies",
+                           {{"metadata", {{"name", "job-workers"}}},
+                            {"spec", {{"podSelector", Json::object()}}}})
+                  .ok());
+  StartOperator();
+  Json job = Job(2);
+  job["spec"]["disruption"] = {{"podDisruptionBudget", {{"maxUnavailable", 1}}}};
+  ASSERT_TRUE(client_->Create(jobs_, job).ok());
+  ASSERT_TRUE(Eventually("a budget", [&] { return client_->Get(budget).ok(); }));
+  EXPECT_EQ((*client_->Get(budget))["spec"]["maxUnavailable"], 1);
+  ASSERT_TRUE(client_
+                  ->Patch(jobs_ + "/job", PatchType::kMerge,
+                          {{"spec", {{"disruption", {{"podDisruptionBudget", nullptr}}}}}})
+                  .ok());
+  EXPECT_TRUE(
+      Eventually("no budget", [&] { return absl::IsNotFound(client_->Get(budget).status()); }));
+  EXPECT_TRUE(client_->Get(policy).ok());
+}
+
 TEST_F(OperatorTest, AnOperatorKilledAtAnyTimeMakesNoWorkerTwice) {
   ASSERT_TRUE(client_->Create(jobs_, Job(20)).ok());
   for (int life = 0; life < 6; ++life) {
