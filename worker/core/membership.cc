@@ -107,7 +107,9 @@ bool Membership::Quiet(Time now, const PeerId& peer) {
 void Membership::TellSeats(Time now, const PeerId& peer, Actions& out) {
   if (!seating_ || Quiet(now, peer)) return;
   const message::ViewNews all = NewsOf(now, *seating_);
-  SendAll({peer}, message::SeatingNews{seating_->hash(), all.seats, all.vacancies, all.contacts},
+  SendAll({peer},
+          message::SeatingNews{seating_->hash(), all.seats, all.vacancies, all.contacts,
+                               seating_->MinorHash()},
           out);
 }
 

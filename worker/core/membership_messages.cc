@@ -154,11 +154,13 @@ void Membership::On(Time now, const PeerId& from, const message::ViewAsk&, Actio
   if (seated()) SendAll({from}, NewsOf(now, *seating_), out);
 }
 
-void Membership::On(Time now, const PeerId&, const message::SeatingNews& news, Actions& out) {
+void Membership::On(Time now, const PeerId& from, const message::SeatingNews& news, Actions& out) {
   for (const Contact& contact : news.contacts) roster_.Learn(contact, out);
   if (pending_ && pending_->hash() == news.view) pending_->Merge(news.seats, news.vacancies);
   if (!seating_ || seating_->hash() != news.view) return;
   if (seating_->Merge(news.seats, news.vacancies)) SeatsChanged(now, out);
+  // Who knows less may never be due first, and so never say what it knows: it is told at once.
+  CompareSeats(now, from, news.all, out);
 }
 
 // ---- the successor register

@@ -78,6 +78,7 @@ struct SeatingNews {
   std::vector<Seat> seats;
   std::vector<Vacancy> vacancies;
   std::vector<Contact> contacts;  // of the seated
+  Digest all;                     // Seating::MinorHash of all that the sender knows, these included
   bool operator==(const SeatingNews&) const = default;
 };
 // The list of this group in this round follows from these seats alone: bytes have moved under it.

@@ -136,7 +136,7 @@ void Fields(M& m, F&& f) {
   else if constexpr (std::is_same_v<T, Begin>)
     (f(m.view), f(m.averaging));
   else if constexpr (std::is_same_v<T, SeatingNews>)
-    (f(m.view), f(m.seats), f(m.vacancies), f(m.contacts));
+    (f(m.view), f(m.seats), f(m.vacancies), f(m.contacts), f(m.all));
   else if constexpr (std::is_same_v<T, JoinRequest>)
     (f(m.member), f(m.contact), f(m.next), f(m.holds), f(m.trained), f(m.schema), f(m.line));
   else if constexpr (std::is_same_v<T, JoinAnswer>)

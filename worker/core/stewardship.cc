@@ -97,7 +97,8 @@ bool Membership::Vacate(Time, Actions& out) {
   }
   std::vector<PeerId> tell = Others(*seating_);
   for (const Vacancy& vacancy : vacancies) tell.push_back(vacancy.peer);  // in case it lives
-  SendAll(tell, message::SeatingNews{seating_->hash(), {}, vacancies, {}}, out);
+  SendAll(tell, message::SeatingNews{seating_->hash(), {}, vacancies, {}, seating_->MinorHash()},
+          out);
   return true;
 }
 
@@ -131,7 +132,9 @@ void Membership::SeatJoiners(Time now, Actions& out) {
     fetch_told_.erase(peer);
   }
   SendAll(Others(*seating_),
-          message::SeatingNews{seating_->hash(), seats, {}, roster_.ContactsOf(seated_now)}, out);
+          message::SeatingNews{
+              seating_->hash(), seats, {}, roster_.ContactsOf(seated_now), seating_->MinorHash()},
+          out);
   SendAll(seated_now, NewsOf(now, *seating_), out);
   SeatsChanged(now, out);
 }

@@ -104,6 +104,27 @@ TEST(MembershipTest, ABranchOfOneBesideABiggerLineComesBack) {
   }
 }
 
+// One with a slow trainer is never due, so it never says which seats it knows; yet who hears from
+// it learns that it missed one.
+TEST(MembershipTest, ASeatThatOneMissedIsToldToIt) {
+  PeerWorld world(21, EveryTenSteps(2));
+  for (int i = 0; i < 3; ++i) world.Add();
+  ASSERT_TRUE(world.UntilTogether(Seconds(5)));
+  size_t deaf = 0;
+  while (world.Summary(deaf).steward) ++deaf;
+  world.node(deaf).step_time = Milliseconds(30);
+  world.RunFor(Milliseconds(500));
+  world.lose = [deaf](size_t, size_t to, const Message& message) {
+    return to == deaf && (std::holds_alternative<message::SeatingNews>(message) ||
+                          std::holds_alternative<message::ViewNews>(message));
+  };
+  world.Add();
+  world.RunFor(Seconds(1));
+  EXPECT_EQ(world.Summary(deaf).view->members, 3U) << "it heard of the seat: this tests nothing";
+  world.lose = nullptr;
+  EXPECT_TRUE(world.UntilTogether(Seconds(1))) << world.Describe();
+}
+
 TEST(MembershipTest, AveragingsWithoutAPauseDoNotKeepAViewFromBeingRenewed) {
   AveragingConfig config = EveryTenSteps();
   config.interval = 1;  // everybody is due again before an averaging is over

@@ -34,7 +34,7 @@ std::vector<Message> OneOfEach(Rng& rng) {
   return {RoundFrame{view, 3, 9, 1, 17, blob},
           DueFor{view, 10, committed, AnyId<Digest>(rng)},
           Begin{view, 10},
-          SeatingNews{view, {seat}, {vacancy}, {AnyContact(rng)}},
+          SeatingNews{view, {seat}, {vacancy}, {AnyContact(rng)}, AnyId<Digest>(rng)},
           JoinRequest{{.id = AnyId<PeerId>(rng), .joined_unix_ms = 5, .bandwidth_class = 6},
                       AnyContact(rng),
                       11,

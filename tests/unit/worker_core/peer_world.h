@@ -16,6 +16,7 @@
 
 #include "base/check.h"
 #include "base/digest.h"
+#include "worker/core/messages.h"
 #include "worker/core/peer.h"
 #include "worker/core/reducer.h"
 
@@ -153,6 +154,12 @@ class PeerWorld {
       nodes_[at]->peer->OnPeerDown(now_, nodes_[whom]->config.id, true, out);
     });
   }
+  // `at` hears this message, as if `from` had sent it.
+  void Tell(size_t at, size_t from, const Message& message) {
+    Input(at, [&](Actions& out) {
+      nodes_[at]->peer->OnMessage(now_, nodes_[from]->config.id, EncodeMessage(message), out);
+    });
+  }
   // All live peers are seated in one view of exactly them.
   bool Together() const {
     std::optional<ViewHash> hash;
@@ -192,6 +199,7 @@ class PeerWorld {
   bool fetch_fails = false;
   Duration fetch_takes = Milliseconds(5);
   double jitter = 0;  // delays are drawn from [1, 1 + jitter] times the least
+  std::function<bool(size_t from, size_t to, const Message&)> lose;  // true: this one gets lost
 
  private:
   struct Event {
@@ -264,6 +272,7 @@ class PeerWorld {
   void Do(size_t i, const Send& a) {
     const auto j = IndexOf(a.to);
     if (!j || nodes_[i]->island != nodes_[*j]->island) return;
+    if (lose && lose(i, *j, *DecodeMessage(a.body))) return;
     At(Delay(), [this, i, j = *j, body = a.body] {
       if (Alive(j))
         Input(j, [&](Actions& out) {
