@@ -77,18 +77,17 @@ void Membership::On(Time now, const PeerId& from, const message::JoinRequest& re
     note();
     return SendAll({from}, JoinAnswer{JoinAnswer::Kind::kNoView, {}, {}, {}}, out);
   }
-  if (seating_->CellOf(from)) {
-    // Who has left this view is told to wait until its cell is vacated and the next view made.
-    if (departed_.contains(from))
-      return SendAll({from}, JoinAnswer{JoinAnswer::Kind::kWait, {}, {}, {}}, out);
-    return SendAll({from}, NewsOf(now, *seating_), out);
-  }
-  if (down_.erase(from) > 0) averaging_.SetDown(down_);
+  const bool sits = seating_->CellOf(from).has_value();
+  if (sits && !departed_.contains(from)) return SendAll({from}, NewsOf(now, *seating_), out);
+  if (!sits && down_.erase(from) > 0) averaging_.SetDown(down_);
   const auto chief = steward();
   if (chief && *chief != config_.id)
     return SendAll({from},
                    JoinAnswer{JoinAnswer::Kind::kAskSteward, {}, roster_.ContactsOf({*chief}), {}},
                    out);
+  // Who has left this view waits until its cell is vacated and the next view made. Nobody but the
+  // steward says so: it may be the one that does not know yet.
+  if (sits) return SendAll({from}, JoinAnswer{JoinAnswer::Kind::kWait, {}, {}, {}}, out);
   if (const auto objection = Objection(now, request)) {
     if (objection->kind == JoinAnswer::Kind::kFetchFirst)
       NoteFetch(now, from, objection->committed.averaging);
@@ -241,7 +240,10 @@ void Membership::On(Time, const PeerId& from, const message::BranchHeld& held, A
 
 void Membership::On(Time now, const PeerId& from, const message::Leaving& leaving, Actions& out) {
   joiners_.erase(from);
-  if (!seating_ || seating_->hash() != leaving.view || !seating_->CellOf(from)) return;
+  if (!seating_ || seating_->hash() != leaving.view) return;
+  // It was taken for dead before it could say so; it comes into this view no more either way.
+  if (seating_->Vacated(from)) departed_.insert(from);
+  if (!seating_->CellOf(from)) return;
   down_.insert(from);
   departed_.insert(from);
   averaging_.SetDown(down_);

@@ -125,6 +125,32 @@ TEST(MembershipTest, ASeatThatOneMissedIsToldToIt) {
   EXPECT_TRUE(world.UntilTogether(Seconds(1))) << world.Describe();
 }
 
+// It answered the opening of a branch, so it never comes back into this view; all heard that but
+// the steward, which gives it a cell.
+TEST(MembershipTest, WhoLeftAViewComesIntoTheNextThoughTheStewardMissedItsLeaving) {
+  PeerWorld world(22, EveryTenSteps());
+  for (int i = 0; i < 6; ++i) world.Add();
+  ASSERT_TRUE(world.UntilTogether(Seconds(5)));
+  world.RunFor(Milliseconds(300));
+  size_t steward = 0;
+  while (!world.Summary(steward).steward) ++steward;
+  const size_t victim = (steward + 3) % 6;
+  const ViewHash left = world.Summary(victim).view->hash;
+  world.Tell(victim, (steward + 1) % 6, message::BranchOpen{left, 1});
+  size_t lost = 0;
+  world.lose = [&](size_t, size_t to, const Message& message) {
+    const bool missed = to == steward && std::holds_alternative<message::Leaving>(message);
+    lost += missed;
+    return missed;
+  };
+  world.Slander(steward, victim);
+  world.RunFor(Seconds(2));
+  EXPECT_GT(lost, 0U);
+  world.lose = nullptr;
+  ASSERT_TRUE(world.UntilTogether(Seconds(5))) << world.Describe();
+  EXPECT_NE(world.Summary(victim).view->hash, left);
+}
+
 TEST(MembershipTest, AveragingsWithoutAPauseDoNotKeepAViewFromBeingRenewed) {
   AveragingConfig config = EveryTenSteps();
   config.interval = 1;  // everybody is due again before an averaging is over
