@@ -160,11 +160,20 @@ ViewFacts Membership::Facts() {
 }
 
 bool Membership::Forsaken(const ViewHash& view) const {
-  return std::find(forsaken_.begin(), forsaken_.end(), view) != forsaken_.end();
+  return std::any_of(forsaken_.begin(), forsaken_.end(),
+                     [&](const Entered& left) { return left.view == view; });
 }
 
-void Membership::Forsake(const ViewHash& view) {
-  if (view.none() || Forsaken(view)) return;
+// Whoever sat in an ancestor of a forsaken view could not follow it: that way leads through it.
+bool Membership::Forsaken(const View& view, const ViewHash& hash) const {
+  const ViewHash origin = OriginOf(view, hash);
+  return std::any_of(forsaken_.begin(), forsaken_.end(), [&](const Entered& left) {
+    return left.view == hash || (left.origin == origin && view.epoch <= left.epoch);
+  });
+}
+
+void Membership::Forsake(const Entered& view) {
+  if (view.view.none() || Forsaken(view.view)) return;
   forsaken_.push_back(view);
   if (forsaken_.size() > kMostPast) forsaken_.pop_front();
 }
@@ -232,7 +241,7 @@ void Membership::Enter(Time now, Seating seating, Actions& out) {
   const ViewHash origin = OriginOf(view, seating.hash());
   if (origin != last_.origin) {
     // Promises made in the old line are forgotten with it, so nothing of it is answered any more.
-    Forsake(last_.view);
+    Forsake(last_);
     witness_ = SuccessorWitness();
   }
   // The same view again, in another seat: who left it is still gone.
@@ -289,7 +298,7 @@ void Membership::Unseat(Time now, Actions& out) {
   log_.Warning("seat lost", {{"epoch", seating_->view().epoch}});
   if (left_ == seating_->hash()) {  // it was left for good, though no branch came of it
     SendAll(Others(*seating_), message::Leaving{left_}, out);
-    Forsake(left_);
+    Forsake(last_);
   }
   averaging_.OnUnseated(now, out);
   past_.push_back(seating_->hash());

@@ -137,8 +137,10 @@ class Membership {
   bool InAnotherLine(const PeerId& peer) const;
   bool Gone(Time now, const PeerId& peer) const;
   const RosterRecord* BestOtherLine();
+  struct Entered;
   bool Forsaken(const ViewHash& view) const;
-  void Forsake(const ViewHash& view);
+  bool Forsaken(const View& view, const ViewHash& hash) const;  // it, or a later one of its line
+  void Forsake(const Entered& view);
   void ListenAnew(Time now);
   bool Trained() const;
 
@@ -161,8 +163,8 @@ class Membership {
     ViewHash origin;
     uint64_t epoch = 0;
   } last_;
-  std::deque<ViewHash> forsaken_;  // left for another line: never entered or witnessed again
-  ViewHash left_;                  // the view that this peer left for a branch
+  std::deque<Entered> forsaken_;  // left for another line: never entered or witnessed again
+  ViewHash left_;                 // the view that this peer left for a branch
   Time left_since_;
   std::set<PeerId> down_;
   std::set<PeerId> departed_;  // gave their cells back: they may come again, but not into this view

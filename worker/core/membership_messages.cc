@@ -115,7 +115,7 @@ void Membership::On(Time now, const PeerId& from, const message::ViewNews& news,
       TellSeats(now, from, out);
     return;
   }
-  if (Forsaken(hash)) {  // the sender believes us in a view that we have left for good
+  if (Forsaken(*view, hash)) {  // the sender believes us in a view that we have left for good
     if (!Quiet(now, from)) SendAll({from}, message::Leaving{hash}, out);
     return;
   }

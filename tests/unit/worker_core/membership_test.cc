@@ -151,6 +151,40 @@ TEST(MembershipTest, WhoLeftAViewComesIntoTheNextThoughTheStewardMissedItsLeavin
   EXPECT_NE(world.Summary(victim).view->hash, left);
 }
 
+// The way back from a branch leads into a later view of the line. One before the view that was left
+// for the branch would lead nowhere, for it leads into that one; somebody who is behind may still
+// offer a seat in it.
+TEST(MembershipTest, WhoLeftAViewTakesNoSeatInTheOneBefore) {
+  PeerWorld world(23, EveryTenSteps());
+  std::optional<message::ViewNews> before;
+  world.lose = [&](size_t, size_t, const Message& message) {
+    if (const auto* news = std::get_if<message::ViewNews>(&message)) before = *news;
+    return false;
+  };
+  for (int i = 0; i < 3; ++i) world.Add();
+  ASSERT_TRUE(world.UntilTogether(Seconds(5)));
+  world.lose = nullptr;
+  ASSERT_TRUE(before);
+  const auto view = DecodeView(before->view);
+  ASSERT_EQ(view->members.size(), 3U);
+  const size_t loner = world.Add();
+  ASSERT_TRUE(world.UntilTogether(Seconds(5)));
+  world.node(loner).island = 1;
+  world.RunFor(Seconds(10));
+  ASSERT_EQ(world.Summary(loner).view->members, 1U);
+  const Member& gone = view->members[2];
+  before->vacancies = {Vacancy{gone.id, 0, 1}};
+  before->seats = {Seat{.member = {.id = world.node(loner).config.id, .cell = gone.cell},
+                        .steward = view->members[0].id,
+                        .sitting = 1,
+                        .first_averaging = 1}};
+  world.Tell(loner, 0, *before);
+  world.RunFor(Seconds(1));
+  EXPECT_EQ(world.Summary(loner).view->members, 1U);
+  world.node(loner).island = 0;
+  EXPECT_TRUE(world.UntilTogether(Seconds(10))) << world.Describe();
+}
+
 TEST(MembershipTest, AveragingsWithoutAPauseDoNotKeepAViewFromBeingRenewed) {
   AveragingConfig config = EveryTenSteps();
   config.interval = 1;  // everybody is due again before an averaging is over
