@@ -24,7 +24,11 @@ void Averaging::Run(Time now, StrategyActions& actions, Actions& out) {
 
 void Averaging::OpenOne(Time now, const OpenRound& open, StrategyActions& more, Actions& out) {
   const Seating seating = seating_.AsOf(open.averaging);
-  if (!seating.CellOf(config_.id)) {  // the seat was lost in the middle of it
+  const auto cell = seating.CellOf(config_.id);
+  const auto before = rounds_.CellIn(open.averaging);
+  // The seat was lost in the middle of it; or this peer was moved to another cell, where it has
+  // nothing to say: what it holds is the mean of those it sat with (GroupRounds::Replan).
+  if (!cell || (before && before != cell)) {
     Strategy& strategy = Counting(open.averaging) ? *counter_ : *strategy_;
     strategy.OnEvent(now, RoundDecided{open.averaging, open.axis, false, 0}, more);
     return;

@@ -167,7 +167,10 @@ void GroupRounds::Replan(Time now, const Seating& seating, const std::set<PeerId
     return;
   }
   const auto cell = seating.CellOf(config_.id);
-  if (!cell) return LeaveOpen(now, out);  // the own seat is gone: membership asks for another
+  // The own seat is gone: membership asks for another. Or it is another one already, after a round
+  // in the old one: what this peer holds is its old neighbours' mean, and speaking for the new cell
+  // it would count them twice, and those who sat there not at all.
+  if (!cell || (current_->opening.round > 0 && *cell != current_->cell)) return LeaveOpen(now, out);
   current_->seating = seating;
   current_->cell = *cell;
   const GroupPlan plan = PlanOf(seating, *cell, QuestionOf(current_->opening));
@@ -180,6 +183,11 @@ void GroupRounds::Replan(Time now, const Seating& seating, const std::set<PeerId
   OpenInstance(now, down, out);
   OpenDuties(out);
   ReplayEarly(now, out);
+}
+
+std::optional<CellIndex> GroupRounds::CellIn(uint64_t averaging) const {
+  if (!current_ || current_->opening.averaging != averaging) return std::nullopt;
+  return current_->cell;
 }
 
 void GroupRounds::LeaveOpen(Time now, Actions& out) {

@@ -76,6 +76,8 @@ class GroupRounds {
             Actions& out);
   // Seats changed: a round that still gathers is opened anew if its list is another now.
   void Replan(Time now, const Seating& seating, const std::set<PeerId>& down, Actions& out);
+  // The own cell in the rounds of `averaging` so far; nullopt before the first of them.
+  std::optional<CellIndex> CellIn(uint64_t averaging) const;
   // Leaves the round that is not over, if any: BYE.
   void LeaveOpen(Time now, Actions& out);
   // Who is not in the open round by now does not come any more: as at the start deadline.

@@ -74,6 +74,11 @@ void GroupRounds::LateDuty(const PeerId& from, const message::RoundFrame& messag
   }
   const auto list = current_->lists.find(message.group);
   const Seating& seating = list == current_->lists.end() ? current_->seating : list->second;
+  if (seating.CellOf(config_.id) != current_->cell) {
+    // By these seats it is in another class than the one whose mean it holds.
+    SendTo(from, Frame{frame.instance, Bye{ByeReason::kCannotSpeak}}, message, out);
+    return metrics_.RefuseFrame("not_a_speaker");
+  }
   std::optional<GroupPlan> known;
   if (AnybodyIn(seating, message.group, current_->opening.axis))
     known = PlanOf(seating, message.group, QuestionOf(current_->opening));

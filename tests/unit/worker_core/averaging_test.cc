@@ -104,5 +104,47 @@ TEST(AveragingTest, ASnapshotThatIsRefusedLeavesThatMemberOutOfOneAveraging) {
   for (const Deliver& d : world.node(1).deliveries) EXPECT_NE(d.averaging, k);
 }
 
+// Three in a grid of two by two; a seat, from an averaging on that is under way, moves one of them
+// to the free cell at any instant of it: before its first round, between the two, after them.
+TEST(AveragingTest, WhoIsMovedInTheMiddleOfAnAveragingIsNotCountedTwice) {
+  constexpr size_t kMoved = 1;
+  size_t abandoned = 0;
+  for (int64_t at = 0; at < 150; at += 2) {
+    PeerWorld world(31, EveryTenSteps(2));
+    for (int i = 0; i < 3; ++i) world.Add();
+    // Twice its samples are more than all three produce while an averaging lasts.
+    for (size_t i = 0; i < 3; ++i) world.node(i).samples_per_step = i == kMoved ? 80 : 8;
+    ASSERT_TRUE(world.UntilTogether(Seconds(5)));
+    world.jitter = 20;  // rounds take tens of milliseconds
+    world.RunFor(Milliseconds(500 + at));
+    const PeerSummary summary = world.Summary(0);
+    ASSERT_EQ(summary.members.size(), 3U);
+    const Grid grid{summary.view->radices};
+    std::set<CellIndex> taken;
+    for (const auto& member : summary.members) taken.insert(CellAt(grid, member.cell));
+    CellIndex free = 0;
+    while (taken.contains(free)) ++free;
+    const PeerId moved = world.node(kMoved).config.id;
+    const message::SeatingNews news{.view = summary.view->hash,
+                                    .seats = {Seat{.member = {.id = moved, .cell = free},
+                                                   .steward = summary.members[0].id,
+                                                   .sitting = 1,
+                                                   .first_averaging = 1}},
+                                    .vacancies = {Vacancy{moved, 0, 1}},
+                                    .contacts = {},
+                                    .all = {}};
+    for (size_t i = 0; i < 3; ++i) world.Tell(i, (i + 1) % 3, news);
+    for (int ms = 0; ms < 500; ++ms) {
+      world.RunFor(Milliseconds(1));
+      double produced = 0;
+      for (size_t i = 0; i < 3; ++i)
+        produced += static_cast<double>(world.node(i).steps) * world.node(i).samples_per_step;
+      for (size_t i = 0; i < 3; ++i) ASSERT_LE(world.Summary(i).job_samples, produced) << at;
+    }
+    for (size_t i = 0; i < 3; ++i) abandoned += world.Summary(i).averagings_abandoned;
+  }
+  EXPECT_GT(abandoned, 0U) << "no seat came in the middle of an averaging: this tested nothing";
+}
+
 }  // namespace
 }  // namespace crowdsurf::worker

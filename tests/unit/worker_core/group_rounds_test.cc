@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/digest.h"
+#include "worker/core/group_plan.h"
 #include "worker/core/round_codec.h"
 
 namespace crowdsurf::worker {
@@ -135,6 +136,92 @@ TEST_F(GroupRoundsTest, WhoWentOnToTheNextViewIsNotWaitedForInTheOldOne) {
   EXPECT_EQ(ByesFor(seating.hash(), Ready{}), std::vector{ByeReason::kSatOut});
   EXPECT_EQ(ByesFor(seating.hash(), Ask{1, 0, {}}), std::vector{ByeReason::kCannotSpeak});
   EXPECT_TRUE(ByesFor(HashOf(view, "a view it never was in"), Ready{}).empty());
+}
+
+// A steward that was stopped for long gives a seat from an averaging on that is under way. This
+// peer sat in cell 0 when the rounds of the first axis were held, so it holds the mean of the cells
+// 0, 2 and 4; in cell 5 it would be taken for one that holds the mean of 1, 3 and 5.
+class MovedTest : public GroupRoundsTest {
+ protected:
+  MovedTest() {
+    wide.grid = Grid{{3, 2}};
+    for (int i = 0; i < 5; ++i)
+      wide.members.push_back(
+          {.id = Peer(i), .cell = static_cast<CellIndex>(i), .joined_unix_ms = i});
+    wide.witnesses = {Peer(0)};
+    seating = Seating(wide, HashOf(wide, "job"));
+    moved = seating;
+    moved.Add(Vacancy{Peer(0), 0, 1});
+    moved.Add(Seat{.member = {.id = Peer(0), .cell = 5},
+                   .steward = Peer(1),
+                   .steward_joined_ms = 1,
+                   .sitting = 1,
+                   .first_averaging = 1});
+    rounds.OnView(now, wide, seating.hash(), true, out);
+    rounds.TakeEnded();
+  }
+  void OpenRound(uint32_t round) {
+    opening.round = round;
+    opening.axis = round;
+    rounds.Open(now, opening, seating, {}, out);
+  }
+
+  View wide;
+  Seating moved;
+};
+
+TEST_F(MovedTest, InTheFirstRoundItTakesTheOtherCell) {
+  OpenRound(0);
+  EXPECT_EQ(rounds.CellIn(opening.averaging), 0U);
+  rounds.Replan(now, moved, {}, out);
+  EXPECT_TRUE(rounds.open());
+  EXPECT_EQ(rounds.CellIn(opening.averaging), 5U);
+  EXPECT_EQ(rounds.CellIn(opening.averaging + 1), std::nullopt);
+}
+
+TEST_F(MovedTest, InALaterRoundItSitsTheAveragingOut) {
+  OpenRound(1);
+  rounds.Replan(now, moved, {}, out);
+  EXPECT_FALSE(rounds.open());
+  const auto ended = rounds.TakeEnded();
+  ASSERT_EQ(ended.size(), 1U);
+  EXPECT_EQ(ended.front().over.outcome, Outcome::kKept);
+  EXPECT_EQ(rounds.CellIn(opening.averaging), 0U);
+}
+
+// In the row of 2 and 3 the member of cell 3 is lost. By the new seats this peer is of its class.
+TEST_F(MovedTest, ItSpeaksForNobodyOfAnotherClass) {
+  OpenRound(1);
+  const GroupPlan plan = PlanOf(moved, 2,
+                                {.job = "job",
+                                 .averaging = opening.averaging,
+                                 .round = 1,
+                                 .axis = 1,
+                                 .elements = 2048,
+                                 .chunk_elements = 1});
+  ASSERT_TRUE(plan.cells[1].speakers.contains(Peer(0)));
+  rounds.OnListInUse(now,
+                     {.view = seating.hash(),
+                      .averaging = opening.averaging,
+                      .round = 1,
+                      .group = plan.group,
+                      .seats = {moved.seats().begin(), moved.seats().end()},
+                      .vacancies = {moved.vacancies().begin(), moved.vacancies().end()}},
+                     {}, out);
+  out.clear();
+  rounds.OnFrame(now, Peer(2),
+                 {.view = seating.hash(),
+                  .epoch = 0,
+                  .averaging = opening.averaging,
+                  .round = 1,
+                  .group = plan.group,
+                  .frame = EncodeFrame({plan.instance, Ask{1, 0, {}}})},
+                 out);
+  ASSERT_EQ(out.size(), 1U);
+  const auto answer = DecodeMessage(std::get<Send>(out.front()).body);
+  const auto frame = DecodeFrame(std::get<message::RoundFrame>(*answer).frame);
+  ASSERT_TRUE(std::holds_alternative<Bye>(frame->body));
+  EXPECT_EQ(std::get<Bye>(frame->body).reason, ByeReason::kCannotSpeak);
 }
 
 }  // namespace
