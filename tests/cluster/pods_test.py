@@ -14,6 +14,9 @@ import kube
 from kube import JOBS, kubectl, wait
 
 BIN = pathlib.Path(sys.argv.pop(1)).resolve()
+# `spec.disruption.podDisruptionBudget` and `spec.network.policy` make one of each.
+GUARDS = ("/apis/policy/v1/namespaces/default/poddisruptionbudgets/charlm-workers",
+          "/apis/networking.k8s.io/v1/namespaces/default/networkpolicies/charlm-workers")
 TRIGRAM_BITS = 3.064  # held-out bits per character of a counted trigram on the same text (docs/trainer.md)
 
 
@@ -38,6 +41,7 @@ class PodsTest(unittest.TestCase):
         print("\n".join(line))
         self.assertEqual(line[0].split(), "NAME STATE READY DESIRED SPOT DISRUPTIONS STEP PROGRESS AGE".split())
         self.assertEqual(line[1].split()[:4], ["charlm", "Running", "8", "8"])
+        self.guards_follow_the_spec()
         wait("Succeeded", lambda: self.kube.condition("charlm", "Succeeded").get("status") == "True", 420, story)
         print(f"kubectl apply to Succeeded: {time.monotonic() - begun:.0f} s")
         print(kubectl("get", "tj", "charlm", "-o", "wide"))
@@ -49,6 +53,37 @@ class PodsTest(unittest.TestCase):
         self.assertEqual(agents.twice, [], "two members under one id")
         self.assertEqual(agents.failed(), 0, "rounds failed")
         self.judge_model()
+        self.assertEqual([bool(self.kube.find(guard)) for guard in GUARDS], [True, True])
+        self.kube.delete(f"{JOBS}/charlm", propagationPolicy="Foreground")
+        wait("the guards gone with the job", lambda: not any(map(self.kube.find, GUARDS)), 60)
+        self.nothing_was_forbidden()
+
+    def guards_follow_the_spec(self):
+        """Made, taken away and made again by edits of a job that trains: every right of the chart's that guards need."""
+        def exist(*wanted):
+            wait(f"guards {wanted}", lambda: tuple(bool(self.kube.find(guard)) for guard in GUARDS) == wanted, 20,
+                 self.operators_log)
+        wanted = {"disruption": {"podDisruptionBudget": {"maxUnavailable": "25%"}}, "network": {"policy": "Managed"}}
+        self.kube.patch(f"{JOBS}/charlm", {"spec": wanted})
+        exist(True, True)
+        print(kubectl("get", "pdb,networkpolicy"))
+        # What the budget's controller makes of it: eight workers are counted, a quarter of them may be away.
+        counted = lambda: self.kube.get(GUARDS[0])["status"]
+        wait("the budget covers the workers", lambda: (counted()["expectedPods"], counted()["desiredHealthy"]) == (8, 6), 20,
+             lambda: json.dumps(counted()))
+        self.kube.patch(f"{JOBS}/charlm", {"spec": {"disruption": None, "network": None}})
+        exist(False, False)
+        self.kube.patch(f"{JOBS}/charlm", {"spec": wanted})
+        exist(True, True)
+
+    def operators_log(self):
+        return kubectl("logs", "-n", "crowdsurf-system", "-l", "app.kubernetes.io/name=crowdsurf-operator", "--tail=-1", "--prefix")
+
+    def nothing_was_forbidden(self):
+        """The chart's own rights are enough for all that the operator asked for."""
+        log = self.operators_log()
+        self.assertIn("leading", log, "the operators' log")
+        self.assertEqual([line for line in log.splitlines() if "forbidden" in line.lower()], [])
 
     def judge_model(self):
         """The model on the job's volume says more about held-out text than counting does."""
