@@ -1,0 +1,131 @@
+#!/usr/bin/env python3
+"""One `crowdsurf run`, watched: its report, and what it had sent and lost at each moment.
+
+Usage: measured_run.py OUT.json STATE FIGURES PATIENCE -- crowdsurf run ...      (in the namespace to measure)
+OUT.json: {report, output, trajectory: [[seconds, bytes, loss, exchanges]], private_mib, members}. Bytes are what the
+namespace's lo sent, headers, TLS and metrics included, from the first look on; loss is the workers' mean training loss as
+the run shows it. FIGURES is `all` to count exchanges and memory at each look too (a request to each agent), or `run`.
+"""
+import json
+import pathlib
+import re
+import signal
+import statistics
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+
+LOOK = 0.5  # seconds between two looks at the run's own page; with `all` four times as long
+
+
+def get(url):
+    with urllib.request.urlopen(url, timeout=2) as answer:
+        return answer.read().decode()
+
+
+def sent_bytes():
+    for line in pathlib.Path("/proc/self/net/dev").read_text().splitlines():
+        if line.strip().startswith("lo:"):
+            return int(line.split(":")[1].split()[8])
+    raise OSError("this namespace has no lo")
+
+
+def series(text, name):
+    """The sum over all labels that the pattern `name` matches; None: there is none."""
+    found = re.findall(rf"^{name} (\S+)$", text, re.M)
+    return sum(map(float, found)) if found else None
+
+
+class Watch:
+    def __init__(self, process, state, every_agent):
+        self.process, self.state, self.every_agent = process, state, every_agent
+        self.lines, self.trajectory, self.private, self.members = [], [], [], 0
+        self.page = None
+        self.reader = threading.Thread(target=self.read)
+        self.reader.start()
+
+    def read(self):
+        for line in self.process.stdout:
+            self.lines.append(line)
+            found = re.match(r"status +(http://\S+?) ", line)
+            if found:
+                self.page = found.group(1)
+
+    def agents(self):
+        for path in self.state.glob("workers/*/agent/endpoints"):
+            try:
+                yield f"http://{json.loads(path.read_text())['http']}"
+            except (OSError, ValueError):
+                continue  # it is being made
+
+    def exchanges(self):
+        done = 0
+        for agent in self.agents():
+            try:
+                done += series(get(f"{agent}/metrics"), r"crowdsurf_mix_delivered_total(?:\{[^}]*\})?") or 0
+                view = json.loads(get(f"{agent}/summary"))["view"]
+                self.members = max(self.members, view["members"] if view else 0)
+            except (OSError, ValueError):
+                continue  # it is being killed
+        return done
+
+    def memory(self):
+        """Median MiB that an agent has for itself."""
+        found = []
+        for process in pathlib.Path("/proc").glob("[0-9]*"):
+            try:
+                words = (process / "cmdline").read_bytes().decode(errors="replace").split("\0")
+                if words[1:2] != ["agent"] or not any(str(self.state) in word for word in words):
+                    continue
+                lines = (process / "smaps_rollup").read_text().splitlines()
+            except OSError:
+                continue
+            found.append(sum(int(line.split()[1]) for line in lines if line.startswith("Private_")) / 1024)
+        return statistics.median(found) if found else None
+
+    def look(self):
+        page = get(f"{self.page}metrics")
+        loss = series(page, "crowdsurf_run_loss")
+        exchanges = self.exchanges() if self.every_agent else 0
+        if loss:
+            self.trajectory.append([time.monotonic(), sent_bytes(), loss, exchanges])
+        if self.every_agent:
+            self.private.append(self.memory())
+
+    def run(self, patience):
+        """Until it ends, or has used up its patience: then it is interrupted."""
+        begin = time.monotonic()
+        while self.process.poll() is None:
+            if time.monotonic() - begin > patience:
+                self.process.send_signal(signal.SIGINT)
+                patience += 15  # a second one ends it at once
+            try:
+                if self.page:
+                    self.look()
+            except OSError:
+                pass  # busy with its end
+            time.sleep(LOOK * (4 if self.every_agent else 1))  # between two looks
+        self.reader.join()
+
+
+def main():
+    out, state, figures, patience = sys.argv[1], pathlib.Path(sys.argv[2]), sys.argv[3], float(sys.argv[4])
+    process = subprocess.Popen(sys.argv[sys.argv.index("--") + 1:], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                               text=True)
+    watch = Watch(process, state, figures == "all")
+    watch.run(patience)
+    try:
+        report = json.loads((state / "report.json").read_text())
+    except OSError:
+        report = None
+    first = watch.trajectory[0][0] if watch.trajectory else 0
+    pathlib.Path(out).write_text(json.dumps({
+        "report": report, "output": "".join(watch.lines[-40:]), "sent_bytes": sent_bytes(), "members": watch.members,
+        "private_mib": next((m for m in reversed(watch.private) if m), None),
+        "trajectory": [[at - first, *rest] for at, *rest in watch.trajectory]}))
+
+
+if __name__ == "__main__":
+    main()

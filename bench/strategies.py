@@ -1,0 +1,213 @@
+#!/usr/bin/env python3
+"""Strategies in real jobs: every one of them on two networks, A2CiD2 beside gossip on a ring of 16, RelaySum behind a firewall.
+
+Usage: strategies.py BIN [--json] [--short] [--only NAME ...] [--seconds S] [--text PATH] [--state DIR]       (root)
+NAME is a part (`table`, `ring`, `dial`), a network (`loopback`, `shaped`) or a strategy of the table. Each run has a network
+namespace of its own; `shaped` is slow_network.py's: 20 ms each way, 200 Mbit/s for all together. Everybody mixes once in
+five steps (A2CiD2: 0.2 pairings a step). Columns: held-out bits per character of the final model at equal time; training
+loss, in bits, when lo had sent what the thriftiest run of that network sent in all (equal bytes; the mean of five seconds
+around; training and not held-out, for the model then is gone); rounds that failed; time stopped by averaging; goodput.
+The anchor, AllReduce+restarts, loses the whole job at each preemption and comes back from its checkpoint.
+"""
+import argparse
+import json
+import os
+import pathlib
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+
+JOB = """apiVersion: crowdsurf.io/v1alpha1
+kind: TrainingJob
+metadata: {name: bench}
+spec:
+  replicas: WORKERS
+  averaging: {AVERAGING}
+  target: {samples: TARGET}
+  checkpoint: {intervalSeconds: 5}
+  template: {spec: {containers: [{name: trainer, image: x, command: COMMAND}]}}
+"""
+TRAINER = "[crowdsurf-trainer, charlm, --text, TEXT, --step-time, STEP]"
+EVERY = "interval: {steps: 5}"
+STRATEGIES = {
+    "AllReduce+restarts": f"strategy: AllReduce, {EVERY}",
+    "AllReduce": f"strategy: AllReduce, {EVERY}",
+    "Moshpit": f"strategy: Moshpit, groupSize: 4, {EVERY}",
+    "GossipPairs": f"strategy: Gossip, {EVERY}, gossip: {{graph: Exponential, mode: Pairs}}",
+    "GossipNeighbours": f"strategy: Gossip, {EVERY}, gossip: {{graph: Exponential, mode: Neighbours}}",
+    "A2CiD2": "strategy: A2CiD2, a2cid2: {graph: Ring, rateCom: 0.2}",
+    "RelaySum": f"strategy: RelaySum, {EVERY}, relaySum: {{tree: DoubleBinaryTree}}",
+}
+RING = {
+    "gossip": f"strategy: Gossip, {EVERY}, gossip: {{graph: Ring, mode: Neighbours}}",
+    "a2cid2": "strategy: A2CiD2, a2cid2: {graph: Ring, rateCom: 0.2}",
+}
+NETWORKS = {"loopback": [], "shaped": ["--delay", "20", "--rate", "200"]}
+HERE = pathlib.Path(__file__).resolve().parent
+COLUMNS = ("heldout_bits", "bits_at_equal_bytes", "samples", "sent_mb", "rounds_failed", "stall", "goodput", "preemptions")
+ALONE = 108_018 * 4 / 2**20  # MiB of the model
+NEAR = 2.5  # seconds on each side: the loss of one look is that of some batches only
+WANTED = {"a2cid2.job": .5, "a2cid2.job_step_time": 1.02, "a2cid2.job_buffers": 1.5}  # at most
+
+
+class Bench:
+    def __init__(self, options):
+        self.options = options
+        self.figures = {}
+        self.state = pathlib.Path(options.state or tempfile.mkdtemp(prefix="crowdsurf-bench-"))
+        self.state.mkdir(parents=True, exist_ok=True)
+
+    def run(self, averaging, network, *flags, workers=8, step="100ms", target=10**12, patience=300, watch="run", wrapper=None):
+        """What measured_run.py says of a run."""
+        job, out = self.state / "job.yaml", self.state / "out.json"
+        job.write_text(JOB.replace("WORKERS", str(workers)).replace("AVERAGING", averaging).replace("TARGET", str(target))
+                       .replace("COMMAND", TRAINER.replace("TEXT", self.options.text).replace("STEP", step)))
+        shutil.rmtree(self.state / "run", ignore_errors=True)
+        out.unlink(missing_ok=True)
+        environment = dict(os.environ)
+        prefix = []
+        if wrapper:
+            prefix = [sys.executable, HERE / "tree_dial.py", "--rules" if wrapper == "tree" else "--open", str(workers), "--"]
+            environment["CROWDSURF_AGENT_PROGRAM"] = str(HERE / "tree_dial.py")
+            environment["CROWDSURF_TREE_DIAL_AGENT"] = str(self.options.bin / "crowdsurf-worker")
+        command = [sys.executable, HERE / "slow_network.py", *NETWORKS[network], "--", *prefix,
+                   sys.executable, HERE / "measured_run.py", out, self.state / "run", watch, str(patience), "--",
+                   self.options.bin / "crowdsurf", "run", job, "--state-dir", self.state / "run", *flags]
+        done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        try:
+            return json.loads(out.read_text())
+        except OSError:
+            sys.exit(f"a run left nothing:\n{done.stdout}")
+
+    def give(self, name, value):
+        self.figures[name] = value
+        if not self.options.json:
+            wanted = f"   must be at most {WANTED[name]}" if name in WANTED else ""
+            print(f"{name:44} {'not measured' if value is None else format(value, '.4g')}{wanted}", flush=True)
+
+    def table(self, networks, strategies, seconds):
+        for network in networks:
+            runs = {}
+            for name in strategies:
+                restarts = ["--preempt-count", "all"] if name.endswith("+restarts") else []
+                runs[name] = self.run(STRATEGIES[name], network, "--duration", f"{seconds}s", "--preempt-every", "12s",
+                                      "--notice", "none", "--seed", "1", *restarts)
+                if not self.options.json:
+                    print(f"{network} {name}: done", file=sys.stderr, flush=True)
+            budget = min((run["trajectory"][-1][1] for run in runs.values() if run["trajectory"]), default=0)
+            for name, run in runs.items():
+                self.row(f"{network}.{name}", run, budget)
+        if not self.options.json:
+            self.print_table(networks, strategies)
+
+    def row(self, name, run, budget):
+        report = run["report"]
+        if report is None:
+            print(run["output"], file=sys.stderr)
+            report = {"rounds": {}}
+        values = {"heldout_bits": report.get("heldout_bits_per_char"), "samples": report.get("samples"),
+                  "bits_at_equal_bytes": loss_at(run["trajectory"], budget),
+                  "sent_mb": run["trajectory"][-1][1] / 1e6 if run["trajectory"] else None,
+                  "rounds_failed": report["rounds"].get("failed"), "stall": report.get("averaging_stall_ratio"),
+                  "goodput": report.get("goodput"), "preemptions": report.get("preemptions")}
+        for column in COLUMNS:
+            self.figures[f"{name}.{column}"] = values[column]
+
+    def print_table(self, networks, strategies):
+        for network in networks:
+            print(f"\n| {network} | " + " | ".join(COLUMNS) + " |\n|" + "---|" * (len(COLUMNS) + 1))
+            for name in strategies:
+                shown = [self.figures[f"{network}.{name}.{column}"] for column in COLUMNS]
+                print(f"| {name} | " + " | ".join("-" if v is None else format(v, ".4g") for v in shown) + " |")
+
+    def ring(self, seconds):
+        """16 workers on a ring, A2CiD2 beside gossip with neighbours: exchanges until gossip's final loss."""
+        runs = {name: self.run(averaging, "shaped", "--duration", f"{seconds}s", "--seed", "1", workers=16, step="200ms",
+                               watch="all") for name, averaging in RING.items()}
+        gossip, a2cid2 = runs["gossip"], runs["a2cid2"]
+        for name, run in runs.items():
+            report = run["report"] or {}
+            self.give(f"ring16.{name}.heldout_bits", report.get("heldout_bits_per_char"))
+            self.give(f"ring16.{name}.samples_per_second", report.get("samples_per_second"))
+            self.give(f"ring16.{name}.exchanges", run["trajectory"][-1][3] if run["trajectory"] else None)
+            self.give(f"ring16.{name}.private_mib", run["private_mib"])
+            self.give(f"ring16.{name}.sent_mb", run["trajectory"][-1][1] / 1e6 if run["trajectory"] else None)
+        if not gossip["trajectory"] or not a2cid2["trajectory"] or not gossip["report"] or not a2cid2["report"]:
+            return self.give("a2cid2.job", None)
+        final = statistics.mean(loss for _, _, loss, _ in gossip["trajectory"][-3:])
+        needed = next((e for _, _, loss, e in smooth(a2cid2["trajectory"]) if loss <= final), None)
+        before = next((e for _, _, loss, e in smooth(gossip["trajectory"]) if loss <= final), None)
+        self.give("a2cid2.job", needed / before if needed and before else None)
+        self.give("a2cid2.job_step_time",
+                  gossip["report"]["samples_per_second"] / a2cid2["report"]["samples_per_second"])
+        if gossip["private_mib"] and a2cid2["private_mib"]:
+            self.give("a2cid2.job_buffers", (a2cid2["private_mib"] - gossip["private_mib"]) / ALONE)
+
+    def dial(self, patience):
+        """RelaySum on a chain: everybody may dial everybody; then the neighbours in the chain only."""
+        averaging = "strategy: RelaySum, interval: {steps: 5}, relaySum: {tree: Chain}"
+        for name, wrapper in (("relaysum.dial_open", "open"), ("relaysum.dial", "tree")):
+            run = self.run(averaging, "loopback", target=600_000, patience=patience, watch="all", wrapper=wrapper)
+            report = run["report"] or {}
+            finished = report.get("outcome") == "Succeeded" and run["members"] == 8
+            self.give(name, int(finished))
+            self.give(f"{name}_members", run["members"])
+            self.give(f"{name}_samples", report.get("samples"))
+
+
+def smooth(trajectory):
+    """Each look with the mean loss of itself and its two neighbours."""
+    return [[t, b, statistics.mean(row[2] for row in trajectory[max(0, i - 1):i + 2]), e]
+            for i, (t, b, _, e) in enumerate(trajectory)]
+
+
+def loss_at(trajectory, budget):
+    """Mean loss of the looks near the moment at which `budget` bytes were sent; None: never."""
+    moment = next((t for t, b, _, _ in trajectory if b >= budget), None)
+    if moment is None:
+        return None
+    return statistics.mean(loss for t, _, loss, _ in trajectory if abs(t - moment) <= NEAR)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("bin", type=pathlib.Path)
+    parser.add_argument("--json", action="store_true", help="one object with every figure")
+    parser.add_argument("--short", action="store_true", help="runs of 15 seconds, for a look")
+    parser.add_argument("--only", nargs="+", default=[], metavar="NAME")
+    parser.add_argument("--seconds", type=int, default=40, help="of each run of the table")
+    parser.add_argument("--text", default="/usr/share/games/fortunes")
+    parser.add_argument("--state", help="where runs keep their state; default: a new folder")
+    options = parser.parse_args()
+    parts = ("table", "ring", "dial")
+    unknown = set(options.only) - {*parts, *NETWORKS, *STRATEGIES}
+    if unknown:
+        parser.error(f"--only: {', '.join(sorted(unknown))}: not one of {', '.join((*parts, *NETWORKS, *STRATEGIES))}")
+    if os.geteuid() != 0:
+        parser.error("only root can make network namespaces")
+    options.bin = options.bin.resolve()
+    wanted = set(options.only)
+    networks = [n for n in NETWORKS if n in wanted] or list(NETWORKS)
+    strategies = [s for s in STRATEGIES if s in wanted] or list(STRATEGIES)
+    table = not wanted or "table" in wanted or bool(wanted & {*NETWORKS, *STRATEGIES})
+    load = os.getloadavg()[0]
+    bench = Bench(options)
+    if table:
+        bench.table(networks, strategies, 15 if options.short else options.seconds)
+    if not wanted or "ring" in wanted:
+        bench.ring(20 if options.short else 60)
+    if not wanted or "dial" in wanted:
+        bench.dial(60)
+    if options.json:
+        missed = [n for n, most in WANTED.items() if n in bench.figures and not (bench.figures[n] or 1e9) <= most]
+        print(json.dumps({**bench.figures, "missed": missed, "load_before": load, "short": options.short}, indent=1))
+    else:
+        print(f"the load was {load:.1f} on {os.cpu_count()} cores before the first run")
+    if not options.state:
+        shutil.rmtree(bench.state, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()
