@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/digest.h"
+#include "simulator/node_config.h"
 #include "worker/core/round_codec.h"
 
 namespace crowdsurf::simulator {
@@ -19,7 +19,6 @@ constexpr size_t kMostPending = 50'000;               // events of one job at a 
 constexpr int kMostSendsOfOne = 3;                    // of one chunk to one peer, a ballot
 constexpr Duration kUnreachable = Milliseconds(400);  // until a transport gives up on a peer
 constexpr Duration kLook = Milliseconds(50);          // how often convergence is looked for
-constexpr int64_t kUnixEpochOfRun = 1'700'000'000'000;
 
 }  // namespace
 
@@ -43,15 +42,7 @@ ChaosWorld::ChaosWorld(const ChaosScenario& scenario)
 
 void ChaosWorld::AddNode(Duration start) {
   const int node = static_cast<int>(nodes_.size());
-  const PeerId id(Sha256(AsBytes(absl::StrCat("peer ", node, " of ", scenario_.seed))).bytes());
-  worker::PeerConfig config;
-  config.job = kJob;
-  config.worker = absl::StrCat("worker-", node);
-  config.id = id;
-  config.peer_endpoint = absl::StrCat("node-", node, ":7946");
-  config.tensor_endpoint = absl::StrCat("node-", node, ":7947");
-  config.http_endpoint = absl::StrCat("node-", node, ":7948");
-  config.started_unix_ms = kUnixEpochOfRun + start.nanoseconds() / 1'000'000;
+  worker::PeerConfig config = NodeConfig(kJob, node, scenario_.seed, start);
   config.averaging.group_size = scenario_.group_size;
   config.averaging.interval = scenario_.interval_steps;
   config.averaging.compression = scenario_.wire;
@@ -61,8 +52,8 @@ void ChaosWorld::AddNode(Duration start) {
   config.least_silence = Milliseconds(20);
   config.most_silence = Milliseconds(400);
   config.chunk_elements = scenario_.chunk_elements;
-  index_[id] = node;
-  nodes_.push_back(std::make_unique<PeerNode>(node, id, config, scenario_, *this,
+  index_[config.id] = node;
+  nodes_.push_back(std::make_unique<PeerNode>(node, config.id, config, scenario_, *this,
                                               rng_.Fork(config.worker), report_.violations));
   queue_.After(start, [this, node] { At(node).Start(); });
 }

@@ -7,8 +7,7 @@
 // alone. Trainers take full gradient steps of one constant rate g and are Blocking with an interval
 // of one step, so that what is averaged is y_i = x_i - g f_i'(x_i), one step from the last result:
 //  - Moshpit, weighting Equal: everybody gets x = mean of y_i = x - g mean of f_i'(x): plain
-//  gradient
-//    descent on the mean loss. g h < 2, so it contracts by at least 1 - g/4 an averaging.
+//    gradient descent on the mean loss. g h < 2, so it contracts by at least 1 - g/4 an averaging.
 //  - RelaySum: x_i = (sum of the latest y_j that reached i) / n. At a fixed point all x_i are one x
 //    with x = x - g mean of f_j'(x), whatever the delays; the rate is multiplied by the tree's
 //    factor at everybody alike.

@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "base/check.h"
-#include "base/digest.h"
+#include "simulator/node_config.h"
 
 namespace crowdsurf::simulator {
 namespace {
@@ -15,7 +15,6 @@ constexpr Duration kStartSpread = Milliseconds(50);  // the workers of the begin
 constexpr Duration kDetection = Milliseconds(5);     // until a reset connection is seen
 constexpr Duration kTellAgain = Milliseconds(400);   // a transport does not repeat itself sooner
 constexpr Duration kFresh = Seconds(1);              // a survivor's last result is not older
-constexpr int64_t kUnixEpochOfRun = 1'700'000'000'000;
 
 }  // namespace
 
@@ -38,14 +37,7 @@ DescentWorld::DescentWorld(const DescentOptions& options)
 
 void DescentWorld::AddNode(Duration start) {
   const int node = static_cast<int>(nodes_.size());
-  worker::PeerConfig config;
-  config.job = "descent";
-  config.worker = absl::StrCat("worker-", node);
-  config.id = PeerId(Sha256(AsBytes(absl::StrCat("peer ", node, " of ", options_.seed))).bytes());
-  config.peer_endpoint = absl::StrCat("node-", node, ":7946");
-  config.tensor_endpoint = absl::StrCat("node-", node, ":7947");
-  config.http_endpoint = absl::StrCat("node-", node, ":7948");
-  config.started_unix_ms = kUnixEpochOfRun + start.nanoseconds() / 1'000'000;
+  worker::PeerConfig config = NodeConfig("descent", node, options_.seed, start);
   config.averaging = options_.averaging;
   config.chunk_elements = 4;  // several chunks a vector
   const Rng own = rng_.Fork(config.worker);
