@@ -1,6 +1,18 @@
 #include <cstdio>
 
 #include "cli/commands.h"
+#include "cli/parse_error.h"
+
+namespace crowdsurf::cli {
+namespace {
+
+int Refuse(const std::string& why) {
+  std::fprintf(stderr, "crowdsurf: %s\nRun with --help for more information.\n", why.c_str());
+  return kBadInput;
+}
+
+}  // namespace
+}  // namespace crowdsurf::cli
 
 int main(int argc, char** argv) {
   using namespace crowdsurf::cli;
@@ -10,10 +22,14 @@ int main(int argc, char** argv) {
   app.require_subcommand(1);
   Action action;
   for (const auto register_command : kCommands) register_command(app, action);
+  if (argc > 1) {
+    if (const auto why = UnknownCommand(app, argv[1])) return Refuse(*why);
+  }
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? kSucceeded : kBadInput;
+    if (error.get_exit_code() == 0) return app.exit(error);  // help, version
+    return Refuse(Explain(app, error));
   }
   return action();
 }

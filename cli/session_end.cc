@@ -74,6 +74,15 @@ std::string MarketWords(const RunOptions& options) {
   return many + " taken every " + Span(options.market.every->seconds()) + notice;
 }
 
+std::string PreemptionWords(const RunFigures& f) {
+  if (f.preemptions == 0) return "no preemption";
+  std::string words =
+      absl::StrCat(f.preemptions, f.preemptions == 1 ? " preemption" : " preemptions");
+  if (!f.replacement_p50) return words;
+  return words + ", replaced in " + Fixed(f.replacement_p50, 2, " s") + " (p95 " +
+         Fixed(f.replacement_p95, 2, " s") + ")";
+}
+
 }  // namespace
 
 // crowdsurf-trainer knows its own models; other trainers' are left alone.
@@ -120,8 +129,8 @@ Status Session::CheckReportFolder() const {
   std::filesystem::path folder = std::filesystem::path(ReportPath()).parent_path();
   if (folder.empty()) folder = ".";
   if (access(folder.c_str(), W_OK | X_OK) == 0) return absl::OkStatus();
-  return absl::NotFoundError(absl::StrCat("--report: cannot write into ", folder.string(), ": ",
-                                          std::strerror(errno)));
+  return absl::NotFoundError(
+      absl::StrCat("--report: cannot write into ", folder.string(), ": ", std::strerror(errno)));
 }
 
 bool Session::WriteReports(const Evaluation& evaluation) {
@@ -180,10 +189,8 @@ void Session::PrintSummary(const Evaluation& evaluation) {
               static_cast<unsigned long long>(f.rounds_repaired),
               static_cast<unsigned long long>(f.rounds_failed),
               static_cast<unsigned long long>(f.hash_mismatches));
-  std::printf("workers    %d to %d of %d, %llu preemptions, replaced in %s (p95 %s)\n",
-              f.workers_min, f.workers_max, job_.spec.replicas,
-              static_cast<unsigned long long>(f.preemptions),
-              Fixed(f.replacement_p50, 2, " s").c_str(), Fixed(f.replacement_p95, 2, " s").c_str());
+  std::printf("workers    %d to %d of %d, %s\n", f.workers_min, f.workers_max, job_.spec.replicas,
+              PreemptionWords(f).c_str());
   std::printf("start      %s; training stopped by averaging %s of the time\n",
               Fixed(f.start_seconds, 2, " s").c_str(),
               f.averaging_stall_ratio ? Fixed(*f.averaging_stall_ratio * 100, 2, " %").c_str()

@@ -120,7 +120,10 @@ void Session::Show(Time now) {
       terminal_.Draw(now, DrawScreen(MakeScreen(), terminal_.width() - 1, terminal_.color()));
     }
   } else if (now >= next_line_ && record_.training_began() && !stopping_) {
-    terminal_.Print(PlainLine(MakeScreen()));
+    Screen screen = MakeScreen();
+    // Lines stand among the news, whose clock began at the launch.
+    screen.elapsed = WallNow().seconds() - launched_.seconds();
+    terminal_.Print(PlainLine(screen));
     next_line_ = now + kLineEvery;
   }
 }

@@ -30,14 +30,15 @@ void RegisterAveraging(CLI::App& simulate, Action& action) {
   simulator::AveragingOptions& options = command->averaging;
   CLI::App* app = simulate.add_subcommand(
       "averaging", "Rounds until all peers agree, by the core's grid, stand-ins and catch-up.");
-  app->add_option("--peers", options.peers)->capture_default_str();
-  app->add_option("--group-size", options.group_size)->capture_default_str();
+  app->add_option("--peers", options.peers, "how many average")->capture_default_str();
+  app->add_option("--group-size", options.group_size, "the most peers of a group")
+      ->capture_default_str();
   app->add_option("--failure-rate", options.failure_rate, "a peer misses a round with this chance")
       ->capture_default_str();
   app->add_option("--target", options.target, "variance over all peers")->capture_default_str();
-  app->add_option("--seeds", command->seeds)->capture_default_str();
+  app->add_option("--seeds", command->seeds, "how many")->capture_default_str();
   app->add_option("--seed", command->first_seed, "the first")->capture_default_str();
-  app->add_flag("--json", command->json);
+  app->add_flag("--json", command->json, "the figures as one line of JSON");
   app->callback([command, &action] {
     action = [command] {
       std::string text;
@@ -53,12 +54,12 @@ void RegisterChaos(CLI::App& simulate, Action& action) {
   CLI::App* app = simulate.add_subcommand(
       "chaos", "Whole jobs under faults drawn from seeds, checked from outside.");
   app->add_option("--seed", command->seed, "the first")->capture_default_str();
-  app->add_option("--seeds", command->seeds)->capture_default_str();
+  app->add_option("--seeds", command->seeds, "how many")->capture_default_str();
   app->add_option("--members", *members, "LEAST..MOST, within 1..16")->capture_default_str();
-  app->add_option("--threads", command->threads)
+  app->add_option("--threads", command->threads, "seeds at a time; the figures are the same")
       ->capture_default_str()
       ->check(CLI::Range(1U, 256U));
-  app->add_flag("--json", command->json);
+  app->add_flag("--json", command->json, "the figures as one line of JSON");
   app->add_flag("--log", command->log, "what the agents of the first seed say");
   app->callback([command, members, &action] {
     action = [command, members] {

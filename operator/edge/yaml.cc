@@ -5,7 +5,9 @@
 #include <cerrno>
 #include <charconv>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
+#include <system_error>
 #include <set>
 #include <sstream>
 
@@ -135,6 +137,9 @@ StatusOr<Manifest> ReadManifest(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file)
     return absl::NotFoundError(absl::StrCat("cannot read ", path, ": ", std::strerror(errno)));
+  std::error_code error;  // a folder can be opened, and reads as if it were empty
+  if (std::filesystem::is_directory(path, error))
+    return absl::NotFoundError(absl::StrCat("cannot read ", path, ": ", std::strerror(EISDIR)));
   std::ostringstream text;
   text << file.rdbuf();
   StatusOr<Manifest> manifest = ReadYaml(text.str());
