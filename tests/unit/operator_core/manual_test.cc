@@ -1,8 +1,11 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "operator/core/fields.h"
 
@@ -21,8 +24,13 @@ TEST(ManualTest, ThePageOfTheManifestHasEveryFieldWithItsDefault) {
     if (!field.fallback.empty()) {
       EXPECT_NE(row.find("`" + std::string(field.fallback) + "`"), std::string::npos) << row;
     }
+    const std::vector<std::string_view> built = SplitChoices(field.built);
     for (const std::string_view choice : SplitChoices(field.choices)) {
       EXPECT_NE(row.find(choice), std::string::npos) << row;
+      const bool known_only =
+          !built.empty() && std::find(built.begin(), built.end(), choice) == built.end();
+      const std::string italic = "*" + std::string(choice) + "*";
+      EXPECT_EQ(row.find(italic) != std::string::npos, known_only) << choice << ": " << row;
     }
   }
 }
