@@ -120,7 +120,9 @@ class Averaging {
     double samples = 0;
   };
 
-  bool Ready() const { return seated_ && trainer_ && !draining_; }
+  // In a view that says that the target is met nothing begins: its trainers are told to stop, so
+  // who stops first would leave the others in a round whose result reaches nobody.
+  bool Ready() const { return seated_ && trainer_ && !draining_ && !seating_.view().target_met; }
   bool IntervalOver(Time now) const;
   void CheckDue(Time now, Actions& out);
   void MaybeBegin(Time now, Actions& out);

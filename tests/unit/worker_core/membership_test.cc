@@ -337,6 +337,30 @@ TEST(MembershipTest, AfterTheEndATrainerThatGoesTakesNoNewsAway) {
   EXPECT_EQ(world.Summary(0).view->members, 2U);
 }
 
+// Strict views begin with a full average at once; the one that ends the job must not, or whoever's
+// trainer goes first fails a round for the others.
+TEST(MembershipTest, AfterTheEndNoAveragingBegins) {
+  AveragingConfig config = UntilSeconds(2);
+  config.strategy = StrategyKind::kGossip;
+  PeerWorld world(22, config);
+  for (int i = 0; i < 4; ++i) world.Add();
+  ASSERT_TRUE(world.UntilTogether(Seconds(5)));
+  const Time end = world.now() + Seconds(5);
+  while (!AllStopped(world) && world.now() < end) world.RunFor(Milliseconds(1));
+  ASSERT_TRUE(AllStopped(world)) << world.Describe();
+  uint64_t delivered = 0;
+  for (size_t i = 0; i < 4; ++i) delivered += world.Summary(i).averagings_delivered;
+  EXPECT_GT(delivered, 0U);
+  world.RunFor(Milliseconds(50));
+  world.Local(0, TrainerGone{});
+  world.RunFor(Milliseconds(100));
+  for (size_t i = 0; i < 4; ++i) {
+    delivered -= world.Summary(i).averagings_delivered;
+    EXPECT_EQ(world.Summary(i).rounds.failed(), 0U) << i;
+  }
+  EXPECT_EQ(delivered, 0U);
+}
+
 TEST(MembershipTest, AllReduceIsOneGroup) {
   AveragingConfig config = EveryTenSteps();
   config.strategy = StrategyKind::kAllReduce;
