@@ -43,6 +43,7 @@ class Watch:
         self.process, self.state, self.every_agent = process, state, every_agent
         self.lines, self.trajectory, self.private, self.members = [], [], [], 0
         self.page = None
+        self.counted = {}  # agent: exchanges it spoke of last; one that is gone goes on counting
         self.reader = threading.Thread(target=self.read)
         self.reader.start()
 
@@ -61,15 +62,17 @@ class Watch:
                 continue  # it is being made
 
     def exchanges(self):
-        done = 0
         for agent in self.agents():
             try:
-                done += series(get(f"{agent}/metrics"), r"crowdsurf_mix_delivered_total(?:\{[^}]*\})?") or 0
+                # Whichever it has: committed pairs, or steps taken with neighbours.
+                metrics = get(f"{agent}/metrics")
+                self.counted[agent] = ((series(metrics, r'crowdsurf_mix_exchanges_total\{[^}]*outcome="committed"[^}]*\}') or 0)
+                                       or (series(metrics, r"crowdsurf_mix_delivered_total(?:\{[^}]*\})?") or 0))
                 view = json.loads(get(f"{agent}/summary"))["view"]
                 self.members = max(self.members, view["members"] if view else 0)
             except (OSError, ValueError):
                 continue  # it is being killed
-        return done
+        return sum(self.counted.values())
 
     def memory(self):
         """Median MiB that an agent has for itself."""
@@ -110,6 +113,12 @@ class Watch:
         self.reader.join()
 
 
+def middle(values):
+    """Median of the later half, in which everybody has joined; None: nothing was seen."""
+    seen = [value for value in values if value]
+    return statistics.median(seen[len(seen) // 2:]) if seen else None
+
+
 def main():
     out, state, figures, patience = sys.argv[1], pathlib.Path(sys.argv[2]), sys.argv[3], float(sys.argv[4])
     process = subprocess.Popen(sys.argv[sys.argv.index("--") + 1:], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -123,7 +132,7 @@ def main():
     first = watch.trajectory[0][0] if watch.trajectory else 0
     pathlib.Path(out).write_text(json.dumps({
         "report": report, "output": "".join(watch.lines[-40:]), "sent_bytes": sent_bytes(), "members": watch.members,
-        "private_mib": next((m for m in reversed(watch.private) if m), None),
+        "private_mib": middle(watch.private),
         "trajectory": [[at - first, *rest] for at, *rest in watch.trajectory]}))
 
 

@@ -41,7 +41,8 @@ STRATEGIES = {
     "RelaySum": f"strategy: RelaySum, {EVERY}, relaySum: {{tree: DoubleBinaryTree}}",
 }
 RING = {
-    "gossip": f"strategy: Gossip, {EVERY}, gossip: {{graph: Ring, mode: Neighbours}}",
+    "pairs": f"strategy: Gossip, {EVERY}, gossip: {{graph: Ring, mode: Pairs}}",
+    "neighbours": f"strategy: Gossip, {EVERY}, gossip: {{graph: Ring, mode: Neighbours}}",
     "a2cid2": "strategy: A2CiD2, a2cid2: {graph: Ring, rateCom: 0.2}",
 }
 NETWORKS = {"loopback": [], "shaped": ["--delay", "20", "--rate", "200"]}
@@ -123,27 +124,25 @@ class Bench:
                 print(f"| {name} | " + " | ".join("-" if v is None else format(v, ".4g") for v in shown) + " |")
 
     def ring(self, seconds):
-        """16 workers on a ring, A2CiD2 beside gossip with neighbours: exchanges until gossip's final loss."""
+        """16 workers on a ring: A2CiD2 beside gossip in pairs, exchange for exchange, and with neighbours."""
         runs = {name: self.run(averaging, "shaped", "--duration", f"{seconds}s", "--seed", "1", workers=16, step="200ms",
                                watch="all") for name, averaging in RING.items()}
-        gossip, a2cid2 = runs["gossip"], runs["a2cid2"]
         for name, run in runs.items():
             report = run["report"] or {}
             self.give(f"ring16.{name}.heldout_bits", report.get("heldout_bits_per_char"))
-            self.give(f"ring16.{name}.samples_per_second", report.get("samples_per_second"))
+            self.give(f"ring16.{name}.goodput", report.get("goodput"))
             self.give(f"ring16.{name}.exchanges", run["trajectory"][-1][3] if run["trajectory"] else None)
             self.give(f"ring16.{name}.private_mib", run["private_mib"])
             self.give(f"ring16.{name}.sent_mb", run["trajectory"][-1][1] / 1e6 if run["trajectory"] else None)
-        if not gossip["trajectory"] or not a2cid2["trajectory"] or not gossip["report"] or not a2cid2["report"]:
-            return self.give("a2cid2.job", None)
-        final = statistics.mean(loss for _, _, loss, _ in gossip["trajectory"][-3:])
-        needed = next((e for _, _, loss, e in smooth(a2cid2["trajectory"]) if loss <= final), None)
-        before = next((e for _, _, loss, e in smooth(gossip["trajectory"]) if loss <= final), None)
-        self.give("a2cid2.job", needed / before if needed and before else None)
-        self.give("a2cid2.job_step_time",
-                  gossip["report"]["samples_per_second"] / a2cid2["report"]["samples_per_second"])
-        if gossip["private_mib"] and a2cid2["private_mib"]:
-            self.give("a2cid2.job_buffers", (a2cid2["private_mib"] - gossip["private_mib"]) / ALONE)
+        a2cid2 = runs["a2cid2"]
+        for name, figure in (("pairs", "a2cid2.job"), ("neighbours", "a2cid2.job_against_neighbours")):
+            if not all(r["trajectory"] and r["report"] and r["private_mib"] for r in (runs[name], a2cid2)):
+                self.give(figure, None)
+                continue
+            self.give(figure, exchanges_ratio(a2cid2["trajectory"], runs[name]["trajectory"]))
+            # Steps are paced, so that goodput is the step that was wanted over the step that was had.
+            self.give(f"{figure}_step_time", runs[name]["report"]["goodput"] / a2cid2["report"]["goodput"])
+            self.give(f"{figure}_buffers", (a2cid2["private_mib"] - runs[name]["private_mib"]) / ALONE)
 
     def dial(self, patience):
         """RelaySum on a chain: everybody may dial everybody; then the neighbours in the chain only."""
@@ -161,6 +160,13 @@ def smooth(trajectory):
     """Each look with the mean loss of itself and its two neighbours."""
     return [[t, b, statistics.mean(row[2] for row in trajectory[max(0, i - 1):i + 2]), e]
             for i, (t, b, _, e) in enumerate(trajectory)]
+
+
+def exchanges_ratio(trajectory, baseline):
+    """Exchanges to the baseline's final loss over those of the baseline; None: never got there."""
+    final = smooth(baseline)[-1][2]
+    first = [next((e for _, _, loss, e in smooth(looks) if loss <= final), None) for looks in (trajectory, baseline)]
+    return first[0] / first[1] if first[0] and first[1] else None
 
 
 def loss_at(trajectory, budget):
