@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <charconv>
 #include <nlohmann/json.hpp>
+#include <span>
 
 #include "operator/core/decision.h"
 #include "operator/core/rfc3339.h"
@@ -26,21 +28,48 @@ std::vector<std::string> Lines(const std::string& text) {
 // pods of its node; what is told while it looks waits for its next look, 30 to 90 s later (seen
 // with seven workers of a node that were told at once). So each telling is followed by one more
 // change of the pod, when that look is over: it takes 0.1 s and a few requests for each pod.
-constexpr Duration kLookPatience = Milliseconds(500);
+constexpr Duration kLookPatience[] = {Milliseconds(500)};
+// Of a machine's last seconds that is too many: who has a notice is told in between, too, when a
+// short look is over, and once more later: on a busy machine (load 20 on 2 cores) a look at four
+// pods and what follows it took longer than half a second.
+constexpr Duration kNoticePatience[] = {Milliseconds(150), Milliseconds(500), Milliseconds(1500)};
+
+// "<instant>" or "<instant> <changes since>".
+struct ToldAt {
+  std::string_view instant;
+  size_t changes = 0;
+};
+
+ToldAt Split(std::string_view text) {
+  ToldAt told{text.substr(0, text.find(' '))};
+  const std::string_view rest = text.substr(std::min(text.size(), told.instant.size() + 1));
+  (void)std::from_chars(rest.data(), rest.data() + rest.size(), told.changes);
+  return told;
+}
 
 void TellAgain(Decision& d) {
   std::set<std::string> told_now;
   for (const AnnotatePod& note : d.plan.annotations) told_now.insert(note.uid);
   for (const Worker& worker : d.workers) {
     const PodFacts& pod = *worker.pod;
-    const std::string& told = pod.Annotation(kToldAtAnnotation);
-    if (told.empty() || worker.going || told_now.contains(pod.uid)) continue;
-    const auto at = ParseInstant(told);
-    if (at && d.now < *at + kLookPatience) {
-      d.WakeAt(*at + kLookPatience);
-      continue;
+    const std::string& text = pod.Annotation(kToldAtAnnotation);
+    if (text.empty() || worker.going || told_now.contains(pod.uid)) continue;
+    const auto [instant, changes] = Split(text);
+    const bool notice = !pod.Annotation(kNoticeAnnotation).empty();
+    const std::span<const Duration> patience =
+        notice ? std::span<const Duration>(kNoticePatience) : kLookPatience;
+    size_t due = patience.size();
+    if (const auto at = ParseInstant(instant)) {
+      due = 0;
+      while (due < patience.size() && d.now >= *at + patience[due]) ++due;
+      if (due < patience.size()) d.WakeAt(*at + patience[due]);
     }
-    d.plan.annotations.push_back({pod.name, pod.uid, kToldAtAnnotation, "", reason::kToldAgain});
+    std::string value;  // withdrawn: the last change
+    if (due < patience.size()) {
+      if (due <= changes) continue;
+      value = std::string(instant) + " " + std::to_string(due);
+    }
+    d.plan.annotations.push_back({pod.name, pod.uid, kToldAtAnnotation, value, reason::kToldAgain});
   }
 }
 
@@ -75,8 +104,9 @@ std::vector<std::string> SeedsFor(const Decision& d, const std::string& own_addr
   return seeds;
 }
 
-void InformAgents(Decision& d) {
-  TellAgain(d);
+namespace {
+
+void KeepInformed(Decision& d) {
   if (d.mode != Mode::kWorking && d.mode != Mode::kFinishing) return;
   const std::string config = ConfigFor(d.in.job);
   std::set<std::string> live(d.spec().bootstrap_peers.begin(), d.spec().bootstrap_peers.end());
@@ -100,6 +130,15 @@ void InformAgents(Decision& d) {
     for (const std::string& seed : seeds) text += seed + "\n";
     d.plan.annotations.push_back({pod.name, pod.uid, kSeedsAnnotation, text, reason::kSeeds});
   }
+}
+
+}  // namespace
+
+// Last, who is told nothing new: the patches of a plan go out in any order, and one that takes the
+// instant away must not follow one that sets it.
+void InformAgents(Decision& d) {
+  KeepInformed(d);
+  TellAgain(d);
 }
 
 }  // namespace crowdsurf::controller

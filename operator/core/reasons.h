@@ -95,7 +95,8 @@ inline constexpr std::string_view kToldAgain = "ToldAgain";
 inline constexpr std::string_view kNoticeAnnotation = "crowdsurf.io/notice";
 inline constexpr std::string_view kConfigAnnotation = "crowdsurf.io/config";
 inline constexpr std::string_view kSeedsAnnotation = "crowdsurf.io/seeds";
-// When one of the three changed last, until the pod was changed once more after it.
+// When one of the three changed last, until the pod was changed once more after it; of notices with
+// the number of changes made since: "2026-11-21T10:22:58Z 1".
 inline constexpr std::string_view kToldAtAnnotation = "crowdsurf.io/told-at";
 inline constexpr std::string_view kCapacityAnnotation = "crowdsurf.io/capacity";
 

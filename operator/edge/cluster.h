@@ -36,6 +36,13 @@ class Cluster {
   // NotFound is success: it is gone.
   virtual Status Delete(const DeletePod& pod) = 0;
   virtual Status Annotate(const AnnotatePod& note) = 0;
+  // All of them, each with its own answer, in that order; a platform may write them at once, so no
+  // two of them may set the same key of a pod.
+  virtual std::vector<Status> AnnotateAll(std::span<const AnnotatePod> notes) {
+    std::vector<Status> answers;
+    for (const AnnotatePod& note : notes) answers.push_back(Annotate(note));
+    return answers;
+  }
   virtual Status WriteStatus(const TrainingJob& job, const TrainingJobStatus& status) = 0;
   virtual void Record(const TrainingJob& job, const Event& event) = 0;
 };

@@ -19,7 +19,7 @@ constexpr Duration kLate = Seconds(15);  // a placed pod starts in 3 s where its
 constexpr int kRepeated = 3;             // times that an event came; kubelet tries again and again
 constexpr size_t kMostMessage = 1024;    // of an event: the server's own limit
 // Of the client's 16 connections; the rest are for what the certificates' port asks meanwhile.
-constexpr size_t kMostCreators = 12;
+constexpr size_t kMostWriters = 12;
 constexpr Duration kLeaseGap = Seconds(2);  // a kubelet renews its Lease every 10 s
 constexpr char kApply[] = "?fieldManager=crowdsurf-operator&force=true";
 
@@ -35,6 +35,21 @@ std::string JobPath(const std::string& key) {
 }
 
 std::string KeyOf(const TrainingJob& job) { return job.space + "/" + job.name; }
+
+// `ask` of 0 .. count - 1, on up to kMostWriters threads; the caller waits for all.
+template <class Ask>
+std::vector<StatusOr<json>> AtOnce(size_t count, const Ask& ask) {
+  std::vector<StatusOr<json>> answers(count);
+  std::atomic<size_t> next{0};
+  const auto work = [&] {
+    for (size_t i; (i = next++) < count;) answers[i] = ask(i);
+  };
+  std::vector<std::thread> others;
+  for (size_t i = 1; i < std::min(count, kMostWriters); ++i) others.emplace_back(work);
+  work();
+  for (std::thread& thread : others) thread.join();
+  return answers;
+}
 
 bool OwnedBy(const json& object, const std::string& uid) {
   const json* owners = At(object, "metadata.ownerReferences");
@@ -201,15 +216,7 @@ Status KubeCluster::Create(const TrainingJob& job, const CreatePod& create) {
 std::vector<Status> KubeCluster::CreateAll(const TrainingJob& job,
                                            std::span<const CreatePod> creates) {
   if (const Status ready = EnsureObjects(job); !ready.ok()) return {creates.size(), ready};
-  std::vector<StatusOr<json>> made(creates.size());
-  std::atomic<size_t> next{0};
-  const auto work = [&] {
-    for (size_t i; (i = next++) < creates.size();) made[i] = Post(job, creates[i]);
-  };
-  std::vector<std::thread> others;
-  for (size_t i = 1; i < std::min(creates.size(), kMostCreators); ++i) others.emplace_back(work);
-  work();
-  for (std::thread& thread : others) thread.join();
+  const auto made = AtOnce(creates.size(), [&](size_t i) { return Post(job, creates[i]); });
   std::vector<Status> answers;
   for (size_t i = 0; i < creates.size(); ++i) answers.push_back(Settle(job, creates[i], made[i]));
   return answers;
@@ -259,8 +266,22 @@ Status KubeCluster::Delete(const DeletePod& pod) {
 }
 
 Status KubeCluster::Annotate(const AnnotatePod& note) {
+  return AnnotateAll(std::span(&note, 1)).front();
+}
+
+std::vector<Status> KubeCluster::AnnotateAll(std::span<const AnnotatePod> notes) {
+  const auto patched = AtOnce(notes.size(), [&](size_t i) { return Patch(notes[i]); });
+  std::vector<Status> answers;
+  for (const StatusOr<json>& pod : patched) {
+    if (pod.ok()) Assume(*pod);
+    answers.push_back(absl::IsNotFound(pod.status()) ? absl::OkStatus() : pod.status());
+  }
+  return answers;
+}
+
+StatusOr<json> KubeCluster::Patch(const AnnotatePod& note) {
   const auto key = pod_of_uid_.find(note.uid);
-  if (key == pod_of_uid_.end()) return absl::OkStatus();
+  if (key == pod_of_uid_.end()) return absl::NotFoundError(note.name);
   json value = note.value;
   if (note.value.empty()) value = nullptr;
   json annotations = {{std::string(note.key), value}};
@@ -268,12 +289,7 @@ Status KubeCluster::Annotate(const AnnotatePod& note) {
     annotations[std::string(kToldAtAnnotation)] = FormatInstant(options_.clock());
   }
   const json patch = {{"metadata", {{"uid", note.uid}, {"annotations", annotations}}}};
-  const auto patched = client_.Patch(PodPath(key->second), PatchType::kMerge, patch);
-  if (!patched.ok()) {
-    return absl::IsNotFound(patched.status()) ? absl::OkStatus() : patched.status();
-  }
-  Assume(*patched);
-  return absl::OkStatus();
+  return client_.Patch(PodPath(key->second), PatchType::kMerge, patch);
 }
 
 Status KubeCluster::WriteStatus(const TrainingJob& job, const TrainingJobStatus& status) {

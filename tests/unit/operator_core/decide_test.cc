@@ -1,6 +1,5 @@
 #include "operator/core/decide.h"
 #include "operator/core/observe.h"
-#include "operator/core/rfc3339.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -252,21 +251,6 @@ TEST(DecideTest, ANodeThatIsNotReadyIsWaitedForAndNoneIsDeadWhenAllAreSilent) { 
   EXPECT_TRUE(world.Reconcile().creates.empty()) << "the other has its full time from now on";
   world.Wait(tolerated);
   EXPECT_THAT(Names(world.Reconcile().creates), ElementsAre("job-1-2"));
-}
-
-TEST(DecideTest, WhatAPodIsToldIsFollowedByOneMoreChangeOfThePod) {  // kubelet may miss one
-  World world = Running(1);
-  PodFacts& pod = world.pods.at("job-0-1");
-  pod.annotations[std::string(kToldAtAnnotation)] = FormatInstant(world.now);
-  const Plan early = world.Reconcile();
-  EXPECT_TRUE(early.annotations.empty());
-  EXPECT_EQ(early.requeue_at, world.now + Milliseconds(500));
-  world.Wait(Milliseconds(500));
-  const Plan again = world.Reconcile();
-  ASSERT_EQ(again.annotations.size(), 1u);
-  EXPECT_EQ(again.annotations[0].key, kToldAtAnnotation);
-  EXPECT_EQ(again.annotations[0].value, "");
-  EXPECT_TRUE(world.Reconcile().annotations.empty()) << "once";
 }
 
 TEST(DecideTest, ANodeWhoseLeaseIsRenewedIsNotGivenUp) {  // an API server was away and is back
