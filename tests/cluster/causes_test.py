@@ -67,7 +67,7 @@ class CausesTest(unittest.TestCase):
         path = "/api/v1/namespaces/default/events?fieldSelector=involvedObject.name=cause"
         told = lambda: reason in [event["reason"] for event in self.kube.get(path)["items"]]
         if event:
-            wait("an event of it", told, 10)
+            wait("an event of it", told, 30)
 
     def test_an_image_that_is_not_there(self):
         self.kube.create(JOBS, job("cause", {"image": "localhost/nobody:1", "imagePullPolicy": "IfNotPresent"}))

@@ -163,7 +163,7 @@ class NodesTest(unittest.TestCase):
         """pod-lifecycle.md 1 and 4: preStop tells the agent; a pod with a deletionTimestamp is a disruption."""
         name, pod, _ = self.some()
         self.kube.delete(f"{PODS}/{name}")
-        wait("its replacement", lambda: self.successor(name) in self.kube.pods("crowd"), 10, self.show)
+        wait("its replacement", lambda: self.successor(name) in self.kube.pods("crowd"), 30, self.show)
         self.whole(60)
         self.trains_on()
         self.counted(1)
@@ -174,7 +174,7 @@ class NodesTest(unittest.TestCase):
         name, _, _ = self.some()
         self.kube.create(f"{PODS}/{name}/eviction", {"apiVersion": "policy/v1", "kind": "Eviction",
                                                      "metadata": {"name": name, "namespace": "default"}})
-        wait("its replacement", lambda: self.successor(name) in self.kube.pods("crowd"), 10, self.show)
+        wait("its replacement", lambda: self.successor(name) in self.kube.pods("crowd"), 30, self.show)
         self.whole(60)
         self.counted(1)
         self.no_round_failed()
@@ -230,8 +230,8 @@ class NodesTest(unittest.TestCase):
         try:
             wait("replacements", lambda: len([p for p in self.kube.pods("crowd").values() if not leaving(p) and
                                               p["spec"].get("nodeName") != node.name]) == WORKERS, 120, self.show)
-            alive = {s["worker"] for s in self.agents.summaries()}
-            self.assertLessEqual(set(frozen), alive, "they train on")
+            alive = lambda: set(frozen) <= {s["worker"] for s in self.agents.summaries()}
+            wait("all of them train on", alive, 15, self.show)
             self.trains_on()
         finally:
             node.do("thaw")
