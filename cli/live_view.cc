@@ -154,6 +154,20 @@ std::string Span(double seconds) {
   return std::to_string(whole / 3600) + "h " + std::to_string(whole / 60 % 60) + "m";
 }
 
+std::string Printable(const std::string& text) {
+  std::string kept;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    if (byte == 0xC2 && i + 1 < text.size() &&
+        static_cast<unsigned char>(text[i + 1]) < 0xA0) {  // U+0080 to U+009F
+      ++i;
+    } else if ((byte >= 0x20 && byte != 0x7F) || byte == '\n' || byte == '\t') {
+      kept += text[i];
+    }
+  }
+  return kept;
+}
+
 std::vector<std::string> DrawScreen(const Screen& screen, int width, bool color) {
   const Line empty{"", 0, color, std::max(kLeast, width)};
   std::vector<Line> lines;

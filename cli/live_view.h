@@ -49,5 +49,8 @@ std::string PlainLine(const Screen& screen);
 std::string Short(double number);
 // 75 -> "1m 15s".
 std::string Span(double seconds);
+// `text` (UTF-8) without what would move a terminal's cursor or change its state: control
+// characters but tab and line end are dropped. A model writes any byte that its text holds.
+std::string Printable(const std::string& text);
 
 }  // namespace crowdsurf::cli

@@ -203,7 +203,8 @@ void Session::PrintSummary(const Evaluation& evaluation) {
   if (std::filesystem::exists(ModelPath(), error))
     std::printf("model      %s\n", ModelPath().c_str());
   if (!evaluation.sample.empty()) {
-    std::printf("\nA fortune that the model made up:\n\n%s\n\n", evaluation.sample.c_str());
+    std::printf("\nA fortune that the model made up:\n\n%s\n\n",
+                Printable(evaluation.sample).c_str());
   }
 }
 

@@ -86,6 +86,15 @@ TEST(LiveViewTest, PlainLineHoldsTheSameFacts) {
             "preemptions 0  50%  1m 15s left");
 }
 
+TEST(PrintableTest, KeepsLettersAndDropsWhatControlsATerminal) {
+  EXPECT_EQ(Printable("a\tb\nc"), "a\tb\nc");
+  EXPECT_EQ(Printable("x\x1b[2Jy\x07\x08z\x7f\r"), "x[2Jyz");
+  EXPECT_EQ(Printable("\xc3\xa9 \xe2\x98\x85 \xc2\xa7"), "\xc3\xa9 \xe2\x98\x85 \xc2\xa7");
+  EXPECT_EQ(Printable("a\xc2\x9b"
+                      "31mb"),
+            "a31mb");
+}
+
 TEST(NumbersTest, AreShort) {
   EXPECT_EQ(Short(0), "0");
   EXPECT_EQ(Short(1.5), "1.5");
