@@ -203,9 +203,9 @@ def main():
     if table:
         bench.table(networks, strategies, 15 if options.short else options.seconds)
     if not wanted or "ring" in wanted:
-        bench.ring(20 if options.short else 60)
+        bench.ring(20 if options.short else 40)
     if not wanted or "dial" in wanted:
-        bench.dial(60)
+        bench.dial(50)
     if options.json:
         missed = [n for n, most in WANTED.items() if n in bench.figures and not (bench.figures[n] or 1e9) <= most]
         print(json.dumps({**bench.figures, "missed": missed, "load_before": load, "short": options.short}, indent=1))
