@@ -50,7 +50,10 @@ std::optional<message::JoinAnswer> Membership::Objection(
 }
 
 void Membership::NoteFetch(Time now, const PeerId& peer, uint64_t averaging) {
-  if (fetch_told_.size() >= kMostJoiners && !fetch_told_.contains(peer)) fetch_told_.clear();
+  if (fetch_told_.size() >= kMostJoiners && !fetch_told_.contains(peer)) {
+    fetch_told_.clear();  // the worst of it: some are sent to fetch a second time
+    metrics_.RefuseMessage("too_many_fetches");
+  }
   fetch_told_[peer] = {.averaging = averaging, .at = now};
 }
 
