@@ -10,28 +10,39 @@ namespace {
 constexpr int kMostDoublings = 6;  // of the waits in a ballot and for results that were asked for
 constexpr double kDeviations = 6;  // of round-protocol 9: median + 6 MAD
 
-Duration Middle(std::vector<Duration> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
+// The deviation from ordered[middle] that has `middle` smaller ones: deviations ascend outwards
+// from there, so the two sides are merged up to it.
+Duration MiddleDeviation(const std::vector<Duration>& ordered, size_t middle) {
+  const Duration median = ordered[middle];
+  size_t below = middle;      // ordered[below - 1] is the next on that side
+  size_t above = middle + 1;  // ordered[above] is the next on this one
+  Duration deviation;         // the smallest is the median's own, zero
+  for (size_t taken = 0; taken < middle; ++taken) {
+    const Duration down = below > 0 ? median - ordered[below - 1] : Duration::Infinite();
+    const Duration up = above < ordered.size() ? ordered[above] - median : Duration::Infinite();
+    down <= up ? --below : ++above;
+    deviation = std::min(down, up);
+  }
+  return deviation;
 }
 
 }  // namespace
 
 void DurationWindow::Add(Duration sample) {
   samples_.push_back(sample);
-  if (samples_.size() > kWindow) samples_.pop_front();
+  ordered_.insert(std::upper_bound(ordered_.begin(), ordered_.end(), sample), sample);
+  if (samples_.size() > kWindow) {
+    ordered_.erase(std::lower_bound(ordered_.begin(), ordered_.end(), samples_.front()));
+    samples_.pop_front();
+  }
   bound_.reset();
 }
 
 Duration DurationWindow::Bound(double k) const {
   CHECK(!samples_.empty());
   if (bound_ && bound_->first == k) return bound_->second;
-  const Duration median = Middle({samples_.begin(), samples_.end()});
-  std::vector<Duration> deviations;
-  for (const Duration sample : samples_)
-    deviations.push_back(sample > median ? sample - median : median - sample);
-  bound_ = {k, median + Middle(std::move(deviations)) * k};
+  const size_t middle = ordered_.size() / 2;
+  bound_ = {k, ordered_[middle] + MiddleDeviation(ordered_, middle) * k};
   return bound_->second;
 }
 

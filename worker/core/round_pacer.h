@@ -39,10 +39,12 @@ class DurationWindow {
   static constexpr size_t kWindow = 32;
   void Add(Duration sample);
   bool empty() const { return samples_.empty(); }
-  Duration Bound(double k) const;  // median + k * MAD; pre: not empty. O(1) while nothing is added
+  // Median + k * MAD; pre: not empty. O(kWindow), allocates nothing; O(1) while nothing is added.
+  Duration Bound(double k) const;
 
  private:
-  std::deque<Duration> samples_;
+  std::deque<Duration> samples_;                              // in the order they came
+  std::vector<Duration> ordered_;                             // the same, ascending
   mutable std::optional<std::pair<double, Duration>> bound_;  // the last answer, by k
 };
 

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "base/rng.h"
+
 namespace crowdsurf::worker {
 namespace {
 
@@ -33,6 +35,25 @@ TEST(RoundPacerTest, ABoundIsTheMedianAndSoManyDeviations) {
   for (const int64_t sample : {10, 12, 11, 50, 9}) window.Add(Milliseconds(sample));
   EXPECT_EQ(window.Bound(0), Milliseconds(11));
   EXPECT_EQ(window.Bound(6), Milliseconds(17));  // MAD of {1, 1, 0, 39, 2} is 1
+}
+
+// Against the definition: sort the last samples, sort their distances from the middle one.
+TEST(RoundPacerTest, ABoundFollowsItsDefinitionAsTheWindowMoves) {
+  Rng rng(7);
+  DurationWindow window;
+  std::vector<Duration> all;
+  for (int i = 0; i < 500; ++i) {
+    all.push_back(Microseconds(static_cast<int64_t>(rng.Uniform(i % 3 == 0 ? 5 : 1'000'000))));
+    window.Add(all.back());
+    const size_t size = std::min(all.size(), DurationWindow::kWindow);
+    std::vector<Duration> last(all.end() - static_cast<std::ptrdiff_t>(size), all.end());
+    std::sort(last.begin(), last.end());
+    const Duration median = last[size / 2];
+    for (Duration& sample : last) sample = sample > median ? sample - median : median - sample;
+    std::sort(last.begin(), last.end());
+    ASSERT_EQ(window.Bound(6), median + last[size / 2] * 6) << "after sample " << i;
+    ASSERT_EQ(window.Bound(0), median) << "after sample " << i;
+  }
 }
 
 TEST(RoundPacerTest, SilenceIsLearntPerPeerBetweenItsLimits) {
