@@ -290,7 +290,9 @@ TEST_F(TransportTest, Tls12IsRefused) {
     const auto directory = a.identity().directory();
     SSL_CTX_use_certificate_file(context.get(), (directory / "cert.pem").c_str(), SSL_FILETYPE_PEM);
     SSL_CTX_use_PrivateKey_file(context.get(), (directory / "key.pem").c_str(), SSL_FILETYPE_PEM);
-    const openssl::BioHandle bio(BIO_new_ssl_connect(context.get()));
+    // Two in a chain: the socket's hangs behind TLS's.
+    const std::unique_ptr<BIO, openssl::Deleter<BIO_free_all>> bio(
+        BIO_new_ssl_connect(context.get()));
     BIO_set_conn_hostname(bio.get(), endpoint.c_str());
     SSL* ssl = nullptr;
     BIO_get_ssl(bio.get(), &ssl);
