@@ -2,7 +2,8 @@
 """One `crowdsurf run`, watched: its report, and what it had sent and lost at each moment.
 
 Usage: measured_run.py OUT.json STATE FIGURES PATIENCE -- crowdsurf run ...      (in the namespace to measure)
-OUT.json: {report, output, trajectory: [[seconds, bytes, loss, exchanges]], private_mib, members}. Bytes are what the
+OUT.json: {report, output, trajectory: [[seconds, bytes, loss, exchanges]], samples_per_second, private_mib (medians of
+the later half), sent_bytes, members (of the largest view)}. Bytes are what the
 namespace's lo sent, headers, TLS and metrics included, from the first look on; loss is the workers' mean training loss as
 the run shows it. FIGURES is `all` to count exchanges and memory at each look too (a request to each agent), or `run`.
 """
@@ -41,7 +42,7 @@ def series(text, name):
 class Watch:
     def __init__(self, process, state, every_agent):
         self.process, self.state, self.every_agent = process, state, every_agent
-        self.lines, self.trajectory, self.private, self.members = [], [], [], 0
+        self.lines, self.trajectory, self.private, self.rates, self.members = [], [], [], [], 0
         self.page = None
         self.counted = {}  # agent: exchanges it spoke of last; one that is gone goes on counting
         self.reader = threading.Thread(target=self.read)
@@ -92,6 +93,7 @@ class Watch:
         page = get(f"{self.page}metrics")
         loss = series(page, "crowdsurf_run_loss")
         exchanges = self.exchanges() if self.every_agent else 0
+        self.rates.append(series(page, "crowdsurf_run_samples_per_second"))
         if loss:
             self.trajectory.append([time.monotonic(), sent_bytes(), loss, exchanges])
         if self.every_agent:
@@ -132,7 +134,7 @@ def main():
     first = watch.trajectory[0][0] if watch.trajectory else 0
     pathlib.Path(out).write_text(json.dumps({
         "report": report, "output": "".join(watch.lines[-40:]), "sent_bytes": sent_bytes(), "members": watch.members,
-        "private_mib": middle(watch.private),
+        "samples_per_second": middle(watch.rates), "private_mib": middle(watch.private),
         "trajectory": [[at - first, *rest] for at, *rest in watch.trajectory]}))
 
 
