@@ -15,6 +15,8 @@ using nlohmann::json;
 constexpr double kEventBurst = 25;    // client-go's spam filter
 constexpr double kEventSeconds = 12;  // until one more
 constexpr Duration kProgressEvery = Seconds(60);
+// Between two tries to follow an edit of a job's guards: the API server may be away, or refuse.
+constexpr Duration kGuardsAgain = Seconds(10);
 constexpr Duration kLate = Seconds(15);  // a placed pod starts in 3 s where its images are
 constexpr int kRepeated = 3;             // times that an event came; kubelet tries again and again
 constexpr size_t kMostMessage = 1024;    // of an event: the server's own limit
@@ -173,24 +175,38 @@ Status KubeCluster::EnsureGuards(const TrainingJob& job, bool first) {
       const auto applied = client_.Patch(path + kApply, PatchType::kApply, *object);
       if (!applied.ok()) return applied.status();
     } else if (!first || job.generation > 1) {
-      const auto found = client_.Get(path);
-      if (!found.ok() || !OwnedBy(*found, job.uid)) continue;  // none, or a user's of that name
-      const std::string uid = (*found)["metadata"].value("uid", "");
-      const Status gone = client_.Delete(path, {{"preconditions", {{"uid", uid}}}});
-      if (!gone.ok() && !absl::IsNotFound(gone))  // no worker waits for that
-        log_.Warning("guard not removed", {{"job", job.name}, {"why", gone.ToString()}});
+      const Status removed = RemoveGuard(job, path);
+      if (!removed.ok() && !first) return removed;
+      if (!removed.ok())  // no worker waits for that
+        log_.Warning("guard not removed", {{"job", job.name}, {"why", removed.ToString()}});
     }
   }
   return absl::OkStatus();
 }
 
-// An edit may ask for other guards; the Service and the CA map never change.
+Status KubeCluster::RemoveGuard(const TrainingJob& job, const std::string& path) {
+  const auto found = client_.Get(path);
+  if (absl::IsNotFound(found.status())) return absl::OkStatus();
+  if (!found.ok()) return found.status();
+  if (!OwnedBy(*found, job.uid)) return absl::OkStatus();  // a user's of that name
+  const std::string uid = (*found)["metadata"].value("uid", "");
+  const Status gone = client_.Delete(path, {{"preconditions", {{"uid", uid}}}});
+  return absl::IsNotFound(gone) ? absl::OkStatus() : gone;
+}
+
+// An edit may ask for other guards; the Service and the CA map never change. What could not be
+// followed is tried again: it is no reason to leave the workers alone meanwhile.
 void KubeCluster::FollowEdit(const TrainingJob& job) {
   const auto known = ensured_.find(job.uid);
-  if (known == ensured_.end() || known->second == job.generation || job.deleting) return;
-  if (const Status status = EnsureGuards(job, false); !status.ok())
+  if (known == ensured_.end() || known->second.generation == job.generation || job.deleting) return;
+  const WallTime now = options_.clock();
+  if (now < known->second.not_before) return;
+  if (const Status status = EnsureGuards(job, false); !status.ok()) {
     log_.Warning("guards not changed", {{"job", job.name}, {"why", status.ToString()}});
-  known->second = job.generation;
+    known->second.not_before = now + kGuardsAgain;
+    return;
+  }
+  known->second.generation = job.generation;
 }
 
 Status KubeCluster::EnsureObjects(const TrainingJob& job) {
@@ -204,7 +220,7 @@ Status KubeCluster::EnsureObjects(const TrainingJob& job) {
     if (!applied.ok()) return applied.status();
   }
   RETURN_IF_ERROR(EnsureGuards(job, true));
-  ensured_[job.uid] = job.generation;
+  ensured_[job.uid] = {.generation = job.generation, .not_before = {}};
   return absl::OkStatus();
 }
 

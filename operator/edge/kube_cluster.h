@@ -91,6 +91,11 @@ class KubeCluster : public Cluster {
     std::string uid, message;
     WallTime asked;
   };
+  // A job's Service, CA map and guards are there as this generation of it asks.
+  struct Ensured {
+    int64_t generation = 0;
+    WallTime not_before;  // a later one is not followed before that
+  };
   struct Silent {  // of a node that is not Ready: its Lease as it was read last
     std::string renewed;
     std::optional<WallTime> renewed_at;  // by our clock
@@ -115,6 +120,7 @@ class KubeCluster : public Cluster {
   void ShowCaches();
   Status EnsureObjects(const TrainingJob& job);
   Status EnsureGuards(const TrainingJob& job, bool first);
+  Status RemoveGuard(const TrainingJob& job, const std::string& path);
   void FollowEdit(const TrainingJob& job);
   StatusOr<nlohmann::json> Post(const TrainingJob& job, const CreatePod& create);
   StatusOr<nlohmann::json> Patch(const AnnotatePod& note);
@@ -145,8 +151,7 @@ class KubeCluster : public Cluster {
   std::map<std::string, std::pair<nlohmann::json, WallTime>> unseen_;  // created, not yet watched
   std::map<std::string, Silent> silent_;                               // nodes that are not Ready
   std::set<std::string> gone_nodes_;                                   // confirmed by the server
-  // uid of a job whose Service, CA map and guards are there -> its generation then
-  std::map<std::string, int64_t> ensured_;
+  std::map<std::string, Ensured> ensured_;                             // by the job's uid
   std::set<std::string> assumed_;  // jobs that our own writes touched
   std::map<std::string, Told> told_;
   std::map<std::string, Purse> purses_;
