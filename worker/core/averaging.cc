@@ -16,6 +16,10 @@ constexpr uint64_t kDueAhead = 2;  // averagings whose due lists are kept
 // halved, twice the small frames; doubled, a job overshoots its target by as much.
 constexpr Duration kCountEvery = Seconds(1);
 
+// How long before the end of a job's time its last averaging is due: a step, and a round with one
+// repair, are over by then.
+constexpr Duration kLastAveraging = Seconds(1);
+
 // A snapshot is taken at the step boundary after it was asked for. A trainer that waits for results
 // is asked within the last step of its interval, so that every snapshot is exactly `interval` steps
 // from the last result: who takes more steps than others between two averages pulls all of them
@@ -210,9 +214,12 @@ void Averaging::Tell(const Message& message, Actions& out) const {
   for (const PeerId& peer : Neighbours()) out.push_back(Send{peer, body});
 }
 
+Time Averaging::LastDue() const { return end_ - kLastAveraging; }
+
 bool Averaging::IntervalOver(Time now) const {
   const AveragingConfig& averaging = seating_.view().config;
   if (mixing_.on_graph()) return !Counting(next_) || now - mark_.time >= kCountEvery;
+  if (now >= LastDue() && mark_.time < LastDue()) return true;
   switch (averaging.interval_unit) {
     case IntervalUnit::kSteps:
       return static_cast<double>(progress_.step) + StepsAhead(averaging) >=
@@ -474,6 +481,8 @@ Time Averaging::NextDeadline() const {
     if (!announced_ && Counting(next_)) next = std::min(next, mark_.time + kCountEvery);
   } else if (averaging.interval_unit == IntervalUnit::kSeconds && !announced_)
     next = std::min(next, mark_.time + Seconds(averaging.interval));
+  if (!mixing_.on_graph() && !announced_ && mark_.time < LastDue())
+    next = std::min(next, LastDue());
   return next;
 }
 

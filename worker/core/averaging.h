@@ -76,6 +76,9 @@ class Averaging {
   void OnMixSent(Time now, const MixSent& sent, Actions& out);
   void OnTimer(Time now, Actions& out);
   Time NextDeadline() const;
+  // The job's time is up then; infinite: nobody knows. One more averaging is due shortly before, so
+  // that what was trained since the last one is in the job's mean.
+  void SetEnd(Time end) { end_ = end; }
 
   // ---- state ----
   bool idle() const { return stage_ == Stage::kIdle; }
@@ -124,6 +127,7 @@ class Averaging {
   // who stops first would leave the others in a round whose result reaches nobody.
   bool Ready() const { return seated_ && trainer_ && !draining_ && !seating_.view().target_met; }
   bool IntervalOver(Time now) const;
+  Time LastDue() const;
   void CheckDue(Time now, Actions& out);
   void MaybeBegin(Time now, Actions& out);
   void BeginNow(Time now, uint64_t averaging, Actions& out);
@@ -166,6 +170,7 @@ class Averaging {
   std::set<PeerId> down_;
   std::optional<TrainerRegistered> trainer_;
   Progress progress_;
+  Time end_ = Time::Infinite();
 
   Stage stage_ = Stage::kIdle;
   uint64_t number_ = 0;

@@ -380,6 +380,8 @@ void Membership::Settle(Time now, Actions& out) {
   if (!left_.none() && now - left_since_ >= kBranchPatience && !leader_) Unseat(now, out);
   for (const PeerId& peer : averaging_.rounds().TakeDiffering()) TellSeats(now, peer, out);
   TakePending(now, out);
+  averaging_.SetEnd(newest_.target.seconds ? clock_.When(*newest_.target.seconds)
+                                           : Time::Infinite());
   if (seated()) {
     Govern(now, out);
     TakePending(now, out);

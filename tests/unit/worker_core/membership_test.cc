@@ -315,6 +315,24 @@ TEST(MembershipTest, AJobThatComesBackGoesOnWithTheSecondsOfItsCheckpoint) {
   EXPECT_TRUE(AllStopped(world)) << world.Describe();
 }
 
+// An interval is longer than the job here: without an averaging before the end nothing would count.
+TEST(MembershipTest, WhatWasTrainedBeforeTheEndOfTheTimeIsInTheLastAverage) {
+  AveragingConfig config = UntilSeconds(5);
+  config.interval = 1'000'000;
+  PeerWorld world(23, config);
+  for (int i = 0; i < 6; ++i) world.Add();
+  const Time begin = world.now();
+  ASSERT_TRUE(world.UntilTogether(Seconds(3)));
+  while (!AllStopped(world) && world.now() - begin < Seconds(6)) world.RunFor(Milliseconds(1));
+  ASSERT_TRUE(AllStopped(world)) << world.Describe();
+  for (size_t i = 0; i < 6; ++i) {
+    EXPECT_EQ(world.node(i).deliveries.size(), 1U) << i;
+    EXPECT_EQ(world.Summary(i).rounds.failed(), 0U) << i;
+    // 20 ms a step: of 5 s all but the last and what it took to come together.
+    EXPECT_GT(world.Summary(i).job_samples, 6 * 3.5 / 0.02 * world.node(i).samples_per_step) << i;
+  }
+}
+
 TEST(MembershipTest, TheStateForTheCheckpointIsAskedForBeforeTheTrainerIsToldToStop) {
   PeerWorld world(20, UntilSeconds(1));
   world.Add();
