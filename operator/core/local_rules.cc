@@ -136,6 +136,17 @@ std::vector<std::string> LocalRemarks(const TrainingJobSpec& spec) {
   if (Member(container, "resources") != nullptr) {
     remarks.push_back("resources are not enforced: every worker shares this machine");
   }
+  std::string others;
+  for (const char* list : {"spec.initContainers", "spec.containers"}) {
+    for (const json& other : ListAt(spec.pod_template, list)) {
+      if (&other == container) continue;
+      const std::string name = Text(&other, "name");
+      others += (others.empty() ? "" : ", ") + (name.empty() ? "one without a name" : name);
+    }
+  }
+  if (!others.empty()) {
+    remarks.push_back("of the template's containers only the trainer runs here, not: " + others);
+  }
   return remarks;
 }
 

@@ -86,6 +86,10 @@ TEST(ValidateTest, RefusesInWordsWhatIsNotBuiltYet) {
   EXPECT_THAT(Problems(With("/averaging/compression", "Int8")),
               ElementsAre("spec.averaging.compression: Int8 is not built yet; this version has "
                           "None, Float16, BFloat16"));
+  EXPECT_THAT(Problems(With("/averaging/rounds", "One")),
+              ElementsAre("spec.averaging.rounds: One is not built yet; this version has All"));
+  EXPECT_THAT(Problems(With("/averaging/grid", "Paper")),
+              ElementsAre("spec.averaging.grid: Paper is not built yet; this version has Fitted"));
   EXPECT_THAT(Problems(With("/averaging/what", "Gradients")).front(), HasSubstr("not built yet"));
   EXPECT_THAT(Problems(With("/averaging/outerOptimizer/type", "Nesterov")).front(),
               HasSubstr("not built yet"));
