@@ -172,6 +172,31 @@ TEST(ReportTest, PageIsSelfContainedEscapedAndReadableWithoutEyes) {
   EXPECT_THAT(page, HasSubstr("charlm-0-1 was taken after 10s"));
 }
 
+// The four that the report promises: membership, loss, throughput, round times; each has its line.
+TEST(ReportTest, EachOfItsFourChartsIsThereWithItsData) {
+  const std::string page = ReportHtml(Input());
+  const auto chart = [&](const std::string& title) {
+    const size_t begin = page.find("<figcaption>" + title + "</figcaption>");
+    if (begin == std::string::npos) return std::string();
+    return page.substr(begin, page.find("</figure>", begin) - begin);
+  };
+  const std::string membership = chart("Who trained when");
+  EXPECT_THAT(membership, HasSubstr("2 workers over 19s; 1 times a worker was taken"));
+  for (const char* worker :
+       {"worker 0", "worker 1", "charlm-0-2 trains, with its peers&#39; state"}) {
+    EXPECT_THAT(membership, HasSubstr(worker));
+  }
+  const std::string loss = chart("Loss of the workers, mean");
+  EXPECT_THAT(loss, HasSubstr("Training loss from 4.000 to 2.100"));
+  EXPECT_THAT(chart("Samples a second, all workers"), HasSubstr("<polyline class=\"line one\""));
+  const std::string rounds = chart("Seconds a round takes");
+  EXPECT_THAT(rounds, HasSubstr("Median from 0.020 to 0.020 seconds, 95th percentile from 0.050"));
+  for (const char* line : {"<polyline class=\"line one\"", "<polyline class=\"line two\""}) {
+    EXPECT_THAT(rounds, HasSubstr(line));
+  }
+  EXPECT_THAT(loss, Not(HasSubstr("line two"))) << "one line, of the mean";
+}
+
 TEST(ReportTest, AnEmptyRunStillHasAPage) {
   ReportInput input;
   input.job = "x";
