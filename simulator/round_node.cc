@@ -76,13 +76,15 @@ void RoundNode::Thaw() {
 
 void RoundNode::Start() {
   Do([this] {
-    if (spec_) OpenRound();
+    if (spec_ && snapshot_after_ == Duration()) OpenRound();
     for (worker::Speaker& speaker : speakers_) {
       worker::SpeakerActions actions;
       speaker.Start(actions);
       ExecuteSpeaker(actions, speaker);
     }
   });
+  if (spec_ && snapshot_after_ > Duration())
+    outside_.queue().After(snapshot_after_, [this] { Do([this] { OpenRound(); }); });
 }
 
 void RoundNode::OpenRound() {
@@ -235,6 +237,8 @@ void RoundNode::Execute(const RoundAction& action, Ballot branch) {
       chunks_.Store(kRound, 0, parcel);
     }
     outside_.OnOver(index_, *over, branch);
+  } else if (const auto* formed = std::get_if<worker::BranchFormed>(&action)) {
+    branch_ = formed->ballot;
   } else {
     Say(action);
   }

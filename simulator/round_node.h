@@ -58,6 +58,8 @@ class RoundNode {
   void SetWitnesses(std::vector<PeerId> witnesses) { witnesses_ = std::move(witnesses); }
 
   void Start();
+  // The members' part of Start() comes that much later.
+  void DelaySnapshot(Duration after) { snapshot_after_ = after; }
   void OnFrame(const PeerId& from, const worker::Frame& frame);
   void OnChunk(const PeerId& from, const ChunkFrame& frame);
   void OnSuspicion(const PeerId& of, worker::SuspicionCause cause);
@@ -72,6 +74,7 @@ class RoundNode {
   bool alive() const { return alive_; }
   uint64_t actions() const { return actions_; }
   const std::optional<worker::Round>& round() const { return round_; }
+  worker::Ballot branch() const { return branch_; }  // 0: in none
   int rank() const { return spec_ ? spec_->self : -1; }
   std::vector<Bytes> Slots() { return chunks_.Slots(kRound); }
   // True while what it holds counts: a member that has not given up.
@@ -103,6 +106,8 @@ class RoundNode {
   RoundOutside& outside_;
   bool alive_ = true;
   bool frozen_ = false;
+  Duration snapshot_after_;
+  worker::Ballot branch_ = 0;
   uint64_t actions_ = 0;
   uint64_t dies_after_ = UINT64_MAX;
   std::deque<std::function<void()>> while_frozen_;

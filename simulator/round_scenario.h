@@ -61,6 +61,11 @@ struct RoundScenario {
     int node = 0;
     int of = -1;  // cuts: the other end; suspicion: whom
   };
+  struct LateSnapshot {  // its trainer gives its snapshot `after` the start; the agent is alive
+    int node = 0;
+    Duration after;
+  };
+  std::vector<LateSnapshot> late_snapshots;
   std::vector<Spell> freezes;
   std::vector<Spell> cuts;          // one way, node -> of
   std::vector<Spell> suspicions;    // node is told that `of` is gone; `length` later: it is not
@@ -74,8 +79,11 @@ struct RoundScenario {
 
 struct RoundReport {
   Violations violations;
-  std::map<int, worker::RoundOver> over;  // by live member
-  std::vector<uint64_t> actions;          // executed, by node
+  std::map<int, worker::RoundOver> over;          // by live member
+  std::map<int, std::vector<Bytes>> bits;         // output slots at the end, of who applied
+  std::map<int, worker::Ballot> branch;           // whose branch it is in; absent: the parent
+  std::map<int, worker::Round::Phase> frozen_in;  // at its last freeze; absent: not opened yet
+  std::vector<uint64_t> actions;                  // executed, by node
   std::vector<bool> alive;
   std::map<std::string, uint64_t> refused;  // by reason, all nodes
   uint64_t events = 0;

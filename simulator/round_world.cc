@@ -118,6 +118,8 @@ void RoundWorld::MakeSpeakers() {
 
 void RoundWorld::Schedule() {
   Rng rng = rng_.Fork("start");
+  for (const RoundScenario::LateSnapshot& late : scenario_.late_snapshots)
+    At(late.node).DelaySnapshot(late.after);
   for (auto& node : nodes_) {
     const auto spread = static_cast<uint64_t>(scenario_.start_spread.nanoseconds());
     queue_.After(Nanoseconds(static_cast<int64_t>(rng.Uniform(spread + 1))),
@@ -126,7 +128,11 @@ void RoundWorld::Schedule() {
   for (const RoundScenario::Death& death : scenario_.deaths)
     At(death.node).DieAfter(death.after_actions);
   for (const RoundScenario::Spell& spell : scenario_.freezes) {
-    queue_.After(spell.at, [this, spell] { At(spell.node).Freeze(); });
+    queue_.After(spell.at, [this, spell] {
+      RoundNode& node = At(spell.node);
+      node.Freeze();
+      if (node.round()) report_.frozen_in[spell.node] = node.round()->phase();
+    });
     queue_.After(spell.at + spell.length, [this, spell] { At(spell.node).Thaw(); });
   }
   for (const RoundScenario::Spell& spell : scenario_.cuts) {
@@ -284,6 +290,10 @@ RoundReport RoundWorld::Run() {
   for (const auto& node : nodes_) {
     report_.actions.push_back(node->actions());
     report_.alive.push_back(node->alive());
+    if (node->branch() > 0) report_.branch[node->index()] = node->branch();
+    const auto over = report_.over.find(node->index());
+    if (over != report_.over.end() && worker::Applied(over->second.outcome))
+      report_.bits[node->index()] = node->Slots();
     if (node->round())
       for (const auto& [reason, count] : node->round()->counts().refused)
         report_.refused[reason] += count;

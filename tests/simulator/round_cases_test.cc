@@ -5,46 +5,16 @@
 
 #include <algorithm>
 #include <string>
-#include <vector>
 
-#include "simulator/round_scenario.h"
+#include "round_cases.h"
 
 namespace crowdsurf::simulator {
 namespace {
 
 using worker::Outcome;
 
-RoundScenario Calm(int members, uint64_t seed = 1) {
-  RoundScenario scenario;
-  scenario.seed = seed;
-  scenario.members = members;
-  scenario.elements = static_cast<uint32_t>(2 * members);
-  scenario.chunk_elements = 1;
-  scenario.heal = Milliseconds(400);
-  return scenario;
-}
-
-std::string Words(const RoundReport& report) {
-  std::string words;
-  for (const std::string& word : report.violations.words()) words += "\n  " + word;
-  return words;
-}
-
 int Living(const RoundReport& report, int members) {
   return static_cast<int>(std::count(report.alive.begin(), report.alive.begin() + members, true));
-}
-
-// Runs it; nothing may be broken and every living member must have applied.
-RoundReport AllApply(const RoundScenario& scenario, const std::string& what) {
-  const RoundReport report = RunRound(scenario);
-  EXPECT_TRUE(report.violations.none()) << what << Words(report);
-  for (int node = 0; node < scenario.members; ++node) {
-    if (!report.alive[static_cast<size_t>(node)]) continue;
-    const auto over = report.over.find(node);
-    EXPECT_TRUE(over != report.over.end() && worker::Applied(over->second.outcome))
-        << what << ": node " << node << " did not apply";
-  }
-  return report;
 }
 
 TEST(RoundCases, AFaultFreeRoundIsFastAndSendsEveryByteOnce) {
