@@ -57,9 +57,8 @@ TEST(RoundWorldTest, SurvivorsOfAnyFaultsEndWithTheSameBits) {
 }
 
 // The least seed that turns the checkers red, and what they said.
-std::string Caught(Bug bug, uint64_t seeds) {
+std::string Caught(Bug bug, WorldOptions options, uint64_t seeds) {
   for (uint64_t seed = 1; seed <= seeds; ++seed) {
-    WorldOptions options;
     options.seed = seed;
     options.bug = bug;
     const std::string failure = RoundWorld(options).Run();
@@ -71,16 +70,28 @@ std::string Caught(Bug bug, uint64_t seeds) {
 struct Planted {
   const char* name;
   Bug bug;
-  const char* caught_by;  // statements, any of them
+  const char* caught_by;    // statements, any of them
+  WorldOptions world = {};  // where it shows soon
 };
 
 class PlantedTest : public ::testing::TestWithParam<Planted> {};
 
 TEST_P(PlantedTest, TurnsTheCheckersRed) {
-  const std::string failure = Caught(GetParam().bug, 20'000);
+  const std::string failure = Caught(GetParam().bug, GetParam().world, 20'000);
   printf("%s: %s\n", GetParam().name, failure.c_str());
   EXPECT_NE(std::string(GetParam().caught_by).find(failure.substr(0, 2)), std::string::npos)
       << failure;
+}
+
+// Two members that distrust each other, and an even number of witnesses that miss much.
+constexpr WorldOptions kHalves = {
+    .members = 2, .outside_witnesses = 4, .loss = 0.3, .crash = 0, .false_suspicion = 0.8};
+constexpr WorldOptions kCalm = {.members = 4, .loss = 0, .calm = true};
+
+// Nor is it the world, or the lie alone, that turns the checkers red.
+TEST(PlantedControlTest, WithoutTheFaultTheyStayGreen) {
+  EXPECT_EQ(Caught(Bug::kNone, kHalves, 1'000), "not caught");
+  EXPECT_EQ(Caught(Bug::kTwoWeights, kCalm, 1'000), "not caught");
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -95,6 +106,12 @@ INSTANTIATE_TEST_SUITE_P(
                       Planted{"AcceptBeforeAllHold", Bug::kAcceptEarly, "S3 S4 L1"},
                       Planted{"FoldedInAnotherOrder", Bug::kFoldBackwards, "S5"},
                       Planted{"FlagBeforeTheLastChunk", Bug::kFlagEarly, "S2 S5"},
+                      Planted{"CommittedWithoutWitnesses", Bug::kNoWitnesses, "S1 S3 S4"},
+                      Planted{"HalfOfTheWitnessesIsEnough", Bug::kHalfIsEnough, "S1 S3 S4",
+                              kHalves},
+                      Planted{"FastPathNotClosedByStatus", Bug::kFastAfterStatus, "S1 S3 S4"},
+                      Planted{"RootWithoutWeights", Bug::kRootWithoutWeights, "S1 S5", kCalm},
+                      Planted{"FoldedOnArrival", Bug::kFoldOnArrival, "S5"},
                       Planted{"CompleteValuesIgnored", Bug::kPlanIgnoresComplete, "S1 S3 S4"}),
     [](const auto& planted) { return std::string(planted.param.name); });
 

@@ -104,6 +104,7 @@ class RoundHost {
 
   void Keep(const InputBytes& input) {
     inputs[{input.chunk, input.assigned, input.rank}] = input.values;
+    arrivals[{input.chunk, input.assigned}].push_back(input.rank);
   }
   void Flip() {  // the trainer sees the output now
     ++flips;
@@ -123,6 +124,7 @@ class RoundHost {
  public:
   std::vector<double> output;
   std::map<std::tuple<uint32_t, Ballot, int>, std::vector<double>> inputs;
+  std::map<std::pair<uint32_t, Ballot>, std::vector<int>> arrivals;  // ranks, first come first
   std::vector<double> offered;  // bytes of the RESULT that is being given
   bool alive = true;
   int flips = 0;
@@ -132,6 +134,7 @@ class RoundHost {
   std::optional<BranchFormed> branch;
   bool first_flip_only = false;  // planted: an early flip stands
   bool reverse_fold = false;     // planted: folds in descending order
+  bool arrival_fold = false;     // planted: folds as the inputs came, its own first
 
  private:
   std::vector<double> Cut(const std::vector<double>& from, uint32_t chunk) const {
@@ -159,6 +162,18 @@ class RoundHost {
       mask = 0;
       for (size_t r = 0; r < rows.size(); ++r)
         if (!rows[r].empty()) mask |= Mask{1} << r;
+    }
+    if (arrival_fold) {
+      std::vector<std::vector<double>> came = {rows[static_cast<size_t>(self())]};
+      std::vector<double> theirs = {weights[static_cast<size_t>(self())]};
+      for (const int rank : arrivals[{fold.chunk, fold.assigned}]) {
+        if ((fold.mask >> rank & 1) == 0) continue;
+        came.push_back(rows[static_cast<size_t>(rank)]);
+        theirs.push_back(weights[static_cast<size_t>(rank)]);
+      }
+      rows = std::move(came);
+      weights = std::move(theirs);
+      mask = (Mask{1} << rows.size()) - 1;
     }
     const std::vector<double> result = FoldValues(mask, weights, rows, Span(fold.chunk).count);
     Write(fold.chunk, result);

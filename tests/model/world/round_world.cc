@@ -86,7 +86,7 @@ void RoundWorld::MakeGroup() {
   }
   if (outside == 0)
     for (const auto& [peer, rank] : rank_of_) witnesses_.push_back(peer);
-  const PlanRule rule = options_.bug == Bug::kPlanIgnoresComplete ? RuleIgnoringComplete : MakePlan;
+  const PlanRule rule = RuleOf(options_.bug);
   for (const auto& [peer, rank] : rank_of_)
     hosts_[rank] =
         std::make_unique<RoundHost>(SpecOf(rank), values_[static_cast<size_t>(rank)], rule);
@@ -98,6 +98,7 @@ void RoundWorld::MakeGroup() {
     speakers_[peer] = std::make_unique<Speaker>(spec);
   }
   for (const auto& [rank, host] : hosts_) host->first_flip_only = options_.bug == Bug::kApplyEarly;
+  if (options_.bug == Bug::kFoldOnArrival) hosts_.begin()->second->arrival_fold = true;
   if (options_.bug == Bug::kFoldBackwards) hosts_.begin()->second->reverse_fold = true;
 }
 
@@ -150,6 +151,7 @@ void RoundWorld::DeliverToMember(RoundHost& host, const PeerId& from, const Payl
   RoundActions out;
   if (const auto* frame = std::get_if<Frame>(&payload)) {
     host.round.OnFrame(from, *frame, out);
+    if (options_.bug == Bug::kHalfIsEnough) MakeHalfEnough(from, TestPeer(host.self()), *frame);
   } else if (const auto* input = std::get_if<InputBytes>(&payload)) {
     tally_.bytes += input->values.size();
     if (host.round.OnInput(from, input->rank, input->chunk, input->assigned, out))
@@ -213,6 +215,7 @@ void RoundWorld::Run(RoundHost& host, const RoundActions& actions) {
     Trace(absl::StrCat(self.brief(), " is over: ", static_cast<int>(host.outcome->outcome)));
   if (host.ends > 1) Fail("a round ended twice");
   if (options_.bug == Bug::kApplyEarly && host.flips == 0 && SlotsFull(host, 0)) host.Flip();
+  if (options_.bug == Bug::kFastAfterStatus) HaveAfterStatus(host);
   if (options_.bug == Bug::kFlagEarly && host.flips == 0 && SlotsFull(host, 1)) host.Flip();
   if (host.outcome && Applied(host.outcome->outcome) && host.flips > 0) CheckApplied(host);
 }
@@ -244,7 +247,7 @@ void RoundWorld::Chaos() {
   loss_ = options_.loss >= 0 ? options_.loss : choices[rng_.Uniform(5)];
   duplicate_ = rng_.Bernoulli(0.5) ? 0.1 : 0;
   slow_ = rng_.Bernoulli(0.5) ? 4 : 40;
-  const bool faults = rng_.Bernoulli(0.9);
+  const bool faults = rng_.Bernoulli(0.9) && !options_.calm;
   for (const auto& [rank, host] : hosts_) {
     const int self = rank;
     At(rng_.Uniform(slow_), [this, self] {

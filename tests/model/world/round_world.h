@@ -38,6 +38,12 @@ enum class Bug : uint8_t {
   kFoldBackwards,        // one member folds in another order
   kFlagEarly,            // the flag flips before the last chunk
   kPlanIgnoresComplete,  // plan rule: without rule 3, and slots are not adopted
+  kNoWitnesses,          // committed as soon as all of the plan hold it: no quorum accepts it
+  kHalfIsEnough,         // half of the witnesses are a quorum, whichever half
+  kFastAfterStatus,      // HAVE(0) is sent by members that answered a ballot without it
+  kTwoWeights,           // a member tells one other another weight; roots are as they should be
+  kRootWithoutWeights,   // ... and weights are left out of the root
+  kFoldOnArrival,        // one member folds in the order in which inputs came
 };
 
 struct WorldOptions {
@@ -50,12 +56,14 @@ struct WorldOptions {
   double loss = -1;            // -1: by the seed
   double crash = 0.4;          // share of members that may crash
   double false_suspicion = 0.3;
+  bool calm = false;   // no faults but delays
   bool codec = false;  // every frame through bytes
   bool trace = false;  // prints what is sent, suspected and decided
 };
 
-// A plan rule with a planted flaw.
+// Plan rules with a planted flaw.
 std::optional<Plan> RuleIgnoringComplete(const PlanQuestion& question);
+PlanRule RuleOf(Bug bug);
 
 class RoundWorld {
  public:
@@ -85,6 +93,12 @@ class RoundWorld {
   void DeliverToWitness(const PeerId& self, const PeerId& from, const Payload& payload);
   void Run(RoundHost& host, const RoundActions& actions);
   bool Tamper(const PeerId& from, const PeerId& to, Payload& payload);
+  bool TamperMore(const PeerId& from, const PeerId& to, Frame& frame);
+  void CommitAtOnce(const PeerId& coordinator, const Accept& accept);
+  void MakeHalfEnough(const PeerId& from, const PeerId& to, const Frame& frame);
+  void HaveAfterStatus(const RoundHost& host);
+  bool CompareWithoutWeights(const PeerId& from, const PeerId& to, const Have& have);
+  std::optional<RoundValue> HeldBy(const RoundHost& host, bool weights) const;
   void Watch(const PeerId& from, const Payload& payload);
   void Chaos();
   void Suspect(int observer, const PeerId& peer, SuspicionCause cause);
@@ -136,6 +150,9 @@ class RoundWorld {
   Mask decided_members_ = 0;
   std::map<PeerId, Digest> own_root_;  // planted kTwoMasks
   std::set<PeerId> heard_;             // planted kFastOnMajority
+  // Planted kHalfIsEnough: witnesses whose answer came, by (coordinator or learner, ballot, value).
+  std::map<std::tuple<PeerId, Ballot, Digest>, std::set<PeerId>> answered_;
+  std::map<PeerId, Digest> bare_root_;  // planted kRootWithoutWeights
   std::string failure_;
   Tally tally_;
 };

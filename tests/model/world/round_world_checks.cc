@@ -169,6 +169,7 @@ bool RoundWorld::Tamper(const PeerId& from, const PeerId& to, Payload& payload) 
   }
   auto* frame = std::get_if<Frame>(&payload);
   if (frame == nullptr) return false;
+  if (TamperMore(from, to, *frame)) return true;
   const auto forge = [&](const PeerId& as, const PeerId& at, FrameBody body) {
     At(1, [this, as, at, forged = Frame{instance_, std::move(body)}] { Deliver(as, at, forged); });
   };
@@ -204,16 +205,6 @@ bool RoundWorld::Tamper(const PeerId& from, const PeerId& to, Payload& payload) 
       forge(to, from, Promise{open->ballot, 0, {}});
   }
   return false;
-}
-
-std::optional<Plan> RuleIgnoringComplete(const PlanQuestion& question) {
-  PlanQuestion forgetful = question;
-  for (auto& [rank, status] : forgetful.statuses) {
-    status.complete.reset();
-    status.held.assign(status.held.size(), ChunkValue());
-  }
-  std::optional<Plan> plan = MakePlan(forgetful);
-  return plan;
 }
 
 }  // namespace crowdsurf::worker::testing
