@@ -51,8 +51,14 @@ class RunCase(unittest.TestCase):
         self.command = TRAINER.replace("TEXT", str(text))
         self.write(self.command)
         self.shared = set(os.listdir("/dev/shm"))
+        self.started = []
 
     def tearDown(self):
+        for process in self.started:  # a test that failed must not leave its run to the next one
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+            process.stdout.close()
         self.folder.cleanup()
 
     def write(self, command, **replace):
@@ -62,8 +68,10 @@ class RunCase(unittest.TestCase):
         self.job.write_text(text)
 
     def start(self, *flags, **extra):
-        return subprocess.Popen([BIN / "crowdsurf", "run", self.job, "--state-dir", self.state, *flags],
-                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **extra)
+        process = subprocess.Popen([BIN / "crowdsurf", "run", self.job, "--state-dir", self.state, *flags],
+                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **extra)
+        self.started.append(process)
+        return process
 
     def run_job(self, *flags, timeout=120):
         process = self.start(*flags)
