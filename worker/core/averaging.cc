@@ -16,8 +16,8 @@ constexpr uint64_t kDueAhead = 2;  // averagings whose due lists are kept
 // halved, twice the small frames; doubled, a job overshoots its target by as much.
 constexpr Duration kCountEvery = Seconds(1);
 
-// How long before the end of a job's time its last averaging is due: a step, and a round with one
-// repair, are over by then.
+// How long before the end of a job's time its last averaging is due. Steps and rounds that take
+// longer together miss the end, and what they would have brought is left out, as it was without.
 constexpr Duration kLastAveraging = Seconds(1);
 
 // A snapshot is taken at the step boundary after it was asked for. A trainer that waits for results
@@ -70,7 +70,7 @@ void Averaging::OnView(Time now, const Seating& seating, uint64_t next, bool bro
   due_.clear();
   announced_ = false;
   hold_.reset();
-  if (movable() && number_ == next) {  // the snapshot serves the new view
+  if (movable() && number_ == next && !view.target_met) {  // the snapshot serves the new view
     if (stage_ == Stage::kPublishing) return;
     if (snapshotted_) return OpenTrip(now, out);
     stage_ = Stage::kPublishing;  // it was to count only; here it is the view's full average

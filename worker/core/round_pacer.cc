@@ -20,7 +20,7 @@ Duration MiddleDeviation(const std::vector<Duration>& ordered, size_t middle) {
   for (size_t taken = 0; taken < middle; ++taken) {
     const Duration down = below > 0 ? median - ordered[below - 1] : Duration::Infinite();
     const Duration up = above < ordered.size() ? ordered[above] - median : Duration::Infinite();
-    down <= up ? --below : ++above;
+    below > 0 && down <= up ? --below : ++above;
     deviation = std::min(down, up);
   }
   return deviation;
