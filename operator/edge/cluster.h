@@ -37,7 +37,7 @@ class Cluster {
   virtual Status Delete(const DeletePod& pod) = 0;
   virtual Status Annotate(const AnnotatePod& note) = 0;
   // All of them, each with its own answer, in that order; a platform may write them at once, so no
-  // two of them may set the same key of a pod.
+  // two of them may set the same key of a pod (but the instant of telling, where any will do).
   virtual std::vector<Status> AnnotateAll(std::span<const AnnotatePod> notes) {
     std::vector<Status> answers;
     for (const AnnotatePod& note : notes) answers.push_back(Annotate(note));

@@ -164,6 +164,7 @@ void KubeCluster::Touch(const ObjectCache<JobEntry>::Change& change,
   purses_.erase(change.key);
   explained_.erase(change.key);
   ensured_.erase(change.before->job.uid);
+  guarded_.erase(change.before->job.uid);
   if (options_.forget) options_.forget(change.before->job.uid);
 }
 

@@ -73,7 +73,8 @@ StatusOr<JobSnapshot> KubeCluster::Observe(const std::string& job) {
   if (entry->job.spec.managed_by != kManagedByUs) {
     return absl::FailedPreconditionError("managed by " + entry->job.spec.managed_by);
   }
-  FollowEdit(entry->job);
+  // Workers do not wait for the guards of an edit. Also after another operator has made them.
+  if (ensured_.contains(entry->job.uid) || pods_of_.contains(job)) FollowEdit(entry->job);
   JobSnapshot snapshot;
   snapshot.job = entry->job;
   snapshot.status = entry->status;
@@ -163,28 +164,23 @@ std::optional<WallTime> KubeCluster::RenewedAt(const std::string& node, bool not
   return known.renewed_at;
 }
 
-// What the spec may ask for, and ask for no more.
-Status KubeCluster::EnsureGuards(const TrainingJob& job, bool first) {
+// What the spec may ask for, and ask for no more. Both are tried; the first error is returned.
+Status KubeCluster::EnsureGuards(const TrainingJob& job) {
   const std::string name = job.space + "/", last = "/" + GuardName(job);
+  Status first;
   for (const auto& [path, object] :
        {std::pair("/apis/policy/v1/namespaces/" + name + "poddisruptionbudgets" + last,
                   BuildDisruptionBudget(job)),
         std::pair("/apis/networking.k8s.io/v1/namespaces/" + name + "networkpolicies" + last,
                   BuildNetworkPolicy(job))}) {
-    if (object) {
-      const auto applied = client_.Patch(path + kApply, PatchType::kApply, *object);
-      if (!applied.ok()) return applied.status();
-    } else if (!first || job.generation > 1) {
-      const Status removed = RemoveGuard(job, path);
-      if (!removed.ok() && !first) return removed;
-      if (!removed.ok())  // no worker waits for that
-        log_.Warning("guard not removed", {{"job", job.name}, {"why", removed.ToString()}});
-    }
+    first.Update(object ? client_.Patch(path + kApply, PatchType::kApply, *object).status()
+                        : RemoveGuard(job, path));
   }
-  return absl::OkStatus();
+  return first;
 }
 
 Status KubeCluster::RemoveGuard(const TrainingJob& job, const std::string& path) {
+  if (job.generation == 1) return absl::OkStatus();  // it never asked for one
   const auto found = client_.Get(path);
   if (absl::IsNotFound(found.status())) return absl::OkStatus();
   if (!found.ok()) return found.status();
@@ -195,18 +191,18 @@ Status KubeCluster::RemoveGuard(const TrainingJob& job, const std::string& path)
 }
 
 // An edit may ask for other guards; the Service and the CA map never change. What could not be
-// followed is tried again: it is no reason to leave the workers alone meanwhile.
+// followed is tried again in a turn of the job's a while later.
 void KubeCluster::FollowEdit(const TrainingJob& job) {
-  const auto known = ensured_.find(job.uid);
-  if (known == ensured_.end() || known->second.generation == job.generation || job.deleting) return;
-  const WallTime now = options_.clock();
-  if (now < known->second.not_before) return;
-  if (const Status status = EnsureGuards(job, false); !status.ok()) {
+  Guarded& known = guarded_[job.uid];
+  if (known.generation == job.generation || job.deleting) return;
+  if (options_.clock() < known.not_before) return;
+  const Status status = EnsureGuards(job);
+  if (status.ok()) {
+    known.generation = job.generation;
+  } else {
     log_.Warning("guards not changed", {{"job", job.name}, {"why", status.ToString()}});
-    known->second.not_before = now + kGuardsAgain;
-    return;
+    known.not_before = options_.clock() + kGuardsAgain;  // from the answer on: it may take long
   }
-  known->second.generation = job.generation;
 }
 
 Status KubeCluster::EnsureObjects(const TrainingJob& job) {
@@ -219,8 +215,9 @@ Status KubeCluster::EnsureObjects(const TrainingJob& job) {
     const auto applied = client_.Patch(path + kApply, PatchType::kApply, object);
     if (!applied.ok()) return applied.status();
   }
-  RETURN_IF_ERROR(EnsureGuards(job, true));
-  ensured_[job.uid] = {.generation = job.generation, .not_before = {}};
+  RETURN_IF_ERROR(EnsureGuards(job));
+  guarded_[job.uid].generation = job.generation;
+  ensured_.insert(job.uid);
   return absl::OkStatus();
 }
 

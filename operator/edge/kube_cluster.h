@@ -91,10 +91,10 @@ class KubeCluster : public Cluster {
     std::string uid, message;
     WallTime asked;
   };
-  // A job's Service, CA map and guards are there as this generation of it asks.
-  struct Ensured {
+  // A job's guards are as this generation of it asks.
+  struct Guarded {
     int64_t generation = 0;
-    WallTime not_before;  // a later one is not followed before that
+    WallTime not_before;  // of the next try to follow a later one
   };
   struct Silent {  // of a node that is not Ready: its Lease as it was read last
     std::string renewed;
@@ -119,7 +119,7 @@ class KubeCluster : public Cluster {
   void Assume(const nlohmann::json& pod);
   void ShowCaches();
   Status EnsureObjects(const TrainingJob& job);
-  Status EnsureGuards(const TrainingJob& job, bool first);
+  Status EnsureGuards(const TrainingJob& job);
   Status RemoveGuard(const TrainingJob& job, const std::string& path);
   void FollowEdit(const TrainingJob& job);
   StatusOr<nlohmann::json> Post(const TrainingJob& job, const CreatePod& create);
@@ -151,8 +151,9 @@ class KubeCluster : public Cluster {
   std::map<std::string, std::pair<nlohmann::json, WallTime>> unseen_;  // created, not yet watched
   std::map<std::string, Silent> silent_;                               // nodes that are not Ready
   std::set<std::string> gone_nodes_;                                   // confirmed by the server
-  std::map<std::string, Ensured> ensured_;                             // by the job's uid
-  std::set<std::string> assumed_;  // jobs that our own writes touched
+  std::set<std::string> ensured_;           // uids of jobs whose Service and CA map are there
+  std::map<std::string, Guarded> guarded_;  // by the job's uid
+  std::set<std::string> assumed_;           // jobs that our own writes touched
   std::map<std::string, Told> told_;
   std::map<std::string, Purse> purses_;
   std::map<std::string, Explained> explained_;

@@ -7,9 +7,9 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <system_error>
 #include <set>
 #include <sstream>
+#include <system_error>
 
 namespace crowdsurf::controller {
 namespace {
