@@ -155,15 +155,25 @@ std::string Span(double seconds) {
 }
 
 std::string Printable(const std::string& text) {
+  const auto byte = [&](size_t i) {
+    return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U;
+  };
+  const auto continues = [&](size_t i) { return (byte(i) & 0xC0U) == 0x80; };
   std::string kept;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const auto byte = static_cast<unsigned char>(text[i]);
-    if (byte == 0xC2 && i + 1 < text.size() &&
-        static_cast<unsigned char>(text[i + 1]) < 0xA0) {  // U+0080 to U+009F
-      ++i;
-    } else if ((byte >= 0x20 && byte != 0x7F) || byte == '\n' || byte == '\t') {
-      kept += text[i];
-    }
+  for (size_t i = 0; i < text.size();) {
+    const unsigned lead = byte(i);
+    size_t length = lead < 0x80   ? 1
+                    : lead < 0xC2 ? 0
+                    : lead < 0xE0 ? 2
+                    : lead < 0xF0 ? 3
+                    : lead < 0xF5 ? 4
+                                  : 0;
+    for (size_t k = 1; k < length; ++k)
+      if (!continues(i + k)) length = 0;
+    const bool control = length == 1 ? (lead < 0x20 && lead != '\n' && lead != '\t') || lead == 0x7F
+                                     : lead == 0xC2 && byte(i + 1) < 0xA0;  // U+0080 to U+009F
+    if (length > 0 && !control) kept.append(text, i, length);
+    i += std::max<size_t>(1, length);  // a byte that belongs to no character is dropped
   }
   return kept;
 }

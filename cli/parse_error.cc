@@ -51,6 +51,8 @@ std::string Explain(const CLI::App& app, const CLI::ParseError& error) {
   for (const CLI::Option* known : command.get_options())
     for (const std::string& name : known->get_lnames()) names.push_back("--" + name);
   const std::string name = option->substr(0, option->find('='));
+  if (std::find(names.begin(), names.end(), name) != names.end())
+    return name + " goes behind " + command.get_name();
   return name + ": unknown option of " + command.get_name() + Suggestion(name, names);
 }
 

@@ -89,6 +89,10 @@ TEST(LiveViewTest, PlainLineHoldsTheSameFacts) {
 TEST(PrintableTest, KeepsLettersAndDropsWhatControlsATerminal) {
   EXPECT_EQ(Printable("a\tb\nc"), "a\tb\nc");
   EXPECT_EQ(Printable("x\x1b[2Jy\x07\x08z\x7f\r"), "x[2Jyz");
+  EXPECT_EQ(Printable("a\xc2\xc2\x80\x9b"
+                      "b\x9b\xc2\nc"),
+            "ab\nc")
+      << "what is left must not become one";
   EXPECT_EQ(Printable("\xc3\xa9 \xe2\x98\x85 \xc2\xa7"), "\xc3\xa9 \xe2\x98\x85 \xc2\xa7");
   EXPECT_EQ(Printable("a\xc2\x9b"
                       "31mb"),
