@@ -4,7 +4,7 @@
 Usage: measured_run.py OUT.json STATE FIGURES PATIENCE -- crowdsurf run ...      (in the namespace to measure)
 OUT.json: {report, output, trajectory: [[seconds, bytes, loss, exchanges]], samples_per_second, private_mib (medians of
 the later half), sent_bytes, members (of the largest view)}. Bytes are what the
-namespace's lo sent, headers, TLS and metrics included, from the first look on; loss is the workers' mean training loss as
+namespace's lo sent, headers, TLS and metrics included, since the namespace was made; loss is the workers' mean training loss as
 the run shows it. FIGURES is `all` to count exchanges and memory at each look too (a request to each agent), or `run`.
 """
 import json
@@ -117,7 +117,7 @@ class Watch:
 
 def middle(values):
     """Median of the later half, in which everybody has joined; None: nothing was seen."""
-    seen = [value for value in values if value]
+    seen = [value for value in values if value is not None]
     return statistics.median(seen[len(seen) // 2:]) if seen else None
 
 

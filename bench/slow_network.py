@@ -8,6 +8,7 @@ sends. The kernel's own TCP sees both: windows, retransmissions and congestion a
 """
 import argparse
 import collections
+import errno
 import os
 import select
 import signal
@@ -65,8 +66,10 @@ class Delayer:
                 data = self.socket.recv(1 << 16)
             except BlockingIOError:
                 return
-            except OSError:
-                continue  # ENOBUFS: the kernel lets those through
+            except OSError as error:
+                if error.errno != errno.ENOBUFS:  # of those the kernel lets the packets through
+                    raise
+                continue
             if struct.unpack_from("=H", data, 4)[0] & 0xff == PACKET:
                 # The first attribute is the packet's header: its id first.
                 self.waiting.append((now + self.delay, data[24:28]))
