@@ -22,15 +22,16 @@ namespace crowdsurf::simulator {
 // Faults put into the host, to see the checkers of whole jobs turn red.
 enum class ChaosPlant : uint8_t {
   kNone,
-  kDeliverTwice,   // a result is handed to the trainer twice
-  kEarlyPublish,   // the trainer's snapshot is replaced while it is in use
-  kWrongCount,     // a delivery says one sample more
-  kWrongValue,     // a bit of a delivered value flips
-  kSecondView,     // a view is said to have another successor
-  kNeverTogether,  // one node's frames are lost for ever
-  kResendAll,      // every input is sent four times
-  kCutShort,       // every message of one node loses its last byte
-  kTimersPile,     // one node sets a thousand timers after every input and takes none back
+  kDeliverTwice,    // a result is handed to the trainer twice
+  kEarlyPublish,    // the trainer's snapshot is replaced while it is in use
+  kWrongCount,      // a delivery says one sample more
+  kWrongValue,      // a bit of a delivered value flips
+  kSecondView,      // a view is said to have another successor
+  kNeverTogether,   // one node's frames are lost for ever
+  kResendAll,       // every input is sent four times
+  kCutShort,        // every message of one node loses its last byte
+  kTimersPile,      // one node sets a thousand timers after every input and takes none back
+  kSeatsNotUnited,  // one node is never told of seats that it does not know
 };
 
 struct ChaosScenario {

@@ -100,6 +100,18 @@ void ChaosWorld::ScheduleSpells() {
   }
 }
 
+namespace {
+
+// From such a message its receiver learns of seats in its view.
+bool TellsSeats(const worker::Message& message) {
+  if (const auto* news = std::get_if<worker::message::ViewNews>(&message))
+    return !news->seats.empty();
+  return std::holds_alternative<worker::message::SeatingNews>(message) ||
+         std::holds_alternative<worker::message::ListInUse>(message);
+}
+
+}  // namespace
+
 bool ChaosWorld::CanSend(int from, const PeerId& to) {
   const auto at = index_.find(to);
   if (at == index_.end() || !At(from).Knows(to)) {
@@ -134,6 +146,9 @@ void ChaosWorld::SendBody(int from, const PeerId& to, const Bytes& body) {
   Look(from);
   if (!CanSend(from, to)) return;
   const int target = index_.at(to);
+  if (scenario_.plant == ChaosPlant::kSeatsNotUnited && target == scenario_.planted &&
+      last_message_ && TellsSeats(*last_message_))
+    return;
   network_.Send(from, target, Plane::kControl, [this, from, target, wire = last_body_] {
     trace_.Add(static_cast<uint64_t>(queue_.now().nanoseconds()) * 64 +
                static_cast<uint64_t>(target));

@@ -55,6 +55,33 @@ TEST(PlantedChaosFaults, AnAgentThatNobodyHearsAfterHealingIsSeen) {
   EXPECT_GT(PlantedChaos(ChaosPlant::kNeverTogether).violations.Count("healed"), 0U);
 }
 
+// Newcomers get seats in the view; a node that is never told of them goes on with a list of its
+// own.
+ChaosReport JobWithSeats(ChaosPlant plant, int planted) {
+  ChaosScenario scenario;
+  scenario.members = 4;
+  scenario.plant = plant;
+  scenario.planted = planted;
+  scenario.mild = true;
+  scenario.heal = Seconds(3);
+  scenario.deadline = Seconds(10);
+  scenario.joins = {Seconds(1), Seconds(1.5)};
+  return RunChaos(scenario);
+}
+
+TEST(PlantedChaosFaults, SeatsThatAreNotUnitedAreSeen) {
+  const ChaosReport sound = JobWithSeats(ChaosPlant::kNone, 0);
+  EXPECT_TRUE(sound.violations.none()) << Broken(sound.violations);
+  uint64_t failed = 0, apart = 0;
+  for (int planted = 0; planted < 4; ++planted) {
+    const ChaosReport report = JobWithSeats(ChaosPlant::kSeatsNotUnited, planted);
+    failed += report.violations.Count("L1");
+    apart += report.violations.Count("healed");
+  }
+  EXPECT_GT(failed, 0U);
+  EXPECT_GT(apart, 0U);
+}
+
 // Nobody died, and one of four was stopped for longer than every deadline, somewhere in a round:
 // what it kept is a round that failed.
 TEST(PlantedChaosFaults, ASurvivorOfAMildJobThatKeepsItsValuesIsL1) {
