@@ -13,14 +13,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-World Running(int replicas) {
-  World world(replicas);
-  world.Reconcile();
-  world.StartAll();
-  world.Settle();
-  return world;
-}
-
 std::vector<std::string> Names(const std::vector<CreatePod>& creates) {
   std::vector<std::string> names;
   for (const CreatePod& create : creates) names.push_back(create.name);

@@ -12,14 +12,6 @@ namespace {
 
 using ::testing::ElementsAre;
 
-World Running(int replicas) {
-  World world(replicas);
-  world.Reconcile();
-  world.StartAll();
-  world.Settle();
-  return world;
-}
-
 TEST(TellingTest, WhatAPodIsToldIsFollowedByOneMoreChangeOfThePod) {  // kubelet may miss one
   World world = Running(1);
   PodFacts& pod = world.pods.at("job-0-1");

@@ -129,4 +129,13 @@ class World {
   }
 };
 
+// A job whose workers all train, seen once more by the operator.
+inline World Running(int replicas) {
+  World world(replicas);
+  world.Reconcile();
+  world.StartAll();
+  world.Settle();
+  return world;
+}
+
 }  // namespace crowdsurf::controller
