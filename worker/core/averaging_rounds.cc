@@ -136,6 +136,8 @@ void Averaging::GoOn(Time now, uint64_t averaging, Actions& out) {
   snapshotted_ = false;
   Learn(std::exchange(ahead_, {}));
   next_ = std::max(averaging + 1, jump_);
+  rounds_.SetLeast(next_);
+  rounds_.AnswerPassed(now, out);
   OpenMixing(now, out);
   AskToBeWoken(out);
   if (begun_ >= next_ && Ready()) return StartPublish(now, begun_, out);

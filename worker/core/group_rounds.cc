@@ -52,11 +52,10 @@ void GroupRounds::OnView(Time now, const View& view, const ViewHash& hash, bool 
   speaking_.clear();
   current_.reset();
   suspended_.reset();
-  early_.clear();
-  early_bytes_ = 0;
   differing_.clear();
   view_ = {.hash = hash, .epoch = view.epoch, .witnesses = view.witnesses};
   wire_ = view.config.compression;
+  AnswerPassed(now, out);
 }
 
 bool GroupRounds::Serves(const message::RoundFrame& frame) const {

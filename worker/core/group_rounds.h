@@ -87,6 +87,9 @@ class GroupRounds {
 
   // Averagings below `averaging` are over here: whoever asks for one that was not opened is told.
   void SetLeast(uint64_t averaging) { least_ = averaging; }
+  // Answers what came early for averagings below that, and was kept for a round that is not opened
+  // now: whoever sent it must not wait for it.
+  void AnswerPassed(Time now, Actions& out);
   void OnFrame(Time now, const PeerId& from, const message::RoundFrame& frame, Actions& out);
   void OnListAsk(const PeerId& from, const message::ListAsk& ask, Actions& out) const;
   // Opens the round under the list that others use already, if nothing has left this peer; or
@@ -171,6 +174,7 @@ class GroupRounds {
   void LateDuty(const PeerId& from, const message::RoundFrame& message, const Frame& frame,
                 Actions& out);
   void ReplayEarly(Time now, Actions& out);
+  std::deque<Early> TakeEarly();
   void Keep(const PeerId& from, const message::RoundFrame& message);
   void Witness(const PeerId& from, const Frame& frame, const message::RoundFrame& message,
                Actions& out);

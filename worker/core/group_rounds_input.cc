@@ -240,12 +240,26 @@ void GroupRounds::Keep(const PeerId& from, const message::RoundFrame& message) {
   }
 }
 
-void GroupRounds::ReplayEarly(Time now, Actions& out) {
-  std::deque<Early> waiting = std::exchange(early_, {});
+std::deque<GroupRounds::Early> GroupRounds::TakeEarly() {
   early_bytes_ = 0;
-  for (const Early& early : waiting) {
+  return std::exchange(early_, {});
+}
+
+void GroupRounds::ReplayEarly(Time now, Actions& out) {
+  for (const Early& early : TakeEarly()) {
     if (early.message.view != view_.hash) continue;
     OnFrame(now, early.from, early.message, out);
+  }
+}
+
+void GroupRounds::AnswerPassed(Time now, Actions& out) {
+  for (const Early& early : TakeEarly()) {
+    const bool passed = early.message.view != view_.hash || early.message.averaging < least_;
+    if (!passed) {
+      Keep(early.from, early.message);
+    } else if (const auto frame = DecodeFrame(early.message.frame)) {
+      Unknown(now, early.from, early.message, *frame, out);
+    }
   }
 }
 

@@ -96,7 +96,11 @@ TEST(AveragingTest, ASnapshotThatIsRefusedLeavesThatMemberOutOfOneAveraging) {
   world.RunFor(Milliseconds(500));
   while (!world.node(1).publish) world.RunFor(Microseconds(100));
   const uint64_t k = *std::exchange(world.node(1).publish, std::nullopt);
+  world.RunFor(Milliseconds(30));  // the others' READYs wait at it for the snapshot
   world.Local(1, PublishRefused{k});
+  // They are answered: nobody sits its start deadline of 250 ms out.
+  world.RunFor(Milliseconds(100));
+  EXPECT_GE(world.Summary(0).averaging, k);
   world.RunFor(Seconds(3));
   EXPECT_EQ(world.Summary(1).averagings_abandoned, 1U);
   EXPECT_GE(world.node(1).deliveries.size(), 5U);

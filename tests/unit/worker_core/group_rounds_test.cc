@@ -52,6 +52,11 @@ class GroupRoundsTest : public testing::Test {
                                 .group = 0,
                                 .frame = EncodeFrame({InstanceId(), std::move(body)})};
     rounds.OnFrame(now, Peer(1), message, out);
+    return Byes();
+  }
+
+  // The BYEs to Peer(1) so far.
+  std::vector<ByeReason> Byes() const {
     std::vector<ByeReason> byes;
     for (const Action& action : out) {
       const auto* send = std::get_if<Send>(&action);
@@ -136,6 +141,31 @@ TEST_F(GroupRoundsTest, WhoWentOnToTheNextViewIsNotWaitedForInTheOldOne) {
   EXPECT_EQ(ByesFor(seating.hash(), Ready{}), std::vector{ByeReason::kSatOut});
   EXPECT_EQ(ByesFor(seating.hash(), Ask{1, 0, {}}), std::vector{ByeReason::kCannotSpeak});
   EXPECT_TRUE(ByesFor(HashOf(view, "a view it never was in"), Ready{}).empty());
+}
+
+// It heard the others' READY while it waited for its trainer's snapshot, and then got none.
+TEST_F(GroupRoundsTest, WhatCameEarlyIsAnsweredWhenTheAveragingIsPassedOver) {
+  rounds.Suspend(now, out);
+  rounds.SetLeast(1);
+  EXPECT_TRUE(ByesFor(seating.hash(), Ready{}).empty());
+  rounds.AnswerPassed(now, out);
+  EXPECT_TRUE(Byes().empty()) << "it may be opened yet";
+  rounds.SetLeast(2);
+  rounds.AnswerPassed(now, out);
+  EXPECT_EQ(Byes(), std::vector{ByeReason::kSatOut});
+  rounds.AnswerPassed(now, out);
+  EXPECT_EQ(Byes().size(), 1U) << "once";
+}
+
+TEST_F(GroupRoundsTest, WhatCameEarlyIsAnsweredWhenTheNextViewIsEntered) {
+  rounds.Suspend(now, out);
+  EXPECT_TRUE(ByesFor(seating.hash(), Ready{}).empty());
+  EXPECT_TRUE(ByesFor(seating.hash(), Ask{1, 0, {}}).empty());
+  View next = view;
+  next.epoch = view.epoch + 1;
+  next.parent = seating.hash();
+  rounds.OnView(now, next, HashOf(next, "job"), false, out);
+  EXPECT_EQ(Byes(), (std::vector{ByeReason::kSatOut, ByeReason::kCannotSpeak}));
 }
 
 // A steward that was stopped for long gives a seat from an averaging on that is under way. This
