@@ -260,6 +260,8 @@ void Membership::Enter(Time now, Seating seating, Actions& out) {
   thin_since_ = Time();
   heard_.clear();
   for (const auto& [cell, member] : seating_->occupants()) heard_[member.id] = now;
+  entered_at_ = now;
+  follow_until_ = Time();
   const auto seated_here = [&](const auto& entry) {
     return seating_->CellOf(entry.first).has_value();
   };
@@ -308,6 +310,7 @@ void Membership::Unseat(Time now, Actions& out) {
   proposer_.reset();
   leader_.reset();
   left_ = ViewHash();
+  follow_until_ = Time();
   joining_.AskSoon();
 }
 
@@ -405,6 +408,7 @@ Time Membership::NextDeadline() const {
   if (leader_) consider(leader_->NextDeadline());
   if (!seated() && trainer_ && !fetching_) consider(joining_.NextDeadline());
   if (!fetch_again_.unset()) consider(fetch_again_);
+  if (!follow_until_.unset()) consider(follow_until_);
   if (!thin_since_.unset()) consider(thin_since_ + config_.view_debounce);
   if (newest_.target.seconds && is_steward()) consider(clock_.When(*newest_.target.seconds));
   for (const auto& [peer, joiner] : joiners_) consider(joiner.since + config_.view_debounce);

@@ -116,6 +116,7 @@ class Membership {
   bool Vacate(Time now, Actions& out);
   void SeatJoiners(Time now, Actions& out);
   bool NeedsView(Time now);
+  bool SomebodyFollows(Time now) const;
   bool StrictView() const;
   bool TargetMet(Time now) const;
   void Propose(Time now, Actions& out);
@@ -180,6 +181,8 @@ class Membership {
   Time thin_since_;
   JobClock clock_;
   Time settled_at_;
+  Time entered_at_;    // the present view
+  Time follow_until_;  // the next view waits for members that are in the parent yet; unset: not
   AveragingConfig newest_;  // configuration
 
   std::optional<TrainerRegistered> trainer_;

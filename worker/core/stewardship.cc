@@ -11,6 +11,10 @@ namespace {
 constexpr Duration kJoinerPatience = Seconds(5);
 // How long an own proposal holds averagings back.
 constexpr Duration kProposalPatience = Milliseconds(500);
+// How long after a view the next one waits for members that are in a round of the parent yet. Twice
+// as long, and a newcomer waits as long as for a whole transfer; half, and a round that goes
+// through a few ballots is not over.
+constexpr Duration kFollowPatience = Seconds(1);
 
 }  // namespace
 
@@ -47,6 +51,7 @@ void Membership::FindSilent(Time now) {
 }
 
 void Membership::Govern(Time now, Actions& out) {
+  follow_until_ = Time();  // set below, by a steward that waits
   FindSilent(now);
   if (leader_) {
     leader_->OnTimer(now, out);
@@ -75,9 +80,26 @@ void Membership::Govern(Time now, Actions& out) {
     return;
   }
   if (pending_ || !NeedsView(now)) return;
+  if (SomebodyFollows(now)) {
+    follow_until_ = entered_at_ + kFollowPatience;
+    return;
+  }
   // What is under way is finished first, and nothing new begins before it.
   averaging_.HoldFrom(now, averaging_.bytes_begun() + 1, kProposalPatience, out);
   if (averaging_.MayMove(0)) Propose(now, out);
+}
+
+// A member whose record names the parent is in a round of it: with one more view between, witnesses
+// forget that round's register, and it is given up. Records may be lost, so this is bounded.
+bool Membership::SomebodyFollows(Time now) const {
+  const ViewHash& parent = seating_->view().parent;
+  if (parent.none() || now - entered_at_ >= kFollowPatience) return false;
+  for (const auto& [cell, member] : seating_->occupants()) {
+    if (member.id == config_.id || down_.contains(member.id)) continue;
+    const RosterRecord* record = roster_.Find(member.id);
+    if (record != nullptr && record->view == parent) return true;
+  }
+  return false;
 }
 
 // Strategies on graphs derive who is whose neighbour from the view's members: it is made anew at

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "peer_world.h"
+#include "worker/core/round_codec.h"
 
 namespace crowdsurf::worker {
 namespace {
@@ -270,6 +271,51 @@ TEST(MembershipTest, ANewerConfigurationActsThroughTheNextView) {
   world.RunFor(Seconds(1));
   for (size_t i = 0; i < 8; ++i)
     EXPECT_EQ(world.Summary(i).view->radices, (std::vector<uint16_t>{8})) << i;
+}
+
+void Reconfigure(PeerWorld& world, uint64_t generation) {
+  AveragingConfig config = EveryTenSteps(8);
+  config.generation = generation;
+  for (size_t i = 0; i < world.size(); ++i) world.Local(i, ConfigChanged{config});
+}
+
+// Witnesses forget the rounds of views two epochs old. One member's round goes on, because its
+// frames are lost for a while, when a third view is wanted.
+TEST(MembershipTest, TheNextViewWaitsForWhoIsInTheParentYetButNotForEver) {
+  constexpr size_t kSlow = 4;
+  for (const Duration lost : {Milliseconds(300), Seconds(10)}) {
+    PeerWorld world(19, EveryTenSteps(8));
+    for (int i = 0; i < 5; ++i) world.Add();
+    ASSERT_TRUE(world.UntilTogether(Seconds(5)));
+    world.RunFor(Seconds(1));
+    const auto epoch = [&](size_t i) { return world.Summary(i).view->epoch; };
+    const uint64_t first = epoch(0);
+    const Time healed = world.now() + lost;
+    world.lose = [&](size_t, size_t to, const Message& message) {  // bytes move all the same
+      const auto* round = std::get_if<message::RoundFrame>(&message);
+      return world.now() < healed && to == kSlow && round != nullptr &&
+             !std::holds_alternative<Ready>(DecodeFrame(round->frame)->body);
+    };
+    const size_t rounds = world.node(kSlow).weights.size();
+    while (world.node(kSlow).weights.size() == rounds) world.RunFor(Milliseconds(1));
+    world.RunFor(Milliseconds(30));
+    Reconfigure(world, 2);
+    while (epoch(0) == first) world.RunFor(Milliseconds(1));
+    const Time second = world.now();
+    ASSERT_EQ(epoch(kSlow), first) << "it is in no round: this tests nothing";
+    Reconfigure(world, 3);
+    while (epoch(0) == first + 1 && epoch(kSlow) == first) world.RunFor(Milliseconds(1));
+    const double waited = (world.now() - second).seconds();
+    EXPECT_GT(waited, 0.15);
+    EXPECT_LT(waited, 2);  // a second, and what it takes to get between two averagings
+    if (lost < Seconds(1)) {
+      EXPECT_EQ(epoch(kSlow), first + 1) << "its round was taken from it";
+    }
+    const auto took = world.UntilTogether(Seconds(10));
+    ASSERT_TRUE(took) << world.Describe();
+    world.RunFor(Seconds(2));
+    EXPECT_EQ(epoch(0), first + 2);
+  }
 }
 
 AveragingConfig UntilSeconds(double seconds) {
