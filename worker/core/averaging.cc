@@ -176,11 +176,13 @@ void Averaging::Learn(const Committed& theirs) {
 void Averaging::OnLine(const Committed& theirs) {
   job_ = theirs;
   committed_ = ahead_ = Committed();
+  overwritten_ = false;
   metrics_.job_samples->Set(job_.job_samples);
 }
 
 void Averaging::OnHolds(const Committed& committed) {
   committed_ = committed;
+  overwritten_ = false;
   Learn(committed);
   next_ = std::max(next_, committed.averaging + 1);
 }
@@ -453,7 +455,7 @@ void Averaging::OnPublishRefused(Time now, const PublishRefused& refused, Action
 }
 
 void Averaging::OnStateHashed(const StateHashed& hashed) {
-  if (hashed.averaging == committed_.averaging) committed_.root = hashed.root;
+  if (hashed.averaging == committed_.averaging && !overwritten_) committed_.root = hashed.root;
 }
 
 // ---- deadlines

@@ -92,9 +92,11 @@ class Averaging {
   // The least averaging that nobody can have begun, as far as is known here: nobody is due for it.
   uint64_t first_unheard_of() const;
   bool due() const { return announced_; }
-  const Committed& committed() const { return committed_; }  // what this peer can serve
-  const Committed& job() const { return job_; }              // what the job has, as far as known
-  bool took_part() const { return took_part_; }              // the present trainer, in some average
+  // What this peer can serve. No root: it is being hashed, or overwritten by an averaging under
+  // way.
+  const Committed& committed() const { return committed_; }
+  const Committed& job() const { return job_; }  // what the job has, as far as known
+  bool took_part() const { return took_part_; }  // the present trainer, in some average
   uint64_t deliveries() const { return deliveries_; }
   uint64_t abandoned() const { return abandoned_; }
   const Mixing& mixing() const { return mixing_; }
@@ -182,6 +184,7 @@ class Averaging {
   bool asked_by_mixing_ = false;   // and it is mixing's
   bool snapshotted_ = false;       // the outbox holds the snapshot of averaging number_
   Region committed_region_ = Region::kInboxA;  // holds committed_
+  bool overwritten_ = false;  // a later averaging's round writes there: nothing to be fetched
   uint64_t jump_ = 0;  // a member is due for this one, beyond the one after ours: follow when idle
   bool announced_ = false;
   Time announced_at_;

@@ -47,6 +47,12 @@ void Averaging::OpenOne(Time now, const OpenRound& open, StrategyActions& more, 
                                      .holds = last_root_,
                                      .counting = Counting(open.averaging)};
   rounds_.SetLeast(number_);
+  if (open.to == committed_region_ && !opening.counting) {
+    // Whoever is told to fetch it now would find no donor. It stands from its delivery to here:
+    // with two axes or more, to the second round of the next averaging.
+    overwritten_ = true;
+    committed_.root = Digest();
+  }
   rounds_.Open(now, opening, seating, down_, out);
   CollectEnded(now, out);
 }
@@ -101,6 +107,7 @@ void Averaging::FinishDelivery(Time now, const DeliverResult& result, Actions& o
   const auto latest = [](const Committed& c) { return JobCount{c.averaging, c.job_samples}; };
   if (latest(job_) < latest(committed_)) job_ = committed_;
   committed_region_ = result.region;
+  overwritten_ = false;
   out.push_back(Deliver{.averaging = result.averaging,
                         .region = result.region,
                         .samples = stake_.samples,

@@ -93,5 +93,33 @@ TEST(PeerTest, AJoinerFetchesTheCommittedAverageAndTakesPart) {
   for (size_t i = 0; i < 6; ++i) EXPECT_EQ(world.Summary(i).rounds.failed(), 0U) << i;
 }
 
+// With two axes an averaging writes over both inboxes, the last average's too, before it has one of
+// its own. Joiners come at any instant of it.
+TEST(PeerTest, AJoinerIsSentForNothingThatIsOverwritten) {
+  size_t sent = 0;
+  for (int64_t at = 0; at < 120; at += 6) {
+    PeerWorld world(41, EveryTenSteps(2));
+    for (size_t i = 0; i < 4; ++i)
+      world.node(world.Add()).drift = 0.25 * static_cast<double>(i + 1);
+    ASSERT_TRUE(world.UntilTogether(Seconds(5)));
+    world.jitter = 20;  // rounds take tens of milliseconds
+    world.RunFor(Milliseconds(500 + at));
+    world.lose = [&](size_t from, size_t, const Message& message) {
+      const auto* answer = std::get_if<message::JoinAnswer>(&message);
+      if (answer == nullptr || answer->kind != message::JoinAnswer::Kind::kFetchFirst) return false;
+      ++sent;
+      bool held = false;
+      for (const auto& [region, values] : world.node(from).regions)
+        held |= RootOf(values) == answer->committed.root;
+      EXPECT_TRUE(held) << at << ": averaging " << answer->committed.averaging;
+      return false;
+    };
+    world.Add();
+    EXPECT_TRUE(world.UntilTogether(Seconds(5))) << at << world.Describe();
+    EXPECT_EQ(world.Summary(4).joined_with_state, true) << at;
+  }
+  EXPECT_GT(sent, 0U) << "nobody was sent to fetch: this tested nothing";
+}
+
 }  // namespace
 }  // namespace crowdsurf::worker

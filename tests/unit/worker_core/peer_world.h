@@ -22,6 +22,11 @@
 
 namespace crowdsurf::worker {
 
+// What this world's hosts call the content hash of a region.
+inline Digest RootOf(const std::vector<double>& values) {
+  return Sha256({reinterpret_cast<const uint8_t*>(values.data()), values.size() * sizeof(double)});
+}
+
 class PeerWorld {
  public:
   using Values = std::vector<double>;
@@ -376,8 +381,7 @@ class PeerWorld {
     n.deliveries.push_back(a);
     n.delivered = a;
     const Values& values = n.regions[a.region];
-    ByteView raw(reinterpret_cast<const uint8_t*>(values.data()), values.size() * sizeof(double));
-    const Digest root = Sha256(raw);
+    const Digest root = RootOf(values);
     n.serves[{a.averaging, root}] = values;
     At(Milliseconds(1), [this, i, k = a.averaging, root] { Local(i, StateHashed{k, root}); });
   }
