@@ -20,24 +20,26 @@ TEST(Chaos, TwoRunsOfASeedAreTheSameToTheLastByte) {
 // Each was broken once by a rule that is right now (what the seed draws, in words).
 TEST(Chaos, SeedsThatWereBrokenOnceAreNot) {
   const std::vector<uint64_t> seeds = {
-      3,     // two of six witnesses speak for a hole in the round that they witness
-      9,     // frozen longer than a record lives: a branch of one, beside the line that vacated it
-      48,    // no pause between averagings in the better line
-      110,   // an alive member's trainer gives no snapshot, stand-ins are rounds behind
-      137,   // a mate that is alive but never in the averaging answers as a witness
-      146,   // a decided value whose holders have gone on
-      761,   // a joiner's seat that half of the group knows
-      498,   // half of a view of two went elsewhere and still answers
-      1400,  // one that sat here before sits again, and was not heard of since
-      1824,  // LEAVING was lost, and other answers took its turn
-      617,   // a round is dropped while the next view is decided, and what came for it with it
-      1892,  // a stand-in that is a witness is rounds behind, every time
-      1983,  // asks and asks a steward that has lost its own seat
-      3425,  // a seat in the view that it had left for a branch
-      4219,  // two die and one leaves of five: no quorum
-      4260,  // the roster's first answer is lost
-      2697,  // stand-ins of one hole that do not agree, one heard here and one there
-      2774,  // a round that held a result of its own was dropped and opened anew
+      3,      // two of six witnesses speak for a hole in the round that they witness
+      9,      // frozen longer than a record lives: a branch of one, beside the line that vacated it
+      48,     // no pause between averagings in the better line
+      110,    // an alive member's trainer gives no snapshot, stand-ins are rounds behind
+      137,    // a mate that is alive but never in the averaging answers as a witness
+      146,    // a decided value whose holders have gone on
+      761,    // a joiner's seat that half of the group knows
+      498,    // half of a view of two went elsewhere and still answers
+      1400,   // one that sat here before sits again, and was not heard of since
+      1824,   // LEAVING was lost, and other answers took its turn
+      617,    // a round is dropped while the next view is decided, and what came for it with it
+      1892,   // a stand-in that is a witness is rounds behind, every time
+      1983,   // asks and asks a steward that has lost its own seat
+      3425,   // a seat in the view that it had left for a branch
+      4219,   // two die and one leaves of five: no quorum
+      4260,   // the roster's first answer is lost
+      2697,   // stand-ins of one hole that do not agree, one heard here and one there
+      2774,   // a round that held a result of its own was dropped and opened anew
+      3366,   // a READY that came early for an averaging that is given up there
+      31712,  // a second view in 0.2 s, with one member in a round of the one before both
   };
   for (const uint64_t seed : seeds) {
     const ChaosReport report = RunChaos(DrawChaos(seed, 3, 9));
