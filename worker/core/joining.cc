@@ -10,6 +10,9 @@ constexpr Duration kAskPatience = Milliseconds(300);   // for an answer of a sea
 constexpr Duration kFreshPatience = Milliseconds(60);  // for the one that is about to form
 constexpr Duration kNewsPatience = Seconds(1);         // for the view after "wait"
 constexpr Duration kRefusedPause = Seconds(5);
+// Whom others name as the steward is asked at once so many times. Two changes of steward that not
+// everybody knows of take three; more is two peers that name each other.
+constexpr uint32_t kMostHops = 3;
 // A better fresh peer that does not form in this many form delays is as good as dead.
 constexpr double kFormPatience = 8;
 
@@ -58,6 +61,7 @@ Joining::Step Joining::Next(Time now, uint64_t holds) {
   if (answered_at_.unset()) answered_at_ = now;
   wake_ = quiet_until_;
   if (now < quiet_until_) return {};
+  if (!quiet_until_.unset()) hops_ = 0;
   if (steward_ && !silent_.contains(*steward_)) return Ask(now, *steward_, kAskPatience);
   steward_.reset();
   auto seated = BestSeated();
@@ -82,7 +86,12 @@ void Joining::OnAnswer(Time now, const PeerId& from, const message::JoinAnswer& 
       if (answer.contacts.empty()) return;
       steward_ = answer.contacts.front().id;
       silent_.erase(*steward_);
-      quiet_until_ = Time();
+      // While a view is entered, the old steward and the new one may name each other for as long as
+      // a round takes: asking in circles would be as fast as the network.
+      if (hops_ < kMostHops) {
+        ++hops_;
+        quiet_until_ = Time();
+      }
       return;
     case message::JoinAnswer::Kind::kWait:
       steward_ = from;

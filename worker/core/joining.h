@@ -48,6 +48,7 @@ class Joining {
   Time wake_ = Time::Infinite();   // as of the last Next
   std::optional<PeerId> steward_;  // somebody named it
   std::set<PeerId> silent_;        // asked, no answer yet
+  uint32_t hops_ = 0;              // from one named peer to the next, since the last pause
   std::string refusal_;
 };
 
