@@ -7,7 +7,9 @@
 namespace crowdsurf::worker {
 namespace {
 
-constexpr int kMostDoublings = 6;  // of the waits in a ballot and for results that were asked for
+// Of the waits in a ballot and for results that were asked for, and of the silence that is
+// suspicious.
+constexpr int kMostDoublings = 6;
 constexpr double kDeviations = 6;  // of round-protocol 9: median + 6 MAD
 
 // The deviation from ordered[middle] that has `middle` smaller ones: deviations ascend outwards
@@ -76,11 +78,13 @@ Duration RoundTimes::StartDeadline() const {
   return Backed(std::max(config_.least_start, starts_.Bound(kDeviations)));
 }
 
-Duration RoundTimes::Silence(const PeerId& peer) const {
+Duration RoundTimes::Silence(const PeerId& peer, int doublings) const {
   const auto it = heard_.find(peer);
   if (it == heard_.end() || it->second.gaps.empty()) return Backed(config_.most_silence);
-  return Backed(std::clamp(it->second.gaps.Bound(kDeviations), config_.least_silence,
-                           std::max(config_.least_silence, config_.most_silence)));
+  const Duration most = std::max(config_.least_silence, config_.most_silence);
+  const Duration learnt =
+      std::clamp(it->second.gaps.Bound(kDeviations), config_.least_silence, most);
+  return Backed(std::min(learnt * static_cast<double>(1 << doublings), most));
 }
 
 Duration RoundTimes::HaveWait() const {
@@ -101,9 +105,11 @@ void RoundTimes::OnHaves(Duration since_own_have) { haves_.Add(since_own_have); 
 
 void RoundTimes::OnEnded(Duration length, bool fast, bool wrongly) {
   rounds_.Add(length);
-  if (wrongly) backoff_ = std::min(backoff_ + 1, kMostBackoff);
+  if (wrongly) OnMistaken();
   if (fast && backoff_ > 0) --backoff_;
 }
+
+void RoundTimes::OnMistaken() { backoff_ = std::min(backoff_ + 1, kMostBackoff); }
 
 // ---- RoundPacer -------------------------------------------------------------------------------
 void Apply(const Due& due, Round& round, RoundActions& out) {
@@ -154,11 +160,14 @@ void RoundPacer::Observe(Time now, const Round& round) {
       if (Applied(outcome))
         times_->OnEnded(now - opened_, fast,
                         round.ballot() > 0 && round.outcome()->members == everybody);
+      else if (mistaken_)
+        times_->OnMistaken();
     }
     phase_ = phase;
     moved_ = now;
   }
   if (round.ballot() != ballot_) {
+    if (ballot_ > 0) ballots_again_ = std::min(ballots_again_ + 1, kMostDoublings);
     ballot_ = round.ballot();
     moved_ = now;
   }
@@ -200,7 +209,7 @@ void RoundPacer::Pending(const Round& round, Visit&& visit) const {
   for (const auto& [peer, since] : awaited_) {
     if (absent.count(peer) > 0 && !found_absent_.contains(peer)) continue;
     const Time heard = times_->LastHeard(peer).value_or(since);
-    Time silent = std::max(heard, since) + times_->Silence(peer);
+    Time silent = std::max(heard, since) + times_->Silence(peer, ballots_again_);
     if (!round.Owes(peer)) silent = std::max(silent, start);
     visit(silent, Due{Due::Kind::kSuspect, peer, SuspicionCause::kSilence});
   }
@@ -228,6 +237,7 @@ std::vector<Due> RoundPacer::TakeDue(Time now, const Round& round) {
         break;
       case Due::Kind::kTrust:
         suspected_.erase(what.peer);
+        mistaken_ = true;
         break;
       case Due::Kind::kBeat:
         beat_ = now;

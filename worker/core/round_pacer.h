@@ -6,7 +6,11 @@
 // MAD of recent starts; silence = max(least, median + 6 MAD of that peer's gaps), at most `most`;
 // HAVE wait = median + 6 MAD; coordinator hand-over = 2 RTT + that; sit-out = 4 x the learnt round
 // time. While a round lasts everybody beats every least/2, so an idle peer is not silent. Deadlines
-// double after a ballot that ended with everybody alive, and halve again after each fast round.
+// double after a ballot that ended with everybody alive, or a round that was given up though a
+// suspect lived, and halve again after each fast round. Each ballot of a round after its first
+// doubles the silence that is suspicious in it (up to `most`): where frames come in bursts, members
+// that took each other for dead in turn would else open ballots against each other until the round
+// has had all of its ballots.
 #pragma once
 
 #include <cstddef>
@@ -58,7 +62,8 @@ class RoundTimes {
   std::optional<Time> LastHeard(const PeerId& peer) const;
 
   Duration StartDeadline() const;
-  Duration Silence(const PeerId& peer) const;
+  // Of `peer`, that is suspicious; as long as most_silence at most, however often it is doubled.
+  Duration Silence(const PeerId& peer, int doublings = 0) const;
   Duration HaveWait() const;
   Duration HandOver() const;
   Duration SitOut() const;
@@ -68,6 +73,8 @@ class RoundTimes {
   void OnHaves(Duration since_own_have);  // fast round: from own HAVE to the last one
   // A round ended; `wrongly`: a ballot was opened though everybody was alive.
   void OnEnded(Duration length, bool fast, bool wrongly);
+  // A round was given up in which somebody was taken for dead that was not.
+  void OnMistaken();
 
  private:
   struct Heard {
@@ -123,7 +130,9 @@ class RoundPacer {
   Time beat_;
   Round::Phase phase_ = Round::Phase::kGathering;
   Ballot ballot_ = 0;
-  int lates_ = 0;  // kLate in ballots of this round
+  int lates_ = 0;          // kLate in ballots of this round
+  int ballots_again_ = 0;  // ballots of this round after its first
+  bool mistaken_ = false;  // somebody suspected was heard again
   uint64_t progress_ = 0;
   bool started_ = false;
   std::map<PeerId, Time> awaited_;    // since when

@@ -110,6 +110,60 @@ TEST(RoundPacerTest, ASilentMemberIsSuspectedAndTrustedWhenItIsHeardAgain) {
   EXPECT_TRUE(Has(pacer.TakeDue(At(90), round), Due::Kind::kTrust));
 }
 
+// Members that take each other for dead in turn would otherwise have all of a round's ballots in as
+// many times 50 ms.
+TEST(RoundPacerTest, EachBallotAfterTheFirstDoublesTheSilenceThatIsSuspicious) {
+  RoundTimes times{PacerConfig()};
+  for (int i = 0; i <= 20; ++i) times.OnHeard(At(i), Peer(1));
+  Round round(Spec());
+  RoundActions out;
+  round.Start(out);
+  RoundPacer pacer(At(20), times);
+  const Ready ready{{}, {}, MemberListHash(Spec().cells), PartsHash(Spec().chunks)};
+  round.OnFrame(Peer(1), {InstanceId(), ready}, out);
+  int64_t now = 20;
+  // Without a ballot, in the first, in the second, ...
+  const std::vector<int64_t> silences = {50, 50, 100, 200, 400, 800, 1000, 1000};
+  for (size_t ballots = 0; ballots < silences.size(); ++ballots) {
+    if (ballots > 0) {  // peer 1 coordinates the even ones, and is heard with each
+      Open open;
+      open.ballot = static_cast<Ballot>(2 * ballots);
+      round.OnFrame(Peer(1), {InstanceId(), open}, out);
+      times.OnHeard(At(now), Peer(1));
+    }
+    ASSERT_EQ(round.ballot(), 2 * ballots);
+    pacer.Observe(At(now), round);
+    pacer.TakeDue(At(now), round);  // it is trusted again
+    pacer.Observe(At(now), round);
+    const int64_t silent = now + silences[ballots];
+    EXPECT_FALSE(Has(pacer.TakeDue(At(silent - 1), round), Due::Kind::kSuspect)) << ballots;
+    EXPECT_TRUE(Has(pacer.TakeDue(At(silent), round), Due::Kind::kSuspect)) << ballots;
+    now = silent + 1;
+  }
+}
+
+TEST(RoundPacerTest, ARoundGivenUpInWhichASuspectLivedDoublesTheDeadlinesOfTheNext) {
+  for (const bool lived : {false, true}) {
+    RoundTimes times{PacerConfig()};
+    for (int i = 0; i <= 20; ++i) times.OnHeard(At(i), Peer(1));
+    Round round(Spec());
+    RoundActions out;
+    round.Start(out);
+    RoundPacer pacer(At(20), times);
+    round.OnFrame(
+        Peer(1),
+        {InstanceId(), Ready{{}, {}, MemberListHash(Spec().cells), PartsHash(Spec().chunks)}}, out);
+    pacer.Observe(At(20), round);
+    ASSERT_TRUE(Has(pacer.TakeDue(At(70), round), Due::Kind::kSuspect));
+    const Duration before = times.StartDeadline();
+    if (lived) times.OnHeard(At(80), Peer(1));
+    EXPECT_EQ(Has(pacer.TakeDue(At(80), round), Due::Kind::kTrust), lived);
+    round.OnSitOut(out);
+    pacer.Observe(At(90), round);
+    EXPECT_EQ(times.StartDeadline(), lived ? before * 2 : before);
+  }
+}
+
 // It may be in an earlier round still, and has nothing to say before that is over.
 TEST(RoundPacerTest, AStandInOwesNothingBeforeTheStartDeadlineEvenIfItIsAWitness) {
   constexpr int kStandIn = 7;
