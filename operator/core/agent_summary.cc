@@ -96,6 +96,7 @@ std::optional<AgentSummary> ParseSummary(std::string_view text) {
   out.started_unix = NumberAt(in, "started_unix");
   out.first_step_unix = MaybeAt(in, "first_step_unix");
   out.joined_with_state = FlagAt(in, "joined_with_state");
+  out.trouble = TextAt(in, "trouble");
   out.write_error = TextAt(in, "write_error");
   const json* trainer = Member(in, "trainer");
   out.trainer_hangs = TextAt(trainer, "state") == "hung";

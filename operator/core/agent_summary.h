@@ -58,6 +58,7 @@ struct AgentSummary {
   bool joined_with_state = false;
   bool trainer_hangs = false;  // it holds its connection and makes no steps
   double seconds_since_step = 0;
+  std::string trouble;      // why its training is not in the averages; empty: it is
   std::string write_error;  // the last checkpoint or model that it could not write; empty: none
 };
 

@@ -94,6 +94,7 @@ class LocalCluster : public Cluster {
     std::unique_ptr<LocalPod> pod;
     std::optional<AgentSummary> summary;
     WallTime told_at;
+    std::string trouble;                 // said last
     std::optional<WallTime> hold_until;  // see HoldEnd
     PodFacts shown;                      // what Observe gives
   };

@@ -65,6 +65,11 @@ void LocalCluster::OnNews(const SummaryNews& news) {
     std::snprintf(words, sizeof words, "no step for %.0f s", told.seconds_since_step);
     if (entry.pod->EndTrainer(words)) Say(ClusterEvent::Kind::kHung, news.worker, words, true);
   }
+  // It may come and go with every averaging; one line for each kind is enough.
+  if (!told.trouble.empty() && told.trouble != entry.trouble && !progress_.target_met) {
+    entry.trouble = told.trouble;
+    Say(ClusterEvent::Kind::kTold, news.worker, told.trouble, /*warning=*/true);
+  }
   if (told.steward || !told.write_error.empty()) NoteWriteError(news.worker, told.write_error);
   if (told.target_met && !progress_.target_met) {
     progress_.target_met = true;

@@ -54,6 +54,7 @@ class Agent:
             "rounds": {"completed": samples // 800, "fast": samples // 800, "repaired": 0, "adopted": 0, "kept": 0,
                        "aborted": 0, "orphaned": 0, "branch": 0},
             "trainer": {"state": self.trainer_state(), "seconds_since_step": 7},
+            "trouble": os.environ.get("FAKE_TROUBLE", ""),
             "write_error": os.environ.get("FAKE_WRITE_ERROR", ""),
             "hash_mismatches": 0, "stall_seconds": 0.01, "round_seconds": {"p50": 0.02, "p95": 0.05}, "members": [],
             "started_unix": self.started, "first_step_unix": self.started + 0.05, "joined_with_state": True}

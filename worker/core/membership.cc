@@ -240,6 +240,7 @@ void Membership::Enter(Time now, Seating seating, Actions& out) {
   }
   const ViewHash origin = OriginOf(view, seating.hash());
   if (origin != last_.origin) {
+    seat_refused_.clear();
     // Promises made in the old line are forgotten with it, so nothing of it is answered any more.
     Forsake(last_);
     witness_ = SuccessorWitness();

@@ -13,6 +13,8 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "worker/core/averaging.h"
@@ -30,6 +32,7 @@ class Membership {
  public:
   static constexpr size_t kMostJoiners = 4096;
   static constexpr size_t kMostPast = 16;
+  static constexpr std::string_view kAnotherTable = "another tensor table";
 
   Membership(const PeerConfig& config, PeerMetrics& metrics, Logger log, Rng rng, Roster& roster,
              Averaging& averaging);
@@ -82,6 +85,8 @@ class Membership {
   bool left() const { return left_job_; }
   bool leaving() const { return leaving_since_.has_value(); }
   bool joined_with_state() const { return joined_with_state_; }
+  // Why the better line that was asked last gives no seat, seated in a lesser one or not.
+  const std::string& seat_refused() const { return seat_refused_; }
   Member Self() const;
 
  private:
@@ -188,6 +193,7 @@ class Membership {
   std::optional<TrainerRegistered> trainer_;
   bool started_trainer_ = false;
   bool joined_with_state_ = false;
+  std::string seat_refused_;
   uint64_t holds_ = 0;
   std::optional<Committed> restored_;
   double restored_seconds_ = 0;  // of the job, in that checkpoint

@@ -102,7 +102,10 @@ const RosterRecord* Membership::BestOtherLine() {
 void Membership::SeekBetterLine(Time now, Actions& out) {
   if (fetching_ || now < seek_line_at_ || !trainer_ || !left_.none()) return;
   const RosterRecord* best = BestOtherLine();
-  if (best == nullptr) return;
+  if (best == nullptr) {
+    seat_refused_.clear();
+    return;
+  }
   seek_line_at_ = now + kSeekLineEvery;
   log_.Info("asking the better line for a seat", {{"members", best->line.members}});
   AskForSeat(now, best->member.id, out);
@@ -112,8 +115,13 @@ void Membership::On(Time now, const PeerId& from, const message::JoinAnswer& ans
   for (const Contact& contact : answer.contacts) roster_.Learn(contact, out);
   joining_.OnAnswer(now, from, answer);
   line_asked_.erase(from);
-  if (answer.kind == message::JoinAnswer::Kind::kRefused)
-    log_.Warning("seat refused", {{"reason", answer.reason}});
+  const bool refused = answer.kind == message::JoinAnswer::Kind::kRefused;
+  if (refused) log_.Warning("seat refused", {{"reason", answer.reason}});
+  // A seat elsewhere is wanted and not given; whoever is seated may be refused for the moment only,
+  // by a line that has just become the lesser one.
+  const bool for_long = !seated() || answer.reason == kAnotherTable;
+  if (!seated() || !seating_->CellOf(from))
+    seat_refused_ = refused && for_long ? answer.reason : std::string();
   if (seated() && seating_->CellOf(from)) return;  // late: it was seated meanwhile
   if (seated() && answer.kind == message::JoinAnswer::Kind::kAskSteward && trainer_ &&
       !answer.contacts.empty() && !Quiet(now, answer.contacts.front().id))

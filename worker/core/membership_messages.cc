@@ -19,7 +19,7 @@ std::optional<message::JoinAnswer> Membership::Objection(
     Time now, const message::JoinRequest& request) const {
   using message::JoinAnswer;
   if (trainer_ && request.schema != trainer_->schema)
-    return JoinAnswer{JoinAnswer::Kind::kRefused, {}, {}, "another tensor table"};
+    return JoinAnswer{JoinAnswer::Kind::kRefused, {}, {}, std::string(kAnotherTable)};
   if (request.line && !line().Beats(*request.line))
     return JoinAnswer{JoinAnswer::Kind::kRefused, {}, {}, "its line is not the lesser one"};
   if (seating_->occupants().size() + joiners_.size() >= MostMembersOf(newest_))

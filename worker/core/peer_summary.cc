@@ -51,6 +51,7 @@ PeerSummary Peer::Impl::Summarize() const {
   summary.round_seconds_p50 = Quantile(averaging_.rounds().lengths(), 0.5);
   summary.round_seconds_p95 = Quantile(averaging_.rounds().lengths(), 0.95);
   summary.joined_with_state = membership_.joined_with_state();
+  summary.seat_refused = membership_.seat_refused();
   if (membership_.left() || membership_.target_met())
     summary.state = PeerState::kStopped;
   else if (membership_.leaving())

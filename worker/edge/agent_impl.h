@@ -76,6 +76,7 @@ class Agent::Impl : public dht::TimerSource {
   void RunInputs(Time now, WallTime wall);
   void OnLinkEvent(Time now, WallTime wall, const LinkEvent& event);
   void OnRegistered(Time now, WallTime wall, const link::TrainerRegistered& event);
+  void OnPublishRefused(Time now, WallTime wall, const link::PublishRefused& refused);
   void RestoreCheckpoint(Time now, WallTime wall, const link::TrainerRegistered& event);
   void OnDrainEvent(Time now, WallTime wall, const DrainEvent& event);
   void OnConfigText(Time now, WallTime wall, const std::string& text);
@@ -174,7 +175,8 @@ class Agent::Impl : public dht::TimerSource {
   std::optional<CheckpointKeeper::Job> checkpoint_;  // waits for the opaque state
   Time checkpoint_wait_until_ = Time::Infinite();
   size_t checkpoints_open_ = 0;
-  std::string write_error_;  // of the last checkpoint or model; empty: it was written
+  std::string bad_snapshot_;  // what was wrong with the trainer's last snapshot; empty: nothing
+  std::string write_error_;   // of the last checkpoint or model; empty: it was written
   Time checkpoint_at_;  // when this agent, as steward, writes the next one; unset: no average yet
 
   Time progress_at_ = Time::Infinite();  // when the trainer's words are read next

@@ -1,4 +1,6 @@
 // Agent: what reaches the peer core, and in which order.
+#include <absl/strings/str_cat.h>
+
 #include <cmath>
 
 #include "base/check.h"
@@ -169,17 +171,13 @@ void Agent::Impl::OnLinkEvent(Time now, WallTime wall, const LinkEvent& event) {
                    EndWhenJobIsOver(now);
                  },
                  [&](const link::Published& e) {
+                   bad_snapshot_.clear();
                    FeedLocal(now, wall,
                              Published{.averaging = e.number,
                                        .samples = static_cast<double>(e.samples),
                                        .step = e.steps});
                  },
-                 [&](const link::PublishRefused& e) {
-                   metrics_.refused_snapshots.Add();
-                   log_.Warning("snapshot refused: not finite",
-                                {{"averaging", e.number}, {"element", e.element}});
-                   FeedLocal(now, wall, PublishRefused{e.number});
-                 },
+                 [&](const link::PublishRefused& e) { OnPublishRefused(now, wall, e); },
                  [&](const link::Applied&) {},
                  [&](const link::Adopted& e) {
                    log_.Info("state adopted", {{"sequence", e.sequence}});
@@ -204,6 +202,7 @@ void Agent::Impl::OnRegistered(Time now, WallTime wall, const link::TrainerRegis
   log_.Info("trainer registered", {{"elements", event.elements}, {"fresh", event.fresh}});
   trainer_ = Trainer{event.schema, event.elements, event.tensors};
   stop_acknowledged_ = false;
+  bad_snapshot_.clear();
   counters_ = {};
   rate_ = {};
   progress_at_ = now;
@@ -217,6 +216,24 @@ void Agent::Impl::OnRegistered(Time now, WallTime wall, const link::TrainerRegis
                               .elements = event.elements,
                               .fresh = event.fresh,
                               .counted = event.fresh ? 0.0 : published});
+}
+
+// The trainer keeps its values; the others average without it.
+void Agent::Impl::OnPublishRefused(Time now, WallTime wall, const link::PublishRefused& refused) {
+  metrics_.refused_snapshots.Add();
+  std::string tensor;
+  if (trainer_) {
+    for (const LinkTensor& t : trainer_->tensors) {
+      const uint64_t first = t.offset / sizeof(float);
+      if (t.shared() && refused.element >= first && refused.element - first < t.elements())
+        tensor = t.name;
+    }
+  }
+  log_.Warning("snapshot refused: not finite",
+               {{"averaging", refused.number}, {"tensor", tensor}, {"element", refused.element}});
+  bad_snapshot_ = absl::StrCat("has NaN or infinity in its parameters (tensor ", tensor,
+                               "): they are refused, the others train on without it");
+  FeedLocal(now, wall, PublishRefused{refused.number});
 }
 
 // The newest good checkpoint of this job, into inbox 0; the core decides what it is worth.

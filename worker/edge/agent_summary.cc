@@ -58,6 +58,7 @@ std::string SummaryJson(const PeerSummary& core, const EdgeSummary& edge) {
        {{"delivered", core.averagings_delivered}, {"abandoned", core.averagings_abandoned}}},
       {"hash_mismatches", core.divergence},
       {"stall_seconds", edge.stall_seconds},
+      {"trouble", edge.trouble},
       {"write_error", edge.write_error},
       {"trainer", {{"state", edge.trainer}, {"seconds_since_step", edge.seconds_since_step}}},
       {"round_seconds",

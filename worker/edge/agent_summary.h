@@ -17,6 +17,7 @@ struct EdgeSummary {
   PeerId peer;
   double samples_per_second = 0;
   double stall_seconds = 0;
+  std::string trouble;            // why this worker's training is not in the averages; empty: none
   std::string write_error;        // checkpoint or model that could not be written last; empty: none
   std::string trainer = "none";   // TrainerPulse's word for it
   double seconds_since_step = 0;  // while there is a trainer

@@ -104,11 +104,13 @@ std::string Agent::Impl::SummaryText(Time now) {
   edge.samples_per_second = rate_.per_second;
   edge.stall_seconds = counters_.stall_seconds;
   edge.write_error = write_error_;
+  edge.trouble = bad_snapshot_;
   edge.trainer = NameOf(pulse_.state());
   if (trainer_) edge.seconds_since_step = pulse_.since_step(now).seconds();
   edge.started_unix = started_unix_;
   edge.first_step_unix = first_step_unix_;
   PeerSummary summary = peer_->Summarize();
+  if (!summary.seat_refused.empty()) edge.trouble = "gets no seat: " + summary.seat_refused;
   if (ended_ || (stop_raised_ && (stop_acknowledged_ || !trainer_)))
     summary.state = PeerState::kStopped;
   UpdateGauges(summary);

@@ -176,6 +176,19 @@ TEST_F(LocalClusterTest, WhatAnAgentCannotWriteIsSaidOnceAndKept) {
   EXPECT_EQ(cluster_->write_error(), "write checkpoint/x: No space left on device");
 }
 
+TEST_F(LocalClusterTest, WhatKeepsAWorkersTrainingOutOfTheAveragesIsSaidOnceForEach) {
+  Make(2, {}, {"FAKE_TROUBLE=gets no seat: another tensor table"});
+  std::vector<std::string> said;
+  ASSERT_TRUE(Until([&] {
+    for (ClusterEvent& event : cluster_->TakeEvents()) {
+      if (event.warning && event.detail == "gets no seat: another tensor table")
+        said.push_back(event.pod);
+    }
+    return Ready() == 2 && cluster_->progress().samples > 500;
+  }));
+  EXPECT_THAT(said, ::testing::UnorderedElementsAre("job-0-1", "job-1-1"));
+}
+
 TEST_F(LocalClusterTest, AWorkerThatCannotBeStartedIsSaidAndTriedAgain) {
   Make(1, {});
   WriteFile(state_ + "/workers", "a file where folders should be").IgnoreError();

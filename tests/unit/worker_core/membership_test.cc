@@ -257,6 +257,8 @@ TEST(MembershipTest, AnotherTensorTableIsRefusedAndHarmsNobody) {
   world.Local(odd, TrainerRegistered{Sha256(AsBytes("another")), 64, true});
   world.RunFor(Seconds(3));
   EXPECT_FALSE(world.Summary(odd).view);
+  EXPECT_EQ(world.Summary(odd).seat_refused, "another tensor table");
+  EXPECT_EQ(world.Summary(0).seat_refused, "");
   EXPECT_EQ(world.Summary(0).view->members, 3U);
   EXPECT_EQ(world.Summary(0).rounds.failed(), 0U);
 }

@@ -1,0 +1,110 @@
+#!/usr/bin/env python3
+"""Who is not of the job dials the ports of a real agent: refused, counted, and the job does not notice.
+
+Usage: strangers_test.py BIN [TestCase.test ...]     BIN is the folder of the built programs.
+"""
+import os
+import re
+import signal
+import socket
+import ssl
+import unittest
+import urllib.request
+
+from runs import RunCase
+
+PATIENCE = 20  # seconds; what is waited for takes less than two on a quiet machine
+
+
+class StrangersTest(RunCase):
+    def finish_unharmed(self, process, seen):
+        """The run ends well, with every worker that it began with and without a failed round."""
+        output, _ = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 0, seen + output)
+        report = self.report()
+        self.assertEqual((report["rounds"]["failed"], report["rounds"]["hash_mismatches"]), (0, 0), seen + output)
+        self.assertGreaterEqual(report["rounds"]["completed"], 8, seen + output)
+        self.assertNotRegex(seen + output, r"e2e-\d-2", "nobody was replaced")
+        self.nothing_is_left()
+
+    def address(self, worker, port):
+        host, number = self.endpoints(worker)[port].rsplit(":", 1)
+        return host, int(number)
+
+    def ended(self, how):
+        """Tensor connections of worker 0 that ended so."""
+        return self.metric("e2e-0-1", f'crowdsurf_tensor_connections_ended_total{{how="{how}"}}')
+
+    def metric(self, worker, name):
+        return super().metric(worker, re.escape(name))
+
+    def another_job(self):
+        """A run of another job, of the same name even, with a signer of its own; it trains."""
+        other = RunCase()
+        other.setUp()
+        self.addCleanup(other.tearDown)
+        process = other.start("--duration", "10m", "--workers", "1")
+        other.wait_for(process, "e2e-0-1 trains")
+        return other, process
+
+    def test_an_agent_of_another_job_is_refused_and_harms_nobody(self):
+        process = self.start("--duration", "20s")
+        seen = self.wait_for_all(process)
+        other, others = self.another_job()
+        refused, failed = "crowdsurf_peer_certificates_refused_total", "crowdsurf_peer_dial_failures_total"
+        self.assertEqual(self.metric("e2e-0-1", refused), 0)
+        before = other.metric("e2e-0-1", failed)
+        seeds = other.state / "workers" / "e2e-0-1" / "agent" / "seeds"
+        new = seeds.with_name("seeds.of-a-stranger")
+        new.write_text(self.endpoints("e2e-0-1")["peer"] + "\n")
+        new.rename(seeds)
+        self.wait_until(lambda: other.metric("e2e-0-1", failed) > before, PATIENCE)
+        self.wait_until(lambda: self.metric("e2e-0-1", refused) >= 1, PATIENCE)
+        # Its real certificate at the other port.
+        stranger = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        stranger.check_hostname, stranger.verify_mode = False, ssl.CERT_NONE
+        agent = seeds.parent
+        stranger.load_cert_chain(agent / "cert.pem", agent / "key.pem")
+        with socket.create_connection(self.address("e2e-0-1", "tensor"), timeout=PATIENCE) as plain:
+            with stranger.wrap_socket(plain) as connection, self.assertRaises(ssl.SSLError):
+                connection.recv(1)  # in TLS 1.3 a client learns of its refusal after its own handshake
+        self.wait_until(lambda: self.ended("wrong_peer") >= 1, PATIENCE)
+        self.assertEqual(other.metric("e2e-0-1", "crowdsurf_view_members"), 1, "it is still alone")
+        others.send_signal(signal.SIGINT)
+        others.communicate(timeout=30)
+        self.finish_unharmed(process, seen)
+
+    def client_hello(self):
+        """The first bytes of a TLS client."""
+        said = ssl.MemoryBIO()
+        client = ssl.create_default_context().wrap_bio(ssl.MemoryBIO(), said, server_hostname="peer.crowdsurf")
+        with self.assertRaises(ssl.SSLWantReadError):
+            client.do_handshake()
+        return said.read()
+
+    def test_garbage_on_every_port_of_an_agent_harms_nobody(self):
+        process = self.start("--duration", "15s")
+        seen = self.wait_for_all(process)
+        half = self.client_hello()[:100]
+        garbage = {"noise": os.urandom(5000), "an endless head": b"GET /" + b"x" * 100_000,
+                   "plain HTTP": b"GET / HTTP/1.1\r\nHost: agent\r\n\r\n", "half a hello": half, "nothing": b""}
+        for port in ("peer", "tensor", "http"):
+            held = socket.create_connection(self.address("e2e-0-1", port), timeout=PATIENCE)
+            self.addCleanup(held.close)
+            held.sendall(half)  # and is never heard of again
+            for kind, words in garbage.items():
+                with self.subTest(port=port, kind=kind), \
+                        socket.create_connection(self.address("e2e-0-1", port), timeout=PATIENCE) as connection:
+                    try:
+                        connection.sendall(words)
+                    except OSError:
+                        pass  # it was faster with closing
+        self.wait_until(lambda: self.ended("wrong_peer") == 3, PATIENCE)  # noise, head and HTTP are no TLS
+        self.wait_until(lambda: self.ended("failed") >= 2, PATIENCE)  # half a hello and nothing just ended
+        with urllib.request.urlopen(f"http://{self.endpoints('e2e-0-1')['http']}/healthz", timeout=10) as answer:
+            self.assertEqual(answer.status, 200)
+        self.finish_unharmed(process, seen)
+
+
+if __name__ == "__main__":
+    unittest.main()
