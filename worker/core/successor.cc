@@ -68,6 +68,7 @@ void SuccessorProposer::OpenBallot(Time now, Actions& out) {
   best_ = 0;
   value_ = proposal_;
   grace_ = now + kGrace;
+  grace_over_ = false;
   Duration wait = std::min(kPatience * static_cast<double>(attempt_), kMostBackoff);
   deadline_ = now + wait * (1.0 + 0.5 * rng_.UniformDouble());
   Broadcast(now, message::ViewOpen{parent_, ballot_}, out);
@@ -137,12 +138,14 @@ void SuccessorProposer::OnAccepted(Time now, const PeerId& from,
 void SuccessorProposer::OnTimer(Time now, Actions& out) {
   if (decided_) return;
   if (now >= deadline_) return OpenBallot(now, out);
-  if (now >= grace_) MaybeAccept(now, out);
+  if (now < grace_) return;
+  grace_over_ = true;
+  MaybeAccept(now, out);
 }
 
 Time SuccessorProposer::NextDeadline() const {
   if (decided_) return Time::Infinite();
-  return accepting_ ? deadline_ : std::min(grace_, deadline_);
+  return accepting_ || grace_over_ ? deadline_ : std::min(grace_, deadline_);
 }
 
 }  // namespace crowdsurf::worker

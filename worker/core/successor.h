@@ -45,6 +45,7 @@ class SuccessorProposer {
   void OnAccepted(Time now, const PeerId& from, const message::ViewAccepted& accepted,
                   Actions& out);
   void OnTimer(Time now, Actions& out);
+  // Pre: OnTimer had every instant that this returned.
   Time NextDeadline() const;
   // What the witnesses chose: not always what was proposed.
   const std::optional<View>& decided() const { return decided_; }
@@ -67,7 +68,8 @@ class SuccessorProposer {
   const View proposal_;
   const std::set<PeerId> live_;
   Rng rng_;
-  Time grace_;          // until then all of live_ are waited for
+  Time grace_;  // until then all of live_ are waited for
+  bool grace_over_ = false;
   uint64_t begun_ = 0;  // as the promises say
   uint32_t attempt_ = 0;
   Ballot ballot_ = 0;

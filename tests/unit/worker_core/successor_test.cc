@@ -62,6 +62,16 @@ class Register {
     proposers_[steward]->OnTimer(now_, out);
     Post(steward, out);
   }
+  // Its next timer, at the instant that it asked for. False: it asked for one that is over.
+  bool FireOnTime(size_t steward) {
+    const Time due = proposers_[steward]->NextDeadline();
+    if (due <= now_ || due.infinite()) return false;
+    now_ = due;
+    Actions out;
+    proposers_[steward]->OnTimer(now_, out);
+    Post(steward, out);
+    return true;
+  }
   // The letter is gone after this, delivered or not.
   Letter Take(size_t at) {
     Letter letter = letters_[at];
@@ -130,6 +140,18 @@ TEST(SuccessorTest, OneStewardGetsItsOwnView) {
   world.Fire(0);
   world.Settle(0, {0, 1, 2});
   world.Fire(0);
+  world.Settle(0, {0, 1, 2});
+  EXPECT_EQ(world.Decided(0), 100U);
+}
+
+// No input but its own timers tells it that nobody answered.
+TEST(SuccessorTest, APromiseThatIsLostIsAskedForAgainInTime) {
+  Register world(3, 1, 1);
+  world.Start(0);
+  while (world.letters() > 0) world.Take(0);
+  for (int timers = 0; timers < 2 && world.letters() == 0; ++timers)
+    ASSERT_TRUE(world.FireOnTime(0)) << "after " << timers << " timers nothing wakes it";
+  EXPECT_EQ(world.letters(), 2U);
   world.Settle(0, {0, 1, 2});
   EXPECT_EQ(world.Decided(0), 100U);
 }
