@@ -69,6 +69,15 @@ std::optional<PeerId> Membership::steward() const {
   return best->id;
 }
 
+std::vector<PeerId> Membership::Lost() const {
+  std::vector<PeerId> lost;
+  for (const PeerId& peer : down_) {
+    const RosterRecord* record = roster_.Find(peer);
+    if (!departed_.contains(peer) && (record == nullptr || !record->leaving)) lost.push_back(peer);
+  }
+  return lost;
+}
+
 // ---- telling
 // -------------------------------------------------------------------------------------
 

@@ -78,6 +78,8 @@ class Membership {
   std::optional<PeerId> steward() const;
   bool is_steward() const { return seated() && steward() == config_.id; }
   const std::set<PeerId>& down() const { return down_; }
+  // Down, and neither said that it leaves: its machine or its process died, or cannot be reached.
+  std::vector<PeerId> Lost() const;
   LineRank line() const;
   uint64_t holds() const { return holds_; }
   double job_seconds() const { return clock_.seconds(settled_at_); }  // as of the last input

@@ -48,6 +48,7 @@ class Peer::Impl {
   void Settle(Time now, Actions& out);
   RosterRecord Describe() const;
   bool IsWitness() const;
+  std::vector<std::string> LostWorkers() const;
 
   const PeerConfig config_;
   Logger log_;

@@ -1,6 +1,7 @@
 #include "worker/core/peer_summary.h"
 
 #include <algorithm>
+#include <set>
 
 #include "worker/core/peer_impl.h"
 
@@ -32,6 +33,24 @@ const char* NameOf(PeerState state) {
   return "Starting";
 }
 
+// An agent that restarts is a new peer of the same worker: the old one's death is not the worker's.
+std::vector<std::string> Peer::Impl::LostWorkers() const {
+  const std::vector<PeerId> peers = membership_.Lost();
+  if (peers.empty()) return {};
+  std::set<std::string> lost;
+  for (const PeerId& peer : peers) lost.insert(roster_.WorkerOf(peer));
+  const auto lives = [&](const PeerId& peer) {
+    if (!membership_.down().contains(peer)) lost.erase(roster_.WorkerOf(peer));
+  };
+  for (const auto& [peer, record] : roster_.live()) lives(peer);
+  if (membership_.seating()) {
+    for (const auto& [cell, member] : membership_.seating()->occupants()) lives(member.id);
+  }
+  lost.erase("");  // nobody was told its name
+  lost.erase(config_.worker);
+  return {lost.begin(), lost.end()};
+}
+
 PeerSummary Peer::Impl::Summarize() const {
   PeerSummary summary;
   const Progress& progress = averaging_.progress();
@@ -52,6 +71,8 @@ PeerSummary Peer::Impl::Summarize() const {
   summary.round_seconds_p95 = Quantile(averaging_.rounds().lengths(), 0.95);
   summary.joined_with_state = membership_.joined_with_state();
   summary.seat_refused = membership_.seat_refused();
+  summary.witness = IsWitness();
+  summary.lost = LostWorkers();
   if (membership_.left() || membership_.target_met())
     summary.state = PeerState::kStopped;
   else if (membership_.leaving())

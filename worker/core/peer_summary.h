@@ -58,6 +58,8 @@ struct PeerSummary {
   };
   std::vector<SeatedMember> members;
   bool joined_with_state = false;
+  bool witness = false;           // of the view
+  std::vector<std::string> lost;  // workers whose every peer is lost (Membership::Lost), ascending
 };
 
 }  // namespace crowdsurf::worker

@@ -66,6 +66,7 @@ Agent::Impl::Impl(AgentOptions options, JobConfig config, LogSink* sink, LogLeve
 Agent::Impl::~Impl() {
   // Whatever posts to the host or calls into another part goes first.
   drain_.reset();
+  deaths_.reset();
   if (http_) http_->Stop();
   keeper_.reset();
   if (certificates_) certificates_->Stop();
@@ -143,6 +144,11 @@ Status Agent::Impl::StartCertificate() {
                                                            log_.For("certificate"));
   RETURN_IF_ERROR(certificates_->WaitForFirst(kSignerPatience));
   certificates_->Start();
+  if (!options_.signer.empty()) {
+    deaths_ = std::make_unique<DeathReporter>(
+        DeathReporterOptions{.url = options_.signer, .agent_dir = options_.agent_dir}, Entropy(),
+        registry_, log_.For("deaths"));
+  }
   return absl::OkStatus();
 }
 

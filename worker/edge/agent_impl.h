@@ -17,6 +17,7 @@
 #include "coordinator-free-dht/edge/http_server.h"
 #include "coordinator-free-dht/edge/identity.h"
 #include "coordinator-free-dht/edge/transport.h"
+#include "worker/core/death_notes.h"
 #include "worker/core/peer.h"
 #include "worker/core/trainer_pulse.h"
 #include "worker/edge/agent.h"
@@ -24,6 +25,7 @@
 #include "worker/edge/agent_summary.h"
 #include "worker/edge/checkpoint_keeper.h"
 #include "worker/edge/chunk_plane.h"
+#include "worker/edge/death_reporter.h"
 #include "worker/edge/drain.h"
 #include "worker/edge/link_server.h"
 #include "worker/edge/mix_plane.h"
@@ -125,6 +127,7 @@ class Agent::Impl : public dht::TimerSource {
   // A trainer that hangs gives its seat back, and takes it again when it steps on.
   void WatchTrainer(Time now, WallTime wall);
   void UpdateGauges(const PeerSummary& summary);
+  void ReportLost(Time now, const PeerSummary& summary);
   std::string SummaryText(Time now);
   dht::HttpReply ServeSummary();
 
@@ -145,6 +148,7 @@ class Agent::Impl : public dht::TimerSource {
   std::unique_ptr<CheckpointKeeper> keeper_;
   std::unique_ptr<dht::HttpServer> http_;
   std::unique_ptr<Drain> drain_;
+  std::unique_ptr<DeathReporter> deaths_;  // without a signer: none
   std::atomic<bool> ready_{false};
   std::atomic<bool> trainer_hangs_{false};
   std::atomic<bool> killed_{false};
@@ -168,6 +172,7 @@ class Agent::Impl : public dht::TimerSource {
   };
   std::optional<Trainer> trainer_;
   TrainerPulse pulse_;
+  DeathNotes notes_;
   bool restore_tried_ = false;
   Bytes restored_opaque_;
   std::optional<Deliver> delivered_;  // the last average, and where it lies

@@ -40,6 +40,9 @@ struct AgentMetrics {
                                           "Times the trainer was found to hang.")),
         agent_crashes(registry.AddCounter("crowdsurf_worker_agent_crashes_total",
                                           "Crashes of this worker's agents before this one.")),
+        deaths_dropped(
+            registry.AddCounter("crowdsurf_worker_deaths_dropped_total",
+                                "Lost workers that were not noted because too many are.")),
         config_refused(registry.AddCounter("crowdsurf_worker_config_refused_total",
                                            "New versions of the config file that were wrong.")),
         state_fetches_ok(StateFetches(registry, "ok")),
@@ -70,6 +73,7 @@ struct AgentMetrics {
   Counter& trainer_silences;
   Counter& trainer_hangs;
   Counter& agent_crashes;
+  Counter& deaths_dropped;
   Counter& config_refused;
   Counter& state_fetches_ok;
   Counter& state_fetches_failed;

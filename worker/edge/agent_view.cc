@@ -52,6 +52,7 @@ void Agent::Impl::SampleProgress(Time now, WallTime wall) {
   }
   const PeerSummary summary = peer_->Summarize();
   UpdateGauges(summary);
+  ReportLost(now, summary);
   EndWhenJobIsOver(now);
   const bool changed = counters_.steps != before.steps || counters_.samples != before.samples ||
                        counters_.metrics != before.metrics;
@@ -65,6 +66,14 @@ void Agent::Impl::UpdateGauges(const PeerSummary& summary) {
   ready_ = summary.state == PeerState::kTraining;
   trainer_hangs_ = pulse_.state() == TrainerPulse::State::kHung;
   metrics_.ready.Set(ready_ ? 1 : 0);
+}
+
+// Who leaves says so or is told to: at the end of a job everybody goes, and nobody is dead.
+void Agent::Impl::ReportLost(Time now, const PeerSummary& summary) {
+  if (!deaths_ || stop_raised_ || leaving_) return;
+  deaths_->Report(notes_.Look(now, summary.lost, summary.witness));
+  metrics_.deaths_dropped.Add(static_cast<double>(notes_.dropped()) -
+                              metrics_.deaths_dropped.value());
 }
 
 void Agent::Impl::WatchTrainer(Time now, WallTime wall) {

@@ -1,5 +1,6 @@
 #include "worker/core/peer.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "peer_world.h"
@@ -40,6 +41,24 @@ TEST(PeerFailureTest, OneThatIsKilledCostsNobodyTheRoundAndItsReplacementTakesIt
       EXPECT_EQ(world.Summary(i).view->members, 8U);
     }
   }
+}
+
+TEST(PeerFailureTest, WhoDiesIsNamedAsLostAndWhoLeavesIsNot) {
+  PeerWorld world(11, EveryTenSteps());
+  for (int i = 0; i < 6; ++i) world.Add();
+  ASSERT_TRUE(world.UntilTogether(Seconds(5)));
+  world.RunFor(Milliseconds(500));
+  for (size_t i = 0; i < 6; ++i) EXPECT_THAT(world.Summary(i).lost, testing::IsEmpty());
+  world.Kill(2);
+  world.Local(3, LeaveAsked{});
+  world.RunFor(Seconds(3));
+  for (const size_t i : {0u, 1u, 4u, 5u}) {
+    EXPECT_THAT(world.Summary(i).lost, testing::ElementsAre("w2")) << i;
+    EXPECT_TRUE(world.Summary(i).witness);
+  }
+  for (int i = 0; i < 4; ++i) world.Add();  // a new view: who died before it is dead in it, too
+  ASSERT_TRUE(world.UntilTogether(Seconds(5)));
+  EXPECT_THAT(world.Summary(0).lost, testing::Contains("w2"));
 }
 
 TEST(PeerFailureTest, OneThatLeavesExitsSoonAndTheOthersGoOn) {
