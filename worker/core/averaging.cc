@@ -40,7 +40,6 @@ Averaging::Averaging(const PeerConfig& config, PeerMetrics& metrics, Logger log,
       mixing_(config, metrics, log, rng_.Fork("mixing")) {}
 
 // ---- membership
-// ----------------------------------------------------------------------------------
 
 void Averaging::OnView(Time now, const Seating& seating, uint64_t next, bool broke_up,
                        Actions& out) {
@@ -124,7 +123,6 @@ void Averaging::LeaveNow(Time now, Actions& out) {
 }
 
 // ---- views being made
-// ----------------------------------------------------------------------------
 
 uint64_t Averaging::bytes_begun() const {
   if (stage_ != Stage::kRounds) return first_of_new_view() - 1;
@@ -195,7 +193,6 @@ void Averaging::OnAdopted(const Committed& committed) {
 }
 
 // ---- due and begin
-// -------------------------------------------------------------------------------
 
 std::vector<PeerId> Averaging::Neighbours() const {
   std::set<PeerId> peers;
@@ -354,7 +351,6 @@ void Averaging::OpenMixing(Time now, Actions& out) {
 }
 
 // ---- trainer
-// -------------------------------------------------------------------------------------
 
 void Averaging::OnTrainer(Time now, const TrainerRegistered& trainer) {
   trainer_ = trainer;
@@ -459,7 +455,6 @@ void Averaging::OnStateHashed(const StateHashed& hashed) {
 }
 
 // ---- deadlines
-// -----------------------------------------------------------------------------------
 
 void Averaging::OnTimer(Time now, Actions& out) {
   rounds_.OnTimer(now, out);

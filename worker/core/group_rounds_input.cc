@@ -18,7 +18,6 @@ bool AnybodyIn(const Seating& seating, CellIndex cell, size_t axis) {
 }  // namespace
 
 // ---- speaking
-// ------------------------------------------------------------------------------------
 
 void GroupRounds::OpenDuties(Actions& out) {
   const Opening& opening = current_->opening;
@@ -61,12 +60,12 @@ void GroupRounds::Speak(const GroupPlan& plan, int rank, Actions& out) {
 void GroupRounds::LateDuty(const PeerId& from, const message::RoundFrame& message,
                            const Frame& frame, Actions& out) {
   const auto* ask = std::get_if<Ask>(&frame.body);
-  const bool now = ask != nullptr && current_ && current_->opening.stand_ins &&
-                   current_->opening.round > 0 &&
-                   message.averaging == current_->opening.averaging &&
-                   message.round == current_->opening.round &&
-                   message.group < current_->seating.view().grid.cells();
-  if (!now) {
+  const bool under_way = ask != nullptr && current_ && current_->opening.stand_ins &&
+                         current_->opening.round > 0 &&
+                         message.averaging == current_->opening.averaging &&
+                         message.round == current_->opening.round &&
+                         message.group < current_->seating.view().grid.cells();
+  if (!under_way) {
     // The values of that round are gone, or never were: who asks must not wait for them.
     if (ask != nullptr)
       SendTo(from, Frame{frame.instance, Bye{ByeReason::kCannotSpeak}}, message, out);
@@ -121,7 +120,6 @@ void GroupRounds::Perform(const InstanceId& id, Speaking& speaking, SpeakerActio
 }
 
 // ---- frames
-// --------------------------------------------------------------------------------------
 
 void GroupRounds::OnFrame(Time now, const PeerId& from, const message::RoundFrame& message,
                           Actions& out) {
@@ -301,7 +299,6 @@ void GroupRounds::Witness(const PeerId& from, const Frame& frame,
 }
 
 // ---- chunks, deaths, deadlines
-// -------------------------------------------------------------------
 
 GroupRounds::Instances::iterator GroupRounds::FindHandle(RoundHandle handle) {
   return std::find_if(instances_.begin(), instances_.end(),

@@ -79,7 +79,6 @@ std::vector<PeerId> Membership::Lost() const {
 }
 
 // ---- telling
-// -------------------------------------------------------------------------------------
 
 std::vector<PeerId> Membership::Others(const Seating& seating) const {
   std::vector<PeerId> peers;
@@ -157,7 +156,6 @@ bool Membership::IsOurs(Time now, const PeerId& from, const ViewHash& view, Acti
 }
 
 // ---- entering and leaving views
-// ------------------------------------------------------------------
 
 ViewFacts Membership::Facts() {
   return {.config = newest_,
@@ -336,7 +334,6 @@ void Membership::SeatsChanged(Time now, Actions& out) {
 }
 
 // ---- local events
-// --------------------------------------------------------------------------------
 
 void Membership::OnConfig(const AveragingConfig& config) {
   if (config.generation <= newest_.generation) return;

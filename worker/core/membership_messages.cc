@@ -166,7 +166,6 @@ void Membership::On(Time now, const PeerId& from, const message::SeatingNews& ne
 }
 
 // ---- the successor register
-// ----------------------------------------------------------------------
 
 void Membership::On(Time now, const PeerId& from, const message::ViewOpen& open, Actions& out) {
   if (!seating_ || open.parent != seating_->hash()) {
@@ -205,7 +204,6 @@ void Membership::On(Time now, const PeerId& from, const message::ViewAccepted& a
 }
 
 // ---- branches
-// ------------------------------------------------------------------------------------
 
 void Membership::On(Time now, const PeerId& from, const message::BranchOpen& open, Actions& out) {
   if (!IsOurs(now, from, open.parent, out) || !seated() || pending_) return;

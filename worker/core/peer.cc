@@ -209,7 +209,6 @@ RosterRecord Peer::Impl::Describe() const {
 }
 
 // ---- Peer
-// ----------------------------------------------------------------------------------------
 
 Peer::Peer(PeerConfig config, Rng rng, Logger log, MetricRegistry& metrics)
     : impl_(std::make_unique<Impl>(std::move(config), rng, log, metrics)) {}

@@ -52,7 +52,7 @@ struct PeerConfig {
 };
 
 // ---- inputs that are not messages
-// ----------------------------------------------------------------------------------
+
 // The link is there; the trainer is held until LetStart or an adopted FetchState.
 struct TrainerRegistered {
   Digest schema;
@@ -119,7 +119,7 @@ using LocalEvent =
                  StateHashed, RestoredCheckpoint, NoticeGiven, LeaveAsked, ConfigChanged, MixSent>;
 
 // ---- actions
-// -------------------------------------------------------------------------------------------------------
+
 using RoundHandle = uint64_t;  // local number of an open round
 
 struct Send {
@@ -210,9 +210,12 @@ struct FetchState {
 struct WriteCheckpoint {
   bool final_model;
 };  // this peer is the steward
-// ---- strategies on graphs (mix.h). Also ReserveRegions and RunKernel of strategy.h: the first
-// says which regions from kExtra0 on there must be from now on (their contents are void), the
-// second runs at once.
+
+// ---- strategies on graphs (mix.h)
+
+// ReserveRegions and RunKernel of strategy.h are actions too: the first says which regions from
+// kExtra0 on there must be from now on (their contents are void), the second runs at once.
+
 // Sends chunks 0..chunks-1 of a message: for each, when the transport has room, DescribeMix says
 // what it is made of. Ends with MixSent, unless the peer is found dead.
 struct MixSend {

@@ -225,7 +225,6 @@ void Membership::Announce(Time now, View view, Actions& out) {
 }
 
 // ---- the witnesses' quorum
-// -----------------------------------------------------------------------
 
 std::set<PeerId> Membership::LiveWitnesses() const {
   std::set<PeerId> live;

@@ -33,7 +33,7 @@ struct Needs {                 // static facts, checked at admission
 };
 
 // ---- events
-// --------------------------------------------------------------------------------------------------------
+
 struct DueEvent {
   uint64_t averaging;
 };  // averaging k opens: publish is being asked of the trainer
@@ -60,7 +60,9 @@ struct PeerDown {
   PeerId peer;
 };
 struct StrategyTimer {};
+
 // ---- events of strategies on graphs (mixing.h)
+
 // The view's full average is over: mixing may begin. Results go into `inbox`; the other inbox keeps
 // the average for joiners.
 struct MixingOpens {
@@ -89,7 +91,7 @@ using Event = std::variant<DueEvent, PublishedEvent, RoundDecided, PairDone, Edg
                            EdgeSent, PaceTold>;
 
 // ---- actions
-// -------------------------------------------------------------------------------------------------------
+
 // Masked group reduce on the group of `axis`; ends with RoundDecided. `from` is the input, `to` the
 // output region.
 struct OpenRound {
@@ -116,7 +118,9 @@ struct RunKernel {
   std::vector<Region> regions;
   std::vector<double> scalars;
 };
+
 // ---- actions of strategies on graphs
+
 struct ReserveRegions {  // kExtra0 and on: the part of the vector that each holds
   std::vector<Extent> extents;
 };
