@@ -2,11 +2,14 @@
 """One `crowdsurf run`, watched: its report, and what it had sent and lost at each moment.
 
 Usage: measured_run.py OUT.json STATE FIGURES PATIENCE -- crowdsurf run ...      (in the namespace to measure)
-OUT.json: {report, output, trajectory: [[seconds, bytes, loss, exchanges]], samples_per_second, private_mib (medians of
-the later half), sent_bytes, members (of the largest view)}. Bytes are what the
-namespace's lo sent, headers, TLS and metrics included, since the namespace was made; loss is the workers' mean training loss as
-the run shows it. FIGURES is `all` to count exchanges and memory at each look too (a request to each agent), or `run`.
+OUT.json: {report, output, trajectory: [[seconds, bytes, loss, exchanges]], step_seconds (median over the workers, while all
+were together), private_mib (median of the later half), sent_bytes, members (of the largest view), together (seconds; when
+first every agent was in one view of the most members), views (how many of that size there were from then on)}.
+Bytes are what the namespace's lo sent, headers, TLS and metrics included, since the namespace was made. FIGURES is `run`: loss
+is the workers' mean training loss as the run shows it; `all`: exchanges, steps and memory at each look, too (two requests to
+each agent); or the name of a metric of the trainer: as `all`, and loss is that metric's mean over the workers.
 """
+import concurrent.futures
 import json
 import pathlib
 import re
@@ -40,11 +43,15 @@ def series(text, name):
 
 
 class Watch:
-    def __init__(self, process, state, every_agent):
-        self.process, self.state, self.every_agent = process, state, every_agent
-        self.lines, self.trajectory, self.private, self.rates, self.members = [], [], [], [], 0
+    def __init__(self, process, state, figures):
+        self.process, self.state, self.every_agent = process, state, figures != "run"
+        self.metric = figures if figures not in ("run", "all") else None
+        self.lines, self.trajectory, self.private, self.members = [], [], [], 0
         self.page = None
         self.counted = {}  # agent: exchanges it spoke of last; one that is gone goes on counting
+        self.together, self.views = None, set()
+        self.steps = {}  # agent: [(seconds, steps)], while all are together
+        self.asking = concurrent.futures.ThreadPoolExecutor(16)
         self.reader = threading.Thread(target=self.read)
         self.reader.start()
 
@@ -62,18 +69,41 @@ class Watch:
             except (OSError, ValueError):
                 continue  # it is being made
 
-    def exchanges(self):
-        for agent in self.agents():
-            try:
-                # Whichever it has: committed pairs, or steps taken with neighbours.
-                metrics = get(f"{agent}/metrics")
-                self.counted[agent] = ((series(metrics, r'crowdsurf_mix_exchanges_total\{[^}]*outcome="committed"[^}]*\}') or 0)
-                                       or (series(metrics, r"crowdsurf_mix_delivered_total(?:\{[^}]*\})?") or 0))
-                view = json.loads(get(f"{agent}/summary"))["view"]
-                self.members = max(self.members, view["members"] if view else 0)
-            except (OSError, ValueError):
-                continue  # it is being killed
-        return sum(self.counted.values())
+    def ask(self, agent):
+        """(agent, seconds, summary, exchanges); None: it is being killed."""
+        try:
+            # Whichever it has: committed pairs, or steps taken with neighbours.
+            metrics = get(f"{agent}/metrics")
+            exchanges = ((series(metrics, r'crowdsurf_mix_exchanges_total\{[^}]*outcome="committed"[^}]*\}') or 0)
+                         or (series(metrics, r"crowdsurf_mix_delivered_total(?:\{[^}]*\})?") or 0))
+            return agent, time.monotonic(), json.loads(get(f"{agent}/summary")), exchanges
+        except (OSError, ValueError):
+            return None
+
+    def ask_all(self):
+        """The summaries; all agents at once, for a look one after the other takes seconds on a slow network."""
+        answers = [answer for answer in self.asking.map(self.ask, list(self.agents())) if answer]
+        views = [summary["view"] for _, _, summary, _ in answers]
+        sizes = [view["members"] if view else 0 for view in views]
+        if max(sizes, default=0) > self.members:  # who came before were not together
+            self.members, self.together = max(sizes), None
+            self.views.clear()
+            self.steps.clear()
+        whole = len(answers) == self.members and all(view and view["hash"] == views[0]["hash"] for view in views)
+        if whole and self.members > 1:
+            self.together = self.together or time.monotonic()
+            self.views.add(views[0]["hash"])
+        for agent, at, summary, exchanges in answers:
+            self.counted[agent] = exchanges
+            if self.together and summary["step"]:
+                self.steps.setdefault(agent, []).append((at, summary["step"]))
+        return [summary for _, _, summary, _ in answers]
+
+    def step_seconds(self):
+        """Median over the workers of the time a step took; None: they were never together."""
+        found = [(rows[-1][0] - rows[0][0]) / (rows[-1][1] - rows[0][1])
+                 for rows in self.steps.values() if rows[-1][1] > rows[0][1]]
+        return statistics.median(found) if found else None
 
     def memory(self):
         """Median MiB that an agent has for itself."""
@@ -90,14 +120,17 @@ class Watch:
         return statistics.median(found) if found else None
 
     def look(self):
-        page = get(f"{self.page}metrics")
-        loss = series(page, "crowdsurf_run_loss")
-        exchanges = self.exchanges() if self.every_agent else 0
-        self.rates.append(series(page, "crowdsurf_run_samples_per_second"))
-        if loss:
-            self.trajectory.append([time.monotonic(), sent_bytes(), loss, exchanges])
+        loss = None
+        if not self.metric:
+            loss = series(get(f"{self.page}metrics"), "crowdsurf_run_loss")
         if self.every_agent:
+            summaries = self.ask_all()
+            told = [summary["metrics"].get(self.metric) for summary in summaries]
+            if self.metric and told and all(value is not None for value in told):
+                loss = statistics.mean(told)
             self.private.append(self.memory())
+        if loss:
+            self.trajectory.append([time.monotonic(), sent_bytes(), loss, sum(self.counted.values())])
 
     def run(self, patience):
         """Until it ends, or has used up its patience: then it is interrupted."""
@@ -125,7 +158,7 @@ def main():
     out, state, figures, patience = sys.argv[1], pathlib.Path(sys.argv[2]), sys.argv[3], float(sys.argv[4])
     process = subprocess.Popen(sys.argv[sys.argv.index("--") + 1:], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                text=True)
-    watch = Watch(process, state, figures == "all")
+    watch = Watch(process, state, figures)
     watch.run(patience)
     try:
         report = json.loads((state / "report.json").read_text())
@@ -134,7 +167,8 @@ def main():
     first = watch.trajectory[0][0] if watch.trajectory else 0
     pathlib.Path(out).write_text(json.dumps({
         "report": report, "output": "".join(watch.lines[-40:]), "sent_bytes": sent_bytes(), "members": watch.members,
-        "samples_per_second": middle(watch.rates), "private_mib": middle(watch.private),
+        "step_seconds": watch.step_seconds(), "private_mib": middle(watch.private), "views": len(watch.views),
+        "together": watch.together - first if watch.together else None,
         "trajectory": [[at - first, *rest] for at, *rest in watch.trajectory]}))
 
 

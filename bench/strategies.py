@@ -29,7 +29,10 @@ spec:
   checkpoint: {intervalSeconds: 5}
   template: {spec: {containers: [{name: trainer, image: x, command: COMMAND}]}}
 """
-TRAINER = "[crowdsurf-trainer, charlm, --text, TEXT, --step-time, STEP]"
+TRAINER = "[crowdsurf-trainer, charlm, --text, TEXT, --step-time, 100ms]"
+# Every worker has one or two of the ten labels, and is measured on all of them: what bench/ring_job.h computes, as a job.
+SORTED = ("[crowdsurf-trainer, mlp, --shards, '16', --optimizer, sgd, --momentum, '0', --clip, '0', --lr, '0.1', "
+          "--evaluate-every, '10', --step-time, 100ms]")
 EVERY = "interval: {steps: 5}"
 STRATEGIES = {
     "AllReduce+restarts": f"strategy: AllReduce, {EVERY}",
@@ -42,7 +45,6 @@ STRATEGIES = {
 }
 RING = {
     "pairs": f"strategy: Gossip, {EVERY}, gossip: {{graph: Ring, mode: Pairs}}",
-    "neighbours": f"strategy: Gossip, {EVERY}, gossip: {{graph: Ring, mode: Neighbours}}",
     "a2cid2": "strategy: A2CiD2, a2cid2: {graph: Ring, rateCom: 0.2}",
 }
 NETWORKS = {"loopback": [], "shaped": ["--delay", "20", "--rate", "200"]}
@@ -50,6 +52,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 COLUMNS = ("heldout_bits", "bits_at_equal_bytes", "samples", "sent_mb", "rounds_failed", "stall", "goodput", "preemptions")
 ALONE = 108_018 * 4 / 2**20  # MiB of the model
 NEAR = 2.5  # seconds on each side: the loss of one look is that of some batches only
+LAST = 10  # seconds whose looks make a run's final loss: a hundred steps, as in ring_job.cc
+COMING = 20  # seconds that sixteen have to come together in, beside the time that is compared
 WANTED = {"a2cid2.job": .5, "a2cid2.job_step_time": 1.02, "a2cid2.job_buffers": 1.5}  # at most
 
 
@@ -59,18 +63,21 @@ class Bench:
         self.figures = {}
         self.state = pathlib.Path(options.state or tempfile.mkdtemp(prefix="crowdsurf-bench-"))
         self.state.mkdir(parents=True, exist_ok=True)
+        self.runs = 0
 
-    def run(self, averaging, network, *flags, workers=8, step="100ms", target=10**12, patience=300, watch="run", wrapper=None):
+    def run(self, averaging, network, *flags, workers=8, trainer=TRAINER, target=10**12, patience=300, watch="run",
+            wrapper=None):
         """What measured_run.py says of a run."""
-        job, out = self.state / "job.yaml", self.state / "out.json"
+        self.runs += 1
+        job, out = self.state / "job.yaml", self.state / f"out-{self.runs}.json"
         job.write_text(JOB.replace("WORKERS", str(workers)).replace("AVERAGING", averaging).replace("TARGET", str(target))
-                       .replace("COMMAND", TRAINER.replace("TEXT", self.options.text).replace("STEP", step)))
+                       .replace("COMMAND", trainer.replace("TEXT", self.options.text)))
         shutil.rmtree(self.state / "run", ignore_errors=True)
         out.unlink(missing_ok=True)
         environment = dict(os.environ)
         prefix = []
         if wrapper:
-            prefix = [sys.executable, HERE / "tree_dial.py", "--rules" if wrapper == "tree" else "--open", str(workers), "--"]
+            prefix = [sys.executable, HERE / "tree_dial.py", f"--{wrapper}", str(workers), "--"]
             environment["CROWDSURF_AGENT_PROGRAM"] = str(HERE / "tree_dial.py")
             environment["CROWDSURF_TREE_DIAL_AGENT"] = str(self.options.bin / "crowdsurf-worker")
         command = [sys.executable, HERE / "slow_network.py", *NETWORKS[network], "--", *prefix,
@@ -123,32 +130,44 @@ class Bench:
                 shown = [self.figures[f"{network}.{name}.{column}"] for column in COLUMNS]
                 print(f"| {name} | " + " | ".join("-" if v is None else format(v, ".4g") for v in shown) + " |")
 
-    def ring(self, seconds):
-        """16 workers on a ring: A2CiD2 beside gossip in pairs, exchange for exchange, and with neighbours."""
-        runs = {name: self.run(averaging, "shaped", "--duration", f"{seconds}s", "--seed", "1", workers=16, step="200ms",
-                               watch="all") for name, averaging in RING.items()}
-        for name, run in runs.items():
-            report = run["report"] or {}
-            self.give(f"ring16.{name}.heldout_bits", report.get("heldout_bits_per_char"))
-            self.give(f"ring16.{name}.goodput", report.get("goodput"))
-            self.give(f"ring16.{name}.samples_per_second", run["samples_per_second"])
-            self.give(f"ring16.{name}.exchanges", run["trajectory"][-1][3] if run["trajectory"] else None)
-            self.give(f"ring16.{name}.private_mib", run["private_mib"])
-            self.give(f"ring16.{name}.sent_mb", run["trajectory"][-1][1] / 1e6 if run["trajectory"] else None)
-        a2cid2 = runs["a2cid2"]
-        for name, figure in (("pairs", "a2cid2.job"), ("neighbours", "a2cid2.job_against_neighbours")):
-            if not all(r["trajectory"] and r["samples_per_second"] and r["private_mib"] for r in (runs[name], a2cid2)):
-                self.give(figure, None)
-                continue
-            self.give(figure, exchanges_ratio(a2cid2["trajectory"], runs[name]["trajectory"]))
-            # In the later half of each run: sixteen take their time to come together.
-            self.give(f"{figure}_step_time", runs[name]["samples_per_second"] / a2cid2["samples_per_second"])
-            self.give(f"{figure}_buffers", (a2cid2["private_mib"] - runs[name]["private_mib"]) / ALONE)
+    def ring(self, seconds, pairs):
+        """16 workers with label-sorted digits on a ring: A2CiD2 beside gossip in pairs, exchange for exchange."""
+        found = {name: [] for name in ("ratio", "step")}
+        for pair in range(pairs):
+            order = list(RING) if pair % 2 == 0 else list(RING)[::-1]
+            runs = {name: self.run(RING[name], "shaped", "--duration", f"{seconds + COMING}s", "--seed", str(pair + 1),
+                                   workers=16, trainer=SORTED, watch="heldout_loss") for name in order}
+            for name, run in runs.items():
+                rows = from_together(run)
+                self.give(f"ring16.{pair}.{name}.members", run["members"])
+                self.give(f"ring16.{pair}.{name}.views", run["views"])
+                self.give(f"ring16.{pair}.{name}.final_loss", final_loss(rows))
+                self.give(f"ring16.{pair}.{name}.exchanges", rows[-1][2] if rows else None)
+                self.give(f"ring16.{pair}.{name}.seconds", rows[-1][0] if rows else None)
+                self.give(f"ring16.{pair}.{name}.step_seconds", run["step_seconds"])
+            ratio = exchanges_ratio(runs["a2cid2"], runs["pairs"])
+            self.give(f"ring16.{pair}.ratio", ratio)
+            if ratio is not None:
+                found["ratio"].append(ratio)
+            if all(run["step_seconds"] for run in runs.values()):
+                found["step"].append(runs["a2cid2"]["step_seconds"] / runs["pairs"]["step_seconds"])
+        # A run that never came together, or never to gossip's loss, must not make the others look better.
+        self.give("a2cid2.job", statistics.median(found["ratio"]) if len(found["ratio"]) == pairs else None)
+        self.give("a2cid2.job_step_time", statistics.median(found["step"]) if len(found["step"]) == pairs else None)
+
+    def buffers(self, seconds):
+        """What an agent of A2CiD2 holds beside what one of gossip in pairs does; the model must be large enough to be seen."""
+        held = {name: self.run(averaging, "loopback", "--duration", f"{seconds}s", "--seed", "1", watch="all")["private_mib"]
+                for name, averaging in RING.items()}
+        for name, mib in held.items():
+            self.give(f"ring8.{name}.private_mib", mib)
+        self.give("a2cid2.job_buffers", (held["a2cid2"] - held["pairs"]) / ALONE if all(held.values()) else None)
 
     def dial(self, patience):
-        """RelaySum on a chain: everybody may dial everybody; then the neighbours in the chain only."""
+        """RelaySum on a chain: everybody may dial everybody; then the neighbours in the chain only; then these, with a relay
+        beside each worker that carries what it sends to others along the chain."""
         averaging = "strategy: RelaySum, interval: {steps: 5}, relaySum: {tree: Chain}"
-        for name, wrapper in (("relaysum.dial_open", "open"), ("relaysum.dial", "tree")):
+        for name, wrapper in (("relaysum.dial_open", "open"), ("relaysum.dial", "rules"), ("relaysum.dial_relayed", "relay")):
             run = self.run(averaging, "loopback", target=600_000, patience=patience, watch="all", wrapper=wrapper)
             report = run["report"] or {}
             finished = report.get("outcome") == "Succeeded" and run["members"] == 8
@@ -157,17 +176,34 @@ class Bench:
             self.give(f"{name}_samples", report.get("samples"))
 
 
-def smooth(trajectory):
-    """Each look with the mean loss of itself and its two neighbours."""
-    return [[t, b, statistics.mean(row[2] for row in trajectory[max(0, i - 1):i + 2]), e]
-            for i, (t, b, _, e) in enumerate(trajectory)]
+def from_together(run):
+    """[[seconds, loss, exchanges]] since all were in one view; each loss the mean of three looks."""
+    if run["together"] is None:
+        return []
+    rows = [[t - run["together"], loss, e] for t, _, loss, e in run["trajectory"] if t >= run["together"]]
+    return [[t, statistics.mean(row[1] for row in rows[max(0, i - 1):i + 2]), e - rows[0][2]]
+            for i, (t, _, e) in enumerate(rows)]
 
 
-def exchanges_ratio(trajectory, baseline):
-    """Exchanges to the baseline's final loss over those of the baseline; None: never got there."""
-    final = smooth(baseline)[-1][2]
-    first = [next((e for _, _, loss, e in smooth(looks) if loss <= final), None) for looks in (trajectory, baseline)]
-    return first[0] / first[1] if first[0] and first[1] else None
+def final_loss(rows):
+    """Mean of the looks of the last seconds; None: there are none."""
+    return statistics.mean(loss for t, loss, _ in rows if t >= rows[-1][0] - LAST) if rows else None
+
+
+def exchanges_ratio(run, baseline):
+    """Exchanges until the loss is for good below the baseline's final one, over all of the baseline's in equal time. None:
+    never. For good, because the loss of workers that have a part of the data each first rises."""
+    rows, others = from_together(run), from_together(baseline)
+    if not rows or not others:
+        return None
+    end = min(rows[-1][0], others[-1][0])
+    rows, others = [[row for row in each if row[0] <= end] for each in (rows, others)]
+    final = final_loss(others)
+    above = [i for i, (_, loss, _) in enumerate(rows) if loss > final]
+    after = above[-1] + 1 if above else 1
+    if after >= len(rows) or not others[-1][2]:
+        return None
+    return rows[after][2] / others[-1][2]
 
 
 def loss_at(trajectory, budget):
@@ -185,6 +221,7 @@ def main():
     parser.add_argument("--short", action="store_true", help="runs of 15 seconds, for a look")
     parser.add_argument("--only", nargs="+", default=[], metavar="NAME")
     parser.add_argument("--seconds", type=int, default=40, help="of each run of the table")
+    parser.add_argument("--ring-seconds", type=int, default=90, help="that are compared of each run of the ring")
     parser.add_argument("--text", default="/usr/share/games/fortunes")
     parser.add_argument("--state", help="where runs keep their state; default: a new folder")
     options = parser.parse_args()
@@ -204,7 +241,8 @@ def main():
     if table:
         bench.table(networks, strategies, 15 if options.short else options.seconds)
     if not wanted or "ring" in wanted:
-        bench.ring(20 if options.short else 60)
+        bench.ring(options.ring_seconds, 1 if options.short else 3)
+        bench.buffers(15)
     if not wanted or "dial" in wanted:
         bench.dial(50)
     if options.json:
