@@ -74,12 +74,13 @@ Verdict Classify(const PodFacts& pod, const NodeFacts* node, bool node_gone,
     if (PlatformReason(pod.status_reason)) return {Fate::kDisrupted, reason::kEvicted};
     return {Fate::kFailed, reason::kCannotStart};
   }
-  if (pod.reported_dead) return {Fate::kDisrupted, reason::kPeersReportedDead};
   if (node != nullptr && node->not_ready_since &&
       context.now >= GivenUpAt(*node, context.nodes_heard_since, context.tolerated_unreachable)) {
     return {Fate::kDisrupted, reason::kNodeNotReady};
   }
   if (marked) return {Fate::kMarked, reason::kNodeMarked};
+  // Last: what the API itself shows needs no portions (policy_reports.cc).
+  if (pod.reported_dead) return {Fate::kDisrupted, reason::kPeersReportedDead};
   return {};
 }
 

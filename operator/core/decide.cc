@@ -23,8 +23,9 @@ using Policy = void (*)(Decision&);
 
 // The order is the specification: nothing is created before everything that ended is counted, and
 // conditions describe what the policies before them concluded.
-constexpr Policy kChain[] = {Begin,     CountEnds,     JudgeJob,     SendNotices,    RemovePods,
-                             ScaleDown, CreateMissing, InformAgents, WriteConditions};
+constexpr Policy kChain[] = {Begin,        JudgeReports,   CountEnds, JudgeJob,
+                             SendNotices,  RemovePods,     ScaleDown, CreateMissing,
+                             InformAgents, WriteConditions};
 
 // What the agents said when asked, and what those that have ended left behind.
 Progress Told(const JobSnapshot& snapshot) {

@@ -32,6 +32,9 @@ struct Worker {
   bool alive() const { return !going && verdict.fate == Fate::kAlive; }
 };
 
+// Nothing but its peers' word says that it is gone (and what confirmed it).
+bool OnPeersWord(const Worker& worker);
+
 struct Decision {
   Decision(const JobSnapshot& snapshot, WallTime time, const DecideOptions& decide_options);
 
@@ -58,6 +61,7 @@ struct Decision {
 
 // In the order in which Decide calls them.
 void Begin(Decision& d);            // observedGeneration, start time, what is forgotten
+void JudgeReports(Decision& d);     // whom peers report dead and who waits for its turn
 void CountEnds(Decision& d);        // successes, disruptions, failures; each pod once
 void JudgeJob(Decision& d);         // target, success, failure, deadlines, suspend: sets the mode
 void SendNotices(Decision& d);      // marks become annotations, withdrawn marks cancel them

@@ -8,14 +8,6 @@
 namespace crowdsurf::controller {
 namespace {
 
-constexpr double kReportedShare = 0.1;  // of a job, deleted a minute on peers' word alone
-constexpr Duration kReportWindow = Seconds(60);
-
-bool OnPeersWord(const Worker& worker) {
-  return worker.verdict.fate == Fate::kDisrupted &&
-         worker.verdict.reason == reason::kPeersReportedDead;
-}
-
 std::string NoticeText(const Mark& mark) {
   nlohmann::json notice = {{"reason", mark.signal}};
   if (mark.deadline) notice["deadline"] = mark.deadline->seconds();
@@ -24,36 +16,6 @@ std::string NoticeText(const Mark& mark) {
 
 // Peers' death reports are acted upon slowly, and not at all when most of the job is reported: a
 // partition looks the same from here (pod-lifecycle.md 3).
-void RemoveReported(Decision& d) {
-  size_t reported = 0, lately = 0, present = 0;
-  for (const Worker& worker : d.workers) {
-    if (worker.pod->reported_dead && worker.going && worker.pod->deleted &&
-        d.now - *worker.pod->deleted < kReportWindow) {
-      ++lately;
-      d.WakeAt(*worker.pod->deleted + kReportWindow);
-    }
-    if (worker.going) continue;
-    ++present;
-    reported += OnPeersWord(worker);
-  }
-  const bool was = d.in.status.Is(ConditionType::kPartitioned);
-  if (reported * 2 > present && reported > 1) {
-    d.Set(ConditionType::kPartitioned, true, reason::kMostPeersReportedDead,
-          std::to_string(reported) + " of " + std::to_string(present) +
-              " workers are reported dead; nothing is deleted");
-    return;
-  }
-  if (was) d.Set(ConditionType::kPartitioned, false, reason::kWorkersTraining, "");
-  const size_t most =
-      std::max<size_t>(1, static_cast<size_t>(static_cast<double>(present) * kReportedShare));
-  for (Worker& worker : d.workers) {
-    if (lately >= most) break;
-    if (worker.going || !OnPeersWord(worker)) continue;
-    d.Delete(worker, reason::kPeersReportedDead);
-    ++lately;
-  }
-}
-
 void RemoveMarked(Decision& d, Worker& worker) {
   const std::optional<WallTime>& deadline = worker.node->mark->deadline;
   if (!deadline) return;  // the cloud will drain it
@@ -97,7 +59,7 @@ void RemoveWorking(Decision& d, Worker& worker) {
       return;
     case Fate::kDisrupted:
     case Fate::kFailed:
-      if (!OnPeersWord(worker)) d.Delete(worker, reason::kEnded);
+      d.Delete(worker, OnPeersWord(worker) ? reason::kPeersReportedDead : reason::kEnded);
       return;
   }
 }
@@ -147,7 +109,6 @@ void RemovePods(Decision& d) {
       RemoveWorking(d, worker);
     }
   }
-  if (d.mode == Mode::kWorking) RemoveReported(d);
 }
 
 }  // namespace crowdsurf::controller

@@ -51,7 +51,8 @@ struct PodFacts {
   std::string waiting_message;
   std::map<std::string, std::string> annotations;  // ours: notice, config, seeds
   std::string address;                             // host:port of the agent's gRPC, once known
-  bool reported_dead = false;                      // by its peers, confirmed (pod-lifecycle.md 3)
+  bool reported_dead = false;                      // by its peers, confirmed (death_reports.h)
+  bool lease_stale = false;  // and its node's Lease is: evidence that is in the API
 
   // The annotation's value, empty when absent.
   const std::string& Annotation(std::string_view key) const;
@@ -92,6 +93,8 @@ struct JobSnapshot {
   // control plane that does not hear, no machine is dead because of it, and each gets its full time
   // to be heard again (Kubernetes' own full disruption mode).
   WallTime nodes_heard_since;
+  // When workers were deleted because their peers reported them, for a minute at least.
+  std::vector<WallTime> deleted_on_word;
   Progress progress;  // as the agents last told
   std::optional<CreateRefusal> refusal;
 };

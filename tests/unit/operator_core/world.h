@@ -47,6 +47,7 @@ class World {
       const auto it = pods.find(pod.name);
       if (it == pods.end()) continue;
       EXPECT_EQ(it->second.uid, pod.uid);
+      if (pod.reason == reason::kPeersReportedDead) snapshot.deleted_on_word.push_back(now);
       if (pod.grace && *pod.grace == Duration()) {
         pods.erase(it);
       } else if (!it->second.deleted) {
