@@ -3,6 +3,7 @@
 #include <absl/strings/escaping.h>
 
 #include "operator/core/observe.h"
+#include "operator/edge/token_review.h"
 
 namespace crowdsurf::controller {
 namespace {
@@ -10,7 +11,6 @@ namespace {
 using nlohmann::json;
 
 constexpr char kSignerSecret[] = "crowdsurf-signer-ca";
-constexpr char kAudience[] = "crowdsurf";
 
 std::string SecretName(const std::string& job_uid) { return "crowdsurf-ca-" + job_uid; }
 
@@ -79,23 +79,8 @@ StatusOr<std::string> JobAuthorities::Trust(const TrainingJob& job) {
 }
 
 StatusOr<std::string> JobAuthorities::Grant(const std::string& token, const std::string& csr) {
-  const auto review = client_.Create("/apis/authentication.k8s.io/v1/tokenreviews",
-                                     {{"spec", {{"token", token}, {"audiences", {kAudience}}}}});
-  if (!review.ok()) return absl::UnavailableError(review.status().message());
-  const json::json_pointer verdict("/status/authenticated");
-  if (!review->contains(verdict) || (*review)[verdict] != true) {
-    return absl::UnauthenticatedError("the API server does not know this token");
-  }
-  const std::string user = TextAt(*review, "/status/user/username");  // system:serviceaccount:NS:SA
-  const std::string name =
-      TextAt(*review, "/status/user/extra/authentication.kubernetes.io~1pod-name/0");
-  const std::string uid =
-      TextAt(*review, "/status/user/extra/authentication.kubernetes.io~1pod-uid/0");
-  const size_t from = user.find(':', user.find(':') + 1) + 1;
-  const std::string space = user.substr(from, user.find(':', from) - from);
-  if (user.rfind("system:serviceaccount:", 0) != 0 || name.empty()) {
-    return absl::PermissionDeniedError("the token is not a pod's");
-  }
+  ASSIGN_OR_RETURN(const TokenPod claim, ReviewPodToken(client_, token));
+  const auto& [space, name, uid] = claim;
   const auto pod = client_.Get("/api/v1/namespaces/" + space + "/pods/" + name);
   if (!pod.ok()) return absl::PermissionDeniedError("the token's pod is gone");
   const auto worker = ObservePod(*pod);

@@ -8,9 +8,6 @@
 namespace crowdsurf::controller {
 namespace {
 
-// A list of 10,000 pods is one piece of news; events behind it wait here. Halved: watches pause
-// sooner; doubled: a stalled host holds that much more memory.
-constexpr size_t kMostNews = 4096;
 constexpr size_t kProducers = 3;
 constexpr auto kPause = std::chrono::milliseconds(5);  // of a watch while the mailbox is full
 // A list may have begun this long before a create that it does not show (the client's time-out).
@@ -30,6 +27,7 @@ KubeCluster::KubeCluster(KubeClient& client, KubeClusterOptions options, Rng rng
       jobs_(ObserveJob),
       pods_(ObservePod),
       nodes_(ObserveNode) {
+  CountDeaths(metrics);
   for (const Kind kind : {kJobs, kPods, kNodes}) {
     cached_[kind] = &metrics.AddGauge("crowdsurf_operator_cache_objects",
                                       "Objects of the API server that are held, by kind.",
@@ -84,6 +82,7 @@ std::set<std::string> KubeCluster::Await(std::chrono::steady_clock::time_point d
     Take(*std::move(news), touched);
     news = news_.TryTake();
   }
+  LookAtDeaths(touched);
   ShowCaches();
   return touched;
 }
@@ -99,6 +98,8 @@ void KubeCluster::ShowCaches() {
 }
 
 void KubeCluster::Take(News news, std::set<std::string>& touched) {
+  if (news.report) return TakeReport(*news.report, touched);
+  if (news.probed) return TakeProbe(news.probed->first, news.probed->second, touched);
   if (news.list) {
     TakeList(news.kind, *news.list, touched);
     return;
@@ -163,6 +164,8 @@ void KubeCluster::Touch(const ObjectCache<JobEntry>::Change& change,
   told_.erase(change.key);
   purses_.erase(change.key);
   explained_.erase(change.key);
+  deaths_.Forget(change.key);
+  deleted_on_word_.erase(change.key);
   ensured_.erase(change.before->job.uid);
   guarded_.erase(change.before->job.uid);
   if (options_.forget) options_.forget(change.before->job.uid);

@@ -97,6 +97,7 @@ StatusOr<JobSnapshot> KubeCluster::Observe(const std::string& job) {
     }
   }
   snapshot.nodes_heard_since = nodes_heard_since_;
+  JudgeDeaths(job, snapshot);
   ExplainWaiting(job, snapshot.pods);
   return snapshot;
 }
@@ -272,6 +273,11 @@ Status KubeCluster::AdoptExisting(const TrainingJob& job, const CreatePod& creat
 Status KubeCluster::Delete(const DeletePod& pod) {
   const auto key = pod_of_uid_.find(pod.uid);
   if (key == pod_of_uid_.end()) return absl::OkStatus();
+  if (pod.reason == reason::kPeersReportedDead) {
+    if (const PodEntry* entry = pods_.Find(key->second)) {
+      deleted_on_word_[entry->job].push_back(options_.clock());
+    }
+  }
   json options = {{"preconditions", {{"uid", pod.uid}}}};
   if (pod.grace) options["gracePeriodSeconds"] = static_cast<int64_t>(pod.grace->seconds());
   const Status status = client_.Delete(PodPath(key->second), options);

@@ -21,6 +21,7 @@
 #include "base/log.h"
 #include "base/mailbox.h"
 #include "base/rng.h"
+#include "operator/core/death_reports.h"
 #include "operator/core/object_cache.h"
 #include "operator/core/observe.h"
 #include "operator/core/pod_builder.h"
@@ -39,10 +40,17 @@ struct KubeClusterOptions {
   std::function<WallTime()> clock;
   // A job is gone: what was kept for its uid may go. May be empty.
   std::function<void(const std::string& job_uid)> forget = {};
+  // Asks an agent whether it lives; the result comes to PostProbe. False: no room, asked for again.
+  // Without it nobody is taken for dead on peers' word.
+  std::function<bool(const DeathReports::Probe&)> probe = {};
 };
 
 class KubeCluster : public Cluster {
  public:
+  // A list of 10,000 pods is one piece of news; events behind it wait here. Halved: watches pause
+  // sooner; doubled: a stalled host holds that much more memory.
+  static constexpr size_t kMostNews = 4096;
+
   // client outlives this and is stopped first.
   KubeCluster(KubeClient& client, KubeClusterOptions options, Rng rng, Logger log,
               MetricRegistry& metrics);
@@ -61,6 +69,9 @@ class KubeCluster : public Cluster {
   // What an agent told; seen by the next Observe. A change of numbers alone is taken once a minute.
   void SetProgress(const std::string& job, const Progress& progress);
   Status DeleteJob(const std::string& job);
+  // From any thread. False: no room. Of these two all the rest is in kube_deaths.cc.
+  bool PostReport(DeathReport report);
+  bool PostProbe(const std::string& uid, ProbeResult result);
 
   // Besides the port's errors: FailedPrecondition, somebody else manages the job; InvalidArgument,
   // its spec (its status then says so).
@@ -82,6 +93,12 @@ class KubeCluster : public Cluster {
     Kind kind;
     std::optional<KubeList> list;
     WatchEvent event;
+    std::optional<DeathReport> report = {};                          // these two: of no kind
+    std::optional<std::pair<std::string, ProbeResult>> probed = {};  // by uid
+  };
+  struct WatchedLease {
+    LeaseAge age;
+    WallTime asked;
   };
   struct Told {
     Progress progress;
@@ -130,6 +147,13 @@ class KubeCluster : public Cluster {
   bool NodeIsGone(const std::string& node);
   std::optional<WallTime> RenewedAt(const std::string& node, bool not_ready);
   void ExplainWaiting(const std::string& job, std::vector<PodFacts>& pods);
+  void CountDeaths(MetricRegistry& metrics);
+  bool HasRoom() const;
+  void TakeReport(const DeathReport& report, std::set<std::string>& touched);
+  void TakeProbe(const std::string& uid, ProbeResult result, std::set<std::string>& touched);
+  void LookAtDeaths(std::set<std::string>& touched);
+  void JudgeDeaths(const std::string& job, JobSnapshot& snapshot);
+  bool LeaseIsStale(const std::string& node);
   Status AdoptExisting(const TrainingJob& job, const CreatePod& create, const Status& refusal);
 
   KubeClient& client_;
@@ -157,6 +181,12 @@ class KubeCluster : public Cluster {
   std::map<std::string, Told> told_;
   std::map<std::string, Purse> purses_;
   std::map<std::string, Explained> explained_;
+  DeathReports deaths_;
+  WallTime deaths_looked_at_;
+  std::map<std::string, WatchedLease> leases_;                    // of nodes of open cases
+  std::map<std::string, std::vector<WallTime>> deleted_on_word_;  // by job
+  std::map<ReportFate, Counter*> death_reports_;
+  std::map<ProbeResult, Counter*> death_probes_;
   std::vector<std::unique_ptr<Reflector>> reflectors_;
 };
 

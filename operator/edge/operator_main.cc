@@ -8,14 +8,17 @@
 #include <cstdlib>
 #include <fstream>
 #include <iostream>
+#include <optional>
 #include <thread>
 
 #include "base/backoff.h"
+#include "operator/edge/agent_prober.h"
 #include "operator/edge/controller.h"
 #include "operator/edge/job_authorities.h"
 #include "operator/edge/lease.h"
 #include "operator/edge/metrics_guard.h"
 #include "operator/edge/operator_pages.h"
+#include "operator/edge/report_desk.h"
 #include "operator/edge/signer.h"
 
 namespace crowdsurf::controller {
@@ -122,8 +125,16 @@ Status Operate(const Flags& flags, const Logger& log) {
   sign.grant = [&](const std::string& token, const std::string& csr) {
     return authorities.Grant(token, csr);
   };
+  std::optional<KubeCluster> cluster;
   Lease lease(lease_client, lease_watch, {.space = flags.space, .identity = Identity()},
               log.For("lease"), metrics);
+  const auto leading = [&] { return !flags.elect || lease.leading(); };
+  ReportDesk desk({[&](const std::string& token) { return ReviewPodToken(client, token); }, leading,
+                   [&](DeathReport report) { return cluster->PostReport(std::move(report)); }, Now},
+                  metrics);
+  sign.report = [&](const std::string& token, const std::string& body) {
+    return desk.Take(token, body);
+  };
   KubeClusterOptions options;
   options.pods = {flags.agent_image,
                   absl::StrCat("https://", flags.signer_host, ":", flags.sign_port),
@@ -132,11 +143,15 @@ Status Operate(const Flags& flags, const Logger& log) {
   options.trust = [&](const TrainingJob& job) { return authorities.Trust(job); };
   options.clock = WallNow;
   options.forget = [&](const std::string& uid) { authorities.Forget(uid); };
-  KubeCluster cluster(client, std::move(options), Rng(static_cast<uint64_t>(getpid())),
-                      log.For("cluster"), metrics);
+  AgentProber prober({}, [&](const std::string& uid, ProbeResult result) {
+    (void)cluster->PostProbe(uid, result);
+  });
+  options.probe = [&](const DeathReports::Probe& probe) { return prober.Ask(probe); };
+  cluster.emplace(client, std::move(options), Rng(static_cast<uint64_t>(getpid())),
+                  log.For("cluster"), metrics);
   ControllerOptions control;
-  if (flags.elect) control.leading = [&lease] { return lease.leading(); };
-  Controller controller(cluster, control, metrics, log.For("controller"));
+  control.leading = leading;
+  Controller controller(*cluster, control, metrics, log.For("controller"));
   running = &controller;
   const absl::Cleanup no_signals = [] { running = nullptr; };
   ASSIGN_OR_RETURN(const auto signer_authority, AwaitSignerAuthority(authorities, controller, log));
@@ -153,7 +168,7 @@ Status Operate(const Flags& flags, const Logger& log) {
   }
   ASSIGN_OR_RETURN(const auto pages, OperatorPages::Start(
                                          serve, [&] { return controller.ready(); }, page));
-  cluster.Start();
+  cluster->Start();
   if (flags.elect) lease.Start();
   log.Info("started", {{"namespace", flags.space},
                        {"signer", flags.signer_host},
@@ -163,7 +178,7 @@ Status Operate(const Flags& flags, const Logger& log) {
   log.Info("stopping");
   lease.Stop();  // first: another takes over while the rest of this ends
   client.Stop();
-  cluster.Stop();
+  cluster->Stop();
   return absl::OkStatus();
 }
 

@@ -19,6 +19,7 @@ constexpr int kPatience_s = 5;              // with a client that sends slowly
 constexpr int kThreads = 4;                 // signing takes 0.2 ms; four wait out slow clients
 constexpr size_t kMostTokens = 200'000;     // a job's workers and those that were
 constexpr int kTokenBytes = 32;
+constexpr std::string_view kScheme = "Bearer ";
 constexpr char kNoRequest[] = "the body is not {\"csr\": PEM, \"boot\": number}";
 
 WallTime Now() {
@@ -80,6 +81,14 @@ StatusOr<std::unique_ptr<Signer>> Signer::Start(const CertificateAuthority& auth
     response.status = answer.status;
     response.set_content(answer.body, "application/json");
   });
+  if (options.report) {
+    signer->report_ = options.report;
+    server.Post("/v1/deaths", [self](const httplib::Request& request, httplib::Response& response) {
+      const Answer answer = self->Report(request.get_header_value("Authorization"), request.body);
+      response.status = answer.status;
+      response.set_content(answer.body, "application/json");
+    });
+  }
   int port = options.port;
   if (port == 0) {
     port = server.bind_to_any_port(options.listen);
@@ -121,8 +130,22 @@ void Signer::Dismiss(const std::string& worker) {
   }
 }
 
+Signer::Answer Signer::Report(const std::string& authorization, const std::string& body) {
+  if (authorization.compare(0, kScheme.size(), kScheme) != 0) {
+    return {401, Refusal("a bearer token is wanted")};
+  }
+  const Status status = report_(authorization.substr(kScheme.size()), body);
+  if (status.ok()) return {202, "{}"};
+  const int code = absl::IsFailedPrecondition(status)  ? 421
+                   : absl::IsUnauthenticated(status)   ? 401
+                   : absl::IsPermissionDenied(status)  ? 403
+                   : absl::IsInvalidArgument(status)   ? 400
+                   : absl::IsResourceExhausted(status) ? 429
+                                                       : 503;
+  return {code, Refusal(std::string(status.message()))};
+}
+
 Signer::Answer Signer::Sign(const std::string& authorization, const std::string& body) {
-  constexpr std::string_view kScheme = "Bearer ";
   const bool bearer = authorization.compare(0, kScheme.size(), kScheme) == 0;
   if (grant_ && bearer) return Grant(authorization.substr(kScheme.size()), body);
   std::string worker;

@@ -1,4 +1,5 @@
-// Signer: the HTTPS server that gives agents their certificates, POST /v1/sign (DESIGN.md 11).
+// Signer: the HTTPS server that gives agents their certificates, POST /v1/sign (DESIGN.md 11), and
+// hands their reports of lost workers on, POST /v1/deaths.
 //
 // A bearer token names the worker; the request's own names are ignored. In a cluster somebody else
 // knows the tokens (SignerOptions::grant). In local mode tokens are made here, 256
@@ -41,6 +42,8 @@ struct SignerOptions {
   // the server's threads. Errors: Unauthenticated 401, PermissionDenied 403, InvalidArgument 400,
   // others 503.
   std::function<StatusOr<std::string>(const std::string& token, const std::string& csr)> grant = {};
+  // Given, POST /v1/deaths is served, too (report_desk.h): 202, or its errors.
+  std::function<Status(const std::string& token, const std::string& body)> report = {};
 };
 
 class Signer {
@@ -69,11 +72,13 @@ class Signer {
     std::string body;  // JSON
   };
   Answer Sign(const std::string& authorization, const std::string& body);
+  Answer Report(const std::string& authorization, const std::string& body);
   Answer Grant(const std::string& token, const std::string& body);
 
   const CertificateAuthority& authority_;
   SignerMetrics metrics_;
   decltype(SignerOptions::grant) grant_;
+  decltype(SignerOptions::report) report_;
   ServerIdentity identity_;
   std::unique_ptr<httplib::SSLServer> server_;
   std::thread thread_;

@@ -211,8 +211,21 @@ class NodesTest(unittest.TestCase):
         """pod-lifecycle.md 3: kubelet stopped, shims killed: no notice, and exit 255 when it comes back."""
         node = Node(self.smaller())
         lost = self.on(node.name)
+        begun, replaced = time.monotonic(), {}
         node.do("kill")
         try:
+            def all_replaced():
+                pods = self.kube.pods("crowd")
+                replaced.update({name: time.monotonic() - begun for name in lost
+                                 if name not in replaced and self.successor(name) in pods})
+                return len(replaced) == len(lost)
+            # Peers report, the operator's probe confirms one, the node's Lease the others; a kubelet's silence takes 46 s
+            # and the 15 s that this job tolerates.
+            wait("replacements created", all_replaced, 46, self.show)
+            seconds = sorted(replaced.values())
+            print(f"silent death of {len(lost)} workers to replacements created: first {seconds[0]:.1f} s, last {seconds[-1]:.1f} s")
+            by_reason = lambda: self.kube.status("crowd")["disruptions"].get("byReason", {}).get("PeersReportedDead", 0)
+            wait("all of them are counted as reported by their peers", lambda: by_reason() >= len(lost), 10, self.show)
             self.trains_on(2, within=30)
             wait("replacements", lambda: len([p for p in self.kube.pods("crowd").values() if not leaving(p) and
                                               p["spec"].get("nodeName") != node.name]) == WORKERS, 120, self.show)

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <fstream>
@@ -35,7 +36,12 @@ class Operator {
                  {{"crowdsurf/worker:test", "https://signer:9443", SpotPlacement::kPreferred},
                   space,
                   [](const TrainingJob&) { return std::string("CA"); },
-                  WallNow},
+                  WallNow,
+                  {},
+                  [this](const DeathReports::Probe& probe) {
+                    return cluster_.PostProbe(
+                        probe.uid, agents_answer ? ProbeResult::kAnswers : ProbeResult::kSilent);
+                  }},
                  Rng(1), Logger(), metrics_),
         controller_(cluster_, Options(), metrics_, Logger()) {
     cluster_.Start();
@@ -47,6 +53,8 @@ class Operator {
     client_.Stop();
     cluster_.Stop();
   }
+  KubeCluster& cluster() { return cluster_; }
+  std::atomic<bool> agents_answer{false};  // when the operator asks who is reported dead
 
  private:
   static ControllerOptions Options() {
@@ -284,6 +292,38 @@ TEST_F(OperatorTest, GuardsFollowTheSpecAndAUsersOwnAreLeftAlone) {
   EXPECT_TRUE(
       Eventually("no budget", [&] { return absl::IsNotFound(client_->Get(budget).status()); }));
   EXPECT_TRUE(client_->Get(policy).ok());
+}
+
+TEST_F(OperatorTest, AWorkerThatItsPeersReportIsReplacedUnlessItsAgentAnswers) {
+  StartOperator();
+  ASSERT_TRUE(client_->Create(jobs_, Job(5)).ok());
+  ASSERT_TRUE(Eventually("five pods", [&] { return Pods().size() == 5; }));
+  for (const auto& [name, pod] : Pods()) Play(name, "Running", {});
+  ASSERT_TRUE(
+      Eventually("all of them train", [&] { return JobStatus().value("readyReplicas", 0) == 5; }));
+  const auto report = [&](const std::string& reporter, const std::string& dead) {
+    const std::string uid = Pods().at(reporter)["metadata"]["uid"];
+    EXPECT_TRUE(operator_->cluster().PostReport({uid, space_, {dead}}));
+  };
+  operator_->agents_answer = true;
+  report("job-1-1", "job-3-1");
+  report("job-2-1", "job-3-1");
+  report("job-1-1", "job-0-1");
+  report("job-1-1", "job-0-1");
+  Play("job-4-1", "Running", 1);
+  ASSERT_TRUE(Eventually("who failed is replaced", [&] { return Pods().contains("job-4-2"); }));
+  EXPECT_TRUE(Pods().contains("job-3-1")) << "it answered the operator";
+  EXPECT_TRUE(Pods().contains("job-0-1")) << "one worker alone said so";
+  operator_->agents_answer = false;
+  report("job-2-1", "job-0-1");
+  ASSERT_TRUE(Eventually("its replacement", [&] {
+    const auto pods = Pods();
+    return pods.contains("job-0-2") && !pods.contains("job-0-1");
+  }));
+  ASSERT_TRUE(Eventually("it is counted", [&] {
+    const Json disruptions = JobStatus().value("disruptions", Json::object());
+    return disruptions.value("byReason", Json::object()).value("PeersReportedDead", 0) == 1;
+  }));
 }
 
 TEST_F(OperatorTest, AnOperatorKilledAtAnyTimeMakesNoWorkerTwice) {

@@ -1,0 +1,259 @@
+// KubeCluster against an API server that fails when told to and whose clock the test turns: what a
+// real one (tests/cluster) cannot be made to do.
+#include "operator/edge/kube_cluster.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <httplib.h>
+
+#include <atomic>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "operator/core/reasons.h"
+
+namespace crowdsurf::controller {
+namespace {
+
+using nlohmann::json;
+using std::chrono::steady_clock;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+constexpr std::chrono::seconds kPatience{30};  // a test fails by it, and never waits for it
+constexpr char kBudgets[] = "/apis/policy/v1/namespaces/team/poddisruptionbudgets/crowd-workers";
+constexpr char kLeases[] = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/node-0";
+
+// Lists what it was given, keeps watches open and silent, and answers everything else from a table.
+class FakeApiServer {
+ public:
+  FakeApiServer() {
+    server_.new_task_queue = [] { return new httplib::ThreadPool(8); };  // three of them watch
+    server_.set_keep_alive_max_count(1);
+    server_.set_pre_routing_handler(
+        [this](const httplib::Request& request, httplib::Response& response) {
+          Answer(request, response);
+          return httplib::Server::HandlerResponse::Handled;
+        });
+    port_ = server_.bind_to_any_port("127.0.0.1");
+    thread_ = std::thread([this] { server_.listen_after_bind(); });
+    while (!server_.is_running()) std::this_thread::yield();
+  }
+  ~FakeApiServer() {
+    ending_ = true;
+    server_.stop();
+    thread_.join();
+  }
+  KubeEndpoint endpoint() const {
+    KubeEndpoint endpoint;
+    endpoint.host = "127.0.0.1";
+    endpoint.port = port_;
+    endpoint.tls = false;
+    endpoint.credentials = [] { return KubeCredentials{}; };
+    return endpoint;
+  }
+  void Put(const std::string& path, int status, json body) {
+    const std::lock_guard lock(mutex_);
+    table_[path] = {status, std::move(body)};
+  }
+  int Asked(const std::string& path) {
+    const std::lock_guard lock(mutex_);
+    return asked_[path];
+  }
+
+ private:
+  void Answer(const httplib::Request& request, httplib::Response& response) {
+    if (request.has_param("watch")) {
+      response.set_chunked_content_provider("application/json", [this](size_t, httplib::DataSink&) {
+        std::this_thread::yield();
+        return !ending_;
+      });
+      return;
+    }
+    const std::lock_guard lock(mutex_);
+    ++asked_[request.path];
+    const auto it = table_.find(request.path);
+    response.status = it == table_.end() ? 404 : it->second.first;
+    const json body =
+        it == table_.end() ? json{{"kind", "Status"}, {"code", 404}} : it->second.second;
+    response.set_content(body.dump(), "application/json");
+  }
+  std::mutex mutex_;
+  std::map<std::string, std::pair<int, json>> table_;
+  std::map<std::string, int> asked_;
+  std::atomic<bool> ending_{false};
+  httplib::Server server_;
+  std::thread thread_;
+  int port_ = 0;
+};
+
+json List(json items) {
+  return {{"metadata", {{"resourceVersion", "10"}}}, {"items", std::move(items)}};
+}
+
+json Job() {
+  return {{"metadata",
+           {{"name", "crowd"},
+            {"namespace", "team"},
+            {"uid", "job-uid"},
+            {"generation", 2},
+            {"resourceVersion", "3"},
+            {"creationTimestamp", "2026-01-01T00:00:00Z"}}},
+          {"spec",
+           {{"replicas", 4},
+            {"target", {{"samples", 1000}}},
+            {"disruption", {{"podDisruptionBudget", {{"maxUnavailable", 1}}}}},
+            {"template", {{"spec", {{"containers", {{{"name", "trainer"}, {"image", "i"}}}}}}}}}}};
+}
+
+json Pod(int index) {
+  const std::string number = std::to_string(index);
+  return {{"metadata",
+           {{"name", "crowd-" + number + "-1"},
+            {"namespace", "team"},
+            {"uid", "uid-" + number},
+            {"resourceVersion", "4"},
+            {"labels", {{"crowdsurf.io/worker-index", number}, {"crowdsurf.io/incarnation", "1"}}},
+            {"ownerReferences",
+             {{{"kind", "TrainingJob"},
+               {"name", "crowd"},
+               {"uid", "job-uid"},
+               {"controller", true}}}}}},
+          {"spec", {{"nodeName", "node-" + number}}},
+          {"status",
+           {{"phase", "Running"},
+            {"podIP", "10.0.0.1" + number},
+            {"conditions", {{{"type", "Ready"}, {"status", "True"}}}}}}};
+}
+
+class KubeClusterTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    const std::string jobs = "/apis/crowdsurf.io/v1alpha1/trainingjobs";
+    json pods = json::array(), nodes = json::array();
+    for (int i = 0; i < 4; ++i) {
+      pods.push_back(Pod(i));
+      nodes.push_back({{"metadata", {{"name", "node-" + std::to_string(i)}}}});
+    }
+    api_.Put(jobs, 200, List({Job()}));
+    api_.Put("/api/v1/pods", 200, List(pods));
+    api_.Put("/api/v1/nodes", 200, List(nodes));
+    api_.Put(kBudgets, 200, json::object());
+    client_ = std::make_unique<KubeClient>(api_.endpoint(), KubeClient::Options{});
+    KubeClusterOptions options;
+    options.trust = [](const TrainingJob&) { return std::string("CA"); };
+    options.clock = [this] { return now_; };
+    options.probe = [this](const DeathReports::Probe& probe) {
+      probes_.push_back(probe);
+      return true;
+    };
+    cluster_ = std::make_unique<KubeCluster>(*client_, options, Rng(1), Logger(), metrics_);
+    cluster_->Start();
+    const auto until = steady_clock::now() + kPatience;
+    while (!cluster_->synced() && steady_clock::now() < until) {
+      cluster_->Await(steady_clock::now() + std::chrono::milliseconds(50));
+    }
+    ASSERT_TRUE(cluster_->synced());
+  }
+  void TearDown() override {
+    client_->Stop();
+    cluster_->Stop();
+  }
+  JobSnapshot Observe() {
+    auto snapshot = cluster_->Observe("team/crowd");
+    EXPECT_TRUE(snapshot.ok()) << snapshot.status();
+    return snapshot.ok() ? *snapshot : JobSnapshot();
+  }
+  void Report(int reporter, int subject) {
+    EXPECT_TRUE(cluster_->PostReport(
+        {"uid-" + std::to_string(reporter), "team", {"crowd-" + std::to_string(subject) + "-1"}}));
+  }
+  std::set<std::string> Touched() { return cluster_->Await(steady_clock::now()); }
+  void ShowLease(const char* renewed) {
+    api_.Put(kLeases, 200, {{"spec", {{"renewTime", renewed}}}});
+  }
+
+  FakeApiServer api_;
+  MetricRegistry metrics_;
+  WallTime now_ = WallTime::FromNanoseconds(1'800'000'000'000'000'000);
+  std::vector<DeathReports::Probe> probes_;
+  std::unique_ptr<KubeClient> client_;
+  std::unique_ptr<KubeCluster> cluster_;
+};
+
+TEST_F(KubeClusterTest, AGuardThatFailsOnceIsTriedAgainAWhileLaterAndThenNoMore) {
+  api_.Put(kBudgets, 503, {{"kind", "Status"}, {"code", 503}});
+  Observe();
+  const int failed = api_.Asked(kBudgets);
+  EXPECT_GE(failed, 1);
+  now_ = now_ + Seconds(9);
+  Observe();
+  EXPECT_EQ(api_.Asked(kBudgets), failed) << "not in every turn of the job";
+  api_.Put(kBudgets, 200, json::object());
+  now_ = now_ + Seconds(1);
+  Observe();
+  EXPECT_EQ(api_.Asked(kBudgets), failed + 1);
+  now_ = now_ + Seconds(1000);
+  Observe();
+  EXPECT_EQ(api_.Asked(kBudgets), failed + 1) << "it is as the spec asks";
+}
+
+TEST_F(KubeClusterTest, WhomTwoReportAndNobodyAnswersIsDeadInTheSnapshot) {
+  Report(1, 0);
+  Report(2, 0);
+  EXPECT_THAT(Touched(), testing::Contains("team/crowd"));
+  EXPECT_FALSE(Observe().pods.at(0).reported_dead);
+  ASSERT_THAT(probes_, SizeIs(1));
+  EXPECT_EQ(probes_[0].http, "10.0.0.10:7948");
+  EXPECT_TRUE(cluster_->PostProbe("uid-0", ProbeResult::kSilent));
+  EXPECT_THAT(Touched(), testing::Contains("team/crowd"));
+  const JobSnapshot snapshot = Observe();
+  for (const PodFacts& pod : snapshot.pods) {
+    EXPECT_EQ(pod.reported_dead, pod.name == "crowd-0-1") << pod.name;
+    EXPECT_FALSE(pod.lease_stale) << "there is no Lease to read";
+  }
+  EXPECT_THAT(snapshot.deleted_on_word, IsEmpty());
+  (void)cluster_->Delete({"crowd-0-1", "uid-0", {}, reason::kPeersReportedDead});
+  EXPECT_THAT(Observe().deleted_on_word, SizeIs(1));
+  now_ = now_ + Seconds(61);
+  EXPECT_THAT(Observe().deleted_on_word, IsEmpty());
+}
+
+TEST_F(KubeClusterTest, ALeaseThatIsNotRenewedWhileItIsWatchedIsEvidence) {
+  ShowLease("2026-01-01T00:00:00Z");  // long ago by our clock: the kubelet's may be wrong
+  const auto watch = [&](int seconds) {
+    for (int i = 0; i < seconds; ++i) {
+      now_ = now_ + Seconds(1);
+      Report(1, 0);
+      Report(2, 0);
+      Touched();
+      (void)Observe();
+      EXPECT_TRUE(cluster_->PostProbe("uid-0", ProbeResult::kBlind));
+      Touched();
+    }
+    return Observe().pods.at(0);
+  };
+  EXPECT_FALSE(watch(14).reported_dead);
+  ShowLease("2026-01-01T00:00:10Z");
+  EXPECT_FALSE(watch(14).reported_dead);
+  const PodFacts dead = watch(6);
+  EXPECT_TRUE(dead.lease_stale);
+  EXPECT_TRUE(dead.reported_dead);
+  EXPECT_LE(api_.Asked(kLeases), 20) << "every other second";
+}
+
+TEST_F(KubeClusterTest, AnOpenCaseIsLookedAtAgainAndAForgottenOneIsNot) {
+  Report(1, 0);
+  EXPECT_THAT(Touched(), testing::Contains("team/crowd"));
+  now_ = now_ + Seconds(3);
+  EXPECT_THAT(Touched(), testing::Contains("team/crowd")) << "time passes for a Lease";
+  now_ = now_ + Seconds(31);
+  Touched();
+  (void)Observe();
+  now_ = now_ + Seconds(3);
+  EXPECT_THAT(Touched(), IsEmpty());
+}
+
+}  // namespace
+}  // namespace crowdsurf::controller
