@@ -26,16 +26,50 @@ spec:
 """
 
 
-def leftovers(state):
-    """Processes of the run in `state` and shared files of it: (names, folders)."""
-    found = []
+MARK = "CROWD_OF_TEST"  # in the environment of everything that a test starts: the state directory of its run
+
+
+def processes(state):
+    """{pid: words of its command} of the run in `state`, trainers in any language and their children included."""
+    found = {}
     for process in pathlib.Path("/proc").glob("[0-9]*"):
         try:
             words = (process / "cmdline").read_bytes().split(b"\0")
+            environment = (process / "environ").read_bytes().split(b"\0")
         except OSError:
             continue
-        if any(str(state).encode() in word for word in words) and b"crowdsurf" in words[0]:
-            found.append(b" ".join(words).decode())
+        named = any(str(state).encode() in word for word in words) and b"crowdsurf" in words[0]
+        if words[0] and (named or f"{MARK}={state}".encode() in environment):
+            found[int(process.name)] = b" ".join(words).decode(errors="replace")
+    return found
+
+
+def sockets_of(pids):
+    """Inodes of the sockets that these processes hold."""
+    found = set()
+    for pid in pids:
+        try:
+            for descriptor in pathlib.Path(f"/proc/{pid}/fd").iterdir():
+                kind, _, inode = os.readlink(descriptor).partition(":[")
+                if kind == "socket":
+                    found.add(inode.rstrip("]"))
+        except OSError:
+            continue  # it has just ended, or closed it
+    return found
+
+
+def listening():
+    """{inode: name} of every socket of this machine that listens."""
+    found = {}
+    for family in ("tcp", "tcp6"):
+        for line in pathlib.Path("/proc/net", family).read_text().splitlines()[1:]:
+            words = line.split()
+            if words[3] == "0A":  # TCP_LISTEN
+                found[words[9]] = words[1]
+    for line in pathlib.Path("/proc/net/unix").read_text().splitlines()[1:]:
+        words = line.split()
+        if int(words[3], 16) & 0x10000:  # __SO_ACCEPTCON
+            found[words[6]] = words[7] if len(words) > 7 else "unnamed"
     return found
 
 
@@ -51,6 +85,7 @@ class RunCase(unittest.TestCase):
         self.command = TRAINER.replace("TEXT", str(text))
         self.write(self.command)
         self.shared = set(os.listdir("/dev/shm"))
+        self.sockets = set()  # of the run's processes, as seen while it ran
         self.started = []
 
     def tearDown(self):
@@ -69,7 +104,8 @@ class RunCase(unittest.TestCase):
 
     def start(self, *flags, **extra):
         process = subprocess.Popen([BIN / "crowdsurf", "run", self.job, "--state-dir", self.state, *flags],
-                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **extra)
+                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                                   env={**os.environ, MARK: str(self.state)}, **extra)
         self.started.append(process)
         return process
 
@@ -85,20 +121,27 @@ class RunCase(unittest.TestCase):
             line = process.stdout.readline()
             seen += line
             if re.search(pattern, line):
+                self.sockets |= sockets_of(processes(self.state))
                 return seen
             if not line:
                 break
         self.fail(f"never saw {pattern}:\n{seen}")
 
+    def left(self):
+        """Whatever of the run is still there: processes, sockets that listen, socket files, shared folders."""
+        found = [f"process {pid}: {words}" for pid, words in processes(self.state).items()]
+        for inode, name in listening().items():
+            if inode in self.sockets or name.startswith(str(self.path)):
+                found.append(f"socket {inode}: {name}")
+        found += [f"socket file {file}" for file in self.state.rglob("*") if file.is_socket()]
+        return found + [f"shared folder {name}" for name in set(os.listdir("/dev/shm")) - self.shared
+                        if self.is_mine(name)]
+
     def nothing_is_left(self, patience=10):
         end = time.time() + patience
-        while leftovers(self.state) and time.time() < end:
+        while self.left() and time.time() < end:
             time.sleep(0.05)  # between two looks at processes of others, which have no event; bounded by `end`
-        self.assertEqual(leftovers(self.state), [])
-        mine = lambda: [name for name in set(os.listdir("/dev/shm")) - self.shared if self.is_mine(name)]
-        while mine() and time.time() < end:
-            time.sleep(0.05)  # between two looks at processes of others, which have no event; bounded by `end`
-        self.assertEqual(mine(), [])
+        self.assertEqual(self.left(), [])
 
     def is_mine(self, name):
         return name.startswith("crowdsurf-") and any((pathlib.Path("/dev/shm") / name).glob("e2e-*"))
