@@ -9,6 +9,8 @@ import re
 import select
 import signal
 import unittest
+import urllib.error
+import urllib.request
 
 from runs import RunCase
 
@@ -61,6 +63,40 @@ class LeaveTest(RunCase):
         self.assertEqual(set(taken), set(back), seen)
         self.assertGreaterEqual(min(taken.values()), 4, "40 s of the trace at ten times its speed")
         self.assertGreaterEqual(min(back.values()), 6, "there is no machine for them before")
+        self.nothing_is_left()
+
+    def ready(self, worker):
+        """The status of /readyz; 0 when nobody answers any more."""
+        try:
+            return urllib.request.urlopen(f"http://{self.endpoints(worker)['http']}/readyz", timeout=10).status
+        except urllib.error.HTTPError as answer:
+            return answer.code
+        except OSError:
+            return 0
+
+    def test_an_agent_is_ready_from_its_seat_until_it_is_told_to_go(self):
+        gate, words = self.path / "gate", self.command.replace(",", "").replace("'", "")
+        self.write(f"sh, -c, 'case $CROWDSURF_WORKER in e2e-1-*) until [ -e {gate} ]; do sleep .1; done;; esac; exec {words}'")
+        process = self.start("--duration", "10m")
+        seen = ""
+        while any(f"e2e-{worker}-1 trains" not in seen for worker in (0, 2, 3)):
+            seen += self.wait_for(process, r"e2e-\d-1 trains")
+        self.assertEqual([self.ready(f"e2e-{worker}-1") for worker in range(4)], [200, 503, 200, 200])
+        gate.touch()
+        self.wait_for(process, "e2e-1-1 trains")
+        self.assertEqual(self.ready("e2e-1-1"), 200)
+        # Its trainer stands still, so that it cannot have gone before it is asked.
+        os.kill(self.trainer("e2e-1-1"), signal.SIGSTOP)
+        ((agent, _),) = self.agents("e2e-1-1").items()
+        os.kill(agent, signal.SIGTERM)
+        said = [self.ready("e2e-1-1")]
+        while said[-1] == 200:
+            said.append(self.ready("e2e-1-1"))
+            self.assertLess(len(said), 1000)
+        self.assertEqual(said[-1], 503, said)
+        self.wait_for(process, "e2e-1-2 trains")
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=30)
         self.nothing_is_left()
 
     def test_an_agent_that_gets_sigterm_ends_in_time(self):

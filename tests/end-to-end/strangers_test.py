@@ -74,6 +74,27 @@ class StrangersTest(RunCase):
         others.communicate(timeout=30)
         self.finish_unharmed(process, seen)
 
+    def test_a_peer_of_the_job_that_speaks_tls_1_2_is_refused(self):
+        process = self.start("--duration", "12s")
+        seen = self.wait_for_all(process)
+        mine = self.state / "workers" / "e2e-1-1" / "agent"
+        for port in ("peer", "tensor"):
+            for version, name in ((ssl.TLSVersion.TLSv1_2, None), (ssl.TLSVersion.TLSv1_3, "TLSv1.3")):
+                member = ssl.create_default_context(cafile=mine / "ca.pem")
+                member.load_cert_chain(mine / "cert.pem", mine / "key.pem")
+                member.set_alpn_protocols(["h2"])  # what gRPC asks for; the other port ignores it
+                member.maximum_version = version
+                with self.subTest(port=port, version=version), \
+                        socket.create_connection(self.address("e2e-0-1", port), timeout=PATIENCE) as plain:
+                    if name is None:
+                        with self.assertRaisesRegex(OSError, "(?i)alert protocol version|reset|eof"):
+                            member.wrap_socket(plain, server_hostname="peer.crowdsurf")
+                        continue
+                    with member.wrap_socket(plain, server_hostname="peer.crowdsurf") as connection:
+                        self.assertEqual(connection.version(), name)
+        self.wait_until(lambda: self.ended("wrong_peer") == 1, PATIENCE)
+        self.finish_unharmed(process, seen)
+
     def client_hello(self):
         """The first bytes of a TLS client."""
         said = ssl.MemoryBIO()

@@ -177,6 +177,11 @@ void Agent::Impl::Do(Time now, WallTime, const WriteCheckpoint& action) {
   // A job that ends in the middle of an averaging has lost the last average to it: the trainer's
   // own snapshot, a few steps further, stands for it.
   if (!delivered_ && !mixed_ && !action.final_model) return;
+  if (!delivered_ && !mixed_ && !bad_snapshot_.empty()) {
+    write_error_ = "model.safetensors: there is no average, and this worker " + bad_snapshot_;
+    log_.Error("no model written", {{"reason", write_error_}});
+    return;
+  }
   // Where neighbours mix, this worker's last result stands for the job's.
   const std::optional<Region> region = mixed_       ? mixed_
                                        : delivered_ ? std::optional(delivered_->region)

@@ -78,6 +78,7 @@ class Agent::Impl : public dht::TimerSource {
   void RunInputs(Time now, WallTime wall);
   void OnLinkEvent(Time now, WallTime wall, const LinkEvent& event);
   void OnRegistered(Time now, WallTime wall, const link::TrainerRegistered& event);
+  void TakeSeatAgain(Time now, WallTime wall);
   void OnPublishRefused(Time now, WallTime wall, const link::PublishRefused& refused);
   void RestoreCheckpoint(Time now, WallTime wall, const link::TrainerRegistered& event);
   void OnDrainEvent(Time now, WallTime wall, const DrainEvent& event);
@@ -180,6 +181,8 @@ class Agent::Impl : public dht::TimerSource {
   std::optional<CheckpointKeeper::Job> checkpoint_;  // waits for the opaque state
   Time checkpoint_wait_until_ = Time::Infinite();
   size_t checkpoints_open_ = 0;
+  int bad_snapshots_ = 0;               // in a row
+  Time seat_again_ = Time::Infinite();  // when a trainer of bad snapshots is let in again
   std::string bad_snapshot_;  // what was wrong with the trainer's last snapshot; empty: nothing
   std::string write_error_;   // of the last checkpoint or model; empty: it was written
   Time checkpoint_at_;  // when this agent, as steward, writes the next one; unset: no average yet

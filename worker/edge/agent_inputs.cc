@@ -16,6 +16,10 @@ struct Overloaded : Handlers... {
 template <class... Handlers>
 Overloaded(Handlers...) -> Overloaded<Handlers...>;
 
+// A trainer whose snapshots are refused so often in a row gives its seat back: as the steward it
+// would have no average to write. After the pause it comes as a newcomer, with the job's state.
+constexpr int kMostBadSnapshots = 3;
+constexpr Duration kBadSnapshotPause = Seconds(10);
 constexpr Duration kSeedPoll = Milliseconds(5);  // for at most a second, once
 
 Time FromWall(Time now, WallTime wall, WallTime then) { return now + (then - wall); }
@@ -59,7 +63,8 @@ void Agent::Impl::RunInputs(Time now, WallTime wall) {
 
 Time Agent::Impl::NextDeadline() const {
   const Time peer = peer_started_ ? peer_->NextDeadline() : peer_start_at_;
-  return std::min({peer, state_->NextDeadline(), progress_at_, leave_by_, checkpoint_wait_until_});
+  return std::min(
+      {peer, state_->NextDeadline(), progress_at_, leave_by_, checkpoint_wait_until_, seat_again_});
 }
 
 void Agent::Impl::OnTimer(Time now, WallTime wall) {
@@ -69,6 +74,7 @@ void Agent::Impl::OnTimer(Time now, WallTime wall) {
   }
   if (now >= progress_at_) SampleProgress(now, wall);
   if (now >= checkpoint_wait_until_) SubmitCheckpoint();
+  if (now >= seat_again_) TakeSeatAgain(now, wall);
   if (now >= leave_by_) {
     leave_by_ = Time::Infinite();
     log_.Warning("leaving took too long");
@@ -166,12 +172,14 @@ void Agent::Impl::OnLinkEvent(Time now, WallTime wall, const LinkEvent& event) {
       Overloaded{[&](const link::TrainerRegistered& e) { OnRegistered(now, wall, e); },
                  [&](const link::TrainerGone&) {
                    trainer_.reset();
+                   seat_again_ = Time::Infinite();
                    pulse_.OnGone();
                    FeedLocal(now, wall, TrainerGone{});
                    EndWhenJobIsOver(now);
                  },
                  [&](const link::Published& e) {
                    bad_snapshot_.clear();
+                   bad_snapshots_ = 0;
                    FeedLocal(now, wall,
                              Published{.averaging = e.number,
                                        .samples = static_cast<double>(e.samples),
@@ -203,6 +211,8 @@ void Agent::Impl::OnRegistered(Time now, WallTime wall, const link::TrainerRegis
   trainer_ = Trainer{event.schema, event.elements, event.tensors};
   stop_acknowledged_ = false;
   bad_snapshot_.clear();
+  bad_snapshots_ = 0;
+  seat_again_ = Time::Infinite();
   counters_ = {};
   rate_ = {};
   progress_at_ = now;
@@ -234,6 +244,24 @@ void Agent::Impl::OnPublishRefused(Time now, WallTime wall, const link::PublishR
   bad_snapshot_ = absl::StrCat("has NaN or infinity in its parameters (tensor ", tensor,
                                "): they are refused, the others train on without it");
   FeedLocal(now, wall, PublishRefused{refused.number});
+  const PeerSummary summary = peer_->Summarize();
+  const bool alone = !summary.view || summary.view->members < 2;  // nobody else would go on
+  if (++bad_snapshots_ < kMostBadSnapshots || alone || leaving_ || stop_raised_) return;
+  bad_snapshots_ = 0;
+  seat_again_ = now + kBadSnapshotPause;
+  log_.Warning("no snapshot is finite: the seat is given back for a while",
+               {{"seconds", kBadSnapshotPause.seconds()}});
+  FeedLocal(now, wall, TrainerGone{});
+}
+
+void Agent::Impl::TakeSeatAgain(Time now, WallTime wall) {
+  seat_again_ = Time::Infinite();
+  if (!trainer_ || leaving_ || stop_raised_) return;
+  FeedLocal(now, wall,
+            TrainerRegistered{.schema = trainer_->schema,
+                              .elements = trainer_->elements,
+                              .fresh = true,
+                              .counted = static_cast<double>(link_->counters().samples)});
 }
 
 // The newest good checkpoint of this job, into inbox 0; the core decides what it is worth.
@@ -313,6 +341,8 @@ void Agent::Impl::StartLeaving(Time now, WallTime wall, Duration within) {
   if (std::exchange(leaving_, true)) return;
   log_.Info("leaving", {{"within_seconds", within.seconds()}});
   link_->SetNotice(true, (wall + within).nanoseconds(), "leaving");
+  ready_ = false;  // at once, not at the next look
+  metrics_.ready.Set(0);
   FeedLocal(now, wall, LeaveAsked{});
 }
 

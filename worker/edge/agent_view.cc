@@ -77,7 +77,7 @@ void Agent::Impl::ReportLost(Time now, const PeerSummary& summary) {
 }
 
 void Agent::Impl::WatchTrainer(Time now, WallTime wall) {
-  if (!trainer_) return;
+  if (!trainer_ || !seat_again_.infinite()) return;
   using State = TrainerPulse::State;
   const State before = pulse_.state();
   const bool excused = counters_.waits_for_agent || stop_raised_ || leaving_;
