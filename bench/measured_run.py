@@ -89,7 +89,8 @@ class Watch:
             self.members, self.together = max(sizes), None
             self.views.clear()
             self.steps.clear()
-        whole = len(answers) == self.members and all(view and view["hash"] == views[0]["hash"] for view in views)
+        whole = (len(answers) == self.members and all(view and view["hash"] == views[0]["hash"] for view in views)
+                 and not any(summary["target_met"] for _, _, summary, _ in answers))  # the view that ends the job
         if whole and self.members > 1:
             self.together = self.together or time.monotonic()
             self.views.add(views[0]["hash"])
