@@ -157,8 +157,12 @@ void Agent::Impl::Do(Time now, WallTime, const WriteCheckpoint& action) {
   if (!keeper_ || !trainer_) return;
   if (checkpoint_) SubmitCheckpoint();  // the earlier one goes without
   const PeerSummary summary = peer_->Summarize();
-  if (!summary.seat_refused
-           .empty()) {  // it trains alone, beside the job: what it has is not the job's
+  if (gave_seat_back_) {  // the others have the job's averages, also when they have ended
+    log_.Warning("nothing is written: this worker " + bad_snapshot_);
+    return;
+  }
+  // It trains alone, beside the job: what it has is not the job's.
+  if (!summary.seat_refused.empty()) {
     log_.Warning("nothing is written: this worker is not of the job",
                  {{"reason", summary.seat_refused}});
     return;

@@ -181,6 +181,7 @@ class Agent::Impl : public dht::TimerSource {
   std::optional<CheckpointKeeper::Job> checkpoint_;  // waits for the opaque state
   Time checkpoint_wait_until_ = Time::Infinite();
   size_t checkpoints_open_ = 0;
+  bool gave_seat_back_ = false;         // for its bad snapshots, and has had no good one since
   int bad_snapshots_ = 0;               // in a row
   Time seat_again_ = Time::Infinite();  // when a trainer of bad snapshots is let in again
   std::string bad_snapshot_;  // what was wrong with the trainer's last snapshot; empty: nothing

@@ -180,6 +180,7 @@ void Agent::Impl::OnLinkEvent(Time now, WallTime wall, const LinkEvent& event) {
                  [&](const link::Published& e) {
                    bad_snapshot_.clear();
                    bad_snapshots_ = 0;
+                   gave_seat_back_ = false;
                    FeedLocal(now, wall,
                              Published{.averaging = e.number,
                                        .samples = static_cast<double>(e.samples),
@@ -212,6 +213,7 @@ void Agent::Impl::OnRegistered(Time now, WallTime wall, const link::TrainerRegis
   stop_acknowledged_ = false;
   bad_snapshot_.clear();
   bad_snapshots_ = 0;
+  gave_seat_back_ = false;
   seat_again_ = Time::Infinite();
   counters_ = {};
   rate_ = {};
@@ -248,6 +250,7 @@ void Agent::Impl::OnPublishRefused(Time now, WallTime wall, const link::PublishR
   const bool alone = !summary.view || summary.view->members < 2;  // nobody else would go on
   if (++bad_snapshots_ < kMostBadSnapshots || alone || leaving_ || stop_raised_) return;
   bad_snapshots_ = 0;
+  gave_seat_back_ = true;
   seat_again_ = now + kBadSnapshotPause;
   log_.Warning("no snapshot is finite: the seat is given back for a while",
                {{"seconds", kBadSnapshotPause.seconds()}});
