@@ -28,6 +28,7 @@
 #include "worker/edge/death_reporter.h"
 #include "worker/edge/drain.h"
 #include "worker/edge/link_server.h"
+#include "worker/edge/lost_members.h"
 #include "worker/edge/mix_plane.h"
 #include "worker/edge/state_exchange.h"
 #include "worker/edge/tensor_transport.h"
@@ -173,6 +174,7 @@ class Agent::Impl : public dht::TimerSource {
   };
   std::optional<Trainer> trainer_;
   TrainerPulse pulse_;
+  LostMembers lost_members_;
   DeathNotes notes_;
   bool restore_tried_ = false;
   Bytes restored_opaque_;

@@ -71,7 +71,8 @@ void Agent::Impl::UpdateGauges(const PeerSummary& summary) {
 // Who leaves says so or is told to: at the end of a job everybody goes, and nobody is dead.
 void Agent::Impl::ReportLost(Time now, const PeerSummary& summary) {
   if (!deaths_ || stop_raised_ || leaving_) return;
-  deaths_->Report(notes_.Look(now, summary.lost, summary.witness));
+  const auto lost = lost_members_.Look(now, options_.worker, summary);
+  deaths_->Report(notes_.Look(now, lost, summary.witness));
   metrics_.deaths_dropped.Add(static_cast<double>(notes_.dropped()) -
                               metrics_.deaths_dropped.value());
 }
