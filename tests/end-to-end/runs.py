@@ -93,7 +93,8 @@ class RunCase(unittest.TestCase):
             if process.poll() is None:
                 process.kill()
                 process.wait()
-            process.stdout.close()
+            if process.stdout:
+                process.stdout.close()
         self.folder.cleanup()
 
     def write(self, command, **replace):
@@ -103,9 +104,9 @@ class RunCase(unittest.TestCase):
         self.job.write_text(text)
 
     def start(self, *flags, **extra):
-        process = subprocess.Popen([BIN / "crowdsurf", "run", self.job, "--state-dir", self.state, *flags],
-                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                                   env={**os.environ, MARK: str(self.state)}, **extra)
+        extra = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "env": os.environ, **extra}
+        extra["env"] = {**extra["env"], MARK: str(self.state)}
+        process = subprocess.Popen([BIN / "crowdsurf", "run", self.job, "--state-dir", self.state, *flags], **extra)
         self.started.append(process)
         return process
 
