@@ -60,7 +60,7 @@ TEST(RoundEndings, AroundATwoFacedMemberTheHonestFinishWithEqualBits) {
 
 // Section 9 lets it block the fast path. It lies in its ballots too: when the sixteen are spent on
 // it, everybody keeps its own values, which is agreement as well. Never may some apply and some
-// not.
+// not. Mostly it gets equal HAVEs itself, applies, and answers the first ballot with DECIDED.
 TEST(RoundEndings, WhoLiesInItsHavesMakesTheHonestApplyTheSameOrAllKeep) {
   int applied = 0;
   for (uint64_t seed = 0; seed < 40; ++seed) {
@@ -79,7 +79,7 @@ TEST(RoundEndings, WhoLiesInItsHavesMakesTheHonestApplyTheSameOrAllKeep) {
         EXPECT_EQ(over.outcome, Outcome::kKept) << "seed " << seed << " node " << node;
       }
   }
-  EXPECT_GE(applied, 38) << "of 40: the liar is left out of the next plan but for rare seeds";
+  EXPECT_GE(applied, 38) << "of 40: the liar says what was decided but for rare seeds";
 }
 
 // One member sleeps from each instant of the round on, with and without a death beside it.
