@@ -24,6 +24,7 @@ struct CreatePod {
   std::string seeds;   // content of the annotation: host:port, one a line
   std::string config;  // content of the annotation: JSON
   std::string_view reason;
+  std::vector<std::string> avoid_nodes = {};  // a node that died without a word is Ready for 46 s
 };
 
 struct DeletePod {

@@ -139,6 +139,7 @@ json BuildPod(const TrainingJob& job, const CreatePod& create, const PodBuilderO
   for (json& volume : WorkerVolumes(job)) spec["volumes"].push_back(std::move(volume));
   AddTolerations(spec, job, create);
   AddPlacement(spec, create.capacity, options.spot);
+  AddAvoidance(spec, create.avoid_nodes);
   Offer(spec, "restartPolicy", "Never");
   Offer(spec, "enableServiceLinks", false);
   Offer(spec, "subdomain", ServiceName(job));

@@ -249,6 +249,20 @@ void AddPlacement(json& spec, CapacityType capacity, SpotPlacement spot) {
   node[required]["nodeSelectorTerms"] = std::move(terms);
 }
 
+void AddAvoidance(json& spec, const std::vector<std::string>& nodes) {
+  if (nodes.empty()) return;
+  json& required =
+      spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
+  json& terms = required["nodeSelectorTerms"];
+  if (terms.empty()) terms = json::array({json::object()});
+  for (json& term : terms) {  // they are alternatives
+    for (const std::string& node : nodes) {
+      term["matchFields"].push_back(
+          {{"key", "metadata.name"}, {"operator", "NotIn"}, {"values", {node}}});
+    }
+  }
+}
+
 std::optional<double> QuantityBytes(const std::string& text) {
   char* end = nullptr;
   const double number = std::strtod(text.c_str(), &end);

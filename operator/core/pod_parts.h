@@ -25,5 +25,7 @@ nlohmann::json WorkerVolumes(const TrainingJob& job);
 // Exact taints, never a blanket Exists: Karpenter kills what tolerates its taint without a word.
 nlohmann::json SpotTolerations();
 void AddPlacement(nlohmann::json& spec, CapacityType capacity, SpotPlacement spot);
+// On none of these nodes, besides what the spec asks for already.
+void AddAvoidance(nlohmann::json& spec, const std::vector<std::string>& nodes);
 
 }  // namespace crowdsurf::controller

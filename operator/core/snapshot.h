@@ -95,6 +95,9 @@ struct JobSnapshot {
   WallTime nodes_heard_since;
   // When workers were deleted because their peers reported them, for a minute at least.
   std::vector<WallTime> deleted_on_word;
+  // Where workers are, or lately were, that their peers report dead; empty when there is no other
+  // node: what comes now must not be placed there.
+  std::vector<std::string> suspect_nodes;
   Progress progress;  // as the agents last told
   std::optional<CreateRefusal> refusal;
 };

@@ -275,7 +275,7 @@ Status KubeCluster::Delete(const DeletePod& pod) {
   if (key == pod_of_uid_.end()) return absl::OkStatus();
   if (pod.reason == reason::kPeersReportedDead) {
     if (const PodEntry* entry = pods_.Find(key->second)) {
-      deleted_on_word_[entry->job].push_back(options_.clock());
+      deleted_on_word_[entry->job].push_back({options_.clock(), entry->facts.node});
     }
   }
   json options = {{"preconditions", {{"uid", pod.uid}}}};

@@ -96,6 +96,10 @@ class KubeCluster : public Cluster {
     std::optional<DeathReport> report = {};                          // these two: of no kind
     std::optional<std::pair<std::string, ProbeResult>> probed = {};  // by uid
   };
+  struct DeletedOnWord {
+    WallTime at;
+    std::string node;
+  };
   struct WatchedLease {
     LeaseAge age;
     WallTime asked;
@@ -154,6 +158,7 @@ class KubeCluster : public Cluster {
   void LookAtDeaths(std::set<std::string>& touched);
   void JudgeDeaths(const std::string& job, JobSnapshot& snapshot);
   bool LeaseIsStale(const std::string& node);
+  void Suspect(JobSnapshot& snapshot) const;
   Status AdoptExisting(const TrainingJob& job, const CreatePod& create, const Status& refusal);
 
   KubeClient& client_;
@@ -183,8 +188,8 @@ class KubeCluster : public Cluster {
   std::map<std::string, Explained> explained_;
   DeathReports deaths_;
   WallTime deaths_looked_at_;
-  std::map<std::string, WatchedLease> leases_;                    // of nodes of open cases
-  std::map<std::string, std::vector<WallTime>> deleted_on_word_;  // by job
+  std::map<std::string, WatchedLease> leases_;                         // of nodes of open cases
+  std::map<std::string, std::vector<DeletedOnWord>> deleted_on_word_;  // by job
   std::map<ReportFate, Counter*> death_reports_;
   std::map<ProbeResult, Counter*> death_probes_;
   std::vector<std::unique_ptr<Reflector>> reflectors_;

@@ -10,7 +10,8 @@ namespace {
 constexpr Duration kLookAgain =
     Seconds(2);                             // at jobs with open cases; a Lease goes stale meanwhile
 constexpr Duration kLeaseGap = Seconds(2);  // a kubelet renews its Lease every 10 s
-constexpr Duration kRemembered = Seconds(60);
+// Longer than the minute that portions are counted over, and than a node that has died stays Ready.
+constexpr Duration kRemembered = Seconds(120);
 
 }  // namespace
 
@@ -81,11 +82,14 @@ void KubeCluster::LookAtDeaths(std::set<std::string>& touched) {
 void KubeCluster::JudgeDeaths(const std::string& job, JobSnapshot& snapshot) {
   const WallTime now = options_.clock();
   if (const auto deleted = deleted_on_word_.find(job); deleted != deleted_on_word_.end()) {
-    std::erase_if(deleted->second, [&](WallTime at) { return now - at >= kRemembered; });
-    snapshot.deleted_on_word = deleted->second;
+    std::erase_if(deleted->second, [&](const auto& one) { return now - one.at >= kRemembered; });
+    for (const DeletedOnWord& one : deleted->second) {
+      snapshot.deleted_on_word.push_back(one.at);
+      snapshot.suspect_nodes.push_back(one.node);
+    }
     if (deleted->second.empty()) deleted_on_word_.erase(deleted);
   }
-  if (deaths_.cases() == 0) return;
+  if (deaths_.cases() == 0) return Suspect(snapshot);
   std::vector<const PodEntry*> pods;
   for (const std::string& key : pods_of_.at(job)) {
     const PodEntry* pod = pods_.Find(key);
@@ -98,10 +102,27 @@ void KubeCluster::JudgeDeaths(const std::string& job, JobSnapshot& snapshot) {
     if (found == review.findings.end()) continue;
     facts.reported_dead = found->second.dead;
     facts.lease_stale = found->second.lease_stale;
+    if (facts.reported_dead) snapshot.suspect_nodes.push_back(facts.node);
   }
+  Suspect(snapshot);
   for (const DeathReports::Probe& probe : review.probes) {
     if (options_.probe) (void)options_.probe(probe);
   }
+}
+
+// A scheduler prefers the machine that is empty because it has just died. Where no other is Ready
+// there is nothing to choose.
+void KubeCluster::Suspect(JobSnapshot& snapshot) const {
+  std::vector<std::string>& suspects = snapshot.suspect_nodes;
+  std::sort(suspects.begin(), suspects.end());
+  suspects.erase(std::unique(suspects.begin(), suspects.end()), suspects.end());
+  std::erase_if(suspects, [&](const std::string& node) { return nodes_.Find(node) == nullptr; });
+  const auto& all = nodes_.objects();
+  const bool choice = std::any_of(all.begin(), all.end(), [&](const auto& node) {
+    return !node.second.facts.not_ready_since &&
+           !std::binary_search(suspects.begin(), suspects.end(), node.first);
+  });
+  if (!choice) suspects.clear();
 }
 
 bool KubeCluster::LeaseIsStale(const std::string& node) {

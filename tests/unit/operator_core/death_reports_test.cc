@@ -210,9 +210,11 @@ TEST(JudgeReportsTest, ATenthOfAJobIsReplacedAMinuteAndNoMore) {
 
 TEST(JudgeReportsTest, WhatTheApiShowsIsReplacedAtOnce) {
   World world = WithReported(30, 10, /*stale=*/true);
+  world.snapshot.suspect_nodes = {"node-job-0-1"};
   const Plan plan = world.Reconcile();
   EXPECT_THAT(plan.deletes, SizeIs(10));
-  EXPECT_THAT(plan.creates, SizeIs(10));
+  ASSERT_THAT(plan.creates, SizeIs(10));
+  EXPECT_THAT(plan.creates[0].avoid_nodes, testing::ElementsAre("node-job-0-1"));
   EXPECT_EQ(world.snapshot.status.disruptions_by_reason.at("PeersReportedDead"), 10);
 }
 

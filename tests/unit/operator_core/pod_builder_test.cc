@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "operator/core/node_marks.h"
+#include "operator/core/pod_parts.h"
 #include "operator/core/validate.h"
 
 namespace crowdsurf::controller {
@@ -195,6 +196,28 @@ TEST(PodBuilder, OnDemandWorkersStayOffSpotNodesAndKeepTheUsersOwnTerms) {
                 ["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
                     .size(),
             SpotLabels().size());
+}
+
+TEST(PodBuilder, NodesThatJustDiedAreAvoidedBesideWhatIsAskedForAlready) {
+  const char required[] = "requiredDuringSchedulingIgnoredDuringExecution";
+  const json gpu = {{"key", "gpu"}, {"operator", "Exists"}};
+  json spec;
+  spec["affinity"]["nodeAffinity"][required]["nodeSelectorTerms"] = {{{"matchExpressions", {gpu}}},
+                                                                     {{"matchExpressions", {gpu}}}};
+  const json before = spec;
+  AddAvoidance(spec, {});
+  EXPECT_EQ(spec, before);
+  AddAvoidance(spec, {"node-1", "node-2"});
+  for (const json& term : spec["affinity"]["nodeAffinity"][required]["nodeSelectorTerms"]) {
+    EXPECT_EQ(term["matchExpressions"], json::array({gpu}));
+    ASSERT_EQ(term["matchFields"].size(), 2u) << "the API takes one name each";
+    EXPECT_EQ(term["matchFields"][0]["values"], json::array({"node-1"}));
+    EXPECT_EQ(term["matchFields"][1]["values"], json::array({"node-2"}));
+    EXPECT_EQ(term["matchFields"][0]["operator"], "NotIn");
+  }
+  json plain = json::object();
+  AddAvoidance(plain, {"node-1"});
+  EXPECT_EQ(plain["affinity"]["nodeAffinity"][required]["nodeSelectorTerms"].size(), 1u);
 }
 
 TEST(PodBuilder, TheCheckpointVolumeIsTheAgentsTooAtTheTrainersPath) {

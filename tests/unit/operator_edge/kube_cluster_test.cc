@@ -215,9 +215,14 @@ TEST_F(KubeClusterTest, WhomTwoReportAndNobodyAnswersIsDeadInTheSnapshot) {
   }
   EXPECT_THAT(snapshot.deleted_on_word, IsEmpty());
   (void)cluster_->Delete({"crowd-0-1", "uid-0", {}, reason::kPeersReportedDead});
+  EXPECT_THAT(snapshot.suspect_nodes, testing::ElementsAre("node-0"));
   EXPECT_THAT(Observe().deleted_on_word, SizeIs(1));
-  now_ = now_ + Seconds(61);
+  now_ = now_ + Seconds(119);
+  EXPECT_THAT(Observe().suspect_nodes, testing::ElementsAre("node-0"))
+      << "until its silence is known to all";
+  now_ = now_ + Seconds(1);
   EXPECT_THAT(Observe().deleted_on_word, IsEmpty());
+  EXPECT_THAT(Observe().suspect_nodes, IsEmpty());
 }
 
 TEST_F(KubeClusterTest, ALeaseThatIsNotRenewedWhileItIsWatchedIsEvidence) {
