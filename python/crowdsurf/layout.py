@@ -27,6 +27,7 @@ CADENCE_STEPS = 0x388        # u32: publish every so many steps unasked; 0: neve
 LR_SCALE = 0x3C0             # f64
 JOB_SAMPLES = 0x400          # f64
 OPAQUE_WANTED = 0x440        # u64: sequence
+INDEX_VERSION = 0x480        # u64: the index sets are of this version
 
 # Written by the trainer, read by the agent.
 STEPS = 0x840                # u64
@@ -41,4 +42,5 @@ STALL_NS = 0x9C0             # u64
 PROGRESS_SEQUENCE = 0xA00    # u64
 LOSS = 0xA08                 # f64
 OPAQUE_GIVEN = 0xA40         # u64: sequence
+INDEX_TAKEN = 0xA80          # u64: version of the index sets in use
 METRICS = 0xAC0              # f64 each

@@ -160,6 +160,24 @@ class Link:
         self._memory.set(layout.METRICS + 8 * self._metrics.index(name), float(value), "f64")
         self._note_progress()
 
+    def index_sets(self):
+        """The active indices of every unit group, {group: (index, ...)}, or None when they have not changed.
+
+        For sub-network strategies: train these rows and columns alone from here on. Taking them lets the agent write others.
+        """
+        version = self._memory.get(layout.INDEX_VERSION)
+        if version == self._memory.get(layout.INDEX_TAKEN):
+            return None
+        words, sets, at = self._memory.index_sets.cast("I"), {}, 0
+        while at + 2 <= len(words) and words[at + 1] > 0:  # no group is active without an index: the rest is not in use
+            group, count = words[at], words[at + 1]
+            if group in sets or at + 2 + count > len(words):
+                raise LinkError("the index sets are garbled")
+            sets[group] = tuple(words[at + 2 : at + 2 + count])
+            at += 2 + count
+        self._memory.set(layout.INDEX_TAKEN, version)
+        return sets
+
     def acknowledge_stop(self):
         self._memory.set(layout.STOP_ACKNOWLEDGED, 1, "u32")
 

@@ -35,6 +35,8 @@ class Memory:
         self._words = {kind: view[: layout.CONTROL_BYTES].cast(code) for kind, code in self._FORMATS.items()}
         elements = answer["elements"]
         self.outbox = self._region(view, answer["outbox"], elements)
+        sets = answer["index_sets"]
+        self.index_sets = view[sets["offset"] : sets["offset"] + sets["bytes"]]
         self.inboxes = [self._region(view, at, elements) for at in answer["inbox"]]
 
     @staticmethod

@@ -261,9 +261,12 @@ void LinkServer::WakeAt(uint64_t steps, uint64_t samples) {
 
 bool LinkServer::SetIndexSets(ByteView encoded) {
   const std::span<uint8_t> region = impl_->map()->index_sets();
-  if (encoded.size() > region.size()) return false;
-  std::copy(encoded.begin(), encoded.end(), region.begin());
   LinkControl& c = impl_->control();
+  const uint64_t version = c.index_version.value.load(std::memory_order_relaxed);
+  if (encoded.size() > region.size()) return false;
+  if (c.index_taken.value.load(std::memory_order_acquire) != version) return false;
+  const auto rest = std::copy(encoded.begin(), encoded.end(), region.begin());
+  std::fill(rest, region.end(), uint8_t{0});
   c.index_version.value.fetch_add(1, std::memory_order_release);
   RingBell(c.agent_bell.value);
   return true;

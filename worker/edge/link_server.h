@@ -90,7 +90,8 @@ class LinkServer {
   // Emits StepsReached once when the trainer passes either (0: never); replaces the earlier mark.
   void WakeAt(uint64_t steps, uint64_t samples);
   // Active index sets (IST): per unit group u32 group, u32 count, count u32 indices, ascending.
-  // False when they do not fit the region.
+  // What an earlier call left behind them is cleared. False, and nothing is changed, when they do
+  // not fit the region, or the trainer has not taken the earlier ones yet: call again later.
   bool SetIndexSets(ByteView encoded);
   void LeaveDone();  // answers the waiting POST /v1/leave
 

@@ -115,6 +115,8 @@ TEST_F(PythonClient, OffsetsAreThoseOfTheLayout) {
       {"STALL_NS", offsetof(LinkControl, stall_ns)},
       {"PROGRESS_SEQUENCE", offsetof(LinkControl, progress.sequence)},
       {"LOSS", offsetof(LinkControl, progress.loss)},
+      {"INDEX_VERSION", offsetof(LinkControl, index_version)},
+      {"INDEX_TAKEN", offsetof(LinkControl, index_taken)},
       {"OPAQUE_GIVEN", offsetof(LinkControl, opaque_given)},
       {"METRICS", offsetof(LinkControl, metrics)}};
   EXPECT_EQ(python, layout);
@@ -129,6 +131,46 @@ TEST_F(PythonClient, WithNumpyItJoinsAveragesGivesItsStateAndStops) {
   EXPECT_EQ(AsString(*server->ReadOpaque()), "state of python");
   EXPECT_EQ(server->counters().metrics.count("distance"), 1u);
   EXPECT_EQ(EndAndListen(), "numpy\n");
+}
+
+// u32 group, u32 count, the indices; groups in ascending order (docs/trainer-link.md, part 8).
+Bytes IndexSets(const std::map<uint32_t, std::vector<uint32_t>>& sets) {
+  Bytes out;
+  const auto put = [&](uint32_t word) {
+    for (int byte = 0; byte < 4; ++byte) out.push_back(static_cast<uint8_t>(word >> (8 * byte)));
+  };
+  for (const auto& [group, indices] : sets) {
+    put(group);
+    put(static_cast<uint32_t>(indices.size()));
+    for (const uint32_t index : indices) put(index);
+  }
+  return out;
+}
+
+TEST_F(PythonClient, ActiveIndexSetsReachTheTrainerAndOnlyTheirRowsMove) {
+  StartServer();
+  StartClient("tests/python/index_sets_client.py");
+  ASSERT_EQ(Expect<link::TrainerRegistered>().elements,
+            17u);  // 6 rows of 2 in group 0, 5 of 1 in group 1
+  EXPECT_FALSE(server->SetIndexSets(Bytes(4 * (2 + 6 + 2 + 5) + 4))) << "more than all indices";
+  ASSERT_TRUE(server->SetIndexSets(IndexSets({{0, {1, 3, 5}}, {1, {0, 4}}})));
+  EXPECT_FALSE(server->SetIndexSets(IndexSets({{0, {2}}, {1, {2}}})))
+      << "the first are not taken yet";
+  const auto moved = [&](uint64_t averaging) {
+    server->RequestPublish(averaging);
+    EXPECT_EQ(Expect<link::Published>().number, averaging);
+    std::vector<size_t> at;
+    for (size_t i = 0; i < 17; ++i)
+      if (server->outbox()[i] != 0) at.push_back(i);
+    server->ReleaseOutbox(averaging);
+    return at;
+  };
+  server->LetStart();
+  EXPECT_THAT(moved(1), testing::ElementsAre(2, 3, 6, 7, 10, 11, 12, 16));
+  ASSERT_TRUE(server->SetIndexSets(IndexSets({{0, {2}}, {1, {2}}}))) << "the trainer has the first";
+  EXPECT_THAT(moved(2), testing::IsSupersetOf({2, 3, 6, 7, 10, 11, 12, 16}));
+  EXPECT_THAT(moved(3), testing::ElementsAre(2, 3, 4, 5, 6, 7, 10, 11, 12, 14, 16));
+  EXPECT_EQ(EndAndListen(), "{0: (1, 3, 5), 1: (0, 4)}\n{0: (2,), 1: (2,)}\n");
 }
 
 TEST_F(PythonClient, WithoutNumpyItDoesTheSame) {
