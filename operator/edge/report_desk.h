@@ -5,7 +5,7 @@
 // the agent asks again until the Service gives it the leader. Who a token is, is remembered by its
 // hash for a minute (a refusal for ten seconds), so a wave of reports is not one of reviews. What
 // the names mean is judged by KubeCluster (death_reports.h). Thread-safe, on the server's threads.
-// Bounds: kMostTokens, kMostNames a report, one report a reporter and second.
+// Bounds: kMostTokens, kMostNames a report, four reports a reporter and second.
 #pragma once
 
 #include <functional>

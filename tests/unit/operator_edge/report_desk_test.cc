@@ -135,10 +135,12 @@ TEST_F(ReportDeskTest, TheTokenSaysWhoReportsAndTheApiServerIsAskedOnceAMinute) 
   EXPECT_EQ(taken_[0].reporter_uid, "uid-1");
   EXPECT_EQ(taken_[0].space, "team");
   EXPECT_THAT(taken_[0].dead, ElementsAre("crowd-3-1", "crowd-4-2"));
-  EXPECT_EQ(Report("worker"), 429) << "once a second";
+  EXPECT_EQ(Report("worker"), 429) << "four times a second";
   for (int i = 0; i < 11; ++i) {
-    Pass(Seconds(5));
+    Pass(Milliseconds(4500));
     EXPECT_EQ(Report("worker"), 202);
+    Pass(Milliseconds(500));
+    EXPECT_EQ(Report("worker"), 202) << "whom it lost half a second later";
   }
   EXPECT_EQ(api_.reviews, 1);
   Pass(Seconds(5));
