@@ -55,6 +55,14 @@ class FixedId {
   std::array<uint8_t, kSize> bytes_{};
 };
 
+// The next id of `in`; zeros, and `in` fails, where no more is left.
+template <class Id>
+Id ReadId(ByteReader& in) {
+  const auto id = Id::From(in.Raw(Id::kBytes));
+  if (!id) in.Fail();
+  return id.value_or(Id());
+}
+
 struct PeerIdTag;
 struct DigestTag;
 

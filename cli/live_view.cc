@@ -15,7 +15,7 @@ constexpr int kCellWidth = 14;
 enum class Ink { kPlain, kBold, kDim, kGreen, kYellow, kRed };
 
 // A piece of a line; widths count letters, not escapes.
-struct Line {
+struct ScreenLine {
   std::string text;
   int columns = 0;
   bool color;
@@ -71,7 +71,7 @@ std::string Mark(const ScreenWorker& worker) {
   return "○";
 }
 
-void DrawWorker(Line& line, const ScreenWorker& worker, int column) {
+void DrawWorker(ScreenLine& line, const ScreenWorker& worker, int column) {
   line.Add(Mark(worker) + " " + std::to_string(worker.index) + " ", InkOf(worker));
   if (worker.state == "Training") {
     line.Add(Fixed(worker.steps_per_second, 1) + "/s");
@@ -84,7 +84,7 @@ void DrawWorker(Line& line, const ScreenWorker& worker, int column) {
 }
 
 // Rows of the grid; workers without a cell follow on lines of their own.
-void DrawGrid(const Screen& screen, std::vector<Line>& lines, const Line& empty) {
+void DrawGrid(const Screen& screen, std::vector<ScreenLine>& lines, const ScreenLine& empty) {
   std::map<std::vector<int>, std::vector<const ScreenWorker*>> rows;
   std::vector<const ScreenWorker*> outside;
   size_t drawn = 0;
@@ -102,7 +102,7 @@ void DrawGrid(const Screen& screen, std::vector<Line>& lines, const Line& empty)
     std::stable_sort(row.begin(), row.end(), [](const ScreenWorker* a, const ScreenWorker* b) {
       return a->cell < b->cell;
     });
-    Line line = empty;
+    ScreenLine line = empty;
     line.Add("  " + head, Ink::kDim);
     for (const ScreenWorker* worker : row) {
       if (line.columns + cell > line.width) {
@@ -117,13 +117,13 @@ void DrawGrid(const Screen& screen, std::vector<Line>& lines, const Line& empty)
   for (const auto& [key, row] : rows) draw("│ ", row);
   if (!outside.empty()) draw("  ", outside);
   if (screen.workers.size() > kMostDrawn) {
-    Line line = empty;
+    ScreenLine line = empty;
     line.Add("    and " + std::to_string(screen.workers.size() - kMostDrawn) + " more", Ink::kDim);
     lines.push_back(line);
   }
 }
 
-void DrawBar(const Screen& screen, Line& line) {
+void DrawBar(const Screen& screen, ScreenLine& line) {
   const std::string left = screen.seconds_left ? Span(*screen.seconds_left) + " left" : "";
   const std::string text = "  " + screen.target + (left.empty() ? "" : "   " + left);
   const int room = std::max(10, std::min(40, line.width - static_cast<int>(text.size()) - 8));
@@ -179,9 +179,9 @@ std::string Printable(const std::string& text) {
 }
 
 std::vector<std::string> DrawScreen(const Screen& screen, int width, bool color) {
-  const Line empty{"", 0, color, std::max(kLeast, width)};
-  std::vector<Line> lines;
-  Line head = empty;
+  const ScreenLine empty{"", 0, color, std::max(kLeast, width)};
+  std::vector<ScreenLine> lines;
+  ScreenLine head = empty;
   head.Add(screen.job, Ink::kBold);
   std::string grid;
   for (const int radix : screen.radices)
@@ -190,34 +190,34 @@ std::vector<std::string> DrawScreen(const Screen& screen, int width, bool color)
            Ink::kDim);
   lines.push_back(head);
   DrawGrid(screen, lines, empty);
-  Line facts = empty;
+  ScreenLine facts = empty;
   facts.Add(std::to_string(screen.training) + "/" + std::to_string(screen.wanted) + " workers",
             screen.training == screen.wanted ? Ink::kGreen : Ink::kYellow);
   facts.Add("  " + Short(screen.samples_per_second) + " samples/s");
   if (screen.loss) facts.Add("  loss " + Fixed(*screen.loss, 3));
   lines.push_back(facts);
-  Line rounds = empty;
+  ScreenLine rounds = empty;
   rounds.Add("rounds " + Short(static_cast<double>(screen.rounds)) + ", " +
              std::to_string(screen.repaired) + " repaired, ");
   rounds.Add(std::to_string(screen.failed) + " failed",
              screen.failed > 0 ? Ink::kRed : Ink::kPlain);
   rounds.Add("  preemptions " + std::to_string(screen.preemptions));
   lines.push_back(rounds);
-  Line bar = empty;
+  ScreenLine bar = empty;
   DrawBar(screen, bar);
   lines.push_back(bar);
   for (const std::string& news : screen.news) {
-    Line line = empty;
+    ScreenLine line = empty;
     line.Add("  " + news, Ink::kDim);
     lines.push_back(line);
   }
   if (!screen.ending.empty()) {
-    Line line = empty;
+    ScreenLine line = empty;
     line.Add(screen.ending, Ink::kYellow);
     lines.push_back(line);
   }
   std::vector<std::string> text;
-  for (const Line& line : lines) text.push_back(line.text);
+  for (const ScreenLine& line : lines) text.push_back(line.text);
   return text;
 }
 

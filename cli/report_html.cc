@@ -2,13 +2,14 @@
 #include <cstdio>
 
 #include "cli/chart.h"
+#include "cli/html_parts.h"
 #include "cli/live_view.h"
 #include "cli/report.h"
 
 namespace crowdsurf::cli {
 namespace {
 
-constexpr char kStyle[] = R"css(
+constexpr char kReportStyle[] = R"css(
 :root{color-scheme:light dark;--page:#fff;--text:#1b2430;--soft:#5b6775;--grid:#e3e7ec;--tile:#f5f7f9;
 --one:#0b7a75;--two:#c2560c;--train:#2a9d8f;--wait:#b9c2cc;--leave:#e9a23b;--taken:#c1272d}
 @media(prefers-color-scheme:dark){:root{--page:#12161c;--text:#e6ebf1;--soft:#9aa7b5;--grid:#2a323c;--tile:#1b222b;
@@ -38,18 +39,7 @@ table{border-collapse:collapse;width:100%}td,th{text-align:left;padding:.35rem .
 th{font-weight:500;color:var(--soft);width:55%}
 )css";
 
-std::string Fixed(const std::optional<double>& number, int digits, const std::string& unit = "") {
-  if (!number) return "–";
-  char text[48];
-  std::snprintf(text, sizeof text, "%.*f", digits, *number);
-  return text + unit;
-}
-
-std::string Tile(const std::string& name, const std::string& value) {
-  return "<div><dt>" + Escape(name) + "</dt><dd>" + Escape(value) + "</dd></div>";
-}
-
-std::string Row(const std::string& name, const std::string& value) {
+std::string FigureRow(const std::string& name, const std::string& value) {
   return "<tr><th scope=\"row\">" + Escape(name) + "</th><td>" + Escape(value) + "</td></tr>\n";
 }
 
@@ -108,8 +98,8 @@ std::string Membership(const ReportInput& input, double end) {
   return Draw(timeline);
 }
 
-Series Line(const ReportInput& input, const char* name, const char* style,
-            std::optional<double> (*value)(const RecordPoint&)) {
+Series LineOf(const ReportInput& input, const char* name, const char* style,
+              std::optional<double> (*value)(const RecordPoint&)) {
   Series series{name, style, {}};
   for (const RecordPoint& point : input.points) {
     if (const auto y = value(point)) series.points.emplace_back(point.at - input.launched, *y);
@@ -119,8 +109,8 @@ Series Line(const ReportInput& input, const char* name, const char* style,
 
 std::string Ends(const Series& series, int digits) {
   if (series.points.empty()) return "nothing was measured";
-  return "from " + Fixed(series.points.front().second, digits) + " to " +
-         Fixed(series.points.back().second, digits);
+  return "from " + Figure(series.points.front().second, digits) + " to " +
+         Figure(series.points.back().second, digits);
 }
 
 std::string Charts(const ReportInput& input) {
@@ -128,19 +118,19 @@ std::string Charts(const ReportInput& input) {
   const std::vector<double> marks = Preemptions(input);
   std::string out = Membership(input, end);
   LineChart loss{"loss", "Loss of the workers, mean", "", false, {}, marks, end};
-  loss.series = {Line(input, "", "one", [](const RecordPoint& p) { return p.loss; })};
+  loss.series = {LineOf(input, "", "one", [](const RecordPoint& p) { return p.loss; })};
   loss.description = "Training loss " + Ends(loss.series[0], 3) + ".";
   LineChart rate{"throughput", "Samples a second, all workers", "", true, {}, marks, end};
   rate.series = {
-      Line(input, "", "one", [](const RecordPoint& p) { return std::optional(p.rate); })};
+      LineOf(input, "", "one", [](const RecordPoint& p) { return std::optional(p.rate); })};
   rate.description =
       "Throughput, " + Short(input.figures.samples_per_second) + " samples a second on average.";
   LineChart rounds{"rounds", "Seconds a round takes", "", true, {}, marks, end};
-  rounds.series = {Line(input, "median", "one",
-                        [](const RecordPoint& p) {
-                          return p.round_p50 > 0 ? std::optional(p.round_p50) : std::nullopt;
-                        }),
-                   Line(input, "95 % take less", "two", [](const RecordPoint& p) {
+  rounds.series = {LineOf(input, "median", "one",
+                          [](const RecordPoint& p) {
+                            return p.round_p50 > 0 ? std::optional(p.round_p50) : std::nullopt;
+                          }),
+                   LineOf(input, "95 % take less", "two", [](const RecordPoint& p) {
                      return p.round_p95 > 0 ? std::optional(p.round_p95) : std::nullopt;
                    })};
   rounds.description = "Median " + Ends(rounds.series[0], 3) + " seconds, 95th percentile " +
@@ -148,15 +138,15 @@ std::string Charts(const ReportInput& input) {
   return out + Draw(loss) + Draw(rate) + Draw(rounds);
 }
 
-std::string Tiles(const ReportInput& input) {
+std::string FigureTiles(const ReportInput& input) {
   const RunFigures& f = input.figures;
   std::string out = "<dl class=\"tiles\">";
   out += Tile("samples", Short(static_cast<double>(f.samples)));
-  out += Tile("goodput", Fixed(f.goodput, 3));
+  out += Tile("goodput", Figure(f.goodput, 3));
   out += Tile("preemptions", Count(f.preemptions));
   out += Tile("rounds failed", Count(f.rounds_failed));
-  if (input.heldout) out += Tile("held-out bits per character", Fixed(input.heldout, 3));
-  out += Tile("replaced in (median)", Fixed(f.replacement_p50, 2, " s"));
+  if (input.heldout) out += Tile("held-out bits per character", Figure(input.heldout, 3));
+  out += Tile("replaced in (median)", Figure(f.replacement_p50, 2, " s"));
   return out + "</dl>\n";
 }
 
@@ -165,27 +155,28 @@ std::string Figures(const ReportInput& input) {
   const auto share =
       f.averaging_stall_ratio ? std::optional(*f.averaging_stall_ratio * 100) : std::nullopt;
   std::string out = "<h2>Figures</h2>\n<table>\n";
-  out += Row("training took", Span(f.duration_seconds));
-  out += Row("start to the first step of every worker", Fixed(f.start_seconds, 2, " s"));
-  out += Row("samples, and a second", Count(f.samples) + ", " + Short(f.samples_per_second) + "/s");
-  out += Row("rounds completed", Count(f.rounds_completed));
-  out += Row("rounds repaired (a member was lost in them)", Count(f.rounds_repaired));
-  out += Row("rounds failed; after a loss",
-             Count(f.rounds_failed) + "; " + Count(f.rounds_failed_by_peer_loss));
-  out += Row("averaged vectors that differed", Count(f.hash_mismatches));
-  out += Row("loss of a worker to its replacement's first step, median and 95 %",
-             Fixed(f.replacement_p50, 2, " s") + ", " + Fixed(f.replacement_p95, 2, " s"));
-  out += Row("training stopped by averaging, share of time", Fixed(share, 2, " %"));
-  out += Row("workers training, least and most",
-             std::to_string(f.workers_min) + ", " + std::to_string(f.workers_max));
+  out += FigureRow("training took", Span(f.duration_seconds));
+  out += FigureRow("start to the first step of every worker", Figure(f.start_seconds, 2, " s"));
+  out += FigureRow("samples, and a second",
+                   Count(f.samples) + ", " + Short(f.samples_per_second) + "/s");
+  out += FigureRow("rounds completed", Count(f.rounds_completed));
+  out += FigureRow("rounds repaired (a member was lost in them)", Count(f.rounds_repaired));
+  out += FigureRow("rounds failed; after a loss",
+                   Count(f.rounds_failed) + "; " + Count(f.rounds_failed_by_peer_loss));
+  out += FigureRow("averaged vectors that differed", Count(f.hash_mismatches));
+  out += FigureRow("loss of a worker to its replacement's first step, median and 95 %",
+                   Figure(f.replacement_p50, 2, " s") + ", " + Figure(f.replacement_p95, 2, " s"));
+  out += FigureRow("training stopped by averaging, share of time", Figure(share, 2, " %"));
+  out += FigureRow("workers training, least and most",
+                   std::to_string(f.workers_min) + ", " + std::to_string(f.workers_max));
   if (input.heldout) {
-    out += Row("held-out bits per character", Fixed(input.heldout, 3));
-    out += Row(
-        "trigram, bigram, unigram model of the same text",
-        Fixed(input.trigram, 3) + ", " + Fixed(input.bigram, 3) + ", " + Fixed(input.unigram, 3));
+    out += FigureRow("held-out bits per character", Figure(input.heldout, 3));
+    out += FigureRow("trigram, bigram, unigram model of the same text",
+                     Figure(input.trigram, 3) + ", " + Figure(input.bigram, 3) + ", " +
+                         Figure(input.unigram, 3));
   }
-  out += Row("seed", Count(input.seed));
-  if (!input.model_path.empty()) out += Row("model", input.model_path);
+  out += FigureRow("seed", Count(input.seed));
+  if (!input.model_path.empty()) out += FigureRow("model", input.model_path);
   return out + "</table>\n";
 }
 
@@ -195,7 +186,7 @@ std::string ReportHtml(const ReportInput& input) {
   std::string out =
       "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
       "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\"><title>" +
-      Escape(input.job) + " – Crowdsurf</title><style>" + kStyle +
+      Escape(input.job) + " – Crowdsurf</title><style>" + kReportStyle +
       "</style></head>\n<body><main>\n";
   out += "<h1>" + Escape(input.job) + "</h1>\n<p class=\"soft\">" + Escape(input.outcome) +
          " after " + Span(input.figures.duration_seconds) +
@@ -203,7 +194,7 @@ std::string ReportHtml(const ReportInput& input) {
          " workers, groups of at most " + std::to_string(input.group_size) + "; " +
          Escape(input.market) + ".</p>\n";
   if (!input.message.empty()) out += "<pre>" + Escape(input.message) + "</pre>\n";
-  out += Tiles(input);
+  out += FigureTiles(input);
   if (!input.sample.empty()) {
     out += "<h2>A fortune that the model made up</h2>\n<blockquote>" + Escape(input.sample) +
            "</blockquote>\n";

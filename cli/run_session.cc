@@ -5,12 +5,12 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
 
 #include "base/bytes.h"
+#include "base/edge/clock.h"
 #include "cli/commands.h"
 #include "cli/session.h"
 
@@ -50,18 +50,6 @@ controller::DecideOptions Impatient() {
 }
 
 }  // namespace
-
-WallTime WallNow() {
-  return WallTime::FromNanoseconds(std::chrono::duration_cast<std::chrono::nanoseconds>(
-                                       std::chrono::system_clock::now().time_since_epoch())
-                                       .count());
-}
-
-Time MonotonicNow() {
-  return Time::FromNanoseconds(std::chrono::duration_cast<std::chrono::nanoseconds>(
-                                   std::chrono::steady_clock::now().time_since_epoch())
-                                   .count());
-}
 
 Session::Session(const RunOptions& options, const LocalJob& local)
     : options_(options),
@@ -262,7 +250,7 @@ void Session::Train() {
   WallTime reconcile_at = WallNow();
   bool over = false;
   while (true) {
-    const Time now = MonotonicNow();
+    const Time now = SteadyNow();
     const Duration until_tick = std::max(Duration(), next_tick_ - now);
     const Duration until_market = market_.next() - now;
     const WallTime wake =
@@ -275,19 +263,19 @@ void Session::Train() {
       reconcile_at = plan.ok() ? plan->requeue_at : WallNow() + Seconds(1);
     }
     if (cluster_->progress().target_met) record_.Finish(WallNow().seconds());
-    if (record_.training_began() && !training_since_) training_since_ = MonotonicNow();
+    if (record_.training_began() && !training_since_) training_since_ = SteadyNow();
     over = cluster_->status().finished();
-    if (!stopping_ && !over && !cluster_->progress().target_met) MoveMarket(MonotonicNow());
-    if (MonotonicNow() >= next_tick_) {
+    if (!stopping_ && !over && !cluster_->progress().target_met) MoveMarket(SteadyNow());
+    if (SteadyNow() >= next_tick_) {
       TellRecord();
       TakeEdits();
       record_.Tick(WallNow().seconds());
       ShowPage(/*over=*/false);
-      next_tick_ = MonotonicNow() + kTick;
+      next_tick_ = SteadyNow() + kTick;
     }
-    Show(MonotonicNow());
+    Show(SteadyNow());
     if (over && !stopping_) StopWorkers();  // what cleanPodPolicy would keep does not outlive us
-    EndOnTime(MonotonicNow());
+    EndOnTime(SteadyNow());
     if (stopping_ && cluster_->idle()) break;
   }
   TellRecord();

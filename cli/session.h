@@ -93,7 +93,4 @@ class Session {
   std::optional<Time> training_since_;
 };
 
-WallTime WallNow();
-Time MonotonicNow();
-
 }  // namespace crowdsurf::cli

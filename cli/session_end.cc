@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "base/edge/clock.h"
 #include "cli/commands.h"
 #include "cli/report.h"
 #include "cli/session.h"
@@ -47,8 +48,8 @@ std::vector<std::string> WordsAfter(const std::vector<std::string>& words,
 std::string Output(const controller::ProcessOptions& options) {
   StatusOr<controller::Process> process = controller::Process::Start(options);
   if (!process.ok()) return {};
-  const Time end = MonotonicNow() + kEvaluation;
-  while (!process->Reap() && MonotonicNow() < end) {
+  const Time end = SteadyNow() + kEvaluation;
+  while (!process->Reap() && SteadyNow() < end) {
     pollfd set[] = {{process->pidfd(), POLLIN, 0}, {process->output(), POLLIN, 0}};
     poll(set, 2, 500);
     process->Drain();

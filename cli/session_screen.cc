@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "base/edge/clock.h"
 #include "cli/session.h"
 #include "cli/status_page.h"
 

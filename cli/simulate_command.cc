@@ -11,7 +11,7 @@
 namespace crowdsurf::cli {
 namespace {
 
-int Print(int code, const std::string& text) {
+int PrintResult(int code, const std::string& text) {
   std::fputs(text.c_str(), code == kBadInput ? stderr : stdout);
   return code;
 }
@@ -43,7 +43,7 @@ void RegisterAveraging(CLI::App& simulate, Action& action) {
     action = [command] {
       std::string text;
       const int code = simulator::RunSimulateAveraging(*command, text);
-      return Print(code, text);
+      return PrintResult(code, text);
     };
   });
 }
@@ -64,10 +64,10 @@ void RegisterChaos(CLI::App& simulate, Action& action) {
   app->callback([command, members, &action] {
     action = [command, members] {
       if (!ParseMembers(*members, *command))
-        return Print(kBadInput, "--members: \"" + *members + "\" is not LEAST..MOST\n");
+        return PrintResult(kBadInput, "--members: \"" + *members + "\" is not LEAST..MOST\n");
       std::string text;
       const int code = simulator::RunSimulateChaos(*command, text);
-      return Print(code, text);
+      return PrintResult(code, text);
     };
   });
 }

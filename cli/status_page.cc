@@ -4,11 +4,12 @@
 #include <cstdio>
 
 #include "cli/chart.h"
+#include "cli/html_parts.h"
 
 namespace crowdsurf::cli {
 namespace {
 
-constexpr char kStyle[] = R"css(
+constexpr char kPageStyle[] = R"css(
 :root{color-scheme:light dark;--page:#fff;--text:#1b2430;--soft:#4d5967;--grid:#d5dbe2;--tile:#f5f7f9;--bar:#0b7a75}
 @media(prefers-color-scheme:dark){:root{--page:#12161c;--text:#e6ebf1;--soft:#a6b2bf;--grid:#37414d;--tile:#1b222b;
 --bar:#4fd1c5}}
@@ -25,23 +26,12 @@ td.number,th.number{text-align:right;font-variant-numeric:tabular-nums}
 a{color:inherit}
 )css";
 
-std::string Fixed(const std::optional<double>& number, int digits) {
-  if (!number || !std::isfinite(*number)) return "–";
-  char text[48];
-  std::snprintf(text, sizeof text, "%.*f", digits, *number);
-  return text;
-}
-
-std::string Tile(const char* name, const std::string& value) {
-  return std::string("<div><dt>") + name + "</dt><dd>" + Escape(value) + "</dd></div>";
-}
-
-std::string Tiles(const Screen& screen) {
+std::string LiveTiles(const Screen& screen) {
   return "<dl class=\"tiles\">" +
          Tile("workers training",
               std::to_string(screen.training) + " of " + std::to_string(screen.wanted)) +
          Tile("samples a second", Short(screen.samples_per_second)) +
-         Tile("loss", Fixed(screen.loss, 3)) +
+         Tile("loss", Figure(screen.loss, 3)) +
          Tile("rounds", Short(static_cast<double>(screen.rounds))) +
          Tile("rounds repaired", std::to_string(screen.repaired)) +
          Tile("rounds failed", std::to_string(screen.failed)) +
@@ -71,9 +61,9 @@ std::string Row(const ScreenWorker& worker) {
                              : "<a href=\"http://" + Escape(worker.http) + "/metrics\">" + name +
                                    "<span> metrics</span></a>";
   row += "</th><td>" + Escape(worker.state) + (worker.steward ? ", steward" : "") + "</td><td>" +
-         Cell(worker.cell) + "</td><td class=\"number\">" + Fixed(worker.steps_per_second, 1) +
+         Cell(worker.cell) + "</td><td class=\"number\">" + Figure(worker.steps_per_second, 1) +
          "</td><td class=\"number\">" + Short(worker.samples_per_second) +
-         "</td><td class=\"number\">" + Fixed(worker.loss, 3) + "</td></tr>\n";
+         "</td><td class=\"number\">" + Figure(worker.loss, 3) + "</td></tr>\n";
   return row;
 }
 
@@ -110,7 +100,7 @@ std::string StatusHtml(const Screen& screen, bool over) {
       "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
       "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">" +
       (over ? std::string() : refresh) + "<title>" + Escape(screen.job) +
-      " – Crowdsurf</title><style>" + kStyle + "</style></head>\n<body><main>\n<h1>" +
+      " – Crowdsurf</title><style>" + kPageStyle + "</style></head>\n<body><main>\n<h1>" +
       Escape(screen.job) + "</h1>\n<p class=\"soft\">" + Escape(screen.strategy) + ", " +
       Span(screen.elapsed) + " of training; this page loads itself again every " +
       std::to_string(kStatusRefresh_s) +
@@ -118,7 +108,7 @@ std::string StatusHtml(const Screen& screen, bool over) {
   if (!screen.ending.empty()) {
     out += "<p role=\"status\"><strong>" + Escape(screen.ending) + "</strong></p>\n";
   }
-  return out + Tiles(screen) + ProgressBar(screen) + Workers(screen) + News(screen) +
+  return out + LiveTiles(screen) + ProgressBar(screen) + Workers(screen) + News(screen) +
          "</main></body></html>\n";
 }
 

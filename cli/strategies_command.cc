@@ -6,13 +6,13 @@
 namespace crowdsurf::cli {
 namespace {
 
-struct Row {
+struct StrategyRow {
   const char* name;
   const char* when;
   const char* needs;
 };
 
-constexpr Row kRows[] = {
+constexpr StrategyRow kRows[] = {
     {"Moshpit", "the default: everybody can reach everybody, workers come and go",
      "groups of at most averaging.groupSize"},
     {"AllReduce", "a fast, stable network", "at most 64 workers"},
@@ -24,8 +24,8 @@ constexpr Row kRows[] = {
      "a tree; a copy of the model a neighbour; interval.steps 1 is best"},
 };
 
-int Print() {
-  for (const Row& row : kRows) {
+int PrintStrategies() {
+  for (const StrategyRow& row : kRows) {
     std::printf("%-10s %s\n%-10s needs: %s\n", row.name, row.when, "", row.needs);
   }
   std::printf(
@@ -38,7 +38,7 @@ int Print() {
 
 void RegisterStrategies(CLI::App& app, Action& action) {
   app.add_subcommand("strategies", "Ways to mix, and when to choose which.")->callback([&action] {
-    action = Print;
+    action = PrintStrategies;
   });
 }
 

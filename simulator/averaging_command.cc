@@ -12,7 +12,7 @@
 namespace crowdsurf::simulator {
 namespace {
 
-std::string Violations(const AveragingCommand& command) {
+std::string Mistakes(const AveragingCommand& command) {
   const AveragingOptions& o = command.averaging;
   std::string wrong;
   if (o.peers < 1 || o.peers > worker::kMostCells)
@@ -45,7 +45,7 @@ AveragingSummary Summarize(const AveragingCommand& command) {
 }
 
 int RunSimulateAveraging(const AveragingCommand& command, std::string& output) {
-  if (std::string wrong = Violations(command); !wrong.empty()) {
+  if (std::string wrong = Mistakes(command); !wrong.empty()) {
     output = wrong;
     return 2;
   }

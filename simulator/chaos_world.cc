@@ -15,7 +15,7 @@ using worker::InstanceId;
 namespace {
 
 constexpr const char* kJob = "simulated";
-constexpr size_t kMostPending = 50'000;               // events of one job at a time
+constexpr size_t kMostPendingOfJob = 50'000;          // events of one job at a time
 constexpr int kMostSendsOfOne = 3;                    // of one chunk to one peer, a ballot
 constexpr Duration kUnreachable = Milliseconds(400);  // until a transport gives up on a peer
 constexpr Duration kLook = Milliseconds(50);          // how often convergence is looked for
@@ -335,7 +335,7 @@ std::string ChaosWorld::WhyApart() {
 
 void ChaosWorld::CheckEnd(bool together) {
   if (!together) report_.violations.Add("healed", WhyApart());
-  if (queue_.most_pending() > kMostPending)
+  if (queue_.most_pending() > kMostPendingOfJob)
     report_.violations.Add("bounds", absl::StrCat(queue_.most_pending(), " events pending"));
   for (PeerNode* node : Living()) {
     ++report_.survivors;

@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/digest.h"
+#include "simulator/node_config.h"
 #include "worker/core/mix_kernels.h"
 
 namespace crowdsurf::simulator {
@@ -14,11 +15,7 @@ using worker::Region;
 
 namespace {
 
-constexpr Duration kRegisterDelay = Milliseconds(5);  // the trainer's process starts too
-constexpr Duration kProgressEvery = Milliseconds(500);
 constexpr Duration kFoldTime = Microseconds(50);
-constexpr Duration kHashTime = Milliseconds(1);
-constexpr Duration kFetchTime = Milliseconds(3);  // of one state transfer
 constexpr double kSamplesPerStep = 4;
 
 ByteView AsView(const std::vector<float>& values) {

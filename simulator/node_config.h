@@ -12,6 +12,12 @@
 
 namespace crowdsurf::simulator {
 
+// What a node's surroundings take, in every world: the order of real ones, scaled to small models.
+inline constexpr Duration kRegisterDelay = Milliseconds(5);  // the trainer's process starts too
+inline constexpr Duration kProgressEvery = Milliseconds(500);
+inline constexpr Duration kHashTime = Milliseconds(1);
+inline constexpr Duration kFetchTime = Milliseconds(3);  // a try of one state transfer
+
 // Everything else in it is PeerConfig's default. `start`: since the beginning of the run; seniority
 // follows from it.
 worker::PeerConfig NodeConfig(const std::string& job, int node, uint64_t seed, Duration start);

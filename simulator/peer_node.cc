@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/digest.h"
+#include "simulator/node_config.h"
 
 namespace crowdsurf::simulator {
 
@@ -15,10 +16,6 @@ using worker::RoundHandle;
 
 namespace {
 
-constexpr Duration kRegisterDelay = Milliseconds(5);  // the trainer's process starts too
-constexpr Duration kProgressEvery = Milliseconds(500);
-constexpr Duration kHashTime = Milliseconds(1);
-constexpr Duration kFetchTime = Milliseconds(3);  // a try of one state transfer
 constexpr int kFetchTries = 5;
 
 Digest ContentRoot(const RegionBuffer& region) {

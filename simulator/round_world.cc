@@ -20,7 +20,8 @@ using worker::SuspicionCause;
 
 namespace {
 
-constexpr size_t kMostPending = 20'000;  // events of one group: far more than any sane run has
+constexpr size_t kMostPendingOfGroup =
+    20'000;  // events of one group: far more than any sane run has
 
 PeerId IdOfNode(uint64_t seed, int node) {
   return PeerId(Sha256(AsBytes(absl::StrCat("node ", node, " of ", seed))).bytes());
@@ -274,7 +275,7 @@ void RoundWorld::CheckEnd() {
     if (!worker::Applied(outcome) && !excused)
       report_.violations.Add("L1", absl::StrCat("node ", node->index(), " kept its own values"));
   }
-  if (queue_.most_pending() > kMostPending)
+  if (queue_.most_pending() > kMostPendingOfGroup)
     report_.violations.Add("bounds", absl::StrCat(queue_.most_pending(), " events pending"));
 }
 

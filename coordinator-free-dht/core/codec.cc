@@ -11,13 +11,6 @@ constexpr size_t kLeastContact = 32 + 4;
 constexpr size_t kLeastHave = 32 + 8;
 constexpr size_t kLeastRecord = 32 + 32 + 8 + 8 + 8 + 4 + 32 + 64;
 
-template <class Id>
-Id ReadId(ByteReader& in) {
-  const auto id = Id::From(in.Raw(Id::kBytes));
-  if (!id) in.Fail();
-  return id.value_or(Id());
-}
-
 template <size_t kSize>
 void ReadArray(ByteReader& in, std::array<uint8_t, kSize>& out) {
   const ByteView bytes = in.Raw(kSize);

@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "base/check.h"
+#include "base/edge/clock.h"
 
 namespace crowdsurf::dht {
 namespace {
@@ -35,11 +36,7 @@ Time HostLoop::Now() const {
   return Time::FromNanoseconds(SteadyNanoseconds() - origin_nanoseconds_);
 }
 
-WallTime HostLoop::Wall() {
-  return WallTime::FromNanoseconds(std::chrono::duration_cast<std::chrono::nanoseconds>(
-                                       std::chrono::system_clock::now().time_since_epoch())
-                                       .count());
-}
+WallTime HostLoop::Wall() { return WallNow(); }
 
 bool HostLoop::Post(Closure closure) {
   if (mailbox_.Post(std::move(closure))) return true;

@@ -7,11 +7,11 @@
 namespace crowdsurf::controller {
 namespace {
 
-constexpr int64_t kSecond = 1'000'000'000;
+constexpr int64_t kSecond_ns = 1'000'000'000;
 
 // Conditions carry whole seconds in Kubernetes.
 WallTime WholeSeconds(WallTime time) {
-  return WallTime::FromNanoseconds(time.nanoseconds() / kSecond * kSecond);
+  return WallTime::FromNanoseconds(time.nanoseconds() / kSecond_ns * kSecond_ns);
 }
 
 // What a status can hold: a plan decided from a status that was read back must be the same plan.

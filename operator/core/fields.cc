@@ -13,7 +13,7 @@ using enum MayChange;
 constexpr double kMostReplicas = 100000;
 constexpr double kMostSeconds = 10 * 365.25 * 86400;  // ten years: a typo, not a wish
 constexpr double kMostCount = 9007199254740992;       // 2^53: what every JSON reader holds exactly
-constexpr double kMostText = 253;                     // the longest name Kubernetes knows
+constexpr double kMostName = 253;                     // the longest name Kubernetes knows
 
 constexpr std::string_view kGraphs =
     "Ring Chain Torus Star BinaryTree DoubleBinaryTree Exponential Hypercube BaseK Complete";
@@ -128,7 +128,7 @@ constexpr Field kFields[] = {
     {"target.steps", kInteger, kYes, "", 1, kMostCount, {}, {}, "of the fastest worker"},
     {"target.seconds", kNumber, kYes, "", 1, kMostSeconds, {}, {}, "since training began"},
     {"target.metric", kObject, kYes, "", 0, 0, {}, {}, "what the trainers report"},
-    {"target.metric.name", kString, kYes, "", 1, kMostText, {}, {}, ""},
+    {"target.metric.name", kString, kYes, "", 1, kMostName, {}, {}, ""},
     {"target.metric.below", kNumber, kYes, "", -kMostCount, kMostCount, {}, {}, "below or above"},
     {"target.metric.above", kNumber, kYes, "", -kMostCount, kMostCount, {}, {}, ""},
     {"successPolicy", kObject, kNo, "", 0, 0, {}, {}, ""},
@@ -164,7 +164,7 @@ constexpr Field kFields[] = {
      ""},
     {"failurePolicy.rules[].onExitCodes.values", kIntegerList, kYes, "", 1, 255, {}, {}, ""},
     {"failurePolicy.rules[].onPodConditions", kList, kYes, "", 1, 20, {}, {}, ""},
-    {"failurePolicy.rules[].onPodConditions[].type", kString, kYes, "", 1, kMostText, {}, {}, ""},
+    {"failurePolicy.rules[].onPodConditions[].type", kString, kYes, "", 1, kMostName, {}, {}, ""},
     {"failurePolicy.rules[].onPodConditions[].status",
      kChoice,
      kYes,
@@ -229,16 +229,16 @@ constexpr Field kFields[] = {
     {"checkpoint.uri", kString, kYes, "", 1, 2048, {}, {}, ""},
     {"checkpoint.retain", kInteger, kYes, "3", 1, 1000, {}, {}, ""},
     {"scheduling", kObject, kOnlySuspended, "", 0, 0, {}, {}, ""},
-    {"scheduling.queueName", kString, kOnlySuspended, "", 1, kMostText, {}, {}, ""},
-    {"scheduling.priorityClassName", kString, kOnlySuspended, "", 1, kMostText, {}, {}, ""},
-    {"scheduling.schedulerName", kString, kOnlySuspended, "", 1, kMostText, {}, {}, ""},
+    {"scheduling.queueName", kString, kOnlySuspended, "", 1, kMostName, {}, {}, ""},
+    {"scheduling.priorityClassName", kString, kOnlySuspended, "", 1, kMostName, {}, {}, ""},
+    {"scheduling.schedulerName", kString, kOnlySuspended, "", 1, kMostName, {}, {}, ""},
     {"scheduling.gangMinimum", kInteger, kOnlySuspended, "", 1, kMostReplicas, {}, {}, ""},
     {"network", kObject, kYes, "", 0, 0, {}, {}, ""},
     {"network.policy", kChoice, kYes, "\"None\"", 0, 0, "Managed None", {}, ""},
     {"network.podMonitor", kBoolean, kYes, "false", 0, 0, {}, {}, ""},
     {"tls", kObject, kNo, "", 0, 0, {}, {}, ""},
     {"tls.mode", kChoice, kNo, "\"Required\"", 0, 0, "Required Disabled", "Required", ""},
-    {"tls.caSecretName", kString, kNo, "", 1, kMostText, {}, {}, "a CA of the user's own"},
+    {"tls.caSecretName", kString, kNo, "", 1, kMostName, {}, {}, "a CA of the user's own"},
     {"agent", kObject, kOnlySuspended, "", 0, 0, {}, {}, ""},
     {"agent.image", kString, kOnlySuspended, "", 1, 1024, {}, {}, ""},
     {"agent.resources", kOpaque, kOnlySuspended, "", 0, 0, {}, {}, ""},

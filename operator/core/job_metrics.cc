@@ -4,8 +4,8 @@
 #include <array>
 #include <utility>
 
+#include "operator/core/json_path.h"
 #include "operator/core/reasons.h"
-#include "operator/core/validate_rules.h"
 
 namespace crowdsurf::controller {
 namespace {

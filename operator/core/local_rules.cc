@@ -12,11 +12,6 @@ using nlohmann::json;
 
 constexpr const char* kVolumeKinds = "emptyDir, hostPath, persistentVolumeClaim";
 
-std::string Text(const json* object, std::string_view name) {
-  const json* value = Member(object, name);
-  return value != nullptr && value->is_string() ? value->get<std::string>() : std::string();
-}
-
 const json& ListAt(const json& object, std::string_view path) {
   static const json kEmpty = json::array();
   const json* list = At(object, path);
@@ -26,10 +21,10 @@ const json& ListAt(const json& object, std::string_view path) {
 // Where the volume `name` lies on this machine; empty when there is none of a kind we have.
 std::string VolumeFolder(const TrainingJobSpec& spec, const std::string& name,
                          const LocalPlaces& places) {
-  if (name == Text(&spec.checkpoint, "volume")) return places.checkpoint;
+  if (name == TextAt(spec.checkpoint, "volume")) return places.checkpoint;
   for (const json& volume : ListAt(spec.pod_template, "spec.volumes")) {
-    if (Text(&volume, "name") != name) continue;
-    if (const json* host = Member(&volume, "hostPath")) return Text(host, "path");
+    if (TextAt(volume, "name") != name) continue;
+    if (const json* host = Member(&volume, "hostPath")) return TextAt(*host, "path");
     if (Member(&volume, "persistentVolumeClaim") != nullptr) return places.shared + "/" + name;
     return places.volumes + "/" + name;
   }
@@ -41,10 +36,10 @@ std::map<std::string, std::string> Mounts(const TrainingJobSpec& spec, const jso
                                           const LocalPlaces& places) {
   std::map<std::string, std::string> mounts;
   for (const json& mount : ListAt(container, "volumeMounts")) {
-    std::string path = Text(&mount, "mountPath");
+    std::string path = TextAt(mount, "mountPath");
     while (path.size() > 1 && path.back() == '/') path.pop_back();
-    const std::string folder = VolumeFolder(spec, Text(&mount, "name"), places);
-    const std::string below = Text(&mount, "subPath");
+    const std::string folder = VolumeFolder(spec, TextAt(mount, "name"), places);
+    const std::string below = TextAt(mount, "subPath");
     if (!folder.empty() && !path.empty())
       mounts[path] = below.empty() ? folder : folder + "/" + below;
   }
@@ -140,7 +135,7 @@ std::vector<std::string> LocalRemarks(const TrainingJobSpec& spec) {
   for (const char* list : {"spec.initContainers", "spec.containers"}) {
     for (const json& other : ListAt(spec.pod_template, list)) {
       if (&other == container) continue;
-      const std::string name = Text(&other, "name");
+      const std::string name = TextAt(other, "name");
       others += (others.empty() ? "" : ", ") + (name.empty() ? "one without a name" : name);
     }
   }
@@ -170,8 +165,8 @@ LocalCommand TrainerCommand(const TrainingJob& job, const std::string& worker,
   std::map<std::string, std::string> declared = {
       {"CROWDSURF_DIR", places.link}, {"CROWDSURF_JOB", job.name}, {"CROWDSURF_WORKER", worker}};
   for (const json& variable : ListAt(*container, "env")) {
-    declared[Text(&variable, "name")] =
-        Relocate(ExpandVariables(Text(&variable, "value"), declared), mounts);
+    declared[TextAt(variable, "name")] =
+        Relocate(ExpandVariables(TextAt(variable, "value"), declared), mounts);
   }
   for (const auto& [name, value] : declared) environment[name] = value;
   for (const auto& [name, value] : environment) command.environment.push_back(name + "=" + value);
@@ -181,7 +176,7 @@ LocalCommand TrainerCommand(const TrainingJob& job, const std::string& worker,
       command.argv.push_back(Relocate(ExpandVariables(word.get<std::string>(), declared), mounts));
     }
   }
-  command.directory = Relocate(Text(container, "workingDir"), mounts);
+  command.directory = Relocate(TextAt(*container, "workingDir"), mounts);
   return command;
 }
 

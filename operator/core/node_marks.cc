@@ -1,28 +1,12 @@
 #include "operator/core/node_marks.h"
 
+#include "operator/core/json_path.h"
 #include "operator/core/rfc3339.h"
-#include "operator/core/validate_rules.h"
 
 namespace crowdsurf::controller {
 namespace {
 
 using nlohmann::json;
-
-std::string TextAt(const json& object, std::string_view name) {
-  const json* value = Member(&object, name);
-  return value != nullptr && value->is_string() ? value->get<std::string>() : std::string();
-}
-
-std::optional<WallTime> InstantAt(const json& object, std::string_view name) {
-  return ParseInstant(TextAt(object, name));
-}
-
-template <class Visit>
-void Each(const json& object, std::string_view path, Visit visit) {
-  const json* list = At(object, path);
-  if (list == nullptr || !list->is_array()) return;
-  for (const json& item : *list) visit(item);
-}
 
 bool Stronger(const Mark& a, const Mark& b) {
   if (a.weak != b.weak) return b.weak;

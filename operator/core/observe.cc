@@ -2,11 +2,11 @@
 
 #include <charconv>
 
+#include "operator/core/json_path.h"
 #include "operator/core/node_marks.h"
 #include "operator/core/pod_builder.h"
 #include "operator/core/rfc3339.h"
 #include "operator/core/validate.h"
-#include "operator/core/validate_rules.h"
 
 namespace crowdsurf::controller {
 namespace {
@@ -15,26 +15,10 @@ using nlohmann::json;
 
 constexpr char kTargetMetWords[] = "target met";  // an agent's reason to end
 
-std::string TextAt(const json& object, std::string_view path) {
-  const json* value = At(object, path);
-  return value != nullptr && value->is_string() ? value->get<std::string>() : std::string();
-}
-
 // A member whose name has dots in it: a label or an annotation.
 std::string Entry(const json& object, const char* map, std::string_view key) {
   const json* value = Member(At(object, map), key);
   return value != nullptr && value->is_string() ? value->get<std::string>() : std::string();
-}
-
-std::optional<WallTime> InstantAt(const json& object, std::string_view path) {
-  return ParseInstant(TextAt(object, path));
-}
-
-template <class Visit>
-void Each(const json& object, std::string_view path, Visit visit) {
-  const json* list = At(object, path);
-  if (list == nullptr || !list->is_array()) return;
-  for (const json& item : *list) visit(item);
 }
 
 std::optional<int> Number(const std::string& text) {

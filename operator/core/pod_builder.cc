@@ -1,7 +1,7 @@
 #include "operator/core/pod_builder.h"
 
+#include "operator/core/json_path.h"
 #include "operator/core/pod_parts.h"
-#include "operator/core/validate_rules.h"
 
 namespace crowdsurf::controller {
 namespace {

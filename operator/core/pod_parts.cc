@@ -2,8 +2,8 @@
 
 #include <cstdlib>
 
+#include "operator/core/json_path.h"
 #include "operator/core/node_marks.h"
-#include "operator/core/validate_rules.h"
 
 namespace crowdsurf::controller {
 namespace {
@@ -14,11 +14,6 @@ constexpr int64_t kTokenSeconds = 3600;  // kubelet renews at 80 %; the agent as
 constexpr int kAgentUser = 65532;        // USER of our image
 // The agent without what it shares with the trainer: programs, rounds in flight, DHT.
 constexpr double kAgentBytes = 512.0 * 1024 * 1024;
-
-std::string TextAt(const json& object, const char* path) {
-  const json* value = At(object, path);
-  return value != nullptr && value->is_string() ? value->get<std::string>() : std::string();
-}
 
 // Every container asks for exactly what it may use, so the pod is Guaranteed without us.
 bool Guaranteed(const json& pod_template) {

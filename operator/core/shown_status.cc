@@ -1,9 +1,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "operator/core/json_path.h"
 #include "operator/core/observe.h"
 #include "operator/core/pod_builder.h"
-#include "operator/core/validate_rules.h"
 
 // The status as people and other controllers read it, and the patch that writes it.
 namespace crowdsurf::controller {

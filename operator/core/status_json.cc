@@ -1,8 +1,8 @@
 #include <algorithm>
 
+#include "operator/core/json_path.h"
 #include "operator/core/rfc3339.h"
 #include "operator/core/training_job.h"
-#include "operator/core/validate_rules.h"
 
 namespace crowdsurf::controller {
 namespace {
@@ -15,21 +15,10 @@ void PutTime(json& out, const char* name, const std::optional<WallTime>& time) {
   if (time) out[name] = FormatInstant(*time);
 }
 
-std::optional<WallTime> TimeAt(const json& in, const char* name) {
-  const json* value = Member(&in, name);
-  if (value == nullptr || !value->is_string()) return std::nullopt;
-  return ParseInstant(value->get_ref<const std::string&>());
-}
-
 template <class Number>
 Number NumberAt(const json& in, const char* name, Number fallback) {
   const json* value = Member(&in, name);
   return value != nullptr && value->is_number() ? value->get<Number>() : fallback;
-}
-
-std::string TextAt(const json& in, const char* name) {
-  const json* value = Member(&in, name);
-  return value != nullptr && value->is_string() ? value->get<std::string>() : std::string();
 }
 
 // An index written as a key; -1 when it is none.
@@ -60,7 +49,7 @@ void ReadConditions(const json& in, TrainingJobStatus& status) {
       condition.reason = TextAt(item, "reason");
       condition.message = TextAt(item, "message");
       condition.observed_generation = NumberAt<int64_t>(item, "observedGeneration", 0);
-      condition.changed = TimeAt(item, "lastTransitionTime").value_or(WallTime());
+      condition.changed = InstantAt(item, "lastTransitionTime").value_or(WallTime());
       status.conditions.push_back(std::move(condition));
       break;
     }
@@ -70,7 +59,7 @@ void ReadConditions(const json& in, TrainingJobStatus& status) {
 void ReadCounters(const json& in, TrainingJobStatus& status) {
   if (const json* disruptions = Member(&in, "disruptions")) {
     status.disruptions = NumberAt<uint64_t>(*disruptions, "total", 0);
-    status.last_disruption = TimeAt(*disruptions, "lastTime");
+    status.last_disruption = InstantAt(*disruptions, "lastTime");
     const json* by_reason = Member(disruptions, "byReason");
     if (by_reason != nullptr && by_reason->is_object()) {
       for (const auto& [name, count] : by_reason->items()) {
@@ -94,7 +83,7 @@ void ReadCounters(const json& in, TrainingJobStatus& status) {
   if (const json* last = Member(failures, "last")) {
     status.last_failure = FailureNote{TextAt(*last, "worker"), TextAt(*last, "reason"),
                                       NumberAt(*last, "exitCode", 0), TextAt(*last, "output"),
-                                      TimeAt(*last, "time").value_or(WallTime())};
+                                      InstantAt(*last, "time").value_or(WallTime())};
   }
 }
 
@@ -109,7 +98,7 @@ void ReadWorkers(const json& in, TrainingJobStatus& status) {
     for (const auto& [key, value] : map->items()) {
       if (IndexOf(key) < 0) continue;
       status.retry[IndexOf(key)] = {NumberAt(value, "failures", 0),
-                                    TimeAt(value, "notBefore").value_or(WallTime())};
+                                    InstantAt(value, "notBefore").value_or(WallTime())};
     }
   }
   if (const json* list = Member(&in, "succeeded"); list != nullptr && list->is_array()) {
@@ -181,11 +170,11 @@ TrainingJobStatus StatusFromJson(const json& in) {
   ReadConditions(in, status);
   ReadCounters(in, status);
   ReadWorkers(in, status);
-  status.start_time = TimeAt(in, "startTime");
-  status.running_time = TimeAt(in, "runningTime");
-  status.target_time = TimeAt(in, "targetTime");
-  status.spot_short_since = TimeAt(in, "spotShortSince");
-  status.completion_time = TimeAt(in, "completionTime");
+  status.start_time = InstantAt(in, "startTime");
+  status.running_time = InstantAt(in, "runningTime");
+  status.target_time = InstantAt(in, "targetTime");
+  status.spot_short_since = InstantAt(in, "spotShortSince");
+  status.completion_time = InstantAt(in, "completionTime");
   if (const json* progress = Member(&in, "progress")) {
     status.progress.samples = NumberAt<uint64_t>(*progress, "samples", 0);
     status.progress.step = NumberAt<uint64_t>(*progress, "step", 0);

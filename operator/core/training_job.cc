@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "operator/core/validate_rules.h"
+#include "operator/core/json_path.h"
 
 namespace crowdsurf::controller {
 namespace {
@@ -14,11 +14,6 @@ int Int(const json& object, std::string_view path) {
   const json* value = At(object, path);
   CHECK(value != nullptr && value->is_number());  // WithDefaults filled it
   return static_cast<int>(value->get<double>());
-}
-
-std::string Text(const json& object, std::string_view path) {
-  const json* value = At(object, path);
-  return value != nullptr && value->is_string() ? value->get<std::string>() : std::string();
 }
 
 std::optional<Duration> MaybeSeconds(const json& object, std::string_view path) {
@@ -33,7 +28,7 @@ Duration SecondsAt(const json& object, std::string_view path) {
 
 CapacitySpec CapacityFromJson(const json& spec) {
   CapacitySpec capacity;
-  const std::string type = Text(spec, "capacity.type");
+  const std::string type = TextAt(spec, "capacity.type");
   capacity.type = type == "OnDemand" ? CapacityType::kOnDemand
                   : type == "Any"    ? CapacityType::kAny
                                      : CapacityType::kSpot;
@@ -46,17 +41,17 @@ CapacitySpec CapacityFromJson(const json& spec) {
 
 FailureRule RuleFromJson(const json& rule) {
   FailureRule out;
-  out.name = Text(rule, "name");
-  out.exit_codes_in = Text(rule, "onExitCodes.operator") != "NotIn";
+  out.name = TextAt(rule, "name");
+  out.exit_codes_in = TextAt(rule, "onExitCodes.operator") != "NotIn";
   if (const json* values = At(rule, "onExitCodes.values")) {
     for (const json& value : *values) out.exit_codes.push_back(value.get<int>());
   }
   if (const json* conditions = Member(&rule, "onPodConditions")) {
     for (const json& condition : *conditions) {
-      out.conditions.push_back({Text(condition, "type"), Text(condition, "status")});
+      out.conditions.push_back({TextAt(condition, "type"), TextAt(condition, "status")});
     }
   }
-  const std::string action = Text(rule, "action");
+  const std::string action = TextAt(rule, "action");
   out.action = action == "FailJob"         ? FailureAction::kFailJob
                : action == "ReplaceWorker" ? FailureAction::kReplaceWorker
                : action == "Ignore"        ? FailureAction::kIgnore
@@ -71,7 +66,7 @@ RunPolicy RunFromJson(const json& spec) {
   run.active_deadline = MaybeSeconds(spec, "runPolicy.activeDeadlineSeconds");
   run.start_deadline = MaybeSeconds(spec, "runPolicy.startDeadlineSeconds");
   run.ttl_after_finished = MaybeSeconds(spec, "runPolicy.ttlSecondsAfterFinished");
-  const std::string clean = Text(spec, "runPolicy.cleanPodPolicy");
+  const std::string clean = TextAt(spec, "runPolicy.cleanPodPolicy");
   run.clean_pods = clean == "All"    ? CleanPodPolicy::kAll
                    : clean == "None" ? CleanPodPolicy::kNone
                                      : CleanPodPolicy::kRunning;
@@ -110,7 +105,7 @@ TrainingJobSpec SpecFromJson(const json& spec) {
   out.max_replicas = Int(spec, "maxReplicas");
   out.suspend = *At(spec, "suspend") == true;
   out.capacity = CapacityFromJson(spec);
-  const std::string success = Text(spec, "successPolicy.criterion");
+  const std::string success = TextAt(spec, "successPolicy.criterion");
   out.success = success == "AllSucceeded"   ? SuccessCriterion::kAllSucceeded
                 : success == "AnySucceeded" ? SuccessCriterion::kAnySucceeded
                                             : SuccessCriterion::kTargetReached;
@@ -138,7 +133,7 @@ TrainingJobSpec SpecFromJson(const json& spec) {
   if (most != nullptr) out.max_unavailable = *most;
   const json* network = At(spec, "network.policy");
   out.managed_network = network != nullptr && *network == "Managed";
-  out.managed_by = Text(spec, "managedBy");
+  out.managed_by = TextAt(spec, "managedBy");
   out.pod_template = spec.value("template", json::object());
   return out;
 }

@@ -197,22 +197,6 @@ int Report::LineOf(std::string path) const {
   return root == lines_.end() ? 0 : root->second;
 }
 
-const json* Member(const json* object, std::string_view name) {
-  if (object == nullptr || !object->is_object()) return nullptr;
-  const auto it = object->find(std::string(name));
-  return it == object->end() || it->is_null() ? nullptr : &*it;
-}
-
-const json* At(const json& object, std::string_view path) {
-  const json* at = &object;
-  while (at != nullptr && !path.empty()) {
-    const size_t end = std::min(path.find('.'), path.size());
-    at = Member(at, path.substr(0, end));
-    path.remove_prefix(std::min(end + 1, path.size()));
-  }
-  return at;
-}
-
 std::string Show(const json& value) {
   if (value.is_object()) return "a mapping";
   if (value.is_array()) return "a list";

@@ -19,11 +19,6 @@ std::optional<int64_t> Integer(const json& spec, std::string_view path) {
                                   : value->get<int64_t>();
 }
 
-std::string Text(const json& spec, std::string_view path, std::string_view fallback = {}) {
-  const json* value = At(spec, path);
-  return value != nullptr && value->is_string() ? value->get<std::string>() : std::string(fallback);
-}
-
 // A spectrum of more is too dear (worker/core/graph.h), and so is the memory of a star's hub.
 constexpr int64_t kMostOnGraph = 1024;
 constexpr int64_t kMostOnStar = 250;
@@ -40,20 +35,20 @@ void CheckReplicas(const json& spec, Report& report) {
     report.Add("spec.replicas",
                std::to_string(replicas) + " is above maxReplicas " + std::to_string(most));
   }
-  if (Text(spec, "averaging.strategy") == "AllReduce" && most > kMostOfAllReduce) {
+  if (TextAt(spec, "averaging.strategy") == "AllReduce" && most > kMostOfAllReduce) {
     report.Add("spec.maxReplicas", std::to_string(most) +
                                        " is above 64, the most that strategy AllReduce can hold in "
                                        "its one group; Moshpit has no such limit");
   }
-  const std::string strategy = Text(spec, "averaging.strategy");
+  const std::string strategy = TextAt(spec, "averaging.strategy");
   const bool on_graph = strategy == "Gossip" || strategy == "A2CiD2" || strategy == "RelaySum";
   if (on_graph && most > kMostOnGraph) {
     report.Add("spec.maxReplicas", std::to_string(most) + " is above 1024, the most that " +
                                        strategy + " can hold on its graph; Moshpit has no such " +
                                        "limit");
   }
-  const bool star = Text(spec, "averaging.relaySum.tree") == "Star" ||
-                    Text(spec, "averaging.gossip.graph") == "Star";
+  const bool star = TextAt(spec, "averaging.relaySum.tree") == "Star" ||
+                    TextAt(spec, "averaging.gossip.graph") == "Star";
   if (on_graph && star && most > kMostOnStar) {
     report.Add("spec.maxReplicas",
                std::to_string(most) +
@@ -63,7 +58,7 @@ void CheckReplicas(const json& spec, Report& report) {
 }
 
 void CheckAveraging(const json& spec, Report& report) {
-  const std::string strategy = Text(spec, "averaging.strategy", "Moshpit");
+  const std::string strategy = TextAt(spec, "averaging.strategy", "Moshpit");
   constexpr std::pair<std::string_view, std::string_view> kBlocks[] = {
       {"gossip", "Gossip"},
       {"a2cid2", "A2CiD2"},
@@ -84,7 +79,7 @@ void CheckAveraging(const json& spec, Report& report) {
     if (given > 1)
       report.Add("spec.averaging.interval", "has more than one of steps, samples, seconds");
   }
-  const bool gradients = Text(spec, "averaging.what") == "Gradients";
+  const bool gradients = TextAt(spec, "averaging.what") == "Gradients";
   if (At(spec, "averaging.globalBatch") != nullptr && !gradients) {
     report.Add("spec.averaging.globalBatch", "is only for what: Gradients");
   }
@@ -153,7 +148,7 @@ void CheckElsewhere(const json& spec, Report& report) {
       }
     }
   }
-  const std::string volume = Text(spec, "checkpoint.volume");
+  const std::string volume = TextAt(spec, "checkpoint.volume");
   if (!volume.empty() && At(spec, "checkpoint.uri") != nullptr) {
     report.Add("spec.checkpoint", "has both volume and uri; one is wanted");
   }

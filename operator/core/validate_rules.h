@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "operator/core/json_path.h"
 #include "operator/core/validate.h"
 
 namespace crowdsurf::controller {
@@ -28,10 +29,6 @@ class Report {
   std::vector<Violation> violations_;
 };
 
-// The member `name` of `object`, nullptr when `object` is no object, lacks it, or it is null.
-const nlohmann::json* Member(const nlohmann::json* object, std::string_view name);
-// Follows "averaging.interval.steps" (no lists).
-const nlohmann::json* At(const nlohmann::json& object, std::string_view path);
 // As a person would write it, cut to a sensible length.
 std::string Show(const nlohmann::json& value);
 

@@ -12,7 +12,7 @@
 namespace crowdsurf::controller {
 namespace {
 
-Status Failed(const std::string& what, int error) {
+Status FailedFile(const std::string& what, int error) {
   const std::string text = absl::StrCat(what, ": ", std::strerror(error));
   if (error == ENOSPC || error == EDQUOT || error == EFBIG || error == ENOMEM) {
     return absl::ResourceExhaustedError(text);
@@ -35,15 +35,15 @@ bool WriteAll(int file, std::string_view content) {
 Status WriteFile(const std::string& path, std::string_view content, unsigned mode) {
   const std::string temporary = path + ".new";
   const int file = open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode);
-  if (file < 0) return Failed("cannot write " + path, errno);
+  if (file < 0) return FailedFile("cannot write " + path, errno);
   const bool written = WriteAll(file, content);
   const int error = errno;
   const bool closed = close(file) == 0;
   if (!written || !closed) {
     unlink(temporary.c_str());
-    return Failed("cannot write " + path, written ? errno : error);
+    return FailedFile("cannot write " + path, written ? errno : error);
   }
-  if (rename(temporary.c_str(), path.c_str()) != 0) return Failed("cannot name " + path, errno);
+  if (rename(temporary.c_str(), path.c_str()) != 0) return FailedFile("cannot name " + path, errno);
   return absl::OkStatus();
 }
 
@@ -66,8 +66,8 @@ std::string ReadFile(const std::string& path, size_t limit) {
 Status MakeFolders(const std::string& path, unsigned mode) {
   std::error_code error;
   std::filesystem::create_directories(path, error);
-  if (error) return Failed("cannot make " + path, error.value());
-  if (chmod(path.c_str(), mode) != 0) return Failed("cannot make " + path, errno);
+  if (error) return FailedFile("cannot make " + path, error.value());
+  if (chmod(path.c_str(), mode) != 0) return FailedFile("cannot make " + path, errno);
   return absl::OkStatus();
 }
 

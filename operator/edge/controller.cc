@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/edge/clock.h"
+
 namespace crowdsurf::controller {
 namespace {
 
@@ -9,18 +11,6 @@ using std::chrono::steady_clock;
 
 constexpr auto kTurn = std::chrono::milliseconds(100);  // between looks at stop, leadership, timers
 constexpr int kAskEvery_ms = 10'000;  // one agent a job (pod-lifecycle.md 8: 10-60 s)
-
-Time Now() {
-  return Time::FromNanoseconds(
-      std::chrono::duration_cast<std::chrono::nanoseconds>(steady_clock::now().time_since_epoch())
-          .count());
-}
-
-WallTime WallNow() {
-  return WallTime::FromNanoseconds(std::chrono::duration_cast<std::chrono::nanoseconds>(
-                                       std::chrono::system_clock::now().time_since_epoch())
-                                       .count());
-}
 
 }  // namespace
 
@@ -34,14 +24,14 @@ Controller::Controller(KubeCluster& cluster, ControllerOptions options, MetricRe
   if (options_.ask_agents) poller_ = std::make_unique<SummaryPoller>(kAskEvery_ms);
 }
 
-void Controller::RefreshMetrics() { metrics_.Refresh(Now()); }
+void Controller::RefreshMetrics() { metrics_.Refresh(SteadyNow()); }
 
 void Controller::Run() {
   while (!stopping_) Turn();
 }
 
 void Controller::Turn() {
-  const Time now = Now();
+  const Time now = SteadyNow();
   const Time next = queue_.NextReady();
   auto wait = std::chrono::duration_cast<steady_clock::duration>(kTurn);
   if (!next.infinite() && led_) {
@@ -49,7 +39,7 @@ void Controller::Turn() {
     wait = std::min(wait, steady_clock::duration(std::chrono::nanoseconds(left)));
   }
   const std::set<std::string> touched = cluster_.Await(steady_clock::now() + wait);
-  for (const std::string& key : touched) queue_.Add(key, Now());
+  for (const std::string& key : touched) queue_.Add(key, SteadyNow());
   if (!cluster_.synced()) return;
   ready_ = true;
   if (!options_.leading()) {
@@ -60,11 +50,11 @@ void Controller::Turn() {
   if (!led_) {
     led_ = true;
     log_.Info("leading");
-    for (const std::string& key : cluster_.Jobs()) queue_.Add(key, Now());
+    for (const std::string& key : cluster_.Jobs()) queue_.Add(key, SteadyNow());
   }
   TakeProgress();
   while (!stopping_ && options_.leading()) {
-    const auto key = queue_.Get(Now());
+    const auto key = queue_.Get(SteadyNow());
     if (!key) break;
     Work(*key);
   }
@@ -72,10 +62,10 @@ void Controller::Turn() {
 }
 
 void Controller::Work(const std::string& key) {
-  metrics_.Begin(Now(), queue_.waited());
+  metrics_.Begin(SteadyNow(), queue_.waited());
   const StatusOr<Plan> plan = reconciler_.Reconcile(key, WallNow());
   queue_.Done(key);
-  metrics_.End(Now());
+  metrics_.End(SteadyNow());
   const Status& status = plan.status();
   if (absl::IsNotFound(status)) {
     queue_.Drop(key);
@@ -90,7 +80,7 @@ void Controller::Work(const std::string& key) {
     return;
   }
   if (!plan.ok()) {
-    const Duration delay = queue_.AddRateLimited(key, Now());
+    const Duration delay = queue_.AddRateLimited(key, SteadyNow());
     log_.Warning("reconcile failed",
                  {{"job", key}, {"why", status.ToString()}, {"retry_seconds", delay.seconds()}});
     return;
@@ -99,11 +89,11 @@ void Controller::Work(const std::string& key) {
   if (plan->delete_job) {
     if (const Status deleted = cluster_.DeleteJob(key); !deleted.ok()) {
       log_.Warning("job not deleted", {{"job", key}, {"why", deleted.ToString()}});
-      queue_.AddRateLimited(key, Now());
+      queue_.AddRateLimited(key, SteadyNow());
     }
   }
   if (!plan->requeue_at.infinite()) {
-    queue_.AddAfter(key, Now(), std::max(Duration(), plan->requeue_at - WallNow()));
+    queue_.AddAfter(key, SteadyNow(), std::max(Duration(), plan->requeue_at - WallNow()));
   }
   const std::string agent = cluster_.HttpOf(key);
   if (!poller_ || asked_[key] == agent) return;
@@ -122,7 +112,7 @@ void Controller::TakeProgress() {
     const AgentSummary& summary = news->summary;
     cluster_.SetProgress(news->worker, {summary.job_samples, summary.step, summary.loss,
                                         summary.averaging, summary.target_met});
-    queue_.Add(news->worker, Now());
+    queue_.Add(news->worker, SteadyNow());
   }
 }
 

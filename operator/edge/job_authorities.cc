@@ -2,6 +2,7 @@
 
 #include <absl/strings/escaping.h>
 
+#include "operator/core/json_path.h"
 #include "operator/core/observe.h"
 #include "operator/edge/token_review.h"
 
@@ -13,13 +14,6 @@ using nlohmann::json;
 constexpr char kSignerSecret[] = "crowdsurf-signer-ca";
 
 std::string SecretName(const std::string& job_uid) { return "crowdsurf-ca-" + job_uid; }
-
-// The member at a JSON pointer, as text; empty when it is none.
-std::string TextAt(const json& object, const char* pointer) {
-  const json::json_pointer at(pointer);
-  if (!object.contains(at) || !object[at].is_string()) return {};
-  return object[at].get<std::string>();
-}
 
 std::string Decode(const std::string& base64) {
   std::string out;
@@ -38,8 +32,8 @@ StatusOr<JobAuthorities::Handle> JobAuthorities::Read(const std::string& secret,
                                                       const std::string& job) {
   ASSIGN_OR_RETURN(const json object, client_.Get(path_ + "/" + secret));
   ASSIGN_OR_RETURN(CertificateAuthority authority,
-                   CertificateAuthority::Load(job, Decode(TextAt(object, "/data/ca.pem")),
-                                              Decode(TextAt(object, "/data/ca-key.pem"))));
+                   CertificateAuthority::Load(job, Decode(TextUnder(object, "/data/ca.pem")),
+                                              Decode(TextUnder(object, "/data/ca-key.pem"))));
   return std::make_shared<const CertificateAuthority>(std::move(authority));
 }
 
@@ -91,7 +85,7 @@ StatusOr<std::string> JobAuthorities::Grant(const std::string& token, const std:
   const std::string job = worker->job.substr(worker->job.find('/') + 1);
   const auto owner =
       client_.Get("/apis/crowdsurf.io/v1alpha1/namespaces/" + space + "/trainingjobs/" + job);
-  if (!owner.ok() || TextAt(*owner, "/metadata/uid") != worker->job_uid) {
+  if (!owner.ok() || TextUnder(*owner, "/metadata/uid") != worker->job_uid) {
     return absl::PermissionDeniedError("the token's pod belongs to no job of its namespace");
   }
   ASSIGN_OR_RETURN(const Handle authority, Find(SecretName(worker->job_uid), job, false));

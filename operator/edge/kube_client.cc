@@ -16,10 +16,11 @@
 namespace crowdsurf::controller {
 namespace {
 
-using Json = nlohmann::json;
+using nlohmann::json;
 using std::chrono::steady_clock;
 
-const std::vector<double> kBuckets = {.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60};
+const std::vector<double> kRequestBuckets = {.005, .01, .025, .05, .1, .25, .5,
+                                             1,    2.5, 5,    10,  30, 60};
 
 // Bookmarks come about once a minute; a watch that is silent for two has lost its connection.
 constexpr int kWatchSilenceSeconds = 120;
@@ -46,17 +47,17 @@ X509_STORE* StoreOf(const std::string& pem) {
 }
 
 std::string MessageOf(const std::string& body, int status) {
-  const Json json = Json::parse(body, nullptr, false);
-  if (json.is_object() && json.contains("message") && json["message"].is_string()) {
-    return json["message"].get<std::string>();
+  const json document = json::parse(body, nullptr, false);
+  if (document.is_object() && document.contains("message") && document["message"].is_string()) {
+    return document["message"].get<std::string>();
   }
   return absl::StrCat("HTTP ", status, body.empty() ? "" : ": ", body.substr(0, 200));
 }
 
 std::string ReasonOf(const std::string& body) {
-  const Json json = Json::parse(body, nullptr, false);
-  return json.is_object() && json.contains("reason") && json["reason"].is_string()
-             ? json["reason"].get<std::string>()
+  const json document = json::parse(body, nullptr, false);
+  return document.is_object() && document.contains("reason") && document["reason"].is_string()
+             ? document["reason"].get<std::string>()
              : std::string();
 }
 
@@ -123,7 +124,7 @@ class KubeClient::Impl {
         options_(std::move(options)),
         host_(absl::StrCat(endpoint_.host, ":", endpoint_.port)) {}
 
-  StatusOr<Json> Request(const char* method, const std::string& path, const Call& call) {
+  StatusOr<json> Request(const char* method, const std::string& path, const Call& call) {
     const std::string what = absl::StrCat(method, " ", PathOnly(path));
     const auto asked = steady_clock::now();
     ASSIGN_OR_RETURN(Lease lease, Acquire());
@@ -139,10 +140,10 @@ class KubeClient::Impl {
     }
     Release(std::move(lease), /*reuse=*/true);
     if (status < 200 || status > 299) return StatusOf(status, result->body, what);
-    Json json = Json::parse(result->body, nullptr, false);
-    if (json.is_discarded())
+    json document = json::parse(result->body, nullptr, false);
+    if (document.is_discarded())
       return absl::UnavailableError(absl::StrCat(what, ": the answer is no JSON"));
-    return json;
+    return document;
   }
 
   Status Watch(const std::string& path, const std::function<bool(std::string_view)>& on_bytes) {
@@ -282,12 +283,12 @@ class KubeClient::Impl {
     const auto seconds = [](auto d) { return std::chrono::duration<double>(d).count(); };
     options_.metrics
         ->AddHistogram("rest_client_rate_limiter_duration_seconds",
-                       "Time that requests waited for one of the client's connections.", kBuckets,
-                       {{"verb", verb}, {"host", host_}})
+                       "Time that requests waited for one of the client's connections.",
+                       kRequestBuckets, {{"verb", verb}, {"host", host_}})
         .Observe(seconds(waited));
     options_.metrics
         ->AddHistogram("rest_client_request_duration_seconds",
-                       "Duration of requests to the API server, without watches.", kBuckets,
+                       "Duration of requests to the API server, without watches.", kRequestBuckets,
                        {{"verb", verb}, {"host", host_}})
         .Observe(seconds(took));
   }
@@ -307,30 +308,30 @@ KubeClient::KubeClient(KubeEndpoint endpoint, Options options)
     : impl_(std::make_unique<Impl>(std::move(endpoint), std::move(options))) {}
 KubeClient::~KubeClient() { Stop(); }
 
-StatusOr<Json> KubeClient::Get(const std::string& path) {
+StatusOr<json> KubeClient::Get(const std::string& path) {
   return impl_->Request(
       "GET", path, [&](auto& client, const auto& headers) { return client.Get(path, headers); });
 }
 
-StatusOr<Json> KubeClient::Create(const std::string& path, const Json& object) {
+StatusOr<json> KubeClient::Create(const std::string& path, const json& object) {
   return impl_->Request("POST", path, [&](auto& client, const auto& headers) {
     return client.Post(path, headers, object.dump(), "application/json");
   });
 }
 
-StatusOr<Json> KubeClient::Replace(const std::string& path, const Json& object) {
+StatusOr<json> KubeClient::Replace(const std::string& path, const json& object) {
   return impl_->Request("PUT", path, [&](auto& client, const auto& headers) {
     return client.Put(path, headers, object.dump(), "application/json");
   });
 }
 
-StatusOr<Json> KubeClient::Patch(const std::string& path, PatchType type, const Json& patch) {
+StatusOr<json> KubeClient::Patch(const std::string& path, PatchType type, const json& patch) {
   return impl_->Request("PATCH", path, [&](auto& client, const auto& headers) {
     return client.Patch(path, headers, patch.dump(), ContentType(type));
   });
 }
 
-Status KubeClient::Delete(const std::string& path, const Json& options) {
+Status KubeClient::Delete(const std::string& path, const json& options) {
   return impl_
       ->Request("DELETE", path,
                 [&](auto& client, const auto& headers) {
@@ -345,12 +346,12 @@ StatusOr<KubeList> KubeClient::List(const std::string& path, int page) {
       absl::StrCat(path, path.find('?') == std::string::npos ? "?" : "&", "limit=", page);
   std::string next = base;
   do {
-    ASSIGN_OR_RETURN(Json answer, Get(next));
+    ASSIGN_OR_RETURN(json answer, Get(next));
     if (!answer.contains("items") || !answer["items"].is_array() || !answer.contains("metadata")) {
       return absl::UnavailableError(
           absl::StrCat("GET ", PathOnly(path), ": the answer is no list"));
     }
-    for (Json& item : answer["items"]) list.items.push_back(std::move(item));
+    for (json& item : answer["items"]) list.items.push_back(std::move(item));
     list.resource_version = answer["metadata"].value("resourceVersion", "");
     const std::string token = answer["metadata"].value("continue", "");
     next = token.empty() ? std::string() : base + "&continue=" + PercentEncoded(token);

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <thread>
 
+#include "operator/core/json_path.h"
 #include "operator/core/rfc3339.h"
-#include "operator/core/validate_rules.h"
 
 // The Cluster port: what Decide reads and what its plan becomes; caches are in kube_caches.cc.
 namespace crowdsurf::controller {
@@ -22,7 +22,6 @@ constexpr int kRepeated = 3;             // times that an event came; kubelet tr
 constexpr size_t kMostMessage = 1024;    // of an event: the server's own limit
 // Of the client's 16 connections; the rest are for what the certificates' port asks meanwhile.
 constexpr size_t kMostWriters = 12;
-constexpr Duration kLeaseGap = Seconds(2);  // a kubelet renews its Lease every 10 s
 constexpr char kApply[] = "?fieldManager=crowdsurf-operator&force=true";
 
 std::string PodPath(const std::string& key) {

@@ -31,6 +31,9 @@
 
 namespace crowdsurf::controller {
 
+// Least time between looks at a node's Lease, which its kubelet renews every 10 s.
+inline constexpr Duration kLeaseGap = Seconds(2);
+
 struct KubeClusterOptions {
   PodBuilderOptions pods;
   std::string space;  // the only namespace that is looked at; empty: all

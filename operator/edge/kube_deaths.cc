@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "operator/core/validate_rules.h"
+#include "operator/core/json_path.h"
 #include "operator/edge/kube_cluster.h"
 
 // KubeCluster and the dead: what peers report, how it is confirmed, and how that ages.
@@ -8,8 +8,7 @@ namespace crowdsurf::controller {
 namespace {
 
 constexpr Duration kLookAgain =
-    Seconds(2);                             // at jobs with open cases; a Lease goes stale meanwhile
-constexpr Duration kLeaseGap = Seconds(2);  // a kubelet renews its Lease every 10 s
+    Seconds(2);  // at jobs with open cases; a Lease goes stale meanwhile
 // Longer than the minute that portions are counted over, and than a node that has died stays Ready.
 constexpr Duration kRemembered = Seconds(120);
 

@@ -121,11 +121,12 @@ StatusOr<KubeCredentials> RunPlugin(const std::string& command) {
     if (output.size() > (1 << 20))
       return absl::ResourceExhaustedError("the exec plug-in says more than 1 MiB");
   }
-  const auto json = nlohmann::json::parse(output, nullptr, false);
-  if (!json.is_object() || !json.contains("status") || !json["status"].is_object()) {
+  const auto credential = nlohmann::json::parse(output, nullptr, false);
+  if (!credential.is_object() || !credential.contains("status") ||
+      !credential["status"].is_object()) {
     return absl::UnavailableError("the kubeconfig's exec plug-in gave no ExecCredential");
   }
-  const auto& status = json["status"];
+  const auto& status = credential["status"];
   KubeCredentials result{status.value("token", ""), status.value("clientCertificateData", ""),
                          status.value("clientKeyData", ""), 0};
   absl::Time expires;

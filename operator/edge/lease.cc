@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/edge/clock.h"
 #include "operator/core/rfc3339.h"
 #include "operator/core/watch_parser.h"
 
@@ -24,10 +25,8 @@ std::string TextIn(const json& object, const char* name) {
 
 // metav1.MicroTime wants six digits, always.
 std::string MicroNow() {
-  const int64_t now = std::chrono::duration_cast<std::chrono::microseconds>(
-                          std::chrono::system_clock::now().time_since_epoch())
-                          .count();
-  std::string text = FormatInstant(WallTime::FromNanoseconds(now * 1000));
+  std::string text =
+      FormatInstant(WallTime::FromNanoseconds(WallNow().nanoseconds() / 1000 * 1000));
   if (text.find('.') == std::string::npos) text.insert(text.size() - 1, ".000000");
   return text;
 }

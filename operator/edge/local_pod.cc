@@ -23,7 +23,7 @@ std::string_view FileOf(std::string_view annotation) {
   return {};
 }
 
-std::string Text(const json& object, const char* name) {
+std::string TextOf(const json& object, const char* name) {
   const auto it = object.find(name);
   return it != object.end() && it->is_string() ? it->get<std::string>() : std::string();
 }
@@ -150,8 +150,8 @@ bool LocalPod::ReadEndpoints() {
   if (text.empty()) return false;
   const json endpoints = json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!endpoints.is_object()) return false;
-  http = Text(endpoints, "http");
-  facts.address = Text(endpoints, "peer");
+  http = TextOf(endpoints, "http");
+  facts.address = TextOf(endpoints, "peer");
   return !facts.address.empty();
 }
 

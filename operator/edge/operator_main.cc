@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "base/backoff.h"
+#include "base/edge/clock.h"
 #include "operator/edge/agent_prober.h"
 #include "operator/edge/controller.h"
 #include "operator/edge/job_authorities.h"
@@ -37,18 +38,6 @@ std::atomic<Controller*> running{nullptr};  // for the signal handler alone
 
 void OnSignal(int) {
   if (Controller* controller = running.load()) controller->Stop();
-}
-
-WallTime WallNow() {
-  return WallTime::FromNanoseconds(std::chrono::duration_cast<std::chrono::nanoseconds>(
-                                       std::chrono::system_clock::now().time_since_epoch())
-                                       .count());
-}
-
-Time Now() {
-  return Time::FromNanoseconds(std::chrono::duration_cast<std::chrono::nanoseconds>(
-                                   std::chrono::steady_clock::now().time_since_epoch())
-                                   .count());
 }
 
 // The pod's own namespace, as kubelet mounts it; empty outside of a cluster.
@@ -129,9 +118,10 @@ Status Operate(const Flags& flags, const Logger& log) {
   Lease lease(lease_client, lease_watch, {.space = flags.space, .identity = Identity()},
               log.For("lease"), metrics);
   const auto leading = [&] { return !flags.elect || lease.leading(); };
-  ReportDesk desk({[&](const std::string& token) { return ReviewPodToken(client, token); }, leading,
-                   [&](DeathReport report) { return cluster->PostReport(std::move(report)); }, Now},
-                  metrics);
+  ReportDesk desk(
+      {[&](const std::string& token) { return ReviewPodToken(client, token); }, leading,
+       [&](DeathReport report) { return cluster->PostReport(std::move(report)); }, SteadyNow},
+      metrics);
   sign.report = [&](const std::string& token, const std::string& body) {
     return desk.Take(token, body);
   };
@@ -158,7 +148,7 @@ Status Operate(const Flags& flags, const Logger& log) {
   ASSIGN_OR_RETURN(const auto signer, Signer::Start(*signer_authority, sign, WallNow(), metrics));
   MetricsPage page(metrics, "crowdsurf-operator");
   page.Before([&] { controller.RefreshMetrics(); });
-  MetricsGuard guard(client, Now, metrics);
+  MetricsGuard guard(client, SteadyNow, metrics);
   ASSIGN_OR_RETURN(const ServerIdentity identity,
                    signer_authority->MakeServer({flags.signer_host, "localhost"}, WallNow()));
   OperatorPages::Options serve{flags.listen, flags.health_port, flags.metrics_port};

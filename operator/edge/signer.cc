@@ -3,11 +3,11 @@
 #include <httplib.h>
 #include <openssl/rand.h>
 
-#include <chrono>
 #include <nlohmann/json.hpp>
 
 #include "base/bytes.h"
 #include "base/check.h"
+#include "base/edge/clock.h"
 
 namespace crowdsurf::controller {
 namespace {
@@ -15,18 +15,12 @@ namespace {
 using nlohmann::json;
 
 constexpr size_t kMostRequest = 64 * 1024;  // a request is under 1 KiB
-constexpr int kPatience_s = 5;              // with a client that sends slowly
-constexpr int kThreads = 4;                 // signing takes 0.2 ms; four wait out slow clients
+constexpr int kClientPatience_s = 5;        // with a client that sends slowly
+constexpr int kSignerThreads = 4;           // signing takes 0.2 ms; four wait out slow clients
 constexpr size_t kMostTokens = 200'000;     // a job's workers and those that were
 constexpr int kTokenBytes = 32;
 constexpr std::string_view kScheme = "Bearer ";
 constexpr char kNoRequest[] = "the body is not {\"csr\": PEM, \"boot\": number}";
-
-WallTime Now() {
-  return WallTime::FromNanoseconds(std::chrono::duration_cast<std::chrono::nanoseconds>(
-                                       std::chrono::system_clock::now().time_since_epoch())
-                                       .count());
-}
 
 std::string Refusal(std::string_view why) { return json{{"error", why}}.dump(); }
 
@@ -70,10 +64,10 @@ StatusOr<std::unique_ptr<Signer>> Signer::Start(const CertificateAuthority& auth
     const int yes = 1;
     setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
   });
-  server.new_task_queue = [] { return new httplib::ThreadPool(kThreads); };
+  server.new_task_queue = [] { return new httplib::ThreadPool(kSignerThreads); };
   server.set_payload_max_length(kMostRequest);
-  server.set_read_timeout(kPatience_s);
-  server.set_write_timeout(kPatience_s);
+  server.set_read_timeout(kClientPatience_s);
+  server.set_write_timeout(kClientPatience_s);
   server.set_keep_alive_max_count(1);  // agents ask once a day
   Signer* self = signer.get();
   server.Post("/v1/sign", [self](const httplib::Request& request, httplib::Response& response) {
@@ -169,7 +163,7 @@ Signer::Answer Signer::Sign(const std::string& authorization, const std::string&
     metrics_.refused_request.Add();
     return {400, Refusal(kNoRequest)};
   }
-  const StatusOr<std::string> chain = authority_.SignAgent(csr, worker, Now());
+  const StatusOr<std::string> chain = authority_.SignAgent(csr, worker, WallNow());
   if (!chain.ok()) {
     metrics_.refused_request.Add();
     return {400, Refusal(std::string(chain.status().message()))};

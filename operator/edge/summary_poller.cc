@@ -10,8 +10,8 @@
 namespace crowdsurf::controller {
 namespace {
 
-constexpr int kPatience_us = 300'000;  // of one agent: it answers from memory in under 1 ms
-constexpr size_t kMostNews = 4096;     // two rounds of two thousand workers on one machine
+constexpr int kPatience_us = 300'000;    // of one agent: it answers from memory in under 1 ms
+constexpr size_t kMostSummaries = 4096;  // two rounds of two thousand workers on one machine
 constexpr size_t kMostAnswer = 256 * 1024;
 
 void Signal(int event) {
@@ -30,7 +30,7 @@ SummaryPoller::SummaryPoller(int interval_ms)
     : interval_ms_(interval_ms),
       event_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
-      news_(kMostNews),
+      news_(kMostSummaries),
       thread_([this] { Run(); }) {}
 
 SummaryPoller::~SummaryPoller() {

@@ -2,6 +2,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "operator/core/json_path.h"
+
 namespace crowdsurf::controller {
 namespace {
 
@@ -9,13 +11,6 @@ using nlohmann::json;
 
 constexpr char kAudience[] = "crowdsurf";
 constexpr std::string_view kAccount = "system:serviceaccount:";  // and NAMESPACE:NAME
-
-// The member at a JSON pointer, as text; empty when it is none.
-std::string TextAt(const json& object, const char* pointer) {
-  const json::json_pointer at(pointer);
-  if (!object.contains(at) || !object[at].is_string()) return {};
-  return object[at].get<std::string>();
-}
 
 }  // namespace
 
@@ -27,10 +22,10 @@ StatusOr<TokenPod> ReviewPodToken(KubeClient& client, const std::string& token) 
   if (!review->contains(verdict) || (*review)[verdict] != true) {
     return absl::UnauthenticatedError("the API server does not know this token");
   }
-  const std::string user = TextAt(*review, "/status/user/username");
+  const std::string user = TextUnder(*review, "/status/user/username");
   TokenPod pod;
-  pod.name = TextAt(*review, "/status/user/extra/authentication.kubernetes.io~1pod-name/0");
-  pod.uid = TextAt(*review, "/status/user/extra/authentication.kubernetes.io~1pod-uid/0");
+  pod.name = TextUnder(*review, "/status/user/extra/authentication.kubernetes.io~1pod-name/0");
+  pod.uid = TextUnder(*review, "/status/user/extra/authentication.kubernetes.io~1pod-uid/0");
   if (user.rfind(kAccount, 0) != 0 || pod.name.empty() || pod.uid.empty()) {
     return absl::PermissionDeniedError("the token is not a pod's");
   }

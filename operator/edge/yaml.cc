@@ -101,7 +101,7 @@ bool IsOtherKind(const YAML::Node& document) {
 }
 
 // What a file holds beside its job (a claim, a Secret) is the cluster's, not ours.
-std::vector<YAML::Node> Wanted(const std::vector<YAML::Node>& documents) {
+std::vector<YAML::Node> NotEmpty(const std::vector<YAML::Node>& documents) {
   std::vector<YAML::Node> filled, jobs;
   for (const YAML::Node& document : documents) {
     if (!document.IsDefined() || document.IsNull()) continue;
@@ -116,7 +116,7 @@ std::vector<YAML::Node> Wanted(const std::vector<YAML::Node>& documents) {
 StatusOr<Manifest> ReadYaml(std::string_view text) {
   if (text.size() > kMostText) return absl::InvalidArgumentError("longer than 1 MiB");
   try {
-    const std::vector<YAML::Node> filled = Wanted(YAML::LoadAll(std::string(text)));
+    const std::vector<YAML::Node> filled = NotEmpty(YAML::LoadAll(std::string(text)));
     if (filled.empty()) return absl::InvalidArgumentError("line 1: there is no document in it");
     if (filled.size() > 1) {
       return absl::InvalidArgumentError(

@@ -11,6 +11,7 @@
 #include <iostream>
 #include <thread>
 
+#include "base/edge/clock.h"
 #include "operator/core/rfc3339.h"
 #include "operator/edge/controller.h"
 #include "operator/edge/yaml.h"
@@ -20,12 +21,6 @@ namespace {
 
 using Json = nlohmann::json;
 using std::chrono::steady_clock;
-
-WallTime WallNow() {
-  return WallTime::FromNanoseconds(std::chrono::duration_cast<std::chrono::nanoseconds>(
-                                       std::chrono::system_clock::now().time_since_epoch())
-                                       .count());
-}
 
 // One life of the operator: dropping it is what kill -9 leaves behind, since nothing is flushed.
 class Operator {

@@ -8,9 +8,6 @@
 namespace crowdsurf::worker {
 namespace {
 
-// Up to this many members everybody is told of everything directly; above, group mates are, and the
-// roster tells the rest.
-constexpr size_t kTellEverybody = 64;
 constexpr uint64_t kDueAhead = 2;  // averagings whose due lists are kept
 // Where a strategy on a graph moves the parameters, averagings count the job's samples, this often:
 // halved, twice the small frames; doubled, a job overshoots its target by as much.

@@ -21,6 +21,12 @@
 
 namespace crowdsurf::worker {
 
+// Up to this many members everybody is told of everything directly; above, group mates are, and the
+// roster tells the rest.
+inline constexpr size_t kTellEverybody = 64;
+// How long a promise, or an own proposal, holds averagings back when no more is heard of it.
+inline constexpr Duration kProposalPatience = Milliseconds(500);
+
 class Averaging {
  public:
   Averaging(const PeerConfig& config, PeerMetrics& metrics, Logger log, Rng rng);

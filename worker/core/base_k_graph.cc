@@ -25,7 +25,7 @@ std::optional<std::vector<uint32_t>> Factors(uint32_t n, uint32_t k) {
   return factors;
 }
 
-void Put(Rounds& rounds, size_t at, uint32_t a, uint32_t b, double weight) {
+void PutPair(Rounds& rounds, size_t at, uint32_t a, uint32_t b, double weight) {
   if (rounds.size() <= at) rounds.resize(at + 1);
   rounds[at].push_back({std::min(a, b), std::max(a, b), weight});
 }
@@ -40,7 +40,7 @@ size_t HyperHypercube(const Nodes& nodes, uint32_t k, size_t at, Rounds& rounds)
     for (size_t i = 0; i < nodes.size(); ++i) {
       const size_t digit = i / stride % radix;
       for (size_t other = digit + 1; other < radix; ++other)
-        Put(rounds, at, nodes[i], nodes[i + (other - digit) * stride], 1.0 / radix);
+        PutPair(rounds, at, nodes[i], nodes[i + (other - digit) * stride], 1.0 / radix);
     }
     stride *= radix;
     ++at;
@@ -92,7 +92,8 @@ size_t SimpleBase(const Nodes& nodes, uint32_t k, size_t at, Rounds& rounds) {
     const double weight = static_cast<double>(part.size) / static_cast<double>(n - part.begin);
     for (size_t block = 0; block < part.blocks; ++block) {
       const size_t begin = part.begin + block * part.size;
-      for (size_t i = left; i < n; ++i) Put(rounds, at, nodes[begin + i - left], nodes[i], weight);
+      for (size_t i = left; i < n; ++i)
+        PutPair(rounds, at, nodes[begin + i - left], nodes[i], weight);
       end = std::max(end, HyperHypercube(Slice(nodes, begin, part.size), k, at + 1, rounds));
     }
   }

@@ -11,8 +11,6 @@ namespace {
 // A peer that keeps speaking of another view is told of ours this often.
 constexpr Duration kTellGap = Milliseconds(100);
 constexpr size_t kMostTold = 4096;
-// Above, news of a seat goes the steward's way alone: the view in it grows with the members.
-constexpr size_t kTellEverybody = 64;
 // Time a leaving peer gives the averaging that is under way (DESIGN 4: designed for 10 s in all).
 constexpr Duration kLeavePatience = Seconds(3);
 // After answering BRANCH OPEN: without a view by then the peer asks for a seat again.
@@ -127,6 +125,7 @@ void Membership::TellOwnSeat(Time now, Actions& out) {
   const auto cell = seating_->CellOf(config_.id);
   if (!cell || cell == told_cell_) return;
   told_cell_ = cell;
+  // Above, news of a seat goes the steward's way alone: the view in it grows with the members.
   if (seating_->occupants().size() <= kTellEverybody)
     SendAll(Others(*seating_), NewsOf(now, *seating_), out);
 }

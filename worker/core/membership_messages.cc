@@ -6,8 +6,6 @@
 namespace crowdsurf::worker {
 namespace {
 
-// How long a promise holds averagings back when the proposer is heard of no more.
-constexpr Duration kProposalPatience = Milliseconds(500);
 // A newcomer's transfer gives up after two minutes; who is longer away is sent again.
 constexpr Duration kFetchToldKept = Seconds(150);
 constexpr size_t kMostDonors = 8;  // more in parallel would not fill a newcomer's link faster

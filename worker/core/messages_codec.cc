@@ -12,13 +12,6 @@ constexpr size_t kVacancyBytes = 36;
 constexpr size_t kContactBytes = 44;
 constexpr size_t kMostReason = 1024;
 
-template <class Id>
-Id ReadId(ByteReader& in) {
-  const auto id = Id::From(in.Raw(Id::kBytes));
-  if (!id) in.Fail();
-  return id.value_or(Id());
-}
-
 // One function a field type, for writing and reading alike: a message lists its fields once.
 class Writer {
  public:

@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "base/digest.h"
+#include "base/overloaded.h"
 #include "worker/core/messages.h"
 
 namespace crowdsurf::worker {
@@ -12,13 +13,6 @@ namespace {
 // The trainer's totals come about twice a second: the step's length is their mean over some
 // seconds, and follows a change of speed as fast.
 constexpr double kPaceGain = 0.25;
-
-template <class... F>
-struct Overloaded : F... {
-  using F::operator()...;
-};
-template <class... F>
-Overloaded(F...) -> Overloaded<F...>;
 
 }  // namespace
 

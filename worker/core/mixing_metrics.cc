@@ -7,7 +7,7 @@ Counter* Pairs(MetricRegistry& r, const char* how) {
   return &r.AddCounter("crowdsurf_mix_exchanges_total",
                        "Pair exchanges of this peer by how they ended.", {{"outcome", how}});
 }
-Counter* Chunks(MetricRegistry& r, const char* fate) {
+Counter* ChunksThat(MetricRegistry& r, const char* fate) {
   return &r.AddCounter(
       "crowdsurf_mix_chunks_total",
       "Chunks of snapshots and edge messages that arrived, by what became of them.",
@@ -25,12 +25,12 @@ MixingMetrics::MixingMetrics(MetricRegistry& r) {
   aborted_ = Pairs(r, "aborted");
   busy_ = Pairs(r, "busy");
   refused_ = Pairs(r, "refused");
-  taken_ = Chunks(r, "taken");
-  stale_ = Chunks(r, "stale");
-  strange_ = Chunks(r, "strange");
-  repeated_ = Chunks(r, "repeated");
-  not_finite_ = Chunks(r, "not_finite");
-  foreign_ = Chunks(r, "other_view");
+  taken_ = ChunksThat(r, "taken");
+  stale_ = ChunksThat(r, "stale");
+  strange_ = ChunksThat(r, "strange");
+  repeated_ = ChunksThat(r, "repeated");
+  not_finite_ = ChunksThat(r, "not_finite");
+  foreign_ = ChunksThat(r, "other_view");
 }
 
 void MixingMetrics::Count(const PairExchange::Counters& pairs, const EdgeMailbox::Counters& edges,

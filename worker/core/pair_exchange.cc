@@ -10,7 +10,7 @@ namespace {
 // An answer takes a round trip; a snapshot waits for a step boundary of its trainer, and a chunk
 // of 64 KiB passes a megabit link in half a second. Halved, slow links abort; doubled, a dead
 // partner costs a gossip twice the time.
-constexpr Duration kPatience = Seconds(2);
+constexpr Duration kAnswerPatience = Seconds(2);
 constexpr double kSteps = 2;  // of the slower trainer: a boundary may have just passed
 
 }  // namespace
@@ -37,7 +37,7 @@ std::optional<PeerId> PairExchange::partner() const {
 
 void PairExchange::Progressed(Time now) {
   const Duration step = std::max(step_, partner_step_);
-  deadline_ = now + kPatience + step * kSteps;
+  deadline_ = now + kAnswerPatience + step * kSteps;
 }
 
 void PairExchange::Propose(Time now, const PeerId& peer, Out& out) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/overloaded.h"
 #include "worker/core/peer_impl.h"
 
 namespace crowdsurf::worker {
@@ -9,13 +10,6 @@ namespace {
 
 // A platform's notice gives minutes; the peer trains on until so much is left for leaving.
 constexpr Duration kLeaveTime = Seconds(10);
-
-template <class... F>
-struct Overloaded : F... {
-  using F::operator()...;
-};
-template <class... F>
-Overloaded(F...) -> Overloaded<F...>;
 
 }  // namespace
 

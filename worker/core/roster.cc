@@ -5,25 +5,18 @@
 namespace crowdsurf::worker {
 namespace {
 
-constexpr uint8_t kFormat = 1;
+constexpr uint8_t kRecordFormat = 1;
 constexpr size_t kPerShard = 100;  // members under one key
 constexpr size_t kMostZone = 128;
 // A change is published at once, but not more often than this: changes come in bursts.
 constexpr Duration kLeastGap = Milliseconds(10);
 constexpr size_t kMostContactsKept = 2 * kMostMembers;
 
-template <class Id>
-Id ReadId(ByteReader& in) {
-  const auto id = Id::From(in.Raw(Id::kBytes));
-  if (!id) in.Fail();
-  return id.value_or(Id());
-}
-
 }  // namespace
 
 Bytes Encode(const RosterRecord& record) {
   ByteWriter out;
-  out.U8(kFormat);
+  out.U8(kRecordFormat);
   Encode(record.contact, out);
   out.String(record.http_endpoint);
   out.String(record.zone);
@@ -48,7 +41,7 @@ Bytes Encode(const RosterRecord& record) {
 std::optional<RosterRecord> DecodeRosterRecord(const PeerId& owner, ByteView bytes) {
   ByteReader in(bytes);
   RosterRecord record;
-  if (in.U8() != kFormat) in.Fail();
+  if (in.U8() != kRecordFormat) in.Fail();
   record.contact = DecodeContact(in);
   record.http_endpoint = in.String(kMostEndpoint);
   record.zone = in.String(kMostZone);

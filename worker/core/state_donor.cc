@@ -5,7 +5,7 @@
 namespace crowdsurf::worker {
 namespace {
 
-Counter& Refused(MetricRegistry& metrics, const char* reason) {
+Counter& RefusedFor(MetricRegistry& metrics, const char* reason) {
   return metrics.AddCounter("crowdsurf_state_requests_refused_total",
                             "Requests of joiners that were refused.", {{"reason", reason}});
 }
@@ -16,9 +16,9 @@ StateDonor::StateDonor(StateDonorOptions options, MetricRegistry& metrics)
     : options_(options),
       chunks_(metrics.AddCounter("crowdsurf_state_chunks_served_total",
                                  "Chunks of state handed to joiners.")),
-      refused_busy_(Refused(metrics, "busy")),
-      refused_gone_(Refused(metrics, "gone")),
-      refused_garbled_(Refused(metrics, "garbled")) {}
+      refused_busy_(RefusedFor(metrics, "busy")),
+      refused_gone_(RefusedFor(metrics, "gone")),
+      refused_garbled_(RefusedFor(metrics, "garbled")) {}
 
 void StateDonor::Offer(int inbox, StateManifest manifest) {
   const Digest root = manifest.Root();

@@ -9,8 +9,6 @@ namespace {
 
 // A joiner that stopped asking is gone; newcomers ask at least once a second.
 constexpr Duration kJoinerPatience = Seconds(5);
-// How long an own proposal holds averagings back.
-constexpr Duration kProposalPatience = Milliseconds(500);
 // How long after a view the next one waits for members that are in a round of the parent yet. Twice
 // as long, and a newcomer waits as long as for a whole transfer; half, and a round that goes
 // through a few ballots is not over.

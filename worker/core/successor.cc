@@ -10,7 +10,7 @@ namespace {
 constexpr uint32_t kSlots = 16;  // ballots a round of ballots has; witnesses are at most 15
 constexpr uint32_t kMostAttempts = 0xFFFF / kSlots - 1;
 // A ballot that got no quorum in this time is opened again: two round trips over a continent.
-constexpr Duration kPatience = Milliseconds(300);
+constexpr Duration kPromisePatience = Milliseconds(300);
 constexpr Duration kMostBackoff = Seconds(3);
 // For the promises beyond the quorum.
 constexpr Duration kGrace = Milliseconds(50);
@@ -69,7 +69,7 @@ void SuccessorProposer::OpenBallot(Time now, Actions& out) {
   value_ = proposal_;
   grace_ = now + kGrace;
   grace_over_ = false;
-  Duration wait = std::min(kPatience * static_cast<double>(attempt_), kMostBackoff);
+  Duration wait = std::min(kPromisePatience * static_cast<double>(attempt_), kMostBackoff);
   deadline_ = now + wait * (1.0 + 0.5 * rng_.UniformDouble());
   Broadcast(now, message::ViewOpen{parent_, ballot_}, out);
 }

@@ -12,15 +12,8 @@ namespace {
 
 constexpr size_t kMostAxes = 17;         // radix 2 reaches 2^17 cells
 constexpr size_t kMostRadix = 64;        // masks are 64 bits
-constexpr uint8_t kFormat = 1;           // of the encoding; another one is another job's release
+constexpr uint8_t kViewFormat = 1;       // of the encoding; another one is another job's release
 constexpr size_t kMemberBytes = 32 + 4;  // least size of an encoded member, bounds allocation
-
-template <class Id>
-Id ReadId(ByteReader& in) {
-  const auto id = Id::From(in.Raw(Id::kBytes));
-  if (!id) in.Fail();
-  return id.value_or(Id());
-}
 
 void Encode(const Member& member, ByteWriter& out) {
   out.Raw(member.id.view());
@@ -75,7 +68,7 @@ const Member* View::Find(const PeerId& id) const {
 
 Bytes Encode(const View& view) {
   ByteWriter out;
-  out.U8(kFormat);
+  out.U8(kViewFormat);
   out.U64(view.epoch);
   out.Raw(view.parent.view());
   out.Raw(view.origin.view());
@@ -99,7 +92,7 @@ Bytes Encode(const View& view) {
 std::optional<View> DecodeView(ByteView bytes) {
   ByteReader in(bytes);
   View view;
-  if (in.U8() != kFormat) in.Fail();
+  if (in.U8() != kViewFormat) in.Fail();
   view.epoch = in.U64();
   view.parent = ReadId<ViewHash>(in);
   view.origin = ReadId<ViewHash>(in);

@@ -19,7 +19,7 @@
 namespace crowdsurf::worker {
 namespace {
 
-constexpr uint64_t kMagic = 0x3154504b43465343;  // the bytes "CSFCKPT1"
+constexpr uint64_t kCheckpointMagic = 0x3154504b43465343;  // the bytes "CSFCKPT1"
 constexpr uint32_t kVersion = 2;
 constexpr uint64_t kHeaderMost = 64 << 20;  // 65,536 tensors with long names are 25 MB
 constexpr std::string_view kPrefix = "checkpoint-", kSuffix = ".crowdsurf";
@@ -114,8 +114,8 @@ std::optional<Contents> Verify(ByteView file) {
   const uint32_t version = in.U32();
   const uint64_t header_bytes = in.U64();
   const Digest header_hash = ReadDigest(in);
-  if (!in.Done() || magic != kMagic || version != kVersion || header_bytes > kHeaderMost ||
-      header_bytes > file.size() - kPreambleBytes) {
+  if (!in.Done() || magic != kCheckpointMagic || version != kVersion ||
+      header_bytes > kHeaderMost || header_bytes > file.size() - kPreambleBytes) {
     return std::nullopt;
   }
   const ByteView header = file.subspan(kPreambleBytes, header_bytes);
@@ -167,7 +167,7 @@ Status CheckpointStore::Write(CheckpointInfo info, std::span<const float> averag
   const Header header{std::move(info), Sha256(FloatBytes(average)), Sha256(opaque)};
   const Bytes encoded = EncodeHeader(header);
   ByteWriter preamble;
-  preamble.U64(kMagic);
+  preamble.U64(kCheckpointMagic);
   preamble.U32(kVersion);
   preamble.U64(encoded.size());
   preamble.Raw(Sha256(encoded).view());

@@ -9,13 +9,13 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <thread>
 
+#include "base/edge/clock.h"
 #include "worker/edge/state_file.h"
 
 namespace crowdsurf::worker {
@@ -30,12 +30,6 @@ sigset_t DrainSignals() {
   sigemptyset(&set);
   for (const int s : {SIGTERM, SIGINT}) sigaddset(&set, s);
   return set;
-}
-
-WallTime WallNow() {
-  return WallTime::FromNanoseconds(std::chrono::duration_cast<std::chrono::nanoseconds>(
-                                       std::chrono::system_clock::now().time_since_epoch())
-                                       .count());
 }
 
 bool Blank(std::string_view text) { return text.find_first_not_of(" \t\r\n") == text.npos; }

@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "base/digest.h"
+#include "base/edge/clock.h"
 #include "worker/edge/link_http.h"
 #include "worker/edge/link_mapping.h"
 
@@ -22,12 +23,6 @@ constexpr Duration kRetry = Milliseconds(20);   // between tries to reach an age
 constexpr Duration kSlice = Milliseconds(100);  // of a wait on the bell; between reconnections
 constexpr Duration kAnswer = Seconds(30);  // for one request; making `tensors` clears 3 x the model
 constexpr uint64_t kOpaqueMost = 1ULL << 32;  // of an answer with trainer state
-
-Time Now() {
-  return Time::FromNanoseconds(std::chrono::duration_cast<std::chrono::nanoseconds>(
-                                   std::chrono::steady_clock::now().time_since_epoch())
-                                   .count());
-}
 
 void Pause(Duration d) { std::this_thread::sleep_for(std::chrono::nanoseconds(d.nanoseconds())); }
 
@@ -130,7 +125,7 @@ LinkClient::~LinkClient() = default;
 StatusOr<std::unique_ptr<LinkClient>> LinkClient::Connect(std::string dir, Duration patience,
                                                           LinkClientOptions options) {
   CHECK_LE(options.metrics.size(), kLinkMetrics);
-  const Time deadline = Now() + patience;
+  const Time deadline = SteadyNow() + patience;
   while (true) {
     auto http = HttpClient::Connect(dir + "/agent.sock");
     if (http.ok()) {
@@ -140,7 +135,7 @@ StatusOr<std::unique_ptr<LinkClient>> LinkClient::Connect(std::string dir, Durat
       impl->http = *std::move(http);
       return std::unique_ptr<LinkClient>(new LinkClient(std::move(impl)));
     }
-    if (Now() >= deadline || !absl::IsUnavailable(http.status())) {
+    if (SteadyNow() >= deadline || !absl::IsUnavailable(http.status())) {
       return absl::DeadlineExceededError(
           absl::StrCat("no agent answers: ", http.status().message()));
     }
@@ -180,7 +175,7 @@ StatusOr<LinkRegistration> LinkClient::Impl::Register(bool fresh) {
     control().samples.value.store(samples, std::memory_order_relaxed);
   }
   epoch = control().agent_epoch.value.load(std::memory_order_acquire);
-  beat_at = beat_moved = Now();
+  beat_at = beat_moved = SteadyNow();
   lost = false;
   LinkRegistration registration;
   if (json.contains("seed") && json["seed"].is_number_unsigned()) {
@@ -308,7 +303,7 @@ void LinkClient::Impl::WaitForResult(std::span<float> params, StepOutcome& outco
     if (c.stop.value.load(std::memory_order_acquire) != 0) return;
     // A restarted agent has forgotten the snapshot, a frozen one must not freeze training. `c` may
     // be gone when this is false.
-    const Time now = Now();
+    const Time now = SteadyNow();
     if (!WatchAgent(now) || now - beat_moved >= options.agent_patience) return;
     WaitBell(c.agent_bell.value, rung, kSlice);
   }
@@ -347,7 +342,7 @@ void LinkClient::Impl::Finish(Time began, bool touched, StepOutcome& outcome) {
   outcome.lr_scale = c.lr_scale.value.load(std::memory_order_relaxed);
   outcome.job_samples = c.job.samples.load(std::memory_order_relaxed);
   if (!touched) return;
-  outcome.stall = Now() - began;
+  outcome.stall = SteadyNow() - began;
   c.stall_ns.value.fetch_add(static_cast<uint64_t>(outcome.stall.nanoseconds()),
                              std::memory_order_relaxed);
 }
@@ -356,7 +351,7 @@ StatusOr<StepOutcome> LinkClient::Start(std::span<float> params, Duration patien
   Impl& self = *impl_;
   CHECK(self.mapping.has_value());
   CHECK_EQ(params.size(), self.mapping->geometry().elements);
-  const Time began = Now();
+  const Time began = SteadyNow();
   Time alive = began;
   StepOutcome outcome;
   while (true) {
@@ -367,7 +362,7 @@ StatusOr<StepOutcome> LinkClient::Start(std::span<float> params, Duration patien
       RETURN_IF_ERROR(self.Adopt(params, true, outcome));
       break;
     }
-    const Time now = Now();
+    const Time now = SteadyNow();
     self.WatchAgent(now);
     if (!self.lost && now - self.beat_moved < self.options.agent_patience) alive = now;
     if (now - alive > patience) {
@@ -385,7 +380,7 @@ StepOutcome LinkClient::StepDone(uint64_t samples, double loss, std::span<float>
   Impl& self = *impl_;
   CHECK(self.mapping.has_value());
   CHECK_EQ(params.size(), self.mapping->geometry().elements);
-  const Time began = Now();
+  const Time began = SteadyNow();
   self.Count(samples, loss);
   self.WatchAgent(began);
   LinkControl& c = self.control();

@@ -9,18 +9,13 @@
 #include <cctype>
 #include <cerrno>
 #include <charconv>
-#include <chrono>
 #include <cstring>
 #include <utility>
 
+#include "base/edge/clock.h"
+
 namespace crowdsurf::worker {
 namespace {
-
-int64_t MonotonicNs() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
 
 std::string_view Trim(std::string_view s) {
   while (!s.empty() && (s.front() == ' ' || s.front() == '\t')) s.remove_prefix(1);
@@ -110,7 +105,7 @@ HttpClient::~HttpClient() {
 
 Status HttpClient::Wait(short events, int64_t deadline_ns) const {
   while (true) {
-    const int64_t left = deadline_ns - MonotonicNs();
+    const int64_t left = deadline_ns - SteadyNow().nanoseconds();
     if (left <= 0) return absl::DeadlineExceededError("the agent does not answer in time");
     pollfd p{fd_, events, 0};
     const int n = ::poll(&p, 1, static_cast<int>(std::min<int64_t>(left / 1'000'000 + 1, 60'000)));
@@ -144,7 +139,7 @@ Status HttpClient::Receive(std::string& in, int64_t deadline_ns) {
 
 StatusOr<HttpReply> HttpClient::Do(std::string_view method, std::string_view target,
                                    std::string_view body, Duration patience, uint64_t most) {
-  const int64_t deadline = (Time::FromNanoseconds(MonotonicNs()) + patience).nanoseconds();
+  const int64_t deadline = (SteadyNow() + patience).nanoseconds();
   std::string head_out(method);
   head_out.append(" ").append(target).append(" HTTP/1.1\r\nHost: agent\r\nContent-Length: ");
   head_out.append(std::to_string(body.size())).append("\r\n\r\n");

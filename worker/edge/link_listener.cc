@@ -11,21 +11,15 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <cstring>
 
 #include "base/check.h"
+#include "base/edge/clock.h"
 
 namespace crowdsurf::worker {
 namespace {
 
 constexpr size_t kReadSize = 256 * 1024;  // of one recv, and of one step of an upload
-
-int64_t MonotonicNs() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
 
 const char* ReasonPhrase(int code) {
   switch (code) {
@@ -149,7 +143,7 @@ LinkListener::~LinkListener() {
 }
 
 int64_t LinkListener::Deadline() const {
-  return (Time::FromNanoseconds(MonotonicNs()) + options_.request_patience).nanoseconds();
+  return (SteadyNow() + options_.request_patience).nanoseconds();
 }
 
 void LinkListener::Wake() {
@@ -201,7 +195,7 @@ void LinkListener::Run() {
       if (c->deadline_ns != 0 && (next == 0 || c->deadline_ns < next)) next = c->deadline_ns;
     }
     const int64_t left_ms =
-        next == 0 ? -1 : std::max<int64_t>(0, next - MonotonicNs()) / 1'000'000 + 1;
+        next == 0 ? -1 : std::max<int64_t>(0, next - SteadyNow().nanoseconds()) / 1'000'000 + 1;
     ::poll(polled.data(), polled.size(), static_cast<int>(left_ms));
     if (polled[0].revents != 0) TakeReplies();
     for (size_t i = 0; i < ids.size(); ++i) {
@@ -212,7 +206,7 @@ void LinkListener::Run() {
       bool keep = true;
       if ((got & (POLLIN | POLLHUP | POLLERR)) != 0) keep = OnReadable(ids[i], c);
       if (keep && c.sending()) keep = OnWritable(c);
-      if (keep && c.deadline_ns != 0 && MonotonicNs() >= c.deadline_ns) {
+      if (keep && c.deadline_ns != 0 && SteadyNow().nanoseconds() >= c.deadline_ns) {
         // Also the end of who does not read its answer.
         keep = !c.sending() && Refuse(c, 408, "slow", "the request did not arrive in time");
       }

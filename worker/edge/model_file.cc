@@ -15,7 +15,7 @@
 namespace crowdsurf::worker {
 namespace {
 
-constexpr uint64_t kHeaderMost = 64 << 20;  // as of a checkpoint's: 65,536 tensors are 25 MB
+constexpr uint64_t kModelHeaderMost = 64 << 20;  // as of a checkpoint's: 65,536 tensors are 25 MB
 
 // Held by one writer at a time, where the file system knows locks; gone with its process.
 class FolderLock {
@@ -37,7 +37,7 @@ class FolderLock {
   const int fd_;
 };
 
-std::string Text(const nlohmann::json& object, const char* name) {
+std::string TextOf(const nlohmann::json& object, const char* name) {
   const auto at = object.find(name);
   return at != object.end() && at->is_string() ? at->get<std::string>() : std::string();
 }
@@ -50,7 +50,7 @@ std::optional<uint64_t> AveragingOf(const std::string& path, const std::string& 
   std::string header;
   if (::pread(fd, length, sizeof length, 0) == static_cast<ssize_t>(sizeof length)) {
     const uint64_t bytes = ByteReader(ByteView(length)).U64();
-    if (bytes <= kHeaderMost) header.resize(bytes);
+    if (bytes <= kModelHeaderMost) header.resize(bytes);
     if (::pread(fd, header.data(), header.size(), sizeof length) !=
         static_cast<ssize_t>(header.size())) {
       header.clear();
@@ -61,8 +61,8 @@ std::optional<uint64_t> AveragingOf(const std::string& path, const std::string& 
   if (!json.is_object() || !json.contains("__metadata__")) return std::nullopt;
   const auto& metadata = json["__metadata__"];
   uint64_t averaging = 0;
-  if (!metadata.is_object() || Text(metadata, "job") != job ||
-      !absl::SimpleAtoi(Text(metadata, "averaging"), &averaging)) {
+  if (!metadata.is_object() || TextOf(metadata, "job") != job ||
+      !absl::SimpleAtoi(TextOf(metadata, "averaging"), &averaging)) {
     return std::nullopt;
   }
   return averaging;

@@ -6,22 +6,17 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+
+#include "base/edge/clock.h"
 
 namespace crowdsurf::worker {
 namespace {
 
 constexpr int kExitBadConfiguration = 2;
 constexpr int kExitNoProgram = 127;  // as a shell says it
-
-Time Now() {
-  return Time::FromNanoseconds(std::chrono::duration_cast<std::chrono::nanoseconds>(
-                                   std::chrono::steady_clock::now().time_since_epoch())
-                                   .count());
-}
 
 sigset_t Watched() {
   sigset_t set;
@@ -118,7 +113,7 @@ int Supervise(const SupervisorOptions& options, const Logger& log) {
       log.Error("agent ended badly while leaving", {{"code", code}});
       return 1;
     }
-    if (!crashes.OnCrash(Now())) {
+    if (!crashes.OnCrash(SteadyNow())) {
       log.Error("agent crashed too often", {{"crashes", options.crashes_most}, {"code", code}});
       return 1;
     }

@@ -8,14 +8,14 @@
 namespace crowdsurf::worker {
 namespace {
 
-constexpr uint32_t kMagic = 0x31544643;  // the bytes "CFT1"
+constexpr uint32_t kFrameMagic = 0x31544643;  // the bytes "CFT1"
 constexpr uint8_t kRanksMost = 64;
 
 }  // namespace
 
 TensorHeaderBytes EncodeTensorHeader(const TensorHeader& header) {
   ByteWriter out;
-  out.U32(kMagic);
+  out.U32(kFrameMagic);
   out.U8(static_cast<uint8_t>(header.kind));
   out.U8(header.rank);
   out.U16(header.assigned);
@@ -32,7 +32,7 @@ TensorHeaderBytes EncodeTensorHeader(const TensorHeader& header) {
 std::optional<TensorHeader> DecodeTensorHeader(ByteView bytes) {
   ByteReader in(bytes);
   TensorHeader header;
-  if (in.U32() != kMagic) return std::nullopt;
+  if (in.U32() != kFrameMagic) return std::nullopt;
   const uint8_t kind = in.U8();
   header.kind = static_cast<TensorKind>(kind);
   header.rank = in.U8();

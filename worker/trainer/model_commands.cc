@@ -44,7 +44,7 @@ Status CheckVocabulary(const LoadedModel& loaded, const Vocabulary& vocabulary) 
                    ": --text must be the text that it was trained on"));
 }
 
-int Fail(const Status& status) {
+int FailModel(const Status& status) {
   std::fprintf(stderr, "crowdsurf-trainer: %s\n", std::string(status.message()).c_str());
   return 2;
 }
@@ -70,26 +70,26 @@ StatusOr<nlohmann::json> EvaluateFile(const TrainerOptions& options) {
 
 int Evaluate(const TrainerOptions& options) {
   const auto json = EvaluateFile(options);
-  if (!json.ok()) return Fail(json.status());
+  if (!json.ok()) return FailModel(json.status());
   std::printf("%s\n", json->dump(1, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
   return 0;
 }
 
 int MakeSample(const TrainerOptions& options) {
   auto loaded = LoadModel(options.model);
-  if (!loaded.ok()) return Fail(loaded.status());
+  if (!loaded.ok()) return FailModel(loaded.status());
   if (!options.texts.empty()) {
     const auto text = ReadTexts(options.texts);
-    if (!text.ok()) return Fail(text.status());
+    if (!text.ok()) return FailModel(text.status());
     loaded->vocabulary.emplace(*text);
   }
   if (!loaded->vocabulary) {
-    return Fail(absl::InvalidArgumentError(
+    return FailModel(absl::InvalidArgumentError(
         absl::StrCat(options.model,
                      ": does not carry its vocabulary; name the text it was trained on "
                      "with --text")));
   }
-  if (const Status s = CheckVocabulary(*loaded, *loaded->vocabulary); !s.ok()) return Fail(s);
+  if (const Status s = CheckVocabulary(*loaded, *loaded->vocabulary); !s.ok()) return FailModel(s);
   std::printf("%s\n", MakeUpFortune(*loaded->model, loaded->parameters, *loaded->vocabulary,
                                     options.sample, options.training.seed)
                           .c_str());

@@ -4,10 +4,10 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <filesystem>
 #include <functional>
 
+#include "base/edge/clock.h"
 #include "operator/edge/atomic_file.h"
 #include "operator/edge/reconciler.h"
 #include "operator/edge/run_traces.h"
@@ -18,12 +18,6 @@ namespace {
 
 using nlohmann::json;
 using ::testing::HasSubstr;
-
-WallTime Now() {
-  return WallTime::FromNanoseconds(std::chrono::duration_cast<std::chrono::nanoseconds>(
-                                       std::chrono::system_clock::now().time_since_epoch())
-                                       .count());
-}
 
 class LocalClusterTest : public ::testing::Test {
  protected:
@@ -42,8 +36,8 @@ class LocalClusterTest : public ::testing::Test {
     state_ = ::testing::TempDir() + "local_cluster_test" + std::to_string(getpid());
     std::filesystem::create_directories(state_);
     authority_ = std::make_unique<CertificateAuthority>(
-        std::move(CertificateAuthority::Create("job", Now()).value()));
-    signer_ = std::move(Signer::Start(*authority_, {}, Now(), metrics_).value());
+        std::move(CertificateAuthority::Create("job", WallNow()).value()));
+    signer_ = std::move(Signer::Start(*authority_, {}, WallNow(), metrics_).value());
     environment.push_back("PATH=/usr/bin:/bin");
     LocalClusterOptions options;
     options.pods = {run_,       state_,         state_ + "/link",  "/usr/bin",
@@ -51,7 +45,7 @@ class LocalClusterTest : public ::testing::Test {
                     environment};
     options.nodes_from_market = market;
     options.poll_interval_ms = 50;
-    cluster_ = std::make_unique<LocalCluster>(options, job_, *signer_, Now);
+    cluster_ = std::make_unique<LocalCluster>(options, job_, *signer_, WallNow);
     DecideOptions decide;
     decide.crash_backoff = {Milliseconds(50), Milliseconds(200)};
     reconciler_ = std::make_unique<Reconciler>(*cluster_, decide, metrics_, Logger());
@@ -59,11 +53,11 @@ class LocalClusterTest : public ::testing::Test {
 
   // Reconciles until `done`; false after `patience`.
   bool Until(const std::function<bool()>& done, Duration patience = Seconds(20)) {
-    const WallTime end = Now() + patience;
-    WallTime wake = Now();
-    while (Now() < end) {
-      if (cluster_->Wait(std::min(wake, end)) || Now() >= wake) {
-        const auto plan = reconciler_->Reconcile("job", Now());
+    const WallTime end = WallNow() + patience;
+    WallTime wake = WallNow();
+    while (WallNow() < end) {
+      if (cluster_->Wait(std::min(wake, end)) || WallNow() >= wake) {
+        const auto plan = reconciler_->Reconcile("job", WallNow());
         EXPECT_TRUE(plan.ok()) << plan.status();
         wake = plan->requeue_at;
       }
@@ -218,7 +212,7 @@ TEST_F(LocalClusterTest, AProgramThatIsNotThereAndAnAgentThatCannotStartAreFailu
                   authority_->pem(),
                   "info",
                   {"PATH=/usr/bin:/bin"}};
-  cluster_ = std::make_unique<LocalCluster>(options, job_, *signer_, Now);
+  cluster_ = std::make_unique<LocalCluster>(options, job_, *signer_, WallNow);
   reconciler_ = std::make_unique<Reconciler>(
       *cluster_, DecideOptions{.crash_backoff = {Milliseconds(10), Milliseconds(20)}}, metrics_,
       Logger());
@@ -262,8 +256,8 @@ TEST_F(LocalClusterTest, StopAllLetsWorkersLeaveAndKillsThoseThatWillNot) {
   Make(2, {"--ignore-term"});
   ASSERT_TRUE(Until([&] { return Ready() == 2; }));
   cluster_->StopAll(Milliseconds(300));
-  const WallTime end = Now() + Seconds(10);
-  while (!cluster_->idle() && Now() < end) cluster_->Wait(end);
+  const WallTime end = WallNow() + Seconds(10);
+  while (!cluster_->idle() && WallNow() < end) cluster_->Wait(end);
   EXPECT_TRUE(cluster_->idle());
   EXPECT_FALSE(std::filesystem::exists(Link("job-0-1")));
   EXPECT_FALSE(std::filesystem::exists(state_ + "/workers/job-0-1/agent")) << "no keys stay";

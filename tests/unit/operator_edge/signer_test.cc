@@ -6,21 +6,16 @@
 #include <openssl/pem.h>
 #include <openssl/x509v3.h>
 
-#include <chrono>
 #include <fstream>
 #include <nlohmann/json.hpp>
+
+#include "base/edge/clock.h"
 
 namespace crowdsurf::controller {
 namespace {
 
 using nlohmann::json;
 using ::testing::HasSubstr;
-
-WallTime Now() {
-  return WallTime::FromNanoseconds(std::chrono::duration_cast<std::chrono::nanoseconds>(
-                                       std::chrono::system_clock::now().time_since_epoch())
-                                       .count());
-}
 
 std::string Csr(int type, bool spoil = false) {
   EVP_PKEY* key = type == EVP_PKEY_ED25519 ? EVP_PKEY_Q_keygen(nullptr, nullptr, "ED25519")
@@ -45,8 +40,8 @@ class SignerTest : public ::testing::Test {
  protected:
   void SetUp() override {
     authority_ = std::make_unique<CertificateAuthority>(
-        std::move(CertificateAuthority::Create("charlm", Now()).value()));
-    signer_ = std::move(Signer::Start(*authority_, {}, Now(), metrics_).value());
+        std::move(CertificateAuthority::Create("charlm", WallNow()).value()));
+    signer_ = std::move(Signer::Start(*authority_, {}, WallNow(), metrics_).value());
     ca_path_ = ::testing::TempDir() + "signer_test_ca.pem";
     std::ofstream(ca_path_) << authority_->pem();
   }
@@ -114,9 +109,9 @@ TEST_F(SignerTest, RefusesWhoIsUnknownGoneOrGarbled) {
 
 // Nothing makes the server's certificate anew while the operator runs.
 TEST(CertificateAuthorityTest, TheServersCertificateOutlivesALongRunOfTheOperator) {
-  const auto authority = CertificateAuthority::Create("job", Now());
+  const auto authority = CertificateAuthority::Create("job", WallNow());
   ASSERT_TRUE(authority.ok()) << authority.status();
-  const auto server = authority->MakeServer({"localhost"}, Now());
+  const auto server = authority->MakeServer({"localhost"}, WallNow());
   ASSERT_TRUE(server.ok()) << server.status();
   time_t in_three_years = time(nullptr) + 3 * 365 * 86'400;
   EXPECT_EQ(X509_cmp_time(X509_get0_notAfter(server->certificate.get()), &in_three_years), 1);
@@ -124,7 +119,7 @@ TEST(CertificateAuthorityTest, TheServersCertificateOutlivesALongRunOfTheOperato
 
 TEST_F(SignerTest, SaysThatAPortIsTaken) {
   const int port = std::stoi(signer_->url().substr(18));
-  const auto second = Signer::Start(*authority_, {"127.0.0.1", port}, Now(), metrics_);
+  const auto second = Signer::Start(*authority_, {"127.0.0.1", port}, WallNow(), metrics_);
   ASSERT_FALSE(second.ok());
   EXPECT_THAT(second.status().message(), HasSubstr("127.0.0.1:" + std::to_string(port)));
 }

@@ -6,6 +6,7 @@
 
 #include <chrono>
 
+#include "base/edge/clock.h"
 #include "base/mailbox.h"
 #include "tests/unit/worker_edge/scratch_folder.h"
 #include "worker/edge/agent_options.h"
@@ -133,9 +134,7 @@ TEST_F(DrainTest, FilesOfTheClustersOwnFolderAreLinkedAndWatchedToo) {  // a pro
 TEST_F(DrainTest, SigtermIsAnEventWithADeadline) {
   Start();
   Expect<SeedsChanged>();
-  const auto now = std::chrono::duration_cast<std::chrono::nanoseconds>(
-                       std::chrono::system_clock::now().time_since_epoch())
-                       .count();
+  const auto now = WallNow().nanoseconds();
   kill(getpid(), SIGTERM);
   const auto asked = Expect<TerminationAsked>();
   EXPECT_EQ(asked.signal, SIGTERM);
