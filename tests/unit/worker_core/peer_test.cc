@@ -121,5 +121,30 @@ TEST(PeerTest, AJoinerIsSentForNothingThatIsOverwritten) {
   EXPECT_GT(sent, 0U) << "nobody was sent to fetch: this tested nothing";
 }
 
+// Its seat is told to everybody, and its record changes; here half of the group hears of neither
+// (round-protocol.md 11), and knows it by the time that it takes part all the same.
+TEST(PeerTest, AJoinerWhoseSeatHalfOfTheGroupIsNotToldOfTakesPart) {
+  for (uint64_t seed = 60; seed < 70; ++seed) {
+    PeerWorld world(seed, EveryTenSteps(4));
+    for (int i = 0; i < 7; ++i) world.Add();
+    ASSERT_TRUE(world.UntilTogether(Seconds(5))) << seed;
+    world.RunFor(Milliseconds(300));
+    size_t lost = 0;
+    world.lose = [&](size_t, size_t to, const Message& message) {
+      const bool loses = to % 2 == 1 && std::holds_alternative<message::SeatingNews>(message);
+      lost += loses;
+      return loses;
+    };
+    world.lose_news = [](size_t from, size_t to) { return to % 2 == 1 && from == 7; };
+    const size_t late = world.Add();
+    ASSERT_TRUE(world.UntilTogether(Seconds(5))) << seed << world.Describe();
+    world.RunFor(Seconds(1));
+    EXPECT_GT(lost, 0U) << seed << ": nobody was told anything: this tested nothing";
+    ExpectAgreement(world);
+    EXPECT_GE(world.node(late).deliveries.size(), 5U) << seed;
+    for (size_t i = 0; i < 8; ++i) EXPECT_EQ(world.Summary(i).rounds.failed(), 0U) << seed << i;
+  }
+}
+
 }  // namespace
 }  // namespace crowdsurf::worker

@@ -205,6 +205,7 @@ class PeerWorld {
   Duration fetch_takes = Milliseconds(5);
   double jitter = 0;  // delays are drawn from [1, 1 + jitter] times the least
   std::function<bool(size_t from, size_t to, const Message&)> lose;  // true: this one gets lost
+  std::function<bool(size_t from, size_t to)> lose_news;             // of a changed record
 
  private:
   struct Event {
@@ -291,6 +292,7 @@ class PeerWorld {
     const PeerRecord record{a.key, nodes_[i]->config.id, a.value, a.ttl};
     for (size_t j = 0; j < nodes_.size(); ++j) {
       if (j == i || !Alive(j) || nodes_[i]->island != nodes_[j]->island) continue;
+      if (lose_news && lose_news(i, j)) continue;
       const auto& w = nodes_[j]->watches;
       if (std::find(w.begin(), w.end(), a.key) == w.end()) continue;
       At(delay_ * 2, [this, j, record] {
