@@ -2,6 +2,7 @@
 
 #include "operator/core/json_path.h"
 #include "operator/core/pod_parts.h"
+#include "operator/core/validate.h"
 
 namespace crowdsurf::controller {
 namespace {
