@@ -4,6 +4,7 @@
 
 #include "operator/core/json_path.h"
 #include "operator/core/node_marks.h"
+#include "operator/core/validate.h"
 
 namespace crowdsurf::controller {
 namespace {

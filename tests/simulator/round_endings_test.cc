@@ -6,7 +6,7 @@
 #include <set>
 #include <string>
 
-#include "round_cases.h"
+#include "tests/simulator/round_cases.h"
 
 namespace crowdsurf::simulator {
 namespace {

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""Holds the rules of the house: who may include whom, what cores may not use, lengths, header comments, words.
+"""Holds the rules of the house: who may include whom and who must, what cores may not use, lengths, header comments, words.
 
 Usage: tidy.py [ROOT]   prints one line a violation, `file:line: rule`, and exits 1 if there is any.
 """
 import pathlib
 import re
 import sys
+
+import reach
 
 MOST_FILE_LINES = 500
 MOST_FUNCTION_LINES = 70
@@ -100,13 +102,14 @@ def check_includes(path, text):
         if room in CORES and path not in THREADS_ALLOWED and CORE_BANNED_INCLUDES.search(line) and "#include" in line:
             yield number, f"a core may not include {line.split()[-1]}"
         match = re.match(r'\s*#include "([^"]+)"', line)
-        if not match or room is None:
+        if not match:
             continue
+        if "/" not in match.group(1):
+            yield number, "include from the repository root"
         target = room_of(match.group(1))
-        if target is None:
-            if "/" not in match.group(1):
-                yield number, "include from the repository root"
-        elif target != room and target not in MAY_INCLUDE[room]:
+        if room is None or target is None:
+            continue
+        if target != room and target not in MAY_INCLUDE[room]:
             yield number, f"{room} may not include {target}"
         elif room == "worker/trainer" and target.startswith("worker/") and target != room:
             if not TRAINER_MAY_USE.search(match.group(1)):
@@ -138,7 +141,16 @@ def check_source(path, text):
                 yield number, f"a core may not use {match.group(0)}"
 
 
+def check_reach(sources):
+    """sources: path -> text, of the whole tree."""
+    tree = reach.Tree({path: (text, strip_code(text)) for path, text in sources.items()})
+    for path in sources:
+        for number, name, declared_in in tree.missing(path):
+            yield path, number, f"uses {name} and does not include {declared_in}, where it is declared"
+
+
 def check(root):
+    sources = {}
     for path in sorted(root.rglob("*")):
         name = path.relative_to(root).as_posix()
         if not path.is_file() or name.split("/")[0] in ("build", ".git", ".cache") or "__pycache__" in name:
@@ -155,8 +167,10 @@ def check(root):
                 if PATHS.search(line):
                     yield name, number, "names a path of one machine"
         if path.suffix in (".h", ".cc"):
+            sources[name] = text
             for number, rule in check_source(name, text):
                 yield name, number, rule
+    yield from check_reach(sources)
     for room in ("base", "coordinator-free-dht", "worker", "operator", "cli", "simulator", "python", "deploy", "tests",
                  "bench"):
         if (root / room).is_dir() and not (root / room / "README.md").is_file():

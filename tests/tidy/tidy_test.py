@@ -64,6 +64,35 @@ class TidyTest(unittest.TestCase):
     def test_a_room_without_a_readme_fails(self):
         self.expect({"base/a.h": HEADER}, "a room has a README.md")
 
+    def test_a_file_includes_what_it_uses_and_does_not_have_it_of_its_neighbours(self):
+        declared = HEADER + "namespace crowdsurf {\nint Weigh(int x);\nclass Scales;\n}\n"
+        body = "namespace crowdsurf {\n%s\n}\n"
+        clean = {"base/README.md": "x", "base/scales.h": declared, "base/shop.h": HEADER + '#include "base/scales.h"\n'}
+        uses = body % "int Sell() { return Weigh(2); }"
+        for name, text in {
+                "included": '#include "base/scales.h"\n' + uses,
+                "included by what is included": '#include "base/shop.h"\n' + uses,
+                "declared here": body % "int Weigh(int x) { return x; }\nint Sell() { return Weigh(2); }",
+                "somebody's": body % "int Sell() { return other::Weigh(2) + mine.Weigh(2) + mine->Weigh(2); }",
+                "a member's": body % "class Mine {\n  int Weigh(int x);\n  int Sell() { return Weigh(2); }\n};",
+                "only told of": body % "// Weigh\nconst char* Sell() { return \"Weigh\"; }"}.items():
+            with self.subTest(name):
+                code, out = run({**clean, "base/a.cc": text})
+                self.assertEqual(code, 0, out)
+        rule = "uses Weigh and does not include base/scales.h"
+        self.expect({**clean, "base/a.cc": uses}, rule)
+        self.expect({**clean, "base/a.cc": body % "int Sell() { return crowdsurf::Weigh(2); }"}, rule)
+        self.expect({**clean, "base/a.h": HEADER + body % "Scales* Mine();"}, "base/a.h:6: uses Scales")
+        # What a neighbour has for itself, in a batch everybody has.
+        own = {**clean, "base/b.cc": body % "namespace {\nusing other::Price;\nconstexpr int kDozen = 12;\n}"}
+        self.expect({**own, "base/a.cc": body % "int Sell() { return kDozen; }"}, "uses kDozen and does not include base/b.cc")
+        self.expect({**own, "base/a.cc": body % "Price Sell();"}, "uses Price and does not include base/b.cc")
+        code, out = run({**own, "base/edge/a.cc": body % "int Sell() { return kDozen; }"})
+        self.assertEqual(code, 0, out)
+
+    def test_an_include_says_the_whole_path(self):
+        self.expect({"tests/unit/a_test.cc": '#include "b.h"\n'}, "include from the repository root")
+
     def test_the_project_itself_is_clean(self):
         result = subprocess.run([sys.executable, TIDY], capture_output=True, text=True, check=False)
         self.assertEqual(result.returncode, 0, result.stdout)

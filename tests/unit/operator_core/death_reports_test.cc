@@ -2,7 +2,7 @@
 
 #include <gmock/gmock.h>
 
-#include "world.h"
+#include "tests/unit/operator_core/world.h"
 
 // pod-lifecycle 3: "two reporters, or the whole group when smaller; confirmed by the operator's own
 // probe of the agent or a node Lease older than 15 s."

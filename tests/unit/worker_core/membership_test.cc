@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "peer_world.h"
+#include "tests/unit/worker_core/peer_world.h"
 #include "worker/core/round_codec.h"
 
 namespace crowdsurf::worker {

@@ -9,8 +9,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/mailbox.h"
-#include "scratch_folder.h"
 #include "tests/unit/dht_edge/test_authority.h"
+#include "tests/unit/worker_edge/scratch_folder.h"
 
 namespace crowdsurf::worker {
 namespace {
