@@ -1,0 +1,85 @@
+#include "coordinator-free-dht/core/relay_paths.h"
+
+namespace crowdsurf::dht {
+
+RelayPaths::RelayPaths(const RelayConfig& config, RelayMetrics& metrics)
+    : config_(config),
+      metrics_(metrics),
+      ends_(config.ends),
+      met_(config.ends),
+      hidden_(config.ends),
+      routes_(config.routes),
+      failures_(config.failures) {}
+
+void RelayPaths::OnStreamUp(const Contact& peer, bool carried) {
+  Introduce(peer.id, peer.endpoint);
+  failures_.Erase(peer.endpoint);
+  if (carried) {
+    firewall_ = true;
+    if (!neighbours_.contains(peer.id)) Count(hidden_.Put(peer.id, true));
+    return;
+  }
+  neighbours_[peer.id] = peer.endpoint;
+  Count(met_.Put(peer.id, Time()));
+  hidden_.Erase(peer.id);
+  routes_.Erase(peer.endpoint);
+}
+
+void RelayPaths::OnStreamDown(const PeerId& peer) {
+  neighbours_.erase(peer);
+  routes_.EraseIf([&](const PeerId& via) { return via == peer; });
+}
+
+void RelayPaths::Introduce(const PeerId& peer, const std::string& endpoint) {
+  if (!endpoint.empty()) Count(ends_.Put(endpoint, peer));
+}
+
+bool RelayPaths::Via(const Contact& to) const {
+  if (neighbours_.contains(to.id)) return false;
+  return Route(to.endpoint).has_value() || (hidden_.Find(to.id) != nullptr && !neighbours_.empty());
+}
+
+bool RelayPaths::Met(Time now, const PeerId& peer) const {
+  const Time* refused = met_.Find(peer);
+  return refused != nullptr && (refused->unset() || now - *refused < config_.death_lives);
+}
+
+AfterFailure RelayPaths::OnDialFailed(Time now, const Contact& to, bool refused) {
+  if (refused && Met(now, to.id)) {
+    Time* since = met_.Find(to.id);
+    if (since->unset()) *since = now;
+    return AfterFailure::kFinal;
+  }
+  const AfterFailure as_it_is = refused && firewall_ ? AfterFailure::kSoft : AfterFailure::kFinal;
+  const Time* until = failures_.Find(to.endpoint);
+  if (until != nullptr && now < *until) return as_it_is;
+  const size_t others = neighbours_.size() - neighbours_.count(to.id);
+  return others > 0 ? AfterFailure::kRelay : as_it_is;
+}
+
+RelayAnswer RelayPaths::Judge(Time now, const std::string& endpoint, bool refused) const {
+  if (!refused) return RelayAnswer::kUnreachable;
+  const PeerId* peer = ends_.Find(endpoint);
+  if (peer != nullptr && Met(now, *peer)) return RelayAnswer::kDead;
+  return firewall_ ? RelayAnswer::kUnreachable : RelayAnswer::kRefused;
+}
+
+std::optional<PeerId> RelayPaths::Route(const std::string& endpoint) const {
+  const PeerId* via = routes_.Find(endpoint);
+  if (via == nullptr || !neighbours_.contains(*via)) return std::nullopt;
+  return *via;
+}
+
+void RelayPaths::Remember(const std::string& endpoint, const PeerId& neighbour) {
+  firewall_ = true;
+  failures_.Erase(endpoint);
+  Count(routes_.Put(endpoint, neighbour));
+}
+
+void RelayPaths::OnUnreachable(Time now, const std::string& endpoint) {
+  routes_.Erase(endpoint);
+  Count(failures_.Put(endpoint, now + config_.failure_lives));
+  if (const PeerId* peer = ends_.Find(endpoint)) hidden_.Erase(*peer);
+}
+
+}  // namespace crowdsurf::dht
