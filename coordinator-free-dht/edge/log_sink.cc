@@ -1,10 +1,7 @@
 #include "coordinator-free-dht/edge/log_sink.h"
 
-#include <grpc/support/log.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
-
-#include <atomic>
 
 namespace crowdsurf::dht {
 namespace {
@@ -45,13 +42,6 @@ class StderrSink : public LogSink {
  private:
   spdlog::logger logger_;
 };
-
-std::atomic<LogSink*> grpc_sink{nullptr};
-
-void OnGrpcLog(gpr_log_func_args* args) {
-  LogSink* const sink = grpc_sink.load();
-  if (sink != nullptr) sink->Write(LogLevel::kDebug, "grpc", "message", {{"text", args->message}});
-}
 
 }  // namespace
 
@@ -94,11 +84,6 @@ std::string FormatField(const LogField& field) {
     }
   }
   return out + '"';
-}
-
-void RouteGrpcLog(LogSink* sink) {
-  grpc_sink.store(sink);
-  gpr_set_log_function(OnGrpcLog);
 }
 
 }  // namespace crowdsurf::dht

@@ -20,8 +20,4 @@ bool ParseLogLevel(std::string_view name, LogLevel* level);
 // key=value as it is written: for tests and other writers of such lines.
 std::string FormatField(const LogField& field);
 
-// Routes gRPC's own log into `sink` (errors as debug: a refused connection is not an event of ours)
-// for the whole process, until called with nullptr.
-void RouteGrpcLog(LogSink* sink);
-
 }  // namespace crowdsurf::dht

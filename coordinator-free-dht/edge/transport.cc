@@ -60,6 +60,7 @@ TransportMetrics::TransportMetrics(MetricRegistry& r)
       dials_failed(DialsFailed(r, "other")),
       certificates_refused(r.AddCounter("crowdsurf_peer_certificates_refused_total",
                                         "Connections refused for their certificate.")),
+      refused(r),
       streams(r.AddGauge("crowdsurf_peer_streams", "Streams open or being opened.")) {}
 
 TransportCore::TransportCore(TransportOptions options, const Identity& identity, HostLoop& host,
@@ -92,9 +93,12 @@ Status TransportCore::Start() {
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS,
                              Milliseconds32(options_.keepalive_timeout));
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS,
+                             Milliseconds32(options_.connect_timeout));  // who dials gives up then
   builder.SetMaxReceiveMessageSize(static_cast<int>(options_.message_bytes + 4096));
   builder.RegisterService(exchange_.get());
   for (grpc::Service* service : services) builder.RegisterService(service);
+  CountRefusedConnections(metrics_.refused);
   server_ = builder.BuildAndStart();
   if (server_ == nullptr || port == 0) {
     server_ = nullptr;
@@ -112,6 +116,7 @@ void TransportCore::Stop() {
   }
   // The listening socket first: who redials us when its stream is cut shall be refused.
   if (server_ != nullptr) server_->Shutdown(std::chrono::system_clock::now());
+  StopCountingRefusedConnections(metrics_.refused);
   std::unique_lock lock(mutex_);
   for (const auto& [raw, stream] : all_) stream->Abort();
   idle_.wait(lock, [this] { return all_.empty(); });

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "coordinator-free-dht/edge/credentials.h"
+#include "coordinator-free-dht/edge/grpc_log.h"
 #include "coordinator-free-dht/edge/peer.grpc.pb.h"
 #include "coordinator-free-dht/edge/transport.h"
 
@@ -64,6 +65,7 @@ struct TransportMetrics {
   Counter& dials_refused;
   Counter& dials_failed;
   Counter& certificates_refused;
+  RefusedConnections refused;
   Gauge& streams;
 };
 

@@ -35,6 +35,10 @@ class StrangersTest(RunCase):
         """Tensor connections of worker 0 that ended so."""
         return self.metric("e2e-0-1", f'crowdsurf_tensor_connections_ended_total{{how="{how}"}}')
 
+    def turned_away(self, why):
+        """Connections to the gRPC port of worker 0 that were refused for that reason."""
+        return self.metric("e2e-0-1", f'crowdsurf_peer_connections_refused_total{{reason="{why}"}}')
+
     def metric(self, worker, name):
         return super().metric(worker, re.escape(name))
 
@@ -60,6 +64,7 @@ class StrangersTest(RunCase):
         new.rename(seeds)
         self.wait_until(lambda: other.metric("e2e-0-1", failed) > before, PATIENCE)
         self.wait_until(lambda: self.metric("e2e-0-1", refused) >= 1, PATIENCE)
+        self.wait_until(lambda: self.turned_away("certificate") >= 1, PATIENCE)
         # Its real certificate at the other port.
         stranger = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         stranger.check_hostname, stranger.verify_mode = False, ssl.CERT_NONE
@@ -93,6 +98,7 @@ class StrangersTest(RunCase):
                     with member.wrap_socket(plain, server_hostname="peer.crowdsurf") as connection:
                         self.assertEqual(connection.version(), name)
         self.wait_until(lambda: self.ended("wrong_peer") == 1, PATIENCE)
+        self.wait_until(lambda: self.turned_away("tls") == 1, PATIENCE)
         self.finish_unharmed(process, seen)
 
     def client_hello(self):
@@ -122,6 +128,9 @@ class StrangersTest(RunCase):
                         pass  # it was faster with closing
         self.wait_until(lambda: self.ended("wrong_peer") == 3, PATIENCE)  # noise, head and HTTP are no TLS
         self.wait_until(lambda: self.ended("failed") >= 2, PATIENCE)  # half a hello and nothing just ended
+        self.wait_until(lambda: self.turned_away("tls") == 3, PATIENCE)
+        self.wait_until(lambda: self.turned_away("cut_off") == 2, PATIENCE)
+        self.wait_until(lambda: self.turned_away("timed_out") == 1, PATIENCE)  # who is never heard of again
         with urllib.request.urlopen(f"http://{self.endpoints('e2e-0-1')['http']}/healthz", timeout=10) as answer:
             self.assertEqual(answer.status, 200)
         self.finish_unharmed(process, seen)

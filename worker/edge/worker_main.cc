@@ -7,6 +7,7 @@
 #include <iostream>
 
 #include "coordinator-free-dht/edge/files.h"
+#include "coordinator-free-dht/edge/grpc_log.h"
 #include "coordinator-free-dht/edge/log_sink.h"
 #include "worker/edge/agent.h"
 #include "worker/edge/agent_options.h"

@@ -1,0 +1,82 @@
+#include "coordinator-free-dht/edge/grpc_log.h"
+
+#include <grpc/support/log.h>
+
+#include <atomic>
+#include <mutex>
+
+namespace crowdsurf::dht {
+namespace {
+
+std::atomic<LogSink*> grpc_sink{nullptr};
+std::mutex refused_mutex;
+RefusedConnections* refused = nullptr;  // guarded by refused_mutex
+
+Counter& RefusedFor(MetricRegistry& registry, const char* reason) {
+  return registry.AddCounter("crowdsurf_peer_connections_refused_total",
+                             "Connections refused before any call, by reason.",
+                             {{"reason", reason}});
+}
+
+bool Contains(std::string_view text, std::string_view words) {
+  return text.find(words) != std::string_view::npos;
+}
+
+void Count(std::string_view reason) {
+  if (reason.empty()) return;
+  const std::lock_guard lock(refused_mutex);
+  if (refused == nullptr) return;
+  Counter& counter = reason == "tls"           ? refused->tls
+                     : reason == "certificate" ? refused->certificate
+                     : reason == "cut_off"     ? refused->cut_off
+                     : reason == "timed_out"   ? refused->timed_out
+                                               : refused->other;
+  counter.Add();
+}
+
+void OnGrpcLog(gpr_log_func_args* args) {
+  Count(RefusalIn(args->file, args->message));
+  LogSink* const sink = grpc_sink.load();
+  if (sink != nullptr) sink->Write(LogLevel::kDebug, "grpc", "message", {{"text", args->message}});
+}
+
+}  // namespace
+
+RefusedConnections::RefusedConnections(MetricRegistry& registry)
+    : tls(RefusedFor(registry, "tls")),
+      certificate(RefusedFor(registry, "certificate")),
+      cut_off(RefusedFor(registry, "cut_off")),
+      timed_out(RefusedFor(registry, "timed_out")),
+      other(RefusedFor(registry, "other")) {}
+
+void RouteGrpcLog(LogSink* sink) {
+  grpc_sink.store(sink);
+  gpr_set_log_function(OnGrpcLog);
+}
+
+std::string_view RefusalIn(std::string_view file, std::string_view line) {
+  if (!file.ends_with("chttp2_server.cc") || !line.starts_with("Handshaking failed")) return {};
+  if (Contains(line, "SSL_ERROR_SSL")) return "tls";
+  if (Contains(line, "erification")) return "certificate";
+  if (Contains(line, "timed out")) return "timed_out";
+  if (Contains(line, "Handshake read failed") || Contains(line, "Handshake write failed")) {
+    return "cut_off";
+  }
+  return "other";
+}
+
+void CountRefusedConnections(RefusedConnections& counters) {
+  {
+    const std::lock_guard lock(refused_mutex);
+    refused = &counters;
+  }
+  gpr_set_log_function(OnGrpcLog);
+  gpr_set_log_verbosity(GPR_LOG_SEVERITY_DEBUG);  // a few lines a connection, none a message
+}
+
+void StopCountingRefusedConnections(const RefusedConnections& counters) {
+  const std::lock_guard lock(refused_mutex);
+  if (refused == &counters) refused = nullptr;
+}
+
+}  // namespace crowdsurf::dht

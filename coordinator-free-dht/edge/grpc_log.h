@@ -1,0 +1,42 @@
+// gRPC's own log: handed on to ours, and read for the one thing that gRPC tells nowhere else.
+//
+// A connection that fails before its certificate is judged (no TLS, TLS 1.2, no certificate, cut
+// off, too slow) shows neither in an interceptor nor in channelz; the server only writes a line at
+// level debug. We take that line, by the file it comes from and its first words (gRPC 1.51, which
+// both supported systems ship; tests/end-to-end/strangers_test turns red should they change).
+// For the whole process, any thread.
+#pragma once
+
+#include <string_view>
+
+#include "base/log.h"
+#include "base/metrics.h"
+
+namespace crowdsurf::dht {
+
+// Hands gRPC's lines to `sink` (all as debug: a refused connection is not an event of ours) until
+// called with nullptr.
+void RouteGrpcLog(LogSink* sink);
+
+// Connections that the gRPC server refused before any call, by why. Declared once, here.
+struct RefusedConnections {
+  explicit RefusedConnections(MetricRegistry& registry);
+  Counter& tls;  // what was said is no handshake of ours: no TLS, old TLS, no certificate
+  Counter&
+      certificate;   // judged and refused; crowdsurf_peer_certificates_refused_total has them, too
+  Counter& cut_off;  // ended by the other side in the middle
+  Counter& timed_out;  // said nothing more
+  Counter& other;
+};
+
+// Why `line` of gRPC's source `file` says a server's connection was refused: a label of the metric;
+// empty when it says nothing of the kind. Pure.
+std::string_view RefusalIn(std::string_view file, std::string_view line);
+
+// From now on refused connections are counted here, in place of who asked before: gRPC does not say
+// which server of the process it was, and an agent has one. `counters` is valid until Stop...
+void CountRefusedConnections(RefusedConnections& counters);
+// No more, if `counters` still are the ones; after it they are not touched.
+void StopCountingRefusedConnections(const RefusedConnections& counters);
+
+}  // namespace crowdsurf::dht
