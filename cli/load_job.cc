@@ -1,4 +1,8 @@
 #include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
 
 #include "cli/run_session.h"
 #include "operator/core/local_rules.h"
@@ -32,6 +36,21 @@ void Apply(const RunOptions& options, json& document) {
   if (options.duration) spec["target"] = {{"seconds", options.duration->seconds()}};
 }
 
+// What is wrong with one of them; empty: nothing, as far as can be seen.
+std::string TextProblem(const std::string& path) {
+  struct stat facts = {};
+  if (stat(path.c_str(), &facts) != 0) {
+    if (errno != ENOENT) return std::string(" cannot be read: ") + std::strerror(errno);
+    return " is not there (on Debian: apt-get install fortunes)";
+  }
+  const bool folder = S_ISDIR(facts.st_mode);
+  if (!folder && !S_ISREG(facts.st_mode)) return " is neither a file nor a folder";
+  if (access(path.c_str(), folder ? R_OK | X_OK : R_OK) != 0) {
+    return std::string(" cannot be read: ") + std::strerror(errno);
+  }
+  return !folder && facts.st_size == 0 ? " is empty" : "";
+}
+
 // Paths of text that the trainer is to read: said before eight trainers crash over them.
 void CheckText(const std::string& file, const controller::TrainingJobSpec& spec,
                std::vector<std::string>& problems) {
@@ -44,14 +63,13 @@ void CheckText(const std::string& file, const controller::TrainingJobSpec& spec,
   }
   // What lies in a volume is not there yet, or elsewhere on this machine.
   if (container->contains("volumeMounts")) return;
-  for (size_t i = 0; i + 1 < words.size(); ++i) {
-    if (words[i] != "--text" || words[i + 1].empty() || words[i + 1][0] != '/') continue;
-    struct stat facts = {};
-    if (stat(words[i + 1].c_str(), &facts) != 0) {
-      problems.push_back(file + ": the trainer's --text " + words[i + 1] +
-                         " is not there (on Debian: apt-get install fortunes)");
-    } else if (S_ISREG(facts.st_mode) && facts.st_size == 0) {
-      problems.push_back(file + ": the trainer's --text " + words[i + 1] + " is empty");
+  for (size_t i = 0; i < words.size(); ++i) {
+    if (words[i] != "--text") continue;
+    for (size_t j = i + 1; j < words.size() && words[j].starts_with('/'); ++j) {
+      const std::string problem = TextProblem(words[j]);
+      if (!problem.empty()) {
+        problems.push_back(file + ": the trainer's --text " + words[j] + problem);
+      }
     }
   }
 }

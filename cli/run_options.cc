@@ -1,7 +1,12 @@
 #include "cli/run_options.h"
 
+#include <unistd.h>
+
+#include <cerrno>
 #include <charconv>
 #include <cmath>
+#include <cstring>
+#include <filesystem>
 
 #include "operator/edge/atomic_file.h"
 
@@ -11,7 +16,31 @@ namespace {
 constexpr size_t kMostTrace = 64 << 20;  // bytes
 constexpr double kMostSpeed = 1e6;
 
+// Why the report cannot be written there; empty: it can, as far as can be seen.
+std::string ReportProblem(const std::string& report) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  if (PageOf(report) == report) {
+    return report + " is the name of the page; end the report's with .json";
+  }
+  for (const std::string& file : {report, PageOf(report)}) {
+    if (fs::path(file).filename().empty() || fs::is_directory(file, error)) {
+      return file + " is a folder; name a file in it";
+    }
+  }
+  fs::path folder = fs::path(report).parent_path();
+  if (folder.empty()) folder = ".";
+  const bool other = fs::exists(folder, error) && !fs::is_directory(folder, error);
+  if (!other && access(folder.c_str(), W_OK | X_OK) == 0) return {};
+  return absl::StrCat("cannot write into ", folder.string(), ": ",
+                      std::strerror(other ? ENOTDIR : errno));
+}
+
 }  // namespace
+
+std::string PageOf(const std::string& report) {
+  return std::filesystem::path(report).replace_extension(".html").string();
+}
 
 StatusOr<Duration> ParseDuration(const std::string& text) {
   double number = 0;
@@ -57,8 +86,9 @@ RunOptions CheckFlags(const RunFlags& flags, std::vector<std::string>& problems)
   options.http_port = flags.http_port;
   if (flags.workers && *flags.workers < 1) {
     problems.push_back(absl::StrCat("--workers: ", *flags.workers, " is below 1"));
+  } else {
+    options.workers = flags.workers;  // a bad one is not told again as the manifest's replicas
   }
-  options.workers = flags.workers;
   options.strategy = flags.strategy;
   options.market.seed = flags.seed;
   options.market.speed = flags.speed;
@@ -90,6 +120,8 @@ RunOptions CheckFlags(const RunFlags& flags, std::vector<std::string>& problems)
   }
   options.state_dir = flags.state_dir;
   options.report = flags.report;
+  const std::string problem = flags.report.empty() ? "" : ReportProblem(flags.report);
+  if (!problem.empty()) problems.push_back("--report: " + problem);
   options.fresh = flags.fresh;
   return options;
 }

@@ -1,7 +1,8 @@
 // RunOptions: the flags of `crowdsurf run`, parsed and checked.
 //
 // Every mistake is reported at once, one line a flag, as for the manifest. Pure but for reading the
-// trace file. Any thread.
+// trace file and looking at where the report is to go: said before the training, not after it. Any
+// thread.
 #pragma once
 
 #include <optional>
@@ -42,6 +43,9 @@ struct RunOptions {
 
 // "5s", "100ms", "1.5m", "2h"; a bare number is seconds. Error: InvalidArgument.
 StatusOr<Duration> ParseDuration(const std::string& text);
+
+// The page that is written beside the report: its name, ending in .html.
+std::string PageOf(const std::string& report);
 
 // problems: what is wrong, one line each; the options are usable only when it stays empty.
 RunOptions CheckFlags(const RunFlags& flags, std::vector<std::string>& problems);

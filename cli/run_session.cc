@@ -71,11 +71,11 @@ Session::~Session() {
 Status Session::SetUp() {
   std::error_code error;
   bin_dir_ = std::filesystem::read_symlink("/proc/self/exe", error).parent_path();
-  ASSIGN_OR_RETURN(
-      StateDir state,
-      StateDir::Open(options_.state_dir.empty() ? DefaultStateDir(job_.name) : options_.state_dir));
+  const std::string folder =
+      options_.state_dir.empty() ? DefaultStateDir(job_.name) : options_.state_dir;
+  RETURN_IF_ERROR(CheckSpace(folder, job_.spec.replicas));
+  ASSIGN_OR_RETURN(StateDir state, StateDir::Open(folder));
   state_.emplace(std::move(state));
-  RETURN_IF_ERROR(CheckReportFolder());
   ASSIGN_OR_RETURN(const bool resumes, state_->Prepare(options_.fresh));
   const bool tmpfs = access(kTmpfs, W_OK) == 0;
   const std::string parent = tmpfs ? kTmpfs : state_->path();

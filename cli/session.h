@@ -61,7 +61,6 @@ class Session {
   void PrintSummary(const Evaluation& evaluation);
   std::string ModelPath() const { return state_->checkpoint() + "/model.safetensors"; }
   std::string ReportPath() const;
-  Status CheckReportFolder() const;
 
   const RunOptions& options_;
   const controller::TrainingJob job_;

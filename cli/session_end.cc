@@ -125,15 +125,6 @@ std::string Session::ReportPath() const {
   return options_.report.empty() ? state_->path() + "/report.json" : options_.report;
 }
 
-// Said before the training, not after it.
-Status Session::CheckReportFolder() const {
-  std::filesystem::path folder = std::filesystem::path(ReportPath()).parent_path();
-  if (folder.empty()) folder = ".";
-  if (access(folder.c_str(), W_OK | X_OK) == 0) return absl::OkStatus();
-  return absl::NotFoundError(
-      absl::StrCat("--report: cannot write into ", folder.string(), ": ", std::strerror(errno)));
-}
-
 bool Session::WriteReports(const Evaluation& evaluation) {
   bool all = true;
   const controller::TrainingJobStatus& status = cluster_->status();
@@ -163,7 +154,7 @@ bool Session::WriteReports(const Evaluation& evaluation) {
   input.sample = evaluation.sample;
   std::error_code error;
   if (std::filesystem::exists(ModelPath(), error)) input.model_path = ModelPath();
-  const std::string page = std::filesystem::path(ReportPath()).replace_extension(".html").string();
+  const std::string page = PageOf(ReportPath());
   const std::string text = ReportJson(input).dump(1, ' ', false, json::error_handler_t::replace);
   for (const auto& [path, content] :
        {std::pair(ReportPath(), text + "\n"), {page, ReportHtml(input)}}) {

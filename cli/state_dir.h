@@ -13,8 +13,9 @@ namespace crowdsurf::cli {
 
 class StateDir {
  public:
-  // Makes and locks `path`. Errors: FailedPrecondition when another run holds it (names its pid);
-  // others in words (no space, no permission).
+  // Makes and locks `path`; a folder that is there keeps its mode, it may be somebody else's and
+  // open to us. Errors: FailedPrecondition when another run holds it (names its pid); others in
+  // words (no space, no permission).
   static StatusOr<StateDir> Open(const std::string& path);
   StateDir(StateDir&& other) noexcept;
   StateDir& operator=(StateDir&&) = delete;
@@ -34,6 +35,11 @@ class StateDir {
   std::string path_;
   int lock_ = -1;
 };
+
+// Whether the file system of `path`, which need not be there yet, has room for what a run of so
+// many workers writes whatever its model: keys, logs, the report. ResourceExhausted names the
+// folder, what is free and what is needed. A file system that does not say how full it is has room.
+Status CheckSpace(const std::string& path, int workers);
 
 // Where a run keeps its state when the user does not say: $XDG_STATE_HOME or ~/.local/state.
 std::string DefaultStateDir(const std::string& job);

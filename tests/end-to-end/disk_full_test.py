@@ -3,11 +3,14 @@
 
 Usage: disk_full_test.py BIN [TestCase.test ...]     BIN is the folder of the built programs.
 """
+import contextlib
 import os
+import signal
 import subprocess
+import threading
 import unittest
 
-from runs import RunCase
+from runs import BIN, RunCase
 
 FULL = "No space left on device"
 
@@ -31,17 +34,51 @@ class DiskFullTest(RunCase):
     def fill(self, leave=0):
         """All but `leave` pages are taken; each small file needs one."""
         disk = os.statvfs(self.state)
+        pages = disk.f_bavail - leave
         with self.filler.open("ab") as file:
-            os.posix_fallocate(file.fileno(), file.tell(), (disk.f_bavail - leave) * disk.f_bsize)
+            if pages > 0:
+                os.posix_fallocate(file.fileno(), file.tell(), pages * disk.f_bsize)
 
     def half_files(self):
         return [str(file) for file in self.state.rglob("*") if file.suffix == ".new" or ".tmp." in file.name]
 
+    def keep_full(self):
+        """Fills what is freed until told to stop: a dead worker's files make room for the next one's."""
+        stop = threading.Event()
+
+        def fill():
+            while not stop.wait(0.01):
+                with contextlib.suppress(OSError):  # the run was faster with the last page
+                    self.fill()
+
+        thread = threading.Thread(target=fill)
+        thread.start()
+        self.addCleanup(thread.join)
+        self.addCleanup(stop.set)
+
+        def end():
+            stop.set()
+            thread.join()
+            self.filler.unlink()
+
+        return end
+
+    def test_without_space_nothing_is_started_and_the_folder_and_the_need_are_said(self):
+        self.fill(leave=2)  # for the lock; nothing else would fit
+        code, output = self.run_job(timeout=20)
+        self.assertEqual(code, 2, output)
+        self.assertIn(f"crowdsurf: no space: the state directory {self.state} has room for 8 KiB; "
+                      "4 workers need 2048 KiB for logs and report", output)
+        self.assertEqual(os.listdir(self.state), ["filler"])
+        self.nothing_is_left()
+
     def test_workers_start_and_checkpoints_are_written_once_there_is_space(self):
-        self.fill(leave=2)  # for the run's own lock, not for a worker's files
-        process = self.start("--duration", "12s", "--workers", "1")
-        seen = self.wait_for(process, f"cannot write {self.state}/workers/e2e-0-1/agent/.*: {FULL}")
-        self.filler.unlink()
+        process = self.start("--duration", "8s", "--workers", "1")
+        seen = self.wait_for(process, "e2e-0-1 trains")
+        make_room = self.keep_full()
+        os.kill(self.trainer("e2e-0-1"), signal.SIGKILL)
+        seen += self.wait_for(process, f"cannot write {self.state}/workers/e2e-0-\\d/agent/.*: {FULL}")
+        make_room()
         seen += self.wait_for(process, r"e2e-0-\d trains")
         self.fill()
         seen += self.wait_for(process, f"cannot write: write {self.state}/checkpoint/checkpoint-.*: {FULL}")
@@ -58,9 +95,13 @@ class DiskFullTest(RunCase):
         self.nothing_is_left()
 
     def test_an_agent_without_space_for_its_own_files_fails_the_job_in_its_words(self):
-        self.fill(leave=5)  # for what the run gives the agent, not for what the agent writes
-        code, output = self.run_job("--workers", "1", timeout=60)
-        self.assertEqual(code, 1, output)
+        # The run's own files fit; when the agent starts, the last page is taken.
+        agent = self.path / "agent"
+        agent.write_text(f'#!/bin/sh\ncat /dev/zero >>{self.filler} 2>/dev/null\nexec {BIN}/crowdsurf-worker "$@"\n')
+        agent.chmod(0o755)
+        process = self.start("--workers", "1", env={**os.environ, "CROWDSURF_AGENT_PROGRAM": str(agent)})
+        output, _ = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 1, output)
         self.assertRegex(output, f"agent does not start error=.*write {self.state}/workers/e2e-0-3/agent/.*: {FULL}")
         self.assertIn("3 failures, backoffLimit is 2", output)
         self.assertEqual(self.half_files(), [])

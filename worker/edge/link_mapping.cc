@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <climits>
+#include <cstdio>
 #include <cstring>
 #include <utility>
 
@@ -33,15 +34,24 @@ Status Failed(const char* what, const std::string& path) {
   return absl::InternalError(absl::StrCat(what, " ", path, ": ", std::strerror(errno)));
 }
 
+std::string Mebibytes(uint64_t bytes) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f MiB", static_cast<double>(bytes) / kMiB);
+  return text;
+}
+
+// In a pod the volume has a size of its own; elsewhere it is the machine's, which others fill, too.
 Status NoSpace(const std::string& path, const LinkGeometry& g) {
   const std::string dir = path.substr(0, path.rfind('/'));
   struct statvfs fs {};
   const uint64_t free = ::statvfs(dir.c_str(), &fs) == 0 ? fs.f_bavail * fs.f_frsize : 0;
   const uint64_t need = g.file_bytes / kMiB + 1;
-  return absl::ResourceExhaustedError(absl::StrCat(
-      "the trainer link needs ", need, " MiB (3 x the ", g.elements * sizeof(float) / kMiB,
-      " MiB that are averaged) and ", dir, " has ", free / kMiB,
-      " MiB free: set spec.agent.sharedMemory to at least ", need + need / 8 + 1, "Mi"));
+  return absl::ResourceExhaustedError(
+      absl::StrCat("the trainer link needs ", Mebibytes(g.file_bytes), " (3 x the ",
+                   Mebibytes(g.elements * sizeof(float)), " that are averaged) and ", dir, " has ",
+                   Mebibytes(free),
+                   " free: make room there, or in a pod set spec.agent.sharedMemory to at least ",
+                   need + need / 8 + 1, "Mi"));
 }
 
 Status WriteAll(int fd, ByteView bytes, uint64_t offset, const std::string& path) {

@@ -64,6 +64,38 @@ TEST(RunFlagsTest, TrainersHangAfterAMinuteUnlessSaidOtherwise) {
                                     HasSubstr("--http-port: 70000 is not a port")));
 }
 
+TEST(RunFlagsTest, WhereTheReportGoesIsLookedAtBeforeTheTraining) {
+  namespace fs = std::filesystem;
+  const std::string folder = ::testing::TempDir() + "report" + std::to_string(getpid());
+  fs::create_directories(folder + "/taken.json");
+  fs::create_directories(folder + "/page.html");
+  std::ofstream(folder + "/file") << "x";
+  const auto problems = [&](const std::string& report) {
+    std::vector<std::string> found;
+    RunFlags flags;
+    flags.report = folder + report;
+    CheckFlags(flags, found);
+    return found;
+  };
+  EXPECT_THAT(problems("/new.json"), IsEmpty());
+  EXPECT_THAT(problems("/file"), IsEmpty()) << "it is replaced";
+  EXPECT_THAT(problems("/taken.json"), ElementsAre(HasSubstr("taken.json is a folder")));
+  EXPECT_THAT(problems("/page.json"), ElementsAre(HasSubstr("page.html is a folder")));
+  EXPECT_THAT(problems("/"), ElementsAre(HasSubstr("is a folder")));
+  EXPECT_THAT(problems("/new.html"), ElementsAre(HasSubstr("is the name of the page")));
+  EXPECT_THAT(problems("/none/new.json"), ElementsAre(HasSubstr("none: No such file")));
+  EXPECT_THAT(problems("/file/new.json"), ElementsAre(HasSubstr("file: Not a directory")));
+  fs::remove_all(folder);
+}
+
+TEST(RunFlagsTest, ABadNumberOfWorkersIsToldOnce) {
+  std::vector<std::string> problems;
+  RunFlags flags;
+  flags.workers = -1;
+  EXPECT_FALSE(CheckFlags(flags, problems).workers.has_value());
+  EXPECT_THAT(problems, ElementsAre("--workers: -1 is below 1"));
+}
+
 class LoadJobTest : public ::testing::Test {
  protected:
   std::vector<std::string> Problems(const std::string& yaml, RunOptions options = {}) {
@@ -113,6 +145,34 @@ TEST_F(LoadJobTest, LocalModeRefusesWhatItCannotDo) {
   yaml = kJob;
   yaml.replace(yaml.find("command: [t]"), 12, "command: [t, --text, /no/such/text]");
   EXPECT_THAT(Problems(yaml).front(), HasSubstr("/no/such/text is not there"));
+}
+
+TEST_F(LoadJobTest, EveryTextIsLookedAt) {
+  std::string yaml = kJob;
+  yaml.replace(yaml.find("command: [t]"), 12,
+               "command: [t, --text, /tmp, /dev/null, /none, --x, /no]");
+  EXPECT_THAT(Problems(yaml), ElementsAre(HasSubstr("/dev/null is neither a file nor a folder"),
+                                          HasSubstr("/none is not there")));
+  if (geteuid() == 0) return;  // who may read anything
+  const std::string secret = path_ + ".secret";
+  std::ofstream(secret) << "x";
+  std::filesystem::permissions(secret, std::filesystem::perms::none);
+  yaml.replace(yaml.find("/dev/null"), 9, secret);
+  EXPECT_THAT(Problems(yaml).front(), HasSubstr("cannot be read: Permission denied"));
+  std::filesystem::remove(secret);
+}
+
+TEST(StateDirTest, AskedForSpaceItNamesTheFolderWhatIsFreeAndWhatIsNeeded) {
+  const std::string path = ::testing::TempDir() + "none/below";
+  EXPECT_TRUE(CheckSpace(path, 1).ok());
+  EXPECT_TRUE(CheckSpace("/proc/nowhere", 1'000'000'000).ok()) << "it does not say how full it is";
+  const Status status = CheckSpace(path, 1'000'000'000);
+  EXPECT_TRUE(absl::IsResourceExhausted(status));
+  EXPECT_THAT(
+      std::string(status.message()),
+      ::testing::AllOf(HasSubstr("no space: the state directory " + path + " has room for "),
+                       HasSubstr("1000000000 workers need 256000001024 KiB"),
+                       HasSubstr("name another with --state-dir")));
 }
 
 TEST(StateDirTest, HoldsOneRunAtATimeAndForgetsWhatIsDone) {
