@@ -5,10 +5,10 @@
 #include <sys/stat.h>
 
 #include <nlohmann/json.hpp>
-#include <thread>
 
 #include "coordinator-free-dht/edge/certificate.h"
 #include "coordinator-free-dht/edge/certificate_keeper.h"
+#include "tests/support/loopback_server.h"
 #include "tests/unit/dht_edge/agent.h"
 
 namespace crowdsurf::dht {
@@ -113,10 +113,8 @@ class SignerTest : public testing::Test {
     server_ = std::make_unique<httplib::SSLServer>((directory_.path() / "signer.pem").c_str(),
                                                    (directory_.path() / "signer-key.pem").c_str());
     server_->Post("/v1/sign", std::move(handler));
-    const int port = server_->bind_to_any_port("127.0.0.1");
-    thread_ = std::thread([this] { server_->listen_after_bind(); });
-    while (!server_->is_running()) std::this_thread::yield();
-    options_.url = "https://127.0.0.1:" + std::to_string(port);
+    loopback_.emplace(*server_);
+    options_.url = "https://" + loopback_->address();
   }
   void SetUp() override {
     TestAuthority::Write(directory_.path() / "ca.pem", authority_.ca_pem());
@@ -124,11 +122,6 @@ class SignerTest : public testing::Test {
     identity_ = *Identity::Open(directory_.path());
     options_.job = "job";
     options_.worker = "worker-0";
-  }
-  void TearDown() override {
-    if (server_ == nullptr) return;
-    server_->stop();
-    thread_.join();
   }
   // Checks the request as a signer does and signs for `seconds`.
   std::function<void(const httplib::Request&, httplib::Response&)> Signing(long seconds) {
@@ -151,9 +144,9 @@ class SignerTest : public testing::Test {
   std::unique_ptr<Identity> identity_;
   SignerOptions options_;
   std::unique_ptr<httplib::SSLServer> server_;
-  std::thread thread_;
   std::atomic<int> requests_{0};
   MetricRegistry metrics_;
+  std::optional<LoopbackServer> loopback_;  // last: it ends before what its answers use
 };
 
 TEST_F(SignerTest, TheFirstCertificateIsFetchedOnceAndARestartNeedsNoSigner) {

@@ -8,6 +8,8 @@
 
 #include <atomic>
 
+#include "tests/support/loopback_server.h"
+
 namespace crowdsurf::controller {
 namespace {
 
@@ -29,22 +31,15 @@ class Agent {
     server_.Get("/healthz", [](const httplib::Request&, httplib::Response& response) {
       response.set_content("ok\n", "text/plain");
     });
-    port_ = server_.bind_to_any_port("127.0.0.1");
-    thread_ = std::thread([this] { server_.listen_after_bind(); });
-    while (!server_.is_running()) std::this_thread::yield();
+    loopback_.emplace(server_);
   }
-  ~Agent() {
-    server_.stop();
-    thread_.join();
-  }
-  std::string http() const { return "127.0.0.1:" + std::to_string(port_); }
+  std::string http() const { return loopback_->address(); }
   std::atomic<int> asked{0};
 
  private:
   std::atomic<int> misses_;
   httplib::Server server_;
-  std::thread thread_;
-  int port_ = 0;
+  std::optional<LoopbackServer> loopback_;
 };
 
 // A process that is stopped: the kernel takes connections, and nobody answers.

@@ -12,6 +12,8 @@
 #include <thread>
 
 #include "operator/core/reasons.h"
+#include "tests/support/loopback_server.h"
+#include "tests/unit/operator_edge/plain_endpoint.h"
 
 namespace crowdsurf::controller {
 namespace {
@@ -36,23 +38,10 @@ class FakeApiServer {
           Answer(request, response);
           return httplib::Server::HandlerResponse::Handled;
         });
-    port_ = server_.bind_to_any_port("127.0.0.1");
-    thread_ = std::thread([this] { server_.listen_after_bind(); });
-    while (!server_.is_running()) std::this_thread::yield();
+    loopback_.emplace(server_);
   }
-  ~FakeApiServer() {
-    ending_ = true;
-    server_.stop();
-    thread_.join();
-  }
-  KubeEndpoint endpoint() const {
-    KubeEndpoint endpoint;
-    endpoint.host = "127.0.0.1";
-    endpoint.port = port_;
-    endpoint.tls = false;
-    endpoint.credentials = [] { return KubeCredentials{}; };
-    return endpoint;
-  }
+  ~FakeApiServer() { ending_ = true; }
+  KubeEndpoint endpoint() const { return PlainEndpoint(loopback_->port()); }
   void Put(const std::string& path, int status, json body) {
     const std::lock_guard lock(mutex_);
     table_[path] = {status, std::move(body)};
@@ -84,8 +73,7 @@ class FakeApiServer {
   std::map<std::string, int> asked_;
   std::atomic<bool> ending_{false};
   httplib::Server server_;
-  std::thread thread_;
-  int port_ = 0;
+  std::optional<LoopbackServer> loopback_;  // last: it ends before what its answers use
 };
 
 json List(json items) {

@@ -10,7 +10,10 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "base/edge/clock.h"
 #include "operator/edge/signer.h"
+#include "tests/support/loopback_server.h"
+#include "tests/unit/operator_edge/plain_endpoint.h"
 
 namespace crowdsurf::controller {
 namespace {
@@ -18,12 +21,6 @@ namespace {
 using nlohmann::json;
 using testing::ElementsAre;
 using testing::HasSubstr;
-
-WallTime WallNow() {
-  return WallTime::FromNanoseconds(std::chrono::duration_cast<std::chrono::nanoseconds>(
-                                       std::chrono::system_clock::now().time_since_epoch())
-                                       .count());
-}
 
 // TokenReviews as kube-apiserver answers them: "worker" is a pod's token of the right audience,
 // "account" one without a pod; every other is unknown. `away`: it answers 503.
@@ -41,22 +38,9 @@ class FakeApiServer {
                    response.set_content(Review(json::parse(request.body)).dump(),
                                         "application/json");
                  });
-    port_ = server_.bind_to_any_port("127.0.0.1");
-    thread_ = std::thread([this] { server_.listen_after_bind(); });
-    while (!server_.is_running()) std::this_thread::yield();
+    loopback_.emplace(server_);
   }
-  ~FakeApiServer() {
-    server_.stop();
-    thread_.join();
-  }
-  KubeEndpoint endpoint() const {
-    KubeEndpoint endpoint;
-    endpoint.host = "127.0.0.1";
-    endpoint.port = port_;
-    endpoint.tls = false;
-    endpoint.credentials = [] { return KubeCredentials{}; };
-    return endpoint;
-  }
+  KubeEndpoint endpoint() const { return PlainEndpoint(loopback_->port()); }
   std::atomic<int> reviews{0};
   std::atomic<bool> away{false};
 
@@ -75,8 +59,7 @@ class FakeApiServer {
     return {{"status", {{"authenticated", true}, {"user", user}}}};
   }
   httplib::Server server_;
-  std::thread thread_;
-  int port_ = 0;
+  std::optional<LoopbackServer> loopback_;  // last: it ends before what its answers use
 };
 
 class ReportDeskTest : public testing::Test {

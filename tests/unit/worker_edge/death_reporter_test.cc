@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/mailbox.h"
+#include "tests/support/loopback_server.h"
 #include "tests/unit/dht_edge/test_authority.h"
 #include "tests/unit/worker_edge/scratch_folder.h"
 
@@ -36,15 +37,10 @@ class DeathReporterTest : public testing::Test {
       reply.status = answer_(++requests_);
       (void)seen_.Post(request.body);
     });
-    options_.url = "https://127.0.0.1:" + std::to_string(server_->bind_to_any_port("127.0.0.1"));
+    loopback_.emplace(*server_);
+    options_.url = "https://" + loopback_->address();
     options_.agent_dir = folder_.path();
     options_.backoff = {Milliseconds(1), Milliseconds(1)};
-    thread_ = std::thread([this] { server_->listen_after_bind(); });
-    while (!server_->is_running()) std::this_thread::yield();
-  }
-  void TearDown() override {
-    server_->stop();
-    thread_.join();
   }
   void Write(const std::string& name, const std::string& text) {
     dht::TestAuthority::Write(folder_ / name, text);
@@ -70,9 +66,9 @@ class DeathReporterTest : public testing::Test {
   std::atomic<int> requests_{0};
   Mailbox<std::string> seen_{4096};
   std::unique_ptr<httplib::SSLServer> server_;
-  std::thread thread_;
   DeathReporterOptions options_;
   MetricRegistry metrics_;
+  std::optional<LoopbackServer> loopback_;  // last: it ends before what its answers use
 };
 
 TEST_F(DeathReporterTest, NamesTheLostToTheOneWhoLeads) {
