@@ -20,6 +20,14 @@ constexpr int kMostSendsOfOne = 3;                    // of one chunk to one pee
 constexpr Duration kUnreachable = Milliseconds(400);  // until a transport gives up on a peer
 constexpr Duration kLook = Milliseconds(50);          // how often convergence is looked for
 
+// From such a message its receiver learns of seats in its view.
+bool TellsSeats(const worker::Message& message) {
+  if (const auto* news = std::get_if<worker::message::ViewNews>(&message))
+    return !news->seats.empty();
+  return std::holds_alternative<worker::message::SeatingNews>(message) ||
+         std::holds_alternative<worker::message::ListInUse>(message);
+}
+
 }  // namespace
 
 ChaosWorld::ChaosWorld(const ChaosScenario& scenario)
@@ -99,18 +107,6 @@ void ChaosWorld::ScheduleSpells() {
                  [this, spell] { board_.Hide(spell.node, spell.of, false); });
   }
 }
-
-namespace {
-
-// From such a message its receiver learns of seats in its view.
-bool TellsSeats(const worker::Message& message) {
-  if (const auto* news = std::get_if<worker::message::ViewNews>(&message))
-    return !news->seats.empty();
-  return std::holds_alternative<worker::message::SeatingNews>(message) ||
-         std::holds_alternative<worker::message::ListInUse>(message);
-}
-
-}  // namespace
 
 bool ChaosWorld::CanSend(int from, const PeerId& to) {
   const auto at = index_.find(to);

@@ -20,8 +20,8 @@ using worker::SuspicionCause;
 
 namespace {
 
-constexpr size_t kMostPendingOfGroup =
-    20'000;  // events of one group: far more than any sane run has
+// Events of one group at a time: far more than any sane run has.
+constexpr size_t kMostPendingOfGroup = 20'000;
 
 PeerId IdOfNode(uint64_t seed, int node) {
   return PeerId(Sha256(AsBytes(absl::StrCat("node ", node, " of ", seed))).bytes());

@@ -10,9 +10,9 @@ namespace {
 
 using nlohmann::json;
 
-constexpr size_t kMostMetrics = 32;  // the link has fewer slots
-constexpr size_t kMostAxes = 16;     // 64^16 workers
-constexpr size_t kMostWords = 256;
+constexpr size_t kMostMetrics = 32;   // the link has fewer slots
+constexpr size_t kMostAxes = 16;      // 64^16 workers
+constexpr size_t kLongestText = 256;  // bytes
 
 double NumberAt(const json* object, std::string_view name, double fallback = 0) {
   const json* value = Member(object, name);
@@ -37,10 +37,10 @@ bool FlagAt(const json* object, std::string_view name) {
   return value != nullptr && *value == true;
 }
 
-std::string WordsAt(const json* object, std::string_view name) {
+std::string ClippedAt(const json* object, std::string_view name) {
   const json* value = Member(object, name);
   return value != nullptr && value->is_string()
-             ? value->get_ref<const std::string&>().substr(0, kMostWords)
+             ? value->get_ref<const std::string&>().substr(0, kLongestText)
              : std::string();
 }
 
@@ -62,8 +62,8 @@ std::optional<AgentSummary> ParseSummary(std::string_view text) {
   if (!document.is_object()) return std::nullopt;
   const json* in = &document;
   AgentSummary out;
-  out.worker = WordsAt(in, "worker");
-  out.state = WordsAt(in, "state");
+  out.worker = ClippedAt(in, "worker");
+  out.state = ClippedAt(in, "state");
   out.step = CountAt(in, "step");
   out.samples = CountAt(in, "samples");
   out.samples_per_second = NumberAt(in, "samples_per_second");
@@ -71,12 +71,12 @@ std::optional<AgentSummary> ParseSummary(std::string_view text) {
   if (const json* metrics = Member(in, "metrics"); metrics != nullptr && metrics->is_object()) {
     for (const auto& [name, value] : metrics->items()) {
       if (value.is_number() && out.metrics.size() < kMostMetrics) {
-        out.metrics[name.substr(0, kMostWords)] = value.get<double>();
+        out.metrics[name.substr(0, kLongestText)] = value.get<double>();
       }
     }
   }
   if (const json* view = Member(in, "view"); view != nullptr && view->is_object()) {
-    out.view = SummaryView{CountAt(view, "epoch"), WordsAt(view, "hash"),
+    out.view = SummaryView{CountAt(view, "epoch"), ClippedAt(view, "hash"),
                            static_cast<int>(NumberAt(view, "members")), AxesAt(view, "radices"),
                            FlagAt(view, "branch")};
   }
@@ -96,10 +96,10 @@ std::optional<AgentSummary> ParseSummary(std::string_view text) {
   out.started_unix = NumberAt(in, "started_unix");
   out.first_step_unix = MaybeAt(in, "first_step_unix");
   out.joined_with_state = FlagAt(in, "joined_with_state");
-  out.trouble = WordsAt(in, "trouble");
-  out.write_error = WordsAt(in, "write_error");
+  out.trouble = ClippedAt(in, "trouble");
+  out.write_error = ClippedAt(in, "write_error");
   const json* trainer = Member(in, "trainer");
-  out.trainer_hangs = WordsAt(trainer, "state") == "hung";
+  out.trainer_hangs = ClippedAt(trainer, "state") == "hung";
   out.seconds_since_step = NumberAt(trainer, "seconds_since_step");
   return out;
 }

@@ -7,11 +7,12 @@
 namespace crowdsurf::controller {
 namespace {
 
-constexpr int64_t kSecond_ns = 1'000'000'000;
+constexpr int64_t kNanosecondsPerSecond = 1'000'000'000;
 
 // Conditions carry whole seconds in Kubernetes.
 WallTime WholeSeconds(WallTime time) {
-  return WallTime::FromNanoseconds(time.nanoseconds() / kSecond_ns * kSecond_ns);
+  return WallTime::FromNanoseconds(time.nanoseconds() / kNanosecondsPerSecond *
+                                   kNanosecondsPerSecond);
 }
 
 // What a status can hold: a plan decided from a status that was read back must be the same plan.

@@ -14,8 +14,6 @@ std::string NoticeText(const Mark& mark) {
   return notice.dump();
 }
 
-// Peers' death reports are acted upon slowly, and not at all when most of the job is reported: a
-// partition looks the same from here (pod-lifecycle.md 3).
 void RemoveMarked(Decision& d, Worker& worker) {
   const std::optional<WallTime>& deadline = worker.node->mark->deadline;
   if (!deadline) return;  // the cloud will drain it

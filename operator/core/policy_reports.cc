@@ -3,7 +3,7 @@
 #include "operator/core/decision.h"
 
 // How far the peers' word goes: who is reported dead is lost, in portions, and nobody when most
-// are.
+// are: a partition looks the same from here (pod-lifecycle.md 3).
 namespace crowdsurf::controller {
 namespace {
 

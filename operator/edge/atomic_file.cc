@@ -12,7 +12,7 @@
 namespace crowdsurf::controller {
 namespace {
 
-Status FailedFile(const std::string& what, int error) {
+Status FileError(const std::string& what, int error) {
   const std::string text = absl::StrCat(what, ": ", std::strerror(error));
   if (error == ENOSPC || error == EDQUOT || error == EFBIG || error == ENOMEM) {
     return absl::ResourceExhaustedError(text);
@@ -35,15 +35,14 @@ bool WriteAll(int file, std::string_view content) {
 Status WriteFile(const std::string& path, std::string_view content, unsigned mode) {
   const std::string temporary = path + ".new";
   const int file = open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode);
-  if (file < 0) return FailedFile("cannot write " + path, errno);
-  const bool written = WriteAll(file, content);
-  const int error = errno;
-  const bool closed = close(file) == 0;
-  if (!written || !closed) {
+  if (file < 0) return FileError("cannot write " + path, errno);
+  int error = WriteAll(file, content) ? 0 : errno;
+  if (close(file) != 0 && error == 0) error = errno;
+  if (error != 0) {
     unlink(temporary.c_str());
-    return FailedFile("cannot write " + path, written ? errno : error);
+    return FileError("cannot write " + path, error);
   }
-  if (rename(temporary.c_str(), path.c_str()) != 0) return FailedFile("cannot name " + path, errno);
+  if (rename(temporary.c_str(), path.c_str()) != 0) return FileError("cannot name " + path, errno);
   return absl::OkStatus();
 }
 
@@ -66,8 +65,8 @@ std::string ReadFile(const std::string& path, size_t limit) {
 Status MakeFolders(const std::string& path, unsigned mode) {
   std::error_code error;
   std::filesystem::create_directories(path, error);
-  if (error) return FailedFile("cannot make " + path, error.value());
-  if (chmod(path.c_str(), mode) != 0) return FailedFile("cannot make " + path, errno);
+  if (error) return FileError("cannot make " + path, error.value());
+  if (chmod(path.c_str(), mode) != 0) return FileError("cannot make " + path, errno);
   return absl::OkStatus();
 }
 

@@ -58,7 +58,7 @@ Status ReportDesk::Judge(const std::string& token, const std::string& body) {
   }
   ASSIGN_OR_RETURN(TokenPod pod, Who(token));
   if (!ports_.post({std::move(pod.uid), std::move(pod.space), std::move(dead)})) {
-    return absl::UnavailableError("too much news are waiting");
+    return absl::UnavailableError("too many reports are waiting");
   }
   return absl::OkStatus();
 }

@@ -5,8 +5,8 @@
 namespace crowdsurf::worker {
 namespace {
 
-// Times the longest pause that ended well: the next of its kind may take longer.
-constexpr double kLongestSteps = 3;
+// So many times the longest pause that ended well: the next of its kind may take longer.
+constexpr double kTimesLongest = 3;
 
 }  // namespace
 
@@ -35,9 +35,9 @@ TrainerPulse::State TrainerPulse::Look(Time now, uint64_t steps, bool excused) {
     return state_;
   }
   const Duration pause = now - moved_;
-  if (pause >= std::max(hung_after_, longest_ * kLongestSteps)) return state_ = State::kHung;
+  if (pause >= std::max(hung_after_, longest_ * kTimesLongest)) return state_ = State::kHung;
   if (state_ == State::kHung) return state_;
-  if (pause >= std::max(silent_after_, longest_ * kLongestSteps)) state_ = State::kSilent;
+  if (pause >= std::max(silent_after_, longest_ * kTimesLongest)) state_ = State::kSilent;
   return state_;
 }
 

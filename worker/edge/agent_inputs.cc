@@ -4,17 +4,11 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "base/overloaded.h"
 #include "worker/edge/agent_impl.h"
 
 namespace crowdsurf::worker {
 namespace {
-
-template <class... Handlers>
-struct Overloaded : Handlers... {
-  using Handlers::operator()...;
-};
-template <class... Handlers>
-Overloaded(Handlers...) -> Overloaded<Handlers...>;
 
 // A trainer whose snapshots are refused so often in a row gives its seat back: as the steward it
 // would have no average to write. After the pause it comes as a newcomer, with the job's state.

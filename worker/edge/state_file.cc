@@ -27,7 +27,7 @@ class OpenFile {
   int fd_;
 };
 
-Status FailedFile(const char* what, const std::string& path, int error) {
+Status FileError(const char* what, const std::string& path, int error) {
   const std::string words = absl::StrCat(what, " ", path, ": ", std::strerror(error));
   if (error == ENOENT) return absl::NotFoundError(words);
   if (error == ENOSPC || error == EDQUOT || error == EFBIG)
@@ -40,7 +40,7 @@ Status WriteParts(int fd, const std::vector<ByteView>& parts, const std::string&
     while (!part.empty()) {
       const ssize_t n = ::write(fd, part.data(), part.size());
       if (n < 0 && errno == EINTR) continue;
-      if (n <= 0) return FailedFile("write", path, n == 0 ? ENOSPC : errno);
+      if (n <= 0) return FileError("write", path, n == 0 ? ENOSPC : errno);
       part = part.subspan(static_cast<size_t>(n));
     }
   }
@@ -51,7 +51,7 @@ Status SyncFolder(const std::string& path) {
   const size_t slash = path.rfind('/');
   const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
   const OpenFile open(folder, O_RDONLY | O_DIRECTORY);
-  if (open.fd() < 0 || ::fsync(open.fd()) != 0) return FailedFile("sync", folder, errno);
+  if (open.fd() < 0 || ::fsync(open.fd()) != 0) return FileError("sync", folder, errno);
   return absl::OkStatus();
 }
 
@@ -63,13 +63,13 @@ Status WriteFileAtomically(const std::string& path, const std::vector<ByteView>&
   const std::string temporary = path + (writer.empty() ? "" : "." + writer) + ".new";
   const auto write = [&]() -> Status {
     const OpenFile file(temporary, O_WRONLY | O_CREAT | O_TRUNC, mode);
-    if (file.fd() < 0) return FailedFile("create", temporary, errno);
+    if (file.fd() < 0) return FileError("create", temporary, errno);
     RETURN_IF_ERROR(WriteParts(file.fd(), parts, temporary));
     if (durable == Durable::kYes && ::fsync(file.fd()) != 0) {
-      return FailedFile("sync", temporary, errno);
+      return FileError("sync", temporary, errno);
     }
     if (::rename(temporary.c_str(), path.c_str()) != 0)
-      return FailedFile("rename", temporary, errno);
+      return FileError("rename", temporary, errno);
     return durable == Durable::kYes ? SyncFolder(path) : absl::OkStatus();
   };
   const Status status = write();
@@ -80,7 +80,7 @@ Status WriteFileAtomically(const std::string& path, const std::vector<ByteView>&
 StatusOr<Bytes> ReadFile(const std::string& path, uint64_t most) {
   const OpenFile file(path, O_RDONLY);
   struct stat info {};
-  if (file.fd() < 0 || ::fstat(file.fd(), &info) != 0) return FailedFile("open", path, errno);
+  if (file.fd() < 0 || ::fstat(file.fd(), &info) != 0) return FileError("open", path, errno);
   const uint64_t size = static_cast<uint64_t>(info.st_size);
   if (size > most) {
     return absl::OutOfRangeError(absl::StrCat(path, " has ", size, " bytes, at most ", most));
@@ -90,7 +90,7 @@ StatusOr<Bytes> ReadFile(const std::string& path, uint64_t most) {
   while (done < size) {
     const ssize_t n = ::read(file.fd(), bytes.data() + done, size - done);
     if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return FailedFile("read", path, n == 0 ? EIO : errno);
+    if (n <= 0) return FileError("read", path, n == 0 ? EIO : errno);
     done += static_cast<size_t>(n);
   }
   return bytes;
@@ -99,11 +99,11 @@ StatusOr<Bytes> ReadFile(const std::string& path, uint64_t most) {
 StatusOr<HashedFile> HashFile(const std::string& path) {
   const OpenFile file(path, O_RDONLY);
   struct stat info {};
-  if (file.fd() < 0 || ::fstat(file.fd(), &info) != 0) return FailedFile("open", path, errno);
+  if (file.fd() < 0 || ::fstat(file.fd(), &info) != 0) return FileError("open", path, errno);
   const size_t size = static_cast<size_t>(info.st_size);
   if (size == 0) return HashedFile{Sha256({}), 0};
   void* base = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, file.fd(), 0);
-  if (base == MAP_FAILED) return FailedFile("mmap", path, errno);
+  if (base == MAP_FAILED) return FileError("mmap", path, errno);
   const HashedFile hashed{Sha256({static_cast<const uint8_t*>(base), size}), size};
   ::munmap(base, size);
   return hashed;

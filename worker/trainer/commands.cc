@@ -51,12 +51,6 @@ class PrintedProgress : public ProgressSink {
   }
 };
 
-int Fail(const Status& status) {
-  std::fprintf(stderr, "crowdsurf-trainer: %s\n", std::string(status.message()).c_str());
-  const bool configuration = absl::IsInvalidArgument(status) || absl::IsNotFound(status);
-  return configuration ? 2 : 1;
-}
-
 StatusOr<std::unique_ptr<CharTask>> MakeCharTask(const TrainerOptions& options) {
   ASSIGN_OR_RETURN(const std::string text, ReadTexts(options.texts));
   ASSIGN_OR_RETURN(Corpus corpus, MakeCorpus(text, options.split_seed));
@@ -145,14 +139,14 @@ int Train(Task& task, CharTask* text, const TrainerOptions& options,
   Training training(task, training_options);
   if (!options.load.empty()) {
     const auto file = ReadSafetensors(options.load);
-    if (!file.ok()) return Fail(file.status());
+    if (!file.ok()) return ReportFailure(file.status());
     const auto flat = ParametersFrom(*file, task.table());
-    if (!flat.ok()) return Fail(flat.status());
+    if (!flat.ok()) return ReportFailure(flat.status());
     std::copy(flat->begin(), flat->end(), training.parameters().begin());
   }
   std::printf("%zu parameters\n", task.table().elements());
   const auto hook = MakeHook(training, environment);
-  if (!hook.ok()) return Fail(hook.status());
+  if (!hook.ok()) return ReportFailure(hook.status());
   LoopOptions loop = options.loop;
   loop.on_start = environment.on_start;
   // In a job the averaged model is evaluated, once, from its file; here only what is quick.
@@ -163,19 +157,26 @@ int Train(Task& task, CharTask* text, const TrainerOptions& options,
   SteadyClock clock;
   PrintedProgress progress;
   const auto result = RunTraining(training, loop, **hook, clock, progress, interrupt);
-  if (!result.ok()) return Fail(result.status());
-  if (const Status s = Conclude(training, task, text, options, *result); !s.ok()) return Fail(s);
+  if (!result.ok()) return ReportFailure(result.status());
+  if (const Status s = Conclude(training, task, text, options, *result); !s.ok())
+    return ReportFailure(s);
   return result->interrupted ? 128 + *interrupt : 0;
 }
 
 }  // namespace
+
+int ReportFailure(const Status& status) {
+  std::fprintf(stderr, "crowdsurf-trainer: %s\n", std::string(status.message()).c_str());
+  const bool configuration = absl::IsInvalidArgument(status) || absl::IsNotFound(status);
+  return configuration ? 2 : 1;
+}
 
 int RunCommand(const TrainerOptions& options, const TrainerEnvironment& environment,
                const volatile int* interrupt) {
   switch (options.command) {
     case Command::kCharlm: {
       const auto task = MakeCharTask(options);
-      if (!task.ok()) return Fail(task.status());
+      if (!task.ok()) return ReportFailure(task.status());
       const Corpus& corpus = (*task)->corpus();
       std::printf("text: %zu characters to train on, %zu held out, %zu different\n",
                   corpus.train.size(), corpus.held_out_tokens(), corpus.vocabulary.size());
@@ -183,7 +184,7 @@ int RunCommand(const TrainerOptions& options, const TrainerEnvironment& environm
     }
     case Command::kMlp: {
       const auto task = MakeDigitTask(options, environment.worker);
-      if (!task.ok()) return Fail(task.status());
+      if (!task.ok()) return ReportFailure(task.status());
       return Train(**task, nullptr, options, environment, interrupt);
     }
     case Command::kEvaluate:

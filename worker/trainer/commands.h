@@ -8,6 +8,7 @@
 #include <functional>
 #include <string>
 
+#include "base/status.h"
 #include "worker/trainer/options.h"
 
 namespace crowdsurf::trainer {
@@ -24,6 +25,10 @@ struct TrainerEnvironment {
 // *interrupt: 0, or the number of the signal that asks to end.
 int RunCommand(const TrainerOptions& options, const TrainerEnvironment& environment,
                const volatile int* interrupt);
+
+// Says on stderr why a command failed; the exit code: 2 where the configuration is at fault,
+// else 1.
+int ReportFailure(const Status& status);
 
 // The two that read a model file (model_commands.cc).
 int Evaluate(const TrainerOptions& options);

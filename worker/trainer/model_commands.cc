@@ -44,11 +44,6 @@ Status CheckVocabulary(const LoadedModel& loaded, const Vocabulary& vocabulary) 
                    ": --text must be the text that it was trained on"));
 }
 
-int FailModel(const Status& status) {
-  std::fprintf(stderr, "crowdsurf-trainer: %s\n", std::string(status.message()).c_str());
-  return 2;
-}
-
 StatusOr<nlohmann::json> EvaluateFile(const TrainerOptions& options) {
   ASSIGN_OR_RETURN(LoadedModel loaded, LoadModel(options.model));
   ASSIGN_OR_RETURN(const std::string text, ReadTexts(options.texts));
@@ -70,26 +65,27 @@ StatusOr<nlohmann::json> EvaluateFile(const TrainerOptions& options) {
 
 int Evaluate(const TrainerOptions& options) {
   const auto json = EvaluateFile(options);
-  if (!json.ok()) return FailModel(json.status());
+  if (!json.ok()) return ReportFailure(json.status());
   std::printf("%s\n", json->dump(1, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
   return 0;
 }
 
 int MakeSample(const TrainerOptions& options) {
   auto loaded = LoadModel(options.model);
-  if (!loaded.ok()) return FailModel(loaded.status());
+  if (!loaded.ok()) return ReportFailure(loaded.status());
   if (!options.texts.empty()) {
     const auto text = ReadTexts(options.texts);
-    if (!text.ok()) return FailModel(text.status());
+    if (!text.ok()) return ReportFailure(text.status());
     loaded->vocabulary.emplace(*text);
   }
   if (!loaded->vocabulary) {
-    return FailModel(absl::InvalidArgumentError(
+    return ReportFailure(absl::InvalidArgumentError(
         absl::StrCat(options.model,
                      ": does not carry its vocabulary; name the text it was trained on "
                      "with --text")));
   }
-  if (const Status s = CheckVocabulary(*loaded, *loaded->vocabulary); !s.ok()) return FailModel(s);
+  if (const Status s = CheckVocabulary(*loaded, *loaded->vocabulary); !s.ok())
+    return ReportFailure(s);
   std::printf("%s\n", MakeUpFortune(*loaded->model, loaded->parameters, *loaded->vocabulary,
                                     options.sample, options.training.seed)
                           .c_str());
