@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/unit/worker_core/peer_world.h"
+#include "tests/unit/worker_core/world/peer_world.h"
 
 namespace crowdsurf::worker {
 namespace {

@@ -4,22 +4,17 @@
 #include <gtest/gtest.h>
 
 #include "base/digest.h"
+#include "tests/unit/worker_core/numbered_peers.h"
 #include "worker/core/group_plan.h"
 #include "worker/core/round_codec.h"
 
 namespace crowdsurf::worker {
 namespace {
 
-PeerId Peer(int number) {
-  std::array<uint8_t, PeerId::kBytes> bytes{};
-  bytes[0] = static_cast<uint8_t>(number + 1);
-  return PeerId(bytes);
-}
-
 PeerConfig Config() {
   PeerConfig config;
   config.job = "job";
-  config.id = Peer(0);
+  config.id = PeerAt(0);
   config.chunk_elements = 1;
   return config;
 }
@@ -32,8 +27,8 @@ class GroupRoundsTest : public testing::Test {
     view.grid = Grid{{2}};
     for (int i = 0; i < 2; ++i)
       view.members.push_back(
-          {.id = Peer(i), .cell = static_cast<CellIndex>(i), .joined_unix_ms = i});
-    view.witnesses = {Peer(0)};
+          {.id = PeerAt(i), .cell = static_cast<CellIndex>(i), .joined_unix_ms = i});
+    view.witnesses = {PeerAt(0)};
     seating = Seating(view, HashOf(view, "job"));
     rounds.SetVector({.schema = Sha256(AsBytes("table")), .elements = 2048});
     rounds.OnView(now, view, seating.hash(), false, out);
@@ -42,7 +37,7 @@ class GroupRoundsTest : public testing::Test {
     rounds.Open(now, opening, seating, {}, out);
   }
 
-  // What `frame` is answered with, when Peer(1) says it in a round of `of` that is not open here.
+  // What `frame` is answered with, when PeerAt(1) says it in a round of `of` that is not open here.
   std::vector<ByeReason> ByesFor(const ViewHash& of, FrameBody body) {
     out.clear();
     message::RoundFrame message{.view = of,
@@ -51,11 +46,11 @@ class GroupRoundsTest : public testing::Test {
                                 .round = 0,
                                 .group = 0,
                                 .frame = EncodeFrame({InstanceId(), std::move(body)})};
-    rounds.OnFrame(now, Peer(1), message, out);
+    rounds.OnFrame(now, PeerAt(1), message, out);
     return Byes();
   }
 
-  // The BYEs to Peer(1) so far.
+  // The BYEs to PeerAt(1) so far.
   std::vector<ByeReason> Byes() const {
     std::vector<ByeReason> byes;
     for (const Action& action : out) {
@@ -63,7 +58,7 @@ class GroupRoundsTest : public testing::Test {
       const auto answer = send == nullptr ? std::nullopt : DecodeMessage(send->body);
       if (!answer || !std::holds_alternative<message::RoundFrame>(*answer)) continue;
       const auto frame = DecodeFrame(std::get<message::RoundFrame>(*answer).frame);
-      if (!frame || send->to != Peer(1)) continue;
+      if (!frame || send->to != PeerAt(1)) continue;
       if (const auto* bye = std::get_if<Bye>(&frame->body)) byes.push_back(bye->reason);
     }
     return byes;
@@ -120,7 +115,7 @@ TEST_F(GroupRoundsTest, ARoundThatIsOpenedAnewSaysSo) {
 // Nothing leaves it, because there is nobody to send anything to; yet a STATUS would say that it
 // holds this chunk, with this mask. Opened anew it would fix another mask for the same assignment.
 TEST_F(GroupRoundsTest, ARoundThatHoldsAResultIsNot) {
-  rounds.OnPeerDown(now, Peer(1), SuspicionCause::kReset, out);
+  rounds.OnPeerDown(now, PeerAt(1), SuspicionCause::kReset, out);
   const std::vector<FoldChunk> folds = Folds();
   ASSERT_FALSE(folds.empty());
   rounds.OnFolded(now, 1, folds.front().chunk, folds.front().assigned, 7, out);
@@ -177,13 +172,13 @@ class MovedTest : public GroupRoundsTest {
     wide.grid = Grid{{3, 2}};
     for (int i = 0; i < 5; ++i)
       wide.members.push_back(
-          {.id = Peer(i), .cell = static_cast<CellIndex>(i), .joined_unix_ms = i});
-    wide.witnesses = {Peer(0)};
+          {.id = PeerAt(i), .cell = static_cast<CellIndex>(i), .joined_unix_ms = i});
+    wide.witnesses = {PeerAt(0)};
     seating = Seating(wide, HashOf(wide, "job"));
     moved = seating;
-    moved.Add(Vacancy{Peer(0), 0, 1});
-    moved.Add(Seat{.member = {.id = Peer(0), .cell = 5},
-                   .steward = Peer(1),
+    moved.Add(Vacancy{PeerAt(0), 0, 1});
+    moved.Add(Seat{.member = {.id = PeerAt(0), .cell = 5},
+                   .steward = PeerAt(1),
                    .steward_joined_ms = 1,
                    .sitting = 1,
                    .first_averaging = 1});
@@ -229,7 +224,7 @@ TEST_F(MovedTest, ItSpeaksForNobodyOfAnotherClass) {
                                  .axis = 1,
                                  .elements = 2048,
                                  .chunk_elements = 1});
-  ASSERT_TRUE(plan.cells[1].speakers.contains(Peer(0)));
+  ASSERT_TRUE(plan.cells[1].speakers.contains(PeerAt(0)));
   rounds.OnListInUse(now,
                      {.view = seating.hash(),
                       .averaging = opening.averaging,
@@ -239,7 +234,7 @@ TEST_F(MovedTest, ItSpeaksForNobodyOfAnotherClass) {
                       .vacancies = {moved.vacancies().begin(), moved.vacancies().end()}},
                      {}, out);
   out.clear();
-  rounds.OnFrame(now, Peer(2),
+  rounds.OnFrame(now, PeerAt(2),
                  {.view = seating.hash(),
                   .epoch = 0,
                   .averaging = opening.averaging,

@@ -5,14 +5,10 @@
 
 #include <map>
 
+#include "tests/unit/worker_core/numbered_peers.h"
+
 namespace crowdsurf::worker {
 namespace {
-
-PeerId Id(uint8_t n) {
-  std::array<uint8_t, 32> bytes{};
-  bytes[0] = n;
-  return PeerId(bytes);
-}
 
 PeerRecord SeatedRecord(uint8_t n) {
   RosterRecord record;

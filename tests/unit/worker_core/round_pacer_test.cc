@@ -5,26 +5,36 @@
 #include <algorithm>
 
 #include "base/rng.h"
+#include "tests/unit/worker_core/numbered_peers.h"
 
 namespace crowdsurf::worker {
 namespace {
 
-PeerId Peer(int number) {
-  std::array<uint8_t, PeerId::kBytes> bytes{};
-  bytes[0] = static_cast<uint8_t>(number + 1);
-  return PeerId(bytes);
-}
 Time At(int64_t milliseconds) { return Time::FromNanoseconds(1'000'000 * (1000 + milliseconds)); }
 
 RoundSpec Spec() {
   RoundSpec spec;
   for (int rank = 0; rank < 2; ++rank) {
-    spec.cells.push_back({Peer(rank), {}});
-    spec.witnesses.push_back(Peer(rank));
+    spec.cells.push_back({PeerAt(rank), {}});
+    spec.witnesses.push_back(PeerAt(rank));
   }
   spec.chunks = {{0, 0, 1}};
   return spec;
 }
+
+// A round that this member, of rank 0, has opened, and what it has learnt of the other's times.
+struct OpenedRound {
+  explicit OpenedRound(const RoundSpec& spec = Spec()) : round(spec) { round.Start(out); }
+  void Hear(const FrameBody& body) { round.OnFrame(PeerAt(1), {InstanceId(), body}, out); }
+  void HearReady() { Hear(Ready{{}, {}, MemberListHash(Spec().cells), PartsHash(Spec().chunks)}); }
+  // Until 20 ms, each ms one frame: the silence of `peer` is learnt to be the least, 50 ms.
+  void HearOften(const PeerId& peer) {
+    for (int i = 0; i <= 20; ++i) times.OnHeard(At(i), peer);
+  }
+  RoundTimes times{PacerConfig()};
+  Round round;
+  RoundActions out;
+};
 
 bool Has(const std::vector<Due>& due, Due::Kind kind) {
   return std::any_of(due.begin(), due.end(), [&](const Due& d) { return d.kind == kind; });
@@ -58,11 +68,11 @@ TEST(RoundPacerTest, ABoundFollowsItsDefinitionAsTheWindowMoves) {
 
 TEST(RoundPacerTest, SilenceIsLearntPerPeerBetweenItsLimits) {
   RoundTimes times{PacerConfig()};
-  EXPECT_EQ(times.Silence(Peer(1)), Seconds(1));
-  for (int i = 0; i < 20; ++i) times.OnHeard(At(i), Peer(1));
-  EXPECT_EQ(times.Silence(Peer(1)), Milliseconds(50));
-  for (int i = 0; i < 40; ++i) times.OnHeard(At(100 + 200 * i), Peer(2));
-  EXPECT_EQ(times.Silence(Peer(2)), Milliseconds(200));
+  EXPECT_EQ(times.Silence(PeerAt(1)), Seconds(1));
+  for (int i = 0; i < 20; ++i) times.OnHeard(At(i), PeerAt(1));
+  EXPECT_EQ(times.Silence(PeerAt(1)), Milliseconds(50));
+  for (int i = 0; i < 40; ++i) times.OnHeard(At(100 + 200 * i), PeerAt(2));
+  EXPECT_EQ(times.Silence(PeerAt(2)), Milliseconds(200));
 }
 
 TEST(RoundPacerTest, AWrongBallotDoublesTheDeadlinesAndFastRoundsHalveThem) {
@@ -75,15 +85,13 @@ TEST(RoundPacerTest, AWrongBallotDoublesTheDeadlinesAndFastRoundsHalveThem) {
 }
 
 TEST(RoundPacerTest, WhoIsAbsentAtTheDeadlineIsSuspectedOnce) {
-  RoundTimes times{PacerConfig()};
-  Round round(Spec());
-  RoundActions out;
-  round.Start(out);
+  OpenedRound opened;
+  auto& [times, round, out] = opened;
   RoundPacer pacer(At(0), times);
   pacer.Observe(At(0), round);
   EXPECT_FALSE(Has(pacer.TakeDue(At(999), round), Due::Kind::kSuspect));
   const std::vector<Due> due = pacer.TakeDue(At(1000), round);
-  const Due absent{Due::Kind::kSuspect, Peer(1), SuspicionCause::kAbsent};
+  const Due absent{Due::Kind::kSuspect, PeerAt(1), SuspicionCause::kAbsent};
   EXPECT_EQ(std::count(due.begin(), due.end(), absent), 1);
   for (const Due& d : due) Apply(d, round, out);
   pacer.Observe(At(1000), round);
@@ -91,36 +99,29 @@ TEST(RoundPacerTest, WhoIsAbsentAtTheDeadlineIsSuspectedOnce) {
 }
 
 TEST(RoundPacerTest, ASilentMemberIsSuspectedAndTrustedWhenItIsHeardAgain) {
-  RoundTimes times{PacerConfig()};
-  Round round(Spec());
-  RoundActions out;
-  round.Start(out);
+  OpenedRound opened;
+  auto& [times, round, out] = opened;
   RoundPacer pacer(At(0), times);
-  round.OnFrame(
-      Peer(1),
-      {InstanceId(), Ready{{}, {}, MemberListHash(Spec().cells), PartsHash(Spec().chunks)}}, out);
+  opened.HearReady();
   ASSERT_TRUE(round.all_ready());
-  for (int i = 0; i <= 20; ++i) times.OnHeard(At(i), Peer(1));
+  opened.HearOften(PeerAt(1));
   pacer.Observe(At(20), round);
   const std::vector<Due> due = pacer.TakeDue(At(71), round);
   ASSERT_TRUE(Has(due, Due::Kind::kSuspect));
   for (const Due& d : due) Apply(d, round, out);
   pacer.Observe(At(71), round);
-  times.OnHeard(At(90), Peer(1));
+  times.OnHeard(At(90), PeerAt(1));
   EXPECT_TRUE(Has(pacer.TakeDue(At(90), round), Due::Kind::kTrust));
 }
 
 // Members that take each other for dead in turn would otherwise have all of a round's ballots in as
 // many times 50 ms.
 TEST(RoundPacerTest, EachBallotAfterTheFirstDoublesTheSilenceThatIsSuspicious) {
-  RoundTimes times{PacerConfig()};
-  for (int i = 0; i <= 20; ++i) times.OnHeard(At(i), Peer(1));
-  Round round(Spec());
-  RoundActions out;
-  round.Start(out);
+  OpenedRound opened;
+  auto& [times, round, out] = opened;
+  opened.HearOften(PeerAt(1));
   RoundPacer pacer(At(20), times);
-  const Ready ready{{}, {}, MemberListHash(Spec().cells), PartsHash(Spec().chunks)};
-  round.OnFrame(Peer(1), {InstanceId(), ready}, out);
+  opened.HearReady();
   int64_t now = 20;
   // Without a ballot, in the first, in the second, ...
   const std::vector<int64_t> silences = {50, 50, 100, 200, 400, 800, 1000, 1000};
@@ -128,8 +129,8 @@ TEST(RoundPacerTest, EachBallotAfterTheFirstDoublesTheSilenceThatIsSuspicious) {
     if (ballots > 0) {  // peer 1 coordinates the even ones, and is heard with each
       Open open;
       open.ballot = static_cast<Ballot>(2 * ballots);
-      round.OnFrame(Peer(1), {InstanceId(), open}, out);
-      times.OnHeard(At(now), Peer(1));
+      opened.Hear(open);
+      times.OnHeard(At(now), PeerAt(1));
     }
     ASSERT_EQ(round.ballot(), 2 * ballots);
     pacer.Observe(At(now), round);
@@ -144,19 +145,15 @@ TEST(RoundPacerTest, EachBallotAfterTheFirstDoublesTheSilenceThatIsSuspicious) {
 
 TEST(RoundPacerTest, ARoundGivenUpInWhichASuspectLivedDoublesTheDeadlinesOfTheNext) {
   for (const bool lived : {false, true}) {
-    RoundTimes times{PacerConfig()};
-    for (int i = 0; i <= 20; ++i) times.OnHeard(At(i), Peer(1));
-    Round round(Spec());
-    RoundActions out;
-    round.Start(out);
+    OpenedRound opened;
+    auto& [times, round, out] = opened;
+    opened.HearOften(PeerAt(1));
     RoundPacer pacer(At(20), times);
-    round.OnFrame(
-        Peer(1),
-        {InstanceId(), Ready{{}, {}, MemberListHash(Spec().cells), PartsHash(Spec().chunks)}}, out);
+    opened.HearReady();
     pacer.Observe(At(20), round);
     ASSERT_TRUE(Has(pacer.TakeDue(At(70), round), Due::Kind::kSuspect));
     const Duration before = times.StartDeadline();
-    if (lived) times.OnHeard(At(80), Peer(1));
+    if (lived) times.OnHeard(At(80), PeerAt(1));
     EXPECT_EQ(Has(pacer.TakeDue(At(80), round), Due::Kind::kTrust), lived);
     round.OnSitOut(out);
     pacer.Observe(At(90), round);
@@ -168,18 +165,15 @@ TEST(RoundPacerTest, ARoundGivenUpInWhichASuspectLivedDoublesTheDeadlinesOfTheNe
 TEST(RoundPacerTest, AStandInOwesNothingBeforeTheStartDeadlineEvenIfItIsAWitness) {
   constexpr int kStandIn = 7;
   RoundSpec spec = Spec();
-  spec.cells.push_back({std::nullopt, {Peer(kStandIn)}});
-  spec.witnesses.push_back(Peer(kStandIn));
-  RoundTimes times{PacerConfig()};
-  Round round(spec);
-  RoundActions out;
-  round.Start(out);
-  RoundPacer pacer(At(0), times);
-  for (int i = 0; i <= 20; ++i) times.OnHeard(At(i), Peer(kStandIn));  // its silence: 50 ms
-  pacer.Observe(At(20), round);
-  const Due silent{Due::Kind::kSuspect, Peer(kStandIn), SuspicionCause::kSilence};
+  spec.cells.push_back({std::nullopt, {PeerAt(kStandIn)}});
+  spec.witnesses.push_back(PeerAt(kStandIn));
+  OpenedRound opened(spec);
+  RoundPacer pacer(At(0), opened.times);
+  opened.HearOften(PeerAt(kStandIn));
+  pacer.Observe(At(20), opened.round);
+  const Due silent{Due::Kind::kSuspect, PeerAt(kStandIn), SuspicionCause::kSilence};
   const auto suspected = [&](int now) {
-    const std::vector<Due> due = pacer.TakeDue(At(now), round);
+    const std::vector<Due> due = pacer.TakeDue(At(now), opened.round);
     return std::count(due.begin(), due.end(), silent);
   };
   EXPECT_EQ(suspected(999), 0);
@@ -187,10 +181,8 @@ TEST(RoundPacerTest, AStandInOwesNothingBeforeTheStartDeadlineEvenIfItIsAWitness
 }
 
 TEST(RoundPacerTest, ARoundThatIsNotOverSitsOutInTheEndAndBeatsMeanwhile) {
-  RoundTimes times{PacerConfig()};
-  Round round(Spec());
-  RoundActions out;
-  round.Start(out);
+  OpenedRound opened;
+  auto& [times, round, out] = opened;
   RoundPacer pacer(At(0), times);
   int beats = 0;
   bool sat_out = false;

@@ -5,16 +5,11 @@
 #include <algorithm>
 
 #include "base/digest.h"
+#include "tests/unit/worker_core/numbered_peers.h"
 #include "worker/core/round.h"
 
 namespace crowdsurf::worker {
 namespace {
-
-PeerId Peer(int number) {
-  std::array<uint8_t, PeerId::kBytes> bytes{};
-  bytes[0] = static_cast<uint8_t>(number + 1);
-  return PeerId(bytes);
-}
 
 constexpr int kSpeaker = 9;
 const Stake kOwn{20, 20, {3, 100}};
@@ -23,8 +18,8 @@ const Stake kSpoken{16, 16, {3, 100}};
 // Two members, two chunks, one each; a stand-in for rank 1.
 RoundSpec Spec() {
   RoundSpec spec;
-  spec.cells = {{Peer(0), {}}, {Peer(1), {Peer(kSpeaker)}}};
-  spec.witnesses = {Peer(0), Peer(1)};
+  spec.cells = {{PeerAt(0), {}}, {PeerAt(1), {PeerAt(kSpeaker)}}};
+  spec.witnesses = {PeerAt(0), PeerAt(1)};
   spec.chunks = {{0, 0, 1}, {1, 1, 1}};
   spec.stake = {5, 5, {3, 100}};
   return spec;
@@ -43,7 +38,7 @@ size_t Count(const RoundActions& actions) {
 class RoundStakes : public testing::Test {
  protected:
   void Say(int from, FrameBody body) {
-    round.OnFrame(Peer(from), {Spec().instance, std::move(body)}, out);
+    round.OnFrame(PeerAt(from), {Spec().instance, std::move(body)}, out);
   }
   void SayReady(const Stake& stake) {
     Say(1, Ready{stake, {}, MemberListHash(Spec().cells), PartsHash(Spec().chunks)});
@@ -76,19 +71,19 @@ TEST_F(RoundStakes, WhoBeginsAnewIsSentEverythingOnceMore) {
 TEST_F(RoundStakes, ValuesOfAMemberDoNotGoWithWhatAStandInSaidOfIt) {
   round.Start(out);
   Say(kSpeaker, Speak{1, kSpoken, {}});
-  EXPECT_FALSE(round.OnInput(Peer(1), 1, 0, 0, out)) << "its own word is not here yet";
+  EXPECT_FALSE(round.OnInput(PeerAt(1), 1, 0, 0, out)) << "its own word is not here yet";
   SayReady(kOwn);
-  EXPECT_FALSE(round.OnInput(Peer(1), 1, 0, 0, out)) << "it is worth something else";
+  EXPECT_FALSE(round.OnInput(PeerAt(1), 1, 0, 0, out)) << "it is worth something else";
 }
 
 TEST_F(RoundStakes, ValuesThatOvertookAnEqualWordAreAskedForAgain) {
   round.Start(out);
   Say(kSpeaker, Speak{1, kOwn, {}});
-  EXPECT_FALSE(round.OnInput(Peer(1), 1, 0, 0, out));
+  EXPECT_FALSE(round.OnInput(PeerAt(1), 1, 0, 0, out));
   out.clear();
   SayReady(kOwn);
   EXPECT_EQ(Count<Ask>(out), 1U);
-  EXPECT_TRUE(round.OnInput(Peer(1), 1, 0, 0, out));
+  EXPECT_TRUE(round.OnInput(PeerAt(1), 1, 0, 0, out));
 }
 
 TEST_F(RoundStakes, WhatIsSaidBetweenStatusAndPlanWaits) {
@@ -102,7 +97,7 @@ TEST_F(RoundStakes, WhatIsSaidBetweenStatusAndPlanWaits) {
   plan.stakes = {{0, Spec().stake}, {1, kOwn}};
   plan.chunks = {{0, 0, 0, {}}, {0, 1, 0, {}}};
   Say(1, plan);
-  EXPECT_TRUE(round.OnInput(Peer(1), 1, 0, 0, out));
+  EXPECT_TRUE(round.OnInput(PeerAt(1), 1, 0, 0, out));
   const auto* fold = std::get_if<FoldChunk>(&out.back());
   ASSERT_NE(fold, nullptr);
   EXPECT_EQ(fold->weights, (std::vector<double>{5, 20}));
@@ -169,7 +164,7 @@ TEST(RoundPlanStakes, AResultOfAContributorWhoseStakeNobodyKnowsIsReducedAgain) 
 // chunk with the one it had heard, and both hold both chunks: what they have is not one value.
 TEST(RoundPlanStakes, ACompleteBallotWithTwoStakesOfOneRankIsNotKept) {
   RoundSpec spec = Spec();
-  spec.cells.push_back({std::nullopt, {Peer(kSpeaker), Peer(kSpeaker + 1)}});
+  spec.cells.push_back({std::nullopt, {PeerAt(kSpeaker), PeerAt(kSpeaker + 1)}});
   PlanQuestion question;
   question.spec = &spec;
   question.ballot = 4;
@@ -205,9 +200,9 @@ class RoundOrphan : public RoundStakes {
 };
 
 TEST_F(RoundOrphan, ASilentHolderIsWaitedForAndNotAskedAgainAtEverySuspicion) {
-  round.OnSuspect(Peer(1), SuspicionCause::kSilence, out);
-  round.OnTrusted(Peer(1), out);
-  round.OnSuspect(Peer(1), SuspicionCause::kSilence, out);
+  round.OnSuspect(PeerAt(1), SuspicionCause::kSilence, out);
+  round.OnTrusted(PeerAt(1), out);
+  round.OnSuspect(PeerAt(1), SuspicionCause::kSilence, out);
   EXPECT_EQ(Count<Fetch>(out), 1U);
   round.OnCoordinatorLate(out);
   EXPECT_FALSE(round.over());
@@ -215,7 +210,7 @@ TEST_F(RoundOrphan, ASilentHolderIsWaitedForAndNotAskedAgainAtEverySuspicion) {
 }
 
 TEST_F(RoundOrphan, WhoseHoldersAreDeadEndsWithoutWaitingForItsDeadline) {
-  round.OnSuspect(Peer(1), SuspicionCause::kReset, out);
+  round.OnSuspect(PeerAt(1), SuspicionCause::kReset, out);
   EXPECT_FALSE(round.over()) << "what it sent may still arrive";
   round.OnCoordinatorLate(out);
   ASSERT_TRUE(round.over());

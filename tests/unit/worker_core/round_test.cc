@@ -5,23 +5,19 @@
 #include <functional>
 
 #include "base/digest.h"
+#include "tests/unit/worker_core/numbered_peers.h"
 
 namespace crowdsurf::worker {
 namespace {
 
-PeerId Peer(int number) {
-  std::array<uint8_t, PeerId::kBytes> bytes{};
-  bytes[0] = static_cast<uint8_t>(number + 1);
-  return PeerId(bytes);
-}
 constexpr int kMembers = 3;
 
 RoundSpec Spec(int self, int chunks = 3) {
   RoundSpec spec;
   spec.self = self;
   for (int rank = 0; rank < kMembers; ++rank) {
-    spec.cells.push_back({Peer(rank), {}});
-    spec.witnesses.push_back(Peer(rank));
+    spec.cells.push_back({PeerAt(rank), {}});
+    spec.witnesses.push_back(PeerAt(rank));
   }
   for (int c = 0; c < chunks; ++c)
     spec.chunks.push_back({static_cast<uint16_t>(c % kMembers), static_cast<uint64_t>(c), 1});
@@ -71,11 +67,12 @@ struct Group {
     for (int i = 0; i < kMembers; ++i) Do(i, [](Round& r, RoundActions& out) { r.Start(out); });
   }
   void Suspect(int observer, int whom) {
-    Do(observer,
-       [&](Round& r, RoundActions& out) { r.OnSuspect(Peer(whom), SuspicionCause::kReset, out); });
+    Do(observer, [&](Round& r, RoundActions& out) {
+      r.OnSuspect(PeerAt(whom), SuspicionCause::kReset, out);
+    });
   }
   bool Deliver(const Sent& sent, const std::function<bool(const RoundAction&)>& pass) {
-    const PeerId from = Peer(sent.from);
+    const PeerId from = PeerAt(sent.from);
     PeerId to;
     if (const auto* a = std::get_if<SendFrame>(&sent.action))
       to = a->to;
@@ -200,7 +197,7 @@ TEST(RoundTest, AMemberThatWasWronglyLeftOutAdoptsTheDecision) {
   group.Suspect(1, 2);
   const auto not_to_two = [](const RoundAction& action) {
     const auto* send = std::get_if<SendFrame>(&action);
-    return send == nullptr || send->to != Peer(2);
+    return send == nullptr || send->to != PeerAt(2);
   };
   group.wire.erase(std::remove_if(group.wire.begin(), group.wire.end(),
                                   [](const Group::Sent& s) { return s.from == 2; }),
@@ -230,7 +227,7 @@ TEST(RoundTest, ALateResultOfASupersededAssignmentIsRefused) {
   group.Suspect(1, 2);
   group.Settle([](const RoundAction& action) { return !Is<Have>(action); });
   group.Do(0, [](Round& r, RoundActions& out) {
-    r.OnResult(Peer(2), 2, 0, 7, 102, out);
+    r.OnResult(PeerAt(2), 2, 0, 7, 102, out);
     EXPECT_TRUE(out.empty());
   });
   EXPECT_EQ(group.at(0).counts().refused.at("result_twice") +
@@ -242,7 +239,7 @@ TEST(RoundTest, BadInputLeavesTheSenderOutOfThatChunk) {
   Group group;
   group.StartAll();
   group.Settle([](const RoundAction& action) { return Is<Ready>(action); });
-  group.Do(0, [](Round& r, RoundActions& out) { r.OnBadInput(Peer(1), 1, 0, 0, out); });
+  group.Do(0, [](Round& r, RoundActions& out) { r.OnBadInput(PeerAt(1), 1, 0, 0, out); });
   group.Settle();
   ASSERT_TRUE(group.at(0).over());
   EXPECT_EQ(group.at(0).counts().bad_inputs, 1U);
@@ -273,7 +270,7 @@ TEST(RoundTest, FramesOfAnotherInstanceChangeNothingButACounter) {
   const uint64_t before = round.Fingerprint();
   RoundActions out;
   Frame frame{*InstanceId::From(Sha256(AsBytes("x")).view().first(16)), Have{0, Digest()}};
-  round.OnFrame(Peer(1), frame, out);
+  round.OnFrame(PeerAt(1), frame, out);
   EXPECT_TRUE(out.empty());
   EXPECT_EQ(round.Fingerprint(), before);
   EXPECT_EQ(round.counts().refused.at("instance"), 1U);
@@ -340,7 +337,7 @@ TEST(RoundTest, AWitnessOfTheRoundAnswersBothRolesFromOneBallot) {
   RoundActions out;
   round.Start(out);
   out.clear();
-  round.OnFrame(Peer(0), {spec.instance, Open{1, false, 0, {}}}, out);
+  round.OnFrame(PeerAt(0), {spec.instance, Open{1, false, 0, {}}}, out);
   ASSERT_EQ(out.size(), 1U);
   EXPECT_TRUE(Is<Refused>(out[0]));
   EXPECT_EQ(round.Promised().promised, 4);

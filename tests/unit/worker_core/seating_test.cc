@@ -1,16 +1,11 @@
 #include <gtest/gtest.h>
 
 #include "base/rng.h"
+#include "tests/unit/worker_core/numbered_peers.h"
 #include "worker/core/view.h"
 
 namespace crowdsurf::worker {
 namespace {
-
-PeerId Id(uint8_t n) {
-  std::array<uint8_t, 32> bytes{};
-  bytes[0] = n;
-  return PeerId(bytes);
-}
 
 // Members 1..3 in cells 0..2 of a 2 x 3 grid: cells 3..5 are free.
 Seating ThreeOfSix() {

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "base/rng.h"
+#include "tests/unit/worker_core/numbered_peers.h"
 
 namespace crowdsurf::worker {
 namespace {
@@ -119,11 +120,7 @@ TEST(StandInTest, WithoutStandInsHolesMakeTheMeanWrong) {  // the planted fault:
 Seating SeatingOf(const Grid& grid, const std::set<CellIndex>& taken) {
   View view;
   view.grid = grid;
-  for (const CellIndex cell : taken) {
-    std::array<uint8_t, 32> bytes{};
-    bytes[0] = static_cast<uint8_t>(cell + 1);
-    view.members.push_back({.id = PeerId(bytes), .cell = cell});
-  }
+  for (const CellIndex cell : taken) view.members.push_back({.id = PeerAt(cell), .cell = cell});
   view.witnesses = ChooseWitnesses(view.members);
   return Seating(view, HashOf(view, "job"));
 }

@@ -10,18 +10,13 @@
 
 #include "base/digest.h"
 #include "base/rng.h"
+#include "tests/unit/worker_core/numbered_peers.h"
 #include "worker/core/state_donor.h"
 
 namespace crowdsurf::worker {
 namespace {
 
 constexpr size_t kElements = 1'000'003;  // 16 chunks, the last one short
-
-PeerId Peer(uint8_t n) {
-  std::array<uint8_t, 32> bytes{};
-  bytes[0] = n;
-  return PeerId(bytes);
-}
 
 // Made once a seed: most of the time of these tests would be random numbers.
 const std::vector<float>& Vector(uint64_t seed, size_t elements = kElements) {
@@ -53,7 +48,7 @@ struct World {
   }
 
   DonorBox& AddDonor(uint8_t n, uint64_t number, uint64_t seed, Bytes state = {}) {
-    DonorBox& d = donors[Peer(n)];
+    DonorBox& d = donors[Id(n)];
     d.core = std::make_unique<StateDonor>(StateDonorOptions{}, metrics);
     Hold(n, 0, number, seed);
     d.opaque = std::move(state);
@@ -61,7 +56,7 @@ struct World {
     return d;
   }
   void Hold(uint8_t n, int inbox, uint64_t number, uint64_t seed) {
-    DonorBox& d = donors[Peer(n)];
+    DonorBox& d = donors[Id(n)];
     d.inbox[inbox] = Vector(seed);
     d.core->Offer(inbox, MakeStateManifest(d.inbox[inbox], number, Digest(), Digest()));
   }
@@ -100,7 +95,7 @@ struct World {
   void Serve(const AskDonor& ask) {
     DonorBox& d = donors[ask.to];
     if (!d.alive || d.silent) return;
-    const auto send = d.core->OnMessage(now, Peer(200), ask.message);
+    const auto send = d.core->OnMessage(now, Id(200), ask.message);
     Bytes payload;
     if (send->bytes > 0) {
       const uint8_t* from = send->inbox < 0
@@ -108,7 +103,7 @@ struct World {
                                 : reinterpret_cast<const uint8_t*>(d.inbox[send->inbox].data());
       payload.assign(from + send->offset, from + send->offset + send->bytes);
       if (d.corrupt) payload[payload.size() / 2] ^= 1;
-      d.core->OnSent(Peer(200));
+      d.core->OnSent(Id(200));
     }
     // Over the wire: encoded and decoded, as the transport would.
     Bytes frame = EncodeStateMessage(send->message);
@@ -126,11 +121,11 @@ struct World {
   }
   void Later(Time at, std::function<void()> what) { queue.emplace(at, std::move(what)); }
   void Join(uint8_t n) {
-    Feed([&](FetchActions& o) { fetch.OnDonor(now, Peer(n), o); });
+    Feed([&](FetchActions& o) { fetch.OnDonor(now, Id(n), o); });
   }
   void Kill(uint8_t n) {
-    donors[Peer(n)].alive = false;
-    Feed([&](FetchActions& o) { fetch.OnDonorFailed(now, Peer(n), o); });
+    donors[Id(n)].alive = false;
+    Feed([&](FetchActions& o) { fetch.OnDonorFailed(now, Id(n), o); });
   }
 
   // Runs until the fetch ends, at most `steps` events.
@@ -183,7 +178,7 @@ TEST(StateFetchTest, ChunksComeFromSeveralDonorsAndTheOpaqueStateFromOne) {
   EXPECT_TRUE(world.done->opaque);
   EXPECT_EQ(world.opaque, state);
   EXPECT_EQ(world.done->manifest.averaging, 7u);
-  for (uint8_t n = 1; n <= 3; ++n) EXPECT_GE(world.asked[Peer(n)], 4) << int{n};
+  for (uint8_t n = 1; n <= 3; ++n) EXPECT_GE(world.asked[Id(n)], 4) << int{n};
   EXPECT_EQ(world.fetch.NextDeadline(), Time::Infinite());
 }
 
@@ -210,7 +205,7 @@ TEST(StateFetchTest, ASilentDonorIsHedgedLongBeforeItsTimeOut) {
   world.Join(1);
   world.Join(2);
   world.RunFor(6);
-  world.donors[Peer(1)].silent = true;
+  world.donors[Id(1)].silent = true;
   const Time began = world.now;
   world.Run();
   ASSERT_TRUE(world.done.has_value());
@@ -285,7 +280,7 @@ TEST(StateFetchTest, TheNewestAverageWinsAndOfTwoContentsTheOneWithMoreHolders) 
   other.AddDonor(4, 7, 3);
   other.AddDonor(1, 6, 1);
   for (uint8_t n = 1; n <= 4; ++n) other.Join(n);
-  other.donors[Peer(1)].delay = Milliseconds(100);
+  other.donors[Id(1)].delay = Milliseconds(100);
   other.RunFor(3);
   other.Kill(2);
   other.Run();
@@ -307,7 +302,7 @@ TEST(StateFetchTest, OnlyTheNumberThatWasAskedForIsTaken) {
 TEST(StateFetchTest, AnotherSchemaIsNoDonor) {
   World world(World::Options());
   world.AddDonor(1, 7, 1);
-  world.donors[Peer(1)].core->Offer(0, MakeStateManifest(Vector(1, 5), 7, Digest(), Digest()));
+  world.donors[Id(1)].core->Offer(0, MakeStateManifest(Vector(1, 5), 7, Digest(), Digest()));
   world.Join(1);
   world.Run();
   EXPECT_TRUE(world.failed.has_value());
@@ -341,7 +336,7 @@ TEST(StateFetchTest, RandomWorldsEndWithTheRightBytesOrSayThatTheyFailed) {
         world.Later(event, [&world, n] { world.Kill(n); });
       } else if (rng.Bernoulli(0.4)) {
         world.Later(event, [&world, n] {
-          world.donors[Peer(n)].core->Retire(0);
+          world.donors[Id(n)].core->Retire(0);
           world.Hold(n, 1, 8, 2);
         });
       }

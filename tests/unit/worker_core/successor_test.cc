@@ -8,14 +8,10 @@
 #include <string>
 #include <utility>
 
+#include "tests/unit/worker_core/numbered_peers.h"
+
 namespace crowdsurf::worker {
 namespace {
-
-PeerId Id(size_t n) {
-  std::array<uint8_t, 32> bytes{};
-  bytes[0] = static_cast<uint8_t>(n + 1);
-  return PeerId(bytes);
-}
 
 // `witnesses` members, all witnesses; the first `stewards` of them propose, each a view of its own.
 class Register {
@@ -24,8 +20,8 @@ class Register {
     parent_.epoch = 4;
     parent_.grid = Grid{{static_cast<uint16_t>(witnesses)}};
     for (size_t i = 0; i < witnesses; ++i) {
-      parent_.members.push_back({.id = Id(i), .cell = static_cast<CellIndex>(i)});
-      parent_.witnesses.push_back(Id(i));
+      parent_.members.push_back({.id = PeerAt(i), .cell = static_cast<CellIndex>(i)});
+      parent_.witnesses.push_back(PeerAt(i));
     }
     hash_ = HashOf(parent_, "job");
     for (size_t s = 0; s < stewards; ++s) {
@@ -35,7 +31,7 @@ class Register {
       next.seed = 100 + s;
       EXPECT_TRUE(DecodeView(Encode(next))) << "a witness could not hand this on";
       proposers_.push_back(std::make_unique<SuccessorProposer>(
-          Id(s), parent_, hash_, next,
+          PeerAt(s), parent_, hash_, next,
           std::set<PeerId>(parent_.witnesses.begin(), parent_.witnesses.end()),
           rng_.Fork("s" + std::to_string(s))));
       proposers_.back()->local = &tables_[s];
@@ -89,9 +85,9 @@ class Register {
     } else if (const auto* accept = std::get_if<message::ViewAccept>(&letter.message)) {
       reply(tables_[letter.to].OnAccept(parent_.epoch, *accept));
     } else if (const auto* promise = std::get_if<message::ViewPromise>(&letter.message)) {
-      proposers_[letter.to]->OnPromise(now_, Id(letter.from), *promise, out);
+      proposers_[letter.to]->OnPromise(now_, PeerAt(letter.from), *promise, out);
     } else {
-      proposers_[letter.to]->OnAccepted(now_, Id(letter.from),
+      proposers_[letter.to]->OnAccepted(now_, PeerAt(letter.from),
                                         std::get<message::ViewAccepted>(letter.message), out);
     }
     Post(letter.to, out);

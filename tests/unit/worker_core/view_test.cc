@@ -5,15 +5,10 @@
 #include <cmath>
 
 #include "base/rng.h"
+#include "tests/unit/worker_core/numbered_peers.h"
 
 namespace crowdsurf::worker {
 namespace {
-
-PeerId Id(uint8_t n) {
-  std::array<uint8_t, 32> bytes{};
-  bytes[0] = n;
-  return PeerId(bytes);
-}
 
 View EightInTwoByFour() {
   View view;
