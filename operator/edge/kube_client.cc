@@ -13,6 +13,8 @@
 #include <set>
 #include <utility>
 
+#include "operator/core/outages.h"
+
 namespace crowdsurf::controller {
 namespace {
 
@@ -129,10 +131,12 @@ class KubeClient::Impl {
     const auto asked = steady_clock::now();
     ASSIGN_OR_RETURN(Lease lease, Acquire());
     const auto begun = steady_clock::now();
+    const Time at = options_.clock();
     const httplib::Result result = call(*lease.client, lease.headers);
     const int status = result ? result->status : 0;
     Count(method, status);
-    Time(method, begun - asked, steady_clock::now() - begun);
+    Remember(at, status);
+    Took(method, begun - asked, steady_clock::now() - begun);
     if (!result) {
       // A broken connection is thrown away; the next request makes a new one.
       Release(std::move(lease), /*reuse=*/false);
@@ -157,10 +161,12 @@ class KubeClient::Impl {
     int status = 0;
     std::string refusal;
     bool wanted = true;
+    const Time asked = options_.clock();
     const httplib::Result result = lease.client->Get(
         path, lease.headers,
         [&](const httplib::Response& response) {
           status = response.status;
+          Remember(asked, status);
           return true;
         },
         [&](const char* data, size_t size) {
@@ -177,6 +183,7 @@ class KubeClient::Impl {
       stopped = stopped_;
     }
     Count("WATCH", status);
+    if (status == 0) Remember(asked, 0);
     if (stopped || !wanted) return absl::CancelledError("the watch was stopped");
     if (status != 0 && status != 200) return StatusOf(status, refusal, "WATCH " + PathOnly(path));
     if (!result) {
@@ -194,6 +201,11 @@ class KubeClient::Impl {
   }
 
   const KubeEndpoint& endpoint() const { return endpoint_; }
+
+  bool OutageLingers() {
+    const std::lock_guard lock(mutex_);
+    return outages_.Linger(options_.clock());
+  }
 
  private:
   struct Lease {
@@ -278,7 +290,15 @@ class KubeClient::Impl {
         .Add();
   }
 
-  void Time(const char* verb, steady_clock::duration waited, steady_clock::duration took) {
+  // status: 0 without an answer.
+  void Remember(Time asked, int status) {
+    const std::lock_guard lock(mutex_);
+    if (stopped_) return;  // what is cut by us is no outage
+    const bool answered = status != 0 && status < 500;
+    answered ? outages_.Answered(options_.clock()) : outages_.Unanswered(asked);
+  }
+
+  void Took(const char* verb, steady_clock::duration waited, steady_clock::duration took) {
     if (options_.metrics == nullptr) return;
     const auto seconds = [](auto d) { return std::chrono::duration<double>(d).count(); };
     options_.metrics
@@ -300,6 +320,7 @@ class KubeClient::Impl {
   std::condition_variable freed_;
   std::vector<Lease> idle_;
   std::set<httplib::ClientImpl*> watches_;
+  Outages outages_;
   int out_ = 0;
   bool stopped_ = false;
 };
@@ -365,6 +386,7 @@ Status KubeClient::Watch(const std::string& path,
 }
 
 void KubeClient::Stop() { impl_->Stop(); }
+bool KubeClient::OutageLingers() const { return impl_->OutageLingers(); }
 const std::string& KubeClient::default_namespace() const {
   return impl_->endpoint().default_namespace;
 }

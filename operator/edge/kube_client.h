@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "base/edge/clock.h"
 #include "base/metrics.h"
 #include "base/status.h"
 #include "base/time.h"
@@ -37,6 +38,7 @@ class KubeClient {
     Duration timeout = Seconds(10);  // of one request
     std::string user_agent = "crowdsurf";
     MetricRegistry* metrics = nullptr;  // rest_client_*; not owned
+    std::function<Time()> clock = SteadyNow;
   };
   KubeClient(KubeEndpoint endpoint, Options options);
   ~KubeClient();
@@ -61,6 +63,9 @@ class KubeClient {
   void Stop();
 
   const std::string& default_namespace() const;
+  // The server is away or was lately, by this client's own requests and watches: what it says of
+  // pods may be older than what others know of them (outages.h). Thread-safe.
+  bool OutageLingers() const;
 
  private:
   class Impl;

@@ -96,10 +96,11 @@ void KubeCluster::JudgeDeaths(const std::string& job, JobSnapshot& snapshot) {
   }
   const auto review =
       deaths_.Look(now, job, pods, [this](const std::string& node) { return LeaseIsStale(node); });
+  const bool wait = client_.OutageLingers();  // for the kubelets' word
   for (PodFacts& facts : snapshot.pods) {
     const auto found = review.findings.find(facts.uid);
     if (found == review.findings.end()) continue;
-    facts.reported_dead = found->second.dead;
+    facts.reported_dead = found->second.dead && !wait;
     facts.lease_stale = found->second.lease_stale;
     if (facts.reported_dead) snapshot.suspect_nodes.push_back(facts.node);
   }

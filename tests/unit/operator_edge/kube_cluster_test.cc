@@ -128,7 +128,9 @@ class KubeClusterTest : public testing::Test {
     api_.Put("/api/v1/pods", 200, List(pods));
     api_.Put("/api/v1/nodes", 200, List(nodes));
     api_.Put(kBudgets, 200, json::object());
-    client_ = std::make_unique<KubeClient>(api_.endpoint(), KubeClient::Options{});
+    client_ = std::make_unique<KubeClient>(api_.endpoint(), KubeClient::Options{.clock = [this] {
+                                             return Time::FromNanoseconds(steady_.load());
+                                           }});
     KubeClusterOptions options;
     options.trust = [](const TrainingJob&) { return std::string("CA"); };
     options.clock = [this] { return now_; };
@@ -165,6 +167,7 @@ class KubeClusterTest : public testing::Test {
   FakeApiServer api_;
   MetricRegistry metrics_;
   WallTime now_ = WallTime::FromNanoseconds(1'800'000'000'000'000'000);
+  std::atomic<int64_t> steady_ = 1'000'000'000;  // ns; of the client, whose watches have threads
   std::vector<DeathReports::Probe> probes_;
   std::unique_ptr<KubeClient> client_;
   std::unique_ptr<KubeCluster> cluster_;
@@ -211,6 +214,28 @@ TEST_F(KubeClusterTest, WhomTwoReportAndNobodyAnswersIsDeadInTheSnapshot) {
   now_ = now_ + Seconds(1);
   EXPECT_THAT(Observe().deleted_on_word, IsEmpty());
   EXPECT_THAT(Observe().suspect_nodes, IsEmpty());
+}
+
+TEST_F(KubeClusterTest, AfterAnOutageOfTheServerItsKubeletsAreHeardFirst) {
+  const auto pass = [&](double seconds) { steady_ += Seconds(seconds).nanoseconds(); };
+  const auto say = [&] {
+    Report(1, 0);
+    Report(2, 0);
+    EXPECT_TRUE(cluster_->PostProbe("uid-0", ProbeResult::kSilent));
+    Touched();
+  };
+  say();
+  EXPECT_TRUE(Observe().pods.at(0).reported_dead);
+  api_.Put("/api/v1/nodes", 503, {{"kind", "Status"}, {"code", 503}});
+  EXPECT_FALSE(client_->Get("/api/v1/nodes").ok());
+  pass(5);
+  EXPECT_FALSE(Observe().pods.at(0).reported_dead);
+  api_.Put("/api/v1/nodes", 200, List(json::array()));
+  EXPECT_TRUE(client_->Get("/api/v1/nodes").ok());
+  pass(59);
+  EXPECT_FALSE(Observe().pods.at(0).reported_dead) << "kubelets come back";
+  pass(1);
+  EXPECT_TRUE(Observe().pods.at(0).reported_dead) << "whose kubelet did not is lost";
 }
 
 TEST_F(KubeClusterTest, ALeaseThatIsNotRenewedWhileItIsWatchedIsEvidence) {
