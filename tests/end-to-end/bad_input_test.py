@@ -117,40 +117,40 @@ class BadInputTest(RunCase):
         self.nothing_is_left()
 
     def test_a_trainer_that_hangs_is_ended_replaced_and_harms_nobody(self):
-        process = self.start("--duration", "30s", "--hang-after", "6s")
+        self.write_endless()
+        process = self.start("--hang-after", "6s")
         seen = self.wait_for_all(process)
         os.kill(self.trainer("e2e-1-1"), signal.SIGSTOP)
         seen += self.wait_for(process, r"e2e-1-1 hangs: no step for [67] s; its trainer is ended")
         seen += self.wait_for(process, r"e2e-1-2 trains, with state")
-        output, _ = process.communicate(timeout=60)
-        self.assertEqual(process.returncode, 0, seen + output)
+        seen = self.end_job(process, seen)
         report = self.report()
         self.assertEqual(report["rounds"]["hash_mismatches"], 0)
-        self.assertEqual(report["rounds"]["failed"], 0, seen + output)
+        self.assertEqual(report["rounds"]["failed"], 0, seen)
         self.assertIn("its seat is given back", (self.state / "workers" / "e2e-1-1" / "agent.log").read_text())
         self.nothing_is_left()
 
     def test_a_trainer_that_is_only_slow_for_a_while_keeps_its_place(self):
-        process = self.start("--duration", "25s", "--hang-after", "60s")
+        self.write_endless()
+        process = self.start("--hang-after", "15s")
         seen = self.wait_for_all(process)
         pid = self.trainer("e2e-2-1")
         os.kill(pid, signal.SIGSTOP)
         self.wait_until(lambda: self.metric("e2e-2-1", "crowdsurf_worker_trainer_silences_total") == 1, 20)
         os.kill(pid, signal.SIGCONT)
         self.wait_until(lambda: self.metric("e2e-2-1", "crowdsurf_worker_ready") == 1, 10)
-        output, _ = process.communicate(timeout=60)
-        self.assertEqual(process.returncode, 0, seen + output)
+        seen = self.end_job(process, seen)
         self.assertEqual(self.report()["rounds"]["hash_mismatches"], 0)
-        self.assertNotIn("e2e-2-2", seen + output)
+        self.assertNotIn("e2e-2-2", seen)
         self.nothing_is_left()
 
     def test_a_trainer_that_truncates_the_shared_file_costs_its_own_worker_alone(self):
-        process = self.start("--duration", "20s")
+        self.write_endless()
+        process = self.start()
         seen = self.wait_for_all(process)
         os.truncate(self.link("e2e-1-1") / "tensors", 0)
         seen += self.wait_for(process, r"e2e-1-[23] trains")
-        output, _ = process.communicate(timeout=60)
-        self.assertEqual(process.returncode, 0, seen + output)
+        seen = self.end_job(process, seen)
         self.assertEqual(self.report()["rounds"]["hash_mismatches"], 0)
         self.assertIn("the trainer must not truncate", (self.state / "workers" / "e2e-1-1" / "agent.log").read_text())
         self.nothing_is_left()
@@ -164,14 +164,14 @@ class BadInputTest(RunCase):
             self.assertEqual(trainer.wait(timeout=5), 128 + signal.SIGTERM)
 
     def write_two(self, most, one, **replace):
-        """A job whose trainers are `most`, and `one` for worker 1: words of a shell."""
-        self.write(f"sh, -c, 'case $CROWDSURF_WORKER in e2e-1-*) exec {one};; esac; exec {most}'", **replace)
+        """A job whose trainers are `most`, and `one` for worker 1: words of a shell. It ends when told to."""
+        self.write_endless(f"sh, -c, 'case $CROWDSURF_WORKER in e2e-1-*) exec {one};; esac; exec {most}'", **replace)
 
     def test_nan_in_the_parameters_of_one_worker_is_said_counted_and_harms_nobody(self):
         # A trainer that does not look at what it has made; Python is not waited for at every step.
         client = f"/usr/bin/python3 {NUMPY_CLIENT} $CROWDSURF_DIR 1000000"
         self.write_two(f"env GOAL=3 {client}", f"env GOAL=nan {client}", **{"steps: 20": "steps: 100"})
-        process = self.start("--duration", "12s")
+        process = self.start()
         seen = self.wait_for(process, r"e2e-1-1 has NaN or infinity in its parameters \(tensor \w+")
         delivered = [self.metric(f"e2e-{worker}-1", "crowdsurf_averaging_delivered_total") for worker in (0, 2, 3)]
         self.wait_until(lambda: self.metric("e2e-1-1", "crowdsurf_worker_snapshots_refused_total") >= 3, 20)
@@ -180,12 +180,12 @@ class BadInputTest(RunCase):
             for worker, before in zip((0, 2, 3), delivered)), 20)
         for worker in (0, 2, 3):
             self.assertEqual(self.metric(f"e2e-{worker}-1", "crowdsurf_worker_snapshots_refused_total"), 0)
-        output, _ = process.communicate(timeout=60)
-        self.assertEqual(process.returncode, 0, seen + output)
-        self.assertNotIn("NaN", output, "said once")
+        rest = self.end_job(process)
+        self.assertNotIn("NaN", rest, "said once")
+        seen += rest
         report = self.report()
-        self.assertEqual((report["rounds"]["failed"], report["rounds"]["hash_mismatches"]), (0, 0), seen + output)
-        self.assertNotRegex(seen + output, r"e2e-\d-2", "nobody was replaced")
+        self.assertEqual((report["rounds"]["failed"], report["rounds"]["hash_mismatches"]), (0, 0), seen)
+        self.assertNotRegex(seen, r"e2e-\d-2", "nobody was replaced")
         self.assertIn("the seat is given back", (self.state / "workers" / "e2e-1-1" / "agent.log").read_text())
         model = (self.state / "checkpoint" / "model.safetensors").read_bytes()
         numbers = model[8 + int.from_bytes(model[:8], "little"):]
@@ -196,10 +196,9 @@ class BadInputTest(RunCase):
     def test_a_trainer_with_other_tensors_than_the_rest_is_said(self):
         words = self.command.replace(",", "").replace("'", "")
         self.write_two(words, words.replace("--hidden 32", "--hidden 31"))
-        process = self.start("--duration", "6s")
+        process = self.start()
         seen = self.wait_for(process, r"e2e-\d-1 gets no seat: another tensor table")
-        output, _ = process.communicate(timeout=60)
-        self.assertEqual(process.returncode, 0, seen + output)
+        seen = self.end_job(process, seen)
         self.assertEqual(self.report()["rounds"]["hash_mismatches"], 0)
         self.nothing_is_left()
 

@@ -27,7 +27,7 @@ class RunTest(RunCase):
         self.nothing_is_left()
 
     def test_carries_on_while_workers_are_killed_without_notice(self):
-        code, output = self.run_job("--duration", "25s", "--preempt-every", "4s", "--notice", "none")
+        code, output = self.run_job("--duration", "14s", "--preempt-every", "3s", "--notice", "none")
         self.assertEqual(code, 0, output)
         report = json.loads((self.state / "report.json").read_text())
         self.assertGreaterEqual(report["preemptions"], 3)

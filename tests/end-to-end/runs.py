@@ -120,6 +120,19 @@ class RunCase(unittest.TestCase):
         self.started.append(process)
         return process
 
+    def write_endless(self, command=None, **replace):
+        """A job that ends when the test has seen what it waits for (end_job), not after a time."""
+        self.write(command or self.command, **{"samples: 80000": "samples: 1000000000", **replace})
+
+    def end_job(self, process, seen=""):
+        """Edits the manifest so that the target is met, and the job ends well; all that it said, `seen` first."""
+        new = self.job.with_suffix(".new")
+        new.write_text(re.sub(r"samples: \d+", "samples: 1", self.job.read_text()))
+        new.rename(self.job)
+        output, _ = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 0, seen + output)
+        return seen + output
+
     def run_job(self, *flags, timeout=120):
         process = self.start(*flags)
         output, _ = process.communicate(timeout=timeout)

@@ -163,11 +163,11 @@ class ScreenTest(RunCase):
         self.nothing_is_left()
 
     def test_a_dumb_terminal_and_no_terminal_get_plain_lines(self):
-        process = self.on_terminal("--duration", "7s", TERM="dumb")
+        process = self.on_terminal("--duration", "3s", TERM="dumb")
         self.assertEqual(self.read_to_the_end(process), 0, self.raw)
         self.assertNotIn("\x1b", self.raw)
         self.assertRegex(self.raw, r"\d/4 workers .* samples/s")
-        code, output = self.run_job("--duration", "7s")
+        code, output = self.run_job("--duration", "3s")
         self.assertEqual(code, 0, output)
         self.assertNotIn("\x1b", output)
         self.assertRegex(output, r"\d/4 workers .* samples/s")

@@ -19,12 +19,11 @@ PATIENCE = 20  # seconds; what is waited for takes less than two on a quiet mach
 class StrangersTest(RunCase):
     def finish_unharmed(self, process, seen):
         """The run ends well, with every worker that it began with and without a failed round."""
-        output, _ = process.communicate(timeout=60)
-        self.assertEqual(process.returncode, 0, seen + output)
+        seen = self.end_job(process, seen)
         report = self.report()
-        self.assertEqual((report["rounds"]["failed"], report["rounds"]["hash_mismatches"]), (0, 0), seen + output)
-        self.assertGreaterEqual(report["rounds"]["completed"], 8, seen + output)
-        self.assertNotRegex(seen + output, r"e2e-\d-2", "nobody was replaced")
+        self.assertEqual((report["rounds"]["failed"], report["rounds"]["hash_mismatches"]), (0, 0), seen)
+        self.assertGreaterEqual(report["rounds"]["completed"], 8, seen)
+        self.assertNotRegex(seen, r"e2e-\d-2", "nobody was replaced")
         self.nothing_is_left()
 
     def address(self, worker, port):
@@ -52,7 +51,8 @@ class StrangersTest(RunCase):
         return other, process
 
     def test_an_agent_of_another_job_is_refused_and_harms_nobody(self):
-        process = self.start("--duration", "20s")
+        self.write_endless()
+        process = self.start()
         seen = self.wait_for_all(process)
         other, others = self.another_job()
         refused, failed = "crowdsurf_peer_certificates_refused_total", "crowdsurf_peer_dial_failures_total"
@@ -80,7 +80,8 @@ class StrangersTest(RunCase):
         self.finish_unharmed(process, seen)
 
     def test_a_peer_of_the_job_that_speaks_tls_1_2_is_refused(self):
-        process = self.start("--duration", "12s")
+        self.write_endless()
+        process = self.start()
         seen = self.wait_for_all(process)
         mine = self.state / "workers" / "e2e-1-1" / "agent"
         for port in ("peer", "tensor"):
@@ -110,7 +111,8 @@ class StrangersTest(RunCase):
         return said.read()
 
     def test_garbage_on_every_port_of_an_agent_harms_nobody(self):
-        process = self.start("--duration", "15s")
+        self.write_endless()
+        process = self.start()
         seen = self.wait_for_all(process)
         half = self.client_hello()[:100]
         garbage = {"noise": os.urandom(5000), "an endless head": b"GET /" + b"x" * 100_000,
