@@ -9,6 +9,8 @@
 namespace crowdsurf::dht {
 namespace {
 
+constexpr int kIdleChannel = 30'000;  // ms; searches come in bursts, when somebody joins or dies
+
 int Milliseconds32(Duration d) { return static_cast<int>(d.milliseconds()); }
 
 std::string Join(const std::string& host, int port) {
@@ -71,7 +73,18 @@ TransportCore::TransportCore(TransportOptions options, const Identity& identity,
       host_(host),
       logger_(logger.For("transport")),
       metrics_(metrics),
-      arguments_(MakeArguments(options_)) {}
+      arguments_(MakeArguments(options_)),
+      relay_(MakeRelayOptions(), metrics, logger_) {}
+
+RelayOptions TransportCore::MakeRelayOptions() {
+  RelayOptions options;
+  options.config = options_.relay;
+  options.self = identity_.id();
+  options.channel_to = [this](const std::string& to) { return ChannelToNeighbour(to); };
+  options.now = [this] { return host_.Now(); };
+  options.dial_at = options_.dial_at;
+  return options;
+}
 
 Status TransportCore::Start() {
   if (options_.tls) {
@@ -81,6 +94,7 @@ Status TransportCore::Start() {
   } else {
     credentials_ = MakeInsecureCredentials();
   }
+  if (const Status status = relay_.Start(); !status.ok()) return status;
   exchange_ = MakeExchangeService(weak_from_this());
   grpc::ServerBuilder builder;
   int port = 0;
@@ -97,6 +111,7 @@ Status TransportCore::Start() {
                              Milliseconds32(options_.connect_timeout));  // who dials gives up then
   builder.SetMaxReceiveMessageSize(static_cast<int>(options_.message_bytes + 4096));
   builder.RegisterService(exchange_.get());
+  builder.RegisterService(relay_.service());
   for (grpc::Service* service : services) builder.RegisterService(service);
   CountRefusedConnections(metrics_.refused);
   server_ = builder.BuildAndStart();
@@ -120,6 +135,9 @@ void TransportCore::Stop() {
   std::unique_lock lock(mutex_);
   for (const auto& [raw, stream] : all_) stream->Abort();
   idle_.wait(lock, [this] { return all_.empty(); });
+  lock.unlock();
+  relay_.Stop();
+  lock.lock();
   retired_.clear();
   // Here and not in our destructor: a callback thread may be the last to let go of us, and a server
   // cannot be destroyed on one of its own threads.
@@ -131,15 +149,34 @@ void TransportCore::Stop() {
 }
 
 std::shared_ptr<grpc::Channel> TransportCore::NewChannel(const std::string& to) const {
-  return grpc::CreateCustomChannel(to, credentials_.channel, arguments_);
+  return grpc::CreateCustomChannel(options_.dial_at ? options_.dial_at(to) : to,
+                                   credentials_.channel, arguments_);
 }
 
-peer::Envelope TransportCore::OwnHello(bool redundant) const {
+// What gRPC does with a proxy of the environment, but with ours and for this channel alone: a
+// NO_PROXY of the pod must not come between.
+std::shared_ptr<grpc::Channel> TransportCore::CarriedChannel(const std::string& to) const {
+  grpc::ChannelArguments arguments = arguments_;
+  arguments.SetString("grpc.http_connect_server", to);
+  arguments.SetString("grpc.http_connect_headers",
+                      absl::StrCat("Proxy-Authorization:", relay_.secret()));
+  return grpc::CreateCustomChannel(relay_.entrance(), credentials_.channel, arguments);
+}
+
+std::shared_ptr<grpc::Channel> TransportCore::ChannelToNeighbour(const std::string& to) const {
+  grpc::ChannelArguments arguments = arguments_;
+  arguments.SetInt(GRPC_ARG_CLIENT_IDLE_TIMEOUT_MS, kIdleChannel);
+  return grpc::CreateCustomChannel(options_.dial_at ? options_.dial_at(to) : to,
+                                   credentials_.channel, arguments);
+}
+
+peer::Envelope TransportCore::OwnHello(bool redundant, bool carried) const {
   peer::Envelope envelope;
   peer::Hello& hello = *envelope.mutable_hello();
   hello.set_boot(identity_.boot());
   hello.set_endpoint(endpoint);
   hello.set_redundant(redundant);
+  hello.set_carried(carried);
   if (!options_.tls) {
     hello.set_public_key(identity_.public_key().data(), identity_.public_key().size());
   }
@@ -163,6 +200,8 @@ Status PeerTransport::Start() { return core_->Start(); }
 void PeerTransport::Stop() { core_->Stop(); }
 
 std::string PeerTransport::endpoint() const { return core_->endpoint; }
+
+Relay& PeerTransport::relay() { return core_->relay(); }
 
 bool PeerTransport::Send(const Contact& peer, ChannelKind kind, Bytes body) {
   return core_->Send(peer, kind, std::move(body));

@@ -5,9 +5,11 @@
 // computes the other's PeerId. Then envelopes of two channels flow: DHT and WORKER. Opened on first
 // Send, kept until least recently used of too many, kept alive by HTTP/2 pings. Whatever arrives is
 // posted to the host loop; the host's mailbox full means dropped and counted, never blocked.
-// Messages between two peers arrive in order while a stream lives; one may be lost with its stream,
-// never duplicated. Threads: Start, Stop and Send from any thread; handlers run on the host thread.
-// Bounds: waiting messages (count and bytes, newest dropped), streams in and out, message size.
+// A peer that cannot be dialed is looked for through the neighbours (edge/relay.h), and its stream
+// then is one like any other. Messages between two peers arrive in order while a stream lives; one
+// may be lost with its stream, never duplicated. Threads: Start, Stop and Send from any thread;
+// handlers run on the host thread. Bounds: waiting messages (count and bytes, newest dropped),
+// streams in and out, message size.
 #pragma once
 
 #include <functional>
@@ -20,6 +22,7 @@
 #include "coordinator-free-dht/core/message.h"
 #include "coordinator-free-dht/edge/host.h"
 #include "coordinator-free-dht/edge/identity.h"
+#include "coordinator-free-dht/edge/relay.h"
 
 namespace grpc {
 class Service;
@@ -44,6 +47,9 @@ struct TransportOptions {
   Duration connect_timeout = Seconds(5);    // of a dial that is neither answered nor refused
   Duration keepalive = Seconds(5);          // ping on a silent connection
   Duration keepalive_timeout = Seconds(2);  // then it is dead
+  RelayConfig relay = {};                   // for peers that may not be dialed
+  // Where an address is really dialed; empty: there. Tests hide a peer by it, as a firewall would.
+  std::function<std::string(const std::string& endpoint)> dial_at = {};
 };
 
 // Called on the host thread.
@@ -85,6 +91,9 @@ class PeerTransport {
   // whoever answers at the endpoint gets it. Never blocks. False (counted) when the queue is full,
   // the body too large, or the transport is stopped.
   bool Send(const Contact& peer, ChannelKind kind, Bytes body);
+
+  // Connections with peers that may not be dialed; other rooms' transports ask it, too.
+  Relay& relay();
 
   // A channel with this agent's credentials, for other rooms' stubs. After Start.
   std::shared_ptr<grpc::Channel> NewChannel(const std::string& endpoint) const;

@@ -75,11 +75,14 @@ StreamPtr TransportCore::StreamTo(const Contact& to) {
   return it == dialing_unknown_.end() ? nullptr : it->second;
 }
 
-StreamPtr TransportCore::Dial(const Contact& to) {
+StreamPtr TransportCore::Dial(const Contact& to, bool carried) {
   EvictIdle();
   metrics_.dials.Add();
+  carried = carried || relay_.Via(to);
+  auto channel = carried ? CarriedChannel(to.endpoint) : NewChannel(to.endpoint);
   const StreamPtr stream =
-      DialStream(shared_from_this(), NewChannel(to.endpoint), to, OwnHello(false));
+      DialStream(shared_from_this(), std::move(channel), to, OwnHello(false, carried));
+  stream->carried = carried;
   stream->last_used = ++uses_;
   all_.emplace(stream.get(), stream);
   metrics_.streams.Set(static_cast<double>(all_.size()));
@@ -179,6 +182,7 @@ bool TransportCore::OnHello(const StreamPtr& stream, const peer::Hello& hello,
     const bool redundant = identity_.id() < id && known != peers_.end() &&
                            std::any_of(known->second.ready.begin(), known->second.ready.end(),
                                        [](const StreamPtr& other) { return other->outgoing; });
+    stream->carried = hello.carried();
     Settle(stream, id, hello.endpoint());
     stream->current = OwnHello(redundant);
     stream->writing = true;
@@ -223,6 +227,7 @@ void TransportCore::Settle(const StreamPtr& stream, const PeerId& id, const std:
   stream->peer = {id, at};
   stream->ready = true;
   stream->ready_since = host_.Now();
+  relay_.OnStreamUp(stream->peer, stream->carried);
   Peer& peer = peers_[id];
   peer.ready.push_back(stream);
   if (peer.ready.size() > 1) return;
@@ -259,6 +264,7 @@ void TransportCore::OnDone(StreamPtr stream, bool orderly, const std::string& re
   metrics_.streams.Set(static_cast<double>(all_.size()));
   if (!stopped_) {
     if (stream->ready) {
+      if (!stream->carried && !HasNeighbour(stream->peer.id)) relay_.OnStreamDown(stream->peer.id);
       OnStreamLost(stream, orderly);
     } else if (stream->outgoing) {
       OnDialFailed(stream, reason);
@@ -268,15 +274,36 @@ void TransportCore::OnDone(StreamPtr stream, bool orderly, const std::string& re
   if (all_.empty()) idle_.notify_all();
 }
 
+// A ready stream that nobody carries. Of those that are going, too.
+bool TransportCore::HasNeighbour(const PeerId& id) const {
+  return std::any_of(all_.begin(), all_.end(), [&](const auto& entry) {
+    const Stream& stream = *entry.second;
+    return stream.ready && !stream.carried && !stream.closed && stream.peer.id == id;
+  });
+}
+
+bool TransportCore::DialCarried(const StreamPtr& stream, bool& hard) {
+  if (stream->carried) return false;
+  const AfterFailure after = relay_.OnDialFailed(stream->peer, hard);
+  if (after != AfterFailure::kFinal) hard = false;
+  if (after != AfterFailure::kRelay) return false;
+  const StreamPtr again = Dial(stream->peer, true);
+  again->probe = stream->probe;
+  MoveQueue(stream, again);
+  return true;
+}
+
 void TransportCore::OnDialFailed(const StreamPtr& stream, const std::string& reason) {
-  const bool refused = SaysRefused(reason);
+  const bool refused = stream->carried ? Relay::SaysDead(reason) : SaysRefused(reason);
+  bool hard = refused;
   (refused ? metrics_.dials_refused : metrics_.dials_failed).Add();
   logger_.Debug("dial failed", {{"endpoint", stream->peer.endpoint}, {"reason", reason}});
   const Contact wanted = stream->peer;
   if (wanted.id.none()) {
     dialing_unknown_.erase(wanted.endpoint);
+    if (DialCarried(stream, hard)) return;
     DropQueue(stream);
-    PostDown(wanted, refused);
+    PostDown(wanted, hard);
     return;
   }
   const auto it = peers_.find(wanted.id);
@@ -294,9 +321,10 @@ void TransportCore::OnDialFailed(const StreamPtr& stream, const std::string& rea
     again->probe = stream->probe + 1;
     return MoveQueue(stream, again);
   }
+  if (DialCarried(stream, hard)) return;
   DropQueue(stream);
   peers_.erase(it);
-  PostDown(wanted, refused);
+  PostDown(wanted, hard);
 }
 
 void TransportCore::OnStreamLost(const StreamPtr& stream, bool orderly) {

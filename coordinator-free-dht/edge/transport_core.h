@@ -18,6 +18,7 @@
 #include "coordinator-free-dht/edge/credentials.h"
 #include "coordinator-free-dht/edge/grpc_log.h"
 #include "coordinator-free-dht/edge/peer.grpc.pb.h"
+#include "coordinator-free-dht/edge/relay.h"
 #include "coordinator-free-dht/edge/transport.h"
 
 namespace crowdsurf::dht {
@@ -34,8 +35,9 @@ class Stream {
   virtual void Abort() = 0;
 
   bool outgoing = false;
-  Contact peer;        // dialed: whom we want; after its hello: who it is
-  bool ready = false;  // its hello was good
+  bool carried = false;  // through a relay: dialed so by us, or as its hello says
+  Contact peer;          // dialed: whom we want; after its hello: who it is
+  bool ready = false;    // its hello was good
   bool closed = false;
   bool writing = false;
   bool close_when_empty = false;  // idle, or the other side told us to use its own stream
@@ -79,6 +81,7 @@ class TransportCore : public std::enable_shared_from_this<TransportCore> {
   void Stop();
   bool Send(const Contact& peer, ChannelKind kind, Bytes body);
   std::shared_ptr<grpc::Channel> NewChannel(const std::string& endpoint) const;
+  Relay& relay() { return relay_; }
 
   // From the streams' reactors. OnRead: true when reading goes on.
   bool OnRead(const StreamPtr& stream, const peer::Envelope& in, const grpc::AuthContext* auth);
@@ -100,7 +103,14 @@ class TransportCore : public std::enable_shared_from_this<TransportCore> {
     StreamPtr dialing;
   };
 
-  StreamPtr Dial(const Contact& to);
+  RelayOptions MakeRelayOptions();
+  // `carried`: through the relay, whatever it knows of a way.
+  StreamPtr Dial(const Contact& to, bool carried = false);
+  std::shared_ptr<grpc::Channel> CarriedChannel(const std::string& endpoint) const;
+  std::shared_ptr<grpc::Channel> ChannelToNeighbour(const std::string& endpoint) const;
+  // A dial failed for good, unless the relay is to be tried: then true, and `stream`'s queue waits
+  // for that. `hard` becomes what it says about the peer's life.
+  bool DialCarried(const StreamPtr& stream, bool& hard);
   StreamPtr StreamTo(const Contact& to);
   bool Enqueue(const StreamPtr& stream, peer::Envelope envelope);
   void Pump(const StreamPtr& stream);
@@ -110,9 +120,10 @@ class TransportCore : public std::enable_shared_from_this<TransportCore> {
   void Settle(const StreamPtr& stream, const PeerId& id, const std::string& at);
   void OnFrame(const StreamPtr& stream, const peer::Frame& frame);
   void OnDialFailed(const StreamPtr& stream, const std::string& reason);
+  bool HasNeighbour(const PeerId& id) const;
   void OnStreamLost(const StreamPtr& stream, bool orderly);
   void DropQueue(const StreamPtr& stream);
-  peer::Envelope OwnHello(bool redundant) const;
+  peer::Envelope OwnHello(bool redundant, bool carried = false) const;
   // Posts an event that must not be lost; kept and retried while the mailbox is full.
   void PostEvent(HostLoop::Closure event);
   void PostDown(const Contact& peer, bool hard);
@@ -126,6 +137,7 @@ class TransportCore : public std::enable_shared_from_this<TransportCore> {
   grpc::ChannelArguments arguments_;
   std::unique_ptr<grpc::Server> server_;
   std::unique_ptr<grpc::Service> exchange_;
+  Relay relay_;
 
   std::mutex mutex_;
   std::condition_variable idle_;

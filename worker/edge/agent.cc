@@ -186,8 +186,8 @@ Status Agent::Impl::StartTransports() {
   tensor.port = options_.tensor_port;
   tensor.advertise = options_.advertise;
   tensor.tls = tls;
-  tensors_ =
-      std::make_unique<TensorTransport>(tensor, *identity_, host_, registry_, log_.For("tensor"));
+  tensors_ = std::make_unique<TensorTransport>(tensor, *identity_, host_, registry_,
+                                               log_.For("tensor"), &grpc_->relay());
   tensors_->SetHandlers(
       {[this](Time now, WallTime wall, const PeerId& from, const TensorHeader& header,
               Bytes payload) { OnTensorFrame(now, wall, from, header, std::move(payload)); },

@@ -38,6 +38,9 @@ void Agent::Impl::Do(Time, WallTime, const Introduce& action) {
     peer_endpoints_[action.peer] = action.peer_endpoint;
   }
   plane_->Introduce(action.peer, action.tensor_endpoint);
+  // A neighbour may ask for it on behalf of somebody who cannot dial it.
+  grpc_->relay().Introduce(action.peer, action.peer_endpoint);
+  grpc_->relay().Introduce(action.peer, action.tensor_endpoint);
 }
 
 void Agent::Impl::Do(Time now, WallTime wall, const PutRecord& action) {

@@ -1,18 +1,7 @@
-// The one place that includes Asio, so that every file sees it configured alike.
+// Asio for the tensor transport: the same configuration as everywhere.
 //
-// Asio 1.22 decides by what the standard library has defined so far how it allocates; a file that
-// includes Asio before any standard header would free with the wrong function.
+// Purpose: files of the tensor transport include this before anything that includes Asio itself.
+// What it says about the order of headers: coordinator-free-dht/edge/asio.h.
 #pragma once
 
-#include <cstddef>
-#include <cstdlib>
-#include <string>
-
-#ifndef ASIO_STANDALONE
-#define ASIO_STANDALONE
-#endif
-#include <asio/executor_work_guard.hpp>
-#include <asio/io_context.hpp>
-#include <asio/ip/tcp.hpp>
-#include <asio/post.hpp>
-#include <asio/steady_timer.hpp>
+#include "coordinator-free-dht/edge/asio.h"

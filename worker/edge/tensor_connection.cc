@@ -3,6 +3,7 @@
 
 #include <sys/socket.h>
 #include <sys/uio.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -56,10 +57,7 @@ TensorConnection::TensorConnection(asio::ip::tcp::socket socket, const TlsCreden
 void TensorConnection::Dial(const asio::ip::tcp::endpoint& to,
                             std::shared_ptr<TensorOutbox> outbox) {
   outbox_ = std::move(outbox);
-  deadline_.expires_after(std::chrono::nanoseconds(open_within_.nanoseconds()));
-  deadline_.async_wait([self = shared_from_this()](std::error_code error) {
-    if (!error && !self->open()) self->End(TensorEnding::kFailed, "not open in time");
-  });
+  StartDeadline();
   socket_.async_connect(to, [self = shared_from_this()](std::error_code error) {
     if (self->state_ == State::kEnded) return;
     if (error == asio::error::connection_refused) {
@@ -72,11 +70,29 @@ void TensorConnection::Dial(const asio::ip::tcp::endpoint& to,
 
 void TensorConnection::Accept() {
   accepting_ = true;
+  StartDeadline();
+  StartOpening();
+}
+
+void TensorConnection::ExpectSocket(std::shared_ptr<TensorOutbox> outbox) {
+  outbox_ = std::move(outbox);
+  StartDeadline();
+}
+
+void TensorConnection::UseSocket(int fd) {
+  // A pair of local sockets is driven like any other: readiness, recv, sendmsg, and OpenSSL on it.
+  std::error_code error;
+  socket_.assign(asio::ip::tcp::v4(), fd, error);
+  if (!error) return StartOpening();
+  ::close(fd);
+  End(TensorEnding::kFailed, error.message());
+}
+
+void TensorConnection::StartDeadline() {
   deadline_.expires_after(std::chrono::nanoseconds(open_within_.nanoseconds()));
   deadline_.async_wait([self = shared_from_this()](std::error_code error) {
     if (!error && !self->open()) self->End(TensorEnding::kFailed, "not open in time");
   });
-  StartOpening();
 }
 
 void TensorConnection::StartOpening() {

@@ -48,16 +48,22 @@ class TensorConnection : public std::enable_shared_from_this<TensorConnection> {
                    TensorHello self, Duration open_within, Events events);
 
   void Dial(const asio::ip::tcp::endpoint& to, std::shared_ptr<TensorOutbox> outbox);
+  // As Dial, on a socket that somebody else connects: ExpectSocket first, so that the deadline
+  // runs, then UseSocket with the descriptor, whose owner this is now.
+  void ExpectSocket(std::shared_ptr<TensorOutbox> outbox);
+  void UseSocket(int fd);
   void Accept();
   void Flush();   // the outbox has something
   void Resume();  // after on_frame said false
   // Ends now as `ending`; a goodbye is written if the socket takes it.
   void End(TensorEnding ending, std::string why);
   bool open() const { return state_ == State::kOpen; }
+  bool ended() const { return state_ == State::kEnded; }
 
  private:
   enum class State : uint8_t { kConnecting, kHandshake, kHello, kOpen, kEnded };
 
+  void StartDeadline();
   void StartOpening();
   void Drive();
   bool DriveHandshake();

@@ -58,9 +58,10 @@ void TensorTransport::Impl::Touch(Link& link, const PeerId& peer) {
   link.used = recent_.begin();
 }
 
-void TensorTransport::Impl::Dial(const PeerId& peer) {
+void TensorTransport::Impl::Dial(const PeerId& peer, bool carried) {
   Link& link = links_.at(peer);
   link.other_peer = false;
+  link.carried = carried || (relay_ != nullptr && relay_->Via({peer, link.endpoint}));
   auto holder = std::make_shared<TensorConnection*>(nullptr);  // tells the attempts apart
   TensorConnection::Events events;
   events.on_open = [this, peer](const TensorHello& hello) {
@@ -91,7 +92,26 @@ void TensorTransport::Impl::Dial(const PeerId& peer) {
   link.connection = std::make_shared<TensorConnection>(
       asio::ip::tcp::socket(io_), credentials, self_, options_.open_within, std::move(events));
   *holder = link.connection.get();
+  if (link.carried) return DialCarried(peer, link.connection, link.outbox);
   DialAddress(peer, link.connection, link.outbox);
+}
+
+void TensorTransport::Impl::DialCarried(const PeerId& peer, const Connection& connection,
+                                        const std::shared_ptr<TensorOutbox>& outbox) {
+  connection->ExpectSocket(outbox);
+  // Neither is kept alive: the relay may outlive them with this still in its queue.
+  relay_->Connect(
+      links_.at(peer).endpoint, [weak = weak_from_this(), waits = std::weak_ptr(connection)](
+                                    std::shared_ptr<dht::RelaySocket> socket, bool dead) {
+        const auto self = weak.lock();
+        if (self == nullptr) return;
+        asio::post(self->io_, [waits, socket, dead] {
+          const Connection waiting = waits.lock();
+          if (waiting == nullptr || waiting->ended()) return;
+          if (socket != nullptr) return waiting->UseSocket(socket->Take());
+          waiting->End(dead ? TensorEnding::kRefused : TensorEnding::kFailed, "nobody can dial it");
+        });
+      });
 }
 
 void TensorTransport::Impl::DialAddress(const PeerId& peer, const Connection& connection,
@@ -133,7 +153,13 @@ void TensorTransport::Impl::OnLinkEnd(const PeerId& peer, const TensorConnection
   const bool half_dead =
       link.redials > 0 && link.redials < kRedialsMost && ending == TensorEnding::kFailed;
   if (lost || half_dead) return Redial(peer);
-  const bool hard = ending == TensorEnding::kRefused || link.other_peer;
+  bool hard = ending == TensorEnding::kRefused || link.other_peer;
+  const bool unreachable = ending == TensorEnding::kRefused || ending == TensorEnding::kFailed;
+  if (relay_ != nullptr && !link.carried && unreachable) {
+    const auto after = relay_->OnDialFailed({peer, link.endpoint}, hard);
+    if (after == dht::AfterFailure::kRelay) return Dial(peer, true);
+    if (after == dht::AfterFailure::kSoft) hard = false;
+  }
   DropLink(peer, std::chrono::nanoseconds(options_.redial_after.nanoseconds()));
   ReportDown(peer, hard);
 }

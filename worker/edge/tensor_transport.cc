@@ -9,8 +9,9 @@
 namespace crowdsurf::worker {
 
 TensorTransport::TensorTransport(TensorTransportOptions options, const dht::Identity& identity,
-                                 dht::HostLoop& host, MetricRegistry& metrics, Logger log)
-    : impl_(std::make_shared<Impl>(std::move(options), identity, host, metrics, log)) {}
+                                 dht::HostLoop& host, MetricRegistry& metrics, Logger log,
+                                 dht::Relay* relay)
+    : impl_(std::make_shared<Impl>(std::move(options), identity, host, metrics, log, relay)) {}
 TensorTransport::~TensorTransport() { Stop(); }
 
 void TensorTransport::SetHandlers(TensorHandlers handlers) {
@@ -26,12 +27,14 @@ TensorTransport::Sent TensorTransport::Send(const PeerId& to, const std::string&
 void TensorTransport::Forget(const PeerId& peer) { impl_->Forget(peer); }
 
 TensorTransport::Impl::Impl(TensorTransportOptions options, const dht::Identity& identity,
-                            dht::HostLoop& host, MetricRegistry& metrics, Logger log)
+                            dht::HostLoop& host, MetricRegistry& metrics, Logger log,
+                            dht::Relay* relay)
     : options_(std::move(options)),
       identity_(identity),
       host_(host),
       metrics_(metrics),
       log_(log),
+      relay_(relay),
       credentials_(identity.directory()),
       io_(1),
       work_(asio::make_work_guard(io_)),

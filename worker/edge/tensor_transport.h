@@ -5,7 +5,8 @@
 // full queue is told to the caller, who comes back at on_drained. What arrives is verified (sizes,
 // hash) on the transport's one I/O thread and posted to the host; when the host is behind, sockets
 // are not read. A connection that dies is reported at once: one reconnect is tried, and if nobody
-// listens there any more the peer is dead (hard). Source: data-plane.md 2.4 (B). No deadline on an
+// listens there any more the peer is dead (hard). A peer that cannot be dialed is reached through
+// `relay`, where there is one. Source: data-plane.md 2.4 (B). No deadline on an
 // open, silent connection: silence is judged by the cores. Threads: Send, Forget and the handlers
 // on the host thread; Start and Stop from the owner. Bounds: TensorTransportOptions.
 #pragma once
@@ -19,6 +20,7 @@
 #include "base/status.h"
 #include "coordinator-free-dht/edge/host.h"
 #include "coordinator-free-dht/edge/identity.h"
+#include "coordinator-free-dht/edge/relay.h"
 #include "worker/core/reducer.h"
 #include "worker/edge/tensor_frame.h"
 
@@ -50,9 +52,11 @@ class TensorTransport {
  public:
   enum class Sent : uint8_t { kQueued, kFull, kDown };
 
-  // References outlive the transport.
+  // References outlive the transport, and so does `relay`; nullptr: who cannot be dialed is not
+  // reached.
   TensorTransport(TensorTransportOptions options, const dht::Identity& identity,
-                  dht::HostLoop& host, MetricRegistry& metrics, Logger log);
+                  dht::HostLoop& host, MetricRegistry& metrics, Logger log,
+                  dht::Relay* relay = nullptr);
   ~TensorTransport();  // stops
 
   void SetHandlers(TensorHandlers handlers);  // before Start

@@ -24,7 +24,7 @@ namespace crowdsurf::worker {
 class TensorTransport::Impl : public std::enable_shared_from_this<Impl> {
  public:
   Impl(TensorTransportOptions options, const dht::Identity& identity, dht::HostLoop& host,
-       MetricRegistry& metrics, Logger log);
+       MetricRegistry& metrics, Logger log, dht::Relay* relay);
 
   void SetHandlers(TensorHandlers handlers) { handlers_ = std::move(handlers); }
   Status Start();
@@ -46,6 +46,7 @@ class TensorTransport::Impl : public std::enable_shared_from_this<Impl> {
     bool was_open = false;    // this attempt
     int redials = 0;          // since it was open last
     bool other_peer = false;  // somebody else answered
+    bool carried = false;     // this attempt goes through the relay
     std::list<PeerId>::iterator used;
   };
   struct Accepted {
@@ -61,7 +62,10 @@ class TensorTransport::Impl : public std::enable_shared_from_this<Impl> {
 
   // Links (tensor_link.cc).
   void Wake(const PeerId& peer, const std::string& endpoint, std::shared_ptr<TensorOutbox> outbox);
-  void Dial(const PeerId& peer);
+  // `carried`: through the relay, whatever it knows of a way.
+  void Dial(const PeerId& peer, bool carried = false);
+  void DialCarried(const PeerId& peer, const Connection& connection,
+                   const std::shared_ptr<TensorOutbox>& outbox);
   void DialAddress(const PeerId& peer, const Connection& connection,
                    const std::shared_ptr<TensorOutbox>& outbox);
   void OnLinkEnd(const PeerId& peer, const TensorConnection* connection, TensorEnding ending,
@@ -86,6 +90,7 @@ class TensorTransport::Impl : public std::enable_shared_from_this<Impl> {
   dht::HostLoop& host_;
   TensorMetrics metrics_;
   const Logger log_;
+  dht::Relay* const relay_;
   TensorHandlers handlers_;
   TensorHello self_;
   TlsCredentials credentials_;

@@ -1,0 +1,97 @@
+// Relay: connections with agents that this one may not dial, carried by the neighbours between.
+//
+// A firewall may let an agent dial its neighbours of a tree only. Transports dial as ever; when
+// that fails they ask here, and what they get is a connection whose bytes the neighbours hand on,
+// over the call PeerRelay.Carry of their peer ports: mutual TLS at each hop, which lets in agents
+// of the job and nobody else. What is carried keeps the TLS of its two ends. Who is asked and what
+// is believed: core/relay_searches.h, core/relay_paths.h; here are the bytes.
+//
+// Two ways in. gRPC's dials come to a loopback port and say CONNECT with a secret of this process;
+// other rooms call Connect and get a socket. Each carried connection holds at most one piece of
+// 64 KiB a direction, and reads the next when that is written, so a slow reader slows the writer.
+// A hop that dies cuts what it carries; both ends see a closed connection and dial again.
+// Nothing is asked, dialed or carried where every dial succeeds. Threads: one of its own; every
+// public method from any, none blocks but Stop. Bounds: RelayConfig and kRelay... below, counted.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "base/log.h"
+#include "base/metrics.h"
+#include "base/status.h"
+#include "coordinator-free-dht/core/relay_paths.h"
+
+namespace grpc {
+class Service;
+class Channel;
+}  // namespace grpc
+
+namespace crowdsurf::dht {
+
+inline constexpr size_t kRelayPieceBytes = 64 << 10;  // of one direction of one connection
+inline constexpr size_t kRelayWaiting = 64;           // at the entrance, before they said CONNECT
+inline constexpr size_t kRelayChannels = 64;  // to neighbours; idle ones close by themselves
+inline constexpr Duration kRelayLinger = Seconds(5);    // of one direction when the other has ended
+inline constexpr Duration kRelayGreeting = Seconds(5);  // to say CONNECT in
+
+// A connected socket, closed when nobody has taken it.
+class RelaySocket {
+ public:
+  explicit RelaySocket(int fd) : fd_(fd) {}
+  ~RelaySocket();
+  RelaySocket(const RelaySocket&) = delete;
+  RelaySocket& operator=(const RelaySocket&) = delete;
+  int Take();  // the descriptor, whose owner the caller is now; once
+
+ private:
+  int fd_;
+};
+
+struct RelayOptions {
+  RelayConfig config = {};
+  PeerId self = {};
+  // A channel to a neighbour with this agent's credentials, that closes when it is idle.
+  std::function<std::shared_ptr<grpc::Channel>(const std::string& endpoint)> channel_to;
+  std::function<Time()> now;                                             // any thread
+  std::function<std::string(const std::string& endpoint)> dial_at = {};  // see TransportOptions
+};
+
+class Relay {
+ public:
+  // `metrics` and `logger`'s sink outlive it.
+  Relay(RelayOptions options, MetricRegistry& metrics, Logger logger);
+  ~Relay();  // stops
+
+  // PeerRelay, for the server of the peer port. Lives as long as the relay.
+  grpc::Service* service();
+  // Opens the entrance. Error: no loopback port is to be had.
+  Status Start();
+  // Cuts everything, and waits. The server that has service() is shut down before.
+  void Stop();
+
+  // Of the entrance, after Start: where it is and what opens it.
+  const std::string& entrance() const;  // 127.0.0.1:port
+  const std::string& secret() const;    // for Proxy-Authorization
+  // Does the reason of a failed dial through the entrance say that the process is dead?
+  static bool SaysDead(const std::string& reason);
+
+  // See RelayPaths; the same.
+  void OnStreamUp(const Contact& peer, bool carried);
+  void OnStreamDown(const PeerId& peer);
+  void Introduce(const PeerId& peer, const std::string& endpoint);
+  bool Via(const Contact& to) const;
+  AfterFailure OnDialFailed(const Contact& to, bool refused);
+
+  // A connection with `endpoint`. `done` is called once, on the relay's thread, unless the relay
+  // stops before: with a socket, or without one and true when the process there is dead.
+  using Connected = std::function<void(std::shared_ptr<RelaySocket>, bool dead)>;
+  void Connect(const std::string& endpoint, Connected done);
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace crowdsurf::dht

@@ -1,0 +1,231 @@
+#include "coordinator-free-dht/edge/relay_call.h"
+
+#include <utility>
+
+#include "coordinator-free-dht/edge/relay.h"
+
+namespace crowdsurf::dht {
+namespace {
+
+constexpr size_t kEndpointMost = 261;  // bytes: a DNS name, a colon, a port
+
+// Empty: not a piece of data.
+std::string TakeData(peer::RelayPiece& piece) {
+  if (!piece.has_data() || piece.data().size() > kRelayPieceBytes) return {};
+  return std::move(*piece.mutable_data());
+}
+
+RelayAnswer AnswerOf(const peer::RelayPiece& piece) {
+  const bool known = piece.answer() >= static_cast<uint32_t>(RelayAnswer::kFound) &&
+                     piece.answer() <= static_cast<uint32_t>(RelayAnswer::kNothing);
+  // What a newer agent says beyond that is a failure of some kind.
+  return known ? static_cast<RelayAnswer>(piece.answer()) : RelayAnswer::kUnreachable;
+}
+
+}  // namespace
+
+// ---- asked -------------------------------------------------------------------------------------
+
+AskedCall::AskedCall(RelayCallHost& host, std::shared_ptr<grpc::Channel> channel)
+    : host_(host), stub_(peer::PeerRelay::NewStub(std::move(channel))) {}
+
+void AskedCall::Ask(const RelayQuestion& question, OnAnswer done) {
+  self_ = shared_from_this();
+  on_answer_ = std::move(done);
+  peer::RelayOpen& open = *out_.mutable_open();
+  open.set_endpoint(question.endpoint);
+  open.set_number(question.number);
+  open.set_hops(question.hops);
+  open.set_asker(question.asker.bytes().data(), question.asker.bytes().size());
+  writing_ = true;
+  stub_->async()->Carry(&context_, this);
+  AddHold();  // operations are started from the relay's thread
+  StartWrite(&out_);
+  StartRead(&in_);
+  StartCall();
+}
+
+void AskedCall::Read(OnPiece done) {
+  if (ended_) return asio::post(host_.loop, [done = std::move(done)] { done({}); });
+  on_piece_ = std::move(done);
+  StartRead(&in_);
+}
+
+void AskedCall::Write(std::string piece, OnWritten done) {
+  if (ended_) return asio::post(host_.loop, [done = std::move(done)] { done(false); });
+  on_written_ = std::move(done);
+  if (writing_) {  // the opening: its answer may be told before that it is out
+    write_waits_ = true;
+    waiting_ = std::move(piece);
+    return;
+  }
+  out_.set_data(std::move(piece));
+  writing_ = true;
+  StartWrite(&out_);
+}
+
+void AskedCall::End() {
+  if (!ended_ && !writing_) StartWritesDone();
+}
+
+void AskedCall::Abort() {
+  on_answer_ = nullptr;
+  on_piece_ = nullptr;
+  on_written_ = nullptr;
+  if (!ended_) context_.TryCancel();
+  LetGo();
+}
+
+void AskedCall::LetGo() {
+  if (!std::exchange(ended_, true)) RemoveHold();
+}
+
+void AskedCall::OnReadDone(bool ok) {
+  asio::post(host_.loop, [self = shared_from_this(), ok] { self->TakeRead(ok); });
+}
+void AskedCall::OnWriteDone(bool ok) {
+  asio::post(host_.loop, [self = shared_from_this(), ok] { self->TakeWritten(ok); });
+}
+void AskedCall::OnDone(const grpc::Status&) {
+  asio::post(host_.loop, [&host = host_, self = shared_from_this()]() mutable {
+    self->LetGo();
+    self->self_ = nullptr;
+    self = nullptr;  // its channel may go with it: not on a thread of gRPC's
+    host.on_released();
+  });
+}
+
+void AskedCall::TakeRead(bool ok) {
+  if (on_answer_) {
+    const bool understood = !ok || in_.content_case() == peer::RelayPiece::kAnswer;
+    if (!understood) host_.malformed.Add();
+    const RelayAnswer answer = ok && understood ? AnswerOf(in_) : RelayAnswer::kUnreachable;
+    const auto done = std::exchange(on_answer_, nullptr);
+    if (answer != RelayAnswer::kFound) Abort();
+    return done(answer);
+  }
+  if (ended_) return;
+  std::string piece = ok ? TakeData(in_) : std::string();
+  if (ok && piece.empty()) host_.malformed.Add();
+  const auto done = std::exchange(on_piece_, nullptr);
+  if (piece.empty()) {
+    if (ok) context_.TryCancel();
+    LetGo();
+  }
+  if (done) done(std::move(piece));
+}
+
+void AskedCall::TakeWritten(bool ok) {
+  writing_ = false;
+  if (ok && !ended_ && std::exchange(write_waits_, false)) {
+    out_.set_data(std::move(waiting_));
+    writing_ = true;
+    StartWrite(&out_);
+    return;
+  }
+  if (const auto done = std::exchange(on_written_, nullptr)) done(ok);
+}
+
+// ---- served ------------------------------------------------------------------------------------
+
+void ServedCall::Serve(std::function<void(RelayQuestion)> on_open, std::function<void()> on_gone) {
+  self_ = shared_from_this();
+  on_open_ = std::move(on_open);
+  on_gone_ = std::move(on_gone);
+  StartRead(&in_);
+}
+
+void ServedCall::TakeOpening(bool ok) {
+  const auto on_open = std::exchange(on_open_, nullptr);
+  const peer::RelayOpen& open = in_.open();
+  const bool understood =
+      ok && in_.has_open() && !open.endpoint().empty() && open.endpoint().size() <= kEndpointMost;
+  if (!understood) {
+    if (ok) host_.malformed.Add();
+    on_gone_ = nullptr;
+    return FinishOnce(grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "not understood"));
+  }
+  RelayQuestion question;
+  question.endpoint = open.endpoint();
+  question.number = open.number();
+  question.hops = open.hops();
+  const std::string& asker = open.asker();
+  question.asker = PeerId::From(AsBytes(asker)).value_or(PeerId());
+  on_open(std::move(question));
+}
+
+void ServedCall::Answer(RelayAnswer answer, OnWritten done) {
+  on_gone_ = nullptr;
+  if (finished_) {
+    if (done) asio::post(host_.loop, [done = std::move(done)] { done(false); });
+    return;
+  }
+  out_.set_answer(static_cast<uint32_t>(answer));
+  if (answer == RelayAnswer::kFound) {
+    on_written_ = std::move(done);
+    StartWrite(&out_);
+    return;
+  }
+  finished_ = true;
+  StartWriteAndFinish(&out_, grpc::WriteOptions(), grpc::Status::OK);
+}
+
+void ServedCall::Read(OnPiece done) {
+  if (finished_) return asio::post(host_.loop, [done = std::move(done)] { done({}); });
+  on_piece_ = std::move(done);
+  StartRead(&in_);
+}
+
+void ServedCall::Write(std::string piece, OnWritten done) {
+  if (finished_) return asio::post(host_.loop, [done = std::move(done)] { done(false); });
+  on_written_ = std::move(done);
+  out_.set_data(std::move(piece));
+  StartWrite(&out_);
+}
+
+void ServedCall::End() { FinishOnce(grpc::Status::OK); }
+
+void ServedCall::Abort() {
+  on_gone_ = nullptr;
+  on_piece_ = nullptr;
+  on_written_ = nullptr;
+  FinishOnce(grpc::Status(grpc::StatusCode::ABORTED, "cut"));
+}
+
+void ServedCall::FinishOnce(const grpc::Status& status) {
+  if (!std::exchange(finished_, true)) Finish(status);
+}
+
+void ServedCall::OnReadDone(bool ok) {
+  asio::post(host_.loop, [self = shared_from_this(), ok] { self->TakeRead(ok); });
+}
+void ServedCall::OnWriteDone(bool ok) {
+  asio::post(host_.loop, [self = shared_from_this(), ok] {
+    if (const auto done = std::exchange(self->on_written_, nullptr)) done(ok);
+  });
+}
+void ServedCall::OnCancel() {
+  asio::post(host_.loop, [self = shared_from_this()] {
+    if (const auto gone = std::exchange(self->on_gone_, nullptr)) gone();
+    self->FinishOnce(grpc::Status::CANCELLED);
+  });
+}
+void ServedCall::OnDone() {
+  asio::post(host_.loop, [&host = host_, self = shared_from_this()]() mutable {
+    self->self_ = nullptr;
+    self = nullptr;
+    host.on_released();
+  });
+}
+
+void ServedCall::TakeRead(bool ok) {
+  if (on_open_) return TakeOpening(ok);
+  std::string piece = ok ? TakeData(in_) : std::string();
+  if (ok && piece.empty()) {
+    host_.malformed.Add();
+    FinishOnce(grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "not understood"));
+  }
+  if (const auto done = std::exchange(on_piece_, nullptr)) done(std::move(piece));
+}
+
+}  // namespace crowdsurf::dht
