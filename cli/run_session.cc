@@ -91,7 +91,8 @@ Status Session::SetUp() {
   for (const std::string& remark : remarks_) terminal_.Print(remark);
   if (resumes) {
     terminal_.Print("resuming from the checkpoint in " + state_->checkpoint() +
-                    " (--fresh starts anew)");
+                    " (--fresh starts anew" +
+                    (options_.duration ? "; --duration counts what it has trained before)" : ")"));
   }
   return absl::OkStatus();
 }
@@ -263,7 +264,10 @@ void Session::Train() {
       reconcile_at = plan.ok() ? plan->requeue_at : WallNow() + Seconds(1);
     }
     if (cluster_->progress().target_met) record_.Finish(WallNow().seconds());
-    if (record_.training_began() && !training_since_) training_since_ = SteadyNow();
+    if (record_.training_began() && !training_since_) {
+      training_since_ = SteadyNow();
+      next_line_ = Time();  // the first line of the training at once
+    }
     over = cluster_->status().finished();
     if (!stopping_ && !over && !cluster_->progress().target_met) MoveMarket(SteadyNow());
     if (SteadyNow() >= next_tick_) {

@@ -49,6 +49,7 @@ class Session {
   void MoveMarket(Time now);
   void TellRecord();
   void Show(Time now);
+  void ShowStart(Time now);
   void ShowPage(bool over);
   Screen MakeScreen() const;
   std::vector<ScreenWorker> ScreenWorkers() const;

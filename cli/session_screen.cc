@@ -115,12 +115,27 @@ void Session::ShowPage(bool over) {
   if (page_) page_->Show(StatusHtml(screen, over));
 }
 
+// Many workers on few cores take a while; who waits shall see that something happens.
+void Session::ShowStart(Time now) {
+  if (next_line_ == Time()) next_line_ = now + kLineEvery;
+  if (now < next_line_) return;
+  next_line_ = now + kLineEvery;
+  const std::vector<controller::LocalWorker> workers = cluster_->Workers();
+  const auto up = std::count_if(
+      workers.begin(), workers.end(),
+      [](const controller::LocalWorker& worker) { return !worker.facts->address.empty(); });
+  terminal_.Print(absl::StrCat(Span(WallNow().seconds() - launched_.seconds()), "  0/",
+                               job_.spec.replicas, " workers train yet, ", up, " agents are up"));
+}
+
 void Session::Show(Time now) {
   if (terminal_.interactive()) {
     if (terminal_.DueAt(now)) {
       terminal_.Draw(now, DrawScreen(MakeScreen(), terminal_.width() - 1, terminal_.color()));
     }
-  } else if (now >= next_line_ && record_.training_began() && !stopping_) {
+  } else if (!record_.training_began() && !stopping_) {
+    ShowStart(now);
+  } else if (now >= next_line_ && !stopping_) {
     Screen screen = MakeScreen();
     // Lines stand among the news, whose clock began at the launch.
     screen.elapsed = WallNow().seconds() - launched_.seconds();

@@ -101,6 +101,8 @@ std::optional<AgentSummary> ParseSummary(std::string_view text) {
   const json* trainer = Member(in, "trainer");
   out.trainer_hangs = ClippedAt(trainer, "state") == "hung";
   out.seconds_since_step = NumberAt(trainer, "seconds_since_step");
+  out.tensors = ClippedAt(trainer, "tensors");
+  out.elements = CountAt(trainer, "elements");
   return out;
 }
 

@@ -58,6 +58,8 @@ struct AgentSummary {
   bool joined_with_state = false;
   bool trainer_hangs = false;  // it holds its connection and makes no steps
   double seconds_since_step = 0;
+  std::string tensors;      // hash of its trainer's tensor table; empty: no trainer
+  uint64_t elements = 0;    // parameters in it
   std::string trouble;      // why its training is not in the averages; empty: it is
   std::string write_error;  // the last checkpoint or model that it could not write; empty: none
 };

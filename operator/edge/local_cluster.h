@@ -107,6 +107,7 @@ class LocalCluster : public Cluster {
   void Look(Entry& entry, WallTime now);
   bool HoldEnd(Entry& entry, WallTime now);
   void ReadTermination(const Entry& entry);
+  void NameOtherTensors(const std::string& worker, const AgentSummary& told);
   void NoteWriteError(const std::string& worker, const std::string& error);
   void RunTimers(WallTime now);
   void BuryGone();

@@ -69,6 +69,7 @@ void LocalCluster::OnNews(const SummaryNews& news) {
   if (!told.trouble.empty() && told.trouble != entry.trouble && !progress_.target_met) {
     entry.trouble = told.trouble;
     Say(ClusterEvent::Kind::kTold, news.worker, told.trouble, /*warning=*/true);
+    NameOtherTensors(news.worker, told);
   }
   if (told.steward || !told.write_error.empty()) NoteWriteError(news.worker, told.write_error);
   if (told.target_met && !progress_.target_met) {
@@ -79,6 +80,23 @@ void LocalCluster::OnNews(const SummaryNews& news) {
   progress_.step = std::max(progress_.step, told.step);
   progress_.averaging = std::max(progress_.averaging, told.averaging);
   UpdateLoss();
+}
+
+// Who is refused a seat knows that its trainer has another tensor table than the rest, not who the
+// rest are: the odd one may be the one that was first. Here all are known; said once of each
+// holder.
+void LocalCluster::NameOtherTensors(const std::string& worker, const AgentSummary& told) {
+  for (auto& [name, entry] : pods_) {
+    const std::optional<AgentSummary>& other = entry.summary;
+    if (!other || other->cell.empty() || other->tensors.empty() || told.tensors.empty()) continue;
+    if (other->tensors == told.tensors) continue;
+    const std::string words = absl::StrCat(
+        "has a seat with other tensors (", other->elements, " parameters) than ", worker, " (",
+        told.elements, "), which gets none: the trainers of a job must have the same model");
+    if (std::exchange(entry.trouble, "other tensors") == "other tensors") return;
+    Say(ClusterEvent::Kind::kTold, name, words, /*warning=*/true);
+    return;
+  }
 }
 
 // Of the steward alone, because nobody else writes; that it is gone again is not heard of others.

@@ -5,6 +5,7 @@ Usage: bad_input_test.py BIN [TestCase.test ...]     BIN is the folder of the bu
 """
 import os
 import pathlib
+import re
 import resource
 import signal
 import socket
@@ -193,11 +194,40 @@ class BadInputTest(RunCase):
             self.assertAlmostEqual(number, 3, places=3, msg="what the three others have learnt")
         self.nothing_is_left()
 
-    def test_a_trainer_with_other_tensors_than_the_rest_is_said(self):
+    def write_odd(self, late):
+        """Worker 1's trainer has another model than the rest's. `late`: a pattern of who waits for the gate."""
+        self.gate = self.path / "gate"
         words = self.command.replace(",", "").replace("'", "")
-        self.write_two(words, words.replace("--hidden 32", "--hidden 31"))
+        wait = f"case $CROWDSURF_WORKER in {late}) until [ -e {self.gate} ]; do sleep .1; done;; esac"
+        odd = words.replace("--hidden 32", "--hidden 31")
+        self.write_endless(f"sh, -c, '{wait}; case $CROWDSURF_WORKER in e2e-1-*) exec {odd};; esac; exec {words}'")
+
+    def refused(self, worker):
+        return self.metric(worker, r'crowdsurf_worker_seats_refused_total\{reason="other_tensors"\}')
+
+    def test_a_trainer_with_other_tensors_than_the_rest_is_said(self):
+        self.write_odd(late="e2e-1-*")
         process = self.start()
-        seen = self.wait_for(process, r"e2e-\d-1 gets no seat: another tensor table")
+        seen = self.wait_for(process, "e2e-3-1 trains")
+        self.gate.touch()
+        seen += self.wait_for(process, "e2e-1-1 gets no seat: another tensor table")
+        seen += self.wait_for(process, r"e2e-\d-1 has a seat with other tensors \(\d+ parameters\) than e2e-1-1 \(\d+\)")
+        self.assertEqual((self.refused("e2e-1-1"), self.refused("e2e-0-1")), (1, 0))
+        seen = self.end_job(process, seen)
+        self.assertEqual(self.report()["rounds"]["hash_mismatches"], 0)
+        self.nothing_is_left()
+
+    def test_a_first_trainer_with_other_tensors_is_named_by_those_it_keeps_out(self):
+        self.write_odd(late="e2e-[023]-*")
+        process = self.start()
+        seen = self.wait_for(process, "e2e-1-1 trains")
+        self.gate.touch()
+        named = "e2e-1-1 has a seat with other tensors .* the trainers of a job must have the same model"
+        while not re.search(named, seen) or len(set(re.findall(r"e2e-(\d)-1 gets no seat", seen))) < 3:
+            seen += self.wait_for(process, "gets no seat: another tensor table|has a seat with other tensors")
+        self.assertNotIn("e2e-1-1 gets no seat", seen)
+        for worker in (0, 2, 3):
+            self.assertGreaterEqual(self.refused(f"e2e-{worker}-1"), 1)
         seen = self.end_job(process, seen)
         self.assertEqual(self.report()["rounds"]["hash_mismatches"], 0)
         self.nothing_is_left()

@@ -187,6 +187,7 @@ class Agent::Impl : public dht::TimerSource {
   int bad_snapshots_ = 0;               // in a row
   Time seat_again_ = Time::Infinite();  // when a trainer of bad snapshots is let in again
   std::string bad_snapshot_;  // what was wrong with the trainer's last snapshot; empty: nothing
+  std::string seat_refused_;  // the core's words, as seen last
   std::string write_error_;   // of the last checkpoint or model; empty: it was written
   Time checkpoint_at_;  // when this agent, as steward, writes the next one; unset: no average yet
 

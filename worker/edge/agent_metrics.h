@@ -45,6 +45,8 @@ struct AgentMetrics {
                                 "Lost workers that were not noted because too many are.")),
         config_refused(registry.AddCounter("crowdsurf_worker_config_refused_total",
                                            "New versions of the config file that were wrong.")),
+        seats_refused_tensors(SeatsRefused(registry, "other_tensors")),
+        seats_refused_other(SeatsRefused(registry, "other")),
         state_fetches_ok(StateFetches(registry, "ok")),
         state_fetches_failed(StateFetches(registry, "failed")),
         checkpoints(registry.AddCounter("crowdsurf_worker_checkpoints_total",
@@ -55,6 +57,12 @@ struct AgentMetrics {
   static Counter& StateFetches(MetricRegistry& registry, const char* result) {
     return registry.AddCounter("crowdsurf_worker_state_fetches_total",
                                "Transfers of a committed average, by end.", {{"result", result}});
+  }
+
+  static Counter& SeatsRefused(MetricRegistry& registry, const char* reason) {
+    return registry.AddCounter("crowdsurf_worker_seats_refused_total",
+                               "Times this worker was refused a seat for long, by reason.",
+                               {{"reason", reason}});
   }
 
   Counter& steps;
@@ -75,6 +83,8 @@ struct AgentMetrics {
   Counter& agent_crashes;
   Counter& deaths_dropped;
   Counter& config_refused;
+  Counter& seats_refused_tensors;
+  Counter& seats_refused_other;
   Counter& state_fetches_ok;
   Counter& state_fetches_failed;
   Counter& checkpoints;

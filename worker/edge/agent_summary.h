@@ -21,6 +21,8 @@ struct EdgeSummary {
   std::string write_error;        // checkpoint or model that could not be written last; empty: none
   std::string trainer = "none";   // TrainerPulse's word for it
   double seconds_since_step = 0;  // while there is a trainer
+  std::string tensors;            // its table's hash, shortened; empty: no trainer
+  uint64_t elements = 0;          // parameters that are averaged
   double started_unix = 0;
   std::optional<double> first_step_unix;
 };

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <memory>
 
+#include "worker/core/membership.h"
 #include "worker/edge/agent_impl.h"
 
 namespace crowdsurf::worker {
@@ -66,6 +67,11 @@ void Agent::Impl::UpdateGauges(const PeerSummary& summary) {
   ready_ = summary.state == PeerState::kTraining;
   trainer_hangs_ = pulse_.state() == TrainerPulse::State::kHung;
   metrics_.ready.Set(ready_ ? 1 : 0);
+  if (summary.seat_refused == seat_refused_) return;
+  seat_refused_ = summary.seat_refused;
+  if (seat_refused_.empty()) return;
+  const bool tensors = seat_refused_ == Membership::kAnotherTable;
+  (tensors ? metrics_.seats_refused_tensors : metrics_.seats_refused_other).Add();
 }
 
 // Who leaves says so or is told to: at the end of a job everybody goes, and nobody is dead.
@@ -116,7 +122,11 @@ std::string Agent::Impl::SummaryText(Time now) {
   edge.write_error = write_error_;
   edge.trouble = bad_snapshot_;
   edge.trainer = NameOf(pulse_.state());
-  if (trainer_) edge.seconds_since_step = pulse_.since_step(now).seconds();
+  if (trainer_) {
+    edge.seconds_since_step = pulse_.since_step(now).seconds();
+    edge.tensors = trainer_->schema.brief();
+    edge.elements = trainer_->elements;
+  }
   edge.started_unix = started_unix_;
   edge.first_step_unix = first_step_unix_;
   PeerSummary summary = peer_->Summarize();
