@@ -164,10 +164,10 @@ class Bench:
         self.give("a2cid2.job_buffers", (held["a2cid2"] - held["pairs"]) / ALONE if all(held.values()) else None)
 
     def dial(self, patience):
-        """RelaySum on a chain: everybody may dial everybody; then the neighbours in the chain only; then these, with a relay
-        beside each worker that carries what it sends to others along the chain."""
+        """RelaySum on a chain: everybody may dial everybody; then the neighbours in the chain only, other dials being refused;
+        then these, other dials being without an answer."""
         averaging = "strategy: RelaySum, interval: {steps: 5}, relaySum: {tree: Chain}"
-        for name, wrapper in (("relaysum.dial_open", "open"), ("relaysum.dial", "rules"), ("relaysum.dial_relayed", "relay")):
+        for name, wrapper in (("relaysum.dial_open", "open"), ("relaysum.dial", "reject"), ("relaysum.dial_silent", "drop")):
             run = self.run(averaging, "loopback", target=600_000, patience=patience, watch="all", wrapper=wrapper)
             report = run["report"] or {}
             finished = report.get("outcome") == "Succeeded" and run["members"] == 8

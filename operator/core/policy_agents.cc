@@ -83,21 +83,29 @@ std::string ConfigFor(const TrainingJob& job) {
       .dump();
 }
 
-// Everybody gets the same elders, so that a young job cannot fall into islands of two.
-std::vector<std::string> SeedsFor(const Decision& d, const std::string& own_address) {
-  std::vector<const PodFacts*> known;
+namespace {
+
+std::vector<const PodFacts*> LivingByAge(const Decision& d) {
+  std::vector<const PodFacts*> living;
   for (const Worker& worker : d.workers) {
-    if (worker.alive() && !worker.pod->address.empty()) known.push_back(worker.pod);
+    if (worker.alive()) living.push_back(worker.pod);
   }
-  std::sort(known.begin(), known.end(), [](const PodFacts* a, const PodFacts* b) {
+  std::sort(living.begin(), living.end(), [](const PodFacts* a, const PodFacts* b) {
     return std::tie(a->created, a->index, a->incarnation) <
            std::tie(b->created, b->index, b->incarnation);
   });
+  return living;
+}
+
+}  // namespace
+
+// Everybody gets the same elders, so that a young job cannot fall into islands of two.
+std::vector<std::string> SeedsFor(const Decision& d, const std::string& own_address) {
   std::vector<std::string> seeds = d.spec().bootstrap_peers;
   size_t own = 0;
-  for (const PodFacts* pod : known) {
+  for (const PodFacts* pod : LivingByAge(d)) {
     if (own == kMostSeeds) break;
-    if (pod->address == own_address) continue;
+    if (pod->address.empty() || pod->address == own_address) continue;
     seeds.push_back(pod->address);
     ++own;
   }
@@ -106,6 +114,22 @@ std::vector<std::string> SeedsFor(const Decision& d, const std::string& own_addr
 
 namespace {
 
+// Seats are taken in the order of coming, so these are a worker's neighbours towards the root of
+// RelaySum's trees: the one before it in a chain, the one at half its place in a binary tree
+// (worker/core/graph.cc). A firewall may let it dial its neighbours only, and then no elder.
+std::vector<std::string> TreeNeighbours(const std::vector<const PodFacts*>& by_age, size_t place) {
+  std::vector<std::string> neighbours;
+  if (place == 0) return neighbours;
+  for (const size_t other : {place - 1, place / 2}) {
+    const std::string& address = by_age[other]->address;
+    if (other != place && !address.empty() &&
+        std::find(neighbours.begin(), neighbours.end(), address) == neighbours.end()) {
+      neighbours.push_back(address);
+    }
+  }
+  return neighbours;
+}
+
 void KeepInformed(Decision& d) {
   if (d.mode != Mode::kWorking && d.mode != Mode::kFinishing) return;
   const std::string config = ConfigFor(d.in.job);
@@ -113,9 +137,10 @@ void KeepInformed(Decision& d) {
   for (const Worker& worker : d.workers) {
     if (worker.alive() && !worker.pod->address.empty()) live.insert(worker.pod->address);
   }
-  for (const Worker& worker : d.workers) {
-    if (!worker.alive()) continue;
-    const PodFacts& pod = *worker.pod;
+  const bool on_tree = d.spec().averaging.value("strategy", "") == "RelaySum";
+  const std::vector<const PodFacts*> by_age = LivingByAge(d);
+  for (size_t place = 0; place < by_age.size(); ++place) {
+    const PodFacts& pod = *by_age[place];
     if (pod.Annotation(kConfigAnnotation) != config) {
       d.plan.annotations.push_back({pod.name, pod.uid, kConfigAnnotation, config, reason::kConfig});
     }
@@ -124,8 +149,16 @@ void KeepInformed(Decision& d) {
         static_cast<size_t>(std::count_if(has.begin(), has.end(), [&](const std::string& seed) {
           return seed != pod.address && live.count(seed) > 0;
         }));
-    const std::vector<std::string> seeds = SeedsFor(d, pod.address);
-    if (usable >= std::min(seeds.size(), kEnoughSeeds)) continue;
+    std::vector<std::string> seeds = SeedsFor(d, pod.address);
+    bool lacks_neighbour = false;
+    if (on_tree) {
+      for (std::string& seed : TreeNeighbours(by_age, place)) {
+        lacks_neighbour |= std::find(has.begin(), has.end(), seed) == has.end();
+        if (std::find(seeds.begin(), seeds.end(), seed) == seeds.end())
+          seeds.push_back(std::move(seed));
+      }
+    }
+    if (usable >= std::min(seeds.size(), kEnoughSeeds) && !lacks_neighbour) continue;
     std::string text;
     for (const std::string& seed : seeds) text += seed + "\n";
     d.plan.annotations.push_back({pod.name, pod.uid, kSeedsAnnotation, text, reason::kSeeds});

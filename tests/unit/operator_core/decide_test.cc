@@ -327,6 +327,24 @@ TEST(DecideTest, PushesSeedsWhileTheFirstWorkersStartAndThenOnlyWhenTheyAreDead)
   EXPECT_EQ(plan.creates[0].seeds, "job-0-1:7946\njob-1-1:7946\n") << "known at creation";
 }
 
+TEST(DecideTest, AWorkerOfRelaySumIsToldOfItsNeighboursInTheTreeBesideTheElders) {
+  for (const char* strategy : {"RelaySum", "Moshpit"}) {
+    World world(10);
+    world.snapshot.job.spec.averaging["strategy"] = strategy;
+    world.Reconcile();
+    for (int i = 0; i < 10; ++i) {  // one after the other: the first two are enough elders
+      world.Start("job-" + std::to_string(i) + "-1");
+      world.Settle();
+    }
+    const std::string seeds = world.pods.at("job-9-1").Annotation(kSeedsAnnotation);
+    const bool on_tree = std::string(strategy) == "RelaySum";
+    EXPECT_EQ(seeds.find("job-8-1:7946\n") != std::string::npos, on_tree) << "a chain's\n" << seeds;
+    EXPECT_EQ(seeds.find("job-4-1:7946\n") != std::string::npos, on_tree) << "a binary tree's";
+    EXPECT_NE(seeds.find("job-0-1:7946\n"), std::string::npos);
+    EXPECT_TRUE(world.Reconcile().annotations.empty()) << "once";
+  }
+}
+
 TEST(DecideTest, PeersReportsAreActedUponSlowlyAndNotAtAllWhenMostAreReported) {
   World world = Running(30);  // pod-lifecycle 3: max(1, 10 %) a minute
   for (int i = 0; i < 10; ++i)
