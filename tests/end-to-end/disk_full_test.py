@@ -4,7 +4,9 @@
 Usage: disk_full_test.py BIN [TestCase.test ...]     BIN is the folder of the built programs.
 """
 import contextlib
+import ctypes
 import os
+import re
 import signal
 import subprocess
 import threading
@@ -13,6 +15,16 @@ import unittest
 from runs import BIN, RunCase
 
 FULL = "No space left on device"
+LIBC = ctypes.CDLL(None, use_errno=True)
+# <sched.h>, <sys/mount.h>
+CLONE_NEWNS, MS_REC, MS_PRIVATE = 0x20000, 0x4000, 0x40000
+
+
+def small_dev_shm():
+    """Gives the calling process a /dev/shm of its own with 64 KiB."""
+    private = LIBC.unshare(CLONE_NEWNS) or LIBC.mount(b"none", b"/", None, MS_REC | MS_PRIVATE, None)
+    if private or LIBC.mount(b"tmpfs", b"/dev/shm", b"tmpfs", 0, b"size=64k"):
+        raise OSError(ctypes.get_errno(), "mount")
 
 
 @unittest.skipIf(os.geteuid() != 0, "only root can mount a small disk")
@@ -105,6 +117,17 @@ class DiskFullTest(RunCase):
         self.assertRegex(output, f"agent does not start error=.*write {self.state}/workers/e2e-0-3/agent/.*: {FULL}")
         self.assertIn("3 failures, backoffLimit is 2", output)
         self.assertEqual(self.half_files(), [])
+        self.nothing_is_left()
+
+    def test_a_full_dev_shm_fails_the_job_with_what_is_needed_and_what_is_free(self):
+        process = self.start("--workers", "1", preexec_fn=small_dev_shm)
+        output, _ = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 1, output)
+        said = re.search(r"the trainer link needs (\d+) KiB \(3 x the \d+ KiB that are averaged\) and "
+                         r"/dev/shm/crowdsurf-\w+/e2e-0-3 has (\d+) KiB free: make room there", output)
+        self.assertIsNotNone(said, output)
+        self.assertGreater(int(said.group(1)), int(said.group(2)))
+        self.assertIn("3 failures, backoffLimit is 2", output)
         self.nothing_is_left()
 
 

@@ -11,7 +11,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <climits>
-#include <cstdio>
 #include <cstring>
 #include <utility>
 
@@ -34,10 +33,8 @@ Status Failed(const char* what, const std::string& path) {
   return absl::InternalError(absl::StrCat(what, " ", path, ": ", std::strerror(errno)));
 }
 
-std::string Mebibytes(uint64_t bytes) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.1f MiB", static_cast<double>(bytes) / kMiB);
-  return text;
+std::string Size(uint64_t bytes) {
+  return bytes < 10 * kMiB ? absl::StrCat(bytes >> 10, " KiB") : absl::StrCat(bytes / kMiB, " MiB");
 }
 
 // In a pod the volume has a size of its own; elsewhere it is the machine's, which others fill, too.
@@ -46,12 +43,11 @@ Status NoSpace(const std::string& path, const LinkGeometry& g) {
   struct statvfs fs {};
   const uint64_t free = ::statvfs(dir.c_str(), &fs) == 0 ? fs.f_bavail * fs.f_frsize : 0;
   const uint64_t need = g.file_bytes / kMiB + 1;
-  return absl::ResourceExhaustedError(
-      absl::StrCat("the trainer link needs ", Mebibytes(g.file_bytes), " (3 x the ",
-                   Mebibytes(g.elements * sizeof(float)), " that are averaged) and ", dir, " has ",
-                   Mebibytes(free),
-                   " free: make room there, or in a pod set spec.agent.sharedMemory to at least ",
-                   need + need / 8 + 1, "Mi"));
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "the trainer link needs ", Size(g.file_bytes), " (3 x the ", Size(g.elements * sizeof(float)),
+      " that are averaged) and ", dir, " has ", Size(free),
+      " free: make room there, or in a pod set spec.agent.sharedMemory to at least ",
+      need + need / 8 + 1, "Mi"));
 }
 
 Status WriteAll(int fd, ByteView bytes, uint64_t offset, const std::string& path) {
