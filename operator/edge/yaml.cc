@@ -8,7 +8,6 @@
 #include <filesystem>
 #include <fstream>
 #include <set>
-#include <sstream>
 #include <system_error>
 
 namespace crowdsurf::controller {
@@ -18,13 +17,17 @@ using nlohmann::json;
 
 constexpr size_t kMostText = 1 << 20;   // an object of Kubernetes holds 1.5 MB
 constexpr size_t kMostNodes = 100'000;  // aliases of aliases grow without end otherwise
+constexpr size_t kMostDepth = 100;      // an alias may stand in what it names; a pod is ten deep
 
 struct Reader {
   Manifest manifest;
   size_t nodes = 0;
+  size_t depth = 0;
   std::string problem;  // the first; empty: none so far
 
   json Read(const YAML::Node& node, const std::string& path);
+  json List(const YAML::Node& node, const std::string& path);
+  json Map(const YAML::Node& node, const std::string& path);
   json Scalar(const YAML::Node& node);
   void Fail(const YAML::Node& node, const std::string& what) {
     if (problem.empty()) {
@@ -67,14 +70,25 @@ json Reader::Read(const YAML::Node& node, const std::string& path) {
   if (!problem.empty()) return nullptr;
   if (node.Mark().line >= 0) manifest.lines.emplace(path, node.Mark().line + 1);
   if (node.IsScalar()) return Scalar(node);
-  if (node.IsSequence()) {
-    json list = json::array();
-    for (size_t i = 0; i < node.size(); ++i) {
-      list.push_back(Read(node[i], path + "[" + std::to_string(i) + "]"));
-    }
-    return list;
+  if (depth == kMostDepth) {
+    Fail(node, "more than 100 levels deep");
+    return nullptr;
   }
-  if (!node.IsMap()) return nullptr;
+  ++depth;
+  json out = node.IsSequence() ? List(node, path) : node.IsMap() ? Map(node, path) : json();
+  --depth;
+  return out;
+}
+
+json Reader::List(const YAML::Node& node, const std::string& path) {
+  json list = json::array();
+  for (size_t i = 0; i < node.size() && problem.empty(); ++i) {
+    list.push_back(Read(node[i], path + "[" + std::to_string(i) + "]"));
+  }
+  return list;
+}
+
+json Reader::Map(const YAML::Node& node, const std::string& path) {
   json map = json::object();
   for (const auto& entry : node) {
     if (!entry.first.IsScalar()) {
@@ -140,9 +154,10 @@ StatusOr<Manifest> ReadManifest(const std::string& path) {
   std::error_code error;  // a folder can be opened, and reads as if it were empty
   if (std::filesystem::is_directory(path, error))
     return absl::NotFoundError(absl::StrCat("cannot read ", path, ": ", std::strerror(EISDIR)));
-  std::ostringstream text;
-  text << file.rdbuf();
-  StatusOr<Manifest> manifest = ReadYaml(text.str());
+  std::string text(kMostText + 1, '\0');  // one more than may be: a device has no end
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<size_t>(file.gcount()));
+  StatusOr<Manifest> manifest = ReadYaml(text);
   if (manifest.ok()) return manifest;
   return absl::InvalidArgumentError(absl::StrCat(path, ": ", manifest.status().message()));
 }

@@ -75,6 +75,17 @@ TEST(YamlTest, AliasesOfAliasesAreCutOff) {
   }
   EXPECT_THAT(Problem(bomb), HasSubstr("more than 100000 values"));
   EXPECT_THAT(Problem(std::string(2 << 20, 'x')), HasSubstr("longer than 1 MiB"));
+  EXPECT_THAT(ReadManifest("/dev/zero").status().message(), HasSubstr("longer than 1 MiB"));
+}
+
+TEST(YamlTest, AnAliasOfWhatItStandsInHasNoEnd) {
+  EXPECT_THAT(Problem("a: &a [*a]\n"), HasSubstr("line 1: more than 100 levels deep"));
+  EXPECT_THAT(Problem("a: &a {b: *a, c: *a}\n"), HasSubstr("more than 100 levels deep"));
+  const auto nested = [](size_t deep) {
+    return "a: " + std::string(deep, '[') + "x" + std::string(deep, ']');
+  };
+  EXPECT_TRUE(ReadYaml(nested(90)).ok());
+  EXPECT_THAT(Problem(nested(120)), HasSubstr("more than 100 levels deep"));
 }
 
 TEST(YamlTest, AManifestsMistakesComeWithTheirLines) {
