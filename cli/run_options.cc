@@ -109,7 +109,10 @@ RunOptions CheckFlags(const RunFlags& flags, std::vector<std::string>& problems)
   if (!flags.preempt_trace.empty() && !flags.preempt_every.empty()) {
     problems.push_back("--preempt-trace: cannot go together with --preempt-every");
   }
-  if (!flags.preempt_trace.empty()) {
+  if (!flags.preempt_trace.empty() && access(flags.preempt_trace.c_str(), R_OK) != 0) {
+    problems.push_back(absl::StrCat("--preempt-trace: cannot read ", flags.preempt_trace, ": ",
+                                    std::strerror(errno)));
+  } else if (!flags.preempt_trace.empty()) {
     auto trace = ParseTrace(controller::ReadFile(flags.preempt_trace, kMostTrace));
     if (trace.ok()) {
       options.market.trace = std::move(*trace);

@@ -96,6 +96,15 @@ TEST(RunFlagsTest, ABadNumberOfWorkersIsToldOnce) {
   EXPECT_THAT(problems, ElementsAre("--workers: -1 is below 1"));
 }
 
+TEST(RunFlagsTest, ATraceThatIsNotThereIsSaidSo) {
+  std::vector<std::string> problems;
+  RunFlags flags;
+  flags.preempt_trace = "/none/trace.csv";
+  CheckFlags(flags, problems);
+  EXPECT_THAT(problems, ElementsAre("--preempt-trace: cannot read /none/trace.csv: "
+                                    "No such file or directory"));
+}
+
 class LoadJobTest : public ::testing::Test {
  protected:
   std::vector<std::string> Problems(const std::string& yaml, RunOptions options = {}) {
