@@ -6,6 +6,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <mutex>
 #include <utility>
 
 #include "coordinator-free-dht/edge/certificate.h"
@@ -19,10 +20,28 @@ namespace tls = grpc::experimental;
 // How often the files are looked at: certificates live a day.
 constexpr unsigned kWatchSeconds = 10;
 
+// gRPC may judge a last connection when the transport, and whoever counts for it, is gone.
+class Refusals {
+ public:
+  explicit Refusals(Counter& counter) : counter_(&counter) {}
+  void Add() {
+    const std::lock_guard lock(mutex_);
+    if (counter_ != nullptr) counter_->Add();
+  }
+  void End() {
+    const std::lock_guard lock(mutex_);
+    counter_ = nullptr;
+  }
+
+ private:
+  std::mutex mutex_;
+  Counter* counter_;
+};
+
 class JobVerifier : public tls::ExternalCertificateVerifier {
  public:
-  JobVerifier(std::filesystem::path ca, std::string job, Counter* refused)
-      : ca_(std::move(ca)), job_(std::move(job)), refused_(refused) {}
+  JobVerifier(std::filesystem::path ca, std::string job, std::shared_ptr<Refusals> refused)
+      : ca_(std::move(ca)), job_(std::move(job)), refused_(std::move(refused)) {}
 
   bool Verify(tls::TlsCustomVerificationCheckRequest* request, std::function<void(grpc::Status)>,
               grpc::Status* verdict) override {
@@ -48,7 +67,7 @@ class JobVerifier : public tls::ExternalCertificateVerifier {
   }
   const std::filesystem::path ca_;
   const std::string job_;
-  Counter* const refused_;
+  const std::shared_ptr<Refusals> refused_;
 };
 
 // Read by gRPC when its TLS is first used in the process.
@@ -64,8 +83,9 @@ StatusOr<PeerCredentials> MakePeerCredentials(const Identity& identity, const st
   const auto files = std::make_shared<tls::FileWatcherCertificateProvider>(
       (dir / "key.pem").string(), (dir / "cert.pem").string(), (dir / "ca.pem").string(),
       kWatchSeconds);
+  const auto refusals = std::make_shared<Refusals>(refused);
   const auto verifier =
-      tls::ExternalCertificateVerifier::Create<JobVerifier>(dir / "ca.pem", job, &refused);
+      tls::ExternalCertificateVerifier::Create<JobVerifier>(dir / "ca.pem", job, refusals);
 
   // The verifier judges the whole chain. OpenSSL's own judgement on the server is switched off only
   // because a refusal inside the handshake could not be counted.
@@ -82,11 +102,12 @@ StatusOr<PeerCredentials> MakePeerCredentials(const Identity& identity, const st
   channel.set_verify_server_certs(false);
   channel.set_check_call_host(false);
   channel.set_certificate_verifier(verifier);
-  return PeerCredentials{tls::TlsServerCredentials(server), tls::TlsCredentials(channel)};
+  return PeerCredentials{tls::TlsServerCredentials(server), tls::TlsCredentials(channel),
+                         std::shared_ptr<void>(nullptr, [refusals](void*) { refusals->End(); })};
 }
 
 PeerCredentials MakeInsecureCredentials() {
-  return {grpc::InsecureServerCredentials(), grpc::InsecureChannelCredentials()};
+  return {grpc::InsecureServerCredentials(), grpc::InsecureChannelCredentials(), nullptr};
 }
 
 }  // namespace crowdsurf::dht

@@ -21,9 +21,11 @@ namespace crowdsurf::dht {
 struct PeerCredentials {
   std::shared_ptr<grpc::ServerCredentials> server;
   std::shared_ptr<grpc::ChannelCredentials> channel;
+  std::shared_ptr<void> counting;  // refusals are counted as long as this lives
 };
 
-// `refused` outlives the credentials. Error when a file is missing or cert.pem does not fit.
+// `refused` outlives what is returned, if not what gRPC keeps of it. Error when a file is missing
+// or cert.pem does not fit.
 StatusOr<PeerCredentials> MakePeerCredentials(const Identity& identity, const std::string& job,
                                               Counter& refused);
 PeerCredentials MakeInsecureCredentials();
