@@ -4,6 +4,7 @@
 #include <httplib.h>
 #include <sys/stat.h>
 
+#include <mutex>
 #include <nlohmann/json.hpp>
 
 #include "coordinator-free-dht/edge/certificate.h"
@@ -190,8 +191,10 @@ TEST_F(SignerTest, ASignerWithAnotherCasCertificateIsNotBelieved) {
 
 TEST_F(SignerTest, AnAnswerThatIsNoCertificateOfOursIsNotInstalled) {
   const auto stranger = Identity::Open("");
+  std::mutex mutex;
   std::string answer;
   Serve([&](const httplib::Request&, httplib::Response& response) {
+    const std::lock_guard lock(mutex);
     response.set_content(answer, "application/json");
   });
   const auto csr = (*stranger)->CertificateRequest("job", "worker-0");
@@ -199,10 +202,14 @@ TEST_F(SignerTest, AnAnswerThatIsNoCertificateOfOursIsNotInstalled) {
        {std::string("noise"), std::string("{}"), std::string("{\"certificate\": 7}"),
         nlohmann::json{{"certificate", "noise"}}.dump(),
         nlohmann::json{{"certificate", authority_.SignRequest(*csr, {})}}.dump()}) {
-    answer = body;
+    {
+      const std::lock_guard lock(mutex);
+      answer = body;
+    }
     EXPECT_FALSE(RequestCertificate(*identity_, options_).ok()) << body;
     EXPECT_FALSE(std::filesystem::exists(directory_.path() / "cert.pem"));
   }
+  loopback_.reset();  // before what its answers use
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 // code under test is judged by certificates it did not make. Single sequence.
 #pragma once
 
+#include <atomic>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -69,7 +70,7 @@ class TestAuthority {
 
  private:
   static void Prepare(X509* x, const std::string& name, long seconds) {
-    static long serial = 1;
+    static std::atomic<long> serial = 1;  // servers of tests sign, too
     X509_set_version(x, 2);
     ASN1_INTEGER_set(X509_get_serialNumber(x), serial++);
     X509_gmtime_adj(X509_getm_notBefore(x), -3600);

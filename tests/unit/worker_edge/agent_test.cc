@@ -127,7 +127,7 @@ struct Worker {
 
 class AgentTest : public testing::Test {
  protected:
-  std::unique_ptr<Worker> StartWorker(size_t index, const std::string& seed = "") {
+  std::unique_ptr<Worker> StartAgent(size_t index, const std::string& seed) {
     auto worker = std::make_unique<Worker>();
     const std::string name = "w-" + std::to_string(index);
     AgentOptions options;
@@ -147,15 +147,24 @@ class AgentTest : public testing::Test {
     EXPECT_TRUE(agent.ok()) << agent.status();
     worker->agent = *std::move(agent);
     worker->thread = std::thread([raw = worker.get()] { raw->code = raw->agent->Run(); });
-    worker->trainer = std::make_unique<FakeTrainer>(options.dir, index);
     return worker;
   }
+  static void StartTrainer(Worker& worker, size_t index) {
+    worker.trainer = std::make_unique<FakeTrainer>((worker.folder.path() / "link").string(), index);
+  }
+  std::unique_ptr<Worker> StartWorker(size_t index, const std::string& seed = "") {
+    auto worker = StartAgent(index, seed);
+    StartTrainer(*worker, index);
+    return worker;
+  }
+  // The trainers when all agents are there: whoever is alone begins alone, and has its values only.
   void StartAll() {
     std::string seed;
     for (size_t i = 0; i < kWorkers; ++i) {
-      workers_.push_back(StartWorker(i, seed));
+      workers_.push_back(StartAgent(i, seed));
       seed = workers_[0]->agent->peer_endpoint();
     }
+    for (size_t i = 0; i < kWorkers; ++i) StartTrainer(*workers_[i], i);
   }
   template <class Condition>
   static bool Eventually(Condition condition) {
