@@ -40,12 +40,12 @@ bool RelayPaths::Via(const Contact& to) const {
 }
 
 bool RelayPaths::Met(Time now, const PeerId& peer) const {
-  const Time* refused = met_.Find(peer);
-  return refused != nullptr && (refused->unset() || now - *refused < config_.death_lives);
+  const Time* failed = met_.Find(peer);
+  return failed != nullptr && (failed->unset() || now - *failed < config_.death_lives);
 }
 
 AfterFailure RelayPaths::OnDialFailed(Time now, const Contact& to, bool refused) {
-  if (refused && Met(now, to.id)) {
+  if (Met(now, to.id)) {
     Time* since = met_.Find(to.id);
     if (since->unset()) *since = now;
     return AfterFailure::kFinal;
@@ -71,9 +71,13 @@ std::optional<PeerId> RelayPaths::Route(const std::string& endpoint) const {
 }
 
 void RelayPaths::Remember(const std::string& endpoint, const PeerId& neighbour) {
-  firewall_ = true;
   failures_.Erase(endpoint);
   Count(routes_.Put(endpoint, neighbour));
+}
+
+void RelayPaths::OnCarriedFailed(Time now, const Contact& to) {
+  OnUnreachable(now, to.endpoint);
+  hidden_.Erase(to.id);
 }
 
 void RelayPaths::OnUnreachable(Time now, const std::string& endpoint) {

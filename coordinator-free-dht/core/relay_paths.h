@@ -5,7 +5,8 @@
 // stream that nobody carries; it was *met*. A peer is *hidden* when the stream with it is carried.
 // An *end* is an address of a peer; only ends that were heard of here are ever dialed for others,
 // so an agent is no open proxy. A *route* is the neighbour through whom an end was reached last; it
-// is forgotten when that neighbour goes, or when it says that it cannot reach the end any more.
+// is forgotten when that neighbour goes, when it says that it cannot reach the end any more, or
+// when nobody answers at the end: somebody connected, but to a process that is frozen, say.
 //
 // A refused dial means that the process is dead only where a dial could have been accepted: at a
 // peer that was met, or, as long as nothing was ever carried here, anywhere. Elsewhere it may be
@@ -38,7 +39,8 @@ struct RelayConfig {
   Duration head_start = Milliseconds(100);  // of the own dial before neighbours are asked, too
   Duration patience = Seconds(4);           // of a search: less than a dial's 5 s
   Duration failure_lives = Seconds(1);      // an end that nobody reaches is not looked for again
-  Duration death_lives = Seconds(60);       // a refusal of a peer that was met means death so long
+  Duration death_lives = Seconds(60);       // a peer that was met and cannot be dialed any more is
+                                            // dead or frozen so long; then it may be a firewall
 };
 
 // What became of a search, or of one dial in it. Ordered as on the wire; never renumbered.
@@ -119,6 +121,8 @@ class RelayPaths {
   bool Via(const Contact& to) const;
   // A dial of `to` that nobody carried failed.
   AfterFailure OnDialFailed(Time now, const Contact& to, bool refused);
+  // One that went through the relay failed, or was cut before the peer had said who it is.
+  void OnCarriedFailed(Time now, const Contact& to);
 
   // ---- for core/relay_searches.h ----
   const std::map<PeerId, std::string>& neighbours() const { return neighbours_; }
@@ -132,8 +136,9 @@ class RelayPaths {
   void ForgetRoute(const std::string& endpoint) { routes_.Erase(endpoint); }
   // Nobody reached it: it is not looked for again at once, nor through the relay first.
   void OnUnreachable(Time now, const std::string& endpoint);
+  // An end answered on a connection that is carried here.
   void OnCarried() { firewall_ = true; }
-  // Was anything ever carried here, or reached through somebody?
+  // Was there ever such a one?
   bool firewall() const { return firewall_; }
 
  private:
@@ -144,7 +149,7 @@ class RelayPaths {
   RelayMetrics& metrics_;
   std::map<PeerId, std::string> neighbours_;  // bounded by the transport's streams
   Remembered<std::string, PeerId> ends_;
-  Remembered<PeerId, Time> met_;  // when a dial of it was refused first since; unset: never
+  Remembered<PeerId, Time> met_;  // when a dial of it failed first since; unset: never
   Remembered<PeerId, bool> hidden_;
   Remembered<std::string, PeerId> routes_;
   Remembered<std::string, Time> failures_;  // until when

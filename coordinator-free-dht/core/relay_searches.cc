@@ -166,7 +166,6 @@ void RelaySearches::Join(uint64_t id, const PeerId& via, RelayActions& out) {
   if (it->second.own) metrics_.found.Add();
   searches_.erase(it);
   carried_.insert(id);
-  paths_.OnCarried();
   out.emplace_back(RelayJoin{id, via});
 }
 

@@ -78,6 +78,10 @@ AfterFailure Relay::OnDialFailed(const Contact& to, bool refused) {
   const Time now = impl_->Now();
   return impl_->WithPaths([&](RelayPaths& paths) { return paths.OnDialFailed(now, to, refused); });
 }
+void Relay::OnCarriedFailed(const Contact& to) {
+  const Time now = impl_->Now();
+  impl_->WithPaths([&](RelayPaths& paths) { paths.OnCarriedFailed(now, to); });
+}
 void Relay::Connect(const std::string& endpoint, Connected done) {
   impl_->Connect(endpoint, std::move(done));
 }
@@ -312,8 +316,11 @@ void Relay::Impl::Join(uint64_t id, std::shared_ptr<RelayLeg> left,
     right->Abort();
     return Gone(id);
   }
-  it->second.pipe = std::make_shared<RelayPipe>(loop_, std::move(left), right, metrics_.bytes,
-                                                [this, id] { Gone(id); });
+  RelayPipe::Events events;
+  events.on_answer = [this] { WithPaths([](RelayPaths& paths) { paths.OnCarried(); }); };
+  events.on_end = [this, id] { Gone(id); };
+  it->second.pipe =
+      std::make_shared<RelayPipe>(loop_, std::move(left), right, metrics_.bytes, std::move(events));
   it->second.pipe->Start();
 }
 

@@ -83,6 +83,7 @@ class Relay {
   void Introduce(const PeerId& peer, const std::string& endpoint);
   bool Via(const Contact& to) const;
   AfterFailure OnDialFailed(const Contact& to, bool refused);
+  void OnCarriedFailed(const Contact& to);
 
   // A connection with `endpoint`. `done` is called once, on the relay's thread, unless the relay
   // stops before: with a socket, or without one and true when the process there is dead.

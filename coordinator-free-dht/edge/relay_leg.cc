@@ -38,14 +38,15 @@ void SocketLeg::Abort() {
 }
 
 RelayPipe::RelayPipe(asio::io_context& loop, std::shared_ptr<RelayLeg> left,
-                     std::shared_ptr<RelayLeg> right, Counter& bytes, std::function<void()> on_end)
+                     std::shared_ptr<RelayLeg> right, Counter& bytes, Events events)
     : left_(std::move(left)),
       right_(std::move(right)),
       there_(*left_, *right_),
       back_(*right_, *left_),
       bytes_(bytes),
       linger_(loop),
-      on_end_(std::move(on_end)) {}
+      on_answer_(std::move(events.on_answer)),
+      on_end_(std::move(events.on_end)) {}
 
 void RelayPipe::Start() {
   Carry(there_);
@@ -56,6 +57,7 @@ void RelayPipe::Carry(Way& way) {
   way.from.Read([self = shared_from_this(), &way](std::string piece) {
     if (!self->on_end_) return;
     if (piece.empty()) return self->OnOver(way);
+    if (&way == &self->back_ && self->on_answer_) std::exchange(self->on_answer_, nullptr)();
     const auto size = static_cast<double>(piece.size());
     way.to.Write(std::move(piece), [self, &way, size](bool ok) {
       if (!self->on_end_) return;

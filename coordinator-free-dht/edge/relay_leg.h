@@ -47,8 +47,12 @@ class SocketLeg : public RelayLeg, public std::enable_shared_from_this<SocketLeg
 // Carries both ways until both sides have ended, one fails, or one ended long ago.
 class RelayPipe : public std::enable_shared_from_this<RelayPipe> {
  public:
+  struct Events {
+    std::function<void()> on_answer;  // the right side has said something; once
+    std::function<void()> on_end;     // last, once
+  };
   RelayPipe(asio::io_context& loop, std::shared_ptr<RelayLeg> left, std::shared_ptr<RelayLeg> right,
-            Counter& bytes, std::function<void()> on_end);
+            Counter& bytes, Events events);
   void Start();
   void Cut();  // aborts both; on_end is not called
 
@@ -67,6 +71,7 @@ class RelayPipe : public std::enable_shared_from_this<RelayPipe> {
   Way there_, back_;
   Counter& bytes_;
   asio::steady_timer linger_;
+  std::function<void()> on_answer_;
   std::function<void()> on_end_;  // empty: it was called, or is not wanted any more
 };
 

@@ -283,7 +283,10 @@ bool TransportCore::HasNeighbour(const PeerId& id) const {
 }
 
 bool TransportCore::DialCarried(const StreamPtr& stream, bool& hard) {
-  if (stream->carried) return false;
+  if (stream->carried) {
+    relay_.OnCarriedFailed(stream->peer);
+    return false;
+  }
   const AfterFailure after = relay_.OnDialFailed(stream->peer, hard);
   if (after != AfterFailure::kFinal) hard = false;
   if (after != AfterFailure::kRelay) return false;

@@ -155,7 +155,9 @@ void TensorTransport::Impl::OnLinkEnd(const PeerId& peer, const TensorConnection
   if (lost || half_dead) return Redial(peer);
   bool hard = ending == TensorEnding::kRefused || link.other_peer;
   const bool unreachable = ending == TensorEnding::kRefused || ending == TensorEnding::kFailed;
-  if (relay_ != nullptr && !link.carried && unreachable) {
+  if (relay_ != nullptr && link.carried) {
+    relay_->OnCarriedFailed({peer, link.endpoint});
+  } else if (relay_ != nullptr && unreachable) {
     const auto after = relay_->OnDialFailed({peer, link.endpoint}, hard);
     if (after == dht::AfterFailure::kRelay) return Dial(peer, true);
     if (after == dht::AfterFailure::kSoft) hard = false;

@@ -28,6 +28,8 @@ TEST_F(RelayPathsTest, WithoutAFirewallTheDeathOfWhoWasMetIsFinalAtOnce) {
   EXPECT_EQ(paths_.OnDialFailed(At(0), Someone(1), true), AfterFailure::kFinal);
   EXPECT_EQ(paths_.OnDialFailed(At(1), Someone(1), true), AfterFailure::kFinal)
       << "the other transport sees it, too";
+  EXPECT_EQ(paths_.OnDialFailed(At(2), Someone(2), false), AfterFailure::kFinal)
+      << "frozen, perhaps: it is judged by its silence, as ever";
   // Alive after all, behind a firewall that came since: so long nobody goes on being refused.
   EXPECT_EQ(paths_.OnDialFailed(At(61), Someone(1), true), AfterFailure::kRelay);
   EXPECT_FALSE(paths_.firewall());
@@ -68,6 +70,17 @@ TEST_F(RelayPathsTest, WhoIsMetThroughARelayIsNoNeighbourAndIsDialedThroughOne) 
   paths_.OnStreamUp(Someone(3), true);
   paths_.OnUnreachable(At(0), Someone(3).endpoint);
   EXPECT_FALSE(paths_.Via(Someone(3))) << "then a dial is tried again";
+}
+
+TEST_F(RelayPathsTest, AnEndWhereNobodyAnswersIsDialedAgainAndIsNoSignOfAFirewall) {
+  paths_.OnStreamUp(Someone(1), false);
+  paths_.Remember(Someone(2).endpoint, Someone(1).id);  // joined, but it is frozen
+  EXPECT_TRUE(paths_.Via(Someone(2)));
+  paths_.OnCarriedFailed(At(0), Someone(2));
+  EXPECT_FALSE(paths_.Via(Someone(2)));
+  EXPECT_FALSE(paths_.firewall());
+  EXPECT_EQ(paths_.OnDialFailed(At(0.5), Someone(2), false), AfterFailure::kFinal);
+  EXPECT_EQ(paths_.OnDialFailed(At(1.5), Someone(2), false), AfterFailure::kRelay);
 }
 
 TEST_F(RelayPathsTest, WhatIsRememberedIsBoundedAndWhatWasPutInFirstGoes) {

@@ -117,6 +117,7 @@ class World {
       });
     } else if (const auto* join = std::get_if<RelayJoin>(&action)) {
       node.joined.push_back(join->question);
+      node.paths.OnCarried();  // the end answers
       Answer(at, join->question, RelayAnswer::kFound);
     } else {
       const auto& no = std::get<RelayNo>(action);
