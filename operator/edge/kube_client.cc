@@ -131,11 +131,16 @@ class KubeClient::Impl {
     const auto asked = steady_clock::now();
     ASSIGN_OR_RETURN(Lease lease, Acquire());
     const auto begun = steady_clock::now();
-    const Time at = options_.clock();
-    const httplib::Result result = call(*lease.client, lease.headers);
-    const int status = result ? result->status : 0;
-    Count(method, status);
-    Remember(at, status);
+    httplib::Result result = Ask(method, call, lease);
+    // A connection that was idle may have ended with its server. What changes nothing is asked
+    // again; of all else nobody knows whether it was done.
+    if (!result && lease.used && std::string_view(method) == "GET") {
+      lease = {};
+      if (auto fresh = Connect(); fresh.ok()) {
+        lease = *std::move(fresh);
+        result = Ask(method, call, lease);
+      }
+    }
     Took(method, begun - asked, steady_clock::now() - begun);
     if (!result) {
       // A broken connection is thrown away; the next request makes a new one.
@@ -143,6 +148,7 @@ class KubeClient::Impl {
       return absl::UnavailableError(absl::StrCat(what, ": ", httplib::to_string(result.error())));
     }
     Release(std::move(lease), /*reuse=*/true);
+    const int status = result->status;
     if (status < 200 || status > 299) return StatusOf(status, result->body, what);
     json document = json::parse(result->body, nullptr, false);
     if (document.is_discarded())
@@ -212,7 +218,17 @@ class KubeClient::Impl {
     std::unique_ptr<httplib::ClientImpl> client;
     httplib::Headers headers;
     std::string certificate;  // the client certificate that the connection was made with
+    bool used = false;        // by an earlier request
   };
+
+  httplib::Result Ask(const char* method, const Call& call, Lease& lease) {
+    const Time at = options_.clock();
+    httplib::Result result = call(*lease.client, lease.headers);
+    const int status = result ? result->status : 0;
+    Count(method, status);
+    Remember(at, status);
+    return result;
+  }
 
   httplib::Headers HeadersFor(const KubeCredentials& credentials) const {
     httplib::Headers headers{{"User-Agent", options_.user_agent}, {"Accept", "application/json"}};
@@ -222,7 +238,7 @@ class KubeClient::Impl {
 
   StatusOr<Lease> Connect() {
     ASSIGN_OR_RETURN(const KubeCredentials credentials, endpoint_.credentials());
-    Lease lease{nullptr, HeadersFor(credentials), credentials.certificate};
+    Lease lease{nullptr, HeadersFor(credentials), credentials.certificate, false};
     if (!endpoint_.tls) {
       lease.client = std::make_unique<httplib::ClientImpl>(endpoint_.host, endpoint_.port);
     } else {
@@ -264,6 +280,7 @@ class KubeClient::Impl {
         idle_.pop_back();
         if (lease.certificate != credentials.certificate) continue;  // renewed: connect anew
         lease.headers = HeadersFor(credentials);
+        lease.used = true;
         return lease;
       }
     }
