@@ -27,6 +27,9 @@ const std::vector<double> kRequestBuckets = {.005, .01, .025, .05, .1, .25, .5,
 // Bookmarks come about once a minute; a watch that is silent for two has lost its connection.
 constexpr int kWatchSilenceSeconds = 120;
 
+// An error that comes sooner is a connection that has ended, not a server that is slow.
+constexpr std::chrono::seconds kTimedOut{1};
+
 struct Freed {
   void operator()(BIO* p) const { BIO_free_all(p); }
   void operator()(X509* p) const { X509_free(p); }
@@ -134,7 +137,8 @@ class KubeClient::Impl {
     httplib::Result result = Ask(method, call, lease);
     // A connection that was idle may have ended with its server. What changes nothing is asked
     // again; of all else nobody knows whether it was done.
-    if (!result && lease.used && std::string_view(method) == "GET") {
+    const bool ended = !result && lease.used && steady_clock::now() - begun < kTimedOut;
+    if (ended && std::string_view(method) == "GET") {
       lease = {};
       if (auto fresh = Connect(); fresh.ok()) {
         lease = *std::move(fresh);

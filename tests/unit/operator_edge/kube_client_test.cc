@@ -1,0 +1,95 @@
+// KubeClient on connections that end while they are idle, as when an API server is restarted: over
+// a socket that the test closes when it likes, which no HTTP server does.
+#include "operator/edge/kube_client.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <mutex>
+#include <thread>
+
+#include "plain_endpoint.h"
+
+namespace crowdsurf::controller {
+namespace {
+
+using testing::ElementsAre;
+
+// Answers the first request of every connection with {} and ends with the second, unanswered.
+class ForgetfulServer {
+ public:
+  ForgetfulServer() : listener_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof address;
+    EXPECT_EQ(bind(listener_, reinterpret_cast<sockaddr*>(&address), size), 0);
+    EXPECT_EQ(listen(listener_, 8), 0);
+    EXPECT_EQ(getsockname(listener_, reinterpret_cast<sockaddr*>(&address), &size), 0);
+    port_ = ntohs(address.sin_port);
+    thread_ = std::thread([this] { Serve(); });
+  }
+  ~ForgetfulServer() {
+    shutdown(listener_, SHUT_RDWR);
+    thread_.join();
+    close(listener_);
+  }
+  int port() const { return port_; }
+  std::vector<std::string> asked() {  // methods, in order
+    const std::lock_guard lock(mutex_);
+    return asked_;
+  }
+
+ private:
+  void Serve() {
+    for (int peer; (peer = accept(listener_, nullptr, nullptr)) >= 0; close(peer)) {
+      if (!Read(peer)) continue;
+      const std::string_view answer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}";
+      if (send(peer, answer.data(), answer.size(), MSG_NOSIGNAL) > 0) Read(peer);
+    }
+  }
+  bool Read(int peer) {
+    std::string request;
+    while (request.find("\r\n\r\n") == std::string::npos) {
+      char bytes[4096];
+      const ssize_t got = recv(peer, bytes, sizeof bytes, 0);
+      if (got <= 0) return false;
+      request.append(bytes, static_cast<size_t>(got));
+    }
+    const std::lock_guard lock(mutex_);
+    asked_.push_back(request.substr(0, request.find(' ')));
+    return true;
+  }
+  const int listener_;
+  int port_ = 0;
+  std::mutex mutex_;
+  std::vector<std::string> asked_;
+  std::thread thread_;
+};
+
+TEST(KubeClientTest, WhatChangesNothingIsAskedAgainWhenItsConnectionHadEnded) {
+  ForgetfulServer server;
+  KubeClient client(PlainEndpoint(server.port()), {});
+  EXPECT_TRUE(client.Get("/api").ok());
+  const auto again = client.Get("/api");
+  EXPECT_TRUE(again.ok()) << again.status();
+  EXPECT_THAT(server.asked(), ElementsAre("GET", "GET", "GET"));
+  client.Stop();
+}
+
+TEST(KubeClientTest, WhatMayHaveBeenDoneIsNotAskedAgain) {
+  ForgetfulServer server;
+  KubeClient client(PlainEndpoint(server.port()), {});
+  EXPECT_TRUE(client.Get("/api").ok());
+  EXPECT_TRUE(absl::IsUnavailable(client.Delete("/api/pods/a")));
+  EXPECT_THAT(server.asked(), ElementsAre("GET", "DELETE"));
+  EXPECT_TRUE(client.Get("/api").ok()) << "on a new connection";
+  client.Stop();
+}
+
+}  // namespace
+}  // namespace crowdsurf::controller
