@@ -28,6 +28,7 @@ std::string_view Name(ProbeResult result) {
 }
 
 void LeaseAge::Saw(WallTime now, const std::string& renewed) {
+  if (renewed != renewed_ && !since_.unset()) changed_ = now;
   if (renewed != renewed_ || since_.unset()) since_ = now;
   renewed_ = renewed;
   last_ = now;

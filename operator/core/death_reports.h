@@ -46,10 +46,13 @@ class LeaseAge {
   // A read that failed says nothing, and what was read before it ages no further.
   void Saw(WallTime now, const std::string& renewed);
   bool Stale() const { return last_ - since_ > kStale; }
+  // It was seen to change after `at`: there is a kubelet behind it.
+  bool RenewedAfter(WallTime at) const { return changed_ > at; }
 
  private:
   std::string renewed_;
   WallTime since_, last_;
+  WallTime changed_;  // unset: one value was seen so far
 };
 
 class DeathReports {

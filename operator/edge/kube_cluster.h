@@ -191,7 +191,7 @@ class KubeCluster : public Cluster {
   std::map<std::string, Explained> explained_;
   DeathReports deaths_;
   WallTime deaths_looked_at_;
-  std::map<std::string, WatchedLease> leases_;                         // of nodes of open cases
+  std::map<std::string, WatchedLease> leases_;  // of nodes of open cases, and of the suspect
   std::map<std::string, std::vector<DeletedOnWord>> deleted_on_word_;  // by job
   std::map<ReportFate, Counter*> death_reports_;
   std::map<ProbeResult, Counter*> death_probes_;

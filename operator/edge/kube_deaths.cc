@@ -71,7 +71,8 @@ void KubeCluster::TakeProbe(const std::string& uid, ProbeResult result,
 }
 
 void KubeCluster::LookAtDeaths(std::set<std::string>& touched) {
-  if (deaths_.cases() == 0) return leases_.clear();
+  if (deaths_.cases() == 0 && deleted_on_word_.empty()) leases_.clear();
+  if (deaths_.cases() == 0) return;
   const WallTime now = options_.clock();
   if (now - deaths_looked_at_ < kLookAgain) return;
   deaths_looked_at_ = now;
@@ -84,7 +85,9 @@ void KubeCluster::JudgeDeaths(const std::string& job, JobSnapshot& snapshot) {
     std::erase_if(deleted->second, [&](const auto& one) { return now - one.at >= kRemembered; });
     for (const DeletedOnWord& one : deleted->second) {
       snapshot.deleted_on_word.push_back(one.at);
-      snapshot.suspect_nodes.push_back(one.node);
+      // Until its kubelet is heard: a machine that comes back takes workers again.
+      (void)LeaseIsStale(one.node);
+      if (!leases_[one.node].age.RenewedAfter(one.at)) snapshot.suspect_nodes.push_back(one.node);
     }
     if (deleted->second.empty()) deleted_on_word_.erase(deleted);
   }

@@ -12,7 +12,7 @@
 #include <mutex>
 #include <thread>
 
-#include "plain_endpoint.h"
+#include "tests/unit/operator_edge/plain_endpoint.h"
 
 namespace crowdsurf::controller {
 namespace {

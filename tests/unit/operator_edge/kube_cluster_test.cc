@@ -216,6 +216,25 @@ TEST_F(KubeClusterTest, WhomTwoReportAndNobodyAnswersIsDeadInTheSnapshot) {
   EXPECT_THAT(Observe().suspect_nodes, IsEmpty());
 }
 
+TEST_F(KubeClusterTest, AMachineWhoseKubeletIsHeardAgainIsNoLongerSuspect) {
+  ShowLease("2026-01-01T00:00:00Z");
+  Report(1, 0);
+  Report(2, 0);
+  Touched();
+  (void)Observe();
+  (void)cluster_->Delete({"crowd-0-1", "uid-0", {}, reason::kPeersReportedDead});
+  EXPECT_THAT(Observe().suspect_nodes, testing::ElementsAre("node-0"));
+  now_ = now_ + Seconds(31);  // nobody speaks of it any more
+  Touched();
+  EXPECT_THAT(Observe().suspect_nodes, testing::ElementsAre("node-0"));
+  ShowLease("2026-01-01T00:00:30Z");
+  now_ = now_ + Seconds(2);
+  Touched();
+  const JobSnapshot snapshot = Observe();
+  EXPECT_THAT(snapshot.suspect_nodes, IsEmpty());
+  EXPECT_THAT(snapshot.deleted_on_word, SizeIs(1)) << "it was deleted all the same";
+}
+
 TEST_F(KubeClusterTest, AfterAnOutageOfTheServerItsKubeletsAreHeardFirst) {
   const auto pass = [&](double seconds) { steady_ += Seconds(seconds).nanoseconds(); };
   const auto say = [&] {
