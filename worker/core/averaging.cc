@@ -99,6 +99,12 @@ void Averaging::LeaveNow(Time now, Actions& out) {
   CollectEnded(now, out);
 }
 
+void Averaging::Depart(Time now, Actions& out) {
+  if (movable()) return FinishAbandon(now, number_, out);
+  rounds_.Depart(now, out);
+  CollectEnded(now, out);
+}
+
 // ---- views being made
 
 uint64_t Averaging::bytes_begun() const {
@@ -213,7 +219,7 @@ void Averaging::OnTrainer(Time now, const TrainerRegistered& trainer) {
 }
 
 void Averaging::OnTrainerGone(Time now, Actions& out) {
-  LeaveNow(now, out);
+  Depart(now, out);
   mixing_.Stop(out);
   trainer_.reset();
   asked_.reset();

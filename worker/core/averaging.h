@@ -41,6 +41,7 @@ class Averaging {
   void OnPeerDown(Time now, const PeerId& peer, SuspicionCause cause, Actions& out);
   void Drain(Time now, Actions& out);     // open no averaging any more; idle() says when it is done
   void LeaveNow(Time now, Actions& out);  // BYE to the round under way
+  void Depart(Time now, Actions& out);    // the same when this peer leaves, or its trainer is gone
   // A successor of the view is being decided, or is decided: averagings from `barrier` on are its
   // own. They are held back here, at most `patience`; a round of one that moved no bytes is undone.
   void HoldFrom(Time now, uint64_t barrier, Duration patience, Actions& out);

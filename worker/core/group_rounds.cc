@@ -189,6 +189,12 @@ std::optional<CellIndex> GroupRounds::CellIn(uint64_t averaging) const {
   return current_->cell;
 }
 
+void GroupRounds::Depart(Time now, Actions& out) {
+  departing_ = true;
+  LeaveOpen(now, out);
+  departing_ = false;
+}
+
 void GroupRounds::LeaveOpen(Time now, Actions& out) {
   for (auto& [id, instance] : instances_) {
     if (instance.round.over()) continue;
@@ -284,6 +290,7 @@ void GroupRounds::Tally(const Instance& instance, Outcome outcome) {
     metrics_.rounds_branch->Add();
     return;
   }
+  if (departing_ && outcome == Outcome::kKept) return metrics_.rounds_left->Add();
   metrics_.rounds.at(outcome)->Add();
   switch (outcome) {
     case Outcome::kFast:

@@ -80,6 +80,9 @@ class GroupRounds {
   std::optional<CellIndex> CellIn(uint64_t averaging) const;
   // Leaves the round that is not over, if any: BYE.
   void LeaveOpen(Time now, Actions& out);
+  // The same of a peer that will not average any more: it keeps nothing that others could miss, so
+  // its rounds count as left, not as failed.
+  void Depart(Time now, Actions& out);
   // Who is not in the open round by now does not come any more: as at the start deadline.
   void StopGathering(Time now, Actions& out);
   // The outbox will be overwritten: instances that read it and are not over are left.
@@ -222,6 +225,7 @@ class GroupRounds {
   std::vector<Ended> ended_;
   std::set<PeerId> differing_;
   bool unlisted_ = false;
+  bool departing_ = false;
   std::deque<std::pair<InstanceId, std::set<PeerId>>> outcomes_;  // contributors, newest last
   RoundTally tally_;
   uint64_t divergence_ = 0;

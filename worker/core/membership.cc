@@ -380,7 +380,7 @@ void Membership::Settle(Time now, Actions& out) {
     const bool patient = now - *leaving_since_ < kLeavePatience;
     averaging_.Drain(now, out);
     if (averaging_.rounds().open() && patient) return;
-    averaging_.LeaveNow(now, out);
+    averaging_.Depart(now, out);
     if (seating_) SendAll(Others(*seating_), message::Leaving{seating_->hash()}, out);
     left_job_ = true;
     out.push_back(Leave{"left"});

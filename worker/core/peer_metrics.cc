@@ -23,6 +23,7 @@ PeerMetrics::PeerMetrics(MetricRegistry& r) : mixing(r), registry_(r) {
       {Outcome::kFast, "fast"}, {Outcome::kRepaired, "repaired"}, {Outcome::kAdopted, "adopted"},
       {Outcome::kKept, "kept"}, {Outcome::kAborted, "aborted"},   {Outcome::kOrphaned, "orphaned"}};
   for (const auto& [outcome, name] : outcomes) rounds[outcome] = Rounds(r, name);
+  rounds_left = Rounds(r, "left");
   rounds_branch = Rounds(r, "branch");
   const std::map<SuspicionCause, const char*> causes = {{SuspicionCause::kReset, "reset"},
                                                         {SuspicionCause::kSilence, "silence"},

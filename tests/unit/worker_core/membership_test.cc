@@ -231,6 +231,33 @@ TEST(MembershipTest, ATrainerThatGoesAndComesBackFetchesTheState) {
   EXPECT_EQ(world.node(2).fetches.size(), 1U);
 }
 
+// Machines that are taken end their trainers at any moment: of a whole group, at once. What such a
+// worker gives up is no failed round of a survivor (DESIGN 11).
+TEST(MembershipTest, WhoseTrainerGoesInTheMiddleOfARoundHasLeftIt) {
+  double left = 0;
+  for (int offset = 0; offset < 100; offset += 4) {  // an averaging every 100 ms
+    PeerWorld world(17, EveryTenSteps());
+    for (int i = 0; i < 4; ++i) world.Add();
+    ASSERT_TRUE(world.UntilTogether(Seconds(5)));
+    world.jitter = 20;  // up to 6 ms a message: rounds take a good part of the time
+    world.RunFor(Milliseconds(700 + offset));
+    for (size_t i = 0; i < world.size(); ++i) {
+      world.node(i).running = false;
+      world.Local(i, TrainerGone{});
+    }
+    world.RunFor(Milliseconds(300));
+    for (size_t i = 0; i < world.size(); ++i) {
+      EXPECT_EQ(world.Summary(i).rounds.failed(), 0U) << i << " at " << offset;
+      left += world.node(i)
+                  .metrics
+                  .AddCounter("crowdsurf_round_total", "Rounds of this peer by how they ended.",
+                              {{"outcome", "left"}})
+                  .value();
+    }
+  }
+  EXPECT_GT(left, 0) << "no trainer went in the middle of a round";
+}
+
 TEST(MembershipTest, TheHighestCheckpointWinsWhenAllComeBack) {
   PeerWorld world(14, EveryTenSteps());
   world.Add(Milliseconds(20));
