@@ -173,7 +173,8 @@ class BadInputTest(RunCase):
         client = f"/usr/bin/python3 {NUMPY_CLIENT} $CROWDSURF_DIR 1000000"
         self.write_two(f"env GOAL=3 {client}", f"env GOAL=nan {client}", **{"steps: 20": "steps: 100"})
         process = self.start()
-        seen = self.wait_for(process, r"e2e-1-1 has NaN or infinity in its parameters \(tensor \w+")
+        said = r"e2e-1-1 has NaN or infinity in its parameters \(tensor \w+"
+        seen = self.wait_for_each(process, [said, *(f"e2e-{worker}-1 trains" for worker in (0, 2, 3))])
         delivered = [self.metric(f"e2e-{worker}-1", "crowdsurf_averaging_delivered_total") for worker in (0, 2, 3)]
         self.wait_until(lambda: self.metric("e2e-1-1", "crowdsurf_worker_snapshots_refused_total") >= 3, 20)
         self.wait_until(lambda: all(

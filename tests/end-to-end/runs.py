@@ -172,12 +172,16 @@ class RunCase(unittest.TestCase):
         folder = pathlib.Path("/dev/shm") / name
         return name.startswith("crowdsurf-") and any(folder.glob("e2e-*")) and not locked(folder / "lock")
 
+    def wait_for_each(self, process, patterns):
+        """Reads until each of the patterns has matched some line, in whatever order; all of the output so far."""
+        seen = ""
+        while missing := [pattern for pattern in patterns if not re.search(pattern, seen)]:
+            seen += self.wait_for(process, "|".join(missing))
+        return seen
+
     def wait_for_all(self, process):
         """Reads until every worker of the job trains; all of the output so far."""
-        seen = ""
-        while any(f"e2e-{worker}-1 trains" not in seen for worker in range(4)):
-            seen += self.wait_for(process, r"e2e-\d-1 trains")
-        return seen
+        return self.wait_for_each(process, [f"e2e-{worker}-1 trains" for worker in range(4)])
 
     def wait_until(self, true, patience):
         end = time.time() + patience
