@@ -29,7 +29,7 @@ class DeathNotes {
   std::vector<std::string> Look(Time now, const std::vector<std::string>& lost, bool witness);
 
   size_t notes() const { return notes_.size(); }
-  uint64_t dropped() const { return dropped_; }  // beyond kMostNotes
+  uint64_t dropped() const { return dropped_; }  // beyond kMostNotes; a name at each look
 
  private:
   struct Note {

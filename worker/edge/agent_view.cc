@@ -79,7 +79,7 @@ void Agent::Impl::ReportLost(Time now, const PeerSummary& summary) {
   if (!deaths_ || stop_raised_ || leaving_) return;
   const auto lost = lost_members_.Look(now, options_.worker, summary);
   deaths_->Report(notes_.Look(now, lost, summary.witness));
-  metrics_.deaths_dropped.Add(static_cast<double>(notes_.dropped()) -
+  metrics_.deaths_dropped.Add(static_cast<double>(notes_.dropped() + lost_members_.dropped()) -
                               metrics_.deaths_dropped.value());
 }
 

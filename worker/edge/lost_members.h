@@ -7,6 +7,7 @@
 // (operator/core/death_reports.h). Who sits again is lost no more. Bounds: kMostKnown names, kKept.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <string>
 #include <vector>
@@ -24,9 +25,11 @@ class LostMembers {
   // Ascending. Nobody while this peer has no seat itself. O(members log members).
   std::vector<std::string> Look(Time now, const std::string& self, const PeerSummary& summary);
   size_t known() const { return seen_.size(); }
+  uint64_t dropped() const { return dropped_; }  // beyond kMostKnown; a name at each look
 
  private:
   std::map<std::string, Time> seen_;  // as a member, last
+  uint64_t dropped_ = 0;
 };
 
 }  // namespace crowdsurf::worker
