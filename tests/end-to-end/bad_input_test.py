@@ -13,7 +13,7 @@ import struct
 import subprocess
 import unittest
 
-from runs import BIN, TRAINER, RunCase
+from runs import BIN, PATIENCE, TRAINER, RunCase
 
 NUMPY_CLIENT = pathlib.Path(__file__).resolve().parents[1] / "link" / "numpy_client.py"
 NOTHING = 1000  # bytes that a file may have: no file of interest fits
@@ -37,7 +37,7 @@ class BadInputTest(RunCase):
 
     def test_a_trainer_that_crashes_at_once_backs_off_and_fails_the_job_with_its_words(self):
         self.write("sh, -c, 'echo the data is gone; exit 7'")
-        code, output = self.run_job(timeout=60)
+        code, output = self.run_job()
         self.assertEqual(code, 1, output)
         self.assertIn("exit code 7", output)
         self.assertIn("the data is gone", output)
@@ -56,7 +56,7 @@ class BadInputTest(RunCase):
         (self.path / "pictures").mkdir()
         (self.path / "pictures" / "picture").write_bytes(b"\0\1\2" * 1000)
         self.write(TRAINER.replace("TEXT", str(self.path / "pictures")))
-        code, output = self.run_job(timeout=60)
+        code, output = self.run_job()
         self.assertEqual(code, 1, output)
         self.assertIn("exit code 2", output)
         self.assertRegex(output, "crowdsurf-trainer: .*pictures")
@@ -76,12 +76,12 @@ class BadInputTest(RunCase):
         self.assertIn("--report: cannot write into", output)
         self.nothing_is_left()
 
-    def limit(self, pid):
-        """From now on the process finds the disk full."""
-        resource.prlimit(pid, resource.RLIMIT_FSIZE, (NOTHING, resource.RLIM_INFINITY))
+    def limit(self, pid, most=NOTHING):
+        """From now on the process finds the disk full when a file has `most` bytes."""
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (most, resource.RLIM_INFINITY))
 
     def test_a_disk_without_space_for_checkpoint_and_model_is_said_and_training_goes_on(self):
-        self.write(self.command, **{"samples: 80000": "samples: 250000"})
+        self.write_endless()
         process = self.start()
         seen = self.wait_for_all(process)
         for worker in range(4):
@@ -91,20 +91,22 @@ class BadInputTest(RunCase):
         failed = sum(self.metric(f"e2e-{worker}-1", "crowdsurf_worker_checkpoints_failed_total")
                      for worker in range(4))
         self.assertGreaterEqual(failed, 1)
-        output, _ = process.communicate(timeout=60)
-        self.assertEqual(process.returncode, 1, output)
+        for worker in range(4):
+            for name in ("crowdsurf_worker_steps_total", "crowdsurf_averaging_delivered_total"):
+                done = self.metric(f"e2e-{worker}-1", name)
+                self.wait_until(lambda: self.metric(f"e2e-{worker}-1", name) >= done + 3)
+        output = self.end_job(process, seen, code=1)
         self.assertRegex(output, r"trained, but not all of it is written: write .*\.new: File too large")
-        self.assertGreaterEqual(self.report()["samples"], 250000)
         self.assertFalse((self.state / "checkpoint" / "model.safetensors").exists())
         self.assertEqual(list((self.state / "checkpoint").glob("*.new")), [], "nothing half written")
         self.nothing_is_left()
 
     def test_a_disk_without_space_for_the_report_is_said(self):
+        self.write_endless()
         process = self.start()
         seen = self.wait_for_all(process)
-        self.limit(process.pid)
-        output, _ = process.communicate(timeout=60)
-        self.assertEqual(process.returncode, 1, seen + output)
+        self.limit(process.pid, 8000)  # the edit that ends the job still fits into the workers' files
+        output = self.end_job(process, seen, code=1)
         self.assertRegex(output, "cannot write .*report.html: File too large")
         self.assertTrue((self.state / "checkpoint" / "model.safetensors").exists())
         self.nothing_is_left()
@@ -112,7 +114,7 @@ class BadInputTest(RunCase):
     def test_a_memory_volume_without_space_names_the_setting_and_fails_the_job(self):
         process = self.start(preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE,
                                                                   (30_000, resource.RLIM_INFINITY)))
-        output, _ = process.communicate(timeout=60)
+        output, _ = process.communicate(timeout=PATIENCE)
         self.assertEqual(process.returncode, 1, output)
         self.assertIn("set spec.agent.sharedMemory to at least", output)
         self.nothing_is_left()
@@ -122,7 +124,7 @@ class BadInputTest(RunCase):
         process = self.start("--hang-after", "6s")
         seen = self.wait_for_all(process)
         os.kill(self.trainer("e2e-1-1"), signal.SIGSTOP)
-        seen += self.wait_for(process, r"e2e-1-1 hangs: no step for [67] s; its trainer is ended")
+        seen += self.wait_for(process, r"e2e-1-1 hangs: no step for ([6-9]|\d\d+) s; its trainer is ended")
         seen += self.wait_for(process, r"e2e-1-2 trains, with state")
         seen = self.end_job(process, seen)
         report = self.report()
@@ -133,13 +135,14 @@ class BadInputTest(RunCase):
 
     def test_a_trainer_that_is_only_slow_for_a_while_keeps_its_place(self):
         self.write_endless()
-        process = self.start("--hang-after", "15s")
+        process = self.start()  # --hang-after is a minute: the silence is over long before
         seen = self.wait_for_all(process)
         pid = self.trainer("e2e-2-1")
+        silences = self.metric("e2e-2-1", "crowdsurf_worker_trainer_silences_total")
         os.kill(pid, signal.SIGSTOP)
-        self.wait_until(lambda: self.metric("e2e-2-1", "crowdsurf_worker_trainer_silences_total") == 1, 20)
+        self.wait_until(lambda: self.metric("e2e-2-1", "crowdsurf_worker_trainer_silences_total") > silences)
         os.kill(pid, signal.SIGCONT)
-        self.wait_until(lambda: self.metric("e2e-2-1", "crowdsurf_worker_ready") == 1, 10)
+        self.wait_until(lambda: self.metric("e2e-2-1", "crowdsurf_worker_ready") == 1)
         seen = self.end_job(process, seen)
         self.assertEqual(self.report()["rounds"]["hash_mismatches"], 0)
         self.assertNotIn("e2e-2-2", seen)
@@ -162,7 +165,7 @@ class BadInputTest(RunCase):
                               env={**os.environ, "CROWDSURF_DIR": str(self.path)}) as trainer:
             self.wait_for(trainer, "parameters")  # the last it says before it waits, a minute long
             trainer.terminate()
-            self.assertEqual(trainer.wait(timeout=5), 128 + signal.SIGTERM)
+            self.assertEqual(trainer.wait(timeout=30), 128 + signal.SIGTERM)
 
     def write_two(self, most, one, **replace):
         """A job whose trainers are `most`, and `one` for worker 1: words of a shell. It ends when told to."""
@@ -176,10 +179,10 @@ class BadInputTest(RunCase):
         said = r"e2e-1-1 has NaN or infinity in its parameters \(tensor \w+"
         seen = self.wait_for_each(process, [said, *(f"e2e-{worker}-1 trains" for worker in (0, 2, 3))])
         delivered = [self.metric(f"e2e-{worker}-1", "crowdsurf_averaging_delivered_total") for worker in (0, 2, 3)]
-        self.wait_until(lambda: self.metric("e2e-1-1", "crowdsurf_worker_snapshots_refused_total") >= 3, 20)
+        self.wait_until(lambda: self.metric("e2e-1-1", "crowdsurf_worker_snapshots_refused_total") >= 3)
         self.wait_until(lambda: all(
             self.metric(f"e2e-{worker}-1", "crowdsurf_averaging_delivered_total") >= before + 3
-            for worker, before in zip((0, 2, 3), delivered)), 20)
+            for worker, before in zip((0, 2, 3), delivered)))
         for worker in (0, 2, 3):
             self.assertEqual(self.metric(f"e2e-{worker}-1", "crowdsurf_worker_snapshots_refused_total"), 0)
         rest = self.end_job(process)
@@ -209,11 +212,13 @@ class BadInputTest(RunCase):
     def test_a_trainer_with_other_tensors_than_the_rest_is_said(self):
         self.write_odd(late="e2e-1-*")
         process = self.start()
-        seen = self.wait_for(process, "e2e-3-1 trains")
+        seen = self.wait_for_all(process, but=1)
         self.gate.touch()
-        seen += self.wait_for(process, "e2e-1-1 gets no seat: another tensor table")
-        seen += self.wait_for(process, r"e2e-\d-1 has a seat with other tensors \(\d+ parameters\) than e2e-1-1 \(\d+\)")
-        self.assertEqual((self.refused("e2e-1-1"), self.refused("e2e-0-1")), (1, 0))
+        seen += self.wait_for_each(process, [
+            "e2e-1-1 gets no seat: another tensor table",
+            r"e2e-\d-1 has a seat with other tensors \(\d+ parameters\) than e2e-1-1 \(\d+\)"])
+        self.assertGreaterEqual(self.refused("e2e-1-1"), 1, "it asks again after a while")
+        self.assertEqual(self.refused("e2e-0-1"), 0)
         seen = self.end_job(process, seen)
         self.assertEqual(self.report()["rounds"]["hash_mismatches"], 0)
         self.nothing_is_left()

@@ -9,14 +9,14 @@ import signal
 import unittest
 import urllib.request
 
-from runs import RunCase
+from runs import PATIENCE, RunCase
 
 
 class RunTest(RunCase):
     def test_trains_to_its_target_and_leaves_a_model_and_a_report(self):
         code, output = self.run_job()
         self.assertEqual(code, 0, output)
-        report = json.loads((self.state / "report.json").read_text())
+        report = self.report()
         self.assertGreaterEqual(report["samples"], 80000)
         self.assertEqual((report["rounds"]["failed"], report["rounds"]["hash_mismatches"]), (0, 0), output)
         self.assertGreaterEqual(report["rounds"]["completed"], 8, output)
@@ -27,9 +27,13 @@ class RunTest(RunCase):
         self.nothing_is_left()
 
     def test_carries_on_while_workers_are_killed_without_notice(self):
-        code, output = self.run_job("--duration", "14s", "--preempt-every", "3s", "--notice", "none")
-        self.assertEqual(code, 0, output)
-        report = json.loads((self.state / "report.json").read_text())
+        self.write_endless()
+        process = self.start("--preempt-every", "3s", "--notice", "none")
+        seen = ""
+        while seen.count("is taken by the spot market") < 3 or not re.search(r"e2e-\d-[2-9] trains", seen):
+            seen += self.wait_for(process, "is taken by the spot market|trains")
+        output = self.end_job(process, seen)
+        report = self.report()
         self.assertGreaterEqual(report["preemptions"], 3)
         self.assertEqual(report["rounds"]["hash_mismatches"], 0)
         self.assertIsNotNone(report["replacement_seconds"]["p50"], output)
@@ -38,9 +42,7 @@ class RunTest(RunCase):
     def test_ctrl_c_ends_everything_cleanly_and_twice_at_once(self):
         process = self.start("--duration", "10m")
         self.wait_for(process, "trains")
-        process.send_signal(signal.SIGINT)
-        output, _ = process.communicate(timeout=30)
-        self.assertEqual(process.returncode, 130, output)
+        self.interrupt(process)
         self.nothing_is_left()
         process = self.start("--duration", "10m")
         self.wait_for(process, "trains")
@@ -65,19 +67,16 @@ class RunTest(RunCase):
         code, output = self.run_job()
         self.assertEqual(code, 2)
         self.assertIn(f"in use by another run (pid {process.pid})", output)
-        process.send_signal(signal.SIGINT)
-        process.communicate(timeout=30)
+        self.interrupt(process)
 
     def test_a_status_page_and_metrics_are_served_while_it_runs(self):
         process = self.start("--duration", "10m")
         seen = self.wait_for_all(process)
-        url = re.search(r"status +(http://127.0.0.1:\d+/)", seen).group(1)
-        self.wait_until(lambda: "<td>Training" in urllib.request.urlopen(url, timeout=10).read().decode(), 10)
-        metrics = urllib.request.urlopen(url + "metrics", timeout=10).read().decode()
-        for name in ("crowdsurf_run_workers_training 4", "controller_runtime_reconcile_total"):
-            self.assertIn(name, metrics)
-        process.send_signal(signal.SIGINT)
-        process.communicate(timeout=30)
+        page = self.page(seen)
+        self.wait_until(lambda: "<td>Training" in urllib.request.urlopen(page, timeout=PATIENCE).read().decode())
+        self.wait_until(lambda: self.run_metric(seen, "crowdsurf_run_workers_training") == 4)
+        self.assertGreater(self.run_metric(seen, "controller_runtime_reconcile_total"), 0)
+        self.interrupt(process)
         self.nothing_is_left()
 
     def model(self):
@@ -87,16 +86,18 @@ class RunTest(RunCase):
         return int(header["__metadata__"]["averaging"]), data
 
     def test_a_resumed_run_replaces_the_older_model(self):
+        self.write_endless()
         process = self.start()
         self.wait_for_all(process)
-        self.wait_until(lambda: list((self.state / "checkpoint").glob("*.crowdsurf")), 20)
-        process.send_signal(signal.SIGINT)
-        process.communicate(timeout=30)
+        self.wait_until(lambda: list((self.state / "checkpoint").glob("*.crowdsurf")))
+        self.interrupt(process)
         header = json.dumps({"__metadata__": {"job": "e2e", "averaging": "1"}}).encode()
         old = len(header).to_bytes(8, "little") + header
         (self.state / "checkpoint" / "model.safetensors").write_bytes(old)
-        code, output = self.run_job()
-        self.assertEqual(code, 0, output)
+        process = self.start()
+        seen = self.wait_for_all(process)
+        self.wait_until(lambda: self.metric("e2e-0-1", "crowdsurf_averaging_delivered_total") >= 2)
+        output = self.end_job(process, seen)
         self.assertIn("resuming from the checkpoint", output)
         averaging, data = self.model()
         self.assertGreater(averaging, 1)

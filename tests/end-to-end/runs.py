@@ -26,6 +26,9 @@ spec:
 """
 
 
+# Seconds for what comes in one to ten on a quiet machine. A test fails by it and never waits for it: a processor that
+# compiles something else beside the test must not fail it.
+PATIENCE = 120
 MARK = "CROWD_OF_TEST"  # in the environment of everything that a test starts: the state directory of its run
 
 
@@ -124,21 +127,36 @@ class RunCase(unittest.TestCase):
         """A job that ends when the test has seen what it waits for (end_job), not after a time."""
         self.write(command or self.command, **{"samples: 80000": "samples: 1000000000", **replace})
 
-    def end_job(self, process, seen=""):
-        """Edits the manifest so that the target is met, and the job ends well; all that it said, `seen` first."""
+    def edit(self, text):
+        """The manifest is replaced by this text in one step, as an editor does it."""
         new = self.job.with_suffix(".new")
-        new.write_text(re.sub(r"samples: \d+", "samples: 1", self.job.read_text()))
+        new.write_text(text)
         new.rename(self.job)
-        output, _ = process.communicate(timeout=60)
-        self.assertEqual(process.returncode, 0, seen + output)
+
+    def meet_target(self):
+        """Edits the manifest so that the target is met, and the job ends well."""
+        self.edit(re.sub(r"samples: \d+", "samples: 1", self.job.read_text()))
+
+    def end_job(self, process, seen="", code=0):
+        """Meets the target; the run ends with `code`. All that it said, `seen` first."""
+        self.meet_target()
+        output, _ = process.communicate(timeout=PATIENCE)
+        self.assertEqual(process.returncode, code, seen + output)
         return seen + output
 
-    def run_job(self, *flags, timeout=120):
+    def interrupt(self, process, seen=""):
+        """Ctrl-C, and the end of the run within its time (10 s for the workers); all that it said, `seen` first."""
+        process.send_signal(signal.SIGINT)
+        output, _ = process.communicate(timeout=30)
+        self.assertEqual(process.returncode, 130, seen + output)
+        return seen + output
+
+    def run_job(self, *flags, timeout=PATIENCE):
         process = self.start(*flags)
         output, _ = process.communicate(timeout=timeout)
         return process.returncode, output
 
-    def wait_for(self, process, pattern, timeout=60):
+    def wait_for(self, process, pattern, timeout=PATIENCE):
         """Reads the run's output until a line matches; all of it so far."""
         seen, end = "", time.time() + timeout
         while time.time() < end:
@@ -179,18 +197,18 @@ class RunCase(unittest.TestCase):
             seen += self.wait_for(process, "|".join(missing))
         return seen
 
-    def wait_for_all(self, process):
-        """Reads until every worker of the job trains; all of the output so far."""
-        return self.wait_for_each(process, [f"e2e-{worker}-1 trains" for worker in range(4)])
+    def wait_for_all(self, process, but=None):
+        """Reads until every worker of the job trains (`but` one); all of the output so far."""
+        return self.wait_for_each(process, [f"e2e-{worker}-1 trains" for worker in range(4) if worker != but])
 
-    def wait_until(self, true, patience):
+    def wait_until(self, true, patience=PATIENCE):
         end = time.time() + patience
         while not true():
             self.assertLess(time.time(), end, "it never came to be")
             time.sleep(0.05)  # between two looks at a process of its own, which tells nobody; bounded by `end`
 
     def agents(self, worker):
-        """{pid: words of its command} of that worker's agent, without its supervisor."""
+        """{pid: words of its command} of that worker's agent (a word of its command), without its supervisor."""
         found = {}
         for process in pathlib.Path("/proc").glob("[0-9]*"):
             try:
@@ -200,6 +218,11 @@ class RunCase(unittest.TestCase):
             if words[1:2] == ["agent"] and worker in words and any(str(self.state) in word for word in words):
                 found[int(process.name)] = words
         return found
+
+    def shared_folder(self):
+        """The folder in /dev/shm in which the run's workers have theirs; an agent lives."""
+        words = next(iter(self.agents("--dir").values()))
+        return pathlib.Path(words[words.index("--dir") + 1]).parent
 
     def link(self, worker):
         """The folder that the worker's agent and trainer share."""
@@ -226,9 +249,20 @@ class RunCase(unittest.TestCase):
 
     def metric(self, worker, name):
         """The sum of a metric's series of one agent."""
-        with urllib.request.urlopen(f"http://{self.endpoints(worker)['http']}/metrics", timeout=10) as answer:
+        return self.sum_at(f"http://{self.endpoints(worker)['http']}/metrics", name)
+
+    def sum_at(self, url, name):
+        with urllib.request.urlopen(url, timeout=PATIENCE) as answer:
             lines = answer.read().decode().splitlines()
         return sum(float(line.split()[-1]) for line in lines if re.match(name + r"[ {]", line))
+
+    def page(self, seen):
+        """The address of the page of the run that said `seen`."""
+        return re.search(r"status +(http://127.0.0.1:\d+/)", seen).group(1)
+
+    def run_metric(self, seen, name):
+        """The sum of a metric's series of the run that said `seen`."""
+        return self.sum_at(self.page(seen) + "metrics", name)
 
     def report(self):
         return json.loads((self.state / "report.json").read_text())

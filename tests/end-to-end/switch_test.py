@@ -10,7 +10,6 @@ import urllib.request
 from runs import RunCase
 
 WORKERS = [f"e2e-{index}-1" for index in range(4)]
-PATIENCE = 20  # seconds; what is waited for takes less than one on a quiet machine
 
 
 class SwitchTest(RunCase):
@@ -18,11 +17,9 @@ class SwitchTest(RunCase):
         return [json.load(urllib.request.urlopen(f"http://{self.endpoints(worker)['http']}/summary", timeout=10))
                 for worker in WORKERS]
 
-    def edit(self, process, strategy):
-        """The manifest is replaced as an editor does it; returns what the run said until it took the edit."""
-        new = self.job.with_suffix(".new")
-        new.write_text(self.job.read_text().replace(self.strategy, strategy))
-        new.rename(self.job)
+    def edit_strategy(self, process, strategy):
+        """Returns what the run said until it took the edit."""
+        self.edit(self.job.read_text().replace(self.strategy, strategy))
         self.strategy = strategy
         return self.wait_for(process, f"the manifest was edited: strategy {strategy} from the next view on")
 
@@ -40,21 +37,21 @@ class SwitchTest(RunCase):
         self.write_endless()
         process = self.start()
         seen = self.wait_for_all(process)
-        self.wait_until(lambda: self.settled(0, [2, 2]), PATIENCE)
+        self.wait_until(lambda: self.settled(0, [2, 2]))
         self.assertEqual(self.total("crowdsurf_mix_exchanges_total"), 0, "nobody exchanges in pairs under Moshpit")
 
         epoch, delivered = self.epoch(), self.total("crowdsurf_averaging_delivered_total")
-        seen += self.edit(process, "Gossip")
-        self.wait_until(lambda: self.epoch() > epoch and self.total("crowdsurf_mix_exchanges_total") >= 8, PATIENCE)
-        full = self.total("crowdsurf_averaging_delivered_total") - delivered
-        self.assertGreaterEqual(full, 4, "the view begins with one full average of all")
+        seen += self.edit_strategy(process, "Gossip")
+        self.wait_until(lambda: self.epoch() > epoch and self.total("crowdsurf_mix_exchanges_total") >= 8)
+        # The view begins with one full average of all. Not all are given it at the same moment.
+        self.wait_until(lambda: self.total("crowdsurf_averaging_delivered_total") >= delivered + 4)
 
         epoch, exchanges = self.epoch(), self.total("crowdsurf_mix_exchanges_total")
         self.assertGreater(exchanges, 0)
-        seen += self.edit(process, "AllReduce")
-        self.wait_until(lambda: self.settled(epoch, [4]), PATIENCE)
+        seen += self.edit_strategy(process, "AllReduce")
+        self.wait_until(lambda: self.settled(epoch, [4]))
         delivered = self.total("crowdsurf_averaging_delivered_total")
-        self.wait_until(lambda: self.total("crowdsurf_averaging_delivered_total") >= delivered + 8, PATIENCE)
+        self.wait_until(lambda: self.total("crowdsurf_averaging_delivered_total") >= delivered + 8)
 
         seen = self.end_job(process, seen)
         report = self.report()
@@ -70,12 +67,11 @@ class SwitchTest(RunCase):
         self.write_endless()
         process = self.start()
         self.wait_for_all(process)
-        self.job.write_text(self.job.read_text().replace("Moshpit", "Mosh"))
+        self.edit(self.job.read_text().replace("Moshpit", "Mosh"))
         self.wait_for(process, "the edit is not taken: .*spec.averaging.strategy")
-        self.job.write_text(self.job.read_text().replace("Mosh", "Moshpit, roles: [Parameter, Buffer]"))
+        self.edit(self.job.read_text().replace("Mosh", "Moshpit, roles: [Parameter, Buffer]"))
         self.wait_for(process, "the edit is not taken: averaging.roles may not change")
-        process.send_signal(2)
-        process.communicate(timeout=30)
+        self.interrupt(process)
         self.nothing_is_left()
 
 
