@@ -36,11 +36,11 @@ struct JudgeContext {
 Verdict Classify(const PodFacts& pod, const NodeFacts* node, bool node_gone,
                  const JudgeContext& context);
 
-// When a pod is judged at the latest whose trainer has ended and whose agent has not yet said why.
 // When a node that is not Ready has been silent for long enough to be given up.
 // Pre: node.not_ready_since.
 WallTime GivenUpAt(const NodeFacts& node, WallTime nodes_heard_since, Duration tolerated);
 
+// When a pod is judged at the latest whose trainer has ended and whose agent has not yet said why.
 std::optional<WallTime> JudgedAt(const PodFacts& pod);
 
 // True when nothing of the pod runs any more, as far as anybody knows.

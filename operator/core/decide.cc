@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "operator/core/decision.h"
+#include "operator/core/json_path.h"
 
 namespace crowdsurf::controller {
 namespace {
@@ -111,7 +112,35 @@ void Decision::Count(const std::string& pod) {
   if (at == status.counted.end() || *at != pod) status.counted.insert(at, pod);
 }
 
+namespace {
+
+// Agents of two versions never meet in one job, whatever becomes of the operator: the image of its
+// start is kept until it is suspended. Running workers say it where no status does.
+void PinAgent(Decision& d) {
+  std::string& pinned = d.status.agent_image;
+  if (d.spec().suspend) pinned.clear();
+  if (d.spec().suspend || !pinned.empty()) return;
+  for (const Worker& worker : d.workers) {
+    if (pinned.empty() && !worker.going) pinned = worker.pod->agent_image;
+  }
+  if (pinned.empty()) pinned = TextAt(d.spec().agent, "image");
+  if (pinned.empty()) pinned = d.options.agent_image;
+}
+
+std::string WhatLimitsAgents(const Decision& d) {
+  for (const Worker& worker : d.workers) {
+    const std::string& limit = worker.pod->agent_cpu_limit;
+    if (limit.empty() || worker.going) continue;
+    return "; a LimitRange of the namespace holds agents to " + limit +
+           " CPUs, which slows averaging down: spec.agent.resources says what they may use";
+  }
+  return "";
+}
+
+}  // namespace
+
 void Begin(Decision& d) {
+  PinAgent(d);
   d.status.observed_generation = d.in.job.generation;
   if (!d.status.start_time && !d.spec().suspend) d.status.start_time = d.now;
   std::set<std::string_view> present;
@@ -130,7 +159,7 @@ void Begin(Decision& d) {
                 [&](const std::string& name) { return !present.count(name) && !last.count(name); });
   std::erase_if(d.status.counted_failures,
                 [&](WallTime at) { return d.now - at > d.spec().run.failure_window; });
-  d.Set(ConditionType::kAccepted, true, reason::kValid, "the spec is valid");
+  d.Set(ConditionType::kAccepted, true, reason::kValid, "the spec is valid" + WhatLimitsAgents(d));
 }
 
 Plan Decide(const JobSnapshot& snapshot, WallTime now, const DecideOptions& options) {

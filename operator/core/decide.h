@@ -7,6 +7,8 @@
 // most `most_creates` creates a plan. Any thread. Source: DESIGN.md 6, pod-lifecycle.md.
 #pragma once
 
+#include <string>
+
 #include "base/backoff.h"
 #include "operator/core/plan.h"
 #include "operator/core/snapshot.h"
@@ -26,6 +28,8 @@ struct DecideOptions {
   Duration notice_margin = Seconds(2);
   // How long workers may take to write the model and end once the target is met.
   Duration completion_grace = Seconds(60);
+  // Of agents where spec.agent.image is silent; empty where agents have no image (local mode).
+  std::string agent_image;
   // Of one plan, so that one big job does not starve the others (kube-controller-manager: 500).
   size_t most_creates = 500;
 };

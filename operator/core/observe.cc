@@ -117,6 +117,21 @@ void ReadContainers(const json& pod, PodFacts& facts) {
   });
 }
 
+// What the agent was given: its image, and what a LimitRange has added, which it notes down as
+// "LimitRanger plugin set: memory limit for container a; cpu limit for init container b".
+void ReadAgent(const json& pod, PodFacts& facts) {
+  const std::string added = Entry(pod, "metadata.annotations", "kubernetes.io/limit-ranger");
+  const std::string whose = " limit for init container " + std::string(kAgentContainer);
+  const size_t end = added.find(whose), from = added.find_last_of(":;", end);
+  const bool cpu = end != std::string::npos && from != std::string::npos &&
+                   added.substr(from, end - from).find("cpu") != std::string::npos;
+  Each(pod, "spec.initContainers", [&](const json& container) {
+    if (TextAt(container, "name") != kAgentContainer) return;
+    facts.agent_image = TextAt(container, "image");
+    if (cpu) facts.agent_cpu_limit = TextAt(container, "resources.limits.cpu");
+  });
+}
+
 void ReadConditions(const json& pod, PodFacts& facts) {
   Each(pod, "status.conditions", [&](const json& condition) {
     const std::string type = TextAt(condition, "type"), status = TextAt(condition, "status");
@@ -200,6 +215,7 @@ std::optional<PodEntry> ObservePod(const json& pod) {
   ReadDeletion(pod, facts);
   ReadConditions(pod, facts);
   ReadContainers(pod, facts);
+  ReadAgent(pod, facts);
   for (const std::string_view key :
        {kNoticeAnnotation, kConfigAnnotation, kSeedsAnnotation, kToldAtAnnotation}) {
     const std::string value = Entry(pod, "metadata.annotations", key);

@@ -25,6 +25,7 @@ struct CreatePod {
   std::string config;  // content of the annotation: JSON
   std::string_view reason;
   std::vector<std::string> avoid_nodes = {};  // a node that died without a word is Ready for 46 s
+  std::string agent_image = {};               // empty: the spec's or the operator's
 };
 
 struct DeletePod {

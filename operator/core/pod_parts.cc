@@ -143,7 +143,8 @@ json WorkerEnvironment(const TrainingJob& job, const CreatePod& create) {
 
 json AgentContainer(const TrainingJob& job, const CreatePod& create,
                     const PodBuilderOptions& options) {
-  const std::string own_image = TextAt(job.spec.agent, "image");
+  const std::string own_image =
+      create.agent_image.empty() ? TextAt(job.spec.agent, "image") : create.agent_image;
   const json checkpoint = CheckpointMount(job);
   json env = WorkerEnvironment(job, create);
   env.push_back(FieldVariable("CROWDSURF_POD_IP", "status.podIP"));

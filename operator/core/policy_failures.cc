@@ -9,6 +9,7 @@
 namespace crowdsurf::controller {
 namespace {
 
+constexpr int kBusError = 135;       // 128 + SIGBUS
 constexpr size_t kMostRetries = 16;  // of one index; beyond, the back-off is at its cap anyhow
 
 std::string Tail(const std::string& text, size_t most) {
@@ -45,6 +46,11 @@ std::string Describe(const Worker& worker) {
   std::string text = pod.name + ": " + std::string(worker.verdict.reason);
   if (pod.trainer) {
     text += ", the trainer ended with exit code " + std::to_string(pod.trainer->exit_code);
+    if (pod.trainer->exit_code == kBusError) {
+      text +=
+          " (a bus error: often /dev/shm is full; a pod's holds 64 MiB unless the template "
+          "mounts an emptyDir with medium Memory there)";
+    }
   } else if (pod.agent) {
     text += ", the agent ended with exit code " + std::to_string(pod.agent->exit_code);
   }

@@ -66,7 +66,8 @@ struct Creator {
     }
     const int incarnation = ++d.status.incarnations[index];
     d.plan.creates.push_back({PodName(d.in.job.name, index, incarnation), index, incarnation,
-                              capacity, seeds, config, why, d.in.suspect_nodes});
+                              capacity, seeds, config, why, d.in.suspect_nodes,
+                              d.status.agent_image});
   }
 };
 

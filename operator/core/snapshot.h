@@ -51,8 +51,10 @@ struct PodFacts {
   std::string waiting_message;
   std::map<std::string, std::string> annotations;  // ours: notice, config, seeds
   std::string address;                             // host:port of the agent's gRPC, once known
-  bool reported_dead = false;                      // by its peers, confirmed (death_reports.h)
-  bool lease_stale = false;  // and its node's Lease is: evidence that is in the API
+  std::string agent_image;
+  std::string agent_cpu_limit;  // one that a LimitRange of the namespace has set, not we
+  bool reported_dead = false;   // by its peers, confirmed (death_reports.h)
+  bool lease_stale = false;     // and its node's Lease is: evidence that is in the API
 
   // The annotation's value, empty when absent.
   const std::string& Annotation(std::string_view key) const;

@@ -88,6 +88,7 @@ void ReadCounters(const json& in, TrainingJobStatus& status) {
 }
 
 void ReadWorkers(const json& in, TrainingJobStatus& status) {
+  status.agent_image = TextAt(in, "agentImage");
   if (const json* map = Member(&in, "incarnations"); map != nullptr && map->is_object()) {
     for (const auto& [key, value] : map->items()) {
       if (IndexOf(key) >= 0 && value.is_number())
@@ -147,6 +148,7 @@ json StatusToJson(const TrainingJobStatus& status) {
                                            {"notBefore", FormatInstant(retry.not_before)}};
   }
   if (!status.succeeded.empty()) out["succeeded"] = status.succeeded;
+  if (!status.agent_image.empty()) out["agentImage"] = status.agent_image;
   if (!status.counted.empty()) out["counted"] = status.counted;
   PutTime(out, "startTime", status.start_time);
   PutTime(out, "runningTime", status.running_time);

@@ -136,6 +136,7 @@ struct TrainingJobStatus {
   std::map<int, int> incarnations;  // index -> highest ever used
   std::map<int, RetryState> retry;  // index -> back-off
   std::vector<int> succeeded;       // indices whose trainer ended with 0, sorted
+  std::string agent_image;          // of every agent since the job's start; empty: not started
   // Sorted: pods that ended and are counted but not gone yet, and the last name of an index whose
   // pod is gone or was never made. At most one an index beyond the pods there are.
   std::vector<std::string> counted;

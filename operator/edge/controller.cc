@@ -10,7 +10,8 @@ namespace {
 using std::chrono::steady_clock;
 
 constexpr auto kTurn = std::chrono::milliseconds(100);  // between looks at stop, leadership, timers
-constexpr int kAskEvery_ms = 10'000;  // one agent a job (pod-lifecycle.md 8: 10-60 s)
+constexpr int kAskEvery_ms = 10'000;  // one agent a job (pod-lifecycle 8.5: 10-60 s)
+constexpr int kAskSpacing_ms = 50;    // 20 a second of all jobs
 
 }  // namespace
 
@@ -21,7 +22,7 @@ Controller::Controller(KubeCluster& cluster, ControllerOptions options, MetricRe
       reconciler_(cluster, options_.decide, metrics, log),
       log_(log),
       metrics_(metrics) {
-  if (options_.ask_agents) poller_ = std::make_unique<SummaryPoller>(kAskEvery_ms);
+  if (options_.ask_agents) poller_ = std::make_unique<SummaryPoller>(kAskEvery_ms, kAskSpacing_ms);
 }
 
 void Controller::RefreshMetrics() { metrics_.Refresh(SteadyNow()); }

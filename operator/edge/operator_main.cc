@@ -140,6 +140,7 @@ Status Operate(const Flags& flags, const Logger& log) {
   cluster.emplace(client, std::move(options), Rng(static_cast<uint64_t>(getpid())),
                   log.For("cluster"), metrics);
   ControllerOptions control;
+  control.decide.agent_image = flags.agent_image;
   control.leading = leading;
   Controller controller(*cluster, control, metrics, log.For("controller"));
   running = &controller;

@@ -26,8 +26,9 @@ void Clear(int event) {
 
 }  // namespace
 
-SummaryPoller::SummaryPoller(int interval_ms)
+SummaryPoller::SummaryPoller(int interval_ms, int spacing_ms)
     : interval_ms_(interval_ms),
+      spacing_ms_(spacing_ms),
       event_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       news_(kMostSummaries),
@@ -80,6 +81,13 @@ void SummaryPoller::Ask(const std::string& worker, const std::string& address) {
   }
 }
 
+// A stop waits for it; a wake-up stays for the end of the turn.
+bool SummaryPoller::AwaitTurn() {
+  std::this_thread::sleep_until(free_);
+  free_ = std::chrono::steady_clock::now() + std::chrono::milliseconds(spacing_ms_);
+  return !stop_;
+}
+
 void SummaryPoller::Run() {
   using Clock = std::chrono::steady_clock;
   std::map<std::string, Clock::time_point> asked;
@@ -96,6 +104,7 @@ void SummaryPoller::Run() {
       const auto due = asked.count(worker) ? asked[worker] + std::chrono::milliseconds(interval_ms_)
                                            : Clock::time_point::min();
       if (due <= Clock::now()) {
+        if (!AwaitTurn()) return;
         asked[worker] = Clock::now();
         Ask(worker, address);
       }

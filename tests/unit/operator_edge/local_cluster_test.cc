@@ -110,6 +110,7 @@ TEST_F(LocalClusterTest, ASilentlyTakenMachineIsADisruptionAndIsReplacedAtOnce) 
   EXPECT_EQ(KillTraces(run_, "job-0-1"), 0) << "its escaped child is dead too";
 }
 
+// pod-lifecycle 1.6
 TEST_F(LocalClusterTest, ANoticeReachesTheAgentAsAFileAndTheMachineGoesAtItsDeadline) {
   Make(1, {"--ignore-term"});
   ASSERT_TRUE(Until([&] { return Ready() == 1; }));
@@ -213,9 +214,9 @@ TEST_F(LocalClusterTest, AProgramThatIsNotThereAndAnAgentThatCannotStartAreFailu
                   "info",
                   {"PATH=/usr/bin:/bin"}};
   cluster_ = std::make_unique<LocalCluster>(options, job_, *signer_, WallNow);
-  reconciler_ = std::make_unique<Reconciler>(
-      *cluster_, DecideOptions{.crash_backoff = {Milliseconds(10), Milliseconds(20)}}, metrics_,
-      Logger());
+  DecideOptions impatient;
+  impatient.crash_backoff = {Milliseconds(10), Milliseconds(20)};
+  reconciler_ = std::make_unique<Reconciler>(*cluster_, impatient, metrics_, Logger());
   ASSERT_TRUE(Until([&] { return cluster_->status().finished(); }));
   EXPECT_THAT(cluster_->status().last_failure->output,
               HasSubstr("there is no program no-such-trainer"));
