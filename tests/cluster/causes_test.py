@@ -103,7 +103,7 @@ class CausesTest(unittest.TestCase):
         self.says("Degraded", "BackingOff", "ExitCode", event=False)
         self.says("Failed", "BackoffLimitExceeded", "exit code 2")
 
-    def test_rights_that_are_taken_away_and_given_back(self):
+    def test_rights_that_are_taken_away_and_given_back(self):  # pod-lifecycle 7.4
         role = self.kube.get(ROLE)
         less = copy.deepcopy(role["rules"])
         for rule in less:

@@ -45,6 +45,12 @@ class Chart(unittest.TestCase):
         done = helm("lint", "--strict", str(CHART))
         self.assertEqual(0, done.returncode, done.stdout + done.stderr)
 
+    def test_an_older_kubernetes_is_refused(self):
+        """pod-lifecycle 8.8: native sidecars are on from 1.29."""
+        for version, code in (("1.28.9", 1), ("1.29.0", 0)):
+            done = helm("template", "crowdsurf", str(CHART), "--kube-version", version)
+            self.assertEqual(code, done.returncode, done.stderr)
+
     def test_monitors_need_the_api_and_their_value(self):
         plain, full = render(), render(*MONITORING)
         self.assertNotIn(("ServiceMonitor", "crowdsurf-operator"), plain)

@@ -62,6 +62,7 @@ TEST(LeaseTest, OneLeadsGivesBackAndAnotherTakesOverAtOnceOrAfterItsDeath) {
 }
 
 // It asks every minute and believes a silent holder for two: only the watch can be that fast.
+// pod-lifecycle 8.6
 TEST(LeaseTest, AFollowerTakesALeaseThatIsGivenBackOrDeletedAtOnceByItsWatch) {
   signal(SIGPIPE, SIG_IGN);
   const auto endpoint = LoadDefaultKubeEndpoint();

@@ -321,6 +321,7 @@ TEST_F(OperatorTest, AWorkerThatItsPeersReportIsReplacedUnlessItsAgentAnswers) {
   }));
 }
 
+// pod-lifecycle 3.2
 TEST_F(OperatorTest, AnOperatorKilledAtAnyTimeMakesNoWorkerTwice) {
   ASSERT_TRUE(client_->Create(jobs_, Job(20)).ok());
   for (int life = 0; life < 6; ++life) {
@@ -337,6 +338,7 @@ TEST_F(OperatorTest, AnOperatorKilledAtAnyTimeMakesNoWorkerTwice) {
   for (const auto& [name, pod] : Pods()) EXPECT_EQ(name.substr(name.size() - 2), "-1") << name;
 }
 
+// pod-lifecycle 7.1, 7.2, 7.4
 TEST_F(OperatorTest, ATemplateThatTheServerRefusesIsAConditionInTheServersWords) {
   StartOperator();
   Json job = Job(1);
@@ -364,6 +366,7 @@ TEST_F(OperatorTest, BadManifestsAreRefusedWithThePathAndTheReason) {
       {"/spec/averaging/interval", {{"steps", 1}, {"seconds", 2}}, "interval"},
       {"/spec/target", Json::object(), "spec.target"},
       {"/spec/template/spec/restartPolicy", "Always", "restartPolicy"},
+      // pod-lifecycle 8.2
       {"/spec/template/spec/containers/0/name", "crowdsurf-x", "reserved"},
       {"/spec/template/spec/containers/0/env",
        {{{"name", "CROWDSURF_DIR"}, {"value", "x"}}},
@@ -382,7 +385,7 @@ TEST_F(OperatorTest, BadManifestsAreRefusedWithThePathAndTheReason) {
   }
 }
 
-// pod-lifecycle.md 3: NotReady is not dead, and may be nothing but a control plane that does not
+// pod-lifecycle 3.10: NotReady is not dead, and may be nothing but a control plane that does not
 // hear: a Lease that is renewed meanwhile tells the two apart.
 TEST_F(OperatorTest, ANotReadyNodeIsGivenUpOnlyWhenItsLeaseIsSilentToo) {
   constexpr int kTolerated = 3;  // seconds

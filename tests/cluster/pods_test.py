@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 import unittest
+import urllib.request
 
 import kube
 from kube import JOBS, kubectl, wait
@@ -41,6 +42,7 @@ class PodsTest(unittest.TestCase):
         print("\n".join(line))
         self.assertEqual(line[0].split(), "NAME STATE READY DESIRED SPOT DISRUPTIONS STEP PROGRESS AGE".split())
         self.assertEqual(line[1].split()[:4], ["charlm", "Running", "8", "8"])
+        self.metrics_are_few(agents)
         self.guards_follow_the_spec()
         wait("Succeeded", lambda: self.kube.condition("charlm", "Succeeded").get("status") == "True", 420, story)
         print(f"kubectl apply to Succeeded: {time.monotonic() - begun:.0f} s")
@@ -57,6 +59,15 @@ class PodsTest(unittest.TestCase):
         self.kube.delete(f"{JOBS}/charlm", propagationPolicy="Foreground")
         wait("the guards gone with the job", lambda: not any(map(self.kube.find, GUARDS)), 60)
         self.nothing_was_forbidden()
+
+    def metrics_are_few(self, agents):
+        """pod-lifecycle 8.12: plain, on a port of their own, at most 150 series a worker."""
+        for name, ip in list(agents.targets.values()):
+            with urllib.request.urlopen(f"http://{ip}:7948/metrics", timeout=10) as answer:
+                series = [line for line in answer.read().decode().splitlines() if line and line[0] != "#"]
+            self.assertLessEqual(len(series), 150, f"{name}: {series}")
+            self.assertTrue([line for line in series if line.startswith("crowdsurf_worker_")], series)
+        print(f"series of a worker: {len(series)}")
 
     def guards_follow_the_spec(self):
         """Made, taken away and made again by edits of a job that trains: every right of the chart's that guards need."""

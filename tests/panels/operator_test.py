@@ -108,7 +108,7 @@ class OperatorPanels(unittest.TestCase):
             return len(alive) == count
         eventually(f"{count} workers", 30, all_ready)
 
-    def test_every_panel_has_data_and_only_those_who_may_are_let_in(self):
+    def test_every_panel_has_data_and_only_those_who_may_are_let_in(self):  # pod-lifecycle 8.11
         address = self.start_operator()
         may, may_not = self.account("scraper"), self.account("stranger")
         role = f"panels-{os.getpid()}"

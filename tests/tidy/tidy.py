@@ -8,6 +8,7 @@ import re
 import sys
 
 import reach
+import rules
 
 MOST_FILE_LINES = 500
 MOST_FUNCTION_LINES = 70
@@ -150,7 +151,7 @@ def check_reach(sources):
 
 
 def check(root):
-    sources = {}
+    sources, tests = {}, {}
     for path in sorted(root.rglob("*")):
         name = path.relative_to(root).as_posix()
         if not path.is_file() or name.split("/")[0] in ("build", ".git", ".cache") or "__pycache__" in name:
@@ -166,11 +167,15 @@ def check(root):
                     yield name, number, "finish it or say why not: " + WORDS.search(line).group(0)
                 if PATHS.search(line):
                     yield name, number, "names a path of one machine"
+        if name.startswith("tests/") and not name.startswith("tests/tidy/"):
+            tests[name] = text
         if path.suffix in (".h", ".cc"):
             sources[name] = text
             for number, rule in check_source(name, text):
                 yield name, number, rule
     yield from check_reach(sources)
+    if (root / rules.PAGE).is_file():
+        yield from rules.check((root / rules.PAGE).read_text(), tests)
     for room in ("base", "coordinator-free-dht", "worker", "operator", "cli", "simulator", "python", "deploy", "tests",
                  "bench"):
         if (root / room).is_dir() and not (root / room / "README.md").is_file():

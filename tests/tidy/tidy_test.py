@@ -64,6 +64,17 @@ class TidyTest(unittest.TestCase):
     def test_a_room_without_a_readme_fails(self):
         self.expect({"base/a.h": HEADER}, "a room has a README.md")
 
+    def test_every_rule_of_a_pods_life_is_cited_by_a_test_and_no_other(self):
+        page = {"docs/pod-lifecycle.md": "- 1.1 Notice.\n  as in 9.9\n- 1.2 Leave.\n", "tests/README.md": "x"}
+        cites = "// pod-lifecycle %s\n"
+        code, out = run({**page, "tests/a.cc": cites % "1.1, 1.2"})
+        self.assertEqual(code, 0, out)
+        self.expect({**page, "tests/a.cc": cites % "1.1"}, "no test cites rule 1.2")
+        self.expect({**page, "tests/a.cc": cites % "1.1, 1.2, 1.3"}, "cites rule 1.3, which")
+        self.expect({**page, "operator/README.md": "x", "operator/core/a.cc": cites % "1.1, 1.2"}, "no test cites rule 1.1")
+        page["docs/pod-lifecycle.md"] += "- 1.2 Again.\n"
+        self.expect({**page, "tests/a.cc": cites % "1.1, 1.2"}, "rule 1.2 is there twice")
+
     def test_a_file_includes_what_it_uses_and_does_not_have_it_of_its_neighbours(self):
         declared = HEADER + "namespace crowdsurf {\nint Weigh(int x);\nclass Scales;\n}\n"
         body = "namespace crowdsurf {\n%s\n}\n"

@@ -21,6 +21,7 @@ std::string Read(const char* path) {
 
 Json Made() { return Crd(Json::parse(Read("deploy/crd/pod-template-schema.json"))); }
 
+// pod-lifecycle 7.1
 TEST(CrdTest, TheShippedFileIsWhatTheTypesSay) {
   EXPECT_EQ(Read("deploy/crd/trainingjobs.yaml"), Made().dump() + "\n")
       << "make it anew: build/release/bin/crowdsurf-crd deploy/crd/pod-template-schema.json > "

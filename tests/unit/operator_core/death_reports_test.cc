@@ -4,8 +4,8 @@
 
 #include "tests/unit/operator_core/world.h"
 
-// pod-lifecycle 3: "two reporters, or the whole group when smaller; confirmed by the operator's own
-// probe of the agent or a node Lease older than 15 s."
+// pod-lifecycle 3.5, 3.6: "two reporters, or the whole group when smaller; confirmed by the
+// operator's own probe of the agent or a node Lease older than 15 s."
 namespace crowdsurf::controller {
 namespace {
 

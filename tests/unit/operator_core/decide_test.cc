@@ -89,7 +89,7 @@ TEST(DecideTest, APodThatWeDeletedOurselvesHasNotVanished) {
   EXPECT_TRUE(world.pods.count("job-2-2"));
 }
 
-TEST(DecideTest, AReplacementDoesNotWaitForACorpse) {  // pod-lifecycle 3: zombie beside replacement
+TEST(DecideTest, AReplacementDoesNotWaitForACorpse) {  // pod-lifecycle 3.1, 3.4
   World world = Running(2);
   world.pods.at("job-0-1").grace = Seconds(25);
   world.pods.at("job-0-1").deleted = world.now;  // Terminating for ever: its kubelet is frozen
@@ -104,6 +104,7 @@ TEST(DecideTest, AReplacementDoesNotWaitForACorpse) {  // pod-lifecycle 3: zombi
   EXPECT_EQ(plan.deletes[0].reason, reason::kStuck);
 }
 
+// pod-lifecycle 1.1, 1.5
 TEST(DecideTest, AMarkBecomesANoticeAndAReplacementAtOnceAndADeleteOnlyBeforeTheDeadline) {
   World world = Running(2);
   world.nodes["node-job-0-1"].mark = Mark{"SpotInterruption", world.now + Seconds(30), false};
@@ -127,6 +128,7 @@ TEST(DecideTest, AMarkBecomesANoticeAndAReplacementAtOnceAndADeleteOnlyBeforeThe
   EXPECT_EQ(world.Settle().status.disruptions, 1u) << "told once, counted once";
 }
 
+// pod-lifecycle 3.9, 4.8
 TEST(DecideTest, AWithdrawnMarkCancelsTheNoticeAndTheNewestOfTwoGoes) {
   World world = Running(2);
   world.nodes["node-job-0-1"].mark = Mark{"Rebalance", std::nullopt, false};
@@ -205,7 +207,8 @@ TEST(DecideTest, ARuleMayFailTheJobAtOnceOrKeepItFromCounting) {
   EXPECT_EQ(plan.status.Find(ConditionType::kFailed)->reason, reason::kFailurePolicy);
 }
 
-TEST(DecideTest, ANodeThatIsNotReadyIsWaitedForAndNoneIsDeadWhenAllAreSilent) {  // lifecycle 3
+TEST(DecideTest,
+     ANodeThatIsNotReadyIsWaitedForAndNoneIsDeadWhenAllAreSilent) {  // pod-lifecycle 3.10
   World world = Running(2);
   const Duration tolerated = world.snapshot.job.spec.disruption.tolerated_unreachable;
   for (const char* name : {"job-0-1", "job-1-1"}) {
@@ -312,6 +315,7 @@ TEST(DecideTest, SaysWhyAWorkerCannotStartAndLooksAgainWhileItDoesNotKnow) {
   EXPECT_EQ(degraded.message, "job-1-1: secret \"s3\" not found");
 }
 
+// pod-lifecycle 6.1, 6.2
 TEST(DecideTest, PushesSeedsWhileTheFirstWorkersStartAndThenOnlyWhenTheyAreDead) {
   World world(3);
   world.Reconcile();
@@ -346,19 +350,20 @@ TEST(DecideTest, AWorkerOfRelaySumIsToldOfItsNeighboursInTheTreeBesideTheElders)
 }
 
 TEST(DecideTest, PeersReportsAreActedUponSlowlyAndNotAtAllWhenMostAreReported) {
-  World world = Running(30);  // pod-lifecycle 3: max(1, 10 %) a minute
+  World world = Running(30);  // pod-lifecycle 3.7: max(1, 10 %) a minute
   for (int i = 0; i < 10; ++i)
     world.pods.at("job-" + std::to_string(i) + "-1").reported_dead = true;
   Plan plan = world.Reconcile();
   EXPECT_EQ(plan.deletes.size(), 3u);
   EXPECT_THAT(world.Reconcile().deletes, IsEmpty()) << "three a minute";
-  World split = Running(10);
+  World split = Running(10);  // pod-lifecycle 3.8
   for (int i = 0; i < 6; ++i) split.pods.at("job-" + std::to_string(i) + "-1").reported_dead = true;
   plan = split.Reconcile();
   EXPECT_THAT(plan.deletes, IsEmpty());
   EXPECT_TRUE(plan.status.Is(ConditionType::kPartitioned));
 }
 
+// pod-lifecycle 7.4
 TEST(DecideTest, ARefusedCreateIsSleptOverAndNamedInACondition) {
   World world(2);
   world.snapshot.refusal =

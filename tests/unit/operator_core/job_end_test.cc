@@ -29,7 +29,7 @@ TEST(JobEndTest, WhenTheTargetIsMetItWaitsForTheModelAndSucceeds) {
   EXPECT_EQ(plan.status.disruptions, 0u);
 }
 
-TEST(JobEndTest, ATrainersGoodEndIsJudgedWhenItsAgentHasSaidWhy) {  // pod-lifecycle.md 2 and 4
+TEST(JobEndTest, ATrainersGoodEndIsJudgedWhenItsAgentHasSaidWhy) {  // pod-lifecycle 4.2
   World world = Running(2);
   PodFacts& pod = world.pods.at("job-0-1");
   pod.trainer = ContainerEnd{0, "Completed", "", world.now};

@@ -2,6 +2,7 @@
 
 #include "tests/unit/operator_core/world.h"
 
+// pod-lifecycle 8.13: counters that outlive workers are the operator's.
 namespace crowdsurf::controller {
 namespace {
 

@@ -46,10 +46,11 @@ TEST(ObservePod, ReadsWhoItIsWhereItRunsAndSinceWhen) {
   EXPECT_EQ(facts.address, "10.244.1.7:7946");
   EXPECT_EQ(entry->http, "10.244.1.7:7948");
   EXPECT_EQ(facts.Annotation(kSeedsAnnotation), "a:1\n");
-  EXPECT_FALSE(facts.trainer.has_value()) << "a container that others inject is ignored (4)";
+  EXPECT_FALSE(facts.trainer.has_value())
+      << "a container that others inject is ignored: pod-lifecycle 4.5";
 }
 
-TEST(ObservePod, TheTrainersEndIsReadFromItsContainerNotFromThePhase) {  // pod-lifecycle.md 2
+TEST(ObservePod, TheTrainersEndIsReadFromItsContainerNotFromThePhase) {  // pod-lifecycle 2.2
   json pod = Pod();
   pod["status"]["containerStatuses"][1]["state"] = {
       {"terminated", {{"exitCode", 137}, {"reason", "OOMKilled"}, {"message", "last words"}}}};
@@ -181,7 +182,7 @@ TEST(ObserveNode, EveryRowOfTheTableIsFoundAndNothingElse) {
   }
 }
 
-TEST(ObserveNode, ACordonAloneIsWeakAndGivesWayToARealMark) {  // pod-lifecycle.md 4
+TEST(ObserveNode, ACordonAloneIsWeakAndGivesWayToARealMark) {  // pod-lifecycle 4.7
   json node = {{"spec", {{"unschedulable", true}}}};
   EXPECT_TRUE(ObserveNode(node)->facts.mark->weak);
   node["metadata"]["deletionTimestamp"] = "2026-11-21T10:00:00Z";

@@ -1,5 +1,5 @@
-// What is added to a user's pod, rule by rule; each test names the section of pod-lifecycle.md or
-// kubernetes-operators.md that asks for it.
+// What is added to a user's pod, rule by rule; each test names the rule of docs/pod-lifecycle.md
+// that asks for it (or, "operators", of what was learnt from other operators).
 #include "operator/core/pod_builder.h"
 
 #include <gtest/gtest.h>
@@ -59,7 +59,7 @@ bool Tolerates(const json& pod, const std::string& key) {
   return false;
 }
 
-TEST(PodBuilder, WhatTheUserWroteIsKeptAndOnlyAddedTo) {  // 8
+TEST(PodBuilder, WhatTheUserWroteIsKeptAndOnlyAddedTo) {  // pod-lifecycle 8.1
   const json pod = Pod(Job());
   json expected = Template()["spec"];
   for (const auto& [key, value] : expected.items()) {
@@ -78,10 +78,11 @@ TEST(PodBuilder, WhatTheUserWroteIsKeptAndOnlyAddedTo) {  // 8
     }
   }
   EXPECT_EQ(pod["metadata"]["labels"]["team"], "a");
+  // pod-lifecycle 4.5: the trainer is the container of that name.
   EXPECT_EQ(Named(pod["spec"]["containers"], "logs").size(), 2u) << "only the trainer is joined";
 }
 
-TEST(PodBuilder, NamesLabelsAndTheOwnerSayWhichWorkerThisIs) {  // 3
+TEST(PodBuilder, NamesLabelsAndTheOwnerSayWhichWorkerThisIs) {  // pod-lifecycle 3.1
   const json metadata = Pod(Job())["metadata"];
   EXPECT_EQ(metadata["name"], "charlm-3-2");
   EXPECT_EQ(metadata["namespace"], "ml");
@@ -90,10 +91,14 @@ TEST(PodBuilder, NamesLabelsAndTheOwnerSayWhichWorkerThisIs) {  // 3
   EXPECT_EQ(metadata["labels"]["crowdsurf.io/job-uid"], "u-1");
   EXPECT_EQ(metadata["ownerReferences"][0]["uid"], "u-1");
   EXPECT_EQ(metadata["ownerReferences"][0]["controller"], true);
-  EXPECT_EQ(metadata["annotations"]["crowdsurf.io/seeds"], "10.0.0.1:7946\n");
+  EXPECT_EQ(metadata["annotations"]["crowdsurf.io/seeds"], "10.0.0.1:7946\n");  // pod-lifecycle 6.1
+  EXPECT_FALSE(metadata.contains("finalizers")) << "pod-lifecycle 8.7: a write more for each pod";
+  EXPECT_EQ(metadata["annotations"]["cluster-autoscaler.kubernetes.io/safe-to-evict"], "true")
+      << "pod-lifecycle 8.9";
 }
 
-TEST(PodBuilder, TheAgentIsANativeSidecarThatLeavesInAnExecPreStop) {  // 1, 2
+TEST(PodBuilder,
+     TheAgentIsANativeSidecarThatLeavesInAnExecPreStop) {  // pod-lifecycle 1.2, 2.1, 2.3
   const json pod = Pod(Job());
   const json& agent = pod["spec"]["initContainers"][0];
   EXPECT_EQ(agent["name"], "crowdsurf-agent");
@@ -103,10 +108,14 @@ TEST(PodBuilder, TheAgentIsANativeSidecarThatLeavesInAnExecPreStop) {  // 1, 2
             json({"crowdsurf-worker", "leave", "--dir", "/run/crowdsurf"}));
   EXPECT_FALSE(agent.contains("livenessProbe")) << "the supervisor restarts the agent";
   EXPECT_EQ(pod["spec"]["restartPolicy"], "Never");
+  // pod-lifecycle 1.3: a preStop of the trainer's would delay its SIGTERM.
+  EXPECT_FALSE(Named(pod["spec"]["containers"], "trainer").contains("lifecycle"));
   EXPECT_EQ(pod["spec"]["initContainers"][1]["name"], "fetch");
 }
 
-TEST(PodBuilder, ATrainerThatHangsIsEndedWhenItsAgentSaysSoUnlessTheUserWatchesIt) {  // 2
+TEST(PodBuilder,
+     ATrainerThatHangsIsEndedWhenItsAgentSaysSoUnlessTheUserWatchesIt) {  // a hang leaves its
+                                                                          // socket open
   const json pod = Pod(Job());
   const json& trainer = Named(pod["spec"]["containers"], "trainer");
   EXPECT_EQ(trainer["livenessProbe"]["httpGet"], (json{{"path", "/trainerz"}, {"port", 7948}}));
@@ -124,7 +133,7 @@ TEST(PodBuilder, AnImageInTheSpecWinsOverTheOperatorsDefault) {
   EXPECT_EQ(pod["spec"]["initContainers"][0]["image"], "own:2");
 }
 
-TEST(PodBuilder, TheLinkIsOnMemoryWithTheSizeOfTheSpecAndKeysLiveApart) {  // 5
+TEST(PodBuilder, TheLinkIsOnMemoryWithTheSizeOfTheSpecAndKeysLiveApart) {  // pod-lifecycle 5.5, 5.7
   const json pod = Pod(Job(Template(), {{"agent", {{"sharedMemory", "3Gi"}}}}));
   const json& volumes = pod["spec"]["volumes"];
   EXPECT_EQ(Named(volumes, "crowdsurf-link")["emptyDir"],
@@ -138,7 +147,8 @@ TEST(PodBuilder, TheLinkIsOnMemoryWithTheSizeOfTheSpecAndKeysLiveApart) {  // 5
   }
 }
 
-TEST(PodBuilder, NoticesConfigSeedsTokenAndCaAreFilesOfTheAgentAlone) {  // 1, 5, 6
+TEST(PodBuilder, NoticesConfigSeedsTokenAndCaAreFilesOfTheAgentAlone) {
+  // pod-lifecycle 1.1, 5.8, 6.1
   const json pod = Pod(Job());
   const json& sources = Named(pod["spec"]["volumes"], "crowdsurf-cluster")["projected"]["sources"];
   EXPECT_EQ(sources[0]["serviceAccountToken"]["audience"], "crowdsurf");
@@ -150,7 +160,7 @@ TEST(PodBuilder, NoticesConfigSeedsTokenAndCaAreFilesOfTheAgentAlone) {  // 1, 5
   }
 }
 
-TEST(PodBuilder, TheAgentsUserIsSetOnlyWhereThePodSetsOne) {  // 5
+TEST(PodBuilder, TheAgentsUserIsSetOnlyWhereThePodSetsOne) {  // pod-lifecycle 5.4, 5.9
   EXPECT_FALSE(Pod(Job())["spec"]["initContainers"][0]["securityContext"].contains("runAsUser"));
   json root = Template();
   root["spec"]["securityContext"] = {{"runAsUser", 0}};
@@ -159,7 +169,7 @@ TEST(PodBuilder, TheAgentsUserIsSetOnlyWhereThePodSetsOne) {  // 5
   EXPECT_FALSE(pod["spec"]["securityContext"].contains("fsGroup"));
 }
 
-TEST(PodBuilder, TheAgentsResourcesAreExplicitAndEqualInAGuaranteedPod) {  // 5
+TEST(PodBuilder, TheAgentsResourcesAreExplicitAndEqualInAGuaranteedPod) {  // pod-lifecycle 5.10
   const json plain = Pod(Job())["spec"]["initContainers"][0]["resources"];
   EXPECT_TRUE(plain["requests"].contains("cpu") && plain["limits"].contains("memory"));
   json guaranteed = Template();
@@ -220,12 +230,14 @@ TEST(PodBuilder, NodesThatJustDiedAreAvoidedBesideWhatIsAskedForAlready) {
   EXPECT_EQ(plain["affinity"]["nodeAffinity"][required]["nodeSelectorTerms"].size(), 1u);
 }
 
-TEST(PodBuilder, TheCheckpointVolumeIsTheAgentsTooAtTheTrainersPath) {
+TEST(PodBuilder, TheCheckpointVolumeIsTheAgentsTooAtTheTrainersPath) {  // pod-lifecycle 8.4
   const json pod = Pod(Job(Template(), {{"checkpoint", {{"volume", "data"}}}}));
   const json& agent = pod["spec"]["initContainers"][0];
   EXPECT_EQ(Named(agent["volumeMounts"], "data")["mountPath"], "/data");
   const auto& command = agent["command"];
   const auto at = std::find(command.begin(), command.end(), "--checkpoint-dir");
+  EXPECT_EQ(pod["spec"]["volumes"].dump().find("PersistentVolumeClaim"), std::string::npos)
+      << "no worker has a claim of its own";
   ASSERT_NE(at, command.end());
   EXPECT_EQ(*(at + 1), "/data");
 }
@@ -237,7 +249,7 @@ TEST(PodBuilder, GraceIsTheTemplatesOrTheJobs) {  // operators 2.3, rule 5
   EXPECT_EQ(Pod(Job(own))["spec"]["terminationGracePeriodSeconds"], 7);
 }
 
-TEST(PodBuilder, AGuardIsMadeWhereTheSpecAsksForOne) {  // DESIGN 6
+TEST(PodBuilder, AGuardIsMadeWhereTheSpecAsksForOne) {  // pod-lifecycle 8.10
   EXPECT_FALSE(BuildDisruptionBudget(Job()));
   EXPECT_FALSE(BuildNetworkPolicy(Job()));
   const json workers = {{"matchLabels", {{"crowdsurf.io/job-uid", "u-1"}}}};

@@ -6,7 +6,8 @@
 
 #include "tests/unit/operator_core/world.h"
 
-// What pods are told is told again: docs/decisions.md, "What a pod is told is told more than once".
+// pod-lifecycle 1.4. What pods are told is told again: docs/decisions.md, "What a pod is told is
+// told more than once".
 namespace crowdsurf::controller {
 namespace {
 

@@ -172,6 +172,8 @@ TEST(ValidateTest, GuardsWhatIsOursInTheTemplate) {
                             json::parse(R"([{"mountPath": "/run/crowdsurf/x"}])")))
                   .front(),
               HasSubstr("reserved"));
+  // pod-lifecycle 2.1
+  EXPECT_THAT(Problems(With("/template/spec/restartPolicy", "OnFailure")), IsEmpty());
   EXPECT_THAT(Problems(With("/template/spec/restartPolicy", "Always")).front(),
               HasSubstr("is not one of Never, OnFailure"));
   EXPECT_THAT(Problems(With("/template/spec/containers/1", json{{"name", "x"}})), IsEmpty());

@@ -292,5 +292,40 @@ TEST_F(KubeClusterTest, AnOpenCaseIsLookedAtAgainAndAForgottenOneIsNot) {
   EXPECT_THAT(Touched(), IsEmpty());
 }
 
+TEST_F(KubeClusterTest, ANameThatIsTakenIsOursOrTheNextOneOrRefused) {  // pod-lifecycle 3.2
+  const std::string space = "/api/v1/namespaces/team/";
+  for (const char* made : {"configmaps/crowd-crowdsurf-ca", "services/crowd-peers"}) {
+    api_.Put(space + made, 200, json::object());
+  }
+  api_.Put(space + "pods", 409,
+           {{"kind", "Status"}, {"code", 409}, {"reason", "AlreadyExists"}, {"message", "taken"}});
+  CreatePod create;
+  create.name = "crowd-0-2";
+  json pod = Pod(0);
+  pod["metadata"]["name"] = create.name;
+  const auto answer = [&] {
+    api_.Put(space + "pods/" + create.name, 200, pod);
+    return cluster_->Create(Observe().job, create);
+  };
+  EXPECT_TRUE(answer().ok()) << "from before a crash";
+  pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z";
+  EXPECT_TRUE(absl::IsAborted(answer())) << "the next decision takes the next number";
+  pod["metadata"]["ownerReferences"][0]["uid"] = "another";
+  EXPECT_TRUE(absl::IsAlreadyExists(answer()));
+}
+
+TEST_F(KubeClusterTest, ProgressAloneIsNewsOnceAMinute) {  // pod-lifecycle 8.5
+  const auto told = [&](uint64_t samples, bool target_met = false) {
+    cluster_->SetProgress("team/crowd", Progress{samples, 1, std::nullopt, 1, target_met});
+    return Observe().progress.samples;
+  };
+  EXPECT_EQ(told(10), 10u);
+  now_ = now_ + Seconds(59);
+  EXPECT_EQ(told(20), 10u);
+  now_ = now_ + Seconds(1);
+  EXPECT_EQ(told(30), 30u);
+  EXPECT_EQ(told(1000, true), 1000u) << "the end of a job is no mere progress";
+}
+
 }  // namespace
 }  // namespace crowdsurf::controller

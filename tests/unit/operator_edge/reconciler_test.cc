@@ -72,7 +72,7 @@ TEST(ReconcilerTest, CreatesStartSlowlyAndDouble) {
   EXPECT_EQ(metrics.Value("crowdsurf_operator_pod_calls_total", {{"call", "create"}}), 20);
 }
 
-TEST(ReconcilerTest, ATemplateThatIsRefusedCostsOneCall) {
+TEST(ReconcilerTest, ATemplateThatIsRefusedCostsOneCall) {  // pod-lifecycle 7.3
   Platform platform(20);
   for (int index = 0; index < 20; ++index) platform.refused.insert(index);
   MetricRegistry metrics;

@@ -110,7 +110,7 @@ TEST_F(DrainTest, ASwapOfASymbolicLinkIsAChangeToo) {  // as a kubelet writes pr
   EXPECT_EQ(Expect<SeedsChanged>().seeds, std::vector<std::string>{"b:2"});
 }
 
-TEST_F(DrainTest, FilesOfTheClustersOwnFolderAreLinkedAndWatchedToo) {  // a projected volume
+TEST_F(DrainTest, FilesOfTheClustersOwnFolderAreLinkedAndWatchedToo) {  // pod-lifecycle 1.1
   const std::filesystem::path cluster = std::filesystem::path(folder.path()) / "cluster";
   std::filesystem::create_directories(cluster / "..1");
   WriteText(cluster / "..1/seeds", "a:1\n");
@@ -131,7 +131,7 @@ TEST_F(DrainTest, FilesOfTheClustersOwnFolderAreLinkedAndWatchedToo) {  // a pro
   EXPECT_EQ(Expect<SeedsChanged>().seeds, std::vector<std::string>{"b:2"});
 }
 
-TEST_F(DrainTest, SigtermIsAnEventWithADeadline) {
+TEST_F(DrainTest, SigtermIsAnEventWithADeadline) {  // pod-lifecycle 1.4
   Start();
   Expect<SeedsChanged>();
   const auto now = WallNow().nanoseconds();

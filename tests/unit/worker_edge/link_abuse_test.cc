@@ -242,6 +242,7 @@ TEST_F(LinkAbuse, AnAgentKilledWithoutWarningIsReplacedBesideItsLivingTrainer) {
   close(said[1]);
 }
 
+// pod-lifecycle 5.2, 5.6
 TEST_F(LinkAbuse, AFullVolumeIsAnAnswerThatNamesTheSettingToRaise) {
   const std::string small = dir + "/small";
   std::filesystem::create_directory(small);

@@ -6,6 +6,7 @@
 
 #include "base/digest.h"
 #include "tests/unit/worker_edge/link_fixture.h"
+#include "worker/edge/link_mapping.h"
 
 namespace crowdsurf::worker {
 namespace {
@@ -30,7 +31,7 @@ TEST_F(Link, ATrainerRegistersAndLearnsWhatItNeeds) {
   EXPECT_TRUE(event.fresh);
   EXPECT_EQ(event.elements, 100u);
   EXPECT_EQ(server->outbox().size(), 100u);
-  struct stat info {};
+  struct stat info {};  // pod-lifecycle 5.1
   ASSERT_EQ(stat((dir + "/tensors").c_str(), &info), 0);
   EXPECT_EQ(info.st_mode & 0777, 0666u) << "trainers of any user open it";
   ASSERT_EQ(stat((dir + "/agent.sock").c_str(), &info), 0);
@@ -280,6 +281,7 @@ TEST_F(Link, WithACadenceTheTrainerPublishesUnasked) {
   }
 }
 
+// pod-lifecycle 2.5
 TEST_F(Link, ASecondTrainerIsRefusedWhileTheFirstIsConnected) {
   StartServer();
   auto first = Connect();
@@ -391,6 +393,13 @@ TEST_F(Link, ALinkFileOfGarbageIsSetAside) {
   EXPECT_TRUE(std::filesystem::exists(dir + "/tensors.bad"));
   EXPECT_EQ(metrics.Value("crowdsurf_link_files_set_aside_total"), 1);
   EXPECT_TRUE(Connect()->Register(Model()).ok());
+}
+
+TEST_F(Link, AClientNeverMakesTheFileItself) {  // pod-lifecycle 5.3
+  const std::string path = dir + "/not-there";
+  EXPECT_TRUE(absl::IsNotFound(LinkMapping::Open(path).status()));
+  struct stat info {};
+  EXPECT_NE(stat(path.c_str(), &info), 0);
 }
 
 TEST_F(Link, TwoAgentsOnOneFolderAreOneTooMany) {

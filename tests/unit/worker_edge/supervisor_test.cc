@@ -75,6 +75,7 @@ class Supervised {
   bool waited_ = false;
 };
 
+// pod-lifecycle 2.4
 TEST(CrashWindowTest, TheTenthCrashInAMinuteIsOneTooMany) {
   CrashWindow window(10, Seconds(60));
   Time now = Time::FromNanoseconds(1'000'000'000);
@@ -84,7 +85,7 @@ TEST(CrashWindowTest, TheTenthCrashInAMinuteIsOneTooMany) {
   for (int i = 0; i < 100; ++i) EXPECT_TRUE(slow.OnCrash(now + Seconds(7.0 * i))) << i;
 }
 
-TEST(SupervisorTest, ACrashedAgentIsRestartedUntilItLeaves) {
+TEST(SupervisorTest, ACrashedAgentIsRestartedUntilItLeaves) {  // pod-lifecycle 2.3
   ScratchFolder folder;
   Supervised s("echo start >&3; if [ -e " + (folder / "2") + " ]; then exit 0; fi; if [ -e " +
                (folder / "1") + " ]; then touch " + (folder / "2") + "; kill -9 $$; fi; touch " +
