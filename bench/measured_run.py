@@ -4,7 +4,8 @@
 Usage: measured_run.py OUT.json STATE FIGURES PATIENCE -- crowdsurf run ...      (in the namespace to measure)
 OUT.json: {report, output, trajectory: [[seconds, bytes, loss, exchanges]], step_seconds (median over the workers, while all
 were together), private_mib (median of the later half), sent_bytes, members (of the largest view), together (seconds; when
-first every agent was in one view of the most members), views (how many of that size there were from then on)}.
+first every agent was in one view of the most members), views (how many of that size there were from then on), launched (how
+many workers there ever were), metrics: [[seconds, {metric: mean over the workers that have told it, most of them}]]}.
 Bytes are what the namespace's lo sent, headers, TLS and metrics included, since the namespace was made. FIGURES is `run`: loss
 is the workers' mean training loss as the run shows it; `all`: exchanges, steps and memory at each look, too (two requests to
 each agent); or the name of a metric of the trainer: as `all`, and loss is that metric's mean over the workers.
@@ -51,6 +52,7 @@ class Watch:
         self.counted = {}  # agent: exchanges it spoke of last; one that is gone goes on counting
         self.together, self.views = None, set()
         self.steps = {}  # agent: [(seconds, steps)], while all are together
+        self.launched, self.told = set(), []
         self.asking = concurrent.futures.ThreadPoolExecutor(16)
         self.reader = threading.Thread(target=self.read)
         self.reader.start()
@@ -126,9 +128,10 @@ class Watch:
             loss = series(get(f"{self.page}metrics"), "crowdsurf_run_loss")
         if self.every_agent:
             summaries = self.ask_all()
-            told = [summary["metrics"].get(self.metric) for summary in summaries]
-            if self.metric and told and all(value is not None for value in told):
-                loss = statistics.mean(told)
+            told = means_of([summary["metrics"] for summary in summaries])
+            self.told.append([time.monotonic(), told])
+            self.launched.update(path.name for path in self.state.glob("workers/*"))
+            loss = told.get(self.metric, loss)
             self.private.append(self.memory())
         if loss:
             self.trajectory.append([time.monotonic(), sent_bytes(), loss, sum(self.counted.values())])
@@ -147,6 +150,16 @@ class Watch:
                 pass  # busy with its end
             time.sleep(LOOK * (4 if self.every_agent else 1))  # between two looks
         self.reader.join()
+
+
+def means_of(told):
+    """{metric: mean over the workers}, of what most of them have told."""
+    found = {}
+    for metrics in told:
+        for name, value in metrics.items():
+            if value is not None:
+                found.setdefault(name, []).append(value)
+    return {name: statistics.mean(values) for name, values in found.items() if 2 * len(values) > len(told)}
 
 
 def middle(values):
@@ -169,6 +182,7 @@ def main():
     pathlib.Path(out).write_text(json.dumps({
         "report": report, "output": "".join(watch.lines[-40:]), "sent_bytes": sent_bytes(), "members": watch.members,
         "step_seconds": watch.step_seconds(), "private_mib": middle(watch.private), "views": len(watch.views),
+        "launched": len(watch.launched), "metrics": [[at - first, told] for at, told in watch.told],
         "together": watch.together - first if watch.together else None,
         "trajectory": [[at - first, *rest] for at, *rest in watch.trajectory]}))
 

@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""Strategies in real jobs: every one of them on two networks, A2CiD2 beside gossip on a ring of 16, RelaySum behind a firewall.
+"""Strategies in real jobs: every one of them on two networks, sixteen workers of each where it should win, A2CiD2 beside gossip on a
+ring of 16, RelaySum behind a firewall.
 
 Usage: strategies.py BIN [--json] [--short] [--only NAME ...] [--seconds S] [--text PATH] [--state DIR]       (root)
-NAME is a part (`table`, `ring`, `dial`), a network (`loopback`, `shaped`) or a strategy of the table. Each run has a network
+NAME is a part (`table`, `sixteen`, `ring`, `dial`), a network (`loopback`, `shaped`) or a strategy of the table; with `sixteen`,
+strategies are those of its cases (sixteen.py; about twelve minutes). Each run has a network
 namespace of its own; `shaped` is slow_network.py's: 20 ms each way, 200 Mbit/s for all together. Everybody mixes once in
 five steps (A2CiD2: 0.2 pairings a step). Columns: held-out bits per character of the final model at equal time; training
 loss, in bits, when lo had sent what the thriftiest run of that network sent in all (equal bytes; the mean of five seconds
@@ -18,6 +20,8 @@ import statistics
 import subprocess
 import sys
 import tempfile
+
+import sixteen
 
 JOB = """apiVersion: crowdsurf.io/v1alpha1
 kind: TrainingJob
@@ -222,10 +226,11 @@ def main():
     parser.add_argument("--only", nargs="+", default=[], metavar="NAME")
     parser.add_argument("--seconds", type=int, default=40, help="of each run of the table")
     parser.add_argument("--ring-seconds", type=int, default=90, help="that are compared of each run of the ring")
+    parser.add_argument("--sixteen-seconds", type=int, default=30, help="that are compared of each run of sixteen")
     parser.add_argument("--text", default="/usr/share/games/fortunes")
     parser.add_argument("--state", help="where runs keep their state; default: a new folder")
     options = parser.parse_args()
-    parts = ("table", "ring", "dial")
+    parts = ("table", "sixteen", "ring", "dial")
     unknown = set(options.only) - {*parts, *NETWORKS, *STRATEGIES}
     if unknown:
         parser.error(f"--only: {', '.join(sorted(unknown))}: not one of {', '.join((*parts, *NETWORKS, *STRATEGIES))}")
@@ -235,11 +240,15 @@ def main():
     wanted = set(options.only)
     networks = [n for n in NETWORKS if n in wanted] or list(NETWORKS)
     strategies = [s for s in STRATEGIES if s in wanted] or list(STRATEGIES)
-    table = not wanted or "table" in wanted or bool(wanted & {*NETWORKS, *STRATEGIES})
+    table = not wanted or "table" in wanted or ("sixteen" not in wanted and bool(wanted & {*NETWORKS, *STRATEGIES}))
     load = os.getloadavg()[0]
     bench = Bench(options)
     if table:
         bench.table(networks, strategies, 15 if options.short else options.seconds)
+    invalid = []
+    if not wanted or "sixteen" in wanted:
+        for name in [name for name in sixteen.CASES if name in wanted] or sixteen.CASES:
+            invalid += sixteen.run_case(bench, name, 15 if options.short else options.sixteen_seconds)
     if not wanted or "ring" in wanted:
         bench.ring(options.ring_seconds, 1 if options.short else 3)
         bench.buffers(15)
@@ -247,11 +256,14 @@ def main():
         bench.dial(50)
     if options.json:
         missed = [n for n, most in WANTED.items() if n in bench.figures and not (bench.figures[n] or 1e9) <= most]
-        print(json.dumps({**bench.figures, "missed": missed, "load_before": load, "short": options.short}, indent=1))
+        print(json.dumps({**bench.figures, "missed": missed, "invalid": invalid, "load_before": load, "short": options.short}, indent=1))
     else:
         print(f"the load was {load:.1f} on {os.cpu_count()} cores before the first run")
+    for problem in invalid:
+        print(f"not measured: {problem}", file=sys.stderr)
     if not options.state:
         shutil.rmtree(bench.state, ignore_errors=True)
+    sys.exit(1 if invalid else 0)
 
 
 if __name__ == "__main__":
