@@ -272,10 +272,12 @@ TEST_F(AgentTest, AJoinerAdoptsTheStateOfItsPeers) {
 
 TEST_F(AgentTest, LeavingEndsWithinItsTimeAndTheOthersGoOn) {
   StartAll();
-  ASSERT_TRUE(Eventually([&] { return LeastAveraging() >= 2; }));
+  const auto ready = [&] { return workers_[3]->agent->metrics().Value("crowdsurf_worker_ready"); };
+  ASSERT_TRUE(Eventually([&] { return LeastAveraging() >= 2 && ready() == 1; }));
   const auto start = Clock::now();
   workers_[3]->agent->AskToLeave();
   workers_[3]->thread.join();
+  EXPECT_EQ(ready(), 0);  // from when it was asked on
   EXPECT_LT(Clock::now() - start, std::chrono::seconds(10));
   EXPECT_EQ(workers_[3]->code, 0);
   std::ifstream end(workers_[3]->folder.path() / "end");
