@@ -6,6 +6,7 @@ After every blow: the job is whole again, no round failed, no id had two members
 """
 import datetime
 import json
+import os
 import pathlib
 import signal
 import sys
@@ -147,6 +148,7 @@ class NodesTest(unittest.TestCase):
         """pod-lifecycle 2.3, 2.6: PID 1 restarts its child, so kubelet's back-off never applies; the trainer steps on."""
         name, pod, node = self.some()
         supervisor = node.pid(pod, "crowdsurf-agent")
+        self.assertEqual(os.stat(f"/proc/{supervisor}").st_uid, 65532, "pod-lifecycle 5.9")
         peers = set()
         for _ in range(5):
             child = wait_for_child(supervisor, peers)
