@@ -25,10 +25,10 @@ using std::chrono::steady_clock;
 // One life of the operator: dropping it is what kill -9 leaves behind, since nothing is flushed.
 class Operator {
  public:
-  Operator(const KubeEndpoint& endpoint, const std::string& space)
+  Operator(const KubeEndpoint& endpoint, const std::string& space, const std::string& agent_image)
       : client_(endpoint, {}),
         cluster_(client_,
-                 {{"crowdsurf/worker:test", "https://signer:9443", SpotPlacement::kPreferred},
+                 {{agent_image, "https://signer:9443", SpotPlacement::kPreferred},
                   space,
                   [](const TrainingJob&) { return std::string("CA"); },
                   WallNow,
@@ -38,7 +38,7 @@ class Operator {
                         probe.uid, agents_answer ? ProbeResult::kAnswers : ProbeResult::kSilent);
                   }},
                  Rng(1), Logger(), metrics_),
-        controller_(cluster_, Options(), metrics_, Logger()) {
+        controller_(cluster_, Options(agent_image), metrics_, Logger()) {
     cluster_.Start();
     thread_ = std::thread([this] { controller_.Run(); });
   }
@@ -52,8 +52,9 @@ class Operator {
   std::atomic<bool> agents_answer{false};  // when the operator asks who is reported dead
 
  private:
-  static ControllerOptions Options() {
+  static ControllerOptions Options(const std::string& agent_image) {
     ControllerOptions options;
+    options.decide.agent_image = agent_image;
     options.ask_agents = false;
     options.decide.crash_backoff.initial = Milliseconds(50);
     return options;
@@ -106,7 +107,9 @@ class OperatorTest : public testing::Test {
     for (const std::string& node : nodes_) (void)client_->Delete("/api/v1/nodes/" + node);
   }
 
-  void StartOperator() { operator_ = std::make_unique<Operator>(endpoint_, space_); }
+  void StartOperator(const std::string& agent_image = "crowdsurf/worker:test") {
+    operator_ = std::make_unique<Operator>(endpoint_, space_, agent_image);
+  }
   void KillOperator() { operator_.reset(); }
 
   static Json Job(int replicas) {
@@ -336,6 +339,35 @@ TEST_F(OperatorTest, AnOperatorKilledAtAnyTimeMakesNoWorkerTwice) {
   ASSERT_TRUE(Eventually("status", [&] { return JobStatus().value("replicas", 0) == 20; }));
   EXPECT_EQ(Pods().size(), 20u);
   for (const auto& [name, pod] : Pods()) EXPECT_EQ(name.substr(name.size() - 2), "-1") << name;
+}
+
+// pod-lifecycle 8.3
+TEST_F(OperatorTest, AnUpgradedOperatorKeepsTheAgentsImageOfAJobThatRuns) {
+  StartOperator("crowdsurf/worker:old");
+  ASSERT_TRUE(client_->Create(jobs_, Job(1)).ok());
+  ASSERT_TRUE(Eventually(
+      "pinned", [&] { return JobStatus().value("agentImage", "") == "crowdsurf/worker:old"; }));
+  KillOperator();
+  StartOperator("crowdsurf/worker:new");
+  Play("job-0-1", "Running", {});
+  Play("job-0-1", "Failed", 3);
+  ASSERT_TRUE(Eventually("its replacement", [&] { return Pods().contains("job-0-2"); }));
+  const auto image = "/spec/initContainers/0/image"_json_pointer;
+  EXPECT_EQ(Pods()["job-0-2"][image], "crowdsurf/worker:old");
+}
+
+// pod-lifecycle 5.11
+TEST_F(OperatorTest, ALimitRangeThatThrottlesAgentsIsNamedInACondition) {
+  const Json limits = {
+      {"metadata", {{"name", "small"}}},
+      {"spec", {{"limits", {{{"type", "Container"}, {"default", {{"cpu", "700m"}}}}}}}}};
+  ASSERT_TRUE(client_->Create(core_ + "limitranges", limits).ok());
+  StartOperator();
+  ASSERT_TRUE(client_->Create(jobs_, Job(1)).ok());
+  ASSERT_TRUE(Eventually("a pod", [&] { return Pods().size() == 1; }));
+  ASSERT_TRUE(Eventually("it is named", [&] {
+    return JobStatus().dump().find("holds agents to 700m CPUs") != std::string::npos;
+  })) << Pods()["job-0-1"]["metadata"]["annotations"];
 }
 
 // pod-lifecycle 7.1, 7.2, 7.4
