@@ -1,5 +1,7 @@
 #include "operator/core/outages.h"
 
+#include <algorithm>
+
 namespace crowdsurf::controller {
 
 void Outages::Answered(Time now) {
@@ -13,9 +15,10 @@ void Outages::Unanswered(Time asked) {
   if (silent_since_.unset()) silent_since_ = asked;
 }
 
-bool Outages::Linger(Time now) const {
-  if (!silent_since_.unset() && now - silent_since_ >= kShortest) return true;
-  return !ended_.unset() && now - ended_ < kKubeletsReturn;
+Duration Outages::Lingers(Time now) const {
+  if (!silent_since_.unset() && now - silent_since_ >= kShortest) return kKubeletsReturn;
+  if (ended_.unset()) return Duration();
+  return std::max(Duration(), ended_ + kKubeletsReturn - now);
 }
 
 }  // namespace crowdsurf::controller

@@ -24,8 +24,10 @@ class Outages {
   void Answered(Time now);
   // One that was begun at `asked` was not.
   void Unanswered(Time asked);
-  // An outage is under way, or ended less than kKubeletsReturn ago.
-  bool Linger(Time now) const;
+  // How long kubelets are still waited for: of an outage that is under way kKubeletsReturn, of one
+  // that has ended what is left of it, else nothing.
+  Duration Lingers(Time now) const;
+  bool Linger(Time now) const { return Lingers(now) > Duration(); }
 
  private:
   Time answered_;      // the last one

@@ -212,9 +212,9 @@ class KubeClient::Impl {
 
   const KubeEndpoint& endpoint() const { return endpoint_; }
 
-  bool OutageLingers() {
+  Duration OutageLingers() {
     const std::lock_guard lock(mutex_);
-    return outages_.Linger(options_.clock());
+    return outages_.Lingers(options_.clock());
   }
 
  private:
@@ -407,7 +407,7 @@ Status KubeClient::Watch(const std::string& path,
 }
 
 void KubeClient::Stop() { impl_->Stop(); }
-bool KubeClient::OutageLingers() const { return impl_->OutageLingers(); }
+Duration KubeClient::OutageLingers() const { return impl_->OutageLingers(); }
 const std::string& KubeClient::default_namespace() const {
   return impl_->endpoint().default_namespace;
 }

@@ -64,8 +64,8 @@ class KubeClient {
 
   const std::string& default_namespace() const;
   // The server is away or was lately, by this client's own requests and watches: what it says of
-  // pods may be older than what others know of them (outages.h). Thread-safe.
-  bool OutageLingers() const;
+  // pods may be older than what others know of them, for so long (outages.h). Thread-safe.
+  Duration OutageLingers() const;
 
  private:
   class Impl;

@@ -96,6 +96,13 @@ StatusOr<JobSnapshot> KubeCluster::Observe(const std::string& job) {
     }
   }
   snapshot.nodes_heard_since = nodes_heard_since_;
+  // After an outage kubelets come back one by one: some nodes are Ready, and who is late is no
+  // more dead than they. Nobody is given up before all have had their time.
+  if (const Duration rest = client_.OutageLingers(); rest > Duration()) {
+    const WallTime silent =
+        options_.clock() + rest - entry->job.spec.disruption.tolerated_unreachable;
+    snapshot.nodes_heard_since = std::max(nodes_heard_since_, silent);
+  }
   JudgeDeaths(job, snapshot);
   ExplainWaiting(job, snapshot.pods);
   return snapshot;

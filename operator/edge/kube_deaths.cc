@@ -99,7 +99,7 @@ void KubeCluster::JudgeDeaths(const std::string& job, JobSnapshot& snapshot) {
   }
   const auto review =
       deaths_.Look(now, job, pods, [this](const std::string& node) { return LeaseIsStale(node); });
-  const bool wait = client_.OutageLingers();  // for the kubelets' word
+  const bool wait = client_.OutageLingers() > Duration();  // for the kubelets' word
   for (PodFacts& facts : snapshot.pods) {
     const auto found = review.findings.find(facts.uid);
     if (found == review.findings.end()) continue;

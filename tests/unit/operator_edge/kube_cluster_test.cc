@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "operator/core/classify.h"
 #include "operator/core/reasons.h"
 #include "tests/support/loopback_server.h"
 #include "tests/unit/operator_edge/plain_endpoint.h"
@@ -255,6 +256,31 @@ TEST_F(KubeClusterTest, AfterAnOutageOfTheServerItsKubeletsAreHeardFirst) {
   EXPECT_FALSE(Observe().pods.at(0).reported_dead) << "kubelets come back";
   pass(1);
   EXPECT_TRUE(Observe().pods.at(0).reported_dead) << "whose kubelet did not is lost";
+}
+
+// pod-lifecycle 3.10: two kubelets were back 3 s and 30 s after the API server.
+TEST_F(KubeClusterTest, AfterAnOutageOfTheServerNoNodeIsGivenUpBeforeAllHaveHadTheirTime) {
+  const auto pass = [&](double seconds) {
+    steady_ += Seconds(seconds).nanoseconds();
+    now_ = now_ + Seconds(seconds);
+  };
+  NodeFacts late;
+  late.not_ready_since = now_;
+  const Duration tolerated = Observe().job.spec.disruption.tolerated_unreachable;
+  const auto given_up = [&] {
+    return GivenUpAt(late, Observe().nodes_heard_since, tolerated) - now_;
+  };
+  EXPECT_EQ(given_up(), tolerated);
+  api_.Put("/api/v1/nodes", 503, {{"kind", "Status"}, {"code", 503}});
+  EXPECT_FALSE(client_->Get("/api/v1/nodes").ok());
+  pass(20);
+  EXPECT_EQ(given_up(), Seconds(60));
+  api_.Put("/api/v1/nodes", 200, List(json::array()));
+  EXPECT_TRUE(client_->Get("/api/v1/nodes").ok());
+  pass(59);
+  EXPECT_EQ(given_up(), Seconds(1));
+  pass(1);
+  EXPECT_LE(given_up(), Duration());
 }
 
 TEST_F(KubeClusterTest, ALeaseThatIsNotRenewedWhileItIsWatchedIsEvidence) {
