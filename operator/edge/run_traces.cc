@@ -25,6 +25,7 @@ namespace fs = std::filesystem;
 
 constexpr char kPrefix[] = "crowdsurf-";
 constexpr char kLockName[] = "lock";
+constexpr char kFreshLockName[] = "lock.new";
 constexpr int kMostLooks = 200;  // 10 ms apart: a process that survives 2 s of SIGKILL is stuck
 constexpr int kLookInterval_ms = 10;  // in the kernel, and no user program can help
 
@@ -103,7 +104,10 @@ int SweepStaleRuns(const std::string& parent) {
     if (stat(entry.path().c_str(), &facts) != 0 || facts.st_uid != geteuid()) continue;
     const int lock = open((entry.path() / kLockName).c_str(), O_RDWR | O_CLOEXEC);
     if (lock < 0) continue;  // being made this moment, or not ours
-    if (flock(lock, LOCK_EX | LOCK_NB) == 0) {
+    // A run that ends removes all before it lets go: of its lock nothing is left but what we
+    // opened.
+    const bool free = flock(lock, LOCK_EX | LOCK_NB) == 0 && fstat(lock, &facts) == 0;
+    if (free && facts.st_nlink > 0) {
       KillTraces(name.substr(sizeof kPrefix - 1));
       fs::remove_all(entry.path(), error);
       ++swept;
@@ -120,9 +124,13 @@ StatusOr<RunDirectory> RunDirectory::Create(const std::string& parent, const std
     return absl::ResourceExhaustedError(absl::StrCat(
         "cannot make ", std::exchange(directory.path_, ""), ": ", std::strerror(errno)));
   }
-  directory.lock_ =
-      open((directory.path_ + "/" + kLockName).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-  if (directory.lock_ < 0 || flock(directory.lock_, LOCK_EX | LOCK_NB) != 0) {
+  // Locked before it has its name: another run that starts now takes an unlocked one for a stale
+  // one's, and would remove this directory.
+  const std::string lock = directory.path_ + "/" + kLockName;
+  const std::string fresh = directory.path_ + "/" + kFreshLockName;
+  directory.lock_ = open(fresh.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  if (directory.lock_ < 0 || flock(directory.lock_, LOCK_EX | LOCK_NB) != 0 ||
+      rename(fresh.c_str(), lock.c_str()) != 0) {
     return absl::ResourceExhaustedError(
         absl::StrCat("cannot lock ", directory.path_, ": ", std::strerror(errno)));
   }

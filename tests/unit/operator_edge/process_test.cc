@@ -7,8 +7,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include "operator/edge/run_traces.h"
 
@@ -17,6 +19,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
+constexpr int kMostLooks = 3000;  // 10 ms apart: a test fails by it, and never waits for it
 const std::vector<std::string> kEnvironment = {"PATH=/usr/bin:/bin"};
 
 // Waits on the child's own descriptors, so nothing here sleeps.
@@ -79,7 +82,7 @@ TEST(ProcessTest, DestructionTakesTheWholeGroup) {
     EXPECT_TRUE(Exists(child));
   }
   // An orphan is reaped by init, which may take a moment.
-  for (int look = 0; look < 500 && Exists(child); ++look) poll(nullptr, 0, 10);
+  for (int look = 0; look < kMostLooks && Exists(child); ++look) poll(nullptr, 0, 10);
   std::ifstream stat("/proc/" + std::to_string(child) + "/stat");
   const std::string state((std::istreambuf_iterator<char>(stat)), {});
   EXPECT_TRUE(state.empty() || state.find(") Z") != std::string::npos) << state;
@@ -112,7 +115,9 @@ TEST(ReaperTest, CleansUpAfterKill9OfTheRun) {
   EXPECT_TRUE(std::filesystem::exists(directory));
   kill(victim, SIGKILL);
   waitpid(victim, nullptr, 0);
-  for (int look = 0; look < 500 && std::filesystem::exists(directory); ++look) poll(nullptr, 0, 10);
+  for (int look = 0; look < kMostLooks && std::filesystem::exists(directory); ++look) {
+    poll(nullptr, 0, 10);
+  }
   EXPECT_FALSE(std::filesystem::exists(directory));
   EXPECT_EQ(KillTraces(run), 0) << "nobody is left to kill";
   close(line[0]);
@@ -128,6 +133,29 @@ TEST(SweepTest, TheNextStartRemovesWhatAMachineCrashLeftAndSparesALiveRun) {
   EXPECT_FALSE(std::filesystem::exists(parent + "/crowdsurf-dead"));
   EXPECT_TRUE(std::filesystem::exists(live->path()));
   EXPECT_FALSE(RunDirectory::Create("/proc", "x").ok());
+  std::filesystem::remove_all(parent);
+}
+
+TEST(SweepTest, ARunThatStartsIsSparedByAllThatSweepMeanwhile) {
+  const std::string parent = ::testing::TempDir() + "starts" + std::to_string(getpid());
+  std::filesystem::create_directories(parent);
+  std::atomic<bool> done{false};
+  std::atomic<int> swept{0}, looks{0};
+  std::thread sweeper([&] {
+    for (; !done; ++looks) swept += SweepStaleRuns(parent);
+  });
+  Status spared = absl::OkStatus();
+  for (int run = 0; spared.ok() && (run < 500 || looks < 10); ++run) {
+    const auto held = RunDirectory::Create(parent, std::to_string(run));
+    spared = held.status();
+    if (spared.ok() && !std::filesystem::exists(held->path() + "/lock")) {
+      spared = absl::NotFoundError(held->path());
+    }
+  }
+  done = true;
+  sweeper.join();
+  EXPECT_TRUE(spared.ok()) << spared;
+  EXPECT_EQ(swept, 0);
   std::filesystem::remove_all(parent);
 }
 
