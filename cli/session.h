@@ -67,6 +67,7 @@ class Session {
   const controller::TrainingJob job_;
   controller::TrainingJobSpec spec_;  // with the edits of the manifest since
   WallTime edited_;                   // when the manifest was written, as seen last
+  int64_t edited_bytes_ = 0;          // and its size
   const std::vector<std::string> remarks_;
   const WallTime launched_;
   Terminal terminal_;

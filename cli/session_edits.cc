@@ -12,9 +12,11 @@ void Session::TakeEdits() {
   if (stat(options_.manifest.c_str(), &facts) != 0) return;  // being replaced, or gone
   const WallTime written =
       WallTime::FromNanoseconds(facts.st_mtim.tv_sec * 1'000'000'000LL + facts.st_mtim.tv_nsec);
-  if (written == edited_) return;
+  // The file system's clock ticks in milliseconds: who writes in place may be seen at half of it.
+  if (written == edited_ && facts.st_size == edited_bytes_) return;
   const bool first = edited_ == WallTime();
   edited_ = written;
+  edited_bytes_ = facts.st_size;
   if (first || stopping_ || time_up_) return;
   std::vector<std::string> problems;
   const std::optional<LocalJob> edited = LoadJob(options_, problems);
