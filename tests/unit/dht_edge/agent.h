@@ -26,7 +26,8 @@ class Waiter {
     { const std::lock_guard lock(mutex_); }
     changed_.notify_all();
   }
-  bool Wait(const std::function<bool()>& condition, double seconds = 10) {
+  // A test fails by `seconds` and never waits for them: most come true within milliseconds.
+  bool Wait(const std::function<bool()>& condition, double seconds = 60) {
     const auto until = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
     while (!condition()) {  // not under the lock: it may ask a host thread that is notifying us
       if (std::chrono::steady_clock::now() > until) return condition();

@@ -15,6 +15,8 @@
 namespace crowdsurf::dht {
 namespace {
 
+constexpr Duration kPatience = Seconds(60);  // a test fails by it, and never waits for it
+
 std::string Text(const Status& status) { return std::string(status.message()); }
 
 TEST(IdentityTest, EachStartIsANewPeerWithTheSameKey) {
@@ -153,11 +155,11 @@ class SignerTest : public testing::Test {
 TEST_F(SignerTest, TheFirstCertificateIsFetchedOnceAndARestartNeedsNoSigner) {
   Serve(Signing(36'000));
   CertificateKeeper keeper(*identity_, options_, 1, metrics_, Logger());
-  ASSERT_TRUE(keeper.WaitForFirst(Seconds(10)).ok());
+  ASSERT_TRUE(keeper.WaitForFirst(kPatience).ok());
   EXPECT_TRUE(identity_->RenewAt().ok());
   const auto again = Identity::Open(directory_.path());
   CertificateKeeper second(**again, options_, 1, metrics_, Logger());
-  ASSERT_TRUE(second.WaitForFirst(Seconds(10)).ok());
+  ASSERT_TRUE(second.WaitForFirst(kPatience).ok());
   EXPECT_EQ(requests_, 1);
 }
 
@@ -165,7 +167,7 @@ TEST_F(SignerTest, ItIsRenewedWhenTwoThirdsAreOver) {
   // Valid since an hour ago and for two more seconds: two thirds are over at once.
   Serve(Signing(2));
   CertificateKeeper keeper(*identity_, options_, 1, metrics_, Logger());
-  ASSERT_TRUE(keeper.WaitForFirst(Seconds(10)).ok());
+  ASSERT_TRUE(keeper.WaitForFirst(kPatience).ok());
   keeper.Start();
   Waiter waiter;
   EXPECT_TRUE(waiter.Wait([&] { return requests_ >= 3; }));
@@ -177,7 +179,7 @@ TEST_F(SignerTest, AWrongTokenIsAnErrorAtOnce) {
   TestAuthority::Write(directory_.path() / "token", "guess");
   Serve(Signing(600));
   CertificateKeeper keeper(*identity_, options_, 1, metrics_, Logger());
-  const Status status = keeper.WaitForFirst(Seconds(30));
+  const Status status = keeper.WaitForFirst(kPatience);
   EXPECT_TRUE(absl::IsUnauthenticated(status)) << status;
   EXPECT_EQ(requests_, 1);
 }

@@ -14,6 +14,7 @@ namespace crowdsurf::dht {
 namespace {
 
 const Key kRoster = KeyOf("job/roster/0");
+constexpr int kFewTries = 8;
 
 class TransportTest : public testing::Test {
  protected:
@@ -112,16 +113,22 @@ TEST_F(TransportTest, AFreshAgentHasItsFirstWatchAnsweredSoonAfterItsStart) {
   for (Agent* agent : all) {
     ASSERT_TRUE(waiter_.Wait([&] { return agent->contacts() == 6u; }));
   }
-  Agent& fresh = Add(authority_);
-  const Time start = fresh.host().Now();
-  fresh.AddSeeds({all[3]->contact().endpoint});
-  fresh.Watch(kRoster);
-  ASSERT_TRUE(waiter_.Wait([&] { return fresh.watched().size() == 7; }));
-  const double answered = (fresh.host().Now() - start).milliseconds();
-  ASSERT_TRUE(waiter_.Wait([&] { return fresh.synced(); }));
-  std::cout << "answered after " << answered << " ms, synced after "
-            << (fresh.host().Now() - start).milliseconds() << " ms\n";
-  EXPECT_LT(answered, 1000);  // some tens of ms on a quiet machine
+  // Some tens of ms on a quiet machine. A busy one can only add to it, so the soonest of a few is
+  // what the search itself takes; one that waits for a time-out takes seconds every time.
+  double soonest = kFewTries;
+  for (int fresh_agent = 0; fresh_agent < kFewTries && soonest >= 1; ++fresh_agent) {
+    Agent& fresh = Add(authority_);
+    const Time start = fresh.host().Now();
+    fresh.AddSeeds({all[3]->contact().endpoint});
+    fresh.Watch(kRoster);
+    ASSERT_TRUE(waiter_.Wait([&] { return fresh.watched().size() == 7; }));
+    const double answered = (fresh.host().Now() - start).seconds();
+    ASSERT_TRUE(waiter_.Wait([&] { return fresh.synced(); }));
+    std::cout << "answered after " << answered << " s, synced after "
+              << (fresh.host().Now() - start).seconds() << " s\n";
+    soonest = std::min(soonest, answered);
+  }
+  EXPECT_LT(soonest, 1);
 }
 
 TEST_F(TransportTest, ARestartedAgentAtTheSameAddressIsAnotherPeerAndTheOldOneIsDead) {

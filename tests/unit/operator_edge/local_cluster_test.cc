@@ -19,6 +19,8 @@ namespace {
 using nlohmann::json;
 using ::testing::HasSubstr;
 
+constexpr Duration kPatience = Seconds(60);  // a test fails by it, and never waits for it
+
 class LocalClusterTest : public ::testing::Test {
  protected:
   void Make(int replicas, std::vector<std::string> trainer,
@@ -51,9 +53,9 @@ class LocalClusterTest : public ::testing::Test {
     reconciler_ = std::make_unique<Reconciler>(*cluster_, decide, metrics_, Logger());
   }
 
-  // Reconciles until `done`; false after `patience`.
-  bool Until(const std::function<bool()>& done, Duration patience = Seconds(20)) {
-    const WallTime end = WallNow() + patience;
+  // Reconciles until `done`; false after kPatience.
+  bool Until(const std::function<bool()>& done) {
+    const WallTime end = WallNow() + kPatience;
     WallTime wake = WallNow();
     while (WallNow() < end) {
       if (cluster_->Wait(std::min(wake, end)) || WallNow() >= wake) {
@@ -114,7 +116,7 @@ TEST_F(LocalClusterTest, ASilentlyTakenMachineIsADisruptionAndIsReplacedAtOnce) 
 TEST_F(LocalClusterTest, ANoticeReachesTheAgentAsAFileAndTheMachineGoesAtItsDeadline) {
   Make(1, {"--ignore-term"});
   ASSERT_TRUE(Until([&] { return Ready() == 1; }));
-  cluster_->TakeNode(cluster_->TakeableNodes()[0], Seconds(0.6));
+  cluster_->TakeNode(cluster_->TakeableNodes()[0], Seconds(2));
   ASSERT_TRUE(Until([&] { return !ReadFile(state_ + "/workers/job-0-1/agent/notice").empty(); }));
   EXPECT_EQ(json::parse(ReadFile(state_ + "/workers/job-0-1/agent/notice"))["reason"],
             "SpotInterruption");
@@ -193,9 +195,11 @@ TEST_F(LocalClusterTest, AWorkerThatCannotBeStartedIsSaidAndTriedAgain) {
       said += event.warning && event.detail.find("cannot make") != std::string::npos;
     }
   };
-  ASSERT_FALSE(Until([&] { return Ready() == 1; }, Seconds(2.5)));
-  count();
-  EXPECT_GE(said, 1);
+  ASSERT_TRUE(Until([&] {
+    count();
+    return said >= 1;
+  }));
+  EXPECT_EQ(Ready(), 0);
   std::filesystem::remove(state_ + "/workers");
   EXPECT_TRUE(Until([&] { return Ready() == 1; }));
 }
@@ -257,7 +261,7 @@ TEST_F(LocalClusterTest, StopAllLetsWorkersLeaveAndKillsThoseThatWillNot) {
   Make(2, {"--ignore-term"});
   ASSERT_TRUE(Until([&] { return Ready() == 2; }));
   cluster_->StopAll(Milliseconds(300));
-  const WallTime end = WallNow() + Seconds(10);
+  const WallTime end = WallNow() + kPatience;
   while (!cluster_->idle() && WallNow() < end) cluster_->Wait(end);
   EXPECT_TRUE(cluster_->idle());
   EXPECT_FALSE(std::filesystem::exists(Link("job-0-1")));

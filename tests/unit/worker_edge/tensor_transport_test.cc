@@ -176,7 +176,9 @@ TEST_P(TensorTransportTest, FramesOfEverySizeArriveInOrderBothWays) {
 }
 
 TEST_P(TensorTransportTest, ADeadPeerIsHardDownAtOnceForBothDirections) {
-  Node a(authority(), "a");
+  TensorTransportOptions patient;
+  patient.open_within = Seconds(1000);  // no timer can have told: only the connection's end
+  Node a(authority(), "a", patient);
   auto b = std::make_unique<Node>(authority(), "b");
   auto c = std::make_unique<Node>(authority(), "c");
   ASSERT_EQ(a.Send(*b, Bytes(10)), TensorTransport::Sent::kQueued);  // a dials b
@@ -184,12 +186,10 @@ TEST_P(TensorTransportTest, ADeadPeerIsHardDownAtOnceForBothDirections) {
   ASSERT_TRUE(b->Eventually([&] { return b->received_.size() == 1; }));
   ASSERT_TRUE(a.Eventually([&] { return a.received_.size() == 1; }));
   const PeerId dead_b = b->id(), dead_c = c->id();
-  const auto start = std::chrono::steady_clock::now();
   b.reset();
   ASSERT_TRUE(a.Eventually([&] { return a.downs_.size() == 1; }));
   c.reset();
   ASSERT_TRUE(a.Eventually([&] { return a.downs_.size() == 2; }));
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(2));
   EXPECT_THAT(a.Downs(), ElementsAre(std::pair(dead_b, true), std::pair(dead_c, true)));
 }
 
