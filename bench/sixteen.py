@@ -1,8 +1,8 @@
 """Sixteen paced workers: each strategy on the network where docs/strategies.md says that it should win, beside an anchor there.
 
 A part of strategies.py. The runs of a case have the same network, data, seed and time, and are compared at the same moment:
-`--sixteen-seconds` after all sixteen first were in one view, or as long as the shortest of them then ran. Losses are held
-out, the mean over the workers' own models in the last ten seconds before that moment. A case's first anchor is what its
+`--sixteen-seconds` after the job's first steps, coming together and coming back included, or as long as the shortest of them
+ran. Losses are held out, the mean over the workers' own models in the last ten seconds before that moment. A case's first anchor is what its
 ratio is of; a second one, where there is one, tells what of the win is the strategy's and what is the waiting's: `+waiting` is
 an all-reduce as it is elsewhere (overlap: Blocking), `+delayed` ours, `+restarts` one that loses the whole job with a worker.
 """
@@ -10,7 +10,8 @@ import dataclasses
 import statistics
 
 WORKERS = 16
-COMING = 12  # seconds that they have to come together in
+COMING = 15  # seconds that they have to come together in
+BEYOND = 3  # seconds that a run goes on for, so that there is a look after the moment
 LAST = 10  # seconds whose looks make a loss
 KILLED = ["--notice", "none"]
 # A small model, so that sixteen steps in 100 ms leave two cores the most of their time, and sixteen workers that send a model
@@ -59,10 +60,10 @@ CASES = {
         "GossipNeighbours": f"strategy: Gossip, {EVERY}, gossip: {{graph: Ring, mode: Neighbours}}",
         "AllReduce+waiting": WAITING,
         "AllReduce+delayed": f"strategy: AllReduce, {EVERY}"}),
-    # One path of links from the first worker to the last, data of other labels behind each.
+    # The links of one tree, data of other labels behind each.
     "RelaySum": Case("shaped", SORTED, NATS, 1, {
-        "RelaySum": f"strategy: RelaySum, {EVERY}, relaySum: {{tree: Chain}}",
-        "GossipNeighbours": f"strategy: Gossip, {EVERY}, gossip: {{graph: Chain, mode: Neighbours}}"}),
+        "RelaySum": f"strategy: RelaySum, {EVERY}, relaySum: {{tree: BinaryTree}}",
+        "GossipNeighbours": f"strategy: Gossip, {EVERY}, gossip: {{graph: BinaryTree, mode: Neighbours}}"}),
 }
 SHOWN = ("accuracy", "samples", "sent_mb", "rounds_failed", "stall", "goodput", "preemptions", "step_seconds", "seconds")
 
@@ -74,9 +75,9 @@ def run_case(bench, strategy, seconds):
     for name, averaging in case.averaging.items():
         flags = [*case.flags, *(["--preempt-count", "all"] if name.endswith("+restarts") else [])]
         runs[name] = bench.run(averaging.replace("STEPS", str(case.steps)), case.network, "--duration",
-                               f"{seconds + COMING}s", "--seed", "1", *flags, workers=WORKERS, trainer=case.trainer,
+                               f"{seconds + BEYOND}s", "--seed", "1", *flags, workers=WORKERS, trainer=case.trainer,
                                watch="all")
-    end = min([seconds, *(since_together(run)[-1][0] for run in runs.values() if since_together(run))])
+    end = min([seconds, *(run["metrics"][-1][0] for run in runs.values() if run["metrics"])])
     for place, (name, run) in enumerate(runs.items()):
         key = f"sixteen.{strategy}" + ("" if place == 0 else f".{name}")
         problems = problems_of(run, case)
@@ -103,6 +104,8 @@ def problems_of(run, case):
     problems = []
     if run["members"] != WORKERS or run["together"] is None:
         problems.append(f"at most {run['members']} of {WORKERS} were in one view at once")
+    elif not case.churn and run["together"] > COMING:
+        problems.append(f"they came together after {run['together']:.0f} s only")
     if not case.churn and run["views"] != 1:
         problems.append(f"the sixteen were in {run['views']} views one after the other")
     if report["outcome"] != "Succeeded":
@@ -117,23 +120,15 @@ def problems_of(run, case):
     return problems
 
 
-def since_together(run):
-    """[[seconds, {metric: mean over the workers}]] since all were in one view."""
-    if run["together"] is None:
-        return []
-    return [[t - run["together"], told] for t, told in run["metrics"] if t >= run["together"]]
-
-
 def figures(run, case, end):
     report = run["report"] or {"rounds": {}}
-    rows = [told for t, told in since_together(run) if end - LAST <= t <= end]
-    begin = run["together"] or 0
-    sent = [b for t, b, _, _ in run["trajectory"] if begin <= t <= begin + end]
+    rows = [told for t, told in run["metrics"] if end - LAST <= t <= end]
+    sent = [b for t, b, _, _ in run["trajectory"] if t <= end]
 
     def mean(metric):
         found = [told[metric] for told in rows if metric in told]
         return statistics.mean(found) if found else None
     return {"loss": mean(case.loss), "accuracy": mean(POINTS), "samples": report.get("samples"),
-            "sent_mb": (sent[-1] - sent[0]) / 1e6 if sent else None, "rounds_failed": report["rounds"].get("failed"),
+            "sent_mb": sent[-1] / 1e6 if sent else None, "rounds_failed": report["rounds"].get("failed"),
             "stall": report.get("averaging_stall_ratio"), "goodput": report.get("goodput"),
             "preemptions": report.get("preemptions"), "step_seconds": run["step_seconds"], "seconds": end}

@@ -226,7 +226,7 @@ def main():
     parser.add_argument("--only", nargs="+", default=[], metavar="NAME")
     parser.add_argument("--seconds", type=int, default=40, help="of each run of the table")
     parser.add_argument("--ring-seconds", type=int, default=90, help="that are compared of each run of the ring")
-    parser.add_argument("--sixteen-seconds", type=int, default=30, help="that are compared of each run of sixteen")
+    parser.add_argument("--sixteen-seconds", type=int, default=40, help="that are compared of each run of sixteen")
     parser.add_argument("--text", default="/usr/share/games/fortunes")
     parser.add_argument("--state", help="where runs keep their state; default: a new folder")
     options = parser.parse_args()
