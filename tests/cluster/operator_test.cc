@@ -19,6 +19,8 @@
 namespace crowdsurf::controller {
 namespace {
 
+constexpr std::chrono::seconds kPatience{60};  // a test fails by it, and never waits for it
+
 using Json = nlohmann::json;
 using std::chrono::steady_clock;
 
@@ -82,7 +84,7 @@ class OperatorTest : public testing::Test {
                     .Patch(path + "trainingjobs.crowdsurf.io?fieldManager=test&force=true",
                            PatchType::kApply, crd->document)
                     .ok());
-    const auto until = steady_clock::now() + std::chrono::seconds(20);
+    const auto until = steady_clock::now() + kPatience;
     while (!client.List("/apis/crowdsurf.io/v1alpha1/trainingjobs").ok()) {
       ASSERT_LT(steady_clock::now(), until) << "the CRD is not served";
       // Between two questions to the API server; bounded by `until`.
@@ -141,11 +143,11 @@ class OperatorTest : public testing::Test {
   bool Eventually(const std::string& what, const std::function<bool()>& holds) {
     const auto begun = steady_clock::now();
     while (!holds()) {
-      if (steady_clock::now() - begun > std::chrono::seconds(20)) {
+      if (steady_clock::now() - begun > kPatience) {
         ADD_FAILURE() << "never: " << what << "; pods: " << Names() << " status: " << JobStatus();
         return false;
       }
-      // Between two questions to the API server; bounded by the 20 s above.
+      // Between two questions to the API server; bounded by kPatience.
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
     }
     std::cout << what << ": " << std::chrono::duration<double>(steady_clock::now() - begun).count()
