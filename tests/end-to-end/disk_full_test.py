@@ -22,8 +22,9 @@ CLONE_NEWNS, MS_REC, MS_PRIVATE = 0x20000, 0x4000, 0x40000
 
 def small_dev_shm():
     """Gives the calling process a /dev/shm of its own with 64 KiB."""
-    private = LIBC.unshare(CLONE_NEWNS) or LIBC.mount(b"none", b"/", None, MS_REC | MS_PRIVATE, None)
-    if private or LIBC.mount(b"tmpfs", b"/dev/shm", b"tmpfs", 0, b"size=64k"):
+    own = LIBC.unshare(CLONE_NEWNS) == 0 and any(  # the first of these that is a mount; in a chroot / is none
+        LIBC.mount(b"none", place, None, MS_REC | MS_PRIVATE, None) == 0 for place in (b"/", b"/dev/shm", b"/dev"))
+    if not own or LIBC.mount(b"tmpfs", b"/dev/shm", b"tmpfs", 0, b"size=64k"):
         raise OSError(ctypes.get_errno(), "mount")
 
 

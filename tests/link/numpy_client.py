@@ -8,7 +8,8 @@ STEPS_AT, SAMPLES_AT, PUBLISHED, APPLIED, STOPPED, ADOPTED, LOSS = 0x840, 0x880,
 
 link = http.client.HTTPConnection("agent")  # this connection is our sign of life: it stays open
 link.sock = socket.socket(socket.AF_UNIX)
-link.sock.connect(os.path.join(DIR, "agent.sock"))
+while link.sock.connect_ex(os.path.join(DIR, "agent.sock")):
+    time.sleep(0.01)  # agent and trainer start together; whoever started us ends us if it never comes
 link.request("POST", "/v1/register", json.dumps({"tensors": [{"name": "w", "shape": [4, 8]}]}))
 answer = json.loads(link.getresponse().read())
 with open(os.path.join(DIR, "tensors"), "r+b") as file:
