@@ -11,6 +11,7 @@ is the workers' mean training loss as the run shows it; `all`: exchanges, steps 
 each agent); or the name of a metric of the trainer: as `all`, and loss is that metric's mean over the workers.
 """
 import concurrent.futures
+import http.client
 import json
 import pathlib
 import re
@@ -26,8 +27,12 @@ LOOK = 0.5  # seconds between two looks at the run's own page; with `all` four t
 
 
 def get(url):
-    with urllib.request.urlopen(url, timeout=2) as answer:
-        return answer.read().decode()
+    """The page; OSError: nobody answers, or is killed in the middle of it."""
+    try:
+        with urllib.request.urlopen(url, timeout=2) as answer:
+            return answer.read().decode()
+    except http.client.HTTPException as error:
+        raise ConnectionError(str(error)) from error
 
 
 def sent_bytes():
