@@ -274,7 +274,8 @@ json StatusSchema() {
                            {"targetMet", {{"type", "boolean"}}},
                            {"loss", {{"type", "number"}}},
                            {"percent", Text()},
-                           {"goodput", Text()}}}};
+                           {"samplesPerSecond", {{"type", "number"}}},
+                           {"goodput", {{"type", "number"}}}}}};
   return {{"type", "object"},
           {"properties",
            {{"observedGeneration", Count()},
@@ -354,7 +355,7 @@ json Crd(json pod_template) {
                           Column("Progress", "string", ".status.progress.percent"),
                           Column("Age", "date", ".metadata.creationTimestamp"),
                           Column("Loss", "number", ".status.progress.loss", 1),
-                          Column("Goodput", "string", ".status.progress.goodput", 1),
+                          Column("Goodput", "number", ".status.progress.goodput", 1),
                           Column("Min", "integer", ".spec.minReplicas", 1),
                           Column("Max", "integer", ".spec.maxReplicas", 1)}}};
   return {{"apiVersion", "apiextensions.k8s.io/v1"},

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 
 #include "operator/core/decision.h"
 
@@ -7,6 +8,9 @@ namespace crowdsurf::controller {
 namespace {
 
 constexpr Duration kLookAgain = Seconds(10);  // at workers that are late for no reason known yet
+constexpr double kRateWeight = .2;            // of a new rate in the smoothed one
+// Steps in a unit of what a person reads.
+constexpr double kLossSteps = 10'000, kRateSteps = 100, kGoodputSteps = 100;
 
 void CountWorkers(Decision& d) {
   d.status.replicas = d.status.ready_replicas = d.status.spot_replicas = 0;
@@ -98,17 +102,43 @@ void SetWorking(Decision& d) {
   d.Set(ConditionType::kDegraded, true, why, std::move(message));
 }
 
+double Rounded(double value, double steps) { return std::round(value * steps) / steps; }
+
+// The samples of the job over what its replicas would have done without loss since it began to
+// run, at the rate of the workers that were asked: what local mode reports (docs/local-mode.md),
+// but with a rate that comes once a minute, so it is smoothed. Never above 1: rates are not that
+// exact.
+void MeasureGoodput(Decision& d) {
+  Progress& progress = d.status.progress;
+  double& rate = progress.samples_per_second;
+  if (d.told.samples_per_second > 0) {
+    const double told = d.told.samples_per_second;
+    rate = Rounded(rate > 0 ? rate + kRateWeight * (told - rate) : told, kRateSteps);
+  }
+  if (!d.status.running_time || rate <= 0 || d.spec().replicas <= 0) return;
+  const double ideal = rate * d.spec().replicas * (d.now - *d.status.running_time).seconds();
+  if (ideal <= 0) return;
+  progress.goodput =
+      Rounded(std::min(1.0, static_cast<double>(progress.samples) / ideal), kGoodputSteps);
+}
+
+void TakeProgress(Decision& d) {
+  Progress& progress = d.status.progress;
+  const Progress& told = d.told;
+  const bool news = told.samples > progress.samples;
+  progress.samples = std::max(progress.samples, told.samples);  // never backwards on a screen
+  progress.step = std::max(progress.step, told.step);
+  progress.averaging = std::max(progress.averaging, told.averaging);
+  if (told.loss) progress.loss = Rounded(*told.loss, kLossSteps);
+  if (news) MeasureGoodput(d);
+  progress.target_met = d.status.target_time.has_value();
+}
+
 }  // namespace
 
 void WriteConditions(Decision& d) {
   CountWorkers(d);
-  Progress& progress = d.status.progress;
-  const Progress& told = d.told;
-  progress.samples = std::max(progress.samples, told.samples);  // never backwards on a screen
-  progress.step = std::max(progress.step, told.step);
-  progress.averaging = std::max(progress.averaging, told.averaging);
-  if (told.loss) progress.loss = told.loss;
-  progress.target_met = d.status.target_time.has_value();
+  TakeProgress(d);
   if (d.mode == Mode::kFinished || d.mode == Mode::kDeleting || d.mode == Mode::kSuspended) {
     const std::string_view why =
         d.mode == Mode::kSuspended ? reason::kSuspendedByUser : reason::kFinished;

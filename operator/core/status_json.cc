@@ -160,6 +160,10 @@ json StatusToJson(const TrainingJobStatus& status) {
                                       {"averaging", status.progress.averaging},
                                       {"targetMet", status.progress.target_met}};
   if (status.progress.loss) progress["loss"] = *status.progress.loss;
+  if (status.progress.samples_per_second > 0) {
+    progress["samplesPerSecond"] = status.progress.samples_per_second;
+  }
+  if (status.progress.goodput) progress["goodput"] = *status.progress.goodput;
   return out;
 }
 
@@ -185,6 +189,11 @@ TrainingJobStatus StatusFromJson(const json& in) {
     status.progress.target_met = met != nullptr && *met == true;
     if (const json* loss = Member(progress, "loss"); loss != nullptr && loss->is_number()) {
       status.progress.loss = loss->get<double>();
+    }
+    status.progress.samples_per_second = NumberAt<double>(*progress, "samplesPerSecond", 0);
+    const json* goodput = Member(progress, "goodput");
+    if (goodput != nullptr && goodput->is_number()) {
+      status.progress.goodput = goodput->get<double>();
     }
   }
   return status;

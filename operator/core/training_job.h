@@ -118,6 +118,8 @@ struct Progress {
   std::optional<double> loss;
   uint64_t averaging = 0;
   bool target_met = false;
+  double samples_per_second = 0;  // of one worker while it trains; in a status smoothed; 0: unknown
+  std::optional<double> goodput = {};  // in a status: policy_conditions.cc
   auto operator<=>(const Progress&) const = default;
 };
 

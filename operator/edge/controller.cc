@@ -111,8 +111,9 @@ void Controller::TakeProgress() {
   poller_->Acknowledge();
   while (const auto news = poller_->Take()) {
     const AgentSummary& summary = news->summary;
-    cluster_.SetProgress(news->worker, {summary.job_samples, summary.step, summary.loss,
-                                        summary.averaging, summary.target_met});
+    cluster_.SetProgress(news->worker,
+                         {summary.job_samples, summary.step, summary.loss, summary.averaging,
+                          summary.target_met, summary.samples_per_second});
     queue_.Add(news->worker, SteadyNow());
   }
 }

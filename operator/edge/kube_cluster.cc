@@ -396,7 +396,9 @@ void KubeCluster::Record(const TrainingJob& job, const Event& event) {
 void KubeCluster::SetProgress(const std::string& job, const Progress& progress) {
   const WallTime now = options_.clock();
   const auto it = told_.find(job);
+  // The first rate at once: who was asked in its first second has none yet.
   if (it != told_.end() && it->second.progress.target_met == progress.target_met &&
+      (it->second.progress.samples_per_second > 0 || progress.samples_per_second <= 0) &&
       now - it->second.taken < kProgressEvery) {
     return;
   }

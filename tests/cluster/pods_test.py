@@ -50,6 +50,8 @@ class PodsTest(unittest.TestCase):
         status = self.kube.status("charlm")
         self.assertEqual(status["state"], "Succeeded")
         self.assertEqual(status["progress"]["percent"], "100%")
+        self.assertGreater(status["progress"]["goodput"], 0)
+        self.assertLessEqual(status["progress"]["goodput"], 1)
         self.assertGreaterEqual(status["progress"]["samples"], 6_000_000)
         self.assertEqual(status["failures"]["total"], 0)
         self.assertEqual(status["agentImage"], "localhost/crowdsurf-worker:0.1.0", "pod-lifecycle 8.3")

@@ -49,6 +49,23 @@ TEST(JobEndTest, ATrainersGoodEndIsJudgedWhenItsAgentHasSaidWhy) {  // pod-lifec
   EXPECT_EQ(other.Reconcile().status.failures, 1) << "it ended before the target";
 }
 
+TEST(ProgressTest, GoodputIsWhatWasDoneOverWhatTheReplicasWouldHaveDone) {
+  World world = Running(2);
+  const auto told = [&](uint64_t samples, double rate) {
+    world.snapshot.progress = {samples, 40, 2.56789, 3, false, rate};
+    return world.Reconcile().status.progress;
+  };
+  EXPECT_FALSE(world.snapshot.status.progress.goodput.has_value());
+  world.Wait(Seconds(100));
+  Progress shown = told(900, 5);  // 2 x 5 a second for 100 s would be 1000
+  EXPECT_EQ(shown.goodput, .9);
+  EXPECT_EQ(shown.loss, 2.5679);
+  world.Wait(Seconds(100));
+  EXPECT_EQ(told(900, 5).goodput, .9) << "no news: a status is not written for the clock's sake";
+  EXPECT_EQ(told(1800, 10).goodput, .75);  // 2 x 6, of which a new rate is a fifth, for 200 s
+  EXPECT_EQ(told(90'000, 0).goodput, 1);
+}
+
 TEST(JobEndTest, AtTheEndTheScreenSaysFinishingAndNeverDegraded) {
   World world = Running(2);
   ASSERT_EQ(StateOf(world.snapshot.status), "Running");
