@@ -248,16 +248,12 @@ TEST_F(AgentTest, FourWorkersFindEachOtherAndReallyAverage) {
 TEST_F(AgentTest, AKilledWorkerCostsTheOthersNoRound) {
   StartAll();
   ASSERT_TRUE(Eventually([&] { return LeastAveraging() >= 2 && Agree(); }));
-  // Coming together may have cost one, on a machine where four starts take longer than its
-  // patience.
-  std::map<const Worker*, double> before;
-  for (const auto& worker : workers_) before[worker.get()] = worker->Failed();
   workers_[1]->Kill();
   workers_.erase(workers_.begin() + 1);
   const uint64_t number = LeastAveraging();
   ASSERT_TRUE(Eventually([&] { return LeastAveraging() > number + 5; }));
   EXPECT_TRUE(Eventually([&] { return Agree(); }));
-  for (const auto& worker : workers_) EXPECT_EQ(worker->Failed(), before[worker.get()]);
+  for (const auto& worker : workers_) EXPECT_EQ(worker->Failed(), 0);
 }
 
 TEST_F(AgentTest, AJoinerAdoptsTheStateOfItsPeers) {
