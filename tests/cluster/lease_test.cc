@@ -75,7 +75,7 @@ TEST(LeaseTest, AFollowerTakesALeaseThatIsGivenBackOrDeletedAtOnceByItsWatch) {
   b.election.Start();
   EXPECT_FALSE(Within(1, [&] { return b.election.leading(); })) << "two lead";
   a.election.Stop();
-  EXPECT_TRUE(Within(30, [&] { return b.election.leading(); })) << "it was given back";
+  EXPECT_TRUE(Within(5, [&] { return b.election.leading(); })) << "it was given back";
   Candidate c(*endpoint, name, "c", patience, asks);
   c.election.Start();
   EXPECT_FALSE(Within(1, [&] { return c.election.leading(); })) << "two lead";
@@ -83,7 +83,7 @@ TEST(LeaseTest, AFollowerTakesALeaseThatIsGivenBackOrDeletedAtOnceByItsWatch) {
   KubeClient other(*endpoint, {});
   const std::string path = "/apis/coordination.k8s.io/v1/namespaces/default/leases/" + name;
   ASSERT_TRUE(other.Delete(path).ok());
-  EXPECT_TRUE(Within(30, [&] { return c.election.leading(); })) << "it was deleted";
+  EXPECT_TRUE(Within(5, [&] { return c.election.leading(); })) << "it was deleted";
   c.election.Stop();
   (void)other.Delete(path);
 }

@@ -165,7 +165,7 @@ class BadInputTest(RunCase):
                               env={**os.environ, "CROWDSURF_DIR": str(self.path)}) as trainer:
             self.wait_for(trainer, "parameters")  # the last it says before it waits, a minute long
             trainer.terminate()
-            self.assertEqual(trainer.wait(timeout=30), 128 + signal.SIGTERM)
+            self.assertEqual(trainer.wait(timeout=5), 128 + signal.SIGTERM)
 
     def write_two(self, most, one, **replace):
         """A job whose trainers are `most`, and `one` for worker 1: words of a shell. It ends when told to."""
