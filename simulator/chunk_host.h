@@ -32,6 +32,7 @@ class ChunkHost {
     RegionBuffer* from = nullptr;
     RegionBuffer* to = nullptr;
     double weight = 0;
+    worker::CoordinateMask mask = {};
   };
   void Open(worker::RoundHandle round, const Opened& opened);
   void Close(worker::RoundHandle round);
@@ -43,8 +44,9 @@ class ChunkHost {
   Parcel Input(worker::RoundHandle round, uint32_t chunk) const;
   Parcel Result(worker::RoundHandle round, uint32_t chunk);
   bool HasRoom(const Parcel& parcel) const { return reducer_.HasRoom(parcel.wire.size()); }
-  bool IsSound(worker::RoundHandle round, uint32_t chunk, const Parcel& parcel) const {
-    return reducer_.IsSound(round, chunk, parcel.wire);
+  bool IsSound(worker::RoundHandle round, bool result, uint32_t chunk, const Parcel& parcel) const {
+    using Kind = worker::ChunkArrived::Kind;
+    return reducer_.IsSound(round, result ? Kind::kResult : Kind::kInput, chunk, parcel.wire);
   }
   void KeepInput(worker::RoundHandle round, int rank, uint32_t chunk, worker::Ballot assigned,
                  Parcel parcel);

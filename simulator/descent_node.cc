@@ -89,7 +89,7 @@ void DescentNode::OnDown(const PeerId& peer) {
 
 void DescentNode::OnChunk(ChunkArrived chunk, const Bytes& wire) {
   const auto round = reducer_.Find(chunk.instance);
-  chunk.finite = !round || reducer_.IsSound(*round, chunk.chunk, wire);
+  chunk.finite = !round || reducer_.IsSound(*round, chunk.kind, chunk.chunk, wire);
   if (round && chunk.kind == ChunkArrived::Kind::kResult &&
       (!chunk.finite || ContentHash(wire, worker::ContentKey(chunk.instance)) != chunk.hash))
     return;
@@ -144,7 +144,7 @@ void DescentNode::Do(const worker::OpenBuffers& action) {
   if (writes) Overwritten(action.to);
   open_[action.round] = {action.instance, action.self};
   reducer_.Open(action.round, action.instance, action.self, action.chunks, action.wire,
-                At(action.from), At(action.to));
+                At(action.from), At(action.to), action.mask);
 }
 
 void DescentNode::Do(const worker::CloseBuffers& action) {

@@ -131,7 +131,7 @@ void PeerNode::OnChunk(const PeerId& from, const worker::InstanceId& instance,
         .assigned = frame.assigned,
         .mask = frame.mask,
         .hash = frame.hash,
-        .finite = !open || chunks_.IsSound(*open, frame.chunk, frame.parcel)};
+        .finite = !open || chunks_.IsSound(*open, frame.result, frame.chunk, frame.parcel)};
     if (frame.result && ContentHash(frame.parcel.wire, worker::ContentKey(instance)) != frame.hash)
       return;
     if (!frame.result && !chunks_.HasRoom(frame.parcel)) return;

@@ -83,7 +83,7 @@ void PeerNode::Open(const worker::OpenBuffers& open) {
   }
   if (donation_ && donation_->region == open.to) donation_.reset();
   const ChunkHost::Opened opened{open.instance,  open.self,    open.chunks, open.wire,
-                                 &At(open.from), &At(open.to), open.weight};
+                                 &At(open.from), &At(open.to), open.weight, open.mask};
   made_by_.insert_or_assign(open.to, opened);
   chunks_.Open(open.round, opened);
 }

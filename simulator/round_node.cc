@@ -143,7 +143,7 @@ void RoundNode::OnChunk(const PeerId& from, const ChunkFrame& frame) {
 
 void RoundNode::TakeResult(const PeerId& from, const ChunkFrame& frame) {
   const uint64_t key = worker::ContentKey(spec_->instance);
-  if (!chunks_.IsSound(kRound, frame.chunk, frame.parcel)) return;
+  if (!chunks_.IsSound(kRound, frame.result, frame.chunk, frame.parcel)) return;
   if (ContentHash(frame.parcel.wire, key) != frame.hash) return;
   RoundActions actions;
   offered_ = &frame;
@@ -154,7 +154,7 @@ void RoundNode::TakeResult(const PeerId& from, const ChunkFrame& frame) {
 
 void RoundNode::TakeInput(const PeerId& from, const ChunkFrame& frame) {
   RoundActions actions;
-  if (!chunks_.IsSound(kRound, frame.chunk, frame.parcel)) {
+  if (!chunks_.IsSound(kRound, frame.result, frame.chunk, frame.parcel)) {
     round_->OnBadInput(from, frame.rank, frame.chunk, frame.assigned, actions);
   } else if (chunks_.HasRoom(frame.parcel)) {
     Parcel parcel = frame.parcel;

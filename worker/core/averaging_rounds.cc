@@ -45,7 +45,8 @@ void Averaging::OpenOne(Time now, const OpenRound& open, StrategyActions& more, 
                                                .before = stake_.before,
                                                .holds = last_root_},
                                      .holds = last_root_,
-                                     .counting = Counting(open.averaging)};
+                                     .counting = Counting(open.averaging),
+                                     .mask = open.mask};
   rounds_.SetLeast(number_);
   if (open.to == committed_region_ && !opening.counting) {
     // Whoever is told to fetch it now would find no donor. It stands from its delivery to here:

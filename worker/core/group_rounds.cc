@@ -79,6 +79,7 @@ void GroupRounds::Open(Time now, const Opening& opening, const Seating& seating,
   CHECK(!open());
   const auto cell = seating.CellOf(config_.id);
   CHECK(cell.has_value());
+  CHECK(opening.mask.whole() || (opening.round == 0 && opening.mask.end() <= vector_.elements));
   CloseWriters(now, opening.to, out);
   current_ = Current{.opening = opening, .seating = seating, .cell = *cell, .lists = {}};
   OpenInstance(now, down, out);
@@ -122,7 +123,8 @@ void GroupRounds::OpenInstance(Time now, const std::set<PeerId>& down, Actions& 
                             .from = opening.from,
                             .to = opening.to,
                             .wire = wire_,
-                            .weight = opening.stake.weight});
+                            .weight = opening.stake.weight,
+                            .mask = opening.mask});
   const auto [at, fresh] =
       instances_.emplace(plan.instance, Instance{.handle = handle,
                                                  .view = view_.hash,

@@ -44,6 +44,7 @@ class GroupRounds {
     Stake stake;
     Digest holds;           // root of the value in `from`; none in round 0
     bool counting = false;  // weights only: no vector travels (mixing.h)
+    CoordinateMask mask;    // own coordinates that go in; whole in every round but the first
   };
   struct Vector {  // what is averaged
     Digest schema;

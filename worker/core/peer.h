@@ -152,7 +152,8 @@ struct OpenBuffers {
   Region from;
   Region to;  // what it held before is void from now on
   WireFormat wire;
-  double weight;  // own
+  double weight;        // own
+  CoordinateMask mask;  // own coordinates that go in
 };
 // The instance is closed: nobody will ask for its chunks any more. The output region stays as it
 // is.

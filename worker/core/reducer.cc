@@ -1,58 +1,26 @@
 #include "worker/core/reducer.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "base/check.h"
 #include "base/digest.h"
+#include "worker/core/masked_chunk.h"
 
 namespace crowdsurf::worker {
-namespace {
-
-// The largest weight of the mask, scaled, is in [1, 2).
-int ExponentOf(Mask mask, const std::vector<double>& weights) {
-  double most = 0;
-  for (size_t rank = 0; rank < weights.size(); ++rank) {
-    if (mask >> rank & 1) most = std::max(most, weights[rank]);
-  }
-  return most > 0 ? std::ilogb(most) : 0;
-}
-
-}  // namespace
 
 uint64_t ContentKey(const InstanceId& instance) { return ByteReader(instance.view()).U64(); }
 
 template <class Scalar>
-std::vector<Scalar> FoldInputs(WireFormat wire, Mask mask, const std::vector<double>& weights,
-                               const std::vector<ByteView>& inputs, size_t count) {
-  CHECK_NE(mask, 0u);
-  CHECK_EQ(weights.size(), inputs.size());
-  const int exponent = ExponentOf(mask, weights);
-  double sum = 0;
-  for (size_t rank = 0; rank < weights.size(); ++rank) {
-    if (mask >> rank & 1) sum += std::ldexp(weights[rank], -exponent);
-  }
-  const bool plain = sum == 0;
-  if (plain) sum = std::popcount(mask);
-  std::vector<Scalar> acc(count);
-  for (size_t rank = 0; rank < inputs.size(); ++rank) {
-    if ((mask >> rank & 1) == 0) continue;
-    const double weight = plain ? 1.0 : std::ldexp(weights[rank], -exponent);
-    AddWeightedWire(wire, weight, inputs[rank], std::span<Scalar>(acc));
-  }
-  ScaleValues(1.0 / sum, std::span<Scalar>(acc));
-  return acc;
-}
-
-template <class Scalar>
 void Reducer<Scalar>::Open(RoundHandle round, const InstanceId& instance, int self,
                            std::vector<ChunkSpan> chunks, WireFormat wire,
-                           std::span<const Scalar> from, std::span<Scalar> to) {
+                           std::span<const Scalar> from, std::span<Scalar> to,
+                           CoordinateMask mask) {
   for (const ChunkSpan& chunk : chunks) {
     CHECK_LE(chunk.begin + chunk.count, from.size());
     CHECK_LE(chunk.begin + chunk.count, to.size());
   }
-  OpenRoundBytes bytes{instance, self, std::move(chunks), wire, from, to, {}, {}};
+  OpenRoundBytes bytes{instance, self, std::move(chunks), wire, from, to, std::move(mask), {},
+                       {},       {}};
   CHECK(rounds_.try_emplace(round, std::move(bytes)).second);
 }
 
@@ -73,10 +41,15 @@ std::optional<RoundHandle> Reducer<Scalar>::Find(const InstanceId& instance) con
 }
 
 template <class Scalar>
-bool Reducer<Scalar>::IsSound(RoundHandle round, uint32_t chunk, ByteView wire) const {
+bool Reducer<Scalar>::IsSound(RoundHandle round, ChunkArrived::Kind kind, uint32_t chunk,
+                              ByteView wire) const {
   const OpenRoundBytes& open = At(round);
-  return chunk < open.chunks.size() &&
-         WireIsSound<Scalar>(open.wire, wire, open.chunks[chunk].count);
+  if (chunk >= open.chunks.size()) return false;
+  const uint32_t count = open.chunks[chunk].count;
+  if (!IsMasked(wire)) return WireIsSound<Scalar>(open.wire, wire, count);
+  const bool result = kind == ChunkArrived::Kind::kResult;
+  return MaskedIsSound<Scalar>(result ? MaskedForm::kResult : MaskedForm::kInput, open.wire, wire,
+                               count);
 }
 
 template <class Scalar>
@@ -98,8 +71,11 @@ Bytes Reducer<Scalar>::OwnInput(RoundHandle round, uint32_t chunk) const {
   const OpenRoundBytes& open = At(round);
   CHECK_LT(chunk, open.chunks.size());
   const ChunkSpan& span = open.chunks[chunk];
+  const auto own = open.from.subspan(span.begin, span.count);
+  if (const auto covered = open.mask.Within(span.begin, span.count))
+    return EncodeMaskedInput<Scalar>(open.wire, *covered, own);
   Bytes out(span.count * WireWidth<Scalar>(open.wire));
-  EncodeWire(open.wire, open.from.subspan(span.begin, span.count), out);
+  EncodeWire(open.wire, own, out);
   return out;
 }
 
@@ -119,12 +95,17 @@ uint64_t Reducer<Scalar>::Fold(RoundHandle round, const FoldChunk& fold) {
       inputs[rank] = held->second.at(static_cast<int>(rank));
     }
   }
-  const std::span<Scalar> slot = Slot(open, fold.chunk);
-  const std::vector<Scalar> mean =
-      FoldInputs<Scalar>(open.wire, fold.mask, fold.weights, inputs, slot.size());
-  auto wire = std::make_shared<Bytes>(slot.size() * WireWidth<Scalar>(open.wire));
-  EncodeWire(open.wire, std::span<const Scalar>(mean), *wire);
-  DecodeWire(open.wire, *wire, slot);
+  const ChunkSpan& span = open.chunks[fold.chunk];
+  MaskedFold<Scalar> mean;
+  if (std::any_of(inputs.begin(), inputs.end(), IsMasked))
+    mean = FoldMasked<Scalar>(open.wire, fold.mask, fold.weights, inputs,
+                              open.from.subspan(span.begin, span.count));
+  else
+    mean.values = FoldInputs<Scalar>(open.wire, fold.mask, fold.weights, inputs, span.count);
+  open.kept.erase(fold.chunk);
+  if (!mean.kept.empty()) open.kept[fold.chunk] = std::move(mean.kept);
+  auto wire = std::make_shared<Bytes>(Encoded(open, fold.chunk, mean.values));
+  Write(open, fold.chunk, *wire);
   Forget(open, {fold.chunk, fold.assigned});
   const uint64_t hash = ContentHash(*wire, ContentKey(open.instance));
   Serve(open, fold.chunk, std::move(wire));
@@ -135,17 +116,14 @@ template <class Scalar>
 void Reducer<Scalar>::StoreResult(RoundHandle round, uint32_t chunk, ByteView wire) {
   OpenRoundBytes& open = At(round);
   open.served.erase(chunk);
-  DecodeWire(open.wire, wire, Slot(open, chunk));
+  Write(open, chunk, wire);
 }
 
 template <class Scalar>
 SharedBytes Reducer<Scalar>::Result(RoundHandle round, uint32_t chunk) {
   OpenRoundBytes& open = At(round);
   if (const auto it = open.served.find(chunk); it != open.served.end()) return it->second;
-  const std::span<const Scalar> slot = Slot(open, chunk);
-  auto wire = std::make_shared<Bytes>(slot.size() * WireWidth<Scalar>(open.wire));
-  EncodeWire(open.wire, slot, *wire);
-  SharedBytes shared = std::move(wire);
+  SharedBytes shared = std::make_shared<Bytes>(Encoded(open, chunk, Slot(open, chunk)));
   Serve(open, chunk, shared);
   return shared;
 }
@@ -168,6 +146,27 @@ std::span<Scalar> Reducer<Scalar>::Slot(OpenRoundBytes& round, uint32_t chunk) c
   return round.to.subspan(round.chunks[chunk].begin, round.chunks[chunk].count);
 }
 
+// What is, or is to be, in the output slot, as it travels.
+template <class Scalar>
+Bytes Reducer<Scalar>::Encoded(const OpenRoundBytes& round, uint32_t chunk,
+                               std::span<const Scalar> values) const {
+  if (const auto kept = round.kept.find(chunk); kept != round.kept.end())
+    return EncodeMaskedResult<Scalar>(round.wire, kept->second, values);
+  Bytes wire(values.size() * WireWidth<Scalar>(round.wire));
+  EncodeWire(round.wire, values, wire);
+  return wire;
+}
+
+template <class Scalar>
+void Reducer<Scalar>::Write(OpenRoundBytes& round, uint32_t chunk, ByteView wire) const {
+  const std::span<Scalar> slot = Slot(round, chunk);
+  round.kept.erase(chunk);
+  if (IsMasked(wire))
+    round.kept[chunk] = DecodeMaskedResult<Scalar>(round.wire, wire, slot);
+  else
+    DecodeWire(round.wire, wire, slot);
+}
+
 // Results are sent to the group right after they are folded, so the latest few are enough.
 template <class Scalar>
 void Reducer<Scalar>::Serve(OpenRoundBytes& round, uint32_t chunk, SharedBytes wire) const {
@@ -187,10 +186,6 @@ void Reducer<Scalar>::Forget(OpenRoundBytes& round, const ChunkKey& key) {
   round.inputs.erase(it);
 }
 
-template std::vector<float> FoldInputs<float>(WireFormat, Mask, const std::vector<double>&,
-                                              const std::vector<ByteView>&, size_t);
-template std::vector<double> FoldInputs<double>(WireFormat, Mask, const std::vector<double>&,
-                                                const std::vector<ByteView>&, size_t);
 template class Reducer<float>;
 template class Reducer<double>;
 

@@ -18,6 +18,8 @@
 #include <vector>
 
 #include "base/bytes.h"
+#include "worker/core/coordinate_mask.h"
+#include "worker/core/fold.h"
 #include "worker/core/peer.h"
 #include "worker/core/round.h"
 #include "worker/core/wire_format.h"
@@ -29,14 +31,6 @@ using SharedBytes = std::shared_ptr<const Bytes>;  // sent to several peers, enc
 // Key of ContentHash for every result of an instance.
 uint64_t ContentKey(const InstanceId& instance);
 
-// (sum over ranks in `mask`, ascending, of w_i * x_i) * (1 / sum of w_i), and the plain mean when
-// all those weights are zero. inputs[rank] is empty for ranks outside the mask. Weights are first
-// scaled by one power of two so that the largest is in [1, 2): that is exact, and no weight can
-// overflow the sum. Pre: mask is not 0; weights >= 0, finite, one per rank.
-template <class Scalar>
-std::vector<Scalar> FoldInputs(WireFormat wire, Mask mask, const std::vector<double>& weights,
-                               const std::vector<ByteView>& inputs, size_t count);
-
 template <class Scalar>
 class Reducer {
  public:
@@ -44,27 +38,31 @@ class Reducer {
 
   explicit Reducer(size_t most_bytes) : most_bytes_(most_bytes) {}
 
-  // `from` and `to` are the whole regions; they must stay in place until Close. Pre: `round` is not
-  // open; chunks lie inside both regions; self < number of ranks.
+  // `from` and `to` are the whole regions; they must stay in place until Close. `mask`: the own
+  // coordinates that go into the round. Pre: `round` is not open; chunks lie inside both regions;
+  // self < number of ranks.
   void Open(RoundHandle round, const InstanceId& instance, int self, std::vector<ChunkSpan> chunks,
-            WireFormat wire, std::span<const Scalar> from, std::span<Scalar> to);
+            WireFormat wire, std::span<const Scalar> from, std::span<Scalar> to,
+            CoordinateMask mask = {});
   void Close(RoundHandle round);
   std::optional<RoundHandle> Find(const InstanceId& instance) const;
 
   // True when an input of `bytes` may be kept: ask before the round is told of it.
   bool HasRoom(size_t bytes) const { return held_bytes_ + bytes <= most_bytes_; }
   // True when the bytes are that chunk's size, finite, and the chunk exists: ChunkArrived::finite.
-  bool IsSound(RoundHandle round, uint32_t chunk, ByteView wire) const;
+  // Also a masked chunk (masked_chunk.h) of that kind.
+  bool IsSound(RoundHandle round, ChunkArrived::Kind kind, uint32_t chunk, ByteView wire) const;
   // Keeps an input that the round took. A second one for the same (rank, chunk, assigned) is
   // ignored. Pre: IsSound and HasRoom.
   void KeepInput(RoundHandle round, int rank, uint32_t chunk, Ballot assigned, Bytes wire);
   void DropInputs(RoundHandle round, uint32_t chunk, Ballot assigned);
 
-  // Own values of a chunk as they travel: all inputs, the own one too, are treated alike.
+  // Own values of a chunk as they travel, masked if the own mask does not cover it: all inputs, the
+  // own one too, are treated alike, at every assignment.
   Bytes OwnInput(RoundHandle round, uint32_t chunk) const;
   // Executes FoldChunk: the de-quantised result is in the output slot, the answer is the hash for
-  // Round::OnFolded. Drops the inputs of (chunk, assigned). Pre: every rank of the mask but self
-  // has an input kept.
+  // Round::OnFolded. A coordinate that no input covers keeps this peer's own value in it. Drops the
+  // inputs of (chunk, assigned). Pre: every rank of the mask but self has an input kept.
   uint64_t Fold(RoundHandle round, const FoldChunk& fold);
   // Executes StoreResult. Pre: IsSound.
   void StoreResult(RoundHandle round, uint32_t chunk, ByteView wire);
@@ -83,12 +81,16 @@ class Reducer {
     WireFormat wire = WireFormat::kFloat32;
     std::span<const Scalar> from;
     std::span<Scalar> to;
+    CoordinateMask mask;
     std::map<ChunkKey, std::map<int, Bytes>> inputs;
     std::map<uint32_t, SharedBytes> served;
+    std::map<uint32_t, ChunkExtents> kept;  // of what is in the slot: covered by nobody
   };
   const OpenRoundBytes& At(RoundHandle round) const;
   OpenRoundBytes& At(RoundHandle round);
   std::span<Scalar> Slot(OpenRoundBytes& round, uint32_t chunk) const;
+  Bytes Encoded(const OpenRoundBytes& round, uint32_t chunk, std::span<const Scalar> values) const;
+  void Write(OpenRoundBytes& round, uint32_t chunk, ByteView wire) const;
   void Serve(OpenRoundBytes& round, uint32_t chunk, SharedBytes wire) const;
   void Forget(OpenRoundBytes& round, const ChunkKey& key);
 

@@ -15,6 +15,7 @@
 
 #include "base/rng.h"
 #include "base/time.h"
+#include "worker/core/coordinate_mask.h"
 #include "worker/core/edge_mailbox.h"
 #include "worker/core/mix.h"
 #include "worker/core/view.h"
@@ -93,13 +94,19 @@ using Event = std::variant<DueEvent, PublishedEvent, RoundDecided, PairDone, Edg
 // ---- actions
 
 // Masked group reduce on the group of `axis`; ends with RoundDecided. `from` is the input, `to` the
-// output region.
+// output region, which for each coordinate holds, equal to the bit at all who apply it,
+//   sum of weight x from over the contributors whose mask has it / sum of their weights
+// (all of those zero: their plain mean), and where no contributor's mask has it the old value: what
+// lies in `from` at the member that reduces its chunk, not rounded by any wire format. So disjoint
+// masks are concatenated, and what a lost member alone covered stays as it was. A mask is of one
+// round: it must be whole from the second round of an averaging on, where stand-ins speak.
 struct OpenRound {
   uint64_t averaging;
   size_t axis;
   Region from;
   Region to;
   double weight;
+  CoordinateMask mask = {};  // own coordinates that go in; ends within the vector
 };
 struct ExchangePair {
   PeerId peer;

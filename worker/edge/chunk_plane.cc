@@ -16,7 +16,7 @@ std::optional<std::string> ChunkPlane::EndpointOf(const PeerId& peer) const {
 
 void ChunkPlane::Open(const OpenBuffers& open) {
   reducer_.Open(open.round, open.instance, open.self, open.chunks, open.wire,
-                memory_.read(open.from), memory_.write(open.to));
+                memory_.read(open.from), memory_.write(open.to), open.mask);
   rounds_[open.round] = {open.instance, open.self};
   Overwritten(open.to);
 }
@@ -69,7 +69,7 @@ void ChunkPlane::OnFrame(const PeerId& from, const TensorHeader& header, Bytes p
     (void)ask(arrived);  // whoever sends it is behind or ahead: the core may want to tell it
     return act();
   }
-  const bool sound = reducer_.IsSound(*round, header.chunk, payload);
+  const bool sound = reducer_.IsSound(*round, arrived.kind, header.chunk, payload);
   if (!sound || (!result && !reducer_.HasRoom(payload.size()))) {
     metrics_.bad_inputs.Add();
     if (result || sound) return;

@@ -51,7 +51,7 @@ struct Group {
     for (size_t rank = all.size(); rank-- > 0;) {
       if (rank == owner) continue;
       const Bytes wire = all[rank]->reducer.OwnInput(kRound, chunk);
-      ASSERT_TRUE(all[owner]->reducer.IsSound(kRound, chunk, wire));
+      ASSERT_TRUE(all[owner]->reducer.IsSound(kRound, ChunkArrived::Kind::kInput, chunk, wire));
       all[owner]->reducer.KeepInput(kRound, static_cast<int>(rank), chunk, assigned, wire);
     }
   }
@@ -123,7 +123,7 @@ TEST(ReducerTest, EverybodyEndsWithTheBitsOfTheOwnerInEveryFormat) {
       EXPECT_EQ(ContentHash(*result, ContentKey(Instance(1))), hash);
       for (auto& member : group.all) {
         if (member == group.all[chunk]) continue;
-        ASSERT_TRUE(member->reducer.IsSound(kRound, chunk, *result));
+        ASSERT_TRUE(member->reducer.IsSound(kRound, ChunkArrived::Kind::kResult, chunk, *result));
         member->reducer.StoreResult(kRound, chunk, *result);
         EXPECT_EQ(*member->reducer.Result(kRound, chunk), *result);  // re-served verbatim
       }
@@ -179,10 +179,12 @@ TEST(ReducerTest, BytesThatAreNoChunkAreNotSound) {
   std::vector<float> from(kElements), to(kElements);
   Reducer<float> reducer(1 << 20);
   reducer.Open(kRound, Instance(2), 0, TwoChunks(), WireFormat::kFloat16, from, to);
-  EXPECT_TRUE(reducer.IsSound(kRound, 0, Bytes(1200)));
-  EXPECT_FALSE(reducer.IsSound(kRound, 0, Bytes(1198)));
-  EXPECT_FALSE(reducer.IsSound(kRound, 2, Bytes(1200)));
-  EXPECT_FALSE(reducer.IsSound(kRound, 0, Bytes(1200, 0xFF)));  // NaN
+  for (const auto kind : {ChunkArrived::Kind::kInput, ChunkArrived::Kind::kResult}) {
+    EXPECT_TRUE(reducer.IsSound(kRound, kind, 0, Bytes(1200)));
+    EXPECT_FALSE(reducer.IsSound(kRound, kind, 0, Bytes(1198)));
+    EXPECT_FALSE(reducer.IsSound(kRound, kind, 2, Bytes(1200)));
+    EXPECT_FALSE(reducer.IsSound(kRound, kind, 0, Bytes(1200, 0xFF)));  // NaN
+  }
 }
 
 TEST(ReducerTest, ManyResultsAreReservedBeyondTheServedCache) {

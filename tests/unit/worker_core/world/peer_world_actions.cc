@@ -14,7 +14,7 @@ void PeerWorld::ChunkTo(size_t from, const PeerId& to, ChunkArrived chunk, Bytes
     Node& n = *nodes_[j];
     chunk.from = nodes_[from]->config.id;
     const auto handle = n.reducer.Find(chunk.instance);
-    const bool sound = handle && n.reducer.IsSound(*handle, chunk.chunk, bytes);
+    const bool sound = handle && n.reducer.IsSound(*handle, chunk.kind, chunk.chunk, bytes);
     n.result = bytes;
     chunk.finite = sound;
     if (chunk.kind == ChunkArrived::Kind::kResult &&
@@ -74,7 +74,8 @@ void PeerWorld::Do(size_t i, const OpenBuffers& a) {
   n.open[a.round] = a.instance;
   n.weights.push_back(a.weight);
   selfs_[{i, a.round}] = a.self;
-  n.reducer.Open(a.round, a.instance, a.self, a.chunks, a.wire, n.regions[a.from], n.regions[a.to]);
+  n.reducer.Open(a.round, a.instance, a.self, a.chunks, a.wire, n.regions[a.from], n.regions[a.to],
+                 a.mask);
 }
 
 void PeerWorld::Do(size_t i, const CloseBuffers& a) {
