@@ -33,7 +33,7 @@ void Averaging::OnView(Time now, const Seating& seating, uint64_t next, bool bro
   }
   if (!strategy_ || kind_ != view.config.strategy) {
     kind_ = view.config.strategy;
-    strategy_ = MakeStrategy(kind_, rng_.Fork("strategy"));
+    strategy_ = config_.strategies(kind_, rng_.Fork("strategy"));
     CHECK(strategy_ != nullptr);  // admission refuses what is not built
   }
   StrategyActions ignored;  // an averaging that broke up was released above

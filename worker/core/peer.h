@@ -48,7 +48,8 @@ struct PeerConfig {
   Duration view_debounce = Milliseconds(100);  // joiners that come together share a view
   Duration least_silence = Milliseconds(50);   // round-protocol.md 9: max(50 ms, median + 6 MAD)
   Duration most_silence = Seconds(1);
-  size_t chunk_elements = 32'768;  // 128 KiB of float32: reduced while in L2
+  size_t chunk_elements = 32'768;             // 128 KiB of float32: reduced while in L2
+  StrategyFactory strategies = MakeStrategy;  // what opens rounds; only tests give another
 };
 
 // ---- inputs that are not messages

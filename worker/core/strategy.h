@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <variant>
@@ -190,6 +191,7 @@ class Strategy {
 // that each of their views begins with. nullptr: that kind is not built; admission refuses it
 // before this is asked.
 std::unique_ptr<Strategy> MakeStrategy(StrategyKind kind, Rng rng);
+using StrategyFactory = std::function<std::unique_ptr<Strategy>(StrategyKind, Rng)>;
 
 // Strategies on graphs mix all the time (mixing.h), not in averagings.
 bool IsOnGraph(StrategyKind kind);

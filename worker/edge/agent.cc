@@ -37,8 +37,9 @@ Agent::Agent(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Agent::~Agent() = default;
 
 StatusOr<std::unique_ptr<Agent>> Agent::Start(AgentOptions options, JobConfig config, LogSink* sink,
-                                              LogLevel least) {
-  auto impl = std::make_unique<Impl>(std::move(options), std::move(config), sink, least);
+                                              LogLevel least, StrategyFactory strategies) {
+  auto impl = std::make_unique<Impl>(std::move(options), std::move(config), sink, least,
+                                     std::move(strategies));
   RETURN_IF_ERROR(impl->Start());
   return std::unique_ptr<Agent>(new Agent(std::move(impl)));
 }
@@ -53,9 +54,11 @@ const MetricRegistry& Agent::metrics() const { return impl_->registry(); }
 
 // ---- starting ----------------------------------------------------------------------------------
 
-Agent::Impl::Impl(AgentOptions options, JobConfig config, LogSink* sink, LogLevel least)
+Agent::Impl::Impl(AgentOptions options, JobConfig config, LogSink* sink, LogLevel least,
+                  StrategyFactory strategies)
     : options_(std::move(options)),
       config_(std::move(config)),
+      strategies_(std::move(strategies)),
       least_(least),
       log_(sink, "agent", least),
       metrics_(registry_),
@@ -274,6 +277,7 @@ PeerConfig Agent::Impl::MakePeerConfig() const {
   config.zone = options_.zone;
   config.started_unix_ms = static_cast<int64_t>(started_unix_ * 1e3);
   config.averaging = config_.averaging;
+  config.strategies = strategies_;
   return config;
 }
 

@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "base/metrics.h"
 #include "base/status.h"
+#include "worker/core/strategy.h"
 #include "worker/edge/agent_options.h"
 
 namespace crowdsurf::worker {
@@ -22,9 +23,10 @@ namespace crowdsurf::worker {
 class Agent {
  public:
   // `sink` outlives the agent. Errors name what could not be had (address, directory, certificate).
-  // `config`: what the file `config` said at start, good.
+  // `config`: what the file `config` said at start, good. `strategies`: only tests give another.
   static StatusOr<std::unique_ptr<Agent>> Start(AgentOptions options, JobConfig config,
-                                                LogSink* sink, LogLevel least);
+                                                LogSink* sink, LogLevel least,
+                                                StrategyFactory strategies = MakeStrategy);
   ~Agent();
   Agent(const Agent&) = delete;
   Agent& operator=(const Agent&) = delete;

@@ -40,7 +40,8 @@ inline constexpr char kTargetMet[] = "target met";
 
 class Agent::Impl : public dht::TimerSource {
  public:
-  Impl(AgentOptions options, JobConfig config, LogSink* sink, LogLevel least);
+  Impl(AgentOptions options, JobConfig config, LogSink* sink, LogLevel least,
+       StrategyFactory strategies);
   ~Impl() override;
 
   Status Start();
@@ -135,6 +136,7 @@ class Agent::Impl : public dht::TimerSource {
 
   const AgentOptions options_;
   JobConfig config_;
+  const StrategyFactory strategies_;
   const LogLevel least_;
   const Logger log_;
   MetricRegistry registry_;
