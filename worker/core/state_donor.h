@@ -51,6 +51,8 @@ class StateDonor {
   std::optional<SendState> OnMessage(Time now, const PeerId& from, const StateMessage& message);
   // A chunk left for `to` (or failed): its place in the window is free.
   void OnSent(const PeerId& to);
+  // `peer` said FetchOver: its place is free.
+  void OnOver(const PeerId& peer) { joiners_.erase(peer); }
   void OnPeerDown(const PeerId& peer) { joiners_.erase(peer); }
 
   bool holds(uint64_t averaging) const;

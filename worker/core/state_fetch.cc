@@ -243,6 +243,13 @@ void StateFetch::Fail(Donor& donor) {
   donor.open.clear();
 }
 
+void StateFetch::End(FetchActions& out) {
+  finished_ = true;
+  const StateMessage over = FetchOver{};
+  for (const auto& [peer, donor] : donors_)
+    out.emplace_back(std::in_place_type<AskDonor>, AskDonor{peer, over});
+}
+
 void StateFetch::OnDonorFailed(Time now, const PeerId& peer, FetchActions& out) {
   const auto it = donors_.find(peer);
   if (finished_ || it == donors_.end()) return;
@@ -348,7 +355,7 @@ void StateFetch::Proceed(Time now, FetchActions& out) {
   const bool whole = target_ && kept_ == target_->chunks();
   if (whole && whole_at_.unset()) whole_at_ = now;
   if (whole && OpaqueSettled(now)) {
-    finished_ = true;
+    End(out);
     out.push_back(FetchDone{*target_, opaque_done_});
     return;
   }
@@ -361,12 +368,12 @@ void StateFetch::Proceed(Time now, FetchActions& out) {
 void StateFetch::OnTimer(Time now, FetchActions& out) {
   if (finished_) return;
   if (now >= give_up_) {
-    finished_ = true;
+    End(out);
     out.push_back(FetchFailed{absl::StrCat("not done in ", options_.whole.seconds(), " s")});
     return;
   }
   if (!alone_since_.unset() && now >= alone_since_ + options_.alone_patience) {
-    finished_ = true;
+    End(out);
     out.push_back(
         FetchFailed{absl::StrCat("all ", donors_.size(), " donors failed, ", kept_, " chunks of ",
                                  target_ ? target_->chunks() : 0, " were there")});

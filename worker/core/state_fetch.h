@@ -42,7 +42,7 @@ struct StateFetchOptions {
   Duration whole = Seconds(120);            // then FetchFailed
 };
 
-// Send `message` (a ManifestRequest or ChunkRequest) to `to`.
+// Send `message` (a ManifestRequest, a ChunkRequest, or the FetchOver that ends it) to `to`.
 struct AskDonor {
   PeerId to;
   StateMessage message;
@@ -117,6 +117,8 @@ class StateFetch {
   void MoveTo(const StateManifest& manifest, const Digest& root);
   void PutBack(const Ask& ask);  // its chunk is to be asked for again
   void Fail(Donor& donor);
+  // The fetch ends: donors serve a few joiners at a time, and others wait for our place.
+  void End(FetchActions& out);
   void ForgetOpaque();  // begins it anew at another donor
   void AskManifest(Time now, const PeerId& peer, Donor& donor, FetchActions& out);
   // Asks for as much as the windows allow, then ends the fetch if everything is there, or cannot

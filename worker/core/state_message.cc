@@ -8,7 +8,13 @@
 namespace crowdsurf::worker {
 namespace {
 
-enum Kind : uint8_t { kManifestRequest = 1, kManifestReply, kChunkRequest, kChunkReply };
+enum Kind : uint8_t {
+  kManifestRequest = 1,
+  kManifestReply,
+  kChunkRequest,
+  kChunkReply,
+  kFetchOver
+};
 
 constexpr uint32_t kChunkBytesLeast = 4 * 1024, kChunkBytesMost = 16 << 20;
 
@@ -83,6 +89,7 @@ struct Encoder {
     out.U32(m.chunk);
     out.U8(static_cast<uint8_t>(m.refusal));
   }
+  void operator()(const FetchOver&) const { out.U8(kFetchOver); }
 };
 
 }  // namespace
@@ -157,6 +164,9 @@ std::optional<DecodedState> DecodeStateMessage(ByteView bytes) {
       decoded.message = m;
       break;
     }
+    case kFetchOver:
+      decoded.message = FetchOver{};
+      break;
     default:
       return std::nullopt;
   }

@@ -81,7 +81,13 @@ struct ChunkReply {  // the payload follows in the frame
   StateRefusal refusal = StateRefusal::kNone;
   bool operator==(const ChunkReply&) const = default;
 };
-using StateMessage = std::variant<ManifestRequest, ManifestReply, ChunkRequest, ChunkReply>;
+// A joiner's last word to each donor, whether it has everything or gave up: its place is free. Not
+// answered; who never says it loses its place by silence.
+struct FetchOver {
+  bool operator==(const FetchOver&) const = default;
+};
+using StateMessage =
+    std::variant<ManifestRequest, ManifestReply, ChunkRequest, ChunkReply, FetchOver>;
 
 // Of a ChunkReply: the header; append the chunk's bytes.
 Bytes EncodeStateMessage(const StateMessage& message);

@@ -77,6 +77,11 @@ void StateExchange::OnFrame(Time now, const PeerId& from, ByteView payload) {
                          HashStateChunk(decoded->payload), actions);
     return Execute(now, actions, decoded->payload);
   }
+  if (std::holds_alternative<FetchOver>(decoded->message)) {
+    // Nor is a request of it answered that still waits: it would take a place for nobody.
+    std::erase_if(waiting_, [&](const WaitingRequest& request) { return request.from == from; });
+    return donor_.OnOver(from);
+  }
   const bool wants_opaque = std::holds_alternative<ManifestRequest>(decoded->message) &&
                             (opaque_at_.unset() || now - opaque_at_ > kOpaqueFresh);
   if (wants_opaque && waiting_.size() < kMostWaiting && host_.request_opaque()) {

@@ -75,6 +75,16 @@ TEST_F(StateDonorTest, JoinersAndTheirWindowsAreBounded) {
   EXPECT_EQ(metrics.Value("crowdsurf_state_requests_refused_total", {{"reason", "busy"}}), 2);
 }
 
+TEST_F(StateDonorTest, WhoHasEverythingLeavesItsPlaceAtOnce) {
+  donor.Offer(0, Average(4));
+  for (uint8_t n = 1; n <= 4; ++n) donor.OnMessage(kNow, Id(n), ManifestRequest{0});
+  donor.OnOver(Id(9));  // of whom nothing is known
+  EXPECT_EQ(RefusalOf(donor.OnMessage(kNow, Id(5), ManifestRequest{0})), StateRefusal::kBusy);
+  donor.OnOver(Id(2));
+  EXPECT_EQ(RefusalOf(donor.OnMessage(kNow, Id(5), ManifestRequest{0})), StateRefusal::kNone);
+  EXPECT_EQ(RefusalOf(donor.OnMessage(kNow, Id(2), ManifestRequest{0})), StateRefusal::kBusy);
+}
+
 TEST_F(StateDonorTest, TheOpaqueStateIsServedUnderItsOwnHashOnly) {
   std::array<uint8_t, 32> hash{7};
   donor.SetOpaque({300'000, Digest(hash)});

@@ -64,7 +64,7 @@ struct World {
   void Execute(const FetchActions& actions, ByteView payload) {
     for (const FetchAction& action : actions) {
       if (const auto* ask = std::get_if<AskDonor>(&action)) {
-        asked[ask->to]++;
+        (std::holds_alternative<FetchOver>(ask->message) ? overs : asked)[ask->to]++;
         Later(now + donors[ask->to].delay, [this, a = *ask] { Serve(a); });
       } else if (const auto* keep = std::get_if<KeepChunk>(&action)) {
         ASSERT_LE(keep->offset + payload.size(), result.size() * 4);
@@ -95,6 +95,7 @@ struct World {
   void Serve(const AskDonor& ask) {
     DonorBox& d = donors[ask.to];
     if (!d.alive || d.silent) return;
+    if (std::holds_alternative<FetchOver>(ask.message)) return d.core->OnOver(Id(200));
     const auto send = d.core->OnMessage(now, Id(200), ask.message);
     Bytes payload;
     if (send->bytes > 0) {
@@ -157,7 +158,7 @@ struct World {
   MetricRegistry metrics;
   StateFetch fetch;
   std::map<PeerId, DonorBox> donors;
-  std::map<PeerId, int> asked;
+  std::map<PeerId, int> asked, overs;
   std::multimap<Time, std::function<void()>> queue;
   std::vector<float> result = std::vector<float>(kElements);
   Bytes opaque;
@@ -180,6 +181,8 @@ TEST(StateFetchTest, ChunksComeFromSeveralDonorsAndTheOpaqueStateFromOne) {
   EXPECT_EQ(world.done->manifest.averaging, 7u);
   for (uint8_t n = 1; n <= 3; ++n) EXPECT_GE(world.asked[Id(n)], 4) << int{n};
   EXPECT_EQ(world.fetch.NextDeadline(), Time::Infinite());
+  EXPECT_EQ(world.overs, (std::map<PeerId, int>{{Id(1), 1}, {Id(2), 1}, {Id(3), 1}}))
+      << "each donor is told that its place is free";
 }
 
 TEST(StateFetchTest, ADonorThatDiesCostsOnlyWhatItHadNotSent) {
@@ -357,9 +360,12 @@ TEST(StateFetchTest, RandomWorldsEndWithTheRightBytesOrSayThatTheyFailed) {
 TEST(StateMessageTest, MessagesSurviveTheWireAndGarbageDoesNot) {
   const StateManifest m = MakeStateManifest(Vector(3, 100'000), 5, Digest({1}), Digest({2}));
   const std::vector<StateMessage> messages = {
-      ManifestRequest{17}, ManifestReply{StateRefusal::kNone, m, {123, Digest({3})}},
-      ManifestReply{StateRefusal::kBusy, {}, {}}, ChunkRequest{m.Root(), true, 4},
-      ChunkReply{m.Root(), false, 4, StateRefusal::kGone}};
+      ManifestRequest{17},
+      ManifestReply{StateRefusal::kNone, m, {123, Digest({3})}},
+      ManifestReply{StateRefusal::kBusy, {}, {}},
+      ChunkRequest{m.Root(), true, 4},
+      ChunkReply{m.Root(), false, 4, StateRefusal::kGone},
+      FetchOver{}};
   Rng rng(99);
   for (const StateMessage& message : messages) {
     const Bytes bytes = EncodeStateMessage(message);
