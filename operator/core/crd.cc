@@ -275,7 +275,9 @@ json StatusSchema() {
                            {"loss", {{"type", "number"}}},
                            {"percent", Text()},
                            {"samplesPerSecond", {{"type", "number"}}},
-                           {"goodput", {{"type", "number"}}}}}};
+                           {"goodput", {{"type", "number"}}},
+                           {"idealSamples", {{"type", "number"}}},
+                           {"measuredTime", Instant()}}}};
   return {{"type", "object"},
           {"properties",
            {{"observedGeneration", Count()},

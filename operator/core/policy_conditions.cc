@@ -8,7 +8,6 @@ namespace crowdsurf::controller {
 namespace {
 
 constexpr Duration kLookAgain = Seconds(10);  // at workers that are late for no reason known yet
-constexpr double kRateWeight = .2;            // of a new rate in the smoothed one
 // Steps in a unit of what a person reads.
 constexpr double kLossSteps = 10'000, kRateSteps = 100, kGoodputSteps = 100;
 
@@ -104,22 +103,24 @@ void SetWorking(Decision& d) {
 
 double Rounded(double value, double steps) { return std::round(value * steps) / steps; }
 
-// The samples of the job over what its replicas would have done without loss since it began to
-// run, at the rate of the workers that were asked: what local mode reports (docs/local-mode.md),
-// but with a rate that comes once a minute, so it is smoothed. Never above 1: rates are not that
-// exact.
+// The samples of the job over what its replicas would have done without loss: in each stretch
+// between two reports as many as `replicas` at the rate told at its end, by workers that trained
+// in it. Suspended time is in no stretch. Never above 1: rates are not that exact.
 void MeasureGoodput(Decision& d) {
   Progress& progress = d.status.progress;
-  double& rate = progress.samples_per_second;
   if (d.told.samples_per_second > 0) {
-    const double told = d.told.samples_per_second;
-    rate = Rounded(rate > 0 ? rate + kRateWeight * (told - rate) : told, kRateSteps);
+    progress.samples_per_second = Rounded(d.told.samples_per_second, kRateSteps);
   }
-  if (!d.status.running_time || rate <= 0 || d.spec().replicas <= 0) return;
-  const double ideal = rate * d.spec().replicas * (d.now - *d.status.running_time).seconds();
-  if (ideal <= 0) return;
-  progress.goodput =
-      Rounded(std::min(1.0, static_cast<double>(progress.samples) / ideal), kGoodputSteps);
+  if (!d.status.running_time || progress.samples_per_second <= 0) return;
+  // Whoever resumes a job begins its running time anew.
+  const WallTime from =
+      std::max(progress.measured.value_or(*d.status.running_time), *d.status.running_time);
+  progress.measured = d.now;
+  progress.ideal_samples +=
+      std::round(progress.samples_per_second * d.spec().replicas * (d.now - from).seconds());
+  if (progress.ideal_samples <= 0) return;
+  progress.goodput = Rounded(
+      std::min(1.0, static_cast<double>(progress.samples) / progress.ideal_samples), kGoodputSteps);
 }
 
 void TakeProgress(Decision& d) {

@@ -164,6 +164,8 @@ json StatusToJson(const TrainingJobStatus& status) {
     progress["samplesPerSecond"] = status.progress.samples_per_second;
   }
   if (status.progress.goodput) progress["goodput"] = *status.progress.goodput;
+  if (status.progress.ideal_samples > 0) progress["idealSamples"] = status.progress.ideal_samples;
+  PutTime(progress, "measuredTime", status.progress.measured);
   return out;
 }
 
@@ -195,6 +197,8 @@ TrainingJobStatus StatusFromJson(const json& in) {
     if (goodput != nullptr && goodput->is_number()) {
       status.progress.goodput = goodput->get<double>();
     }
+    status.progress.ideal_samples = NumberAt<double>(*progress, "idealSamples", 0);
+    status.progress.measured = InstantAt(*progress, "measuredTime");
   }
   return status;
 }

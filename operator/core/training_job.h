@@ -118,8 +118,12 @@ struct Progress {
   std::optional<double> loss;
   uint64_t averaging = 0;
   bool target_met = false;
-  double samples_per_second = 0;  // of one worker while it trains; in a status smoothed; 0: unknown
-  std::optional<double> goodput = {};  // in a status: policy_conditions.cc
+  double samples_per_second = 0;  // of one worker while it trains; 0: unknown
+  // Only in a status (policy_conditions.cc): samples / ideal_samples; what the replicas would have
+  // done without loss until `measured`; 0: not measured yet.
+  std::optional<double> goodput = {};
+  double ideal_samples = 0;
+  std::optional<WallTime> measured = {};
   auto operator<=>(const Progress&) const = default;
 };
 

@@ -15,6 +15,7 @@ using nlohmann::json;
 constexpr double kEventBurst = 25;    // client-go's spam filter
 constexpr double kEventSeconds = 12;  // until one more
 constexpr Duration kProgressEvery = Seconds(60);
+constexpr size_t kMostRates = 64;  // asked between two progresses that are taken; six, as a rule
 // Between two tries to follow an edit of a job's guards: the API server may be away, or refuse.
 constexpr Duration kGuardsAgain = Seconds(10);
 constexpr Duration kLate = Seconds(15);  // a placed pod starts in 3 s where its images are
@@ -395,14 +396,22 @@ void KubeCluster::Record(const TrainingJob& job, const Event& event) {
 
 void KubeCluster::SetProgress(const std::string& job, const Progress& progress) {
   const WallTime now = options_.clock();
-  const auto it = told_.find(job);
-  // The first rate at once: who was asked in its first second has none yet.
-  if (it != told_.end() && it->second.progress.target_met == progress.target_met &&
-      (it->second.progress.samples_per_second > 0 || progress.samples_per_second <= 0) &&
-      now - it->second.taken < kProgressEvery) {
+  Told& told = told_[job];
+  if (progress.samples_per_second > 0 && told.rates.size() < kMostRates) {
+    told.rates.push_back(progress.samples_per_second);
+  }
+  const bool first_rate = told.progress.samples_per_second <= 0 && !told.rates.empty();
+  if (told.taken && told.progress.target_met == progress.target_met && !first_rate &&
+      now - *told.taken < kProgressEvery) {
     return;
   }
-  told_[job] = {progress, now};
+  told.progress = progress;
+  told.taken = now;
+  if (told.rates.empty()) return;
+  const auto middle = told.rates.begin() + static_cast<ptrdiff_t>(told.rates.size() / 2);
+  std::nth_element(told.rates.begin(), middle, told.rates.end());
+  told.progress.samples_per_second = *middle;
+  told.rates.clear();
 }
 
 Status KubeCluster::DeleteJob(const std::string& job) {

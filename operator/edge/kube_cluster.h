@@ -108,8 +108,9 @@ class KubeCluster : public Cluster {
     WallTime asked;
   };
   struct Told {
-    Progress progress;
-    WallTime taken;
+    Progress progress;  // its rate: the median of the rates since the one before
+    std::optional<WallTime> taken;
+    std::vector<double> rates;  // told since then
   };
   struct Explained {  // of a job: what the events of its first late worker said
     std::string uid, message;

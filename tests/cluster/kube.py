@@ -2,6 +2,7 @@
 
 Every request goes through one `kubectl proxy`, so any kubeconfig works. Times are seconds of the monotonic clock.
 """
+import datetime
 import json
 import os
 import pathlib
@@ -109,8 +110,23 @@ def wait(what, holds, within, show=lambda: ""):
         except (OSError, Refused) as error:  # while an API server is away
             failure = f" ({error})"
         if time.monotonic() - begun > within:
-            raise AssertionError(f"not within {within} s: {what}{failure} {show()}")
+            raise told(f"not within {within} s: {what}{failure}", show())
         time.sleep(PAUSE)  # between two looks at the API server; bounded by `within`
+
+
+def told(why, seen):
+    """The AssertionError of what went wrong: the reason last, too, where a log that is cut at its beginning still has it."""
+    return AssertionError(f"{why}\n{seen}\n{why}")
+
+
+def events(last=30):
+    """The last events of the namespace, youngest last: seconds ago, reason, object and message; what every pod has is left out."""
+    items = json.loads(kubectl("get", "events", "-o", "json", check=False) or '{"items": []}')["items"]
+    moment = lambda item: item.get("lastTimestamp") or item.get("eventTime") or item["metadata"]["creationTimestamp"]
+    age = lambda item: (datetime.datetime.now(datetime.timezone.utc) - datetime.datetime.fromisoformat(moment(item))).total_seconds()
+    told_by_all = ("Pulled", "Created", "Started", "Scheduled", "SuccessfulMountVolume")
+    kept = sorted((item for item in items if item["reason"] not in told_by_all), key=moment)[-last:]
+    return "\n".join(f"{age(i):5.0f} s ago  {i['reason']}  {i['involvedObject']['name']}  {i['message'][:160]}" for i in kept)
 
 
 def ready(pod):
@@ -126,14 +142,14 @@ class Agents(threading.Thread):
     """Asks every agent of a job for /summary twice a second, also one whose pod the API server has forgotten.
 
     Keeps what must never be: `twice` has peer ids that two pods answered to. `seen[peer]` is the last summary of each peer,
-    also of those that are gone.
+    also of those that are gone. `rates` has what each answer said of samples a second.
     """
 
     def __init__(self, kube, job):
         super().__init__(daemon=True)
         self.kube, self.job = kube, job
         self.lock, self.stopping = threading.Lock(), threading.Event()
-        self.targets, self.silent, self.seen, self.pod_of, self.twice = {}, {}, {}, {}, []
+        self.targets, self.silent, self.seen, self.pod_of, self.twice, self.rates = {}, {}, {}, {}, [], []
         self.start()
 
     def run(self):
@@ -174,6 +190,8 @@ class Agents(threading.Thread):
             if owner != uid:
                 self.twice.append(summary["peer"])
             self.seen[summary["peer"]] = {**summary, "at": time.monotonic()}
+            if summary["samples_per_second"] > 0:
+                self.rates.append(summary["samples_per_second"])
 
     def summaries(self, young=3.0):
         """The last summary of each peer that answered within `young` seconds."""

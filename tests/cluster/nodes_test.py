@@ -74,9 +74,9 @@ class NodesTest(unittest.TestCase):
     def show(self):
         peers = [(s["worker"], s["state"], s["averaging"], (s["view"] or {}).get("epoch"), len(s["members"]), s["rounds"])
                  for s in self.agents.summaries()]
-        return "\n" + kubectl("get", "tj,pods,nodes", "-o", "wide", check=False) + "\n".join(map(str, peers)) + "\n" + \
-            kubectl("get", "events", "--sort-by=.lastTimestamp", check=False) + \
-            json.dumps(self.kube.status("crowd").get("conditions"), indent=1)
+        conditions = [(c["type"], c["status"], c.get("reason"), c.get("message")) for c in self.kube.status("crowd").get("conditions", [])]
+        return "\n".join([kubectl("get", "tj,pods,nodes", "-o", "wide", check=False), *map(str, peers), *map(str, conditions),
+                          kube.events()])
 
     def is_whole(self):
         """As many workers as wanted, no more, each Ready, and all of them in one view."""
@@ -105,7 +105,7 @@ class NodesTest(unittest.TestCase):
 
     def no_round_failed(self):
         if self.agents.failed() != self.failed:
-            self.fail(f"{self.agents.failed() - self.failed} rounds failed {self.show()}")
+            raise kube.told(f"{self.agents.failed() - self.failed} rounds failed", self.show())
 
     def on(self, node):
         return {name: pod for name, pod in self.kube.pods("crowd").items()
@@ -301,7 +301,7 @@ class NodesTest(unittest.TestCase):
             if created is None and replacements <= set(self.kube.pods("crowd")):
                 created = time.monotonic() - begun
         if notice is None or created is None:
-            self.fail(f"notice after {notice} s, replacements after {created} s {self.show()}")
+            raise kube.told(f"notice after {notice} s, replacements after {created} s", self.show())
         print(f"mark to notice files of {len(lost)} workers: {notice:.2f} s; to replacements created: {created:.2f} s")
         self.assertLess(notice, 5, "quiet machines: a third of a second")
         self.assertLess(created, 5)

@@ -49,21 +49,45 @@ TEST(JobEndTest, ATrainersGoodEndIsJudgedWhenItsAgentHasSaidWhy) {  // pod-lifec
   EXPECT_EQ(other.Reconcile().status.failures, 1) << "it ended before the target";
 }
 
-TEST(ProgressTest, GoodputIsWhatWasDoneOverWhatTheReplicasWouldHaveDone) {
-  World world = Running(2);
-  const auto told = [&](uint64_t samples, double rate) {
+struct GoodputTest : testing::Test {
+  Progress Told(uint64_t samples, double rate) {
     world.snapshot.progress = {samples, 40, 2.56789, 3, false, rate};
     return world.Reconcile().status.progress;
-  };
+  }
+  World world = Running(2);
+};
+
+TEST_F(GoodputTest, IsWhatWasDoneOverWhatTheReplicasWouldHaveDone) {
   EXPECT_FALSE(world.snapshot.status.progress.goodput.has_value());
   world.Wait(Seconds(100));
-  Progress shown = told(900, 5);  // 2 x 5 a second for 100 s would be 1000
+  Progress shown = Told(900, 5);  // 2 x 5 a second for 100 s would be 1000
   EXPECT_EQ(shown.goodput, .9);
   EXPECT_EQ(shown.loss, 2.5679);
   world.Wait(Seconds(100));
-  EXPECT_EQ(told(900, 5).goodput, .9) << "no news: a status is not written for the clock's sake";
-  EXPECT_EQ(told(1800, 10).goodput, .75);  // 2 x 6, of which a new rate is a fifth, for 200 s
-  EXPECT_EQ(told(90'000, 0).goodput, 1);
+  EXPECT_EQ(Told(900, 5).goodput, .9) << "no news: a status is not written for the clock's sake";
+  EXPECT_EQ(Told(1800, 10).goodput, .6) << "the second stretch at its own rate: 1000 + 2000";
+  world.Wait(Seconds(100));
+  EXPECT_EQ(Told(3000, 0).goodput, .6) << "a worker without a rate: as before, 1000 + 2000 + 2000";
+  EXPECT_EQ(Told(90'000, 0).goodput, 1);
+}
+
+TEST_F(GoodputTest, FollowsTheReplicasAndLeavesOutSuspendedTime) {
+  world.Wait(Seconds(100));
+  EXPECT_EQ(Told(1000, 5).goodput, 1);
+  world.snapshot.job.spec.replicas = 1;
+  world.Wait(Seconds(100));
+  EXPECT_EQ(Told(1200, 5).goodput, .8) << "1200 of 1000 + 500";
+  world.snapshot.job.spec.suspend = true;
+  world.Wait(Seconds(1000));
+  world.Settle();
+  world.Bury();
+  world.snapshot.job.spec.suspend = false;
+  world.Wait(Seconds(1000));
+  world.Settle();
+  world.StartAll();
+  world.Settle();
+  world.Wait(Seconds(100));
+  EXPECT_EQ(Told(1500, 5).goodput, .75) << "1500 of 1500 + 500";
 }
 
 TEST(JobEndTest, AtTheEndTheScreenSaysFinishingAndNeverDegraded) {

@@ -55,7 +55,7 @@ TEST(StatusTest, ComesBackFromJsonUnchanged) {
   status.start_time = At(10);
   status.running_time = At(12);
   status.completion_time = At(110);
-  status.progress = {1000, 20, 3.25, 5, true, 120.5, .94};
+  status.progress = {1000, 20, 3.25, 5, true, 120.5, .94, 1064, At(100)};
   EXPECT_EQ(StatusFromJson(StatusToJson(status)), status);
   EXPECT_EQ(StatusFromJson(StatusToJson(TrainingJobStatus())), TrainingJobStatus());
 }
