@@ -27,6 +27,9 @@ const std::vector<double> kRequestBuckets = {.005, .01, .025, .05, .1, .25, .5,
 // Bookmarks come about once a minute; a watch that is silent for two has lost its connection.
 constexpr int kWatchSilenceSeconds = 120;
 
+// API servers end connections that were idle for 90 s, many load balancers after 60 s.
+constexpr std::chrono::seconds kMostIdle{45};
+
 // An error that comes sooner is a connection that has ended, not a server that is slow.
 constexpr std::chrono::seconds kTimedOut{1};
 
@@ -136,9 +139,9 @@ class KubeClient::Impl {
     const auto begun = steady_clock::now();
     httplib::Result result = Ask(method, call, lease);
     // A connection that was idle may have ended with its server. What changes nothing is asked
-    // again; of all else nobody knows whether it was done.
+    // again, and what could not be sent whole; of all else nobody knows whether it was done.
     const bool ended = !result && lease.used && steady_clock::now() - begun < kTimedOut;
-    if (ended && std::string_view(method) == "GET") {
+    if (ended && (std::string_view(method) == "GET" || result.error() == httplib::Error::Write)) {
       lease = {};
       if (auto fresh = Connect(); fresh.ok()) {
         lease = *std::move(fresh);
@@ -223,6 +226,7 @@ class KubeClient::Impl {
     httplib::Headers headers;
     std::string certificate;  // the client certificate that the connection was made with
     bool used = false;        // by an earlier request
+    steady_clock::time_point idle_since = {};
   };
 
   httplib::Result Ask(const char* method, const Call& call, Lease& lease) {
@@ -283,6 +287,7 @@ class KubeClient::Impl {
         Lease lease = std::move(idle_.back());
         idle_.pop_back();
         if (lease.certificate != credentials.certificate) continue;  // renewed: connect anew
+        if (steady_clock::now() - lease.idle_since > kMostIdle) continue;
         lease.headers = HeadersFor(credentials);
         lease.used = true;
         return lease;
@@ -297,6 +302,7 @@ class KubeClient::Impl {
     {
       const std::lock_guard lock(mutex_);
       --out_;
+      lease.idle_since = steady_clock::now();
       if (reuse && !stopped_) idle_.push_back(std::move(lease));
     }
     freed_.notify_one();

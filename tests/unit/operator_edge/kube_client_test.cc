@@ -19,10 +19,13 @@ namespace {
 
 using testing::ElementsAre;
 
-// Answers the first request of every connection with {} and ends with the second, unanswered.
+// Answers the first request of every connection with {} and ends with the second, unanswered: when
+// it has read all of it, or its head.
 class ForgetfulServer {
  public:
-  ForgetfulServer() : listener_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+  enum class Reads { kAll, kHead };
+  explicit ForgetfulServer(Reads second = Reads::kAll)
+      : second_(second), listener_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
     sockaddr_in address{};
     address.sin_family = AF_INET;
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -47,23 +50,29 @@ class ForgetfulServer {
  private:
   void Serve() {
     for (int peer; (peer = accept(listener_, nullptr, nullptr)) >= 0; close(peer)) {
-      if (!Read(peer)) continue;
+      if (!Read(peer, Reads::kAll)) continue;
       const std::string_view answer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}";
-      if (send(peer, answer.data(), answer.size(), MSG_NOSIGNAL) > 0) Read(peer);
+      if (send(peer, answer.data(), answer.size(), MSG_NOSIGNAL) > 0) Read(peer, second_);
     }
   }
-  bool Read(int peer) {
+  bool Read(int peer, Reads what) {
     std::string request;
-    while (request.find("\r\n\r\n") == std::string::npos) {
+    size_t wanted = 0;  // with the body
+    for (size_t head; request.size() < wanted || wanted == 0;) {
       char bytes[4096];
       const ssize_t got = recv(peer, bytes, sizeof bytes, 0);
       if (got <= 0) return false;
       request.append(bytes, static_cast<size_t>(got));
+      if (wanted > 0 || (head = request.find("\r\n\r\n")) == std::string::npos) continue;
+      const size_t length = request.find("Content-Length: ");
+      wanted = head + 4;
+      if (what == Reads::kAll && length < head) wanted += std::stoul(request.substr(length + 16));
     }
     const std::lock_guard lock(mutex_);
     asked_.push_back(request.substr(0, request.find(' ')));
     return true;
   }
+  const Reads second_;
   const int listener_;
   int port_ = 0;
   std::mutex mutex_;
@@ -88,6 +97,17 @@ TEST(KubeClientTest, WhatMayHaveBeenDoneIsNotAskedAgain) {
   EXPECT_TRUE(absl::IsUnavailable(client.Delete("/api/pods/a")));
   EXPECT_THAT(server.asked(), ElementsAre("GET", "DELETE"));
   EXPECT_TRUE(client.Get("/api").ok()) << "on a new connection";
+  client.Stop();
+}
+
+TEST(KubeClientTest, WhatCouldNotBeSentWholeIsSentAgain) {
+  ForgetfulServer server(ForgetfulServer::Reads::kHead);
+  KubeClient client(PlainEndpoint(server.port()), {});
+  EXPECT_TRUE(client.Get("/api").ok());
+  const std::string large(32 << 20, 'x');  // more than sockets hold, so the server ends it halfway
+  const auto made = client.Create("/api/pods", {{"data", large}});
+  EXPECT_TRUE(made.ok()) << made.status();
+  EXPECT_THAT(server.asked(), ElementsAre("GET", "POST", "POST"));
   client.Stop();
 }
 
