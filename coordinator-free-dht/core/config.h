@@ -47,6 +47,9 @@ struct NodeConfig {
   size_t queries_per_lookup = 128;  // a crowd of liars cannot keep a lookup alive for ever
 
   // Keeping the table fresh.
+  Duration refresh_first =
+      Milliseconds(200);                   // a newcomer looks its id up again so soon, then ever
+                                           // later: who starts together is met by nobody at first
   Duration refresh_least = Seconds(2);     // own id is looked up again after this while that finds
   Duration refresh_most = Seconds(60);     // new contacts, doubling up to this when it does not
   Duration bucket_refresh = Seconds(600);  // a bucket without a lookup for so long gets one (K 2.3:
@@ -76,8 +79,9 @@ struct NodeConfig {
   size_t sources = 4096;    // buckets kept
 
   // Publishing.
-  Duration holders_refresh =
-      Seconds(30);                   // the holders of an own or watched key are looked up again
+  Duration holders_first = Milliseconds(250);  // the holders of an own or watched key are looked up
+                                               // again after this, then ever later, up to
+  Duration holders_refresh = Seconds(30);      // this
   Duration republish = Seconds(60);  // holders pass records on that nobody renewed for so long
   size_t own_records = 128;          // kept alive by this node
   size_t first_holders = 3;  // a key's first Put goes to so many of the nearest that are known, and

@@ -27,7 +27,16 @@ void HolderBook::OnLookedUp(Time now, const Key& key, std::vector<Contact> neare
   state.known = true;
   state.looking = false;
   state.found = std::move(nearest);
-  state.next_lookup = now + config_.holders_refresh * (0.75 + 0.5 * rng_.UniformDouble());
+  state.interval = std::clamp(state.interval, config_.holders_first, config_.holders_refresh);
+  state.next_lookup = now + state.interval * (0.75 + 0.5 * rng_.UniformDouble());
+  state.interval = state.interval * 2.0;
+}
+
+void HolderBook::Hurry(Time now) {
+  for (auto& [key, state] : keys_) {
+    state.interval = Duration();
+    state.next_lookup = now;
+  }
 }
 
 bool HolderBook::Known(const Key& key) const {

@@ -2,8 +2,9 @@
 //
 // Remembers the result of the last lookup of each followed key and mixes it with the routing table,
 // which learns of joins and deaths between lookups. So a renewed record goes out, and a watch
-// moves, at once; a lookup every NodeConfig::holders_refresh corrects it. Owned by Node; single
-// sequence.
+// moves, at once; lookups correct it, soon after this node came into company and then ever more
+// seldom, down to one every NodeConfig::holders_refresh: the peers nearest to a key are not near to
+// this node, and the first to be asked knew as little of them. Owned by Node; single sequence.
 #pragma once
 
 #include <map>
@@ -30,6 +31,8 @@ class HolderBook {
   // The followed keys whose holders are to be looked up now; each counts as being looked up then.
   std::vector<Key> TakeDue(Time now);
   void OnLookedUp(Time now, const Key& key, std::vector<Contact> nearest);
+  // There is company that was not there before: all keys are looked up at once, and soon again.
+  void Hurry(Time now);
   // Was there a lookup of `key` since it is followed?
   bool Known(const Key& key) const;
   // `id` is gone or does not answer: no holder until found again.
@@ -50,7 +53,8 @@ class HolderBook {
     int followers = 0;
     bool known = false;
     bool looking = false;
-    Time next_lookup;  // zero: at once
+    Time next_lookup;   // zero: at once
+    Duration interval;  // after the lookup under way; zero: NodeConfig::holders_first
     std::vector<Contact> found;
   };
   const PeerId self_;

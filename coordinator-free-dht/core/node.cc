@@ -20,7 +20,7 @@ Node::Node(Self self, const NodeConfig& config, const RecordAuthority* authority
       subscriptions_(config_),
       limiter_(config_),
       holders_(self_.contact.id, config_, table_, rng.Fork("dht/holders")),
-      refresh_interval_(config_.refresh_least) {
+      refresh_interval_(config_.refresh_first) {
   CHECK(authority_ != nullptr && metrics_ != nullptr);
   CHECK(self_.contact.id == PeerIdOf(self_.public_key, self_.boot));
   CHECK(config_.k > 0 && config_.alpha > 0);
@@ -140,8 +140,9 @@ void Node::OnContactAdded(Time now, WallTime wall, const Contact& contact, Actio
   const std::vector<Contact> nearest = table_.Nearest(PointOf(self_.contact.id), config_.k);
   const bool neighbour = std::find(nearest.begin(), nearest.end(), contact) != nearest.end();
   if (neighbour) ++added_since_refresh_;
-  if (refresh_at_.infinite() || (neighbour && added_since_refresh_ == 1)) {
-    refresh_interval_ = config_.refresh_least;
+  if (table_.size() == 1) OnCompany(now);
+  if (neighbour && added_since_refresh_ == 1) {
+    refresh_interval_ = std::min(refresh_interval_, config_.refresh_least);
     refresh_at_ = std::min(refresh_at_, now + refresh_interval_ * (0.5 + rng_.UniformDouble()));
     WakeBy(refresh_at_);
   }
@@ -153,6 +154,12 @@ void Node::OnContactAdded(Time now, WallTime wall, const Contact& contact, Actio
 void Node::OnContactLost(Time now, WallTime wall, const PeerId& id, Actions& out) {
   holders_.Remove(id);
   suspects_.erase(id);
+  // Many die together: whoever takes the place may have died meanwhile, and would keep it until a
+  // lookup comes by.
+  for (const PeerId& promoted : table_.TakePromoted()) {
+    suspects_.try_emplace(promoted, now);
+    WakeBy(now);
+  }
   for (auto& [key, own] : own_) own.placed.erase(id);
   for (auto& [key, watch] : watches_) watch.holders.erase(id);
   SyncFollowed(now, wall, out);

@@ -127,6 +127,8 @@ class Node {
                    ForGet& get);
   void FillFarBuckets(Time now, WallTime wall, Actions& out);
   void RefreshTable(Time now, WallTime wall, Actions& out);
+  // First contact, alone or with another part of the network: searches begin anew, and soon again.
+  void OnCompany(Time now);
   Key RandomPointInBucket(int index);
 
   // Requests and replies (node_messages.cc).

@@ -155,14 +155,24 @@ void Node::FillFarBuckets(Time now, WallTime wall, Actions& out) {
   }
 }
 
+void Node::OnCompany(Time now) {
+  refresh_interval_ = config_.refresh_first;
+  refresh_at_ = std::min(refresh_at_, now + refresh_interval_ * (0.5 + rng_.UniformDouble()));
+  holders_.Hurry(now);
+  WakeBy(now);
+}
+
 void Node::RefreshTable(Time now, WallTime wall, Actions& out) {
   if (table_.size() == 0) {
     refresh_at_ = Time::Infinite();
     return;
   }
-  refresh_interval_ = added_since_refresh_ > 0
-                          ? config_.refresh_least
-                          : std::min(refresh_interval_ * 2.0, config_.refresh_most);
+  // Of a newcomer it grows whatever is found: a crowd that comes together finds each other quickly,
+  // one that comes for an hour does not keep everybody searching.
+  const Duration next = refresh_interval_ * 2.0;
+  const bool settled = refresh_interval_ >= config_.refresh_least;
+  refresh_interval_ = settled && added_since_refresh_ > 0 ? config_.refresh_least
+                                                          : std::min(next, config_.refresh_most);
   added_since_refresh_ = 0;
   // Jitter: a crowd that started together should not ask together.
   refresh_at_ = now + refresh_interval_ * (0.75 + 0.5 * rng_.UniformDouble());

@@ -207,6 +207,7 @@ void Node::OnReply(Time now, WallTime wall, const Contact& from, const Message& 
         std::any_of(found->contacts.begin(), found->contacts.end(), [&](const Contact& contact) {
           return contact.id != self_.contact.id && !table_.Contains(contact.id);
         });
+    if (heard.added) OnCompany(now);
     if (news) RunLookup(now, wall, PointOf(self_.contact.id), ForTable{true}, found->contacts, out);
     return;
   }

@@ -115,6 +115,7 @@ bool RoutingTable::Remove(const PeerId& id) {
 void RoutingTable::Promote(Bucket& bucket) {
   if (bucket.waiting.empty() || bucket.entries.size() >= config_.k) return;
   // Newest first: it proved itself alive last. It goes to the silent end, being unproven since.
+  promoted_.push_back(bucket.waiting.back().contact.id);
   bucket.entries.insert(bucket.entries.begin(), std::move(bucket.waiting.back()));
   bucket.waiting.pop_back();
   ++size_;

@@ -10,6 +10,7 @@
 
 #include <map>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "base/time.h"
@@ -49,6 +50,10 @@ class RoutingTable {
   bool OnFailure(const PeerId& id);
   // Forgets `id` at once, in bucket and wait list. True when it was in a bucket.
   bool Remove(const PeerId& id);
+
+  // Who came into a bucket from its wait list since the last call: it answered once, a while ago,
+  // and is to be asked whether it lives. At most one for each contact that was dropped or removed.
+  std::vector<PeerId> TakePromoted() { return std::exchange(promoted_, {}); }
 
   bool Contains(const PeerId& id) const { return Find(id).has_value(); }
   std::optional<Contact> Find(const PeerId& id) const;
@@ -90,6 +95,7 @@ class RoutingTable {
   const NodeConfig& config_;
   std::map<int, Bucket> buckets_;
   size_t size_ = 0;
+  std::vector<PeerId> promoted_;
   RoundTrips first_answers_;  // of peers not known before: with a connection to be made
 };
 

@@ -25,6 +25,7 @@ class Network {
     uint64_t seed = 1;
     Duration least_delay = Microseconds(200);
     Duration most_delay = Microseconds(800);
+    Duration connect = Duration();  // of a pair's first message more than of its others: handshakes
     double loss = 0;
     bool hard_deaths = true;  // the dead one's correspondents are told
     NodeConfig config = {};
@@ -198,9 +199,14 @@ class Network {
     }
     if (peers_[from]->side != peers_[to]->side) return;
     if (options_.loss > 0 && rng_.Bernoulli(options_.loss)) return;
+    if (!peers_[from]->correspondents.contains(to)) {
+      connected_[{std::min(from, to), std::max(from, to)}] = now_ + options_.connect;
+    }
     peers_[from]->correspondents.insert(to);
     peers_[to]->correspondents.insert(from);
-    At(now_ + Delay(), [this, from, to, bytes = Encode(send.message)] {
+    // What is said meanwhile waits for the connection.
+    const Time leaves = std::max(now_, connected_[{std::min(from, to), std::max(from, to)}]);
+    At(leaves + Delay(), [this, from, to, bytes = Encode(send.message)] {
       if (!peers_[to]->alive) return;
       const auto message = Decode(bytes);
       if (!message) return;
@@ -252,6 +258,7 @@ class Network {
   std::map<std::string, size_t> by_endpoint_;
   std::map<PeerId, size_t> by_id_;
   std::map<size_t, Time> armed_;
+  std::map<std::pair<size_t, size_t>, Time> connected_;  // lower index first
   std::priority_queue<Event> events_;
   uint64_t serial_ = 0;
   uint64_t messages_ = 0;

@@ -105,9 +105,12 @@ TEST_F(RoutingTableTest, TheLongestSilentPeerOfAFullBucketIsToBePingedAndGoesIfI
   ASSERT_TRUE(heard.ping.has_value());
   EXPECT_EQ(heard.ping->id, oldest);
   EXPECT_FALSE(table_.OnFailure(oldest));  // once is an accident
+  EXPECT_TRUE(table_.TakePromoted().empty());
   EXPECT_TRUE(table_.OnFailure(oldest));
   EXPECT_FALSE(table_.Contains(oldest));
   EXPECT_TRUE(table_.Contains(newcomer));
+  EXPECT_EQ(table_.TakePromoted(), std::vector<PeerId>{newcomer}) << "is to be asked if it lives";
+  EXPECT_TRUE(table_.TakePromoted().empty());
 }
 
 TEST_F(RoutingTableTest, TheKNearestToOurselvesAreKeptWhateverTheirBucket) {
