@@ -26,7 +26,8 @@ std::optional<CoordinateMask> CoordinateMask::Of(const std::vector<Extent>& exte
     end = extent.begin + extent.count;
   }
   CoordinateMask mask;
-  mask.extents_ = std::move(own);
+  const bool whole = own->size() == 1 && own->front() == Extent{0, elements};
+  if (!whole) mask.extents_ = std::move(own);
   return mask;
 }
 

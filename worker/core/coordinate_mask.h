@@ -31,7 +31,8 @@ class CoordinateMask {
  public:
   CoordinateMask() = default;  // whole
 
-  // The mask of exactly these extents (none: of no coordinate); what touches is joined. nullopt:
+  // The mask of exactly these extents (none: of no coordinate); what touches is joined, and what
+  // covers all `elements` is whole. nullopt:
   // not ascending, overlapping, one empty, beyond `elements`, or too many. O(extents).
   static std::optional<CoordinateMask> Of(const std::vector<Extent>& extents, uint64_t elements);
 

@@ -97,7 +97,7 @@ uint64_t Reducer<Scalar>::Fold(RoundHandle round, const FoldChunk& fold) {
   }
   const ChunkSpan& span = open.chunks[fold.chunk];
   MaskedFold<Scalar> mean;
-  if (std::any_of(inputs.begin(), inputs.end(), IsMasked))
+  if (!open.mask.whole() || std::any_of(inputs.begin(), inputs.end(), IsMasked))
     mean = FoldMasked<Scalar>(open.wire, fold.mask, fold.weights, inputs,
                               open.from.subspan(span.begin, span.count));
   else

@@ -38,6 +38,7 @@ TEST(CoordinateMaskTest, AChunkSeesItsPartAndWholeOnesNothing) {
   EXPECT_EQ(CoordinateMask().Within(0, 7), std::nullopt);
   EXPECT_EQ(CoordinateMask::Of({}, 100)->Within(0, 7), ChunkExtents{});
   EXPECT_FALSE(CoordinateMask::Of({}, 100)->whole());
+  EXPECT_TRUE(CoordinateMask::Of({{0, 30}, {30, 70}}, 100)->whole());
 }
 
 template <class Scalar>

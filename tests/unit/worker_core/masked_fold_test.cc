@@ -164,6 +164,13 @@ TEST(MaskedFoldTest, ReducedAgainElsewhereTheMasksAreTheSame) {
     ASSERT_EQ(group[2]->output[i], group[i >= 400 && i < 500 ? 2 : 1]->input[i]) << i;
 }
 
+// Also when its mask covers the chunk and nobody else is left.
+TEST(MaskedFoldTest, WhoIsAloneInAChunkKeepsItsValues) {
+  Group group = GroupOf(WireFormat::kFloat32, {{{0, 700}}, {{700, 300}}});
+  Reduce(group, 0, 0, 0b01, {0.7, 1});
+  for (uint32_t i = 0; i < 600; ++i) ASSERT_EQ(group[1]->output[i], group[0]->input[i]) << i;
+}
+
 TEST(MaskedFoldTest, ChunksOfTheOtherKindAreNotSound) {
   Group group = GroupOf(WireFormat::kFloat32, {{{0, 200}}, {{450, 100}}});
   const Bytes input = group[1]->reducer.OwnInput(kRound, 0);
