@@ -27,8 +27,8 @@ void ChunkHost::Open(RoundHandle round, const Opened& opened) {
                 opened.from->values, opened.to->values, opened.mask);
   rounds_[round] = {opened, {}, std::vector<bool>(opened.chunks.size())};
   std::vector<Parcel> inputs;
-  for (const ChunkSpan& span : opened.chunks)
-    inputs.push_back(PackSpan(*opened.from, span, opened.wire));
+  for (uint32_t chunk = 0; chunk < opened.chunks.size(); ++chunk)
+    inputs.push_back(Input(round, chunk));
   checkers_.OnOpen(node_, opened.instance, opened.self, opened.weight, opened.wire,
                    std::move(inputs));
 }
@@ -100,7 +100,9 @@ uint64_t ChunkHost::Fold(RoundHandle round, const FoldChunk& fold) {
   std::erase_if(open.inputs, [&](const auto& input) {
     return std::get<0>(input.first) == fold.chunk && std::get<1>(input.first) == fold.assigned;
   });
-  checkers_.OnFold(node_, open.opened.instance, fold, used, *reducer_.Result(round, fold.chunk));
+  checkers_.OnFold(node_, open.opened.instance, fold, used, span,
+                   std::span(open.opened.to->values).subspan(span.begin, span.count),
+                   *reducer_.Result(round, fold.chunk));
   return hash;
 }
 

@@ -2,6 +2,7 @@
 
 #include <absl/strings/str_cat.h>
 
+#include <algorithm>
 #include <span>
 #include <utility>
 
@@ -44,6 +45,76 @@ Bytes RecomputeFold(WireFormat wire, const std::map<int, Bytes>& inputs,
   return result;
 }
 
+namespace {
+
+// One element of a fold under masks: `parts` are the values of who covers it, as they travelled,
+// ranks ascending, with their weights.
+float MeanOf(const std::vector<std::pair<double, float>>& parts, float old) {
+  if (parts.empty()) return old;
+  if (parts.size() == 1) return parts.front().second;
+  double sum = 0;
+  for (const auto& [weight, value] : parts) sum += weight;
+  const bool plain = sum == 0;
+  float total = 0;
+  for (const auto& [weight, value] : parts) {
+    const float product = static_cast<float>(plain ? 1.0 : weight) * value;
+    total = total + product;
+  }
+  return total * static_cast<float>(1.0 / (plain ? static_cast<double>(parts.size()) : sum));
+}
+
+float AsTravelled(WireFormat wire, float value) {
+  Bytes bytes(worker::WireWidth<float>(wire));
+  worker::EncodeWire(wire, std::span<const float>(&value, 1), bytes);
+  worker::DecodeWire(wire, bytes, std::span<float>(&value, 1));
+  return value;
+}
+
+}  // namespace
+
+// Without masks by the bytes alone; with them element by element, from what the members said at the
+// start, not from what their bytes say of themselves.
+bool RoundCheckers::IsMean(int node, const Seen& seen, const FoldChunk& fold,
+                           const std::map<int, Bytes>& used, const worker::ChunkSpan& span,
+                           std::span<const float> slot, const Bytes& result) const {
+  const auto all_of_it = [&](const auto& masked) {
+    const std::vector<bool>& covered = masked.second.covered;
+    const auto input = seen.inputs.find(masked.first);  // not there: it never opened the round
+    return input != seen.inputs.end() && input->second.node == node &&
+           std::find(covered.begin(), covered.end(), false) == covered.end();
+  };
+  // A member without a mask that is left alone folds as ever: times its weight, and over it.
+  const bool alone =
+      used.size() == 1 && std::any_of(seen.masked.begin(), seen.masked.end(), all_of_it);
+  if (seen.masked.empty() || alone) return RecomputeFold(seen.wire, used, fold.weights) == result;
+  float old = 0;
+  std::vector<std::pair<double, float>> parts;
+  for (size_t element = 0; element < span.count; ++element) {
+    parts.clear();
+    for (const auto& [rank, bytes] : used) {
+      const double weight = fold.weights[static_cast<size_t>(rank)];
+      const auto masked = seen.masked.find(rank);
+      if (masked == seen.masked.end()) {  // a hole's
+        std::vector<float> values(span.count);
+        worker::DecodeWire(seen.wire, bytes, std::span<float>(values));
+        parts.emplace_back(weight, values[element]);
+        continue;
+      }
+      if (hostile_.contains(seen.inputs.at(rank).node)) return true;
+      const MaskedInput& input = masked->second;
+      const float own = input.own[span.begin + element];
+      if (seen.inputs.at(rank).node == node) old = own;
+      if (input.covered[span.begin + element])
+        parts.emplace_back(weight, AsTravelled(seen.wire, own));
+    }
+    const bool kept = parts.empty();
+    const float mean = MeanOf(parts, old);
+    if (slot[element] != (kept || parts.size() == 1 ? mean : AsTravelled(seen.wire, mean)))
+      return false;
+  }
+  return true;
+}
+
 void RoundCheckers::Add(std::string_view statement, const InstanceId& instance, int node,
                         std::string what) {
   violations_.Add(statement,
@@ -66,7 +137,8 @@ void RoundCheckers::OnSpoke(int node, const InstanceId& instance, int rank, uint
 }
 
 void RoundCheckers::OnFold(int node, const InstanceId& instance, const FoldChunk& fold,
-                           const std::map<int, Bytes>& used, const Bytes& result) {
+                           const std::map<int, Bytes>& used, const worker::ChunkSpan& span,
+                           std::span<const float> slot, const Bytes& result) {
   ++folds_;
   Seen& seen = seen_[instance];
   if (hostile_.contains(node)) {
@@ -90,7 +162,7 @@ void RoundCheckers::OnFold(int node, const InstanceId& instance, const FoldChunk
           absl::StrCat("folded rank ", rank, " with weight ", weight, ", which is not that of ",
                        own ? "the member" : "a speaker", " whose values it folded"));
   }
-  if (RecomputeFold(seen.wire, used, fold.weights) != result)
+  if (!IsMean(node, seen, fold, used, span, slot, result))
     Add("S5", instance, node, absl::StrCat("chunk ", fold.chunk, " is not the mean of its mask"));
   std::vector<Fold>& folds = seen.folds[{fold.chunk, fold.assigned}];
   for (const Fold& other : folds)

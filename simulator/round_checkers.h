@@ -25,6 +25,12 @@ namespace crowdsurf::simulator {
 Bytes RecomputeFold(worker::WireFormat wire, const std::map<int, Bytes>& inputs,
                     const std::vector<double>& weights);
 
+// What a member with a mask holds, element by element of the whole vector.
+struct MaskedInput {
+  std::vector<float> own;
+  std::vector<bool> covered;
+};
+
 class RoundCheckers {
  public:
   explicit RoundCheckers(Violations& violations) : violations_(violations) {}
@@ -34,11 +40,18 @@ class RoundCheckers {
 
   void OnOpen(int node, const worker::InstanceId& instance, int rank, double weight,
               worker::WireFormat wire, std::vector<Parcel> inputs);
+  // That member's input is masked: `own` is what it holds of the whole vector, `covered` what goes
+  // in. Before its rounds begin.
+  void OnMask(const worker::InstanceId& instance, int rank, MaskedInput input) {
+    seen_[instance].masked.insert_or_assign(rank, std::move(input));
+  }
   // A stand-in said `value` for a rank without a live member.
   void OnSpoke(int node, const worker::InstanceId& instance, int rank, uint32_t chunk,
                const Parcel& value);
+  // `span` is the chunk, `slot` its values in the output, `result` the bytes that are sent.
   void OnFold(int node, const worker::InstanceId& instance, const worker::FoldChunk& fold,
-              const std::map<int, Bytes>& used, const Bytes& result);
+              const std::map<int, Bytes>& used, const worker::ChunkSpan& span,
+              std::span<const float> slot, const Bytes& result);
   void OnCountedTwice(int node, const worker::InstanceId& instance, uint32_t chunk);
   // The root of the HAVE(0) that `node` said last; none when it said none.
   Digest LastHave(int node, const worker::InstanceId& instance) const;
@@ -78,6 +91,7 @@ class RoundCheckers {
   struct Seen {
     worker::WireFormat wire = worker::WireFormat::kFloat32;
     std::map<int, Input> inputs;                                 // by rank
+    std::map<int, MaskedInput> masked;                           // by rank
     std::map<std::pair<int, uint32_t>, std::set<Bytes>> spoken;  // (rank, chunk)
     std::map<int, std::set<double>> voices;  // by rank: weights that stand-ins said
     std::map<std::pair<uint32_t, worker::Ballot>, std::vector<Fold>> folds;
@@ -89,6 +103,9 @@ class RoundCheckers {
     std::set<std::vector<Bytes>> used;  // OnUsed
     std::set<Digest> decided;           // roots
   };
+  bool IsMean(int node, const Seen& seen, const worker::FoldChunk& fold,
+              const std::map<int, Bytes>& used, const worker::ChunkSpan& span,
+              std::span<const float> slot, const Bytes& result) const;
   void Decide(const worker::InstanceId& instance, Seen& seen, const Digest& root);
   void CheckValue(int node, const worker::InstanceId& instance, const worker::RoundOver& over,
                   const std::vector<Bytes>& slots);

@@ -40,8 +40,9 @@ RoundNode::RoundNode(int index, PeerId id, const RoundScenario& scenario, RoundO
       chunks_(index, origins, outside.checkers()),
       times_(Pacing()) {}
 
-void RoundNode::BeMember(worker::RoundSpec spec, RegionBuffer input) {
+void RoundNode::BeMember(worker::RoundSpec spec, RegionBuffer input, worker::CoordinateMask mask) {
   spec_ = std::move(spec);
+  mask_ = std::move(mask);
   input_ = std::move(input);
   output_.Resize(input_.values.size());
 }
@@ -92,8 +93,9 @@ void RoundNode::OpenRound() {
   const auto lent = table_.Lend(worker::RegisterId::Round(spec.instance), spec.age);
   CHECK(lent.has_value());
   spec.promised = *lent;
+  const bool ignored = scenario_.plant == Plant::kIgnoredMask && scenario_.planted == index_;
   chunks_.Open(kRound, {spec.instance, spec.self, spec.chunks, scenario_.wire, &input_, &output_,
-                        spec.stake.weight});
+                        spec.stake.weight, ignored ? worker::CoordinateMask() : mask_});
   round_.emplace(spec);
   pacer_.emplace(outside_.queue().now(), times_);
   RoundActions actions;
@@ -249,6 +251,9 @@ void RoundNode::Say(const RoundAction& action) {
     SayFrame(send->to, send->frame);
   } else if (const auto* input = std::get_if<worker::SendInput>(&action)) {
     Parcel parcel = chunks_.Input(kRound, input->chunk);
+    if (scenario_.plant == Plant::kUnmaskedAgain && scenario_.planted == index_ &&
+        input->assigned != 0)
+      parcel = PackSpan(input_, spec_->chunks[input->chunk], scenario_.wire);
     if (scenario_.plant == Plant::kLieNan && scenario_.planted == index_)
       std::fill(parcel.wire.begin(), parcel.wire.end(), uint8_t{0xff});  // NaN in every format
     outside_.SendChunk(index_, input->to,

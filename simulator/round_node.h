@@ -53,7 +53,7 @@ class RoundNode {
             Origins& origins);
 
   // Before the run, one of these or neither.
-  void BeMember(worker::RoundSpec spec, RegionBuffer input);
+  void BeMember(worker::RoundSpec spec, RegionBuffer input, worker::CoordinateMask mask);
   void BeSpeaker(std::vector<worker::SpeakerSpec> duties, RegionBuffer values);
   void SetWitnesses(std::vector<PeerId> witnesses) { witnesses_ = std::move(witnesses); }
 
@@ -116,6 +116,7 @@ class RoundNode {
   std::vector<PeerId> witnesses_;
   RegionBuffer input_;
   RegionBuffer output_;
+  worker::CoordinateMask mask_;
   ChunkHost chunks_;
   std::optional<worker::Round> round_;
   bool told_over_ = false;

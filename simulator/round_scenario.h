@@ -28,6 +28,8 @@ enum class Plant : uint8_t {
   kDeafTimer,      // deadlines never fire at one member
   kTwiceInside,    // a stand-in's values have another member's snapshot in them
   kCorruptOutput,  // a bit of the output flips after the last store
+  kIgnoredMask,    // a member reduces, and sends, as if its mask were whole
+  kUnmaskedAgain,  // ... only what it sends again, in a repair
   kLieNan,         // a member's inputs are NaN
   kLieWeights,     // a member tells every other one another weight
   kLieResults,     // an owner sends every other one another result
@@ -44,6 +46,7 @@ struct RoundScenario {
   uint32_t chunk_elements = 2;
   worker::WireFormat wire = worker::WireFormat::kFloat32;
   bool zero_weights = false;
+  bool masked = false;  // each member has a mask of its own; all hold the same outside of it
   LinkOptions links;
   Duration start_spread = Microseconds(500);  // members open the round within this
   Duration fold_time = Microseconds(50);

@@ -56,6 +56,26 @@ RegionBuffer RoundWorld::DrawValues(const std::string& label, SnapshotId snapsho
   return region;
 }
 
+// Some coordinates are its own, the others hold what everybody holds there; some are nobody's.
+worker::CoordinateMask RoundWorld::DrawMask(int node, RegionBuffer& values) {
+  const RegionBuffer old = DrawValues("old", 0);
+  Rng rng = rng_.Fork(absl::StrCat("mask ", node));
+  const double share = rng.UniformDouble();
+  MaskedInput input{values.values, std::vector<bool>(values.values.size())};
+  std::vector<worker::Extent> extents;
+  for (uint64_t element = 0; element < values.values.size(); ++element) {
+    if (rng.Bernoulli(share)) {
+      input.covered[element] = true;
+      extents.push_back({element, 1});
+    } else {
+      input.own[element] = values.values[element] = old.values[element];
+      values.origins[element] = 0;
+    }
+  }
+  checkers_.OnMask(spec_.instance, node, std::move(input));
+  return *worker::CoordinateMask::Of(extents, values.values.size());
+}
+
 void RoundWorld::MakeGroup() {
   const int outsiders = scenario_.members + scenario_.holes * scenario_.speakers;
   for (int w = 0; w < scenario_.outside_witnesses; ++w)
@@ -89,8 +109,10 @@ void RoundWorld::MakeGroup() {
     worker::RoundSpec spec = spec_;
     spec.self = node;
     spec.stake.weight = scenario_.zero_weights ? 0 : static_cast<double>(1 + weights.Uniform(1000));
-    At(node).BeMember(spec,
-                      DrawValues(absl::StrCat("input ", node), static_cast<SnapshotId>(node)));
+    RegionBuffer values = DrawValues(absl::StrCat("input ", node), static_cast<SnapshotId>(node));
+    worker::CoordinateMask mask;
+    if (scenario_.masked) mask = DrawMask(node, values);
+    At(node).BeMember(spec, std::move(values), std::move(mask));
   }
   if (scenario_.plant >= Plant::kLieNan) checkers_.SetHostile(scenario_.planted);
 }

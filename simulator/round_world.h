@@ -37,6 +37,7 @@ class RoundWorld : public RoundOutside {
   bool HoldersDied() const;
   bool OutOfBallots() const;
   void CheckEnd();
+  worker::CoordinateMask DrawMask(int node, RegionBuffer& values);
   RegionBuffer DrawValues(const std::string& label, SnapshotId snapshot);
   RoundNode& Speaker(int hole, int number);
   RoundNode& At(int node) { return *nodes_[static_cast<size_t>(node)]; }
