@@ -213,7 +213,7 @@ void Relay::Impl::Decide(Work work) {
     work(options_.now(), actions);
   }
   for (const RelayAction& action : actions) {
-    std::visit([this](const auto& one) { Do(one); }, action);
+    std::visit([this](const auto& one) { this->Do(one); }, action);
   }
   ArmTimer();
 }

@@ -18,7 +18,7 @@ void OnBusError(int) { [[maybe_unused]] const ssize_t n = ::write(2, kWords, siz
 void TellOfBusErrors() {
   struct sigaction action = {};
   action.sa_handler = OnBusError;
-  action.sa_flags = SA_RESETHAND;
+  action.sa_flags = static_cast<int>(SA_RESETHAND);  // its bit is the sign
   ::sigaction(SIGBUS, &action, nullptr);
 }
 
