@@ -126,6 +126,9 @@ void Agent::Impl::OnWatched(Time now, WallTime wall, const std::string& key,
                             const dht::WatchUpdate& update) {
   std::vector<PeerRecord> records;
   for (const dht::RecordPtr& record : update.records) {
+    // Our own lies here as soon as it is put, before any seed has answered: it is no answer, and
+    // who took it for one would begin alone beside a job that it is about to find.
+    if (record->subkey == id()) continue;
     const Duration left = record->expiry - wall;
     if (left <= Duration()) continue;
     records.push_back({.key = key, .owner = record->subkey, .value = record->value, .ttl = left});

@@ -3,6 +3,9 @@
 #include <absl/strings/str_cat.h>
 #include <absl/strings/str_join.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cmath>
@@ -268,6 +271,24 @@ TEST_F(AgentTest, AJoinerAdoptsTheStateOfItsPeers) {
   const std::vector<float> params = workers_[2]->trainer->params();
   EXPECT_TRUE(IsAMixture(params));
   EXPECT_LT(std::fabs(params[2]), 1e-4);  // its own first parameters are in nobody's mixture
+}
+
+// A seed that takes the connection and says nothing for as long as it is waited for, two seconds: a
+// machine too busy to answer. Who begins alone meanwhile trains beside the job it is a part of.
+TEST_F(AgentTest, WhoWaitsForTheAnswerOfItsSeedDoesNotBeginAlone) {
+  const int silent = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  ASSERT_EQ(bind(silent, reinterpret_cast<sockaddr*>(&address), size), 0);
+  ASSERT_EQ(listen(silent, 16), 0);
+  ASSERT_EQ(getsockname(silent, reinterpret_cast<sockaddr*>(&address), &size), 0);
+  const auto start = Clock::now();
+  workers_.push_back(StartWorker(0, absl::StrCat("127.0.0.1:", ntohs(address.sin_port))));
+  ASSERT_TRUE(Eventually([&] { return LeastAveraging() >= 1; }));
+  EXPECT_GT(Clock::now() - start, std::chrono::seconds(1));
+  close(silent);
 }
 
 TEST_F(AgentTest, LeavingEndsWithinItsTimeAndTheOthersGoOn) {
