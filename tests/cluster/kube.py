@@ -16,6 +16,7 @@ import urllib.request
 
 JOBS = "/apis/crowdsurf.io/v1alpha1/namespaces/default/trainingjobs"
 PODS = "/api/v1/namespaces/default/pods"
+FAILED = ("kept", "aborted", "orphaned")  # ends of a round that bring no average
 PAUSE = 0.05  # between two looks at what has no event for us; every loop has a limit of its own
 
 
@@ -209,7 +210,7 @@ class Agents(threading.Thread):
             return sum(s["rounds"][kind] for s in self.seen.values() for kind in kinds)
 
     def failed(self):
-        return self.rounds("kept", "aborted", "orphaned")
+        return self.rounds(*FAILED)
 
     def stop(self):
         self.stopping.set()

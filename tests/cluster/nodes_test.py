@@ -105,7 +105,9 @@ class NodesTest(unittest.TestCase):
 
     def no_round_failed(self):
         if self.agents.failed() != self.failed:
-            raise kube.told(f"{self.agents.failed() - self.failed} rounds failed", self.show())
+            whose = [(s["worker"], s["state"], s["averaging"], s["rounds"]) for s in self.agents.seen.values()
+                     if any(s["rounds"][kind] for kind in kube.FAILED)]
+            raise kube.told(f"{self.agents.failed() - self.failed} rounds failed, these have had some: {whose}", self.show())
 
     def on(self, node):
         return {name: pod for name, pod in self.kube.pods("crowd").items()

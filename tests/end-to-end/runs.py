@@ -127,10 +127,12 @@ class RunCase(unittest.TestCase):
         """A job that ends when the test has seen what it waits for (end_job), not after a time."""
         self.write(command or self.command, **{"samples: 80000": "samples: 1000000000", **replace})
 
-    def edit(self, text):
-        """The manifest is replaced by this text in one step, as an editor does it."""
+    def edit(self, text, written=None):
+        """The manifest is replaced by this text in one step, as an editor does it; `written`: its time, in ns."""
         new = self.job.with_suffix(".new")
         new.write_text(text)
+        if written is not None:
+            os.utime(new, ns=(written, written))
         new.rename(self.job)
 
     def meet_target(self):

@@ -74,6 +74,21 @@ class SwitchTest(RunCase):
         self.interrupt(process)
         self.nothing_is_left()
 
+    def test_an_edit_that_was_read_at_half_is_read_again(self):
+        """The file system's clock ticks in milliseconds: the whole of it may have the time of its half."""
+        self.strategy = "Moshpit"
+        self.write_endless()
+        process = self.start()
+        self.wait_for_all(process)
+        whole = self.job.read_text().replace("Moshpit", "AllReduce")
+        moment = self.job.stat().st_mtime_ns + 10**9
+        self.edit(whole[:whole.index("AllReduce") + 3], moment)
+        self.wait_for(process, "the edit is not taken: ")
+        self.edit(whole, moment)
+        self.wait_for(process, "the manifest was edited: strategy AllReduce from the next view on")
+        self.interrupt(process)
+        self.nothing_is_left()
+
 
 if __name__ == "__main__":
     unittest.main()
