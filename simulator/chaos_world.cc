@@ -304,9 +304,9 @@ bool ChaosWorld::Together() {
   }
   for (const auto& [key, contents] : after_heal_) {
     if (key.first != *view) continue;
-    const auto equal = [&](const PeerNode* node) {
-      const auto at = contents.find(node->index());
-      return at != contents.end() && at->second == contents.begin()->second;
+    const auto equal = [&held = contents](const PeerNode* node) {
+      const auto at = held.find(node->index());
+      return at != held.end() && at->second == held.begin()->second;
     };
     if (std::all_of(living.begin(), living.end(), equal)) return true;
   }

@@ -119,7 +119,6 @@ class RoundNode {
   worker::CoordinateMask mask_;
   ChunkHost chunks_;
   std::optional<worker::Round> round_;
-  bool told_over_ = false;
   std::vector<std::pair<PeerId, worker::Frame>> early_;
   std::vector<std::pair<PeerId, ChunkFrame>> early_chunks_;
   const ChunkFrame* offered_ = nullptr;  // the result that a StoreResult would store
