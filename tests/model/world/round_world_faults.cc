@@ -97,7 +97,7 @@ bool RoundWorld::CompareWithoutWeights(const PeerId& from, const PeerId& to, con
     const bool same = bare_root_.at(from) == bare_root_.at(to);
     Deliver(from, to, Frame{instance_, Have{0, same ? own_root_.at(to) : root}});
   };
-  for (const uint64_t delay : {1, 20, 100, 300}) At(delay, compare);
+  for (const uint64_t delay : {1U, 20U, 100U, 300U}) At(delay, compare);
   return true;
 }
 
