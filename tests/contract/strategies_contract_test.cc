@@ -237,7 +237,7 @@ TEST(RelaySumTest, NothingCrossesAViewChange) {
 
 // Intervals between a worker's proposals are exponential: chi-square over twenty equal bins.
 TEST(A2CiD2Test, ProposalsArePoisson) {
-  for (const uint64_t seed : {1, 2, 3}) {
+  for (const uint64_t seed : {1U, 2U, 3U}) {
     A2CiD2 strategy{Rng(seed)};
     EdgeMailbox edges;
     strategy.SetVector(8, edges);
@@ -263,7 +263,7 @@ TEST(A2CiD2Test, ProposalsArePoisson) {
       ASSERT_NE(timer, actions.end());
       const Time at = std::get<SetStrategyTimer>(*timer).at;
       const double share = 1 - std::exp(-(at - now).seconds() / kMean);
-      ++bins[std::min(kBins - 1, static_cast<int>(share * kBins))];
+      ++bins[static_cast<size_t>(std::min(kBins - 1, static_cast<int>(share * kBins)))];
       now = at;
       actions.clear();
       strategy.OnEvent(now, StrategyTimer{}, actions);

@@ -54,7 +54,7 @@ TEST(Descent, RelaySumEndsAtTheOptimumOfWhoIsLeft) {
 
 // The three longest-lived die while the view without the one before is being made, and two join.
 TEST(Descent, StewardsThatDieOneAfterTheOtherLeaveOneView) {
-  for (const uint64_t seed : {1, 2}) {
+  for (const uint64_t seed : {1U, 2U}) {
     DescentOptions options = OptionsOf(StrategyKind::kRelaySum, GraphKind::kDoubleBinaryTree, seed);
     options.deaths = {Seconds(1.5), Seconds(1.62), Seconds(1.75)};
     options.victims = {0, 1, 2};

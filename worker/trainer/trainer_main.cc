@@ -64,7 +64,7 @@ int main(int argc, char** argv) {
   if (!options->has_value()) return 0;
   struct sigaction action = {};
   action.sa_handler = OnSignal;
-  action.sa_flags = SA_RESETHAND;  // a second signal ends at once
+  action.sa_flags = static_cast<int>(SA_RESETHAND);  // a second signal ends at once
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
   return crowdsurf::trainer::RunCommand(**options,

@@ -98,9 +98,9 @@ class Crowd {
 };
 
 TEST(CrowdStartTest, WhoStartsTogetherKnowsEachOtherInAFewRoundTrips) {
-  for (const size_t n : {16, 64}) {
+  for (const size_t n : {16U, 64U}) {
     for (const Duration late : {Duration(), Milliseconds(300)}) {
-      for (const uint64_t seed : {1, 2, 3}) {
+      for (const uint64_t seed : {1U, 2U, 3U}) {
         const Figures figures = Crowd(n, late, seed).Measure();
         std::cout << n << " nodes, seeds after " << late.milliseconds() << " ms, seed " << seed
                   << ": " << figures.seconds << " s, " << figures.messages << " messages\n";

@@ -100,7 +100,7 @@ TEST(MaskedFoldTest, OverlappingMasksGiveTheClosedForm) {
     Reduce(group, 0, 0, 0b1011, weights);  // rank 2 was lost
     for (uint32_t i = 0; i < 600; ++i) {
       double sum = 0, weight = 0, plain = 0, covering = 0;
-      for (const size_t rank : {0, 1, 3}) {
+      for (const size_t rank : {0U, 1U, 3U}) {
         if (!group[rank]->Covers(i)) continue;
         const double x = static_cast<double>(group[rank]->input[i]);
         sum += weights[rank] * x, weight += weights[rank], plain += x, covering += 1;

@@ -35,7 +35,7 @@ TEST(PeerTest, TheyAverageWithoutFailuresAndTheMeanIsExact) {
 // A hole of a third axis is spoken for by members that hold one decided value: whoever its owners
 // hear first, there is nothing to disagree about.
 TEST(PeerTest, HolesInAGridOfThreeAxesCostNoBallot) {
-  for (const uint64_t seed : {5, 6, 7}) {
+  for (const uint64_t seed : {5U, 6U, 7U}) {
     PeerWorld world(seed, EveryTenSteps(3));
     world.jitter = 5;
     for (size_t i = 0; i < 11; ++i) {

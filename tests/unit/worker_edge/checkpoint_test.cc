@@ -61,7 +61,7 @@ TEST_F(CheckpointTest, WhatIsWrittenIsFoundAndLoaded) {
 }
 
 TEST_F(CheckpointTest, TheNewestAreRetainedAndTheHighestNumberWins) {
-  for (const uint64_t n : {2, 10, 9}) ASSERT_TRUE(Write(n).ok());
+  for (const uint64_t n : {2U, 10U, 9U}) ASSERT_TRUE(Write(n).ok());
   EXPECT_EQ(Files(), 2u);
   EXPECT_EQ(store.FindNewest("charlm")->info.averaging, 10u);
   EXPECT_FALSE(std::filesystem::exists(Path(2)));
@@ -83,7 +83,7 @@ TEST_F(CheckpointTest, AnyFlippedBitIsFoundAndTheOlderOneIsTaken) {
 TEST_F(CheckpointTest, ATruncatedFileIsSkipped) {
   ASSERT_TRUE(Write(1).ok());
   ASSERT_TRUE(Write(2).ok());
-  for (const size_t size : {0, 1, 51, 52, 100, 400}) {
+  for (const size_t size : {0U, 1U, 51U, 52U, 100U, 400U}) {
     std::filesystem::resize_file(Path(2), size);
     EXPECT_EQ(store.FindNewest("charlm")->info.averaging, 1u) << size;
     ASSERT_TRUE(Write(2).ok());

@@ -95,7 +95,7 @@ TEST_F(Link, NumbersMayRepeatOrFallWhenABranchJoinsAnother) {
   server->LetStart();
   std::vector<float> params(100, 1.0f);
   ASSERT_TRUE(client->Start(params, Seconds(20)).ok());
-  for (const uint64_t number : {9, 9, 3}) {
+  for (const uint64_t number : {9U, 9U, 3U}) {
     server->RequestPublish(number);
     EXPECT_TRUE(client->StepDone(1, 1, params).published);
     EXPECT_EQ(Expect<link::Published>().number, number);
