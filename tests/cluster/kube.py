@@ -8,6 +8,7 @@ import os
 import pathlib
 import re
 import signal
+import statistics
 import subprocess
 import threading
 import time
@@ -215,6 +216,16 @@ class Agents(threading.Thread):
     def stop(self):
         self.stopping.set()
         self.join()
+
+
+def goodput(status, agents, replicas):
+    """What the operator says of a job that met its target, and the same from every rate that any agent told `agents`."""
+    moment = lambda name: datetime.datetime.fromisoformat(status[name])
+    seconds = (moment("targetTime") - moment("runningTime")).total_seconds()
+    told, rate = status["progress"], statistics.median(agents.rates)
+    ours = min(1.0, told["samples"] / (replicas * rate * seconds))
+    print(f"goodput by the operator {told['goodput']}, by the test {ours:.2f} ({seconds:.0f} s, a worker's {rate:.0f} samples/s)")
+    return told["goodput"], ours
 
 
 TOOL = pathlib.Path(__file__).with_name("cluster")

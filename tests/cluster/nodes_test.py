@@ -331,6 +331,8 @@ class NodesTest(unittest.TestCase):
         claim = self.kube.get("/api/v1/namespaces/default/persistentvolumeclaims/crowd")
         volume = self.kube.get(f"/api/v1/persistentvolumes/{claim['spec']['volumeName']}")
         self.assertTrue((pathlib.Path(volume["spec"]["local"]["path"]) / "model.safetensors").exists())
+        told, ours = kube.goodput(self.kube.status("crowd"), self.agents, WORKERS)
+        self.assertAlmostEqual(told, ours, delta=0.1)
         self.no_round_failed()
 
 
