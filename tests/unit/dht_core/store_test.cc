@@ -119,8 +119,9 @@ TEST_F(StoreTest, AgreesWithAPlainModelOnRandomHistories) {
       if (rng.Bernoulli(0.1)) store.Sweep(wall);
       for (const auto& [where, expected] : model) {
         const auto found = store.Find(wall, where.first);
-        const auto it = std::find_if(found.begin(), found.end(),
-                                     [&](const auto& r) { return r->subkey == where.second; });
+        const auto it =
+            std::find_if(found.begin(), found.end(),
+                         [&subkey = where.second](const auto& r) { return r->subkey == subkey; });
         const bool alive = expected && expected->expiry > wall;
         ASSERT_EQ(it != found.end(), alive) << "seed " << kSeed;
         if (alive) {

@@ -34,7 +34,7 @@ class Crowd {
       pods.push_back(pod);
     }
   }
-  ReportFate Say(DeathReports& reports, double at, int reporter, int subject) {
+  ReportFate Say(DeathReports& reports, double at, size_t reporter, size_t subject) {
     return reports.Take(At(at), &pods[reporter], &pods[subject]);
   }
   DeathReports::Review Look(DeathReports& reports, double at, bool lease_stale = false) const {
@@ -42,7 +42,7 @@ class Crowd {
     for (const PodEntry& pod : pods) all.push_back(&pod);
     return reports.Look(At(at), job_, all, [&](const std::string&) { return lease_stale; });
   }
-  bool Dead(DeathReports& reports, double at, int subject, bool lease_stale = false) const {
+  bool Dead(DeathReports& reports, double at, size_t subject, bool lease_stale = false) const {
     const auto findings = Look(reports, at, lease_stale).findings;
     const auto it = findings.find(pods[subject].facts.uid);
     return it != findings.end() && it->second.dead;
@@ -73,7 +73,7 @@ TEST(DeathReportsTest, TwoReportersAndASilentAgentAreDeath) {
 TEST(DeathReportsTest, AnAgentThatAnswersLivesWhateverIsSaid) {
   Crowd crowd(5);
   DeathReports reports;
-  for (const int reporter : {1, 2, 3, 4}) crowd.Say(reports, 0, reporter, 0);
+  for (const size_t reporter : {1U, 2U, 3U, 4U}) crowd.Say(reports, 0, reporter, 0);
   crowd.Look(reports, 0);
   reports.Probed(At(1), crowd.pods[0].facts.uid, ProbeResult::kAnswers);
   EXPECT_FALSE(crowd.Dead(reports, 1, 0));
@@ -151,13 +151,13 @@ TEST(DeathReportsTest, AProbeGetsOldAndIsMadeAgain) {
 TEST(DeathReportsTest, CasesOfThoseThatGoAreClosedAndTheTableIsBounded) {
   Crowd crowd(static_cast<int>(DeathReports::kMostCases) + 3);
   DeathReports reports;
-  for (size_t i = 1; i < crowd.pods.size(); ++i) crowd.Say(reports, 0, 0, static_cast<int>(i));
+  for (size_t i = 1; i < crowd.pods.size(); ++i) crowd.Say(reports, 0, 0, i);
   EXPECT_EQ(reports.cases(), DeathReports::kMostCases);
-  EXPECT_EQ(crowd.Say(reports, 0, 0, static_cast<int>(crowd.pods.size()) - 1), ReportFate::kFull);
-  EXPECT_EQ(crowd.Say(reports, 31, 0, static_cast<int>(crowd.pods.size()) - 1), ReportFate::kTaken)
+  EXPECT_EQ(crowd.Say(reports, 0, 0, crowd.pods.size() - 1), ReportFate::kFull);
+  EXPECT_EQ(crowd.Say(reports, 31, 0, crowd.pods.size() - 1), ReportFate::kTaken)
       << "room is made of what is old";
   for (size_t i = 1; i <= DeathReports::kMostReporters; ++i) {
-    EXPECT_EQ(crowd.Say(reports, 31, static_cast<int>(i), 0), ReportFate::kTaken);
+    EXPECT_EQ(crowd.Say(reports, 31, i, 0), ReportFate::kTaken);
   }
   EXPECT_EQ(crowd.Say(reports, 31, 20, 0), ReportFate::kFull);
   for (PodEntry& pod : crowd.pods) pod.facts.deleted = At(31);
