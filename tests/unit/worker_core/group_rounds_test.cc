@@ -26,8 +26,9 @@ class GroupRoundsTest : public testing::Test {
   GroupRoundsTest() {
     view.grid = Grid{{2}};
     for (int i = 0; i < 2; ++i)
-      view.members.push_back(
-          {.id = PeerAt(i), .cell = static_cast<CellIndex>(i), .joined_unix_ms = i});
+      view.members.push_back({.id = PeerAt(static_cast<size_t>(i)),
+                              .cell = static_cast<CellIndex>(i),
+                              .joined_unix_ms = i});
     view.witnesses = {PeerAt(0)};
     seating = Seating(view, HashOf(view, "job"));
     rounds.SetVector({.schema = Sha256(AsBytes("table")), .elements = 2048});
@@ -171,8 +172,9 @@ class MovedTest : public GroupRoundsTest {
   MovedTest() {
     wide.grid = Grid{{3, 2}};
     for (int i = 0; i < 5; ++i)
-      wide.members.push_back(
-          {.id = PeerAt(i), .cell = static_cast<CellIndex>(i), .joined_unix_ms = i});
+      wide.members.push_back({.id = PeerAt(static_cast<size_t>(i)),
+                              .cell = static_cast<CellIndex>(i),
+                              .joined_unix_ms = i});
     wide.witnesses = {PeerAt(0)};
     seating = Seating(wide, HashOf(wide, "job"));
     moved = seating;
