@@ -129,7 +129,7 @@ TEST(LinkLayout, AnyFlippedBitOfHeaderOrTableIsFound) {
   for (size_t i = 0; i < good.size(); ++i) {
     if (i >= header && i < g->table_offset) continue;  // the control words
     Bytes bad = good;
-    bad[i] ^= 1 << (i % 8);
+    bad[i] ^= static_cast<uint8_t>(1 << (i % 8));
     EXPECT_FALSE(ReadLinkIdentity(bad, g->file_bytes).ok()) << "byte " << i;
   }
   EXPECT_FALSE(ReadLinkIdentity(good, g->file_bytes - 1).ok());

@@ -15,8 +15,8 @@ Time At(int64_t milliseconds) { return Time::FromNanoseconds(1'000'000 * (1000 +
 RoundSpec Spec() {
   RoundSpec spec;
   for (int rank = 0; rank < 2; ++rank) {
-    spec.cells.push_back({PeerAt(rank), {}});
-    spec.witnesses.push_back(PeerAt(rank));
+    spec.cells.push_back({PeerAt(static_cast<size_t>(rank)), {}});
+    spec.witnesses.push_back(PeerAt(static_cast<size_t>(rank)));
   }
   spec.chunks = {{0, 0, 1}};
   return spec;

@@ -38,7 +38,7 @@ size_t Count(const RoundActions& actions) {
 class RoundStakes : public testing::Test {
  protected:
   void Say(int from, FrameBody body) {
-    round.OnFrame(PeerAt(from), {Spec().instance, std::move(body)}, out);
+    round.OnFrame(PeerAt(static_cast<size_t>(from)), {Spec().instance, std::move(body)}, out);
   }
   void SayReady(const Stake& stake) {
     Say(1, Ready{stake, {}, MemberListHash(Spec().cells), PartsHash(Spec().chunks)});

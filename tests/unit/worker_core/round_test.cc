@@ -16,8 +16,8 @@ RoundSpec Spec(int self, int chunks = 3) {
   RoundSpec spec;
   spec.self = self;
   for (int rank = 0; rank < kMembers; ++rank) {
-    spec.cells.push_back({PeerAt(rank), {}});
-    spec.witnesses.push_back(PeerAt(rank));
+    spec.cells.push_back({PeerAt(static_cast<size_t>(rank)), {}});
+    spec.witnesses.push_back(PeerAt(static_cast<size_t>(rank)));
   }
   for (int c = 0; c < chunks; ++c)
     spec.chunks.push_back({static_cast<uint16_t>(c % kMembers), static_cast<uint64_t>(c), 1});
@@ -68,11 +68,11 @@ struct Group {
   }
   void Suspect(int observer, int whom) {
     Do(observer, [&](Round& r, RoundActions& out) {
-      r.OnSuspect(PeerAt(whom), SuspicionCause::kReset, out);
+      r.OnSuspect(PeerAt(static_cast<size_t>(whom)), SuspicionCause::kReset, out);
     });
   }
   bool Deliver(const Sent& sent, const std::function<bool(const RoundAction&)>& pass) {
-    const PeerId from = PeerAt(sent.from);
+    const PeerId from = PeerAt(static_cast<size_t>(sent.from));
     PeerId to;
     if (const auto* a = std::get_if<SendFrame>(&sent.action))
       to = a->to;
