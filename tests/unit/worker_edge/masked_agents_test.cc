@@ -138,6 +138,7 @@ class MaskedAgentsTest : public testing::Test {
   bool Eventually(const std::array<float, kWorkers>& values) {
     for (const auto until = Clock::now() + kPatience; Clock::now() < until;) {
       if (AllHold(values)) return true;
+      // Between two looks; bounded by kPatience.
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
     return AllHold(values);
