@@ -121,6 +121,30 @@ TEST_F(HostileTest, AForgedPushIsNotReported) {
   EXPECT_EQ(Count("crowdsurf_dht_records_forged_total"), 1);
 }
 
+TEST_F(HostileTest, ARecordIsVerifiedOnceWhetherItsStoreOrItsPushIsQuicker) {
+  network_.Do(0, [&](Node& node, Actions& out) {
+    node.Watch(network_.now(), network_.wall(), kRoster, out);
+  });
+  network_.Run(Seconds(1));
+  const auto verified = [&] { return network_.peer(0).authority->verified; };
+  const uint64_t before = verified();
+  const auto push = [](const Record& record) {
+    return WatchPush{{std::make_shared<const Record>(record)}};
+  };
+  Say(push(Signed(1, Seconds(9))), 0);
+  EXPECT_EQ(Store(Signed(1, Seconds(9))).stored, 1);
+  EXPECT_EQ(verified() - before, 1u);
+  EXPECT_EQ(Store(Signed(2, Seconds(9))).stored, 1);
+  Say(push(Signed(2, Seconds(9))), 0);
+  EXPECT_EQ(verified() - before, 2u);
+
+  Say(push(Signed(3, Seconds(9))), 0);
+  Record other = Signed(3, Seconds(9));
+  other.value = BytesOf("lie");  // what was reported vouches for its very bytes alone
+  EXPECT_EQ(Store(other).stored, 0);
+  EXPECT_EQ(verified() - before, 4u);
+}
+
 TEST_F(HostileTest, SubscriptionsAreBoundedPerWatcherAndEnd) {
   int accepted = 0;
   const auto watch = [&](int i) {
