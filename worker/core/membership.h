@@ -65,11 +65,11 @@ class Membership {
   void On(Time now, const PeerId& from, const message::BranchView& view, Actions& out);
   void On(Time now, const PeerId& from, const message::BranchHeld& held, Actions& out);
   void On(Time now, const PeerId& from, const message::Leaving& leaving, Actions& out);
-  // A message names `view`: true when it is ours. Else whoever is behind is told, in either
-  // direction.
   // A member of our view knows these seats: if they differ from ours, it is told ours (and tells us
   // its own when it hears from us).
   void CompareSeats(Time now, const PeerId& peer, const Digest& seats, Actions& out);
+  // A message names `view`: true when it is ours. Else whoever is behind is told, in either
+  // direction.
   bool IsOurs(Time now, const PeerId& from, const ViewHash& view, Actions& out);
 
   // ---- state ----
@@ -101,15 +101,23 @@ class Membership {
     uint64_t averaging = 0;
     Time at;
   };
+  // For an averaging of the parent that others were in and that does not reach this peer.
+  static constexpr Duration kBarrierPatience = Seconds(1);
 
-  // entering and leaving views (membership.cc)
+  // entering and leaving views (membership_views.cc)
   void TakePending(Time now, Actions& out);
   void SetPending(Time now, Seating next, Actions& out);
   void Enter(Time now, Seating seating, Actions& out);
   void Unseat(Time now, Actions& out);
   bool Wants(const Seating& next) const;
+  struct Entered;
+  bool Forsaken(const ViewHash& view) const;
+  bool Forsaken(const View& view, const ViewHash& hash) const;  // it, or a later one of its line
+  void Forsake(const Entered& view);
   void SeatsChanged(Time now, Actions& out);
   void EndJob(Time now, Actions& out);
+
+  // telling (membership.cc)
   message::ViewNews NewsOf(Time now, const Seating& seating) const;
   std::vector<PeerId> Others(const Seating& seating) const;
   void SendAll(const std::vector<PeerId>& peers, const Message& message, Actions& out) const;
@@ -145,10 +153,6 @@ class Membership {
   bool InAnotherLine(const PeerId& peer) const;
   bool Gone(Time now, const PeerId& peer) const;
   const RosterRecord* BestOtherLine();
-  struct Entered;
-  bool Forsaken(const ViewHash& view) const;
-  bool Forsaken(const View& view, const ViewHash& hash) const;  // it, or a later one of its line
-  void Forsake(const Entered& view);
   void ListenAnew(Time now);
   bool Trained() const;
 
