@@ -153,12 +153,17 @@ void Node::TellWatchers(Time now, WallTime wall, const std::vector<RecordPtr>& c
     // a store that was lost; a third and fourth would be most of what a small job's peers say.
     const std::vector<Contact> holders = table_.Nearest(key, config_.k - 1);  // and we
     const bool nearest = holders.empty() || !Closer(key, holders.front().id, self_.contact.id);
-    for (const Contact& watcher : subscriptions_.Watchers(now, key)) {
+    // Of more peers than hold a key a writer does not know all: it finds a new holder with its next
+    // lookup only, at most 1.25 holders_refresh later, and the new one may be the nearest itself.
+    const bool all_known = holders.size() + 1 < config_.k;
+    const Duration late = config_.holders_refresh * 1.5;
+    for (const auto& [watcher, since] : subscriptions_.Watchers(now, key)) {
       if (watcher.id == source) continue;
-      const bool holds = std::any_of(holders.begin(), holders.end(), [&](const Contact& holder) {
-        return holder.id == watcher.id;
-      });
-      if (holds && !nearest) continue;
+      const bool known = all_known || now - since > late;
+      const bool holds =
+          std::any_of(holders.begin(), holders.end(),
+                      [id = watcher.id](const Contact& holder) { return holder.id == id; });
+      if (holds && known && !nearest) continue;
       metrics_->pushes.Add();
       out.push_back(Send{watcher, Message{0, WatchPush{records}}});
     }

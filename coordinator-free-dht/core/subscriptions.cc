@@ -9,7 +9,8 @@ bool Subscriptions::Add(Time now, const Key& key, const Contact& watcher, Durati
   if (const auto it = by_key_.find(key); it != by_key_.end()) {
     const auto found = it->second.find(watcher.id);
     if (found != it->second.end()) {
-      found->second = {watcher, until};
+      const bool ended = found->second.until <= now;
+      found->second = {watcher, ended ? now : found->second.since, until};
       return true;
     }
     if (it->second.size() >= config_.watchers_per_key) return false;
@@ -17,7 +18,7 @@ bool Subscriptions::Add(Time now, const Key& key, const Contact& watcher, Durati
   const auto keys = keys_of_.find(watcher.id);
   if (size_ >= config_.watchers) return false;
   if (keys != keys_of_.end() && keys->second >= config_.watcher_keys) return false;
-  by_key_[key].emplace(watcher.id, Subscription{watcher, until});
+  by_key_[key].emplace(watcher.id, Subscription{watcher, now, until});
   ++keys_of_[watcher.id];
   ++size_;
   return true;
@@ -55,12 +56,12 @@ void Subscriptions::Sweep(Time now) {
   }
 }
 
-std::vector<Contact> Subscriptions::Watchers(Time now, const Key& key) const {
-  std::vector<Contact> out;
+std::vector<Subscriptions::Watcher> Subscriptions::Watchers(Time now, const Key& key) const {
+  std::vector<Watcher> out;
   const auto it = by_key_.find(key);
   if (it == by_key_.end()) return out;
   for (const auto& [id, subscription] : it->second) {
-    if (subscription.until > now) out.push_back(subscription.watcher);
+    if (subscription.until > now) out.push_back({subscription.watcher, subscription.since});
   }
   return out;
 }

@@ -25,8 +25,12 @@ class Subscriptions {
   void RemoveWatcher(const PeerId& watcher);
   // Drops what has ended.
   void Sweep(Time now);
+  struct Watcher {
+    Contact contact;
+    Time since;  // of its subscription, which it has renewed
+  };
   // Whom to tell about `key`, by id.
-  std::vector<Contact> Watchers(Time now, const Key& key) const;
+  std::vector<Watcher> Watchers(Time now, const Key& key) const;
 
   size_t size() const { return size_; }
   size_t MemoryBytes() const;
@@ -34,7 +38,7 @@ class Subscriptions {
  private:
   struct Subscription {
     Contact watcher;
-    Time until;
+    Time since, until;
   };
   void Forget(const PeerId& watcher);
 

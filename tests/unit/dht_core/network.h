@@ -60,13 +60,14 @@ class Network {
   explicit Network(const Options& options)
       : options_(options), rng_(options.seed), metrics_(registry_) {}
 
-  // Starts a node that knows `seeds`.
-  size_t AddPeer(const std::vector<std::string>& seeds) {
+  // Starts a node that knows `seeds`; its id follows from the network's seed, or from `own_key`.
+  size_t AddPeer(const std::vector<std::string>& seeds, const PublicKey* own_key = nullptr) {
     const size_t index = peers_.size();
     auto peer = std::make_unique<Peer>();
     peer->endpoint = EndpointOf(index);
     Rng key = rng_.Fork("key/" + std::to_string(index));
     for (uint8_t& byte : peer->public_key) byte = static_cast<uint8_t>(key.Next());
+    if (own_key != nullptr) peer->public_key = *own_key;
     peer->authority = std::make_unique<CountingAuthority>(peer->public_key);
     const Self self{{PeerIdOf(peer->public_key, 1), peer->endpoint}, peer->public_key, 1};
     peer->node = std::make_unique<Node>(self, options_.config, peer->authority.get(), &metrics_,
