@@ -5,17 +5,12 @@
 
 #include "base/bytes.h"
 #include "base/digest.h"
+#include "operator/edge/bearer_token.h"
 
 namespace crowdsurf::controller {
 namespace {
 
 using nlohmann::json;
-
-constexpr std::string_view kScheme = "Bearer ";
-// As long as kube-apiserver remembers its own webhooks' answers: shorter costs it two reviews a
-// scrape, longer lets a reader in whose right was taken away.
-constexpr Duration kAdmittedFor = Seconds(60);
-constexpr Duration kRefusedFor = Seconds(10);
 
 Counter& Reviews(MetricRegistry& metrics, const char* result) {
   return metrics.AddCounter("crowdsurf_operator_scrapes_total", "Requests for metrics, by verdict.",
@@ -31,12 +26,12 @@ MetricsGuard::MetricsGuard(KubeClient& client, std::function<Time()> clock, Metr
       refused_(Reviews(metrics, "refused")) {}
 
 Status MetricsGuard::Admit(const std::string& authorization) {
-  if (authorization.compare(0, kScheme.size(), kScheme) != 0) {
+  const std::optional<std::string> token = BearerToken(authorization);
+  if (!token) {
     refused_.Add();
     return absl::UnauthenticatedError("a bearer token is wanted");
   }
-  const std::string token = authorization.substr(kScheme.size());
-  const std::string key = ToHex(Sha256(AsBytes(token)).view());
+  const std::string key = ToHex(Sha256(AsBytes(*token)).view());
   const Time now = clock_();
   Status status;
   {
@@ -48,7 +43,7 @@ Status MetricsGuard::Admit(const std::string& authorization) {
       return status;
     }
   }
-  status = Ask(token);
+  status = Ask(*token);
   (status.ok() ? admitted_ : refused_).Add();
   if (!absl::IsUnavailable(status)) Remember(key, status, now);
   return status;
@@ -84,7 +79,7 @@ void MetricsGuard::Remember(const std::string& key, const Status& status, Time n
       return a.second.until < b.second.until;
     }));
   }
-  verdicts_[key] = {status, now + (status.ok() ? kAdmittedFor : kRefusedFor)};
+  verdicts_[key] = {status, now + (status.ok() ? kTokenBelievedFor : kTokenRefusedFor)};
 }
 
 }  // namespace crowdsurf::controller

@@ -5,14 +5,13 @@
 
 #include "base/bytes.h"
 #include "base/digest.h"
+#include "operator/edge/bearer_token.h"
 
 namespace crowdsurf::controller {
 namespace {
 
 using nlohmann::json;
 
-constexpr Duration kKnownFor = Seconds(60);  // as metrics_guard.cc
-constexpr Duration kRefusedFor = Seconds(10);
 // An agent looks twice a second and names each worker every 5 s: two that it lost half a second
 // apart come in two reports for ever, so a longer gap would never let the second one through.
 constexpr Duration kGap = Milliseconds(250);
@@ -91,7 +90,8 @@ void ReportDesk::Remember(const std::string& key, const StatusOr<TokenPod>& pod,
       return a.second.until < b.second.until;
     }));
   }
-  known_.insert_or_assign(key, Known{pod, now + (pod.ok() ? kKnownFor : kRefusedFor), now});
+  known_.insert_or_assign(key,
+                          Known{pod, now + (pod.ok() ? kTokenBelievedFor : kTokenRefusedFor), now});
 }
 
 }  // namespace crowdsurf::controller

@@ -8,6 +8,7 @@
 #include "base/bytes.h"
 #include "base/check.h"
 #include "base/edge/clock.h"
+#include "operator/edge/bearer_token.h"
 
 namespace crowdsurf::controller {
 namespace {
@@ -19,7 +20,6 @@ constexpr int kClientPatience_s = 5;        // with a client that sends slowly
 constexpr int kSignerThreads = 4;           // signing takes 0.2 ms; four wait out slow clients
 constexpr size_t kMostTokens = 200'000;     // a job's workers and those that were
 constexpr int kTokenBytes = 32;
-constexpr std::string_view kScheme = "Bearer ";
 constexpr char kNoRequest[] = "the body is not {\"csr\": PEM, \"boot\": number}";
 
 std::string Refusal(std::string_view why) { return json{{"error", why}}.dump(); }
@@ -125,10 +125,9 @@ void Signer::Dismiss(const std::string& worker) {
 }
 
 Signer::Answer Signer::Report(const std::string& authorization, const std::string& body) {
-  if (authorization.compare(0, kScheme.size(), kScheme) != 0) {
-    return {401, Refusal("a bearer token is wanted")};
-  }
-  const Status status = report_(authorization.substr(kScheme.size()), body);
+  const std::optional<std::string> token = BearerToken(authorization);
+  if (!token) return {401, Refusal("a bearer token is wanted")};
+  const Status status = report_(*token, body);
   if (status.ok()) return {202, "{}"};
   const int code = absl::IsFailedPrecondition(status)  ? 421
                    : absl::IsUnauthenticated(status)   ? 401
@@ -140,13 +139,13 @@ Signer::Answer Signer::Report(const std::string& authorization, const std::strin
 }
 
 Signer::Answer Signer::Sign(const std::string& authorization, const std::string& body) {
-  const bool bearer = authorization.compare(0, kScheme.size(), kScheme) == 0;
-  if (grant_ && bearer) return Grant(authorization.substr(kScheme.size()), body);
+  const std::optional<std::string> token = BearerToken(authorization);
+  if (grant_ && token) return Grant(*token, body);
   std::string worker;
   bool known = false;
-  if (bearer) {
+  if (token) {
     const std::lock_guard lock(mutex_);
-    const auto it = workers_.find(authorization.substr(kScheme.size()));
+    const auto it = workers_.find(*token);
     known = it != workers_.end();
     if (known) worker = it->second;
   }
