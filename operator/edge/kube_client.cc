@@ -2,18 +2,14 @@
 
 #include <absl/strings/ascii.h>
 #include <httplib.h>
-#include <openssl/bio.h>
-#include <openssl/pem.h>
-#include <openssl/x509.h>
 
-#include <algorithm>
 #include <chrono>
-#include <condition_variable>
 #include <mutex>
 #include <set>
 #include <utility>
 
 #include "operator/core/outages.h"
+#include "operator/edge/kube_connections.h"
 
 namespace crowdsurf::controller {
 namespace {
@@ -27,32 +23,8 @@ const std::vector<double> kRequestBuckets = {.005, .01, .025, .05, .1, .25, .5,
 // Bookmarks come about once a minute; a watch that is silent for two has lost its connection.
 constexpr int kWatchSilenceSeconds = 120;
 
-// API servers end connections that were idle for 90 s, many load balancers after 60 s.
-constexpr std::chrono::seconds kMostIdle{45};
-
 // An error that comes sooner is a connection that has ended, not a server that is slow.
 constexpr std::chrono::seconds kTimedOut{1};
-
-struct Freed {
-  void operator()(BIO* p) const { BIO_free_all(p); }
-  void operator()(X509* p) const { X509_free(p); }
-  void operator()(EVP_PKEY* p) const { EVP_PKEY_free(p); }
-};
-
-std::unique_ptr<BIO, Freed> Memory(const std::string& pem) {
-  return std::unique_ptr<BIO, Freed>(BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())));
-}
-
-// All certificates of a PEM bundle in a store that the client will own.
-X509_STORE* StoreOf(const std::string& pem) {
-  X509_STORE* store = X509_STORE_new();
-  const auto bio = Memory(pem);
-  while (X509* certificate = PEM_read_bio_X509(bio.get(), nullptr, nullptr, nullptr)) {
-    X509_STORE_add_cert(store, certificate);
-    X509_free(certificate);
-  }
-  return store;
-}
 
 std::string MessageOf(const std::string& body, int status) {
   const json document = json::parse(body, nullptr, false);
@@ -125,17 +97,19 @@ std::string PathOnly(const std::string& path) { return path.substr(0, path.find(
 
 class KubeClient::Impl {
  public:
+  using Lease = KubeConnections::Lease;
   using Call = std::function<httplib::Result(httplib::ClientImpl&, const httplib::Headers&)>;
 
   Impl(KubeEndpoint endpoint, Options options)
       : endpoint_(std::move(endpoint)),
         options_(std::move(options)),
-        host_(absl::StrCat(endpoint_.host, ":", endpoint_.port)) {}
+        host_(absl::StrCat(endpoint_.host, ":", endpoint_.port)),
+        pool_(endpoint_, options_.user_agent, options_.timeout, options_.connections) {}
 
   StatusOr<json> Request(const char* method, const std::string& path, const Call& call) {
     const std::string what = absl::StrCat(method, " ", PathOnly(path));
     const auto asked = steady_clock::now();
-    ASSIGN_OR_RETURN(Lease lease, Acquire());
+    ASSIGN_OR_RETURN(Lease lease, pool_.Acquire());
     const auto begun = steady_clock::now();
     httplib::Result result = Ask(method, call, lease);
     // A connection that was idle may have ended with its server. What changes nothing is asked
@@ -143,7 +117,7 @@ class KubeClient::Impl {
     const bool ended = !result && lease.used && steady_clock::now() - begun < kTimedOut;
     if (ended && (std::string_view(method) == "GET" || result.error() == httplib::Error::Write)) {
       lease = {};
-      if (auto fresh = Connect(); fresh.ok()) {
+      if (auto fresh = pool_.Connect(); fresh.ok()) {
         lease = *std::move(fresh);
         result = Ask(method, call, lease);
       }
@@ -151,10 +125,10 @@ class KubeClient::Impl {
     Took(method, begun - asked, steady_clock::now() - begun);
     if (!result) {
       // A broken connection is thrown away; the next request makes a new one.
-      Release(std::move(lease), /*reuse=*/false);
+      pool_.Release(std::move(lease), /*reuse=*/false);
       return absl::UnavailableError(absl::StrCat(what, ": ", httplib::to_string(result.error())));
     }
-    Release(std::move(lease), /*reuse=*/true);
+    pool_.Release(std::move(lease), /*reuse=*/true);
     const int status = result->status;
     if (status < 200 || status > 299) return StatusOf(status, result->body, what);
     json document = json::parse(result->body, nullptr, false);
@@ -164,7 +138,7 @@ class KubeClient::Impl {
   }
 
   Status Watch(const std::string& path, const std::function<bool(std::string_view)>& on_bytes) {
-    ASSIGN_OR_RETURN(Lease lease, Connect());
+    ASSIGN_OR_RETURN(Lease lease, pool_.Connect());
     lease.client->set_read_timeout(kWatchSilenceSeconds);
     {
       const std::lock_guard lock(mutex_);
@@ -207,10 +181,10 @@ class KubeClient::Impl {
   }
 
   void Stop() {
+    pool_.Stop();
     const std::lock_guard lock(mutex_);
     stopped_ = true;
     for (httplib::ClientImpl* watch : watches_) watch->stop();
-    freed_.notify_all();
   }
 
   const KubeEndpoint& endpoint() const { return endpoint_; }
@@ -221,14 +195,6 @@ class KubeClient::Impl {
   }
 
  private:
-  struct Lease {
-    std::unique_ptr<httplib::ClientImpl> client;
-    httplib::Headers headers;
-    std::string certificate;  // the client certificate that the connection was made with
-    bool used = false;        // by an earlier request
-    steady_clock::time_point idle_since = {};
-  };
-
   httplib::Result Ask(const char* method, const Call& call, Lease& lease) {
     const Time at = options_.clock();
     httplib::Result result = call(*lease.client, lease.headers);
@@ -236,76 +202,6 @@ class KubeClient::Impl {
     Count(method, status);
     Remember(at, status);
     return result;
-  }
-
-  httplib::Headers HeadersFor(const KubeCredentials& credentials) const {
-    httplib::Headers headers{{"User-Agent", options_.user_agent}, {"Accept", "application/json"}};
-    if (!credentials.token.empty()) headers.emplace("Authorization", "Bearer " + credentials.token);
-    return headers;
-  }
-
-  StatusOr<Lease> Connect() {
-    ASSIGN_OR_RETURN(const KubeCredentials credentials, endpoint_.credentials());
-    Lease lease{nullptr, HeadersFor(credentials), credentials.certificate, false};
-    if (!endpoint_.tls) {
-      lease.client = std::make_unique<httplib::ClientImpl>(endpoint_.host, endpoint_.port);
-    } else {
-      std::unique_ptr<X509, Freed> certificate;
-      std::unique_ptr<EVP_PKEY, Freed> key;
-      if (!credentials.certificate.empty()) {
-        certificate.reset(
-            PEM_read_bio_X509(Memory(credentials.certificate).get(), nullptr, nullptr, nullptr));
-        key.reset(
-            PEM_read_bio_PrivateKey(Memory(credentials.key).get(), nullptr, nullptr, nullptr));
-        if (!certificate || !key)
-          return absl::InvalidArgumentError("kubeconfig: the client certificate or key is no PEM");
-      }
-      auto tls = std::make_unique<httplib::SSLClient>(endpoint_.host, endpoint_.port,
-                                                      certificate.get(), key.get());
-      if (!endpoint_.ca.empty()) tls->set_ca_cert_store(StoreOf(endpoint_.ca));
-      tls->enable_server_certificate_verification(!endpoint_.skip_verification);
-      lease.client = std::move(tls);
-    }
-    const auto seconds = static_cast<time_t>(std::max(1.0, options_.timeout.seconds()));
-    lease.client->set_connection_timeout(seconds);
-    lease.client->set_read_timeout(seconds);
-    lease.client->set_write_timeout(seconds);
-    lease.client->set_keep_alive(true);
-    lease.client->set_tcp_nodelay(true);
-    return lease;
-  }
-
-  // A pooled connection, or a new one while fewer than `connections` are out; else waits for one.
-  StatusOr<Lease> Acquire() {
-    ASSIGN_OR_RETURN(const KubeCredentials credentials, endpoint_.credentials());
-    {
-      std::unique_lock lock(mutex_);
-      freed_.wait(lock, [&] { return stopped_ || out_ < options_.connections; });
-      if (stopped_) return absl::CancelledError("the client is stopping");
-      ++out_;
-      while (!idle_.empty()) {
-        Lease lease = std::move(idle_.back());
-        idle_.pop_back();
-        if (lease.certificate != credentials.certificate) continue;  // renewed: connect anew
-        if (steady_clock::now() - lease.idle_since > kMostIdle) continue;
-        lease.headers = HeadersFor(credentials);
-        lease.used = true;
-        return lease;
-      }
-    }
-    StatusOr<Lease> lease = Connect();
-    if (!lease.ok()) Release({}, false);
-    return lease;
-  }
-
-  void Release(Lease lease, bool reuse) {
-    {
-      const std::lock_guard lock(mutex_);
-      --out_;
-      lease.idle_since = steady_clock::now();
-      if (reuse && !stopped_) idle_.push_back(std::move(lease));
-    }
-    freed_.notify_one();
   }
 
   void Count(const char* method, int status) {
@@ -343,12 +239,10 @@ class KubeClient::Impl {
   const KubeEndpoint endpoint_;
   const Options options_;
   const std::string host_;  // of the API server, as a label
+  KubeConnections pool_;
   std::mutex mutex_;
-  std::condition_variable freed_;
-  std::vector<Lease> idle_;
   std::set<httplib::ClientImpl*> watches_;
   Outages outages_;
-  int out_ = 0;
   bool stopped_ = false;
 };
 

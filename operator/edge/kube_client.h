@@ -5,8 +5,9 @@
 // AlreadyExists and Aborted 409 (create, conflict), OutOfRange 410, InvalidArgument 400 and 422,
 // Unauthenticated 401, PermissionDenied 403, ResourceExhausted 429, DeadlineExceeded 504 and
 // time-outs, Unavailable everything else that may pass; the message is the server's own words.
-// Nothing here retries, but a GET on a connection whose server has gone meanwhile: the caller has
-// the back-off. The process must ignore SIGPIPE (its main does): OpenSSL writes to closed sockets.
+// Nothing here retries, but what found its kept-alive connection ended: a GET, and what could not
+// be sent whole, once each; else the caller has the back-off. The process must ignore SIGPIPE (its
+// main does): OpenSSL writes to closed sockets.
 // Thread-safe. Exceptions of httplib end here.
 #pragma once
 
