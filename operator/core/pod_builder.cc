@@ -92,9 +92,9 @@ void WatchForHangs(json& trainer) {
 void JoinTrainer(json& spec, const TrainingJob& job, const CreatePod& create) {
   const json* trainer = TrainerContainer(job.spec.pod_template);
   if (trainer == nullptr) return;  // Validate refuses such a template
-  const std::string name = trainer->value("name", "");
+  const std::string name = TextAt(*trainer, "name");
   for (json& container : spec["containers"]) {
-    if (container.value("name", "") != name) continue;
+    if (TextAt(container, "name") != name) continue;
     for (json& variable : WorkerEnvironment(job, create)) {
       container["env"].push_back(std::move(variable));
     }
@@ -114,7 +114,7 @@ void AddTolerations(json& spec, const TrainingJob& job, const CreatePod& create)
   const double seconds = (job.spec.disruption.tolerated_unreachable + kEvictionLag).seconds();
   for (const char* key : {"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"}) {
     bool has = false;
-    for (const json& toleration : tolerations) has = has || toleration.value("key", "") == key;
+    for (const json& toleration : tolerations) has = has || TextAt(toleration, "key") == key;
     if (has) continue;
     tolerations.push_back({{"key", key},
                            {"operator", "Exists"},

@@ -76,7 +76,7 @@ json CheckpointMount(const TrainingJob& job) {
   const json* mounts = trainer == nullptr ? nullptr : Member(trainer, "volumeMounts");
   if (mounts == nullptr || !mounts->is_array()) return mount;
   for (const json& own : *mounts) {
-    if (own.value("name", "") == volume) return own;
+    if (TextAt(own, "name") == volume) return own;
   }
   return mount;
 }

@@ -70,8 +70,10 @@ void Controller::Work(const std::string& key) {
   const Status& status = plan.status();
   if (absl::IsNotFound(status)) {
     queue_.Drop(key);
-    if (poller_) poller_->Forget(key);
-    asked_.erase(key);
+    if (const auto known = asked_.find(key); known != asked_.end()) {
+      poller_->Forget(known->second.target);
+      asked_.erase(known);
+    }
     return;
   }
   // Somebody else's, or faulty until it is changed, which its watch will tell.
@@ -96,14 +98,18 @@ void Controller::Work(const std::string& key) {
   if (!plan->requeue_at.infinite()) {
     queue_.AddAfter(key, SteadyNow(), std::max(Duration(), plan->requeue_at - WallNow()));
   }
-  const std::string agent = cluster_.HttpOf(key);
-  if (!poller_ || asked_[key] == agent) return;
-  asked_[key] = agent;
-  if (agent.empty()) {
-    poller_->Forget(key);
-  } else {
-    poller_->SetTarget(key, agent);
-  }
+  if (poller_) AskAgentOf(key);
+}
+
+// A job may be deleted and made again under its name while an answer is on its way.
+void Controller::AskAgentOf(const std::string& key) {
+  const auto agent = cluster_.AgentOf(key);
+  const Asked wanted = agent ? Asked{absl::StrCat(key, "/", agent->job_uid), agent->http} : Asked{};
+  Asked& known = asked_[key];
+  if (known.target == wanted.target && known.http == wanted.http) return;
+  if (known.target != wanted.target) poller_->Forget(known.target);
+  known = wanted;
+  if (agent) poller_->SetTarget(known.target, known.http);
 }
 
 void Controller::TakeProgress() {
@@ -111,10 +117,12 @@ void Controller::TakeProgress() {
   poller_->Acknowledge();
   while (const auto news = poller_->Take()) {
     const AgentSummary& summary = news->summary;
-    cluster_.SetProgress(news->worker,
+    const size_t slash = news->worker.rfind('/');
+    const std::string job = news->worker.substr(0, slash);
+    cluster_.SetProgress(job, news->worker.substr(slash + 1),
                          {summary.job_samples, summary.step, summary.loss, summary.averaging,
                           summary.target_met, summary.samples_per_second});
-    queue_.Add(news->worker, SteadyNow());
+    queue_.Add(job, SteadyNow());
   }
 }
 

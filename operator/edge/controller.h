@@ -40,6 +40,7 @@ class Controller {
  private:
   void Turn();
   void Work(const std::string& key);
+  void AskAgentOf(const std::string& key);
   void TakeProgress();
 
   KubeCluster& cluster_;
@@ -49,7 +50,11 @@ class Controller {
   ControllerMetrics metrics_;
   WorkQueue queue_;
   std::unique_ptr<SummaryPoller> poller_;
-  std::map<std::string, std::string> asked_;  // job -> the agent that is asked
+  struct Asked {
+    std::string target;  // of the poller: key and uid of the job; empty: none
+    std::string http;
+  };
+  std::map<std::string, Asked> asked_;  // by job
   bool led_ = false;
   std::atomic<bool> stopping_{false};
   std::atomic<bool> ready_{false};

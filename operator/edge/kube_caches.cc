@@ -232,14 +232,16 @@ std::vector<std::string> KubeCluster::Jobs() const {
   return keys;
 }
 
-std::string KubeCluster::HttpOf(const std::string& job) const {
+std::optional<KubeCluster::AskedAgent> KubeCluster::AgentOf(const std::string& job) const {
+  const JobEntry* entry = jobs_.Find(job);
   const auto own = pods_of_.find(job);
-  if (own == pods_of_.end()) return {};
+  if (entry == nullptr || own == pods_of_.end()) return std::nullopt;
   for (const std::string& key : own->second) {
     const PodEntry* pod = pods_.Find(key);
-    if (pod != nullptr && pod->facts.ready_since && !pod->facts.deleted) return pod->http;
+    if (pod == nullptr || pod->job_uid != entry->job.uid || pod->http.empty()) continue;
+    if (pod->facts.ready_since && !pod->facts.deleted) return AskedAgent{pod->job_uid, pod->http};
   }
-  return {};
+  return std::nullopt;
 }
 
 }  // namespace crowdsurf::controller

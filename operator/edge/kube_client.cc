@@ -8,6 +8,7 @@
 #include <set>
 #include <utility>
 
+#include "operator/core/json_path.h"
 #include "operator/core/outages.h"
 #include "operator/edge/kube_connections.h"
 
@@ -289,13 +290,14 @@ StatusOr<KubeList> KubeClient::List(const std::string& path, int page) {
   std::string next = base;
   do {
     ASSIGN_OR_RETURN(json answer, Get(next));
-    if (!answer.contains("items") || !answer["items"].is_array() || !answer.contains("metadata")) {
+    if (!answer.contains("items") || !answer["items"].is_array() || !answer.contains("metadata") ||
+        !answer["metadata"].is_object()) {
       return absl::UnavailableError(
           absl::StrCat("GET ", PathOnly(path), ": the answer is no list"));
     }
     for (json& item : answer["items"]) list.items.push_back(std::move(item));
-    list.resource_version = answer["metadata"].value("resourceVersion", "");
-    const std::string token = answer["metadata"].value("continue", "");
+    list.resource_version = TextAt(answer, "metadata.resourceVersion");
+    const std::string token = TextAt(answer, "metadata.continue");
     next = token.empty() ? std::string() : base + "&continue=" + PercentEncoded(token);
   } while (!next.empty());
   return list;

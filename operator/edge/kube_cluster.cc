@@ -83,13 +83,13 @@ void KubeCluster::ExplainWaiting(const std::string& job, std::vector<PodFacts>& 
         client_.Get("/api/v1/namespaces/" + space + "/events?limit=50&fieldSelector=type=Warning" +
                     ",involvedObject.uid=" + late->uid);
     known = {late->uid, "", now};
-    if (events.ok() && events->contains("items") && (*events)["items"].is_array()) {
-      for (const json& event : (*events)["items"]) {  // FailedMount, FailedCreatePodSandBox, ...
+    if (events.ok()) {
+      Each(*events, "items", [&](const json& event) {  // FailedMount, FailedCreatePodSandBox, ...
         const json* count = Member(&event, "count");
         const bool often = count != nullptr && count->is_number() && *count >= kRepeated;
-        if (!often || event.value("reason", "").rfind("Failed", 0) != 0) continue;
-        known.message = event.value("message", "");
-      }
+        if (!often || TextAt(event, "reason").rfind("Failed", 0) != 0) return;
+        known.message = TextAt(event, "message");
+      });
     }
   }
   if (known.message.empty()) return;
@@ -127,7 +127,10 @@ std::optional<WallTime> KubeCluster::RenewedAt(const std::string& node, bool not
   return known.renewed_at;
 }
 
-void KubeCluster::SetProgress(const std::string& job, const Progress& progress) {
+void KubeCluster::SetProgress(const std::string& job, const std::string& uid,
+                              const Progress& progress) {
+  const JobEntry* entry = jobs_.Find(job);
+  if (entry == nullptr || entry->job.uid != uid) return;
   const WallTime now = options_.clock();
   Told& told = told_[job];
   if (progress.samples_per_second > 0 && told.rates.size() < kMostRates) {

@@ -67,10 +67,17 @@ class KubeCluster : public Cluster {
   // Every watch has its first list: nothing may be decided before.
   bool synced() const { return listed_[0] && listed_[1] && listed_[2]; }
   std::vector<std::string> Jobs() const;
-  // A Ready worker's plain port to ask for the job's progress; empty: none.
-  std::string HttpOf(const std::string& job) const;
-  // What an agent told; seen by the next Observe. A change of numbers alone is taken once a minute.
-  void SetProgress(const std::string& job, const Progress& progress);
+  struct AskedAgent {
+    std::string job_uid;
+    std::string http;  // its plain port
+    bool operator==(const AskedAgent&) const = default;
+  };
+  // Whom to ask for the job's progress: a Ready worker of this job, not of one of the same name
+  // that was deleted. nullopt: there is none.
+  std::optional<AskedAgent> AgentOf(const std::string& job) const;
+  // What an agent of the job with that uid told; seen by the next Observe. A change of numbers
+  // alone is taken once a minute; what was told of a job that has gone meanwhile is dropped.
+  void SetProgress(const std::string& job, const std::string& uid, const Progress& progress);
   Status DeleteJob(const std::string& job);
   // From any thread. False: no room. Of these two all the rest is in kube_deaths.cc.
   bool PostReport(DeathReport report);

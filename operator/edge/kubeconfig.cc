@@ -14,6 +14,8 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "operator/core/json_path.h"
+
 namespace crowdsurf::controller {
 namespace {
 
@@ -127,11 +129,11 @@ StatusOr<KubeCredentials> RunPlugin(const std::string& command) {
     return absl::UnavailableError("the kubeconfig's exec plug-in gave no ExecCredential");
   }
   const auto& status = credential["status"];
-  KubeCredentials result{status.value("token", ""), status.value("clientCertificateData", ""),
-                         status.value("clientKeyData", ""), 0};
+  KubeCredentials result{TextAt(status, "token"), TextAt(status, "clientCertificateData"),
+                         TextAt(status, "clientKeyData"), 0};
   absl::Time expires;
   std::string error;
-  if (absl::ParseTime(absl::RFC3339_full, status.value("expirationTimestamp", ""), &expires,
+  if (absl::ParseTime(absl::RFC3339_full, TextAt(status, "expirationTimestamp"), &expires,
                       &error)) {
     result.expires_unix = absl::ToUnixSeconds(expires);
   }

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/backoff.h"
+#include "operator/core/json_path.h"
 
 namespace crowdsurf::controller {
 namespace {
@@ -30,7 +31,8 @@ Reflector::Reflector(KubeClient& client, std::string path, Receiver receiver, Rn
       rng_(rng),
       log_(log),
       expired_(Restarts(metrics, "expired")),
-      failed_(Restarts(metrics, "failed")) {}
+      failed_(Restarts(metrics, "failed")),
+      garbled_(Restarts(metrics, "garbled")) {}
 
 void Reflector::Start() {
   thread_ = std::thread([this] { Run(); });
@@ -65,7 +67,7 @@ Status Reflector::WatchFrom(std::string& resource_version) {
       if (event.type == WatchEvent::Type::kExpired) {
         ended = absl::OutOfRangeError("the watch's version is gone");
       } else if (event.type == WatchEvent::Type::kFailed) {
-        ended = absl::UnavailableError("the watch failed: " + event.object.value("message", ""));
+        ended = absl::UnavailableError("the watch failed: " + TextAt(event.object, "message"));
       } else {
         resource_version = event.resource_version;
         if (event.type != WatchEvent::Type::kBookmark && !receiver_.on_event(std::move(event)))
@@ -74,7 +76,10 @@ Status Reflector::WatchFrom(std::string& resource_version) {
       if (!ended.ok() || stopping_) return false;
     }
     events.clear();
-    return !stopping_.load();
+    // What such a line would have said is only in a list.
+    if (parser.garbled() + parser.oversized() > 0)
+      ended = absl::DataLossError("a line of the watch is no event, or too long for one");
+    return ended.ok() && !stopping_;
   });
   return ended.ok() ? status : ended;
 }
@@ -84,7 +89,7 @@ void Reflector::Run() {
   auto since = steady_clock::now();
   const auto failed = [&](const Status& status, const char* what) {
     if (steady_clock::now() - since > kHealthy) failures = 0;
-    failed_.Add();
+    (absl::IsDataLoss(status) ? garbled_ : failed_).Add();
     const Duration delay = kBackoff.Delay(failures++, rng_);
     log_.Warning(
         what, {{"path", path_}, {"error", status.ToString()}, {"retry_seconds", delay.seconds()}});
@@ -108,6 +113,7 @@ void Reflector::Run() {
         break;  // list again; not found: the kind itself is gone, and may come back empty
       }
       if (!status.ok() && !failed(status, "watch failed")) return;
+      if (absl::IsDataLoss(status)) break;
     }
   }
 }

@@ -2,9 +2,10 @@
 //
 // List from any version, watch with bookmarks and a random time-out of 5-10 minutes; 410 lists
 // again; every failure backs off 0.8 s to 30 s, doubling, jittered, reset by two healthy minutes
-// (client-go's reflector). The receiver gets a whole list (Replace) or single events, in order, on
-// the reflector's thread, and posts them to its mailbox; a false from it ends the reflector. Stop()
-// joins. Metrics: crowdsurf_operator_watch_restarts_total{reason}.
+// (client-go's reflector). A line of a watch that cannot be read is a failure, and is listed again.
+// The receiver gets a whole list (Replace) or single events, in order, on the reflector's thread,
+// and posts them to its mailbox; a false from it ends the reflector. Stop() joins. Metrics:
+// crowdsurf_operator_watch_restarts_total{reason}.
 #pragma once
 
 #include <atomic>
@@ -50,6 +51,7 @@ class Reflector {
   const Logger log_;
   Counter& expired_;
   Counter& failed_;
+  Counter& garbled_;
   std::atomic<bool> stopping_{false};
   std::thread thread_;
 };

@@ -113,9 +113,8 @@ TEST(PodBuilder,
   EXPECT_EQ(pod["spec"]["initContainers"][1]["name"], "fetch");
 }
 
-TEST(PodBuilder,
-     ATrainerThatHangsIsEndedWhenItsAgentSaysSoUnlessTheUserWatchesIt) {  // a hang leaves its
-                                                                          // socket open
+// A hang leaves its socket open.
+TEST(PodBuilder, ATrainerThatHangsIsEndedWhenItsAgentSaysSoUnlessTheUserWatchesIt) {
   const json pod = Pod(Job());
   const json& trainer = Named(pod["spec"]["containers"], "trainer");
   EXPECT_EQ(trainer["livenessProbe"]["httpGet"], (json{{"path", "/trainerz"}, {"port", 7948}}));

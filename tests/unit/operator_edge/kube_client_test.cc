@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <httplib.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -12,6 +13,7 @@
 #include <mutex>
 #include <thread>
 
+#include "tests/support/loopback_server.h"
 #include "tests/unit/operator_edge/plain_endpoint.h"
 
 namespace crowdsurf::controller {
@@ -108,6 +110,26 @@ TEST(KubeClientTest, WhatCouldNotBeSentWholeIsSentAgain) {
   const auto made = client.Create("/api/pods", {{"data", large}});
   EXPECT_TRUE(made.ok()) << made.status();
   EXPECT_THAT(server.asked(), ElementsAre("GET", "POST", "POST"));
+  client.Stop();
+}
+
+TEST(KubeClientTest, AListThatIsNoneIsAnError) {
+  httplib::Server server;
+  std::string answer;
+  server.Get("/api/v1/pods", [&](const httplib::Request&, httplib::Response& response) {
+    response.set_content(answer, "application/json");
+  });
+  const LoopbackServer loopback(server);
+  KubeClient client(PlainEndpoint(loopback.port()), {});
+  for (const char* said : {R"({"items": [], "metadata": null})", R"({"items": [], "metadata": []})",
+                           R"({"items": {}, "metadata": {}})", "[]", "null", "7"}) {
+    answer = said;
+    EXPECT_TRUE(absl::IsUnavailable(client.List("/api/v1/pods").status())) << said;
+  }
+  answer = R"({"items": [1], "metadata": {"resourceVersion": null, "continue": 3}})";
+  const auto list = client.List("/api/v1/pods");
+  ASSERT_TRUE(list.ok()) << list.status();
+  EXPECT_EQ(list->resource_version, "");
   client.Stop();
 }
 

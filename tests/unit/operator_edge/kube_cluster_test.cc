@@ -7,6 +7,7 @@
 #include <httplib.h>
 
 #include <atomic>
+#include <condition_variable>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <thread>
@@ -41,7 +42,13 @@ class FakeApiServer {
         });
     loopback_.emplace(server_);
   }
-  ~FakeApiServer() { ending_ = true; }
+  ~FakeApiServer() {
+    {
+      const std::lock_guard lock(mutex_);
+      ending_ = true;
+    }
+    ended_.notify_all();
+  }
   KubeEndpoint endpoint() const { return PlainEndpoint(loopback_->port()); }
   void Put(const std::string& path, int status, json body) {
     const std::lock_guard lock(mutex_);
@@ -56,8 +63,9 @@ class FakeApiServer {
   void Answer(const httplib::Request& request, httplib::Response& response) {
     if (request.has_param("watch")) {
       response.set_chunked_content_provider("application/json", [this](size_t, httplib::DataSink&) {
-        std::this_thread::yield();
-        return !ending_;
+        std::unique_lock lock(mutex_);
+        ended_.wait(lock, [this] { return ending_; });
+        return false;
       });
       return;
     }
@@ -72,7 +80,8 @@ class FakeApiServer {
   std::mutex mutex_;
   std::map<std::string, std::pair<int, json>> table_;
   std::map<std::string, int> asked_;
-  std::atomic<bool> ending_{false};
+  std::condition_variable ended_;
+  bool ending_ = false;
   httplib::Server server_;
   std::optional<LoopbackServer> loopback_;  // last: it ends before what its answers use
 };
@@ -342,7 +351,8 @@ TEST_F(KubeClusterTest, ANameThatIsTakenIsOursOrTheNextOneOrRefused) {  // pod-l
 
 TEST_F(KubeClusterTest, ProgressAloneIsNewsOnceAMinute) {  // pod-lifecycle 8.5
   const auto told = [&](uint64_t samples, bool target_met = false) {
-    cluster_->SetProgress("team/crowd", Progress{samples, 1, std::nullopt, 1, target_met});
+    cluster_->SetProgress("team/crowd", "job-uid",
+                          Progress{samples, 1, std::nullopt, 1, target_met});
     return Observe().progress.samples;
   };
   EXPECT_EQ(told(10), 10u);
@@ -351,6 +361,40 @@ TEST_F(KubeClusterTest, ProgressAloneIsNewsOnceAMinute) {  // pod-lifecycle 8.5
   now_ = now_ + Seconds(1);
   EXPECT_EQ(told(30), 30u);
   EXPECT_EQ(told(1000, true), 1000u) << "the end of a job is no mere progress";
+}
+
+// Its pods may run for half a minute after a job was deleted and made again under its name.
+TEST_F(KubeClusterTest, TheProgressOfADeletedJobOfThisNameIsNotThisOnes) {
+  cluster_->SetProgress("team/crowd", "older-uid", Progress{1000, 7, std::nullopt, 9, true});
+  cluster_->SetProgress("team/gone", "gone-uid", Progress{1000, 7, std::nullopt, 9, true});
+  EXPECT_EQ(Observe().progress.samples, 0u);
+  EXPECT_FALSE(Observe().progress.target_met);
+  const std::string space = "/api/v1/namespaces/team/";
+  for (const char* made : {"configmaps/crowd-crowdsurf-ca", "services/crowd-peers"}) {
+    api_.Put(space + made, 200, json::object());
+  }
+  json older = Pod(9);  // first of all by its name
+  older["metadata"]["name"] = "crowd-0-0";
+  older["metadata"]["ownerReferences"][0]["uid"] = "older-uid";
+  api_.Put(space + "pods", 201, older);
+  CreatePod create;
+  create.name = "crowd-0-0";
+  EXPECT_TRUE(cluster_->Create(Observe().job, create).ok());
+  EXPECT_EQ(cluster_->AgentOf("team/crowd"),
+            (KubeCluster::AskedAgent{"job-uid", "10.0.0.10:7948"}));
+  EXPECT_EQ(cluster_->AgentOf("team/gone"), std::nullopt);
+}
+
+TEST_F(KubeClusterTest, TheRateOfAProgressIsTheMedianOfThoseToldSinceTheOneBefore) {
+  const auto told = [&](double rate) {
+    cluster_->SetProgress("team/crowd", "job-uid", Progress{10, 1, std::nullopt, 1, false, rate});
+    return Observe().progress.samples_per_second;
+  };
+  EXPECT_EQ(told(0), 0) << "a worker that does not train yet has none";
+  EXPECT_EQ(told(5), 5) << "the first one is news at once";
+  for (const double rate : {9.0, 0.0, 1.0, 7.0}) EXPECT_EQ(told(rate), 5);
+  now_ = now_ + Seconds(60);
+  EXPECT_EQ(told(8), 8) << "of 9, 1, 7 and 8 the upper middle";
 }
 
 }  // namespace
