@@ -32,8 +32,8 @@ class CoordinateMask {
   CoordinateMask() = default;  // whole
 
   // The mask of exactly these extents (none: of no coordinate); what touches is joined, and what
-  // covers all `elements` is whole. nullopt:
-  // not ascending, overlapping, one empty, beyond `elements`, or too many. O(extents).
+  // covers all `elements` is whole. nullopt: not ascending, overlapping, one empty, beyond
+  // `elements`, or too many. O(extents).
   static std::optional<CoordinateMask> Of(const std::vector<Extent>& extents, uint64_t elements);
 
   bool whole() const { return extents_ == nullptr; }

@@ -50,10 +50,6 @@ MixingWorld::~MixingWorld() = default;
 
 void MixingWorld::Note(uint64_t value) { trace_ = (trace_ ^ value) * 1099511628211ULL; }
 
-void MixingWorld::At(Time at, std::function<void()> run) {
-  queue_.push({at, ++order_, std::move(run)});
-}
-
 int MixingWorld::Add(double value) {
   const int index = static_cast<int>(nodes_.size());
   PeerConfig config;
@@ -67,7 +63,7 @@ int MixingWorld::Add(double value) {
   node.parameters.assign(options_.elements, value);
   node.outbox = node.inbox[0] = node.inbox[1] = node.parameters;
   node.mixing.SetVector(options_.elements);
-  At(now_ + options_.step, [this, &node] { Boundary(node); });
+  queue_.After(options_.step, [this, &node] { Boundary(node); });
   return index;
 }
 
@@ -76,8 +72,8 @@ void MixingWorld::Kill(int index) {
   dead.alive = false;
   for (const int other : Living()) {
     Node& node = *nodes_[static_cast<size_t>(other)];
-    At(now_ + options_.delay, [this, &node, id = dead.config.id] {
-      if (node.alive) Input(node, [&](Actions& out) { node.mixing.OnPeerDown(now_, id, out); });
+    queue_.After(options_.delay, [this, &node, id = dead.config.id] {
+      if (node.alive) Input(node, [&](Actions& out) { node.mixing.OnPeerDown(now(), id, out); });
     });
   }
 }
@@ -102,18 +98,18 @@ void MixingWorld::MakeView(bool full_average) {
   const ViewHash hash = HashOf(*view_, "contract");
   for (const int i : Living()) {
     Node& node = *nodes_[static_cast<size_t>(i)];
-    Input(node, [&](Actions& out) { node.mixing.OnView(now_, *view_, hash, out); });
+    Input(node, [&](Actions& out) { node.mixing.OnView(now(), *view_, hash, out); });
     node.wanted.reset();  // the agent's gate: a request of the old view is answered and dropped
     node.result.reset();
     node.mixing.SetVector(options_.elements);
     node.rounds = MakeStrategy(options_.config.strategy, Rng(1));
     StrategyActions ignored;
-    node.rounds->OnView(now_, *view_, node.config.id, ignored);
+    node.rounds->OnView(now(), *view_, node.config.id, ignored);
   }
   if (full_average) AverageByRounds();
   for (const int i : Living()) {
     Node& node = *nodes_[static_cast<size_t>(i)];
-    Input(node, [&](Actions& out) { node.mixing.Open(now_, Region::kInboxB, out); });
+    Input(node, [&](Actions& out) { node.mixing.Open(now(), Region::kInboxB, out); });
   }
 }
 
@@ -123,7 +119,7 @@ void MixingWorld::AverageByRounds() {
   for (const int i : Living()) {
     Node& node = *nodes_[static_cast<size_t>(i)];
     node.outbox = node.parameters;
-    node.rounds->OnEvent(now_, PublishedEvent{1, 1.0}, pending[i]);
+    node.rounds->OnEvent(now(), PublishedEvent{1, 1.0}, pending[i]);
   }
   for (bool more = true; more;) {
     more = false;
@@ -150,7 +146,7 @@ void MixingWorld::AverageByRounds() {
           const auto& [sum, weight] = sums.at(group(i, open->axis));
           const auto to = node.Part(open->to, everything);
           for (size_t e = 0; e < sum.size(); ++e) to[e] = sum[e] / weight;
-          node.rounds->OnEvent(now_, RoundDecided{1, open->axis, true, weight}, next[i]);
+          node.rounds->OnEvent(now(), RoundDecided{1, open->axis, true, weight}, next[i]);
           more = true;
         } else if (const auto* deliver = std::get_if<DeliverResult>(&action)) {
           const auto from = node.Part(deliver->region, everything);
@@ -175,13 +171,13 @@ void MixingWorld::Boundary(Node& node) {
     const uint64_t number = *std::exchange(node.wanted, std::nullopt);
     node.outbox = node.parameters;
     Input(node, [&](Actions& out) {
-      (void)node.mixing.OnSnapshot(now_, Published{number, samples, node.step}, out);
+      (void)node.mixing.OnSnapshot(now(), Published{number, samples, node.step}, out);
     });
   }
   Input(node, [&](Actions& out) {
-    node.mixing.OnProgress(now_, Progress{node.step, samples, {}, {}}, out);
+    node.mixing.OnProgress(now(), Progress{node.step, samples, {}, {}}, out);
   });
-  At(now_ + options_.step, [this, &node] { Boundary(node); });
+  queue_.After(options_.step, [this, &node] { Boundary(node); });
 }
 
 void MixingWorld::Input(Node& node, const std::function<void(Actions&)>& input) {
@@ -202,11 +198,11 @@ void MixingWorld::ArmTimer(Node& node) {
   const Time deadline = node.mixing.NextDeadline();
   if (deadline >= node.armed) return;
   node.armed = deadline;
-  At(deadline, [this, &node] {
-    if (!node.alive || node.armed > now_) return;
+  queue_.At(deadline, [this, &node] {
+    if (!node.alive || node.armed > now()) return;
     node.armed = Time::Infinite();
     Input(node, [&](Actions& out) {
-      if (node.mixing.NextDeadline() <= now_) node.mixing.OnTimer(now_, out);
+      if (node.mixing.NextDeadline() <= now()) node.mixing.OnTimer(now(), out);
     });
   });
 }
@@ -215,12 +211,12 @@ void MixingWorld::Execute(Node& node, const Action& action) {
   Note(action.index());
   if (const auto* send = std::get_if<Send>(&action)) {
     const Duration delay = options_.delay * rng_.UniformDouble();
-    At(now_ + delay, [this, from = node.config.id, to = send->to, body = send->body] {
+    queue_.After(delay, [this, from = node.config.id, to = send->to, body = send->body] {
       Node& target = Of(to);
       const auto message = DecodeMessage(body);
       const auto* pair = std::get_if<message::Pair>(&*message);
       if (!target.alive || pair->view != HashOf(*view_, "contract")) return;
-      Input(target, [&](Actions& out) { target.mixing.OnWord(now_, from, pair->word, out); });
+      Input(target, [&](Actions& out) { target.mixing.OnWord(now(), from, pair->word, out); });
     });
   } else if (const auto* reserve = std::get_if<ReserveRegions>(&action)) {
     node.extents = reserve->extents;
@@ -271,11 +267,11 @@ void MixingWorld::SendChunks(Node& node, const MixSend& send) {
     int copies = rng_.Bernoulli(options_.loss) ? 0 : rng_.Bernoulli(options_.repeat) ? 2 : 1;
     if (planted) copies = 1;
     for (int k = 0; k < copies; ++k)
-      At(now_ + options_.delay * rng_.UniformDouble(),
-         [this, to = send.to, arrived, wire] { Arrive(to, arrived, wire); });
+      queue_.After(options_.delay * rng_.UniformDouble(),
+                   [this, to = send.to, arrived, wire] { Arrive(to, arrived, wire); });
   }
-  At(now_, [this, &node, sent = MixSent{send.to, send.tag, send.sequence}] {
-    if (node.alive) Input(node, [&](Actions& out) { node.mixing.OnSent(now_, sent, out); });
+  queue_.After(Duration(), [this, &node, sent = MixSent{send.to, send.tag, send.sequence}] {
+    if (node.alive) Input(node, [&](Actions& out) { node.mixing.OnSent(now(), sent, out); });
   });
 }
 
@@ -287,18 +283,13 @@ void MixingWorld::Arrive(const PeerId& to, const MixArrived& chunk, const Bytes&
   after_();
   const bool sound = place && WireIsSound<double>(place->wire, wire, place->count);
   if (sound) DecodeWire(place->wire, wire, node.Part(place->region, {place->begin, place->count}));
-  Input(node, [&](Actions& out) { node.mixing.OnChunk(now_, chunk, sound, out); });
+  Input(node, [&](Actions& out) { node.mixing.OnChunk(now(), chunk, sound, out); });
 }
 
 void MixingWorld::RunFor(Duration time) {
-  const Time until = now_ + time;
-  while (!queue_.empty() && queue_.top().at <= until) {
-    const Event event = queue_.top();
-    queue_.pop();
-    now_ = event.at;
-    event.run();
+  const Time until = now() + time;
+  while (queue_.RunOne(until)) {
   }
-  now_ = until;
 }
 
 void MixingWorld::Settle() {

@@ -10,7 +10,6 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <queue>
 #include <set>
 #include <string>
 #include <vector>
@@ -18,6 +17,7 @@
 #include "base/log.h"
 #include "base/metrics.h"
 #include "base/rng.h"
+#include "simulator/event_queue.h"
 #include "worker/core/mixing.h"
 #include "worker/core/view_plan.h"
 
@@ -65,15 +65,7 @@ class MixingWorld {
 
  private:
   struct Node;
-  struct Event {
-    Time at;
-    uint64_t order;
-    std::function<void()> run;
-    bool operator<(const Event& other) const {
-      return std::tie(other.at, other.order) < std::tie(at, order);
-    }
-  };
-  void At(Time at, std::function<void()> run);
+  Time now() const { return queue_.now(); }
   Node& Of(const PeerId& id) { return *nodes_[static_cast<size_t>(index_.at(id))]; }
   // Runs one input of a node's core, then what it asks for.
   void Input(Node& node, const std::function<void(Actions&)>& input);
@@ -87,9 +79,7 @@ class MixingWorld {
 
   const MixingWorldOptions options_;
   Rng rng_;
-  Time now_ = Time::FromNanoseconds(1'000'000'000);
-  uint64_t order_ = 0;
-  std::priority_queue<Event> queue_;
+  simulator::EventQueue queue_;
   std::vector<std::unique_ptr<Node>> nodes_;
   std::map<PeerId, int> index_;
   std::optional<View> view_;

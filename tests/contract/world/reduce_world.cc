@@ -56,9 +56,9 @@ ReduceWorld::ReduceWorld(ReduceWorldOptions options, MaskedAllReduce::MaskOf mas
     CHECK(seating_.CellOf(node.config.id) == static_cast<CellIndex>(i));
     node.rounds.SetVector({.schema = Sha256(AsBytes("table")), .elements = options_.elements});
     Input(node, [&](Actions& out) {
-      node.rounds.OnView(now_, view, seating_.hash(), false, out);
+      node.rounds.OnView(now(), view, seating_.hash(), false, out);
       StrategyActions none;
-      node.strategy.OnView(now_, view, node.config.id, none);
+      node.strategy.OnView(now(), view, node.config.id, none);
     });
   }
 }
@@ -71,18 +71,18 @@ void ReduceWorld::Note(ByteView bytes) {
 void ReduceWorld::Average() {
   ++averaging_;
   for (const auto& [member, after] : std::exchange(deaths_, {}))
-    At(now_ + after, [this, member = member] {
+    queue_.After(after, [this, member = member] {
       Node& dead = *nodes_[static_cast<size_t>(member)];
       dead.alive = false;
       for (auto& node : nodes_)
-        At(now_ + Milliseconds(1), [this, &node, id = dead.config.id] {
+        queue_.After(Milliseconds(1), [this, &node, id = dead.config.id] {
           Input(*node, [&](Actions& out) {
-            node->rounds.OnPeerDown(now_, id, SuspicionCause::kReset, out);
+            node->rounds.OnPeerDown(now(), id, SuspicionCause::kReset, out);
           });
         });
     });
   for (size_t i = 0; i < nodes_.size(); ++i)
-    At(now_ + options_.delay * rng_.UniformDouble(), [this, i] {
+    queue_.After(options_.delay * rng_.UniformDouble(), [this, i] {
       Node& node = *nodes_[i];
       if (!node.alive) return;
       node.over = node.applied = false;
@@ -91,17 +91,13 @@ void ReduceWorld::Average() {
         StrategyActions actions;
         const double weight = options_.weights.empty() ? 1 : options_.weights[i];
         node.rounds.SetLeast(averaging_);
-        node.strategy.OnEvent(now_, PublishedEvent{averaging_, weight}, actions);
+        node.strategy.OnEvent(now(), PublishedEvent{averaging_, weight}, actions);
         Run(node, actions, out);
       });
     });
-  const Time end = now_ + Seconds(60);
-  const Time opened = now_ + options_.delay;
-  while (!queue_.empty() && queue_.top().at < end && (now_ <= opened || !AllOver())) {
-    const Event event = queue_.top();
-    queue_.pop();
-    now_ = event.at;
-    event.run();
+  const Time end = now() + Seconds(60);
+  const Time opened = now() + options_.delay;
+  while ((now() <= opened || !AllOver()) && queue_.RunOne(end)) {
   }
   CHECK(AllOver());
 }
@@ -126,7 +122,7 @@ void ReduceWorld::Run(Node& node, StrategyActions& actions, Actions& out) {
       std::set<PeerId> down;
       for (const auto& other : nodes_)
         if (!other->alive) down.insert(other->config.id);
-      node.rounds.Open(now_, opening, seating_, down, out);
+      node.rounds.Open(now(), opening, seating_, down, out);
     } else if (const auto* result = std::get_if<DeliverResult>(&action)) {
       node.over = node.applied = true;
       node.weight = result->weight;
@@ -149,7 +145,7 @@ void ReduceWorld::Input(Node& node, const std::function<void(Actions&)>& input) 
   for (const GroupRounds::Ended& ended : node.rounds.TakeEnded()) {
     Input(node, [&](Actions& out) {
       StrategyActions more;
-      node.strategy.OnEvent(now_,
+      node.strategy.OnEvent(now(),
                             RoundDecided{ended.averaging, ended.axis, Applied(ended.over.outcome),
                                          ended.over.stake.weight},
                             more);
@@ -163,16 +159,16 @@ void ReduceWorld::ArmTimer(Node& node) {
   const Time deadline = node.rounds.NextDeadline();
   if (deadline.infinite() || deadline >= node.armed) return;
   node.armed = deadline;
-  At(deadline, [this, &node] {
-    if (node.armed > now_) return;
+  queue_.At(deadline, [this, &node] {
+    if (node.armed > now()) return;
     node.armed = Time::Infinite();
-    Input(node, [&](Actions& out) { node.rounds.OnTimer(now_, out); });
+    Input(node, [&](Actions& out) { node.rounds.OnTimer(now(), out); });
   });
 }
 
 void ReduceWorld::Carry(const std::function<void()>& run) {
   const int copies = rng_.Bernoulli(options_.loss) ? 0 : rng_.Bernoulli(options_.repeat) ? 2 : 1;
-  for (int k = 0; k < copies; ++k) At(now_ + options_.delay * rng_.UniformDouble(), run);
+  for (int k = 0; k < copies; ++k) queue_.After(options_.delay * rng_.UniformDouble(), run);
 }
 
 void ReduceWorld::Execute(Node& node, Action& action) {
@@ -183,12 +179,12 @@ void ReduceWorld::Execute(Node& node, Action& action) {
       auto* frame = std::get_if<message::RoundFrame>(&*message);
       if (frame == nullptr) return;  // lists of seats: they do not differ here
       Node& target = *nodes_[static_cast<size_t>(index_.at(to))];
-      Input(target, [&](Actions& out) { target.rounds.OnFrame(now_, from, *frame, out); });
+      Input(target, [&](Actions& out) { target.rounds.OnFrame(now(), from, *frame, out); });
       if (!foreign_ || frame->view != seating_.hash()) return;  // an answer to such a one
       frame->view = HashOf(seating_.view(), "another job");
       Bytes& bytes = frame->frame;
       bytes[0] ^= 1;  // and so its instance is another
-      Input(target, [&](Actions& out) { target.rounds.OnFrame(now_, from, *frame, out); });
+      Input(target, [&](Actions& out) { target.rounds.OnFrame(now(), from, *frame, out); });
     });
   } else if (const auto* open = std::get_if<OpenBuffers>(&action)) {
     node.opened[open->round] = {open->instance, open->self};
@@ -211,7 +207,7 @@ void ReduceWorld::ExecuteChunk(Node& node, const Chunk& chunk) {
     const auto spoiled = spoiled_.find(self);
     if (spoiled != spoiled_.end()) spoiled->second(bytes);
     input_bytes_ += bytes.size();
-    SendChunk(node, input->to,
+    SendChunk(input->to,
               {.kind = ChunkArrived::Kind::kInput,
                .instance = instance,
                .from = node.config.id,
@@ -220,7 +216,7 @@ void ReduceWorld::ExecuteChunk(Node& node, const Chunk& chunk) {
                .assigned = input->assigned},
               std::move(bytes));
   } else if (const auto* result = std::get_if<SendResult>(&chunk.action)) {
-    SendChunk(node, result->to,
+    SendChunk(result->to,
               {.kind = ChunkArrived::Kind::kResult,
                .instance = instance,
                .from = node.config.id,
@@ -233,9 +229,10 @@ void ReduceWorld::ExecuteChunk(Node& node, const Chunk& chunk) {
     before_();
     const uint64_t hash = node.reducer.Fold(chunk.round, *fold);
     after_();
-    At(now_ + Microseconds(20), [this, &node, round = chunk.round, c = fold->chunk,
-                                 assigned = fold->assigned, hash] {
-      Input(node, [&](Actions& out) { node.rounds.OnFolded(now_, round, c, assigned, hash, out); });
+    queue_.After(Microseconds(20), [this, &node, round = chunk.round, c = fold->chunk,
+                                    assigned = fold->assigned, hash] {
+      Input(node,
+            [&](Actions& out) { node.rounds.OnFolded(now(), round, c, assigned, hash, out); });
     });
   } else if (const auto* store = std::get_if<StoreResult>(&chunk.action)) {
     node.reducer.StoreResult(chunk.round, store->chunk, *node.offered);
@@ -244,7 +241,7 @@ void ReduceWorld::ExecuteChunk(Node& node, const Chunk& chunk) {
   }
 }
 
-void ReduceWorld::SendChunk(Node&, const PeerId& to, ChunkArrived chunk, Bytes bytes) {
+void ReduceWorld::SendChunk(const PeerId& to, ChunkArrived chunk, Bytes bytes) {
   Note(bytes);
   Carry([this, to, chunk, bytes = std::move(bytes)] {
     Node& target = *nodes_[static_cast<size_t>(index_.at(to))];
@@ -269,7 +266,7 @@ void ReduceWorld::Arrive(Node& node, ChunkArrived chunk, const Bytes& bytes) {
   node.offered = &bytes;
   Input(node, [&](Actions& out) {
     // Kept before the actions run: a fold may be among them.
-    if (node.rounds.OnChunk(now_, chunk, out))
+    if (node.rounds.OnChunk(now(), chunk, out))
       node.reducer.KeepInput(*round, chunk.rank, chunk.chunk, chunk.assigned, bytes);
     most_held_ = std::max(most_held_, node.reducer.held_bytes());
   });

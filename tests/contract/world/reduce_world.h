@@ -10,12 +10,11 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <queue>
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include "base/rng.h"
+#include "simulator/event_queue.h"
 #include "tests/contract/world/masked_all_reduce.h"
 #include "worker/core/group_rounds.h"
 #include "worker/core/reducer.h"
@@ -64,22 +63,14 @@ class ReduceWorld {
 
  private:
   struct Node;
-  struct Event {
-    Time at;
-    uint64_t order;
-    std::function<void()> run;
-    bool operator<(const Event& other) const {
-      return std::tie(other.at, other.order) < std::tie(at, order);
-    }
-  };
-  void At(Time at, std::function<void()> run) { queue_.push({at, ++order_, std::move(run)}); }
+  Time now() const { return queue_.now(); }
   // `run` after a drawn delay: never, once or twice.
   void Carry(const std::function<void()>& run);
   void Input(Node& node, const std::function<void(Actions&)>& input);
   void Run(Node& node, StrategyActions& actions, Actions& out);
   void Execute(Node& node, Action& action);
   void ExecuteChunk(Node& node, const Chunk& chunk);
-  void SendChunk(Node& node, const PeerId& to, ChunkArrived chunk, Bytes bytes);
+  void SendChunk(const PeerId& to, ChunkArrived chunk, Bytes bytes);
   void Arrive(Node& node, ChunkArrived chunk, const Bytes& bytes);
   void ArmTimer(Node& node);
   void Note(ByteView bytes);
@@ -87,10 +78,8 @@ class ReduceWorld {
 
   const ReduceWorldOptions options_;
   Rng rng_;
-  Time now_ = Time::FromNanoseconds(1'000'000'000);
-  uint64_t order_ = 0;
   uint64_t averaging_ = 0;
-  std::priority_queue<Event> queue_;
+  simulator::EventQueue queue_;
   std::vector<std::unique_ptr<Node>> nodes_;
   std::map<PeerId, int> index_;
   Seating seating_;
