@@ -78,8 +78,7 @@ void StateExchange::OnFrame(Time now, const PeerId& from, ByteView payload) {
     return Execute(now, actions, decoded->payload);
   }
   if (std::holds_alternative<FetchOver>(decoded->message)) {
-    // Nor is a request of it answered that still waits: it would take a place for nobody.
-    std::erase_if(waiting_, [&](const WaitingRequest& request) { return request.from == from; });
+    ForgetWaiting(from);
     return donor_.OnOver(from);
   }
   const bool wants_opaque = std::holds_alternative<ManifestRequest>(decoded->message) &&
@@ -92,7 +91,13 @@ void StateExchange::OnFrame(Time now, const PeerId& from, ByteView payload) {
   Answer(now, from, decoded->message);
 }
 
+// A request of somebody who wants nothing any more: answered, it would take a place for nobody.
+void StateExchange::ForgetWaiting(const PeerId& peer) {
+  std::erase_if(waiting_, [&](const WaitingRequest& request) { return request.from == peer; });
+}
+
 void StateExchange::OnPeerDown(Time now, const PeerId& peer) {
+  ForgetWaiting(peer);
   donor_.OnPeerDown(peer);
   if (!fetch_) return;
   FetchActions actions;

@@ -84,6 +84,7 @@ class StateExchange {
   void Finish(const StateManifest* manifest);  // nullptr: failed
   void Answer(Time now, const PeerId& from, const StateMessage& message);
   void AnswerWaiting(Time now);
+  void ForgetWaiting(const PeerId& peer);
   const Bytes* OpaqueBytes();
 
   const StateExchangeHost host_;
