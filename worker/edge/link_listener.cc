@@ -31,12 +31,14 @@ const char* ReasonPhrase(int code) {
       return "Bad Request";
     case 404:
       return "Not Found";
-    case 405:
-      return "Method Not Allowed";
+    case 408:
+      return "Request Timeout";
     case 409:
       return "Conflict";
     case 413:
       return "Content Too Large";
+    case 500:
+      return "Internal Server Error";
     case 503:
       return "Service Unavailable";
     case 507:
