@@ -2,7 +2,6 @@
 // loss, liars; and that a mask which is lost on the way is seen.
 #include <gtest/gtest.h>
 
-#include "simulator/seeds.h"
 #include "tests/simulator/round_cases.h"
 
 namespace crowdsurf::simulator {
@@ -15,19 +14,9 @@ RoundScenario MaskedScenario(uint64_t seed) {
 }
 
 TEST(MaskedRounds, NoStatementIsBrokenInAnyOfAThousandSeeds) {
-  const auto reports = ForEachSeed<RoundReport>(
-      0, 1'000, 2, [](uint64_t seed) { return RunRound(MaskedScenario(seed)); });
-  uint64_t repaired = 0, adopted = 0;
-  for (uint64_t seed = 0; seed < reports.size(); ++seed) {
-    for (const std::string& words : reports[seed].violations.words())
-      ADD_FAILURE() << "seed " << seed << ": " << words;
-    for (const auto& [node, over] : reports[seed].over) {
-      repaired += over.outcome == worker::Outcome::kRepaired ? 1 : 0;
-      adopted += over.outcome == worker::Outcome::kAdopted ? 1 : 0;
-    }
-  }
-  EXPECT_GT(repaired, 500U) << "the faults are too mild to say anything";
-  EXPECT_GT(adopted, 50U);
+  const Ends ends = NothingIsBroken(1'000, MaskedScenario);
+  EXPECT_GT(ends.repaired, 500U) << "the faults are too mild to say anything";
+  EXPECT_GT(ends.adopted, 50U);
 }
 
 TEST(MaskedRounds, ALiarsInputsAreLeftOut) {

@@ -1,5 +1,5 @@
-// What the hand-written cases of one round share: the calm group that every case starts from, and
-// the two questions that most of them ask of a report.
+// What the tests of one round share: the calm group that every hand-written case starts from, the
+// questions that most of them ask of a report, and the run of many drawn seeds.
 //
 // Test support, header only; a scenario is a value, so every case changes its own copy.
 #pragma once
@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "simulator/round_scenario.h"
+#include "simulator/seeds.h"
 
 namespace crowdsurf::simulator {
 
@@ -58,6 +59,27 @@ inline RoundReport AllApply(const RoundScenario& scenario, const std::string& wh
       EXPECT_TRUE(HasApplied(report, node)) << what << ": node " << node << " did not apply";
     }
   return report;
+}
+
+// How many members ended so, over all seeds.
+struct Ends {
+  uint64_t repaired = 0;
+  uint64_t adopted = 0;
+};
+// Runs scenario_of(seed) of the first `seeds` seeds, two at a time; no statement may be broken.
+template <class ScenarioOf>
+Ends NothingIsBroken(uint64_t seeds, const ScenarioOf& scenario_of) {
+  const auto reports = ForEachSeed<RoundReport>(
+      0, seeds, 2, [&](uint64_t seed) { return RunRound(scenario_of(seed)); });
+  Ends ends;
+  for (uint64_t seed = 0; seed < reports.size(); ++seed) {
+    EXPECT_TRUE(reports[seed].violations.none()) << "seed " << seed << Words(reports[seed]);
+    for (const auto& [node, over] : reports[seed].over) {
+      ends.repaired += over.outcome == worker::Outcome::kRepaired ? 1 : 0;
+      ends.adopted += over.outcome == worker::Outcome::kAdopted ? 1 : 0;
+    }
+  }
+  return ends;
 }
 
 }  // namespace crowdsurf::simulator

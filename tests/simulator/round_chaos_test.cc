@@ -1,29 +1,15 @@
 // Single groups under faults drawn from seeds, and the proof that a seed is a replay.
 #include <gtest/gtest.h>
 
-#include <string>
-
-#include "simulator/round_scenario.h"
-#include "simulator/seeds.h"
+#include "tests/simulator/round_cases.h"
 
 namespace crowdsurf::simulator {
 namespace {
 
 TEST(RoundChaos, NoStatementIsBrokenInAnyOfTwoThousandSeeds) {
-  const auto reports = ForEachSeed<RoundReport>(
-      0, 2'000, 2, [](uint64_t seed) { return RunRound(DrawScenario(seed)); });
-  uint64_t repaired = 0;
-  uint64_t adopted = 0;
-  for (uint64_t seed = 0; seed < reports.size(); ++seed) {
-    for (const std::string& words : reports[seed].violations.words())
-      ADD_FAILURE() << "seed " << seed << ": " << words;
-    for (const auto& [node, over] : reports[seed].over) {
-      repaired += over.outcome == worker::Outcome::kRepaired ? 1 : 0;
-      adopted += over.outcome == worker::Outcome::kAdopted ? 1 : 0;
-    }
-  }
-  EXPECT_GT(repaired, 1'000U) << "the faults are too mild to say anything";
-  EXPECT_GT(adopted, 100U);
+  const Ends ends = NothingIsBroken(2'000, DrawScenario);
+  EXPECT_GT(ends.repaired, 1'000U) << "the faults are too mild to say anything";
+  EXPECT_GT(ends.adopted, 100U);
 }
 
 // It was suspected anew whenever it was heard, so its every OPEN was answered by another ballot,
