@@ -16,14 +16,13 @@
 #include <span>
 #include <thread>
 
-#include "tests/unit/dht_edge/test_authority.h"
+#include "tests/unit/worker_edge/running_agent.h"
 #include "worker/edge/link_client.h"
 
 namespace crowdsurf::worker {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr std::chrono::seconds kPatience{30};  // a test fails by it, and never waits for it
 constexpr size_t kWorkers = 4;
 constexpr double kConstants[kWorkers] = {-3, 1, 10, 0.5};
 
@@ -106,13 +105,12 @@ class FakeTrainer {
   std::thread thread_;
 };
 
-struct Worker {
+struct Worker : RunningAgent {
+  using RunningAgent::RunningAgent;
   ~Worker() { Kill(); }
   void Kill() {
     trainer.reset();
-    if (agent) agent->Kill();
-    if (thread.joinable()) thread.join();
-    agent.reset();
+    RunningAgent::Kill();
   }
   double Failed() const {  // as counted everywhere
     double failed = 0;
@@ -121,39 +119,18 @@ struct Worker {
     }
     return failed;
   }
-  dht::TemporaryDirectory folder;
-  std::unique_ptr<Agent> agent;
-  std::thread thread;
-  int code = -1;
   std::unique_ptr<FakeTrainer> trainer;
 };
 
 class AgentTest : public testing::Test {
  protected:
   std::unique_ptr<Worker> StartAgent(size_t index, const std::string& seed) {
-    auto worker = std::make_unique<Worker>();
-    const std::string name = "w-" + std::to_string(index);
     AgentOptions options;
-    options.job = "job";
-    options.worker = name;
-    options.dir = (worker->folder.path() / "link").string();
-    options.agent_dir = (worker->folder.path() / "agent").string();
     options.checkpoint_dir = checkpoints_.path().string();
-    options.termination_log = (worker->folder.path() / "end").string();
-    options.require_memory = false;
-    std::filesystem::create_directories(options.dir);
-    authority_.Equip(
-        options.agent_dir,
-        {.seconds = 86'400, .names = "DNS:peer.crowdsurf,URI:crowdsurf://job/" + name});
-    std::ofstream(options.agent_dir + "/seeds") << seed << "\n";
-    auto agent = Agent::Start(options, config_, nullptr, LogLevel::kError);
-    EXPECT_TRUE(agent.ok()) << agent.status();
-    worker->agent = *std::move(agent);
-    worker->thread = std::thread([raw = worker.get()] { raw->code = raw->agent->Run(); });
-    return worker;
+    return std::make_unique<Worker>(authority_, index, seed, config_, options);
   }
   static void StartTrainer(Worker& worker, size_t index) {
-    worker.trainer = std::make_unique<FakeTrainer>((worker.folder.path() / "link").string(), index);
+    worker.trainer = std::make_unique<FakeTrainer>(worker.link(), index);
   }
   std::unique_ptr<Worker> StartWorker(size_t index, const std::string& seed = "") {
     auto worker = StartAgent(index, seed);
@@ -168,14 +145,6 @@ class AgentTest : public testing::Test {
       seed = workers_[0]->agent->peer_endpoint();
     }
     for (size_t i = 0; i < kWorkers; ++i) StartTrainer(*workers_[i], i);
-  }
-  template <class Condition>
-  static bool Eventually(Condition condition) {
-    for (const auto until = Clock::now() + kPatience; Clock::now() < until;) {
-      if (condition()) return true;
-      std::this_thread::yield();
-    }
-    return condition();
   }
   static bool IsWhole(std::span<const float> copy) {
     double sum = 0, combined = 0;
@@ -242,20 +211,20 @@ TEST_F(AgentTest, FourWorkersFindEachOtherAndReallyAverage) {
                                       [](float x) { return x > 0.01f && x < 0.99f; });
     return shares >= 2 && Agree();
   };
-  ASSERT_TRUE(Eventually(mixed));
+  ASSERT_TRUE(EventuallyHolds(mixed));
   const uint64_t number = LeastAveraging();
-  EXPECT_TRUE(Eventually([&] { return LeastAveraging() > number + 3; }));
+  EXPECT_TRUE(EventuallyHolds([&] { return LeastAveraging() > number + 3; }));
   for (const auto& worker : workers_) EXPECT_TRUE(IsAMixture(worker->trainer->params()));
 }
 
 TEST_F(AgentTest, AKilledWorkerCostsTheOthersNoRound) {
   StartAll();
-  ASSERT_TRUE(Eventually([&] { return LeastAveraging() >= 2 && Agree(); }));
+  ASSERT_TRUE(EventuallyHolds([&] { return LeastAveraging() >= 2 && Agree(); }));
   workers_[1]->Kill();
   workers_.erase(workers_.begin() + 1);
   const uint64_t number = LeastAveraging();
-  ASSERT_TRUE(Eventually([&] { return LeastAveraging() > number + 5; }));
-  EXPECT_TRUE(Eventually([&] { return Agree(); }));
+  ASSERT_TRUE(EventuallyHolds([&] { return LeastAveraging() > number + 5; }));
+  EXPECT_TRUE(EventuallyHolds([&] { return Agree(); }));
   for (const auto& worker : workers_) EXPECT_EQ(worker->Failed(), 0);
 }
 
@@ -265,9 +234,9 @@ TEST_F(AgentTest, AJoinerAdoptsTheStateOfItsPeers) {
     workers_.push_back(StartWorker(i, seed));
     seed = workers_[0]->agent->peer_endpoint();
   }
-  ASSERT_TRUE(Eventually([&] { return LeastAveraging() >= 2 && Agree(); }));
+  ASSERT_TRUE(EventuallyHolds([&] { return LeastAveraging() >= 2 && Agree(); }));
   workers_.push_back(StartWorker(2, seed));
-  ASSERT_TRUE(Eventually([&] { return workers_[2]->trainer->averaging() > 2; }));
+  ASSERT_TRUE(EventuallyHolds([&] { return workers_[2]->trainer->averaging() > 2; }));
   const std::vector<float> params = workers_[2]->trainer->params();
   EXPECT_TRUE(IsAMixture(params));
   EXPECT_LT(std::fabs(params[2]), 1e-4);  // its own first parameters are in nobody's mixture
@@ -286,7 +255,7 @@ TEST_F(AgentTest, WhoWaitsForTheAnswerOfItsSeedDoesNotBeginAlone) {
   ASSERT_EQ(getsockname(silent, reinterpret_cast<sockaddr*>(&address), &size), 0);
   const auto start = Clock::now();
   workers_.push_back(StartWorker(0, absl::StrCat("127.0.0.1:", ntohs(address.sin_port))));
-  ASSERT_TRUE(Eventually([&] { return LeastAveraging() >= 1; }));
+  ASSERT_TRUE(EventuallyHolds([&] { return LeastAveraging() >= 1; }));
   EXPECT_GT(Clock::now() - start, std::chrono::seconds(1));
   close(silent);
 }
@@ -294,7 +263,7 @@ TEST_F(AgentTest, WhoWaitsForTheAnswerOfItsSeedDoesNotBeginAlone) {
 TEST_F(AgentTest, LeavingEndsWithinItsTimeAndTheOthersGoOn) {
   StartAll();
   const auto ready = [&] { return workers_[3]->agent->metrics().Value("crowdsurf_worker_ready"); };
-  ASSERT_TRUE(Eventually([&] { return LeastAveraging() >= 2 && ready() == 1; }));
+  ASSERT_TRUE(EventuallyHolds([&] { return LeastAveraging() >= 2 && ready() == 1; }));
   const auto start = Clock::now();
   workers_[3]->agent->AskToLeave();
   workers_[3]->thread.join();
@@ -306,7 +275,7 @@ TEST_F(AgentTest, LeavingEndsWithinItsTimeAndTheOthersGoOn) {
   EXPECT_NE(message.find("\"reason\":\"left\""), std::string::npos) << message;
   workers_.pop_back();
   const uint64_t number = LeastAveraging();
-  EXPECT_TRUE(Eventually([&] { return LeastAveraging() > number + 3; }));
+  EXPECT_TRUE(EventuallyHolds([&] { return LeastAveraging() > number + 3; }));
   for (const auto& worker : workers_) EXPECT_EQ(worker->Failed(), 0);
 }
 
@@ -314,7 +283,7 @@ TEST_F(AgentTest, TheTargetStopsEveryTrainerAndLeavesACheckpointAndAModel) {
   config_.averaging.target.samples = 20'000;
   StartAll();
   for (const auto& worker : workers_) {
-    ASSERT_TRUE(Eventually([&] { return worker->trainer->told_to_stop(); }));
+    ASSERT_TRUE(EventuallyHolds([&] { return worker->trainer->told_to_stop(); }));
     worker->thread.join();
     EXPECT_EQ(worker->code, 0);
   }
@@ -328,15 +297,15 @@ TEST_F(AgentTest, TheTargetStopsEveryTrainerAndLeavesACheckpointAndAModel) {
 
 TEST_F(AgentTest, ASnapshotWithNanIsRefusedAndHarmsNobody) {
   StartAll();
-  ASSERT_TRUE(Eventually([&] { return LeastAveraging() >= 2 && Agree(); })) << Describe();
+  ASSERT_TRUE(EventuallyHolds([&] { return LeastAveraging() >= 2 && Agree(); })) << Describe();
   const auto refused = [&] {
     workers_[2]->trainer->PoisonNext();
     return workers_[2]->agent->metrics().Value("crowdsurf_worker_snapshots_refused_total") > 0;
   };
-  ASSERT_TRUE(Eventually(refused)) << Describe();
+  ASSERT_TRUE(EventuallyHolds(refused)) << Describe();
   const uint64_t number = LeastAveraging();
-  ASSERT_TRUE(Eventually([&] { return LeastAveraging() > number + 3; })) << Describe();
-  EXPECT_TRUE(Eventually([&] { return Agree(); })) << Describe();
+  ASSERT_TRUE(EventuallyHolds([&] { return LeastAveraging() > number + 3; })) << Describe();
+  EXPECT_TRUE(EventuallyHolds([&] { return Agree(); })) << Describe();
 }
 
 TEST(AgentOptionsTest, EveryViolationIsNamedAtOnce) {

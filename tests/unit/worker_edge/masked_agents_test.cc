@@ -6,20 +6,16 @@
 #include <atomic>
 #include <bit>
 #include <condition_variable>
-#include <fstream>
 #include <mutex>
 #include <thread>
 
 #include "tests/contract/world/masked_all_reduce.h"
-#include "tests/unit/dht_edge/test_authority.h"
-#include "worker/edge/agent.h"
+#include "tests/unit/worker_edge/running_agent.h"
 #include "worker/edge/link_client.h"
 
 namespace crowdsurf::worker {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-constexpr std::chrono::seconds kPatience{60};  // a test fails by it, and never waits for it
 constexpr size_t kWorkers = 3;
 constexpr size_t kRun = 100;           // coordinates in a row of one worker
 constexpr size_t kElements = 100'000;  // four chunks; every fourth run is nobody's
@@ -80,46 +76,29 @@ class StripeTrainer {
   std::thread thread_;
 };
 
-struct MaskedWorker {
+struct MaskedWorker : RunningAgent {
+  using RunningAgent::RunningAgent;
   ~MaskedWorker() { Kill(); }
   void Kill() {
     trainer.reset();
-    agent->Kill();
-    if (thread.joinable()) thread.join();
+    RunningAgent::Kill();
   }
-  dht::TemporaryDirectory folder;
-  std::unique_ptr<Agent> agent;
-  std::thread thread;
   std::unique_ptr<StripeTrainer> trainer;
 };
 
 class MaskedAgentsTest : public testing::Test {
  protected:
   void StartWorker(size_t index, const std::string& seed) {
-    workers_.push_back(std::make_unique<MaskedWorker>());
-    MaskedWorker& worker = *workers_.back();
-    const std::string name = "w-" + std::to_string(index);
-    AgentOptions options;
-    options.job = "job";
-    options.worker = name;
-    options.dir = (worker.folder.path() / "link").string();
-    options.agent_dir = (worker.folder.path() / "agent").string();
-    options.require_memory = false;
-    std::filesystem::create_directories(options.dir);
-    authority_.Equip(
-        options.agent_dir,
-        {.seconds = 86'400, .names = "DNS:peer.crowdsurf,URI:crowdsurf://job/" + name});
-    std::ofstream(options.agent_dir + "/seeds") << seed << "\n";
     JobConfig config;
     config.averaging.strategy = StrategyKind::kAllReduce;
     config.averaging.interval = 5;  // steps
     config.averaging.compression = WireFormat::kFloat16;
-    auto agent = Agent::Start(options, config, nullptr, LogLevel::kError, StripeOf(index));
-    ASSERT_TRUE(agent.ok()) << agent.status();
-    worker.agent = *std::move(agent);
-    worker.thread = std::thread([&worker] { worker.agent->Run(); });
+    workers_.push_back(std::make_unique<MaskedWorker>(authority_, index, seed, config,
+                                                      AgentOptions(), StripeOf(index)));
+    MaskedWorker& worker = *workers_.back();
+    ASSERT_NE(worker.agent, nullptr);
     worker.trainer =
-        std::make_unique<StripeTrainer>(options.dir, index, static_cast<float>(index + 2));
+        std::make_unique<StripeTrainer>(worker.link(), index, static_cast<float>(index + 2));
   }
   // Everybody who lives holds these values in the workers' coordinates, and what nobody has as it
   // was, all to the bit.
@@ -135,13 +114,8 @@ class MaskedAgentsTest : public testing::Test {
     }
     return true;
   }
-  bool Eventually(const std::array<float, kWorkers>& values) {
-    for (const auto until = Clock::now() + kPatience; Clock::now() < until;) {
-      if (AllHold(values)) return true;
-      // Between two looks; bounded by kPatience.
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    }
-    return AllHold(values);
+  bool EventuallyAllHold(const std::array<float, kWorkers>& values) {
+    return EventuallyHolds([&] { return AllHold(values); });
   }
 
   const dht::TestAuthority authority_;
@@ -154,12 +128,12 @@ TEST_F(MaskedAgentsTest, EverybodysCoordinatesReachAllAndALostMembersStay) {
     ASSERT_NO_FATAL_FAILURE(StartWorker(i, seed));
     seed = workers_[0]->agent->peer_endpoint();
   }
-  ASSERT_TRUE(Eventually({2, 3, 4}));
+  ASSERT_TRUE(EventuallyAllHold({2, 3, 4}));
   workers_[2]->Kill();
   workers_.pop_back();
   workers_[0]->trainer->value = 50;
   workers_[1]->trainer->value = 60;
-  EXPECT_TRUE(Eventually({50, 60, 4}));
+  EXPECT_TRUE(EventuallyAllHold({50, 60, 4}));
   for (const auto& worker : workers_)
     EXPECT_EQ(worker->agent->metrics().Value("crowdsurf_worker_inputs_bad_total"), 0);
 }
