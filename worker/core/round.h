@@ -196,6 +196,7 @@ class Round {
     ChunkValue want;
     bool sent_first = false;  // own input, at assignment 0
     bool sent_again = false;  // ... at this assignment, when it is not 0
+    Mask given = 0;           // ranks that the own result of this assignment was sent to
     int fetching = -1;        // rank that was asked for the result
   };
   struct Gathering {  // inputs of one (chunk, assigned ballot) that this member owns
@@ -256,6 +257,8 @@ class Round {
   bool Contribution(const Gathering& inputs, int rank, Mask& mask);
   void TryFold(uint32_t chunk, RoundActions& out);
   void TryFoldAll(RoundActions& out);
+  void Give(uint32_t chunk, const ChunkValue& value, RoundActions& out);
+  void GiveAll(RoundActions& out);
   void FillSlot(uint32_t chunk, const ChunkValue& value, RoundActions& out);
   void TryHave(RoundActions& out);
   void TryFast(RoundActions& out);

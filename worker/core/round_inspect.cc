@@ -202,6 +202,7 @@ void Round::FingerprintChunks(ByteWriter& out) const {
     p.out.U64(duty.holders);
     p.out.Bool(duty.sent_first);
     p.out.Bool(duty.sent_again);
+    p.out.U64(duty.given);
     p.out.U32(static_cast<uint32_t>(duty.fetching));
   }
   for (const Lane& lane : lanes_) {

@@ -71,6 +71,7 @@ void Round::OnTrusted(const PeerId& peer, RoundActions& out) {
     if (!over_ && Trusts(rank)) {
       FetchMissing(out);
       SendInputs(rank, out);
+      GiveAll(out);
       AskMember(rank, out);
     }
   }

@@ -201,13 +201,30 @@ void Round::OnFolded(uint32_t chunk, Ballot assigned, uint64_t hash, RoundAction
   inputs_.erase(inputs);
   pending_.erase(chunk);
   if (assigned == 0) served_.insert(chunk);
-  for (const auto& [peer, rank] : fixed_->rank_of) {
-    const bool in_plan = seen_ == 0 || (plan_members_ >> rank & 1) != 0;
-    if (rank != self() && Trusts(rank) && in_plan)
-      out.push_back(SendResult{peer, chunk, assigned, value.mask, hash});
-  }
+  Give(chunk, value, out);
   FillSlot(chunk, value, out);
   Drain(out);
+}
+
+// The own result of a chunk, to the members that it was not sent to. Suspects are left out: whoever
+// turns out to be alive is given it then, or with the plan that names it.
+void Round::Give(uint32_t chunk, const ChunkValue& value, RoundActions& out) {
+  Mask& given = duties_[chunk].given;
+  for (const auto& [peer, rank] : fixed_->rank_of) {
+    const Mask bit = Mask{1} << rank;
+    const bool in_plan = seen_ == 0 || (plan_members_ & bit) != 0;
+    if (rank == self() || !Trusts(rank) || !in_plan || (given & bit) != 0) continue;
+    given |= bit;
+    out.push_back(SendResult{peer, chunk, value.assigned, value.mask, value.hash});
+  }
+}
+
+void Round::GiveAll(RoundActions& out) {
+  if (over_ || target_) return;
+  for (uint32_t c = 0; c < duties_.size(); ++c) {
+    const bool own = duties_[c].owner == self() && duties_[c].holders == 0;
+    if (own && slots_[c].held()) Give(c, slots_[c], out);
+  }
 }
 
 // ---- results ----------------------------------------------------------------------------------

@@ -104,6 +104,7 @@ void Round::TakePlan(const Plan& plan, RoundActions& out) {
   DropStale(out);
   RebuildLanes();
   SendAllInputs(out);
+  GiveAll(out);  // what was folded since the own STATUS
   HearLateSpeaks();
   // A second plan: something did not arrive, so whatever is missing is asked for once more.
   if (plans_.size() > 1) ForgetAsks();
@@ -123,11 +124,15 @@ void Round::Assign(uint32_t chunk, const PlanChunk& to, RoundActions& out) {
   if (slot.held() && !keep) {
     // What this plan makes void must not be offered to a later one as complete.
     slot = ChunkValue();
+    duty.given = 0;
     ++missing_;
     complete_.reset();
     out.push_back(EmptySlot{chunk});
   }
-  if (duty.assigned != to.assigned) duty.sent_again = false;
+  if (duty.assigned != to.assigned) {
+    duty.sent_again = false;
+    duty.given = 0;
+  }
   duty.assigned = to.assigned;
   duty.owner = to.owner;
   duty.holders = to.holders;

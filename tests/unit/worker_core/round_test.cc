@@ -211,6 +211,35 @@ TEST(RoundTest, AMemberThatWasWronglyLeftOutAdoptsTheDecision) {
   EXPECT_EQ(group.at(2).outcome()->root, group.at(0).outcome()->root);
 }
 
+// Rank 1 takes rank 2 for dead, folds its chunk without it and answers a ballot before that fold is
+// known; then rank 2 is heard. Nobody may have to wait for a deadline, and here is none.
+TEST(RoundTest, AResultWithheldFromASuspectIsGivenOnceItIsTrusted) {
+  for (const bool trusted_by_the_plan : {true, false}) {
+    Group group;
+    group.StartAll();
+    group.Settle([](const RoundAction& action) { return Is<Ready>(action); });
+    std::erase_if(group.wire, [](const Group::Sent& sent) {
+      const auto* input = std::get_if<SendInput>(&sent.action);
+      return sent.from == 2 && input != nullptr && input->to == PeerAt(1);
+    });
+    const auto but_results = [](const RoundAction& action) {
+      return !std::holds_alternative<SendResult>(action);
+    };
+    const auto trust = [](Round& r, RoundActions& out) { r.OnTrusted(PeerAt(2), out); };
+    group.Settle(but_results);
+    group.Suspect(1, 2);
+    if (trusted_by_the_plan) group.Do(1, trust);
+    group.Settle(but_results);
+    if (!trusted_by_the_plan) group.Do(1, trust);
+    group.Settle();
+    for (int i = 0; i < kMembers; ++i) {
+      ASSERT_TRUE(group.at(i).over()) << i << " trusted by the plan " << trusted_by_the_plan;
+      EXPECT_EQ(group.at(i).outcome()->root, group.at(0).outcome()->root);
+      EXPECT_EQ(group.at(i).outcome()->members, 7U);
+    }
+  }
+}
+
 TEST(RoundTest, ALateResultOfASupersededAssignmentIsRefused) {
   Group group;
   group.StartAll();
