@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Every metric is declared once, with a sentence of help, and docs/metrics.md lists exactly those.
+"""Every metric is declared once, with a sentence of help; docs/metrics.md lists exactly those, and tests ask for no other.
 
 Usage: declarations.py [--write]   reads AddCounter/AddGauge/AddHistogram calls of the sources; checks, or writes, the page.
 The names that dashboards use are checked by tests/panels against a running Prometheus.
@@ -16,6 +16,9 @@ CALL = re.compile(r"\bAdd(Counter|Gauge|Histogram)\s*\(")
 LITERAL = re.compile(r'"((?:[^"\\]|\\.)*)"')
 # Variables that stand for labels, as the sources name them.
 LABELS = {"job.labels": ["namespace", "training_job"]}
+# In tests and benches; a series that is not there reads as 0, which is what many of them hope for.
+READERS = ("tests", "bench")
+ASKED = re.compile(r'["\'](crowdsurf_\w*[a-z0-9])(?=["\' {])')
 UNITS = {"seconds": "s", "bytes": "bytes", "ratio": "0 to 1"}
 
 
@@ -92,6 +95,22 @@ def judge(found):
             yield f"{name} is declared {len(paths)} times: {', '.join(paths)}"
 
 
+def asked_in_vain(root, names):
+    """Names that tests ask for and nobody declares, but those a test adds itself or calls no_such."""
+    for room in READERS:
+        for path in sorted((root / room).rglob("*")):
+            name = path.relative_to(root).as_posix()
+            if path.suffix not in (".h", ".cc", ".py") or name.startswith("tests/metrics/"):
+                continue
+            text = path.read_text()
+            own = CALL.search(text) is not None
+            for match in ASKED.finditer(text):
+                stem = re.sub(r"_(bucket|sum|count)$", "", match.group(1))
+                if not own and "no_such" not in stem and not {stem, match.group(1)} & names:
+                    line = text.count("\n", 0, match.start()) + 1
+                    yield f"{name}:{line}: asks for {match.group(1)}, which nobody declares"
+
+
 def unit(name):
     stem = name.removesuffix("_total")
     return next((u for suffix, u in UNITS.items() if stem.endswith("_" + suffix)), "")
@@ -117,6 +136,7 @@ def table(found):
 def main():
     found, violations = declarations()
     violations += judge(found)
+    violations += asked_in_vain(ROOT, {name for name, *_ in found})
     text = PAGE.read_text()
     before, rest = text.split(BEGIN)
     after = rest.split(END)[1]

@@ -44,6 +44,17 @@ class Declarations(unittest.TestCase):
             with self.subTest(line):
                 self.assertIn(word, "\n".join(complaints(GOOD, line)[1]))
 
+    def test_a_test_that_asks_for_what_nobody_declares_is_found(self):
+        with tempfile.TemporaryDirectory() as folder:
+            room = pathlib.Path(folder) / "tests"
+            room.mkdir()
+            (room / "x_test.cc").write_text('EXPECT_EQ(r.Value("crowdsurf_a_total"), 0);\nr.Value("crowdsurf_gone_total");')
+            (room / "y_test.py").write_text("self.metric('e2e-0-1', 'crowdsurf_a_seconds_count')\n'crowdsurf_no_such_total'")
+            (room / "own_test.cc").write_text('r.AddCounter("crowdsurf_own_total", "x"); r.Value("crowdsurf_own_total");')
+            names = {"crowdsurf_a_total", "crowdsurf_a_seconds"}
+            self.assertEqual(["tests/x_test.cc:2: asks for crowdsurf_gone_total, which nobody declares"],
+                             list(declarations.asked_in_vain(pathlib.Path(folder), names)))
+
     def test_the_page_lists_what_the_sources_declare(self):
         done = subprocess.run([sys.executable, "-B", HERE / "declarations.py"], capture_output=True, text=True)
         self.assertEqual(0, done.returncode, done.stdout + done.stderr)
