@@ -26,6 +26,10 @@ struct DecideOptions {
   // A pod told to leave gets SIGTERM this long before its node is gone: enough to end a round in
   // flight (DESIGN: leaving fits 10 s), little enough to train on while the notice runs.
   Duration notice_margin = Seconds(2);
+  // A worker that is told to leave is replaced so much later. Its kubelet asks the API server for
+  // the pod's claims before it writes the notice, and must not wait behind the replacement's
+  // arrival (docs/decisions.md). Zero where no kubelet is in between.
+  Duration notice_first;
   // How long workers may take to write the model and end once the target is met.
   Duration completion_grace = Seconds(60);
   // Of agents where spec.agent.image is silent; empty where agents have no image (local mode).

@@ -167,6 +167,10 @@ void KeepInformed(Decision& d) {
 
 }  // namespace
 
+std::optional<WallTime> ToldAtOf(const PodFacts& pod) {
+  return ParseInstant(Split(pod.Annotation(kToldAtAnnotation)).instant);
+}
+
 // Last, who is told nothing new: the patches of a plan go out in any order, and one that takes the
 // instant away must not follow one that sets it.
 void InformAgents(Decision& d) {

@@ -88,6 +88,26 @@ bool Refused(Decision& d) {
   return true;
 }
 
+// Indices whose worker has just been told to leave: its kubelet looks first.
+std::set<int> JustTold(Decision& d) {
+  std::set<int> indices;
+  if (d.options.notice_first == Duration()) return indices;
+  std::set<std::string> told_now;
+  for (const AnnotatePod& note : d.plan.annotations) {
+    if (note.key == kNoticeAnnotation && !note.value.empty()) told_now.insert(note.uid);
+  }
+  for (const Worker& worker : d.workers) {
+    const PodFacts& pod = *worker.pod;
+    if (worker.verdict.fate != Fate::kMarked || d.in.untold.contains(pod.uid)) continue;
+    std::optional<WallTime> told = d.now;
+    if (!told_now.contains(pod.uid)) told = ToldAtOf(pod);
+    if (!told || d.now >= *told + d.options.notice_first) continue;
+    d.WakeAt(*told + d.options.notice_first);
+    indices.insert(pod.index);
+  }
+  return indices;
+}
+
 std::set<int> LiveIndices(const Decision& d) {
   std::set<int> live;
   for (const Worker& worker : d.workers) {
@@ -131,6 +151,7 @@ void CreateMissing(Decision& d) {
   if (d.spec().success != SuccessCriterion::kTargetReached) {
     taken.insert(d.status.succeeded.begin(), d.status.succeeded.end());
   }
+  taken.merge(JustTold(d));
   for (int index = 0; index < d.spec().replicas; ++index) {
     if (taken.count(index)) continue;
     if (d.plan.creates.size() >= d.options.most_creates) {

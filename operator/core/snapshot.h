@@ -9,6 +9,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -102,6 +103,8 @@ struct JobSnapshot {
   std::vector<std::string> suspect_nodes;
   Progress progress;  // as the agents last told
   std::optional<CreateRefusal> refusal;
+  // Uids of workers that could not be told at the last try: nothing waits for their kubelets.
+  std::set<std::string> untold;
 };
 
 }  // namespace crowdsurf::controller

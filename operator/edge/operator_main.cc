@@ -26,6 +26,8 @@ namespace crowdsurf::controller {
 namespace {
 
 constexpr int kBadConfiguration = 2;
+// Most of a kubelet's looks are over by then: 0.1 s until it looks, 0.1 s until it writes.
+constexpr Duration kNoticeFirst = Milliseconds(250);
 
 struct Flags {
   std::string space, watch_space, agent_image, signer_host;
@@ -141,6 +143,7 @@ Status Operate(const Flags& flags, const Logger& log) {
                   log.For("cluster"), metrics);
   ControllerOptions control;
   control.decide.agent_image = flags.agent_image;
+  control.decide.notice_first = kNoticeFirst;
   control.leading = leading;
   Controller controller(*cluster, control, metrics, log.For("controller"));
   running = &controller;

@@ -64,6 +64,7 @@ Status Reconciler::Failed(const std::string& key, const Status& status) {
     job_metrics_.Forget(key);
     metrics_.success.Add();
     if (gone) refusals_.erase(key);
+    if (gone) untold_.erase(key);
     return status;
   }
   metrics_.error.Add();
@@ -106,11 +107,25 @@ bool Reconciler::Create(const std::string& key, const TrainingJob& job, Plan& pl
   return true;
 }
 
+void Reconciler::Tell(const std::string& key, const Plan& plan) {
+  metrics_.annotated.Add(static_cast<double>(plan.annotations.size()));
+  untold_.erase(key);
+  const std::vector<Status> told = cluster_.AnnotateAll(plan.annotations);
+  for (size_t i = 0; i < told.size(); ++i) {
+    if (told[i].ok()) continue;
+    untold_[key].insert(plan.annotations[i].uid);
+    log_.Warning("patch failed", {{"pod", plan.annotations[i].name}, {"why", told[i].ToString()}});
+  }
+}
+
 StatusOr<Plan> Reconciler::Reconcile(const std::string& job, WallTime now) {
   StatusOr<JobSnapshot> snapshot = cluster_.Observe(job);
   if (!snapshot.ok()) return Failed(job, snapshot.status());
   const auto refusal = refusals_.find(job);
   if (refusal != refusals_.end()) snapshot->refusal = refusal->second;
+  if (const auto untold = untold_.find(job); untold != untold_.end()) {
+    snapshot->untold = untold->second;
+  }
   Plan plan = Decide(*snapshot, now, options_);
   for (const DeletePod& pod : plan.deletes) {
     metrics_.deleted.Add();
@@ -120,12 +135,7 @@ StatusOr<Plan> Reconciler::Reconcile(const std::string& job, WallTime now) {
       log_.Warning("delete failed", {{"pod", pod.name}, {"why", status.ToString()}});
   }
   // Before any create: who is told that its machine goes has seconds, a replacement has not begun.
-  metrics_.annotated.Add(static_cast<double>(plan.annotations.size()));
-  const std::vector<Status> told = cluster_.AnnotateAll(plan.annotations);
-  for (size_t i = 0; i < told.size(); ++i) {
-    if (told[i].ok()) continue;
-    log_.Warning("patch failed", {{"pod", plan.annotations[i].name}, {"why", told[i].ToString()}});
-  }
+  Tell(job, plan);
   // The next decision says why in the conditions, and when to try again.
   if (!Create(job, snapshot->job, plan, now)) plan.requeue_at = now;
   if (plan.status_changed) {

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 
 #include "base/log.h"
@@ -45,13 +46,15 @@ class Reconciler {
   // False: the platform refused one, and the rest was not tried.
   Status Failed(const std::string& key, const Status& status);
   bool Create(const std::string& key, const TrainingJob& job, Plan& plan, WallTime now);
+  void Tell(const std::string& key, const Plan& plan);
 
   Cluster& cluster_;
   const DecideOptions options_;
   ReconcilerMetrics metrics_;
   JobMetrics job_metrics_;
   Logger log_;
-  std::map<std::string, CreateRefusal> refusals_;  // by key; gone with the first success
+  std::map<std::string, CreateRefusal> refusals_;        // by key; gone with the first success
+  std::map<std::string, std::set<std::string>> untold_;  // by key: uids of the last turn's failures
 };
 
 }  // namespace crowdsurf::controller

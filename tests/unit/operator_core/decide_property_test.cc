@@ -74,12 +74,15 @@ void RunHistory(uint64_t seed, bool user_faults) {
   World world(replicas);
   world.snapshot.job.spec.run.backoff_limit = user_faults ? 1000 : 0;
   world.options.crash_backoff.initial = Seconds(1);
+  if (seed % 2 == 0) world.options.notice_first = Milliseconds(250);
   // With failures a worker may be backing off; with disruptions alone the job is always whole.
   world.snapshot.job.spec.min_replicas = user_faults ? 0 : replicas;
   for (int step = 0; step < 60; ++step) {
     for (uint64_t n = rng.Uniform(4); n > 0; --n) Happen(world, rng, user_faults);
     if (rng.Bernoulli(0.2)) world.Bury();
     world.Wait(Milliseconds(static_cast<int64_t>(1000 * rng.Uniform(20) + 1000)));
+    world.Reconcile();
+    world.Wait(world.options.notice_first);  // whoever was told just now is replaced then
     CheckAlways(world, world.Reconcile());
     if (::testing::Test::HasFailure()) return;
   }

@@ -53,6 +53,38 @@ TEST(TellingTest, ANoticeIsFollowedByThreeMoreChangesOfThePodTheFirstOneSoon) {
   EXPECT_THAT(changes(), ElementsAre()) << "once each";
 }
 
+TEST(TellingTest, AReplacementComesWhenItsPredecessorsKubeletHasLooked) {
+  World world = Running(3);
+  world.options.notice_first = Milliseconds(250);
+  world.nodes["node-job-0-1"].mark = Mark{"Taint", std::nullopt, false};
+  world.TakeNode("job-1-1");
+  const WallTime begun = world.now;
+  Plan plan = world.Reconcile();
+  ASSERT_EQ(plan.annotations.size(), 1u);
+  EXPECT_EQ(plan.annotations[0].key, kNoticeAnnotation);
+  ASSERT_EQ(plan.creates.size(), 1u) << "others do not wait";
+  EXPECT_EQ(plan.creates[0].name, "job-1-2");
+  EXPECT_EQ(plan.requeue_at, begun + Milliseconds(250));
+  world.StartAll();
+  PodFacts& pod = world.pods.at("job-0-1");
+  pod.annotations[std::string(kToldAtAnnotation)] = FormatInstant(begun + Milliseconds(10));
+  world.now = begun + Milliseconds(259);
+  EXPECT_TRUE(world.Reconcile().creates.empty());
+  world.now = begun + Milliseconds(260);
+  plan = world.Reconcile();
+  ASSERT_EQ(plan.creates.size(), 1u);
+  EXPECT_EQ(plan.creates[0].name, "job-0-2");
+  EXPECT_EQ(plan.status.disruptions, 2u);
+}
+
+TEST(TellingTest, WhoCannotBeToldIsReplacedAllTheSame) {
+  World world = Running(1);
+  world.options.notice_first = Milliseconds(250);
+  world.nodes["node-job-0-1"].mark = Mark{"Taint", std::nullopt, false};
+  world.snapshot.untold.insert(world.pods.at("job-0-1").uid);
+  EXPECT_EQ(world.Reconcile().creates.size(), 1u);
+}
+
 TEST(TellingTest, ALateOperatorMakesTheLastChangeAtOnce) {  // and one that cannot read the instant
   for (const std::string& told : {std::string("long ago 1"), FormatInstant(WallTime()) + " 1"}) {
     World world = Running(1);

@@ -39,13 +39,23 @@ class Platform : public Cluster {
     return Cluster::CreateAll(job, creates);
   }
   Status Delete(const DeletePod&) override { return absl::OkStatus(); }
-  Status Annotate(const AnnotatePod&) override { return absl::OkStatus(); }
+  Status Annotate(const AnnotatePod&) override { return annotating; }
   Status WriteStatus(const TrainingJob&, const TrainingJobStatus& status) override {
     snapshot_.status = status;
     return absl::OkStatus();
   }
   void Record(const TrainingJob&, const Event&) override {}
 
+  // All pods run on a node that is about to go.
+  void Mark() {
+    for (PodFacts& pod : snapshot_.pods) {
+      pod.node = "node";
+      pod.phase = PodPhase::kRunning;
+    }
+    snapshot_.nodes["node"].mark = controller::Mark{"Taint", std::nullopt, false};
+  }
+
+  Status annotating;
   std::set<int> refused;
   bool gone = false;
   std::vector<size_t> batches;
@@ -101,6 +111,21 @@ TEST(ReconcilerTest, ARefusalEndsTheTurnAfterItsBatchAndIsNotForgottenByItsNeigh
   platform.refused.clear();
   ASSERT_TRUE(reconciler.Reconcile("job", kNow + Seconds(120)).ok());
   EXPECT_EQ(platform.snapshot().pods.size(), 20u);
+}
+
+TEST(ReconcilerTest, WhoseNoticeIsRefusedIsReplacedInTheNextTurn) {
+  Platform platform(1);
+  MetricRegistry metrics;
+  DecideOptions options;
+  options.notice_first = Milliseconds(250);
+  Reconciler reconciler(platform, options, metrics, Logger());
+  ASSERT_TRUE(reconciler.Reconcile("job", kNow).ok());
+  platform.Mark();
+  platform.annotating = absl::PermissionDeniedError("no patch");
+  ASSERT_TRUE(reconciler.Reconcile("job", kNow + Seconds(1)).ok());
+  EXPECT_EQ(platform.batches.size(), 1u) << "its kubelet might be looking";
+  ASSERT_TRUE(reconciler.Reconcile("job", kNow + Seconds(1.01)).ok());
+  EXPECT_EQ(platform.batches.size(), 2u) << "nobody was told";
 }
 
 TEST(ReconcilerTest, AJobThatIsGoneIsNoErrorAndTakesItsSeriesAlong) {
