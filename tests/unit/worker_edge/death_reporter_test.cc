@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/mailbox.h"
+#include "tests/support/eventually.h"
 #include "tests/support/loopback_server.h"
 #include "tests/unit/dht_edge/test_authority.h"
 #include "tests/unit/worker_edge/scratch_folder.h"
@@ -51,13 +52,11 @@ class DeathReporterTest : public testing::Test {
   // Until the counter has moved, naming somebody again and again as an agent does.
   bool Until(DeathReporter& reporter, const char* result, double count) {
     const Counter& counter = DeathReporterMetrics::Reports(metrics_, result);
-    const auto until = std::chrono::steady_clock::now() + kPatience;
-    while (counter.value() < count) {
-      if (std::chrono::steady_clock::now() > until) return false;
+    return EventuallyHolds([&] {
+      if (counter.value() >= count) return true;
       reporter.Report({"w1"});
-      std::this_thread::yield();
-    }
-    return true;
+      return false;
+    });
   }
 
   ScratchFolder folder_;

@@ -7,7 +7,6 @@
 
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -15,6 +14,7 @@
 #include <thread>
 #include <utility>
 
+#include "tests/support/eventually.h"
 #include "tests/unit/dht_edge/test_authority.h"
 #include "worker/edge/agent.h"
 
@@ -57,17 +57,5 @@ struct RunningAgent {
   std::thread thread;
   int code = -1;  // of an agent that has ended
 };
-
-// Looks until it holds, for a minute at most: a test fails by it and never waits for it.
-template <class Condition>
-bool EventuallyHolds(Condition condition) {
-  using Clock = std::chrono::steady_clock;
-  for (const auto until = Clock::now() + std::chrono::seconds(60); Clock::now() < until;) {
-    if (condition()) return true;
-    // Between two looks, which would take the processor from the agents; bounded by `until`.
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
-  return condition();
-}
 
 }  // namespace crowdsurf::worker

@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "base/rng.h"
+#include "tests/support/eventually.h"
 #include "tests/unit/dht_edge/test_authority.h"
 
 namespace crowdsurf::worker {
@@ -85,14 +86,9 @@ class Node {
     return changed_.wait_for(lock, kPatience, condition);
   }
   bool EventuallyCounts(const std::string& how, double least) {
-    const auto until = std::chrono::steady_clock::now() + kPatience;
-    while (std::chrono::steady_clock::now() < until) {
-      if (metrics_.Value("crowdsurf_tensor_connections_ended_total", {{"how", how}}) >= least) {
-        return true;
-      }
-      std::this_thread::yield();
-    }
-    return false;
+    return EventuallyHolds([&] {
+      return metrics_.Value("crowdsurf_tensor_connections_ended_total", {{"how", how}}) >= least;
+    });
   }
 
   TensorTransport::Sent Send(const Node& to, Bytes payload, uint32_t chunk = 0) {

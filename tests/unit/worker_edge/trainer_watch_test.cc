@@ -2,18 +2,11 @@
 #include <gtest/gtest.h>
 #include <httplib.h>
 
-#include <chrono>
-#include <fstream>
-#include <thread>
-
-#include "tests/unit/dht_edge/test_authority.h"
-#include "worker/edge/agent.h"
+#include "tests/unit/worker_edge/running_agent.h"
 #include "worker/edge/link_client.h"
 
 namespace crowdsurf::worker {
 namespace {
-
-constexpr std::chrono::seconds kPatience{30};  // a test fails by it, and never waits for it
 
 class Answer {
  public:
@@ -27,38 +20,16 @@ class Answer {
   httplib::Client client_;
 };
 
-template <class Act>
-bool Eventually(Act act) {
-  for (const auto until = std::chrono::steady_clock::now() + kPatience;
-       std::chrono::steady_clock::now() < until;) {
-    if (act()) return true;
-    std::this_thread::yield();
-  }
-  return false;
-}
-
 TEST(TrainerWatch, AHangIsAnsweredForAndTakenBackWithTheNextStep) {
   const dht::TestAuthority authority;
-  const dht::TemporaryDirectory folder;
   AgentOptions options;
-  options.job = "job";
-  options.worker = "w-0";
-  options.dir = (folder.path() / "link").string();
-  options.agent_dir = (folder.path() / "agent").string();
-  options.termination_log = (folder.path() / "end").string();
-  options.require_memory = false;
   options.hang_after = 1;
-  std::filesystem::create_directories(options.dir);
-  authority.Equip(options.agent_dir,
-                  {.seconds = 86'400, .names = "DNS:peer.crowdsurf,URI:crowdsurf://job/w-0"});
-  std::ofstream(options.agent_dir + "/seeds") << "\n";
-  auto agent = Agent::Start(options, {}, nullptr, LogLevel::kError);
-  ASSERT_TRUE(agent.ok()) << agent.status();
-  std::thread running([&] { (void)(*agent)->Run(); });
-  Answer answer((*agent)->http_endpoint());
+  RunningAgent running(authority, 0, "", {}, options);
+  ASSERT_NE(running.agent, nullptr);
+  Answer answer(running.agent->http_endpoint());
   EXPECT_EQ(answer.Of("/trainerz"), 200) << "who has no trainer yet has none that hangs";
 
-  auto trainer = LinkClient::Connect(options.dir, Seconds(20));
+  auto trainer = LinkClient::Connect(running.link(), Seconds(20));
   EXPECT_TRUE(trainer.ok()) << trainer.status();
   LinkTensor tensor;
   tensor.name = "weights";
@@ -70,15 +41,12 @@ TEST(TrainerWatch, AHangIsAnsweredForAndTakenBackWithTheNextStep) {
   for (int i = 0; i < 3; ++i) step();
   EXPECT_EQ(answer.Of("/trainerz"), 200);
   // It has a connection and makes no steps.
-  EXPECT_TRUE(Eventually([&] { return answer.Of("/trainerz") == 503; }));
-  EXPECT_TRUE(Eventually([&] {
+  EXPECT_TRUE(EventuallyHolds([&] { return answer.Of("/trainerz") == 503; }));
+  EXPECT_TRUE(EventuallyHolds([&] {
     step();
     return answer.Of("/trainerz") == 200;
   }));
-
   trainer->reset();
-  (*agent)->Kill();
-  running.join();
 }
 
 }  // namespace

@@ -1,0 +1,190 @@
+// KubeCluster against an API server that fails when told to and whose clock the test turns: what a
+// real one (tests/cluster) cannot be made to do.
+//
+// FakeApiServer lists what it was given, keeps watches open and silent, and answers everything else
+// from a table. One job of four workers, each on a node of its own. One thread a test; the server
+// and the watches have theirs.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <httplib.h>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "operator/edge/kube_cluster.h"
+#include "tests/support/loopback_server.h"
+#include "tests/unit/operator_edge/plain_endpoint.h"
+
+namespace crowdsurf::controller {
+
+inline constexpr char kBudgets[] =
+    "/apis/policy/v1/namespaces/team/poddisruptionbudgets/crowd-workers";
+inline constexpr char kLeases[] =
+    "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/node-0";
+
+// Lists what it was given, keeps watches open and silent, and answers everything else from a table.
+class FakeApiServer {
+ public:
+  FakeApiServer() {
+    server_.new_task_queue = [] { return new httplib::ThreadPool(8); };  // three of them watch
+    server_.set_keep_alive_max_count(1);
+    server_.set_pre_routing_handler(
+        [this](const httplib::Request& request, httplib::Response& response) {
+          Answer(request, response);
+          return httplib::Server::HandlerResponse::Handled;
+        });
+    loopback_.emplace(server_);
+  }
+  ~FakeApiServer() {
+    {
+      const std::lock_guard lock(mutex_);
+      ending_ = true;
+    }
+    ended_.notify_all();
+  }
+  KubeEndpoint endpoint() const { return PlainEndpoint(loopback_->port()); }
+  void Put(const std::string& path, int status, nlohmann::json body) {
+    const std::lock_guard lock(mutex_);
+    table_[path] = {status, std::move(body)};
+  }
+  int Asked(const std::string& path) {
+    const std::lock_guard lock(mutex_);
+    return asked_[path];
+  }
+
+ private:
+  void Answer(const httplib::Request& request, httplib::Response& response) {
+    if (request.has_param("watch")) {
+      response.set_chunked_content_provider("application/json", [this](size_t, httplib::DataSink&) {
+        std::unique_lock lock(mutex_);
+        ended_.wait(lock, [this] { return ending_; });
+        return false;
+      });
+      return;
+    }
+    const std::lock_guard lock(mutex_);
+    ++asked_[request.path];
+    const auto it = table_.find(request.path);
+    response.status = it == table_.end() ? 404 : it->second.first;
+    const nlohmann::json body =
+        it == table_.end() ? nlohmann::json{{"kind", "Status"}, {"code", 404}} : it->second.second;
+    response.set_content(body.dump(), "application/json");
+  }
+  std::mutex mutex_;
+  std::map<std::string, std::pair<int, nlohmann::json>> table_;
+  std::map<std::string, int> asked_;
+  std::condition_variable ended_;
+  bool ending_ = false;
+  httplib::Server server_;
+  std::optional<LoopbackServer> loopback_;  // last: it ends before what its answers use
+};
+
+inline nlohmann::json List(nlohmann::json items) {
+  return {{"metadata", {{"resourceVersion", "10"}}}, {"items", std::move(items)}};
+}
+
+inline nlohmann::json Job() {
+  return {{"metadata",
+           {{"name", "crowd"},
+            {"namespace", "team"},
+            {"uid", "job-uid"},
+            {"generation", 2},
+            {"resourceVersion", "3"},
+            {"creationTimestamp", "2026-01-01T00:00:00Z"}}},
+          {"spec",
+           {{"replicas", 4},
+            {"target", {{"samples", 1000}}},
+            {"disruption", {{"podDisruptionBudget", {{"maxUnavailable", 1}}}}},
+            {"template", {{"spec", {{"containers", {{{"name", "trainer"}, {"image", "i"}}}}}}}}}}};
+}
+
+inline nlohmann::json Pod(int index) {
+  const std::string number = std::to_string(index);
+  return {{"metadata",
+           {{"name", "crowd-" + number + "-1"},
+            {"namespace", "team"},
+            {"uid", "uid-" + number},
+            {"resourceVersion", "4"},
+            {"labels", {{"crowdsurf.io/worker-index", number}, {"crowdsurf.io/incarnation", "1"}}},
+            {"ownerReferences",
+             {{{"kind", "TrainingJob"},
+               {"name", "crowd"},
+               {"uid", "job-uid"},
+               {"controller", true}}}}}},
+          {"spec", {{"nodeName", "node-" + number}}},
+          {"status",
+           {{"phase", "Running"},
+            {"podIP", "10.0.0.1" + number},
+            {"conditions", {{{"type", "Ready"}, {"status", "True"}}}}}}};
+}
+
+class KubeClusterTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    const std::string jobs = "/apis/crowdsurf.io/v1alpha1/trainingjobs";
+    nlohmann::json pods = nlohmann::json::array(), nodes = nlohmann::json::array();
+    for (int i = 0; i < 4; ++i) {
+      pods.push_back(Pod(i));
+      nodes.push_back({{"metadata", {{"name", "node-" + std::to_string(i)}}}});
+    }
+    api_.Put(jobs, 200, List({Job()}));
+    api_.Put("/api/v1/pods", 200, List(pods));
+    api_.Put("/api/v1/nodes", 200, List(nodes));
+    api_.Put(kBudgets, 200, nlohmann::json::object());
+    client_ = std::make_unique<KubeClient>(api_.endpoint(), KubeClient::Options{.clock = [this] {
+                                             return Time::FromNanoseconds(steady_.load());
+                                           }});
+    KubeClusterOptions options;
+    options.trust = [](const TrainingJob&) { return std::string("CA"); };
+    options.clock = [this] { return now_; };
+    options.probe = [this](const DeathReports::Probe& probe) {
+      probes_.push_back(probe);
+      return true;
+    };
+    cluster_ = std::make_unique<KubeCluster>(*client_, options, Rng(1), Logger(), metrics_);
+    cluster_->Start();
+    const auto until =
+        std::chrono::steady_clock::now() + std::chrono::seconds(30);  // a test fails by it
+    while (!cluster_->synced() && std::chrono::steady_clock::now() < until) {
+      cluster_->Await(std::chrono::steady_clock::now() + std::chrono::milliseconds(50));
+    }
+    ASSERT_TRUE(cluster_->synced());
+  }
+  void TearDown() override {
+    client_->Stop();
+    cluster_->Stop();
+  }
+  JobSnapshot Observe() {
+    auto snapshot = cluster_->Observe("team/crowd");
+    EXPECT_TRUE(snapshot.ok()) << snapshot.status();
+    return snapshot.ok() ? *snapshot : JobSnapshot();
+  }
+  void Report(int reporter, int subject) {
+    EXPECT_TRUE(cluster_->PostReport(
+        {"uid-" + std::to_string(reporter), "team", {"crowd-" + std::to_string(subject) + "-1"}}));
+  }
+  std::set<std::string> Touched() { return cluster_->Await(std::chrono::steady_clock::now()); }
+  void ShowLease(const char* renewed) {
+    api_.Put(kLeases, 200, {{"spec", {{"renewTime", renewed}}}});
+  }
+
+  FakeApiServer api_;
+  MetricRegistry metrics_;
+  WallTime now_ = WallTime::FromNanoseconds(1'800'000'000'000'000'000);
+  std::atomic<int64_t> steady_ = 1'000'000'000;  // ns; of the client, whose watches have threads
+  std::vector<DeathReports::Probe> probes_;
+  std::unique_ptr<KubeClient> client_;
+  std::unique_ptr<KubeCluster> cluster_;
+};
+
+}  // namespace crowdsurf::controller
