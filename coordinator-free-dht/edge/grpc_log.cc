@@ -2,13 +2,14 @@
 
 #include <grpc/support/log.h>
 
-#include <atomic>
 #include <mutex>
+#include <shared_mutex>
 
 namespace crowdsurf::dht {
 namespace {
 
-std::atomic<LogSink*> grpc_sink{nullptr};
+std::shared_mutex sink_mutex;  // shared by who writes a line
+LogSink* grpc_sink = nullptr;  // guarded by sink_mutex
 std::mutex refused_mutex;
 RefusedConnections* refused = nullptr;  // guarded by refused_mutex
 
@@ -36,8 +37,9 @@ void Count(std::string_view reason) {
 
 void OnGrpcLog(gpr_log_func_args* args) {
   Count(RefusalIn(args->file, args->message));
-  LogSink* const sink = grpc_sink.load();
-  if (sink != nullptr) sink->Write(LogLevel::kDebug, "grpc", "message", {{"text", args->message}});
+  const std::shared_lock lock(sink_mutex);
+  if (grpc_sink == nullptr) return;
+  grpc_sink->Write(LogLevel::kDebug, "grpc", "message", {{"text", args->message}});
 }
 
 }  // namespace
@@ -50,7 +52,10 @@ RefusedConnections::RefusedConnections(MetricRegistry& registry)
       other(RefusedFor(registry, "other")) {}
 
 void RouteGrpcLog(LogSink* sink) {
-  grpc_sink.store(sink);
+  {
+    const std::lock_guard lock(sink_mutex);
+    grpc_sink = sink;
+  }
   gpr_set_log_function(OnGrpcLog);
 }
 

@@ -15,7 +15,7 @@
 namespace crowdsurf::dht {
 
 // Hands gRPC's lines to `sink` (all as debug: a refused connection is not an event of ours) until
-// called with nullptr.
+// called with nullptr; after that no thread is in it. Its Write must not call this.
 void RouteGrpcLog(LogSink* sink);
 
 // Connections that the gRPC server refused before any call, by why. Declared once, here.
