@@ -155,7 +155,8 @@ class KubeClient::Impl {
         [&](const httplib::Response& response) {
           status = response.status;
           Remember(asked, status);
-          return true;
+          const std::lock_guard lock(mutex_);
+          return !stopped_;  // a Stop that came before the connection had nothing to cut
         },
         [&](const char* data, size_t size) {
           if (status != 200) {
@@ -257,20 +258,23 @@ StatusOr<json> KubeClient::Get(const std::string& path) {
 }
 
 StatusOr<json> KubeClient::Create(const std::string& path, const json& object) {
+  const std::string body = object.dump();  // not in the time that a connection is judged by
   return impl_->Request("POST", path, [&](auto& client, const auto& headers) {
-    return client.Post(path, headers, object.dump(), "application/json");
+    return client.Post(path, headers, body, "application/json");
   });
 }
 
 StatusOr<json> KubeClient::Replace(const std::string& path, const json& object) {
+  const std::string body = object.dump();
   return impl_->Request("PUT", path, [&](auto& client, const auto& headers) {
-    return client.Put(path, headers, object.dump(), "application/json");
+    return client.Put(path, headers, body, "application/json");
   });
 }
 
 StatusOr<json> KubeClient::Patch(const std::string& path, PatchType type, const json& patch) {
+  const std::string body = patch.dump();
   return impl_->Request("PATCH", path, [&](auto& client, const auto& headers) {
-    return client.Patch(path, headers, patch.dump(), ContentType(type));
+    return client.Patch(path, headers, body, ContentType(type));
   });
 }
 

@@ -10,6 +10,8 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
+#include <future>
 #include <mutex>
 #include <thread>
 
@@ -20,6 +22,8 @@ namespace crowdsurf::controller {
 namespace {
 
 using testing::ElementsAre;
+
+constexpr std::chrono::seconds kPatience{10};  // a test fails by it, and never waits for it
 
 // Answers the first request of every connection with {} and ends with the second, unanswered: when
 // it has read all of it, or its head.
@@ -131,6 +135,35 @@ TEST(KubeClientTest, AListThatIsNoneIsAnError) {
   ASSERT_TRUE(list.ok()) << list.status();
   EXPECT_EQ(list->resource_version, "");
   client.Stop();
+}
+
+// Between the look at whether the client is stopped and the connection there is nothing to cut: a
+// watch that slipped through would end with its time-out, in minutes, and the operator with it.
+TEST(KubeClientTest, AWatchThatIsStoppedJustBeforeItConnectsEndsWithTheAnswersHead) {
+  std::promise<void> ended;
+  const std::shared_future<void> has_ended = ended.get_future().share();
+  std::atomic<bool> silent{false};
+  httplib::Server server;
+  server.Get("/api/watched", [&](const httplib::Request&, httplib::Response& response) {
+    response.set_chunked_content_provider("application/json", [&](size_t, httplib::DataSink& sink) {
+      silent = has_ended.wait_for(kPatience) == std::future_status::timeout;
+      sink.done();
+      return true;
+    });
+  });
+  const LoopbackServer loopback(server);
+  KubeClient* running = nullptr;
+  KubeClient::Options options;
+  options.clock = [&] {  // asked by a watch that is about to connect
+    running->Stop();
+    return SteadyNow();
+  };
+  KubeClient client(PlainEndpoint(loopback.port()), options);
+  running = &client;
+  const Status status = client.Watch("/api/watched", [](std::string_view) { return true; });
+  EXPECT_TRUE(absl::IsCancelled(status)) << status;
+  EXPECT_FALSE(silent) << "it waited for the server";
+  ended.set_value();
 }
 
 }  // namespace
