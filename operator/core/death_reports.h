@@ -89,6 +89,7 @@ class DeathReports {
   // Jobs with open cases: to be looked at now and then, because time passes.
   std::set<std::string> Jobs() const;
   size_t cases() const { return cases_.size(); }
+  bool Open(const std::string& uid) const { return cases_.contains(uid); }
   void Forget(const std::string& job);
 
  private:

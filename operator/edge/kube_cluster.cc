@@ -35,6 +35,7 @@ StatusOr<JobSnapshot> KubeCluster::Observe(const std::string& job) {
   snapshot.status = entry->status;
   const auto told = told_.find(job);
   snapshot.progress = told == told_.end() ? entry->status.progress : told->second.progress;
+  ReadLeases(job);
   const auto own = pods_of_.find(job);
   if (own == pods_of_.end()) return snapshot;
   for (const std::string& key : own->second) {
@@ -103,28 +104,6 @@ bool KubeCluster::NodeIsGone(const std::string& node) {
   if (!absl::IsNotFound(client_.Get("/api/v1/nodes/" + node).status())) return false;
   gone_nodes_.insert(node);
   return true;
-}
-
-// Compared with itself only: the kubelet's clock may differ from ours. Without the right to read
-// Leases, or without one, the condition of the node is all that is known.
-std::optional<WallTime> KubeCluster::RenewedAt(const std::string& node, bool not_ready) {
-  if (!not_ready) {
-    silent_.erase(node);
-    return std::nullopt;
-  }
-  const WallTime now = options_.clock();
-  const auto [at, first] = silent_.try_emplace(node);
-  Silent& known = at->second;
-  if (!first && now - known.asked < kLeaseGap) return known.renewed_at;
-  known.asked = now;
-  const auto lease =
-      client_.Get("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/" + node);
-  const json* spec = lease.ok() ? Member(&*lease, "spec") : nullptr;
-  const json* renewed = Member(spec, "renewTime");
-  if (renewed == nullptr || !renewed->is_string()) return known.renewed_at;
-  if (!known.renewed.empty() && known.renewed != *renewed) known.renewed_at = now;
-  known.renewed = *renewed;
-  return known.renewed_at;
 }
 
 void KubeCluster::SetProgress(const std::string& job, const std::string& uid,

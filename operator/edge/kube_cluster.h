@@ -33,6 +33,8 @@ namespace crowdsurf::controller {
 
 // Least time between looks at a node's Lease, which its kubelet renews every 10 s.
 inline constexpr Duration kLeaseGap = Seconds(2);
+// Leases read in one turn of a job, those first that were read longest ago: ten rounds of requests.
+inline constexpr size_t kMostLeases = 120;
 
 struct KubeClusterOptions {
   PodBuilderOptions pods;
@@ -87,7 +89,7 @@ class KubeCluster : public Cluster {
   // its spec (its status then says so).
   StatusOr<JobSnapshot> Observe(const std::string& job) override;
   Status Create(const TrainingJob& job, const CreatePod& create) override;
-  // At most kMostWriters requests at once; the caller waits for all.
+  // At most kMostAtOnce requests at once; the caller waits for all.
   std::vector<Status> CreateAll(const TrainingJob& job,
                                 std::span<const CreatePod> creates) override;
   Status Delete(const DeletePod& pod) override;
@@ -160,6 +162,7 @@ class KubeCluster : public Cluster {
                 const StatusOr<nlohmann::json>& made);
   Status RefuseSpec(const JobEntry& entry);
   bool NodeIsGone(const std::string& node);
+  void ReadLeases(const std::string& job);
   std::optional<WallTime> RenewedAt(const std::string& node, bool not_ready);
   void ExplainWaiting(const std::string& job, std::vector<PodFacts>& pods);
   void CountDeaths(MetricRegistry& metrics);
@@ -168,7 +171,7 @@ class KubeCluster : public Cluster {
   void TakeProbe(const std::string& uid, ProbeResult result, std::set<std::string>& touched);
   void LookAtDeaths(std::set<std::string>& touched);
   void JudgeDeaths(const std::string& job, JobSnapshot& snapshot);
-  bool LeaseIsStale(const std::string& node);
+  bool LeaseIsStale(const std::string& node) const;
   void Suspect(JobSnapshot& snapshot) const;
   Status AdoptExisting(const TrainingJob& job, const CreatePod& create, const Status& refusal);
 

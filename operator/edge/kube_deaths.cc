@@ -1,6 +1,8 @@
 #include <algorithm>
+#include <tuple>
 
 #include "operator/core/json_path.h"
+#include "operator/edge/at_once.h"
 #include "operator/edge/kube_cluster.h"
 
 // KubeCluster and the dead: what peers report, how it is confirmed, and how that ages.
@@ -86,8 +88,9 @@ void KubeCluster::JudgeDeaths(const std::string& job, JobSnapshot& snapshot) {
     for (const DeletedOnWord& one : deleted->second) {
       snapshot.deleted_on_word.push_back(one.at);
       // Until its kubelet is heard: a machine that comes back takes workers again.
-      (void)LeaseIsStale(one.node);
-      if (!leases_[one.node].age.RenewedAfter(one.at)) snapshot.suspect_nodes.push_back(one.node);
+      const auto lease = leases_.find(one.node);
+      const bool heard = lease != leases_.end() && lease->second.age.RenewedAfter(one.at);
+      if (!heard) snapshot.suspect_nodes.push_back(one.node);
     }
     if (deleted->second.empty()) deleted_on_word_.erase(deleted);
   }
@@ -128,16 +131,68 @@ void KubeCluster::Suspect(JobSnapshot& snapshot) const {
   if (!choice) suspects.clear();
 }
 
-bool KubeCluster::LeaseIsStale(const std::string& node) {
+// The Leases that this turn's decision asks for: of nodes that are not Ready, of those whose
+// workers are reported dead, and where some were. Side by side: of a zone that goes there are
+// hundreds, and other jobs wait for this turn.
+void KubeCluster::ReadLeases(const std::string& job) {
   const WallTime now = options_.clock();
-  WatchedLease& known = leases_[node];
-  if (!known.asked.unset() && now - known.asked < kLeaseGap) return known.age.Stale();
-  known.asked = now;
-  const auto lease =
-      client_.Get("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/" + node);
-  const nlohmann::json* renewed = lease.ok() ? At(*lease, "spec.renewTime") : nullptr;
-  if (renewed != nullptr && renewed->is_string()) known.age.Saw(now, *renewed);
-  return known.age.Stale();
+  std::map<std::string, WallTime> due;  // and when they were asked for last
+  const auto want = [&](auto& known, const std::string& node) {
+    const WallTime asked = known[node].asked;
+    if (!asked.unset() && now - asked < kLeaseGap) return;
+    const auto [at, fresh] = due.try_emplace(node, asked);
+    if (!fresh) at->second = std::min(at->second, asked);
+  };
+  if (const auto own = pods_of_.find(job); own != pods_of_.end()) {
+    for (const std::string& key : own->second) {
+      const PodEntry* pod = pods_.Find(key);
+      if (pod == nullptr || pod->facts.node.empty()) continue;
+      const NodeEntry* node = nodes_.Find(pod->facts.node);
+      if (node != nullptr && node->facts.not_ready_since) want(silent_, pod->facts.node);
+      if (deaths_.Open(pod->facts.uid)) want(leases_, pod->facts.node);
+    }
+  }
+  if (const auto deleted = deleted_on_word_.find(job); deleted != deleted_on_word_.end()) {
+    for (const DeletedOnWord& one : deleted->second) want(leases_, one.node);
+  }
+  std::vector<std::string> nodes;
+  for (const auto& [node, asked] : due) nodes.push_back(node);
+  std::sort(nodes.begin(), nodes.end(), [&](const std::string& a, const std::string& b) {
+    return std::tie(due[a], a) < std::tie(due[b], b);
+  });
+  nodes.resize(std::min(nodes.size(), kMostLeases));
+  const auto read = AtOnce(nodes.size(), [&](size_t i) {
+    return client_.Get("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/" +
+                       nodes[i]);
+  });
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    const nlohmann::json* renewed = read[i].ok() ? At(*read[i], "spec.renewTime") : nullptr;
+    const bool told = renewed != nullptr && renewed->is_string();
+    if (const auto it = leases_.find(nodes[i]); it != leases_.end()) {
+      it->second.asked = now;
+      if (told) it->second.age.Saw(now, *renewed);
+    }
+    if (const auto it = silent_.find(nodes[i]); it != silent_.end()) {
+      Silent& known = it->second;
+      known.asked = now;
+      if (!told) continue;
+      if (!known.renewed.empty() && known.renewed != *renewed) known.renewed_at = now;
+      known.renewed = *renewed;
+    }
+  }
+}
+
+// Compared with itself only: the kubelet's clock may differ from ours. Without the right to read
+// Leases, or without one, the condition of the node is all that is known.
+std::optional<WallTime> KubeCluster::RenewedAt(const std::string& node, bool not_ready) {
+  if (!not_ready) silent_.erase(node);
+  const auto known = silent_.find(node);
+  return known == silent_.end() ? std::nullopt : known->second.renewed_at;
+}
+
+bool KubeCluster::LeaseIsStale(const std::string& node) const {
+  const auto known = leases_.find(node);
+  return known != leases_.end() && known->second.age.Stale();
 }
 
 }  // namespace crowdsurf::controller

@@ -1,10 +1,9 @@
 // What a plan becomes: pods, notes, status and events at the API server (kube_cluster.h).
 #include <algorithm>
-#include <atomic>
-#include <thread>
 
 #include "operator/core/json_path.h"
 #include "operator/core/rfc3339.h"
+#include "operator/edge/at_once.h"
 #include "operator/edge/kube_cluster.h"
 
 namespace crowdsurf::controller {
@@ -15,8 +14,6 @@ using nlohmann::json;
 constexpr double kEventBurst = 25;     // client-go's spam filter
 constexpr double kEventSeconds = 12;   // until one more
 constexpr size_t kMostMessage = 1024;  // of an event: the server's own limit
-// Of the client's 16 connections; the rest are for what the certificates' port asks meanwhile.
-constexpr size_t kMostWriters = 12;
 
 std::string PodPath(const std::string& key) {
   const size_t slash = key.find('/');
@@ -30,21 +27,6 @@ std::string JobPath(const std::string& key) {
 }
 
 std::string KeyOf(const TrainingJob& job) { return job.space + "/" + job.name; }
-
-// `ask` of 0 .. count - 1, on up to kMostWriters threads; the caller waits for all.
-template <class Ask>
-std::vector<StatusOr<json>> AtOnce(size_t count, const Ask& ask) {
-  std::vector<StatusOr<json>> answers(count);
-  std::atomic<size_t> next{0};
-  const auto work = [&] {
-    for (size_t i; (i = next++) < count;) answers[i] = ask(i);
-  };
-  std::vector<std::thread> others;
-  for (size_t i = 1; i < std::min(count, kMostWriters); ++i) others.emplace_back(work);
-  work();
-  for (std::thread& thread : others) thread.join();
-  return answers;
-}
 
 }  // namespace
 
