@@ -57,6 +57,12 @@ class FakeApiServer {
     const std::lock_guard lock(mutex_);
     table_[path] = {status, std::move(body)};
   }
+  // The answers to requests for Leases wait until so many are under way, or a while.
+  void GatherLeases(int count) { gather_ = count; }
+  int MostLeasesAtOnce() {
+    const std::lock_guard lock(leases_mutex_);
+    return most_leases_;
+  }
   int Asked(const std::string& path) {
     const std::lock_guard lock(mutex_);
     return asked_[path];
@@ -72,6 +78,7 @@ class FakeApiServer {
       });
       return;
     }
+    if (gather_ > 0 && request.path.find("/leases/") != std::string::npos) Gather();
     const std::lock_guard lock(mutex_);
     ++asked_[request.path];
     const auto it = table_.find(request.path);
@@ -80,6 +87,18 @@ class FakeApiServer {
         it == table_.end() ? nlohmann::json{{"kind", "Status"}, {"code", 404}} : it->second.second;
     response.set_content(body.dump(), "application/json");
   }
+  void Gather() {
+    std::unique_lock lock(leases_mutex_);
+    most_leases_ = std::max(most_leases_, ++leases_under_way_);
+    leases_came_.notify_all();
+    leases_came_.wait_for(lock, std::chrono::seconds(2),
+                          [this] { return most_leases_ >= gather_; });
+    --leases_under_way_;
+  }
+  std::atomic<int> gather_{0};
+  std::mutex leases_mutex_;
+  std::condition_variable leases_came_;
+  int leases_under_way_ = 0, most_leases_ = 0;
   std::mutex mutex_;
   std::map<std::string, std::pair<int, nlohmann::json>> table_;
   std::map<std::string, int> asked_;

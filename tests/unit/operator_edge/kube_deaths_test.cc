@@ -127,6 +127,16 @@ TEST_F(KubeClusterTest, ALeaseThatIsNotRenewedWhileItIsWatchedIsEvidence) {
   EXPECT_LE(api_.Asked(kLeases), 20) << "every other second";
 }
 
+TEST_F(KubeClusterTest, LeasesOfManyNodesAreReadSideBySide) {  // other jobs wait for the turn
+  for (int subject = 0; subject < 4; ++subject) Report((subject + 1) % 4, subject);
+  Touched();
+  api_.GatherLeases(4);
+  (void)Observe();
+  EXPECT_EQ(api_.MostLeasesAtOnce(), 4);
+  (void)Observe();
+  EXPECT_EQ(api_.Asked(kLeases), 1) << "every other second";
+}
+
 TEST_F(KubeClusterTest, AnOpenCaseIsLookedAtAgainAndAForgottenOneIsNot) {
   Report(1, 0);
   EXPECT_THAT(Touched(), testing::Contains("team/crowd"));
