@@ -195,7 +195,7 @@ Status Agent::Impl::StartTransports() {
       {[this](Time now, WallTime wall, const PeerId& from, const TensorHeader& header,
               Bytes payload) { OnTensorFrame(now, wall, from, header, std::move(payload)); },
        [this](Time now, WallTime wall, const PeerId& peer, bool hard) {
-         OnDown(now, wall, peer, hard);
+         OnTensorDown(now, wall, peer, hard);
        },
        [this](Time now, WallTime wall, const PeerId& peer) { OnDrained(now, wall, peer); }});
   const RegionMemory memory{
@@ -212,9 +212,15 @@ Status Agent::Impl::StartTransports() {
       },
       [this](const PeerId& peer) { return plane_->EndpointOf(peer); }};
   mix_ = std::make_unique<MixPlane>(*tensors_, memory, core, metrics_);
+  MakeStateExchange();
+  return tensors_->Start();
+}
+
+void Agent::Impl::MakeStateExchange() {
   const StateExchangeHost exchange{[this](int inbox) { return link_->inbox(inbox); },
                                    [this](const PeerId& to, SharedBytes payload) {
-                                     return plane_->SendStateFrame(to, std::move(payload));
+                                     return plane_->SendStateFrame(host_.Now(), to,
+                                                                   std::move(payload));
                                    },
                                    [this] {
                                      if (!trainer_) return false;
@@ -223,7 +229,6 @@ Status Agent::Impl::StartTransports() {
                                    },
                                    [this] { return link_->ReadOpaque(); }};
   state_ = std::make_unique<StateExchange>(exchange, metrics_, registry_, log_);
-  return tensors_->Start();
 }
 
 Status Agent::Impl::StartHttp() {

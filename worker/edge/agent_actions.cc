@@ -74,15 +74,15 @@ void Agent::Impl::Do(Time, WallTime, const OpenBuffers& action) {
 
 void Agent::Impl::Do(Time, WallTime, const CloseBuffers& action) { plane_->Close(action); }
 
-void Agent::Impl::Do(Time, WallTime, const Chunk& action) {
-  const auto folded = plane_->Execute(action);
+void Agent::Impl::Do(Time now, WallTime, const Chunk& action) {
+  const auto folded = plane_->Execute(now, action);
   if (!folded) return;
   inputs_.push_back([this, done = *folded](Time at, Actions& out) {
     peer_->OnFolded(at, done.round, done.chunk, done.assigned, done.hash, out);
   });
 }
 
-void Agent::Impl::Do(Time, WallTime, const SpeakChunk& action) { plane_->Execute(action); }
+void Agent::Impl::Do(Time now, WallTime, const SpeakChunk& action) { plane_->Execute(now, action); }
 
 // ---- trainer -----------------------------------------------------------------------------------
 
@@ -247,8 +247,8 @@ void Agent::Impl::FeedSent(const MixSent& sent) {
   inputs_.push_back([this, sent](Time at, Actions& out) { peer_->OnLocal(at, sent, out); });
 }
 
-void Agent::Impl::Do(Time, WallTime, const MixSend& action) {
-  if (const auto sent = mix_->Send(action)) FeedSent(*sent);
+void Agent::Impl::Do(Time now, WallTime, const MixSend& action) {
+  for (const MixSent& sent : mix_->Send(now, action)) FeedSent(sent);
 }
 
 void Agent::Impl::Do(Time, WallTime, const DeliverMix& action) {

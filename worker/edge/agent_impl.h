@@ -64,6 +64,7 @@ class Agent::Impl : public dht::TimerSource {
   Status StartLink();
   Status StartCertificate();
   Status StartTransports();
+  void MakeStateExchange();
   Status StartHttp();
   Status StartDrain();
   Status WriteEndpoints() const;
@@ -87,6 +88,7 @@ class Agent::Impl : public dht::TimerSource {
   void OnConfigText(Time now, WallTime wall, const std::string& text);
   void OnTensorFrame(Time now, WallTime wall, const PeerId& from, const TensorHeader& header,
                      Bytes payload);
+  void OnTensorDown(Time now, WallTime wall, const PeerId& peer, bool hard);
   void OnDown(Time now, WallTime wall, const PeerId& peer, bool hard);
   void OnWatched(Time now, WallTime wall, const std::string& key, const dht::WatchUpdate& update);
   void OnDrained(Time now, WallTime wall, const PeerId& peer);

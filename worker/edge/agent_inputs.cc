@@ -57,11 +57,13 @@ void Agent::Impl::RunInputs(Time now, WallTime wall) {
 
 Time Agent::Impl::NextDeadline() const {
   const Time peer = peer_started_ ? peer_->NextDeadline() : peer_start_at_;
-  return std::min(
-      {peer, state_->NextDeadline(), progress_at_, leave_by_, checkpoint_wait_until_, seat_again_});
+  return std::min({peer, plane_->NextDeadline(), mix_->NextDeadline(), state_->NextDeadline(),
+                   progress_at_, leave_by_, checkpoint_wait_until_, seat_again_});
 }
 
 void Agent::Impl::OnTimer(Time now, WallTime wall) {
+  plane_->OnTimer(now);
+  for (const MixSent& sent : mix_->OnTimer(now)) FeedLocal(now, wall, sent);
   if (now >= state_->NextDeadline()) {
     state_->OnTimer(now);
     OnState(now, wall);
@@ -106,14 +108,22 @@ void Agent::Impl::OnTensorFrame(Time now, WallTime wall, const PeerId& from,
 }
 
 void Agent::Impl::OnDrained(Time now, WallTime wall, const PeerId& peer) {
-  plane_->OnDrained(peer);
-  for (const MixSent& sent : mix_->OnDrained(peer)) FeedLocal(now, wall, sent);
+  plane_->OnDrained(now, peer);
+  for (const MixSent& sent : mix_->OnDrained(now, peer)) FeedLocal(now, wall, sent);
+}
+
+void Agent::Impl::OnTensorDown(Time now, WallTime wall, const PeerId& peer, bool hard) {
+  if (!hard) {
+    plane_->OnFailed(now, peer);
+    mix_->OnFailed(now, peer);
+  }
+  OnDown(now, wall, peer, hard);
 }
 
 void Agent::Impl::OnDown(Time now, WallTime wall, const PeerId& peer, bool hard) {
   if (hard) {
-    plane_->OnDown(peer);
-    mix_->OnDown(peer);
+    plane_->OnDead(peer);
+    mix_->OnDead(peer);
     tensors_->Forget(peer);
     state_->OnPeerDown(now, peer);
   }

@@ -31,6 +31,12 @@ struct AgentMetrics {
                                            "Chunks of instances that are not open here.")),
         waiting_sends(registry.AddGauge("crowdsurf_worker_sends_waiting_frames",
                                         "Chunks that wait for room in a peer's queue.")),
+        sends_dropped_full(SendsDropped(registry, "full")),
+        sends_dropped_dead(SendsDropped(registry, "peer_dead")),
+        send_retries(registry.AddCounter(
+            "crowdsurf_worker_send_retries_total",
+            "Times a peer's waiting chunks were tried again though its queue did not say that it "
+            "had drained.")),
         held_bytes(registry.AddGauge("crowdsurf_worker_inputs_held_bytes",
                                      "Inputs held until they are folded.")),
         trainer_silences(registry.AddCounter(
@@ -59,6 +65,12 @@ struct AgentMetrics {
                                "Transfers of a committed average, by end.", {{"result", result}});
   }
 
+  static Counter& SendsDropped(MetricRegistry& registry, const char* reason) {
+    return registry.AddCounter("crowdsurf_worker_sends_dropped_total",
+                               "Chunks that waited for room in a peer's queue and were dropped.",
+                               {{"reason", reason}});
+  }
+
   static Counter& SeatsRefused(MetricRegistry& registry, const char* reason) {
     return registry.AddCounter("crowdsurf_worker_seats_refused_total",
                                "Times this worker was refused a seat for long, by reason.",
@@ -77,6 +89,9 @@ struct AgentMetrics {
   Counter& bad_inputs;
   Counter& strange_chunks;
   Gauge& waiting_sends;
+  Counter& sends_dropped_full;
+  Counter& sends_dropped_dead;
+  Counter& send_retries;
   Gauge& held_bytes;
   Counter& trainer_silences;
   Counter& trainer_hangs;

@@ -17,7 +17,7 @@ std::optional<std::string> ChunkPlane::EndpointOf(const PeerId& peer) const {
 void ChunkPlane::Open(const OpenBuffers& open) {
   reducer_.Open(open.round, open.instance, open.self, open.chunks, open.wire,
                 memory_.read(open.from), memory_.write(open.to), open.mask);
-  rounds_[open.round] = {open.instance, open.self};
+  rounds_[open.round] = {open.instance, open.self, open.from};
   Overwritten(open.to);
 }
 
@@ -27,14 +27,17 @@ void ChunkPlane::Close(const CloseBuffers& close) {
   metrics_.held_bytes.Set(static_cast<double>(reducer_.held_bytes()));
 }
 
-std::optional<ChunkPlane::Folded> ChunkPlane::Execute(const Chunk& chunk) {
-  if (!rounds_.contains(chunk.round)) return std::nullopt;
+std::optional<ChunkPlane::Folded> ChunkPlane::Execute(Time now, const Chunk& chunk) {
+  const auto open = rounds_.find(chunk.round);
+  if (open == rounds_.end()) return std::nullopt;
   const RoundHandle round = chunk.round;
   if (const auto* send = std::get_if<SendInput>(&chunk.action)) {
-    SendOrWait(send->to, InputSend{round, send->chunk, send->assigned});
+    SendInOrder(now, send->to,
+                InputSend{round, send->chunk, send->assigned, generations_[open->second.from]});
   } else if (const auto* result = std::get_if<SendResult>(&chunk.action)) {
-    SendOrWait(result->to,
-               ResultSend{round, result->chunk, result->assigned, result->mask, result->hash});
+    SendInOrder(
+        now, result->to,
+        ResultSend{round, result->chunk, result->assigned, result->mask, result->hash, ++calls_});
   } else if (const auto* fold = std::get_if<FoldChunk>(&chunk.action)) {
     return Folded{round, fold->chunk, fold->assigned, reducer_.Fold(round, *fold)};
   } else if (const auto* store = std::get_if<StoreResult>(&chunk.action)) {
@@ -46,8 +49,8 @@ std::optional<ChunkPlane::Folded> ChunkPlane::Execute(const Chunk& chunk) {
   return std::nullopt;  // EmptySlot: what lies there is void until it is written again
 }
 
-void ChunkPlane::Execute(const SpeakChunk& speak) {
-  SendOrWait(speak.to, SpeakSend{speak, generations_[speak.region]});
+void ChunkPlane::Execute(Time now, const SpeakChunk& speak) {
+  SendInOrder(now, speak.to, SpeakSend{speak, generations_[speak.region]});
 }
 
 void ChunkPlane::OnFrame(const PeerId& from, const TensorHeader& header, Bytes payload,
@@ -84,42 +87,67 @@ void ChunkPlane::OnFrame(const PeerId& from, const TensorHeader& header, Bytes p
   metrics_.held_bytes.Set(static_cast<double>(reducer_.held_bytes()));
 }
 
-void ChunkPlane::OnDrained(const PeerId& peer) {
-  const auto it = waiting_.find(peer);
-  if (it == waiting_.end()) return;
-  std::deque<Waiting>& queue = it->second;
-  while (!queue.empty() && TrySend(peer, queue.front(), true)) {
-    queue.pop_front();
-    metrics_.waiting_sends.Add(-1);
+void ChunkPlane::OnDrained(Time now, const PeerId& peer) {
+  ++calls_;
+  queues_.OnDrained(peer);
+  Flush(now, peer);
+}
+
+void ChunkPlane::OnDead(const PeerId& peer) {
+  metrics_.sends_dropped_dead.Add(static_cast<double>(queues_.Drop(peer)));
+  metrics_.waiting_sends.Set(static_cast<double>(queues_.size()));
+}
+
+void ChunkPlane::OnTimer(Time now) {
+  ++calls_;
+  for (const PeerId& peer : queues_.TakeDue(now)) {
+    metrics_.send_retries.Add();
+    Flush(now, peer);
   }
-  if (queue.empty()) waiting_.erase(it);
 }
 
-void ChunkPlane::OnDown(const PeerId& peer) {
-  const auto it = waiting_.find(peer);
-  if (it == waiting_.end()) return;
-  metrics_.waiting_sends.Add(-static_cast<double>(it->second.size()));
-  waiting_.erase(it);
-}
-
-bool ChunkPlane::SendStateFrame(const PeerId& to, SharedBytes payload) {
+bool ChunkPlane::SendStateFrame(Time now, const PeerId& to, SharedBytes payload) {
   if (!endpoints_.contains(to)) return false;
-  SendOrWait(to, std::move(payload));
+  SendInOrder(now, to, std::move(payload));
   return true;
 }
 
-void ChunkPlane::SendOrWait(const PeerId& to, Waiting what) {
-  const auto it = waiting_.find(to);
-  if (it == waiting_.end() && TrySend(to, what, false)) return;
-  std::deque<Waiting>& queue = waiting_[to];
-  if (queue.size() >= kMostWaiting) return;
-  queue.push_back(std::move(what));
-  metrics_.waiting_sends.Add(1);
+void ChunkPlane::SendInOrder(Time now, const PeerId& to, Waiting what) {
+  const auto* state = std::get_if<SharedBytes>(&what);
+  const size_t bytes = sizeof(Waiting) + (state != nullptr ? (*state)->size() : 0);
+  if (!queues_.Push(to, std::move(what), bytes)) return metrics_.sends_dropped_full.Add();
+  Flush(now, to);
 }
 
-bool ChunkPlane::TrySpeak(const PeerId& to, const SpeakSend& what) {
+void ChunkPlane::Flush(Time now, const PeerId& to) {
+  while (const Waiting* what = queues_.Next(to)) {
+    switch (TrySend(to, *what)) {
+      case Sent::kQueued:
+        queues_.Pop(to);
+        break;
+      case Sent::kFull:
+        queues_.OnFull(now, to);
+        break;
+      case Sent::kDown:  // word of how dead it is follows
+        queues_.OnFailed(now, to);
+        break;
+    }
+  }
+  metrics_.waiting_sends.Set(static_cast<double>(queues_.size()));
+}
+
+ChunkPlane::Sent ChunkPlane::TrySend(const PeerId& to, const Waiting& what) {
+  if (const auto* speak = std::get_if<SpeakSend>(&what)) return TrySpeak(to, *speak);
+  if (const auto* input = std::get_if<InputSend>(&what)) return TrySendInput(to, *input);
+  if (const auto* result = std::get_if<ResultSend>(&what)) return TrySendResult(to, *result);
+  TensorHeader header;
+  header.kind = TensorKind::kState;
+  return Transmit(to, header, std::get<SharedBytes>(what));
+}
+
+ChunkPlane::Sent ChunkPlane::TrySpeak(const PeerId& to, const SpeakSend& what) {
   const SpeakChunk& speak = what.speak;
-  if (generations_[speak.region] != what.generation) return true;
+  if (generations_[speak.region] != what.generation) return Sent::kQueued;
   const auto values = memory_.read(speak.region).subspan(speak.span.begin, speak.span.count);
   auto wire = std::make_shared<Bytes>(values.size() * WireWidth<float>(speak.wire));
   EncodeWire(speak.wire, values, *wire);
@@ -132,43 +160,42 @@ bool ChunkPlane::TrySpeak(const PeerId& to, const SpeakSend& what) {
   return Transmit(to, header, std::move(wire));
 }
 
-bool ChunkPlane::TrySend(const PeerId& to, const Waiting& what, bool waited) {
-  if (const auto* speak = std::get_if<SpeakSend>(&what)) return TrySpeak(to, *speak);
+ChunkPlane::Sent ChunkPlane::TrySendInput(const PeerId& to, const InputSend& what) {
+  const auto open = rounds_.find(what.round);
+  if (open == rounds_.end()) return Sent::kQueued;
+  // The next snapshot is being written there: half of each would pass for an input.
+  if (generations_[open->second.from] != what.generation) return Sent::kQueued;
   TensorHeader header;
-  if (const auto* state = std::get_if<SharedBytes>(&what)) {
-    header.kind = TensorKind::kState;
-    return Transmit(to, header, *state);
-  }
-  if (const auto* input = std::get_if<InputSend>(&what)) {
-    const auto open = rounds_.find(input->round);
-    if (open == rounds_.end()) return true;
-    header.kind = TensorKind::kInput;
-    header.instance = open->second.instance;
-    header.rank = static_cast<uint8_t>(open->second.self);
-    header.chunk = input->chunk;
-    header.assigned = input->assigned;
-    return Transmit(to, header,
-                    std::make_shared<Bytes>(reducer_.OwnInput(input->round, input->chunk)));
-  }
-  const ResultSend& result = std::get<ResultSend>(what);
-  const auto open = rounds_.find(result.round);
-  if (open == rounds_.end()) return true;
+  header.kind = TensorKind::kInput;
+  header.instance = open->second.instance;
+  header.rank = static_cast<uint8_t>(open->second.self);
+  header.chunk = what.chunk;
+  header.assigned = what.assigned;
+  return Transmit(to, header, std::make_shared<Bytes>(reducer_.OwnInput(what.round, what.chunk)));
+}
+
+ChunkPlane::Sent ChunkPlane::TrySendResult(const PeerId& to, const ResultSend& what) {
+  const auto open = rounds_.find(what.round);
+  if (open == rounds_.end()) return Sent::kQueued;
+  TensorHeader header;
   header.kind = TensorKind::kResult;
   header.instance = open->second.instance;
   header.rank = static_cast<uint8_t>(open->second.self);
-  header.chunk = result.chunk;
-  header.assigned = result.assigned;
-  header.mask = result.mask;
-  header.hash = result.hash;
-  SharedBytes wire = reducer_.Result(result.round, result.chunk);
-  if (waited && TensorPayloadHash(header.instance, *wire) != result.hash) return true;
+  header.chunk = what.chunk;
+  header.assigned = what.assigned;
+  header.mask = what.mask;
+  header.hash = what.hash;
+  SharedBytes wire = reducer_.Result(what.round, what.chunk);
+  if (what.call != calls_ && TensorPayloadHash(header.instance, *wire) != what.hash)
+    return Sent::kQueued;
   return Transmit(to, header, std::move(wire));
 }
 
-bool ChunkPlane::Transmit(const PeerId& to, const TensorHeader& header, SharedBytes payload) {
+ChunkPlane::Sent ChunkPlane::Transmit(const PeerId& to, const TensorHeader& header,
+                                      SharedBytes payload) {
   const std::optional<std::string> endpoint = EndpointOf(to);
-  if (!endpoint) return true;  // never introduced: nothing can be sent, as if it were lost
-  return transport_.Send(to, *endpoint, header, std::move(payload)) != TensorTransport::Sent::kFull;
+  if (!endpoint) return Sent::kQueued;  // never introduced: nothing can be sent, as if it were lost
+  return transport_.Send(to, *endpoint, header, std::move(payload));
 }
 
 }  // namespace crowdsurf::worker

@@ -2,12 +2,11 @@
 // chunks to it.
 //
 // Purpose: between Peer (decides), Reducer (holds and folds), TensorTransport (moves) and the
-// link's regions (memory). A send that finds a peer's queue full waits here as a few words and is
-// encoded when the queue has drained, so the bytes in flight stay bounded. Host thread only.
-// Bounds: the reducer's bytes; kMostWaiting words of sends per peer; endpoints of introduced peers.
+// link's regions (memory). A send that finds a peer's queue full waits as a few words and is
+// encoded when its turn comes (worker/core/send_queues.h), so the bytes in flight stay bounded.
+// Host thread only. Bounds: the reducer's bytes; SendQueuesConfig; endpoints of introduced peers.
 #pragma once
 
-#include <deque>
 #include <functional>
 #include <map>
 #include <optional>
@@ -16,6 +15,7 @@
 
 #include "worker/core/peer.h"
 #include "worker/core/reducer.h"
+#include "worker/core/send_queues.h"
 #include "worker/edge/agent_metrics.h"
 #include "worker/edge/tensor_transport.h"
 
@@ -29,8 +29,7 @@ struct RegionMemory {
 
 class ChunkPlane {
  public:
-  static constexpr size_t kMostWaiting = 1 << 18;  // sends of one peer: 32 GiB of chunks
-  static constexpr size_t kMostPeers = 200'000;    // introduced
+  static constexpr size_t kMostPeers = 200'000;  // introduced
   static constexpr size_t kMostInputBytes = 256 << 20;
 
   // References outlive the plane.
@@ -55,27 +54,32 @@ class ChunkPlane {
   void Close(const CloseBuffers& close);
   // Pre: the action's round is open. `offered` is the payload that OnFrame is holding, for
   // StoreResult.
-  std::optional<Folded> Execute(const Chunk& chunk);
-  void Execute(const SpeakChunk& speak);
+  std::optional<Folded> Execute(Time now, const Chunk& chunk);
+  void Execute(Time now, const SpeakChunk& speak);
 
   // A chunk frame arrived. `ask` is Peer::OnChunk: are the bytes to be kept? `act` executes the
   // actions it gave; it runs when the bytes are in place, for a FoldChunk may be among them.
   void OnFrame(const PeerId& from, const TensorHeader& header, Bytes payload,
                const std::function<bool(const ChunkArrived&)>& ask,
                const std::function<void()>& act);
-  void OnDrained(const PeerId& peer);
-  void OnDown(const PeerId& peer);  // what waits for it is dropped
-  // The region is about to hold something else: stand-ins' sends that wait for it are void.
+  void OnDrained(Time now, const PeerId& peer);
+  // The link with it failed: what waits is tried again.
+  void OnFailed(Time now, const PeerId& peer) { queues_.OnFailed(now, peer); }
+  void OnDead(const PeerId& peer);  // what waits for it is dropped
+  void OnTimer(Time now);
+  Time NextDeadline() const { return queues_.NextDeadline(); }
+  // The region is about to hold something else: inputs that wait for it are void.
   void Overwritten(Region region) { ++generations_[region]; }
 
   // Sends a state frame, now or when the peer's queue has drained; false when the peer is unknown.
-  bool SendStateFrame(const PeerId& to, SharedBytes payload);
+  bool SendStateFrame(Time now, const PeerId& to, SharedBytes payload);
 
  private:
   struct InputSend {
     RoundHandle round;
     uint32_t chunk;
     Ballot assigned;
+    uint64_t generation;  // of the round's own region
   };
   struct ResultSend {
     RoundHandle round;
@@ -83,6 +87,7 @@ class ChunkPlane {
     Ballot assigned;
     Mask mask;
     uint64_t hash;
+    uint64_t call;  // its number: in a later one another result may lie there
   };
   struct SpeakSend {
     SpeakChunk speak;
@@ -92,14 +97,18 @@ class ChunkPlane {
   struct OpenedRound {
     InstanceId instance;
     int self;
+    Region from;
   };
+  using Sent = TensorTransport::Sent;
 
-  void SendOrWait(const PeerId& to, Waiting what);
-  // False: the queue is full, try again later. What has become void counts as done. `waited`: a
-  // result may have been replaced since it was to be sent.
-  bool TrySend(const PeerId& to, const Waiting& what, bool waited);
-  bool TrySpeak(const PeerId& to, const SpeakSend& what);
-  bool Transmit(const PeerId& to, const TensorHeader& header, SharedBytes payload);
+  void SendInOrder(Time now, const PeerId& to, Waiting what);
+  void Flush(Time now, const PeerId& to);  // what waits and can go
+  // What has become void counts as sent.
+  Sent TrySend(const PeerId& to, const Waiting& what);
+  Sent TrySendInput(const PeerId& to, const InputSend& what);
+  Sent TrySendResult(const PeerId& to, const ResultSend& what);
+  Sent TrySpeak(const PeerId& to, const SpeakSend& what);
+  Sent Transmit(const PeerId& to, const TensorHeader& header, SharedBytes payload);
 
   TensorTransport& transport_;
   const RegionMemory memory_;
@@ -108,7 +117,8 @@ class ChunkPlane {
   Reducer<float> reducer_;
   std::map<PeerId, std::string> endpoints_;
   std::map<RoundHandle, OpenedRound> rounds_;
-  std::map<PeerId, std::deque<Waiting>> waiting_;
+  SendQueues<Waiting> queues_;
+  uint64_t calls_ = 0;
   std::map<Region, uint64_t> generations_;
   const Bytes* offered_ = nullptr;  // the result in hand, during OnFrame
 };

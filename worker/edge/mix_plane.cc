@@ -49,7 +49,7 @@ void MixPlane::Run(const RunKernel& kernel) {
                       kernel.scalars);
 }
 
-bool MixPlane::Advance(Waiting& waiting) {
+TensorTransport::Sent MixPlane::Advance(Waiting& waiting) {
   const MixSend& send = waiting.send;
   const auto endpoint = core_.endpoint(send.to);
   for (; waiting.next < send.chunks; ++waiting.next) {
@@ -72,40 +72,61 @@ bool MixPlane::Advance(Waiting& waiting) {
     header.chunk = waiting.next;
     header.instance = chunk->instance;
     header.mask = chunk->sequence;
-    if (transport_.Send(send.to, *endpoint, header, std::move(wire)) ==
-        TensorTransport::Sent::kFull)
-      return false;
+    const auto sent = transport_.Send(send.to, *endpoint, header, std::move(wire));
+    if (sent != TensorTransport::Sent::kQueued) return sent;
   }
-  return true;
+  return TensorTransport::Sent::kQueued;
 }
 
-std::optional<MixSent> MixPlane::Send(const MixSend& send) {
-  Waiting waiting{send, 0};
-  std::map<MixTag, Waiting>& queue = waiting_[send.to];
-  queue.erase(send.tag);  // the newer takes the older's place
-  if (queue.empty() && Advance(waiting)) {
-    waiting_.erase(send.to);
-    return MixSent{send.to, send.tag, send.sequence};
+std::vector<MixSent> MixPlane::Send(Time now, const MixSend& send) {
+  const auto older = [&](const Waiting& waiting) { return waiting.send.tag == send.tag; };
+  if (Waiting* waiting = queues_.Find(send.to, older)) {
+    *waiting = {send, 0};
+  } else if (!queues_.Push(send.to, {send, 0}, sizeof(Waiting))) {
+    metrics_.sends_dropped_full.Add();
   }
-  queue.emplace(send.tag, waiting);
-  return std::nullopt;
-}
-
-std::vector<MixSent> MixPlane::OnDrained(const PeerId& peer) {
   std::vector<MixSent> sent;
-  const auto at = waiting_.find(peer);
-  if (at == waiting_.end()) return sent;
-  for (auto one = at->second.begin(); one != at->second.end();) {
-    if (!Advance(one->second)) return sent;
-    const MixSend& send = one->second.send;
-    sent.push_back({send.to, send.tag, send.sequence});
-    one = at->second.erase(one);
-  }
-  waiting_.erase(at);
+  Flush(now, send.to, sent);
   return sent;
 }
 
-void MixPlane::OnDown(const PeerId& peer) { waiting_.erase(peer); }
+std::vector<MixSent> MixPlane::OnDrained(Time now, const PeerId& peer) {
+  std::vector<MixSent> sent;
+  queues_.OnDrained(peer);
+  Flush(now, peer, sent);
+  return sent;
+}
+
+std::vector<MixSent> MixPlane::OnTimer(Time now) {
+  std::vector<MixSent> sent;
+  for (const PeerId& peer : queues_.TakeDue(now)) {
+    metrics_.send_retries.Add();
+    Flush(now, peer, sent);
+  }
+  return sent;
+}
+
+void MixPlane::OnDead(const PeerId& peer) {
+  metrics_.sends_dropped_dead.Add(static_cast<double>(queues_.Drop(peer)));
+}
+
+void MixPlane::Flush(Time now, const PeerId& peer, std::vector<MixSent>& sent) {
+  while (Waiting* waiting = queues_.Next(peer)) {
+    const MixSend send = waiting->send;
+    switch (Advance(*waiting)) {
+      case TensorTransport::Sent::kQueued:
+        queues_.Pop(peer);
+        sent.push_back({send.to, send.tag, send.sequence});
+        break;
+      case TensorTransport::Sent::kFull:
+        queues_.OnFull(now, peer);
+        break;
+      case TensorTransport::Sent::kDown:  // word of how dead it is follows
+        queues_.OnFailed(now, peer);
+        break;
+    }
+  }
+}
 
 MixPlane::Arrived MixPlane::OnFrame(const PeerId& from, const TensorHeader& header,
                                     const Bytes& payload) {

@@ -4,16 +4,16 @@
 // buffers, which lie here. A message leaves chunk by chunk as fast as its peer's queue takes it;
 // what a chunk is made of is asked of the core at that moment (DescribeMix), so a late chunk
 // carries the latest, and nothing is copied but the chunk. Host thread only. Bounds: the regions
-// that the core declares (ReserveRegions); a message per peer and tag waits, a newer one takes its
-// place.
+// that the core declares (ReserveRegions); a message per peer and tag waits (core/send_queues.h),
+// a newer one takes its place.
 #pragma once
 
 #include <functional>
-#include <map>
 #include <optional>
 #include <vector>
 
 #include "worker/core/peer.h"
+#include "worker/core/send_queues.h"
 #include "worker/edge/agent_metrics.h"
 #include "worker/edge/chunk_plane.h"
 #include "worker/edge/tensor_transport.h"
@@ -38,10 +38,14 @@ class MixPlane {
   void Reserve(const ReserveRegions& reserve);
   // Pre: the regions are the link's or reserved, and hold the range.
   void Run(const RunKernel& kernel);
-  // Messages whose last chunk has left (or is void) at once.
-  std::optional<MixSent> Send(const MixSend& send);
-  std::vector<MixSent> OnDrained(const PeerId& peer);
-  void OnDown(const PeerId& peer);  // what waits for it is dropped, without a MixSent
+  // Each returns the messages whose last chunk has left, or is void.
+  std::vector<MixSent> Send(Time now, const MixSend& send);
+  std::vector<MixSent> OnDrained(Time now, const PeerId& peer);
+  std::vector<MixSent> OnTimer(Time now);
+  Time NextDeadline() const { return queues_.NextDeadline(); }
+  // The link with it failed: what waits is tried again.
+  void OnFailed(Time now, const PeerId& peer) { queues_.OnFailed(now, peer); }
+  void OnDead(const PeerId& peer);  // what waits for it is dropped, without a MixSent
   // A chunk that arrived, stored if it had a place, the right size and finite values.
   struct Arrived {
     MixArrived chunk;
@@ -54,8 +58,9 @@ class MixPlane {
     MixSend send;
     uint32_t next = 0;  // chunk
   };
-  // False: the queue is full.
-  bool Advance(Waiting& waiting);
+  // kQueued: all its chunks have left.
+  TensorTransport::Sent Advance(Waiting& waiting);
+  void Flush(Time now, const PeerId& peer, std::vector<MixSent>& sent);
   std::span<const float> Read(Region region, uint64_t begin, uint64_t count) const;
   std::span<float> Write(Region region, uint64_t begin, uint64_t count);
 
@@ -66,7 +71,7 @@ class MixPlane {
   std::vector<Extent> extents_;
   std::vector<std::vector<float>> buffers_;  // by extra region
   std::vector<float> scratch_;
-  std::map<PeerId, std::map<MixTag, Waiting>> waiting_;
+  SendQueues<Waiting> queues_;
 };
 
 }  // namespace crowdsurf::worker
