@@ -36,6 +36,8 @@ struct DecideOptions {
   std::string agent_image;
   // Of one plan, so that one big job does not starve the others (kube-controller-manager: 500).
   size_t most_creates = 500;
+  // Of one job; what its spec asks for above that is not made, and its condition says so.
+  int max_workers = 5000;
 };
 
 Plan Decide(const JobSnapshot& snapshot, WallTime now, const DecideOptions& options = {});

@@ -4,6 +4,7 @@
 // sequence; lives for one call. Bounds are those of the snapshot.
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <set>
@@ -50,6 +51,8 @@ struct Decision {
   std::optional<std::pair<std::string_view, std::string>> failure;
 
   const TrainingJobSpec& spec() const { return in.job.spec; }
+  // Workers that may be made: the spec's, within the operator's limit.
+  int wanted() const { return std::min(spec().replicas, options.max_workers); }
   void Delete(Worker& worker, std::string_view reason, std::optional<Duration> grace = {});
   void Say(std::string_view reason, std::string message, bool warning = false);
   void WakeAt(WallTime time);  // at the latest

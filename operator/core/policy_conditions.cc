@@ -31,6 +31,11 @@ std::string OfWanted(const Decision& d) {
 
 // The first cause, in the order in which a person would want to know it.
 std::pair<std::string_view, std::string> BlockingCause(const Decision& d) {
+  if (d.spec().replicas > d.wanted()) {
+    return {reason::kTooManyWorkers, "replicas " + std::to_string(d.spec().replicas) +
+                                         " is above this operator's limit of " +
+                                         std::to_string(d.wanted()) + " workers a job"};
+  }
   if (d.in.refusal) {
     for (const std::string_view known :
          {reason::kQuota, reason::kForbidden, reason::kInvalidTemplate}) {

@@ -15,12 +15,13 @@ bool LacksSpot(const Worker& worker) {
          worker.pod->waiting_reason == reason::kNoSpotCapacity;
 }
 
-// Of `replicas`, how many the spec wants on demand: a base, and a share of the rest, rounded up.
-int WantedOnDemand(const TrainingJobSpec& spec) {
-  const CapacitySpec& capacity = spec.capacity;
-  if (capacity.type == CapacityType::kOnDemand) return spec.replicas;
-  const int base = std::min(capacity.on_demand_base, spec.replicas);
-  const int rest = spec.replicas - base;
+// Of the workers that may be made, how many the spec wants on demand: a base, and a share of the
+// rest, rounded up.
+int WantedOnDemand(const Decision& d) {
+  const CapacitySpec& capacity = d.spec().capacity;
+  if (capacity.type == CapacityType::kOnDemand) return d.wanted();
+  const int base = std::min(capacity.on_demand_base, d.wanted());
+  const int rest = d.wanted() - base;
   return base + (rest * capacity.on_demand_percentage_above_base + 99) / 100;
 }
 
@@ -46,7 +47,7 @@ int FallbackAllowed(Decision& d) {
     d.WakeAt(due);
     return 0;
   }
-  const int used = std::max(0, CountOnDemand(d) - WantedOnDemand(d.spec()));
+  const int used = std::max(0, CountOnDemand(d) - WantedOnDemand(d));
   return std::max(0, capacity.fallback_max_on_demand - used);
 }
 
@@ -136,7 +137,7 @@ void ScaleDown(Decision& d) {
 void CreateMissing(Decision& d) {
   if (d.mode != Mode::kWorking || Refused(d)) return;
   int fallback = FallbackAllowed(d);
-  Creator creator{d, WantedOnDemand(d.spec()) - CountOnDemand(d), ConfigFor(d.in.job),
+  Creator creator{d, WantedOnDemand(d) - CountOnDemand(d), ConfigFor(d.in.job),
                   Joined(SeedsFor(d, ""))};
   for (Worker& worker : d.workers) {
     if (fallback == 0 || d.plan.creates.size() >= d.options.most_creates) break;
@@ -152,7 +153,7 @@ void CreateMissing(Decision& d) {
     taken.insert(d.status.succeeded.begin(), d.status.succeeded.end());
   }
   taken.merge(JustTold(d));
-  for (int index = 0; index < d.spec().replicas; ++index) {
+  for (int index = 0; index < d.wanted(); ++index) {
     if (taken.count(index)) continue;
     if (d.plan.creates.size() >= d.options.most_creates) {
       d.WakeAt(d.now);  // the rest in the next turn, after the other jobs' turns

@@ -44,6 +44,7 @@ inline constexpr std::string_view kQuota = "Quota";
 inline constexpr std::string_view kForbidden = "Forbidden";
 inline constexpr std::string_view kInvalidTemplate = "InvalidTemplate";
 inline constexpr std::string_view kCannotCreate = "CannotCreate";
+inline constexpr std::string_view kTooManyWorkers = "TooManyWorkers";
 inline constexpr std::string_view kSuspendedByUser = "SuspendedByUser";
 inline constexpr std::string_view kResumed = "Resumed";
 inline constexpr std::string_view kTargetMet = "TargetMet";

@@ -33,6 +33,7 @@ struct Flags {
   std::string space, watch_space, agent_image, signer_host;
   std::string spot = "Preferred", listen = "0.0.0.0", log_level = "info";
   int sign_port = 9443, health_port = 8081, metrics_port = 8443;
+  int max_workers = DecideOptions().max_workers;
   bool elect = true, guard_metrics = true;
 };
 
@@ -68,6 +69,10 @@ void AddFlags(CLI::App& app, Flags& flags) {
       "Name by which agents reach the signer (default: crowdsurf-operator.NAMESPACE.svc)");
   app.add_option("--spot-placement", flags.spot, "Preferred: anywhere when no node is spot")
       ->check(CLI::IsMember({"Preferred", "Required"}))
+      ->capture_default_str();
+  app.add_option("--max-workers-per-job", flags.max_workers,
+                 "A job that asks for more gets so many and is Degraded: TooManyWorkers")
+      ->check(CLI::Range(1, 100'000))
       ->capture_default_str();
   app.add_option("--listen", flags.listen, "Address to bind")->capture_default_str();
   app.add_option("--sign-port", flags.sign_port, "Agents' certificates")->capture_default_str();
@@ -144,6 +149,7 @@ Status Operate(const Flags& flags, const Logger& log) {
   ControllerOptions control;
   control.decide.agent_image = flags.agent_image;
   control.decide.notice_first = kNoticeFirst;
+  control.decide.max_workers = flags.max_workers;
   control.leading = leading;
   Controller controller(*cluster, control, metrics, log.For("controller"));
   running = &controller;

@@ -84,7 +84,8 @@ class Chart(unittest.TestCase):
 
     def test_the_schema_refuses_what_it_does_not_know(self):
         for value, word in (("replicas=0", "replicas"), ("metrics.guard=maybe", "guard"), ("metrics.gard=true", "gard"),
-                            ("spotPlacement=Sometimes", "spotPlacement"), ("metrics.podMonitor.interval=often", "interval"),
+                            ("spotPlacement=Sometimes", "spotPlacement"), ("maxWorkersPerJob=0", "maxWorkersPerJob"),
+                            ("metrics.podMonitor.interval=often", "interval"),
                             ("metrics.readers[0].name=x", "readers"), ("dashboards.labels.x=1", "labels")):
             with self.subTest(value):
                 done = helm("template", "x", str(CHART), "--kube-version", "1.34.0", "--set", value)

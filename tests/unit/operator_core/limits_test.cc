@@ -1,0 +1,56 @@
+// What keeps workers from being made at all, and what a person reads of it.
+#include "tests/unit/operator_core/world.h"
+
+namespace crowdsurf::controller {
+namespace {
+
+const Condition& Degraded(const World& world) {
+  static const Condition kNone;
+  const Condition* found = world.snapshot.status.Find(ConditionType::kDegraded);
+  EXPECT_NE(found, nullptr);
+  return found == nullptr ? kNone : *found;
+}
+
+TEST(LimitsTest, AJobAboveTheOperatorsLimitGetsNoPodsAboveItAndSaysSo) {
+  World world(9);
+  world.options.max_workers = 6;
+  world.Settle();
+  EXPECT_EQ(world.pods.size(), 6u);
+  EXPECT_EQ(Degraded(world).reason, reason::kTooManyWorkers);
+  EXPECT_NE(Degraded(world).message.find("9"), std::string::npos) << Degraded(world).message;
+  EXPECT_NE(Degraded(world).message.find("6"), std::string::npos) << Degraded(world).message;
+  world.StartAll();
+  const Plan plan = world.Settle();
+  EXPECT_EQ(Degraded(world).reason, reason::kTooManyWorkers) << "six of nine train";
+  EXPECT_TRUE(Degraded(world).on);
+  EXPECT_TRUE(plan.events.empty()) << "said once";
+
+  world.snapshot.job.spec.replicas = 6;
+  world.Settle();
+  EXPECT_FALSE(Degraded(world).on) << Degraded(world).message;
+}
+
+TEST(LimitsTest, ALimitThatIsLoweredStopsNobodyThatTrains) {
+  World world = Running(5);
+  world.options.max_workers = 3;
+  world.Settle();
+  EXPECT_EQ(world.Alive(), 5);
+  world.TakeNode("job-4-1");
+  world.TakeNode("job-1-1");
+  world.Settle();
+  EXPECT_EQ(world.Alive(), 4) << "the one above the limit is not replaced";
+  EXPECT_EQ(Degraded(world).reason, reason::kTooManyWorkers);
+}
+
+TEST(LimitsTest, TheShareOnDemandIsOfTheWorkersThereMayBe) {
+  World world(10);
+  world.options.max_workers = 4;
+  world.snapshot.job.spec.capacity.on_demand_percentage_above_base = 50;
+  world.Settle();
+  int on_demand = 0;
+  for (const auto& [name, pod] : world.pods) on_demand += pod.capacity == CapacityType::kOnDemand;
+  EXPECT_EQ(on_demand, 2);
+}
+
+}  // namespace
+}  // namespace crowdsurf::controller
