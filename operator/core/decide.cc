@@ -159,7 +159,9 @@ void Begin(Decision& d) {
                 [&](const std::string& name) { return !present.count(name) && !last.count(name); });
   std::erase_if(d.status.counted_failures,
                 [&](WallTime at) { return d.now - at > d.spec().run.failure_window; });
-  d.Set(ConditionType::kAccepted, true, reason::kValid, "the spec is valid" + WhatLimitsAgents(d));
+  const std::string unguarded = d.in.unguarded.empty() ? "" : "; " + d.in.unguarded;
+  d.Set(ConditionType::kAccepted, true, reason::kValid,
+        "the spec is valid" + WhatLimitsAgents(d) + unguarded);
 }
 
 Plan Decide(const JobSnapshot& snapshot, WallTime now, const DecideOptions& options) {

@@ -31,6 +31,7 @@ std::string OfWanted(const Decision& d) {
 
 // The first cause, in the order in which a person would want to know it.
 std::pair<std::string_view, std::string> BlockingCause(const Decision& d) {
+  if (d.in.obstacle) return {d.in.obstacle->reason, d.in.obstacle->message};
   if (d.spec().replicas > d.wanted()) {
     return {reason::kTooManyWorkers, "replicas " + std::to_string(d.spec().replicas) +
                                          " is above this operator's limit of " +
@@ -88,7 +89,10 @@ void SetWorking(Decision& d) {
   if (d.mode == Mode::kWorking && known && AwaitsLastWords(d)) return;
   const bool running = d.status.ready_replicas >= std::max(1, d.spec().min_replicas);
   d.Set(ConditionType::kRunning, running,
-        running ? reason::kWorkersTraining : reason::kWorkersStarting, OfWanted(d));
+        running         ? reason::kWorkersTraining
+        : d.in.obstacle ? d.in.obstacle->reason
+                        : reason::kWorkersStarting,
+        OfWanted(d));
   if (d.mode == Mode::kFinishing) {  // whoever has ended is not missing
     d.Set(ConditionType::kDegraded, false, reason::kTargetMet, "");
     return;

@@ -8,6 +8,8 @@
 namespace crowdsurf::controller {
 namespace {
 
+constexpr Duration kObstacleAgain = Seconds(5);  // between looks at whether it has gone
+
 bool IsSpot(const Worker& worker) { return worker.pod->capacity == CapacityType::kSpot; }
 
 bool LacksSpot(const Worker& worker) {
@@ -78,6 +80,13 @@ std::string Joined(const std::vector<std::string>& lines) {
   return out;
 }
 
+// Something stands in the way of every worker: no name is used up meanwhile.
+bool Blocked(Decision& d) {
+  if (!d.in.obstacle) return false;
+  d.WakeAt(d.now + kObstacleAgain);
+  return true;
+}
+
 // Not before the API server's last refusal has been slept over.
 bool Refused(Decision& d) {
   if (!d.in.refusal) return false;
@@ -135,7 +144,7 @@ void ScaleDown(Decision& d) {
 }
 
 void CreateMissing(Decision& d) {
-  if (d.mode != Mode::kWorking || Refused(d)) return;
+  if (d.mode != Mode::kWorking || Blocked(d) || Refused(d)) return;
   int fallback = FallbackAllowed(d);
   Creator creator{d, WantedOnDemand(d) - CountOnDemand(d), ConfigFor(d.in.job),
                   Joined(SeedsFor(d, ""))};

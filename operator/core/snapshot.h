@@ -11,6 +11,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/time.h"
@@ -87,6 +88,13 @@ struct CreateRefusal {
   int attempts = 1;  // in a row
 };
 
+// Why no worker can be made before something else is as it must be.
+struct Obstacle {
+  std::string_view reason;  // kNameTaken, kLeftovers
+  std::string message;
+  bool operator==(const Obstacle&) const = default;
+};
+
 struct JobSnapshot {
   TrainingJob job;
   TrainingJobStatus status;  // as last written
@@ -103,6 +111,8 @@ struct JobSnapshot {
   std::vector<std::string> suspect_nodes;
   Progress progress;  // as the agents last told
   std::optional<CreateRefusal> refusal;
+  std::optional<Obstacle> obstacle;
+  std::string unguarded;  // a guard that an edit asks for and that cannot be: why; empty: none
   // Uids of workers that could not be told at the last try: nothing waits for their kubelets.
   std::set<std::string> untold;
 };

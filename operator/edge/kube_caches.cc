@@ -26,7 +26,8 @@ KubeCluster::KubeCluster(KubeClient& client, KubeClusterOptions options, Rng rng
       news_(kMostNews),
       jobs_(ObserveJob),
       pods_(ObservePod),
-      nodes_(ObserveNode) {
+      nodes_(ObserveNode),
+      objects_(client_, options_.trust, options_.clock, log_) {
   CountDeaths(metrics);
   for (const Kind kind : {kJobs, kPods, kNodes}) {
     cached_[kind] = &metrics.AddGauge("crowdsurf_operator_cache_objects",
@@ -166,8 +167,7 @@ void KubeCluster::Touch(const ObjectCache<JobEntry>::Change& change,
   explained_.erase(change.key);
   deaths_.Forget(change.key);
   deleted_on_word_.erase(change.key);
-  ensured_.erase(change.before->job.uid);
-  guarded_.erase(change.before->job.uid);
+  objects_.Forget(change.before->job.uid);
   if (options_.forget) options_.forget(change.before->job.uid);
 }
 

@@ -28,11 +28,10 @@ StatusOr<JobSnapshot> KubeCluster::Observe(const std::string& job) {
   if (entry->job.spec.managed_by != kManagedByUs) {
     return absl::FailedPreconditionError("managed by " + entry->job.spec.managed_by);
   }
-  // Workers do not wait for the guards of an edit. Also after another operator has made them.
-  if (ensured_.contains(entry->job.uid) || pods_of_.contains(job)) FollowEdit(entry->job);
   JobSnapshot snapshot;
   snapshot.job = entry->job;
   snapshot.status = entry->status;
+  LookBeside(snapshot);
   const auto told = told_.find(job);
   snapshot.progress = told == told_.end() ? entry->status.progress : told->second.progress;
   ReadLeases(job);
@@ -63,6 +62,30 @@ StatusOr<JobSnapshot> KubeCluster::Observe(const std::string& job) {
   JudgeDeaths(job, snapshot);
   ExplainWaiting(job, snapshot.pods);
   return snapshot;
+}
+
+// Pods of a job of this name that was deleted are not this one's.
+bool KubeCluster::HasPods(const TrainingJob& job) const {
+  const auto own = pods_of_.find(job.space + "/" + job.name);
+  if (own == pods_of_.end()) return false;
+  return std::any_of(own->second.begin(), own->second.end(), [&](const std::string& key) {
+    const PodEntry* pod = pods_.Find(key);
+    return pod != nullptr && pod->job_uid == job.uid;
+  });
+}
+
+// The objects beside the pods. Workers do not wait for the guards of an edit, also after another
+// operator has made them; the first ones wait for all that the job starts with.
+void KubeCluster::LookBeside(JobSnapshot& snapshot) {
+  const TrainingJob& job = snapshot.job;
+  const bool has_pods = HasPods(job);
+  if (objects_.ensured(job.uid) || has_pods) objects_.FollowEdit(job);
+  const bool wants_pods = !job.deleting && !job.spec.suspend && job.spec.replicas > 0 &&
+                          !snapshot.status.finished() && !snapshot.status.target_time;
+  if (!wants_pods) return;
+  objects_.Prepare(job, has_pods);
+  snapshot.obstacle = objects_.obstacle(job.uid);
+  snapshot.unguarded = objects_.unguarded(job.uid);
 }
 
 // A volume that cannot be mounted shows in a pod's events and nowhere else: of the first worker

@@ -26,6 +26,7 @@
 #include "operator/core/observe.h"
 #include "operator/core/pod_builder.h"
 #include "operator/edge/cluster.h"
+#include "operator/edge/job_objects.h"
 #include "operator/edge/kube_client.h"
 #include "operator/edge/reflector.h"
 
@@ -125,11 +126,6 @@ class KubeCluster : public Cluster {
     std::string uid, message;
     WallTime asked;
   };
-  // A job's guards are as this generation of it asks.
-  struct Guarded {
-    int64_t generation = 0;
-    WallTime not_before;  // of the next try to follow a later one
-  };
   struct Silent {  // of a node that is not Ready: its Lease as it was read last
     std::string renewed;
     std::optional<WallTime> renewed_at;  // by our clock
@@ -152,10 +148,8 @@ class KubeCluster : public Cluster {
   void ListenToNodes(std::set<std::string>& touched);
   void Assume(const nlohmann::json& pod);
   void ShowCaches();
-  Status EnsureObjects(const TrainingJob& job);
-  Status EnsureGuards(const TrainingJob& job);
-  Status RemoveGuard(const TrainingJob& job, const std::string& path);
-  void FollowEdit(const TrainingJob& job);
+  void LookBeside(JobSnapshot& snapshot);
+  bool HasPods(const TrainingJob& job) const;
   StatusOr<nlohmann::json> Post(const TrainingJob& job, const CreatePod& create);
   StatusOr<nlohmann::json> Patch(const AnnotatePod& note);
   Status Settle(const TrainingJob& job, const CreatePod& create,
@@ -194,9 +188,8 @@ class KubeCluster : public Cluster {
   std::map<std::string, std::pair<nlohmann::json, WallTime>> unseen_;  // created, not yet watched
   std::map<std::string, Silent> silent_;                               // nodes that are not Ready
   std::set<std::string> gone_nodes_;                                   // confirmed by the server
-  std::set<std::string> ensured_;           // uids of jobs whose Service and CA map are there
-  std::map<std::string, Guarded> guarded_;  // by the job's uid
-  std::set<std::string> assumed_;           // jobs that our own writes touched
+  JobObjects objects_;
+  std::set<std::string> assumed_;  // jobs that our own writes touched
   std::map<std::string, Told> told_;
   std::map<std::string, Purse> purses_;
   std::map<std::string, Explained> explained_;

@@ -37,7 +37,7 @@ Status KubeCluster::Create(const TrainingJob& job, const CreatePod& create) {
 // Only the requests are made on other threads; what their answers mean is settled here, in order.
 std::vector<Status> KubeCluster::CreateAll(const TrainingJob& job,
                                            std::span<const CreatePod> creates) {
-  if (const Status ready = EnsureObjects(job); !ready.ok()) return {creates.size(), ready};
+  if (const Status ready = objects_.Ensure(job); !ready.ok()) return {creates.size(), ready};
   const auto made = AtOnce(creates.size(), [&](size_t i) { return Post(job, creates[i]); });
   std::vector<Status> answers;
   for (size_t i = 0; i < creates.size(); ++i) answers.push_back(Settle(job, creates[i], made[i]));

@@ -52,5 +52,38 @@ TEST(LimitsTest, TheShareOnDemandIsOfTheWorkersThereMayBe) {
   EXPECT_EQ(on_demand, 2);
 }
 
+TEST(LimitsTest, NoNameIsUsedUpWhileSomethingIsInTheWayAndTheJobStartsWhenItHasGone) {
+  World world(3);
+  world.snapshot.obstacle = Obstacle{reason::kNameTaken, "Service/job-peers is nobody's"};
+  Plan plan = world.Reconcile();
+  EXPECT_TRUE(world.pods.empty());
+  ASSERT_EQ(plan.events.size(), 1u);
+  EXPECT_EQ(plan.events[0].reason, reason::kNameTaken);
+  EXPECT_TRUE(plan.events[0].warning);
+  EXPECT_EQ(Degraded(world).reason, reason::kNameTaken);
+  EXPECT_EQ(Degraded(world).message, "Service/job-peers is nobody's");
+  EXPECT_EQ(world.snapshot.status.Find(ConditionType::kRunning)->reason, reason::kNameTaken);
+  for (int turn = 0; turn < 5; ++turn) {
+    EXPECT_LE(plan.requeue_at, world.now + Seconds(10)) << "nobody else tells that it has gone";
+    world.now = plan.requeue_at;
+    plan = world.Reconcile();
+    EXPECT_TRUE(plan.events.empty()) << "said once";
+  }
+  world.snapshot.obstacle.reset();
+  world.Settle();
+  EXPECT_TRUE(world.pods.contains("job-0-1")) << "the first name is still free";
+  EXPECT_EQ(world.pods.size(), 3u);
+}
+
+TEST(LimitsTest, AGuardOfAnEditThatCannotBeIsSaidAndHealsOn) {
+  World world = Running(2);
+  world.snapshot.unguarded = "NetworkPolicy/job-workers is nobody's";
+  world.TakeNode("job-0-1");
+  world.Settle();
+  EXPECT_EQ(world.Alive(), 2);
+  EXPECT_EQ(world.snapshot.status.Find(ConditionType::kAccepted)->message,
+            "the spec is valid; NetworkPolicy/job-workers is nobody's");
+}
+
 }  // namespace
 }  // namespace crowdsurf::controller

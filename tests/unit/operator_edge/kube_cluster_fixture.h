@@ -38,11 +38,14 @@ class FakeApiServer {
   FakeApiServer() {
     server_.new_task_queue = [] { return new httplib::ThreadPool(8); };  // three of them watch
     server_.set_keep_alive_max_count(1);
-    server_.set_pre_routing_handler(
-        [this](const httplib::Request& request, httplib::Response& response) {
-          Answer(request, response);
-          return httplib::Server::HandlerResponse::Handled;
-        });
+    const auto answer = [this](const httplib::Request& request, httplib::Response& response) {
+      Answer(request, response);
+    };
+    server_.Get(".*", answer);
+    server_.Post(".*", answer);
+    server_.Put(".*", answer);
+    server_.Patch(".*", answer);
+    server_.Delete(".*", answer);
     loopback_.emplace(server_);
   }
   ~FakeApiServer() {
@@ -53,6 +56,7 @@ class FakeApiServer {
     ended_.notify_all();
   }
   KubeEndpoint endpoint() const { return PlainEndpoint(loopback_->port()); }
+  // path: of any request, or "POST /api/...": of that method alone, before the other.
   void Put(const std::string& path, int status, nlohmann::json body) {
     const std::lock_guard lock(mutex_);
     table_[path] = {status, std::move(body)};
@@ -63,9 +67,14 @@ class FakeApiServer {
     const std::lock_guard lock(leases_mutex_);
     return most_leases_;
   }
-  int Asked(const std::string& path) {
+  int Asked(const std::string& path) {  // or "PATCH /api/..."
     const std::lock_guard lock(mutex_);
     return asked_[path];
+  }
+  // What the last request of that method and path brought, "DELETE /api/..."; null: nothing.
+  nlohmann::json Body(const std::string& request) {
+    const std::lock_guard lock(mutex_);
+    return bodies_.contains(request) ? nlohmann::json::parse(bodies_[request]) : nlohmann::json();
   }
 
  private:
@@ -81,7 +90,10 @@ class FakeApiServer {
     if (gather_ > 0 && request.path.find("/leases/") != std::string::npos) Gather();
     const std::lock_guard lock(mutex_);
     ++asked_[request.path];
-    const auto it = table_.find(request.path);
+    ++asked_[request.method + " " + request.path];
+    if (!request.body.empty()) bodies_[request.method + " " + request.path] = request.body;
+    auto it = table_.find(request.method + " " + request.path);
+    if (it == table_.end()) it = table_.find(request.path);
     response.status = it == table_.end() ? 404 : it->second.first;
     const nlohmann::json body =
         it == table_.end() ? nlohmann::json{{"kind", "Status"}, {"code", 404}} : it->second.second;
@@ -102,6 +114,7 @@ class FakeApiServer {
   std::mutex mutex_;
   std::map<std::string, std::pair<int, nlohmann::json>> table_;
   std::map<std::string, int> asked_;
+  std::map<std::string, std::string> bodies_;
   std::condition_variable ended_;
   bool ending_ = false;
   httplib::Server server_;
@@ -125,6 +138,27 @@ inline nlohmann::json Job() {
             {"target", {{"samples", 1000}}},
             {"disruption", {{"podDisruptionBudget", {{"maxUnavailable", 1}}}}},
             {"template", {{"spec", {{"containers", {{{"name", "trainer"}, {"image", "i"}}}}}}}}}}};
+}
+
+// An object that is the job's own, as a server has it.
+inline nlohmann::json Owned(nlohmann::json more = nlohmann::json::object()) {
+  nlohmann::json object = {{"metadata",
+                            {{"uid", "object-uid"},
+                             {"resourceVersion", "7"},
+                             {"labels",
+                              {{"app.kubernetes.io/managed-by", "crowdsurf"},
+                               {"app.kubernetes.io/part-of", "crowdsurf"},
+                               {"app.kubernetes.io/instance", "crowd"},
+                               {"crowdsurf.io/job-name", "crowd"},
+                               {"crowdsurf.io/job-uid", "job-uid"}}},
+                             {"ownerReferences",
+                              {{{"apiVersion", "crowdsurf.io/v1alpha1"},
+                                {"kind", "TrainingJob"},
+                                {"name", "crowd"},
+                                {"uid", "job-uid"},
+                                {"controller", true}}}}}}};
+  object.update(more);
+  return object;
 }
 
 inline nlohmann::json Pod(int index) {
@@ -159,7 +193,7 @@ class KubeClusterTest : public testing::Test {
     api_.Put(jobs, 200, List({Job()}));
     api_.Put("/api/v1/pods", 200, List(pods));
     api_.Put("/api/v1/nodes", 200, List(nodes));
-    api_.Put(kBudgets, 200, nlohmann::json::object());
+    api_.Put(kBudgets, 200, Owned());
     client_ = std::make_unique<KubeClient>(api_.endpoint(), KubeClient::Options{.clock = [this] {
                                              return Time::FromNanoseconds(steady_.load());
                                            }});

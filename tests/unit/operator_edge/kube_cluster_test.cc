@@ -14,19 +14,20 @@ TEST_F(KubeClusterTest, AGuardThatFailsOnceIsTriedAgainAWhileLaterAndThenNoMore)
   now_ = now_ + Seconds(9);
   Observe();
   EXPECT_EQ(api_.Asked(kBudgets), failed) << "not in every turn of the job";
-  api_.Put(kBudgets, 200, json::object());
+  api_.Put(kBudgets, 200, Owned());
   now_ = now_ + Seconds(1);
   Observe();
-  EXPECT_EQ(api_.Asked(kBudgets), failed + 1);
+  EXPECT_EQ(api_.Asked(std::string("PATCH ") + kBudgets), 1) << "it lacked its spec";
+  const int asked = api_.Asked(kBudgets);
   now_ = now_ + Seconds(1000);
   Observe();
-  EXPECT_EQ(api_.Asked(kBudgets), failed + 1) << "it is as the spec asks";
+  EXPECT_EQ(api_.Asked(kBudgets), asked) << "it is as the spec asks";
 }
 
 TEST_F(KubeClusterTest, ANameThatIsTakenIsOursOrTheNextOneOrRefused) {  // pod-lifecycle 3.2
   const std::string space = "/api/v1/namespaces/team/";
   for (const char* made : {"configmaps/crowd-crowdsurf-ca", "services/crowd-peers"}) {
-    api_.Put(space + made, 200, json::object());
+    api_.Put(space + made, 200, Owned());
   }
   api_.Put(space + "pods", 409,
            {{"kind", "Status"}, {"code", 409}, {"reason", "AlreadyExists"}, {"message", "taken"}});
@@ -67,7 +68,7 @@ TEST_F(KubeClusterTest, TheProgressOfADeletedJobOfThisNameIsNotThisOnes) {
   EXPECT_FALSE(Observe().progress.target_met);
   const std::string space = "/api/v1/namespaces/team/";
   for (const char* made : {"configmaps/crowd-crowdsurf-ca", "services/crowd-peers"}) {
-    api_.Put(space + made, 200, json::object());
+    api_.Put(space + made, 200, Owned());
   }
   json older = Pod(9);  // first of all by its name
   older["metadata"]["name"] = "crowd-0-0";
