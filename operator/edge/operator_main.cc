@@ -110,6 +110,14 @@ StatusOr<std::shared_ptr<const CertificateAuthority>> AwaitSignerAuthority(
   return absl::CancelledError("stopped before it could start");
 }
 
+DecideOptions HowToDecide(const Flags& flags) {
+  DecideOptions options;
+  options.agent_image = flags.agent_image;
+  options.notice_first = kNoticeFirst;
+  options.max_workers = flags.max_workers;
+  return options;
+}
+
 Status Operate(const Flags& flags, const Logger& log) {
   ASSIGN_OR_RETURN(const KubeEndpoint endpoint, LoadDefaultKubeEndpoint());
   MetricRegistry metrics;
@@ -147,9 +155,7 @@ Status Operate(const Flags& flags, const Logger& log) {
   cluster.emplace(client, std::move(options), Rng(static_cast<uint64_t>(getpid())),
                   log.For("cluster"), metrics);
   ControllerOptions control;
-  control.decide.agent_image = flags.agent_image;
-  control.decide.notice_first = kNoticeFirst;
-  control.decide.max_workers = flags.max_workers;
+  control.decide = HowToDecide(flags);
   control.leading = leading;
   Controller controller(*cluster, control, metrics, log.For("controller"));
   running = &controller;
