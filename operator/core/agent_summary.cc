@@ -3,6 +3,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "base/text.h"
 #include "operator/core/json_path.h"
 
 namespace crowdsurf::controller {
@@ -40,7 +41,7 @@ bool FlagAt(const json* object, std::string_view name) {
 std::string ClippedAt(const json* object, std::string_view name) {
   const json* value = Member(object, name);
   return value != nullptr && value->is_string()
-             ? value->get_ref<const std::string&>().substr(0, kLongestText)
+             ? CutText(value->get_ref<const std::string&>(), kLongestText)
              : std::string();
 }
 
@@ -71,7 +72,7 @@ std::optional<AgentSummary> ParseSummary(std::string_view text) {
   if (const json* metrics = Member(in, "metrics"); metrics != nullptr && metrics->is_object()) {
     for (const auto& [name, value] : metrics->items()) {
       if (value.is_number() && out.metrics.size() < kMostMetrics) {
-        out.metrics[name.substr(0, kLongestText)] = value.get<double>();
+        out.metrics[CutText(name, kLongestText)] = value.get<double>();
       }
     }
   }

@@ -35,6 +35,10 @@ std::string TextUnder(const json& object, const char* pointer) {
   return object[at].get<std::string>();
 }
 
+std::string JsonText(const json& value) {
+  return value.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
 std::optional<WallTime> InstantAt(const json& object, std::string_view path) {
   return ParseInstant(TextAt(object, path));
 }

@@ -22,6 +22,8 @@ std::string TextAt(const nlohmann::json& object, std::string_view path,
                    std::string_view fallback = {});
 // The text at an RFC 6901 pointer, "/data/ca.pem": names with dots in them, items of lists.
 std::string TextUnder(const nlohmann::json& object, const char* pointer);
+// As it is sent and stored. Never fails: bytes that are no UTF-8 become U+FFFD.
+std::string JsonText(const nlohmann::json& value);
 // The RFC 3339 instant at `path`.
 std::optional<WallTime> InstantAt(const nlohmann::json& object, std::string_view path);
 

@@ -2,6 +2,7 @@
 
 #include <charconv>
 
+#include "base/text.h"
 #include "operator/core/json_path.h"
 #include "operator/core/node_marks.h"
 #include "operator/core/pod_builder.h"
@@ -55,7 +56,7 @@ std::optional<ContainerEnd> EndOf(const json& status, std::string_view path) {
   ContainerEnd out;
   out.exit_code = code != nullptr && code->is_number_integer() ? code->get<int>() : 255;
   out.reason = TextAt(*end, "reason");
-  out.output = TextAt(*end, "message").substr(0, kMostOutputInStatus);
+  out.output = CutText(TextAt(*end, "message"), kMostOutputInStatus);
   out.at = InstantAt(*end, "finishedAt");
   return out;
 }
@@ -97,7 +98,7 @@ void ReadContainers(const json& pod, PodFacts& facts) {
     const std::string_view why = WaitingReason(TextAt(status, "state.waiting.reason"));
     if (why.empty()) return;
     facts.waiting_reason = why;
-    facts.waiting_message = TextAt(status, "state.waiting.message").substr(0, kMostOutputInStatus);
+    facts.waiting_message = CutText(TextAt(status, "state.waiting.message"), kMostOutputInStatus);
   };
   Each(pod, "status.containerStatuses", [&](const json& status) {
     waiting(status);
@@ -144,7 +145,7 @@ void ReadConditions(const json& pod, PodFacts& facts) {
       if (facts.disruption_target.empty()) facts.disruption_target = "Unknown";
     } else if (type == "PodScheduled" && status == "False" &&
                TextAt(condition, "reason") == "Unschedulable") {
-      facts.waiting_message = TextAt(condition, "message").substr(0, kMostOutputInStatus);
+      facts.waiting_message = CutText(TextAt(condition, "message"), kMostOutputInStatus);
       // A claim that is missing or not bound is no lack of machines: other capacity cannot help.
       const bool claim = facts.waiting_message.find("persistentvolumeclaim") != std::string::npos ||
                          facts.waiting_message.find("PersistentVolumeClaim") != std::string::npos;

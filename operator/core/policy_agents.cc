@@ -4,6 +4,7 @@
 #include <span>
 
 #include "operator/core/decision.h"
+#include "operator/core/json_path.h"
 #include "operator/core/rfc3339.h"
 
 // What agents are told through annotations: seeds to find each other, and their configuration.
@@ -76,11 +77,10 @@ void TellAgain(Decision& d) {
 }  // namespace
 
 std::string ConfigFor(const TrainingJob& job) {
-  return nlohmann::json{{"generation", job.generation},
-                        {"averaging", job.spec.averaging},
-                        {"target", job.spec.target},
-                        {"checkpoint", job.spec.checkpoint}}
-      .dump();
+  return JsonText({{"generation", job.generation},
+                   {"averaging", job.spec.averaging},
+                   {"target", job.spec.target},
+                   {"checkpoint", job.spec.checkpoint}});
 }
 
 namespace {

@@ -3,6 +3,7 @@
 
 #include "base/digest.h"
 #include "base/rng.h"
+#include "base/text.h"
 #include "operator/core/decision.h"
 
 // Who ended, why, and what it costs: pods are counted once, by name, and names are never re-used.
@@ -11,10 +12,6 @@ namespace {
 
 constexpr int kBusError = 135;       // 128 + SIGBUS
 constexpr size_t kMostRetries = 16;  // of one index; beyond, the back-off is at its cap anyhow
-
-std::string Tail(const std::string& text, size_t most) {
-  return text.size() <= most ? text : text.substr(text.size() - most);
-}
 
 // Deterministic jitter: one job's workers that fall together do not come back together, and the
 // same snapshot still gives the same plan.
@@ -70,7 +67,7 @@ void Failed(Decision& d, const Worker& worker) {
   ++d.status.failures;
   d.status.last_failure =
       FailureNote{pod.name, std::string(worker.verdict.reason), end ? end->exit_code : 0,
-                  end ? Tail(end->output, kMostOutputInStatus) : pod.waiting_message, d.now};
+                  end ? TextTail(end->output, kMostOutputInStatus) : pod.waiting_message, d.now};
   const FailureAction action = ActionFor(d.spec().failure_rules, pod);
   BackOff(d, worker, action);
   d.Say(worker.verdict.reason, Describe(worker), /*warning=*/true);

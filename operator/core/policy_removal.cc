@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include "operator/core/decision.h"
+#include "operator/core/json_path.h"
 
 // Notices to workers whose node is going, and who is deleted when. Telling is an annotation patch;
 // deleting is never a way of telling (pod-lifecycle.md 1).
@@ -11,7 +12,7 @@ namespace {
 std::string NoticeText(const Mark& mark) {
   nlohmann::json notice = {{"reason", mark.signal}};
   if (mark.deadline) notice["deadline"] = mark.deadline->seconds();
-  return notice.dump();
+  return JsonText(notice);
 }
 
 void RemoveMarked(Decision& d, Worker& worker) {

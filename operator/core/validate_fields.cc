@@ -1,7 +1,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/text.h"
 #include "operator/core/fields.h"
+#include "operator/core/json_path.h"
 #include "operator/core/validate_rules.h"
 
 namespace crowdsurf::controller {
@@ -9,14 +11,14 @@ namespace {
 
 using nlohmann::json;
 
-constexpr size_t kLongestShown = 60;  // letters of a value in a message
+constexpr size_t kLongestShown = 60;  // bytes of a value in a message
 constexpr int kMostExitCode = 255;    // what a process can say
 
 std::string Number(double value) {
   if (value == std::floor(value) && std::abs(value) < 1e16) {
     return std::to_string(static_cast<int64_t>(value));
   }
-  return json(value).dump();
+  return JsonText(value);
 }
 
 std::string Joined(std::span<const std::string_view> names) {
@@ -78,7 +80,7 @@ void CheckText(const Field& field, const json& value, const std::string& path, R
 
 void CheckQuantity(const json& value, const std::string& path, Report& report) {
   constexpr std::string_view kSuffixes[] = {"", "k", "M", "G", "T", "Ki", "Mi", "Gi", "Ti", "m"};
-  std::string text = value.is_string() ? value.get<std::string>() : value.dump();
+  std::string text = value.is_string() ? value.get<std::string>() : JsonText(value);
   const size_t digits = std::min(text.find_first_not_of("0123456789."), text.size());
   const std::string suffix = text.substr(digits);
   if (digits == 0 ||
@@ -200,15 +202,14 @@ int Report::LineOf(std::string path) const {
 std::string Show(const json& value) {
   if (value.is_object()) return "a mapping";
   if (value.is_array()) return "a list";
-  std::string text = value.is_string() ? value.get<std::string>()
-                                       : value.dump(-1, ' ', false, json::error_handler_t::replace);
+  std::string text = value.is_string() ? value.get<std::string>() : JsonText(value);
   if (value.is_string() && text.find_first_not_of("0123456789.+-") == std::string::npos) {
     text = '"' + text + '"';  // "8" in quotes is text: say so
   }
   for (char& c : text) {
     if (static_cast<unsigned char>(c) < 0x20) c = ' ';
   }
-  if (text.size() > kLongestShown) text = text.substr(0, kLongestShown) + "...";
+  if (text.size() > kLongestShown) text = CutText(text, kLongestShown) + "...";
   return text;
 }
 

@@ -8,6 +8,7 @@
 #include <set>
 #include <utility>
 
+#include "base/text.h"
 #include "operator/core/json_path.h"
 #include "operator/core/outages.h"
 #include "operator/edge/kube_connections.h"
@@ -32,7 +33,7 @@ std::string MessageOf(const std::string& body, int status) {
   if (document.is_object() && document.contains("message") && document["message"].is_string()) {
     return document["message"].get<std::string>();
   }
-  return absl::StrCat("HTTP ", status, body.empty() ? "" : ": ", body.substr(0, 200));
+  return absl::StrCat("HTTP ", status, body.empty() ? "" : ": ", CutText(body, 200));
 }
 
 std::string ReasonOf(const std::string& body) {
@@ -258,21 +259,21 @@ StatusOr<json> KubeClient::Get(const std::string& path) {
 }
 
 StatusOr<json> KubeClient::Create(const std::string& path, const json& object) {
-  const std::string body = object.dump();  // not in the time that a connection is judged by
+  const std::string body = JsonText(object);  // not in the time that a connection is judged by
   return impl_->Request("POST", path, [&](auto& client, const auto& headers) {
     return client.Post(path, headers, body, "application/json");
   });
 }
 
 StatusOr<json> KubeClient::Replace(const std::string& path, const json& object) {
-  const std::string body = object.dump();
+  const std::string body = JsonText(object);
   return impl_->Request("PUT", path, [&](auto& client, const auto& headers) {
     return client.Put(path, headers, body, "application/json");
   });
 }
 
 StatusOr<json> KubeClient::Patch(const std::string& path, PatchType type, const json& patch) {
-  const std::string body = patch.dump();
+  const std::string body = JsonText(patch);
   return impl_->Request("PATCH", path, [&](auto& client, const auto& headers) {
     return client.Patch(path, headers, body, ContentType(type));
   });
@@ -282,7 +283,7 @@ Status KubeClient::Delete(const std::string& path, const json& options) {
   return impl_
       ->Request("DELETE", path,
                 [&](auto& client, const auto& headers) {
-                  return client.Delete(path, headers, options.dump(), "application/json");
+                  return client.Delete(path, headers, JsonText(options), "application/json");
                 })
       .status();
 }

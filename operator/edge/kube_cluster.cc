@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/text.h"
 #include "operator/core/json_path.h"
 
 // The Cluster port: what Decide reads. The caches below it: kube_caches.cc; what its plan becomes:
@@ -118,7 +119,7 @@ void KubeCluster::ExplainWaiting(const std::string& job, std::vector<PodFacts>& 
   }
   if (known.message.empty()) return;
   late->waiting_reason = reason::kCannotStart;
-  late->waiting_message = known.message.substr(0, kMostOutputInStatus);
+  late->waiting_message = CutText(known.message, kMostOutputInStatus);
 }
 
 // The pods' watch may run ahead of the nodes': ask before calling a node gone.

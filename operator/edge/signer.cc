@@ -8,6 +8,7 @@
 #include "base/bytes.h"
 #include "base/check.h"
 #include "base/edge/clock.h"
+#include "operator/core/json_path.h"
 #include "operator/edge/bearer_token.h"
 
 namespace crowdsurf::controller {
@@ -22,7 +23,7 @@ constexpr size_t kMostTokens = 200'000;     // a job's workers and those that we
 constexpr int kTokenBytes = 32;
 constexpr char kNoRequest[] = "the body is not {\"csr\": PEM, \"boot\": number}";
 
-std::string Refusal(std::string_view why) { return json{{"error", why}}.dump(); }
+std::string Refusal(std::string_view why) { return JsonText({{"error", why}}); }
 
 // The signing request of a body, empty when there is none.
 std::string RequestIn(const std::string& body) {
@@ -168,7 +169,7 @@ Signer::Answer Signer::Sign(const std::string& authorization, const std::string&
     return {400, Refusal(std::string(chain.status().message()))};
   }
   metrics_.granted.Add();
-  return {200, json{{"certificate", *chain}}.dump()};
+  return {200, JsonText({{"certificate", *chain}})};
 }
 
 Signer::Answer Signer::Grant(const std::string& token, const std::string& body) {
@@ -180,7 +181,7 @@ Signer::Answer Signer::Grant(const std::string& token, const std::string& body) 
   const StatusOr<std::string> chain = grant_(token, csr);
   if (chain.ok()) {
     metrics_.granted.Add();
-    return {200, json{{"certificate", *chain}}.dump()};
+    return {200, JsonText({{"certificate", *chain}})};
   }
   const std::string why(chain.status().message());
   if (absl::IsUnauthenticated(chain.status())) {

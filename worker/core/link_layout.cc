@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/digest.h"
+#include "base/text.h"
 
 namespace crowdsurf::worker {
 namespace {
@@ -34,7 +35,7 @@ std::optional<uint64_t> CountElements(const std::vector<uint64_t>& shape) {
 std::string Violations(const LinkTensor& t) {
   std::string out;
   const auto add = [&](auto&&... parts) {
-    absl::StrAppend(&out, out.empty() ? "" : "; ", "tensor \"", t.name.substr(0, kLinkNameMost),
+    absl::StrAppend(&out, out.empty() ? "" : "; ", "tensor \"", CutText(t.name, kLinkNameMost),
                     "\": ", parts...);
   };
   if (!PrintableName(t.name)) add("name must be 1 to 256 printable ASCII characters");

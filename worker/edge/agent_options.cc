@@ -6,6 +6,8 @@
 #include <array>
 #include <filesystem>
 
+#include "base/text.h"
+
 namespace crowdsurf::worker {
 namespace {
 
@@ -29,7 +31,7 @@ void CheckName(const char* flag, const std::string& value, std::vector<std::stri
   if (value.empty()) {
     out.push_back(absl::StrCat(flag, ": is required"));
   } else if (value.size() > 253 || value.find('/') != std::string::npos) {
-    out.push_back(absl::StrCat(flag, ": \"", value.substr(0, 40),
+    out.push_back(absl::StrCat(flag, ": \"", CutText(value, 40),
                                "\" is no name (at most 253 characters, no slash)"));
   }
 }

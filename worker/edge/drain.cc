@@ -16,6 +16,7 @@
 #include <thread>
 
 #include "base/edge/clock.h"
+#include "base/text.h"
 #include "worker/edge/state_file.h"
 
 namespace crowdsurf::worker {
@@ -76,7 +77,7 @@ StatusOr<NoticeChanged> ParseNotice(std::string_view text) {
     notice.deadline = WallTime::FromNanoseconds(static_cast<int64_t>(seconds * 1e9));
   }
   if (reason != json.end() && reason->is_string()) {
-    notice.reason = reason->get<std::string>().substr(0, kReasonMost);
+    notice.reason = CutText(reason->get<std::string>(), kReasonMost);
   }
   return notice;
 }

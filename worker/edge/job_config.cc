@@ -4,6 +4,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "base/text.h"
 #include "worker/core/strategy.h"
 #include "worker/edge/agent_options.h"
 
@@ -11,6 +12,10 @@ namespace crowdsurf::worker {
 namespace {
 
 using Json = nlohmann::json;
+
+std::string Written(const Json& value) {
+  return value.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
 
 // One object of the file, with the path that violations name.
 class Fields {
@@ -37,7 +42,7 @@ class Fields {
     if (!Has(name)) return fallback;
     const Json& value = At(name);
     if (!value.is_number()) {
-      Complain(name, absl::StrCat(value.dump().substr(0, 40), " is not a number"));
+      Complain(name, absl::StrCat(CutText(Written(value), 40), " is not a number"));
       return fallback;
     }
     const double number = value.get<double>();
@@ -60,7 +65,7 @@ class Fields {
   template <class E>
   E Enum(const char* name, E fallback, std::initializer_list<const char*> names) const {
     if (!Has(name)) return fallback;
-    const std::string text = At(name).is_string() ? At(name).get<std::string>() : At(name).dump();
+    const std::string text = At(name).is_string() ? At(name).get<std::string>() : Written(At(name));
     int index = 0;
     std::string allowed;
     for (const char* candidate : names) {
@@ -68,7 +73,7 @@ class Fields {
       allowed = absl::StrCat(allowed, allowed.empty() ? "" : ", ", candidate);
       ++index;
     }
-    Complain(name, absl::StrCat("\"", text.substr(0, 40), "\" is none of ", allowed));
+    Complain(name, absl::StrCat("\"", CutText(text, 40), "\" is none of ", allowed));
     return fallback;
   }
 

@@ -4,6 +4,8 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "base/text.h"
+
 namespace crowdsurf::worker {
 namespace {
 
@@ -201,7 +203,7 @@ StatusOr<ProgressRequest> ParseProgress(std::string_view body) {
 StatusOr<std::string> ParseLeave(std::string_view body) {
   if (body.empty()) return std::string();
   ASSIGN_OR_RETURN(const Json json, ParseObject(body));
-  return Text(json, "reason", "").substr(0, kLinkNameMost);
+  return CutText(Text(json, "reason", ""), kLinkNameMost);
 }
 
 std::string WriteNotice(const LinkNotice& notice) { return Dump(NoticeJson(notice)); }

@@ -107,7 +107,7 @@ Bytes EncodeSafetensors(const ParameterTable& table, std::span<const float> valu
                            {"shape", tensor.shape},
                            {"data_offsets", {begin, begin + tensor.elements() * sizeof(float)}}};
   }
-  std::string text = header.dump();
+  std::string text = header.dump(-1, ' ', false, Json::error_handler_t::replace);
   text.append((kAlign - text.size() % kAlign) % kAlign, ' ');
   ByteWriter out;
   out.U64(text.size());

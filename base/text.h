@@ -1,0 +1,21 @@
+// Text: text that others wrote, cut and made valid without ever splitting a character.
+//
+// A message of the API server, a value of a manifest, the last line of a trainer may be of any
+// bytes and any length; JSON, Kubernetes and terminals want UTF-8. These are the only functions
+// that shorten such text. Bytes that are no UTF-8 (overlong, surrogates and beyond U+10FFFF among
+// them) become U+FFFD, one each. Pure, any thread; linear in what is kept. Source: RFC 3629.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace crowdsurf {
+
+// The beginning of `text`, valid, at most `most` bytes.
+std::string CutText(std::string_view text, size_t most);
+// Its end, valid, at most `most` bytes.
+std::string TextTail(std::string_view text, size_t most);
+// All of it, valid; up to three times as long.
+std::string ValidText(std::string_view text);
+
+}  // namespace crowdsurf
