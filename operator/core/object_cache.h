@@ -4,7 +4,8 @@
 // A pod's JSON is tens of kilobytes and its projection some hundred bytes: the cache keeps only T,
 // so memory follows the number of objects and not their size. Replace takes a whole list (start,
 // and after 410); Apply one watch event. Both report the keys whose projection changed, so
-// unchanged resyncs wake nobody. Owner: the controller's host thread. Single sequence. Bound: the
+// unchanged resyncs wake nobody; T may hold what equality leaves out, such as a version, and the
+// cache always has the newest. Owner: the controller's host thread. Single sequence. Bound: the
 // objects that the API server holds under the selector.
 #pragma once
 
@@ -95,10 +96,10 @@ class ObjectCache {
       objects_.emplace(key, *value);
       return Change{key, std::nullopt, std::move(value)};
     }
-    if (it->second == *value) return std::nullopt;
-    Change change{key, std::move(it->second), *value};
-    it->second = std::move(*value);
-    return change;
+    // An equal value is kept too: it carries the newest version, which the next write is based on.
+    T before = std::exchange(it->second, *value);
+    if (before == *value) return std::nullopt;
+    return Change{key, std::move(before), std::move(value)};
   }
 
   const T* Find(const std::string& key) const {

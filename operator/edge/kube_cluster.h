@@ -147,6 +147,8 @@ class KubeCluster : public Cluster {
   void Touch(const ObjectCache<NodeEntry>::Change& change, std::set<std::string>& touched);
   void ListenToNodes(std::set<std::string>& touched);
   void Assume(const nlohmann::json& pod);
+  std::optional<ObjectCache<JobEntry>::Change> AssumeJob(const nlohmann::json& job);
+  Status PatchStatus(const std::string& key, const nlohmann::json& diff);
   void ShowCaches();
   void LookBeside(JobSnapshot& snapshot);
   bool HasPods(const TrainingJob& job) const;

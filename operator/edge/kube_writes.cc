@@ -1,6 +1,7 @@
 // What a plan becomes: pods, notes, status and events at the API server (kube_cluster.h).
 #include <algorithm>
 
+#include "base/text.h"
 #include "operator/core/json_path.h"
 #include "operator/core/rfc3339.h"
 #include "operator/edge/at_once.h"
@@ -119,23 +120,41 @@ StatusOr<json> KubeCluster::Patch(const AnnotatePod& note) {
   return client_.Patch(PodPath(key->second), PatchType::kMerge, patch);
 }
 
+// A conflict says that somebody changed the object since it was watched. A change of metadata alone
+// leaves the decision as good as it was: it is written again, once, upon the newest version.
 Status KubeCluster::WriteStatus(const TrainingJob& job, const TrainingJobStatus& status) {
   const std::string key = KeyOf(job);
   const JobEntry* entry = jobs_.Find(key);
   if (entry == nullptr || entry->job.uid != job.uid) return absl::OkStatus();  // gone
   const json diff = MergeDiff(entry->status_json, ShownStatus(job, status));
   if (diff.empty()) return absl::OkStatus();
-  const json patch = {{"metadata", {{"resourceVersion", std::to_string(entry->version)}}},
+  const JobEntry based_on = *entry;
+  Status written = PatchStatus(key, diff);
+  if (!absl::IsAborted(written)) return written;
+  const auto newest = client_.Get(JobPath(key));
+  if (!newest.ok()) return written;
+  if (const auto change = AssumeJob(*newest)) Touch(*change, assumed_);
+  entry = jobs_.Find(key);
+  if (entry == nullptr || !(*entry == based_on)) return written;  // to be decided anew
+  return PatchStatus(key, diff);
+}
+
+Status KubeCluster::PatchStatus(const std::string& key, const json& diff) {
+  const json patch = {{"metadata", {{"resourceVersion", std::to_string(jobs_.Find(key)->version)}}},
                       {"status", diff}};
   const auto written = client_.Patch(JobPath(key) + "/status", PatchType::kMerge, patch);
-  if (!written.ok()) {
-    return absl::IsNotFound(written.status()) ? absl::OkStatus() : written.status();
-  }
-  WatchEvent own;
-  own.type = WatchEvent::Type::kModified;
-  own.object = *written;
-  (void)jobs_.Apply(own);
-  return absl::OkStatus();
+  if (written.ok()) (void)AssumeJob(*written);  // our own news wake nobody
+  return absl::IsNotFound(written.status()) ? absl::OkStatus() : written.status();
+}
+
+// What the server answered is in the cache before its watch tells.
+std::optional<ObjectCache<JobEntry>::Change> KubeCluster::AssumeJob(const json& job) {
+  const JobEntry* known = jobs_.Find(controller::KeyOf(job));
+  if (known != nullptr && VersionOf(job) < known->version) return std::nullopt;
+  WatchEvent answer;
+  answer.type = WatchEvent::Type::kModified;
+  answer.object = job;
+  return jobs_.Apply(answer);
 }
 
 // What the CRD let through but the operator cannot run: said in the status, once.
@@ -149,7 +168,7 @@ Status KubeCluster::RefuseSpec(const JobEntry& entry) {
   Condition refused{ConditionType::kAccepted,
                     false,
                     std::string(reason::kInvalidTemplate),
-                    message.substr(0, kMostMessage),
+                    CutText(message, kMostMessage),
                     entry.job.generation,
                     options_.clock()};
   if (old != nullptr && !old->on && old->message == refused.message) return absl::OkStatus();
@@ -184,7 +203,7 @@ void KubeCluster::Record(const TrainingJob& job, const Event& event) {
                         {"uid", job.uid}}},
                       {"type", event.warning ? "Warning" : "Normal"},
                       {"reason", event.reason},
-                      {"message", event.message.substr(0, kMostMessage)},
+                      {"message", CutText(event.message, kMostMessage)},
                       {"source", {{"component", "crowdsurf-operator"}}},
                       {"firstTimestamp", at},
                       {"lastTimestamp", at},

@@ -109,6 +109,20 @@ TEST(ObjectCacheTest, ReportsOnlyChangesOfWhatIsUsed) {
   EXPECT_EQ(cache.unreadable(), 1u);
 }
 
+// What the operator does not use has changed: nobody is woken, and the next write is based on it.
+TEST(ObjectCacheTest, AnEqualValueLeavesItsNewerVersion) {
+  struct Versioned {
+    int value = 0, version = 0;
+    bool operator==(const Versioned& other) const { return value == other.value; }
+  };
+  ObjectCache<Versioned> cache([](const Json& object) -> std::optional<Versioned> {
+    return Versioned{object["value"][0].get<int>(), object["value"][1].get<int>()};
+  });
+  EXPECT_TRUE(cache.Apply(Event(Type::kAdded, "a", {1, 3})).has_value());
+  EXPECT_FALSE(cache.Apply(Event(Type::kModified, "a", {1, 4})).has_value());
+  EXPECT_EQ(cache.Find("n/a")->version, 4);
+}
+
 TEST(ObjectCacheTest, ARelistFindsWhatTheWatchMissed) {
   auto cache = IntCache();
   cache.Apply(Event(Type::kAdded, "gone", 1));
