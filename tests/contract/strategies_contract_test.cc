@@ -235,6 +235,57 @@ TEST(RelaySumTest, NothingCrossesAViewChange) {
   EXPECT_NEAR(world.Mean(), 1, 1e-9);
 }
 
+// The clock of the momentum counts gradient steps (section 3: dt of the mixing): with exchanges as
+// often as rate_com asks for, a step is one unit, whatever the rate and the length of a step.
+TEST(A2CiD2Test, TheClockCountsOneUnitAGradientStep) {
+  for (const double rate : {0.5, 1.0, 4.0}) {
+    constexpr double kStep = 0.25;
+    const double interval = kStep / rate;
+    ExchangeClock clock(rate, interval);
+    EXPECT_DOUBLE_EQ(clock.Units(kStep), 1);
+    ExchangeClock late(rate, interval * 3);  // a wrong first guess is forgotten
+    for (int exchange = 0; exchange < 1000; ++exchange) late.OnExchange(interval);
+    EXPECT_NEAR(late.Units(kStep), 1, 1e-9);
+  }
+}
+
+// What the strategy tells the kernel to mix by is exp(-2 eta units) of that clock.
+TEST(A2CiD2Test, MixesByTheTimeSinceTheLastEvent) {
+  constexpr double kStep = 0.1, kRate = 0.5, kSteps = 3;
+  A2CiD2 strategy{Rng(1)};
+  EdgeMailbox edges;
+  strategy.SetVector(8, edges);
+  AveragingConfig config = Config(StrategyKind::kA2CiD2, GraphKind::kRing);
+  config.mixing.rate_com = kRate;
+  const Member self{.id = *PeerId::From(Sha256(AsBytes("a")).view())};
+  const Member other{.id = *PeerId::From(Sha256(AsBytes("b")).view())};
+  const View first = FirstView(self, {.config = config});
+  const View view = NextView(Seating(first, ViewHash()), {}, {other}, false, {.config = config});
+  Time now = Time::FromNanoseconds(1);
+  StrategyActions actions;
+  strategy.OnView(now, view, self.id, actions);
+  strategy.OnEvent(now, PaceTold{1, 1, kStep, 0}, actions);
+  strategy.OnEvent(now, MixingOpens{Region::kInboxB}, actions);
+  strategy.OnEvent(now, SnapshotTaken{}, actions);  // the first: both models begin there
+  strategy.OnEvent(now, PairDone{other.id, false}, actions);
+  const auto swaps = [&] {
+    std::vector<double> found;
+    for (const StrategyAction& action : actions)
+      if (const auto* kernel = std::get_if<RunKernel>(&action);
+          kernel != nullptr && kernel->kernel == MixKernel::kMomentum)
+        found.push_back(kernel->scalars.at(0));
+    return found;
+  };
+  actions.clear();
+  now = now + Seconds(kSteps * kStep);
+  strategy.OnEvent(now, SnapshotTaken{}, actions);
+  // A pair, each of whom proposes at kRate / 2 to its only neighbour.
+  const Graph pair{.nodes = 2, .edges = {{0, 1}}};
+  const double eta = AcidConstantsOf(pair, {kRate}).value().eta;
+  ASSERT_EQ(swaps().size(), 1u);
+  EXPECT_NEAR(swaps()[0], (1 - std::exp(-2 * eta * kSteps)) / 2, 1e-6);
+}
+
 // Intervals between a worker's proposals are exponential: chi-square over twenty equal bins.
 TEST(A2CiD2Test, ProposalsArePoisson) {
   for (const uint64_t seed : {1U, 2U, 3U}) {

@@ -279,6 +279,23 @@ TEST(DecideTest, OnDemandBaseAndShareAreMetBeforeSpot) {
             4);
 }
 
+// The share is a lower bound on stable capacity, so it is rounded up: 10 % of 3 is one worker.
+TEST(DecideTest, TheShareOnDemandIsRoundedUp) {
+  struct Row {
+    int replicas, base, percentage, on_demand;
+  };
+  for (const Row& row : {Row{3, 0, 10, 1}, Row{7, 0, 25, 2}, Row{10, 2, 26, 5}, Row{4, 0, 0, 0},
+                         Row{8, 0, 50, 4}, Row{5, 5, 100, 5}}) {
+    World world(row.replicas);
+    world.snapshot.job.spec.capacity.on_demand_base = row.base;
+    world.snapshot.job.spec.capacity.on_demand_percentage_above_base = row.percentage;
+    const Plan plan = world.Reconcile();
+    const auto on_demand = [](const CreatePod& c) { return c.capacity == CapacityType::kOnDemand; };
+    EXPECT_EQ(std::count_if(plan.creates.begin(), plan.creates.end(), on_demand), row.on_demand)
+        << row.percentage << " % of " << row.replicas << " above " << row.base;
+  }
+}
+
 TEST(DecideTest, FallsBackToOnDemandWhenSpotHasHadNoRoom) {
   World world = Running(3);
   world.snapshot.job.spec.capacity.fallback_max_on_demand = 1;

@@ -185,6 +185,38 @@ TEST(RoundPlanStakes, ACompleteBallotWithTwoStakesOfOneRankIsNotKept) {
   for (const PlanChunk& chunk : kept->chunks) EXPECT_EQ(chunk.holders, 3U);
 }
 
+// An applied value is decided, so a branch keeps it, although its members differ about a stake of a
+// contributor: without that word the ballot looks undecided, and the chunks are reduced again.
+TEST(RoundPlanStakes, AnAppliedValueIsKeptThoughAStakeInItIsDisputed) {
+  RoundSpec spec = Spec();
+  spec.cells.push_back({std::nullopt, {PeerAt(kSpeaker), PeerAt(kSpeaker + 1)}});
+  PlanQuestion question;
+  question.spec = &spec;
+  question.ballot = 4;
+  question.branch = true;
+  StatusFrame applied;
+  applied.branch = true;
+  applied.complete = 0;
+  applied.held = {{0, 7, 77}, {0, 7, 78}};
+  applied.stakes = {{0, spec.stake}, {1, kOwn}, {2, kSpoken}};
+  StatusFrame other;
+  other.branch = true;
+  other.held.resize(2);
+  other.stakes = {{1, kOwn}, {2, kOwn}};
+  question.statuses = {{0, applied}, {1, other}};
+  const auto undecided = MakePlan(question);
+  ASSERT_TRUE(undecided.has_value());
+  for (const PlanChunk& chunk : undecided->chunks) EXPECT_EQ(chunk.holders, 0U);
+  question.statuses[0].applied = true;
+  const auto plan = MakePlan(question);
+  ASSERT_TRUE(plan.has_value());
+  EXPECT_EQ(plan->stakes.at(2), kSpoken);
+  for (size_t c = 0; c < 2; ++c) {
+    EXPECT_EQ(plan->chunks[c].holders, 1U);
+    EXPECT_EQ(plan->chunks[c].value, applied.held[c]);
+  }
+}
+
 // The value is decided, its only holder is rank 1.
 class RoundOrphan : public RoundStakes {
  protected:
