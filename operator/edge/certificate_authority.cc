@@ -9,6 +9,10 @@
 #include <openssl/x509v3.h>
 
 #include <ctime>
+#include <optional>
+#include <utility>
+
+#include "operator/core/ownership.h"
 
 namespace crowdsurf::controller {
 namespace {
@@ -56,13 +60,54 @@ bool AddExtension(X509* certificate, X509* issuer, int id, const std::string& va
   return added;
 }
 
+// One name of the certificate's holder. Never text of a configuration: a comma is a letter of it.
+struct HolderName {
+  int type;  // GEN_DNS, GEN_URI, GEN_IPADD
+  std::string value;
+};
+
+struct NamesDeleter {
+  void operator()(GENERAL_NAMES* names) const { GENERAL_NAMES_free(names); }
+};
+
+GENERAL_NAME* NewName(const HolderName& holder) {
+  ASN1_STRING* text =
+      ASN1_STRING_type_new(holder.type == GEN_IPADD ? V_ASN1_OCTET_STRING : V_ASN1_IA5STRING);
+  GENERAL_NAME* name = GENERAL_NAME_new();
+  const auto* bytes = reinterpret_cast<const unsigned char*>(holder.value.data());
+  if (text == nullptr || name == nullptr ||
+      ASN1_STRING_set(text, bytes, static_cast<int>(holder.value.size())) != 1) {
+    ASN1_STRING_free(text);
+    GENERAL_NAME_free(name);
+    return nullptr;
+  }
+  GENERAL_NAME_set0_value(name, holder.type, text);
+  return name;
+}
+
+bool AddNames(X509* certificate, const std::vector<HolderName>& holders) {
+  if (holders.empty()) return true;
+  const std::unique_ptr<GENERAL_NAMES, NamesDeleter> names(GENERAL_NAMES_new());
+  for (const HolderName& holder : holders) {
+    GENERAL_NAME* name = NewName(holder);
+    if (name == nullptr || sk_GENERAL_NAME_push(names.get(), name) == 0) {
+      GENERAL_NAME_free(name);
+      return false;
+    }
+  }
+  return X509_add1_ext_i2d(certificate, NID_subject_alt_name, names.get(), 0, X509V3_ADD_DEFAULT) ==
+         1;
+}
+
 struct Wanted {
   std::string name;  // common name
   EVP_PKEY* key;
   X509* issuer;  // nullptr: itself
   EVP_PKEY* issuer_key;
   Duration life;
-  std::vector<std::pair<int, std::string>> extensions;
+  std::vector<std::pair<int, std::string>>
+      extensions;  // texts of OpenSSL's own, none of a caller's
+  std::vector<HolderName> names = {};
 };
 
 CertificatePtr Make(const Wanted& wanted, WallTime now) {
@@ -86,16 +131,22 @@ CertificatePtr Make(const Wanted& wanted, WallTime now) {
               SetTime(X509_getm_notAfter(x), now + wanted.life);
   for (const auto& [id, value] : wanted.extensions)
     good = good && AddExtension(x, issuer, id, value);
+  good = good && AddNames(x, wanted.names);
   if (!good || X509_sign(x, wanted.issuer_key, EVP_sha256()) == 0) return nullptr;
   return certificate;
 }
 
-// "127.0.0.1" -> "IP:127.0.0.1", "host" -> "DNS:host".
-std::string AlternativeName(const std::string& host) {
-  unsigned char address[16];
-  const bool ip = inet_pton(AF_INET, host.c_str(), address) == 1 ||
-                  inet_pton(AF_INET6, host.c_str(), address) == 1;
-  return (ip ? "IP:" : "DNS:") + host;
+// nullopt: neither an address nor a name.
+std::optional<HolderName> NameOfHost(const std::string& host) {
+  char address[16];
+  if (inet_pton(AF_INET, host.c_str(), address) == 1) return {{GEN_IPADD, {address, 4}}};
+  if (inet_pton(AF_INET6, host.c_str(), address) == 1) return {{GEN_IPADD, {address, 16}}};
+  if (!IsObjectName(host)) return std::nullopt;
+  return {{GEN_DNS, host}};
+}
+
+Status RefuseName(const char* what) {
+  return absl::InvalidArgumentError(absl::StrCat(what, " has a name that no object can have"));
 }
 
 }  // namespace
@@ -104,6 +155,7 @@ void KeyDeleter::operator()(EVP_PKEY* key) const { EVP_PKEY_free(key); }
 void CertificateDeleter::operator()(X509* certificate) const { X509_free(certificate); }
 
 StatusOr<CertificateAuthority> CertificateAuthority::Create(const std::string& job, WallTime now) {
+  if (!IsObjectName(job)) return RefuseName("the job");
   CertificateAuthority authority;
   authority.job_ = job;
   authority.key_ = NewKey();
@@ -125,6 +177,7 @@ StatusOr<CertificateAuthority> CertificateAuthority::Create(const std::string& j
 StatusOr<CertificateAuthority> CertificateAuthority::Load(const std::string& job,
                                                           const std::string& pem,
                                                           const std::string& key_pem) {
+  if (!IsObjectName(job)) return RefuseName("the job");
   CertificateAuthority authority;
   authority.job_ = job;
   authority.pem_ = pem;
@@ -153,9 +206,11 @@ StatusOr<std::string> CertificateAuthority::KeyPem() const {
 
 StatusOr<ServerIdentity> CertificateAuthority::MakeServer(const std::vector<std::string>& hosts,
                                                           WallTime now) const {
-  std::string names;
+  std::vector<HolderName> names;
   for (const std::string& host : hosts) {
-    names += (names.empty() ? "" : ",") + AlternativeName(host);
+    auto name = NameOfHost(host);
+    if (!name) return RefuseName("a host of the server");
+    names.push_back(*std::move(name));
   }
   ServerIdentity server;
   server.key = NewKey();
@@ -168,8 +223,8 @@ StatusOr<ServerIdentity> CertificateAuthority::MakeServer(const std::vector<std:
                              {{NID_basic_constraints, "critical,CA:FALSE"},
                               {NID_key_usage, "critical,digitalSignature"},
                               {NID_ext_key_usage, "serverAuth"},
-                              {NID_subject_alt_name, names},
-                              {NID_authority_key_identifier, "keyid"}}},
+                              {NID_authority_key_identifier, "keyid"}},
+                             std::move(names)},
                             now);
   if (!server.certificate) return Failed("making the signer's certificate");
   return server;
@@ -178,6 +233,7 @@ StatusOr<ServerIdentity> CertificateAuthority::MakeServer(const std::vector<std:
 StatusOr<std::string> CertificateAuthority::SignAgent(const std::string& csr,
                                                       const std::string& worker,
                                                       WallTime now) const {
+  if (!IsObjectName(worker)) return RefuseName("the worker");
   const BioPtr in(BIO_new_mem_buf(csr.data(), static_cast<int>(csr.size())), BIO_free);
   const RequestPtr request(PEM_read_bio_X509_REQ(in.get(), nullptr, nullptr, nullptr),
                            X509_REQ_free);
@@ -203,8 +259,8 @@ StatusOr<std::string> CertificateAuthority::SignAgent(const std::string& csr,
             {{NID_basic_constraints, "critical,CA:FALSE"},
              {NID_key_usage, "critical,digitalSignature"},
              {NID_ext_key_usage, "clientAuth,serverAuth"},
-             {NID_subject_alt_name, "DNS:peer.crowdsurf,URI:crowdsurf://" + job_ + "/" + worker},
-             {NID_authority_key_identifier, "keyid"}}},
+             {NID_authority_key_identifier, "keyid"}},
+            {{GEN_DNS, "peer.crowdsurf"}, {GEN_URI, "crowdsurf://" + job_ + "/" + worker}}},
            now);
   if (!certificate) return Failed("signing");
   return Pem(certificate.get()) + pem_;

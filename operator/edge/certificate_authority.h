@@ -35,10 +35,12 @@ struct ServerIdentity {
 
 class CertificateAuthority {
  public:
-  // now: certificates begin five minutes earlier, for clocks that lag. Error: Internal.
+  // now: certificates begin five minutes earlier, for clocks that lag. Errors: InvalidArgument for
+  // a job whose name no object can have (ownership.h); Internal.
   static StatusOr<CertificateAuthority> Create(const std::string& job, WallTime now);
 
-  // One that was kept: what pem() and KeyPem() gave. Error: InvalidArgument when they do not fit.
+  // One that was kept: what pem() and KeyPem() gave. Error: InvalidArgument when they do not fit,
+  // or for a name as above.
   static StatusOr<CertificateAuthority> Load(const std::string& job, const std::string& pem,
                                              const std::string& key_pem);
   // The private key, PKCS #8, to be kept where only signers read. Error: Internal.
@@ -48,12 +50,14 @@ class CertificateAuthority {
   const std::string& pem() const { return pem_; }
 
   // A certificate for an HTTPS server reached at `hosts` (addresses or names), for as long as the
-  // CA's own: it ends with the process that keeps it.
+  // CA's own: it ends with the process that keeps it. Error: InvalidArgument for a host that is
+  // neither.
   StatusOr<ServerIdentity> MakeServer(const std::vector<std::string>& hosts, WallTime now) const;
 
   // csr: PEM, of an Ed25519 key, signed with it. The certificate is good for a day, for client and
   // server use, with SAN DNS:peer.crowdsurf and URI:crowdsurf://JOB/WORKER. Returns the chain as
-  // PEM. Errors: InvalidArgument for a request that is none, or of another kind of key.
+  // PEM. Errors: InvalidArgument for a request that is none, of another kind of key, or for a
+  // worker whose name no object can have.
   StatusOr<std::string> SignAgent(const std::string& csr, const std::string& worker,
                                   WallTime now) const;
 

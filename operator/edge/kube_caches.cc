@@ -84,6 +84,7 @@ std::set<std::string> KubeCluster::Await(std::chrono::steady_clock::time_point d
     news = news_.TryTake();
   }
   LookAtDeaths(touched);
+  Sweep();
   ShowCaches();
   return touched;
 }
@@ -127,6 +128,7 @@ void KubeCluster::TakeList(Kind kind, const KubeList& list, std::set<std::string
   if (kind == kJobs) {
     for (const auto& change : jobs_.Replace(list.items)) Touch(change, touched);
     for (const auto& [key, job] : jobs_.objects()) touched.insert(key);
+    sweep_at_ = options_.clock();
     return;
   }
   if (kind == kNodes) {
@@ -168,7 +170,9 @@ void KubeCluster::Touch(const ObjectCache<JobEntry>::Change& change,
   deaths_.Forget(change.key);
   deleted_on_word_.erase(change.key);
   objects_.Forget(change.before->job.uid);
-  if (options_.forget) options_.forget(change.before->job.uid);
+  if (options_.forget && !options_.forget(change.before->job.uid).ok()) {
+    sweep_at_ = std::min(sweep_at_, options_.clock());
+  }
 }
 
 void KubeCluster::Touch(const ObjectCache<PodEntry>::Change& change,

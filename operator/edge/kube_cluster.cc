@@ -14,8 +14,9 @@ using nlohmann::json;
 
 constexpr Duration kProgressEvery = Seconds(60);
 constexpr size_t kMostRates = 64;  // asked between two progresses that are taken; six, as a rule
-constexpr Duration kLate = Seconds(15);  // a placed pod starts in 3 s where its images are
-constexpr int kRepeated = 3;             // times that an event came; kubelet tries again and again
+constexpr Duration kLate = Seconds(15);        // a placed pod starts in 3 s where its images are
+constexpr Duration kSweepAgain = Seconds(10);  // after a try that failed
+constexpr int kRepeated = 3;  // times that an event came; kubelet tries again and again
 
 }  // namespace
 
@@ -63,6 +64,16 @@ StatusOr<JobSnapshot> KubeCluster::Observe(const std::string& job) {
   JudgeDeaths(job, snapshot);
   ExplainWaiting(job, snapshot.pods);
   return snapshot;
+}
+
+// A job that is deleted while no operator runs is told by no watch.
+void KubeCluster::Sweep() {
+  if (!options_.sweep || options_.clock() < sweep_at_) return;
+  std::set<std::string> uids;
+  for (const auto& [key, entry] : jobs_.objects()) uids.insert(entry.job.uid);
+  const Status swept = options_.sweep(uids);
+  sweep_at_ = swept.ok() ? WallTime::Infinite() : options_.clock() + kSweepAgain;
+  if (!swept.ok()) log_.Warning("keys of deleted jobs are kept", {{"why", swept.ToString()}});
 }
 
 // Pods of a job of this name that was deleted are not this one's.

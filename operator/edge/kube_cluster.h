@@ -45,10 +45,13 @@ struct KubeClusterOptions {
   std::function<StatusOr<std::string>(const TrainingJob&)> trust;
   std::function<WallTime()> clock;
   // A job is gone: what was kept for its uid may go. May be empty.
-  std::function<void(const std::string& job_uid)> forget = {};
+  std::function<Status(const std::string& job_uid)> forget = {};
   // Asks an agent whether it lives; the result comes to PostProbe. False: no room, asked for again.
   // Without it nobody is taken for dead on peers' word.
   std::function<bool(const DeathReports::Probe&)> probe = {};
+  // What was kept for jobs that are not among these uids may go, once the server says that they are
+  // gone: called after each list of all jobs, and again where it or `forget` failed. May be empty.
+  std::function<Status(const std::set<std::string>& job_uids)> sweep = {};
 };
 
 class KubeCluster : public Cluster {
@@ -151,6 +154,7 @@ class KubeCluster : public Cluster {
   Status PatchStatus(const std::string& key, const nlohmann::json& diff);
   void ShowCaches();
   void LookBeside(JobSnapshot& snapshot);
+  void Sweep();
   bool HasPods(const TrainingJob& job) const;
   StatusOr<nlohmann::json> Post(const TrainingJob& job, const CreatePod& create);
   StatusOr<nlohmann::json> Patch(const AnnotatePod& note);
@@ -191,6 +195,7 @@ class KubeCluster : public Cluster {
   std::map<std::string, Silent> silent_;                               // nodes that are not Ready
   std::set<std::string> gone_nodes_;                                   // confirmed by the server
   JobObjects objects_;
+  WallTime sweep_at_ = WallTime::Infinite();
   std::set<std::string> assumed_;  // jobs that our own writes touched
   std::map<std::string, Told> told_;
   std::map<std::string, Purse> purses_;

@@ -118,13 +118,28 @@ DecideOptions HowToDecide(const Flags& flags) {
   return options;
 }
 
+// authorities outlives what is made with it.
+KubeClusterOptions WhatToWatch(const Flags& flags, JobAuthorities& authorities) {
+  KubeClusterOptions options;
+  options.pods = {flags.agent_image,
+                  absl::StrCat("https://", flags.signer_host, ":", flags.sign_port),
+                  flags.spot == "Required" ? SpotPlacement::kRequired : SpotPlacement::kPreferred};
+  options.space = flags.watch_space;
+  options.trust = [&](const TrainingJob& job) { return authorities.Trust(job); };
+  options.clock = WallNow;
+  options.forget = [&](const std::string& uid) { return authorities.Forget(uid); };
+  options.sweep = [&](const std::set<std::string>& alive) { return authorities.Sweep(alive); };
+  return options;
+}
+
 Status Operate(const Flags& flags, const Logger& log) {
   ASSIGN_OR_RETURN(const KubeEndpoint endpoint, LoadDefaultKubeEndpoint());
   MetricRegistry metrics;
   KubeClient client(endpoint, {.metrics = &metrics});
   KubeClient lease_client(endpoint, {.connections = 1, .timeout = Seconds(5), .metrics = &metrics});
   KubeClient lease_watch(endpoint, {.connections = 1, .metrics = &metrics});
-  JobAuthorities authorities(client, flags.space, WallNow);
+  JobAuthorities authorities(
+      client, {.space = flags.space, .watched = flags.watch_space, .clock = WallNow});
   SignerOptions sign{flags.listen, flags.sign_port, {flags.signer_host}, {}};
   sign.grant = [&](const std::string& token, const std::string& csr) {
     return authorities.Grant(token, csr);
@@ -140,14 +155,7 @@ Status Operate(const Flags& flags, const Logger& log) {
   sign.report = [&](const std::string& token, const std::string& body) {
     return desk.Take(token, body);
   };
-  KubeClusterOptions options;
-  options.pods = {flags.agent_image,
-                  absl::StrCat("https://", flags.signer_host, ":", flags.sign_port),
-                  flags.spot == "Required" ? SpotPlacement::kRequired : SpotPlacement::kPreferred};
-  options.space = flags.watch_space;
-  options.trust = [&](const TrainingJob& job) { return authorities.Trust(job); };
-  options.clock = WallNow;
-  options.forget = [&](const std::string& uid) { authorities.Forget(uid); };
+  KubeClusterOptions options = WhatToWatch(flags, authorities);
   AgentProber prober({}, [&](const std::string& uid, ProbeResult result) {
     (void)cluster->PostProbe(uid, result);
   });

@@ -204,6 +204,10 @@ class KubeClusterTest : public testing::Test {
       probes_.push_back(probe);
       return true;
     };
+    options.sweep = [this](const std::set<std::string>& alive) {
+      swept_.push_back(alive);
+      return sweep_answer_;
+    };
     cluster_ = std::make_unique<KubeCluster>(*client_, options, Rng(1), Logger(), metrics_);
     cluster_->Start();
     const auto until =
@@ -236,6 +240,8 @@ class KubeClusterTest : public testing::Test {
   WallTime now_ = WallTime::FromNanoseconds(1'800'000'000'000'000'000);
   std::atomic<int64_t> steady_ = 1'000'000'000;  // ns; of the client, whose watches have threads
   std::vector<DeathReports::Probe> probes_;
+  std::vector<std::set<std::string>> swept_;
+  Status sweep_answer_ = absl::UnavailableError("the server is away");
   std::unique_ptr<KubeClient> client_;
   std::unique_ptr<KubeCluster> cluster_;
 };

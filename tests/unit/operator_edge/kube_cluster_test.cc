@@ -24,6 +24,20 @@ TEST_F(KubeClusterTest, AGuardThatFailsOnceIsTriedAgainAWhileLaterAndThenNoMore)
   EXPECT_EQ(api_.Asked(kBudgets), asked) << "it is as the spec asks";
 }
 
+TEST_F(KubeClusterTest, WhatDeletedJobsLeftIsSweptAfterEachListUntilThatWorks) {
+  ASSERT_EQ(swept_.size(), 1u);
+  EXPECT_EQ(swept_[0], std::set<std::string>{"job-uid"});
+  Touched();
+  EXPECT_EQ(swept_.size(), 1u) << "not in every turn";
+  now_ = now_ + Seconds(10);
+  sweep_answer_ = absl::OkStatus();
+  Touched();
+  EXPECT_EQ(swept_.size(), 2u);
+  now_ = now_ + Seconds(1000);
+  Touched();
+  EXPECT_EQ(swept_.size(), 2u);
+}
+
 TEST_F(KubeClusterTest, ANameThatIsTakenIsOursOrTheNextOneOrRefused) {  // pod-lifecycle 3.2
   const std::string space = "/api/v1/namespaces/team/";
   for (const char* made : {"configmaps/crowd-crowdsurf-ca", "services/crowd-peers"}) {
