@@ -53,7 +53,7 @@ LocalPod::LocalPod(const LocalPodOptions& options, const TrainingJob& job, const
 Status LocalPod::WriteFiles(const TrainingJob& job, const std::string& token) {
   RETURN_IF_ERROR(MakeFolders(folder_));
   RETURN_IF_ERROR(MakeFolders(places_.agent, 0700));
-  RETURN_IF_ERROR(MakeFolders(places_.link, 0755));
+  RETURN_IF_ERROR(MakeFolders(places_.link, 0700));
   RETURN_IF_ERROR(MakeFolders(places_.checkpoint));
   RETURN_IF_ERROR(WriteFile(places_.agent + "/ca.pem", options_.ca_pem));
   RETURN_IF_ERROR(WriteFile(places_.agent + "/token", token, 0600));

@@ -120,7 +120,7 @@ int SweepStaleRuns(const std::string& parent) {
 StatusOr<RunDirectory> RunDirectory::Create(const std::string& parent, const std::string& run) {
   RunDirectory directory;
   directory.path_ = parent + "/" + kPrefix + run;
-  if (mkdir(directory.path_.c_str(), 0755) != 0) {
+  if (mkdir(directory.path_.c_str(), 0700) != 0) {
     return absl::ResourceExhaustedError(absl::StrCat(
         "cannot make ", std::exchange(directory.path_, ""), ": ", std::strerror(errno)));
   }

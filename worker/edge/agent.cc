@@ -227,7 +227,7 @@ void Agent::Impl::MakeStateExchange() {
                                      link_->RequestOpaque();
                                      return true;
                                    },
-                                   [this] { return link_->ReadOpaque(); }};
+                                   [this](uint64_t bytes) { return link_->MakeRoom(bytes); }};
   state_ = std::make_unique<StateExchange>(exchange, metrics_, registry_, log_);
 }
 

@@ -129,22 +129,13 @@ void Agent::Impl::Do(Time, WallTime, const ReleaseOutbox& action) {
 
 void Agent::Impl::Do(Time now, WallTime wall, const FetchState& action) {
   if (!trainer_) return;
-  if (action.donors.empty() && !restored_opaque_.empty()) {
-    // The checkpoint that this agent found lies there already.
-    const Bytes opaque = std::exchange(restored_opaque_, {});
-    const auto offered = link_->OfferAdoption(InboxOf(action.region), action.averaging, opaque);
-    inputs_.push_back([this, action, ok = offered.ok()](Time at, Actions& out) {
-      peer_->OnLocal(at, StateFetched{.averaging = action.averaging, .root = action.root, .ok = ok},
-                     out);
-    });
-    return;
-  }
   if (action.donors.empty()) {
-    const auto offered =
-        link_->OfferAdoption(InboxOf(action.region), action.averaging, std::nullopt);
-    inputs_.push_back([this, action, ok = offered.ok()](Time at, Actions& out) {
-      peer_->OnLocal(at, StateFetched{.averaging = action.averaging, .root = action.root, .ok = ok},
-                     out);
+    // A checkpoint that this agent found lies there already, or the trainer's own average.
+    link_->OfferAdoption(InboxOf(action.region), action.averaging,
+                         std::exchange(restored_opaque_, std::nullopt));
+    inputs_.push_back([this, action](Time at, Actions& out) {
+      peer_->OnLocal(
+          at, StateFetched{.averaging = action.averaging, .root = action.root, .ok = true}, out);
     });
     return;
   }
@@ -204,7 +195,7 @@ void Agent::Impl::Do(Time now, WallTime, const WriteCheckpoint& action) {
 void Agent::Impl::SubmitCheckpoint() {
   checkpoint_wait_until_ = Time::Infinite();
   if (!checkpoint_) return;
-  if (auto opaque = link_->ReadOpaque(); opaque.ok()) checkpoint_->opaque = *std::move(opaque);
+  if (const auto opaque = link_->opaque()) checkpoint_->opaque = opaque->state;
   if (keeper_->Submit(*std::move(checkpoint_))) ++checkpoints_open_;
   checkpoint_.reset();
 }

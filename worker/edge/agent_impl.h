@@ -84,6 +84,7 @@ class Agent::Impl : public dht::TimerSource {
   void TakeSeatAgain(Time now, WallTime wall);
   void OnPublishRefused(Time now, WallTime wall, const link::PublishRefused& refused);
   void RestoreCheckpoint(Time now, WallTime wall, const link::TrainerRegistered& event);
+  void HoldRestored(ByteView opaque);
   void OnDrainEvent(Time now, WallTime wall, const DrainEvent& event);
   void OnConfigText(Time now, WallTime wall, const std::string& text);
   void OnTensorFrame(Time now, WallTime wall, const PeerId& from, const TensorHeader& header,
@@ -181,7 +182,7 @@ class Agent::Impl : public dht::TimerSource {
   LostMembers lost_members_;
   DeathNotes notes_;
   bool restore_tried_ = false;
-  Bytes restored_opaque_;
+  std::optional<HeldOpaque> restored_opaque_;
   std::optional<Deliver> delivered_;  // the last average, and where it lies
   std::optional<Region> mixed_;  // a strategy on a graph has gone on from there: its last result
   std::optional<CheckpointKeeper::Job> checkpoint_;  // waits for the opaque state

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "base/digest.h"
 #include "base/overloaded.h"
 #include "worker/edge/agent_impl.h"
 
@@ -152,15 +153,11 @@ void Agent::Impl::OnWatched(Time now, WallTime wall, const std::string& key,
 void Agent::Impl::OnState(Time now, WallTime wall) {
   std::optional<StateExchange::Fetched> fetched = state_->TakeFetched();
   if (!fetched) return;
-  bool ok = fetched->ok && trainer_.has_value() &&
-            fetched->averaging >= fetched->request.averaging;  // newer is as good
+  const bool ok = fetched->ok && trainer_.has_value() &&
+                  fetched->averaging >= fetched->request.averaging;  // newer is as good
   if (ok && fetched->request.adopt) {
     const int inbox = fetched->request.region == Region::kInboxA ? 0 : 1;
-    std::optional<ByteView> opaque;
-    if (fetched->opaque) opaque = *fetched->opaque;
-    const auto offered = link_->OfferAdoption(inbox, fetched->averaging, opaque);
-    ok = offered.ok();
-    if (!ok) log_.Error("state not offered", {{"error", offered.status().ToString()}});
+    link_->OfferAdoption(inbox, fetched->averaging, std::move(fetched->opaque));
   }
   if (!ok)
     return FeedLocal(now, wall, StateFetched{fetched->request.averaging, fetched->request.root});
@@ -200,7 +197,7 @@ void Agent::Impl::OnLinkEvent(Time now, WallTime wall, const LinkEvent& event) {
                  },
                  [&](const link::StepsReached&) { FeedLocal(now, wall, ReadProgress()); },
                  [&](const link::OpaqueGiven& e) {
-                   state_->OnOpaque(now, e.hash, e.bytes);
+                   state_->OnOpaque(now, e.opaque);
                    SubmitCheckpoint();
                  },
                  [&](const link::StopAcknowledged&) {
@@ -274,6 +271,16 @@ void Agent::Impl::TakeSeatAgain(Time now, WallTime wall) {
                               .counted = static_cast<double>(link_->counters().samples)});
 }
 
+void Agent::Impl::HoldRestored(ByteView opaque) {
+  auto room = link_->MakeRoom(opaque.size());
+  const Status held = room.ok() ? (*room)->Write(0, opaque) : room.status();
+  if (held.ok()) {
+    restored_opaque_ = HeldOpaque{*std::move(room), Sha256(opaque)};
+  } else {
+    log_.Warning("the checkpoint's opaque state is left out", {{"error", held.ToString()}});
+  }
+}
+
 // The newest good checkpoint of this job, into inbox 0; the core decides what it is worth.
 void Agent::Impl::RestoreCheckpoint(Time now, WallTime wall, const link::TrainerRegistered& event) {
   if (!checkpoints_) return;
@@ -293,7 +300,7 @@ void Agent::Impl::RestoreCheckpoint(Time now, WallTime wall, const link::Trainer
     log_.Warning("checkpoint not restored", {{"error", opaque.status().ToString()}});
     return;
   }
-  restored_opaque_ = *std::move(opaque);
+  if (!opaque->empty()) HoldRestored(*opaque);
   const CheckpointInfo& info = found->info;
   const Digest content = state_->Offer(0, info.averaging, info.job_samples, info.schema);
   delivered_ = Deliver{.averaging = info.averaging,

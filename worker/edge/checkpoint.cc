@@ -81,7 +81,7 @@ std::optional<Header> DecodeHeader(ByteView bytes) {
 class MappedFile {
  public:
   explicit MappedFile(const std::string& path) {
-    const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    const int fd = OpenSharedFile(path);
     struct stat info {};
     if (fd >= 0 && ::fstat(fd, &info) == 0 && info.st_size > 0) {
       void* base =
@@ -208,7 +208,7 @@ void CheckpointStore::Prune() {
     const std::string name = entry->d_name;
     struct stat info {};
     if (name.starts_with(kPrefix) && name.ends_with(".new") &&
-        ::stat((folder_ + "/" + name).c_str(), &info) == 0 &&
+        ::lstat((folder_ + "/" + name).c_str(), &info) == 0 &&
         std::time(nullptr) - info.st_mtime > kStaleSeconds) {
       ::unlink((folder_ + "/" + name).c_str());
     }

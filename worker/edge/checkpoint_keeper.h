@@ -1,6 +1,6 @@
 // Checkpoint keeper: writes checkpoints and the model file on a thread that may wait for a disk.
 //
-// The host hands over a copy of the average (the inbox will be written again) and of the trainer's
+// The host hands over a copy of the average (the inbox will be written again) and the trainer's
 // opaque state; the result comes back through the host's mailbox. Bounds: one write in progress and
 // one waiting; a further one is refused, counted, and the next interval writes anyway. Methods from
 // the host thread. Reading at start is done by the host itself, before anything runs.
@@ -14,6 +14,7 @@
 #include "base/mailbox.h"
 #include "worker/edge/agent_metrics.h"
 #include "worker/edge/checkpoint.h"
+#include "worker/edge/held_state.h"
 
 namespace crowdsurf::worker {
 
@@ -22,8 +23,8 @@ class CheckpointKeeper {
   struct Job {
     CheckpointInfo info;
     std::vector<float> average;
-    Bytes opaque;
-    bool final_model = false;  // write model.safetensors as well
+    std::shared_ptr<const HeldState> opaque;  // nullptr: none
+    bool final_model = false;                 // write model.safetensors as well
   };
 
   // `writer`: a name of this process, for temporary files. `done` is called on the keeper's thread

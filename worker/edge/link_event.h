@@ -13,6 +13,7 @@
 
 #include "base/id.h"
 #include "worker/core/link_layout.h"
+#include "worker/edge/held_state.h"
 
 namespace crowdsurf::worker {
 namespace link {  // the peer core has events of the same names: link::Published and Published
@@ -56,8 +57,7 @@ struct StepsReached {  // the mark of WakeAt was passed
 };
 struct OpaqueGiven {  // the trainer's opaque state asked for by RequestOpaque has arrived
   uint64_t sequence = 0;
-  Digest hash;  // Sha256 of its bytes
-  uint64_t bytes = 0;
+  HeldOpaque opaque;
 };
 struct StopAcknowledged {};
 struct CheckpointRequested {};  // POST /v1/checkpoint

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -21,6 +22,8 @@ namespace crowdsurf::worker {
 
 inline constexpr size_t kHttpHeadMost = 16 * 1024;
 inline constexpr size_t kHttpHeadersMost = 64;
+
+class HeldState;
 
 struct HttpHead {
   // Request: method, target, version. Response: version, status code, reason.
@@ -41,8 +44,7 @@ struct HttpReply {
   int code = 200;
   std::string type = "application/json";
   std::string body;
-  // When set, the body is this file instead (it is opened when the reply is sent).
-  std::string file;
+  std::shared_ptr<const HeldState> file;  // when set, the body is this instead
   std::map<std::string, std::string> headers;
 };
 

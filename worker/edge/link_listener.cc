@@ -1,11 +1,9 @@
 #include "worker/edge/link_listener.h"
 
-#include <fcntl.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/sendfile.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -68,16 +66,14 @@ struct LinkListener::Connection {
   int64_t deadline_ns = 0;  // of a half-sent request; 0: none
   std::string out;
   size_t out_sent = 0;
-  int file = -1;  // reply body after `out`
+  std::shared_ptr<const HeldState> file;  // reply body after `out`
   uint64_t file_left = 0;
-  int upload = -1;  // request body goes here
+  std::shared_ptr<HeldState> upload;  // request body goes here
   uint64_t upload_left = 0;
   std::optional<HttpReply> refusal;  // of an upload: its body is read and thrown away before it
 
   ~Connection() {
-    for (const int f : {fd, file, upload}) {
-      if (f >= 0) ::close(f);
-    }
+    if (fd >= 0) ::close(fd);
   }
   bool sending() const { return out_sent < out.size() || file_left > 0; }
 };
@@ -107,25 +103,26 @@ StatusOr<std::unique_ptr<LinkListener>> LinkListener::Start(LinkListenerOptions 
 }
 
 Status LinkListener::Listen() {
-  const std::string& path = options_.socket_path;
+  const LinkFolder& folder = *options_.folder;
+  const std::string path = folder.PathOf(options_.socket);
   sockaddr_un address;
-  if (!FillAddress(path, address)) {
+  if (!FillAddress(path, address)) {  // as trainers connect to it
     return absl::InvalidArgumentError(
         absl::StrCat(path, ": a socket's path has at most 107 bytes; choose a shorter directory"));
   }
-  if (HttpClient::Connect(path).ok()) {
+  CHECK(FillAddress(folder.Through(options_.socket), address));
+  if (folder.IsSocket(options_.socket) && HttpClient::Connect(address.sun_path).ok()) {
     return absl::FailedPreconditionError(absl::StrCat(path, ": another agent answers there"));
   }
-  ::unlink(path.c_str());
+  folder.Remove(options_.socket);
   wake_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   listener_ = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (wake_ < 0 || listener_ < 0 ||
       ::bind(listener_, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 ||
-      // By path: fchmod of a socket's descriptor changes the descriptor's inode, not the file.
-      ::chmod(path.c_str(), 0666) != 0 || ::listen(listener_, 16) != 0) {
+      ::listen(listener_, 16) != 0) {
     return absl::InternalError(absl::StrCat("listen on ", path, ": ", std::strerror(errno)));
   }
-  return absl::OkStatus();
+  return folder.OpenSocketToAll(options_.socket);
 }
 
 LinkListener::~LinkListener() {
@@ -139,7 +136,7 @@ LinkListener::~LinkListener() {
   }
   if (listener_ >= 0) {
     ::close(listener_);
-    ::unlink(options_.socket_path.c_str());
+    options_.folder->Remove(options_.socket);
   }
   if (wake_ >= 0) ::close(wake_);
 }
@@ -234,10 +231,7 @@ void LinkListener::Accept() {
 
 void LinkListener::Drop(ConnectionId id) {
   const auto it = connections_.find(id);
-  if (it->second->upload >= 0) {
-    upload_busy_ = false;
-    ::unlink(options_.upload_file.c_str());
-  }
+  if (it->second->upload) upload_busy_ = false;
   connections_.erase(it);
   closed_(id);
 }
@@ -273,9 +267,8 @@ bool LinkListener::TakeRequests(ConnectionId id, Connection& c) {
       continue;
     }
     HttpRequest request{c.head.first, c.head.second, {}, {}};
-    if (c.upload >= 0) {
-      ::close(std::exchange(c.upload, -1));
-      request.body_file = options_.upload_file;
+    if (c.upload) {
+      request.upload = std::exchange(c.upload, nullptr);
       upload_busy_ = false;
     } else {
       request.body = c.in.substr(0, c.head.content_length);
@@ -309,12 +302,7 @@ bool LinkListener::BeginBody(Connection& c) {
       RefuseUpload(c, 503, "upload_busy", "another upload is under way");
       return true;
     }
-    c.upload = ::open(options_.upload_file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    if (c.upload < 0 ||
-        (c.head.content_length > 0 &&
-         ::posix_fallocate(c.upload, 0, static_cast<off_t>(c.head.content_length)) != 0)) {
-      if (c.upload >= 0) ::close(std::exchange(c.upload, -1));
-      ::unlink(options_.upload_file.c_str());
+    if (!BeginUpload(c).ok()) {
       RefuseUpload(c, 507, "disk_full",
                    absl::StrCat("no room for ", c.head.content_length,
                                 " bytes of trainer state: raise spec.agent.sharedMemory"));
@@ -327,6 +315,14 @@ bool LinkListener::BeginBody(Connection& c) {
   return true;
 }
 
+Status LinkListener::BeginUpload(Connection& c) {
+  ASSIGN_OR_RETURN(std::shared_ptr<HeldState> room,
+                   HeldState::Make(*options_.folder, c.head.content_length));
+  RETURN_IF_ERROR(room->Reserve());
+  c.upload = std::move(room);
+  return absl::OkStatus();
+}
+
 // True when the whole body is here.
 bool LinkListener::TakeBody(Connection& c) {
   if (c.refusal) {
@@ -336,31 +332,23 @@ bool LinkListener::TakeBody(Connection& c) {
     if (gone > 0) c.deadline_ns = Deadline();
     return c.upload_left == 0;
   }
-  if (c.upload < 0) return c.in.size() >= c.head.content_length;
+  if (!c.upload) return c.in.size() >= c.head.content_length;
   const size_t take = static_cast<size_t>(std::min<uint64_t>(c.in.size(), c.upload_left));
-  size_t done = 0;
-  while (done < take) {  // the space is allocated: short writes do not fail
-    const ssize_t n = ::write(c.upload, c.in.data() + done, take - done);
-    if (n <= 0) break;
-    done += static_cast<size_t>(n);
-  }
-  c.in.erase(0, done);
-  c.upload_left -= done;
+  // The space is reserved: a write that fails all the same ends by its patience.
+  const ByteView piece = AsBytes(c.in).first(take);
+  if (!c.upload->Write(c.head.content_length - c.upload_left, piece).ok()) return false;
+  c.in.erase(0, take);
+  c.upload_left -= take;
   // An upload may take long: its patience is per piece.
-  if (done > 0) c.deadline_ns = Deadline();
+  if (take > 0) c.deadline_ns = Deadline();
   return c.upload_left == 0;
 }
 
 void LinkListener::Queue(Connection& c, const HttpReply& reply) {
   uint64_t length = reply.body.size();
-  if (!reply.file.empty()) {
-    struct stat info {};
-    c.file = ::open(reply.file.c_str(), O_RDONLY | O_CLOEXEC);
-    if (c.file < 0 || ::fstat(c.file, &info) != 0) {
-      if (c.file >= 0) ::close(std::exchange(c.file, -1));
-      return Queue(c, {404, "application/json", "{\"error\":\"gone\"}", {}, {}});
-    }
-    length = c.file_left = static_cast<uint64_t>(info.st_size);
+  if (reply.file) {
+    c.file = reply.file;
+    length = c.file_left = c.file->bytes().size();
   }
   if (c.out_sent == c.out.size()) {
     c.out.clear();
@@ -383,14 +371,15 @@ bool LinkListener::OnWritable(Connection& c) {
     c.out_sent += static_cast<size_t>(n);
   }
   while (c.file_left > 0) {
-    const ssize_t n = ::sendfile(c.fd, c.file, nullptr, c.file_left);
+    auto at = static_cast<off_t>(c.file->bytes().size() - c.file_left);  // others read it, too
+    const ssize_t n = ::sendfile(c.fd, c.file->fd(), &at, c.file_left);
     if (n < 0) return errno == EAGAIN || errno == EINTR;
     if (n > 0)
       c.deadline_ns = Deadline();  // slow readers of large files are served while they read
     if (n == 0) return false;      // the file shrank under us
     c.file_left -= static_cast<uint64_t>(n);
   }
-  if (c.file >= 0) ::close(std::exchange(c.file, -1));
+  c.file = nullptr;
   if (!c.closing) c.deadline_ns = 0;
   return true;
 }

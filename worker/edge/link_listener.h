@@ -3,7 +3,7 @@
 // Purpose: serves agent.sock for LinkServer. The handler runs on the listener's thread and answers
 // at once, or later from any thread through Reply. A connection is kept until its peer closes it:
 // that it is open is the sign of life of a trainer. Bounds: connections, head, body in memory, one
-// upload at a time (its body goes to a file), and a half-sent request ends after
+// upload at a time (its body goes to a held state), and a half-sent request ends after
 // `request_patience`; each refusal is counted by reason. Why not cpp-httplib: see link_http.h.
 #pragma once
 
@@ -19,6 +19,8 @@
 #include "base/metrics.h"
 #include "base/status.h"
 #include "base/time.h"
+#include "worker/edge/held_state.h"
+#include "worker/edge/link_folder.h"
 #include "worker/edge/link_http.h"
 
 namespace crowdsurf::worker {
@@ -26,16 +28,15 @@ namespace crowdsurf::worker {
 struct HttpRequest {
   std::string method, target;  // target as sent, query included
   std::string body;
-  std::string
-      body_file;  // uploads: the body was written here instead; the handler takes the file over
+  std::shared_ptr<const HeldState> upload;  // uploads: the body is here instead
 };
 
 struct LinkListenerOptions {
-  std::string socket_path;
+  const LinkFolder* folder = nullptr;  // of the socket and of uploads; outlives the listener
+  const char* socket = "agent.sock";
   size_t connections_most = 16;
   size_t body_most = 4 << 20;                      // JSON bodies: 65,536 tensors fit
-  std::string upload_method = "PUT", upload_path;  // whose bodies go to `upload_file`
-  std::string upload_file;
+  std::string upload_method = "PUT", upload_path;  // whose bodies are uploads
   uint64_t upload_most = 0;
   Duration request_patience = Seconds(10);
 };
@@ -70,6 +71,7 @@ class LinkListener {
   bool OnWritable(Connection& c);
   bool TakeRequests(ConnectionId id, Connection& c);
   bool BeginBody(Connection& c);
+  Status BeginUpload(Connection& c);
   bool TakeBody(Connection& c);
   void Queue(Connection& c, const HttpReply& reply);
   // Counts, answers with `code` and closes when the answer is sent.

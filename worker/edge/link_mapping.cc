@@ -14,20 +14,12 @@
 #include <cstring>
 #include <utility>
 
+#include "worker/edge/owned_fd.h"
+
 namespace crowdsurf::worker {
 namespace {
 
 constexpr uint64_t kMiB = 1 << 20;
-
-// Closes on every way out.
-struct OwnedFd {
-  int fd = -1;
-  explicit OwnedFd(int f) : fd(f) {}
-  OwnedFd(const OwnedFd&) = delete;
-  ~OwnedFd() {
-    if (fd >= 0) ::close(fd);
-  }
-};
 
 Status Failed(const char* what, const std::string& path) {
   return absl::InternalError(absl::StrCat(what, " ", path, ": ", std::strerror(errno)));
@@ -38,10 +30,10 @@ std::string Size(uint64_t bytes) {
 }
 
 // In a pod the volume has a size of its own; elsewhere it is the machine's, which others fill, too.
-Status NoSpace(const std::string& path, const LinkGeometry& g) {
+Status NoSpace(int fd, const std::string& path, const LinkGeometry& g) {
   const std::string dir = path.substr(0, path.rfind('/'));
   struct statvfs fs {};
-  const uint64_t free = ::statvfs(dir.c_str(), &fs) == 0 ? fs.f_bavail * fs.f_frsize : 0;
+  const uint64_t free = ::fstatvfs(fd, &fs) == 0 ? fs.f_bavail * fs.f_frsize : 0;
   const uint64_t need = g.file_bytes / kMiB + 1;
   return absl::ResourceExhaustedError(absl::StrCat(
       "the trainer link needs ", Size(g.file_bytes), " (3 x the ", Size(g.elements * sizeof(float)),
@@ -76,52 +68,42 @@ StatusOr<LinkMapping> LinkMapping::Map(int fd, LinkGeometry geometry) {
 }
 
 StatusOr<LinkMapping> LinkMapping::Open(const std::string& path) {
-  const OwnedFd file(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
-  if (file.fd < 0) {
-    if (errno == ENOENT) return absl::NotFoundError(absl::StrCat("no ", path));
-    return Failed("open", path);
-  }
+  const OwnedFd file(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  if (file.valid()) return Open(file.get(), path);
+  if (errno == ENOENT) return absl::NotFoundError(absl::StrCat("no ", path));
+  return Failed("open", path);
+}
+
+StatusOr<LinkMapping> LinkMapping::Open(int fd, const std::string& path) {
   struct stat info {};
-  if (::fstat(file.fd, &info) != 0) return Failed("fstat", path);
+  if (::fstat(fd, &info) != 0) return Failed("fstat", path);
   const uint64_t bytes = static_cast<uint64_t>(info.st_size);
   if (!S_ISREG(info.st_mode) || bytes < kLinkControlBytes) {
     return absl::DataLossError(absl::StrCat(path, ": no link: ", bytes, " bytes"));
   }
-  void* base = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, file.fd, 0);
+  void* base = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, fd, 0);
   if (base == MAP_FAILED) return Failed("mmap", path);
   auto geometry = ReadLinkIdentity({static_cast<const uint8_t*>(base), bytes}, bytes);
   ::munmap(base, bytes);
   if (!geometry.ok()) {
     return absl::DataLossError(absl::StrCat(path, ": ", geometry.status().message()));
   }
-  return Map(file.fd, *std::move(geometry));
+  return Map(fd, *std::move(geometry));
 }
 
-StatusOr<LinkMapping> LinkMapping::Create(const std::string& path, const LinkGeometry& geometry) {
-  const std::string temporary = path + ".new";
-  ::unlink(temporary.c_str());
-  const OwnedFd file(::open(temporary.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
-  if (file.fd < 0) return errno == ENOSPC ? NoSpace(path, geometry) : Failed("create", temporary);
-  const auto fill = [&]() -> Status {
-    // fchmod, because a umask of 022 would lock other users out of a file made 0666.
-    if (::fchmod(file.fd, 0666) != 0) return Failed("fchmod", temporary);
-    // Allocated now: a full tmpfs must be an answer to `register`, not a SIGBUS in mid-training.
-    if (const int e = ::posix_fallocate(file.fd, 0, static_cast<off_t>(geometry.file_bytes))) {
-      if (e == ENOSPC || e == EFBIG) return NoSpace(path, geometry);
-      errno = e;
-      return Failed("allocate", temporary);
-    }
-    RETURN_IF_ERROR(WriteAll(file.fd, EncodeLinkIdentity(geometry), 0, temporary));
-    RETURN_IF_ERROR(
-        WriteAll(file.fd, EncodeLinkTable(geometry.tensors), geometry.table_offset, temporary));
-    if (::rename(temporary.c_str(), path.c_str()) != 0) return Failed("rename", temporary);
-    return absl::OkStatus();
-  };
-  if (const Status status = fill(); !status.ok()) {
-    ::unlink(temporary.c_str());
-    return status;
+StatusOr<LinkMapping> LinkMapping::Create(int fd, const std::string& path,
+                                          const LinkGeometry& geometry) {
+  // fchmod, because a umask of 022 would lock other users out of a file made 0666.
+  if (::fchmod(fd, 0666) != 0) return Failed("fchmod", path);
+  // Allocated now: a full tmpfs must be an answer to `register`, not a SIGBUS in mid-training.
+  if (const int e = ::posix_fallocate(fd, 0, static_cast<off_t>(geometry.file_bytes))) {
+    if (e == ENOSPC || e == EFBIG) return NoSpace(fd, path, geometry);
+    errno = e;
+    return Failed("allocate", path);
   }
-  return Map(file.fd, geometry);
+  RETURN_IF_ERROR(WriteAll(fd, EncodeLinkIdentity(geometry), 0, path));
+  RETURN_IF_ERROR(WriteAll(fd, EncodeLinkTable(geometry.tensors), geometry.table_offset, path));
+  return Map(fd, geometry);
 }
 
 LinkMapping::LinkMapping(LinkMapping&& other) noexcept { *this = std::move(other); }

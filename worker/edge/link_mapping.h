@@ -23,9 +23,12 @@ class LinkMapping {
   // Opens an existing link for reading and writing, without O_CREAT (fs.protected_regular), and
   // checks what it says of itself. Errors: NotFound, DataLoss, Internal with errno's words.
   static StatusOr<LinkMapping> Open(const std::string& path);
-  // Makes `path` for `geometry`: temporary name, mode 0666, space allocated, header and table
-  // written, renamed. ResourceExhausted names spec.agent.sharedMemory and the value to set.
-  static StatusOr<LinkMapping> Create(const std::string& path, const LinkGeometry& geometry);
+  // The same of an open file, which stays the caller's; `path` is for messages.
+  static StatusOr<LinkMapping> Open(int fd, const std::string& path);
+  // Makes the new, open file `fd` for `geometry`: mode 0666, space allocated, header and table
+  // written. ResourceExhausted names spec.agent.sharedMemory and the value to set.
+  static StatusOr<LinkMapping> Create(int fd, const std::string& path,
+                                      const LinkGeometry& geometry);
 
   LinkMapping(LinkMapping&& other) noexcept;
   LinkMapping& operator=(LinkMapping&& other) noexcept;

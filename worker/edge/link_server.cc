@@ -11,19 +11,17 @@
 #include <cstring>
 
 #include "base/check.h"
-#include "base/digest.h"
 #include "worker/edge/link_server_impl.h"
-#include "worker/edge/state_file.h"
 
 namespace crowdsurf::worker {
 namespace {
 
 constexpr long kTmpfs = 0x01021994, kRamfs = static_cast<long>(0x858458f6);  // statfs(2)
 
-Status CheckDirectory(const LinkServerOptions& options) {
+Status CheckDirectory(const LinkServerOptions& options, const LinkFolder& folder) {
   struct statfs fs {};
-  if (::statfs(options.dir.c_str(), &fs) != 0) {
-    return absl::NotFoundError(
+  if (::fstatfs(folder.fd(), &fs) != 0) {
+    return absl::InternalError(
         absl::StrCat("CROWDSURF_DIR ", options.dir, ": ", std::strerror(errno)));
   }
   if (options.require_memory && fs.f_type != kTmpfs && fs.f_type != kRamfs) {
@@ -44,13 +42,14 @@ LinkControl& LinkServer::Impl::control() const {
 
 StatusOr<std::unique_ptr<LinkServer>> LinkServer::Start(LinkServerOptions options, Sink sink,
                                                         Logger log, MetricRegistry& metrics) {
-  RETURN_IF_ERROR(CheckDirectory(options));
-  auto impl = std::make_unique<Impl>(std::move(options), std::move(sink), log, metrics);
+  ASSIGN_OR_RETURN(LinkFolder folder, LinkFolder::Open(options.dir));
+  RETURN_IF_ERROR(CheckDirectory(options, folder));
+  auto impl =
+      std::make_unique<Impl>(std::move(options), std::move(folder), std::move(sink), log, metrics);
   Impl* raw = impl.get();
   LinkListenerOptions listen;
-  listen.socket_path = raw->PathOf("agent.sock");
+  listen.folder = &raw->folder;
   listen.upload_path = "/v1/opaque";
-  listen.upload_file = raw->PathOf("opaque.part");
   listen.upload_most = raw->options.opaque_bytes_most;
   // The mutex is held until the old file is open: a trainer that reconnects at once waits for it.
   const std::lock_guard lock(raw->mutex);
@@ -84,11 +83,12 @@ LinkServer::~LinkServer() {
 // An earlier agent of this worker left its file: same inode, so a living trainer's mapping stays
 // good.
 Status LinkServer::Impl::OpenExisting() {
-  const std::string path = PathOf("tensors");
-  auto opened = LinkMapping::Open(path);
-  if (absl::IsNotFound(opened.status())) return absl::OkStatus();
+  auto file = folder.OpenOwn("tensors");
+  if (absl::IsNotFound(file.status())) return absl::OkStatus();
+  auto opened =
+      file.ok() ? LinkMapping::Open(file->get(), folder.PathOf("tensors")) : file.status();
   if (!opened.ok()) {
-    ::rename(path.c_str(), (path + ".bad").c_str());
+    folder.Rename("tensors", "tensors.bad").IgnoreError();
     metrics.set_aside.Add();
     return opened.status();
   }
@@ -172,14 +172,17 @@ void LinkServer::LetStart() {
   RingBell(c.agent_bell.value);
 }
 
-StatusOr<uint64_t> LinkServer::OfferAdoption(int which, uint64_t averaging,
-                                             std::optional<ByteView> opaque) {
+StatusOr<std::unique_ptr<HeldState>> LinkServer::MakeRoom(uint64_t bytes) const {
+  return HeldState::Make(impl_->folder, bytes);
+}
+
+uint64_t LinkServer::OfferAdoption(int which, uint64_t averaging,
+                                   std::optional<HeldOpaque> opaque) {
   CHECK(which == 0 || which == 1);
   LinkControl& c = impl_->control();
   if (opaque) {
-    RETURN_IF_ERROR(WriteFileAtomically(impl_->PathOf("adopt.state"), {*opaque}, Durable::kNo));
     const std::lock_guard lock(impl_->mutex);
-    impl_->adopt_hash = Sha256(*opaque);
+    impl_->adopt = opaque;
   }
   const uint64_t sequence = impl_->adopt_sequence.fetch_add(1, std::memory_order_relaxed) + 1;
   c.adopt.averaging.store(averaging, std::memory_order_relaxed);
@@ -196,17 +199,9 @@ void LinkServer::RequestOpaque() {
   RingBell(c.agent_bell.value);
 }
 
-StatusOr<Bytes> LinkServer::ReadOpaque() const {
-  Digest hash;
-  {
-    const std::lock_guard lock(impl_->mutex);
-    if (impl_->opaque.sequence == 0) return Bytes();
-    hash = impl_->opaque.hash;
-  }
-  ASSIGN_OR_RETURN(Bytes bytes,
-                   ReadFile(impl_->PathOf("opaque.state"), impl_->options.opaque_bytes_most));
-  if (Sha256(bytes) != hash) return absl::DataLossError("the trainer's opaque state has changed");
-  return bytes;
+std::optional<HeldOpaque> LinkServer::opaque() const {
+  const std::lock_guard lock(impl_->mutex);
+  return impl_->opaque;
 }
 
 void LinkServer::RaiseStop() {

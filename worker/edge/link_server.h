@@ -1,12 +1,12 @@
 // Link server: the agent's side of the trainer link (docs/trainer-link.md, DESIGN 5).
 //
-// Purpose: owns $CROWDSURF_DIR/{tensors,agent.sock}, speaks the small HTTP API, watches the
-// trainer's words without polling (futex), and turns what happens into LinkEvents. Owned by the
-// agent's main loop, which calls every method from one thread; the sink is called from the link's
-// own two threads and must not block or call back into the server. Spans are valid from the first
-// TrainerRegistered (or from Start, when an earlier agent left a file) until destruction; the
-// mapping never moves. Bounds: LinkServerOptions; 16 connections; refusals are counted by reason.
-// Not portable: Linux.
+// Purpose: owns $CROWDSURF_DIR/{tensors,agent.sock} (link_folder.h), speaks the small HTTP API,
+// watches the trainer's words without polling (futex), and turns what happens into LinkEvents.
+// Owned by the agent's main loop, which calls every method from one thread; the sink is called from
+// the link's own two threads and must not block or call back into the server. Spans are valid from
+// the first TrainerRegistered (or from Start, when an earlier agent left a file) until destruction;
+// the mapping never moves. Bounds: LinkServerOptions; 16 connections; refusals are counted by
+// reason. Not portable: Linux.
 #pragma once
 
 #include <functional>
@@ -20,6 +20,7 @@
 #include "base/metrics.h"
 #include "base/status.h"
 #include "worker/core/link_layout.h"
+#include "worker/edge/held_state.h"
 #include "worker/edge/link_event.h"
 
 namespace crowdsurf::worker {
@@ -30,7 +31,7 @@ struct LinkServerOptions {
   uint64_t seed = 0;                                     // job-wide: first parameters come from it
   std::vector<LinkRole> roles = {LinkRole::kParameter};  // spec.averaging.roles
   LinkOverlap overlap = LinkOverlap::kDelayed;
-  uint64_t opaque_bytes_most = 1ULL << 30;  // of the trainer's opaque state; it is a file in `dir`
+  uint64_t opaque_bytes_most = 1ULL << 30;  // of the trainer's opaque state; it lies in `dir`
   // The directory must be tmpfs or ramfs, or /dev/shm-like. Local mode without /dev/shm turns it
   // off.
   bool require_memory = true;
@@ -71,13 +72,14 @@ class LinkServer {
   // Lets a held fresh trainer start from its own first parameters.
   void LetStart();
   // Has the trainer replace its parameters with inbox `which` (average `averaging`) and, when
-  // given, its opaque state; lets it start. Returns the sequence that Adopted will carry. Error:
-  // ResourceExhausted when the directory is full.
-  StatusOr<uint64_t> OfferAdoption(int which, uint64_t averaging, std::optional<ByteView> opaque);
+  // given, its opaque state; lets it start. Returns the sequence that Adopted will carry.
+  uint64_t OfferAdoption(int which, uint64_t averaging, std::optional<HeldOpaque> opaque);
+  // Room for an opaque state to offer. ResourceExhausted, Internal.
+  StatusOr<std::unique_ptr<HeldState>> MakeRoom(uint64_t bytes) const;
   // Asks the trainer for its opaque state (checkpoint, donor); OpaqueGiven follows.
   void RequestOpaque();
-  // The last state given: empty when there is none. Copies. Error: DataLoss when its hash differs.
-  StatusOr<Bytes> ReadOpaque() const;
+  // The last state given; nullopt: there is none.
+  std::optional<HeldOpaque> opaque() const;
 
   // --- flags and numbers for the trainer. Before mapped() SetMode, SetLrScale, SetJob and WakeAt
   // do nothing: set them on TrainerRegistered; stop and notice are remembered.

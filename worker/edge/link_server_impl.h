@@ -14,7 +14,9 @@
 #include <thread>
 #include <vector>
 
+#include "worker/edge/held_state.h"
 #include "worker/edge/link_api.h"
+#include "worker/edge/link_folder.h"
 #include "worker/edge/link_listener.h"
 #include "worker/edge/link_mapping.h"
 #include "worker/edge/link_server.h"
@@ -37,10 +39,14 @@ struct LinkMetrics {
 };
 
 struct LinkServer::Impl {
-  Impl(LinkServerOptions o, Sink s, Logger l, MetricRegistry& m)
-      : options(std::move(o)), sink(std::move(s)), log(l), registry(m), metrics(m) {}
+  Impl(LinkServerOptions o, LinkFolder f, Sink s, Logger l, MetricRegistry& m)
+      : options(std::move(o)),
+        folder(std::move(f)),
+        sink(std::move(s)),
+        log(l),
+        registry(m),
+        metrics(m) {}
 
-  std::string PathOf(const char* name) const { return options.dir + "/" + name; }
   // The mapping, nullptr before the first registration. Set once, never moved.
   const LinkMapping* map() const { return mapped.load(std::memory_order_acquire); }
   LinkControl& control() const;  // pre: mapped
@@ -55,7 +61,8 @@ struct LinkServer::Impl {
   std::optional<HttpReply> Handle(LinkListener::ConnectionId id, HttpRequest&& request);
   void OnClosed(LinkListener::ConnectionId id);
   HttpReply Register(LinkListener::ConnectionId id, const std::string& body);
-  Status MapFor(LinkGeometry geometry);       // mutex held
+  Status MapFor(LinkGeometry geometry);  // mutex held
+  StatusOr<LinkMapping> CreateMapping(const LinkGeometry& geometry);
   void BeginSession(const RegisterRequest&);  // mutex held
   HttpReply TakeOpaque(const HttpRequest& request);
   HttpReply GiveAdopted();
@@ -70,6 +77,7 @@ struct LinkServer::Impl {
   Duration ScanInterval();
 
   const LinkServerOptions options;
+  const LinkFolder folder;
   const Sink sink;
   const Logger log;
   MetricRegistry& registry;
@@ -98,11 +106,8 @@ struct LinkServer::Impl {
   } seen;
   LinkNotice notice;
   std::optional<LinkListener::ConnectionId> leave_connection;
-  struct {
-    uint64_t sequence = 0, bytes = 0;
-    Digest hash;
-  } opaque;           // the trainer's last given state, in file opaque.state
-  Digest adopt_hash;  // of file adopt.state
+  std::optional<HeldOpaque> opaque;  // the trainer's last given state
+  std::optional<HeldOpaque> adopt;   // what it is to adopt
 
   std::thread watcher;
   std::unique_ptr<LinkListener> listener;

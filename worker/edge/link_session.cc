@@ -2,8 +2,8 @@
 #include <cmath>
 #include <cstdio>
 
+#include "base/digest.h"
 #include "worker/edge/link_server_impl.h"
-#include "worker/edge/state_file.h"
 
 namespace crowdsurf::worker {
 namespace {
@@ -158,7 +158,7 @@ Status LinkServer::Impl::MapFor(LinkGeometry geometry) {
         geometry.schema.brief(), ", ", geometry.elements,
         "): all trainers of a job have one model, and a changed one needs a new worker"));
   }
-  auto made = LinkMapping::Create(PathOf("tensors"), geometry);
+  auto made = CreateMapping(geometry);
   if (!made.ok()) {
     if (absl::IsResourceExhausted(made.status())) metrics.refused_space.Add();
     return made.status();
@@ -175,6 +175,17 @@ Status LinkServer::Impl::MapFor(LinkGeometry geometry) {
   mapped.store(&*mapping, std::memory_order_release);
   changed.notify_all();
   return absl::OkStatus();
+}
+
+StatusOr<LinkMapping> LinkServer::Impl::CreateMapping(const LinkGeometry& geometry) {
+  // The trainer sees it under its name when it is complete.
+  constexpr char kTemporary[] = "tensors.new";
+  ASSIGN_OR_RETURN(const OwnedFd file, folder.Create(kTemporary));
+  auto made = LinkMapping::Create(file.get(), folder.PathOf("tensors"), geometry);
+  const Status named = made.ok() ? folder.Rename(kTemporary, "tensors") : made.status();
+  if (named.ok()) return made;
+  folder.Remove(kTemporary);
+  return named;
 }
 
 void LinkServer::Impl::BeginSession(const RegisterRequest& request) {
@@ -214,25 +225,20 @@ void LinkServer::Impl::BeginSession(const RegisterRequest& request) {
 }
 
 HttpReply LinkServer::Impl::TakeOpaque(const HttpRequest& request) {
-  const auto hashed = HashFile(request.body_file);
-  if (!hashed.ok()) return Error(500, hashed.status());
+  const Digest hash = Sha256(request.upload->bytes());
   const std::lock_guard lock(mutex);
-  if (std::rename(request.body_file.c_str(), PathOf("opaque.state").c_str()) != 0) {
-    return Error(500, "the state could not be kept");
-  }
-  opaque = {SequenceOf(request.target), hashed->bytes, hashed->hash};
-  if (opaque.sequence == 0) opaque.sequence = 1;  // given unasked: kept all the same
-  sink(link::OpaqueGiven{opaque.sequence, opaque.hash, opaque.bytes});
-  return Json(200, "{\"sha256\":\"" + opaque.hash.hex() + "\"}\n");
+  opaque = {request.upload, hash};  // also when it is given unasked
+  sink(link::OpaqueGiven{std::max<uint64_t>(1, SequenceOf(request.target)), *opaque});
+  return Json(200, "{\"sha256\":\"" + hash.hex() + "\"}\n");
 }
 
 HttpReply LinkServer::Impl::GiveAdopted() {
   const std::lock_guard lock(mutex);
-  if (adopt_hash.none()) return Error(404, "no trainer state was offered");
+  if (!adopt) return Error(404, "no trainer state was offered");
   HttpReply reply;
   reply.type = "application/octet-stream";
-  reply.file = PathOf("adopt.state");
-  reply.headers["X-Sha256"] = adopt_hash.hex();
+  reply.file = adopt->state;
+  reply.headers["X-Sha256"] = adopt->hash.hex();
   return reply;
 }
 

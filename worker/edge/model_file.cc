@@ -44,7 +44,7 @@ std::string TextOf(const nlohmann::json& object, const char* name) {
 
 // The averaging that the model of `job` at `path` holds; nullopt: there is none.
 std::optional<uint64_t> AveragingOf(const std::string& path, const std::string& job) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const int fd = OpenSharedFile(path);
   if (fd < 0) return std::nullopt;
   uint8_t length[8];
   std::string header;

@@ -11,7 +11,6 @@ namespace {
 
 constexpr Duration kOpaqueFresh = Seconds(5);        // an older one is asked for again
 constexpr Duration kOpaqueWait = Milliseconds(400);  // a trainer answers at its next step boundary
-constexpr Duration kOpaqueCopyKept = Seconds(10);    // after the last chunk of it was asked for
 
 std::span<uint8_t> AsWritableBytes(std::span<float> values) {
   return {reinterpret_cast<uint8_t*>(values.data()), values.size_bytes()};
@@ -40,10 +39,10 @@ Digest StateExchange::Offer(int inbox, uint64_t averaging, double job_samples,
   return content;
 }
 
-void StateExchange::OnOpaque(Time now, const Digest& hash, uint64_t bytes) {
+void StateExchange::OnOpaque(Time now, HeldOpaque opaque) {
   opaque_at_ = now;
-  opaque_copy_.reset();
-  donor_.SetOpaque({.bytes = bytes, .hash = hash});
+  donor_.SetOpaque({.bytes = opaque.state->bytes().size(), .hash = opaque.hash});
+  opaque_ = std::move(opaque);
   AnswerWaiting(now);
 }
 
@@ -54,7 +53,7 @@ void StateExchange::Fetch(Time now, const FetchState& request, const Digest& sch
   options.elements = elements;
   options.want_opaque = request.adopt;
   donor_.Retire(request.region == Region::kInboxA ? 0 : 1);
-  fetch_.emplace(Running{request, StateFetch(now, options, registry_), {}});
+  fetch_.emplace(Running{request, StateFetch(now, options, registry_), {}, {}});
   log_.Info("fetching state",
             {{"averaging", request.averaging}, {"donors", request.donors.size()}});
   for (const PeerId& donor : request.donors) {
@@ -107,7 +106,6 @@ void StateExchange::OnPeerDown(Time now, const PeerId& peer) {
 
 void StateExchange::OnTimer(Time now) {
   if (now >= waiting_until_) AnswerWaiting(now);
-  if (opaque_copy_ && now - opaque_used_ > kOpaqueCopyKept) opaque_copy_.reset();
   if (!fetch_ || now < fetch_->core.NextDeadline()) return;
   FetchActions actions;
   fetch_->core.OnTimer(now, actions);
@@ -117,7 +115,6 @@ void StateExchange::OnTimer(Time now) {
 Time StateExchange::NextDeadline() const {
   Time next = waiting_until_;
   if (fetch_) next = std::min(next, fetch_->core.NextDeadline());
-  if (opaque_copy_) next = std::min(next, opaque_used_ + kOpaqueCopyKept + Milliseconds(1));
   return next;
 }
 
@@ -137,16 +134,17 @@ void StateExchange::Execute(Time now, const FetchActions& actions, ByteView payl
       CHECK_LE(keep->offset + payload.size(), to.size());
       std::memcpy(to.data() + keep->offset, payload.data(), payload.size());
     } else if (const auto* part = std::get_if<KeepOpaque>(&action)) {
-      fetch_->opaque.resize(part->bytes);
-      CHECK_LE(part->offset + payload.size(), fetch_->opaque.size());
-      std::memcpy(fetch_->opaque.data() + part->offset, payload.data(), payload.size());
+      KeepOpaquePart(*part, payload);
     } else if (const auto* verify = std::get_if<VerifyOpaque>(&action)) {
       FetchActions more;
-      fetch_->core.OnOpaqueVerified(now, Sha256(fetch_->opaque) == verify->hash, more);
+      const auto& kept = fetch_->opaque;
+      const bool good = kept != nullptr && Sha256(kept->bytes()) == verify->hash;
+      if (good) fetch_->verified = {kept, verify->hash};
+      fetch_->core.OnOpaqueVerified(now, good, more);
       Execute(now, more, {});
       if (!fetch_) return;
     } else if (const auto* done = std::get_if<FetchDone>(&action)) {
-      if (!done->opaque) fetch_->opaque.clear();
+      if (!done->opaque) fetch_->verified.reset();
       return Finish(&done->manifest);
     } else if (const auto* failed = std::get_if<FetchFailed>(&action)) {
       log_.Warning("fetching state failed", {{"why", failed->why}});
@@ -164,7 +162,7 @@ void StateExchange::Finish(const StateManifest* manifest) {
     out.averaging = manifest->averaging;
     out.content = manifest->committed;
     out.job_samples = manifest->job_samples;
-    if (!fetch_->opaque.empty()) out.opaque = std::move(fetch_->opaque);
+    out.opaque = std::move(fetch_->verified);
   }
   fetched_ = std::move(out);
   fetch_.reset();
@@ -178,9 +176,8 @@ void StateExchange::Answer(Time now, const PeerId& from, const StateMessage& mes
     ByteView source;
     if (send->inbox >= 0) {
       source = AsWritableBytes(host_.inbox(send->inbox));
-    } else if (const Bytes* opaque = OpaqueBytes()) {
-      source = *opaque;
-      opaque_used_ = now;
+    } else if (opaque_) {
+      source = opaque_->state->bytes();
     }
     if (send->offset + send->bytes > source.size()) return donor_.OnSent(from);
     const ByteView bytes = source.subspan(send->offset, send->bytes);
@@ -197,16 +194,23 @@ void StateExchange::AnswerWaiting(Time now) {
   }
 }
 
-const Bytes* StateExchange::OpaqueBytes() {
-  if (!opaque_copy_) {
-    StatusOr<Bytes> read = host_.read_opaque();
-    if (!read.ok()) {
-      log_.Warning("opaque state unreadable", {{"error", read.status().ToString()}});
-      return nullptr;
+// A part that finds no room is missing when the whole is verified.
+void StateExchange::KeepOpaquePart(const KeepOpaque& part, ByteView payload) {
+  std::shared_ptr<HeldState>& kept = fetch_->opaque;
+  if (kept == nullptr || kept->bytes().size() != part.bytes) {
+    StatusOr<std::unique_ptr<HeldState>> room = host_.make_room(part.bytes);
+    if (!room.ok()) {
+      log_.Warning("no room for a donor's opaque state", {{"error", room.status().ToString()}});
+      kept = nullptr;
+      return;
     }
-    opaque_copy_ = *std::move(read);
+    kept = *std::move(room);
   }
-  return &*opaque_copy_;
+  CHECK_LE(part.offset + payload.size(), kept->bytes().size());
+  if (const Status status = kept->Write(part.offset, payload); !status.ok()) {
+    log_.Warning("no room for a donor's opaque state", {{"error", status.ToString()}});
+    kept = nullptr;
+  }
 }
 
 }  // namespace crowdsurf::worker

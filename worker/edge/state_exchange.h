@@ -5,7 +5,7 @@
 // average is named by the content digest of its values (its root in the roster), so members of
 // different groups are donors of one average. The opaque state is asked of the trainer only when a
 // joiner wants a manifest; the joiner waits for it a moment. Host thread only. Bounds: one fetch,
-// kMostWaiting held requests, one copy of the opaque state while somebody fetches it.
+// kMostWaiting held requests.
 #pragma once
 
 #include <functional>
@@ -22,6 +22,7 @@
 #include "worker/core/state_donor.h"
 #include "worker/core/state_fetch.h"
 #include "worker/edge/agent_metrics.h"
+#include "worker/edge/held_state.h"
 
 namespace crowdsurf::worker {
 
@@ -30,7 +31,7 @@ struct StateExchangeHost {
   std::function<std::span<float>(int inbox)> inbox;
   std::function<bool(const PeerId& to, SharedBytes payload)> send;  // false: no way to it
   std::function<bool()> request_opaque;  // false: no trainer to ask; else OnOpaque follows
-  std::function<StatusOr<Bytes>()> read_opaque;
+  std::function<StatusOr<std::unique_ptr<HeldState>>(uint64_t bytes)> make_room;
 };
 
 class StateExchange {
@@ -46,7 +47,7 @@ class StateExchange {
   Digest Offer(int inbox, uint64_t averaging, double job_samples, const Digest& schema);
   void Retire(int inbox) { donor_.Retire(inbox); }  // it is about to be written
   // The trainer's opaque state arrived.
-  void OnOpaque(Time now, const Digest& hash, uint64_t bytes);
+  void OnOpaque(Time now, HeldOpaque opaque);
 
   // ---- as a joiner ----
   struct Fetched {
@@ -55,7 +56,7 @@ class StateExchange {
     uint64_t averaging = 0;  // what came: the number asked for or, when nobody had that, a newer
     Digest content;
     double job_samples = 0;
-    std::optional<Bytes> opaque;
+    std::optional<HeldOpaque> opaque;
   };
   // Replaces a fetch in progress. Averages follow each other, and donors keep only the last: the
   // newest that is offered is taken. Pre: the region is an inbox.
@@ -74,7 +75,8 @@ class StateExchange {
   struct Running {
     FetchState request;
     StateFetch core;
-    Bytes opaque;
+    std::shared_ptr<HeldState> opaque;
+    std::optional<HeldOpaque> verified;
   };
   struct WaitingRequest {
     PeerId from;
@@ -85,7 +87,7 @@ class StateExchange {
   void Answer(Time now, const PeerId& from, const StateMessage& message);
   void AnswerWaiting(Time now);
   void ForgetWaiting(const PeerId& peer);
-  const Bytes* OpaqueBytes();
+  void KeepOpaquePart(const KeepOpaque& part, ByteView payload);
 
   const StateExchangeHost host_;
   AgentMetrics& metrics_;
@@ -97,8 +99,7 @@ class StateExchange {
   std::vector<WaitingRequest> waiting_;  // for the trainer's opaque state
   Time waiting_until_ = Time::Infinite();
   Time opaque_at_;  // when the last one arrived; unset: never
-  std::optional<Bytes> opaque_copy_;
-  Time opaque_used_;
+  std::optional<HeldOpaque> opaque_;
 };
 
 }  // namespace crowdsurf::worker

@@ -1,14 +1,11 @@
 #include "worker/edge/state_file.h"
 
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
-
-#include "base/digest.h"
 
 namespace crowdsurf::worker {
 namespace {
@@ -62,7 +59,8 @@ Status WriteFileAtomically(const std::string& path, const std::vector<ByteView>&
   // Named after its writer: a left-over of a crash is overwritten, never collected.
   const std::string temporary = path + (writer.empty() ? "" : "." + writer) + ".new";
   const auto write = [&]() -> Status {
-    const OpenFile file(temporary, O_WRONLY | O_CREAT | O_TRUNC, mode);
+    ::unlink(temporary.c_str());
+    const OpenFile file(temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, mode);
     if (file.fd() < 0) return FileError("create", temporary, errno);
     RETURN_IF_ERROR(WriteParts(file.fd(), parts, temporary));
     if (durable == Durable::kYes && ::fsync(file.fd()) != 0) {
@@ -96,17 +94,12 @@ StatusOr<Bytes> ReadFile(const std::string& path, uint64_t most) {
   return bytes;
 }
 
-StatusOr<HashedFile> HashFile(const std::string& path) {
-  const OpenFile file(path, O_RDONLY);
+int OpenSharedFile(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
   struct stat info {};
-  if (file.fd() < 0 || ::fstat(file.fd(), &info) != 0) return FileError("open", path, errno);
-  const size_t size = static_cast<size_t>(info.st_size);
-  if (size == 0) return HashedFile{Sha256({}), 0};
-  void* base = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, file.fd(), 0);
-  if (base == MAP_FAILED) return FileError("mmap", path, errno);
-  const HashedFile hashed{Sha256({static_cast<const uint8_t*>(base), size}), size};
-  ::munmap(base, size);
-  return hashed;
+  if (fd < 0 || (::fstat(fd, &info) == 0 && S_ISREG(info.st_mode))) return fd;
+  ::close(fd);
+  return -1;
 }
 
 }  // namespace crowdsurf::worker

@@ -168,7 +168,7 @@ TEST_F(TrainerLink, AJoinerTakesOverParametersMomentsAndTheStepCount) {
   WhenRegistered([&](const auto&) {
     std::copy(donor.parameters().begin(), donor.parameters().end(), server->inbox(1).begin());
     const Bytes state = donor.Save();
-    EXPECT_TRUE(server->OfferAdoption(1, 9, ByteView(state)).ok());
+    server->OfferAdoption(1, 9, Held(state));
   });
   at_each_step_.after_start = [&](Training& t) {
     EXPECT_TRUE(std::ranges::equal(t.parameters(), donor.parameters()));
@@ -193,7 +193,7 @@ TEST_F(TrainerLink, TheOpaqueStateIsGivenWhenAskedFor) {
   };
   Train(training, 6);
   Expect<link::OpaqueGiven>();
-  EXPECT_EQ(*server->ReadOpaque(), at_step_4);
+  EXPECT_EQ(Given(), at_step_4);
 }
 
 TEST_F(TrainerLink, MomentsAreAveragedWhereTheJobSaysSoAndSecondMomentsStayAboveZero) {

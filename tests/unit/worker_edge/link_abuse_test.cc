@@ -265,8 +265,10 @@ TEST_F(LinkAbuse, AFullVolumeIsAnAnswerThatNamesTheSettingToRaise) {
     EXPECT_FALSE(std::filesystem::exists(small + "/tensors"));
     EXPECT_FALSE(std::filesystem::exists(small + "/tensors.new")) << "nothing half made stays";
     EXPECT_TRUE((*client)->Register(Model(1000)).ok()) << "a model that fits is welcome";
-    const auto state = (*started)->OfferAdoption(0, 1, ByteView(Bytes(2 << 20)));
-    EXPECT_TRUE(absl::IsResourceExhausted(state.status())) << state.status();
+    const auto room = (*started)->MakeRoom(2 << 20);
+    ASSERT_TRUE(room.ok()) << room.status();
+    const Status written = (*room)->Write(0, Bytes(2 << 20));
+    EXPECT_TRUE(absl::IsResourceExhausted(written)) << written;
   }
   EXPECT_EQ(umount(small.c_str()), 0);
 }

@@ -14,6 +14,7 @@
 #include <string>
 #include <utility>
 
+#include "base/digest.h"
 #include "base/mailbox.h"
 #include "base/metrics.h"
 #include "worker/edge/link_client.h"
@@ -62,6 +63,21 @@ class LinkFixture : public testing::Test {
       return {};
     }
     return std::get<E>(*event);
+  }
+
+  // A state for the trainer to adopt. Pre: the server is started.
+  HeldOpaque Held(ByteView bytes) {
+    auto room = server->MakeRoom(bytes.size());
+    EXPECT_TRUE(room.ok()) << room.status();
+    EXPECT_TRUE((*room)->Write(0, bytes).ok());
+    return {*std::move(room), Sha256(bytes)};
+  }
+  // The state that the trainer gave last.
+  Bytes Given() {
+    const auto opaque = server->opaque();
+    if (!opaque) return {};
+    const ByteView bytes = opaque->state->bytes();
+    return {bytes.begin(), bytes.end()};
   }
 
   std::unique_ptr<LinkClient> Connect(LinkClientOptions options = {}) {

@@ -32,18 +32,19 @@ class StateExchangeTest : public testing::Test {
   std::map<PeerId, StateRefusal> answers_;
   MetricRegistry registry_;
   AgentMetrics metrics_{registry_};
-  StateExchange exchange_{{.inbox = [this](int) { return std::span<float>(average_); },
-                           .send =
-                               [this](const PeerId& to, const SharedBytes& body) {
-                                 const auto decoded = DecodeStateMessage(*body);
-                                 answers_[to] = std::get<ManifestReply>(decoded->message).refusal;
-                                 return true;
-                               },
-                           .request_opaque = [] { return true; },
-                           .read_opaque = [] { return absl::NotFoundError("none"); }},
-                          metrics_,
-                          registry_,
-                          Logger()};
+  StateExchange exchange_{
+      {.inbox = [this](int) { return std::span<float>(average_); },
+       .send =
+           [this](const PeerId& to, const SharedBytes& body) {
+             const auto decoded = DecodeStateMessage(*body);
+             answers_[to] = std::get<ManifestReply>(decoded->message).refusal;
+             return true;
+           },
+       .request_opaque = [] { return true; },
+       .make_room = [](uint64_t) { return absl::ResourceExhaustedError("none"); }},
+      metrics_,
+      registry_,
+      Logger()};
 };
 
 TEST_F(StateExchangeTest, JoinersWaitForTheTrainerAndTheFirstOnesGetThePlaces) {

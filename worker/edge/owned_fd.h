@@ -1,0 +1,31 @@
+// OwnedFd: a file descriptor that closes itself.
+//
+// Moves, never copies. Whoever owns it decides which thread uses it.
+#pragma once
+
+#include <unistd.h>
+
+#include <utility>
+
+namespace crowdsurf::worker {
+
+class OwnedFd {
+ public:
+  OwnedFd() = default;
+  explicit OwnedFd(int fd) : fd_(fd) {}
+  OwnedFd(OwnedFd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  OwnedFd& operator=(OwnedFd&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
+  ~OwnedFd() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  int get() const { return fd_; }
+  bool valid() const { return fd_ >= 0; }
+
+ private:
+  int fd_ = -1;
+};
+
+}  // namespace crowdsurf::worker
