@@ -2,9 +2,13 @@
 //
 // Everything else (gRPC callbacks, HTTP handlers, file watchers) posts closures to its bounded
 // mailbox; the loop runs them in order with one reading of the clocks each, and calls the timer
-// sources that are due, earliest deadline first. Closures and timers never block: a slow one is
-// counted. Shutdown is an event with a deadline, not an interruption: RequestStop tells every
-// source, and Run returns when all say they are finished, or at the deadline.
+// sources that are due, earliest deadline first. What was posted before a deadline is run before
+// its timer: silence that a core finds is the silence of others, not a queue in front of this
+// thread. At most four times the mailbox's capacity runs in between, so that no flood holds timers
+// back for ever. Closures and timers never block: a slow one is counted. Shutdown is an event with
+// a deadline, not an interruption: RequestStop tells every source, and Run returns when all say
+// they are finished, or at the deadline.
+//
 // Threads: Run on the owning thread; Post, RequestStop, Now and Wall from any; the rest before Run
 // or from the host thread.
 #pragma once
@@ -57,8 +61,9 @@ class HostLoop {
   static WallTime Wall();
 
  private:
+  void Drain();
   void RunDueSources();
-  void Account(Time began);
+  bool Account(Time began);
   Time NextDeadline() const;
   void BeginStop();
   bool MayEnd() const;

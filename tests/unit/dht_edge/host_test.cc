@@ -81,6 +81,55 @@ class Lingering : public TimerSource {
   Time deadline_;
 };
 
+// Due at once and again; says how many events had run when it was called.
+class Witness : public TimerSource {
+ public:
+  explicit Witness(HostLoop& host) : host_(host), next_(host.Now()) {}
+  Time NextDeadline() const override { return next_; }
+  void OnTimer(Time, WallTime) override {
+    seen.push_back(events);
+    next_ = Time::Infinite();
+    if (seen.size() == 1) host_.RequestStop(Duration());
+  }
+  int events = 0;
+  std::vector<int> seen;
+
+ private:
+  HostLoop& host_;
+  Time next_;
+};
+
+// Frames that were queued while the thread was held up are evidence: timers see them first.
+TEST(HostLoopTest, WhatWasPostedBeforeADeadlineIsRunBeforeItsTimer) {
+  MetricRegistry metrics;
+  HostLoop host(2000, metrics, Logger());
+  Witness witness(host);
+  host.AddSource(&witness);
+  constexpr int kQueued = 500;
+  EXPECT_TRUE(host.Post([&](Time, WallTime) {  // during this one the others queue up
+    for (int i = 0; i < kQueued; ++i)
+      EXPECT_TRUE(host.Post([&](Time, WallTime) { ++witness.events; }));
+  }));
+  host.Run();
+  EXPECT_THAT(witness.seen, testing::ElementsAre(kQueued));
+}
+
+// An event that posts itself again, for ever: the mailbox is never empty.
+TEST(HostLoopTest, AFloodDoesNotHoldTimersBack) {
+  MetricRegistry metrics;
+  HostLoop host(100, metrics, Logger());
+  Witness witness(host);
+  host.AddSource(&witness);
+  std::function<void(Time, WallTime)> again = [&](Time, WallTime) {
+    ++witness.events;
+    (void)host.Post(again);
+  };
+  for (int i = 0; i < 100; ++i) EXPECT_TRUE(host.Post(again));
+  host.Run();
+  ASSERT_EQ(witness.seen.size(), 1U);
+  EXPECT_LE(witness.seen.front(), 4 * 100 + 1);
+}
+
 TEST(HostLoopTest, StoppingIsAnEventThatSourcesMayTakeTheirTimeFor) {
   MetricRegistry metrics;
   HostLoop host(10, metrics, Logger());
