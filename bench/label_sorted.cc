@@ -65,7 +65,7 @@ class RelayMixing : public Mixing {
       for (uint32_t i = 0; i < n; ++i) relays_[tree].emplace_back(trees_[tree], i, count_[tree]);
     }
     averages_.assign(n, Vector(elements));
-    target_ = 1 + worker::MeanRelayDelay(trees_[0], false);
+    target_ = 1 + worker::MeanRelayDelay(trees_[0]);
     ramp_ = (target_ - 1) / std::max(1U, worker::Diameter(trees_[0]));
   }
 

@@ -145,7 +145,7 @@ RelayResult RunRelay(const RelayOptions& options) {
 
 double RelayDeliveryError(worker::GraphKind tree, uint32_t n) {
   const worker::Graph graph = worker::TreesOf(tree, n).value()[0];
-  const double expected = 1.0 / (1.0 + worker::MeanRelayDelay(graph, false));
+  const double expected = 1.0 / (1.0 + worker::MeanRelayDelay(graph));
   double worst = 0;
   for (uint32_t source = 0; source < n; ++source) {
     RelayWorld world(tree, n, 1);

@@ -91,7 +91,7 @@ TEST(RelaySumPaperTest, TheMeanIsExactAfterDiameterSteps) {
 // tree-16: 0.301176).
 TEST(RelaySumPaperTest, AnUpdateArrivesDilutedByItsClosedForm) {
   const auto delivered = [](GraphKind kind, uint32_t n) {
-    return 1 / (1 + worker::MeanRelayDelay(worker::MakeGraph(kind, n).value(), false));
+    return 1 / (1 + worker::MeanRelayDelay(worker::MakeGraph(kind, n).value()));
   };
   EXPECT_NEAR(delivered(GraphKind::kChain, 8), 0.363636, 1e-6);
   EXPECT_NEAR(delivered(GraphKind::kChain, 16), 0.186047, 1e-6);

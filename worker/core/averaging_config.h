@@ -59,7 +59,7 @@ struct AveragingConfig {
   IntervalUnit interval_unit = IntervalUnit::kSteps;
   double interval = 50;  // in interval_unit, > 0
   WireFormat compression = WireFormat::kFloat16;
-  Overlap overlap = Overlap::kDelayed;
+  Overlap overlap = Overlap::kDelayed;  // as the manifest has it; OverlapOf is what acts
   RoundsMode rounds = RoundsMode::kAll;
   Weighting weighting = Weighting::kSamples;
   GridMode grid = GridMode::kFitted;
@@ -67,6 +67,13 @@ struct AveragingConfig {
   Target target;
   bool operator==(const AveragingConfig&) const = default;
 };
+
+// What trainers really do while a snapshot is averaged. RelaySum waits whatever `overlap` says: its
+// average is local and costs no network, and a gradient that is taken before it weighs curvatures
+// wrongly, so that the optimum would not be the common one.
+constexpr Overlap OverlapOf(const AveragingConfig& config) {
+  return config.strategy == StrategyKind::kRelaySum ? Overlap::kBlocking : config.overlap;
+}
 
 void Encode(const AveragingConfig& config, ByteWriter& out);
 std::optional<AveragingConfig> DecodeAveragingConfig(

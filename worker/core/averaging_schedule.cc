@@ -21,7 +21,7 @@ constexpr Duration kLastAveraging = Seconds(1);
 // from the last result: who takes more steps than others between two averages pulls all of them
 // towards its own data.
 double StepsAhead(const AveragingConfig& averaging) {
-  return averaging.overlap == Overlap::kBlocking ? 1 : 0;
+  return OverlapOf(averaging) == Overlap::kBlocking ? 1 : 0;
 }
 
 }  // namespace

@@ -260,13 +260,13 @@ std::vector<double> UniformRates(const Graph& graph, double rate_com) {
   return rates;
 }
 
-double MeanRelayDelay(const Graph& tree, bool overlap) {
+double MeanRelayDelay(const Graph& tree) {
   const auto neighbours = tree.Neighbours();
   double sum = 0;
   for (uint32_t source = 0; source < tree.nodes; ++source) {
     for (const uint32_t hops : Hops(neighbours, source)) {
       CHECK(hops != UINT32_MAX);
-      sum += overlap || hops == 0 ? hops : hops - 1;
+      sum += hops == 0 ? 0 : hops - 1;
     }
   }
   return sum / (static_cast<double>(tree.nodes) * tree.nodes);

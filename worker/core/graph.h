@@ -86,9 +86,9 @@ StatusOr<AcidConstants> AcidConstantsOf(const Graph& graph, const std::vector<do
 // share(e).
 std::vector<double> UniformRates(const Graph& graph, double rate_com);
 
-// Mean over ordered pairs of max(hops - 1, 0) (or hops when `overlap`): RelaySum dilutes each
-// update by 1 / (1 + this) (decentralized-algorithms.md 1.2). Pre: a tree.
-double MeanRelayDelay(const Graph& tree, bool overlap);
+// Mean over ordered pairs of max(hops - 1, 0): RelaySum dilutes each update by 1 / (1 + this)
+// (decentralized-algorithms.md 1.2). Pre: a tree.
+double MeanRelayDelay(const Graph& tree);
 uint32_t Diameter(const Graph& graph);  // pre: connected
 
 }  // namespace crowdsurf::worker

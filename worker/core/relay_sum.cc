@@ -6,11 +6,10 @@
 namespace crowdsurf::worker {
 
 void RelaySum::OnGraph(const Topology& topology) {
-  const bool overlap = config().overlap == Overlap::kDelayed;
   lr_target_ = 1;
   if (config().mixing.lr_scale) {
     // Both trees of a pair are mirror images: their mean delays are equal.
-    lr_target_ = 1 + MeanRelayDelay(topology.graphs[0], overlap);
+    lr_target_ = 1 + MeanRelayDelay(topology.graphs[0]);
   }
   const double steps = std::max<double>(1, Diameter(topology.graphs[0]));
   lr_step_ = (lr_target_ - lr_scale_) / steps;

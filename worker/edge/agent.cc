@@ -111,8 +111,7 @@ Status Agent::Impl::StartLink() {
   options.worker = options_.worker;
   options.seed = ByteReader(Sha256(AsBytes(options_.job)).view()).U64();  // equal at all workers
   options.roles = config_.roles;
-  options.overlap = config_.averaging.overlap == Overlap::kBlocking ? LinkOverlap::kBlocking
-                                                                    : LinkOverlap::kDelayed;
+  options.overlap = LinkOverlapOf(config_.averaging);
   options.require_memory = options_.require_memory;
   const auto sink = [this](LinkEvent event) {
     (void)host_.Post([this, event = std::move(event)](Time now, WallTime wall) {

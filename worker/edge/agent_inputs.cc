@@ -345,8 +345,7 @@ void Agent::Impl::OnConfigText(Time now, WallTime wall, const std::string& text)
     return;
   }
   config_ = std::move(parsed.config);
-  const bool blocking = config_.averaging.overlap == Overlap::kBlocking;
-  link_->SetMode(blocking ? LinkOverlap::kBlocking : LinkOverlap::kDelayed, false, 0);
+  link_->SetMode(LinkOverlapOf(config_.averaging), false, 0);
   FeedLocal(now, wall, ConfigChanged{config_.averaging});
 }
 

@@ -105,7 +105,7 @@ Status LinkServer::Impl::OpenExisting() {
                               std::memory_order_relaxed);
   c.wake_at.steps.store(0, std::memory_order_relaxed);
   c.wake_at.samples.store(0, std::memory_order_relaxed);
-  c.mode.overlap.store(static_cast<uint32_t>(options.overlap), std::memory_order_relaxed);
+  c.mode.overlap.store(static_cast<uint32_t>(overlap), std::memory_order_relaxed);
   c.agent_epoch.value.fetch_add(1, std::memory_order_release);
   adopt_sequence.store(adopted, std::memory_order_relaxed);
   tickets = std::max(published, wanted);
@@ -224,8 +224,14 @@ void LinkServer::SetNotice(bool leaving, int64_t deadline_unix_ns, std::string_v
   RingBell(c.agent_bell.value);
 }
 
+LinkOverlap LinkOverlapOf(const AveragingConfig& config) {
+  return OverlapOf(config) == Overlap::kBlocking ? LinkOverlap::kBlocking : LinkOverlap::kDelayed;
+}
+
 void LinkServer::SetMode(LinkOverlap overlap, bool inbox_is_change, uint32_t cadence_steps) {
-  if (impl_->map() == nullptr) return;
+  const std::lock_guard lock(impl_->mutex);
+  impl_->overlap = overlap;
+  if (!impl_->mapping) return;
   LinkControl& c = impl_->control();
   c.mode.overlap.store(static_cast<uint32_t>(overlap), std::memory_order_relaxed);
   c.mode.inbox_is_change.store(inbox_is_change ? 1 : 0, std::memory_order_relaxed);

@@ -19,6 +19,7 @@
 #include "base/log.h"
 #include "base/metrics.h"
 #include "base/status.h"
+#include "worker/core/averaging_config.h"
 #include "worker/core/link_layout.h"
 #include "worker/edge/held_state.h"
 #include "worker/edge/link_event.h"
@@ -36,6 +37,9 @@ struct LinkServerOptions {
   // off.
   bool require_memory = true;
 };
+
+// What the link's mode word says for a job with that spec.
+LinkOverlap LinkOverlapOf(const AveragingConfig& config);
 
 class LinkServer {
  public:
@@ -81,8 +85,8 @@ class LinkServer {
   // The last state given; nullopt: there is none.
   std::optional<HeldOpaque> opaque() const;
 
-  // --- flags and numbers for the trainer. Before mapped() SetMode, SetLrScale, SetJob and WakeAt
-  // do nothing: set them on TrainerRegistered; stop and notice are remembered.
+  // --- flags and numbers for the trainer. Before mapped() SetLrScale, SetJob and WakeAt do
+  // nothing: set them on TrainerRegistered; stop, notice and the overlap are remembered.
   // --------------------------------------------------------
   void RaiseStop();
   void SetNotice(bool leaving, int64_t deadline_unix_ns, std::string_view reason);

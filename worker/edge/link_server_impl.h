@@ -93,6 +93,7 @@ struct LinkServer::Impl {
   std::mutex mutex;
   std::condition_variable changed;  // mapped or stopping
   std::optional<LinkMapping> mapping;
+  LinkOverlap overlap = options.overlap;  // the last told, maybe before there was a file to say so
   bool stopping = false;
   uint64_t session = 0, sessions = 0;  // the live one (0: none), and how many there were
   LinkListener::ConnectionId session_connection = 0;

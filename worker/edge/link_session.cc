@@ -166,7 +166,7 @@ Status LinkServer::Impl::MapFor(LinkGeometry geometry) {
   mapping = *std::move(made);
   LinkControl& c = mapping->control();
   c.lr_scale.value.store(1.0, std::memory_order_relaxed);
-  c.mode.overlap.store(static_cast<uint32_t>(options.overlap), std::memory_order_relaxed);
+  c.mode.overlap.store(static_cast<uint32_t>(overlap), std::memory_order_relaxed);
   c.stop.value.store(stop.load(std::memory_order_relaxed) ? 1 : 0, std::memory_order_relaxed);
   c.notice.deadline_ns.store(notice.deadline_unix_ns, std::memory_order_relaxed);
   c.notice.flag.store(notice.leaving ? 1 : 0, std::memory_order_relaxed);

@@ -21,6 +21,7 @@ struct MixingWorld::Node {
   std::unique_ptr<Strategy> rounds;  // of a strategy that is not on a graph
   bool alive = true;
   double target = 0;
+  double curvature = 1;
   uint64_t step = 0;
   std::vector<double> parameters;
   std::vector<double> outbox, inbox[2];
@@ -28,6 +29,7 @@ struct MixingWorld::Node {
   std::vector<Extent> extents;
   std::optional<uint64_t> wanted;  // snapshot asked of the trainer
   std::optional<int> result;       // inbox to be added at the next boundary
+  bool waiting = false;            // for the result of its snapshot; no step meanwhile
   double lr_scale = 1;
   Time armed = Time::Infinite();
 
@@ -50,7 +52,7 @@ MixingWorld::~MixingWorld() = default;
 
 void MixingWorld::Note(uint64_t value) { trace_ = (trace_ ^ value) * 1099511628211ULL; }
 
-int MixingWorld::Add(double value) {
+int MixingWorld::Add(double value, double curvature) {
   const int index = static_cast<int>(nodes_.size());
   PeerConfig config;
   config.job = "contract";
@@ -60,6 +62,7 @@ int MixingWorld::Add(double value) {
   Node& node = *nodes_.back();
   index_[config.id] = index;
   node.target = value;
+  node.curvature = curvature;
   node.parameters.assign(options_.elements, value);
   node.outbox = node.inbox[0] = node.inbox[1] = node.parameters;
   node.mixing.SetVector(options_.elements);
@@ -158,26 +161,32 @@ void MixingWorld::AverageByRounds() {
   }
 }
 
+void MixingWorld::Apply(Node& node) {
+  const auto& box = node.inbox[*std::exchange(node.result, std::nullopt)];
+  for (size_t i = 0; i < box.size(); ++i) node.parameters[i] += box[i] - node.outbox[i];
+  node.waiting = false;
+}
+
 void MixingWorld::Boundary(Node& node) {
   if (!node.alive) return;
-  for (double& p : node.parameters) p -= options_.learning_rate * node.lr_scale * (p - node.target);
+  queue_.After(options_.step, [this, &node] { Boundary(node); });
+  if (node.waiting) return;
+  const double rate = options_.learning_rate * node.lr_scale * node.curvature;
+  for (double& p : node.parameters) p -= rate * (p - node.target);
   ++node.step;
-  if (node.result) {
-    const auto& box = node.inbox[*std::exchange(node.result, std::nullopt)];
-    for (size_t i = 0; i < box.size(); ++i) node.parameters[i] += box[i] - node.outbox[i];
-  }
+  if (node.result) Apply(node);
   const auto samples = static_cast<double>(node.step);
   if (node.wanted && !settling_) {
     const uint64_t number = *std::exchange(node.wanted, std::nullopt);
     node.outbox = node.parameters;
     Input(node, [&](Actions& out) {
-      (void)node.mixing.OnSnapshot(now(), Published{number, samples, node.step}, out);
+      const bool taken = node.mixing.OnSnapshot(now(), Published{number, samples, node.step}, out);
+      node.waiting = taken && OverlapOf(options_.config) == Overlap::kBlocking;
     });
   }
   Input(node, [&](Actions& out) {
     node.mixing.OnProgress(now(), Progress{node.step, samples, {}, {}}, out);
   });
-  queue_.After(options_.step, [this, &node] { Boundary(node); });
 }
 
 void MixingWorld::Input(Node& node, const std::function<void(Actions&)>& input) {
@@ -236,6 +245,9 @@ void MixingWorld::Execute(Node& node, const Action& action) {
     Note(ContentHash({reinterpret_cast<const uint8_t*>(node.inbox[*node.result].data()),
                       node.inbox[*node.result].size() * sizeof(double)},
                      0));
+    if (node.waiting) Apply(node);
+  } else if (std::holds_alternative<ReleaseOutbox>(action)) {
+    node.waiting = false;
   } else if (const auto* scale = std::get_if<TellLrScale>(&action)) {
     node.lr_scale = scale->scale;
   }

@@ -30,7 +30,9 @@ struct MixingWorldOptions {
   double loss = 0, repeat = 0;       // of chunks on the way
   Duration delay = Milliseconds(2);  // greatest; uniform below it
   Duration step = Milliseconds(10);
-  double learning_rate = 0;  // trainers descend towards their own target by it at every step
+  // Trainers descend towards their own target by it at every step, and wait where OverlapOf says
+  // so.
+  double learning_rate = 0;
   uint64_t seed = 1;
 };
 
@@ -39,8 +41,9 @@ class MixingWorld {
   explicit MixingWorld(MixingWorldOptions options);
   ~MixingWorld();
 
-  // A worker whose parameters and target are `value` everywhere; the next MakeView has it.
-  int Add(double value);
+  // A worker whose parameters and target are `value` everywhere; the next MakeView has it. Its loss
+  // is curvature / 2 * (parameter - target)^2 in each element.
+  int Add(double value, double curvature = 1);
   void Kill(int node);  // at once; the others are told that it is down
   // The next view: of all who live. Everybody ends with the mean of their parameters.
   void MakeView(bool full_average = true);
@@ -73,6 +76,7 @@ class MixingWorld {
   void SendChunks(Node& node, const MixSend& send);
   void Arrive(const PeerId& to, const MixArrived& chunk, const Bytes& wire);
   void Boundary(Node& node);
+  void Apply(Node& node);  // the result, as the trainer does
   void ArmTimer(Node& node);
   void AverageByRounds();
   void Note(uint64_t value);

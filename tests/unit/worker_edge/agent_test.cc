@@ -18,6 +18,7 @@
 
 #include "tests/unit/worker_edge/running_agent.h"
 #include "worker/edge/link_client.h"
+#include "worker/edge/link_mapping.h"
 
 namespace crowdsurf::worker {
 namespace {
@@ -215,6 +216,20 @@ TEST_F(AgentTest, FourWorkersFindEachOtherAndReallyAverage) {
   const uint64_t number = LeastAveraging();
   EXPECT_TRUE(EventuallyHolds([&] { return LeastAveraging() > number + 3; }));
   for (const auto& worker : workers_) EXPECT_TRUE(IsAMixture(worker->trainer->params()));
+}
+
+TEST_F(AgentTest, ATrainerOfRelaySumWaitsForItsAverageByDefault) {
+  config_.averaging.strategy = StrategyKind::kRelaySum;
+  config_.averaging.mixing.graph = GraphKind::kChain;
+  config_.averaging.interval = 1;
+  StartAll();
+  for (const auto& worker : workers_) {
+    EXPECT_TRUE(
+        EventuallyHolds([&] { return LinkMapping::Open(worker->link() + "/tensors").ok(); }));
+    auto link = LinkMapping::Open(worker->link() + "/tensors");
+    ASSERT_TRUE(link.ok()) << link.status();
+    EXPECT_EQ(link->control().mode.overlap.load(), static_cast<uint32_t>(LinkOverlap::kBlocking));
+  }
 }
 
 TEST_F(AgentTest, AKilledWorkerCostsTheOthersNoRound) {

@@ -280,6 +280,22 @@ TEST_F(Link, WithACadenceTheTrainerPublishesUnasked) {
   }
 }
 
+// A live edit of the job may come before the trainer: it finds the mode that holds by then.
+TEST_F(Link, AModeThatIsToldBeforeTheTrainerComesHoldsForIt) {
+  AveragingConfig relay;
+  relay.strategy = StrategyKind::kRelaySum;  // waits, whatever `overlap` says
+  StartServer(LinkOverlapOf(AveragingConfig()));
+  server->SetMode(LinkOverlapOf(relay), false, 0);
+  auto client = Connect();
+  ASSERT_TRUE(client->Register(Model()).ok());
+  auto seen = LinkMapping::Open(dir + "/tensors");
+  ASSERT_TRUE(seen.ok()) << seen.status();
+  const auto& overlap = seen->control().mode.overlap;
+  EXPECT_EQ(overlap.load(), static_cast<uint32_t>(LinkOverlap::kBlocking));
+  server->SetMode(LinkOverlapOf(AveragingConfig()), false, 0);  // to Moshpit, delayed by default
+  EXPECT_EQ(overlap.load(), static_cast<uint32_t>(LinkOverlap::kDelayed));
+}
+
 // pod-lifecycle 2.5
 TEST_F(Link, ASecondTrainerIsRefusedWhileTheFirstIsConnected) {
   StartServer();
