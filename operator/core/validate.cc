@@ -130,6 +130,11 @@ void WarnOfStrategy(const json& document, Report& report) {
                  "is ignored: A2CiD2 has a cadence of its own, a2cid2.rateCom pairings a step");
     }
   }
+  const json* overlap = At(document, "spec.averaging.overlap");
+  if (strategy == "RelaySum" && overlap != nullptr && *overlap == "Delayed") {
+    report.Add("spec.averaging.overlap",
+               "is ignored: RelaySum waits for its average, which is local and exact only so");
+  }
   if (strategy != "Gossip" && strategy != "A2CiD2" && strategy != "RelaySum") return;
   for (const char* field : {"rounds", "grid"}) {
     const std::string path = "spec.averaging." + std::string(field);

@@ -19,9 +19,19 @@ std::optional<int64_t> Integer(const json& spec, std::string_view path) {
                                   : value->get<int64_t>();
 }
 
-// A spectrum of more is too dear (worker/core/graph.h), and so is the memory of a star's hub.
+// A spectrum of more is too dear (worker/core/graph.h).
 constexpr int64_t kMostOnGraph = 1024;
-constexpr int64_t kMostOnStar = 250;
+// A member holds at most 250 copies of its neighbours' models (kMostExtraRegions,
+// worker/core/mix.h), and on these graphs all others can be its neighbours.
+constexpr int64_t kMostCopies = 250;
+constexpr std::string_view kNeighboursAreAll[] = {"Complete", "Star"};
+
+// A block that is absent has its defaults, which are no such graph and no such mode.
+std::string GraphOfCopies(const json& spec, const std::string& strategy) {
+  if (strategy == "RelaySum") return TextAt(spec, "averaging.relaySum.tree");
+  const bool neighbours = TextAt(spec, "averaging.gossip.mode") == "Neighbours";
+  return strategy == "Gossip" && neighbours ? TextAt(spec, "averaging.gossip.graph") : "";
+}
 
 void CheckReplicas(const json& spec, Report& report) {
   const int64_t replicas = Integer(spec, "replicas").value_or(1);
@@ -47,13 +57,11 @@ void CheckReplicas(const json& spec, Report& report) {
                                        strategy + " can hold on its graph; Moshpit has no such " +
                                        "limit");
   }
-  const bool star = TextAt(spec, "averaging.relaySum.tree") == "Star" ||
-                    TextAt(spec, "averaging.gossip.graph") == "Star";
-  if (on_graph && star && most > kMostOnStar) {
+  const std::string graph = GraphOfCopies(spec, strategy);
+  if (std::ranges::count(kNeighboursAreAll, graph) != 0 && most > kMostCopies) {
     report.Add("spec.maxReplicas",
-               std::to_string(most) +
-                   " is above 250: the hub of a Star keeps a copy of the model " +
-                   "for each of the others; a tree keeps three");
+               std::to_string(most) + " is above 250: on " + graph + " a worker keeps a copy of " +
+                   "the model for each of the others; a tree keeps three, Exponential twenty");
   }
 }
 

@@ -18,7 +18,6 @@ Extent EdgeMailbox::RangeOf(const Extent& extent, uint32_t chunk) const {
 void EdgeMailbox::Reset(std::vector<EdgeLink> links, uint32_t models, uint32_t chunk_elements,
                         WireFormat wire, Order order) {
   CHECK_GT(chunk_elements, 0u);
-  CHECK_LE(links.size(), kMostExtraRegions);
   links_ = std::move(links);
   models_ = models;
   chunk_elements_ = chunk_elements;

@@ -32,6 +32,7 @@ void EdgeStrategy::OnView(Time, const View& view, const PeerId& self, StrategyAc
   for (size_t tree = 0; tree < topology.graphs.size(); ++tree) {
     const auto tag = static_cast<MixTag>(kFirstEdgeTag + tree);
     for (const uint32_t node : topology.Neighbours(tree)) {
+      if (use.links.size() == kMostExtraRegions) break;  // MostMembersOf: not in a sound view
       use.links.push_back({.peer = topology.nodes[node],
                            .tag = tag,
                            .region = ExtraRegion(regions.extents.size()),

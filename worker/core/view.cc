@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/digest.h"
+#include "worker/core/view_plan.h"
 
 namespace crowdsurf::worker {
 namespace {
@@ -115,6 +116,7 @@ std::optional<View> DecodeView(ByteView bytes) {
   if (!config || !in.Done() || !std::isfinite(view.base_samples) || view.base_samples < 0)
     return std::nullopt;
   view.config = *config;
+  if (members > MostMembersOf(view.config)) return std::nullopt;
   if (!GoodGrid(view.grid) || !GoodMembers(view)) return std::nullopt;
   return view;
 }

@@ -44,7 +44,13 @@ Grid GridFor(size_t members, const AveragingConfig& config) {
 
 size_t MostMembersOf(const AveragingConfig& config) {
   if (config.strategy == StrategyKind::kAllReduce) return 64;
-  return IsOnGraph(config.strategy) ? kMostNodes : kMostMembers;
+  if (!IsOnGraph(config.strategy)) return kMostMembers;
+  const bool copies =
+      config.strategy == StrategyKind::kRelaySum ||
+      (config.strategy == StrategyKind::kGossip && config.mixing.gossip == GossipMode::kNeighbours);
+  const GraphKind graph = config.mixing.graph;
+  const bool all = graph == GraphKind::kComplete || graph == GraphKind::kStar;
+  return copies && all ? kMostExtraRegions + 1 : kMostNodes;
 }
 
 View FirstView(const Member& self, const ViewFacts& facts) {

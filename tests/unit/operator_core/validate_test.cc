@@ -107,10 +107,22 @@ TEST(ValidateTest, SaysWhatAStrategyOnAGraphNeeds) {
   document["spec"]["averaging"]["relaySum"] = {{"tree", "Star"}};
   EXPECT_THAT(Problems(document), ElementsAre());
   document["spec"]["maxReplicas"] = 300;
-  EXPECT_THAT(Problems(document).front(), HasSubstr("the hub of a Star keeps a copy"));
+  EXPECT_THAT(Problems(document).front(), HasSubstr("on Star a worker keeps a copy"));
   document["spec"]["averaging"]["relaySum"] = {{"tree", "Chain"}};
   document["spec"]["maxReplicas"] = 1025;
   EXPECT_THAT(Problems(document).front(), HasSubstr("is above 1024"));
+
+  json neighbours = With("/averaging/strategy", "Gossip");
+  neighbours["spec"]["averaging"]["gossip"] = {{"mode", "Neighbours"}, {"graph", "Complete"}};
+  neighbours["spec"]["maxReplicas"] = 250;
+  EXPECT_THAT(Problems(neighbours), ElementsAre());
+  neighbours["spec"]["maxReplicas"] = 251;
+  EXPECT_THAT(Problems(neighbours), ElementsAre(HasSubstr("on Complete a worker keeps a copy")));
+  neighbours["spec"].erase("maxReplicas");
+  neighbours["spec"]["replicas"] = 300;
+  EXPECT_THAT(Problems(neighbours), ElementsAre(HasSubstr("on Complete a worker keeps a copy")));
+  neighbours["spec"]["averaging"]["gossip"]["mode"] = "Pairs";  // one partner at a time
+  EXPECT_THAT(Problems(neighbours), ElementsAre());
 
   json acid = With("/averaging/strategy", "A2CiD2");
   acid["spec"]["averaging"]["a2cid2"] = {{"graph", "Complete"}};
@@ -118,6 +130,20 @@ TEST(ValidateTest, SaysWhatAStrategyOnAGraphNeeds) {
   const auto warned = Warnings({acid, {}});
   ASSERT_FALSE(warned.empty());
   EXPECT_THAT(warned.front().problem, HasSubstr("plain gossip with twice the memory"));
+}
+
+TEST(ValidateTest, WarnsThatRelaySumWaits) {
+  json document = With("/averaging/strategy", "RelaySum");
+  EXPECT_THAT(Warnings({document, {}}), ElementsAre());
+  document["spec"]["averaging"]["overlap"] = "Blocking";
+  EXPECT_THAT(Warnings({document, {}}), ElementsAre());
+  document["spec"]["averaging"]["overlap"] = "Delayed";
+  const auto warned = Warnings({document, {}});
+  ASSERT_EQ(warned.size(), 1u);
+  EXPECT_EQ(warned.front().path, "spec.averaging.overlap");
+  EXPECT_THAT(warned.front().problem, HasSubstr("is ignored: RelaySum waits"));
+  document["spec"]["averaging"]["strategy"] = "Moshpit";
+  EXPECT_THAT(Warnings({document, {}}), ElementsAre());
 }
 
 TEST(ValidateTest, ReportsEveryViolationAtOnceInOrderOfLines) {

@@ -4,8 +4,11 @@
 
 #include <cmath>
 
+#include "base/digest.h"
 #include "base/rng.h"
 #include "tests/unit/worker_core/numbered_peers.h"
+#include "worker/core/strategy.h"
+#include "worker/core/view_plan.h"
 
 namespace crowdsurf::worker {
 namespace {
@@ -54,6 +57,42 @@ TEST(ViewTest, GarbledViewsAreRefusedAndNeverCrash) {
     if (view) {
       EXPECT_EQ(Encode(*view), bad);
     }
+  }
+}
+
+PeerId Numbered(size_t i) {
+  return *PeerId::From(Sha256(AsBytes("member" + std::to_string(i))).view());
+}
+
+// Where all others can be one member's neighbours, a view holds as many as it has regions for.
+TEST(ViewTest, AViewIsNoLargerThanItsGraphCanMix) {
+  AveragingConfig complete, star, chain;
+  complete.strategy = StrategyKind::kGossip;
+  complete.mixing = {.graph = GraphKind::kComplete, .gossip = GossipMode::kNeighbours};
+  star.strategy = StrategyKind::kRelaySum;
+  star.mixing.graph = GraphKind::kStar;
+  for (const AveragingConfig& config : {complete, star}) {
+    const ViewFacts facts{.config = config};
+    std::vector<Member> newcomers;
+    for (size_t i = 1; i < 300; ++i) newcomers.push_back({.id = Numbered(i), .joined_unix_ms = 1});
+    const View first = FirstView({.id = Numbered(0)}, facts);
+    View view = NextView(Seating(first, HashOf(first, "job")), {}, newcomers, false, facts);
+    ASSERT_EQ(view.members.size(), kMostExtraRegions + 1);
+    EXPECT_TRUE(DecodeView(Encode(view)));
+    StrategyActions actions;
+    MakeGraphStrategy(config, Rng(1))->OnView(Time(), view, Numbered(0), actions);
+    const auto* use = std::get_if<UseEdges>(&actions.at(1));
+    ASSERT_NE(use, nullptr);
+    EXPECT_EQ(use->links.size(), kMostExtraRegions);  // the hub; of Complete, anybody
+    EdgeMailbox edges;
+    edges.Reset(use->links, 300, 1, WireFormat::kFloat32, EdgeMailbox::Order::kLatestWins);
+    // A view of 300 for a graph that can hold them is none of this one's.
+    const ViewFacts wide{.config = chain};
+    view = NextView(Seating(first, HashOf(first, "job")), {}, newcomers, false, wide);
+    ASSERT_EQ(view.members.size(), 300u);
+    EXPECT_TRUE(DecodeView(Encode(view)));
+    view.config = config;
+    EXPECT_FALSE(DecodeView(Encode(view)));
   }
 }
 
