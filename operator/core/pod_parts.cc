@@ -50,6 +50,7 @@ json Security(const json& pod_template) {
   json security = {{"allowPrivilegeEscalation", false},
                    {"capabilities", {{"drop", {"ALL"}}}},
                    {"readOnlyRootFilesystem", true},
+                   {"runAsNonRoot", true},
                    {"seccompProfile", {{"type", "RuntimeDefault"}}}};
   // The image says who it is, unless the pod says otherwise (pod-lifecycle.md 5).
   if (At(pod_template, "spec.securityContext.runAsUser") != nullptr) {
@@ -96,7 +97,7 @@ json Command(const TrainingJob& job, const CreatePod& create, const PodBuilderOp
                   "--cluster-dir",
                   kClusterPath,
                   "--listen",
-                  "0.0.0.0",
+                  "::",  // both families; the agent takes 0.0.0.0 where there is no IPv6
                   "--advertise",
                   "$(CROWDSURF_POD_IP)",
                   "--peer-port",

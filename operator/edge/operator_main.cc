@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "base/backoff.h"
+#include "base/edge/any_address.h"
 #include "base/edge/clock.h"
 #include "operator/edge/agent_prober.h"
 #include "operator/edge/controller.h"
@@ -31,7 +32,7 @@ constexpr Duration kNoticeFirst = Milliseconds(250);
 
 struct Flags {
   std::string space, watch_space, agent_image, signer_host;
-  std::string spot = "Preferred", listen = "0.0.0.0", log_level = "info";
+  std::string spot = "Preferred", listen = "::", log_level = "info";
   int sign_port = 9443, health_port = 8081, metrics_port = 8443;
   int max_workers = DecideOptions().max_workers;
   bool elect = true, guard_metrics = true;
@@ -74,7 +75,8 @@ void AddFlags(CLI::App& app, Flags& flags) {
                  "A job that asks for more gets so many and is Degraded: TooManyWorkers")
       ->check(CLI::Range(1, 100'000))
       ->capture_default_str();
-  app.add_option("--listen", flags.listen, "Address to bind")->capture_default_str();
+  app.add_option("--listen", flags.listen, "Address to bind; ::, both families")
+      ->capture_default_str();
   app.add_option("--sign-port", flags.sign_port, "Agents' certificates")->capture_default_str();
   app.add_option("--health-port", flags.health_port, "/healthz, /readyz")->capture_default_str();
   app.add_option("--metrics-port", flags.metrics_port, "/metrics")->capture_default_str();
@@ -211,6 +213,7 @@ int Main(int argc, char** argv) {
     return kBadConfiguration;
   }
   if (flags.signer_host.empty()) flags.signer_host = "crowdsurf-operator." + flags.space + ".svc";
+  flags.listen = AnyAddress(flags.listen);
   signal(SIGPIPE, SIG_IGN);  // OpenSSL writes to closed sockets
   signal(SIGTERM, OnSignal);
   signal(SIGINT, OnSignal);

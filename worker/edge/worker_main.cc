@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <iostream>
 
+#include "base/edge/any_address.h"
 #include "coordinator-free-dht/edge/files.h"
 #include "coordinator-free-dht/edge/grpc_log.h"
 #include "coordinator-free-dht/edge/log_sink.h"
@@ -75,6 +76,7 @@ int PrintViolations(const std::vector<std::string>& violations) {
 }
 
 int RunAgent(AgentOptions options) {
+  options.listen = AnyAddress(options.listen);
   const char* crashes = std::getenv(kCrashesVariable);
   if (crashes != nullptr) options.crashes = std::strtoull(crashes, nullptr, 10);
   JobConfig config;
