@@ -281,6 +281,7 @@ json StatusSchema() {
   return {{"type", "object"},
           {"properties",
            {{"observedGeneration", Count()},
+            {"acceptedGeneration", Count()},
             {"replicas", Count()},
             {"readyReplicas", Count()},
             {"spotReplicas", Count()},

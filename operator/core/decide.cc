@@ -137,11 +137,30 @@ std::string WhatLimitsAgents(const Decision& d) {
   return "";
 }
 
+void SayWhetherAccepted(Decision& d) {
+  if (!d.in.refused) {
+    const std::string unguarded = d.in.unguarded.empty() ? "" : "; " + d.in.unguarded;
+    d.Set(ConditionType::kAccepted, true, reason::kValid,
+          "the spec is valid" + WhatLimitsAgents(d) + unguarded);
+    return;
+  }
+  const std::string message = d.in.refused->message + "; the job goes on with generation " +
+                              std::to_string(d.in.job.generation);
+  const Condition* before = d.in.status.Find(ConditionType::kAccepted);
+  if (before == nullptr || before->on || before->message != message) {
+    d.Say(reason::kInvalidSpec, message, /*warning=*/true);
+  }
+  d.Set(ConditionType::kAccepted, false, reason::kInvalidSpec, message);
+  // The one condition that speaks of the newest spec.
+  d.status.conditions.front().observed_generation = d.in.refused->generation;
+}
+
 }  // namespace
 
 void Begin(Decision& d) {
   PinAgent(d);
-  d.status.observed_generation = d.in.job.generation;
+  d.status.observed_generation = d.in.refused ? d.in.refused->generation : d.in.job.generation;
+  d.status.accepted_generation = d.in.accepted_generation;
   if (!d.status.start_time && !d.spec().suspend) d.status.start_time = d.now;
   std::set<std::string_view> present;
   for (const Worker& worker : d.workers) {
@@ -159,9 +178,7 @@ void Begin(Decision& d) {
                 [&](const std::string& name) { return !present.count(name) && !last.count(name); });
   std::erase_if(d.status.counted_failures,
                 [&](WallTime at) { return d.now - at > d.spec().run.failure_window; });
-  const std::string unguarded = d.in.unguarded.empty() ? "" : "; " + d.in.unguarded;
-  d.Set(ConditionType::kAccepted, true, reason::kValid,
-        "the spec is valid" + WhatLimitsAgents(d) + unguarded);
+  SayWhetherAccepted(d);
 }
 
 Plan Decide(const JobSnapshot& snapshot, WallTime now, const DecideOptions& options) {

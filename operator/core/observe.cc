@@ -14,6 +14,7 @@ namespace {
 
 using nlohmann::json;
 
+constexpr size_t kMostWrong = 900;                // of 1,024 that an event's message holds
 constexpr char kTargetMetWords[] = "target met";  // an agent's reason to end
 
 // A member whose name has dots in it: a label or an annotation.
@@ -194,6 +195,14 @@ uint64_t VersionOf(const json& object) {
   return version;
 }
 
+std::string WhatIsWrong(const std::vector<std::string>& violations) {
+  std::string message;
+  for (const std::string& violation : violations) {
+    message += (message.empty() ? "" : "; ") + violation;
+  }
+  return CutText(message, kMostWrong);
+}
+
 std::optional<PodEntry> ObservePod(const json& pod) {
   const json* owner = JobOwner(pod);
   const auto index = Number(Entry(pod, "metadata.labels", kIndexLabel));
@@ -269,7 +278,15 @@ std::optional<JobEntry> ObserveJob(const json& object) {
   for (const Violation& violation : Validate(manifest)) {
     entry.violations.push_back(violation.Text());
   }
-  if (entry.violations.empty()) job.spec = SpecFromJson(WithDefaults(*spec));
+  if (entry.violations.empty()) {
+    job.spec = SpecFromJson(WithDefaults(*spec));
+  } else {
+    const json* suspend = Member(spec, "suspend");
+    job.spec.suspend = suspend != nullptr && *suspend == true;
+    job.spec.managed_by = manifest.document["spec"].is_object()
+                              ? TextAt(manifest.document["spec"], "managedBy", kManagedByUs)
+                              : kManagedByUs;
+  }
   return entry;
 }
 

@@ -37,7 +37,7 @@ struct NodeEntry {
 };
 
 struct JobEntry {
-  TrainingJob job;  // spec is filled only when `violations` is empty
+  TrainingJob job;  // with violations spec holds only suspend and managed_by
   TrainingJobStatus status;
   nlohmann::json status_json;  // as the server has it
   std::vector<std::string> violations;
@@ -47,6 +47,9 @@ struct JobEntry {
            job.deleting == other.job.deleting && status_json == other.status_json;
   }
 };
+
+// Violations as one message for people, at most 900 bytes.
+std::string WhatIsWrong(const std::vector<std::string>& violations);
 
 // nullopt: not a pod of a TrainingJob (no controlling owner of that kind, no worker labels).
 std::optional<PodEntry> ObservePod(const nlohmann::json& pod);

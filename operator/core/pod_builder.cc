@@ -189,6 +189,21 @@ json BuildCaMap(const TrainingJob& job, const std::string& pem) {
           {"data", {{"ca.pem", pem}}}};
 }
 
+// The uid is part of the name: a job of this name that was deleted has left some behind.
+json BuildSpecRevision(const TrainingJob& job, const json& spec) {
+  const std::string name =
+      job.name + "-" + job.uid.substr(0, 8) + "-" + std::to_string(job.generation);
+  return {{"apiVersion", "apps/v1"},
+          {"kind", "ControllerRevision"},
+          {"metadata",
+           {{"name", name},
+            {"namespace", job.space},
+            {"labels", CommonLabels(job)},
+            {"ownerReferences", Owner(job)}}},
+          {"data", {{"spec", spec}}},
+          {"revision", job.generation}};
+}
+
 std::string GuardName(const TrainingJob& job) { return job.name + "-workers"; }
 
 std::optional<json> BuildDisruptionBudget(const TrainingJob& job) {

@@ -49,6 +49,9 @@ std::string ServiceName(const TrainingJob& job);
 nlohmann::json BuildCaMap(const TrainingJob& job, const std::string& pem);
 std::string CaMapName(const TrainingJob& job);
 
+// The ControllerRevision that keeps `spec`, as the user wrote it: of the job's generation.
+nlohmann::json BuildSpecRevision(const TrainingJob& job, const nlohmann::json& spec);
+
 // A PodDisruptionBudget over the job's workers; nullopt: the spec asks for none. A percentage is of
 // the job's scale subresource.
 std::optional<nlohmann::json> BuildDisruptionBudget(const TrainingJob& job);

@@ -31,6 +31,7 @@ constexpr std::string_view Name(ConditionType type) {
 namespace reason {
 // the state of the job
 inline constexpr std::string_view kValid = "Valid";
+inline constexpr std::string_view kInvalidSpec = "InvalidSpec";
 inline constexpr std::string_view kWorkersTraining = "WorkersTraining";
 inline constexpr std::string_view kStarting = "Starting";
 inline constexpr std::string_view kAllWorkersReady = "AllWorkersReady";

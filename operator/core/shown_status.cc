@@ -33,7 +33,8 @@ std::string StateOf(const TrainingJobStatus& status) {
   if (status.Is(ConditionType::kFailed)) return "Failed";
   if (status.Is(ConditionType::kSuspended)) return "Suspended";
   const Condition* accepted = status.Find(ConditionType::kAccepted);
-  if (accepted != nullptr && !accepted->on) return accepted->reason;
+  const bool runs = status.Is(ConditionType::kRunning);  // with an earlier spec
+  if (accepted != nullptr && !accepted->on && !runs) return accepted->reason;
   if (status.Is(ConditionType::kTargetReached)) return "Finishing";
   if (status.Is(ConditionType::kRunning)) {
     return status.Is(ConditionType::kDegraded) ? "Degraded" : "Running";

@@ -95,9 +95,17 @@ struct Obstacle {
   bool operator==(const Obstacle&) const = default;
 };
 
+// The newest spec, where it cannot be run.
+struct RefusedSpec {
+  int64_t generation = 0;
+  std::string message;  // which fields are wrong, and how
+};
+
 struct JobSnapshot {
-  TrainingJob job;
-  TrainingJobStatus status;  // as last written
+  TrainingJob job;  // with the spec that runs, and its generation
+  std::optional<RefusedSpec> refused;
+  int64_t accepted_generation = 0;  // whose spec is kept for such a time; 0: none
+  TrainingJobStatus status;         // as last written
   std::vector<PodFacts> pods;
   std::map<std::string, NodeFacts> nodes;  // a pod's node that is not here is gone
   // Since when some node of the cluster is Ready again; infinite while none is. Then it is the

@@ -118,6 +118,7 @@ void ReadWorkers(const json& in, TrainingJobStatus& status) {
 
 json StatusToJson(const TrainingJobStatus& status) {
   json out = {{"observedGeneration", status.observed_generation},
+              {"acceptedGeneration", status.accepted_generation},
               {"replicas", status.replicas},
               {"readyReplicas", status.ready_replicas},
               {"spotReplicas", status.spot_replicas},
@@ -172,6 +173,7 @@ json StatusToJson(const TrainingJobStatus& status) {
 TrainingJobStatus StatusFromJson(const json& in) {
   TrainingJobStatus status;
   status.observed_generation = NumberAt<int64_t>(in, "observedGeneration", 0);
+  status.accepted_generation = NumberAt<int64_t>(in, "acceptedGeneration", 0);
   status.replicas = NumberAt(in, "replicas", 0);
   status.ready_replicas = NumberAt(in, "readyReplicas", 0);
   status.spot_replicas = NumberAt(in, "spotReplicas", 0);

@@ -4,22 +4,25 @@
 
 #include "base/check.h"
 #include "operator/core/json_path.h"
+#include "operator/core/validate.h"
 
 namespace crowdsurf::controller {
 namespace {
 
 using nlohmann::json;
 
+constexpr double kMostOfAll = 1e9;  // above every bound of fields.cc: a kept spec is input
+
 int Int(const json& object, std::string_view path) {
   const json* value = At(object, path);
-  CHECK(value != nullptr && value->is_number());  // WithDefaults filled it
-  return static_cast<int>(value->get<double>());
+  CHECK(value != nullptr);  // WithDefaults filled it
+  return static_cast<int>(std::clamp(value->get<double>(), -kMostOfAll, kMostOfAll));
 }
 
 std::optional<Duration> MaybeSeconds(const json& object, std::string_view path) {
   const json* value = At(object, path);
   if (value == nullptr) return std::nullopt;
-  return Seconds(value->get<double>());
+  return Seconds(std::clamp(value->get<double>(), 0.0, kMostOfAll));
 }
 
 Duration SecondsAt(const json& object, std::string_view path) {
@@ -96,6 +99,15 @@ const Condition* TrainingJobStatus::Find(ConditionType type) const {
 bool TrainingJobStatus::Is(ConditionType type) const {
   const Condition* condition = Find(type);
   return condition != nullptr && condition->on;
+}
+
+std::optional<TrainingJobSpec> ReadSpec(const json& spec) {
+  if (!spec.is_object()) return std::nullopt;
+  try {
+    return SpecFromJson(WithDefaults(spec));
+  } catch (const json::exception&) {  // a field of another type
+    return std::nullopt;
+  }
 }
 
 TrainingJobSpec SpecFromJson(const json& spec) {

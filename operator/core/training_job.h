@@ -128,7 +128,8 @@ struct Progress {
 };
 
 struct TrainingJobStatus {
-  int64_t observed_generation = 0;
+  int64_t observed_generation = 0;    // the newest that was looked at
+  int64_t accepted_generation = 0;    // the newest whose spec is kept; 0: none
   std::vector<Condition> conditions;  // at most one a type, in the order of ConditionType
   int replicas = 0;                   // pods that count: alive, not told to leave
   int ready_replicas = 0;
@@ -175,6 +176,8 @@ inline constexpr std::string_view kManagedByUs = "crowdsurf.io/operator";
 
 // Pre: `spec` passed Validate and WithDefaults.
 TrainingJobSpec SpecFromJson(const nlohmann::json& spec);
+// A spec that some version found faultless, without its defaults; nullopt: this one cannot read it.
+std::optional<TrainingJobSpec> ReadSpec(const nlohmann::json& spec);
 
 // As `status` of the Kubernetes object: RFC 3339 instants, camel case, only what is set.
 nlohmann::json StatusToJson(const TrainingJobStatus& status);

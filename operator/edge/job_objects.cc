@@ -16,7 +16,7 @@ using nlohmann::json;
 // Between two tries to follow an edit of a job's guards: the API server may be away, or refuse.
 constexpr Duration kGuardsAgain = Seconds(10);
 // Between two looks at an obstacle: less than a blocked job waits for its next turn.
-constexpr Duration kLookAgain = Seconds(4);
+constexpr Duration kObstacleLook = Seconds(4);
 // Of what is in the way, as a status: the rest of its message is for people.
 constexpr char kTakenUrl[] = "crowdsurf.io/taken", kLeavingUrl[] = "crowdsurf.io/leaving";
 
@@ -119,7 +119,7 @@ Status JobObjects::Ensure(const TrainingJob& job) {
   if (known.ensured) return absl::OkStatus();
   const Status status = TryAll(job);
   known.obstacle = ObstacleOf(status);
-  known.not_before = clock_() + kLookAgain;  // from the answer on: it may take long
+  known.not_before = clock_() + kObstacleLook;  // from the answer on: it may take long
   if (!status.ok()) return status;
   known.guards_of = job.generation;
   known.ensured = true;

@@ -27,7 +27,8 @@ KubeCluster::KubeCluster(KubeClient& client, KubeClusterOptions options, Rng rng
       jobs_(ObserveJob),
       pods_(ObservePod),
       nodes_(ObserveNode),
-      objects_(client_, options_.trust, options_.clock, log_) {
+      objects_(client_, options_.trust, options_.clock, log_),
+      specs_(client_, options_.clock, log_) {
   CountDeaths(metrics);
   for (const Kind kind : {kJobs, kPods, kNodes}) {
     cached_[kind] = &metrics.AddGauge("crowdsurf_operator_cache_objects",
@@ -170,6 +171,7 @@ void KubeCluster::Touch(const ObjectCache<JobEntry>::Change& change,
   deaths_.Forget(change.key);
   deleted_on_word_.erase(change.key);
   objects_.Forget(change.before->job.uid);
+  specs_.Forget(change.before->job.uid);
   if (options_.forget && !options_.forget(change.before->job.uid).ok()) {
     sweep_at_ = std::min(sweep_at_, options_.clock());
   }

@@ -23,16 +23,12 @@ constexpr int kRepeated = 3;  // times that an event came; kubelet tries again a
 StatusOr<JobSnapshot> KubeCluster::Observe(const std::string& job) {
   const JobEntry* entry = jobs_.Find(job);
   if (entry == nullptr) return absl::NotFoundError(absl::StrCat("there is no job ", job));
-  if (!entry->violations.empty()) {
-    RETURN_IF_ERROR(RefuseSpec(*entry));
-    return absl::InvalidArgumentError(entry->violations.front());
-  }
   if (entry->job.spec.managed_by != kManagedByUs) {
     return absl::FailedPreconditionError("managed by " + entry->job.spec.managed_by);
   }
   JobSnapshot snapshot;
-  snapshot.job = entry->job;
   snapshot.status = entry->status;
+  RETURN_IF_ERROR(ChooseSpec(*entry, snapshot));
   LookBeside(snapshot);
   const auto told = told_.find(job);
   snapshot.progress = told == told_.end() ? entry->status.progress : told->second.progress;
@@ -58,12 +54,35 @@ StatusOr<JobSnapshot> KubeCluster::Observe(const std::string& job) {
   // more dead than they. Nobody is given up before all have had their time.
   if (const Duration rest = client_.OutageLingers(); rest > Duration()) {
     const WallTime silent =
-        options_.clock() + rest - entry->job.spec.disruption.tolerated_unreachable;
+        options_.clock() + rest - snapshot.job.spec.disruption.tolerated_unreachable;
     snapshot.nodes_heard_since = std::max(nodes_heard_since_, silent);
   }
   JudgeDeaths(job, snapshot);
   ExplainWaiting(job, snapshot.pods);
   return snapshot;
+}
+
+// The newest spec, or the last one that could be run: what a user got wrong, or a stricter operator
+// does not take, stops no workers. `suspend: true` is obeyed whatever else is wrong.
+Status KubeCluster::ChooseSpec(const JobEntry& entry, JobSnapshot& snapshot) {
+  const int64_t kept = entry.status.accepted_generation;
+  if (entry.violations.empty()) {
+    snapshot.job = entry.job;
+    const bool over = entry.job.deleting || entry.status.finished();
+    snapshot.accepted_generation = over ? kept : specs_.Keep(entry.job, kept);
+    return absl::OkStatus();
+  }
+  auto last = specs_.LastOf(entry.job);
+  if (absl::IsNotFound(last.status())) {
+    RETURN_IF_ERROR(RefuseSpec(entry));
+    return absl::InvalidArgumentError(entry.violations.front());
+  }
+  if (!last.ok()) return last.status();
+  snapshot.job = *std::move(last);
+  snapshot.job.spec.suspend = snapshot.job.spec.suspend || entry.job.spec.suspend;
+  snapshot.accepted_generation = kept;
+  snapshot.refused = RefusedSpec{entry.job.generation, WhatIsWrong(entry.violations)};
+  return absl::OkStatus();
 }
 
 // A job that is deleted while no operator runs is told by no watch.

@@ -25,6 +25,7 @@
 #include "operator/core/object_cache.h"
 #include "operator/core/observe.h"
 #include "operator/core/pod_builder.h"
+#include "operator/edge/accepted_specs.h"
 #include "operator/edge/cluster.h"
 #include "operator/edge/job_objects.h"
 #include "operator/edge/kube_client.h"
@@ -154,6 +155,7 @@ class KubeCluster : public Cluster {
   Status PatchStatus(const std::string& key, const nlohmann::json& diff);
   void ShowCaches();
   void LookBeside(JobSnapshot& snapshot);
+  Status ChooseSpec(const JobEntry& entry, JobSnapshot& snapshot);
   void Sweep();
   bool HasPods(const TrainingJob& job) const;
   StatusOr<nlohmann::json> Post(const TrainingJob& job, const CreatePod& create);
@@ -195,6 +197,7 @@ class KubeCluster : public Cluster {
   std::map<std::string, Silent> silent_;                               // nodes that are not Ready
   std::set<std::string> gone_nodes_;                                   // confirmed by the server
   JobObjects objects_;
+  AcceptedSpecs specs_;
   WallTime sweep_at_ = WallTime::Infinite();
   std::set<std::string> assumed_;  // jobs that our own writes touched
   std::map<std::string, Told> told_;

@@ -159,19 +159,18 @@ std::optional<ObjectCache<JobEntry>::Change> KubeCluster::AssumeJob(const json& 
 
 // What the CRD let through but the operator cannot run: said in the status, once.
 Status KubeCluster::RefuseSpec(const JobEntry& entry) {
-  std::string message;
-  for (const std::string& violation : entry.violations) {
-    message += (message.empty() ? "" : "; ") + violation;
-  }
   TrainingJobStatus status = entry.status;
   const Condition* old = status.Find(ConditionType::kAccepted);
   Condition refused{ConditionType::kAccepted,
                     false,
-                    std::string(reason::kInvalidTemplate),
-                    CutText(message, kMostMessage),
+                    std::string(reason::kInvalidSpec),
+                    WhatIsWrong(entry.violations),
                     entry.job.generation,
                     options_.clock()};
-  if (old != nullptr && !old->on && old->message == refused.message) return absl::OkStatus();
+  const bool news = status.observed_generation != entry.job.generation;
+  if (!news && old != nullptr && !old->on && old->message == refused.message) {
+    return absl::OkStatus();
+  }
   std::erase_if(status.conditions,
                 [](const Condition& c) { return c.type == ConditionType::kAccepted; });
   status.conditions.insert(status.conditions.begin(), refused);

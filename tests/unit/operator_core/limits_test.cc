@@ -1,4 +1,5 @@
 // What keeps workers from being made at all, and what a person reads of it.
+#include "operator/core/observe.h"
 #include "tests/unit/operator_core/world.h"
 
 namespace crowdsurf::controller {
@@ -83,6 +84,52 @@ TEST(LimitsTest, AGuardOfAnEditThatCannotBeIsSaidAndHealsOn) {
   EXPECT_EQ(world.Alive(), 2);
   EXPECT_EQ(world.snapshot.status.Find(ConditionType::kAccepted)->message,
             "the spec is valid; NetworkPolicy/job-workers is nobody's");
+}
+
+TEST(LimitsTest, AnInvalidEditIsSaidOnceAndTheJobHealsWithTheSpecBefore) {
+  World world = Running(2);
+  world.snapshot.job.generation = 4;
+  world.snapshot.accepted_generation = 4;
+  world.Settle();
+  world.snapshot.refused = RefusedSpec{5, "spec.averaging.groupSize: 1 is below 2"};
+  Plan plan = world.Reconcile();
+  ASSERT_EQ(plan.events.size(), 1u);
+  EXPECT_EQ(plan.events[0].reason, reason::kInvalidSpec);
+  world.TakeNode("job-0-1");
+  plan = world.Settle();
+  EXPECT_EQ(world.Alive(), 2) << "it heals";
+  const TrainingJobStatus& status = world.snapshot.status;
+  const Condition* accepted = status.Find(ConditionType::kAccepted);
+  ASSERT_NE(accepted, nullptr);
+  EXPECT_FALSE(accepted->on);
+  EXPECT_EQ(accepted->message,
+            "spec.averaging.groupSize: 1 is below 2; the job goes on with generation 4");
+  EXPECT_EQ(accepted->observed_generation, 5);
+  EXPECT_EQ(status.Find(ConditionType::kRunning)->observed_generation, 4);
+  EXPECT_EQ(status.observed_generation, 5);
+  EXPECT_EQ(status.accepted_generation, 4);
+  EXPECT_NE(StateOf(status), "InvalidSpec") << "it runs";
+  EXPECT_TRUE(world.Reconcile().events.empty()) << "said once";
+  EXPECT_EQ(StatusFromJson(StatusToJson(status)).accepted_generation, 4) << "it is read back";
+
+  world.snapshot.refused.reset();
+  world.snapshot.job.generation = 6;
+  world.Settle();
+  EXPECT_TRUE(world.snapshot.status.Is(ConditionType::kAccepted));
+  EXPECT_EQ(world.snapshot.status.observed_generation, 6);
+}
+
+TEST(LimitsTest, AKeptSpecOfAnotherVersionIsReadOrNotButEndsNobody) {
+  for (const nlohmann::json& odd :
+       {nlohmann::json("text"), nlohmann::json{{"replicas", "many"}},
+        nlohmann::json{{"capacity", 3}},
+        nlohmann::json{{"failurePolicy", {{"rules", {{{"onExitCodes", {{"values", "all"}}}}}}}}}}) {
+    EXPECT_FALSE(ReadSpec(odd).has_value()) << odd;
+  }
+  const auto huge = ReadSpec({{"replicas", 1e300}, {"runPolicy", {{"backoffLimit", -1e300}}}});
+  ASSERT_TRUE(huge.has_value());
+  EXPECT_GT(huge->replicas, 0);
+  EXPECT_EQ(ReadSpec({{"replicas", 3}, {"fieldOfTheFuture", 1}})->replicas, 3);
 }
 
 }  // namespace

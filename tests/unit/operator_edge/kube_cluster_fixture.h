@@ -194,6 +194,11 @@ class KubeClusterTest : public testing::Test {
     api_.Put("/api/v1/pods", 200, List(pods));
     api_.Put("/api/v1/nodes", 200, List(nodes));
     api_.Put(kBudgets, 200, Owned());
+    Restart();
+  }
+  // A new life of the operator, on what the server has now.
+  void Restart() {
+    cluster_.reset();
     client_ = std::make_unique<KubeClient>(api_.endpoint(), KubeClient::Options{.clock = [this] {
                                              return Time::FromNanoseconds(steady_.load());
                                            }});
