@@ -33,7 +33,7 @@ CORES = {"coordinator-free-dht/core", "worker/core", "operator/core", "simulator
 TRAINER_MAY_USE = re.compile(r"worker/(core/(link_layout|safetensors)|edge/link_client)\.h$")
 
 CORE_BANNED_INCLUDES = re.compile(
-    r"<(grpc.*|google/protobuf.*|httplib\.h|openssl/.*|prometheus/.*|yaml-cpp/.*|asio.*|spdlog/.*|thread|mutex|"
+    r"<(grpc.*|google/protobuf.*|httplib\.h|openssl/.*|prometheus/.*|yaml-cpp/.*|asio.*|boost/.*|spdlog/.*|thread|mutex|"
     r"shared_mutex|condition_variable|future|chrono|random|iostream|fstream|filesystem|ctime|unistd\.h|sys/.*)>")
 CORE_BANNED_CALLS = re.compile(
     r"\b(std::thread|std::mutex|std::chrono|std::random_device|std::mt19937|std::shuffle|getenv|gettimeofday|"
