@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/digest.h"
+#include "worker/core/round_witness.h"
 
 namespace crowdsurf::simulator {
 
@@ -353,32 +354,8 @@ void RoundNode::FinishFold(const FoldChunk& fold, uint64_t serial) {
 }
 
 void RoundNode::AnswerAsWitness(const PeerId& from, const Frame& frame) {
-  const auto id = worker::RegisterId::Round(frame.instance);
-  const auto say = [&](const PeerId& to, worker::FrameBody body) {
-    if (Count()) SayFrame(to, {frame.instance, std::move(body)});
-  };
-  if (const auto* open = std::get_if<worker::Open>(&frame.body)) {
-    if (open->branch) return;
-    const worker::WitnessAnswer answer = table_.OnOpen(id, open->age, open->ballot);
-    if (answer.kind == worker::WitnessAnswer::Kind::kYes)
-      say(from, worker::Promise{open->ballot, answer.record.accepted, answer.record.value});
-    if (answer.kind == worker::WitnessAnswer::Kind::kRefused)
-      say(from, worker::Refused{answer.record.promised});
-    if (answer.kind == worker::WitnessAnswer::Kind::kForgotten)
-      say(from, worker::Forgotten{open->ballot});
-  } else if (const auto* accept = std::get_if<worker::Accept>(&frame.body)) {
-    const worker::WitnessAnswer answer =
-        table_.OnAccept(id, accept->age, accept->ballot, accept->value);
-    if (answer.kind == worker::WitnessAnswer::Kind::kYes) {
-      for (const PeerId& learner : accept->learners)
-        say(learner, worker::Accepted{accept->ballot, Sha256(accept->value)});
-      if (std::find(accept->learners.begin(), accept->learners.end(), from) ==
-          accept->learners.end())
-        say(from, worker::Accepted{accept->ballot, Sha256(accept->value)});
-    }
-    if (answer.kind == worker::WitnessAnswer::Kind::kRefused)
-      say(from, worker::Refused{answer.record.promised});
-  }
+  for (const worker::SendFrame& answer : worker::AnswerAsWitness(table_, from, frame))
+    if (Count()) SayFrame(answer.to, answer.frame);
 }
 
 void RoundNode::Pace() {

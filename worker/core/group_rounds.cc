@@ -348,9 +348,7 @@ void GroupRounds::Close(Time now, Instances::iterator at, Actions& out) {
     instance.round.OnSitOut(actions);
     Perform(now, instance, actions, out);
   }
-  const auto& outcome = instance.round.outcome();
-  table_.Retire(RegisterId::Round(at->first), instance.round.Promised(),
-                outcome && Applied(outcome->outcome));
+  table_.Retire(RegisterId::Round(at->first), instance.round.Promised());
   out.push_back(CloseBuffers{instance.handle});
   instances_.erase(at);
 }

@@ -2,9 +2,9 @@
 // (group_rounds.h).
 #include <algorithm>
 
-#include "base/digest.h"
 #include "worker/core/group_rounds.h"
 #include "worker/core/round_codec.h"
+#include "worker/core/round_witness.h"
 
 namespace crowdsurf::worker {
 namespace {
@@ -268,34 +268,22 @@ void GroupRounds::Witness(const PeerId& from, const Frame& frame,
       std::find(known.witnesses.begin(), known.witnesses.end(), config_.id) ==
           known.witnesses.end())
     return metrics_.RefuseFrame("not_a_witness");
-  const RegisterId id = RegisterId::Round(frame.instance);
-  const auto answer = [&](const PeerId& to, FrameBody body) {
-    SendTo(to, Frame{frame.instance, std::move(body)}, message, out);
-  };
-  if (const auto* open = std::get_if<crowdsurf::worker::Open>(&frame.body)) {
+  const auto* open = std::get_if<crowdsurf::worker::Open>(&frame.body);
+  const RegisterAge& age = open != nullptr ? open->age : std::get<Accept>(frame.body).age;
+  // What is kept for how long follows from the age, so it must be that of the round.
+  if (age != RegisterAge{known.epoch, message.averaging, message.round})
+    return metrics_.RefuseFrame("wrong_age");
+  if (open != nullptr) {
     if (open->branch) return metrics_.RefuseFrame("branch");
     // A member that went on, or never was in this averaging, is a witness only.
     if (message.averaging < least_ || message.view != view_.hash ||
         Counted(frame.instance, config_.id))
-      answer(from, Bye{ByeReason::kSatOut});
-    const WitnessAnswer said = table_.OnOpen(id, open->age, open->ballot);
-    if (said.kind == WitnessAnswer::Kind::kYes)
-      answer(from, Promise{open->ballot, said.record.accepted, said.record.value});
-    if (said.kind == WitnessAnswer::Kind::kRefused) answer(from, Refused{said.record.promised});
-    if (said.kind == WitnessAnswer::Kind::kForgotten) answer(from, Forgotten{open->ballot});
-    return;
+      SendTo(from, Frame{frame.instance, Bye{ByeReason::kSatOut}}, message, out);
   }
-  const auto& accept = std::get<Accept>(frame.body);
-  const WitnessAnswer said = table_.OnAccept(id, accept.age, accept.ballot, accept.value);
-  if (said.kind == WitnessAnswer::Kind::kYes) {
-    const Accepted accepted{accept.ballot, Sha256(accept.value)};
-    std::set<PeerId> learners(accept.learners.begin(), accept.learners.end());
-    learners.insert(from);
-    for (const PeerId& learner : learners)
-      if (learner != config_.id) answer(learner, accepted);
-  }
-  if (said.kind == WitnessAnswer::Kind::kRefused) answer(from, Refused{said.record.promised});
-  if (said.kind == WitnessAnswer::Kind::kForgotten) answer(from, Forgotten{accept.ballot});
+  const uint64_t full = table_.full();
+  for (const SendFrame& answer : AnswerAsWitness(table_, from, frame))
+    if (answer.to != config_.id) SendTo(answer.to, answer.frame, message, out);
+  if (table_.full() > full) metrics_.RefuseFrame("witness_full");
 }
 
 // ---- chunks, deaths, deadlines

@@ -36,18 +36,17 @@ RegisterId RegisterId::SuccessorOf(const ViewHash& view) {
 
 bool WitnessTable::Pruned(const RegisterId& id, const RegisterAge& age) const {
   if (age.epoch < least_epoch_) return true;
-  return id.kind == RegisterId::Kind::kRound && pruned_ > 0 && age <= floor_;
+  if (id.kind != RegisterId::Kind::kRound) return false;
+  const auto floor = floors_.find(age.epoch);
+  return (floor != floors_.end() && age.averaging < floor->second) || forgotten_.contains(id);
 }
 
 WitnessTable::Entry* WitnessTable::Find(const RegisterId& id, const RegisterAge& age,
                                         WitnessAnswer::Kind& why_not) {
-  if (const auto it = records_.find(id); it != records_.end()) {
-    it->second.used = ++uses_;
-    return &it->second;
-  }
+  if (const auto it = records_.find(id); it != records_.end()) return &it->second;
   why_not = WitnessAnswer::Kind::kForgotten;
   if (Pruned(id, age)) return nullptr;
-  if (records_.size() >= most_ && !MakeRoom()) {
+  if (!MakeRoom(age, 0)) {
     ++full_;
     why_not = WitnessAnswer::Kind::kFull;
     return nullptr;
@@ -55,24 +54,57 @@ WitnessTable::Entry* WitnessTable::Find(const RegisterId& id, const RegisterAge&
   if (Pruned(id, age)) return nullptr;  // making room may have raised the floor above it
   Entry& entry = records_[id];
   entry.age = age;
-  entry.used = ++uses_;
   return &entry;
 }
 
-// Drops the decided round that was used least recently. The floor rises to its age, so that nobody
-// who asks for it later gets a fresh promise. Successors are few (one a view) and go by epoch only.
-bool WitnessTable::MakeRoom() {
-  auto oldest = records_.end();
-  for (auto it = records_.begin(); it != records_.end(); ++it) {
-    const Entry& entry = it->second;
-    if (it->first.kind != RegisterId::Kind::kRound || !entry.decided || entry.lent) continue;
-    if (oldest == records_.end() || entry.used < oldest->second.used) oldest = it;
+// Room for one more record, or for `bytes` more of values. Only rounds of older averagings than the
+// one that asks make it, the oldest first: a flood in one averaging cannot silence another ballot
+// of it. Successors are few (one a view) and go by epoch only.
+bool WitnessTable::MakeRoom(const RegisterAge& asked, size_t bytes) {
+  if (bytes > most_bytes_) return false;
+  while ((bytes == 0 && records_.size() >= most_) || bytes_ + bytes > most_bytes_) {
+    auto oldest = records_.end();
+    for (auto it = records_.begin(); it != records_.end(); ++it) {
+      const Entry& entry = it->second;
+      if (it->first.kind != RegisterId::Kind::kRound || entry.lent) continue;
+      if (std::pair(entry.age.epoch, entry.age.averaging) >=
+          std::pair(asked.epoch, asked.averaging))
+        continue;
+      if (oldest == records_.end() || entry.age < oldest->second.age) oldest = it;
+    }
+    if (oldest == records_.end()) return false;
+    ++pruned_;
+    Remember(oldest->first, oldest->second.age);
+    Drop(oldest);
   }
-  if (oldest == records_.end()) return false;
-  floor_ = std::max(floor_, oldest->second.age);
-  ++pruned_;
-  records_.erase(oldest);
   return true;
+}
+
+// Of its id alone, so that others of its age stay open. When there are too many ids, the floor
+// rises above the oldest averaging of them.
+void WitnessTable::Remember(const RegisterId& id, const RegisterAge& age) {
+  forgotten_.emplace(id, age);
+  if (forgotten_.size() <= kMostForgotten) return;
+  const RegisterAge oldest =
+      std::min_element(forgotten_.begin(), forgotten_.end(), [](const auto& a, const auto& b) {
+        return a.second < b.second;
+      })->second;
+  uint64_t& floor = floors_[oldest.epoch];
+  floor = std::max(floor, oldest.averaging + 1);
+  std::erase_if(forgotten_, [&](const auto& item) {
+    return item.second.epoch == oldest.epoch && item.second.averaging <= oldest.averaging;
+  });
+}
+
+void WitnessTable::Put(Entry& entry, WitnessRecord record) {
+  bytes_ -= entry.record.value.size();
+  entry.record = std::move(record);
+  bytes_ += entry.record.value.size();
+}
+
+void WitnessTable::Drop(Records::iterator at) {
+  bytes_ -= at->second.record.value.size();
+  records_.erase(at);
 }
 
 WitnessAnswer WitnessTable::OnOpen(const RegisterId& id, const RegisterAge& age, Ballot ballot) {
@@ -98,41 +130,54 @@ WitnessAnswer WitnessTable::OnAccept(const RegisterId& id, const RegisterAge& ag
     answer.kind = WitnessAnswer::Kind::kLent;
     return answer;
   }
-  answer.kind = TryAccept(entry->record, ballot, value) ? WitnessAnswer::Kind::kYes
-                                                        : WitnessAnswer::Kind::kRefused;
+  WitnessRecord record = entry->record;
+  if (!TryAccept(record, ballot, value)) {
+    answer.kind = WitnessAnswer::Kind::kRefused;
+  } else if (value.size() > entry->record.value.size() &&
+             !MakeRoom(entry->age, value.size() - entry->record.value.size())) {
+    ++full_;
+    answer.kind = WitnessAnswer::Kind::kFull;
+    return answer;
+  } else {
+    Put(*entry, std::move(record));
+    answer.kind = WitnessAnswer::Kind::kYes;
+  }
   answer.record = entry->record;
   return answer;
 }
 
-void WitnessTable::MarkDecided(const RegisterId& id) {
-  if (const auto it = records_.find(id); it != records_.end()) it->second.decided = true;
-}
-
 std::optional<WitnessRecord> WitnessTable::Lend(const RegisterId& id, const RegisterAge& age) {
-  if (records_.count(id) == 0 && Pruned(id, age)) return std::nullopt;
-  Entry& entry = records_[id];  // beyond the bound if need be: few rounds are open at a time
+  if (!records_.contains(id)) {
+    if (Pruned(id, age)) return std::nullopt;
+    MakeRoom(age, 0);  // beyond the bound if need be: few rounds are open at a time
+    if (Pruned(id, age)) return std::nullopt;
+  }
+  Entry& entry = records_[id];
   CHECK(!entry.lent);
   entry.age = age;
-  entry.used = ++uses_;
   entry.lent = true;
   return entry.record;
 }
 
-void WitnessTable::Retire(const RegisterId& id, WitnessRecord record, bool decided) {
+void WitnessTable::Retire(const RegisterId& id, WitnessRecord record) {
   const auto it = records_.find(id);
   if (it == records_.end()) return;  // its epoch passed while it was open: forgotten
   CHECK(it->second.lent);
   it->second.lent = false;
-  it->second.record = std::move(record);
-  it->second.decided = it->second.decided || decided;
+  Put(it->second, std::move(record));
 }
 
 void WitnessTable::OnEpoch(uint64_t epoch) {
   if (epoch < 2 || epoch - 2 < least_epoch_) return;
   least_epoch_ = epoch - 1;  // views two epochs old are forgotten, the parent's is kept
-  std::erase_if(records_, [this](const auto& item) {
-    return item.second.age.epoch < least_epoch_ && !item.second.lent;
-  });
+  const auto old = [this](const RegisterAge& age) { return age.epoch < least_epoch_; };
+  for (auto at = records_.begin(); at != records_.end();) {
+    const auto next = std::next(at);
+    if (!at->second.lent && old(at->second.age)) Drop(at);
+    at = next;
+  }
+  std::erase_if(forgotten_, [&](const auto& item) { return old(item.second); });
+  floors_.erase(floors_.begin(), floors_.lower_bound(least_epoch_));
 }
 
 }  // namespace crowdsurf::worker

@@ -5,9 +5,10 @@
 // witness promises ballots b > promised, accepts b >= promised, and remembers what it accepted
 // (round-protocol.md 4). A peer that is member and witness of a round answers both roles from one
 // ballot variable: Round holds the record while it is open (Lend) and hands it back (Retire).
-// Records are kept until the register's view is two epochs old; then, and when a decided record had
-// to make room, "forgotten" is answered: a pruned promise is never made anew. Bound: kMostRecords,
-// least recently used decided ones go first; counted. Single sequence.
+// Records are kept until their view is two epochs old, at most kMostRecords and kMostBytes; beyond
+// that rounds of the oldest averagings go first, each by itself: others of their age stay open.
+// From then on "forgotten" is answered: a pruned promise is never made anew, so no agreement
+// depends on what is kept, decided or not. Counted. Single sequence.
 #pragma once
 
 #include <array>
@@ -16,6 +17,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <utility>
 
 #include "base/bytes.h"
 #include "base/id.h"
@@ -70,44 +72,51 @@ struct WitnessAnswer {
 
 class WitnessTable {
  public:
-  static constexpr size_t kMostRecords = 4096;  // 4,096 values of <= 64 KiB, typically far less
-  explicit WitnessTable(size_t most_records = kMostRecords) : most_(most_records) {}
+  static constexpr size_t kMostRecords = 4096;
+  static constexpr size_t kMostBytes = 64U << 20;  // of values; one is 8 B a chunk and more
+  static constexpr size_t kMostForgotten = 4096;   // ids of pruned registers, some 100 B each
+  explicit WitnessTable(size_t most_records = kMostRecords, size_t most_bytes = kMostBytes)
+      : most_(most_records), most_bytes_(most_bytes) {}
 
   WitnessAnswer OnOpen(const RegisterId& id, const RegisterAge& age, Ballot ballot);
   WitnessAnswer OnAccept(const RegisterId& id, const RegisterAge& age, Ballot ballot,
                          const Bytes& value);
-  void MarkDecided(const RegisterId& id);  // it may be pruned when room is needed
-
   // For the Round that opens now: what was promised so far (RoundSpec::promised). Until Retire the
   // table answers kLent. nullopt: the register is forgotten, so the instance must not be opened.
   // Pre: not lent.
   std::optional<WitnessRecord> Lend(const RegisterId& id, const RegisterAge& age);
-  void Retire(const RegisterId& id, WitnessRecord record, bool decided);  // Round::Promised()
+  void Retire(const RegisterId& id, WitnessRecord record);  // Round::Promised()
 
   // The view has this epoch now: registers of views two epochs older are dropped.
   void OnEpoch(uint64_t epoch);
 
   size_t size() const { return records_.size(); }
-  uint64_t pruned() const { return pruned_; }  // decided records that had to make room
-  uint64_t full() const { return full_; }      // asked while all records were undecided
+  size_t bytes() const { return bytes_; }      // of values
+  uint64_t pruned() const { return pruned_; }  // records that had to make room
+  uint64_t full() const { return full_; }      // asked while no older record could make room
 
  private:
   struct Entry {
     WitnessRecord record;
     RegisterAge age;
-    bool decided = false;
     bool lent = false;
-    uint64_t used = 0;  // order of use
   };
+  using Records = std::map<RegisterId, Entry>;
   Entry* Find(const RegisterId& id, const RegisterAge& age, WitnessAnswer::Kind& why_not);
   bool Pruned(const RegisterId& id, const RegisterAge& age) const;
-  bool MakeRoom();
+  bool MakeRoom(const RegisterAge& asked, size_t bytes);
+  void Put(Entry& entry, WitnessRecord record);
+  void Drop(Records::iterator at);
+  void Remember(const RegisterId& id, const RegisterAge& age);
 
   size_t most_;
-  std::map<RegisterId, Entry> records_;
-  RegisterAge floor_;  // unknown rounds at or below it are forgotten
+  size_t most_bytes_;
+  Records records_;
+  size_t bytes_ = 0;
+  std::map<RegisterId, RegisterAge> forgotten_;  // went to make room; not below a floor
+  // By epoch, of the two that are kept: unknown rounds of averagings below it are forgotten.
+  std::map<uint64_t, uint64_t> floors_;
   uint64_t least_epoch_ = 0;
-  uint64_t uses_ = 0;
   uint64_t pruned_ = 0;
   uint64_t full_ = 0;
 };

@@ -164,6 +164,41 @@ TEST_F(GroupRoundsTest, WhatCameEarlyIsAnsweredWhenTheNextViewIsEntered) {
   EXPECT_EQ(Byes(), (std::vector{ByeReason::kSatOut, ByeReason::kCannotSpeak}));
 }
 
+// As many ballots of other groups as a view of some hours has, and of one member that is in none.
+TEST_F(GroupRoundsTest, AWitnessPromisesHoweverManyBallotsTheViewHasHad) {
+  const auto answer = [&](uint64_t averaging, const InstanceId& instance) {
+    out.clear();
+    rounds.OnFrame(
+        now, PeerAt(1),
+        {.view = seating.hash(),
+         .epoch = view.epoch,
+         .averaging = averaging,
+         .round = 0,
+         .group = 0,
+         .frame = EncodeFrame(
+             {instance, crowdsurf::worker::Open{.ballot = 1, .age = {view.epoch, averaging, 0}}})},
+        out);
+    for (const Action& action : out) {
+      const auto* send = std::get_if<Send>(&action);
+      const auto said = send == nullptr ? std::nullopt : DecodeMessage(send->body);
+      if (!said || !std::holds_alternative<message::RoundFrame>(*said)) continue;
+      const auto frame = DecodeFrame(std::get<message::RoundFrame>(*said).frame);
+      if (frame && std::holds_alternative<Promise>(frame->body)) return true;
+    }
+    return false;
+  };
+  const auto name = [](uint64_t number) {
+    ByteWriter bytes;
+    bytes.U64(number);
+    return *InstanceId::From(Sha256(bytes.bytes()).view().first(16));
+  };
+  rounds.SetLeast(1);
+  uint64_t promised = 0;
+  for (uint64_t n = 0; n < 4097; ++n) promised += answer(10 + n / 2, name(n)) ? 1 : 0;
+  EXPECT_EQ(promised, 4097U);
+  EXPECT_TRUE(answer(10 + 4097 / 2 + 1, name(4097)));
+}
+
 // A steward that was stopped for long gives a seat from an averaging on that is under way. This
 // peer sat in cell 0 when the rounds of the first axis were held, so it holds the mean of the cells
 // 0, 2 and 4; in cell 5 it would be taken for one that holds the mean of 1, 3 and 5.
