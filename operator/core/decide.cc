@@ -8,14 +8,6 @@
 namespace crowdsurf::controller {
 namespace {
 
-constexpr int64_t kNanosecondsPerSecond = 1'000'000'000;
-
-// Conditions carry whole seconds in Kubernetes.
-WallTime WholeSeconds(WallTime time) {
-  return WallTime::FromNanoseconds(time.nanoseconds() / kNanosecondsPerSecond *
-                                   kNanosecondsPerSecond);
-}
-
 // What a status can hold: a plan decided from a status that was read back must be the same plan.
 WallTime WholeMicroseconds(WallTime time) {
   return WallTime::FromNanoseconds(time.nanoseconds() / 1000 * 1000);
@@ -91,16 +83,7 @@ void Decision::Say(std::string_view why, std::string message, bool warning) {
 void Decision::WakeAt(WallTime time) { plan.requeue_at = std::min(plan.requeue_at, time); }
 
 void Decision::Set(ConditionType type, bool on, std::string_view why, std::string message) {
-  auto it = std::find_if(status.conditions.begin(), status.conditions.end(),
-                         [&](const Condition& c) { return c.type >= type; });
-  if (it == status.conditions.end() || it->type != type) {
-    it = status.conditions.insert(it, Condition{type, !on, "", "", 0, WallTime()});
-  }
-  if (it->on != on) it->changed = WholeSeconds(now);
-  it->on = on;
-  it->reason = why;
-  it->message = std::move(message);
-  it->observed_generation = in.job.generation;
+  SetCondition(status, {type, on, std::string(why), std::move(message), in.job.generation, now});
 }
 
 bool Decision::Counted(const std::string& pod) const {
@@ -155,6 +138,15 @@ void SayWhetherAccepted(Decision& d) {
   d.status.conditions.front().observed_generation = d.in.refused->generation;
 }
 
+// Who was to go and may stay after all, because the spec changed before it was deleted: its end is
+// still to come. What peers report is judged anew each time and counted once (policy_reports.cc).
+void ForgetSpared(Decision& d) {
+  for (const Worker& worker : d.workers) {
+    if (worker.alive() && !worker.pod->reported_dead)
+      std::erase(d.status.counted, worker.pod->name);
+  }
+}
+
 }  // namespace
 
 void Begin(Decision& d) {
@@ -184,6 +176,7 @@ void Begin(Decision& d) {
 Plan Decide(const JobSnapshot& snapshot, WallTime now, const DecideOptions& options) {
   Decision decision(snapshot, now, options);
   for (const Policy policy : kChain) policy(decision);
+  ForgetSpared(decision);
   decision.plan.status_changed = !(decision.status == snapshot.status);
   decision.plan.status = std::move(decision.status);
   return std::move(decision.plan);

@@ -97,19 +97,34 @@ std::vector<const PodFacts*> LivingByAge(const Decision& d) {
   return living;
 }
 
-}  // namespace
+// Of the living the first ones that can be dialled: one more than a worker needs, which may be one.
+std::vector<std::string> EldersOf(const std::vector<const PodFacts*>& by_age) {
+  std::vector<std::string> elders;
+  for (const PodFacts* pod : by_age) {
+    if (elders.size() > kMostSeeds) break;
+    if (!pod->address.empty()) elders.push_back(pod->address);
+  }
+  return elders;
+}
 
 // Everybody gets the same elders, so that a young job cannot fall into islands of two.
-std::vector<std::string> SeedsFor(const Decision& d, const std::string& own_address) {
+std::vector<std::string> SeedsAmong(const Decision& d, const std::vector<std::string>& elders,
+                                    const std::string& own_address) {
   std::vector<std::string> seeds = d.spec().bootstrap_peers;
   size_t own = 0;
-  for (const PodFacts* pod : LivingByAge(d)) {
+  for (const std::string& elder : elders) {
     if (own == kMostSeeds) break;
-    if (pod->address.empty() || pod->address == own_address) continue;
-    seeds.push_back(pod->address);
+    if (elder == own_address) continue;
+    seeds.push_back(elder);
     ++own;
   }
   return seeds;
+}
+
+}  // namespace
+
+std::vector<std::string> SeedsFor(const Decision& d, const std::string& own_address) {
+  return SeedsAmong(d, EldersOf(LivingByAge(d)), own_address);
 }
 
 namespace {
@@ -139,6 +154,7 @@ void KeepInformed(Decision& d) {
   }
   const bool on_tree = d.spec().averaging.value("strategy", "") == "RelaySum";
   const std::vector<const PodFacts*> by_age = LivingByAge(d);
+  const std::vector<std::string> elders = EldersOf(by_age);
   for (size_t place = 0; place < by_age.size(); ++place) {
     const PodFacts& pod = *by_age[place];
     if (pod.Annotation(kConfigAnnotation) != config) {
@@ -149,7 +165,7 @@ void KeepInformed(Decision& d) {
         static_cast<size_t>(std::count_if(has.begin(), has.end(), [&](const std::string& seed) {
           return seed != pod.address && live.count(seed) > 0;
         }));
-    std::vector<std::string> seeds = SeedsFor(d, pod.address);
+    std::vector<std::string> seeds = SeedsAmong(d, elders, pod.address);
     bool lacks_neighbour = false;
     if (on_tree) {
       for (std::string& seed : TreeNeighbours(by_age, place)) {

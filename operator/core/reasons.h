@@ -48,6 +48,7 @@ inline constexpr std::string_view kCannotCreate = "CannotCreate";
 inline constexpr std::string_view kTooManyWorkers = "TooManyWorkers";
 inline constexpr std::string_view kNameTaken = "NameTaken";
 inline constexpr std::string_view kLeftovers = "Leftovers";
+inline constexpr std::string_view kReconcileError = "ReconcileError";
 inline constexpr std::string_view kSuspendedByUser = "SuspendedByUser";
 inline constexpr std::string_view kResumed = "Resumed";
 inline constexpr std::string_view kTargetMet = "TargetMet";

@@ -110,6 +110,21 @@ std::optional<TrainingJobSpec> ReadSpec(const json& spec) {
   }
 }
 
+void SetCondition(TrainingJobStatus& status, Condition condition) {
+  // Conditions carry whole seconds in Kubernetes.
+  condition.changed =
+      WallTime::FromNanoseconds(condition.changed.nanoseconds() / 1'000'000'000 * 1'000'000'000);
+  std::vector<Condition>& all = status.conditions;
+  const auto at = std::find_if(all.begin(), all.end(),
+                               [&](const Condition& c) { return c.type >= condition.type; });
+  if (at == all.end() || at->type != condition.type) {
+    all.insert(at, std::move(condition));
+    return;
+  }
+  if (at->on == condition.on) condition.changed = at->changed;
+  *at = std::move(condition);
+}
+
 TrainingJobSpec SpecFromJson(const json& spec) {
   TrainingJobSpec out;
   out.replicas = Int(spec, "replicas");

@@ -171,6 +171,9 @@ struct TrainingJob {
   TrainingJobSpec spec;
 };
 
+// Puts it in its place; `changed` keeps its instant while `on` stays as it was.
+void SetCondition(TrainingJobStatus& status, Condition condition);
+
 // Who reconciles unless spec.managedBy says otherwise.
 inline constexpr std::string_view kManagedByUs = "crowdsurf.io/operator";
 

@@ -1,8 +1,10 @@
 #include "operator/edge/controller.h"
 
 #include <algorithm>
+#include <thread>
 
 #include "base/edge/clock.h"
+#include "base/text.h"
 
 namespace crowdsurf::controller {
 namespace {
@@ -21,17 +23,39 @@ Controller::Controller(KubeCluster& cluster, ControllerOptions options, MetricRe
       options_(std::move(options)),
       reconciler_(cluster, options_.decide, metrics, log),
       log_(log),
-      metrics_(metrics) {
+      metrics_(metrics),
+      exceptions_(ExceptionsOf(metrics, "loop")) {
   if (options_.ask_agents) poller_ = std::make_unique<SummaryPoller>(kAskEvery_ms, kAskSpacing_ms);
 }
 
 void Controller::RefreshMetrics() { metrics_.Refresh(SteadyNow()); }
 
 void Controller::Run() {
-  while (!stopping_) Turn();
+  while (!stopping_) {
+    try {
+      Turn();
+    } catch (const std::exception& error) {
+      Threw(error.what());
+    } catch (...) {
+      Threw("an exception of an unknown type");
+    }
+  }
+}
+
+// What it was about to note is lost with it: every job is looked at again.
+void Controller::Threw(const std::string& what) {
+  exceptions_.Add();
+  log_.Error("the loop caught an exception", {{"why", ValidText(what)}});
+  led_ = false;
+  std::this_thread::sleep_for(kTurn);
+}
+
+void Controller::TakeNews(steady_clock::time_point deadline) {
+  for (const std::string& key : cluster_.Await(deadline)) queue_.Add(key, SteadyNow());
 }
 
 void Controller::Turn() {
+  options_.progress();
   const Time now = SteadyNow();
   const Time next = queue_.NextReady();
   auto wait = std::chrono::duration_cast<steady_clock::duration>(kTurn);
@@ -39,8 +63,7 @@ void Controller::Turn() {
     const int64_t left = std::max<int64_t>(0, (next - now).nanoseconds());
     wait = std::min(wait, steady_clock::duration(std::chrono::nanoseconds(left)));
   }
-  const std::set<std::string> touched = cluster_.Await(steady_clock::now() + wait);
-  for (const std::string& key : touched) queue_.Add(key, SteadyNow());
+  TakeNews(steady_clock::now() + wait);
   if (!cluster_.synced()) return;
   ready_ = true;
   if (!options_.leading()) {
@@ -57,7 +80,9 @@ void Controller::Turn() {
   while (!stopping_ && options_.leading()) {
     const auto key = queue_.Get(SteadyNow());
     if (!key) break;
+    options_.progress();
     Work(*key);
+    TakeNews(steady_clock::now());
   }
   metrics_.Show(queue_);
 }

@@ -2,11 +2,14 @@
 //
 // One thread owns the cluster's caches, the queue and the reconciler; nothing else touches them.
 // While this process does not lead, it keeps its caches warm and decides nothing; when it begins to
-// lead, every job is looked at. Errors come again after the key's own back-off. Bounds: a key a
-// job. Source: kubernetes-operators.md 4 (controller-runtime's contract).
+// lead, every job is looked at. Between two jobs it takes the watches' news, so that a notice waits
+// for one job's turn at most. Errors come again after the key's own back-off; after an exception
+// every job is looked at again. Bounds: a key a job. Source: kubernetes-operators.md 4
+// (controller-runtime's contract).
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <functional>
 
 #include "base/log.h"
@@ -22,6 +25,7 @@ namespace crowdsurf::controller {
 struct ControllerOptions {
   DecideOptions decide;
   std::function<bool()> leading = [] { return true; };  // any thread's view; asked every turn
+  std::function<void()> progress = [] {};               // called in every turn and before every job
   bool ask_agents = true;  // for progress; false where pods have no network (tests)
 };
 
@@ -39,6 +43,8 @@ class Controller {
 
  private:
   void Turn();
+  void Threw(const std::string& what);
+  void TakeNews(std::chrono::steady_clock::time_point deadline);
   void Work(const std::string& key);
   void AskAgentOf(const std::string& key);
   void TakeProgress();
@@ -48,6 +54,7 @@ class Controller {
   Reconciler reconciler_;
   const Logger log_;
   ControllerMetrics metrics_;
+  Counter& exceptions_;
   WorkQueue queue_;
   std::unique_ptr<SummaryPoller> poller_;
   struct Asked {

@@ -12,6 +12,12 @@ const MetricLabels kController = {{"controller", "trainingjob"}};
 
 }  // namespace
 
+Counter& ExceptionsOf(MetricRegistry& registry, const char* thread) {
+  return registry.AddCounter("crowdsurf_operator_exceptions_total",
+                             "Exceptions that a thread of the operator survived, by thread.",
+                             {{"thread", thread}});
+}
+
 ControllerMetrics::ControllerMetrics(MetricRegistry& registry)
     : depth_(registry.AddGauge("workqueue_depth", "Keys that wait, delayed ones too.", kQueue)),
       adds_(registry.AddCounter("workqueue_adds_total", "Keys added.", kQueue)),

@@ -3,7 +3,8 @@
 //
 // The loop's thread counts; Refresh, on a scrape's thread, fills what only a scrape can know: how
 // long the work under way has taken. There is one worker, so its age is also the longest.
-// controller_runtime_reconcile_panics_total is not exported: a panic ends this process.
+// Exceptions of a turn are the reconciler's to count, those of the threads around it are counted
+// by whose they were.
 #pragma once
 
 #include <atomic>
@@ -14,6 +15,9 @@
 #include "operator/core/work_queue.h"
 
 namespace crowdsurf::controller {
+
+// Exceptions that a thread of the operator caught and lived on after; thread: "loop", "lease".
+Counter& ExceptionsOf(MetricRegistry& registry, const char* thread);
 
 class ControllerMetrics {
  public:

@@ -4,6 +4,7 @@
 
 #include "base/text.h"
 #include "operator/core/json_path.h"
+#include "operator/edge/at_once.h"
 
 // The Cluster port: what Decide reads. The caches below it: kube_caches.cc; what its plan becomes:
 // kube_writes.cc, kube_guards.cc; peers' word of deaths: kube_deaths.cc.
@@ -35,6 +36,7 @@ StatusOr<JobSnapshot> KubeCluster::Observe(const std::string& job) {
   ReadLeases(job);
   const auto own = pods_of_.find(job);
   if (own == pods_of_.end()) return snapshot;
+  std::set<std::string> unknown;
   for (const std::string& key : own->second) {
     const PodEntry* pod = pods_.Find(key);
     // A pod of a job that was deleted and made again is not this job's: the garbage collector's.
@@ -45,9 +47,13 @@ StatusOr<JobSnapshot> KubeCluster::Observe(const std::string& job) {
     if (const NodeEntry* node = nodes_.Find(name)) {
       snapshot.nodes[name] = node->facts;
       snapshot.nodes[name].renewed_at = RenewedAt(name, node->facts.not_ready_since.has_value());
-    } else if (!NodeIsGone(name)) {
-      snapshot.nodes[name];  // its watch is late
+    } else {
+      unknown.insert(name);
     }
+  }
+  AskForNodes(unknown);
+  for (const std::string& name : unknown) {
+    if (!gone_nodes_.contains(name)) snapshot.nodes[name];  // its watch is late
   }
   snapshot.nodes_heard_since = nodes_heard_since_;
   // After an outage kubelets come back one by one: some nodes are Ready, and who is late is no
@@ -153,11 +159,16 @@ void KubeCluster::ExplainWaiting(const std::string& job, std::vector<PodFacts>& 
 }
 
 // The pods' watch may run ahead of the nodes': ask before calling a node gone.
-bool KubeCluster::NodeIsGone(const std::string& node) {
-  if (gone_nodes_.contains(node)) return true;
-  if (!absl::IsNotFound(client_.Get("/api/v1/nodes/" + node).status())) return false;
-  gone_nodes_.insert(node);
-  return true;
+void KubeCluster::AskForNodes(const std::set<std::string>& names) {
+  std::vector<std::string> asked;
+  for (const std::string& name : names) {
+    if (!gone_nodes_.contains(name) && asked.size() < kMostLeases) asked.push_back(name);
+  }
+  const auto found = AtOnce(
+      asked.size(), [&](size_t i) { return client_.Get("/api/v1/nodes/" + asked[i]).status(); });
+  for (size_t i = 0; i < asked.size(); ++i) {
+    if (absl::IsNotFound(found[i])) gone_nodes_.insert(asked[i]);
+  }
 }
 
 void KubeCluster::SetProgress(const std::string& job, const std::string& uid,

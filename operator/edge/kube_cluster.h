@@ -95,14 +95,18 @@ class KubeCluster : public Cluster {
   StatusOr<JobSnapshot> Observe(const std::string& job) override;
   Status Create(const TrainingJob& job, const CreatePod& create) override;
   // At most kMostAtOnce requests at once; the caller waits for all.
-  std::vector<Status> CreateAll(const TrainingJob& job,
-                                std::span<const CreatePod> creates) override;
+  std::vector<Status> CreateAll(const TrainingJob& job, std::span<const CreatePod> creates,
+                                const Enough& enough) override;
   Status Delete(const DeletePod& pod) override;
+  std::vector<Status> DeleteAll(std::span<const DeletePod> pods, const Enough& enough) override;
   Status Annotate(const AnnotatePod& note) override;
   // As CreateAll: kubelet misses fewer when it hears of them all in one look (policy_agents.cc).
-  std::vector<Status> AnnotateAll(std::span<const AnnotatePod> notes) override;
+  std::vector<Status> AnnotateAll(std::span<const AnnotatePod> notes,
+                                  const Enough& enough) override;
   Status WriteStatus(const TrainingJob& job, const TrainingJobStatus& status) override;
   void Record(const TrainingJob& job, const Event& event) override;
+  void RecordAll(const TrainingJob& job, std::span<const Event> events) override;
+  Status ShowError(const std::string& job, const std::string& what) override;
 
  private:
   enum Kind { kJobs, kPods, kNodes };
@@ -162,8 +166,10 @@ class KubeCluster : public Cluster {
   StatusOr<nlohmann::json> Patch(const AnnotatePod& note);
   Status Settle(const TrainingJob& job, const CreatePod& create,
                 const StatusOr<nlohmann::json>& made);
+  Status Remove(const DeletePod& pod);
+  bool MaySay(const std::string& job);
   Status RefuseSpec(const JobEntry& entry);
-  bool NodeIsGone(const std::string& node);
+  void AskForNodes(const std::set<std::string>& names);
   void ReadLeases(const std::string& job);
   std::optional<WallTime> RenewedAt(const std::string& node, bool not_ready);
   void ExplainWaiting(const std::string& job, std::vector<PodFacts>& pods);

@@ -29,19 +29,40 @@ std::string JobPath(const std::string& key) {
 
 std::string KeyOf(const TrainingJob& job) { return job.space + "/" + job.name; }
 
+json EventObject(const TrainingJob& job, const Event& event, WallTime now) {
+  const std::string at =
+      FormatInstant(WallTime::FromNanoseconds(now.nanoseconds() / 1'000'000'000 * 1'000'000'000));
+  return {{"metadata", {{"generateName", job.name + "."}, {"namespace", job.space}}},
+          {"involvedObject",
+           {{"apiVersion", "crowdsurf.io/v1alpha1"},
+            {"kind", "TrainingJob"},
+            {"name", job.name},
+            {"namespace", job.space},
+            {"uid", job.uid}}},
+          {"type", event.warning ? "Warning" : "Normal"},
+          {"reason", event.reason},
+          {"message", CutText(event.message, kMostMessage)},
+          {"source", {{"component", "crowdsurf-operator"}}},
+          {"firstTimestamp", at},
+          {"lastTimestamp", at},
+          {"count", 1}};
+}
+
 }  // namespace
 
 Status KubeCluster::Create(const TrainingJob& job, const CreatePod& create) {
-  return CreateAll(job, std::span(&create, 1)).front();
+  return CreateAll(job, std::span(&create, 1), {}).front();
 }
 
 // Only the requests are made on other threads; what their answers mean is settled here, in order.
 std::vector<Status> KubeCluster::CreateAll(const TrainingJob& job,
-                                           std::span<const CreatePod> creates) {
+                                           std::span<const CreatePod> creates,
+                                           const Enough& enough) {
   if (const Status ready = objects_.Ensure(job); !ready.ok()) return {creates.size(), ready};
-  const auto made = AtOnce(creates.size(), [&](size_t i) { return Post(job, creates[i]); });
+  const auto made = AtOnce(
+      creates.size(), [&](size_t i) { return Post(job, creates[i]); }, enough);
   std::vector<Status> answers;
-  for (size_t i = 0; i < creates.size(); ++i) answers.push_back(Settle(job, creates[i], made[i]));
+  for (size_t i = 0; i < made.size(); ++i) answers.push_back(Settle(job, creates[i], made[i]));
   return answers;
 }
 
@@ -66,8 +87,8 @@ Status KubeCluster::Settle(const TrainingJob& job, const CreatePod& create,
   return status;
 }
 
-// Of that name there is one: ours from before a crash (success), or one that is being deleted,
-// which the next decision will see and step over.
+// Of that name there is one: ours, of a create whose answer was lost, or from before a crash. What
+// became of it meanwhile the next decision sees and counts.
 Status KubeCluster::AdoptExisting(const TrainingJob& job, const CreatePod& create,
                                   const Status& refusal) {
   const auto pod = client_.Get(PodPath(job.space + "/" + create.name));
@@ -75,18 +96,29 @@ Status KubeCluster::AdoptExisting(const TrainingJob& job, const CreatePod& creat
   const auto entry = ObservePod(*pod);
   if (!entry || entry->job_uid != job.uid) return refusal;
   Assume(*pod);
-  if (!entry->facts.deleted) return absl::OkStatus();
-  return absl::AbortedError(create.name + " is being deleted");
+  return absl::OkStatus();
 }
 
 Status KubeCluster::Delete(const DeletePod& pod) {
+  return DeleteAll(std::span(&pod, 1), {}).front();
+}
+
+std::vector<Status> KubeCluster::DeleteAll(std::span<const DeletePod> pods, const Enough& enough) {
+  const auto answers = AtOnce(
+      pods.size(), [&](size_t i) { return Remove(pods[i]); }, enough);
+  for (size_t i = 0; i < answers.size(); ++i) {
+    if (pods[i].reason != reason::kPeersReportedDead) continue;
+    const auto key = pod_of_uid_.find(pods[i].uid);
+    const PodEntry* entry = key == pod_of_uid_.end() ? nullptr : pods_.Find(key->second);
+    if (entry == nullptr) continue;
+    deleted_on_word_[entry->job].push_back({options_.clock(), entry->facts.node});
+  }
+  return answers;
+}
+
+Status KubeCluster::Remove(const DeletePod& pod) {
   const auto key = pod_of_uid_.find(pod.uid);
   if (key == pod_of_uid_.end()) return absl::OkStatus();
-  if (pod.reason == reason::kPeersReportedDead) {
-    if (const PodEntry* entry = pods_.Find(key->second)) {
-      deleted_on_word_[entry->job].push_back({options_.clock(), entry->facts.node});
-    }
-  }
   json options = {{"preconditions", {{"uid", pod.uid}}}};
   if (pod.grace) options["gracePeriodSeconds"] = static_cast<int64_t>(pod.grace->seconds());
   const Status status = client_.Delete(PodPath(key->second), options);
@@ -94,11 +126,13 @@ Status KubeCluster::Delete(const DeletePod& pod) {
 }
 
 Status KubeCluster::Annotate(const AnnotatePod& note) {
-  return AnnotateAll(std::span(&note, 1)).front();
+  return AnnotateAll(std::span(&note, 1), {}).front();
 }
 
-std::vector<Status> KubeCluster::AnnotateAll(std::span<const AnnotatePod> notes) {
-  const auto patched = AtOnce(notes.size(), [&](size_t i) { return Patch(notes[i]); });
+std::vector<Status> KubeCluster::AnnotateAll(std::span<const AnnotatePod> notes,
+                                             const Enough& enough) {
+  const auto patched = AtOnce(
+      notes.size(), [&](size_t i) { return Patch(notes[i]); }, enough);
   std::vector<Status> answers;
   for (const StatusOr<json>& pod : patched) {
     if (pod.ok()) Assume(*pod);
@@ -178,38 +212,45 @@ Status KubeCluster::RefuseSpec(const JobEntry& entry) {
   return WriteStatus(entry.job, status);
 }
 
-void KubeCluster::Record(const TrainingJob& job, const Event& event) {
+Status KubeCluster::ShowError(const std::string& job, const std::string& what) {
+  const JobEntry* entry = jobs_.Find(job);
+  if (entry == nullptr) return absl::OkStatus();
+  TrainingJobStatus status = entry->status;
+  SetCondition(status, {ConditionType::kDegraded, true, std::string(reason::kReconcileError),
+                        CutText(what, kMostMessage), entry->job.generation, options_.clock()});
+  return WriteStatus(entry->job, status);
+}
+
+bool KubeCluster::MaySay(const std::string& job) {
   const WallTime now = options_.clock();
-  auto [it, fresh] = purses_.try_emplace(KeyOf(job), Purse{kEventBurst, now});
-  Purse& purse = it->second;
+  Purse& purse = purses_.try_emplace(job, Purse{kEventBurst, now}).first->second;
   purse.tokens = std::min(kEventBurst, purse.tokens + (now - purse.at).seconds() / kEventSeconds);
   purse.at = now;
-  if (purse.tokens < 1) {
-    events_dropped_.Add();
-    return;
-  }
+  if (purse.tokens < 1) return false;
   purse.tokens -= 1;
-  const std::string at =
-      FormatInstant(WallTime::FromNanoseconds(now.nanoseconds() / 1'000'000'000 * 1'000'000'000));
+  return true;
+}
+
+void KubeCluster::Record(const TrainingJob& job, const Event& event) {
+  RecordAll(job, std::span(&event, 1));
+}
+
+void KubeCluster::RecordAll(const TrainingJob& job, std::span<const Event> events) {
+  std::vector<json> objects;
+  for (const Event& event : events) {
+    if (MaySay(KeyOf(job))) {
+      objects.push_back(EventObject(job, event, options_.clock()));
+    } else {
+      events_dropped_.Add();
+    }
+  }
+  const std::string path = "/api/v1/namespaces/" + job.space + "/events";
   const auto made =
-      client_.Create("/api/v1/namespaces/" + job.space + "/events",
-                     {{"metadata", {{"generateName", job.name + "."}, {"namespace", job.space}}},
-                      {"involvedObject",
-                       {{"apiVersion", "crowdsurf.io/v1alpha1"},
-                        {"kind", "TrainingJob"},
-                        {"name", job.name},
-                        {"namespace", job.space},
-                        {"uid", job.uid}}},
-                      {"type", event.warning ? "Warning" : "Normal"},
-                      {"reason", event.reason},
-                      {"message", CutText(event.message, kMostMessage)},
-                      {"source", {{"component", "crowdsurf-operator"}}},
-                      {"firstTimestamp", at},
-                      {"lastTimestamp", at},
-                      {"count", 1}});
-  if (!made.ok()) {
+      AtOnce(objects.size(), [&](size_t i) { return client_.Create(path, objects[i]).status(); });
+  for (const Status& status : made) {
+    if (status.ok()) continue;
     events_dropped_.Add();
-    log_.Warning("event not recorded", {{"why", made.status().ToString()}});
+    log_.Warning("event not recorded", {{"why", status.ToString()}});
   }
 }
 

@@ -4,8 +4,10 @@
 #include <utility>
 
 #include "base/edge/clock.h"
+#include "base/text.h"
 #include "operator/core/rfc3339.h"
 #include "operator/core/watch_parser.h"
+#include "operator/edge/controller_metrics.h"
 
 namespace crowdsurf::controller {
 namespace {
@@ -40,7 +42,8 @@ Lease::Lease(KubeClient& client, KubeClient& watch_client, LeaseOptions options,
       options_(std::move(options)),
       log_(log),
       gauge_(metrics.AddGauge("leader_election_master_status", "1 while this process leads.",
-                              {{"name", options_.name}})) {}
+                              {{"name", options_.name}})),
+      exceptions_(ExceptionsOf(metrics, "lease")) {}
 
 void Lease::Start() {
   thread_ = std::thread([this] { Run(); });
@@ -110,6 +113,10 @@ bool Lease::MayTake(const json& lease, Clock::time_point seen) {
 }
 
 void Lease::TryOnce() {
+  if (!options_.fit()) {
+    log_.Warning("the deciding loop is stuck: the lease is not renewed");
+    return;
+  }
   const Clock::time_point begun = Clock::now();
   auto lease = client_.Get(Path() + "/" + options_.name);
   if (absl::IsNotFound(lease.status())) {
@@ -132,12 +139,21 @@ void Lease::TryOnce() {
   if (!led) log_.Info("lease taken", {{"identity", options_.identity}});
 }
 
+void Lease::Renew() {
+  try {
+    TryOnce();
+  } catch (const std::exception& error) {
+    exceptions_.Add();
+    log_.Error("lease not renewed: an exception", {{"why", ValidText(error.what())}});
+  }
+}
+
 void Lease::Run() {
   std::unique_lock lock(mutex_);
   while (!stopping_) {
     const std::optional<json> news = std::exchange(news_, std::nullopt);
     lock.unlock();
-    if (!news || MayTake(*news, Clock::now())) TryOnce();
+    if (!news || MayTake(*news, Clock::now())) Renew();
     gauge_.Set(leading() ? 1 : 0);
     lock.lock();
     const Clock::time_point now = Clock::now();
@@ -151,14 +167,10 @@ void Lease::Run() {
 }
 
 // Events of the one Lease; its first tells the state. Own renewals come too and are ignored.
-void Lease::Watch() {
-  const std::string path = absl::StrCat(
-      Path(), "?watch=true&timeoutSeconds=300&fieldSelector=", "metadata.name%3D", options_.name);
-  std::unique_lock lock(mutex_);
-  while (!stopping_) {
-    lock.unlock();
+Status Lease::WatchOnce(const std::string& path) {
+  try {
     WatchParser parser;
-    const Status ended = watch_client_.Watch(path, [&](std::string_view bytes) {
+    return watch_client_.Watch(path, [&](std::string_view bytes) {
       std::vector<WatchEvent> events;
       parser.Feed(bytes, events);
       for (WatchEvent& event : events) {
@@ -172,6 +184,19 @@ void Lease::Watch() {
       wake_.notify_all();
       return true;
     });
+  } catch (const std::exception& error) {
+    exceptions_.Add();
+    return absl::InternalError(ValidText(error.what()));
+  }
+}
+
+void Lease::Watch() {
+  const std::string path = absl::StrCat(
+      Path(), "?watch=true&timeoutSeconds=300&fieldSelector=", "metadata.name%3D", options_.name);
+  std::unique_lock lock(mutex_);
+  while (!stopping_) {
+    lock.unlock();
+    const Status ended = WatchOnce(path);
     lock.lock();
     watching_ = false;
     wake_.notify_all();

@@ -4,13 +4,15 @@
 // take over when they have seen no renewal for 15 s by their own clock, or at once when it was
 // given back. A follower watches the Lease, so that a clean fail-over takes as long as a request,
 // and asks only when the holder's time is over; where it cannot watch it asks every 2 s. Every
-// write carries the resourceVersion it is based on: two can never both win. leading() from any
+// write carries the resourceVersion it is based on: two can never both win. Whoever is not `fit`
+// renews no more. leading() from any
 // thread. Bounds: the last event of the watch. Source: client-go tools/leaderelection (15/10/2).
 #pragma once
 
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <functional>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -30,6 +32,9 @@ struct LeaseOptions {
   Duration duration = Seconds(15);
   Duration renew_deadline = Seconds(10);
   Duration retry = Seconds(2);
+  // Asked on the lease's thread before it renews or takes: a process that cannot decide must not
+  // lead.
+  std::function<bool()> fit = [] { return true; };
 };
 
 class Lease {
@@ -50,7 +55,9 @@ class Lease {
  private:
   using Clock = std::chrono::steady_clock;
   void Run();
+  void Renew();
   void Watch();
+  Status WatchOnce(const std::string& path);
   void TryOnce();
   bool MayTake(const nlohmann::json& lease, Clock::time_point seen);
   Status Write(nlohmann::json lease, const std::string& holder);
@@ -61,6 +68,7 @@ class Lease {
   const LeaseOptions options_;
   const Logger log_;
   Gauge& gauge_;
+  Counter& exceptions_;
   std::atomic<int64_t> leads_until_{0};  // steady nanoseconds; 0: does not lead
   std::string seen_renewal_;             // of the holder: version and identity
   Clock::time_point seen_at_;

@@ -20,6 +20,7 @@
 #include "operator/edge/lease.h"
 #include "operator/edge/metrics_guard.h"
 #include "operator/edge/operator_pages.h"
+#include "operator/edge/pulse.h"
 #include "operator/edge/report_desk.h"
 #include "operator/edge/signer.h"
 
@@ -147,7 +148,9 @@ Status Operate(const Flags& flags, const Logger& log) {
     return authorities.Grant(token, csr);
   };
   std::optional<KubeCluster> cluster;
-  Lease lease(lease_client, lease_watch, {.space = flags.space, .identity = Identity()},
+  Pulse pulse;
+  Lease lease(lease_client, lease_watch,
+              {.space = flags.space, .identity = Identity(), .fit = [&] { return pulse.beats(); }},
               log.For("lease"), metrics);
   const auto leading = [&] { return !flags.elect || lease.leading(); };
   ReportDesk desk(
@@ -167,6 +170,7 @@ Status Operate(const Flags& flags, const Logger& log) {
   ControllerOptions control;
   control.decide = HowToDecide(flags);
   control.leading = leading;
+  control.progress = [&] { pulse.Beat(); };
   Controller controller(*cluster, control, metrics, log.For("controller"));
   running = &controller;
   const absl::Cleanup no_signals = [] { running = nullptr; };
@@ -178,6 +182,8 @@ Status Operate(const Flags& flags, const Logger& log) {
   ASSIGN_OR_RETURN(const ServerIdentity identity,
                    signer_authority->MakeServer({flags.signer_host, "localhost"}, WallNow()));
   OperatorPages::Options serve{flags.listen, flags.health_port, flags.metrics_port};
+  serve.live = [&] { return pulse.beats(); };
+  pulse.Beat();  // waiting for the signer's key is no stuck loop
   if (flags.guard_metrics) {
     serve.identity = &identity;
     serve.admit = [&guard](const std::string& authorization) { return guard.Admit(authorization); };

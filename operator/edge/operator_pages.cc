@@ -95,9 +95,12 @@ StatusOr<std::unique_ptr<OperatorPages>> OperatorPages::Start(const Options& opt
   std::unique_ptr<OperatorPages> pages(new OperatorPages());
   pages->health_ = std::make_unique<Server>(nullptr);
   pages->metrics_ = std::make_unique<Server>(options.identity);
-  pages->health_->http->Get("/healthz", [](const httplib::Request&, httplib::Response& response) {
-    response.set_content("ok\n", kText);
-  });
+  pages->health_->http->Get(
+      "/healthz", [live = options.live](const httplib::Request&, httplib::Response& response) {
+        const bool yes = live();
+        response.status = yes ? 200 : 503;
+        response.set_content(yes ? "ok\n" : "the deciding loop is stuck\n", kText);
+      });
   pages->health_->http->Get(
       "/readyz", [ready](const httplib::Request&, httplib::Response& response) {
         const bool yes = ready();

@@ -32,6 +32,8 @@ class OperatorPages {
     // Given: asked for every request's Authorization header, on the server's threads. Errors:
     // Unauthenticated 401, PermissionDenied 403, others 503.
     std::function<Status(const std::string& authorization)> admit = {};
+    // Whether the process makes progress, from any thread: /healthz answers 503 while it does not.
+    std::function<bool()> live = [] { return true; };
   };
   // ready: any thread. Errors: FailedPrecondition when a port is taken; Internal.
   static StatusOr<std::unique_ptr<OperatorPages>> Start(const Options& options,

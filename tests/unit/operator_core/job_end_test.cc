@@ -162,5 +162,18 @@ TEST(JobEndTest, ADeletedJobLosesItsPodsAndAFinishedOneItselfAfterItsTime) {
   EXPECT_TRUE(done.Reconcile().delete_job);
 }
 
+// Killed after it had written that it suspends, before it deleted anything; then the job resumes.
+TEST(AccountingTest, WhoWasToGoAndMayStayIsCountedWhenItEnds) {
+  World world = Running(2);
+  world.snapshot.job.spec.suspend = true;
+  world.snapshot.status = Decide(world.snapshot, world.now).status;
+  world.snapshot.job.spec.suspend = false;
+  world.Reconcile();
+  world.EndTrainer("job-0-1", 1);
+  world.Reconcile();
+  EXPECT_EQ(world.snapshot.status.failures, 1u);
+  EXPECT_EQ(world.snapshot.status.disruptions, 0u);
+}
+
 }  // namespace
 }  // namespace crowdsurf::controller

@@ -4,8 +4,8 @@
 // What a write of a real one does and a table of answers cannot: a status is refused with 409 when
 // its resourceVersion is not the newest, a name that is taken with AlreadyExists, and every change
 // reaches the watches. A test may refuse requests or keep them waiting (Intercept), or lose an
-// answer after the deed. Everything else it is asked is an empty object. Thread-safe; bounded by
-// the test. Knows nothing of validation, defaults, garbage collection or kubelets.
+// answer after the deed. Objects of other kinds can be written and are never there. Thread-safe;
+// bounded by the test. Knows nothing of validation, defaults, garbage collection or kubelets.
 #pragma once
 
 #include <httplib.h>
@@ -173,7 +173,9 @@ class ObjectServer {
   }
 
   std::pair<int, Json> Do(const httplib::Request& request, const Place& place) {
-    if (place.kind.empty()) return {200, Json::object()};
+    if (place.kind.empty()) {
+      return request.method == "GET" ? Refuse(404, "NotFound") : std::pair(200, Json::object());
+    }
     auto& all = objects_[place.kind];
     if (request.method == "GET" && place.key.empty()) {
       Json items = Json::array();

@@ -2,14 +2,19 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <atomic>
 #include <nlohmann/json.hpp>
+#include <stdexcept>
 
 #include "operator/core/validate.h"
+#include "operator/edge/at_once.h"
 
 namespace crowdsurf::controller {
 namespace {
 
-// A platform that remembers in which batches it was asked, and refuses the pods of some indices.
+// A platform that remembers what it was asked in which order, refuses the pods of some indices, and
+// loses the answers about others. A create takes it a while by the test's clock.
 class Platform : public Cluster {
  public:
   explicit Platform(int replicas) {
@@ -21,30 +26,43 @@ class Platform : public Cluster {
   }
   StatusOr<JobSnapshot> Observe(const std::string&) override {
     if (gone) return absl::NotFoundError("gone");
+    if (throws) throw std::runtime_error("byte \xFF of the manifest");
     return snapshot_;
   }
   Status Create(const TrainingJob&, const CreatePod& create) override {
+    steady = steady + Milliseconds(10);
     if (refused.contains(create.index)) return absl::InvalidArgumentError("no such image");
     PodFacts pod;
     pod.name = create.name;
     pod.uid = create.name;
     pod.index = create.index;
     pod.incarnation = create.incarnation;
-    snapshot_.pods.push_back(pod);
+    const auto known = std::find_if(snapshot_.pods.begin(), snapshot_.pods.end(),
+                                    [&](const PodFacts& other) { return other.name == pod.name; });
+    if (known == snapshot_.pods.end()) snapshot_.pods.push_back(pod);
+    if (unanswered.contains(create.index)) return absl::UnavailableError("the connection ended");
     return absl::OkStatus();
   }
-  std::vector<Status> CreateAll(const TrainingJob& job,
-                                std::span<const CreatePod> creates) override {
+  std::vector<Status> CreateAll(const TrainingJob& job, std::span<const CreatePod> creates,
+                                const Enough& enough) override {
     batches.push_back(creates.size());
-    return Cluster::CreateAll(job, creates);
+    return Cluster::CreateAll(job, creates, enough);
   }
-  Status Delete(const DeletePod&) override { return absl::OkStatus(); }
+  Status Delete(const DeletePod& pod) override {
+    done.push_back("delete " + pod.name);
+    return deleting;
+  }
   Status Annotate(const AnnotatePod&) override { return annotating; }
   Status WriteStatus(const TrainingJob&, const TrainingJobStatus& status) override {
-    snapshot_.status = status;
+    done.push_back("status");
+    if (writing.ok()) snapshot_.status = status;
+    return writing;
+  }
+  void Record(const TrainingJob&, const Event&) override { done.push_back("event"); }
+  Status ShowError(const std::string&, const std::string& what) override {
+    shown = what;
     return absl::OkStatus();
   }
-  void Record(const TrainingJob&, const Event&) override {}
 
   // All pods run on a node that is about to go.
   void Mark() {
@@ -55,7 +73,14 @@ class Platform : public Cluster {
     snapshot_.nodes["node"].mark = controller::Mark{"Taint", std::nullopt, false};
   }
 
-  Status annotating;
+  PodFacts& Worker(size_t at) { return snapshot_.pods.at(at); }
+
+  Status annotating, writing, deleting;
+  bool throws = false;
+  std::set<int> unanswered;
+  std::vector<std::string> done;
+  std::string shown;  // the last error
+  Time steady = Time::FromNanoseconds(1);
   std::set<int> refused;
   bool gone = false;
   std::vector<size_t> batches;
@@ -126,6 +151,123 @@ TEST(ReconcilerTest, WhoseNoticeIsRefusedIsReplacedInTheNextTurn) {
   EXPECT_EQ(platform.batches.size(), 1u) << "its kubelet might be looking";
   ASSERT_TRUE(reconciler.Reconcile("job", kNow + Seconds(1.01)).ok());
   EXPECT_EQ(platform.batches.size(), 2u) << "nobody was told";
+}
+
+void EndTrainer(PodFacts& pod, int code) {
+  pod.phase = PodPhase::kRunning;
+  pod.ever_ready = true;
+  pod.trainer = ContainerEnd{code, "Error", ""};
+}
+
+TEST(ReconcilerTest, APodGoesOnlyWhenTheStatusSaysWhatItsEndWas) {
+  Platform platform(1);
+  MetricRegistry metrics;
+  Reconciler reconciler(platform, {}, metrics, Logger());
+  ASSERT_TRUE(reconciler.Reconcile("job", kNow).ok());
+  EndTrainer(platform.Worker(0), 1);
+  platform.done.clear();
+  platform.writing = absl::AbortedError("conflict");
+  EXPECT_TRUE(absl::IsAborted(reconciler.Reconcile("job", kNow + Seconds(1)).status()));
+  EXPECT_EQ(platform.done, std::vector<std::string>{"status"}) << "neither a delete nor an event";
+  // Another operator, which knows only what was written.
+  Reconciler another(platform, {}, metrics, Logger());
+  platform.writing = absl::OkStatus();
+  platform.done.clear();
+  ASSERT_TRUE(another.Reconcile("job", kNow + Seconds(2)).ok());
+  EXPECT_EQ(platform.done, (std::vector<std::string>{"status", "delete job-0-1", "event"}));
+  EXPECT_EQ(platform.snapshot().status.failures, 1u);
+  EXPECT_EQ(platform.snapshot().status.counted_failures.size(), 1u);
+  // Killed after the write and before the delete: counted once.
+  Reconciler third(platform, {}, metrics, Logger());
+  ASSERT_TRUE(third.Reconcile("job", kNow + Seconds(3)).ok());
+  EXPECT_EQ(platform.done.back(), "delete job-0-1");
+  EXPECT_EQ(platform.snapshot().status.failures, 1u);
+  EXPECT_EQ(platform.snapshot().status.disruptions, 0u);
+}
+
+TEST(ReconcilerTest, ADeleteThatFailsIsTriedAgain) {
+  Platform platform(1);
+  MetricRegistry metrics;
+  Reconciler reconciler(platform, {}, metrics, Logger());
+  ASSERT_TRUE(reconciler.Reconcile("job", kNow).ok());
+  EndTrainer(platform.Worker(0), 1);
+  platform.deleting = absl::UnavailableError("away");
+  const auto plan = reconciler.Reconcile("job", kNow + Seconds(1));
+  ASSERT_TRUE(plan.ok());
+  EXPECT_LE(plan->requeue_at, kNow + Seconds(2));
+}
+
+TEST(ReconcilerTest, ACreateWithoutAnAnswerKeepsItsNameAndItsEndIsCounted) {
+  Platform platform(1);
+  platform.unanswered = {0};
+  MetricRegistry metrics;
+  Reconciler reconciler(platform, {}, metrics, Logger());
+  ASSERT_TRUE(reconciler.Reconcile("job", kNow).ok());
+  EXPECT_TRUE(platform.snapshot().status.counted.empty()) << "nobody knows whether it was made";
+  EndTrainer(platform.Worker(0), 1);
+  ASSERT_TRUE(reconciler.Reconcile("job", kNow + Seconds(120)).ok());
+  EXPECT_EQ(platform.snapshot().status.failures, 1u);
+  EXPECT_EQ(platform.snapshot().status.disruptions, 0u);
+}
+
+TEST(ReconcilerTest, ATurnOfABigJobEndsWithItsSliceAndTheNextGoesOn) {
+  Platform platform(300);
+  MetricRegistry metrics;
+  Reconciler reconciler(platform, {}, metrics, Logger(), [&] { return platform.steady; });
+  WallTime now = kNow;
+  for (int turn = 1; platform.snapshot().pods.size() < 300; ++turn) {
+    ASSERT_LE(turn, 12);
+    const Time begun = platform.steady;
+    const auto plan = reconciler.Reconcile("job", now);
+    ASSERT_TRUE(plan.ok());
+    EXPECT_LE(platform.steady - begun, Milliseconds(310)) << "others' jobs wait";
+    const bool all = platform.snapshot().pods.size() == 300;
+    EXPECT_TRUE(all || plan->requeue_at == now);
+    now = now + Milliseconds(300);
+  }
+  // What was not begun is neither made nor used up: every worker has its first name.
+  EXPECT_EQ(platform.snapshot().status.incarnations.size(), 300u);
+  for (const PodFacts& pod : platform.snapshot().pods) EXPECT_EQ(pod.incarnation, 1);
+  ASSERT_TRUE(reconciler.Reconcile("job", now).ok());
+  EXPECT_EQ(platform.snapshot().status.disruptions, 0u);
+}
+
+TEST(ReconcilerTest, AnExceptionEndsItsTurnAloneAndIsShown) {
+  Platform platform(1);
+  platform.throws = true;
+  MetricRegistry metrics;
+  Reconciler reconciler(platform, {}, metrics, Logger());
+  EXPECT_TRUE(absl::IsInternal(reconciler.Reconcile("job", kNow).status()));
+  EXPECT_EQ(platform.shown, "byte \xEF\xBF\xBD of the manifest");
+  EXPECT_EQ(
+      metrics.Value("controller_runtime_reconcile_panics_total", {{"controller", "trainingjob"}}),
+      1);
+  platform.throws = false;
+  EXPECT_TRUE(reconciler.Reconcile("job", kNow).ok());
+  EXPECT_EQ(platform.snapshot().pods.size(), 1u);
+}
+
+TEST(AtOnceTest, EndsWhenItIsEnoughAndAnswersTheFirstOnes) {
+  std::atomic<int> asked{0};
+  const auto answers = AtOnce(
+      1000, [&](size_t i) { return (++asked, static_cast<int>(i) + 1); },
+      [&] { return asked >= 20; });
+  EXPECT_EQ(answers.size(), static_cast<size_t>(asked));
+  EXPECT_LE(answers.size(), 20 + kMostAtOnce);
+  for (size_t i = 0; i < answers.size(); ++i) EXPECT_EQ(answers[i], static_cast<int>(i) + 1);
+  EXPECT_EQ(AtOnce(
+                5, [](size_t i) { return i; }, [] { return true; })
+                .empty(),
+            false);
+}
+
+TEST(AtOnceTest, AnExceptionComesToTheCaller) {
+  EXPECT_THROW(AtOnce(50,
+                      [](size_t i) {
+                        if (i == 7) throw std::runtime_error("seven");
+                        return i;
+                      }),
+               std::runtime_error);
 }
 
 TEST(ReconcilerTest, AJobThatIsGoneIsNoErrorAndTakesItsSeriesAlong) {
