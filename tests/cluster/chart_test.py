@@ -29,6 +29,8 @@ def render(*words):
     done = helm("template", "crowdsurf", str(CHART), "--namespace", "crowdsurf-system", "--kube-version", "1.34.0", *words)
     if done.returncode != 0:
         raise AssertionError(done.stderr)
+    if done.stderr:
+        raise AssertionError("what a user of helm would see: " + done.stderr)
     found = {}
     for document in documents(done.stdout):
         # Objects of groups that the server does not know cannot be read by it: the names are read from the text.
@@ -43,13 +45,28 @@ def render(*words):
 class Chart(unittest.TestCase):
     def test_lint_finds_nothing(self):
         done = helm("lint", "--strict", str(CHART))
-        self.assertEqual(0, done.returncode, done.stdout + done.stderr)
+        self.assertEqual((0, ""), (done.returncode, done.stderr), done.stdout)
+        self.assertEqual([], [str(path) for path in CHART.rglob("*") if path.is_symlink()])
 
     def test_an_older_kubernetes_is_refused(self):
         """pod-lifecycle 8.8: native sidecars are on from 1.29."""
         for version, code in (("1.28.9", 1), ("1.29.0", 0)):
             done = helm("template", "crowdsurf", str(CHART), "--kube-version", version)
             self.assertEqual(code, done.returncode, done.stderr)
+
+    def test_notes_say_how_local_images_reach_the_nodes(self):
+        def notes(*words):
+            done = helm("install", "crowdsurf", str(CHART), "--dry-run=client", "--disable-openapi-validation", *words)
+            self.assertEqual((0, ""), (done.returncode, done.stderr))
+            return done.stdout.split("NOTES:")[1]
+        plain = notes()
+        self.assertIn("localhost/crowdsurf-operator:0.1.0", plain)
+        self.assertIn("localhost/crowdsurf-worker:0.1.0", plain)
+        self.assertIn("kind load docker-image", plain)
+        pushed = notes("--set", "image.repository=registry.example/crowdsurf-operator,agentImage=registry.example/crowdsurf-worker:0.1.0")
+        self.assertNotIn("localhost", pushed)
+        self.assertNotIn("kind load", pushed)
+        self.assertIn("kubectl apply -f deploy/examples/charlm.yaml", pushed)
 
     def test_monitors_need_the_api_and_their_value(self):
         plain, full = render(), render(*MONITORING)

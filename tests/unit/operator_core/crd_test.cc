@@ -26,6 +26,9 @@ TEST(CrdTest, TheShippedFileIsWhatTheTypesSay) {
   EXPECT_EQ(Read("deploy/crd/trainingjobs.yaml"), Made().dump() + "\n")
       << "make it anew: build/release/bin/crowdsurf-crd deploy/crd/pod-template-schema.json > "
          "deploy/crd/trainingjobs.yaml";
+  // helm warns of links, and a packaged chart needs the file.
+  EXPECT_EQ(Read("helm/crowdsurf/files/trainingjobs.yaml"), Read("deploy/crd/trainingjobs.yaml"))
+      << "copy it: cp deploy/crd/trainingjobs.yaml helm/crowdsurf/files";
 }
 
 // kubectl apply stores the object in an annotation of at most 262,144 bytes; ours is a promise of
