@@ -162,7 +162,7 @@ TEST(PodBuilder, NoticesConfigSeedsTokenAndCaAreFilesOfTheAgentAlone) {
 TEST(PodBuilder, TheAgentsUserIsSetOnlyWhereThePodSetsOne) {  // pod-lifecycle 5.4, 5.9
   EXPECT_FALSE(Pod(Job())["spec"]["initContainers"][0]["securityContext"].contains("runAsUser"));
   // Pod Security "restricted", whatever the pod says or leaves out.
-  const json& security = Pod(Job())["spec"]["initContainers"][0]["securityContext"];
+  const json security = Pod(Job())["spec"]["initContainers"][0]["securityContext"];
   EXPECT_EQ(security["runAsNonRoot"], true);
   EXPECT_EQ(security["allowPrivilegeEscalation"], false);
   EXPECT_EQ(security["capabilities"], (json{{"drop", {"ALL"}}}));
