@@ -11,7 +11,7 @@ namespace {
 
 // The drawing's own units; the page scales it to its width.
 constexpr double kWidth = 900, kHeight = 240;
-constexpr double kLeft = 62, kRight = 14, kTop = 14, kBottom = 30;
+constexpr double kLeft = 84, kRight = 14, kTop = 14, kBottom = 30;
 constexpr double kRow = 22;
 
 std::string Number(double value) {

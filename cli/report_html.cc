@@ -28,7 +28,7 @@ svg{width:100%;height:auto;display:block}svg text{font:12px system-ui,sans-serif
 .line.two{stroke:var(--two);stroke-dasharray:6 3}
 .bar.training{fill:var(--train)}.bar.waiting{fill:var(--wait)}.bar.leaving{fill:var(--leave)}
 .cross{stroke:var(--taken);stroke-width:2.5;fill:none}
-.legend{font-size:.85rem;margin:.2rem 0 0 3.6rem}
+.legend{font-size:.85rem;margin:.2rem 0 0 4.9rem}
 .key{display:inline-block;width:.9em;height:.7em;border-radius:2px;margin:0 .35em 0 .8em}
 .key.one{background:var(--one)}.key.two{background:var(--two)}.key.training{background:var(--train)}
 .key.waiting{background:var(--wait)}.key.leaving{background:var(--leave)}.key.taken{background:var(--taken)}

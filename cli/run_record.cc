@@ -10,9 +10,9 @@ using controller::AgentSummary;
 using controller::SummaryRounds;
 
 constexpr size_t kMostPoints = 2000;    // more than a screen has pixels
-constexpr size_t kMostRates = 100000;   // of the nominal rate's median: hours of eight workers
 constexpr double kPeerLossWindow = 10;  // seconds after a loss in which a failed round is its doing
 constexpr double kWarmUp = 3;           // seconds before a worker's own rate counts as nominal
+constexpr double kLeastTrained = 2;     // seconds of training that tell a worker's own rate
 
 // A counter may only grow; an agent that restarted counts from zero again.
 uint64_t Grown(uint64_t before, uint64_t now) { return now >= before ? now - before : now; }
@@ -86,13 +86,30 @@ void RunRecord::Saw(double at, const std::string& worker, const AgentSummary& su
     sums_.rounds_failed += failed;
     if (at - last_loss_at_ <= kPeerLossWindow) sums_.rounds_failed_by_peer_loss += failed;
   }
-  if (life.first_step && at - *life.first_step > kWarmUp && summary.samples_per_second > 0 &&
-      !leaving && own_rates_.size() < kMostRates) {
-    own_rates_.push_back(summary.samples_per_second);
-  }
+  if (life.first_step && at - *life.first_step > kWarmUp && !leaving && !summary.target_met)
+    Pace(at, summary, seen);
   seen.last = summary;
   seen.last_at = at;
   seen.leaving = leaving;
+}
+
+// A trainer that waits for an average counts the wait at its end: rates of short stretches would be
+// of the wait or of the steps, by chance. Measured from and to looks between which it stepped.
+void RunRecord::Pace(double at, const AgentSummary& summary, Seen& seen) {
+  OwnPace& pace = seen.pace;
+  if (summary.samples <= seen.last.samples) {
+    if (summary.samples < seen.last.samples) pace.since = 0;  // a trainer that began anew
+    return;
+  }
+  const auto samples = static_cast<double>(summary.samples);
+  if (pace.since == 0) {
+    pace.since = at;
+    pace.samples = samples;
+    pace.stalled = summary.stall_seconds;
+    return;
+  }
+  const double trained = at - pace.since - std::max(0.0, summary.stall_seconds - pace.stalled);
+  if (trained >= kLeastTrained) pace.per_second = (samples - pace.samples) / trained;
 }
 
 void RunRecord::Tick(double at) {
@@ -158,15 +175,17 @@ RunFigures RunRecord::Figures() const {
   if (first_step_) figures.duration_seconds = std::max(0.0, end - *first_step_);
   if (started_at_) figures.start_seconds = *started_at_ - launched_;
   double trained = 0, stalled = 0;
+  std::vector<double> own_rates;
   for (const auto& [name, seen] : workers_) {
     figures.samples = std::max(figures.samples, seen.last.job_samples);
     if (!seen.life.first_step) continue;
     trained += std::max(0.0, seen.last_at - *seen.life.first_step);
     stalled += seen.last.stall_seconds;
+    if (seen.pace.per_second > 0) own_rates.push_back(seen.pace.per_second);
   }
   const double merged = static_cast<double>(figures.samples) - first_samples_.value_or(0);
   if (figures.duration_seconds > 0) figures.samples_per_second = merged / figures.duration_seconds;
-  const std::optional<double> nominal = Percentile(own_rates_, .5);
+  const std::optional<double> nominal = Percentile(own_rates, .5);
   if (nominal && *nominal > 0 && figures.duration_seconds > 0) {
     figures.goodput = merged / (replicas_ * figures.duration_seconds * *nominal);
   }

@@ -82,12 +82,22 @@ class RunRecord {
   double rate() const { return rate_; }  // of all workers together, now
 
  private:
+  // Of a worker while it trains: without its warm-up and without the time in which it waits for
+  // averages.
+  struct OwnPace {
+    double since = 0;                 // 0: not begun
+    double samples = 0, stalled = 0;  // at that time
+    double per_second = 0;            // 0: not known yet
+  };
   struct Seen {
     WorkerLife life;
+    OwnPace pace;
     controller::AgentSummary last;
     double last_at = 0;
     bool leaving = false;
   };
+
+  static void Pace(double at, const controller::AgentSummary& summary, Seen& seen);
 
   const double launched_;
   const int replicas_;
@@ -98,7 +108,6 @@ class RunRecord {
   std::optional<double> finished_;
   std::map<int, double> waiting_;  // index -> when its worker was taken
   std::vector<double> replacements_;
-  std::vector<double> own_rates_;  // samples a second of single workers, for the nominal rate
   std::vector<RecordPoint> points_;
   RunFigures sums_;
   double last_loss_at_ = -1e9;

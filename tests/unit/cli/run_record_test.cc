@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 namespace crowdsurf::cli {
 namespace {
 
@@ -42,6 +44,36 @@ TEST(RunRecordTest, GoodputIsWhatWasMergedOfWhatUndisturbedWorkersCouldDo) {
   EXPECT_NEAR(figures.samples_per_second, 200, 1e-9);
   EXPECT_EQ(figures.workers_min, 2);
   EXPECT_EQ(figures.workers_max, 2);
+}
+
+// Two workers that train a second and wait six for their average. The agent's own rate, taken over
+// two seconds, is mostly that of a piece of the wait; the samples an undisturbed worker makes are
+// those of its steps.
+TEST(RunRecordTest, WaitingForAveragesIsLostTimeAndNotASlowPace) {
+  RunRecord record(1000, 2);
+  for (double t = 1002; t <= 1107; t += 0.5) {
+    const double rounds = std::floor((t - 1002) / 7), into = (t - 1002) - 7 * rounds;
+    const double trained = rounds + std::min(into, 1.0);
+    for (const char* name : {"job-0-1", "job-1-1"}) {
+      record.Created(1000, name, name[4] - '0', 1);
+      AgentSummary summary = Summary(1002, into < 2 ? 50 : 1, t);
+      summary.samples = static_cast<uint64_t>(100 * trained);
+      summary.stall_seconds = 6 * rounds;  // counted when the wait is over
+      summary.job_samples = 2 * summary.samples;
+      record.Saw(t, name, summary, false);
+    }
+    record.Tick(t);
+  }
+  record.Finish(1107);
+  EXPECT_NEAR(*record.Figures().goodput, 1.0 / 7, 0.01);
+}
+
+TEST(RunRecordTest, GoodputOfARunTooShortToTellAPaceIsUnknown) {
+  RunRecord record(0, 1);
+  record.Created(0, "job-0-1", 0, 1);
+  for (double t = 1; t <= 4; t += 0.5) record.Saw(t, "job-0-1", Summary(1, 100, t), false);
+  record.Tick(4);
+  EXPECT_FALSE(record.Figures().goodput.has_value());
 }
 
 TEST(RunRecordTest, WorkersThatStopAtTheTargetAreNotMissing) {
