@@ -27,6 +27,7 @@ RelayMetrics::RelayMetrics(MetricRegistry& r)
       refused_hops(Refused(r, "hops")),
       refused_circle(Refused(r, "circle")),
       refused_unknown(Refused(r, "unknown_peer")),
+      refused_unproved(Refused(r, "unproved")),
       refused_secret(Refused(r, "secret")),
       refused_malformed(Refused(r, "malformed")),
       refused_entrance(Refused(r, "waiting")),

@@ -21,6 +21,7 @@ struct RelayMetrics {
   Counter& refused_hops;
   Counter& refused_circle;
   Counter& refused_unknown;
+  Counter& refused_unproved;
   Counter& refused_secret;
   Counter& refused_malformed;
   Counter& refused_entrance;

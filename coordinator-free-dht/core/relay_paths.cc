@@ -6,13 +6,14 @@ RelayPaths::RelayPaths(const RelayConfig& config, RelayMetrics& metrics)
     : config_(config),
       metrics_(metrics),
       ends_(config.ends),
+      proved_(config.ends),
       met_(config.ends),
       hidden_(config.ends),
       routes_(config.routes),
       failures_(config.failures) {}
 
 void RelayPaths::OnStreamUp(const Contact& peer, bool carried) {
-  Introduce(peer.id, peer.endpoint);
+  Introduce(peer.id, peer.endpoint, RelayPort::kPeer);
   failures_.Erase(peer.endpoint);
   if (carried) {
     firewall_ = true;
@@ -28,10 +29,27 @@ void RelayPaths::OnStreamUp(const Contact& peer, bool carried) {
 void RelayPaths::OnStreamDown(const PeerId& peer) {
   neighbours_.erase(peer);
   routes_.EraseIf([&](const PeerId& via) { return via == peer; });
+  proved_.EraseIf([&](const Proof& proof) { return proof.peer == peer; });
 }
 
-void RelayPaths::Introduce(const PeerId& peer, const std::string& endpoint) {
-  if (!endpoint.empty()) Count(ends_.Put(endpoint, peer));
+void RelayPaths::Introduce(const PeerId& peer, const std::string& endpoint, RelayPort port) {
+  if (!endpoint.empty()) Count(ends_.Put(endpoint, {peer, port}));
+}
+
+void RelayPaths::OnProved(Time now, const Contact& end) {
+  Count(proved_.Put(end.endpoint, {end.id, now}));
+}
+
+const PeerId* RelayPaths::PeerOf(const std::string& endpoint) const {
+  const End* end = ends_.Find(endpoint);
+  return end == nullptr ? nullptr : &end->peer;
+}
+
+bool RelayPaths::Proved(Time now, const std::string& endpoint) const {
+  const Proof* proof = proved_.Find(endpoint);
+  const PeerId* peer = PeerOf(endpoint);
+  return proof != nullptr && peer != nullptr && proof->peer == *peer &&
+         now - proof->at < config_.proof_lives;
 }
 
 bool RelayPaths::Via(const Contact& to) const {
@@ -59,7 +77,7 @@ AfterFailure RelayPaths::OnDialFailed(Time now, const Contact& to, bool refused)
 
 RelayAnswer RelayPaths::Judge(Time now, const std::string& endpoint, bool refused) const {
   if (!refused) return RelayAnswer::kUnreachable;
-  const PeerId* peer = ends_.Find(endpoint);
+  const PeerId* peer = PeerOf(endpoint);
   if (peer != nullptr && Met(now, *peer)) return RelayAnswer::kDead;
   return firewall_ ? RelayAnswer::kUnreachable : RelayAnswer::kRefused;
 }
@@ -83,7 +101,7 @@ void RelayPaths::OnCarriedFailed(Time now, const Contact& to) {
 void RelayPaths::OnUnreachable(Time now, const std::string& endpoint) {
   routes_.Erase(endpoint);
   Count(failures_.Put(endpoint, now + config_.failure_lives));
-  if (const PeerId* peer = ends_.Find(endpoint)) hidden_.Erase(*peer);
+  if (const PeerId* peer = PeerOf(endpoint)) hidden_.Erase(*peer);
 }
 
 }  // namespace crowdsurf::dht

@@ -3,10 +3,12 @@
 // Two agents that may not dial each other are joined through the neighbours between them
 // (core/relay_searches.h); this remembers what decides about that. A *neighbour* is a peer with a
 // stream that nobody carries; it was *met*. A peer is *hidden* when the stream with it is carried.
-// An *end* is an address of a peer; only ends that were heard of here are ever dialed for others,
-// so an agent is no open proxy. A *route* is the neighbour through whom an end was reached last; it
-// is forgotten when that neighbour goes, when it says that it cannot reach the end any more, or
-// when nobody answers at the end: somebody connected, but to a process that is frozen, say.
+// An *end* is an address of a peer, as others or that peer itself say. Bytes of others go there
+// only when it was *proved* a moment ago: this agent's own dial of that address found the peer's
+// certificate. So an agent is no open proxy, whatever a peer says its address is. A *route* is the
+// neighbour through whom an end was reached last; it is forgotten when that neighbour goes, when it
+// says that it cannot reach the end any more, or when nobody answers at the end: somebody
+// connected, but to a process that is frozen, say.
 //
 // A refused dial means that the process is dead only where a dial could have been accepted: at a
 // peer that was met, or, as long as nothing was ever carried here, anywhere. Elsewhere it may be
@@ -39,6 +41,7 @@ struct RelayConfig {
   Duration head_start = Milliseconds(100);  // of the own dial before neighbours are asked, too
   Duration patience = Seconds(4);           // of a search: less than a dial's 5 s
   Duration failure_lives = Seconds(1);      // an end that nobody reaches is not looked for again
+  Duration proof_lives = Seconds(60);       // of an end; addresses are given to others in time
   Duration death_lives = Seconds(60);       // a peer that was met and cannot be dialed any more is
                                             // dead or frozen so long; then it may be a firewall
 };
@@ -58,6 +61,9 @@ enum class AfterFailure : uint8_t {
   kSoft,   // it failed, and that says nothing about the peer's life, not even a refusal
   kRelay,  // ask the neighbours
 };
+
+// What listens at an end, and so, whose dial proves it.
+enum class RelayPort : uint8_t { kPeer, kTensor };
 
 // A map that forgets what was put in first. Put moves to the end.
 template <class Key, class Value>
@@ -115,8 +121,12 @@ class RelayPaths {
   void OnStreamUp(const Contact& peer, bool carried);
   // The last stream with `peer` that nobody carries has ended.
   void OnStreamDown(const PeerId& peer);
-  // `endpoint` is one of the peer's addresses: it may be dialed for others.
-  void Introduce(const PeerId& peer, const std::string& endpoint);
+  // `endpoint` is one of the peer's addresses, it is said.
+  void Introduce(const PeerId& peer, const std::string& endpoint, RelayPort port);
+  // An own dial of `end.endpoint`, which nobody carried, found the certificate of `end.id` there.
+  void OnProved(Time now, const Contact& end);
+  // One of `endpoint` failed, or found somebody else.
+  void OnUnproved(const std::string& endpoint) { proved_.Erase(endpoint); }
   // Is `to` to be dialed through the relay from the first? `to.id` may be none.
   bool Via(const Contact& to) const;
   // A dial of `to` that nobody carried failed.
@@ -127,7 +137,10 @@ class RelayPaths {
   // ---- for core/relay_searches.h ----
   const std::map<PeerId, std::string>& neighbours() const { return neighbours_; }
   // The peer that has this address; nullptr: an end that nobody has.
-  const PeerId* PeerOf(const std::string& endpoint) const { return ends_.Find(endpoint); }
+  const PeerId* PeerOf(const std::string& endpoint) const;
+  // Pre: PeerOf.
+  RelayPort PortOf(const std::string& endpoint) const { return ends_.Find(endpoint)->port; }
+  bool Proved(Time now, const std::string& endpoint) const;
   // What an own dial of `endpoint` for somebody else says; pre: it failed.
   RelayAnswer Judge(Time now, const std::string& endpoint, bool refused) const;
   // The neighbour through whom `endpoint` was reached last; none: nobody.
@@ -142,13 +155,22 @@ class RelayPaths {
   bool firewall() const { return firewall_; }
 
  private:
+  struct End {
+    PeerId peer;
+    RelayPort port;
+  };
+  struct Proof {
+    PeerId peer;
+    Time at;
+  };
   bool Met(Time now, const PeerId& peer) const;
   void Count(bool kept) { kept ? void() : metrics_.forgotten.Add(); }
 
   const RelayConfig& config_;
   RelayMetrics& metrics_;
   std::map<PeerId, std::string> neighbours_;  // bounded by the transport's streams
-  Remembered<std::string, PeerId> ends_;
+  Remembered<std::string, End> ends_;
+  Remembered<std::string, Proof> proved_;
   Remembered<PeerId, Time> met_;  // when a dial of it failed first since; unset: never
   Remembered<PeerId, bool> hidden_;
   Remembered<std::string, PeerId> routes_;

@@ -88,13 +88,48 @@ void RelaySearches::Start(Time now, uint64_t id, Search started, RelayActions& o
 
 void RelaySearches::Begin(Time now, uint64_t id, Search& search, RelayActions& out) {
   if (search.own) return AskOthers(id, search, out);  // its dial has failed already
-  if (paths_.PeerOf(search.question.endpoint) == nullptr) {
+  const std::string& endpoint = search.question.endpoint;
+  const PeerId* peer = paths_.PeerOf(endpoint);
+  if (peer == nullptr) {
     metrics_.refused_unknown.Add();
     return AskOthers(id, search, out);
   }
   search.dialing = true;
   search.ask_at = now + config_.head_start;
-  out.emplace_back(RelayDial{id, search.question.endpoint});
+  if (paths_.Proved(now, endpoint)) {
+    out.emplace_back(RelayDial{id, endpoint});
+    return;
+  }
+  search.proving = true;
+  ++proving_;
+  out.emplace_back(RelayProve{id, {*peer, endpoint}, paths_.PortOf(endpoint)});
+}
+
+void RelaySearches::OnProof(Time now, const std::string& endpoint, bool refused,
+                            RelayActions& out) {
+  const bool proved = paths_.Proved(now, endpoint);
+  std::vector<uint64_t> asked;
+  for (auto& [id, search] : searches_) {
+    if (!search.proving || search.question.endpoint != endpoint) continue;
+    search.proving = false;
+    --proving_;
+    asked.push_back(id);
+  }
+  for (const uint64_t id : asked) {
+    if (proved) {
+      out.emplace_back(RelayDial{id, endpoint});
+    } else {
+      metrics_.refused_unproved.Add();
+      OnDialed(now, id, false, refused, out);
+    }
+  }
+}
+
+void RelaySearches::Erase(uint64_t id) {
+  const auto it = searches_.find(id);
+  if (it == searches_.end()) return;
+  if (it->second.proving) --proving_;
+  searches_.erase(it);
 }
 
 void RelaySearches::AskOthers(uint64_t id, Search& search, RelayActions& out) {
@@ -128,6 +163,7 @@ void RelaySearches::OnDialed(Time now, uint64_t id, bool connected, bool refused
   if (connected) return Join(id, PeerId(), out);
   Search& search = it->second;
   search.dialing = false;
+  paths_.OnUnproved(search.question.endpoint);
   const RelayAnswer judged = paths_.Judge(now, search.question.endpoint, refused);
   if (judged == RelayAnswer::kDead) return SayNo(now, id, judged, out);
   search.strongest = Stronger(search.strongest, judged);
@@ -164,7 +200,7 @@ void RelaySearches::EndWhenOver(Time now, uint64_t id, RelayActions& out) {
 void RelaySearches::Join(uint64_t id, const PeerId& via, RelayActions& out) {
   const auto it = searches_.find(id);
   if (it->second.own) metrics_.found.Add();
-  searches_.erase(it);
+  Erase(id);
   carried_.insert(id);
   out.emplace_back(RelayJoin{id, via});
 }
@@ -181,13 +217,13 @@ void RelaySearches::SayNo(Time now, uint64_t id, RelayAnswer answer, RelayAction
   } else if (it->second.routed) {
     paths_.ForgetRoute(it->second.question.endpoint);
   }
-  searches_.erase(it);
+  Erase(id);
   metrics_.connections.Set(static_cast<double>(carried()));
   out.emplace_back(RelayNo{id, answer});
 }
 
 void RelaySearches::OnGone(uint64_t id) {
-  searches_.erase(id);
+  Erase(id);
   carried_.erase(id);
   metrics_.connections.Set(static_cast<double>(carried()));
 }

@@ -1,11 +1,12 @@
 // RelaySearches: how a way to an agent that cannot be dialed is found, hop by hop.
 //
 // Who cannot dial an end asks its neighbours (core/relay_paths.h); each of them dials it, if it has
-// heard of it, and after a short head start asks its own neighbours but the asker, too. The first
-// who connects answers; what is joined that way is the connection, and everybody on it remembers
-// the neighbour that it went through. A search carries a random number, so that nobody works on it
-// twice, and at most RelayConfig::hops. Each agent that says no gives a reason, the strongest of
-// those it got: death only from somebody who had met the peer.
+// proved who listens there, which it does first, and after a short head start asks its own
+// neighbours but the asker, too. The first who connects answers; what is joined that way is the
+// connection, and everybody on it remembers the neighbour that it went through. A search carries a
+// random number, so that nobody works on it twice, and at most RelayConfig::hops. Each agent that
+// says no gives a reason, the strongest of those it got: death only from somebody who had met the
+// peer.
 //
 // Inputs in, actions out; pure, single sequence. The owner dials, asks and joins, and tells how it
 // went; whatever an action has started for a question is to be dropped when that question is
@@ -37,6 +38,12 @@ struct RelayDial {
   uint64_t question = 0;
   std::string endpoint;
 };
+// Is that peer there? To be dialed as the agent dials for itself; OnProof follows.
+struct RelayProve {
+  uint64_t question = 0;
+  Contact end;
+  RelayPort port = RelayPort::kPeer;
+};
 struct RelayAsk {
   uint64_t question = 0;
   Contact neighbour;
@@ -50,7 +57,7 @@ struct RelayNo {
   uint64_t question = 0;
   RelayAnswer answer = RelayAnswer::kUnreachable;  // for the own agent kDead or kUnreachable
 };
-using RelayAction = std::variant<RelayDial, RelayAsk, RelayJoin, RelayNo>;
+using RelayAction = std::variant<RelayDial, RelayProve, RelayAsk, RelayJoin, RelayNo>;
 using RelayActions = std::vector<RelayAction>;
 
 class RelaySearches {
@@ -65,6 +72,10 @@ class RelaySearches {
   void OnQuestion(Time now, uint64_t id, const RelayQuestion& question, RelayActions& out);
   // The dial of `id` connected, was refused or failed.
   void OnDialed(Time now, uint64_t id, bool connected, bool refused, RelayActions& out);
+  // An own dial of `endpoint` ended: RelayPaths knows whether it proved anything. `refused`: nobody
+  // listens there.
+  void OnProof(Time now, const std::string& endpoint, bool refused, RelayActions& out);
+  bool proving() const { return proving_ > 0; }
   // A neighbour answered, or its call ended (kUnreachable).
   void OnAnswer(Time now, uint64_t id, const PeerId& from, RelayAnswer answer, RelayActions& out);
   // The one who asked has gone, or the joined connection has ended. Unknown ids are ignored.
@@ -81,6 +92,7 @@ class RelaySearches {
     bool own = false;
     bool routed = false;  // only the neighbour of the route was asked
     bool dialing = false;
+    bool proving = false;      // before it dials
     std::set<PeerId> asked;    // all
     std::set<PeerId> waiting;  // for their answer
     RelayAnswer strongest = RelayAnswer::kNothing;
@@ -96,6 +108,7 @@ class RelaySearches {
   void Join(uint64_t id, const PeerId& via, RelayActions& out);
   void SayNo(Time now, uint64_t id, RelayAnswer answer, RelayActions& out);
   bool Heard(Time now, uint64_t number);
+  void Erase(uint64_t id);
 
   const RelayConfig& config_;
   const PeerId self_;
@@ -104,6 +117,7 @@ class RelaySearches {
   Rng rng_;
   std::map<uint64_t, Search> searches_;
   std::set<uint64_t> carried_;
+  size_t proving_ = 0;                  // searches
   Remembered<uint64_t, Time> numbers_;  // heard of, until when
 };
 

@@ -68,8 +68,20 @@ void Relay::OnStreamUp(const Contact& peer, bool carried) {
 void Relay::OnStreamDown(const PeerId& peer) {
   impl_->WithPaths([&](RelayPaths& paths) { paths.OnStreamDown(peer); });
 }
-void Relay::Introduce(const PeerId& peer, const std::string& endpoint) {
-  impl_->WithPaths([&](RelayPaths& paths) { paths.Introduce(peer, endpoint); });
+void Relay::Introduce(const PeerId& peer, const std::string& endpoint, RelayPort port) {
+  impl_->WithPaths([&](RelayPaths& paths) { paths.Introduce(peer, endpoint, port); });
+}
+void Relay::OnProved(const Contact& end) {
+  const Time now = impl_->Now();
+  impl_->WithPaths([&](RelayPaths& paths) { paths.OnProved(now, end); });
+  impl_->OnProof(end.endpoint, false);
+}
+void Relay::OnUnproved(const std::string& endpoint, bool refused) {
+  impl_->WithPaths([&](RelayPaths& paths) { paths.OnUnproved(endpoint); });
+  impl_->OnProof(endpoint, refused);
+}
+void Relay::SetProver(RelayPort port, std::function<void(const Contact&)> prover) {
+  impl_->SetProver(port, std::move(prover));
 }
 bool Relay::Via(const Contact& to) const {
   return impl_->WithPaths([&](RelayPaths& paths) { return paths.Via(to); });
@@ -103,7 +115,9 @@ Relay::Impl::Impl(RelayOptions options, MetricRegistry& metrics, Logger logger)
       timer_(loop_),
       asked_host_(loop_, metrics_.refused_malformed, Releaser(asked_)),
       served_host_(loop_, metrics_.refused_malformed, Releaser(served_)),
-      channels_(kRelayChannels) {}
+      channels_(kRelayChannels) {
+  provers_[RelayPort::kPeer] = options_.prove_peer;
+}
 
 Status Relay::Impl::Start() {
   std::signal(SIGPIPE, SIG_IGN);
@@ -250,14 +264,35 @@ void Relay::Impl::Do(const RelayDial& action) {
   if (!not_numeric) {
     return connect({address, static_cast<uint16_t>(std::strtoul(port.c_str(), nullptr, 10))});
   }
-  const auto resolver = it->second.resolver = std::make_shared<asio::ip::tcp::resolver>(loop_);
-  resolver->async_resolve(
-      host, port,
-      [this, id, connect, resolver](std::error_code error,
-                                    const asio::ip::tcp::resolver::results_type& found) {
-        if (!error && !found.empty()) return connect(found.begin()->endpoint());
-        OnDialed(id, error ? error : asio::error::make_error_code(asio::error::host_not_found));
-      });
+  // A name may lead elsewhere by now than where the certificate was found.
+  asio::post(loop_, [this, id, not_numeric] { OnDialed(id, not_numeric); });
+}
+
+void Relay::Impl::Do(const RelayProve& action) {
+  std::function<void(const Contact&)> prover;
+  {
+    const std::lock_guard lock(mutex_);
+    prover = provers_[action.port];
+  }
+  if (prover) return prover(action.end);
+  asio::post(loop_, [this, endpoint = action.end.endpoint] {
+    Decide([&](Time now, RelayActions& out) { searches_.OnProof(now, endpoint, false, out); });
+  });
+}
+
+void Relay::Impl::SetProver(RelayPort port, std::function<void(const Contact&)> prover) {
+  const std::lock_guard lock(mutex_);
+  provers_[port] = std::move(prover);
+}
+
+void Relay::Impl::OnProof(const std::string& endpoint, bool refused) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (stopped_ || !searches_.proving()) return;
+  }
+  asio::post(loop_, [this, endpoint, refused] {
+    Decide([&](Time now, RelayActions& out) { searches_.OnProof(now, endpoint, refused, out); });
+  });
 }
 
 void Relay::Impl::OnDialed(uint64_t id, std::error_code error) {
@@ -339,12 +374,10 @@ void Relay::Impl::Drop(Session& session, const PeerId* keep) {
     std::error_code ignored;
     session.dial->close(ignored);
   }
-  if (session.resolver) session.resolver->cancel();
   for (const auto& [neighbour, call] : session.asks) {
     if (keep == nullptr || neighbour != *keep) call->Abort();
   }
   session.dial = nullptr;
-  session.resolver = nullptr;
   session.asks.clear();
   if (keep == nullptr && session.right) session.right->Abort();
 }

@@ -52,6 +52,9 @@ class RelaySocket {
 struct RelayOptions {
   RelayConfig config = {};
   PeerId self = {};
+  // Dials `end` as for this agent itself, unless a stream with it is open; OnProved or OnUnproved
+  // follows. Any thread; a tensor transport sets its own (SetProver).
+  std::function<void(const Contact& end)> prove_peer;
   // A channel to a neighbour with this agent's credentials, that closes when it is idle.
   std::function<std::shared_ptr<grpc::Channel>(const std::string& endpoint)> channel_to;
   std::function<Time()> now;                                             // any thread
@@ -80,7 +83,12 @@ class Relay {
   // See RelayPaths; the same.
   void OnStreamUp(const Contact& peer, bool carried);
   void OnStreamDown(const PeerId& peer);
-  void Introduce(const PeerId& peer, const std::string& endpoint);
+  void Introduce(const PeerId& peer, const std::string& endpoint, RelayPort port);
+  void OnProved(const Contact& end);
+  // An own dial of `endpoint` that nobody carried failed; refused: nobody listens there.
+  void OnUnproved(const std::string& endpoint, bool refused);
+  // Who proves the ends of `port`, as RelayOptions::prove_peer; nullptr: nobody any more.
+  void SetProver(RelayPort port, std::function<void(const Contact& end)> prover);
   bool Via(const Contact& to) const;
   AfterFailure OnDialFailed(const Contact& to, bool refused);
   void OnCarriedFailed(const Contact& to);

@@ -39,13 +39,15 @@ class Relay::Impl {
     return work(paths_);
   }
   Time Now() const { return options_.now(); }
+  void SetProver(RelayPort port, std::function<void(const Contact&)> prover);
+  // The own dial of `endpoint` has ended, and the paths know how.
+  void OnProof(const std::string& endpoint, bool refused);
 
  private:
   class Service;
   struct Session {
     RelayReply reply;
     std::shared_ptr<asio::ip::tcp::socket> dial;
-    std::shared_ptr<asio::ip::tcp::resolver> resolver;
     std::map<PeerId, std::shared_ptr<AskedCall>> asks;
     std::shared_ptr<RelayLeg> right;  // joined
     std::shared_ptr<RelayPipe> pipe;
@@ -57,6 +59,7 @@ class Relay::Impl {
   void OnOpened(uint64_t id, const std::shared_ptr<ServedCall>& call,
                 const RelayQuestion& question);
   void Do(const RelayDial& action);
+  void Do(const RelayProve& action);
   void Do(const RelayAsk& action);
   void Do(const RelayJoin& action);
   void Do(const RelayNo& action);
@@ -79,6 +82,7 @@ class Relay::Impl {
   bool stopped_ = false;
   RelayPaths paths_;
   RelaySearches searches_;
+  std::map<RelayPort, std::function<void(const Contact&)>> provers_;
 
   asio::io_context loop_{1};
   asio::executor_work_guard<asio::io_context::executor_type> work_;

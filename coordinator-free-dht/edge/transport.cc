@@ -81,6 +81,7 @@ RelayOptions TransportCore::MakeRelayOptions() {
   options.config = options_.relay;
   options.self = identity_.id();
   options.channel_to = [this](const std::string& to) { return ChannelToNeighbour(to); };
+  options.prove_peer = [this](const Contact& end) { Prove(end); };
   options.now = [this] { return host_.Now(); };
   options.dial_at = options_.dial_at;
   return options;

@@ -83,6 +83,7 @@ StreamPtr TransportCore::Dial(const Contact& to, bool carried) {
   const StreamPtr stream =
       DialStream(shared_from_this(), std::move(channel), to, OwnHello(false, carried));
   stream->carried = carried;
+  stream->dialed = to.endpoint;
   stream->last_used = ++uses_;
   all_.emplace(stream.get(), stream);
   metrics_.streams.Set(static_cast<double>(all_.size()));
@@ -92,6 +93,20 @@ StreamPtr TransportCore::Dial(const Contact& to, bool carried) {
     peers_[to.id].dialing = stream;
   }
   return stream;
+}
+
+void TransportCore::Prove(const Contact& end) {
+  const std::lock_guard lock(mutex_);
+  if (stopped_) return;
+  for (const auto& [raw, stream] : all_) {
+    if (!stream->outgoing || stream->carried || stream->closed || stream->dialed != end.endpoint) {
+      continue;
+    }
+    if (stream->ready && stream->peer.id == end.id) return relay_.OnProved(end);
+    if (!stream->ready) return;  // its end follows
+  }
+  if (end.id == identity_.id() || relay_.Via(end)) return relay_.OnUnproved(end.endpoint, false);
+  (void)Dial(end);
 }
 
 // Makes room for one more dialed stream by closing the least recently used idle ones.
@@ -228,6 +243,7 @@ void TransportCore::Settle(const StreamPtr& stream, const PeerId& id, const std:
   stream->ready = true;
   stream->ready_since = host_.Now();
   relay_.OnStreamUp(stream->peer, stream->carried);
+  if (stream->outgoing && !stream->carried) relay_.OnProved({id, stream->dialed});
   Peer& peer = peers_[id];
   peer.ready.push_back(stream);
   if (peer.ready.size() > 1) return;
@@ -298,6 +314,7 @@ bool TransportCore::DialCarried(const StreamPtr& stream, bool& hard) {
 
 void TransportCore::OnDialFailed(const StreamPtr& stream, const std::string& reason) {
   const bool refused = stream->carried ? Relay::SaysDead(reason) : SaysRefused(reason);
+  if (!stream->carried) relay_.OnUnproved(stream->dialed, refused);
   bool hard = refused;
   (refused ? metrics_.dials_refused : metrics_.dials_failed).Add();
   logger_.Debug("dial failed", {{"endpoint", stream->peer.endpoint}, {"reason", reason}});

@@ -37,6 +37,7 @@ class Stream {
   bool outgoing = false;
   bool carried = false;  // through a relay: dialed so by us, or as its hello says
   Contact peer;          // dialed: whom we want; after its hello: who it is
+  std::string dialed;    // the address; accepted: empty
   bool ready = false;    // its hello was good
   bool closed = false;
   bool writing = false;
@@ -82,6 +83,8 @@ class TransportCore : public std::enable_shared_from_this<TransportCore> {
   bool Send(const Contact& peer, ChannelKind kind, Bytes body);
   std::shared_ptr<grpc::Channel> NewChannel(const std::string& endpoint) const;
   Relay& relay() { return relay_; }
+  // For the relay: finds out whether that peer is there.
+  void Prove(const Contact& end);
 
   // From the streams' reactors. OnRead: true when reading goes on.
   bool OnRead(const StreamPtr& stream, const peer::Envelope& in, const grpc::AuthContext* auth);

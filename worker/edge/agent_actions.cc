@@ -39,8 +39,8 @@ void Agent::Impl::Do(Time, WallTime, const Introduce& action) {
   }
   plane_->Introduce(action.peer, action.tensor_endpoint);
   // A neighbour may ask for it on behalf of somebody who cannot dial it.
-  grpc_->relay().Introduce(action.peer, action.peer_endpoint);
-  grpc_->relay().Introduce(action.peer, action.tensor_endpoint);
+  grpc_->relay().Introduce(action.peer, action.peer_endpoint, dht::RelayPort::kPeer);
+  grpc_->relay().Introduce(action.peer, action.tensor_endpoint, dht::RelayPort::kTensor);
 }
 
 void Agent::Impl::Do(Time now, WallTime wall, const PutRecord& action) {

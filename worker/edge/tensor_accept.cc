@@ -136,15 +136,7 @@ void TensorTransport::Impl::OnAcceptedEnd(uint64_t number, TensorEnding ending,
   metrics_.connections.Add(-1);
   if (stopped_ || ending != TensorEnding::kLost || links_.contains(peer->id)) return;
   // Nobody here has a connection to it, so nobody would see that it is dead: dial, and see.
-  auto outbox = std::make_shared<TensorOutbox>(options_.queue_bytes);
-  {
-    const std::lock_guard lock(mutex_);
-    SharedOutbox& shared = outboxes_[peer->id];
-    if (shared.outbox) return;                       // a Send is on its way
-    if (Clock::now() < shared.refuse_until) return;  // just found dead
-    shared.outbox = outbox;
-  }
-  Wake(peer->id, peer->listen, outbox);
+  (void)Probe(peer->id, peer->listen);
 }
 
 void TensorTransport::Impl::CountEnd(TensorEnding ending, const std::string& why,

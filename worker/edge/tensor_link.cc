@@ -47,9 +47,40 @@ void TensorTransport::Impl::Wake(const PeerId& peer, const std::string& endpoint
   recent_.push_front(peer);
   link.used = recent_.begin();
   if (links_.size() > options_.dialed) {
-    DropLink(recent_.back(), Clock::duration::zero());
+    DropLink(recent_.back(), Clock::duration::zero(), false);
   }
   Dial(peer);
+}
+
+bool TensorTransport::Impl::Probe(const PeerId& peer, const std::string& endpoint) {
+  auto outbox = std::make_shared<TensorOutbox>(options_.queue_bytes);
+  {
+    const std::lock_guard lock(mutex_);
+    SharedOutbox& shared = outboxes_[peer];
+    if (shared.outbox) return false;                       // a Send is on its way
+    if (Clock::now() < shared.refuse_until) return false;  // just found dead
+    shared.outbox = outbox;
+  }
+  Wake(peer, endpoint, outbox);
+  return true;
+}
+
+void TensorTransport::Impl::Prove(const dht::Contact& end) {
+  if (stopped_) return;
+  const auto it = links_.find(end.id);
+  const bool here = it != links_.end() && it->second.endpoint == end.endpoint &&
+                    it->second.connection && !it->second.carried;
+  if (here && it->second.connection->open()) return relay_->OnProved(end);
+  if (here) return;  // its end follows
+  if (it != links_.end() || !Probe(end.id, end.endpoint)) {
+    relay_->OnUnproved(end.endpoint, JustDied(end.id));
+  }
+}
+
+bool TensorTransport::Impl::JustDied(const PeerId& peer) {
+  const std::lock_guard lock(mutex_);
+  const auto it = outboxes_.find(peer);
+  return it != outboxes_.end() && it->second.dead && Clock::now() < it->second.refuse_until;
 }
 
 void TensorTransport::Impl::Touch(Link& link, const PeerId& peer) {
@@ -70,6 +101,7 @@ void TensorTransport::Impl::Dial(const PeerId& peer, bool carried) {
     if (opened.other_peer) return false;
     opened.was_open = true;
     opened.redials = 0;
+    if (relay_ != nullptr && !opened.carried) relay_->OnProved({peer, opened.endpoint});
     metrics_.opened.Add();
     metrics_.connections.Add(1);
     return true;
@@ -141,11 +173,14 @@ void TensorTransport::Impl::OnLinkEnd(const PeerId& peer, const TensorConnection
   if (stopped_ || it == links_.end() || it->second.connection.get() != connection) return;
   Link& link = it->second;
   link.connection.reset();
+  if (relay_ != nullptr && !link.carried) {
+    relay_->OnUnproved(link.endpoint, ending == TensorEnding::kRefused);
+  }
   const bool lost = std::exchange(link.was_open, false);
   if (lost) {
     metrics_.connections.Add(-1);
     if (ending == TensorEnding::kGoodbye && link.outbox->empty()) {
-      return DropLink(peer, Clock::duration::zero());
+      return DropLink(peer, Clock::duration::zero(), false);
     }
   }
   // It may be alive after all: try once more, now. A process that is just being killed may still
@@ -162,7 +197,7 @@ void TensorTransport::Impl::OnLinkEnd(const PeerId& peer, const TensorConnection
     if (after == dht::AfterFailure::kRelay) return Dial(peer, true);
     if (after == dht::AfterFailure::kSoft) hard = false;
   }
-  DropLink(peer, std::chrono::nanoseconds(options_.redial_after.nanoseconds()));
+  DropLink(peer, std::chrono::nanoseconds(options_.redial_after.nanoseconds()), hard);
   ReportDown(peer, hard);
 }
 
@@ -176,7 +211,7 @@ void TensorTransport::Impl::Redial(const PeerId& peer) {
   });
 }
 
-void TensorTransport::Impl::DropLink(const PeerId& peer, Clock::duration refuse_for) {
+void TensorTransport::Impl::DropLink(const PeerId& peer, Clock::duration refuse_for, bool dead) {
   const auto it = links_.find(peer);
   if (it == links_.end()) return;
   Link link = std::move(it->second);
@@ -190,7 +225,7 @@ void TensorTransport::Impl::DropLink(const PeerId& peer, Clock::duration refuse_
       if (refuse_for == Clock::duration::zero()) {
         outboxes_.erase(shared);
       } else {
-        shared->second = {nullptr, Clock::now() + refuse_for};
+        shared->second = {nullptr, Clock::now() + refuse_for, dead};
       }
     }
     // Peers that failed and were never sent to again.

@@ -48,12 +48,22 @@ Status TensorTransport::Impl::Start() {
   RETURN_IF_ERROR(Listen());
   AcceptNext();
   thread_ = std::thread([this] { io_.run(); });
+  if (relay_ != nullptr) {
+    relay_->SetProver(dht::RelayPort::kTensor, [weak = weak_from_this()](const dht::Contact& end) {
+      const auto self = weak.lock();
+      if (self == nullptr) return;
+      asio::post(self->io_, [weak, end] {
+        if (const auto alive = weak.lock()) alive->Prove(end);
+      });
+    });
+  }
   return absl::OkStatus();
 }
 
 void TensorTransport::Impl::Stop() {
   if (stopped_.exchange(true)) return;
   if (!thread_.joinable()) return;
+  if (relay_ != nullptr) relay_->SetProver(dht::RelayPort::kTensor, nullptr);
   asio::post(io_, [this] {
     std::error_code ignored;
     acceptor_.close(ignored);
@@ -105,7 +115,7 @@ TensorTransport::Sent TensorTransport::Impl::Send(const PeerId& to, const std::s
 }
 
 void TensorTransport::Impl::Forget(const PeerId& peer) {
-  asio::post(io_, [this, peer] { DropLink(peer, Clock::duration::zero()); });
+  asio::post(io_, [this, peer] { DropLink(peer, Clock::duration::zero(), false); });
 }
 
 }  // namespace crowdsurf::worker

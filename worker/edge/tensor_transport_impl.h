@@ -56,11 +56,16 @@ class TensorTransport::Impl : public std::enable_shared_from_this<Impl> {
   struct SharedOutbox {
     std::shared_ptr<TensorOutbox> outbox;
     Clock::time_point refuse_until{};  // after a failure
+    bool dead = false;                 // that was hard
   };
   // Bytes that were posted to the host and are not taken yet.
   class Token;
 
   // Links (tensor_link.cc).
+  // Dials without anything to send, unless there is a link or was one a moment ago: then false.
+  bool Probe(const PeerId& peer, const std::string& endpoint);
+  void Prove(const dht::Contact& end);  // for the relay
+  bool JustDied(const PeerId& peer);
   void Wake(const PeerId& peer, const std::string& endpoint, std::shared_ptr<TensorOutbox> outbox);
   // `carried`: through the relay, whatever it knows of a way.
   void Dial(const PeerId& peer, bool carried = false);
@@ -71,7 +76,7 @@ class TensorTransport::Impl : public std::enable_shared_from_this<Impl> {
   void OnLinkEnd(const PeerId& peer, const TensorConnection* connection, TensorEnding ending,
                  const std::string& why);
   void Redial(const PeerId& peer);
-  void DropLink(const PeerId& peer, Clock::duration refuse_for);
+  void DropLink(const PeerId& peer, Clock::duration refuse_for, bool dead);
   void ReportDown(const PeerId& peer, bool hard);
   void Touch(Link& link, const PeerId& peer);
 

@@ -88,7 +88,8 @@ TEST_F(RelayPathsTest, WhatIsRememberedIsBoundedAndWhatWasPutInFirstGoes) {
   config_.routes = 2;
   RelayPaths paths(config_, metrics_);
   paths.OnStreamUp(Someone(1), false);
-  for (uint8_t i = 2; i < 12; ++i) paths.Introduce(Someone(i).id, Someone(i).endpoint);
+  for (uint8_t i = 2; i < 12; ++i)
+    paths.Introduce(Someone(i).id, Someone(i).endpoint, RelayPort::kPeer);
   EXPECT_EQ(metrics_.forgotten.value(), 8);
   EXPECT_EQ(paths.PeerOf(Someone(8).endpoint), nullptr);
   ASSERT_NE(paths.PeerOf(Someone(9).endpoint), nullptr);

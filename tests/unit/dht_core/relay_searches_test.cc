@@ -105,6 +105,17 @@ class World {
         all[at]->searches.OnDialed(now, id, how == Dialed::kConnects, how == Dialed::kRefused, out);
         Do(at, out);
       });
+    } else if (const auto* prove = std::get_if<RelayProve>(&action)) {
+      const Contact end = prove->end;
+      dials.emplace_back(at, end.endpoint);
+      const Dialed how = dial(at, std::stoul(end.endpoint.substr(4)));
+      if (how == Dialed::kSilent) return;
+      events.push_back([this, at, end, how] {
+        RelayActions out;
+        if (how == Dialed::kConnects) all[at]->paths.OnProved(now, end);
+        all[at]->searches.OnProof(now, end.endpoint, how == Dialed::kRefused, out);
+        Do(at, out);
+      });
     } else if (const auto* ask = std::get_if<RelayAsk>(&action)) {
       size_t to = 0;
       while (Peer(to) != ask->neighbour.id) ++to;
@@ -199,9 +210,56 @@ TEST(RelaySearchesTest, AnEndThatNobodyHasIsNeverDialed) {
   EXPECT_EQ(world.all[0]->no.at(id), RelayAnswer::kUnreachable);
   EXPECT_TRUE(world.dials.empty());
   EXPECT_EQ(world.all[1]->metrics.refused_unknown.value(), 1);
-  world.all[1]->paths.Introduce(Peer(9), End(99));
+  world.all[1]->paths.Introduce(Peer(9), End(99), RelayPort::kPeer);
   world.Pass(2);
   EXPECT_TRUE(world.Joined(0, world.Want(0, 99)));
+}
+
+TEST(RelaySearchesTest, BytesGoOnlyToAnEndWhoseCertificateWasFoundThereAMomentAgo) {
+  World world(2);
+  world.Link(0, 1);
+  auto& node = *world.all[1];
+  // As its hello says, and that may be the cloud's address of secrets.
+  node.paths.Introduce(Peer(9), End(99), RelayPort::kTensor);
+  uint64_t number = 1 << 20;
+  const auto ask = [&] {
+    RelayActions out;
+    ++number;
+    node.searches.OnQuestion(world.now, number, {End(99), number, 1, Peer(0)}, out);
+    return out;
+  };
+  const auto dials = [](const RelayActions& actions) {
+    return std::ranges::any_of(actions, [](const RelayAction& action) {
+      return std::holds_alternative<RelayDial>(action);
+    });
+  };
+  RelayActions out = ask();
+  ASSERT_EQ(out.size(), 1);
+  EXPECT_EQ(std::get<RelayProve>(out[0]).end, (Contact{Peer(9), End(99)}));
+  EXPECT_EQ(std::get<RelayProve>(out[0]).port, RelayPort::kTensor);
+  out.clear();
+  node.searches.OnProof(world.now, End(99), false, out);
+  EXPECT_FALSE(dials(out)) << "no certificate was found there";
+  EXPECT_EQ(node.metrics.refused_unproved.value(), 1);
+  (void)ask();
+  node.paths.OnProved(world.now, {Peer(8), End(99)});
+  out.clear();
+  node.searches.OnProof(world.now, End(99), false, out);
+  EXPECT_FALSE(dials(out)) << "somebody else's was";
+  (void)ask();
+  node.paths.OnProved(world.now, {Peer(9), End(99)});
+  out.clear();
+  node.searches.OnProof(world.now, End(99), false, out);
+  EXPECT_TRUE(dials(out));
+  EXPECT_TRUE(dials(ask())) << "still so";
+  world.now = world.now + world.config.proof_lives;
+  EXPECT_FALSE(dials(ask())) << "the address may be another's by now";
+  node.paths.OnProved(world.now, {Peer(9), End(99)});
+  node.paths.OnStreamDown(Peer(9));
+  EXPECT_FALSE(dials(ask()));
+  node.paths.OnProved(world.now, {Peer(9), End(99)});
+  node.paths.OnUnproved(End(99));
+  EXPECT_FALSE(dials(ask()));
 }
 
 TEST(RelaySearchesTest, OnlyWhoHadMetThePeerMaySayThatItIsDead) {
@@ -213,7 +271,7 @@ TEST(RelaySearchesTest, OnlyWhoHadMetThePeerMaySayThatItIsDead) {
   EXPECT_EQ(world.all[0]->no.at(id), RelayAnswer::kDead);
   EXPECT_EQ(world.all[0]->metrics.dead.value(), 1);
   // Now the one who had met it goes, too: the firewall's refusals say nothing.
-  world.all[1]->paths.Introduce(Peer(3), End(3));
+  world.all[1]->paths.Introduce(Peer(3), End(3), RelayPort::kPeer);
   world.all[1]->paths.OnStreamDown(Peer(2));
   world.Pass(2);
   id = world.Want(0, 3);
@@ -225,7 +283,7 @@ TEST(RelaySearchesTest, WhereNothingWasEverCarriedThatAllAreRefusedMeansDeath) {
   World world(4);
   world.LinkChain();
   world.Link(0, 2);
-  for (size_t i = 1; i < 4; ++i) world.all[i]->paths.Introduce(Peer(9), End(9));
+  for (size_t i = 1; i < 4; ++i) world.all[i]->paths.Introduce(Peer(9), End(9), RelayPort::kPeer);
   uint64_t id = world.Want(0, 9);
   EXPECT_EQ(world.dials.size(), 3);
   EXPECT_EQ(world.all[0]->no.at(id), RelayAnswer::kDead);
@@ -239,7 +297,7 @@ TEST(RelaySearchesTest, WhereNothingWasEverCarriedThatAllAreRefusedMeansDeath) {
 TEST(RelaySearchesTest, ADialWithoutAnAnswerHasAHeadStartAndTheOthersPatience) {
   World world(4);
   world.LinkChain();
-  world.all[1]->paths.Introduce(Peer(3), End(3));
+  world.all[1]->paths.Introduce(Peer(3), End(3), RelayPort::kPeer);
   world.dial = [](size_t from, size_t) { return from == 2 ? Dialed::kConnects : Dialed::kSilent; };
   const uint64_t id = world.Want(0, 3);
   EXPECT_FALSE(world.Joined(0, id));
@@ -267,7 +325,7 @@ TEST(RelaySearchesTest, ARouteIsForgottenWithItsNeighbourOrItsWordAndAnotherWayI
   world.Link(0, 3);
   world.Link(3, 4);
   world.all[2]->paths.OnStreamDown(Peer(4));
-  world.all[2]->paths.Introduce(Peer(4), "elsewhere:1");
+  world.all[2]->paths.Introduce(Peer(4), "elsewhere:1", RelayPort::kPeer);
   world.dial = [](size_t from, size_t to) {
     return from == 3 && to == 4 ? Dialed::kConnects : Dialed::kSilent;
   };

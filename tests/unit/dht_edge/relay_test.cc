@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -93,6 +94,11 @@ class Listener {
   }
   ~Listener() { ::close(fd_); }
   const std::string& endpoint() const { return endpoint_; }
+  // Has anybody connected?
+  bool Waits() const {
+    pollfd waiting{fd_, POLLIN, 0};
+    return ::poll(&waiting, 1, 0) == 1;
+  }
   int Accept() { return ::accept4(fd_, nullptr, nullptr, SOCK_CLOEXEC); }
 
  private:
@@ -276,7 +282,9 @@ TEST_F(RelayTest, TheEntranceOpensForTheSecretAlone) {
 TEST_F(RelayTest, ASlowReaderSlowsTheWriterAndEveryByteArrivesInOrder) {
   MakeChain(3);
   Listener end;
-  agents_[2]->transport().relay().Introduce(agents_[2]->contact().id, end.endpoint());
+  const Contact there{agents_[2]->contact().id, end.endpoint()};
+  agents_[2]->transport().relay().Introduce(there.id, there.endpoint, RelayPort::kTensor);
+  agents_[2]->transport().relay().OnProved(there);
   const auto [fd, dead] = Connect(0, end.endpoint());
   ASSERT_GE(fd, 0);
   Plain writer(fd);
@@ -299,6 +307,29 @@ TEST_F(RelayTest, ASlowReaderSlowsTheWriterAndEveryByteArrivesInOrder) {
     EXPECT_TRUE(waiter_.Wait([&] { return Count(i, "crowdsurf_relay_connections") == 0; })) << i;
   }
   EXPECT_GE(Count(1, "crowdsurf_relay_carried_bytes_total"), static_cast<double>(text.size()));
+}
+
+TEST_F(RelayTest, AListenerThatNeverProvedACertificateGetsNoConnection) {
+  MakeChain(2);
+  Listener of_others;  // the cloud's address of secrets, say, which a peer says is its own
+  agents_[1]->transport().relay().Introduce(agents_[0]->contact().id, of_others.endpoint(),
+                                            RelayPort::kTensor);
+  EXPECT_EQ(Connect(0, of_others.endpoint()), std::pair(-1, false));
+  EXPECT_EQ(Refused(1, "unproved"), 1);
+  EXPECT_FALSE(of_others.Waits());
+}
+
+TEST_F(RelayTest, WhereAPeerSaysItIsGetsAHandshakeOfTheAgentsOwnAndNoByteOfOthers) {
+  MakeChain(2);
+  Listener of_others;
+  agents_[1]->transport().relay().Introduce(agents_[0]->contact().id, of_others.endpoint(),
+                                            RelayPort::kPeer);
+  std::thread listener([&] {
+    Plain socket(of_others.Accept());
+    EXPECT_EQ(socket.Read(1), "\x16") << "the first byte of TLS";
+  });
+  EXPECT_EQ(Connect(0, of_others.endpoint()), std::pair(-1, false));
+  listener.join();
 }
 
 TEST_F(RelayTest, NeighboursAreNoOpenProxyAndTheirBoundsHold) {

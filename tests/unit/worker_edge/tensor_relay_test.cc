@@ -76,6 +76,7 @@ class TensorRelayTest : public testing::Test {
       EXPECT_TRUE(agents_.back()->start_status().ok()) << agents_.back()->start_status();
     }
     near_ = std::make_unique<Plane>(agents_[0]->identity(), &waiter_, &relay(0));
+    between_ = std::make_unique<Plane>(agents_[1]->identity(), &waiter_, &relay(1));
     far_ = std::make_unique<Plane>(agents_[2]->identity(), &waiter_, &relay(2));
     far_contact_ = {agents_[2]->contact().id, far_->transport().endpoint()};
     // 0 and 2 are neighbours of 1; what they know of each other is that there is a relay between.
@@ -87,7 +88,7 @@ class TensorRelayTest : public testing::Test {
     EXPECT_TRUE(waiter_.Wait([&] { return agents_[1]->received().size() == 2; }));
     EXPECT_TRUE(waiter_.Wait([&] { return agents_[0]->up().size() == 1; }));
     relay(0).OnStreamUp(agents_[2]->contact(), true);
-    relay(1).Introduce(far_contact_.id, far_contact_.endpoint);
+    relay(1).Introduce(far_contact_.id, far_contact_.endpoint, dht::RelayPort::kTensor);
   }
   dht::Relay& relay(size_t agent) { return agents_[agent]->transport().relay(); }
 
@@ -95,7 +96,7 @@ class TensorRelayTest : public testing::Test {
   dht::Waiter waiter_;
   dht::TestAuthority authority_;
   std::vector<std::unique_ptr<dht::Agent>> agents_;
-  std::unique_ptr<Plane> near_, far_;
+  std::unique_ptr<Plane> near_, between_, far_;
   dht::Contact far_contact_;
 };
 
