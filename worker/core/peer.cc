@@ -30,6 +30,7 @@ void Peer::Impl::OnMessage(Time now, const PeerId& from, ByteView body, Actions&
   if (from == config_.id) return metrics_.RefuseMessage("own");
   const auto message = DecodeMessage(body);
   if (!message) return metrics_.RefuseMessage("garbled");
+  body_bytes_ = body.size();
   membership_.OnHeard(now, from);
   averaging_.rounds().OnHeard(now, from);
   Dispatch(now, from, *message, out);
@@ -45,10 +46,13 @@ void Peer::Impl::InView(Time now, const PeerId& from, const M& message, F&& deli
   }
   if (membership_.IsOurs(now, from, message.view, out)) return deliver();
   if (membership_.seating() && membership_.seating()->hash() == message.view) return;  // vacated
-  early_.push_back({from, message.view, message});
-  if (early_.size() <= kMostEarly) return;
-  early_.pop_front();
-  metrics_.RefuseMessage("other_view");
+  early_.push_back({from, message.view, message, body_bytes_});
+  early_bytes_ += body_bytes_;
+  while (early_.size() > kMostEarly || early_bytes_ > kMostEarlyBytes) {
+    early_bytes_ -= early_.front().bytes;
+    early_.pop_front();
+    metrics_.RefuseMessage("other_view");
+  }
 }
 
 void Peer::Impl::Dispatch(Time now, const PeerId& from, const Message& message, Actions& out) {
@@ -157,11 +161,15 @@ void Peer::Impl::Settle(Time now, Actions& out) {
   if (view != replayed_) {
     replayed_ = view;
     std::deque<Early> waiting = std::exchange(early_, {});
+    early_bytes_ = 0;
     for (Early& early : waiting) {
-      if (early.view == view)
+      body_bytes_ = early.bytes;
+      if (early.view == view) {
         Dispatch(now, early.from, early.message, out);
-      else
+      } else {
+        early_bytes_ += early.bytes;
         early_.push_back(std::move(early));
+      }
     }
     membership_.Settle(now, out);
   }

@@ -17,6 +17,7 @@ namespace crowdsurf::worker {
 
 class Peer::Impl {
  public:
+  static constexpr size_t kMostEarlyBytes = 16 << 20;  // that they have on the wire
   static constexpr size_t kMostEarly = 512;  // messages of a view to come: one averaging's worth
 
   Impl(PeerConfig config, Rng rng, Logger log, MetricRegistry& metrics);
@@ -40,6 +41,7 @@ class Peer::Impl {
     PeerId from;
     ViewHash view;
     Message message;
+    size_t bytes;  // on the wire
   };
   void Dispatch(Time now, const PeerId& from, const Message& message, Actions& out);
   // Gives the message to Averaging if its view is ours; keeps it for a view to come.
@@ -57,7 +59,9 @@ class Peer::Impl {
   Averaging averaging_;
   Membership membership_;
   std::deque<Early> early_;
-  ViewHash replayed_;  // the view for which early messages were looked through
+  size_t early_bytes_ = 0;
+  size_t body_bytes_ = 0;  // of the message in hand
+  ViewHash replayed_;      // the view for which early messages were looked through
   Time leave_at_;
 };
 

@@ -17,6 +17,7 @@
 namespace crowdsurf::worker {
 namespace {
 
+constexpr Duration kAcceptPause = Milliseconds(100);
 constexpr size_t kReadSize = 256 * 1024;  // of one recv, and of one step of an upload
 
 const char* ReasonPhrase(int code) {
@@ -85,7 +86,7 @@ LinkListener::LinkListener(LinkListenerOptions options, Handler handler, Closed 
       closed_(std::move(closed)),
       metrics_(metrics) {
   for (const char* reason :
-       {"garbled", "too_long", "too_many", "slow", "upload_busy", "disk_full"}) {
+       {"garbled", "too_long", "too_many", "slow", "upload_busy", "disk_full", "no_descriptors"}) {
     refused_[reason] = &metrics_.AddCounter("crowdsurf_link_requests_refused_total",
                                             "Requests on agent.sock refused before their handler.",
                                             {{"reason", reason}});
@@ -183,19 +184,8 @@ void LinkListener::Run() {
       const std::lock_guard lock(mutex_);
       if (stopping_) break;
     }
-    polled.assign({{wake_, POLLIN, 0}, {listener_, POLLIN, 0}});
-    ids.clear();
-    int64_t next = 0;
-    for (const auto& [id, c] : connections_) {
-      const short events =
-          static_cast<short>((c->closing ? 0 : POLLIN) | (c->sending() ? POLLOUT : 0));
-      polled.push_back({c->fd, events, 0});
-      ids.push_back(id);
-      if (c->deadline_ns != 0 && (next == 0 || c->deadline_ns < next)) next = c->deadline_ns;
-    }
-    const int64_t left_ms =
-        next == 0 ? -1 : std::max<int64_t>(0, next - SteadyNow().nanoseconds()) / 1'000'000 + 1;
-    ::poll(polled.data(), polled.size(), static_cast<int>(left_ms));
+    const int wait = Watch(polled, ids);
+    ::poll(polled.data(), polled.size(), wait);
     if (polled[0].revents != 0) TakeReplies();
     for (size_t i = 0; i < ids.size(); ++i) {
       const auto it = connections_.find(ids[i]);
@@ -216,9 +206,31 @@ void LinkListener::Run() {
   connections_.clear();
 }
 
+int LinkListener::Watch(std::vector<pollfd>& polled, std::vector<ConnectionId>& ids) {
+  const int64_t now = SteadyNow().nanoseconds();
+  if (accept_at_ns_ != 0 && now >= accept_at_ns_) accept_at_ns_ = 0;
+  polled.assign({{wake_, POLLIN, 0}, {accept_at_ns_ == 0 ? listener_ : -1, POLLIN, 0}});
+  ids.clear();
+  int64_t next = accept_at_ns_;
+  for (const auto& [id, c] : connections_) {
+    const short events =
+        static_cast<short>((c->closing ? 0 : POLLIN) | (c->sending() ? POLLOUT : 0));
+    polled.push_back({c->fd, events, 0});
+    ids.push_back(id);
+    if (c->deadline_ns != 0 && (next == 0 || c->deadline_ns < next)) next = c->deadline_ns;
+  }
+  return next == 0 ? -1 : static_cast<int>(std::max<int64_t>(0, next - now) / 1'000'000 + 1);
+}
+
 void LinkListener::Accept() {
   const int fd = ::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
-  if (fd < 0) return;
+  if (fd < 0) {
+    if (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED) return;
+    // The connection waits in the kernel, and poll would say so again at once.
+    refused_["no_descriptors"]->Add();
+    accept_at_ns_ = (SteadyNow() + kAcceptPause).nanoseconds();
+    return;
+  }
   if (connections_.size() >= options_.connections_most) {
     refused_["too_many"]->Add();
     ::close(fd);

@@ -7,6 +7,8 @@
 // `request_patience`; each refusal is counted by reason. Why not cpp-httplib: see link_http.h.
 #pragma once
 
+#include <poll.h>
+
 #include <functional>
 #include <map>
 #include <memory>
@@ -79,6 +81,8 @@ class LinkListener {
   void RefuseUpload(Connection& c, int code, const char* reason, const std::string& words);
   void Drop(ConnectionId id);
   int64_t Deadline() const;  // of what starts now
+  // What poll is to wait for; the time it may take, in milliseconds, -1: any.
+  int Watch(std::vector<pollfd>& polled, std::vector<ConnectionId>& ids);
 
   const LinkListenerOptions options_;
   const Handler handler_;
@@ -89,6 +93,7 @@ class LinkListener {
   std::map<ConnectionId, std::unique_ptr<Connection>> connections_;  // the thread's own
   ConnectionId next_id_ = 1;
   bool upload_busy_ = false;
+  int64_t accept_at_ns_ = 0;  // after a want of descriptors; 0: at once
 
   std::mutex mutex_;
   std::vector<std::pair<ConnectionId, HttpReply>> replies_;  // guarded by mutex_

@@ -5,6 +5,11 @@
 #include "worker/edge/tensor_transport_impl.h"
 
 namespace crowdsurf::worker {
+namespace {
+
+constexpr std::chrono::milliseconds kAcceptPause{100};
+
+}  // namespace
 
 // Given back when the host took the frame (or the mailbox refused it).
 class TensorTransport::Impl::Token {
@@ -51,9 +56,31 @@ Status TensorTransport::Impl::Listen() {
 void TensorTransport::Impl::AcceptNext() {
   acceptor_.async_accept([this](std::error_code error, asio::ip::tcp::socket socket) {
     if (error == asio::error::operation_aborted || stopped_) return;
-    if (!error) OnAccepted(std::move(socket));
-    AcceptNext();
+    if (!error) {
+      OnAccepted(std::move(socket));
+      return AcceptNext();
+    }
+    metrics_.accept_failures.Add();
+    AcceptAfterPause();
   });
+}
+
+// Without a descriptor the next try would fail at once, too, and the thread would do nothing else.
+void TensorTransport::Impl::AcceptAfterPause() {
+  accept_pause_.expires_after(kAcceptPause);
+  accept_pause_.async_wait([this](std::error_code) {
+    if (!stopped_) AcceptNext();
+  });
+}
+
+// Who has not said who it is goes first, the oldest of them: strangers cannot keep peers out.
+bool TensorTransport::Impl::MakePlace() {
+  if (accepted_.size() < options_.accepted) return true;
+  metrics_.ended.at("too_many")->Add();
+  if (nameless_.empty()) return false;
+  const Connection oldest = accepted_.at(*nameless_.begin()).connection;
+  oldest->End(TensorEnding::kFailed, "others want its place");
+  return true;
 }
 
 const TlsCredentials* TensorTransport::Impl::Credentials() {
@@ -65,14 +92,12 @@ const TlsCredentials* TensorTransport::Impl::Credentials() {
 }
 
 void TensorTransport::Impl::OnAccepted(asio::ip::tcp::socket socket) {
-  if (accepted_.size() >= options_.accepted) {
-    metrics_.ended.at("too_many")->Add();
-    return;
-  }
+  if (!MakePlace()) return;
   const uint64_t number = next_accepted_++;
   TensorConnection::Events events;
   events.on_open = [this, number](const TensorHello& hello) {
     accepted_.at(number).peer = hello;
+    nameless_.erase(number);
     metrics_.opened.Add();
     metrics_.connections.Add(1);
     return true;
@@ -88,6 +113,7 @@ void TensorTransport::Impl::OnAccepted(asio::ip::tcp::socket socket) {
   auto connection = std::make_shared<TensorConnection>(std::move(socket), Credentials(), self_,
                                                        options_.open_within, std::move(events));
   accepted_[number].connection = connection;
+  nameless_.insert(number);
   connection->Accept();
 }
 
@@ -131,6 +157,7 @@ void TensorTransport::Impl::OnAcceptedEnd(uint64_t number, TensorEnding ending,
   CountEnd(ending, why, peer ? &peer->id : nullptr);
   if (it == accepted_.end()) return;
   accepted_.erase(it);
+  nameless_.erase(number);
   paused_.erase(number);
   if (!peer) return;
   metrics_.connections.Add(-1);

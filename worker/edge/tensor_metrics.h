@@ -17,6 +17,8 @@ struct TensorMetrics {
                                    "Tensor connections that were opened, both directions.")),
         connections(registry.AddGauge("crowdsurf_tensor_connections",
                                       "Tensor connections that are open, both directions.")),
+        accept_failures(registry.AddCounter("crowdsurf_tensor_accept_failures_total",
+                                            "Connections not accepted for want of descriptors.")),
         full(registry.AddCounter("crowdsurf_tensor_queue_full_total",
                                  "Frames that had to wait because a peer's queue was full.")),
         dropped(registry.AddCounter("crowdsurf_tensor_frames_dropped_total",
@@ -34,6 +36,7 @@ struct TensorMetrics {
   Counter& received_bytes;
   Counter& opened;
   Gauge& connections;
+  Counter& accept_failures;
   Counter& full;
   Counter& dropped;
   Counter& paused;

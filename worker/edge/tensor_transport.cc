@@ -39,6 +39,7 @@ TensorTransport::Impl::Impl(TensorTransportOptions options, const dht::Identity&
       io_(1),
       work_(asio::make_work_guard(io_)),
       acceptor_(io_),
+      accept_pause_(io_),
       resolver_(io_) {}
 
 Status TensorTransport::Impl::Start() {
@@ -67,6 +68,7 @@ void TensorTransport::Impl::Stop() {
   asio::post(io_, [this] {
     std::error_code ignored;
     acceptor_.close(ignored);
+    accept_pause_.cancel();
     resolver_.cancel();
     // A stopped agent is gone: its peers see the close, try once more and know.
     for (auto& [peer, link] : std::exchange(links_, {})) {

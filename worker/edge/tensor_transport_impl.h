@@ -83,6 +83,8 @@ class TensorTransport::Impl : public std::enable_shared_from_this<Impl> {
   // Accepted connections (tensor_accept.cc).
   Status Listen();
   void AcceptNext();
+  void AcceptAfterPause();
+  bool MakePlace();  // for one more connection
   void OnAccepted(asio::ip::tcp::socket socket);
   bool OnFrame(uint64_t number, const TensorHeader& header, Bytes payload);
   void OnAcceptedEnd(uint64_t number, TensorEnding ending, const std::string& why);
@@ -103,6 +105,7 @@ class TensorTransport::Impl : public std::enable_shared_from_this<Impl> {
   asio::io_context io_;
   asio::executor_work_guard<asio::io_context::executor_type> work_;
   asio::ip::tcp::acceptor acceptor_;
+  asio::steady_timer accept_pause_;
   asio::ip::tcp::resolver resolver_;
   std::thread thread_;
   std::atomic<bool> stopped_{false};
@@ -110,6 +113,7 @@ class TensorTransport::Impl : public std::enable_shared_from_this<Impl> {
   std::map<PeerId, Link> links_;
   std::list<PeerId> recent_;  // of links_, most recently used first
   std::map<uint64_t, Accepted> accepted_;
+  std::set<uint64_t> nameless_;  // of them, without a Hello yet, oldest first
   uint64_t next_accepted_ = 0;
   std::set<uint64_t> paused_;
   std::atomic<size_t> waiting_bytes_{0};  // posted to the host

@@ -11,8 +11,10 @@
 #include <thread>
 
 #include "base/rng.h"
+#include "tests/support/eventually.h"
 #include "tests/unit/worker_edge/file_size_limit.h"
 #include "tests/unit/worker_edge/link_fixture.h"
+#include "tests/unit/worker_edge/no_descriptors.h"
 #include "worker/edge/link_http.h"
 #include "worker/edge/link_mapping.h"
 
@@ -136,6 +138,22 @@ TEST_F(LinkAbuse, ConnectionsAreBoundedAndTheFirstOnesLive) {
   EXPECT_FALSE(Http().Do("GET", "/v1/state", "", Seconds(20)).ok());
   EXPECT_EQ(Refused("too_many"), 1);
   EXPECT_EQ(open[0].Do("GET", "/v1/state", "", Seconds(20))->code, 200);
+}
+
+TEST_F(LinkAbuse, WithoutDescriptorsItTriesAgainWithPausesAndThenAnswers) {
+  StartServer();
+  const auto began = std::chrono::steady_clock::now();
+  std::optional<HttpClient> client;
+  {
+    const int spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    const NoDescriptors none;
+    close(spare);  // for the client's end
+    client.emplace(Http());
+    EXPECT_TRUE(EventuallyHolds([&] { return Refused("no_descriptors") >= 3; }));
+  }
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
+  EXPECT_LE(Refused("no_descriptors"), took.count() / 0.1 + 2) << "a pause after each";
+  EXPECT_EQ(client->Do("GET", "/v1/state", "", Seconds(20))->code, 200);
 }
 
 TEST_F(LinkAbuse, CurlCanDriveIt) {

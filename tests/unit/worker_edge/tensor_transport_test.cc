@@ -14,6 +14,7 @@
 #include "base/rng.h"
 #include "tests/support/eventually.h"
 #include "tests/unit/dht_edge/test_authority.h"
+#include "tests/unit/worker_edge/no_descriptors.h"
 
 namespace crowdsurf::worker {
 namespace {
@@ -129,14 +130,17 @@ Bytes Random(size_t size, uint64_t seed) {
 }
 
 // A connected socket to a node's port, for what no peer would send.
-int Dial(const std::string& endpoint) {
-  const int fd = socket(AF_INET, SOCK_STREAM, 0);
+void Connect(int fd, const std::string& endpoint) {
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   address.sin_port =
       htons(static_cast<uint16_t>(std::stoi(endpoint.substr(endpoint.rfind(':') + 1))));
   EXPECT_EQ(connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+}
+int Dial(const std::string& endpoint) {
+  const int fd = socket(AF_INET, SOCK_STREAM, 0);
+  Connect(fd, endpoint);
   return fd;
 }
 void WriteAll(int fd, ByteView bytes) {
@@ -211,6 +215,36 @@ TEST_P(TensorTransportTest, AFullQueueIsSaidAndItsDrainingToo) {
   b.SetBlocked(false);
   ASSERT_TRUE(a.Eventually([&] { return a.drained_ > 0; }));
   ASSERT_TRUE(b.Eventually([&] { return b.received_.size() == queued; }));
+}
+
+TEST_P(TensorTransportTest, StrangersWhoSayNothingKeepNoPeerOut) {
+  TensorTransportOptions few;
+  few.accepted = 4;
+  few.open_within = Seconds(1000);  // no timer makes room
+  Node a(authority(), "a"), b(authority(), "b", few);
+  std::vector<int> silent;
+  for (size_t i = 0; i < few.accepted; ++i) silent.push_back(Dial(b.transport().endpoint()));
+  a.Send(b, Bytes(7));
+  EXPECT_TRUE(b.Eventually([&] { return b.received_.size() == 1; }));
+  EXPECT_TRUE(b.EventuallyCounts("too_many", 1));
+  for (const int fd : silent) close(fd);
+}
+
+TEST_P(TensorTransportTest, WithoutDescriptorsItTriesAgainWithPausesAndThenAccepts) {
+  Node a(authority(), "a"), b(authority(), "b");
+  const auto failures = [&] { return b.metrics().Value("crowdsurf_tensor_accept_failures_total"); };
+  const int dialing = socket(AF_INET, SOCK_STREAM, 0);  // before there are none
+  const auto began = std::chrono::steady_clock::now();
+  {
+    const NoDescriptors none;
+    Connect(dialing, b.transport().endpoint());
+    EXPECT_TRUE(EventuallyHolds([&] { return failures() >= 3; }));
+  }
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
+  EXPECT_LE(failures(), took.count() / 0.1 + 2) << "a pause after each";
+  a.Send(b, Bytes(7));
+  EXPECT_TRUE(b.Eventually([&] { return b.received_.size() == 1; }));
+  close(dialing);
 }
 
 TEST_P(TensorTransportTest, GarbageIsCountedAndHarmsNobody) {
