@@ -71,6 +71,7 @@ Agent::Impl::~Impl() {
   drain_.reset();
   deaths_.reset();
   if (http_) http_->Stop();
+  slow_.reset();
   keeper_.reset();
   if (certificates_) certificates_->Stop();
   if (tensors_) tensors_->Stop();
@@ -82,6 +83,7 @@ Agent::Impl::~Impl() {
 Status Agent::Impl::Start() {
   ASSIGN_OR_RETURN(identity_, dht::Identity::Open(std::filesystem::path(options_.agent_dir)));
   RETURN_IF_ERROR(StartDrain());
+  slow_ = std::make_unique<SlowWork>(host_, registry_);
   RETURN_IF_ERROR(StartLink());
   RETURN_IF_ERROR(StartCertificate());
   RETURN_IF_ERROR(StartTransports());
@@ -216,17 +218,18 @@ Status Agent::Impl::StartTransports() {
 }
 
 void Agent::Impl::MakeStateExchange() {
-  const StateExchangeHost exchange{[this](int inbox) { return link_->inbox(inbox); },
-                                   [this](const PeerId& to, SharedBytes payload) {
-                                     return plane_->SendStateFrame(host_.Now(), to,
-                                                                   std::move(payload));
-                                   },
-                                   [this] {
-                                     if (!trainer_) return false;
-                                     link_->RequestOpaque();
-                                     return true;
-                                   },
-                                   [this](uint64_t bytes) { return link_->MakeRoom(bytes); }};
+  const StateExchangeHost exchange{
+      [this](int inbox) { return link_->inbox(inbox); },
+      [this](const PeerId& to, SharedBytes payload) {
+        return plane_->SendStateFrame(host_.Now(), to, std::move(payload));
+      },
+      [this] {
+        if (!trainer_) return false;
+        link_->RequestOpaque();
+        return true;
+      },
+      [this](uint64_t bytes) { return link_->MakeRoom(bytes); },
+      [this](const auto& state, uint64_t number) { return HashOpaque(state, number); }};
   state_ = std::make_unique<StateExchange>(exchange, metrics_, registry_, log_);
 }
 

@@ -108,10 +108,21 @@ void Agent::Impl::Do(Time now, WallTime wall, const Deliver& action) {
   delivered_ = action;
   mixed_.reset();
   CheckpointWhenDue(now, wall, summary);
-  const Digest content =
-      state_->Offer(inbox, action.averaging, action.job_samples, trainer_->schema);
-  inputs_.push_back([this, content, number = action.averaging](Time at, Actions& out) {
-    peer_->OnLocal(at, StateHashed{.averaging = number, .root = content}, out);
+  DescribeAverage(inbox, action);
+}
+
+// For joiners; a region that is written again meanwhile has nothing to offer.
+void Agent::Impl::DescribeAverage(int inbox, const Deliver& action) {
+  const std::span<const float> values = std::as_const(*link_).inbox(inbox);
+  (void)slow_->Run([this, inbox, values, writes = state_->writes(inbox), number = action.averaging,
+                    samples = action.job_samples,
+                    schema = trainer_->schema]() -> dht::HostLoop::Closure {
+    const StateManifest manifest = StateExchange::Describe(values, number, samples, schema);
+    return [this, inbox, writes, manifest](Time now, WallTime wall) {
+      if (state_->writes(inbox) != writes) return;
+      const Digest content = state_->Offer(inbox, manifest);
+      FeedLocal(now, wall, StateHashed{.averaging = manifest.averaging, .root = content});
+    };
   });
 }
 
@@ -204,17 +215,27 @@ void Agent::Impl::Do(Time now, WallTime, const RaiseStop&) {
   link_->RaiseStop();
   stop_raised_ = true;
   stop_raised_at_ = now;
+  linger_until_ = now + kLinger;
   log_.Info("target met: the trainer is told to stop");
 }
 
 void Agent::Impl::EndWhenJobIsOver(Time now) {
   if (!stop_raised_ || ended_) return;
-  const Duration since = now - stop_raised_at_;
-  const bool written = checkpoints_open_ == 0 && !checkpoint_;
-  const bool trainer_done = stop_acknowledged_ || !trainer_;
-  if (since >= kStopPatience || (since >= kLinger && written && trainer_done)) {
-    End(kTargetMet, 0);
-  }
+  // A trainer gives its opaque state before it says that it stops: nothing more will come.
+  if (checkpoint_ && (stop_acknowledged_ || !trainer_)) SubmitCheckpoint();
+  const char* waits_for = WaitsForAtTheEnd(now);
+  if (waits_for == nullptr) return End(kTargetMet, 0);
+  if (std::exchange(waits_for_, waits_for) == waits_for) return;
+  log_.Info("the job is over", {{"waiting_for", waits_for}});
+}
+
+const char* Agent::Impl::WaitsForAtTheEnd(Time now) const {
+  if (now - stop_raised_at_ >= kStopPatience) return nullptr;
+  if (trainer_ && !stop_acknowledged_) return "the trainer to stop";
+  if (checkpoint_) return "the trainer's state";
+  if (checkpoints_open_ > 0) return "the checkpoint and the model to be written";
+  return !linger_until_.infinite() && now < linger_until_ ? "peers that have not heard of it"
+                                                          : nullptr;
 }
 
 // ---- strategies on graphs ----------------------------------------------------------------------

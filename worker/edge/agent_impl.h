@@ -30,6 +30,7 @@
 #include "worker/edge/link_server.h"
 #include "worker/edge/lost_members.h"
 #include "worker/edge/mix_plane.h"
+#include "worker/edge/slow_work.h"
 #include "worker/edge/state_exchange.h"
 #include "worker/edge/tensor_transport.h"
 
@@ -83,8 +84,17 @@ class Agent::Impl : public dht::TimerSource {
   void OnRegistered(Time now, WallTime wall, const link::TrainerRegistered& event);
   void TakeSeatAgain(Time now, WallTime wall);
   void OnPublishRefused(Time now, WallTime wall, const link::PublishRefused& refused);
-  void RestoreCheckpoint(Time now, WallTime wall, const link::TrainerRegistered& event);
-  void HoldRestored(ByteView opaque);
+  void FeedRegistered(Time now, WallTime wall, const link::TrainerRegistered& event);
+  // The newest good checkpoint of this job goes into inbox 0, elsewhere; OnRestored follows. False:
+  // there is nothing to look for.
+  bool StartRestore(const link::TrainerRegistered& event);
+  struct Restored {
+    CheckpointInfo info;
+    StateManifest manifest;
+    std::optional<HeldOpaque> opaque;
+  };
+  void OnRestored(Time now, WallTime wall, std::optional<Restored> restored);
+  bool HashOpaque(const std::shared_ptr<const HeldState>& state, uint64_t number);
   void OnDrainEvent(Time now, WallTime wall, const DrainEvent& event);
   void OnConfigText(Time now, WallTime wall, const std::string& text);
   void OnTensorFrame(Time now, WallTime wall, const PeerId& from, const TensorHeader& header,
@@ -122,10 +132,12 @@ class Agent::Impl : public dht::TimerSource {
   void Do(Time now, WallTime wall, const DeliverMix& action);
   void Do(Time now, WallTime wall, const TellLrScale& action);
   void Do(Time now, WallTime wall, const JobCounted& action);
+  void DescribeAverage(int inbox, const Deliver& action);
   void CheckpointWhenDue(Time now, WallTime wall, const PeerSummary& summary);
   void FeedSent(const MixSent& sent);
   void SubmitCheckpoint();
   void EndWhenJobIsOver(Time now);
+  const char* WaitsForAtTheEnd(Time now) const;  // nullptr: for nothing more
 
   // ---- what is shown (agent_view.cc) ----
   void SampleProgress(Time now, WallTime wall);
@@ -153,6 +165,7 @@ class Agent::Impl : public dht::TimerSource {
   std::unique_ptr<LinkServer> link_;
   std::unique_ptr<CheckpointStore> checkpoints_;
   std::unique_ptr<CheckpointKeeper> keeper_;
+  std::unique_ptr<SlowWork> slow_;
   std::unique_ptr<dht::HttpServer> http_;
   std::unique_ptr<Drain> drain_;
   std::unique_ptr<DeathReporter> deaths_;  // without a signer: none
@@ -181,7 +194,8 @@ class Agent::Impl : public dht::TimerSource {
   TrainerPulse pulse_;
   LostMembers lost_members_;
   DeathNotes notes_;
-  bool restore_tried_ = false;
+  bool restore_tried_ = false, restoring_ = false;
+  std::optional<link::TrainerRegistered> waits_for_restore_;
   std::optional<HeldOpaque> restored_opaque_;
   std::optional<Deliver> delivered_;  // the last average, and where it lies
   std::optional<Region> mixed_;  // a strategy on a graph has gone on from there: its last result
@@ -209,6 +223,8 @@ class Agent::Impl : public dht::TimerSource {
   Time leave_by_ = Time::Infinite();
   bool stop_raised_ = false, stop_acknowledged_ = false;
   Time stop_raised_at_;
+  Time linger_until_ = Time::Infinite();
+  std::string waits_for_;  // at the end of the job, as logged last
   std::string end_reason_;
   int exit_code_ = 0;
   bool ended_ = false;

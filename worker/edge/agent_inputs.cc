@@ -59,7 +59,7 @@ void Agent::Impl::RunInputs(Time now, WallTime wall) {
 Time Agent::Impl::NextDeadline() const {
   const Time peer = peer_started_ ? peer_->NextDeadline() : peer_start_at_;
   return std::min({peer, plane_->NextDeadline(), mix_->NextDeadline(), state_->NextDeadline(),
-                   progress_at_, leave_by_, checkpoint_wait_until_, seat_again_});
+                   progress_at_, linger_until_, leave_by_, checkpoint_wait_until_, seat_again_});
 }
 
 void Agent::Impl::OnTimer(Time now, WallTime wall) {
@@ -71,6 +71,10 @@ void Agent::Impl::OnTimer(Time now, WallTime wall) {
   }
   if (now >= progress_at_) SampleProgress(now, wall);
   if (now >= checkpoint_wait_until_) SubmitCheckpoint();
+  if (now >= linger_until_) {
+    EndWhenJobIsOver(now);
+    linger_until_ = Time::Infinite();
+  }
   if (now >= seat_again_) TakeSeatAgain(now, wall);
   if (now >= leave_by_) {
     leave_by_ = Time::Infinite();
@@ -178,7 +182,9 @@ void Agent::Impl::OnLinkEvent(Time now, WallTime wall, const LinkEvent& event) {
                    trainer_.reset();
                    seat_again_ = Time::Infinite();
                    pulse_.OnGone();
-                   FeedLocal(now, wall, TrainerGone{});
+                   // One that still waits is not known to the core.
+                   const bool waited = std::exchange(waits_for_restore_, std::nullopt).has_value();
+                   if (!waited) FeedLocal(now, wall, TrainerGone{});
                    EndWhenJobIsOver(now);
                  },
                  [&](const link::Published& e) {
@@ -223,8 +229,13 @@ void Agent::Impl::OnRegistered(Time now, WallTime wall, const link::TrainerRegis
   rate_ = {};
   progress_at_ = now;
   pulse_.OnRegistered(now);
-  if (!restore_tried_ && event.fresh) RestoreCheckpoint(now, wall, event);
-  restore_tried_ = true;
+  const bool first = !std::exchange(restore_tried_, true);
+  if (first && event.fresh && StartRestore(event)) restoring_ = true;
+  if (!restoring_) return FeedRegistered(now, wall, event);
+  waits_for_restore_ = event;
+}
+
+void Agent::Impl::FeedRegistered(Time now, WallTime wall, const link::TrainerRegistered& event) {
   // Of a trainer that goes on: its last snapshot is in an average, or may be.
   const auto published = static_cast<double>(link_->counters().published_samples);
   FeedLocal(now, wall,
@@ -271,49 +282,60 @@ void Agent::Impl::TakeSeatAgain(Time now, WallTime wall) {
                               .counted = static_cast<double>(link_->counters().samples)});
 }
 
-void Agent::Impl::HoldRestored(ByteView opaque) {
-  auto room = link_->MakeRoom(opaque.size());
-  const Status held = room.ok() ? (*room)->Write(0, opaque) : room.status();
-  if (held.ok()) {
-    restored_opaque_ = HeldOpaque{*std::move(room), Sha256(opaque)};
-  } else {
-    log_.Warning("the checkpoint's opaque state is left out", {{"error", held.ToString()}});
-  }
+bool Agent::Impl::StartRestore(const link::TrainerRegistered& event) {
+  if (!checkpoints_) return false;
+  const std::span<float> inbox = link_->inbox(0);
+  return slow_->Run([this, event, inbox]() -> dht::HostLoop::Closure {
+    std::optional<Restored> restored;
+    auto found = checkpoints_->Restore(
+        {.job = options_.job, .schema = event.schema, .elements = event.elements}, inbox,
+        [this](uint64_t bytes) { return link_->MakeRoom(bytes); });
+    if (found.ok()) {
+      const CheckpointInfo& info = found->info;
+      const StateManifest manifest =
+          StateExchange::Describe(inbox, info.averaging, info.job_samples, info.schema);
+      log_.Info("checkpoint restored", {{"averaging", info.averaging}, {"path", found->path}});
+      restored = Restored{info, manifest, std::move(found->opaque)};
+    } else if (!absl::IsNotFound(found.status())) {
+      log_.Warning("no checkpoint restored", {{"error", found.status().ToString()}});
+    }
+    return [this, restored = std::move(restored)](Time now, WallTime wall) {
+      OnRestored(now, wall, restored);
+    };
+  });
 }
 
-// The newest good checkpoint of this job, into inbox 0; the core decides what it is worth.
-void Agent::Impl::RestoreCheckpoint(Time now, WallTime wall, const link::TrainerRegistered& event) {
-  if (!checkpoints_) return;
-  const auto found = checkpoints_->FindNewest(options_.job);
-  if (!found.ok()) {
-    if (!absl::IsNotFound(found.status())) {
-      log_.Warning("no checkpoint read", {{"error", found.status().ToString()}});
-    }
-    return;
+// The core decides what it is worth.
+void Agent::Impl::OnRestored(Time now, WallTime wall, std::optional<Restored> restored) {
+  restoring_ = false;
+  const auto event = std::exchange(waits_for_restore_, std::nullopt);
+  if (!event) return;  // its trainer is gone
+  if (restored && event->fresh) {
+    const CheckpointInfo& info = restored->info;
+    restored_opaque_ = std::move(restored->opaque);
+    const Digest content = state_->Offer(0, std::move(restored->manifest));
+    delivered_ = Deliver{.averaging = info.averaging,
+                         .region = Region::kInboxA,
+                         .samples = 0,
+                         .job_samples = info.job_samples,
+                         .root = info.committed};
+    FeedLocal(now, wall,
+              RestoredCheckpoint{.averaging = info.averaging,
+                                 .job_samples = info.job_samples,
+                                 .root = content,
+                                 .job_seconds = info.job_seconds});
   }
-  if (found->info.schema != event.schema || found->info.elements != event.elements) {
-    log_.Warning("a checkpoint of another model is left alone", {{"path", found->path}});
-    return;
-  }
-  auto opaque = checkpoints_->Load(*found, link_->inbox(0));
-  if (!opaque.ok()) {
-    log_.Warning("checkpoint not restored", {{"error", opaque.status().ToString()}});
-    return;
-  }
-  if (!opaque->empty()) HoldRestored(*opaque);
-  const CheckpointInfo& info = found->info;
-  const Digest content = state_->Offer(0, info.averaging, info.job_samples, info.schema);
-  delivered_ = Deliver{.averaging = info.averaging,
-                       .region = Region::kInboxA,
-                       .samples = 0,
-                       .job_samples = info.job_samples,
-                       .root = info.committed};
-  log_.Info("checkpoint restored", {{"averaging", info.averaging}, {"path", found->path}});
-  FeedLocal(now, wall,
-            RestoredCheckpoint{.averaging = info.averaging,
-                               .job_samples = info.job_samples,
-                               .root = content,
-                               .job_seconds = info.job_seconds});
+  FeedRegistered(now, wall, *event);
+}
+
+bool Agent::Impl::HashOpaque(const std::shared_ptr<const HeldState>& state, uint64_t number) {
+  return slow_->Run([this, state, number] {
+    const Digest hash = Sha256(state->bytes());
+    return [this, number, hash](Time now, WallTime wall) {
+      state_->OnOpaqueHashed(now, number, hash);
+      OnState(now, wall);
+    };
+  });
 }
 
 // ---- the outside -------------------------------------------------------------------------------

@@ -102,40 +102,6 @@ class MappedFile {
   ByteView bytes_;
 };
 
-struct Contents {
-  Header header;
-  ByteView average, opaque;
-};
-
-// What the file holds, every hash verified; nullopt for anything else.
-std::optional<Contents> Verify(ByteView file) {
-  ByteReader in(file.first(std::min(file.size(), kPreambleBytes)));
-  const uint64_t magic = in.U64();
-  const uint32_t version = in.U32();
-  const uint64_t header_bytes = in.U64();
-  const Digest header_hash = ReadDigest(in);
-  if (!in.Done() || magic != kCheckpointMagic || version != kVersion ||
-      header_bytes > kHeaderMost || header_bytes > file.size() - kPreambleBytes) {
-    return std::nullopt;
-  }
-  const ByteView header = file.subspan(kPreambleBytes, header_bytes);
-  if (Sha256(header) != header_hash) return std::nullopt;
-  auto decoded = DecodeHeader(header);
-  const ByteView rest = file.subspan(kPreambleBytes + header_bytes);
-  if (!decoded ||
-      rest.size() != decoded->info.elements * sizeof(float) + decoded->info.opaque_bytes) {
-    return std::nullopt;
-  }
-  Contents c;
-  c.average = rest.first(decoded->info.elements * sizeof(float));
-  c.opaque = rest.subspan(c.average.size());
-  c.header = *std::move(decoded);
-  if (Sha256(c.average) != c.header.average_hash || Sha256(c.opaque) != c.header.opaque_hash) {
-    return std::nullopt;
-  }
-  return c;
-}
-
 ByteView FloatBytes(std::span<const float> v) {
   return {reinterpret_cast<const uint8_t*>(v.data()), v.size_bytes()};
 }
@@ -143,6 +109,51 @@ ByteView FloatBytes(std::span<const float> v) {
 Counter& Writes(MetricRegistry& metrics, const char* result) {
   return metrics.AddCounter("crowdsurf_checkpoint_writes_total", "Checkpoints written, by result.",
                             {{"result", result}});
+}
+
+struct Contents {
+  Header header;
+  ByteView average, opaque;  // not verified
+
+  // What the file says of itself, if that verifies.
+  static std::optional<Contents> Of(ByteView file) {
+    ByteReader in(file.first(std::min(file.size(), kPreambleBytes)));
+    const uint64_t magic = in.U64();
+    const uint32_t version = in.U32();
+    const uint64_t header_bytes = in.U64();
+    const Digest header_hash = ReadDigest(in);
+    if (!in.Done() || magic != kCheckpointMagic || version != kVersion ||
+        header_bytes > kHeaderMost || header_bytes > file.size() - kPreambleBytes) {
+      return std::nullopt;
+    }
+    const ByteView header = file.subspan(kPreambleBytes, header_bytes);
+    if (Sha256(header) != header_hash) return std::nullopt;
+    auto decoded = DecodeHeader(header);
+    const ByteView rest = file.subspan(kPreambleBytes + header_bytes);
+    if (!decoded ||
+        rest.size() != decoded->info.elements * sizeof(float) + decoded->info.opaque_bytes) {
+      return std::nullopt;
+    }
+    const uint64_t average_bytes = decoded->info.elements * sizeof(float);
+    return Contents{*std::move(decoded), rest.first(average_bytes), rest.subspan(average_bytes)};
+  }
+};
+
+// False: the file does not verify. No room for the opaque state: it is left out.
+bool Copy(const Contents& contents, std::span<float> average,
+          const CheckpointStore::MakeRoom& make_room, const Logger& log, FoundCheckpoint& found) {
+  std::memcpy(average.data(), contents.average.data(), contents.average.size());
+  if (Sha256(FloatBytes(average)) != contents.header.average_hash) return false;
+  if (contents.opaque.empty()) return contents.header.opaque_hash == Sha256({});
+  auto room = make_room(contents.opaque.size());
+  const Status kept = room.ok() ? (*room)->Write(0, contents.opaque) : room.status();
+  if (!kept.ok()) {
+    log.Warning("a checkpoint's opaque state is left out", {{"error", kept.ToString()}});
+    return true;
+  }
+  if (Sha256((*room)->bytes()) != contents.header.opaque_hash) return false;
+  found.opaque = HeldOpaque{*std::move(room), contents.header.opaque_hash};
+  return true;
 }
 
 }  // namespace
@@ -216,32 +227,28 @@ void CheckpointStore::Prune() {
   ::closedir(dir);
 }
 
-StatusOr<FoundCheckpoint> CheckpointStore::FindNewest(const std::string& job) {
+StatusOr<FoundCheckpoint> CheckpointStore::Restore(const CheckpointWanted& wanted,
+                                                   std::span<float> average,
+                                                   const MakeRoom& make_room) {
+  CHECK_EQ(average.size(), wanted.elements);
   for (const std::string& name : NumbersDescending()) {
     const std::string path = folder_ + "/" + name;
     const MappedFile file(path);
-    auto contents = Verify(file.bytes());
-    if (!contents) {
-      unreadable_.Add();
-      log_.Warning("checkpoint does not verify, looking for an older one", {{"path", path}});
-      continue;
+    const auto contents = Contents::Of(file.bytes());
+    FoundCheckpoint found{.path = path, .info = {}, .opaque = {}};
+    if (contents && contents->header.info.job != wanted.job) continue;
+    if (contents) {
+      found.info = contents->header.info;
+      if (found.info.schema != wanted.schema || found.info.elements != wanted.elements) {
+        return absl::FailedPreconditionError(
+            absl::StrCat(path, " is of another model and is left alone"));
+      }
+      if (Copy(*contents, average, make_room, log_, found)) return found;
     }
-    if (contents->header.info.job != job) continue;
-    return FoundCheckpoint{path, std::move(contents->header.info)};
-  }
-  return absl::NotFoundError(absl::StrCat("no checkpoint of job ", job, " in ", folder_));
-}
-
-StatusOr<Bytes> CheckpointStore::Load(const FoundCheckpoint& found, std::span<float> average) {
-  CHECK_EQ(average.size(), found.info.elements);
-  const MappedFile file(found.path);
-  const auto contents = Verify(file.bytes());
-  if (!contents || contents->header.info != found.info) {
     unreadable_.Add();
-    return absl::DataLossError(absl::StrCat(found.path, " has changed since it was found"));
+    log_.Warning("checkpoint does not verify, looking for an older one", {{"path", path}});
   }
-  std::memcpy(average.data(), contents->average.data(), contents->average.size());
-  return Bytes(contents->opaque.begin(), contents->opaque.end());
+  return absl::NotFoundError(absl::StrCat("no checkpoint of job ", wanted.job, " in ", folder_));
 }
 
 }  // namespace crowdsurf::worker

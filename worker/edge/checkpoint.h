@@ -7,6 +7,7 @@
 // steward, one claim for all workers). Blocking: call from a thread that may wait.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -16,6 +17,7 @@
 #include "base/metrics.h"
 #include "base/status.h"
 #include "worker/core/link_layout.h"
+#include "worker/edge/held_state.h"
 
 namespace crowdsurf::worker {
 
@@ -33,13 +35,23 @@ struct CheckpointInfo {
   bool operator==(const CheckpointInfo&) const = default;
 };
 
+// Of which job and which model a checkpoint is looked for.
+struct CheckpointWanted {
+  std::string job;
+  Digest schema;
+  uint64_t elements = 0;
+};
+
 struct FoundCheckpoint {
   std::string path;
   CheckpointInfo info;
+  std::optional<HeldOpaque> opaque;
 };
 
 class CheckpointStore {
  public:
+  using MakeRoom = std::function<StatusOr<std::unique_ptr<HeldState>>(uint64_t bytes)>;
+
   // `writer`: a name of this process, for temporary files. `retain` >= 1.
   CheckpointStore(std::string folder, std::string writer, size_t retain, Logger log,
                   MetricRegistry& metrics);
@@ -48,12 +60,11 @@ class CheckpointStore {
   // the spans. Errors: ResourceExhausted (disk full), NotFound (no folder), Internal.
   Status Write(CheckpointInfo info, std::span<const float> average, ByteView opaque);
 
-  // The newest checkpoint of `job` that verifies whole. NotFound when there is none. Reads every
-  // byte of the ones it looks at.
-  StatusOr<FoundCheckpoint> FindNewest(const std::string& job);
-  // Its contents. Pre: average.size() == info.elements. DataLoss when it changed since it was
-  // found.
-  StatusOr<Bytes> Load(const FoundCheckpoint& found, std::span<float> average);
+  // Reads the newest checkpoint of the job that verifies whole: the copies are verified, so each
+  // byte is hashed once. What is in `average` when none is found means nothing. NotFound: there is
+  // none; FailedPrecondition: the newest is of another model. Pre: average.size() == elements.
+  StatusOr<FoundCheckpoint> Restore(const CheckpointWanted& wanted, std::span<float> average,
+                                    const MakeRoom& make_room);
 
  private:
   std::vector<std::string> NumbersDescending() const;  // names in the folder, newest first

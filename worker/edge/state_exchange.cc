@@ -29,14 +29,23 @@ StateExchange::StateExchange(StateExchangeHost host, AgentMetrics& metrics,
   const StateFetch declared(Time(), {}, registry_);
 }
 
-Digest StateExchange::Offer(int inbox, uint64_t averaging, double job_samples,
-                            const Digest& schema) {
-  StateManifest manifest = MakeStateManifest(host_.inbox(inbox), averaging, Digest(), schema);
-  const Digest content = manifest.Root();  // of number, schema and values: equal at all members
-  manifest.committed = content;
+StateManifest StateExchange::Describe(std::span<const float> values, uint64_t averaging,
+                                      double job_samples, const Digest& schema) {
+  StateManifest manifest = MakeStateManifest(values, averaging, Digest(), schema);
+  manifest.committed = manifest.Root();  // of number, schema and values: equal at all members
   manifest.job_samples = job_samples;
+  return manifest;
+}
+
+Digest StateExchange::Offer(int inbox, StateManifest manifest) {
+  const Digest content = manifest.committed;
   donor_.Offer(inbox, std::move(manifest));
   return content;
+}
+
+void StateExchange::Retire(int inbox) {
+  ++writes_[static_cast<size_t>(inbox)];
+  donor_.Retire(inbox);
 }
 
 void StateExchange::OnOpaque(Time now, HeldOpaque opaque) {
@@ -52,8 +61,8 @@ void StateExchange::Fetch(Time now, const FetchState& request, const Digest& sch
   options.schema = schema;
   options.elements = elements;
   options.want_opaque = request.adopt;
-  donor_.Retire(request.region == Region::kInboxA ? 0 : 1);
-  fetch_.emplace(Running{request, StateFetch(now, options, registry_), {}, {}});
+  Retire(request.region == Region::kInboxA ? 0 : 1);
+  fetch_.emplace(Running{request, StateFetch(now, options, registry_), {}, {}, {}, 0});
   log_.Info("fetching state",
             {{"averaging", request.averaging}, {"donors", request.donors.size()}});
   for (const PeerId& donor : request.donors) {
@@ -136,13 +145,12 @@ void StateExchange::Execute(Time now, const FetchActions& actions, ByteView payl
     } else if (const auto* part = std::get_if<KeepOpaque>(&action)) {
       KeepOpaquePart(*part, payload);
     } else if (const auto* verify = std::get_if<VerifyOpaque>(&action)) {
-      FetchActions more;
-      const auto& kept = fetch_->opaque;
-      const bool good = kept != nullptr && Sha256(kept->bytes()) == verify->hash;
-      if (good) fetch_->verified = {kept, verify->hash};
-      fetch_->core.OnOpaqueVerified(now, good, more);
-      Execute(now, more, {});
-      if (!fetch_) return;
+      fetch_->wanted = verify->hash;
+      fetch_->number = ++hashes_;
+      if (fetch_->opaque == nullptr || !host_.hash(fetch_->opaque, fetch_->number)) {
+        OnOpaqueHashed(now, fetch_->number, Digest());
+        if (!fetch_) return;
+      }
     } else if (const auto* done = std::get_if<FetchDone>(&action)) {
       if (!done->opaque) fetch_->verified.reset();
       return Finish(&done->manifest);
@@ -151,6 +159,15 @@ void StateExchange::Execute(Time now, const FetchActions& actions, ByteView payl
       return Finish(nullptr);
     }
   }
+}
+
+void StateExchange::OnOpaqueHashed(Time now, uint64_t number, const Digest& hash) {
+  if (!fetch_ || fetch_->number != number) return;  // of a fetch that is over
+  const bool good = hash == fetch_->wanted;
+  if (good) fetch_->verified = {fetch_->opaque, hash};
+  FetchActions more;
+  fetch_->core.OnOpaqueVerified(now, good, more);
+  Execute(now, more, {});
 }
 
 void StateExchange::Finish(const StateManifest* manifest) {

@@ -8,6 +8,7 @@
 // kMostWaiting held requests.
 #pragma once
 
+#include <array>
 #include <functional>
 #include <map>
 #include <optional>
@@ -32,6 +33,8 @@ struct StateExchangeHost {
   std::function<bool(const PeerId& to, SharedBytes payload)> send;  // false: no way to it
   std::function<bool()> request_opaque;  // false: no trainer to ask; else OnOpaque follows
   std::function<StatusOr<std::unique_ptr<HeldState>>(uint64_t bytes)> make_room;
+  // Hashes elsewhere; the exchange's OnOpaqueHashed follows. False: too much is being done already.
+  std::function<bool(std::shared_ptr<const HeldState> state, uint64_t number)> hash;
 };
 
 class StateExchange {
@@ -42,10 +45,15 @@ class StateExchange {
                 Logger log);
 
   // ---- as a donor ----
-  // Inbox `inbox` holds the average `averaging` now. Returns the content digest. About 0.1 s a
-  // gigabyte.
-  Digest Offer(int inbox, uint64_t averaging, double job_samples, const Digest& schema);
-  void Retire(int inbox) { donor_.Retire(inbox); }  // it is about to be written
+  // What an inbox holds as an average of that number and schema. About 0.1 s a gigabyte. Any
+  // thread.
+  static StateManifest Describe(std::span<const float> values, uint64_t averaging,
+                                double job_samples, const Digest& schema);
+  // Inbox `inbox` holds that average. Returns the content digest.
+  Digest Offer(int inbox, StateManifest manifest);
+  void Retire(int inbox);  // it is about to be written
+  // Counts up when the inbox is retired: what was described before is not there any more.
+  uint64_t writes(int inbox) const { return writes_[static_cast<size_t>(inbox)]; }
   // The trainer's opaque state arrived.
   void OnOpaque(Time now, HeldOpaque opaque);
 
@@ -67,6 +75,7 @@ class StateExchange {
   void OnFrame(Time now, const PeerId& from, ByteView payload);
   void OnPeerDown(Time now, const PeerId& peer);
   void OnTimer(Time now);
+  void OnOpaqueHashed(Time now, uint64_t number, const Digest& hash);
   Time NextDeadline() const;
   // The fetch that has ended since the last call.
   std::optional<Fetched> TakeFetched() { return std::exchange(fetched_, std::nullopt); }
@@ -77,6 +86,8 @@ class StateExchange {
     StateFetch core;
     std::shared_ptr<HeldState> opaque;
     std::optional<HeldOpaque> verified;
+    Digest wanted;        // of what is being hashed
+    uint64_t number = 0;  // of that
   };
   struct WaitingRequest {
     PeerId from;
@@ -94,6 +105,8 @@ class StateExchange {
   MetricRegistry& registry_;
   const Logger log_;
   StateDonor donor_;
+  std::array<uint64_t, 2> writes_{};
+  uint64_t hashes_ = 0;  // asked for
   std::optional<Running> fetch_;
   std::optional<Fetched> fetched_;
   std::vector<WaitingRequest> waiting_;  // for the trainer's opaque state

@@ -15,7 +15,7 @@ constexpr uint8_t kPlaces = 4;  // of a donor
 
 class StateExchangeTest : public testing::Test {
  protected:
-  StateExchangeTest() { exchange_.Offer(0, 7, 100, Digest()); }
+  StateExchangeTest() { exchange_.Offer(0, StateExchange::Describe(average_, 7, 100, Digest())); }
   void Ask(uint8_t joiner) {
     exchange_.OnFrame(now_, Id(joiner), EncodeStateMessage(ManifestRequest{}));
   }
@@ -41,7 +41,8 @@ class StateExchangeTest : public testing::Test {
              return true;
            },
        .request_opaque = [] { return true; },
-       .make_room = [](uint64_t) { return absl::ResourceExhaustedError("none"); }},
+       .make_room = [](uint64_t) { return absl::ResourceExhaustedError("none"); },
+       .hash = [](const auto&, uint64_t) { return false; }},
       metrics_,
       registry_,
       Logger()};

@@ -1,0 +1,39 @@
+// Slow work: what would hold the host thread too long (hashing and reading files), elsewhere.
+//
+// One thread takes jobs in their order; what a job returns is posted to the host and runs there.
+// Owner: the agent. Run from the host thread; a job touches nothing that the host changes
+// meanwhile. Bounds: kMost jobs wait; a further one is refused, and counted.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <thread>
+
+#include "base/mailbox.h"
+#include "base/metrics.h"
+#include "coordinator-free-dht/edge/host.h"
+
+namespace crowdsurf::worker {
+
+class SlowWork {
+ public:
+  static constexpr size_t kMost = 16;
+  using Job = std::function<dht::HostLoop::Closure()>;
+
+  // `host` outlives it.
+  SlowWork(dht::HostLoop& host, MetricRegistry& registry);
+  ~SlowWork();  // ends after the job in hand; what waits is dropped
+
+  [[nodiscard]] bool Run(Job job);
+
+ private:
+  void Loop();
+
+  dht::HostLoop& host_;
+  Counter& refused_;
+  Mailbox<Job> jobs_{kMost};
+  std::atomic<bool> stopped_{false};
+  std::thread thread_;
+};
+
+}  // namespace crowdsurf::worker
