@@ -154,8 +154,15 @@ bool Membership::IsOurs(Time now, const PeerId& from, const ViewHash& view, Acti
 
 // ---- entering and leaving views
 
+// The newest configuration, unless its strategy does not take the members there are: an agent that
+// starts with it in a bigger job must not make a view of it.
+const AveragingConfig& Membership::ConfigOfNext() const {
+  const bool fits = !seating_ || seating_->occupants().size() <= MostMembersOf(newest_);
+  return fits ? newest_ : seating_->view().config;
+}
+
 ViewFacts Membership::Facts() {
-  return {.config = newest_,
+  return {.config = ConfigOfNext(),
           .first_averaging = averaging_.first_of_new_view(),
           .barrier = averaging_.first_of_new_view(),
           .base_samples = averaging_.job().job_samples,
@@ -178,11 +185,30 @@ void Membership::OnConfig(const AveragingConfig& config) {
 void Membership::OnPeerDown(Time now, const PeerId& peer, bool hard, Actions& out) {
   joining_.OnPeerDown(peer);
   if (!hard) return;
-  down_.insert(peer);
+  const bool fresh = down_.insert(peer).second;
   joiners_.erase(peer);
   fetch_told_.erase(peer);
-  averaging_.SetDown(down_);
+  ForgetStrangers();
+  // Others concern no list: a view that takes them in passes this set on anew.
+  if (fresh && seating_ && Concerns(*seating_, peer)) averaging_.SetDown(down_);
   if (leader_) leader_->OnPeerDown(now, peer, out);
+}
+
+// It sits in this view, or did.
+bool Membership::Concerns(const Seating& seating, const PeerId& peer) const {
+  return seating.CellOf(peer) || seating.view().Find(peer) != nullptr || seating.Vacated(peer) ||
+         seating.SittingOf(peer) > 0;
+}
+
+// Peers come and go for as long as a job lasts. Those that no view and no record names any more are
+// forgotten. Looking through all takes long: it is done when there are many.
+void Membership::ForgetStrangers() {
+  if (down_.size() < forget_at_) return;
+  std::erase_if(down_, [&](const PeerId& peer) {
+    return !(seating_ && Concerns(*seating_, peer)) && !(pending_ && Concerns(*pending_, peer)) &&
+           !joiners_.contains(peer) && roster_.Find(peer) == nullptr && following_ != peer;
+  });
+  forget_at_ = std::max(kMostStrangersDown, 2 * down_.size());
 }
 
 void Membership::OnHeard(Time now, const PeerId& peer) {

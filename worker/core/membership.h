@@ -32,6 +32,7 @@ class Membership {
  public:
   static constexpr size_t kMostJoiners = 4096;
   static constexpr size_t kMostPast = 16;
+  static constexpr size_t kMostStrangersDown = 4096;
   static constexpr std::string_view kAnotherTable = "another tensor table";
 
   Membership(const PeerConfig& config, PeerMetrics& metrics, Logger log, Rng rng, Roster& roster,
@@ -124,7 +125,11 @@ class Membership {
   void TellSeats(Time now, const PeerId& peer, Actions& out);
   void TellOwnSeat(Time now, Actions& out);
   bool Quiet(Time now, const PeerId& peer);
+  std::optional<View> Take(const Bytes& encoded);
   ViewFacts Facts();
+  const AveragingConfig& ConfigOfNext() const;
+  bool Concerns(const Seating& seating, const PeerId& peer) const;
+  void ForgetStrangers();
 
   // as the steward (stewardship.cc)
   void Govern(Time now, Actions& out);
@@ -178,7 +183,8 @@ class Membership {
   std::deque<Entered> forsaken_;  // left for another line: never entered or witnessed again
   ViewHash left_;                 // the view that this peer left for a branch
   Time left_since_;
-  std::set<PeerId> down_;
+  std::set<PeerId> down_;                  // ForgetStrangers bounds it
+  size_t forget_at_ = kMostStrangersDown;  // ids in down_
   std::set<PeerId> departed_;  // gave their cells back: they may come again, but not into this view
   std::map<PeerId, Time> heard_;  // occupants: when last as members of this view
   std::map<PeerId, Time> told_;   // when a peer was last told of a view or of seats

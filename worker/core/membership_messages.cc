@@ -100,11 +100,17 @@ void Membership::On(Time now, const PeerId& from, const message::JoinRequest& re
     SendAll({from}, JoinAnswer{JoinAnswer::Kind::kWait, {}, {}, {}}, out);
 }
 
+// The one entrance of views from others.
+std::optional<View> Membership::Take(const Bytes& encoded) {
+  std::string_view flaw;
+  auto view = DecodeView(encoded, &flaw);
+  if (!view) metrics_.RefuseMessage(std::string(flaw));
+  return view;
+}
+
 void Membership::On(Time now, const PeerId& from, const message::ViewNews& news, Actions& out) {
-  auto view = DecodeView(news.view);
-  if (!view) return metrics_.RefuseMessage("view_garbled");
-  if (MakeStrategy(view->config.strategy, Rng(0)) == nullptr)
-    return metrics_.RefuseMessage("view_strategy");
+  auto view = Take(news.view);
+  if (!view) return;
   const ViewHash hash = HashOf(*view, config_.job);
   for (const Contact& contact : news.contacts) roster_.Learn(contact, out);
   clock_.Learn(now, news.job_seconds);
@@ -170,6 +176,8 @@ void Membership::On(Time now, const PeerId& from, const message::ViewOpen& open,
     IsOurs(now, from, open.parent, out);
     return;
   }
+  if (!OwnsBallot(seating_->view(), from, open.ballot))
+    return metrics_.RefuseMessage("ballot_of_another");
   if (left_ == open.parent) return;  // who answered a branch witnesses nothing here any more
   if (pending_ && pending_->view().parent == open.parent)
     return SendAll({from}, NewsOf(now, *pending_), out);
@@ -192,7 +200,13 @@ void Membership::On(Time now, const PeerId& from, const message::ViewAccept& acc
     IsOurs(now, from, accept.parent, out);
     return;
   }
-  if (left_ == accept.parent || !DecodeView(accept.view)) return;
+  if (!OwnsBallot(seating_->view(), from, accept.ballot))
+    return metrics_.RefuseMessage("ballot_of_another");
+  if (left_ == accept.parent) return;
+  const auto view = Take(accept.view);
+  if (!view) return;
+  if (view->parent != accept.parent || view->epoch != seating_->view().epoch + 1)
+    return metrics_.RefuseMessage("view_parent");
   SendAll({from}, witness_.OnAccept(seating_->view().epoch, accept), out);
 }
 
@@ -227,8 +241,9 @@ void Membership::On(Time now, const PeerId& from, const message::BranchJoin& joi
 
 void Membership::On(Time, const PeerId& from, const message::BranchView& branch, Actions& out) {
   if (from != following_ || left_ != branch.parent) return;
-  auto view = DecodeView(branch.view);
-  if (!view || view->parent != branch.parent || view->Find(config_.id) == nullptr) return;
+  auto view = Take(branch.view);
+  if (!view) return;
+  if (view->parent != branch.parent || view->Find(config_.id) == nullptr) return;
   branch_held_ = std::move(view);
   SendAll({from}, message::BranchHeld{branch.parent, branch.attempt}, out);
 }

@@ -1,5 +1,4 @@
 // Codec of messages.h: a kind byte (the variant's index), then the fields in order.
-#include <cmath>
 #include <utility>
 
 #include "worker/core/messages.h"
@@ -19,6 +18,7 @@ class Writer {
   void operator()(const Bytes& v) { out_.Blob(v); }
   void operator()(const std::string& v) { out_.String(v); }
   void operator()(uint64_t v) { out_.U64(v); }
+  void Any(uint64_t v) { out_.U64(v); }
   void operator()(uint32_t v) { out_.U32(v); }
   void operator()(uint16_t v) { out_.U16(v); }
   void operator()(uint8_t v) { out_.U8(v); }
@@ -61,14 +61,18 @@ class Reader {
     v.assign(blob.begin(), blob.end());
   }
   void operator()(std::string& v) { v = in_.String(kMostReason); }
-  void operator()(uint64_t& v) { v = in_.U64(); }
+  void operator()(uint64_t& v) {  // of an averaging or an epoch
+    v = in_.U64();
+    if (v > kMostNumber) in_.Fail();
+  }
+  void Any(uint64_t& v) { v = in_.U64(); }  // nobody calculates with it, or who does bounds it
   void operator()(uint32_t& v) { v = in_.U32(); }
   void operator()(uint16_t& v) { v = in_.U16(); }
   void operator()(uint8_t& v) { v = in_.U8(); }
   void operator()(bool& v) { v = in_.Bool(); }
-  void operator()(double& v) {  // an amount: nothing else has a use for it
+  void operator()(double& v) {  // seconds of a job: nothing else has a use for it
     v = in_.F64();
-    if (!std::isfinite(v) || v < 0) in_.Fail();
+    if (!(v >= 0 && v <= kMostSeconds)) in_.Fail();
   }
   template <class Tag, size_t n>
   void operator()(FixedId<Tag, n>& v) {
@@ -81,11 +85,15 @@ class Reader {
     v.joined_unix_ms = in_.I64();
     v.on_demand = in_.Bool();
     v.bandwidth_class = in_.U32();
+    if (v.joined_unix_ms < -kMostUnixMs || v.joined_unix_ms > kMostUnixMs ||
+        v.bandwidth_class > kMostBandwidthClass)
+      in_.Fail();
   }
   void operator()(std::optional<LineRank>& v) {
     if (!in_.Bool()) return;
     v.emplace();
     v->members = in_.U64();
+    if (v->members > kMostMembers) in_.Fail();
     v->origin = ReadId<ViewHash>(in_);
   }
   void operator()(message::JoinAnswer::Kind& v) {
@@ -159,7 +167,7 @@ void Fields(M& m, F&& f) {
   else if constexpr (std::is_same_v<T, CountedAnswer>)
     (f(m.instance), f(m.counted));
   else if constexpr (std::is_same_v<T, Pair>)
-    (f(m.view), f(m.word.kind), f(m.word.number), f(m.word.step_nanoseconds));
+    (f(m.view), f(m.word.kind), f.Any(m.word.number), f.Any(m.word.step_nanoseconds));
   else
     static_assert(std::is_same_v<T, ViewAsk>);  // no fields
 }
@@ -207,7 +215,8 @@ Committed DecodeCommitted(ByteReader& in) {
   committed.averaging = in.U64();
   committed.root = ReadId<Digest>(in);
   committed.job_samples = in.F64();
-  if (!std::isfinite(committed.job_samples) || committed.job_samples < 0) in.Fail();
+  if (committed.averaging > kMostNumber) in.Fail();
+  if (!(committed.job_samples >= 0 && committed.job_samples <= kMostSamples)) in.Fail();
   return committed;
 }
 

@@ -62,6 +62,9 @@ std::optional<RosterRecord> DecodeRosterRecord(const PeerId& owner, ByteView byt
   record.holds = in.U64();
   record.committed = DecodeCommitted(in);
   if (!in.Done() || record.contact.id != owner) return std::nullopt;
+  if (record.epoch > kMostNumber || record.due > kMostNumber || record.holds > kMostNumber ||
+      record.line.members > kMostMembers)
+    return std::nullopt;
   return record;
 }
 

@@ -3,6 +3,7 @@
 #include <tuple>
 
 #include "base/digest.h"
+#include "worker/core/strategy.h"
 #include "worker/core/view.h"
 
 namespace crowdsurf::worker {
@@ -10,13 +11,14 @@ namespace crowdsurf::worker {
 Seating::Seating(View view, ViewHash hash) : view_(std::move(view)), hash_(hash) { Recompute(); }
 
 bool Seating::Insert(const Seat& seat) {
-  if (seat.sitting == 0 || seat.member.cell >= view_.grid.cells()) return false;
+  if (!IsSound(seat) || seat.sitting == 0 || seat.member.cell >= view_.grid.cells()) return false;
+  if (IsOnGraph(view_.config.strategy)) return false;  // its members are the view's, all of them
   if (seats_.size() >= kMostSeats) return false;
   return seats_.insert(seat).second;
 }
 
 bool Seating::Insert(const Vacancy& vacancy) {
-  if (vacancies_.size() >= kMostSeats) return false;
+  if (!IsSound(vacancy) || vacancies_.size() >= kMostSeats) return false;
   return vacancies_.insert(vacancy).second;
 }
 

@@ -36,16 +36,17 @@ bool Membership::Gone(Time now, const PeerId& peer) const {
 // Occupants that did not speak as members of this view for the roster's time to live, and have no
 // record or one that says they are elsewhere: the slow proof of death, or of having gone.
 void Membership::FindSilent(Time now) {
+  bool found = false;
   for (const auto& [cell, member] : seating_->occupants()) {
     if (member.id == config_.id || down_.contains(member.id)) continue;
     const auto heard = heard_.find(member.id);
     const bool silent = heard != heard_.end() && now - heard->second > roster_.Ttl();
     if (Gone(now, member.id) || (silent && roster_.Find(member.id) == nullptr)) {
       log_.Info("peer silent", {{"peer", member.id.brief()}});
-      down_.insert(member.id);
+      found |= down_.insert(member.id).second;
     }
   }
-  averaging_.SetDown(down_);
+  if (found) averaging_.SetDown(down_);
 }
 
 void Membership::Govern(Time now, Actions& out) {
@@ -173,7 +174,7 @@ bool Membership::TargetMet(Time now) const {
 
 bool Membership::NeedsView(Time now) {
   const View& view = seating_->view();
-  if (newest_.generation > view.config.generation) return true;
+  if (ConfigOfNext().generation > view.config.generation) return true;
   if (TargetMet(now) && !view.target_met) return true;
   const bool differs = seating_->occupants().size() != view.members.size();
   const bool thin = IsThin(*seating_, down_) || (StrictView() && differs);

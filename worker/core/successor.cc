@@ -17,6 +17,12 @@ constexpr Duration kGrace = Milliseconds(50);
 
 }  // namespace
 
+bool OwnsBallot(const View& parent, const PeerId& from, Ballot ballot) {
+  if (ballot == 0 || ballot > kMostAttempts * kSlots + kSlots) return false;
+  const size_t index = (ballot - 1U) % kSlots;
+  return index < parent.witnesses.size() && parent.witnesses[index] == from;
+}
+
 message::ViewPromise SuccessorWitness::OnOpen(uint64_t epoch, const message::ViewOpen& open) {
   const WitnessAnswer answer =
       table_.OnOpen(RegisterId::SuccessorOf(open.parent),
@@ -105,7 +111,8 @@ void SuccessorProposer::OnPromise(Time now, const PeerId& from, const message::V
   if (promise.promised > ballot_) return Refuse(now, promise.promised);
   if (promise.accepted > best_) {
     auto view = DecodeView(promise.value);
-    if (!view) return;  // a witness's garbage is no vote
+    // A witness's garbage is no vote, nor is a view of another parent.
+    if (!view || view->parent != parent_ || view->epoch != epoch_ + 1) return;
     best_ = promise.accepted;
     value_ = std::move(*view);
   }

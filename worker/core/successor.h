@@ -21,6 +21,10 @@
 
 namespace crowdsurf::worker {
 
+// `ballot` is one that `from` may open as a witness of `parent`: nobody takes another's, or a
+// number so high that none is left above it.
+bool OwnsBallot(const View& parent, const PeerId& from, Ballot ballot);
+
 // The witness's answers, for any parent this peer is a witness of.
 class SuccessorWitness {
  public:

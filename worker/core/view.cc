@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/digest.h"
+#include "worker/core/strategy.h"
 #include "worker/core/view_plan.h"
 
 namespace crowdsurf::worker {
@@ -45,14 +46,49 @@ bool GoodGrid(const Grid& grid) {
   return std::is_sorted(grid.radices.begin(), grid.radices.end());
 }
 
-// Members ascending by id, one a cell, inside the grid; witnesses are members, each once.
+bool GoodTime(int64_t unix_ms) { return unix_ms >= -kMostUnixMs && unix_ms <= kMostUnixMs; }
+
+bool GoodMember(const Member& member) {
+  return member.cell < kMostCells && GoodTime(member.joined_unix_ms) &&
+         member.bandwidth_class <= kMostBandwidthClass;
+}
+
+bool GoodNumbers(const View& view) {
+  return view.epoch <= kMostNumber && view.first_averaging <= kMostNumber &&
+         view.barrier <= kMostNumber && std::isfinite(view.base_samples) &&
+         view.base_samples >= 0 && view.base_samples <= kMostSamples;
+}
+
+bool GoodConfig(const AveragingConfig& config) {
+  if (config.generation > kMostNumber || config.target.seconds.value_or(0) > kMostSeconds)
+    return false;
+  return config.interval_unit != IntervalUnit::kSeconds || config.interval <= kMostSeconds;
+}
+
+// As many members as the strategy takes, with cells for all of them. AllReduce has one group, or
+// seats could fill its grid beyond what a group holds.
+bool Fits(const View& view) {
+  const size_t members = view.members.size();
+  if (members == 0 || members > MostMembersOf(view.config) || members > view.grid.cells())
+    return false;
+  return view.config.strategy != StrategyKind::kAllReduce || view.grid.axes() == 1;
+}
+
+// Members ascending by id, one a cell, inside the grid.
 bool GoodMembers(const View& view) {
   std::set<CellIndex> cells;
   const size_t limit = view.grid.cells();
   for (size_t i = 0; i < view.members.size(); ++i) {
     if (i > 0 && !(view.members[i - 1].id < view.members[i].id)) return false;
+    if (!GoodMember(view.members[i])) return false;
     if (view.members[i].cell >= limit || !cells.insert(view.members[i].cell).second) return false;
   }
+  return true;
+}
+
+// Members, each once, as many as there are to be.
+bool GoodWitnesses(const View& view) {
+  if (view.witnesses.size() != std::min(view.members.size(), kMostWitnesses)) return false;
   std::set<PeerId> seen;
   for (const PeerId& witness : view.witnesses)
     if (view.Find(witness) == nullptr || !seen.insert(witness).second) return false;
@@ -90,7 +126,10 @@ Bytes Encode(const View& view) {
   return out.Take();
 }
 
-std::optional<View> DecodeView(ByteView bytes) {
+std::optional<View> DecodeView(ByteView bytes, std::string_view* why) {
+  std::string_view flaw;
+  if (why == nullptr) why = &flaw;
+  *why = "view_garbled";
   ByteReader in(bytes);
   View view;
   if (in.U8() != kViewFormat) in.Fail();
@@ -113,12 +152,24 @@ std::optional<View> DecodeView(ByteView bytes) {
   view.base_samples = in.F64();
   const auto config = DecodeAveragingConfig(in);
   view.target_met = in.Bool();
-  if (!config || !in.Done() || !std::isfinite(view.base_samples) || view.base_samples < 0)
-    return std::nullopt;
+  if (!config || !in.Done()) return std::nullopt;
   view.config = *config;
-  if (members > MostMembersOf(view.config)) return std::nullopt;
-  if (!GoodGrid(view.grid) || !GoodMembers(view)) return std::nullopt;
+  *why = Flaw(view);
+  if (!why->empty()) return std::nullopt;
   return view;
+}
+
+std::string_view Flaw(const View& view) {
+  if (MakeStrategy(view.config.strategy, Rng(0)) == nullptr) return "view_strategy";
+  if (!GoodConfig(view.config)) return "view_config";
+  if (!GoodNumbers(view)) return "view_number";
+  if (!GoodGrid(view.grid)) return "view_grid";
+  if (!Fits(view)) return "view_size";
+  if (!GoodMembers(view)) return "view_members";
+  if (!GoodWitnesses(view)) return "view_witnesses";
+  // Two lines are compared by it: it is no bigger than the view that shows it.
+  if (view.fork_members != view.members.size()) return "view_fork_members";
+  return {};
 }
 
 ViewHash HashOf(const View& view, const std::string& job) {
@@ -151,6 +202,15 @@ bool IsQuorum(const std::vector<PeerId>& witnesses, const std::set<PeerId>& pres
   return 2 * count > witnesses.size();
 }
 
+bool IsSound(const Seat& seat) {
+  return GoodMember(seat.member) && GoodTime(seat.steward_joined_ms) &&
+         seat.sitting <= kMostSittings && seat.first_averaging <= kMostNumber;
+}
+
+bool IsSound(const Vacancy& vacancy) {
+  return vacancy.sitting <= kMostSittings && vacancy.first_averaging <= kMostNumber;
+}
+
 void Encode(const Seat& seat, ByteWriter& out) {
   Encode(seat.member, out);
   out.Raw(seat.steward.view());
@@ -172,6 +232,7 @@ std::optional<Seat> DecodeSeat(ByteReader& in) {
   seat.steward_joined_ms = in.I64();
   seat.sitting = in.U32();
   seat.first_averaging = in.U64();
+  if (in.ok() && !IsSound(seat)) in.Fail();
   if (!in.ok()) return std::nullopt;
   return seat;
 }
@@ -181,6 +242,7 @@ std::optional<Vacancy> DecodeVacancy(ByteReader& in) {
   vacancy.peer = ReadId<PeerId>(in);
   vacancy.sitting = in.U32();
   vacancy.first_averaging = in.U64();
+  if (in.ok() && !IsSound(vacancy)) in.Fail();
   if (!in.ok()) return std::nullopt;
   return vacancy;
 }

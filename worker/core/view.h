@@ -12,6 +12,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/bytes.h"
@@ -62,10 +63,21 @@ inline ViewHash OriginOf(const View& view, const ViewHash& hash) {
 
 inline constexpr size_t kMostMembers = 100'000;
 inline constexpr size_t kMostWitnesses = 15;
+// Averaging numbers, epochs and generations. Far from wrapping: 1,000 a second take 8,900 years.
+inline constexpr uint64_t kMostNumber = 1ULL << 48;
+inline constexpr int64_t kMostUnixMs = 1LL << 48;
+inline constexpr double kMostSamples = 1e18;
+inline constexpr double kMostSeconds = 4e9;  // of a job; a Duration holds twice as many
+inline constexpr uint32_t kMostBandwidthClass = 64;
+// Sittings of a peer in one view. Who has used them up waits for the next view.
+inline constexpr uint32_t kMostSittings = 1U << 20;
 
 Bytes Encode(const View& view);  // canonical: equal views, equal bytes
-std::optional<View> DecodeView(
-    ByteView bytes);  // nullopt: garbled, unordered, duplicate cell or over a limit
+// Why no peer may act on this view: the name of a counter; empty: it is sound. Checks bounds, the
+// strategy's limits, cells, members and witnesses. O(members * log(members)).
+std::string_view Flaw(const View& view);
+// nullopt: garbled, or it has a Flaw; *why, if asked for, names it for a counter.
+std::optional<View> DecodeView(ByteView bytes, std::string_view* why = nullptr);
 ViewHash HashOf(const View& view, const std::string& job);  // Sha256 over job and Encode(view)
 
 // Witnesses of a member list: on-demand first, then longest-lived, then id; at most kMostWitnesses.
@@ -92,6 +104,10 @@ struct Vacancy {
   auto operator<=>(const Vacancy&) const = default;
 };
 
+// Every number is within its bound above.
+bool IsSound(const Seat& seat);
+bool IsSound(const Vacancy& vacancy);
+
 // Seats and vacancies that one view may gather before it is renewed; more are ignored.
 inline constexpr size_t kMostSeats = 1U << 17;
 
@@ -106,7 +122,8 @@ class Seating {
   const ViewHash& hash() const { return hash_; }
   // True when the sets changed. Of several claims to a cell the view's own member stands first,
   // then the seat by the oldest steward; vacated claims do not count. A seat of sitting 0, of a
-  // cell outside the grid or beyond kMostSeats is ignored. O(members).
+  // cell outside the grid, in a view that gives no seats, over a limit above or beyond kMostSeats
+  // is ignored. O(members).
   bool Add(const Seat& seat);
   bool Add(const Vacancy& vacancy);
   bool Merge(const std::vector<Seat>& seats, const std::vector<Vacancy>& vacancies);
@@ -117,7 +134,8 @@ class Seating {
   const Member* At(CellIndex cell) const;
   const Member* Find(const PeerId& id) const;
   std::optional<CellIndex> FreeCell() const;  // the least one
-  // The sitting a new seat for `id` must carry to count: one above its last vacancy.
+  // The sitting a new seat for `id` must carry to count: one above its last vacancy. Above
+  // kMostSittings when they are used up: such a seat is ignored.
   uint32_t NextSitting(const PeerId& id) const;
   // The sitting that a vacancy must name to end `id`'s present seat.
   uint32_t SittingOf(const PeerId& id) const;

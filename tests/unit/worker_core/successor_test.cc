@@ -23,6 +23,7 @@ class Register {
       parent_.members.push_back({.id = PeerAt(i), .cell = static_cast<CellIndex>(i)});
       parent_.witnesses.push_back(PeerAt(i));
     }
+    parent_.fork_members = witnesses;
     hash_ = HashOf(parent_, "job");
     for (size_t s = 0; s < stewards; ++s) {
       View next = parent_;

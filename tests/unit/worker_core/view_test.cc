@@ -24,6 +24,7 @@ View EightInTwoByFour() {
                             .on_demand = i == 0,
                             .bandwidth_class = i});
   view.witnesses = ChooseWitnesses(view.members);
+  view.fork_members = 8;
   view.first_averaging = 12;
   view.base_samples = 345.5;
   view.config.target.samples = 1e6;
