@@ -12,7 +12,7 @@ using controller::SummaryRounds;
 constexpr size_t kMostPoints = 2000;    // more than a screen has pixels
 constexpr double kPeerLossWindow = 10;  // seconds after a loss in which a failed round is its doing
 constexpr double kWarmUp = 3;           // seconds before a worker's own rate counts as nominal
-constexpr double kLeastTrained = 2;     // seconds of training that tell a worker's own rate
+constexpr double kLeastPace = 2;        // seconds of training that tell a worker's own rate
 
 // A counter may only grow; an agent that restarted counts from zero again.
 uint64_t Grown(uint64_t before, uint64_t now) { return now >= before ? now - before : now; }
@@ -93,8 +93,9 @@ void RunRecord::Saw(double at, const std::string& worker, const AgentSummary& su
   seen.leaving = leaving;
 }
 
-// A trainer that waits for an average counts the wait at its end: rates of short stretches would be
-// of the wait or of the steps, by chance. Measured from and to looks between which it stepped.
+// Trainers that wait for averages step in bursts: a rate of a short stretch is of a burst or of a
+// wait, by chance. So it is of all the time since the warm-up, between looks at which it had
+// stepped.
 void RunRecord::Pace(double at, const AgentSummary& summary, Seen& seen) {
   OwnPace& pace = seen.pace;
   if (summary.samples <= seen.last.samples) {
@@ -105,11 +106,10 @@ void RunRecord::Pace(double at, const AgentSummary& summary, Seen& seen) {
   if (pace.since == 0) {
     pace.since = at;
     pace.samples = samples;
-    pace.stalled = summary.stall_seconds;
     return;
   }
-  const double trained = at - pace.since - std::max(0.0, summary.stall_seconds - pace.stalled);
-  if (trained >= kLeastTrained) pace.per_second = (samples - pace.samples) / trained;
+  const double seconds = at - pace.since;
+  if (seconds >= kLeastPace) pace.per_second = (samples - pace.samples) / seconds;
 }
 
 void RunRecord::Tick(double at) {

@@ -82,12 +82,11 @@ class RunRecord {
   double rate() const { return rate_; }  // of all workers together, now
 
  private:
-  // Of a worker while it trains: without its warm-up and without the time in which it waits for
-  // averages.
+  // Of one worker, its warm-up left out.
   struct OwnPace {
-    double since = 0;                 // 0: not begun
-    double samples = 0, stalled = 0;  // at that time
-    double per_second = 0;            // 0: not known yet
+    double since = 0;       // 0: not begun
+    double samples = 0;     // at that time
+    double per_second = 0;  // 0: not known yet
   };
   struct Seen {
     WorkerLife life;

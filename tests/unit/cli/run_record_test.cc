@@ -46,10 +46,9 @@ TEST(RunRecordTest, GoodputIsWhatWasMergedOfWhatUndisturbedWorkersCouldDo) {
   EXPECT_EQ(figures.workers_max, 2);
 }
 
-// Two workers that train a second and wait six for their average. The agent's own rate, taken over
-// two seconds, is mostly that of a piece of the wait; the samples an undisturbed worker makes are
-// those of its steps.
-TEST(RunRecordTest, WaitingForAveragesIsLostTimeAndNotASlowPace) {
+// Two workers that train a second and wait six for their average. The agent's rate, taken over two
+// seconds, is mostly that of a piece of the wait; the worker's own one is of bursts and waits.
+TEST(RunRecordTest, WaitingForAveragesDoesNotMakeGoodputMoreThanOne) {
   RunRecord record(1000, 2);
   for (double t = 1002; t <= 1107; t += 0.5) {
     const double rounds = std::floor((t - 1002) / 7), into = (t - 1002) - 7 * rounds;
@@ -65,7 +64,8 @@ TEST(RunRecordTest, WaitingForAveragesIsLostTimeAndNotASlowPace) {
     record.Tick(t);
   }
   record.Finish(1107);
-  EXPECT_NEAR(*record.Figures().goodput, 1.0 / 7, 0.01);
+  EXPECT_LE(*record.Figures().goodput, 1.0);  // all that was trained was merged
+  EXPECT_GE(*record.Figures().goodput, 0.95);
 }
 
 TEST(RunRecordTest, GoodputOfARunTooShortToTellAPaceIsUnknown) {
