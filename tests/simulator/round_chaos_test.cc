@@ -26,13 +26,6 @@ TEST(RoundChaos, AResultWhoseWeightNobodyKnowsIsReducedAgain) {
   EXPECT_TRUE(report.violations.none()) << report.violations.words().front();
 }
 
-// Links that deliver in bursts: members suspected their coordinators in turn and opened seventeen
-// ballots. The three that had answered all of them gave up, and those that had missed one went on.
-TEST(RoundChaos, BallotsOfOthersDoNotUseUpAMembersOwn) {
-  const RoundReport report = RunRound(DrawScenario(1'653));
-  EXPECT_TRUE(report.violations.none()) << report.violations.words().front();
-}
-
 TEST(RoundChaos, TwoRunsOfASeedAreTheSameToTheLastByte) {
   uint64_t last = 0;
   for (uint64_t seed = 0; seed < 50; ++seed) {

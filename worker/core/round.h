@@ -358,9 +358,8 @@ class Round {
   std::optional<Digest> have0_;
   std::map<uint8_t, Digest> haves0_;
   Ballot highest_ = 0;  // heard of in a REFUSED
-  int opened_ = 0;      // ballots that this member opened or asked for
-  int ballots_ = 0;     // that it answered, its own among them
-  Ballot seen_ = 0;     // last plan taken
+  int ballots_ = 0;
+  Ballot seen_ = 0;  // last plan taken
   std::map<Ballot, Digest> plans_;
   Mask plan_members_ = 0;
   Mask excluded_ = 0;

@@ -9,7 +9,6 @@ namespace crowdsurf::worker {
 
 void Round::OpenBallot(Ballot ballot, bool branch, RoundActions& out) {
   if (Spent(ballot, out)) return;
-  ++opened_;
   Coordination fresh;
   fresh.ballot = ballot;
   fresh.branch = branch;

@@ -118,15 +118,12 @@ void Round::StartBallot(int from, RoundActions& out) {
   const Ballot ballot = NextBallotOf(rank);
   if (rank == self()) return OpenBallot(ballot, branch_ != 0, out);
   if (branch_ != 0) return;  // leaving for a branch is the coordinator's word alone
-  if (Spent(ballot, out)) return;
-  ++opened_;
-  Answer(ballot, false, out);
+  if (!Spent(ballot, out)) Answer(ballot, false, out);
 }
 
 // True, and the round is given up, when it has had its ballots.
 bool Round::Spent(Ballot ballot, RoundActions& out) {
-  const bool left = opened_ < kMostBallots && ballots_ < kMostAnswers;
-  if (left && ballot <= MostBallot()) return false;
+  if (ballots_ < kMostBallots && ballot <= MostBallot()) return false;
   GiveUp(orphan_ ? Outcome::kOrphaned : Outcome::kKept, ByeReason::kSatOut, out);
   return true;
 }
@@ -172,9 +169,8 @@ void Round::On(const PeerId& from, const Open& frame, RoundActions& out) {
     if (frame.ballot < record_.promised) Emit(from, Refused{record_.promised}, out);
     return Refuse("ballot_old");
   }
-  const bool tired = !over_ && ballots_ >= kMostAnswers;
-  if (tired) GiveUp(orphan_ ? Outcome::kOrphaned : Outcome::kKept, ByeReason::kSatOut, out);
-  if (kept || tired || (over_ && over_->outcome == Outcome::kAborted)) {
+  if (kept || (over_ && over_->outcome == Outcome::kAborted) ||
+      (!over_ && Spent(frame.ballot, out))) {
     // Out of this round, but still a witness of it.
     Emit(from, Bye{ByeReason::kSatOut}, out);
     if (frame.branch || fixed_->witness < 0) return;

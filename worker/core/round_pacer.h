@@ -61,8 +61,8 @@ class RoundTimes {
   // sign before it is the same sign of life: a gap is learnt between signs, not within a burst.
   void OnHeard(Time now, const PeerId& peer);
   // This process runs. While a round is open it does so every beat: a gap longer than the least
-  // silence is its own stall, or time without a round. Nobody is silent because of that: from its
-  // end on everybody has the whole time again (Lifeguard, Dadgar et al. 2018).
+  // silence is its own stall. Nobody is silent because of that: from its end on everybody has the
+  // whole time again (Lifeguard, Dadgar et al. 2018), and no gap is learnt across it.
   void OnAwake(Time now);
   Time listening_since() const { return listening_since_; }
   void Forget(const PeerId& peer);

@@ -22,10 +22,7 @@ inline constexpr size_t kMostRanks = 64;
 inline constexpr size_t kMostChunks = 1 << 20;  // of a round: 128 GiB of float32 at 128 KiB
 inline constexpr size_t kMostLateSpeaks = 8;    // SPEAKs a rank that wait for a PLAN
 inline constexpr int kAbortBallots = 4;         // of the last ones: free plans propose ABORT
-// Ballots of an instance that a member opens or asks for: then KEPT (round-protocol.md 8).
-inline constexpr int kMostBallots = 16;
-// ... and that it answers: what others open must not throw it out while they go on without it.
-inline constexpr int kMostAnswers = 4 * kMostBallots;
+inline constexpr int kMostBallots = 16;         // an instance: then KEPT (round-protocol.md 8)
 
 // The job-wide sample count after an averaging, as one peer knows it.
 struct JobCount {
