@@ -125,6 +125,7 @@ void GroupRounds::OnFrame(Time now, const PeerId& from, const message::RoundFram
                           Actions& out) {
   const auto frame = DecodeFrame(message.frame);
   if (!frame) return metrics_.RefuseFrame("garbled");
+  times_.OnHeard(now, from);
   if (const auto at = instances_.find(frame->instance); at != instances_.end()) {
     RoundActions actions;
     at->second.round.OnFrame(from, *frame, actions);
@@ -293,6 +294,7 @@ GroupRounds::Instances::iterator GroupRounds::FindHandle(RoundHandle handle) {
 }
 
 bool GroupRounds::OnChunk(Time now, const ChunkArrived& chunk, Actions& out) {
+  times_.OnHeard(now, chunk.from);
   const auto at = instances_.find(chunk.instance);
   if (at == instances_.end()) {
     metrics_.RefuseFrame("chunk_of_unknown_instance");
@@ -340,7 +342,6 @@ void GroupRounds::StopGathering(Time now, Actions& out) {
 }
 
 void GroupRounds::OnTimer(Time now, Actions& out) {
-  times_.OnAwake(now);
   for (auto& [id, instance] : instances_) {
     if (instance.round.over()) continue;
     RoundActions actions;

@@ -49,20 +49,12 @@ Duration DurationWindow::Bound(double k) const {
 }
 
 // ---- RoundTimes -------------------------------------------------------------------------------
-void RoundTimes::OnAwake(Time now) {
-  if (!awake_.unset() && now - awake_ > config_.least_silence) listening_since_ = now;
-  awake_ = std::max(awake_, now);
-}
-
 void RoundTimes::OnHeard(Time now, const PeerId& peer) {
   const auto it = heard_.find(peer);
   if (it != heard_.end()) {
-    Heard& heard = it->second;
-    heard.last = now;
-    if (now - heard.sign < BeatEvery() * 0.5) return;
     // Longer gaps lie between rounds, where nobody owes anybody a frame.
-    if (now - heard.sign <= config_.most_silence) heard.gaps.Add(now - heard.sign);
-    heard.sign = now;
+    if (now - it->second.last <= config_.most_silence) it->second.gaps.Add(now - it->second.last);
+    it->second.last = now;
     return;
   }
   if (heard_.size() >= kMostPeers) {
@@ -70,7 +62,7 @@ void RoundTimes::OnHeard(Time now, const PeerId& peer) {
       return a.second.last < b.second.last;
     }));
   }
-  heard_[peer] = Heard{.last = now, .sign = now, .gaps = {}};
+  heard_[peer].last = now;
 }
 
 void RoundTimes::Forget(const PeerId& peer) { heard_.erase(peer); }
@@ -217,8 +209,7 @@ void RoundPacer::Pending(const Round& round, Visit&& visit) const {
   for (const auto& [peer, since] : awaited_) {
     if (absent.count(peer) > 0 && !found_absent_.contains(peer)) continue;
     const Time heard = times_->LastHeard(peer).value_or(since);
-    Time silent =
-        std::max({heard, since, times_->listening_since()}) + times_->Silence(peer, ballots_again_);
+    Time silent = std::max(heard, since) + times_->Silence(peer, ballots_again_);
     if (!round.Owes(peer)) silent = std::max(silent, start);
     visit(silent, Due{Due::Kind::kSuspect, peer, SuspicionCause::kSilence});
   }
