@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/edge/any_address.h"
 #include "base/edge/clock.h"
 #include "base/edge/fair_queue.h"
 #include "base/edge/http_connection.h"
@@ -169,7 +170,7 @@ error_code HttpServer::Impl::ListenAt(const tcp::endpoint& where) {
 }
 
 Status HttpServer::Impl::Listen() {
-  const std::string host = WithoutBrackets(options_.listen);
+  const std::string host = AnyAddress(WithoutBrackets(options_.listen));
   const auto port = static_cast<uint16_t>(options_.port);
   error_code failed;
   asio::ip::address address = asio::ip::make_address(host, failed);
@@ -179,11 +180,6 @@ Status HttpServer::Impl::Listen() {
     if (!failed && !found.empty()) address = found.begin()->endpoint().address();
   }
   if (!failed) failed = ListenAt({address, port});
-  namespace errc = boost::system::errc;
-  if (address == asio::ip::address_v6::any() &&
-      (failed == errc::address_family_not_supported || failed == errc::address_not_available)) {
-    failed = ListenAt({asio::ip::address_v4::any(), port});  // a machine without IPv6
-  }
   if (!failed) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat("cannot listen on ", options_.listen, ":",
                                                     options_.port, ": ", failed.message()));

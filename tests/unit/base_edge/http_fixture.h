@@ -11,7 +11,7 @@
 
 #include "base/edge/http_server.h"
 #include "base/metrics.h"
-#include "tests/unit/base_edge/raw_client.h"
+#include "tests/support/raw_client.h"
 
 namespace crowdsurf {
 
