@@ -63,6 +63,7 @@ Agent::Impl::Impl(AgentOptions options, JobConfig config, LogSink* sink, LogLeve
       log_(sink, "agent", least),
       metrics_(registry_),
       host_(kMailbox, registry_, log_.For("host")),
+      page_(registry_, "crowdsurf-worker"),
       pulse_(options_.hang_after > 0 ? Seconds(options_.hang_after) : Duration::Infinite()),
       started_unix_(UnixSeconds(dht::HostLoop::Wall())) {}
 
@@ -234,16 +235,25 @@ void Agent::Impl::MakeStateExchange() {
 }
 
 Status Agent::Impl::StartHttp() {
-  http_ = std::make_unique<dht::HttpServer>(registry_);
-  http_->Handle("/readyz", [this] {
-    return ready_ ? dht::HttpReply{200, "ok\n"} : dht::HttpReply{503, "not seated yet\n"};
+  using Request = HttpServer::Request;
+  using Reply = HttpServer::Reply;
+  http_ = std::make_unique<HttpServer>(
+      HttpServer::Options{"agent", options_.listen, options_.http_port}, registry_);
+  // Kubelet's probes read flags: neither the host thread nor a slow scraper delays them.
+  constexpr auto kAtOnce = HttpServer::Runs::kAtOnce;
+  constexpr auto kOnPool = HttpServer::Runs::kOnPool;
+  http_->Get("/healthz", kAtOnce, [](const Request&) { return Reply{200, "ok\n"}; });
+  http_->Get("/readyz", kAtOnce, [this](const Request&) {
+    return ready_ ? Reply{200, "ok\n"} : Reply{503, "not seated yet\n"};
   });
-  http_->Handle("/trainerz", [this] {
-    return trainer_hangs_ ? dht::HttpReply{503, "the trainer makes no steps\n"}
-                          : dht::HttpReply{200, "ok\n"};
+  http_->Get("/trainerz", kAtOnce, [this](const Request&) {
+    return trainer_hangs_ ? Reply{503, "the trainer makes no steps\n"} : Reply{200, "ok\n"};
   });
-  http_->Handle("/summary", [this] { return ServeSummary(); });
-  return http_->Start(options_.listen, options_.http_port);
+  http_->Get("/summary", kOnPool, [this](const Request&) { return ServeSummary(); });
+  http_->Get("/metrics", kOnPool, [this](const Request&) {
+    return Reply{200, page_.Render(), MetricsPage::kContentType};
+  });
+  return http_->Start();
 }
 
 Status Agent::Impl::StartDrain() {

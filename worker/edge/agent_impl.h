@@ -11,10 +11,11 @@
 #include <future>
 #include <optional>
 
+#include "base/edge/http_server.h"
+#include "base/edge/metrics_page.h"
 #include "coordinator-free-dht/edge/certificate_keeper.h"
 #include "coordinator-free-dht/edge/dht_service.h"
 #include "coordinator-free-dht/edge/host.h"
-#include "coordinator-free-dht/edge/http_server.h"
 #include "coordinator-free-dht/edge/identity.h"
 #include "coordinator-free-dht/edge/transport.h"
 #include "worker/core/death_notes.h"
@@ -147,7 +148,7 @@ class Agent::Impl : public dht::TimerSource {
   void UpdateGauges(const PeerSummary& summary);
   void ReportLost(Time now, const PeerSummary& summary);
   std::string SummaryText(Time now);
-  dht::HttpReply ServeSummary();
+  HttpServer::Reply ServeSummary();
 
   const AgentOptions options_;
   JobConfig config_;
@@ -166,7 +167,8 @@ class Agent::Impl : public dht::TimerSource {
   std::unique_ptr<CheckpointStore> checkpoints_;
   std::unique_ptr<CheckpointKeeper> keeper_;
   std::unique_ptr<SlowWork> slow_;
-  std::unique_ptr<dht::HttpServer> http_;
+  MetricsPage page_;
+  std::unique_ptr<HttpServer> http_;
   std::unique_ptr<Drain> drain_;
   std::unique_ptr<DeathReporter> deaths_;  // without a signer: none
   std::atomic<bool> ready_{false};

@@ -137,7 +137,7 @@ std::string Agent::Impl::SummaryText(Time now) {
   return SummaryJson(summary, edge);
 }
 
-dht::HttpReply Agent::Impl::ServeSummary() {
+HttpServer::Reply Agent::Impl::ServeSummary() {
   auto promise = std::make_shared<std::promise<std::string>>();
   std::future<std::string> text = promise->get_future();
   const bool posted = started_ && host_.Post([this, promise](Time now, WallTime) {
