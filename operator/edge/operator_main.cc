@@ -189,7 +189,7 @@ Status Operate(const Flags& flags, const Logger& log) {
     serve.admit = [&guard](const std::string& authorization) { return guard.Admit(authorization); };
   }
   ASSIGN_OR_RETURN(const auto pages, OperatorPages::Start(
-                                         serve, [&] { return controller.ready(); }, page));
+                                         serve, [&] { return controller.ready(); }, page, metrics));
   cluster->Start();
   if (flags.elect) lease.Start();
   log.Info("started", {{"namespace", flags.space},

@@ -1,6 +1,5 @@
 #include "operator/edge/signer.h"
 
-#include <httplib.h>
 #include <openssl/rand.h>
 
 #include <nlohmann/json.hpp>
@@ -17,13 +16,17 @@ namespace {
 using nlohmann::json;
 
 constexpr size_t kMostRequest = 64 * 1024;  // a request is under 1 KiB
-constexpr int kClientPatience_s = 5;        // with a client that sends slowly
-constexpr int kSignerThreads = 4;           // signing takes 0.2 ms; four wait out slow clients
+constexpr size_t kSignerThreads = 4;        // signing takes 0.2 ms; four wait for the API server
 constexpr size_t kMostTokens = 200'000;     // a job's workers and those that were
 constexpr int kTokenBytes = 32;
 constexpr char kNoRequest[] = "the body is not {\"csr\": PEM, \"boot\": number}";
 
-std::string Refusal(std::string_view why) { return JsonText({{"error", why}}); }
+HttpServer::Reply Json(int status, const json& body) {
+  return {status, JsonText(body), "application/json"};
+}
+HttpServer::Reply Refusal(int status, std::string_view why) {
+  return Json(status, json{{"error", why}});
+}
 
 // The signing request of a body, empty when there is none.
 std::string RequestIn(const std::string& body) {
@@ -56,56 +59,38 @@ StatusOr<std::unique_ptr<Signer>> Signer::Start(const CertificateAuthority& auth
   std::vector<std::string> hosts = {options.listen, "localhost"};
   hosts.insert(hosts.end(), options.hosts.begin(), options.hosts.end());
   ASSIGN_OR_RETURN(signer->identity_, authority.MakeServer(hosts, now));
-  signer->server_ = std::make_unique<httplib::SSLServer>(signer->identity_.certificate.get(),
-                                                         signer->identity_.key.get());
-  httplib::SSLServer& server = *signer->server_;
-  if (!server.is_valid()) return absl::InternalError("the signer's TLS context is not valid");
-  // The library's default, SO_REUSEPORT, would let two signers share a port without a word.
-  server.set_socket_options([](socket_t socket) {
-    const int yes = 1;
-    setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-  });
-  server.new_task_queue = [] { return new httplib::ThreadPool(kSignerThreads); };
-  server.set_payload_max_length(kMostRequest);
-  server.set_read_timeout(kClientPatience_s);
-  server.set_write_timeout(kClientPatience_s);
-  server.set_keep_alive_max_count(1);  // agents ask once a day
-  Signer* self = signer.get();
-  server.Post("/v1/sign", [self](const httplib::Request& request, httplib::Response& response) {
-    const Answer answer = self->Sign(request.get_header_value("Authorization"), request.body);
-    response.status = answer.status;
-    response.set_content(answer.body, "application/json");
-  });
-  if (options.report) {
-    signer->report_ = options.report;
-    server.Post("/v1/deaths", [self](const httplib::Request& request, httplib::Response& response) {
-      const Answer answer = self->Report(request.get_header_value("Authorization"), request.body);
-      response.status = answer.status;
-      response.set_content(answer.body, "application/json");
-    });
-  }
-  int port = options.port;
-  if (port == 0) {
-    port = server.bind_to_any_port(options.listen);
-  } else if (!server.bind_to_port(options.listen, port)) {
-    port = -1;
-  }
-  if (port < 0) {
-    return absl::FailedPreconditionError(absl::StrCat("cannot listen on ", options.listen, ":",
-                                                      options.port, ": ", std::strerror(errno)));
-  }
-  signer->url_ = absl::StrCat("https://", options.listen, ":", port);
-  signer->thread_ = std::thread([&server] { server.listen_after_bind(); });
-  while (!server.is_running()) std::this_thread::yield();  // else an early Stop would be lost
+  signer->report_ = options.report;
+  RETURN_IF_ERROR(signer->Serve(options, registry));
   return signer;
+}
+
+Status Signer::Serve(const SignerOptions& options, MetricRegistry& registry) {
+  HttpServer::Options serve{.name = "signer",
+                            .listen = options.listen,
+                            .port = options.port,
+                            .limits = {},
+                            .certificate = identity_.certificate.get(),
+                            .key = identity_.key.get()};
+  serve.limits.pool_threads = kSignerThreads;
+  serve.limits.requests = 1;  // agents ask once a day
+  server_ = std::make_unique<HttpServer>(std::move(serve), registry);
+  // Both ask the API server, and wait for it.
+  server_->Post("/v1/sign", kMostRequest, HttpServer::Runs::kOnPool,
+                [this](const HttpServer::Request& request) { return Sign(request); });
+  if (report_) {
+    server_->Post("/v1/deaths", kMostRequest, HttpServer::Runs::kOnPool,
+                  [this](const HttpServer::Request& request) { return Report(request); });
+  }
+  RETURN_IF_ERROR(server_->Start());
+  const bool v6 = options.listen.find(':') != std::string::npos && options.listen.front() != '[';
+  url_ = absl::StrCat("https://", v6 ? "[" : "", options.listen, v6 ? "]:" : ":", server_->port());
+  return absl::OkStatus();
 }
 
 Signer::~Signer() { Stop(); }
 
 void Signer::Stop() {
-  if (!thread_.joinable()) return;
-  server_->stop();
-  thread_.join();
+  if (server_) server_->Stop();
 }
 
 std::string Signer::Admit(const std::string& worker) {
@@ -125,23 +110,23 @@ void Signer::Dismiss(const std::string& worker) {
   }
 }
 
-Signer::Answer Signer::Report(const std::string& authorization, const std::string& body) {
-  const std::optional<std::string> token = BearerToken(authorization);
-  if (!token) return {401, Refusal("a bearer token is wanted")};
-  const Status status = report_(*token, body);
-  if (status.ok()) return {202, "{}"};
+HttpServer::Reply Signer::Report(const HttpServer::Request& request) {
+  const auto token = BearerToken(std::string(request.Header("authorization")));
+  if (!token) return Refusal(401, "a bearer token is wanted");
+  const Status status = report_(*token, request.body);
+  if (status.ok()) return Json(202, json::object());
   const int code = absl::IsFailedPrecondition(status)  ? 421
                    : absl::IsUnauthenticated(status)   ? 401
                    : absl::IsPermissionDenied(status)  ? 403
                    : absl::IsInvalidArgument(status)   ? 400
                    : absl::IsResourceExhausted(status) ? 429
                                                        : 503;
-  return {code, Refusal(std::string(status.message()))};
+  return Refusal(code, std::string(status.message()));
 }
 
-Signer::Answer Signer::Sign(const std::string& authorization, const std::string& body) {
-  const std::optional<std::string> token = BearerToken(authorization);
-  if (grant_ && token) return Grant(*token, body);
+HttpServer::Reply Signer::Sign(const HttpServer::Request& request) {
+  const auto token = BearerToken(std::string(request.Header("authorization")));
+  if (grant_ && token) return Grant(*token, request.body);
   std::string worker;
   bool known = false;
   if (token) {
@@ -152,48 +137,48 @@ Signer::Answer Signer::Sign(const std::string& authorization, const std::string&
   }
   if (!known) {
     metrics_.refused_token.Add();
-    return {401, Refusal("the bearer token is not known here")};
+    return Refusal(401, "the bearer token is not known here");
   }
   if (worker.empty()) {
     metrics_.refused_worker.Add();
-    return {403, Refusal("this worker is gone")};
+    return Refusal(403, "this worker is gone");
   }
-  const std::string csr = RequestIn(body);
+  const std::string csr = RequestIn(request.body);
   if (csr.empty()) {
     metrics_.refused_request.Add();
-    return {400, Refusal(kNoRequest)};
+    return Refusal(400, kNoRequest);
   }
   const StatusOr<std::string> chain = authority_.SignAgent(csr, worker, WallNow());
   if (!chain.ok()) {
     metrics_.refused_request.Add();
-    return {400, Refusal(std::string(chain.status().message()))};
+    return Refusal(400, std::string(chain.status().message()));
   }
   metrics_.granted.Add();
-  return {200, JsonText({{"certificate", *chain}})};
+  return Json(200, json{{"certificate", *chain}});
 }
 
-Signer::Answer Signer::Grant(const std::string& token, const std::string& body) {
+HttpServer::Reply Signer::Grant(const std::string& token, const std::string& body) {
   const std::string csr = RequestIn(body);
   if (csr.empty()) {
     metrics_.refused_request.Add();
-    return {400, Refusal(kNoRequest)};
+    return Refusal(400, kNoRequest);
   }
   const StatusOr<std::string> chain = grant_(token, csr);
   if (chain.ok()) {
     metrics_.granted.Add();
-    return {200, JsonText({{"certificate", *chain}})};
+    return Json(200, json{{"certificate", *chain}});
   }
   const std::string why(chain.status().message());
   if (absl::IsUnauthenticated(chain.status())) {
     metrics_.refused_token.Add();
-    return {401, Refusal(why)};
+    return Refusal(401, why);
   }
   if (absl::IsPermissionDenied(chain.status())) {
     metrics_.refused_worker.Add();
-    return {403, Refusal(why)};
+    return Refusal(403, why);
   }
   metrics_.refused_request.Add();
-  return {absl::IsInvalidArgument(chain.status()) ? 400 : 503, Refusal(why)};
+  return Refusal(absl::IsInvalidArgument(chain.status()) ? 400 : 503, why);
 }
 
 }  // namespace crowdsurf::controller

@@ -5,7 +5,9 @@
 // knows the tokens (SignerOptions::grant). In local mode tokens are made here, 256
 // random bits each, one a worker, and forgotten when the worker is gone: then its requests are 403
 // no more than anybody's are 401. Thread-safe; its server runs on threads of its own until Stop or
-// destruction. Bounds: 64 KiB a request, four threads, five seconds of patience with a slow client.
+// destruction. Bounds: 64 KiB a request, and HttpServer's, whose pool has four threads here:
+// clients of one address have two of them at most, so whoever floods it with tokens starves nobody
+// else.
 #pragma once
 
 #include <functional>
@@ -13,16 +15,12 @@
 #include <memory>
 #include <mutex>
 #include <string>
-#include <thread>
 #include <vector>
 
+#include "base/edge/http_server.h"
 #include "base/metrics.h"
 #include "base/status.h"
 #include "operator/edge/certificate_authority.h"
-
-namespace httplib {
-class SSLServer;
-}
 
 namespace crowdsurf::controller {
 
@@ -39,7 +37,7 @@ struct SignerOptions {
   int port = 0;                         // 0: any free one
   std::vector<std::string> hosts = {};  // further names by which agents reach it
   // Given, it decides instead of Admit and Dismiss: the chain for a bearer token and a request, on
-  // the server's threads. Errors: Unauthenticated 401, PermissionDenied 403, InvalidArgument 400,
+  // the server's pool. Errors: Unauthenticated 401, PermissionDenied 403, InvalidArgument 400,
   // others 503.
   std::function<StatusOr<std::string>(const std::string& token, const std::string& csr)> grant = {};
   // Given, POST /v1/deaths is served, too (report_desk.h): 202, or its errors.
@@ -67,24 +65,20 @@ class Signer {
 
  private:
   Signer(const CertificateAuthority& authority, MetricRegistry& registry);
-  struct Answer {
-    int status;
-    std::string body;  // JSON
-  };
-  Answer Sign(const std::string& authorization, const std::string& body);
-  Answer Report(const std::string& authorization, const std::string& body);
-  Answer Grant(const std::string& token, const std::string& body);
+  Status Serve(const SignerOptions& options, MetricRegistry& registry);
+  HttpServer::Reply Sign(const HttpServer::Request& request);
+  HttpServer::Reply Report(const HttpServer::Request& request);
+  HttpServer::Reply Grant(const std::string& token, const std::string& body);
 
   const CertificateAuthority& authority_;
   SignerMetrics metrics_;
   decltype(SignerOptions::grant) grant_;
   decltype(SignerOptions::report) report_;
   ServerIdentity identity_;
-  std::unique_ptr<httplib::SSLServer> server_;
-  std::thread thread_;
   std::string url_;
   std::mutex mutex_;
   std::map<std::string, std::string> workers_;  // token -> worker; empty: dismissed
+  std::unique_ptr<HttpServer> server_;          // it ends first: its handlers use the rest
 };
 
 }  // namespace crowdsurf::controller

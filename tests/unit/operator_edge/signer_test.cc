@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/edge/clock.h"
+#include "tests/support/raw_client.h"
 
 namespace crowdsurf::controller {
 namespace {
@@ -105,6 +106,17 @@ TEST_F(SignerTest, RefusesWhoIsUnknownGoneOrGarbled) {
   EXPECT_EQ(metrics_.Value("crowdsurf_signer_refused_total", {{"reason", "token"}}), 1);
   EXPECT_EQ(metrics_.Value("crowdsurf_signer_refused_total", {{"reason", "worker"}}), 1);
   EXPECT_EQ(metrics_.Value("crowdsurf_signer_granted_total"), 0);
+}
+
+// More of them than the signer has threads; each is cut after five seconds of its own.
+TEST_F(SignerTest, ClientsThatSendNothingDelayNoCertificate) {
+  std::vector<RawClient> silent;
+  for (int i = 0; i < 12; ++i) silent.emplace_back(std::stoi(signer_->url().substr(18)));
+  const auto result =
+      Post(signer_->Admit("charlm-3-1"), json{{"csr", Csr(EVP_PKEY_ED25519)}, {"boot", 1}}.dump());
+  ASSERT_TRUE(result);
+  EXPECT_EQ(result->status, 200) << result->body;
+  for (RawClient& one : silent) EXPECT_TRUE(one.StaysOpenFor(0)) << "it waited for this one's end";
 }
 
 // Nothing makes the server's certificate anew while the operator runs.
