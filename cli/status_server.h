@@ -3,8 +3,7 @@
 // The run's one thread gives it a new page twice a second; threads of the server hand out the
 // latest. /metrics is the registry of the run: the operator's own series (reconciler, queue,
 // signer), those of local mode, and the process's. The registry must not be added to while it is
-// served. Nothing secret is on it, and nothing can be changed through it. Bounds: 2 threads,
-// requests of 64 KiB.
+// served. Nothing secret is on it, and nothing can be changed through it. Bounds: HttpServer's.
 #pragma once
 
 #include <memory>
@@ -26,7 +25,7 @@ class StatusServer {
   std::string url() const { return "http://127.0.0.1:" + std::to_string(port()) + "/"; }
 
  private:
-  explicit StatusServer(MetricRegistry& metrics);
+  StatusServer(int port, MetricRegistry& metrics);
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
