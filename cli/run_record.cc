@@ -187,7 +187,8 @@ RunFigures RunRecord::Figures() const {
   if (figures.duration_seconds > 0) figures.samples_per_second = merged / figures.duration_seconds;
   const std::optional<double> nominal = Percentile(own_rates, .5);
   if (nominal && *nominal > 0 && figures.duration_seconds > 0) {
-    figures.goodput = merged / (replicas_ * figures.duration_seconds * *nominal);
+    const double ideal = replicas_ * figures.duration_seconds * *nominal;
+    figures.goodput = std::min(1.0, merged / ideal);  // rates are not more exact than that
   }
   if (trained > 0) figures.averaging_stall_ratio = stalled / trained;
   figures.replacement_p50 = Percentile(replacements_, .5);

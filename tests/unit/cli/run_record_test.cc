@@ -38,6 +38,7 @@ RunFigures Paced(uint64_t merged) {
 TEST(RunRecordTest, GoodputIsWhatWasMergedOfWhatUndisturbedWorkersCouldDo) {
   EXPECT_NEAR(*Paced(12000).goodput, 1.0, 1e-9);
   EXPECT_NEAR(*Paced(9000).goodput, 0.75, 1e-9);
+  EXPECT_EQ(*Paced(12400).goodput, 1.0) << "as the operator: rates are not that exact";
   const RunFigures figures = Paced(12000);
   EXPECT_NEAR(*figures.start_seconds, 2, 1e-9);
   EXPECT_NEAR(figures.duration_seconds, 60, 1e-9);
