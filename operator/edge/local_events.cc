@@ -126,7 +126,10 @@ void LocalCluster::ReadTermination(const Entry& entry) {
       nlohmann::json::parse(ReadFile(path, 64 * 1024), nullptr, /*allow_exceptions=*/false);
   if (!log.is_object()) return;
   if (log.contains("write_error") && log["write_error"].is_string()) {
-    NoteWriteError(entry.pod->facts.name, log["write_error"].get<std::string>());
+    const std::string error = log["write_error"].get<std::string>();
+    // One that writes nothing may end after the steward, whose error still stands.
+    const bool wrote = entry.summary && entry.summary->steward;
+    if (wrote || !error.empty()) NoteWriteError(entry.pod->facts.name, error);
   }
   const auto reason = log.find("reason");
   if (reason != log.end() && reason->is_string() && SaysTarget(reason->get<std::string>())) {
