@@ -119,8 +119,11 @@ Status JobObjects::Ensure(const TrainingJob& job) {
   if (known.ensured) return absl::OkStatus();
   const Status status = TryAll(job);
   known.obstacle = ObstacleOf(status);
-  known.not_before = clock_() + kObstacleLook;  // from the answer on: it may take long
-  if (!status.ok()) return status;
+  if (!status.ok()) {
+    known.not_before = clock_() + kObstacleLook;  // from the answer on: it may take long
+    return status;
+  }
+  known.not_before = WallTime();  // an edit is followed at once: no turn may come for minutes
   known.guards_of = job.generation;
   known.ensured = true;
   return status;
