@@ -1,6 +1,7 @@
 #include "operator/core/work_queue.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/check.h"
 
@@ -28,7 +29,9 @@ void WorkQueue::Schedule(const std::string& key, Time at) {
 
 Duration WorkQueue::AddRateLimited(const std::string& key, Time now) {
   ++retries_;
-  const Duration delay = kRetry.Delay(failures_[key]++, rng_);
+  const int failures = failures_[key]++;
+  const double seconds = limits_.least.seconds() * std::pow(2.0, std::min(failures, 60));
+  const Duration delay = std::min(Seconds(seconds), limits_.most);
   AddAt(key, now + delay);
   return delay;
 }

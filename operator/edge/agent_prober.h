@@ -16,7 +16,6 @@
 #include <vector>
 
 #include "base/mailbox.h"
-#include "base/metrics.h"
 #include "operator/core/death_reports.h"
 
 namespace crowdsurf::controller {
@@ -31,7 +30,6 @@ class AgentProber {
     Duration timeout =
         Milliseconds(1500);  // of one request: 1 ms of work, on a machine that is busy
     Duration between = Seconds(1);
-    Counter* exceptions = nullptr;  // counts probes that one ended; their result is kBlind
   };
   AgentProber(Options options, Receiver receiver);
   ~AgentProber();  // ends what is under way within a time-out

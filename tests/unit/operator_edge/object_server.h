@@ -21,7 +21,7 @@
 #include <utility>
 #include <vector>
 
-#include "operator/core/observe.h"
+#include "operator/core/object_cache.h"
 #include "tests/support/loopback_server.h"
 #include "tests/unit/operator_edge/plain_endpoint.h"
 
