@@ -14,6 +14,9 @@ namespace {
 
 using nlohmann::json;
 
+// Between two tries to watch; doubles up to the Lease's duration while none succeeds.
+constexpr Duration kFirstPause = Milliseconds(250);
+
 std::chrono::nanoseconds Chrono(Duration d) { return std::chrono::nanoseconds(d.nanoseconds()); }
 
 int64_t Nanoseconds(std::chrono::steady_clock::time_point at) {
@@ -51,6 +54,11 @@ void Lease::Start() {
 }
 
 bool Lease::leading() const { return Nanoseconds(Clock::now()) < leads_until_; }
+
+bool Lease::watching() const {
+  const std::lock_guard lock(mutex_);
+  return watching_;
+}
 
 std::string Lease::Path() const {
   return "/apis/coordination.k8s.io/v1/namespaces/" + options_.space + "/leases";
@@ -191,18 +199,23 @@ Status Lease::WatchOnce(const std::string& path) {
 }
 
 void Lease::Watch() {
+  // Version 0: what the server's cache holds is told at once. Without a version the server first
+  // brings its cache up to date, which fails in its first seconds.
   const std::string path = absl::StrCat(
-      Path(), "?watch=true&timeoutSeconds=300&fieldSelector=", "metadata.name%3D", options_.name);
+      Path(), "?watch=true&resourceVersion=0&timeoutSeconds=300&fieldSelector=", "metadata.name%3D",
+      options_.name);
   std::unique_lock lock(mutex_);
+  Duration pause = kFirstPause;
   while (!stopping_) {
     lock.unlock();
     const Status ended = WatchOnce(path);
     lock.lock();
-    watching_ = false;
+    if (std::exchange(watching_, false)) pause = kFirstPause;
     wake_.notify_all();
     if (stopping_ || ended.ok()) continue;
     log_.Warning("lease not watched: asking for it instead", {{"why", ended.ToString()}});
-    wake_.wait_for(lock, Chrono(options_.duration), [this] { return stopping_; });
+    wake_.wait_for(lock, Chrono(pause), [this] { return stopping_; });
+    pause = std::min(pause * 2, options_.duration);
   }
 }
 

@@ -51,6 +51,8 @@ class Lease {
   // Gives the lease back when it is ours.
   void Stop();
   bool leading() const;
+  // Has heard of the Lease by its watch, which still stands.
+  bool watching() const;
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -73,7 +75,7 @@ class Lease {
   std::string seen_renewal_;             // of the holder: version and identity
   Clock::time_point seen_at_;
   bool held_by_other_ = false;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable wake_;
   bool stopping_ = false;
   bool watching_ = false;               // the watch has told something since it began
