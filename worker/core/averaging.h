@@ -13,10 +13,13 @@
 #include <set>
 #include <vector>
 
+#include "worker/core/actions.h"
+#include "worker/core/arrived_chunk.h"
+#include "worker/core/config.h"
 #include "worker/core/group_rounds.h"
+#include "worker/core/inputs.h"
 #include "worker/core/messages.h"
 #include "worker/core/mixing.h"
-#include "worker/core/peer.h"
 #include "worker/core/strategy.h"
 
 namespace crowdsurf::worker {

@@ -48,6 +48,15 @@ Target DecodeTarget(ByteReader& in) {
 
 }  // namespace
 
+bool IsBuilt(StrategyKind kind) {
+  return kind != StrategyKind::kPowerGossip && kind != StrategyKind::kIst;
+}
+
+bool IsOnGraph(StrategyKind kind) {
+  return kind == StrategyKind::kGossip || kind == StrategyKind::kA2CiD2 ||
+         kind == StrategyKind::kRelaySum;
+}
+
 void Encode(const AveragingConfig& config, ByteWriter& out) {
   out.U64(config.generation);
   out.U8(static_cast<uint8_t>(config.strategy));

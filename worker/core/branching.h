@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "base/time.h"
+#include "worker/core/actions.h"
 #include "worker/core/messages.h"
-#include "worker/core/peer.h"
 #include "worker/core/view.h"
 #include "worker/core/view_plan.h"
 

@@ -18,10 +18,13 @@
 #include <vector>
 
 #include "base/log.h"
+#include "worker/core/actions.h"
+#include "worker/core/arrived_chunk.h"
+#include "worker/core/config.h"
 #include "worker/core/group_plan.h"
 #include "worker/core/messages.h"
-#include "worker/core/peer.h"
 #include "worker/core/peer_metrics.h"
+#include "worker/core/peer_summary.h"
 #include "worker/core/round_pacer.h"
 #include "worker/core/speaker.h"
 

@@ -9,7 +9,7 @@
 #include <set>
 
 #include "base/rng.h"
-#include "worker/core/peer.h"
+#include "worker/core/config.h"
 #include "worker/core/roster.h"
 
 namespace crowdsurf::worker {

@@ -17,12 +17,14 @@
 #include <string_view>
 #include <vector>
 
+#include "worker/core/actions.h"
 #include "worker/core/averaging.h"
 #include "worker/core/branching.h"
+#include "worker/core/config.h"
+#include "worker/core/inputs.h"
 #include "worker/core/job_clock.h"
 #include "worker/core/joining.h"
 #include "worker/core/messages.h"
-#include "worker/core/peer.h"
 #include "worker/core/roster.h"
 #include "worker/core/successor.h"
 

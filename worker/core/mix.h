@@ -19,7 +19,6 @@ namespace crowdsurf::worker {
 // Buffers by name, float32. kOutbox is the trainer's snapshot (read only between publish and
 // release); kInboxA/B are results; from kExtra0 on a strategy's own, as long as it declares.
 enum class Region : uint8_t { kOutbox, kInboxA, kInboxB, kExtra0, kExtra1, kExtra2, kExtra3 };
-inline constexpr size_t kMostExtraRegions = 250;
 constexpr Region ExtraRegion(size_t i) {
   return static_cast<Region>(static_cast<size_t>(Region::kExtra0) + i);
 }

@@ -15,9 +15,12 @@
 #include <optional>
 #include <vector>
 
+#include "base/log.h"
+#include "worker/core/actions.h"
+#include "worker/core/config.h"
 #include "worker/core/edge_mailbox.h"
+#include "worker/core/inputs.h"
 #include "worker/core/pair_exchange.h"
-#include "worker/core/peer.h"
 #include "worker/core/peer_metrics.h"
 #include "worker/core/strategy.h"
 

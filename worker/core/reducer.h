@@ -18,9 +18,9 @@
 #include <vector>
 
 #include "base/bytes.h"
+#include "worker/core/arrived_chunk.h"
 #include "worker/core/coordinate_mask.h"
 #include "worker/core/fold.h"
-#include "worker/core/peer.h"
 #include "worker/core/round.h"
 #include "worker/core/wire_format.h"
 

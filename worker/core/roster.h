@@ -14,8 +14,10 @@
 #include <string>
 #include <vector>
 
+#include "worker/core/actions.h"
+#include "worker/core/config.h"
+#include "worker/core/inputs.h"
 #include "worker/core/messages.h"
-#include "worker/core/peer.h"
 #include "worker/core/peer_metrics.h"
 
 namespace crowdsurf::worker {

@@ -3,7 +3,6 @@
 #include <tuple>
 
 #include "base/digest.h"
-#include "worker/core/strategy.h"
 #include "worker/core/view.h"
 
 namespace crowdsurf::worker {

@@ -10,24 +10,9 @@
 namespace crowdsurf::worker {
 
 std::unique_ptr<Strategy> MakeStrategy(StrategyKind kind, Rng) {
-  switch (kind) {
-    case StrategyKind::kMoshpit:
-    case StrategyKind::kGossip:
-    case StrategyKind::kA2CiD2:
-    case StrategyKind::kRelaySum:
-      return std::make_unique<Moshpit>();
-    case StrategyKind::kAllReduce:
-      return std::make_unique<AllReduce>();
-    case StrategyKind::kPowerGossip:
-    case StrategyKind::kIst:
-      return nullptr;
-  }
-  return nullptr;
-}
-
-bool IsOnGraph(StrategyKind kind) {
-  return kind == StrategyKind::kGossip || kind == StrategyKind::kA2CiD2 ||
-         kind == StrategyKind::kRelaySum;
+  if (!IsBuilt(kind)) return nullptr;
+  if (kind == StrategyKind::kAllReduce) return std::make_unique<AllReduce>();
+  return std::make_unique<Moshpit>();  // strategies on graphs have it for full averages
 }
 
 std::unique_ptr<Strategy> MakeGraphStrategy(const AveragingConfig& config, Rng rng) {

@@ -193,8 +193,6 @@ class Strategy {
 std::unique_ptr<Strategy> MakeStrategy(StrategyKind kind, Rng rng);
 using StrategyFactory = std::function<std::unique_ptr<Strategy>(StrategyKind, Rng)>;
 
-// Strategies on graphs mix all the time (mixing.h), not in averagings.
-bool IsOnGraph(StrategyKind kind);
 // Pre: IsOnGraph(config.strategy).
 std::unique_ptr<Strategy> MakeGraphStrategy(const AveragingConfig& config, Rng rng);
 

@@ -14,8 +14,8 @@
 
 #include "base/rng.h"
 #include "base/time.h"
+#include "worker/core/actions.h"
 #include "worker/core/messages.h"
-#include "worker/core/peer.h"
 #include "worker/core/view.h"
 #include "worker/core/witness.h"
 

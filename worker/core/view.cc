@@ -6,7 +6,6 @@
 
 #include "base/check.h"
 #include "base/digest.h"
-#include "worker/core/strategy.h"
 #include "worker/core/view_plan.h"
 
 namespace crowdsurf::worker {
@@ -160,7 +159,7 @@ std::optional<View> DecodeView(ByteView bytes, std::string_view* why) {
 }
 
 std::string_view Flaw(const View& view) {
-  if (MakeStrategy(view.config.strategy, Rng(0)) == nullptr) return "view_strategy";
+  if (!IsBuilt(view.config.strategy)) return "view_strategy";
   if (!GoodConfig(view.config)) return "view_config";
   if (!GoodNumbers(view)) return "view_number";
   if (!GoodGrid(view.grid)) return "view_grid";

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "worker/core/strategy.h"
 
 namespace crowdsurf::worker {
 namespace {

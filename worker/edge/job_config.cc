@@ -5,7 +5,6 @@
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"
-#include "worker/core/strategy.h"
 #include "worker/edge/agent_options.h"
 
 namespace crowdsurf::worker {
@@ -116,7 +115,7 @@ void ReadRoles(const Fields& averaging, std::vector<LinkRole>& out) {
 
 // What the manifest can name and this agent cannot do.
 void RefuseUnbuilt(const Fields& averaging, const AveragingConfig& config) {
-  if (MakeStrategy(config.strategy, Rng(0)) == nullptr) {
+  if (!IsBuilt(config.strategy)) {
     averaging.Complain("strategy",
                        "is not built yet (Moshpit, AllReduce, Gossip, A2CiD2 and RelaySum are)");
   }
