@@ -3,7 +3,7 @@
 //
 // Deterministic under --seed: no clock, no network. Flat JSON with --json, a table without. The
 // same experiments, with fewer seeds, are the paper tests; chaos.* runs whole jobs of real peers in
-// virtual time (simulator/descent.h). Sources of the anchors: moshpit.md 1.4,
+// virtual time (simulator/descent/descent.h). Sources of the anchors: moshpit.md 1.4,
 // decentralized-algorithms.md E1, E4, 2.2, 5.3.
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -16,9 +16,9 @@
 
 #include "bench/label_sorted.h"
 #include "bench/ring_job.h"
-#include "simulator/averaging.h"
-#include "simulator/convergence.h"
-#include "simulator/descent.h"
+#include "simulator/descent/descent.h"
+#include "simulator/lock_step/averaging.h"
+#include "simulator/lock_step/convergence.h"
 
 namespace crowdsurf {
 namespace {

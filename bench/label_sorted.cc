@@ -8,8 +8,8 @@
 
 #include "base/check.h"
 #include "bench/digit_workers.h"
-#include "worker/core/mix_kernels.h"
-#include "worker/core/relay_sum.h"
+#include "worker/core/strategy/mix_kernels.h"
+#include "worker/core/strategy/relay_sum.h"
 
 namespace crowdsurf::bench {
 namespace {

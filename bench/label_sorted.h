@@ -13,7 +13,7 @@
 
 #include <cstdint>
 
-#include "worker/core/graph.h"
+#include "worker/core/view/graph.h"
 
 namespace crowdsurf::bench {
 

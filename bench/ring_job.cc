@@ -6,7 +6,7 @@
 
 #include "base/rng.h"
 #include "bench/digit_workers.h"
-#include "worker/core/a2cid2.h"
+#include "worker/core/strategy/a2cid2.h"
 
 namespace crowdsurf::bench {
 namespace {

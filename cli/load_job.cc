@@ -5,9 +5,9 @@
 #include <cstring>
 
 #include "cli/run_session.h"
-#include "operator/core/local_rules.h"
-#include "operator/core/validate.h"
-#include "operator/edge/yaml.h"
+#include "operator/core/job/local_rules.h"
+#include "operator/core/job/validate.h"
+#include "operator/edge/local/yaml.h"
 
 namespace crowdsurf::cli {
 namespace {

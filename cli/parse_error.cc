@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include "operator/core/fields.h"
+#include "operator/core/job/fields.h"
 
 namespace crowdsurf::cli {
 namespace {

@@ -8,7 +8,7 @@
 #include <cstring>
 #include <filesystem>
 
-#include "operator/edge/atomic_file.h"
+#include "operator/edge/local/atomic_file.h"
 
 namespace crowdsurf::cli {
 namespace {

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "operator/core/agent_summary.h"
+#include "operator/core/pods/agent_summary.h"
 
 namespace crowdsurf::cli {
 

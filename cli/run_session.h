@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "cli/run_options.h"
-#include "operator/core/training_job.h"
+#include "operator/core/job/training_job.h"
 
 namespace crowdsurf::cli {
 

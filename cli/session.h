@@ -18,9 +18,9 @@
 #include "cli/state_dir.h"
 #include "cli/status_server.h"
 #include "cli/terminal.h"
-#include "operator/edge/local_cluster.h"
-#include "operator/edge/reconciler.h"
-#include "operator/edge/run_traces.h"
+#include "operator/edge/local/local_cluster.h"
+#include "operator/edge/local/run_traces.h"
+#include "operator/edge/reconcile/reconciler.h"
 
 namespace crowdsurf::cli {
 

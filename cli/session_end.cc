@@ -11,10 +11,10 @@
 #include "cli/commands.h"
 #include "cli/report.h"
 #include "cli/session.h"
-#include "operator/core/local_rules.h"
-#include "operator/core/validate.h"
-#include "operator/edge/atomic_file.h"
-#include "operator/edge/process.h"
+#include "operator/core/job/local_rules.h"
+#include "operator/core/job/validate.h"
+#include "operator/edge/local/atomic_file.h"
+#include "operator/edge/local/process.h"
 
 // After training: what the model is worth, the summary, the reports.
 namespace crowdsurf::cli {

@@ -5,8 +5,8 @@
 #include <string>
 
 #include "cli/commands.h"
-#include "simulator/averaging_command.h"
-#include "simulator/chaos_command.h"
+#include "simulator/chaos/chaos_command.h"
+#include "simulator/lock_step/averaging_command.h"
 
 namespace crowdsurf::cli {
 namespace {

@@ -12,7 +12,7 @@
 #include <filesystem>
 #include <utility>
 
-#include "operator/edge/atomic_file.h"
+#include "operator/edge/local/atomic_file.h"
 
 namespace crowdsurf::cli {
 namespace {

@@ -14,11 +14,11 @@
 
 #include "base/log.h"
 #include "base/metrics.h"
-#include "operator/core/work_queue.h"
-#include "operator/edge/controller_metrics.h"
-#include "operator/edge/kube_cluster.h"
-#include "operator/edge/reconciler.h"
-#include "operator/edge/summary_poller.h"
+#include "operator/core/observe/work_queue.h"
+#include "operator/edge/kube/kube_cluster.h"
+#include "operator/edge/reconcile/controller_metrics.h"
+#include "operator/edge/reconcile/reconciler.h"
+#include "operator/edge/reconcile/summary_poller.h"
 
 namespace crowdsurf::controller {
 

@@ -2,7 +2,7 @@
 #include <fstream>
 #include <iostream>
 
-#include "operator/core/crd.h"
+#include "operator/core/job/crd.h"
 
 int main(int argc, char** argv) {
   if (argc != 2) {

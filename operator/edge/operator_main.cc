@@ -14,15 +14,15 @@
 #include "base/backoff.h"
 #include "base/edge/any_address.h"
 #include "base/edge/clock.h"
-#include "operator/edge/agent_prober.h"
 #include "operator/edge/controller.h"
-#include "operator/edge/job_authorities.h"
-#include "operator/edge/lease.h"
-#include "operator/edge/metrics_guard.h"
-#include "operator/edge/operator_pages.h"
-#include "operator/edge/pulse.h"
-#include "operator/edge/report_desk.h"
-#include "operator/edge/signer.h"
+#include "operator/edge/kube/lease.h"
+#include "operator/edge/reconcile/agent_prober.h"
+#include "operator/edge/reconcile/pulse.h"
+#include "operator/edge/serve/metrics_guard.h"
+#include "operator/edge/serve/operator_pages.h"
+#include "operator/edge/serve/report_desk.h"
+#include "operator/edge/sign/job_authorities.h"
+#include "operator/edge/sign/signer.h"
 
 namespace crowdsurf::controller {
 namespace {

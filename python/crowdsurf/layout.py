@@ -1,6 +1,6 @@
 """Where the words of the file `tensors` lie: the control block of the trainer link, version 1.
 
-The names are those of docs/trainer-link.md; a test compares every offset with worker/core/link_layout.h.
+The names are those of docs/trainer-link.md; a test compares every offset with worker/core/link/link_layout.h.
 """
 
 MAGIC = b"CSFLINK1"

@@ -1,6 +1,6 @@
 // The Kubernetes client against a real kube-apiserver: run by `./dev test cluster`, which sets
 // KUBECONFIG.
-#include "operator/edge/kube_client.h"
+#include "operator/edge/kube/kube_client.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -11,8 +11,8 @@
 #include <set>
 
 #include "base/rng.h"
-#include "operator/core/object_cache.h"
-#include "operator/edge/reflector.h"
+#include "operator/core/observe/object_cache.h"
+#include "operator/edge/kube/reflector.h"
 
 namespace crowdsurf::controller {
 namespace {

@@ -1,5 +1,5 @@
 // Leader election against a real API server, with short times.
-#include "operator/edge/lease.h"
+#include "operator/edge/kube/lease.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -7,7 +7,7 @@
 #include <csignal>
 #include <functional>
 
-#include "operator/edge/kubeconfig.h"
+#include "operator/edge/kube/kubeconfig.h"
 
 namespace crowdsurf::controller {
 namespace {

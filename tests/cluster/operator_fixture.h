@@ -21,9 +21,9 @@
 #include <vector>
 
 #include "base/edge/clock.h"
-#include "operator/core/rfc3339.h"
+#include "operator/core/job/rfc3339.h"
 #include "operator/edge/controller.h"
-#include "operator/edge/yaml.h"
+#include "operator/edge/local/yaml.h"
 
 namespace crowdsurf::controller {
 

@@ -9,7 +9,7 @@
 #include "base/digest.h"
 #include "tests/contract/world/allocation_watch.h"
 #include "tests/contract/world/mixing_world.h"
-#include "worker/core/a2cid2.h"
+#include "worker/core/strategy/a2cid2.h"
 
 namespace crowdsurf::worker {
 namespace {

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "base/rng.h"
-#include "simulator/averaging_command.h"
-#include "simulator/lock_step.h"
+#include "simulator/lock_step/averaging_command.h"
+#include "simulator/lock_step/lock_step.h"
 
 namespace crowdsurf::simulator {
 namespace {

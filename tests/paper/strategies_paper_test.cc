@@ -1,12 +1,12 @@
 // Claims about the decentralised strategies, each against its closed form or the published figure.
-// The experiments are simulator/convergence.h; `./dev bench convergence` prints the same figures
-// over more seeds.
+// The experiments are simulator/lock_step/convergence.h; `./dev bench convergence` prints the same
+// figures over more seeds.
 #include <gtest/gtest.h>
 
 #include "base/rng.h"
-#include "simulator/convergence.h"
-#include "worker/core/a2cid2.h"
-#include "worker/core/relay_sum.h"
+#include "simulator/lock_step/convergence.h"
+#include "worker/core/strategy/a2cid2.h"
+#include "worker/core/strategy/relay_sum.h"
 
 namespace crowdsurf::simulator {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "simulator/chaos_command.h"
+#include "simulator/chaos/chaos_command.h"
 
 namespace crowdsurf::simulator {
 namespace {

@@ -1,6 +1,6 @@
 // Jobs that minimise something while workers die and join, judged by the optimum of who is left.
 // The bound is issue-wide: `./dev bench convergence` prints the same over more seeds.
-#include "simulator/descent.h"
+#include "simulator/descent/descent.h"
 
 #include <gtest/gtest.h>
 

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "simulator/chaos_scenario.h"
+#include "simulator/chaos/chaos_scenario.h"
 
 namespace crowdsurf::simulator {
 namespace {

@@ -5,8 +5,8 @@
 #include <set>
 #include <string>
 
-#include "simulator/round_checkers.h"
-#include "simulator/round_scenario.h"
+#include "simulator/round/round_checkers.h"
+#include "simulator/round/round_scenario.h"
 
 namespace crowdsurf::simulator {
 namespace {

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "simulator/round_scenario.h"
-#include "simulator/seeds.h"
+#include "simulator/engine/seeds.h"
+#include "simulator/round/round_scenario.h"
 
 namespace crowdsurf::simulator {
 

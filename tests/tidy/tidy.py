@@ -13,8 +13,8 @@ import rules
 MOST_FILE_LINES = 500
 MOST_FUNCTION_LINES = 70
 
-# Room -> the rooms it may include (itself always). The longest matching prefix is a file's room.
-MAY_INCLUDE = {
+# House -> the houses it may include (itself always).
+HOUSES = {
     "base": set(),
     "base/edge": {"base"},
     "coordinator-free-dht/core": {"base"},
@@ -28,9 +28,52 @@ MAY_INCLUDE = {
     "cli": {"base", "base/edge", "coordinator-free-dht/core", "coordinator-free-dht/edge", "worker/core", "worker/edge",
             "operator/core", "operator/edge", "simulator"},
 }
+# House -> its rooms, each with the rooms of the house that it may include. Files beside the rooms may include all of them.
+ROOMS = {
+    "worker/core": {
+        "view": set(),
+        "vector": {"view"},
+        "round": {"view", "vector"},
+        "strategy": {"view", "vector"},
+        "port": {"view", "vector", "round", "strategy"},
+        "averaging": {"view", "vector", "round", "strategy", "port"},
+        "membership": {"view", "port", "averaging"},
+        "state": {"view"},
+        "link": set(),
+        "peer": {"view", "vector", "round", "strategy", "port", "averaging", "membership"},
+    },
+    "worker/edge": {
+        "metrics": set(),
+        "link": set(),
+        "state": {"metrics", "link"},
+        "tensor": {"metrics"},
+        "agent": {"metrics", "link", "state", "tensor"},
+    },
+    "operator/core": {
+        "job": set(),
+        "port": {"job"},
+        "pods": {"job", "port"},
+        "observe": {"job", "port", "pods"},
+        "decide": {"job", "port", "observe"},
+    },
+    "operator/edge": {
+        "reconcile": set(),
+        "kube": {"reconcile"},
+        "sign": {"kube"},
+        "serve": {"kube", "sign"},
+        "local": {"reconcile", "sign"},
+    },
+    "simulator": {
+        "engine": set(),
+        "lock_step": {"engine"},
+        "round": {"engine"},
+        "chaos": {"engine", "round"},
+        "descent": {"engine"},
+    },
+}
 CORES = {"coordinator-free-dht/core", "worker/core", "operator/core", "simulator"}
 # The trainer is the user's side of the link: of worker/ it may use only the link's layout and client.
-TRAINER_MAY_USE = re.compile(r"worker/(core/(link_layout|safetensors)|edge/link_client)\.h$")
+TRAINER_MAY_USE = re.compile(r"worker/(core/link/(link_layout|safetensors)|edge/link/link_client)\.h$")
 
 CORE_BANNED_INCLUDES = re.compile(
     r"<(grpc.*|google/protobuf.*|httplib\.h|openssl/.*|prometheus/.*|yaml-cpp/.*|asio.*|boost/.*|spdlog/.*|thread|mutex|"
@@ -39,19 +82,39 @@ CORE_BANNED_CALLS = re.compile(
     r"\b(std::thread|std::mutex|std::chrono|std::random_device|std::mt19937|std::shuffle|getenv|gettimeofday|"
     r"clock_gettime|std::cout|std::cerr|rand\(\)|time\(nullptr\)|sleep_for)")
 # The simulator's command runs seeds on threads; its worlds do not.
-THREADS_ALLOWED = {"simulator/seeds.cc", "simulator/seeds.h"}
+THREADS_ALLOWED = {"simulator/seeds.cc", "simulator/engine/seeds.h"}
 BANNED_NAMES = re.compile(r"(^|/)(util|utils|common|helpers?|manager|misc)(\.|/|$)")
 # In two pieces, so that no search for left-overs stops here.
 WORDS = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X|HA" r"CK)\b")
 PATHS = re.compile(r"/home/[a-z]\w*/|/Users/\w+/")
 
 
-def room_of(path):
+def house_of(path):
     parts = path.split("/")
     for n in (2, 1):
-        if "/".join(parts[:n]) in MAY_INCLUDE:
+        if "/".join(parts[:n]) in HOUSES:
             return "/".join(parts[:n])
     return None
+
+
+def room_of(path):
+    """The room of a house's file; None beside the rooms, and in a house without rooms."""
+    house = house_of(path)
+    rest = path[len(house) + 1:].split("/") if house else []
+    return rest[0] if len(rest) > 1 and rest[0] in ROOMS.get(house, {}) else None
+
+
+def forbidden(path, included):
+    """Why `path` may not include `included`; None if it may."""
+    house, target = house_of(path), house_of(included)
+    if house is None or target is None:
+        return None
+    if target != house:
+        return None if target in HOUSES[house] else f"{house} may not include {target}"
+    room, other = room_of(path), room_of(included)
+    if room is None or other in ({room} | ROOMS[house][room]):
+        return None
+    return f"{house}/{room} may not include {house}/{other or included.rpartition('/')[2]}"
 
 
 def strip_code(text):
@@ -98,21 +161,19 @@ def functions(text):
 
 
 def check_includes(path, text):
-    room = room_of(path)
+    house = house_of(path)
     for number, line in enumerate(text.splitlines(), 1):
-        if room in CORES and path not in THREADS_ALLOWED and CORE_BANNED_INCLUDES.search(line) and "#include" in line:
+        if house in CORES and path not in THREADS_ALLOWED and CORE_BANNED_INCLUDES.search(line) and "#include" in line:
             yield number, f"a core may not include {line.split()[-1]}"
         match = re.match(r'\s*#include "([^"]+)"', line)
         if not match:
             continue
         if "/" not in match.group(1):
             yield number, "include from the repository root"
-        target = room_of(match.group(1))
-        if room is None or target is None:
-            continue
-        if target != room and target not in MAY_INCLUDE[room]:
-            yield number, f"{room} may not include {target}"
-        elif room == "worker/trainer" and target.startswith("worker/") and target != room:
+        reason = forbidden(path, match.group(1))
+        if reason:
+            yield number, reason
+        elif house == "worker/trainer" and match.group(1).startswith("worker/") and house_of(match.group(1)) != house:
             if not TRAINER_MAY_USE.search(match.group(1)):
                 yield number, "the trainer may use only the link's layout and client"
 
@@ -134,7 +195,7 @@ def check_source(path, text):
             yield 1, "a header opens with a comment of 3 to 10 lines: purpose, owner, threads, bounds, source"
         if "#pragma once" not in text:
             yield 1, "a header has #pragma once"
-    if room_of(path) in CORES and path not in THREADS_ALLOWED:
+    if house_of(path) in CORES and path not in THREADS_ALLOWED:
         code = strip_code(text)
         for number, line in enumerate(code.splitlines(), 1):
             match = CORE_BANNED_CALLS.search(line)
@@ -176,8 +237,9 @@ def check(root):
     yield from check_reach(sources)
     if (root / rules.PAGE).is_file():
         yield from rules.check((root / rules.PAGE).read_text(), tests)
+    inner = [f"{house}/{room}" for house, rooms in ROOMS.items() for room in rooms]
     for room in ("base", "coordinator-free-dht", "worker", "operator", "cli", "simulator", "python", "deploy", "tests",
-                 "bench"):
+                 "bench", *inner):
         if (root / room).is_dir() and not (root / room / "README.md").is_file():
             yield room, 1, "a room has a README.md: what for, what it may use"
 

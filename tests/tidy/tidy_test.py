@@ -37,6 +37,21 @@ class TidyTest(unittest.TestCase):
     def test_operator_and_worker_never_meet(self):
         self.expect({"operator/edge/a.h": HEADER + '#include "worker/core/b.h"\n'}, "may not include worker/core")
 
+    def test_a_room_may_not_include_one_above_it(self):
+        self.expect({"worker/core/view/a.h": HEADER + '#include "worker/core/round/b.h"\n'},
+                    "worker/core/view may not include worker/core/round")
+        self.expect({"worker/edge/link/a.cc": '#include "worker/edge/agent/agent.h"\n'},
+                    "worker/edge/link may not include worker/edge/agent")
+        self.expect({"operator/core/job/a.cc": '#include "operator/core/decide/decide.h"\n'},
+                    "operator/core/job may not include operator/core/decide")
+        self.expect({"operator/edge/kube/a.cc": '#include "operator/edge/controller.h"\n'},
+                    "operator/edge/kube may not include operator/edge/controller.h")
+        self.expect({"simulator/engine/a.h": HEADER + '#include "simulator/round/round_node.h"\n'},
+                    "simulator/engine may not include simulator/round")
+
+    def test_an_inner_room_has_a_page(self):
+        self.expect({"worker/README.md": "x", "worker/core/view/a.h": HEADER}, "worker/core/view:1: a room has a README.md")
+
     def test_a_core_has_no_clock(self):
         self.expect({"worker/core/a.h": HEADER + "#include <chrono>\n"}, "a core may not include <chrono>")
         self.expect({"worker/core/a.cc": "int f() { return std::mutex(); }\n"}, "a core may not use std::mutex")

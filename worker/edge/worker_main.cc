@@ -10,12 +10,12 @@
 #include "coordinator-free-dht/edge/files.h"
 #include "coordinator-free-dht/edge/grpc_log.h"
 #include "coordinator-free-dht/edge/log_sink.h"
-#include "worker/edge/agent.h"
-#include "worker/edge/agent_options.h"
-#include "worker/edge/bus_error.h"
-#include "worker/edge/drain.h"
-#include "worker/edge/link_http.h"
-#include "worker/edge/supervisor.h"
+#include "worker/edge/agent/agent.h"
+#include "worker/edge/agent/agent_options.h"
+#include "worker/edge/agent/bus_error.h"
+#include "worker/edge/agent/drain.h"
+#include "worker/edge/agent/supervisor.h"
+#include "worker/edge/link/link_http.h"
 
 namespace crowdsurf::worker {
 namespace {

@@ -14,7 +14,7 @@
 
 #include "base/status.h"
 #include "base/time.h"
-#include "worker/edge/link_client.h"
+#include "worker/edge/link/link_client.h"
 #include "worker/trainer/training.h"
 
 namespace crowdsurf::trainer {

@@ -8,7 +8,7 @@
 #include <functional>
 #include <utility>
 
-#include "worker/core/strategy.h"
+#include "worker/core/strategy/strategy.h"
 
 namespace crowdsurf::worker {
 

@@ -5,8 +5,8 @@
 
 #include "base/check.h"
 #include "base/digest.h"
-#include "worker/core/messages.h"
-#include "worker/core/mix_kernels.h"
+#include "worker/core/port/messages.h"
+#include "worker/core/strategy/mix_kernels.h"
 
 namespace crowdsurf::worker {
 

@@ -17,9 +17,9 @@
 #include "base/log.h"
 #include "base/metrics.h"
 #include "base/rng.h"
-#include "simulator/event_queue.h"
-#include "worker/core/mixing.h"
-#include "worker/core/view_plan.h"
+#include "simulator/engine/event_queue.h"
+#include "worker/core/averaging/mixing.h"
+#include "worker/core/view/view_plan.h"
 
 namespace crowdsurf::worker {
 

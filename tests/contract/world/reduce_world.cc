@@ -2,8 +2,8 @@
 
 #include "base/check.h"
 #include "base/digest.h"
-#include "worker/core/messages.h"
-#include "worker/core/mixing.h"
+#include "worker/core/averaging/mixing.h"
+#include "worker/core/port/messages.h"
 
 namespace crowdsurf::worker {
 

@@ -14,11 +14,11 @@
 #include <vector>
 
 #include "base/rng.h"
-#include "simulator/event_queue.h"
+#include "simulator/engine/event_queue.h"
 #include "tests/contract/world/masked_all_reduce.h"
-#include "worker/core/group_rounds.h"
-#include "worker/core/reducer.h"
-#include "worker/core/view_plan.h"
+#include "worker/core/averaging/group_rounds.h"
+#include "worker/core/round/reducer.h"
+#include "worker/core/view/view_plan.h"
 
 namespace crowdsurf::worker {
 

@@ -13,11 +13,11 @@
 #include <vector>
 
 #include "base/digest.h"
-#include "worker/core/partition.h"
-#include "worker/core/round.h"
-#include "worker/core/round_codec.h"
-#include "worker/core/round_witness.h"
-#include "worker/core/speaker.h"
+#include "worker/core/round/partition.h"
+#include "worker/core/round/round.h"
+#include "worker/core/round/round_codec.h"
+#include "worker/core/round/round_witness.h"
+#include "worker/core/round/speaker.h"
 
 namespace crowdsurf::worker::testing {
 

@@ -7,8 +7,8 @@
 #include <thread>
 
 #include "operator/edge/controller.h"
-#include "operator/edge/lease.h"
-#include "operator/edge/pulse.h"
+#include "operator/edge/kube/lease.h"
+#include "operator/edge/reconcile/pulse.h"
 #include "tests/unit/operator_edge/living_cluster.h"
 
 namespace crowdsurf::controller {

@@ -14,10 +14,10 @@
 #include <set>
 #include <string>
 
-#include "operator/core/json_path.h"
-#include "operator/edge/kube_cluster.h"
-#include "tests/unit/operator_edge/kube_cluster_fixture.h"
-#include "tests/unit/operator_edge/object_server.h"
+#include "operator/core/job/json_path.h"
+#include "operator/edge/kube/kube_cluster.h"
+#include "tests/unit/operator_edge/kube/kube_cluster_fixture.h"
+#include "tests/unit/operator_edge/kube/object_server.h"
 
 namespace crowdsurf::controller {
 

@@ -6,7 +6,7 @@
 #include <functional>
 #include <thread>
 
-#include "tests/unit/worker_edge/link_fixture.h"
+#include "tests/unit/worker_edge/link/link_fixture.h"
 #include "worker/trainer/task.h"
 
 namespace crowdsurf::trainer {

@@ -11,7 +11,7 @@
 #include <sstream>
 #include <thread>
 
-#include "tests/unit/worker_edge/link_fixture.h"
+#include "tests/unit/worker_edge/link/link_fixture.h"
 
 namespace crowdsurf::worker {
 namespace {

@@ -16,9 +16,9 @@
 
 #include "base/check.h"
 #include "base/digest.h"
-#include "worker/core/messages.h"
-#include "worker/core/peer.h"
-#include "worker/core/reducer.h"
+#include "worker/core/peer/peer.h"
+#include "worker/core/port/messages.h"
+#include "worker/core/round/reducer.h"
 
 namespace crowdsurf::worker {
 

@@ -1,0 +1,24 @@
+#include "operator/core/decide/outages.h"
+
+#include <algorithm>
+
+namespace crowdsurf::controller {
+
+void Outages::Answered(Time now) {
+  if (!silent_since_.unset() && now - silent_since_ >= kShortest) ended_ = now;
+  silent_since_ = Time();
+  answered_ = now;
+}
+
+void Outages::Unanswered(Time asked) {
+  if (asked < answered_) return;  // others were answered while it waited
+  if (silent_since_.unset()) silent_since_ = asked;
+}
+
+Duration Outages::Lingers(Time now) const {
+  if (!silent_since_.unset() && now - silent_since_ >= kShortest) return kKubeletsReturn;
+  if (ended_.unset()) return Duration();
+  return std::max(Duration(), ended_ + kKubeletsReturn - now);
+}
+
+}  // namespace crowdsurf::controller

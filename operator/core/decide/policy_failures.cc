@@ -1,0 +1,135 @@
+#include <algorithm>
+#include <set>
+
+#include "base/digest.h"
+#include "base/rng.h"
+#include "base/text.h"
+#include "operator/core/decide/decision.h"
+
+// Who ended, why, and what it costs: pods are counted once, by name, and names are never re-used.
+namespace crowdsurf::controller {
+namespace {
+
+constexpr int kBusError = 135;       // 128 + SIGBUS
+constexpr size_t kMostRetries = 16;  // of one index; beyond, the back-off is at its cap anyhow
+
+// Deterministic jitter: one job's workers that fall together do not come back together, and the
+// same snapshot still gives the same plan.
+Rng RngFor(const Decision& d, const std::string& pod) {
+  return Rng(ContentHash(AsBytes(d.in.job.uid), 0)).Fork(pod);
+}
+
+void Disrupted(Decision& d, const Worker& worker) {
+  // A pod that was told to leave has been counted when it was told.
+  if (!worker.pod->Annotation(kNoticeAnnotation).empty()) return;
+  ++d.status.disruptions;
+  ++d.status.disruptions_by_reason[std::string(worker.verdict.reason)];
+  d.status.last_disruption = d.now;
+  d.Say(worker.verdict.reason, worker.pod->name + " was taken by the platform");
+}
+
+void BackOff(Decision& d, const Worker& worker, FailureAction action) {
+  RetryState& retry = d.status.retry[worker.pod->index];
+  Rng rng = RngFor(d, worker.pod->name);
+  const int attempt = action == FailureAction::kReplaceWorker ? 0 : retry.failures;
+  retry.failures = std::min<int>(retry.failures + 1, kMostRetries);
+  // Whole microseconds: what a status can hold, so that it reads back as it was.
+  const int64_t wait = d.options.crash_backoff.Delay(attempt, rng).nanoseconds() / 1000;
+  retry.not_before = d.now + Microseconds(wait);
+}
+
+std::string Describe(const Worker& worker) {
+  const PodFacts& pod = *worker.pod;
+  std::string text = pod.name + ": " + std::string(worker.verdict.reason);
+  if (pod.trainer) {
+    text += ", the trainer ended with exit code " + std::to_string(pod.trainer->exit_code);
+    if (pod.trainer->exit_code == kBusError) {
+      text +=
+          " (a bus error: often /dev/shm is full; a pod's holds 64 MiB unless the template "
+          "mounts an emptyDir with medium Memory there)";
+    }
+  } else if (pod.agent) {
+    text += ", the agent ended with exit code " + std::to_string(pod.agent->exit_code);
+  }
+  return text;
+}
+
+// A failure counts towards backoffLimit once a wave: the failure of a pod that was started before
+// the last counted failure says nothing new, so eight workers that crash together are one try and
+// the job backs off before it gives up. One worker that crashes alone counts every time.
+bool NewWave(const Decision& d, const PodFacts& pod) {
+  return d.status.counted_failures.empty() || pod.created > d.status.counted_failures.back();
+}
+
+void Failed(Decision& d, const Worker& worker) {
+  const PodFacts& pod = *worker.pod;
+  const ContainerEnd* end = pod.trainer ? &*pod.trainer : pod.agent ? &*pod.agent : nullptr;
+  ++d.status.failures;
+  d.status.last_failure =
+      FailureNote{pod.name, std::string(worker.verdict.reason), end ? end->exit_code : 0,
+                  end ? TextTail(end->output, kMostOutputInStatus) : pod.waiting_message, d.now};
+  const FailureAction action = ActionFor(d.spec().failure_rules, pod);
+  BackOff(d, worker, action);
+  d.Say(worker.verdict.reason, Describe(worker), /*warning=*/true);
+  if (action == FailureAction::kFailJob) {
+    d.failure = {reason::kFailurePolicy,
+                 "a rule of failurePolicy ends the job: " + Describe(worker)};
+    return;
+  }
+  if (action != FailureAction::kCount || !NewWave(d, pod)) return;
+  d.status.counted_failures.push_back(d.now);
+  const int counted = static_cast<int>(d.status.counted_failures.size());
+  if (counted > d.spec().run.backoff_limit) {
+    d.failure = {reason::kBackoffLimitExceeded,
+                 std::to_string(counted) + " failures, backoffLimit is " +
+                     std::to_string(d.spec().run.backoff_limit) + "; last " + Describe(worker)};
+  }
+}
+
+// A pod that was there, was not seen to end and is there no more: deleted by force, or deleted
+// while no operator looked. Of each index only the last one can be: an earlier one ended before.
+void CountVanished(Decision& d) {
+  std::set<std::string_view> present;
+  for (const Worker& worker : d.workers) present.insert(worker.pod->name);
+  for (const auto& [index, incarnation] : d.status.incarnations) {
+    if (incarnation == 0) continue;
+    const std::string name = PodName(d.in.job.name, index, incarnation);
+    if (present.count(name) || d.Counted(name)) continue;
+    d.Count(name);
+    ++d.status.disruptions;
+    ++d.status.disruptions_by_reason[std::string(reason::kPodDeleted)];
+    d.status.last_disruption = d.now;
+    d.Say(reason::kPodDeleted, name + " has vanished");
+  }
+}
+
+}  // namespace
+
+void CountEnds(Decision& d) {
+  const bool over = d.in.status.finished() || d.in.job.deleting;
+  if (!over) CountVanished(d);
+  for (const Worker& worker : d.workers) {
+    const PodFacts& pod = *worker.pod;
+    if (worker.alive() && pod.ready_since && d.now - *pod.ready_since >= d.options.healthy_after) {
+      d.status.retry.erase(pod.index);
+    }
+    if (const auto at = JudgedAt(pod); at && d.now < *at) d.WakeAt(*at);
+    if (worker.alive() && worker.node != nullptr && worker.node->not_ready_since) {
+      d.WakeAt(GivenUpAt(*worker.node, d.in.nodes_heard_since,
+                         d.spec().disruption.tolerated_unreachable));
+    }
+    const Fate fate = worker.verdict.fate;
+    if (fate == Fate::kAlive || fate == Fate::kMarked || d.Counted(pod.name)) continue;
+    d.Count(pod.name);
+    if (over) continue;  // nothing that happens after the end is anybody's fault
+    if (fate == Fate::kDisrupted) Disrupted(d, worker);
+    if (fate == Fate::kFailed) Failed(d, worker);
+    if (fate == Fate::kSucceeded) {
+      std::vector<int>& done = d.status.succeeded;
+      const auto at = std::lower_bound(done.begin(), done.end(), pod.index);
+      if (at == done.end() || *at != pod.index) done.insert(at, pod.index);
+    }
+  }
+}
+
+}  // namespace crowdsurf::controller

@@ -1,0 +1,113 @@
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "operator/core/decide/decision.h"
+#include "operator/core/job/json_path.h"
+
+// Notices to workers whose node is going, and who is deleted when. Telling is an annotation patch;
+// deleting is never a way of telling (pod-lifecycle.md 1).
+namespace crowdsurf::controller {
+namespace {
+
+std::string NoticeText(const Mark& mark) {
+  nlohmann::json notice = {{"reason", mark.signal}};
+  if (mark.deadline) notice["deadline"] = mark.deadline->seconds();
+  return JsonText(notice);
+}
+
+void RemoveMarked(Decision& d, Worker& worker) {
+  const std::optional<WallTime>& deadline = worker.node->mark->deadline;
+  if (!deadline) return;  // the cloud will drain it
+  const WallTime due = *deadline - d.options.notice_margin;
+  if (d.now < due) {
+    d.WakeAt(due);
+    return;
+  }
+  // Until its node goes; the node takes what is left.
+  const Duration left = *deadline > d.now ? *deadline - d.now : Duration();
+  d.Delete(worker, reason::kNoticeExpires, std::min(left, d.spec().disruption.grace));
+}
+
+void RemoveStuck(Decision& d, const Worker& worker) {
+  if (!worker.pod->deleted) return;
+  const WallTime due =
+      *worker.pod->deleted + worker.pod->grace + d.spec().disruption.force_delete_after;
+  if (d.now < due) {
+    d.WakeAt(due);
+    return;
+  }
+  d.plan.deletes.push_back({worker.pod->name, worker.pod->uid, Duration(), reason::kStuck});
+  d.Say(reason::kStuck, worker.pod->name + " did not go; it is deleted by force", true);
+}
+
+void RemoveWorking(Decision& d, Worker& worker) {
+  switch (worker.verdict.fate) {
+    case Fate::kAlive:
+      // Whoever has not trained when the target is met has nothing to hand in.
+      if (d.mode == Mode::kFinishing && !worker.pod->ever_ready) {
+        d.Delete(worker, reason::kJobFinished);
+      }
+      return;
+    case Fate::kMarked:
+      RemoveMarked(d, worker);
+      return;
+    case Fate::kSucceeded:
+      // The agent may still be writing the model; JudgeTarget bounds how long that may take.
+      if (d.mode == Mode::kFinishing && !HasEnded(*worker.pod)) return;
+      d.Delete(worker, reason::kEnded);
+      return;
+    case Fate::kDisrupted:
+    case Fate::kFailed:
+      d.Delete(worker, OnPeersWord(worker) ? reason::kPeersReportedDead : reason::kEnded);
+      return;
+  }
+}
+
+bool MustGo(const Decision& d, const Worker& worker) {
+  if (d.mode == Mode::kSuspended || d.mode == Mode::kDeleting) return true;
+  if (d.mode != Mode::kFinished) return false;
+  if (d.plan.delete_job) return true;
+  if (d.spec().run.clean_pods == CleanPodPolicy::kAll) return true;
+  return d.spec().run.clean_pods == CleanPodPolicy::kRunning && !HasEnded(*worker.pod);
+}
+
+}  // namespace
+
+void SendNotices(Decision& d) {
+  for (const Worker& worker : d.workers) {
+    if (worker.going || d.mode == Mode::kFinished) continue;
+    const PodFacts& pod = *worker.pod;
+    const std::string& told = pod.Annotation(kNoticeAnnotation);
+    if (worker.verdict.fate == Fate::kMarked) {
+      const std::string text = NoticeText(*worker.node->mark);
+      if (told == text) continue;
+      d.plan.annotations.push_back({pod.name, pod.uid, kNoticeAnnotation, text, reason::kNotice});
+      if (!told.empty()) continue;  // the deadline moved: the same disruption
+      ++d.status.disruptions;
+      ++d.status.disruptions_by_reason[std::string(reason::kNodeMarked)];
+      d.status.last_disruption = d.now;
+      d.Say(reason::kNotice,
+            pod.name + " is told that its node goes: " + worker.node->mark->signal);
+    } else if (worker.verdict.fate == Fate::kAlive && !told.empty()) {
+      d.plan.annotations.push_back(
+          {pod.name, pod.uid, kNoticeAnnotation, "", reason::kNoticeWithdrawn});
+      d.Say(reason::kNoticeWithdrawn, pod.name + " may stay: the mark on its node is gone");
+    }
+  }
+}
+
+void RemovePods(Decision& d) {
+  for (Worker& worker : d.workers) {
+    if (worker.going) {
+      RemoveStuck(d, worker);
+    } else if (MustGo(d, worker)) {
+      d.Delete(worker, d.mode == Mode::kDeleting    ? reason::kJobDeleted
+                       : d.mode == Mode::kSuspended ? reason::kSuspendedByUser
+                                                    : reason::kJobFinished);
+    } else if (d.mode == Mode::kWorking || d.mode == Mode::kFinishing) {
+      RemoveWorking(d, worker);
+    }
+  }
+}
+
+}  // namespace crowdsurf::controller

@@ -1,0 +1,380 @@
+#include "operator/core/job/crd.h"
+
+#include <string>
+
+#include "base/check.h"
+#include "operator/core/job/fields.h"
+
+namespace crowdsurf::controller {
+namespace {
+
+using nlohmann::json;
+
+json Rule(const std::string& rule, const std::string& message) {
+  return {{"rule", rule}, {"message", message}};
+}
+
+json StringSchema(double most) {
+  return {{"type", "string"}, {"maxLength", static_cast<int64_t>(most)}};
+}
+
+json ListOf(json item, const Field& field) {
+  json list = {{"type", "array"},
+               {"items", std::move(item)},
+               {"maxItems", static_cast<int64_t>(field.most)}};
+  if (field.least > 0) list["minItems"] = static_cast<int64_t>(field.least);
+  return list;
+}
+
+json Choices(const Field& field) {
+  json schema = {{"type", "string"}, {"enum", json::array()}};
+  for (const std::string_view name : SplitChoices(field.choices)) schema["enum"].push_back(name);
+  return schema;
+}
+
+// A value that the manifest can name and that this version lacks is refused in words, not as a
+// typo.
+void RefuseUnbuilt(const Field& field, json& schema) {
+  if (field.built.empty() || field.built == field.choices) return;
+  std::string rule = "self in [", words;
+  for (const std::string_view name : SplitChoices(field.built)) {
+    rule += (words.empty() ? "'" : ", '") + std::string(name) + "'";
+    words += (words.empty() ? "" : ", ") + std::string(name);
+  }
+  schema["x-kubernetes-validations"].push_back(
+      Rule(rule + "]", "is not built yet; this version has " + words));
+}
+
+json ScalarSchema(const Field& field) {
+  switch (field.kind) {
+    case FieldKind::kObject:
+      return {{"type", "object"}, {"properties", json::object()}};
+    case FieldKind::kList:
+      return ListOf({{"type", "object"}, {"properties", json::object()}}, field);
+    case FieldKind::kInteger:
+      return {{"type", "integer"},
+              {"format", "int64"},
+              {"minimum", static_cast<int64_t>(field.least)},
+              {"maximum", static_cast<int64_t>(field.most)}};
+    case FieldKind::kNumber: {
+      json schema = {{"type", "number"}, {"minimum", field.least}, {"maximum", field.most}};
+      // The API server compares a value without a fraction with the minimum's integer part: 0 would
+      // pass a minimum of 0.01.
+      if (field.least > 0 && field.least < 1) {
+        const std::string least = json(field.least).dump();
+        schema["x-kubernetes-validations"].push_back(
+            Rule("self >= " + least, "should be greater than or equal to " + least));
+      }
+      return schema;
+    }
+    case FieldKind::kBoolean:
+      return {{"type", "boolean"}};
+    case FieldKind::kString: {
+      json schema = StringSchema(field.most);
+      if (field.least > 0) schema["minLength"] = static_cast<int64_t>(field.least);
+      return schema;
+    }
+    case FieldKind::kChoice:
+      return Choices(field);
+    case FieldKind::kChoiceList:
+      return ListOf(Choices(field), field);
+    case FieldKind::kStringList:
+      return ListOf(StringSchema(253), field);
+    case FieldKind::kIntegerList:
+      return ListOf({{"type", "integer"}, {"minimum", 0}, {"maximum", 255}}, field);
+    case FieldKind::kQuantity:
+      return {
+          {"anyOf", {{{"type", "integer"}}, {{"type", "string"}}}},
+          {"pattern",
+           R"(^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$)"},
+          {"x-kubernetes-int-or-string", true}};
+    case FieldKind::kOpaque:
+      return {{"x-kubernetes-preserve-unknown-fields", true}, {"type", "object"}};
+  }
+  CHECK(false);
+}
+
+// The schema object that holds the children of `path` ("a.b[]" goes into the items of a list).
+json& Parent(json& spec, std::string_view path, std::string& name) {
+  json* at = &spec;
+  while (true) {
+    const size_t dot = path.find('.');
+    if (dot == std::string_view::npos) break;
+    std::string part(path.substr(0, dot));
+    const bool list = part.ends_with("[]");
+    if (list) part.resize(part.size() - 2);
+    at = &(*at)["properties"][part];
+    if (list) at = &(*at)["items"];
+    path.remove_prefix(dot + 1);
+  }
+  name = std::string(path);
+  return *at;
+}
+
+// What must not change, as transition rules on the object that holds the field: a rule on the field
+// itself would not see it appear or go.
+void Immutable(const Field& field, const std::string& name, json& parent) {
+  const std::string same = "has(self." + name + ") == has(oldSelf." + name + ") && (!has(self." +
+                           name + ") || self." + name + " == oldSelf." + name + ")";
+  if (field.may_change == MayChange::kNo) {
+    parent["x-kubernetes-validations"].push_back(Rule(same, name + " may not change"));
+  } else if (field.may_change == MayChange::kOnlySuspended &&
+             field.path.find('.') == std::string_view::npos) {
+    parent["x-kubernetes-validations"].push_back(
+        Rule("(self.suspend && oldSelf.suspend) || (" + same + ")",
+             name + " may change only while spec.suspend is true"));
+  }
+}
+
+json SpecSchema(json pod_template) {
+  json spec = {
+      {"type", "object"}, {"properties", json::object()}, {"required", {"template", "target"}}};
+  for (const Field& field : SpecFields()) {
+    std::string name;
+    json& parent = Parent(spec, field.path, name);
+    json schema = field.path == "template" ? pod_template : ScalarSchema(field);
+    if (!field.fallback.empty()) schema["default"] = json::parse(field.fallback);
+    RefuseUnbuilt(field, schema);
+    parent["properties"][name] = std::move(schema);
+    Immutable(field, name, parent);
+  }
+  json& properties = spec["properties"];
+  // A transition rule needs an old value: without a block there would be none, and what may not
+  // change could be set later.
+  properties["averaging"]["default"] = json::object();
+  properties["disruption"]["properties"]["podDisruptionBudget"]["properties"]["maxUnavailable"] = {
+      {"anyOf", {{{"type", "integer"}}, {{"type", "string"}}}},
+      {"x-kubernetes-int-or-string", true}};
+  return spec;
+}
+
+void AddSpecRules(json& spec) {
+  json& rules = spec["x-kubernetes-validations"];
+  rules.push_back(Rule("!has(self.minReplicas) || self.replicas >= self.minReplicas",
+                       "replicas is below minReplicas"));
+  rules.push_back(Rule("!has(self.maxReplicas) || self.replicas <= self.maxReplicas",
+                       "replicas is above maxReplicas"));
+  rules.push_back(Rule(
+      "!has(self.averaging) || self.averaging.strategy != 'AllReduce' || (has(self.maxReplicas) ? "
+      "self.maxReplicas : self.replicas) <= 64",
+      "AllReduce holds at most 64 workers in its one group; Moshpit has no such limit"));
+  rules.push_back(
+      Rule("!has(self.checkpoint) || !has(self.checkpoint.volume) || "
+           "(has(self.template.spec.volumes) && "
+           "self.template.spec.volumes.exists(v, v.name == self.checkpoint.volume))",
+           "checkpoint.volume is not a volume of spec.template"));
+  json& properties = spec["properties"];
+  json& averaging = properties["averaging"];
+  for (const auto& [block, owner] : {std::pair{"gossip", "Gossip"},
+                                     {"a2cid2", "A2CiD2"},
+                                     {"relaySum", "RelaySum"},
+                                     {"powerGossip", "PowerGossip"},
+                                     {"ist", "IST"}}) {
+    averaging["x-kubernetes-validations"].push_back(
+        Rule(std::string("!has(self.") + block + ") || self.strategy == '" + owner + "'",
+             std::string(block) + " is only for strategy " + owner));
+  }
+  averaging["x-kubernetes-validations"].push_back(
+      Rule("!has(self.globalBatch) || self.what == 'Gradients'",
+           "globalBatch is only for what: Gradients"));
+  averaging["properties"]["interval"]["x-kubernetes-validations"].push_back(
+      Rule("[has(self.steps), has(self.samples), has(self.seconds)].filter(x, x).size() == 1",
+           "needs exactly one of steps, samples, seconds"));
+  json& target = properties["target"];
+  target["x-kubernetes-validations"].push_back(
+      Rule("has(self.samples) || has(self.steps) || has(self.seconds) || has(self.metric)",
+           "needs at least one of samples, steps, seconds, metric"));
+  target["properties"]["metric"]["required"] = {"name"};
+  target["properties"]["metric"]["x-kubernetes-validations"].push_back(
+      Rule("has(self.below) != has(self.above)", "needs below or above, not both"));
+  json& failure = properties["failurePolicy"]["properties"]["rules"]["items"];
+  failure["x-kubernetes-validations"].push_back(
+      Rule("has(self.onExitCodes) != has(self.onPodConditions)",
+           "needs onExitCodes or onPodConditions, not both"));
+  failure["properties"]["onExitCodes"]["required"] = {"values"};
+  failure["properties"]["onPodConditions"]["items"]["required"] = {"type"};
+  for (const NotBuilt& field : kNotBuilt) {
+    const size_t dot = field.path.find('.');
+    const std::string block(field.path.substr(0, dot)), name(field.path.substr(dot + 1));
+    const bool is_switch = FindField(field.path)->kind == FieldKind::kBoolean;
+    properties[block]["x-kubernetes-validations"].push_back(
+        Rule("!has(self." + name + ")" + (is_switch ? " || !self." + name : std::string()),
+             name + " " + WhyNotBuilt(field)));
+  }
+}
+
+// Bounds that keep the rules' cost finite, and the names that are ours.
+void AddTemplateRules(json& pod_template) {
+  json& spec = pod_template["properties"]["spec"];
+  pod_template["required"] = {"spec"};
+  spec["x-kubernetes-validations"].push_back(
+      Rule("!has(self.restartPolicy) || self.restartPolicy in ['Never', 'OnFailure']",
+           "restartPolicy is Never or OnFailure: a worker that always restarts never completes"));
+  spec["properties"]["restartPolicy"]["maxLength"] = 16;
+  spec["properties"]["volumes"]["maxItems"] = 64;
+  json& volume = spec["properties"]["volumes"]["items"];
+  volume["properties"]["name"]["maxLength"] = 63;
+  volume["x-kubernetes-validations"].push_back(
+      Rule("!self.name.startsWith('crowdsurf')", "names that begin with crowdsurf are reserved"));
+  for (const char* list : {"containers", "initContainers"}) {
+    json& containers = spec["properties"][list];
+    containers["maxItems"] = 32;
+    json& container = containers["items"];
+    container["properties"]["name"]["maxLength"] = 63;
+    container["x-kubernetes-validations"].push_back(
+        Rule("!self.name.startsWith('crowdsurf')", "names that begin with crowdsurf are reserved"));
+    json& env = container["properties"]["env"];
+    env["maxItems"] = 512;
+    env["items"]["properties"]["name"]["maxLength"] = 256;
+    env["items"]["x-kubernetes-validations"].push_back(
+        Rule("!self.name.startsWith('CROWDSURF_')", "names that begin with CROWDSURF_ are ours"));
+    json& mounts = container["properties"]["volumeMounts"];
+    mounts["maxItems"] = 64;
+    mounts["items"]["properties"]["mountPath"]["maxLength"] = 1024;
+    mounts["items"]["x-kubernetes-validations"].push_back(
+        Rule("!self.mountPath.startsWith('/run/crowdsurf')",
+             "/run/crowdsurf is reserved for the link to the agent"));
+  }
+  spec["properties"]["containers"]["minItems"] = 1;
+  spec["properties"]["containers"]["x-kubernetes-validations"].push_back(
+      Rule("self.size() == 1 || self.exists_one(c, c.name == 'trainer')",
+           "of several containers one must be named trainer"));
+}
+
+json Count() { return {{"type", "integer"}, {"format", "int64"}}; }
+json Instant() { return {{"type", "string"}, {"format", "date-time"}}; }
+json Text() { return {{"type", "string"}}; }
+
+json StatusSchema() {
+  const json condition = {
+      {"type", "object"},
+      {"required", {"type", "status", "reason", "message", "lastTransitionTime"}},
+      {"properties",
+       {{"type", Text()},
+        {"status", {{"type", "string"}, {"enum", {"True", "False", "Unknown"}}}},
+        {"reason", Text()},
+        {"message", Text()},
+        {"observedGeneration", Count()},
+        {"lastTransitionTime", Instant()}}}};
+  const json counts = {{"type", "object"}, {"additionalProperties", Count()}};
+  const json retry = {{"type", "object"},
+                      {"properties", {{"failures", Count()}, {"notBefore", Instant()}}}};
+  const json last = {{"type", "object"},
+                     {"properties",
+                      {{"worker", Text()},
+                       {"reason", Text()},
+                       {"exitCode", Count()},
+                       {"output", {{"type", "string"}, {"maxLength", 4096}}},
+                       {"time", Instant()}}}};
+  const json progress = {{"type", "object"},
+                         {"properties",
+                          {{"samples", Count()},
+                           {"step", Count()},
+                           {"averaging", Count()},
+                           {"targetMet", {{"type", "boolean"}}},
+                           {"loss", {{"type", "number"}}},
+                           {"percent", Text()},
+                           {"samplesPerSecond", {{"type", "number"}}},
+                           {"goodput", {{"type", "number"}}},
+                           {"idealSamples", {{"type", "number"}}},
+                           {"measuredTime", Instant()}}}};
+  return {{"type", "object"},
+          {"properties",
+           {{"observedGeneration", Count()},
+            {"acceptedGeneration", Count()},
+            {"replicas", Count()},
+            {"readyReplicas", Count()},
+            {"spotReplicas", Count()},
+            {"selector", Text()},
+            {"state", Text()},
+            {"agentImage", Text()},
+            {"conditions",
+             {{"type", "array"},
+              {"items", condition},
+              {"x-kubernetes-list-type", "map"},
+              {"x-kubernetes-list-map-keys", {"type"}}}},
+            {"disruptions",
+             {{"type", "object"},
+              {"properties", {{"total", Count()}, {"byReason", counts}, {"lastTime", Instant()}}}}},
+            {"failures",
+             {{"type", "object"},
+              {"properties",
+               {{"total", Count()},
+                {"counted", {{"type", "array"}, {"maxItems", 1001}, {"items", Instant()}}},
+                {"last", last}}}}},
+            {"incarnations", counts},
+            {"retry", {{"type", "object"}, {"additionalProperties", retry}}},
+            {"succeeded", {{"type", "array"}, {"items", Count()}}},
+            {"counted", {{"type", "array"}, {"items", Text()}}},
+            {"startTime", Instant()},
+            {"runningTime", Instant()},
+            {"targetTime", Instant()},
+            {"spotShortSince", Instant()},
+            {"completionTime", Instant()},
+            {"progress", progress}}}};
+}
+
+json Column(const char* name, const char* type, const char* path, int priority = 0) {
+  json column = {{"name", name}, {"type", type}, {"jsonPath", path}};
+  if (priority > 0) column["priority"] = priority;
+  return column;
+}
+
+}  // namespace
+
+json Crd(json pod_template) {
+  AddTemplateRules(pod_template);
+  json spec = SpecSchema(std::move(pod_template));
+  AddSpecRules(spec);
+  const json root = {{"type", "object"},
+                     {"required", {"spec"}},
+                     {"properties",
+                      {{"apiVersion", Text()},
+                       {"kind", Text()},
+                       {"metadata", {{"type", "object"}}},
+                       {"spec", std::move(spec)},
+                       {"status", StatusSchema()}}},
+                     {"x-kubernetes-validations",
+                      {Rule("self.metadata.name.size() <= " + std::to_string(kMostJobName),
+                            "metadata.name is longer than " + std::to_string(kMostJobName) +
+                                " characters: pods are named <job>-<index>-<incarnation>")}}};
+  const json version = {{"name", "v1alpha1"},
+                        {"served", true},
+                        {"storage", true},
+                        {"schema", {{"openAPIV3Schema", root}}},
+                        {"subresources",
+                         {{"status", json::object()},
+                          {"scale",
+                           {{"specReplicasPath", ".spec.replicas"},
+                            {"statusReplicasPath", ".status.replicas"},
+                            {"labelSelectorPath", ".status.selector"}}}}},
+                        {"additionalPrinterColumns",
+                         {Column("State", "string", ".status.state"),
+                          Column("Ready", "integer", ".status.readyReplicas"),
+                          Column("Desired", "integer", ".spec.replicas"),
+                          Column("Spot", "integer", ".status.spotReplicas"),
+                          Column("Disruptions", "integer", ".status.disruptions.total"),
+                          Column("Step", "integer", ".status.progress.step"),
+                          Column("Progress", "string", ".status.progress.percent"),
+                          Column("Age", "date", ".metadata.creationTimestamp"),
+                          Column("Loss", "number", ".status.progress.loss", 1),
+                          Column("Goodput", "number", ".status.progress.goodput", 1),
+                          Column("Min", "integer", ".spec.minReplicas", 1),
+                          Column("Max", "integer", ".spec.maxReplicas", 1)}}};
+  return {{"apiVersion", "apiextensions.k8s.io/v1"},
+          {"kind", "CustomResourceDefinition"},
+          {"metadata", {{"name", "trainingjobs.crowdsurf.io"}}},
+          {"spec",
+           {{"group", "crowdsurf.io"},
+            {"scope", "Namespaced"},
+            {"versions", json::array({version})},
+            {"names",
+             {{"kind", "TrainingJob"},
+              {"listKind", "TrainingJobList"},
+              {"plural", "trainingjobs"},
+              {"singular", "trainingjob"},
+              {"shortNames", {"tj"}},
+              {"categories", {"all"}}}}}}};
+}
+
+}  // namespace crowdsurf::controller

@@ -1,0 +1,106 @@
+#include "operator/core/job/rfc3339.h"
+
+#include <cstdint>
+#include <cstdio>
+
+namespace crowdsurf::controller {
+namespace {
+
+constexpr int64_t kSecond = 1'000'000'000;
+constexpr int64_t kDay = 86400;
+
+// Days since 1970-01-01 of a date of the proleptic Gregorian calendar.
+int64_t DaysFromCivil(int64_t year, int64_t month, int64_t day) {
+  year -= month <= 2;
+  const int64_t era = year / 400;  // years here are positive
+  const int64_t year_of_era = year - era * 400;
+  const int64_t day_of_year = (153 * (month + (month > 2 ? -3 : 9)) + 2) / 5 + day - 1;
+  const int64_t day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
+  return era * 146097 + day_of_era - 719468;
+}
+
+struct Civil {
+  int64_t year, month, day;
+};
+
+Civil CivilFromDays(int64_t days) {
+  days += 719468;
+  const int64_t era = days / 146097;
+  const int64_t day_of_era = days - era * 146097;
+  const int64_t year_of_era =
+      (day_of_era - day_of_era / 1460 + day_of_era / 36524 - day_of_era / 146096) / 365;
+  const int64_t day_of_year =
+      day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+  const int64_t shifted = (5 * day_of_year + 2) / 153;
+  const int64_t month = shifted + (shifted < 10 ? 3 : -9);
+  return {year_of_era + era * 400 + (month <= 2), month, day_of_year - (153 * shifted + 2) / 5 + 1};
+}
+
+// The number of exactly `width` digits at `text`, moved past; -1 when they are not digits.
+int64_t Digits(std::string_view& text, size_t width) {
+  if (text.size() < width) return -1;
+  int64_t value = 0;
+  for (size_t i = 0; i < width; ++i) {
+    if (text[i] < '0' || text[i] > '9') return -1;
+    value = value * 10 + (text[i] - '0');
+  }
+  text.remove_prefix(width);
+  return value;
+}
+
+bool Skip(std::string_view& text, char c) {
+  if (text.empty() || text[0] != c) return false;
+  text.remove_prefix(1);
+  return true;
+}
+
+}  // namespace
+
+std::string FormatInstant(WallTime time) {
+  const int64_t seconds = time.nanoseconds() / kSecond;
+  const int64_t micros = time.nanoseconds() % kSecond / 1000;
+  const Civil date = CivilFromDays(seconds / kDay);
+  const int64_t rest = seconds % kDay;
+  char text[64];
+  int length = std::snprintf(text, sizeof text, "%04d-%02d-%02dT%02d:%02d:%02d",
+                             static_cast<int>(date.year), static_cast<int>(date.month),
+                             static_cast<int>(date.day), static_cast<int>(rest / 3600),
+                             static_cast<int>(rest / 60 % 60), static_cast<int>(rest % 60));
+  std::string out(text, static_cast<size_t>(length));
+  if (micros != 0) {
+    length = std::snprintf(text, sizeof text, ".%06d", static_cast<int>(micros));
+    out.append(text, static_cast<size_t>(length));
+  }
+  return out + "Z";
+}
+
+std::optional<WallTime> ParseInstant(std::string_view text) {
+  const int64_t year = Digits(text, 4);
+  if (year < 1970 || year > 2261 || !Skip(text, '-')) return std::nullopt;
+  const int64_t month = Digits(text, 2);
+  if (month < 1 || month > 12 || !Skip(text, '-')) return std::nullopt;
+  const int64_t day = Digits(text, 2);
+  if (day < 1 || day > 31 || !Skip(text, 'T')) return std::nullopt;
+  const int64_t hour = Digits(text, 2);
+  if (hour < 0 || hour > 23 || !Skip(text, ':')) return std::nullopt;
+  const int64_t minute = Digits(text, 2);
+  if (minute < 0 || minute > 59 || !Skip(text, ':')) return std::nullopt;
+  const int64_t second = Digits(text, 2);
+  if (second < 0 || second > 60) return std::nullopt;
+  int64_t nanos = 0;
+  if (Skip(text, '.')) {
+    int64_t scale = kSecond;
+    while (!text.empty() && text[0] != 'Z') {
+      const int64_t digit = Digits(text, 1);
+      if (digit < 0) return std::nullopt;
+      scale /= 10;
+      nanos += digit * scale;
+    }
+  }
+  if (text != "Z") return std::nullopt;
+  const int64_t seconds =
+      DaysFromCivil(year, month, day) * kDay + hour * 3600 + minute * 60 + second;
+  return WallTime::FromNanoseconds(seconds * kSecond + nanos);
+}
+
+}  // namespace crowdsurf::controller

@@ -1,0 +1,242 @@
+#include "operator/core/job/validate.h"
+
+#include <algorithm>
+
+#include "operator/core/job/fields.h"
+#include "operator/core/job/validate_rules.h"
+
+namespace crowdsurf::controller {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::string_view kApiVersion = "crowdsurf.io/v1alpha1";
+constexpr std::string_view kKind = "TrainingJob";
+// A pod's name is <job>-<index>-<incarnation> in 63 letters: 5 digits each and two dashes.
+constexpr size_t kLongestJobName = 51;
+// Blocks of averaging that belong to one strategy.
+constexpr std::pair<std::string_view, std::string_view> kStrategyBlocks[] = {
+    {"gossip", "Gossip"},
+    {"a2cid2", "A2CiD2"},
+    {"relaySum", "RelaySum"},
+    {"powerGossip", "PowerGossip"},
+    {"ist", "IST"}};
+
+bool IsLabel(std::string_view name) {
+  const auto ok = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); };
+  if (name.empty() || name.front() < 'a' || name.front() > 'z' || !ok(name.back())) return false;
+  return std::all_of(name.begin(), name.end(), [&](char c) { return ok(c) || c == '-'; });
+}
+
+void CheckHeader(const json& document, Report& report) {
+  constexpr std::string_view kTop[] = {"apiVersion", "kind", "metadata", "spec", "status"};
+  for (const auto& [key, value] : document.items()) {
+    if (std::find(std::begin(kTop), std::end(kTop), key) == std::end(kTop)) {
+      const std::string_view near = NearestName(key, kTop);
+      report.Add(key,
+                 "unknown field" +
+                     (near.empty() ? std::string() : "; did you mean " + std::string(near) + "?"));
+    }
+  }
+  const auto expect = [&](std::string_view name, std::string_view wanted) {
+    const json* value = Member(&document, name);
+    if (value == nullptr) {
+      report.Add(std::string(name), "is missing; " + std::string(wanted) + " is what this is");
+    } else if (*value != wanted) {
+      report.Add(std::string(name), Show(*value) + " is not " + std::string(wanted));
+    }
+  };
+  expect("apiVersion", kApiVersion);
+  expect("kind", kKind);
+  const json* name = At(document, "metadata.name");
+  if (name == nullptr) {
+    report.Add("metadata.name", "is missing");
+  } else if (!name->is_string() || !IsLabel(name->get_ref<const std::string&>()) ||
+             name->get_ref<const std::string&>().size() > kLongestJobName) {
+    report.Add("metadata.name", Show(*name) +
+                                    " is not a name: a-z, 0-9 and '-', a letter first, no '-' "
+                                    "last, at most " +
+                                    std::to_string(kLongestJobName));
+  }
+}
+
+json* Ensure(json& object, std::string_view path) {
+  json* at = &object;
+  while (!path.empty()) {
+    const size_t end = std::min(path.find('.'), path.size());
+    json& next = (*at)[std::string(path.substr(0, end))];
+    if (next.is_null()) next = json::object();
+    at = &next;
+    path.remove_prefix(std::min(end + 1, path.size()));
+  }
+  return at;
+}
+
+// True when the row belongs to a block that is only there when the user wrote it (rules,
+// scheduling) or to the block of a strategy that is not chosen.
+bool Optional(const json& spec, std::string_view path) {
+  if (path.find("[]") != std::string_view::npos) return true;
+  const json* strategy = At(spec, "averaging.strategy");
+  for (const auto& [block, owner] : kStrategyBlocks) {
+    const std::string prefix = "averaging." + std::string(block);
+    if (path.substr(0, prefix.size()) == prefix) return *strategy != owner;
+  }
+  return false;
+}
+
+void RuleDefaults(json& spec) {
+  json* failure = spec.contains("failurePolicy") ? &spec["failurePolicy"] : nullptr;
+  if (failure == nullptr || !failure->contains("rules")) return;
+  for (json& rule : (*failure)["rules"]) {
+    if (!rule.contains("action")) rule["action"] = "Count";
+    if (rule.contains("onExitCodes") && !rule["onExitCodes"].contains("operator")) {
+      rule["onExitCodes"]["operator"] = "In";
+    }
+    if (!rule.contains("onPodConditions")) continue;
+    for (json& condition : rule["onPodConditions"]) {
+      if (!condition.contains("status")) condition["status"] = "True";
+    }
+  }
+}
+
+// Null means absent, at every depth; the template's nulls are Kubernetes' own affair.
+void DropNulls(json& value) {
+  if (!value.is_object()) return;
+  for (auto it = value.begin(); it != value.end();) {
+    if (it->is_null()) {
+      it = value.erase(it);
+    } else {
+      if (it.key() != "template") DropNulls(*it);
+      ++it;
+    }
+  }
+}
+
+// Legal, but not what somebody who writes it expects.
+void WarnOfStrategy(const json& document, Report& report) {
+  const json* chosen = At(document, "spec.averaging.strategy");
+  const std::string strategy =
+      chosen != nullptr && chosen->is_string() ? chosen->get<std::string>() : "Moshpit";
+  if (strategy == "A2CiD2") {
+    const json* graph = At(document, "spec.averaging.a2cid2.graph");
+    if (graph != nullptr && *graph == "Complete") {
+      report.Add("spec.averaging.a2cid2.graph",
+                 "on a Complete graph A2CiD2 is plain gossip with twice the memory; it pays on "
+                 "sparse graphs (Ring, Chain, a tree). If everybody can reach everybody, Moshpit "
+                 "mixes faster");
+    }
+    if (At(document, "spec.averaging.interval") != nullptr) {
+      report.Add("spec.averaging.interval",
+                 "is ignored: A2CiD2 has a cadence of its own, a2cid2.rateCom pairings a step");
+    }
+  }
+  const json* overlap = At(document, "spec.averaging.overlap");
+  if (strategy == "RelaySum" && overlap != nullptr && *overlap == "Delayed") {
+    report.Add("spec.averaging.overlap",
+               "is ignored: RelaySum waits for its average, which is local and exact only so");
+  }
+  if (strategy != "Gossip" && strategy != "A2CiD2" && strategy != "RelaySum") return;
+  for (const char* field : {"rounds", "grid"}) {
+    const std::string path = "spec.averaging." + std::string(field);
+    if (At(document, path) == nullptr) continue;
+    report.Add(path, "is ignored: " + strategy + " mixes with neighbours, not in groups");
+  }
+  const json* tree = At(document, "spec.averaging.relaySum.tree");
+  const json* graph = tree != nullptr ? tree : At(document, "spec.averaging.gossip.graph");
+  if (graph == nullptr) graph = At(document, "spec.averaging.a2cid2.graph");
+  if (graph == nullptr || (*graph != "Hypercube" && *graph != "Torus")) return;
+  report.Add("spec.averaging", graph->get<std::string>() +
+                                   " fits only some numbers of workers; with another number, as "
+                                   "after a preemption, the job goes on on " +
+                                   (*graph == "Hypercube" ? "Exponential" : "Ring"));
+}
+
+}  // namespace
+
+std::vector<Violation> Validate(const Manifest& manifest) {
+  Report report(manifest);
+  const json& document = manifest.document;
+  if (!document.is_object()) {
+    report.Add("document", "is not a TrainingJob: a mapping with apiVersion, kind, metadata, spec");
+    return report.Take();
+  }
+  CheckHeader(document, report);
+  const json* spec = Member(&document, "spec");
+  if (spec == nullptr || !spec->is_object()) {
+    report.Add("spec", spec == nullptr ? "is missing" : Show(*spec) + " is not a mapping");
+    return report.Take();
+  }
+  CheckFields(*spec, report);
+  CheckRules(*spec, report);
+  const json* pod_template = Member(spec, "template");
+  if (pod_template == nullptr) {
+    report.Add("spec.template", "is missing; it says what a worker runs");
+  } else {
+    CheckTemplate(*pod_template, report);
+  }
+  return report.Take();
+}
+
+std::vector<Violation> Warnings(const Manifest& manifest) {
+  Report report(manifest);
+  WarnOfStrategy(manifest.document, report);
+  const json* containers = At(manifest.document, "spec.template.spec.containers");
+  if (containers != nullptr && containers->is_array() && containers->size() > 1) {
+    for (size_t i = 0; i < containers->size(); ++i) {
+      const json* name = Member(&(*containers)[i], "name");
+      if (name == nullptr || *name == "trainer") continue;
+      report.Add("spec.template.spec.containers[" + std::to_string(i) + "]",
+                 Show(*name) + " is not the trainer; the worker ends with the trainer");
+    }
+  }
+  return report.Take();
+}
+
+json WithDefaults(const json& spec) {
+  json filled = spec;
+  DropNulls(filled);
+  if (At(filled, "averaging.strategy") == nullptr) {
+    (*Ensure(filled, "averaging"))["strategy"] = "Moshpit";
+  }
+  for (const Field& field : SpecFields()) {
+    if (field.fallback.empty() || Optional(filled, field.path)) continue;
+    const size_t dot = field.path.rfind('.');
+    json* parent =
+        dot == std::string_view::npos ? &filled : Ensure(filled, field.path.substr(0, dot));
+    const std::string name(dot == std::string_view::npos ? field.path : field.path.substr(dot + 1));
+    if (!parent->contains(name)) (*parent)[name] = json::parse(field.fallback);
+  }
+  json& interval = *Ensure(filled, "averaging.interval");
+  if (interval.empty()) interval["steps"] = 50;
+  if (!filled.contains("maxReplicas")) filled["maxReplicas"] = filled["replicas"];
+  RuleDefaults(filled);
+  return filled;
+}
+
+std::vector<Violation> CheckUpdate(const json& before, const json& after) {
+  static const Manifest kNoLines;
+  Report report(kNoLines);
+  const json* was = At(before, "suspend");
+  const json* is = At(after, "suspend");
+  const bool suspended = was != nullptr && is != nullptr && *was == true && *is == true;
+  for (const Field& field : SpecFields()) {
+    if (field.may_change == MayChange::kYes || field.kind == FieldKind::kObject) continue;
+    if (field.may_change == MayChange::kOnlySuspended && suspended) continue;
+    const json* old_value = At(before, field.path);
+    const json* new_value = At(after, field.path);
+    const bool same = old_value == nullptr || new_value == nullptr ? old_value == new_value
+                                                                   : *old_value == *new_value;
+    if (same) continue;
+    const std::string path = "spec." + std::string(field.path);
+    if (field.may_change == MayChange::kOnlySuspended) {
+      report.Add(path, "may change only while spec.suspend is true");
+    } else {
+      report.Add(path,
+                 "may not change" +
+                     (old_value == nullptr ? " (was not set)" : " (was " + Show(*old_value) + ")"));
+    }
+  }
+  return report.Take();
+}
+
+}  // namespace crowdsurf::controller

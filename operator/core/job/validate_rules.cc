@@ -1,0 +1,188 @@
+#include "operator/core/job/validate_rules.h"
+#include "operator/core/job/fields.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+
+namespace crowdsurf::controller {
+namespace {
+
+using nlohmann::json;
+
+constexpr int64_t kMostOfAllReduce = 64;  // contributor masks are 64 bits: one group
+
+std::optional<int64_t> Integer(const json& spec, std::string_view path) {
+  const json* value = At(spec, path);
+  if (value == nullptr || !value->is_number()) return std::nullopt;
+  return value->is_number_float() ? static_cast<int64_t>(value->get<double>())
+                                  : value->get<int64_t>();
+}
+
+// A spectrum of more is too dear (worker/core/view/graph.h).
+constexpr int64_t kMostOnGraph = 1024;
+// A member holds at most 250 copies of its neighbours' models (kMostExtraRegions,
+// worker/core/vector/mix.h), and on these graphs all others can be its neighbours.
+constexpr int64_t kMostCopies = 250;
+constexpr std::string_view kNeighboursAreAll[] = {"Complete", "Star"};
+
+// A block that is absent has its defaults, which are no such graph and no such mode.
+std::string GraphOfCopies(const json& spec, const std::string& strategy) {
+  if (strategy == "RelaySum") return TextAt(spec, "averaging.relaySum.tree");
+  const bool neighbours = TextAt(spec, "averaging.gossip.mode") == "Neighbours";
+  return strategy == "Gossip" && neighbours ? TextAt(spec, "averaging.gossip.graph") : "";
+}
+
+void CheckReplicas(const json& spec, Report& report) {
+  const int64_t replicas = Integer(spec, "replicas").value_or(1);
+  const int64_t least = Integer(spec, "minReplicas").value_or(0);
+  const int64_t most = Integer(spec, "maxReplicas").value_or(replicas);
+  if (replicas < least) {
+    report.Add("spec.replicas",
+               std::to_string(replicas) + " is below minReplicas " + std::to_string(least));
+  }
+  if (replicas > most) {
+    report.Add("spec.replicas",
+               std::to_string(replicas) + " is above maxReplicas " + std::to_string(most));
+  }
+  if (TextAt(spec, "averaging.strategy") == "AllReduce" && most > kMostOfAllReduce) {
+    report.Add("spec.maxReplicas", std::to_string(most) +
+                                       " is above 64, the most that strategy AllReduce can hold in "
+                                       "its one group; Moshpit has no such limit");
+  }
+  const std::string strategy = TextAt(spec, "averaging.strategy");
+  const bool on_graph = strategy == "Gossip" || strategy == "A2CiD2" || strategy == "RelaySum";
+  if (on_graph && most > kMostOnGraph) {
+    report.Add("spec.maxReplicas", std::to_string(most) + " is above 1024, the most that " +
+                                       strategy + " can hold on its graph; Moshpit has no such " +
+                                       "limit");
+  }
+  const std::string graph = GraphOfCopies(spec, strategy);
+  if (std::ranges::count(kNeighboursAreAll, graph) != 0 && most > kMostCopies) {
+    report.Add("spec.maxReplicas",
+               std::to_string(most) + " is above 250: on " + graph + " a worker keeps a copy of " +
+                   "the model for each of the others; a tree keeps three, Exponential twenty");
+  }
+}
+
+void CheckAveraging(const json& spec, Report& report) {
+  const std::string strategy = TextAt(spec, "averaging.strategy", "Moshpit");
+  constexpr std::pair<std::string_view, std::string_view> kBlocks[] = {
+      {"gossip", "Gossip"},
+      {"a2cid2", "A2CiD2"},
+      {"relaySum", "RelaySum"},
+      {"powerGossip", "PowerGossip"},
+      {"ist", "IST"}};
+  for (const auto& [block, owner] : kBlocks) {
+    if (At(spec, "averaging." + std::string(block)) != nullptr && strategy != owner) {
+      report.Add("spec.averaging." + std::string(block),
+                 "is only for strategy " + std::string(owner) + ", this job has " + strategy);
+    }
+  }
+  const json* interval = At(spec, "averaging.interval");
+  if (interval != nullptr && interval->is_object()) {
+    int given = 0;
+    for (const char* unit : {"steps", "samples", "seconds"})
+      given += Member(interval, unit) != nullptr;
+    if (given > 1)
+      report.Add("spec.averaging.interval", "has more than one of steps, samples, seconds");
+  }
+  const bool gradients = TextAt(spec, "averaging.what") == "Gradients";
+  if (At(spec, "averaging.globalBatch") != nullptr && !gradients) {
+    report.Add("spec.averaging.globalBatch", "is only for what: Gradients");
+  }
+}
+
+void CheckTarget(const json& spec, Report& report) {
+  const json* target = At(spec, "target");
+  const bool any = target != nullptr && (Member(target, "samples") || Member(target, "steps") ||
+                                         Member(target, "seconds") || Member(target, "metric"));
+  if (!any) {
+    report.Add("spec.target", "needs at least one of samples, steps, seconds, metric");
+  }
+  const json* metric = At(spec, "target.metric");
+  if (metric == nullptr || !metric->is_object()) return;
+  if (Member(metric, "name") == nullptr) report.Add("spec.target.metric.name", "is missing");
+  const bool below = Member(metric, "below") != nullptr;
+  const bool above = Member(metric, "above") != nullptr;
+  if (below == above) {
+    report.Add("spec.target.metric",
+               below ? "has both below and above; one is wanted" : "needs below or above");
+  }
+}
+
+void CheckFailurePolicy(const json& spec, Report& report) {
+  const json* rules = At(spec, "failurePolicy.rules");
+  if (rules == nullptr || !rules->is_array()) return;
+  for (size_t i = 0; i < rules->size(); ++i) {
+    const json* rule = &(*rules)[i];
+    if (!rule->is_object()) continue;
+    const std::string path = "spec.failurePolicy.rules[" + std::to_string(i) + "]";
+    const json* codes = Member(rule, "onExitCodes");
+    const json* conditions = Member(rule, "onPodConditions");
+    if ((codes != nullptr) == (conditions != nullptr)) {
+      report.Add(path, codes != nullptr ? "has both onExitCodes and onPodConditions; one is wanted"
+                                        : "needs onExitCodes or onPodConditions");
+    }
+    if (codes != nullptr && codes->is_object() && Member(codes, "values") == nullptr) {
+      report.Add(path + ".onExitCodes.values", "is missing");
+    }
+    if (conditions == nullptr || !conditions->is_array()) continue;
+    for (size_t j = 0; j < conditions->size(); ++j) {
+      if (Member(&(*conditions)[j], "type") == nullptr) {
+        report.Add(path + ".onPodConditions[" + std::to_string(j) + "].type", "is missing");
+      }
+    }
+  }
+}
+
+bool HasPort(const std::string& address) {
+  const size_t colon = address.rfind(':');
+  if (colon == std::string::npos || colon == 0 || colon + 1 == address.size()) return false;
+  const std::string port = address.substr(colon + 1);
+  if (port.size() > 5 || port.find_first_not_of("0123456789") != std::string::npos) return false;
+  const int number = std::stoi(port);
+  return number > 0 && number < 65536;
+}
+
+void CheckElsewhere(const json& spec, Report& report) {
+  const json* peers = At(spec, "discovery.bootstrapPeers");
+  if (peers != nullptr && peers->is_array()) {
+    for (size_t i = 0; i < peers->size(); ++i) {
+      const json& peer = (*peers)[i];
+      if (peer.is_string() && !HasPort(peer.get_ref<const std::string&>())) {
+        report.Add("spec.discovery.bootstrapPeers[" + std::to_string(i) + "]",
+                   Show(peer) + " is not host:port");
+      }
+    }
+  }
+  const std::string volume = TextAt(spec, "checkpoint.volume");
+  if (!volume.empty() && At(spec, "checkpoint.uri") != nullptr) {
+    report.Add("spec.checkpoint", "has both volume and uri; one is wanted");
+  }
+  for (const NotBuilt& field : kNotBuilt) {
+    const json* value = At(spec, std::string(field.path));
+    if (value == nullptr || *value == false) continue;  // false is their default
+    report.Add("spec." + std::string(field.path), WhyNotBuilt(field));
+  }
+  if (volume.empty()) return;
+  const json* volumes = At(spec, "template.spec.volumes");
+  const bool found = volumes != nullptr && volumes->is_array() &&
+                     std::any_of(volumes->begin(), volumes->end(), [&](const json& candidate) {
+                       const json* name = Member(&candidate, "name");
+                       return name != nullptr && *name == volume;
+                     });
+  if (!found) report.Add("spec.checkpoint.volume", volume + " is not a volume of spec.template");
+}
+
+}  // namespace
+
+void CheckRules(const json& spec, Report& report) {
+  CheckReplicas(spec, report);
+  CheckAveraging(spec, report);
+  CheckTarget(spec, report);
+  CheckFailurePolicy(spec, report);
+  CheckElsewhere(spec, report);
+}
+
+}  // namespace crowdsurf::controller

@@ -1,0 +1,110 @@
+#include "operator/core/pods/agent_summary.h"
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "base/text.h"
+#include "operator/core/job/json_path.h"
+
+namespace crowdsurf::controller {
+namespace {
+
+using nlohmann::json;
+
+constexpr size_t kMostMetrics = 32;   // the link has fewer slots
+constexpr size_t kMostAxes = 16;      // 64^16 workers
+constexpr size_t kLongestText = 256;  // bytes
+
+double NumberAt(const json* object, std::string_view name, double fallback = 0) {
+  const json* value = Member(object, name);
+  if (value == nullptr || !value->is_number()) return fallback;
+  const double number = value->get<double>();
+  return std::isfinite(number) ? number : fallback;
+}
+
+uint64_t CountAt(const json* object, std::string_view name) {
+  const double number = NumberAt(object, name);
+  return number > 0 && number < 1.8e19 ? static_cast<uint64_t>(number) : 0;
+}
+
+std::optional<double> MaybeAt(const json* object, std::string_view name) {
+  const json* value = Member(object, name);
+  if (value == nullptr || !value->is_number()) return std::nullopt;
+  return NumberAt(object, name);
+}
+
+bool FlagAt(const json* object, std::string_view name) {
+  const json* value = Member(object, name);
+  return value != nullptr && *value == true;
+}
+
+std::string ClippedAt(const json* object, std::string_view name) {
+  const json* value = Member(object, name);
+  return value != nullptr && value->is_string()
+             ? CutText(value->get_ref<const std::string&>(), kLongestText)
+             : std::string();
+}
+
+std::vector<int> AxesAt(const json* object, std::string_view name) {
+  std::vector<int> axes;
+  const json* list = Member(object, name);
+  if (list == nullptr || !list->is_array() || list->size() > kMostAxes) return axes;
+  for (const json& value : *list) {
+    if (!value.is_number_integer() || value < 0 || value > 1'000'000) return {};
+    axes.push_back(value.get<int>());
+  }
+  return axes;
+}
+
+}  // namespace
+
+std::optional<AgentSummary> ParseSummary(std::string_view text) {
+  const json document = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!document.is_object()) return std::nullopt;
+  const json* in = &document;
+  AgentSummary out;
+  out.worker = ClippedAt(in, "worker");
+  out.state = ClippedAt(in, "state");
+  out.step = CountAt(in, "step");
+  out.samples = CountAt(in, "samples");
+  out.samples_per_second = NumberAt(in, "samples_per_second");
+  out.loss = MaybeAt(in, "loss");
+  if (const json* metrics = Member(in, "metrics"); metrics != nullptr && metrics->is_object()) {
+    for (const auto& [name, value] : metrics->items()) {
+      if (value.is_number() && out.metrics.size() < kMostMetrics) {
+        out.metrics[CutText(name, kLongestText)] = value.get<double>();
+      }
+    }
+  }
+  if (const json* view = Member(in, "view"); view != nullptr && view->is_object()) {
+    out.view = SummaryView{CountAt(view, "epoch"), ClippedAt(view, "hash"),
+                           static_cast<int>(NumberAt(view, "members")), AxesAt(view, "radices"),
+                           FlagAt(view, "branch")};
+  }
+  out.cell = AxesAt(in, "cell");
+  out.averaging = CountAt(in, "averaging");
+  out.job_samples = CountAt(in, "job_samples");
+  out.target_met = FlagAt(in, "target_met");
+  out.steward = FlagAt(in, "steward");
+  const json* rounds = Member(in, "rounds");
+  out.rounds = {CountAt(rounds, "completed"), CountAt(rounds, "fast"),  CountAt(rounds, "repaired"),
+                CountAt(rounds, "adopted"),   CountAt(rounds, "kept"),  CountAt(rounds, "aborted"),
+                CountAt(rounds, "orphaned"),  CountAt(rounds, "branch")};
+  out.hash_mismatches = CountAt(in, "hash_mismatches");
+  out.stall_seconds = NumberAt(in, "stall_seconds");
+  out.round_p50 = NumberAt(Member(in, "round_seconds"), "p50");
+  out.round_p95 = NumberAt(Member(in, "round_seconds"), "p95");
+  out.started_unix = NumberAt(in, "started_unix");
+  out.first_step_unix = MaybeAt(in, "first_step_unix");
+  out.joined_with_state = FlagAt(in, "joined_with_state");
+  out.trouble = ClippedAt(in, "trouble");
+  out.write_error = ClippedAt(in, "write_error");
+  const json* trainer = Member(in, "trainer");
+  out.trainer_hangs = ClippedAt(trainer, "state") == "hung";
+  out.seconds_since_step = NumberAt(trainer, "seconds_since_step");
+  out.tensors = ClippedAt(trainer, "tensors");
+  out.elements = CountAt(trainer, "elements");
+  return out;
+}
+
+}  // namespace crowdsurf::controller

@@ -1,0 +1,68 @@
+// JobObjects: what stands beside a job's pods: its Service, its CA map, and the guards that its
+// spec asks for (a PodDisruptionBudget, a NetworkPolicy).
+//
+// An object is made when its name is free and changed only while its controller is this job's uid,
+// with the version that was read as a precondition; another's is never touched (ownership.h). What
+// stands in the way is told as an obstacle, looked at again every few seconds while somebody asks,
+// and gone when it is gone. The host's thread. Bound: one entry a job. Source: DESIGN.md 6.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "base/log.h"
+#include "base/status.h"
+#include "operator/core/port/snapshot.h"
+#include "operator/edge/kube/kube_client.h"
+
+namespace crowdsurf::controller {
+
+class JobObjects {
+ public:
+  // trust: what the agents of a job believe, PEM. client outlives this.
+  JobObjects(KubeClient& client, std::function<StatusOr<std::string>(const TrainingJob&)> trust,
+             std::function<WallTime()> clock, Logger log);
+
+  // All that must be there before a worker is made. FailedPrecondition: see obstacle(). Other
+  // errors: the server's.
+  Status Ensure(const TrainingJob& job);
+  // As Ensure for a job that wants workers and has none, or that is obstructed; at most one try in
+  // a few seconds, and no error: whoever makes a pod meets it.
+  void Prepare(const TrainingJob& job, bool has_pods);
+  // An edit may ask for other guards; the Service and the CA map never change. What could not be
+  // followed is tried again a while later.
+  void FollowEdit(const TrainingJob& job);
+  bool ensured(const std::string& job_uid) const;
+
+  // As of the last try.
+  std::optional<Obstacle> obstacle(const std::string& job_uid) const;
+  // The guard of an edit that cannot be, and why; empty: none.
+  std::string unguarded(const std::string& job_uid) const;
+  void Forget(const std::string& job_uid) { known_.erase(job_uid); }
+
+ private:
+  struct Known {
+    bool ensured = false;
+    int64_t guards_of = 0;  // generation
+    WallTime not_before;    // of the next try
+    std::optional<Obstacle> obstacle;
+    std::string unguarded;
+  };
+  Status TryAll(const TrainingJob& job);
+  Status EnsureGuards(const TrainingJob& job);
+  Status Put(const TrainingJob& job, const std::string& path, const nlohmann::json& object);
+  Status Meet(const TrainingJob& job, const std::string& path, const nlohmann::json& object,
+              const nlohmann::json& found);
+  Status Remove(const TrainingJob& job, const std::string& path);
+
+  KubeClient& client_;
+  const std::function<StatusOr<std::string>(const TrainingJob&)> trust_;
+  const std::function<WallTime()> clock_;
+  const Logger log_;
+  std::map<std::string, Known> known_;  // by the job's uid
+};
+
+}  // namespace crowdsurf::controller

@@ -1,0 +1,221 @@
+// KubeCluster: a real Kubernetes behind the Cluster port.
+//
+// Three watches (jobs, workers' pods, nodes) run on threads of their own and post into one bounded
+// mailbox; everything else happens on the host's thread, which calls Await and the port. Caches are
+// projected (observe.h). Own writes enter the caches at once with the version that the server
+// answered, older news about the same object are ignored, and a list that began before a create
+// cannot make its pod forgotten: so a decision never sees less than it has done (expectations of
+// kubernetes-operators.md 4). A job's key is "namespace/name". Bounds: the objects of the server,
+// kMostNews, 25 events a job and one more every 12 s. Source: DESIGN.md 6.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/log.h"
+#include "base/mailbox.h"
+#include "base/rng.h"
+#include "operator/core/decide/death_reports.h"
+#include "operator/core/observe/object_cache.h"
+#include "operator/core/observe/observe.h"
+#include "operator/core/pods/pod_builder.h"
+#include "operator/edge/kube/accepted_specs.h"
+#include "operator/edge/kube/job_objects.h"
+#include "operator/edge/kube/kube_client.h"
+#include "operator/edge/kube/reflector.h"
+#include "operator/edge/reconcile/cluster.h"
+
+namespace crowdsurf::controller {
+
+// Least time between looks at a node's Lease, which its kubelet renews every 10 s.
+inline constexpr Duration kLeaseGap = Seconds(2);
+// Leases read in one turn of a job, those first that were read longest ago: ten rounds of requests.
+inline constexpr size_t kMostLeases = 120;
+
+struct KubeClusterOptions {
+  PodBuilderOptions pods;
+  std::string space;  // the only namespace that is looked at; empty: all
+  // What the agents of a job trust, PEM: called before its first pod is made. Errors refuse the
+  // pod.
+  std::function<StatusOr<std::string>(const TrainingJob&)> trust;
+  std::function<WallTime()> clock;
+  // A job is gone: what was kept for its uid may go. May be empty.
+  std::function<Status(const std::string& job_uid)> forget = {};
+  // Asks an agent whether it lives; the result comes to PostProbe. False: no room, asked for again.
+  // Without it nobody is taken for dead on peers' word.
+  std::function<bool(const DeathReports::Probe&)> probe = {};
+  // What was kept for jobs that are not among these uids may go, once the server says that they are
+  // gone: called after each list of all jobs, and again where it or `forget` failed. May be empty.
+  std::function<Status(const std::set<std::string>& job_uids)> sweep = {};
+};
+
+class KubeCluster : public Cluster {
+ public:
+  // A list of 10,000 pods is one piece of news; events behind it wait here. Halved: watches pause
+  // sooner; doubled: a stalled host holds that much more memory.
+  static constexpr size_t kMostNews = 4096;
+
+  // client outlives this and is stopped first.
+  KubeCluster(KubeClient& client, KubeClusterOptions options, Rng rng, Logger log,
+              MetricRegistry& metrics);
+  ~KubeCluster() override;
+
+  void Start();
+  void Stop();
+  // Takes what the watches told, waiting until `deadline` for the first; keys of jobs that it
+  // touched.
+  std::set<std::string> Await(std::chrono::steady_clock::time_point deadline);
+  // Every watch has its first list: nothing may be decided before.
+  bool synced() const { return listed_[0] && listed_[1] && listed_[2]; }
+  std::vector<std::string> Jobs() const;
+  struct AskedAgent {
+    std::string job_uid;
+    std::string http;  // its plain port
+    bool operator==(const AskedAgent&) const = default;
+  };
+  // Whom to ask for the job's progress: a Ready worker of this job, not of one of the same name
+  // that was deleted. nullopt: there is none.
+  std::optional<AskedAgent> AgentOf(const std::string& job) const;
+  // What an agent of the job with that uid told; seen by the next Observe. A change of numbers
+  // alone is taken once a minute; what was told of a job that has gone meanwhile is dropped.
+  void SetProgress(const std::string& job, const std::string& uid, const Progress& progress);
+  Status DeleteJob(const std::string& job);
+  // From any thread. False: no room. Of these two all the rest is in kube_deaths.cc.
+  bool PostReport(DeathReport report);
+  bool PostProbe(const std::string& uid, ProbeResult result);
+
+  // Besides the port's errors: FailedPrecondition, somebody else manages the job; InvalidArgument,
+  // its spec (its status then says so).
+  StatusOr<JobSnapshot> Observe(const std::string& job) override;
+  Status Create(const TrainingJob& job, const CreatePod& create) override;
+  // At most kMostAtOnce requests at once; the caller waits for all.
+  std::vector<Status> CreateAll(const TrainingJob& job, std::span<const CreatePod> creates,
+                                const Enough& enough) override;
+  Status Delete(const DeletePod& pod) override;
+  std::vector<Status> DeleteAll(std::span<const DeletePod> pods, const Enough& enough) override;
+  Status Annotate(const AnnotatePod& note) override;
+  // As CreateAll: kubelet misses fewer when it hears of them all in one look (policy_agents.cc).
+  std::vector<Status> AnnotateAll(std::span<const AnnotatePod> notes,
+                                  const Enough& enough) override;
+  Status WriteStatus(const TrainingJob& job, const TrainingJobStatus& status) override;
+  void Record(const TrainingJob& job, const Event& event) override;
+  void RecordAll(const TrainingJob& job, std::span<const Event> events) override;
+  Status ShowError(const std::string& job, const std::string& what) override;
+
+ private:
+  enum Kind { kJobs, kPods, kNodes };
+  struct News {
+    Kind kind;
+    std::optional<KubeList> list;
+    WatchEvent event;
+    std::optional<DeathReport> report = {};                          // these two: of no kind
+    std::optional<std::pair<std::string, ProbeResult>> probed = {};  // by uid
+  };
+  struct DeletedOnWord {
+    WallTime at;
+    std::string node;
+  };
+  struct WatchedLease {
+    LeaseAge age;
+    WallTime asked;
+  };
+  struct Told {
+    Progress progress;  // its rate: the median of the rates since the one before
+    std::optional<WallTime> taken;
+    std::vector<double> rates;  // told since then
+  };
+  struct Explained {  // of a job: what the events of its first late worker said
+    std::string uid, message;
+    WallTime asked;
+  };
+  struct Silent {  // of a node that is not Ready: its Lease as it was read last
+    std::string renewed;
+    std::optional<WallTime> renewed_at;  // by our clock
+    WallTime asked;
+  };
+  struct Purse {  // of a job's events
+    double tokens;
+    WallTime at;
+  };
+  std::string PathOf(Kind kind) const;
+  Reflector::Receiver ReceiverOf(Kind kind);
+  bool Post(News news);
+  void Take(News news, std::set<std::string>& touched);
+  void TakeList(Kind kind, const KubeList& list, std::set<std::string>& touched);
+  template <class T>
+  void TakeEvent(ObjectCache<T>& cache, const WatchEvent& event, std::set<std::string>& touched);
+  void Touch(const ObjectCache<JobEntry>::Change& change, std::set<std::string>& touched);
+  void Touch(const ObjectCache<PodEntry>::Change& change, std::set<std::string>& touched);
+  void Touch(const ObjectCache<NodeEntry>::Change& change, std::set<std::string>& touched);
+  void ListenToNodes(std::set<std::string>& touched);
+  void Assume(const nlohmann::json& pod);
+  std::optional<ObjectCache<JobEntry>::Change> AssumeJob(const nlohmann::json& job);
+  Status PatchStatus(const std::string& key, const nlohmann::json& diff);
+  void ShowCaches();
+  void LookBeside(JobSnapshot& snapshot);
+  Status ChooseSpec(const JobEntry& entry, JobSnapshot& snapshot);
+  void Sweep();
+  bool HasPods(const TrainingJob& job) const;
+  StatusOr<nlohmann::json> Post(const TrainingJob& job, const CreatePod& create);
+  StatusOr<nlohmann::json> Patch(const AnnotatePod& note);
+  Status Settle(const TrainingJob& job, const CreatePod& create,
+                const StatusOr<nlohmann::json>& made);
+  Status Remove(const DeletePod& pod);
+  bool MaySay(const std::string& job);
+  Status RefuseSpec(const JobEntry& entry);
+  void AskForNodes(const std::set<std::string>& names);
+  void ReadLeases(const std::string& job);
+  std::optional<WallTime> RenewedAt(const std::string& node, bool not_ready);
+  void ExplainWaiting(const std::string& job, std::vector<PodFacts>& pods);
+  void CountDeaths(MetricRegistry& metrics);
+  bool HasRoom() const;
+  void TakeReport(const DeathReport& report, std::set<std::string>& touched);
+  void TakeProbe(const std::string& uid, ProbeResult result, std::set<std::string>& touched);
+  void LookAtDeaths(std::set<std::string>& touched);
+  void JudgeDeaths(const std::string& job, JobSnapshot& snapshot);
+  bool LeaseIsStale(const std::string& node) const;
+  void Suspect(JobSnapshot& snapshot) const;
+  Status AdoptExisting(const TrainingJob& job, const CreatePod& create, const Status& refusal);
+
+  KubeClient& client_;
+  const KubeClusterOptions options_;
+  const Logger log_;
+  Counter& events_dropped_;
+  Gauge* cached_[3];        // crowdsurf_operator_cache_objects, by Kind
+  Counter* unreadable_[3];  // crowdsurf_operator_objects_unreadable_total
+  Mailbox<News> news_;
+  std::atomic<bool> stopping_{false};
+  bool listed_[3] = {};
+  // Infinite at first: whoever was silent before this operator began gets its full time, too.
+  WallTime nodes_heard_since_ = WallTime::Infinite();
+  ObjectCache<JobEntry> jobs_;
+  ObjectCache<PodEntry> pods_;
+  ObjectCache<NodeEntry> nodes_;
+  std::map<std::string, std::set<std::string>> pods_of_;               // job -> keys of its pods
+  std::map<std::string, std::string> pod_of_uid_;                      // uid -> key
+  std::map<std::string, std::pair<nlohmann::json, WallTime>> unseen_;  // created, not yet watched
+  std::map<std::string, Silent> silent_;                               // nodes that are not Ready
+  std::set<std::string> gone_nodes_;                                   // confirmed by the server
+  JobObjects objects_;
+  AcceptedSpecs specs_;
+  WallTime sweep_at_ = WallTime::Infinite();
+  std::set<std::string> assumed_;  // jobs that our own writes touched
+  std::map<std::string, Told> told_;
+  std::map<std::string, Purse> purses_;
+  std::map<std::string, Explained> explained_;
+  DeathReports deaths_;
+  WallTime deaths_looked_at_;
+  std::map<std::string, WatchedLease> leases_;  // of nodes of open cases, and of the suspect
+  std::map<std::string, std::vector<DeletedOnWord>> deleted_on_word_;  // by job
+  std::map<ReportFate, Counter*> death_reports_;
+  std::map<ProbeResult, Counter*> death_probes_;
+  std::vector<std::unique_ptr<Reflector>> reflectors_;
+};
+
+}  // namespace crowdsurf::controller

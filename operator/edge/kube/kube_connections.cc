@@ -1,0 +1,115 @@
+#include "operator/edge/kube/kube_connections.h"
+
+#include <openssl/bio.h>
+#include <openssl/pem.h>
+#include <openssl/x509.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace crowdsurf::controller {
+namespace {
+
+using std::chrono::steady_clock;
+
+// API servers end connections that were idle for 90 s, many load balancers after 60 s.
+constexpr std::chrono::seconds kMostIdle{45};
+
+struct Freed {
+  void operator()(BIO* p) const { BIO_free_all(p); }
+  void operator()(X509* p) const { X509_free(p); }
+  void operator()(EVP_PKEY* p) const { EVP_PKEY_free(p); }
+};
+
+std::unique_ptr<BIO, Freed> Memory(const std::string& pem) {
+  return std::unique_ptr<BIO, Freed>(BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())));
+}
+
+// All certificates of a PEM bundle in a store that the client will own.
+X509_STORE* StoreOf(const std::string& pem) {
+  X509_STORE* store = X509_STORE_new();
+  const auto bio = Memory(pem);
+  while (X509* certificate = PEM_read_bio_X509(bio.get(), nullptr, nullptr, nullptr)) {
+    X509_STORE_add_cert(store, certificate);
+    X509_free(certificate);
+  }
+  return store;
+}
+
+}  // namespace
+
+httplib::Headers KubeConnections::HeadersFor(const KubeCredentials& credentials) const {
+  httplib::Headers headers{{"User-Agent", user_agent_}, {"Accept", "application/json"}};
+  if (!credentials.token.empty()) headers.emplace("Authorization", "Bearer " + credentials.token);
+  return headers;
+}
+
+StatusOr<KubeConnections::Lease> KubeConnections::Connect() const {
+  ASSIGN_OR_RETURN(const KubeCredentials credentials, endpoint_.credentials());
+  Lease lease{nullptr, HeadersFor(credentials), credentials.certificate, false};
+  if (!endpoint_.tls) {
+    lease.client = std::make_unique<httplib::ClientImpl>(endpoint_.host, endpoint_.port);
+  } else {
+    std::unique_ptr<X509, Freed> certificate;
+    std::unique_ptr<EVP_PKEY, Freed> key;
+    if (!credentials.certificate.empty()) {
+      certificate.reset(
+          PEM_read_bio_X509(Memory(credentials.certificate).get(), nullptr, nullptr, nullptr));
+      key.reset(PEM_read_bio_PrivateKey(Memory(credentials.key).get(), nullptr, nullptr, nullptr));
+      if (!certificate || !key)
+        return absl::InvalidArgumentError("kubeconfig: the client certificate or key is no PEM");
+    }
+    auto tls = std::make_unique<httplib::SSLClient>(endpoint_.host, endpoint_.port,
+                                                    certificate.get(), key.get());
+    if (!endpoint_.ca.empty()) tls->set_ca_cert_store(StoreOf(endpoint_.ca));
+    tls->enable_server_certificate_verification(!endpoint_.skip_verification);
+    lease.client = std::move(tls);
+  }
+  const auto seconds = static_cast<time_t>(std::max(1.0, timeout_.seconds()));
+  lease.client->set_connection_timeout(seconds);
+  lease.client->set_read_timeout(seconds);
+  lease.client->set_write_timeout(seconds);
+  lease.client->set_keep_alive(true);
+  lease.client->set_tcp_nodelay(true);
+  return lease;
+}
+
+StatusOr<KubeConnections::Lease> KubeConnections::Acquire() {
+  ASSIGN_OR_RETURN(const KubeCredentials credentials, endpoint_.credentials());
+  {
+    std::unique_lock lock(mutex_);
+    freed_.wait(lock, [&] { return stopped_ || out_ < most_; });
+    if (stopped_) return absl::CancelledError("the client is stopping");
+    ++out_;
+    while (!idle_.empty()) {
+      Lease lease = std::move(idle_.back());
+      idle_.pop_back();
+      if (lease.certificate != credentials.certificate) continue;  // renewed: connect anew
+      if (steady_clock::now() - lease.idle_since > kMostIdle) continue;
+      lease.headers = HeadersFor(credentials);
+      lease.used = true;
+      return lease;
+    }
+  }
+  StatusOr<Lease> lease = Connect();
+  if (!lease.ok()) Release({}, false);
+  return lease;
+}
+
+void KubeConnections::Release(Lease lease, bool reuse) {
+  {
+    const std::lock_guard lock(mutex_);
+    --out_;
+    lease.idle_since = steady_clock::now();
+    if (reuse && !stopped_) idle_.push_back(std::move(lease));
+  }
+  freed_.notify_one();
+}
+
+void KubeConnections::Stop() {
+  const std::lock_guard lock(mutex_);
+  stopped_ = true;
+  freed_.notify_all();
+}
+
+}  // namespace crowdsurf::controller

@@ -1,0 +1,198 @@
+#include <algorithm>
+#include <tuple>
+
+#include "operator/core/job/json_path.h"
+#include "operator/edge/kube/kube_cluster.h"
+#include "operator/edge/reconcile/at_once.h"
+
+// KubeCluster and the dead: what peers report, how it is confirmed, and how that ages.
+namespace crowdsurf::controller {
+namespace {
+
+constexpr Duration kLookAgain =
+    Seconds(2);  // at jobs with open cases; a Lease goes stale meanwhile
+// Longer than the minute that portions are counted over, and than a node that has died stays Ready.
+constexpr Duration kRemembered = Seconds(120);
+
+}  // namespace
+
+void KubeCluster::CountDeaths(MetricRegistry& metrics) {
+  for (const ReportFate fate :
+       {ReportFate::kTaken, ReportFate::kStranger, ReportFate::kItself, ReportFate::kOtherJob,
+        ReportFate::kUnknown, ReportFate::kGone, ReportFate::kFull}) {
+    death_reports_[fate] =
+        &metrics.AddCounter("crowdsurf_operator_death_reports_total",
+                            "Workers that others of their job reported lost, by what became of it.",
+                            {{"result", std::string(Name(fate))}});
+  }
+  for (const ProbeResult result :
+       {ProbeResult::kAnswers, ProbeResult::kSilent, ProbeResult::kBlind}) {
+    death_probes_[result] =
+        &metrics.AddCounter("crowdsurf_operator_death_probes_total",
+                            "Probes of agents that were reported lost, by result.",
+                            {{"result", std::string(Name(result))}});
+  }
+}
+
+// The watches' news come first: they wait for room, and nothing else makes up for them.
+bool KubeCluster::HasRoom() const { return news_.size() < kMostNews / 2; }
+
+bool KubeCluster::PostReport(DeathReport report) {
+  if (!HasRoom()) return false;
+  News news;
+  news.report = std::move(report);
+  return news_.Post(std::move(news));
+}
+
+bool KubeCluster::PostProbe(const std::string& uid, ProbeResult result) {
+  if (!HasRoom()) return false;
+  News news;
+  news.probed.emplace(uid, result);
+  return news_.Post(std::move(news));
+}
+
+void KubeCluster::TakeReport(const DeathReport& report, std::set<std::string>& touched) {
+  const auto key = pod_of_uid_.find(report.reporter_uid);
+  const PodEntry* reporter = key == pod_of_uid_.end() ? nullptr : pods_.Find(key->second);
+  for (const std::string& name : report.dead) {
+    const PodEntry* subject = pods_.Find(report.space + "/" + name);
+    const ReportFate fate = deaths_.Take(options_.clock(), reporter, subject);
+    death_reports_.at(fate)->Add();
+    if (fate == ReportFate::kTaken) touched.insert(reporter->job);
+  }
+}
+
+void KubeCluster::TakeProbe(const std::string& uid, ProbeResult result,
+                            std::set<std::string>& touched) {
+  death_probes_.at(result)->Add();
+  const auto pod = pod_of_uid_.find(uid);
+  log_.Info("an agent that is reported lost was probed",
+            {{"pod", pod == pod_of_uid_.end() ? uid : pod->second}, {"result", Name(result)}});
+  const std::string job = deaths_.Probed(options_.clock(), uid, result);
+  if (!job.empty()) touched.insert(job);
+}
+
+void KubeCluster::LookAtDeaths(std::set<std::string>& touched) {
+  if (deaths_.cases() == 0 && deleted_on_word_.empty()) leases_.clear();
+  if (deaths_.cases() == 0) return;
+  const WallTime now = options_.clock();
+  if (now - deaths_looked_at_ < kLookAgain) return;
+  deaths_looked_at_ = now;
+  for (const std::string& job : deaths_.Jobs()) touched.insert(job);
+}
+
+void KubeCluster::JudgeDeaths(const std::string& job, JobSnapshot& snapshot) {
+  const WallTime now = options_.clock();
+  if (const auto deleted = deleted_on_word_.find(job); deleted != deleted_on_word_.end()) {
+    std::erase_if(deleted->second, [&](const auto& one) { return now - one.at >= kRemembered; });
+    for (const DeletedOnWord& one : deleted->second) {
+      snapshot.deleted_on_word.push_back(one.at);
+      // Until its kubelet is heard: a machine that comes back takes workers again.
+      const auto lease = leases_.find(one.node);
+      const bool heard = lease != leases_.end() && lease->second.age.RenewedAfter(one.at);
+      if (!heard) snapshot.suspect_nodes.push_back(one.node);
+    }
+    if (deleted->second.empty()) deleted_on_word_.erase(deleted);
+  }
+  if (deaths_.cases() == 0) return Suspect(snapshot);
+  std::vector<const PodEntry*> pods;
+  for (const std::string& key : pods_of_.at(job)) {
+    const PodEntry* pod = pods_.Find(key);
+    if (pod != nullptr && pod->job_uid == snapshot.job.uid) pods.push_back(pod);
+  }
+  const auto review =
+      deaths_.Look(now, job, pods, [this](const std::string& node) { return LeaseIsStale(node); });
+  const bool wait = client_.OutageLingers() > Duration();  // for the kubelets' word
+  for (PodFacts& facts : snapshot.pods) {
+    const auto found = review.findings.find(facts.uid);
+    if (found == review.findings.end()) continue;
+    facts.reported_dead = found->second.dead && !wait;
+    facts.lease_stale = found->second.lease_stale;
+    if (facts.reported_dead) snapshot.suspect_nodes.push_back(facts.node);
+  }
+  Suspect(snapshot);
+  for (const DeathReports::Probe& probe : review.probes) {
+    if (options_.probe) (void)options_.probe(probe);
+  }
+}
+
+// A scheduler prefers the machine that is empty because it has just died. Where no other is Ready
+// there is nothing to choose.
+void KubeCluster::Suspect(JobSnapshot& snapshot) const {
+  std::vector<std::string>& suspects = snapshot.suspect_nodes;
+  std::sort(suspects.begin(), suspects.end());
+  suspects.erase(std::unique(suspects.begin(), suspects.end()), suspects.end());
+  std::erase_if(suspects, [&](const std::string& node) { return nodes_.Find(node) == nullptr; });
+  const auto& all = nodes_.objects();
+  const bool choice = std::any_of(all.begin(), all.end(), [&](const auto& node) {
+    return !node.second.facts.not_ready_since &&
+           !std::binary_search(suspects.begin(), suspects.end(), node.first);
+  });
+  if (!choice) suspects.clear();
+}
+
+// The Leases that this turn's decision asks for: of nodes that are not Ready, of those whose
+// workers are reported dead, and where some were. Side by side: of a zone that goes there are
+// hundreds, and other jobs wait for this turn.
+void KubeCluster::ReadLeases(const std::string& job) {
+  const WallTime now = options_.clock();
+  std::map<std::string, WallTime> due;  // and when they were asked for last
+  const auto want = [&](auto& known, const std::string& node) {
+    const WallTime asked = known[node].asked;
+    if (!asked.unset() && now - asked < kLeaseGap) return;
+    const auto [at, fresh] = due.try_emplace(node, asked);
+    if (!fresh) at->second = std::min(at->second, asked);
+  };
+  if (const auto own = pods_of_.find(job); own != pods_of_.end()) {
+    for (const std::string& key : own->second) {
+      const PodEntry* pod = pods_.Find(key);
+      if (pod == nullptr || pod->facts.node.empty()) continue;
+      const NodeEntry* node = nodes_.Find(pod->facts.node);
+      if (node != nullptr && node->facts.not_ready_since) want(silent_, pod->facts.node);
+      if (deaths_.Open(pod->facts.uid)) want(leases_, pod->facts.node);
+    }
+  }
+  if (const auto deleted = deleted_on_word_.find(job); deleted != deleted_on_word_.end()) {
+    for (const DeletedOnWord& one : deleted->second) want(leases_, one.node);
+  }
+  std::vector<std::string> nodes;
+  for (const auto& [node, asked] : due) nodes.push_back(node);
+  std::sort(nodes.begin(), nodes.end(), [&](const std::string& a, const std::string& b) {
+    return std::tie(due[a], a) < std::tie(due[b], b);
+  });
+  nodes.resize(std::min(nodes.size(), kMostLeases));
+  const auto read = AtOnce(nodes.size(), [&](size_t i) {
+    return client_.Get("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/" +
+                       nodes[i]);
+  });
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    const nlohmann::json* renewed = read[i].ok() ? At(*read[i], "spec.renewTime") : nullptr;
+    const bool told = renewed != nullptr && renewed->is_string();
+    if (const auto it = leases_.find(nodes[i]); it != leases_.end()) {
+      it->second.asked = now;
+      if (told) it->second.age.Saw(now, *renewed);
+    }
+    if (const auto it = silent_.find(nodes[i]); it != silent_.end()) {
+      Silent& known = it->second;
+      known.asked = now;
+      if (!told) continue;
+      if (!known.renewed.empty() && known.renewed != *renewed) known.renewed_at = now;
+      known.renewed = *renewed;
+    }
+  }
+}
+
+// Compared with itself only: the kubelet's clock may differ from ours. Without the right to read
+// Leases, or without one, the condition of the node is all that is known.
+std::optional<WallTime> KubeCluster::RenewedAt(const std::string& node, bool not_ready) {
+  if (!not_ready) silent_.erase(node);
+  const auto known = silent_.find(node);
+  return known == silent_.end() ? std::nullopt : known->second.renewed_at;
+}
+
+bool KubeCluster::LeaseIsStale(const std::string& node) const {
+  const auto known = leases_.find(node);
+  return known != leases_.end() && known->second.age.Stale();
+}
+
+}  // namespace crowdsurf::controller

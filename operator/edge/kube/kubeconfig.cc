@@ -1,0 +1,274 @@
+#include "operator/edge/kube/kubeconfig.h"
+
+#include <absl/strings/escaping.h>
+#include <absl/strings/str_split.h>
+#include <absl/strings/strip.h>
+#include <absl/time/time.h>
+#include <yaml-cpp/yaml.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <memory>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "operator/core/job/json_path.h"
+
+namespace crowdsurf::controller {
+namespace {
+
+constexpr char kAccountFolder[] = "/var/run/secrets/kubernetes.io/serviceaccount";
+// kubelet renews a projected token at 80 % of an hour or more; reading it every minute is never too
+// late.
+constexpr int64_t kTokenReadSeconds = 60;
+
+StatusOr<std::string> ReadFile(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in) return absl::NotFoundError("cannot read " + path);
+  std::ostringstream out;
+  out << in.rdbuf();
+  return out.str();
+}
+
+int64_t UnixNow() { return absl::ToUnixSeconds(absl::Now()); }
+
+// A path in a kubeconfig is relative to the file that names it.
+std::string Beside(const std::string& file, const std::string& path) {
+  if (path.empty() || path[0] == '/') return path;
+  const size_t slash = file.rfind('/');
+  return slash == std::string::npos ? path : file.substr(0, slash + 1) + path;
+}
+
+std::string Text(const YAML::Node& node, const char* key) {
+  return node && node[key] && node[key].IsScalar() ? node[key].as<std::string>() : std::string();
+}
+
+// node[<key>-data] in base64, else the file that node[<key>] names, else empty.
+StatusOr<std::string> DataOrFile(const YAML::Node& node, const std::string& key,
+                                 const std::string& file) {
+  const std::string data = Text(node, (key + "-data").c_str());
+  if (!data.empty()) {
+    std::string decoded;
+    if (!absl::Base64Unescape(data, &decoded)) {
+      return absl::InvalidArgumentError(absl::StrCat(file, ": ", key, "-data is not base64"));
+    }
+    return decoded;
+  }
+  const std::string path = Text(node, key.c_str());
+  return path.empty() ? StatusOr<std::string>(std::string()) : ReadFile(Beside(file, path));
+}
+
+struct Found {
+  YAML::Node node;
+  std::string file;
+};
+
+// The first entry named `name` of list `list` over all files; its body is under `body`.
+StatusOr<Found> Named(const std::vector<Found>& files, const char* list, const char* body,
+                      const std::string& name) {
+  for (const Found& file : files) {
+    for (const YAML::Node& entry : file.node[list]) {
+      if (Text(entry, "name") == name) return Found{entry[body], file.file};
+    }
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("kubeconfig: no ", list, " entry is named \"", name, "\""));
+}
+
+Status ParseServer(const std::string& server, KubeEndpoint& out) {
+  std::string_view rest = server;
+  if (rest.starts_with("https://")) {
+    rest.remove_prefix(8);
+  } else if (rest.starts_with("http://")) {
+    rest.remove_prefix(7);
+    out.tls = false;
+    out.port = 80;
+  } else {
+    return absl::InvalidArgumentError(
+        absl::StrCat("kubeconfig: server \"", server, "\" is no http(s) URL"));
+  }
+  const std::string host_port(rest.substr(0, rest.find('/')));
+  const size_t colon = host_port.rfind(':');
+  const bool bracket = !host_port.empty() && host_port[0] == '[';
+  const size_t close = host_port.find(']');
+  if (colon != std::string::npos && (!bracket || colon > close)) {
+    out.port = std::atoi(host_port.c_str() + colon + 1);
+    out.host = host_port.substr(0, colon);
+  } else {
+    out.host = host_port;
+  }
+  if (bracket) out.host = host_port.substr(1, close - 1);
+  if (out.host.empty() || out.port <= 0 || out.port > 65535) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("kubeconfig: server \"", server, "\" has no host or a bad port"));
+  }
+  return absl::OkStatus();
+}
+
+std::string ShellQuoted(const std::string& word) {
+  std::string out = "'";
+  for (const char c : word) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return out + "'";
+}
+
+StatusOr<KubeCredentials> RunPlugin(const std::string& command) {
+  const std::unique_ptr<FILE, int (*)(FILE*)> pipe(popen(command.c_str(), "r"), pclose);
+  if (!pipe) return absl::UnavailableError("cannot run the kubeconfig's exec plug-in");
+  std::string output;
+  char buffer[4096];
+  for (size_t n; (n = fread(buffer, 1, sizeof buffer, pipe.get())) > 0;) {
+    output.append(buffer, n);
+    if (output.size() > (1 << 20))
+      return absl::ResourceExhaustedError("the exec plug-in says more than 1 MiB");
+  }
+  const auto credential = nlohmann::json::parse(output, nullptr, false);
+  if (!credential.is_object() || !credential.contains("status") ||
+      !credential["status"].is_object()) {
+    return absl::UnavailableError("the kubeconfig's exec plug-in gave no ExecCredential");
+  }
+  const auto& status = credential["status"];
+  KubeCredentials result{TextAt(status, "token"), TextAt(status, "clientCertificateData"),
+                         TextAt(status, "clientKeyData"), 0};
+  absl::Time expires;
+  std::string error;
+  if (absl::ParseTime(absl::RFC3339_full, TextAt(status, "expirationTimestamp"), &expires,
+                      &error)) {
+    result.expires_unix = absl::ToUnixSeconds(expires);
+  }
+  return result;
+}
+
+// The command line of users[].user.exec, its env set in front.
+std::string PluginCommand(const YAML::Node& exec, const std::string& file) {
+  std::string line = "env";
+  for (const YAML::Node& variable : exec["env"]) {
+    line += " " + ShellQuoted(Text(variable, "name") + "=" + Text(variable, "value"));
+  }
+  const std::string command = Text(exec, "command");
+  line +=
+      " " + ShellQuoted(command.find('/') == std::string::npos ? command : Beside(file, command));
+  for (const YAML::Node& argument : exec["args"])
+    line += " " + ShellQuoted(argument.as<std::string>());
+  return line;
+}
+
+// Caches what `renew` gives until `seconds` have passed or the credentials' own expiry is near.
+std::function<StatusOr<KubeCredentials>()> Cached(std::function<StatusOr<KubeCredentials>()> renew,
+                                                  int64_t seconds) {
+  struct State {
+    std::mutex mutex;
+    KubeCredentials held;
+    int64_t until = 0;
+  };
+  return [state = std::make_shared<State>(), renew = std::move(renew),
+          seconds]() -> StatusOr<KubeCredentials> {
+    const std::lock_guard lock(state->mutex);
+    const int64_t now = UnixNow();
+    if (now < state->until) return state->held;
+    ASSIGN_OR_RETURN(state->held, renew());
+    state->until = state->held.expires_unix > 0 ? state->held.expires_unix - 30 : now + seconds;
+    return state->held;
+  };
+}
+
+Status LoadUser(const Found& user, KubeEndpoint& out) {
+  const std::string file = user.file;
+  if (user.node && user.node["exec"]) {
+    const std::string command = PluginCommand(user.node["exec"], file);
+    out.credentials = Cached([command] { return RunPlugin(command); }, INT64_C(1) << 40);
+    return absl::OkStatus();
+  }
+  const std::string token_file = Text(user.node, "tokenFile");
+  if (!token_file.empty()) {
+    const std::string path = Beside(file, token_file);
+    out.credentials = Cached(
+        [path]() -> StatusOr<KubeCredentials> {
+          ASSIGN_OR_RETURN(const std::string token, ReadFile(path));
+          return KubeCredentials{std::string(absl::StripAsciiWhitespace(token)), {}, {}, 0};
+        },
+        kTokenReadSeconds);
+    return absl::OkStatus();
+  }
+  KubeCredentials fixed;
+  fixed.token = Text(user.node, "token");
+  ASSIGN_OR_RETURN(fixed.certificate, DataOrFile(user.node, "client-certificate", file));
+  ASSIGN_OR_RETURN(fixed.key, DataOrFile(user.node, "client-key", file));
+  out.credentials = [fixed]() -> StatusOr<KubeCredentials> { return fixed; };
+  return absl::OkStatus();
+}
+
+StatusOr<KubeEndpoint> Load(const std::vector<Found>& files, std::string context) {
+  for (const Found& file : files) {
+    if (context.empty()) context = Text(file.node, "current-context");
+  }
+  if (context.empty()) return absl::InvalidArgumentError("kubeconfig: no current-context is set");
+  ASSIGN_OR_RETURN(const Found chosen, Named(files, "contexts", "context", context));
+  ASSIGN_OR_RETURN(const Found cluster,
+                   Named(files, "clusters", "cluster", Text(chosen.node, "cluster")));
+  ASSIGN_OR_RETURN(const Found user, Named(files, "users", "user", Text(chosen.node, "user")));
+  KubeEndpoint out;
+  RETURN_IF_ERROR(ParseServer(Text(cluster.node, "server"), out));
+  ASSIGN_OR_RETURN(out.ca, DataOrFile(cluster.node, "certificate-authority", cluster.file));
+  out.skip_verification = Text(cluster.node, "insecure-skip-tls-verify") == "true";
+  out.server_name = Text(cluster.node, "tls-server-name");
+  const std::string space = Text(chosen.node, "namespace");
+  if (!space.empty()) out.default_namespace = space;
+  RETURN_IF_ERROR(LoadUser(user, out));
+  return out;
+}
+
+}  // namespace
+
+StatusOr<KubeEndpoint> LoadKubeconfig(const std::vector<std::string>& paths,
+                                      const std::string& context) {
+  std::vector<Found> files;
+  std::string at;
+  try {
+    for (const std::string& path : paths) {
+      at = path;
+      const StatusOr<std::string> text = ReadFile(path);
+      if (!text.ok()) continue;  // kubectl skips files of the list that do not exist
+      files.push_back({YAML::Load(*text), path});
+    }
+    if (files.empty())
+      return absl::NotFoundError("no kubeconfig at " + (paths.empty() ? "(no path)" : paths[0]));
+    return Load(files, context);
+  } catch (const YAML::Exception& error) {
+    return absl::InvalidArgumentError(absl::StrCat(at, ": ", error.what()));
+  }
+}
+
+StatusOr<KubeEndpoint> LoadInCluster(const std::string& folder, const std::string& host,
+                                     const std::string& port) {
+  KubeEndpoint out;
+  out.host = host;
+  out.port = std::atoi(port.c_str());
+  if (host.empty() || out.port <= 0)
+    return absl::InvalidArgumentError("no KUBERNETES_SERVICE_HOST and _PORT: not in a pod");
+  ASSIGN_OR_RETURN(out.ca, ReadFile(folder + "/ca.crt"));
+  const StatusOr<std::string> space = ReadFile(folder + "/namespace");
+  if (space.ok()) out.default_namespace = std::string(absl::StripAsciiWhitespace(*space));
+  out.credentials = Cached(
+      [path = folder + "/token"]() -> StatusOr<KubeCredentials> {
+        ASSIGN_OR_RETURN(const std::string token, ReadFile(path));
+        return KubeCredentials{std::string(absl::StripAsciiWhitespace(token)), {}, {}, 0};
+      },
+      kTokenReadSeconds);
+  return out;
+}
+
+StatusOr<KubeEndpoint> LoadDefaultKubeEndpoint() {
+  const char* host = std::getenv("KUBERNETES_SERVICE_HOST");
+  const char* port = std::getenv("KUBERNETES_SERVICE_PORT");
+  const char* paths = std::getenv("KUBECONFIG");
+  if (paths != nullptr && *paths != 0) {
+    return LoadKubeconfig(absl::StrSplit(paths, ':', absl::SkipEmpty()));
+  }
+  if (host != nullptr && port != nullptr) return LoadInCluster(kAccountFolder, host, port);
+  const char* home = std::getenv("HOME");
+  return LoadKubeconfig({std::string(home == nullptr ? "" : home) + "/.kube/config"});
+}
+
+}  // namespace crowdsurf::controller

@@ -1,0 +1,210 @@
+#include "operator/edge/local/process.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "base/check.h"
+
+namespace crowdsurf::controller {
+namespace {
+
+// The file that execvp would run, found before the fork: after it only async-signal-safe calls are
+// allowed, because other threads may hold the allocator's lock.
+StatusOr<std::string> FindProgram(const ProcessOptions& options) {
+  if (options.argv.empty() || options.argv[0].empty()) {
+    return absl::NotFoundError("the command is empty");
+  }
+  const std::string& name = options.argv[0];
+  if (name.find('/') != std::string::npos) {
+    const std::string path =
+        name[0] == '/' || options.directory.empty() ? name : options.directory + "/" + name;
+    if (access(path.c_str(), X_OK) == 0) return path;
+    return absl::NotFoundError(absl::StrCat("cannot run ", path, ": ", std::strerror(errno)));
+  }
+  std::string path = EnvironmentValue(options.environment, "PATH");
+  size_t begin = 0;
+  while (begin <= path.size()) {
+    const size_t end = std::min(path.find(':', begin), path.size());
+    const std::string candidate = path.substr(begin, end - begin) + "/" + name;
+    if (access(candidate.c_str(), X_OK) == 0) return candidate;
+    begin = end + 1;
+  }
+  return absl::NotFoundError(absl::StrCat("there is no program ", name, " in PATH ", path));
+}
+
+std::vector<char*> Pointers(const std::vector<std::string>& strings) {
+  std::vector<char*> pointers;
+  for (const std::string& s : strings) pointers.push_back(const_cast<char*>(s.c_str()));
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+struct Launch {
+  const char* program;
+  const char* directory;
+  char* const* argv;
+  char* const* environment;
+  int output;   // write end
+  int failure;  // write end: errno of a failed exec goes there
+  pid_t parent;
+};
+
+// In the child, after fork: async-signal-safe calls only.
+[[noreturn]] void Become(const Launch& launch) {
+  setpgid(0, 0);
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != launch.parent) _exit(127);  // it died before we asked
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+  for (const int signal : {SIGPIPE, SIGINT, SIGTERM, SIGHUP, SIGCHLD, SIGWINCH}) {
+    ::signal(signal, SIG_DFL);
+  }
+  const int nothing = open("/dev/null", O_RDONLY);
+  dup2(nothing, 0);
+  dup2(launch.output, 1);
+  dup2(launch.output, 2);
+  // What libraries opened without O_CLOEXEC (sockets) must not live on in the child.
+  syscall(SYS_close_range, 3U, ~0U, 4U /* CLOSE_RANGE_CLOEXEC */);
+  if (launch.directory == nullptr || chdir(launch.directory) == 0) {
+    execve(launch.program, launch.argv, launch.environment);
+  }
+  const int error = errno;
+  [[maybe_unused]] const ssize_t written = write(launch.failure, &error, sizeof error);
+  _exit(127);
+}
+
+Status LastError(const std::string& what) {
+  return absl::ResourceExhaustedError(absl::StrCat(what, ": ", std::strerror(errno)));
+}
+
+}  // namespace
+
+StatusOr<Process> Process::Start(const ProcessOptions& options) {
+  ASSIGN_OR_RETURN(const std::string program, FindProgram(options));
+  int output[2], failure[2];
+  if (pipe2(output, O_CLOEXEC) != 0) return LastError("pipe");
+  if (pipe2(failure, O_CLOEXEC) != 0) {
+    close(output[0]);
+    close(output[1]);
+    return LastError("pipe");
+  }
+  const std::vector<char*> argv = Pointers(options.argv);
+  const std::vector<char*> environment = Pointers(options.environment);
+  const Launch launch{
+      program.c_str(), options.directory.empty() ? nullptr : options.directory.c_str(),
+      argv.data(),     environment.data(),
+      output[1],       failure[1],
+      getpid()};
+  const pid_t pid = fork();
+  if (pid == 0) Become(launch);
+  close(output[1]);
+  close(failure[1]);
+  int error = pid < 0 ? errno : 0;
+  if (pid > 0) {
+    setpgid(pid, pid);  // whoever is first; the other fails without harm
+    const ssize_t got = read(failure[0], &error, sizeof error);
+    if (got != sizeof error) error = 0;
+  }
+  close(failure[0]);
+  if (error != 0) {
+    close(output[0]);
+    if (pid < 0) return absl::ResourceExhaustedError(absl::StrCat("fork: ", std::strerror(error)));
+    waitpid(pid, nullptr, 0);
+    return absl::NotFoundError(absl::StrCat("cannot run ", program, ": ", std::strerror(error)));
+  }
+  Process process;
+  process.pid_ = pid;
+  process.output_ = output[0];
+  fcntl(process.output_, F_SETFL, O_NONBLOCK);
+  process.pidfd_ = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
+  return process;
+}
+
+Process::Process(Process&& other) noexcept
+    : pid_(std::exchange(other.pid_, -1)),
+      pidfd_(std::exchange(other.pidfd_, -1)),
+      output_(std::exchange(other.output_, -1)),
+      exit_code_(std::exchange(other.exit_code_, std::nullopt)),
+      kept_(std::move(other.kept_)) {}
+
+Process& Process::operator=(Process&& other) noexcept {
+  if (this != &other) {
+    Close();
+    pid_ = std::exchange(other.pid_, -1);
+    pidfd_ = std::exchange(other.pidfd_, -1);
+    output_ = std::exchange(other.output_, -1);
+    exit_code_ = std::exchange(other.exit_code_, std::nullopt);
+    kept_ = std::move(other.kept_);
+  }
+  return *this;
+}
+
+Process::~Process() { Close(); }
+
+void Process::Close() {
+  if (pid_ > 0) {
+    SignalGroup(SIGKILL);
+    if (!exit_code_) waitpid(pid_, nullptr, 0);
+  }
+  if (pidfd_ >= 0) close(pidfd_);
+  if (output_ >= 0) close(output_);
+  pid_ = pidfd_ = output_ = -1;
+}
+
+void Process::Signal(int signal) const {
+  if (pid_ > 0 && !exit_code_) kill(pid_, signal);
+}
+
+void Process::SignalGroup(int signal) const {
+  // After the leader is reaped its group may live on with what it started; the id is then still
+  // taken, so it cannot name strangers as long as somebody is in it, and ESRCH otherwise.
+  if (pid_ > 0) kill(-pid_, signal);
+}
+
+void Process::Drain() {
+  char block[16 * 1024];
+  while (output_ >= 0) {
+    const ssize_t got = read(output_, block, sizeof block);
+    if (got > 0) {
+      kept_.append(block, static_cast<size_t>(got));
+      if (kept_.size() > 2 * kKeptOutput) kept_.erase(0, kept_.size() - kKeptOutput);
+      continue;
+    }
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
+    close(output_);
+    output_ = -1;
+  }
+}
+
+bool Process::Reap() {
+  if (exit_code_) return true;
+  CHECK(pid_ > 0);
+  int status = 0;
+  if (waitpid(pid_, &status, WNOHANG) != pid_) return false;
+  Drain();
+  if (kept_.size() > kKeptOutput) kept_.erase(0, kept_.size() - kKeptOutput);
+  exit_code_ = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+  if (pidfd_ >= 0) close(std::exchange(pidfd_, -1));
+  return true;
+}
+
+std::string EnvironmentValue(const std::vector<std::string>& environment, std::string_view name) {
+  for (const std::string& entry : environment) {
+    if (entry.size() > name.size() && entry.compare(0, name.size(), name) == 0 &&
+        entry[name.size()] == '=') {
+      return entry.substr(name.size() + 1);
+    }
+  }
+  return {};
+}
+
+}  // namespace crowdsurf::controller

@@ -1,0 +1,182 @@
+#include "operator/edge/local/run_traces.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/file.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <utility>
+#include <vector>
+
+namespace crowdsurf::controller {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kPrefix[] = "crowdsurf-";
+constexpr char kLockName[] = "lock";
+constexpr char kFreshLockName[] = "lock.new";
+constexpr int kMostLooks = 200;  // 10 ms apart: a process that survives 2 s of SIGKILL is stuck
+constexpr int kLookInterval_ms = 10;  // in the kernel, and no user program can help
+
+std::string Environment(const fs::path& process) {
+  std::ifstream file(process / "environ", std::ios::binary);
+  return std::string(std::istreambuf_iterator<char>(file), {});
+}
+
+bool Names(const std::string& environment, const char* variable, const std::string& value) {
+  const std::string entry = std::string(variable) + "=" + value + '\0';
+  const size_t at = environment.find(entry);
+  return at != std::string::npos && (at == 0 || environment[at - 1] == '\0');
+}
+
+// Zombies have an empty environment, so they are not found; their parent reaps them.
+std::vector<pid_t> Find(const std::string& run, const std::string& worker) {
+  std::vector<pid_t> found;
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator("/proc", error)) {
+    const std::string name = entry.path().filename();
+    pid_t pid = 0;
+    if (std::from_chars(name.data(), name.data() + name.size(), pid).ptr !=
+        name.data() + name.size()) {
+      continue;
+    }
+    if (pid == getpid() || pid == getppid()) continue;
+    const std::string environment = Environment(entry.path());
+    if (!Names(environment, kRunVariable, run)) continue;
+    if (!worker.empty() && !Names(environment, kWorkerVariable, worker)) continue;
+    found.push_back(pid);
+  }
+  return found;
+}
+
+void Pause() { poll(nullptr, 0, kLookInterval_ms); }
+
+[[noreturn]] void ReapWhenAlone(int line, const std::string& run, const std::string& directory) {
+  setsid();  // Ctrl-C in the terminal is not for us
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE}) ::signal(signal, SIG_IGN);
+  prctl(PR_SET_NAME, "crowdsurf-reap");
+  const int nothing = open("/dev/null", O_RDWR);
+  for (const int standard : {0, 1, 2}) dup2(nothing, standard);
+  char word = 0;
+  ssize_t got = 0;
+  do {
+    got = read(line, &word, 1);
+  } while (got < 0 && errno == EINTR);
+  if (got == 0) {  // it closed without a word: the run is dead
+    KillTraces(run);
+    std::error_code error;
+    fs::remove_all(directory, error);
+  }
+  _exit(0);
+}
+
+}  // namespace
+
+int KillTraces(const std::string& run, const std::string& worker) {
+  int killed = 0, quiet = 0;
+  for (int look = 0; look < kMostLooks && quiet < 2; ++look) {
+    const std::vector<pid_t> found = Find(run, worker);
+    for (const pid_t pid : found) killed += kill(pid, SIGKILL) == 0;
+    quiet = found.empty() ? quiet + 1 : 0;
+    if (!found.empty()) Pause();
+  }
+  return killed;
+}
+
+int SweepStaleRuns(const std::string& parent) {
+  int swept = 0;
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(parent, error)) {
+    const std::string name = entry.path().filename();
+    if (name.compare(0, sizeof kPrefix - 1, kPrefix) != 0 || !entry.is_directory(error)) continue;
+    struct stat facts = {};
+    if (stat(entry.path().c_str(), &facts) != 0 || facts.st_uid != geteuid()) continue;
+    const int lock = open((entry.path() / kLockName).c_str(), O_RDWR | O_CLOEXEC);
+    if (lock < 0) continue;  // being made this moment, or not ours
+    // A run that ends removes all before it lets go: of its lock nothing is left but what we
+    // opened.
+    const bool free = flock(lock, LOCK_EX | LOCK_NB) == 0 && fstat(lock, &facts) == 0;
+    if (free && facts.st_nlink > 0) {
+      KillTraces(name.substr(sizeof kPrefix - 1));
+      fs::remove_all(entry.path(), error);
+      ++swept;
+    }
+    close(lock);
+  }
+  return swept;
+}
+
+StatusOr<RunDirectory> RunDirectory::Create(const std::string& parent, const std::string& run) {
+  RunDirectory directory;
+  directory.path_ = parent + "/" + kPrefix + run;
+  if (mkdir(directory.path_.c_str(), 0700) != 0) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "cannot make ", std::exchange(directory.path_, ""), ": ", std::strerror(errno)));
+  }
+  // Locked before it has its name: another run that starts now takes an unlocked one for a stale
+  // one's, and would remove this directory.
+  const std::string lock = directory.path_ + "/" + kLockName;
+  const std::string fresh = directory.path_ + "/" + kFreshLockName;
+  directory.lock_ = open(fresh.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  if (directory.lock_ < 0 || flock(directory.lock_, LOCK_EX | LOCK_NB) != 0 ||
+      rename(fresh.c_str(), lock.c_str()) != 0) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("cannot lock ", directory.path_, ": ", std::strerror(errno)));
+  }
+  return directory;
+}
+
+RunDirectory::RunDirectory(RunDirectory&& other) noexcept
+    : path_(std::exchange(other.path_, "")), lock_(std::exchange(other.lock_, -1)) {}
+
+RunDirectory::~RunDirectory() {
+  if (path_.empty()) return;
+  std::error_code error;
+  fs::remove_all(path_, error);
+  if (lock_ >= 0) close(lock_);
+}
+
+StatusOr<Reaper> Reaper::Start(const std::string& run, const std::string& directory) {
+  int line[2];
+  if (pipe2(line, O_CLOEXEC) != 0) {
+    return absl::ResourceExhaustedError(absl::StrCat("pipe: ", std::strerror(errno)));
+  }
+  const pid_t pid = fork();
+  if (pid == 0) {
+    close(line[1]);
+    ReapWhenAlone(line[0], run, directory);
+  }
+  close(line[0]);
+  if (pid < 0) {
+    close(line[1]);
+    return absl::ResourceExhaustedError(absl::StrCat("fork: ", std::strerror(errno)));
+  }
+  Reaper reaper;
+  reaper.pid_ = pid;
+  reaper.line_ = line[1];
+  return reaper;
+}
+
+Reaper::Reaper(Reaper&& other) noexcept
+    : pid_(std::exchange(other.pid_, -1)), line_(std::exchange(other.line_, -1)) {}
+
+Reaper::~Reaper() {
+  if (pid_ < 0) return;
+  const char word = 'q';
+  [[maybe_unused]] const ssize_t written = write(line_, &word, 1);
+  close(line_);
+  waitpid(pid_, nullptr, 0);
+}
+
+}  // namespace crowdsurf::controller

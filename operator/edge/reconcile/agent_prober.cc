@@ -1,0 +1,65 @@
+#include "operator/edge/reconcile/agent_prober.h"
+
+#include <httplib.h>
+
+#include <chrono>
+
+namespace crowdsurf::controller {
+
+AgentProber::AgentProber(Options options, Receiver receiver)
+    : options_(options), receiver_(std::move(receiver)) {
+  for (size_t i = 0; i < kLanes; ++i) {
+    Lane& lane = *lanes_.emplace_back(std::make_unique<Lane>());
+    lane.thread = std::thread([this, &lane] { Run(lane); });
+  }
+}
+
+AgentProber::~AgentProber() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  wake_.notify_all();
+  for (auto& lane : lanes_) lane->waiting.Close();
+  for (auto& lane : lanes_) lane->thread.join();
+}
+
+bool AgentProber::Ask(const DeathReports::Probe& probe) {
+  return lanes_[next_++ % kLanes]->waiting.Post(probe);
+}
+
+void AgentProber::Run(Lane& lane) {
+  while (true) {
+    const auto probe = lane.waiting.Take(std::chrono::steady_clock::time_point::max());
+    if (!probe) return;
+    {
+      const std::lock_guard lock(mutex_);
+      if (stopping_) return;
+    }
+    receiver_(probe->uid, Probe(*probe));
+  }
+}
+
+ProbeResult AgentProber::Probe(const DeathReports::Probe& probe) {
+  if (Answers(probe.http) || (Pause() && Answers(probe.http))) return ProbeResult::kAnswers;
+  return Answers(probe.control) ? ProbeResult::kSilent : ProbeResult::kBlind;
+}
+
+bool AgentProber::Pause() {
+  std::unique_lock lock(mutex_);
+  const auto time = std::chrono::nanoseconds(options_.between.nanoseconds());
+  return !wake_.wait_for(lock, time, [this] { return stopping_; });
+}
+
+bool AgentProber::Answers(const std::string& http) const {
+  if (http.empty()) return false;  // it never had an address
+  httplib::Client client("http://" + http);
+  if (!client.is_valid()) return false;
+  const auto timeout = std::chrono::nanoseconds(options_.timeout.nanoseconds());
+  client.set_connection_timeout(timeout);
+  client.set_read_timeout(timeout);
+  client.set_write_timeout(timeout);
+  return static_cast<bool>(client.Get("/healthz"));
+}
+
+}  // namespace crowdsurf::controller

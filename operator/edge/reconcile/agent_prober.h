@@ -1,0 +1,59 @@
+// AgentProber: asks an agent that its peers report dead whether it lives, GET /healthz.
+//
+// Any answer of its plain port (DESIGN.md 11) is a sign of life. It is asked twice, a second apart,
+// because a supervisor restarts an agent in 100 ms. Silence counts only when a control, an agent
+// that reported it, answers meanwhile: else it is the operator that is cut off. A few threads, so
+// that a machine's dead do not wait for each other's time-outs. Results come on those threads.
+// Bounds: kLanes threads, kMostWaiting each; what finds no room is refused, and asked for again.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "base/mailbox.h"
+#include "operator/core/decide/death_reports.h"
+
+namespace crowdsurf::controller {
+
+class AgentProber {
+ public:
+  static constexpr size_t kLanes = 4;
+  static constexpr size_t kMostWaiting = 64;
+  using Receiver = std::function<void(const std::string& uid, ProbeResult result)>;
+
+  struct Options {
+    Duration timeout =
+        Milliseconds(1500);  // of one request: 1 ms of work, on a machine that is busy
+    Duration between = Seconds(1);
+  };
+  AgentProber(Options options, Receiver receiver);
+  ~AgentProber();  // ends what is under way within a time-out
+
+  // Thread-safe. False: no room.
+  bool Ask(const DeathReports::Probe& probe);
+
+ private:
+  struct Lane {
+    Mailbox<DeathReports::Probe> waiting{kMostWaiting};
+    std::thread thread;
+  };
+  void Run(Lane& lane);
+  ProbeResult Probe(const DeathReports::Probe& probe);
+  bool Answers(const std::string& http) const;
+  bool Pause();  // false: stopping
+
+  const Options options_;
+  const Receiver receiver_;
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  bool stopping_ = false;
+  std::atomic<size_t> next_{0};
+  std::vector<std::unique_ptr<Lane>> lanes_;
+};
+
+}  // namespace crowdsurf::controller

@@ -1,0 +1,36 @@
+#include "operator/edge/sign/token_review.h"
+
+#include <nlohmann/json.hpp>
+
+#include "operator/core/job/json_path.h"
+
+namespace crowdsurf::controller {
+namespace {
+
+using nlohmann::json;
+
+constexpr char kAudience[] = "crowdsurf";
+constexpr std::string_view kAccount = "system:serviceaccount:";  // and NAMESPACE:NAME
+
+}  // namespace
+
+StatusOr<TokenPod> ReviewPodToken(KubeClient& client, const std::string& token) {
+  const auto review = client.Create("/apis/authentication.k8s.io/v1/tokenreviews",
+                                    {{"spec", {{"token", token}, {"audiences", {kAudience}}}}});
+  if (!review.ok()) return absl::UnavailableError(review.status().message());
+  const json::json_pointer verdict("/status/authenticated");
+  if (!review->contains(verdict) || (*review)[verdict] != true) {
+    return absl::UnauthenticatedError("the API server does not know this token");
+  }
+  const std::string user = TextUnder(*review, "/status/user/username");
+  TokenPod pod;
+  pod.name = TextUnder(*review, "/status/user/extra/authentication.kubernetes.io~1pod-name/0");
+  pod.uid = TextUnder(*review, "/status/user/extra/authentication.kubernetes.io~1pod-uid/0");
+  if (user.rfind(kAccount, 0) != 0 || pod.name.empty() || pod.uid.empty()) {
+    return absl::PermissionDeniedError("the token is not a pod's");
+  }
+  pod.space = user.substr(kAccount.size(), user.find(':', kAccount.size()) - kAccount.size());
+  return pod;
+}
+
+}  // namespace crowdsurf::controller

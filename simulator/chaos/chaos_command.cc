@@ -1,0 +1,150 @@
+#include "simulator/chaos/chaos_command.h"
+
+#include <absl/strings/str_cat.h>
+#include <absl/strings/str_format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "simulator/engine/seeds.h"
+#include "simulator/engine/trace.h"
+#include "simulator/round/round_scenario.h"
+
+namespace crowdsurf::simulator {
+namespace {
+
+constexpr uint64_t kMostReplays = 4;  // of each statement
+
+struct SeedResult {
+  RoundReport round;
+  ChaosReport chaos;
+};
+
+SeedResult RunSeed(const ChaosCommand& command, uint64_t seed, LogSink* log) {
+  ChaosScenario scenario = DrawChaos(seed, command.least_members, command.most_members);
+  scenario.log = log;
+  return {RunRound(DrawScenario(seed)), RunChaos(scenario)};
+}
+
+// Text of a replay: one line an entry.
+class StringSink : public LogSink {
+ public:
+  explicit StringSink(std::string& out) : out_(out) {}
+  void Write(LogLevel, std::string_view module, std::string_view message,
+             std::initializer_list<LogField> fields) override {
+    out_.append(module).append(": ").append(message);
+    for (const LogField& field : fields)
+      out_.append(" ").append(field.key).append("=").append(field.value);
+    out_ += '\n';
+  }
+
+ private:
+  std::string& out_;
+};
+
+std::string Escaped(const std::string& text) {
+  std::string out;
+  for (const char c : text) {
+    if (c == '"' || c == '\\') out += '\\';
+    out += c == '\n' ? ' ' : c;
+  }
+  return out;
+}
+
+void AddViolations(const Violations& violations, const std::string& replay, const char* world,
+                   ChaosTotals& totals) {
+  if (violations.none()) return;
+  for (const auto& [statement, count] : violations.counts()) {
+    totals.violations[statement] += count;
+    if (++totals.replays_of[statement] > kMostReplays) continue;
+    const auto word = std::find_if(
+        violations.words().begin(), violations.words().end(),
+        [&, what = statement](const std::string& w) { return w.starts_with(what + ":"); });
+    totals.replays.push_back(absl::StrCat(replay, "  # ", world, ": ",
+                                          word == violations.words().end() ? statement : *word));
+  }
+}
+
+std::string AsJson(const ChaosCommand& command, const ChaosTotals& totals) {
+  std::string violations;
+  uint64_t broken = 0;
+  for (const auto& [statement, count] : totals.violations) {
+    absl::StrAppend(&violations, violations.empty() ? "" : ",", "\"", statement, "\":", count);
+    broken += count;
+  }
+  std::string replays;
+  for (const std::string& replay : totals.replays)
+    absl::StrAppend(&replays, replays.empty() ? "" : ",", "\"", Escaped(replay), "\"");
+  return absl::StrFormat(
+      "{\"seed\":%d,\"seeds\":%d,\"members\":[%d,%d],\"broken\":%d,\"violations\":{%s},"
+      "\"replay\":[%s],\"trace\":\"%016x\",\"events\":%d,\"survivors\":%d,\"delivered\":%d,"
+      "\"exact\":%d,\"counts_checked\":%d,\"repaired\":%d,\"kept\":%d,\"branches\":%d,\"healed_"
+      "seconds_max\":%.3f}\n",
+      command.seed, totals.runs, command.least_members, command.most_members, broken, violations,
+      replays, totals.trace, totals.events, totals.survivors, totals.delivered, totals.exact,
+      totals.counts_checked, totals.repaired, totals.kept, totals.branches,
+      totals.healed_seconds_most);
+}
+
+std::string AsText(const ChaosCommand& command, const ChaosTotals& totals) {
+  std::string text = absl::StrFormat(
+      "%d seeds from %d, %d to %d members: %d events, %d survivors, %d averagings delivered (%d "
+      "recomputed), %d rounds repaired, %d kept, %d branches\nslowest healing %.1f s, trace "
+      "%016x\n",
+      totals.runs, command.seed, command.least_members, command.most_members, totals.events,
+      totals.survivors, totals.delivered, totals.exact, totals.repaired, totals.kept,
+      totals.branches, totals.healed_seconds_most, totals.trace);
+  if (totals.violations.empty()) return text + "no statement was broken\n";
+  for (const auto& [statement, count] : totals.violations)
+    absl::StrAppend(&text, "BROKEN ", statement, ": ", count, "\n");
+  for (const std::string& replay : totals.replays) absl::StrAppend(&text, "replay: ", replay, "\n");
+  return text;
+}
+
+}  // namespace
+
+ChaosTotals RunSeeds(const ChaosCommand& command) {
+  const auto results =
+      ForEachSeed<SeedResult>(command.seed, command.seeds, command.threads,
+                              [&](uint64_t seed) { return RunSeed(command, seed, nullptr); });
+  ChaosTotals totals;
+  Trace trace;
+  for (const auto& [round, chaos] : results) {
+    const std::string replay =
+        absl::StrCat("crowdsurf simulate chaos --seed ", command.seed + totals.runs,
+                     " --seeds 1 --members ", command.least_members, "..", command.most_members);
+    ++totals.runs;
+    AddViolations(round.violations, replay, "one round", totals);
+    AddViolations(chaos.violations, replay, "whole job", totals);
+    trace.Add(round.trace);
+    trace.Add(chaos.trace);
+    totals.events += round.events + chaos.events;
+    totals.survivors += static_cast<uint64_t>(chaos.survivors);
+    totals.delivered += chaos.delivered;
+    totals.exact += chaos.exact;
+    totals.counts_checked += chaos.counts_checked;
+    totals.repaired += chaos.repaired;
+    totals.kept += chaos.kept;
+    totals.branches += chaos.branches;
+    totals.healed_seconds_most = std::max(totals.healed_seconds_most, chaos.healed_after.seconds());
+  }
+  totals.trace = trace.hash();
+  return totals;
+}
+
+int RunSimulateChaos(const ChaosCommand& command, std::string& output) {
+  if (command.seeds < 1 || command.least_members < 1 || command.most_members > 16 ||
+      command.least_members > command.most_members) {
+    output = "--seeds: at least 1; --members: LEAST..MOST within 1..16\n";
+    return 2;
+  }
+  if (command.log) {
+    StringSink sink(output);
+    RunSeed(command, command.seed, &sink);
+  }
+  const ChaosTotals totals = RunSeeds(command);
+  output += command.json ? AsJson(command, totals) : AsText(command, totals);
+  return totals.violations.empty() ? 0 : 1;
+}
+
+}  // namespace crowdsurf::simulator

@@ -1,0 +1,49 @@
+// `crowdsurf simulate chaos`: whole jobs under faults, one seed a run, checked from outside.
+//
+// Owner: cli. Also runs a round's world (round_world.h) with every seed: single groups see far more
+// interleavings a second than whole jobs do. Prints text or JSON (keys: seed, seeds, members,
+// violations by statement, first, trace, survivors, delivered, repaired, kept, branches, events);
+// on a violation the exact command that replays it. Any thread.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "simulator/chaos/chaos_scenario.h"
+
+namespace crowdsurf::simulator {
+
+struct ChaosCommand {
+  uint64_t seed = 0;  // the first
+  uint64_t seeds = 1;
+  int least_members = 3;  // 1..16
+  int most_members = 9;
+  unsigned threads = 2;
+  bool json = false;
+  bool log = false;  // one seed: also what its agents say
+};
+
+struct ChaosTotals {
+  uint64_t runs = 0;
+  std::map<std::string, uint64_t> violations;  // by statement
+  std::vector<std::string> replays;            // the first few of each, with what was broken
+  std::map<std::string, uint64_t> replays_of;  // runs that broke it, by statement
+  uint64_t trace = 0;                          // over all runs, in order
+  uint64_t events = 0;
+  uint64_t survivors = 0;
+  uint64_t delivered = 0;
+  uint64_t exact = 0;
+  uint64_t counts_checked = 0;
+  uint64_t repaired = 0;
+  uint64_t kept = 0;
+  uint64_t branches = 0;
+  double healed_seconds_most = 0;  // virtual
+};
+
+ChaosTotals RunSeeds(const ChaosCommand& command);
+// Returns the exit code (0 nothing broken, 1 a violation, 2 options out of bounds).
+int RunSimulateChaos(const ChaosCommand& command, std::string& output);
+
+}  // namespace crowdsurf::simulator

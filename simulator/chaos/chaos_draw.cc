@@ -1,0 +1,127 @@
+// DrawChaos: sizes, speeds, links and faults of a job, all from one seed.
+#include <algorithm>
+
+#include "base/rng.h"
+#include "simulator/chaos/chaos_scenario.h"
+
+namespace crowdsurf::simulator {
+namespace {
+
+using Spell = ChaosScenario::Spell;
+
+class Draw {
+ public:
+  Draw(uint64_t seed, int least, int most) : rng_(Rng(seed).Fork("chaos")) {
+    s_.seed = seed;
+    s_.members = least + OneOf(most - least + 1);
+  }
+
+  ChaosScenario Go() {
+    DrawJob();
+    s_.mild = rng_.Bernoulli(0.3);
+    DrawDeaths();
+    DrawJoinsAndLeaves();
+    if (!s_.mild) {
+      DrawLinks();
+      DrawSpells();
+    }
+    return s_;
+  }
+
+ private:
+  int OneOf(int count) { return static_cast<int>(rng_.Uniform(static_cast<uint64_t>(count))); }
+  Duration Within(Duration most) {
+    return Nanoseconds(
+        static_cast<int64_t>(rng_.Uniform(static_cast<uint64_t>(most.nanoseconds()) + 1)));
+  }
+  Duration During() { return Within(s_.heal * 0.9); }
+  int Nodes() const { return s_.members + static_cast<int>(s_.joins.size()); }
+
+  void DrawJob() {
+    s_.group_size = static_cast<uint16_t>(2 + OneOf(5));
+    const worker::WireFormat wires[] = {worker::WireFormat::kFloat32, worker::WireFormat::kFloat32,
+                                        worker::WireFormat::kFloat16,
+                                        worker::WireFormat::kBFloat16};
+    s_.wire = wires[OneOf(4)];
+    s_.trainer.elements = static_cast<uint32_t>(1 + OneOf(8));
+    s_.chunk_elements = static_cast<size_t>(1 + OneOf(3));
+    s_.trainer.step_time = Milliseconds(20 + OneOf(60));
+    s_.interval_steps = 3 + OneOf(10);
+    s_.speed_spread = rng_.Bernoulli(0.5) ? rng_.UniformDouble() : 0;
+    s_.trainer.refuse = rng_.Bernoulli(0.1) ? 0.05 : 0;
+    s_.fold_time = Within(Microseconds(500));
+    s_.start_spread = rng_.Bernoulli(0.3) ? Seconds(1) : Milliseconds(50);
+    s_.links.least_delay = Microseconds(50 + OneOf(500));
+    s_.links.mean_extra_delay = Microseconds(OneOf(1'000));
+    s_.detection = Within(Milliseconds(30));
+  }
+
+  void DrawDeaths() {
+    if (rng_.Bernoulli(0.25)) return;
+    const int most = s_.mild ? (s_.members - 1) / 2 : (s_.members + 1) / 2;
+    if (most == 0) return;
+    std::vector<int> nodes(static_cast<size_t>(s_.members));
+    for (size_t i = 0; i < nodes.size(); ++i) nodes[i] = static_cast<int>(i);
+    rng_.Shuffle(nodes);
+    const Duration wave = During();
+    const bool together = rng_.Bernoulli(0.3);
+    for (int i = 0; i <= OneOf(most); ++i) {
+      ChaosScenario::Death death{.node = nodes[static_cast<size_t>(i)]};
+      if (rng_.Bernoulli(0.5))
+        death.at = together ? wave : During();
+      else
+        death.after_actions = rng_.Uniform(rng_.Bernoulli(0.5) ? 300 : 3'000);
+      death.silent = !s_.mild && rng_.Bernoulli(0.3);
+      s_.deaths.push_back(death);
+    }
+  }
+
+  void DrawJoinsAndLeaves() {
+    if (rng_.Bernoulli(0.5))
+      for (int i = OneOf(3); i >= 0; --i) s_.joins.push_back(During());
+    if (rng_.Bernoulli(0.2)) s_.leaves.push_back({During(), Duration(), OneOf(s_.members)});
+  }
+
+  void DrawLinks() {
+    s_.links.in_order = rng_.Bernoulli(0.7);
+    if (rng_.Bernoulli(0.3)) s_.links.loss = 0.03 * rng_.UniformDouble();
+    if (rng_.Bernoulli(0.3)) s_.links.duplicate = 0.1 * rng_.UniformDouble();
+    if (rng_.Bernoulli(0.3)) {
+      s_.links.slow = 0.02 * rng_.UniformDouble();
+      s_.links.slow_factor = 10 + rng_.UniformDouble() * 200;
+    }
+    if (rng_.Bernoulli(0.3)) s_.record_loss = 0.5 * rng_.UniformDouble();
+  }
+
+  std::vector<Spell> Some(double chance, int most, Duration longest) {
+    std::vector<Spell> spells;
+    if (!rng_.Bernoulli(chance)) return spells;
+    for (int i = OneOf(most); i >= 0; --i)
+      spells.push_back({During(), Within(longest), OneOf(Nodes()), OneOf(Nodes())});
+    return spells;
+  }
+
+  void DrawSpells() {
+    s_.freezes = Some(0.3, 3, Seconds(2));
+    s_.cuts = Some(0.3, 4, Seconds(2));
+    s_.suspicions = Some(0.4, 6, Milliseconds(1));
+    s_.hidden = Some(0.3, 4, Seconds(2));
+    s_.partitions = Some(0.25, 2, Seconds(2));
+    for (Spell& spell : s_.partitions) spell.node = OneOf(1 << Nodes());
+    // A hard reset is told only of somebody dead, most of the time: it is what branches are made
+    // of.
+    for (Spell& spell : s_.suspicions)
+      if (rng_.Bernoulli(0.7)) spell.length = Duration();
+  }
+
+  Rng rng_;
+  ChaosScenario s_;
+};
+
+}  // namespace
+
+ChaosScenario DrawChaos(uint64_t seed, int least_members, int most_members) {
+  return Draw(seed, least_members, most_members).Go();
+}
+
+}  // namespace crowdsurf::simulator

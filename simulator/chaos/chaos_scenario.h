@@ -1,0 +1,101 @@
+// ChaosScenario: a whole job in virtual time and everything that will go wrong in it, and the
+// report of its run.
+//
+// DrawChaos draws all of it from a seed ("swarm testing"). Faults end at `heal`; then everybody who
+// lives must come together within `deadline`. Values; any thread.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/log.h"
+#include "base/time.h"
+#include "simulator/chaos/virtual_trainer.h"
+#include "simulator/engine/network.h"
+#include "simulator/engine/violations.h"
+#include "worker/core/view/averaging_config.h"
+
+namespace crowdsurf::simulator {
+
+// Faults put into the host, to see the checkers of whole jobs turn red.
+enum class ChaosPlant : uint8_t {
+  kNone,
+  kDeliverTwice,    // a result is handed to the trainer twice
+  kEarlyPublish,    // the trainer's snapshot is replaced while it is in use
+  kWrongCount,      // a delivery says one sample more
+  kWrongValue,      // a bit of a delivered value flips
+  kSecondView,      // a view is said to have another successor
+  kNeverTogether,   // one node's frames are lost for ever
+  kResendAll,       // every input is sent four times
+  kCutShort,        // every message of one node loses its last byte
+  kTimersPile,      // one node sets a thousand timers after every input and takes none back
+  kSeatsNotUnited,  // one node is never told of seats that it does not know
+};
+
+struct ChaosScenario {
+  uint64_t seed = 1;
+  int members = 5;  // started at the beginning; joiners come later
+  uint16_t group_size = 4;
+  worker::WireFormat wire = worker::WireFormat::kFloat32;
+  size_t chunk_elements = 2;
+  double interval_steps = 10;
+  TrainerOptions trainer;
+  double speed_spread = 0;  // a trainer's step time is up to that share longer
+  LinkOptions links;
+  double record_loss = 0;
+  Duration fold_time = Microseconds(50);
+  Duration start_spread = Milliseconds(50);
+
+  struct Death {
+    int node = 0;
+    Duration at = Duration::Infinite();  // or
+    uint64_t after_actions = UINT64_MAX;
+    bool silent = false;  // no reset: the others only hear nothing
+  };
+  struct Spell {
+    Duration at;
+    Duration length;
+    int node = 0;
+    int of = -1;
+  };
+  std::vector<Death> deaths;
+  Duration detection = Milliseconds(5);
+  std::vector<Spell> freezes;
+  std::vector<Spell> cuts;        // one way, node -> of
+  std::vector<Spell> partitions;  // bits of `node`: one side
+  std::vector<Spell> suspicions;  // node hears that `of` is down; length > 0: a hard reset
+  std::vector<Spell> hidden;      // node does not see the records of `of` (double steward)
+  std::vector<Duration> joins;    // a new node each
+  std::vector<Spell> leaves;      // node is asked to leave
+  bool mild = false;  // only deaths that leave a quorum, joins, leaves: nobody may fail a round
+  Duration heartbeat = Milliseconds(300);
+  Duration heal = Seconds(4);
+  Duration deadline = Seconds(60);  // after healing
+
+  LogSink* log = nullptr;  // what the agents say, for a replay; outlives the run
+  ChaosPlant plant = ChaosPlant::kNone;
+  int planted = 0;
+};
+
+struct ChaosReport {
+  Violations violations;
+  uint64_t trace = 0;
+  uint64_t events = 0;
+  int survivors = 0;
+  uint64_t delivered = 0;  // averagings, over all nodes
+  uint64_t kept = 0;       // rounds that failed for a survivor: kept + aborted + orphaned
+  uint64_t repaired = 0;
+  uint64_t branches = 0;
+  uint64_t epochs = 0;          // of the last view
+  uint64_t exact = 0;           // deliveries whose mean was recomputed from the snapshots
+  uint64_t counts_checked = 0;  // deliveries whose sample count was (statements samples, twice)
+  uint64_t unknown_sends = 0;   // to peers that were never introduced
+  Duration healed_after;        // virtual time from healing to one view and equal vectors
+};
+
+ChaosScenario DrawChaos(uint64_t seed, int least_members, int most_members);
+ChaosReport RunChaos(const ChaosScenario& scenario);
+
+}  // namespace crowdsurf::simulator

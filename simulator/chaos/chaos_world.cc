@@ -1,0 +1,376 @@
+#include "simulator/chaos/chaos_world.h"
+
+#include <absl/strings/str_cat.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "simulator/engine/node_config.h"
+#include "worker/core/round/round_codec.h"
+
+namespace crowdsurf::simulator {
+
+using worker::InstanceId;
+
+namespace {
+
+constexpr const char* kJob = "simulated";
+constexpr size_t kMostPendingOfJob = 50'000;          // events of one job at a time
+constexpr int kMostSendsOfOne = 3;                    // of one chunk to one peer, a ballot
+constexpr Duration kUnreachable = Milliseconds(400);  // until a transport gives up on a peer
+constexpr Duration kLook = Milliseconds(50);          // how often convergence is looked for
+
+// From such a message its receiver learns of seats in its view.
+bool TellsSeats(const worker::Message& message) {
+  if (const auto* news = std::get_if<worker::message::ViewNews>(&message))
+    return !news->seats.empty();
+  return std::holds_alternative<worker::message::SeatingNews>(message) ||
+         std::holds_alternative<worker::message::ListInUse>(message);
+}
+
+}  // namespace
+
+ChaosWorld::ChaosWorld(const ChaosScenario& scenario)
+    : scenario_(scenario),
+      rng_(scenario.seed),
+      network_(queue_, rng_.Fork("network"), scenario.links),
+      round_checkers_(report_.violations),
+      peer_checkers_(report_.violations, origins_, scenario.wire),
+      board_(queue_, network_, rng_.Fork("board"), scenario.record_loss,
+             [this](int node, const std::vector<worker::PeerRecord>& records) {
+               At(node).OnRecords(records);
+             }) {
+  Rng start = rng_.Fork("start");
+  const auto spread = static_cast<uint64_t>(scenario_.start_spread.nanoseconds());
+  for (int node = 0; node < scenario_.members; ++node)
+    AddNode(Nanoseconds(static_cast<int64_t>(start.Uniform(spread + 1))));
+  for (const Duration join : scenario_.joins) AddNode(join);
+  Schedule();
+}
+
+void ChaosWorld::AddNode(Duration start) {
+  const int node = static_cast<int>(nodes_.size());
+  worker::PeerConfig config = NodeConfig(kJob, node, scenario_.seed, start);
+  config.averaging.group_size = scenario_.group_size;
+  config.averaging.interval = scenario_.interval_steps;
+  config.averaging.compression = scenario_.wire;
+  config.heartbeat = scenario_.heartbeat;
+  config.form_delay = Milliseconds(100);
+  config.view_debounce = Milliseconds(50);
+  config.least_silence = Milliseconds(20);
+  config.most_silence = Milliseconds(400);
+  config.chunk_elements = scenario_.chunk_elements;
+  index_[config.id] = node;
+  nodes_.push_back(std::make_unique<PeerNode>(node, config.id, config, scenario_, *this,
+                                              rng_.Fork(config.worker), report_.violations));
+  queue_.After(start, [this, node] { At(node).Start(); });
+}
+
+void ChaosWorld::Schedule() {
+  for (const ChaosScenario::Death& death : scenario_.deaths) {
+    if (death.silent) silent_.insert(death.node);
+    if (death.after_actions != UINT64_MAX) At(death.node).DieAfter(death.after_actions);
+    if (!death.at.infinite()) queue_.After(death.at, [this, death] { At(death.node).Kill(); });
+  }
+  for (const ChaosScenario::Spell& leave : scenario_.leaves)
+    queue_.After(leave.at, [this, leave] { At(leave.node).Local(worker::LeaveAsked{}); });
+  ScheduleSpells();
+  queue_.After(scenario_.heal, [this] { Heal(); });
+}
+
+void ChaosWorld::ScheduleSpells() {
+  for (const ChaosScenario::Spell& spell : scenario_.freezes) {
+    queue_.After(spell.at, [this, spell] { At(spell.node).Freeze(); });
+    queue_.After(spell.at + spell.length, [this, spell] { At(spell.node).Thaw(); });
+  }
+  for (const ChaosScenario::Spell& spell : scenario_.cuts) {
+    queue_.After(spell.at, [this, spell] { network_.Cut(spell.node, spell.of, true); });
+    queue_.After(spell.at + spell.length,
+                 [this, spell] { network_.Cut(spell.node, spell.of, false); });
+  }
+  for (const ChaosScenario::Spell& spell : scenario_.partitions) {
+    queue_.After(spell.at, [this, spell] {
+      std::set<int> side;
+      for (int node = 0; node < static_cast<int>(nodes_.size()); ++node)
+        if (spell.node >> node & 1) side.insert(node);
+      network_.Partition(side);
+    });
+    queue_.After(spell.at + spell.length, [this] { network_.EndPartition(); });
+  }
+  for (const ChaosScenario::Spell& spell : scenario_.suspicions)
+    queue_.After(spell.at, [this, spell] {
+      At(spell.node).OnDown(At(spell.of).id(), spell.length > Duration());
+    });
+  for (const ChaosScenario::Spell& spell : scenario_.hidden) {
+    queue_.After(spell.at, [this, spell] { board_.Hide(spell.node, spell.of, true); });
+    queue_.After(spell.at + spell.length,
+                 [this, spell] { board_.Hide(spell.node, spell.of, false); });
+  }
+}
+
+bool ChaosWorld::CanSend(int from, const PeerId& to) {
+  const auto at = index_.find(to);
+  if (at == index_.end() || !At(from).Knows(to)) {
+    ++report_.unknown_sends;
+    return false;
+  }
+  if (scenario_.plant == ChaosPlant::kNeverTogether &&
+      (from == scenario_.planted || at->second == scenario_.planted))
+    return false;
+  if (!At(at->second).alive() && !silent_.contains(at->second))
+    TellDown(from, at->second, true, scenario_.detection);
+  else if (!network_.Reaches(from, at->second) || !At(at->second).alive())
+    TellDown(from, at->second, false, kUnreachable);
+  return true;
+}
+
+// A transport reports a dead or unreachable peer once in a while, not for every frame.
+void ChaosWorld::TellDown(int to, int of, bool hard, Duration delay) {
+  Time& last = told_down_[{to, of}];
+  if (!last.unset() && queue_.now() < last + kUnreachable) return;
+  last = queue_.now();
+  queue_.After(delay, [this, to, of, hard] {
+    if (hard || !network_.Reaches(to, of) || !At(of).alive()) At(to).OnDown(At(of).id(), hard);
+  });
+}
+
+void ChaosWorld::SendBody(int from, const PeerId& to, const Bytes& body) {
+  if (last_body_ == nullptr || *last_body_ != body) {
+    last_body_ = std::make_shared<const Bytes>(body);
+    last_message_ = worker::DecodeMessage(body);
+  }
+  Look(from);
+  if (!CanSend(from, to)) return;
+  const int target = index_.at(to);
+  if (scenario_.plant == ChaosPlant::kSeatsNotUnited && target == scenario_.planted &&
+      last_message_ && TellsSeats(*last_message_))
+    return;
+  network_.Send(from, target, Plane::kControl, [this, from, target, wire = last_body_] {
+    trace_.Add(static_cast<uint64_t>(queue_.now().nanoseconds()) * 64 +
+               static_cast<uint64_t>(target));
+    trace_.Add(*wire);
+    At(target).OnBody(At(from).id(), wire);
+  });
+}
+
+// What the checkers learn from a message on its way.
+void ChaosWorld::Look(int from) {
+  if (!last_message_) {
+    report_.violations.Add("bounds", "a message of our own does not decode");
+    return;
+  }
+  peer_checkers_.OnMessage(from, *last_message_, kJob);
+  if (const auto* news = std::get_if<worker::message::ViewNews>(&*last_message_)) {
+    if (const auto view = worker::DecodeView(news->view)) {
+      const worker::ViewHash hash = HashOf(*view, kJob);
+      witnesses_of_[hash] = view->witnesses;
+      report_.epochs = std::max(report_.epochs, view->epoch);
+      if (scenario_.plant == ChaosPlant::kSecondView && view->epoch > 1) {
+        worker::View other = *view;
+        other.seed ^= 1;
+        peer_checkers_.OnView(other, HashOf(other, kJob));
+      }
+    }
+  }
+  if (const auto* round = std::get_if<worker::message::RoundFrame>(&*last_message_))
+    LookAtRound(from, *round);
+}
+
+void ChaosWorld::LookAtRound(int from, const worker::message::RoundFrame& round) {
+  const auto frame = worker::DecodeFrame(round.frame);
+  if (!frame) {
+    report_.violations.Add("bounds", "a frame of our own does not decode");
+    return;
+  }
+  if (std::holds_alternative<worker::Open>(frame->body)) ++opens_[frame->instance];
+  const auto witnesses = witnesses_of_.find(round.view);
+  static const std::vector<PeerId> kNobody;
+  round_checkers_.OnWitnessFrame(from, At(from).id(), *frame,
+                                 witnesses == witnesses_of_.end() ? kNobody : witnesses->second);
+}
+
+void ChaosWorld::SendChunk(int from, const PeerId& to, const InstanceId& instance,
+                           ChunkFrame frame) {
+  if (!CanSend(from, to)) return;
+  const int target = index_.at(to);
+  const int sends =
+      ++sends_[{instance, from, target, frame.chunk, frame.assigned, frame.result, frame.rank}];
+  const int opens = opens_.contains(instance) ? opens_.at(instance) : 0;
+  if (sends > kMostSendsOfOne * (1 + opens))
+    report_.violations.Add("resent", absl::StrCat("node ", from, " sent chunk ", frame.chunk,
+                                                  " of ", instance.brief(), " ", sends, " times"));
+  network_.Send(from, target, Plane::kTensor,
+                [this, from, target, instance, frame = std::move(frame)] {
+                  trace_.Add(static_cast<uint64_t>(queue_.now().nanoseconds()) * 64 +
+                             static_cast<uint64_t>(target));
+                  trace_.Add(frame.parcel.wire);
+                  At(target).OnChunk(At(from).id(), instance, frame);
+                });
+}
+
+void ChaosWorld::Put(int from, const worker::PutRecord& record) {
+  board_.Put(from, At(from).id(), record);
+}
+
+void ChaosWorld::Watch(int node, const std::string& key, bool watch) {
+  if (watch)
+    board_.Watch(node, key);
+  else
+    board_.Unwatch(node, key);
+}
+
+void ChaosWorld::OnDeath(int node) {
+  trace_.Add(static_cast<uint64_t>(node) + 1'000);
+  board_.Gone(node);
+  if (silent_.contains(node)) return;
+  for (auto& other : nodes_)
+    if (other->alive() && other->Knows(At(node).id()))
+      TellDown(other->index(), node, true, scenario_.detection);
+}
+
+void ChaosWorld::OnDeliver(int node, const worker::Deliver& deliver, const RegionBuffer& region) {
+  ++report_.delivered;
+  peer_checkers_.OnDeliver(node, deliver, region);
+  trace_.Add(deliver.root.view());
+  if (!healed_) return;
+  if (const auto summary = At(node).Summarize(); summary.view)
+    after_heal_[{summary.view->hash, deliver.averaging}][node] = region.values;
+}
+
+// L1 has a condition: a quorum of the view's witnesses lives. It is asked when the round fails; who
+// is dead stays dead. In mild runs only: elsewhere anything may be cut off.
+void ChaosWorld::OnRoundsMoved(int node) {
+  if (!scenario_.mild) return;
+  const worker::PeerSummary summary = At(node).Summarize();
+  Rounds& rounds = rounds_[node];
+  if (summary.rounds.failed() > rounds.seen.failed() && QuorumLives(rounds.view))
+    rounds.broken += summary.rounds.failed() - rounds.seen.failed();
+  rounds.seen = summary.rounds;
+  if (summary.view) rounds.view = summary.view->hash;
+}
+
+bool ChaosWorld::QuorumLives(const worker::ViewHash& view) {
+  const auto witnesses = witnesses_of_.find(view);
+  if (witnesses == witnesses_of_.end()) return true;
+  std::set<PeerId> living;
+  for (const PeerNode* node : Living()) living.insert(node->id());
+  return worker::IsQuorum(witnesses->second, living);
+}
+
+bool ChaosWorld::FindState(int node, const worker::FetchState& fetch, RegionBuffer& out) {
+  for (const PeerId& donor : fetch.donors) {
+    const auto at = index_.find(donor);
+    if (at == index_.end() || !At(node).Knows(donor)) continue;
+    if (!network_.Reaches(at->second, node) || !network_.Reaches(node, at->second)) continue;
+    if (At(at->second).Serves(fetch.averaging, fetch.root, out)) return true;
+  }
+  return false;
+}
+
+void ChaosWorld::Heal() {
+  healed_ = true;
+  network_.Heal();
+  board_.Heal();
+  for (const ChaosScenario::Spell& spell : scenario_.hidden)
+    board_.Hide(spell.node, spell.of, false);
+  for (auto& node : nodes_) node->Thaw();
+  for (auto& node : nodes_)
+    for (auto& other : nodes_)
+      if (node->alive() && !other->alive() && node->Knows(other->id()))
+        node->OnDown(other->id(), true);
+}
+
+std::vector<PeerNode*> ChaosWorld::Living() {
+  std::vector<PeerNode*> living;
+  for (auto& node : nodes_)
+    if (node->alive()) living.push_back(node.get());
+  return living;
+}
+
+bool ChaosWorld::Together() {
+  const std::vector<PeerNode*> living = Living();
+  if (living.empty()) return true;
+  const bool possible = std::any_of(after_heal_.begin(), after_heal_.end(), [&](const auto& entry) {
+    return entry.second.size() >= living.size();
+  });
+  if (!possible) return false;  // summaries cost time
+  std::optional<worker::ViewHash> view;
+  for (const PeerNode* node : living) {
+    if (!node->started()) return false;
+    const worker::PeerSummary summary = node->Summarize();
+    if (!summary.view || summary.cell.empty()) return false;
+    if (view && *view != summary.view->hash) return false;
+    view = summary.view->hash;
+  }
+  for (const auto& [key, contents] : after_heal_) {
+    if (key.first != *view) continue;
+    const auto equal = [&held = contents](const PeerNode* node) {
+      const auto at = held.find(node->index());
+      return at != held.end() && at->second == held.begin()->second;
+    };
+    if (std::all_of(living.begin(), living.end(), equal)) return true;
+  }
+  return false;
+}
+
+std::string ChaosWorld::WhyApart() {
+  std::string why;
+  for (const PeerNode* node : Living()) {
+    absl::StrAppend(&why, " [", node->index(), ":");
+    if (node->started()) {
+      const worker::PeerSummary summary = node->Summarize();
+      absl::StrAppend(&why, worker::NameOf(summary.state), " averaging ", summary.averaging);
+      if (summary.view)
+        absl::StrAppend(&why, " view ", summary.view->hash.brief(), " epoch ", summary.view->epoch,
+                        " of ", summary.view->members, summary.cell.empty() ? " no cell" : "");
+    }
+    absl::StrAppend(&why, "]");
+  }
+  return why;
+}
+
+void ChaosWorld::CheckEnd(bool together) {
+  if (!together) report_.violations.Add("healed", WhyApart());
+  if (queue_.most_pending() > kMostPendingOfJob)
+    report_.violations.Add("bounds", absl::StrCat(queue_.most_pending(), " events pending"));
+  for (PeerNode* node : Living()) {
+    ++report_.survivors;
+    if (!node->started()) continue;
+    const worker::PeerSummary summary = node->Summarize();
+    report_.kept += summary.rounds.failed();
+    report_.repaired += summary.rounds.repaired + summary.rounds.adopted;
+    if (summary.divergence > 0) report_.violations.Add("S1", "a survivor counted a divergence");
+    if (rounds_[node->index()].broken > 0)
+      report_.violations.Add(
+          "L1", absl::StrCat("node ", node->index(), " kept ", summary.rounds.kept, ", aborted ",
+                             summary.rounds.aborted, ", orphaned ", summary.rounds.orphaned, "; ",
+                             rounds_[node->index()].broken,
+                             " of them though a quorum lived and suspicion was accurate"));
+  }
+  report_.branches = peer_checkers_.branches();
+}
+
+ChaosReport ChaosWorld::Run() {
+  const Time heal = queue_.now() + scenario_.heal;
+  while (queue_.RunOne(heal)) {
+  }
+  const Time end = queue_.now() + scenario_.deadline;
+  bool together = false;
+  while (!together && queue_.now() < end) {
+    const Time until = queue_.now() + kLook;
+    while (queue_.RunOne(until)) {
+    }
+    together = Together();
+  }
+  report_.healed_after = queue_.now() - heal;
+  CheckEnd(together);
+  report_.events = queue_.done();
+  report_.exact = peer_checkers_.exact();
+  report_.counts_checked = peer_checkers_.counts_checked();
+  report_.trace = trace_.hash();
+  return std::move(report_);
+}
+
+ChaosReport RunChaos(const ChaosScenario& scenario) { return ChaosWorld(scenario).Run(); }
+
+}  // namespace crowdsurf::simulator

@@ -1,0 +1,91 @@
+// ChaosWorld: a job of agents in virtual time, from the scenario to the report.
+//
+// Two phases: faults until `heal`, while nothing wrong may happen; then links, records and
+// suspicion are as they should be, and all who live must meet in one view and deliver one averaging
+// with equal bits within `deadline`. Owner: RunChaos; single sequence.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "simulator/chaos/peer_node.h"
+#include "simulator/engine/roster_board.h"
+#include "simulator/engine/trace.h"
+
+namespace crowdsurf::simulator {
+
+class ChaosWorld : public PeerOutside {
+ public:
+  explicit ChaosWorld(const ChaosScenario& scenario);
+  ChaosReport Run();
+
+  EventQueue& queue() override { return queue_; }
+  void SendBody(int from, const PeerId& to, const Bytes& body) override;
+  void SendChunk(int from, const PeerId& to, const worker::InstanceId& instance,
+                 ChunkFrame frame) override;
+  void Put(int from, const worker::PutRecord& record) override;
+  void Watch(int node, const std::string& key, bool watch) override;
+  void OnDeath(int node) override;
+  void OnDeliver(int node, const worker::Deliver& deliver, const RegionBuffer& region) override;
+  void OnRoundsMoved(int node) override;
+  bool FindState(int node, const worker::FetchState& fetch, RegionBuffer& out) override;
+  RoundCheckers& round_checkers() override { return round_checkers_; }
+  PeerCheckers& peer_checkers() override { return peer_checkers_; }
+  Origins& origins() override { return origins_; }
+
+ private:
+  using Resent = std::tuple<worker::InstanceId, int, int, uint32_t, worker::Ballot, bool, int>;
+
+  void AddNode(Duration start);
+  void Schedule();
+  void ScheduleSpells();
+  void Heal();
+  bool CanSend(int from, const PeerId& to);
+  void Look(int from);
+  void LookAtRound(int from, const worker::message::RoundFrame& round);
+  void TellDown(int to, int of, bool hard, Duration delay);
+  bool QuorumLives(const worker::ViewHash& view);
+  bool Together();
+  void CheckEnd(bool together);
+  std::string WhyApart();
+  std::vector<PeerNode*> Living();
+  PeerNode& At(int node) { return *nodes_[static_cast<size_t>(node)]; }
+
+  const ChaosScenario scenario_;
+  Rng rng_;
+  EventQueue queue_;
+  Network network_;
+  Trace trace_;
+  Origins origins_;
+  ChaosReport report_;
+  RoundCheckers round_checkers_;
+  PeerCheckers peer_checkers_;
+  RosterBoard board_;
+  std::vector<std::unique_ptr<PeerNode>> nodes_;
+  std::map<PeerId, int> index_;
+  std::set<int> silent_;  // died without a reset
+  std::map<std::pair<int, int>, Time> told_down_;
+  std::shared_ptr<const Bytes> last_body_;  // the same one often goes to several peers
+  std::optional<worker::Message> last_message_;
+  std::map<Resent, int> sends_;
+  std::map<worker::InstanceId, int> opens_;  // OPEN frames seen
+  std::map<worker::ViewHash, std::vector<PeerId>> witnesses_of_;
+  struct Rounds {           // of a node
+    worker::ViewHash view;  // that its present round is of
+    worker::RoundTally seen;
+    uint64_t broken = 0;  // failed while a quorum of that view's witnesses lived
+  };
+  std::map<int, Rounds> rounds_;
+  // Deliveries since healing: (view, averaging) -> node -> content.
+  std::map<std::pair<worker::ViewHash, uint64_t>, std::map<int, std::vector<float>>> after_heal_;
+  bool healed_ = false;
+};
+
+}  // namespace crowdsurf::simulator

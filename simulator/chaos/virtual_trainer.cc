@@ -1,0 +1,74 @@
+#include "simulator/chaos/virtual_trainer.h"
+
+#include <absl/strings/str_cat.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace crowdsurf::simulator {
+
+VirtualTrainer::VirtualTrainer(int node, TrainerOptions options, Rng rng, Violations& violations)
+    : node_(node), options_(options), rng_(rng), violations_(violations) {
+  for (uint32_t i = 0; i < options_.elements; ++i)
+    parameters_.push_back(static_cast<float>(rng_.Normal()));
+}
+
+void VirtualTrainer::Add(std::string_view statement, std::string what) {
+  violations_.Add(statement, absl::StrCat("node ", node_, ": ", what));
+}
+
+void VirtualTrainer::Start(Time now) {
+  if (started_) return;
+  started_ = true;
+  since_ = now;
+}
+
+uint64_t VirtualTrainer::Steps(Time now) const {
+  if (!started_) return 0;
+  return static_cast<uint64_t>((now - since_).nanoseconds() / options_.step_time.nanoseconds());
+}
+
+Time VirtualTrainer::NextBoundary(Time now) const {
+  const auto next = static_cast<int64_t>(Steps(now)) + 1;
+  return since_ + Nanoseconds(options_.step_time.nanoseconds() * next);
+}
+
+Time VirtualTrainer::Passes(uint64_t steps, double samples) const {
+  if (!started_) return Time::Infinite();
+  double least = steps > 0 ? static_cast<double>(steps) : HUGE_VAL;
+  if (samples > 0) least = std::min(least, std::ceil(samples / options_.samples_per_step));
+  if (!std::isfinite(least)) return Time::Infinite();
+  return since_ + Nanoseconds(options_.step_time.nanoseconds() * static_cast<int64_t>(least));
+}
+
+bool VirtualTrainer::Publish(uint64_t averaging, SnapshotId snapshot, OriginId origin,
+                             RegionBuffer& outbox) {
+  if (in_use_)
+    Add("outbox", absl::StrCat("snapshot for averaging ", averaging, " asked for while that of ",
+                               published_, " is in use"));
+  if (rng_.Bernoulli(options_.refuse)) return false;
+  for (float& value : parameters_) value += static_cast<float>(0.1 * rng_.Normal());
+  outbox.values = parameters_;
+  outbox.origins.assign(parameters_.size(), origin);
+  in_use_ = snapshot;
+  published_ = averaging;
+  return true;
+}
+
+void VirtualTrainer::OnDeliver(uint64_t averaging, const RegionBuffer& outbox,
+                               const RegionBuffer& result) {
+  if (!in_use_ || published_ != averaging) {
+    Add("flip", absl::StrCat("averaging ", averaging, " delivered, but the snapshot is of ",
+                             in_use_ ? published_ : 0));
+    return;
+  }
+  in_use_.reset();
+  for (size_t i = 0; i < parameters_.size(); ++i)
+    parameters_[i] += result.values[i] - outbox.values[i];
+}
+
+void VirtualTrainer::OnRelease(uint64_t averaging) {
+  if (in_use_ && published_ == averaging) in_use_.reset();
+}
+
+}  // namespace crowdsurf::simulator

@@ -1,0 +1,66 @@
+// VirtualTrainer: the user's process as an agent sees it: it steps, publishes snapshots at step
+// boundaries, and takes results.
+//
+// Its parameters are a few floats that drift at random. Steps are not events: totals are computed
+// from the clock. It also watches the link's rules (one result a snapshot, no snapshot replaced
+// while it is in use). Owner: one PeerNode; single sequence.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "base/rng.h"
+#include "base/time.h"
+#include "simulator/engine/origins.h"
+#include "simulator/engine/violations.h"
+#include "worker/core/peer/peer.h"
+
+namespace crowdsurf::simulator {
+
+struct TrainerOptions {
+  uint32_t elements = 8;
+  Duration step_time = Milliseconds(50);
+  double samples_per_step = 4;
+  double refuse = 0;  // chance that a snapshot has a NaN in it
+};
+
+class VirtualTrainer {
+ public:
+  VirtualTrainer(int node, TrainerOptions options, Rng rng, Violations& violations);
+
+  bool started() const { return started_; }
+  void Start(Time now);  // from its own parameters, or from those adopted
+  void Adopt(const RegionBuffer& region) { parameters_ = region.values; }
+
+  uint64_t Steps(Time now) const;
+  double Samples(Time now) const {
+    return static_cast<double>(Steps(now)) * options_.samples_per_step;
+  }
+  Time NextBoundary(Time now) const;
+  // When the totals pass either mark; Infinite: never.
+  Time Passes(uint64_t steps, double samples) const;
+
+  // At a step boundary. The snapshot goes into `outbox`; false: refused, nothing was written.
+  bool Publish(uint64_t averaging, SnapshotId snapshot, OriginId origin, RegionBuffer& outbox);
+  void OnDeliver(uint64_t averaging, const RegionBuffer& outbox, const RegionBuffer& result);
+  void OnRelease(uint64_t averaging);
+  std::optional<SnapshotId> in_use() const { return in_use_; }
+  const std::vector<float>& parameters() const { return parameters_; }
+
+ private:
+  void Add(std::string_view statement, std::string what);
+
+  const int node_;
+  const TrainerOptions options_;
+  Rng rng_;
+  Violations& violations_;
+  std::vector<float> parameters_;
+  bool started_ = false;
+  Time since_;
+  std::optional<SnapshotId> in_use_;
+  uint64_t published_ = 0;  // averaging of the snapshot in the outbox
+};
+
+}  // namespace crowdsurf::simulator

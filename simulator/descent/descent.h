@@ -1,0 +1,79 @@
+// Descent: a whole job of real peers in virtual time whose trainers minimise something, while
+// workers die and join: does the job still end at the optimum of who is left?
+//
+// Worker i has f_i(x) = 1/2 sum over k of h_ik (x_k - c_ik)^2, with curvatures h in [1/4, 1] and
+// centres c of its own; the job's optimum is the minimum of the sum of the losses of who lives at
+// the end, x*_k = sum of h_ik c_ik / sum of h_ik, computed here in double from the drawn losses
+// alone. Trainers take full gradient steps of one constant rate g and are Blocking with an interval
+// of one step, so that what is averaged is y_i = x_i - g f_i'(x_i), one step from the last result:
+//  - Moshpit, weighting Equal: everybody gets x = mean of y_i = x - g mean of f_i'(x): plain
+//    gradient descent on the mean loss. g h < 2, so it contracts by at least 1 - g/4 an averaging.
+//  - RelaySum: x_i = (sum of the latest y_j that reached i) / n. At a fixed point all x_i are one x
+//    with x = x - g mean of f_j'(x), whatever the delays; the rate is multiplied by the tree's
+//    factor at everybody alike.
+// Either way the one fixed point is x*, and nothing of the past (other views, samples of the dead,
+// one averaging that failed) is in it: after the last change the distance falls geometrically to
+// the rounding of float32. Who is not in the view of the others, takes another number of steps
+// between two averages, or holds a stale one, stays a visible distance away.
+//
+// Differs from ChaosWorld: no faults of the network, no checkers inside; the judge is x*. Values;
+// deterministic under seed. Source: decentralized-algorithms.md E3 (losses), E5 and 5.3 (kill three
+// of sixteen, add two).
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "base/log.h"
+#include "base/time.h"
+#include "simulator/engine/network.h"
+#include "worker/core/view/averaging_config.h"
+
+namespace crowdsurf::simulator {
+
+struct DescentOptions {
+  worker::AveragingConfig averaging = {};  // strategy and what it needs
+  int members = 16;
+  uint32_t dimensions = 10;
+  double learning_rate = 0.5;
+  double heterogeneity = 1;  // standard deviation of the centres
+  Duration step_time = Milliseconds(20);
+  double speed_spread = 0.3;  // a trainer's step takes up to that share longer
+  LinkOptions links = {};
+  uint64_t seed = 1;
+  // When workers die and join; who dies is `victims`, or drawn where it ends. Worker 0 starts
+  // first: it is the longest-lived, the first steward.
+  std::vector<Duration> deaths = {Seconds(1.5), Seconds(2.2), Seconds(2.6)};
+  std::vector<int> victims = {0};
+  std::vector<Duration> joins = {Seconds(2), Seconds(3)};
+  Duration end = Seconds(8);
+  // Faults put into the host, to see the judge turn red. Worker 1 takes two steps between averages;
+  // worker 1 is cut off from everybody from the second second on, for ever.
+  bool plant_second_step = false;
+  bool plant_alone = false;
+  LogSink* log = nullptr;  // what the agents say; outlives the run
+};
+
+struct DescentResult {
+  // Greatest Euclidean distance of a survivor's model, as its last average left it, to x*. Infinite
+  // when a survivor has not got an average within the last second.
+  double distance = std::numeric_limits<double>::infinity();
+  double shift = 0;       // from the optimum of all who ever were in the job to x*: the scale
+  bool together = false;  // survivors are seated in one view of exactly them
+  int survivors = 0;
+  uint64_t results = 0;    // averages that trainers took, over all workers
+  uint64_t abandoned = 0;  // averagings that gave a survivor nothing
+  uint64_t events = 0;
+  uint64_t trace = 0;
+  std::string words;  // who is where, for a failure's message
+};
+
+// Moshpit: interval 1 step, Blocking, Equal, no compression, groups of 4. RelaySum: the same
+// cadence, on `tree`. Pre: strategy is one of them.
+worker::AveragingConfig DescentAveraging(worker::StrategyKind strategy, worker::GraphKind tree);
+
+DescentResult RunDescent(const DescentOptions& options);
+
+}  // namespace crowdsurf::simulator

@@ -1,0 +1,58 @@
+// DescentWorld: the nodes of a descent, the links and the roster between them, who dies and joins,
+// and the judge.
+//
+// Owner: RunDescent; single sequence. Bounds: kMostEvents, far above what a run takes: a job that
+// spins ends there, and is judged as it stands.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "simulator/descent/descent_node.h"
+#include "simulator/engine/network.h"
+#include "simulator/engine/roster_board.h"
+#include "simulator/engine/trace.h"
+
+namespace crowdsurf::simulator {
+
+class DescentWorld : public DescentOutside {
+ public:
+  static constexpr uint64_t kMostEvents = 50'000'000;
+
+  explicit DescentWorld(const DescentOptions& options);
+  DescentResult Run();
+
+  EventQueue& queue() override { return queue_; }
+  void SendBody(int from, const PeerId& to, const Bytes& body) override;
+  void SendChunk(int from, const PeerId& to, const worker::ChunkArrived& chunk,
+                 Bytes wire) override;
+  void SendMix(int from, const PeerId& to, const worker::MixArrived& chunk, Bytes wire) override;
+  void Put(int from, const worker::PutRecord& record) override;
+  void Watch(int node, const std::string& key, bool watch) override;
+  const std::vector<float>* FindState(const worker::FetchState& fetch) override;
+
+ private:
+  void AddNode(Duration start);
+  void KillOne(size_t turn);
+  int Reach(int from, const PeerId& to);
+  void TellDown(int to, int of);
+  void Judge(DescentResult& result);
+  DescentNode& At(int node) { return *nodes_[static_cast<size_t>(node)]; }
+  std::vector<DescentNode*> Living();
+
+  const DescentOptions options_;
+  Rng rng_;
+  EventQueue queue_;
+  Network network_;
+  RosterBoard board_;
+  Trace trace_;
+  Rng victims_;
+  std::vector<std::unique_ptr<DescentNode>> nodes_;
+  std::map<PeerId, int> index_;
+  std::map<std::pair<int, int>, Time> told_down_;
+};
+
+}  // namespace crowdsurf::simulator

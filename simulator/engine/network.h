@@ -1,0 +1,68 @@
+// Network: virtual links between numbered nodes, as bad as the seed says.
+//
+// A frame is delivered never, once or twice, after a delay drawn from the link's distribution, in
+// order or not. Links can be cut one way and nodes be set apart in sides (a partition). A frame in
+// flight when its link is cut is lost at delivery. Heal() makes every link perfect but not instant.
+// Owner: one world; single sequence. Model: round-protocol.md 1 ("delayed, reordered, lost,
+// connections cut").
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "base/rng.h"
+#include "base/time.h"
+#include "simulator/engine/event_queue.h"
+
+namespace crowdsurf::simulator {
+
+struct LinkOptions {
+  Duration least_delay = Microseconds(100);
+  Duration mean_extra_delay = Microseconds(100);  // exponential
+  double slow = 0;                                // chance of a frame that is `slow_factor` later
+  double slow_factor = 100;
+  double loss = 0;
+  double duplicate = 0;
+  bool in_order = true;  // per (from, to, plane), as a connection is; false: frames overtake
+};
+
+// Frames of different planes travel on connections of their own and may overtake each other.
+enum class Plane : uint8_t { kControl, kTensor, kRecords };
+
+class Network {
+ public:
+  Network(EventQueue& queue, Rng rng, LinkOptions options)
+      : queue_(queue), rng_(rng), options_(options) {}
+
+  // `deliver` runs 0, 1 or 2 times, later.
+  void Send(int from, int to, Plane plane, std::function<void()> deliver);
+
+  void Cut(int from, int to, bool cut);       // one way
+  void Partition(const std::set<int>& side);  // these on one side, all others on the other
+  void EndPartition() { side_.clear(); }
+  void Heal();  // no cut, no partition, no loss, no copies, in order, nothing slow
+  bool Reaches(int from, int to) const;
+
+  uint64_t sent() const { return sent_; }
+  uint64_t lost() const { return lost_; }
+  const LinkOptions& options() const { return options_; }
+
+ private:
+  Duration Delay();
+  void Schedule(int from, int to, Plane plane, std::function<void()> deliver);
+
+  EventQueue& queue_;
+  Rng rng_;
+  LinkOptions options_;
+  std::set<std::pair<int, int>> cuts_;
+  std::set<int> side_;
+  std::map<std::pair<int, int>, Time> last_[3];  // by plane: the latest delivery promised
+  uint64_t sent_ = 0;
+  uint64_t lost_ = 0;
+};
+
+}  // namespace crowdsurf::simulator

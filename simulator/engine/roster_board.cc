@@ -1,0 +1,77 @@
+#include "simulator/engine/roster_board.h"
+
+namespace crowdsurf::simulator {
+namespace {
+
+// A watch is renewed, and what was missed comes with it.
+constexpr Duration kRefresh = Seconds(2);
+
+}  // namespace
+
+void RosterBoard::Put(int node, const PeerId& owner, const worker::PutRecord& record) {
+  const RecordKey key{record.key, owner};
+  records_[key] = {node, record.value, queue_.now() + record.ttl};
+  for (const int watcher : watchers_[record.key])
+    if (watcher != node && !rng_.Bernoulli(loss_)) Push(watcher, key);
+}
+
+void RosterBoard::Push(int node, const RecordKey& key) {
+  const auto& record = records_.at(key);
+  if (!Sees(node, record.from)) return;
+  network_.Send(record.from, node, Plane::kRecords, [this, node, key] {
+    const auto at = records_.find(key);
+    if (at == records_.end() || at->second.expires <= queue_.now()) return;
+    if (!Sees(node, at->second.from)) return;
+    deliver_(node, {{key.first, key.second, at->second.value, at->second.expires - queue_.now()}});
+  });
+}
+
+void RosterBoard::Watch(int node, const std::string& key) {
+  if (watchers_[key].insert(node).second) Ask(node, key);
+}
+
+// A lost request is sent again, as a DHT does.
+void RosterBoard::Ask(int node, const std::string& key) {
+  if (!watchers_[key].contains(node) || answered_.contains({node, key})) return;
+  network_.Send(node, node, Plane::kRecords, [this, node, key] {
+    if (watchers_[key].contains(node) && answered_.insert({node, key}).second)
+      SendAll(node, key, true);
+  });
+  queue_.After(kRefresh, [this, node, key] { Ask(node, key); });
+}
+
+void RosterBoard::SendAll(int node, const std::string& key, bool first) {
+  if (!watchers_[key].contains(node)) return;
+  std::vector<worker::PeerRecord> records;
+  for (auto at = records_.lower_bound({key, PeerId()});
+       at != records_.end() && at->first.first == key;) {
+    if (at->second.expires <= queue_.now()) {
+      at = records_.erase(at);
+      continue;
+    }
+    if (at->second.from != node && Sees(node, at->second.from) && !rng_.Bernoulli(loss_))
+      records.push_back(
+          {key, at->first.second, at->second.value, at->second.expires - queue_.now()});
+    ++at;
+  }
+  if (first || !records.empty()) deliver_(node, records);
+  queue_.After(kRefresh, [this, node, key] { SendAll(node, key, false); });
+}
+
+void RosterBoard::Unwatch(int node, const std::string& key) {
+  watchers_[key].erase(node);
+  answered_.erase({node, key});
+}
+
+void RosterBoard::Gone(int node) {
+  for (auto& [key, nodes] : watchers_) nodes.erase(node);
+}
+
+void RosterBoard::Hide(int node, int owner, bool hidden) {
+  if (hidden)
+    hidden_.insert({node, owner});
+  else
+    hidden_.erase({node, owner});
+}
+
+}  // namespace crowdsurf::simulator

@@ -1,0 +1,287 @@
+#include "simulator/round/round_checkers.h"
+
+#include <absl/strings/str_cat.h>
+
+#include <algorithm>
+#include <span>
+#include <utility>
+
+#include "base/digest.h"
+#include "worker/core/round/round_codec.h"
+#include "worker/core/vector/wire_format.h"
+#include "worker/core/view/view.h"
+
+namespace crowdsurf::simulator {
+
+using worker::Ballot;
+using worker::FoldChunk;
+using worker::InstanceId;
+using worker::RoundOver;
+using worker::WireFormat;
+
+Bytes RecomputeFold(WireFormat wire, const std::map<int, Bytes>& inputs,
+                    const std::vector<double>& weights) {
+  double sum = 0;
+  for (const auto& [rank, bytes] : inputs) sum += weights[static_cast<size_t>(rank)];
+  const bool plain = sum == 0;
+  if (plain) sum = static_cast<double>(inputs.size());
+  const size_t width = worker::WireWidth<float>(wire);
+  const size_t count = inputs.begin()->second.size() / width;
+  std::vector<float> total(count, 0.0F);
+  std::vector<float> values(count);
+  for (const auto& [rank, bytes] : inputs) {
+    if (bytes.size() != count * width) return {};
+    worker::DecodeWire(wire, bytes, std::span<float>(values));
+    const auto weight = static_cast<float>(plain ? 1.0 : weights[static_cast<size_t>(rank)]);
+    for (size_t i = 0; i < count; ++i) {
+      const float product = weight * values[i];
+      total[i] = total[i] + product;
+    }
+  }
+  const auto factor = static_cast<float>(1.0 / sum);
+  for (float& value : total) value = value * factor;
+  Bytes result(count * width);
+  worker::EncodeWire(wire, std::span<const float>(total), result);
+  return result;
+}
+
+namespace {
+
+// One element of a fold under masks: `parts` are the values of who covers it, as they travelled,
+// ranks ascending, with their weights.
+float MeanOf(const std::vector<std::pair<double, float>>& parts, float old) {
+  if (parts.empty()) return old;
+  if (parts.size() == 1) return parts.front().second;
+  double sum = 0;
+  for (const auto& [weight, value] : parts) sum += weight;
+  const bool plain = sum == 0;
+  float total = 0;
+  for (const auto& [weight, value] : parts) {
+    const float product = static_cast<float>(plain ? 1.0 : weight) * value;
+    total = total + product;
+  }
+  return total * static_cast<float>(1.0 / (plain ? static_cast<double>(parts.size()) : sum));
+}
+
+float AsTravelled(WireFormat wire, float value) {
+  Bytes bytes(worker::WireWidth<float>(wire));
+  worker::EncodeWire(wire, std::span<const float>(&value, 1), bytes);
+  worker::DecodeWire(wire, bytes, std::span<float>(&value, 1));
+  return value;
+}
+
+}  // namespace
+
+// Without masks by the bytes alone; with them element by element, from what the members said at the
+// start, not from what their bytes say of themselves.
+bool RoundCheckers::IsMean(int node, const Seen& seen, const FoldChunk& fold,
+                           const std::map<int, Bytes>& used, const worker::ChunkSpan& span,
+                           std::span<const float> slot, const Bytes& result) const {
+  const auto all_of_it = [&](const auto& masked) {
+    const std::vector<bool>& covered = masked.second.covered;
+    const auto input = seen.inputs.find(masked.first);  // not there: it never opened the round
+    return input != seen.inputs.end() && input->second.node == node &&
+           std::find(covered.begin(), covered.end(), false) == covered.end();
+  };
+  // A member without a mask that is left alone folds as ever: times its weight, and over it.
+  const bool alone =
+      used.size() == 1 && std::any_of(seen.masked.begin(), seen.masked.end(), all_of_it);
+  if (seen.masked.empty() || alone) return RecomputeFold(seen.wire, used, fold.weights) == result;
+  float old = 0;
+  std::vector<std::pair<double, float>> parts;
+  for (size_t element = 0; element < span.count; ++element) {
+    parts.clear();
+    for (const auto& [rank, bytes] : used) {
+      const double weight = fold.weights[static_cast<size_t>(rank)];
+      const auto masked = seen.masked.find(rank);
+      if (masked == seen.masked.end()) {  // a hole's
+        std::vector<float> values(span.count);
+        worker::DecodeWire(seen.wire, bytes, std::span<float>(values));
+        parts.emplace_back(weight, values[element]);
+        continue;
+      }
+      if (hostile_.contains(seen.inputs.at(rank).node)) return true;
+      const MaskedInput& input = masked->second;
+      const float own = input.own[span.begin + element];
+      if (seen.inputs.at(rank).node == node) old = own;
+      if (input.covered[span.begin + element])
+        parts.emplace_back(weight, AsTravelled(seen.wire, own));
+    }
+    const bool kept = parts.empty();
+    const float mean = MeanOf(parts, old);
+    if (slot[element] != (kept || parts.size() == 1 ? mean : AsTravelled(seen.wire, mean)))
+      return false;
+  }
+  return true;
+}
+
+void RoundCheckers::Add(std::string_view statement, const InstanceId& instance, int node,
+                        std::string what) {
+  violations_.Add(statement,
+                  absl::StrCat("instance ", instance.brief(), ", node ", node, ": ", what));
+}
+
+void RoundCheckers::OnOpen(int node, const InstanceId& instance, int rank, double weight,
+                           WireFormat wire, std::vector<Parcel> inputs) {
+  Seen& seen = seen_[instance];
+  seen.wire = wire;
+  const auto [at, fresh] = seen.inputs.try_emplace(rank, Input{node, weight, std::move(inputs)});
+  if (!fresh && at->second.node != node)
+    Add("S7", instance, node, absl::StrCat("rank ", rank, " is also node ", at->second.node));
+}
+
+void RoundCheckers::OnSpoke(int node, const InstanceId& instance, int rank, uint32_t chunk,
+                            const Parcel& value) {
+  if (hostile_.contains(node)) return;
+  seen_[instance].spoken[{rank, chunk}].insert(value.wire);
+}
+
+void RoundCheckers::OnFold(int node, const InstanceId& instance, const FoldChunk& fold,
+                           const std::map<int, Bytes>& used, const worker::ChunkSpan& span,
+                           std::span<const float> slot, const Bytes& result) {
+  ++folds_;
+  Seen& seen = seen_[instance];
+  if (hostile_.contains(node)) {
+    seen.folds[{fold.chunk, fold.assigned}].push_back({node, fold.mask, result});
+    return;
+  }
+  for (const auto& [rank, bytes] : used) {
+    const auto input = seen.inputs.find(rank);
+    const auto spoken = seen.spoken.find({rank, fold.chunk});
+    const bool own = input != seen.inputs.end() && (hostile_.contains(input->second.node) ||
+                                                    input->second.chunks[fold.chunk].wire == bytes);
+    const bool stand_in = spoken != seen.spoken.end() && spoken->second.contains(bytes);
+    if (!own && !stand_in)
+      Add("S6", instance, node, absl::StrCat("foreign values in the sum for rank ", rank));
+    // Vector and weight travel together: whose bytes they are, his is the weight.
+    const double weight = fold.weights[static_cast<size_t>(rank)];
+    const bool own_weight =
+        own && (input->second.weight == weight || hostile_.contains(input->second.node));
+    if ((own || stand_in) && !own_weight && !(stand_in && seen.voices[rank].contains(weight)))
+      Add("S5", instance, node,
+          absl::StrCat("folded rank ", rank, " with weight ", weight, ", which is not that of ",
+                       own ? "the member" : "a speaker", " whose values it folded"));
+  }
+  if (!IsMean(node, seen, fold, used, span, slot, result))
+    Add("S5", instance, node, absl::StrCat("chunk ", fold.chunk, " is not the mean of its mask"));
+  std::vector<Fold>& folds = seen.folds[{fold.chunk, fold.assigned}];
+  for (const Fold& other : folds)
+    if (other.node != node || other.mask != fold.mask)
+      Add("S5", instance, node,
+          absl::StrCat("chunk ", fold.chunk, " assigned ", fold.assigned, " has two masks"));
+  folds.push_back({node, fold.mask, result});
+}
+
+void RoundCheckers::OnCountedTwice(int node, const InstanceId& instance, uint32_t chunk) {
+  Add("twice", instance, node, absl::StrCat("chunk ", chunk, " has a snapshot in it twice"));
+}
+
+void RoundCheckers::Decide(const InstanceId& instance, Seen& seen, const Digest& root) {
+  seen.decided.insert(root);
+  if (seen.decided.size() == 2) Add("S3", instance, -1, "two values decided");
+}
+
+void RoundCheckers::OnFrame(int node, const worker::Frame& frame, const worker::RoundSpec& spec) {
+  const auto* have = std::get_if<worker::Have>(&frame.body);
+  if (have == nullptr || have->ballot != 0 || hostile_.contains(node)) return;
+  Seen& seen = seen_[frame.instance];
+  seen.fast_haves[node] = have->root;
+  size_t members = 0;
+  for (const worker::RoundCell& cell : spec.cells) members += cell.member.has_value() ? 1 : 0;
+  if (seen.fast_haves.size() < members) return;
+  for (const auto& [other, root] : seen.fast_haves)
+    if (root != have->root) return;
+  Decide(frame.instance, seen, have->root);
+}
+
+void RoundCheckers::OnWitnessFrame(int node, const PeerId& id, const worker::Frame& frame,
+                                   const std::vector<PeerId>& witnesses) {
+  Seen& seen = seen_[frame.instance];
+  if (const auto* open = std::get_if<worker::Open>(&frame.body); open != nullptr && open->branch)
+    seen.branched = true;
+  if (const auto* speak = std::get_if<worker::Speak>(&frame.body))
+    seen.voices[speak->rank].insert(speak->stake.weight);
+  if (const auto* accept = std::get_if<worker::Accept>(&frame.body)) {
+    if (const auto held = worker::DecodeHeldValue(accept->value))
+      seen.roots[Sha256(accept->value)] = worker::RootOf(held->value);
+    return;
+  }
+  const auto* accepted = std::get_if<worker::Accepted>(&frame.body);
+  if (accepted == nullptr || hostile_.contains(node)) return;
+  std::set<PeerId>& by = seen.accepted[{accepted->ballot, accepted->value}];
+  by.insert(id);
+  const auto root = seen.roots.find(accepted->value);
+  if (root != seen.roots.end() && worker::IsQuorum(witnesses, by))
+    Decide(frame.instance, seen, root->second);
+}
+
+Digest RoundCheckers::LastHave(int node, const InstanceId& instance) const {
+  const auto seen = seen_.find(instance);
+  if (seen == seen_.end()) return {};
+  const auto have = seen->second.fast_haves.find(node);
+  return have == seen->second.fast_haves.end() ? Digest() : have->second;
+}
+
+void RoundCheckers::CheckValue(int node, const InstanceId& instance, const RoundOver& over,
+                               const std::vector<Bytes>& slots) {
+  Seen& seen = seen_[instance];
+  double weight = 0;
+  for (const auto& [rank, input] : seen.inputs)
+    if (over.contributors >> rank & 1) weight += input.weight;
+  for (uint32_t chunk = 0; chunk < slots.size(); ++chunk) {
+    if (slots[chunk].empty()) {
+      Add("S2", instance, node, absl::StrCat("applied without chunk ", chunk));
+      continue;
+    }
+    bool known = false;
+    for (auto fold = seen.folds.lower_bound({chunk, Ballot{0}});
+         fold != seen.folds.end() && fold->first.first == chunk; ++fold)
+      for (const Fold& one : fold->second)
+        known = known || (one.result == slots[chunk] && (one.mask & ~over.contributors) == 0);
+    if (!known) Add("S2", instance, node, absl::StrCat("chunk ", chunk, " is nobody's fold"));
+  }
+  const bool all_known = [&] {
+    for (int rank = 0; rank < 64; ++rank)
+      if ((over.contributors >> rank & 1) &&
+          (!seen.inputs.contains(rank) || hostile_.contains(seen.inputs.at(rank).node)))
+        return false;
+    return true;
+  }();
+  if (all_known && weight != over.stake.weight)
+    Add("S5", instance, node,
+        absl::StrCat("weight ", over.stake.weight, " of contributors ", weight));
+}
+
+void RoundCheckers::OnApplied(int node, const InstanceId& instance, const RoundOver& over,
+                              Ballot branch, const std::vector<Bytes>& slots,
+                              const std::map<int, std::vector<Bytes>>& held_by_members) {
+  ++applied_count_;
+  CheckValue(node, instance, over, slots);
+  Seen& seen = seen_[instance];
+  const auto [first, fresh] =
+      seen.applied.try_emplace(branch, Applied{over.root, slots, over.stake.weight});
+  if (first->second.root != over.root || first->second.slots != slots ||
+      first->second.weight != over.stake.weight)
+    Add("S1", instance, node, "another result than the first");
+  if (branch == 0) Decide(instance, seen, over.root);
+  for (const auto& [member, held] : held_by_members)
+    if (held != slots)
+      Add("S4", instance, node, absl::StrCat("live node ", member, " does not hold the decision"));
+}
+
+void RoundCheckers::OnUsed(int node, const InstanceId& instance, const std::vector<Bytes>& slots) {
+  ++applied_count_;
+  Seen& seen = seen_[instance];
+  for (uint32_t chunk = 0; chunk < slots.size(); ++chunk) {
+    bool known = false;
+    for (auto fold = seen.folds.lower_bound({chunk, Ballot{0}});
+         fold != seen.folds.end() && fold->first.first == chunk; ++fold)
+      for (const Fold& one : fold->second) known = known || one.result == slots[chunk];
+    if (!known) Add("S2", instance, node, absl::StrCat("chunk ", chunk, " is nobody's fold"));
+  }
+  seen.used.insert(slots);
+  if (seen.used.size() > 1 && !seen.branched)
+    Add("S1", instance, node, "another result than the first");
+}
+
+}  // namespace crowdsurf::simulator

@@ -1,0 +1,122 @@
+// RoundCheckers: watches all members of all instances from outside and says what was broken.
+//
+// It knows everything: what every member put in, what was folded of it, who said what, and what was
+// applied. It recomputes every sum by arithmetic of its own. Statements: round-protocol.md 2 (S1 to
+// S6) and 11. Owner: one world; single sequence. Memory: all instances of the run.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "simulator/engine/origins.h"
+#include "simulator/engine/violations.h"
+#include "worker/core/round/round.h"
+#include "worker/core/round/round_frames.h"
+
+namespace crowdsurf::simulator {
+
+// The fold of round-protocol.md 7, written again: multiply, then add, ranks ascending, one float
+// factor at the end. `inputs` by rank, as wire bytes.
+Bytes RecomputeFold(worker::WireFormat wire, const std::map<int, Bytes>& inputs,
+                    const std::vector<double>& weights);
+
+// What a member with a mask holds, element by element of the whole vector.
+struct MaskedInput {
+  std::vector<float> own;
+  std::vector<bool> covered;
+};
+
+class RoundCheckers {
+ public:
+  explicit RoundCheckers(Violations& violations) : violations_(violations) {}
+
+  // Ranks whose member lies: what they say and put in is not held against the others.
+  void SetHostile(int node) { hostile_.insert(node); }
+
+  void OnOpen(int node, const worker::InstanceId& instance, int rank, double weight,
+              worker::WireFormat wire, std::vector<Parcel> inputs);
+  // That member's input is masked: `own` is what it holds of the whole vector, `covered` what goes
+  // in. Before its rounds begin.
+  void OnMask(const worker::InstanceId& instance, int rank, MaskedInput input) {
+    seen_[instance].masked.insert_or_assign(rank, std::move(input));
+  }
+  // A stand-in said `value` for a rank without a live member.
+  void OnSpoke(int node, const worker::InstanceId& instance, int rank, uint32_t chunk,
+               const Parcel& value);
+  // `span` is the chunk, `slot` its values in the output, `result` the bytes that are sent.
+  void OnFold(int node, const worker::InstanceId& instance, const worker::FoldChunk& fold,
+              const std::map<int, Bytes>& used, const worker::ChunkSpan& span,
+              std::span<const float> slot, const Bytes& result);
+  void OnCountedTwice(int node, const worker::InstanceId& instance, uint32_t chunk);
+  // The root of the HAVE(0) that `node` said last; none when it said none.
+  Digest LastHave(int node, const worker::InstanceId& instance) const;
+  // A frame leaves `node`. `witnesses` and `members` of its instance, for S3.
+  void OnFrame(int node, const worker::Frame& frame, const worker::RoundSpec& spec);
+  void OnWitnessFrame(int node, const PeerId& id, const worker::Frame& frame,
+                      const std::vector<PeerId>& witnesses);
+  // `node` applied, as part of the branch that ballot `branch` formed (0: in the view itself): its
+  // slots (empty: nothing in it), and those of all live members in `over.members` that have not
+  // given up.
+  void OnApplied(int node, const worker::InstanceId& instance, const worker::RoundOver& over,
+                 worker::Ballot branch, const std::vector<Bytes>& slots,
+                 const std::map<int, std::vector<Bytes>>& held_by_members);
+
+  // For whole jobs, where no RoundOver is seen: `node` uses its output of `instance` as decided.
+  void OnUsed(int node, const worker::InstanceId& instance, const std::vector<Bytes>& slots);
+
+  uint64_t applied() const { return applied_count_; }
+  uint64_t folds() const { return folds_; }
+
+ private:
+  struct Input {
+    int node = 0;
+    double weight = 0;
+    std::vector<Parcel> chunks;
+  };
+  struct Fold {
+    int node = 0;
+    worker::Mask mask = 0;
+    Bytes result;
+  };
+  struct Applied {
+    Digest root;
+    std::vector<Bytes> slots;
+    double weight = 0;
+  };
+  struct Seen {
+    worker::WireFormat wire = worker::WireFormat::kFloat32;
+    std::map<int, Input> inputs;                                 // by rank
+    std::map<int, MaskedInput> masked;                           // by rank
+    std::map<std::pair<int, uint32_t>, std::set<Bytes>> spoken;  // (rank, chunk)
+    std::map<int, std::set<double>> voices;  // by rank: weights that stand-ins said
+    std::map<std::pair<uint32_t, worker::Ballot>, std::vector<Fold>> folds;
+    std::map<worker::Ballot, Applied> applied;  // by branch, 0: none
+    std::map<int, Digest> fast_haves;           // by node: root of HAVE(0)
+    std::map<Digest, Digest> roots;             // accepted bytes -> root
+    std::map<std::pair<worker::Ballot, Digest>, std::set<PeerId>> accepted;
+    bool branched = false;  // somebody opened a branch: results may differ between views
+    std::set<std::vector<Bytes>> used;  // OnUsed
+    std::set<Digest> decided;           // roots
+  };
+  bool IsMean(int node, const Seen& seen, const worker::FoldChunk& fold,
+              const std::map<int, Bytes>& used, const worker::ChunkSpan& span,
+              std::span<const float> slot, const Bytes& result) const;
+  void Decide(const worker::InstanceId& instance, Seen& seen, const Digest& root);
+  void CheckValue(int node, const worker::InstanceId& instance, const worker::RoundOver& over,
+                  const std::vector<Bytes>& slots);
+  void Add(std::string_view statement, const worker::InstanceId& instance, int node,
+           std::string what);
+
+  Violations& violations_;
+  std::set<int> hostile_;
+  std::map<worker::InstanceId, Seen> seen_;
+  uint64_t applied_count_ = 0;
+  uint64_t folds_ = 0;
+};
+
+}  // namespace crowdsurf::simulator

@@ -1,0 +1,85 @@
+// DrawScenario: which faults, and how many, is drawn too, so that seeds differ in kind.
+#include <algorithm>
+
+#include "base/rng.h"
+#include "simulator/round/round_scenario.h"
+
+namespace crowdsurf::simulator {
+namespace {
+
+Duration Within(Rng& rng, Duration most) {
+  return Nanoseconds(
+      static_cast<int64_t>(rng.Uniform(static_cast<uint64_t>(most.nanoseconds()) + 1)));
+}
+
+LinkOptions DrawLinks(Rng& rng) {
+  LinkOptions links;
+  links.least_delay = Microseconds(static_cast<int64_t>(20 + rng.Uniform(200)));
+  links.mean_extra_delay = Microseconds(static_cast<int64_t>(rng.Uniform(500)));
+  links.in_order = rng.Bernoulli(0.5);
+  if (rng.Bernoulli(0.3)) links.loss = 0.05 * rng.UniformDouble();
+  if (rng.Bernoulli(0.3)) links.duplicate = 0.1 * rng.UniformDouble();
+  if (rng.Bernoulli(0.3)) {
+    links.slow = 0.05 * rng.UniformDouble();
+    links.slow_factor = 10 + rng.UniformDouble() * 200;
+  }
+  return links;
+}
+
+int OneOf(Rng& rng, int count) {
+  return static_cast<int>(rng.Uniform(static_cast<uint64_t>(count)));
+}
+
+void DrawFaults(Rng& rng, int nodes, RoundScenario& scenario) {
+  const Duration soon = Milliseconds(30);
+  if (rng.Bernoulli(0.6)) {
+    const int deaths = 1 + OneOf(rng, std::max(1, scenario.members / 2));
+    for (int i = 0; i < deaths; ++i)
+      scenario.deaths.push_back({OneOf(rng, nodes), rng.Uniform(rng.Bernoulli(0.7) ? 60 : 300)});
+  }
+  scenario.detection = rng.Bernoulli(0.2) ? Duration::Infinite() : Within(rng, Milliseconds(20));
+  if (rng.Bernoulli(0.3)) {
+    for (int i = OneOf(rng, 3); i >= 0; --i)
+      scenario.freezes.push_back(
+          {Within(rng, soon), Within(rng, Milliseconds(500)), OneOf(rng, nodes)});
+  }
+  if (rng.Bernoulli(0.3)) {
+    for (int i = OneOf(rng, 3); i >= 0; --i)
+      scenario.cuts.push_back({Within(rng, soon), Within(rng, Milliseconds(500)), OneOf(rng, nodes),
+                               OneOf(rng, nodes)});
+  }
+  if (rng.Bernoulli(0.4)) {
+    for (int i = OneOf(rng, 5); i >= 0; --i)
+      scenario.suspicions.push_back({Within(rng, soon), Within(rng, Milliseconds(300)),
+                                     OneOf(rng, nodes), OneOf(rng, scenario.members)});
+  }
+}
+
+}  // namespace
+
+RoundScenario DrawScenario(uint64_t seed) {
+  Rng rng = Rng(seed).Fork("scenario");
+  RoundScenario scenario;
+  scenario.seed = seed;
+  scenario.members = 2 + OneOf(rng, 7);
+  if (rng.Bernoulli(0.3)) {
+    scenario.holes = 1 + OneOf(rng, 2);
+    scenario.speakers = 1 + OneOf(rng, 3);
+  }
+  if (rng.Bernoulli(0.3)) scenario.outside_witnesses = 1 + OneOf(rng, 5);
+  scenario.elements = static_cast<uint32_t>(scenario.members * (1 + OneOf(rng, 3)));
+  scenario.chunk_elements = static_cast<uint32_t>(1 + OneOf(rng, 3));
+  const worker::WireFormat wires[] = {worker::WireFormat::kFloat32, worker::WireFormat::kFloat16,
+                                      worker::WireFormat::kBFloat16};
+  scenario.wire = wires[OneOf(rng, 3)];
+  scenario.zero_weights = rng.Bernoulli(0.05);
+  scenario.links = DrawLinks(rng);
+  scenario.start_spread = Within(rng, rng.Bernoulli(0.2) ? Milliseconds(50) : Milliseconds(1));
+  scenario.fold_time = Within(rng, Microseconds(500));
+  DrawFaults(rng,
+             scenario.members + scenario.holes * scenario.speakers + scenario.outside_witnesses,
+             scenario);
+  return scenario;
+}
+
+}  // namespace crowdsurf::simulator

@@ -1,0 +1,291 @@
+#include "operator/core/job/validate.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "operator/core/job/fields.h"
+#include "operator/core/job/training_job.h"
+
+namespace crowdsurf::controller {
+namespace {
+
+using nlohmann::json;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+json Good() {
+  return json::parse(R"({
+    "apiVersion": "crowdsurf.io/v1alpha1", "kind": "TrainingJob", "metadata": {"name": "charlm"},
+    "spec": {"replicas": 8, "averaging": {"strategy": "Moshpit", "groupSize": 4, "interval": {"steps": 50}},
+             "target": {"samples": 2000000},
+             "template": {"spec": {"containers": [{"name": "trainer", "image": "i", "command": ["t"]}]}}}})");
+}
+
+std::vector<std::string> Problems(const json& document) {
+  std::vector<std::string> out;
+  for (const Violation& v : Validate({document, {}})) out.push_back(v.Text());
+  return out;
+}
+
+// The manifest with one value set below spec.
+json With(std::string_view pointer, const json& value) {
+  json document = Good();
+  document["spec"][json::json_pointer(std::string(pointer))] = value;
+  return document;
+}
+
+TEST(ValidateTest, TheManifestOfTheManualIsFaultless) { EXPECT_THAT(Problems(Good()), IsEmpty()); }
+
+TEST(ValidateTest, EveryFieldHasAParentAndItsDefaultPassesItsOwnBounds) {
+  for (const Field& field : SpecFields()) {
+    const size_t dot = field.path.rfind('.');
+    if (dot != std::string_view::npos) {
+      std::string_view parent = field.path.substr(0, dot);
+      if (parent.ends_with("[]")) parent.remove_suffix(2);
+      EXPECT_NE(FindField(parent), nullptr) << field.path;
+    }
+    if (field.fallback.empty()) continue;
+    EXPECT_TRUE(json::accept(field.fallback)) << field.path;
+  }
+  json filled = Good();
+  filled["spec"] = WithDefaults(filled["spec"]);
+  EXPECT_THAT(Problems(filled), IsEmpty());
+}
+
+TEST(ValidateTest, SaysTheValueAndTheBoundItBreaks) {
+  EXPECT_THAT(Problems(With("/averaging/groupSize", 1)),
+              ElementsAre("spec.averaging.groupSize: 1 is below 2"));
+  EXPECT_THAT(Problems(With("/averaging/groupSize", 65)),
+              ElementsAre("spec.averaging.groupSize: 65 is above 64"));
+  EXPECT_THAT(Problems(With("/replicas", "8")),
+              ElementsAre("spec.replicas: \"8\" is not an integer"));
+  EXPECT_THAT(Problems(With("/replicas", 1.5)),
+              ElementsAre("spec.replicas: 1.5 is not an integer"));
+  EXPECT_THAT(Problems(With("/suspend", "yes")),
+              ElementsAre("spec.suspend: yes is not true or false"));
+}
+
+TEST(ValidateTest, NamesTheNearestKnownField) {
+  EXPECT_THAT(Problems(With("/averaging/groupsize", 4)),
+              ElementsAre("spec.averaging.groupsize: unknown field; did you mean groupSize?"));
+  EXPECT_THAT(Problems(With("/replcas", 4)),
+              ElementsAre("spec.replcas: unknown field; did you mean replicas?"));
+  EXPECT_THAT(Problems(With("/averaging/interval/hours", 4)).front(),
+              HasSubstr("unknown field; known here: steps, samples, seconds"));
+  EXPECT_THAT(Problems(With("/averaging/strategy", "Moshpot")).front(),
+              HasSubstr("did you mean Moshpit?"));
+}
+
+TEST(ValidateTest, RefusesInWordsWhatIsNotBuiltYet) {
+  EXPECT_THAT(Problems(With("/averaging/strategy", "PowerGossip")),
+              ElementsAre("spec.averaging.strategy: PowerGossip is not built yet; this version has "
+                          "Moshpit, AllReduce, Gossip, A2CiD2, RelaySum"));
+  EXPECT_THAT(Problems(With("/averaging/compression", "Int8")),
+              ElementsAre("spec.averaging.compression: Int8 is not built yet; this version has "
+                          "None, Float16, BFloat16"));
+  EXPECT_THAT(Problems(With("/averaging/rounds", "One")),
+              ElementsAre("spec.averaging.rounds: One is not built yet; this version has All"));
+  EXPECT_THAT(Problems(With("/averaging/grid", "Paper")),
+              ElementsAre("spec.averaging.grid: Paper is not built yet; this version has Fitted"));
+  EXPECT_THAT(Problems(With("/averaging/what", "Gradients")).front(), HasSubstr("not built yet"));
+  EXPECT_THAT(Problems(With("/averaging/outerOptimizer/type", "Nesterov")).front(),
+              HasSubstr("not built yet"));
+  EXPECT_THAT(Problems(With("/scheduling/queueName", "batch")),
+              ElementsAre("spec.scheduling.queueName: is not built yet"));
+  EXPECT_THAT(Problems(With("/network/podMonitor", true)).front(), HasSubstr("not built yet"));
+  EXPECT_THAT(Problems(With("/network/podMonitor", false)), ElementsAre());
+  EXPECT_THAT(Problems(With("/tls/caSecretName", "mine")).front(), HasSubstr("not built yet"));
+}
+
+TEST(ValidateTest, SaysWhatAStrategyOnAGraphNeeds) {
+  json document = With("/averaging/strategy", "RelaySum");
+  document["spec"]["averaging"]["relaySum"] = {{"tree", "Ring"}};
+  EXPECT_THAT(Problems(document).front(), HasSubstr("is not one of DoubleBinaryTree, BinaryTree"));
+  document["spec"]["averaging"]["relaySum"] = {{"tree", "Star"}};
+  EXPECT_THAT(Problems(document), ElementsAre());
+  document["spec"]["maxReplicas"] = 300;
+  EXPECT_THAT(Problems(document).front(), HasSubstr("on Star a worker keeps a copy"));
+  document["spec"]["averaging"]["relaySum"] = {{"tree", "Chain"}};
+  document["spec"]["maxReplicas"] = 1025;
+  EXPECT_THAT(Problems(document).front(), HasSubstr("is above 1024"));
+
+  json neighbours = With("/averaging/strategy", "Gossip");
+  neighbours["spec"]["averaging"]["gossip"] = {{"mode", "Neighbours"}, {"graph", "Complete"}};
+  neighbours["spec"]["maxReplicas"] = 250;
+  EXPECT_THAT(Problems(neighbours), ElementsAre());
+  neighbours["spec"]["maxReplicas"] = 251;
+  EXPECT_THAT(Problems(neighbours), ElementsAre(HasSubstr("on Complete a worker keeps a copy")));
+  neighbours["spec"].erase("maxReplicas");
+  neighbours["spec"]["replicas"] = 300;
+  EXPECT_THAT(Problems(neighbours), ElementsAre(HasSubstr("on Complete a worker keeps a copy")));
+  neighbours["spec"]["averaging"]["gossip"]["mode"] = "Pairs";  // one partner at a time
+  EXPECT_THAT(Problems(neighbours), ElementsAre());
+
+  json acid = With("/averaging/strategy", "A2CiD2");
+  acid["spec"]["averaging"]["a2cid2"] = {{"graph", "Complete"}};
+  EXPECT_THAT(Problems(acid), ElementsAre());
+  const auto warned = Warnings({acid, {}});
+  ASSERT_FALSE(warned.empty());
+  EXPECT_THAT(warned.front().problem, HasSubstr("plain gossip with twice the memory"));
+}
+
+TEST(ValidateTest, WarnsThatRelaySumWaits) {
+  json document = With("/averaging/strategy", "RelaySum");
+  EXPECT_THAT(Warnings({document, {}}), ElementsAre());
+  document["spec"]["averaging"]["overlap"] = "Blocking";
+  EXPECT_THAT(Warnings({document, {}}), ElementsAre());
+  document["spec"]["averaging"]["overlap"] = "Delayed";
+  const auto warned = Warnings({document, {}});
+  ASSERT_EQ(warned.size(), 1u);
+  EXPECT_EQ(warned.front().path, "spec.averaging.overlap");
+  EXPECT_THAT(warned.front().problem, HasSubstr("is ignored: RelaySum waits"));
+  document["spec"]["averaging"]["strategy"] = "Moshpit";
+  EXPECT_THAT(Warnings({document, {}}), ElementsAre());
+}
+
+TEST(ValidateTest, ReportsEveryViolationAtOnceInOrderOfLines) {
+  json document = With("/averaging/groupSize", 1);
+  document["spec"]["target"] = json::object();
+  document["spec"]["replicas"] = -1;
+  document["kind"] = "Job";
+  const std::map<std::string, int> lines = {
+      {"kind", 2}, {"spec.replicas", 5}, {"spec.averaging.groupSize", 7}, {"spec.target", 9}};
+  const std::vector<Violation> found = Validate({document, lines});
+  std::vector<int> at;
+  for (const Violation& v : found) at.push_back(v.line);
+  EXPECT_THAT(at, ElementsAre(2, 5, 5, 7, 9));  // -1 is below 0 and below minReplicas
+}
+
+TEST(ValidateTest, AViolationInsideAKnownBlockHasTheBlocksLine) {
+  json document = Good();
+  document["spec"]["target"].clear();
+  const std::map<std::string, int> lines = {{"", 1}, {"spec", 4}};
+  EXPECT_EQ(Validate({document, lines}).front().line, 4);
+}
+
+TEST(ValidateTest, HoldsTheRulesBetweenFields) {
+  EXPECT_THAT(Problems(With("/minReplicas", 9)),
+              ElementsAre("spec.replicas: 8 is below minReplicas 9"));
+  EXPECT_THAT(Problems(With("/maxReplicas", 7)),
+              ElementsAre("spec.replicas: 8 is above maxReplicas 7"));
+  EXPECT_THAT(Problems(With("/averaging/interval/seconds", 3)),
+              ElementsAre("spec.averaging.interval: has more than one of steps, samples, seconds"));
+  EXPECT_THAT(
+      Problems(With("/averaging/gossip", json::object())),
+      ElementsAre("spec.averaging.gossip: is only for strategy Gossip, this job has Moshpit"));
+  EXPECT_THAT(Problems(With("/target/metric", json{{"name", "loss"}})),
+              ElementsAre("spec.target.metric: needs below or above"));
+  EXPECT_THAT(Problems(With("/checkpoint/volume", "data")),
+              ElementsAre("spec.checkpoint.volume: data is not a volume of spec.template"));
+  EXPECT_THAT(Problems(With("/failurePolicy/rules", json::array({json::object()}))),
+              ElementsAre("spec.failurePolicy.rules[0]: needs onExitCodes or onPodConditions"));
+  EXPECT_THAT(Problems(With("/discovery/bootstrapPeers", json::array({"host"}))),
+              ElementsAre("spec.discovery.bootstrapPeers[0]: host is not host:port"));
+  json wide = With("/averaging/strategy", "AllReduce");
+  wide["spec"]["replicas"] = 65;
+  EXPECT_THAT(Problems(wide).front(), HasSubstr("65 is above 64"));
+}
+
+TEST(ValidateTest, GuardsWhatIsOursInTheTemplate) {
+  const std::string container = "/template/spec/containers/0";
+  EXPECT_THAT(
+      Problems(With(container + "/env", json::parse(R"([{"name": "CROWDSURF_DIR"}])"))).front(),
+      HasSubstr("are ours"));
+  EXPECT_THAT(Problems(With(container + "/volumeMounts",
+                            json::parse(R"([{"mountPath": "/run/crowdsurf/x"}])")))
+                  .front(),
+              HasSubstr("reserved"));
+  // pod-lifecycle 2.1
+  EXPECT_THAT(Problems(With("/template/spec/restartPolicy", "OnFailure")), IsEmpty());
+  EXPECT_THAT(Problems(With("/template/spec/restartPolicy", "Always")).front(),
+              HasSubstr("is not one of Never, OnFailure"));
+  EXPECT_THAT(Problems(With("/template/spec/containers/1", json{{"name", "x"}})), IsEmpty());
+  json two = With("/template/spec/containers/1", json{{"name", "x"}});
+  two["spec"]["template"]["spec"]["containers"][0]["name"] = "y";
+  EXPECT_THAT(Problems(two).front(), HasSubstr("one must be named trainer"));
+  EXPECT_THAT(Problems(With(container + "/comand", json::array({"x"}))).front(),
+              HasSubstr("did you mean command?"));
+  EXPECT_THAT(Problems(With(container + "/args", json::array({1}))).front(),
+              HasSubstr("is not text; put it in quotes"));
+}
+
+TEST(ValidateTest, SurvivesDocumentsOfAnyShapeAndBoundsWhatItSays) {
+  for (const char* text :
+       {"[]", "1", "\"x\"", "{}", "null", R"({"spec": []})", R"({"spec": {"template": 1}})",
+        R"({"spec": {"template": {"spec": {"containers": [1, null]}}}})",
+        R"({"spec": {"averaging": [], "failurePolicy": {"rules": 3}}})",
+        R"({"spec": {"failurePolicy": {"rules": [3, {"onExitCodes": 1}]}}})",
+        R"({"metadata": {"name": []}, "spec": {"target": {"metric": 1}}})"}) {
+    EXPECT_FALSE(Validate({json::parse(text), {}}).empty()) << text;
+  }
+  json many = Good();
+  for (int i = 0; i < 1000; ++i) many["spec"]["field" + std::to_string(i)] = i;
+  EXPECT_EQ(Problems(many).size(), kMostViolations);
+}
+
+TEST(DefaultsTest, FillWhatTheManualPromisesAndOnlyTheChosenStrategysBlock) {
+  const json spec = WithDefaults(json::parse(R"({"replicas": 3, "suspend": null})"));
+  EXPECT_EQ(spec["maxReplicas"], 3);
+  EXPECT_EQ(spec["suspend"], false);
+  EXPECT_EQ(spec["averaging"]["strategy"], "Moshpit");
+  EXPECT_EQ(spec["averaging"]["groupSize"], 16);
+  EXPECT_EQ(spec["averaging"]["interval"], json({{"steps", 50}}));
+  EXPECT_EQ(spec["averaging"]["compression"], "Float16");
+  EXPECT_FALSE(spec["averaging"].contains("gossip"));
+  EXPECT_EQ(spec["runPolicy"]["backoffLimit"], 6);
+  EXPECT_EQ(spec["checkpoint"]["intervalSeconds"], 300);
+  EXPECT_EQ(spec["disruption"]["graceSeconds"], 25);
+  EXPECT_EQ(WithDefaults(spec), spec) << "defaults are idempotent";
+  const json gossip = WithDefaults(json::parse(R"({"averaging": {"strategy": "Gossip"}})"));
+  EXPECT_EQ(gossip["averaging"]["gossip"]["graph"], "Exponential");
+}
+
+TEST(UpdateTest, RefusesWhatMayNotChangeAndAllowsTheRest) {
+  const json before = WithDefaults(Good()["spec"]);
+  json after = before;
+  after["replicas"] = 4;
+  after["averaging"]["strategy"] = "AllReduce";
+  EXPECT_TRUE(CheckUpdate(before, after).empty());
+  after["averaging"]["roles"] = {"Parameter", "Buffer"};
+  after["managedBy"] = "x";
+  after["template"]["spec"]["containers"][0]["image"] = "other";
+  std::set<std::string> problems;
+  for (const Violation& v : CheckUpdate(before, after)) problems.insert(v.Text());
+  EXPECT_THAT(problems, ElementsAre("spec.averaging.roles: may not change (was a list)",
+                                    "spec.managedBy: may not change (was crowdsurf.io/operator)",
+                                    "spec.template: may change only while spec.suspend is true"));
+}
+
+TEST(UpdateTest, ASuspendedJobMayChangeItsTemplate) {
+  json before = WithDefaults(Good()["spec"]);
+  before["suspend"] = true;
+  json after = before;
+  after["template"]["spec"]["containers"][0]["image"] = "other";
+  EXPECT_TRUE(CheckUpdate(before, after).empty());
+  after["suspend"] = false;  // the change that resumes may not smuggle in another template
+  EXPECT_FALSE(CheckUpdate(before, after).empty());
+}
+
+TEST(SpecTest, ReadsWhatDefaultsFilled) {
+  json document = Good();
+  document["spec"]["failurePolicy"]["rules"] =
+      json::parse(R"([{"name": "oom", "onExitCodes": {"values": [137]}, "action": "FailJob"}])");
+  document["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = 7;
+  ASSERT_THAT(Problems(document), IsEmpty());
+  const TrainingJobSpec spec = SpecFromJson(WithDefaults(document["spec"]));
+  EXPECT_EQ(spec.replicas, 8);
+  EXPECT_EQ(spec.max_replicas, 8);
+  EXPECT_EQ(spec.run.failure_window, Seconds(3600));
+  EXPECT_FALSE(spec.run.active_deadline.has_value());
+  EXPECT_EQ(spec.disruption.grace, Seconds(7)) << "the template is not silent";
+  ASSERT_EQ(spec.failure_rules.size(), 1u);
+  EXPECT_EQ(spec.failure_rules[0].action, FailureAction::kFailJob);
+  EXPECT_THAT(spec.failure_rules[0].exit_codes, ElementsAre(137));
+  EXPECT_TRUE(spec.failure_rules[0].exit_codes_in);
+}
+
+}  // namespace
+}  // namespace crowdsurf::controller

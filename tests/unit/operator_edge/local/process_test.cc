@@ -1,0 +1,163 @@
+#include "operator/edge/local/process.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "operator/edge/local/run_traces.h"
+
+namespace crowdsurf::controller {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr int kMostLooks = 3000;  // 10 ms apart: a test fails by it, and never waits for it
+const std::vector<std::string> kEnvironment = {"PATH=/usr/bin:/bin"};
+
+// Waits on the child's own descriptors, so nothing here sleeps.
+int End(Process& process) {
+  while (!process.Reap()) {
+    pollfd set[] = {{process.pidfd(), POLLIN, 0}, {process.output(), POLLIN, 0}};
+    poll(set, 2, 10'000);
+    process.Drain();
+  }
+  return *process.exit_code();
+}
+
+StatusOr<Process> Shell(const std::string& script) {
+  return Process::Start({{"sh", "-c", script}, kEnvironment, ""});
+}
+
+bool Exists(pid_t pid) { return kill(pid, 0) == 0; }
+
+TEST(ProcessTest, TellsTheExitAndTheLast64KiBOfOutput) {
+  auto process = Shell("yes 0123456789abcde | head -c 200000; echo; echo last words >&2; exit 3");
+  ASSERT_TRUE(process.ok()) << process.status();
+  EXPECT_EQ(End(*process), 3);
+  EXPECT_EQ(process->kept_output().size(), kKeptOutput);
+  EXPECT_TRUE(process->kept_output().ends_with("last words\n"));
+}
+
+TEST(ProcessTest, ASignalIs128AndItsNumber) {
+  auto process = Shell("kill -9 $$");
+  ASSERT_TRUE(process.ok());
+  EXPECT_EQ(End(*process), 137);
+}
+
+TEST(ProcessTest, SaysInWordsWhatCannotBeRun) {
+  EXPECT_THAT(Process::Start({{"no-such-program"}, kEnvironment, ""}).status().message(),
+              HasSubstr("there is no program no-such-program in PATH /usr/bin:/bin"));
+  EXPECT_THAT(Process::Start({{"sh", "-c", "true"}, kEnvironment, "/nowhere"}).status().message(),
+              HasSubstr("cannot run"));
+  EXPECT_THAT(Process::Start({{"/etc/passwd"}, kEnvironment, ""}).status().message(),
+              HasSubstr("Permission denied"));
+}
+
+TEST(ProcessTest, NothingIsInheritedButWhatIsGiven) {
+  auto process = Process::Start({{"env"}, {"PATH=/usr/bin:/bin", "A=b"}, ""});
+  ASSERT_TRUE(process.ok());
+  End(*process);
+  EXPECT_EQ(process->kept_output(), "PATH=/usr/bin:/bin\nA=b\n");
+}
+
+TEST(ProcessTest, DestructionTakesTheWholeGroup) {
+  pid_t child = 0;
+  {
+    auto process = Shell("sleep 1000 & echo $!; wait");
+    ASSERT_TRUE(process.ok());
+    while (process->kept_output().empty()) {
+      pollfd set = {process->output(), POLLIN, 0};
+      poll(&set, 1, 10'000);
+      process->Drain();
+    }
+    child = std::stoi(process->kept_output());
+    EXPECT_TRUE(Exists(child));
+  }
+  // An orphan is reaped by init, which may take a moment.
+  for (int look = 0; look < kMostLooks && Exists(child); ++look) poll(nullptr, 0, 10);
+  std::ifstream stat("/proc/" + std::to_string(child) + "/stat");
+  const std::string state((std::istreambuf_iterator<char>(stat)), {});
+  EXPECT_TRUE(state.empty() || state.find(") Z") != std::string::npos) << state;
+}
+
+// kill -9 of the run: a stand-in for `crowdsurf run` starts a pod that hides from its group, then
+// dies. Its reaper must leave neither process nor directory.
+TEST(ReaperTest, CleansUpAfterKill9OfTheRun) {
+  const std::string parent = ::testing::TempDir();
+  const std::string run = "test" + std::to_string(getpid());
+  const std::string directory = parent + "/crowdsurf-" + run;
+  int line[2];
+  ASSERT_EQ(pipe(line), 0);
+  const pid_t victim = fork();
+  if (victim == 0) {
+    close(line[0]);
+    auto held = RunDirectory::Create(parent, run);
+    auto reaper = Reaper::Start(run, held->path());
+    auto pod = Process::Start({{"sh", "-c", "setsid sleep 1000 & exec sleep 1000"},
+                               {"PATH=/usr/bin:/bin", std::string(kRunVariable) + "=" + run},
+                               ""});
+    const char ready = pod.ok() && reaper.ok() ? 'y' : 'n';
+    [[maybe_unused]] const ssize_t written = write(line[1], &ready, 1);
+    while (true) pause();
+  }
+  close(line[1]);
+  char ready = 0;
+  ASSERT_EQ(read(line[0], &ready, 1), 1);
+  EXPECT_EQ(ready, 'y');
+  EXPECT_TRUE(std::filesystem::exists(directory));
+  kill(victim, SIGKILL);
+  waitpid(victim, nullptr, 0);
+  for (int look = 0; look < kMostLooks && std::filesystem::exists(directory); ++look) {
+    poll(nullptr, 0, 10);
+  }
+  EXPECT_FALSE(std::filesystem::exists(directory));
+  EXPECT_EQ(KillTraces(run), 0) << "nobody is left to kill";
+  close(line[0]);
+}
+
+TEST(SweepTest, TheNextStartRemovesWhatAMachineCrashLeftAndSparesALiveRun) {
+  const std::string parent = ::testing::TempDir() + "sweep" + std::to_string(getpid());
+  std::filesystem::create_directories(parent + "/crowdsurf-dead");
+  std::ofstream(parent + "/crowdsurf-dead/lock") << "";
+  auto live = RunDirectory::Create(parent, "live");
+  ASSERT_TRUE(live.ok());
+  EXPECT_EQ(SweepStaleRuns(parent), 1);
+  EXPECT_FALSE(std::filesystem::exists(parent + "/crowdsurf-dead"));
+  EXPECT_TRUE(std::filesystem::exists(live->path()));
+  EXPECT_FALSE(RunDirectory::Create("/proc", "x").ok());
+  std::filesystem::remove_all(parent);
+}
+
+TEST(SweepTest, ARunThatStartsIsSparedByAllThatSweepMeanwhile) {
+  const std::string parent = ::testing::TempDir() + "starts" + std::to_string(getpid());
+  std::filesystem::create_directories(parent);
+  std::atomic<bool> done{false};
+  std::atomic<int> swept{0}, looks{0};
+  std::thread sweeper([&] {
+    for (; !done; ++looks) swept += SweepStaleRuns(parent);
+  });
+  Status spared = absl::OkStatus();
+  for (int run = 0; spared.ok() && (run < 500 || looks < 10); ++run) {
+    const auto held = RunDirectory::Create(parent, std::to_string(run));
+    spared = held.status();
+    if (spared.ok() && !std::filesystem::exists(held->path() + "/lock")) {
+      spared = absl::NotFoundError(held->path());
+    }
+  }
+  done = true;
+  sweeper.join();
+  EXPECT_TRUE(spared.ok()) << spared;
+  EXPECT_EQ(swept, 0);
+  std::filesystem::remove_all(parent);
+}
+
+}  // namespace
+}  // namespace crowdsurf::controller

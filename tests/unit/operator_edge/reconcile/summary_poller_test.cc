@@ -1,0 +1,79 @@
+// Who is asked for its summary, and how often at most.
+#include "operator/edge/reconcile/summary_poller.h"
+
+#include <gtest/gtest.h>
+#include <httplib.h>
+#include <poll.h>
+
+#include "tests/support/loopback_server.h"
+
+namespace crowdsurf::controller {
+namespace {
+
+using std::chrono::steady_clock;
+
+constexpr int kPatience_ms = 30'000;  // a test fails by it, and never waits for it
+
+class SummaryPollerTest : public testing::Test {
+ protected:
+  SummaryPollerTest() {
+    server_.Get("/summary", [](const httplib::Request&, httplib::Response& response) {
+      response.set_content(R"({"worker": "w", "step": 7})", "application/json");
+    });
+    loopback_.emplace(server_);
+  }
+  // The next news; fails when none come.
+  std::optional<SummaryNews> Next(SummaryPoller& poller) {
+    for (;;) {
+      if (auto news = poller.Take()) return news;
+      poller.Acknowledge();
+      if (auto news = poller.Take()) return news;  // it came between the two
+      pollfd waiting = {poller.descriptor(), POLLIN, 0};
+      if (poll(&waiting, 1, kPatience_ms) <= 0) {
+        ADD_FAILURE() << "no news";
+        return std::nullopt;
+      }
+    }
+  }
+
+  httplib::Server server_;
+  std::optional<LoopbackServer> loopback_;
+};
+
+// pod-lifecycle 8.5: at most 20 requests a second, however many jobs there are.
+TEST_F(SummaryPollerTest, WithASpacingEverybodyHasATurnAndNoTwoComeSooner) {
+  constexpr int kSpacing_ms = 20, kJobs = 6;
+  const auto begun = steady_clock::now();
+  SummaryPoller poller(1, kSpacing_ms);  // all are always due
+  for (int i = 0; i < kJobs; ++i) {
+    poller.SetTarget("job-" + std::to_string(i), loopback_->address());
+  }
+  std::map<std::string, int> asked;
+  constexpr int kAsked = 3 * kJobs;
+  for (int i = 0; i < kAsked; ++i) {
+    const auto news = Next(poller);
+    ASSERT_TRUE(news);
+    EXPECT_EQ(news->summary.step, 7u);
+    ++asked[news->worker];
+  }
+  EXPECT_GE(steady_clock::now() - begun, std::chrono::milliseconds((kAsked - 1) * kSpacing_ms));
+  EXPECT_EQ(asked.size(), static_cast<size_t>(kJobs)) << "nobody starves";
+}
+
+TEST_F(SummaryPollerTest, WhoIsForgottenOrNoAddressGivesNoNews) {
+  SummaryPoller poller(1);
+  poller.SetTarget("nowhere", "no address");
+  poller.SetTarget("gone", loopback_->address());
+  poller.Forget("gone");
+  while (poller.Take()) {
+  }
+  poller.SetTarget("there", loopback_->address());
+  for (int i = 0; i < 3; ++i) {
+    const auto news = Next(poller);
+    ASSERT_TRUE(news);
+    EXPECT_TRUE(i == 0 || news->worker == "there") << "one request may have been under way";
+  }
+}
+
+}  // namespace
+}  // namespace crowdsurf::controller

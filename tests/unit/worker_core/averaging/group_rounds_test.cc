@@ -1,0 +1,290 @@
+// Rounds that are dropped and opened anew: only such as gave and took nothing.
+#include "worker/core/averaging/group_rounds.h"
+
+#include <gtest/gtest.h>
+
+#include "base/digest.h"
+#include "tests/unit/worker_core/world/numbered_peers.h"
+#include "worker/core/round/group_plan.h"
+#include "worker/core/round/round_codec.h"
+
+namespace crowdsurf::worker {
+namespace {
+
+PeerConfig Config() {
+  PeerConfig config;
+  config.job = "job";
+  config.id = PeerAt(0);
+  config.chunk_elements = 1;
+  return config;
+}
+
+// This peer is the first of two members of one group; the other one never says a word. Witnesses:
+// this peer alone, so that its ballots end.
+class GroupRoundsTest : public testing::Test {
+ protected:
+  GroupRoundsTest() {
+    view.grid = Grid{{2}};
+    for (int i = 0; i < 2; ++i)
+      view.members.push_back({.id = PeerAt(static_cast<size_t>(i)),
+                              .cell = static_cast<CellIndex>(i),
+                              .joined_unix_ms = i});
+    view.witnesses = {PeerAt(0)};
+    seating = Seating(view, HashOf(view, "job"));
+    rounds.SetVector({.schema = Sha256(AsBytes("table")), .elements = 2048});
+    rounds.OnView(now, view, seating.hash(), false, out);
+    opening.averaging = 1;
+    opening.stake = {8, 8, {}};
+    rounds.Open(now, opening, seating, {}, out);
+  }
+
+  // What `frame` is answered with, when PeerAt(1) says it in a round of `of` that is not open here.
+  std::vector<ByeReason> ByesFor(const ViewHash& of, FrameBody body) {
+    out.clear();
+    message::RoundFrame message{.view = of,
+                                .epoch = 0,
+                                .averaging = 1,
+                                .round = 0,
+                                .group = 0,
+                                .frame = EncodeFrame({InstanceId(), std::move(body)})};
+    rounds.OnFrame(now, PeerAt(1), message, out);
+    return Byes();
+  }
+
+  // The BYEs to PeerAt(1) so far.
+  std::vector<ByeReason> Byes() const {
+    std::vector<ByeReason> byes;
+    for (const Action& action : out) {
+      const auto* send = std::get_if<Send>(&action);
+      const auto answer = send == nullptr ? std::nullopt : DecodeMessage(send->body);
+      if (!answer || !std::holds_alternative<message::RoundFrame>(*answer)) continue;
+      const auto frame = DecodeFrame(std::get<message::RoundFrame>(*answer).frame);
+      if (!frame || send->to != PeerAt(1)) continue;
+      if (const auto* bye = std::get_if<Bye>(&frame->body)) byes.push_back(bye->reason);
+    }
+    return byes;
+  }
+
+  // The folds asked for so far.
+  std::vector<FoldChunk> Folds() const {
+    std::vector<FoldChunk> folds;
+    for (const Action& action : out)
+      if (const auto* chunk = std::get_if<Chunk>(&action))
+        if (const auto* fold = std::get_if<FoldChunk>(&chunk->action)) folds.push_back(*fold);
+    return folds;
+  }
+
+  // `again` of the READYs so far.
+  std::vector<bool> Readys() const {
+    std::vector<bool> again;
+    for (const Action& action : out) {
+      const auto* send = std::get_if<Send>(&action);
+      const auto message = send == nullptr ? std::nullopt : DecodeMessage(send->body);
+      if (!message || !std::holds_alternative<message::RoundFrame>(*message)) continue;
+      const auto frame = DecodeFrame(std::get<message::RoundFrame>(*message).frame);
+      if (!frame) continue;
+      if (const auto* ready = std::get_if<Ready>(&frame->body)) again.push_back(ready->again);
+    }
+    return again;
+  }
+
+  View view;
+  GroupRounds::Opening opening;
+  PeerConfig config = Config();
+  MetricRegistry registry;
+  PeerMetrics metrics{registry};
+  GroupRounds rounds{config, metrics, Logger(nullptr, "test")};
+  Seating seating;
+  Time now = Time::FromNanoseconds(1'000'000'000);
+  Actions out;
+};
+
+TEST_F(GroupRoundsTest, ARoundThatOnlySaidReadyCanBeOpenedAnew) {
+  EXPECT_TRUE(rounds.pristine());
+  rounds.Suspend(now, out);
+  EXPECT_FALSE(rounds.open());
+}
+
+// What the others sent to the one that was dropped is lost: they hear that it begins anew.
+TEST_F(GroupRoundsTest, ARoundThatIsOpenedAnewSaysSo) {
+  EXPECT_EQ(Readys(), std::vector<bool>{false});
+  rounds.Suspend(now, out);
+  rounds.Open(now, opening, seating, {}, out);
+  EXPECT_EQ(Readys(), (std::vector<bool>{false, true}));
+}
+
+// Nothing leaves it, because there is nobody to send anything to; yet a STATUS would say that it
+// holds this chunk, with this mask. Opened anew it would fix another mask for the same assignment.
+TEST_F(GroupRoundsTest, ARoundThatHoldsAResultIsNot) {
+  rounds.OnPeerDown(now, PeerAt(1), SuspicionCause::kReset, out);
+  const std::vector<FoldChunk> folds = Folds();
+  ASSERT_FALSE(folds.empty());
+  rounds.OnFolded(now, 1, folds.front().chunk, folds.front().assigned, 7, out);
+  ASSERT_TRUE(rounds.open());
+  EXPECT_FALSE(rounds.pristine());
+  rounds.Suspend(now, out);
+  EXPECT_TRUE(rounds.open());
+}
+
+// It gave no snapshot for an averaging of the old view and went on to the next: whoever is still in
+// that averaging must not wait for it till its deadline.
+TEST_F(GroupRoundsTest, WhoWentOnToTheNextViewIsNotWaitedForInTheOldOne) {
+  View next = view;
+  next.epoch = view.epoch + 1;
+  next.parent = seating.hash();
+  rounds.Suspend(now, out);
+  rounds.OnView(now, next, HashOf(next, "job"), false, out);
+  EXPECT_EQ(ByesFor(seating.hash(), Ready{}), std::vector{ByeReason::kSatOut});
+  EXPECT_EQ(ByesFor(seating.hash(), Ask{1, 0, {}}), std::vector{ByeReason::kCannotSpeak});
+  EXPECT_TRUE(ByesFor(HashOf(view, "a view it never was in"), Ready{}).empty());
+}
+
+// It heard the others' READY while it waited for its trainer's snapshot, and then got none.
+TEST_F(GroupRoundsTest, WhatCameEarlyIsAnsweredWhenTheAveragingIsPassedOver) {
+  rounds.Suspend(now, out);
+  rounds.SetLeast(1);
+  EXPECT_TRUE(ByesFor(seating.hash(), Ready{}).empty());
+  rounds.AnswerPassed(now, out);
+  EXPECT_TRUE(Byes().empty()) << "it may be opened yet";
+  rounds.SetLeast(2);
+  rounds.AnswerPassed(now, out);
+  EXPECT_EQ(Byes(), std::vector{ByeReason::kSatOut});
+  rounds.AnswerPassed(now, out);
+  EXPECT_EQ(Byes().size(), 1U) << "once";
+}
+
+TEST_F(GroupRoundsTest, WhatCameEarlyIsAnsweredWhenTheNextViewIsEntered) {
+  rounds.Suspend(now, out);
+  EXPECT_TRUE(ByesFor(seating.hash(), Ready{}).empty());
+  EXPECT_TRUE(ByesFor(seating.hash(), Ask{1, 0, {}}).empty());
+  View next = view;
+  next.epoch = view.epoch + 1;
+  next.parent = seating.hash();
+  rounds.OnView(now, next, HashOf(next, "job"), false, out);
+  EXPECT_EQ(Byes(), (std::vector{ByeReason::kSatOut, ByeReason::kCannotSpeak}));
+}
+
+// As many ballots of other groups as a view of some hours has, and of one member that is in none.
+TEST_F(GroupRoundsTest, AWitnessPromisesHoweverManyBallotsTheViewHasHad) {
+  const auto answer = [&](uint64_t averaging, const InstanceId& instance) {
+    out.clear();
+    rounds.OnFrame(
+        now, PeerAt(1),
+        {.view = seating.hash(),
+         .epoch = view.epoch,
+         .averaging = averaging,
+         .round = 0,
+         .group = 0,
+         .frame = EncodeFrame(
+             {instance, crowdsurf::worker::Open{.ballot = 1, .age = {view.epoch, averaging, 0}}})},
+        out);
+    for (const Action& action : out) {
+      const auto* send = std::get_if<Send>(&action);
+      const auto said = send == nullptr ? std::nullopt : DecodeMessage(send->body);
+      if (!said || !std::holds_alternative<message::RoundFrame>(*said)) continue;
+      const auto frame = DecodeFrame(std::get<message::RoundFrame>(*said).frame);
+      if (frame && std::holds_alternative<Promise>(frame->body)) return true;
+    }
+    return false;
+  };
+  const auto name = [](uint64_t number) {
+    ByteWriter bytes;
+    bytes.U64(number);
+    return *InstanceId::From(Sha256(bytes.bytes()).view().first(16));
+  };
+  rounds.SetLeast(1);
+  uint64_t promised = 0;
+  for (uint64_t n = 0; n < 4097; ++n) promised += answer(10 + n / 2, name(n)) ? 1 : 0;
+  EXPECT_EQ(promised, 4097U);
+  EXPECT_TRUE(answer(10 + 4097 / 2 + 1, name(4097)));
+}
+
+// A steward that was stopped for long gives a seat from an averaging on that is under way. This
+// peer sat in cell 0 when the rounds of the first axis were held, so it holds the mean of the cells
+// 0, 2 and 4; in cell 5 it would be taken for one that holds the mean of 1, 3 and 5.
+class MovedTest : public GroupRoundsTest {
+ protected:
+  MovedTest() {
+    wide.grid = Grid{{3, 2}};
+    for (int i = 0; i < 5; ++i)
+      wide.members.push_back({.id = PeerAt(static_cast<size_t>(i)),
+                              .cell = static_cast<CellIndex>(i),
+                              .joined_unix_ms = i});
+    wide.witnesses = {PeerAt(0)};
+    seating = Seating(wide, HashOf(wide, "job"));
+    moved = seating;
+    moved.Add(Vacancy{PeerAt(0), 0, 1});
+    moved.Add(Seat{.member = {.id = PeerAt(0), .cell = 5},
+                   .steward = PeerAt(1),
+                   .steward_joined_ms = 1,
+                   .sitting = 1,
+                   .first_averaging = 1});
+    rounds.OnView(now, wide, seating.hash(), true, out);
+    rounds.TakeEnded();
+  }
+  void OpenRound(uint32_t round) {
+    opening.round = round;
+    opening.axis = round;
+    rounds.Open(now, opening, seating, {}, out);
+  }
+
+  View wide;
+  Seating moved;
+};
+
+TEST_F(MovedTest, InTheFirstRoundItTakesTheOtherCell) {
+  OpenRound(0);
+  EXPECT_EQ(rounds.CellIn(opening.averaging), 0U);
+  rounds.Replan(now, moved, {}, out);
+  EXPECT_TRUE(rounds.open());
+  EXPECT_EQ(rounds.CellIn(opening.averaging), 5U);
+  EXPECT_EQ(rounds.CellIn(opening.averaging + 1), std::nullopt);
+}
+
+TEST_F(MovedTest, InALaterRoundItSitsTheAveragingOut) {
+  OpenRound(1);
+  rounds.Replan(now, moved, {}, out);
+  EXPECT_FALSE(rounds.open());
+  const auto ended = rounds.TakeEnded();
+  ASSERT_EQ(ended.size(), 1U);
+  EXPECT_EQ(ended.front().over.outcome, Outcome::kKept);
+  EXPECT_EQ(rounds.CellIn(opening.averaging), 0U);
+}
+
+// In the row of 2 and 3 the member of cell 3 is lost. By the new seats this peer is of its class.
+TEST_F(MovedTest, ItSpeaksForNobodyOfAnotherClass) {
+  OpenRound(1);
+  const GroupPlan plan = PlanOf(moved, 2,
+                                {.job = "job",
+                                 .averaging = opening.averaging,
+                                 .round = 1,
+                                 .axis = 1,
+                                 .elements = 2048,
+                                 .chunk_elements = 1});
+  ASSERT_TRUE(plan.cells[1].speakers.contains(PeerAt(0)));
+  rounds.OnListInUse(now,
+                     {.view = seating.hash(),
+                      .averaging = opening.averaging,
+                      .round = 1,
+                      .group = plan.group,
+                      .seats = {moved.seats().begin(), moved.seats().end()},
+                      .vacancies = {moved.vacancies().begin(), moved.vacancies().end()}},
+                     {}, out);
+  out.clear();
+  rounds.OnFrame(now, PeerAt(2),
+                 {.view = seating.hash(),
+                  .epoch = 0,
+                  .averaging = opening.averaging,
+                  .round = 1,
+                  .group = plan.group,
+                  .frame = EncodeFrame({plan.instance, Ask{1, 0, {}}})},
+                 out);
+  ASSERT_EQ(out.size(), 1U);
+  const auto answer = DecodeMessage(std::get<Send>(out.front()).body);
+  const auto frame = DecodeFrame(std::get<message::RoundFrame>(*answer).frame);
+  ASSERT_TRUE(std::holds_alternative<Bye>(frame->body));
+  EXPECT_EQ(std::get<Bye>(frame->body).reason, ByeReason::kCannotSpeak);
+}
+
+}  // namespace
+}  // namespace crowdsurf::worker

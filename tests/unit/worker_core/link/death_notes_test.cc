@@ -1,0 +1,63 @@
+#include "worker/core/link/death_notes.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace crowdsurf::worker {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+Time At(double seconds) { return Time::FromNanoseconds(1) + Seconds(seconds); }
+
+TEST(DeathNotesTest, WhoStaysLostIsNamedAfterAWhileAndAgainUntilItIsPointless) {
+  DeathNotes notes;
+  std::vector<double> named;
+  for (double at = 0; at < 200; at += 0.5) {
+    if (!notes.Look(At(at), {"w1"}, true).empty()) named.push_back(at);
+  }
+  ASSERT_GE(named.size(), 2u);
+  EXPECT_EQ(named[0], 2);
+  for (size_t i = 1; i < named.size(); ++i) EXPECT_EQ(named[i] - named[i - 1], 5);
+  EXPECT_LE(named.back(), 120);
+  EXPECT_GT(named.back(), 110);
+}
+
+TEST(DeathNotesTest, AnAgentThatIsRestartedIsNotNamed) {
+  DeathNotes notes;
+  for (int crash = 0; crash < 5; ++crash) {
+    const double from = 10.0 * crash;
+    for (double at = 0; at < 1.9; at += 0.1) {
+      EXPECT_THAT(notes.Look(At(from + at), {"w1"}, true), IsEmpty());
+    }
+    notes.Look(At(from + 2), {}, true);
+    EXPECT_EQ(notes.notes(), 0u);
+  }
+}
+
+TEST(DeathNotesTest, OnlyWitnessesReportAndOneThatBecomesOneDoesAtOnce) {
+  DeathNotes notes;
+  EXPECT_THAT(notes.Look(At(0), {"w1"}, false), IsEmpty());
+  EXPECT_THAT(notes.Look(At(3), {"w1"}, false), IsEmpty());
+  EXPECT_THAT(notes.Look(At(4), {"w1"}, true), ElementsAre("w1"));
+}
+
+TEST(DeathNotesTest, AWaveIsNamedInPortionsAndTheTableIsBounded) {
+  DeathNotes notes;
+  std::vector<std::string> lost;
+  for (size_t i = 0; i < DeathNotes::kMostNotes + 5; ++i) lost.push_back("w" + std::to_string(i));
+  notes.Look(At(0), lost, true);
+  EXPECT_EQ(notes.notes(), DeathNotes::kMostNotes);
+  EXPECT_EQ(notes.dropped(), 5u);
+  lost.resize(100);
+  const auto first = notes.Look(At(2), lost, true), second = notes.Look(At(2.5), lost, true);
+  EXPECT_EQ(first.size(), DeathNotes::kMostNamed);
+  EXPECT_EQ(second.size(), 100 - DeathNotes::kMostNamed);
+  for (const std::string& name : second) {
+    EXPECT_EQ(std::count(first.begin(), first.end(), name), 0) << name;
+  }
+}
+
+}  // namespace
+}  // namespace crowdsurf::worker

@@ -1,0 +1,87 @@
+// Whom a newcomer asks for a seat, and how often.
+#include "worker/core/membership/joining.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "tests/unit/worker_core/world/numbered_peers.h"
+
+namespace crowdsurf::worker {
+namespace {
+
+PeerRecord SeatedRecord(uint8_t n) {
+  RosterRecord record;
+  record.contact = {Id(n), "w" + std::to_string(n), "127.0.0.1:1", "127.0.0.1:2"};
+  record.member = {.id = Id(n), .cell = n, .joined_unix_ms = n};
+  record.ready = record.seated = true;
+  record.epoch = 4;
+  record.line.members = 2;
+  return {"k", Id(n), Encode(record), Seconds(60)};
+}
+
+// A newcomer whose requests are answered after half a millisecond, for `length`.
+class Newcomer {
+ public:
+  using Answerer = message::JoinAnswer (*)(const PeerId& asked);
+
+  Newcomer() {
+    config_.job = "job";
+    config_.id = Id(200);
+    Actions out;
+    roster_.OnRecords(now_, {SeatedRecord(1), SeatedRecord(2), SeatedRecord(3)}, out);
+  }
+
+  void RunFor(Duration length, Answerer answer) {
+    constexpr Duration kTick = Microseconds(500);
+    for (const Time end = now_ + length; now_ < end; now_ = now_ + kTick) {
+      const auto step = joining_.Next(now_, 0);
+      ASSERT_FALSE(step.form) << "there is a view";
+      if (!step.ask) continue;
+      ++asked_[*step.ask];
+      joining_.OnAnswer(now_ + kTick, *step.ask, answer(*step.ask));
+    }
+  }
+  size_t asked(uint8_t n) const {
+    const auto at = asked_.find(Id(n));
+    return at == asked_.end() ? 0 : at->second;
+  }
+
+ private:
+  Time now_ = Time() + Seconds(1);
+  PeerConfig config_;
+  MetricRegistry registry_;
+  PeerMetrics metrics_{registry_};
+  Roster roster_{config_, metrics_};
+  Joining joining_{config_, roster_, Rng(3)};
+  std::map<PeerId, size_t> asked_;
+};
+
+message::JoinAnswer Named(uint8_t n) {
+  return {message::JoinAnswer::Kind::kAskSteward, {}, {{Id(n), "w", "", ""}}, {}};
+}
+
+TEST(JoiningTest, TheNamedStewardIsAskedAtOnce) {
+  Newcomer newcomer;
+  newcomer.RunFor(Milliseconds(100), [](const PeerId& asked) -> message::JoinAnswer {
+    if (asked == Id(1)) return Named(2);
+    if (asked == Id(2)) return Named(3);
+    return {message::JoinAnswer::Kind::kWait, {}, {}, {}};
+  });
+  EXPECT_EQ(newcomer.asked(1), 1U);
+  EXPECT_EQ(newcomer.asked(2), 1U);
+  EXPECT_EQ(newcomer.asked(3), 1U);
+}
+
+// One has entered the next view and names that one's steward, who has not, and names this one. With
+// links that bring some answers twice, the requests also grew without end.
+TEST(JoiningTest, TwoThatNameEachOtherAreNotAskedAsFastAsTheNetworkIs) {
+  Newcomer newcomer;
+  newcomer.RunFor(Seconds(3), [](const PeerId& asked) { return Named(asked == Id(1) ? 2 : 1); });
+  const size_t asked = newcomer.asked(1) + newcomer.asked(2);
+  EXPECT_GE(asked, 10U) << "it gave up, though one of them may be the steward any moment";
+  EXPECT_LE(asked, 44U);  // four in 300 ms
+}
+
+}  // namespace
+}  // namespace crowdsurf::worker

@@ -1,0 +1,363 @@
+// Membership of real peers in a small world: lines that merge, seats lost by mistake, checkpoints.
+#include "worker/core/membership/membership.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/unit/worker_core/world/peer_world.h"
+#include "worker/core/round/round_codec.h"
+
+namespace crowdsurf::worker {
+namespace {
+
+TEST(MembershipTest, TwoLinesThatMeetBecomeOneAndGoOn) {
+  PeerWorld world(11, EveryTenSteps());
+  for (int i = 0; i < 3; ++i) world.Add(Milliseconds(20), 0);
+  for (int i = 0; i < 5; ++i) world.Add(Milliseconds(20), 1);
+  world.RunFor(Seconds(2));
+  EXPECT_EQ(world.Summary(0).view->members, 3U);
+  EXPECT_EQ(world.Summary(4).view->members, 5U);
+  const auto lesser = world.Summary(0).averaging;
+  for (size_t i = 0; i < 3; ++i) world.node(i).island = 1;
+  const auto took = world.UntilTogether(Seconds(10));
+  ASSERT_TRUE(took);
+  EXPECT_LT(took->seconds(), 4);
+  world.RunFor(Seconds(1));
+  for (size_t i = 0; i < 8; ++i) {
+    EXPECT_EQ(world.Summary(i).view->members, 8U);
+    EXPECT_GT(world.Summary(i).averaging, lesser);
+    EXPECT_EQ(world.Summary(i).divergence, 0U);
+  }
+  for (size_t i = 0; i < 3; ++i) EXPECT_TRUE(world.node(i).fetches.empty());  // values are kept
+}
+
+// Two that are in their first round when they hear of a better line, at any instant of it.
+TEST(MembershipTest, WhoGivesUpItsLineFinishesItsRoundFirst) {
+  size_t newcomers = 0;
+  for (int64_t at = 90; at < 400; at += 10) {
+    PeerWorld world(static_cast<uint64_t>(at), EveryTenSteps());
+    for (int i = 0; i < 3; ++i) world.Add(Milliseconds(20), 0);
+    world.RunFor(Seconds(1));
+    world.jitter = 20;  // rounds take tens of milliseconds
+    for (int i = 0; i < 2; ++i) world.Add(Milliseconds(20), 1);
+    world.RunFor(Milliseconds(at));
+    for (size_t i = 3; i < 5; ++i) world.node(i).island = 0;
+    ASSERT_TRUE(world.UntilTogether(Seconds(10))) << at << world.Describe();
+    for (size_t i = 0; i < 5; ++i)
+      EXPECT_EQ(world.Summary(i).rounds.failed(), 0U) << at << " " << i;
+    newcomers += !world.node(3).fetches.empty() && !world.node(4).fetches.empty();
+  }
+  EXPECT_GT(newcomers, 0U) << "nobody gave its line up: this tested nothing";
+}
+
+TEST(MembershipTest, EightThatDoNotSeeEachOtherAtFirstMergeInOneStep) {
+  PeerWorld world(12, EveryTenSteps());
+  for (int i = 0; i < 8; ++i) world.Add(Milliseconds(20), i);
+  world.RunFor(Milliseconds(400));
+  for (size_t i = 0; i < 8; ++i) {
+    EXPECT_EQ(world.Summary(i).view->members, 1U);
+    world.node(i).island = 0;
+  }
+  ASSERT_TRUE(world.UntilTogether(Seconds(10)));
+  EXPECT_EQ(world.Summary(0).view->members, 8U);
+}
+
+TEST(MembershipTest, OneThatIsTakenForDeadByMistakeSitsAgain) {
+  for (uint64_t seed = 1; seed <= 10; ++seed) {
+    PeerWorld world(seed, EveryTenSteps());
+    for (int i = 0; i < 6; ++i) world.Add();
+    ASSERT_TRUE(world.UntilTogether(Seconds(5)));
+    world.RunFor(Milliseconds(500) + Milliseconds(static_cast<int64_t>(seed * 13)));
+    size_t steward = 0;
+    while (!world.Summary(steward).steward) ++steward;
+    const size_t victim = (steward + 3) % 6;
+    world.Slander(steward, victim);
+    EXPECT_EQ(world.Summary(steward).view->members, 5U) << seed;
+    ASSERT_TRUE(world.UntilTogether(Seconds(5))) << seed;
+    world.RunFor(Seconds(1));
+    EXPECT_TRUE(world.Together());
+    EXPECT_TRUE(world.Alive(victim));
+    for (size_t i = 0; i < 6; ++i) EXPECT_EQ(world.Summary(i).divergence, 0U);
+  }
+}
+
+// It believes that all others died, and forms a line of its own; they have vacated its cell. Its
+// line's epoch is above theirs, and its record says that it sits elsewhere when its seat is given.
+TEST(MembershipTest, ABranchOfOneBesideABiggerLineComesBack) {
+  for (uint64_t seed = 1; seed <= 5; ++seed) {
+    PeerWorld world(seed, EveryTenSteps());
+    for (int i = 0; i < 5; ++i) world.Add();
+    ASSERT_TRUE(world.UntilTogether(Seconds(5)));
+    world.RunFor(Milliseconds(500) + Milliseconds(static_cast<int64_t>(seed * 17)));
+    const std::string before = world.Summary(0).view->hash.brief();
+    const size_t loner = seed % 5;
+    for (size_t i = 0; i < 5; ++i)
+      if (i != loner) world.Slander(loner, i);
+    EXPECT_TRUE(world.Summary(loner).view->branch);
+    EXPECT_EQ(world.Summary(loner).view->members, 1U);
+    ASSERT_TRUE(world.UntilTogether(Seconds(5))) << "seed " << seed << world.Describe();
+    // Not into the view that it left: its promises there are forgotten.
+    EXPECT_NE(world.Summary(loner).view->hash.brief(), before);
+    const uint64_t averaging = world.Summary(loner).averaging;
+    world.RunFor(Seconds(1));
+    EXPECT_TRUE(world.Together());
+    EXPECT_GE(world.Summary(loner).averaging, averaging + 3);
+    EXPECT_EQ(world.Summary(loner).divergence, 0U);
+  }
+}
+
+// One with a slow trainer is never due, so it never says which seats it knows; yet who hears from
+// it learns that it missed one.
+TEST(MembershipTest, ASeatThatOneMissedIsToldToIt) {
+  PeerWorld world(21, EveryTenSteps(2));
+  for (int i = 0; i < 3; ++i) world.Add();
+  ASSERT_TRUE(world.UntilTogether(Seconds(5)));
+  size_t deaf = 0;
+  while (world.Summary(deaf).steward) ++deaf;
+  world.node(deaf).step_time = Milliseconds(30);
+  world.RunFor(Milliseconds(500));
+  world.lose = [deaf](size_t, size_t to, const Message& message) {
+    return to == deaf && (std::holds_alternative<message::SeatingNews>(message) ||
+                          std::holds_alternative<message::ViewNews>(message));
+  };
+  world.Add();
+  world.RunFor(Seconds(1));
+  EXPECT_EQ(world.Summary(deaf).view->members, 3U) << "it heard of the seat: this tests nothing";
+  world.lose = nullptr;
+  EXPECT_TRUE(world.UntilTogether(Seconds(1))) << world.Describe();
+}
+
+// It answered the opening of a branch, so it never comes back into this view; all heard that but
+// the steward, which gives it a cell.
+TEST(MembershipTest, WhoLeftAViewComesIntoTheNextThoughTheStewardMissedItsLeaving) {
+  PeerWorld world(22, EveryTenSteps());
+  for (int i = 0; i < 6; ++i) world.Add();
+  ASSERT_TRUE(world.UntilTogether(Seconds(5)));
+  world.RunFor(Milliseconds(300));
+  size_t steward = 0;
+  while (!world.Summary(steward).steward) ++steward;
+  const size_t victim = (steward + 3) % 6;
+  const ViewHash left = world.Summary(victim).view->hash;
+  world.Tell(victim, (steward + 1) % 6, message::BranchOpen{left, 1});
+  size_t lost = 0;
+  world.lose = [&](size_t, size_t to, const Message& message) {
+    const bool missed = to == steward && std::holds_alternative<message::Leaving>(message);
+    lost += missed;
+    return missed;
+  };
+  world.Slander(steward, victim);
+  world.RunFor(Seconds(2));
+  EXPECT_GT(lost, 0U);
+  world.lose = nullptr;
+  ASSERT_TRUE(world.UntilTogether(Seconds(5))) << world.Describe();
+  EXPECT_NE(world.Summary(victim).view->hash, left);
+}
+
+// The way back from a branch leads into a later view of the line. One before the view that was left
+// for the branch would lead nowhere, for it leads into that one; somebody who is behind may still
+// offer a seat in it.
+TEST(MembershipTest, WhoLeftAViewTakesNoSeatInTheOneBefore) {
+  PeerWorld world(23, EveryTenSteps());
+  std::optional<message::ViewNews> before;
+  world.lose = [&](size_t, size_t, const Message& message) {
+    if (const auto* news = std::get_if<message::ViewNews>(&message)) before = *news;
+    return false;
+  };
+  for (int i = 0; i < 3; ++i) world.Add();
+  ASSERT_TRUE(world.UntilTogether(Seconds(5)));
+  world.lose = nullptr;
+  ASSERT_TRUE(before);
+  const auto view = DecodeView(before->view);
+  ASSERT_EQ(view->members.size(), 3U);
+  const size_t loner = world.Add();
+  ASSERT_TRUE(world.UntilTogether(Seconds(5)));
+  world.node(loner).island = 1;
+  world.RunFor(Seconds(10));
+  ASSERT_EQ(world.Summary(loner).view->members, 1U);
+  const Member& gone = view->members[2];
+  before->vacancies = {Vacancy{gone.id, 0, 1}};
+  before->seats = {Seat{.member = {.id = world.node(loner).config.id, .cell = gone.cell},
+                        .steward = view->members[0].id,
+                        .sitting = 1,
+                        .first_averaging = 1}};
+  world.Tell(loner, 0, *before);
+  world.RunFor(Seconds(1));
+  EXPECT_EQ(world.Summary(loner).view->members, 1U);
+  world.node(loner).island = 0;
+  EXPECT_TRUE(world.UntilTogether(Seconds(10))) << world.Describe();
+}
+
+TEST(MembershipTest, AveragingsWithoutAPauseDoNotKeepAViewFromBeingRenewed) {
+  AveragingConfig config = EveryTenSteps();
+  config.interval = 1;  // everybody is due again before an averaging is over
+  PeerWorld world(14, config);
+  for (int i = 0; i < 4; ++i) world.Add();
+  ASSERT_TRUE(world.UntilTogether(Seconds(5)));
+  world.RunFor(Seconds(1));
+  world.Add();
+  ASSERT_TRUE(world.UntilTogether(Seconds(2))) << world.Describe();
+  ExpectAgreement(world);
+}
+
+// A model takes seconds to fetch, an averaging may take less: what was the newest when the transfer
+// began is near enough, or the newcomer would fetch for ever.
+TEST(MembershipTest, ATransferThatTakesLongerThanAnAveragingIsMadeOnce) {
+  PeerWorld world(16, EveryTenSteps());  // an averaging every 100 ms
+  for (int i = 0; i < 4; ++i) world.Add();
+  ASSERT_TRUE(world.UntilTogether(Seconds(5)));
+  world.RunFor(Seconds(1));
+  world.fetch_takes = Seconds(1);
+  const size_t late = world.Add();
+  ASSERT_TRUE(world.UntilTogether(Seconds(5))) << world.Describe();
+  EXPECT_EQ(world.node(late).fetches.size(), 1U);
+  world.RunFor(Seconds(1));
+  ExpectAgreement(world);
+  EXPECT_GE(world.node(late).deliveries.size(), 5U);
+  for (size_t i = 0; i < world.size(); ++i) EXPECT_EQ(world.Summary(i).rounds.failed(), 0U) << i;
+}
+
+TEST(MembershipTest, ATrainerThatGoesAndComesBackFetchesTheState) {
+  PeerWorld world(13, EveryTenSteps());
+  for (int i = 0; i < 4; ++i) world.Add();
+  ASSERT_TRUE(world.UntilTogether(Seconds(5)));
+  world.RunFor(Milliseconds(700));
+  world.node(2).running = false;
+  world.Local(2, TrainerGone{});
+  world.RunFor(Milliseconds(300));
+  EXPECT_FALSE(world.Summary(2).view);
+  EXPECT_EQ(world.Summary(0).view->members, 3U);
+  world.node(2).steps = 0;
+  world.Local(2, TrainerRegistered{Sha256(AsBytes("table")), 64, true});
+  ASSERT_TRUE(world.UntilTogether(Seconds(5)));
+  EXPECT_EQ(world.node(2).fetches.size(), 1U);
+}
+
+// Machines that are taken end their trainers at any moment: of a whole group, at once. What such a
+// worker gives up is no failed round of a survivor (DESIGN 11).
+TEST(MembershipTest, WhoseTrainerGoesInTheMiddleOfARoundHasLeftIt) {
+  double left = 0;
+  for (int offset = 0; offset < 100; offset += 4) {  // an averaging every 100 ms
+    PeerWorld world(17, EveryTenSteps());
+    for (int i = 0; i < 4; ++i) world.Add();
+    ASSERT_TRUE(world.UntilTogether(Seconds(5)));
+    world.jitter = 20;  // up to 6 ms a message: rounds take a good part of the time
+    world.RunFor(Milliseconds(700 + offset));
+    for (size_t i = 0; i < world.size(); ++i) {
+      world.node(i).running = false;
+      world.Local(i, TrainerGone{});
+    }
+    world.RunFor(Milliseconds(300));
+    for (size_t i = 0; i < world.size(); ++i) {
+      EXPECT_EQ(world.Summary(i).rounds.failed(), 0U) << i << " at " << offset;
+      left += world.node(i)
+                  .metrics
+                  .AddCounter("crowdsurf_round_total", "Rounds of this peer by how they ended.",
+                              {{"outcome", "left"}})
+                  .value();
+    }
+  }
+  EXPECT_GT(left, 0) << "no trainer went in the middle of a round";
+}
+
+TEST(MembershipTest, TheHighestCheckpointWinsWhenAllComeBack) {
+  PeerWorld world(14, EveryTenSteps());
+  world.Add(Milliseconds(20));
+  world.Add(Milliseconds(20), 0, RestoredCheckpoint{40, 1000, Sha256(AsBytes("old"))});
+  const size_t best =
+      world.Add(Milliseconds(20), 0, RestoredCheckpoint{50, 2000, Sha256(AsBytes("new"))});
+  world.node(best).serves[{50, Sha256(AsBytes("new"))}] = std::vector<double>(64, 3.0);
+  world.node(best).regions[Region::kInboxA].assign(64, 3.0);
+  ASSERT_TRUE(world.UntilTogether(Seconds(5)));
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_GE(world.Summary(i).averaging, 50U) << i;
+    EXPECT_GE(world.Summary(i).job_samples, 2000) << i;
+    EXPECT_EQ(world.node(i).x[0], 3.0) << i;
+  }
+  world.RunFor(Seconds(1));
+  EXPECT_GT(world.Summary(0).averaging, 51U);
+}
+
+TEST(MembershipTest, AnotherTensorTableIsRefusedAndHarmsNobody) {
+  PeerWorld world(15, EveryTenSteps());
+  for (int i = 0; i < 3; ++i) world.Add();
+  ASSERT_TRUE(world.UntilTogether(Seconds(5)));
+  const size_t odd = world.Add(Seconds(1000));
+  world.Local(odd, TrainerRegistered{Sha256(AsBytes("another")), 64, true});
+  world.RunFor(Seconds(3));
+  EXPECT_FALSE(world.Summary(odd).view);
+  EXPECT_EQ(world.Summary(odd).seat_refused, "another tensor table");
+  EXPECT_EQ(world.Summary(0).seat_refused, "");
+  EXPECT_EQ(world.Summary(0).view->members, 3U);
+  EXPECT_EQ(world.Summary(0).rounds.failed(), 0U);
+}
+
+TEST(MembershipTest, ANewerConfigurationActsThroughTheNextView) {
+  PeerWorld world(16, EveryTenSteps());
+  for (int i = 0; i < 8; ++i) world.Add();
+  ASSERT_TRUE(world.UntilTogether(Seconds(5)));
+  AveragingConfig config = EveryTenSteps(8);
+  config.generation = 2;
+  for (size_t i = 0; i < 8; ++i) world.Local(i, ConfigChanged{config});
+  world.RunFor(Seconds(1));
+  for (size_t i = 0; i < 8; ++i)
+    EXPECT_EQ(world.Summary(i).view->radices, (std::vector<uint16_t>{8})) << i;
+}
+
+void Reconfigure(PeerWorld& world, uint64_t generation) {
+  AveragingConfig config = EveryTenSteps(8);
+  config.generation = generation;
+  for (size_t i = 0; i < world.size(); ++i) world.Local(i, ConfigChanged{config});
+}
+
+// Witnesses forget the rounds of views two epochs old. One member's round goes on, because its
+// frames are lost for a while, when a third view is wanted.
+TEST(MembershipTest, TheNextViewWaitsForWhoIsInTheParentYetButNotForEver) {
+  constexpr size_t kSlow = 4;
+  for (const Duration lost : {Milliseconds(300), Seconds(10)}) {
+    PeerWorld world(19, EveryTenSteps(8));
+    for (int i = 0; i < 5; ++i) world.Add();
+    ASSERT_TRUE(world.UntilTogether(Seconds(5)));
+    world.RunFor(Seconds(1));
+    const auto epoch = [&](size_t i) { return world.Summary(i).view->epoch; };
+    const uint64_t first = epoch(0);
+    const Time healed = world.now() + lost;
+    world.lose = [&](size_t, size_t to, const Message& message) {  // bytes move all the same
+      const auto* round = std::get_if<message::RoundFrame>(&message);
+      return world.now() < healed && to == kSlow && round != nullptr &&
+             !std::holds_alternative<Ready>(DecodeFrame(round->frame)->body);
+    };
+    const size_t rounds = world.node(kSlow).weights.size();
+    while (world.node(kSlow).weights.size() == rounds) world.RunFor(Milliseconds(1));
+    world.RunFor(Milliseconds(30));
+    Reconfigure(world, 2);
+    while (epoch(0) == first) world.RunFor(Milliseconds(1));
+    const Time second = world.now();
+    ASSERT_EQ(epoch(kSlow), first) << "it is in no round: this tests nothing";
+    Reconfigure(world, 3);
+    while (epoch(0) == first + 1 && epoch(kSlow) == first) world.RunFor(Milliseconds(1));
+    const double waited = (world.now() - second).seconds();
+    EXPECT_GT(waited, 0.15);
+    EXPECT_LT(waited, 2);  // a second, and what it takes to get between two averagings
+    if (lost < Seconds(1)) {
+      EXPECT_EQ(epoch(kSlow), first + 1) << "its round was taken from it";
+    }
+    const auto took = world.UntilTogether(Seconds(10));
+    ASSERT_TRUE(took) << world.Describe();
+    world.RunFor(Seconds(2));
+    EXPECT_EQ(epoch(0), first + 2);
+  }
+}
+
+TEST(MembershipTest, AllReduceIsOneGroup) {
+  AveragingConfig config = EveryTenSteps();
+  config.strategy = StrategyKind::kAllReduce;
+  PeerWorld world(17, config);
+  for (int i = 0; i < 6; ++i) world.Add();
+  ASSERT_TRUE(world.UntilTogether(Seconds(5)));
+  world.RunFor(Seconds(1));
+  ExpectAgreement(world);
+  EXPECT_EQ(world.Summary(0).view->radices, (std::vector<uint16_t>{6}));
+  EXPECT_GE(world.Summary(0).averaging, 5U);
+}
+
+}  // namespace
+}  // namespace crowdsurf::worker

@@ -1,0 +1,155 @@
+#include "worker/core/peer/peer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/unit/worker_core/world/peer_world.h"
+
+namespace crowdsurf::worker {
+namespace {
+
+// CROWDSURF_TEST_SEED replays one seed.
+uint64_t FirstSeed() {
+  const char* seed = std::getenv("CROWDSURF_TEST_SEED");
+  return seed == nullptr ? 1 : std::strtoull(seed, nullptr, 10);
+}
+uint64_t LastSeed() {
+  const char* seeds = std::getenv("CROWDSURF_TEST_SEEDS");
+  return FirstSeed() + (seeds == nullptr ? 8 : std::strtoull(seeds, nullptr, 10)) - 1;
+}
+
+TEST(PeerFailureTest, OneThatIsKilledCostsNobodyTheRoundAndItsReplacementTakesItsCell) {
+  for (uint64_t seed = FirstSeed(); seed <= LastSeed(); ++seed) {
+    PeerWorld world(seed, EveryTenSteps());
+    for (int i = 0; i < 8; ++i) world.Add();
+    ASSERT_TRUE(world.UntilTogether(Seconds(5)));
+    Rng rng(seed);
+    size_t next = 0;
+    for (int kill = 0; kill < 6; ++kill) {
+      world.RunFor(Milliseconds(500) + Microseconds(static_cast<int64_t>(rng.Uniform(200'000))));
+      while (!world.Alive(next)) ++next;
+      world.Kill(next);
+      world.RunFor(Milliseconds(300));
+      world.Add();
+    }
+    ASSERT_TRUE(world.UntilTogether(Seconds(5))) << seed;
+    world.RunFor(Milliseconds(500));
+    ExpectAgreement(world);
+    for (size_t i = 0; i < world.size(); ++i) {
+      if (!world.Alive(i)) continue;
+      EXPECT_EQ(world.Summary(i).rounds.failed(), 0U) << "seed " << seed << " peer " << i;
+      EXPECT_EQ(world.Summary(i).view->members, 8U);
+    }
+  }
+}
+
+TEST(PeerFailureTest, WhoDiesIsNamedAsLostAndWhoLeavesIsNot) {
+  PeerWorld world(11, EveryTenSteps());
+  for (int i = 0; i < 6; ++i) world.Add();
+  ASSERT_TRUE(world.UntilTogether(Seconds(5)));
+  world.RunFor(Milliseconds(500));
+  for (size_t i = 0; i < 6; ++i) EXPECT_THAT(world.Summary(i).lost, testing::IsEmpty());
+  world.Kill(2);
+  world.Local(3, LeaveAsked{});
+  world.RunFor(Seconds(3));
+  for (const size_t i : {0u, 1u, 4u, 5u}) {
+    EXPECT_THAT(world.Summary(i).lost, testing::ElementsAre("w2")) << i;
+    EXPECT_TRUE(world.Summary(i).witness);
+  }
+  for (int i = 0; i < 4; ++i) world.Add();  // a new view: who died before it is dead in it, too
+  ASSERT_TRUE(world.UntilTogether(Seconds(5)));
+  EXPECT_THAT(world.Summary(0).lost, testing::Contains("w2"));
+}
+
+TEST(PeerFailureTest, OneThatLeavesExitsSoonAndTheOthersGoOn) {
+  PeerWorld world(6, EveryTenSteps());
+  for (int i = 0; i < 4; ++i) world.Add();
+  ASSERT_TRUE(world.UntilTogether(Seconds(5)));
+  world.RunFor(Milliseconds(730));
+  world.Local(0, LeaveAsked{});  // the steward, the longest-lived
+  world.RunFor(Milliseconds(300));
+  EXPECT_EQ(world.node(0).left.size(), 1U);
+  ASSERT_TRUE(world.UntilTogether(Seconds(3)));
+  world.RunFor(Seconds(1));
+  ExpectAgreement(world);
+  for (size_t i = 1; i < 4; ++i) EXPECT_EQ(world.Summary(i).rounds.failed(), 0U);
+}
+
+TEST(PeerFailureTest, MostDieAtOnceAndTheRestBranchesAndGoesOn) {
+  PeerWorld world(7, EveryTenSteps());
+  for (int i = 0; i < 8; ++i) world.Add();
+  ASSERT_TRUE(world.UntilTogether(Seconds(5)));
+  world.RunFor(Milliseconds(700));
+  for (size_t i = 0; i < 6; ++i) world.Kill(i);
+  const auto took = world.UntilTogether(Seconds(10));
+  ASSERT_TRUE(took);
+  const uint64_t before = world.Summary(6).averaging;
+  world.RunFor(Seconds(1));
+  EXPECT_TRUE(world.Summary(6).view->branch);
+  EXPECT_GE(world.Summary(6).averaging, before + 4);
+  ExpectAgreement(world);
+}
+
+TEST(PeerFailureTest, TheTargetEndsTheJobAtEverybodyAndOneWritesTheModel) {
+  AveragingConfig config = EveryTenSteps();
+  config.target.samples = 5000;
+  PeerWorld world(8, config);
+  for (int i = 0; i < 4; ++i) world.Add();
+  world.RunFor(Seconds(10));
+  size_t models = 0;
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_TRUE(world.node(i).stopped) << i;
+    EXPECT_TRUE(world.Summary(i).target_met);
+    models += world.node(i).checkpoints.size();
+  }
+  EXPECT_EQ(models, 1U);
+  EXPECT_GE(world.Summary(0).job_samples, 5000);
+}
+
+// Random sizes, group sizes and delays; several die at once, some leave, some come, one is
+// slandered. Whatever happens: no divergence, nothing hangs, and in the end they are together and
+// averaging.
+TEST(PeerFailureTest, WhateverHappensTheyEndTogetherAndGoOn) {
+  for (uint64_t seed = FirstSeed(); seed <= LastSeed(); ++seed) {
+    Rng rng(seed * 7919);
+    PeerWorld world(seed, EveryTenSteps(static_cast<uint16_t>(2 + rng.Uniform(4))));
+    world.jitter = rng.Bernoulli(0.7) ? 10 * rng.UniformDouble() : 0;
+    const size_t members = 2 + rng.Uniform(10);
+    for (size_t i = 0; i < members; ++i)
+      world.Add(Milliseconds(static_cast<int64_t>(rng.Uniform(400))));
+    for (int event = 0; event < 8; ++event) {
+      world.RunFor(Microseconds(static_cast<int64_t>(rng.Uniform(700'000))));
+      std::vector<size_t> live;
+      for (size_t i = 0; i < world.size(); ++i)
+        if (world.Alive(i)) live.push_back(i);
+      const size_t some = live[rng.Uniform(live.size())];
+      switch (rng.Uniform(4)) {
+        case 0:
+          for (size_t i = 0; i < 1 + live.size() / 3 && live.size() > 1; ++i) world.Kill(live[i]);
+          break;
+        case 1:
+          if (live.size() > 2) world.Local(some, LeaveAsked{});
+          break;
+        case 2:
+          for (size_t i = 0; i < 1 + rng.Uniform(3); ++i) world.Add();
+          break;
+        case 3:
+          world.Slander(live[rng.Uniform(live.size())], some);
+          break;
+      }
+    }
+    world.Add();  // nobody may be left otherwise
+    ASSERT_TRUE(world.UntilTogether(Seconds(30))) << "seed " << seed << world.Describe();
+    std::map<size_t, uint64_t> before;
+    for (size_t i = 0; i < world.size(); ++i)
+      if (world.Alive(i)) before[i] = world.Summary(i).averaging;
+    world.RunFor(Seconds(3));
+    for (const auto& [i, averaging] : before) {
+      EXPECT_EQ(world.Summary(i).divergence, 0U) << "seed " << seed;
+      EXPECT_GE(world.Summary(i).averaging, averaging + 5) << "seed " << seed << " peer " << i;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace crowdsurf::worker

@@ -1,0 +1,205 @@
+#include "worker/core/round/round_pacer.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "base/rng.h"
+#include "tests/unit/worker_core/world/numbered_peers.h"
+
+namespace crowdsurf::worker {
+namespace {
+
+Time At(int64_t milliseconds) { return Time::FromNanoseconds(1'000'000 * (1000 + milliseconds)); }
+
+RoundSpec Spec() {
+  RoundSpec spec;
+  for (int rank = 0; rank < 2; ++rank) {
+    spec.cells.push_back({PeerAt(static_cast<size_t>(rank)), {}});
+    spec.witnesses.push_back(PeerAt(static_cast<size_t>(rank)));
+  }
+  spec.chunks = {{0, 0, 1}};
+  return spec;
+}
+
+// A round that this member, of rank 0, has opened, and what it has learnt of the other's times.
+struct OpenedRound {
+  explicit OpenedRound(const RoundSpec& spec = Spec()) : round(spec) { round.Start(out); }
+  void Hear(const FrameBody& body) { round.OnFrame(PeerAt(1), {InstanceId(), body}, out); }
+  void HearReady() { Hear(Ready{{}, {}, MemberListHash(Spec().cells), PartsHash(Spec().chunks)}); }
+  // Until 20 ms, each ms one frame: the silence of `peer` is learnt to be the least, 50 ms.
+  void HearOften(const PeerId& peer) {
+    for (int i = 0; i <= 20; ++i) times.OnHeard(At(i), peer);
+  }
+  RoundTimes times{PacerConfig()};
+  Round round;
+  RoundActions out;
+};
+
+bool Has(const std::vector<Due>& due, Due::Kind kind) {
+  return std::any_of(due.begin(), due.end(), [&](const Due& d) { return d.kind == kind; });
+}
+
+TEST(RoundPacerTest, ABoundIsTheMedianAndSoManyDeviations) {
+  DurationWindow window;
+  for (const int64_t sample : {10, 12, 11, 50, 9}) window.Add(Milliseconds(sample));
+  EXPECT_EQ(window.Bound(0), Milliseconds(11));
+  EXPECT_EQ(window.Bound(6), Milliseconds(17));  // MAD of {1, 1, 0, 39, 2} is 1
+}
+
+// Against the definition: sort the last samples, sort their distances from the middle one.
+TEST(RoundPacerTest, ABoundFollowsItsDefinitionAsTheWindowMoves) {
+  Rng rng(7);
+  DurationWindow window;
+  std::vector<Duration> all;
+  for (int i = 0; i < 500; ++i) {
+    all.push_back(Microseconds(static_cast<int64_t>(rng.Uniform(i % 3 == 0 ? 5 : 1'000'000))));
+    window.Add(all.back());
+    const size_t size = std::min(all.size(), DurationWindow::kWindow);
+    std::vector<Duration> last(all.end() - static_cast<std::ptrdiff_t>(size), all.end());
+    std::sort(last.begin(), last.end());
+    const Duration median = last[size / 2];
+    for (Duration& sample : last) sample = sample > median ? sample - median : median - sample;
+    std::sort(last.begin(), last.end());
+    ASSERT_EQ(window.Bound(6), median + last[size / 2] * 6) << "after sample " << i;
+    ASSERT_EQ(window.Bound(0), median) << "after sample " << i;
+  }
+}
+
+TEST(RoundPacerTest, SilenceIsLearntPerPeerBetweenItsLimits) {
+  RoundTimes times{PacerConfig()};
+  EXPECT_EQ(times.Silence(PeerAt(1)), Seconds(1));
+  for (int i = 0; i < 20; ++i) times.OnHeard(At(i), PeerAt(1));
+  EXPECT_EQ(times.Silence(PeerAt(1)), Milliseconds(50));
+  for (int i = 0; i < 40; ++i) times.OnHeard(At(100 + 200 * i), PeerAt(2));
+  EXPECT_EQ(times.Silence(PeerAt(2)), Milliseconds(200));
+}
+
+TEST(RoundPacerTest, AWrongBallotDoublesTheDeadlinesAndFastRoundsHalveThem) {
+  RoundTimes times{PacerConfig()};
+  const Duration before = times.StartDeadline();
+  times.OnEnded(Milliseconds(10), false, true);
+  EXPECT_EQ(times.StartDeadline(), before * 2);
+  times.OnEnded(Milliseconds(10), true, false);
+  EXPECT_EQ(times.StartDeadline(), before);
+}
+
+TEST(RoundPacerTest, WhoIsAbsentAtTheDeadlineIsSuspectedOnce) {
+  OpenedRound opened;
+  auto& [times, round, out] = opened;
+  RoundPacer pacer(At(0), times);
+  pacer.Observe(At(0), round);
+  EXPECT_FALSE(Has(pacer.TakeDue(At(999), round), Due::Kind::kSuspect));
+  const std::vector<Due> due = pacer.TakeDue(At(1000), round);
+  const Due absent{Due::Kind::kSuspect, PeerAt(1), SuspicionCause::kAbsent};
+  EXPECT_EQ(std::count(due.begin(), due.end(), absent), 1);
+  for (const Due& d : due) Apply(d, round, out);
+  pacer.Observe(At(1000), round);
+  EXPECT_FALSE(Has(pacer.TakeDue(At(1001), round), Due::Kind::kSuspect));
+}
+
+TEST(RoundPacerTest, ASilentMemberIsSuspectedAndTrustedWhenItIsHeardAgain) {
+  OpenedRound opened;
+  auto& [times, round, out] = opened;
+  RoundPacer pacer(At(0), times);
+  opened.HearReady();
+  ASSERT_TRUE(round.all_ready());
+  opened.HearOften(PeerAt(1));
+  pacer.Observe(At(20), round);
+  const std::vector<Due> due = pacer.TakeDue(At(71), round);
+  ASSERT_TRUE(Has(due, Due::Kind::kSuspect));
+  for (const Due& d : due) Apply(d, round, out);
+  pacer.Observe(At(71), round);
+  times.OnHeard(At(90), PeerAt(1));
+  EXPECT_TRUE(Has(pacer.TakeDue(At(90), round), Due::Kind::kTrust));
+}
+
+// Members that take each other for dead in turn would otherwise have all of a round's ballots in as
+// many times 50 ms.
+TEST(RoundPacerTest, EachBallotAfterTheFirstDoublesTheSilenceThatIsSuspicious) {
+  OpenedRound opened;
+  auto& [times, round, out] = opened;
+  opened.HearOften(PeerAt(1));
+  RoundPacer pacer(At(20), times);
+  opened.HearReady();
+  int64_t now = 20;
+  // Without a ballot, in the first, in the second, ...
+  const std::vector<int64_t> silences = {50, 50, 100, 200, 400, 800, 1000, 1000};
+  for (size_t ballots = 0; ballots < silences.size(); ++ballots) {
+    if (ballots > 0) {  // peer 1 coordinates the even ones, and is heard with each
+      Open open;
+      open.ballot = static_cast<Ballot>(2 * ballots);
+      opened.Hear(open);
+      times.OnHeard(At(now), PeerAt(1));
+    }
+    ASSERT_EQ(round.ballot(), 2 * ballots);
+    pacer.Observe(At(now), round);
+    pacer.TakeDue(At(now), round);  // it is trusted again
+    pacer.Observe(At(now), round);
+    const int64_t silent = now + silences[ballots];
+    EXPECT_FALSE(Has(pacer.TakeDue(At(silent - 1), round), Due::Kind::kSuspect)) << ballots;
+    EXPECT_TRUE(Has(pacer.TakeDue(At(silent), round), Due::Kind::kSuspect)) << ballots;
+    now = silent + 1;
+  }
+}
+
+TEST(RoundPacerTest, ARoundGivenUpInWhichASuspectLivedDoublesTheDeadlinesOfTheNext) {
+  for (const bool lived : {false, true}) {
+    OpenedRound opened;
+    auto& [times, round, out] = opened;
+    opened.HearOften(PeerAt(1));
+    RoundPacer pacer(At(20), times);
+    opened.HearReady();
+    pacer.Observe(At(20), round);
+    ASSERT_TRUE(Has(pacer.TakeDue(At(70), round), Due::Kind::kSuspect));
+    const Duration before = times.StartDeadline();
+    if (lived) times.OnHeard(At(80), PeerAt(1));
+    EXPECT_EQ(Has(pacer.TakeDue(At(80), round), Due::Kind::kTrust), lived);
+    round.OnSitOut(out);
+    pacer.Observe(At(90), round);
+    EXPECT_EQ(times.StartDeadline(), lived ? before * 2 : before);
+  }
+}
+
+// It may be in an earlier round still, and has nothing to say before that is over.
+TEST(RoundPacerTest, AStandInOwesNothingBeforeTheStartDeadlineEvenIfItIsAWitness) {
+  constexpr int kStandIn = 7;
+  RoundSpec spec = Spec();
+  spec.cells.push_back({std::nullopt, {PeerAt(kStandIn)}});
+  spec.witnesses.push_back(PeerAt(kStandIn));
+  OpenedRound opened(spec);
+  RoundPacer pacer(At(0), opened.times);
+  opened.HearOften(PeerAt(kStandIn));
+  pacer.Observe(At(20), opened.round);
+  const Due silent{Due::Kind::kSuspect, PeerAt(kStandIn), SuspicionCause::kSilence};
+  const auto suspected = [&](int now) {
+    const std::vector<Due> due = pacer.TakeDue(At(now), opened.round);
+    return std::count(due.begin(), due.end(), silent);
+  };
+  EXPECT_EQ(suspected(999), 0);
+  EXPECT_EQ(suspected(1000), 1);
+}
+
+TEST(RoundPacerTest, ARoundThatIsNotOverSitsOutInTheEndAndBeatsMeanwhile) {
+  OpenedRound opened;
+  auto& [times, round, out] = opened;
+  RoundPacer pacer(At(0), times);
+  int beats = 0;
+  bool sat_out = false;
+  for (Time now = At(0); !round.over(); now = pacer.NextDeadline(round)) {
+    ASSERT_FALSE(now.infinite());
+    for (const Due& due : pacer.TakeDue(now, round)) {
+      beats += due.kind == Due::Kind::kBeat ? 1 : 0;
+      sat_out = sat_out || due.kind == Due::Kind::kSitOut;
+      Apply(due, round, out);
+    }
+    pacer.Observe(now, round);
+  }
+  EXPECT_TRUE(sat_out);  // its fold is never answered, so it cannot finish
+  EXPECT_EQ(round.outcome()->outcome, Outcome::kKept);
+  EXPECT_GT(beats, 10);
+  EXPECT_TRUE(pacer.NextDeadline(round).infinite());
+}
+
+}  // namespace
+}  // namespace crowdsurf::worker

@@ -1,0 +1,105 @@
+#include "worker/core/state/state_donor.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/unit/worker_core/world/numbered_peers.h"
+
+namespace crowdsurf::worker {
+namespace {
+
+const Time kNow = Time::FromNanoseconds(1'000'000'000);
+
+StateManifest Average(uint64_t number, size_t elements = 200'000) {
+  return MakeStateManifest(std::vector<float>(elements, static_cast<float>(number)), number,
+                           Digest(), Digest());
+}
+
+struct StateDonorTest : testing::Test {
+  MetricRegistry metrics;
+  StateDonor donor{StateDonorOptions{}, metrics};
+
+  StateRefusal RefusalOf(const std::optional<SendState>& send) {
+    if (const auto* m = std::get_if<ManifestReply>(&send->message)) return m->refusal;
+    return std::get<ChunkReply>(send->message).refusal;
+  }
+};
+
+TEST_F(StateDonorTest, TheNewestAverageIsOfferedAndAnOlderOneByItsNumber) {
+  donor.Offer(0, Average(4));
+  donor.Offer(1, Average(5));
+  const auto newest = donor.OnMessage(kNow, Id(1), ManifestRequest{0});
+  EXPECT_EQ(std::get<ManifestReply>(newest->message).manifest.averaging, 5u);
+  const auto older = donor.OnMessage(kNow, Id(1), ManifestRequest{4});
+  EXPECT_EQ(std::get<ManifestReply>(older->message).manifest.averaging, 4u);
+  EXPECT_EQ(RefusalOf(donor.OnMessage(kNow, Id(1), ManifestRequest{6})), StateRefusal::kNothing);
+}
+
+TEST_F(StateDonorTest, AChunkIsARangeOfTheInboxThatHoldsIt) {
+  const StateManifest m = Average(4);
+  ASSERT_EQ(m.chunks(), 4u) << "800,000 bytes";
+  donor.Offer(1, m);
+  const auto send = donor.OnMessage(kNow, Id(1), ChunkRequest{m.Root(), false, 3});
+  EXPECT_EQ(send->inbox, 1);
+  EXPECT_EQ(send->offset, 3u * 262'144);
+  EXPECT_EQ(send->bytes, 800'000u - 3 * 262'144);
+  EXPECT_EQ(RefusalOf(donor.OnMessage(kNow, Id(1), ChunkRequest{m.Root(), false, 4})),
+            StateRefusal::kGone);
+}
+
+TEST_F(StateDonorTest, ARetiredInboxIsGoneBeforeItIsWritten) {
+  const StateManifest m = Average(4);
+  donor.Offer(1, m);
+  donor.Retire(1);
+  EXPECT_FALSE(donor.holds(4));
+  EXPECT_EQ(RefusalOf(donor.OnMessage(kNow, Id(1), ChunkRequest{m.Root(), false, 0})),
+            StateRefusal::kGone);
+}
+
+TEST_F(StateDonorTest, JoinersAndTheirWindowsAreBounded) {
+  const StateManifest m = Average(4);
+  donor.Offer(0, m);
+  for (uint8_t n = 1; n <= 4; ++n) {
+    EXPECT_EQ(RefusalOf(donor.OnMessage(kNow, Id(n), ManifestRequest{0})), StateRefusal::kNone);
+  }
+  EXPECT_EQ(RefusalOf(donor.OnMessage(kNow, Id(5), ManifestRequest{0})), StateRefusal::kBusy);
+  const ChunkRequest request{m.Root(), false, 0};
+  for (int i = 0; i < 8; ++i) {
+    EXPECT_EQ(RefusalOf(donor.OnMessage(kNow, Id(1), request)), StateRefusal::kNone);
+  }
+  EXPECT_EQ(RefusalOf(donor.OnMessage(kNow, Id(1), request)), StateRefusal::kBusy);
+  donor.OnSent(Id(1));
+  EXPECT_EQ(RefusalOf(donor.OnMessage(kNow, Id(1), request)), StateRefusal::kNone);
+  EXPECT_EQ(RefusalOf(donor.OnMessage(kNow + Seconds(11), Id(5), ManifestRequest{0})),
+            StateRefusal::kNone)
+      << "the silent ones lost their places";
+  EXPECT_EQ(metrics.Value("crowdsurf_state_requests_refused_total", {{"reason", "busy"}}), 2);
+}
+
+TEST_F(StateDonorTest, WhoHasEverythingLeavesItsPlaceAtOnce) {
+  donor.Offer(0, Average(4));
+  for (uint8_t n = 1; n <= 4; ++n) donor.OnMessage(kNow, Id(n), ManifestRequest{0});
+  donor.OnOver(Id(9));  // of whom nothing is known
+  EXPECT_EQ(RefusalOf(donor.OnMessage(kNow, Id(5), ManifestRequest{0})), StateRefusal::kBusy);
+  donor.OnOver(Id(2));
+  EXPECT_EQ(RefusalOf(donor.OnMessage(kNow, Id(5), ManifestRequest{0})), StateRefusal::kNone);
+  EXPECT_EQ(RefusalOf(donor.OnMessage(kNow, Id(2), ManifestRequest{0})), StateRefusal::kBusy);
+}
+
+TEST_F(StateDonorTest, TheOpaqueStateIsServedUnderItsOwnHashOnly) {
+  std::array<uint8_t, 32> hash{7};
+  donor.SetOpaque({300'000, Digest(hash)});
+  const auto send = donor.OnMessage(kNow, Id(1), ChunkRequest{Digest(hash), true, 1});
+  EXPECT_EQ(send->inbox, -1);
+  EXPECT_EQ(send->offset, 262'144u);
+  EXPECT_EQ(send->bytes, 300'000u - 262'144);
+  EXPECT_EQ(RefusalOf(donor.OnMessage(kNow, Id(1), ChunkRequest{Digest(), true, 0})),
+            StateRefusal::kGone);
+}
+
+TEST_F(StateDonorTest, AReplyIsNoRequestAndIsCounted) {
+  EXPECT_FALSE(donor.OnMessage(kNow, Id(1), ChunkReply{}).has_value());
+  EXPECT_EQ(metrics.Value("crowdsurf_state_requests_refused_total", {{"reason", "garbled"}}), 1);
+}
+
+}  // namespace
+}  // namespace crowdsurf::worker

@@ -1,0 +1,102 @@
+#include "worker/core/strategy/moshpit.h"
+
+#include <gtest/gtest.h>
+
+namespace crowdsurf::worker {
+namespace {
+
+const Time kNow = Time::FromNanoseconds(1);
+
+View ViewWith(std::vector<uint16_t> radices, RoundsMode rounds = RoundsMode::kAll) {
+  View view;
+  view.grid.radices = std::move(radices);
+  view.config.rounds = rounds;
+  return view;
+}
+
+TEST(MoshpitTest, OneTripVisitsEveryAxisAndCarriesTheWeight) {
+  Moshpit moshpit;
+  StrategyActions out;
+  moshpit.OnView(kNow, ViewWith({2, 3, 4}), PeerId(), out);
+  moshpit.OnEvent(kNow, PublishedEvent{5, 10}, out);
+  Region from = Region::kOutbox;
+  double weight = 10;
+  for (size_t axis = 0; axis < 3; ++axis) {
+    ASSERT_EQ(out.size(), 1U);
+    const auto open = std::get<OpenRound>(out[0]);
+    EXPECT_EQ(open.axis, axis);
+    EXPECT_EQ(open.from, from);
+    EXPECT_NE(open.to, from);
+    EXPECT_NE(open.to, Region::kOutbox);
+    EXPECT_EQ(open.weight, weight);
+    from = open.to;
+    weight *= 3;
+    out.clear();
+    moshpit.OnEvent(kNow, RoundDecided{5, axis, true, weight}, out);
+  }
+  ASSERT_EQ(out.size(), 1U);
+  const auto deliver = std::get<DeliverResult>(out[0]);
+  EXPECT_EQ(deliver.region, from);
+  EXPECT_EQ(deliver.weight, 270);
+}
+
+TEST(MoshpitTest, TheNextAveragingDoesNotOverwriteTheDeliveredOneFirst) {
+  Moshpit moshpit;
+  StrategyActions out;
+  moshpit.OnView(kNow, ViewWith({4}), PeerId(), out);
+  Region last = Region::kOutbox;
+  for (uint64_t k = 1; k <= 4; ++k) {
+    out.clear();
+    moshpit.OnEvent(kNow, PublishedEvent{k, 1}, out);
+    EXPECT_NE(std::get<OpenRound>(out[0]).to, last);
+    moshpit.OnEvent(kNow, RoundDecided{k, 0, true, 4}, out);
+    last = std::get<DeliverResult>(out[1]).region;
+  }
+}
+
+TEST(MoshpitTest, ALostRoundAbandonsTheAveragingAndTheNextOneStartsAnew) {
+  Moshpit moshpit;
+  StrategyActions out;
+  moshpit.OnView(kNow, ViewWith({2, 2}), PeerId(), out);
+  moshpit.OnEvent(kNow, PublishedEvent{1, 1}, out);
+  moshpit.OnEvent(kNow, RoundDecided{1, 0, false, 0}, out);
+  EXPECT_EQ(std::get<AbandonAveraging>(out.back()).averaging, 1U);
+  moshpit.OnEvent(kNow, RoundDecided{1, 1, true, 9}, out);  // too late: nothing
+  EXPECT_EQ(out.size(), 2U);
+  moshpit.OnEvent(kNow, PublishedEvent{2, 3}, out);
+  EXPECT_EQ(std::get<OpenRound>(out.back()).from, Region::kOutbox);
+  EXPECT_EQ(std::get<OpenRound>(out.back()).weight, 3);
+}
+
+TEST(MoshpitTest, OneRoundModeRotatesTheAxis) {
+  Moshpit moshpit;
+  StrategyActions out;
+  moshpit.OnView(kNow, ViewWith({2, 3, 4}, RoundsMode::kOne), PeerId(), out);
+  for (uint64_t k = 0; k < 6; ++k) {
+    out.clear();
+    moshpit.OnEvent(kNow, PublishedEvent{k, 1}, out);
+    EXPECT_EQ(std::get<OpenRound>(out[0]).axis, k % 3);
+    moshpit.OnEvent(kNow, RoundDecided{k, k % 3, true, 2}, out);
+    EXPECT_TRUE(std::holds_alternative<DeliverResult>(out[1]));
+  }
+}
+
+TEST(MoshpitTest, ANewViewAbandonsWhatIsUnderWay) {
+  Moshpit moshpit;
+  StrategyActions out;
+  moshpit.OnView(kNow, ViewWith({2, 2}), PeerId(), out);
+  EXPECT_TRUE(out.empty());
+  moshpit.OnEvent(kNow, PublishedEvent{1, 1}, out);
+  moshpit.OnView(kNow, ViewWith({3}), PeerId(), out);
+  EXPECT_EQ(std::get<AbandonAveraging>(out.back()).averaging, 1U);
+}
+
+TEST(StrategyTest, OnlyWhatIsBuiltIsMade) {
+  EXPECT_NE(MakeStrategy(StrategyKind::kMoshpit, Rng(1)), nullptr);
+  EXPECT_NE(MakeStrategy(StrategyKind::kAllReduce, Rng(1)), nullptr);
+  EXPECT_EQ(MakeStrategy(StrategyKind::kPowerGossip, Rng(1)), nullptr);
+  EXPECT_EQ(MakeStrategy(StrategyKind::kIst, Rng(1)), nullptr);
+}
+
+}  // namespace
+}  // namespace crowdsurf::worker

@@ -1,0 +1,169 @@
+#include "worker/edge/agent/drain.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <chrono>
+
+#include "base/edge/clock.h"
+#include "base/mailbox.h"
+#include "tests/unit/worker_edge/state/scratch_folder.h"
+#include "worker/edge/agent/agent_options.h"
+#include "worker/edge/state/state_file.h"
+
+namespace crowdsurf::worker {
+namespace {
+
+struct DrainTest : testing::Test {
+  DrainTest() { pthread_sigmask(SIG_SETMASK, nullptr, &mask); }
+  ~DrainTest() override {
+    drain.reset();
+    pthread_sigmask(SIG_SETMASK, &mask, nullptr);  // other tests start processes
+  }
+  void Start() {
+    BlockDrainSignals();
+    DrainOptions options;
+    options.agent_dir = folder.path();
+    options.cluster_dir = cluster_dir;
+    auto started = Drain::Start(
+        options, [this](DrainEvent e) { EXPECT_TRUE(events.Post(std::move(e))); }, Logger(),
+        metrics);
+    ASSERT_TRUE(started.ok()) << started.status();
+    drain = *std::move(started);
+  }
+  void Write(const char* name, const std::string& text) {
+    ASSERT_TRUE(WriteFileAtomically(folder / name, {AsBytes(text)}, Durable::kNo).ok());
+  }
+  template <class E>
+  E Expect() {
+    auto event = events.Take(std::chrono::steady_clock::now() + std::chrono::seconds(20));
+    if (!event || !std::holds_alternative<E>(*event)) {
+      ADD_FAILURE() << (event ? "another event" : "no event");
+      return {};
+    }
+    return std::get<E>(*event);
+  }
+
+  ScratchFolder folder;
+  std::string cluster_dir;
+  MetricRegistry metrics;
+  Mailbox<DrainEvent> events{100};
+  std::unique_ptr<Drain> drain;
+  sigset_t mask;
+};
+
+TEST_F(DrainTest, WhatIsThereAtTheStartIsToldFirst) {
+  Write("seeds", "10.0.0.1:7946\n\n10.0.0.2:7946\n10.0.0.1:7946\nnonsense\n");
+  Write("config", "{\"generation\": 1}");
+  Start();
+  EXPECT_EQ(Expect<SeedsChanged>().seeds,
+            (std::vector<std::string>{"10.0.0.1:7946", "10.0.0.2:7946"}));
+  EXPECT_EQ(Expect<ConfigFileChanged>().text, "{\"generation\": 1}");
+  EXPECT_EQ(events.size(), 0u);
+}
+
+TEST_F(DrainTest, AnEmptyFolderTellsNoSeedsAndWaits) {
+  Start();
+  EXPECT_TRUE(Expect<SeedsChanged>().seeds.empty());
+  EXPECT_EQ(events.size(), 0u);
+}
+
+TEST_F(DrainTest, EveryChangeIsToldOnce) {
+  Start();
+  Expect<SeedsChanged>();
+  Write("seeds", "a:1\n");
+  EXPECT_EQ(Expect<SeedsChanged>().seeds, std::vector<std::string>{"a:1"});
+  Write("seeds", "a:1\n");
+  Write("key.pem", "ours");
+  Write("config", "{}");
+  EXPECT_EQ(Expect<ConfigFileChanged>().text, "{}") << "equal contents were no event";
+}
+
+TEST_F(DrainTest, ANoticeComesAndIsWithdrawn) {
+  Start();
+  Expect<SeedsChanged>();
+  Write("notice", R"({"reason": "spot", "deadline": 1763719999.5})");
+  const auto notice = Expect<NoticeChanged>();
+  EXPECT_TRUE(notice.leaving);
+  EXPECT_EQ(notice.reason, "spot");
+  EXPECT_EQ(notice.deadline.nanoseconds(), 1'763'719'999'500'000'000);
+  unlink((folder / "notice").c_str());
+  EXPECT_FALSE(Expect<NoticeChanged>().leaving);
+  Write("notice", R"({"reason": "ImpendingTermination"})");  // some clouds do not say when
+  const auto open = Expect<NoticeChanged>();
+  EXPECT_TRUE(open.leaving);
+  EXPECT_TRUE(open.deadline.infinite());
+}
+
+TEST_F(DrainTest, ASwapOfASymbolicLinkIsAChangeToo) {  // as a kubelet writes projected files
+  std::filesystem::create_directory(folder / "..1");
+  WriteText(folder / "..1/seeds", "a:1\n");
+  std::filesystem::create_symlink("..1", folder / "..data");
+  std::filesystem::create_symlink("..data/seeds", folder / "seeds");
+  Start();
+  EXPECT_EQ(Expect<SeedsChanged>().seeds, std::vector<std::string>{"a:1"});
+  std::filesystem::create_directory(folder / "..2");
+  WriteText(folder / "..2/seeds", "b:2\n");
+  std::filesystem::create_symlink("..2", folder / "..data_tmp");
+  std::filesystem::rename(folder / "..data_tmp", folder / "..data");
+  EXPECT_EQ(Expect<SeedsChanged>().seeds, std::vector<std::string>{"b:2"});
+}
+
+TEST_F(DrainTest, FilesOfTheClustersOwnFolderAreLinkedAndWatchedToo) {  // pod-lifecycle 1.1
+  const std::filesystem::path cluster = std::filesystem::path(folder.path()) / "cluster";
+  std::filesystem::create_directories(cluster / "..1");
+  WriteText(cluster / "..1/seeds", "a:1\n");
+  std::filesystem::create_symlink("..1", cluster / "..data");
+  std::filesystem::create_symlink("..data/seeds", cluster / "seeds");
+  AgentOptions agent;
+  agent.agent_dir = folder.path();
+  agent.cluster_dir = cluster.string();
+  ASSERT_TRUE(LinkClusterFiles(agent).ok());
+  ASSERT_TRUE(LinkClusterFiles(agent).ok()) << "again after a restart";
+  cluster_dir = cluster.string();
+  Start();
+  EXPECT_EQ(Expect<SeedsChanged>().seeds, std::vector<std::string>{"a:1"});
+  std::filesystem::create_directory(cluster / "..2");
+  WriteText(cluster / "..2/seeds", "b:2\n");
+  std::filesystem::create_symlink("..2", cluster / "..data_tmp");
+  std::filesystem::rename(cluster / "..data_tmp", cluster / "..data");
+  EXPECT_EQ(Expect<SeedsChanged>().seeds, std::vector<std::string>{"b:2"});
+}
+
+TEST_F(DrainTest, SigtermIsAnEventWithADeadline) {  // pod-lifecycle 1.4
+  Start();
+  Expect<SeedsChanged>();
+  const auto now = WallNow().nanoseconds();
+  kill(getpid(), SIGTERM);
+  const auto asked = Expect<TerminationAsked>();
+  EXPECT_EQ(asked.signal, SIGTERM);
+  EXPECT_GE(asked.deadline.nanoseconds(), now + 10'000'000'000);
+}
+
+TEST_F(DrainTest, GarbledNoticesAreCountedAndChangeNothing) {
+  Start();
+  Expect<SeedsChanged>();
+  for (const char* text : {"{", "[]", "{}", "{\"deadline\": \"soon\"}", "{\"deadline\": -1}",
+                           "{\"deadline\": 1e300}", "\x01\xff\xfe"}) {
+    EXPECT_FALSE(ParseNotice(text).ok()) << text;
+  }
+  Write("notice", "{\"reason\":");
+  Write("config", "x");
+  Expect<ConfigFileChanged>();
+  Write("seeds", "a:1\n");
+  Expect<SeedsChanged>();  // of a later look: the one that read the notice is over
+  EXPECT_EQ(metrics.Value("crowdsurf_agent_files_garbled_total"), 1);
+  EXPECT_FALSE(ParseNotice(" \n").value().leaving);
+}
+
+TEST_F(DrainTest, AFolderThatIsNotThereIsSaidSo) {
+  DrainOptions options;
+  options.agent_dir = folder / "none";
+  EXPECT_TRUE(absl::IsNotFound(Drain::Start(
+                                   options, [](DrainEvent) {}, Logger(), metrics)
+                                   .status()));
+}
+
+}  // namespace
+}  // namespace crowdsurf::worker

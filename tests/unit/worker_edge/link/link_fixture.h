@@ -1,0 +1,102 @@
+// Link fixture: a LinkServer on a folder of its own in memory, and its events as a queue.
+//
+// Used by the link's tests. Waits are on the events themselves, never on time; a wait that fails
+// ends after 20 s, so that a broken link is a red test and not a hanging one.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "base/digest.h"
+#include "base/mailbox.h"
+#include "base/metrics.h"
+#include "worker/edge/link/link_client.h"
+#include "worker/edge/link/link_server.h"
+
+namespace crowdsurf::worker {
+
+class LinkFixture : public testing::Test {
+ protected:
+  LinkFixture() {
+    std::string path =
+        std::filesystem::exists("/dev/shm") ? "/dev/shm/link-test-XXXXXX" : "/tmp/link-test-XXXXXX";
+    dir = mkdtemp(path.data());
+  }
+  ~LinkFixture() override {
+    server.reset();
+    std::filesystem::remove_all(dir);
+  }
+
+  void StartServer(LinkOverlap overlap = LinkOverlap::kDelayed) {
+    LinkServerOptions options;
+    options.dir = dir;
+    options.job = "charlm";
+    options.worker = "charlm-0-0";
+    options.seed = 42;
+    options.overlap = overlap;
+    options.opaque_bytes_most = 1 << 20;
+    options.require_memory = false;
+    auto started = LinkServer::Start(
+        options, [this](LinkEvent e) { ASSERT_TRUE(events.Post(std::move(e))); }, Logger(),
+        metrics);
+    ASSERT_TRUE(started.ok()) << started.status();
+    server = *std::move(started);
+  }
+
+  // The next event, which must be an E.
+  template <class E>
+  E Expect() {
+    const auto event = events.Take(std::chrono::steady_clock::now() + std::chrono::seconds(20));
+    if (!event) {
+      ADD_FAILURE() << "no event came";
+      return {};
+    }
+    if (!std::holds_alternative<E>(*event)) {
+      ADD_FAILURE() << "another event came: alternative " << event->index();
+      return {};
+    }
+    return std::get<E>(*event);
+  }
+
+  // A state for the trainer to adopt. Pre: the server is started.
+  HeldOpaque Held(ByteView bytes) {
+    auto room = server->MakeRoom(bytes.size());
+    EXPECT_TRUE(room.ok()) << room.status();
+    EXPECT_TRUE((*room)->Write(0, bytes).ok());
+    return {*std::move(room), Sha256(bytes)};
+  }
+  // The state that the trainer gave last.
+  Bytes Given() {
+    const auto opaque = server->opaque();
+    if (!opaque) return {};
+    const ByteView bytes = opaque->state->bytes();
+    return {bytes.begin(), bytes.end()};
+  }
+
+  std::unique_ptr<LinkClient> Connect(LinkClientOptions options = {}) {
+    auto client = LinkClient::Connect(dir, Seconds(20), std::move(options));
+    EXPECT_TRUE(client.ok()) << client.status();
+    return client.ok() ? *std::move(client) : nullptr;
+  }
+
+  static std::vector<LinkTensor> Model(uint64_t n = 100) {
+    LinkTensor t;
+    t.name = "w";
+    t.shape = {n};
+    return {t};
+  }
+
+  std::string dir;
+  MetricRegistry metrics;
+  Mailbox<LinkEvent> events{1024};
+  std::unique_ptr<LinkServer> server;
+};
+
+}  // namespace crowdsurf::worker

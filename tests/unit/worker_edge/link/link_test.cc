@@ -1,0 +1,432 @@
+// The link's protocol, agent's and trainer's real sides against each other, in one process.
+#include <atomic>
+#include <cmath>
+#include <limits>
+#include <thread>
+
+#include "base/digest.h"
+#include "tests/unit/worker_edge/link/link_fixture.h"
+#include "worker/edge/link/link_mapping.h"
+
+namespace crowdsurf::worker {
+namespace {
+
+using Link = LinkFixture;
+
+// A registered, started trainer.
+struct Trainer {
+  std::unique_ptr<LinkClient> client;
+  std::vector<float> params;
+};
+
+TEST_F(Link, ATrainerRegistersAndLearnsWhatItNeeds) {
+  StartServer();
+  auto client = Connect();
+  const auto registration = client->Register(Model(100));
+  ASSERT_TRUE(registration.ok()) << registration.status();
+  EXPECT_EQ(registration->seed, 42u);
+  EXPECT_EQ(registration->job, "charlm");
+  EXPECT_EQ(registration->elements, 100u);
+  const auto event = Expect<link::TrainerRegistered>();
+  EXPECT_TRUE(event.fresh);
+  EXPECT_EQ(event.elements, 100u);
+  EXPECT_EQ(server->outbox().size(), 100u);
+  struct stat info {};  // pod-lifecycle 5.1
+  ASSERT_EQ(stat((dir + "/tensors").c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0666u) << "trainers of any user open it";
+  ASSERT_EQ(stat((dir + "/agent.sock").c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0666u);
+}
+
+TEST_F(Link, ADelayedAveragingAddsTheChangeToWhatTheTrainerHasByThen) {
+  StartServer();
+  auto client = Connect();
+  ASSERT_TRUE(client->Register(Model(100)).ok());
+  Expect<link::TrainerRegistered>();
+  server->LetStart();
+  std::vector<float> params(100, 1.0f);
+  ASSERT_TRUE(client->Start(params, Seconds(20)).ok());
+  EXPECT_FALSE(client->StepDone(8, 2.5, params).published);
+  server->RequestPublish(7);
+  EXPECT_TRUE(client->StepDone(8, 2.25, params).published);
+  const auto published = Expect<link::Published>();
+  EXPECT_EQ(published.number, 7u);
+  EXPECT_EQ(published.steps, 2u);
+  EXPECT_EQ(published.samples, 16u);
+  EXPECT_EQ(server->outbox()[99], 1.0f);
+  for (float& p : params) p += 10;  // training went on
+  EXPECT_FALSE(client->StepDone(8, 2, params).applied);
+  std::fill(server->inbox(1).begin(), server->inbox(1).end(), 3.0f);
+  server->Deliver(7, 1);
+  EXPECT_EQ(server->unapplied_inbox(), 1);
+  const StepOutcome outcome = client->StepDone(8, 1.5, params);
+  EXPECT_TRUE(outcome.applied);
+  EXPECT_EQ(outcome.averaging, 7u);
+  EXPECT_EQ(params[0], 13.0f) << "11 plus (3 - 1)";
+  EXPECT_EQ(Expect<link::Applied>().number, 7u);
+  EXPECT_EQ(server->unapplied_inbox(), std::nullopt);
+  EXPECT_FALSE(client->StepDone(8, 1.5, params).applied) << "added once";
+  EXPECT_EQ(server->counters().samples, 40u);
+  EXPECT_DOUBLE_EQ(server->counters().loss, 1.5);
+}
+
+TEST_F(Link, ASnapshotStaysUntilTheAgentReleasesIt) {
+  StartServer();
+  auto client = Connect();
+  ASSERT_TRUE(client->Register(Model()).ok());
+  Expect<link::TrainerRegistered>();
+  server->LetStart();
+  std::vector<float> params(100, 1.0f);
+  ASSERT_TRUE(client->Start(params, Seconds(20)).ok());
+  server->RequestPublish(1);
+  client->StepDone(1, 1, params);
+  Expect<link::Published>();
+  params.assign(100, 2.0f);
+  server->RequestPublish(2);  // too early: the first is in use
+  EXPECT_FALSE(client->StepDone(1, 1, params).published);
+  EXPECT_EQ(server->outbox()[0], 1.0f);
+}
+
+TEST_F(Link, NumbersMayRepeatOrFallWhenABranchJoinsAnother) {
+  StartServer();
+  auto client = Connect();
+  ASSERT_TRUE(client->Register(Model()).ok());
+  Expect<link::TrainerRegistered>();
+  server->LetStart();
+  std::vector<float> params(100, 1.0f);
+  ASSERT_TRUE(client->Start(params, Seconds(20)).ok());
+  for (const uint64_t number : {9U, 9U, 3U}) {
+    server->RequestPublish(number);
+    EXPECT_TRUE(client->StepDone(1, 1, params).published);
+    EXPECT_EQ(Expect<link::Published>().number, number);
+    server->ReleaseOutbox(number);
+  }
+}
+
+TEST_F(Link, AnAveragingThatGaveNothingLeavesTheTrainerItsOwnValues) {
+  StartServer(LinkOverlap::kBlocking);
+  auto client = Connect();
+  ASSERT_TRUE(client->Register(Model()).ok());
+  Expect<link::TrainerRegistered>();
+  server->LetStart();
+  std::vector<float> params(100, 1.0f);
+  ASSERT_TRUE(client->Start(params, Seconds(20)).ok());
+  server->RequestPublish(1);
+  StepOutcome outcome;
+  std::thread trainer([&] { outcome = client->StepDone(1, 1, params); });
+  Expect<link::Published>();
+  server->ReleaseOutbox(1);
+  trainer.join();
+  EXPECT_FALSE(outcome.applied);
+  EXPECT_EQ(params[0], 1.0f);
+}
+
+TEST_F(Link, ABlockingStepReturnsWithTheResult) {
+  StartServer(LinkOverlap::kBlocking);
+  auto client = Connect();
+  ASSERT_TRUE(client->Register(Model()).ok());
+  Expect<link::TrainerRegistered>();
+  server->LetStart();
+  std::vector<float> params(100, 1.0f);
+  ASSERT_TRUE(client->Start(params, Seconds(20)).ok());
+  server->RequestPublish(1);
+  StepOutcome outcome;
+  std::thread trainer([&] { outcome = client->StepDone(1, 1, params); });
+  Expect<link::Published>();
+  std::fill(server->inbox(0).begin(), server->inbox(0).end(), 5.0f);
+  server->Deliver(1, 0);
+  trainer.join();
+  EXPECT_TRUE(outcome.published);
+  EXPECT_TRUE(outcome.applied);
+  EXPECT_EQ(params[0], 5.0f) << "own steps do not overlap: the mean itself";
+  EXPECT_GT(server->counters().stall_seconds, 0);
+}
+
+TEST_F(Link, ANotANumberIsCountedRefusedAndHarmsNothing) {
+  StartServer();
+  auto client = Connect();
+  ASSERT_TRUE(client->Register(Model(10'000)).ok());
+  Expect<link::TrainerRegistered>();
+  server->LetStart();
+  std::vector<float> params(10'000, 1.0f);
+  ASSERT_TRUE(client->Start(params, Seconds(20)).ok());
+  for (const float bad : {std::nanf(""), std::numeric_limits<float>::infinity()}) {
+    params[9'999] = bad;
+    server->RequestPublish(1);
+    EXPECT_TRUE(client->StepDone(1, 1, params).published);
+    const auto refused = Expect<link::PublishRefused>();
+    EXPECT_EQ(refused.number, 1u);
+    EXPECT_EQ(refused.element, 9'999u);
+  }
+  EXPECT_EQ(metrics.Value("crowdsurf_link_snapshots_total", {{"result", "not_finite"}}), 2);
+  params[9'999] = 1;
+  server->RequestPublish(2);
+  EXPECT_TRUE(client->StepDone(1, 1, params).published) << "the outbox was released";
+  EXPECT_EQ(Expect<link::Published>().number, 2u);
+}
+
+TEST_F(Link, AJoinerStartsFromTheOfferedStateAndItsOpaquePart) {
+  StartServer();
+  auto client = Connect();
+  Bytes loaded;
+  client->SetOpaque(
+      [] {
+        return Bytes{1, 2, 3};
+      },
+      [&](ByteView b) {
+        loaded.assign(b.begin(), b.end());
+        return absl::OkStatus();
+      });
+  ASSERT_TRUE(client->Register(Model()).ok());
+  Expect<link::TrainerRegistered>();
+  std::fill(server->inbox(1).begin(), server->inbox(1).end(), 0.5f);
+  const Bytes opaque(100'000, 7);
+  const uint64_t sequence = server->OfferAdoption(1, 12, Held(opaque));
+  std::vector<float> params(100, 1.0f);
+  const auto outcome = client->Start(params, Seconds(20));
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  EXPECT_TRUE(outcome->adopted);
+  EXPECT_EQ(outcome->averaging, 12u);
+  EXPECT_EQ(params[42], 0.5f);
+  EXPECT_EQ(loaded, opaque);
+  EXPECT_EQ(Expect<link::Adopted>().sequence, sequence);
+  server->RequestOpaque();
+  client->StepDone(1, 1, params);
+  const auto given = Expect<link::OpaqueGiven>();
+  EXPECT_EQ(given.opaque.hash, Sha256(Bytes{1, 2, 3}));
+  EXPECT_EQ(Given(), (Bytes{1, 2, 3}));
+}
+
+TEST_F(Link, AResultOfParametersThatWereReplacedIsNotAdded) {
+  StartServer();
+  auto client = Connect();
+  ASSERT_TRUE(client->Register(Model()).ok());
+  Expect<link::TrainerRegistered>();
+  server->LetStart();
+  std::vector<float> params(100, 1.0f);
+  ASSERT_TRUE(client->Start(params, Seconds(20)).ok());
+  server->RequestPublish(1);
+  client->StepDone(1, 1, params);
+  Expect<link::Published>();
+  std::fill(server->inbox(0).begin(), server->inbox(0).end(), 8.0f);
+  server->OfferAdoption(0, 5, std::nullopt);
+  EXPECT_TRUE(client->StepDone(1, 1, params).adopted);
+  Expect<link::Adopted>();
+  server->Deliver(1, 1);
+  EXPECT_FALSE(client->StepDone(1, 1, params).applied);
+  EXPECT_EQ(params[0], 8.0f);
+  Expect<link::Applied>();
+}
+
+TEST_F(Link, StopNoticeAndRateReachTheTrainerAtItsNextStep) {
+  StartServer();
+  auto client = Connect({Seconds(5), {"heldout_bits_per_char"}});
+  ASSERT_TRUE(client->Register(Model()).ok());
+  Expect<link::TrainerRegistered>();
+  server->LetStart();
+  std::vector<float> params(100, 1.0f);
+  ASSERT_TRUE(client->Start(params, Seconds(20)).ok());
+  client->SetMetric(0, 2.9);
+  EXPECT_DOUBLE_EQ(server->counters().metrics.at("heldout_bits_per_char"), 2.9);
+  server->SetLrScale(0.25);
+  server->SetJob(12'345, 3, 2, 8);
+  server->SetNotice(true, 1'800'000'000'000'000'000, "spot");
+  StepOutcome outcome = client->StepDone(1, 1, params);
+  EXPECT_TRUE(outcome.leaving);
+  EXPECT_DOUBLE_EQ(outcome.lr_scale, 0.25);
+  EXPECT_DOUBLE_EQ(outcome.job_samples, 12'345);
+  server->RaiseStop();
+  EXPECT_TRUE(client->StepDone(1, 1, params).stop);
+  client->AcknowledgeStop();
+  Expect<link::StopAcknowledged>();
+}
+
+TEST_F(Link, AMarkOfStepsRingsOnceAlsoWhenItIsBehind) {
+  StartServer();
+  auto client = Connect();
+  ASSERT_TRUE(client->Register(Model()).ok());
+  Expect<link::TrainerRegistered>();
+  server->LetStart();
+  std::vector<float> params(100, 1.0f);
+  ASSERT_TRUE(client->Start(params, Seconds(20)).ok());
+  server->WakeAt(3, 0);
+  for (int i = 0; i < 5; ++i) client->StepDone(4, 1, params);
+  EXPECT_GE(Expect<link::StepsReached>().steps, 3u);
+  server->WakeAt(0, 8);
+  EXPECT_GE(Expect<link::StepsReached>().samples, 8u);
+  EXPECT_FALSE(events.TryTake().has_value());
+}
+
+TEST_F(Link, WithACadenceTheTrainerPublishesUnasked) {
+  StartServer();
+  auto client = Connect();
+  ASSERT_TRUE(client->Register(Model()).ok());
+  Expect<link::TrainerRegistered>();
+  server->SetMode(LinkOverlap::kDelayed, /*inbox_is_change=*/true, /*cadence_steps=*/2);
+  server->LetStart();
+  std::vector<float> params(100, 1.0f);
+  ASSERT_TRUE(client->Start(params, Seconds(20)).ok());
+  for (uint64_t i = 1; i <= 3; ++i) {
+    EXPECT_FALSE(client->StepDone(1, 1, params).published);
+    EXPECT_TRUE(client->StepDone(1, 1, params).published);
+    const uint64_t number = Expect<link::Published>().number;
+    std::fill(server->inbox(0).begin(), server->inbox(0).end(), 1.0f);
+    server->Deliver(number, 0);
+    EXPECT_TRUE(client->StepDone(1, 1, params).applied);
+    EXPECT_EQ(params[0], 1.0f + static_cast<float>(i)) << "the inbox is the change";
+    EXPECT_EQ(Expect<link::Applied>().number, number);
+    client->StepDone(1, 1, params);  // due, and published: make it free again
+    server->ReleaseOutbox(Expect<link::Published>().number);
+  }
+}
+
+// A live edit of the job may come before the trainer: it finds the mode that holds by then.
+TEST_F(Link, AModeThatIsToldBeforeTheTrainerComesHoldsForIt) {
+  AveragingConfig relay;
+  relay.strategy = StrategyKind::kRelaySum;  // waits, whatever `overlap` says
+  StartServer(LinkOverlapOf(AveragingConfig()));
+  server->SetMode(LinkOverlapOf(relay), false, 0);
+  auto client = Connect();
+  ASSERT_TRUE(client->Register(Model()).ok());
+  auto seen = LinkMapping::Open(dir + "/tensors");
+  ASSERT_TRUE(seen.ok()) << seen.status();
+  const auto& overlap = seen->control().mode.overlap;
+  EXPECT_EQ(overlap.load(), static_cast<uint32_t>(LinkOverlap::kBlocking));
+  server->SetMode(LinkOverlapOf(AveragingConfig()), false, 0);  // to Moshpit, delayed by default
+  EXPECT_EQ(overlap.load(), static_cast<uint32_t>(LinkOverlap::kDelayed));
+}
+
+// pod-lifecycle 2.5
+TEST_F(Link, ASecondTrainerIsRefusedWhileTheFirstIsConnected) {
+  StartServer();
+  auto first = Connect();
+  ASSERT_TRUE(first->Register(Model()).ok());
+  Expect<link::TrainerRegistered>();
+  auto second = Connect();
+  const auto refused = second->Register(Model());
+  EXPECT_TRUE(absl::IsFailedPrecondition(refused.status())) << refused.status();
+  first.reset();
+  Expect<link::TrainerGone>();
+  EXPECT_TRUE(second->Register(Model()).ok());
+  EXPECT_TRUE(Expect<link::TrainerRegistered>().fresh);
+}
+
+TEST_F(Link, ATrainerWithAnotherModelIsRefusedInWords) {
+  StartServer();
+  Connect()->Register(Model(100)).IgnoreError();
+  Expect<link::TrainerRegistered>();
+  Expect<link::TrainerGone>();
+  const auto refused = Connect()->Register(Model(101));
+  EXPECT_TRUE(absl::IsFailedPrecondition(refused.status()));
+  EXPECT_NE(std::string(refused.status().message()).find("100 elements; now"), std::string::npos)
+      << refused.status();
+}
+
+TEST_F(Link, ARestartedTrainerGetsNothingOfTheDeadOnesAveraging) {
+  StartServer();
+  {
+    auto client = Connect();
+    ASSERT_TRUE(client->Register(Model()).ok());
+    Expect<link::TrainerRegistered>();
+    server->LetStart();
+    std::vector<float> params(100, 1.0f);
+    ASSERT_TRUE(client->Start(params, Seconds(20)).ok());
+    server->RequestPublish(1);
+    client->StepDone(1, 1, params);
+    Expect<link::Published>();
+  }
+  Expect<link::TrainerGone>();
+  EXPECT_EQ(server->outbox()[0], 1.0f) << "its snapshot can still be averaged";
+  auto client = Connect();
+  ASSERT_TRUE(client->Register(Model()).ok());
+  EXPECT_TRUE(Expect<link::TrainerRegistered>().fresh);
+  server->LetStart();
+  std::vector<float> params(100, 9.0f);
+  ASSERT_TRUE(client->Start(params, Seconds(20)).ok());
+  server->Deliver(1, 0);
+  const StepOutcome outcome = client->StepDone(1, 1, params);
+  EXPECT_FALSE(outcome.applied);
+  EXPECT_FALSE(outcome.published);
+  EXPECT_EQ(params[0], 9.0f);
+}
+
+TEST_F(Link, AnAgentRestartedBesideALivingTrainerFindsItThereWithTheSameMemory) {
+  StartServer();
+  auto client = Connect();
+  ASSERT_TRUE(client->Register(Model()).ok());
+  Expect<link::TrainerRegistered>();
+  server->LetStart();
+  std::vector<float> params(100, 1.0f);
+  ASSERT_TRUE(client->Start(params, Seconds(20)).ok());
+  client->StepDone(5, 1, params);
+  server->RequestPublish(4);
+  client->StepDone(5, 1, params);
+  Expect<link::Published>();
+  struct stat before {
+  }, after{};
+  ASSERT_EQ(stat((dir + "/tensors").c_str(), &before), 0);
+  server.reset();
+  EXPECT_FALSE(client->StepDone(5, 1, params).applied) << "training goes on alone";
+  StartServer();
+  EXPECT_TRUE(server->mapped()) << "the file is re-opened, not made again";
+  ASSERT_EQ(stat((dir + "/tensors").c_str(), &after), 0);
+  EXPECT_EQ(before.st_ino, after.st_ino);
+  client->StepDone(5, 1, params);  // sees the new epoch and registers again
+  const auto event = Expect<link::TrainerRegistered>();
+  EXPECT_FALSE(event.fresh);
+  EXPECT_EQ(server->counters().samples, 20u);
+  server->RequestPublish(2);
+  EXPECT_TRUE(client->StepDone(5, 1, params).published) << "the old snapshot counts as released";
+  EXPECT_EQ(Expect<link::Published>().number, 2u);
+}
+
+TEST_F(Link, ATrainerBlockedOnAnAgentThatDiesGoesOn) {
+  StartServer(LinkOverlap::kBlocking);
+  auto client = Connect();
+  ASSERT_TRUE(client->Register(Model()).ok());
+  Expect<link::TrainerRegistered>();
+  server->LetStart();
+  std::vector<float> params(100, 1.0f);
+  ASSERT_TRUE(client->Start(params, Seconds(20)).ok());
+  server->RequestPublish(1);
+  StepOutcome outcome;
+  std::thread trainer([&] { outcome = client->StepDone(1, 1, params); });
+  Expect<link::Published>();
+  server.reset();
+  StartServer(LinkOverlap::kBlocking);
+  trainer.join();
+  EXPECT_FALSE(outcome.applied);
+  EXPECT_EQ(params[0], 1.0f);
+}
+
+TEST_F(Link, ALinkFileOfGarbageIsSetAside) {
+  FILE* f = fopen((dir + "/tensors").c_str(), "w");
+  for (int i = 0; i < 10'000; ++i) fputc(i % 251, f);
+  fclose(f);
+  StartServer();
+  EXPECT_FALSE(server->mapped());
+  EXPECT_TRUE(std::filesystem::exists(dir + "/tensors.bad"));
+  EXPECT_EQ(metrics.Value("crowdsurf_link_files_set_aside_total"), 1);
+  EXPECT_TRUE(Connect()->Register(Model()).ok());
+}
+
+TEST_F(Link, AClientNeverMakesTheFileItself) {  // pod-lifecycle 5.3
+  const std::string path = dir + "/not-there";
+  EXPECT_TRUE(absl::IsNotFound(LinkMapping::Open(path).status()));
+  struct stat info {};
+  EXPECT_NE(stat(path.c_str(), &info), 0);
+}
+
+TEST_F(Link, TwoAgentsOnOneFolderAreOneTooMany) {
+  StartServer();
+  LinkServerOptions options;
+  options.dir = dir;
+  options.require_memory = false;
+  const auto second = LinkServer::Start(
+      options, [](LinkEvent) {}, Logger(), metrics);
+  EXPECT_TRUE(absl::IsFailedPrecondition(second.status())) << second.status();
+  EXPECT_TRUE(LinkClient::Connect(dir, Seconds(20)).ok()) << "the first one still answers";
+}
+
+}  // namespace
+}  // namespace crowdsurf::worker

@@ -1,0 +1,158 @@
+#include "worker/edge/state/checkpoint.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/digest.h"
+#include "base/rng.h"
+#include "tests/unit/worker_edge/state/file_size_limit.h"
+#include "tests/unit/worker_edge/state/scratch_folder.h"
+#include "worker/edge/state/state_file.h"
+
+namespace crowdsurf::worker {
+namespace {
+
+struct CheckpointTest : testing::Test {
+  CheckpointInfo Info(uint64_t number) {
+    LinkTensor t;
+    t.name = "w";
+    t.shape = {10, 10};
+    const auto g = LayOutLink({t}, {LinkRole::kParameter});
+    CheckpointInfo info;
+    info.job = "charlm";
+    info.averaging = number;
+    info.job_samples = 1000.0 * static_cast<double>(number);
+    info.job_seconds = 12.5;
+    info.view_epoch = 3;
+    info.schema = g->schema;
+    info.tensors = g->tensors;
+    return info;
+  }
+  Status Write(uint64_t number) {
+    return store.Write(Info(number), std::vector<float>(100, static_cast<float>(number)),
+                       Bytes(33, 5));
+  }
+  std::string Path(uint64_t number) {
+    std::string digits = std::to_string(number);
+    return folder / ("checkpoint-" + std::string(20 - digits.size(), '0') + digits + ".crowdsurf");
+  }
+  size_t Files() {
+    return static_cast<size_t>(std::distance(std::filesystem::directory_iterator(folder.path()),
+                                             std::filesystem::directory_iterator()));
+  }
+
+  StatusOr<FoundCheckpoint> Restore(CheckpointStore& from, const std::string& job,
+                                    std::vector<float>& average) {
+    return from.Restore({.job = job, .schema = Info(1).schema, .elements = average.size()}, average,
+                        [this](uint64_t bytes) { return HeldState::Make(room, bytes); });
+  }
+  StatusOr<FoundCheckpoint> Restore(CheckpointStore& from, const std::string& job) {
+    std::vector<float> average(100);
+    return Restore(from, job, average);
+  }
+  uint64_t Newest() { return Restore(store, "charlm")->info.averaging; }
+
+  ScratchFolder folder, memory;
+  LinkFolder room = *LinkFolder::Open(memory.path());
+  MetricRegistry metrics;
+  CheckpointStore store{folder.path(), "charlm-0-0", 2, Logger(), metrics};
+};
+
+TEST_F(CheckpointTest, WhatIsWrittenIsFoundAndLoaded) {
+  ASSERT_TRUE(Write(7).ok());
+  std::vector<float> average(100);
+  const auto found = Restore(store, "charlm", average);
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_EQ(found->info.averaging, 7u);
+  EXPECT_EQ(found->info.job_samples, 7000);
+  EXPECT_EQ(found->info.tensors, Info(7).tensors);
+  ASSERT_TRUE(found->opaque.has_value());
+  const ByteView opaque = found->opaque->state->bytes();
+  EXPECT_EQ(Bytes(opaque.begin(), opaque.end()), Bytes(33, 5));
+  EXPECT_EQ(found->opaque->hash, Sha256(Bytes(33, 5)));
+  EXPECT_EQ(average, std::vector<float>(100, 7));
+}
+
+TEST_F(CheckpointTest, TheNewestAreRetainedAndTheHighestNumberWins) {
+  for (const uint64_t n : {2U, 10U, 9U}) ASSERT_TRUE(Write(n).ok());
+  EXPECT_EQ(Files(), 2u);
+  EXPECT_EQ(Newest(), 10u);
+  EXPECT_FALSE(std::filesystem::exists(Path(2)));
+}
+
+TEST_F(CheckpointTest, AnyFlippedBitIsFoundAndTheOlderOneIsTaken) {
+  ASSERT_TRUE(Write(1).ok());
+  ASSERT_TRUE(Write(2).ok());
+  const Bytes good = *ReadFile(Path(2), 1 << 20);
+  for (size_t i = 0; i < good.size(); i += 3) {
+    Bytes bad = good;
+    bad[i] ^= 4;
+    ASSERT_TRUE(WriteFileAtomically(Path(2), {bad}, Durable::kNo).ok());
+    ASSERT_EQ(Newest(), 1u) << "byte " << i;
+  }
+  EXPECT_GT(metrics.Value("crowdsurf_checkpoint_unreadable_total"), 0);
+}
+
+TEST_F(CheckpointTest, ATruncatedFileIsSkipped) {
+  ASSERT_TRUE(Write(1).ok());
+  ASSERT_TRUE(Write(2).ok());
+  for (const size_t size : {0U, 1U, 51U, 52U, 100U, 400U}) {
+    std::filesystem::resize_file(Path(2), size);
+    EXPECT_EQ(Newest(), 1u) << size;
+    ASSERT_TRUE(Write(2).ok());
+  }
+}
+
+TEST_F(CheckpointTest, AnotherJobsCheckpointIsNotOurs) {
+  ASSERT_TRUE(Write(1).ok());
+  EXPECT_TRUE(absl::IsNotFound(Restore(store, "other").status()));
+}
+
+TEST_F(CheckpointTest, OneOfAnotherModelIsLeftAlone) {
+  ASSERT_TRUE(Write(1).ok());
+  std::vector<float> average(99);
+  EXPECT_TRUE(absl::IsFailedPrecondition(Restore(store, "charlm", average).status()));
+  EXPECT_EQ(metrics.Value("crowdsurf_checkpoint_unreadable_total"), 0);
+}
+
+TEST_F(CheckpointTest, WithoutRoomForTheOpaqueStateTheAverageIsRestored) {
+  ASSERT_TRUE(Write(1).ok());
+  std::vector<float> average(100);
+  const auto found =
+      store.Restore({.job = "charlm", .schema = Info(1).schema, .elements = 100}, average,
+                    [](uint64_t) { return absl::ResourceExhaustedError("full"); });
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_FALSE(found->opaque.has_value());
+  EXPECT_EQ(average, std::vector<float>(100, 1));
+}
+
+TEST_F(CheckpointTest, AFolderThatIsNotThereIsSaidSo) {
+  CheckpointStore none(folder / "none", "w", 1, Logger(), metrics);
+  EXPECT_TRUE(absl::IsNotFound(none.Write(Info(1), std::vector<float>(100, 1), {})));
+  EXPECT_TRUE(absl::IsNotFound(Restore(none, "charlm").status()));
+  EXPECT_EQ(metrics.Value("crowdsurf_checkpoint_writes_total", {{"result", "failed"}}), 1);
+}
+
+TEST_F(CheckpointTest, LeftOversOfAWriterThatDiedAreNeverRestored) {
+  ASSERT_TRUE(Write(1).ok());
+  std::filesystem::copy_file(Path(1), Path(5) + ".other.new");
+  EXPECT_EQ(Newest(), 1u);
+}
+
+TEST_F(CheckpointTest, AFullDiskIsAnErrorInWordsThatLeavesNothingBehind) {
+  ASSERT_TRUE(Write(1).ok());
+  {
+    const FileSizeLimit full(100);
+    const Status status = Write(2);
+    EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
+    EXPECT_NE(status.message().find(folder / "checkpoint-"), std::string::npos) << status;
+  }
+  EXPECT_EQ(metrics.Value("crowdsurf_checkpoint_writes_total", {{"result", "failed"}}), 1);
+  EXPECT_EQ(Files(), 1u) << "the older one, and nothing half written";
+  EXPECT_EQ(Newest(), 1u);
+  EXPECT_TRUE(Write(2).ok()) << "with space again all is well";
+}
+
+}  // namespace
+}  // namespace crowdsurf::worker

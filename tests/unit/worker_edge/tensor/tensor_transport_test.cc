@@ -1,0 +1,356 @@
+#include "worker/edge/tensor/tensor_transport.h"
+
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
+#include "base/rng.h"
+#include "tests/support/eventually.h"
+#include "tests/unit/dht_edge/test_authority.h"
+#include "tests/unit/worker_edge/tensor/no_descriptors.h"
+
+namespace crowdsurf::worker {
+namespace {
+
+using dht::TestAuthority;
+using testing::ElementsAre;
+constexpr std::chrono::seconds kPatience{20};  // a test fails by it, and never waits for it
+
+struct Received {
+  PeerId from;
+  TensorHeader header;
+  Bytes payload;
+};
+
+// One agent's tensor plane with a host loop of its own.
+class Node {
+ public:
+  Node(const TestAuthority* authority, const std::string& worker,
+       TensorTransportOptions options = {}, bool start = true)
+      : host_(4096, metrics_, Logger()) {
+    options.job = options.job.empty() ? "job" : options.job;
+    options.tls = authority != nullptr;
+    if (authority != nullptr) {
+      authority->Equip(folder_.path(), {.names = "DNS:peer.crowdsurf,URI:crowdsurf://" +
+                                                 options.job + "/" + worker});
+    }
+    identity_ = *dht::Identity::Open(authority != nullptr ? folder_.path() : "");
+    transport_ = std::make_unique<TensorTransport>(options, *identity_, host_, metrics_, Logger());
+    transport_->SetHandlers({
+        [this](Time, WallTime, const PeerId& from, const TensorHeader& header, Bytes payload) {
+          std::unique_lock lock(mutex_);
+          gate_.wait(lock, [&] { return !blocked_; });
+          received_.push_back({from, header, std::move(payload)});
+          changed_.notify_all();
+        },
+        [this](Time, WallTime, const PeerId& peer, bool hard) {
+          const std::lock_guard lock(mutex_);
+          downs_.emplace_back(peer, hard);
+          changed_.notify_all();
+        },
+        [this](Time, WallTime, const PeerId&) {
+          const std::lock_guard lock(mutex_);
+          ++drained_;
+          changed_.notify_all();
+        },
+    });
+    if (!start) return;
+    const Status status = transport_->Start();
+    EXPECT_TRUE(status.ok()) << status;
+    thread_ = std::thread([this] { host_.Run(); });
+  }
+  ~Node() {
+    SetBlocked(false);
+    transport_->Stop();
+    host_.RequestStop(Duration());
+    if (thread_.joinable()) thread_.join();
+  }
+
+  const PeerId& id() const { return identity_->id(); }
+  TensorTransport& transport() { return *transport_; }
+  MetricRegistry& metrics() { return metrics_; }
+  void SetBlocked(bool blocked) {
+    const std::lock_guard lock(mutex_);
+    blocked_ = blocked;
+    gate_.notify_all();
+  }
+  template <class Condition>
+  bool Eventually(Condition condition) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, kPatience, condition);
+  }
+  bool EventuallyCounts(const std::string& how, double least) {
+    return EventuallyHolds([&] {
+      return metrics_.Value("crowdsurf_tensor_connections_ended_total", {{"how", how}}) >= least;
+    });
+  }
+
+  TensorTransport::Sent Send(const Node& to, Bytes payload, uint32_t chunk = 0) {
+    TensorHeader header;
+    header.kind = TensorKind::kInput;
+    header.chunk = chunk;
+    header.rank = 3;
+    return transport_->Send(to.id(), to.transport_->endpoint(), header,
+                            std::make_shared<Bytes>(std::move(payload)));
+  }
+
+  std::vector<std::pair<PeerId, bool>> Downs() {
+    const std::lock_guard lock(mutex_);
+    return downs_;
+  }
+
+  std::vector<Received> received_;
+  std::vector<std::pair<PeerId, bool>> downs_;
+  int drained_ = 0;
+
+ private:
+  dht::TemporaryDirectory folder_;
+  MetricRegistry metrics_;
+  dht::HostLoop host_;
+  std::unique_ptr<dht::Identity> identity_;
+  std::unique_ptr<TensorTransport> transport_;
+  std::mutex mutex_;
+  std::condition_variable changed_, gate_;
+  bool blocked_ = false;
+  std::thread thread_;
+};
+
+Bytes Random(size_t size, uint64_t seed) {
+  Rng rng(seed);
+  Bytes out(size);
+  for (uint8_t& byte : out) byte = static_cast<uint8_t>(rng.Next());
+  return out;
+}
+
+// A connected socket to a node's port, for what no peer would send.
+void Connect(int fd, const std::string& endpoint) {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_port =
+      htons(static_cast<uint16_t>(std::stoi(endpoint.substr(endpoint.rfind(':') + 1))));
+  EXPECT_EQ(connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+}
+int Dial(const std::string& endpoint) {
+  const int fd = socket(AF_INET, SOCK_STREAM, 0);
+  Connect(fd, endpoint);
+  return fd;
+}
+void WriteAll(int fd, ByteView bytes) {
+  ASSERT_EQ(send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL), static_cast<ssize_t>(bytes.size()));
+}
+
+class TensorTransportTest : public testing::TestWithParam<bool> {  // with TLS or without
+ protected:
+  const TestAuthority* authority() { return GetParam() ? &authority_ : nullptr; }
+  TestAuthority authority_;
+};
+INSTANTIATE_TEST_SUITE_P(, TensorTransportTest, testing::Bool(),
+                         [](const auto& test) { return test.param ? "MutualTls" : "Plain"; });
+
+TEST_P(TensorTransportTest, FramesOfEverySizeArriveInOrderBothWays) {
+  Node a(authority(), "a"), b(authority(), "b");
+  const size_t sizes[] = {0, 1, 100, 16'335, 16'336, 16'337, 65'536, 131'072, 1 << 20};
+  uint32_t chunk = 0;
+  for (const size_t size : sizes) {
+    EXPECT_EQ(a.Send(b, Random(size, size), chunk), TensorTransport::Sent::kQueued);
+    EXPECT_EQ(b.Send(a, Random(size, size + 1), chunk), TensorTransport::Sent::kQueued);
+    ++chunk;
+  }
+  for (auto [from, at, salt] : {std::tuple{&a, &b, 0}, std::tuple{&b, &a, 1}}) {
+    ASSERT_TRUE(at->Eventually([&, node = at] { return node->received_.size() == 9; }));
+    for (size_t i = 0; i < 9; ++i) {
+      EXPECT_EQ(at->received_[i].from, from->id());
+      EXPECT_EQ(at->received_[i].header.chunk, i);
+      EXPECT_EQ(at->received_[i].header.rank, 3);
+      EXPECT_EQ(at->received_[i].payload, Random(sizes[i], sizes[i] + static_cast<size_t>(salt)));
+    }
+  }
+}
+
+TEST_P(TensorTransportTest, ADeadPeerIsHardDownAtOnceForBothDirections) {
+  TensorTransportOptions patient;
+  patient.open_within = Seconds(1000);  // no timer can have told: only the connection's end
+  Node a(authority(), "a", patient);
+  auto b = std::make_unique<Node>(authority(), "b");
+  auto c = std::make_unique<Node>(authority(), "c");
+  ASSERT_EQ(a.Send(*b, Bytes(10)), TensorTransport::Sent::kQueued);  // a dials b
+  ASSERT_EQ(c->Send(a, Bytes(10)), TensorTransport::Sent::kQueued);  // c dials a
+  ASSERT_TRUE(b->Eventually([&] { return b->received_.size() == 1; }));
+  ASSERT_TRUE(a.Eventually([&] { return a.received_.size() == 1; }));
+  const PeerId dead_b = b->id(), dead_c = c->id();
+  b.reset();
+  ASSERT_TRUE(a.Eventually([&] { return a.downs_.size() == 1; }));
+  c.reset();
+  ASSERT_TRUE(a.Eventually([&] { return a.downs_.size() == 2; }));
+  EXPECT_THAT(a.Downs(), ElementsAre(std::pair(dead_b, true), std::pair(dead_c, true)));
+}
+
+TEST_P(TensorTransportTest, AnotherPeerAtTheEndpointMeansTheOldOneIsDead) {
+  Node a(authority(), "a"), b(authority(), "b"), c(authority(), "c");
+  a.transport().Send(b.id(), c.transport().endpoint(), {}, nullptr);
+  ASSERT_TRUE(a.Eventually([&] { return a.downs_.size() == 1; }));
+  EXPECT_EQ(a.Downs()[0], std::pair(b.id(), true));
+}
+
+TEST_P(TensorTransportTest, AFullQueueIsSaidAndItsDrainingToo) {
+  TensorTransportOptions small;
+  small.queue_bytes = 1 << 20;
+  small.receive_bytes = 256 << 10;
+  Node a(authority(), "a", small), b(authority(), "b", small);
+  b.SetBlocked(true);  // the host of b is slow: sockets fill up, then a's queue
+  size_t queued = 0, full = 0;
+  const auto until = std::chrono::steady_clock::now() + kPatience;
+  while (b.metrics().Value("crowdsurf_tensor_reads_paused_total") == 0 || full == 0) {
+    ASSERT_LT(std::chrono::steady_clock::now(), until);
+    (a.Send(b, Bytes(128 << 10)) == TensorTransport::Sent::kQueued ? queued : full) += 1;
+  }
+  b.SetBlocked(false);
+  ASSERT_TRUE(a.Eventually([&] { return a.drained_ > 0; }));
+  ASSERT_TRUE(b.Eventually([&] { return b.received_.size() == queued; }));
+}
+
+TEST_P(TensorTransportTest, StrangersWhoSayNothingKeepNoPeerOut) {
+  TensorTransportOptions few;
+  few.accepted = 4;
+  few.open_within = Seconds(1000);  // no timer makes room
+  Node a(authority(), "a"), b(authority(), "b", few);
+  std::vector<int> silent;
+  for (size_t i = 0; i < few.accepted; ++i) silent.push_back(Dial(b.transport().endpoint()));
+  a.Send(b, Bytes(7));
+  EXPECT_TRUE(b.Eventually([&] { return b.received_.size() == 1; }));
+  EXPECT_TRUE(b.EventuallyCounts("too_many", 1));
+  for (const int fd : silent) close(fd);
+}
+
+TEST_P(TensorTransportTest, WithoutDescriptorsItTriesAgainWithPausesAndThenAccepts) {
+  Node a(authority(), "a"), b(authority(), "b");
+  const auto failures = [&] { return b.metrics().Value("crowdsurf_tensor_accept_failures_total"); };
+  const int dialing = socket(AF_INET, SOCK_STREAM, 0);  // before there are none
+  const auto began = std::chrono::steady_clock::now();
+  {
+    const NoDescriptors none;
+    Connect(dialing, b.transport().endpoint());
+    EXPECT_TRUE(EventuallyHolds([&] { return failures() >= 3; }));
+  }
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
+  EXPECT_LE(failures(), took.count() / 0.1 + 2) << "a pause after each";
+  a.Send(b, Bytes(7));
+  EXPECT_TRUE(b.Eventually([&] { return b.received_.size() == 1; }));
+  close(dialing);
+}
+
+TEST_P(TensorTransportTest, GarbageIsCountedAndHarmsNobody) {
+  Node a(authority(), "a"), b(authority(), "b");
+  const int fd = Dial(b.transport().endpoint());
+  WriteAll(fd, Random(4096, 1));
+  EXPECT_TRUE(b.EventuallyCounts("wrong_peer", 1));
+  close(fd);
+  const int silent = Dial(b.transport().endpoint());  // and one that just goes away
+  close(silent);
+  EXPECT_TRUE(b.EventuallyCounts("failed", 1));
+  a.Send(b, Bytes(7));
+  EXPECT_TRUE(b.Eventually([&] { return b.received_.size() == 1; }));
+}
+
+TEST(TensorTransportPlainTest, HostileFramesAfterAGoodHelloEndTheConnection) {
+  Node b(nullptr, "b");
+  TensorHello hello{"job", PeerId(std::array<uint8_t, 32>{9}), 1, "127.0.0.1:1"};
+  const Bytes body = EncodeTensorHello(hello);
+  TensorHeader header;
+  header.kind = TensorKind::kHello;
+  header.payload_bytes = static_cast<uint32_t>(body.size());
+  header.hash = TensorPayloadHash({}, body);
+  TensorHeader huge;  // a length over the bound
+  huge.payload_bytes = 0xFFFFFFFF;
+  TensorHeader corrupt;  // a payload that fails its hash
+  corrupt.payload_bytes = 4;
+  corrupt.hash = 1;
+  double ended = 0;
+  for (const TensorHeader& bad : {huge, corrupt}) {
+    const int fd = Dial(b.transport().endpoint());
+    WriteAll(fd, EncodeTensorHeader(header));
+    WriteAll(fd, body);
+    WriteAll(fd, EncodeTensorHeader(bad));
+    WriteAll(fd, Bytes(4));
+    EXPECT_TRUE(b.EventuallyCounts("garbage", ++ended));
+    close(fd);
+  }
+  EXPECT_TRUE(b.received_.empty());
+}
+
+TEST(TensorTransportTlsTest, ACertificateOfAnotherAuthorityIsRefusedBothWays) {
+  const TestAuthority ours("ours"), theirs("theirs");
+  Node a(&ours, "a"), stranger(&theirs, "b");
+  a.Send(stranger, Bytes(1));
+  ASSERT_TRUE(a.Eventually([&] { return a.downs_.size() == 1; }));
+  EXPECT_EQ(a.Downs()[0], std::pair(stranger.id(), false));  // refused is not dead
+  stranger.Send(a, Bytes(1));
+  ASSERT_TRUE(stranger.Eventually([&] { return stranger.downs_.size() == 1; }));
+  EXPECT_TRUE(a.received_.empty());
+  EXPECT_TRUE(stranger.received_.empty());
+}
+
+TEST(TensorTransportTlsTest, ACertificateOfAnotherJobOfTheSameAuthorityIsRefused) {
+  const TestAuthority authority;
+  TensorTransportOptions other;
+  other.job = "other";
+  Node a(&authority, "a"), b(&authority, "b", other);
+  a.Send(b, Bytes(1));
+  ASSERT_TRUE(a.Eventually([&] { return a.downs_.size() == 1; }));
+  EXPECT_TRUE(b.received_.empty());
+}
+
+TEST(TensorTransportTlsTest, APlainPeerIsRefusedByATlsOne) {
+  const TestAuthority authority;
+  Node a(&authority, "a"), plain(nullptr, "p");
+  plain.Send(a, Bytes(100));
+  ASSERT_TRUE(plain.Eventually([&] { return plain.downs_.size() == 1; }));
+  EXPECT_TRUE(a.EventuallyCounts("wrong_peer", 1));
+  EXPECT_TRUE(a.received_.empty());
+}
+
+TEST(TensorTransportPlainTest, APortInUseIsAnErrorThatNamesIt) {
+  Node a(nullptr, "a");
+  TensorTransportOptions taken;
+  const std::string endpoint = a.transport().endpoint();
+  taken.port = std::stoi(endpoint.substr(endpoint.rfind(':') + 1));
+  Node b(nullptr, "b", taken, false);
+  const Status status = b.transport().Start();
+  EXPECT_FALSE(status.ok());
+  EXPECT_THAT(std::string(status.message()), testing::HasSubstr(endpoint));
+}
+
+TEST(TensorFrameTest, HeadersComeBackAndBadOnesDoNot) {
+  TensorHeader header;
+  header.kind = TensorKind::kResult;
+  header.rank = 63;
+  header.assigned = 65'535;
+  header.payload_bytes = kTensorPayloadMost;
+  header.chunk = 0xFFFFFFFF;
+  header.mask = ~0ULL;
+  header.hash = 77;
+  TensorHeaderBytes bytes = EncodeTensorHeader(header);
+  ASSERT_EQ(DecodeTensorHeader(bytes), header);
+  Rng rng(5);
+  for (int i = 0; i < 100'000; ++i) {  // never crashes, and never believes a size over the bound
+    TensorHeaderBytes mutated = bytes;
+    for (int flips = 0; flips < 3; ++flips) {
+      mutated[rng.Uniform(mutated.size())] ^= static_cast<uint8_t>(1 << rng.Uniform(8));
+    }
+    const auto decoded = DecodeTensorHeader(mutated);
+    EXPECT_LE(decoded ? decoded->payload_bytes : 0, kTensorPayloadMost);
+  }
+  bytes[0] ^= 1;
+  EXPECT_FALSE(DecodeTensorHeader(bytes));
+}
+
+}  // namespace
+}  // namespace crowdsurf::worker

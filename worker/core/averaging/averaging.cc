@@ -1,0 +1,310 @@
+#include "worker/core/averaging/averaging.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+
+namespace crowdsurf::worker {
+
+Averaging::Averaging(const PeerConfig& config, PeerMetrics& metrics, Logger log, Rng rng)
+    : config_(config),
+      metrics_(metrics),
+      log_(log.For("averaging")),
+      rng_(rng),
+      rounds_(config, metrics, log),
+      counter_(MakeStrategy(StrategyKind::kMoshpit, rng_.Fork("counter"))),
+      mixing_(config, metrics, log, rng_.Fork("mixing")) {}
+
+// ---- membership
+
+void Averaging::OnView(Time now, const Seating& seating, uint64_t next, bool broke_up,
+                       Actions& out) {
+  CHECK(stage_ != Stage::kRounds || broke_up);
+  const View& view = seating.view();
+  rounds_.OnView(now, view, seating.hash(), broke_up, out);
+  for (const GroupRounds::Ended& ended : rounds_.TakeEnded())
+    if (ended.averaging == number_ && ended.round == 0) SettleSamples(ended, out);
+  mixing_.OnView(now, view, seating.hash(), out);
+  if (stage_ == Stage::kRounds) {
+    if (snapshotted_) out.push_back(ReleaseOutbox{number_});
+    ++abandoned_;
+    metrics_.averagings_abandoned->Add();
+  }
+  if (!strategy_ || kind_ != view.config.strategy) {
+    kind_ = view.config.strategy;
+    strategy_ = config_.strategies(kind_, rng_.Fork("strategy"));
+    CHECK(strategy_ != nullptr);  // admission refuses what is not built
+  }
+  StrategyActions ignored;  // an averaging that broke up was released above
+  strategy_->OnView(now, view, config_.id, ignored);
+  counter_->OnView(now, view, config_.id, ignored);
+  seating_ = seating;
+  if (!seated_) mark_ = {.step = progress_.step, .samples = progress_.samples, .time = now};
+  seated_ = true;
+  jump_ = 0;
+  due_.clear();
+  announced_ = false;
+  hold_.reset();
+  if (movable() && number_ == next && !view.target_met) {  // the snapshot serves the new view
+    if (stage_ == Stage::kPublishing) return;
+    if (snapshotted_) return OpenTrip(now, out);
+    stage_ = Stage::kPublishing;  // it was to count only; here it is the view's full average
+    return RequestSnapshot(out);
+  }
+  if (stage_ == Stage::kHolding && snapshotted_) out.push_back(ReleaseOutbox{number_});
+  stage_ = Stage::kIdle;
+  Learn(std::exchange(ahead_, {}));
+  next_ = std::max(next, begun_ + 1);  // numbers never go back, not even into another line
+  AskToBeWoken(out);
+  CheckDue(now, out);
+  Resume(now, out);
+}
+
+void Averaging::OnSeating(Time now, const Seating& seating, Actions& out) {
+  seating_ = seating;
+  if (stage_ == Stage::kRounds) {
+    rounds_.Replan(now, seating_.AsOf(number_), down_, out);
+    CollectEnded(now, out);
+  }
+  if (announced_ && idle())  // newcomers must hear of it too
+    Tell(message::DueFor{seating_.hash(), next_, job_, seating_.MinorHash()}, out);
+  MaybeBegin(now, out);
+}
+
+void Averaging::OnUnseated(Time now, Actions& out) {
+  seated_ = false;  // first: nothing may begin again
+  LeaveNow(now, out);
+  mixing_.Stop(out);
+  announced_ = false;
+  due_.clear();
+}
+
+void Averaging::OnPeerDown(Time now, const PeerId& peer, SuspicionCause cause, Actions& out) {
+  rounds_.OnPeerDown(now, peer, cause, out);
+  CollectEnded(now, out);
+  if (cause == SuspicionCause::kReset) mixing_.OnPeerDown(now, peer, out);
+  AskForMixing(out);
+}
+
+void Averaging::Drain(Time now, Actions& out) {
+  draining_ = true;
+  mixing_.Drain();
+  if (movable()) FinishAbandon(now, number_, out);
+}
+
+void Averaging::LeaveNow(Time now, Actions& out) {
+  if (movable()) return FinishAbandon(now, number_, out);
+  rounds_.LeaveOpen(now, out);
+  CollectEnded(now, out);
+}
+
+void Averaging::Depart(Time now, Actions& out) {
+  if (movable()) return FinishAbandon(now, number_, out);
+  rounds_.Depart(now, out);
+  CollectEnded(now, out);
+}
+
+// ---- views being made
+
+uint64_t Averaging::bytes_begun() const {
+  if (stage_ != Stage::kRounds) return first_of_new_view() - 1;
+  const bool untouched = rounds_.pristine() && last_root_.none();
+  return untouched ? number_ - 1 : number_;
+}
+
+uint64_t Averaging::first_unheard_of() const {
+  uint64_t first = std::max(next(), begun_ + 1);
+  while (due_.contains(first) && !due_.at(first).empty()) ++first;
+  return first;
+}
+
+bool Averaging::MayMove(uint64_t barrier) const {
+  return stage_ != Stage::kRounds && first_of_new_view() >= barrier;
+}
+
+bool Averaging::Held(Time now, uint64_t averaging) const {
+  return hold_ && averaging >= hold_->from && now < hold_->until;
+}
+
+void Averaging::HoldFrom(Time now, uint64_t barrier, Duration patience, Actions& out) {
+  hold_ = Hold{.from = barrier, .until = now + patience};
+  if (stage_ == Stage::kRounds && number_ >= barrier && bytes_begun() < number_) {
+    rounds_.Suspend(now, out);
+    stage_ = Stage::kHolding;
+  }
+  Resume(now, out);
+}
+
+// Goes on with what is not held back (any more).
+void Averaging::Resume(Time now, Actions& out) {
+  if (stage_ == Stage::kHolding && !Held(now, number_)) OpenTrip(now, out);
+  if (held_ >= next() && !Held(now, held_) && Ready()) BeginNow(now, held_, out);
+}
+
+// A peer that completes an averaging adds its final weight to its own sum; what others say of it is
+// for those who do not complete it.
+void Averaging::Learn(const Committed& theirs) {
+  if (stage_ != Stage::kIdle && theirs.averaging >= number_) {
+    if (theirs.averaging > ahead_.averaging) ahead_ = theirs;
+    return;
+  }
+  if (theirs.averaging <= job_.averaging) return;
+  job_ = theirs;
+  metrics_.job_samples->Set(job_.job_samples);
+}
+
+void Averaging::OnLine(const Committed& theirs) {
+  job_ = theirs;
+  committed_ = ahead_ = Committed();
+  overwritten_ = false;
+  metrics_.job_samples->Set(job_.job_samples);
+}
+
+void Averaging::OnHolds(const Committed& committed) {
+  committed_ = committed;
+  overwritten_ = false;
+  Learn(committed);
+  next_ = std::max(next_, committed.averaging + 1);
+}
+
+void Averaging::OnAdopted(const Committed& committed) {
+  OnHolds(committed);
+  counted_ = std::max(counted_, progress_.samples);
+  returned_ = 0;
+  doubt_.reset();
+}
+
+// ---- snapshots
+
+// One request at a time: one that was overtaken is waited for, released, and asked again.
+void Averaging::RequestSnapshot(Actions& out) {
+  if (asked_) return;
+  asked_ = number_;
+  asked_by_mixing_ = false;
+  out.push_back(RequestPublish{number_});
+}
+
+// Mixing gets its snapshot when no other is asked for or in use.
+void Averaging::AskForMixing(Actions& out) {
+  const auto wanted = mixing_.wanted();
+  if (!wanted || asked_ || !trainer_) return;
+  asked_ = *wanted;
+  asked_by_mixing_ = true;
+  mixing_.OnAsked();
+  out.push_back(RequestPublish{*wanted});
+}
+
+// The view's full average is over, or was missed: from here on neighbours mix.
+void Averaging::OpenMixing(Time now, Actions& out) {
+  if (!mixing_.on_graph() || mixing_.open() || !Ready()) return;
+  const bool first = committed_region_ == Region::kInboxA;
+  mixing_.Open(now, first ? Region::kInboxB : Region::kInboxA, out);
+  AskForMixing(out);
+}
+
+// ---- trainer
+
+void Averaging::OnTrainer(Time now, const TrainerRegistered& trainer) {
+  trainer_ = trainer;
+  rounds_.SetVector({.schema = trainer.schema, .elements = trainer.elements});
+  mixing_.SetVector(trainer.elements);
+  committed_region_ = Region::kInboxA;  // what is fetched or restored lies there
+  counted_ = snapshot_ = trainer.counted;
+  returned_ = 0;
+  doubt_.reset();
+  progress_ = {};
+  took_part_ = false;
+  mark_ = {.step = 0, .samples = 0, .time = now};
+}
+
+void Averaging::OnTrainerGone(Time now, Actions& out) {
+  Depart(now, out);
+  mixing_.Stop(out);
+  trainer_.reset();
+  asked_.reset();
+  announced_ = false;
+}
+
+void Averaging::OnProgress(Time now, const Progress& progress, Actions& out) {
+  progress_ = progress;
+  mixing_.OnProgress(now, progress, out);
+  AskForMixing(out);
+  CheckDue(now, out);
+}
+
+void Averaging::OnPairWord(Time now, const PeerId& from, const PairWord& word, Actions& out) {
+  mixing_.OnWord(now, from, word, out);
+  AskForMixing(out);
+}
+
+void Averaging::OnMixChunk(Time now, const MixArrived& chunk, bool stored, Actions& out) {
+  mixing_.OnChunk(now, chunk, stored, out);
+  AskForMixing(out);
+}
+
+void Averaging::OnMixSent(Time now, const MixSent& sent, Actions& out) {
+  mixing_.OnSent(now, sent, out);
+  AskForMixing(out);
+}
+
+void Averaging::OnPublished(Time now, const Published& published, Actions& out) {
+  asked_.reset();
+  if (std::exchange(asked_by_mixing_, false) && mixing_.OnSnapshot(now, published, out))
+    return AskForMixing(out);
+  const bool wanted =
+      stage_ == Stage::kPublishing && published.averaging == number_ && trainer_ && seated_;
+  if (!wanted) {
+    out.push_back(ReleaseOutbox{published.averaging});
+    if (stage_ == Stage::kPublishing) RequestSnapshot(out);
+    return AskForMixing(out);
+  }
+  snapshotted_ = true;
+  rounds_.OnSnapshot(now, out);
+  snapshot_ = published.samples;
+  progress_.step = std::max(progress_.step, published.step);
+  progress_.samples = std::max(progress_.samples, published.samples);
+  mark_ = {.step = published.step, .samples = published.samples, .time = now};
+  OpenTrip(now, out);
+}
+
+// The snapshot of averaging number_ is in the outbox: the rounds begin, unless another view is to
+// have them.
+void Averaging::OpenTrip(Time now, Actions& out) {
+  last_root_ = Digest();
+  if (Held(now, number_)) {
+    stage_ = Stage::kHolding;
+    return;
+  }
+  stage_ = Stage::kRounds;
+  const double samples = snapshot_ - counted_ + returned_;
+  const bool equal = seating_.view().config.weighting == Weighting::kEqual;
+  stake_ = {.weight = equal ? 1 : samples, .samples = samples, .before = {}};
+  // Others may have completed this averaging already: then their count is not of before it.
+  if (job_.averaging < number_)
+    stake_.before = {.averaging = job_.averaging, .samples = job_.job_samples};
+  StrategyActions actions;
+  Strategy& strategy = Counting(number_) ? *counter_ : *strategy_;
+  strategy.OnEvent(now, PublishedEvent{number_, stake_.weight}, actions);
+  Run(now, actions, out);
+}
+
+void Averaging::OnPublishRefused(Time now, const PublishRefused& refused, Actions& out) {
+  asked_.reset();
+  if (std::exchange(asked_by_mixing_, false)) {
+    mixing_.OnRefused(now, out);
+    if (stage_ == Stage::kPublishing) RequestSnapshot(out);
+    return AskForMixing(out);
+  }
+  if (stage_ != Stage::kPublishing) return;
+  if (refused.averaging != number_) return RequestSnapshot(out);
+  log_.Warning("the trainer gave no snapshot", {{"averaging", refused.averaging}});
+  mark_ = {.step = progress_.step, .samples = progress_.samples, .time = now};
+  FinishAbandon(now, number_, out);
+}
+
+void Averaging::OnStateHashed(const StateHashed& hashed) {
+  if (hashed.averaging == committed_.averaging && !overwritten_) committed_.root = hashed.root;
+}
+
+}  // namespace crowdsurf::worker

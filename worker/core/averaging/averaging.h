@@ -1,0 +1,219 @@
+// Averaging: from "half of us are due" to "the trainer has the mean", over and over.
+//
+// Owner: Peer, single sequence. It counts who is due, opens averaging k when half of the members
+// are, asks the trainer for its snapshot, lets the strategy open one round after the other
+// (group_rounds.h), delivers, and keeps the job-wide sample count. Membership tells it the view and
+// its seats; it changes view only between averagings. Bounds: due lists of two averagings, one
+// doubtful weight. Source: DESIGN 4 ("Overlap", "Group and round"), round-protocol.md 12.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "worker/core/averaging/group_rounds.h"
+#include "worker/core/averaging/mixing.h"
+#include "worker/core/port/actions.h"
+#include "worker/core/port/config.h"
+#include "worker/core/port/inputs.h"
+#include "worker/core/port/messages.h"
+#include "worker/core/round/arrived_chunk.h"
+#include "worker/core/strategy/strategy.h"
+
+namespace crowdsurf::worker {
+
+// Up to this many members everybody is told of everything directly; above, group mates are, and the
+// roster tells the rest.
+inline constexpr size_t kTellEverybody = 64;
+// How long a promise, or an own proposal, holds averagings back when no more is heard of it.
+inline constexpr Duration kProposalPatience = Milliseconds(500);
+
+class Averaging {
+ public:
+  Averaging(const PeerConfig& config, PeerMetrics& metrics, Logger log, Rng rng);
+
+  // ---- membership ----
+  // This peer is seated in `seating` from averaging `next` on. `broke_up`: the old view ended in a
+  // branch. Pre: no round is open, or broke_up.
+  void OnView(Time now, const Seating& seating, uint64_t next, bool broke_up, Actions& out);
+  void OnSeating(Time now, const Seating& seating, Actions& out);  // seats of the same view changed
+  void OnUnseated(Time now, Actions& out);
+  void SetDown(const std::set<PeerId>& down) { down_ = down; }
+  void OnPeerDown(Time now, const PeerId& peer, SuspicionCause cause, Actions& out);
+  void Drain(Time now, Actions& out);     // open no averaging any more; idle() says when it is done
+  void LeaveNow(Time now, Actions& out);  // BYE to the round under way
+  void Depart(Time now, Actions& out);    // the same when this peer leaves, or its trainer is gone
+  // A successor of the view is being decided, or is decided: averagings from `barrier` on are its
+  // own. They are held back here, at most `patience`; a round of one that moved no bytes is undone.
+  void HoldFrom(Time now, uint64_t barrier, Duration patience, Actions& out);
+  // Highest averaging with bytes under way, or over.
+  uint64_t bytes_begun() const;
+  // True when a view whose parent keeps the averagings below `barrier` can be entered now.
+  bool MayMove(uint64_t barrier) const;
+  // What others have committed: their count is ours when they are ahead.
+  void Learn(const Committed& theirs);
+  // This peer enters another line, whose count is `theirs`: its own is left behind with what it
+  // held of its line's averages. Averagings of two lines have the same numbers, so neither is
+  // compared.
+  void OnLine(const Committed& theirs);
+  // The region holds `committed` (fetched or restored): this peer is a donor of it.
+  void OnHolds(const Committed& committed);
+  // The trainer took somebody's state in place of its own: its samples up to now count no more.
+  void OnAdopted(const Committed& committed);
+
+  // ---- messages ----
+  void OnDue(Time now, const PeerId& from, uint64_t averaging, Actions& out);
+  void OnBegin(Time now, uint64_t averaging, Actions& out);
+  void OnFrame(Time now, const PeerId& from, const message::RoundFrame& frame, Actions& out);
+  void OnListInUse(Time now, const message::ListInUse& list, Actions& out);
+  void OnCountedAsk(const PeerId& from, const message::CountedAsk& ask, Actions& out);
+  void OnCountedAnswer(const message::CountedAnswer& answer);
+  void OnPairWord(Time now, const PeerId& from, const PairWord& word, Actions& out);
+
+  // ---- host ----
+  void OnTrainer(Time now, const TrainerRegistered& trainer);
+  void OnTrainerGone(Time now, Actions& out);
+  void OnProgress(Time now, const Progress& progress, Actions& out);
+  void OnPublished(Time now, const Published& published, Actions& out);
+  void OnPublishRefused(Time now, const PublishRefused& refused, Actions& out);
+  void OnStateHashed(const StateHashed& hashed);
+  bool OnChunk(Time now, const ChunkArrived& chunk, Actions& out);
+  void OnFolded(Time now, RoundHandle round, uint32_t chunk, Ballot assigned, uint64_t hash,
+                Actions& out);
+  void OnMixChunk(Time now, const MixArrived& chunk, bool stored, Actions& out);
+  void OnMixSent(Time now, const MixSent& sent, Actions& out);
+  void OnTimer(Time now, Actions& out);
+  Time NextDeadline() const;
+  // The job's time is up then; infinite: nobody knows. One more averaging is due shortly before, so
+  // that what was trained since the last one is in the job's mean.
+  void SetEnd(Time end) { end_ = end; }
+
+  // ---- state ----
+  bool idle() const { return stage_ == Stage::kIdle; }
+  // The snapshot is asked for or there, but no round is open: it can go on in another view.
+  bool movable() const { return stage_ == Stage::kPublishing || stage_ == Stage::kHolding; }
+  uint64_t number() const { return number_; }  // of the averaging under way
+  // The least averaging that has not begun here.
+  uint64_t next() const { return idle() ? next_ : number_ + 1; }
+  // The first averaging that a view made now can open: a snapshot under way serves it.
+  uint64_t first_of_new_view() const { return movable() ? number_ : next(); }
+  // The least averaging that nobody can have begun, as far as is known here: nobody is due for it.
+  uint64_t first_unheard_of() const;
+  bool due() const { return announced_; }
+  // What this peer can serve. No root: it is being hashed, or overwritten by an averaging under
+  // way.
+  const Committed& committed() const { return committed_; }
+  const Committed& job() const { return job_; }  // what the job has, as far as known
+  bool took_part() const { return took_part_; }  // the present trainer, in some average
+  uint64_t deliveries() const { return deliveries_; }
+  uint64_t abandoned() const { return abandoned_; }
+  const Mixing& mixing() const { return mixing_; }
+  // A newcomer that holds this average or a later one is near enough for a seat.
+  uint64_t near_enough() const;
+  GroupRounds& rounds() { return rounds_; }
+  const GroupRounds& rounds() const { return rounds_; }
+  const Progress& progress() const { return progress_; }
+  const std::optional<TrainerRegistered>& trainer() const { return trainer_; }
+
+ private:
+  // kPublishing: the snapshot is asked for. kHolding: it is there and waits for the next view.
+  enum class Stage : uint8_t { kIdle, kPublishing, kHolding, kRounds };
+  struct Hold {
+    uint64_t from = 0;
+    Time until;
+  };
+  struct Mark {  // where the present interval began
+    uint64_t step = 0;
+    double samples = 0;
+    Time time;
+  };
+  // Samples that may have been counted in an instance this peer did not see the end of.
+  struct Doubt {
+    InstanceId instance;
+    double samples = 0;
+  };
+
+  // In a view that says that the target is met nothing begins: its trainers are told to stop, so
+  // who stops first would leave the others in a round whose result reaches nobody.
+  bool Ready() const { return seated_ && trainer_ && !draining_ && !seating_.view().target_met; }
+  bool IntervalOver(Time now) const;
+  Time LastDue() const;
+  void CheckDue(Time now, Actions& out);
+  void MaybeBegin(Time now, Actions& out);
+  void BeginNow(Time now, uint64_t averaging, Actions& out);
+  void StartPublish(Time now, uint64_t averaging, Actions& out);
+  void GoOn(Time now, uint64_t averaging, Actions& out);
+  void OpenTrip(Time now, Actions& out);
+  bool Held(Time now, uint64_t averaging) const;
+  void Resume(Time now, Actions& out);
+  void RequestSnapshot(Actions& out);
+  void AskToBeWoken(Actions& out);
+  void Advance(Time now, uint64_t next, Actions& out);
+  std::vector<PeerId> Neighbours() const;
+  void Tell(const Message& message, Actions& out) const;
+
+  void Run(Time now, StrategyActions& actions, Actions& out);
+  void OpenOne(Time now, const OpenRound& open, StrategyActions& more, Actions& out);
+  void FinishDelivery(Time now, const DeliverResult& result, Actions& out);
+  void FinishAbandon(Time now, uint64_t averaging, Actions& out);
+  void FinishCount(Time now, uint64_t averaging, Actions& out);
+  // Strategies on graphs: all averagings of a view but its first count samples only.
+  bool Counting(uint64_t averaging) const;
+  void AskForMixing(Actions& out);
+  void OpenMixing(Time now, Actions& out);
+  void CollectEnded(Time now, Actions& out);
+  void SettleSamples(const GroupRounds::Ended& ended, Actions& out);
+
+  const PeerConfig& config_;
+  PeerMetrics& metrics_;
+  Logger log_;
+  Rng rng_;
+  GroupRounds rounds_;
+  std::unique_ptr<Strategy> strategy_;
+  std::unique_ptr<Strategy> counter_;  // its trips move weights only
+  Mixing mixing_;
+  StrategyKind kind_ = StrategyKind::kMoshpit;
+
+  bool seated_ = false;
+  bool draining_ = false;
+  Seating seating_;
+  std::set<PeerId> down_;
+  std::optional<TrainerRegistered> trainer_;
+  Progress progress_;
+  Time end_ = Time::Infinite();
+
+  Stage stage_ = Stage::kIdle;
+  uint64_t number_ = 0;
+  uint64_t next_ = 1;
+  uint64_t begun_ = 0;  // highest averaging seen to begin
+  std::optional<Hold> hold_;
+  uint64_t held_ = 0;              // highest averaging that began while it was held back
+  std::optional<uint64_t> asked_;  // RequestPublish that was not answered yet
+  bool asked_by_mixing_ = false;   // and it is mixing's
+  bool snapshotted_ = false;       // the outbox holds the snapshot of averaging number_
+  Region committed_region_ = Region::kInboxA;  // holds committed_
+  bool overwritten_ = false;  // a later averaging's round writes there: nothing to be fetched
+  uint64_t jump_ = 0;  // a member is due for this one, beyond the one after ours: follow when idle
+  bool announced_ = false;
+  Time announced_at_;
+  std::map<uint64_t, std::set<PeerId>> due_;
+  Mark mark_;
+
+  double counted_ = 0;   // of the trainer's total: already in some average, or given up
+  double snapshot_ = 0;  // the trainer's total in the outbox
+  double returned_ = 0;  // samples that turned out not to be counted
+  Stake stake_;          // of the value that the next round takes in
+  Digest last_root_;     // of the previous round's value
+  std::optional<Doubt> doubt_;
+
+  Committed committed_;
+  Committed job_;
+  Committed ahead_;  // said by others while the averaging under way was open
+  uint64_t deliveries_ = 0;
+  bool took_part_ = false;
+  uint64_t abandoned_ = 0;
+};
+
+}  // namespace crowdsurf::worker

@@ -1,0 +1,203 @@
+// The rounds of one averaging: what the strategy asks for, and what comes of it (averaging.h).
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "worker/core/averaging/averaging.h"
+
+namespace crowdsurf::worker {
+
+void Averaging::Run(Time now, StrategyActions& actions, Actions& out) {
+  // A round of one member, or one this peer has no seat in, ends at once and gives more to do.
+  while (!actions.empty()) {
+    StrategyActions more;
+    for (const StrategyAction& action : actions) {
+      if (const auto* open = std::get_if<OpenRound>(&action)) OpenOne(now, *open, more, out);
+      if (const auto* result = std::get_if<DeliverResult>(&action))
+        FinishDelivery(now, *result, out);
+      if (const auto* lost = std::get_if<AbandonAveraging>(&action))
+        FinishAbandon(now, lost->averaging, out);
+    }
+    actions = std::move(more);
+  }
+}
+
+void Averaging::OpenOne(Time now, const OpenRound& open, StrategyActions& more, Actions& out) {
+  const Seating seating = seating_.AsOf(open.averaging);
+  const auto cell = seating.CellOf(config_.id);
+  const auto before = rounds_.CellIn(open.averaging);
+  // The seat was lost in the middle of it; or this peer was moved to another cell, where it has
+  // nothing to say: what it holds is the mean of those it sat with (GroupRounds::Replan).
+  if (!cell || (before && before != cell)) {
+    Strategy& strategy = Counting(open.averaging) ? *counter_ : *strategy_;
+    strategy.OnEvent(now, RoundDecided{open.averaging, open.axis, false, 0}, more);
+    return;
+  }
+  const bool all = seating.view().config.rounds == RoundsMode::kAll;
+  const GroupRounds::Opening opening{.averaging = open.averaging,
+                                     .round = all ? static_cast<uint32_t>(open.axis) : 0,
+                                     .axis = open.axis,
+                                     .stand_ins = all,
+                                     .from = open.from,
+                                     .to = open.to,
+                                     .stake = {.weight = open.weight,
+                                               .samples = stake_.samples,
+                                               .before = stake_.before,
+                                               .holds = last_root_},
+                                     .holds = last_root_,
+                                     .counting = Counting(open.averaging),
+                                     .mask = open.mask};
+  rounds_.SetLeast(number_);
+  if (open.to == committed_region_ && !opening.counting) {
+    // Whoever is told to fetch it now would find no donor. It stands from its delivery to here:
+    // with two axes or more, to the second round of the next averaging.
+    overwritten_ = true;
+    committed_.root = Digest();
+  }
+  rounds_.Open(now, opening, seating, down_, out);
+  CollectEnded(now, out);
+}
+
+void Averaging::CollectEnded(Time now, Actions& out) {
+  for (const GroupRounds::Ended& ended : rounds_.TakeEnded()) {
+    if (stage_ != Stage::kRounds || ended.averaging != number_) continue;
+    const bool applied = Applied(ended.over.outcome);
+    if (ended.round == 0) SettleSamples(ended, out);
+    last_root_ = ended.over.root;
+    stake_ = ended.over.stake;
+    StrategyActions actions;
+    Strategy& strategy = Counting(ended.averaging) ? *counter_ : *strategy_;
+    strategy.OnEvent(
+        now, RoundDecided{ended.averaging, ended.axis, applied, ended.over.stake.weight}, actions);
+    Run(now, actions, out);
+  }
+}
+
+// After round 0 it is known whether the own weight is in the job's count. Whoever adopts a mean
+// without its own contribution gives its weight up with the change that it loses; whoever keeps its
+// values keeps its weight for the next averaging, unless it may have been counted without it.
+void Averaging::SettleSamples(const GroupRounds::Ended& ended, Actions& out) {
+  const double samples = snapshot_ - counted_ + returned_;
+  if (!Applied(ended.over.outcome) && !ended.flowed) return;
+  counted_ = snapshot_;
+  returned_ = 0;
+  if (Applied(ended.over.outcome)) return;
+  doubt_ = Doubt{.instance = ended.instance, .samples = samples};
+  const Bytes ask = EncodeMessage(message::CountedAsk{ended.instance});
+  for (const PeerId& peer : ended.group) out.push_back(Send{peer, ask});
+}
+
+void Averaging::OnCountedAsk(const PeerId& from, const message::CountedAsk& ask, Actions& out) {
+  if (const auto counted = rounds_.Counted(ask.instance, from))
+    out.push_back(Send{from, EncodeMessage(message::CountedAnswer{ask.instance, *counted})});
+}
+
+void Averaging::OnCountedAnswer(const message::CountedAnswer& answer) {
+  if (!doubt_ || doubt_->instance != answer.instance) return;
+  if (!answer.counted) returned_ += doubt_->samples;
+  doubt_.reset();
+}
+
+void Averaging::FinishDelivery(Time now, const DeliverResult& result, Actions& out) {
+  CHECK(stage_ == Stage::kRounds);
+  if (Counting(result.averaging)) return FinishCount(now, result.averaging, out);
+  // By what its contributors knew, not by what this peer did: equal at all who complete it.
+  committed_ = {.averaging = result.averaging,
+                .root = Digest(),
+                .job_samples = stake_.before.samples + stake_.samples};
+  const auto latest = [](const Committed& c) { return JobCount{c.averaging, c.job_samples}; };
+  if (latest(job_) < latest(committed_)) job_ = committed_;
+  committed_region_ = result.region;
+  overwritten_ = false;
+  out.push_back(Deliver{.averaging = result.averaging,
+                        .region = result.region,
+                        .samples = stake_.samples,
+                        .job_samples = committed_.job_samples,
+                        .root = last_root_});
+  ++deliveries_;
+  took_part_ = true;
+  metrics_.averagings_delivered->Add();
+  metrics_.job_samples->Set(job_.job_samples);
+  metrics_.averaging->Set(static_cast<double>(result.averaging));
+  log_.Info("averaging delivered", {{"averaging", result.averaging},
+                                    {"samples", stake_.samples},
+                                    {"job_samples", committed_.job_samples}});
+  GoOn(now, result.averaging, out);
+}
+
+// Samples were counted; the parameters are mixing's.
+void Averaging::FinishCount(Time now, uint64_t averaging, Actions& out) {
+  if (job_.averaging <= averaging)
+    job_ = {.averaging = averaging,
+            .root = Digest(),
+            .job_samples = stake_.before.samples + stake_.samples};
+  took_part_ = true;
+  metrics_.job_samples->Set(job_.job_samples);
+  metrics_.averaging->Set(static_cast<double>(averaging));
+  out.push_back(JobCounted{.averaging = averaging, .job_samples = job_.job_samples});
+  GoOn(now, averaging, out);
+}
+
+// The averaging is over here: the next one.
+void Averaging::GoOn(Time now, uint64_t averaging, Actions& out) {
+  stage_ = Stage::kIdle;
+  snapshotted_ = false;
+  Learn(std::exchange(ahead_, {}));
+  next_ = std::max(averaging + 1, jump_);
+  rounds_.SetLeast(next_);
+  rounds_.AnswerPassed(now, out);
+  OpenMixing(now, out);
+  AskToBeWoken(out);
+  if (begun_ >= next_ && Ready()) return StartPublish(now, begun_, out);
+  CheckDue(now, out);
+}
+
+uint64_t Averaging::near_enough() const {
+  // Where averagings count only, the last full one is all there is to fetch, and the newcomer's
+  // view begins with another.
+  return mixing_.on_graph() ? committed_.averaging : job_.averaging;
+}
+
+void Averaging::FinishAbandon(Time now, uint64_t averaging, Actions& out) {
+  if (stage_ == Stage::kIdle) return;
+  // A snapshot that is still being asked for is released when it comes.
+  if (stage_ != Stage::kPublishing && snapshotted_) out.push_back(ReleaseOutbox{averaging});
+  // Its rounds wrote over what could be fetched.
+  if (mixing_.on_graph() && snapshotted_) committed_ = Committed();
+  ++abandoned_;
+  metrics_.averagings_abandoned->Add();
+  log_.Warning("averaging abandoned", {{"averaging", averaging}});
+  GoOn(now, averaging, out);
+}
+
+void Averaging::OnFrame(Time now, const PeerId& from, const message::RoundFrame& frame,
+                        Actions& out) {
+  // A frame of an averaging that did not begin here is as good as Begin.
+  if (frame.averaging > begun_ && frame.view == seating_.hash()) OnBegin(now, frame.averaging, out);
+  rounds_.SetLeast(idle() ? next_ : number_);
+  rounds_.OnFrame(now, from, frame, out);
+  CollectEnded(now, out);
+}
+
+void Averaging::OnListInUse(Time now, const message::ListInUse& list, Actions& out) {
+  rounds_.OnListInUse(now, list, down_, out);
+  CollectEnded(now, out);
+  if (!rounds_.TakeUnlisted() || stage_ != Stage::kRounds || bytes_begun() >= number_) return;
+  // Its seat came too late for this averaging: it takes part from the next one on.
+  rounds_.Suspend(now, out);
+  FinishAbandon(now, number_, out);
+}
+
+bool Averaging::OnChunk(Time now, const ChunkArrived& chunk, Actions& out) {
+  const bool keep = rounds_.OnChunk(now, chunk, out);
+  CollectEnded(now, out);
+  return keep;
+}
+
+void Averaging::OnFolded(Time now, RoundHandle round, uint32_t chunk, Ballot assigned,
+                         uint64_t hash, Actions& out) {
+  rounds_.OnFolded(now, round, chunk, assigned, hash, out);
+  CollectEnded(now, out);
+}
+
+}  // namespace crowdsurf::worker

@@ -1,0 +1,190 @@
+// When an averaging is due, how it begins, and until when what is waited for (averaging.h).
+#include <algorithm>
+#include <set>
+
+#include "worker/core/averaging/averaging.h"
+
+namespace crowdsurf::worker {
+namespace {
+
+constexpr uint64_t kDueAhead = 2;  // averagings whose due lists are kept
+// Where a strategy on a graph moves the parameters, averagings count the job's samples, this often:
+// halved, twice the small frames; doubled, a job overshoots its target by as much.
+constexpr Duration kCountEvery = Seconds(1);
+
+// How long before the end of a job's time its last averaging is due. Steps and rounds that take
+// longer together miss the end, and what they would have brought is left out, as it was without.
+constexpr Duration kLastAveraging = Seconds(1);
+
+// A snapshot is taken at the step boundary after it was asked for. A trainer that waits for results
+// is asked within the last step of its interval, so that every snapshot is exactly `interval` steps
+// from the last result: who takes more steps than others between two averages pulls all of them
+// towards its own data.
+double StepsAhead(const AveragingConfig& averaging) {
+  return OverlapOf(averaging) == Overlap::kBlocking ? 1 : 0;
+}
+
+}  // namespace
+
+// ---- due and begin
+
+std::vector<PeerId> Averaging::Neighbours() const {
+  std::set<PeerId> peers;
+  const auto cell = seating_.CellOf(config_.id);
+  if (seating_.occupants().size() <= kTellEverybody || !cell) {
+    for (const auto& [at, member] : seating_.occupants()) peers.insert(member.id);
+  } else {
+    for (size_t axis = 0; axis < seating_.view().grid.axes(); ++axis)
+      for (const CellIndex at : GroupCells(seating_.view().grid, *cell, axis))
+        if (const Member* member = seating_.At(at)) peers.insert(member->id);
+  }
+  peers.erase(config_.id);
+  return {peers.begin(), peers.end()};
+}
+
+void Averaging::Tell(const Message& message, Actions& out) const {
+  const Bytes body = EncodeMessage(message);
+  for (const PeerId& peer : Neighbours()) out.push_back(Send{peer, body});
+}
+
+Time Averaging::LastDue() const { return end_ - kLastAveraging; }
+
+bool Averaging::IntervalOver(Time now) const {
+  const AveragingConfig& averaging = seating_.view().config;
+  if (mixing_.on_graph()) return !Counting(next_) || now - mark_.time >= kCountEvery;
+  if (now >= LastDue() && mark_.time < LastDue()) return true;
+  switch (averaging.interval_unit) {
+    case IntervalUnit::kSteps:
+      return static_cast<double>(progress_.step) + StepsAhead(averaging) >=
+             static_cast<double>(mark_.step) + averaging.interval;
+    case IntervalUnit::kSamples:
+      return progress_.samples - mark_.samples >= averaging.interval;
+    case IntervalUnit::kSeconds:
+      return now - mark_.time >= Seconds(averaging.interval);
+  }
+  return false;
+}
+
+void Averaging::AskToBeWoken(Actions& out) {
+  if (!Ready() || mixing_.on_graph()) return;
+  const AveragingConfig& averaging = seating_.view().config;
+  WakeAt wake{.steps = 0, .samples = 0};
+  if (averaging.interval_unit == IntervalUnit::kSteps)
+    wake.steps = mark_.step +
+                 static_cast<uint64_t>(std::max(averaging.interval - StepsAhead(averaging), 0.0));
+  if (averaging.interval_unit == IntervalUnit::kSamples)
+    wake.samples = mark_.samples + averaging.interval;
+  if (wake.steps != 0 || wake.samples != 0) out.push_back(wake);
+}
+
+void Averaging::CheckDue(Time now, Actions& out) {
+  if (!Ready() || !idle() || !IntervalOver(now)) return;
+  const bool first = !announced_;
+  if (!first && now - announced_at_ < config_.heartbeat) return;
+  announced_ = true;
+  announced_at_ = now;
+  due_[next_].insert(config_.id);
+  Tell(message::DueFor{seating_.hash(), next_, job_, seating_.MinorHash()}, out);
+  MaybeBegin(now, out);
+}
+
+void Averaging::OnDue(Time now, const PeerId& from, uint64_t averaging, Actions& out) {
+  if (!seated_ || averaging < next()) return;
+  if (!idle() && averaging > next()) jump_ = std::max(jump_, averaging);
+  if (idle() && averaging > next_) Advance(now, averaging, out);  // we missed one: follow
+  if (averaging > next() + kDueAhead) return;
+  due_[averaging].insert(from);
+  MaybeBegin(now, out);
+}
+
+// Averagings below `next` are over elsewhere.
+void Averaging::Advance(Time now, uint64_t next, Actions& out) {
+  next_ = next;
+  due_.erase(due_.begin(), due_.lower_bound(next));
+  announced_ = false;
+  CheckDue(now, out);
+}
+
+void Averaging::MaybeBegin(Time now, Actions& out) {
+  if (!Ready() || !idle()) return;
+  const Seating seating = seating_.AsOf(next_);
+  size_t due = 0;
+  size_t live = 0;
+  const auto at = due_.find(next_);
+  if (at == due_.end()) return;
+  for (const auto& [cell, member] : seating.occupants()) {
+    if (down_.contains(member.id)) continue;
+    ++live;
+    if (at->second.contains(member.id)) ++due;
+  }
+  if (due > 0 && 2 * due >= live) BeginNow(now, next_, out);
+}
+
+void Averaging::OnBegin(Time now, uint64_t averaging, Actions& out) {
+  if (Ready() && averaging >= next()) BeginNow(now, averaging, out);
+}
+
+void Averaging::BeginNow(Time now, uint64_t averaging, Actions& out) {
+  if (averaging <= begun_ || !seating_.AsOf(averaging).CellOf(config_.id)) return;
+  if (Held(now, averaging)) {
+    held_ = std::max(held_, averaging);
+    return;
+  }
+  begun_ = averaging;
+  Tell(message::Begin{seating_.hash(), averaging}, out);
+  if (stage_ == Stage::kRounds || stage_ == Stage::kHolding) {
+    // The others are past our averaging: whoever is not in our round yet does not come any more.
+    rounds_.StopGathering(now, out);
+    CollectEnded(now, out);
+    return;  // FinishDelivery or FinishAbandon goes on with it
+  }
+  StartPublish(now, averaging, out);
+}
+
+void Averaging::StartPublish(Time now, uint64_t averaging, Actions& out) {
+  stage_ = Stage::kPublishing;
+  number_ = averaging;
+  next_ = averaging;
+  announced_ = false;
+  due_.erase(due_.begin(), due_.upper_bound(averaging));
+  snapshotted_ = false;
+  if (!Counting(averaging)) return RequestSnapshot(out);
+  snapshot_ = std::max(counted_, progress_.samples);
+  mark_ = {.step = progress_.step, .samples = progress_.samples, .time = now};
+  OpenTrip(now, out);
+}
+
+bool Averaging::Counting(uint64_t averaging) const {
+  return mixing_.on_graph() && averaging != seating_.view().first_averaging;
+}
+
+// ---- deadlines
+
+void Averaging::OnTimer(Time now, Actions& out) {
+  rounds_.OnTimer(now, out);
+  CollectEnded(now, out);
+  if (now >= mixing_.NextDeadline()) mixing_.OnTimer(now, out);
+  AskForMixing(out);
+  if (hold_ && now >= hold_->until) {
+    hold_.reset();
+    Resume(now, out);
+  }
+  CheckDue(now, out);
+}
+
+Time Averaging::NextDeadline() const {
+  Time next = std::min(rounds_.NextDeadline(), mixing_.NextDeadline());
+  if (hold_) next = std::min(next, hold_->until);
+  if (!Ready() || !idle()) return next;
+  if (announced_) next = std::min(next, announced_at_ + config_.heartbeat);
+  const AveragingConfig& averaging = seating_.view().config;
+  if (mixing_.on_graph()) {
+    if (!announced_ && Counting(next_)) next = std::min(next, mark_.time + kCountEvery);
+  } else if (averaging.interval_unit == IntervalUnit::kSeconds && !announced_)
+    next = std::min(next, mark_.time + Seconds(averaging.interval));
+  if (!mixing_.on_graph() && !announced_ && mark_.time < LastDue())
+    next = std::min(next, LastDue());
+  return next;
+}
+
+}  // namespace crowdsurf::worker

@@ -1,0 +1,403 @@
+#include "worker/core/averaging/group_rounds.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "base/check.h"
+#include "base/digest.h"
+#include "worker/core/round/round_codec.h"
+
+namespace crowdsurf::worker {
+namespace {
+
+constexpr size_t kLengthsKept = 256;  // for the screen's p50 and p95
+
+}  // namespace
+
+GroupRounds::GroupRounds(const PeerConfig& config, PeerMetrics& metrics, Logger log)
+    : config_(config),
+      metrics_(metrics),
+      log_(log.For("round")),
+      times_(PacerConfig{.least_silence = config.least_silence,
+                         .most_silence = config.most_silence}) {}
+
+void GroupRounds::CloseAll(Time now, bool broke_up, Actions& out) {
+  while (!instances_.empty()) {
+    const auto at = instances_.begin();
+    if (!at->second.round.over()) {
+      RoundActions actions;
+      at->second.round.OnLeave(actions);
+      at->second.broke_up = broke_up;
+      Perform(now, at->second, actions, out);
+    }
+    Close(now, at, out);
+  }
+}
+
+void GroupRounds::OnView(Time now, const View& view, const ViewHash& hash, bool broke_up,
+                         Actions& out) {
+  const bool successor = view.parent == view_.hash && !broke_up && !view_.hash.none();
+  CHECK(!open() || !successor);
+  if (successor) {
+    previous_ = view_;
+    table_.OnEpoch(view.epoch);
+  } else {
+    ended_.clear();
+    CloseAll(now, broke_up, out);
+    previous_ = KnownView();
+    // Nothing of the old line is answered any more, so its promises cannot be broken; epochs of
+    // the new line may be smaller. The same view again, under another seat: promises stand.
+    if (hash != view_.hash) table_ = WitnessTable();
+  }
+  speaking_.clear();
+  current_.reset();
+  suspended_.reset();
+  differing_.clear();
+  view_ = {.hash = hash, .epoch = view.epoch, .witnesses = view.witnesses};
+  wire_ = view.config.compression;
+  AnswerPassed(now, out);
+}
+
+bool GroupRounds::Serves(const message::RoundFrame& frame) const {
+  if (frame.view == view_.hash || frame.view == previous_.hash) return true;
+  const auto instance = PeekInstance(frame.frame);
+  return instance && instances_.contains(*instance);
+}
+
+GroupQuestion GroupRounds::QuestionOf(const Opening& opening) const {
+  return {.job = config_.job,
+          .averaging = opening.averaging,
+          .round = opening.round,
+          .axis = opening.axis,
+          .stand_ins = opening.stand_ins,
+          .elements = opening.counting ? 0 : vector_.elements,
+          .chunk_elements = static_cast<uint32_t>(config_.chunk_elements)};
+}
+
+void GroupRounds::Open(Time now, const Opening& opening, const Seating& seating,
+                       const std::set<PeerId>& down, Actions& out) {
+  CHECK(!open());
+  const auto cell = seating.CellOf(config_.id);
+  CHECK(cell.has_value());
+  CHECK(opening.mask.whole() || (opening.round == 0 && opening.mask.end() <= vector_.elements));
+  CloseWriters(now, opening.to, out);
+  current_ = Current{.opening = opening, .seating = seating, .cell = *cell, .lists = {}};
+  OpenInstance(now, down, out);
+  OpenDuties(out);
+  ReplayEarly(now, out);
+}
+
+void GroupRounds::OpenInstance(Time now, const std::set<PeerId>& down, Actions& out) {
+  const Opening& opening = current_->opening;
+  GroupPlan plan = PlanOf(current_->seating, current_->cell, QuestionOf(opening));
+  const auto self = plan.RankOf(config_.id);
+  CHECK(self.has_value());
+  auto promised = table_.Lend(RegisterId::Round(plan.instance), plan.age);
+  if (!promised) {  // so long ago that its register was pruned: it must not be opened again
+    ended_.push_back({.averaging = opening.averaging,
+                      .round = opening.round,
+                      .axis = opening.axis,
+                      .over = RoundOver{Outcome::kKept, 0, {}, Digest(), 0, 0},
+                      .counted = false,
+                      .flowed = false,
+                      .instance = plan.instance,
+                      .group = {}});
+    return;
+  }
+  RoundSpec spec{.instance = plan.instance,
+                 .age = plan.age,
+                 .self = *self,
+                 .cells = plan.cells,
+                 .witnesses = view_.witnesses,
+                 .chunks = plan.chunks,
+                 .stake = opening.stake,
+                 .schema = vector_.schema,
+                 .promised = std::move(*promised),
+                 .again = suspended_ == plan.instance};
+  suspended_.reset();
+  const RoundHandle handle = ++last_handle_;
+  out.push_back(OpenBuffers{.round = handle,
+                            .instance = plan.instance,
+                            .self = *self,
+                            .chunks = plan.chunks,
+                            .from = opening.from,
+                            .to = opening.to,
+                            .wire = wire_,
+                            .weight = opening.stake.weight,
+                            .mask = opening.mask});
+  const auto [at, fresh] =
+      instances_.emplace(plan.instance, Instance{.handle = handle,
+                                                 .view = view_.hash,
+                                                 .epoch = view_.epoch,
+                                                 .opening = opening,
+                                                 .group = plan.group,
+                                                 .cell = current_->cell,
+                                                 .round = Round(std::move(spec)),
+                                                 .pacer = RoundPacer(now, times_, opening.round),
+                                                 .opened = now,
+                                                 .reported = false,
+                                                 .broke_up = false,
+                                                 .flowed = false,
+                                                 .fed = false,
+                                                 .seating = current_->seating,
+                                                 .pinned = false,
+                                                 .told_list = {},
+                                                 .counted = {}});
+  CHECK(fresh);
+  log_.Debug("round opened", {{"averaging", opening.averaging},
+                              {"round", opening.round},
+                              {"instance", plan.instance.brief()},
+                              {"rank", *self},
+                              {"ranks", plan.cells.size()}});
+  Instance& instance = at->second;
+  RoundActions actions;
+  instance.round.Start(actions);
+  for (const PeerId& peer : instance.round.WaitingFor())
+    if (down.contains(peer)) instance.round.OnSuspect(peer, SuspicionCause::kReset, actions);
+  instance.pacer.Observe(now, instance.round);
+  Perform(now, instance, actions, out);
+}
+
+void GroupRounds::Replan(Time now, const Seating& seating, const std::set<PeerId>& down,
+                         Actions& out) {
+  if (!current_ || seating.MinorHash() == current_->seating.MinorHash()) return;
+  const auto at = std::find_if(instances_.begin(), instances_.end(),
+                               [](const auto& entry) { return IsPristine(entry.second); });
+  if (at == instances_.end() || at->second.pinned) {
+    current_->seating = seating;  // for late duties; the round keeps its list
+    return;
+  }
+  const auto cell = seating.CellOf(config_.id);
+  // The own seat is gone: membership asks for another. Or it is another one already, after a round
+  // in the old one: what this peer holds is its old neighbours' mean, and speaking for the new cell
+  // it would count them twice, and those who sat there not at all.
+  if (!cell || (current_->opening.round > 0 && *cell != current_->cell)) return LeaveOpen(now, out);
+  current_->seating = seating;
+  current_->cell = *cell;
+  const GroupPlan plan = PlanOf(seating, *cell, QuestionOf(current_->opening));
+  if (plan.instance == at->first) return;
+  // Nothing was given or taken in the old instance, so it can be forgotten: whoever still waits for
+  // us there learns of the seats from our READY in the new one.
+  metrics_.lists_differed->Add();
+  DropPristine(now, out);
+  speaking_.clear();
+  OpenInstance(now, down, out);
+  OpenDuties(out);
+  ReplayEarly(now, out);
+}
+
+std::optional<CellIndex> GroupRounds::CellIn(uint64_t averaging) const {
+  if (!current_ || current_->opening.averaging != averaging) return std::nullopt;
+  return current_->cell;
+}
+
+void GroupRounds::Depart(Time now, Actions& out) {
+  departing_ = true;
+  LeaveOpen(now, out);
+  departing_ = false;
+}
+
+void GroupRounds::LeaveOpen(Time now, Actions& out) {
+  for (auto& [id, instance] : instances_) {
+    if (instance.round.over()) continue;
+    RoundActions actions;
+    instance.round.OnLeave(actions);
+    Perform(now, instance, actions, out);
+  }
+}
+
+void GroupRounds::OnSnapshot(Time now, Actions& out) {
+  for (auto& [id, instance] : instances_) {
+    if (instance.round.over() || instance.opening.from != Region::kOutbox) continue;
+    RoundActions actions;
+    instance.round.OnSitOut(actions);
+    Perform(now, instance, actions, out);
+  }
+}
+
+void GroupRounds::SendTo(const PeerId& to, const Frame& frame, const message::RoundFrame& like,
+                         Actions& out) const {
+  message::RoundFrame message = like;
+  message.frame = EncodeFrame(frame);
+  out.push_back(Send{to, EncodeMessage(message)});
+}
+
+message::RoundFrame GroupRounds::Wrapping(const Instance& instance) const {
+  return {.view = instance.view,
+          .epoch = instance.epoch,
+          .averaging = instance.opening.averaging,
+          .round = static_cast<uint8_t>(instance.opening.round),
+          .group = instance.group,
+          .frame = {}};
+}
+
+void GroupRounds::Perform(Time now, Instance& instance, RoundActions& actions, Actions& out) {
+  for (RoundAction& action : actions) {
+    if (auto* send = std::get_if<SendFrame>(&action)) {
+      SendTo(send->to, send->frame, Wrapping(instance), out);
+    } else if (const auto* over = std::get_if<RoundOver>(&action)) {
+      End(now, instance, *over);
+    } else if (!std::holds_alternative<BranchFormed>(action)) {
+      instance.flowed |=
+          std::holds_alternative<SendInput>(action) || std::holds_alternative<SendResult>(action);
+      instance.fed |= std::holds_alternative<FoldChunk>(action);  // its mask is fixed
+      out.push_back(Chunk{instance.handle, std::move(action)});
+    }
+  }
+  actions.clear();
+  Count(instance);
+}
+
+void GroupRounds::End(Time now, Instance& instance, const RoundOver& over) {
+  if (instance.reported) return;
+  instance.reported = true;
+  const RoundSpec& spec = instance.round.spec();
+  Ended ended{.averaging = instance.opening.averaging,
+              .round = instance.opening.round,
+              .axis = instance.opening.axis,
+              .over = over,
+              .counted = Applied(over.outcome) && (over.contributors >> spec.self & 1),
+              .flowed = instance.flowed,
+              .instance = spec.instance,
+              .group = {}};
+  std::set<PeerId> contributors;
+  for (size_t rank = 0; rank < spec.cells.size(); ++rank) {
+    const auto& member = spec.cells[rank].member;
+    if (!member) continue;
+    if (*member != config_.id) ended.group.push_back(*member);
+    if (over.contributors >> rank & 1) contributors.insert(*member);
+    if (Applied(over.outcome) && !(over.members >> rank & 1)) metrics_.members_missing->Add();
+  }
+  if (Applied(over.outcome)) {
+    outcomes_.emplace_back(spec.instance, std::move(contributors));
+    if (outcomes_.size() > kMostOutcomes) outcomes_.pop_front();
+    lengths_.push_back(now - instance.opened);
+    if (lengths_.size() > kLengthsKept) lengths_.pop_front();
+    metrics_.round_seconds->Observe((now - instance.opened).seconds());
+  }
+  Tally(instance, over.outcome);
+  log_.Debug("round over", {{"averaging", ended.averaging},
+                            {"round", ended.round},
+                            {"outcome", static_cast<int>(over.outcome)},
+                            {"ballot", over.ballot},
+                            {"weight", over.stake.weight},
+                            {"members", over.members},
+                            {"contributors", over.contributors}});
+  ended_.push_back(std::move(ended));
+}
+
+void GroupRounds::Tally(const Instance& instance, Outcome outcome) {
+  if (instance.broke_up) {
+    ++tally_.branch;
+    metrics_.rounds_branch->Add();
+    return;
+  }
+  if (departing_ && outcome == Outcome::kKept) return metrics_.rounds_left->Add();
+  metrics_.rounds.at(outcome)->Add();
+  switch (outcome) {
+    case Outcome::kFast:
+      ++tally_.fast;
+      break;
+    case Outcome::kRepaired:
+      ++tally_.repaired;
+      break;
+    case Outcome::kAdopted:
+      ++tally_.adopted;
+      break;
+    case Outcome::kKept:
+      ++tally_.kept;
+      break;
+    case Outcome::kAborted:
+      ++tally_.aborted;
+      break;
+    case Outcome::kOrphaned:
+      ++tally_.orphaned;
+      break;
+  }
+}
+
+void GroupRounds::Count(Instance& instance) {
+  const RoundCounts& counts = instance.round.counts();
+  RoundCounts& seen = instance.counted;
+  const auto grown = [](uint64_t total, uint64_t& before) {
+    const auto by = static_cast<double>(total - before);
+    before = total;
+    return by;
+  };
+  for (const auto& [reason, total] : counts.refused)
+    metrics_.RefuseFrame(reason, grown(total, seen.refused[reason]));
+  for (const auto& [cause, total] : counts.ballots)
+    metrics_.ballots.at(cause)->Add(grown(total, seen.ballots[cause]));
+  metrics_.ballots_late->Add(grown(counts.ballots_late, seen.ballots_late));
+  metrics_.chunks_first->Add(grown(counts.chunks_first, seen.chunks_first));
+  metrics_.chunks_adopted->Add(grown(counts.chunks_adopted, seen.chunks_adopted));
+  metrics_.chunks_reduced_again->Add(grown(counts.chunks_reduced_again, seen.chunks_reduced_again));
+  metrics_.root_mismatch->Add(grown(counts.root_mismatch, seen.root_mismatch));
+  if (const double by = grown(counts.divergence, seen.divergence); by > 0) {
+    divergence_ += static_cast<uint64_t>(by);
+    metrics_.divergence->Add(by);
+    log_.Error("members applied different results",
+               {{"averaging", instance.opening.averaging}, {"round", instance.opening.round}});
+  }
+}
+
+void GroupRounds::Close(Time now, Instances::iterator at, Actions& out) {
+  Instance& instance = at->second;
+  if (!instance.round.over() && !instance.reported) {
+    RoundActions actions;
+    instance.round.OnSitOut(actions);
+    Perform(now, instance, actions, out);
+  }
+  table_.Retire(RegisterId::Round(at->first), instance.round.Promised());
+  out.push_back(CloseBuffers{instance.handle});
+  instances_.erase(at);
+}
+
+void GroupRounds::CloseWriters(Time now, Region region, Actions& out) {
+  for (auto at = instances_.begin(); at != instances_.end();) {
+    const auto next = std::next(at);
+    if (at->second.opening.to == region) Close(now, at, out);
+    at = next;
+  }
+  std::erase_if(speaking_, [&](const auto& entry) { return entry.second.region == region; });
+}
+
+std::vector<GroupRounds::Ended> GroupRounds::TakeEnded() { return std::exchange(ended_, {}); }
+
+std::set<PeerId> GroupRounds::TakeDiffering() { return std::exchange(differing_, {}); }
+
+std::optional<bool> GroupRounds::Counted(const InstanceId& instance, const PeerId& peer) const {
+  for (const auto& [id, contributors] : outcomes_)
+    if (id == instance) return contributors.contains(peer);
+  return std::nullopt;
+}
+
+bool GroupRounds::open() const {
+  return std::any_of(instances_.begin(), instances_.end(),
+                     [](const auto& entry) { return !entry.second.round.over(); });
+}
+
+bool GroupRounds::pristine() const {
+  return std::any_of(instances_.begin(), instances_.end(),
+                     [](const auto& entry) { return IsPristine(entry.second); });
+}
+
+void GroupRounds::Suspend(Time now, Actions& out) {
+  for (const auto& [id, instance] : instances_)
+    if (IsPristine(instance)) suspended_ = id;
+  DropPristine(now, out);
+  current_.reset();
+}
+
+void GroupRounds::DropPristine(Time now, Actions& out) {
+  for (auto at = instances_.begin(); at != instances_.end();) {
+    const auto next = std::next(at);
+    if (IsPristine(at->second)) {
+      at->second.reported = true;
+      Close(now, at, out);
+    }
+    at = next;
+  }
+}
+
+}  // namespace crowdsurf::worker

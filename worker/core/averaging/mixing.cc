@@ -1,0 +1,312 @@
+#include "worker/core/averaging/mixing.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "base/digest.h"
+#include "base/overloaded.h"
+#include "worker/core/port/messages.h"
+
+namespace crowdsurf::worker {
+namespace {
+
+// The trainer's totals come about twice a second: the step's length is their mean over some
+// seconds, and follows a change of speed as fast.
+constexpr double kPaceGain = 0.25;
+
+}  // namespace
+
+InstanceId MixInstanceOf(const ViewHash& view) {
+  ByteWriter out;
+  out.String("mix");
+  out.Raw(view.view());
+  const Digest digest = Sha256(out.bytes());
+  return *InstanceId::From(digest.view().first(InstanceId::kBytes));
+}
+
+Mixing::Mixing(const PeerConfig& config, PeerMetrics& metrics, Logger log, Rng rng)
+    : config_(config),
+      metrics_(metrics),
+      log_(log.For("mixing")),
+      rng_(rng),
+      pairs_(config.id, rng_.Next() >> 1) {}
+
+void Mixing::SetVector(uint64_t elements) {
+  elements_ = elements;
+  ask_ = Ask::kNone;
+  last_.reset();
+  pace_ = {};
+}
+
+// ---- the view ----------------------------------------------------------------------------------
+
+void Mixing::OnView(Time now, const View& view, const ViewHash& hash, Actions& out) {
+  Stop(out);
+  if (!IsOnGraph(view.config.strategy) || view.Find(config_.id) == nullptr) return;
+  strategy_ = MakeGraphStrategy(view.config, rng_.Fork(hash.hex()));
+  view_ = hash;
+  instance_ = MixInstanceOf(hash);
+  wire_ = view.config.compression;
+  members_ = static_cast<uint32_t>(view.members.size());
+  strategy_->SetVector(elements_, edges_);
+  StrategyActions actions;
+  strategy_->OnView(now, view, config_.id, actions);
+  Run(now, actions, out);
+  if (last_) Tell(now, pace_, out);
+}
+
+void Mixing::Open(Time now, Region inbox, Actions& out) {
+  if (!strategy_ || open_ || draining_) return;
+  open_ = true;
+  log_.Info("mixing", {{"members", members_}});
+  Tell(now, MixingOpens{inbox}, out);
+}
+
+void Mixing::Stop(Actions& out) {
+  if (!pairs_.idle()) {
+    PairExchange::Out last;
+    pairs_.Abort(last);
+    for (const auto& say : last.says)
+      out.push_back(Send{say.to, EncodeMessage(message::Pair{view_, say.word})});
+  }
+  if (ask_ == Ask::kTaken) out.push_back(ReleaseOutbox{asks_});
+  ask_ = ask_ == Ask::kAsked || ask_ == Ask::kUnneeded ? Ask::kUnneeded : Ask::kNone;
+  if (std::exchange(scaled_, false)) out.push_back(TellLrScale{1.0});
+  strategy_.reset();
+  edges_.Reset({}, 1, 1, WireFormat::kFloat32, EdgeMailbox::Order::kLatestWins);
+  leaving_.clear();
+  open_ = uses_pairs_ = false;
+  timer_ = Time::Infinite();
+  instance_ = InstanceId();
+  Count();
+}
+
+// ---- the snapshot ------------------------------------------------------------------------------
+
+std::optional<uint64_t> Mixing::wanted() const {
+  return ask_ == Ask::kWanted ? std::optional(asks_) : std::nullopt;
+}
+
+bool Mixing::OnSnapshot(Time now, const Published& published, Actions& out) {
+  if (ask_ == Ask::kUnneeded) {
+    ask_ = Ask::kNone;
+    metrics_.mixing.snapshots_unused->Add();
+    return false;
+  }
+  if (ask_ != Ask::kAsked || published.averaging != asks_) return false;
+  ask_ = Ask::kTaken;
+  Tell(now, SnapshotTaken{published.step, published.samples}, out);
+  return true;
+}
+
+void Mixing::OnRefused(Time now, Actions& out) {
+  const bool waited = ask_ == Ask::kAsked;
+  if (ask_ == Ask::kUnneeded || waited) ask_ = Ask::kNone;
+  if (!waited) return;
+  PairExchange::Out end;
+  pairs_.Abort(end);
+  Run(now, end, out);
+  Tell(now, worker::SnapshotRefused{}, out);
+}
+
+// The exchange that asked for it is over.
+void Mixing::EndSnapshot() {
+  if (ask_ == Ask::kWanted) ask_ = Ask::kNone;
+  if (ask_ == Ask::kAsked) ask_ = Ask::kUnneeded;
+}
+
+// ---- the strategy ------------------------------------------------------------------------------
+
+void Mixing::Tell(Time now, const Event& event, Actions& out) {
+  if (!strategy_) return;
+  StrategyActions actions;
+  strategy_->OnEvent(now, event, actions);
+  Run(now, actions, out);
+}
+
+void Mixing::SendMessage(const SendEdge& send, Actions& out) {
+  const auto link = edges_.Find(send.peer, send.tag);
+  CHECK(link.has_value());
+  leaving_[*link] = {.sequence = send.sequence, .own = send.region, .relay = send.relay};
+  out.push_back(MixSend{.to = send.peer,
+                        .tag = send.tag,
+                        .sequence = send.sequence,
+                        .chunks = edges_.ChunksOf(edges_.links()[*link].extent)});
+}
+
+// What sets the transports up; false: the action is another one.
+bool Mixing::RunSetting(const StrategyAction& action, Actions& out) {
+  const auto chunk = static_cast<uint32_t>(config_.chunk_elements);
+  if (const auto* reserve = std::get_if<worker::ReserveRegions>(&action)) {
+    out.push_back(*reserve);
+  } else if (const auto* pairs = std::get_if<UsePairs>(&action)) {
+    pairs_.Reset(elements_, chunk, wire_, pairs->receive);
+    uses_pairs_ = true;
+  } else if (const auto* edges = std::get_if<UseEdges>(&action)) {
+    edges_.Reset(edges->links, members_, chunk, edges->wire, edges->order);
+    leaving_.assign(edges->links.size(), {});
+  } else if (const auto* timer = std::get_if<SetStrategyTimer>(&action)) {
+    timer_ = timer->at;
+  } else if (const auto* scale = std::get_if<SetLrScale>(&action)) {
+    scaled_ = scale->scale != 1.0;
+    out.push_back(TellLrScale{scale->scale});
+  } else if (const auto* wake = std::get_if<WakeAtTotals>(&action)) {
+    out.push_back(WakeAt{wake->steps, wake->samples});
+  } else {
+    return false;
+  }
+  return true;
+}
+
+void Mixing::Run(Time now, StrategyActions& actions, Actions& out) {
+  for (const StrategyAction& action : actions) {
+    if (RunSetting(action, out)) continue;
+    if (const auto* kernel = std::get_if<RunKernel>(&action)) {
+      out.push_back(*kernel);
+    } else if (const auto* propose = std::get_if<ProposePair>(&action)) {
+      PairExchange::Out said;
+      if (pairs_.idle() && !draining_) {
+        pairs_.Propose(now, propose->peer, said);
+        Run(now, said, out);
+      } else {
+        Tell(now, PairDone{propose->peer, false}, out);
+      }
+    } else if (const auto* exchange = std::get_if<ExchangePair>(&action)) {
+      if (!pairs_.partner()) continue;  // it ended while the snapshot was on its way
+      PairExchange::Out said;
+      pairs_.OnSnapshot(now, exchange->region, said);
+      Run(now, said, out);
+    } else if (const auto* send = std::get_if<SendEdge>(&action)) {
+      SendMessage(*send, out);
+    } else if (std::holds_alternative<AskSnapshot>(action)) {
+      if (ask_ == Ask::kNone) ++asks_;
+      ask_ = ask_ == Ask::kUnneeded ? Ask::kAsked : Ask::kWanted;
+    } else if (const auto* mixed = std::get_if<DeliverMixed>(&action)) {
+      CHECK(ask_ == Ask::kTaken);
+      ask_ = Ask::kNone;
+      ++delivered_;
+      metrics_.mixing.delivered->Add();
+      out.push_back(DeliverMix{asks_, mixed->region});
+    } else if (std::holds_alternative<ReleaseSnapshot>(action)) {
+      if (ask_ == Ask::kTaken) out.push_back(ReleaseOutbox{asks_});
+      ask_ = Ask::kNone;
+    }
+  }
+}
+
+void Mixing::Run(Time now, PairExchange::Out& actions, Actions& out) {
+  for (const PairExchange::Say& say : actions.says)
+    out.push_back(Send{say.to, EncodeMessage(message::Pair{view_, say.word})});
+  if (actions.send)
+    out.push_back(MixSend{.to = actions.send->to,
+                          .tag = kPairTag,
+                          .sequence = actions.send->sequence,
+                          .chunks = actions.send->chunks});
+  // An exchange may be agreed and done in one input.
+  if (actions.agreed) Tell(now, PairAgreed{actions.agreed->peer}, out);
+  if (actions.done) {
+    EndSnapshot();
+    Tell(now, PairDone{actions.done->peer, actions.done->committed}, out);
+  }
+  Count();
+}
+
+// ---- peers -------------------------------------------------------------------------------------
+
+void Mixing::OnWord(Time now, const PeerId& from, const PairWord& word, Actions& out) {
+  PairExchange::Out said;
+  pairs_.OnWord(now, from, word, uses_pairs_ && open_ && !draining_, said);
+  Run(now, said, out);
+}
+
+std::optional<MixPlace> Mixing::Place(const MixArrived& chunk) const {
+  if (!strategy_ || chunk.instance != instance_) return std::nullopt;
+  if (chunk.tag == kPairTag) return pairs_.Place(chunk);
+  return edges_.Wants(chunk) ? edges_.Place(chunk) : std::nullopt;
+}
+
+void Mixing::OnChunk(Time now, const MixArrived& chunk, bool stored, Actions& out) {
+  if (!strategy_ || chunk.instance != instance_) {
+    ++foreign_;
+    return Count();
+  }
+  if (chunk.tag == kPairTag) {
+    PairExchange::Out said;
+    pairs_.OnChunk(now, chunk, stored, said);
+    return Run(now, said, out);
+  }
+  const auto link = edges_.Find(chunk.from, chunk.tag);
+  const uint64_t before = link ? edges_.Newest(*link) : 0;
+  if (edges_.OnChunk(chunk, stored) == EdgeMailbox::Taken::kTaken && edges_.Newest(*link) > before)
+    Tell(now, EdgeArrived{chunk.from, chunk.tag, edges_.links()[*link].region}, out);
+  Count();
+}
+
+std::optional<MixChunk> Mixing::Describe(const PeerId& to, MixTag tag, uint64_t sequence,
+                                         uint32_t chunk) const {
+  std::optional<MixChunk> result;
+  if (tag == kPairTag) {
+    result = pairs_.Describe(to, chunk);
+    if (result && result->sequence != sequence) return std::nullopt;
+  } else {
+    const auto link = edges_.Find(to, tag);
+    if (!link || leaving_[*link].sequence != sequence) return std::nullopt;
+    if (chunk >= edges_.ChunksOf(edges_.links()[*link].extent)) return std::nullopt;
+    result = edges_.Describe(*link, chunk, leaving_[*link].own, leaving_[*link].relay, sequence);
+  }
+  if (result) result->instance = instance_;
+  return result;
+}
+
+void Mixing::OnSent(Time now, const MixSent& sent, Actions& out) {
+  if (sent.tag == kPairTag) {
+    PairExchange::Out said;
+    pairs_.OnSent(now, sent.to, sent.sequence, said);
+    return Run(now, said, out);
+  }
+  const auto link = edges_.Find(sent.to, sent.tag);
+  if (link && leaving_[*link].sequence == sent.sequence)
+    Tell(now, EdgeSent{sent.to, sent.tag}, out);
+}
+
+void Mixing::OnPeerDown(Time now, const PeerId& peer, Actions& out) {
+  PairExchange::Out said;
+  pairs_.OnPeerDown(peer, said);
+  Run(now, said, out);
+  Tell(now, PeerDown{peer}, out);
+}
+
+// ---- time --------------------------------------------------------------------------------------
+
+void Mixing::OnProgress(Time now, const Progress& progress, Actions& out) {
+  if (last_ && progress.step > last_->step && now > last_at_) {
+    const double seconds = (now - last_at_).seconds();
+    const auto follow = [&](double& value, double measured) {
+      value = value == 0 ? measured : value + kPaceGain * (measured - value);
+    };
+    follow(pace_.step_seconds, seconds / static_cast<double>(progress.step - last_->step));
+    if (progress.samples > last_->samples)
+      follow(pace_.sample_seconds, seconds / (progress.samples - last_->samples));
+  }
+  if (!last_ || progress.step != last_->step) {
+    last_ = progress;
+    last_at_ = now;
+  }
+  pace_.step = progress.step;
+  pace_.samples = progress.samples;
+  pairs_.SetStep(Seconds(pace_.step_seconds));
+  Tell(now, pace_, out);
+}
+
+void Mixing::OnTimer(Time now, Actions& out) {
+  PairExchange::Out said;
+  pairs_.OnTimer(now, said);
+  Run(now, said, out);
+  if (now < timer_) return;
+  timer_ = Time::Infinite();
+  Tell(now, StrategyTimer{}, out);
+}
+
+Time Mixing::NextDeadline() const { return std::min(timer_, pairs_.NextDeadline()); }
+
+}  // namespace crowdsurf::worker

@@ -1,0 +1,127 @@
+// Mixing: the strategies on graphs (Gossip, A2CiD2, RelaySum) in an agent.
+//
+// Owner: Averaging, single sequence. It makes the view's strategy, gives it the trainer's
+// snapshots, runs its two transports (pair_exchange.h, edge_mailbox.h) and turns its actions into
+// the host's. Every view begins with one full average by Moshpit, and mixes from there: so joiners
+// and changes of strategy need no rule of their own, nothing is kept across views, and whatever a
+// death in mid-exchange did to the mean is over with the view. The averagings after the first count
+// samples only (averaging.h). The snapshot is asked for by Averaging, which also asks for its own:
+// one request is out at a time. Bounds: one strategy; its transports'. Source:
+// decentralized-algorithms.md 4.2, 5.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "base/log.h"
+#include "worker/core/port/actions.h"
+#include "worker/core/port/config.h"
+#include "worker/core/port/inputs.h"
+#include "worker/core/port/peer_metrics.h"
+#include "worker/core/strategy/edge_mailbox.h"
+#include "worker/core/strategy/pair_exchange.h"
+#include "worker/core/strategy/strategy.h"
+
+namespace crowdsurf::worker {
+
+// Names the messages of a view: frames of other views are dropped and counted.
+InstanceId MixInstanceOf(const ViewHash& view);
+
+class Mixing {
+ public:
+  Mixing(const PeerConfig& config, PeerMetrics& metrics, Logger log, Rng rng);
+
+  // ---- the view
+  // A trainer has registered: nothing is asked of it yet.
+  void SetVector(uint64_t elements);
+  // Ends what is under way in the old view; a strategy on a graph is made for the new one.
+  void OnView(Time now, const View& view, const ViewHash& hash, Actions& out);
+  // The view's full average is over. Results go into `inbox` from now on.
+  void Open(Time now, Region inbox, Actions& out);
+  // No view, or no trainer.
+  void Stop(Actions& out);
+  void Drain() { draining_ = true; }  // finish what is under way, begin nothing
+  bool on_graph() const { return strategy_ != nullptr; }
+  bool open() const { return open_; }
+  bool busy() const { return !pairs_.idle(); }
+
+  // ---- the snapshot
+  std::optional<uint64_t> wanted() const;  // its number, while it has not been asked for
+  void OnAsked() { ask_ = Ask::kAsked; }
+  // True when it is taken; false: nobody waits for it any more.
+  bool OnSnapshot(Time now, const Published& published, Actions& out);
+  void OnRefused(Time now, Actions& out);
+
+  // ---- peers
+  void OnWord(Time now, const PeerId& from, const PairWord& word, Actions& out);
+  // Where a chunk that arrived is to be stored; nullopt: not at all.
+  std::optional<MixPlace> Place(const MixArrived& chunk) const;
+  // `stored`: it had a place, the right size and finite values, and lies there.
+  void OnChunk(Time now, const MixArrived& chunk, bool stored, Actions& out);
+  // What chunk `chunk` of the message to `to` is made of now; nullopt: void by now.
+  std::optional<MixChunk> Describe(const PeerId& to, MixTag tag, uint64_t sequence,
+                                   uint32_t chunk) const;
+  void OnSent(Time now, const MixSent& sent, Actions& out);
+  void OnPeerDown(Time now, const PeerId& peer, Actions& out);
+
+  void OnProgress(Time now, const Progress& progress, Actions& out);
+  void OnTimer(Time now, Actions& out);
+  Time NextDeadline() const;
+
+  const PairExchange::Counters& pairs() const { return pairs_.counters(); }
+  const EdgeMailbox::Counters& edges() const { return edges_.counters(); }
+  uint64_t foreign() const { return foreign_; }
+  uint64_t delivered() const { return delivered_; }
+  double lr_scale() const { return strategy_ ? strategy_->lr_scale() : 1.0; }
+
+ private:
+  // kUnneeded: asked for, and its exchange has ended meanwhile.
+  enum class Ask : uint8_t { kNone, kWanted, kAsked, kUnneeded, kTaken };
+
+  void Tell(Time now, const Event& event, Actions& out);
+  void Run(Time now, StrategyActions& actions, Actions& out);
+  void Run(Time now, PairExchange::Out& actions, Actions& out);
+  bool RunSetting(const StrategyAction& action, Actions& out);
+  void SendMessage(const SendEdge& send, Actions& out);
+  void EndSnapshot();
+  void Count() { metrics_.mixing.Count(pairs_.counters(), edges_.counters(), foreign_); }
+
+  const PeerConfig& config_;
+  PeerMetrics& metrics_;
+  Logger log_;
+  Rng rng_;
+  uint64_t elements_ = 0;
+  std::unique_ptr<Strategy> strategy_;
+  PairExchange pairs_;
+  EdgeMailbox edges_;
+  ViewHash view_;
+  InstanceId instance_;
+  WireFormat wire_ = WireFormat::kFloat32;
+  uint32_t members_ = 0;
+  bool open_ = false;
+  bool draining_ = false;
+  bool uses_pairs_ = false;
+  bool scaled_ = false;  // the trainer was told a factor other than 1
+
+  Ask ask_ = Ask::kNone;
+  uint64_t asks_ = 0;  // number of the last snapshot
+  Time timer_ = Time::Infinite();
+  // The messages on the way, by link: their numbers, and what they are made of.
+  struct Leaving {
+    uint64_t sequence = 0;
+    Region own = Region::kOutbox;
+    bool relay = false;
+  };
+  std::vector<Leaving> leaving_;
+
+  // The trainer's pace, from its totals.
+  std::optional<Progress> last_;
+  Time last_at_;
+  PaceTold pace_{};
+  uint64_t foreign_ = 0;
+  uint64_t delivered_ = 0;
+};
+
+}  // namespace crowdsurf::worker

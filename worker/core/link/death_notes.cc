@@ -1,0 +1,35 @@
+#include "worker/core/link/death_notes.h"
+
+#include <algorithm>
+
+namespace crowdsurf::worker {
+
+std::vector<std::string> DeathNotes::Look(Time now, const std::vector<std::string>& lost,
+                                          bool witness) {
+  std::erase_if(notes_, [&](const auto& note) {
+    return std::find(lost.begin(), lost.end(), note.first) == lost.end();
+  });
+  for (const std::string& worker : lost) {
+    if (notes_.contains(worker)) continue;
+    if (notes_.size() >= kMostNotes) {
+      ++dropped_;
+      continue;
+    }
+    notes_[worker] = {now, now + kPatience};
+  }
+  if (!witness) return {};
+  std::vector<std::pair<Time, std::string>> due;
+  for (const auto& [worker, note] : notes_) {
+    if (note.due <= now && now - note.since <= kInsist) due.emplace_back(note.due, worker);
+  }
+  std::sort(due.begin(), due.end());
+  if (due.size() > kMostNamed) due.resize(kMostNamed);
+  std::vector<std::string> named;
+  for (const auto& [at, worker] : due) {
+    notes_[worker].due = now + kEvery;
+    named.push_back(worker);
+  }
+  return named;
+}
+
+}  // namespace crowdsurf::worker

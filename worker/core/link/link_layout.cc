@@ -1,0 +1,261 @@
+#include "worker/core/link/link_layout.h"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <set>
+
+#include "base/check.h"
+#include "base/digest.h"
+#include "base/text.h"
+
+namespace crowdsurf::worker {
+namespace {
+
+constexpr size_t kIdentityBytes = 256;
+
+uint64_t RoundUp(uint64_t n, uint64_t to) { return (n + to - 1) / to * to; }
+
+bool PrintableName(const std::string& name) {
+  return !name.empty() && name.size() <= kLinkNameMost &&
+         std::all_of(name.begin(), name.end(), [](char c) { return c >= 0x21 && c <= 0x7e; });
+}
+
+// Elements of `shape`, or nullopt when it has a zero or is beyond kLinkElementsMost.
+std::optional<uint64_t> CountElements(const std::vector<uint64_t>& shape) {
+  uint64_t n = 1;
+  for (const uint64_t d : shape) {
+    if (d == 0 || d > kLinkElementsMost || n > kLinkElementsMost / d) return std::nullopt;
+    n *= d;
+  }
+  return n;
+}
+
+// What is wrong with one declared tensor, in words; empty when nothing is.
+std::string Violations(const LinkTensor& t) {
+  std::string out;
+  const auto add = [&](auto&&... parts) {
+    absl::StrAppend(&out, out.empty() ? "" : "; ", "tensor \"", CutText(t.name, kLinkNameMost),
+                    "\": ", parts...);
+  };
+  if (!PrintableName(t.name)) add("name must be 1 to 256 printable ASCII characters");
+  if (t.dtype != LinkDtype::kFloat32) {
+    add("dtype ", LinkDtypeName(t.dtype), " is reserved: link version 1 carries float32");
+  }
+  if (t.shape.size() > kLinkDimensionsMost) add("more than 8 dimensions");
+  const auto n = CountElements(t.shape);
+  if (!n) {
+    add("every dimension must be at least 1, and elements at most 2^38");
+  } else if ((t.rows != 0 || t.cols != 0) && (t.rows == 0 || t.cols == 0 || t.rows > *n ||
+                                              t.cols != *n / t.rows || t.rows * t.cols != *n)) {
+    add("matrix view ", t.rows, " x ", t.cols, " does not cover ", *n, " elements");
+  }
+  if (t.group_in < -1 || t.group_out < -1) add("unit groups are -1 or more");
+  if ((t.group_in >= 0 || t.group_out >= 0) && t.shape.empty()) add("a scalar has no unit groups");
+  return out;
+}
+
+// Room for every group's largest index set: u32 group, u32 count, count u32 each.
+// InvalidArgument when two tensors disagree about the units of a group.
+StatusOr<uint64_t> IndexRegionBytes(const std::vector<LinkTensor>& tensors) {
+  std::map<int32_t, uint64_t> units;
+  const auto note = [&](int32_t group, uint64_t n) {
+    return group < 0 || (n <= kLinkUnitsMost && units.try_emplace(group, n).first->second == n);
+  };
+  for (const LinkTensor& t : tensors) {
+    if (t.shape.empty()) continue;
+    if (!note(t.group_out, t.shape.front()) || !note(t.group_in, t.shape.back())) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "tensor \"", t.name,
+          "\": the axis of a unit group must have the group's size, at most 2^24 units"));
+    }
+  }
+  uint64_t bytes = 0;
+  for (const auto& [group, n] : units) bytes += 8 + 4 * n;
+  return bytes;
+}
+
+void PlaceRegions(LinkGeometry& g) {
+  const uint64_t region = g.elements * sizeof(float);
+  g.table_offset = kLinkControlBytes;
+  g.index_offset = RoundUp(g.table_offset + g.table_bytes, kLinkRegionAlign);
+  g.outbox_offset = RoundUp(g.index_offset + g.index_bytes, kLinkRegionAlign);
+  g.inbox_offset[0] = RoundUp(g.outbox_offset + region, kLinkRegionAlign);
+  g.inbox_offset[1] = RoundUp(g.inbox_offset[0] + region, kLinkRegionAlign);
+  g.file_bytes = RoundUp(g.inbox_offset[1] + region, kLinkRegionAlign);
+}
+
+}  // namespace
+
+const char* LinkDtypeName(LinkDtype dtype) {
+  static constexpr const char* kNames[] = {"float32", "float16", "bfloat16"};
+  return kNames[static_cast<size_t>(dtype)];
+}
+
+const char* LinkRoleName(LinkRole role) {
+  static constexpr const char* kNames[] = {"Parameter", "OptimizerState", "Buffer", "Gradient"};
+  return kNames[static_cast<size_t>(role)];
+}
+
+std::optional<LinkDtype> LinkDtypeNamed(std::string_view name) {
+  for (const auto d : {LinkDtype::kFloat32, LinkDtype::kFloat16, LinkDtype::kBFloat16}) {
+    if (name == LinkDtypeName(d)) return d;
+  }
+  return std::nullopt;
+}
+
+std::optional<LinkRole> LinkRoleNamed(std::string_view name) {
+  for (const auto r :
+       {LinkRole::kParameter, LinkRole::kOptimizerState, LinkRole::kBuffer, LinkRole::kGradient}) {
+    if (name == LinkRoleName(r)) return r;
+  }
+  return std::nullopt;
+}
+
+uint64_t LinkTensor::elements() const {
+  const auto n = CountElements(shape);
+  return n ? *n : 0;
+}
+
+StatusOr<LinkGeometry> LayOutLink(std::vector<LinkTensor> declared,
+                                  const std::vector<LinkRole>& shared_roles) {
+  std::string wrong;
+  const auto add = [&](const std::string& what) {
+    if (!what.empty() && wrong.size() < 4096)
+      absl::StrAppend(&wrong, wrong.empty() ? "" : "; ", what);
+  };
+  if (declared.empty()) add("no tensors");
+  if (declared.size() > kLinkTensorsMost) add("more than 65536 tensors");
+  std::set<std::string_view> names;
+  for (const LinkTensor& t : declared) {
+    add(Violations(t));
+    if (!names.insert(t.name).second) add(absl::StrCat("tensor \"", t.name, "\": named twice"));
+  }
+  if (!wrong.empty()) return absl::InvalidArgumentError(wrong);
+
+  LinkGeometry g;
+  for (LinkTensor& t : declared) {
+    const uint64_t n = t.elements();
+    if (t.rows == 0) {
+      t.rows = t.shape.size() < 2 ? 1 : t.shape[0];
+      t.cols = n / t.rows;
+    }
+    const bool shared =
+        std::find(shared_roles.begin(), shared_roles.end(), t.role) != shared_roles.end();
+    t.offset = shared ? g.elements * sizeof(float) : LinkTensor::kNotShared;
+    if (shared) g.elements += n;
+    if (g.elements > kLinkElementsMost) {
+      return absl::InvalidArgumentError("the tensors have more than 2^38 elements in all");
+    }
+  }
+  if (g.elements == 0) {
+    return absl::InvalidArgumentError(
+        "no tensor has a role that this job averages (spec.averaging.roles)");
+  }
+  ASSIGN_OR_RETURN(g.index_bytes, IndexRegionBytes(declared));
+  g.tensors = std::move(declared);
+  const Bytes table = EncodeLinkTable(g.tensors);
+  g.schema = Sha256(table);
+  g.table_bytes = table.size();
+  PlaceRegions(g);
+  return g;
+}
+
+Bytes EncodeLinkTable(const std::vector<LinkTensor>& tensors) {
+  ByteWriter out;
+  out.U32(static_cast<uint32_t>(tensors.size()));
+  for (const LinkTensor& t : tensors) {
+    out.String(t.name);
+    out.U8(static_cast<uint8_t>(t.dtype));
+    out.U8(static_cast<uint8_t>(t.role));
+    out.U8(static_cast<uint8_t>(t.shape.size()));
+    for (const uint64_t d : t.shape) out.U64(d);
+    out.U64(t.rows);
+    out.U64(t.cols);
+    out.U32(static_cast<uint32_t>(t.group_in));
+    out.U32(static_cast<uint32_t>(t.group_out));
+    out.U64(t.offset);
+  }
+  return out.Take();
+}
+
+std::optional<std::vector<LinkTensor>> DecodeLinkTable(ByteView bytes) {
+  ByteReader in(bytes);
+  constexpr size_t kLeast = 4 + 3 + 8 + 8 + 4 + 4 + 8;  // a scalar without a name
+  std::vector<LinkTensor> tensors(in.Count(kLinkTensorsMost, kLeast));
+  for (LinkTensor& t : tensors) {
+    t.name = in.String(kLinkNameMost);
+    const uint8_t dtype = in.U8(), role = in.U8(), dimensions = in.U8();
+    if (dtype > 2 || role > 3 || dimensions > kLinkDimensionsMost) return std::nullopt;
+    t.dtype = static_cast<LinkDtype>(dtype);
+    t.role = static_cast<LinkRole>(role);
+    t.shape.resize(dimensions);
+    for (uint64_t& d : t.shape) d = in.U64();
+    t.rows = in.U64();
+    t.cols = in.U64();
+    t.group_in = static_cast<int32_t>(in.U32());
+    t.group_out = static_cast<int32_t>(in.U32());
+    t.offset = in.U64();
+  }
+  if (!in.Done()) return std::nullopt;
+  return tensors;
+}
+
+Bytes EncodeLinkIdentity(const LinkGeometry& g) {
+  ByteWriter out;
+  out.U64(kLinkMagic);
+  out.U32(kLinkVersion);
+  out.U32(static_cast<uint32_t>(g.tensors.size()));
+  out.U64(g.file_bytes);
+  out.U64(g.elements);
+  out.U64(g.table_offset);
+  out.U64(g.table_bytes);
+  out.U64(g.index_offset);
+  out.U64(g.index_bytes);
+  out.U64(g.outbox_offset);
+  out.U64(g.inbox_offset[0]);
+  out.U64(g.inbox_offset[1]);
+  out.U64(0);
+  out.Raw(g.schema.view());
+  Bytes bytes = out.Take();
+  CHECK_LE(bytes.size(), kIdentityBytes);
+  bytes.resize(kIdentityBytes);
+  return bytes;
+}
+
+StatusOr<LinkGeometry> ReadLinkIdentity(ByteView file, uint64_t file_bytes) {
+  ByteReader in(file);
+  if (in.U64() != kLinkMagic || !in.ok()) return absl::DataLossError("no link: magic differs");
+  if (const uint32_t version = in.U32(); version != kLinkVersion) {
+    return absl::DataLossError(absl::StrCat("link version ", version, ", this agent speaks ", 1));
+  }
+  in.U32();  // tensors: in the table as well
+  const uint64_t bytes = in.U64();
+  in.U64();  // elements: computed below
+  const uint64_t table_offset = in.U64(), table_bytes = in.U64();
+  if (!in.ok() || bytes != file_bytes || table_offset != kLinkControlBytes ||
+      table_bytes > file.size() || table_offset > file.size() - table_bytes) {
+    return absl::DataLossError(
+        absl::StrCat("link of ", bytes, " bytes in a file of ", file_bytes, ": truncated"));
+  }
+  auto tensors = DecodeLinkTable(file.subspan(table_offset, table_bytes));
+  if (!tensors) return absl::DataLossError("the link's tensor table is garbled");
+  std::set<LinkRole> roles;
+  for (const LinkTensor& t : *tensors) {
+    if (t.shared()) roles.insert(t.role);
+  }
+  // Laid out anew it must come out the same: this checks offsets, sizes and the hash at once.
+  auto laid = LayOutLink(std::move(*tensors), {roles.begin(), roles.end()});
+  if (!laid.ok()) return absl::DataLossError(laid.status().message());
+  if (Sha256(file.subspan(table_offset, table_bytes)) != laid->schema) {
+    return absl::DataLossError("the link's tensor table is no layout of this version");
+  }
+  const Bytes expected = EncodeLinkIdentity(*laid);
+  if (file.size() < expected.size() ||
+      !std::equal(expected.begin(), expected.end(), file.begin())) {
+    return absl::DataLossError("the link's header does not match its tensor table");
+  }
+  return laid;
+}
+
+}  // namespace crowdsurf::worker

@@ -1,0 +1,58 @@
+#include "worker/core/link/trainer_pulse.h"
+
+#include <algorithm>
+
+namespace crowdsurf::worker {
+namespace {
+
+// So many times the longest pause that ended well: the next of its kind may take longer.
+constexpr double kTimesLongest = 3;
+
+}  // namespace
+
+TrainerPulse::TrainerPulse(Duration hung_after)
+    : silent_after_(std::min(kSilentAfter, hung_after * (1.0 / 3))), hung_after_(hung_after) {}
+
+void TrainerPulse::OnRegistered(Time now) {
+  state_ = State::kStepping;
+  steps_ = 0;
+  moved_ = now;
+  longest_ = Duration();
+}
+
+void TrainerPulse::OnGone() { state_ = State::kNone; }
+
+TrainerPulse::State TrainerPulse::Look(Time now, uint64_t steps, bool excused) {
+  if (state_ == State::kNone) return state_;
+  if (steps != steps_) {
+    longest_ = std::max(longest_, now - moved_);
+    steps_ = steps;
+    moved_ = now;
+    return state_ = State::kStepping;
+  }
+  if (excused) {
+    moved_ = now;
+    return state_;
+  }
+  const Duration pause = now - moved_;
+  if (pause >= std::max(hung_after_, longest_ * kTimesLongest)) return state_ = State::kHung;
+  if (state_ == State::kHung) return state_;
+  if (pause >= std::max(silent_after_, longest_ * kTimesLongest)) state_ = State::kSilent;
+  return state_;
+}
+
+const char* NameOf(TrainerPulse::State state) {
+  switch (state) {
+    case TrainerPulse::State::kNone:
+      return "none";
+    case TrainerPulse::State::kStepping:
+      return "stepping";
+    case TrainerPulse::State::kSilent:
+      return "silent";
+    case TrainerPulse::State::kHung:
+      return "hung";
+  }
+  return "none";
+}
+
+}  // namespace crowdsurf::worker

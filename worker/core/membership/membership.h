@@ -1,0 +1,223 @@
+// Membership: the view this peer is in, and how it changes.
+//
+// Owner: Peer, single sequence. As a newcomer it asks for a seat, fetches state, or forms a first
+// view (joining.h). Seated, it merges seats and vacancies, takes decided views between rounds, and
+// answers who speaks of older ones. As the steward (the longest-lived live witness) it gives seats,
+// declares vacancies and has successors decided (successor.h). When the witnesses' quorum is gone
+// it leads or follows a branch (branching.h); a member of a line that loses against another asks
+// the winner for a seat. Bounds: kMostJoiners waiting, kMostPast remembered views. Source: DESIGN
+// 4, round-protocol.md 6 and 9.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "worker/core/averaging/averaging.h"
+#include "worker/core/membership/branching.h"
+#include "worker/core/membership/job_clock.h"
+#include "worker/core/membership/joining.h"
+#include "worker/core/membership/roster.h"
+#include "worker/core/membership/successor.h"
+#include "worker/core/port/actions.h"
+#include "worker/core/port/config.h"
+#include "worker/core/port/inputs.h"
+#include "worker/core/port/messages.h"
+
+namespace crowdsurf::worker {
+
+class Membership {
+ public:
+  static constexpr size_t kMostJoiners = 4096;
+  static constexpr size_t kMostPast = 16;
+  static constexpr size_t kMostStrangersDown = 4096;
+  static constexpr std::string_view kAnotherTable = "another tensor table";
+
+  Membership(const PeerConfig& config, PeerMetrics& metrics, Logger log, Rng rng, Roster& roster,
+             Averaging& averaging);
+
+  // ---- local ----
+  void OnTrainer(Time now, const TrainerRegistered& trainer);
+  void OnTrainerGone(Time now, Actions& out);
+  void OnRestored(const RestoredCheckpoint& checkpoint);
+  void OnConfig(const AveragingConfig& config);
+  void OnStateFetched(Time now, const StateFetched& fetched, Actions& out);
+  void OnPeerDown(Time now, const PeerId& peer, bool hard, Actions& out);
+  void OnHeard(Time now, const PeerId& peer);
+  void StartLeaving(Time now);
+  // After every input: enter what was decided, govern, ask for a seat.
+  void Settle(Time now, Actions& out);
+  Time NextDeadline() const;
+
+  // ---- messages ----
+  void On(Time now, const PeerId& from, const message::JoinRequest& request, Actions& out);
+  void On(Time now, const PeerId& from, const message::JoinAnswer& answer, Actions& out);
+  void On(Time now, const PeerId& from, const message::ViewNews& news, Actions& out);
+  void On(Time now, const PeerId& from, const message::ViewAsk& ask, Actions& out);
+  void On(Time now, const PeerId& from, const message::SeatingNews& news, Actions& out);
+  void On(Time now, const PeerId& from, const message::ViewOpen& open, Actions& out);
+  void On(Time now, const PeerId& from, const message::ViewPromise& promise, Actions& out);
+  void On(Time now, const PeerId& from, const message::ViewAccept& accept, Actions& out);
+  void On(Time now, const PeerId& from, const message::ViewAccepted& accepted, Actions& out);
+  void On(Time now, const PeerId& from, const message::BranchOpen& open, Actions& out);
+  void On(Time now, const PeerId& from, const message::BranchJoin& join, Actions& out);
+  void On(Time now, const PeerId& from, const message::BranchView& view, Actions& out);
+  void On(Time now, const PeerId& from, const message::BranchHeld& held, Actions& out);
+  void On(Time now, const PeerId& from, const message::Leaving& leaving, Actions& out);
+  // A member of our view knows these seats: if they differ from ours, it is told ours (and tells us
+  // its own when it hears from us).
+  void CompareSeats(Time now, const PeerId& peer, const Digest& seats, Actions& out);
+  // A message names `view`: true when it is ours. Else whoever is behind is told, in either
+  // direction.
+  bool IsOurs(Time now, const PeerId& from, const ViewHash& view, Actions& out);
+
+  // ---- state ----
+  bool seated() const { return seating_ && seating_->CellOf(config_.id).has_value(); }
+  const std::optional<Seating>& seating() const { return seating_; }
+  std::optional<PeerId> steward() const;
+  bool is_steward() const { return seated() && steward() == config_.id; }
+  const std::set<PeerId>& down() const { return down_; }
+  // Down, and neither said that it leaves: its machine or its process died, or cannot be reached.
+  std::vector<PeerId> Lost() const;
+  LineRank line() const;
+  uint64_t holds() const { return holds_; }
+  double job_seconds() const { return clock_.seconds(settled_at_); }  // as of the last input
+  bool target_met() const { return job_over_ || (seating_ && seating_->view().target_met); }
+  bool left() const { return left_job_; }
+  bool leaving() const { return leaving_since_.has_value(); }
+  bool joined_with_state() const { return joined_with_state_; }
+  // Why the better line that was asked last gives no seat, seated in a lesser one or not.
+  const std::string& seat_refused() const { return seat_refused_; }
+  Member Self() const;
+
+ private:
+  struct Joiner {
+    message::JoinRequest request;
+    Time since;
+    Time heard;
+  };
+  struct FetchTold {  // the average that a newcomer was sent to fetch
+    uint64_t averaging = 0;
+    Time at;
+  };
+  // For an averaging of the parent that others were in and that does not reach this peer.
+  static constexpr Duration kBarrierPatience = Seconds(1);
+
+  // entering and leaving views (membership_views.cc)
+  void TakePending(Time now, Actions& out);
+  void SetPending(Time now, Seating next, Actions& out);
+  void Enter(Time now, Seating seating, Actions& out);
+  void Unseat(Time now, Actions& out);
+  bool Wants(const Seating& next) const;
+  struct Entered;
+  bool Forsaken(const ViewHash& view) const;
+  bool Forsaken(const View& view, const ViewHash& hash) const;  // it, or a later one of its line
+  void Forsake(const Entered& view);
+  void SeatsChanged(Time now, Actions& out);
+  void EndJob(Time now, Actions& out);
+
+  // telling (membership.cc)
+  message::ViewNews NewsOf(Time now, const Seating& seating) const;
+  std::vector<PeerId> Others(const Seating& seating) const;
+  void SendAll(const std::vector<PeerId>& peers, const Message& message, Actions& out) const;
+  void TellSeats(Time now, const PeerId& peer, Actions& out);
+  void TellOwnSeat(Time now, Actions& out);
+  bool Quiet(Time now, const PeerId& peer);
+  std::optional<View> Take(const Bytes& encoded);
+  ViewFacts Facts();
+  const AveragingConfig& ConfigOfNext() const;
+  bool Concerns(const Seating& seating, const PeerId& peer) const;
+  void ForgetStrangers();
+
+  // as the steward (stewardship.cc)
+  void Govern(Time now, Actions& out);
+  bool Vacate(Time now, Actions& out);
+  void SeatJoiners(Time now, Actions& out);
+  bool NeedsView(Time now);
+  bool SomebodyFollows(Time now) const;
+  bool StrictView() const;
+  bool TargetMet(Time now) const;
+  void Propose(Time now, Actions& out);
+  void Announce(Time now, View view, Actions& out);
+  std::set<PeerId> LiveWitnesses() const;
+  bool WitnessesLive() const;
+  void MaybeBranch(Time now, Actions& out);
+  void FindSilent(Time now);
+  std::optional<message::JoinAnswer> Objection(Time now, const message::JoinRequest& request) const;
+  void NoteFetch(Time now, const PeerId& peer, uint64_t averaging);
+  bool FetchedAsTold(Time now, const message::JoinRequest& request) const;
+
+  // as a newcomer (membership_joining.cc)
+  void SeekSeat(Time now, Actions& out);
+  void SeekBetterLine(Time now, Actions& out);
+  void AskForSeat(Time now, const PeerId& peer, Actions& out);
+  void FormFirst(Time now, Actions& out);
+  void LetStartOnce(Actions& out);
+  bool InAnotherLine(const PeerId& peer) const;
+  bool Gone(Time now, const PeerId& peer) const;
+  const RosterRecord* BestOtherLine();
+  void ListenAnew(Time now);
+  bool Trained() const;
+
+  const PeerConfig& config_;
+  PeerMetrics& metrics_;
+  Logger log_;
+  Rng rng_;
+  Roster& roster_;
+  Averaging& averaging_;
+  Joining joining_;
+
+  std::optional<Seating> seating_;
+  std::optional<CellIndex> told_cell_;  // the own cell that the others were told of, or know
+  std::optional<Seating> pending_;      // decided, to be entered when no round is open
+  Time pending_since_;
+  std::optional<Committed> line_count_;  // of the other line that pending_ belongs to
+  std::deque<ViewHash> past_;
+  struct Entered {  // the view entered last, also after the seat in it was lost
+    ViewHash view;
+    ViewHash origin;
+    uint64_t epoch = 0;
+  } last_;
+  std::deque<Entered> forsaken_;  // left for another line: never entered or witnessed again
+  ViewHash left_;                 // the view that this peer left for a branch
+  Time left_since_;
+  std::set<PeerId> down_;                  // ForgetStrangers bounds it
+  size_t forget_at_ = kMostStrangersDown;  // ids in down_
+  std::set<PeerId> departed_;  // gave their cells back: they may come again, but not into this view
+  std::map<PeerId, Time> heard_;  // occupants: when last as members of this view
+  std::map<PeerId, Time> told_;   // when a peer was last told of a view or of seats
+  std::map<PeerId, Joiner> joiners_;
+  std::map<PeerId, FetchTold> fetch_told_;  // at most kMostJoiners
+  std::optional<SuccessorProposer> proposer_;
+  SuccessorWitness witness_;
+  std::optional<BranchLeader> leader_;
+  PeerId following_;  // leader of the branch being made; none: nobody
+  std::optional<View> branch_held_;
+  Time thin_since_;
+  JobClock clock_;
+  Time settled_at_;
+  Time entered_at_;    // the present view
+  Time follow_until_;  // the next view waits for members that are in the parent yet; unset: not
+  AveragingConfig newest_;  // configuration
+
+  std::optional<TrainerRegistered> trainer_;
+  bool started_trainer_ = false;
+  bool joined_with_state_ = false;
+  std::string seat_refused_;
+  uint64_t holds_ = 0;
+  std::optional<Committed> restored_;
+  double restored_seconds_ = 0;  // of the job, in that checkpoint
+  std::optional<Committed> fetching_;
+  Time fetch_again_;
+  Time seek_line_at_;
+  std::set<PeerId> line_asked_;  // members of a better line that have not answered
+  std::optional<Time> leaving_since_;
+  bool left_job_ = false;
+  bool job_over_ = false;
+};
+
+}  // namespace crowdsurf::worker

@@ -1,0 +1,188 @@
+// A newcomer's side of membership, and a losing line's (membership.h).
+#include <algorithm>
+
+#include "worker/core/membership/membership.h"
+
+namespace crowdsurf::worker {
+namespace {
+
+constexpr Duration kFetchPause = Milliseconds(200);  // after a transfer that failed
+constexpr Duration kSeekLineEvery = Milliseconds(500);
+
+}  // namespace
+
+void Membership::OnTrainer(Time now, const TrainerRegistered& trainer) {
+  trainer_ = trainer;
+  averaging_.OnTrainer(now, trainer);
+  started_trainer_ = !trainer.fresh;
+  if (!trainer.fresh) return;
+  holds_ = restored_ ? restored_->averaging : 0;
+  if (restored_) averaging_.OnHolds(*restored_);
+}
+
+// Without its trainer a peer has nothing to say in a round: it gives its cell back.
+void Membership::OnTrainerGone(Time now, Actions& out) {
+  trainer_.reset();
+  fetching_.reset();
+  restored_.reset();  // its successor fetches from the peers
+  averaging_.OnTrainerGone(now, out);
+  holds_ = 0;
+  // After the end of the job trainers go; who asks late must still hear of the view that says so.
+  if (!seating_ || job_over_) return;
+  SendAll(Others(*seating_), message::Leaving{seating_->hash()}, out);
+  Unseat(now, out);
+}
+
+void Membership::OnRestored(const RestoredCheckpoint& checkpoint) {
+  restored_seconds_ = checkpoint.job_seconds;
+  restored_ = Committed{.averaging = checkpoint.averaging,
+                        .root = checkpoint.root,
+                        .job_samples = checkpoint.job_samples};
+}
+
+bool Membership::Trained() const {
+  return averaging_.took_part() || (trainer_ && !trainer_->fresh);
+}
+
+void Membership::AskForSeat(Time, const PeerId& peer, Actions& out) {
+  metrics_.joins_asked->Add();
+  std::optional<LineRank> leaving;
+  if (seated()) leaving = line();
+  SendAll({peer},
+          message::JoinRequest{.member = Self(),
+                               .contact = roster_.ContactsOf({config_.id}).front(),
+                               .next = averaging_.first_of_new_view(),
+                               .holds = holds_,
+                               .trained = Trained(),
+                               .schema = trainer_->schema,
+                               .line = leaving},
+          out);
+}
+
+void Membership::SeekSeat(Time now, Actions& out) {
+  if (!trainer_ || fetching_ || now < fetch_again_) return;
+  const Joining::Step step = joining_.Next(now, holds_);
+  if (step.ask) return AskForSeat(now, *step.ask, out);
+  if (step.form) FormFirst(now, out);
+}
+
+void Membership::FormFirst(Time now, Actions& out) {
+  clock_.Learn(now, restored_ ? restored_seconds_ : 0);
+  const View view = FirstView(Self(), Facts());
+  log_.Info("first view formed", {{"averaging", view.first_averaging}});
+  Enter(now, Seating(view, HashOf(view, config_.job)), out);
+  // Who asked before there was a view is answered as anybody who asks now.
+  for (auto at = joiners_.begin(); at != joiners_.end();) {
+    const auto objection = Objection(now, at->second.request);
+    if (objection) SendAll({at->first}, *objection, out);
+    at = objection ? joiners_.erase(at) : std::next(at);
+  }
+  Govern(now, out);
+  TakePending(now, out);
+}
+
+// A member of the best line that beats ours; of those one that was not asked in vain. Who is down
+// is not left out: what is known of the members of other lines are their records.
+const RosterRecord* Membership::BestOtherLine() {
+  const LineRank own = line();
+  const RosterRecord* best = nullptr;
+  for (const auto& [peer, record] : roster_.live()) {
+    if (!record.seated || record.leaving || record.line.origin == own.origin) continue;
+    if (seating_->CellOf(peer)) continue;  // its record is older than its seat here
+    if (!record.line.Beats(own)) continue;
+    const bool again = best != nullptr && line_asked_.contains(best->member.id);
+    if (best == nullptr || record.line.Beats(best->line) || (record.line == best->line && again))
+      best = &record;
+  }
+  if (best != nullptr && !line_asked_.insert(best->member.id).second) line_asked_.clear();
+  return best;
+}
+
+// A member of a line that loses against another one asks the winner for a seat.
+void Membership::SeekBetterLine(Time now, Actions& out) {
+  if (fetching_ || now < seek_line_at_ || !trainer_ || !left_.none()) return;
+  const RosterRecord* best = BestOtherLine();
+  if (best == nullptr) {
+    seat_refused_.clear();
+    return;
+  }
+  seek_line_at_ = now + kSeekLineEvery;
+  log_.Info("asking the better line for a seat", {{"members", best->line.members}});
+  AskForSeat(now, best->member.id, out);
+}
+
+void Membership::On(Time now, const PeerId& from, const message::JoinAnswer& answer, Actions& out) {
+  for (const Contact& contact : answer.contacts) roster_.Learn(contact, out);
+  joining_.OnAnswer(now, from, answer);
+  line_asked_.erase(from);
+  const bool refused = answer.kind == message::JoinAnswer::Kind::kRefused;
+  if (refused) log_.Warning("seat refused", {{"reason", answer.reason}});
+  // A seat elsewhere is wanted and not given; whoever is seated may be refused for the moment only,
+  // by a line that has just become the lesser one.
+  const bool for_long = !seated() || answer.reason == kAnotherTable;
+  if (!seated() || !seating_->CellOf(from))
+    seat_refused_ = refused && for_long ? answer.reason : std::string();
+  if (seated() && seating_->CellOf(from)) return;  // late: it was seated meanwhile
+  if (seated() && answer.kind == message::JoinAnswer::Kind::kAskSteward && trainer_ &&
+      !answer.contacts.empty() && !Quiet(now, answer.contacts.front().id))
+    AskForSeat(now, answer.contacts.front().id, out);
+  if (answer.kind != message::JoinAnswer::Kind::kFetchFirst || fetching_ || !trainer_) return;
+  if (answer.committed.averaging <= holds_ || answer.contacts.empty()) return;
+  if (seated() && averaging_.rounds().open()) {
+    // Its round is finished first, or it would fail for whoever is in it; no new one begins before
+    // it asks again.
+    averaging_.HoldFrom(now, averaging_.bytes_begun() + 1, kSeekLineEvery * 2, out);
+    return;
+  }
+  if (seated()) {  // nothing of its own line is worth keeping: it comes as a newcomer
+    SendAll(Others(*seating_), message::Leaving{seating_->hash()}, out);
+    Unseat(now, out);
+  }
+  fetching_ = answer.committed;
+  std::vector<PeerId> donors;
+  for (const Contact& contact : answer.contacts) donors.push_back(contact.id);
+  out.push_back(FetchState{.averaging = answer.committed.averaging,
+                           .root = answer.committed.root,
+                           .donors = std::move(donors),
+                           .region = Region::kInboxA,
+                           .adopt = true});
+}
+
+void Membership::OnStateFetched(Time now, const StateFetched& fetched, Actions&) {
+  if (!fetching_ || fetched.averaging < fetching_->averaging) return;
+  Committed got = *std::exchange(fetching_, std::nullopt);
+  if (fetched.averaging > got.averaging) {  // the donors went on while it was asked for
+    got = {
+        .averaging = fetched.averaging, .root = fetched.root, .job_samples = fetched.job_samples};
+  }
+  if (!fetched.ok) {
+    fetch_again_ = now + kFetchPause;
+    joining_.AskSoon();
+    return;
+  }
+  fetch_again_ = Time();
+  holds_ = got.averaging;
+  started_trainer_ = true;
+  joined_with_state_ = true;
+  averaging_.OnAdopted(got);
+  joining_.AskSoon();
+  log_.Info("state adopted", {{"averaging", got.averaging}});
+}
+
+// The held trainer starts: from the restored average, or from its own first parameters.
+void Membership::LetStartOnce(Actions& out) {
+  if (started_trainer_ || !trainer_) return;
+  started_trainer_ = true;
+  if (!restored_ || restored_->averaging != holds_) {
+    out.push_back(LetStart{});
+    return;
+  }
+  fetching_ = restored_;
+  out.push_back(FetchState{.averaging = restored_->averaging,
+                           .root = restored_->root,
+                           .donors = {},
+                           .region = Region::kInboxA,
+                           .adopt = true});
+}
+
+}  // namespace crowdsurf::worker

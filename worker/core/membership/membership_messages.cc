@@ -1,0 +1,267 @@
+// What peers say to each other about views, seats and branches (membership.h).
+#include <algorithm>
+
+#include "worker/core/membership/membership.h"
+
+namespace crowdsurf::worker {
+namespace {
+
+// A newcomer's transfer gives up after two minutes; who is longer away is sent again.
+constexpr Duration kFetchToldKept = Seconds(150);
+constexpr size_t kMostDonors = 8;  // more in parallel would not fill a newcomer's link faster
+
+}  // namespace
+
+// Why a request gets no seat now; nullopt: it gets one.
+std::optional<message::JoinAnswer> Membership::Objection(
+    Time now, const message::JoinRequest& request) const {
+  using message::JoinAnswer;
+  if (trainer_ && request.schema != trainer_->schema)
+    return JoinAnswer{JoinAnswer::Kind::kRefused, {}, {}, std::string(kAnotherTable)};
+  if (request.line && !line().Beats(*request.line))
+    return JoinAnswer{JoinAnswer::Kind::kRefused, {}, {}, "its line is not the lesser one"};
+  if (seating_->occupants().size() + joiners_.size() >= MostMembersOf(newest_))
+    return JoinAnswer{JoinAnswer::Kind::kRefused, {}, {}, "the strategy takes no more members"};
+  if (job_over_) return JoinAnswer{JoinAnswer::Kind::kRefused, {}, {}, "the job is over"};
+  if (!left_.none()) return JoinAnswer{JoinAnswer::Kind::kWait, {}, {}, {}};
+  const Committed& job = averaging_.job();
+  // What was the last average when the transfer began is near enough, however many the job has made
+  // meanwhile: where they are quicker than a transfer, a second one would come as late.
+  const bool near = request.holds > 0 &&
+                    (request.holds + 1 >= averaging_.near_enough() || FetchedAsTold(now, request));
+  if (job.averaging == 0 || request.trained || near || request.holds >= job.averaging)
+    return std::nullopt;
+  JoinAnswer answer{JoinAnswer::Kind::kFetchFirst, averaging_.committed(), {}, {}};
+  // Nothing to be fetched: the full average of the newcomer's first view takes its place.
+  if (averaging_.mixing().on_graph() && answer.committed.averaging == 0) return std::nullopt;
+  if (answer.committed.averaging == 0 || answer.committed.root.none())
+    return JoinAnswer{JoinAnswer::Kind::kWait, {}, {}, {}};  // being hashed: ask again
+  std::vector<PeerId> donors{config_.id};
+  for (const auto& [cell, member] : seating_->occupants()) {
+    const RosterRecord* record = roster_.Find(member.id);
+    if (donors.size() < kMostDonors && record != nullptr && !down_.contains(member.id) &&
+        record->committed.root == answer.committed.root)
+      donors.push_back(member.id);
+  }
+  answer.contacts = roster_.ContactsOf(donors);
+  return answer;
+}
+
+void Membership::NoteFetch(Time now, const PeerId& peer, uint64_t averaging) {
+  if (fetch_told_.size() >= kMostJoiners && !fetch_told_.contains(peer)) {
+    fetch_told_.clear();  // the worst of it: some are sent to fetch a second time
+    metrics_.RefuseMessage("too_many_fetches");
+  }
+  fetch_told_[peer] = {.averaging = averaging, .at = now};
+}
+
+bool Membership::FetchedAsTold(Time now, const message::JoinRequest& request) const {
+  const auto told = fetch_told_.find(request.member.id);
+  return told != fetch_told_.end() && request.holds >= told->second.averaging &&
+         now - told->second.at <= kFetchToldKept;
+}
+
+void Membership::On(Time now, const PeerId& from, const message::JoinRequest& request,
+                    Actions& out) {
+  if (request.member.id != from || request.contact.id != from)
+    return metrics_.RefuseMessage("join_for_another");
+  roster_.Learn(request.contact, out);
+  const auto note = [&] {
+    if (joiners_.size() >= kMostJoiners && !joiners_.contains(from))
+      return metrics_.RefuseMessage("too_many_joiners");
+    auto [at, fresh] = joiners_.try_emplace(from, Joiner{request, now, now});
+    at->second.request = request;
+    at->second.heard = now;
+  };
+  using message::JoinAnswer;
+  if (!seated() || leaving_since_) {
+    note();
+    return SendAll({from}, JoinAnswer{JoinAnswer::Kind::kNoView, {}, {}, {}}, out);
+  }
+  const bool sits = seating_->CellOf(from).has_value();
+  if (sits && !departed_.contains(from)) return SendAll({from}, NewsOf(now, *seating_), out);
+  if (!sits && down_.erase(from) > 0) averaging_.SetDown(down_);
+  const auto chief = steward();
+  if (chief && *chief != config_.id)
+    return SendAll({from},
+                   JoinAnswer{JoinAnswer::Kind::kAskSteward, {}, roster_.ContactsOf({*chief}), {}},
+                   out);
+  // Who has left this view waits until its cell is vacated and the next view made. Nobody but the
+  // steward says so: it may be the one that does not know yet.
+  if (sits) return SendAll({from}, JoinAnswer{JoinAnswer::Kind::kWait, {}, {}, {}}, out);
+  if (const auto objection = Objection(now, request)) {
+    if (objection->kind == JoinAnswer::Kind::kFetchFirst)
+      NoteFetch(now, from, objection->committed.averaging);
+    return SendAll({from}, *objection, out);
+  }
+  note();
+  Govern(now, out);
+  if (joiners_.contains(from))
+    SendAll({from}, JoinAnswer{JoinAnswer::Kind::kWait, {}, {}, {}}, out);
+}
+
+// The one entrance of views from others.
+std::optional<View> Membership::Take(const Bytes& encoded) {
+  std::string_view flaw;
+  auto view = DecodeView(encoded, &flaw);
+  if (!view) metrics_.RefuseMessage(std::string(flaw));
+  return view;
+}
+
+void Membership::On(Time now, const PeerId& from, const message::ViewNews& news, Actions& out) {
+  auto view = Take(news.view);
+  if (!view) return;
+  const ViewHash hash = HashOf(*view, config_.job);
+  for (const Contact& contact : news.contacts) roster_.Learn(contact, out);
+  clock_.Learn(now, news.job_seconds);
+  if (seating_ && hash == seating_->hash()) {
+    if (seating_->Merge(news.seats, news.vacancies)) SeatsChanged(now, out);
+    // News of a view carry all seats that the sender knows: it is told of more.
+    if (seated() && (news.seats.size() < seating_->seats().size() ||
+                     news.vacancies.size() < seating_->vacancies().size()))
+      TellSeats(now, from, out);
+    return;
+  }
+  if (Forsaken(*view, hash)) {  // the sender believes us in a view that we have left for good
+    if (!Quiet(now, from)) SendAll({from}, message::Leaving{hash}, out);
+    return;
+  }
+  if (std::find(past_.begin(), past_.end(), hash) != past_.end() && seated()) {
+    if (!Quiet(now, from)) SendAll({from}, NewsOf(now, *seating_), out);  // the sender is behind
+    return;
+  }
+  Seating next(std::move(*view), hash);
+  next.Merge(news.seats, news.vacancies);
+  const bool same_line = seated() && OriginOf(next.view(), hash) == line().origin;
+  if (seated() && same_line && next.view().epoch > seating_->view().epoch &&
+      !next.CellOf(config_.id))
+    return Unseat(now, out);  // it went on without us: ask for a seat
+  if (pending_ && pending_->hash() == hash) {
+    pending_->Merge(news.seats, news.vacancies);
+    if (line_count_ && news.committed.averaging > line_count_->averaging)
+      line_count_ = news.committed;
+    return;
+  }
+  if (!Wants(next)) return;
+  if (!seated() && (!trainer_ || fetching_)) return;
+  // A branch of the own view begins with what its members know: the latest counts.
+  const bool own_branch = seated() && next.view().parent == seating_->hash();
+  const bool other_line =
+      !own_branch && !last_.view.none() && OriginOf(next.view(), hash) != last_.origin;
+  line_count_.reset();
+  if (other_line)
+    line_count_ = news.committed;
+  else
+    averaging_.Learn(news.committed);
+  SetPending(now, std::move(next), out);
+}
+
+void Membership::On(Time now, const PeerId& from, const message::ViewAsk&, Actions& out) {
+  if (seated()) SendAll({from}, NewsOf(now, *seating_), out);
+}
+
+void Membership::On(Time now, const PeerId& from, const message::SeatingNews& news, Actions& out) {
+  for (const Contact& contact : news.contacts) roster_.Learn(contact, out);
+  if (pending_ && pending_->hash() == news.view) pending_->Merge(news.seats, news.vacancies);
+  if (!seating_ || seating_->hash() != news.view) return;
+  if (seating_->Merge(news.seats, news.vacancies)) SeatsChanged(now, out);
+  // Who knows less may never be due first, and so never say what it knows: it is told at once.
+  CompareSeats(now, from, news.all, out);
+}
+
+// ---- the successor register
+
+void Membership::On(Time now, const PeerId& from, const message::ViewOpen& open, Actions& out) {
+  if (!seating_ || open.parent != seating_->hash()) {
+    IsOurs(now, from, open.parent, out);
+    return;
+  }
+  if (!OwnsBallot(seating_->view(), from, open.ballot))
+    return metrics_.RefuseMessage("ballot_of_another");
+  if (left_ == open.parent) return;  // who answered a branch witnesses nothing here any more
+  if (pending_ && pending_->view().parent == open.parent)
+    return SendAll({from}, NewsOf(now, *pending_), out);
+  message::ViewPromise promise = witness_.OnOpen(seating_->view().epoch, open);
+  if (promise.promised == open.ballot) {
+    // From now to the decision no averaging gets going here that the proposer does not hear of.
+    averaging_.HoldFrom(now, averaging_.bytes_begun() + 1, kProposalPatience, out);
+    promise.begun = averaging_.bytes_begun();
+  }
+  SendAll({from}, promise, out);
+}
+
+void Membership::On(Time now, const PeerId& from, const message::ViewPromise& promise,
+                    Actions& out) {
+  if (proposer_) proposer_->OnPromise(now, from, promise, out);
+}
+
+void Membership::On(Time now, const PeerId& from, const message::ViewAccept& accept, Actions& out) {
+  if (!seating_ || accept.parent != seating_->hash()) {
+    IsOurs(now, from, accept.parent, out);
+    return;
+  }
+  if (!OwnsBallot(seating_->view(), from, accept.ballot))
+    return metrics_.RefuseMessage("ballot_of_another");
+  if (left_ == accept.parent) return;
+  const auto view = Take(accept.view);
+  if (!view) return;
+  if (view->parent != accept.parent || view->epoch != seating_->view().epoch + 1)
+    return metrics_.RefuseMessage("view_parent");
+  SendAll({from}, witness_.OnAccept(seating_->view().epoch, accept), out);
+}
+
+void Membership::On(Time now, const PeerId& from, const message::ViewAccepted& accepted,
+                    Actions& out) {
+  if (proposer_) proposer_->OnAccepted(now, from, accepted, out);
+}
+
+// ---- branches
+
+void Membership::On(Time now, const PeerId& from, const message::BranchOpen& open, Actions& out) {
+  if (!IsOurs(now, from, open.parent, out) || !seated() || pending_) return;
+  const Member* theirs = seating_->Find(from);
+  if (theirs == nullptr) return;
+  if (!following_.none() && following_ != from && !down_.contains(following_)) {
+    const Member* leader = seating_->Find(following_);
+    const auto key = [](const Member* m) { return std::pair(m->joined_unix_ms, m->id); };
+    if (leader != nullptr && key(leader) < key(theirs)) return;  // the older one leads
+    leader_.reset();
+  }
+  left_ = open.parent;
+  left_since_ = now;
+  following_ = from;
+  branch_held_.reset();
+  SendAll({from}, message::BranchJoin{open.parent, open.attempt, averaging_.first_of_new_view()},
+          out);
+}
+
+void Membership::On(Time now, const PeerId& from, const message::BranchJoin& join, Actions& out) {
+  if (leader_) leader_->OnJoin(now, from, join, out);
+}
+
+void Membership::On(Time, const PeerId& from, const message::BranchView& branch, Actions& out) {
+  if (from != following_ || left_ != branch.parent) return;
+  auto view = Take(branch.view);
+  if (!view) return;
+  if (view->parent != branch.parent || view->Find(config_.id) == nullptr) return;
+  branch_held_ = std::move(view);
+  SendAll({from}, message::BranchHeld{branch.parent, branch.attempt}, out);
+}
+
+void Membership::On(Time, const PeerId& from, const message::BranchHeld& held, Actions&) {
+  if (leader_) leader_->OnHeld(from, held);
+}
+
+void Membership::On(Time now, const PeerId& from, const message::Leaving& leaving, Actions& out) {
+  joiners_.erase(from);
+  if (!seating_ || seating_->hash() != leaving.view) return;
+  // It was taken for dead before it could say so; it comes into this view no more either way.
+  if (seating_->Vacated(from)) departed_.insert(from);
+  if (!seating_->CellOf(from)) return;
+  down_.insert(from);
+  departed_.insert(from);
+  averaging_.SetDown(down_);
+  averaging_.OnPeerDown(now, from, SuspicionCause::kBye, out);
+}
+
+}  // namespace crowdsurf::worker

@@ -1,0 +1,176 @@
+// Entering views and leaving them, and which view supersedes which (membership.h).
+#include <algorithm>
+#include <utility>
+
+#include "worker/core/membership/membership.h"
+
+namespace crowdsurf::worker {
+
+bool Membership::Forsaken(const ViewHash& view) const {
+  return std::any_of(forsaken_.begin(), forsaken_.end(),
+                     [&](const Entered& left) { return left.view == view; });
+}
+
+// Whoever sat in an ancestor of a forsaken view could not follow it: that way leads through it.
+bool Membership::Forsaken(const View& view, const ViewHash& hash) const {
+  const ViewHash origin = OriginOf(view, hash);
+  return std::any_of(forsaken_.begin(), forsaken_.end(), [&](const Entered& left) {
+    return left.view == hash || (left.origin == origin && view.epoch <= left.epoch);
+  });
+}
+
+void Membership::Forsake(const Entered& view) {
+  if (view.view.none() || Forsaken(view.view)) return;
+  forsaken_.push_back(view);
+  if (forsaken_.size() > kMostPast) forsaken_.pop_front();
+}
+
+// Does this decided view supersede ours?
+bool Membership::Wants(const Seating& next) const {
+  const bool included = next.CellOf(config_.id).has_value();
+  const View& view = next.view();
+  if (!seated()) {
+    const bool older = OriginOf(view, next.hash()) == last_.origin && view.epoch < last_.epoch;
+    return included && !older;
+  }
+  if (view.branch && view.parent == seating_->hash()) return included && left_ == view.parent;
+  const LineRank theirs{.members = view.fork_members, .origin = OriginOf(view, next.hash())};
+  if (theirs.origin == line().origin) return included && view.epoch > seating_->view().epoch;
+  return included && theirs.Beats(line());
+}
+
+void Membership::TakePending(Time now, Actions& out) {
+  if (!pending_) return;
+  const View& view = pending_->view();
+  const bool breaks = left_ == view.parent && !left_.none();
+  // Averagings below the barrier are the parent's: they are done first, unless they never come.
+  const bool parent = seating_ && view.parent == seating_->hash();
+  const bool waited = now - pending_since_ >= kBarrierPatience;
+  const uint64_t barrier = parent && !waited ? view.barrier : 0;
+  if (!breaks && !averaging_.MayMove(barrier)) {
+    // Witnesses forget the registers of views two epochs old: nobody can finish those rounds.
+    const bool forgotten = view.epoch >= last_.epoch + 2 &&
+                           OriginOf(view, pending_->hash()) == last_.origin &&
+                           !averaging_.MayMove(0);
+    if (forgotten) averaging_.LeaveNow(now, out);
+    if (!averaging_.MayMove(barrier)) return;
+  }
+  Seating next = std::move(*pending_);
+  pending_.reset();
+  if (Wants(next)) Enter(now, std::move(next), out);
+}
+
+void Membership::SetPending(Time now, Seating next, Actions& out) {
+  pending_ = std::move(next);
+  pending_since_ = now;
+  if (!seating_) return;
+  const bool parent = pending_->view().parent == seating_->hash();
+  averaging_.HoldFrom(now, parent ? pending_->view().barrier : averaging_.first_of_new_view(),
+                      kBarrierPatience * 2, out);
+}
+
+void Membership::Enter(Time now, Seating seating, Actions& out) {
+  const View& view = seating.view();
+  const bool breaks = seating_ && left_ == view.parent && !left_.none();
+  if (seated() && OriginOf(view, seating.hash()) != line().origin && !breaks)
+    SendAll(Others(*seating_), message::Leaving{seating_->hash()}, out);
+  if (seating_) {
+    past_.push_back(seating_->hash());
+    if (past_.size() > kMostPast) past_.pop_front();
+  }
+  if (breaks) {  // the members that stay behind must not count on us, nor on our witness
+    metrics_.branches->Add();
+    std::vector<PeerId> behind;
+    for (const PeerId& peer : Others(*seating_))
+      if (!seating.CellOf(peer)) behind.push_back(peer);
+    SendAll(behind, message::Leaving{seating_->hash()}, out);
+  }
+  const ViewHash origin = OriginOf(view, seating.hash());
+  if (origin != last_.origin) {
+    seat_refused_.clear();
+    // Promises made in the old line are forgotten with it, so nothing of it is answered any more.
+    Forsake(last_);
+    witness_ = SuccessorWitness();
+  }
+  // The same view again, in another seat: who left it is still gone.
+  if (seating.hash() != last_.view) departed_.clear();
+  last_ = {.view = seating.hash(), .origin = origin, .epoch = view.epoch};
+  line_asked_.clear();
+  uint64_t next = view.first_averaging;
+  for (const Seat& seat : seating.seats())
+    if (seat.member.id == config_.id) next = std::max(next, seat.first_averaging);
+  seating_ = std::move(seating);
+  left_ = ViewHash();
+  following_ = PeerId();
+  branch_held_.reset();
+  proposer_.reset();
+  leader_.reset();
+  thin_since_ = Time();
+  heard_.clear();
+  for (const auto& [cell, member] : seating_->occupants()) heard_[member.id] = now;
+  entered_at_ = now;
+  follow_until_ = Time();
+  const auto seated_here = [&](const auto& entry) {
+    return seating_->CellOf(entry.first).has_value();
+  };
+  std::erase_if(joiners_, seated_here);
+  std::erase_if(fetch_told_, seated_here);
+  witness_.OnEpoch(seating_->view().epoch);
+  if (const auto count = std::exchange(line_count_, std::nullopt)) averaging_.OnLine(*count);
+  averaging_.SetDown(down_);
+  averaging_.OnView(now, *seating_, next, breaks, out);
+  const Member* own = seating_->view().Find(config_.id);
+  told_cell_ = own == nullptr ? std::nullopt : std::optional(own->cell);
+  TellOwnSeat(now, out);
+  metrics_.views->Add();
+  metrics_.members->Set(static_cast<double>(seating_->occupants().size()));
+  log_.Info("view entered", {{"epoch", seating_->view().epoch},
+                             {"hash", seating_->hash().brief()},
+                             {"members", seating_->occupants().size()},
+                             {"branch", seating_->view().branch}});
+  LetStartOnce(out);
+  if (seating_->view().target_met) EndJob(now, out);
+}
+
+void Membership::EndJob(Time now, Actions& out) {
+  if (job_over_) return;
+  job_over_ = true;
+  SendAll(Others(*seating_), NewsOf(now, *seating_),
+          out);  // agents are about to exit: nobody may miss it
+  // In this order: the trainer is asked for its opaque state before it is told to stop, or the
+  // checkpoint would wait in vain for one that has gone.
+  if (is_steward()) out.push_back(WriteCheckpoint{.final_model = true});
+  out.push_back(RaiseStop{});
+}
+
+void Membership::Unseat(Time now, Actions& out) {
+  if (!seating_) return;
+  log_.Warning("seat lost", {{"epoch", seating_->view().epoch}});
+  if (left_ == seating_->hash()) {  // it was left for good, though no branch came of it
+    SendAll(Others(*seating_), message::Leaving{left_}, out);
+    Forsake(last_);
+  }
+  averaging_.OnUnseated(now, out);
+  past_.push_back(seating_->hash());
+  if (past_.size() > kMostPast) past_.pop_front();
+  seating_.reset();
+  pending_.reset();
+  proposer_.reset();
+  leader_.reset();
+  left_ = ViewHash();
+  follow_until_ = Time();
+  joining_.AskSoon();
+}
+
+void Membership::SeatsChanged(Time now, Actions& out) {
+  if (!seated()) return Unseat(now, out);
+  // Whoever sits down again is heard anew: the time of an earlier sitting says nothing.
+  std::erase_if(heard_, [&](const auto& h) { return !seating_->CellOf(h.first); });
+  for (const auto& [cell, member] : seating_->occupants()) heard_.try_emplace(member.id, now);
+  metrics_.members->Set(static_cast<double>(seating_->occupants().size()));
+  averaging_.SetDown(down_);
+  TellOwnSeat(now, out);
+  averaging_.OnSeating(now, *seating_, out);
+}
+
+}  // namespace crowdsurf::worker

@@ -1,0 +1,90 @@
+// Roster: who is alive, as the DHT's records say, and how to reach them.
+//
+// Owner: Peer, single sequence. Each agent keeps one signed record that expires after three
+// heartbeats; a record that is gone is the slow proof of death (connections are the fast one). It
+// also introduces peers to the host, from records and from messages alike. Bounds: kMostMembers
+// records, kMostShards keys. Source: DESIGN 4 "Roster". Heartbeat 1 s up to 100 members, N/100 s
+// above, at most 30 s; above 100 members the records are spread over several keys, and the
+// witnesses' stay under the first one too, so that a newcomer needs only that.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "worker/core/port/actions.h"
+#include "worker/core/port/config.h"
+#include "worker/core/port/inputs.h"
+#include "worker/core/port/messages.h"
+#include "worker/core/port/peer_metrics.h"
+
+namespace crowdsurf::worker {
+
+struct RosterRecord {
+  Contact contact;
+  std::string http_endpoint;
+  std::string zone;
+  Member member;       // seniority and capacity; its cell when seated
+  bool ready = false;  // it has a trainer
+  bool seated = false;
+  bool leaving = false;
+  ViewHash view;  // none: in no view
+  uint64_t epoch = 0;
+  LineRank line;
+  uint64_t step = 0;
+  uint64_t due = 0;    // the averaging it is due for; 0: none
+  uint64_t holds = 0;  // average that the trainer's parameters come from
+  Committed committed;
+  bool operator==(const RosterRecord&) const = default;
+};
+
+Bytes Encode(const RosterRecord& record);
+std::optional<RosterRecord> DecodeRosterRecord(const PeerId& owner, ByteView bytes);
+
+class Roster {
+ public:
+  static constexpr size_t kMostShards = 2048;
+
+  Roster(const PeerConfig& config, PeerMetrics& metrics) : config_(config), metrics_(metrics) {}
+
+  void Start(Actions& out);
+  // Keeps the own record up: put at once when it says something new, else every heartbeat.
+  void Keep(Time now, const RosterRecord& own, size_t members, bool witness, Actions& out);
+  // Records of watched keys; returns the owners whose record is new or says something new.
+  std::vector<PeerId> OnRecords(Time now, const std::vector<PeerRecord>& records, Actions& out);
+  // Records that expired since the last call.
+  std::vector<PeerId> TakeExpired(Time now);
+  // A peer's contact came in a message.
+  void Learn(const Contact& contact, Actions& out);
+  std::vector<Contact> ContactsOf(const std::vector<PeerId>& peers) const;
+  std::string WorkerOf(const PeerId& peer) const;
+
+  bool answered() const { return answered_; }
+  const std::map<PeerId, RosterRecord>& live() const { return records_; }
+  const RosterRecord* Find(const PeerId& peer) const;
+  Duration Ttl() const { return Heartbeat() * 3.0; }
+  Time NextDeadline() const;
+
+ private:
+  Duration Heartbeat() const;
+  size_t Shards() const;
+  std::string Key(size_t shard) const;
+  size_t ShardOf(const PeerId& peer) const;
+  void WatchAll(Actions& out);
+
+  const PeerConfig& config_;
+  PeerMetrics& metrics_;
+  bool answered_ = false;
+  size_t members_ = 0;
+  size_t watched_ = 0;  // shards
+  RosterRecord own_;
+  Time last_put_;
+  bool pending_ = false;                    // news that came too soon after the last put
+  std::map<PeerId, RosterRecord> records_;  // without the own one
+  std::map<PeerId, Time> expires_;
+  std::map<PeerId, Contact> contacts_;  // also of peers without a record
+};
+
+}  // namespace crowdsurf::worker

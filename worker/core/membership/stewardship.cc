@@ -1,0 +1,258 @@
+// What the steward of a view does (membership.h): vacancies, seats, successors, branches.
+#include <algorithm>
+
+#include "base/check.h"
+#include "worker/core/membership/membership.h"
+
+namespace crowdsurf::worker {
+namespace {
+
+// A joiner that stopped asking is gone; newcomers ask at least once a second.
+constexpr Duration kJoinerPatience = Seconds(5);
+// How long after a view the next one waits for members that are in a round of the parent yet. Twice
+// as long, and a newcomer waits as long as for a whole transfer; half, and a round that goes
+// through a few ballots is not over.
+constexpr Duration kFollowPatience = Seconds(1);
+
+}  // namespace
+
+// Its own record says that it is seated in another line than ours. Records are late: one that took
+// a seat here a moment ago still says so.
+bool Membership::InAnotherLine(const PeerId& peer) const {
+  const RosterRecord* record = roster_.Find(peer);
+  return record != nullptr && seating_ && record->seated && record->line.origin != line().origin;
+}
+
+// Whatever it says otherwise, it is no member of our view any more.
+bool Membership::Gone(Time now, const PeerId& peer) const {
+  if (departed_.contains(peer)) return true;
+  const RosterRecord* record = roster_.Find(peer);
+  if (record != nullptr && record->leaving) return true;
+  if (!InAnotherLine(peer)) return false;
+  const auto heard = heard_.find(peer);
+  return heard != heard_.end() && now - heard->second > roster_.Ttl();
+}
+
+// Occupants that did not speak as members of this view for the roster's time to live, and have no
+// record or one that says they are elsewhere: the slow proof of death, or of having gone.
+void Membership::FindSilent(Time now) {
+  bool found = false;
+  for (const auto& [cell, member] : seating_->occupants()) {
+    if (member.id == config_.id || down_.contains(member.id)) continue;
+    const auto heard = heard_.find(member.id);
+    const bool silent = heard != heard_.end() && now - heard->second > roster_.Ttl();
+    if (Gone(now, member.id) || (silent && roster_.Find(member.id) == nullptr)) {
+      log_.Info("peer silent", {{"peer", member.id.brief()}});
+      found |= down_.insert(member.id).second;
+    }
+  }
+  if (found) averaging_.SetDown(down_);
+}
+
+void Membership::Govern(Time now, Actions& out) {
+  follow_until_ = Time();  // set below, by a steward that waits
+  FindSilent(now);
+  if (leader_) {
+    leader_->OnTimer(now, out);
+    if (leader_->decided()) {
+      const View view = leader_->view();
+      return Announce(now, view, out);
+    }
+    return;
+  }
+  if (!is_steward() || job_over_) {
+    proposer_.reset();
+    return;
+  }
+  if (!WitnessesLive()) return MaybeBranch(now, out);
+  if (!left_.none()) return;  // following a branch that another leads
+  std::erase_if(joiners_, [&](const auto& j) { return now - j.second.heard > kJoinerPatience; });
+  if (Vacate(now, out)) SeatsChanged(now, out);
+  if (!StrictView()) SeatJoiners(now, out);
+  if (proposer_) {
+    proposer_->OnTimer(now, out);
+    if (proposer_->decided()) {
+      const View view = *proposer_->decided();
+      proposer_.reset();
+      Announce(now, view, out);
+    }
+    return;
+  }
+  if (pending_ || !NeedsView(now)) return;
+  if (SomebodyFollows(now)) {
+    follow_until_ = entered_at_ + kFollowPatience;
+    return;
+  }
+  // What is under way is finished first, and nothing new begins before it.
+  averaging_.HoldFrom(now, averaging_.bytes_begun() + 1, kProposalPatience, out);
+  if (averaging_.MayMove(0)) Propose(now, out);
+}
+
+// A member whose record names the parent is in a round of it: with one more view between, witnesses
+// forget that round's register, and it is given up. Records may be lost, so this is bounded.
+bool Membership::SomebodyFollows(Time now) const {
+  const ViewHash& parent = seating_->view().parent;
+  if (parent.none() || now - entered_at_ >= kFollowPatience) return false;
+  for (const auto& [cell, member] : seating_->occupants()) {
+    if (member.id == config_.id || down_.contains(member.id)) continue;
+    const RosterRecord* record = roster_.Find(member.id);
+    if (record != nullptr && record->view == parent) return true;
+  }
+  return false;
+}
+
+// Strategies on graphs derive who is whose neighbour from the view's members: it is made anew at
+// every change, and gives no seats.
+bool Membership::StrictView() const { return IsOnGraph(seating_->view().config.strategy); }
+
+bool Membership::Vacate(Time, Actions& out) {
+  std::vector<Vacancy> vacancies;
+  const uint64_t from = averaging_.first_unheard_of();
+  for (const auto& [cell, member] : seating_->occupants())
+    if (down_.contains(member.id))
+      vacancies.push_back({member.id, seating_->SittingOf(member.id), from});
+  if (vacancies.empty() || !seating_->Merge({}, vacancies)) return false;
+  for (const Vacancy& vacancy : vacancies) {
+    metrics_.vacancies->Add();
+    log_.Info("cell vacated", {{"peer", vacancy.peer.brief()}});
+  }
+  std::vector<PeerId> tell = Others(*seating_);
+  for (const Vacancy& vacancy : vacancies) tell.push_back(vacancy.peer);  // in case it lives
+  SendAll(tell, message::SeatingNews{seating_->hash(), {}, vacancies, {}, seating_->MinorHash()},
+          out);
+  return true;
+}
+
+void Membership::SeatJoiners(Time now, Actions& out) {
+  std::vector<Seat> seats;
+  std::vector<PeerId> seated_now;
+  const Member* self = seating_->Find(config_.id);
+  CHECK(self != nullptr);
+  const int64_t joined = self->joined_unix_ms;
+  for (const auto& [peer, joiner] : joiners_) {
+    const auto cell = seating_->FreeCell();
+    if (!cell) break;
+    // Who has left this view never comes back into it: it waits for the next one.
+    if (departed_.contains(peer)) continue;
+    if (down_.contains(peer) || seating_->seats().size() >= kMostSeats / 2) continue;
+    Seat seat{.member = joiner.request.member,
+              .steward = config_.id,
+              .steward_joined_ms = joined,
+              .sitting = seating_->NextSitting(peer),
+              .first_averaging = std::max(averaging_.first_unheard_of(), joiner.request.next)};
+    seat.member.cell = *cell;
+    if (!seating_->Add(seat)) continue;
+    seats.push_back(seat);
+    seated_now.push_back(peer);
+    metrics_.seats->Add();
+    log_.Info("seat given", {{"peer", peer.brief()}, {"cell", *cell}});
+  }
+  if (seats.empty()) return;
+  for (const PeerId& peer : seated_now) {
+    joiners_.erase(peer);
+    fetch_told_.erase(peer);
+  }
+  SendAll(Others(*seating_),
+          message::SeatingNews{
+              seating_->hash(), seats, {}, roster_.ContactsOf(seated_now), seating_->MinorHash()},
+          out);
+  SendAll(seated_now, NewsOf(now, *seating_), out);
+  SeatsChanged(now, out);
+}
+
+bool Membership::TargetMet(Time now) const {
+  const Target& target = newest_.target;
+  const Progress& progress = averaging_.progress();
+  if (target.samples && averaging_.job().job_samples >= *target.samples) return true;
+  if (target.steps && progress.step >= *target.steps) return true;
+  if (target.seconds && clock_.seconds(now) >= *target.seconds) return true;
+  if (!target.metric) return false;
+  const auto at = progress.metrics.find(*target.metric);
+  if (at == progress.metrics.end()) return false;
+  return target.metric_below ? at->second < target.metric_bound : at->second > target.metric_bound;
+}
+
+bool Membership::NeedsView(Time now) {
+  const View& view = seating_->view();
+  if (ConfigOfNext().generation > view.config.generation) return true;
+  if (TargetMet(now) && !view.target_met) return true;
+  const bool differs = seating_->occupants().size() != view.members.size();
+  const bool thin = IsThin(*seating_, down_) || (StrictView() && differs);
+  if (!thin) thin_since_ = Time();
+  if (thin && thin_since_.unset()) thin_since_ = now;
+  if (thin && now - thin_since_ >= config_.view_debounce) return true;
+  // Newcomers that come together share a view; whoever came to a view of one waited already.
+  const Duration debounce =
+      view.members.size() == 1 && view.epoch == 1 ? Duration() : config_.view_debounce;
+  for (const auto& [peer, joiner] : joiners_)
+    if (now - joiner.since >= debounce) return true;
+  return false;
+}
+
+void Membership::Propose(Time now, Actions& out) {
+  const auto& witnesses = seating_->view().witnesses;
+  if (std::find(witnesses.begin(), witnesses.end(), config_.id) == witnesses.end()) return;
+  ViewFacts facts = Facts();
+  facts.target_met = TargetMet(now);
+  std::vector<Member> newcomers;
+  for (const auto& [peer, joiner] : joiners_) {
+    newcomers.push_back(joiner.request.member);
+    facts.first_averaging = std::max(facts.first_averaging, joiner.request.next);
+  }
+  proposer_.emplace(config_.id, seating_->view(), seating_->hash(),
+                    NextView(*seating_, down_, newcomers, false, facts), LiveWitnesses(),
+                    rng_.Fork("proposer"));
+  proposer_->local = &witness_;
+  proposer_->local_begun = averaging_.bytes_begun();
+  proposer_->Start(now, out);
+  if (!proposer_->decided()) return;
+  const View view = *proposer_->decided();
+  proposer_.reset();
+  Announce(now, view, out);
+}
+
+// A decided view: to everybody of the old one and of the new one.
+void Membership::Announce(Time now, View view, Actions& out) {
+  const ViewHash hash = HashOf(view, config_.job);
+  Seating next(std::move(view), hash);
+  std::set<PeerId> tell;
+  for (const PeerId& peer : Others(*seating_)) tell.insert(peer);
+  for (const PeerId& peer : Others(next)) tell.insert(peer);
+  SendAll({tell.begin(), tell.end()}, NewsOf(now, next), out);
+  SetPending(now, std::move(next), out);
+  TakePending(now, out);
+}
+
+// ---- the witnesses' quorum
+
+std::set<PeerId> Membership::LiveWitnesses() const {
+  std::set<PeerId> live;
+  for (const PeerId& witness : seating_->view().witnesses)
+    if (!down_.contains(witness) && !seating_->Vacated(witness)) live.insert(witness);
+  return live;
+}
+
+bool Membership::WitnessesLive() const {
+  return IsQuorum(seating_->view().witnesses, LiveWitnesses());
+}
+
+// Every missing witness is known dead: by a refused connection, or by the roster's time to live.
+void Membership::MaybeBranch(Time now, Actions& out) {
+  if (!following_.none() && following_ != config_.id && !down_.contains(following_)) return;
+  metrics_.witness_quorum_lost->Add();
+  log_.Warning("witness quorum lost", {{"epoch", seating_->view().epoch}});
+  proposer_.reset();
+  std::set<PeerId> live;
+  for (const PeerId& peer : Others(*seating_))
+    if (!down_.contains(peer)) live.insert(peer);
+  left_ = seating_->hash();
+  left_since_ = now;
+  following_ = config_.id;
+  leader_.emplace(config_.id, *seating_, std::move(live), Facts(), config_.most_silence);
+  leader_->Start(now, out);
+  if (!leader_->decided()) return;
+  const View view = leader_->view();
+  Announce(now, view, out);
+}
+
+}  // namespace crowdsurf::worker

@@ -1,0 +1,253 @@
+#include "worker/core/peer/peer.h"
+
+#include <algorithm>
+
+#include "base/overloaded.h"
+#include "worker/core/peer/peer_impl.h"
+
+namespace crowdsurf::worker {
+namespace {
+
+// A platform's notice gives minutes; the peer trains on until so much is left for leaving.
+constexpr Duration kLeaveTime = Seconds(10);
+
+}  // namespace
+
+Peer::Impl::Impl(PeerConfig config, Rng rng, Logger log, MetricRegistry& metrics)
+    : config_(std::move(config)),
+      log_(log.For("peer")),
+      metrics_(metrics),
+      roster_(config_, metrics_),
+      averaging_(config_, metrics_, log, rng.Fork("averaging")),
+      membership_(config_, metrics_, log, rng.Fork("membership"), roster_, averaging_) {}
+
+void Peer::Impl::Start(Time now, Actions& out) {
+  roster_.Start(out);
+  Settle(now, out);
+}
+
+void Peer::Impl::OnMessage(Time now, const PeerId& from, ByteView body, Actions& out) {
+  if (from == config_.id) return metrics_.RefuseMessage("own");
+  const auto message = DecodeMessage(body);
+  if (!message) return metrics_.RefuseMessage("garbled");
+  body_bytes_ = body.size();
+  membership_.OnHeard(now, from);
+  averaging_.rounds().OnHeard(now, from);
+  Dispatch(now, from, *message, out);
+  Settle(now, out);
+}
+
+template <class M, class F>
+void Peer::Impl::InView(Time now, const PeerId& from, const M& message, F&& deliver, Actions& out) {
+  if constexpr (std::is_same_v<M, message::RoundFrame>) {
+    const auto& seating = membership_.seating();
+    const bool present = seating && seating->hash() == message.view;
+    if (!present && averaging_.rounds().Serves(message)) return deliver();
+  }
+  if (membership_.IsOurs(now, from, message.view, out)) return deliver();
+  if (membership_.seating() && membership_.seating()->hash() == message.view) return;  // vacated
+  early_.push_back({from, message.view, message, body_bytes_});
+  early_bytes_ += body_bytes_;
+  while (early_.size() > kMostEarly || early_bytes_ > kMostEarlyBytes) {
+    early_bytes_ -= early_.front().bytes;
+    early_.pop_front();
+    metrics_.RefuseMessage("other_view");
+  }
+}
+
+void Peer::Impl::Dispatch(Time now, const PeerId& from, const Message& message, Actions& out) {
+  std::visit(
+      Overloaded{[&](const message::RoundFrame& m) {
+                   InView(
+                       now, from, m, [&] { averaging_.OnFrame(now, from, m, out); }, out);
+                 },
+                 [&](const message::DueFor& m) {
+                   const auto deliver = [&] {
+                     averaging_.Learn(m.committed);
+                     membership_.CompareSeats(now, from, m.seats, out);
+                     averaging_.OnDue(now, from, m.averaging, out);
+                   };
+                   InView(now, from, m, deliver, out);
+                 },
+                 [&](const message::Begin& m) {
+                   InView(
+                       now, from, m, [&] { averaging_.OnBegin(now, m.averaging, out); }, out);
+                 },
+                 [&](const message::ListInUse& m) { averaging_.OnListInUse(now, m, out); },
+                 [&](const message::ListAsk& m) { averaging_.rounds().OnListAsk(from, m, out); },
+                 [&](const message::Pair& m) {
+                   InView(
+                       now, from, m, [&] { averaging_.OnPairWord(now, from, m.word, out); }, out);
+                 },
+                 [&](const message::CountedAsk& m) { averaging_.OnCountedAsk(from, m, out); },
+                 [&](const message::CountedAnswer& m) { averaging_.OnCountedAnswer(m); },
+                 [&](const auto& m) { membership_.On(now, from, m, out); }},
+      message);
+}
+
+void Peer::Impl::OnRecords(Time now, const std::vector<PeerRecord>& records, Actions& out) {
+  for (const PeerId& peer : roster_.OnRecords(now, records, out)) {
+    const RosterRecord* record = roster_.Find(peer);
+    if (record == nullptr || !membership_.seating()) continue;
+    if (record->view == membership_.seating()->hash() && record->due > 0)
+      averaging_.OnDue(now, peer, record->due, out);
+  }
+  Settle(now, out);
+}
+
+void Peer::Impl::OnPeerDown(Time now, const PeerId& peer, bool hard, Actions& out) {
+  if (peer == config_.id) return metrics_.RefuseMessage("own");
+  membership_.OnPeerDown(now, peer, hard, out);
+  averaging_.OnPeerDown(now, peer, hard ? SuspicionCause::kReset : SuspicionCause::kSilence, out);
+  Settle(now, out);
+}
+
+bool Peer::Impl::OnChunk(Time now, const ChunkArrived& chunk, Actions& out) {
+  membership_.OnHeard(now, chunk.from);
+  const bool keep = averaging_.OnChunk(now, chunk, out);
+  Settle(now, out);
+  return keep;
+}
+
+void Peer::Impl::OnFolded(Time now, RoundHandle round, uint32_t chunk, Ballot assigned,
+                          uint64_t hash, Actions& out) {
+  averaging_.OnFolded(now, round, chunk, assigned, hash, out);
+  Settle(now, out);
+}
+
+void Peer::Impl::OnLocal(Time now, const LocalEvent& event, Actions& out) {
+  std::visit(
+      Overloaded{[&](const TrainerRegistered& e) { membership_.OnTrainer(now, e); },
+                 [&](const TrainerGone&) { membership_.OnTrainerGone(now, out); },
+                 [&](const Published& e) { averaging_.OnPublished(now, e, out); },
+                 [&](const PublishRefused& e) { averaging_.OnPublishRefused(now, e, out); },
+                 [&](const Progress& e) { averaging_.OnProgress(now, e, out); },
+                 [&](const StateFetched& e) { membership_.OnStateFetched(now, e, out); },
+                 [&](const StateHashed& e) { averaging_.OnStateHashed(e); },
+                 [&](const RestoredCheckpoint& e) { membership_.OnRestored(e); },
+                 [&](const NoticeGiven& e) { leave_at_ = std::max(now, e.deadline - kLeaveTime); },
+                 [&](const LeaveAsked&) { membership_.StartLeaving(now); },
+                 [&](const ConfigChanged& e) { membership_.OnConfig(e.config); },
+                 [&](const MixSent& e) { averaging_.OnMixSent(now, e, out); }},
+      event);
+  Settle(now, out);
+}
+
+void Peer::Impl::OnMixChunk(Time now, const MixArrived& chunk, bool stored, Actions& out) {
+  membership_.OnHeard(now, chunk.from);
+  averaging_.OnMixChunk(now, chunk, stored, out);
+  Settle(now, out);
+}
+
+void Peer::Impl::OnTimer(Time now, Actions& out) {
+  roster_.TakeExpired(now);  // Membership looks at who has no record any more
+  averaging_.OnTimer(now, out);
+  Settle(now, out);
+}
+
+Time Peer::Impl::NextDeadline() const {
+  if (membership_.left()) return Time::Infinite();
+  Time next =
+      std::min({roster_.NextDeadline(), averaging_.NextDeadline(), membership_.NextDeadline()});
+  if (!leave_at_.unset() && !membership_.leaving()) next = std::min(next, leave_at_);
+  return next;
+}
+
+void Peer::Impl::Settle(Time now, Actions& out) {
+  if (!leave_at_.unset() && now >= leave_at_) membership_.StartLeaving(now);
+  const bool before = membership_.left();
+  membership_.Settle(now, out);
+  const ViewHash view = membership_.seating() ? membership_.seating()->hash() : ViewHash();
+  if (view != replayed_) {
+    replayed_ = view;
+    std::deque<Early> waiting = std::exchange(early_, {});
+    early_bytes_ = 0;
+    for (Early& early : waiting) {
+      body_bytes_ = early.bytes;
+      if (early.view == view) {
+        Dispatch(now, early.from, early.message, out);
+      } else {
+        early_bytes_ += early.bytes;
+        early_.push_back(std::move(early));
+      }
+    }
+    membership_.Settle(now, out);
+  }
+  if (before) return;  // gone: the record says so and expires
+  const size_t members = membership_.seating() ? membership_.seating()->occupants().size() : 1;
+  roster_.Keep(now, Describe(), members, IsWitness(), out);
+}
+
+bool Peer::Impl::IsWitness() const {
+  if (!membership_.seated()) return false;
+  const auto& witnesses = membership_.seating()->view().witnesses;
+  return std::find(witnesses.begin(), witnesses.end(), config_.id) != witnesses.end();
+}
+
+RosterRecord Peer::Impl::Describe() const {
+  RosterRecord record{.contact = {.id = config_.id,
+                                  .worker = config_.worker,
+                                  .peer_endpoint = config_.peer_endpoint,
+                                  .tensor_endpoint = config_.tensor_endpoint},
+                      .http_endpoint = config_.http_endpoint,
+                      .zone = config_.zone,
+                      .member = membership_.Self(),
+                      .ready = averaging_.trainer().has_value(),
+                      .seated = membership_.seated(),
+                      .leaving = membership_.leaving(),
+                      .view = {},
+                      .epoch = 0,
+                      .line = membership_.line(),
+                      .step = averaging_.progress().step,
+                      .due = averaging_.due() ? averaging_.next() : 0,
+                      .holds = membership_.holds(),
+                      .committed = averaging_.committed()};
+  if (record.seated) {
+    record.view = membership_.seating()->hash();
+    record.epoch = membership_.seating()->view().epoch;
+    record.member.cell = *membership_.seating()->CellOf(config_.id);
+  }
+  return record;
+}
+
+// ---- Peer
+
+Peer::Peer(PeerConfig config, Rng rng, Logger log, MetricRegistry& metrics)
+    : impl_(std::make_unique<Impl>(std::move(config), rng, log, metrics)) {}
+Peer::~Peer() = default;
+
+void Peer::Start(Time now, Actions& out) { impl_->Start(now, out); }
+void Peer::OnMessage(Time now, const PeerId& from, ByteView body, Actions& out) {
+  impl_->OnMessage(now, from, body, out);
+}
+void Peer::OnRecords(Time now, const std::vector<PeerRecord>& records, Actions& out) {
+  impl_->OnRecords(now, records, out);
+}
+void Peer::OnPeerDown(Time now, const PeerId& peer, bool hard, Actions& out) {
+  impl_->OnPeerDown(now, peer, hard, out);
+}
+bool Peer::OnChunk(Time now, const ChunkArrived& chunk, Actions& out) {
+  return impl_->OnChunk(now, chunk, out);
+}
+void Peer::OnFolded(Time now, RoundHandle round, uint32_t chunk, Ballot assigned, uint64_t hash,
+                    Actions& out) {
+  impl_->OnFolded(now, round, chunk, assigned, hash, out);
+}
+std::optional<MixPlace> Peer::PlaceMix(const MixArrived& chunk) const {
+  return impl_->mixing().Place(chunk);
+}
+void Peer::OnMixChunk(Time now, const MixArrived& chunk, bool stored, Actions& out) {
+  impl_->OnMixChunk(now, chunk, stored, out);
+}
+std::optional<MixChunk> Peer::DescribeMix(const PeerId& to, MixTag tag, uint64_t sequence,
+                                          uint32_t chunk) const {
+  return impl_->mixing().Describe(to, tag, sequence, chunk);
+}
+void Peer::OnLocal(Time now, const LocalEvent& event, Actions& out) {
+  impl_->OnLocal(now, event, out);
+}
+void Peer::OnTimer(Time now, Actions& out) { impl_->OnTimer(now, out); }
+Time Peer::NextDeadline() const { return impl_->NextDeadline(); }
+PeerSummary Peer::Summarize() const { return impl_->Summarize(); }
+
+}  // namespace crowdsurf::worker

@@ -1,0 +1,149 @@
+// The actions of a peer: what its host has to do, in order, before it gives the next input.
+//
+// A core never acts: it appends to Actions. The host (agent, simulator, tests) visits every
+// alternative. Plain values; regions and handles are names of what the host holds.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/id.h"
+#include "base/time.h"
+#include "worker/core/round/arrived_chunk.h"
+#include "worker/core/round/round.h"
+#include "worker/core/strategy/strategy.h"
+#include "worker/core/vector/coordinate_mask.h"
+#include "worker/core/vector/mix.h"
+#include "worker/core/vector/wire_format.h"
+
+namespace crowdsurf::worker {
+
+struct Send {
+  PeerId to;
+  Bytes body;
+};  // WORKER channel
+struct Introduce {
+  PeerId peer;
+  std::string peer_endpoint;
+  std::string tensor_endpoint;
+};  // how to reach a peer
+struct PutRecord {
+  std::string key;
+  Bytes value;
+  Duration ttl;
+};  // DHT, subkey = own id, signed by the edge
+struct WatchKey {
+  std::string key;
+};
+struct UnwatchKey {
+  std::string key;
+};
+// The host makes buffers for an instance: input region -> output region, chunked as spec.chunks, in
+// the view's format.
+struct OpenBuffers {
+  RoundHandle round;
+  InstanceId instance;
+  int self;  // own rank
+  std::vector<ChunkSpan> chunks;
+  Region from;
+  Region to;  // what it held before is void from now on
+  WireFormat wire;
+  double weight;        // own
+  CoordinateMask mask;  // own coordinates that go in
+};
+// The instance is closed: nobody will ask for its chunks any more. The output region stays as it
+// is.
+struct CloseBuffers {
+  RoundHandle round;
+};
+// SendInput, SendResult, FoldChunk, StoreResult, EmptySlot, DropInputs; never SendFrame or
+// RoundOver.
+struct Chunk {
+  RoundHandle round;
+  RoundAction action;
+};
+// As a stand-in: own values of `region` as the input of `rank` in somebody else's instance.
+struct SpeakChunk {
+  InstanceId instance;
+  Region region;
+  PeerId to;
+  int rank;
+  uint32_t chunk;
+  Ballot assigned;
+  ChunkSpan span;
+  WireFormat wire;
+};
+struct RequestPublish {
+  uint64_t averaging;
+};
+// Wake me with Progress when the trainer's totals pass either mark (0: never). Replaces the last.
+struct WakeAt {
+  uint64_t steps;
+  double samples;
+};
+struct LetStart {};  // the held trainer starts from its own first parameters
+// The averaging is complete in `region`; the trainer gets region - outbox; the outbox is free once
+// that is applied. The host answers with StateHashed when it has hashed the region.
+struct Deliver {
+  uint64_t averaging;
+  Region region;
+  double samples;      // in this averaging, job-wide
+  double job_samples;  // in all up to now
+  Digest root;         // of the last round's value: equal within its group
+};
+struct ReleaseOutbox {
+  uint64_t averaging;
+};
+// Fetch the committed average `averaging` with content hash `root` from any of `donors` into
+// `region`; adopt: the trainer takes it (and a donor's opaque state) in place of its own, and
+// starts. Ends with StateFetched. A newer FetchState replaces it.
+struct FetchState {
+  uint64_t averaging;
+  Digest root;
+  std::vector<PeerId> donors;
+  Region region;
+  bool adopt;
+};
+struct WriteCheckpoint {
+  bool final_model;
+};  // this peer is the steward
+
+// ---- strategies on graphs (mix.h)
+
+// ReserveRegions and RunKernel of strategy.h are actions too: the first says which regions from
+// kExtra0 on there must be from now on (their contents are void), the second runs at once.
+
+// Sends chunks 0..chunks-1 of a message: for each, when the transport has room, DescribeMix says
+// what it is made of. Ends with MixSent, unless the peer is found dead.
+struct MixSend {
+  PeerId to;
+  MixTag tag = kPairTag;
+  uint64_t sequence = 0;
+  uint32_t chunks = 0;
+};
+struct DeliverMix {     // the trainer adds region - outbox
+  uint64_t number = 0;  // of the RequestPublish
+  Region region = Region::kInboxA;
+};
+struct TellLrScale {
+  double scale = 1;  // the trainer multiplies its learning rate by it
+};
+struct JobCounted {  // an averaging that counts samples and moves no parameters is over
+  uint64_t averaging = 0;
+  double job_samples = 0;
+};
+struct RaiseStop {};
+struct Leave {
+  std::string reason;
+};  // everything is handed over: the host may exit
+using Action =
+    std::variant<Send, Introduce, PutRecord, WatchKey, UnwatchKey, OpenBuffers, CloseBuffers, Chunk,
+                 SpeakChunk, RequestPublish, WakeAt, LetStart, Deliver, ReleaseOutbox, FetchState,
+                 WriteCheckpoint, RaiseStop, Leave, ReserveRegions, RunKernel, MixSend, DeliverMix,
+                 TellLrScale, JobCounted>;
+using Actions = std::vector<Action>;
+
+}  // namespace crowdsurf::worker

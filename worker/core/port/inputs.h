@@ -1,0 +1,94 @@
+// The inputs of a peer that are not messages: what its host tells it.
+//
+// The host (agent, simulator, tests) makes these values and feeds each with `now`. Plain values;
+// nothing here is owned by anybody else. Messages of other peers: messages.h. What a peer answers:
+// actions.h.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <variant>
+
+#include "base/bytes.h"
+#include "base/id.h"
+#include "base/time.h"
+#include "worker/core/vector/mix.h"
+#include "worker/core/view/averaging_config.h"
+
+namespace crowdsurf::worker {
+
+// The link is there; the trainer is held until LetStart or an adopted FetchState.
+struct TrainerRegistered {
+  Digest schema;
+  uint64_t elements = 0;
+  bool fresh = true;  // false: it has trained already (the agent was restarted beside it)
+  // Of its total of samples: in some average already, or maybe; they are not counted again.
+  double counted = 0;
+};
+struct TrainerGone {};
+// The outbox holds the snapshot. `samples` and `step` are the trainer's totals since it registered.
+struct Published {
+  uint64_t averaging = 0;
+  double samples = 0;
+  uint64_t step = 0;
+};
+// The trainer will not give a snapshot for this averaging: NaN in it.
+struct PublishRefused {
+  uint64_t averaging = 0;
+};
+// Totals since it registered. The host sends it when WakeAt's mark is passed, and at leisure
+// (about twice a second) for the screen and the target.
+struct Progress {
+  uint64_t step = 0;
+  double samples = 0;
+  std::optional<double> loss;
+  std::map<std::string, double> metrics;
+};
+// FetchState ended. ok: the region holds the average (adopt: the trainer starts from it), the one
+// asked for or a newer one that its donors had committed since.
+struct StateFetched {
+  uint64_t averaging = 0;
+  Digest root;
+  bool ok = false;
+  double job_samples = 0;  // of a newer average
+};
+// The host's content hash (state_fetch) of the region that was delivered or restored: from now on
+// this peer can be a donor of (averaging, root).
+struct StateHashed {
+  uint64_t averaging = 0;
+  Digest root;
+};
+// A checkpoint was found at start and its average lies in kInboxA, before TrainerRegistered.
+struct RestoredCheckpoint {
+  uint64_t averaging = 0;
+  double job_samples = 0;
+  Digest root;  // content hash, as in StateHashed
+  double job_seconds = 0;
+};
+struct NoticeGiven {
+  Time deadline;
+};  // the platform will take this worker
+struct LeaveAsked {};
+struct ConfigChanged {
+  AveragingConfig config;
+};
+// All chunks of a MixSend were given to the transport (or had become void).
+struct MixSent {
+  PeerId to;
+  MixTag tag = kPairTag;
+  uint64_t sequence = 0;
+};
+using LocalEvent =
+    std::variant<TrainerRegistered, TrainerGone, Published, PublishRefused, Progress, StateFetched,
+                 StateHashed, RestoredCheckpoint, NoticeGiven, LeaveAsked, ConfigChanged, MixSent>;
+
+struct PeerRecord {  // one DHT record of a watched key, signature verified
+  std::string key;
+  PeerId owner;
+  Bytes value;
+  Duration ttl;  // left
+};
+
+}  // namespace crowdsurf::worker

@@ -1,0 +1,239 @@
+// Codec of messages.h: a kind byte (the variant's index), then the fields in order.
+#include <utility>
+
+#include "worker/core/port/messages.h"
+
+namespace crowdsurf::worker {
+namespace {
+
+constexpr size_t kSeatBytes = 40;  // least size of an encoded seat; bounds allocation
+constexpr size_t kVacancyBytes = 36;
+constexpr size_t kContactBytes = 44;
+constexpr size_t kMostReason = 1024;
+
+// One function a field type, for writing and reading alike: a message lists its fields once.
+class Writer {
+ public:
+  explicit Writer(ByteWriter& out) : out_(out) {}
+  void operator()(const Bytes& v) { out_.Blob(v); }
+  void operator()(const std::string& v) { out_.String(v); }
+  void operator()(uint64_t v) { out_.U64(v); }
+  void Any(uint64_t v) { out_.U64(v); }
+  void operator()(uint32_t v) { out_.U32(v); }
+  void operator()(uint16_t v) { out_.U16(v); }
+  void operator()(uint8_t v) { out_.U8(v); }
+  void operator()(bool v) { out_.Bool(v); }
+  void operator()(double v) { out_.F64(v); }
+  template <class Tag, size_t n>
+  void operator()(const FixedId<Tag, n>& v) {
+    out_.Raw(v.view());
+  }
+  void operator()(const Committed& v) { Encode(v, out_); }
+  void operator()(const Contact& v) { Encode(v, out_); }
+  void operator()(const Member& v) {
+    out_.Raw(v.id.view());
+    out_.I64(v.joined_unix_ms);
+    out_.Bool(v.on_demand);
+    out_.U32(v.bandwidth_class);
+  }
+  void operator()(const std::optional<LineRank>& v) {
+    out_.Bool(v.has_value());
+    if (v) out_.U64(v->members);
+    if (v) out_.Raw(v->origin.view());
+  }
+  void operator()(message::JoinAnswer::Kind v) { out_.U8(static_cast<uint8_t>(v)); }
+  void operator()(PairWord::Kind v) { out_.U8(static_cast<uint8_t>(v)); }
+  template <class T>
+  void operator()(const std::vector<T>& items) {
+    out_.U32(static_cast<uint32_t>(items.size()));
+    for (const T& item : items) Encode(item, out_);
+  }
+
+ private:
+  ByteWriter& out_;
+};
+
+class Reader {
+ public:
+  explicit Reader(ByteReader& in) : in_(in) {}
+  void operator()(Bytes& v) {
+    const ByteView blob = in_.Blob(kMostFrameBytes);
+    v.assign(blob.begin(), blob.end());
+  }
+  void operator()(std::string& v) { v = in_.String(kMostReason); }
+  void operator()(uint64_t& v) {  // of an averaging or an epoch
+    v = in_.U64();
+    if (v > kMostNumber) in_.Fail();
+  }
+  void Any(uint64_t& v) { v = in_.U64(); }  // nobody calculates with it, or who does bounds it
+  void operator()(uint32_t& v) { v = in_.U32(); }
+  void operator()(uint16_t& v) { v = in_.U16(); }
+  void operator()(uint8_t& v) { v = in_.U8(); }
+  void operator()(bool& v) { v = in_.Bool(); }
+  void operator()(double& v) {  // seconds of a job: nothing else has a use for it
+    v = in_.F64();
+    if (!(v >= 0 && v <= kMostSeconds)) in_.Fail();
+  }
+  template <class Tag, size_t n>
+  void operator()(FixedId<Tag, n>& v) {
+    v = ReadId<FixedId<Tag, n>>(in_);
+  }
+  void operator()(Committed& v) { v = DecodeCommitted(in_); }
+  void operator()(Contact& v) { v = DecodeContact(in_); }
+  void operator()(Member& v) {
+    v.id = ReadId<PeerId>(in_);
+    v.joined_unix_ms = in_.I64();
+    v.on_demand = in_.Bool();
+    v.bandwidth_class = in_.U32();
+    if (v.joined_unix_ms < -kMostUnixMs || v.joined_unix_ms > kMostUnixMs ||
+        v.bandwidth_class > kMostBandwidthClass)
+      in_.Fail();
+  }
+  void operator()(std::optional<LineRank>& v) {
+    if (!in_.Bool()) return;
+    v.emplace();
+    v->members = in_.U64();
+    if (v->members > kMostMembers) in_.Fail();
+    v->origin = ReadId<ViewHash>(in_);
+  }
+  void operator()(message::JoinAnswer::Kind& v) {
+    const uint8_t kind = in_.U8();
+    if (kind > static_cast<uint8_t>(message::JoinAnswer::Kind::kRefused)) return in_.Fail();
+    v = static_cast<message::JoinAnswer::Kind>(kind);
+  }
+  void operator()(PairWord::Kind& v) {
+    const uint8_t kind = in_.U8();
+    if (kind > static_cast<uint8_t>(PairWord::Kind::kCancel)) return in_.Fail();
+    v = static_cast<PairWord::Kind>(kind);
+  }
+  void operator()(std::vector<Seat>& items) { Items(items, kMostSeats, kSeatBytes, DecodeSeat); }
+  void operator()(std::vector<Vacancy>& items) {
+    Items(items, kMostSeats, kVacancyBytes, DecodeVacancy);
+  }
+  void operator()(std::vector<Contact>& items) {
+    Items(items, kMostContacts, kContactBytes,
+          [](ByteReader& in) { return std::optional(DecodeContact(in)); });
+  }
+
+ private:
+  template <class T, class Decode>
+  void Items(std::vector<T>& items, size_t most, size_t least_bytes, Decode decode) {
+    const uint32_t count = in_.Count(most, least_bytes);
+    for (uint32_t i = 0; i < count && in_.ok(); ++i)
+      if (auto item = decode(in_)) items.push_back(std::move(*item));
+  }
+  ByteReader& in_;
+};
+
+// f(field)... for the fields of a message, in wire order; M is const when writing.
+template <class M, class F>
+void Fields(M& m, F&& f) {
+  using T = std::remove_const_t<M>;
+  using namespace message;
+  if constexpr (std::is_same_v<T, RoundFrame>)
+    (f(m.view), f(m.epoch), f(m.averaging), f(m.round), f(m.group), f(m.frame));
+  else if constexpr (std::is_same_v<T, DueFor>)
+    (f(m.view), f(m.averaging), f(m.committed), f(m.seats));
+  else if constexpr (std::is_same_v<T, Begin>)
+    (f(m.view), f(m.averaging));
+  else if constexpr (std::is_same_v<T, SeatingNews>)
+    (f(m.view), f(m.seats), f(m.vacancies), f(m.contacts), f(m.all));
+  else if constexpr (std::is_same_v<T, JoinRequest>)
+    (f(m.member), f(m.contact), f(m.next), f(m.holds), f(m.trained), f(m.schema), f(m.line));
+  else if constexpr (std::is_same_v<T, JoinAnswer>)
+    (f(m.kind), f(m.committed), f(m.contacts), f(m.reason));
+  else if constexpr (std::is_same_v<T, ViewNews>)
+    (f(m.view), f(m.seats), f(m.vacancies), f(m.contacts), f(m.committed), f(m.job_seconds));
+  else if constexpr (std::is_same_v<T, ViewOpen>)
+    (f(m.parent), f(m.ballot));
+  else if constexpr (std::is_same_v<T, ViewPromise>)
+    (f(m.parent), f(m.ballot), f(m.promised), f(m.accepted), f(m.value), f(m.begun));
+  else if constexpr (std::is_same_v<T, ViewAccept>)
+    (f(m.parent), f(m.ballot), f(m.view));
+  else if constexpr (std::is_same_v<T, ViewAccepted>)
+    (f(m.parent), f(m.ballot), f(m.promised));
+  else if constexpr (std::is_same_v<T, BranchOpen> || std::is_same_v<T, BranchHeld>)
+    (f(m.parent), f(m.attempt));
+  else if constexpr (std::is_same_v<T, BranchJoin>)
+    (f(m.parent), f(m.attempt), f(m.next_averaging));
+  else if constexpr (std::is_same_v<T, BranchView>)
+    (f(m.parent), f(m.attempt), f(m.view));
+  else if constexpr (std::is_same_v<T, Leaving>)
+    f(m.view);
+  else if constexpr (std::is_same_v<T, ListInUse>)
+    (f(m.view), f(m.averaging), f(m.round), f(m.group), f(m.seats), f(m.vacancies));
+  else if constexpr (std::is_same_v<T, CountedAsk> || std::is_same_v<T, ListAsk>)
+    f(m.instance);
+  else if constexpr (std::is_same_v<T, CountedAnswer>)
+    (f(m.instance), f(m.counted));
+  else if constexpr (std::is_same_v<T, Pair>)
+    (f(m.view), f(m.word.kind), f.Any(m.word.number), f.Any(m.word.step_nanoseconds));
+  else
+    static_assert(std::is_same_v<T, ViewAsk>);  // no fields
+}
+
+// Reads alternative `kind` of the variant; nothing for an unknown one.
+template <size_t... kIndex>
+std::optional<Message> ReadKind(size_t kind, ByteReader& in, std::index_sequence<kIndex...>) {
+  std::optional<Message> message;
+  const auto read = [&]<size_t i>() {
+    if (i != kind) return;
+    std::variant_alternative_t<i, Message> body;
+    Fields(body, Reader(in));
+    message.emplace(std::move(body));
+  };
+  (read.template operator()<kIndex>(), ...);
+  return message;
+}
+
+}  // namespace
+
+void Encode(const Contact& contact, ByteWriter& out) {
+  out.Raw(contact.id.view());
+  out.String(contact.worker);
+  out.String(contact.peer_endpoint);
+  out.String(contact.tensor_endpoint);
+}
+
+Contact DecodeContact(ByteReader& in) {
+  Contact contact;
+  contact.id = ReadId<PeerId>(in);
+  contact.worker = in.String(kMostName);
+  contact.peer_endpoint = in.String(kMostEndpoint);
+  contact.tensor_endpoint = in.String(kMostEndpoint);
+  return contact;
+}
+
+void Encode(const Committed& committed, ByteWriter& out) {
+  out.U64(committed.averaging);
+  out.Raw(committed.root.view());
+  out.F64(committed.job_samples);
+}
+
+Committed DecodeCommitted(ByteReader& in) {
+  Committed committed;
+  committed.averaging = in.U64();
+  committed.root = ReadId<Digest>(in);
+  committed.job_samples = in.F64();
+  if (committed.averaging > kMostNumber) in.Fail();
+  if (!(committed.job_samples >= 0 && committed.job_samples <= kMostSamples)) in.Fail();
+  return committed;
+}
+
+Bytes EncodeMessage(const Message& message) {
+  ByteWriter out;
+  out.U8(static_cast<uint8_t>(message.index()));
+  std::visit([&](const auto& body) { Fields(body, Writer(out)); }, message);
+  return out.Take();
+}
+
+std::optional<Message> DecodeMessage(ByteView bytes) {
+  ByteReader in(bytes);
+  const size_t kind = in.U8();
+  if (!in.ok()) return std::nullopt;
+  auto message = ReadKind(kind, in, std::make_index_sequence<std::variant_size_v<Message>>());
+  if (!message || !in.Done()) return std::nullopt;
+  return message;
+}
+
+}  // namespace crowdsurf::worker

@@ -1,0 +1,80 @@
+#include "worker/core/port/peer_metrics.h"
+
+namespace crowdsurf::worker {
+namespace {
+
+Counter* Rounds(MetricRegistry& r, const char* outcome) {
+  return &r.AddCounter("crowdsurf_round_total", "Rounds of this peer by how they ended.",
+                       {{"outcome", outcome}});
+}
+Counter* Ballots(MetricRegistry& r, const char* cause) {
+  return &r.AddCounter("crowdsurf_round_ballots_total", "Ballots opened or asked for, by cause.",
+                       {{"cause", cause}});
+}
+Counter* Chunks(MetricRegistry& r, const char* how) {
+  return &r.AddCounter("crowdsurf_round_chunks_total",
+                       "Chunks of applied results, by how they came about.", {{"how", how}});
+}
+
+}  // namespace
+
+PeerMetrics::PeerMetrics(MetricRegistry& r) : mixing(r), registry_(r) {
+  const std::map<Outcome, const char*> outcomes = {
+      {Outcome::kFast, "fast"}, {Outcome::kRepaired, "repaired"}, {Outcome::kAdopted, "adopted"},
+      {Outcome::kKept, "kept"}, {Outcome::kAborted, "aborted"},   {Outcome::kOrphaned, "orphaned"}};
+  for (const auto& [outcome, name] : outcomes) rounds[outcome] = Rounds(r, name);
+  rounds_left = Rounds(r, "left");
+  rounds_branch = Rounds(r, "branch");
+  const std::map<SuspicionCause, const char*> causes = {{SuspicionCause::kReset, "reset"},
+                                                        {SuspicionCause::kSilence, "silence"},
+                                                        {SuspicionCause::kBye, "bye"},
+                                                        {SuspicionCause::kAbsent, "absent"},
+                                                        {SuspicionCause::kMismatch, "mismatch"}};
+  for (const auto& [cause, name] : causes) ballots[cause] = Ballots(r, name);
+  ballots_late = Ballots(r, "late");
+  chunks_first = Chunks(r, "first");
+  chunks_adopted = Chunks(r, "adopted");
+  chunks_reduced_again = Chunks(r, "reduced_again");
+  round_seconds =
+      &r.AddHistogram("crowdsurf_round_decision_seconds", "From opening a round to its decision.",
+                      {.002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5, 10, 30});
+  divergence = &r.AddCounter("crowdsurf_round_divergence_total",
+                             "Members that applied different results; page on 1.");
+  root_mismatch = &r.AddCounter("crowdsurf_round_root_mismatch_total", "HAVEs with another root.");
+  witness_quorum_lost = &r.AddCounter("crowdsurf_round_witness_quorum_lost_total",
+                                      "Views whose witnesses were lost.");
+  branches = &r.AddCounter("crowdsurf_round_branches_total", "Branch views entered.");
+  members_missing =
+      &r.AddCounter("crowdsurf_round_members_missing_total", "Members left out of decided rounds.");
+  lists_differed = &r.AddCounter("crowdsurf_round_lists_differed_total",
+                                 "Rounds opened again because lists of seats differed.");
+  averagings_delivered =
+      &r.AddCounter("crowdsurf_averaging_delivered_total", "Averagings given to the trainer.");
+  averagings_abandoned = &r.AddCounter("crowdsurf_averaging_abandoned_total",
+                                       "Averagings that gave nothing: own values stay.");
+  views = &r.AddCounter("crowdsurf_view_changes_total", "Views entered.");
+  seats = &r.AddCounter("crowdsurf_view_seats_total", "Seats given by this peer as steward.");
+  vacancies = &r.AddCounter("crowdsurf_view_vacancies_total", "Cells this peer declared vacant.");
+  joins_asked = &r.AddCounter("crowdsurf_view_join_requests_total", "Join requests sent.");
+  members = &r.AddGauge("crowdsurf_view_members", "Members seated in the present view.");
+  job_samples =
+      &r.AddGauge("crowdsurf_averaging_job_samples", "Samples in committed averages, job-wide.");
+  averaging = &r.AddGauge("crowdsurf_averaging_committed", "Number of the last committed average.");
+}
+
+void PeerMetrics::RefuseFrame(const std::string& reason, double count) {
+  if (count <= 0) return;
+  registry_
+      .AddCounter("crowdsurf_round_frames_refused_total", "Frames of rounds refused, by reason.",
+                  {{"reason", reason}})
+      .Add(count);
+}
+
+void PeerMetrics::RefuseMessage(const std::string& reason) {
+  registry_
+      .AddCounter("crowdsurf_peer_messages_refused_total", "Messages of peers refused, by reason.",
+                  {{"reason", reason}})
+      .Add();
+}
+
+}  // namespace crowdsurf::worker

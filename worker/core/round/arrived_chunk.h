@@ -1,0 +1,29 @@
+// ChunkArrived: a chunk that came on the tensor plane, as a round and its reducer see it.
+//
+// The bytes stay with the host; this names them. A plain value, valid during the call it is given
+// to. Source: round-protocol 7 (inputs and results of a chunk).
+#pragma once
+
+#include <cstdint>
+
+#include "base/id.h"
+#include "worker/core/round/round.h"
+
+namespace crowdsurf::worker {
+
+using RoundHandle = uint64_t;  // local number of an open round
+
+// A chunk that arrived on the tensor plane; the host holds its bytes until the call returns.
+struct ChunkArrived {
+  enum class Kind : uint8_t { kInput, kResult } kind;
+  InstanceId instance;
+  PeerId from;
+  int rank = 0;  // kInput: whose values
+  uint32_t chunk = 0;
+  Ballot assigned = 0;
+  Mask mask = 0;       // kResult
+  uint64_t hash = 0;   // kResult, verified by the host over the wire bytes
+  bool finite = true;  // kInput: size is right and no NaN or Inf
+};
+
+}  // namespace crowdsurf::worker

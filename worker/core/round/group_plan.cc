@@ -1,0 +1,68 @@
+#include "worker/core/round/group_plan.h"
+
+#include "base/check.h"
+#include "worker/core/round/partition.h"
+
+namespace crowdsurf::worker {
+namespace {
+
+// A part below 1 KiB of float32 costs its frames more than it spares its neighbours.
+constexpr uint64_t kLeastPart = 256;
+
+std::vector<ChunkSpan> ChunksOf(const Seating& seating, const GroupPlan& plan,
+                                const GroupQuestion& question) {
+  std::vector<std::optional<double>> bandwidths;
+  Mask members = 0;
+  for (size_t rank = 0; rank < plan.cells.size(); ++rank) {
+    if (!plan.cells[rank].member) continue;
+    members |= Mask{1} << rank;
+    bandwidths.push_back(BandwidthOfClass(seating.At(plan.ranks[rank])->bandwidth_class));
+  }
+  CHECK_NE(members, Mask{0});
+  auto sizes = PartSizes(question.elements, bandwidths, kLeastPart);
+  if (!sizes.ok()) {  // every member claims no bandwidth: as if nobody knew
+    for (auto& bandwidth : bandwidths) bandwidth.reset();
+    sizes = PartSizes(question.elements, bandwidths, kLeastPart);
+  }
+  std::vector<uint64_t> shares(plan.cells.size(), 0);
+  size_t next = 0;
+  for (size_t rank = 0; rank < plan.cells.size(); ++rank)
+    if (members >> rank & 1) shares[rank] = (*sizes)[next++];
+  return MakeChunks(shares, members, question.chunk_elements);
+}
+
+}  // namespace
+
+std::optional<int> GroupPlan::RankOf(const PeerId& id) const {
+  for (size_t rank = 0; rank < cells.size(); ++rank)
+    if (cells[rank].member == id) return static_cast<int>(rank);
+  return std::nullopt;
+}
+
+GroupPlan PlanOf(const Seating& seating, CellIndex cell, const GroupQuestion& question) {
+  GroupPlan plan;
+  // Sittings tell a list from an equal one before a member was vacated and seated again.
+  uint32_t sittings = 0;
+  for (PlannedCell& planned :
+       PlanGroup(seating, cell, question.axis, question.stand_ins && question.round > 0)) {
+    plan.ranks.push_back(planned.cell);
+    if (planned.member) sittings += seating.SittingOf(*planned.member);
+    plan.cells.push_back(
+        {.member = planned.member, .speakers = {planned.speakers.begin(), planned.speakers.end()}});
+  }
+  plan.group = plan.ranks.front();
+  plan.age = {
+      .epoch = seating.view().epoch, .averaging = question.averaging, .round = question.round};
+  plan.chunks = ChunksOf(seating, plan, question);
+  plan.instance = IdOf({.job = question.job,
+                        .view = seating.hash(),
+                        .averaging = question.averaging,
+                        .round = question.round,
+                        .axis = static_cast<uint32_t>(question.axis),
+                        .group = plan.group,
+                        .member_list = MemberListHash(plan.cells),
+                        .attempt = sittings});
+  return plan;
+}
+
+}  // namespace crowdsurf::worker

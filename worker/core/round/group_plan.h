@@ -1,0 +1,43 @@
+// Group plan: the instance of one group in one round, as everybody derives it from the seating.
+//
+// Pure: members, stand-ins and owners of such an instance compute the same plan or get another
+// instance id, and then exchange seats (group_rounds.h). Any thread. Source: round-protocol.md 1
+// and 12; parts by bandwidth class (partition.h).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "worker/core/round/round_spec.h"
+#include "worker/core/view/stand_in.h"
+#include "worker/core/view/view.h"
+
+namespace crowdsurf::worker {
+
+struct GroupQuestion {
+  std::string job;
+  uint64_t averaging = 0;
+  uint32_t round = 0;     // rounds of this averaging that are done
+  size_t axis = 0;        // the group's
+  bool stand_ins = true;  // rounds: All
+  uint64_t elements = 0;  // of the vector
+  uint32_t chunk_elements = 0;
+};
+
+struct GroupPlan {
+  InstanceId instance;
+  RegisterAge age;
+  CellIndex group = 0;           // its least cell: names it
+  std::vector<CellIndex> ranks;  // cell of each rank
+  std::vector<RoundCell> cells;
+  std::vector<ChunkSpan> chunks;
+
+  std::optional<int> RankOf(const PeerId& id) const;
+};
+
+// The plan of the group of `cell`. Pre: seating is AsOf(question.averaging); the group has a
+// member.
+GroupPlan PlanOf(const Seating& seating, CellIndex cell, const GroupQuestion& question);
+
+}  // namespace crowdsurf::worker

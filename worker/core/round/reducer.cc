@@ -1,0 +1,192 @@
+#include "worker/core/round/reducer.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "base/digest.h"
+#include "worker/core/vector/masked_chunk.h"
+
+namespace crowdsurf::worker {
+
+uint64_t ContentKey(const InstanceId& instance) { return ByteReader(instance.view()).U64(); }
+
+template <class Scalar>
+void Reducer<Scalar>::Open(RoundHandle round, const InstanceId& instance, int self,
+                           std::vector<ChunkSpan> chunks, WireFormat wire,
+                           std::span<const Scalar> from, std::span<Scalar> to,
+                           CoordinateMask mask) {
+  for (const ChunkSpan& chunk : chunks) {
+    CHECK_LE(chunk.begin + chunk.count, from.size());
+    CHECK_LE(chunk.begin + chunk.count, to.size());
+  }
+  OpenRoundBytes bytes{instance, self, std::move(chunks), wire, from, to, std::move(mask), {},
+                       {},       {}};
+  CHECK(rounds_.try_emplace(round, std::move(bytes)).second);
+}
+
+template <class Scalar>
+void Reducer<Scalar>::Close(RoundHandle round) {
+  const auto it = rounds_.find(round);
+  if (it == rounds_.end()) return;
+  while (!it->second.inputs.empty()) Forget(it->second, it->second.inputs.begin()->first);
+  rounds_.erase(it);
+}
+
+template <class Scalar>
+std::optional<RoundHandle> Reducer<Scalar>::Find(const InstanceId& instance) const {
+  for (const auto& [handle, round] : rounds_) {
+    if (round.instance == instance) return handle;
+  }
+  return std::nullopt;
+}
+
+template <class Scalar>
+bool Reducer<Scalar>::IsSound(RoundHandle round, ChunkArrived::Kind kind, uint32_t chunk,
+                              ByteView wire) const {
+  const OpenRoundBytes& open = At(round);
+  if (chunk >= open.chunks.size()) return false;
+  const uint32_t count = open.chunks[chunk].count;
+  if (!IsMasked(wire)) return WireIsSound<Scalar>(open.wire, wire, count);
+  const bool result = kind == ChunkArrived::Kind::kResult;
+  return MaskedIsSound<Scalar>(result ? MaskedForm::kResult : MaskedForm::kInput, open.wire, wire,
+                               count);
+}
+
+template <class Scalar>
+void Reducer<Scalar>::KeepInput(RoundHandle round, int rank, uint32_t chunk, Ballot assigned,
+                                Bytes wire) {
+  OpenRoundBytes& open = At(round);
+  CHECK_LT(chunk, open.chunks.size());
+  const size_t size = wire.size();
+  if (open.inputs[{chunk, assigned}].try_emplace(rank, std::move(wire)).second) held_bytes_ += size;
+}
+
+template <class Scalar>
+void Reducer<Scalar>::DropInputs(RoundHandle round, uint32_t chunk, Ballot assigned) {
+  Forget(At(round), {chunk, assigned});
+}
+
+template <class Scalar>
+Bytes Reducer<Scalar>::OwnInput(RoundHandle round, uint32_t chunk) const {
+  const OpenRoundBytes& open = At(round);
+  CHECK_LT(chunk, open.chunks.size());
+  const ChunkSpan& span = open.chunks[chunk];
+  const auto own = open.from.subspan(span.begin, span.count);
+  if (const auto covered = open.mask.Within(span.begin, span.count))
+    return EncodeMaskedInput<Scalar>(open.wire, *covered, own);
+  Bytes out(span.count * WireWidth<Scalar>(open.wire));
+  EncodeWire(open.wire, own, out);
+  return out;
+}
+
+template <class Scalar>
+uint64_t Reducer<Scalar>::Fold(RoundHandle round, const FoldChunk& fold) {
+  OpenRoundBytes& open = At(round);
+  const auto held = open.inputs.find({fold.chunk, fold.assigned});
+  Bytes own;
+  std::vector<ByteView> inputs(fold.weights.size());
+  for (size_t rank = 0; rank < inputs.size(); ++rank) {
+    if ((fold.mask >> rank & 1) == 0) continue;
+    if (static_cast<int>(rank) == open.self) {
+      own = OwnInput(round, fold.chunk);
+      inputs[rank] = own;
+    } else {
+      CHECK(held != open.inputs.end());
+      inputs[rank] = held->second.at(static_cast<int>(rank));
+    }
+  }
+  const ChunkSpan& span = open.chunks[fold.chunk];
+  MaskedFold<Scalar> mean;
+  if (!open.mask.whole() || std::any_of(inputs.begin(), inputs.end(), IsMasked))
+    mean = FoldMasked<Scalar>(open.wire, fold.mask, fold.weights, inputs,
+                              open.from.subspan(span.begin, span.count));
+  else
+    mean.values = FoldInputs<Scalar>(open.wire, fold.mask, fold.weights, inputs, span.count);
+  open.kept.erase(fold.chunk);
+  if (!mean.kept.empty()) open.kept[fold.chunk] = std::move(mean.kept);
+  auto wire = std::make_shared<Bytes>(Encoded(open, fold.chunk, mean.values));
+  Write(open, fold.chunk, *wire);
+  Forget(open, {fold.chunk, fold.assigned});
+  const uint64_t hash = ContentHash(*wire, ContentKey(open.instance));
+  Serve(open, fold.chunk, std::move(wire));
+  return hash;
+}
+
+template <class Scalar>
+void Reducer<Scalar>::StoreResult(RoundHandle round, uint32_t chunk, ByteView wire) {
+  OpenRoundBytes& open = At(round);
+  open.served.erase(chunk);
+  Write(open, chunk, wire);
+}
+
+template <class Scalar>
+SharedBytes Reducer<Scalar>::Result(RoundHandle round, uint32_t chunk) {
+  OpenRoundBytes& open = At(round);
+  if (const auto it = open.served.find(chunk); it != open.served.end()) return it->second;
+  SharedBytes shared = std::make_shared<Bytes>(Encoded(open, chunk, Slot(open, chunk)));
+  Serve(open, chunk, shared);
+  return shared;
+}
+
+template <class Scalar>
+auto Reducer<Scalar>::At(RoundHandle round) const -> const OpenRoundBytes& {
+  const auto it = rounds_.find(round);
+  CHECK(it != rounds_.end());
+  return it->second;
+}
+
+template <class Scalar>
+auto Reducer<Scalar>::At(RoundHandle round) -> OpenRoundBytes& {
+  return const_cast<OpenRoundBytes&>(std::as_const(*this).At(round));
+}
+
+template <class Scalar>
+std::span<Scalar> Reducer<Scalar>::Slot(OpenRoundBytes& round, uint32_t chunk) const {
+  CHECK_LT(chunk, round.chunks.size());
+  return round.to.subspan(round.chunks[chunk].begin, round.chunks[chunk].count);
+}
+
+// What is, or is to be, in the output slot, as it travels.
+template <class Scalar>
+Bytes Reducer<Scalar>::Encoded(const OpenRoundBytes& round, uint32_t chunk,
+                               std::span<const Scalar> values) const {
+  if (const auto kept = round.kept.find(chunk); kept != round.kept.end())
+    return EncodeMaskedResult<Scalar>(round.wire, kept->second, values);
+  Bytes wire(values.size() * WireWidth<Scalar>(round.wire));
+  EncodeWire(round.wire, values, wire);
+  return wire;
+}
+
+template <class Scalar>
+void Reducer<Scalar>::Write(OpenRoundBytes& round, uint32_t chunk, ByteView wire) const {
+  const std::span<Scalar> slot = Slot(round, chunk);
+  round.kept.erase(chunk);
+  if (IsMasked(wire))
+    round.kept[chunk] = DecodeMaskedResult<Scalar>(round.wire, wire, slot);
+  else
+    DecodeWire(round.wire, wire, slot);
+}
+
+// Results are sent to the group right after they are folded, so the latest few are enough.
+template <class Scalar>
+void Reducer<Scalar>::Serve(OpenRoundBytes& round, uint32_t chunk, SharedBytes wire) const {
+  if (round.served.size() >= kMostServed) {
+    const auto other =
+        round.served.begin()->first == chunk ? std::prev(round.served.end()) : round.served.begin();
+    round.served.erase(other);
+  }
+  round.served.insert_or_assign(chunk, std::move(wire));
+}
+
+template <class Scalar>
+void Reducer<Scalar>::Forget(OpenRoundBytes& round, const ChunkKey& key) {
+  const auto it = round.inputs.find(key);
+  if (it == round.inputs.end()) return;
+  for (const auto& [rank, bytes] : it->second) held_bytes_ -= bytes.size();
+  round.inputs.erase(it);
+}
+
+template class Reducer<float>;
+template class Reducer<double>;
+
+}  // namespace crowdsurf::worker

@@ -1,0 +1,105 @@
+// Reducer: the bytes behind a round. It holds the inputs that arrived for the chunks this peer
+// reduces, folds them, and writes results into the output region.
+//
+// The host keeps one object per agent (float) or per simulated peer (double), opens a round on
+// OpenBuffers, and calls it for every RoundAction that touches bytes. Decides nothing: which
+// inputs, which mask, which order of events is Round's. Single sequence. Bounds: `most_bytes` over
+// the inputs of all open rounds; kMostServed results kept ready to send per round (others are
+// encoded again, to the same bytes). Source: round-protocol.md 7 and 8. Differs: the prefix is not
+// folded early, all inputs of a chunk wait and are folded in one pass.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "base/bytes.h"
+#include "worker/core/round/arrived_chunk.h"
+#include "worker/core/round/fold.h"
+#include "worker/core/round/round.h"
+#include "worker/core/vector/coordinate_mask.h"
+#include "worker/core/vector/wire_format.h"
+
+namespace crowdsurf::worker {
+
+using SharedBytes = std::shared_ptr<const Bytes>;  // sent to several peers, encoded once
+
+// Key of ContentHash for every result of an instance.
+uint64_t ContentKey(const InstanceId& instance);
+
+template <class Scalar>
+class Reducer {
+ public:
+  static constexpr size_t kMostServed = 16;
+
+  explicit Reducer(size_t most_bytes) : most_bytes_(most_bytes) {}
+
+  // `from` and `to` are the whole regions; they must stay in place until Close. `mask`: the own
+  // coordinates that go into the round. Pre: `round` is not open; chunks lie inside both regions;
+  // self < number of ranks.
+  void Open(RoundHandle round, const InstanceId& instance, int self, std::vector<ChunkSpan> chunks,
+            WireFormat wire, std::span<const Scalar> from, std::span<Scalar> to,
+            CoordinateMask mask = {});
+  void Close(RoundHandle round);
+  std::optional<RoundHandle> Find(const InstanceId& instance) const;
+
+  // True when an input of `bytes` may be kept: ask before the round is told of it.
+  bool HasRoom(size_t bytes) const { return held_bytes_ + bytes <= most_bytes_; }
+  // True when the bytes are that chunk's size, finite, and the chunk exists: ChunkArrived::finite.
+  // Also a masked chunk (masked_chunk.h) of that kind.
+  bool IsSound(RoundHandle round, ChunkArrived::Kind kind, uint32_t chunk, ByteView wire) const;
+  // Keeps an input that the round took. A second one for the same (rank, chunk, assigned) is
+  // ignored. Pre: IsSound and HasRoom.
+  void KeepInput(RoundHandle round, int rank, uint32_t chunk, Ballot assigned, Bytes wire);
+  void DropInputs(RoundHandle round, uint32_t chunk, Ballot assigned);
+
+  // Own values of a chunk as they travel, masked if the own mask does not cover it: all inputs, the
+  // own one too, are treated alike, at every assignment.
+  Bytes OwnInput(RoundHandle round, uint32_t chunk) const;
+  // Executes FoldChunk: the de-quantised result is in the output slot, the answer is the hash for
+  // Round::OnFolded. A coordinate that no input covers keeps this peer's own value in it. Drops the
+  // inputs of (chunk, assigned). Pre: every rank of the mask but self has an input kept.
+  uint64_t Fold(RoundHandle round, const FoldChunk& fold);
+  // Executes StoreResult. Pre: IsSound.
+  void StoreResult(RoundHandle round, uint32_t chunk, ByteView wire);
+  // The wire bytes of what is in the output slot.
+  SharedBytes Result(RoundHandle round, uint32_t chunk);
+
+  size_t held_bytes() const { return held_bytes_; }
+  size_t open_rounds() const { return rounds_.size(); }
+
+ private:
+  using ChunkKey = std::pair<uint32_t, Ballot>;
+  struct OpenRoundBytes {
+    InstanceId instance;
+    int self = 0;
+    std::vector<ChunkSpan> chunks;
+    WireFormat wire = WireFormat::kFloat32;
+    std::span<const Scalar> from;
+    std::span<Scalar> to;
+    CoordinateMask mask;
+    std::map<ChunkKey, std::map<int, Bytes>> inputs;
+    std::map<uint32_t, SharedBytes> served;
+    std::map<uint32_t, ChunkExtents> kept;  // of what is in the slot: covered by nobody
+  };
+  const OpenRoundBytes& At(RoundHandle round) const;
+  OpenRoundBytes& At(RoundHandle round);
+  std::span<Scalar> Slot(OpenRoundBytes& round, uint32_t chunk) const;
+  Bytes Encoded(const OpenRoundBytes& round, uint32_t chunk, std::span<const Scalar> values) const;
+  void Write(OpenRoundBytes& round, uint32_t chunk, ByteView wire) const;
+  void Serve(OpenRoundBytes& round, uint32_t chunk, SharedBytes wire) const;
+  void Forget(OpenRoundBytes& round, const ChunkKey& key);
+
+  const size_t most_bytes_;
+  size_t held_bytes_ = 0;
+  std::map<RoundHandle, OpenRoundBytes> rounds_;
+};
+
+extern template class Reducer<float>;
+extern template class Reducer<double>;
+
+}  // namespace crowdsurf::worker

@@ -1,0 +1,206 @@
+#include "worker/core/round/round.h"
+
+#include "base/check.h"
+#include "base/digest.h"
+#include "worker/core/round/round_codec.h"
+
+namespace crowdsurf::worker {
+
+bool Applied(Outcome outcome) {
+  return outcome == Outcome::kFast || outcome == Outcome::kRepaired || outcome == Outcome::kAdopted;
+}
+
+Round::Round(RoundSpec spec, PlanRule rule) {
+  auto fixed = std::make_shared<Fixed>();
+  CHECK(!spec.cells.empty() && spec.cells.size() <= kMostRanks);
+  CHECK(spec.self >= 0 && static_cast<size_t>(spec.self) < spec.cells.size());
+  CHECK(spec.cells[static_cast<size_t>(spec.self)].member.has_value());
+  CHECK(worker::Sound(spec.stake));
+  CHECK(!spec.chunks.empty() && spec.chunks.size() <= kMostChunks);
+  CHECK_LE(spec.witnesses.size(), size_t{64});
+  CHECK_GT(spec.window_chunks, 0U);
+  fixed->rule = rule;
+  fixed->self = *spec.cells[static_cast<size_t>(spec.self)].member;
+  for (size_t rank = 0; rank < spec.cells.size(); ++rank) {
+    const RoundCell& cell = spec.cells[rank];
+    fixed->speakers.emplace_back(cell.speakers.begin(), cell.speakers.end());
+    if (!cell.member) continue;
+    fixed->members |= Mask{1} << rank;
+    CHECK(fixed->rank_of.emplace(*cell.member, static_cast<int>(rank)).second);
+  }
+  for (size_t i = 0; i < spec.witnesses.size(); ++i) {
+    CHECK(fixed->witness_of.emplace(spec.witnesses[i], static_cast<int>(i)).second);
+    if (spec.witnesses[i] == fixed->self) fixed->witness = static_cast<int>(i);
+  }
+  for (const ChunkSpan& chunk : spec.chunks) {
+    CHECK(chunk.owner < spec.cells.size() && (fixed->members >> chunk.owner & 1) != 0);
+    Duty duty;
+    duty.owner = static_cast<uint8_t>(chunk.owner);
+    if (duty.owner == spec.self) pending_.insert(static_cast<uint32_t>(duties_.size()));
+    duties_.push_back(duty);
+  }
+  fixed->member_list = MemberListHash(spec.cells);
+  fixed->parts = PartsHash(spec.chunks);
+  slots_.resize(spec.chunks.size());
+  missing_ = slots_.size();
+  ready_ = Mask{1} << spec.self;
+  stakes_[static_cast<uint8_t>(spec.self)] = spec.stake;
+  own_word_ = ready_;
+  record_ = spec.promised;
+  fixed->spec = std::move(spec);
+  fixed_ = std::move(fixed);
+  RebuildLanes();
+}
+
+Ready Round::OwnReady(bool again) const {
+  return {fixed_->spec.stake, fixed_->spec.schema, fixed_->member_list, fixed_->parts, again};
+}
+
+void Round::Start(RoundActions& out) {
+  for (const auto& [peer, rank] : fixed_->rank_of)
+    if (rank != self()) Emit(peer, OwnReady(fixed_->spec.again), out);
+  Greet(out);
+  if (record_.promised > 0) {  // as a witness, before this round was opened: that ballot is on
+    const int coordinator = CoordinatorOf(record_.promised);
+    if (coordinator != self() && (fixed_->members >> coordinator & 1) != 0)
+      Emit(PeerAt(coordinator), MakeStatus(record_.promised, false), out);
+  }
+  TryFoldAll(out);
+  TryHave(out);
+  Drain(out);
+}
+
+int Round::RankOf(const PeerId& peer) const {
+  const auto it = fixed_->rank_of.find(peer);
+  return it == fixed_->rank_of.end() ? -1 : it->second;
+}
+
+bool Round::Trusts(int rank) const {
+  return ((fixed_->members & ~suspected_ & ~left_) >> rank & 1) != 0;
+}
+
+bool Round::Distrusts(const PeerId& peer) const {
+  const int rank = RankOf(peer);
+  return rank >= 0 ? !Trusts(rank) : distrusted_.count(peer) > 0;
+}
+
+void Round::Emit(const PeerId& to, FrameBody body, RoundActions& out) {
+  if (to == fixed_->self)
+    local_.push_back(std::move(body));
+  else
+    out.push_back(SendFrame{to, {fixed_->spec.instance, std::move(body)}});
+}
+
+void Round::OnFrame(const PeerId& from, const Frame& frame, RoundActions& out) {
+  if (frame.instance != fixed_->spec.instance) return Refuse("instance");
+  Dispatch(from, frame.body, out);
+  Drain(out);
+}
+
+void Round::Dispatch(const PeerId& from, const FrameBody& body, RoundActions& out) {
+  std::visit([&](const auto& frame) { On(from, frame, out); }, body);
+}
+
+void Round::Drain(RoundActions& out) {
+  while (!local_.empty()) {
+    std::vector<FrameBody> frames;
+    frames.swap(local_);
+    for (const FrameBody& body : frames) Dispatch(fixed_->self, body, out);
+  }
+}
+
+// The decided value, to somebody who does not have it.
+void Round::Tell(int rank, RoundActions& out) {
+  if (target_) {
+    Emit(PeerAt(rank), *target_, out);
+    return;
+  }
+  if (!over_) return;
+  std::optional<RoundValue> value;
+  if (over_->outcome == Outcome::kAborted) {
+    value = RoundValue();
+    value->abort = true;
+  } else if (Applied(over_->outcome)) {
+    value = CurrentValue();
+  }
+  if (value)
+    Emit(PeerAt(rank), Decided{over_->ballot, over_branch_, {over_->members, *value}}, out);
+}
+
+// nullopt while the stake of a contributor is not known. Empty slots count as they are.
+std::optional<RoundValue> Round::CurrentValue() const {
+  RoundValue value;
+  value.chunks = slots_;
+  value.stakes.assign(ranks(), {});
+  const Mask all = ContributorsOf(value);
+  for (size_t rank = 0; rank < ranks(); ++rank) {
+    if ((all >> rank & 1) == 0) continue;
+    const auto stake = stakes_.find(static_cast<uint8_t>(rank));
+    if (stake == stakes_.end()) return std::nullopt;
+    value.stakes[rank] = stake->second;
+  }
+  return value;
+}
+
+// Pre: the slots hold the decided value (when it is not ABORT).
+void Round::Conclude(Outcome outcome, Ballot ballot, Mask members, bool branch, RoundActions& out) {
+  RoundOver over{outcome, ballot, {}, {}, 0, members};
+  if (Applied(outcome)) {
+    const std::optional<RoundValue> value = CurrentValue();
+    CHECK(value.has_value());
+    over.stake = StakeOf(*value);
+    over.root = RootOf(*value);
+    over.contributors = ContributorsOf(*value);
+    for (const Duty& duty : duties_) {
+      if (duty.assigned != 0)
+        ++counts_.chunks_reduced_again;
+      else if (duty.holders != 0)
+        ++counts_.chunks_adopted;
+      else
+        ++counts_.chunks_first;
+    }
+  }
+  target_.reset();
+  over_ = over;
+  over_branch_ = branch;
+  out.push_back(over);
+  if (branch && (members >> self() & 1) != 0)
+    out.push_back(BranchFormed{ballot, members, over.root});
+  pending_.clear();
+  inputs_.clear();
+  asked_.clear();
+  if (!coordination_) return;
+  coordination_.reset();
+  for (const auto& [peer, rank] : fixed_->rank_of)
+    if (rank != self()) Tell(rank, out);
+}
+
+void Round::GiveUp(Outcome outcome, ByeReason reason, RoundActions& out) {
+  coordination_.reset();
+  target_.reset();
+  for (const auto& [peer, rank] : fixed_->rank_of)
+    if (rank != self()) Emit(peer, Bye{reason}, out);
+  Conclude(outcome, record_.promised, 0, false, out);
+}
+
+void Round::OnSitOut(RoundActions& out) {
+  if (over_) return;
+  // A decided value that nobody is left to give is an orphan too.
+  const bool orphan = orphan_ || target_.has_value();
+  GiveUp(orphan ? Outcome::kOrphaned : Outcome::kKept, ByeReason::kSatOut, out);
+  Drain(out);
+}
+
+void Round::OnLeave(RoundActions& out) {
+  if (over_) return;
+  GiveUp(Outcome::kKept, ByeReason::kLeaving, out);
+  Drain(out);
+}
+
+void Round::OnBeat(RoundActions& out) {
+  if (over_) return;
+  for (const auto& [peer, rank] : fixed_->rank_of)
+    if (rank != self() && (left_ >> rank & 1) == 0) Emit(peer, Beat{}, out);
+}
+
+}  // namespace crowdsurf::worker

@@ -1,0 +1,386 @@
+// Round: how one group finishes one all-reduce when members die (round-protocol.md; DESIGN 4).
+//
+// The decision part of a member and of the coordinator it may become, as a value without a clock:
+// no deadline lives here. Suspicion and deadlines are inputs (round_pacer.h says when), so
+// tests/model can copy, hash and explore it. Tensor bytes stay with the host: Round moves chunk
+// numbers, masks and hashes. One input at a time; the host executes the actions of an input, in
+// order, before it gives the next input. The host keeps the object after over() until the next
+// snapshot closes the instance: it still answers stragglers and witnesses. Owner: worker/core's
+// Averaging, through the host's single thread. Bounds: 64 ranks, 16 ballots an instance, one
+// STATUS/PROMISE/HAVE per (peer, ballot). Source: round-protocol.md 3, 4, 7, 12, model-checked
+// there (section 10) and, on this very class, by tests/model. Beyond it: see round_frames.h.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/id.h"
+#include "worker/core/round/round_frames.h"
+#include "worker/core/round/round_plan.h"
+#include "worker/core/round/round_spec.h"
+#include "worker/core/view/witness.h"
+
+namespace crowdsurf::worker {
+
+// ---- actions ------------------------------------------------------------------------------------
+struct SendFrame {
+  PeerId to;
+  Frame frame;
+  bool operator==(const SendFrame&) const = default;
+};
+struct SendInput {  // own values, on the tensor plane
+  PeerId to;
+  uint32_t chunk;
+  Ballot assigned;
+  bool operator==(const SendInput&) const = default;
+};
+struct SendResult {  // from the output slot, on the tensor plane
+  PeerId to;
+  uint32_t chunk;
+  Ballot assigned;
+  Mask mask;
+  uint64_t hash;
+  bool operator==(const SendResult&) const = default;
+};
+// Fold the inputs of the ranks in `mask` (own rank: own values), ascending, with weights[rank]; all
+// of them zero: plain mean. Store the (de-quantised) result into the output slot and answer with
+// Round::OnFolded. Inputs of other ranks for this (chunk, assigned) are dropped.
+struct FoldChunk {
+  uint32_t chunk;
+  Ballot assigned;
+  Mask mask;
+  std::vector<double> weights;  // by rank of the group, zero outside of the mask
+  bool operator==(const FoldChunk&) const = default;
+};
+struct StoreResult {  // the result just offered by OnResult: write it to its slot
+  uint32_t chunk;
+  Ballot assigned;
+  bool operator==(const StoreResult&) const = default;
+};
+struct EmptySlot {  // a plan made it void
+  uint32_t chunk;
+  bool operator==(const EmptySlot&) const = default;
+};
+struct DropInputs {  // buffers of a superseded assignment; also cancels a fold in progress
+  uint32_t chunk;
+  Ballot assigned;
+  bool operator==(const DropInputs&) const = default;
+};
+// The round is over for this member. kFast, kRepaired, kAdopted: the output slots hold the decided
+// value (flip the flag). Else: own values are kept, the output is void.
+enum class Outcome : uint8_t { kFast, kRepaired, kAdopted, kKept, kAborted, kOrphaned };
+struct RoundOver {
+  Outcome outcome;
+  Ballot ballot;
+  Stake stake;  // of the result: of its contributors together
+  Digest root;
+  Mask contributors;  // union of the chunks' masks
+  Mask members;       // of the deciding ballot; all of the group when fast
+  bool operator==(const RoundOver&) const = default;
+};
+// The branch of `ballot` is decided and this member is in it: `members` are its first view. Comes
+// right after RoundOver, or alone when the value had been applied before.
+struct BranchFormed {
+  Ballot ballot;
+  Mask members;
+  Digest root;
+  bool operator==(const BranchFormed&) const = default;
+};
+bool Applied(Outcome outcome);  // kFast, kRepaired, kAdopted
+
+using RoundAction = std::variant<SendFrame, SendInput, SendResult, FoldChunk, StoreResult,
+                                 EmptySlot, DropInputs, RoundOver, BranchFormed>;
+using RoundActions = std::vector<RoundAction>;
+
+enum class SuspicionCause : uint8_t { kReset, kSilence, kBye, kAbsent, kMismatch };
+
+// For metrics; counts of this instance so far.
+struct RoundCounts {
+  std::map<std::string, uint64_t> refused;     // frames and chunks, by reason (closed set)
+  std::map<SuspicionCause, uint64_t> ballots;  // opened or asked for by this member, by cause
+  uint64_t ballots_late = 0;                   // ... because of OnCoordinatorLate
+  uint64_t chunks_first = 0, chunks_adopted = 0, chunks_reduced_again = 0;  // of the applied value
+  uint64_t divergence = 0;                                                  // page on 1
+  uint64_t root_mismatch = 0;
+  uint64_t bad_inputs = 0;    // NaN, Inf, wrong size
+  uint64_t holes_silent = 0;  // own chunks that nobody spoke for a hole in
+};
+
+class Round {
+ public:
+  // kGathering: READYs are missing. kReducing: chunks flow. kHeld: HAVE(0) is out. kBallot: a
+  // ballot is open. kAdopting: the decided value is known, chunks are being fetched. kOver.
+  enum class Phase : uint8_t { kGathering, kReducing, kHeld, kBallot, kAdopting, kOver };
+
+  // CHECKs the spec: it is ours. `rule` decides the plans of own ballots; only tests give another.
+  explicit Round(RoundSpec spec, PlanRule rule = MakePlan);
+
+  void Start(RoundActions& out);  // READY to the group, ASK to the speakers of holes
+
+  // A control frame of this instance. `from` is authenticated by the transport. Frames that do not
+  // fit (superseded, not from a member, speaker or witness, impossible ranks) change nothing but
+  // counts().refused.
+  void OnFrame(const PeerId& from, const Frame& frame, RoundActions& out);
+
+  // The host holds all bytes of `rank`'s input for (chunk, assigned), finite and of the right size.
+  // `from` sent them: the member itself or one of its speakers. false: refused, the host drops the
+  // bytes; true: the host keeps them until FoldChunk or DropInputs.
+  bool OnInput(const PeerId& from, int rank, uint32_t chunk, Ballot assigned, RoundActions& out);
+  // A bad input (NaN, Inf, wrong size): the sender is left out of that chunk.
+  void OnBadInput(const PeerId& from, int rank, uint32_t chunk, Ballot assigned, RoundActions& out);
+  // FoldChunk is done; `hash` is the ContentHash of the result's wire bytes.
+  void OnFolded(uint32_t chunk, Ballot assigned, uint64_t hash, RoundActions& out);
+  // A result arrived and its hash was verified over the wire bytes; StoreResult follows if it is
+  // wanted.
+  void OnResult(const PeerId& from, uint32_t chunk, Ballot assigned, Mask mask, uint64_t hash,
+                RoundActions& out);
+
+  void OnSuspect(const PeerId& peer, SuspicionCause cause, RoundActions& out);  // anybody awaited
+  void OnTrusted(const PeerId& peer, RoundActions& out);  // it was alive after all
+  // Whatever is awaited is late though nobody is suspected: next coordinator, or own next ballot.
+  void OnCoordinatorLate(RoundActions& out);
+  // The witnesses' quorum is gone (hard evidence, or the roster's TTL passed): branch (section 6).
+  void OnQuorumLost(RoundActions& out);
+  void OnSitOut(RoundActions& out);  // the round's budget is spent: KEPT
+  void OnLeave(RoundActions& out);   // results are served: BYE, KEPT
+  void OnBeat(RoundActions& out);    // BEAT to the members that may be waiting for this one
+
+  bool over() const;
+  Phase phase() const;
+  Ballot branch() const;   // the branch whose OPEN was answered: the parent view is left; 0 none
+  bool all_ready() const;  // all members' READYs are in and agree
+  // It holds no result and took no plan: whatever it said so far (READY, promises, a STATUS of
+  // nothing held) is still true when the same round is opened anew with this one's Promised().
+  bool empty_handed() const;
+  Ballot ballot() const;  // the highest answered; 0: the fast path is open
+  const RoundSpec& spec() const;
+  const std::optional<RoundOver>& outcome() const;
+  WitnessRecord Promised() const;  // to WitnessTable::Retire when the instance is closed
+  // Whom the round waits for now, ascending: members, speakers, witnesses; the failure detector
+  // watches these.
+  std::set<PeerId> WaitingFor() const;
+  // An awaited peer that must answer at once: a member, or a witness of the own ballot. A stand-in
+  // owes nothing before its own last round is done, be it a witness or not.
+  bool Owes(const PeerId& peer) const;
+  // Members that have not said READY and are not suspected: absent at the start deadline.
+  std::set<PeerId> Absent() const;
+  // Grows whenever something that was awaited came: a round that does not is stuck.
+  uint64_t progress() const;
+  // True while an own ballot cannot get promises from a quorum of unsuspected witnesses.
+  bool witness_quorum_lost() const;
+  const RoundCounts& counts() const;
+  uint64_t Fingerprint() const;  // of the whole state but counts, for tests/model
+
+ private:
+  struct Fixed {  // follows from the spec; shared by copies
+    RoundSpec spec;
+    PlanRule rule;
+    PeerId self;
+    Mask members = 0;
+    std::map<PeerId, int> rank_of;
+    std::map<PeerId, int> witness_of;
+    int witness = -1;                           // own index, -1: none
+    std::vector<std::vector<PeerId>> speakers;  // by rank, ascending
+    Digest member_list, parts;
+  };
+  struct Duty {  // what a chunk's slot is to hold now, and who makes it
+    Ballot assigned = 0;
+    uint8_t owner = 0;
+    Mask holders = 0;  // not 0: finished, `want` is known
+    ChunkValue want;
+    bool sent_first = false;  // own input, at assignment 0
+    bool sent_again = false;  // ... at this assignment, when it is not 0
+    Mask given = 0;           // ranks that the own result of this assignment was sent to
+    int fetching = -1;        // rank that was asked for the result
+  };
+  struct Gathering {  // inputs of one (chunk, assigned ballot) that this member owns
+    Mask in = 0;
+    Mask own = 0;  // of `in`: sent by the member itself, not by a stand-in
+    Mask bad = 0;
+    Mask folding = 0;  // not 0: the mask is fixed, FoldChunk is out
+  };
+  struct Lane {  // own inputs for one owner, in order, a window ahead of its results
+    std::vector<uint32_t> chunks;
+    size_t next = 0;
+    uint32_t out = 0;  // sent, result not here yet
+  };
+  struct Voices {  // of the speakers for one rank
+    bool greeted = false;
+    std::optional<Digest> root;      // of the first that answered
+    std::map<PeerId, bool> speaker;  // who answered; true: with that root
+  };
+  struct Coordination {  // of an own ballot
+    Ballot ballot = 0;
+    bool branch = false;
+    std::map<uint8_t, StatusFrame> statuses;
+    uint64_t promised = 0;  // by witness index
+    Ballot accepted = 0;
+    std::optional<HeldValue> accepted_value;
+    std::optional<Plan> plan;
+    std::map<uint8_t, Digest> haves;
+    bool accepting = false;
+  };
+
+  // round.cc
+  size_t ranks() const { return fixed_->spec.cells.size(); }
+  const PeerId& PeerAt(int rank) const {
+    return *fixed_->spec.cells[static_cast<size_t>(rank)].member;
+  }
+  Ready OwnReady(bool again) const;
+  int RankOf(const PeerId& peer) const;
+  int self() const { return fixed_->spec.self; }
+  bool Trusts(int rank) const;
+  bool Distrusts(const PeerId& peer) const;
+  void Refuse(const char* reason) { ++counts_.refused[reason]; }
+  void Emit(const PeerId& to, FrameBody body, RoundActions& out);
+  void Dispatch(const PeerId& from, const FrameBody& body, RoundActions& out);
+  void Drain(RoundActions& out);
+  void Tell(int rank, RoundActions& out);
+  std::optional<RoundValue> CurrentValue() const;
+  void Conclude(Outcome outcome, Ballot ballot, Mask members, bool branch, RoundActions& out);
+  void GiveUp(Outcome outcome, ByeReason reason, RoundActions& out);
+
+  // round_reduce.cc: READY, inputs, folds, results
+  void On(const PeerId& from, const Ready& frame, RoundActions& out);
+  void On(const PeerId& from, const Fetch& frame, RoundActions& out);
+  void StartsAnew(int rank, RoundActions& out);
+  bool Offers(const PeerId& from, int rank) const;
+  void SendInputs(int owner, RoundActions& out);
+  void SendAllInputs(RoundActions& out);
+  void RebuildLanes();
+  bool Contribution(const Gathering& inputs, int rank, Mask& mask);
+  void TryFold(uint32_t chunk, RoundActions& out);
+  void TryFoldAll(RoundActions& out);
+  void Give(uint32_t chunk, const ChunkValue& value, RoundActions& out);
+  void GiveAll(RoundActions& out);
+  void FillSlot(uint32_t chunk, const ChunkValue& value, RoundActions& out);
+  void TryHave(RoundActions& out);
+  void TryFast(RoundActions& out);
+  void SendHave(const HeldValue& held, RoundActions& out);
+
+  // round_speakers.cc: ASK and SPEAK
+  void On(const PeerId& from, const Ask& frame, RoundActions& out);
+  void On(const PeerId& from, const Speak& frame, RoundActions& out);
+  bool SpokenFor(int rank) const;  // its inputs come from speakers now
+  bool SpeakerLeft(int rank) const;
+  void TakeSpeak(const PeerId& from, const Speak& frame);
+  void HearLateSpeaks();
+  void Mute(const PeerId& speaker, RoundActions& out);
+  void Greet(RoundActions& out);
+  void ForgetAsks();
+  void AskSpeakers(RoundActions& out);
+  const PeerId* SpeakerOf(int rank, uint32_t chunk) const;
+  void AskMember(int rank, RoundActions& out);
+
+  // round_member.cc: ballots as a member and witness
+  void On(const PeerId& from, const Have& frame, RoundActions& out);
+  void On(const PeerId& from, const Open& frame, RoundActions& out);
+  void On(const PeerId& from, const Accept& frame, RoundActions& out);
+  void On(const PeerId& from, const Accepted& frame, RoundActions& out);
+  void On(const PeerId& from, const Bye& frame, RoundActions& out);
+  void On(const PeerId&, const Beat&, RoundActions&) {}
+  void SuspectOther(const PeerId& peer, RoundActions& out);
+  void SuspectRank(int rank, SuspicionCause cause, RoundActions& out);
+  bool Needs(int rank) const;
+  Ballot NextBallotOf(int rank) const;
+  void StartBallot(int from, RoundActions& out);
+  bool Spent(Ballot ballot, RoundActions& out);
+  Ballot MostBallot() const { return static_cast<Ballot>(kMostBallots * ranks()); }
+  void Answer(Ballot ballot, bool branch, RoundActions& out);
+  StatusFrame MakeStatus(Ballot ballot, bool branch) const;
+  int CoordinatorOf(Ballot ballot) const { return static_cast<int>((ballot - 1) % ranks()); }
+
+  // round_repair.cc: plans, decisions, fetching
+  void On(const PeerId& from, const Plan& frame, RoundActions& out);
+  void On(const PeerId& from, const Decided& frame, RoundActions& out);
+  bool Sound(const Plan& plan) const;
+  bool Sound(const HeldValue& held) const;
+  bool InGroup(Mask mask) const;
+  void NotePlan(const Plan& plan);
+  void DropStale(RoundActions& out);
+  void JoinBranch(Ballot ballot, Mask members, RoundActions& out);
+  void Adopt(const Decided& decided, RoundActions& out);
+  void TakePlan(const Plan& plan, RoundActions& out);
+  void Assign(uint32_t chunk, const PlanChunk& to, RoundActions& out);
+  Mask TrustedHolders(const Duty& duty) const;
+  bool HoldersDied() const;
+  void FetchMissing(RoundActions& out);
+
+  // round_coordinator.cc
+  void On(const PeerId& from, const StatusFrame& frame, RoundActions& out);
+  void On(const PeerId& from, const Promise& frame, RoundActions& out);
+  void On(const PeerId& from, const Refused& frame, RoundActions& out);
+  void On(const PeerId& from, const Forgotten& frame, RoundActions& out);
+  bool Sound(const StatusFrame& status) const;
+  void OpenBallot(Ballot ballot, bool branch, RoundActions& out);
+  void TryPlan(RoundActions& out);
+  void CollectHave(int rank, const Have& frame, RoundActions& out);
+  void TryAccept(RoundActions& out);
+  void ConcludeBranch(Ballot ballot, Mask members, RoundActions& out);
+
+  // round_inspect.cc
+  void AwaitSpeakers(std::set<PeerId>& peers) const;
+  bool AwaitsWitness(int index) const;
+  void FingerprintChunks(ByteWriter& out) const;
+  uint64_t FingerprintOver() const;
+
+  std::shared_ptr<const Fixed> fixed_;
+  // Who is there.
+  Mask ready_ = 0;
+  Mask suspected_ = 0;           // members
+  Mask reset_ = 0;               // of them, by a broken connection: as good as dead
+  Mask left_ = 0;                // said BYE or do not fit: never trusted again
+  Mask doubted_ = 0;             // were suspected once: their inputs may be lost
+  std::set<PeerId> distrusted_;  // speakers and witnesses
+  std::map<uint8_t, Stake> stakes_;
+  Mask own_word_ = 0;  // members whose stake in stakes_ is what they said themselves
+  std::map<uint8_t, Voices> voices_;
+  std::vector<std::pair<PeerId, Speak>> late_speaks_;  // heard between STATUS and PLAN
+  // Reducing.
+  std::vector<Duty> duties_;
+  std::vector<ChunkValue> slots_;
+  size_t missing_ = 0;          // empty slots
+  std::set<uint32_t> pending_;  // own chunks that are not finished
+  std::map<std::pair<uint32_t, Ballot>, Gathering> inputs_;
+  size_t early_ = 0;  // inputs kept for a plan that has not come
+  // (rank, own chunk): which speaker was asked, for which assignment.
+  std::map<std::pair<uint8_t, uint32_t>, std::pair<PeerId, Ballot>> asked_;
+  std::set<uint32_t> served_;  // own chunks sent at assignment 0
+  std::vector<Lane> lanes_;    // by owner
+  // Deciding.
+  WitnessRecord record_;  // promised: the one ballot variable of both roles
+  std::optional<Digest> have0_;
+  std::map<uint8_t, Digest> haves0_;
+  Ballot highest_ = 0;  // heard of in a REFUSED
+  int ballots_ = 0;
+  Ballot seen_ = 0;  // last plan taken
+  std::map<Ballot, Digest> plans_;
+  Mask plan_members_ = 0;
+  Mask excluded_ = 0;
+  bool plan_abort_ = false;
+  std::optional<Ballot> complete_;
+  bool complete_abort_ = false;
+  Ballot have_sent_ = 0;  // HAVE(b), b > 0
+  Digest have_value_;     // of what the witnesses would accept then
+  uint64_t votes_ = 0;    // witnesses that accepted it
+  Ballot branch_ = 0;
+  std::optional<Coordination> coordination_;
+  bool orphan_ = false;
+  std::optional<Decided> target_;
+  uint32_t fetch_turn_ = 0;
+  std::optional<RoundOver> over_;
+  bool over_branch_ = false;
+  Mask told_ = 0;                 // late READYs that were answered
+  Mask anew_ = 0;                 // said READY again
+  std::vector<FrameBody> local_;  // frames to self, empty between inputs
+  uint64_t progress_ = 0;
+  RoundCounts counts_;
+};
+
+}  // namespace crowdsurf::worker

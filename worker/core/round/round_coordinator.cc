@@ -1,0 +1,171 @@
+// A Round as the coordinator of its own ballots: OPEN, collect STATUS and PROMISE, PLAN, collect
+// HAVE, ACCEPT.
+#include <algorithm>
+
+#include "worker/core/round/round.h"
+#include "worker/core/round/round_codec.h"
+
+namespace crowdsurf::worker {
+
+void Round::OpenBallot(Ballot ballot, bool branch, RoundActions& out) {
+  if (Spent(ballot, out)) return;
+  Coordination fresh;
+  fresh.ballot = ballot;
+  fresh.branch = branch;
+  coordination_ = std::move(fresh);
+  const Open open{ballot, branch, branch_, fixed_->spec.age};
+  for (const auto& [peer, rank] : fixed_->rank_of)
+    if (rank != self() && (left_ >> rank & 1) == 0) Emit(peer, open, out);
+  if (!branch)
+    for (const PeerId& witness : fixed_->spec.witnesses)
+      if (RankOf(witness) < 0 || (left_ >> RankOf(witness) & 1) != 0) Emit(witness, open, out);
+  Answer(ballot, branch, out);
+}
+
+bool Round::Sound(const StatusFrame& status) const {
+  if (status.held.size() != duties_.size()) return false;
+  for (const ChunkValue& chunk : status.held)
+    if (chunk.held() && !InGroup(chunk.mask)) return false;
+  if (!std::is_sorted(status.served.begin(), status.served.end())) return false;
+  for (const auto& [rank, stake] : status.stakes)
+    if (rank >= ranks() || !worker::Sound(stake)) return false;
+  if (!status.complete || status.complete_abort) return true;
+  return std::all_of(status.held.begin(), status.held.end(),
+                     [](const ChunkValue& chunk) { return chunk.held(); });
+}
+
+void Round::On(const PeerId& from, const StatusFrame& frame, RoundActions& out) {
+  const int rank = RankOf(from);
+  if (rank < 0 || frame.ballot == 0 || frame.ballot > MostBallot() ||
+      CoordinatorOf(frame.ballot) != self())
+    return Refuse("status_stranger");
+  if (!Sound(frame)) return Refuse("status_unsound");
+  if ((over_ || target_) && !frame.branch) {
+    Tell(rank, out);
+    if (over_ && over_->outcome != Outcome::kAborted && !Applied(over_->outcome))
+      Emit(from, Bye{ByeReason::kSatOut}, out);
+    return;
+  }
+  // Unasked: its sender suspects somebody and wants this ballot opened.
+  if (frame.ballot > record_.promised && !frame.branch && branch_ == 0)
+    OpenBallot(frame.ballot, false, out);
+  if (!coordination_ || coordination_->ballot != frame.ballot ||
+      coordination_->branch != frame.branch) {
+    if (frame.ballot < record_.promised) Emit(from, Refused{record_.promised}, out);
+    return Refuse("ballot_old");
+  }
+  if (coordination_->plan) return Refuse("status_late");
+  coordination_->statuses.emplace(static_cast<uint8_t>(rank), frame);
+  ++progress_;
+  TryPlan(out);
+}
+
+void Round::On(const PeerId& from, const Promise& frame, RoundActions& out) {
+  const auto witness = fixed_->witness_of.find(from);
+  if (witness == fixed_->witness_of.end()) return Refuse("stranger");
+  // A promise that comes with an unasked STATUS may overtake it.
+  if (frame.ballot > record_.promised && frame.ballot <= MostBallot() && !over_ && !target_ &&
+      branch_ == 0 && CoordinatorOf(frame.ballot) == self() && RankOf(from) >= 0)
+    OpenBallot(frame.ballot, false, out);
+  if (!coordination_ || coordination_->ballot != frame.ballot || coordination_->plan)
+    return Refuse("ballot_old");
+  if (frame.accepted > coordination_->accepted) {
+    std::optional<HeldValue> value = DecodeHeldValue(frame.value);
+    if (!value || !Sound(*value)) return Refuse("promise_unsound");
+    coordination_->accepted = frame.accepted;
+    coordination_->accepted_value = std::move(value);
+  }
+  ++progress_;
+  coordination_->promised |= uint64_t{1} << witness->second;
+  TryPlan(out);
+}
+
+// Everybody trusted has answered, and a quorum of the witnesses: PROMISE before PLAN is essential.
+void Round::TryPlan(RoundActions& out) {
+  if (!coordination_ || coordination_->plan) return;
+  Coordination& own = *coordination_;
+  PlanQuestion question;
+  for (int rank = 0; rank < static_cast<int>(ranks()); ++rank) {
+    if (!Trusts(rank)) continue;
+    const auto status = own.statuses.find(static_cast<uint8_t>(rank));
+    if (status == own.statuses.end()) return;
+    question.statuses.insert(*status);
+  }
+  if (!own.branch && !IsQuorumOf(fixed_->spec.witnesses.size(), own.promised)) return;
+  question.spec = &fixed_->spec;
+  question.ballot = own.ballot;
+  question.branch = own.branch;
+  question.may_abort = ballots_ > kMostBallots - kAbortBallots;
+  question.accepted = own.accepted;
+  question.accepted_value = own.accepted_value;
+  const std::optional<Plan> plan = fixed_->rule(question);
+  orphan_ = !plan.has_value();
+  if (!plan) {  // a suspect may come back with what must be kept, unless it is dead or has gone on
+    const Mask others = fixed_->members & ~left_ & ~reset_ & ~(Mask{1} << self());
+    if ((others & suspected_) == 0) GiveUp(Outcome::kOrphaned, ByeReason::kSatOut, out);
+    return;  // else the sit-out ends it
+  }
+  own.plan = plan;
+  own.statuses.clear();
+  for (const auto& [peer, rank] : fixed_->rank_of)
+    if ((plan->members >> rank & 1) != 0) Emit(peer, *plan, out);
+}
+
+void Round::CollectHave(int rank, const Have& frame, RoundActions& out) {
+  if (!coordination_ || coordination_->ballot != frame.ballot || !coordination_->plan ||
+      (coordination_->plan->members >> rank & 1) == 0)
+    return Refuse("ballot_old");
+  if (!coordination_->haves.emplace(static_cast<uint8_t>(rank), frame.root).second)
+    return Refuse("have_twice");
+  ++progress_;
+  TryAccept(out);
+}
+
+void Round::TryAccept(RoundActions& out) {
+  const Mask members = coordination_->plan->members;
+  for (int rank = 0; rank < static_cast<int>(ranks()); ++rank)
+    if ((members >> rank & 1) != 0 && coordination_->haves.count(static_cast<uint8_t>(rank)) == 0)
+      return;
+  const Digest root = coordination_->haves.at(static_cast<uint8_t>(self()));
+  for (const auto& [rank, have] : coordination_->haves) {
+    if (have == root) continue;
+    ++counts_.root_mismatch;
+    ++counts_.ballots[SuspicionCause::kMismatch];
+    return OpenBallot(NextBallotOf(self()), branch_ != 0, out);
+  }
+  const Ballot ballot = coordination_->ballot;
+  if (coordination_->branch) return ConcludeBranch(ballot, members, out);
+  HeldValue held;
+  held.members = members;
+  held.value.abort = plan_abort_;
+  if (!plan_abort_) held.value = *CurrentValue();
+  Accept accept{ballot, fixed_->spec.age, EncodeHeldValue(held), {}};
+  for (const auto& [peer, rank] : fixed_->rank_of)
+    if ((members >> rank & 1) != 0) accept.learners.push_back(peer);
+  coordination_->accepting = true;
+  for (const PeerId& witness : fixed_->spec.witnesses) Emit(witness, accept, out);
+}
+
+// All of S hold it: that decides a branch.
+void Round::ConcludeBranch(Ballot ballot, Mask members, RoundActions& out) {
+  if (!over_)
+    return Conclude(plan_abort_ ? Outcome::kAborted : Outcome::kRepaired, ballot, members, true,
+                    out);
+  JoinBranch(ballot, members, out);
+  coordination_.reset();
+  for (const auto& [peer, rank] : fixed_->rank_of)
+    if (rank != self()) Tell(rank, out);
+}
+
+void Round::On(const PeerId&, const Refused& frame, RoundActions&) {
+  if (frame.promised <= MostBallot()) highest_ = std::max(highest_, frame.promised);
+}
+
+// The witness pruned this instance: it is too old to be decided.
+void Round::On(const PeerId& from, const Forgotten& frame, RoundActions& out) {
+  if (fixed_->witness_of.count(from) == 0) return Refuse("stranger");
+  if (!over_ && !target_ && coordination_ && coordination_->ballot == frame.ballot)
+    GiveUp(Outcome::kKept, ByeReason::kSatOut, out);
+}
+
+}  // namespace crowdsurf::worker

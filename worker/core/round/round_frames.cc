@@ -1,0 +1,60 @@
+#include "worker/core/round/round_frames.h"
+
+#include <algorithm>
+
+#include "base/digest.h"
+
+namespace crowdsurf::worker {
+namespace {
+
+Digest HashAssignment(bool abort, const std::vector<Ballot>& assigned) {
+  ByteWriter out;
+  out.Bool(abort);
+  for (const Ballot ballot : assigned) out.U16(ballot);
+  return Sha256(out.bytes());
+}
+
+}  // namespace
+
+Mask ContributorsOf(const RoundValue& value) {
+  Mask all = 0;
+  for (const ChunkValue& chunk : value.chunks) all |= chunk.mask;
+  return all;
+}
+
+Stake StakeOf(const RoundValue& value) {
+  Stake sum;
+  for (const Stake& stake : value.stakes) {
+    sum.weight += stake.weight;
+    sum.samples += stake.samples;
+    sum.before = std::max(sum.before, stake.before);
+  }
+  return sum;
+}
+
+Digest RootOf(const RoundValue& value) {
+  ByteWriter out;
+  out.Bool(value.abort);
+  out.U32(static_cast<uint32_t>(value.chunks.size()));
+  for (const ChunkValue& chunk : value.chunks) {
+    out.U16(chunk.assigned);
+    out.U64(chunk.mask);
+    out.U64(chunk.hash);
+  }
+  for (const Stake& stake : value.stakes) Encode(stake, out);
+  return Sha256(out.bytes());
+}
+
+Digest AssignmentHash(const Plan& plan) {
+  std::vector<Ballot> assigned;
+  for (const PlanChunk& chunk : plan.chunks) assigned.push_back(chunk.assigned);
+  return HashAssignment(plan.abort, assigned);
+}
+
+Digest AssignmentHash(const RoundValue& value) {
+  std::vector<Ballot> assigned;
+  for (const ChunkValue& chunk : value.chunks) assigned.push_back(chunk.assigned);
+  return HashAssignment(value.abort, assigned);
+}
+
+}  // namespace crowdsurf::worker

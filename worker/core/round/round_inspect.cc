@@ -1,0 +1,244 @@
+// What others may know of a Round: its phase, whom it waits for, its fingerprint.
+#include "base/digest.h"
+#include "worker/core/round/round.h"
+#include "worker/core/round/round_codec.h"
+
+namespace crowdsurf::worker {
+
+bool Round::over() const { return over_.has_value(); }
+Ballot Round::ballot() const { return record_.promised; }
+Ballot Round::branch() const { return branch_; }
+bool Round::all_ready() const { return (fixed_->members & ~ready_) == 0; }
+bool Round::empty_handed() const {
+  return !over_ && !target_ && missing_ == slots_.size() && plans_.empty() && branch_ == 0;
+}
+const RoundSpec& Round::spec() const { return fixed_->spec; }
+const std::optional<RoundOver>& Round::outcome() const { return over_; }
+WitnessRecord Round::Promised() const { return record_; }
+const RoundCounts& Round::counts() const { return counts_; }
+uint64_t Round::progress() const { return progress_; }
+
+std::set<PeerId> Round::Absent() const {
+  std::set<PeerId> absent;
+  for (const auto& [peer, rank] : fixed_->rank_of)
+    if ((ready_ >> rank & 1) == 0 && Trusts(rank)) absent.insert(peer);
+  return absent;
+}
+
+Round::Phase Round::phase() const {
+  if (over_) return Phase::kOver;
+  if (target_) return Phase::kAdopting;
+  if (record_.promised > 0) return Phase::kBallot;
+  if (have0_) return Phase::kHeld;
+  return all_ready() ? Phase::kReducing : Phase::kGathering;
+}
+
+bool Round::witness_quorum_lost() const {
+  if (over_ || !coordination_ || coordination_->branch) return false;
+  const std::vector<PeerId>& witnesses = fixed_->spec.witnesses;
+  uint64_t reachable = coordination_->accepting ? votes_ : coordination_->promised;
+  for (size_t i = 0; i < witnesses.size(); ++i)
+    if (!Distrusts(witnesses[i])) reachable |= uint64_t{1} << i;
+  return !IsQuorumOf(witnesses.size(), reachable);
+}
+
+std::set<PeerId> Round::WaitingFor() const {
+  std::set<PeerId> peers;
+  if (over_) return peers;
+  const auto await = [&](int rank) {
+    if (rank != self() && Trusts(rank)) peers.insert(PeerAt(rank));
+  };
+  for (const Duty& duty : duties_)
+    if (duty.fetching >= 0) await(duty.fetching);
+  if (target_) return peers;
+  for (const auto& [key, speaker] : asked_)
+    if (pending_.count(key.second) > 0 && !Distrusts(speaker.first)) peers.insert(speaker.first);
+  AwaitSpeakers(peers);
+  for (int rank = 0; rank < static_cast<int>(ranks()); ++rank) {
+    if ((fixed_->members >> rank & 1) == 0) continue;
+    const bool in_plan = seen_ == record_.promised && (plan_members_ >> rank & 1) != 0;
+    if (record_.promised == 0) {
+      if (haves0_.count(static_cast<uint8_t>(rank)) == 0) await(rank);
+    } else if (coordination_) {
+      if (!coordination_->plan ? coordination_->statuses.count(static_cast<uint8_t>(rank)) == 0
+                               : !coordination_->accepting && in_plan)
+        await(rank);
+    } else if (rank == CoordinatorOf(record_.promised) || (in_plan && have_sent_ != seen_)) {
+      await(rank);
+    }
+  }
+  for (const auto& [peer, index] : fixed_->witness_of)
+    if (peer != fixed_->self && AwaitsWitness(index) && !Distrusts(peer)) peers.insert(peer);
+  return peers;
+}
+
+// Its promise, or its vote, in the own ballot.
+bool Round::AwaitsWitness(int index) const {
+  if (over_ || target_ || !coordination_ || coordination_->branch) return false;
+  if (coordination_->plan && !coordination_->accepting) return false;
+  const uint64_t answered = coordination_->accepting ? votes_ : coordination_->promised;
+  return (answered >> index & 1) == 0;
+}
+
+bool Round::Owes(const PeerId& peer) const {
+  if (RankOf(peer) >= 0) return true;
+  const auto witness = fixed_->witness_of.find(peer);
+  return witness != fixed_->witness_of.end() && AwaitsWitness(witness->second);
+}
+
+// Speakers that were greeted and have not answered, while an own chunk needs them.
+void Round::AwaitSpeakers(std::set<PeerId>& peers) const {
+  for (const auto& [rank, voices] : voices_) {
+    if (!voices.greeted || !SpokenFor(rank)) continue;
+    for (const PeerId& peer : fixed_->speakers[rank])
+      if (voices.speaker.count(peer) == 0 && !Distrusts(peer) &&
+          (!pending_.empty() || stakes_.count(rank) == 0))
+        peers.insert(peer);
+  }
+}
+
+namespace {
+
+struct Printer {
+  ByteWriter out;
+  void Put(const Digest& digest) { out.Raw(digest.view()); }
+  void Put(const ChunkValue& value) {
+    out.U16(value.assigned);
+    out.U64(value.mask);
+    out.U64(value.hash);
+  }
+  template <class Map>
+  void Digests(const Map& map) {
+    out.U32(static_cast<uint32_t>(map.size()));
+    for (const auto& [key, digest] : map) {
+      out.U16(key);
+      Put(digest);
+    }
+  }
+  void Body(const FrameBody& body) { out.Blob(EncodeFrame({InstanceId(), body})); }
+};
+
+}  // namespace
+
+// Once over, only what later frames can still ask for matters.
+uint64_t Round::FingerprintOver() const {
+  Printer p;
+  ByteWriter& out = p.out;
+  for (const Ballot ballot : {over_->ballot, record_.promised, record_.accepted, branch_, seen_})
+    out.U16(ballot);
+  out.Blob(record_.value);
+  out.U8(static_cast<uint8_t>(over_->outcome));
+  out.Bool(over_branch_);
+  out.U16(complete_ ? static_cast<uint16_t>(*complete_ + 1) : uint16_t{0});
+  for (const uint64_t mask : {over_->members, ready_ | told_, plan_members_}) out.U64(mask);
+  p.Put(over_->root);
+  p.Digests(plans_);
+  for (const uint32_t c : served_) out.U32(c);
+  for (const ChunkValue& slot : slots_) p.Put(slot);
+  return ContentHash(out.bytes(), 1);
+}
+
+uint64_t Round::Fingerprint() const {
+  if (over_) return FingerprintOver();
+  Printer p;
+  ByteWriter& out = p.out;
+  for (const uint64_t mask : {ready_, suspected_, reset_, left_, doubted_, plan_members_, excluded_,
+                              votes_, told_, anew_, uint64_t{early_}})
+    out.U64(mask);
+  for (const Ballot ballot :
+       {highest_, seen_, have_sent_, branch_, record_.promised, record_.accepted})
+    out.U16(ballot);
+  out.Blob(record_.value);
+  out.U32(static_cast<uint32_t>(ballots_));
+  out.U32(fetch_turn_);
+  for (const bool flag :
+       {plan_abort_, complete_.has_value(), complete_abort_, orphan_, over_branch_,
+        have0_.has_value(), over_.has_value(), target_.has_value(), coordination_.has_value()})
+    out.Bool(flag);
+  out.U16(complete_.value_or(0));
+  p.Put(have_value_);
+  if (have0_) p.Put(*have0_);
+  p.Digests(haves0_);
+  p.Digests(plans_);
+  for (const PeerId& peer : distrusted_) out.Raw(peer.view());
+  out.Bool(false);
+  out.U64(own_word_);
+  for (const auto& [rank, stake] : stakes_) {
+    out.U8(rank);
+    Encode(stake, out);
+  }
+  for (const auto& [peer, speak] : late_speaks_) {
+    out.Raw(peer.view());
+    p.Body(speak);
+  }
+  FingerprintChunks(out);
+  if (target_) p.Body(*target_);
+  if (coordination_) {
+    const Coordination& own = *coordination_;
+    out.U16(own.ballot);
+    out.Bool(own.branch);
+    out.Bool(own.accepting);
+    out.U64(own.promised);
+    out.U16(own.accepted);
+    if (own.accepted_value) out.Blob(EncodeHeldValue(*own.accepted_value));
+    for (const auto& [rank, status] : own.statuses) {
+      out.U8(rank);
+      p.Body(status);
+    }
+    if (own.plan) p.Body(*own.plan);
+    p.Digests(own.haves);
+  }
+  return ContentHash(out.bytes(), 0);
+}
+
+void Round::FingerprintChunks(ByteWriter& out) const {
+  Printer p;
+  for (size_t c = 0; c < duties_.size(); ++c) {
+    const Duty& duty = duties_[c];
+    p.Put(slots_[c]);
+    p.Put(duty.want);
+    p.out.U16(duty.assigned);
+    p.out.U8(duty.owner);
+    p.out.U64(duty.holders);
+    p.out.Bool(duty.sent_first);
+    p.out.Bool(duty.sent_again);
+    p.out.U64(duty.given);
+    p.out.U32(static_cast<uint32_t>(duty.fetching));
+  }
+  for (const Lane& lane : lanes_) {
+    p.out.U64(lane.next);
+    p.out.U32(lane.out);
+  }
+  for (const uint32_t c : pending_) p.out.U32(c);
+  p.out.U32(~uint32_t{0});
+  for (const uint32_t c : served_) p.out.U32(c);
+  p.out.U32(~uint32_t{0});
+  for (const auto& [key, inputs] : inputs_) {
+    if ((inputs.in | inputs.bad | inputs.folding) == 0) continue;
+    p.out.U32(key.first);
+    p.out.U16(key.second);
+    p.out.U64(inputs.in);
+    p.out.U64(inputs.own);
+    p.out.U64(inputs.bad);
+    p.out.U64(inputs.folding);
+  }
+  p.out.U32(~uint32_t{0});
+  for (const auto& [key, speaker] : asked_) {
+    p.out.U8(key.first);
+    p.out.U32(key.second);
+    p.out.Raw(speaker.first.view());
+    p.out.U16(speaker.second);
+  }
+  for (const auto& [rank, voices] : voices_) {
+    p.out.U8(rank);
+    p.out.Bool(voices.greeted);
+    if (voices.root) p.Put(*voices.root);
+    for (const auto& [peer, same] : voices.speaker) {
+      p.out.Raw(peer.view());
+      p.out.Bool(same);
+    }
+  }
+  out.Raw(p.out.bytes());
+}
+
+}  // namespace crowdsurf::worker

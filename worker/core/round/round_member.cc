@@ -1,0 +1,262 @@
+// Ballots in a Round, as one of its members and as a witness: suspicion, OPEN, STATUS, PROMISE,
+// ACCEPT, HAVE.
+#include <algorithm>
+
+#include "base/digest.h"
+#include "worker/core/round/round.h"
+#include "worker/core/round/round_codec.h"
+
+namespace crowdsurf::worker {
+
+// ---- suspicion --------------------------------------------------------------------------------
+void Round::OnSuspect(const PeerId& peer, SuspicionCause cause, RoundActions& out) {
+  const int rank = RankOf(peer);
+  if (rank == self()) return;
+  if (rank >= 0) {
+    suspected_ |= Mask{1} << rank;
+    if (cause == SuspicionCause::kReset) reset_ |= Mask{1} << rank;
+    doubted_ |= Mask{1} << rank;
+    SuspectRank(rank, cause, out);
+  } else {
+    SuspectOther(peer, out);
+  }
+  Drain(out);
+}
+
+// A speaker or a witness that is no member.
+void Round::SuspectOther(const PeerId& peer, RoundActions& out) {
+  bool known = fixed_->witness_of.count(peer) > 0;
+  for (const RoundCell& cell : fixed_->spec.cells) known = known || cell.speakers.count(peer) > 0;
+  if (!known) return Refuse("stranger");
+  distrusted_.insert(peer);
+  AskSpeakers(out);
+  TryFoldAll(out);
+}
+
+void Round::SuspectRank(int rank, SuspicionCause cause, RoundActions& out) {
+  if (over_) return;
+  for (Duty& duty : duties_)  // without another holder the request stands
+    if (duty.fetching == rank && TrustedHolders(duty) != 0) duty.fetching = -1;
+  FetchMissing(out);
+  if (target_) return;
+  Greet(out);
+  AskSpeakers(out);
+  TryFoldAll(out);
+  if (coordination_ && !coordination_->plan) return TryPlan(out);
+  if (!Needs(rank)) return;
+  ++counts_.ballots[cause];
+  StartBallot(0, out);
+}
+
+// Without `rank` this member cannot finish in the ballot that is on.
+bool Round::Needs(int rank) const {
+  const Mask bit = Mask{1} << rank;
+  if (coordination_) return !coordination_->accepting && (coordination_->plan->members & bit) != 0;
+  if (record_.promised == 0) return haves0_.count(static_cast<uint8_t>(rank)) == 0;
+  if (CoordinatorOf(record_.promised) == rank) return true;
+  if (seen_ != record_.promised || have_sent_ == seen_) return false;
+  for (size_t c = 0; c < duties_.size(); ++c)
+    if (!slots_[c].held() && duties_[c].holders == 0 && duties_[c].owner == rank) return true;
+  return false;
+}
+
+void Round::OnTrusted(const PeerId& peer, RoundActions& out) {
+  const int rank = RankOf(peer);
+  if (rank < 0) {
+    distrusted_.erase(peer);
+    AskSpeakers(out);
+  } else {
+    suspected_ &= ~(Mask{1} << rank);
+    reset_ &= ~(Mask{1} << rank);
+    if (!over_ && Trusts(rank)) {
+      FetchMissing(out);
+      SendInputs(rank, out);
+      GiveAll(out);
+      AskMember(rank, out);
+    }
+  }
+  Drain(out);
+}
+
+void Round::OnCoordinatorLate(RoundActions& out) {
+  if (over_) return;
+  if (HoldersDied()) return OnSitOut(out);
+  ++fetch_turn_;
+  for (Duty& duty : duties_) duty.fetching = -1;
+  FetchMissing(out);
+  if (!target_) {
+    ++counts_.ballots_late;
+    const bool own = coordination_.has_value();
+    const Ballot ballot = record_.promised;
+    StartBallot(own ? self() : ballot == 0 ? 0 : CoordinatorOf(ballot) + 1, out);
+  }
+  Drain(out);
+}
+
+void Round::OnQuorumLost(RoundActions& out) {
+  if (over_ || target_) return;
+  int lowest = 0;
+  while (!Trusts(lowest)) ++lowest;
+  if (lowest == self()) OpenBallot(NextBallotOf(self()), true, out);
+  Drain(out);
+}
+
+// ---- ballots ----------------------------------------------------------------------------------
+// The least ballot of `rank` above all that this member knows of.
+Ballot Round::NextBallotOf(int rank) const {
+  const auto least = static_cast<size_t>(std::max(record_.promised, highest_)) + 1;
+  const size_t offset = (least - 1) % ranks();
+  const auto wanted = static_cast<size_t>(rank);
+  return static_cast<Ballot>(least + (wanted + ranks() - offset) % ranks());
+}
+
+// Opens the next ballot when this is the first trusted rank from `from` on (cyclic); else asks that
+// rank to, by an unasked STATUS, which saves OPEN's delay.
+void Round::StartBallot(int from, RoundActions& out) {
+  int rank = from % static_cast<int>(ranks());
+  while (!Trusts(rank)) rank = (rank + 1) % static_cast<int>(ranks());
+  const Ballot ballot = NextBallotOf(rank);
+  if (rank == self()) return OpenBallot(ballot, branch_ != 0, out);
+  if (branch_ != 0) return;  // leaving for a branch is the coordinator's word alone
+  if (!Spent(ballot, out)) Answer(ballot, false, out);
+}
+
+// True, and the round is given up, when it has had its ballots.
+bool Round::Spent(Ballot ballot, RoundActions& out) {
+  if (ballots_ < kMostBallots && ballot <= MostBallot()) return false;
+  GiveUp(orphan_ ? Outcome::kOrphaned : Outcome::kKept, ByeReason::kSatOut, out);
+  return true;
+}
+
+// Pre: ballot > promised.
+void Round::Answer(Ballot ballot, bool branch, RoundActions& out) {
+  HearLateSpeaks();
+  ++ballots_;
+  ++progress_;
+  record_.promised = ballot;
+  if (branch) branch_ = ballot;
+  if (coordination_ && coordination_->ballot < ballot) coordination_.reset();
+  const PeerId& coordinator = PeerAt(CoordinatorOf(ballot));
+  Emit(coordinator, MakeStatus(ballot, branch), out);
+  if (!branch && fixed_->witness >= 0)
+    Emit(coordinator, Promise{ballot, record_.accepted, record_.value}, out);
+}
+
+StatusFrame Round::MakeStatus(Ballot ballot, bool branch) const {
+  StatusFrame status;
+  status.ballot = ballot;
+  status.branch = branch;
+  status.complete = complete_;
+  status.complete_abort = complete_ && complete_abort_;
+  status.applied = over_.has_value() && Applied(over_->outcome);
+  status.held = slots_;
+  status.served.assign(served_.begin(), served_.end());
+  status.plans = plans_;
+  status.stakes = stakes_;
+  return status;
+}
+
+void Round::On(const PeerId& from, const Open& frame, RoundActions& out) {
+  const int rank = RankOf(from);
+  if (rank < 0 || frame.ballot == 0 || frame.ballot > MostBallot() ||
+      CoordinatorOf(frame.ballot) != rank)
+    return Refuse("open_stranger");
+  if ((left_ >> rank & 1) != 0) return Refuse("left");  // it does not fit: no ballots of its
+  if (frame.parent != branch_) return Refuse("other_branch");
+  const bool kept = over_ && !Applied(over_->outcome) && over_->outcome != Outcome::kAborted;
+  if (!kept && !frame.branch && (over_ || target_)) return Tell(rank, out);
+  if (frame.ballot <= record_.promised) {
+    if (frame.ballot < record_.promised) Emit(from, Refused{record_.promised}, out);
+    return Refuse("ballot_old");
+  }
+  if (kept || (over_ && over_->outcome == Outcome::kAborted) ||
+      (!over_ && Spent(frame.ballot, out))) {
+    // Out of this round, but still a witness of it.
+    Emit(from, Bye{ByeReason::kSatOut}, out);
+    if (frame.branch || fixed_->witness < 0) return;
+    record_.promised = frame.ballot;
+    Emit(from, Promise{frame.ballot, record_.accepted, record_.value}, out);
+    return;
+  }
+  target_.reset();  // a branch leaves the parent, and with it the decision that was being fetched
+  Answer(frame.ballot, frame.branch, out);
+}
+
+// ---- as a witness -----------------------------------------------------------------------------
+void Round::On(const PeerId& from, const Accept& frame, RoundActions& out) {
+  const int rank = RankOf(from);
+  if (rank < 0 || frame.ballot == 0 || frame.ballot > MostBallot() ||
+      CoordinatorOf(frame.ballot) != rank || fixed_->witness < 0)
+    return Refuse("accept_stranger");
+  if ((left_ >> rank & 1) != 0) return Refuse("left");
+  if (branch_ != 0) return Refuse("other_branch");
+  if (!worker::TryAccept(record_, frame.ballot, frame.value)) {
+    Emit(from, Refused{record_.promised}, out);
+    return Refuse("ballot_old");
+  }
+  if (coordination_ && coordination_->ballot < frame.ballot) coordination_.reset();
+  const Accepted accepted{frame.ballot, Sha256(frame.value)};
+  std::set<PeerId> learners = {from};
+  for (const PeerId& peer : frame.learners)
+    if (RankOf(peer) >= 0) learners.insert(peer);
+  for (const PeerId& peer : learners) Emit(peer, accepted, out);
+}
+
+// ---- HAVE and ACCEPTED ------------------------------------------------------------------------
+void Round::On(const PeerId& from, const Have& frame, RoundActions& out) {
+  const int rank = RankOf(from);
+  if (rank < 0) return Refuse("stranger");
+  if (over_ || target_) {
+    const bool repaired = frame.ballot > 0 || !over_ || over_->ballot > 0;
+    if (rank != self() && repaired) Tell(rank, out);
+    return;
+  }
+  if (frame.ballot > 0) return CollectHave(rank, frame, out);
+  if (!haves0_.emplace(static_cast<uint8_t>(rank), frame.root).second) return Refuse("have_twice");
+  ++progress_;
+  if (!have0_) return;
+  for (const auto& [other, root] : haves0_) {
+    if (root == *have0_) continue;
+    ++counts_.root_mismatch;
+    if (record_.promised > 0) return;
+    ++counts_.ballots[SuspicionCause::kMismatch];
+    return StartBallot(0, out);
+  }
+  TryFast(out);
+}
+
+// All slots are as plan `seen_` wants them: tell its coordinator.
+void Round::SendHave(const HeldValue& held, RoundActions& out) {
+  have_sent_ = seen_;
+  have_value_ = Sha256(EncodeHeldValue(held));
+  votes_ = 0;
+  complete_ = seen_;
+  complete_abort_ = held.value.abort;
+  Emit(PeerAt(CoordinatorOf(seen_)), Have{seen_, RootOf(held.value)}, out);
+}
+
+void Round::On(const PeerId& from, const Accepted& frame, RoundActions& out) {
+  const auto witness = fixed_->witness_of.find(from);
+  if (witness == fixed_->witness_of.end()) return Refuse("stranger");
+  if (over_ || target_) return;
+  if (frame.ballot == 0 || frame.ballot != have_sent_ || frame.value != have_value_ || branch_ != 0)
+    return Refuse("accepted_other");
+  ++progress_;
+  votes_ |= uint64_t{1} << witness->second;
+  if (!IsQuorumOf(fixed_->spec.witnesses.size(), votes_)) return;
+  Conclude(plan_abort_ ? Outcome::kAborted : Outcome::kRepaired, have_sent_, plan_members_, false,
+           out);
+}
+
+void Round::On(const PeerId& from, const Bye& frame, RoundActions& out) {
+  const int rank = RankOf(from);
+  if (rank < 0 && frame.reason == ByeReason::kCannotSpeak) return Mute(from, out);
+  if (rank < 0 && frame.reason == ByeReason::kSatOut) return;  // a witness is none the worse for it
+  if (rank < 0) return SuspectOther(from, out);
+  if (rank == self()) return;
+  left_ |= Mask{1} << rank;
+  SuspectRank(rank, SuspicionCause::kBye, out);
+  if (!over_ && HoldersDied()) GiveUp(Outcome::kOrphaned, ByeReason::kSatOut, out);
+}
+
+}  // namespace crowdsurf::worker

@@ -1,0 +1,263 @@
+#include "worker/core/round/round_pacer.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace crowdsurf::worker {
+namespace {
+
+// Of the waits in a ballot and for results that were asked for, and of the silence that is
+// suspicious.
+constexpr int kMostDoublings = 6;
+constexpr double kDeviations = 6;  // of round-protocol 9: median + 6 MAD
+
+// The deviation from ordered[middle] that has `middle` smaller ones: deviations ascend outwards
+// from there, so the two sides are merged up to it.
+Duration MiddleDeviation(const std::vector<Duration>& ordered, size_t middle) {
+  const Duration median = ordered[middle];
+  size_t below = middle;      // ordered[below - 1] is the next on that side
+  size_t above = middle + 1;  // ordered[above] is the next on this one
+  Duration deviation;         // the smallest is the median's own, zero
+  for (size_t taken = 0; taken < middle; ++taken) {
+    const Duration down = below > 0 ? median - ordered[below - 1] : Duration::Infinite();
+    const Duration up = above < ordered.size() ? ordered[above] - median : Duration::Infinite();
+    below > 0 && down <= up ? --below : ++above;
+    deviation = std::min(down, up);
+  }
+  return deviation;
+}
+
+}  // namespace
+
+void DurationWindow::Add(Duration sample) {
+  samples_.push_back(sample);
+  ordered_.insert(std::upper_bound(ordered_.begin(), ordered_.end(), sample), sample);
+  if (samples_.size() > kWindow) {
+    ordered_.erase(std::lower_bound(ordered_.begin(), ordered_.end(), samples_.front()));
+    samples_.pop_front();
+  }
+  bound_.reset();
+}
+
+Duration DurationWindow::Bound(double k) const {
+  CHECK(!samples_.empty());
+  if (bound_ && bound_->first == k) return bound_->second;
+  const size_t middle = ordered_.size() / 2;
+  bound_ = {k, ordered_[middle] + MiddleDeviation(ordered_, middle) * k};
+  return bound_->second;
+}
+
+// ---- RoundTimes -------------------------------------------------------------------------------
+void RoundTimes::OnHeard(Time now, const PeerId& peer) {
+  const auto it = heard_.find(peer);
+  if (it != heard_.end()) {
+    // Longer gaps lie between rounds, where nobody owes anybody a frame.
+    if (now - it->second.last <= config_.most_silence) it->second.gaps.Add(now - it->second.last);
+    it->second.last = now;
+    return;
+  }
+  if (heard_.size() >= kMostPeers) {
+    heard_.erase(std::min_element(heard_.begin(), heard_.end(), [](const auto& a, const auto& b) {
+      return a.second.last < b.second.last;
+    }));
+  }
+  heard_[peer].last = now;
+}
+
+void RoundTimes::Forget(const PeerId& peer) { heard_.erase(peer); }
+
+std::optional<Time> RoundTimes::LastHeard(const PeerId& peer) const {
+  const auto it = heard_.find(peer);
+  if (it == heard_.end()) return std::nullopt;
+  return it->second.last;
+}
+
+Duration RoundTimes::StartDeadline() const {
+  if (starts_.empty()) return Backed(config_.first_start);
+  return Backed(std::max(config_.least_start, starts_.Bound(kDeviations)));
+}
+
+Duration RoundTimes::Silence(const PeerId& peer, int doublings) const {
+  const auto it = heard_.find(peer);
+  if (it == heard_.end() || it->second.gaps.empty()) return Backed(config_.most_silence);
+  const Duration most = std::max(config_.least_silence, config_.most_silence);
+  const Duration learnt =
+      std::clamp(it->second.gaps.Bound(kDeviations), config_.least_silence, most);
+  return Backed(std::min(learnt * static_cast<double>(1 << doublings), most));
+}
+
+Duration RoundTimes::HaveWait() const {
+  if (haves_.empty()) return Backed(config_.most_silence);
+  return Backed(std::max(config_.least_silence, haves_.Bound(kDeviations)));
+}
+
+// A round trip is part of every HAVE wait, so twice that wait covers the two of the reference.
+Duration RoundTimes::HandOver() const { return HaveWait() * 2; }
+
+Duration RoundTimes::SitOut() const {
+  const Duration round = rounds_.empty() ? config_.first_round : rounds_.Bound(0);
+  return Backed(std::max(config_.least_sit_out, round * 4));
+}
+
+void RoundTimes::OnStarted(Duration since_open) { starts_.Add(since_open); }
+void RoundTimes::OnHaves(Duration since_own_have) { haves_.Add(since_own_have); }
+
+void RoundTimes::OnEnded(Duration length, bool fast, bool wrongly) {
+  rounds_.Add(length);
+  if (wrongly) OnMistaken();
+  if (fast && backoff_ > 0) --backoff_;
+}
+
+void RoundTimes::OnMistaken() { backoff_ = std::min(backoff_ + 1, kMostBackoff); }
+
+// ---- RoundPacer -------------------------------------------------------------------------------
+void Apply(const Due& due, Round& round, RoundActions& out) {
+  switch (due.kind) {
+    case Due::Kind::kSuspect:
+      return round.OnSuspect(due.peer, due.cause, out);
+    case Due::Kind::kTrust:
+      return round.OnTrusted(due.peer, out);
+    case Due::Kind::kLate:
+      return round.OnCoordinatorLate(out);
+    case Due::Kind::kSitOut:
+      return round.OnSitOut(out);
+    case Due::Kind::kBeat:
+      return round.OnBeat(out);
+  }
+}
+
+RoundPacer::RoundPacer(Time now, RoundTimes& times, uint32_t earlier)
+    : times_(&times), earlier_(earlier), opened_(now), moved_(now), held_(now), beat_(now) {}
+
+// Whoever waited for an absent member in an earlier round comes that much later to this one: it
+// must not be taken for absent because of that.
+Duration RoundPacer::StartDeadline() const {
+  return times_->StartDeadline() * static_cast<double>(1 + earlier_);
+}
+
+void RoundPacer::Observe(Time now, const Round& round) {
+  if (round.progress() != progress_) {
+    progress_ = round.progress();
+    moved_ = now;
+    late_ = 0;
+  }
+  if (!started_ && round.all_ready()) {
+    started_ = true;
+    times_->OnStarted(now - opened_);
+  }
+  const Round::Phase phase = round.phase();
+  if (phase != phase_) {
+    if (phase == Round::Phase::kHeld) held_ = now;
+    if (phase == Round::Phase::kOver) {
+      const Outcome outcome = round.outcome()->outcome;
+      Mask everybody = 0;
+      for (size_t rank = 0; rank < round.spec().cells.size(); ++rank)
+        if (round.spec().cells[rank].member) everybody |= Mask{1} << rank;
+      const bool fast = outcome == Outcome::kFast && round.ballot() == 0;
+      if (fast && phase_ == Round::Phase::kHeld) times_->OnHaves(now - held_);
+      // A round that was given up says how long was too long, not how long a round takes.
+      if (Applied(outcome))
+        times_->OnEnded(now - opened_, fast,
+                        round.ballot() > 0 && round.outcome()->members == everybody);
+      else if (mistaken_)
+        times_->OnMistaken();
+    }
+    phase_ = phase;
+    moved_ = now;
+  }
+  if (round.ballot() != ballot_) {
+    if (ballot_ > 0) ballots_again_ = std::min(ballots_again_ + 1, kMostDoublings);
+    ballot_ = round.ballot();
+    moved_ = now;
+  }
+  const std::set<PeerId> waiting = round.WaitingFor();
+  std::erase_if(awaited_, [&](const auto& item) { return waiting.count(item.first) == 0; });
+  for (const PeerId& peer : waiting) awaited_.emplace(peer, now);
+}
+
+// When nobody is silent and yet nothing moves.
+Time RoundPacer::LateAt(const Round& round) const {
+  switch (round.phase()) {
+    case Round::Phase::kHeld:
+      return held_ + times_->HaveWait() > moved_ ? held_ + times_->HaveWait()
+                                                 : moved_ + times_->HaveWait();
+    case Round::Phase::kBallot:
+      // Twice as long each time: what is awaited may be a stand-in that is still in an earlier
+      // round, and ballots are few.
+      return moved_ + times_->HandOver() * static_cast<double>(1 << lates_);
+    case Round::Phase::kAdopting:  // every one asks again for what may be on its way
+      return moved_ +
+             times_->HandOver() * static_cast<double>(1 << std::min(late_, kMostDoublings));
+    case Round::Phase::kReducing:
+      return moved_ + times_->SitOut() * 0.25;
+    default:
+      return Time::Infinite();
+  }
+}
+
+template <class Visit>
+void RoundPacer::Pending(const Round& round, Visit&& visit) const {
+  if (round.over()) return;
+  const Time start = std::min(start_by_, opened_ + StartDeadline());
+  std::set<PeerId> absent;
+  if (!round.all_ready()) absent = round.Absent();
+  // Once each: a member whose READY was lost but that is heard takes part in the ballot.
+  for (const PeerId& peer : absent)
+    if (!found_absent_.contains(peer))
+      visit(start, Due{Due::Kind::kSuspect, peer, SuspicionCause::kAbsent});
+  for (const auto& [peer, since] : awaited_) {
+    if (absent.count(peer) > 0 && !found_absent_.contains(peer)) continue;
+    const Time heard = times_->LastHeard(peer).value_or(since);
+    Time silent = std::max(heard, since) + times_->Silence(peer, ballots_again_);
+    if (!round.Owes(peer)) silent = std::max(silent, start);
+    visit(silent, Due{Due::Kind::kSuspect, peer, SuspicionCause::kSilence});
+  }
+  for (const auto& [peer, when] : suspected_) {
+    const std::optional<Time> heard = times_->LastHeard(peer);
+    if (heard && *heard > when) visit(*heard, Due{Due::Kind::kTrust, peer, {}});
+  }
+  visit(LateAt(round), Due{Due::Kind::kLate, {}, {}});
+  const Duration sit_out = std::max(times_->SitOut(), StartDeadline() * 2);
+  visit(opened_ + sit_out, Due{Due::Kind::kSitOut, {}, {}});
+  visit(beat_ + times_->BeatEvery(), Due{Due::Kind::kBeat, {}, {}});
+}
+
+std::vector<Due> RoundPacer::TakeDue(Time now, const Round& round) {
+  std::vector<Due> due;
+  Pending(round, [&](Time at, const Due& what) {
+    if (at <= now) due.push_back(what);
+  });
+  for (const Due& what : due) {
+    switch (what.kind) {
+      case Due::Kind::kSuspect:
+        if (what.cause == SuspicionCause::kAbsent) found_absent_.insert(what.peer);
+        suspected_[what.peer] = now;
+        awaited_.erase(what.peer);
+        break;
+      case Due::Kind::kTrust:
+        suspected_.erase(what.peer);
+        mistaken_ = true;
+        break;
+      case Due::Kind::kBeat:
+        beat_ = now;
+        break;
+      case Due::Kind::kLate:
+        if (phase_ == Round::Phase::kBallot) lates_ = std::min(lates_ + 1, kMostDoublings);
+        ++late_;
+        moved_ = now;
+        break;
+      default:
+        moved_ = now;
+    }
+  }
+  return due;
+}
+
+Time RoundPacer::NextDeadline(const Round& round) const {
+  Time next = Time::Infinite();
+  Pending(round, [&](Time at, const Due&) { next = std::min(next, at); });
+  return next;
+}
+
+}  // namespace crowdsurf::worker

@@ -1,0 +1,143 @@
+// RoundPacer: which input a Round is due, and when: the clock beside the clockless Round.
+//
+// RoundTimes learns from all rounds of an agent (bounded windows): start delays, frame gaps per
+// peer, HAVE waits, round lengths. RoundPacer is one open round's deadlines. Owner: worker/core's
+// Averaging. Single sequence. Source: round-protocol.md 9 (time-outs): start deadline = median + k
+// MAD of recent starts; silence = max(least, median + 6 MAD of that peer's gaps), at most `most`;
+// HAVE wait = median + 6 MAD; coordinator hand-over = 2 RTT + that; sit-out = 4 x the learnt round
+// time. While a round lasts everybody beats every least/2, so an idle peer is not silent. Deadlines
+// double after a ballot that ended with everybody alive, or a round that was given up though a
+// suspect lived, and halve again after each fast round. Each ballot of a round after its first
+// doubles the silence that is suspicious in it (up to `most`): where frames come in bursts, members
+// that took each other for dead in turn would else open ballots against each other until the round
+// has had all of its ballots.
+#pragma once
+
+#include <cstddef>
+#include <deque>
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "base/id.h"
+#include "base/time.h"
+#include "worker/core/round/round.h"
+
+namespace crowdsurf::worker {
+
+struct PacerConfig {
+  Duration least_silence = Milliseconds(50);
+  Duration most_silence = Seconds(1);
+  Duration first_start = Seconds(1);  // start deadline while nothing is learnt
+  Duration least_start =
+      Milliseconds(250);              // ... at least: members are also late by their training
+  Duration first_round = Seconds(5);  // round time while nothing is learnt
+  Duration least_sit_out = Seconds(2);
+};
+
+// The last kWindow samples of a duration.
+class DurationWindow {
+ public:
+  static constexpr size_t kWindow = 32;
+  void Add(Duration sample);
+  bool empty() const { return samples_.empty(); }
+  // Median + k * MAD; pre: not empty. O(kWindow), allocates nothing; O(1) while nothing is added.
+  Duration Bound(double k) const;
+
+ private:
+  std::deque<Duration> samples_;                              // in the order they came
+  std::vector<Duration> ordered_;                             // the same, ascending
+  mutable std::optional<std::pair<double, Duration>> bound_;  // the last answer, by k
+};
+
+class RoundTimes {
+ public:
+  static constexpr size_t kMostPeers = 4096;  // gaps kept; the longest unheard goes first
+  explicit RoundTimes(PacerConfig config) : config_(config) {}
+
+  void OnHeard(Time now, const PeerId& peer);  // any frame, chunk or heartbeat of that peer
+  void Forget(const PeerId& peer);
+  std::optional<Time> LastHeard(const PeerId& peer) const;
+
+  Duration StartDeadline() const;
+  // Of `peer`, that is suspicious; as long as most_silence at most, however often it is doubled.
+  Duration Silence(const PeerId& peer, int doublings = 0) const;
+  Duration HaveWait() const;
+  Duration HandOver() const;
+  Duration SitOut() const;
+  Duration BeatEvery() const { return config_.least_silence * 0.5; }
+
+  void OnStarted(Duration since_open);    // all READYs were in
+  void OnHaves(Duration since_own_have);  // fast round: from own HAVE to the last one
+  // A round ended; `wrongly`: a ballot was opened though everybody was alive.
+  void OnEnded(Duration length, bool fast, bool wrongly);
+  // A round was given up in which somebody was taken for dead that was not.
+  void OnMistaken();
+
+ private:
+  struct Heard {
+    Time last;
+    DurationWindow gaps;
+  };
+  static constexpr int kMostBackoff = 3;  // deadlines are at most 8 times as long
+  Duration Backed(Duration d) const { return d * static_cast<double>(1 << backoff_); }
+
+  PacerConfig config_;
+  std::map<PeerId, Heard> heard_;
+  DurationWindow starts_, haves_, rounds_;
+  int backoff_ = 0;  // deadlines are 2^backoff_ as long
+};
+
+// What to give the round. kTrust: a peer that had been suspected for its silence was heard again.
+struct Due {
+  enum class Kind : uint8_t { kSuspect, kTrust, kLate, kSitOut, kBeat } kind = Kind::kLate;
+  PeerId peer;                                      // kSuspect, kTrust
+  SuspicionCause cause = SuspicionCause::kSilence;  // kSuspect
+  bool operator==(const Due&) const = default;
+};
+void Apply(const Due& due, Round& round, RoundActions& out);  // the call that `due` stands for
+
+class RoundPacer {
+ public:
+  // `times` outlives it. `earlier`: rounds of this averaging before this one; each of them may have
+  // cost the others a start deadline.
+  RoundPacer(Time now, RoundTimes& times, uint32_t earlier = 0);
+
+  // After every input that the round was given. Tells `times` what was learnt.
+  void Observe(Time now, const Round& round);
+  // Moves the start deadline forward to `when`: whoever is absent then is not on its way.
+  void StartBy(Time when) { start_by_ = std::min(start_by_, when); }
+  // Due by now; each is taken once. Observe after applying them.
+  std::vector<Due> TakeDue(Time now, const Round& round);
+  Time NextDeadline(const Round& round) const;  // Infinite when the round is over
+
+ private:
+  // Gives every deadline with its time to `visit`, in a fixed order.
+  template <class Visit>
+  void Pending(const Round& round, Visit&& visit) const;
+  Duration StartDeadline() const;
+  Time LateAt(const Round& round) const;
+
+  RoundTimes* times_;
+  uint32_t earlier_;
+  Time opened_;
+  Time start_by_ = Time::Infinite();
+  Time moved_;    // last progress, or last kLate
+  int late_ = 0;  // kLate since the last progress
+  Time held_;     // own HAVE(0)
+  Time beat_;
+  Round::Phase phase_ = Round::Phase::kGathering;
+  Ballot ballot_ = 0;
+  int lates_ = 0;          // kLate in ballots of this round
+  int ballots_again_ = 0;  // ballots of this round after its first
+  bool mistaken_ = false;  // somebody suspected was heard again
+  uint64_t progress_ = 0;
+  bool started_ = false;
+  std::map<PeerId, Time> awaited_;    // since when
+  std::map<PeerId, Time> suspected_;  // by kSuspect, when
+  std::set<PeerId> found_absent_;     // at the start deadline
+};
+
+}  // namespace crowdsurf::worker

@@ -1,0 +1,195 @@
+#include "worker/core/round/round_plan.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "base/digest.h"
+
+namespace crowdsurf::worker {
+namespace {
+
+Mask Bit(size_t rank) { return Mask{1} << rank; }
+
+Mask RanksOf(const PlanQuestion& q) {
+  Mask ranks = 0;
+  for (const auto& [rank, status] : q.statuses) ranks |= Bit(rank);
+  return ranks;
+}
+
+// All stakes that S knows: of a member of S what it says itself. Returns the ranks about which two
+// of S disagree: results that have such a rank in them go with one of the stakes only.
+Mask MergeStakes(const PlanQuestion& q, Plan& plan) {
+  Mask disputed = 0;
+  for (const auto& [rank, status] : q.statuses)
+    if (const auto own = status.stakes.find(rank); own != status.stakes.end())
+      plan.stakes.insert(*own);
+  for (const auto& [rank, status] : q.statuses) {
+    for (const auto& [of, stake] : status.stakes) {
+      const auto [it, fresh] = plan.stakes.emplace(of, stake);
+      if (!fresh && it->second != stake) disputed |= Bit(of);
+    }
+  }
+  plan.excluded = disputed & ~RanksOf(q);
+  return disputed;
+}
+
+RoundValue ValueOf(const PlanQuestion& q, const StatusFrame& status) {
+  RoundValue value;
+  value.abort = status.complete_abort;
+  if (value.abort) return value;
+  value.chunks = status.held;
+  value.stakes.assign(q.spec->cells.size(), {});
+  const Mask all = ContributorsOf(value);
+  for (const auto& [rank, stake] : status.stakes)
+    if (rank < value.stakes.size() && (all & Bit(rank)) != 0) value.stakes[rank] = stake;
+  return value;
+}
+
+// The plan that keeps `value`; nullopt when a chunk of it is held by nobody in S.
+std::optional<Plan> Keep(const PlanQuestion& q, Plan plan, const RoundValue& value) {
+  plan.abort = value.abort;
+  plan.excluded = 0;
+  for (size_t rank = 0; rank < value.stakes.size(); ++rank)
+    if ((ContributorsOf(value) & Bit(rank)) != 0)
+      plan.stakes[static_cast<uint8_t>(rank)] = value.stakes[rank];
+  if (value.abort) return plan;
+  for (size_t c = 0; c < value.chunks.size(); ++c) {
+    PlanChunk chunk;
+    chunk.assigned = value.chunks[c].assigned;
+    chunk.value = value.chunks[c];
+    for (const auto& [rank, status] : q.statuses)
+      if (status.held[c] == chunk.value) chunk.holders |= Bit(rank);
+    if (chunk.holders == 0) return std::nullopt;
+    chunk.owner = static_cast<uint8_t>(std::countr_zero(chunk.holders));
+    plan.chunks.push_back(chunk);
+  }
+  return plan;
+}
+
+// Somebody saw a plan of a later ballot with another assignment. That plan had asked a quorum, so
+// it would have kept the accepted value if that could still have been chosen.
+bool Dead(const PlanQuestion& q) {
+  const Digest kept = AssignmentHash(q.accepted_value->value);
+  for (const auto& [rank, status] : q.statuses)
+    for (const auto& [ballot, assignment] : status.plans)
+      if (ballot > q.accepted && assignment != kept) return true;
+  return false;
+}
+
+// Rule 3's value: of the highest ballot that is complete somewhere. It was decided only if all
+// roots of that ballot were equal. Who holds the ballot with other results (a two-faced owner) or
+// knows another stake of a contributor (two stand-ins of one rank that do not agree, each heard
+// first by somebody) proves that they were not; of ballot 0, which everybody takes part in, so does
+// anybody who knows another stake.
+std::optional<RoundValue> HighestComplete(const PlanQuestion& q, Mask disputed) {
+  const StatusFrame* best = nullptr;
+  for (const auto& [rank, status] : q.statuses)
+    if (status.complete && (best == nullptr || *status.complete > *best->complete)) best = &status;
+  if (best == nullptr) return std::nullopt;
+  const RoundValue value = ValueOf(q, *best);
+  if (*best->complete == 0 && (ContributorsOf(value) & disputed) != 0) return std::nullopt;
+  for (const auto& [rank, status] : q.statuses)
+    if (status.complete == best->complete && ValueOf(q, status) != value) return std::nullopt;
+  return value;
+}
+
+// Rendezvous hashing over S, weighted by the elements that each was given at first (its bandwidth):
+// moves only what must move, and spreads it.
+uint8_t NewOwner(const PlanQuestion& q, const std::vector<double>& shares, uint32_t chunk) {
+  uint8_t best = 0;
+  double best_score = -1;
+  for (const auto& [rank, status] : q.statuses) {
+    ByteWriter key;
+    key.Raw(q.spec->instance.view());
+    key.U16(q.ballot);
+    key.U32(chunk);
+    const uint64_t hash = ContentHash(key.bytes(), rank);
+    const double uniform = (static_cast<double>(hash >> 11) + 0.5) * 0x1p-53;
+    const double score = shares[rank] / -std::log(uniform);
+    if (score > best_score) {
+      best = rank;
+      best_score = score;
+    }
+  }
+  return best;
+}
+
+std::vector<double> SharesOf(const PlanQuestion& q) {
+  std::vector<double> shares(q.spec->cells.size(), 0.0);
+  for (const ChunkSpan& chunk : q.spec->chunks) shares[chunk.owner] += chunk.count;
+  double sum = 0;
+  for (const auto& [rank, status] : q.statuses) sum += shares[rank];
+  if (sum == 0) shares.assign(shares.size(), 1.0);  // only members without a part are left
+  return shares;
+}
+
+// Rule 4 for one chunk. Results are adopted whose contributors are all `sure`: S knows their stakes
+// and does not differ about them. (A result can be here while its sender's READY is not: it came
+// between STATUS and PLAN, or was lost.)
+PlanChunk Decide(const PlanQuestion& q, Mask disputed, Mask sure, const std::vector<double>& shares,
+                 uint32_t c) {
+  PlanChunk chunk;
+  bool two_faced = false;  // its owner sent two different results: neither is taken
+  for (const auto& [rank, status] : q.statuses) {
+    const ChunkValue& held = status.held[c];
+    if (!held.held() || (held.mask & ~sure) != 0) continue;
+    if (chunk.holders == 0 || held.assigned > chunk.assigned) {
+      chunk.assigned = held.assigned;
+      chunk.value = held;
+      chunk.holders = Bit(rank);
+      two_faced = false;
+    } else if (held == chunk.value) {
+      chunk.holders |= Bit(rank);
+    } else if (held.assigned == chunk.assigned) {
+      two_faced = true;
+    }
+  }
+  if (chunk.holders != 0 && !two_faced) {
+    chunk.owner = static_cast<uint8_t>(std::countr_zero(chunk.holders));
+    return chunk;
+  }
+  chunk = PlanChunk();
+  const auto first = static_cast<uint8_t>(q.spec->chunks[c].owner);
+  const auto status = q.statuses.find(first);
+  if (status != q.statuses.end() && disputed == 0 &&
+      !std::binary_search(status->second.served.begin(), status->second.served.end(), c)) {
+    chunk.owner = first;
+    return chunk;
+  }
+  chunk.assigned = q.ballot;
+  chunk.owner = NewOwner(q, shares, c);
+  return chunk;
+}
+
+}  // namespace
+
+std::optional<Plan> MakePlan(const PlanQuestion& q) {
+  Plan plan;
+  plan.ballot = q.ballot;
+  plan.branch = q.branch;
+  plan.members = RanksOf(q);
+  const Mask disputed = MergeStakes(q, plan);
+  if (!q.branch && q.accepted != 0 && q.accepted_value && !Dead(q))
+    return Keep(q, std::move(plan), q.accepted_value->value);
+  for (const auto& [rank, status] : q.statuses)
+    if (status.applied) return Keep(q, std::move(plan), ValueOf(q, status));
+  if (const auto value = HighestComplete(q, disputed)) return Keep(q, std::move(plan), *value);
+  if (q.may_abort) {
+    plan.abort = true;
+    return plan;
+  }
+  const std::vector<double> shares = SharesOf(q);
+  Mask sure = 0;
+  for (const auto& [rank, stake] : plan.stakes) sure |= Bit(rank) & ~disputed;
+  for (uint32_t c = 0; c < q.spec->chunks.size(); ++c)
+    plan.chunks.push_back(Decide(q, disputed, sure, shares, c));
+  return plan;
+}
+
+bool IsQuorumOf(size_t witnesses, uint64_t present) {
+  const auto twice = 2 * static_cast<size_t>(std::popcount(present));
+  return twice > witnesses || (twice == witnesses && (present & 1) != 0);
+}
+
+}  // namespace crowdsurf::worker

@@ -1,0 +1,316 @@
+// The data side of a Round: READY, inputs, folds, results, HAVE(0).
+#include "worker/core/round/round.h"
+
+namespace crowdsurf::worker {
+
+// It had dropped the round and opens it again (group_rounds.h, Suspend): it has nothing of what it
+// was sent. Once for each: a copy of a frame looks the same.
+void Round::StartsAnew(int rank, RoundActions& out) {
+  const Mask bit = Mask{1} << rank;
+  if (((anew_ | left_) & bit) != 0) return Refuse("ready_twice");
+  anew_ |= bit;
+  Emit(PeerAt(rank), OwnReady(false), out);
+  if (seen_ > 0) return;  // plans ask for what is missing
+  for (size_t c = 0; c < duties_.size(); ++c)
+    if (duties_[c].owner == rank && !slots_[c].held()) duties_[c].sent_first = false;
+  RebuildLanes();
+  SendInputs(rank, out);
+}
+
+void Round::On(const PeerId& from, const Ready& frame, RoundActions& out) {
+  const int rank = RankOf(from);
+  if (rank < 0) return Refuse("stranger");
+  if (over_ || target_) {
+    const bool late = ((ready_ >> rank & 1) == 0 || frame.again) && (told_ >> rank & 1) == 0;
+    told_ |= Mask{1} << rank;
+    if (late) Tell(rank, out);
+    return;
+  }
+  if ((ready_ >> rank & 1) != 0) return frame.again ? StartsAnew(rank, out) : Refuse("ready_twice");
+  const bool fits = frame.schema == fixed_->spec.schema && frame.members == fixed_->member_list &&
+                    frame.parts == fixed_->parts && worker::Sound(frame.stake);
+  if (!fits) {
+    Refuse("ready_unfit");
+    left_ |= Mask{1} << rank;
+    return SuspectRank(rank, SuspicionCause::kMismatch, out);
+  }
+  ready_ |= Mask{1} << rank;
+  ++progress_;
+  // Its stand-ins have said another stake already: its own values do not go with that one.
+  const bool spoken = stakes_.count(static_cast<uint8_t>(rank)) > 0;
+  // What STATUS said of stakes holds until the plan that follows from it.
+  const bool frozen = record_.promised > seen_ && !spoken;
+  if (!frozen &&
+      stakes_.emplace(static_cast<uint8_t>(rank), frame.stake).first->second == frame.stake)
+    own_word_ |= Mask{1} << rank;
+  SendInputs(rank, out);
+  if (spoken && (own_word_ >> rank & 1) != 0) AskMember(rank, out);  // what came sooner was refused
+  TryFoldAll(out);
+  TryHave(out);
+}
+
+// ---- own inputs, a window ahead ---------------------------------------------------------------
+void Round::RebuildLanes() {
+  lanes_.assign(ranks(), {});
+  for (uint32_t c = 0; c < duties_.size(); ++c) {
+    const Duty& duty = duties_[c];
+    if (duty.owner == self() || duty.holders != 0 || slots_[c].held()) continue;
+    Lane& lane = lanes_[duty.owner];
+    const bool sent = duty.assigned == 0 ? duty.sent_first : duty.sent_again;
+    if (sent)
+      ++lane.out;
+    else
+      lane.chunks.push_back(c);
+  }
+}
+
+// An owner can take inputs once it has opened the round: its READY or its STATUS says so.
+void Round::SendInputs(int owner, RoundActions& out) {
+  if (over_ || target_ || owner == self() || !Trusts(owner)) return;
+  if (((ready_ | plan_members_) >> owner & 1) == 0) return;
+  Lane& lane = lanes_[static_cast<size_t>(owner)];
+  while (lane.out < fixed_->spec.window_chunks && lane.next < lane.chunks.size()) {
+    const uint32_t c = lane.chunks[lane.next++];
+    if (slots_[c].held()) continue;
+    Duty& duty = duties_[c];
+    bool& sent = duty.assigned == 0 ? duty.sent_first : duty.sent_again;
+    if (sent) continue;  // it asked for it meanwhile
+    sent = true;
+    ++lane.out;
+    out.push_back(SendInput{PeerAt(owner), c, duty.assigned});
+  }
+}
+
+void Round::SendAllInputs(RoundActions& out) {
+  for (int rank = 0; rank < static_cast<int>(ranks()); ++rank) SendInputs(rank, out);
+}
+
+// ---- others' inputs ---------------------------------------------------------------------------
+// `from` may send inputs of `rank`.
+bool Round::Offers(const PeerId& from, int rank) const {
+  if (rank < 0 || rank >= static_cast<int>(ranks())) return false;
+  // Vector and stake travel together: its own values do not go with what a stand-in said it is
+  // worth.
+  if (RankOf(from) == rank)
+    return (own_word_ >> rank & 1) != 0 || stakes_.count(static_cast<uint8_t>(rank)) == 0;
+  const auto voices = voices_.find(static_cast<uint8_t>(rank));
+  if (voices == voices_.end()) return false;
+  const auto voice = voices->second.speaker.find(from);
+  return voice != voices->second.speaker.end() && voice->second;
+}
+
+bool Round::OnInput(const PeerId& from, int rank, uint32_t chunk, Ballot assigned,
+                    RoundActions& out) {
+  const auto refuse = [this](const char* reason) {
+    Refuse(reason);
+    return false;
+  };
+  if (over_ || target_) return refuse("input_late");
+  if (chunk >= duties_.size() || !Offers(from, rank)) return refuse("input_stranger");
+  const Duty& duty = duties_[chunk];
+  if (assigned == duty.assigned) {
+    if (pending_.count(chunk) == 0) return refuse("input_late");
+  } else {
+    // The plan that makes this peer the owner may still be on its way.
+    const size_t bound = ranks() * fixed_->spec.window_chunks;
+    if (assigned <= seen_ || assigned < record_.promised) return refuse("input_superseded");
+    if (early_ >= bound) return refuse("input_early");
+  }
+  Gathering& inputs = inputs_[{chunk, assigned}];
+  const Mask bit = Mask{1} << rank;
+  if (inputs.folding != 0 || ((inputs.in | inputs.bad) & bit) != 0) return refuse("input_twice");
+  inputs.in |= bit;
+  if (RankOf(from) == rank) inputs.own |= bit;
+  ++progress_;
+  if (assigned != duty.assigned) {
+    ++early_;
+    return true;
+  }
+  TryFold(chunk, out);
+  Drain(out);
+  return true;
+}
+
+void Round::OnBadInput(const PeerId& from, int rank, uint32_t chunk, Ballot assigned,
+                       RoundActions& out) {
+  if (over_ || target_ || chunk >= duties_.size() || !Offers(from, rank) ||
+      assigned != duties_[chunk].assigned || pending_.count(chunk) == 0)
+    return Refuse("input_stranger");
+  Gathering& inputs = inputs_[{chunk, assigned}];
+  const Mask bit = Mask{1} << rank;
+  if (inputs.folding != 0 || (inputs.in & bit) != 0) return Refuse("input_twice");
+  inputs.bad |= bit;
+  ++counts_.bad_inputs;
+  TryFold(chunk, out);
+  Drain(out);
+}
+
+// ---- folding ----------------------------------------------------------------------------------
+// Adds `rank` to the mask if it contributes. False: something of it is still to come.
+bool Round::Contribution(const Gathering& inputs, int rank, Mask& mask) {
+  const Mask bit = Mask{1} << rank;
+  if (rank == self()) {
+    mask |= bit;
+    return true;
+  }
+  if (((inputs.bad | excluded_) & bit) != 0) return true;
+  const bool member = (fixed_->members & bit) != 0;
+  const bool awaited = member && Trusts(rank) && (seen_ == 0 || (plan_members_ & bit) != 0);
+  if ((inputs.in & bit) != 0) {
+    const bool known = stakes_.count(static_cast<uint8_t>(rank)) > 0;
+    const bool others_word = (inputs.own & ~own_word_ & bit) != 0;
+    if (known && !others_word) mask |= bit;
+    return known || !awaited;
+  }
+  if (awaited) return false;
+  if (SpokenFor(rank)) return !SpeakerLeft(rank);
+  // A member that was lost before any plan: stand-ins may speak for it once a plan says so.
+  return !member || fixed_->speakers[static_cast<size_t>(rank)].empty() || seen_ > 0;
+}
+
+void Round::TryFold(uint32_t chunk, RoundActions& out) {
+  if (over_ || target_ || pending_.count(chunk) == 0) return;
+  const Duty& duty = duties_[chunk];
+  Gathering& inputs = inputs_[{chunk, duty.assigned}];
+  if (inputs.folding != 0) return;
+  Mask mask = 0;
+  for (int rank = 0; rank < static_cast<int>(ranks()); ++rank)
+    if (!Contribution(inputs, rank, mask)) return;
+  for (size_t rank = 0; rank < ranks(); ++rank) {
+    const bool hole = (fixed_->members >> rank & 1) == 0;
+    if (hole && !fixed_->speakers[rank].empty() && (mask >> rank & 1) == 0) ++counts_.holes_silent;
+  }
+  inputs.folding = mask;
+  FoldChunk fold{chunk, duty.assigned, mask, std::vector<double>(ranks(), 0.0)};
+  for (size_t rank = 0; rank < ranks(); ++rank)
+    if ((mask >> rank & 1) != 0) fold.weights[rank] = stakes_.at(static_cast<uint8_t>(rank)).weight;
+  out.push_back(std::move(fold));
+}
+
+void Round::TryFoldAll(RoundActions& out) {
+  const std::set<uint32_t> pending = pending_;
+  for (const uint32_t chunk : pending) TryFold(chunk, out);
+}
+
+void Round::OnFolded(uint32_t chunk, Ballot assigned, uint64_t hash, RoundActions& out) {
+  const auto inputs = inputs_.find({chunk, assigned});
+  if (over_ || target_ || inputs == inputs_.end() || inputs->second.folding == 0 ||
+      duties_[chunk].assigned != assigned)
+    return Refuse("fold_superseded");
+  const ChunkValue value{assigned, inputs->second.folding, hash};
+  inputs_.erase(inputs);
+  pending_.erase(chunk);
+  if (assigned == 0) served_.insert(chunk);
+  Give(chunk, value, out);
+  FillSlot(chunk, value, out);
+  Drain(out);
+}
+
+// The own result of a chunk, to the members that it was not sent to. Suspects are left out: whoever
+// turns out to be alive is given it then, or with the plan that names it.
+void Round::Give(uint32_t chunk, const ChunkValue& value, RoundActions& out) {
+  Mask& given = duties_[chunk].given;
+  for (const auto& [peer, rank] : fixed_->rank_of) {
+    const Mask bit = Mask{1} << rank;
+    const bool in_plan = seen_ == 0 || (plan_members_ & bit) != 0;
+    if (rank == self() || !Trusts(rank) || !in_plan || (given & bit) != 0) continue;
+    given |= bit;
+    out.push_back(SendResult{peer, chunk, value.assigned, value.mask, value.hash});
+  }
+}
+
+void Round::GiveAll(RoundActions& out) {
+  if (over_ || target_) return;
+  for (uint32_t c = 0; c < duties_.size(); ++c) {
+    const bool own = duties_[c].owner == self() && duties_[c].holders == 0;
+    if (own && slots_[c].held()) Give(c, slots_[c], out);
+  }
+}
+
+// ---- results ----------------------------------------------------------------------------------
+void Round::OnResult(const PeerId& from, uint32_t chunk, Ballot assigned, Mask mask, uint64_t hash,
+                     RoundActions& out) {
+  const int rank = RankOf(from);
+  if (over_) return Refuse("result_late");
+  if (rank < 0 || chunk >= duties_.size() || mask == 0) return Refuse("result_stranger");
+  const Duty& duty = duties_[chunk];
+  const ChunkValue value{assigned, mask, hash};
+  if (slots_[chunk].held()) return Refuse("result_twice");
+  if (duty.assigned != assigned) return Refuse("result_superseded");
+  if (duty.holders != 0 ? value != duty.want : rank != duty.owner)
+    return Refuse("result_unplanned");
+  out.push_back(StoreResult{chunk, assigned});
+  FillSlot(chunk, value, out);
+  Drain(out);
+}
+
+void Round::FillSlot(uint32_t chunk, const ChunkValue& value, RoundActions& out) {
+  Duty& duty = duties_[chunk];
+  slots_[chunk] = value;
+  --missing_;
+  ++progress_;
+  duty.fetching = -1;
+  const bool sent = duty.assigned == 0 ? duty.sent_first : duty.sent_again;
+  if (duty.holders == 0 && duty.owner != self() && sent) {
+    Lane& lane = lanes_[duty.owner];
+    if (lane.out > 0) --lane.out;
+    SendInputs(duty.owner, out);
+  }
+  TryHave(out);
+}
+
+void Round::On(const PeerId& from, const Fetch& frame, RoundActions& out) {
+  if (RankOf(from) < 0) return Refuse("stranger");
+  if (over_ && !Applied(over_->outcome)) return Refuse("fetch_void");
+  for (const uint32_t c : frame.chunks) {
+    if (c >= slots_.size() || !slots_[c].held()) {
+      Refuse("fetch_unheld");
+      continue;
+    }
+    out.push_back(SendResult{from, c, slots_[c].assigned, slots_[c].mask, slots_[c].hash});
+  }
+}
+
+// ---- all there --------------------------------------------------------------------------------
+// Called whenever a slot, a weight or the ballot changed.
+void Round::TryHave(RoundActions& out) {
+  if (over_) return;
+  if (target_) {
+    if (missing_ > 0) return;
+    const Decided decided = *target_;
+    const bool named = (decided.held.members >> self() & 1) != 0;
+    const Outcome outcome = decided.ballot == 0 ? Outcome::kFast
+                            : named             ? Outcome::kRepaired
+                                                : Outcome::kAdopted;
+    return Conclude(outcome, decided.ballot, decided.held.members, decided.branch, out);
+  }
+  const bool repair = seen_ > 0;
+  if (repair && plan_abort_) return;  // its HAVE went out with the plan
+  if (missing_ > 0 || (repair ? seen_ != record_.promised || have_sent_ == seen_
+                              : record_.promised > 0 || have0_.has_value()))
+    return TryFast(out);
+  const std::optional<RoundValue> value = CurrentValue();
+  if (!value) return;
+  const Digest root = RootOf(*value);
+  complete_ = seen_;
+  complete_abort_ = false;
+  if (repair) return SendHave({plan_members_, *value}, out);
+  have0_ = root;
+  for (const auto& [peer, rank] : fixed_->rank_of) Emit(peer, Have{0, root}, out);
+}
+
+// Equal roots from all: decided, whatever ballots have been opened since. The slots must still be
+// what the HAVE was about (a plan may have emptied them; then the fast value was not decided).
+void Round::TryFast(RoundActions& out) {
+  if (over_ || target_ || branch_ != 0 || !have0_ || missing_ > 0 || !complete_ || complete_abort_)
+    return;
+  for (const auto& [peer, rank] : fixed_->rank_of) {
+    const auto have = haves0_.find(static_cast<uint8_t>(rank));
+    if (have == haves0_.end() || have->second != *have0_) return;
+  }
+  const std::optional<RoundValue> value = CurrentValue();
+  if (!value || RootOf(*value) != *have0_) return;
+  Conclude(Outcome::kFast, 0, fixed_->members, false, out);
+}
+
+}  // namespace crowdsurf::worker

@@ -1,0 +1,256 @@
+// Plans and decisions in a Round: taking a PLAN, adopting DECIDED, fetching results.
+#include <bit>
+
+#include "worker/core/round/round.h"
+
+namespace crowdsurf::worker {
+
+// ---- what came makes sense --------------------------------------------------------------------
+bool Round::Sound(const Plan& plan) const {
+  if (plan.members == 0 || (plan.members & ~fixed_->members) != 0) return false;
+  for (const auto& [rank, stake] : plan.stakes)
+    if (rank >= ranks() || !worker::Sound(stake)) return false;
+  if (plan.abort) return plan.chunks.empty();
+  if (plan.chunks.size() != duties_.size()) return false;
+  for (size_t c = 0; c < plan.chunks.size(); ++c) {
+    const PlanChunk& chunk = plan.chunks[c];
+    if (chunk.owner >= ranks() || (plan.members >> chunk.owner & 1) == 0) return false;
+    if (chunk.holders == 0) {
+      if (chunk.value.held()) return false;
+      const bool first = chunk.assigned == 0 && chunk.owner == fixed_->spec.chunks[c].owner;
+      if (!first && chunk.assigned != plan.ballot) return false;
+    } else {
+      if ((chunk.holders & ~plan.members) != 0 || !InGroup(chunk.value.mask)) return false;
+      if (chunk.value.assigned != chunk.assigned || chunk.assigned > plan.ballot) return false;
+    }
+  }
+  return true;
+}
+
+bool Round::Sound(const HeldValue& held) const {
+  if (held.members == 0 || (held.members & ~fixed_->members) != 0) return false;
+  if (held.value.abort) return held.value.chunks.empty() && held.value.stakes.empty();
+  if (held.value.chunks.size() != duties_.size() || held.value.stakes.size() != ranks())
+    return false;
+  for (const ChunkValue& chunk : held.value.chunks)
+    if (!InGroup(chunk.mask)) return false;
+  for (const Stake& stake : held.value.stakes)
+    if (!worker::Sound(stake)) return false;
+  return true;
+}
+
+// Not empty, and of ranks that exist.
+bool Round::InGroup(Mask mask) const {
+  return mask != 0 && (ranks() == kMostRanks || mask >> ranks() == 0);
+}
+
+// ---- plans ------------------------------------------------------------------------------------
+void Round::On(const PeerId& from, const Plan& frame, RoundActions& out) {
+  const int rank = RankOf(from);
+  if (rank < 0 || frame.ballot == 0 || CoordinatorOf(frame.ballot) != rank)
+    return Refuse("plan_stranger");
+  if ((over_ || target_) && !frame.branch) {
+    if (rank != self()) Tell(rank, out);
+    return;
+  }
+  if (frame.ballot != record_.promised) {
+    if (frame.ballot < record_.promised) Emit(from, Refused{record_.promised}, out);
+    return Refuse("ballot_old");
+  }
+  if (frame.ballot <= seen_) return Refuse("plan_twice");
+  if (branch_ != (frame.branch ? frame.ballot : 0)) return Refuse("other_branch");
+  if (!Sound(frame) || (frame.members >> self() & 1) == 0) return Refuse("plan_unsound");
+  if (!over_) return TakePlan(frame, out);
+  // Applied before, and asked into a branch: the plan must be that value.
+  bool same = Applied(over_->outcome) && !frame.abort;
+  for (size_t c = 0; same && c < slots_.size(); ++c) same = frame.chunks[c].value == slots_[c];
+  if (!same) {
+    ++counts_.divergence;
+    return;
+  }
+  NotePlan(frame);
+  SendHave({plan_members_, *CurrentValue()}, out);
+}
+
+void Round::NotePlan(const Plan& plan) {
+  seen_ = plan.ballot;
+  ++progress_;
+  plans_[plan.ballot] = AssignmentHash(plan);
+  plan_members_ = plan.members;
+  plan_abort_ = plan.abort;
+  excluded_ = plan.excluded;
+  have_sent_ = 0;
+  for (const auto& [rank, stake] : plan.stakes) {
+    const auto [known, fresh] = stakes_.emplace(rank, stake);
+    if (fresh || known->second == stake) continue;
+    // What was said of another value is void.
+    known->second = stake;
+    own_word_ &= ~(Mask{1} << rank);
+    voices_.erase(rank);
+    std::erase_if(asked_, [of = rank](const auto& asked) { return asked.first.first == of; });
+  }
+  own_word_ |= plan.members;  // members of S say what they are worth
+}
+
+void Round::TakePlan(const Plan& plan, RoundActions& out) {
+  NotePlan(plan);
+  if (plan.abort) {
+    complete_.reset();
+    RoundValue value;
+    value.abort = true;
+    return SendHave({plan_members_, value}, out);
+  }
+  for (uint32_t c = 0; c < plan.chunks.size(); ++c) Assign(c, plan.chunks[c], out);
+  DropStale(out);
+  RebuildLanes();
+  SendAllInputs(out);
+  GiveAll(out);  // what was folded since the own STATUS
+  HearLateSpeaks();
+  // A second plan: something did not arrive, so whatever is missing is asked for once more.
+  if (plans_.size() > 1) ForgetAsks();
+  Greet(out);
+  AskSpeakers(out);
+  for (int rank = 0; rank < static_cast<int>(ranks()); ++rank)
+    if (plans_.size() > 1 || (doubted_ >> rank & 1) != 0) AskMember(rank, out);
+  FetchMissing(out);
+  TryFoldAll(out);
+  TryHave(out);
+}
+
+void Round::Assign(uint32_t chunk, const PlanChunk& to, RoundActions& out) {
+  Duty& duty = duties_[chunk];
+  ChunkValue& slot = slots_[chunk];
+  const bool keep = slot.assigned == to.assigned && (to.holders == 0 || slot == to.value);
+  if (slot.held() && !keep) {
+    // What this plan makes void must not be offered to a later one as complete.
+    slot = ChunkValue();
+    duty.given = 0;
+    ++missing_;
+    complete_.reset();
+    out.push_back(EmptySlot{chunk});
+  }
+  if (duty.assigned != to.assigned) {
+    duty.sent_again = false;
+    duty.given = 0;
+  }
+  duty.assigned = to.assigned;
+  duty.owner = to.owner;
+  duty.holders = to.holders;
+  duty.want = to.value;
+  duty.fetching = -1;
+  if (to.owner == self() && to.holders == 0 && !slot.held())
+    pending_.insert(chunk);
+  else
+    pending_.erase(chunk);
+}
+
+// Inputs of assignments that are not this member's any more.
+void Round::DropStale(RoundActions& out) {
+  for (auto it = inputs_.begin(); it != inputs_.end();) {
+    const auto [chunk, assigned] = it->first;
+    if (pending_.count(chunk) > 0 && duties_[chunk].assigned == assigned) {
+      ++it;
+      continue;
+    }
+    if ((it->second.in | it->second.folding) != 0) out.push_back(DropInputs{chunk, assigned});
+    it = inputs_.erase(it);
+  }
+  early_ = 0;
+}
+
+// ---- decisions --------------------------------------------------------------------------------
+void Round::On(const PeerId& from, const Decided& frame, RoundActions& out) {
+  const int rank = RankOf(from);
+  if (rank < 0) return Refuse("stranger");
+  if ((left_ >> rank & 1) != 0) return Refuse("left");
+  if (!Sound(frame.held)) return Refuse("decided_unsound");
+  const bool named = (frame.held.members >> self() & 1) != 0;
+  if (branch_ != (frame.branch ? frame.ballot : 0) || (frame.branch && !named))
+    return Refuse("other_branch");
+  const Digest root = RootOf(frame.held.value);
+  if (over_) {
+    if (!Applied(over_->outcome)) return;
+    if (root != over_->root)
+      ++counts_.divergence;
+    else if (frame.branch)
+      JoinBranch(frame.ballot, frame.held.members, out);
+    return;
+  }
+  if (target_) {
+    if (root != RootOf(target_->held.value)) ++counts_.divergence;
+    return;
+  }
+  if (frame.held.value.abort)
+    return Conclude(Outcome::kAborted, frame.ballot, frame.held.members, frame.branch, out);
+  Adopt(frame, out);
+}
+
+// Applied before the branch was decided: only the membership is news.
+void Round::JoinBranch(Ballot ballot, Mask members, RoundActions& out) {
+  if (over_branch_ && over_->ballot == ballot) return;
+  over_->ballot = ballot;
+  over_->members = members;
+  over_branch_ = true;
+  out.push_back(BranchFormed{ballot, members, over_->root});
+}
+
+void Round::Adopt(const Decided& decided, RoundActions& out) {
+  target_ = decided;
+  ++progress_;
+  if (coordination_) {  // those who answered the ballot wait for it no longer
+    coordination_.reset();
+    for (const auto& [peer, rank] : fixed_->rank_of)
+      if (rank != self()) Tell(rank, out);
+  }
+  const RoundValue& value = decided.held.value;
+  for (size_t rank = 0; rank < ranks(); ++rank)
+    if ((ContributorsOf(value) >> rank & 1) != 0)
+      stakes_[static_cast<uint8_t>(rank)] = value.stakes[rank];
+  for (uint32_t c = 0; c < value.chunks.size(); ++c) {
+    PlanChunk chunk;
+    chunk.assigned = value.chunks[c].assigned;
+    chunk.owner = duties_[c].owner;
+    chunk.holders = decided.held.members;
+    chunk.value = value.chunks[c];
+    Assign(c, chunk, out);
+  }
+  DropStale(out);
+  RebuildLanes();
+  FetchMissing(out);
+  TryHave(out);
+}
+
+Mask Round::TrustedHolders(const Duty& duty) const {
+  return duty.holders & ~suspected_ & ~left_ & ~(Mask{1} << self());
+}
+
+// The value is decided, and nobody is left who could give all of it.
+bool Round::HoldersDied() const {
+  if (!target_) return false;
+  const Mask gone = reset_ | left_ | Mask{1} << self();
+  for (size_t c = 0; c < duties_.size(); ++c)
+    if (!slots_[c].held() && (duties_[c].holders & ~gone) == 0) return true;
+  return false;
+}
+
+// Asks for the finished results that are not here, spread over those who hold them.
+void Round::FetchMissing(RoundActions& out) {
+  if (over_ || missing_ == 0) return;
+  std::map<int, std::vector<uint32_t>> fetches;
+  for (uint32_t c = 0; c < duties_.size(); ++c) {
+    Duty& duty = duties_[c];
+    if (slots_[c].held() || duty.holders == 0 || duty.fetching >= 0) continue;
+    Mask from = TrustedHolders(duty);
+    // The value is decided: a suspect that holds it is worth a try when there is nobody else.
+    if (from == 0 && target_) from = duty.holders & ~left_ & ~(Mask{1} << self());
+    if (from == 0) continue;
+    const auto holders = static_cast<size_t>(std::popcount(from));
+    for (size_t turn = (c + static_cast<size_t>(self()) + fetch_turn_) % holders; turn > 0; --turn)
+      from &= from - 1;
+    duty.fetching = std::countr_zero(from);
+    fetches[duty.fetching].push_back(c);
+  }
+  for (auto& [rank, chunks] : fetches) Emit(PeerAt(rank), Fetch{std::move(chunks)}, out);
+}
+
+}  // namespace crowdsurf::worker

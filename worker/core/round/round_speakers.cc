@@ -1,0 +1,177 @@
+// ASK and SPEAK in a Round: stand-ins for holes and lost members, and inputs that got lost.
+#include <algorithm>
+#include <utility>
+
+#include "worker/core/round/round.h"
+
+namespace crowdsurf::worker {
+
+// A hole always; a member once a plan left it out, or is there and it fell silent since.
+bool Round::SpokenFor(int rank) const {
+  if (fixed_->speakers[static_cast<size_t>(rank)].empty() || rank == self()) return false;
+  if ((fixed_->members >> rank & 1) == 0) return true;
+  return seen_ > 0 && ((plan_members_ >> rank & 1) == 0 || !Trusts(rank));
+}
+
+// Some speaker may still send inputs of `rank`.
+bool Round::SpeakerLeft(int rank) const {
+  const auto voices = voices_.find(static_cast<uint8_t>(rank));
+  for (const PeerId& peer : fixed_->speakers[static_cast<size_t>(rank)]) {
+    if (Distrusts(peer)) continue;
+    if (voices == voices_.end()) return true;
+    const auto voice = voices->second.speaker.find(peer);
+    if (voice == voices->second.speaker.end() || voice->second) return true;
+  }
+  return false;
+}
+
+// A live peer that has nothing to say for anybody here; as a witness it is as good as before.
+void Round::Mute(const PeerId& speaker, RoundActions& out) {
+  bool known = false;
+  for (size_t rank = 0; rank < ranks(); ++rank) {
+    if (fixed_->spec.cells[rank].speakers.count(speaker) == 0) continue;
+    known = true;
+    voices_[static_cast<uint8_t>(rank)].speaker.insert_or_assign(speaker, false);
+  }
+  if (!known) return Refuse("stranger");
+  ++progress_;
+  std::erase_if(asked_, [&](const auto& asked) { return asked.second.first == speaker; });
+  AskSpeakers(out);
+  TryFoldAll(out);
+  TryHave(out);
+}
+
+// "Do you speak?" once to all speakers of who is spoken for: everybody needs the stake.
+void Round::Greet(RoundActions& out) {
+  for (int rank = 0; rank < static_cast<int>(ranks()); ++rank) {
+    if (!SpokenFor(rank)) continue;
+    Voices& voices = voices_[static_cast<uint8_t>(rank)];
+    if (voices.greeted) continue;
+    voices.greeted = true;
+    for (const PeerId& peer : fixed_->speakers[static_cast<size_t>(rank)])
+      if (!Distrusts(peer)) Emit(peer, Ask{static_cast<uint8_t>(rank), 0, {}}, out);
+  }
+}
+
+// ASKs, or their answers, may have been lost.
+void Round::ForgetAsks() {
+  asked_.clear();
+  for (auto& [rank, voices] : voices_)
+    voices.greeted = voices.speaker.size() == fixed_->speakers[rank].size();
+}
+
+// Speaker j of k sends the chunks c with c mod k = j; those of one that fails are spread over the
+// others. nullptr: nobody now, or its SPEAK is awaited.
+const PeerId* Round::SpeakerOf(int rank, uint32_t chunk) const {
+  const std::vector<PeerId>& speakers = fixed_->speakers[static_cast<size_t>(rank)];
+  const auto voices = voices_.find(static_cast<uint8_t>(rank));
+  if (speakers.empty() || voices == voices_.end()) return nullptr;
+  const std::map<PeerId, bool>& voice = voices->second.speaker;
+  const PeerId& first = speakers[chunk % speakers.size()];
+  if (!Distrusts(first)) {
+    const auto it = voice.find(first);
+    if (it == voice.end()) return nullptr;
+    if (it->second) return &first;
+  }
+  std::vector<const PeerId*> good;
+  for (const auto& [peer, same] : voice)
+    if (same && !Distrusts(peer)) good.push_back(&peer);
+  if (good.empty()) return nullptr;
+  return good[chunk / speakers.size() % good.size()];
+}
+
+void Round::AskSpeakers(RoundActions& out) {
+  if (over_ || target_) return;
+  std::map<std::pair<PeerId, std::pair<uint8_t, Ballot>>, std::vector<uint32_t>> asks;
+  for (int r = 0; r < static_cast<int>(ranks()); ++r) {
+    if (!SpokenFor(r)) continue;
+    const auto rank = static_cast<uint8_t>(r);
+    for (const uint32_t chunk : pending_) {
+      const Gathering& inputs = inputs_[{chunk, duties_[chunk].assigned}];
+      if (inputs.folding != 0 || ((inputs.in | inputs.bad) >> r & 1) != 0) continue;
+      const auto asked = asked_.find({rank, chunk});
+      if (asked != asked_.end() && asked->second.second == duties_[chunk].assigned &&
+          !Distrusts(asked->second.first))
+        continue;
+      const PeerId* speaker = SpeakerOf(r, chunk);
+      if (speaker == nullptr) continue;
+      asked_[{rank, chunk}] = {*speaker, duties_[chunk].assigned};
+      asks[{*speaker, {rank, duties_[chunk].assigned}}].push_back(chunk);
+    }
+  }
+  for (auto& [key, chunks] : asks)
+    Emit(key.first, Ask{key.second.first, key.second.second, std::move(chunks)}, out);
+}
+
+void Round::On(const PeerId& from, const Speak& frame, RoundActions& out) {
+  if (over_ || target_) return Refuse("speak_late");
+  const bool known = frame.rank < ranks() && worker::Sound(frame.stake) &&
+                     fixed_->spec.cells[frame.rank].speakers.count(from) > 0;
+  if (!known) return Refuse("speak_stranger");
+  // What STATUS said of stakes holds until the plan that follows from it.
+  if (record_.promised > seen_ && stakes_.count(frame.rank) == 0) {
+    const auto same = [&](const auto& late) { return late.first == from && late.second == frame; };
+    if (std::any_of(late_speaks_.begin(), late_speaks_.end(), same) ||
+        late_speaks_.size() >= ranks() * kMostLateSpeaks)
+      return Refuse("speak_twice");
+    late_speaks_.emplace_back(from, frame);
+    return;
+  }
+  TakeSpeak(from, frame);
+  AskSpeakers(out);
+  TryFoldAll(out);
+  TryHave(out);
+}
+
+void Round::TakeSpeak(const PeerId& from, const Speak& frame) {
+  Voices& voices = voices_[frame.rank];
+  // Vector and stake travel together: a speaker with another stake than the one that is known
+  // holds another value.
+  const auto stake = stakes_.find(frame.rank);
+  const bool fits = stake == stakes_.end() || stake->second == frame.stake;
+  if (fits && !voices.root) voices.root = frame.root;
+  const bool same = fits && *voices.root == frame.root;
+  if (!voices.speaker.emplace(from, same).second) return Refuse("speak_twice");
+  if (!same) Refuse("speak_root");
+  if (same) stakes_.emplace(frame.rank, frame.stake);
+}
+
+void Round::HearLateSpeaks() {
+  for (const auto& [from, frame] : std::exchange(late_speaks_, {})) TakeSpeak(from, frame);
+}
+
+// ---- members ----------------------------------------------------------------------------------
+void Round::On(const PeerId& from, const Ask& frame, RoundActions& out) {
+  const int rank = RankOf(from);
+  if (rank < 0 || rank == self() || frame.rank != self()) return Refuse("ask_stranger");
+  if (over_ || target_) return Refuse("ask_late");
+  for (const uint32_t c : frame.chunks) {
+    if (c >= duties_.size() || duties_[c].assigned != frame.assigned || duties_[c].owner != rank ||
+        duties_[c].holders != 0 || slots_[c].held()) {
+      Refuse("ask_superseded");
+      continue;
+    }
+    bool& sent = frame.assigned == 0 ? duties_[c].sent_first : duties_[c].sent_again;
+    if (!sent) ++lanes_[static_cast<size_t>(rank)].out;
+    sent = true;
+    out.push_back(SendInput{from, c, frame.assigned});
+  }
+}
+
+// The inputs of `rank` that must be on their way, once more: a connection broke, they may be lost.
+void Round::AskMember(int rank, RoundActions& out) {
+  if (rank == self() || !Trusts(rank)) return;
+  if (seen_ > 0 && (plan_members_ >> rank & 1) == 0) return;
+  std::map<Ballot, std::vector<uint32_t>> asks;
+  size_t window = fixed_->spec.window_chunks;
+  for (const uint32_t chunk : pending_) {
+    const Gathering& inputs = inputs_[{chunk, duties_[chunk].assigned}];
+    if (inputs.folding != 0 || ((inputs.in | inputs.bad) >> rank & 1) != 0) continue;
+    asks[duties_[chunk].assigned].push_back(chunk);
+    if (--window == 0) break;
+  }
+  for (auto& [assigned, chunks] : asks)
+    Emit(PeerAt(rank), Ask{static_cast<uint8_t>(rank), assigned, std::move(chunks)}, out);
+}
+
+}  // namespace crowdsurf::worker

@@ -1,0 +1,97 @@
+// RoundSpec: what a round is about: who, which chunks, whose witnesses.
+//
+// Everybody computes the same spec from the view, so nothing here is negotiated; READY compares its
+// hashes. Made by worker/core's Averaging, read by Round, Speaker and the data plane. Values; any
+// thread. Source: round-protocol.md 1, 3, 12.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/id.h"
+#include "worker/core/view/view.h"
+#include "worker/core/view/witness.h"
+
+namespace crowdsurf::worker {
+
+using Mask = uint64_t;  // a bit per rank (cell) of the group
+inline constexpr size_t kMostRanks = 64;
+inline constexpr size_t kMostChunks = 1 << 20;  // of a round: 128 GiB of float32 at 128 KiB
+inline constexpr size_t kMostLateSpeaks = 8;    // SPEAKs a rank that wait for a PLAN
+inline constexpr int kAbortBallots = 4;         // of the last ones: free plans propose ABORT
+inline constexpr int kMostBallots = 16;         // an instance: then KEPT (round-protocol.md 8)
+
+// The job-wide sample count after an averaging, as one peer knows it.
+struct JobCount {
+  uint64_t averaging = 0;
+  double samples = 0;
+  auto operator<=>(const JobCount&) const = default;
+};
+
+// What stands behind a vector and travels with it, from round to round of an averaging. After a
+// round: weights and samples are summed over the contributors, `before` is the latest of theirs.
+// Equal stakes stand behind equal bits.
+struct Stake {
+  double weight = 0;   // in the mean; >= 0, finite
+  double samples = 0;  // by which the job's count grows; >= 0, finite; the weight unless weighting
+                       // is Equal
+  JobCount before;     // the job's count before this averaging
+  Digest holds = {};   // root of the vector: the value of round t-1; none in round 0
+  bool operator==(const Stake&) const = default;
+};
+bool Sound(const Stake& stake);  // finite, nothing negative
+void Encode(const Stake& stake, ByteWriter& out);
+Stake DecodeStake(ByteReader& in);
+
+// One entry of the ordered list of the group: a member, or a hole of the grid.
+struct RoundCell {
+  std::optional<PeerId> member;  // nullopt: a hole
+  // Who agrees with this cell on the axes still to do and may send INPUT for its rank: for a hole
+  // from the start, for a member only once a PLAN left it out. Empty in round 0.
+  std::set<PeerId> speakers;
+  bool operator==(const RoundCell&) const = default;
+};
+
+// Elements [begin, begin + count) of the flat vector, reduced by the member of rank `owner` at
+// assignment 0.
+struct ChunkSpan {
+  uint16_t owner = 0;
+  uint64_t begin = 0;
+  uint32_t count = 0;
+  bool operator==(const ChunkSpan&) const = default;
+};
+
+struct RoundSpec {
+  InstanceId instance;
+  RegisterAge age;                // epoch of the view, averaging, round: for witnesses' pruning
+  int self = 0;                   // own rank; cells[self].member is this peer
+  std::vector<RoundCell> cells;   // ascending by the axis' coordinate; 1..64
+  std::vector<PeerId> witnesses;  // of the view; [0] breaks ties
+  std::vector<ChunkSpan> chunks;  // of MakeChunks (partition.h); owners are members, not holes
+  Stake stake;                    // own; sound
+  Digest schema;                  // of the tensor table
+  uint32_t window_chunks = 8;     // inputs sent ahead of the results received, per owner
+  WitnessRecord promised;         // WitnessTable::Lend
+  bool again = false;             // opened before, and dropped untouched
+};
+
+// What an instance is; every member computes the same id from it.
+struct InstanceName {
+  std::string job;
+  ViewHash view;
+  uint64_t averaging = 0;
+  uint32_t round = 0;
+  uint32_t axis = 0;
+  uint64_t group = 0;    // least cell index of the group
+  Digest member_list;    // MemberListHash
+  uint32_t attempt = 0;  // raised when the lists of seats differed
+};
+InstanceId IdOf(const InstanceName& name);
+Digest MemberListHash(
+    const std::vector<RoundCell>& cells);  // members, holes and speakers, in order
+Digest PartsHash(const std::vector<ChunkSpan>& chunks);
+
+}  // namespace crowdsurf::worker

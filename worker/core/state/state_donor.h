@@ -1,0 +1,85 @@
+// State donor: serves the last committed average and the trainer's opaque state to joiners.
+//
+// A pure state machine of the agent's host: it decides whom to serve and what; the host hashes,
+// reads the inbox and sends. It remembers the states that the host still holds (at most two:
+// inboxes alternate), admits a few joiners at a time, each with a bounded window, and forgets one
+// that has been silent. Single sequence. Everything refused is counted by reason. Source: DESIGN 4
+// "Join"; ours.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <variant>
+#include <vector>
+
+#include "base/id.h"
+#include "base/metrics.h"
+#include "base/time.h"
+#include "worker/core/state/state_message.h"
+
+namespace crowdsurf::worker {
+
+struct StateDonorOptions {
+  size_t joiners_most = 4;         // served at once; a donor trains and averages beside this
+  size_t window_most = 8;          // chunks of one joiner that are being sent
+  Duration silence = Seconds(10);  // after which a joiner's place is free again
+};
+
+// To `to`: `message`, followed for a ChunkReply by bytes [offset, offset + bytes) of region
+// `inbox`, or of the opaque state when inbox < 0.
+struct SendState {
+  PeerId to;
+  StateMessage message;
+  int inbox = 0;
+  uint64_t offset = 0;
+  uint32_t bytes = 0;  // 0: no payload
+};
+
+class StateDonor {
+ public:
+  StateDonor(StateDonorOptions options, MetricRegistry& metrics);
+
+  // Inbox `inbox` holds this average until Retire. Replaces what the inbox held before.
+  void Offer(int inbox, StateManifest manifest);
+  // Inbox `inbox` is about to be written: what it held is answered with kGone from now on. Call
+  // before the first write; chunks already handed to the transport must have been copied or sent by
+  // then.
+  void Retire(int inbox);
+  void SetOpaque(OpaqueState opaque) { opaque_ = opaque; }
+
+  // Nullopt: nothing to send (a message that is none of a joiner's; counted).
+  std::optional<SendState> OnMessage(Time now, const PeerId& from, const StateMessage& message);
+  // A chunk left for `to` (or failed): its place in the window is free.
+  void OnSent(const PeerId& to);
+  // `peer` said FetchOver: its place is free.
+  void OnOver(const PeerId& peer) { joiners_.erase(peer); }
+  void OnPeerDown(const PeerId& peer) { joiners_.erase(peer); }
+
+  bool holds(uint64_t averaging) const;
+  size_t joiners() const { return joiners_.size(); }
+
+ private:
+  struct Joiner {
+    Time heard;
+    size_t sending = 0;
+  };
+  struct Offered {
+    StateManifest manifest;
+    Digest root;
+  };
+  // The joiner's entry, admitted if there is room; nullptr when there is none.
+  Joiner* Admit(Time now, const PeerId& from);
+  SendState AnswerManifest(Time now, const PeerId& from, const ManifestRequest& request);
+  SendState AnswerChunk(Time now, const PeerId& from, const ChunkRequest& request);
+
+  const StateDonorOptions options_;
+  std::map<int, Offered> offered_;  // by inbox
+  OpaqueState opaque_;
+  std::map<PeerId, Joiner> joiners_;  // at most joiners_most
+  Counter& chunks_;
+  Counter& refused_busy_;
+  Counter& refused_gone_;
+  Counter& refused_garbled_;
+};
+
+}  // namespace crowdsurf::worker

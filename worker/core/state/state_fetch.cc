@@ -1,0 +1,255 @@
+#include "worker/core/state/state_fetch.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "base/status.h"
+
+namespace crowdsurf::worker {
+namespace {
+
+constexpr size_t kTimes = 32;  // answer times remembered for the hedge's median
+
+Counter& DonorCounter(MetricRegistry& metrics, const char* why) {
+  return metrics.AddCounter("crowdsurf_state_donors_lost_total",
+                            "Donors of state that were given up or never taken.",
+                            {{"reason", why}});
+}
+Counter& ChunkCounter(MetricRegistry& metrics, const char* result) {
+  return metrics.AddCounter("crowdsurf_state_chunks_fetched_total",
+                            "Chunks of state that arrived, by what came of them.",
+                            {{"result", result}});
+}
+
+}  // namespace
+
+StateFetch::StateFetch(Time now, StateFetchOptions options, MetricRegistry& metrics)
+    : options_(options),
+      give_up_(now + options.whole),
+      chunks_kept_(ChunkCounter(metrics, "kept")),
+      chunks_bad_(ChunkCounter(metrics, "bad")),
+      chunks_unasked_(ChunkCounter(metrics, "unasked")),
+      hedges_(metrics.AddCounter("crowdsurf_state_hedges_total",
+                                 "Chunks asked of a second donor because the first was slow.")),
+      donors_failed_(DonorCounter(metrics, "failed")),
+      donors_refused_(DonorCounter(metrics, "too_many")),
+      retargets_(metrics.AddCounter("crowdsurf_state_retargets_total",
+                                    "Moves of a fetch to a newer average.")) {}
+
+void StateFetch::OnDonor(Time now, const PeerId& peer, FetchActions& out) {
+  if (finished_ || donors_.contains(peer)) return;
+  if (donors_.size() >= options_.donors_most) {
+    donors_refused_.Add();
+    return;
+  }
+  alone_since_ = Time();
+  AskManifest(now, peer, donors_[peer], out);
+}
+
+void StateFetch::OnReply(Time now, const PeerId& from, const StateMessage& message,
+                         uint64_t payload_bytes, uint64_t payload_hash, FetchActions& out) {
+  if (finished_) return;
+  if (const auto* m = std::get_if<ManifestReply>(&message)) {
+    OnManifest(now, from, *m, out);
+  } else if (const auto* c = std::get_if<ChunkReply>(&message)) {
+    OnChunk(now, from, *c, payload_bytes, payload_hash, out);
+  }
+}
+
+bool StateFetch::Acceptable(const StateManifest& m) const {
+  return m.schema == options_.schema && m.elements == options_.elements &&
+         (options_.averaging == 0 || m.averaging == options_.averaging) &&
+         (options_.committed.none() || m.committed == options_.committed);
+}
+
+void StateFetch::OnManifest(Time now, const PeerId& from, const ManifestReply& reply,
+                            FetchActions& out) {
+  const auto it = donors_.find(from);
+  if (it == donors_.end() || it->second.failed || it->second.manifest_asked.unset()) {
+    chunks_unasked_.Add();
+    return;
+  }
+  Donor& donor = it->second;
+  donor.manifest_asked = Time();
+  if (reply.refusal == StateRefusal::kBusy) {
+    donor.paused_until = now + options_.busy_pause;
+  } else if (reply.refusal != StateRefusal::kNone || !Acceptable(reply.manifest)) {
+    Fail(donor);
+  } else {
+    donor.manifest = reply.manifest;
+    donor.root = reply.manifest.Root();
+    donor.opaque = reply.opaque;
+  }
+  Proceed(now, out);
+}
+
+bool StateFetch::Serves(const Donor& donor) const {
+  return !donor.failed && donor.manifest && target_ && donor.root == target_root_;
+}
+
+void StateFetch::Retarget() {
+  // The vote is per content: the newest average; of two with one number, the one more donors hold.
+  std::map<Digest, std::pair<uint64_t, size_t>> offers;
+  std::map<Digest, const StateManifest*> manifests;
+  for (const auto& [peer, donor] : donors_) {
+    if (Serves(donor)) return;  // the old one is still to be had: finishing it is the quickest
+    if (donor.failed || !donor.manifest) continue;
+    auto& offer = offers[donor.root];
+    offer = {donor.manifest->averaging, offer.second + 1};
+    manifests[donor.root] = &*donor.manifest;
+  }
+  if (offers.empty()) return;
+  if (target_ && kept_ == target_->chunks()) return;  // complete: only the opaque state is missing
+  const auto best =
+      std::max_element(offers.begin(), offers.end(),
+                       [](const auto& a, const auto& b) { return a.second < b.second; });
+  MoveTo(*manifests.at(best->first), best->first);
+}
+
+void StateFetch::MoveTo(const StateManifest& manifest, const Digest& root) {
+  std::vector<bool> keep(manifest.chunks(), false);
+  if (target_) {
+    retargets_.Add();
+    // Same element count, and every manifest of the job has the same chunk size or nothing is kept.
+    if (target_->chunk_bytes == manifest.chunk_bytes) {
+      for (size_t i = 0; i < keep.size(); ++i) {
+        keep[i] = have_[i] && target_->chunk_hashes[i] == manifest.chunk_hashes[i];
+      }
+    }
+  }
+  for (auto& [peer, donor] : donors_)
+    std::erase_if(donor.open, [](const Ask& a) { return !a.opaque; });
+  target_ = manifest;
+  target_root_ = root;
+  have_ = std::move(keep);
+  asked_.assign(manifest.chunks(), 0);
+  kept_ = 0;
+  todo_.clear();
+  for (uint32_t i = 0; i < have_.size(); ++i) {
+    if (have_[i]) ++kept_;
+    if (!have_[i]) todo_.insert(todo_.end(), i);
+  }
+}
+
+void StateFetch::OnChunk(Time now, const PeerId& from, const ChunkReply& reply, uint64_t bytes,
+                         uint64_t hash, FetchActions& out) {
+  const auto it = donors_.find(from);
+  if (it == donors_.end() || it->second.failed) {
+    chunks_unasked_.Add();
+    return;
+  }
+  Donor& donor = it->second;
+  const Digest& expected = reply.opaque ? opaque_.hash : target_root_;
+  const auto ask = std::find_if(donor.open.begin(), donor.open.end(), [&](const Ask& a) {
+    return a.opaque == reply.opaque && a.chunk == reply.chunk;
+  });
+  if (ask == donor.open.end() || reply.root != expected) {
+    chunks_unasked_.Add();
+    return;
+  }
+  const Ask answered = *ask;
+  donor.open.erase(ask);
+  if (reply.refusal != StateRefusal::kNone) {
+    PutBack(answered);
+    return OnRefused(now, from, reply, out);
+  }
+  if (answer_times_.size() < kTimes) answer_times_.emplace_back();
+  answer_times_[answers_++ % kTimes] = now - answered.at;
+  if (reply.opaque) {
+    TakeOpaque(donor, reply.chunk, bytes, out);
+  } else {
+    TakeChunk(donor, reply.chunk, bytes, hash, out);
+  }
+  Proceed(now, out);
+}
+
+void StateFetch::TakeChunk(Donor& donor, uint32_t chunk, uint64_t bytes, uint64_t hash,
+                           FetchActions& out) {
+  --asked_[chunk];
+  if (have_[chunk]) return;  // the hedge was quicker
+  if (bytes != target_->size(chunk) || hash != target_->chunk_hashes[chunk]) {
+    chunks_bad_.Add();
+    if (asked_[chunk] == 0) todo_.insert(chunk);
+    return Fail(donor);  // it sends what it did not promise
+  }
+  have_[chunk] = true;
+  ++kept_;
+  chunks_kept_.Add();
+  out.push_back(KeepChunk{chunk, target_->offset(chunk)});
+}
+
+void StateFetch::TakeOpaque(Donor& donor, uint32_t chunk, uint64_t bytes, FetchActions& out) {
+  const uint64_t offset = chunk * static_cast<uint64_t>(kStateChunkBytes);
+  if (bytes != std::min<uint64_t>(kStateChunkBytes, opaque_.bytes - offset)) {
+    chunks_bad_.Add();
+    return Fail(donor);
+  }
+  out.push_back(KeepOpaque{offset, opaque_.bytes});
+  if (--opaque_missing_ == 0) out.push_back(VerifyOpaque{opaque_.hash});
+}
+
+void StateFetch::OnRefused(Time now, const PeerId& from, const ChunkReply& reply,
+                           FetchActions& out) {
+  Donor& donor = donors_.at(from);
+  // A pause either way, so that a donor that says one thing and does another costs little.
+  donor.paused_until = now + options_.busy_pause;
+  if (reply.refusal != StateRefusal::kBusy) {
+    // It holds something else by now; what, it is asked after the pause.
+    if (reply.opaque && opaque_donor_ == from && opaque_missing_ > 0) ForgetOpaque();
+    for (const Ask& ask : donor.open) {
+      if (!ask.opaque) PutBack(ask);
+    }
+    std::erase_if(donor.open, [](const Ask& a) { return !a.opaque; });
+    donor.manifest.reset();
+  }
+  Proceed(now, out);
+}
+
+void StateFetch::PutBack(const Ask& ask) {
+  if (ask.opaque) {
+    if (opaque_donor_) opaque_todo_.insert(ask.chunk);
+  } else if (--asked_[ask.chunk] == 0 && !have_[ask.chunk]) {
+    todo_.insert(ask.chunk);
+  }
+}
+
+void StateFetch::ForgetOpaque() {
+  const auto it = donors_.find(*opaque_donor_);
+  std::erase_if(it->second.open, [](const Ask& a) { return a.opaque; });
+  opaque_donor_.reset();
+  opaque_ = {};
+  opaque_todo_.clear();
+  opaque_missing_ = 0;
+}
+
+void StateFetch::Fail(Donor& donor) {
+  if (donor.failed) return;
+  donors_failed_.Add();
+  donor.failed = true;
+  donor.manifest_asked = donor.paused_until = Time();
+  donor.manifest.reset();
+  if (opaque_donor_ && &donors_.at(*opaque_donor_) == &donor && !opaque_done_) ForgetOpaque();
+  for (const Ask& ask : donor.open) PutBack(ask);
+  donor.open.clear();
+}
+
+void StateFetch::OnDonorFailed(Time now, const PeerId& peer, FetchActions& out) {
+  const auto it = donors_.find(peer);
+  if (finished_ || it == donors_.end()) return;
+  Fail(it->second);
+  Proceed(now, out);
+}
+
+void StateFetch::OnOpaqueVerified(Time now, bool good, FetchActions& out) {
+  if (finished_ || !opaque_donor_) return;
+  if (good) {
+    opaque_done_ = true;
+  } else {
+    chunks_bad_.Add();
+    donors_.at(*opaque_donor_).bad_opaque = true;
+    ForgetOpaque();
+  }
+  Proceed(now, out);
+}
+
+}  // namespace crowdsurf::worker

@@ -1,0 +1,162 @@
+// State fetch: how a joiner gets the last committed average, and one donor's opaque trainer state.
+//
+// A pure state machine of the agent's host, one instance a fetch. It asks several donors in
+// parallel, keeps at most a window of requests at each, verifies every chunk against the manifest,
+// asks again elsewhere when a donor dies, is busy, or is slow (a hedge: the first answer counts),
+// and moves to a newer average when nobody serves the old one any more, keeping the chunks whose
+// hash is the same. Chunk bytes stay with the host: it hashes what arrives, asks here, and stores
+// on KeepChunk. The opaque state comes from one donor; when that fails it is begun anew at another,
+// and given up last. Single sequence. Bounds: donors, chunks, and a deadline for the whole. Source:
+// DESIGN 4 "Join"; ours.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/id.h"
+#include "base/metrics.h"
+#include "base/time.h"
+#include "worker/core/state/state_message.h"
+
+namespace crowdsurf::worker {
+
+struct StateFetchOptions {
+  uint64_t averaging = 0;  // fetch this number only; 0: the newest that is offered
+  Digest committed;        // when set, only the average with this round root
+  Digest schema;           // of the own trainer: others are refused
+  uint64_t elements = 0;   // the same
+  bool want_opaque = true;
+  uint64_t opaque_most = 1ULL << 30;        // bytes; a donor with more is used for chunks only
+  size_t donors_most = 16;                  // further offers are dropped, counted
+  size_t window = 4;                        // requests open at one donor: 1 MiB in flight
+  Duration answer = Seconds(2);             // a donor silent for so long has failed
+  Duration hedge_least = Milliseconds(50);  // hedge after max(this, 4 x the median answer time)
+  Duration busy_pause = Milliseconds(200);  // before a busy donor is asked again
+  Duration opaque_patience = Seconds(5);    // for an opaque state when everything else is there
+  Duration alone_patience = Seconds(1);     // for a new donor when all known ones have failed
+  Duration whole = Seconds(120);            // then FetchFailed
+};
+
+// Send `message` (a ManifestRequest, a ChunkRequest, or the FetchOver that ends it) to `to`.
+struct AskDonor {
+  PeerId to;
+  StateMessage message;
+};
+struct KeepChunk {  // store the arrived bytes at `offset` of the region being filled
+  uint32_t chunk = 0;
+  uint64_t offset = 0;
+};
+struct KeepOpaque {  // store the arrived bytes at `offset` of the opaque buffer of `bytes` in all
+  uint64_t offset = 0, bytes = 0;
+};
+// The opaque buffer is full: hash it and call OnOpaqueVerified.
+struct VerifyOpaque {
+  Digest hash;
+};
+struct FetchDone {
+  StateManifest manifest;
+  bool opaque = false;  // the opaque buffer is whole and verified
+};
+struct FetchFailed {
+  std::string why;
+};
+using FetchAction =
+    std::variant<AskDonor, KeepChunk, KeepOpaque, VerifyOpaque, FetchDone, FetchFailed>;
+using FetchActions = std::vector<FetchAction>;
+
+class StateFetch {
+ public:
+  StateFetch(Time now, StateFetchOptions options, MetricRegistry& metrics);
+
+  // `peer` may have it (roster): it is asked for its manifest. Known donors are left as they are.
+  void OnDonor(Time now, const PeerId& peer, FetchActions& out);
+  // A ManifestReply or ChunkReply of `from`. For a ChunkReply the host gives the payload's length
+  // and its HashStateChunk (ignored for opaque chunks).
+  void OnReply(Time now, const PeerId& from, const StateMessage& message, uint64_t payload_bytes,
+               uint64_t payload_hash, FetchActions& out);
+  void OnDonorFailed(Time now, const PeerId& peer, FetchActions& out);
+  void OnOpaqueVerified(Time now, bool good, FetchActions& out);
+  void OnTimer(Time now, FetchActions& out);
+  Time NextDeadline() const;  // Infinite once done
+
+  bool finished() const { return finished_; }
+  size_t chunks_kept() const { return kept_; }
+
+ private:
+  struct Ask {
+    Time at;
+    bool opaque = false;
+    uint32_t chunk = 0;
+    bool ripe = false;  // open for so long that another donor may be asked as well
+  };
+  struct Donor {
+    bool failed = false;
+    bool bad_opaque = false;
+    Time manifest_asked;  // unset: not asked
+    std::optional<StateManifest> manifest;
+    Digest root;
+    OpaqueState opaque;
+    std::vector<Ask> open;  // at most window
+    Time paused_until;      // busy; unset: not
+  };
+
+  void OnManifest(Time now, const PeerId& from, const ManifestReply& reply, FetchActions& out);
+  void OnChunk(Time now, const PeerId& from, const ChunkReply& reply, uint64_t bytes, uint64_t hash,
+               FetchActions& out);
+  void TakeChunk(Donor& donor, uint32_t chunk, uint64_t bytes, uint64_t hash, FetchActions& out);
+  void TakeOpaque(Donor& donor, uint32_t chunk, uint64_t bytes, FetchActions& out);
+  void OnRefused(Time now, const PeerId& from, const ChunkReply& reply, FetchActions& out);
+  bool Acceptable(const StateManifest& manifest) const;
+  bool Serves(const Donor& donor) const;  // has the average that is being fetched
+  void Retarget();  // chooses the average to fetch when nobody serves the old one
+  void MoveTo(const StateManifest& manifest, const Digest& root);
+  void PutBack(const Ask& ask);  // its chunk is to be asked for again
+  void Fail(Donor& donor);
+  // The fetch ends: donors serve a few joiners at a time, and others wait for our place.
+  void End(FetchActions& out);
+  void ForgetOpaque();  // begins it anew at another donor
+  void AskManifest(Time now, const PeerId& peer, Donor& donor, FetchActions& out);
+  // Asks for as much as the windows allow, then ends the fetch if everything is there, or cannot
+  // be.
+  void Proceed(Time now, FetchActions& out);
+  bool AskOne(Time now, const PeerId& peer, Donor& donor, FetchActions& out);
+  std::optional<uint32_t> HedgeFor(const Donor& donor) const;
+  void ChooseOpaqueDonor();
+  bool OpaqueSettled(Time now) const;
+  Duration HedgeAfter() const;
+
+  const StateFetchOptions options_;
+  const Time give_up_;
+  std::map<PeerId, Donor> donors_;
+  std::optional<StateManifest> target_;
+  Digest target_root_;
+  std::vector<bool> have_;      // by chunk of the target
+  std::vector<uint8_t> asked_;  // open requests by chunk
+  std::set<uint32_t> todo_;     // chunks neither had nor asked for
+  size_t kept_ = 0;
+  Time whole_at_;                       // when the last chunk came; unset: not yet
+  Time alone_since_;                    // when the last living donor failed; unset: there is one
+  std::vector<Duration> answer_times_;  // the last kTimes, unordered
+  size_t answers_ = 0;
+  std::optional<PeerId> opaque_donor_;
+  OpaqueState opaque_;
+  std::set<uint32_t> opaque_todo_;
+  size_t opaque_missing_ = 0;
+  bool opaque_done_ = false;
+  bool finished_ = false;
+
+  Counter& chunks_kept_;
+  Counter& chunks_bad_;
+  Counter& chunks_unasked_;
+  Counter& hedges_;
+  Counter& donors_failed_;
+  Counter& donors_refused_;
+  Counter& retargets_;
+};
+
+}  // namespace crowdsurf::worker

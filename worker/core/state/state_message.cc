@@ -1,0 +1,177 @@
+#include "worker/core/state/state_message.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "base/digest.h"
+
+namespace crowdsurf::worker {
+namespace {
+
+enum Kind : uint8_t {
+  kManifestRequest = 1,
+  kManifestReply,
+  kChunkRequest,
+  kChunkReply,
+  kFetchOver
+};
+
+constexpr uint32_t kChunkBytesLeast = 4 * 1024, kChunkBytesMost = 16 << 20;
+
+Digest ReadDigest(ByteReader& in) {
+  return Digest::From(in.Raw(Digest::kBytes)).value_or(Digest());
+}
+
+void WriteManifest(const StateManifest& m, ByteWriter& out) {
+  out.U64(m.averaging);
+  out.Raw(m.committed.view());
+  out.Raw(m.schema.view());
+  out.U64(m.elements);
+  out.U32(m.chunk_bytes);
+  out.F64(m.job_samples);
+  out.U64(m.view_epoch);
+  out.U32(static_cast<uint32_t>(m.chunk_hashes.size()));
+  for (const uint64_t h : m.chunk_hashes) out.U64(h);
+}
+
+StateManifest ReadManifest(ByteReader& in) {
+  StateManifest m;
+  m.averaging = in.U64();
+  m.committed = ReadDigest(in);
+  m.schema = ReadDigest(in);
+  m.elements = in.U64();
+  m.chunk_bytes = in.U32();
+  m.job_samples = in.F64();
+  m.view_epoch = in.U64();
+  m.chunk_hashes.resize(in.Count(kStateChunksMost, 8));
+  for (uint64_t& h : m.chunk_hashes) h = in.U64();
+  // The count of chunks must be what the sizes say; all in 64 bits, bounded by the count's limit.
+  const uint64_t most = kStateChunksMost * static_cast<uint64_t>(kChunkBytesMost) / sizeof(float);
+  if (m.chunk_bytes < kChunkBytesLeast || m.chunk_bytes > kChunkBytesMost ||
+      m.chunk_bytes % sizeof(float) != 0 || m.elements == 0 || m.elements > most ||
+      (m.elements * sizeof(float) + m.chunk_bytes - 1) / m.chunk_bytes != m.chunk_hashes.size() ||
+      !(m.job_samples >= 0)) {
+    in.Fail();
+  }
+  return m;
+}
+
+StateRefusal ReadRefusal(ByteReader& in) {
+  const uint8_t v = in.U8();
+  if (v > static_cast<uint8_t>(StateRefusal::kGone)) in.Fail();
+  return static_cast<StateRefusal>(v);
+}
+
+struct Encoder {
+  ByteWriter& out;
+  void operator()(const ManifestRequest& m) const {
+    out.U8(kManifestRequest);
+    out.U64(m.averaging);
+  }
+  void operator()(const ManifestReply& m) const {
+    out.U8(kManifestReply);
+    out.U8(static_cast<uint8_t>(m.refusal));
+    if (m.refusal != StateRefusal::kNone) return;
+    WriteManifest(m.manifest, out);
+    out.U64(m.opaque.bytes);
+    out.Raw(m.opaque.hash.view());
+  }
+  void operator()(const ChunkRequest& m) const {
+    out.U8(kChunkRequest);
+    out.Raw(m.root.view());
+    out.Bool(m.opaque);
+    out.U32(m.chunk);
+  }
+  void operator()(const ChunkReply& m) const {
+    out.U8(kChunkReply);
+    out.Raw(m.root.view());
+    out.Bool(m.opaque);
+    out.U32(m.chunk);
+    out.U8(static_cast<uint8_t>(m.refusal));
+  }
+  void operator()(const FetchOver&) const { out.U8(kFetchOver); }
+};
+
+}  // namespace
+
+uint32_t StateManifest::size(size_t chunk) const {
+  return static_cast<uint32_t>(
+      std::min<uint64_t>(chunk_bytes, elements * sizeof(float) - offset(chunk)));
+}
+
+Digest StateManifest::Root() const {
+  ByteWriter out;
+  WriteManifest(*this, out);
+  return Sha256(out.bytes());
+}
+
+uint64_t HashStateChunk(ByteView bytes) { return ContentHash(bytes, kStateHashKey); }
+
+StateManifest MakeStateManifest(std::span<const float> vector, uint64_t averaging,
+                                const Digest& committed, const Digest& schema) {
+  CHECK(!vector.empty());
+  StateManifest m;
+  m.averaging = averaging;
+  m.committed = committed;
+  m.schema = schema;
+  m.elements = vector.size();
+  const ByteView bytes(reinterpret_cast<const uint8_t*>(vector.data()), vector.size_bytes());
+  for (size_t at = 0; at < bytes.size(); at += m.chunk_bytes) {
+    m.chunk_hashes.push_back(
+        HashStateChunk(bytes.subspan(at, std::min<size_t>(m.chunk_bytes, bytes.size() - at))));
+  }
+  CHECK_LE(m.chunk_hashes.size(), kStateChunksMost);
+  return m;
+}
+
+Bytes EncodeStateMessage(const StateMessage& message) {
+  ByteWriter out;
+  std::visit(Encoder{out}, message);
+  return out.Take();
+}
+
+std::optional<DecodedState> DecodeStateMessage(ByteView bytes) {
+  ByteReader in(bytes);
+  DecodedState decoded;
+  switch (in.U8()) {
+    case kManifestRequest:
+      decoded.message = ManifestRequest{in.U64()};
+      break;
+    case kManifestReply: {
+      ManifestReply m;
+      m.refusal = ReadRefusal(in);
+      if (m.refusal == StateRefusal::kNone) {
+        m.manifest = ReadManifest(in);
+        m.opaque.bytes = in.U64();
+        m.opaque.hash = ReadDigest(in);
+      }
+      decoded.message = std::move(m);
+      break;
+    }
+    case kChunkRequest: {
+      const Digest root = ReadDigest(in);
+      const bool opaque = in.Bool();
+      decoded.message = ChunkRequest{root, opaque, in.U32()};
+      break;
+    }
+    case kChunkReply: {
+      ChunkReply m;
+      m.root = ReadDigest(in);
+      m.opaque = in.Bool();
+      m.chunk = in.U32();
+      m.refusal = ReadRefusal(in);
+      decoded.payload = in.Raw(in.remaining());
+      decoded.message = m;
+      break;
+    }
+    case kFetchOver:
+      decoded.message = FetchOver{};
+      break;
+    default:
+      return std::nullopt;
+  }
+  if (!in.Done()) return std::nullopt;
+  return decoded;
+}
+
+}  // namespace crowdsurf::worker

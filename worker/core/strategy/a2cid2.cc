@@ -1,0 +1,70 @@
+#include "worker/core/strategy/a2cid2.h"
+
+namespace crowdsurf::worker {
+namespace {
+
+constexpr Region kTilde = Region::kExtra0;
+
+}  // namespace
+
+void A2CiD2::OnGraph(const Topology& topology) {
+  clock_.reset();
+  constants_ = {.chi1 = 0, .chi2 = 0, .eta = 0, .alpha_tilde = 0.5};
+  const Graph& graph = topology.graphs[0];
+  if (graph.nodes < 2) return;
+  const auto neighbours = graph.Neighbours();
+  std::vector<double> rates;  // each end proposes at half the rate, to a neighbour at random
+  for (const Edge& edge : graph.edges) {
+    const auto share = [&](uint32_t node) {
+      return 1.0 / static_cast<double>(neighbours[node].size());
+    };
+    rates.push_back(config().mixing.rate_com / 2 * (share(edge.a) + share(edge.b)));
+  }
+  const auto constants = AcidConstantsOf(graph, rates);
+  if (constants.ok()) constants_ = *constants;
+}
+
+std::optional<double> A2CiD2::MeanInterval(const PaceTold& pace) const {
+  if (pace.step_seconds <= 0) return std::nullopt;
+  first_interval_ = pace.step_seconds / config().mixing.rate_com;
+  return first_interval_;
+}
+
+void A2CiD2::MixTo(Time now, StrategyActions& out) {
+  const double units = clock_->Units((now - mixed_at_).seconds());
+  mixed_at_ = now;
+  Run(MixKernel::kMomentum, {inbox(), kTilde}, {AcidMixing::After(constants_.eta, units).swap},
+      out);
+}
+
+Region A2CiD2::Prepare(Time now, StrategyActions& out) {
+  if (TakeFresh() || !clock_) {
+    // The view began at consensus: x-tilde is x.
+    Run(MixKernel::kCopy, {inbox(), Region::kOutbox}, {}, out);
+    Run(MixKernel::kCopy, {kTilde, Region::kOutbox}, {}, out);
+    clock_.emplace(config().mixing.rate_com, first_interval_);
+    mixed_at_ = exchanged_at_ = now;
+    return inbox();
+  }
+  Run(MixKernel::kAbsorb, {kTilde, Region::kOutbox, inbox()}, {}, out);
+  MixTo(now, out);
+  return inbox();
+}
+
+void A2CiD2::Commit(Time now, StrategyActions& out) {
+  Run(MixKernel::kDifference, {receive(), inbox()}, {static_cast<double>(config().compression)},
+      out);
+  MixTo(now, out);
+  clock_->OnExchange((now - exchanged_at_).seconds());
+  exchanged_at_ = now;
+  Run(MixKernel::kMoveTowards, {inbox(), receive()}, {0.5}, out);
+  Run(MixKernel::kMoveTowards, {kTilde, receive()}, {constants_.alpha_tilde}, out);
+  out.push_back(DeliverMixed{inbox()});
+}
+
+void A2CiD2::Abandon(Time now, StrategyActions& out) {
+  MixTo(now, out);
+  out.push_back(DeliverMixed{inbox()});
+}
+
+}  // namespace crowdsurf::worker

@@ -1,0 +1,127 @@
+// A2CiD2: the continuous momentum that makes pairwise averaging on a sparse graph as fast as
+// sqrt(chi1 chi2).
+//
+// Source: A2CiD2 (Nabli, Belilovsky, Oyallon 2023, arXiv 2306.08289), equations of section 3 in
+// event form: on any event first mix by the time since the last one, then apply the event. Differs
+// from the released code: (1) both ends mix first, exchange *snapshots* and apply opposite deltas,
+// so the sum of x and the sum of x-tilde are preserved even when gradients land in between (sending
+// the unmixed x drifts the mean by 0.11-0.17 sigma); (2) the clock is defined by this worker's own
+// completed exchanges, so that the assumed rate is true by construction and training never waits
+// for an exchange; (3) eta and alpha-tilde come from the graph's real edge rates (graph.h), not
+// from rate / degree. Owner: the strategy of an agent, or the simulator. Single sequence. Nothing
+// is allocated. Scalar: float in production, double in paper tests.
+#pragma once
+
+#include <cmath>
+#include <span>
+
+#include "base/check.h"
+#include "worker/core/strategy/pair_strategy.h"
+#include "worker/core/view/graph.h"
+
+namespace crowdsurf::worker {
+
+// exp(delta * [[-eta, eta], [eta, -eta]]) = [[keep, swap], [swap, keep]]; keep + swap = 1, a
+// semigroup in delta.
+struct AcidMixing {
+  double keep = 1;
+  double swap = 0;
+
+  // eta >= 0, delta >= 0 in units of the exchange clock.
+  static AcidMixing After(double eta, double delta) {
+    const double half = -std::expm1(-2 * eta * delta) / 2;
+    return {1 - half, half};
+  }
+};
+
+// (x, xt) <- (keep x + swap xt, swap x + keep xt). x, xt: Scalar[n], distinct. Written with the
+// difference, so that x + xt changes only by rounding.
+template <class Scalar>
+void AcidMix(const AcidMixing& mixing, std::span<Scalar> x, std::span<Scalar> xt) {
+  CHECK_EQ(x.size(), xt.size());
+  const Scalar swap = static_cast<Scalar>(mixing.swap);
+  for (size_t i = 0; i < x.size(); ++i) {
+    const Scalar move = swap * (xt[i] - x[i]);
+    x[i] += move;
+    xt[i] -= move;
+  }
+}
+
+// An exchange: `mine` and `theirs` are the snapshots that crossed the wire (both ends use the same
+// rounded values). x += (theirs - mine) / 2, xt += alpha_tilde (theirs - mine): the deltas of both
+// ends are exact opposites.
+template <class Scalar>
+void AcidExchange(double alpha_tilde, std::span<const Scalar> mine, std::span<const Scalar> theirs,
+                  std::span<Scalar> x, std::span<Scalar> xt) {
+  CHECK_EQ(x.size(), xt.size());
+  CHECK_EQ(x.size(), mine.size());
+  CHECK_EQ(x.size(), theirs.size());
+  const Scalar weight = static_cast<Scalar>(alpha_tilde);
+  for (size_t i = 0; i < x.size(); ++i) {
+    const Scalar difference = theirs[i] - mine[i];
+    x[i] += Scalar(0.5) * difference;
+    xt[i] += weight * difference;
+  }
+}
+
+// The exchange-defined clock: one unit is rate_com times the usual interval between this worker's
+// completed exchanges.
+class ExchangeClock {
+ public:
+  // rate_com: exchanges per gradient step that eta was computed for, > 0. first_interval: seconds,
+  // > 0, the guess until exchanges tell (a gradient step's duration / rate_com).
+  ExchangeClock(double rate_com, double first_interval)
+      : rate_com_(rate_com), interval_(first_interval) {
+    CHECK_GT(rate_com, 0.0);
+    CHECK_GT(first_interval, 0.0);
+  }
+
+  // Units between two instants, `seconds` apart, at the present rate.
+  double Units(double seconds) const { return seconds / (rate_com_ * interval_); }
+
+  // An exchange was completed `seconds` after the one before.
+  void OnExchange(double seconds) { interval_ += kGain * (seconds - interval_); }
+
+ private:
+  // Intervals of a Poisson clock scatter by their own mean: 1/32 averages over some thirty, so the
+  // unit wobbles by an eighth, and a change of the real rate is followed within a minute of steps.
+  // Halved: slower to follow; doubled: eta times a noisier clock.
+  static constexpr double kGain = 1.0 / 32;
+  double rate_com_;
+  double interval_;  // seconds
+};
+
+// The strategy of an agent: x is the trainer's model, as its snapshots show it; x-tilde lies in
+// kExtra0. What the trainer changed between two snapshots is added to x-tilde as well ("generic
+// rule" of the reference), whatever its optimizer. An exchange that came to nothing still delivers
+// the mixing. Constants come from the real edge rates of this view's graph, in exchanges a gradient
+// step, and are computed again at each view: O(n^3). Memory: two copies.
+class A2CiD2 : public PairStrategy {
+ public:
+  explicit A2CiD2(Rng rng) : PairStrategy(rng) {}
+  Needs needs() const override {
+    return {.strict_view = true, .own_cadence = true, .extra_regions = 2};
+  }
+  const AcidConstants& constants() const { return constants_; }
+
+ protected:
+  std::optional<double> MeanInterval(const PaceTold& pace) const override;
+  void OnGraph(const Topology& topology) override;
+  Region receive() const override { return Region::kExtra1; }
+  Region Prepare(Time now, StrategyActions& out) override;
+  void Commit(Time now, StrategyActions& out) override;
+  void Abandon(Time now, StrategyActions& out) override;
+
+ private:
+  void MixTo(Time now, StrategyActions& out);
+
+  AcidConstants constants_;
+  std::optional<ExchangeClock> clock_;
+  Time mixed_at_;
+  Time exchanged_at_;
+  // Seconds between exchanges that are wanted, as of the last tick; 1 until a step's length is
+  // known.
+  mutable double first_interval_ = 1;
+};
+
+}  // namespace crowdsurf::worker

@@ -1,0 +1,80 @@
+// Edge mailbox: the transport for strategies whose members hold, for each edge of a graph, what
+// the neighbour sent last.
+//
+// Owner: Mixing, single sequence. Pure bookkeeping: bytes lie in regions that the host holds.
+// Latest-wins, chunk by chunk: a chunk that is newer than what lies there replaces it in place, an
+// older one is counted and dropped, a lost one leaves the last. So one copy of the vector per edge
+// is all there is, and no message needs to be complete before it is of use: delays may differ from
+// chunk to chunk, which the fixed point of RelaySum does not depend on. FIFO takes a chunk only if
+// it is the next one of its edge; the sender repeats what is missing. Memory is made by Reset;
+// nothing is allocated afterwards. Source: decentralized-algorithms.md 1.2 and 5.2. Bounds: links
+// of one graph; no queue.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "worker/core/vector/mix.h"
+
+namespace crowdsurf::worker {
+
+// An edge of this peer, and the region that holds what came over it.
+struct EdgeLink {
+  PeerId peer;
+  MixTag tag = kFirstEdgeTag;
+  Region region = Region::kExtra0;
+  Extent extent;  // of the vector: all of it, or the part that travels on this tree
+};
+
+class EdgeMailbox {
+ public:
+  enum class Order : uint8_t { kLatestWins, kFifo };
+  enum class Taken : uint8_t { kTaken, kStale, kStrange };
+  struct Counters {
+    uint64_t taken = 0, stale = 0, strange = 0, not_finite = 0;
+  };
+
+  // A new view: every edge is empty again. `models`: members of the view, the bound of counts.
+  // Pre: chunk_elements > 0. Bound: a region each (MostMembersOf, view_plan.h).
+  void Reset(std::vector<EdgeLink> links, uint32_t models, uint32_t chunk_elements, WireFormat wire,
+             Order order);
+
+  // Where a chunk belongs; nullopt: no such edge, chunk or count.
+  std::optional<MixPlace> Place(const MixArrived& chunk) const;
+  // True when the chunk is to be stored: newer than what lies there (FIFO: the next one).
+  bool Wants(const MixArrived& chunk) const;
+  // The host has looked at the bytes; `sound`: right size, all finite, and stored when Wants said
+  // so.
+  Taken OnChunk(const MixArrived& chunk, bool sound);
+
+  // Chunk `chunk` of what goes to link `to`: `own`, and with `relay` what the other edges of its
+  // tag hold. `sequence`: of this peer's message.
+  MixChunk Describe(size_t to, uint32_t chunk, Region own, bool relay, uint64_t sequence) const;
+
+  const std::vector<EdgeLink>& links() const { return links_; }
+  std::optional<size_t> Find(const PeerId& peer, MixTag tag) const;
+  uint32_t ChunksOf(const Extent& extent) const;
+  uint32_t CountAt(size_t link, uint32_t chunk) const { return slots_[link][chunk].count; }
+  // The greatest sequence of which anything is here: how far the neighbour has come.
+  uint64_t Newest(size_t link) const { return newest_[link]; }
+  Extent RangeOf(const Extent& extent, uint32_t chunk) const;
+  const Counters& counters() const { return counters_; }
+
+ private:
+  struct Slot {
+    uint64_t sequence = 0;
+    uint32_t count = 0;  // 0: never heard
+  };
+  std::vector<EdgeLink> links_;
+  std::vector<std::vector<Slot>> slots_;  // by link, by chunk
+  std::vector<uint64_t> newest_;          // by link
+  uint32_t models_ = 0;
+  uint32_t chunk_elements_ = 1;
+  WireFormat wire_ = WireFormat::kFloat32;
+  Order order_ = Order::kLatestWins;
+  Counters counters_;
+  mutable std::vector<Region> sum_of_;  // scratch of Describe
+};
+
+}  // namespace crowdsurf::worker

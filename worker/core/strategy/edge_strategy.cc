@@ -1,0 +1,161 @@
+#include "worker/core/strategy/edge_strategy.h"
+
+#include <algorithm>
+
+namespace crowdsurf::worker {
+namespace {
+
+// Two times the roster's time to live in a small job: by then a dead neighbour has left the view.
+constexpr Duration kLagPatience = Seconds(6);
+
+}  // namespace
+
+Extent EdgeStrategy::PartOf(MixTag tag) const {
+  // Two trees carry half of the vector each: the first half, and the rest.
+  const uint64_t half = elements_ / 2;
+  if (parts_ == 1) return {0, elements_};
+  return tag == kFirstEdgeTag ? Extent{0, half} : Extent{half, elements_ - half};
+}
+
+void EdgeStrategy::OnView(Time, const View& view, const PeerId& self, StrategyActions& out) {
+  config_ = view.config;
+  const Topology topology = TopologyOf(view, self, config_.mixing.graph, as_trees());
+  members_ = static_cast<uint32_t>(topology.nodes.size());
+  parts_ = topology.graphs.size();
+  down_.clear();
+  leaving_.clear();
+  open_ = fresh_ = false;
+  stage_ = Stage::kWaiting;
+  sequence_ = 0;
+  ReserveRegions regions;
+  UseEdges use{.links = {}, .wire = wire(), .order = EdgeMailbox::Order::kLatestWins};
+  for (size_t tree = 0; tree < topology.graphs.size(); ++tree) {
+    const auto tag = static_cast<MixTag>(kFirstEdgeTag + tree);
+    for (const uint32_t node : topology.Neighbours(tree)) {
+      if (use.links.size() == kMostExtraRegions) break;  // MostMembersOf: not in a sound view
+      use.links.push_back({.peer = topology.nodes[node],
+                           .tag = tag,
+                           .region = ExtraRegion(regions.extents.size()),
+                           .extent = PartOf(tag)});
+      regions.extents.push_back(PartOf(tag));
+    }
+  }
+  out.push_back(std::move(regions));
+  out.push_back(std::move(use));
+  OnGraph(topology);
+}
+
+bool EdgeStrategy::SameCounts(MixTag tag, uint32_t a, uint32_t b) const {
+  for (size_t i = 0; i < edges_->links().size(); ++i) {
+    if (edges_->links()[i].tag == tag && edges_->CountAt(i, a) != edges_->CountAt(i, b))
+      return false;
+  }
+  return true;
+}
+
+bool EdgeStrategy::IntervalOver(Time now) const {
+  switch (config_.interval_unit) {
+    case IntervalUnit::kSteps:
+      // A snapshot is taken at the next boundary: asked one step ahead, it is in time.
+      return static_cast<double>(step_) + 1 >= static_cast<double>(mark_step_) + config_.interval;
+    case IntervalUnit::kSamples:
+      return samples_ - mark_samples_ >= config_.interval;
+    case IntervalUnit::kSeconds:
+      return now - mark_time_ >= Seconds(config_.interval);
+  }
+  return false;
+}
+
+void EdgeStrategy::AskWhenDue(Time now, StrategyActions& out) {
+  if (!open_ || stage_ != Stage::kWaiting || !leaving_.empty() || members_ < 2) return;
+  if (IntervalOver(now)) {
+    stage_ = Stage::kAsked;
+    return out.push_back(AskSnapshot{});
+  }
+  switch (config_.interval_unit) {
+    case IntervalUnit::kSteps:
+      return out.push_back(
+          WakeAtTotals{mark_step_ + static_cast<uint64_t>(config_.interval) - 1, 0});
+    case IntervalUnit::kSamples:
+      return out.push_back(WakeAtTotals{0, mark_samples_ + config_.interval});
+    case IntervalUnit::kSeconds:
+      return out.push_back(SetStrategyTimer{mark_time_ + Seconds(config_.interval)});
+  }
+}
+
+bool EdgeStrategy::Lags() const {
+  for (size_t i = 0; i < edges_->links().size(); ++i) {
+    if (down_.contains(edges_->links()[i].peer)) continue;
+    if (edges_->Newest(i) + config_.mixing.max_lag < sequence_) return true;
+  }
+  return false;
+}
+
+void EdgeStrategy::OnSnapshot(Time now, const SnapshotTaken& snapshot, StrategyActions& out) {
+  if (stage_ != Stage::kAsked) return out.push_back(ReleaseSnapshot{});
+  step_ = std::max(step_, snapshot.step);
+  samples_ = std::max(samples_, snapshot.samples);
+  mark_step_ = snapshot.step;
+  mark_samples_ = snapshot.samples;
+  mark_time_ = now;
+  if (std::exchange(fresh_, false))
+    out.push_back(RunKernel{MixKernel::kCopy, {0, elements_}, {inbox_, Region::kOutbox}, {}});
+  ++sequence_;
+  for (const EdgeLink& link : edges_->links()) {
+    if (down_.contains(link.peer) || link.extent.count == 0) continue;
+    leaving_.insert({link.peer, link.tag});
+    out.push_back(SendEdge{link.peer, link.tag, Region::kOutbox, relays(), sequence_});
+  }
+  if (!Lags()) return Finish(now, out);
+  stage_ = Stage::kLagging;
+  patient_until_ = now + kLagPatience;
+  out.push_back(SetStrategyTimer{patient_until_});
+}
+
+void EdgeStrategy::Finish(Time now, StrategyActions& out) {
+  Average(out);
+  out.push_back(DeliverMixed{inbox_});
+  OnAveraged(out);
+  stage_ = Stage::kWaiting;
+  AskWhenDue(now, out);
+}
+
+void EdgeStrategy::Left(const PeerId& peer, MixTag tag) { leaving_.erase({peer, tag}); }
+
+void EdgeStrategy::OnEvent(Time now, const Event& event, StrategyActions& out) {
+  if (const auto* opens = std::get_if<MixingOpens>(&event)) {
+    open_ = fresh_ = true;
+    inbox_ = opens->inbox;
+    mark_step_ = step_;
+    mark_samples_ = samples_;
+    mark_time_ = now;
+    AskWhenDue(now, out);
+  } else if (const auto* pace = std::get_if<PaceTold>(&event)) {
+    step_ = pace->step;
+    samples_ = pace->samples;
+    AskWhenDue(now, out);
+  } else if (const auto* snapshot = std::get_if<SnapshotTaken>(&event)) {
+    OnSnapshot(now, *snapshot, out);
+  } else if (std::holds_alternative<SnapshotRefused>(event)) {
+    stage_ = Stage::kWaiting;
+    mark_step_ = step_;  // the next interval
+    mark_samples_ = samples_;
+    mark_time_ = now;
+    AskWhenDue(now, out);
+  } else if (const auto* sent = std::get_if<EdgeSent>(&event)) {
+    Left(sent->peer, sent->tag);
+    AskWhenDue(now, out);
+  } else if (const auto* down = std::get_if<PeerDown>(&event)) {
+    down_.insert(down->peer);
+    for (MixTag tag = kFirstEdgeTag; tag <= kMostMixTag; ++tag) Left(down->peer, tag);
+    if (stage_ == Stage::kLagging && !Lags()) return Finish(now, out);
+    AskWhenDue(now, out);
+  } else if (std::holds_alternative<EdgeArrived>(event)) {
+    if (stage_ == Stage::kLagging && !Lags()) Finish(now, out);
+  } else if (std::holds_alternative<StrategyTimer>(event)) {
+    if (stage_ == Stage::kLagging && now >= patient_until_) return Finish(now, out);
+    AskWhenDue(now, out);
+  }
+}
+
+}  // namespace crowdsurf::worker

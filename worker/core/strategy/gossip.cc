@@ -1,0 +1,62 @@
+#include "worker/core/strategy/gossip.h"
+
+#include <algorithm>
+
+namespace crowdsurf::worker {
+
+// ---- pairs -------------------------------------------------------------------------------------
+
+std::optional<double> GossipPairs::MeanInterval(const PaceTold& pace) const {
+  const double interval = config().interval;
+  switch (config().interval_unit) {
+    case IntervalUnit::kSeconds:
+      return interval;
+    case IntervalUnit::kSteps:
+      if (pace.step_seconds > 0) return interval * pace.step_seconds;
+      break;
+    case IntervalUnit::kSamples:
+      if (pace.sample_seconds > 0) return interval * pace.sample_seconds;
+      break;
+  }
+  return std::nullopt;
+}
+
+Region GossipPairs::Prepare(Time, StrategyActions& out) {
+  Run(MixKernel::kCopy, {inbox(), Region::kOutbox}, {}, out);
+  return Region::kOutbox;
+}
+
+void GossipPairs::Commit(Time, StrategyActions& out) {
+  Run(MixKernel::kDifference, {receive(), Region::kOutbox},
+      {static_cast<double>(config().compression)}, out);
+  Run(MixKernel::kMoveTowards, {inbox(), receive()}, {0.5}, out);
+  out.push_back(DeliverMixed{inbox()});
+}
+
+// ---- neighbours --------------------------------------------------------------------------------
+
+void GossipNeighbours::OnGraph(const Topology& topology) {
+  const auto neighbours = topology.graphs[0].Neighbours();
+  weights_.clear();
+  for (const uint32_t node : neighbours[topology.self]) {
+    const size_t degree = std::max(neighbours[topology.self].size(), neighbours[node].size());
+    weights_.push_back(1.0 / (1.0 + static_cast<double>(degree)));
+  }
+}
+
+void GossipNeighbours::Average(StrategyActions& out) {
+  ForEachRun(kFirstEdgeTag, [&](const Extent& range, uint32_t chunk) {
+    std::vector<Region> regions{inbox(), Region::kOutbox};
+    std::vector<double> scalars{1.0};
+    for (size_t i = 0; i < edges().links().size(); ++i) {
+      if (edges().CountAt(i, chunk) == 0) continue;
+      scalars[0] -= weights_[i];
+      regions.push_back(edges().links()[i].region);
+      scalars.push_back(weights_[i]);
+    }
+    scalars.push_back(1.0);
+    out.push_back(RunKernel{MixKernel::kAverage, range, std::move(regions), std::move(scalars)});
+  });
+}
+
+}  // namespace crowdsurf::worker

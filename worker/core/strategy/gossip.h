@@ -1,0 +1,47 @@
+// Gossip: plain averaging with neighbours, nobody waits for everybody.
+//
+// GossipPairs. Source: AD-PSGD (Lian et al. 2018): two members average their models, at random
+// times. Differs: no bipartite graph (pair_exchange.h), both ends use the same rounded snapshots,
+// so that the sum over both is preserved whatever the wire format. One exchange per interval on
+// average.
+// GossipNeighbours. Source: D-PSGD (Lian et al. 2017) with Metropolis weights, x_i = sum W_ij y_j.
+// Differs: no lock-step: the last model of each neighbour stands in for a late one
+// (edge_mailbox.h), so the mean is kept only in expectation, and who never spoke in this view
+// leaves its weight with us. One step per interval. Memory: one copy, or one per neighbour.
+#pragma once
+
+#include "worker/core/strategy/edge_strategy.h"
+#include "worker/core/strategy/pair_strategy.h"
+
+namespace crowdsurf::worker {
+
+class GossipPairs : public PairStrategy {
+ public:
+  explicit GossipPairs(Rng rng) : PairStrategy(rng) {}
+  Needs needs() const override { return {.strict_view = true, .extra_regions = 1}; }
+
+ protected:
+  std::optional<double> MeanInterval(const PaceTold& pace) const override;
+  void OnGraph(const Topology&) override {}
+  Region receive() const override { return Region::kExtra0; }
+  Region Prepare(Time now, StrategyActions& out) override;
+  void Commit(Time now, StrategyActions& out) override;
+  void Abandon(Time, StrategyActions& out) override { out.push_back(ReleaseSnapshot{}); }
+};
+
+class GossipNeighbours : public EdgeStrategy {
+ public:
+  Needs needs() const override { return {.strict_view = true, .edge_copies = true}; }
+
+ protected:
+  bool relays() const override { return false; }
+  bool as_trees() const override { return false; }
+  WireFormat wire() const override { return config().compression; }
+  void OnGraph(const Topology& topology) override;
+  void Average(StrategyActions& out) override;
+
+ private:
+  std::vector<double> weights_;  // of each link
+};
+
+}  // namespace crowdsurf::worker

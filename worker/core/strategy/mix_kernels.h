@@ -1,0 +1,106 @@
+// Mix kernels: the arithmetic of the strategies on graphs, over spans.
+//
+// Templates on the scalar: float in production, double in paper tests. The host runs them when the
+// core says so (mix.h), on any thread that owns the regions. O(elements), nothing is allocated.
+// Source: a2cid2.h and relay_sum.h, whose functions they call.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <span>
+
+#include "base/check.h"
+#include "worker/core/strategy/a2cid2.h"
+#include "worker/core/vector/mix.h"
+#include "worker/core/vector/wire_format.h"
+
+namespace crowdsurf::worker {
+
+inline constexpr size_t kMixBlock = 1024;  // values on the stack: 4 KiB of float32, in L1
+
+// values[i] as the other end gets it. Scratch of kMixBlock on the stack.
+template <class Scalar>
+void RoundAsWire(WireFormat format, std::span<const Scalar> values, std::span<Scalar> out) {
+  CHECK_EQ(values.size(), out.size());
+  std::array<uint8_t, kMixBlock * sizeof(Scalar)> wire;
+  for (size_t at = 0; at < values.size(); at += kMixBlock) {
+    const size_t count = std::min(kMixBlock, values.size() - at);
+    const auto bytes = std::span(wire).first(count * WireWidth<Scalar>(format));
+    EncodeWire(format, values.subspan(at, count), bytes);
+    DecodeWire(format, bytes, out.subspan(at, count));
+  }
+}
+
+// theirs[i] -= mine[i] as it travelled: both ends use the same rounded values, so that their
+// deltas are exact opposites.
+template <class Scalar>
+void DifferenceAsSent(WireFormat format, std::span<const Scalar> mine, std::span<Scalar> theirs) {
+  std::array<Scalar, kMixBlock> rounded;
+  for (size_t at = 0; at < mine.size(); at += kMixBlock) {
+    const size_t count = std::min(kMixBlock, mine.size() - at);
+    RoundAsWire(format, mine.subspan(at, count), std::span(rounded).first(count));
+    for (size_t i = 0; i < count; ++i) theirs[at + i] -= rounded[i];
+  }
+}
+
+// out[i] = scale * sum of weights[k] * inputs[k][i], added in order. `out` may be an input.
+template <class Scalar>
+void WeightedSum(std::span<const std::span<const Scalar>> inputs, std::span<const double> weights,
+                 double scale, std::span<Scalar> out) {
+  CHECK_EQ(inputs.size(), weights.size());
+  for (size_t i = 0; i < out.size(); ++i) {
+    Scalar sum = 0;
+    for (size_t k = 0; k < inputs.size(); ++k) {
+      sum += static_cast<Scalar>(weights[k]) * inputs[k][i];
+    }
+    out[i] = sum * static_cast<Scalar>(scale);
+  }
+}
+
+// Pre: `regions` are equally long spans of one range, `scalars` as MixKernel says. kAverage takes
+// at most kMostExtraRegions inputs.
+template <class Scalar>
+void RunMixKernel(MixKernel kernel, std::span<const std::span<Scalar>> regions,
+                  std::span<const double> scalars) {
+  switch (kernel) {
+    case MixKernel::kCopy:
+      CHECK_EQ(regions.size(), 2u);
+      std::copy(regions[1].begin(), regions[1].end(), regions[0].begin());
+      return;
+    case MixKernel::kAbsorb:
+      CHECK_EQ(regions.size(), 3u);
+      for (size_t i = 0; i < regions[0].size(); ++i) {
+        regions[0][i] += regions[1][i] - regions[2][i];
+        regions[2][i] = regions[1][i];
+      }
+      return;
+    case MixKernel::kMomentum:
+      CHECK_EQ(regions.size(), 2u);
+      AcidMix(AcidMixing{1 - scalars[0], scalars[0]}, regions[0], regions[1]);
+      return;
+    case MixKernel::kDifference:
+      CHECK_EQ(regions.size(), 2u);
+      DifferenceAsSent(static_cast<WireFormat>(static_cast<int>(scalars[0])),
+                       std::span<const Scalar>(regions[1]), regions[0]);
+      return;
+    case MixKernel::kMoveTowards: {
+      CHECK_EQ(regions.size(), 2u);
+      const Scalar weight = static_cast<Scalar>(scalars[0]);
+      for (size_t i = 0; i < regions[0].size(); ++i) regions[0][i] += weight * regions[1][i];
+      return;
+    }
+    case MixKernel::kAverage: {
+      CHECK_GE(regions.size(), 2u);
+      CHECK_EQ(scalars.size(), regions.size());
+      std::array<std::span<const Scalar>, kMostExtraRegions> inputs;
+      const size_t count = regions.size() - 1;
+      CHECK_LE(count, inputs.size());
+      for (size_t k = 0; k < count; ++k) inputs[k] = regions[k + 1];
+      WeightedSum<Scalar>(std::span(inputs).first(count), scalars.first(count), scalars[count],
+                          regions[0]);
+      return;
+    }
+  }
+}
+
+}  // namespace crowdsurf::worker

@@ -1,0 +1,43 @@
+#include "worker/core/strategy/moshpit.h"
+
+namespace crowdsurf::worker {
+
+void Moshpit::OnView(Time, const View& view, const PeerId&, StrategyActions& out) {
+  if (trip_) out.push_back(AbandonAveraging{trip_->averaging});
+  trip_.reset();
+  axes_ = view.grid.axes();
+  mode_ = view.config.rounds;
+}
+
+void Moshpit::OpenNext(StrategyActions& out) {
+  const Region from = trip_->done == 0 ? Region::kOutbox : latest_;
+  const Region to = latest_ == Region::kInboxA ? Region::kInboxB : Region::kInboxA;
+  const size_t axis =
+      mode_ == RoundsMode::kOne ? static_cast<size_t>(trip_->averaging % axes_) : trip_->done;
+  out.push_back(OpenRound{trip_->averaging, axis, from, to, trip_->weight});
+}
+
+void Moshpit::OnEvent(Time, const Event& event, StrategyActions& out) {
+  if (const auto* published = std::get_if<PublishedEvent>(&event)) {
+    trip_ = Trip{.averaging = published->averaging, .done = 0, .weight = published->weight};
+    OpenNext(out);
+    return;
+  }
+  const auto* decided = std::get_if<RoundDecided>(&event);
+  if (decided == nullptr || !trip_ || decided->averaging != trip_->averaging) return;
+  // The round wrote into the other inbox, whatever came of it.
+  latest_ = latest_ == Region::kInboxA ? Region::kInboxB : Region::kInboxA;
+  if (!decided->applied) {
+    out.push_back(AbandonAveraging{trip_->averaging});
+    trip_.reset();
+    return;
+  }
+  trip_->weight = decided->weight;
+  ++trip_->done;
+  const size_t rounds = mode_ == RoundsMode::kOne ? 1 : axes_;
+  if (trip_->done < rounds) return OpenNext(out);
+  out.push_back(DeliverResult{trip_->averaging, latest_, trip_->weight});
+  trip_.reset();
+}
+
+}  // namespace crowdsurf::worker

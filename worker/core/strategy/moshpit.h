@@ -1,0 +1,34 @@
+// Moshpit: an averaging is one trip over the grid's axes, a group all-reduce on each.
+//
+// Source: Moshpit SGD (Ryabinin et al. 2021), Alg. 1; DESIGN 4. Differs from the paper: a fitted
+// grid with sticky cells; the weight travels with the vector, so the weighted mean is exact after d
+// rounds; `rounds: One` does one axis an averaging, in turn. One object per agent and view; single
+// sequence.
+#pragma once
+
+#include "worker/core/strategy/strategy.h"
+
+namespace crowdsurf::worker {
+
+class Moshpit : public Strategy {
+ public:
+  Needs needs() const override { return {}; }
+  void OnView(Time now, const View& view, const PeerId& self, StrategyActions& out) override;
+  void OnEvent(Time now, const Event& event, StrategyActions& out) override;
+
+ private:
+  void OpenNext(StrategyActions& out);
+
+  size_t axes_ = 1;
+  RoundsMode mode_ = RoundsMode::kAll;
+  // Results alternate between the inboxes (round-protocol.md 12); this one holds the latest.
+  Region latest_ = Region::kInboxA;
+  struct Trip {
+    uint64_t averaging = 0;
+    size_t done = 0;  // rounds
+    double weight = 0;
+  };
+  std::optional<Trip> trip_;
+};
+
+}  // namespace crowdsurf::worker

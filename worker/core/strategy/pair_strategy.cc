@@ -1,0 +1,67 @@
+#include "worker/core/strategy/pair_strategy.h"
+
+#include <algorithm>
+
+namespace crowdsurf::worker {
+
+void PairStrategy::OnView(Time, const View& view, const PeerId& self, StrategyActions& out) {
+  config_ = view.config;
+  const Topology topology = TopologyOf(view, self, config_.mixing.graph, false);
+  neighbours_.clear();
+  for (const uint32_t node : topology.Neighbours(0)) neighbours_.push_back(topology.nodes[node]);
+  down_.clear();
+  open_ = fresh_ = proposing_ = prepared_ = false;
+  next_ = Time::Infinite();
+  OnGraph(topology);
+  out.push_back(
+      ReserveRegions{std::vector<Extent>(static_cast<size_t>(needs().extra_regions), all())});
+  out.push_back(UsePairs{receive()});
+}
+
+void PairStrategy::DrawNext(Time now, StrategyActions& out) {
+  if (!open_ || !pace_ || neighbours_.empty()) return;
+  const auto mean = MeanInterval(*pace_);
+  if (!mean) return;
+  next_ = now + Seconds(rng_.Exponential(2 * *mean));
+  out.push_back(SetStrategyTimer{next_});
+}
+
+void PairStrategy::OnTick(Time now, StrategyActions& out) {
+  if (now < next_) return out.push_back(SetStrategyTimer{next_});
+  if (!proposing_ && !prepared_) {
+    const PeerId& partner = neighbours_[rng_.Uniform(neighbours_.size())];
+    if (!down_.contains(partner)) {
+      proposing_ = true;
+      out.push_back(ProposePair{partner});
+    }
+  }
+  DrawNext(now, out);
+}
+
+void PairStrategy::OnEvent(Time now, const Event& event, StrategyActions& out) {
+  if (const auto* opens = std::get_if<MixingOpens>(&event)) {
+    open_ = fresh_ = true;
+    inbox_ = opens->inbox;
+    DrawNext(now, out);
+  } else if (const auto* pace = std::get_if<PaceTold>(&event)) {
+    pace_ = *pace;
+    if (next_.infinite()) DrawNext(now, out);
+  } else if (std::holds_alternative<StrategyTimer>(event)) {
+    if (!next_.infinite()) OnTick(now, out);
+  } else if (std::holds_alternative<PairAgreed>(event)) {
+    proposing_ = true;
+    out.push_back(AskSnapshot{});
+  } else if (std::holds_alternative<SnapshotTaken>(event)) {
+    prepared_ = true;
+    const Region mine = Prepare(now, out);
+    out.push_back(ExchangePair{{}, mine});
+  } else if (const auto* done = std::get_if<PairDone>(&event)) {
+    proposing_ = false;
+    if (!std::exchange(prepared_, false)) return;
+    done->committed ? Commit(now, out) : Abandon(now, out);
+  } else if (const auto* down = std::get_if<PeerDown>(&event)) {
+    down_.insert(down->peer);
+  }
+}
+
+}  // namespace crowdsurf::worker

@@ -1,0 +1,80 @@
+// Mix: the words that strategies on graphs, their transports and their hosts share.
+//
+// A strategy on a graph (Gossip, A2CiD2, RelaySum) mixes its own snapshot with what neighbours
+// sent. Bytes never pass through a core: chunks are named by (sender, tag, sequence, chunk), the
+// host asks where they belong (MixPlace) or what they are made of (MixChunk), and runs kernels
+// (mix_kernels.h) on named regions when told. Values; any thread. Source: DESIGN 4 "Strategies".
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/id.h"
+#include "worker/core/view/averaging_config.h"
+#include "worker/core/view/witness.h"
+
+namespace crowdsurf::worker {
+
+// Buffers by name, float32. kOutbox is the trainer's snapshot (read only between publish and
+// release); kInboxA/B are results; from kExtra0 on a strategy's own, as long as it declares.
+enum class Region : uint8_t { kOutbox, kInboxA, kInboxB, kExtra0, kExtra1, kExtra2, kExtra3 };
+constexpr Region ExtraRegion(size_t i) {
+  return static_cast<Region>(static_cast<size_t>(Region::kExtra0) + i);
+}
+constexpr bool IsExtra(Region region) { return region >= Region::kExtra0; }
+constexpr size_t ExtraIndex(Region region) {
+  return static_cast<size_t>(region) - static_cast<size_t>(Region::kExtra0);
+}
+
+// Elements [begin, begin + count) of the flat vector.
+struct Extent {
+  uint64_t begin = 0;
+  uint64_t count = 0;
+  bool operator==(const Extent&) const = default;
+};
+
+// What a message is: a snapshot of a pair exchange, or an edge's message, by the tree it is of.
+using MixTag = uint8_t;
+inline constexpr MixTag kPairTag = 0;
+inline constexpr MixTag kFirstEdgeTag = 1;
+inline constexpr MixTag kMostMixTag = 2;  // DoubleBinaryTree has two trees
+
+// A chunk that arrived; the host holds its bytes until the call returns.
+struct MixArrived {
+  PeerId from;
+  InstanceId instance;  // of the view (MixInstanceOf)
+  MixTag tag = kPairTag;
+  uint64_t sequence = 0;  // the sender's step, or the exchange's number
+  uint32_t count = 1;     // models in the sum
+  uint32_t chunk = 0;
+};
+// Where a chunk that arrives belongs: exactly `count` values of `region`, as they travelled.
+struct MixPlace {
+  Region region = Region::kExtra0;
+  uint64_t begin = 0;
+  uint32_t count = 0;
+  WireFormat wire = WireFormat::kFloat32;
+};
+// What a chunk that leaves is made of: the sum of `sum_of`, in that order, encoded as `wire`.
+struct MixChunk {
+  InstanceId instance;
+  uint64_t sequence = 0;
+  uint32_t count = 1;
+  WireFormat wire = WireFormat::kFloat32;
+  uint64_t begin = 0;
+  uint32_t elements = 0;
+  std::span<const Region> sum_of;  // until the next call
+};
+
+// Kernels over regions r[0], r[1], ... and scalars s[0], ... of the same range of the vector.
+enum class MixKernel : uint8_t {
+  kCopy,         // r0 = r1
+  kAbsorb,       // r0 += r1 - r2, then r2 = r1: the trainer's own change since the last result
+  kMomentum,     // AcidMix: (r0, r1) move towards each other by s0 of their difference
+  kDifference,   // r0 -= r1 as it travelled; s0: WireFormat
+  kMoveTowards,  // r0 += s0 * r1
+  kAverage,      // r0 = s[n] * (s0 * r1 + s1 * r2 + ... ); r0 may be among them
+};
+
+}  // namespace crowdsurf::worker

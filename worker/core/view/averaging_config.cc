@@ -1,0 +1,106 @@
+#include "worker/core/view/averaging_config.h"
+
+#include <cmath>
+
+namespace crowdsurf::worker {
+namespace {
+
+constexpr size_t kMostMetricName = 256;
+
+template <class T, class Write>
+void Optional(const std::optional<T>& value, ByteWriter& out, Write write) {
+  out.Bool(value.has_value());
+  if (value) write(*value);
+}
+
+// An enumerator 0..last.
+template <class E>
+E Enumerator(ByteReader& in, E last) {
+  const uint8_t value = in.U8();
+  if (value > static_cast<uint8_t>(last)) in.Fail();
+  return in.ok() ? static_cast<E>(value) : E{};
+}
+
+bool Good(double value) { return std::isfinite(value) && value >= 0; }
+
+void Encode(const Target& target, ByteWriter& out) {
+  Optional(target.samples, out, [&](double v) { out.F64(v); });
+  Optional(target.steps, out, [&](uint64_t v) { out.U64(v); });
+  Optional(target.seconds, out, [&](double v) { out.F64(v); });
+  Optional(target.metric, out, [&](const std::string& v) { out.String(v); });
+  out.F64(target.metric_bound);
+  out.Bool(target.metric_below);
+}
+
+Target DecodeTarget(ByteReader& in) {
+  Target target;
+  if (in.Bool()) target.samples = in.F64();
+  if (in.Bool()) target.steps = in.U64();
+  if (in.Bool()) target.seconds = in.F64();
+  if (in.Bool()) target.metric = in.String(kMostMetricName);
+  target.metric_bound = in.F64();
+  target.metric_below = in.Bool();
+  if (!Good(target.samples.value_or(0)) || !Good(target.seconds.value_or(0)) ||
+      !std::isfinite(target.metric_bound))
+    in.Fail();
+  return target;
+}
+
+}  // namespace
+
+bool IsBuilt(StrategyKind kind) {
+  return kind != StrategyKind::kPowerGossip && kind != StrategyKind::kIst;
+}
+
+bool IsOnGraph(StrategyKind kind) {
+  return kind == StrategyKind::kGossip || kind == StrategyKind::kA2CiD2 ||
+         kind == StrategyKind::kRelaySum;
+}
+
+void Encode(const AveragingConfig& config, ByteWriter& out) {
+  out.U64(config.generation);
+  out.U8(static_cast<uint8_t>(config.strategy));
+  out.U16(config.group_size);
+  out.U8(static_cast<uint8_t>(config.interval_unit));
+  out.F64(config.interval);
+  out.U8(static_cast<uint8_t>(config.compression));
+  out.U8(static_cast<uint8_t>(config.overlap));
+  out.U8(static_cast<uint8_t>(config.rounds));
+  out.U8(static_cast<uint8_t>(config.weighting));
+  out.U8(static_cast<uint8_t>(config.grid));
+  out.U8(static_cast<uint8_t>(config.mixing.graph));
+  out.U8(static_cast<uint8_t>(config.mixing.gossip));
+  out.F64(config.mixing.rate_com);
+  out.Bool(config.mixing.lr_scale);
+  out.U16(config.mixing.max_lag);
+  Encode(config.target, out);
+}
+
+std::optional<AveragingConfig> DecodeAveragingConfig(ByteReader& in) {
+  AveragingConfig config;
+  config.generation = in.U64();
+  config.strategy = Enumerator(in, StrategyKind::kIst);
+  config.group_size = in.U16();
+  config.interval_unit = Enumerator(in, IntervalUnit::kSeconds);
+  config.interval = in.F64();
+  config.compression = Enumerator(in, WireFormat::kBFloat16);
+  config.overlap = Enumerator(in, Overlap::kBlocking);
+  config.rounds = Enumerator(in, RoundsMode::kOne);
+  config.weighting = Enumerator(in, Weighting::kEqual);
+  config.grid = Enumerator(in, GridMode::kPaper);
+  config.mixing.graph = Enumerator(in, kLastGraphKind);
+  config.mixing.gossip = Enumerator(in, GossipMode::kNeighbours);
+  config.mixing.rate_com = in.F64();
+  config.mixing.lr_scale = in.Bool();
+  config.mixing.max_lag = in.U16();
+  config.target = DecodeTarget(in);
+  if (config.group_size < 2 || config.group_size > 64) in.Fail();
+  if (!std::isfinite(config.interval) || config.interval <= 0) in.Fail();
+  const MixingConfig& mixing = config.mixing;
+  if (!(mixing.rate_com >= 1e-3 && mixing.rate_com <= 1e3)) in.Fail();
+  if (mixing.max_lag < 1 || mixing.max_lag > 1024) in.Fail();
+  if (!in.ok()) return std::nullopt;
+  return config;
+}
+
+}  // namespace crowdsurf::worker

@@ -1,0 +1,33 @@
+// Topology: who is whose neighbour in a view, as every member derives it.
+//
+// Pure function of the view. Nodes are the members in join order (joined-at, then id): a join adds
+// a last node, and trees keep the longest-lived near the root. A departure moves later nodes up by
+// one. Values; any thread. Bounds: MostMembersOf (view_plan.h). Source: decentralized-algorithms.md
+// 4.1.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "worker/core/view/graph.h"
+#include "worker/core/view/view.h"
+
+namespace crowdsurf::worker {
+
+struct Topology {
+  std::vector<PeerId> nodes;
+  uint32_t self = 0;
+  GraphKind kind = GraphKind::kRing;  // what was built
+  std::vector<Graph> graphs;          // one, or the two trees of a DoubleBinaryTree
+
+  std::vector<uint32_t> Neighbours(size_t graph) const;  // of self, ascending
+};
+
+// A graph that `n` members cannot form (a hypercube of seven) gives way to one that any number can:
+// Hypercube to Exponential, Torus to Ring; numbers change with every preemption. `as_trees`: the
+// trees that messages of RelaySum travel on; a kind that is no tree gives way to DoubleBinaryTree
+// (admission refuses it before). Pre: `self` is a member.
+Topology TopologyOf(const View& view, const PeerId& self, GraphKind kind, bool as_trees);
+GraphKind BuildableKind(GraphKind kind, uint32_t n);
+
+}  // namespace crowdsurf::worker

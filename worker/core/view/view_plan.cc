@@ -1,0 +1,104 @@
+#include "worker/core/view/view_plan.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace crowdsurf::worker {
+namespace {
+
+void Fill(View& view, std::vector<Member> members, const ViewFacts& facts) {
+  std::sort(members.begin(), members.end(),
+            [](const Member& a, const Member& b) { return a.id < b.id; });
+  view.members = std::move(members);
+  view.witnesses = ChooseWitnesses(view.members);
+  view.fork_members = view.members.size();
+  view.seed = facts.seed;
+  view.first_averaging = facts.first_averaging;
+  view.barrier = facts.barrier;
+  view.base_samples = facts.base_samples;
+  view.config = facts.config;
+  view.target_met = facts.target_met;
+}
+
+// Cells of the least numbers for members without one, in the order given.
+void SeatThem(std::vector<Member>& members, size_t staying, bool keep_cells) {
+  std::set<CellIndex> taken;
+  if (keep_cells)
+    for (size_t i = 0; i < staying; ++i) taken.insert(members[i].cell);
+  CellIndex cell = 0;
+  for (size_t i = keep_cells ? staying : 0; i < members.size(); ++i) {
+    while (taken.contains(cell)) ++cell;
+    members[i].cell = cell++;
+  }
+}
+
+}  // namespace
+
+Grid GridFor(size_t members, const AveragingConfig& config) {
+  if (config.strategy != StrategyKind::kAllReduce) return FitGrid(members, config.group_size);
+  CHECK_LE(members, MostMembersOf(config));
+  return Grid{{static_cast<uint16_t>(members)}};
+}
+
+size_t MostMembersOf(const AveragingConfig& config) {
+  if (config.strategy == StrategyKind::kAllReduce) return 64;
+  if (!IsOnGraph(config.strategy)) return kMostMembers;
+  const bool copies =
+      config.strategy == StrategyKind::kRelaySum ||
+      (config.strategy == StrategyKind::kGossip && config.mixing.gossip == GossipMode::kNeighbours);
+  const GraphKind graph = config.mixing.graph;
+  const bool all = graph == GraphKind::kComplete || graph == GraphKind::kStar;
+  return copies && all ? kMostExtraRegions + 1 : kMostNodes;
+}
+
+View FirstView(const Member& self, const ViewFacts& facts) {
+  View view;
+  view.epoch = 1;
+  view.branch = true;  // a branch of nothing
+  view.grid = GridFor(1, facts.config);
+  Member member = self;
+  member.cell = 0;
+  Fill(view, {member}, facts);
+  return view;
+}
+
+View NextView(const Seating& seating, const std::set<PeerId>& gone,
+              const std::vector<Member>& newcomers, bool branch, const ViewFacts& facts) {
+  const View& old = seating.view();
+  std::vector<Member> members;  // by cell, so that neighbours stay together when the grid changes
+  for (const auto& [cell, member] : seating.occupants())
+    if (!gone.contains(member.id)) members.push_back(member);
+  const size_t staying = members.size();
+  const size_t most = MostMembersOf(facts.config);
+  for (const Member& newcomer : newcomers)
+    if (members.size() < most && !seating.CellOf(newcomer.id) && !gone.contains(newcomer.id))
+      members.push_back(newcomer);
+  CHECK(!members.empty());
+  View view;
+  view.epoch = old.epoch + 1;
+  view.parent = seating.hash();
+  view.origin = branch ? ViewHash() : OriginOf(old, seating.hash());
+  view.branch = branch;
+  view.grid = GridFor(members.size(), facts.config);
+  SeatThem(members, staying, view.grid == old.grid);
+  Fill(view, std::move(members), facts);
+  return view;
+}
+
+bool IsThin(const Seating& seating, const std::set<PeerId>& gone) {
+  const View& view = seating.view();
+  size_t taken = 0;
+  for (const auto& [cell, member] : seating.occupants())
+    if (!gone.contains(member.id)) ++taken;
+  if (taken == 0) return false;
+  const bool thin_grid =
+      4 * taken < 3 * view.grid.cells() && GridFor(taken, view.config).cells() < view.grid.cells();
+  const auto live = std::count_if(
+      view.witnesses.begin(), view.witnesses.end(),
+      [&](const PeerId& id) { return seating.CellOf(id).has_value() && !gone.contains(id); });
+  const bool thin_witnesses = 4 * static_cast<size_t>(live) < 3 * view.witnesses.size();
+  return thin_grid || thin_witnesses;
+}
+
+}  // namespace crowdsurf::worker

@@ -1,0 +1,43 @@
+// View plan: what the next view looks like. Pure functions; any thread.
+//
+// Called by the peer that forms a first view, by the steward, and by who leads a branch. Source:
+// DESIGN 4 "View". Cells are sticky: whoever stays keeps its cell while the grid's shape stays.
+#pragma once
+
+#include <set>
+#include <vector>
+
+#include "worker/core/view/averaging_config.h"
+#include "worker/core/view/view.h"
+
+namespace crowdsurf::worker {
+
+// What a new view carries besides its members.
+struct ViewFacts {
+  AveragingConfig config;
+  uint64_t first_averaging = 0;
+  uint64_t barrier = 0;
+  double base_samples = 0;
+  uint64_t seed = 0;
+  bool target_met = false;
+};
+
+// The grid for that many members; members <= MostMembersOf(config).
+Grid GridFor(size_t members, const AveragingConfig& config);
+// AllReduce is one group, and masks are 64 bits; graphs are bounded by their spectrum (graph.h),
+// and by a region for each neighbour (mix.h) where all neighbours of one member can be all others.
+size_t MostMembersOf(const AveragingConfig& config);
+
+// The first view of a line, of one member.
+View FirstView(const Member& self, const ViewFacts& facts);
+
+// Successor of `seating`: its occupants without `gone`, and `newcomers` (as far as they fit).
+// A branch begins a line of its own. Pre: somebody stays or comes.
+View NextView(const Seating& seating, const std::set<PeerId>& gone,
+              const std::vector<Member>& newcomers, bool branch, const ViewFacts& facts);
+
+// True when the view should be made anew for want of members: fewer than three quarters of the
+// cells are taken or of the witnesses alive, and a smaller grid would do better.
+bool IsThin(const Seating& seating, const std::set<PeerId>& gone);
+
+}  // namespace crowdsurf::worker

@@ -1,0 +1,362 @@
+// Agent: starting, running, ending. (agent_impl.h lists the other files.)
+#include "worker/edge/agent/agent.h"
+
+#include <openssl/rand.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "base/check.h"
+#include "base/digest.h"
+#include "coordinator-free-dht/edge/files.h"
+#include "worker/edge/agent/agent_impl.h"
+
+namespace crowdsurf::worker {
+namespace {
+
+constexpr size_t kMailbox = 65'536;  // bulk is bounded by bytes, not by this
+// For the first answer of a seed: before it, the DHT would say truly that it knows of nobody.
+constexpr Duration kSeedPatience = Seconds(1);
+constexpr Duration kSignerPatience = Seconds(60);  // then the supervisor starts us again
+
+uint64_t Entropy() {
+  uint64_t seed = 0;
+  CHECK_EQ(RAND_bytes(reinterpret_cast<unsigned char*>(&seed), sizeof seed), 1);
+  return seed;
+}
+
+double UnixSeconds(WallTime wall) { return static_cast<double>(wall.nanoseconds()) * 1e-9; }
+
+}  // namespace
+
+// ---- the public face ---------------------------------------------------------------------------
+
+Agent::Agent(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Agent::~Agent() = default;
+
+StatusOr<std::unique_ptr<Agent>> Agent::Start(AgentOptions options, JobConfig config, LogSink* sink,
+                                              LogLevel least, StrategyFactory strategies) {
+  auto impl = std::make_unique<Impl>(std::move(options), std::move(config), sink, least,
+                                     std::move(strategies));
+  RETURN_IF_ERROR(impl->Start());
+  return std::unique_ptr<Agent>(new Agent(std::move(impl)));
+}
+
+int Agent::Run() { return impl_->Run(); }
+void Agent::AskToLeave() { impl_->AskToLeave(); }
+void Agent::Kill() { impl_->Kill(); }
+const PeerId& Agent::id() const { return impl_->id(); }
+std::string Agent::peer_endpoint() const { return impl_->peer_endpoint(); }
+std::string Agent::http_endpoint() const { return impl_->http_endpoint(); }
+const MetricRegistry& Agent::metrics() const { return impl_->registry(); }
+
+// ---- starting ----------------------------------------------------------------------------------
+
+Agent::Impl::Impl(AgentOptions options, JobConfig config, LogSink* sink, LogLevel least,
+                  StrategyFactory strategies)
+    : options_(std::move(options)),
+      config_(std::move(config)),
+      strategies_(std::move(strategies)),
+      least_(least),
+      log_(sink, "agent", least),
+      metrics_(registry_),
+      host_(kMailbox, registry_, log_.For("host")),
+      page_(registry_, "crowdsurf-worker"),
+      pulse_(options_.hang_after > 0 ? Seconds(options_.hang_after) : Duration::Infinite()),
+      started_unix_(UnixSeconds(dht::HostLoop::Wall())) {}
+
+Agent::Impl::~Impl() {
+  // Whatever posts to the host or calls into another part goes first.
+  drain_.reset();
+  deaths_.reset();
+  if (http_) http_->Stop();
+  slow_.reset();
+  keeper_.reset();
+  if (certificates_) certificates_->Stop();
+  if (tensors_) tensors_->Stop();
+  if (grpc_) grpc_->Stop();
+  link_.reset();
+  dht_.reset();
+}
+
+Status Agent::Impl::Start() {
+  ASSIGN_OR_RETURN(identity_, dht::Identity::Open(std::filesystem::path(options_.agent_dir)));
+  RETURN_IF_ERROR(StartDrain());
+  slow_ = std::make_unique<SlowWork>(host_, registry_);
+  RETURN_IF_ERROR(StartLink());
+  RETURN_IF_ERROR(StartCertificate());
+  RETURN_IF_ERROR(StartTransports());
+  RETURN_IF_ERROR(StartHttp());
+  peer_ = std::make_unique<Peer>(MakePeerConfig(), Rng(Entropy()), log_.For("peer"), registry_);
+  host_.AddSource(this);
+  RETURN_IF_ERROR(WriteEndpoints());
+  CHECK(host_.Post([this](Time now, WallTime wall) {
+    peer_start_by_ = now + kSeedPatience;
+    StartPeer(now, wall);
+  }));
+  started_ = true;
+  metrics_.agent_crashes.Add(static_cast<double>(options_.crashes));
+  log_.Info("agent listens", {{"worker", options_.worker},
+                              {"peer", identity_->id().brief()},
+                              {"boot", identity_->boot()},
+                              {"peer_endpoint", grpc_->endpoint()},
+                              {"tensor_endpoint", tensors_->endpoint()},
+                              {"http_endpoint", http_endpoint()}});
+  return absl::OkStatus();
+}
+
+Status Agent::Impl::StartLink() {
+  LinkServerOptions options;
+  options.dir = options_.dir;
+  options.job = options_.job;
+  options.worker = options_.worker;
+  options.seed = ByteReader(Sha256(AsBytes(options_.job)).view()).U64();  // equal at all workers
+  options.roles = config_.roles;
+  options.overlap = LinkOverlapOf(config_.averaging);
+  options.require_memory = options_.require_memory;
+  const auto sink = [this](LinkEvent event) {
+    (void)host_.Post([this, event = std::move(event)](Time now, WallTime wall) {
+      OnLinkEvent(now, wall, event);
+    });
+  };
+  ASSIGN_OR_RETURN(link_, LinkServer::Start(options, sink, log_.For("link"), registry_));
+  if (!options_.checkpoint_dir.empty()) {
+    checkpoints_ = std::make_unique<CheckpointStore>(options_.checkpoint_dir, options_.worker,
+                                                     static_cast<size_t>(config_.checkpoint_retain),
+                                                     log_.For("checkpoint"), registry_);
+    const auto done = [this](const CheckpointKeeper::Job&, const Status& status) {
+      (void)host_.Post([this, error = std::string(status.message())](Time now, WallTime) {
+        --checkpoints_open_;
+        write_error_ = error;
+        EndWhenJobIsOver(now);
+      });
+    };
+    keeper_ = std::make_unique<CheckpointKeeper>(*checkpoints_, options_.checkpoint_dir,
+                                                 options_.worker, metrics_, done, log_);
+  }
+  return absl::OkStatus();
+}
+
+Status Agent::Impl::StartCertificate() {
+  if (options_.tls != "Required") return absl::OkStatus();
+  dht::SignerOptions signer;
+  signer.url = options_.signer;
+  signer.job = options_.job;
+  signer.worker = options_.worker;
+  certificates_ = std::make_unique<dht::CertificateKeeper>(*identity_, signer, Entropy(), registry_,
+                                                           log_.For("certificate"));
+  RETURN_IF_ERROR(certificates_->WaitForFirst(kSignerPatience));
+  certificates_->Start();
+  if (!options_.signer.empty()) {
+    deaths_ = std::make_unique<DeathReporter>(
+        DeathReporterOptions{.url = options_.signer, .agent_dir = options_.agent_dir}, Entropy(),
+        registry_, log_.For("deaths"));
+  }
+  return absl::OkStatus();
+}
+
+Status Agent::Impl::StartTransports() {
+  const bool tls = options_.tls == "Required";
+  dht::TransportOptions grpc;
+  grpc.listen = options_.listen;
+  grpc.port = options_.peer_port;
+  grpc.advertise = options_.advertise;
+  grpc.job = options_.job;
+  grpc.tls = tls;
+  grpc_ = std::make_unique<dht::PeerTransport>(grpc, *identity_, host_, registry_,
+                                               log_.For("transport"));
+  grpc_->SetHandlers({[this](Time now, WallTime wall, const dht::Contact& from,
+                             dht::ChannelKind kind, Bytes body) {
+                        if (kind == dht::ChannelKind::kDht)
+                          return dht_->OnMessage(now, wall, from, body);
+                        Feed(now, wall,
+                             [this, from = from.id, body = std::move(body)](Time at, Actions& out) {
+                               peer_->OnMessage(at, from, body, out);
+                             });
+                      },
+                      [](Time, WallTime, const dht::Contact&) {},
+                      [this](Time now, WallTime wall, const dht::Contact& peer, bool hard) {
+                        dht_->OnPeerDown(now, wall, peer, hard);
+                        if (!peer.id.none()) OnDown(now, wall, peer.id, hard);
+                      }});
+  RETURN_IF_ERROR(grpc_->Start());
+  dht_ = std::make_unique<dht::DhtService>(host_, *grpc_, *identity_, dht::NodeConfig(), Entropy(),
+                                           registry_, log_.For("dht"));
+
+  TensorTransportOptions tensor;
+  tensor.job = options_.job;
+  tensor.listen = options_.listen;
+  tensor.port = options_.tensor_port;
+  tensor.advertise = options_.advertise;
+  tensor.tls = tls;
+  tensors_ = std::make_unique<TensorTransport>(tensor, *identity_, host_, registry_,
+                                               log_.For("tensor"), &grpc_->relay());
+  tensors_->SetHandlers(
+      {[this](Time now, WallTime wall, const PeerId& from, const TensorHeader& header,
+              Bytes payload) { OnTensorFrame(now, wall, from, header, std::move(payload)); },
+       [this](Time now, WallTime wall, const PeerId& peer, bool hard) {
+         OnTensorDown(now, wall, peer, hard);
+       },
+       [this](Time now, WallTime wall, const PeerId& peer) { OnDrained(now, wall, peer); }});
+  const RegionMemory memory{
+      [this](Region region) -> std::span<const float> {
+        if (region == Region::kOutbox) return link_->outbox();
+        return link_->inbox(region == Region::kInboxA ? 0 : 1);
+      },
+      [this](Region region) { return link_->inbox(region == Region::kInboxA ? 0 : 1); }};
+  plane_ = std::make_unique<ChunkPlane>(*tensors_, memory, metrics_, log_.For("plane"));
+  const MixPlane::Core core{
+      [this](const MixArrived& chunk) { return peer_->PlaceMix(chunk); },
+      [this](const PeerId& to, MixTag tag, uint64_t sequence, uint32_t chunk) {
+        return peer_->DescribeMix(to, tag, sequence, chunk);
+      },
+      [this](const PeerId& peer) { return plane_->EndpointOf(peer); }};
+  mix_ = std::make_unique<MixPlane>(*tensors_, memory, core, metrics_);
+  MakeStateExchange();
+  return tensors_->Start();
+}
+
+void Agent::Impl::MakeStateExchange() {
+  const StateExchangeHost exchange{
+      [this](int inbox) { return link_->inbox(inbox); },
+      [this](const PeerId& to, SharedBytes payload) {
+        return plane_->SendStateFrame(host_.Now(), to, std::move(payload));
+      },
+      [this] {
+        if (!trainer_) return false;
+        link_->RequestOpaque();
+        return true;
+      },
+      [this](uint64_t bytes) { return link_->MakeRoom(bytes); },
+      [this](const auto& state, uint64_t number) { return HashOpaque(state, number); }};
+  state_ = std::make_unique<StateExchange>(exchange, metrics_, registry_, log_);
+}
+
+Status Agent::Impl::StartHttp() {
+  using Request = HttpServer::Request;
+  using Reply = HttpServer::Reply;
+  http_ = std::make_unique<HttpServer>(
+      HttpServer::Options{"agent", options_.listen, options_.http_port}, registry_);
+  // Kubelet's probes read flags: neither the host thread nor a slow scraper delays them.
+  constexpr auto kAtOnce = HttpServer::Runs::kAtOnce;
+  constexpr auto kOnPool = HttpServer::Runs::kOnPool;
+  http_->Get("/healthz", kAtOnce, [](const Request&) { return Reply{200, "ok\n"}; });
+  http_->Get("/readyz", kAtOnce, [this](const Request&) {
+    return ready_ ? Reply{200, "ok\n"} : Reply{503, "not seated yet\n"};
+  });
+  http_->Get("/trainerz", kAtOnce, [this](const Request&) {
+    return trainer_hangs_ ? Reply{503, "the trainer makes no steps\n"} : Reply{200, "ok\n"};
+  });
+  http_->Get("/summary", kOnPool, [this](const Request&) { return ServeSummary(); });
+  http_->Get("/metrics", kOnPool, [this](const Request&) {
+    return Reply{200, page_.Render(), MetricsPage::kContentType};
+  });
+  return http_->Start();
+}
+
+Status Agent::Impl::StartDrain() {
+  DrainOptions options;
+  options.agent_dir = options_.agent_dir;
+  options.cluster_dir = options_.cluster_dir;
+  options.grace = Seconds(options_.leave_within);
+  const auto sink = [this](DrainEvent event) {
+    // Nobody knows this agent yet, and its start may be waiting for a signer: there is nothing to
+    // hand over, and nothing that could be asked to end.
+    if (!started_ && std::holds_alternative<TerminationAsked>(event)) {
+      log_.Info("asked to end before the start was over");
+      std::_Exit(0);
+    }
+    (void)host_.Post([this, event = std::move(event)](Time now, WallTime wall) {
+      OnDrainEvent(now, wall, event);
+    });
+  };
+  ASSIGN_OR_RETURN(drain_, Drain::Start(options, sink, log_.For("drain"), registry_));
+  return absl::OkStatus();
+}
+
+std::string Agent::Impl::http_endpoint() const {
+  const std::string& host = options_.advertise.empty() ? options_.listen : options_.advertise;
+  const bool v6 = host.find(':') != std::string::npos;
+  return absl::StrCat(v6 ? "[" : "", host, v6 ? "]:" : ":", http_->port());
+}
+
+PeerConfig Agent::Impl::MakePeerConfig() const {
+  PeerConfig config;
+  config.job = options_.job;
+  config.worker = options_.worker;
+  config.id = identity_->id();
+  config.peer_endpoint = grpc_->endpoint();
+  config.tensor_endpoint = tensors_->endpoint();
+  config.http_endpoint = http_endpoint();
+  config.on_demand = options_.capacity == "OnDemand";
+  config.zone = options_.zone;
+  config.started_unix_ms = static_cast<int64_t>(started_unix_ * 1e3);
+  config.averaging = config_.averaging;
+  config.strategies = strategies_;
+  return config;
+}
+
+Status Agent::Impl::WriteEndpoints() const {
+  const nlohmann::json endpoints = {{"id", identity_->id().hex()},
+                                    {"peer", grpc_->endpoint()},
+                                    {"tensor", tensors_->endpoint()},
+                                    {"http", http_endpoint()}};
+  return dht::WriteFileAtomically(std::filesystem::path(options_.agent_dir) / "endpoints",
+                                  endpoints.dump() + "\n");
+}
+
+// ---- running and ending ------------------------------------------------------------------------
+
+int Agent::Impl::Run() {
+  host_.Run();
+  ready_ = false;
+  if (killed_) return 1;
+  drain_.reset();
+  keeper_.reset();  // finishes what was accepted
+  WriteTermination();
+  log_.Info("agent ends", {{"reason", end_reason_}, {"code", exit_code_}});
+  return exit_code_;
+}
+
+void Agent::Impl::AskToLeave() {
+  (void)host_.Post(
+      [this](Time now, WallTime wall) { StartLeaving(now, wall, Seconds(options_.leave_within)); });
+}
+
+void Agent::Impl::Kill() {
+  killed_ = true;
+  tensors_->Stop();
+  grpc_->Stop();
+  host_.RequestStop(Duration());
+}
+
+void Agent::Impl::End(const std::string& reason, int code) {
+  if (std::exchange(ended_, true)) return;
+  // A kubelet ends the agent when the trainer has ended: what ended the job is still its target.
+  end_reason_ = stop_raised_ ? kTargetMet : reason;
+  exit_code_ = code;
+  link_->LeaveDone();
+  host_.RequestStop(Milliseconds(200));
+}
+
+void Agent::Impl::WriteTermination() const {
+  if (options_.termination_log.empty()) return;
+  const PeerSummary summary = peer_->Summarize();
+  const std::string text = TerminationJson({.reason = end_reason_,
+                                            .write_error = write_error_,
+                                            .averaging = summary.averaging,
+                                            .samples = summary.job_samples,
+                                            .step = summary.step,
+                                            .loss = summary.loss});
+  // A kubelet mounts the file itself into a folder that is not ours: it cannot be replaced.
+  if (std::filesystem::exists(options_.termination_log)) {
+    std::ofstream file(options_.termination_log, std::ios::trunc);
+    if (file << text << std::flush) return;
+  }
+  const Status status = dht::WriteFileAtomically(options_.termination_log, text);
+  if (!status.ok()) log_.Warning("termination log not written", {{"error", status.ToString()}});
+}
+
+}  // namespace crowdsurf::worker

@@ -1,0 +1,284 @@
+// Agent: executes what the peer core decided.
+#include <cmath>
+
+#include "base/check.h"
+#include "worker/edge/agent/agent_impl.h"
+
+namespace crowdsurf::worker {
+namespace {
+
+constexpr Duration kOpaqueForCheckpoint = Seconds(3);  // a trainer answers at its step boundary
+constexpr Duration kStopPatience = Seconds(20);        // for the trainer, and the last checkpoint
+// After the end of the job is known: others may still ask this agent for the view that says so.
+constexpr Duration kLinger = Milliseconds(1500);
+
+int InboxOf(Region region) {
+  CHECK(region == Region::kInboxA || region == Region::kInboxB);
+  return region == Region::kInboxA ? 0 : 1;
+}
+
+}  // namespace
+
+void Agent::Impl::Execute(Time now, WallTime wall, const Actions& actions) {
+  for (const Action& action : actions) {
+    std::visit([&](const auto& one) { Do(now, wall, one); }, action);
+  }
+}
+
+// ---- messages, DHT -----------------------------------------------------------------------------
+
+void Agent::Impl::Do(Time, WallTime, const Send& action) {
+  const auto endpoint = peer_endpoints_.find(action.to);
+  if (endpoint == peer_endpoints_.end()) return;  // as if lost on the way
+  (void)grpc_->Send({action.to, endpoint->second}, dht::ChannelKind::kWorker, action.body);
+}
+
+void Agent::Impl::Do(Time, WallTime, const Introduce& action) {
+  if (peer_endpoints_.size() < ChunkPlane::kMostPeers || peer_endpoints_.contains(action.peer)) {
+    peer_endpoints_[action.peer] = action.peer_endpoint;
+  }
+  plane_->Introduce(action.peer, action.tensor_endpoint);
+  // A neighbour may ask for it on behalf of somebody who cannot dial it.
+  grpc_->relay().Introduce(action.peer, action.peer_endpoint, dht::RelayPort::kPeer);
+  grpc_->relay().Introduce(action.peer, action.tensor_endpoint, dht::RelayPort::kTensor);
+}
+
+void Agent::Impl::Do(Time now, WallTime wall, const PutRecord& action) {
+  (void)dht_->Put(now, wall, dht::KeyOf(action.key), action.value, action.ttl);
+}
+
+void Agent::Impl::Do(Time now, WallTime wall, const WatchKey& action) {
+  (void)dht_->Watch(
+      now, wall, dht::KeyOf(action.key),
+      [this, key = action.key](Time at, WallTime at_wall, const dht::WatchUpdate& update) {
+        OnWatched(at, at_wall, key, update);
+      });
+}
+
+void Agent::Impl::Do(Time now, WallTime wall, const UnwatchKey& action) {
+  dht_->Unwatch(now, wall, dht::KeyOf(action.key));
+}
+
+// ---- chunks ------------------------------------------------------------------------------------
+
+void Agent::Impl::Do(Time, WallTime, const OpenBuffers& action) {
+  uint64_t values = 0;
+  for (const ChunkSpan& chunk : action.chunks) values += chunk.count;
+  if (values > 0) {  // a round that counts samples only writes nothing
+    state_->Retire(InboxOf(action.to));
+    if (delivered_ && delivered_->region == action.to) delivered_.reset();
+    if (mixed_ == action.to) mixed_.reset();
+  }
+  plane_->Open(action);
+}
+
+void Agent::Impl::Do(Time, WallTime, const CloseBuffers& action) { plane_->Close(action); }
+
+void Agent::Impl::Do(Time now, WallTime, const Chunk& action) {
+  const auto folded = plane_->Execute(now, action);
+  if (!folded) return;
+  inputs_.push_back([this, done = *folded](Time at, Actions& out) {
+    peer_->OnFolded(at, done.round, done.chunk, done.assigned, done.hash, out);
+  });
+}
+
+void Agent::Impl::Do(Time now, WallTime, const SpeakChunk& action) { plane_->Execute(now, action); }
+
+// ---- trainer -----------------------------------------------------------------------------------
+
+void Agent::Impl::Do(Time, WallTime, const RequestPublish& action) {
+  if (!trainer_) return;
+  plane_->Overwritten(Region::kOutbox);
+  link_->RequestPublish(action.averaging);
+}
+
+void Agent::Impl::Do(Time, WallTime, const WakeAt& action) {
+  link_->WakeAt(action.steps, static_cast<uint64_t>(std::ceil(action.samples)));
+}
+
+void Agent::Impl::Do(Time, WallTime, const LetStart&) { link_->LetStart(); }
+
+void Agent::Impl::Do(Time now, WallTime wall, const Deliver& action) {
+  metrics_.delivered.Add();
+  const int inbox = InboxOf(action.region);
+  link_->Deliver(action.averaging, inbox);
+  const PeerSummary summary = peer_->Summarize();
+  link_->SetJob(action.job_samples, action.averaging, summary.view ? summary.view->epoch : 0,
+                summary.view ? summary.view->members : 0);
+  delivered_ = action;
+  mixed_.reset();
+  CheckpointWhenDue(now, wall, summary);
+  DescribeAverage(inbox, action);
+}
+
+// For joiners; a region that is written again meanwhile has nothing to offer.
+void Agent::Impl::DescribeAverage(int inbox, const Deliver& action) {
+  const std::span<const float> values = std::as_const(*link_).inbox(inbox);
+  (void)slow_->Run([this, inbox, values, writes = state_->writes(inbox), number = action.averaging,
+                    samples = action.job_samples,
+                    schema = trainer_->schema]() -> dht::HostLoop::Closure {
+    const StateManifest manifest = StateExchange::Describe(values, number, samples, schema);
+    return [this, inbox, writes, manifest](Time now, WallTime wall) {
+      if (state_->writes(inbox) != writes) return;
+      const Digest content = state_->Offer(inbox, manifest);
+      FeedLocal(now, wall, StateHashed{.averaging = manifest.averaging, .root = content});
+    };
+  });
+}
+
+// Who governs the view writes the job's checkpoints; two stewards for a moment write twice.
+void Agent::Impl::CheckpointWhenDue(Time now, WallTime wall, const PeerSummary& summary) {
+  if (checkpoint_at_.unset()) checkpoint_at_ = now + Seconds(config_.checkpoint_seconds);
+  if (!summary.steward || now < checkpoint_at_) return;
+  checkpoint_at_ = now + Seconds(config_.checkpoint_seconds);
+  Do(now, wall, WriteCheckpoint{.final_model = false});
+}
+
+void Agent::Impl::Do(Time, WallTime, const ReleaseOutbox& action) {
+  link_->ReleaseOutbox(action.averaging);
+}
+
+void Agent::Impl::Do(Time now, WallTime wall, const FetchState& action) {
+  if (!trainer_) return;
+  if (action.donors.empty()) {
+    // A checkpoint that this agent found lies there already, or the trainer's own average.
+    link_->OfferAdoption(InboxOf(action.region), action.averaging,
+                         std::exchange(restored_opaque_, std::nullopt));
+    inputs_.push_back([this, action](Time at, Actions& out) {
+      peer_->OnLocal(
+          at, StateFetched{.averaging = action.averaging, .root = action.root, .ok = true}, out);
+    });
+    return;
+  }
+  state_->Fetch(now, action, trainer_->schema, trainer_->elements);
+  OnState(now, wall);
+}
+
+// ---- checkpoint and end ------------------------------------------------------------------------
+
+// The average is copied now, because the next averaging writes over it; then the trainer is asked
+// for its opaque state, which it may give or not.
+void Agent::Impl::Do(Time now, WallTime, const WriteCheckpoint& action) {
+  if (!keeper_ || !trainer_) return;
+  if (checkpoint_) SubmitCheckpoint();  // the earlier one goes without
+  const PeerSummary summary = peer_->Summarize();
+  if (gave_seat_back_) {  // the others have the job's averages, also when they have ended
+    log_.Warning("nothing is written: this worker " + bad_snapshot_);
+    return;
+  }
+  // It trains alone, beside the job: what it has is not the job's.
+  if (!summary.seat_refused.empty()) {
+    log_.Warning("nothing is written: this worker is not of the job",
+                 {{"reason", summary.seat_refused}});
+    return;
+  }
+  CheckpointKeeper::Job job;
+  job.info.job = options_.job;
+  const bool full = delivered_ && !mixed_;
+  job.info.averaging = full ? delivered_->averaging : summary.averaging;
+  job.info.job_samples = full ? delivered_->job_samples : summary.job_samples;
+  job.info.job_seconds = summary.job_seconds;
+  if (delivered_) job.info.committed = delivered_->root;
+  if (summary.view) job.info.view_epoch = summary.view->epoch;
+  job.info.schema = trainer_->schema;
+  job.info.tensors = trainer_->tensors;
+  job.final_model = action.final_model;
+  // A job that ends in the middle of an averaging has lost the last average to it: the trainer's
+  // own snapshot, a few steps further, stands for it.
+  if (!delivered_ && !mixed_ && !action.final_model) return;
+  if (!delivered_ && !mixed_ && !bad_snapshot_.empty()) {
+    write_error_ = "model.safetensors: there is no average, and this worker " + bad_snapshot_;
+    log_.Error("no model written", {{"reason", write_error_}});
+    return;
+  }
+  // Where neighbours mix, this worker's last result stands for the job's.
+  const std::optional<Region> region = mixed_       ? mixed_
+                                       : delivered_ ? std::optional(delivered_->region)
+                                                    : std::nullopt;
+  const std::span<const float> average =
+      region ? std::as_const(*link_).inbox(InboxOf(*region)) : link_->outbox();
+  job.average.assign(average.begin(), average.end());
+  checkpoint_ = std::move(job);
+  checkpoint_wait_until_ = now + kOpaqueForCheckpoint;
+  link_->RequestOpaque();
+}
+
+void Agent::Impl::SubmitCheckpoint() {
+  checkpoint_wait_until_ = Time::Infinite();
+  if (!checkpoint_) return;
+  if (const auto opaque = link_->opaque()) checkpoint_->opaque = opaque->state;
+  if (keeper_->Submit(*std::move(checkpoint_))) ++checkpoints_open_;
+  checkpoint_.reset();
+}
+
+void Agent::Impl::Do(Time now, WallTime, const RaiseStop&) {
+  link_->RaiseStop();
+  stop_raised_ = true;
+  stop_raised_at_ = now;
+  linger_until_ = now + kLinger;
+  log_.Info("target met: the trainer is told to stop");
+}
+
+void Agent::Impl::EndWhenJobIsOver(Time now) {
+  if (!stop_raised_ || ended_) return;
+  // A trainer gives its opaque state before it says that it stops: nothing more will come.
+  if (checkpoint_ && (stop_acknowledged_ || !trainer_)) SubmitCheckpoint();
+  const char* waits_for = WaitsForAtTheEnd(now);
+  if (waits_for == nullptr) return End(kTargetMet, 0);
+  if (std::exchange(waits_for_, waits_for) == waits_for) return;
+  log_.Info("the job is over", {{"waiting_for", waits_for}});
+}
+
+const char* Agent::Impl::WaitsForAtTheEnd(Time now) const {
+  if (now - stop_raised_at_ >= kStopPatience) return nullptr;
+  if (trainer_ && !stop_acknowledged_) return "the trainer to stop";
+  if (checkpoint_) return "the trainer's state";
+  if (checkpoints_open_ > 0) return "the checkpoint and the model to be written";
+  return !linger_until_.infinite() && now < linger_until_ ? "peers that have not heard of it"
+                                                          : nullptr;
+}
+
+// ---- strategies on graphs ----------------------------------------------------------------------
+
+void Agent::Impl::Do(Time, WallTime, const ReserveRegions& action) { mix_->Reserve(action); }
+
+void Agent::Impl::Do(Time, WallTime, const RunKernel& action) {
+  for (const Region region : action.regions) {
+    if (region != Region::kInboxA && region != Region::kInboxB) continue;
+    // A committed average that lay there is gone.
+    if (delivered_ && delivered_->region == region) {
+      state_->Retire(InboxOf(region));
+      delivered_.reset();
+    }
+    plane_->Overwritten(region);
+  }
+  mix_->Run(action);
+}
+
+void Agent::Impl::FeedSent(const MixSent& sent) {
+  inputs_.push_back([this, sent](Time at, Actions& out) { peer_->OnLocal(at, sent, out); });
+}
+
+void Agent::Impl::Do(Time now, WallTime, const MixSend& action) {
+  for (const MixSent& sent : mix_->Send(now, action)) FeedSent(sent);
+}
+
+void Agent::Impl::Do(Time, WallTime, const DeliverMix& action) {
+  if (!trainer_) return;
+  metrics_.delivered.Add();
+  mixed_ = action.region;
+  link_->Deliver(action.number, InboxOf(action.region));
+}
+
+void Agent::Impl::Do(Time, WallTime, const TellLrScale& action) { link_->SetLrScale(action.scale); }
+
+void Agent::Impl::Do(Time now, WallTime wall, const JobCounted& action) {
+  const PeerSummary summary = peer_->Summarize();
+  link_->SetJob(action.job_samples, action.averaging, summary.view ? summary.view->epoch : 0,
+                summary.view ? summary.view->members : 0);
+  if (trainer_) CheckpointWhenDue(now, wall, summary);
+}
+
+void Agent::Impl::Do(Time, WallTime, const Leave& action) { End(action.reason, 0); }
+
+}  // namespace crowdsurf::worker

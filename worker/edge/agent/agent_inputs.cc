@@ -1,0 +1,387 @@
+// Agent: what reaches the peer core, and in which order.
+#include <absl/strings/str_cat.h>
+
+#include <cmath>
+
+#include "base/check.h"
+#include "base/digest.h"
+#include "base/overloaded.h"
+#include "worker/edge/agent/agent_impl.h"
+
+namespace crowdsurf::worker {
+namespace {
+
+// A trainer whose snapshots are refused so often in a row gives its seat back: as the steward it
+// would have no average to write. After the pause it comes as a newcomer, with the job's state.
+constexpr int kMostBadSnapshots = 3;
+constexpr Duration kBadSnapshotPause = Seconds(10);
+constexpr Duration kSeedPoll = Milliseconds(5);  // for at most a second, once
+
+Time FromWall(Time now, WallTime wall, WallTime then) { return now + (then - wall); }
+
+}  // namespace
+
+// ---- one input at a time -----------------------------------------------------------------------
+
+void Agent::Impl::Feed(Time now, WallTime wall, Input input) {
+  inputs_.push_back(std::move(input));
+  if (!feeding_ && peer_started_) RunInputs(now, wall);
+}
+
+void Agent::Impl::StartPeer(Time now, WallTime wall) {
+  if (has_seeds_ && dht_->node().contacts() == 0 && now < peer_start_by_) {
+    peer_start_at_ = now + kSeedPoll;
+    return;
+  }
+  peer_start_at_ = Time::Infinite();
+  peer_started_ = true;
+  inputs_.push_front([this](Time at, Actions& out) { peer_->Start(at, out); });
+  RunInputs(now, wall);
+}
+
+void Agent::Impl::FeedLocal(Time now, WallTime wall, LocalEvent event) {
+  Feed(now, wall,
+       [this, event = std::move(event)](Time at, Actions& out) { peer_->OnLocal(at, event, out); });
+}
+
+void Agent::Impl::RunInputs(Time now, WallTime wall) {
+  feeding_ = true;
+  while (!inputs_.empty() && !killed_) {
+    const Input input = std::move(inputs_.front());
+    inputs_.pop_front();
+    Actions actions;
+    input(now, actions);
+    Execute(now, wall, actions);
+  }
+  feeding_ = false;
+}
+
+Time Agent::Impl::NextDeadline() const {
+  const Time peer = peer_started_ ? peer_->NextDeadline() : peer_start_at_;
+  return std::min({peer, plane_->NextDeadline(), mix_->NextDeadline(), state_->NextDeadline(),
+                   progress_at_, linger_until_, leave_by_, checkpoint_wait_until_, seat_again_});
+}
+
+void Agent::Impl::OnTimer(Time now, WallTime wall) {
+  plane_->OnTimer(now);
+  for (const MixSent& sent : mix_->OnTimer(now)) FeedLocal(now, wall, sent);
+  if (now >= state_->NextDeadline()) {
+    state_->OnTimer(now);
+    OnState(now, wall);
+  }
+  if (now >= progress_at_) SampleProgress(now, wall);
+  if (now >= checkpoint_wait_until_) SubmitCheckpoint();
+  if (now >= linger_until_) {
+    EndWhenJobIsOver(now);
+    linger_until_ = Time::Infinite();
+  }
+  if (now >= seat_again_) TakeSeatAgain(now, wall);
+  if (now >= leave_by_) {
+    leave_by_ = Time::Infinite();
+    log_.Warning("leaving took too long");
+    End("left without handing over", 0);
+  }
+  if (!peer_started_ && now >= peer_start_at_) return StartPeer(now, wall);
+  if (peer_started_ && now >= peer_->NextDeadline()) {
+    Feed(now, wall, [this](Time at, Actions& out) { peer_->OnTimer(at, out); });
+  }
+}
+
+// ---- peers -------------------------------------------------------------------------------------
+
+void Agent::Impl::OnTensorFrame(Time now, WallTime wall, const PeerId& from,
+                                const TensorHeader& header, Bytes payload) {
+  if (header.kind == TensorKind::kState) {
+    state_->OnFrame(now, from, payload);
+    return OnState(now, wall);
+  }
+  if (!peer_started_) return;  // nobody knows this agent yet
+  CHECK(!feeding_);            // frames come from the mailbox, never from inside an input
+  if (header.kind == TensorKind::kMix) {
+    const MixPlane::Arrived arrived = mix_->OnFrame(from, header, payload);
+    return Feed(now, wall, [this, arrived](Time at, Actions& out) {
+      peer_->OnMixChunk(at, arrived.chunk, arrived.stored, out);
+    });
+  }
+  feeding_ = true;
+  Actions actions;
+  plane_->OnFrame(
+      from, header, std::move(payload),
+      [&](const ChunkArrived& arrived) { return peer_->OnChunk(now, arrived, actions); },
+      [&] { Execute(now, wall, actions); });
+  RunInputs(now, wall);
+}
+
+void Agent::Impl::OnDrained(Time now, WallTime wall, const PeerId& peer) {
+  plane_->OnDrained(now, peer);
+  for (const MixSent& sent : mix_->OnDrained(now, peer)) FeedLocal(now, wall, sent);
+}
+
+void Agent::Impl::OnTensorDown(Time now, WallTime wall, const PeerId& peer, bool hard) {
+  if (!hard) {
+    plane_->OnFailed(now, peer);
+    mix_->OnFailed(now, peer);
+  }
+  OnDown(now, wall, peer, hard);
+}
+
+void Agent::Impl::OnDown(Time now, WallTime wall, const PeerId& peer, bool hard) {
+  if (hard) {
+    plane_->OnDead(peer);
+    mix_->OnDead(peer);
+    tensors_->Forget(peer);
+    state_->OnPeerDown(now, peer);
+  }
+  Feed(now, wall,
+       [this, peer, hard](Time at, Actions& out) { peer_->OnPeerDown(at, peer, hard, out); });
+  OnState(now, wall);
+}
+
+void Agent::Impl::OnWatched(Time now, WallTime wall, const std::string& key,
+                            const dht::WatchUpdate& update) {
+  std::vector<PeerRecord> records;
+  for (const dht::RecordPtr& record : update.records) {
+    // Our own lies here as soon as it is put, before any seed has answered: it is no answer, and
+    // who took it for one would begin alone beside a job that it is about to find.
+    if (record->subkey == id()) continue;
+    const Duration left = record->expiry - wall;
+    if (left <= Duration()) continue;
+    records.push_back({.key = key, .owner = record->subkey, .value = record->value, .ttl = left});
+  }
+  if (records.empty() && !update.synced) return;
+  Feed(now, wall, [this, records = std::move(records)](Time at, Actions& out) {
+    peer_->OnRecords(at, records, out);
+  });
+}
+
+void Agent::Impl::OnState(Time now, WallTime wall) {
+  std::optional<StateExchange::Fetched> fetched = state_->TakeFetched();
+  if (!fetched) return;
+  const bool ok = fetched->ok && trainer_.has_value() &&
+                  fetched->averaging >= fetched->request.averaging;  // newer is as good
+  if (ok && fetched->request.adopt) {
+    const int inbox = fetched->request.region == Region::kInboxA ? 0 : 1;
+    link_->OfferAdoption(inbox, fetched->averaging, std::move(fetched->opaque));
+  }
+  if (!ok)
+    return FeedLocal(now, wall, StateFetched{fetched->request.averaging, fetched->request.root});
+  // What lies in the inbox, which may be newer than what was asked for.
+  FeedLocal(now, wall,
+            StateFetched{.averaging = fetched->averaging,
+                         .root = fetched->content,
+                         .ok = true,
+                         .job_samples = fetched->job_samples});
+}
+
+// ---- the trainer -------------------------------------------------------------------------------
+
+void Agent::Impl::OnLinkEvent(Time now, WallTime wall, const LinkEvent& event) {
+  std::visit(
+      Overloaded{[&](const link::TrainerRegistered& e) { OnRegistered(now, wall, e); },
+                 [&](const link::TrainerGone&) {
+                   trainer_.reset();
+                   seat_again_ = Time::Infinite();
+                   pulse_.OnGone();
+                   // One that still waits is not known to the core.
+                   const bool waited = std::exchange(waits_for_restore_, std::nullopt).has_value();
+                   if (!waited) FeedLocal(now, wall, TrainerGone{});
+                   EndWhenJobIsOver(now);
+                 },
+                 [&](const link::Published& e) {
+                   bad_snapshot_.clear();
+                   bad_snapshots_ = 0;
+                   gave_seat_back_ = false;
+                   FeedLocal(now, wall,
+                             Published{.averaging = e.number,
+                                       .samples = static_cast<double>(e.samples),
+                                       .step = e.steps});
+                 },
+                 [&](const link::PublishRefused& e) { OnPublishRefused(now, wall, e); },
+                 [&](const link::Applied&) {},
+                 [&](const link::Adopted& e) {
+                   log_.Info("state adopted", {{"sequence", e.sequence}});
+                 },
+                 [&](const link::StepsReached&) { FeedLocal(now, wall, ReadProgress()); },
+                 [&](const link::OpaqueGiven& e) {
+                   state_->OnOpaque(now, e.opaque);
+                   SubmitCheckpoint();
+                 },
+                 [&](const link::StopAcknowledged&) {
+                   stop_acknowledged_ = true;
+                   EndWhenJobIsOver(now);
+                 },
+                 [&](const link::CheckpointRequested&) { Do(now, wall, WriteCheckpoint{false}); },
+                 [&](const link::LeaveRequested&) {
+                   StartLeaving(now, wall, Seconds(options_.leave_within));
+                 }},
+      event);
+}
+
+void Agent::Impl::OnRegistered(Time now, WallTime wall, const link::TrainerRegistered& event) {
+  log_.Info("trainer registered", {{"elements", event.elements}, {"fresh", event.fresh}});
+  trainer_ = Trainer{event.schema, event.elements, event.tensors};
+  stop_acknowledged_ = false;
+  bad_snapshot_.clear();
+  bad_snapshots_ = 0;
+  gave_seat_back_ = false;
+  seat_again_ = Time::Infinite();
+  counters_ = {};
+  rate_ = {};
+  progress_at_ = now;
+  pulse_.OnRegistered(now);
+  const bool first = !std::exchange(restore_tried_, true);
+  if (first && event.fresh && StartRestore(event)) restoring_ = true;
+  if (!restoring_) return FeedRegistered(now, wall, event);
+  waits_for_restore_ = event;
+}
+
+void Agent::Impl::FeedRegistered(Time now, WallTime wall, const link::TrainerRegistered& event) {
+  // Of a trainer that goes on: its last snapshot is in an average, or may be.
+  const auto published = static_cast<double>(link_->counters().published_samples);
+  FeedLocal(now, wall,
+            TrainerRegistered{.schema = event.schema,
+                              .elements = event.elements,
+                              .fresh = event.fresh,
+                              .counted = event.fresh ? 0.0 : published});
+}
+
+// The trainer keeps its values; the others average without it.
+void Agent::Impl::OnPublishRefused(Time now, WallTime wall, const link::PublishRefused& refused) {
+  metrics_.refused_snapshots.Add();
+  std::string tensor;
+  if (trainer_) {
+    for (const LinkTensor& t : trainer_->tensors) {
+      const uint64_t first = t.offset / sizeof(float);
+      if (t.shared() && refused.element >= first && refused.element - first < t.elements())
+        tensor = t.name;
+    }
+  }
+  log_.Warning("snapshot refused: not finite",
+               {{"averaging", refused.number}, {"tensor", tensor}, {"element", refused.element}});
+  bad_snapshot_ = absl::StrCat("has NaN or infinity in its parameters (tensor ", tensor,
+                               "): they are refused, the others train on without it");
+  FeedLocal(now, wall, PublishRefused{refused.number});
+  const PeerSummary summary = peer_->Summarize();
+  const bool alone = !summary.view || summary.view->members < 2;  // nobody else would go on
+  if (++bad_snapshots_ < kMostBadSnapshots || alone || leaving_ || stop_raised_) return;
+  bad_snapshots_ = 0;
+  gave_seat_back_ = true;
+  seat_again_ = now + kBadSnapshotPause;
+  log_.Warning("no snapshot is finite: the seat is given back for a while",
+               {{"seconds", kBadSnapshotPause.seconds()}});
+  FeedLocal(now, wall, TrainerGone{});
+}
+
+void Agent::Impl::TakeSeatAgain(Time now, WallTime wall) {
+  seat_again_ = Time::Infinite();
+  if (!trainer_ || leaving_ || stop_raised_) return;
+  FeedLocal(now, wall,
+            TrainerRegistered{.schema = trainer_->schema,
+                              .elements = trainer_->elements,
+                              .fresh = true,
+                              .counted = static_cast<double>(link_->counters().samples)});
+}
+
+bool Agent::Impl::StartRestore(const link::TrainerRegistered& event) {
+  if (!checkpoints_) return false;
+  const std::span<float> inbox = link_->inbox(0);
+  return slow_->Run([this, event, inbox]() -> dht::HostLoop::Closure {
+    std::optional<Restored> restored;
+    auto found = checkpoints_->Restore(
+        {.job = options_.job, .schema = event.schema, .elements = event.elements}, inbox,
+        [this](uint64_t bytes) { return link_->MakeRoom(bytes); });
+    if (found.ok()) {
+      const CheckpointInfo& info = found->info;
+      const StateManifest manifest =
+          StateExchange::Describe(inbox, info.averaging, info.job_samples, info.schema);
+      log_.Info("checkpoint restored", {{"averaging", info.averaging}, {"path", found->path}});
+      restored = Restored{info, manifest, std::move(found->opaque)};
+    } else if (!absl::IsNotFound(found.status())) {
+      log_.Warning("no checkpoint restored", {{"error", found.status().ToString()}});
+    }
+    return [this, restored = std::move(restored)](Time now, WallTime wall) {
+      OnRestored(now, wall, restored);
+    };
+  });
+}
+
+// The core decides what it is worth.
+void Agent::Impl::OnRestored(Time now, WallTime wall, std::optional<Restored> restored) {
+  restoring_ = false;
+  const auto event = std::exchange(waits_for_restore_, std::nullopt);
+  if (!event) return;  // its trainer is gone
+  if (restored && event->fresh) {
+    const CheckpointInfo& info = restored->info;
+    restored_opaque_ = std::move(restored->opaque);
+    const Digest content = state_->Offer(0, std::move(restored->manifest));
+    delivered_ = Deliver{.averaging = info.averaging,
+                         .region = Region::kInboxA,
+                         .samples = 0,
+                         .job_samples = info.job_samples,
+                         .root = info.committed};
+    FeedLocal(now, wall,
+              RestoredCheckpoint{.averaging = info.averaging,
+                                 .job_samples = info.job_samples,
+                                 .root = content,
+                                 .job_seconds = info.job_seconds});
+  }
+  FeedRegistered(now, wall, *event);
+}
+
+bool Agent::Impl::HashOpaque(const std::shared_ptr<const HeldState>& state, uint64_t number) {
+  return slow_->Run([this, state, number] {
+    const Digest hash = Sha256(state->bytes());
+    return [this, number, hash](Time now, WallTime wall) {
+      state_->OnOpaqueHashed(now, number, hash);
+      OnState(now, wall);
+    };
+  });
+}
+
+// ---- the outside -------------------------------------------------------------------------------
+
+void Agent::Impl::OnDrainEvent(Time now, WallTime wall, const DrainEvent& event) {
+  std::visit(Overloaded{[&](const SeedsChanged& e) { dht_->AddSeeds(now, wall, e.seeds); },
+                        [&](const NoticeChanged& e) {
+                          // Withdrawn is a deadline that never comes; unknown to a trainer is 0.
+                          const WallTime by = e.leaving ? e.deadline : WallTime::Infinite();
+                          link_->SetNotice(e.leaving, by.infinite() ? 0 : by.nanoseconds(),
+                                           e.reason);
+                          log_.Info("notice", {{"leaving", e.leaving}, {"reason", e.reason}});
+                          FeedLocal(now, wall, NoticeGiven{FromWall(now, wall, by)});
+                        },
+                        [&](const ConfigFileChanged& e) { OnConfigText(now, wall, e.text); },
+                        [&](const TerminationAsked& e) {
+                          StartLeaving(now, wall, std::max(Duration(), e.deadline - wall));
+                        }},
+             event);
+}
+
+void Agent::Impl::OnConfigText(Time now, WallTime wall, const std::string& text) {
+  ParsedJobConfig parsed = ParseJobConfig(text);
+  if (!parsed.violations.empty()) {
+    metrics_.config_refused.Add();
+    for (const std::string& violation : parsed.violations) {
+      log_.Error("config refused", {{"violation", violation}});
+    }
+    return;
+  }
+  config_ = std::move(parsed.config);
+  link_->SetMode(LinkOverlapOf(config_.averaging), false, 0);
+  FeedLocal(now, wall, ConfigChanged{config_.averaging});
+}
+
+void Agent::Impl::StartLeaving(Time now, WallTime wall, Duration within) {
+  // Half a second is kept for ending what ends in any case.
+  const Time by = now + std::max(Milliseconds(100), within - Milliseconds(500));
+  leave_by_ = std::min(leave_by_, by);
+  if (stop_raised_) return;  // the job is over: this agent ends once the model is written
+  if (std::exchange(leaving_, true)) return;
+  log_.Info("leaving", {{"within_seconds", within.seconds()}});
+  link_->SetNotice(true, (wall + within).nanoseconds(), "leaving");
+  ready_ = false;  // at once, not at the next look
+  metrics_.ready.Set(0);
+  FeedLocal(now, wall, LeaveAsked{});
+}
+
+}  // namespace crowdsurf::worker

@@ -1,0 +1,84 @@
+#include "worker/edge/agent/agent_summary.h"
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+namespace crowdsurf::worker {
+namespace {
+
+using Json = nlohmann::json;
+
+Json OrNull(const std::optional<double>& value) {
+  return value && std::isfinite(*value) ? Json(*value) : Json(nullptr);
+}
+
+}  // namespace
+
+std::string SummaryJson(const PeerSummary& core, const EdgeSummary& edge) {
+  Json view = nullptr;
+  if (core.view) {
+    view = {{"epoch", core.view->epoch},
+            {"hash", core.view->hash.brief()},
+            {"members", core.view->members},
+            {"radices", core.view->radices},
+            {"branch", core.view->branch}};
+  }
+  Json members = Json::array();
+  for (const auto& member : core.members) {
+    members.push_back({{"worker", member.worker}, {"cell", member.cell}});
+  }
+  const RoundTally& rounds = core.rounds;
+  const Json out = {
+      {"job", edge.job},
+      {"worker", edge.worker},
+      {"peer", edge.peer.hex()},
+      {"state", NameOf(core.state)},
+      {"step", core.step},
+      {"samples", core.samples},
+      {"samples_per_second", edge.samples_per_second},
+      {"loss", OrNull(core.loss)},
+      {"metrics", core.metrics},
+      {"view", view},
+      {"cell", core.cell.empty() ? Json(nullptr) : Json(core.cell)},
+      {"averaging", core.averaging},
+      {"job_samples", core.job_samples},
+      {"job_seconds", core.job_seconds},
+      {"target_met", core.target_met},
+      {"steward", core.steward},
+      {"rounds",
+       {{"completed", rounds.completed()},
+        {"fast", rounds.fast},
+        {"repaired", rounds.repaired},
+        {"adopted", rounds.adopted},
+        {"kept", rounds.kept},
+        {"aborted", rounds.aborted},
+        {"orphaned", rounds.orphaned},
+        {"branch", rounds.branch}}},
+      {"averagings",
+       {{"delivered", core.averagings_delivered}, {"abandoned", core.averagings_abandoned}}},
+      {"hash_mismatches", core.divergence},
+      {"stall_seconds", edge.stall_seconds},
+      {"trouble", edge.trouble},
+      {"write_error", edge.write_error},
+      {"trainer",
+       {{"state", edge.trainer},
+        {"seconds_since_step", edge.seconds_since_step},
+        {"tensors", edge.tensors},
+        {"elements", edge.elements}}},
+      {"round_seconds",
+       {{"p50", OrNull(core.round_seconds_p50)}, {"p95", OrNull(core.round_seconds_p95)}}},
+      {"members", members},
+      {"started_unix", edge.started_unix},
+      {"first_step_unix", OrNull(edge.first_step_unix)},
+      {"joined_with_state", core.joined_with_state}};
+  return out.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+std::string TerminationJson(const Termination& termination) {
+  const Json out = {{"reason", termination.reason},       {"write_error", termination.write_error},
+                    {"averaging", termination.averaging}, {"samples", termination.samples},
+                    {"step", termination.step},           {"loss", OrNull(termination.loss)}};
+  return out.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace crowdsurf::worker

@@ -1,0 +1,152 @@
+// Agent: progress of the trainer, gauges, and the summary that others read.
+#include <chrono>
+#include <cmath>
+#include <memory>
+
+#include "worker/core/membership/membership.h"
+#include "worker/edge/agent/agent_impl.h"
+
+namespace crowdsurf::worker {
+namespace {
+
+constexpr Duration kProgressEvery = Milliseconds(500);
+// Until the first step, so that its instant is known well.
+constexpr Duration kFirstStepEvery = Milliseconds(20);
+constexpr double kRateWindow = 3;  // seconds over which own speed is measured
+constexpr std::chrono::milliseconds kSummaryPatience{1000};
+
+}  // namespace
+
+Progress Agent::Impl::ReadProgress() {
+  const LinkCounters now = link_->counters();
+  // A trainer that registers again counts from zero.
+  const auto grown = [](auto to, auto from) {
+    return static_cast<double>(to < from ? to : to - from);
+  };
+  metrics_.steps.Add(grown(now.steps, counters_.steps));
+  metrics_.samples.Add(grown(now.samples, counters_.samples));
+  metrics_.stall_seconds.Add(grown(now.stall_seconds, counters_.stall_seconds));
+  if (std::isfinite(now.loss)) metrics_.loss.Set(now.loss);
+  counters_ = now;
+  Progress progress;
+  progress.step = now.steps;
+  progress.samples = static_cast<double>(now.samples);
+  if (std::isfinite(now.loss)) progress.loss = now.loss;
+  progress.metrics = now.metrics;
+  return progress;
+}
+
+void Agent::Impl::SampleProgress(Time now, WallTime wall) {
+  const LinkCounters before = counters_;
+  Progress progress = ReadProgress();
+  if (progress.step > 0 && !first_step_unix_) {
+    first_step_unix_ = static_cast<double>(wall.nanoseconds()) * 1e-9;
+  }
+  progress_at_ = trainer_ || stop_raised_
+                     ? now + (first_step_unix_ ? kProgressEvery : kFirstStepEvery)
+                     : Time::Infinite();
+  const double elapsed = rate_.since.unset() ? kRateWindow : (now - rate_.since).seconds();
+  if (elapsed >= kRateWindow) {
+    if (!rate_.since.unset()) rate_.per_second = (progress.samples - rate_.samples) / elapsed;
+    rate_.since = now;
+    rate_.samples = progress.samples;
+  }
+  const PeerSummary summary = peer_->Summarize();
+  UpdateGauges(summary);
+  ReportLost(now, summary);
+  EndWhenJobIsOver(now);
+  const bool changed = counters_.steps != before.steps || counters_.samples != before.samples ||
+                       counters_.metrics != before.metrics;
+  if (changed) FeedLocal(now, wall, std::move(progress));
+  WatchTrainer(now, wall);
+}
+
+void Agent::Impl::UpdateGauges(const PeerSummary& summary) {
+  metrics_.view_epoch.Set(summary.view ? static_cast<double>(summary.view->epoch) : 0);
+  metrics_.branch.Set(summary.view && summary.view->branch ? 1 : 0);
+  ready_ = summary.state == PeerState::kTraining;
+  trainer_hangs_ = pulse_.state() == TrainerPulse::State::kHung;
+  metrics_.ready.Set(ready_ ? 1 : 0);
+  if (summary.seat_refused == seat_refused_) return;
+  seat_refused_ = summary.seat_refused;
+  if (seat_refused_.empty()) return;
+  const bool tensors = seat_refused_ == Membership::kAnotherTable;
+  (tensors ? metrics_.seats_refused_tensors : metrics_.seats_refused_other).Add();
+}
+
+// Who leaves says so or is told to: at the end of a job everybody goes, and nobody is dead.
+void Agent::Impl::ReportLost(Time now, const PeerSummary& summary) {
+  if (!deaths_ || stop_raised_ || leaving_) return;
+  const auto lost = lost_members_.Look(now, options_.worker, summary);
+  deaths_->Report(notes_.Look(now, lost, summary.witness));
+  metrics_.deaths_dropped.Add(static_cast<double>(notes_.dropped() + lost_members_.dropped()) -
+                              metrics_.deaths_dropped.value());
+}
+
+void Agent::Impl::WatchTrainer(Time now, WallTime wall) {
+  if (!trainer_ || !seat_again_.infinite()) return;
+  using State = TrainerPulse::State;
+  const State before = pulse_.state();
+  const bool excused = counters_.waits_for_agent || stop_raised_ || leaving_;
+  const State after = pulse_.Look(now, counters_.steps, excused);
+  if (after == before) return;
+  const double seconds = pulse_.since_step(now).seconds();
+  if (after == State::kStepping) {
+    log_.Info("the trainer makes steps again", {{"step", counters_.steps}});
+    FeedLocal(now, wall,
+              TrainerRegistered{.schema = trainer_->schema,
+                                .elements = trainer_->elements,
+                                .fresh = false,
+                                .counted = static_cast<double>(counters_.published_samples)});
+    return;
+  }
+  if (after == State::kSilent) {
+    metrics_.trainer_silences.Add();
+    log_.Warning("the trainer makes no steps: its seat is given back until it does",
+                 {{"seconds", seconds}, {"step", counters_.steps}});
+  } else {
+    metrics_.trainer_hangs.Add();
+    log_.Error("the trainer hangs: it has a connection and makes no steps",
+               {{"seconds", seconds}, {"step", counters_.steps}});
+  }
+  if (before == State::kStepping) FeedLocal(now, wall, TrainerGone{});
+}
+
+std::string Agent::Impl::SummaryText(Time now) {
+  EdgeSummary edge;
+  edge.job = options_.job;
+  edge.worker = options_.worker;
+  edge.peer = identity_->id();
+  edge.samples_per_second = rate_.per_second;
+  edge.stall_seconds = counters_.stall_seconds;
+  edge.write_error = write_error_;
+  edge.trouble = bad_snapshot_;
+  edge.trainer = NameOf(pulse_.state());
+  if (trainer_) {
+    edge.seconds_since_step = pulse_.since_step(now).seconds();
+    edge.tensors = trainer_->schema.brief();
+    edge.elements = trainer_->elements;
+  }
+  edge.started_unix = started_unix_;
+  edge.first_step_unix = first_step_unix_;
+  PeerSummary summary = peer_->Summarize();
+  if (!summary.seat_refused.empty()) edge.trouble = "gets no seat: " + summary.seat_refused;
+  if (ended_ || (stop_raised_ && (stop_acknowledged_ || !trainer_)))
+    summary.state = PeerState::kStopped;
+  UpdateGauges(summary);
+  return SummaryJson(summary, edge);
+}
+
+HttpServer::Reply Agent::Impl::ServeSummary() {
+  auto promise = std::make_shared<std::promise<std::string>>();
+  std::future<std::string> text = promise->get_future();
+  const bool posted = started_ && host_.Post([this, promise](Time now, WallTime) {
+    promise->set_value(SummaryText(now));
+  });
+  if (!posted || text.wait_for(kSummaryPatience) != std::future_status::ready) {
+    return {503, "the agent does not answer\n"};
+  }
+  return {200, text.get(), "application/json"};
+}
+
+}  // namespace crowdsurf::worker

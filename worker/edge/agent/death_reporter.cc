@@ -1,0 +1,130 @@
+#include "worker/edge/agent/death_reporter.h"
+
+#include <absl/strings/str_cat.h>
+#include <httplib.h>
+
+#include <chrono>
+#include <nlohmann/json.hpp>
+
+#include "coordinator-free-dht/edge/files.h"
+
+namespace crowdsurf::worker {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr size_t kMostToken = 64 << 10;
+// Of two replicas one leads: the Service misses it six times in a row once in 64.
+constexpr int kMostTries = 6;
+constexpr int kMostUnanswered = 3;  // a replica that died a moment ago is still among them
+
+constexpr int kTaken = 202, kUnknownPath = 404, kAnotherLeads = 421;
+
+}  // namespace
+
+DeathReporterMetrics::DeathReporterMetrics(MetricRegistry& registry)
+    : taken(Reports(registry, "taken")),
+      refused(Reports(registry, "refused")),
+      unreachable(Reports(registry, "unreachable")),
+      held_back(Reports(registry, "held_back")) {}
+
+Counter& DeathReporterMetrics::Reports(MetricRegistry& registry, const char* result) {
+  return registry.AddCounter("crowdsurf_worker_death_reports_total",
+                             "Reports of lost workers to the operator, by result.",
+                             {{"result", result}});
+}
+
+DeathReporter::DeathReporter(DeathReporterOptions options, uint64_t seed, MetricRegistry& metrics,
+                             Logger log)
+    : options_(std::move(options)), log_(log), metrics_(metrics), rng_(seed), thread_([this] {
+        Run();
+      }) {}
+
+DeathReporter::~DeathReporter() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  wake_.notify_all();
+  thread_.join();
+}
+
+void DeathReporter::Report(std::vector<std::string> dead) {
+  if (dead.empty()) return;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!waiting_.empty()) metrics_.held_back.Add();
+    waiting_ = std::move(dead);
+  }
+  wake_.notify_all();
+}
+
+void DeathReporter::Run() {
+  int failures = 0;
+  Clock::time_point silent_until{};
+  while (true) {
+    std::vector<std::string> dead;
+    {
+      std::unique_lock lock(mutex_);
+      wake_.wait(lock, [this] { return stopping_ || !waiting_.empty(); });
+      if (stopping_) return;
+      dead = std::exchange(waiting_, {});
+    }
+    if (Clock::now() < silent_until) {
+      metrics_.held_back.Add();
+      continue;
+    }
+    const Answer answer = Send(dead);
+    if (answer == Answer::kNobodyListens) {
+      silent_until = Clock::time_point::max();
+      log_.Info("nobody takes reports of lost workers here");
+      continue;
+    }
+    if (answer == Answer::kTaken) {
+      failures = 0;
+      metrics_.taken.Add();
+      log_.Info("lost workers reported", {{"workers", dead.size()}, {"first", dead.front()}});
+      continue;
+    }
+    (answer == Answer::kRefused ? metrics_.refused : metrics_.unreachable).Add();
+    const Duration delay = options_.backoff.Delay(failures++, rng_);
+    silent_until = Clock::now() + std::chrono::nanoseconds(delay.nanoseconds());
+    log_.Warning("lost workers not reported",
+                 {{"workers", dead.size()},
+                  {"why", answer == Answer::kRefused ? "refused" : "unreachable"},
+                  {"silent_seconds", delay.seconds()}});
+  }
+}
+
+DeathReporter::Answer DeathReporter::Send(const std::vector<std::string>& dead) {
+  auto token = dht::ReadFile(options_.agent_dir / "token", kMostToken);
+  if (!token.ok()) return Answer::kUnreachable;
+  while (!token->empty() && (token->back() == '\n' || token->back() == '\r')) token->pop_back();
+  const std::string body =
+      nlohmann::json{{"dead", dead}}.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  int status = 0;
+  for (int tries = 0, unanswered = 0; tries < kMostTries && unanswered < kMostUnanswered; ++tries) {
+    status = Ask(*token, body);
+    unanswered += status == 0;
+    if (status != 0 && status != kAnotherLeads) break;
+  }
+  if (status == kTaken) return Answer::kTaken;
+  if (status == kUnknownPath) return Answer::kNobodyListens;
+  return status == 0 ? Answer::kUnreachable : Answer::kRefused;
+}
+
+int DeathReporter::Ask(const std::string& token, const std::string& body) {
+  httplib::Client client(options_.url);
+  if (!client.is_valid()) return 0;
+  client.set_ca_cert_path((options_.agent_dir / "ca.pem").c_str());
+  client.enable_server_certificate_verification(true);
+  const auto timeout = std::chrono::nanoseconds(options_.timeout.nanoseconds());
+  client.set_connection_timeout(timeout);
+  client.set_read_timeout(timeout);
+  client.set_write_timeout(timeout);
+  const httplib::Headers headers = {{"Authorization", absl::StrCat("Bearer ", token)}};
+  const auto answer = client.Post("/v1/deaths", headers, body, "application/json");
+  return answer ? answer->status : 0;
+}
+
+}  // namespace crowdsurf::worker

@@ -1,0 +1,238 @@
+#include "worker/edge/link/link_api.h"
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "base/text.h"
+
+namespace crowdsurf::worker {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr int kJsonDepthMost =
+    16;  // nlohmann parses recursively only in its callback form; ours is flat
+
+// Parses `body` as an object; nesting is bounded so that garbage cannot cost more than its length.
+StatusOr<Json> ParseObject(std::string_view body) {
+  int depth = 0;
+  for (const char c : body) {
+    if (c == '{' || c == '[') ++depth;
+    if (c == '}' || c == ']') --depth;
+    if (depth > kJsonDepthMost) return absl::InvalidArgumentError("the body nests too deeply");
+  }
+  Json json = Json::parse(body, nullptr, /*allow_exceptions=*/false);
+  if (json.is_discarded() || !json.is_object()) {
+    return absl::InvalidArgumentError("the body is no JSON object");
+  }
+  return json;
+}
+
+// Metric and loss values: finite numbers only; NaN and infinity are not JSON, null means unknown.
+std::optional<double> Finite(const Json& value) {
+  if (!value.is_number()) return std::nullopt;
+  const double v = value.get<double>();
+  return std::isfinite(v) ? std::optional(v) : std::nullopt;
+}
+
+Json NumberOrNull(double v) { return std::isfinite(v) ? Json(v) : Json(nullptr); }
+
+StatusOr<uint64_t> Whole(const Json& object, const char* key, uint64_t missing) {
+  const auto it = object.find(key);
+  if (it == object.end() || it->is_null()) return missing;
+  if (!it->is_number_unsigned()) {
+    return absl::InvalidArgumentError(absl::StrCat("\"", key, "\" must be a whole number >= 0"));
+  }
+  return it->get<uint64_t>();
+}
+
+StatusOr<int32_t> Group(const Json& object, const char* key) {
+  const auto it = object.find(key);
+  if (it == object.end() || it->is_null()) return -1;
+  if (!it->is_number_integer() || it->get<int64_t>() < -1 || it->get<int64_t>() > 65'535) {
+    return absl::InvalidArgumentError(absl::StrCat("\"", key, "\" must be -1 to 65535"));
+  }
+  return static_cast<int32_t>(it->get<int64_t>());
+}
+
+std::string Text(const Json& object, const char* key, const char* missing) {
+  const auto it = object.find(key);
+  if (it == object.end()) return missing;
+  return it->is_string() ? it->get<std::string>() : std::string();
+}
+
+StatusOr<LinkTensor> ParseTensor(const Json& json) {
+  if (!json.is_object()) return absl::InvalidArgumentError("each tensor is an object");
+  LinkTensor t;
+  t.name = Text(json, "name", "");
+  const std::string dtype = Text(json, "dtype", "float32"), role = Text(json, "role", "Parameter");
+  const auto d = LinkDtypeNamed(dtype);
+  if (!d) {
+    return absl::InvalidArgumentError(absl::StrCat("dtype \"", dtype, "\": only float32 is known"));
+  }
+  const auto r = LinkRoleNamed(role);
+  if (!r) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("role \"", role, "\": one of Parameter, OptimizerState, Buffer, Gradient"));
+  }
+  t.dtype = *d;
+  t.role = *r;
+  const auto shape = json.find("shape");
+  if (shape == json.end() || !shape->is_array() || shape->size() > kLinkDimensionsMost) {
+    return absl::InvalidArgumentError("\"shape\" must be an array of at most 8 numbers");
+  }
+  for (const Json& n : *shape) {
+    if (!n.is_number_unsigned()) {
+      return absl::InvalidArgumentError("\"shape\" holds whole numbers >= 1");
+    }
+    t.shape.push_back(n.get<uint64_t>());
+  }
+  ASSIGN_OR_RETURN(t.rows, Whole(json, "rows", 0));
+  ASSIGN_OR_RETURN(t.cols, Whole(json, "cols", 0));
+  ASSIGN_OR_RETURN(t.group_in, Group(json, "group_in"));
+  ASSIGN_OR_RETURN(t.group_out, Group(json, "group_out"));
+  return t;
+}
+
+Json RegionOffsets(const LinkGeometry& g) {
+  Json tensors = Json::array();
+  for (const LinkTensor& t : g.tensors) {
+    tensors.push_back({{"name", t.name},
+                       {"dtype", LinkDtypeName(t.dtype)},
+                       {"role", LinkRoleName(t.role)},
+                       {"shape", t.shape},
+                       {"offset", t.shared() ? Json(t.offset) : Json(nullptr)}});
+  }
+  return tensors;
+}
+
+Json NoticeJson(const LinkNotice& notice) {
+  if (!notice.leaving) return {{"leaving", false}};
+  Json json = {{"leaving", true}, {"reason", notice.reason}};
+  if (notice.deadline_unix_ns > 0) {  // 0: the platform does not say when
+    json["deadline"] = static_cast<double>(notice.deadline_unix_ns) * 1e-9;
+  }
+  return json;
+}
+
+// A name that came from outside may be no UTF-8: never let that throw.
+std::string Dump(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace
+
+StatusOr<RegisterRequest> ParseRegister(std::string_view body) {
+  ASSIGN_OR_RETURN(const Json json, ParseObject(body));
+  const auto tensors = json.find("tensors");
+  if (tensors == json.end() || !tensors->is_array() || tensors->size() > kLinkTensorsMost) {
+    return absl::InvalidArgumentError("\"tensors\" must be an array of at most 65536 tensors");
+  }
+  RegisterRequest request;
+  for (size_t i = 0; i < tensors->size(); ++i) {
+    auto tensor = ParseTensor((*tensors)[i]);
+    if (!tensor.ok()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("tensors[", i, "]: ", tensor.status().message()));
+    }
+    request.tensors.push_back(*std::move(tensor));
+  }
+  if (const auto metrics = json.find("metrics"); metrics != json.end()) {
+    if (!metrics->is_array() || metrics->size() > kLinkMetrics) {
+      return absl::InvalidArgumentError("\"metrics\" must be an array of at most 16 names");
+    }
+    std::set<std::string> seen;
+    for (const Json& name : *metrics) {
+      if (!name.is_string() || name.get<std::string>().size() > kLinkNameMost ||
+          !seen.insert(name.get<std::string>()).second) {
+        return absl::InvalidArgumentError("\"metrics\" holds different names of at most 256 bytes");
+      }
+      request.metrics.push_back(name.get<std::string>());
+    }
+  }
+  for (const auto& [key, target] :
+       {std::pair("fresh", &request.fresh), {"bells", &request.bells}}) {
+    const auto it = json.find(key);
+    if (it == json.end()) continue;
+    if (!it->is_boolean()) {
+      return absl::InvalidArgumentError(absl::StrCat("\"", key, "\" must be true or false"));
+    }
+    *target = it->get<bool>();
+  }
+  return request;
+}
+
+std::string WriteRegisterAnswer(const RegisterAnswer& answer) {
+  const LinkGeometry& g = *answer.geometry;
+  return Dump({{"version", kLinkVersion},
+               {"session", answer.session},
+               {"job", answer.job},
+               {"worker", answer.worker},
+               {"seed", answer.seed},
+               {"hold", answer.hold},
+               {"schema", g.schema.hex()},
+               {"file", "tensors"},
+               {"file_bytes", g.file_bytes},
+               {"elements", g.elements},
+               {"outbox", g.outbox_offset},
+               {"inbox", g.inbox_offset},
+               {"index_sets", {{"offset", g.index_offset}, {"bytes", g.index_bytes}}},
+               {"tensors", RegionOffsets(g)}});
+}
+
+StatusOr<ProgressRequest> ParseProgress(std::string_view body) {
+  ASSIGN_OR_RETURN(const Json json, ParseObject(body));
+  ProgressRequest request;
+  if (const auto loss = json.find("loss"); loss != json.end()) request.loss = Finite(*loss);
+  const auto metrics = json.find("metrics");
+  if (metrics == json.end()) return request;
+  if (!metrics->is_object() || metrics->size() > kLinkMetrics) {
+    return absl::InvalidArgumentError("\"metrics\" must be an object of at most 16 numbers");
+  }
+  for (const auto& [name, value] : metrics->items()) {
+    const auto v = Finite(value);
+    if (name.size() > kLinkNameMost) {
+      return absl::InvalidArgumentError("a metric's name has at most 256 bytes");
+    }
+    if (v) request.metrics[name] = *v;
+  }
+  return request;
+}
+
+StatusOr<std::string> ParseLeave(std::string_view body) {
+  if (body.empty()) return std::string();
+  ASSIGN_OR_RETURN(const Json json, ParseObject(body));
+  return CutText(Text(json, "reason", ""), kLinkNameMost);
+}
+
+std::string WriteNotice(const LinkNotice& notice) { return Dump(NoticeJson(notice)); }
+
+std::string WriteState(const LinkStateAnswer& s) {
+  Json json = {{"job", s.job},
+               {"worker", s.worker},
+               {"registered", s.geometry != nullptr},
+               {"connected", s.counters.connected},
+               {"hold", s.hold},
+               {"stop", s.stop},
+               {"steps", s.counters.steps},
+               {"samples", s.counters.samples},
+               {"published", s.counters.published},
+               {"applied", s.counters.applied},
+               {"stall_seconds", s.counters.stall_seconds},
+               {"loss", NumberOrNull(s.counters.loss)},
+               {"metrics", s.counters.metrics},
+               {"averaging", s.averaging},
+               {"job_samples", NumberOrNull(s.job_samples)},
+               {"notice", NoticeJson(s.notice)}};
+  if (s.geometry != nullptr) {
+    json["schema"] = s.geometry->schema.hex();
+    json["elements"] = s.geometry->elements;
+    json["tensors"] = RegionOffsets(*s.geometry);
+  }
+  return Dump(json);
+}
+
+std::string WriteError(std::string_view words) { return Dump({{"error", words}}); }
+
+}  // namespace crowdsurf::worker

@@ -1,0 +1,93 @@
+// Link client: the trainer's side of the trainer link, for C++ trainers (docs/trainer-link.md).
+//
+// Purpose: register tensors, then one call a step; snapshots are published and results applied
+// inside it, by memcpy and add, with no socket and no lock (a socket is used only at registration,
+// for the opaque state, and when the agent was restarted). Used by crowdsurf-trainer; depends on
+// base, the pure layout and nlohmann-json only. One thread owns a client. Parameters are one flat
+// float32 vector: the shared tensors in table order, packed.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/status.h"
+#include "base/time.h"
+#include "worker/core/link/link_layout.h"
+
+namespace crowdsurf::worker {
+
+struct LinkRegistration {
+  uint64_t seed = 0;        // job-wide: make the first parameters from it, they are then equal
+  std::string job, worker;  // for messages and data order
+  uint64_t elements = 0;    // length of the vector that StepDone expects
+  std::vector<LinkTensor> tensors;  // with offsets; kNotShared: not averaged in this job
+};
+
+// What a call to StepDone (or Start) found.
+struct StepOutcome {
+  bool published = false;   // a snapshot was taken
+  bool applied = false;     // parameters changed: a result was added
+  bool adopted = false;     // parameters were replaced (and the opaque state was loaded)
+  bool stop = false;        // target met: leave the loop, then call AcknowledgeStop, exit 0
+  bool leaving = false;     // this worker is about to be taken
+  bool agent_lost = false;  // no agent for now: training goes on alone, calls keep trying
+  double lr_scale = 1.0;    // multiply the learning rate by this
+  uint64_t averaging = 0;   // number of the last result applied or adopted
+  double job_samples = 0;   // job-wide sample count
+  Duration stall;           // time this call held the trainer
+};
+
+struct LinkClientOptions {
+  Duration agent_patience =
+      Seconds(5);  // Blocking: an agent without a sign of life for so long is lost
+  std::vector<std::string> metrics;  // names of the slots, at most kLinkMetrics
+};
+
+class LinkClient {
+ public:
+  // The opaque state (optimizer moments, data position, rng): made and loaded at step boundaries.
+  using OpaqueSource = std::function<Bytes()>;
+  using OpaqueSink = std::function<Status(ByteView)>;
+
+  // Waits until the agent in `dir` answers. Error: DeadlineExceeded naming the socket.
+  static StatusOr<std::unique_ptr<LinkClient>> Connect(std::string dir, Duration patience,
+                                                       LinkClientOptions options = {});
+  ~LinkClient();
+  LinkClient(const LinkClient&) = delete;
+  LinkClient& operator=(const LinkClient&) = delete;
+
+  // Declares the tensors and maps the file. Errors carry the agent's words: FailedPrecondition
+  // (another trainer, another schema), InvalidArgument (bad tensor), ResourceExhausted (no memory:
+  // names spec.agent.sharedMemory).
+  StatusOr<LinkRegistration> Register(std::vector<LinkTensor> tensors);
+
+  void SetOpaque(OpaqueSource source, OpaqueSink sink);
+
+  // Before the first step, after filling `params` from the seed: waits while the agent holds (it is
+  // fetching the job's state), adopts that state if there is one. Error: Unavailable when the agent
+  // disappears for `patience`; DataLoss when the opaque state does not verify.
+  StatusOr<StepOutcome> Start(std::span<float> params, Duration patience);
+
+  // After every optimizer step: counts `samples`, then publishes, applies or adopts as asked. Pre:
+  // params.size() == elements. Costs two atomic stores and a few loads, plus a pass over the vector
+  // when there is something to do; in Blocking mode it waits for the result.
+  StepOutcome StepDone(uint64_t samples, double loss, std::span<float> params);
+
+  // Slot `index` of LinkClientOptions::metrics. Cheap.
+  void SetMetric(size_t index, double value);
+  void AcknowledgeStop();
+  // POST /v1/leave, waits for the answer at most `patience`.
+  Status Leave(std::string_view reason, Duration patience);
+
+ private:
+  struct Impl;
+  explicit LinkClient(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace crowdsurf::worker

@@ -1,0 +1,70 @@
+// Link client, inside: what its three files share (link_client.cc: the trainer's calls;
+// link_client_agent.cc: finding the agent, registering, and noticing that it has gone;
+// link_client_values.cc: snapshots out, results and adopted state in). One thread owns it all.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "worker/edge/link/link_client.h"
+#include "worker/edge/link/link_http.h"
+#include "worker/edge/link/link_mapping.h"
+
+namespace crowdsurf::worker {
+
+struct LinkClient::Impl {
+  // Between tries to reach an agent that is starting.
+  static constexpr Duration kRetry = Milliseconds(20);
+  // Of a wait on the bell; between reconnections.
+  static constexpr Duration kSlice = Milliseconds(100);
+  // For one request; making `tensors` clears 3 x the model.
+  static constexpr Duration kAnswer = Seconds(30);
+
+  std::string dir;
+  LinkClientOptions options;
+  std::optional<HttpClient>
+      http;  // the registration connection: its being open is our sign of life
+  std::optional<LinkMapping> mapping;
+  std::vector<LinkTensor> tensors;
+  OpaqueSource opaque_source;
+  OpaqueSink opaque_sink;
+
+  bool training = false;  // has made a step or passed Start: has state of its own
+  uint64_t epoch = 0;     // of the agent we are registered with
+  uint64_t steps = 0, samples = 0;
+  uint64_t rung_steps = 0, rung_samples = 0;  // marks already rung for
+  uint64_t beat = 0;
+  Time beat_at;       // when the beat last moved, or the agent was last found connected
+  Time beat_moved;    // when the beat last moved
+  Time reconnect_at;  // not before, unless another agent has come
+  uint64_t tried_epoch = 0;
+  bool lost = false;
+  uint64_t voided = 0;  // a snapshot from before an adoption: its result is acknowledged, not added
+
+  LinkControl& control() { return mapping->control(); }
+
+  // the agent (link_client_agent.cc)
+  static Status StatusOf(const HttpReply& reply);  // its words in it
+  StatusOr<LinkRegistration> Register(bool fresh);
+  // True when we are registered with the same agent as before the call.
+  bool WatchAgent(Time now);
+  bool Reconnect(Time now);
+
+  // values (link_client_values.cc)
+  bool OutboxFree();
+  void Publish(uint64_t ticket, std::span<const float> params);
+  bool Apply(std::span<float> params, StepOutcome& outcome);
+  // The opaque state and the parameters of an adoption, both or neither.
+  Status Adopt(std::span<float> params, bool with_opaque, StepOutcome& outcome);
+  bool GiveOpaque();  // true when it was asked for
+  void WaitForResult(std::span<float> params, StepOutcome& outcome);
+
+  // steps (link_client.cc)
+  void RingMarks();
+  void Count(uint64_t new_samples, double loss);
+  void Finish(Time began, bool touched, StepOutcome& outcome);
+};
+
+}  // namespace crowdsurf::worker

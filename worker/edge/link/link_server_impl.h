@@ -1,0 +1,120 @@
+// Link server, inside: what its three files share (link_server.cc: the host's calls;
+// link_session.cc: the HTTP endpoints; link_watch.cc: the thread that watches the trainer's words).
+//
+// Lock rule: `mutex` guards everything below it; words in the mapping need none. Events are given
+// to the sink with the mutex held, so that their order is the order of what happened.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "worker/edge/link/held_state.h"
+#include "worker/edge/link/link_api.h"
+#include "worker/edge/link/link_folder.h"
+#include "worker/edge/link/link_listener.h"
+#include "worker/edge/link/link_mapping.h"
+#include "worker/edge/link/link_server.h"
+
+namespace crowdsurf::worker {
+
+struct LinkMetrics {
+  explicit LinkMetrics(MetricRegistry& registry);
+  Counter& registered;       // a fresh trainer
+  Counter& continued;        // a living trainer came back
+  Counter& refused_busy;     // a second trainer
+  Counter& refused_schema;   // another model than the file was made for
+  Counter& refused_invalid;  // garbled or out of bounds
+  Counter& refused_space;    // the volume is too small
+  Counter& published;
+  Counter& published_late;     // answers a request that was replaced meanwhile
+  Counter& published_unasked;  // a number nobody asked for: dropped
+  Counter& published_bad;      // NaN or infinity in the parameters
+  Counter& set_aside;          // files found at the start that were no link
+};
+
+struct LinkServer::Impl {
+  Impl(LinkServerOptions o, LinkFolder f, Sink s, Logger l, MetricRegistry& m)
+      : options(std::move(o)),
+        folder(std::move(f)),
+        sink(std::move(s)),
+        log(l),
+        registry(m),
+        metrics(m) {}
+
+  // The mapping, nullptr before the first registration. Set once, never moved.
+  const LinkMapping* map() const { return mapped.load(std::memory_order_acquire); }
+  LinkControl& control() const;  // pre: mapped
+
+  // link_server.cc
+  Status OpenExisting();
+  // 0 when `number` is not the last one asked for. Of a cadence a ticket is its own number.
+  uint64_t TicketOf(uint64_t number) const;
+  LinkCounters ReadCounters();  // takes the mutex
+
+  // link_session.cc
+  std::optional<HttpReply> Handle(LinkListener::ConnectionId id, HttpRequest&& request);
+  void OnClosed(LinkListener::ConnectionId id);
+  HttpReply Register(LinkListener::ConnectionId id, const std::string& body);
+  Status MapFor(LinkGeometry geometry);  // mutex held
+  StatusOr<LinkMapping> CreateMapping(const LinkGeometry& geometry);
+  void BeginSession(const RegisterRequest&);  // mutex held
+  HttpReply TakeOpaque(const HttpRequest& request);
+  HttpReply GiveAdopted();
+  HttpReply State();
+  HttpReply Leave(LinkListener::ConnectionId id, const std::string& body);
+
+  // link_watch.cc
+  void Watch();
+  void Scan();  // what changed since the last scan, as events
+  void ScanPublished(std::unique_lock<std::mutex>& lock);
+  void ScanWords();  // everything but snapshots; mutex held
+  Duration ScanInterval();
+
+  const LinkServerOptions options;
+  const LinkFolder folder;
+  const Sink sink;
+  const Logger log;
+  MetricRegistry& registry;
+  LinkMetrics metrics;
+  std::atomic<const LinkMapping*> mapped{nullptr};
+  std::atomic<bool> stop{false};  // raised, maybe before there was a file to say so
+  // The last snapshot asked for: the host's averaging number and the ticket that stands for it in
+  // the file. The host's thread writes, ticket last; the watcher reads.
+  std::atomic<uint64_t> asked_number{0}, asked_ticket{0};
+  uint64_t tickets = 0;                     // given out so far; the host's thread
+  std::atomic<uint64_t> adopt_sequence{0};  // the host's thread writes
+
+  std::mutex mutex;
+  std::condition_variable changed;  // mapped or stopping
+  std::optional<LinkMapping> mapping;
+  LinkOverlap overlap = options.overlap;  // the last told, maybe before there was a file to say so
+  bool stopping = false;
+  uint64_t session = 0, sessions = 0;  // the live one (0: none), and how many there were
+  LinkListener::ConnectionId session_connection = 0;
+  bool bells = false;
+  std::vector<std::string> metric_names;
+  ProgressRequest told;  // by POST /v1/progress, for clients that do not use the slots
+  struct {
+    uint64_t published = 0, applied = 0, adopted = 0;
+    uint64_t wake_steps = 0, wake_samples = 0;  // the mark already reported
+    bool stopped = false;
+  } seen;
+  LinkNotice notice;
+  std::optional<LinkListener::ConnectionId> leave_connection;
+  std::optional<HeldOpaque> opaque;  // the trainer's last given state
+  std::optional<HeldOpaque> adopt;   // what it is to adopt
+
+  std::thread watcher;
+  std::unique_ptr<LinkListener> listener;
+};
+
+// Stores `value` unless the word is there already or beyond.
+void RaiseTo(std::atomic<uint64_t>& word, uint64_t value);
+
+}  // namespace crowdsurf::worker

@@ -1,0 +1,264 @@
+#include <charconv>
+#include <cmath>
+#include <cstdio>
+
+#include "base/digest.h"
+#include "worker/edge/link/link_server_impl.h"
+
+namespace crowdsurf::worker {
+namespace {
+
+HttpReply JsonReply(int code, std::string body) {
+  return {code, "application/json", std::move(body), {}, {}};
+}
+HttpReply Error(int code, std::string_view words) { return JsonReply(code, WriteError(words)); }
+HttpReply Error(int code, const Status& status) {
+  return Error(code, std::string(status.message()));
+}
+
+// The words of a trainer that has just started.
+void ResetTrainerWords(LinkControl& c) {
+  c.steps.value.store(0, std::memory_order_relaxed);
+  c.samples.value.store(0, std::memory_order_relaxed);
+  c.published.steps.store(0, std::memory_order_relaxed);
+  c.published.samples.store(0, std::memory_order_relaxed);
+  c.published.ticket.store(0, std::memory_order_release);
+  c.applied.value.store(0, std::memory_order_release);
+  c.stop_acknowledged.value.store(0, std::memory_order_relaxed);
+  c.stall_ns.value.store(0, std::memory_order_relaxed);
+  c.index_taken.value.store(0, std::memory_order_relaxed);
+}
+
+void ForgetProgress(LinkControl& c) {
+  c.progress.loss.store(std::nan(""), std::memory_order_relaxed);
+  for (auto& slot : c.metrics) slot.store(std::nan(""), std::memory_order_relaxed);
+}
+
+uint64_t SequenceOf(const std::string& target) {
+  constexpr std::string_view kKey = "?sequence=";
+  const size_t at = target.find(kKey);
+  uint64_t n = 0;
+  if (at != std::string::npos) {
+    std::from_chars(target.data() + at + kKey.size(), target.data() + target.size(), n);
+  }
+  return n;
+}
+
+Counter& Registrations(MetricRegistry& registry, const char* result) {
+  return registry.AddCounter("crowdsurf_link_registrations_total",
+                             "Trainers that registered, by what came of it.", {{"result", result}});
+}
+Counter& Snapshots(MetricRegistry& registry, const char* result) {
+  return registry.AddCounter("crowdsurf_link_snapshots_total",
+                             "Snapshots the trainer published, by what came of them.",
+                             {{"result", result}});
+}
+
+}  // namespace
+
+LinkMetrics::LinkMetrics(MetricRegistry& registry)
+    : registered(Registrations(registry, "fresh")),
+      continued(Registrations(registry, "continued")),
+      refused_busy(Registrations(registry, "busy")),
+      refused_schema(Registrations(registry, "other_schema")),
+      refused_invalid(Registrations(registry, "invalid")),
+      refused_space(Registrations(registry, "no_space")),
+      published(Snapshots(registry, "taken")),
+      published_late(Snapshots(registry, "late")),
+      published_unasked(Snapshots(registry, "unasked")),
+      published_bad(Snapshots(registry, "not_finite")),
+      set_aside(
+          registry.AddCounter("crowdsurf_link_files_set_aside_total",
+                              "Files in place of the link found at a start that were none.")) {}
+
+std::optional<HttpReply> LinkServer::Impl::Handle(LinkListener::ConnectionId id,
+                                                  HttpRequest&& request) {
+  const std::string route =
+      request.method + " " + request.target.substr(0, request.target.find('?'));
+  if (route == "POST /v1/register") return Register(id, request.body);
+  if (route == "GET /v1/state") return State();
+  if (route == "PUT /v1/opaque") return TakeOpaque(request);
+  if (route == "GET /v1/opaque") return GiveAdopted();
+  if (route == "POST /v1/progress") {
+    auto parsed = ParseProgress(request.body);
+    if (!parsed.ok()) return Error(400, parsed.status());
+    const std::lock_guard lock(mutex);
+    told = *std::move(parsed);
+    return JsonReply(200, "{}\n");
+  }
+  if (route == "GET /v1/notice") {
+    const std::lock_guard lock(mutex);
+    return JsonReply(200, WriteNotice(notice));
+  }
+  if (route == "POST /v1/checkpoint") {
+    const std::lock_guard lock(mutex);
+    sink(link::CheckpointRequested{});
+    return JsonReply(202, "{}\n");
+  }
+  if (route == "POST /v1/leave") {
+    auto reason = ParseLeave(request.body);
+    if (!reason.ok()) return Error(400, reason.status());
+    const std::lock_guard lock(mutex);
+    if (leave_connection) return Error(409, "a leave is under way");
+    leave_connection = id;
+    sink(link::LeaveRequested{*std::move(reason)});
+    return std::nullopt;
+  }
+  return Error(404, "no such endpoint: see docs/trainer-link.md");
+}
+
+void LinkServer::Impl::OnClosed(LinkListener::ConnectionId id) {
+  const std::lock_guard lock(mutex);
+  if (leave_connection == id) leave_connection.reset();
+  if (session == 0 || session_connection != id) return;
+  ScanWords();  // its last words: a trainer that acknowledges stop exits at once
+  sink(link::TrainerGone{session});
+  log.Info("trainer gone", {{"session", session}});
+  session = 0;
+}
+
+HttpReply LinkServer::Impl::Register(LinkListener::ConnectionId id, const std::string& body) {
+  auto request = ParseRegister(body);
+  if (!request.ok()) {
+    metrics.refused_invalid.Add();
+    return Error(400, request.status());
+  }
+  auto geometry = LayOutLink(request->tensors, options.roles);
+  if (!geometry.ok()) {
+    metrics.refused_invalid.Add();
+    return Error(400, geometry.status());
+  }
+  const std::lock_guard lock(mutex);
+  if (session != 0) {
+    metrics.refused_busy.Add();
+    return Error(409, "another trainer is connected: one trainer a worker");
+  }
+  if (const Status mapped_now = MapFor(*std::move(geometry)); !mapped_now.ok()) {
+    log.Error("trainer refused", {{"why", std::string(mapped_now.message())}});
+    return Error(absl::IsFailedPrecondition(mapped_now)  ? 409
+                 : absl::IsResourceExhausted(mapped_now) ? 507
+                                                         : 500,
+                 mapped_now);
+  }
+  session = ++sessions;
+  session_connection = id;
+  BeginSession(*request);
+  return JsonReply(200,
+                   WriteRegisterAnswer({session, options.job, options.worker, options.seed,
+                                        control().hold.value.load(std::memory_order_relaxed) != 0,
+                                        &mapping->geometry()}));
+}
+
+Status LinkServer::Impl::MapFor(LinkGeometry geometry) {
+  if (mapping) {
+    if (mapping->geometry().schema == geometry.schema) return absl::OkStatus();
+    metrics.refused_schema.Add();
+    return absl::FailedPreconditionError(absl::StrCat(
+        "this worker's link was made for other tensors (schema ",
+        mapping->geometry().schema.brief(), ", ", mapping->geometry().elements, " elements; now ",
+        geometry.schema.brief(), ", ", geometry.elements,
+        "): all trainers of a job have one model, and a changed one needs a new worker"));
+  }
+  auto made = CreateMapping(geometry);
+  if (!made.ok()) {
+    if (absl::IsResourceExhausted(made.status())) metrics.refused_space.Add();
+    return made.status();
+  }
+  mapping = *std::move(made);
+  LinkControl& c = mapping->control();
+  c.lr_scale.value.store(1.0, std::memory_order_relaxed);
+  c.mode.overlap.store(static_cast<uint32_t>(overlap), std::memory_order_relaxed);
+  c.stop.value.store(stop.load(std::memory_order_relaxed) ? 1 : 0, std::memory_order_relaxed);
+  c.notice.deadline_ns.store(notice.deadline_unix_ns, std::memory_order_relaxed);
+  c.notice.flag.store(notice.leaving ? 1 : 0, std::memory_order_relaxed);
+  ForgetProgress(c);
+  c.agent_epoch.value.store(1, std::memory_order_release);
+  mapped.store(&*mapping, std::memory_order_release);
+  changed.notify_all();
+  return absl::OkStatus();
+}
+
+StatusOr<LinkMapping> LinkServer::Impl::CreateMapping(const LinkGeometry& geometry) {
+  // The trainer sees it under its name when it is complete.
+  constexpr char kTemporary[] = "tensors.new";
+  ASSIGN_OR_RETURN(const OwnedFd file, folder.Create(kTemporary));
+  auto made = LinkMapping::Create(file.get(), folder.PathOf("tensors"), geometry);
+  const Status named = made.ok() ? folder.Rename(kTemporary, "tensors") : made.status();
+  if (named.ok()) return made;
+  folder.Remove(kTemporary);
+  return named;
+}
+
+void LinkServer::Impl::BeginSession(const RegisterRequest& request) {
+  LinkControl& c = mapping->control();
+  bells = request.bells;
+  metric_names = request.metrics;
+  if (request.fresh) {
+    metrics.registered.Add();
+    // A number asked of the dead trainer, a result made from its snapshot: neither is this one's.
+    c.publish_wanted.value.store(0, std::memory_order_release);
+    c.result_ready.ticket.store(0, std::memory_order_release);
+    c.released.value.store(0, std::memory_order_release);
+    c.wake_at.steps.store(0, std::memory_order_relaxed);
+    c.wake_at.samples.store(0, std::memory_order_relaxed);
+    // Numbers go on, so that an offer made to the dead one is never mistaken for a new one.
+    const uint64_t sequence = adopt_sequence.load(std::memory_order_relaxed);
+    c.adopt.request.store(sequence * 2, std::memory_order_release);
+    c.adopted.value.store(sequence, std::memory_order_release);
+    c.opaque_given.value.store(c.opaque_wanted.value.load(std::memory_order_relaxed),
+                               std::memory_order_relaxed);
+    ResetTrainerWords(c);
+    ForgetProgress(c);
+    told = {};
+    seen = {};
+    seen.adopted = sequence;
+    c.hold.value.store(1, std::memory_order_release);
+  } else {
+    metrics.continued.Add();
+    c.hold.value.store(0, std::memory_order_release);
+  }
+  const LinkGeometry& g = mapping->geometry();
+  log.Info("trainer registered", {{"session", session},
+                                  {"fresh", request.fresh},
+                                  {"elements", g.elements},
+                                  {"schema", g.schema.brief()}});
+  sink(link::TrainerRegistered{session, g.schema, g.elements, request.fresh, g.tensors});
+}
+
+HttpReply LinkServer::Impl::TakeOpaque(const HttpRequest& request) {
+  const Digest hash = Sha256(request.upload->bytes());
+  const std::lock_guard lock(mutex);
+  opaque = {request.upload, hash};  // also when it is given unasked
+  sink(link::OpaqueGiven{std::max<uint64_t>(1, SequenceOf(request.target)), *opaque});
+  return JsonReply(200, "{\"sha256\":\"" + hash.hex() + "\"}\n");
+}
+
+HttpReply LinkServer::Impl::GiveAdopted() {
+  const std::lock_guard lock(mutex);
+  if (!adopt) return Error(404, "no trainer state was offered");
+  HttpReply reply;
+  reply.type = "application/octet-stream";
+  reply.file = adopt->state;
+  reply.headers["X-Sha256"] = adopt->hash.hex();
+  return reply;
+}
+
+HttpReply LinkServer::Impl::State() {
+  LinkStateAnswer answer;
+  answer.counters = ReadCounters();
+  answer.job = options.job;
+  answer.worker = options.worker;
+  const std::lock_guard lock(mutex);
+  answer.notice = notice;
+  if (const LinkMapping* m = map()) {
+    const LinkControl& c = m->control();
+    answer.geometry = &m->geometry();
+    answer.hold = c.hold.value.load(std::memory_order_relaxed) != 0;
+    answer.stop = c.stop.value.load(std::memory_order_relaxed) != 0;
+    answer.averaging = c.job.averaging.load(std::memory_order_relaxed);
+    answer.job_samples = c.job.samples.load(std::memory_order_relaxed);
+  }
+  return JsonReply(200, WriteState(answer));
+}
+
+}  // namespace crowdsurf::worker

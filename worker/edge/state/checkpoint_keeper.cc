@@ -1,0 +1,57 @@
+#include "worker/edge/state/checkpoint_keeper.h"
+
+#include <chrono>
+
+#include "worker/edge/state/model_file.h"
+
+namespace crowdsurf::worker {
+
+CheckpointKeeper::CheckpointKeeper(CheckpointStore& store, std::string folder, std::string writer,
+                                   AgentMetrics& metrics,
+                                   std::function<void(const Job&, const Status&)> done, Logger log)
+    : store_(store),
+      folder_(std::move(folder)),
+      writer_(std::move(writer)),
+      metrics_(metrics),
+      done_(std::move(done)),
+      log_(log.For("checkpoint")),
+      thread_([this] { Loop(); }) {}
+
+CheckpointKeeper::~CheckpointKeeper() {
+  jobs_.Close();
+  thread_.join();
+}
+
+bool CheckpointKeeper::Submit(Job job) {
+  const bool taken = jobs_.Post(std::make_unique<Job>(std::move(job)));
+  if (!taken) metrics_.checkpoints_failed.Add();
+  return taken;
+}
+
+void CheckpointKeeper::Loop() {
+  while (true) {
+    const auto job = jobs_.Take(std::chrono::steady_clock::time_point::max());
+    if (!job) return;
+    const Status written = Write(**job);
+    (written.ok() ? metrics_.checkpoints : metrics_.checkpoints_failed).Add();
+    done_(**job, written);
+  }
+}
+
+Status CheckpointKeeper::Write(const Job& job) {
+  Status status =
+      store_.Write(job.info, job.average, job.opaque ? job.opaque->bytes() : ByteView());
+  if (status.ok()) {
+    log_.Info("checkpoint written", {{"averaging", job.info.averaging}});
+  } else {
+    log_.Error("checkpoint not written", {{"error", status.ToString()}});
+  }
+  if (!job.final_model) return status;
+  const StatusOr<bool> wrote =
+      WriteModelFile(folder_ + "/model.safetensors", writer_, job.info, job.average);
+  if (!wrote.ok()) log_.Error("model not written", {{"error", wrote.status().ToString()}});
+  if (wrote.ok() && *wrote) log_.Info("model written", {{"folder", folder_}});
+  return status.ok() ? wrote.status() : status;
+}
+
+}  // namespace crowdsurf::worker

@@ -1,0 +1,85 @@
+#include "worker/edge/state/model_file.h"
+
+#include <absl/strings/numbers.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "worker/core/link/safetensors.h"
+#include "worker/edge/state/state_file.h"
+
+namespace crowdsurf::worker {
+namespace {
+
+constexpr uint64_t kModelHeaderMost = 64 << 20;  // as of a checkpoint's: 65,536 tensors are 25 MB
+
+// Held by one writer at a time, where the file system knows locks; gone with its process.
+class FolderLock {
+ public:
+  explicit FolderLock(const std::string& file)
+      : fd_(::open(FolderOf(file).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+    if (fd_ >= 0) (void)::flock(fd_, LOCK_EX);
+  }
+  FolderLock(const FolderLock&) = delete;
+  ~FolderLock() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+
+ private:
+  static std::string FolderOf(const std::string& file) {
+    const size_t slash = file.rfind('/');
+    return slash == std::string::npos ? "." : file.substr(0, slash + 1);
+  }
+  const int fd_;
+};
+
+std::string TextOf(const nlohmann::json& object, const char* name) {
+  const auto at = object.find(name);
+  return at != object.end() && at->is_string() ? at->get<std::string>() : std::string();
+}
+
+// The averaging that the model of `job` at `path` holds; nullopt: there is none.
+std::optional<uint64_t> AveragingOf(const std::string& path, const std::string& job) {
+  const int fd = OpenSharedFile(path);
+  if (fd < 0) return std::nullopt;
+  uint8_t length[8];
+  std::string header;
+  if (::pread(fd, length, sizeof length, 0) == static_cast<ssize_t>(sizeof length)) {
+    const uint64_t bytes = ByteReader(ByteView(length)).U64();
+    if (bytes <= kModelHeaderMost) header.resize(bytes);
+    if (::pread(fd, header.data(), header.size(), sizeof length) !=
+        static_cast<ssize_t>(header.size())) {
+      header.clear();
+    }
+  }
+  ::close(fd);
+  const auto json = nlohmann::json::parse(header, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object() || !json.contains("__metadata__")) return std::nullopt;
+  const auto& metadata = json["__metadata__"];
+  uint64_t averaging = 0;
+  if (!metadata.is_object() || TextOf(metadata, "job") != job ||
+      !absl::SimpleAtoi(TextOf(metadata, "averaging"), &averaging)) {
+    return std::nullopt;
+  }
+  return averaging;
+}
+
+}  // namespace
+
+StatusOr<bool> WriteModelFile(const std::string& path, const std::string& writer,
+                              const CheckpointInfo& info, std::span<const float> values) {
+  const FolderLock lock(path);
+  const auto there = AveragingOf(path, info.job);
+  if (there && *there >= info.averaging) return false;
+  const Bytes header = EncodeSafetensorsHeader(
+      info.tensors, {{"job", info.job}, {"averaging", absl::StrCat(info.averaging)}});
+  const ByteView data(reinterpret_cast<const uint8_t*>(values.data()), values.size_bytes());
+  RETURN_IF_ERROR(WriteFileAtomically(path, {header, data}, Durable::kYes, 0644, writer));
+  return true;
+}
+
+}  // namespace crowdsurf::worker

@@ -1,0 +1,118 @@
+// State exchange: hosts the two cores that hand the last committed average to a joiner.
+//
+// Purpose: StateFetch (this agent joins) and StateDonor (others join) decide; this moves the bytes
+// between the link's inboxes, the trainer's opaque state and state frames of the tensor plane. An
+// average is named by the content digest of its values (its root in the roster), so members of
+// different groups are donors of one average. The opaque state is asked of the trainer only when a
+// joiner wants a manifest; the joiner waits for it a moment. Host thread only. Bounds: one fetch,
+// kMostWaiting held requests.
+#pragma once
+
+#include <array>
+#include <functional>
+#include <map>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "base/log.h"
+#include "base/status.h"
+#include "worker/core/peer/peer.h"
+#include "worker/core/round/reducer.h"
+#include "worker/core/state/state_donor.h"
+#include "worker/core/state/state_fetch.h"
+#include "worker/edge/link/held_state.h"
+#include "worker/edge/metrics/agent_metrics.h"
+
+namespace crowdsurf::worker {
+
+// What the exchange needs of the agent.
+struct StateExchangeHost {
+  std::function<std::span<float>(int inbox)> inbox;
+  std::function<bool(const PeerId& to, SharedBytes payload)> send;  // false: no way to it
+  std::function<bool()> request_opaque;  // false: no trainer to ask; else OnOpaque follows
+  std::function<StatusOr<std::unique_ptr<HeldState>>(uint64_t bytes)> make_room;
+  // Hashes elsewhere; the exchange's OnOpaqueHashed follows. False: too much is being done already.
+  std::function<bool(std::shared_ptr<const HeldState> state, uint64_t number)> hash;
+};
+
+class StateExchange {
+ public:
+  static constexpr size_t kMostWaiting = 16;
+
+  StateExchange(StateExchangeHost host, AgentMetrics& metrics, MetricRegistry& registry,
+                Logger log);
+
+  // ---- as a donor ----
+  // What an inbox holds as an average of that number and schema. About 0.1 s a gigabyte. Any
+  // thread.
+  static StateManifest Describe(std::span<const float> values, uint64_t averaging,
+                                double job_samples, const Digest& schema);
+  // Inbox `inbox` holds that average. Returns the content digest.
+  Digest Offer(int inbox, StateManifest manifest);
+  void Retire(int inbox);  // it is about to be written
+  // Counts up when the inbox is retired: what was described before is not there any more.
+  uint64_t writes(int inbox) const { return writes_[static_cast<size_t>(inbox)]; }
+  // The trainer's opaque state arrived.
+  void OnOpaque(Time now, HeldOpaque opaque);
+
+  // ---- as a joiner ----
+  struct Fetched {
+    FetchState request;
+    bool ok = false;
+    uint64_t averaging = 0;  // what came: the number asked for or, when nobody had that, a newer
+    Digest content;
+    double job_samples = 0;
+    std::optional<HeldOpaque> opaque;
+  };
+  // Replaces a fetch in progress. Averages follow each other, and donors keep only the last: the
+  // newest that is offered is taken. Pre: the region is an inbox.
+  void Fetch(Time now, const FetchState& request, const Digest& schema, uint64_t elements);
+  bool fetching() const { return fetch_.has_value(); }
+
+  // ---- inputs for both; each may finish the fetch ----
+  void OnFrame(Time now, const PeerId& from, ByteView payload);
+  void OnPeerDown(Time now, const PeerId& peer);
+  void OnTimer(Time now);
+  void OnOpaqueHashed(Time now, uint64_t number, const Digest& hash);
+  Time NextDeadline() const;
+  // The fetch that has ended since the last call.
+  std::optional<Fetched> TakeFetched() { return std::exchange(fetched_, std::nullopt); }
+
+ private:
+  struct Running {
+    FetchState request;
+    StateFetch core;
+    std::shared_ptr<HeldState> opaque;
+    std::optional<HeldOpaque> verified;
+    Digest wanted;        // of what is being hashed
+    uint64_t number = 0;  // of that
+  };
+  struct WaitingRequest {
+    PeerId from;
+    StateMessage message;
+  };
+  void Execute(Time now, const FetchActions& actions, ByteView payload);
+  void Finish(const StateManifest* manifest);  // nullptr: failed
+  void Answer(Time now, const PeerId& from, const StateMessage& message);
+  void AnswerWaiting(Time now);
+  void ForgetWaiting(const PeerId& peer);
+  void KeepOpaquePart(const KeepOpaque& part, ByteView payload);
+
+  const StateExchangeHost host_;
+  AgentMetrics& metrics_;
+  MetricRegistry& registry_;
+  const Logger log_;
+  StateDonor donor_;
+  std::array<uint64_t, 2> writes_{};
+  uint64_t hashes_ = 0;  // asked for
+  std::optional<Running> fetch_;
+  std::optional<Fetched> fetched_;
+  std::vector<WaitingRequest> waiting_;  // for the trainer's opaque state
+  Time waiting_until_ = Time::Infinite();
+  Time opaque_at_;  // when the last one arrived; unset: never
+  std::optional<HeldOpaque> opaque_;
+};
+
+}  // namespace crowdsurf::worker

@@ -1,0 +1,201 @@
+#include "worker/edge/tensor/chunk_plane.h"
+
+#include "base/check.h"
+
+namespace crowdsurf::worker {
+
+void ChunkPlane::Introduce(const PeerId& peer, const std::string& tensor_endpoint) {
+  if (endpoints_.size() >= kMostPeers && !endpoints_.contains(peer)) return;
+  endpoints_[peer] = tensor_endpoint;
+}
+
+std::optional<std::string> ChunkPlane::EndpointOf(const PeerId& peer) const {
+  const auto it = endpoints_.find(peer);
+  return it == endpoints_.end() ? std::nullopt : std::optional(it->second);
+}
+
+void ChunkPlane::Open(const OpenBuffers& open) {
+  reducer_.Open(open.round, open.instance, open.self, open.chunks, open.wire,
+                memory_.read(open.from), memory_.write(open.to), open.mask);
+  rounds_[open.round] = {open.instance, open.self, open.from};
+  Overwritten(open.to);
+}
+
+void ChunkPlane::Close(const CloseBuffers& close) {
+  reducer_.Close(close.round);
+  rounds_.erase(close.round);
+  metrics_.held_bytes.Set(static_cast<double>(reducer_.held_bytes()));
+}
+
+std::optional<ChunkPlane::Folded> ChunkPlane::Execute(Time now, const Chunk& chunk) {
+  const auto open = rounds_.find(chunk.round);
+  if (open == rounds_.end()) return std::nullopt;
+  const RoundHandle round = chunk.round;
+  if (const auto* send = std::get_if<SendInput>(&chunk.action)) {
+    SendInOrder(now, send->to,
+                InputSend{round, send->chunk, send->assigned, generations_[open->second.from]});
+  } else if (const auto* result = std::get_if<SendResult>(&chunk.action)) {
+    SendInOrder(
+        now, result->to,
+        ResultSend{round, result->chunk, result->assigned, result->mask, result->hash, ++calls_});
+  } else if (const auto* fold = std::get_if<FoldChunk>(&chunk.action)) {
+    return Folded{round, fold->chunk, fold->assigned, reducer_.Fold(round, *fold)};
+  } else if (const auto* store = std::get_if<StoreResult>(&chunk.action)) {
+    CHECK(offered_ != nullptr);
+    reducer_.StoreResult(round, store->chunk, *offered_);
+  } else if (const auto* drop = std::get_if<DropInputs>(&chunk.action)) {
+    reducer_.DropInputs(round, drop->chunk, drop->assigned);
+  }
+  return std::nullopt;  // EmptySlot: what lies there is void until it is written again
+}
+
+void ChunkPlane::Execute(Time now, const SpeakChunk& speak) {
+  SendInOrder(now, speak.to, SpeakSend{speak, generations_[speak.region]});
+}
+
+void ChunkPlane::OnFrame(const PeerId& from, const TensorHeader& header, Bytes payload,
+                         const std::function<bool(const ChunkArrived&)>& ask,
+                         const std::function<void()>& act) {
+  const bool result = header.kind == TensorKind::kResult;
+  const std::optional<RoundHandle> round = reducer_.Find(header.instance);
+  ChunkArrived arrived{.kind = result ? ChunkArrived::Kind::kResult : ChunkArrived::Kind::kInput,
+                       .instance = header.instance,
+                       .from = from,
+                       .rank = header.rank,
+                       .chunk = header.chunk,
+                       .assigned = header.assigned,
+                       .mask = header.mask,
+                       .hash = header.hash,
+                       .finite = true};
+  if (!round) {
+    metrics_.strange_chunks.Add();
+    (void)ask(arrived);  // whoever sends it is behind or ahead: the core may want to tell it
+    return act();
+  }
+  const bool sound = reducer_.IsSound(*round, arrived.kind, header.chunk, payload);
+  if (!sound || (!result && !reducer_.HasRoom(payload.size()))) {
+    metrics_.bad_inputs.Add();
+    if (result || sound) return;
+    arrived.finite = false;
+  }
+  if (ask(arrived) && !result) {
+    reducer_.KeepInput(*round, header.rank, header.chunk, header.assigned, std::move(payload));
+  }
+  offered_ = result ? &payload : nullptr;
+  act();
+  offered_ = nullptr;
+  metrics_.held_bytes.Set(static_cast<double>(reducer_.held_bytes()));
+}
+
+void ChunkPlane::OnDrained(Time now, const PeerId& peer) {
+  ++calls_;
+  queues_.OnDrained(peer);
+  Flush(now, peer);
+}
+
+void ChunkPlane::OnDead(const PeerId& peer) {
+  metrics_.sends_dropped_dead.Add(static_cast<double>(queues_.Drop(peer)));
+  metrics_.waiting_sends.Set(static_cast<double>(queues_.size()));
+}
+
+void ChunkPlane::OnTimer(Time now) {
+  ++calls_;
+  for (const PeerId& peer : queues_.TakeDue(now)) {
+    metrics_.send_retries.Add();
+    Flush(now, peer);
+  }
+}
+
+bool ChunkPlane::SendStateFrame(Time now, const PeerId& to, SharedBytes payload) {
+  if (!endpoints_.contains(to)) return false;
+  SendInOrder(now, to, std::move(payload));
+  return true;
+}
+
+void ChunkPlane::SendInOrder(Time now, const PeerId& to, Waiting what) {
+  const auto* state = std::get_if<SharedBytes>(&what);
+  const size_t bytes = sizeof(Waiting) + (state != nullptr ? (*state)->size() : 0);
+  if (!queues_.Push(to, std::move(what), bytes)) return metrics_.sends_dropped_full.Add();
+  Flush(now, to);
+}
+
+void ChunkPlane::Flush(Time now, const PeerId& to) {
+  while (const Waiting* what = queues_.Next(to)) {
+    switch (TrySend(to, *what)) {
+      case Sent::kQueued:
+        queues_.Pop(to);
+        break;
+      case Sent::kFull:
+        queues_.OnFull(now, to);
+        break;
+      case Sent::kDown:  // word of how dead it is follows
+        queues_.OnFailed(now, to);
+        break;
+    }
+  }
+  metrics_.waiting_sends.Set(static_cast<double>(queues_.size()));
+}
+
+ChunkPlane::Sent ChunkPlane::TrySend(const PeerId& to, const Waiting& what) {
+  if (const auto* speak = std::get_if<SpeakSend>(&what)) return TrySpeak(to, *speak);
+  if (const auto* input = std::get_if<InputSend>(&what)) return TrySendInput(to, *input);
+  if (const auto* result = std::get_if<ResultSend>(&what)) return TrySendResult(to, *result);
+  TensorHeader header;
+  header.kind = TensorKind::kState;
+  return Transmit(to, header, std::get<SharedBytes>(what));
+}
+
+ChunkPlane::Sent ChunkPlane::TrySpeak(const PeerId& to, const SpeakSend& what) {
+  const SpeakChunk& speak = what.speak;
+  if (generations_[speak.region] != what.generation) return Sent::kQueued;
+  const auto values = memory_.read(speak.region).subspan(speak.span.begin, speak.span.count);
+  auto wire = std::make_shared<Bytes>(values.size() * WireWidth<float>(speak.wire));
+  EncodeWire(speak.wire, values, *wire);
+  TensorHeader header;
+  header.kind = TensorKind::kInput;
+  header.instance = speak.instance;
+  header.rank = static_cast<uint8_t>(speak.rank);
+  header.chunk = speak.chunk;
+  header.assigned = speak.assigned;
+  return Transmit(to, header, std::move(wire));
+}
+
+ChunkPlane::Sent ChunkPlane::TrySendInput(const PeerId& to, const InputSend& what) {
+  const auto open = rounds_.find(what.round);
+  if (open == rounds_.end()) return Sent::kQueued;
+  // The next snapshot is being written there: half of each would pass for an input.
+  if (generations_[open->second.from] != what.generation) return Sent::kQueued;
+  TensorHeader header;
+  header.kind = TensorKind::kInput;
+  header.instance = open->second.instance;
+  header.rank = static_cast<uint8_t>(open->second.self);
+  header.chunk = what.chunk;
+  header.assigned = what.assigned;
+  return Transmit(to, header, std::make_shared<Bytes>(reducer_.OwnInput(what.round, what.chunk)));
+}
+
+ChunkPlane::Sent ChunkPlane::TrySendResult(const PeerId& to, const ResultSend& what) {
+  const auto open = rounds_.find(what.round);
+  if (open == rounds_.end()) return Sent::kQueued;
+  TensorHeader header;
+  header.kind = TensorKind::kResult;
+  header.instance = open->second.instance;
+  header.rank = static_cast<uint8_t>(open->second.self);
+  header.chunk = what.chunk;
+  header.assigned = what.assigned;
+  header.mask = what.mask;
+  header.hash = what.hash;
+  SharedBytes wire = reducer_.Result(what.round, what.chunk);
+  if (what.call != calls_ && TensorPayloadHash(header.instance, *wire) != what.hash)
+    return Sent::kQueued;
+  return Transmit(to, header, std::move(wire));
+}
+
+ChunkPlane::Sent ChunkPlane::Transmit(const PeerId& to, const TensorHeader& header,
+                                      SharedBytes payload) {
+  const std::optional<std::string> endpoint = EndpointOf(to);
+  if (!endpoint) return Sent::kQueued;  // never introduced: nothing can be sent, as if it were lost
+  return transport_.Send(to, *endpoint, header, std::move(payload));
+}
+
+}  // namespace crowdsurf::worker

@@ -1,0 +1,151 @@
+#include "worker/edge/tensor/mix_plane.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "worker/core/strategy/mix_kernels.h"
+
+namespace crowdsurf::worker {
+
+void MixPlane::Reserve(const ReserveRegions& reserve) {
+  extents_ = reserve.extents;
+  buffers_.resize(extents_.size());
+  buffers_.shrink_to_fit();
+  for (size_t i = 0; i < extents_.size(); ++i) {
+    if (buffers_[i].size() == extents_[i].count) continue;
+    buffers_[i] = std::vector<float>(extents_[i].count);
+  }
+}
+
+std::span<const float> MixPlane::Read(Region region, uint64_t begin, uint64_t count) const {
+  if (!IsExtra(region)) return memory_.read(region).subspan(begin, count);
+  const size_t i = ExtraIndex(region);
+  CHECK_LT(i, buffers_.size());
+  CHECK_GE(begin, extents_[i].begin);
+  return std::span<const float>(buffers_[i]).subspan(begin - extents_[i].begin, count);
+}
+
+std::span<float> MixPlane::Write(Region region, uint64_t begin, uint64_t count) {
+  if (!IsExtra(region)) return memory_.write(region).subspan(begin, count);
+  const std::span<const float> part = Read(region, begin, count);
+  return {const_cast<float*>(part.data()), part.size()};  // of a buffer of our own
+}
+
+void MixPlane::Run(const RunKernel& kernel) {
+  std::array<std::span<float>, kMostExtraRegions + 1> parts;
+  CHECK_LE(kernel.regions.size(), parts.size());
+  for (size_t i = 0; i < kernel.regions.size(); ++i) {
+    const auto [begin, count] = kernel.range;
+    if (kernel.regions[i] == Region::kOutbox) {
+      // Kernels never write to it: the first region, and kAbsorb's third, are never the outbox.
+      const auto outbox = Read(Region::kOutbox, begin, count);
+      parts[i] = {const_cast<float*>(outbox.data()), outbox.size()};
+    } else {
+      parts[i] = Write(kernel.regions[i], begin, count);
+    }
+  }
+  RunMixKernel<float>(kernel.kernel,
+                      std::span<const std::span<float>>(parts).first(kernel.regions.size()),
+                      kernel.scalars);
+}
+
+TensorTransport::Sent MixPlane::Advance(Waiting& waiting) {
+  const MixSend& send = waiting.send;
+  const auto endpoint = core_.endpoint(send.to);
+  for (; waiting.next < send.chunks; ++waiting.next) {
+    const auto chunk = core_.describe(send.to, send.tag, send.sequence, waiting.next);
+    if (!chunk || !endpoint) continue;  // void by now, or as if it were lost
+    scratch_.assign(chunk->elements, 0.0F);
+    bool first = true;
+    for (const Region region : chunk->sum_of) {
+      const auto part = Read(region, chunk->begin, chunk->elements);
+      for (size_t i = 0; i < part.size(); ++i)
+        scratch_[i] = first ? part[i] : scratch_[i] + part[i];
+      first = false;
+    }
+    auto wire = std::make_shared<Bytes>(scratch_.size() * WireWidth<float>(chunk->wire));
+    EncodeWire(chunk->wire, std::span<const float>(scratch_), *wire);
+    TensorHeader header;
+    header.kind = TensorKind::kMix;
+    header.rank = send.tag;
+    header.assigned = static_cast<Ballot>(chunk->count);  // at most kMostNodes
+    header.chunk = waiting.next;
+    header.instance = chunk->instance;
+    header.mask = chunk->sequence;
+    const auto sent = transport_.Send(send.to, *endpoint, header, std::move(wire));
+    if (sent != TensorTransport::Sent::kQueued) return sent;
+  }
+  return TensorTransport::Sent::kQueued;
+}
+
+std::vector<MixSent> MixPlane::Send(Time now, const MixSend& send) {
+  const auto older = [&](const Waiting& waiting) { return waiting.send.tag == send.tag; };
+  if (Waiting* waiting = queues_.Find(send.to, older)) {
+    *waiting = {send, 0};
+  } else if (!queues_.Push(send.to, {send, 0}, sizeof(Waiting))) {
+    metrics_.sends_dropped_full.Add();
+  }
+  std::vector<MixSent> sent;
+  Flush(now, send.to, sent);
+  return sent;
+}
+
+std::vector<MixSent> MixPlane::OnDrained(Time now, const PeerId& peer) {
+  std::vector<MixSent> sent;
+  queues_.OnDrained(peer);
+  Flush(now, peer, sent);
+  return sent;
+}
+
+std::vector<MixSent> MixPlane::OnTimer(Time now) {
+  std::vector<MixSent> sent;
+  for (const PeerId& peer : queues_.TakeDue(now)) {
+    metrics_.send_retries.Add();
+    Flush(now, peer, sent);
+  }
+  return sent;
+}
+
+void MixPlane::OnDead(const PeerId& peer) {
+  metrics_.sends_dropped_dead.Add(static_cast<double>(queues_.Drop(peer)));
+}
+
+void MixPlane::Flush(Time now, const PeerId& peer, std::vector<MixSent>& sent) {
+  while (Waiting* waiting = queues_.Next(peer)) {
+    const MixSend send = waiting->send;
+    switch (Advance(*waiting)) {
+      case TensorTransport::Sent::kQueued:
+        queues_.Pop(peer);
+        sent.push_back({send.to, send.tag, send.sequence});
+        break;
+      case TensorTransport::Sent::kFull:
+        queues_.OnFull(now, peer);
+        break;
+      case TensorTransport::Sent::kDown:  // word of how dead it is follows
+        queues_.OnFailed(now, peer);
+        break;
+    }
+  }
+}
+
+MixPlane::Arrived MixPlane::OnFrame(const PeerId& from, const TensorHeader& header,
+                                    const Bytes& payload) {
+  Arrived arrived{.chunk = {.from = from,
+                            .instance = header.instance,
+                            .tag = header.rank,
+                            .sequence = header.mask,
+                            .count = header.assigned,
+                            .chunk = header.chunk},
+                  .stored = false};
+  const auto place = core_.place(arrived.chunk);
+  if (!place) return arrived;
+  if (!WireIsSound<float>(place->wire, payload, place->count)) {
+    metrics_.bad_inputs.Add();
+    return arrived;
+  }
+  DecodeWire(place->wire, payload, Write(place->region, place->begin, place->count));
+  arrived.stored = true;
+  return arrived;
+}
+
+}  // namespace crowdsurf::worker

@@ -1,0 +1,110 @@
+// Tensor connection: one TCP connection (TLS 1.3 on it, or plain), driven by readiness.
+//
+// Runs on the transport's I/O thread only. The dialling side sends frames of one outbox, the
+// accepting side receives them; each first sends Hello, from which, with the key of the
+// certificate, the other's id follows. Scatter/gather without a copy when plain; with TLS, payloads
+// are encrypted from where they lie and small pieces share a record. Ends once, with a reason.
+// Whatever a peer sends is checked before it is believed or allocated for; before its Hello at most
+// kTensorHelloMost bytes.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "base/time.h"
+#include "worker/edge/tensor/tensor_asio.h"
+#include "worker/edge/tensor/tensor_frame.h"
+#include "worker/edge/tensor/tensor_outbox.h"
+#include "worker/edge/tensor/tensor_tls.h"
+
+namespace crowdsurf::worker {
+
+enum class TensorEnding : uint8_t {
+  kRefused,  // nobody listens there
+  kWrong,    // another peer, job or certificate than expected
+  kFailed,   // unreachable, no answer in time, or TLS failed before it was open
+  kLost,     // was open; reset or closed without a goodbye
+  kGarbage,  // was open; sent what is no frame, or bytes that fail their hash
+  kGoodbye,  // closed in good order
+};
+const char* TensorEndingName(TensorEnding ending);  // closed set, for metrics
+
+class TensorConnection : public std::enable_shared_from_this<TensorConnection> {
+ public:
+  struct Events {
+    // The other side's Hello was verified. False: it is not wanted, end as kWrong.
+    std::function<bool(const TensorHello& peer)> on_open;
+    // A whole frame whose payload has the hash it names. False: stop reading until Resume.
+    std::function<bool(const TensorHeader& header, Bytes payload)> on_frame;
+    std::function<void(size_t bytes)> on_sent;
+    std::function<void()> on_drained;  // a refused pusher may go on
+    std::function<void(TensorEnding ending, const std::string& why)> on_end;  // last, once
+  };
+
+  // `credentials` is nullptr for plain TCP. It, and the executor of `socket`, outlive the
+  // connection.
+  TensorConnection(asio::ip::tcp::socket socket, const TlsCredentials* credentials,
+                   TensorHello self, Duration open_within, Events events);
+
+  void Dial(const asio::ip::tcp::endpoint& to, std::shared_ptr<TensorOutbox> outbox);
+  // As Dial, on a socket that somebody else connects: ExpectSocket first, so that the deadline
+  // runs, then UseSocket with the descriptor, whose owner this is now.
+  void ExpectSocket(std::shared_ptr<TensorOutbox> outbox);
+  void UseSocket(int fd);
+  void Accept();
+  void Flush();   // the outbox has something
+  void Resume();  // after on_frame said false
+  // Ends now as `ending`; a goodbye is written if the socket takes it.
+  void End(TensorEnding ending, std::string why);
+  bool open() const { return state_ == State::kOpen; }
+  bool ended() const { return state_ == State::kEnded; }
+
+ private:
+  enum class State : uint8_t { kConnecting, kHandshake, kHello, kOpen, kEnded };
+
+  void StartDeadline();
+  void StartOpening();
+  void Drive();
+  bool DriveHandshake();
+  void SendFirst(const TensorHeader& header, const Bytes& payload);
+  void PumpWrites();
+  IoOutcome WriteOnce();
+  IoOutcome WriteQueuePlain();
+  IoOutcome WriteQueueTls();
+  IoOutcome WriteBytes(ByteView bytes);
+  void Advance(size_t bytes);
+  void PumpReads();
+  IoOutcome ReadBytes(std::span<uint8_t> into);
+  bool TakeRead(size_t bytes);
+  bool TakeFrame();
+  bool TakeHello();
+  void OnStuck(const IoOutcome& outcome);
+  void ArmRead();
+  void ArmWrite();
+
+  asio::ip::tcp::socket socket_;
+  asio::steady_timer deadline_;
+  const TlsCredentials* credentials_;
+  std::unique_ptr<TlsStream> tls_;
+  const TensorHello self_;
+  const Duration open_within_;
+  Events events_;
+  State state_ = State::kConnecting;
+  bool accepting_ = false, paused_ = false, read_armed_ = false, write_armed_ = false;
+
+  std::shared_ptr<TensorOutbox> outbox_;
+  size_t front_sent_ = 0;  // bytes of the outbox's first frame
+  Bytes first_;            // Hello or Goodbye: before the outbox
+  size_t first_sent_ = 0;
+  Bytes record_;  // TLS: small pieces gathered from the outbox
+  size_t record_sent_ = 0;
+
+  TensorHeaderBytes header_bytes_{};
+  size_t header_got_ = 0;
+  TensorHeader header_;
+  Bytes payload_;
+  size_t payload_got_ = 0;
+};
+
+}  // namespace crowdsurf::worker

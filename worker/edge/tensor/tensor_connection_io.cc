@@ -1,0 +1,238 @@
+// Bytes of a tensor connection, in both directions, and what of them is believed
+// (tensor_connection.h).
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+
+#include "worker/edge/tensor/tensor_asio.h"
+#include "worker/edge/tensor/tensor_connection.h"
+
+namespace crowdsurf::worker {
+namespace {
+
+constexpr size_t kRecordBytes = 16 * 1024;      // of TLS; smaller pieces are gathered up to it
+constexpr size_t kGatherFrames = 16;            // looked at for one write
+constexpr size_t kTurnBytes = 4 * 1024 * 1024;  // then the other connections have their turn
+
+IoOutcome FromErrno(bool reading) {
+  if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) {
+    return {reading ? IoState::kWantRead : IoState::kWantWrite, 0};
+  }
+  return {IoState::kClosed, 0};
+}
+
+}  // namespace
+
+// ---- writing -----------------------------------------------------------------------------------
+
+void TensorConnection::PumpWrites() {
+  size_t turn = 0;
+  while (state_ == State::kHello || state_ == State::kOpen) {
+    const IoOutcome outcome = WriteOnce();
+    if (outcome.state != IoState::kDone) return OnStuck(outcome);
+    if (outcome.bytes == 0) return;  // nothing to send
+    turn += outcome.bytes;
+    if (turn > kTurnBytes) return ArmWrite();
+  }
+}
+
+// kDone with 0 bytes: nothing to send.
+IoOutcome TensorConnection::WriteOnce() {
+  if (!first_.empty()) {
+    const IoOutcome outcome = WriteBytes(ByteView(first_).subspan(first_sent_));
+    first_sent_ += outcome.bytes;
+    if (first_sent_ == first_.size()) first_.clear();
+    return outcome;
+  }
+  if (state_ != State::kOpen || outbox_ == nullptr) return {IoState::kDone, 0};
+  const IoOutcome outcome = tls_ ? WriteQueueTls() : WriteQueuePlain();
+  if (outcome.state == IoState::kDone) Advance(outcome.bytes);
+  return outcome;
+}
+
+IoOutcome TensorConnection::WriteQueuePlain() {
+  const std::vector<OutFrame> frames = outbox_->Front(kGatherFrames);
+  std::array<iovec, 2 * kGatherFrames> pieces;
+  size_t count = 0, skip = front_sent_;
+  const auto add = [&](const uint8_t* data, size_t size) {
+    const size_t skipped = std::min(skip, size);
+    skip -= skipped;
+    if (size > skipped) {
+      pieces[count++] = {const_cast<uint8_t*>(data) + skipped, size - skipped};
+    }
+  };
+  for (const OutFrame& frame : frames) {
+    add(frame.header.data(), frame.header.size());
+    if (frame.payload) add(frame.payload->data(), frame.payload->size());
+  }
+  if (count == 0) return {IoState::kDone, 0};
+  msghdr message{};
+  message.msg_iov = pieces.data();
+  message.msg_iovlen = count;
+  const ssize_t sent = ::sendmsg(socket_.native_handle(), &message, MSG_NOSIGNAL);
+  if (sent <= 0) return FromErrno(false);
+  return {IoState::kDone, static_cast<size_t>(sent)};
+}
+
+// OpenSSL wants the same bytes again after kWantWrite: a gathered record stays until it is out, and
+// a payload stays where it is.
+IoOutcome TensorConnection::WriteQueueTls() {
+  if (record_.empty()) {
+    const std::vector<OutFrame> frames = outbox_->Front(kGatherFrames);
+    size_t skip = front_sent_;
+    for (const OutFrame& frame : frames) {
+      const size_t body = frame.payload ? frame.payload->size() : 0;
+      if (record_.empty() && skip >= kTensorHeaderBytes &&
+          frame.size() - skip >= kRecordBytes) {  // a long payload, straight from its place
+        return tls_->Write(ByteView(*frame.payload).subspan(skip - kTensorHeaderBytes));
+      }
+      if (skip < kTensorHeaderBytes) {
+        record_.insert(record_.end(), frame.header.begin() + static_cast<ptrdiff_t>(skip),
+                       frame.header.end());
+        skip = 0;
+      } else {
+        skip -= kTensorHeaderBytes;
+      }
+      const size_t take =
+          std::min(body - skip, kRecordBytes - std::min(kRecordBytes, record_.size()));
+      if (take > 0) {
+        const auto from = frame.payload->begin() + static_cast<ptrdiff_t>(skip);
+        record_.insert(record_.end(), from, from + static_cast<ptrdiff_t>(take));
+      }
+      if (skip + take < body || record_.size() >= kRecordBytes) break;
+      skip = 0;
+    }
+    if (record_.empty()) return {IoState::kDone, 0};
+  }
+  const IoOutcome outcome = tls_->Write(ByteView(record_).subspan(record_sent_));
+  record_sent_ += outcome.bytes;
+  if (record_sent_ == record_.size()) {
+    record_.clear();
+    record_sent_ = 0;
+  }
+  return outcome;
+}
+
+IoOutcome TensorConnection::WriteBytes(ByteView bytes) {
+  if (tls_) return tls_->Write(bytes);
+  const ssize_t sent = ::send(socket_.native_handle(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+  if (sent <= 0) return FromErrno(false);
+  return {IoState::kDone, static_cast<size_t>(sent)};
+}
+
+void TensorConnection::Advance(size_t bytes) {
+  if (bytes == 0) return;
+  events_.on_sent(bytes);
+  front_sent_ += bytes;
+  bool drained = false;
+  while (front_sent_ > 0) {
+    const std::vector<OutFrame> front = outbox_->Front(1);
+    if (front.empty() || front_sent_ < front[0].size()) break;
+    front_sent_ -= front[0].size();
+    drained |= outbox_->Pop();
+  }
+  if (drained) events_.on_drained();
+}
+
+// ---- reading -----------------------------------------------------------------------------------
+
+void TensorConnection::PumpReads() {
+  size_t turn = 0;
+  while ((state_ == State::kHello || state_ == State::kOpen) && !paused_) {
+    const std::span<uint8_t> into = header_got_ < kTensorHeaderBytes
+                                        ? std::span<uint8_t>(header_bytes_).subspan(header_got_)
+                                        : std::span<uint8_t>(payload_).subspan(payload_got_);
+    const IoOutcome outcome = ReadBytes(into);
+    if (outcome.state != IoState::kDone) return OnStuck(outcome);
+    if (!TakeRead(outcome.bytes)) return;
+    turn += outcome.bytes;
+    if (turn > kTurnBytes) {
+      asio::post(socket_.get_executor(), [self = shared_from_this()] {
+        if (self->state_ == State::kOpen && !self->paused_) self->PumpReads();
+      });
+      return;
+    }
+  }
+}
+
+IoOutcome TensorConnection::ReadBytes(std::span<uint8_t> into) {
+  if (tls_) return tls_->Read(into);
+  const ssize_t got = ::recv(socket_.native_handle(), into.data(), into.size(), 0);
+  if (got == 0) return {IoState::kClosed, 0};
+  if (got < 0) return FromErrno(true);
+  return {IoState::kDone, static_cast<size_t>(got)};
+}
+
+// False: the connection ended.
+bool TensorConnection::TakeRead(size_t bytes) {
+  if (header_got_ < kTensorHeaderBytes) {
+    header_got_ += bytes;
+    if (header_got_ < kTensorHeaderBytes) return true;
+    const auto header = DecodeTensorHeader(header_bytes_);
+    const bool expected =
+        header && (header->kind == TensorKind::kHello) == (state_ == State::kHello);
+    if (!expected) {
+      End(state_ == State::kOpen ? TensorEnding::kGarbage : TensorEnding::kWrong,
+          "not a tensor frame");
+      return false;
+    }
+    header_ = *header;
+    payload_.assign(header_.payload_bytes, 0);
+    payload_got_ = 0;
+  } else {
+    payload_got_ += bytes;
+  }
+  return payload_got_ < payload_.size() || TakeFrame();
+}
+
+bool TensorConnection::TakeFrame() {
+  header_got_ = 0;
+  payload_got_ = 0;
+  if (TensorPayloadHash(header_.instance, payload_) != header_.hash) {
+    End(state_ == State::kOpen ? TensorEnding::kGarbage : TensorEnding::kWrong,
+        "a payload fails its hash");
+    return false;
+  }
+  if (header_.kind == TensorKind::kHello) return TakeHello();
+  if (header_.kind == TensorKind::kGoodbye) {
+    End(TensorEnding::kGoodbye, "goodbye");
+    return false;
+  }
+  if (!events_.on_frame(header_, std::move(payload_))) paused_ = true;
+  payload_ = {};
+  return state_ != State::kEnded;
+}
+
+bool TensorConnection::TakeHello() {
+  auto hello = DecodeTensorHello(payload_);
+  if (!hello || hello->job != self_.job) {
+    End(TensorEnding::kWrong, "a hello of another job or version");
+    return false;
+  }
+  if (tls_) {
+    const auto key = tls_->PeerKey();
+    if (!key || dht::PeerIdOf(*key, hello->boot) != hello->id) {
+      End(TensorEnding::kWrong, "the certificate's key does not give that peer id");
+      return false;
+    }
+    if (!tls_->PeerIsOfJob(self_.job)) {
+      End(TensorEnding::kWrong, "a certificate of another job");
+      return false;
+    }
+  }
+  if (!events_.on_open(*hello)) {
+    End(TensorEnding::kWrong, "another peer answers there");
+    return false;
+  }
+  if (state_ == State::kEnded) return false;
+  state_ = State::kOpen;
+  deadline_.cancel();
+  if (accepting_) SendFirst({.kind = TensorKind::kHello}, EncodeTensorHello(self_));
+  PumpWrites();
+  return state_ != State::kEnded;
+}
+
+}  // namespace crowdsurf::worker

@@ -1,0 +1,66 @@
+// Tensor frame: what travels on a tensor connection: a fixed header of 48 bytes, then the payload.
+//
+// Little-endian: u32 magic, u8 kind, u8 rank, u16 assigned, u32 payload bytes, u32 chunk, 16 bytes
+// instance, u64 mask, u64 hash (ContentHash of the payload, keyed by the instance). Everything that
+// comes from a peer is checked here; a violation names a reason of a closed set and ends the
+// connection. Values; any thread. Bound: kTensorPayloadMost.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "base/bytes.h"
+#include "base/id.h"
+#include "worker/core/round/round_frames.h"
+
+namespace crowdsurf::worker {
+
+enum class TensorKind : uint8_t {
+  kHello = 1,    // first frame each way: who I am
+  kInput = 2,    // values of `rank` for (chunk, assigned), own or as a stand-in
+  kResult = 3,   // the owner's mean of (chunk, assigned), contributors in `mask`
+  kState = 4,    // request or reply of a state transfer; the payload says which
+  kMix = 6,      // a chunk of a strategy on a graph: rank is its tag, assigned the models in it,
+                 // mask its sequence
+  kGoodbye = 5,  // this connection is closed in good order: no sign of death
+};
+
+inline constexpr size_t kTensorHeaderBytes = 48;
+// A state piece of 1 MiB and its envelope; chunks of a round are smaller.
+inline constexpr size_t kTensorPayloadMost = (1 << 20) + 4096;
+inline constexpr size_t kTensorHelloMost = 1024;
+
+struct TensorHeader {
+  TensorKind kind = TensorKind::kInput;
+  uint8_t rank = 0;
+  Ballot assigned = 0;
+  uint32_t payload_bytes = 0;
+  uint32_t chunk = 0;
+  InstanceId instance{};
+  Mask mask = 0;
+  uint64_t hash = 0;
+  bool operator==(const TensorHeader&) const = default;
+};
+
+using TensorHeaderBytes = std::array<uint8_t, kTensorHeaderBytes>;
+TensorHeaderBytes EncodeTensorHeader(const TensorHeader& header);
+// nullopt: not ours, an unknown kind, a rank above 63, or a payload over the bound of its kind.
+std::optional<TensorHeader> DecodeTensorHeader(ByteView bytes);  // pre: kTensorHeaderBytes long
+
+// ContentHash of a frame's payload, keyed by its instance: what `hash` must be.
+uint64_t TensorPayloadHash(const InstanceId& instance, ByteView payload);
+
+struct TensorHello {
+  static constexpr uint32_t kVersion = 1;
+  std::string job;
+  PeerId id;           // what the sender says; with TLS it is computed and must agree
+  uint64_t boot = 0;   // with the certificate's key it gives the id
+  std::string listen;  // host:port of the sender's own tensor listener
+};
+Bytes EncodeTensorHello(const TensorHello& hello);
+std::optional<TensorHello> DecodeTensorHello(
+    ByteView payload);  // nullopt: garbled or other version
+
+}  // namespace crowdsurf::worker

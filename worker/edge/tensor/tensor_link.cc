@@ -1,0 +1,248 @@
+// Links of TensorTransport: dialling, the one reconnect, and what a failure means.
+
+#include "worker/edge/tensor/tensor_asio.h"
+#include "worker/edge/tensor/tensor_transport_impl.h"
+
+namespace crowdsurf::worker {
+namespace {
+
+constexpr int kRedialsMost = 3;
+constexpr std::chrono::milliseconds kRedialGap{15};  // none before the first
+
+// "host:port" or "[v6]:port"; empty host when it is neither.
+std::pair<std::string, std::string> SplitEndpoint(const std::string& endpoint) {
+  const size_t colon = endpoint.rfind(':');
+  if (colon == std::string::npos || colon == 0) return {};
+  std::string host = endpoint.substr(0, colon);
+  if (host.size() > 2 && host.front() == '[' && host.back() == ']') {
+    host = host.substr(1, host.size() - 2);
+  }
+  return {host, endpoint.substr(colon + 1)};
+}
+
+}  // namespace
+
+void TensorTransport::Impl::Wake(const PeerId& peer, const std::string& endpoint,
+                                 std::shared_ptr<TensorOutbox> outbox) {
+  if (stopped_) return;
+  const auto [it, fresh] = links_.try_emplace(peer);
+  Link& link = it->second;
+  if (!fresh) {
+    if (link.outbox != outbox) {  // one that a probe opened before anything was sent
+      link.outbox = std::move(outbox);
+      if (std::exchange(link.was_open, false)) metrics_.connections.Add(-1);
+      if (link.connection) {
+        // Its connection writes from the old, empty outbox: dial again with the right one.
+        const Connection old = std::exchange(link.connection, nullptr);
+        old->End(TensorEnding::kGoodbye, "replaced");
+      }
+      return Dial(peer);
+    }
+    Touch(link, peer);
+    if (link.connection) link.connection->Flush();
+    return;
+  }
+  link.endpoint = endpoint;
+  link.outbox = std::move(outbox);
+  recent_.push_front(peer);
+  link.used = recent_.begin();
+  if (links_.size() > options_.dialed) {
+    DropLink(recent_.back(), Clock::duration::zero(), false);
+  }
+  Dial(peer);
+}
+
+bool TensorTransport::Impl::Probe(const PeerId& peer, const std::string& endpoint) {
+  auto outbox = std::make_shared<TensorOutbox>(options_.queue_bytes);
+  {
+    const std::lock_guard lock(mutex_);
+    SharedOutbox& shared = outboxes_[peer];
+    if (shared.outbox) return false;                       // a Send is on its way
+    if (Clock::now() < shared.refuse_until) return false;  // just found dead
+    shared.outbox = outbox;
+  }
+  Wake(peer, endpoint, outbox);
+  return true;
+}
+
+void TensorTransport::Impl::Prove(const dht::Contact& end) {
+  if (stopped_) return;
+  const auto it = links_.find(end.id);
+  const bool here = it != links_.end() && it->second.endpoint == end.endpoint &&
+                    it->second.connection && !it->second.carried;
+  if (here && it->second.connection->open()) return relay_->OnProved(end);
+  if (here) return;  // its end follows
+  if (it != links_.end() || !Probe(end.id, end.endpoint)) {
+    relay_->OnUnproved(end.endpoint, JustDied(end.id));
+  }
+}
+
+bool TensorTransport::Impl::JustDied(const PeerId& peer) {
+  const std::lock_guard lock(mutex_);
+  const auto it = outboxes_.find(peer);
+  return it != outboxes_.end() && it->second.dead && Clock::now() < it->second.refuse_until;
+}
+
+void TensorTransport::Impl::Touch(Link& link, const PeerId& peer) {
+  recent_.erase(link.used);
+  recent_.push_front(peer);
+  link.used = recent_.begin();
+}
+
+void TensorTransport::Impl::Dial(const PeerId& peer, bool carried) {
+  Link& link = links_.at(peer);
+  link.other_peer = false;
+  link.carried = carried || (relay_ != nullptr && relay_->Via({peer, link.endpoint}));
+  auto holder = std::make_shared<TensorConnection*>(nullptr);  // tells the attempts apart
+  TensorConnection::Events events;
+  events.on_open = [this, peer](const TensorHello& hello) {
+    Link& opened = links_.at(peer);
+    opened.other_peer = hello.id != peer;
+    if (opened.other_peer) return false;
+    opened.was_open = true;
+    opened.redials = 0;
+    if (relay_ != nullptr && !opened.carried) relay_->OnProved({peer, opened.endpoint});
+    metrics_.opened.Add();
+    metrics_.connections.Add(1);
+    return true;
+  };
+  // A dialled connection only carries frames away; the accepting side has nothing to say on it.
+  events.on_frame = [this](const TensorHeader&, const Bytes&) {
+    metrics_.dropped.Add();
+    return true;
+  };
+  events.on_sent = [this](size_t bytes) { metrics_.sent_bytes.Add(static_cast<double>(bytes)); };
+  events.on_drained = [this, peer] {
+    (void)host_.Post([this, keep = shared_from_this(), peer](Time now, WallTime wall) {
+      if (!stopped_) handlers_.on_drained(now, wall, peer);
+    });
+  };
+  events.on_end = [this, peer, holder](TensorEnding ending, const std::string& why) {
+    OnLinkEnd(peer, *holder, ending, why);
+  };
+  const TlsCredentials* credentials = Credentials();
+  link.connection = std::make_shared<TensorConnection>(
+      asio::ip::tcp::socket(io_), credentials, self_, options_.open_within, std::move(events));
+  *holder = link.connection.get();
+  if (link.carried) return DialCarried(peer, link.connection, link.outbox);
+  DialAddress(peer, link.connection, link.outbox);
+}
+
+void TensorTransport::Impl::DialCarried(const PeerId& peer, const Connection& connection,
+                                        const std::shared_ptr<TensorOutbox>& outbox) {
+  connection->ExpectSocket(outbox);
+  // Neither is kept alive: the relay may outlive them with this still in its queue.
+  relay_->Connect(
+      links_.at(peer).endpoint, [weak = weak_from_this(), waits = std::weak_ptr(connection)](
+                                    std::shared_ptr<dht::RelaySocket> socket, bool dead) {
+        const auto self = weak.lock();
+        if (self == nullptr) return;
+        asio::post(self->io_, [waits, socket, dead] {
+          const Connection waiting = waits.lock();
+          if (waiting == nullptr || waiting->ended()) return;
+          if (socket != nullptr) return waiting->UseSocket(socket->Take());
+          waiting->End(dead ? TensorEnding::kRefused : TensorEnding::kFailed, "nobody can dial it");
+        });
+      });
+}
+
+void TensorTransport::Impl::DialAddress(const PeerId& peer, const Connection& connection,
+                                        const std::shared_ptr<TensorOutbox>& outbox) {
+  const auto [host, port] = SplitEndpoint(links_.at(peer).endpoint);
+  std::error_code error;
+  const auto address = asio::ip::make_address(host, error);
+  if (!error && !port.empty()) {
+    const auto number = static_cast<uint16_t>(std::strtoul(port.c_str(), nullptr, 10));
+    return connection->Dial({address, number}, outbox);
+  }
+  resolver_.async_resolve(
+      host, port,
+      [connection, outbox](std::error_code failed,
+                           const asio::ip::tcp::resolver::results_type& results) {
+        if (failed || results.empty()) {
+          return connection->End(TensorEnding::kFailed, "name: " + failed.message());
+        }
+        connection->Dial(results.begin()->endpoint(), outbox);
+      });
+}
+
+void TensorTransport::Impl::OnLinkEnd(const PeerId& peer, const TensorConnection* connection,
+                                      TensorEnding ending, const std::string& why) {
+  CountEnd(ending, why, &peer);
+  const auto it = links_.find(peer);
+  if (stopped_ || it == links_.end() || it->second.connection.get() != connection) return;
+  Link& link = it->second;
+  link.connection.reset();
+  if (relay_ != nullptr && !link.carried) {
+    relay_->OnUnproved(link.endpoint, ending == TensorEnding::kRefused);
+  }
+  const bool lost = std::exchange(link.was_open, false);
+  if (lost) {
+    metrics_.connections.Add(-1);
+    if (ending == TensorEnding::kGoodbye && link.outbox->empty()) {
+      return DropLink(peer, Clock::duration::zero(), false);
+    }
+  }
+  // It may be alive after all: try once more, now. A process that is just being killed may still
+  // answer the first try and close it, so that one is repeated.
+  const bool half_dead =
+      link.redials > 0 && link.redials < kRedialsMost && ending == TensorEnding::kFailed;
+  if (lost || half_dead) return Redial(peer);
+  bool hard = ending == TensorEnding::kRefused || link.other_peer;
+  const bool unreachable = ending == TensorEnding::kRefused || ending == TensorEnding::kFailed;
+  if (relay_ != nullptr && link.carried) {
+    relay_->OnCarriedFailed({peer, link.endpoint});
+  } else if (relay_ != nullptr && unreachable) {
+    const auto after = relay_->OnDialFailed({peer, link.endpoint}, hard);
+    if (after == dht::AfterFailure::kRelay) return Dial(peer, true);
+    if (after == dht::AfterFailure::kSoft) hard = false;
+  }
+  DropLink(peer, std::chrono::nanoseconds(options_.redial_after.nanoseconds()), hard);
+  ReportDown(peer, hard);
+}
+
+void TensorTransport::Impl::Redial(const PeerId& peer) {
+  Link& link = links_.at(peer);
+  auto timer = std::make_shared<asio::steady_timer>(io_, link.redials * kRedialGap);
+  ++link.redials;
+  timer->async_wait([this, peer, timer](std::error_code) {
+    const auto it = links_.find(peer);
+    if (!stopped_ && it != links_.end() && !it->second.connection) Dial(peer);
+  });
+}
+
+void TensorTransport::Impl::DropLink(const PeerId& peer, Clock::duration refuse_for, bool dead) {
+  const auto it = links_.find(peer);
+  if (it == links_.end()) return;
+  Link link = std::move(it->second);
+  recent_.erase(link.used);
+  links_.erase(it);
+  metrics_.dropped.Add(static_cast<double>(link.outbox->Close()));
+  {
+    const std::lock_guard lock(mutex_);
+    const auto shared = outboxes_.find(peer);
+    if (shared != outboxes_.end() && shared->second.outbox == link.outbox) {
+      if (refuse_for == Clock::duration::zero()) {
+        outboxes_.erase(shared);
+      } else {
+        shared->second = {nullptr, Clock::now() + refuse_for, dead};
+      }
+    }
+    // Peers that failed and were never sent to again.
+    std::erase_if(outboxes_, [now = Clock::now()](const auto& entry) {
+      return entry.second.outbox == nullptr && entry.second.refuse_until < now;
+    });
+  }
+  if (!link.connection) return;
+  if (link.was_open) metrics_.connections.Add(-1);
+  link.connection->End(TensorEnding::kGoodbye, "forgotten");
+}
+
+void TensorTransport::Impl::ReportDown(const PeerId& peer, bool hard) {
+  log_.Debug("tensor peer down", {{"peer", peer.brief()}, {"hard", hard}});
+  (void)host_.Post([this, keep = shared_from_this(), peer, hard](Time now, WallTime wall) {
+    if (!stopped_) handlers_.on_down(now, wall, peer, hard);
+  });
+}
+
+}  // namespace crowdsurf::worker

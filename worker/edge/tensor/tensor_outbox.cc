@@ -1,0 +1,50 @@
+#include "worker/edge/tensor/tensor_outbox.h"
+
+#include <utility>
+
+#include "base/check.h"
+
+namespace crowdsurf::worker {
+
+TensorOutbox::Pushed TensorOutbox::Push(OutFrame frame) {
+  const std::lock_guard lock(mutex_);
+  if (closed_) return Pushed::kClosed;
+  if (bytes_ >= most_bytes_) {
+    refused_ = true;
+    return Pushed::kFull;
+  }
+  bytes_ += frame.size();
+  frames_.push_back(std::move(frame));
+  return frames_.size() == 1 ? Pushed::kQueuedFirst : Pushed::kQueued;
+}
+
+std::vector<OutFrame> TensorOutbox::Front(size_t most) const {
+  const std::lock_guard lock(mutex_);
+  std::vector<OutFrame> out;
+  for (size_t i = 0; i < frames_.size() && i < most; ++i) out.push_back(frames_[i]);
+  return out;
+}
+
+bool TensorOutbox::Pop() {
+  const std::lock_guard lock(mutex_);
+  CHECK(!frames_.empty());
+  bytes_ -= frames_.front().size();
+  frames_.pop_front();
+  if (!refused_ || bytes_ > most_bytes_ / 2) return false;
+  refused_ = false;
+  return true;
+}
+
+bool TensorOutbox::empty() const {
+  const std::lock_guard lock(mutex_);
+  return frames_.empty();
+}
+
+size_t TensorOutbox::Close() {
+  const std::lock_guard lock(mutex_);
+  closed_ = true;
+  bytes_ = 0;
+  return std::exchange(frames_, {}).size();
+}
+
+}  // namespace crowdsurf::worker

@@ -1,0 +1,176 @@
+#include "worker/edge/tensor/tensor_tls.h"
+
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+#include <openssl/x509v3.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "base/check.h"
+
+namespace crowdsurf::worker {
+namespace {
+
+constexpr char kPeerName[] = "peer.crowdsurf";  // SAN of every agent's certificate
+// One read from the socket fills many 16 KiB records.
+constexpr size_t kReadAhead = 256 * 1024;
+
+std::string OpenSslError() {
+  char text[160] = "no further detail";
+  if (const unsigned long code = ERR_get_error(); code != 0) {
+    ERR_error_string_n(code, text, sizeof text);
+  }
+  ERR_clear_error();
+  return text;
+}
+
+}  // namespace
+
+struct TlsCredentials::Context {
+  SSL_CTX* ctx = nullptr;
+  ~Context() { SSL_CTX_free(ctx); }
+};
+
+TlsCredentials::TlsCredentials(std::filesystem::path directory)
+    : directory_(std::move(directory)) {}
+TlsCredentials::~TlsCredentials() = default;
+
+Status TlsCredentials::Refresh() {
+  std::error_code error;
+  const auto changed = std::filesystem::last_write_time(directory_ / "cert.pem", error);
+  if (error) {
+    return absl::NotFoundError(
+        absl::StrCat((directory_ / "cert.pem").string(), ": ", error.message()));
+  }
+  if (context_ != nullptr && changed == loaded_) return absl::OkStatus();
+  auto context = std::make_shared<Context>();
+  context->ctx = SSL_CTX_new(TLS_method());
+  SSL_CTX* ctx = context->ctx;
+  if (ctx == nullptr) return absl::InternalError(OpenSslError());
+  SSL_CTX_set_min_proto_version(ctx, TLS1_3_VERSION);
+  SSL_CTX_set_ciphersuites(
+      ctx, "TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384:TLS_CHACHA20_POLY1305_SHA256");
+  SSL_CTX_set_mode(ctx, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
+                            SSL_MODE_RELEASE_BUFFERS);
+  SSL_CTX_set_read_ahead(ctx, 1);
+  SSL_CTX_set_default_read_buffer_len(ctx, kReadAhead);
+  SSL_CTX_set_num_tickets(ctx, 0);  // connections live long; a ticket would be a write by a reader
+  SSL_CTX_set_session_cache_mode(ctx, SSL_SESS_CACHE_OFF);
+  SSL_CTX_set_verify(ctx, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, nullptr);
+  SSL_CTX_set_verify_depth(ctx, 4);
+  const std::string key = directory_ / "key.pem", chain = directory_ / "cert.pem",
+                    ca = directory_ / "ca.pem";
+  if (SSL_CTX_load_verify_file(ctx, ca.c_str()) != 1) {
+    return absl::FailedPreconditionError(absl::StrCat(ca, ": ", OpenSslError()));
+  }
+  if (SSL_CTX_use_certificate_chain_file(ctx, chain.c_str()) != 1) {
+    return absl::FailedPreconditionError(absl::StrCat(chain, ": ", OpenSslError()));
+  }
+  if (SSL_CTX_use_PrivateKey_file(ctx, key.c_str(), SSL_FILETYPE_PEM) != 1) {
+    return absl::FailedPreconditionError(absl::StrCat(key, ": ", OpenSslError()));
+  }
+  context_ = std::move(context);
+  loaded_ = changed;
+  return absl::OkStatus();
+}
+
+struct TlsStream::Session {
+  SSL* ssl = nullptr;
+  std::shared_ptr<TlsCredentials::Context> context;
+  ~Session() { SSL_free(ssl); }
+};
+
+TlsStream::TlsStream(const TlsCredentials& credentials, int fd, bool accepting)
+    : session_(std::make_unique<Session>()) {
+  CHECK(credentials.context_ != nullptr);
+  session_->context = credentials.context_;
+  session_->ssl = SSL_new(session_->context->ctx);
+  CHECK(session_->ssl != nullptr);
+  CHECK_EQ(SSL_set_fd(session_->ssl, fd), 1);
+  // The same name on both sides: a client certificate is checked as a server's is.
+  CHECK_EQ(SSL_set1_host(session_->ssl, kPeerName), 1);
+  accepting ? SSL_set_accept_state(session_->ssl) : SSL_set_connect_state(session_->ssl);
+}
+TlsStream::~TlsStream() = default;
+
+IoOutcome TlsStream::Outcome(int returned) {
+  switch (SSL_get_error(session_->ssl, returned)) {
+    case SSL_ERROR_WANT_READ:
+      return {IoState::kWantRead, 0};
+    case SSL_ERROR_WANT_WRITE:
+      return {IoState::kWantWrite, 0};
+    case SSL_ERROR_ZERO_RETURN:
+      return {IoState::kClosed, 0};
+    case SSL_ERROR_SYSCALL:
+      ERR_clear_error();
+      return {IoState::kClosed, 0};
+    default:
+      break;
+  }
+  // An end of file without close_notify is how a killed process looks.
+  if (ERR_GET_REASON(ERR_peek_error()) == SSL_R_UNEXPECTED_EOF_WHILE_READING) {
+    ERR_clear_error();
+    return {IoState::kClosed, 0};
+  }
+  const long verified = SSL_get_verify_result(session_->ssl);
+  error_ = verified == X509_V_OK
+               ? OpenSslError()
+               : absl::StrCat("certificate: ", X509_verify_cert_error_string(verified));
+  ERR_clear_error();
+  return {IoState::kFailed, 0};
+}
+
+IoOutcome TlsStream::Handshake() {
+  ERR_clear_error();
+  const int returned = SSL_do_handshake(session_->ssl);
+  return returned == 1 ? IoOutcome{IoState::kDone, 1} : Outcome(returned);
+}
+
+IoOutcome TlsStream::Read(std::span<uint8_t> into) {
+  ERR_clear_error();
+  size_t bytes = 0;
+  const int returned = SSL_read_ex(session_->ssl, into.data(), into.size(), &bytes);
+  return returned == 1 ? IoOutcome{IoState::kDone, bytes} : Outcome(returned);
+}
+
+IoOutcome TlsStream::Write(ByteView bytes) {
+  ERR_clear_error();
+  size_t written = 0;
+  const int returned = SSL_write_ex(session_->ssl, bytes.data(), bytes.size(), &written);
+  return returned == 1 ? IoOutcome{IoState::kDone, written} : Outcome(returned);
+}
+
+std::optional<dht::PublicKey> TlsStream::PeerKey() const {
+  X509* certificate = SSL_get0_peer_certificate(session_->ssl);
+  if (certificate == nullptr) return std::nullopt;
+  EVP_PKEY* key = X509_get0_pubkey(certificate);
+  if (key == nullptr || EVP_PKEY_id(key) != EVP_PKEY_ED25519) return std::nullopt;
+  dht::PublicKey raw{};
+  size_t size = raw.size();
+  if (EVP_PKEY_get_raw_public_key(key, raw.data(), &size) != 1 || size != raw.size()) {
+    return std::nullopt;
+  }
+  return raw;
+}
+
+bool TlsStream::PeerIsOfJob(const std::string& job) const {
+  X509* certificate = SSL_get0_peer_certificate(session_->ssl);
+  if (certificate == nullptr) return false;
+  const std::string prefix = absl::StrCat("crowdsurf://", job, "/");
+  auto* names = static_cast<GENERAL_NAMES*>(
+      X509_get_ext_d2i(certificate, NID_subject_alt_name, nullptr, nullptr));
+  bool found = false;
+  for (int i = 0; i < sk_GENERAL_NAME_num(names); ++i) {
+    const GENERAL_NAME* name = sk_GENERAL_NAME_value(names, i);
+    if (name->type != GEN_URI) continue;
+    const ASN1_IA5STRING* uri = name->d.uniformResourceIdentifier;
+    const std::string text(reinterpret_cast<const char*>(ASN1_STRING_get0_data(uri)),
+                           static_cast<size_t>(ASN1_STRING_length(uri)));
+    found = found || text.rfind(prefix, 0) == 0;
+  }
+  GENERAL_NAMES_free(names);
+  return found;
+}
+
+}  // namespace crowdsurf::worker

@@ -1,0 +1,123 @@
+#include "worker/edge/tensor/tensor_transport.h"
+#include "worker/edge/tensor/tensor_asio.h"
+
+#include <csignal>
+
+#include "base/check.h"
+#include "worker/edge/tensor/tensor_transport_impl.h"
+
+namespace crowdsurf::worker {
+
+TensorTransport::TensorTransport(TensorTransportOptions options, const dht::Identity& identity,
+                                 dht::HostLoop& host, MetricRegistry& metrics, Logger log,
+                                 dht::Relay* relay)
+    : impl_(std::make_shared<Impl>(std::move(options), identity, host, metrics, log, relay)) {}
+TensorTransport::~TensorTransport() { Stop(); }
+
+void TensorTransport::SetHandlers(TensorHandlers handlers) {
+  impl_->SetHandlers(std::move(handlers));
+}
+Status TensorTransport::Start() { return impl_->Start(); }
+void TensorTransport::Stop() { impl_->Stop(); }
+std::string TensorTransport::endpoint() const { return impl_->endpoint(); }
+TensorTransport::Sent TensorTransport::Send(const PeerId& to, const std::string& endpoint,
+                                            TensorHeader header, SharedBytes payload) {
+  return impl_->Send(to, endpoint, header, std::move(payload));
+}
+void TensorTransport::Forget(const PeerId& peer) { impl_->Forget(peer); }
+
+TensorTransport::Impl::Impl(TensorTransportOptions options, const dht::Identity& identity,
+                            dht::HostLoop& host, MetricRegistry& metrics, Logger log,
+                            dht::Relay* relay)
+    : options_(std::move(options)),
+      identity_(identity),
+      host_(host),
+      metrics_(metrics),
+      log_(log),
+      relay_(relay),
+      credentials_(identity.directory()),
+      io_(1),
+      work_(asio::make_work_guard(io_)),
+      acceptor_(io_),
+      accept_pause_(io_),
+      resolver_(io_) {}
+
+Status TensorTransport::Impl::Start() {
+  // OpenSSL writes with write(): a dead peer must be an error, not a signal.
+  std::signal(SIGPIPE, SIG_IGN);
+  if (options_.tls) RETURN_IF_ERROR(credentials_.Refresh());
+  RETURN_IF_ERROR(Listen());
+  AcceptNext();
+  thread_ = std::thread([this] { io_.run(); });
+  if (relay_ != nullptr) {
+    relay_->SetProver(dht::RelayPort::kTensor, [weak = weak_from_this()](const dht::Contact& end) {
+      const auto self = weak.lock();
+      if (self == nullptr) return;
+      asio::post(self->io_, [weak, end] {
+        if (const auto alive = weak.lock()) alive->Prove(end);
+      });
+    });
+  }
+  return absl::OkStatus();
+}
+
+void TensorTransport::Impl::Stop() {
+  if (stopped_.exchange(true)) return;
+  if (!thread_.joinable()) return;
+  if (relay_ != nullptr) relay_->SetProver(dht::RelayPort::kTensor, nullptr);
+  asio::post(io_, [this] {
+    std::error_code ignored;
+    acceptor_.close(ignored);
+    accept_pause_.cancel();
+    resolver_.cancel();
+    // A stopped agent is gone: its peers see the close, try once more and know.
+    for (auto& [peer, link] : std::exchange(links_, {})) {
+      if (link.connection) link.connection->End(TensorEnding::kLost, "stopping");
+    }
+    for (auto& [number, accepted] : std::exchange(accepted_, {})) {
+      accepted.connection->End(TensorEnding::kLost, "stopping");
+    }
+    work_.reset();
+  });
+  thread_.join();
+}
+
+TensorTransport::Sent TensorTransport::Impl::Send(const PeerId& to, const std::string& endpoint,
+                                                  TensorHeader header, SharedBytes payload) {
+  CHECK(payload == nullptr || payload->size() <= kTensorPayloadMost);
+  header.payload_bytes = payload ? static_cast<uint32_t>(payload->size()) : 0;
+  if (header.kind != TensorKind::kResult) {
+    header.hash = TensorPayloadHash(header.instance, payload ? ByteView(*payload) : ByteView());
+  }
+  std::shared_ptr<TensorOutbox> outbox;
+  {
+    const std::lock_guard lock(mutex_);
+    SharedOutbox& shared = outboxes_[to];
+    if (Clock::now() < shared.refuse_until || stopped_) {
+      metrics_.dropped.Add();
+      return Sent::kDown;
+    }
+    if (!shared.outbox) shared.outbox = std::make_shared<TensorOutbox>(options_.queue_bytes);
+    outbox = shared.outbox;
+  }
+  switch (outbox->Push({EncodeTensorHeader(header), std::move(payload)})) {
+    case TensorOutbox::Pushed::kQueued:
+      return Sent::kQueued;
+    case TensorOutbox::Pushed::kQueuedFirst:
+      asio::post(io_, [this, to, endpoint, outbox] { Wake(to, endpoint, outbox); });
+      return Sent::kQueued;
+    case TensorOutbox::Pushed::kFull:
+      metrics_.full.Add();
+      return Sent::kFull;
+    case TensorOutbox::Pushed::kClosed:
+      break;
+  }
+  metrics_.dropped.Add();
+  return Sent::kDown;
+}
+
+void TensorTransport::Impl::Forget(const PeerId& peer) {
+  asio::post(io_, [this, peer] { DropLink(peer, Clock::duration::zero(), false); });
+}
+
+}  // namespace crowdsurf::worker

@@ -1,0 +1,82 @@
+// Tensor transport: the bulk bytes between the agents of a job, on connections of their own.
+//
+// One TCP connection per pair of peers and direction: whoever has frames for a peer dials it.
+// Mutual TLS 1.3 unless spec.tls.mode is Disabled. Frames are queued per peer within a bound; a
+// full queue is told to the caller, who comes back at on_drained. What arrives is verified (sizes,
+// hash) on the transport's one I/O thread and posted to the host; when the host is behind, sockets
+// are not read. A connection that dies is reported at once: one reconnect is tried, and if nobody
+// listens there any more the peer is dead (hard). A peer that cannot be dialed is reached through
+// `relay`, where there is one. Source: data-plane.md 2.4 (B). No deadline on an
+// open, silent connection: silence is judged by the cores. Threads: Send, Forget and the handlers
+// on the host thread; Start and Stop from the owner. Bounds: TensorTransportOptions.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "base/log.h"
+#include "base/metrics.h"
+#include "base/status.h"
+#include "coordinator-free-dht/edge/host.h"
+#include "coordinator-free-dht/edge/identity.h"
+#include "coordinator-free-dht/edge/relay.h"
+#include "worker/core/round/reducer.h"
+#include "worker/edge/tensor/tensor_frame.h"
+
+namespace crowdsurf::worker {
+
+struct TensorTransportOptions {
+  std::string job;
+  std::string listen = "127.0.0.1";  // address to bind
+  int port = 0;                      // 0: any free one
+  std::string advertise;             // host that peers dial; empty: `listen`
+  bool tls = true;
+  size_t queue_bytes = 4 << 20;     // waiting for one peer
+  size_t receive_bytes = 64 << 20;  // received and not yet taken by the host, all peers
+  size_t dialed = 256;              // connections to peers; the least recently used goes first
+  size_t accepted = 1024;
+  Duration open_within = Seconds(5);     // from dialling to the peer's Hello
+  Duration redial_after = Seconds(0.2);  // after a failure; Sends before that are dropped
+};
+
+struct TensorHandlers {  // on the host thread
+  std::function<void(Time, WallTime, const PeerId& from, const TensorHeader&, Bytes payload)>
+      on_frame;
+  // hard: nobody listens at its endpoint any more, or another peer does.
+  std::function<void(Time, WallTime, const PeerId&, bool hard)> on_down;
+  std::function<void(Time, WallTime, const PeerId&)> on_drained;
+};
+
+class TensorTransport {
+ public:
+  enum class Sent : uint8_t { kQueued, kFull, kDown };
+
+  // References outlive the transport, and so does `relay`; nullptr: who cannot be dialed is not
+  // reached.
+  TensorTransport(TensorTransportOptions options, const dht::Identity& identity,
+                  dht::HostLoop& host, MetricRegistry& metrics, Logger log,
+                  dht::Relay* relay = nullptr);
+  ~TensorTransport();  // stops
+
+  void SetHandlers(TensorHandlers handlers);  // before Start
+  // Binds and starts the I/O thread. Errors: the address and why it cannot be had; the certificate.
+  Status Start();
+  // Closes everything and joins the thread; no handler is posted afterwards.
+  void Stop();
+  std::string endpoint() const;  // host:port that others can dial; after Start
+
+  // Queues a frame; dials `endpoint` when there is no connection. header.payload_bytes is filled
+  // in, and header.hash too, except for results, which bring theirs. kFull: on_drained follows.
+  // kDown: dropped, the peer was just found dead.
+  Sent Send(const PeerId& to, const std::string& endpoint, TensorHeader header,
+            SharedBytes payload);
+  // The peer is dead: closes and forgets, without on_down.
+  void Forget(const PeerId& peer);
+
+ private:
+  class Impl;
+  std::shared_ptr<Impl> impl_;
+};
+
+}  // namespace crowdsurf::worker

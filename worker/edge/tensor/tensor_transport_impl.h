@@ -1,0 +1,125 @@
+// The inside of TensorTransport: links to peers that were dialled, and accepted connections.
+//
+// Not for others to include. `links_`, `accepted_` and everything below them belong to the I/O
+// thread; `outboxes_` is shared with the host thread under its mutex.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <list>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <thread>
+
+#include "worker/edge/metrics/tensor_metrics.h"
+#include "worker/edge/tensor/tensor_asio.h"
+#include "worker/edge/tensor/tensor_connection.h"
+#include "worker/edge/tensor/tensor_outbox.h"
+#include "worker/edge/tensor/tensor_transport.h"
+
+namespace crowdsurf::worker {
+
+class TensorTransport::Impl : public std::enable_shared_from_this<Impl> {
+ public:
+  Impl(TensorTransportOptions options, const dht::Identity& identity, dht::HostLoop& host,
+       MetricRegistry& metrics, Logger log, dht::Relay* relay);
+
+  void SetHandlers(TensorHandlers handlers) { handlers_ = std::move(handlers); }
+  Status Start();
+  void Stop();
+  std::string endpoint() const { return self_.listen; }
+  Sent Send(const PeerId& to, const std::string& endpoint, TensorHeader header,
+            SharedBytes payload);
+  void Forget(const PeerId& peer);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  using Connection = std::shared_ptr<TensorConnection>;
+
+  // A peer that this agent dials.
+  struct Link {
+    std::string endpoint;
+    std::shared_ptr<TensorOutbox> outbox;
+    Connection connection;
+    bool was_open = false;    // this attempt
+    int redials = 0;          // since it was open last
+    bool other_peer = false;  // somebody else answered
+    bool carried = false;     // this attempt goes through the relay
+    std::list<PeerId>::iterator used;
+  };
+  struct Accepted {
+    Connection connection;
+    std::optional<TensorHello> peer;
+  };
+  struct SharedOutbox {
+    std::shared_ptr<TensorOutbox> outbox;
+    Clock::time_point refuse_until{};  // after a failure
+    bool dead = false;                 // that was hard
+  };
+  // Bytes that were posted to the host and are not taken yet.
+  class Token;
+
+  // Links (tensor_link.cc).
+  // Dials without anything to send, unless there is a link or was one a moment ago: then false.
+  bool Probe(const PeerId& peer, const std::string& endpoint);
+  void Prove(const dht::Contact& end);  // for the relay
+  bool JustDied(const PeerId& peer);
+  void Wake(const PeerId& peer, const std::string& endpoint, std::shared_ptr<TensorOutbox> outbox);
+  // `carried`: through the relay, whatever it knows of a way.
+  void Dial(const PeerId& peer, bool carried = false);
+  void DialCarried(const PeerId& peer, const Connection& connection,
+                   const std::shared_ptr<TensorOutbox>& outbox);
+  void DialAddress(const PeerId& peer, const Connection& connection,
+                   const std::shared_ptr<TensorOutbox>& outbox);
+  void OnLinkEnd(const PeerId& peer, const TensorConnection* connection, TensorEnding ending,
+                 const std::string& why);
+  void Redial(const PeerId& peer);
+  void DropLink(const PeerId& peer, Clock::duration refuse_for, bool dead);
+  void ReportDown(const PeerId& peer, bool hard);
+  void Touch(Link& link, const PeerId& peer);
+
+  // Accepted connections (tensor_accept.cc).
+  Status Listen();
+  void AcceptNext();
+  void AcceptAfterPause();
+  bool MakePlace();  // for one more connection
+  void OnAccepted(asio::ip::tcp::socket socket);
+  bool OnFrame(uint64_t number, const TensorHeader& header, Bytes payload);
+  void OnAcceptedEnd(uint64_t number, TensorEnding ending, const std::string& why);
+  void ResumeReads();
+  void CountEnd(TensorEnding ending, const std::string& why, const PeerId* peer);
+  const TlsCredentials* Credentials();
+
+  const TensorTransportOptions options_;
+  const dht::Identity& identity_;
+  dht::HostLoop& host_;
+  TensorMetrics metrics_;
+  const Logger log_;
+  dht::Relay* const relay_;
+  TensorHandlers handlers_;
+  TensorHello self_;
+  TlsCredentials credentials_;
+
+  asio::io_context io_;
+  asio::executor_work_guard<asio::io_context::executor_type> work_;
+  asio::ip::tcp::acceptor acceptor_;
+  asio::steady_timer accept_pause_;
+  asio::ip::tcp::resolver resolver_;
+  std::thread thread_;
+  std::atomic<bool> stopped_{false};
+
+  std::map<PeerId, Link> links_;
+  std::list<PeerId> recent_;  // of links_, most recently used first
+  std::map<uint64_t, Accepted> accepted_;
+  std::set<uint64_t> nameless_;  // of them, without a Hello yet, oldest first
+  uint64_t next_accepted_ = 0;
+  std::set<uint64_t> paused_;
+  std::atomic<size_t> waiting_bytes_{0};  // posted to the host
+
+  std::mutex mutex_;
+  std::map<PeerId, SharedOutbox> outboxes_;
+};
+
+}  // namespace crowdsurf::worker
