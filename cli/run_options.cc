@@ -8,7 +8,7 @@
 #include <cstring>
 #include <filesystem>
 
-#include "operator/edge/local/atomic_file.h"
+#include "base/edge/files.h"
 
 namespace crowdsurf::cli {
 namespace {
@@ -109,16 +109,14 @@ RunOptions CheckFlags(const RunFlags& flags, std::vector<std::string>& problems)
   if (!flags.preempt_trace.empty() && !flags.preempt_every.empty()) {
     problems.push_back("--preempt-trace: cannot go together with --preempt-every");
   }
-  if (!flags.preempt_trace.empty() && access(flags.preempt_trace.c_str(), R_OK) != 0) {
-    problems.push_back(absl::StrCat("--preempt-trace: cannot read ", flags.preempt_trace, ": ",
-                                    std::strerror(errno)));
-  } else if (!flags.preempt_trace.empty()) {
-    auto trace = ParseTrace(controller::ReadFile(flags.preempt_trace, kMostTrace));
+  if (!flags.preempt_trace.empty()) {
+    const auto text = ReadFile(flags.preempt_trace, kMostTrace);
+    auto trace = text.ok() ? ParseTrace(*text) : text.status();
     if (trace.ok()) {
       options.market.trace = std::move(*trace);
     } else {
-      problems.push_back(
-          absl::StrCat("--preempt-trace: ", flags.preempt_trace, ": ", trace.status().message()));
+      const std::string where = text.ok() ? flags.preempt_trace + ": " : "";
+      problems.push_back(absl::StrCat("--preempt-trace: ", where, trace.status().message()));
     }
   }
   options.state_dir = flags.state_dir;

@@ -8,12 +8,12 @@
 #include <nlohmann/json.hpp>
 
 #include "base/edge/clock.h"
+#include "base/edge/files.h"
 #include "cli/commands.h"
 #include "cli/report.h"
 #include "cli/session.h"
 #include "operator/core/job/local_rules.h"
 #include "operator/core/job/validate.h"
-#include "operator/edge/local/atomic_file.h"
 #include "operator/edge/local/process.h"
 
 // After training: what the model is worth, the summary, the reports.
@@ -158,7 +158,7 @@ bool Session::WriteReports(const Evaluation& evaluation) {
   const std::string text = ReportJson(input).dump(1, ' ', false, json::error_handler_t::replace);
   for (const auto& [path, content] :
        {std::pair(ReportPath(), text + "\n"), {page, ReportHtml(input)}}) {
-    const Status written = controller::WriteFile(path, content);
+    const Status written = WriteFileAtomically(path, content);
     if (written.ok()) {
       std::printf("report     %s\n", path.c_str());
     } else {

@@ -12,7 +12,7 @@
 #include <filesystem>
 #include <utility>
 
-#include "operator/edge/local/atomic_file.h"
+#include "base/edge/files.h"
 
 namespace crowdsurf::cli {
 namespace {
@@ -81,7 +81,7 @@ StatusOr<StateDir> StateDir::Open(const std::string& path) {
   if (state.lock_ < 0) return Unusable("cannot write " + file, errno);
   for (int waited = 0; flock(state.lock_, LOCK_EX | LOCK_NB) != 0; waited += kLook_ms) {
     if (waited >= kPatience_ms) {
-      std::string pid = controller::ReadFile(file, 32);
+      std::string pid = ReadFile(file, 32).value_or("");
       while (!pid.empty() && pid.back() == '\n') pid.pop_back();
       return absl::FailedPreconditionError(
           absl::StrCat("the state directory ", state.path_, " is in use by another run (pid ",
@@ -107,18 +107,18 @@ StateDir::~StateDir() {
 StatusOr<bool> StateDir::Prepare(bool fresh) {
   std::error_code error;
   fs::remove_all(path_ + "/workers", error);
-  const bool done = controller::ReadFile(path_ + "/outcome", 64) == kSucceededWord;
+  const bool done = ReadFile(path_ + "/outcome", 64).value_or("") == kSucceededWord;
   fs::remove(path_ + "/outcome", error);
   if (done || fresh) fs::remove_all(checkpoint(), error);
-  RETURN_IF_ERROR(controller::MakeFolders(path_ + "/workers"));
-  RETURN_IF_ERROR(controller::MakeFolders(checkpoint()));
+  RETURN_IF_ERROR(MakeFolders(path_ + "/workers"));
+  RETURN_IF_ERROR(MakeFolders(checkpoint()));
   return !fs::is_empty(checkpoint(), error);
 }
 
 void StateDir::Remember(bool succeeded) {
   // Best effort: without it the next run resumes, which is the safe side.
   const Status written =
-      controller::WriteFile(path_ + "/outcome", succeeded ? kSucceededWord : "open\n");
+      WriteFileAtomically(path_ + "/outcome", succeeded ? kSucceededWord : "open\n");
   if (!written.ok()) unlink((path_ + "/outcome").c_str());
 }
 

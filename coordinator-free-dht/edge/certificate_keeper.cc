@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/backoff.h"
-#include "coordinator-free-dht/edge/files.h"
+#include "base/edge/files.h"
 #include "coordinator-free-dht/edge/host.h"
 
 namespace crowdsurf::dht {

@@ -9,8 +9,8 @@
 #include <mutex>
 #include <utility>
 
+#include "base/edge/files.h"
 #include "coordinator-free-dht/edge/certificate.h"
-#include "coordinator-free-dht/edge/files.h"
 
 namespace crowdsurf::dht {
 namespace {

@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/edge/files.h"
 #include "coordinator-free-dht/edge/certificate.h"
-#include "coordinator-free-dht/edge/files.h"
 #include "coordinator-free-dht/edge/openssl_handles.h"
 
 namespace crowdsurf::dht {
@@ -32,7 +32,8 @@ StatusOr<KeyHandle> LoadOrMakeKey(const std::filesystem::path& path) {
   if (absl::IsNotFound(pem.status())) {
     ASSIGN_OR_RETURN(KeyHandle key, NewKey());
     ASSIGN_OR_RETURN(const std::string text, ToPem(key.get()));
-    RETURN_IF_ERROR(WriteFileAtomically(path, text, 0600));
+    RETURN_IF_ERROR(
+        WriteFileAtomically(path.string(), text, {.durable = Durable::kYes, .mode = 0600}));
     return key;
   }
   if (!pem.ok()) return pem.status();
@@ -56,7 +57,8 @@ StatusOr<uint64_t> NextBoot(const std::filesystem::path& path) {
   } else if (!absl::IsNotFound(text.status())) {
     return text.status();
   }
-  RETURN_IF_ERROR(WriteFileAtomically(path, absl::StrCat(last + 1, "\n")));
+  RETURN_IF_ERROR(
+      WriteFileAtomically(path.string(), absl::StrCat(last + 1, "\n"), {.durable = Durable::kYes}));
   return last + 1;
 }
 
@@ -143,7 +145,8 @@ Status Identity::InstallCertificate(const std::string& chain_pem) const {
   }
   ASSIGN_OR_RETURN(const std::string ca, ReadFile(directory_ / "ca.pem"));
   RETURN_IF_ERROR(VerifyPeerCertificate(chain_pem, ca, ""));
-  return WriteFileAtomically(directory_ / "cert.pem", chain_pem);
+  return WriteFileAtomically((directory_ / "cert.pem").string(), chain_pem,
+                             {.durable = Durable::kYes});
 }
 
 StatusOr<WallTime> Identity::RenewAt() const {

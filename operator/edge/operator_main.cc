@@ -14,6 +14,7 @@
 #include "base/backoff.h"
 #include "base/edge/any_address.h"
 #include "base/edge/clock.h"
+#include "base/edge/log_sink.h"
 #include "operator/edge/controller.h"
 #include "operator/edge/kube/lease.h"
 #include "operator/edge/reconcile/agent_prober.h"
@@ -223,8 +224,9 @@ int Main(int argc, char** argv) {
   signal(SIGPIPE, SIG_IGN);  // OpenSSL writes to closed sockets
   signal(SIGTERM, OnSignal);
   signal(SIGINT, OnSignal);
-  const auto sink = MakeLogSink();
-  const Logger log(sink.get(), "operator", LogLevelOf(flags.log_level));
+  const LogLevel least = *ParseLogLevel(flags.log_level);  // one of the four: checked above
+  const auto sink = MakeStderrSink(least);
+  const Logger log(sink.get(), "operator", least);
   const Status status = Operate(flags, log);
   if (status.ok()) return 0;
   log.Error("does not start", {{"why", status.ToString()}});

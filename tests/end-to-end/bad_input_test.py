@@ -87,7 +87,7 @@ class BadInputTest(RunCase):
         for worker in range(4):
             for pid in self.agents(f"e2e-{worker}-1"):
                 self.limit(pid)
-        seen += self.wait_for(process, "cannot write: write .*checkpoint-.*: File too large")
+        seen += self.wait_for(process, "cannot write .*checkpoint-.*: File too large")
         failed = sum(self.metric(f"e2e-{worker}-1", "crowdsurf_worker_checkpoints_failed_total")
                      for worker in range(4))
         self.assertGreaterEqual(failed, 1)
@@ -96,7 +96,7 @@ class BadInputTest(RunCase):
                 done = self.metric(f"e2e-{worker}-1", name)
                 self.wait_until(lambda: self.metric(f"e2e-{worker}-1", name) >= done + 3)
         output = self.end_job(process, seen, code=1)
-        self.assertRegex(output, r"trained, but not all of it is written: write .*\.new: File too large")
+        self.assertRegex(output, r"trained, but not all of it is written: cannot write .*: File too large")
         self.assertFalse((self.state / "checkpoint" / "model.safetensors").exists())
         self.assertEqual(list((self.state / "checkpoint").glob("*.new")), [], "nothing half written")
         self.nothing_is_left()

@@ -94,7 +94,7 @@ class DiskFullTest(RunCase):
         make_room()
         seen += self.wait_for(process, r"e2e-0-\d trains")
         self.fill()
-        seen += self.wait_for(process, f"cannot write: write {self.state}/checkpoint/checkpoint-.*: {FULL}")
+        seen += self.wait_for(process, f"cannot write {self.state}/checkpoint/checkpoint-.*: {FULL}")
         self.wait_until(lambda: not list((self.state / "checkpoint").glob("*.new")))  # nothing half written stays
         self.filler.unlink()
         self.wait_until(lambda: list((self.state / "checkpoint").glob("*.crowdsurf")))

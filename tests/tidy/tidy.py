@@ -21,7 +21,7 @@ HOUSES = {
     "coordinator-free-dht/edge": {"base", "base/edge", "coordinator-free-dht/core"},
     "worker/core": {"base", "coordinator-free-dht/core"},
     "worker/edge": {"base", "base/edge", "coordinator-free-dht/core", "coordinator-free-dht/edge", "worker/core"},
-    "worker/trainer": {"base", "worker/core", "worker/edge"},
+    "worker/trainer": {"base", "base/edge", "worker/core", "worker/edge"},
     "operator/core": {"base"},
     "operator/edge": {"base", "base/edge", "operator/core"},
     "simulator": {"base", "coordinator-free-dht/core", "worker/core"},

@@ -7,9 +7,9 @@
 #include <iostream>
 
 #include "base/edge/any_address.h"
-#include "coordinator-free-dht/edge/files.h"
+#include "base/edge/files.h"
+#include "base/edge/log_sink.h"
 #include "coordinator-free-dht/edge/grpc_log.h"
-#include "coordinator-free-dht/edge/log_sink.h"
 #include "worker/edge/agent/agent.h"
 #include "worker/edge/agent/agent_options.h"
 #include "worker/edge/agent/bus_error.h"
@@ -60,7 +60,7 @@ std::vector<std::string> AllViolations(const AgentOptions& options, JobConfig& c
   if (const Status linked = LinkClusterFiles(options); !linked.ok()) {
     out.push_back(absl::StrCat("--agent-dir: ", linked.message()));
   }
-  const auto text = dht::ReadFile(std::filesystem::path(options.agent_dir) / "config", 1 << 20);
+  const auto text = ReadFile(std::filesystem::path(options.agent_dir) / "config", 1 << 20);
   if (!text.ok()) return out;  // none yet: the defaults, until it is written
   ParsedJobConfig parsed = ParseJobConfig(*text);
   for (const std::string& violation : parsed.violations) out.push_back("config: " + violation);
@@ -85,9 +85,8 @@ int RunAgent(AgentOptions options) {
   BlockDrainSignals();
   TellOfBusErrors();
   std::signal(SIGXFSZ, SIG_IGN);  // a file-size limit is no space, not the end
-  LogLevel least = LogLevel::kInfo;
-  (void)dht::ParseLogLevel(options.log_level, &least);
-  const auto sink = dht::MakeStderrSink(least);
+  const LogLevel least = ParseLogLevel(options.log_level).value_or(LogLevel::kInfo);
+  const auto sink = MakeStderrSink(least);
   dht::RouteGrpcLog(sink.get());
   int code = 1;
   if (auto agent = Agent::Start(options, config, sink.get(), least); agent.ok()) {
@@ -118,9 +117,8 @@ int RunSupervisor(const AgentOptions& options, const RunFlags& flags, int argc, 
   }
   supervisor.die_with_parent = flags.die_with_parent;
   supervisor.stay = flags.stay;
-  LogLevel least = LogLevel::kInfo;
-  (void)dht::ParseLogLevel(options.log_level, &least);
-  const auto sink = dht::MakeStderrSink(least);
+  const LogLevel least = ParseLogLevel(options.log_level).value_or(LogLevel::kInfo);
+  const auto sink = MakeStderrSink(least);
   return Supervise(supervisor, Logger(sink.get(), "supervisor", least));
 }
 

@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "base/check.h"
+#include "base/edge/files.h"
+#include "worker/core/link/safetensors.h"
 
 namespace crowdsurf::trainer {
 namespace {
@@ -19,7 +19,6 @@ static_assert(std::endian::native == std::endian::little, "values are copied as 
 
 using Json = nlohmann::json;
 
-constexpr size_t kAlign = 8;           // of the header with its length
 constexpr size_t kDimensionsMost = 8;  // of one tensor
 constexpr size_t kFileBytesMost = size_t{4} << 30;
 
@@ -99,21 +98,18 @@ const TensorSpec* Safetensors::Find(std::string_view name) const {
 Bytes EncodeSafetensors(const ParameterTable& table, std::span<const float> values,
                         const std::map<std::string, std::string>& metadata) {
   CHECK_EQ(values.size(), table.elements());
-  Json header = Json::object();
-  if (!metadata.empty()) header["__metadata__"] = metadata;
-  for (const TensorSpec& tensor : table.tensors()) {
-    const size_t begin = tensor.offset * sizeof(float);
-    header[tensor.name] = {{"dtype", "F32"},
-                           {"shape", tensor.shape},
-                           {"data_offsets", {begin, begin + tensor.elements() * sizeof(float)}}};
+  std::vector<worker::LinkTensor> tensors;
+  for (const TensorSpec& spec : table.tensors()) {
+    worker::LinkTensor tensor;
+    tensor.name = spec.name;
+    tensor.shape.assign(spec.shape.begin(), spec.shape.end());
+    tensor.offset = spec.offset * sizeof(float);
+    tensors.push_back(std::move(tensor));
   }
-  std::string text = header.dump(-1, ' ', false, Json::error_handler_t::replace);
-  text.append((kAlign - text.size() % kAlign) % kAlign, ' ');
-  ByteWriter out;
-  out.U64(text.size());
-  out.Raw(AsBytes(text));
-  out.Raw({reinterpret_cast<const uint8_t*>(values.data()), values.size_bytes()});
-  return out.Take();
+  Bytes file = worker::EncodeSafetensorsHeader(tensors, metadata);
+  const auto* data = reinterpret_cast<const uint8_t*>(values.data());
+  file.insert(file.end(), data, data + values.size_bytes());
+  return file;
 }
 
 StatusOr<Safetensors> DecodeSafetensors(ByteView file) {
@@ -137,32 +133,12 @@ Status WriteSafetensors(const std::string& path, const ParameterTable& table,
                         std::span<const float> values,
                         const std::map<std::string, std::string>& metadata) {
   const Bytes bytes = EncodeSafetensors(table, values, metadata);
-  const std::string temporary = path + ".tmp";
-  {
-    std::ofstream out(temporary, std::ios::binary | std::ios::trunc);
-    out.write(reinterpret_cast<const char*>(bytes.data()),
-              static_cast<std::streamsize>(bytes.size()));
-    out.flush();
-    if (!out) return absl::UnavailableError(absl::StrCat("write ", temporary, ": failed"));
-  }
-  std::error_code error;
-  std::filesystem::rename(temporary, path, error);
-  if (error) return absl::UnavailableError(absl::StrCat("write ", path, ": ", error.message()));
-  return absl::OkStatus();
+  return WriteFileAtomically(path, {bytes});
 }
 
 StatusOr<Safetensors> ReadSafetensors(const std::string& path) {
-  std::error_code error;
-  const uintmax_t size = std::filesystem::file_size(path, error);
-  if (error) return absl::NotFoundError(absl::StrCat("read ", path, ": ", error.message()));
-  if (size > kFileBytesMost) {
-    return absl::InvalidArgumentError(absl::StrCat("read ", path, ": above 4 GiB"));
-  }
-  Bytes bytes(size);
-  std::ifstream in(path, std::ios::binary);
-  in.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(size));
-  if (!in) return absl::NotFoundError(absl::StrCat("read ", path, ": failed"));
-  return DecodeSafetensors(bytes);
+  ASSIGN_OR_RETURN(const std::string bytes, ReadFile(path, kFileBytesMost));
+  return DecodeSafetensors(AsBytes(bytes));
 }
 
 StatusOr<std::vector<float>> ParametersFrom(const Safetensors& file, const ParameterTable& table) {

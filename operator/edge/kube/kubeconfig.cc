@@ -8,12 +8,11 @@
 
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
 #include <memory>
 #include <mutex>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
+#include "base/edge/files.h"
 #include "operator/core/job/json_path.h"
 
 namespace crowdsurf::controller {
@@ -23,14 +22,6 @@ constexpr char kAccountFolder[] = "/var/run/secrets/kubernetes.io/serviceaccount
 // kubelet renews a projected token at 80 % of an hour or more; reading it every minute is never too
 // late.
 constexpr int64_t kTokenReadSeconds = 60;
-
-StatusOr<std::string> ReadFile(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in) return absl::NotFoundError("cannot read " + path);
-  std::ostringstream out;
-  out << in.rdbuf();
-  return out.str();
-}
 
 int64_t UnixNow() { return absl::ToUnixSeconds(absl::Now()); }
 

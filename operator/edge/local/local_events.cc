@@ -7,7 +7,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
-#include "operator/edge/local/atomic_file.h"
+#include "base/edge/files.h"
 #include "operator/edge/local/local_cluster.h"
 #include "operator/edge/local/run_traces.h"
 
@@ -104,7 +104,7 @@ void LocalCluster::NoteWriteError(const std::string& worker, const std::string& 
   if (error == write_error_) return;
   write_error_ = error;
   if (!error.empty()) {
-    Say(ClusterEvent::Kind::kTold, worker, "cannot write: " + error, /*warning=*/true);
+    Say(ClusterEvent::Kind::kTold, worker, error, /*warning=*/true);
   }
 }
 
@@ -122,8 +122,8 @@ void LocalCluster::UpdateLoss() {
 void LocalCluster::ReadTermination(const Entry& entry) {
   const std::string path =
       options_.pods.state_dir + "/workers/" + entry.pod->facts.name + "/termination";
-  const nlohmann::json log =
-      nlohmann::json::parse(ReadFile(path, 64 * 1024), nullptr, /*allow_exceptions=*/false);
+  const nlohmann::json log = nlohmann::json::parse(ReadFile(path, 64 * 1024).value_or(""), nullptr,
+                                                   /*allow_exceptions=*/false);
   if (!log.is_object()) return;
   if (log.contains("write_error") && log["write_error"].is_string()) {
     const std::string error = log["write_error"].get<std::string>();

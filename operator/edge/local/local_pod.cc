@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "operator/edge/local/atomic_file.h"
+#include "base/edge/files.h"
 #include "operator/edge/local/run_traces.h"
 
 namespace crowdsurf::controller {
@@ -55,10 +55,10 @@ Status LocalPod::WriteFiles(const TrainingJob& job, const std::string& token) {
   RETURN_IF_ERROR(MakeFolders(places_.agent, 0700));
   RETURN_IF_ERROR(MakeFolders(places_.link, 0700));
   RETURN_IF_ERROR(MakeFolders(places_.checkpoint));
-  RETURN_IF_ERROR(WriteFile(places_.agent + "/ca.pem", options_.ca_pem));
-  RETURN_IF_ERROR(WriteFile(places_.agent + "/token", token, 0600));
+  RETURN_IF_ERROR(WriteFileAtomically(places_.agent + "/ca.pem", options_.ca_pem));
+  RETURN_IF_ERROR(WriteFileAtomically(places_.agent + "/token", token, {.mode = 0600}));
   for (const auto& [key, value] : facts.annotations) {
-    RETURN_IF_ERROR(WriteFile(places_.agent + "/" + std::string(FileOf(key)), value));
+    RETURN_IF_ERROR(WriteFileAtomically(places_.agent + "/" + std::string(FileOf(key)), value));
   }
   for (const std::string& folder :
        TrainerCommand(job, facts.name, places_, options_.environment).folders) {
@@ -140,13 +140,13 @@ void LocalPod::Annotate(std::string_view key, const std::string& value) {
   const std::string_view file = FileOf(key);
   if (file.empty() || agent_ == std::nullopt) return;
   // A full disk must not take the cluster down; the agent keeps the old content.
-  const Status status = WriteFile(places_.agent + "/" + std::string(file), value);
+  const Status status = WriteFileAtomically(places_.agent + "/" + std::string(file), value);
   if (!status.ok()) facts.annotations[std::string(key)] = "";
 }
 
 bool LocalPod::ReadEndpoints() {
   if (!facts.address.empty() || !agent_) return false;
-  const std::string text = ReadFile(places_.agent + "/endpoints", 64 * 1024);
+  const std::string text = ReadFile(places_.agent + "/endpoints", 64 * 1024).value_or("");
   if (text.empty()) return false;
   const json endpoints = json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!endpoints.is_object()) return false;
@@ -214,7 +214,7 @@ void LocalPod::Bury() {
        {std::pair("agent.log", &agent_), {"trainer.log", &trainer_}}) {
     if (!*process) continue;
     (*process)->Drain();
-    const Status kept = WriteFile(folder_ + "/" + name, (*process)->kept_output());
+    const Status kept = WriteFileAtomically(folder_ + "/" + name, (*process)->kept_output());
     if (!kept.ok()) break;  // a full disk keeps no logs
   }
   std::error_code error;

@@ -1,32 +1,7 @@
 #include "operator/edge/serve/operator_pages.h"
 
-#include <spdlog/sinks/stdout_sinks.h>
-#include <spdlog/spdlog.h>
-
 namespace crowdsurf::controller {
 namespace {
-
-class StderrSink : public LogSink {
- public:
-  StderrSink() : logger_("operator", std::make_shared<spdlog::sinks::stderr_sink_mt>()) {
-    logger_.set_level(spdlog::level::debug);  // a Logger has dropped what is below its own
-    logger_.set_pattern("%Y-%m-%dT%H:%M:%S.%e%z %l %v");
-  }
-  void Write(LogLevel level, std::string_view module, std::string_view message,
-             std::initializer_list<LogField> fields) override {
-    std::string line(module);
-    line.append(": ").append(message);
-    for (const LogField& field : fields) {
-      line.append(" ").append(field.key).append("=\"").append(field.value).append("\"");
-    }
-    constexpr spdlog::level::level_enum kLevels[] = {spdlog::level::debug, spdlog::level::info,
-                                                     spdlog::level::warn, spdlog::level::err};
-    logger_.log(kLevels[static_cast<size_t>(level)], "{}", line);
-  }
-
- private:
-  spdlog::logger logger_;
-};
 
 HttpServer::Options HealthPort(const OperatorPages::Options& options) {
   return {"health", options.listen, options.health_port};
@@ -42,14 +17,6 @@ HttpServer::Options MetricsPort(const OperatorPages::Options& options) {
 }
 
 }  // namespace
-
-std::unique_ptr<LogSink> MakeLogSink() { return std::make_unique<StderrSink>(); }
-
-LogLevel LogLevelOf(const std::string& name) {
-  if (name == "debug") return LogLevel::kDebug;
-  if (name == "warning") return LogLevel::kWarning;
-  return name == "error" ? LogLevel::kError : LogLevel::kInfo;
-}
 
 OperatorPages::OperatorPages(const Options& options, MetricRegistry& registry)
     : health_(HealthPort(options), registry), metrics_(MetricsPort(options), registry) {}

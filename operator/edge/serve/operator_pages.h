@@ -18,10 +18,6 @@
 
 namespace crowdsurf::controller {
 
-// Lines on stderr with time and level, from `least` up ("debug", "info", "warning", "error").
-std::unique_ptr<LogSink> MakeLogSink();
-LogLevel LogLevelOf(const std::string& name);  // info for what is none
-
 class OperatorPages {
  public:
   struct Options {

@@ -10,7 +10,7 @@
 #include <memory>
 #include <string>
 
-#include "coordinator-free-dht/edge/files.h"
+#include "base/edge/files.h"
 #include "coordinator-free-dht/edge/identity.h"
 #include "coordinator-free-dht/edge/openssl_handles.h"
 

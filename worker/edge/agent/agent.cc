@@ -10,7 +10,7 @@
 
 #include "base/check.h"
 #include "base/digest.h"
-#include "coordinator-free-dht/edge/files.h"
+#include "base/edge/files.h"
 #include "worker/edge/agent/agent_impl.h"
 
 namespace crowdsurf::worker {
@@ -303,8 +303,7 @@ Status Agent::Impl::WriteEndpoints() const {
                                     {"peer", grpc_->endpoint()},
                                     {"tensor", tensors_->endpoint()},
                                     {"http", http_endpoint()}};
-  return dht::WriteFileAtomically(std::filesystem::path(options_.agent_dir) / "endpoints",
-                                  endpoints.dump() + "\n");
+  return WriteFileAtomically(options_.agent_dir + "/endpoints", endpoints.dump() + "\n");
 }
 
 // ---- running and ending ------------------------------------------------------------------------
@@ -355,7 +354,7 @@ void Agent::Impl::WriteTermination() const {
     std::ofstream file(options_.termination_log, std::ios::trunc);
     if (file << text << std::flush) return;
   }
-  const Status status = dht::WriteFileAtomically(options_.termination_log, text);
+  const Status status = WriteFileAtomically(options_.termination_log, text);
   if (!status.ok()) log_.Warning("termination log not written", {{"error", status.ToString()}});
 }
 

@@ -6,7 +6,7 @@
 #include <chrono>
 #include <nlohmann/json.hpp>
 
-#include "coordinator-free-dht/edge/files.h"
+#include "base/edge/files.h"
 
 namespace crowdsurf::worker {
 namespace {
@@ -97,7 +97,7 @@ void DeathReporter::Run() {
 }
 
 DeathReporter::Answer DeathReporter::Send(const std::vector<std::string>& dead) {
-  auto token = dht::ReadFile(options_.agent_dir / "token", kMostToken);
+  auto token = ReadFile(options_.agent_dir / "token", kMostToken);
   if (!token.ok()) return Answer::kUnreachable;
   while (!token->empty() && (token->back() == '\n' || token->back() == '\r')) token->pop_back();
   const std::string body =

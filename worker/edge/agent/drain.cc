@@ -16,8 +16,8 @@
 #include <thread>
 
 #include "base/edge/clock.h"
+#include "base/edge/files.h"
 #include "base/text.h"
-#include "worker/edge/state/state_file.h"
 
 namespace crowdsurf::worker {
 namespace {
@@ -105,12 +105,12 @@ struct Drain::Impl {
 
 // Absent is empty; nullopt: unreadable for now, or too long.
 std::optional<std::string> Drain::Impl::Read(const char* name) {
-  const auto bytes = ReadFile(options.agent_dir + "/" + name, kFileMost);
-  if (bytes.ok()) return std::string(AsString(*bytes));
-  if (absl::IsNotFound(bytes.status())) return std::string();
+  auto text = ReadFile(options.agent_dir + "/" + name, kFileMost);
+  if (text.ok()) return *std::move(text);
+  if (absl::IsNotFound(text.status())) return std::string();
   garbled->Add();
   log.Warning("file of the agent's folder is unreadable",
-              {{"file", name}, {"error", std::string(bytes.status().message())}});
+              {{"file", name}, {"error", std::string(text.status().message())}});
   return std::nullopt;
 }
 

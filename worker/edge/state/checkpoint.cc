@@ -14,7 +14,7 @@
 
 #include "base/check.h"
 #include "base/digest.h"
-#include "worker/edge/state/state_file.h"
+#include "base/edge/files.h"
 
 namespace crowdsurf::worker {
 namespace {
@@ -186,8 +186,8 @@ Status CheckpointStore::Write(CheckpointInfo info, std::span<const float> averag
   std::snprintf(name, sizeof name, "%s%020llu%s", kPrefix.data(),
                 static_cast<unsigned long long>(header.info.averaging), kSuffix.data());
   const Status status = WriteFileAtomically(
-      folder_ + "/" + name, {preamble.bytes(), encoded, FloatBytes(average), opaque}, Durable::kYes,
-      0644, writer_);
+      folder_ + "/" + name, {preamble.bytes(), encoded, FloatBytes(average), opaque},
+      {.durable = Durable::kYes, .writer = writer_});
   if (!status.ok()) {
     failed_.Add();
     return status;

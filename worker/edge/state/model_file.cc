@@ -9,8 +9,8 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "base/edge/files.h"
 #include "worker/core/link/safetensors.h"
-#include "worker/edge/state/state_file.h"
 
 namespace crowdsurf::worker {
 namespace {
@@ -78,7 +78,8 @@ StatusOr<bool> WriteModelFile(const std::string& path, const std::string& writer
   const Bytes header = EncodeSafetensorsHeader(
       info.tensors, {{"job", info.job}, {"averaging", absl::StrCat(info.averaging)}});
   const ByteView data(reinterpret_cast<const uint8_t*>(values.data()), values.size_bytes());
-  RETURN_IF_ERROR(WriteFileAtomically(path, {header, data}, Durable::kYes, 0644, writer));
+  RETURN_IF_ERROR(
+      WriteFileAtomically(path, {header, data}, {.durable = Durable::kYes, .writer = writer}));
   return true;
 }
 

@@ -8,7 +8,7 @@
 #include <functional>
 
 #include "base/edge/clock.h"
-#include "operator/edge/local/atomic_file.h"
+#include "base/edge/files.h"
 #include "operator/edge/local/run_traces.h"
 #include "operator/edge/reconcile/reconciler.h"
 
@@ -93,9 +93,10 @@ class LocalClusterTest : public ::testing::Test {
 TEST_F(LocalClusterTest, StartsWorkersAndTellsThemOfEachOther) {
   Make(2, {});
   ASSERT_TRUE(Until([&] { return Ready() == 2; }));
-  ASSERT_TRUE(Until([&] { return !ReadFile(state_ + "/workers/job-0-1/agent/seeds").empty(); }));
-  const json peer = json::parse(ReadFile(state_ + "/workers/job-1-1/agent/endpoints"));
-  EXPECT_EQ(ReadFile(state_ + "/workers/job-0-1/agent/seeds"),
+  ASSERT_TRUE(Until(
+      [&] { return !ReadFile(state_ + "/workers/job-0-1/agent/seeds").value_or("").empty(); }));
+  const json peer = json::parse(ReadFile(state_ + "/workers/job-1-1/agent/endpoints").value_or(""));
+  EXPECT_EQ(ReadFile(state_ + "/workers/job-0-1/agent/seeds").value_or(""),
             peer["peer"].get<std::string>() + "\n");
   EXPECT_GT(cluster_->progress().samples, 0u);
   EXPECT_EQ(cluster_->Workers().size(), 2u);
@@ -117,8 +118,9 @@ TEST_F(LocalClusterTest, ANoticeReachesTheAgentAsAFileAndTheMachineGoesAtItsDead
   Make(1, {"--ignore-term"});
   ASSERT_TRUE(Until([&] { return Ready() == 1; }));
   cluster_->TakeNode(cluster_->TakeableNodes()[0], Seconds(2));
-  ASSERT_TRUE(Until([&] { return !ReadFile(state_ + "/workers/job-0-1/agent/notice").empty(); }));
-  EXPECT_EQ(json::parse(ReadFile(state_ + "/workers/job-0-1/agent/notice"))["reason"],
+  ASSERT_TRUE(Until(
+      [&] { return !ReadFile(state_ + "/workers/job-0-1/agent/notice").value_or("").empty(); }));
+  EXPECT_EQ(json::parse(ReadFile(state_ + "/workers/job-0-1/agent/notice").value_or(""))["reason"],
             "SpotInterruption");
   EXPECT_EQ(cluster_->status().incarnations.at(0), 2) << "the replacement does not wait";
   ASSERT_TRUE(Until([&] { return !std::filesystem::exists(Link("job-0-1")) && Ready() == 1; }));
@@ -188,7 +190,7 @@ TEST_F(LocalClusterTest, WhatKeepsAWorkersTrainingOutOfTheAveragesIsSaidOnceForE
 
 TEST_F(LocalClusterTest, AWorkerThatCannotBeStartedIsSaidAndTriedAgain) {
   Make(1, {});
-  WriteFile(state_ + "/workers", "a file where folders should be").IgnoreError();
+  WriteFileAtomically(state_ + "/workers", "a file where folders should be").IgnoreError();
   int said = 0;
   const auto count = [&] {
     for (ClusterEvent& event : cluster_->TakeEvents()) {

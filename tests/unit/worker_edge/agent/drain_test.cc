@@ -7,10 +7,10 @@
 #include <chrono>
 
 #include "base/edge/clock.h"
+#include "base/edge/files.h"
 #include "base/mailbox.h"
 #include "tests/unit/worker_edge/state/scratch_folder.h"
 #include "worker/edge/agent/agent_options.h"
-#include "worker/edge/state/state_file.h"
 
 namespace crowdsurf::worker {
 namespace {
@@ -33,7 +33,7 @@ struct DrainTest : testing::Test {
     drain = *std::move(started);
   }
   void Write(const char* name, const std::string& text) {
-    ASSERT_TRUE(WriteFileAtomically(folder / name, {AsBytes(text)}, Durable::kNo).ok());
+    ASSERT_TRUE(WriteFileAtomically(folder / name, text).ok());
   }
   template <class E>
   E Expect() {

@@ -8,10 +8,10 @@
 #include <fstream>
 #include <sstream>
 
+#include "base/edge/files.h"
 #include "tests/unit/worker_edge/link/link_fixture.h"
 #include "tests/unit/worker_edge/state/scratch_folder.h"
 #include "worker/edge/link/link_http.h"
-#include "worker/edge/state/state_file.h"
 
 namespace crowdsurf::worker {
 namespace {
@@ -150,7 +150,7 @@ TEST_F(LinkFolderTest, NothingIsWrittenThroughALinkInACheckpointFolder) {
   Plant("checkpoint-1.crowdsurf");
   Plant("checkpoint-1.crowdsurf.w.new");
   EXPECT_EQ(OpenSharedFile(path), -1);
-  ASSERT_TRUE(WriteFileAtomically(path, {AsBytes("new")}, Durable::kNo, 0644, "w").ok());
+  ASSERT_TRUE(WriteFileAtomically(path, "new", {.writer = "w"}).ok());
   EXPECT_EQ(Text(path), "new");
   ExpectKeyAsItWas();
 }

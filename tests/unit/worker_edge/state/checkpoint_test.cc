@@ -5,10 +5,10 @@
 #include <nlohmann/json.hpp>
 
 #include "base/digest.h"
+#include "base/edge/files.h"
 #include "base/rng.h"
 #include "tests/unit/worker_edge/state/file_size_limit.h"
 #include "tests/unit/worker_edge/state/scratch_folder.h"
-#include "worker/edge/state/state_file.h"
 
 namespace crowdsurf::worker {
 namespace {
@@ -84,11 +84,11 @@ TEST_F(CheckpointTest, TheNewestAreRetainedAndTheHighestNumberWins) {
 TEST_F(CheckpointTest, AnyFlippedBitIsFoundAndTheOlderOneIsTaken) {
   ASSERT_TRUE(Write(1).ok());
   ASSERT_TRUE(Write(2).ok());
-  const Bytes good = *ReadFile(Path(2), 1 << 20);
+  const std::string good = *ReadFile(Path(2), 1 << 20);
   for (size_t i = 0; i < good.size(); i += 3) {
-    Bytes bad = good;
-    bad[i] ^= 4;
-    ASSERT_TRUE(WriteFileAtomically(Path(2), {bad}, Durable::kNo).ok());
+    std::string bad = good;
+    bad[i] = static_cast<char>(bad[i] ^ 4);
+    ASSERT_TRUE(WriteFileAtomically(Path(2), bad).ok());
     ASSERT_EQ(Newest(), 1u) << "byte " << i;
   }
   EXPECT_GT(metrics.Value("crowdsurf_checkpoint_unreadable_total"), 0);

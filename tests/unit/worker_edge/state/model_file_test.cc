@@ -8,9 +8,9 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "base/edge/files.h"
 #include "tests/unit/worker_edge/state/file_size_limit.h"
 #include "tests/unit/worker_edge/state/scratch_folder.h"
-#include "worker/edge/state/state_file.h"
 
 namespace crowdsurf::worker {
 namespace {
@@ -31,7 +31,7 @@ struct ModelFileTest : testing::Test {
     return WriteModelFile(path, "w-0", Info(averaging, job), std::vector<float>(100, value));
   }
   float Value() const {
-    const Bytes file = *ReadFile(path, 1 << 20);
+    const std::string file = *ReadFile(path, 1 << 20);
     float last;
     memcpy(&last, file.data() + file.size() - 4, 4);
     return last;
@@ -48,8 +48,8 @@ struct ModelFileTest : testing::Test {
 
 TEST_F(ModelFileTest, IsSafetensors) {
   EXPECT_TRUE(*Write(7, 99));
-  const Bytes file = *ReadFile(path, 1 << 20);
-  ByteReader in(file);
+  const std::string file = *ReadFile(path, 1 << 20);
+  ByteReader in(AsBytes(file));
   const auto json = nlohmann::json::parse(AsString(in.Raw(in.U64())));
   EXPECT_EQ(json["w"]["shape"], nlohmann::json({10, 10}));
   EXPECT_EQ(json["w"]["data_offsets"], nlohmann::json({0, 400}));

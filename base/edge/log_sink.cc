@@ -1,9 +1,9 @@
-#include "coordinator-free-dht/edge/log_sink.h"
+#include "base/edge/log_sink.h"
 
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 
-namespace crowdsurf::dht {
+namespace crowdsurf {
 namespace {
 
 spdlog::level::level_enum ToSpdlog(LogLevel level) {
@@ -49,18 +49,12 @@ std::unique_ptr<LogSink> MakeStderrSink(LogLevel least) {
   return std::make_unique<StderrSink>(least);
 }
 
-bool ParseLogLevel(std::string_view name, LogLevel* level) {
-  if (name == "debug")
-    *level = LogLevel::kDebug;
-  else if (name == "info")
-    *level = LogLevel::kInfo;
-  else if (name == "warning")
-    *level = LogLevel::kWarning;
-  else if (name == "error")
-    *level = LogLevel::kError;
-  else
-    return false;
-  return true;
+std::optional<LogLevel> ParseLogLevel(std::string_view name) {
+  if (name == "debug") return LogLevel::kDebug;
+  if (name == "info") return LogLevel::kInfo;
+  if (name == "warning") return LogLevel::kWarning;
+  if (name == "error") return LogLevel::kError;
+  return std::nullopt;
 }
 
 std::string FormatField(const LogField& field) {
@@ -86,4 +80,4 @@ std::string FormatField(const LogField& field) {
   return out + '"';
 }
 
-}  // namespace crowdsurf::dht
+}  // namespace crowdsurf

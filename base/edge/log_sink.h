@@ -5,19 +5,20 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "base/log.h"
 
-namespace crowdsurf::dht {
+namespace crowdsurf {
 
 std::unique_ptr<LogSink> MakeStderrSink(LogLevel least);
 
-// "debug", "info", "warning", "error"; false for anything else.
-bool ParseLogLevel(std::string_view name, LogLevel* level);
+// "debug", "info", "warning", "error"; nullopt for anything else.
+std::optional<LogLevel> ParseLogLevel(std::string_view name);
 
 // key=value as it is written: for tests and other writers of such lines.
 std::string FormatField(const LogField& field);
 
-}  // namespace crowdsurf::dht
+}  // namespace crowdsurf

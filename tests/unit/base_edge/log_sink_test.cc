@@ -1,8 +1,8 @@
-#include "coordinator-free-dht/edge/log_sink.h"
+#include "base/edge/log_sink.h"
 
 #include <gtest/gtest.h>
 
-namespace crowdsurf::dht {
+namespace crowdsurf {
 namespace {
 
 TEST(LogSinkTest, AValueCannotBreakItsLine) {
@@ -10,11 +10,9 @@ TEST(LogSinkTest, AValueCannotBreakItsLine) {
   EXPECT_EQ(FormatField({"k", ""}), "k=\"\"");
   EXPECT_EQ(FormatField({"k", "two words"}), "k=\"two words\"");
   EXPECT_EQ(FormatField({"k", "a\"b\\c\nlevel=error"}), "k=\"a\\\"b\\\\c\\x0alevel=error\"");
-  LogLevel level;
-  EXPECT_TRUE(ParseLogLevel("warning", &level));
-  EXPECT_EQ(level, LogLevel::kWarning);
-  EXPECT_FALSE(ParseLogLevel("loud", &level));
+  EXPECT_EQ(ParseLogLevel("warning"), LogLevel::kWarning);
+  EXPECT_EQ(ParseLogLevel("loud"), std::nullopt);
 }
 
 }  // namespace
-}  // namespace crowdsurf::dht
+}  // namespace crowdsurf
