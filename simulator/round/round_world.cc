@@ -273,7 +273,7 @@ bool RoundWorld::HoldersDied() const {
 
 // Free plans of the last ballots propose ABORT, so that is where patience ends.
 bool RoundWorld::OutOfBallots() const {
-  const size_t most = spec_.cells.size() * (worker::kMostBallots - worker::kAbortBallots - 1);
+  const size_t most = spec_.cells.size() * (worker::kMostBallots - worker::kAbortBallots);
   for (const auto& node : nodes_)
     if (node->round() && node->round()->ballot() > most) return true;
   return false;

@@ -13,7 +13,7 @@ TEST(RoundChaos, NoStatementIsBrokenInAnyOfTwoThousandSeeds) {
 }
 
 // It was suspected anew whenever it was heard, so its every OPEN was answered by another ballot,
-// until all sixteen were spent.
+// until all were spent.
 TEST(RoundChaos, AMemberWhoseReadyWasLostIsNotSuspectedForEver) {
   const RoundReport report = RunRound(DrawScenario(22'794));
   EXPECT_TRUE(report.violations.none()) << report.violations.words().front();

@@ -6,7 +6,7 @@
 // numbers, masks and hashes. One input at a time; the host executes the actions of an input, in
 // order, before it gives the next input. The host keeps the object after over() until the next
 // snapshot closes the instance: it still answers stragglers and witnesses. Owner: worker/core's
-// Averaging, through the host's single thread. Bounds: 64 ranks, 16 ballots an instance, one
+// Averaging, through the host's single thread. Bounds: 64 ranks, 16 ballots for each rank, one
 // STATUS/PROMISE/HAVE per (peer, ballot). Source: round-protocol.md 3, 4, 7, 12, model-checked
 // there (section 10) and, on this very class, by tests/model. Beyond it: see round_frames.h.
 #pragma once
@@ -290,8 +290,12 @@ class Round {
   bool Needs(int rank) const;
   Ballot NextBallotOf(int rank) const;
   void StartBallot(int from, RoundActions& out);
-  bool Spent(Ballot ballot, RoundActions& out);
+  void AskForDecision(RoundActions& out);
   Ballot MostBallot() const { return static_cast<Ballot>(kMostBallots * ranks()); }
+  // Its free plan proposes ABORT: so all give up by one decision, and nobody alone.
+  bool MayAbort(Ballot ballot) const {
+    return ballot > static_cast<size_t>(kMostBallots - kAbortBallots) * ranks();
+  }
   void Answer(Ballot ballot, bool branch, RoundActions& out);
   StatusFrame MakeStatus(Ballot ballot, bool branch) const;
   int CoordinatorOf(Ballot ballot) const { return static_cast<int>((ballot - 1) % ranks()); }
@@ -358,8 +362,7 @@ class Round {
   std::optional<Digest> have0_;
   std::map<uint8_t, Digest> haves0_;
   Ballot highest_ = 0;  // heard of in a REFUSED
-  int ballots_ = 0;
-  Ballot seen_ = 0;  // last plan taken
+  Ballot seen_ = 0;     // last plan taken
   std::map<Ballot, Digest> plans_;
   Mask plan_members_ = 0;
   Mask excluded_ = 0;

@@ -10,7 +10,7 @@ namespace {
 
 constexpr size_t kMostLearners = kMostRanks;
 constexpr size_t kMostValueBytes = 32 << 20;  // a manifest of kMostChunks is 8 B a chunk and runs
-constexpr size_t kMostPlans = 4 * kMostBallots;
+constexpr size_t kMostPlans = kMostBallots * kMostRanks;
 
 using round_fields::Get;
 using round_fields::Put;

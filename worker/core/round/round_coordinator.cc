@@ -8,7 +8,7 @@
 namespace crowdsurf::worker {
 
 void Round::OpenBallot(Ballot ballot, bool branch, RoundActions& out) {
-  if (Spent(ballot, out)) return;
+  if (ballot > MostBallot()) return AskForDecision(out);
   Coordination fresh;
   fresh.ballot = ballot;
   fresh.branch = branch;
@@ -95,7 +95,7 @@ void Round::TryPlan(RoundActions& out) {
   question.spec = &fixed_->spec;
   question.ballot = own.ballot;
   question.branch = own.branch;
-  question.may_abort = ballots_ > kMostBallots - kAbortBallots;
+  question.may_abort = MayAbort(own.ballot);
   question.accepted = own.accepted;
   question.accepted_value = own.accepted_value;
   const std::optional<Plan> plan = fixed_->rule(question);

@@ -149,7 +149,6 @@ uint64_t Round::Fingerprint() const {
        {highest_, seen_, have_sent_, branch_, record_.promised, record_.accepted})
     out.U16(ballot);
   out.Blob(record_.value);
-  out.U32(static_cast<uint32_t>(ballots_));
   out.U32(fetch_turn_);
   for (const bool flag :
        {plan_abort_, complete_.has_value(), complete_abort_, orphan_, over_branch_,

@@ -118,20 +118,25 @@ void Round::StartBallot(int from, RoundActions& out) {
   const Ballot ballot = NextBallotOf(rank);
   if (rank == self()) return OpenBallot(ballot, branch_ != 0, out);
   if (branch_ != 0) return;  // leaving for a branch is the coordinator's word alone
-  if (!Spent(ballot, out)) Answer(ballot, false, out);
+  if (ballot > MostBallot()) return AskForDecision(out);
+  Answer(ballot, false, out);
 }
 
-// True, and the round is given up, when it has had its ballots.
-bool Round::Spent(Ballot ballot, RoundActions& out) {
-  if (ballots_ < kMostBallots && ballot <= MostBallot()) return false;
-  GiveUp(orphan_ ? Outcome::kOrphaned : Outcome::kKept, ByeReason::kSatOut, out);
-  return true;
+// No ballot is left to open. Others may still have one, or a decision: who left now would be
+// missing in their plan, or keep its values while they apply. So it says the OPEN of its own last
+// turn again, which is answered with the decision and else changes nothing.
+void Round::AskForDecision(RoundActions& out) {
+  if (branch_ != 0) return;
+  size_t last = static_cast<size_t>(self()) + 1;
+  while (last + ranks() <= record_.promised) last += ranks();
+  const Open open{static_cast<Ballot>(last), false, 0, fixed_->spec.age};
+  for (const auto& [peer, rank] : fixed_->rank_of)
+    if (rank != self() && (left_ >> rank & 1) == 0) Emit(peer, open, out);
 }
 
 // Pre: ballot > promised.
 void Round::Answer(Ballot ballot, bool branch, RoundActions& out) {
   HearLateSpeaks();
-  ++ballots_;
   ++progress_;
   record_.promised = ballot;
   if (branch) branch_ = ballot;
@@ -169,8 +174,7 @@ void Round::On(const PeerId& from, const Open& frame, RoundActions& out) {
     if (frame.ballot < record_.promised) Emit(from, Refused{record_.promised}, out);
     return Refuse("ballot_old");
   }
-  if (kept || (over_ && over_->outcome == Outcome::kAborted) ||
-      (!over_ && Spent(frame.ballot, out))) {
+  if (kept || (over_ && over_->outcome == Outcome::kAborted)) {
     // Out of this round, but still a witness of it.
     Emit(from, Bye{ByeReason::kSatOut}, out);
     if (frame.branch || fixed_->witness < 0) return;

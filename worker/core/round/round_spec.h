@@ -21,8 +21,9 @@ using Mask = uint64_t;  // a bit per rank (cell) of the group
 inline constexpr size_t kMostRanks = 64;
 inline constexpr size_t kMostChunks = 1 << 20;  // of a round: 128 GiB of float32 at 128 KiB
 inline constexpr size_t kMostLateSpeaks = 8;    // SPEAKs a rank that wait for a PLAN
-inline constexpr int kAbortBallots = 4;         // of the last ones: free plans propose ABORT
-inline constexpr int kMostBallots = 16;         // an instance: then KEPT (round-protocol.md 8)
+// Ballots of an instance, for each rank. It bounds the ballots' numbers, which all members share.
+inline constexpr int kMostBallots = 16;
+inline constexpr int kAbortBallots = 4;  // of them, the last: free plans propose ABORT
 
 // The job-wide sample count after an averaging, as one peer knows it.
 struct JobCount {

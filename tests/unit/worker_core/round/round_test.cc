@@ -359,6 +359,79 @@ TEST(RoundTest, ALostWitnessQuorumEndsInABranchOfThoseWhoAreLeft) {
   EXPECT_NE(group.at(0).branch(), 0);
 }
 
+// ---- where ballots end ------------------------------------------------------------------------
+void HearOpen(Group& group, int self, Ballot ballot) {
+  Open open;
+  open.ballot = ballot;
+  group.Do(self, [&](Round& r, RoundActions& out) {
+    const auto from = static_cast<size_t>((ballot - 1) % kMembers);
+    r.OnFrame(PeerAt(from), {InstanceId(), open}, out);
+  });
+}
+
+void HearRefused(Group& group, int self, Ballot promised) {
+  group.Do(self, [&](Round& r, RoundActions& out) {
+    r.OnFrame(PeerAt(1), {InstanceId(), Refused{promised}}, out);
+  });
+}
+
+void BeLate(Group& group, int self) {
+  group.Do(self, [](Round& r, RoundActions& out) { r.OnCoordinatorLate(out); });
+}
+
+// Those who missed one of them go on, and would leave it behind.
+TEST(RoundTest, WhoAnswersEveryBallotOfADuelDoesNotGiveUpAlone) {
+  Group group;
+  group.StartAll();
+  const int last = kMostBallots * kMembers;
+  for (int ballot = 2; ballot <= last; ++ballot) {
+    if (ballot % kMembers == 1) continue;  // its own: members 1 and 2 overtake each other
+    HearOpen(group, 0, static_cast<Ballot>(ballot));
+    ASSERT_FALSE(group.at(0).over()) << "at ballot " << ballot;
+  }
+  EXPECT_EQ(group.at(0).ballot(), last);
+  HearOpen(group, 0, static_cast<Ballot>(last + 2));
+  EXPECT_EQ(group.at(0).ballot(), last) << "there is no such ballot";
+}
+
+TEST(RoundTest, WhoHasNoBallotLeftAsksForTheDecisionAndAdoptsIt) {
+  Group group;
+  group.StartAll();
+  group.Settle([](const RoundAction& action) {
+    const auto* send = std::get_if<SendFrame>(&action);
+    return send == nullptr || send->to != PeerAt(0) ||
+           !std::holds_alternative<Have>(send->frame.body);
+  });
+  ASSERT_TRUE(group.at(1).over() && group.at(2).over());
+  group.wire.clear();  // what they had to say to it is lost
+  HearRefused(group, 0, kMostBallots * kMembers);
+  BeLate(group, 0);
+  ASSERT_FALSE(group.at(0).over());
+  group.Settle();
+  ASSERT_TRUE(group.at(0).over());
+  EXPECT_TRUE(Applied(group.at(0).outcome()->outcome));
+  EXPECT_EQ(group.at(0).outcome()->root, group.at(1).outcome()->root);
+}
+
+TEST(RoundTest, TheLastBallotsDecideThatAllGiveUp) {
+  const auto ends = [](int promised) {
+    Group group;
+    group.StartAll();
+    group.wire.clear();
+    HearRefused(group, 0, static_cast<Ballot>(promised));
+    BeLate(group, 0);
+    group.Settle();
+    std::set<Outcome> outcomes;
+    for (int i = 0; i < kMembers; ++i)
+      if (group.at(i).over()) outcomes.insert(group.at(i).outcome()->outcome);
+    EXPECT_EQ(group.at(0).ballot(), promised + 1);
+    return outcomes;
+  };
+  const int free = (kMostBallots - kAbortBallots) * kMembers;
+  EXPECT_EQ(ends(free), std::set<Outcome>{Outcome::kAborted});
+  EXPECT_EQ(ends(free - kMembers).count(Outcome::kAborted), 0U);
+}
+
 TEST(RoundTest, AWitnessOfTheRoundAnswersBothRolesFromOneBallot) {
   RoundSpec spec = Spec(1);
   spec.promised.promised = 4;  // as a witness, before the round was opened
