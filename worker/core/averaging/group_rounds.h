@@ -107,6 +107,8 @@ class GroupRounds {
   void OnFolded(Time now, RoundHandle round, uint32_t chunk, Ballot assigned, uint64_t hash,
                 Actions& out);
   void OnPeerDown(Time now, const PeerId& peer, SuspicionCause cause, Actions& out);
+  // Called once for each message and chunk of `peer`, before it is given to anybody: frames that
+  // waited here for their round or view say nothing about when their sender lived.
   void OnHeard(Time now, const PeerId& peer) { times_.OnHeard(now, peer); }
   void OnTimer(Time now, Actions& out);
   Time NextDeadline() const;

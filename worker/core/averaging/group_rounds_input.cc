@@ -125,7 +125,6 @@ void GroupRounds::OnFrame(Time now, const PeerId& from, const message::RoundFram
                           Actions& out) {
   const auto frame = DecodeFrame(message.frame);
   if (!frame) return metrics_.RefuseFrame("garbled");
-  times_.OnHeard(now, from);
   if (const auto at = instances_.find(frame->instance); at != instances_.end()) {
     RoundActions actions;
     at->second.round.OnFrame(from, *frame, actions);
@@ -294,7 +293,6 @@ GroupRounds::Instances::iterator GroupRounds::FindHandle(RoundHandle handle) {
 }
 
 bool GroupRounds::OnChunk(Time now, const ChunkArrived& chunk, Actions& out) {
-  times_.OnHeard(now, chunk.from);
   const auto at = instances_.find(chunk.instance);
   if (at == instances_.end()) {
     metrics_.RefuseFrame("chunk_of_unknown_instance");

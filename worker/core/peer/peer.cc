@@ -104,6 +104,7 @@ void Peer::Impl::OnPeerDown(Time now, const PeerId& peer, bool hard, Actions& ou
 
 bool Peer::Impl::OnChunk(Time now, const ChunkArrived& chunk, Actions& out) {
   membership_.OnHeard(now, chunk.from);
+  averaging_.rounds().OnHeard(now, chunk.from);
   const bool keep = averaging_.OnChunk(now, chunk, out);
   Settle(now, out);
   return keep;
@@ -135,6 +136,7 @@ void Peer::Impl::OnLocal(Time now, const LocalEvent& event, Actions& out) {
 
 void Peer::Impl::OnMixChunk(Time now, const MixArrived& chunk, bool stored, Actions& out) {
   membership_.OnHeard(now, chunk.from);
+  averaging_.rounds().OnHeard(now, chunk.from);
   averaging_.OnMixChunk(now, chunk, stored, out);
   Settle(now, out);
 }

@@ -49,12 +49,21 @@ Duration DurationWindow::Bound(double k) const {
 }
 
 // ---- RoundTimes -------------------------------------------------------------------------------
+void RoundTimes::OnAwake(Time now) {
+  if (!Awake(now)) listening_since_ = now;
+  awake_ = std::max(awake_, now);
+}
+
 void RoundTimes::OnHeard(Time now, const PeerId& peer) {
   const auto it = heard_.find(peer);
   if (it != heard_.end()) {
-    // Longer gaps lie between rounds, where nobody owes anybody a frame.
-    if (now - it->second.last <= config_.most_silence) it->second.gaps.Add(now - it->second.last);
-    it->second.last = now;
+    Heard& heard = it->second;
+    heard.last = now;
+    if (now - heard.sign < BeatEvery() * 0.5) return;
+    // Not what lies between rounds, where nobody owes anybody a frame, nor a stall of its own.
+    const bool listened = Awake(now) && heard.sign >= listening_since_;
+    if (listened && now - heard.sign <= config_.most_silence) heard.gaps.Add(now - heard.sign);
+    heard.sign = now;
     return;
   }
   if (heard_.size() >= kMostPeers) {
@@ -62,7 +71,7 @@ void RoundTimes::OnHeard(Time now, const PeerId& peer) {
       return a.second.last < b.second.last;
     }));
   }
-  heard_[peer].last = now;
+  heard_[peer] = Heard{.last = now, .sign = now, .gaps = {}};
 }
 
 void RoundTimes::Forget(const PeerId& peer) { heard_.erase(peer); }
@@ -128,7 +137,9 @@ void Apply(const Due& due, Round& round, RoundActions& out) {
 }
 
 RoundPacer::RoundPacer(Time now, RoundTimes& times, uint32_t earlier)
-    : times_(&times), earlier_(earlier), opened_(now), moved_(now), held_(now), beat_(now) {}
+    : times_(&times), earlier_(earlier), opened_(now), moved_(now), held_(now), beat_(now) {
+  times_->OnAwake(now);
+}
 
 // Whoever waited for an absent member in an earlier round comes that much later to this one: it
 // must not be taken for absent because of that.
@@ -209,7 +220,8 @@ void RoundPacer::Pending(const Round& round, Visit&& visit) const {
   for (const auto& [peer, since] : awaited_) {
     if (absent.count(peer) > 0 && !found_absent_.contains(peer)) continue;
     const Time heard = times_->LastHeard(peer).value_or(since);
-    Time silent = std::max(heard, since) + times_->Silence(peer, ballots_again_);
+    Time silent =
+        std::max({heard, since, times_->listening_since()}) + times_->Silence(peer, ballots_again_);
     if (!round.Owes(peer)) silent = std::max(silent, start);
     visit(silent, Due{Due::Kind::kSuspect, peer, SuspicionCause::kSilence});
   }
@@ -224,6 +236,7 @@ void RoundPacer::Pending(const Round& round, Visit&& visit) const {
 }
 
 std::vector<Due> RoundPacer::TakeDue(Time now, const Round& round) {
+  times_->OnAwake(now);
   std::vector<Due> due;
   Pending(round, [&](Time at, const Due& what) {
     if (at <= now) due.push_back(what);

@@ -1,16 +1,16 @@
 // RoundPacer: which input a Round is due, and when: the clock beside the clockless Round.
 //
-// RoundTimes learns from all rounds of an agent (bounded windows): start delays, frame gaps per
-// peer, HAVE waits, round lengths. RoundPacer is one open round's deadlines. Owner: worker/core's
-// Averaging. Single sequence. Source: round-protocol.md 9 (time-outs): start deadline = median + k
-// MAD of recent starts; silence = max(least, median + 6 MAD of that peer's gaps), at most `most`;
-// HAVE wait = median + 6 MAD; coordinator hand-over = 2 RTT + that; sit-out = 4 x the learnt round
-// time. While a round lasts everybody beats every least/2, so an idle peer is not silent. Deadlines
-// double after a ballot that ended with everybody alive, or a round that was given up though a
-// suspect lived, and halve again after each fast round. Each ballot of a round after its first
-// doubles the silence that is suspicious in it (up to `most`): where frames come in bursts, members
-// that took each other for dead in turn would else open ballots against each other until the round
-// has had all of its ballots.
+// RoundTimes learns from all rounds of an agent (bounded windows): start delays, gaps between signs
+// of life per peer, HAVE waits, round lengths. RoundPacer is one open round's deadlines. Owner:
+// worker/core's Averaging. Single sequence. Source: round-protocol.md 9 (time-outs): start deadline
+// = median + k MAD of recent starts; silence = max(least, median + 6 MAD of that peer's gaps), at
+// most `most`; HAVE wait = median + 6 MAD; coordinator hand-over = 2 RTT + that; sit-out = 4 x the
+// learnt round time. While a round lasts everybody beats every least/2, so an idle peer is not
+// silent. Deadlines double after a ballot that ended with everybody alive, or a round that was
+// given up though a suspect lived, and halve again after each fast round. Each ballot of a round
+// after its first doubles the silence that is suspicious in it (up to `most`): where frames come in
+// bursts, members that took each other for dead in turn would else open ballots against each other
+// until the round has had all of its ballots.
 #pragma once
 
 #include <cstddef>
@@ -57,7 +57,15 @@ class RoundTimes {
   static constexpr size_t kMostPeers = 4096;  // gaps kept; the longest unheard goes first
   explicit RoundTimes(PacerConfig config) : config_(config) {}
 
-  void OnHeard(Time now, const PeerId& peer);  // any frame, chunk or heartbeat of that peer
+  // Any frame, chunk or heartbeat of that peer, once each. What comes within half a beat of the
+  // sign before it is the same sign of life: a gap is learnt between signs, not within a burst.
+  void OnHeard(Time now, const PeerId& peer);
+  // This process runs, and a round is open; its pacer says so when it opens and every beat. What is
+  // longer than the least silence is a stall of its own, or time without a round. Nobody is silent
+  // because of that: from its end on everybody has the whole time again (Lifeguard, Dadgar et al.
+  // 2018), and no gap is learnt in it or across it.
+  void OnAwake(Time now);
+  Time listening_since() const { return listening_since_; }
   void Forget(const PeerId& peer);
   std::optional<Time> LastHeard(const PeerId& peer) const;
 
@@ -79,12 +87,16 @@ class RoundTimes {
  private:
   struct Heard {
     Time last;
+    Time sign;  // of the burst that `last` is of, its first
     DurationWindow gaps;
   };
   static constexpr int kMostBackoff = 3;  // deadlines are at most 8 times as long
   Duration Backed(Duration d) const { return d * static_cast<double>(1 << backoff_); }
+  bool Awake(Time now) const { return !awake_.unset() && now - awake_ <= config_.least_silence; }
 
   PacerConfig config_;
+  Time awake_;  // at last
+  Time listening_since_;
   std::map<PeerId, Heard> heard_;
   DurationWindow starts_, haves_, rounds_;
   int backoff_ = 0;  // deadlines are 2^backoff_ as long
@@ -109,7 +121,8 @@ class RoundPacer {
   void Observe(Time now, const Round& round);
   // Moves the start deadline forward to `when`: whoever is absent then is not on its way.
   void StartBy(Time when) { start_by_ = std::min(start_by_, when); }
-  // Due by now; each is taken once. Observe after applying them.
+  // Due by now; each is taken once. Observe after applying them. Called at each NextDeadline: that
+  // it comes late tells `times` of a stall.
   std::vector<Due> TakeDue(Time now, const Round& round);
   Time NextDeadline(const Round& round) const;  // Infinite when the round is over
 

@@ -22,14 +22,23 @@ RoundSpec Spec() {
   return spec;
 }
 
+// A process whose timer fires each beat from `from` to `to`.
+void StayAwake(RoundTimes& times, int64_t from, int64_t to) {
+  for (int64_t beat = from; beat < to; beat += 25) times.OnAwake(At(beat));
+  times.OnAwake(At(to));
+}
+
 // A round that this member, of rank 0, has opened, and what it has learnt of the other's times.
 struct OpenedRound {
   explicit OpenedRound(const RoundSpec& spec = Spec()) : round(spec) { round.Start(out); }
   void Hear(const FrameBody& body) { round.OnFrame(PeerAt(1), {InstanceId(), body}, out); }
   void HearReady() { Hear(Ready{{}, {}, MemberListHash(Spec().cells), PartsHash(Spec().chunks)}); }
-  // Until 20 ms, each ms one frame: the silence of `peer` is learnt to be the least, 50 ms.
+  // Until 20 ms, every 20 ms one frame: the silence of `peer` is learnt to be the least, 50 ms.
   void HearOften(const PeerId& peer) {
-    for (int i = 0; i <= 20; ++i) times.OnHeard(At(i), peer);
+    for (int i = -40; i <= 1; ++i) {
+      times.OnAwake(At(20 * i));
+      times.OnHeard(At(20 * i), peer);
+    }
   }
   RoundTimes times{PacerConfig()};
   Round round;
@@ -69,10 +78,50 @@ TEST(RoundPacerTest, ABoundFollowsItsDefinitionAsTheWindowMoves) {
 TEST(RoundPacerTest, SilenceIsLearntPerPeerBetweenItsLimits) {
   RoundTimes times{PacerConfig()};
   EXPECT_EQ(times.Silence(PeerAt(1)), Seconds(1));
+  times.OnAwake(At(0));
   for (int i = 0; i < 20; ++i) times.OnHeard(At(i), PeerAt(1));
   EXPECT_EQ(times.Silence(PeerAt(1)), Milliseconds(50));
-  for (int i = 0; i < 40; ++i) times.OnHeard(At(100 + 200 * i), PeerAt(2));
+  for (int i = 0; i < 40; ++i) {
+    StayAwake(times, 200 * i, 200 * (i + 1));
+    times.OnHeard(At(200 * (i + 1)), PeerAt(2));
+  }
   EXPECT_EQ(times.Silence(PeerAt(2)), Milliseconds(200));
+}
+
+// Forty bursts, 200 ms apart, of thirty frames each that are handled one after the other.
+TEST(RoundPacerTest, FramesOfOneBurstAreOneSignOfLife) {
+  RoundTimes times{PacerConfig()};
+  for (int burst = 0; burst < 40; ++burst) {
+    StayAwake(times, 200 * (burst - 1), 200 * burst);
+    for (int frame = 0; frame < 30; ++frame)
+      times.OnHeard(At(200 * burst) + Microseconds(frame * 20), PeerAt(1));
+  }
+  EXPECT_EQ(times.Silence(PeerAt(1)), Milliseconds(200));
+  EXPECT_EQ(times.LastHeard(PeerAt(1)), At(200 * 39) + Microseconds(29 * 20));
+}
+
+// It did not run for 300 ms. What the other said meanwhile may lie in any queue before it.
+TEST(RoundPacerTest, AStallOfItsOwnMakesNobodySilent) {
+  OpenedRound opened;
+  auto& [times, round, out] = opened;
+  opened.HearOften(PeerAt(1));
+  RoundPacer pacer(At(20), times);
+  opened.HearReady();
+  pacer.Observe(At(20), round);
+  EXPECT_FALSE(Has(pacer.TakeDue(At(320), round), Due::Kind::kSuspect));
+  for (const int beat : {345, 369})
+    EXPECT_FALSE(Has(pacer.TakeDue(At(beat), round), Due::Kind::kSuspect)) << beat;
+  EXPECT_TRUE(Has(pacer.TakeDue(At(371), round), Due::Kind::kSuspect)) << "it is silent now";
+}
+
+// What was queued meanwhile is handled before the timer.
+TEST(RoundPacerTest, NoGapIsLearntInAStallOrBetweenRounds) {
+  RoundTimes times{PacerConfig()};
+  for (int stall = 0; stall < 40; ++stall) {
+    times.OnHeard(At(300 * stall), PeerAt(1));
+    times.OnAwake(At(300 * stall));
+  }
+  EXPECT_EQ(times.Silence(PeerAt(1)), Seconds(1)) << "nothing is known of it";
 }
 
 TEST(RoundPacerTest, AWrongBallotDoublesTheDeadlinesAndFastRoundsHalveThem) {
@@ -101,11 +150,12 @@ TEST(RoundPacerTest, WhoIsAbsentAtTheDeadlineIsSuspectedOnce) {
 TEST(RoundPacerTest, ASilentMemberIsSuspectedAndTrustedWhenItIsHeardAgain) {
   OpenedRound opened;
   auto& [times, round, out] = opened;
-  RoundPacer pacer(At(0), times);
+  opened.HearOften(PeerAt(1));
+  RoundPacer pacer(At(20), times);
   opened.HearReady();
   ASSERT_TRUE(round.all_ready());
-  opened.HearOften(PeerAt(1));
   pacer.Observe(At(20), round);
+  StayAwake(times, 20, 71);
   const std::vector<Due> due = pacer.TakeDue(At(71), round);
   ASSERT_TRUE(Has(due, Due::Kind::kSuspect));
   for (const Due& d : due) Apply(d, round, out);
@@ -137,6 +187,7 @@ TEST(RoundPacerTest, EachBallotAfterTheFirstDoublesTheSilenceThatIsSuspicious) {
     pacer.TakeDue(At(now), round);  // it is trusted again
     pacer.Observe(At(now), round);
     const int64_t silent = now + silences[ballots];
+    StayAwake(times, now, silent - 1);
     EXPECT_FALSE(Has(pacer.TakeDue(At(silent - 1), round), Due::Kind::kSuspect)) << ballots;
     EXPECT_TRUE(Has(pacer.TakeDue(At(silent), round), Due::Kind::kSuspect)) << ballots;
     now = silent + 1;
@@ -151,6 +202,7 @@ TEST(RoundPacerTest, ARoundGivenUpInWhichASuspectLivedDoublesTheDeadlinesOfTheNe
     RoundPacer pacer(At(20), times);
     opened.HearReady();
     pacer.Observe(At(20), round);
+    StayAwake(times, 20, 70);
     ASSERT_TRUE(Has(pacer.TakeDue(At(70), round), Due::Kind::kSuspect));
     const Duration before = times.StartDeadline();
     if (lived) times.OnHeard(At(80), PeerAt(1));
@@ -168,11 +220,12 @@ TEST(RoundPacerTest, AStandInOwesNothingBeforeTheStartDeadlineEvenIfItIsAWitness
   spec.cells.push_back({std::nullopt, {PeerAt(kStandIn)}});
   spec.witnesses.push_back(PeerAt(kStandIn));
   OpenedRound opened(spec);
-  RoundPacer pacer(At(0), opened.times);
   opened.HearOften(PeerAt(kStandIn));
+  RoundPacer pacer(At(0), opened.times);
   pacer.Observe(At(20), opened.round);
   const Due silent{Due::Kind::kSuspect, PeerAt(kStandIn), SuspicionCause::kSilence};
   const auto suspected = [&](int now) {
+    StayAwake(opened.times, now - 100, now);
     const std::vector<Due> due = pacer.TakeDue(At(now), opened.round);
     return std::count(due.begin(), due.end(), silent);
   };
