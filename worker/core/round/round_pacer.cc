@@ -84,7 +84,11 @@ std::optional<Time> RoundTimes::LastHeard(const PeerId& peer) const {
 
 Duration RoundTimes::StartDeadline() const {
   if (starts_.empty()) return Backed(config_.first_start);
-  return Backed(std::max(config_.least_start, starts_.Bound(kDeviations)));
+  Duration learnt = starts_.Bound(kDeviations);
+  // Two samples, one of them late, would make it seven times the late one.
+  if (starts_.size() < kFewStarts)
+    learnt = std::min(learnt, std::max(config_.first_start, starts_.Largest()));
+  return Backed(std::max(config_.least_start, learnt));
 }
 
 Duration RoundTimes::Silence(const PeerId& peer, int doublings) const {

@@ -43,6 +43,8 @@ class DurationWindow {
   static constexpr size_t kWindow = 32;
   void Add(Duration sample);
   bool empty() const { return samples_.empty(); }
+  size_t size() const { return samples_.size(); }
+  Duration Largest() const { return ordered_.back(); }  // pre: not empty
   // Median + k * MAD; pre: not empty. O(kWindow), allocates nothing; O(1) while nothing is added.
   Duration Bound(double k) const;
 
@@ -90,7 +92,8 @@ class RoundTimes {
     Time sign;  // of the burst that `last` is of, its first
     DurationWindow gaps;
   };
-  static constexpr int kMostBackoff = 3;  // deadlines are at most 8 times as long
+  static constexpr size_t kFewStarts = 8;  // fewer tell nothing of how starts deviate
+  static constexpr int kMostBackoff = 3;   // deadlines are at most 8 times as long
   Duration Backed(Duration d) const { return d * static_cast<double>(1 << backoff_); }
   bool Awake(Time now) const { return !awake_.unset() && now - awake_ <= config_.least_silence; }
 

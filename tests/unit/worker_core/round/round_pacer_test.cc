@@ -124,6 +124,18 @@ TEST(RoundPacerTest, NoGapIsLearntInAStallOrBetweenRounds) {
   EXPECT_EQ(times.Silence(PeerAt(1)), Seconds(1)) << "nothing is known of it";
 }
 
+// A sit-out is at least twice as long, so a guess from few starts can hold a member for minutes.
+TEST(RoundPacerTest, FewStartsSayNothingOfHowMuchTheyDeviate) {
+  RoundTimes times{PacerConfig()};
+  times.OnStarted(Milliseconds(50));
+  times.OnStarted(Milliseconds(960));
+  EXPECT_EQ(times.StartDeadline(), Seconds(1));
+  times.OnStarted(Milliseconds(2500));
+  EXPECT_EQ(times.StartDeadline(), Milliseconds(2500));
+  for (int i = 0; i < 5; ++i) times.OnStarted(Milliseconds(i % 2 == 0 ? 900 : 1000));
+  EXPECT_EQ(times.StartDeadline(), Milliseconds(960 + 6 * 60));
+}
+
 TEST(RoundPacerTest, AWrongBallotDoublesTheDeadlinesAndFastRoundsHalveThem) {
   RoundTimes times{PacerConfig()};
   const Duration before = times.StartDeadline();
