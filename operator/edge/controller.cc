@@ -24,7 +24,9 @@ Controller::Controller(KubeCluster& cluster, ControllerOptions options, MetricRe
       reconciler_(cluster, options_.decide, metrics, log),
       log_(log),
       metrics_(metrics),
-      exceptions_(ExceptionsOf(metrics, "loop")) {
+      exceptions_(ExceptionsOf(metrics, "loop")),
+      queue_(Rng(static_cast<uint64_t>(SteadyNow().nanoseconds()))),
+      poller_exceptions_(ExceptionsOf(metrics, "poller")) {
   if (options_.ask_agents) poller_ = std::make_unique<SummaryPoller>(kAskEvery_ms, kAskSpacing_ms);
 }
 
@@ -139,6 +141,7 @@ void Controller::AskAgentOf(const std::string& key) {
 
 void Controller::TakeProgress() {
   if (!poller_) return;
+  poller_exceptions_.Add(static_cast<double>(poller_->exceptions()) - poller_exceptions_.value());
   poller_->Acknowledge();
   while (const auto news = poller_->Take()) {
     const AgentSummary& summary = news->summary;

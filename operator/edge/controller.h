@@ -56,6 +56,7 @@ class Controller {
   ControllerMetrics metrics_;
   Counter& exceptions_;
   WorkQueue queue_;
+  Counter& poller_exceptions_;
   std::unique_ptr<SummaryPoller> poller_;
   struct Asked {
     std::string target;  // of the poller: key and uid of the job; empty: none

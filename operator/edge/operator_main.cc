@@ -162,9 +162,9 @@ Status Operate(const Flags& flags, const Logger& log) {
     return desk.Take(token, body);
   };
   KubeClusterOptions options = WhatToWatch(flags, authorities);
-  AgentProber prober({}, [&](const std::string& uid, ProbeResult result) {
-    (void)cluster->PostProbe(uid, result);
-  });
+  AgentProber prober(
+      {.exceptions = &ExceptionsOf(metrics, "prober")},
+      [&](const std::string& uid, ProbeResult result) { (void)cluster->PostProbe(uid, result); });
   options.probe = [&](const DeathReports::Probe& probe) { return prober.Ask(probe); };
   cluster.emplace(client, std::move(options), Rng(static_cast<uint64_t>(getpid())),
                   log.For("cluster"), metrics);

@@ -12,6 +12,7 @@
 
 #include "base/rng.h"
 #include "operator/core/observe/object_cache.h"
+#include "operator/core/observe/observe.h"
 #include "operator/edge/kube/reflector.h"
 
 namespace crowdsurf::controller {
@@ -89,23 +90,33 @@ TEST_F(KubeClientTest, ListsInPagesSeeEverythingOnce) {
 struct Collector {
   std::mutex mutex;
   std::condition_variable changed;
-  ObjectCache<std::string> cache{[](const Json& object) -> std::optional<std::string> {
-    return object.contains("data") ? object["data"].value("value", "") : std::string();
-  }};
+  ObjectCache<std::string> cache;
+  Listing<std::string> listing;  // of the reflector's thread
 
+  static Sighting<std::string> See(const Json& object) {
+    const Json data = object.value("data", Json::object());
+    return {KeyOf(object), VersionOf(object), data.value("value", "")};
+  }
   Reflector::Receiver Receive() {
-    return {[this](KubeList list) {
-              const std::lock_guard lock(mutex);
-              cache.Replace(list.items);
-              changed.notify_all();
-              return true;
-            },
-            [this](WatchEvent event) {
-              const std::lock_guard lock(mutex);
-              cache.Apply(event);
-              changed.notify_all();
-              return true;
-            }};
+    Reflector::Receiver receiver;
+    receiver.on_begin = [this] { listing = {}; };
+    receiver.on_item = [this](const Json& object) { listing.objects.push_back(See(object)); };
+    receiver.on_list = [this](const std::string& version) {
+      const std::lock_guard lock(mutex);
+      listing.version = VersionNumber(version);
+      cache.Replace(listing);
+      changed.notify_all();
+      return true;
+    };
+    receiver.on_event = [this](const WatchEvent& event) {
+      Sighting<std::string> seen = See(event.object);
+      if (event.type == WatchEvent::Type::kDeleted) seen.value = std::nullopt;
+      const std::lock_guard lock(mutex);
+      cache.Apply(seen);
+      changed.notify_all();
+      return true;
+    };
+    return receiver;
   }
   template <class Predicate>
   bool Wait(Predicate predicate) {

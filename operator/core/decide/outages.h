@@ -27,6 +27,8 @@ class Outages {
   // How long kubelets are still waited for: of an outage that is under way kKubeletsReturn, of one
   // that has ended what is left of it, else nothing.
   Duration Lingers(Time now) const;
+  // The last request was not answered.
+  bool away() const { return !silent_since_.unset(); }
   bool Linger(Time now) const { return Lingers(now) > Duration(); }
 
  private:

@@ -3,116 +3,134 @@
 //
 // A pod's JSON is tens of kilobytes and its projection some hundred bytes: the cache keeps only T,
 // so memory follows the number of objects and not their size. Replace takes a whole list (start,
-// and after 410); Apply one watch event. Both report the keys whose projection changed, so
-// unchanged resyncs wake nobody; T may hold what equality leaves out, such as a version, and the
-// cache always has the newest. Owner: the controller's host thread. Single sequence. Bound: the
-// objects that the API server holds under the selector.
+// and after 410); Apply one watch event; Assume what the server answered to a write of ours. All
+// report the keys whose projection changed, so unchanged resyncs wake nobody; the version of an
+// object is kept beside it and follows every word about it, changed or not.
+//
+// A decision must not see less than it has done. So news that are older than what is known of an
+// object are ignored, and what was assumed stays until the list or the watch has told everything up
+// to its version: a list from before a create cannot make its pod forgotten, however late it comes,
+// and an answer that comes after the news of its object's end cannot bring it back. Versions are
+// compared as numbers (KEP-5504); 0: none, as old as anything. Owner: the controller's host thread.
+// Single sequence. Bound: the objects that the API server holds under the selector.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
-#include <functional>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "operator/core/observe/watch_parser.h"
-
 namespace crowdsurf::controller {
 
-// "namespace/name", or "name" for a cluster-scoped object; empty when the object has no name.
-inline std::string KeyOf(const nlohmann::json& object) {
-  const auto metadata = object.find("metadata");
-  if (metadata == object.end() || !metadata->is_object()) return {};
-  const std::string name = metadata->value("name", "");
-  const std::string space = metadata->value("namespace", "");
-  return space.empty() || name.empty() ? name : space + "/" + name;
-}
+// One object as it was at a version. key: "namespace/name", or "name" for a cluster-scoped one.
+template <class T>
+struct Sighting {
+  std::string key;
+  uint64_t version = 0;
+  std::optional<T> value;  // nullopt: gone
+};
 
-// T: equality-comparable. Project: T from an object's JSON; nullopt (counted) for one that cannot
-// be read.
+// Every object that there was at a version.
+template <class T>
+struct Listing {
+  std::vector<Sighting<T>> objects;
+  uint64_t version = 0;
+};
+
+// T: equality-comparable.
 template <class T>
 class ObjectCache {
  public:
-  using Project = std::function<std::optional<T>(const nlohmann::json&)>;
   struct Change {
     std::string key;
     std::optional<T> before;  // nullopt: new
     std::optional<T> after;   // nullopt: gone
   };
+  struct Held {
+    T value;
+    uint64_t version = 0;
+  };
 
-  explicit ObjectCache(Project project) : project_(std::move(project)) {}
-
-  // The items of a list that covers everything: what is not in it is gone.
-  std::vector<Change> Replace(const std::vector<nlohmann::json>& items) {
+  // A list that covers everything: what is not in it is gone, unless it is younger.
+  std::vector<Change> Replace(Listing<T> list) {
     std::vector<Change> changes;
-    std::map<std::string, T> fresh;
-    for (const nlohmann::json& item : items) {
-      std::string key = KeyOf(item);
-      std::optional<T> value = key.empty() ? std::nullopt : project_(item);
-      if (value) {
-        fresh.insert_or_assign(std::move(key), std::move(*value));
-      } else {
-        ++unreadable_;
+    std::map<std::string, Held> fresh;
+    for (Sighting<T>& seen : list.objects) {
+      if (!seen.value) continue;
+      fresh.insert_or_assign(std::move(seen.key), Held{std::move(*seen.value), seen.version});
+    }
+    for (auto& [key, held] : objects_) {
+      const auto it = fresh.find(key);
+      if (it == fresh.end()) {
+        if (list.version > 0 && held.version > list.version) {
+          fresh.emplace(key, std::move(held));
+        } else {
+          changes.push_back({key, std::move(held.value), std::nullopt});
+        }
+      } else if (it->second.version < held.version) {
+        it->second = std::move(held);
+      } else if (!(it->second.value == held.value)) {
+        changes.push_back({key, std::move(held.value), it->second.value});
       }
     }
-    for (const auto& [key, value] : objects_) {
-      if (!fresh.contains(key)) changes.push_back({key, value, std::nullopt});
-    }
-    for (const auto& [key, value] : fresh) {
-      const auto it = objects_.find(key);
-      if (it == objects_.end()) {
-        changes.push_back({key, std::nullopt, value});
-      } else if (!(it->second == value)) {
-        changes.push_back({key, it->second, value});
-      }
+    for (const auto& [key, held] : fresh) {
+      if (!objects_.contains(key)) changes.push_back({key, std::nullopt, held.value});
     }
     objects_ = std::move(fresh);
+    told_ = list.version;
     return changes;
   }
 
   // nullopt: nothing that is used has changed.
-  std::optional<Change> Apply(const WatchEvent& event) {
-    if (event.type == WatchEvent::Type::kBookmark || event.type == WatchEvent::Type::kExpired ||
-        event.type == WatchEvent::Type::kFailed) {
-      return std::nullopt;
-    }
-    const std::string key = KeyOf(event.object);
-    const auto it = objects_.find(key);
-    if (event.type == WatchEvent::Type::kDeleted) {
-      if (it == objects_.end()) return std::nullopt;
-      Change change{key, std::move(it->second), std::nullopt};
-      objects_.erase(it);
-      return change;
-    }
-    std::optional<T> value = key.empty() ? std::nullopt : project_(event.object);
-    if (!value) {
-      ++unreadable_;
-      return std::nullopt;
-    }
-    if (it == objects_.end()) {
-      objects_.emplace(key, *value);
-      return Change{key, std::nullopt, std::move(value)};
-    }
-    // An equal value is kept too: it carries the newest version, which the next write is based on.
-    T before = std::exchange(it->second, *value);
-    if (before == *value) return std::nullopt;
-    return Change{key, std::move(before), std::move(value)};
+  std::optional<Change> Apply(Sighting<T> seen) {
+    told_ = std::max(told_, seen.version);
+    return Take(std::move(seen));
+  }
+
+  // The same, for the answer to a write of ours: of what is not known only if it may still come.
+  std::optional<Change> Assume(Sighting<T> seen) {
+    if (seen.version <= told_ && !objects_.contains(seen.key)) return std::nullopt;
+    return Take(std::move(seen));
   }
 
   const T* Find(const std::string& key) const {
     const auto it = objects_.find(key);
-    return it == objects_.end() ? nullptr : &it->second;
+    return it == objects_.end() ? nullptr : &it->second.value;
   }
-  const std::map<std::string, T>& objects() const { return objects_; }
-  uint64_t unreadable() const { return unreadable_; }
+  // Of the object as the server last told or answered; 0: it is not known, or has none.
+  uint64_t Version(const std::string& key) const {
+    const auto it = objects_.find(key);
+    return it == objects_.end() ? 0 : it->second.version;
+  }
+  const std::map<std::string, Held>& objects() const { return objects_; }
 
  private:
-  Project project_;
-  std::map<std::string, T> objects_;
-  uint64_t unreadable_ = 0;
+  std::optional<Change> Take(Sighting<T> seen) {
+    const auto it = objects_.find(seen.key);
+    if (it == objects_.end()) {
+      if (!seen.value) return std::nullopt;
+      objects_.emplace(seen.key, Held{*seen.value, seen.version});
+      return Change{std::move(seen.key), std::nullopt, std::move(seen.value)};
+    }
+    Held& held = it->second;
+    if (seen.version < held.version) return std::nullopt;
+    if (!seen.value) {
+      Change change{std::move(seen.key), std::move(held.value), std::nullopt};
+      objects_.erase(it);
+      return change;
+    }
+    held.version = seen.version;
+    if (held.value == *seen.value) return std::nullopt;
+    Change change{std::move(seen.key), std::move(held.value), *seen.value};
+    held.value = std::move(*seen.value);
+    return change;
+  }
+
+  std::map<std::string, Held> objects_;
+  uint64_t told_ = 0;  // up to here the list and the watch have told everything
 };
 
 }  // namespace crowdsurf::controller

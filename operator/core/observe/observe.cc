@@ -188,8 +188,17 @@ CapacityType CapacityOf(const json& pod) {
 
 }  // namespace
 
+std::string KeyOf(const json& object) {
+  const std::string name = TextAt(object, "metadata.name");
+  const std::string space = TextAt(object, "metadata.namespace");
+  return space.empty() || name.empty() ? name : space + "/" + name;
+}
+
 uint64_t VersionOf(const json& object) {
-  const std::string text = TextAt(object, "metadata.resourceVersion");
+  return VersionNumber(TextAt(object, "metadata.resourceVersion"));
+}
+
+uint64_t VersionNumber(const std::string& text) {
   uint64_t version = 0;
   std::from_chars(text.data(), text.data() + text.size(), version);
   return version;
@@ -211,7 +220,6 @@ std::optional<PodEntry> ObservePod(const json& pod) {
   PodEntry entry;
   entry.job = TextAt(pod, "metadata.namespace") + "/" + TextAt(*owner, "name");
   entry.job_uid = TextAt(*owner, "uid");
-  entry.version = VersionOf(pod);
   PodFacts& facts = entry.facts;
   facts.name = TextAt(pod, "metadata.name");
   facts.uid = TextAt(pod, "metadata.uid");
@@ -265,7 +273,6 @@ std::optional<JobEntry> ObserveJob(const json& object) {
   }
   job.created = InstantAt(object, "metadata.creationTimestamp").value_or(WallTime());
   job.deleting = At(object, "metadata.deletionTimestamp") != nullptr;
-  entry.version = VersionOf(object);
   const json* status = Member(&object, "status");
   entry.status_json = status != nullptr && status->is_object() ? *status : json::object();
   entry.status = StatusFromJson(entry.status_json);

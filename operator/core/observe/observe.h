@@ -16,18 +16,13 @@
 
 namespace crowdsurf::controller {
 
-// A worker's pod, and whose it is. Equal when nothing that is used differs: resourceVersion is kept
-// to tell old news from new, not to wake anybody.
+// A worker's pod, and whose it is. Equal when nothing that is used differs.
 struct PodEntry {
   PodFacts facts;
   std::string job;      // "namespace/name"
   std::string job_uid;  // of the controlling owner
   std::string http;     // host:port of the agent's plain port, once known
-  uint64_t version = 0;
-  bool operator==(const PodEntry& other) const {
-    return job == other.job && job_uid == other.job_uid && http == other.http &&
-           facts == other.facts;
-  }
+  bool operator==(const PodEntry&) const = default;
 };
 
 struct NodeEntry {
@@ -41,7 +36,6 @@ struct JobEntry {
   TrainingJobStatus status;
   nlohmann::json status_json;  // as the server has it
   std::vector<std::string> violations;
-  uint64_t version = 0;
   bool operator==(const JobEntry& other) const {
     return job.uid == other.job.uid && job.generation == other.job.generation &&
            job.deleting == other.job.deleting && status_json == other.status_json;
@@ -56,9 +50,12 @@ std::optional<PodEntry> ObservePod(const nlohmann::json& pod);
 std::optional<NodeEntry> ObserveNode(const nlohmann::json& node);
 std::optional<JobEntry> ObserveJob(const nlohmann::json& job);
 
+// "namespace/name", or "name" for a cluster-scoped object; empty when the object has no name.
+std::string KeyOf(const nlohmann::json& object);
 // metadata.resourceVersion as a number, to tell which of two states of one object is newer; 0 when
 // it is none.
 uint64_t VersionOf(const nlohmann::json& object);
+uint64_t VersionNumber(const std::string& resource_version);
 
 // status as it is written: StatusToJson and what people and the scale subresource look at: state,
 // selector, progress.percent.

@@ -1,7 +1,6 @@
 #include "operator/core/observe/work_queue.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "base/check.h"
 
@@ -29,9 +28,7 @@ void WorkQueue::Schedule(const std::string& key, Time at) {
 
 Duration WorkQueue::AddRateLimited(const std::string& key, Time now) {
   ++retries_;
-  const int failures = failures_[key]++;
-  const double seconds = limits_.least.seconds() * std::pow(2.0, std::min(failures, 60));
-  const Duration delay = std::min(Seconds(seconds), limits_.most);
+  const Duration delay = kRetry.Delay(failures_[key]++, rng_);
   AddAt(key, now + delay);
   return delay;
 }

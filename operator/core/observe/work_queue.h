@@ -1,10 +1,10 @@
 // WorkQueue: keys to reconcile, each at most once at a time; time is an argument.
 //
 // De-duplicating (a key added while it waits is there once; added while it is worked on it comes
-// again afterwards), delayed, and rate-limited per key: exponential from `least` to `most`, reset
-// by Forget. Order: by the time a key became ready, then by key, so that one busy job cannot starve
-// another. Owner: the controller's host thread. Single sequence. Bound: one entry a key, and keys
-// are objects of a cache. Source: client-go util/workqueue (contract).
+// again afterwards), delayed, and rate-limited per key: exponential and jittered, reset by Forget.
+// Order: by the time a key became ready, then by key, so that one busy job cannot starve another.
+// Owner: the controller's host thread. Single sequence. Bound: one entry a key, and keys are
+// objects of a cache. Source: client-go util/workqueue (contract).
 #pragma once
 
 #include <cstdint>
@@ -13,18 +13,20 @@
 #include <set>
 #include <string>
 
+#include "base/backoff.h"
+#include "base/rng.h"
 #include "base/time.h"
 
 namespace crowdsurf::controller {
 
 class WorkQueue {
  public:
-  struct Limits {
-    Duration least = Milliseconds(5);  // first retry of a failing key
-    Duration most = Seconds(1000);     // cap of its exponential
-  };
-  WorkQueue() : WorkQueue(Limits{}) {}
-  explicit WorkQueue(Limits limits) : limits_(limits) {}
+  // Of a failing key. A conflict is over when the watch has told of it, in some milliseconds, and
+  // that news brings the key back sooner; all else that fails needs a server to recover.
+  static constexpr Backoff kRetry{
+      .initial = Milliseconds(250), .most = Seconds(60), .factor = 2, .jitter = 0.5};
+
+  explicit WorkQueue(Rng rng) : rng_(rng) {}
 
   void Add(const std::string& key, Time now) { AddAt(key, now); }
   void AddAfter(const std::string& key, Time now, Duration delay) { AddAt(key, now + delay); }
@@ -49,7 +51,7 @@ class WorkQueue {
   void AddAt(const std::string& key, Time at);
   void Schedule(const std::string& key, Time at);
 
-  Limits limits_;
+  Rng rng_;
   std::map<std::string, Time> ready_at_;             // waiting keys
   std::set<std::pair<Time, std::string>> in_order_;  // the same, by time
   std::map<std::string, Time> again_;                // added while worked on

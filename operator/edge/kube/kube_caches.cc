@@ -1,17 +1,18 @@
 #include <algorithm>
-#include <thread>
+#include <memory>
 #include <utility>
 
+#include "operator/core/observe/held_bytes.h"
 #include "operator/edge/kube/kube_cluster.h"
+#include "operator/edge/reconcile/controller_metrics.h"
+#include "operator/edge/reconcile/no_escape.h"
 
 // KubeCluster's caches: what the watches tell, and what our own writes let us assume.
 namespace crowdsurf::controller {
 namespace {
 
-constexpr size_t kProducers = 3;
-constexpr auto kPause = std::chrono::milliseconds(5);  // of a watch while the mailbox is full
-// A list may have begun this long before a create that it does not show (the client's time-out).
-constexpr Duration kListLag = Seconds(15);
+using nlohmann::json;
+
 constexpr const char* kResources[] = {"trainingjobs", "pods", "nodes"};  // by Kind
 
 }  // namespace
@@ -23,10 +24,12 @@ KubeCluster::KubeCluster(KubeClient& client, KubeClusterOptions options, Rng rng
       log_(log),
       events_dropped_(metrics.AddCounter("crowdsurf_operator_events_dropped_total",
                                          "Events of Kubernetes that were not recorded.")),
-      news_(kMostNews),
-      jobs_(ObserveJob),
-      pods_(ObservePod),
-      nodes_(ObserveNode),
+      news_waits_(metrics.AddCounter("crowdsurf_operator_news_waits_total",
+                                     "Times that a watch waited for the operator's attention.")),
+      news_bytes_(metrics.AddGauge("crowdsurf_operator_news_bytes",
+                                   "What watches told and waits for the operator's attention.")),
+      exceptions_(ExceptionsOf(metrics, "projection")),
+      news_(kMostNews, kMostNewsBytes),
       objects_(client_, options_.trust, options_.clock, log_),
       specs_(client_, options_.clock, log_) {
   CountDeaths(metrics);
@@ -37,9 +40,14 @@ KubeCluster::KubeCluster(KubeClient& client, KubeClusterOptions options, Rng rng
     unreadable_[kind] = &metrics.AddCounter("crowdsurf_operator_objects_unreadable_total",
                                             "Objects of watches that could not be read, by kind.",
                                             {{"resource", kResources[kind]}});
-    reflectors_.push_back(std::make_unique<Reflector>(client_, PathOf(kind), ReceiverOf(kind),
-                                                      rng.Fork(PathOf(kind)), log, metrics));
   }
+  const auto reflect = [&](Kind kind, Reflector::Receiver receiver) {
+    reflectors_.push_back(std::make_unique<Reflector>(client_, PathOf(kind), std::move(receiver),
+                                                      rng.Fork(PathOf(kind)), log, metrics));
+  };
+  reflect(kJobs, ReceiverOf<JobEntry>(kJobs, ObserveJob));
+  reflect(kPods, ReceiverOf<PodEntry>(kPods, ObservePod));
+  reflect(kNodes, ReceiverOf<NodeEntry>(kNodes, ObserveNode));
 }
 
 KubeCluster::~KubeCluster() { Stop(); }
@@ -63,26 +71,53 @@ std::string KubeCluster::PathOf(Kind kind) const {
   return "/api/v1/nodes";
 }
 
-bool KubeCluster::Post(News news) {
-  while (news_.size() + kProducers > kMostNews && !stopping_) std::this_thread::sleep_for(kPause);
-  return news_.Post(std::move(news));
+// On a reflector's thread. nullopt: it cannot be read, which is counted.
+template <class T>
+std::optional<Sighting<T>> KubeCluster::See(Kind kind, Project<T> project, const json& object) {
+  Sighting<T> seen;
+  const Status read = NoEscape(&exceptions_, [&] {
+    seen = {controller::KeyOf(object), VersionOf(object), project(object)};
+    return absl::OkStatus();
+  });
+  if (read.ok() && !seen.key.empty() && seen.value) return seen;
+  unreadable_[kind]->Add();
+  return std::nullopt;
 }
 
-Reflector::Receiver KubeCluster::ReceiverOf(Kind kind) {
-  return {[this, kind](KubeList list) {
-            return Post({kind, std::move(list), {}});
-          },
-          [this, kind](WatchEvent event) {
-            return Post({kind, std::nullopt, std::move(event)});
-          }};
+template <class T>
+Reflector::Receiver KubeCluster::ReceiverOf(Kind kind, Project<T> project) {
+  const auto list = std::make_shared<Listing<T>>();  // the one under way; of its thread alone
+  Reflector::Receiver receiver;
+  receiver.on_begin = [list] { *list = {}; };
+  receiver.on_item = [this, kind, project, list](const json& object) {
+    if (auto seen = See(kind, project, object)) list->objects.push_back(*std::move(seen));
+  };
+  receiver.on_list = [this, list](const std::string& version) {
+    list->version = VersionNumber(version);
+    const size_t bytes = HeldBytes(*list);
+    return news_.PostWaiting(std::exchange(*list, {}), bytes);
+  };
+  receiver.on_event = [this, kind, project](const WatchEvent& event) {
+    std::optional<Sighting<T>> seen;
+    if (event.type == WatchEvent::Type::kDeleted) {
+      seen = Sighting<T>{controller::KeyOf(event.object), VersionOf(event.object), std::nullopt};
+    } else {
+      seen = See(kind, project, event.object);
+    }
+    if (!seen) return true;
+    const size_t bytes = HeldBytes(*seen);
+    return news_.PostWaiting(*std::move(seen), bytes);
+  };
+  return receiver;
 }
 
 std::set<std::string> KubeCluster::Await(std::chrono::steady_clock::time_point deadline) {
   std::set<std::string> touched = std::exchange(assumed_, {});
   auto news = touched.empty() ? news_.Take(deadline) : news_.TryTake();
-  while (news) {
-    Take(*std::move(news), touched);
-    news = news_.TryTake();
+  // What is posted meanwhile may wait for the next time: the host has other work, too.
+  for (size_t taken = 0; news;) {
+    std::visit([&](auto& what) { Take(std::move(what), touched); }, *news);
+    news = ++taken < kMostNews ? news_.TryTake() : std::nullopt;
   }
   LookAtDeaths(touched);
   Sweep();
@@ -91,74 +126,43 @@ std::set<std::string> KubeCluster::Await(std::chrono::steady_clock::time_point d
 }
 
 void KubeCluster::ShowCaches() {
-  const auto show = [&](Kind kind, const auto& cache) {
-    cached_[kind]->Set(static_cast<double>(cache.objects().size()));
-    unreadable_[kind]->Add(static_cast<double>(cache.unreadable()) - unreadable_[kind]->value());
-  };
-  show(kJobs, jobs_);
-  show(kPods, pods_);
-  show(kNodes, nodes_);
+  cached_[kJobs]->Set(static_cast<double>(jobs_.objects().size()));
+  cached_[kPods]->Set(static_cast<double>(pods_.objects().size()));
+  cached_[kNodes]->Set(static_cast<double>(nodes_.objects().size()));
+  news_waits_.Add(static_cast<double>(news_.waits()) - news_waits_.value());
+  news_bytes_.Set(static_cast<double>(news_.bytes()));
 }
 
-void KubeCluster::Take(News news, std::set<std::string>& touched) {
-  if (news.report) return TakeReport(*news.report, touched);
-  if (news.probed) return TakeProbe(news.probed->first, news.probed->second, touched);
-  if (news.list) {
-    TakeList(news.kind, *news.list, touched);
-    return;
-  }
-  switch (news.kind) {
-    case kJobs:
-      TakeEvent(jobs_, news.event, touched);
-      return;
-    case kPods:
-      unseen_.erase(controller::KeyOf(news.event.object));
-      TakeEvent(pods_, news.event, touched);
-      return;
-    case kNodes:
-      if (const std::string node = controller::KeyOf(news.event.object); !node.empty()) {
-        gone_nodes_.erase(node);
-      }
-      TakeEvent(nodes_, news.event, touched);
-      return;
-  }
+void KubeCluster::Take(Listing<JobEntry> list, std::set<std::string>& touched) {
+  listed_[kJobs] = true;
+  for (const auto& change : jobs_.Replace(std::move(list))) Touch(change, touched);
+  for (const auto& [key, job] : jobs_.objects()) touched.insert(key);
+  sweep_at_ = options_.clock();
 }
 
-void KubeCluster::TakeList(Kind kind, const KubeList& list, std::set<std::string>& touched) {
-  listed_[kind] = true;
-  if (kind == kJobs) {
-    for (const auto& change : jobs_.Replace(list.items)) Touch(change, touched);
-    for (const auto& [key, job] : jobs_.objects()) touched.insert(key);
-    sweep_at_ = options_.clock();
-    return;
-  }
-  if (kind == kNodes) {
-    gone_nodes_.clear();
-    for (const auto& change : nodes_.Replace(list.items)) Touch(change, touched);
-    ListenToNodes(touched);
-    return;
-  }
-  for (const auto& change : pods_.Replace(list.items)) Touch(change, touched);
-  const WallTime now = options_.clock();
-  std::erase_if(unseen_, [&](const auto& own) {
-    return pods_.Find(own.first) != nullptr || now - own.second.second > kListLag;
-  });
-  for (const auto& [key, own] : unseen_) {
-    WatchEvent event;
-    event.object = own.first;
-    if (const auto change = pods_.Apply(event)) Touch(*change, touched);
-  }
+void KubeCluster::Take(Listing<PodEntry> list, std::set<std::string>& touched) {
+  listed_[kPods] = true;
+  for (const auto& change : pods_.Replace(std::move(list))) Touch(change, touched);
 }
 
-template <class T>
-void KubeCluster::TakeEvent(ObjectCache<T>& cache, const WatchEvent& event,
-                            std::set<std::string>& touched) {
-  if constexpr (requires(T entry) { entry.version; }) {
-    const T* known = cache.Find(controller::KeyOf(event.object));
-    // News from before our own last write.
-    if (known != nullptr && VersionOf(event.object) < known->version) return;
-  }
-  if (const auto change = cache.Apply(event)) Touch(*change, touched);
+void KubeCluster::Take(Listing<NodeEntry> list, std::set<std::string>& touched) {
+  listed_[kNodes] = true;
+  gone_nodes_.clear();
+  for (const auto& change : nodes_.Replace(std::move(list))) Touch(change, touched);
+  ListenToNodes(touched);
+}
+
+void KubeCluster::Take(Sighting<JobEntry> seen, std::set<std::string>& touched) {
+  if (const auto change = jobs_.Apply(std::move(seen))) Touch(*change, touched);
+}
+
+void KubeCluster::Take(Sighting<PodEntry> seen, std::set<std::string>& touched) {
+  if (const auto change = pods_.Apply(std::move(seen))) Touch(*change, touched);
+}
+
+void KubeCluster::Take(Sighting<NodeEntry> seen, std::set<std::string>& touched) {
+  gone_nodes_.erase(seen.key);
+  if (const auto change = nodes_.Apply(std::move(seen))) Touch(*change, touched);
 }
 
 void KubeCluster::Touch(const ObjectCache<JobEntry>::Change& change,
@@ -180,6 +184,7 @@ void KubeCluster::Touch(const ObjectCache<JobEntry>::Change& change,
 void KubeCluster::Touch(const ObjectCache<PodEntry>::Change& change,
                         std::set<std::string>& touched) {
   if (change.before) {
+    CountOn(*change.before, -1);
     touched.insert(change.before->job);
     if (!change.after || change.after->facts.uid != change.before->facts.uid) {
       pod_of_uid_.erase(change.before->facts.uid);
@@ -191,17 +196,26 @@ void KubeCluster::Touch(const ObjectCache<PodEntry>::Change& change,
     }
   }
   if (change.after) {
+    CountOn(*change.after, 1);
     touched.insert(change.after->job);
     pods_of_[change.after->job].insert(change.key);
     pod_of_uid_[change.after->facts.uid] = change.key;
   }
 }
 
+// A node that changes concerns the jobs on it, and no other.
+void KubeCluster::CountOn(const PodEntry& pod, int change) {
+  if (pod.facts.node.empty()) return;
+  auto& jobs = pods_on_[pod.facts.node];
+  if ((jobs[pod.job] += change) == 0) jobs.erase(pod.job);
+  if (jobs.empty()) pods_on_.erase(pod.facts.node);
+}
+
 void KubeCluster::Touch(const ObjectCache<NodeEntry>::Change& change,
                         std::set<std::string>& touched) {
   if (!change.after) silent_.erase(change.key);
-  for (const auto& [key, pod] : pods_.objects()) {
-    if (pod.facts.node == change.key) touched.insert(pod.job);
+  if (const auto on = pods_on_.find(change.key); on != pods_on_.end()) {
+    for (const auto& [job, pods] : on->second) touched.insert(job);
   }
   ListenToNodes(touched);
 }
@@ -209,7 +223,7 @@ void KubeCluster::Touch(const ObjectCache<NodeEntry>::Change& change,
 void KubeCluster::ListenToNodes(std::set<std::string>& touched) {
   const auto& nodes = nodes_.objects();
   const bool heard = nodes.empty() || std::any_of(nodes.begin(), nodes.end(), [](const auto& node) {
-                       return !node.second.facts.not_ready_since.has_value();
+                       return !node.second.value.facts.not_ready_since.has_value();
                      });
   if (!heard) {
     nodes_heard_since_ = WallTime::Infinite();
@@ -220,16 +234,10 @@ void KubeCluster::ListenToNodes(std::set<std::string>& touched) {
 }
 
 // What the server answered to a write of ours: in the cache before its watch tells.
-void KubeCluster::Assume(const nlohmann::json& pod) {
-  const std::string key = controller::KeyOf(pod);
-  const PodEntry* known = pods_.Find(key);
-  if (known != nullptr && VersionOf(pod) < known->version) return;
-  if (known == nullptr) unseen_[key] = {pod, options_.clock()};
-  WatchEvent event;
-  event.type = WatchEvent::Type::kModified;
-  event.object = pod;
+void KubeCluster::Assume(Sighting<PodEntry> pod) {
+  if (!pod.value) return;  // it cannot be read, which its watch will count
   // The answer may hold more news than our write: the job is looked at again.
-  if (const auto change = pods_.Apply(event)) Touch(*change, assumed_);
+  if (const auto change = pods_.Assume(std::move(pod))) Touch(*change, assumed_);
 }
 
 std::vector<std::string> KubeCluster::Jobs() const {

@@ -1,73 +1,40 @@
 #include "operator/edge/kube/kube_client.h"
 
+#include <absl/cleanup/cleanup.h>
 #include <absl/strings/ascii.h>
 #include <httplib.h>
 
+#include <algorithm>
 #include <chrono>
+#include <condition_variable>
 #include <mutex>
 #include <set>
 #include <utility>
 
-#include "base/text.h"
+#include "base/rng.h"
 #include "operator/core/decide/outages.h"
 #include "operator/core/job/json_path.h"
+#include "operator/core/observe/api_errors.h"
+#include "operator/core/observe/list_scanner.h"
 #include "operator/edge/kube/kube_connections.h"
+#include "operator/edge/reconcile/controller_metrics.h"
+#include "operator/edge/reconcile/no_escape.h"
 
 namespace crowdsurf::controller {
 namespace {
 
 using nlohmann::json;
 using std::chrono::steady_clock;
+using OnBytes = std::function<bool(std::string_view)>;
 
 const std::vector<double> kRequestBuckets = {.005, .01, .025, .05, .1, .25, .5,
                                              1,    2.5, 5,    10,  30, 60};
 
-// Bookmarks come about once a minute; a watch that is silent for two has lost its connection.
-constexpr int kWatchSilenceSeconds = 120;
-
 // An error that comes sooner is a connection that has ended, not a server that is slow.
 constexpr std::chrono::seconds kTimedOut{1};
-
-std::string MessageOf(const std::string& body, int status) {
-  const json document = json::parse(body, nullptr, false);
-  if (document.is_object() && document.contains("message") && document["message"].is_string()) {
-    return document["message"].get<std::string>();
-  }
-  return absl::StrCat("HTTP ", status, body.empty() ? "" : ": ", CutText(body, 200));
-}
-
-std::string ReasonOf(const std::string& body) {
-  const json document = json::parse(body, nullptr, false);
-  return document.is_object() && document.contains("reason") && document["reason"].is_string()
-             ? document["reason"].get<std::string>()
-             : std::string();
-}
-
-Status StatusOf(int code, const std::string& body, const std::string& what) {
-  const std::string message = absl::StrCat(what, ": ", MessageOf(body, code));
-  switch (code) {
-    case 400:
-    case 422:
-      return absl::InvalidArgumentError(message);
-    case 401:
-      return absl::UnauthenticatedError(message);
-    case 403:
-      return absl::PermissionDeniedError(message);
-    case 404:
-      return absl::NotFoundError(message);
-    case 409:
-      return ReasonOf(body) == "AlreadyExists" ? absl::AlreadyExistsError(message)
-                                               : absl::AbortedError(message);
-    case 410:
-      return absl::OutOfRangeError(message);
-    case 429:
-      return absl::ResourceExhaustedError(message);
-    case 504:
-      return absl::DeadlineExceededError(message);
-    default:
-      return absl::UnavailableError(message);
-  }
-}
+// Requests that wait for the same instant come back one by one within it.
+constexpr Duration kSpread = Milliseconds(200);
+constexpr size_t kMostRefusal = 64 << 10;
 
 const char* ContentType(PatchType type) {
   switch (type) {
@@ -95,12 +62,30 @@ std::string PercentEncoded(const std::string& text) {
 
 std::string PathOnly(const std::string& path) { return path.substr(0, path.find('?')); }
 
+std::chrono::nanoseconds StdTime(Duration d) { return std::chrono::nanoseconds(d.nanoseconds()); }
+
+httplib::Request Question(const char* method, const std::string& path) {
+  httplib::Request request;
+  request.method = method;
+  request.path = path;
+  return request;
+}
+
+httplib::Request Command(const char* method, const std::string& path, const json& object,
+                         const char* type = "application/json") {
+  httplib::Request request = Question(method, path);
+  request.body = JsonText(object);  // not in the time that a connection is judged by
+  request.set_header("Content-Type", type);
+  return request;
+}
+
+bool IsSuccess(int status) { return status >= 200 && status <= 299; }
+
 }  // namespace
 
 class KubeClient::Impl {
  public:
   using Lease = KubeConnections::Lease;
-  using Call = std::function<httplib::Result(httplib::ClientImpl&, const httplib::Headers&)>;
 
   Impl(KubeEndpoint endpoint, Options options)
       : endpoint_(std::move(endpoint)),
@@ -108,77 +93,112 @@ class KubeClient::Impl {
         host_(absl::StrCat(endpoint_.host, ":", endpoint_.port)),
         pool_(endpoint_, options_.user_agent, options_.timeout, options_.connections) {}
 
-  StatusOr<json> Request(const char* method, const std::string& path, const Call& call) {
-    const std::string what = absl::StrCat(method, " ", PathOnly(path));
-    const auto asked = steady_clock::now();
-    ASSIGN_OR_RETURN(Lease lease, pool_.Acquire());
-    const auto begun = steady_clock::now();
-    httplib::Result result = Ask(method, call, lease);
-    // A connection that was idle may have ended with its server. What changes nothing is asked
-    // again, and what could not be sent whole; of all else nobody knows whether it was done.
-    const bool ended = !result && lease.used && steady_clock::now() - begun < kTimedOut;
-    if (ended && (std::string_view(method) == "GET" || result.error() == httplib::Error::Write)) {
-      lease = {};
-      if (auto fresh = pool_.Connect(); fresh.ok()) {
-        lease = *std::move(fresh);
-        result = Ask(method, call, lease);
+  // The body of the answer, which goes to on_body instead where that is given.
+  StatusOr<std::string> Request(httplib::Request request, const OnBytes& on_body = {}) {
+    const std::string what = absl::StrCat(request.method, " ", PathOnly(request.path));
+    const auto until = steady_clock::now() + StdTime(options_.timeout);
+    while (true) {
+      RETURN_IF_ERROR(AwaitLeave(what, until));
+      ASSIGN_OR_RETURN(Answer answer, Exchange(request, on_body, until));
+      if (!answer.status) {
+        return absl::UnavailableError(absl::StrCat(
+            what, ": ", answer.over ? "not answered in time" : httplib::to_string(answer.error)));
       }
+      if (IsSuccess(answer.status) && answer.whole) return std::move(answer.body);
+      if (IsSuccess(answer.status)) {
+        return absl::UnavailableError(absl::StrCat(what, ": the answer ended before its end"));
+      }
+      const Status refusal = ApiError(answer.status, answer.body, what);
+      const auto pause = PauseAskedFor(answer.status, answer.retry_after);
+      if (!pause) return refusal;
+      Hold(*pause);
+      if (steady_clock::now() + StdTime(*pause) >= until) return refusal;
+      CountRetry(request.method, answer.status);
     }
-    Took(method, begun - asked, steady_clock::now() - begun);
-    if (!result) {
-      // A broken connection is thrown away; the next request makes a new one.
-      pool_.Release(std::move(lease), /*reuse=*/false);
-      return absl::UnavailableError(absl::StrCat(what, ": ", httplib::to_string(result.error())));
-    }
-    pool_.Release(std::move(lease), /*reuse=*/true);
-    const int status = result->status;
-    if (status < 200 || status > 299) return StatusOf(status, result->body, what);
-    json document = json::parse(result->body, nullptr, false);
-    if (document.is_discarded())
-      return absl::UnavailableError(absl::StrCat(what, ": the answer is no JSON"));
-    return document;
   }
 
-  Status Watch(const std::string& path, const std::function<bool(std::string_view)>& on_bytes) {
+  StatusOr<json> Document(httplib::Request request) {
+    return NoEscape(exceptions(), [&]() -> StatusOr<json> {
+      const std::string what = absl::StrCat(request.method, " ", PathOnly(request.path));
+      ASSIGN_OR_RETURN(const std::string body, Request(std::move(request)));
+      json document = json::parse(body, nullptr, false);
+      if (!document.is_discarded()) return document;
+      return absl::UnavailableError(absl::StrCat(what, ": the answer is no JSON"));
+    });
+  }
+
+  // One page; the list without its items.
+  StatusOr<json> Page(const std::string& path, const std::function<void(const json&)>& on_item) {
+    const Status no_list =
+        absl::UnavailableError(absl::StrCat("GET ", PathOnly(path), ": the answer is no list"));
+    bool garbled = false;
+    ListScanner scanner([&](std::string_view text) {
+      const json item = json::parse(text, nullptr, false);
+      garbled = item.is_discarded();
+      if (!garbled) on_item(item);
+      return !garbled;
+    });
+    const auto read = Request(Question("GET", path), [&](std::string_view bytes) {
+      garbled = garbled || !scanner.Feed(bytes);
+      return !garbled;
+    });
+    if (garbled) return no_list;
+    RETURN_IF_ERROR(read.status());
+    json rest = json::parse(scanner.rest(), nullptr, false);
+    const json* items = Member(&rest, "items");
+    const json* metadata = Member(&rest, "metadata");
+    if (items == nullptr || !items->is_array() || metadata == nullptr || !metadata->is_object()) {
+      return no_list;
+    }
+    return rest;
+  }
+
+  Status Watch(const std::string& path, const OnBytes& on_bytes, Duration silence) {
     ASSIGN_OR_RETURN(Lease lease, pool_.Connect());
-    lease.client->set_read_timeout(kWatchSilenceSeconds);
+    lease.client->set_read_timeout(static_cast<time_t>(silence.seconds()));
     {
       const std::lock_guard lock(mutex_);
       if (stopped_) return absl::CancelledError("stopping");
-      watches_.insert(lease.client.get());
+      watches_.insert(lease.line);
     }
+    const absl::Cleanup forget = [&] {
+      const std::lock_guard lock(mutex_);
+      watches_.erase(lease.line);
+    };
     int status = 0;
-    std::string refusal;
+    std::string refusal, retry_after;
     bool wanted = true;
     const Time asked = options_.clock();
+    SocketDeadlines::Guard until_it_begins(deadlines_, lease.line,
+                                           steady_clock::now() + StdTime(options_.timeout));
     const httplib::Result result = lease.client->Get(
         path, lease.headers,
         [&](const httplib::Response& response) {
+          until_it_begins.End();
           status = response.status;
+          retry_after = response.get_header_value("Retry-After");
           Remember(asked, status);
           const std::lock_guard lock(mutex_);
           return !stopped_;  // a Stop that came before the connection had nothing to cut
         },
         [&](const char* data, size_t size) {
           if (status != 200) {
-            if (refusal.size() < (64 << 10)) refusal.append(data, size);
+            if (refusal.size() < kMostRefusal) refusal.append(data, size);
             return true;
           }
           return wanted = on_bytes(std::string_view(data, size));
         });
-    bool stopped;
-    {
-      const std::lock_guard lock(mutex_);
-      watches_.erase(lease.client.get());
-      stopped = stopped_;
-    }
+    until_it_begins.End();
     Count("WATCH", status);
     if (status == 0) Remember(asked, 0);
-    if (stopped || !wanted) return absl::CancelledError("the watch was stopped");
-    if (status != 0 && status != 200) return StatusOf(status, refusal, "WATCH " + PathOnly(path));
+    if (stopped() || !wanted) return absl::CancelledError("the watch was stopped");
+    const std::string what = "WATCH " + PathOnly(path);
+    if (status != 0 && status != 200) {
+      if (const auto pause = PauseAskedFor(status, retry_after)) Hold(*pause);
+      return ApiError(status, refusal, what);
+    }
     if (!result) {
-      return absl::UnavailableError(
-          absl::StrCat("WATCH ", PathOnly(path), ": ", httplib::to_string(result.error())));
+      return absl::UnavailableError(absl::StrCat(what, ": ", httplib::to_string(result.error())));
     }
     return absl::OkStatus();
   }
@@ -187,32 +207,122 @@ class KubeClient::Impl {
     pool_.Stop();
     const std::lock_guard lock(mutex_);
     stopped_ = true;
-    for (httplib::ClientImpl* watch : watches_) watch->stop();
+    for (const auto& watch : watches_) watch->Cut();
+    wake_.notify_all();
   }
 
   const KubeEndpoint& endpoint() const { return endpoint_; }
+  // Null without a registry.
+  Counter* exceptions() {
+    return options_.metrics == nullptr ? nullptr : &ExceptionsOf(*options_.metrics, "client");
+  }
 
+  bool away() {
+    const std::lock_guard lock(mutex_);
+    return outages_.away();
+  }
   Duration OutageLingers() {
     const std::lock_guard lock(mutex_);
     return outages_.Lingers(options_.clock());
   }
 
  private:
-  httplib::Result Ask(const char* method, const Call& call, Lease& lease) {
-    const Time at = options_.clock();
-    httplib::Result result = call(*lease.client, lease.headers);
-    const int status = result ? result->status : 0;
-    Count(method, status);
-    Remember(at, status);
-    return result;
+  struct Answer {
+    int status = 0;  // 0: there was none
+    bool whole = false;
+    bool over = false;  // its time was
+    httplib::Error error = httplib::Error::Success;
+    std::string body, retry_after;
+  };
+
+  // On a connection of the pool. Errors: there was none.
+  StatusOr<Answer> Exchange(httplib::Request& request, const OnBytes& on_body,
+                            steady_clock::time_point until) {
+    const auto asked = steady_clock::now();
+    ASSIGN_OR_RETURN(Lease lease, pool_.Acquire(until));
+    bool reuse = false;
+    const absl::Cleanup give_back = [&] { pool_.Release(std::move(lease), reuse); };
+    const auto begun = steady_clock::now();
+    Answer answer = ExchangeOn(lease, request, on_body, until);
+    // A connection that was idle may have ended with its server. What changes nothing is asked
+    // again, and what could not be sent whole; of all else nobody knows whether it was done.
+    const bool ended = !answer.whole && answer.status == 0 && lease.used &&
+                       steady_clock::now() - begun < kTimedOut;
+    if (ended && (request.method == "GET" || answer.error == httplib::Error::Write)) {
+      if (auto fresh = pool_.Connect(); fresh.ok()) {
+        lease = *std::move(fresh);
+        answer = ExchangeOn(lease, request, on_body, until);
+      }
+    }
+    Took(request.method, begun - asked, steady_clock::now() - begun);
+    reuse = answer.whole;  // a broken connection is thrown away; the next request makes a new one
+    return answer;
   }
 
-  void Count(const char* method, int status) {
+  Answer ExchangeOn(Lease& lease, httplib::Request& request, const OnBytes& on_body,
+                    steady_clock::time_point until) {
+    Answer answer;
+    // In place: a body of megabytes is not copied in the time that a connection is judged by.
+    const httplib::Headers asked = request.headers;
+    const absl::Cleanup restore = [&] { request.headers = asked; };
+    for (const auto& [name, value] : lease.headers) request.headers.emplace(name, value);
+    request.response_handler = [&](const httplib::Response& response) {
+      answer.status = response.status;
+      answer.retry_after = response.get_header_value("Retry-After");
+      return true;
+    };
+    request.content_receiver = [&](const char* data, size_t size, uint64_t, uint64_t) {
+      if (on_body && IsSuccess(answer.status)) return on_body(std::string_view(data, size));
+      if (answer.body.size() + size > kMostApiAnswer) return false;
+      answer.body.append(data, size);
+      return true;
+    };
+    const Time at = options_.clock();
+    const SocketDeadlines::Guard guard(deadlines_, lease.line, until);
+    httplib::Response response;
+    answer.whole = lease.client->send(request, response, answer.error);
+    if (answer.whole) answer.status = response.status;
+    answer.over = guard.over();
+    Count(request.method, answer.status);
+    Remember(at, answer.status);
+    return answer;
+  }
+
+  // What the server asked for holds for everybody.
+  void Hold(Duration pause) {
+    const std::lock_guard lock(mutex_);
+    held_until_ = std::max(held_until_, steady_clock::now() + StdTime(pause));
+  }
+
+  // Until a hold is over. Unavailable: that is later than `until`.
+  Status AwaitLeave(const std::string& what, steady_clock::time_point until) {
+    std::unique_lock lock(mutex_);
+    while (!stopped_ && held_until_ > steady_clock::now()) {
+      const auto at = held_until_ + StdTime(kSpread * spread_.UniformDouble());
+      if (at > until) {
+        return absl::UnavailableError(
+            absl::StrCat(what, ": the API server is busy and asked to wait"));
+      }
+      wake_.wait_until(lock, at, [this] { return stopped_; });
+    }
+    return stopped_ ? absl::CancelledError("the client is stopping") : absl::OkStatus();
+  }
+
+  void Count(const std::string& method, int status) {
     if (options_.metrics == nullptr) return;
     const std::string code = status == 0 ? "<error>" : std::to_string(status);
     options_.metrics
         ->AddCounter("rest_client_requests_total", "Requests to the API server, by answer.",
                      {{"method", method}, {"code", code}, {"host", host_}})
+        .Add();
+  }
+
+  void CountRetry(const std::string& verb, int status) {
+    if (options_.metrics == nullptr) return;
+    options_.metrics
+        ->AddCounter("rest_client_request_retries_total",
+                     "Requests sent again because the API server asked for it.",
+                     {{"verb", verb}, {"code", std::to_string(status)}, {"host", host_}})
         .Add();
   }
 
@@ -224,7 +334,7 @@ class KubeClient::Impl {
     answered ? outages_.Answered(options_.clock()) : outages_.Unanswered(asked);
   }
 
-  void Took(const char* verb, steady_clock::duration waited, steady_clock::duration took) {
+  void Took(const std::string& verb, steady_clock::duration waited, steady_clock::duration took) {
     if (options_.metrics == nullptr) return;
     const auto seconds = [](auto d) { return std::chrono::duration<double>(d).count(); };
     options_.metrics
@@ -239,13 +349,22 @@ class KubeClient::Impl {
         .Observe(seconds(took));
   }
 
+  bool stopped() {
+    const std::lock_guard lock(mutex_);
+    return stopped_;
+  }
+
   const KubeEndpoint endpoint_;
   const Options options_;
   const std::string host_;  // of the API server, as a label
+  SocketDeadlines deadlines_;
   KubeConnections pool_;
   std::mutex mutex_;
-  std::set<httplib::ClientImpl*> watches_;
+  std::condition_variable wake_;
+  std::set<std::shared_ptr<SocketLine>> watches_;
   Outages outages_;
+  steady_clock::time_point held_until_;  // no request begins sooner
+  Rng spread_{1};
   bool stopped_ = false;
 };
 
@@ -254,66 +373,55 @@ KubeClient::KubeClient(KubeEndpoint endpoint, Options options)
 KubeClient::~KubeClient() { Stop(); }
 
 StatusOr<json> KubeClient::Get(const std::string& path) {
-  return impl_->Request(
-      "GET", path, [&](auto& client, const auto& headers) { return client.Get(path, headers); });
+  return impl_->Document(Question("GET", path));
 }
 
 StatusOr<json> KubeClient::Create(const std::string& path, const json& object) {
-  const std::string body = JsonText(object);  // not in the time that a connection is judged by
-  return impl_->Request("POST", path, [&](auto& client, const auto& headers) {
-    return client.Post(path, headers, body, "application/json");
-  });
+  return impl_->Document(Command("POST", path, object));
 }
 
 StatusOr<json> KubeClient::Replace(const std::string& path, const json& object) {
-  const std::string body = JsonText(object);
-  return impl_->Request("PUT", path, [&](auto& client, const auto& headers) {
-    return client.Put(path, headers, body, "application/json");
-  });
+  return impl_->Document(Command("PUT", path, object));
 }
 
 StatusOr<json> KubeClient::Patch(const std::string& path, PatchType type, const json& patch) {
-  const std::string body = JsonText(patch);
-  return impl_->Request("PATCH", path, [&](auto& client, const auto& headers) {
-    return client.Patch(path, headers, body, ContentType(type));
-  });
+  return impl_->Document(Command("PATCH", path, patch, ContentType(type)));
 }
 
 Status KubeClient::Delete(const std::string& path, const json& options) {
-  return impl_
-      ->Request("DELETE", path,
-                [&](auto& client, const auto& headers) {
-                  return client.Delete(path, headers, JsonText(options), "application/json");
-                })
-      .status();
+  return impl_->Document(Command("DELETE", path, options)).status();
+}
+
+StatusOr<std::string> KubeClient::List(const std::string& path,
+                                       const std::function<void(const json&)>& on_item, int page) {
+  return NoEscape(impl_->exceptions(), [&]() -> StatusOr<std::string> {
+    const std::string base =
+        absl::StrCat(path, path.find('?') == std::string::npos ? "?" : "&", "limit=", page);
+    std::string version;
+    for (std::string next = base; !next.empty();) {
+      ASSIGN_OR_RETURN(const json rest, impl_->Page(next, on_item));
+      version = TextAt(rest, "metadata.resourceVersion");
+      const std::string token = TextAt(rest, "metadata.continue");
+      next = token.empty() ? std::string() : base + "&continue=" + PercentEncoded(token);
+    }
+    return version;
+  });
 }
 
 StatusOr<KubeList> KubeClient::List(const std::string& path, int page) {
   KubeList list;
-  const std::string base =
-      absl::StrCat(path, path.find('?') == std::string::npos ? "?" : "&", "limit=", page);
-  std::string next = base;
-  do {
-    ASSIGN_OR_RETURN(json answer, Get(next));
-    if (!answer.contains("items") || !answer["items"].is_array() || !answer.contains("metadata") ||
-        !answer["metadata"].is_object()) {
-      return absl::UnavailableError(
-          absl::StrCat("GET ", PathOnly(path), ": the answer is no list"));
-    }
-    for (json& item : answer["items"]) list.items.push_back(std::move(item));
-    list.resource_version = TextAt(answer, "metadata.resourceVersion");
-    const std::string token = TextAt(answer, "metadata.continue");
-    next = token.empty() ? std::string() : base + "&continue=" + PercentEncoded(token);
-  } while (!next.empty());
+  ASSIGN_OR_RETURN(list.resource_version,
+                   List(
+                       path, [&](const json& item) { list.items.push_back(item); }, page));
   return list;
 }
 
-Status KubeClient::Watch(const std::string& path,
-                         const std::function<bool(std::string_view)>& on_bytes) {
-  return impl_->Watch(path, on_bytes);
+Status KubeClient::Watch(const std::string& path, const OnBytes& on_bytes, Duration silence) {
+  return NoEscape(impl_->exceptions(), [&] { return impl_->Watch(path, on_bytes, silence); });
 }
 
 void KubeClient::Stop() { impl_->Stop(); }
+bool KubeClient::away() const { return impl_->away(); }
 Duration KubeClient::OutageLingers() const { return impl_->OutageLingers(); }
 const std::string& KubeClient::default_namespace() const {
   return impl_->endpoint().default_namespace;

@@ -95,7 +95,7 @@ Status KubeCluster::ChooseSpec(const JobEntry& entry, JobSnapshot& snapshot) {
 void KubeCluster::Sweep() {
   if (!options_.sweep || options_.clock() < sweep_at_) return;
   std::set<std::string> uids;
-  for (const auto& [key, entry] : jobs_.objects()) uids.insert(entry.job.uid);
+  for (const auto& [key, held] : jobs_.objects()) uids.insert(held.value.job.uid);
   const Status swept = options_.sweep(uids);
   sweep_at_ = swept.ok() ? WallTime::Infinite() : options_.clock() + kSweepAgain;
   if (!swept.ok()) log_.Warning("keys of deleted jobs are kept", {{"why", swept.ToString()}});

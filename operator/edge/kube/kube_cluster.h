@@ -1,12 +1,12 @@
 // KubeCluster: a real Kubernetes behind the Cluster port.
 //
-// Three watches (jobs, workers' pods, nodes) run on threads of their own and post into one bounded
-// mailbox; everything else happens on the host's thread, which calls Await and the port. Caches are
-// projected (observe.h). Own writes enter the caches at once with the version that the server
-// answered, older news about the same object are ignored, and a list that began before a create
-// cannot make its pod forgotten: so a decision never sees less than it has done (expectations of
+// Three watches (jobs, workers' pods, nodes) run on threads of their own. Each projects an object
+// as soon as it is read (observe.h) and posts that into one bounded mailbox; a watch that finds it
+// full is not read on. Everything else happens on the host's thread, which calls Await and the
+// port. Own writes enter the caches at once with the version that the server answered, so a
+// decision never sees less than it has done (object_cache.h; expectations of
 // kubernetes-operators.md 4). A job's key is "namespace/name". Bounds: the objects of the server,
-// kMostNews, 25 events a job and one more every 12 s. Source: DESIGN.md 6.
+// kMostNews and kMostNewsBytes, 25 events a job and one more every 12 s. Source: DESIGN.md 6.
 #pragma once
 
 #include <atomic>
@@ -16,6 +16,8 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include "base/log.h"
@@ -60,6 +62,8 @@ class KubeCluster : public Cluster {
   // A list of 10,000 pods is one piece of news; events behind it wait here. Halved: watches pause
   // sooner; doubled: a stalled host holds that much more memory.
   static constexpr size_t kMostNews = 4096;
+  // Twice 4,096 pods, or some hundred jobs with long templates.
+  static constexpr size_t kMostNewsBytes = 16 << 20;
 
   // client outlives this and is stopped first.
   KubeCluster(KubeClient& client, KubeClusterOptions options, Rng rng, Logger log,
@@ -110,13 +114,10 @@ class KubeCluster : public Cluster {
 
  private:
   enum Kind { kJobs, kPods, kNodes };
-  struct News {
-    Kind kind;
-    std::optional<KubeList> list;
-    WatchEvent event;
-    std::optional<DeathReport> report = {};                          // these two: of no kind
-    std::optional<std::pair<std::string, ProbeResult>> probed = {};  // by uid
-  };
+  using Probed = std::pair<std::string, ProbeResult>;  // by uid
+  using News =
+      std::variant<Listing<JobEntry>, Listing<PodEntry>, Listing<NodeEntry>, Sighting<JobEntry>,
+                   Sighting<PodEntry>, Sighting<NodeEntry>, DeathReport, Probed>;
   struct DeletedOnWord {
     WallTime at;
     std::string node;
@@ -144,17 +145,28 @@ class KubeCluster : public Cluster {
     WallTime at;
   };
   std::string PathOf(Kind kind) const;
-  Reflector::Receiver ReceiverOf(Kind kind);
-  bool Post(News news);
-  void Take(News news, std::set<std::string>& touched);
-  void TakeList(Kind kind, const KubeList& list, std::set<std::string>& touched);
   template <class T>
-  void TakeEvent(ObjectCache<T>& cache, const WatchEvent& event, std::set<std::string>& touched);
+  using Project = std::optional<T> (*)(const nlohmann::json& object);
+  template <class T>
+  std::optional<Sighting<T>> See(Kind kind, Project<T> project, const nlohmann::json& object);
+  template <class T>
+  Reflector::Receiver ReceiverOf(Kind kind, Project<T> project);
+  void Take(Listing<JobEntry> list, std::set<std::string>& touched);
+  void Take(Listing<PodEntry> list, std::set<std::string>& touched);
+  void Take(Listing<NodeEntry> list, std::set<std::string>& touched);
+  void Take(Sighting<JobEntry> seen, std::set<std::string>& touched);
+  void Take(Sighting<PodEntry> seen, std::set<std::string>& touched);
+  void Take(Sighting<NodeEntry> seen, std::set<std::string>& touched);
+  void Take(DeathReport report, std::set<std::string>& touched) { TakeReport(report, touched); }
+  void Take(Probed probed, std::set<std::string>& touched) {
+    TakeProbe(probed.first, probed.second, touched);
+  }
   void Touch(const ObjectCache<JobEntry>::Change& change, std::set<std::string>& touched);
   void Touch(const ObjectCache<PodEntry>::Change& change, std::set<std::string>& touched);
   void Touch(const ObjectCache<NodeEntry>::Change& change, std::set<std::string>& touched);
   void ListenToNodes(std::set<std::string>& touched);
-  void Assume(const nlohmann::json& pod);
+  void CountOn(const PodEntry& pod, int change);
+  void Assume(Sighting<PodEntry> pod);
   std::optional<ObjectCache<JobEntry>::Change> AssumeJob(const nlohmann::json& job);
   Status PatchStatus(const std::string& key, const nlohmann::json& diff);
   void ShowCaches();
@@ -162,10 +174,10 @@ class KubeCluster : public Cluster {
   Status ChooseSpec(const JobEntry& entry, JobSnapshot& snapshot);
   void Sweep();
   bool HasPods(const TrainingJob& job) const;
-  StatusOr<nlohmann::json> Post(const TrainingJob& job, const CreatePod& create);
-  StatusOr<nlohmann::json> Patch(const AnnotatePod& note);
+  StatusOr<Sighting<PodEntry>> Post(const TrainingJob& job, const CreatePod& create);
+  StatusOr<Sighting<PodEntry>> Patch(const AnnotatePod& note);
   Status Settle(const TrainingJob& job, const CreatePod& create,
-                const StatusOr<nlohmann::json>& made);
+                const StatusOr<Sighting<PodEntry>>& made);
   Status Remove(const DeletePod& pod);
   bool MaySay(const std::string& job);
   Status RefuseSpec(const JobEntry& entry);
@@ -189,6 +201,9 @@ class KubeCluster : public Cluster {
   Counter& events_dropped_;
   Gauge* cached_[3];        // crowdsurf_operator_cache_objects, by Kind
   Counter* unreadable_[3];  // crowdsurf_operator_objects_unreadable_total
+  Counter& news_waits_;
+  Gauge& news_bytes_;
+  Counter& exceptions_;  // of projections
   Mailbox<News> news_;
   std::atomic<bool> stopping_{false};
   bool listed_[3] = {};
@@ -197,11 +212,11 @@ class KubeCluster : public Cluster {
   ObjectCache<JobEntry> jobs_;
   ObjectCache<PodEntry> pods_;
   ObjectCache<NodeEntry> nodes_;
-  std::map<std::string, std::set<std::string>> pods_of_;               // job -> keys of its pods
-  std::map<std::string, std::string> pod_of_uid_;                      // uid -> key
-  std::map<std::string, std::pair<nlohmann::json, WallTime>> unseen_;  // created, not yet watched
-  std::map<std::string, Silent> silent_;                               // nodes that are not Ready
-  std::set<std::string> gone_nodes_;                                   // confirmed by the server
+  std::map<std::string, std::set<std::string>> pods_of_;       // job -> keys of its pods
+  std::map<std::string, std::string> pod_of_uid_;              // uid -> key
+  std::map<std::string, std::map<std::string, int>> pods_on_;  // node -> job -> how many
+  std::map<std::string, Silent> silent_;                       // nodes that are not Ready
+  std::set<std::string> gone_nodes_;                           // confirmed by the server
   JobObjects objects_;
   AcceptedSpecs specs_;
   WallTime sweep_at_ = WallTime::Infinite();

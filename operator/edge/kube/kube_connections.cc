@@ -1,8 +1,11 @@
 #include "operator/edge/kube/kube_connections.h"
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <openssl/bio.h>
 #include <openssl/pem.h>
 #include <openssl/x509.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <utility>
@@ -23,6 +26,21 @@ struct Freed {
 
 std::unique_ptr<BIO, Freed> Memory(const std::string& pem) {
   return std::unique_ptr<BIO, Freed>(BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())));
+}
+
+void SetOption(int socket, int level, int option, int value) {
+  (void)setsockopt(socket, level, option, &value, sizeof value);  // without it: as before
+}
+
+// Probes after a quarter of the time in silence, three times; what was sent and is not acknowledged
+// within it ends the connection, too.
+void NoticeSilence(int socket) {
+  constexpr int kQuarter_s = KubeConnections::kGoneAfter_s / 4;
+  SetOption(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
+  SetOption(socket, IPPROTO_TCP, TCP_KEEPIDLE, kQuarter_s);
+  SetOption(socket, IPPROTO_TCP, TCP_KEEPINTVL, kQuarter_s);
+  SetOption(socket, IPPROTO_TCP, TCP_KEEPCNT, 3);
+  SetOption(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, KubeConnections::kGoneAfter_s * 1000);
 }
 
 // All certificates of a PEM bundle in a store that the client will own.
@@ -46,7 +64,8 @@ httplib::Headers KubeConnections::HeadersFor(const KubeCredentials& credentials)
 
 StatusOr<KubeConnections::Lease> KubeConnections::Connect() const {
   ASSIGN_OR_RETURN(const KubeCredentials credentials, endpoint_.credentials());
-  Lease lease{nullptr, HeadersFor(credentials), credentials.certificate, false};
+  Lease lease{nullptr, std::make_shared<SocketLine>(), HeadersFor(credentials),
+              credentials.certificate, false};
   if (!endpoint_.tls) {
     lease.client = std::make_unique<httplib::ClientImpl>(endpoint_.host, endpoint_.port);
   } else {
@@ -71,15 +90,20 @@ StatusOr<KubeConnections::Lease> KubeConnections::Connect() const {
   lease.client->set_write_timeout(seconds);
   lease.client->set_keep_alive(true);
   lease.client->set_tcp_nodelay(true);
+  lease.client->set_socket_options([line = lease.line](socket_t socket) {
+    NoticeSilence(socket);
+    line->Opened(socket);
+  });
   return lease;
 }
 
-StatusOr<KubeConnections::Lease> KubeConnections::Acquire() {
+StatusOr<KubeConnections::Lease> KubeConnections::Acquire(steady_clock::time_point until) {
   ASSIGN_OR_RETURN(const KubeCredentials credentials, endpoint_.credentials());
   {
     std::unique_lock lock(mutex_);
-    freed_.wait(lock, [&] { return stopped_ || out_ < most_; });
+    const bool free = freed_.wait_until(lock, until, [&] { return stopped_ || out_ < most_; });
     if (stopped_) return absl::CancelledError("the client is stopping");
+    if (!free) return absl::UnavailableError("every connection to the API server is in use");
     ++out_;
     while (!idle_.empty()) {
       Lease lease = std::move(idle_.back());

@@ -39,16 +39,12 @@ bool KubeCluster::HasRoom() const { return news_.size() < kMostNews / 2; }
 
 bool KubeCluster::PostReport(DeathReport report) {
   if (!HasRoom()) return false;
-  News news;
-  news.report = std::move(report);
-  return news_.Post(std::move(news));
+  return news_.Post(std::move(report));
 }
 
 bool KubeCluster::PostProbe(const std::string& uid, ProbeResult result) {
   if (!HasRoom()) return false;
-  News news;
-  news.probed.emplace(uid, result);
-  return news_.Post(std::move(news));
+  return news_.Post(Probed(uid, result));
 }
 
 void KubeCluster::TakeReport(const DeathReport& report, std::set<std::string>& touched) {
@@ -125,7 +121,7 @@ void KubeCluster::Suspect(JobSnapshot& snapshot) const {
   std::erase_if(suspects, [&](const std::string& node) { return nodes_.Find(node) == nullptr; });
   const auto& all = nodes_.objects();
   const bool choice = std::any_of(all.begin(), all.end(), [&](const auto& node) {
-    return !node.second.facts.not_ready_since &&
+    return !node.second.value.facts.not_ready_since &&
            !std::binary_search(suspects.begin(), suspects.end(), node.first);
   });
   if (!choice) suspects.clear();

@@ -48,6 +48,11 @@ json EventObject(const TrainingJob& job, const Event& event, WallTime now) {
           {"count", 1}};
 }
 
+// Of an answer only this is kept: of a thousand pods the JSON would be a hundred megabytes.
+Sighting<PodEntry> Seen(const json& pod) {
+  return {controller::KeyOf(pod), VersionOf(pod), ObservePod(pod)};
+}
+
 }  // namespace
 
 Status KubeCluster::Create(const TrainingJob& job, const CreatePod& create) {
@@ -66,13 +71,14 @@ std::vector<Status> KubeCluster::CreateAll(const TrainingJob& job,
   return answers;
 }
 
-StatusOr<json> KubeCluster::Post(const TrainingJob& job, const CreatePod& create) {
+StatusOr<Sighting<PodEntry>> KubeCluster::Post(const TrainingJob& job, const CreatePod& create) {
   const std::string path = "/api/v1/namespaces/" + job.space + "/pods?fieldValidation=Strict";
-  return client_.Create(path, BuildPod(job, create, options_.pods));
+  ASSIGN_OR_RETURN(const json pod, client_.Create(path, BuildPod(job, create, options_.pods)));
+  return Seen(pod);
 }
 
 Status KubeCluster::Settle(const TrainingJob& job, const CreatePod& create,
-                           const StatusOr<json>& made) {
+                           const StatusOr<Sighting<PodEntry>>& made) {
   if (made.ok()) {
     Assume(*made);
     return absl::OkStatus();
@@ -95,7 +101,7 @@ Status KubeCluster::AdoptExisting(const TrainingJob& job, const CreatePod& creat
   if (!pod.ok()) return pod.status();
   const auto entry = ObservePod(*pod);
   if (!entry || entry->job_uid != job.uid) return refusal;
-  Assume(*pod);
+  Assume(Seen(*pod));
   return absl::OkStatus();
 }
 
@@ -134,14 +140,14 @@ std::vector<Status> KubeCluster::AnnotateAll(std::span<const AnnotatePod> notes,
   const auto patched = AtOnce(
       notes.size(), [&](size_t i) { return Patch(notes[i]); }, enough);
   std::vector<Status> answers;
-  for (const StatusOr<json>& pod : patched) {
+  for (const auto& pod : patched) {
     if (pod.ok()) Assume(*pod);
     answers.push_back(absl::IsNotFound(pod.status()) ? absl::OkStatus() : pod.status());
   }
   return answers;
 }
 
-StatusOr<json> KubeCluster::Patch(const AnnotatePod& note) {
+StatusOr<Sighting<PodEntry>> KubeCluster::Patch(const AnnotatePod& note) {
   const auto key = pod_of_uid_.find(note.uid);
   if (key == pod_of_uid_.end()) return absl::NotFoundError(note.name);
   json value = note.value;
@@ -151,7 +157,8 @@ StatusOr<json> KubeCluster::Patch(const AnnotatePod& note) {
     annotations[std::string(kToldAtAnnotation)] = FormatInstant(options_.clock());
   }
   const json patch = {{"metadata", {{"uid", note.uid}, {"annotations", annotations}}}};
-  return client_.Patch(PodPath(key->second), PatchType::kMerge, patch);
+  ASSIGN_OR_RETURN(const json pod, client_.Patch(PodPath(key->second), PatchType::kMerge, patch));
+  return Seen(pod);
 }
 
 // A conflict says that somebody changed the object since it was watched. A change of metadata alone
@@ -174,7 +181,7 @@ Status KubeCluster::WriteStatus(const TrainingJob& job, const TrainingJobStatus&
 }
 
 Status KubeCluster::PatchStatus(const std::string& key, const json& diff) {
-  const json patch = {{"metadata", {{"resourceVersion", std::to_string(jobs_.Find(key)->version)}}},
+  const json patch = {{"metadata", {{"resourceVersion", std::to_string(jobs_.Version(key))}}},
                       {"status", diff}};
   const auto written = client_.Patch(JobPath(key) + "/status", PatchType::kMerge, patch);
   if (written.ok()) (void)AssumeJob(*written);  // our own news wake nobody
@@ -183,12 +190,9 @@ Status KubeCluster::PatchStatus(const std::string& key, const json& diff) {
 
 // What the server answered is in the cache before its watch tells.
 std::optional<ObjectCache<JobEntry>::Change> KubeCluster::AssumeJob(const json& job) {
-  const JobEntry* known = jobs_.Find(controller::KeyOf(job));
-  if (known != nullptr && VersionOf(job) < known->version) return std::nullopt;
-  WatchEvent answer;
-  answer.type = WatchEvent::Type::kModified;
-  answer.object = job;
-  return jobs_.Apply(answer);
+  auto entry = ObserveJob(job);
+  if (!entry) return std::nullopt;
+  return jobs_.Assume({controller::KeyOf(job), VersionOf(job), std::move(entry)});
 }
 
 // What the CRD let through but the operator cannot run: said in the status, once.

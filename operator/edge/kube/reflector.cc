@@ -3,18 +3,19 @@
 #include <chrono>
 #include <utility>
 
-#include "base/backoff.h"
+#include "base/edge/clock.h"
 #include "operator/core/job/json_path.h"
+#include "operator/edge/reconcile/controller_metrics.h"
+#include "operator/edge/reconcile/no_escape.h"
 
 namespace crowdsurf::controller {
 namespace {
 
 using std::chrono::steady_clock;
 
-constexpr Backoff kBackoff{
-    .initial = Milliseconds(800), .most = Seconds(30), .factor = 2, .jitter = 0.5};
-constexpr std::chrono::minutes kHealthy{
-    2};  // of working after which a failure counts as the first again
+constexpr uint64_t kWatchFor_s = 20;    // at least; of a notice of 30 s something must be left
+constexpr uint64_t kWatchSpread_s = 6;  // so that the kinds' watches do not end together
+constexpr Duration kAfterItsEnd = Seconds(5);  // of the end that the server promised
 
 Counter& Restarts(MetricRegistry& metrics, const char* reason) {
   return metrics.AddCounter("crowdsurf_operator_watch_restarts_total",
@@ -29,7 +30,10 @@ Reflector::Reflector(KubeClient& client, std::string path, Receiver receiver, Rn
       path_(std::move(path)),
       receiver_(std::move(receiver)),
       rng_(rng),
+      pace_(rng_.Fork("pace")),
       log_(log),
+      exceptions_(ExceptionsOf(metrics, "watch")),
+      short_(Restarts(metrics, "short")),
       expired_(Restarts(metrics, "expired")),
       failed_(Restarts(metrics, "failed")),
       garbled_(Restarts(metrics, "garbled")) {}
@@ -43,78 +47,92 @@ void Reflector::Stop() {
   if (thread_.joinable()) thread_.join();
 }
 
-bool Reflector::Sleep(Duration d) {
+void Reflector::Sleep(Duration d) {
   // In slices, so that Stop need not wake it: shutdown waits at most 50 ms for a sleeping
   // reflector.
   const auto until = steady_clock::now() + std::chrono::nanoseconds(d.nanoseconds());
   while (!stopping_ && steady_clock::now() < until)
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  return !stopping_;
 }
 
-Status Reflector::WatchFrom(std::string& resource_version) {
+Status Reflector::List(std::optional<std::string>& version) {
+  receiver_.on_begin();
+  auto listed = client_.List(path_, receiver_.on_item);
+  if (!listed.ok()) return listed.status();
+  if (!receiver_.on_list(*listed)) stopping_ = true;
+  version = *std::move(listed);
+  return absl::OkStatus();
+}
+
+Status Reflector::TakeEvent(WatchEvent event, std::string& version) {
+  if (event.type == WatchEvent::Type::kExpired) {
+    return absl::OutOfRangeError("the watch's version is gone");
+  }
+  if (event.type == WatchEvent::Type::kFailed) {
+    return absl::UnavailableError("the watch failed: " + TextAt(event.object, "message"));
+  }
+  version = event.resource_version;
+  if (event.type != WatchEvent::Type::kBookmark && !receiver_.on_event(std::move(event))) {
+    stopping_ = true;
+  }
+  return absl::OkStatus();
+}
+
+Status Reflector::WatchFrom(std::string& version) {
   WatchParser parser;
   std::vector<WatchEvent> events;
   Status ended = absl::OkStatus();
-  const uint64_t seconds = 300 + rng_.Uniform(300);
-  const std::string path =
-      absl::StrCat(path_, path_.find('?') == std::string::npos ? "?" : "&",
-                   "watch=true&allowWatchBookmarks=true", "&timeoutSeconds=", seconds,
-                   "&resourceVersion=", resource_version);
-  const Status status = client_.Watch(path, [&](std::string_view bytes) {
+  const uint64_t seconds = kWatchFor_s + rng_.Uniform(kWatchSpread_s);
+  const std::string path = absl::StrCat(path_, path_.find('?') == std::string::npos ? "?" : "&",
+                                        "watch=true&allowWatchBookmarks=true",
+                                        "&timeoutSeconds=", seconds, "&resourceVersion=", version);
+  const auto take = [&](std::string_view bytes) {
+    events.clear();
     parser.Feed(bytes, events);
     for (WatchEvent& event : events) {
-      if (event.type == WatchEvent::Type::kExpired) {
-        ended = absl::OutOfRangeError("the watch's version is gone");
-      } else if (event.type == WatchEvent::Type::kFailed) {
-        ended = absl::UnavailableError("the watch failed: " + TextAt(event.object, "message"));
-      } else {
-        resource_version = event.resource_version;
-        if (event.type != WatchEvent::Type::kBookmark && !receiver_.on_event(std::move(event)))
-          stopping_ = true;
-      }
+      ended = TakeEvent(std::move(event), version);
       if (!ended.ok() || stopping_) return false;
     }
-    events.clear();
     // What such a line would have said is only in a list.
     if (parser.garbled() + parser.oversized() > 0)
       ended = absl::DataLossError("a line of the watch is no event, or too long for one");
-    return ended.ok() && !stopping_;
-  });
+    return ended.ok();
+  };
+  const Status status =
+      client_.Watch(path, take, Seconds(static_cast<double>(seconds)) + kAfterItsEnd);
   return ended.ok() ? status : ended;
 }
 
+Counter& Reflector::Why(const Status& ended) {
+  if (ended.ok()) return short_;
+  if (absl::IsOutOfRange(ended) || absl::IsNotFound(ended)) return expired_;
+  return absl::IsDataLoss(ended) ? garbled_ : failed_;
+}
+
 void Reflector::Run() {
-  int failures = 0;
-  auto since = steady_clock::now();
-  const auto failed = [&](const Status& status, const char* what) {
-    if (steady_clock::now() - since > kHealthy) failures = 0;
-    (absl::IsDataLoss(status) ? garbled_ : failed_).Add();
-    const Duration delay = kBackoff.Delay(failures++, rng_);
-    log_.Warning(
-        what, {{"path", path_}, {"error", status.ToString()}, {"retry_seconds", delay.seconds()}});
-    const bool go_on = Sleep(delay);
-    since = steady_clock::now();
-    return go_on;
-  };
+  std::optional<std::string> version;  // nullopt: it has to be listed
   while (!stopping_) {
-    StatusOr<KubeList> list = client_.List(path_);
-    if (!list.ok()) {
-      if (stopping_ || !failed(list.status(), "list failed")) return;
-      continue;
-    }
-    std::string version = list->resource_version;
-    if (!receiver_.on_list(*std::move(list))) return;
-    for (Status status = absl::OkStatus(); !stopping_;) {
-      status = WatchFrom(version);
-      if (stopping_) return;
-      if (absl::IsOutOfRange(status) || absl::IsNotFound(status)) {
-        expired_.Add();
-        break;  // list again; not found: the kind itself is gone, and may come back empty
-      }
-      if (!status.ok() && !failed(status, "watch failed")) return;
-      if (absl::IsDataLoss(status)) break;
-    }
+    const Time begun = SteadyNow();
+    const bool lists = !version;
+    const Status ended =
+        NoEscape(&exceptions_, [&] { return lists ? List(version) : WatchFrom(*version); });
+    if (stopping_) return;
+    if (lists && ended.ok()) continue;
+    const Time now = SteadyNow();
+    const WatchPace::End how = ended.ok()       ? WatchPace::End::kServed
+                               : client_.away() ? WatchPace::End::kUnanswered
+                                                : WatchPace::End::kFailed;
+    const Duration wait = pace_.After(how, begun, now);
+    if (wait == Duration()) continue;
+    // Gone versions, lost lines, and exceptions, which may have lost some. Not found: the kind
+    // itself is gone, and may come back empty.
+    if (!ended.ok() && !absl::IsUnavailable(ended)) version.reset();
+    Why(ended).Add();
+    log_.Warning(lists ? "list failed" : "watch ended",
+                 {{"path", path_},
+                  {"error", ended.ok() ? "as soon as it had begun" : ended.ToString()},
+                  {"retry_seconds", wait.seconds()}});
+    Sleep(wait);
   }
 }
 

@@ -1,21 +1,24 @@
 // Reflector: one kind of object, listed and watched on a thread of its own, handed over as events.
 //
-// List from any version, watch with bookmarks and a random time-out of 5-10 minutes; 410 lists
-// again; every failure backs off 0.8 s to 30 s, doubling, jittered, reset by two healthy minutes
-// (client-go's reflector). A line of a watch that cannot be read is a failure, and is listed again.
-// The receiver gets a whole list (Replace) or single events, in order, on the reflector's thread,
-// and posts them to its mailbox; a false from it ends the reflector. Stop() joins. Metrics:
-// crowdsurf_operator_watch_restarts_total{reason}.
+// Lists item by item, then watches with bookmarks; 410 lists again; whatever does not last waits
+// (watch_pace.h). A line of a watch that cannot be read is a failure, and is listed again. A watch
+// asks for 20 to 25 s: the server ends it, with a bookmark, by then, so that one that is silent for
+// longer has lost its connection, and no notice waits longer for it. The receiver is called on the
+// reflector's thread, in order, projects what it gets and posts that to its mailbox; where it waits
+// the watch is not read on. A false from it ends the reflector. Stop() joins. No exception leaves
+// the thread: each is a failure. Metrics: crowdsurf_operator_watch_restarts_total{reason}.
 #pragma once
 
 #include <atomic>
 #include <functional>
+#include <optional>
 #include <string>
 #include <thread>
 
 #include "base/log.h"
 #include "base/metrics.h"
 #include "base/rng.h"
+#include "operator/core/observe/watch_pace.h"
 #include "operator/core/observe/watch_parser.h"
 #include "operator/edge/kube/kube_client.h"
 
@@ -24,7 +27,9 @@ namespace crowdsurf::controller {
 class Reflector {
  public:
   struct Receiver {
-    std::function<bool(KubeList)> on_list;
+    std::function<void()> on_begin;  // a list begins; what an earlier one left means nothing
+    std::function<void(const nlohmann::json&)> on_item;
+    std::function<bool(const std::string& version)> on_list;  // that was all of it
     std::function<bool(WatchEvent)> on_event;
   };
   // path: the list's path with its selectors, e.g. /apis/crowdsurf.io/v1alpha1/trainingjobs. client
@@ -41,14 +46,20 @@ class Reflector {
 
  private:
   void Run();
-  Status WatchFrom(std::string& resource_version);
-  bool Sleep(Duration d);
+  Status List(std::optional<std::string>& version);
+  Status WatchFrom(std::string& version);
+  Status TakeEvent(WatchEvent event, std::string& version);
+  Counter& Why(const Status& ended);
+  void Sleep(Duration d);
 
   KubeClient& client_;
   const std::string path_;
   const Receiver receiver_;
   Rng rng_;
+  WatchPace pace_;
   const Logger log_;
+  Counter& exceptions_;
+  Counter& short_;
   Counter& expired_;
   Counter& failed_;
   Counter& garbled_;

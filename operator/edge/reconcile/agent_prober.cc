@@ -36,7 +36,14 @@ void AgentProber::Run(Lane& lane) {
       const std::lock_guard lock(mutex_);
       if (stopping_) return;
     }
-    receiver_(probe->uid, Probe(*probe));
+    // Blind: what could not be asked says nothing about whom it was asked of.
+    ProbeResult result = ProbeResult::kBlind;
+    try {
+      result = Probe(*probe);
+    } catch (const std::exception&) {
+      if (options_.exceptions != nullptr) options_.exceptions->Add();
+    }
+    receiver_(probe->uid, result);
   }
 }
 

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/mailbox.h"
+#include "base/metrics.h"
 #include "operator/core/decide/death_reports.h"
 
 namespace crowdsurf::controller {
@@ -30,6 +31,7 @@ class AgentProber {
     Duration timeout =
         Milliseconds(1500);  // of one request: 1 ms of work, on a machine that is busy
     Duration between = Seconds(1);
+    Counter* exceptions = nullptr;  // counts probes that one ended; their result is kBlind
   };
   AgentProber(Options options, Receiver receiver);
   ~AgentProber();  // ends what is under way within a time-out

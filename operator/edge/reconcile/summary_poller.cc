@@ -62,22 +62,18 @@ void SummaryPoller::Acknowledge() { Clear(event_); }
 void SummaryPoller::Ask(const std::string& worker, const std::string& address) {
   const size_t colon = address.rfind(':');
   if (colon == std::string::npos) return;
-  try {
-    httplib::Client client(address.substr(0, colon), std::stoi(address.substr(colon + 1)));
-    client.set_connection_timeout(0, kPatience_us);
-    client.set_read_timeout(0, kPatience_us);
-    client.set_write_timeout(0, kPatience_us);
-    std::string body;
-    const auto result = client.Get("/summary", [&](const char* data, size_t size) {
-      body.append(data, size);
-      return body.size() <= kMostAnswer;
-    });
-    if (!result || result->status != 200) return;
-    if (auto summary = ParseSummary(body)) {
-      if (news_.Post({worker, std::move(*summary)})) Signal(event_);
-    }
-  } catch (const std::exception&) {
-    // An address that is none; the worker stays without news.
+  httplib::Client client(address.substr(0, colon), std::stoi(address.substr(colon + 1)));
+  client.set_connection_timeout(0, kPatience_us);
+  client.set_read_timeout(0, kPatience_us);
+  client.set_write_timeout(0, kPatience_us);
+  std::string body;
+  const auto result = client.Get("/summary", [&](const char* data, size_t size) {
+    body.append(data, size);
+    return body.size() <= kMostAnswer;
+  });
+  if (!result || result->status != 200) return;
+  if (auto summary = ParseSummary(body)) {
+    if (news_.Post({worker, std::move(*summary)})) Signal(event_);
   }
 }
 
@@ -88,32 +84,45 @@ bool SummaryPoller::AwaitTurn() {
   return !stop_;
 }
 
+// Asks everybody who is due, and returns how long to wait for the next, in milliseconds.
+int SummaryPoller::Round(std::map<std::string, Clock::time_point>& asked) {
+  std::map<std::string, std::string> targets;
+  {
+    const std::lock_guard lock(mutex_);
+    targets = targets_;
+  }
+  std::erase_if(asked, [&](const auto& entry) { return targets.count(entry.first) == 0; });
+  auto next = Clock::now() + std::chrono::milliseconds(interval_ms_);
+  for (const auto& [worker, address] : targets) {
+    if (stop_) return 0;
+    const auto due = asked.count(worker) ? asked[worker] + std::chrono::milliseconds(interval_ms_)
+                                         : Clock::time_point::min();
+    if (due <= Clock::now()) {
+      if (!AwaitTurn()) return 0;
+      asked[worker] = Clock::now();
+      try {
+        Ask(worker, address);
+      } catch (const std::exception&) {
+        ++exceptions_;  // an address that is none; the worker stays without news
+      }
+    }
+    next = std::min(next, asked[worker] + std::chrono::milliseconds(interval_ms_));
+  }
+  return static_cast<int>(
+      std::chrono::duration_cast<std::chrono::milliseconds>(next - Clock::now()).count());
+}
+
 void SummaryPoller::Run() {
-  using Clock = std::chrono::steady_clock;
   std::map<std::string, Clock::time_point> asked;
   while (!stop_) {
-    std::map<std::string, std::string> targets;
-    {
-      const std::lock_guard lock(mutex_);
-      targets = targets_;
+    int wait = interval_ms_;
+    try {
+      wait = Round(asked);
+    } catch (const std::exception&) {
+      ++exceptions_;
     }
-    std::erase_if(asked, [&](const auto& entry) { return targets.count(entry.first) == 0; });
-    auto next = Clock::now() + std::chrono::milliseconds(interval_ms_);
-    for (const auto& [worker, address] : targets) {
-      if (stop_) return;
-      const auto due = asked.count(worker) ? asked[worker] + std::chrono::milliseconds(interval_ms_)
-                                           : Clock::time_point::min();
-      if (due <= Clock::now()) {
-        if (!AwaitTurn()) return;
-        asked[worker] = Clock::now();
-        Ask(worker, address);
-      }
-      next = std::min(next, asked[worker] + std::chrono::milliseconds(interval_ms_));
-    }
-    const auto wait =
-        std::chrono::duration_cast<std::chrono::milliseconds>(next - Clock::now()).count();
     pollfd wake = {wake_, POLLIN, 0};
-    if (wait > 0) poll(&wake, 1, static_cast<int>(wait));
+    if (wait > 0) poll(&wake, 1, wait);
     Clear(wake_);
   }
 }

@@ -3,7 +3,8 @@
 // Requests to an agent that hangs are cut off after 300 ms and do not delay the others by more.
 // With a spacing there is at most one request in that time, and who is due waits for the others.
 // Answers go into a bounded mailbox (full: the oldest news are lost and counted) and a descriptor
-// becomes readable. Targets are set by the owner; any thread.
+// becomes readable. Targets are set by the owner; any thread. No exception leaves the thread: each
+// is counted, and what it was about is asked again in its turn.
 #pragma once
 
 #include <atomic>
@@ -38,9 +39,12 @@ class SummaryPoller {
   int descriptor() const { return event_; }  // readable when there are news
   std::optional<SummaryNews> Take();         // after it was; nullopt: no more
   void Acknowledge();                        // the descriptor is no longer readable
+  uint64_t exceptions() const { return exceptions_; }
 
  private:
+  using Clock = std::chrono::steady_clock;
   void Run();
+  int Round(std::map<std::string, Clock::time_point>& asked);
   void Ask(const std::string& worker, const std::string& address);
 
   bool AwaitTurn();  // false: stopped
@@ -54,6 +58,7 @@ class SummaryPoller {
   std::mutex mutex_;
   std::map<std::string, std::string> targets_;
   std::atomic<bool> stop_{false};
+  std::atomic<uint64_t> exceptions_{0};
   std::thread thread_;
 };
 

@@ -141,6 +141,41 @@ TEST(MailboxTest, CarriesEverythingFromSeveralThreads) {
   EXPECT_EQ(*seen.rbegin(), 1999);
 }
 
+TEST(MailboxTest, BytesBoundWhatWaitsToo) {
+  Mailbox<int> box(10, 100);
+  EXPECT_TRUE(box.Post(1, 60));
+  EXPECT_FALSE(box.Post(2, 60));
+  EXPECT_TRUE(box.Post(3, 40));
+  EXPECT_EQ(box.bytes(), 100u);
+  EXPECT_EQ(box.TryTake(), 1);
+  EXPECT_EQ(box.TryTake(), 3);
+  EXPECT_EQ(box.bytes(), 0u);
+  EXPECT_TRUE(box.Post(4, 1000)) << "alone it passes, or it never would";
+  EXPECT_FALSE(box.Post(5, 1));
+}
+
+TEST(MailboxTest, APosterThatMustNotLoseAnythingWaitsForRoom) {
+  Mailbox<int> box(1000, 10);
+  std::thread poster([&] {
+    for (int i = 0; i < 1000; ++i) ASSERT_TRUE(box.PostWaiting(i, 1 + i % 10));
+  });
+  for (int i = 0; i < 1000; ++i) {
+    EXPECT_LE(box.bytes(), 10u);
+    EXPECT_EQ(box.Take(std::chrono::steady_clock::time_point::max()), i);
+  }
+  poster.join();
+  EXPECT_EQ(box.refused(), 0u);
+}
+
+TEST(MailboxTest, WhoWaitsForRoomIsRefusedByClose) {
+  Mailbox<int> box(1);
+  EXPECT_TRUE(box.Post(1));
+  std::thread poster([&] { EXPECT_FALSE(box.PostWaiting(2)); });
+  while (box.waits() == 0) std::this_thread::yield();
+  box.Close();
+  poster.join();
+}
+
 TEST(MetricsTest, SeriesStartAtZeroAndDropByLabel) {
   MetricRegistry registry;
   Counter& counter = registry.AddCounter("crowdsurf_test_total", "Test.", {{"job", "a"}});

@@ -31,11 +31,18 @@ json Pod() {
                             {"name": "main", "state": {"running": {}}}]}})");
 }
 
+TEST(ObservePod, AKeyIsOfTextsOnly) {
+  EXPECT_EQ(KeyOf({{"metadata", {{"name", "a"}}}}), "a");
+  EXPECT_EQ(KeyOf({{"metadata", {{"name", 7}, {"namespace", "n"}}}}), "");
+  EXPECT_EQ(KeyOf({{"metadata", nullptr}}), "");
+}
+
 TEST(ObservePod, ReadsWhoItIsWhereItRunsAndSinceWhen) {
   const auto entry = ObservePod(Pod());
   ASSERT_TRUE(entry.has_value());
   EXPECT_EQ(entry->job, "ml/charlm");
-  EXPECT_EQ(entry->version, 812u);
+  EXPECT_EQ(VersionOf(Pod()), 812u);
+  EXPECT_EQ(KeyOf(Pod()), "ml/" + entry->facts.name);
   const PodFacts& facts = entry->facts;
   EXPECT_EQ(facts.index, 3);
   EXPECT_EQ(facts.incarnation, 2);

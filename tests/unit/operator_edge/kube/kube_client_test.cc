@@ -13,6 +13,8 @@
 #include <chrono>
 #include <future>
 #include <mutex>
+#include <optional>
+#include <stdexcept>
 #include <thread>
 
 #include "tests/support/loopback_server.h"
@@ -21,6 +23,7 @@
 namespace crowdsurf::controller {
 namespace {
 
+using nlohmann::json;
 using testing::ElementsAre;
 
 constexpr std::chrono::seconds kPatience{10};  // a test fails by it, and never waits for it
@@ -164,6 +167,122 @@ TEST(KubeClientTest, AWatchThatIsStoppedJustBeforeItConnectsEndsWithTheAnswersHe
   EXPECT_TRUE(absl::IsCancelled(status)) << status;
   EXPECT_FALSE(silent) << "it waited for the server";
   ended.set_value();
+}
+
+// Time-outs of single reads never end such an answer.
+TEST(KubeClientTest, ARequestEndsWithItsTimeHoweverOftenAByteComes) {
+  std::promise<void> ended;
+  const std::shared_future<void> has_ended = ended.get_future().share();
+  httplib::Server server;
+  server.Get("/api", [&](const httplib::Request&, httplib::Response& response) {
+    response.set_chunked_content_provider("json", [&](size_t, httplib::DataSink& sink) {
+      const auto until = std::chrono::steady_clock::now() + kPatience;
+      while (has_ended.wait_for(std::chrono::milliseconds(100)) == std::future_status::timeout &&
+             std::chrono::steady_clock::now() < until) {
+        if (!sink.write(" ", 1)) return false;
+      }
+      sink.write("{}", 2);
+      sink.done();
+      return true;
+    });
+  });
+  server.Get("/quick", [](const httplib::Request&, httplib::Response& response) {
+    response.set_content("{}", "json");
+  });
+  const LoopbackServer loopback(server);
+  KubeClient client(PlainEndpoint(loopback.port()), {.timeout = Seconds(1)});
+  // Whoever watches the time has gone to sleep between two requests.
+  for (int i = 0; i < 50; ++i) EXPECT_TRUE(client.Get("/quick").ok());
+  const auto answer = client.Get("/api");
+  EXPECT_TRUE(absl::IsUnavailable(answer.status())) << "it waited for all of it";
+  ended.set_value();
+}
+
+// Refuses as often as the test has set, and then answers.
+class BusyServer {
+ public:
+  BusyServer() {
+    const auto answer = [this](const httplib::Request&, httplib::Response& response) {
+      const std::lock_guard lock(mutex_);
+      ++asked_;
+      response.status = asked_ <= refusals_ ? code_ : 200;
+      if (response.status == code_ && !pause_.empty()) response.set_header("Retry-After", pause_);
+      response.set_content("{}", "application/json");
+    };
+    server_.Get("/api/pods", answer);
+    server_.Post("/api/pods", answer);
+    loopback_.emplace(server_);
+  }
+  void Refuse(int times, int code, std::string pause) {
+    const std::lock_guard lock(mutex_);
+    asked_ = 0;
+    refusals_ = times;
+    code_ = code;
+    pause_ = std::move(pause);
+  }
+  int asked() {
+    const std::lock_guard lock(mutex_);
+    return asked_;
+  }
+  int port() const { return loopback_->port(); }
+
+ private:
+  std::mutex mutex_;
+  int asked_ = 0, refusals_ = 0, code_ = 0;
+  std::string pause_;
+  httplib::Server server_;
+  std::optional<LoopbackServer> loopback_;
+};
+
+TEST(KubeClientTest, WhatABusyServerPutsOffIsSentAgain) {
+  BusyServer server;
+  MetricRegistry metrics;
+  KubeClient client(PlainEndpoint(server.port()), {.metrics = &metrics});
+  for (const auto& [code, pause] : {std::pair(429, "0"), {429, ""}, {503, "0"}, {500, "0"}}) {
+    server.Refuse(2, code, pause);
+    const auto made = client.Create("/api/pods", json::object());
+    EXPECT_TRUE(made.ok()) << made.status();
+    EXPECT_EQ(server.asked(), 3);
+  }
+  double retries = 0;
+  for (const MetricFamily& family : metrics.Collect()) {
+    if (family.name != "rest_client_request_retries_total") continue;
+    for (const MetricValue& one : family.series) retries += one.value;
+  }
+  EXPECT_EQ(retries, 8);
+}
+
+TEST(KubeClientTest, AFaultWithoutAPauseIsNotSentAgain) {
+  BusyServer server;
+  KubeClient client(PlainEndpoint(server.port()), {});
+  server.Refuse(1, 500, "");
+  EXPECT_TRUE(absl::IsUnavailable(client.Create("/api/pods", json::object()).status()));
+  EXPECT_EQ(server.asked(), 1);
+}
+
+// Longer than a request may take: it is refused, and until then nothing else is sent either.
+TEST(KubeClientTest, ALongPauseHoldsForAllRequests) {
+  BusyServer server;
+  KubeClient client(PlainEndpoint(server.port()), {.timeout = Seconds(5)});
+  server.Refuse(1, 429, "3600");
+  const Status refused = client.Create("/api/pods", json::object()).status();
+  EXPECT_TRUE(absl::IsUnavailable(refused)) << refused;
+  EXPECT_TRUE(absl::IsUnavailable(client.Get("/api/pods").status()));
+  EXPECT_EQ(server.asked(), 1);
+}
+
+TEST(KubeClientTest, NoExceptionLeavesIt) {
+  BusyServer server;
+  MetricRegistry metrics;
+  KubeClient client(PlainEndpoint(server.port()), {.metrics = &metrics});
+  // A text that was cut inside of a character.
+  EXPECT_TRUE(client.Create("/api/pods", {{"text", "a\xe2\x82"}}).ok());
+  const Status watched = client.Watch("/api/pods", [](std::string_view) -> bool {
+    throw std::runtime_error("a projection that nobody thought of");
+  });
+  EXPECT_TRUE(absl::IsInternal(watched)) << watched;
+  EXPECT_EQ(metrics.Value("crowdsurf_operator_exceptions_total", {{"thread", "client"}}), 1);
+  EXPECT_TRUE(client.Get("/api/pods").ok()) << "its connections are given back";
 }
 
 }  // namespace

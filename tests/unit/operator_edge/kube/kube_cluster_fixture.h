@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "operator/edge/kube/kube_cluster.h"
+#include "tests/support/eventually.h"
 #include "tests/support/loopback_server.h"
 #include "tests/unit/operator_edge/kube/plain_endpoint.h"
 
@@ -71,6 +72,17 @@ class FakeApiServer {
     const std::lock_guard lock(mutex_);
     return asked_[path];
   }
+  // All three watches, once they are open: they are followed by lists.
+  void ExpireWatches() {
+    EXPECT_TRUE(EventuallyHolds([this] {
+      const std::lock_guard lock(mutex_);
+      return watching_ >= 3;
+    }));
+    const std::lock_guard lock(mutex_);
+    ++expired_;
+    watching_ = 0;
+    ended_.notify_all();
+  }
   // What the last request of that method and path brought, "DELETE /api/..."; null: nothing.
   nlohmann::json Body(const std::string& request) {
     const std::lock_guard lock(mutex_);
@@ -79,14 +91,7 @@ class FakeApiServer {
 
  private:
   void Answer(const httplib::Request& request, httplib::Response& response) {
-    if (request.has_param("watch")) {
-      response.set_chunked_content_provider("application/json", [this](size_t, httplib::DataSink&) {
-        std::unique_lock lock(mutex_);
-        ended_.wait(lock, [this] { return ending_; });
-        return false;
-      });
-      return;
-    }
+    if (request.has_param("watch")) return Watch(response);
     if (gather_ > 0 && request.path.find("/leases/") != std::string::npos) Gather();
     const std::lock_guard lock(mutex_);
     ++asked_[request.path];
@@ -98,6 +103,20 @@ class FakeApiServer {
     const nlohmann::json body =
         it == table_.end() ? nlohmann::json{{"kind", "Status"}, {"code", 404}} : it->second.second;
     response.set_content(body.dump(), "application/json");
+  }
+  void Watch(httplib::Response& response) {
+    response.set_chunked_content_provider(
+        "application/json", [this](size_t, httplib::DataSink& sink) {
+          std::unique_lock lock(mutex_);
+          ++watching_;
+          const int of = expired_;
+          ended_.wait(lock, [&] { return ending_ || expired_ != of; });
+          if (ending_) return false;
+          const std::string gone = "{\"type\": \"ERROR\", \"object\": {\"code\": 410}}\n";
+          sink.write(gone.data(), gone.size());
+          sink.done();
+          return true;
+        });
   }
   void Gather() {
     std::unique_lock lock(leases_mutex_);
@@ -117,12 +136,14 @@ class FakeApiServer {
   std::map<std::string, std::string> bodies_;
   std::condition_variable ended_;
   bool ending_ = false;
+  int expired_ = 0;   // times that all watches were
+  int watching_ = 0;  // watches that are open and have not expired
   httplib::Server server_;
   std::optional<LoopbackServer> loopback_;  // last: it ends before what its answers use
 };
 
-inline nlohmann::json List(nlohmann::json items) {
-  return {{"metadata", {{"resourceVersion", "10"}}}, {"items", std::move(items)}};
+inline nlohmann::json List(nlohmann::json items, const char* version = "10") {
+  return {{"metadata", {{"resourceVersion", version}}}, {"items", std::move(items)}};
 }
 
 inline nlohmann::json Job() {
@@ -234,6 +255,21 @@ class KubeClusterTest : public testing::Test {
   void Report(int reporter, int subject) {
     EXPECT_TRUE(cluster_->PostReport(
         {"uid-" + std::to_string(reporter), "team", {"crowd-" + std::to_string(subject) + "-1"}}));
+  }
+  // The pods are listed again, as of that version: these four, the first in that phase, which tells
+  // that the list was taken.
+  void Relist(const char* version, const char* phase) {
+    nlohmann::json pods = nlohmann::json::array();
+    for (int i = 0; i < 4; ++i) pods.push_back(Pod(i));
+    pods[0]["metadata"]["resourceVersion"] = version;
+    pods[0]["status"]["phase"] = phase;
+    api_.Put("/api/v1/pods", 200, List(pods, version));
+    const PodPhase before = Observe().pods[0].phase;
+    api_.ExpireWatches();
+    EXPECT_TRUE(EventuallyHolds([&] {
+      cluster_->Await(std::chrono::steady_clock::now() + std::chrono::milliseconds(50));
+      return Observe().pods[0].phase != before;
+    }));
   }
   std::set<std::string> Touched() { return cluster_->Await(std::chrono::steady_clock::now()); }
   void ShowLease(const char* renewed) {

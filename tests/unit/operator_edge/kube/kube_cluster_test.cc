@@ -60,6 +60,26 @@ TEST_F(KubeClusterTest, ANameThatIsTakenIsOursOrTheNextOneOrRefused) {  // pod-l
   EXPECT_TRUE(absl::IsAlreadyExists(answer()));
 }
 
+// A list may be read before a create, and be taken long after it: the host had other work.
+TEST_F(KubeClusterTest, AListFromBeforeACreateDoesNotForgetItsPodHoweverLateItComes) {
+  const std::string space = "/api/v1/namespaces/team/";
+  for (const char* made : {"configmaps/crowd-crowdsurf-ca", "services/crowd-peers"}) {
+    api_.Put(space + made, 200, Owned());
+  }
+  json pod = Pod(4);
+  pod["metadata"]["resourceVersion"] = "15";
+  api_.Put("POST " + space + "pods", 201, pod);
+  CreatePod create;
+  create.name = "crowd-4-1";
+  ASSERT_TRUE(cluster_->Create(Observe().job, create).ok());
+  ASSERT_EQ(Observe().pods.size(), 5u);
+  now_ = now_ + Seconds(3600);
+  Relist("14", "Succeeded");
+  EXPECT_EQ(Observe().pods.size(), 5u) << "it would be made a second time";
+  Relist("16", "Failed");
+  EXPECT_EQ(Observe().pods.size(), 4u) << "it is gone";
+}
+
 TEST_F(KubeClusterTest, ProgressAloneIsNewsOnceAMinute) {  // pod-lifecycle 8.5
   const auto told = [&](uint64_t samples, bool target_met = false) {
     cluster_->SetProgress("team/crowd", "job-uid",
@@ -86,6 +106,7 @@ TEST_F(KubeClusterTest, TheProgressOfADeletedJobOfThisNameIsNotThisOnes) {
   }
   json older = Pod(9);  // first of all by its name
   older["metadata"]["name"] = "crowd-0-0";
+  older["metadata"]["resourceVersion"] = "11";
   older["metadata"]["ownerReferences"][0]["uid"] = "older-uid";
   api_.Put(space + "pods", 201, older);
   CreatePod create;

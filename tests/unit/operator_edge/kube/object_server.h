@@ -21,7 +21,7 @@
 #include <utility>
 #include <vector>
 
-#include "operator/core/observe/object_cache.h"
+#include "operator/core/observe/observe.h"
 #include "tests/support/loopback_server.h"
 #include "tests/unit/operator_edge/kube/plain_endpoint.h"
 

@@ -1,4 +1,5 @@
-// What a watch says that is no event is not lost: it is listed again, and counted.
+// What a watch says that is no event is not lost: it is listed again, and counted. Nothing that a
+// server says ends the thread, or makes it ask without pause.
 #include "operator/edge/kube/reflector.h"
 
 #include <absl/strings/str_cat.h>
@@ -6,7 +7,9 @@
 #include <httplib.h>
 
 #include <condition_variable>
+#include <functional>
 #include <mutex>
+#include <stdexcept>
 
 #include "tests/support/loopback_server.h"
 #include "tests/unit/operator_edge/kube/plain_endpoint.h"
@@ -33,11 +36,12 @@ class ReflectorTest : public testing::Test {
       });
     });
     loopback_.emplace(server_);
-    client_.emplace(PlainEndpoint(loopback_->port()), KubeClient::Options{});
+    client_.emplace(PlainEndpoint(loopback_->port()), KubeClient::Options{.metrics = &metrics_});
   }
   // Runs a reflector whose watches say kEvent and `line`, until two of them have given it.
-  void Run(const char* line) {
-    lines_ = absl::StrCat(kEvent, "\n", line, "\n");
+  void Run(
+      const char* line, const std::function<void()>& on_event = [] {}) {
+    lines_ = absl::StrCat(kEvent, "\n", line);
     std::mutex mutex;
     std::condition_variable changed;
     const auto count = [&](int& what) {
@@ -46,10 +50,16 @@ class ReflectorTest : public testing::Test {
       changed.notify_all();
       return true;
     };
-    Reflector reflector(
-        *client_, "/api/v1/pods",
-        {[&](KubeList) { return count(lists_); }, [&](WatchEvent) { return count(events_); }},
-        Rng(1), Logger(), metrics_);
+    Reflector::Receiver receiver;
+    receiver.on_begin = [] {};
+    receiver.on_item = [](const nlohmann::json&) {};
+    receiver.on_list = [&](const std::string&) { return count(lists_); };
+    receiver.on_event = [&](WatchEvent) {
+      count(events_);
+      on_event();
+      return true;
+    };
+    Reflector reflector(*client_, "/api/v1/pods", receiver, Rng(1), Logger(), metrics_);
     reflector.Start();
     {
       std::unique_lock lock(mutex);
@@ -68,14 +78,34 @@ class ReflectorTest : public testing::Test {
 };
 
 TEST_F(ReflectorTest, ALineThatIsNoEventIsListedAgainAfterWhatCameBeforeIt) {
-  Run(R"({"type": "MODIFIED", "object": null})");
+  Run("{\"type\": \"MODIFIED\", \"object\": null}\n");
   EXPECT_GE(lists_, 2);
   EXPECT_GE(metrics_.Value(kMetric, {{"reason", "garbled"}}), 1);
   EXPECT_EQ(metrics_.Value(kMetric, {{"reason", "failed"}}), 0);
 }
 
 TEST_F(ReflectorTest, AnErrorWithoutAMessageIsAFailureLikeAnyOther) {
-  Run(R"({"type": "ERROR", "object": {"code": 500, "message": null}})");
+  Run("{\"type\": \"ERROR\", \"object\": {\"code\": 500, \"message\": null}}\n");
+  EXPECT_GE(metrics_.Value(kMetric, {{"reason", "failed"}}), 1);
+}
+
+// As a proxy does that cuts streams, or a server that is overloaded.
+TEST_F(ReflectorTest, AWatchThatEndsAsSoonAsItBeginsIsCountedAndNotBegunAtOnce) {
+  Run("");
+  EXPECT_EQ(lists_, 1) << "nothing was lost";
+  EXPECT_GE(metrics_.Value(kMetric, {{"reason", "short"}}), 1);
+}
+
+TEST_F(ReflectorTest, VersionsThatExpireAgainAndAgainAreListedAgain) {
+  Run("{\"type\": \"ERROR\", \"object\": {\"code\": 410}}\n");
+  EXPECT_GE(lists_, 2);
+  EXPECT_GE(metrics_.Value(kMetric, {{"reason", "expired"}}), 1);
+}
+
+TEST_F(ReflectorTest, AnExceptionIsAFailureAndEndsNothing) {
+  Run("", [] { throw std::runtime_error("a projection that nobody thought of"); });
+  EXPECT_GE(lists_, 2) << "what it was about may be lost";
+  EXPECT_GE(metrics_.Value("crowdsurf_operator_exceptions_total", {{"thread", "client"}}), 1);
   EXPECT_GE(metrics_.Value(kMetric, {{"reason", "failed"}}), 1);
 }
 
