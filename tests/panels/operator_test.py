@@ -77,7 +77,7 @@ class OperatorPanels(unittest.TestCase):
             process.terminate()
             process.wait(20)
         self.addCleanup(stop)
-        found = eventually("the operator's port", 30, lambda: re.search(r'metrics_port="(\d+)"', log.read_text()))
+        found = eventually("the operator's port", 30, lambda: re.search(r'metrics_port=(\d+)', log.read_text()))
         return f"127.0.0.1:{found.group(1)}"
 
     def scrape(self, address, token=None):
