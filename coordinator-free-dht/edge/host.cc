@@ -34,7 +34,9 @@ HostLoop::HostLoop(size_t mailbox_capacity, MetricRegistry& metrics, Logger logg
       slow_(metrics.AddCounter("crowdsurf_host_slow_events_total",
                                "Events and timers that held the host thread over 50 ms.")),
       busy_(metrics.AddCounter("crowdsurf_host_busy_seconds_total",
-                               "Time the host thread spent in events and timers.")) {}
+                               "Time the host thread spent in events and timers.")),
+      longest_(metrics.AddGauge("crowdsurf_host_longest_event_seconds",
+                                "The longest that one event or timer held the host thread.")) {}
 
 Time HostLoop::Now() const {
   return Time::FromNanoseconds(SteadyNanoseconds() - origin_nanoseconds_);
@@ -91,6 +93,7 @@ void HostLoop::RunDueSources() {
 bool HostLoop::Account(Time began) {
   const Duration took = Now() - began;
   busy_.Add(took.seconds());
+  if (took.seconds() > longest_.value()) longest_.Set(took.seconds());
   if (took <= kSlow) return false;
   slow_.Add();
   return true;

@@ -77,6 +77,7 @@ class HostLoop {
   Counter& refused_;
   Counter& slow_;
   Counter& busy_;
+  Gauge& longest_;
 };
 
 }  // namespace crowdsurf::dht

@@ -59,6 +59,21 @@ TEST(HostLoopTest, AFullMailboxRefusesAndCounts) {
   EXPECT_EQ(metrics.Value("crowdsurf_host_refused_total"), 1);
 }
 
+TEST(HostLoopTest, TheLongestEventIsKnown) {
+  MetricRegistry metrics;
+  HostLoop host(10, metrics, Logger());
+  Duration held;
+  EXPECT_TRUE(host.Post([&](Time now, WallTime) {
+    while (held < Milliseconds(5)) held = host.Now() - now;
+  }));
+  EXPECT_TRUE(host.Post([&](Time, WallTime) { host.RequestStop(Duration()); }));
+  const Time start = host.Now();
+  host.Run();
+  const double longest = metrics.Value("crowdsurf_host_longest_event_seconds");
+  EXPECT_GE(longest, held.seconds());
+  EXPECT_LE(longest, (host.Now() - start).seconds());
+}
+
 TEST(HostLoopTest, TimersAreCalledWhenTheyAreDueAndNotBefore) {
   MetricRegistry metrics;
   HostLoop host(10, metrics, Logger());
