@@ -27,6 +27,7 @@ Membership::Membership(const PeerConfig& config, PeerMetrics& metrics, Logger lo
       roster_(roster),
       averaging_(averaging),
       joining_(config, roster, rng.Fork("joining")),
+      witness_(config.job),
       newest_(config.averaging) {}
 
 Member Membership::Self() const {
@@ -245,6 +246,7 @@ void Membership::Settle(Time now, Actions& out) {
   }
   if (!left_.none() && now - left_since_ >= kBranchPatience && !leader_) Unseat(now, out);
   for (const PeerId& peer : averaging_.rounds().TakeDiffering()) TellSeats(now, peer, out);
+  JudgeHints(now, out);
   TakePending(now, out);
   averaging_.SetEnd(newest_.target.seconds ? clock_.When(*newest_.target.seconds)
                                            : Time::Infinite());
@@ -266,6 +268,7 @@ Time Membership::NextDeadline() const {
     if (at > settled_at_) next = std::min(next, at);
   };
   if (pending_) consider(pending_since_ + kBarrierPatience);
+  for (const Hint& hint : hints_) consider(hint.confirmation.NextDeadline());
   if (!left_.none()) consider(left_since_ + kBranchPatience);
   if (proposer_) consider(proposer_->NextDeadline());
   if (leader_) consider(leader_->NextDeadline());

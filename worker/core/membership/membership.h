@@ -5,8 +5,9 @@
 // answers who speaks of older ones. As the steward (the longest-lived live witness) it gives seats,
 // declares vacancies and has successors decided (successor.h). When the witnesses' quorum is gone
 // it leads or follows a branch (branching.h); a member of a line that loses against another asks
-// the winner for a seat. Bounds: kMostJoiners waiting, kMostPast remembered views. Source: DESIGN
-// 4, round-protocol.md 6 and 9.
+// the winner for a seat. A view that one member names waits until others name it
+// (confirmation.h). Bounds: kMostJoiners waiting, kMostPast remembered views, kMostHints named
+// ones. Source: DESIGN 4, round-protocol.md 6 and 9.
 #pragma once
 
 #include <deque>
@@ -19,6 +20,7 @@
 
 #include "worker/core/averaging/averaging.h"
 #include "worker/core/membership/branching.h"
+#include "worker/core/membership/confirmation.h"
 #include "worker/core/membership/job_clock.h"
 #include "worker/core/membership/joining.h"
 #include "worker/core/membership/roster.h"
@@ -34,6 +36,7 @@ class Membership {
  public:
   static constexpr size_t kMostJoiners = 4096;
   static constexpr size_t kMostPast = 16;
+  static constexpr size_t kMostHints = 8;
   static constexpr size_t kMostStrangersDown = 4096;
   static constexpr std::string_view kAnotherTable = "another tensor table";
 
@@ -58,6 +61,8 @@ class Membership {
   void On(Time now, const PeerId& from, const message::JoinAnswer& answer, Actions& out);
   void On(Time now, const PeerId& from, const message::ViewNews& news, Actions& out);
   void On(Time now, const PeerId& from, const message::ViewAsk& ask, Actions& out);
+  void On(Time now, const PeerId& from, const message::ViewVoteAsk& ask, Actions& out);
+  void On(Time now, const PeerId& from, const message::ViewVote& vote, Actions& out);
   void On(Time now, const PeerId& from, const message::SeatingNews& news, Actions& out);
   void On(Time now, const PeerId& from, const message::ViewOpen& open, Actions& out);
   void On(Time now, const PeerId& from, const message::ViewPromise& promise, Actions& out);
@@ -113,12 +118,35 @@ class Membership {
   void Enter(Time now, Seating seating, Actions& out);
   void Unseat(Time now, Actions& out);
   bool Wants(const Seating& next) const;
+  bool IsOwnBranch(const View& view) const;
   struct Entered;
   bool Forsaken(const ViewHash& view) const;
   bool Forsaken(const View& view, const ViewHash& hash) const;  // it, or a later one of its line
   void Forsake(const Entered& view);
   void SeatsChanged(Time now, Actions& out);
   void EndJob(Time now, Actions& out);
+
+  // views that others name (membership_hints.cc)
+  struct Hint {
+    Seating next;
+    ViewHash held;  // the view this peer was in when it asked; none: in none
+    Committed committed;
+    std::set<PeerId> tellers;  // at most kMostHints
+    Confirmation confirmation;
+  };
+  std::deque<Hint>::iterator FindHint(const ViewHash& view);
+  void Suppose(Time now, const PeerId& from, Seating next, const Committed& committed,
+               Actions& out);
+  void JudgeHints(Time now, Actions& out);
+  void Renew(Hint& hint, Confirmation confirmation);
+  void Follow(Time now, Seating next, const Committed& committed, Actions& out);
+  Confirmation AskWitnesses(const Seating& next) const;
+  Confirmation AskMembers(const Seating& next) const;
+  message::ViewVote VoteOn(const ViewHash& held, const ViewHash& named) const;
+  bool GoesOnWithout(const Seating& next) const;
+  bool IsNewcomer() const;
+  bool IsSought(const Seating& next) const;
+  bool IsStale(const Seating& next) const;
 
   // telling (membership.cc)
   message::ViewNews NewsOf(Time now, const Seating& seating) const;
@@ -128,6 +156,8 @@ class Membership {
   void TellOwnSeat(Time now, Actions& out);
   bool Quiet(Time now, const PeerId& peer);
   std::optional<View> Take(const Bytes& encoded);
+  template <class News>
+  bool MergeSeats(Seating& seating, const News& news);
   ViewFacts Facts();
   const AveragingConfig& ConfigOfNext() const;
   bool Concerns(const Seating& seating, const PeerId& peer) const;
@@ -176,6 +206,7 @@ class Membership {
   std::optional<Seating> pending_;      // decided, to be entered when no round is open
   Time pending_since_;
   std::optional<Committed> line_count_;  // of the other line that pending_ belongs to
+  std::deque<Hint> hints_;               // at most kMostHints, one a sender
   std::deque<ViewHash> past_;
   struct Entered {  // the view entered last, also after the seat in it was lost
     ViewHash view;
@@ -195,8 +226,8 @@ class Membership {
   std::optional<SuccessorProposer> proposer_;
   SuccessorWitness witness_;
   std::optional<BranchLeader> leader_;
-  PeerId following_;  // leader of the branch being made; none: nobody
-  std::optional<View> branch_held_;
+  PeerId following_;                    // leader of the branch being made; none: nobody
+  std::deque<ViewHash> branches_held_;  // of the view that this peer left; at most kMostPast
   Time thin_since_;
   JobClock clock_;
   Time settled_at_;

@@ -108,6 +108,22 @@ std::optional<View> Membership::Take(const Bytes& encoded) {
   return view;
 }
 
+// A vacancy ends a sitting that there was: one that nobody had yet would bar the peer from its next
+// seats. News may come in any order; who knows the seat tells it once more.
+template <class News>
+bool Membership::MergeSeats(Seating& seating, const News& news) {
+  std::vector<Vacancy> vacancies = news.vacancies;
+  const size_t dropped = std::erase_if(vacancies, [&](const Vacancy& vacancy) {
+    const auto given = [&](const Seat& seat) {
+      return seat.member.id == vacancy.peer && seat.sitting >= vacancy.sitting;
+    };
+    return vacancy.sitting > 0 && std::none_of(news.seats.begin(), news.seats.end(), given) &&
+           seating.SittingOf(vacancy.peer) < vacancy.sitting;
+  });
+  if (dropped > 0) metrics_.RefuseMessage("vacancy_sitting");
+  return seating.Merge(news.seats, vacancies);
+}
+
 void Membership::On(Time now, const PeerId& from, const message::ViewNews& news, Actions& out) {
   auto view = Take(news.view);
   if (!view) return;
@@ -115,7 +131,7 @@ void Membership::On(Time now, const PeerId& from, const message::ViewNews& news,
   for (const Contact& contact : news.contacts) roster_.Learn(contact, out);
   clock_.Learn(now, news.job_seconds);
   if (seating_ && hash == seating_->hash()) {
-    if (seating_->Merge(news.seats, news.vacancies)) SeatsChanged(now, out);
+    if (MergeSeats(*seating_, news)) SeatsChanged(now, out);
     // News of a view carry all seats that the sender knows: it is told of more.
     if (seated() && (news.seats.size() < seating_->seats().size() ||
                      news.vacancies.size() < seating_->vacancies().size()))
@@ -131,29 +147,22 @@ void Membership::On(Time now, const PeerId& from, const message::ViewNews& news,
     return;
   }
   Seating next(std::move(*view), hash);
-  next.Merge(news.seats, news.vacancies);
-  const bool same_line = seated() && OriginOf(next.view(), hash) == line().origin;
-  if (seated() && same_line && next.view().epoch > seating_->view().epoch &&
-      !next.CellOf(config_.id))
-    return Unseat(now, out);  // it went on without us: ask for a seat
+  MergeSeats(next, news);
   if (pending_ && pending_->hash() == hash) {
-    pending_->Merge(news.seats, news.vacancies);
+    MergeSeats(*pending_, news);
     if (line_count_ && news.committed.averaging > line_count_->averaging)
       line_count_ = news.committed;
     return;
   }
-  if (!Wants(next)) return;
+  if (!GoesOnWithout(next) && !Wants(next)) return;
   if (!seated() && (!trainer_ || fetching_)) return;
-  // A branch of the own view begins with what its members know: the latest counts.
-  const bool own_branch = seated() && next.view().parent == seating_->hash();
-  const bool other_line =
-      !own_branch && !last_.view.none() && OriginOf(next.view(), hash) != last_.origin;
-  line_count_.reset();
-  if (other_line)
-    line_count_ = news.committed;
-  else
-    averaging_.Learn(news.committed);
-  SetPending(now, std::move(next), out);
+  if (IsOwnBranch(next.view())) {
+    const bool held =
+        std::find(branches_held_.begin(), branches_held_.end(), hash) != branches_held_.end();
+    if (from != following_ && !held) return metrics_.RefuseMessage("branch_of_another");
+    return Follow(now, std::move(next), news.committed, out);
+  }
+  Suppose(now, from, std::move(next), news.committed, out);
 }
 
 void Membership::On(Time now, const PeerId& from, const message::ViewAsk&, Actions& out) {
@@ -162,9 +171,10 @@ void Membership::On(Time now, const PeerId& from, const message::ViewAsk&, Actio
 
 void Membership::On(Time now, const PeerId& from, const message::SeatingNews& news, Actions& out) {
   for (const Contact& contact : news.contacts) roster_.Learn(contact, out);
-  if (pending_ && pending_->hash() == news.view) pending_->Merge(news.seats, news.vacancies);
+  if (pending_ && pending_->hash() == news.view) MergeSeats(*pending_, news);
+  if (const auto hint = FindHint(news.view); hint != hints_.end()) MergeSeats(hint->next, news);
   if (!seating_ || seating_->hash() != news.view) return;
-  if (seating_->Merge(news.seats, news.vacancies)) SeatsChanged(now, out);
+  if (MergeSeats(*seating_, news)) SeatsChanged(now, out);
   // Who knows less may never be due first, and so never say what it knows: it is told at once.
   CompareSeats(now, from, news.all, out);
 }
@@ -230,7 +240,6 @@ void Membership::On(Time now, const PeerId& from, const message::BranchOpen& ope
   left_ = open.parent;
   left_since_ = now;
   following_ = from;
-  branch_held_.reset();
   SendAll({from}, message::BranchJoin{open.parent, open.attempt, averaging_.first_of_new_view()},
           out);
 }
@@ -244,7 +253,8 @@ void Membership::On(Time, const PeerId& from, const message::BranchView& branch,
   auto view = Take(branch.view);
   if (!view) return;
   if (view->parent != branch.parent || view->Find(config_.id) == nullptr) return;
-  branch_held_ = std::move(view);
+  branches_held_.push_back(HashOf(*view, config_.job));
+  if (branches_held_.size() > kMostPast) branches_held_.pop_front();
   SendAll({from}, message::BranchHeld{branch.parent, branch.attempt}, out);
 }
 

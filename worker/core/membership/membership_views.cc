@@ -25,7 +25,11 @@ void Membership::Forsake(const Entered& view) {
   if (forsaken_.size() > kMostPast) forsaken_.pop_front();
 }
 
-// Does this decided view supersede ours?
+bool Membership::IsOwnBranch(const View& view) const {
+  return seated() && view.branch && view.parent == seating_->hash();
+}
+
+// Does this view, if it is decided, supersede ours?
 bool Membership::Wants(const Seating& next) const {
   const bool included = next.CellOf(config_.id).has_value();
   const View& view = next.view();
@@ -33,7 +37,7 @@ bool Membership::Wants(const Seating& next) const {
     const bool older = OriginOf(view, next.hash()) == last_.origin && view.epoch < last_.epoch;
     return included && !older;
   }
-  if (view.branch && view.parent == seating_->hash()) return included && left_ == view.parent;
+  if (IsOwnBranch(view)) return included && left_ == view.parent;
   const LineRank theirs{.members = view.fork_members, .origin = OriginOf(view, next.hash())};
   if (theirs.origin == line().origin) return included && view.epoch > seating_->view().epoch;
   return included && theirs.Beats(line());
@@ -90,7 +94,7 @@ void Membership::Enter(Time now, Seating seating, Actions& out) {
     seat_refused_.clear();
     // Promises made in the old line are forgotten with it, so nothing of it is answered any more.
     Forsake(last_);
-    witness_ = SuccessorWitness();
+    witness_ = SuccessorWitness(config_.job);
   }
   // The same view again, in another seat: who left it is still gone.
   if (seating.hash() != last_.view) departed_.clear();
@@ -102,7 +106,7 @@ void Membership::Enter(Time now, Seating seating, Actions& out) {
   seating_ = std::move(seating);
   left_ = ViewHash();
   following_ = PeerId();
-  branch_held_.reset();
+  branches_held_.clear();
   proposer_.reset();
   leader_.reset();
   thin_since_ = Time();
@@ -158,6 +162,7 @@ void Membership::Unseat(Time now, Actions& out) {
   proposer_.reset();
   leader_.reset();
   left_ = ViewHash();
+  branches_held_.clear();
   follow_until_ = Time();
   joining_.AskSoon();
 }

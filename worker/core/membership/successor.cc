@@ -46,7 +46,22 @@ message::ViewAccepted SuccessorWitness::OnAccept(uint64_t epoch,
       .parent = accept.parent, .ballot = accept.ballot, .promised = answer.record.promised};
   if (answer.kind != WitnessAnswer::Kind::kYes)
     accepted.promised = std::max<Ballot>(accepted.promised, static_cast<Ballot>(accept.ballot + 1));
+  else if (const auto view = DecodeView(accept.view))
+    accepted_[accept.parent] = {HashOf(*view, job_), accept.ballot, epoch};
   return accepted;
+}
+
+// The parent's is kept, as in the table.
+void SuccessorWitness::OnEpoch(uint64_t epoch) {
+  table_.OnEpoch(epoch);
+  std::erase_if(accepted_, [&](const auto& item) { return item.second.epoch + 1 < epoch; });
+}
+
+std::optional<SuccessorWitness::AcceptedView> SuccessorWitness::Accepted(
+    const ViewHash& parent) const {
+  const auto at = accepted_.find(parent);
+  if (at == accepted_.end()) return std::nullopt;
+  return at->second;
 }
 
 SuccessorProposer::SuccessorProposer(const PeerId& self, const View& parent,

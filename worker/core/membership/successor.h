@@ -10,6 +10,8 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "base/rng.h"
@@ -28,11 +30,22 @@ bool OwnsBallot(const View& parent, const PeerId& from, Ballot ballot);
 // The witness's answers, for any parent this peer is a witness of.
 class SuccessorWitness {
  public:
+  struct AcceptedView {
+    ViewHash view;
+    Ballot ballot = 0;
+    uint64_t epoch = 0;  // of the parent
+  };
+
+  explicit SuccessorWitness(std::string job) : job_(std::move(job)) {}
   message::ViewPromise OnOpen(uint64_t epoch, const message::ViewOpen& open);
   message::ViewAccepted OnAccept(uint64_t epoch, const message::ViewAccept& accept);
-  void OnEpoch(uint64_t epoch) { table_.OnEpoch(epoch); }
+  void OnEpoch(uint64_t epoch);
+  // What it accepted last as the successor of `parent`.
+  std::optional<AcceptedView> Accepted(const ViewHash& parent) const;
 
  private:
+  std::string job_;
+  std::map<ViewHash, AcceptedView> accepted_;  // of parents whose registers are kept
   WitnessTable table_{256};  // registers of two epochs of one line, a few lines at most
 };
 

@@ -134,6 +134,23 @@ struct ViewNews {
 struct ViewAsk {  // tell me your view: mine is older
   bool operator==(const ViewAsk&) const = default;
 };
+// Is `named` decided, as far as you know? From a member of `held` (confirmation.h).
+struct ViewVoteAsk {
+  ViewHash held;  // none: of no view
+  ViewHash named;
+  bool operator==(const ViewVoteAsk&) const = default;
+};
+struct ViewVote {
+  ViewHash named;
+  enum class Kind : uint8_t {
+    kUnknown,
+    kHeld,      // a newcomer was told of it, and waits for others to name it
+    kAccepted,  // as a witness of `held`, at `ballot`
+    kDecided    // it is in it, was, or goes there next
+  } kind = Kind::kUnknown;
+  Ballot ballot = 0;
+  bool operator==(const ViewVote&) const = default;
+};
 // Paxos on the register "successor of `parent`" (successor.h).
 struct ViewOpen {
   ViewHash parent;
@@ -212,7 +229,8 @@ using Message =
                  message::ViewOpen, message::ViewPromise, message::ViewAccept,
                  message::ViewAccepted, message::BranchOpen, message::BranchJoin,
                  message::BranchView, message::BranchHeld, message::Leaving, message::CountedAsk,
-                 message::CountedAnswer, message::ListInUse, message::ListAsk, message::Pair>;
+                 message::CountedAnswer, message::ListInUse, message::ListAsk, message::Pair,
+                 message::ViewVoteAsk, message::ViewVote>;
 
 inline constexpr size_t kMostName = 256;       // a worker's name
 inline constexpr size_t kMostEndpoint = 300;   // host (253) and port

@@ -42,6 +42,7 @@ class Writer {
     if (v) out_.Raw(v->origin.view());
   }
   void operator()(message::JoinAnswer::Kind v) { out_.U8(static_cast<uint8_t>(v)); }
+  void operator()(message::ViewVote::Kind v) { out_.U8(static_cast<uint8_t>(v)); }
   void operator()(PairWord::Kind v) { out_.U8(static_cast<uint8_t>(v)); }
   template <class T>
   void operator()(const std::vector<T>& items) {
@@ -100,6 +101,11 @@ class Reader {
     const uint8_t kind = in_.U8();
     if (kind > static_cast<uint8_t>(message::JoinAnswer::Kind::kRefused)) return in_.Fail();
     v = static_cast<message::JoinAnswer::Kind>(kind);
+  }
+  void operator()(message::ViewVote::Kind& v) {
+    const uint8_t kind = in_.U8();
+    if (kind > static_cast<uint8_t>(message::ViewVote::Kind::kDecided)) return in_.Fail();
+    v = static_cast<message::ViewVote::Kind>(kind);
   }
   void operator()(PairWord::Kind& v) {
     const uint8_t kind = in_.U8();
@@ -166,6 +172,10 @@ void Fields(M& m, F&& f) {
     f(m.instance);
   else if constexpr (std::is_same_v<T, CountedAnswer>)
     (f(m.instance), f(m.counted));
+  else if constexpr (std::is_same_v<T, ViewVoteAsk>)
+    (f(m.held), f(m.named));
+  else if constexpr (std::is_same_v<T, ViewVote>)
+    (f(m.named), f(m.kind), f(m.ballot));
   else if constexpr (std::is_same_v<T, Pair>)
     (f(m.view), f(m.word.kind), f.Any(m.word.number), f.Any(m.word.step_nanoseconds));
   else

@@ -16,7 +16,8 @@ namespace {
 // `witnesses` members, all witnesses; the first `stewards` of them propose, each a view of its own.
 class Register {
  public:
-  Register(size_t witnesses, size_t stewards, uint64_t seed) : rng_(seed), tables_(witnesses) {
+  Register(size_t witnesses, size_t stewards, uint64_t seed)
+      : rng_(seed), tables_(witnesses, SuccessorWitness("job")) {
     parent_.epoch = 4;
     parent_.grid = Grid{{static_cast<uint16_t>(witnesses)}};
     for (size_t i = 0; i < witnesses; ++i) {

@@ -58,7 +58,9 @@ std::vector<Message> OneOfEach(Rng& rng) {
           CountedAnswer{AnyId<InstanceId>(rng), true},
           ListInUse{view, 9, 1, 17, {seat}, {vacancy}},
           ListAsk{AnyId<InstanceId>(rng)},
-          Pair{view, {PairWord::Kind::kBusy, 12, 34}}};
+          Pair{view, {PairWord::Kind::kBusy, 12, 34}},
+          ViewVoteAsk{view, AnyId<ViewHash>(rng)},
+          ViewVote{view, ViewVote::Kind::kAccepted, 17}};
 }
 
 TEST(MessagesTest, EveryKindComesBackAsItWasSent) {

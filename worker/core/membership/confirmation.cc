@@ -1,0 +1,93 @@
+#include "worker/core/membership/confirmation.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace crowdsurf::worker {
+namespace {
+
+using Kind = message::ViewVote::Kind;
+
+constexpr Duration kFirstPause = Milliseconds(20);
+constexpr Duration kMostPause = Milliseconds(640);
+
+}  // namespace
+
+Confirmation::Confirmation(Rule rule, const ViewHash& held, const ViewHash& named,
+                           std::vector<PeerId> voters)
+    : rule_(rule), held_(held), named_(named), voters_(std::move(voters)) {}
+
+void Confirmation::OnVote(const PeerId& from, const message::ViewVote& vote) {
+  if (vote.named != named_) return;
+  if (std::find(voters_.begin(), voters_.end(), from) == voters_.end()) return;
+  const auto at = votes_.try_emplace(from, vote).first;
+  if (at->second.kind != Kind::kDecided && vote.kind != Kind::kUnknown) at->second = vote;
+}
+
+bool Confirmation::Names(const PeerId& voter) const {
+  const auto at = votes_.find(voter);
+  if (at == votes_.end()) return false;
+  return at->second.kind >= (rule_ == Rule::kNewcomer ? Kind::kHeld : Kind::kDecided);
+}
+
+void Confirmation::OnTimer(Time now, const PeerId& self, const std::set<PeerId>& down,
+                           Actions& out) {
+  if (asks_ >= kMostAsks || (!deadline_.unset() && now < deadline_)) return;
+  deadline_ = now + std::min(kFirstPause * static_cast<double>(1U << asks_), kMostPause);
+  ++asks_;
+  const Bytes body = EncodeMessage(message::ViewVoteAsk{held_, named_});
+  const size_t most = rule_ == Rule::kQuorum ? voters_.size() : kAskedAtOnce;
+  size_t asked = 0;
+  for (size_t i = 0; i < voters_.size() && asked < most; ++i, ++next_) {
+    const PeerId& voter = voters_[next_ % voters_.size()];
+    const auto vote = votes_.find(voter);
+    const bool sure = vote != votes_.end() && vote->second.kind == Kind::kDecided;
+    if (voter == self || sure || down.contains(voter)) continue;
+    out.push_back(Send{voter, body});
+    ++asked;
+  }
+}
+
+std::set<PeerId> Confirmation::Live(const std::set<PeerId>& down) const {
+  std::set<PeerId> live;
+  for (const PeerId& voter : voters_)
+    if (!down.contains(voter)) live.insert(voter);
+  return live;
+}
+
+bool Confirmation::Confirmed(const std::set<PeerId>& down) const {
+  if (rule_ != Rule::kQuorum) {
+    const auto named = std::count_if(voters_.begin(), voters_.end(),
+                                     [&](const PeerId& voter) { return Names(voter); });
+    return named >= 2 || (named == 1 && Live(down).size() <= 1);
+  }
+  std::set<PeerId> decided;
+  std::map<Ballot, std::set<PeerId>> accepted;
+  for (const auto& [voter, vote] : votes_) {
+    if (vote.kind == Kind::kDecided) decided.insert(voter);
+    if (vote.kind == Kind::kAccepted) accepted[vote.ballot].insert(voter);
+  }
+  if (IsQuorum(voters_, decided)) return true;
+  return std::any_of(accepted.begin(), accepted.end(), [&](auto entry) {
+    entry.second.insert(decided.begin(), decided.end());
+    return IsQuorum(voters_, entry.second);
+  });
+}
+
+// Not enough that a quorum answers: those that knew it and died would then refute it.
+Confirmation::Verdict Confirmation::Judge(Time now, const std::set<PeerId>& down) const {
+  if (Confirmed(down)) return Verdict::kConfirmed;
+  std::set<PeerId> reachable = Live(down);
+  std::set<PeerId> unknowing;
+  for (const auto& [voter, vote] : votes_) {
+    reachable.insert(voter);
+    if (vote.kind == Kind::kUnknown) unknowing.insert(voter);
+  }
+  const bool enough = rule_ == Rule::kQuorum ? IsQuorum(voters_, reachable) : !reachable.empty();
+  if (!enough) return Verdict::kSilent;
+  if (asks_ < kMostAsks || now < deadline_) return Verdict::kOpen;
+  const bool refuted = rule_ != Rule::kQuorum || IsQuorum(voters_, unknowing);
+  return refuted ? Verdict::kRefuted : Verdict::kSilent;
+}
+
+}  // namespace crowdsurf::worker

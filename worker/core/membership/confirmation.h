@@ -1,0 +1,64 @@
+// Confirmation: is a view that one member names known to others, too?
+//
+// News of a view is a hint. Before a member acts on it, it asks others directly. A successor of the
+// view it holds needs a quorum of that view's witnesses: those that name it as decided, and those
+// that accepted it at one same ballot. (Accepted at different ballots it need not be chosen.) A
+// view of another line needs two different members of that view that are in it, or the only other
+// one there is. So does a successor where no quorum answers. For a newcomer it is enough that the
+// second one is a newcomer, too, and was told the same: a first view has no older members. Asks go
+// out again after 20 ms, then twice as late each time, at most kMostAsks times. Owner: Membership,
+// single sequence. Source: round-protocol.md 1 and 9.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <vector>
+
+#include "base/time.h"
+#include "worker/core/port/actions.h"
+#include "worker/core/port/messages.h"
+#include "worker/core/view/view.h"
+
+namespace crowdsurf::worker {
+
+class Confirmation {
+ public:
+  enum class Rule : uint8_t { kQuorum, kTwoMembers, kNewcomer };
+  enum class Verdict : uint8_t {
+    kOpen,       // ask on
+    kConfirmed,  // act on it
+    kRefuted,    // a quorum of the witnesses, or enough members, do not know it
+    kSilent,     // no quorum says either
+  };
+  static constexpr uint32_t kMostAsks = 8;
+  static constexpr size_t kAskedAtOnce = 4;  // members; witnesses are all asked
+
+  // `held`: the view that the asking member is in, none for a joiner. `voters`: its witnesses, in
+  // order, for kQuorum; else the members of `named` without the asking one.
+  Confirmation(Rule rule, const ViewHash& held, const ViewHash& named, std::vector<PeerId> voters);
+
+  // The latest word of a voter counts, but nobody takes back that he knows it. Others are ignored.
+  void OnVote(const PeerId& from, const message::ViewVote& vote);
+  // Asks whoever has not named the view yet, if it is time to. Not those of `down`, nor `self`.
+  void OnTimer(Time now, const PeerId& self, const std::set<PeerId>& down, Actions& out);
+  Time NextDeadline() const { return deadline_; }
+  Verdict Judge(Time now, const std::set<PeerId>& down) const;
+  Rule rule() const { return rule_; }
+
+ private:
+  bool Confirmed(const std::set<PeerId>& down) const;
+  bool Names(const PeerId& voter) const;
+  std::set<PeerId> Live(const std::set<PeerId>& down) const;
+
+  Rule rule_;
+  ViewHash held_;
+  ViewHash named_;
+  std::vector<PeerId> voters_;
+  std::map<PeerId, message::ViewVote> votes_;  // at most one a voter
+  uint32_t asks_ = 0;
+  size_t next_ = 0;  // voter to be asked next
+  Time deadline_;
+};
+
+}  // namespace crowdsurf::worker
