@@ -8,7 +8,7 @@
 
 #include "base/backoff.h"
 #include "base/edge/files.h"
-#include "coordinator-free-dht/edge/host.h"
+#include "base/edge/host_loop.h"
 
 namespace crowdsurf::dht {
 namespace {

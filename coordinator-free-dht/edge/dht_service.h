@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "base/edge/host_loop.h"
 #include "coordinator-free-dht/core/node.h"
-#include "coordinator-free-dht/edge/host.h"
 #include "coordinator-free-dht/edge/transport.h"
 
 namespace crowdsurf::dht {

@@ -16,11 +16,11 @@
 #include <memory>
 #include <string>
 
+#include "base/edge/host_loop.h"
 #include "base/log.h"
 #include "base/metrics.h"
 #include "base/status.h"
 #include "coordinator-free-dht/core/message.h"
-#include "coordinator-free-dht/edge/host.h"
 #include "coordinator-free-dht/edge/identity.h"
 #include "coordinator-free-dht/edge/relay.h"
 

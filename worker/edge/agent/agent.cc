@@ -65,7 +65,7 @@ Agent::Impl::Impl(AgentOptions options, JobConfig config, LogSink* sink, LogLeve
       host_(kMailbox, registry_, log_.For("host")),
       page_(registry_, "crowdsurf-worker"),
       pulse_(options_.hang_after > 0 ? Seconds(options_.hang_after) : Duration::Infinite()),
-      started_unix_(UnixSeconds(dht::HostLoop::Wall())) {}
+      started_unix_(UnixSeconds(HostLoop::Wall())) {}
 
 Agent::Impl::~Impl() {
   // Whatever posts to the host or calls into another part goes first.

@@ -116,7 +116,7 @@ void Agent::Impl::DescribeAverage(int inbox, const Deliver& action) {
   const std::span<const float> values = std::as_const(*link_).inbox(inbox);
   (void)slow_->Run([this, inbox, values, writes = state_->writes(inbox), number = action.averaging,
                     samples = action.job_samples,
-                    schema = trainer_->schema]() -> dht::HostLoop::Closure {
+                    schema = trainer_->schema]() -> HostLoop::Closure {
     const StateManifest manifest = StateExchange::Describe(values, number, samples, schema);
     return [this, inbox, writes, manifest](Time now, WallTime wall) {
       if (state_->writes(inbox) != writes) return;

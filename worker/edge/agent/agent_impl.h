@@ -11,11 +11,11 @@
 #include <future>
 #include <optional>
 
+#include "base/edge/host_loop.h"
 #include "base/edge/http_server.h"
 #include "base/edge/metrics_page.h"
 #include "coordinator-free-dht/edge/certificate_keeper.h"
 #include "coordinator-free-dht/edge/dht_service.h"
-#include "coordinator-free-dht/edge/host.h"
 #include "coordinator-free-dht/edge/identity.h"
 #include "coordinator-free-dht/edge/transport.h"
 #include "worker/core/link/death_notes.h"
@@ -40,7 +40,7 @@ namespace crowdsurf::worker {
 // Reason of an agent's end that the operator looks for (DESIGN.md 11: termination message).
 inline constexpr char kTargetMet[] = "target met";
 
-class Agent::Impl : public dht::TimerSource {
+class Agent::Impl : public TimerSource {
  public:
   Impl(AgentOptions options, JobConfig config, LogSink* sink, LogLevel least,
        StrategyFactory strategies);
@@ -157,7 +157,7 @@ class Agent::Impl : public dht::TimerSource {
   const Logger log_;
   MetricRegistry registry_;
   AgentMetrics metrics_;
-  dht::HostLoop host_;
+  HostLoop host_;
   std::unique_ptr<dht::Identity> identity_;
   std::unique_ptr<dht::CertificateKeeper> certificates_;
   std::unique_ptr<dht::PeerTransport> grpc_;

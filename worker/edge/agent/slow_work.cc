@@ -9,7 +9,7 @@ constexpr std::chrono::milliseconds kHostFull{10};  // until its mailbox is look
 
 }  // namespace
 
-SlowWork::SlowWork(dht::HostLoop& host, MetricRegistry& registry)
+SlowWork::SlowWork(HostLoop& host, MetricRegistry& registry)
     : host_(host),
       refused_(registry.AddCounter("crowdsurf_worker_slow_work_refused_total",
                                    "Hashes and reads left out because too many waited.")),
@@ -31,7 +31,7 @@ void SlowWork::Loop() {
   while (!stopped_) {
     const auto job = jobs_.Take(std::chrono::steady_clock::time_point::max());
     if (!job) return;
-    const dht::HostLoop::Closure after = (*job)();
+    const HostLoop::Closure after = (*job)();
     // Somebody waits for it: a full mailbox is a matter of time.
     while (!stopped_ && !host_.Post(after)) std::this_thread::sleep_for(kHostFull);
   }

@@ -9,19 +9,19 @@
 #include <functional>
 #include <thread>
 
+#include "base/edge/host_loop.h"
 #include "base/mailbox.h"
 #include "base/metrics.h"
-#include "coordinator-free-dht/edge/host.h"
 
 namespace crowdsurf::worker {
 
 class SlowWork {
  public:
   static constexpr size_t kMost = 16;
-  using Job = std::function<dht::HostLoop::Closure()>;
+  using Job = std::function<HostLoop::Closure()>;
 
   // `host` outlives it.
-  SlowWork(dht::HostLoop& host, MetricRegistry& registry);
+  SlowWork(HostLoop& host, MetricRegistry& registry);
   ~SlowWork();  // ends after the job in hand; what waits is dropped
 
   [[nodiscard]] bool Run(Job job);
@@ -29,7 +29,7 @@ class SlowWork {
  private:
   void Loop();
 
-  dht::HostLoop& host_;
+  HostLoop& host_;
   Counter& refused_;
   Mailbox<Job> jobs_{kMost};
   std::atomic<bool> stopped_{false};

@@ -9,7 +9,7 @@
 namespace crowdsurf::worker {
 
 TensorTransport::TensorTransport(TensorTransportOptions options, const dht::Identity& identity,
-                                 dht::HostLoop& host, MetricRegistry& metrics, Logger log,
+                                 HostLoop& host, MetricRegistry& metrics, Logger log,
                                  dht::Relay* relay)
     : impl_(std::make_shared<Impl>(std::move(options), identity, host, metrics, log, relay)) {}
 TensorTransport::~TensorTransport() { Stop(); }
@@ -27,8 +27,7 @@ TensorTransport::Sent TensorTransport::Send(const PeerId& to, const std::string&
 void TensorTransport::Forget(const PeerId& peer) { impl_->Forget(peer); }
 
 TensorTransport::Impl::Impl(TensorTransportOptions options, const dht::Identity& identity,
-                            dht::HostLoop& host, MetricRegistry& metrics, Logger log,
-                            dht::Relay* relay)
+                            HostLoop& host, MetricRegistry& metrics, Logger log, dht::Relay* relay)
     : options_(std::move(options)),
       identity_(identity),
       host_(host),

@@ -15,10 +15,10 @@
 #include <memory>
 #include <string>
 
+#include "base/edge/host_loop.h"
 #include "base/log.h"
 #include "base/metrics.h"
 #include "base/status.h"
-#include "coordinator-free-dht/edge/host.h"
 #include "coordinator-free-dht/edge/identity.h"
 #include "coordinator-free-dht/edge/relay.h"
 #include "worker/core/round/reducer.h"
@@ -54,9 +54,8 @@ class TensorTransport {
 
   // References outlive the transport, and so does `relay`; nullptr: who cannot be dialed is not
   // reached.
-  TensorTransport(TensorTransportOptions options, const dht::Identity& identity,
-                  dht::HostLoop& host, MetricRegistry& metrics, Logger log,
-                  dht::Relay* relay = nullptr);
+  TensorTransport(TensorTransportOptions options, const dht::Identity& identity, HostLoop& host,
+                  MetricRegistry& metrics, Logger log, dht::Relay* relay = nullptr);
   ~TensorTransport();  // stops
 
   void SetHandlers(TensorHandlers handlers);  // before Start

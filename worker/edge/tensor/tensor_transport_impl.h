@@ -23,7 +23,7 @@ namespace crowdsurf::worker {
 
 class TensorTransport::Impl : public std::enable_shared_from_this<Impl> {
  public:
-  Impl(TensorTransportOptions options, const dht::Identity& identity, dht::HostLoop& host,
+  Impl(TensorTransportOptions options, const dht::Identity& identity, HostLoop& host,
        MetricRegistry& metrics, Logger log, dht::Relay* relay);
 
   void SetHandlers(TensorHandlers handlers) { handlers_ = std::move(handlers); }
@@ -94,7 +94,7 @@ class TensorTransport::Impl : public std::enable_shared_from_this<Impl> {
 
   const TensorTransportOptions options_;
   const dht::Identity& identity_;
-  dht::HostLoop& host_;
+  HostLoop& host_;
   TensorMetrics metrics_;
   const Logger log_;
   dht::Relay* const relay_;

@@ -34,7 +34,7 @@ class Gate {
 
 struct SlowWorkTest : testing::Test {
   MetricRegistry metrics;
-  dht::HostLoop host{100, metrics, Logger()};
+  HostLoop host{100, metrics, Logger()};
   SlowWork slow{host, metrics};
 };
 
@@ -44,7 +44,7 @@ TEST_F(SlowWorkTest, TheHostRunsEventsWhileAJobIsInHand) {
   bool met = false;
   std::thread::id did, told;
   EXPECT_TRUE(host.Post([&](Time, WallTime) {
-    EXPECT_TRUE(slow.Run([&]() -> dht::HostLoop::Closure {
+    EXPECT_TRUE(slow.Run([&]() -> HostLoop::Closure {
       met = gate.Wait(5s);
       did = std::this_thread::get_id();
       return [&](Time, WallTime) {
@@ -62,7 +62,7 @@ TEST_F(SlowWorkTest, TheHostRunsEventsWhileAJobIsInHand) {
 
 TEST_F(SlowWorkTest, AJobTooManyIsRefusedAndCounted) {
   Gate gate, begun;
-  const auto job = [&]() -> dht::HostLoop::Closure {
+  const auto job = [&]() -> HostLoop::Closure {
     begun.Open();
     gate.Wait(5s);
     return [](Time, WallTime) {};

@@ -58,7 +58,7 @@ class Plane {
  private:
   dht::Waiter* const waiter_;
   MetricRegistry metrics_;
-  dht::HostLoop host_;
+  HostLoop host_;
   std::unique_ptr<TensorTransport> transport_;
   std::mutex mutex_;
   std::vector<Bytes> received_;

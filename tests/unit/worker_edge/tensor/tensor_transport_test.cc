@@ -113,7 +113,7 @@ class Node {
  private:
   dht::TemporaryDirectory folder_;
   MetricRegistry metrics_;
-  dht::HostLoop host_;
+  HostLoop host_;
   std::unique_ptr<dht::Identity> identity_;
   std::unique_ptr<TensorTransport> transport_;
   std::mutex mutex_;

@@ -46,7 +46,7 @@ class SilentPort {
 };
 
 // An agent's planes over a transport and a host thread of their own.
-class Planes : public dht::TimerSource {
+class Planes : public TimerSource {
  public:
   Planes() {
     transport_.SetHandlers(
@@ -176,7 +176,7 @@ class Planes : public dht::TimerSource {
 
   MetricRegistry registry_;
   AgentMetrics metrics_{registry_};
-  dht::HostLoop host_{4096, registry_, Logger()};
+  HostLoop host_{4096, registry_, Logger()};
   const std::unique_ptr<dht::Identity> identity_ = *dht::Identity::Open("");
   TensorTransport transport_{Options(), *identity_, host_, registry_, Logger()};
   std::vector<float> outbox_ = std::vector<float>(kChunk * kChunks, 1.0F);

@@ -22,7 +22,7 @@
 #include "base/metrics.h"
 #include "base/time.h"
 
-namespace crowdsurf::dht {
+namespace crowdsurf {
 
 // A core (or a group of them) as the loop sees it.
 class TimerSource {
@@ -80,4 +80,4 @@ class HostLoop {
   Gauge& longest_;
 };
 
-}  // namespace crowdsurf::dht
+}  // namespace crowdsurf

@@ -1,4 +1,4 @@
-#include "coordinator-free-dht/edge/host.h"
+#include "base/edge/host_loop.h"
 
 #include <algorithm>
 #include <chrono>
@@ -6,7 +6,7 @@
 #include "base/check.h"
 #include "base/edge/clock.h"
 
-namespace crowdsurf::dht {
+namespace crowdsurf {
 namespace {
 
 using SteadyClock = std::chrono::steady_clock;
@@ -149,4 +149,4 @@ void HostLoop::Run() {
   }
 }
 
-}  // namespace crowdsurf::dht
+}  // namespace crowdsurf

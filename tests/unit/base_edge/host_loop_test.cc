@@ -1,10 +1,10 @@
-#include "coordinator-free-dht/edge/host.h"
+#include "base/edge/host_loop.h"
 
 #include <gmock/gmock.h>
 
 #include <thread>
 
-namespace crowdsurf::dht {
+namespace crowdsurf {
 namespace {
 
 // Due every `period` from the first call on; stops the loop after `times`.
@@ -172,4 +172,4 @@ TEST(HostLoopTest, TheGraceEndsTheLoopWhateverSourcesSay) {
 }
 
 }  // namespace
-}  // namespace crowdsurf::dht
+}  // namespace crowdsurf
