@@ -33,6 +33,7 @@ class Gate {
 };
 
 struct SlowWorkTest : testing::Test {
+  Gate gate, begun;  // first: jobs wait at them until `slow` has ended
   MetricRegistry metrics;
   HostLoop host{100, metrics, Logger()};
   SlowWork slow{host, metrics};
@@ -40,7 +41,6 @@ struct SlowWorkTest : testing::Test {
 
 // A donor's state of gigabytes is hashed and read there: the host's heartbeats must go on.
 TEST_F(SlowWorkTest, TheHostRunsEventsWhileAJobIsInHand) {
-  Gate gate;
   bool met = false;
   std::thread::id did, told;
   EXPECT_TRUE(host.Post([&](Time, WallTime) {
@@ -61,7 +61,6 @@ TEST_F(SlowWorkTest, TheHostRunsEventsWhileAJobIsInHand) {
 }
 
 TEST_F(SlowWorkTest, AJobTooManyIsRefusedAndCounted) {
-  Gate gate, begun;
   const auto job = [&]() -> HostLoop::Closure {
     begun.Open();
     gate.Wait(5s);
