@@ -125,9 +125,12 @@ void RoundCheckers::OnOpen(int node, const InstanceId& instance, int rank, doubl
                            WireFormat wire, std::vector<Parcel> inputs) {
   Seen& seen = seen_[instance];
   seen.wire = wire;
-  const auto [at, fresh] = seen.inputs.try_emplace(rank, Input{node, weight, std::move(inputs)});
-  if (!fresh && at->second.node != node)
-    Add("S7", instance, node, absl::StrCat("rank ", rank, " is also node ", at->second.node));
+  const auto at = seen.inputs.find(rank);
+  if (at != seen.inputs.end() && at->second.node != node)
+    return Add("S7", instance, node,
+               absl::StrCat("rank ", rank, " is also node ", at->second.node));
+  // A round that has sent nothing may be opened anew, by then with another weight.
+  seen.inputs.insert_or_assign(rank, Input{node, weight, std::move(inputs)});
 }
 
 void RoundCheckers::OnSpoke(int node, const InstanceId& instance, int rank, uint32_t chunk,

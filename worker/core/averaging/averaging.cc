@@ -171,7 +171,7 @@ void Averaging::OnHolds(const Committed& committed) {
 void Averaging::OnAdopted(const Committed& committed) {
   OnHolds(committed);
   counted_ = std::max(counted_, progress_.samples);
-  returned_ = 0;
+  returned_ = answered_ = 0;
   doubt_.reset();
 }
 
@@ -211,7 +211,7 @@ void Averaging::OnTrainer(Time now, const TrainerRegistered& trainer) {
   mixing_.SetVector(trainer.elements);
   committed_region_ = Region::kInboxA;  // what is fetched or restored lies there
   counted_ = snapshot_ = trainer.counted;
-  returned_ = 0;
+  returned_ = answered_ = 0;
   doubt_.reset();
   progress_ = {};
   took_part_ = false;
@@ -260,6 +260,7 @@ void Averaging::OnPublished(Time now, const Published& published, Actions& out) 
     return AskForMixing(out);
   }
   snapshotted_ = true;
+  staked_ = {};
   rounds_.OnSnapshot(now, out);
   snapshot_ = published.samples;
   progress_.step = std::max(progress_.step, published.step);
@@ -277,16 +278,25 @@ void Averaging::OpenTrip(Time now, Actions& out) {
     return;
   }
   stage_ = Stage::kRounds;
+  FixStake();
+  StrategyActions actions;
+  Strategy& strategy = Counting(number_) ? *counter_ : *strategy_;
+  strategy.OnEvent(now, PublishedEvent{number_, stake_.weight}, actions);
+  Run(now, actions, out);
+}
+
+// Others may have heard the stake of a round that was suspended before it sent values, and go by
+// that: opened anew under the same list it has the same stake.
+void Averaging::FixStake() {
+  if (staked_ == std::pair(number_, seating_.hash())) return;
+  staked_ = {number_, seating_.hash()};
+  returned_ += std::exchange(answered_, 0);
   const double samples = snapshot_ - counted_ + returned_;
   const bool equal = seating_.view().config.weighting == Weighting::kEqual;
   stake_ = {.weight = equal ? 1 : samples, .samples = samples, .before = {}};
   // Others may have completed this averaging already: then their count is not of before it.
   if (job_.averaging < number_)
     stake_.before = {.averaging = job_.averaging, .samples = job_.job_samples};
-  StrategyActions actions;
-  Strategy& strategy = Counting(number_) ? *counter_ : *strategy_;
-  strategy.OnEvent(now, PublishedEvent{number_, stake_.weight}, actions);
-  Run(now, actions, out);
 }
 
 void Averaging::OnPublishRefused(Time now, const PublishRefused& refused, Actions& out) {

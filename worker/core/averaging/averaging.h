@@ -146,6 +146,7 @@ class Averaging {
   void StartPublish(Time now, uint64_t averaging, Actions& out);
   void GoOn(Time now, uint64_t averaging, Actions& out);
   void OpenTrip(Time now, Actions& out);
+  void FixStake();
   bool Held(Time now, uint64_t averaging) const;
   void Resume(Time now, Actions& out);
   void RequestSnapshot(Actions& out);
@@ -203,9 +204,11 @@ class Averaging {
 
   double counted_ = 0;   // of the trainer's total: already in some average, or given up
   double snapshot_ = 0;  // the trainer's total in the outbox
-  double returned_ = 0;  // samples that turned out not to be counted
-  Stake stake_;          // of the value that the next round takes in
-  Digest last_root_;     // of the previous round's value
+  double returned_ = 0;  // samples that turned out not to be counted, in the present stake
+  double answered_ = 0;  // others that did since it was fixed: for the next
+  std::pair<uint64_t, ViewHash> staked_;  // averaging and view that stake_ was fixed for
+  Stake stake_;                           // of the value that the next round takes in
+  Digest last_root_;                      // of the previous round's value
   std::optional<Doubt> doubt_;
 
   Committed committed_;

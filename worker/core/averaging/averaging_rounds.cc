@@ -94,7 +94,7 @@ void Averaging::OnCountedAsk(const PeerId& from, const message::CountedAsk& ask,
 
 void Averaging::OnCountedAnswer(const message::CountedAnswer& answer) {
   if (!doubt_ || doubt_->instance != answer.instance) return;
-  if (!answer.counted) returned_ += doubt_->samples;
+  if (!answer.counted) answered_ += doubt_->samples;
   doubt_.reset();
 }
 
