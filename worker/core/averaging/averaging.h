@@ -97,6 +97,7 @@ class Averaging {
   uint64_t number() const { return number_; }  // of the averaging under way
   // The least averaging that has not begun here.
   uint64_t next() const { return idle() ? next_ : number_ + 1; }
+  bool HasBegun(uint64_t averaging) const { return averaging <= begun_; }
   // The first averaging that a view made now can open: a snapshot under way serves it.
   uint64_t first_of_new_view() const { return movable() ? number_ : next(); }
   // The least averaging that nobody can have begun, as far as is known here: nobody is due for it.

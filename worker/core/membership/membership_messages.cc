@@ -265,9 +265,9 @@ void Membership::On(Time, const PeerId& from, const message::BranchHeld& held, A
 void Membership::On(Time now, const PeerId& from, const message::Leaving& leaving, Actions& out) {
   joiners_.erase(from);
   if (!seating_ || seating_->hash() != leaving.view) return;
-  // It was taken for dead before it could say so; it comes into this view no more either way.
-  if (seating_->Vacated(from)) departed_.insert(from);
-  if (!seating_->CellOf(from)) return;
+  // Its cell may be vacated already: by a steward that took it for dead, or that heard this first.
+  // Averagings from before the vacancy have it as a member all the same.
+  if (!Concerns(*seating_, from)) return;
   down_.insert(from);
   departed_.insert(from);
   averaging_.SetDown(down_);

@@ -45,7 +45,13 @@ void Peer::Impl::InView(Time now, const PeerId& from, const M& message, F&& deli
     if (!present && averaging_.rounds().Serves(message)) return deliver();
   }
   if (membership_.IsOurs(now, from, message.view, out)) return deliver();
-  if (membership_.seating() && membership_.seating()->hash() == message.view) return;  // vacated
+  if (membership_.seating() && membership_.seating()->hash() == message.view) {
+    // Its cell is vacated. It is a member of the averagings before that, and a witness of the view:
+    // a round that heard it, but not what it says, would take it for alive and wait for its word.
+    if constexpr (std::is_same_v<M, message::RoundFrame>)
+      if (averaging_.HasBegun(message.averaging)) deliver();
+    return;
+  }
   early_.push_back({from, message.view, message, body_bytes_});
   early_bytes_ += body_bytes_;
   while (early_.size() > kMostEarly || early_bytes_ > kMostEarlyBytes) {

@@ -61,6 +61,36 @@ TEST(PeerFailureTest, WhoDiesIsNamedAsLostAndWhoLeavesIsNot) {
   EXPECT_THAT(world.Summary(0).lost, testing::Contains("w2"));
 }
 
+// It stays up, answers nothing about the view that it left, and the others know it at other times.
+TEST(PeerFailureTest, OneThatGivesItsSeatBackCostsNobodyARound) {
+  for (uint64_t seed = FirstSeed(); seed <= 25 * LastSeed(); ++seed) {
+    AveragingConfig config = EveryTenSteps(2);
+    config.interval = 100;
+    PeerWorld world(seed, config);
+    world.jitter = 3;
+    for (int i = 0; i < 4; ++i) {
+      world.Add();
+      world.node(static_cast<size_t>(i)).step_time = Milliseconds(2);
+    }
+    ASSERT_TRUE(world.UntilTogether(Seconds(5))) << seed;
+    Rng rng(seed);
+    const size_t gone = rng.Uniform(4);
+    world.node(gone).gives_no_snapshot = true;
+    // On every second seed the steward alone hears that it leaves.
+    const bool lost = seed % 2 == 0 && !world.Summary(gone).steward;
+    world.lose = [&](size_t from, size_t to, const Message& message) {
+      return lost && from == gone && std::holds_alternative<message::Leaving>(message) &&
+             !world.Summary(to).steward;
+    };
+    world.RunFor(Seconds(4));
+    ExpectAgreement(world);
+    for (size_t i = 0; i < 4; ++i) {
+      if (i == gone) continue;
+      EXPECT_EQ(world.Summary(i).rounds.failed(), 0U) << "seed " << seed << " peer " << i;
+    }
+  }
+}
+
 TEST(PeerFailureTest, OneThatLeavesExitsSoonAndTheOthersGoOn) {
   PeerWorld world(6, EveryTenSteps());
   for (int i = 0; i < 4; ++i) world.Add();

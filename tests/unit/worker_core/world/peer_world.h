@@ -65,6 +65,8 @@ class PeerWorld {
     double samples_per_step = 8;
     double drift = 0;  // added to every value each step
     std::optional<uint64_t> publish;
+    bool gives_no_snapshot = false;  // its parameters are not finite: the third ends its sitting
+    int refused = 0;
     uint64_t wake_steps = 0;
     std::optional<Deliver> delivered;
     // seen

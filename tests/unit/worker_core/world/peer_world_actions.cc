@@ -202,7 +202,10 @@ void PeerWorld::Step(size_t i) {
   ++n.steps;
   for (double& v : n.x) v += n.drift;
   const double samples = n.samples_per_step * static_cast<double>(n.steps);
-  if (n.publish) {
+  if (n.publish && n.gives_no_snapshot) {
+    Local(i, PublishRefused{*std::exchange(n.publish, std::nullopt)});
+    if (++n.refused == 3) Local(i, TrainerGone{});
+  } else if (n.publish) {
     n.regions[Region::kOutbox] = n.x;
     const uint64_t k = *std::exchange(n.publish, std::nullopt);
     Local(i, Published{k, samples, n.steps});
