@@ -14,12 +14,23 @@ constexpr Duration kMostPause = Milliseconds(640);
 }  // namespace
 
 Confirmation::Confirmation(Rule rule, const ViewHash& held, const ViewHash& named,
-                           std::vector<PeerId> voters)
-    : rule_(rule), held_(held), named_(named), voters_(std::move(voters)) {}
+                           std::vector<PeerId> voters, std::vector<PeerId> witnesses)
+    : rule_(rule),
+      held_(held),
+      named_(named),
+      voters_(std::move(voters)),
+      witnesses_(std::move(witnesses)) {}
+
+bool Confirmation::IsVoter(const PeerId& peer) const {
+  const auto is_in = [&](const std::vector<PeerId>& peers) {
+    return std::find(peers.begin(), peers.end(), peer) != peers.end();
+  };
+  return is_in(voters_) || is_in(witnesses_);
+}
 
 void Confirmation::OnVote(const PeerId& from, const message::ViewVote& vote) {
   if (vote.named != named_) return;
-  if (std::find(voters_.begin(), voters_.end(), from) == voters_.end()) return;
+  if (!IsVoter(from)) return;
   const auto at = votes_.try_emplace(from, vote).first;
   if (at->second.kind != Kind::kDecided && vote.kind != Kind::kUnknown) at->second = vote;
 }
@@ -55,23 +66,38 @@ std::set<PeerId> Confirmation::Live(const std::set<PeerId>& down) const {
   return live;
 }
 
+std::map<Ballot, std::set<PeerId>> Confirmation::Supporters() const {
+  std::set<PeerId> decided;
+  std::map<Ballot, std::set<PeerId>> supporters;
+  for (const auto& [voter, vote] : votes_) {
+    if (vote.kind == Kind::kDecided) decided.insert(voter);
+    if (vote.kind == Kind::kAccepted) supporters[vote.ballot].insert(voter);
+  }
+  supporters[0];
+  for (auto& [ballot, peers] : supporters) peers.insert(decided.begin(), decided.end());
+  return supporters;
+}
+
+bool Confirmation::WitnessesLeftName(const std::set<PeerId>& down) const {
+  std::set<PeerId> left;
+  for (const PeerId& witness : witnesses_)
+    if (!down.contains(witness)) left.insert(witness);
+  if (left.size() < 2) return false;
+  const auto supporters = Supporters();
+  return std::any_of(supporters.begin(), supporters.end(), [&](const auto& entry) {
+    return std::includes(entry.second.begin(), entry.second.end(), left.begin(), left.end());
+  });
+}
+
 bool Confirmation::Confirmed(const std::set<PeerId>& down) const {
   if (rule_ != Rule::kQuorum) {
     const auto named = std::count_if(voters_.begin(), voters_.end(),
                                      [&](const PeerId& voter) { return Names(voter); });
-    return named >= 2 || (named == 1 && Live(down).size() <= 1);
+    return named >= 2 || (named == 1 && (Live(down).size() <= 1 || WitnessesLeftName(down)));
   }
-  std::set<PeerId> decided;
-  std::map<Ballot, std::set<PeerId>> accepted;
-  for (const auto& [voter, vote] : votes_) {
-    if (vote.kind == Kind::kDecided) decided.insert(voter);
-    if (vote.kind == Kind::kAccepted) accepted[vote.ballot].insert(voter);
-  }
-  if (IsQuorum(voters_, decided)) return true;
-  return std::any_of(accepted.begin(), accepted.end(), [&](auto entry) {
-    entry.second.insert(decided.begin(), decided.end());
-    return IsQuorum(voters_, entry.second);
-  });
+  const auto supporters = Supporters();
+  return std::any_of(supporters.begin(), supporters.end(),
+                     [&](const auto& entry) { return IsQuorum(voters_, entry.second); });
 }
 
 // Not enough that a quorum answers: those that knew it and died would then refute it.

@@ -40,8 +40,12 @@ Confirmation Membership::AskMembers(const Seating& next) const {
   using Rule = Confirmation::Rule;
   const bool other_line = !seated() || OriginOf(next.view(), next.hash()) != line().origin;
   const bool alone = IsNewcomer() || (other_line && IsSought(next));
+  std::vector<PeerId> witnesses;
+  if (!other_line && next.view().parent == seating_->hash())
+    for (const PeerId& witness : seating_->view().witnesses)
+      if (next.CellOf(witness)) witnesses.push_back(witness);
   return {alone ? Rule::kNewcomer : Rule::kTwoMembers, seating_ ? seating_->hash() : ViewHash(),
-          next.hash(), Others(next)};
+          next.hash(), Others(next), std::move(witnesses)};
 }
 
 // What this peer knows of `named`: to a member of `held`.

@@ -26,8 +26,8 @@ std::vector<PeerId> Peers(uint8_t count) {
 }
 
 struct Case {
-  explicit Case(Rule rule, uint8_t voters)
-      : confirmation(rule, ViewHash(), kNamed, Peers(voters)) {}
+  explicit Case(Rule rule, uint8_t voters, std::vector<PeerId> witnesses = {})
+      : confirmation(rule, ViewHash(), kNamed, Peers(voters), std::move(witnesses)) {}
   void Vote(uint8_t from, Kind kind, Ballot ballot = 0) {
     confirmation.OnVote(Id(from), {kNamed, kind, ballot});
   }
@@ -55,6 +55,37 @@ TEST(ConfirmationTest, AQuorumThatAcceptedAtOneBallotConfirms) {
   EXPECT_EQ(c.Judge(), Verdict::kOpen);
   c.Vote(3, Kind::kAccepted, 3);
   EXPECT_EQ(c.Judge(), Verdict::kConfirmed);
+}
+
+// It was decided by more witnesses than are left, and those that were told of it died.
+TEST(ConfirmationTest, AllWitnessesThatAreLeftStandForTheQuorumThatDied) {
+  Case c(Rule::kTwoMembers, 5, {Id(1), Id(2), Id(3), Id(7), Id(8)});
+  c.down = {Id(7), Id(8)};
+  c.Vote(2, Kind::kAccepted, 3);
+  c.Vote(3, Kind::kAccepted, 3);
+  EXPECT_EQ(c.Judge(), Verdict::kOpen) << "nobody says that it is decided";
+  c.Vote(1, Kind::kDecided);
+  EXPECT_EQ(c.Judge(), Verdict::kConfirmed);
+}
+
+TEST(ConfirmationTest, OneWitnessThatIsLeftAndDoesNotKnowItConfirmsNothing) {
+  Case c(Rule::kTwoMembers, 5, {Id(1), Id(2), Id(3), Id(7)});
+  c.down = {Id(7)};
+  c.Vote(1, Kind::kDecided);
+  c.Vote(2, Kind::kAccepted, 3);
+  c.Vote(3, Kind::kUnknown);
+  c.AskToTheEnd();
+  EXPECT_EQ(c.Judge(), Verdict::kRefuted);
+  c.Vote(3, Kind::kAccepted, 4);
+  EXPECT_EQ(c.Judge(), Verdict::kRefuted) << "two ballots";
+}
+
+TEST(ConfirmationTest, OneWitnessAloneThatIsLeftConfirmsNothing) {
+  Case c(Rule::kTwoMembers, 5, {Id(1), Id(7), Id(8)});
+  c.down = {Id(7), Id(8)};
+  c.Vote(1, Kind::kDecided);
+  c.AskToTheEnd();
+  EXPECT_EQ(c.Judge(), Verdict::kRefuted);
 }
 
 TEST(ConfirmationTest, AcceptedAtTwoBallotsConfirmsNothing) {
