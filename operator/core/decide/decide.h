@@ -28,7 +28,8 @@ struct DecideOptions {
   Duration notice_margin = Seconds(2);
   // A worker that is told to leave is replaced so much later. Its kubelet asks the API server for
   // the pod's claims before it writes the notice, and must not wait behind the replacement's
-  // arrival (docs/decisions.md). Zero where no kubelet is in between.
+  // arrival. Source: docs/decisions/operator/018-replacement-after-the-notice.md. Zero where no
+  // kubelet is in between.
   Duration notice_first;
   // How long workers may take to write the model and end once the target is met.
   Duration completion_grace = Seconds(60);

@@ -6,8 +6,7 @@
 
 #include "tests/unit/operator_core/decide/world.h"
 
-// pod-lifecycle 1.4. What pods are told is told again: docs/decisions.md, "What a pod is told is
-// told more than once".
+// pod-lifecycle 1.4. A pod is told again: docs/decisions/operator/017-pods-are-told-twice.md.
 namespace crowdsurf::controller {
 namespace {
 
