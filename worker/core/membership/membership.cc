@@ -46,10 +46,13 @@ LineRank Membership::line() const {
 
 // The longest-lived live witness; without any, the longest-lived live member.
 std::optional<PeerId> Membership::steward() const {
-  if (!seating_) return std::nullopt;
+  return seating_ ? StewardOf(*seating_) : std::nullopt;
+}
+
+std::optional<PeerId> Membership::StewardOf(const Seating& seating) const {
   const auto oldest = [&](auto&& eligible) {
     const Member* best = nullptr;
-    for (const auto& [cell, member] : seating_->occupants()) {
+    for (const auto& [cell, member] : seating.occupants()) {
       if (down_.contains(member.id) || !eligible(member.id)) continue;
       if (best == nullptr ||
           std::tie(member.joined_unix_ms, member.id) < std::tie(best->joined_unix_ms, best->id))
@@ -57,7 +60,7 @@ std::optional<PeerId> Membership::steward() const {
     }
     return best;
   };
-  const auto& witnesses = seating_->view().witnesses;
+  const auto& witnesses = seating.view().witnesses;
   const Member* best = oldest([&](const PeerId& id) {
     return std::find(witnesses.begin(), witnesses.end(), id) != witnesses.end();
   });
@@ -247,6 +250,7 @@ void Membership::Settle(Time now, Actions& out) {
   if (!left_.none() && now - left_since_ >= kBranchPatience && !leader_) Unseat(now, out);
   for (const PeerId& peer : averaging_.rounds().TakeDiffering()) TellSeats(now, peer, out);
   JudgeHints(now, out);
+  if (JudgeRumors(now)) SeatsChanged(now, out);
   TakePending(now, out);
   averaging_.SetEnd(newest_.target.seconds ? clock_.When(*newest_.target.seconds)
                                            : Time::Infinite());
@@ -268,6 +272,7 @@ Time Membership::NextDeadline() const {
     if (at > settled_at_) next = std::min(next, at);
   };
   if (pending_) consider(pending_since_ + kBarrierPatience);
+  consider(RumorDeadline());
   for (const Hint& hint : hints_) consider(hint.confirmation.NextDeadline());
   if (!left_.none()) consider(left_since_ + kBranchPatience);
   if (proposer_) consider(proposer_->NextDeadline());

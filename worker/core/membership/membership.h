@@ -24,6 +24,7 @@
 #include "worker/core/membership/job_clock.h"
 #include "worker/core/membership/joining.h"
 #include "worker/core/membership/roster.h"
+#include "worker/core/membership/seat_rumors.h"
 #include "worker/core/membership/successor.h"
 #include "worker/core/port/actions.h"
 #include "worker/core/port/config.h"
@@ -148,7 +149,21 @@ class Membership {
   bool IsSought(const Seating& next) const;
   bool IsStale(const Seating& next) const;
 
+  // seats that others tell (membership_seats.cc)
+  void DropUngiven(const Seating& seating, const std::vector<Seat>& seats,
+                   std::vector<Vacancy>& vacancies);
+  void MergeGiven(Seating& seating, const PeerId& from, const std::vector<Seat>& seats,
+                  std::vector<Vacancy> vacancies);
+  bool Believes(Time now, const SeatRumors::Item& item, const SeatRumors::Rumor& rumor) const;
+  bool TakeSeats(Time now, const PeerId& from, std::vector<Seat> seats,
+                 std::vector<Vacancy> vacancies, Actions& out);
+  void AskSteward(Time now, Actions& out);
+  bool JudgeRumors(Time now);
+  bool SeatsDiffer(Time now) const;
+  Time RumorDeadline() const;
+
   // telling (membership.cc)
+  std::optional<PeerId> StewardOf(const Seating& seating) const;
   message::ViewNews NewsOf(Time now, const Seating& seating) const;
   std::vector<PeerId> Others(const Seating& seating) const;
   void SendAll(const std::vector<PeerId>& peers, const Message& message, Actions& out) const;
@@ -156,8 +171,6 @@ class Membership {
   void TellOwnSeat(Time now, Actions& out);
   bool Quiet(Time now, const PeerId& peer);
   std::optional<View> Take(const Bytes& encoded);
-  template <class News>
-  bool MergeSeats(Seating& seating, const News& news);
   ViewFacts Facts();
   const AveragingConfig& ConfigOfNext() const;
   bool Concerns(const Seating& seating, const PeerId& peer) const;
@@ -216,6 +229,8 @@ class Membership {
   std::deque<Entered> forsaken_;  // left for another line: never entered or witnessed again
   ViewHash left_;                 // the view that this peer left for a branch
   Time left_since_;
+  SeatRumors rumors_;  // of the present view
+  Time asked_steward_;
   std::set<PeerId> down_;                  // ForgetStrangers bounds it
   size_t forget_at_ = kMostStrangersDown;  // ids in down_
   std::set<PeerId> departed_;  // gave their cells back: they may come again, but not into this view

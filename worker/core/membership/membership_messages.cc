@@ -108,22 +108,6 @@ std::optional<View> Membership::Take(const Bytes& encoded) {
   return view;
 }
 
-// A vacancy ends a sitting that there was: one that nobody had yet would bar the peer from its next
-// seats. News may come in any order; who knows the seat tells it once more.
-template <class News>
-bool Membership::MergeSeats(Seating& seating, const News& news) {
-  std::vector<Vacancy> vacancies = news.vacancies;
-  const size_t dropped = std::erase_if(vacancies, [&](const Vacancy& vacancy) {
-    const auto given = [&](const Seat& seat) {
-      return seat.member.id == vacancy.peer && seat.sitting >= vacancy.sitting;
-    };
-    return vacancy.sitting > 0 && std::none_of(news.seats.begin(), news.seats.end(), given) &&
-           seating.SittingOf(vacancy.peer) < vacancy.sitting;
-  });
-  if (dropped > 0) metrics_.RefuseMessage("vacancy_sitting");
-  return seating.Merge(news.seats, vacancies);
-}
-
 void Membership::On(Time now, const PeerId& from, const message::ViewNews& news, Actions& out) {
   auto view = Take(news.view);
   if (!view) return;
@@ -131,7 +115,7 @@ void Membership::On(Time now, const PeerId& from, const message::ViewNews& news,
   for (const Contact& contact : news.contacts) roster_.Learn(contact, out);
   clock_.Learn(now, news.job_seconds);
   if (seating_ && hash == seating_->hash()) {
-    if (MergeSeats(*seating_, news)) SeatsChanged(now, out);
+    if (TakeSeats(now, from, news.seats, news.vacancies, out)) SeatsChanged(now, out);
     // News of a view carry all seats that the sender knows: it is told of more.
     if (seated() && (news.seats.size() < seating_->seats().size() ||
                      news.vacancies.size() < seating_->vacancies().size()))
@@ -147,9 +131,9 @@ void Membership::On(Time now, const PeerId& from, const message::ViewNews& news,
     return;
   }
   Seating next(std::move(*view), hash);
-  MergeSeats(next, news);
+  MergeGiven(next, from, news.seats, news.vacancies);
   if (pending_ && pending_->hash() == hash) {
-    MergeSeats(*pending_, news);
+    MergeGiven(*pending_, from, news.seats, news.vacancies);
     if (line_count_ && news.committed.averaging > line_count_->averaging)
       line_count_ = news.committed;
     return;
@@ -171,10 +155,12 @@ void Membership::On(Time now, const PeerId& from, const message::ViewAsk&, Actio
 
 void Membership::On(Time now, const PeerId& from, const message::SeatingNews& news, Actions& out) {
   for (const Contact& contact : news.contacts) roster_.Learn(contact, out);
-  if (pending_ && pending_->hash() == news.view) MergeSeats(*pending_, news);
-  if (const auto hint = FindHint(news.view); hint != hints_.end()) MergeSeats(hint->next, news);
+  if (pending_ && pending_->hash() == news.view)
+    MergeGiven(*pending_, from, news.seats, news.vacancies);
+  if (const auto hint = FindHint(news.view); hint != hints_.end())
+    MergeGiven(hint->next, from, news.seats, news.vacancies);
   if (!seating_ || seating_->hash() != news.view) return;
-  if (MergeSeats(*seating_, news)) SeatsChanged(now, out);
+  if (TakeSeats(now, from, news.seats, news.vacancies, out)) SeatsChanged(now, out);
   // Who knows less may never be due first, and so never say what it knows: it is told at once.
   CompareSeats(now, from, news.all, out);
 }

@@ -104,6 +104,7 @@ void Membership::Enter(Time now, Seating seating, Actions& out) {
   for (const Seat& seat : seating.seats())
     if (seat.member.id == config_.id) next = std::max(next, seat.first_averaging);
   seating_ = std::move(seating);
+  rumors_.Clear();
   left_ = ViewHash();
   following_ = PeerId();
   branches_held_.clear();
@@ -158,6 +159,7 @@ void Membership::Unseat(Time now, Actions& out) {
   past_.push_back(seating_->hash());
   if (past_.size() > kMostPast) past_.pop_front();
   seating_.reset();
+  rumors_.Clear();
   pending_.reset();
   proposer_.reset();
   leader_.reset();

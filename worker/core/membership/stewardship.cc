@@ -176,6 +176,7 @@ bool Membership::NeedsView(Time now) {
   const View& view = seating_->view();
   if (ConfigOfNext().generation > view.config.generation) return true;
   if (TargetMet(now) && !view.target_met) return true;
+  if (SeatsDiffer(now)) return true;
   const bool differs = seating_->occupants().size() != view.members.size();
   const bool thin = IsThin(*seating_, down_) || (StrictView() && differs);
   if (!thin) thin_since_ = Time();

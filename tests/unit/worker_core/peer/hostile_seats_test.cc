@@ -1,0 +1,155 @@
+// Seats and vacancies that a member tells and the steward did not give.
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+
+#include "tests/unit/worker_core/world/numbered_peers.h"
+#include "tests/unit/worker_core/world/peer_world.h"
+
+namespace crowdsurf::worker {
+namespace {
+
+constexpr size_t kMembers = 7;
+constexpr size_t kLiar = 3;
+constexpr size_t kVictim = 4;
+
+// Seven members on a grid of eight cells. Nobody of them tells anything about seats on its own
+// account, for nobody comes or goes: what is heard is the liar's.
+class HostileSeatsTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    for (size_t i = 0; i < kMembers; ++i) world_.Add();
+    ASSERT_TRUE(world_.UntilTogether(Seconds(5)));
+    world_.RunFor(Seconds(1));
+    ASSERT_FALSE(world_.Summary(kLiar).steward);
+    ASSERT_FALSE(world_.Summary(kVictim).steward);
+    view_ = world_.Summary(0).view->hash;
+    const PeerSummary summary = world_.Summary(0);
+    for (const auto& member : summary.members) {
+      CellIndex cell = 0;
+      for (size_t axis = 0; axis < summary.view->radices.size(); ++axis)
+        cell = static_cast<CellIndex>(cell * summary.view->radices[axis] + member.cell[axis]);
+      taken_.insert(cell);
+    }
+    while (taken_.contains(free_)) ++free_;
+    ASSERT_LT(free_, 8U);
+  }
+
+  message::SeatingNews News(std::vector<Seat> seats, std::vector<Vacancy> vacancies) const {
+    return {.view = view_,
+            .seats = std::move(seats),
+            .vacancies = std::move(vacancies),
+            .contacts = {},
+            .all = {}};
+  }
+  Vacancy Gone() {
+    return {.peer = world_.node(kVictim).config.id, .sitting = 0, .first_averaging = 1};
+  }
+  // `peer` in the free cell.
+  Seat For(const PeerId& peer) {
+    Seat seat{.member = {.id = peer, .cell = free_, .joined_unix_ms = 1},
+              .steward = world_.node(kLiar).config.id,
+              .steward_joined_ms = 0,
+              .sitting = 1,
+              .first_averaging = 1};
+    return seat;
+  }
+  void ExpectSevenMembers(const std::string& when) {
+    for (size_t i = 0; i < kMembers; ++i) {
+      const PeerSummary summary = world_.Summary(i);
+      ASSERT_TRUE(summary.view) << when << i;
+      EXPECT_EQ(summary.members.size(), kMembers) << when << " at " << i;
+      EXPECT_FALSE(summary.cell.empty()) << when << " at " << i;
+      EXPECT_EQ(summary.rounds.failed(), 0U) << when << " at " << i;
+    }
+  }
+  double Refused(size_t i, const std::string& reason) {
+    return world_.node(i).metrics.Value("crowdsurf_peer_messages_refused_total",
+                                        {{"reason", reason}});
+  }
+
+  PeerWorld world_{31, EveryTenSteps()};
+  ViewHash view_;
+  std::set<CellIndex> taken_;
+  CellIndex free_ = 0;
+};
+
+TEST_F(HostileSeatsTest, AVacancyThatTheStewardDidNotDeclareUnseatsNobody) {
+  for (int again = 0; again < 20; ++again) {
+    for (size_t i = 0; i < kMembers; ++i)
+      if (i != kLiar) world_.Tell(i, kLiar, News({}, {Gone()}));
+    world_.RunFor(Milliseconds(20));
+    ExpectSevenMembers("told " + std::to_string(again + 1) + " times,");
+  }
+  world_.RunFor(Seconds(8));
+  ExpectSevenMembers("in the end,");
+  EXPECT_GE(Refused(0, "seat_of_another"), 1);
+  ExpectAgreement(world_);
+}
+
+TEST_F(HostileSeatsTest, ASeatThatTheStewardDidNotGiveSeatsNobody) {
+  for (size_t i = 0; i < kMembers; ++i)
+    if (i != kLiar) world_.Tell(i, kLiar, News({For(Id(77))}, {}));
+  world_.RunFor(Milliseconds(400));
+  ExpectSevenMembers("soon,");
+  world_.RunFor(Seconds(8));
+  ExpectSevenMembers("in the end,");
+}
+
+// As a newcomer tells its seat.
+TEST_F(HostileSeatsTest, NewsOfTheViewCarryNoForgedSeatsEither) {
+  const Bytes view = [&] {
+    Bytes found;
+    world_.lose = [&](size_t, size_t, const Message& message) {
+      if (const auto* news = std::get_if<message::ViewNews>(&message)) found = news->view;
+      return false;
+    };
+    world_.Tell(0, 1, message::ViewAsk{});
+    world_.RunFor(Milliseconds(10));
+    world_.lose = nullptr;
+    return found;
+  }();
+  ASSERT_FALSE(view.empty());
+  for (size_t i = 0; i < kMembers; ++i)
+    if (i != kLiar)
+      world_.Tell(i, kLiar,
+                  message::ViewNews{.view = view,
+                                    .seats = {For(Id(77))},
+                                    .vacancies = {Gone()},
+                                    .contacts = {},
+                                    .committed = {}});
+  world_.RunFor(Milliseconds(50));
+  ExpectSevenMembers("soon,");
+  world_.RunFor(Seconds(8));
+  ExpectSevenMembers("in the end,");
+}
+
+TEST_F(HostileSeatsTest, WhatNoMemberTellsIsNotEvenHeld) {
+  const size_t joiner = world_.Add(Seconds(100));  // its trainer never starts: it asks for no seat
+  world_.RunFor(Milliseconds(100));
+  for (size_t i = 0; i < kMembers; ++i) world_.Tell(i, joiner, News({For(Id(77))}, {Gone()}));
+  for (size_t i = 0; i < kMembers; ++i)
+    if (i != kLiar) world_.Tell(i, kLiar, News({For(Id(77))}, {Gone()}));
+  world_.RunFor(Milliseconds(50));
+  ExpectSevenMembers("soon,");
+  world_.RunFor(Seconds(8));
+  ExpectSevenMembers("in the end,");
+}
+
+// Two members that say the same are believed: the steward may have died while it told them.
+TEST_F(HostileSeatsTest, TwoMembersThatSayTheSameAreBelieved) {
+  size_t steward = 0;
+  while (!world_.Summary(steward).steward) ++steward;
+  const size_t second = steward == 0 ? 1 : 0;
+  const size_t hearer = 5;
+  ASSERT_NE(second, steward);
+  world_.Tell(hearer, kLiar, News({For(Id(77))}, {}));
+  world_.RunFor(Milliseconds(5));
+  EXPECT_EQ(world_.Summary(hearer).members.size(), kMembers);
+  world_.Tell(hearer, second, News({For(Id(77))}, {}));
+  EXPECT_EQ(world_.Summary(hearer).members.size(), kMembers + 1);
+}
+
+}  // namespace
+}  // namespace crowdsurf::worker

@@ -1,0 +1,128 @@
+// Whose word on seats and vacancies counts (membership.h, seat_rumors.h).
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "worker/core/membership/membership.h"
+
+namespace crowdsurf::worker {
+namespace {
+
+// For the steward to answer: three round trips over a continent.
+constexpr Duration kStewardPatience = Milliseconds(500);
+constexpr Duration kAskGap = Milliseconds(50);  // between two questions to it
+
+const PeerId& PeerOf(const SeatRumors::Item& item) {
+  const auto* seat = std::get_if<Seat>(&item);
+  return seat != nullptr ? seat->member.id : std::get<Vacancy>(item).peer;
+}
+
+}  // namespace
+
+// A vacancy ends a sitting that there was: one that nobody had yet would bar the peer from its next
+// seats. News may come in any order; who knows the seat tells it once more.
+void Membership::DropUngiven(const Seating& seating, const std::vector<Seat>& seats,
+                             std::vector<Vacancy>& vacancies) {
+  const size_t dropped = std::erase_if(vacancies, [&](const Vacancy& vacancy) {
+    const auto given = [&](const Seat& seat) {
+      return seat.member.id == vacancy.peer && seat.sitting >= vacancy.sitting;
+    };
+    return vacancy.sitting > 0 && std::none_of(seats.begin(), seats.end(), given) &&
+           seating.SittingOf(vacancy.peer) < vacancy.sitting;
+  });
+  if (dropped > 0) metrics_.RefuseMessage("vacancy_sitting");
+}
+
+// Into a view that is not entered yet. A newcomer knows too little to judge, and harms itself
+// alone; what a member refuses here is told again once it is in the view.
+void Membership::MergeGiven(Seating& seating, const PeerId& from, const std::vector<Seat>& seats,
+                            std::vector<Vacancy> vacancies) {
+  if (!IsNewcomer() && StewardOf(seating) != from) return;
+  DropUngiven(seating, seats, vacancies);
+  seating.Merge(seats, vacancies);
+}
+
+bool Membership::Believes(Time now, const SeatRumors::Item& item,
+                          const SeatRumors::Rumor& rumor) const {
+  const auto chief = steward();
+  if (rumor.tellers.size() >= 2 || (chief && rumor.tellers.contains(*chief))) return true;
+  const PeerId& teller = *rumor.tellers.begin();
+  const auto* seat = std::get_if<Seat>(&item);
+  if (seat == nullptr && down_.contains(PeerOf(item))) return true;  // it is gone, as known here
+  size_t others = 0;
+  for (const auto& [cell, member] : seating_->occupants())
+    others += member.id != config_.id && member.id != teller && member.id != PeerOf(item) &&
+              !down_.contains(member.id);
+  if (others == 0) return true;  // nobody else can know
+  if (!chief || *chief == config_.id || now - rumor.since < kStewardPatience) return false;
+  const auto heard = heard_.find(*chief);
+  return heard == heard_.end() || heard->second <= rumor.since;  // it does not answer
+}
+
+// True when the seating changed.
+bool Membership::TakeSeats(Time now, const PeerId& from, std::vector<Seat> seats,
+                           std::vector<Vacancy> vacancies, Actions& out) {
+  DropUngiven(*seating_, seats, vacancies);
+  bool held = false;
+  const bool member = seating_->CellOf(from).has_value();
+  const auto is_rumor = [&](const auto& item, const auto& known) {
+    if (known.contains(item)) return true;  // no news
+    if (!member && PeerOf(item) != from) return true;
+    if (Believes(now, item, {.tellers = {from}, .since = now})) return false;
+    if (rumors_.Hold(now, from, item))
+      held = true;
+    else
+      metrics_.RefuseMessage("too_many_seats_told");
+    return true;
+  };
+  std::erase_if(seats, [&](const Seat& seat) { return is_rumor(seat, seating_->seats()); });
+  std::erase_if(vacancies,
+                [&](const Vacancy& gone) { return is_rumor(gone, seating_->vacancies()); });
+  bool changed = seating_->Merge(seats, vacancies);
+  if (held) {
+    metrics_.RefuseMessage("seat_of_another");  // for now
+    changed |= JudgeRumors(now);
+    AskSteward(now, out);
+  }
+  return changed;
+}
+
+// It answers in any case, with all seats that it knows.
+void Membership::AskSteward(Time now, Actions& out) {
+  const auto chief = steward();
+  if (!chief || *chief == config_.id || now - asked_steward_ < kAskGap) return;
+  asked_steward_ = now;
+  SendAll({*chief}, message::ViewAsk{}, out);
+}
+
+// True when the seating changed.
+bool Membership::JudgeRumors(Time now) {
+  if (!seating_ || rumors_.empty()) return false;
+  std::vector<Seat> seats;
+  std::vector<Vacancy> vacancies;
+  const auto believes = [&](const auto& item, const auto& rumor) {
+    return Believes(now, item, rumor);
+  };
+  for (SeatRumors::Item& item : rumors_.Take(now, believes)) {
+    if (auto* seat = std::get_if<Seat>(&item))
+      seats.push_back(std::move(*seat));
+    else
+      vacancies.push_back(std::get<Vacancy>(item));
+  }
+  return seating_->Merge(seats, vacancies);
+}
+
+// What the steward cannot believe others go on saying: a new view has one list for all.
+bool Membership::SeatsDiffer(Time now) const {
+  return !rumors_.empty() && now - rumors_.oldest() >= kStewardPatience * 2 &&
+         now - entered_at_ >= kStewardPatience * 6;
+}
+
+Time Membership::RumorDeadline() const {
+  if (rumors_.empty()) return Time::Infinite();
+  if (steward() == config_.id)
+    return std::max(rumors_.oldest() + kStewardPatience * 2, entered_at_ + kStewardPatience * 6);
+  return rumors_.oldest() + kStewardPatience;
+}
+
+}  // namespace crowdsurf::worker

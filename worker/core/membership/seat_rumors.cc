@@ -1,0 +1,32 @@
+#include "worker/core/membership/seat_rumors.h"
+
+#include <algorithm>
+
+namespace crowdsurf::worker {
+
+bool SeatRumors::Hold(Time now, const PeerId& teller, const Item& item) {
+  if (rumors_.size() >= kMost && !rumors_.contains(item)) return false;
+  Rumor& rumor = rumors_[item];
+  if (rumor.since.unset()) rumor.since = now;
+  if (rumor.tellers.size() < kMostTellers) rumor.tellers.insert(teller);
+  return true;
+}
+
+std::vector<SeatRumors::Item> SeatRumors::Take(
+    Time now, const std::function<bool(const Item&, const Rumor&)>& believes) {
+  std::vector<Item> taken;
+  std::erase_if(rumors_, [&](const auto& entry) {
+    const bool believed = believes(entry.first, entry.second);
+    if (believed) taken.push_back(entry.first);
+    return believed || now - entry.second.since >= kForget;
+  });
+  return taken;
+}
+
+Time SeatRumors::oldest() const {
+  Time oldest = Time::Infinite();
+  for (const auto& [item, rumor] : rumors_) oldest = std::min(oldest, rumor.since);
+  return oldest;
+}
+
+}  // namespace crowdsurf::worker
