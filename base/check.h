@@ -1,4 +1,4 @@
-// CHECK: programmer errors abort, in release builds too (DESIGN 8, first kind).
+// CHECK: programmer errors abort, in release builds too.
 //
 // Never CHECK what a peer, a user, a file or an API server sent: that is counted and dropped, or is
 // a Status. Prints file, line, the condition and the operands, then aborts. Any thread.

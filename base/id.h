@@ -66,8 +66,8 @@ Id ReadId(ByteReader& in) {
 struct PeerIdTag;
 struct DigestTag;
 
-// SHA-256 of an agent's public key and boot counter (DESIGN 4): an agent that restarts is a new
-// peer.
+// SHA-256 of an agent's public key and boot counter (docs/agent.md): an agent that restarts is a
+// new peer.
 using PeerId = FixedId<PeerIdTag, 32>;
 // A SHA-256 of anything else.
 using Digest = FixedId<DigestTag, 32>;

@@ -1,4 +1,4 @@
-// Status and StatusOr: how an expected failure travels (DESIGN 8, third kind).
+// Status and StatusOr: how an expected failure travels.
 //
 // Purpose: one spelling for "this can fail" in every room. A Status message says what was tried, on
 // what, and the limit that was met; it is logged once, where it is handled. Nothing here allocates

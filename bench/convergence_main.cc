@@ -3,8 +3,8 @@
 //
 // Deterministic under --seed: no clock, no network. Flat JSON with --json, a table without. The
 // same experiments, with fewer seeds, are the paper tests; chaos.* runs whole jobs of real peers in
-// virtual time (simulator/descent/descent.h). Sources of the anchors: moshpit.md 1.4,
-// decentralized-algorithms.md E1, E4, 2.2, 5.3.
+// virtual time (simulator/descent/descent.h). Sources of the anchors: Ryabinin et
+// al. 2021, Nabli et al. 2023, Vogels et al. 2021.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>

@@ -6,9 +6,8 @@
 // batch, then all mix, in lock step, by the very arithmetic of worker/core: the exact mean
 // (AllReduce), RelayMemory on a tree (RelaySum, with its factor of the learning rate), Metropolis
 // weights of a ring (Gossip, D-PSGD). Equal first parameters, batches, steps and learning rates.
-// Deterministic under seed. Source: RelaySGD (Vogels et al. 2021) table 1, as
-// decentralized-algorithms.md 3.1 has it: under label skew RelaySum stays with all-reduce and
-// gossip falls behind.
+// Deterministic under seed. Source: RelaySGD (Vogels et al. 2021) table 1: under label skew
+// RelaySum stays with all-reduce and gossip falls behind.
 #pragma once
 
 #include <cstdint>

@@ -7,7 +7,7 @@
 // AcidExchange, ExchangeClock, constants from the ring's real edge rates; gossip is eta 0,
 // alpha-tilde 1/2). What a step changes is added to x-tilde too. Deterministic under seed. No
 // network: the cost of the buffer and the wire is measured where there is one. Source: A2CiD2
-// (Nabli et al. 2023), as decentralized-algorithms.md 1.1 and E2 have it.
+// (Nabli et al. 2023).
 #pragma once
 
 #include <cstdint>

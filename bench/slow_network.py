@@ -18,7 +18,7 @@ import subprocess
 import sys
 import time
 
-NETLINK_NETFILTER, QUEUE = 12, 3  # linux/netlink.h, NFNL_SUBSYS_QUEUE
+NETLINK_NETFILTER, QUEUE = 12, 3  # <linux/netlink.h>, NFNL_SUBSYS_QUEUE
 PACKET, CONFIG, VERDICT_BATCH = 0, 2, 3  # NFQNL_MSG_*
 CFG_CMD, CFG_PARAMS, CFG_MAXLEN, CFG_MASK, CFG_FLAGS = 1, 2, 3, 4, 5  # NFQA_CFG_*
 FAIL_OPEN, GSO = 1, 4  # a full queue lets packets through undelayed; large ones stay whole

@@ -1,5 +1,5 @@
-// What the pages of a run are made of, live (status_page.h) and at its end (report_html.h): figures
-// and tiles.
+// What the pages of a run are made of, live (status_page.h) and at its end (report_html.cc):
+// figures and tiles.
 //
 // Pure; every text given is escaped. Any thread.
 #pragma once

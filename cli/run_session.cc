@@ -22,7 +22,7 @@ namespace {
 using controller::ClusterEvent;
 
 constexpr Duration kTick = Milliseconds(500);      // of the record
-constexpr Duration kLeaveGrace = Seconds(10);      // DESIGN: leaving fits 10 s
+constexpr Duration kLeaveGrace = Seconds(10);      // docs/signals.md: leaving fits it
 constexpr Duration kMarketPatience = Seconds(15);  // then it takes workers of a job not yet whole
 constexpr Duration kOverdue = Seconds(30);  // past --duration: the view has not ended the job
 constexpr size_t kNewsLines = 4;

@@ -2,8 +2,8 @@
 //
 // Defaults are for production; a simulator's seed may shrink any of them to reach rare branches.
 // All durations are monotonic. Sources: K = Maymounkov and Mazieres 2002 (the Kademlia paper), R =
-// reference/data-plane.md section 5 (what OpenDHT, libtorrent, jech/dht and hivemind do, and
-// measurements of them under churn).
+// OpenDHT, libtorrent, jech/dht and hivemind, as their sources have it, and measurements of them
+// under churn.
 #pragma once
 
 #include <cstddef>

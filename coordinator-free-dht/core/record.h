@@ -5,8 +5,8 @@
 // matchmaking). Of two records of one subkey the newer is the one with the higher (sequence,
 // expiry); everything else about a record is fixed by its signature. The expiry is wall time, set
 // by the owner and never moved by a holder. Records are immutable and shared (RecordPtr), because
-// in a simulation thousands of nodes of one process hold the same ones. Differences from hivemind
-// (reference/moshpit.md 2.8, 4.2): the subkey is bound to the key that signed, and sequence comes
+// in a simulation thousands of nodes of one process hold the same ones. Differences from hivemind:
+// the subkey is bound to the key that signed, and sequence comes
 // before expiry, so that an owner can shorten the life of its own record. Any thread.
 #pragma once
 
@@ -39,7 +39,7 @@ struct Record {
 
 using RecordPtr = std::shared_ptr<const Record>;
 
-// DESIGN 4: an agent that restarts has a higher boot counter, and so is a new peer.
+// docs/agent.md: an agent that restarts has a higher boot counter, and so is a new peer.
 // Sha256(public key || boot as little-endian u64).
 PeerId PeerIdOf(const PublicKey& public_key, uint64_t boot);
 

@@ -3,7 +3,7 @@
 // Per key a small dictionary subkey -> record. Later sequence wins, then later expiry; expiries are
 // absolute wall time and checked on every read, so a sweep that comes late shows nothing stale.
 // Quotas per record, key, owner, sender and in all. A refused record changes nothing at all (in
-// hivemind a refused store re-pointed the eviction heap: reference/moshpit.md 4.2.1); there is no
+// hivemind a refused store re-pointed the eviction heap); there is no
 // eviction index here, only expiry inside the record itself. Signatures are the caller's: Admit,
 // verify, then Put. Owned by Node; single sequence.
 #pragma once

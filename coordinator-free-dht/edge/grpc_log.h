@@ -3,7 +3,7 @@
 // A connection that fails before its certificate is judged (no TLS, TLS 1.2, no certificate, cut
 // off, too slow) shows neither in an interceptor nor in channelz; the server only writes a line at
 // level debug. We take that line, by the file it comes from and its first words (gRPC 1.51, which
-// both supported systems ship; tests/end-to-end/strangers_test turns red should they change).
+// both supported systems ship; tests/end-to-end/strangers_test.py turns red should they change).
 // For the whole process, any thread.
 #pragma once
 

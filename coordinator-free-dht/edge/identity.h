@@ -1,9 +1,10 @@
 // Identity: the agent's Ed25519 key, boot counter, peer id and certificate, in its own directory.
 //
 // Files (contract: the agent's directory): key.pem (0600) is made once; boot is incremented at
-// every Open, so that each start is a new peer (DESIGN 4); cert.pem is the chain the signer gave;
-// ca.pem is the cluster's. Immutable after Open but for the certificate files; const methods from
-// any thread. OpenSSL stays in the .cc. How others' certificates are judged: edge/certificate.h.
+// every Open, so that each start is a new peer (docs/agent.md); cert.pem is the chain the signer
+// gave; ca.pem is the cluster's. Immutable after Open but for the certificate files; const methods
+// from any thread. OpenSSL stays in the .cc. How others' certificates are judged:
+// edge/certificate.h.
 #pragma once
 
 #include <filesystem>

@@ -4,8 +4,8 @@
 // While this process does not lead, it keeps its caches warm and decides nothing; when it begins to
 // lead, every job is looked at. Between two jobs it takes the watches' news, so that a notice waits
 // for one job's turn at most. Errors come again after the key's own back-off; after an exception
-// every job is looked at again. Bounds: a key a job. Source: kubernetes-operators.md 4
-// (controller-runtime's contract).
+// every job is looked at again. Bounds: a key a job. Source: controller-runtime's
+// contract.
 #pragma once
 
 #include <atomic>

@@ -17,8 +17,7 @@
 // between two averages, or holds a stale one, stays a visible distance away.
 //
 // Differs from ChaosWorld: no faults of the network, no checkers inside; the judge is x*. Values;
-// deterministic under seed. Source: decentralized-algorithms.md E3 (losses), E5 and 5.3 (kill three
-// of sixteen, add two).
+// deterministic under seed. Source: docs/simulator.md (kill three of sixteen, add two).
 #pragma once
 
 #include <cstdint>

@@ -3,8 +3,8 @@
 // A frame is delivered never, once or twice, after a delay drawn from the link's distribution, in
 // order or not. Links can be cut one way and nodes be set apart in sides (a partition). A frame in
 // flight when its link is cut is lost at delivery. Heal() makes every link perfect but not instant.
-// Owner: one world; single sequence. Model: round-protocol.md 1 ("delayed, reordered, lost,
-// connections cut").
+// Owner: one world; single sequence. Model: docs/simulator.md (frames
+// are delayed, reordered and lost, connections cut).
 #pragma once
 
 #include <cstdint>

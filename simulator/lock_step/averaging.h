@@ -3,9 +3,10 @@
 //
 // Pure functions of (options, seed). One number a peer, N(0,1); every round each peer is absent
 // with probability failure_rate, keeps its id, and is up again later. Counted as the published
-// simulation counts (moshpit.md 1.4): rounds until the population variance over *all* peers, absent
-// ones included, is below the target. Differs from the paper: fitted grid, stand-ins, catch-up
-// (moshpit.md 1.6). Callers: the `simulate averaging` command and the paper tests. Any thread.
+// simulation counts (Ryabinin et al. 2021): rounds until the population variance over *all* peers,
+// absent ones included, is below the target. Differs from the paper: fitted grid, stand-ins,
+// catch-up (docs/averaging.md). Callers: the `simulate averaging` command and the paper tests. Any
+// thread.
 #pragma once
 
 #include <cstddef>

@@ -2,8 +2,8 @@
 //
 // Deterministic under seed; double precision; no network model beyond what each experiment names.
 // Used by the paper tests (bounds) and by `./dev bench convergence` (figures). Single sequence.
-// Sources: decentralized-algorithms.md E1 (A2CiD2 consensus), E4 (RelaySGD under message loss), 2.1
-// and 2.2 (invariants and closed forms).
+// Sources: Nabli et al. 2023 (A2CiD2: consensus, invariants), Vogels et al. 2021 (RelaySGD: message
+// loss, closed forms).
 #pragma once
 
 #include <cstdint>

@@ -3,8 +3,8 @@
 //
 // No messages and no time: what a round would decide is computed at once, from who is up in it. The
 // `simulate averaging` command and the paper tests stand on it; frames, deaths in mid-round and
-// bytes are chaos.h's. Values are `dimensions` scalars a member, weights travel with them. Single
-// sequence. Memory O(cells * dimensions).
+// bytes are those of simulator/chaos. Values are `dimensions` scalars a member, weights travel with
+// them. Single sequence. Memory O(cells * dimensions).
 #pragma once
 
 #include <absl/functional/function_ref.h>

@@ -1,8 +1,8 @@
 // RoundCheckers: watches all members of all instances from outside and says what was broken.
 //
 // It knows everything: what every member put in, what was folded of it, who said what, and what was
-// applied. It recomputes every sum by arithmetic of its own. Statements: round-protocol.md 2 (S1 to
-// S6) and 11. Owner: one world; single sequence. Memory: all instances of the run.
+// applied. It recomputes every sum by arithmetic of its own. Statements: docs/simulator.md (S1 to
+// S6). Owner: one world; single sequence. Memory: all instances of the run.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@
 
 namespace crowdsurf::simulator {
 
-// The fold of round-protocol.md 7, written again: multiply, then add, ranks ascending, one float
+// The fold of docs/round.md, written again: multiply, then add, ranks ascending, one float
 // factor at the end. `inputs` by rank, as wire bytes.
 Bytes RecomputeFold(worker::WireFormat wire, const std::map<int, Bytes>& inputs,
                     const std::vector<double>& weights);

@@ -174,7 +174,7 @@ TEST(GossipTest, PairsKeepTheMean) {
   EXPECT_LT(world.Spread(), 1e-6);
 }
 
-// decentralized-algorithms.md 2.1: the sum of x and x-tilde over all never changes.
+// Nabli et al. 2023: the sum of x and x-tilde over all never changes.
 TEST(A2CiD2Test, SumOfBothModelsIsInvariant) {
   MixingWorld world = Quiet(StrategyKind::kA2CiD2, GraphKind::kRing);
   for (int i = 0; i < 16; ++i) world.Add(i);

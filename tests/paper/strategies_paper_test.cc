@@ -40,7 +40,7 @@ TEST(A2CiD2PaperTest, WithoutMomentumItIsGossip) {
   }
 }
 
-// decentralized-algorithms.md 2.1: S = sum(x) + sum(x-tilde) is invariant whatever each worker's
+// Nabli et al. 2023: S = sum(x) + sum(x-tilde) is invariant whatever each worker's
 // clock, and E1: the speed-up on rings over plain gossip (a correct build reproduces 2.5, 4.7, 8.9
 // within 10-15 %).
 TEST(A2CiD2PaperTest, RingsSpeedUpAsPublishedAndKeepTheirMean) {

@@ -1,4 +1,4 @@
-// The hand-written cases of one round (round-protocol.md 11): who dies when, who is cut off, who
+// The hand-written cases of one round (docs/round.md): who dies when, who is cut off, who
 // lies. Deaths are placed after every single action of every member, which covers each point that
 // the protocol's list names and all between them.
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // How a round ends for whoever was not quite part of it: a trainer that gives its snapshot too
 // late, a member that slept through everything, a liar's group, those whose witnesses are gone.
-// Each case says what the protocol promises (round-protocol.md 2, 6 and 9), not only that nothing
+// Each case says what the protocol promises (docs/round.md), not only that nothing
 // broke.
 #include <map>
 #include <set>

@@ -4,7 +4,7 @@
 // gRPC of the distribution is not instrumented: that a callback runs after the call that asked for
 // it is seen by nobody, and whatever a stream's owner wrote before looks like a race with its
 // callbacks. Every operation passes grpc_call_start_batch, and its tag is the functor that is run
-// when it is over (grpc 1.51, completion_queue.cc, cq_end_op_for_callback): here the one is a
+// when it is over (grpc 1.51, cq_end_op_for_callback): here the one is a
 // release of the tag and the other its acquisition. Linked into the tests, whose definition comes
 // before the library's. What was made before a server was started is there for the handlers of its
 // calls, which begin with grpc_call_ref, and so it is with a verifier of certificates. Tags of

@@ -1,7 +1,7 @@
 // Classify: is a worker alive, told to go, done, taken by the platform, or broken by its own code?
 //
 // Disruptions and failures are never counted together: only failures touch backoffLimit. Pure, any
-// thread. Source: reference pod-lifecycle.md 4, kubernetes-operators.md 2.3 rule 6.
+// thread. Source: docs/pod-lifecycle.md 4, docs/signals.md.
 #pragma once
 
 #include <string_view>

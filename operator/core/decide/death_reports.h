@@ -6,7 +6,7 @@
 // been renewed for 15 s. An agent that answers the probe lives, whatever else is said. A worker can
 // only speak of others of its own job; saying it often is saying it once. Owner: KubeCluster, host
 // thread. Bounds: kMostCases, kMostReporters of each, kKept since they were last said. Source:
-// pod-lifecycle.md 3.
+// docs/pod-lifecycle.md 3.
 #pragma once
 
 #include <functional>

@@ -4,7 +4,8 @@
 // what ended, see whether the job is over, send notices, remove pods, create pods, inform agents,
 // write conditions. The Kubernetes operator and local mode run this same function. Level-based: it
 // looks at the world, never at what happened last; calling it twice changes nothing. Bounded: at
-// most `most_creates` creates a plan. Any thread. Source: DESIGN.md 6, pod-lifecycle.md.
+// most `most_creates` creates a plan. Any thread. Source: docs/kubernetes.md and
+// docs/pod-lifecycle.md.
 #pragma once
 
 #include <string>
@@ -24,7 +25,7 @@ struct DecideOptions {
   // A worker that has been Ready so long has recovered: its row of failures is forgotten.
   Duration healthy_after = Seconds(120);
   // A pod told to leave gets SIGTERM this long before its node is gone: enough to end a round in
-  // flight (DESIGN: leaving fits 10 s), little enough to train on while the notice runs.
+  // flight (leaving fits 10 s), little enough to train on while the notice runs.
   Duration notice_margin = Seconds(2);
   // A worker that is told to leave is replaced so much later. Its kubelet asks the API server for
   // the pod's claims before it writes the notice, and must not wait behind the replacement's

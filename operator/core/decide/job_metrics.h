@@ -5,7 +5,7 @@
 // training_job (not `job`, which is Prometheus' own), everything else is a closed set, and all of
 // a job's series go with the job or with the lead. Counters repeat the totals of its status, so a
 // new leader goes on where the last one ended. Single sequence, but for scrapes. Bound: about forty
-// series and the unfinished replacements of each job. Source: kubernetes-operators.md 7.1.
+// series and the unfinished replacements of each job. Source: docs/metrics.md.
 #pragma once
 
 #include <map>

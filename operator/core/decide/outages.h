@@ -5,7 +5,8 @@
 // failed meanwhile still looks as if it ran, while its peers know that it is gone and its node's
 // Lease has not been renewed: a failure would be taken for the loss of a machine. So who would
 // act on evidence from outside of the API asks here first. Not an outage is one request that fails
-// among others that are answered. Pure; owner: KubeClient, under its lock. Source: test-cluster.md.
+// among others that are answered. Pure; owner: KubeClient, under its lock. Source:
+// tests/cluster/README.md.
 #pragma once
 
 #include "base/time.h"

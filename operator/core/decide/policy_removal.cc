@@ -5,7 +5,7 @@
 #include "operator/core/job/json_path.h"
 
 // Notices to workers whose node is going, and who is deleted when. Telling is an annotation patch;
-// deleting is never a way of telling (pod-lifecycle.md 1).
+// deleting is never a way of telling (docs/pod-lifecycle.md 1).
 namespace crowdsurf::controller {
 namespace {
 

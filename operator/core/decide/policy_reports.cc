@@ -3,7 +3,7 @@
 #include "operator/core/decide/decision.h"
 
 // How far the peers' word goes: who is reported dead is lost, in portions, and nobody when most
-// are: a partition looks the same from here (pod-lifecycle.md 3).
+// are: a partition looks the same from here (docs/pod-lifecycle.md 3).
 namespace crowdsurf::controller {
 namespace {
 

@@ -3,8 +3,8 @@
 // One source: what Validate checks is what the API server checks. deploy/crd/trainingjobs.yaml is
 // this function's output (compact JSON, which is YAML) and a test compares them. Structural schema,
 // defaults, bounds, CEL rules with words, scale and status subresources, printer columns; under 100
-// KB so that a plain `kubectl apply` works. Pure. Source: DESIGN.md 6; the mixed pod template is
-// deploy/crd/make_pod_template_schema.py's.
+// KB so that a plain `kubectl apply` works. Pure. Source: docs/manifest.md; the mixed pod template
+// is deploy/crd/make_pod_template_schema.py's.
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -2,7 +2,7 @@
 //
 // The one place that knows them: validation, defaults and immutability (validate.h), the page
 // docs/manifest.md and the CRD's schema are all read off this table. Pure data, any thread. A row's
-// path is below `spec`; "[]" stands for an element of a list. Source: DESIGN.md 6.
+// path is below `spec`; "[]" stands for an element of a list. Source: docs/manifest.md.
 #pragma once
 
 #include <span>

@@ -1,4 +1,4 @@
-// Every condition, reason and event of the operator, declared once (DESIGN.md 7).
+// Every condition, reason and event of the operator, declared once.
 //
 // Conditions, events, metric labels and logs use these and nothing else, so a reason that a user
 // sees can be searched for. Closed sets: a reason is never built from input. Any thread.
@@ -96,7 +96,7 @@ inline constexpr std::string_view kConfig = "Config";
 inline constexpr std::string_view kToldAgain = "ToldAgain";
 }  // namespace reason
 
-// Annotations of a pod; local mode writes the same content as files (DESIGN.md 11).
+// Annotations of a pod; local mode writes the same content as files (docs/local-mode.md).
 inline constexpr std::string_view kNoticeAnnotation = "crowdsurf.io/notice";
 inline constexpr std::string_view kConfigAnnotation = "crowdsurf.io/config";
 inline constexpr std::string_view kSeedsAnnotation = "crowdsurf.io/seeds";

@@ -3,8 +3,8 @@
 #include "operator/core/job/fields.h"
 #include "operator/core/job/validate_rules.h"
 
-// The pod template stays opaque but for what would break a worker (pod-lifecycle.md 2, 5, 8): which
-// container trains, how it restarts, and names that are ours.
+// The pod template stays opaque but for what would break a worker (docs/pod-lifecycle.md 2, 5, 8):
+// which container trains, how it restarts, and names that are ours.
 namespace crowdsurf::controller {
 namespace {
 

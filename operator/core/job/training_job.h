@@ -2,7 +2,7 @@
 //
 // FromJson expects a spec that Validate (validate.h) found faultless and that WithDefaults filled;
 // it never fails on such input. What the operator only passes on (the pod template, the averaging
-// block that agents read) stays JSON. Pure values, any thread. Source: DESIGN.md 6.
+// block that agents read) stays JSON. Pure values, any thread. Source: docs/manifest.md.
 #pragma once
 
 #include <cstdint>

@@ -62,7 +62,7 @@ std::optional<ContainerEnd> EndOf(const json& status, std::string_view path) {
   return out;
 }
 
-// The agent's termination message (DESIGN.md 11); nullopt for text that is none.
+// The agent's termination message (docs/signals.md); nullopt for text that is none.
 std::optional<Progress> LastWords(const std::string& message) {
   const json words = json::parse(message, nullptr, false);
   if (!words.is_object() || TextAt(words, "reason").empty()) return std::nullopt;

@@ -32,7 +32,7 @@ struct SummaryRounds {
   uint64_t orphaned = 0;
   uint64_t branch = 0;
 
-  uint64_t failed() const { return kept + aborted + orphaned; }  // DESIGN.md 11
+  uint64_t failed() const { return kept + aborted + orphaned; }  // docs/local-mode.md
 };
 
 struct AgentSummary {

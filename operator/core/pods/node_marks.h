@@ -3,7 +3,7 @@
 // One row a string, so that a new cloud is a row and no code. FindMark reads a node's JSON against
 // the table; a deadline is known only where the mark carries an instant and the cloud promises a
 // time. Observe and the pod builder ask. Pure, any thread; the tables are constants.
-// Source: kubernetes-operators.md 2.1 and 2.2.
+// Source: docs/kubernetes.md.
 #pragma once
 
 #include <nlohmann/json.hpp>

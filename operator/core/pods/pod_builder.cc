@@ -67,7 +67,7 @@ json Metadata(const TrainingJob& job, const CreatePod& create) {
   annotations[std::string(kConfigAnnotation)] = create.config;
   annotations[std::string(kSeedsAnnotation)] = create.seeds;
   annotations[std::string(kCapacityAnnotation)] = JsonText({{"type", Name(create.capacity)}});
-  // A worker's state is at its peers: an autoscaler may move it (pod-lifecycle.md 8).
+  // A worker's state is at its peers: an autoscaler may move it (docs/pod-lifecycle.md 8).
   Offer(annotations, "cluster-autoscaler.kubernetes.io/safe-to-evict", "true");
   if (job.spec.do_not_disrupt) Offer(annotations, "karpenter.sh/do-not-disrupt", "true");
   return metadata;

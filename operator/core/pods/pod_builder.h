@@ -4,8 +4,8 @@
 // link between the two on memory, the agent's own folder, what the cluster tells it as files, a
 // token for the signer, names, labels, tolerations. KubeCluster and dry runs call it. Pure, any
 // thread; bounded by the template. Names that begin with `crowdsurf` are ours (the CRD refuses
-// them). Source: DESIGN.md 5 and 11, pod-lifecycle.md 1, 2, 3, 5, 6, 8. Differs from DESIGN.md 11:
-// the files of the cluster are a read-only volume at /run/crowdsurf-cluster, because kubelet swaps
+// them). Source: docs/kubernetes.md; docs/pod-lifecycle.md 1, 2, 3, 5, 6, 8.
+// The files of the cluster are a read-only volume at /run/crowdsurf-cluster, because kubelet swaps
 // a whole folder of them at once and never renews a subPath.
 #pragma once
 

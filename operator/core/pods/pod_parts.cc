@@ -33,7 +33,7 @@ bool Guaranteed(const json& pod_template) {
 }
 
 // Explicit, so that no LimitRange decides for us; the link's pages are charged to whoever touches
-// them first, often the agent (pod-lifecycle.md 5).
+// them first, often the agent (docs/pod-lifecycle.md 5).
 json Resources(const TrainingJob& job) {
   const json* own = Member(&job.spec.agent, "resources");
   if (own != nullptr && own->is_object() && !own->empty()) return *own;
@@ -52,7 +52,7 @@ json Security(const json& pod_template) {
                    {"readOnlyRootFilesystem", true},
                    {"runAsNonRoot", true},
                    {"seccompProfile", {{"type", "RuntimeDefault"}}}};
-  // The image says who it is, unless the pod says otherwise (pod-lifecycle.md 5).
+  // The image says who it is, unless the pod says otherwise (docs/pod-lifecycle.md 5).
   if (At(pod_template, "spec.securityContext.runAsUser") != nullptr) {
     security["runAsUser"] = kAgentUser;
   }

@@ -1,7 +1,7 @@
 // The parts of a worker's pod that we add: the agent, volumes, tolerations, placement.
 //
 // Private to operator/core (pod_builder.h is the door). Pure, any thread; sizes are constants but
-// for the template's own. Source: pod-lifecycle.md 1, 5, 6; kubernetes-operators.md 2.1 and 2.3.
+// for the template's own. Source: docs/pod-lifecycle.md 1, 5, 6; docs/kubernetes.md.
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -4,7 +4,7 @@
 // A pod of Kubernetes and a local process group are the same PodFacts; a cloud's taint and the
 // local spot market's notice are the same Mark. Instants are wall-clock time, because an operator
 // restarts and its status must still mean the same. Pure values, any thread.
-// Source: reference pod-lifecycle.md 1-4.
+// Source: reference docs/pod-lifecycle.md 1-4.
 #pragma once
 
 #include <map>

@@ -4,7 +4,7 @@
 // An object is made when its name is free and changed only while its controller is this job's uid,
 // with the version that was read as a precondition; another's is never touched (ownership.h). What
 // stands in the way is told as an obstacle, looked at again every few seconds while somebody asks,
-// and gone when it is gone. The host's thread. Bound: one entry a job. Source: DESIGN.md 6.
+// and gone when it is gone. The host's thread. Bound: one entry a job. Source: docs/kubernetes.md.
 #pragma once
 
 #include <functional>

@@ -7,7 +7,7 @@
 #include "operator/edge/reconcile/at_once.h"
 
 // The Cluster port: what Decide reads. The caches below it: kube_caches.cc; what its plan becomes:
-// kube_writes.cc, kube_guards.cc; peers' word of deaths: kube_deaths.cc.
+// kube_writes.cc, job_objects.cc; peers' word of deaths: kube_deaths.cc.
 namespace crowdsurf::controller {
 namespace {
 

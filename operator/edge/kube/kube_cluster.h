@@ -4,9 +4,10 @@
 // as soon as it is read (observe.h) and posts that into one bounded mailbox; a watch that finds it
 // full is not read on. Everything else happens on the host's thread, which calls Await and the
 // port. Own writes enter the caches at once with the version that the server answered, so a
-// decision never sees less than it has done (object_cache.h; expectations of
-// kubernetes-operators.md 4). A job's key is "namespace/name". Bounds: the objects of the server,
-// kMostNews and kMostNewsBytes, 25 events a job and one more every 12 s. Source: DESIGN.md 6.
+// decision never sees less than it has done (object_cache.h; expectations, as
+// controllers of Kubernetes have them). A job's key is "namespace/name". Bounds: the objects of the
+// server, kMostNews and kMostNewsBytes, 25 events a job and one more every 12 s. Source:
+// docs/kubernetes.md.
 #pragma once
 
 #include <atomic>

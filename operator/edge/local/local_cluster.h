@@ -5,7 +5,7 @@
 // Wait in a loop: there output is drained, ends are noticed, agents' news arrive, notices run out.
 // What the spot market does to nodes comes in through AddNode and TakeNode. Bounds: pods by the
 // job's replicas, events kept until taken (a report needs them all), output 64 KiB a process.
-// Source: DESIGN.md 6 "Local mode"; the files are those of docs/local-mode.md.
+// Source: docs/local-mode.md, which also lists the files.
 #pragma once
 
 #include <functional>

@@ -1,10 +1,11 @@
 // AgentProber: asks an agent that its peers report dead whether it lives, GET /healthz.
 //
-// Any answer of its plain port (DESIGN.md 11) is a sign of life. It is asked twice, a second apart,
-// because a supervisor restarts an agent in 100 ms. Silence counts only when a control, an agent
-// that reported it, answers meanwhile: else it is the operator that is cut off. A few threads, so
-// that a machine's dead do not wait for each other's time-outs. Results come on those threads.
-// Bounds: kLanes threads, kMostWaiting each; what finds no room is refused, and asked for again.
+// Any answer of its plain port (docs/agent.md) is a sign of life. It is asked twice, a second
+// apart, because a supervisor restarts an agent in 100 ms. Silence counts only when a control, an
+// agent that reported it, answers meanwhile: else it is the operator that is cut off. A few
+// threads, so that a machine's dead do not wait for each other's time-outs. Results come on those
+// threads. Bounds: kLanes threads, kMostWaiting each; what finds no room is refused, and asked for
+// again.
 #pragma once
 
 #include <atomic>

@@ -5,8 +5,8 @@
 // writes the status, only when it changed, and then deletes: what a pod's end was is kept before
 // the pod goes. Deletes and events are left out when that write failed. A turn's requests are begun
 // within a slice of time; what is left is for the next turn, after the other jobs'. Single thread;
-// waits only for the platform's answers; no exception leaves it. Source: reference
-// kubernetes-operators.md 4.
+// waits only for the platform's answers; no exception leaves it. Source:
+// docs/kubernetes.md.
 #pragma once
 
 #include <functional>

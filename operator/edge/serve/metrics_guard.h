@@ -4,7 +4,7 @@
 // SubjectAccessReview says whether it may `get` the path /metrics (controller-runtime's rule, so
 // its ClusterRoles work unchanged). Verdicts are remembered for a minute, refusals for ten seconds,
 // by the token's hash: tokens are kept nowhere. Thread-safe; it asks the API server on the caller's
-// thread. Bound: kMostVerdicts, the oldest go. Source: kubernetes-operators.md 7.5.
+// thread. Bound: kMostVerdicts, the oldest go. Source: docs/metrics.md.
 #pragma once
 
 #include <array>

@@ -1,4 +1,5 @@
-// ReportDesk: takes peers' death reports, POST /v1/deaths of the signer's port (DESIGN.md 11).
+// ReportDesk: takes peers' death reports, POST /v1/deaths of the signer's port
+// (docs/kubernetes.md).
 //
 // Body {"dead": [names of workers]}, bearer token as for a certificate: it says who reports, and so
 // of which job. Only who leads takes them: another replica answers FailedPrecondition (421), and

@@ -4,7 +4,7 @@
 // Makes the CA (P-256, self-signed), the signer's own server certificate, and agents' certificates
 // from their signing requests. What a request says about names is ignored: the caller says who it
 // is. Any thread after creation (OpenSSL keys are reference counted and read-only here).
-// Source: DESIGN.md 4 "Identity".
+// Source: docs/security.md.
 #pragma once
 
 #include <memory>

@@ -7,7 +7,7 @@
 // the API server who a token is (TokenReview), and the pod whose it is. A Secret cannot have an
 // owner in another namespace, so it is labelled with its job, and Sweep deletes what jobs left
 // behind that were deleted while no operator ran. Thread-safe: the host's thread and the signer's.
-// Bounds: one CA a job. Source: DESIGN.md 4 and 11.
+// Bounds: one CA a job. Source: docs/security.md.
 #pragma once
 
 #include <functional>

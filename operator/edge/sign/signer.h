@@ -1,5 +1,5 @@
-// Signer: the HTTPS server that gives agents their certificates, POST /v1/sign (DESIGN.md 11), and
-// hands their reports of lost workers on, POST /v1/deaths.
+// Signer: the HTTPS server that gives agents their certificates, POST /v1/sign
+// (docs/local-mode.md), and hands their reports of lost workers on, POST /v1/deaths.
 //
 // A bearer token names the worker; the request's own names are ignored. In a cluster somebody else
 // knows the tokens (SignerOptions::grant). In local mode tokens are made here, 256

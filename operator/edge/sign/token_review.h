@@ -1,8 +1,8 @@
 // TokenReview: which pod an agent's bearer token belongs to, as the API server says.
 //
-// Agents show a projected token of audience "crowdsurf" (DESIGN.md 11). The API server names the
-// pod it was made for, and refuses it once that pod is gone. Any thread; blocks for one request.
-// The caller bounds how often. Source: pod-lifecycle.md 5.
+// Agents show a projected token of audience "crowdsurf" (docs/kubernetes.md). The API server names
+// the pod it was made for, and refuses it once that pod is gone. Any thread; blocks for one
+// request. The caller bounds how often. Source: docs/pod-lifecycle.md 5.
 #pragma once
 
 #include <string>

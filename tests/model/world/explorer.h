@@ -1,4 +1,4 @@
-// Explorer: every interleaving of a small group of real Rounds (round-protocol.md 10).
+// Explorer: every interleaving of a small group of real Rounds (docs/round.md).
 //
 // Sent messages stay and may be taken late, in any order, several times, or never; any member may
 // suspect any other at any moment; members crash at any step. In each state S1, S3 and S4 are

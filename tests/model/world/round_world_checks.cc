@@ -1,4 +1,4 @@
-// The checkers of RoundWorld (statements S1 to S5 and L1 of round-protocol.md 2), and the planted
+// The checkers of RoundWorld (statements S1 to S5 and L1 of docs/round.md), and the planted
 // faults that must turn them red.
 #include <cmath>
 

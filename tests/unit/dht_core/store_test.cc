@@ -39,7 +39,7 @@ class StoreTest : public testing::Test {
 };
 
 TEST_F(StoreTest, ARefusedOlderRecordDoesNotShortenTheLifeOfTheNewerOne) {
-  // hivemind lost the newer record here: moshpit.md 4.2.1.
+  // hivemind lost the newer record here.
   EXPECT_EQ(Put(Make("k", 1, 5, Seconds(100))), StoreResult::kStored);
   EXPECT_EQ(Put(Make("k", 1, 4, Milliseconds(300))), StoreResult::kStale);
   EXPECT_EQ(Put(Make("k", 1, 5, Milliseconds(300))), StoreResult::kStale);

@@ -134,7 +134,7 @@ TEST(SwarmTest, LookupsRightAfterAQuarterDiedAreQuick) {
               << first[98] << " ms, complete p50 " << complete[50] << " p99 " << complete[98]
               << " ms\n";
     EXPECT_EQ(misses, 0);
-    EXPECT_LT(complete[50], 50);  // reference/data-plane.md D4: 50 and 500
+    EXPECT_LT(complete[50], 50);  // the aim, ms: 50 and 500
     EXPECT_LT(complete[98], 500);
   }
 }

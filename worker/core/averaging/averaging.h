@@ -4,7 +4,7 @@
 // are, asks the trainer for its snapshot, lets the strategy open one round after the other
 // (group_rounds.h), delivers, and keeps the job-wide sample count. Membership tells it the view and
 // its seats; it changes view only between averagings. Bounds: due lists of two averagings, one
-// doubtful weight. Source: DESIGN 4 ("Overlap", "Group and round"), round-protocol.md 12.
+// doubtful weight. Source: docs/averaging.md.
 #pragma once
 
 #include <map>

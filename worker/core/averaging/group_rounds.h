@@ -7,7 +7,7 @@
 // end in `differing`, so that the caller exchanges seats and calls Replan. An instance stays, over,
 // until its output region is written again: stragglers are served until then. Bounds: two or three
 // instances and the duties of one round; kMostEarly frames; kMostOutcomes remembered outcomes.
-// Source: round-protocol.md 8, 9, 12.
+// Source: docs/averaging.md.
 #pragma once
 
 #include <deque>

@@ -5,7 +5,7 @@
 // within a second; then it is named every kEvery for kInsist, which outlives a change of the
 // operator's leader and its own forgetting of reports (30 s). Later a kubelet's silence has been
 // noticed anyhow. Only witnesses of the view report, so that a job of thousands sends no more than
-// its fifteen. Bounds: kMostNotes, kMostNamed a report. Source: pod-lifecycle.md 3.
+// its fifteen. Bounds: kMostNotes, kMostNamed a report. Source: docs/pod-lifecycle.md 3.
 #pragma once
 
 #include <map>

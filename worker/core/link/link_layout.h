@@ -7,7 +7,7 @@
 // touch has a cache line of its own and one writer; `A` words are the agent's, `T` words the
 // trainer's. Memory order: what a word announces is written before it, the word is stored with
 // release and loaded with acquire. Words that announce nothing are relaxed. Bounds: below. Source:
-// DESIGN 5.
+// docs/trainer-link.md.
 #pragma once
 
 #include <array>

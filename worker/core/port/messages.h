@@ -2,7 +2,7 @@
 //
 // One Send of the host carries one of them. The sender is authenticated by the transport and never
 // named inside. Values; any thread. Codec in messages_codec.cc: canonical, bounded on the way in.
-// Source: DESIGN 4, round-protocol.md 6 and 9.
+// Source: docs/views.md.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +36,7 @@ struct Committed {
   bool operator==(const Committed&) const = default;
 };
 
-// Rank of a line of views when two lines meet (round-protocol.md 6).
+// Rank of a line of views when two lines meet (docs/views.md).
 struct LineRank {
   uint64_t members = 0;  // View::fork_members
   ViewHash origin;

@@ -1,4 +1,4 @@
-// PeerMetrics: every metric of the peer core, declared once (round-protocol.md 9).
+// PeerMetrics: every metric of the peer core, declared once (docs/metrics.md).
 //
 // Made by Peer from its registry; components hold a reference. Counters are shared and thread-safe;
 // making them is single sequence. No peer ids in labels.

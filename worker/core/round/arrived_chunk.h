@@ -1,7 +1,7 @@
 // ChunkArrived: a chunk that came on the tensor plane, as a round and its reducer see it.
 //
 // The bytes stay with the host; this names them. A plain value, valid during the call it is given
-// to. Source: round-protocol 7 (inputs and results of a chunk).
+// to. Source: docs/data-plane.md (inputs and results of a chunk).
 #pragma once
 
 #include <cstdint>

@@ -1,9 +1,9 @@
-// Fold: the weighted mean of a chunk's inputs, as round-protocol.md 7 fixes it to the bit.
+// Fold: the weighted mean of a chunk's inputs, as docs/data-plane.md fixes it to the bit.
 //
 // Pure functions over bytes as they travelled; any thread. Owner of a chunk calls one of them once
 // per assignment (reducer.h); nobody else computes that value, so agreement does not rest on it,
 // only "the same inputs again give the same bits" does. Memory: the result, and for masked inputs
-// their extents. Source: round-protocol.md 7; decentralized-algorithms.md 5.1 for masks.
+// their extents. Source: docs/data-plane.md, masks too.
 #pragma once
 
 #include <span>

@@ -1,8 +1,8 @@
 // Group plan: the instance of one group in one round, as everybody derives it from the seating.
 //
 // Pure: members, stand-ins and owners of such an instance compute the same plan or get another
-// instance id, and then exchange seats (group_rounds.h). Any thread. Source: round-protocol.md 1
-// and 12; parts by bandwidth class (partition.h).
+// instance id, and then exchange seats (group_rounds.h). Any thread. Source: docs/averaging.md;
+// parts by bandwidth class (partition.h).
 #pragma once
 
 #include <cstdint>

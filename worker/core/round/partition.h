@@ -1,7 +1,7 @@
 // Partition: who reduces how much of the vector, and in which chunks.
 //
 // Pure functions of the view's bandwidth classes and the element count, so nobody can disagree.
-// Water-filling closed form of the butterfly's load balancing (moshpit.md 1.3): minimise
+// Water-filling closed form of the butterfly's load balancing: minimise
 // max_i (1 + (n-2) w_i) / b_i, which hivemind solves by linear programming. Any thread.
 #pragma once
 

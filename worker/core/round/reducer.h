@@ -5,7 +5,7 @@
 // OpenBuffers, and calls it for every RoundAction that touches bytes. Decides nothing: which
 // inputs, which mask, which order of events is Round's. Single sequence. Bounds: `most_bytes` over
 // the inputs of all open rounds; kMostServed results kept ready to send per round (others are
-// encoded again, to the same bytes). Source: round-protocol.md 7 and 8. Differs: the prefix is not
+// encoded again, to the same bytes). Source: docs/data-plane.md. Differs: the prefix is not
 // folded early, all inputs of a chunk wait and are folded in one pass.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Round: how one group finishes one all-reduce when members die (round-protocol.md; DESIGN 4).
+// Round: how one group finishes one all-reduce when members die (docs/round.md).
 //
 // The decision part of a member and of the coordinator it may become, as a value without a clock:
 // no deadline lives here. Suspicion and deadlines are inputs (round_pacer.h says when), so
@@ -7,8 +7,8 @@
 // order, before it gives the next input. The host keeps the object after over() until the next
 // snapshot closes the instance: it still answers stragglers and witnesses. Owner: worker/core's
 // Averaging, through the host's single thread. Bounds: 64 ranks, 16 ballots for each rank, one
-// STATUS/PROMISE/HAVE per (peer, ballot). Source: round-protocol.md 3, 4, 7, 12, model-checked
-// there (section 10) and, on this very class, by tests/model. Beyond it: see round_frames.h.
+// STATUS/PROMISE/HAVE per (peer, ballot). Source: docs/round.md. tests/model
+// checks this very class. Beyond it: see round_frames.h.
 #pragma once
 
 #include <cstdint>

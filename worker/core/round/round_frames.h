@@ -1,4 +1,4 @@
-// Frames: what members, stand-ins and witnesses of a round say to each other (round-protocol.md 3).
+// Frames: what members, stand-ins and witnesses of a round say to each other (docs/round.md).
 //
 // Every frame names its instance; the sender is authenticated by the transport, so no rank is
 // carried. Bulk bytes (INPUT, RESULT) travel on the tensor plane; these are the small frames of the

@@ -10,7 +10,7 @@ namespace {
 // Of the waits in a ballot and for results that were asked for, and of the silence that is
 // suspicious.
 constexpr int kMostDoublings = 6;
-constexpr double kDeviations = 6;  // of round-protocol 9: median + 6 MAD
+constexpr double kDeviations = 6;  // docs/round.md: median + 6 MAD
 
 // The deviation from ordered[middle] that has `middle` smaller ones: deviations ascend outwards
 // from there, so the two sides are merged up to it.

@@ -2,7 +2,7 @@
 //
 // RoundTimes learns from all rounds of an agent (bounded windows): start delays, gaps between signs
 // of life per peer, HAVE waits, round lengths. RoundPacer is one open round's deadlines. Owner:
-// worker/core's Averaging. Single sequence. Source: round-protocol.md 9 (time-outs): start deadline
+// worker/core's Averaging. Single sequence. Source: docs/round.md (time-outs): start deadline
 // = median + k MAD of recent starts; silence = max(least, median + 6 MAD of that peer's gaps), at
 // most `most`; HAVE wait = median + 6 MAD; coordinator hand-over = 2 RTT + that; sit-out = 4 x the
 // learnt round time. While a round lasts everybody beats every least/2, so an idle peer is not

@@ -2,7 +2,7 @@
 // said.
 //
 // A pure function, apart from Round so that it can be read, tested and (in the tests) replaced by a
-// faulty one. First rule that fits (round-protocol.md 4): 1 the highest accepted value, unless a
+// faulty one. First rule that fits (docs/round.md): 1 the highest accepted value, unless a
 // later plan proves it was never chosen; 2 what somebody applied; 3 the highest ballot that
 // somebody holds complete (0: the fast value); 4 chunk by chunk: adopt, leave to its live first
 // owner, reduce again. Any thread.

@@ -2,7 +2,7 @@
 //
 // Everybody computes the same spec from the view, so nothing here is negotiated; READY compares its
 // hashes. Made by worker/core's Averaging, read by Round, Speaker and the data plane. Values; any
-// thread. Source: round-protocol.md 1, 3, 12.
+// thread. Source: docs/round.md.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Speaker: a stand-in's side of one instance (round-protocol.md 12, moshpit.md 1.6).
+// Speaker: a stand-in's side of one instance (docs/averaging.md).
 //
 // A peer that holds the value of a missing cell (a hole, or a member that was lost) tells the group
 // so (SPEAK) and sends the inputs that owners ask for. It owns no part, sends no HAVE and is in no

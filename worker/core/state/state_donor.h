@@ -3,8 +3,8 @@
 // A pure state machine of the agent's host: it decides whom to serve and what; the host hashes,
 // reads the inbox and sends. It remembers the states that the host still holds (at most two:
 // inboxes alternate), admits a few joiners at a time, each with a bounded window, and forgets one
-// that has been silent. Single sequence. Everything refused is counted by reason. Source: DESIGN 4
-// "Join"; ours.
+// that has been silent. Single sequence. Everything refused is counted by reason. Source: ours;
+// docs/data-plane.md.
 #pragma once
 
 #include <cstdint>

@@ -7,7 +7,7 @@
 // hash is the same. Chunk bytes stay with the host: it hashes what arrives, asks here, and stores
 // on KeepChunk. The opaque state comes from one donor; when that fails it is begun anew at another,
 // and given up last. Single sequence. Bounds: donors, chunks, and a deadline for the whole. Source:
-// DESIGN 4 "Join"; ours.
+// ours; docs/data-plane.md.
 #pragma once
 
 #include <cstdint>

@@ -4,8 +4,8 @@
 // tensor connections. Values; decoding is bounded and gives nullopt for anything garbled, the
 // caller counts it. The bytes of a chunk follow its header in the frame and are never copied into a
 // message. Chunk hashes are base ContentHash: they find corruption and mismatches, forgery is for
-// mutual TLS; the root over them and the opaque state's hash are SHA-256. Source: DESIGN 4 "Join";
-// ours.
+// mutual TLS; the root over them and the opaque state's hash are SHA-256. Source: ours;
+// docs/data-plane.md.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@
 
 namespace crowdsurf::worker {
 
-inline constexpr uint32_t kStateChunkBytes = 256 * 1024;  // DESIGN 4: chunks of 64-256 KiB
+inline constexpr uint32_t kStateChunkBytes = 256 * 1024;  // docs/data-plane.md
 inline constexpr size_t kStateChunksMost = 1 << 20;       // 256 GiB; bounds a manifest to 8 MiB
 inline constexpr uint64_t kStateHashKey = 0x6a6f696e'6a6f696e;  // "joinjoin": the hashes' domain
 

@@ -1,6 +1,6 @@
 // AllReduce: one group of everybody, one round an averaging; N <= 64 because masks are 64 bits.
 //
-// The baseline that Moshpit is compared with. Source: butterfly all-reduce (moshpit.md 1.3); the
+// The baseline that Moshpit is compared with. Source: butterfly all-reduce; the
 // grid of its view has one axis (view_plan.h). Differs: none. Single sequence.
 #pragma once
 

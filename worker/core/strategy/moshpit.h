@@ -1,6 +1,6 @@
 // Moshpit: an averaging is one trip over the grid's axes, a group all-reduce on each.
 //
-// Source: Moshpit SGD (Ryabinin et al. 2021), Alg. 1; DESIGN 4. Differs from the paper: a fitted
+// Source: Moshpit SGD (Ryabinin et al. 2021), Alg. 1. Differs from the paper: a fitted
 // grid with sticky cells; the weight travels with the vector, so the weighted mean is exact after d
 // rounds; `rounds: One` does one axis an averaging, in turn. One object per agent and view; single
 // sequence.
@@ -21,7 +21,7 @@ class Moshpit : public Strategy {
 
   size_t axes_ = 1;
   RoundsMode mode_ = RoundsMode::kAll;
-  // Results alternate between the inboxes (round-protocol.md 12); this one holds the latest.
+  // Results alternate between the inboxes (docs/averaging.md); this one holds the latest.
   Region latest_ = Region::kInboxA;
   struct Trip {
     uint64_t averaging = 0;

@@ -1,5 +1,5 @@
 // Coordinate mask: which coordinates of the vector a member puts into a round (masked group reduce,
-// decentralized-algorithms.md 0.5 and 5.1: sum of mask x over sum of mask).
+// docs/round.md: sum of mask x over sum of mask).
 //
 // A value, cheap to copy: the extents are shared and never change. Any thread. Whole by default:
 // every coordinate, which is what all strategies but IST want. A mask is one member's own affair:

@@ -4,7 +4,7 @@
 // instruction set: multiply, round, add, round (never a fused multiply-add), and conversions are
 // written with integer operations because Highway 1.0.3's own truncate on some targets. Wire spans
 // are little-endian bytes of any alignment. Meant for chunks of 64-256 KiB, which stay in the L2
-// cache between passes. Source: round-protocol.md 7; IEEE 754-2019 section 4.3.1
+// cache between passes. Source: docs/data-plane.md; IEEE 754-2019 section 4.3.1
 // (roundTiesToEven).
 #pragma once
 

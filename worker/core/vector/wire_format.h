@@ -4,7 +4,7 @@
 // kBFloat16 round to nearest even and saturate (kernels.h). Encoding what was decoded gives the
 // same bytes, so a result can be re-served from its output slot. The double overloads are for tests
 // and the simulator: there "None" is eight bytes a value and still exact, and the short formats go
-// through float. Source: round-protocol.md 7.
+// through float. Source: docs/data-plane.md.
 #pragma once
 
 #include <cstdint>

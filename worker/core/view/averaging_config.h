@@ -1,5 +1,5 @@
-// AveragingConfig: spec.averaging and spec.target as the view carries them (DESIGN 6), with every
-// default filled in.
+// AveragingConfig: spec.averaging and spec.target as the view carries them (docs/manifest.md), with
+// every default filled in.
 //
 // The agent reads it from its `config` file (edge); the steward puts the newest generation into the
 // next view; only the view's copy acts. Values; any thread.

@@ -2,7 +2,7 @@
 //
 // Pure functions. A cell is an index in row-major order of the radices; axis 0 is the most
 // significant digit. In round t of an averaging the members that differ only on axis (t mod d) form
-// a group. Source: Moshpit SGD (Ryabinin et al. 2021), section 3; moshpit.md 1.1 and 1.6. Differs
+// a group. Source: Moshpit SGD (Ryabinin et al. 2021), section 3. Differs
 // from the paper: radices are fitted to N instead of a fixed side M, cells are sticky instead of
 // re-indexed by chunk numbers, and a missing cell is spoken for by stand-ins.
 #pragma once

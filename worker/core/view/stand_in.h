@@ -5,7 +5,7 @@
 // (they are one class of round t), so any of them can say what a missing cell of their class would
 // have said, and any of them can bring a late member of it up to date. Pure functions of the grid
 // and of who holds what; the peer (averaging.h) and `simulate averaging` call exactly these.
-// Source: moshpit.md 1.6, round-protocol.md 12. A class is looked through in one order everywhere:
+// Source: docs/averaging.md. A class is looked through in one order everywhere:
 // the cell's own group of round t-1 first, because its members hold one decided value of one
 // instance; then the other groups of round t-1, starting after its own so that holes spread over
 // speakers. All speakers of a cell are of one of these groups, the first in which anybody is

@@ -1,7 +1,7 @@
-// View: an agreed, immutable, numbered picture of who is in the job (DESIGN 4 "View").
+// View: an agreed, immutable, numbered picture of who is in the job (docs/views.md).
 //
 // A view is the decided value of one Paxos register ("successor of the parent view",
-// round-protocol.md 9), except a branch, which is decided by all of its own members (section 6).
+// docs/views.md), except a branch, which is decided by all of its own members.
 // Its hash covers everything but the seats. Seats are the grow-only minor state beside it: free
 // cells that the steward gave to joiners, and cells that it declared vacated; sets of them merge by
 // union, so order and loss do not matter. Values; any thread.
@@ -83,7 +83,7 @@ ViewHash HashOf(const View& view, const std::string& job);  // Sha256 over job a
 // Witnesses of a member list: on-demand first, then longest-lived, then id; at most kMostWitnesses.
 std::vector<PeerId> ChooseWitnesses(const std::vector<Member>& members);
 // More than half of `witnesses`, or exactly half with witnesses[0]: any two quorums meet
-// (round-protocol.md 1).
+// (docs/views.md).
 bool IsQuorum(const std::vector<PeerId>& witnesses, const std::set<PeerId>& present);
 
 // A free cell that a steward gave to a joiner, or took back from a member that is gone.

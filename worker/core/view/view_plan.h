@@ -1,7 +1,7 @@
 // View plan: what the next view looks like. Pure functions; any thread.
 //
 // Called by the peer that forms a first view, by the steward, and by who leads a branch. Source:
-// DESIGN 4 "View". Cells are sticky: whoever stays keeps its cell while the grid's shape stays.
+// docs/views.md. Cells are sticky: whoever stays keeps its cell while the grid's shape stays.
 #pragma once
 
 #include <set>

@@ -3,7 +3,7 @@
 //
 // Registers: a round instance (its decided value) and "successor of view e" (the next view). A
 // witness promises ballots b > promised, accepts b >= promised, and remembers what it accepted
-// (round-protocol.md 4). A peer that is member and witness of a round answers both roles from one
+// (docs/round.md). A peer that is member and witness of a round answers both roles from one
 // ballot variable: Round holds the record while it is open (Lend) and hands it back (Retire).
 // Records are kept until their view is two epochs old, at most kMostRecords and kMostBytes; beyond
 // that rounds of the oldest averagings go first, each by itself: others of their age stay open.

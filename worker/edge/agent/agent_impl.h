@@ -37,7 +37,7 @@
 
 namespace crowdsurf::worker {
 
-// Reason of an agent's end that the operator looks for (DESIGN.md 11: termination message).
+// Reason of an agent's end that the operator looks for (docs/signals.md: termination message).
 inline constexpr char kTargetMet[] = "target met";
 
 class Agent::Impl : public TimerSource {

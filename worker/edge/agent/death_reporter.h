@@ -1,12 +1,13 @@
 // DeathReporter: tells the operator which workers this agent has lost, POST /v1/deaths.
 //
-// One thread that mostly waits. Contract: the signer's port (DESIGN.md 11), body {"dead": [names of
-// workers]}, header Authorization: Bearer TOKEN, the server verified against ca.pem; the token says
-// who reports, and of which job. Answers: 202 taken; 421 another replica leads: asked again at once
-// on another connection, because the Service picks one each time; 404 nobody takes reports there
-// (local mode, an older operator): never asked again; all else is a failure. After failures it is
-// silent for a back-off of 1 to 10 s: who is still lost is named again anyhow (death_notes.h).
-// Bound: one report waits, the newest. An operator that is away harms nobody. Thread-safe.
+// One thread that mostly waits. Contract: the signer's port (docs/kubernetes.md), body {"dead":
+// [names of workers]}, header Authorization: Bearer TOKEN, the server verified against ca.pem; the
+// token says who reports, and of which job. Answers: 202 taken; 421 another replica leads: asked
+// again at once on another connection, because the Service picks one each time; 404 nobody takes
+// reports there (local mode, an older operator): never asked again; all else is a failure. After
+// failures it is silent for a back-off of 1 to 10 s: who is still lost is named again anyhow
+// (death_notes.h). Bound: one report waits, the newest. An operator that is away harms nobody.
+// Thread-safe.
 #pragma once
 
 #include <condition_variable>

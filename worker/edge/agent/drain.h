@@ -44,7 +44,7 @@ using DrainEvent = std::variant<SeedsChanged, NoticeChanged, ConfigFileChanged, 
 struct DrainOptions {
   std::string agent_dir;
   std::string cluster_dir;  // watched too when its files are links into it; may be empty
-  // DESIGN 4 "Leave": designed for 10 s, because some clouds give 15 s.
+  // docs/agent.md: designed for 10 s, because some clouds give 15 s.
   Duration grace = Seconds(10);
 };
 

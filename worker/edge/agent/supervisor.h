@@ -1,10 +1,11 @@
 // Supervisor: the agent's PID 1. Starts the agent as its child and restarts it at once when it
 // crashes.
 //
-// Purpose: a kubelet backs off for minutes after a few crashes, training must not (pod-lifecycle.md
-// 2). Called by worker_main before anything else: single-threaded, no gRPC. Forwards SIGTERM and
-// SIGINT, reaps orphans, and the child dies with it (PR_SET_PDEATHSIG), so that nothing is left
-// over. The tenth crash in a minute ends it: the worker is then replaced. Linux only.
+// Purpose: a kubelet backs off for minutes after a few crashes, training must not
+// (docs/pod-lifecycle.md 2). Called by worker_main before anything else: single-threaded, no gRPC.
+// Forwards SIGTERM and SIGINT, reaps orphans, and the child dies with it (PR_SET_PDEATHSIG), so
+// that nothing is left over. The tenth crash in a minute ends it: the worker is then replaced.
+// Linux only.
 #pragma once
 
 #include <deque>

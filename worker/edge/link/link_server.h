@@ -1,4 +1,4 @@
-// Link server: the agent's side of the trainer link (docs/trainer-link.md, DESIGN 5).
+// Link server: the agent's side of the trainer link (docs/trainer-link.md).
 //
 // Purpose: owns $CROWDSURF_DIR/{tensors,agent.sock} (link_folder.h), speaks the small HTTP API,
 // watches the trainer's words without polling (futex), and turns what happens into LinkEvents.

@@ -4,7 +4,7 @@
 // buffers, which lie here. A message leaves chunk by chunk as fast as its peer's queue takes it;
 // what a chunk is made of is asked of the core at that moment (DescribeMix), so a late chunk
 // carries the latest, and nothing is copied but the chunk. Host thread only. Bounds: the regions
-// that the core declares (ReserveRegions); a message per peer and tag waits (core/send_queues.h),
+// that the core declares (ReserveRegions); a message per peer and tag waits (send_queues.h),
 // a newer one takes its place.
 #pragma once
 

@@ -1,7 +1,7 @@
 // Tensor TLS: mutual TLS 1.3 straight on a non-blocking socket, for the bulk connections.
 //
 // OpenSSL reads and writes the descriptor itself (no memory BIOs: they cost a copy each way,
-// data-plane.md 0.2); whoever drives it waits for readiness. AES-128-GCM first. Both sides show a
+// docs/data-plane.md); whoever drives it waits for readiness. AES-128-GCM first. Both sides show a
 // certificate of the job's CA with SAN DNS:peer.crowdsurf; the peer's raw Ed25519 key comes out,
 // the caller turns it into a PeerId. TlsCredentials re-reads its files when cert.pem changed
 // (renewal) and is used by one thread, as is each TlsStream. OpenSSL stays in the .cc.

@@ -6,7 +6,7 @@
 // hash) on the transport's one I/O thread and posted to the host; when the host is behind, sockets
 // are not read. A connection that dies is reported at once: one reconnect is tried, and if nobody
 // listens there any more the peer is dead (hard). A peer that cannot be dialed is reached through
-// `relay`, where there is one. Source: data-plane.md 2.4 (B). No deadline on an
+// `relay`, where there is one. Source: docs/data-plane.md. No deadline on an
 // open, silent connection: silence is judged by the cores. Threads: Send, Forget and the handlers
 // on the host thread; Start and Stop from the owner. Bounds: TensorTransportOptions.
 #pragma once

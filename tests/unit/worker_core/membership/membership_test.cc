@@ -232,7 +232,7 @@ TEST(MembershipTest, ATrainerThatGoesAndComesBackFetchesTheState) {
 }
 
 // Machines that are taken end their trainers at any moment: of a whole group, at once. What such a
-// worker gives up is no failed round of a survivor (DESIGN 11).
+// worker gives up is no failed round of a survivor (docs/local-mode.md).
 TEST(MembershipTest, WhoseTrainerGoesInTheMiddleOfARoundHasLeftIt) {
   double left = 0;
   for (int offset = 0; offset < 100; offset += 4) {  // an averaging every 100 ms

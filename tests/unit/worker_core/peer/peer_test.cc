@@ -122,7 +122,7 @@ TEST(PeerTest, AJoinerIsSentForNothingThatIsOverwritten) {
 }
 
 // Its seat is told to everybody, and its record changes; here half of the group hears of neither
-// (round-protocol.md 11), and knows it by the time that it takes part all the same.
+// (docs/round.md), and knows it by the time that it takes part all the same.
 TEST(PeerTest, AJoinerWhoseSeatHalfOfTheGroupIsNotToldOfTakesPart) {
   for (uint64_t seed = 60; seed < 70; ++seed) {
     PeerWorld world(seed, EveryTenSteps(4));

@@ -20,7 +20,7 @@ struct Vector {
   std::vector<uint64_t> parts;
 };
 
-// hivemind's own test vectors (moshpit.md 1.3).
+// hivemind's own test vectors.
 TEST(PartitionTest, PartSizesAreThoseOfThePublishedVectors) {
   const Vector vectors[] = {
       {60, {.55, .44, .40}, 0, {35, 16, 9}},

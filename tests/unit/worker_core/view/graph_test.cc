@@ -49,14 +49,14 @@ TEST(GraphTest, DegreesAreThoseOfTheFamilies) {
   EXPECT_EQ(degrees(GraphKind::kExponential, 16), 7u);  // +-1, +-2, +-4, 8
 }
 
-// decentralized-algorithms.md 2.2: the diameters after which RelaySum has delivered everything.
+// Vogels et al. 2021: the diameters after which RelaySum has delivered everything.
 TEST(GraphTest, TreeDiametersMatchThePublishedOnes) {
   EXPECT_EQ(Diameter(MakeGraph(GraphKind::kChain, 16).value()), 15u);
   EXPECT_EQ(Diameter(MakeGraph(GraphKind::kBinaryTree, 16).value()), 6u);
   EXPECT_EQ(Diameter(MakeGraph(GraphKind::kBinaryTree, 32).value()), 8u);
 }
 
-// decentralized-algorithms.md 1.2: 1 + mean delay of chains and trees.
+// Vogels et al. 2021: 1 + mean delay of chains and trees.
 TEST(GraphTest, RelayDelaysMatchTheClosedForms) {
   const auto scale = [](GraphKind kind, uint32_t n) {
     return 1 + MeanRelayDelay(MakeGraph(kind, n).value());
@@ -71,8 +71,7 @@ TEST(GraphTest, RelayDelaysMatchTheClosedForms) {
 TEST(GraphTest, DoubleBinaryTreeIsTwoMirroredTrees) {
   const auto trees = TreesOf(GraphKind::kDoubleBinaryTree, 16).value();
   ASSERT_EQ(trees.size(), 2u);
-  double degree =
-      0;  // mean over nodes and trees: at most 2, as a ring (decentralized-algorithms.md 1.2)
+  double degree = 0;  // mean over nodes and trees: at most 2, as a ring (docs/strategies.md)
   for (const Graph& tree : trees) {
     EXPECT_TRUE(tree.IsTree());
     degree += static_cast<double>(2 * tree.edges.size()) / 16 / 2;
@@ -81,7 +80,7 @@ TEST(GraphTest, DoubleBinaryTreeIsTwoMirroredTrees) {
   EXPECT_EQ(TreesOf(GraphKind::kRing, 16).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
-// decentralized-algorithms.md 2.1, the table of chi1, chi2, eta and alpha-tilde at one exchange per
+// Nabli et al. 2023, the table of chi1, chi2, eta and alpha-tilde at one exchange per
 // worker.
 TEST(GraphTest, AcidConstantsMatchTheTable) {
   struct Row {

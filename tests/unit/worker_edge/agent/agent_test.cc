@@ -36,7 +36,7 @@ constexpr size_t kMostCut = 2;
 // kCopies times. Averaging is linear, so in whatever mixture of them a trainer ends up, the first
 // kWorkers values of a copy are the weights, which sum to 1, and the last one must be their
 // combination of the constants. Who contributed is settled chunk by chunk and may differ between
-// chunks when somebody was suspected in the middle of a round (round-protocol.md 2), so the copies
+// chunks when somebody was suspected in the middle of a round (docs/round.md), so the copies
 // may hold different mixtures, and one that lies in two chunks none.
 class FakeTrainer {
  public:
