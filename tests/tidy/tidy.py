@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Holds the rules of the house: who may include whom and who must, what cores may not use, lengths, header comments, words.
+"""Holds the rules of the house: who may include whom and who must, what cores may not use, lengths, header comments, words,
+and that what comments and pages cite is there.
 
 Usage: tidy.py [ROOT]   prints one line a violation, `file:line: rule`, and exits 1 if there is any.
 """
@@ -7,6 +8,7 @@ import pathlib
 import re
 import sys
 
+import citations
 import reach
 import rules
 
@@ -212,16 +214,17 @@ def check_reach(sources):
 
 
 def check(root):
-    sources, tests = {}, {}
+    sources, tests, texts, names = {}, {}, {}, []
     for path in sorted(root.rglob("*")):
         name = path.relative_to(root).as_posix()
         if not path.is_file() or name.split("/")[0] in ("build", ".git", ".cache") or "__pycache__" in name:
             continue
+        names.append(name)
         if BANNED_NAMES.search(name):
             yield name, 1, "no util, common, helpers, manager"
         if path.suffix not in (".h", ".cc", ".py", ".sh", ".md", ".yaml", ".proto", ".txt") and path.name != "dev":
             continue
-        text = path.read_text(errors="replace")
+        text = texts[name] = path.read_text(errors="replace")
         if name != "tests/tidy/tidy.py":
             for number, line in enumerate(text.splitlines(), 1):
                 if WORDS.search(line) and path.suffix != ".md":
@@ -235,6 +238,10 @@ def check(root):
             for number, rule in check_source(name, text):
                 yield name, number, rule
     yield from check_reach(sources)
+    tree = citations.Tree(names)
+    for name, text in texts.items():
+        for number, cited in tree.missing(name, text):
+            yield name, number, f"cites {cited}, which is not there"
     if (root / rules.PAGE).is_file():
         yield from rules.check((root / rules.PAGE).read_text(), tests)
     inner = [f"{house}/{room}" for house, rooms in ROOMS.items() for room in rooms]

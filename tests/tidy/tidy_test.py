@@ -116,6 +116,23 @@ class TidyTest(unittest.TestCase):
         code, out = run({**own, "base/edge/a.cc": body % "int Sell() { return kDozen; }"})
         self.assertEqual(code, 0, out)
 
+    def test_a_comment_or_a_page_cites_only_what_is_there(self):
+        tree = {"base/README.md": "x", "base/a.h": HEADER, "docs/round.md": "x", "docs/b/page.md": "x"}
+        for text in ("// base/a.h, a.h, docs/round.md 4, base, docs/b/; http://base/c.h and <sys/c.h>\n",
+                     "// base/*.h, base/{c,d}.h, tests/unit/c, c.pb.h, base/NAME.h\n", 'const char* kPath = "base/c.h";\n'):
+            code, out = run({**tree, "base/a.cc": text})
+            self.assertEqual(code, 0, out)
+        code, out = run({**tree, "docs/README.md": "[page](b/page.md#part), [outside](https://base.org/c.md)\n"})
+        self.assertEqual(code, 0, out)
+        self.expect({**tree, "base/a.cc": "int x;  // as base/c.h\n"}, "base/a.cc:1: cites base/c.h, which is not there")
+        self.expect({**tree, "base/a.cc": "\n// (c.h says why)\n"}, "base/a.cc:2: cites c.h, which")
+        self.expect({**tree, "base/a.cc": "// Source: protocol.md 4.\n"}, "cites protocol.md, which")
+        self.expect({**tree, "base/a.cc": "// as docs/b/c has it\n"}, "cites docs/b/c, which")
+        self.expect({**tree, "base/a.py": '"""As base/c.h."""\n'}, "cites base/c.h, which")
+        self.expect({**tree, "base/a.sh": "# see docs/c.md\n"}, "cites docs/c.md, which")
+        self.expect({**tree, "docs/README.md": "the code is `base/c.h`\n"}, "cites base/c.h, which")
+        self.expect({**tree, "docs/README.md": "[page](page.md)\n"}, "docs/README.md:1: cites page.md, which")
+
     def test_an_include_says_the_whole_path(self):
         self.expect({"tests/unit/a_test.cc": '#include "b.h"\n'}, "include from the repository root")
 
