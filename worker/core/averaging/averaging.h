@@ -58,6 +58,8 @@ class Averaging {
   // held of its line's averages. Averagings of two lines have the same numbers, so neither is
   // compared.
   void OnLine(const Committed& theirs);
+  // A state will be fetched into `region`.
+  void OnFetch(Time now, Region region, Actions& out) { rounds_.OnOverwritten(now, region, out); }
   // The region holds `committed` (fetched or restored): this peer is a donor of it.
   void OnHolds(const Committed& committed);
   // The trainer took somebody's state in place of its own: its samples up to now count no more.

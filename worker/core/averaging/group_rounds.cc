@@ -206,6 +206,11 @@ void GroupRounds::LeaveOpen(Time now, Actions& out) {
   }
 }
 
+void GroupRounds::OnOverwritten(Time now, Region region, Actions& out) {
+  CloseWriters(now, region, out);
+  if (current_ && current_->opening.from == region) current_.reset();
+}
+
 void GroupRounds::OnSnapshot(Time now, Actions& out) {
   for (auto& [id, instance] : instances_) {
     if (instance.round.over() || instance.opening.from != Region::kOutbox) continue;

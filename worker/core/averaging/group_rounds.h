@@ -89,6 +89,9 @@ class GroupRounds {
   void Depart(Time now, Actions& out);
   // Who is not in the open round by now does not come any more: as at the start deadline.
   void StopGathering(Time now, Actions& out);
+  // Something else is written into `region`: this peer serves nothing from it any more, and speaks
+  // for nobody in the rounds that it was in.
+  void OnOverwritten(Time now, Region region, Actions& out);
   // The outbox will be overwritten: instances that read it and are not over are left.
   void OnSnapshot(Time now, Actions& out);
 

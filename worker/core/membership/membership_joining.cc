@@ -141,6 +141,7 @@ void Membership::On(Time now, const PeerId& from, const message::JoinAnswer& ans
   fetching_ = answer.committed;
   std::vector<PeerId> donors;
   for (const Contact& contact : answer.contacts) donors.push_back(contact.id);
+  averaging_.OnFetch(now, Region::kInboxA, out);
   out.push_back(FetchState{.averaging = answer.committed.averaging,
                            .root = answer.committed.root,
                            .donors = std::move(donors),

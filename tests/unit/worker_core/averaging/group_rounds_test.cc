@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "base/digest.h"
 #include "tests/unit/worker_core/world/numbered_peers.h"
 #include "worker/core/round/group_plan.h"
@@ -249,6 +251,42 @@ TEST_F(MovedTest, InALaterRoundItSitsTheAveragingOut) {
   ASSERT_EQ(ended.size(), 1U);
   EXPECT_EQ(ended.front().over.outcome, Outcome::kKept);
   EXPECT_EQ(rounds.CellIn(opening.averaging), 0U);
+}
+
+// Its own class is asked for its neighbour in cell 1, who is lost; but a newcomer's state lies
+// where the class's mean lay.
+TEST_F(MovedTest, ItSpeaksForNobodyOnceAnotherStateIsFetched) {
+  opening.from = Region::kInboxA;
+  opening.to = Region::kInboxB;
+  OpenRound(1);
+  rounds.Depart(now, out);
+  // The row of 2 and 3: cell 2 is of this peer's class.
+  const GroupPlan plan = PlanOf(seating, 3,
+                                {.job = "job",
+                                 .averaging = opening.averaging,
+                                 .round = 1,
+                                 .axis = 1,
+                                 .elements = 2048,
+                                 .chunk_elements = 1});
+  const auto ask = [&] {
+    out.clear();
+    rounds.OnFrame(now, PeerAt(3),
+                   {.view = seating.hash(),
+                    .epoch = 0,
+                    .averaging = opening.averaging,
+                    .round = 1,
+                    .group = plan.group,
+                    .frame = EncodeFrame({plan.instance, Ask{0, 0, {0}}})},
+                   out);
+    return std::any_of(out.begin(), out.end(), [](const Action& action) {
+      return std::holds_alternative<SpeakChunk>(action);
+    });
+  };
+  EXPECT_TRUE(ask());
+  rounds.OnOverwritten(now, Region::kInboxB, out);
+  EXPECT_TRUE(ask()) << "what it speaks from is as it was";
+  rounds.OnOverwritten(now, Region::kInboxA, out);
+  EXPECT_FALSE(ask());
 }
 
 // In the row of 2 and 3 the member of cell 3 is lost. By the new seats this peer is of its class.
