@@ -39,9 +39,9 @@ class Kube:
         self.proxy.wait()
         self.proxy.stdout.close()
 
-    def request(self, method, path, body=None, kind="application/json"):
+    def request(self, method, path, body=None, kind="application/json", accept="application/json"):
         data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(self.url + path, data, {"Content-Type": kind}, method=method)
+        request = urllib.request.Request(self.url + path, data, {"Content-Type": kind, "Accept": accept}, method=method)
         try:
             with urllib.request.urlopen(request, timeout=10) as answer:
                 return json.load(answer)
@@ -82,6 +82,12 @@ class Kube:
         """Pods of the job by name, those that are being deleted included."""
         items = self.get(f"{PODS}?labelSelector=crowdsurf.io/job-name={job}")["items"]
         return {pod["metadata"]["name"]: pod for pod in items}
+
+    def count_pods(self, job):
+        """How many there are; of each only its metadata is sent, for there may be thousands."""
+        path = f"{PODS}?labelSelector=crowdsurf.io/job-name={job}"
+        accept = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+        return len(self.request("GET", path, accept=accept)["items"] or [])
 
     def status(self, job):
         found = self.find(f"{JOBS}/{job}")

@@ -75,6 +75,7 @@ void Membership::On(Time now, const PeerId& from, const message::JoinRequest& re
   };
   using message::JoinAnswer;
   if (!seated() || leaving_since_) {
+    if (down_.erase(from) > 0) averaging_.SetDown(down_);
     note();
     return SendAll({from}, JoinAnswer{JoinAnswer::Kind::kNoView, {}, {}, {}}, out);
   }

@@ -185,9 +185,9 @@ bool Membership::NeedsView(Time now) {
   // Newcomers that come together share a view; whoever came to a view of one waited already.
   const Duration debounce =
       view.members.size() == 1 && view.epoch == 1 ? Duration() : config_.view_debounce;
-  for (const auto& [peer, joiner] : joiners_)
-    if (now - joiner.since >= debounce) return true;
-  return false;
+  return std::any_of(joiners_.begin(), joiners_.end(), [&](const auto& entry) {
+    return !down_.contains(entry.first) && now - entry.second.since >= debounce;
+  });
 }
 
 void Membership::Propose(Time now, Actions& out) {
