@@ -46,6 +46,7 @@ bool Membership::Believes(Time now, const SeatRumors::Item& item,
                           const SeatRumors::Rumor& rumor) const {
   const auto chief = steward();
   if (rumor.tellers.size() >= 2 || (chief && rumor.tellers.contains(*chief))) return true;
+  if (rumor.tellers.empty()) return false;
   const PeerId& teller = *rumor.tellers.begin();
   const auto* seat = std::get_if<Seat>(&item);
   if (seat == nullptr && down_.contains(PeerOf(item))) return true;  // it is gone, as known here
@@ -67,9 +68,12 @@ bool Membership::TakeSeats(Time now, const PeerId& from, std::vector<Seat> seats
   const bool member = seating_->CellOf(from).has_value();
   const auto is_rumor = [&](const auto& item, const auto& known) {
     if (known.contains(item)) return true;  // no news
-    if (!member && PeerOf(item) != from) return true;
-    if (Believes(now, item, {.tellers = {from}, .since = now})) return false;
-    if (rumors_.Hold(now, from, item))
+    // Of its own seat alone a peer that has none here may speak. The rest shows that the lists
+    // differ, and makes nobody believe it.
+    std::set<PeerId> tellers;
+    if (member || PeerOf(item) == from) tellers.insert(from);
+    if (Believes(now, item, {.tellers = tellers, .since = now})) return false;
+    if (rumors_.Hold(now, tellers, item))
       held = true;
     else
       metrics_.RefuseMessage("too_many_seats_told");

@@ -4,11 +4,12 @@
 
 namespace crowdsurf::worker {
 
-bool SeatRumors::Hold(Time now, const PeerId& teller, const Item& item) {
+bool SeatRumors::Hold(Time now, const std::set<PeerId>& tellers, const Item& item) {
   if (rumors_.size() >= kMost && !rumors_.contains(item)) return false;
   Rumor& rumor = rumors_[item];
   if (rumor.since.unset()) rumor.since = now;
-  if (rumor.tellers.size() < kMostTellers) rumor.tellers.insert(teller);
+  for (const PeerId& teller : tellers)
+    if (rumor.tellers.size() < kMostTellers) rumor.tellers.insert(teller);
   return true;
 }
 

@@ -28,12 +28,12 @@ class SeatRumors {
 
   using Item = std::variant<Seat, Vacancy>;
   struct Rumor {
-    std::set<PeerId> tellers;
+    std::set<PeerId> tellers;  // those that can make it believed; a stranger cannot
     Time since;
   };
 
   // False: there is no room, and the item is dropped.
-  bool Hold(Time now, const PeerId& teller, const Item& item);
+  bool Hold(Time now, const std::set<PeerId>& tellers, const Item& item);
   // Takes out what is believed, and what was held for too long: that is dropped.
   std::vector<Item> Take(Time now, const std::function<bool(const Item&, const Rumor&)>& believes);
   void Clear() { rumors_.clear(); }

@@ -125,7 +125,7 @@ TEST_F(HostileSeatsTest, NewsOfTheViewCarryNoForgedSeatsEither) {
   ExpectSevenMembers("in the end,");
 }
 
-TEST_F(HostileSeatsTest, WhatNoMemberTellsIsNotEvenHeld) {
+TEST_F(HostileSeatsTest, WhatAStrangerTellsConfirmsNothing) {
   const size_t joiner = world_.Add(Seconds(100));  // its trainer never starts: it asks for no seat
   world_.RunFor(Milliseconds(100));
   for (size_t i = 0; i < kMembers; ++i) world_.Tell(i, joiner, News({For(Id(77))}, {Gone()}));
@@ -135,6 +135,20 @@ TEST_F(HostileSeatsTest, WhatNoMemberTellsIsNotEvenHeld) {
   ExpectSevenMembers("soon,");
   world_.RunFor(Seconds(8));
   ExpectSevenMembers("in the end,");
+}
+
+// A peer may sit in a list of its own, which a partition left behind. One view more ends that.
+TEST_F(HostileSeatsTest, AStrangerWhoseListDiffersMakesTheStewardRenewTheView) {
+  const size_t joiner = world_.Add(Seconds(100));  // its trainer never starts: it asks for no seat
+  world_.RunFor(Seconds(4));                       // a view is renewed for that after three seconds
+  ASSERT_EQ(world_.Summary(0).view->hash, view_);
+  for (size_t i = 0; i < kMembers; ++i) world_.Tell(i, joiner, News({}, {Gone()}));
+  world_.RunFor(Seconds(2));
+  ExpectSevenMembers("in the end,");
+  for (size_t i = 0; i < kMembers; ++i) {
+    EXPECT_NE(world_.Summary(i).view->hash, view_) << i;
+    EXPECT_EQ(world_.Summary(i).view->hash, world_.Summary(0).view->hash) << i;
+  }
 }
 
 // Two members that say the same are believed: the steward may have died while it told them.
