@@ -14,18 +14,11 @@ constexpr Duration kMostPause = Milliseconds(640);
 }  // namespace
 
 Confirmation::Confirmation(Rule rule, const ViewHash& held, const ViewHash& named,
-                           std::vector<PeerId> voters, std::vector<PeerId> witnesses)
-    : rule_(rule),
-      held_(held),
-      named_(named),
-      voters_(std::move(voters)),
-      witnesses_(std::move(witnesses)) {}
+                           std::vector<PeerId> voters, const PeerId& steward)
+    : rule_(rule), held_(held), named_(named), voters_(std::move(voters)), steward_(steward) {}
 
 bool Confirmation::IsVoter(const PeerId& peer) const {
-  const auto is_in = [&](const std::vector<PeerId>& peers) {
-    return std::find(peers.begin(), peers.end(), peer) != peers.end();
-  };
-  return is_in(voters_) || is_in(witnesses_);
+  return std::find(voters_.begin(), voters_.end(), peer) != voters_.end();
 }
 
 void Confirmation::OnVote(const PeerId& from, const message::ViewVote& vote) {
@@ -78,22 +71,11 @@ std::map<Ballot, std::set<PeerId>> Confirmation::Supporters() const {
   return supporters;
 }
 
-bool Confirmation::WitnessesLeftName(const std::set<PeerId>& down) const {
-  std::set<PeerId> left;
-  for (const PeerId& witness : witnesses_)
-    if (!down.contains(witness)) left.insert(witness);
-  if (left.size() < 2) return false;
-  const auto supporters = Supporters();
-  return std::any_of(supporters.begin(), supporters.end(), [&](const auto& entry) {
-    return std::includes(entry.second.begin(), entry.second.end(), left.begin(), left.end());
-  });
-}
-
 bool Confirmation::Confirmed(const std::set<PeerId>& down) const {
   if (rule_ != Rule::kQuorum) {
     const auto named = std::count_if(voters_.begin(), voters_.end(),
                                      [&](const PeerId& voter) { return Names(voter); });
-    return named >= 2 || (named == 1 && (Live(down).size() <= 1 || WitnessesLeftName(down)));
+    return named >= 2 || (named == 1 && (Live(down).size() <= 1 || Names(steward_)));
   }
   const auto supporters = Supporters();
   return std::any_of(supporters.begin(), supporters.end(),

@@ -4,12 +4,12 @@
 // view it holds needs a quorum of that view's witnesses: those that name it as decided, and those
 // that accepted it at one same ballot. (Accepted at different ballots it need not be chosen.) A
 // view of another line needs two different members of that view that are in it, or the only other
-// one there is. So does a successor where no quorum answers; or one that is in it, and all
-// witnesses of the parent that are left, two at least, accepted it: those that were chosen with
-// them died. For a newcomer it is enough that the second one is a newcomer, too, and was told the
-// same: a first view has no older members. Asks go out again after 20 ms, then twice as late each
-// time, at most kMostAsks times. Owner: Membership, single sequence. Source: round-protocol.md 1
-// and 9.
+// one there is. So does a successor where no quorum says either. There the word of the held view's
+// steward is enough, too: those that decided with it may be dead, it proposes nothing there any
+// more, and a steward could have any view decided. For a newcomer it is enough that the second one
+// is a newcomer, too, and was told the same: a first view has no older members. Asks go out again
+// after 20 ms, then twice as late each time, at most kMostAsks times. Owner: Membership, single
+// sequence. Source: round-protocol.md 1 and 9.
 #pragma once
 
 #include <cstdint>
@@ -37,10 +37,10 @@ class Confirmation {
   static constexpr size_t kAskedAtOnce = 4;  // members; witnesses are all asked
 
   // `held`: the view that the asking member is in, none for a joiner. `voters`: its witnesses, in
-  // order, for kQuorum; else the members of `named` without the asking one. `witnesses`: those of
-  // `held` that are members of `named`, its successor, for kTwoMembers; else none.
+  // order, for kQuorum; else the members of `named` without the asking one. `steward`: of
+  // `held`, for kTwoMembers and a successor; else none.
   Confirmation(Rule rule, const ViewHash& held, const ViewHash& named, std::vector<PeerId> voters,
-               std::vector<PeerId> witnesses = {});
+               const PeerId& steward = PeerId());
 
   // The latest word of a voter counts, but nobody takes back that he knows it. Others are ignored.
   void OnVote(const PeerId& from, const message::ViewVote& vote);
@@ -57,14 +57,13 @@ class Confirmation {
   // Per ballot, those that accepted it, and all those that name it as decided; the latter alone
   // under ballot 0.
   std::map<Ballot, std::set<PeerId>> Supporters() const;
-  bool WitnessesLeftName(const std::set<PeerId>& down) const;
   std::set<PeerId> Live(const std::set<PeerId>& down) const;
 
   Rule rule_;
   ViewHash held_;
   ViewHash named_;
   std::vector<PeerId> voters_;
-  std::vector<PeerId> witnesses_;
+  PeerId steward_;                             // none: nobody
   std::map<PeerId, message::ViewVote> votes_;  // at most one a voter
   uint32_t asks_ = 0;
   size_t next_ = 0;  // voter to be asked next

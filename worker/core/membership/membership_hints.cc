@@ -40,12 +40,9 @@ Confirmation Membership::AskMembers(const Seating& next) const {
   using Rule = Confirmation::Rule;
   const bool other_line = !seated() || OriginOf(next.view(), next.hash()) != line().origin;
   const bool alone = IsNewcomer() || (other_line && IsSought(next));
-  std::vector<PeerId> witnesses;
-  if (!other_line && next.view().parent == seating_->hash())
-    for (const PeerId& witness : seating_->view().witnesses)
-      if (next.CellOf(witness)) witnesses.push_back(witness);
+  const PeerId chief = alone || other_line ? PeerId() : steward().value_or(PeerId());
   return {alone ? Rule::kNewcomer : Rule::kTwoMembers, seating_ ? seating_->hash() : ViewHash(),
-          next.hash(), Others(next), std::move(witnesses)};
+          next.hash(), Others(next), chief};
 }
 
 // What this peer knows of `named`: to a member of `held`.
