@@ -42,10 +42,10 @@ class Logger {
  public:
   Logger() = default;  // drops everything
   Logger(LogSink* sink, std::string_view module, LogLevel least = LogLevel::kInfo)
-      : sink_(sink), module_(module), least_(least) {}
+      : sink_(sink), module_(module), min_(least) {}
 
   // The same sink under another module name (a literal).
-  Logger For(std::string_view module) const { return {sink_, module, least_}; }
+  Logger For(std::string_view module) const { return {sink_, module, min_}; }
 
   void Debug(std::string_view m, std::initializer_list<LogField> f = {}) const {
     Write(LogLevel::kDebug, m, f);
@@ -59,7 +59,7 @@ class Logger {
   void Error(std::string_view m, std::initializer_list<LogField> f = {}) const {
     Write(LogLevel::kError, m, f);
   }
-  bool Enabled(LogLevel level) const { return sink_ != nullptr && level >= least_; }
+  bool Enabled(LogLevel level) const { return sink_ != nullptr && level >= min_; }
 
  private:
   void Write(LogLevel level, std::string_view m, std::initializer_list<LogField> f) const {
@@ -67,7 +67,7 @@ class Logger {
   }
   LogSink* sink_ = nullptr;
   std::string_view module_;
-  LogLevel least_ = LogLevel::kInfo;
+  LogLevel min_ = LogLevel::kInfo;
 };
 
 }  // namespace crowdsurf

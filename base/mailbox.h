@@ -22,8 +22,8 @@ namespace crowdsurf {
 template <class T>
 class Mailbox {
  public:
-  explicit Mailbox(size_t capacity, size_t most_bytes = std::numeric_limits<size_t>::max())
-      : capacity_(capacity), most_bytes_(most_bytes) {}
+  explicit Mailbox(size_t capacity, size_t max_bytes = std::numeric_limits<size_t>::max())
+      : capacity_(capacity), max_bytes_(max_bytes) {}
 
   // False when full or closed; `item` is then untouched in meaning but may be moved from.
   [[nodiscard]] bool Post(T item, size_t bytes = 0) {
@@ -104,7 +104,7 @@ class Mailbox {
   };
   bool HasRoom(size_t bytes) const {
     if (items_.size() >= capacity_) return false;
-    return items_.empty() || (bytes <= most_bytes_ && bytes_ <= most_bytes_ - bytes);
+    return items_.empty() || (bytes <= max_bytes_ && bytes_ <= max_bytes_ - bytes);
   }
   void Push(T item, size_t bytes) {
     items_.push_back({std::move(item), bytes});
@@ -121,7 +121,7 @@ class Mailbox {
   }
 
   const size_t capacity_;
-  const size_t most_bytes_;
+  const size_t max_bytes_;
   mutable std::mutex mutex_;
   std::condition_variable ready_, room_;
   std::deque<Entry> items_;

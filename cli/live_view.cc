@@ -8,8 +8,8 @@
 namespace crowdsurf::cli {
 namespace {
 
-constexpr size_t kMostDrawn = 64;  // a grid of 8 x 8 fits a terminal
-constexpr int kLeast = 40;         // columns: narrower terminals wrap
+constexpr size_t kMaxDrawn = 64;  // a grid of 8 x 8 fits a terminal
+constexpr int kMin = 40;          // columns: narrower terminals wrap
 constexpr int kCellWidth = 14;
 
 enum class Ink { kPlain, kBold, kDim, kGreen, kYellow, kRed };
@@ -89,7 +89,7 @@ void DrawGrid(const Screen& screen, std::vector<ScreenLine>& lines, const Screen
   std::vector<const ScreenWorker*> outside;
   size_t drawn = 0;
   for (const ScreenWorker& worker : screen.workers) {
-    if (++drawn > kMostDrawn) break;
+    if (++drawn > kMaxDrawn) break;
     if (worker.cell.empty()) {
       outside.push_back(&worker);
     } else {
@@ -116,9 +116,9 @@ void DrawGrid(const Screen& screen, std::vector<ScreenLine>& lines, const Screen
   };
   for (const auto& [key, row] : rows) draw("│ ", row);
   if (!outside.empty()) draw("  ", outside);
-  if (screen.workers.size() > kMostDrawn) {
+  if (screen.workers.size() > kMaxDrawn) {
     ScreenLine line = empty;
-    line.Add("    and " + std::to_string(screen.workers.size() - kMostDrawn) + " more", Ink::kDim);
+    line.Add("    and " + std::to_string(screen.workers.size() - kMaxDrawn) + " more", Ink::kDim);
     lines.push_back(line);
   }
 }
@@ -179,7 +179,7 @@ std::string Printable(const std::string& text) {
 }
 
 std::vector<std::string> DrawScreen(const Screen& screen, int width, bool color) {
-  const ScreenLine empty{"", 0, color, std::max(kLeast, width)};
+  const ScreenLine empty{"", 0, color, std::max(kMin, width)};
   std::vector<ScreenLine> lines;
   ScreenLine head = empty;
   head.Add(screen.job, Ink::kBold);

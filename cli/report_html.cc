@@ -61,12 +61,12 @@ double EndOf(const ReportInput& input) {
 }
 
 std::string Membership(const ReportInput& input, double end) {
-  constexpr int kMostRows = 64;
+  constexpr int kMaxRows = 64;
   Timeline timeline;
   timeline.id = "membership";
   timeline.title = "Who trained when";
   timeline.end = end;
-  const int rows = std::min(input.replicas, kMostRows);
+  const int rows = std::min(input.replicas, kMaxRows);
   for (int row = 0; row < rows; ++row) timeline.rows.push_back("worker " + std::to_string(row));
   int taken = 0;
   for (const WorkerLife& life : input.lives) {

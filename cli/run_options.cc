@@ -13,8 +13,8 @@
 namespace crowdsurf::cli {
 namespace {
 
-constexpr size_t kMostTrace = 64 << 20;  // bytes
-constexpr double kMostSpeed = 1e6;
+constexpr size_t kMaxTrace = 64 << 20;  // bytes
+constexpr double kMaxSpeed = 1e6;
 
 // Why the report cannot be written there; empty: it can, as far as can be seen.
 std::string ReportProblem(const std::string& report) {
@@ -92,7 +92,7 @@ RunOptions CheckFlags(const RunFlags& flags, std::vector<std::string>& problems)
   options.strategy = flags.strategy;
   options.market.seed = flags.seed;
   options.market.speed = flags.speed;
-  if (!(flags.speed > 0 && flags.speed <= kMostSpeed)) {
+  if (!(flags.speed > 0 && flags.speed <= kMaxSpeed)) {
     problems.push_back("--speed: is not above 0 and at most 1000000");
   }
   if (flags.preempt_count == "all") {
@@ -110,7 +110,7 @@ RunOptions CheckFlags(const RunFlags& flags, std::vector<std::string>& problems)
     problems.push_back("--preempt-trace: cannot go together with --preempt-every");
   }
   if (!flags.preempt_trace.empty()) {
-    const auto text = ReadFile(flags.preempt_trace, kMostTrace);
+    const auto text = ReadFile(flags.preempt_trace, kMaxTrace);
     auto trace = text.ok() ? ParseTrace(*text) : text.status();
     if (trace.ok()) {
       options.market.trace = std::move(*trace);

@@ -9,10 +9,10 @@ namespace {
 using controller::AgentSummary;
 using controller::SummaryRounds;
 
-constexpr size_t kMostPoints = 2000;    // more than a screen has pixels
+constexpr size_t kMaxPoints = 2000;     // more than a screen has pixels
 constexpr double kPeerLossWindow = 10;  // seconds after a loss in which a failed round is its doing
 constexpr double kWarmUp = 3;           // seconds before a worker's own rate counts as nominal
-constexpr double kLeastPace = 2;        // seconds of training that tell a worker's own rate
+constexpr double kMinPace = 2;          // seconds of training that tell a worker's own rate
 
 // A counter may only grow; an agent that restarted counts from zero again.
 uint64_t Grown(uint64_t before, uint64_t now) { return now >= before ? now - before : now; }
@@ -109,7 +109,7 @@ void RunRecord::Pace(double at, const AgentSummary& summary, Seen& seen) {
     return;
   }
   const double seconds = at - pace.since;
-  if (seconds >= kLeastPace) pace.per_second = (samples - pace.samples) / seconds;
+  if (seconds >= kMinPace) pace.per_second = (samples - pace.samples) / seconds;
 }
 
 void RunRecord::Tick(double at) {
@@ -150,7 +150,7 @@ void RunRecord::Tick(double at) {
   if (++skipped_ < stride_) return;
   skipped_ = 0;
   points_.push_back(point);
-  if (points_.size() < kMostPoints) return;
+  if (points_.size() < kMaxPoints) return;
   for (size_t i = 0; 2 * i < points_.size(); ++i) points_[i] = points_[2 * i];
   points_.resize((points_.size() + 1) / 2);
   stride_ *= 2;

@@ -21,8 +21,8 @@ bool ParseMembers(const std::string& text, simulator::ChaosCommand& command) {
   const size_t dots = text.find("..");
   const std::string least = text.substr(0, dots);
   const std::string most = dots == std::string::npos ? least : text.substr(dots + 2);
-  return absl::SimpleAtoi(least, &command.least_members) &&
-         absl::SimpleAtoi(most, &command.most_members);
+  return absl::SimpleAtoi(least, &command.min_members) &&
+         absl::SimpleAtoi(most, &command.max_members);
 }
 
 void RegisterAveraging(CLI::App& simulate, Action& action) {

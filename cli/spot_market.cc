@@ -6,7 +6,7 @@
 namespace crowdsurf::cli {
 namespace {
 
-constexpr size_t kMostEvents = 1'000'000;
+constexpr size_t kMaxEvents = 1'000'000;
 
 StatusOr<TraceEvent> ParseLine(std::string_view line) {
   const size_t first = line.find(',');
@@ -45,8 +45,7 @@ StatusOr<std::vector<TraceEvent>> ParseTrace(std::string_view csv) {
       return absl::InvalidArgumentError(
           absl::StrCat("line ", number, ": ", event.status().message()));
     }
-    if (events.size() >= kMostEvents)
-      return absl::InvalidArgumentError("more than a million lines");
+    if (events.size() >= kMaxEvents) return absl::InvalidArgumentError("more than a million lines");
     events.push_back(std::move(*event));
   }
   if (events.empty()) return absl::InvalidArgumentError("there is no event in it");

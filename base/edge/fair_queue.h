@@ -1,7 +1,7 @@
 // FairQueue: a bounded queue in which sources take turns, so that none starves the others.
 //
 // Next gives the oldest item of the source that was served longest ago and has fewer than
-// `most_running` items under way. A full queue drops the newest item of the source with the most
+// `max_running` items under way. A full queue drops the newest item of the source with the most
 // waiting: a flood displaces itself. Pure; one thread. Bound: `capacity` items; O(sources) a call.
 #pragma once
 
@@ -23,9 +23,8 @@ class FairQueue {
     T item;
   };
 
-  // capacity, most_running: at least 1.
-  FairQueue(size_t capacity, size_t most_running)
-      : capacity_(capacity), most_running_(most_running) {}
+  // capacity, max_running: at least 1.
+  FairQueue(size_t capacity, size_t max_running) : capacity_(capacity), max_running_(max_running) {}
 
   // The item that there is no room for, which may be `item` itself.
   std::optional<T> Push(const std::string& source, T item) {
@@ -51,7 +50,7 @@ class FairQueue {
   std::optional<Turn> Next() {
     for (auto it = order_.begin(); it != order_.end(); ++it) {
       Source& entry = sources_[*it];
-      if (entry.running >= most_running_) continue;
+      if (entry.running >= max_running_) continue;
       Turn turn{*it, std::move(entry.waiting.front())};
       entry.waiting.pop_front();
       ++entry.running;
@@ -77,7 +76,7 @@ class FairQueue {
     if (it->second.waiting.empty() && it->second.running == 0) sources_.erase(it);
   }
 
-  const size_t capacity_, most_running_;
+  const size_t capacity_, max_running_;
   size_t size_ = 0;  // waiting, of all sources
   std::map<std::string, Source> sources_;
   std::list<std::string> order_;  // those with something waiting; served longest ago first

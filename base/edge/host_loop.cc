@@ -16,7 +16,7 @@ constexpr Duration kSlow = Milliseconds(50);
 
 // Of the mailbox before timers are looked at. What came while one pass ran is the next one's; who
 // posts faster than four passes run must not hold the timers back.
-constexpr int kMostPasses = 4;
+constexpr int kMaxPasses = 4;
 
 int64_t SteadyNanoseconds() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(SteadyClock::now().time_since_epoch())
@@ -100,7 +100,7 @@ bool HostLoop::Account(Time began) {
 }
 
 void HostLoop::Drain() {
-  for (int pass = 0; pass < kMostPasses; ++pass) {
+  for (int pass = 0; pass < kMaxPasses; ++pass) {
     const size_t waiting = mailbox_.size();
     if (waiting == 0) return;
     for (size_t i = 0; i < waiting; ++i) {

@@ -24,7 +24,7 @@ using tcp = asio::ip::tcp;
 using TlsStream = asio::ssl::stream<tcp::socket>;
 
 constexpr size_t kReadAtOnce = 4096;
-constexpr size_t kMostLingered = 1 << 20;  // bytes of a refused body that are read and thrown away
+constexpr size_t kMaxLingered = 1 << 20;  // bytes of a refused body that are read and thrown away
 
 std::string LowerCase(std::string_view text) {
   std::string out(text);
@@ -171,7 +171,7 @@ class ConnectionOn final : public HttpConnection {
     version_ = 11;
     parser_.emplace();
     parser_->header_limit(static_cast<uint32_t>(desk_.limits().header_bytes));
-    parser_->body_limit(desk_.most_body());
+    parser_->body_limit(desk_.max_body());
     http::async_read_header(stream_, buffer_, *parser_, Bound(&ConnectionOn::OnHeader));
   }
 
@@ -197,9 +197,9 @@ class ConnectionOn final : public HttpConnection {
       Answer({status, status == 404 ? "no such page\n" : "not with this method\n"});
       return;
     }
-    parser_->body_limit(route_->most_body);
+    parser_->body_limit(route_->max_body);
     const auto length = parser_->content_length();
-    if (length && *length > route_->most_body) {
+    if (length && *length > route_->max_body) {
       Refuse(413, HttpRefusal::kBody);
       return;
     }
@@ -295,7 +295,7 @@ class ConnectionOn final : public HttpConnection {
                               lingered_ += bytes;
                               if (failed) {
                                 SayGoodbye();
-                              } else if (lingered_ > kMostLingered) {
+                              } else if (lingered_ > kMaxLingered) {
                                 Close();
                               } else {
                                 ThrowAway();

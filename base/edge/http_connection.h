@@ -30,7 +30,7 @@ enum class HttpRefusal {
 };
 
 struct HttpRoute {
-  size_t most_body = 0;
+  size_t max_body = 0;
   HttpServer::Runs runs = HttpServer::Runs::kAtOnce;
   HttpServer::Handler handler;
 };
@@ -41,7 +41,7 @@ class HttpConnection;
 class HttpDesk {
  public:
   virtual const HttpLimits& limits() const = 0;
-  virtual size_t most_body() const = 0;  // of all routes
+  virtual size_t max_body() const = 0;  // of all routes
   // Nullptr when there is none for the method; *status is then 404 or 405.
   virtual const HttpRoute* Find(const std::string& method, const std::string& path,
                                 int* status) const = 0;

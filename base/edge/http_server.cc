@@ -78,7 +78,7 @@ class HttpServer::Impl final : public HttpDesk {
         accept_pause_(io_) {}
 
   void Add(const char* method, const std::string& path, HttpRoute route) {
-    most_body_ = std::max(most_body_, route.most_body);
+    max_body_ = std::max(max_body_, route.max_body);
     has_pool_ = has_pool_ || route.runs == Runs::kOnPool;
     routes_[{method, path}] = std::move(route);
   }
@@ -88,7 +88,7 @@ class HttpServer::Impl final : public HttpDesk {
 
   // HttpDesk, on the I/O thread.
   const HttpLimits& limits() const override { return options_.limits; }
-  size_t most_body() const override { return most_body_; }
+  size_t max_body() const override { return max_body_; }
   const HttpRoute* Find(const std::string& method, const std::string& path,
                         int* status) const override;
   void Take(std::shared_ptr<HttpConnection> from, const HttpRoute& route, Request request) override;
@@ -120,7 +120,7 @@ class HttpServer::Impl final : public HttpDesk {
   const Options options_;
   const std::vector<Counter*> refused_;
   std::map<std::pair<std::string, std::string>, HttpRoute> routes_;  // by method and path
-  size_t most_body_ = 0;
+  size_t max_body_ = 0;
   bool has_pool_ = false;
   int port_ = 0;
 
@@ -323,8 +323,8 @@ void HttpServer::Get(const std::string& path, Runs runs, Handler handler) {
   impl_->Add("GET", path, {0, runs, std::move(handler)});
 }
 
-void HttpServer::Post(const std::string& path, size_t most_body, Runs runs, Handler handler) {
-  impl_->Add("POST", path, {most_body, runs, std::move(handler)});
+void HttpServer::Post(const std::string& path, size_t max_body, Runs runs, Handler handler) {
+  impl_->Add("POST", path, {max_body, runs, std::move(handler)});
 }
 
 Status HttpServer::Start() { return impl_->Start(); }

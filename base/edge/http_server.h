@@ -75,9 +75,9 @@ class HttpServer {
   HttpServer& operator=(const HttpServer&) = delete;
 
   // Answers `path`, without its query. Before Start. A GET's handler answers HEAD, too, and no GET
-  // has a body. most_body: bytes after decoding; else 413.
+  // has a body. max_body: bytes after decoding; else 413.
   void Get(const std::string& path, Runs runs, Handler handler);
-  void Post(const std::string& path, size_t most_body, Runs runs, Handler handler);
+  void Post(const std::string& path, size_t max_body, Runs runs, Handler handler);
 
   // Binds and serves. Errors: FailedPrecondition when the address cannot be had (names it);
   // Internal for a certificate that cannot be used.

@@ -7,9 +7,9 @@ namespace {
 
 constexpr uint8_t kVersion = 1;
 // Least bytes of an element, so that a count cannot make us allocate more than the input is long.
-constexpr size_t kLeastContact = 32 + 4;
-constexpr size_t kLeastHave = 32 + 8;
-constexpr size_t kLeastRecord = 32 + 32 + 8 + 8 + 8 + 4 + 32 + 64;
+constexpr size_t kMinContact = 32 + 4;
+constexpr size_t kMinHave = 32 + 8;
+constexpr size_t kMinRecord = 32 + 32 + 8 + 8 + 8 + 4 + 32 + 64;
 
 template <size_t kSize>
 void ReadArray(ByteReader& in, std::array<uint8_t, kSize>& out) {
@@ -51,7 +51,7 @@ void Write(ByteWriter& out, const std::vector<Contact>& contacts) {
 }
 
 void Read(ByteReader& in, std::vector<Contact>& contacts) {
-  const uint32_t n = in.Count(kMaxContacts, kLeastContact);
+  const uint32_t n = in.Count(kMaxContacts, kMinContact);
   contacts.reserve(n);
   for (uint32_t i = 0; i < n && in.ok(); ++i) {
     Contact contact;
@@ -67,7 +67,7 @@ void Write(ByteWriter& out, const std::vector<RecordPtr>& records) {
 }
 
 void Read(ByteReader& in, std::vector<RecordPtr>& records) {
-  const uint32_t n = in.Count(kMaxRecords, kLeastRecord);
+  const uint32_t n = in.Count(kMaxRecords, kMinRecord);
   records.reserve(n);
   for (uint32_t i = 0; i < n && in.ok(); ++i) {
     records.push_back(std::make_shared<const Record>(ReadRecord(in)));
@@ -124,7 +124,7 @@ struct BodyReader {
     m.key = ReadId<Key>(in);
     m.life = Nanoseconds(in.I64());
     if (m.life < Duration()) in.Fail();
-    const uint32_t n = in.Count(kMaxHave, kLeastHave);
+    const uint32_t n = in.Count(kMaxHave, kMinHave);
     m.have.reserve(n);
     for (uint32_t i = 0; i < n && in.ok(); ++i) {
       Have have;

@@ -27,13 +27,13 @@ struct NodeConfig {
   // Time-outs: of the peer's own round trips, never a fixed second (R 5.2). A request is *slow*
   // after the estimated 95th percentile (another peer is asked too), failed after `fail_factor`
   // times it.
-  Duration first_rtt = Milliseconds(50);    // the percentile assumed of a first contact before any
-                                            // was made: room for a TLS handshake on busy machines
-  Duration least_first = Milliseconds(10);  // floor of it once some were measured
-  Duration least_rtt = Milliseconds(2);     // floor of all others: a hiccup is no reason to hedge
-  Duration most_rtt = Seconds(2);           // cap
-  double fail_factor = 3;                   // slow -> failed
-  Duration least_fail = Milliseconds(30);   // floor of failed: a busy machine schedules so late
+  Duration first_rtt = Milliseconds(50);  // the percentile assumed of a first contact before any
+                                          // was made: room for a TLS handshake on busy machines
+  Duration min_first = Milliseconds(10);  // floor of it once some were measured
+  Duration min_rtt = Milliseconds(2);     // floor of all others: a hiccup is no reason to hedge
+  Duration max_rtt = Seconds(2);          // cap
+  double fail_factor = 3;                 // slow -> failed
+  Duration min_fail = Milliseconds(30);   // floor of failed: a busy machine schedules so late
   Duration suspect_again = Milliseconds(500);  // a contact that failed is pinged after this, so
                                                // that a silent death is known in seconds
   Duration late_replies = Seconds(5);   // a failed request is remembered so long: a late reply
@@ -50,8 +50,8 @@ struct NodeConfig {
   Duration refresh_first =
       Milliseconds(200);                   // a newcomer looks its id up again so soon, then ever
                                            // later: who starts together is met by nobody at first
-  Duration refresh_least = Seconds(2);     // own id is looked up again after this while that finds
-  Duration refresh_most = Seconds(60);     // new contacts, doubling up to this when it does not
+  Duration min_refresh = Seconds(2);       // own id is looked up again after this while that finds
+  Duration max_refresh = Seconds(60);      // new contacts, doubling up to this when it does not
   Duration bucket_refresh = Seconds(600);  // a bucket without a lookup for so long gets one (K 2.3:
                                            // an hour; spot machines live an hour)
   Backoff seed_retry{Milliseconds(100), Seconds(30), 2.0, 0.5};  // of a seed that does not answer

@@ -97,7 +97,7 @@ void Node::ProbeSeeds(Time now, Actions& out) {
   while (const auto endpoint = seeds_.NextDue(now)) {
     const Contact seed{PeerId(), *endpoint};
     const auto id = requests_.Add(now, seed, SeedProbe{}, config_.seed_patience,
-                                  config_.seed_patience + config_.least_fail);
+                                  config_.seed_patience + config_.min_fail);
     if (!id) {
       metrics_->requests_shed.Add();
       seeds_.OnFailure(now, *endpoint);
@@ -142,7 +142,7 @@ void Node::OnContactAdded(Time now, WallTime wall, const Contact& contact, Actio
   if (neighbour) ++added_since_refresh_;
   if (table_.size() == 1) OnCompany(now);
   if (neighbour && added_since_refresh_ == 1) {
-    refresh_interval_ = std::min(refresh_interval_, config_.refresh_least);
+    refresh_interval_ = std::min(refresh_interval_, config_.min_refresh);
     refresh_at_ = std::min(refresh_at_, now + refresh_interval_ * (0.5 + rng_.UniformDouble()));
     WakeBy(refresh_at_);
   }

@@ -170,9 +170,9 @@ void Node::RefreshTable(Time now, WallTime wall, Actions& out) {
   // Of a newcomer it grows whatever is found: a crowd that comes together finds each other quickly,
   // one that comes for an hour does not keep everybody searching.
   const Duration next = refresh_interval_ * 2.0;
-  const bool settled = refresh_interval_ >= config_.refresh_least;
-  refresh_interval_ = settled && added_since_refresh_ > 0 ? config_.refresh_least
-                                                          : std::min(next, config_.refresh_most);
+  const bool settled = refresh_interval_ >= config_.min_refresh;
+  refresh_interval_ = settled && added_since_refresh_ > 0 ? config_.min_refresh
+                                                          : std::min(next, config_.max_refresh);
   added_since_refresh_ = 0;
   // Jitter: a crowd that started together should not ask together.
   refresh_at_ = now + refresh_interval_ * (0.75 + 0.5 * rng_.UniformDouble());

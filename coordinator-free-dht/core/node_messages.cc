@@ -20,7 +20,7 @@ double CostOf(const Message& message) {
 bool Node::SendRequest(Time now, const Contact& to, Purpose purpose, decltype(Message::body) body,
                        Actions& out) {
   const Duration slow = table_.SlowAfter(to.id);
-  const Duration fail = std::max(slow * config_.fail_factor, config_.least_fail);
+  const Duration fail = std::max(slow * config_.fail_factor, config_.min_fail);
   const auto id = requests_.Add(now, to, std::move(purpose), slow, fail);
   if (!id) {
     metrics_->requests_shed.Add();

@@ -69,14 +69,14 @@ enum class RelayPort : uint8_t { kPeer, kTensor };
 template <class Key, class Value>
 class Remembered {
  public:
-  explicit Remembered(size_t most) : most_(most) {}
+  explicit Remembered(size_t most) : max_(most) {}
 
   // False: something was forgotten to make room.
   bool Put(const Key& key, Value value) {
     Erase(key);
     order_.push_back(key);
     entries_.emplace(key, Entry{std::move(value), std::prev(order_.end())});
-    if (entries_.size() <= most_) return true;
+    if (entries_.size() <= max_) return true;
     Erase(Key(order_.front()));
     return false;
   }
@@ -107,7 +107,7 @@ class Remembered {
     Value value;
     typename std::list<Key>::iterator place;
   };
-  size_t most_;
+  size_t max_;
   std::map<Key, Entry> entries_;
   std::list<Key> order_;
 };

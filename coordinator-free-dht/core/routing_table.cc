@@ -179,14 +179,14 @@ std::vector<Contact> RoutingTable::Nearest(const Key& target, size_t n) const {
 Duration RoutingTable::SlowAfter(const PeerId& id) const {
   Duration p95 = first_answers_.empty()
                      ? config_.first_rtt
-                     : std::max(first_answers_.Percentile95(), config_.least_first);
+                     : std::max(first_answers_.Percentile95(), config_.min_first);
   if (const Bucket* const bucket = FindBucket(id); bucket != nullptr) {
     const auto it = FindIn(bucket->entries, id);
     if (it != bucket->entries.end() && !it->round_trips.empty()) {
       p95 = it->round_trips.Percentile95();
     }
   }
-  return std::clamp(p95, config_.least_rtt, config_.most_rtt);
+  return std::clamp(p95, config_.min_rtt, config_.max_rtt);
 }
 
 std::vector<int> RoutingTable::StaleBuckets(Time before) const {

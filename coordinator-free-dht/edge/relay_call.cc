@@ -2,12 +2,11 @@
 
 #include <utility>
 
+#include "coordinator-free-dht/core/codec.h"
 #include "coordinator-free-dht/edge/relay.h"
 
 namespace crowdsurf::dht {
 namespace {
-
-constexpr size_t kEndpointMost = 261;  // bytes: a DNS name, a colon, a port
 
 // Empty: not a piece of data.
 std::string TakeData(peer::RelayPiece& piece) {
@@ -139,7 +138,7 @@ void ServedCall::TakeOpening(bool ok) {
   const auto on_open = std::exchange(on_open_, nullptr);
   const peer::RelayOpen& open = in_.open();
   const bool understood =
-      ok && in_.has_open() && !open.endpoint().empty() && open.endpoint().size() <= kEndpointMost;
+      ok && in_.has_open() && !open.endpoint().empty() && open.endpoint().size() <= kMaxEndpoint;
   if (!understood) {
     if (ok) host_.malformed.Add();
     on_gone_ = nullptr;

@@ -15,7 +15,7 @@
 namespace crowdsurf::dht {
 namespace {
 
-constexpr size_t kGreetingMost = 4096;  // bytes
+constexpr size_t kMaxGreeting = 4096;  // bytes
 constexpr char kEndOfGreeting[] = "\r\n\r\n";
 
 std::string MakeSecret() {
@@ -100,7 +100,7 @@ void RelayEntrance::Greet(asio::ip::tcp::socket socket) {
     std::error_code ignored;
     if (!error) guest->socket.close(ignored);
   });
-  asio::async_read_until(guest->socket, asio::dynamic_buffer(guest->text, kGreetingMost),
+  asio::async_read_until(guest->socket, asio::dynamic_buffer(guest->text, kMaxGreeting),
                          kEndOfGreeting, [this, guest](std::error_code error, size_t bytes) {
                            guest->deadline.cancel();
                            --waiting_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "coordinator-free-dht/core/codec.h"
 #include "coordinator-free-dht/edge/certificate.h"
 
 namespace crowdsurf::dht {
@@ -11,7 +12,6 @@ namespace {
 // A redialed stream that is cut again sooner is not redialed: no loop with a peer that hangs up.
 constexpr Duration kLivedEnough = Seconds(1);
 constexpr int kProbes = 8;
-constexpr size_t kMaxEndpointBytes = 261;  // a DNS name, a colon, a port
 
 size_t SizeOf(const peer::Envelope& envelope) { return envelope.frame().body().size(); }
 
@@ -185,7 +185,7 @@ bool TransportCore::OnRead(const StreamPtr& stream, const peer::Envelope& in,
 bool TransportCore::OnHello(const StreamPtr& stream, const peer::Hello& hello,
                             const grpc::AuthContext* auth) {
   const auto key = KeyOfPeer(hello, auth, options_.tls);
-  if (!key.ok() || hello.endpoint().empty() || hello.endpoint().size() > kMaxEndpointBytes) {
+  if (!key.ok() || hello.endpoint().empty() || hello.endpoint().size() > kMaxEndpoint) {
     metrics_.invalid.Add();
     return false;
   }

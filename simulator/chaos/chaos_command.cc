@@ -13,7 +13,7 @@
 namespace crowdsurf::simulator {
 namespace {
 
-constexpr uint64_t kMostReplays = 4;  // of each statement
+constexpr uint64_t kMaxReplays = 4;  // of each statement
 
 struct SeedResult {
   RoundReport round;
@@ -21,7 +21,7 @@ struct SeedResult {
 };
 
 SeedResult RunSeed(const ChaosCommand& command, uint64_t seed, LogSink* log) {
-  ChaosScenario scenario = DrawChaos(seed, command.least_members, command.most_members);
+  ChaosScenario scenario = DrawChaos(seed, command.min_members, command.max_members);
   scenario.log = log;
   return {RunRound(DrawScenario(seed)), RunChaos(scenario)};
 }
@@ -56,7 +56,7 @@ void AddViolations(const Violations& violations, const std::string& replay, cons
   if (violations.none()) return;
   for (const auto& [statement, count] : violations.counts()) {
     totals.violations[statement] += count;
-    if (++totals.replays_of[statement] > kMostReplays) continue;
+    if (++totals.replays_of[statement] > kMaxReplays) continue;
     const auto word = std::find_if(
         violations.words().begin(), violations.words().end(),
         [&, what = statement](const std::string& w) { return w.starts_with(what + ":"); });
@@ -80,10 +80,10 @@ std::string AsJson(const ChaosCommand& command, const ChaosTotals& totals) {
       "\"replay\":[%s],\"trace\":\"%016x\",\"events\":%d,\"survivors\":%d,\"delivered\":%d,"
       "\"exact\":%d,\"counts_checked\":%d,\"repaired\":%d,\"kept\":%d,\"branches\":%d,\"healed_"
       "seconds_max\":%.3f}\n",
-      command.seed, totals.runs, command.least_members, command.most_members, broken, violations,
+      command.seed, totals.runs, command.min_members, command.max_members, broken, violations,
       replays, totals.trace, totals.events, totals.survivors, totals.delivered, totals.exact,
       totals.counts_checked, totals.repaired, totals.kept, totals.branches,
-      totals.healed_seconds_most);
+      totals.max_healed_seconds);
 }
 
 std::string AsText(const ChaosCommand& command, const ChaosTotals& totals) {
@@ -91,9 +91,9 @@ std::string AsText(const ChaosCommand& command, const ChaosTotals& totals) {
       "%d seeds from %d, %d to %d members: %d events, %d survivors, %d averagings delivered (%d "
       "recomputed), %d rounds repaired, %d kept, %d branches\nslowest healing %.1f s, trace "
       "%016x\n",
-      totals.runs, command.seed, command.least_members, command.most_members, totals.events,
+      totals.runs, command.seed, command.min_members, command.max_members, totals.events,
       totals.survivors, totals.delivered, totals.exact, totals.repaired, totals.kept,
-      totals.branches, totals.healed_seconds_most, totals.trace);
+      totals.branches, totals.max_healed_seconds, totals.trace);
   if (totals.violations.empty()) return text + "no statement was broken\n";
   for (const auto& [statement, count] : totals.violations)
     absl::StrAppend(&text, "BROKEN ", statement, ": ", count, "\n");
@@ -112,7 +112,7 @@ ChaosTotals RunSeeds(const ChaosCommand& command) {
   for (const auto& [round, chaos] : results) {
     const std::string replay =
         absl::StrCat("crowdsurf simulate chaos --seed ", command.seed + totals.runs,
-                     " --seeds 1 --members ", command.least_members, "..", command.most_members);
+                     " --seeds 1 --members ", command.min_members, "..", command.max_members);
     ++totals.runs;
     AddViolations(round.violations, replay, "one round", totals);
     AddViolations(chaos.violations, replay, "whole job", totals);
@@ -126,15 +126,15 @@ ChaosTotals RunSeeds(const ChaosCommand& command) {
     totals.repaired += chaos.repaired;
     totals.kept += chaos.kept;
     totals.branches += chaos.branches;
-    totals.healed_seconds_most = std::max(totals.healed_seconds_most, chaos.healed_after.seconds());
+    totals.max_healed_seconds = std::max(totals.max_healed_seconds, chaos.healed_after.seconds());
   }
   totals.trace = trace.hash();
   return totals;
 }
 
 int RunSimulateChaos(const ChaosCommand& command, std::string& output) {
-  if (command.seeds < 1 || command.least_members < 1 || command.most_members > 16 ||
-      command.least_members > command.most_members) {
+  if (command.seeds < 1 || command.min_members < 1 || command.max_members > 16 ||
+      command.min_members > command.max_members) {
     output = "--seeds: at least 1; --members: LEAST..MOST within 1..16\n";
     return 2;
   }

@@ -18,8 +18,8 @@ namespace crowdsurf::simulator {
 struct ChaosCommand {
   uint64_t seed = 0;  // the first
   uint64_t seeds = 1;
-  int least_members = 3;  // 1..16
-  int most_members = 9;
+  int min_members = 3;  // 1..16
+  int max_members = 9;
   unsigned threads = 2;
   bool json = false;
   bool log = false;  // one seed: also what its agents say
@@ -39,7 +39,7 @@ struct ChaosTotals {
   uint64_t repaired = 0;
   uint64_t kept = 0;
   uint64_t branches = 0;
-  double healed_seconds_most = 0;  // virtual
+  double max_healed_seconds = 0;  // virtual
 };
 
 ChaosTotals RunSeeds(const ChaosCommand& command);

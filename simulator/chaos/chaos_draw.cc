@@ -51,7 +51,7 @@ class Draw {
     s_.trainer.refuse = rng_.Bernoulli(0.1) ? 0.05 : 0;
     s_.fold_time = Within(Microseconds(500));
     s_.start_spread = rng_.Bernoulli(0.3) ? Seconds(1) : Milliseconds(50);
-    s_.links.least_delay = Microseconds(50 + OneOf(500));
+    s_.links.min_delay = Microseconds(50 + OneOf(500));
     s_.links.mean_extra_delay = Microseconds(OneOf(1'000));
     s_.detection = Within(Milliseconds(30));
   }
@@ -120,8 +120,8 @@ class Draw {
 
 }  // namespace
 
-ChaosScenario DrawChaos(uint64_t seed, int least_members, int most_members) {
-  return Draw(seed, least_members, most_members).Go();
+ChaosScenario DrawChaos(uint64_t seed, int min_members, int max_members) {
+  return Draw(seed, min_members, max_members).Go();
 }
 
 }  // namespace crowdsurf::simulator

@@ -95,7 +95,7 @@ struct ChaosReport {
   Duration healed_after;        // virtual time from healing to one view and equal vectors
 };
 
-ChaosScenario DrawChaos(uint64_t seed, int least_members, int most_members);
+ChaosScenario DrawChaos(uint64_t seed, int min_members, int max_members);
 ChaosReport RunChaos(const ChaosScenario& scenario);
 
 }  // namespace crowdsurf::simulator

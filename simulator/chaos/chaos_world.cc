@@ -15,8 +15,8 @@ using worker::InstanceId;
 namespace {
 
 constexpr const char* kJob = "simulated";
-constexpr size_t kMostPendingOfJob = 50'000;          // events of one job at a time
-constexpr int kMostSendsOfOne = 3;                    // of one chunk to one peer, a ballot
+constexpr size_t kMaxPendingOfJob = 50'000;           // events of one job at a time
+constexpr int kMaxSendsOfOne = 3;                     // of one chunk to one peer, a ballot
 constexpr Duration kUnreachable = Milliseconds(400);  // until a transport gives up on a peer
 constexpr Duration kLook = Milliseconds(50);          // how often convergence is looked for
 
@@ -57,8 +57,8 @@ void ChaosWorld::AddNode(Duration start) {
   config.heartbeat = scenario_.heartbeat;
   config.form_delay = Milliseconds(100);
   config.view_debounce = Milliseconds(50);
-  config.least_silence = Milliseconds(20);
-  config.most_silence = Milliseconds(400);
+  config.min_silence = Milliseconds(20);
+  config.max_silence = Milliseconds(400);
   config.chunk_elements = scenario_.chunk_elements;
   index_[config.id] = node;
   nodes_.push_back(std::make_unique<PeerNode>(node, config.id, config, scenario_, *this,
@@ -196,7 +196,7 @@ void ChaosWorld::SendChunk(int from, const PeerId& to, const InstanceId& instanc
   const int sends =
       ++sends_[{instance, from, target, frame.chunk, frame.assigned, frame.result, frame.rank}];
   const int opens = opens_.contains(instance) ? opens_.at(instance) : 0;
-  if (sends > kMostSendsOfOne * (1 + opens))
+  if (sends > kMaxSendsOfOne * (1 + opens))
     report_.violations.Add("resent", absl::StrCat("node ", from, " sent chunk ", frame.chunk,
                                                   " of ", instance.brief(), " ", sends, " times"));
   network_.Send(from, target, Plane::kTensor,
@@ -331,8 +331,8 @@ std::string ChaosWorld::WhyApart() {
 
 void ChaosWorld::CheckEnd(bool together) {
   if (!together) report_.violations.Add("healed", WhyApart());
-  if (queue_.most_pending() > kMostPendingOfJob)
-    report_.violations.Add("bounds", absl::StrCat(queue_.most_pending(), " events pending"));
+  if (queue_.max_pending() > kMaxPendingOfJob)
+    report_.violations.Add("bounds", absl::StrCat(queue_.max_pending(), " events pending"));
   for (PeerNode* node : Living()) {
     ++report_.survivors;
     if (!node->started()) continue;

@@ -16,7 +16,7 @@ using worker::WireFormat;
 namespace {
 
 // Uncounted snapshots of a node that are looked at for a set of them.
-constexpr size_t kMostOpen = 16;
+constexpr size_t kMaxOpen = 16;
 
 // Largest relative error of one trip over the wire formats; a delivery has at most a few rounds.
 double Tolerance(WireFormat wire) {
@@ -135,7 +135,7 @@ bool PeerCheckers::Count(SnapshotId snapshot, Counted& counted) const {
     for (size_t i = 0; i < latest; ++i) take(i);
     return true;
   }
-  open.resize(std::min(open.size(), kMostOpen));
+  open.resize(std::min(open.size(), kMaxOpen));
   for (uint32_t set = 1; set < 1U << open.size(); set += 2) {
     double sum = 0;
     for (size_t i = 0; i < open.size(); ++i)
@@ -152,7 +152,7 @@ namespace {
 // Histories kept of one count. Lone members that step alike make sums that meet, and the sets
 // behind them double with each averaging; one that is dropped can only raise a false alarm, never
 // hide a broken count.
-constexpr size_t kMostHistories = 256;
+constexpr size_t kMaxHistories = 256;
 }  // namespace
 
 void PeerCheckers::CheckCount(int node, const Deliver& deliver, const std::set<SnapshotId>& inside,
@@ -182,7 +182,7 @@ void PeerCheckers::CheckCount(int node, const Deliver& deliver, const std::set<S
     bool once = true;
     for (const SnapshotId id : inside) once = Count(id, counted) && once;
     fits = fits || once;
-    if (after.size() < kMostHistories &&
+    if (after.size() < kMaxHistories &&
         std::find(after.begin(), after.end(), counted) == after.end())
       after.push_back(counted);
   }

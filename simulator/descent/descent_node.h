@@ -2,7 +2,7 @@
 // virtual time, keeps its regions, moves its bytes.
 //
 // The least host that peer.h can have: no faults of its own but death, no checkers. Owner:
-// DescentWorld; single sequence. Bounds: kMostBytes of inputs; one request and one state transfer
+// DescentWorld; single sequence. Bounds: kMaxBytes of inputs; one request and one state transfer
 // at a time.
 #pragma once
 
@@ -43,7 +43,7 @@ class DescentOutside {
 
 class DescentNode {
  public:
-  static constexpr size_t kMostBytes = 1 << 24;
+  static constexpr size_t kMaxBytes = 1 << 24;
 
   DescentNode(int index, worker::PeerConfig config, const DescentOptions& options,
               DescentTrainer trainer, Duration step_time, Rng rng, DescentOutside& outside);
@@ -130,7 +130,7 @@ class DescentNode {
   MetricRegistry metrics_;
   DescentTrainer trainer_;
   std::unique_ptr<worker::Peer> peer_;
-  worker::Reducer<float> reducer_{kMostBytes};
+  worker::Reducer<float> reducer_{kMaxBytes};
   std::map<worker::RoundHandle, Open> open_;
   const Bytes* offered_ = nullptr;  // the RESULT chunk being looked at
 

@@ -180,7 +180,7 @@ void DescentWorld::Judge(DescentResult& result) {
 
 DescentResult DescentWorld::Run() {
   const Time end = queue_.now() + options_.end;
-  while (queue_.done() < kMostEvents && queue_.RunOne(end)) {
+  while (queue_.done() < kMaxEvents && queue_.RunOne(end)) {
   }
   DescentResult result;
   Judge(result);

@@ -1,7 +1,7 @@
 // DescentWorld: the nodes of a descent, the links and the roster between them, who dies and joins,
 // and the judge.
 //
-// Owner: RunDescent; single sequence. Bounds: kMostEvents, far above what a run takes: a job that
+// Owner: RunDescent; single sequence. Bounds: kMaxEvents, far above what a run takes: a job that
 // spins ends there, and is judged as it stands.
 #pragma once
 
@@ -20,7 +20,7 @@ namespace crowdsurf::simulator {
 
 class DescentWorld : public DescentOutside {
  public:
-  static constexpr uint64_t kMostEvents = 50'000'000;
+  static constexpr uint64_t kMaxEvents = 50'000'000;
 
   explicit DescentWorld(const DescentOptions& options);
   DescentResult Run();

@@ -2,7 +2,7 @@
 //
 // Events at one instant run in the order they were scheduled, so a run is a function of its seed.
 // Virtual time starts at one hour, because a Time of zero means "unset" (base/time.h). Owner: one
-// world. Single sequence. Not bounded by itself: most_pending() is what the worlds check their
+// world. Single sequence. Not bounded by itself: max_pending() is what the worlds check their
 // bound against.
 #pragma once
 
@@ -23,14 +23,14 @@ class EventQueue {
   Time now() const { return now_; }
   bool empty() const { return heap_.empty(); }
   size_t pending() const { return heap_.size(); }
-  size_t most_pending() const { return most_pending_; }
+  size_t max_pending() const { return max_pending_; }
   uint64_t done() const { return done_; }
 
   // Runs `what` at `when`, or now if that is past.
   void At(Time when, std::function<void()> what) {
     heap_.push_back({std::max(when, now_), next_serial_++, std::move(what)});
     std::push_heap(heap_.begin(), heap_.end(), Later);
-    most_pending_ = std::max(most_pending_, heap_.size());
+    max_pending_ = std::max(max_pending_, heap_.size());
   }
   void After(Duration delay, std::function<void()> what) { At(now_ + delay, std::move(what)); }
 
@@ -62,7 +62,7 @@ class EventQueue {
   Time now_ = kStartOfTime;
   uint64_t next_serial_ = 0;
   uint64_t done_ = 0;
-  size_t most_pending_ = 0;
+  size_t max_pending_ = 0;
   std::vector<Event> heap_;
 };
 

@@ -37,7 +37,7 @@ Duration Network::Delay() {
   Duration extra = Nanoseconds(static_cast<int64_t>(
       rng_.Exponential(static_cast<double>(options_.mean_extra_delay.nanoseconds()) + 1)));
   if (options_.slow > 0 && rng_.Bernoulli(options_.slow)) extra = extra * options_.slow_factor;
-  return options_.least_delay + extra;
+  return options_.min_delay + extra;
 }
 
 void Network::Cut(int from, int to, bool cut) {

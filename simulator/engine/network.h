@@ -21,7 +21,7 @@
 namespace crowdsurf::simulator {
 
 struct LinkOptions {
-  Duration least_delay = Microseconds(100);
+  Duration min_delay = Microseconds(100);
   Duration mean_extra_delay = Microseconds(100);  // exponential
   double slow = 0;                                // chance of a frame that is `slow_factor` later
   double slow_factor = 100;

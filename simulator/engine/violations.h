@@ -34,11 +34,11 @@ inline constexpr std::string_view kStatements[] = {
 
 class Violations {
  public:
-  static constexpr size_t kMostWords = 8;
+  static constexpr size_t kMaxWords = 8;
 
   void Add(std::string_view statement, std::string what) {
     ++counts_[std::string(statement)];
-    if (words_.size() < kMostWords) words_.push_back(std::string(statement) + ": " + what);
+    if (words_.size() < kMaxWords) words_.push_back(std::string(statement) + ": " + what);
   }
   bool none() const { return counts_.empty(); }
   uint64_t Count(std::string_view statement) const {

@@ -43,9 +43,9 @@ class Run {
   }
 
   AveragingRun Go() {
-    AveragingRun run{swarm_.grid(), options_.most_rounds, options_.most_rounds, {Variance()}, 0};
+    AveragingRun run{swarm_.grid(), options_.max_rounds, options_.max_rounds, {Variance()}, 0};
     const size_t axes = swarm_.grid().axes();
-    while (swarm_.rounds() < options_.most_rounds) {
+    while (swarm_.rounds() < options_.max_rounds) {
       swarm_.Round([&](CellIndex) { return !rng_.Bernoulli(options_.failure_rate); }, true);
       const double variance = Variance();
       run.variances.push_back(variance);

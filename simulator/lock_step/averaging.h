@@ -18,11 +18,11 @@
 namespace crowdsurf::simulator {
 
 struct AveragingOptions {
-  size_t peers = 512;        // 1..kMostCells
+  size_t peers = 512;        // 1..kMaxCells
   size_t group_size = 32;    // 2..64
   double failure_rate = 0;   // [0, 1)
   double target = 1e-9;      // of the population variance
-  size_t most_rounds = 50;   // cap, as published
+  size_t max_rounds = 50;    // cap, as published
   size_t left = 0;           // members that left after the grid was fitted to `peers`: more holes
   bool random_cells = true;  // false: the first `peers` cells are taken
   bool random_weights = false;
@@ -30,7 +30,7 @@ struct AveragingOptions {
 
 struct AveragingRun {
   worker::Grid grid;
-  size_t rounds = 0;              // to `target`; most_rounds when it was not met
+  size_t rounds = 0;              // to `target`; max_rounds when it was not met
   size_t rounds_loose = 0;        // to 1e-4
   std::vector<double> variances;  // [0] at the start, [t] after round t
   // Greatest distance of a peer that completed the first averaging from the weighted mean of all

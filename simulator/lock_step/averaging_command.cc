@@ -15,8 +15,8 @@ namespace {
 std::string Mistakes(const AveragingCommand& command) {
   const AveragingOptions& o = command.averaging;
   std::string wrong;
-  if (o.peers < 1 || o.peers > worker::kMostCells)
-    absl::StrAppend(&wrong, "--peers: ", o.peers, " is not in 1..", worker::kMostCells, "\n");
+  if (o.peers < 1 || o.peers > worker::kMaxCells)
+    absl::StrAppend(&wrong, "--peers: ", o.peers, " is not in 1..", worker::kMaxCells, "\n");
   if (o.group_size < 2 || o.group_size > 64)
     absl::StrAppend(&wrong, "--group-size: ", o.group_size, " is not in 2..64\n");
   if (!(o.failure_rate >= 0 && o.failure_rate < 1))

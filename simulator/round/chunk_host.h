@@ -3,7 +3,7 @@
 // The bits go through the core's own Reducer, as in the real agent; beside them go the origins of
 // every element, and every fold, store and apply is told to the checkers. Owner: one virtual node;
 // single sequence. Pre of every call is the Reducer's (worker/core/round/reducer.h). Bounds:
-// kMostBytes of inputs, as an agent has.
+// kMaxBytes of inputs, as an agent has.
 #pragma once
 
 #include <cstdint>
@@ -19,10 +19,10 @@ namespace crowdsurf::simulator {
 
 class ChunkHost {
  public:
-  static constexpr size_t kMostBytes = 1 << 20;
+  static constexpr size_t kMaxBytes = 1 << 20;
 
   ChunkHost(int node, Origins& origins, RoundCheckers& checkers)
-      : node_(node), origins_(origins), checkers_(checkers), reducer_(kMostBytes) {}
+      : node_(node), origins_(origins), checkers_(checkers), reducer_(kMaxBytes) {}
 
   struct Opened {
     worker::InstanceId instance;

@@ -14,7 +14,7 @@ Duration Within(Rng& rng, Duration most) {
 
 LinkOptions DrawLinks(Rng& rng) {
   LinkOptions links;
-  links.least_delay = Microseconds(static_cast<int64_t>(20 + rng.Uniform(200)));
+  links.min_delay = Microseconds(static_cast<int64_t>(20 + rng.Uniform(200)));
   links.mean_extra_delay = Microseconds(static_cast<int64_t>(rng.Uniform(500)));
   links.in_order = rng.Bernoulli(0.5);
   if (rng.Bernoulli(0.3)) links.loss = 0.05 * rng.UniformDouble();

@@ -21,12 +21,12 @@ namespace {
 // Short, so that a run is a few hundred events; the ratios are those of production.
 worker::PacerConfig Pacing() {
   worker::PacerConfig config;
-  config.least_silence = Milliseconds(10);
-  config.most_silence = Milliseconds(200);
+  config.min_silence = Milliseconds(10);
+  config.max_silence = Milliseconds(200);
   config.first_start = Milliseconds(20);
-  config.least_start = Milliseconds(5);
+  config.min_start = Milliseconds(5);
   config.first_round = Milliseconds(500);
-  config.least_sit_out = Seconds(8);
+  config.min_sit_out = Seconds(8);
   return config;
 }
 

@@ -21,7 +21,7 @@ using worker::SuspicionCause;
 namespace {
 
 // Events of one group at a time: far more than any sane run has.
-constexpr size_t kMostPendingOfGroup = 20'000;
+constexpr size_t kMaxPendingOfGroup = 20'000;
 
 PeerId IdOfNode(uint64_t seed, int node) {
   return PeerId(Sha256(AsBytes(absl::StrCat("node ", node, " of ", seed))).bytes());
@@ -273,7 +273,7 @@ bool RoundWorld::HoldersDied() const {
 
 // Free plans of the last ballots propose ABORT, so that is where patience ends.
 bool RoundWorld::OutOfBallots() const {
-  const size_t most = spec_.cells.size() * (worker::kMostBallots - worker::kAbortBallots);
+  const size_t most = spec_.cells.size() * (worker::kMaxBallots - worker::kAbortBallots);
   for (const auto& node : nodes_)
     if (node->round() && node->round()->ballot() > most) return true;
   return false;
@@ -297,8 +297,8 @@ void RoundWorld::CheckEnd() {
     if (!worker::Applied(outcome) && !excused)
       report_.violations.Add("L1", absl::StrCat("node ", node->index(), " kept its own values"));
   }
-  if (queue_.most_pending() > kMostPendingOfGroup)
-    report_.violations.Add("bounds", absl::StrCat(queue_.most_pending(), " events pending"));
+  if (queue_.max_pending() > kMaxPendingOfGroup)
+    report_.violations.Add("bounds", absl::StrCat(queue_.max_pending(), " events pending"));
 }
 
 RoundReport RoundWorld::Run() {

@@ -246,7 +246,7 @@ TEST(MaskedReduceContract, MemoryIsAsDeclaredAndNoExchangeCopiesTheVector) {
     world.Average();
     EXPECT_LT(GreatestAllocation(), 16 * kElements * sizeof(double) / 8);
     for (int member = 0; member < 4; ++member) EXPECT_TRUE(world.applied(member));
-    return std::pair(world.input_bytes(), world.most_held());
+    return std::pair(world.input_bytes(), world.max_held());
   };
   EXPECT_EQ(
       MaskedAllReduce([](CellIndex, uint64_t) { return CoordinateMask(); }).needs().extra_regions,

@@ -39,7 +39,7 @@ TEST(RoundModelTest, EveryInterleavingOfThreeMembersKeepsTheStatements) {
   options.ready = Wanted("CROWDSURF_MODEL_READY", 0) != 0;
   options.late = Wanted("CROWDSURF_MODEL_LATE", 1) != 0;
   options.lazy = Wanted("CROWDSURF_MODEL_LAZY", 1) != 0;
-  options.most_states = static_cast<uint64_t>(Wanted("CROWDSURF_MODEL_STATES", 100'000'000));
+  options.max_states = static_cast<uint64_t>(Wanted("CROWDSURF_MODEL_STATES", 100'000'000));
   const ModelReport report = Explorer(options).Explore();
   Print(options, report);
   EXPECT_EQ(report.violation, "");

@@ -80,7 +80,7 @@ TEST(Chaos, EveryDeliverysSampleCountIsChecked) {
 
 TEST(Chaos, OptionsOutOfBoundsAreRefusedWithExitCodeTwo) {
   ChaosCommand command;
-  command.most_members = 17;
+  command.max_members = 17;
   std::string output;
   EXPECT_EQ(RunSimulateChaos(command, output), 2);
   EXPECT_NE(output.find("--members"), std::string::npos);

@@ -64,7 +64,7 @@ TEST(RoundCases, FramesThatComeInBurstsDoNotUseUpTheBallots) {
   int repaired = 0;
   for (uint64_t seed = 0; seed < 50; ++seed) {
     RoundScenario scenario = Calm(8, seed);
-    scenario.links = {.least_delay = Milliseconds(1),
+    scenario.links = {.min_delay = Milliseconds(1),
                       .mean_extra_delay = Microseconds(500),
                       .slow = 0.05,
                       .slow_factor = 100};

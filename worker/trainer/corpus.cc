@@ -13,12 +13,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kBlockBytesMost = 4096;  // a page of text: long enough for an RNN to warm up
-constexpr size_t kBlocksLeast = 32;       // shorter texts get shorter blocks
+constexpr size_t kMaxBlockBytes = 4096;  // a page of text: long enough for an RNN to warm up
+constexpr size_t kMinBlocks = 32;        // shorter texts get shorter blocks
 
 Status TooLong() {
   return absl::InvalidArgumentError(
-      absl::StrCat("text: more than ", kCorpusBytesMost, " bytes in all"));
+      absl::StrCat("text: more than ", kMaxCorpusBytes, " bytes in all"));
 }
 
 bool IsIndexOrHidden(const fs::path& path) {
@@ -31,7 +31,7 @@ Status Append(const fs::path& path, bool skip_binary, std::string& out) {
   const uintmax_t size = fs::file_size(path, error);
   if (error)
     return absl::NotFoundError(absl::StrCat("text: ", path.string(), ": ", error.message()));
-  if (size > kCorpusBytesMost - out.size()) return TooLong();
+  if (size > kMaxCorpusBytes - out.size()) return TooLong();
   std::ifstream in(path, std::ios::binary);
   std::string content(static_cast<size_t>(size), '\0');
   in.read(content.data(), static_cast<std::streamsize>(size));
@@ -107,11 +107,11 @@ StatusOr<std::string> ReadTexts(const std::vector<std::string>& paths) {
 }
 
 StatusOr<Corpus> MakeCorpus(std::string_view text, uint64_t split_seed) {
-  if (text.size() < kCorpusBytesLeast) {
+  if (text.size() < kMinCorpusBytes) {
     return absl::InvalidArgumentError(absl::StrCat("text: ", text.size(), " bytes are too few, ",
-                                                   kCorpusBytesLeast, " is the least"));
+                                                   kMinCorpusBytes, " is the least"));
   }
-  const size_t block = std::min(kBlockBytesMost, text.size() / kBlocksLeast);
+  const size_t block = std::min(kMaxBlockBytes, text.size() / kMinBlocks);
   const size_t blocks = text.size() / block;  // the last one takes the rest
   std::vector<size_t> order(blocks);
   std::iota(order.begin(), order.end(), size_t{0});

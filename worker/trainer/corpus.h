@@ -5,7 +5,7 @@
 // are left out). Tokens are the bytes that occur, numbered in byte order, so every worker with the
 // same files has the same vocabulary. The split is by blocks of up to 4,096 bytes, a tenth of them
 // held out, chosen by a seed of its own so that runs with other seeds are measured on the same
-// text. Immutable after Load. Bounds: kCorpusBytesMost in all.
+// text. Immutable after Load. Bounds: kMaxCorpusBytes in all.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,8 @@
 
 namespace crowdsurf::trainer {
 
-inline constexpr size_t kCorpusBytesMost = size_t{1} << 30;  // it lies in memory twice over
-inline constexpr size_t kCorpusBytesLeast = 2048;            // 32 blocks of 64 bytes
+inline constexpr size_t kMaxCorpusBytes = size_t{1} << 30;  // it lies in memory twice over
+inline constexpr size_t kMinCorpusBytes = 2048;             // 32 blocks of 64 bytes
 inline constexpr double kHeldOutShare = 0.1;
 
 // The bytes that may occur, ascending; token = index.
@@ -52,7 +52,7 @@ struct Corpus {
 // too much text.
 StatusOr<std::string> ReadTexts(const std::vector<std::string>& paths);
 
-// InvalidArgument when `text` is below kCorpusBytesLeast. Equal text and seed give equal corpora.
+// InvalidArgument when `text` is below kMinCorpusBytes. Equal text and seed give equal corpora.
 StatusOr<Corpus> MakeCorpus(std::string_view text, uint64_t split_seed);
 
 }  // namespace crowdsurf::trainer

@@ -142,17 +142,17 @@ void CheckText(const TrainerOptions& o, Violations& wrong) {
 }
 
 void CheckMlp(TrainerOptions& o, const RawOptions& raw, Violations& wrong) {
-  constexpr size_t kWidthMost = 4096, kLayersMost = 8;
+  constexpr size_t kMaxWidth = 4096, kMaxLayers = 8;
   o.mlp.hidden.clear();
   const std::vector<std::string> parts = absl::StrSplit(raw.hidden, ',', absl::SkipEmpty());
   for (const std::string& part : parts) {
     size_t width = 0;
-    if (!absl::SimpleAtoi(part, &width) || width < 1 || width > kWidthMost) {
-      wrong.Add(absl::StrCat("--hidden: \"", part, "\" is not a width in 1..", kWidthMost));
+    if (!absl::SimpleAtoi(part, &width) || width < 1 || width > kMaxWidth) {
+      wrong.Add(absl::StrCat("--hidden: \"", part, "\" is not a width in 1..", kMaxWidth));
     }
     o.mlp.hidden.push_back(width);
   }
-  wrong.Within("--hidden (layers)", o.mlp.hidden.size(), size_t{0}, kLayersMost);
+  wrong.Within("--hidden (layers)", o.mlp.hidden.size(), size_t{0}, kMaxLayers);
   wrong.Within("--batch", o.mlp.batch, size_t{1}, size_t{4096});
   wrong.Within("--examples", o.digits.train, size_t{100}, size_t{1'000'000});
   wrong.Within("--noise", o.digits.noise, 0.0, 100.0);

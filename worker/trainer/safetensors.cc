@@ -19,8 +19,8 @@ static_assert(std::endian::native == std::endian::little, "values are copied as 
 
 using Json = nlohmann::json;
 
-constexpr size_t kDimensionsMost = 8;  // of one tensor
-constexpr size_t kFileBytesMost = size_t{4} << 30;
+constexpr size_t kMaxDimensions = 8;  // of one tensor
+constexpr size_t kMaxFileBytes = size_t{4} << 30;
 
 Status Bad(const std::string& what) {
   return absl::InvalidArgumentError(absl::StrCat("safetensors: ", what));
@@ -36,8 +36,7 @@ StatusOr<TensorSpec> DecodeEntry(const std::string& name, const Json& entry, uin
   }
   if (entry["dtype"] != "F32") return Bad(absl::StrCat(name, ": dtype is not F32"));
   const Json &shape = entry["shape"], &offsets = entry["data_offsets"];
-  if (!shape.is_array() || shape.size() > kDimensionsMost)
-    return Bad(absl::StrCat(name, ": shape"));
+  if (!shape.is_array() || shape.size() > kMaxDimensions) return Bad(absl::StrCat(name, ": shape"));
   if (!offsets.is_array() || offsets.size() != 2 || !IsCount(offsets[0]) || !IsCount(offsets[1])) {
     return Bad(absl::StrCat(name, ": data_offsets"));
   }
@@ -115,7 +114,7 @@ Bytes EncodeSafetensors(const ParameterTable& table, std::span<const float> valu
 StatusOr<Safetensors> DecodeSafetensors(ByteView file) {
   ByteReader in(file);
   const uint64_t length = in.U64();
-  if (!in.ok() || length > kSafetensorsHeaderMost || length > in.remaining()) {
+  if (!in.ok() || length > kMaxSafetensorsHeader || length > in.remaining()) {
     return Bad("no header, or longer than the file");
   }
   const std::string_view text = AsString(in.Raw(length));
@@ -137,7 +136,7 @@ Status WriteSafetensors(const std::string& path, const ParameterTable& table,
 }
 
 StatusOr<Safetensors> ReadSafetensors(const std::string& path) {
-  ASSIGN_OR_RETURN(const std::string bytes, ReadFile(path, kFileBytesMost));
+  ASSIGN_OR_RETURN(const std::string bytes, ReadFile(path, kMaxFileBytes));
   return DecodeSafetensors(AsBytes(bytes));
 }
 

@@ -18,8 +18,8 @@
 
 namespace crowdsurf::trainer {
 
-inline constexpr uint64_t kSafetensorsHeaderMost = 16u
-                                                   << 20;  // bytes; the format's own limit: 100 MB
+inline constexpr uint64_t kMaxSafetensorsHeader = 16u
+                                                  << 20;  // bytes; the format's own limit: 100 MB
 
 struct Safetensors {
   std::vector<TensorSpec> tensors;  // in the order of their data; offsets in elements

@@ -9,7 +9,7 @@ namespace crowdsurf::trainer {
 namespace {
 
 constexpr uint32_t kStateMagic = 0x31545343;  // the bytes "CST1"
-constexpr uint64_t kNotFiniteMost = 10;       // one bad batch is passed over, ten are the model
+constexpr uint64_t kMaxNotFinite = 10;        // one bad batch is passed over, ten are the model
 
 // Paces steps: the next one starts `step_time` after this one did. When the sleep returned late,
 // the next starts from when it should have: the scheduler's delay does not add up. When the step
@@ -152,9 +152,9 @@ StatusOr<LoopResult> RunTraining(Training& training, const LoopOptions& options,
   };
   while (goes_on()) {
     const BatchResult batch = training.Step(lr_scale);
-    if (training.not_finite_in_a_row() >= kNotFiniteMost) {
+    if (training.not_finite_in_a_row() >= kMaxNotFinite) {
       return absl::DataLossError(absl::StrCat("training: the gradient was not finite ",
-                                              kNotFiniteMost, " steps in a row at step ",
+                                              kMaxNotFinite, " steps in a row at step ",
                                               training.step(), "; try a lower --lr"));
     }
     tally.Count(training, batch);

@@ -40,13 +40,13 @@ ReportFate DeathReports::Take(WallTime now, const PodEntry* reporter, const PodE
   if (subject->job_uid != reporter->job_uid) return ReportFate::kOtherJob;
   if (subject->facts.uid == reporter->facts.uid) return ReportFate::kItself;
   if (IsOver(subject->facts)) return ReportFate::kGone;
-  if (cases_.size() >= kMostCases && !cases_.contains(subject->facts.uid)) {
+  if (cases_.size() >= kMaxCases && !cases_.contains(subject->facts.uid)) {
     Expire(now);
-    if (cases_.size() >= kMostCases) return ReportFate::kFull;
+    if (cases_.size() >= kMaxCases) return ReportFate::kFull;
   }
   Case& one = cases_[subject->facts.uid];
   one.job = subject->job;
-  if (one.said.size() >= kMostReporters && !one.said.contains(reporter->facts.uid)) {
+  if (one.said.size() >= kMaxReporters && !one.said.contains(reporter->facts.uid)) {
     return ReportFate::kFull;
   }
   one.said[reporter->facts.uid] = now;

@@ -5,7 +5,7 @@
 // is confirmed: the operator's own probe of its agent goes unanswered, or its node's Lease has not
 // been renewed for 15 s. An agent that answers the probe lives, whatever else is said. A worker can
 // only speak of others of its own job; saying it often is saying it once. Owner: KubeCluster, host
-// thread. Bounds: kMostCases, kMostReporters of each, kKept since they were last said. Source:
+// thread. Bounds: kMaxCases, kMaxReporters of each, kKept since they were last said. Source:
 // docs/pod-lifecycle.md 3.
 #pragma once
 
@@ -57,8 +57,8 @@ class LeaseAge {
 
 class DeathReports {
  public:
-  static constexpr size_t kMostCases = 4096;
-  static constexpr size_t kMostReporters = 16;
+  static constexpr size_t kMaxCases = 4096;
+  static constexpr size_t kMaxReporters = 16;
   static constexpr Duration kKept = Seconds(30);  // an agent repeats itself every 5 s
   static constexpr Duration kProbeAgain = Seconds(10);
   static constexpr Duration kProbeHolds = Seconds(20);  // longer than until the next one is back

@@ -4,7 +4,7 @@
 // what ended, see whether the job is over, send notices, remove pods, create pods, inform agents,
 // write conditions. The Kubernetes operator and local mode run this same function. Level-based: it
 // looks at the world, never at what happened last; calling it twice changes nothing. Bounded: at
-// most `most_creates` creates a plan. Any thread. Source: docs/kubernetes.md and
+// most `max_creates` creates a plan. Any thread. Source: docs/kubernetes.md and
 // docs/pod-lifecycle.md.
 #pragma once
 
@@ -37,7 +37,7 @@ struct DecideOptions {
   // Of agents where spec.agent.image is silent; empty where agents have no image (local mode).
   std::string agent_image;
   // Of one plan, so that one big job does not starve the others (kube-controller-manager: 500).
-  size_t most_creates = 500;
+  size_t max_creates = 500;
   // Of one job; what its spec asks for above that is not made, and its condition says so.
   int max_workers = 5000;
 };

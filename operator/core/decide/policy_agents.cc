@@ -11,7 +11,7 @@
 namespace crowdsurf::controller {
 namespace {
 
-constexpr size_t kMostSeeds = 4;  // one live seed is enough for Kademlia; four survive a spot wave
+constexpr size_t kMaxSeeds = 4;  // one live seed is enough for Kademlia; four survive a spot wave
 constexpr size_t kEnoughSeeds = 2;  // with so many alive an annotation is not worth a write
 
 std::vector<std::string> Lines(const std::string& text) {
@@ -101,7 +101,7 @@ std::vector<const PodFacts*> LivingByAge(const Decision& d) {
 std::vector<std::string> EldersOf(const std::vector<const PodFacts*>& by_age) {
   std::vector<std::string> elders;
   for (const PodFacts* pod : by_age) {
-    if (elders.size() > kMostSeeds) break;
+    if (elders.size() > kMaxSeeds) break;
     if (!pod->address.empty()) elders.push_back(pod->address);
   }
   return elders;
@@ -113,7 +113,7 @@ std::vector<std::string> SeedsAmong(const Decision& d, const std::vector<std::st
   std::vector<std::string> seeds = d.spec().bootstrap_peers;
   size_t own = 0;
   for (const std::string& elder : elders) {
-    if (own == kMostSeeds) break;
+    if (own == kMaxSeeds) break;
     if (elder == own_address) continue;
     seeds.push_back(elder);
     ++own;

@@ -10,8 +10,8 @@
 namespace crowdsurf::controller {
 namespace {
 
-constexpr int kBusError = 135;       // 128 + SIGBUS
-constexpr size_t kMostRetries = 16;  // of one index; beyond, the back-off is at its cap anyhow
+constexpr int kBusError = 135;      // 128 + SIGBUS
+constexpr size_t kMaxRetries = 16;  // of one index; beyond, the back-off is at its cap anyhow
 
 // Deterministic jitter: one job's workers that fall together do not come back together, and the
 // same snapshot still gives the same plan.
@@ -32,7 +32,7 @@ void BackOff(Decision& d, const Worker& worker, FailureAction action) {
   RetryState& retry = d.status.retry[worker.pod->index];
   Rng rng = RngFor(d, worker.pod->name);
   const int attempt = action == FailureAction::kReplaceWorker ? 0 : retry.failures;
-  retry.failures = std::min<int>(retry.failures + 1, kMostRetries);
+  retry.failures = std::min<int>(retry.failures + 1, kMaxRetries);
   // Whole microseconds: what a status can hold, so that it reads back as it was.
   const int64_t wait = d.options.crash_backoff.Delay(attempt, rng).nanoseconds() / 1000;
   retry.not_before = d.now + Microseconds(wait);
@@ -67,7 +67,7 @@ void Failed(Decision& d, const Worker& worker) {
   ++d.status.failures;
   d.status.last_failure =
       FailureNote{pod.name, std::string(worker.verdict.reason), end ? end->exit_code : 0,
-                  end ? TextTail(end->output, kMostOutputInStatus) : pod.waiting_message, d.now};
+                  end ? TextTail(end->output, kMaxOutputInStatus) : pod.waiting_message, d.now};
   const FailureAction action = ActionFor(d.spec().failure_rules, pod);
   BackOff(d, worker, action);
   d.Say(worker.verdict.reason, Describe(worker), /*warning=*/true);

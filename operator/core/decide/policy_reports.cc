@@ -36,7 +36,7 @@ void JudgeReports(Decision& d) {
   }
   const bool split = reported * 2 > present && reported > 1;
   if (split) {
-    d.Set(ConditionType::kPartitioned, true, reason::kMostPeersReportedDead,
+    d.Set(ConditionType::kPartitioned, true, reason::kMaxPeersReportedDead,
           std::to_string(reported) + " of " + std::to_string(present) +
               " workers are reported dead; nothing is deleted");
   } else if (d.in.status.Is(ConditionType::kPartitioned)) {

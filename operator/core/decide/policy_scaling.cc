@@ -149,7 +149,7 @@ void CreateMissing(Decision& d) {
   Creator creator{d, WantedOnDemand(d) - CountOnDemand(d), ConfigFor(d.in.job),
                   Joined(SeedsFor(d, ""))};
   for (Worker& worker : d.workers) {
-    if (fallback == 0 || d.plan.creates.size() >= d.options.most_creates) break;
+    if (fallback == 0 || d.plan.creates.size() >= d.options.max_creates) break;
     if (!LacksSpot(worker)) continue;
     const int index = worker.pod->index;
     d.Delete(worker, reason::kNoSpotCapacity);
@@ -164,7 +164,7 @@ void CreateMissing(Decision& d) {
   taken.merge(JustTold(d));
   for (int index = 0; index < d.wanted(); ++index) {
     if (taken.count(index)) continue;
-    if (d.plan.creates.size() >= d.options.most_creates) {
+    if (d.plan.creates.size() >= d.options.max_creates) {
       d.WakeAt(d.now);  // the rest in the next turn, after the other jobs' turns
       return;
     }

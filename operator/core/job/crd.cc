@@ -335,8 +335,8 @@ json Crd(json pod_template) {
                        {"spec", std::move(spec)},
                        {"status", StatusSchema()}}},
                      {"x-kubernetes-validations",
-                      {Rule("self.metadata.name.size() <= " + std::to_string(kMostJobName),
-                            "metadata.name is longer than " + std::to_string(kMostJobName) +
+                      {Rule("self.metadata.name.size() <= " + std::to_string(kMaxJobName),
+                            "metadata.name is longer than " + std::to_string(kMaxJobName) +
                                 " characters: pods are named <job>-<index>-<incarnation>")}}};
   const json version = {{"name", "v1alpha1"},
                         {"served", true},

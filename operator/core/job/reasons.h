@@ -59,7 +59,7 @@ inline constexpr std::string_view kBackoffLimitExceeded = "BackoffLimitExceeded"
 inline constexpr std::string_view kFailurePolicy = "FailurePolicy";
 inline constexpr std::string_view kDeadlineExceeded = "DeadlineExceeded";
 inline constexpr std::string_view kStartDeadlineExceeded = "StartDeadlineExceeded";
-inline constexpr std::string_view kMostPeersReportedDead = "MostPeersReportedDead";
+inline constexpr std::string_view kMaxPeersReportedDead = "MaxPeersReportedDead";
 inline constexpr std::string_view kFinished = "Finished";
 // a worker was created
 inline constexpr std::string_view kFirstWorker = "FirstWorker";

@@ -9,7 +9,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr size_t kMostReasons = 64;  // reasons.h has fewer; a status is input when it is read back
+constexpr size_t kMaxReasons = 64;  // reasons.h has fewer; a status is input when it is read back
 
 void PutTime(json& out, const char* name, const std::optional<WallTime>& time) {
   if (time) out[name] = FormatInstant(*time);
@@ -63,7 +63,7 @@ void ReadCounters(const json& in, TrainingJobStatus& status) {
     const json* by_reason = Member(disruptions, "byReason");
     if (by_reason != nullptr && by_reason->is_object()) {
       for (const auto& [name, count] : by_reason->items()) {
-        if (count.is_number_unsigned() && status.disruptions_by_reason.size() < kMostReasons) {
+        if (count.is_number_unsigned() && status.disruptions_by_reason.size() < kMaxReasons) {
           status.disruptions_by_reason[name] = count.get<uint64_t>();
         }
       }

@@ -11,18 +11,18 @@ namespace {
 
 using nlohmann::json;
 
-constexpr double kMostOfAll = 1e9;  // above every bound of fields.cc: a kept spec is input
+constexpr double kMaxOfAll = 1e9;  // above every bound of fields.cc: a kept spec is input
 
 int Int(const json& object, std::string_view path) {
   const json* value = At(object, path);
   CHECK(value != nullptr);  // WithDefaults filled it
-  return static_cast<int>(std::clamp(value->get<double>(), -kMostOfAll, kMostOfAll));
+  return static_cast<int>(std::clamp(value->get<double>(), -kMaxOfAll, kMaxOfAll));
 }
 
 std::optional<Duration> MaybeSeconds(const json& object, std::string_view path) {
   const json* value = At(object, path);
   if (value == nullptr) return std::nullopt;
-  return Seconds(std::clamp(value->get<double>(), 0.0, kMostOfAll));
+  return Seconds(std::clamp(value->get<double>(), 0.0, kMaxOfAll));
 }
 
 Duration SecondsAt(const json& object, std::string_view path) {

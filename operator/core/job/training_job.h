@@ -96,11 +96,11 @@ struct FailureNote {
   std::string worker;
   std::string reason;
   int exit_code = 0;
-  std::string output;  // the end of what it printed, at most kMostOutputInStatus bytes
+  std::string output;  // the end of what it printed, at most kMaxOutputInStatus bytes
   WallTime at;
   auto operator<=>(const FailureNote&) const = default;
 };
-inline constexpr size_t kMostOutputInStatus = 4096;  // an object of Kubernetes holds 1.5 MB in all
+inline constexpr size_t kMaxOutputInStatus = 4096;  // an object of Kubernetes holds 1.5 MB in all
 
 struct Condition {
   ConditionType type = ConditionType::kAccepted;

@@ -14,7 +14,7 @@
 
 namespace crowdsurf::controller {
 
-inline constexpr size_t kMostViolations = 100;  // a garbled file must not print a book
+inline constexpr size_t kMaxViolations = 100;  // a garbled file must not print a book
 
 // A document with the line of every path in it ("spec.averaging.groupSize" -> 7). `lines` may be
 // empty (JSON from an API server).

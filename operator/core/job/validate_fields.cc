@@ -12,7 +12,7 @@ namespace {
 using nlohmann::json;
 
 constexpr size_t kLongestShown = 60;  // bytes of a value in a message
-constexpr int kMostExitCode = 255;    // what a process can say
+constexpr int kMaxExitCode = 255;     // what a process can say
 
 std::string Number(double value) {
   if (value == std::floor(value) && std::abs(value) < 1e16) {
@@ -107,7 +107,7 @@ void CheckElements(const Field& field, const json& value, const std::string& pat
       report.Add(at, Show(element) + " is not text");
     }
     if (field.kind == FieldKind::kIntegerList &&
-        (!element.is_number_integer() || element < 0 || element > kMostExitCode)) {
+        (!element.is_number_integer() || element < 0 || element > kMaxExitCode)) {
       report.Add(at, Show(element) + " is not an exit code: 0 to 255");
     }
   }
@@ -177,7 +177,7 @@ void CheckObject(const json& object, const std::string& row, const std::string& 
 }  // namespace
 
 void Report::Add(const std::string& path, std::string problem) {
-  if (violations_.size() >= kMostViolations) return;
+  if (violations_.size() >= kMaxViolations) return;
   violations_.push_back({path, LineOf(path), std::move(problem)});
 }
 

@@ -10,7 +10,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int64_t kMostOfAllReduce = 64;  // contributor masks are 64 bits: one group
+constexpr int64_t kMaxOfAllReduce = 64;  // contributor masks are 64 bits: one group
 
 std::optional<int64_t> Integer(const json& spec, std::string_view path) {
   const json* value = At(spec, path);
@@ -20,10 +20,10 @@ std::optional<int64_t> Integer(const json& spec, std::string_view path) {
 }
 
 // A spectrum of more is too dear (worker/core/view/graph.h).
-constexpr int64_t kMostOnGraph = 1024;
-// A member holds at most 250 copies of its neighbours' models (kMostExtraRegions,
+constexpr int64_t kMaxOnGraph = 1024;
+// A member holds at most 250 copies of its neighbours' models (kMaxExtraRegions,
 // worker/core/vector/mix.h), and on these graphs all others can be its neighbours.
-constexpr int64_t kMostCopies = 250;
+constexpr int64_t kMaxCopies = 250;
 constexpr std::string_view kNeighboursAreAll[] = {"Complete", "Star"};
 
 // A block that is absent has its defaults, which are no such graph and no such mode.
@@ -45,20 +45,20 @@ void CheckReplicas(const json& spec, Report& report) {
     report.Add("spec.replicas",
                std::to_string(replicas) + " is above maxReplicas " + std::to_string(most));
   }
-  if (TextAt(spec, "averaging.strategy") == "AllReduce" && most > kMostOfAllReduce) {
+  if (TextAt(spec, "averaging.strategy") == "AllReduce" && most > kMaxOfAllReduce) {
     report.Add("spec.maxReplicas", std::to_string(most) +
                                        " is above 64, the most that strategy AllReduce can hold in "
                                        "its one group; Moshpit has no such limit");
   }
   const std::string strategy = TextAt(spec, "averaging.strategy");
   const bool on_graph = strategy == "Gossip" || strategy == "A2CiD2" || strategy == "RelaySum";
-  if (on_graph && most > kMostOnGraph) {
+  if (on_graph && most > kMaxOnGraph) {
     report.Add("spec.maxReplicas", std::to_string(most) + " is above 1024, the most that " +
                                        strategy + " can hold on its graph; Moshpit has no such " +
                                        "limit");
   }
   const std::string graph = GraphOfCopies(spec, strategy);
-  if (std::ranges::count(kNeighboursAreAll, graph) != 0 && most > kMostCopies) {
+  if (std::ranges::count(kNeighboursAreAll, graph) != 0 && most > kMaxCopies) {
     report.Add("spec.maxReplicas",
                std::to_string(most) + " is above 250: on " + graph + " a worker keeps a copy of " +
                    "the model for each of the others; a tree keeps three, Exponential twenty");

@@ -12,7 +12,7 @@
 namespace crowdsurf::controller {
 namespace {
 
-constexpr size_t kMostQuoted = 200;  // of an answer that is no Status object
+constexpr size_t kMaxQuoted = 200;  // of an answer that is no Status object
 constexpr Duration kUnsaidPause = Seconds(1);
 
 }  // namespace
@@ -21,7 +21,7 @@ Status ApiError(int code, const std::string& body, const std::string& what) {
   const nlohmann::json said = nlohmann::json::parse(body, nullptr, false);
   std::string words = said.is_object() ? TextAt(said, "message") : std::string();
   if (words.empty()) {
-    words = absl::StrCat("HTTP ", code, body.empty() ? "" : ": ", CutText(body, kMostQuoted));
+    words = absl::StrCat("HTTP ", code, body.empty() ? "" : ": ", CutText(body, kMaxQuoted));
   }
   const std::string message = absl::StrCat(what, ": ", words);
   switch (code) {
@@ -52,8 +52,8 @@ std::optional<Duration> PauseAskedFor(int code, const std::string& retry_after) 
   const auto [stop, error] = std::from_chars(retry_after.data(), end, seconds);
   // A date, or none: clocks of other machines are not compared.
   if (error != std::errc() || stop != end || seconds < 0) return kUnsaidPause;
-  seconds = std::min(seconds, static_cast<int64_t>(kMostPause.seconds()));
-  return std::max(kLeastPause, Seconds(static_cast<double>(seconds)));
+  seconds = std::min(seconds, static_cast<int64_t>(kMaxPause.seconds()));
+  return std::max(kMinPause, Seconds(static_cast<double>(seconds)));
 }
 
 }  // namespace crowdsurf::controller

@@ -17,13 +17,13 @@ namespace crowdsurf::controller {
 // which may pass: 429 too, since a server that is busy refuses nobody for what was asked.
 Status ApiError(int code, const std::string& body, const std::string& what);
 
-// Seconds() of the answer's Retry-After, between kLeastPause and kMostPause. nullopt: it does not
+// Seconds() of the answer's Retry-After, between kMinPause and kMaxPause. nullopt: it does not
 // ask for a pause, so that the same request is not to be repeated. 429 asks for one without saying
 // how long; what was asked has not begun. 5xx asks for one only with the header.
 std::optional<Duration> PauseAskedFor(int code, const std::string& retry_after);
 
-inline constexpr Duration kLeastPause = Milliseconds(250);
+inline constexpr Duration kMinPause = Milliseconds(250);
 // API servers ask for 1 s, under their dynamic limit for at most 32.
-inline constexpr Duration kMostPause = Seconds(30);
+inline constexpr Duration kMaxPause = Seconds(30);
 
 }  // namespace crowdsurf::controller

@@ -5,7 +5,7 @@
 namespace crowdsurf::controller {
 namespace {
 
-constexpr size_t kMostMember = 64;  // of what is compared with "items"
+constexpr size_t kMaxMember = 64;  // of what is compared with "items"
 
 bool IsBlank(std::string_view text) {
   return text.find_first_not_of(" \t\r\n") == std::string_view::npos;
@@ -16,7 +16,7 @@ bool IsBlank(std::string_view text) {
 // Text goes where it belongs: to the item under way or to what is around the items.
 void ListScanner::Keep(std::string_view piece) {
   std::string& target = in_items() ? item_ : rest_;
-  ok_ = ok_ && target.size() + piece.size() <= (in_items() ? most_item_ : kMostRest);
+  ok_ = ok_ && target.size() + piece.size() <= (in_items() ? max_item_ : kMaxRest);
   if (ok_) target.append(piece);
 }
 
@@ -59,7 +59,7 @@ bool ListScanner::Feed(std::string_view bytes) {
       }
       if (depth_ == 1) {  // with its backslashes, so that an escaped name is another one
         const std::string_view name = bytes.substr(0, in_string_ ? taken : end);
-        name_ += name.substr(0, kMostMember - name_.size());
+        name_ += name.substr(0, kMaxMember - name_.size());
       }
       Keep(bytes.substr(0, taken));
       bytes.remove_prefix(taken);

@@ -4,7 +4,7 @@
 // more than one item. Feed takes the bytes of one JSON object, cut anywhere, and hands over each
 // element of its top-level "items" as text; what is around them, with an empty "items", is left in
 // rest(). It finds where values end and judges nothing else: whoever parses an item, and the rest,
-// sees whether it was JSON. Bounds: kMostItem and kMostRest; input above them ends the scan. Owner:
+// sees whether it was JSON. Bounds: kMaxItem and kMaxRest; input above them ends the scan. Owner:
 // the thread that lists. Single sequence. Source: Kubernetes API conventions, "Lists".
 #pragma once
 
@@ -18,13 +18,13 @@ namespace crowdsurf::controller {
 
 class ListScanner {
  public:
-  static constexpr size_t kMostItem = WatchParser::kMostLine;
-  static constexpr size_t kMostRest = 1 << 20;  // apiVersion, kind, metadata
+  static constexpr size_t kMaxItem = WatchParser::kMaxLine;
+  static constexpr size_t kMaxRest = 1 << 20;  // apiVersion, kind, metadata
   // False ends the scan.
   using OnItem = std::function<bool(std::string_view item)>;
 
-  explicit ListScanner(OnItem on_item, size_t most_item = kMostItem)
-      : on_item_(std::move(on_item)), most_item_(most_item) {}
+  explicit ListScanner(OnItem on_item, size_t max_item = kMaxItem)
+      : on_item_(std::move(on_item)), max_item_(max_item) {}
 
   // False: the scan has ended before the list; feed no more.
   bool Feed(std::string_view bytes);
@@ -38,7 +38,7 @@ class ListScanner {
   bool in_items() const { return items_at_ > 0; }
 
   const OnItem on_item_;
-  const size_t most_item_;
+  const size_t max_item_;
   int depth_ = 0;
   int items_at_ = 0;  // the depth of the elements of "items" while inside of them, else 0
   bool in_string_ = false, escaped_ = false;

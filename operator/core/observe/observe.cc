@@ -14,7 +14,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr size_t kMostWrong = 900;                // of 1,024 that an event's message holds
+constexpr size_t kMaxWrong = 900;                 // of 1,024 that an event's message holds
 constexpr char kTargetMetWords[] = "target met";  // an agent's reason to end
 
 // A member whose name has dots in it: a label or an annotation.
@@ -57,7 +57,7 @@ std::optional<ContainerEnd> EndOf(const json& status, std::string_view path) {
   ContainerEnd out;
   out.exit_code = code != nullptr && code->is_number_integer() ? code->get<int>() : 255;
   out.reason = TextAt(*end, "reason");
-  out.output = CutText(TextAt(*end, "message"), kMostOutputInStatus);
+  out.output = CutText(TextAt(*end, "message"), kMaxOutputInStatus);
   out.at = InstantAt(*end, "finishedAt");
   return out;
 }
@@ -99,7 +99,7 @@ void ReadContainers(const json& pod, PodFacts& facts) {
     const std::string_view why = WaitingReason(TextAt(status, "state.waiting.reason"));
     if (why.empty()) return;
     facts.waiting_reason = why;
-    facts.waiting_message = CutText(TextAt(status, "state.waiting.message"), kMostOutputInStatus);
+    facts.waiting_message = CutText(TextAt(status, "state.waiting.message"), kMaxOutputInStatus);
   };
   Each(pod, "status.containerStatuses", [&](const json& status) {
     waiting(status);
@@ -146,7 +146,7 @@ void ReadConditions(const json& pod, PodFacts& facts) {
       if (facts.disruption_target.empty()) facts.disruption_target = "Unknown";
     } else if (type == "PodScheduled" && status == "False" &&
                TextAt(condition, "reason") == "Unschedulable") {
-      facts.waiting_message = CutText(TextAt(condition, "message"), kMostOutputInStatus);
+      facts.waiting_message = CutText(TextAt(condition, "message"), kMaxOutputInStatus);
       // A claim that is missing or not bound is no lack of machines: other capacity cannot help.
       const bool claim = facts.waiting_message.find("persistentvolumeclaim") != std::string::npos ||
                          facts.waiting_message.find("PersistentVolumeClaim") != std::string::npos;
@@ -209,7 +209,7 @@ std::string WhatIsWrong(const std::vector<std::string>& violations) {
   for (const std::string& violation : violations) {
     message += (message.empty() ? "" : "; ") + violation;
   }
-  return CutText(message, kMostWrong);
+  return CutText(message, kMaxWrong);
 }
 
 std::optional<PodEntry> ObservePod(const json& pod) {

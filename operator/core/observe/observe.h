@@ -3,7 +3,7 @@
 // A pod of tens of kilobytes becomes some hundred bytes, a node a mark and an instant; what cannot
 // be read is nullopt, which the cache counts. Input is from outside: missing or odd fields have
 // neutral meanings, nothing throws. KubeCluster's caches call it. Pure, any thread; texts are cut
-// at kMostOutputInStatus. Source: docs/pod-lifecycle.md 2 and 4, docs/kubernetes.md.
+// at kMaxOutputInStatus. Source: docs/pod-lifecycle.md 2 and 4, docs/kubernetes.md.
 #pragma once
 
 #include <cstdint>

@@ -30,7 +30,7 @@ void WatchParser::Feed(std::string_view bytes, std::vector<WatchEvent>& out) {
   while (!bytes.empty()) {
     const size_t end = bytes.find('\n');
     const std::string_view piece = bytes.substr(0, end);
-    if (!skipping_ && partial_.size() + piece.size() > most_line_) {
+    if (!skipping_ && partial_.size() + piece.size() > max_line_) {
       skipping_ = true;
       partial_.clear();
       ++oversized_;

@@ -26,9 +26,9 @@ class WatchParser {
  public:
   // An object is at most 1.5 MiB in etcd; JSON with managed fields stays under 4 MiB. Halved: large
   // jobs' pods could be refused; doubled: a hostile server may hold that much more of our memory.
-  static constexpr size_t kMostLine = 4 << 20;
+  static constexpr size_t kMaxLine = 4 << 20;
 
-  explicit WatchParser(size_t most_line = kMostLine) : most_line_(most_line) {}
+  explicit WatchParser(size_t max_line = kMaxLine) : max_line_(max_line) {}
 
   // Appends the events that `bytes` complete. kExpired (code 410) and kFailed end the watch: feed
   // no more.
@@ -40,7 +40,7 @@ class WatchParser {
  private:
   void Line(std::string_view line, std::vector<WatchEvent>& out);
 
-  size_t most_line_;
+  size_t max_line_;
   std::string partial_;
   bool skipping_ = false;  // inside an oversized line
   uint64_t garbled_ = 0;

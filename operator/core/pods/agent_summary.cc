@@ -11,8 +11,8 @@ namespace {
 
 using nlohmann::json;
 
-constexpr size_t kMostMetrics = 32;   // the link has fewer slots
-constexpr size_t kMostAxes = 16;      // 64^16 workers
+constexpr size_t kMaxMetrics = 32;    // the link has fewer slots
+constexpr size_t kMaxAxes = 16;       // 64^16 workers
 constexpr size_t kLongestText = 256;  // bytes
 
 double NumberAt(const json* object, std::string_view name, double fallback = 0) {
@@ -48,7 +48,7 @@ std::string ClippedAt(const json* object, std::string_view name) {
 std::vector<int> AxesAt(const json* object, std::string_view name) {
   std::vector<int> axes;
   const json* list = Member(object, name);
-  if (list == nullptr || !list->is_array() || list->size() > kMostAxes) return axes;
+  if (list == nullptr || !list->is_array() || list->size() > kMaxAxes) return axes;
   for (const json& value : *list) {
     if (!value.is_number_integer() || value < 0 || value > 1'000'000) return {};
     axes.push_back(value.get<int>());
@@ -71,7 +71,7 @@ std::optional<AgentSummary> ParseSummary(std::string_view text) {
   out.loss = MaybeAt(in, "loss");
   if (const json* metrics = Member(in, "metrics"); metrics != nullptr && metrics->is_object()) {
     for (const auto& [name, value] : metrics->items()) {
-      if (value.is_number() && out.metrics.size() < kMostMetrics) {
+      if (value.is_number() && out.metrics.size() < kMaxMetrics) {
         out.metrics[CutText(name, kLongestText)] = value.get<double>();
       }
     }

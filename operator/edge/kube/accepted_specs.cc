@@ -13,7 +13,7 @@ namespace {
 using nlohmann::json;
 
 constexpr Duration kKeepAgain = Seconds(10);  // after a try that failed
-constexpr size_t kMostKept = 2;               // of a job: the one that runs and the one before
+constexpr size_t kMaxKept = 2;                // of a job: the one that runs and the one before
 
 std::string RevisionsOf(const TrainingJob& job) {
   return "/apis/apps/v1/namespaces/" + job.space + "/controllerrevisions";
@@ -63,7 +63,7 @@ Status AcceptedSpecs::Write(const TrainingJob& job) {
 Status AcceptedSpecs::Prune(const TrainingJob& job) {
   ASSIGN_OR_RETURN(const KubeList list, ListOf(job));
   Status first;
-  for (size_t i = kMostKept; i < list.items.size(); ++i) {
+  for (size_t i = kMaxKept; i < list.items.size(); ++i) {
     const json& old = list.items[i];
     const Status gone = client_.Delete(RevisionsOf(job) + "/" + TextAt(old, "metadata.name"),
                                        {{"preconditions", {{"uid", TextAt(old, "metadata.uid")}}}});

@@ -29,7 +29,7 @@ KubeCluster::KubeCluster(KubeClient& client, KubeClusterOptions options, Rng rng
       news_bytes_(metrics.AddGauge("crowdsurf_operator_news_bytes",
                                    "What watches told and waits for the operator's attention.")),
       exceptions_(ExceptionsOf(metrics, "projection")),
-      news_(kMostNews, kMostNewsBytes),
+      news_(kMaxNews, kMaxNewsBytes),
       objects_(client_, options_.trust, options_.clock, log_),
       specs_(client_, options_.clock, log_) {
   CountDeaths(metrics);
@@ -117,7 +117,7 @@ std::set<std::string> KubeCluster::Await(std::chrono::steady_clock::time_point d
   // What is posted meanwhile may wait for the next time: the host has other work, too.
   for (size_t taken = 0; news;) {
     std::visit([&](auto& what) { Take(std::move(what), touched); }, *news);
-    news = ++taken < kMostNews ? news_.TryTake() : std::nullopt;
+    news = ++taken < kMaxNews ? news_.TryTake() : std::nullopt;
   }
   LookAtDeaths(touched);
   Sweep();

@@ -34,7 +34,7 @@ const std::vector<double> kRequestBuckets = {.005, .01, .025, .05, .1, .25, .5,
 constexpr std::chrono::seconds kTimedOut{1};
 // Requests that wait for the same instant come back one by one within it.
 constexpr Duration kSpread = Milliseconds(200);
-constexpr size_t kMostRefusal = 64 << 10;
+constexpr size_t kMaxRefusal = 64 << 10;
 
 const char* ContentType(PatchType type) {
   switch (type) {
@@ -183,7 +183,7 @@ class KubeClient::Impl {
         },
         [&](const char* data, size_t size) {
           if (status != 200) {
-            if (refusal.size() < kMostRefusal) refusal.append(data, size);
+            if (refusal.size() < kMaxRefusal) refusal.append(data, size);
             return true;
           }
           return wanted = on_bytes(std::string_view(data, size));
@@ -273,7 +273,7 @@ class KubeClient::Impl {
     };
     request.content_receiver = [&](const char* data, size_t size, uint64_t, uint64_t) {
       if (on_body && IsSuccess(answer.status)) return on_body(std::string_view(data, size));
-      if (answer.body.size() + size > kMostApiAnswer) return false;
+      if (answer.body.size() + size > kMaxApiAnswer) return false;
       answer.body.append(data, size);
       return true;
     };

@@ -8,7 +8,7 @@
 // that it asks for, which all requests of this client keep. Else the caller has the back-off.
 // A request ends when `timeout` is over, whatever it waited for. The process must ignore SIGPIPE
 // (its main does): OpenSSL writes to closed sockets. Thread-safe. No exception leaves it: each is
-// an Internal error, and counted. Bounds: kMostApiAnswer of an answer, one object of a list.
+// an Internal error, and counted. Bounds: kMaxApiAnswer of an answer, one object of a list.
 #pragma once
 
 #include <functional>
@@ -28,7 +28,7 @@ namespace crowdsurf::controller {
 // API servers send bookmarks about once a minute.
 inline constexpr Duration kWatchSilence = Seconds(120);
 // An object is at most 1.5 MiB in etcd; twice that as JSON with managed fields.
-inline constexpr size_t kMostApiAnswer = 16 << 20;
+inline constexpr size_t kMaxApiAnswer = 16 << 20;
 
 enum class PatchType { kMerge, kStrategicMerge, kApply };
 

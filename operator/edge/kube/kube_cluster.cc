@@ -14,7 +14,7 @@ namespace {
 using nlohmann::json;
 
 constexpr Duration kProgressEvery = Seconds(60);
-constexpr size_t kMostRates = 64;  // asked between two progresses that are taken; six, as a rule
+constexpr size_t kMaxRates = 64;  // asked between two progresses that are taken; six, as a rule
 constexpr Duration kLate = Seconds(15);        // a placed pod starts in 3 s where its images are
 constexpr Duration kSweepAgain = Seconds(10);  // after a try that failed
 constexpr int kRepeated = 3;  // times that an event came; kubelet tries again and again
@@ -155,14 +155,14 @@ void KubeCluster::ExplainWaiting(const std::string& job, std::vector<PodFacts>& 
   }
   if (known.message.empty()) return;
   late->waiting_reason = reason::kCannotStart;
-  late->waiting_message = CutText(known.message, kMostOutputInStatus);
+  late->waiting_message = CutText(known.message, kMaxOutputInStatus);
 }
 
 // The pods' watch may run ahead of the nodes': ask before calling a node gone.
 void KubeCluster::AskForNodes(const std::set<std::string>& names) {
   std::vector<std::string> asked;
   for (const std::string& name : names) {
-    if (!gone_nodes_.contains(name) && asked.size() < kMostLeases) asked.push_back(name);
+    if (!gone_nodes_.contains(name) && asked.size() < kMaxLeases) asked.push_back(name);
   }
   const auto found = AtOnce(
       asked.size(), [&](size_t i) { return client_.Get("/api/v1/nodes/" + asked[i]).status(); });
@@ -177,7 +177,7 @@ void KubeCluster::SetProgress(const std::string& job, const std::string& uid,
   if (entry == nullptr || entry->job.uid != uid) return;
   const WallTime now = options_.clock();
   Told& told = told_[job];
-  if (progress.samples_per_second > 0 && told.rates.size() < kMostRates) {
+  if (progress.samples_per_second > 0 && told.rates.size() < kMaxRates) {
     told.rates.push_back(progress.samples_per_second);
   }
   const bool first_rate = told.progress.samples_per_second <= 0 && !told.rates.empty();

@@ -6,7 +6,7 @@
 // port. Own writes enter the caches at once with the version that the server answered, so a
 // decision never sees less than it has done (object_cache.h; expectations, as
 // controllers of Kubernetes have them). A job's key is "namespace/name". Bounds: the objects of the
-// server, kMostNews and kMostNewsBytes, 25 events a job and one more every 12 s. Source:
+// server, kMaxNews and kMaxNewsBytes, 25 events a job and one more every 12 s. Source:
 // docs/kubernetes.md.
 #pragma once
 
@@ -39,7 +39,7 @@ namespace crowdsurf::controller {
 // Least time between looks at a node's Lease, which its kubelet renews every 10 s.
 inline constexpr Duration kLeaseGap = Seconds(2);
 // Leases read in one turn of a job, those first that were read longest ago: ten rounds of requests.
-inline constexpr size_t kMostLeases = 120;
+inline constexpr size_t kMaxLeases = 120;
 
 struct KubeClusterOptions {
   PodBuilderOptions pods;
@@ -62,9 +62,9 @@ class KubeCluster : public Cluster {
  public:
   // A list of 10,000 pods is one piece of news; events behind it wait here. Halved: watches pause
   // sooner; doubled: a stalled host holds that much more memory.
-  static constexpr size_t kMostNews = 4096;
+  static constexpr size_t kMaxNews = 4096;
   // Twice 4,096 pods, or some hundred jobs with long templates.
-  static constexpr size_t kMostNewsBytes = 16 << 20;
+  static constexpr size_t kMaxNewsBytes = 16 << 20;
 
   // client outlives this and is stopped first.
   KubeCluster(KubeClient& client, KubeClusterOptions options, Rng rng, Logger log,
@@ -99,7 +99,7 @@ class KubeCluster : public Cluster {
   // its spec (its status then says so).
   StatusOr<JobSnapshot> Observe(const std::string& job) override;
   Status Create(const TrainingJob& job, const CreatePod& create) override;
-  // At most kMostAtOnce requests at once; the caller waits for all.
+  // At most kMaxAtOnce requests at once; the caller waits for all.
   std::vector<Status> CreateAll(const TrainingJob& job, std::span<const CreatePod> creates,
                                 const Enough& enough) override;
   Status Delete(const DeletePod& pod) override;

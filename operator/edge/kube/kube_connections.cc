@@ -16,7 +16,7 @@ namespace {
 using std::chrono::steady_clock;
 
 // API servers end connections that were idle for 90 s, many load balancers after 60 s.
-constexpr std::chrono::seconds kMostIdle{45};
+constexpr std::chrono::seconds kMaxIdle{45};
 
 struct Freed {
   void operator()(BIO* p) const { BIO_free_all(p); }
@@ -101,7 +101,7 @@ StatusOr<KubeConnections::Lease> KubeConnections::Acquire(steady_clock::time_poi
   ASSIGN_OR_RETURN(const KubeCredentials credentials, endpoint_.credentials());
   {
     std::unique_lock lock(mutex_);
-    const bool free = freed_.wait_until(lock, until, [&] { return stopped_ || out_ < most_; });
+    const bool free = freed_.wait_until(lock, until, [&] { return stopped_ || out_ < max_; });
     if (stopped_) return absl::CancelledError("the client is stopping");
     if (!free) return absl::UnavailableError("every connection to the API server is in use");
     ++out_;
@@ -109,7 +109,7 @@ StatusOr<KubeConnections::Lease> KubeConnections::Acquire(steady_clock::time_poi
       Lease lease = std::move(idle_.back());
       idle_.pop_back();
       if (lease.certificate != credentials.certificate) continue;  // renewed: connect anew
-      if (steady_clock::now() - lease.idle_since > kMostIdle) continue;
+      if (steady_clock::now() - lease.idle_since > kMaxIdle) continue;
       lease.headers = HeadersFor(credentials);
       lease.used = true;
       return lease;

@@ -41,7 +41,7 @@ class KubeConnections {
 
   // `endpoint` outlives the pool. `timeout`: of connecting, and of each read and write.
   KubeConnections(const KubeEndpoint& endpoint, std::string user_agent, Duration timeout, int most)
-      : endpoint_(endpoint), user_agent_(std::move(user_agent)), timeout_(timeout), most_(most) {}
+      : endpoint_(endpoint), user_agent_(std::move(user_agent)), timeout_(timeout), max_(most) {}
 
   // A new connection, outside the pool's bound. Nothing is sent yet. Errors: credentials that
   // cannot be read or are no PEM.
@@ -61,7 +61,7 @@ class KubeConnections {
   const KubeEndpoint& endpoint_;
   const std::string user_agent_;
   const Duration timeout_;
-  const int most_;
+  const int max_;
   std::mutex mutex_;
   std::condition_variable freed_;
   std::vector<Lease> idle_;

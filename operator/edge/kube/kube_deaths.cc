@@ -35,7 +35,7 @@ void KubeCluster::CountDeaths(MetricRegistry& metrics) {
 }
 
 // The watches' news come first: they wait for room, and nothing else makes up for them.
-bool KubeCluster::HasRoom() const { return news_.size() < kMostNews / 2; }
+bool KubeCluster::HasRoom() const { return news_.size() < kMaxNews / 2; }
 
 bool KubeCluster::PostReport(DeathReport report) {
   if (!HasRoom()) return false;
@@ -156,7 +156,7 @@ void KubeCluster::ReadLeases(const std::string& job) {
   std::sort(nodes.begin(), nodes.end(), [&](const std::string& a, const std::string& b) {
     return std::tie(due[a], a) < std::tie(due[b], b);
   });
-  nodes.resize(std::min(nodes.size(), kMostLeases));
+  nodes.resize(std::min(nodes.size(), kMaxLeases));
   const auto read = AtOnce(nodes.size(), [&](size_t i) {
     return client_.Get("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/" +
                        nodes[i]);

@@ -12,9 +12,9 @@ namespace {
 
 using nlohmann::json;
 
-constexpr double kEventBurst = 25;     // client-go's spam filter
-constexpr double kEventSeconds = 12;   // until one more
-constexpr size_t kMostMessage = 1024;  // of an event: the server's own limit
+constexpr double kEventBurst = 25;    // client-go's spam filter
+constexpr double kEventSeconds = 12;  // until one more
+constexpr size_t kMaxMessage = 1024;  // of an event: the server's own limit
 
 std::string PodPath(const std::string& key) {
   const size_t slash = key.find('/');
@@ -41,7 +41,7 @@ json EventObject(const TrainingJob& job, const Event& event, WallTime now) {
             {"uid", job.uid}}},
           {"type", event.warning ? "Warning" : "Normal"},
           {"reason", event.reason},
-          {"message", CutText(event.message, kMostMessage)},
+          {"message", CutText(event.message, kMaxMessage)},
           {"source", {{"component", "crowdsurf-operator"}}},
           {"firstTimestamp", at},
           {"lastTimestamp", at},
@@ -221,7 +221,7 @@ Status KubeCluster::ShowError(const std::string& job, const std::string& what) {
   if (entry == nullptr) return absl::OkStatus();
   TrainingJobStatus status = entry->status;
   SetCondition(status, {ConditionType::kDegraded, true, std::string(reason::kReconcileError),
-                        CutText(what, kMostMessage), entry->job.generation, options_.clock()});
+                        CutText(what, kMaxMessage), entry->job.generation, options_.clock()});
   return WriteStatus(entry->job, status);
 }
 

@@ -18,7 +18,7 @@ namespace {
 // A trainer that ends with 0 may have been told to (target met) before we heard of it; its agent's
 // next summary, half a second away, or its termination log says so.
 constexpr Duration kHoldEnd = Seconds(3);
-constexpr int kMostWait_ms = 1000;
+constexpr int kMaxWait_ms = 1000;
 
 bool SaysTarget(std::string reason) {
   std::transform(reason.begin(), reason.end(), reason.begin(),
@@ -223,7 +223,7 @@ bool LocalCluster::Wait(WallTime deadline, std::span<const int> others) {
     }
   }
   const double left = (until - clock_()).milliseconds();
-  const int wait = changed_ ? 0 : static_cast<int>(std::clamp(left + 1, 0.0, double{kMostWait_ms}));
+  const int wait = changed_ ? 0 : static_cast<int>(std::clamp(left + 1, 0.0, double{kMaxWait_ms}));
   poll(set.data(), set.size(), wait);
 
   char block[4096];

@@ -26,7 +26,7 @@ namespace fs = std::filesystem;
 constexpr char kPrefix[] = "crowdsurf-";
 constexpr char kLockName[] = "lock";
 constexpr char kFreshLockName[] = "lock.new";
-constexpr int kMostLooks = 200;  // 10 ms apart: a process that survives 2 s of SIGKILL is stuck
+constexpr int kMaxLooks = 200;  // 10 ms apart: a process that survives 2 s of SIGKILL is stuck
 constexpr int kLookInterval_ms = 10;  // in the kernel, and no user program can help
 
 std::string Environment(const fs::path& process) {
@@ -85,7 +85,7 @@ void Pause() { poll(nullptr, 0, kLookInterval_ms); }
 
 int KillTraces(const std::string& run, const std::string& worker) {
   int killed = 0, quiet = 0;
-  for (int look = 0; look < kMostLooks && quiet < 2; ++look) {
+  for (int look = 0; look < kMaxLooks && quiet < 2; ++look) {
     const std::vector<pid_t> found = Find(run, worker);
     for (const pid_t pid : found) killed += kill(pid, SIGKILL) == 0;
     quiet = found.empty() ? quiet + 1 : 0;

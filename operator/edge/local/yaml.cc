@@ -15,9 +15,9 @@ namespace {
 
 using nlohmann::json;
 
-constexpr size_t kMostText = 1 << 20;   // an object of Kubernetes holds 1.5 MB
-constexpr size_t kMostNodes = 100'000;  // aliases of aliases grow without end otherwise
-constexpr size_t kMostDepth = 100;      // an alias may stand in what it names; a pod is ten deep
+constexpr size_t kMaxText = 1 << 20;   // an object of Kubernetes holds 1.5 MB
+constexpr size_t kMaxNodes = 100'000;  // aliases of aliases grow without end otherwise
+constexpr size_t kMaxDepth = 100;      // an alias may stand in what it names; a pod is ten deep
 
 struct Reader {
   Manifest manifest;
@@ -66,11 +66,11 @@ json Reader::Scalar(const YAML::Node& node) {
 }
 
 json Reader::Read(const YAML::Node& node, const std::string& path) {
-  if (++nodes > kMostNodes) Fail(node, "more than 100000 values");
+  if (++nodes > kMaxNodes) Fail(node, "more than 100000 values");
   if (!problem.empty()) return nullptr;
   if (node.Mark().line >= 0) manifest.lines.emplace(path, node.Mark().line + 1);
   if (node.IsScalar()) return Scalar(node);
-  if (depth == kMostDepth) {
+  if (depth == kMaxDepth) {
     Fail(node, "more than 100 levels deep");
     return nullptr;
   }
@@ -128,7 +128,7 @@ std::vector<YAML::Node> NotEmpty(const std::vector<YAML::Node>& documents) {
 }  // namespace
 
 StatusOr<Manifest> ReadYaml(std::string_view text) {
-  if (text.size() > kMostText) return absl::InvalidArgumentError("longer than 1 MiB");
+  if (text.size() > kMaxText) return absl::InvalidArgumentError("longer than 1 MiB");
   try {
     const std::vector<YAML::Node> filled = NotEmpty(YAML::LoadAll(std::string(text)));
     if (filled.empty()) return absl::InvalidArgumentError("line 1: there is no document in it");
@@ -154,7 +154,7 @@ StatusOr<Manifest> ReadManifest(const std::string& path) {
   std::error_code error;  // a folder can be opened, and reads as if it were empty
   if (std::filesystem::is_directory(path, error))
     return absl::NotFoundError(absl::StrCat("cannot read ", path, ": ", std::strerror(EISDIR)));
-  std::string text(kMostText + 1, '\0');  // one more than may be: a device has no end
+  std::string text(kMaxText + 1, '\0');  // one more than may be: a device has no end
   file.read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<size_t>(file.gcount()));
   StatusOr<Manifest> manifest = ReadYaml(text);

@@ -4,7 +4,7 @@
 // apart, because a supervisor restarts an agent in 100 ms. Silence counts only when a control, an
 // agent that reported it, answers meanwhile: else it is the operator that is cut off. A few
 // threads, so that a machine's dead do not wait for each other's time-outs. Results come on those
-// threads. Bounds: kLanes threads, kMostWaiting each; what finds no room is refused, and asked for
+// threads. Bounds: kLanes threads, kMaxWaiting each; what finds no room is refused, and asked for
 // again.
 #pragma once
 
@@ -25,7 +25,7 @@ namespace crowdsurf::controller {
 class AgentProber {
  public:
   static constexpr size_t kLanes = 4;
-  static constexpr size_t kMostWaiting = 64;
+  static constexpr size_t kMaxWaiting = 64;
   using Receiver = std::function<void(const std::string& uid, ProbeResult result)>;
 
   struct Options {
@@ -42,7 +42,7 @@ class AgentProber {
 
  private:
   struct Lane {
-    Mailbox<DeathReports::Probe> waiting{kMostWaiting};
+    Mailbox<DeathReports::Probe> waiting{kMaxWaiting};
     std::thread thread;
   };
   void Run(Lane& lane);

@@ -17,15 +17,15 @@ namespace crowdsurf::controller {
 class Pulse {
  public:
   explicit Pulse(std::function<Time()> clock = SteadyNow, Duration most = Seconds(20))
-      : clock_(std::move(clock)), most_(most) {
+      : clock_(std::move(clock)), max_(most) {
     Beat();
   }
   void Beat() { last_ = clock_().nanoseconds(); }
-  bool beats() const { return clock_() - Time::FromNanoseconds(last_) <= most_; }
+  bool beats() const { return clock_() - Time::FromNanoseconds(last_) <= max_; }
 
  private:
   const std::function<Time()> clock_;
-  const Duration most_;
+  const Duration max_;
   std::atomic<int64_t> last_{0};
 };
 

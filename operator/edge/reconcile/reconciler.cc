@@ -13,7 +13,7 @@ namespace {
 constexpr Duration kSlice = Milliseconds(300);
 constexpr Duration kDeleteAgain = Seconds(1);
 constexpr size_t kLargestBatch = 512;  // what is at once is the platform's; more is not planned
-constexpr size_t kMostMessage = 1024;  // of a condition
+constexpr size_t kMaxMessage = 1024;   // of a condition
 
 Counter& Reconciles(MetricRegistry& registry, const char* result) {
   return registry.AddCounter("controller_runtime_reconcile_total", "Reconciles, by result.",
@@ -113,7 +113,7 @@ Status Reconciler::Threw(const std::string& key, const std::string& what) {
   metrics_.panics.Add();
   metrics_.error.Add();
   metrics_.errors.Add();
-  const std::string text = CutText(what, kMostMessage);
+  const std::string text = CutText(what, kMaxMessage);
   log_.Error("a turn ended with an exception", {{"job", key}, {"why", text}});
   Status shown;
   try {
@@ -159,7 +159,7 @@ void Reconciler::Create(const std::string& key, const TrainingJob& job, Plan& pl
       CreateRefusal& refusal = refusals_[key];
       refusal.attempts = refusal.reason.empty() ? 1 : refusal.attempts + 1;
       refusal.reason = RefusalReason(*refused);
-      refusal.message = CutText(std::string(refused->message()), kMostMessage);
+      refusal.message = CutText(std::string(refused->message()), kMaxMessage);
       refusal.at = now;
       step = 1;
       plan.requeue_at = now;  // the next decision says why, and when to try again

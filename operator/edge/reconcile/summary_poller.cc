@@ -10,9 +10,9 @@
 namespace crowdsurf::controller {
 namespace {
 
-constexpr int kPatience_us = 300'000;    // of one agent: it answers from memory in under 1 ms
-constexpr size_t kMostSummaries = 4096;  // two rounds of two thousand workers on one machine
-constexpr size_t kMostAnswer = 256 * 1024;
+constexpr int kPatience_us = 300'000;   // of one agent: it answers from memory in under 1 ms
+constexpr size_t kMaxSummaries = 4096;  // two rounds of two thousand workers on one machine
+constexpr size_t kMaxAnswer = 256 * 1024;
 
 void Signal(int event) {
   const uint64_t one = 1;
@@ -31,7 +31,7 @@ SummaryPoller::SummaryPoller(int interval_ms, int spacing_ms)
       spacing_ms_(spacing_ms),
       event_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
-      news_(kMostSummaries),
+      news_(kMaxSummaries),
       thread_([this] { Run(); }) {}
 
 SummaryPoller::~SummaryPoller() {
@@ -69,7 +69,7 @@ void SummaryPoller::Ask(const std::string& worker, const std::string& address) {
   std::string body;
   const auto result = client.Get("/summary", [&](const char* data, size_t size) {
     body.append(data, size);
-    return body.size() <= kMostAnswer;
+    return body.size() <= kMaxAnswer;
   });
   if (!result || result->status != 200) return;
   if (auto summary = ParseSummary(body)) {

@@ -74,7 +74,7 @@ Status MetricsGuard::Ask(const std::string& token) {
 void MetricsGuard::Remember(const std::string& key, const Status& status, Time now) {
   const std::lock_guard lock(mutex_);
   std::erase_if(verdicts_, [&](const auto& one) { return one.second.until <= now; });
-  if (verdicts_.size() >= kMostVerdicts) {
+  if (verdicts_.size() >= kMaxVerdicts) {
     verdicts_.erase(std::min_element(verdicts_.begin(), verdicts_.end(), [](auto& a, auto& b) {
       return a.second.until < b.second.until;
     }));

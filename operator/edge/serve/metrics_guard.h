@@ -4,7 +4,7 @@
 // SubjectAccessReview says whether it may `get` the path /metrics (controller-runtime's rule, so
 // its ClusterRoles work unchanged). Verdicts are remembered for a minute, refusals for ten seconds,
 // by the token's hash: tokens are kept nowhere. Thread-safe; it asks the API server on the caller's
-// thread. Bound: kMostVerdicts, the oldest go. Source: docs/metrics.md.
+// thread. Bound: kMaxVerdicts, the oldest go. Source: docs/metrics.md.
 #pragma once
 
 #include <array>
@@ -22,7 +22,7 @@ namespace crowdsurf::controller {
 
 class MetricsGuard {
  public:
-  static constexpr size_t kMostVerdicts = 256;
+  static constexpr size_t kMaxVerdicts = 256;
 
   // client outlives this.
   MetricsGuard(KubeClient& client, std::function<Time()> clock, MetricRegistry& metrics);

@@ -15,7 +15,7 @@ using nlohmann::json;
 // An agent looks twice a second and names each worker every 5 s: two that it lost half a second
 // apart come in two reports for ever, so a longer gap would never let the second one through.
 constexpr Duration kGap = Milliseconds(250);
-constexpr size_t kMostName = 253;  // of a pod: a DNS subdomain
+constexpr size_t kMaxName = 253;  // of a pod: a DNS subdomain
 
 Counter& Requests(MetricRegistry& metrics, const char* result) {
   return metrics.AddCounter("crowdsurf_operator_death_report_requests_total",
@@ -27,10 +27,10 @@ std::vector<std::string> NamesIn(const std::string& body) {
   const json report = json::parse(body, nullptr, /*allow_exceptions=*/false);
   if (!report.is_object() || !report.contains("dead") || !report["dead"].is_array()) return {};
   const json& dead = report["dead"];
-  if (dead.size() > ReportDesk::kMostNames) return {};
+  if (dead.size() > ReportDesk::kMaxNames) return {};
   std::vector<std::string> names;
   for (const json& name : dead) {
-    if (!name.is_string() || name.get_ref<const std::string&>().size() > kMostName) return {};
+    if (!name.is_string() || name.get_ref<const std::string&>().size() > kMaxName) return {};
     names.push_back(name.get<std::string>());
   }
   return names;
@@ -85,7 +85,7 @@ StatusOr<TokenPod> ReportDesk::Who(const std::string& token) {
 void ReportDesk::Remember(const std::string& key, const StatusOr<TokenPod>& pod, Time now) {
   const std::lock_guard lock(mutex_);
   std::erase_if(known_, [&](const auto& one) { return one.second.until <= now; });
-  if (known_.size() >= kMostTokens) {
+  if (known_.size() >= kMaxTokens) {
     known_.erase(std::min_element(known_.begin(), known_.end(), [](auto& a, auto& b) {
       return a.second.until < b.second.until;
     }));

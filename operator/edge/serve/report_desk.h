@@ -6,7 +6,7 @@
 // the agent asks again until the Service gives it the leader. Who a token is, is remembered by its
 // hash for a minute (a refusal for ten seconds), so a wave of reports is not one of reviews. What
 // the names mean is judged by KubeCluster (death_reports.h). Thread-safe, on the server's threads.
-// Bounds: kMostTokens, kMostNames a report, four reports a reporter and second.
+// Bounds: kMaxTokens, kMaxNames a report, four reports a reporter and second.
 #pragma once
 
 #include <functional>
@@ -25,8 +25,8 @@ namespace crowdsurf::controller {
 
 class ReportDesk {
  public:
-  static constexpr size_t kMostTokens = 4096;
-  static constexpr size_t kMostNames = 64;
+  static constexpr size_t kMaxTokens = 4096;
+  static constexpr size_t kMaxNames = 64;
 
   struct Ports {
     std::function<StatusOr<TokenPod>(const std::string& token)> review;

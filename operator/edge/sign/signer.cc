@@ -15,9 +15,9 @@ namespace {
 
 using nlohmann::json;
 
-constexpr size_t kMostRequest = 64 * 1024;  // a request is under 1 KiB
-constexpr size_t kSignerThreads = 4;        // signing takes 0.2 ms; four wait for the API server
-constexpr size_t kMostTokens = 200'000;     // a job's workers and those that were
+constexpr size_t kMaxRequest = 64 * 1024;  // a request is under 1 KiB
+constexpr size_t kSignerThreads = 4;       // signing takes 0.2 ms; four wait for the API server
+constexpr size_t kMaxTokens = 200'000;     // a job's workers and those that were
 constexpr int kTokenBytes = 32;
 constexpr char kNoRequest[] = "the body is not {\"csr\": PEM, \"boot\": number}";
 
@@ -75,10 +75,10 @@ Status Signer::Serve(const SignerOptions& options, MetricRegistry& registry) {
   serve.limits.requests = 1;  // agents ask once a day
   server_ = std::make_unique<HttpServer>(std::move(serve), registry);
   // Both ask the API server, and wait for it.
-  server_->Post("/v1/sign", kMostRequest, HttpServer::Runs::kOnPool,
+  server_->Post("/v1/sign", kMaxRequest, HttpServer::Runs::kOnPool,
                 [this](const HttpServer::Request& request) { return Sign(request); });
   if (report_) {
-    server_->Post("/v1/deaths", kMostRequest, HttpServer::Runs::kOnPool,
+    server_->Post("/v1/deaths", kMaxRequest, HttpServer::Runs::kOnPool,
                   [this](const HttpServer::Request& request) { return Report(request); });
   }
   RETURN_IF_ERROR(server_->Start());
@@ -98,7 +98,7 @@ std::string Signer::Admit(const std::string& worker) {
   CHECK(RAND_bytes(random, sizeof random) == 1);
   const std::string token = ToHex(random);
   const std::lock_guard lock(mutex_);
-  if (workers_.size() >= kMostTokens) workers_.erase(workers_.begin());
+  if (workers_.size() >= kMaxTokens) workers_.erase(workers_.begin());
   workers_[token] = worker;
   return token;
 }

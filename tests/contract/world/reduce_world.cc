@@ -90,7 +90,7 @@ void ReduceWorld::Average() {
       Input(node, [&](Actions& out) {
         StrategyActions actions;
         const double weight = options_.weights.empty() ? 1 : options_.weights[i];
-        node.rounds.SetLeast(averaging_);
+        node.rounds.SetMin(averaging_);
         node.strategy.OnEvent(now(), PublishedEvent{averaging_, weight}, actions);
         Run(node, actions, out);
       });
@@ -268,7 +268,7 @@ void ReduceWorld::Arrive(Node& node, ChunkArrived chunk, const Bytes& bytes) {
     // Kept before the actions run: a fold may be among them.
     if (node.rounds.OnChunk(now(), chunk, out))
       node.reducer.KeepInput(*round, chunk.rank, chunk.chunk, chunk.assigned, bytes);
-    most_held_ = std::max(most_held_, node.reducer.held_bytes());
+    max_held_ = std::max(max_held_, node.reducer.held_bytes());
   });
   node.offered = nullptr;
 }

@@ -56,7 +56,7 @@ class ReduceWorld {
   double Refused(const std::string& reason) const;  // frames, all members
   uint64_t bad_inputs() const { return bad_inputs_; }
   uint64_t input_bytes() const { return input_bytes_; }  // sent so far
-  size_t most_held() const { return most_held_; }        // bytes of inputs at one member
+  size_t max_held() const { return max_held_; }          // bytes of inputs at one member
   uint64_t trace() const { return trace_; }
   // Calls `before` and `after` around whatever the cores and reducers do.
   void Watch(std::function<void()> before, std::function<void()> after);
@@ -87,7 +87,7 @@ class ReduceWorld {
   std::map<int, std::function<void(Bytes&)>> spoiled_;
   bool foreign_ = false;
   uint64_t bad_inputs_ = 0, input_bytes_ = 0;
-  size_t most_held_ = 0;
+  size_t max_held_ = 0;
   uint64_t trace_ = 14695981039346656037ULL;
   std::function<void()> before_ = [] {};
   std::function<void()> after_ = [] {};

@@ -8,7 +8,7 @@ namespace crowdsurf::worker::testing {
 namespace {
 
 constexpr NodeId kNobody = ~NodeId{0};
-constexpr int kMostNudges = 12;  // of a healed group; each opens at most one ballot
+constexpr int kMaxNudges = 12;  // of a healed group; each opens at most one ballot
 
 std::vector<RoundSpec> Specs(const ModelOptions& options) {
   std::vector<RoundSpec> specs;
@@ -164,7 +164,7 @@ void Explorer::Steps(const State& state, Visit visit) {
           go(node, graph_.Suspect(node, other));
       if (options_.late && graph_.facts(node).ballot == 0) go(node, graph_.Late(node));
     }
-    if (options_.lazy) KeepLeast(next, i, soup);
+    if (options_.lazy) KeepMin(next, i, soup);
     for (const NodeId to : next) {
       State after = state;
       after[at] = to;
@@ -180,7 +180,7 @@ void Explorer::Steps(const State& state, Visit visit) {
 }
 
 // Drops the nodes that silent steps make of others among them: those steps can as well come later.
-void Explorer::KeepLeast(std::vector<NodeId>& nodes, int self, const std::vector<MessageId>& soup) {
+void Explorer::KeepMin(std::vector<NodeId>& nodes, int self, const std::vector<MessageId>& soup) {
   std::set<NodeId> dropped;
   const std::set<NodeId> among(nodes.begin(), nodes.end());
   for (const NodeId node : nodes) {
@@ -355,7 +355,7 @@ std::string Explorer::Heal(State state) {
     return true;
   };
   Settle(state, true);
-  for (int nudge = 0; nudge < kMostNudges && !done(); ++nudge) {
+  for (int nudge = 0; nudge < kMaxNudges && !done(); ++nudge) {
     for (int i = 0; i < options_.members; ++i) {
       NodeId& node = state[static_cast<size_t>(i)];
       if (Dead(state, i) || graph_.facts(node).over) continue;
@@ -393,7 +393,7 @@ ModelReport Explorer::Explore() {
   Visited visited(static_cast<size_t>(options_.members));
   std::vector<State> stack = {start};
   visited.Add(start);
-  while (!stack.empty() && report_.violation.empty() && visited.count < options_.most_states) {
+  while (!stack.empty() && report_.violation.empty() && visited.count < options_.max_states) {
     const State state = stack.back();
     stack.pop_back();
     Steps(state, [&](const State& next) {

@@ -33,7 +33,7 @@ struct ModelOptions {
   bool apply_early = false;       // planted
   bool fast_on_majority = false;  // planted
   bool witness_forgets = false;   // planted
-  uint64_t most_states = 100'000'000;
+  uint64_t max_states = 100'000'000;
 };
 
 struct ModelReport {
@@ -49,14 +49,14 @@ class Explorer {
   ModelReport Explore();
 
  private:
-  static constexpr size_t kMost = 4;
-  using State = std::array<NodeId, kMost>;  // dead members are buried nodes
-  struct Visited {                          // exact, open addressing
+  static constexpr size_t kMax = 4;
+  using State = std::array<NodeId, kMax>;  // dead members are buried nodes
+  struct Visited {                         // exact, open addressing
     explicit Visited(size_t members);
     bool Add(const State& state);
     size_t members;
     size_t count = 0;
-    std::vector<std::array<NodeId, kMost>> table;
+    std::vector<std::array<NodeId, kMax>> table;
   };
 
   bool Dead(const State& s, int i) const { return graph_.facts(s[static_cast<size_t>(i)]).dead; }
@@ -67,7 +67,7 @@ class Explorer {
   void Forge(const State& state, std::vector<std::pair<int, MessageId>>& soup);
   bool Silent(NodeId from, NodeId to) const;
   std::vector<NodeId> SilentClosure(NodeId node, int self, const std::vector<MessageId>& soup);
-  void KeepLeast(std::vector<NodeId>& nodes, int self, const std::vector<MessageId>& soup);
+  void KeepMin(std::vector<NodeId>& nodes, int self, const std::vector<MessageId>& soup);
   State Taken(State state);
   bool WithinBallots(const State& state) const;
   std::string Check(const State& state) const;

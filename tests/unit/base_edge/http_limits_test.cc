@@ -179,9 +179,9 @@ struct Identity {
 };
 
 // One request over TLS on an open connection; empty when the handshake fails.
-std::string AskOverTls(const RawClient& client, const std::string& request, int most_version) {
+std::string AskOverTls(const RawClient& client, const std::string& request, int max_version) {
   SSL_CTX* context = SSL_CTX_new(TLS_client_method());
-  SSL_CTX_set_max_proto_version(context, most_version);
+  SSL_CTX_set_max_proto_version(context, max_version);
   SSL* ssl = SSL_new(context);
   SSL_set_fd(ssl, client.fd());
   std::string reply;

@@ -24,8 +24,8 @@ class Crowd {
  public:
   Crowd(size_t n, Duration late, uint64_t seed)
       : network_({.seed = seed,
-                  .least_delay = Milliseconds(20),
-                  .most_delay = Milliseconds(21),
+                  .min_delay = Milliseconds(20),
+                  .max_delay = Milliseconds(21),
                   .connect = Milliseconds(120)}),
         n_(n),
         heartbeat_(Seconds(1) * std::max(1.0, static_cast<double>(n) / 100)) {

@@ -34,8 +34,8 @@ class Network {
  public:
   struct Options {
     uint64_t seed = 1;
-    Duration least_delay = Microseconds(200);
-    Duration most_delay = Microseconds(800);
+    Duration min_delay = Microseconds(200);
+    Duration max_delay = Microseconds(800);
     Duration connect = Duration();  // of a pair's first message more than of its others: handshakes
     double loss = 0;
     bool hard_deaths = true;  // the dead one's correspondents are told
@@ -158,8 +158,8 @@ class Network {
   void At(Time at, std::function<void()> run) { events_.push({at, serial_++, std::move(run)}); }
   Duration Delay() {
     const auto spread =
-        static_cast<uint64_t>((options_.most_delay - options_.least_delay).nanoseconds() + 1);
-    return options_.least_delay + Nanoseconds(static_cast<int64_t>(rng_.Uniform(spread)));
+        static_cast<uint64_t>((options_.max_delay - options_.min_delay).nanoseconds() + 1);
+    return options_.min_delay + Nanoseconds(static_cast<int64_t>(rng_.Uniform(spread)));
   }
 
   void TellDown(size_t who, size_t dead) {

@@ -140,7 +140,7 @@ TEST_F(RoutingTableTest, SlowFollowsThePeersOwnRoundTrips) {
     table_.OnReply(kStart, At(quick), Microseconds(500 + jitter / 10));
     table_.OnReply(kStart, At(distant), Microseconds(80'000 + jitter));
   }
-  EXPECT_EQ(table_.SlowAfter(quick), config_.least_rtt);
+  EXPECT_EQ(table_.SlowAfter(quick), config_.min_rtt);
   EXPECT_GT(table_.SlowAfter(distant), Milliseconds(80));
   EXPECT_LT(table_.SlowAfter(distant), Milliseconds(85));
   // Of a stranger: as long as these two took to answer for the first time.

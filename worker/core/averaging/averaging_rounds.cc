@@ -47,7 +47,7 @@ void Averaging::OpenOne(Time now, const OpenRound& open, StrategyActions& more, 
                                      .holds = last_root_,
                                      .counting = Counting(open.averaging),
                                      .mask = open.mask};
-  rounds_.SetLeast(number_);
+  rounds_.SetMin(number_);
   if (open.to == committed_region_ && !opening.counting) {
     // Whoever is told to fetch it now would find no donor. It stands from its delivery to here:
     // with two axes or more, to the second round of the next averaging.
@@ -144,7 +144,7 @@ void Averaging::GoOn(Time now, uint64_t averaging, Actions& out) {
   snapshotted_ = false;
   Learn(std::exchange(ahead_, {}));
   next_ = std::max(averaging + 1, jump_);
-  rounds_.SetLeast(next_);
+  rounds_.SetMin(next_);
   rounds_.AnswerPassed(now, out);
   OpenMixing(now, out);
   AskToBeWoken(out);
@@ -174,7 +174,7 @@ void Averaging::OnFrame(Time now, const PeerId& from, const message::RoundFrame&
                         Actions& out) {
   // A frame of an averaging that did not begin here is as good as Begin.
   if (frame.averaging > begun_ && frame.view == seating_.hash()) OnBegin(now, frame.averaging, out);
-  rounds_.SetLeast(idle() ? next_ : number_);
+  rounds_.SetMin(idle() ? next_ : number_);
   rounds_.OnFrame(now, from, frame, out);
   CollectEnded(now, out);
 }

@@ -18,8 +18,7 @@ GroupRounds::GroupRounds(const PeerConfig& config, PeerMetrics& metrics, Logger 
     : config_(config),
       metrics_(metrics),
       log_(log.For("round")),
-      times_(PacerConfig{.least_silence = config.least_silence,
-                         .most_silence = config.most_silence}) {}
+      times_(PacerConfig{.min_silence = config.min_silence, .max_silence = config.max_silence}) {}
 
 void GroupRounds::CloseAll(Time now, bool broke_up, Actions& out) {
   while (!instances_.empty()) {
@@ -275,7 +274,7 @@ void GroupRounds::End(Time now, Instance& instance, const RoundOver& over) {
   }
   if (Applied(over.outcome)) {
     outcomes_.emplace_back(spec.instance, std::move(contributors));
-    if (outcomes_.size() > kMostOutcomes) outcomes_.pop_front();
+    if (outcomes_.size() > kMaxOutcomes) outcomes_.pop_front();
     lengths_.push_back(now - instance.opened);
     if (lengths_.size() > kLengthsKept) lengths_.pop_front();
     metrics_.round_seconds->Observe((now - instance.opened).seconds());

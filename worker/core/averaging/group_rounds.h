@@ -6,7 +6,7 @@
 // host's. Frames that come before their round wait here; frames of a list that differs from ours
 // end in `differing`, so that the caller exchanges seats and calls Replan. An instance stays, over,
 // until its output region is written again: stragglers are served until then. Bounds: two or three
-// instances and the duties of one round; kMostEarly frames; kMostOutcomes remembered outcomes.
+// instances and the duties of one round; kMaxEarly frames; kMaxOutcomes remembered outcomes.
 // Source: docs/averaging.md.
 #pragma once
 
@@ -32,9 +32,9 @@ namespace crowdsurf::worker {
 
 class GroupRounds {
  public:
-  static constexpr size_t kMostEarly = 1024;           // frames; a round of 64 sends about 200
-  static constexpr size_t kMostEarlyBytes = 16 << 20;  // of them
-  static constexpr size_t kMostOutcomes = 64;
+  static constexpr size_t kMaxEarly = 1024;           // frames; a round of 64 sends about 200
+  static constexpr size_t kMaxEarlyBytes = 16 << 20;  // of them
+  static constexpr size_t kMaxOutcomes = 64;
 
   // What a round is about, beside the seating.
   struct Opening {
@@ -96,7 +96,7 @@ class GroupRounds {
   void OnSnapshot(Time now, Actions& out);
 
   // Averagings below `averaging` are over here: whoever asks for one that was not opened is told.
-  void SetLeast(uint64_t averaging) { least_ = averaging; }
+  void SetMin(uint64_t averaging) { min_ = averaging; }
   // Answers what came early for averagings below that, and was kept for a round that is not opened
   // now: whoever sent it must not wait for it.
   void AnswerPassed(Time now, Actions& out);
@@ -228,7 +228,7 @@ class GroupRounds {
   std::map<InstanceId, Speaking> speaking_;
   std::optional<Current> current_;
   std::optional<InstanceId> suspended_;  // may be opened again
-  uint64_t least_ = 0;                   // averagings below it are not opened any more
+  uint64_t min_ = 0;                     // averagings below it are not opened any more
   std::deque<Early> early_;
   size_t early_bytes_ = 0;
   std::vector<Ended> ended_;

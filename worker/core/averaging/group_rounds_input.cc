@@ -83,7 +83,7 @@ void GroupRounds::LateDuty(const PeerId& from, const message::RoundFrame& messag
     known = PlanOf(seating, message.group, QuestionOf(current_->opening));
   if (!known || known->instance != frame.instance) {
     metrics_.RefuseFrame("other_list");
-    if (early_.size() >= kMostEarly) return;
+    if (early_.size() >= kMaxEarly) return;
     Keep(from, message);  // answered when its list has come
     out.push_back(Send{from, EncodeMessage(message::ListAsk{frame.instance})});
     return;
@@ -158,10 +158,10 @@ void GroupRounds::Unknown(Time, const PeerId& from, const message::RoundFrame& m
       SendTo(from, Frame{frame.instance, Bye{ByeReason::kCannotSpeak}}, message, out);
     return metrics_.RefuseFrame("other_view");
   }
-  const bool later = message.averaging >= least_ &&
-                     (!current_ || message.averaging > current_->opening.averaging ||
-                      (message.averaging == current_->opening.averaging &&
-                       message.round > current_->opening.round));
+  const bool later =
+      message.averaging >= min_ && (!current_ || message.averaging > current_->opening.averaging ||
+                                    (message.averaging == current_->opening.averaging &&
+                                     message.round > current_->opening.round));
   if (later) return Keep(from, message);
   for (auto& [id, instance] : instances_) {
     if (instance.opening.averaging != message.averaging ||
@@ -169,7 +169,7 @@ void GroupRounds::Unknown(Time, const PeerId& from, const message::RoundFrame& m
       continue;
     return OtherList(from, instance, out);
   }
-  if (fetch || (ready && message.averaging < least_))
+  if (fetch || (ready && message.averaging < min_))
     SendTo(from, Frame{frame.instance, Bye{ByeReason::kSatOut}}, message, out);
   LateDuty(from, message, frame, out);
 }
@@ -230,7 +230,7 @@ void GroupRounds::OnListInUse(Time now, const message::ListInUse& list,
 void GroupRounds::Keep(const PeerId& from, const message::RoundFrame& message) {
   early_.push_back({from, message});
   early_bytes_ += message.frame.size();
-  while (early_.size() > kMostEarly || early_bytes_ > kMostEarlyBytes) {
+  while (early_.size() > kMaxEarly || early_bytes_ > kMaxEarlyBytes) {
     early_bytes_ -= early_.front().message.frame.size();
     early_.pop_front();
     metrics_.RefuseFrame("too_early");
@@ -251,7 +251,7 @@ void GroupRounds::ReplayEarly(Time now, Actions& out) {
 
 void GroupRounds::AnswerPassed(Time now, Actions& out) {
   for (const Early& early : TakeEarly()) {
-    const bool passed = early.message.view != view_.hash || early.message.averaging < least_;
+    const bool passed = early.message.view != view_.hash || early.message.averaging < min_;
     if (!passed) {
       Keep(early.from, early.message);
     } else if (const auto frame = DecodeFrame(early.message.frame)) {
@@ -275,7 +275,7 @@ void GroupRounds::Witness(const PeerId& from, const Frame& frame,
   if (open != nullptr) {
     if (open->branch) return metrics_.RefuseFrame("branch");
     // A member that went on, or never was in this averaging, is a witness only.
-    if (message.averaging < least_ || message.view != view_.hash ||
+    if (message.averaging < min_ || message.view != view_.hash ||
         Counted(frame.instance, config_.id))
       SendTo(from, Frame{frame.instance, Bye{ByeReason::kSatOut}}, message, out);
   }

@@ -11,7 +11,7 @@ std::vector<std::string> DeathNotes::Look(Time now, const std::vector<std::strin
   });
   for (const std::string& worker : lost) {
     if (notes_.contains(worker)) continue;
-    if (notes_.size() >= kMostNotes) {
+    if (notes_.size() >= kMaxNotes) {
       ++dropped_;
       continue;
     }
@@ -23,7 +23,7 @@ std::vector<std::string> DeathNotes::Look(Time now, const std::vector<std::strin
     if (note.due <= now && now - note.since <= kInsist) due.emplace_back(note.due, worker);
   }
   std::sort(due.begin(), due.end());
-  if (due.size() > kMostNamed) due.resize(kMostNamed);
+  if (due.size() > kMaxNamed) due.resize(kMaxNamed);
   std::vector<std::string> named;
   for (const auto& [at, worker] : due) {
     notes_[worker].due = now + kEvery;

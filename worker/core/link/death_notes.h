@@ -5,7 +5,7 @@
 // within a second; then it is named every kEvery for kInsist, which outlives a change of the
 // operator's leader and its own forgetting of reports (30 s). Later a kubelet's silence has been
 // noticed anyhow. Only witnesses of the view report, so that a job of thousands sends no more than
-// its fifteen. Bounds: kMostNotes, kMostNamed a report. Source: docs/pod-lifecycle.md 3.
+// its fifteen. Bounds: kMaxNotes, kMaxNamed a report. Source: docs/pod-lifecycle.md 3.
 #pragma once
 
 #include <map>
@@ -21,15 +21,15 @@ class DeathNotes {
   static constexpr Duration kPatience = Seconds(2);
   static constexpr Duration kEvery = Seconds(5);
   static constexpr Duration kInsist = Seconds(120);
-  static constexpr size_t kMostNotes = 4096;
-  static constexpr size_t kMostNamed = 64;
+  static constexpr size_t kMaxNotes = 4096;
+  static constexpr size_t kMaxNamed = 64;
 
-  // lost: PeerSummary::lost. Returns whom to report now, at most kMostNamed, those that waited
+  // lost: PeerSummary::lost. Returns whom to report now, at most kMaxNamed, those that waited
   // longest first; the rest at a later look. O(lost log lost).
   std::vector<std::string> Look(Time now, const std::vector<std::string>& lost, bool witness);
 
   size_t notes() const { return notes_.size(); }
-  uint64_t dropped() const { return dropped_; }  // beyond kMostNotes; a name at each look
+  uint64_t dropped() const { return dropped_; }  // beyond kMaxNotes; a name at each look
 
  private:
   struct Note {

@@ -17,15 +17,15 @@ constexpr size_t kIdentityBytes = 256;
 uint64_t RoundUp(uint64_t n, uint64_t to) { return (n + to - 1) / to * to; }
 
 bool PrintableName(const std::string& name) {
-  return !name.empty() && name.size() <= kLinkNameMost &&
+  return !name.empty() && name.size() <= kMaxLinkName &&
          std::all_of(name.begin(), name.end(), [](char c) { return c >= 0x21 && c <= 0x7e; });
 }
 
-// Elements of `shape`, or nullopt when it has a zero or is beyond kLinkElementsMost.
+// Elements of `shape`, or nullopt when it has a zero or is beyond kMaxLinkElements.
 std::optional<uint64_t> CountElements(const std::vector<uint64_t>& shape) {
   uint64_t n = 1;
   for (const uint64_t d : shape) {
-    if (d == 0 || d > kLinkElementsMost || n > kLinkElementsMost / d) return std::nullopt;
+    if (d == 0 || d > kMaxLinkElements || n > kMaxLinkElements / d) return std::nullopt;
     n *= d;
   }
   return n;
@@ -35,14 +35,14 @@ std::optional<uint64_t> CountElements(const std::vector<uint64_t>& shape) {
 std::string Violations(const LinkTensor& t) {
   std::string out;
   const auto add = [&](auto&&... parts) {
-    absl::StrAppend(&out, out.empty() ? "" : "; ", "tensor \"", CutText(t.name, kLinkNameMost),
+    absl::StrAppend(&out, out.empty() ? "" : "; ", "tensor \"", CutText(t.name, kMaxLinkName),
                     "\": ", parts...);
   };
   if (!PrintableName(t.name)) add("name must be 1 to 256 printable ASCII characters");
   if (t.dtype != LinkDtype::kFloat32) {
     add("dtype ", LinkDtypeName(t.dtype), " is reserved: link version 1 carries float32");
   }
-  if (t.shape.size() > kLinkDimensionsMost) add("more than 8 dimensions");
+  if (t.shape.size() > kMaxLinkDimensions) add("more than 8 dimensions");
   const auto n = CountElements(t.shape);
   if (!n) {
     add("every dimension must be at least 1, and elements at most 2^38");
@@ -60,7 +60,7 @@ std::string Violations(const LinkTensor& t) {
 StatusOr<uint64_t> IndexRegionBytes(const std::vector<LinkTensor>& tensors) {
   std::map<int32_t, uint64_t> units;
   const auto note = [&](int32_t group, uint64_t n) {
-    return group < 0 || (n <= kLinkUnitsMost && units.try_emplace(group, n).first->second == n);
+    return group < 0 || (n <= kMaxLinkUnits && units.try_emplace(group, n).first->second == n);
   };
   for (const LinkTensor& t : tensors) {
     if (t.shape.empty()) continue;
@@ -125,7 +125,7 @@ StatusOr<LinkGeometry> LayOutLink(std::vector<LinkTensor> declared,
       absl::StrAppend(&wrong, wrong.empty() ? "" : "; ", what);
   };
   if (declared.empty()) add("no tensors");
-  if (declared.size() > kLinkTensorsMost) add("more than 65536 tensors");
+  if (declared.size() > kMaxLinkTensors) add("more than 65536 tensors");
   std::set<std::string_view> names;
   for (const LinkTensor& t : declared) {
     add(Violations(t));
@@ -144,7 +144,7 @@ StatusOr<LinkGeometry> LayOutLink(std::vector<LinkTensor> declared,
         std::find(shared_roles.begin(), shared_roles.end(), t.role) != shared_roles.end();
     t.offset = shared ? g.elements * sizeof(float) : LinkTensor::kNotShared;
     if (shared) g.elements += n;
-    if (g.elements > kLinkElementsMost) {
+    if (g.elements > kMaxLinkElements) {
       return absl::InvalidArgumentError("the tensors have more than 2^38 elements in all");
     }
   }
@@ -181,12 +181,12 @@ Bytes EncodeLinkTable(const std::vector<LinkTensor>& tensors) {
 
 std::optional<std::vector<LinkTensor>> DecodeLinkTable(ByteView bytes) {
   ByteReader in(bytes);
-  constexpr size_t kLeast = 4 + 3 + 8 + 8 + 4 + 4 + 8;  // a scalar without a name
-  std::vector<LinkTensor> tensors(in.Count(kLinkTensorsMost, kLeast));
+  constexpr size_t kMin = 4 + 3 + 8 + 8 + 4 + 4 + 8;  // a scalar without a name
+  std::vector<LinkTensor> tensors(in.Count(kMaxLinkTensors, kMin));
   for (LinkTensor& t : tensors) {
-    t.name = in.String(kLinkNameMost);
+    t.name = in.String(kMaxLinkName);
     const uint8_t dtype = in.U8(), role = in.U8(), dimensions = in.U8();
-    if (dtype > 2 || role > 3 || dimensions > kLinkDimensionsMost) return std::nullopt;
+    if (dtype > 2 || role > 3 || dimensions > kMaxLinkDimensions) return std::nullopt;
     t.dtype = static_cast<LinkDtype>(dtype);
     t.role = static_cast<LinkRole>(role);
     t.shape.resize(dimensions);

@@ -27,13 +27,13 @@ namespace crowdsurf::worker {
 inline constexpr uint64_t kLinkMagic = 0x314b4e494c465343;  // the bytes "CSFLINK1"
 inline constexpr uint32_t kLinkVersion = 1;
 inline constexpr uint64_t kLinkControlBytes = 4096;
-inline constexpr uint64_t kLinkRegionAlign = 4096;         // a page: regions can be mapped alone
-inline constexpr size_t kLinkTensorsMost = 65'536;         // bounds the table a trainer can ask for
-inline constexpr size_t kLinkNameMost = 256;               // bytes of a tensor's or metric's name
-inline constexpr size_t kLinkDimensionsMost = 8;           // of one tensor
-inline constexpr uint64_t kLinkElementsMost = 1ULL << 38;  // 1 TiB of float32
-inline constexpr size_t kLinkMetrics = 16;                 // named slots beside the loss
-inline constexpr uint32_t kLinkUnitsMost = 1u << 24;       // units of one IST group
+inline constexpr uint64_t kLinkRegionAlign = 4096;        // a page: regions can be mapped alone
+inline constexpr size_t kMaxLinkTensors = 65'536;         // bounds the table a trainer can ask for
+inline constexpr size_t kMaxLinkName = 256;               // bytes of a tensor's or metric's name
+inline constexpr size_t kMaxLinkDimensions = 8;           // of one tensor
+inline constexpr uint64_t kMaxLinkElements = 1ULL << 38;  // 1 TiB of float32
+inline constexpr size_t kLinkMetrics = 16;                // named slots beside the loss
+inline constexpr uint32_t kMaxLinkUnits = 1u << 24;       // units of one IST group
 
 // Half-precision links are reserved: version 1 refuses them by name.
 enum class LinkDtype : uint8_t { kFloat32 = 0, kFloat16 = 1, kBFloat16 = 2 };
@@ -49,7 +49,7 @@ std::optional<LinkRole> LinkRoleNamed(std::string_view name);
 struct LinkTensor {
   static constexpr uint64_t kNotShared = ~0ULL;
 
-  std::string name;  // unique, 1..kLinkNameMost bytes of printable ASCII
+  std::string name;  // unique, 1..kMaxLinkName bytes of printable ASCII
   LinkDtype dtype = LinkDtype::kFloat32;
   LinkRole role = LinkRole::kParameter;
   std::vector<uint64_t> shape;  // empty is a scalar; every dimension >= 1

@@ -9,7 +9,7 @@ namespace {
 using Kind = message::ViewVote::Kind;
 
 constexpr Duration kFirstPause = Milliseconds(20);
-constexpr Duration kMostPause = Milliseconds(640);
+constexpr Duration kMaxPause = Milliseconds(640);
 
 }  // namespace
 
@@ -36,8 +36,8 @@ bool Confirmation::Names(const PeerId& voter) const {
 
 void Confirmation::OnTimer(Time now, const PeerId& self, const std::set<PeerId>& down,
                            Actions& out) {
-  if (asks_ >= kMostAsks || (!deadline_.unset() && now < deadline_)) return;
-  deadline_ = now + std::min(kFirstPause * static_cast<double>(1U << asks_), kMostPause);
+  if (asks_ >= kMaxAsks || (!deadline_.unset() && now < deadline_)) return;
+  deadline_ = now + std::min(kFirstPause * static_cast<double>(1U << asks_), kMaxPause);
   ++asks_;
   const Bytes body = EncodeMessage(message::ViewVoteAsk{held_, named_});
   const size_t most = rule_ == Rule::kQuorum ? voters_.size() : kAskedAtOnce;
@@ -93,7 +93,7 @@ Confirmation::Verdict Confirmation::Judge(Time now, const std::set<PeerId>& down
   }
   const bool enough = rule_ == Rule::kQuorum ? IsQuorum(voters_, reachable) : !reachable.empty();
   if (!enough) return Verdict::kSilent;
-  if (asks_ < kMostAsks || now < deadline_) return Verdict::kOpen;
+  if (asks_ < kMaxAsks || now < deadline_) return Verdict::kOpen;
   const bool refuted = rule_ != Rule::kQuorum || IsQuorum(voters_, unknowing);
   return refuted ? Verdict::kRefuted : Verdict::kSilent;
 }

@@ -8,7 +8,7 @@
 // steward is enough, too: those that decided with it may be dead, it proposes nothing there any
 // more, and a steward could have any view decided. For a newcomer it is enough that the second one
 // is a newcomer, too, and was told the same: a first view has no older members. Asks go out again
-// after 20 ms, then twice as late each time, at most kMostAsks times. Owner: Membership, single
+// after 20 ms, then twice as late each time, at most kMaxAsks times. Owner: Membership, single
 // sequence. Source: round-protocol.md 1 and 9.
 #pragma once
 
@@ -33,7 +33,7 @@ class Confirmation {
     kRefuted,    // a quorum of the witnesses, or enough members, do not know it
     kSilent,     // no quorum says either
   };
-  static constexpr uint32_t kMostAsks = 8;
+  static constexpr uint32_t kMaxAsks = 8;
   static constexpr size_t kAskedAtOnce = 4;  // members; witnesses are all asked
 
   // `held`: the view that the asking member is in, none for a joiner. `voters`: its witnesses, in

@@ -12,7 +12,7 @@ constexpr Duration kNewsPatience = Seconds(1);         // for the view after "wa
 constexpr Duration kRefusedPause = Seconds(5);
 // Whom others name as the steward is asked at once so many times. Two changes of steward that not
 // everybody knows of take three; more is two peers that name each other.
-constexpr uint32_t kMostHops = 3;
+constexpr uint32_t kMaxHops = 3;
 // A better fresh peer that does not form in this many form delays is as good as dead.
 constexpr double kFormPatience = 8;
 
@@ -88,7 +88,7 @@ void Joining::OnAnswer(Time now, const PeerId& from, const message::JoinAnswer& 
       silent_.erase(*steward_);
       // While a view is entered, the old steward and the new one may name each other for as long as
       // a round takes: asking in circles would be as fast as the network.
-      if (hops_ < kMostHops) {
+      if (hops_ < kMaxHops) {
         ++hops_;
         quiet_until_ = Time();
       }

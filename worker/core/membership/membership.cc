@@ -10,7 +10,7 @@ namespace {
 
 // A peer that keeps speaking of another view is told of ours this often.
 constexpr Duration kTellGap = Milliseconds(100);
-constexpr size_t kMostTold = 4096;
+constexpr size_t kMaxTold = 4096;
 // Time a leaving peer gives the averaging that is under way (DESIGN 4: designed for 10 s in all).
 constexpr Duration kLeavePatience = Seconds(3);
 // After answering BRANCH OPEN: without a view by then the peer asks for a seat again.
@@ -108,7 +108,7 @@ bool Membership::Quiet(Time now, const PeerId& peer) {
   Time& last = told_[peer];
   if (!last.unset() && now - last < kTellGap) return true;
   last = now;
-  if (told_.size() > kMostTold) told_.clear();
+  if (told_.size() > kMaxTold) told_.clear();
   return false;
 }
 
@@ -161,7 +161,7 @@ bool Membership::IsOurs(Time now, const PeerId& from, const ViewHash& view, Acti
 // The newest configuration, unless its strategy does not take the members there are: an agent that
 // starts with it in a bigger job must not make a view of it.
 const AveragingConfig& Membership::ConfigOfNext() const {
-  const bool fits = !seating_ || seating_->occupants().size() <= MostMembersOf(newest_);
+  const bool fits = !seating_ || seating_->occupants().size() <= MaxMembersOf(newest_);
   return fits ? newest_ : seating_->view().config;
 }
 
@@ -179,7 +179,7 @@ ViewFacts Membership::Facts() {
 void Membership::OnConfig(const AveragingConfig& config) {
   if (config.generation <= newest_.generation) return;
   if (MakeStrategy(config.strategy, Rng(0)) == nullptr ||
-      (seating_ && seating_->occupants().size() > MostMembersOf(config))) {
+      (seating_ && seating_->occupants().size() > MaxMembersOf(config))) {
     log_.Warning("configuration refused", {{"generation", config.generation}});
     return;
   }
@@ -212,7 +212,7 @@ void Membership::ForgetStrangers() {
     return !(seating_ && Concerns(*seating_, peer)) && !(pending_ && Concerns(*pending_, peer)) &&
            !joiners_.contains(peer) && roster_.Find(peer) == nullptr && following_ != peer;
   });
-  forget_at_ = std::max(kMostStrangersDown, 2 * down_.size());
+  forget_at_ = std::max(kMaxStrangersDown, 2 * down_.size());
 }
 
 void Membership::OnHeard(Time now, const PeerId& peer) {

@@ -6,7 +6,7 @@
 // declares vacancies and has successors decided (successor.h). When the witnesses' quorum is gone
 // it leads or follows a branch (branching.h); a member of a line that loses against another asks
 // the winner for a seat. A view that one member names waits until others name it
-// (confirmation.h). Bounds: kMostJoiners waiting, kMostPast remembered views, kMostHints named
+// (confirmation.h). Bounds: kMaxJoiners waiting, kMaxPast remembered views, kMaxHints named
 // ones. Source: DESIGN 4, round-protocol.md 6 and 9.
 #pragma once
 
@@ -35,10 +35,10 @@ namespace crowdsurf::worker {
 
 class Membership {
  public:
-  static constexpr size_t kMostJoiners = 4096;
-  static constexpr size_t kMostPast = 16;
-  static constexpr size_t kMostHints = 8;
-  static constexpr size_t kMostStrangersDown = 4096;
+  static constexpr size_t kMaxJoiners = 4096;
+  static constexpr size_t kMaxPast = 16;
+  static constexpr size_t kMaxHints = 8;
+  static constexpr size_t kMaxStrangersDown = 4096;
   static constexpr std::string_view kAnotherTable = "another tensor table";
 
   Membership(const PeerConfig& config, PeerMetrics& metrics, Logger log, Rng rng, Roster& roster,
@@ -132,7 +132,7 @@ class Membership {
     Seating next;
     ViewHash held;  // the view this peer was in when it asked; none: in none
     Committed committed;
-    std::set<PeerId> tellers;  // at most kMostHints
+    std::set<PeerId> tellers;  // at most kMaxHints
     Confirmation confirmation;
   };
   std::deque<Hint>::iterator FindHint(const ViewHash& view);
@@ -219,7 +219,7 @@ class Membership {
   std::optional<Seating> pending_;      // decided, to be entered when no round is open
   Time pending_since_;
   std::optional<Committed> line_count_;  // of the other line that pending_ belongs to
-  std::deque<Hint> hints_;               // at most kMostHints, one a sender
+  std::deque<Hint> hints_;               // at most kMaxHints, one a sender
   std::deque<ViewHash> past_;
   struct Entered {  // the view entered last, also after the seat in it was lost
     ViewHash view;
@@ -231,18 +231,18 @@ class Membership {
   Time left_since_;
   SeatRumors rumors_;  // of the present view
   Time asked_steward_;
-  std::set<PeerId> down_;                  // ForgetStrangers bounds it
-  size_t forget_at_ = kMostStrangersDown;  // ids in down_
+  std::set<PeerId> down_;                 // ForgetStrangers bounds it
+  size_t forget_at_ = kMaxStrangersDown;  // ids in down_
   std::set<PeerId> departed_;  // gave their cells back: they may come again, but not into this view
   std::map<PeerId, Time> heard_;  // occupants: when last as members of this view
   std::map<PeerId, Time> told_;   // when a peer was last told of a view or of seats
   std::map<PeerId, Joiner> joiners_;
-  std::map<PeerId, FetchTold> fetch_told_;  // at most kMostJoiners
+  std::map<PeerId, FetchTold> fetch_told_;  // at most kMaxJoiners
   std::optional<SuccessorProposer> proposer_;
   SuccessorWitness witness_;
   std::optional<BranchLeader> leader_;
   PeerId following_;                    // leader of the branch being made; none: nobody
-  std::deque<ViewHash> branches_held_;  // of the view that this peer left; at most kMostPast
+  std::deque<ViewHash> branches_held_;  // of the view that this peer left; at most kMaxPast
   Time thin_since_;
   JobClock clock_;
   Time settled_at_;

@@ -79,7 +79,7 @@ void Membership::Suppose(Time now, const PeerId& from, Seating next, const Commi
     std::erase_if(hints_, [&](const Hint& hint) {
       return hint.tellers.size() == 1 && hint.tellers.contains(from);
     });
-    if (hints_.size() >= kMostHints) {
+    if (hints_.size() >= kMaxHints) {
       hints_.pop_front();
       metrics_.RefuseMessage("too_many_views");
     }
@@ -93,7 +93,7 @@ void Membership::Suppose(Time now, const PeerId& from, Seating next, const Commi
   } else {
     at->next.Merge({next.seats().begin(), next.seats().end()},
                    {next.vacancies().begin(), next.vacancies().end()});
-    if (at->tellers.size() < kMostHints) at->tellers.insert(from);
+    if (at->tellers.size() < kMaxHints) at->tellers.insert(from);
     if (committed.averaging > at->committed.averaging) at->committed = committed;
   }
   at->confirmation.OnVote(from, {hash, message::ViewVote::Kind::kDecided, 0});

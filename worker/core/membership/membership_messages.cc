@@ -8,7 +8,7 @@ namespace {
 
 // A newcomer's transfer gives up after two minutes; who is longer away is sent again.
 constexpr Duration kFetchToldKept = Seconds(150);
-constexpr size_t kMostDonors = 8;  // more in parallel would not fill a newcomer's link faster
+constexpr size_t kMaxDonors = 8;  // more in parallel would not fill a newcomer's link faster
 
 }  // namespace
 
@@ -20,7 +20,7 @@ std::optional<message::JoinAnswer> Membership::Objection(
     return JoinAnswer{JoinAnswer::Kind::kRefused, {}, {}, std::string(kAnotherTable)};
   if (request.line && !line().Beats(*request.line))
     return JoinAnswer{JoinAnswer::Kind::kRefused, {}, {}, "its line is not the lesser one"};
-  if (seating_->occupants().size() + joiners_.size() >= MostMembersOf(newest_))
+  if (seating_->occupants().size() + joiners_.size() >= MaxMembersOf(newest_))
     return JoinAnswer{JoinAnswer::Kind::kRefused, {}, {}, "the strategy takes no more members"};
   if (job_over_) return JoinAnswer{JoinAnswer::Kind::kRefused, {}, {}, "the job is over"};
   if (!left_.none()) return JoinAnswer{JoinAnswer::Kind::kWait, {}, {}, {}};
@@ -39,7 +39,7 @@ std::optional<message::JoinAnswer> Membership::Objection(
   std::vector<PeerId> donors{config_.id};
   for (const auto& [cell, member] : seating_->occupants()) {
     const RosterRecord* record = roster_.Find(member.id);
-    if (donors.size() < kMostDonors && record != nullptr && !down_.contains(member.id) &&
+    if (donors.size() < kMaxDonors && record != nullptr && !down_.contains(member.id) &&
         record->committed.root == answer.committed.root)
       donors.push_back(member.id);
   }
@@ -48,7 +48,7 @@ std::optional<message::JoinAnswer> Membership::Objection(
 }
 
 void Membership::NoteFetch(Time now, const PeerId& peer, uint64_t averaging) {
-  if (fetch_told_.size() >= kMostJoiners && !fetch_told_.contains(peer)) {
+  if (fetch_told_.size() >= kMaxJoiners && !fetch_told_.contains(peer)) {
     fetch_told_.clear();  // the worst of it: some are sent to fetch a second time
     metrics_.RefuseMessage("too_many_fetches");
   }
@@ -67,7 +67,7 @@ void Membership::On(Time now, const PeerId& from, const message::JoinRequest& re
     return metrics_.RefuseMessage("join_for_another");
   roster_.Learn(request.contact, out);
   const auto note = [&] {
-    if (joiners_.size() >= kMostJoiners && !joiners_.contains(from))
+    if (joiners_.size() >= kMaxJoiners && !joiners_.contains(from))
       return metrics_.RefuseMessage("too_many_joiners");
     auto [at, fresh] = joiners_.try_emplace(from, Joiner{request, now, now});
     at->second.request = request;
@@ -241,7 +241,7 @@ void Membership::On(Time, const PeerId& from, const message::BranchView& branch,
   if (!view) return;
   if (view->parent != branch.parent || view->Find(config_.id) == nullptr) return;
   branches_held_.push_back(HashOf(*view, config_.job));
-  if (branches_held_.size() > kMostPast) branches_held_.pop_front();
+  if (branches_held_.size() > kMaxPast) branches_held_.pop_front();
   SendAll({from}, message::BranchHeld{branch.parent, branch.attempt}, out);
 }
 

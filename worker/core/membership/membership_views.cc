@@ -22,7 +22,7 @@ bool Membership::Forsaken(const View& view, const ViewHash& hash) const {
 void Membership::Forsake(const Entered& view) {
   if (view.view.none() || Forsaken(view.view)) return;
   forsaken_.push_back(view);
-  if (forsaken_.size() > kMostPast) forsaken_.pop_front();
+  if (forsaken_.size() > kMaxPast) forsaken_.pop_front();
 }
 
 bool Membership::IsOwnBranch(const View& view) const {
@@ -80,7 +80,7 @@ void Membership::Enter(Time now, Seating seating, Actions& out) {
     SendAll(Others(*seating_), message::Leaving{seating_->hash()}, out);
   if (seating_) {
     past_.push_back(seating_->hash());
-    if (past_.size() > kMostPast) past_.pop_front();
+    if (past_.size() > kMaxPast) past_.pop_front();
   }
   if (breaks) {  // the members that stay behind must not count on us, nor on our witness
     metrics_.branches->Add();
@@ -157,7 +157,7 @@ void Membership::Unseat(Time now, Actions& out) {
   }
   averaging_.OnUnseated(now, out);
   past_.push_back(seating_->hash());
-  if (past_.size() > kMostPast) past_.pop_front();
+  if (past_.size() > kMaxPast) past_.pop_front();
   seating_.reset();
   rumors_.Clear();
   pending_.reset();

@@ -7,10 +7,10 @@ namespace {
 
 constexpr uint8_t kRecordFormat = 1;
 constexpr size_t kPerShard = 100;  // members under one key
-constexpr size_t kMostZone = 128;
+constexpr size_t kMaxZone = 128;
 // A change is published at once, but not more often than this: changes come in bursts.
-constexpr Duration kLeastGap = Milliseconds(10);
-constexpr size_t kMostContactsKept = 2 * kMostMembers;
+constexpr Duration kMinGap = Milliseconds(10);
+constexpr size_t kMaxContactsKept = 2 * kMaxMembers;
 
 }  // namespace
 
@@ -43,8 +43,8 @@ std::optional<RosterRecord> DecodeRosterRecord(const PeerId& owner, ByteView byt
   RosterRecord record;
   if (in.U8() != kRecordFormat) in.Fail();
   record.contact = DecodeContact(in);
-  record.http_endpoint = in.String(kMostEndpoint);
-  record.zone = in.String(kMostZone);
+  record.http_endpoint = in.String(kMaxEndpoint);
+  record.zone = in.String(kMaxZone);
   record.member.id = owner;
   record.member.cell = in.U32();
   record.member.joined_unix_ms = in.I64();
@@ -62,8 +62,8 @@ std::optional<RosterRecord> DecodeRosterRecord(const PeerId& owner, ByteView byt
   record.holds = in.U64();
   record.committed = DecodeCommitted(in);
   if (!in.Done() || record.contact.id != owner) return std::nullopt;
-  if (record.epoch > kMostNumber || record.due > kMostNumber || record.holds > kMostNumber ||
-      record.line.members > kMostMembers)
+  if (record.epoch > kMaxNumber || record.due > kMaxNumber || record.holds > kMaxNumber ||
+      record.line.members > kMaxMembers)
     return std::nullopt;
   return record;
 }
@@ -75,7 +75,7 @@ Duration Roster::Heartbeat() const {
 
 size_t Roster::Shards() const {
   size_t shards = 1;
-  while (shards * kPerShard < members_ && shards < kMostShards) shards *= 2;
+  while (shards * kPerShard < members_ && shards < kMaxShards) shards *= 2;
   return shards;
 }
 
@@ -103,7 +103,7 @@ void Roster::Keep(Time now, const RosterRecord& own, size_t members, bool witnes
   quiet.step = own_.step;
   if (members <= 64) quiet.due = own_.due;
   const bool news = !(quiet == own_);
-  const Duration gap = news ? kLeastGap : Heartbeat();
+  const Duration gap = news ? kMinGap : Heartbeat();
   if (!last_put_.unset() && now - last_put_ < gap) {
     pending_ = news;
     return;
@@ -127,7 +127,7 @@ std::vector<PeerId> Roster::OnRecords(Time now, const std::vector<PeerRecord>& r
       metrics_.RefuseMessage("roster_record");
       continue;
     }
-    if (records_.size() >= kMostMembers && !records_.contains(each.owner)) {
+    if (records_.size() >= kMaxMembers && !records_.contains(each.owner)) {
       metrics_.RefuseMessage("roster_full");
       continue;
     }
@@ -159,7 +159,7 @@ void Roster::Learn(const Contact& contact, Actions& out) {
   Contact& known = contacts_[contact.id];
   if (known == contact) return;
   known = contact;
-  if (contacts_.size() > kMostContactsKept) {
+  if (contacts_.size() > kMaxContactsKept) {
     const auto stale = std::find_if(contacts_.begin(), contacts_.end(), [&](const auto& entry) {
       return entry.first != contact.id && !records_.contains(entry.first);
     });
@@ -171,7 +171,7 @@ void Roster::Learn(const Contact& contact, Actions& out) {
 std::vector<Contact> Roster::ContactsOf(const std::vector<PeerId>& peers) const {
   std::vector<Contact> contacts;
   for (const PeerId& peer : peers) {
-    if (contacts.size() == kMostContacts) break;
+    if (contacts.size() == kMaxContacts) break;
     if (peer == config_.id)
       contacts.push_back(
           {config_.id, config_.worker, config_.peer_endpoint, config_.tensor_endpoint});
@@ -194,7 +194,7 @@ const RosterRecord* Roster::Find(const PeerId& peer) const {
 
 Time Roster::NextDeadline() const {
   if (last_put_.unset()) return Time::Infinite();
-  Time next = last_put_ + (pending_ ? kLeastGap : Heartbeat());
+  Time next = last_put_ + (pending_ ? kMinGap : Heartbeat());
   for (const auto& [peer, when] : expires_) next = std::min(next, when);
   return next;
 }

@@ -2,8 +2,8 @@
 //
 // Owner: Peer, single sequence. Each agent keeps one signed record that expires after three
 // heartbeats; a record that is gone is the slow proof of death (connections are the fast one). It
-// also introduces peers to the host, from records and from messages alike. Bounds: kMostMembers
-// records, kMostShards keys. Source: DESIGN 4 "Roster". Heartbeat 1 s up to 100 members, N/100 s
+// also introduces peers to the host, from records and from messages alike. Bounds: kMaxMembers
+// records, kMaxShards keys. Source: DESIGN 4 "Roster". Heartbeat 1 s up to 100 members, N/100 s
 // above, at most 30 s; above 100 members the records are spread over several keys, and the
 // witnesses' stay under the first one too, so that a newcomer needs only that.
 #pragma once
@@ -45,7 +45,7 @@ std::optional<RosterRecord> DecodeRosterRecord(const PeerId& owner, ByteView byt
 
 class Roster {
  public:
-  static constexpr size_t kMostShards = 2048;
+  static constexpr size_t kMaxShards = 2048;
 
   Roster(const PeerConfig& config, PeerMetrics& metrics) : config_(config), metrics_(metrics) {}
 

@@ -5,11 +5,11 @@
 namespace crowdsurf::worker {
 
 bool SeatRumors::Hold(Time now, const std::set<PeerId>& tellers, const Item& item) {
-  if (rumors_.size() >= kMost && !rumors_.contains(item)) return false;
+  if (rumors_.size() >= kMax && !rumors_.contains(item)) return false;
   Rumor& rumor = rumors_[item];
   if (rumor.since.unset()) rumor.since = now;
   for (const PeerId& teller : tellers)
-    if (rumor.tellers.size() < kMostTellers) rumor.tellers.insert(teller);
+    if (rumor.tellers.size() < kMaxTellers) rumor.tellers.insert(teller);
   return true;
 }
 

@@ -3,7 +3,7 @@
 // The steward gives seats and declares vacancies; others pass them on, because the steward may die
 // while it tells. What somebody else tells is held until the steward says it, a second member does,
 // or nobody is left to ask (Membership::Believes). Owner: Membership, single sequence. Bounds:
-// kMost items, kMostTellers each, forgotten after kForget: who knows better tells again. Source:
+// kMax items, kMaxTellers each, forgotten after kForget: who knows better tells again. Source:
 // DESIGN 4 "Seats".
 #pragma once
 
@@ -22,8 +22,8 @@ namespace crowdsurf::worker {
 
 class SeatRumors {
  public:
-  static constexpr size_t kMost = 256;
-  static constexpr size_t kMostTellers = 4;
+  static constexpr size_t kMax = 256;
+  static constexpr size_t kMaxTellers = 4;
   static constexpr Duration kForget = Seconds(5);
 
   using Item = std::variant<Seat, Vacancy>;

@@ -134,7 +134,7 @@ void Membership::SeatJoiners(Time now, Actions& out) {
     if (!cell) break;
     // Who has left this view never comes back into it: it waits for the next one.
     if (departed_.contains(peer)) continue;
-    if (down_.contains(peer) || seating_->seats().size() >= kMostSeats / 2) continue;
+    if (down_.contains(peer) || seating_->seats().size() >= kMaxSeats / 2) continue;
     Seat seat{.member = joiner.request.member,
               .steward = config_.id,
               .steward_joined_ms = joined,
@@ -249,7 +249,7 @@ void Membership::MaybeBranch(Time now, Actions& out) {
   left_ = seating_->hash();
   left_since_ = now;
   following_ = config_.id;
-  leader_.emplace(config_.id, *seating_, std::move(live), Facts(), config_.most_silence);
+  leader_.emplace(config_.id, *seating_, std::move(live), Facts(), config_.max_silence);
   leader_->Start(now, out);
   if (!leader_->decided()) return;
   const View view = leader_->view();

@@ -8,17 +8,17 @@ namespace crowdsurf::worker {
 namespace {
 
 constexpr uint32_t kSlots = 16;  // ballots a round of ballots has; witnesses are at most 15
-constexpr uint32_t kMostAttempts = 0xFFFF / kSlots - 1;
+constexpr uint32_t kMaxAttempts = 0xFFFF / kSlots - 1;
 // A ballot that got no quorum in this time is opened again: two round trips over a continent.
 constexpr Duration kPromisePatience = Milliseconds(300);
-constexpr Duration kMostBackoff = Seconds(3);
+constexpr Duration kMaxBackoff = Seconds(3);
 // For the promises beyond the quorum.
 constexpr Duration kGrace = Milliseconds(50);
 
 }  // namespace
 
 bool OwnsBallot(const View& parent, const PeerId& from, Ballot ballot) {
-  if (ballot == 0 || ballot > kMostAttempts * kSlots + kSlots) return false;
+  if (ballot == 0 || ballot > kMaxAttempts * kSlots + kSlots) return false;
   const size_t index = (ballot - 1U) % kSlots;
   return index < parent.witnesses.size() && parent.witnesses[index] == from;
 }
@@ -80,7 +80,7 @@ void SuccessorProposer::Start(Time now, Actions& out) { OpenBallot(now, out); }
 void SuccessorProposer::OpenBallot(Time now, Actions& out) {
   const auto at = std::find(witnesses_.begin(), witnesses_.end(), self_);
   CHECK(at != witnesses_.end());
-  attempt_ = std::min(attempt_, kMostAttempts);
+  attempt_ = std::min(attempt_, kMaxAttempts);
   ballot_ =
       static_cast<Ballot>(attempt_ * kSlots + static_cast<uint32_t>(at - witnesses_.begin()) + 1);
   ++attempt_;
@@ -90,7 +90,7 @@ void SuccessorProposer::OpenBallot(Time now, Actions& out) {
   value_ = proposal_;
   grace_ = now + kGrace;
   grace_over_ = false;
-  Duration wait = std::min(kPromisePatience * static_cast<double>(attempt_), kMostBackoff);
+  Duration wait = std::min(kPromisePatience * static_cast<double>(attempt_), kMaxBackoff);
   deadline_ = now + wait * (1.0 + 0.5 * rng_.UniformDouble());
   Broadcast(now, message::ViewOpen{parent_, ballot_}, out);
 }

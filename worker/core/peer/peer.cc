@@ -54,7 +54,7 @@ void Peer::Impl::InView(Time now, const PeerId& from, const M& message, F&& deli
   }
   early_.push_back({from, message.view, message, body_bytes_});
   early_bytes_ += body_bytes_;
-  while (early_.size() > kMostEarly || early_bytes_ > kMostEarlyBytes) {
+  while (early_.size() > kMaxEarly || early_bytes_ > kMaxEarlyBytes) {
     early_bytes_ -= early_.front().bytes;
     early_.pop_front();
     metrics_.RefuseMessage("other_view");

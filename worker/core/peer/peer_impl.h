@@ -17,8 +17,8 @@ namespace crowdsurf::worker {
 
 class Peer::Impl {
  public:
-  static constexpr size_t kMostEarlyBytes = 16 << 20;  // that they have on the wire
-  static constexpr size_t kMostEarly = 512;  // messages of a view to come: one averaging's worth
+  static constexpr size_t kMaxEarlyBytes = 16 << 20;  // that they have on the wire
+  static constexpr size_t kMaxEarly = 512;  // messages of a view to come: one averaging's worth
 
   Impl(PeerConfig config, Rng rng, Logger log, MetricRegistry& metrics);
 

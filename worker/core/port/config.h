@@ -31,8 +31,8 @@ struct PeerConfig {
   Duration heartbeat = Seconds(1);
   Duration form_delay = Milliseconds(150);     // before a fresh agent forms a view of one
   Duration view_debounce = Milliseconds(100);  // joiners that come together share a view
-  Duration least_silence = Milliseconds(50);   // docs/round.md: max(50 ms, median + 6 MAD)
-  Duration most_silence = Seconds(1);
+  Duration min_silence = Milliseconds(50);     // docs/round.md: max(50 ms, median + 6 MAD)
+  Duration max_silence = Seconds(1);
   size_t chunk_elements = 32'768;             // 128 KiB of float32: reduced while in L2
   StrategyFactory strategies = MakeStrategy;  // what opens rounds; only tests give another
 };

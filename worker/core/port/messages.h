@@ -232,11 +232,11 @@ using Message =
                  message::CountedAnswer, message::ListInUse, message::ListAsk, message::Pair,
                  message::ViewVoteAsk, message::ViewVote>;
 
-inline constexpr size_t kMostName = 256;       // a worker's name
-inline constexpr size_t kMostEndpoint = 300;   // host (253) and port
-inline constexpr size_t kMostContacts = 4096;  // in one message
-inline constexpr size_t kMostViewBytes = 16U << 20;
-inline constexpr size_t kMostFrameBytes = 64U << 20;
+inline constexpr size_t kMaxName = 256;       // a worker's name
+inline constexpr size_t kMaxEndpoint = 300;   // host (253) and port
+inline constexpr size_t kMaxContacts = 4096;  // in one message
+inline constexpr size_t kMaxViewBytes = 16U << 20;
+inline constexpr size_t kMaxFrameBytes = 64U << 20;
 
 Bytes EncodeMessage(const Message& message);
 // nullopt: garbled, over a limit, or bytes left over.

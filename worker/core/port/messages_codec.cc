@@ -9,7 +9,7 @@ namespace {
 constexpr size_t kSeatBytes = 40;  // least size of an encoded seat; bounds allocation
 constexpr size_t kVacancyBytes = 36;
 constexpr size_t kContactBytes = 44;
-constexpr size_t kMostReason = 1024;
+constexpr size_t kMaxReason = 1024;
 
 // One function a field type, for writing and reading alike: a message lists its fields once.
 class Writer {
@@ -58,13 +58,13 @@ class Reader {
  public:
   explicit Reader(ByteReader& in) : in_(in) {}
   void operator()(Bytes& v) {
-    const ByteView blob = in_.Blob(kMostFrameBytes);
+    const ByteView blob = in_.Blob(kMaxFrameBytes);
     v.assign(blob.begin(), blob.end());
   }
-  void operator()(std::string& v) { v = in_.String(kMostReason); }
+  void operator()(std::string& v) { v = in_.String(kMaxReason); }
   void operator()(uint64_t& v) {  // of an averaging or an epoch
     v = in_.U64();
-    if (v > kMostNumber) in_.Fail();
+    if (v > kMaxNumber) in_.Fail();
   }
   void Any(uint64_t& v) { v = in_.U64(); }  // nobody calculates with it, or who does bounds it
   void operator()(uint32_t& v) { v = in_.U32(); }
@@ -73,7 +73,7 @@ class Reader {
   void operator()(bool& v) { v = in_.Bool(); }
   void operator()(double& v) {  // seconds of a job: nothing else has a use for it
     v = in_.F64();
-    if (!(v >= 0 && v <= kMostSeconds)) in_.Fail();
+    if (!(v >= 0 && v <= kMaxSeconds)) in_.Fail();
   }
   template <class Tag, size_t n>
   void operator()(FixedId<Tag, n>& v) {
@@ -86,15 +86,15 @@ class Reader {
     v.joined_unix_ms = in_.I64();
     v.on_demand = in_.Bool();
     v.bandwidth_class = in_.U32();
-    if (v.joined_unix_ms < -kMostUnixMs || v.joined_unix_ms > kMostUnixMs ||
-        v.bandwidth_class > kMostBandwidthClass)
+    if (v.joined_unix_ms < -kMaxUnixMs || v.joined_unix_ms > kMaxUnixMs ||
+        v.bandwidth_class > kMaxBandwidthClass)
       in_.Fail();
   }
   void operator()(std::optional<LineRank>& v) {
     if (!in_.Bool()) return;
     v.emplace();
     v->members = in_.U64();
-    if (v->members > kMostMembers) in_.Fail();
+    if (v->members > kMaxMembers) in_.Fail();
     v->origin = ReadId<ViewHash>(in_);
   }
   void operator()(message::JoinAnswer::Kind& v) {
@@ -112,19 +112,19 @@ class Reader {
     if (kind > static_cast<uint8_t>(PairWord::Kind::kCancel)) return in_.Fail();
     v = static_cast<PairWord::Kind>(kind);
   }
-  void operator()(std::vector<Seat>& items) { Items(items, kMostSeats, kSeatBytes, DecodeSeat); }
+  void operator()(std::vector<Seat>& items) { Items(items, kMaxSeats, kSeatBytes, DecodeSeat); }
   void operator()(std::vector<Vacancy>& items) {
-    Items(items, kMostSeats, kVacancyBytes, DecodeVacancy);
+    Items(items, kMaxSeats, kVacancyBytes, DecodeVacancy);
   }
   void operator()(std::vector<Contact>& items) {
-    Items(items, kMostContacts, kContactBytes,
+    Items(items, kMaxContacts, kContactBytes,
           [](ByteReader& in) { return std::optional(DecodeContact(in)); });
   }
 
  private:
   template <class T, class Decode>
-  void Items(std::vector<T>& items, size_t most, size_t least_bytes, Decode decode) {
-    const uint32_t count = in_.Count(most, least_bytes);
+  void Items(std::vector<T>& items, size_t most, size_t min_bytes, Decode decode) {
+    const uint32_t count = in_.Count(most, min_bytes);
     for (uint32_t i = 0; i < count && in_.ok(); ++i)
       if (auto item = decode(in_)) items.push_back(std::move(*item));
   }
@@ -208,9 +208,9 @@ void Encode(const Contact& contact, ByteWriter& out) {
 Contact DecodeContact(ByteReader& in) {
   Contact contact;
   contact.id = ReadId<PeerId>(in);
-  contact.worker = in.String(kMostName);
-  contact.peer_endpoint = in.String(kMostEndpoint);
-  contact.tensor_endpoint = in.String(kMostEndpoint);
+  contact.worker = in.String(kMaxName);
+  contact.peer_endpoint = in.String(kMaxEndpoint);
+  contact.tensor_endpoint = in.String(kMaxEndpoint);
   return contact;
 }
 
@@ -225,8 +225,8 @@ Committed DecodeCommitted(ByteReader& in) {
   committed.averaging = in.U64();
   committed.root = ReadId<Digest>(in);
   committed.job_samples = in.F64();
-  if (committed.averaging > kMostNumber) in.Fail();
-  if (!(committed.job_samples >= 0 && committed.job_samples <= kMostSamples)) in.Fail();
+  if (committed.averaging > kMaxNumber) in.Fail();
+  if (!(committed.job_samples >= 0 && committed.job_samples <= kMaxSamples)) in.Fail();
   return committed;
 }
 

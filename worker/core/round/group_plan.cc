@@ -7,7 +7,7 @@ namespace crowdsurf::worker {
 namespace {
 
 // A part below 1 KiB of float32 costs its frames more than it spares its neighbours.
-constexpr uint64_t kLeastPart = 256;
+constexpr uint64_t kMinPart = 256;
 
 std::vector<ChunkSpan> ChunksOf(const Seating& seating, const GroupPlan& plan,
                                 const GroupQuestion& question) {
@@ -19,10 +19,10 @@ std::vector<ChunkSpan> ChunksOf(const Seating& seating, const GroupPlan& plan,
     bandwidths.push_back(BandwidthOfClass(seating.At(plan.ranks[rank])->bandwidth_class));
   }
   CHECK_NE(members, Mask{0});
-  auto sizes = PartSizes(question.elements, bandwidths, kLeastPart);
+  auto sizes = PartSizes(question.elements, bandwidths, kMinPart);
   if (!sizes.ok()) {  // every member claims no bandwidth: as if nobody knew
     for (auto& bandwidth : bandwidths) bandwidth.reset();
-    sizes = PartSizes(question.elements, bandwidths, kLeastPart);
+    sizes = PartSizes(question.elements, bandwidths, kMinPart);
   }
   std::vector<uint64_t> shares(plan.cells.size(), 0);
   size_t next = 0;

@@ -170,7 +170,7 @@ void Reducer<Scalar>::Write(OpenRoundBytes& round, uint32_t chunk, ByteView wire
 // Results are sent to the group right after they are folded, so the latest few are enough.
 template <class Scalar>
 void Reducer<Scalar>::Serve(OpenRoundBytes& round, uint32_t chunk, SharedBytes wire) const {
-  if (round.served.size() >= kMostServed) {
+  if (round.served.size() >= kMaxServed) {
     const auto other =
         round.served.begin()->first == chunk ? std::prev(round.served.end()) : round.served.begin();
     round.served.erase(other);

@@ -3,8 +3,8 @@
 //
 // The host keeps one object per agent (float) or per simulated peer (double), opens a round on
 // OpenBuffers, and calls it for every RoundAction that touches bytes. Decides nothing: which
-// inputs, which mask, which order of events is Round's. Single sequence. Bounds: `most_bytes` over
-// the inputs of all open rounds; kMostServed results kept ready to send per round (others are
+// inputs, which mask, which order of events is Round's. Single sequence. Bounds: `max_bytes` over
+// the inputs of all open rounds; kMaxServed results kept ready to send per round (others are
 // encoded again, to the same bytes). Source: docs/data-plane.md. Differs: the prefix is not
 // folded early, all inputs of a chunk wait and are folded in one pass.
 #pragma once
@@ -34,9 +34,9 @@ uint64_t ContentKey(const InstanceId& instance);
 template <class Scalar>
 class Reducer {
  public:
-  static constexpr size_t kMostServed = 16;
+  static constexpr size_t kMaxServed = 16;
 
-  explicit Reducer(size_t most_bytes) : most_bytes_(most_bytes) {}
+  explicit Reducer(size_t max_bytes) : max_bytes_(max_bytes) {}
 
   // `from` and `to` are the whole regions; they must stay in place until Close. `mask`: the own
   // coordinates that go into the round. Pre: `round` is not open; chunks lie inside both regions;
@@ -48,7 +48,7 @@ class Reducer {
   std::optional<RoundHandle> Find(const InstanceId& instance) const;
 
   // True when an input of `bytes` may be kept: ask before the round is told of it.
-  bool HasRoom(size_t bytes) const { return held_bytes_ + bytes <= most_bytes_; }
+  bool HasRoom(size_t bytes) const { return held_bytes_ + bytes <= max_bytes_; }
   // True when the bytes are that chunk's size, finite, and the chunk exists: ChunkArrived::finite.
   // Also a masked chunk (masked_chunk.h) of that kind.
   bool IsSound(RoundHandle round, ChunkArrived::Kind kind, uint32_t chunk, ByteView wire) const;
@@ -94,7 +94,7 @@ class Reducer {
   void Serve(OpenRoundBytes& round, uint32_t chunk, SharedBytes wire) const;
   void Forget(OpenRoundBytes& round, const ChunkKey& key);
 
-  const size_t most_bytes_;
+  const size_t max_bytes_;
   size_t held_bytes_ = 0;
   std::map<RoundHandle, OpenRoundBytes> rounds_;
 };

@@ -12,11 +12,11 @@ bool Applied(Outcome outcome) {
 
 Round::Round(RoundSpec spec, PlanRule rule) {
   auto fixed = std::make_shared<Fixed>();
-  CHECK(!spec.cells.empty() && spec.cells.size() <= kMostRanks);
+  CHECK(!spec.cells.empty() && spec.cells.size() <= kMaxRanks);
   CHECK(spec.self >= 0 && static_cast<size_t>(spec.self) < spec.cells.size());
   CHECK(spec.cells[static_cast<size_t>(spec.self)].member.has_value());
   CHECK(worker::Sound(spec.stake));
-  CHECK(!spec.chunks.empty() && spec.chunks.size() <= kMostChunks);
+  CHECK(!spec.chunks.empty() && spec.chunks.size() <= kMaxChunks);
   CHECK_LE(spec.witnesses.size(), size_t{64});
   CHECK_GT(spec.window_chunks, 0U);
   fixed->rule = rule;

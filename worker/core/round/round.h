@@ -291,10 +291,10 @@ class Round {
   Ballot NextBallotOf(int rank) const;
   void StartBallot(int from, RoundActions& out);
   void AskForDecision(RoundActions& out);
-  Ballot MostBallot() const { return static_cast<Ballot>(kMostBallots * ranks()); }
+  Ballot MaxBallot() const { return static_cast<Ballot>(kMaxBallots * ranks()); }
   // Its free plan proposes ABORT: so all give up by one decision, and nobody alone.
   bool MayAbort(Ballot ballot) const {
-    return ballot > static_cast<size_t>(kMostBallots - kAbortBallots) * ranks();
+    return ballot > static_cast<size_t>(kMaxBallots - kAbortBallots) * ranks();
   }
   void Answer(Ballot ballot, bool branch, RoundActions& out);
   StatusFrame MakeStatus(Ballot ballot, bool branch) const;

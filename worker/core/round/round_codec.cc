@@ -8,9 +8,9 @@
 namespace crowdsurf::worker {
 namespace {
 
-constexpr size_t kMostLearners = kMostRanks;
-constexpr size_t kMostValueBytes = 32 << 20;  // a manifest of kMostChunks is 8 B a chunk and runs
-constexpr size_t kMostPlans = kMostBallots * kMostRanks;
+constexpr size_t kMaxLearners = kMaxRanks;
+constexpr size_t kMaxValueBytes = 32 << 20;  // a manifest of kMaxChunks is 8 B a chunk and runs
+constexpr size_t kMaxPlans = kMaxBallots * kMaxRanks;
 
 using round_fields::Get;
 using round_fields::Put;
@@ -95,7 +95,7 @@ void Get(ByteReader& in, StatusFrame& f) {
   f.applied = in.Bool();
   Get(in, f.held);
   Get(in, f.served);
-  const uint32_t plans = in.Count(kMostPlans, sizeof(Ballot) + Digest::kBytes);
+  const uint32_t plans = in.Count(kMaxPlans, sizeof(Ballot) + Digest::kBytes);
   for (uint32_t i = 0; i < plans && in.ok(); ++i) {
     const Ballot seen = in.U16();
     Get(in, f.plans[seen]);
@@ -110,7 +110,7 @@ void Put(ByteWriter& out, const Promise& f) {
 void Get(ByteReader& in, Promise& f) {
   f.ballot = in.U16();
   f.accepted = in.U16();
-  const ByteView value = in.Blob(kMostValueBytes);
+  const ByteView value = in.Blob(kMaxValueBytes);
   f.value.assign(value.begin(), value.end());
 }
 void Put(ByteWriter& out, const Plan& f) {
@@ -141,9 +141,9 @@ void Put(ByteWriter& out, const Accept& f) {
 void Get(ByteReader& in, Accept& f) {
   f.ballot = in.U16();
   Get(in, f.age);
-  const ByteView value = in.Blob(kMostValueBytes);
+  const ByteView value = in.Blob(kMaxValueBytes);
   f.value.assign(value.begin(), value.end());
-  f.learners.resize(in.Count(kMostLearners, PeerId::kBytes));
+  f.learners.resize(in.Count(kMaxLearners, PeerId::kBytes));
   for (PeerId& peer : f.learners) Get(in, peer);
 }
 void Put(ByteWriter& out, const Accepted& f) {

@@ -8,7 +8,7 @@
 namespace crowdsurf::worker {
 
 void Round::OpenBallot(Ballot ballot, bool branch, RoundActions& out) {
-  if (ballot > MostBallot()) return AskForDecision(out);
+  if (ballot > MaxBallot()) return AskForDecision(out);
   Coordination fresh;
   fresh.ballot = ballot;
   fresh.branch = branch;
@@ -36,7 +36,7 @@ bool Round::Sound(const StatusFrame& status) const {
 
 void Round::On(const PeerId& from, const StatusFrame& frame, RoundActions& out) {
   const int rank = RankOf(from);
-  if (rank < 0 || frame.ballot == 0 || frame.ballot > MostBallot() ||
+  if (rank < 0 || frame.ballot == 0 || frame.ballot > MaxBallot() ||
       CoordinatorOf(frame.ballot) != self())
     return Refuse("status_stranger");
   if (!Sound(frame)) return Refuse("status_unsound");
@@ -64,7 +64,7 @@ void Round::On(const PeerId& from, const Promise& frame, RoundActions& out) {
   const auto witness = fixed_->witness_of.find(from);
   if (witness == fixed_->witness_of.end()) return Refuse("stranger");
   // A promise that comes with an unasked STATUS may overtake it.
-  if (frame.ballot > record_.promised && frame.ballot <= MostBallot() && !over_ && !target_ &&
+  if (frame.ballot > record_.promised && frame.ballot <= MaxBallot() && !over_ && !target_ &&
       branch_ == 0 && CoordinatorOf(frame.ballot) == self() && RankOf(from) >= 0)
     OpenBallot(frame.ballot, false, out);
   if (!coordination_ || coordination_->ballot != frame.ballot || coordination_->plan)
@@ -158,7 +158,7 @@ void Round::ConcludeBranch(Ballot ballot, Mask members, RoundActions& out) {
 }
 
 void Round::On(const PeerId&, const Refused& frame, RoundActions&) {
-  if (frame.promised <= MostBallot()) highest_ = std::max(highest_, frame.promised);
+  if (frame.promised <= MaxBallot()) highest_ = std::max(highest_, frame.promised);
 }
 
 // The witness pruned this instance: it is too old to be decided.

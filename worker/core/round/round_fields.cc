@@ -14,7 +14,7 @@ void Put(ByteWriter& out, const std::vector<bool>& bits) {
 }
 void Get(ByteReader& in, std::vector<bool>& bits) {
   const size_t count = in.U32();
-  if (count > kMostChunks || (count + 7) / 8 > in.remaining()) {
+  if (count > kMaxChunks || (count + 7) / 8 > in.remaining()) {
     in.Fail();
     return;
   }
@@ -74,7 +74,7 @@ void Put(ByteWriter& out, const std::vector<uint32_t>& chunks) {
   for (const uint32_t chunk : chunks) out.U32(chunk);
 }
 void Get(ByteReader& in, std::vector<uint32_t>& chunks) {
-  chunks.resize(in.Count(kMostChunks, sizeof(uint32_t)));
+  chunks.resize(in.Count(kMaxChunks, sizeof(uint32_t)));
   for (uint32_t& chunk : chunks) chunk = in.U32();
 }
 
@@ -87,11 +87,11 @@ void Put(ByteWriter& out, const std::map<uint8_t, Stake>& stakes) {
 }
 void Get(ByteReader& in, std::map<uint8_t, Stake>& stakes) {
   const size_t count = in.U8();
-  if (count > kMostRanks) in.Fail();
+  if (count > kMaxRanks) in.Fail();
   for (size_t i = 0; i < count && in.ok(); ++i) {
     const uint8_t rank = in.U8();
     const Stake stake = DecodeStake(in);
-    if (rank >= kMostRanks || !stakes.emplace(rank, stake).second) in.Fail();
+    if (rank >= kMaxRanks || !stakes.emplace(rank, stake).second) in.Fail();
   }
 }
 
@@ -175,7 +175,7 @@ void Get(ByteReader& in, HeldValue& held) {
   held.value.abort = in.Bool();
   Get(in, held.value.chunks);
   const size_t ranks = in.U8();
-  if (ranks > kMostRanks) {
+  if (ranks > kMaxRanks) {
     in.Fail();
     return;
   }

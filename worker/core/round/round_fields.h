@@ -29,7 +29,7 @@ void Get(ByteReader& in, FixedId<Tag, kSize>& id) {
 void Put(ByteWriter& out, const RegisterAge& age);
 void Get(ByteReader& in, RegisterAge& age);
 
-void Put(ByteWriter& out, const std::vector<uint32_t>& chunks);  // at most kMostChunks are read
+void Put(ByteWriter& out, const std::vector<uint32_t>& chunks);  // at most kMaxChunks are read
 void Get(ByteReader& in, std::vector<uint32_t>& chunks);
 
 void Put(ByteWriter& out, const std::map<uint8_t, Stake>& stakes);  // by rank

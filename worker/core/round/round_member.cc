@@ -118,7 +118,7 @@ void Round::StartBallot(int from, RoundActions& out) {
   const Ballot ballot = NextBallotOf(rank);
   if (rank == self()) return OpenBallot(ballot, branch_ != 0, out);
   if (branch_ != 0) return;  // leaving for a branch is the coordinator's word alone
-  if (ballot > MostBallot()) return AskForDecision(out);
+  if (ballot > MaxBallot()) return AskForDecision(out);
   Answer(ballot, false, out);
 }
 
@@ -163,7 +163,7 @@ StatusFrame Round::MakeStatus(Ballot ballot, bool branch) const {
 
 void Round::On(const PeerId& from, const Open& frame, RoundActions& out) {
   const int rank = RankOf(from);
-  if (rank < 0 || frame.ballot == 0 || frame.ballot > MostBallot() ||
+  if (rank < 0 || frame.ballot == 0 || frame.ballot > MaxBallot() ||
       CoordinatorOf(frame.ballot) != rank)
     return Refuse("open_stranger");
   if ((left_ >> rank & 1) != 0) return Refuse("left");  // it does not fit: no ballots of its
@@ -189,7 +189,7 @@ void Round::On(const PeerId& from, const Open& frame, RoundActions& out) {
 // ---- as a witness -----------------------------------------------------------------------------
 void Round::On(const PeerId& from, const Accept& frame, RoundActions& out) {
   const int rank = RankOf(from);
-  if (rank < 0 || frame.ballot == 0 || frame.ballot > MostBallot() ||
+  if (rank < 0 || frame.ballot == 0 || frame.ballot > MaxBallot() ||
       CoordinatorOf(frame.ballot) != rank || fixed_->witness < 0)
     return Refuse("accept_stranger");
   if ((left_ >> rank & 1) != 0) return Refuse("left");

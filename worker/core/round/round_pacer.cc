@@ -9,7 +9,7 @@ namespace {
 
 // Of the waits in a ballot and for results that were asked for, and of the silence that is
 // suspicious.
-constexpr int kMostDoublings = 6;
+constexpr int kMaxDoublings = 6;
 constexpr double kDeviations = 6;  // docs/round.md: median + 6 MAD
 
 // The deviation from ordered[middle] that has `middle` smaller ones: deviations ascend outwards
@@ -62,11 +62,11 @@ void RoundTimes::OnHeard(Time now, const PeerId& peer) {
     if (now - heard.sign < BeatEvery() * 0.5) return;
     // Not what lies between rounds, where nobody owes anybody a frame, nor a stall of its own.
     const bool listened = Awake(now) && heard.sign >= listening_since_;
-    if (listened && now - heard.sign <= config_.most_silence) heard.gaps.Add(now - heard.sign);
+    if (listened && now - heard.sign <= config_.max_silence) heard.gaps.Add(now - heard.sign);
     heard.sign = now;
     return;
   }
-  if (heard_.size() >= kMostPeers) {
+  if (heard_.size() >= kMaxPeers) {
     heard_.erase(std::min_element(heard_.begin(), heard_.end(), [](const auto& a, const auto& b) {
       return a.second.last < b.second.last;
     }));
@@ -88,21 +88,20 @@ Duration RoundTimes::StartDeadline() const {
   // Two samples, one of them late, would make it seven times the late one.
   if (starts_.size() < kFewStarts)
     learnt = std::min(learnt, std::max(config_.first_start, starts_.Largest()));
-  return Backed(std::max(config_.least_start, learnt));
+  return Backed(std::max(config_.min_start, learnt));
 }
 
 Duration RoundTimes::Silence(const PeerId& peer, int doublings) const {
   const auto it = heard_.find(peer);
-  if (it == heard_.end() || it->second.gaps.empty()) return Backed(config_.most_silence);
-  const Duration most = std::max(config_.least_silence, config_.most_silence);
-  const Duration learnt =
-      std::clamp(it->second.gaps.Bound(kDeviations), config_.least_silence, most);
+  if (it == heard_.end() || it->second.gaps.empty()) return Backed(config_.max_silence);
+  const Duration most = std::max(config_.min_silence, config_.max_silence);
+  const Duration learnt = std::clamp(it->second.gaps.Bound(kDeviations), config_.min_silence, most);
   return Backed(std::min(learnt * static_cast<double>(1 << doublings), most));
 }
 
 Duration RoundTimes::HaveWait() const {
-  if (haves_.empty()) return Backed(config_.most_silence);
-  return Backed(std::max(config_.least_silence, haves_.Bound(kDeviations)));
+  if (haves_.empty()) return Backed(config_.max_silence);
+  return Backed(std::max(config_.min_silence, haves_.Bound(kDeviations)));
 }
 
 // A round trip is part of every HAVE wait, so twice that wait covers the two of the reference.
@@ -110,7 +109,7 @@ Duration RoundTimes::HandOver() const { return HaveWait() * 2; }
 
 Duration RoundTimes::SitOut() const {
   const Duration round = rounds_.empty() ? config_.first_round : rounds_.Bound(0);
-  return Backed(std::max(config_.least_sit_out, round * 4));
+  return Backed(std::max(config_.min_sit_out, round * 4));
 }
 
 void RoundTimes::OnStarted(Duration since_open) { starts_.Add(since_open); }
@@ -122,7 +121,7 @@ void RoundTimes::OnEnded(Duration length, bool fast, bool wrongly) {
   if (fast && backoff_ > 0) --backoff_;
 }
 
-void RoundTimes::OnMistaken() { backoff_ = std::min(backoff_ + 1, kMostBackoff); }
+void RoundTimes::OnMistaken() { backoff_ = std::min(backoff_ + 1, kMaxBackoff); }
 
 // ---- RoundPacer -------------------------------------------------------------------------------
 void Apply(const Due& due, Round& round, RoundActions& out) {
@@ -182,7 +181,7 @@ void RoundPacer::Observe(Time now, const Round& round) {
     moved_ = now;
   }
   if (round.ballot() != ballot_) {
-    if (ballot_ > 0) ballots_again_ = std::min(ballots_again_ + 1, kMostDoublings);
+    if (ballot_ > 0) ballots_again_ = std::min(ballots_again_ + 1, kMaxDoublings);
     ballot_ = round.ballot();
     moved_ = now;
   }
@@ -202,8 +201,7 @@ Time RoundPacer::LateAt(const Round& round) const {
       // round, and ballots are few.
       return moved_ + times_->HandOver() * static_cast<double>(1 << lates_);
     case Round::Phase::kAdopting:  // every one asks again for what may be on its way
-      return moved_ +
-             times_->HandOver() * static_cast<double>(1 << std::min(late_, kMostDoublings));
+      return moved_ + times_->HandOver() * static_cast<double>(1 << std::min(late_, kMaxDoublings));
     case Round::Phase::kReducing:
       return moved_ + times_->SitOut() * 0.25;
     default:
@@ -260,7 +258,7 @@ std::vector<Due> RoundPacer::TakeDue(Time now, const Round& round) {
         beat_ = now;
         break;
       case Due::Kind::kLate:
-        if (phase_ == Round::Phase::kBallot) lates_ = std::min(lates_ + 1, kMostDoublings);
+        if (phase_ == Round::Phase::kBallot) lates_ = std::min(lates_ + 1, kMaxDoublings);
         ++late_;
         moved_ = now;
         break;

@@ -28,13 +28,12 @@
 namespace crowdsurf::worker {
 
 struct PacerConfig {
-  Duration least_silence = Milliseconds(50);
-  Duration most_silence = Seconds(1);
-  Duration first_start = Seconds(1);  // start deadline while nothing is learnt
-  Duration least_start =
-      Milliseconds(250);              // ... at least: members are also late by their training
-  Duration first_round = Seconds(5);  // round time while nothing is learnt
-  Duration least_sit_out = Seconds(2);
+  Duration min_silence = Milliseconds(50);
+  Duration max_silence = Seconds(1);
+  Duration first_start = Seconds(1);       // start deadline while nothing is learnt
+  Duration min_start = Milliseconds(250);  // ... at least: members are also late by their training
+  Duration first_round = Seconds(5);       // round time while nothing is learnt
+  Duration min_sit_out = Seconds(2);
 };
 
 // The last kWindow samples of a duration.
@@ -56,7 +55,7 @@ class DurationWindow {
 
 class RoundTimes {
  public:
-  static constexpr size_t kMostPeers = 4096;  // gaps kept; the longest unheard goes first
+  static constexpr size_t kMaxPeers = 4096;  // gaps kept; the longest unheard goes first
   explicit RoundTimes(PacerConfig config) : config_(config) {}
 
   // Any frame, chunk or heartbeat of that peer, once each. What comes within half a beat of the
@@ -72,12 +71,12 @@ class RoundTimes {
   std::optional<Time> LastHeard(const PeerId& peer) const;
 
   Duration StartDeadline() const;
-  // Of `peer`, that is suspicious; as long as most_silence at most, however often it is doubled.
+  // Of `peer`, that is suspicious; as long as max_silence at most, however often it is doubled.
   Duration Silence(const PeerId& peer, int doublings = 0) const;
   Duration HaveWait() const;
   Duration HandOver() const;
   Duration SitOut() const;
-  Duration BeatEvery() const { return config_.least_silence * 0.5; }
+  Duration BeatEvery() const { return config_.min_silence * 0.5; }
 
   void OnStarted(Duration since_open);    // all READYs were in
   void OnHaves(Duration since_own_have);  // fast round: from own HAVE to the last one
@@ -93,9 +92,9 @@ class RoundTimes {
     DurationWindow gaps;
   };
   static constexpr size_t kFewStarts = 8;  // fewer tell nothing of how starts deviate
-  static constexpr int kMostBackoff = 3;   // deadlines are at most 8 times as long
+  static constexpr int kMaxBackoff = 3;    // deadlines are at most 8 times as long
   Duration Backed(Duration d) const { return d * static_cast<double>(1 << backoff_); }
-  bool Awake(Time now) const { return !awake_.unset() && now - awake_ <= config_.least_silence; }
+  bool Awake(Time now) const { return !awake_.unset() && now - awake_ <= config_.min_silence; }
 
   PacerConfig config_;
   Time awake_;  // at last

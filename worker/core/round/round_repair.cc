@@ -41,7 +41,7 @@ bool Round::Sound(const HeldValue& held) const {
 
 // Not empty, and of ranks that exist.
 bool Round::InGroup(Mask mask) const {
-  return mask != 0 && (ranks() == kMostRanks || mask >> ranks() == 0);
+  return mask != 0 && (ranks() == kMaxRanks || mask >> ranks() == 0);
 }
 
 // ---- plans ------------------------------------------------------------------------------------

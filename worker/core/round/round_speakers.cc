@@ -112,7 +112,7 @@ void Round::On(const PeerId& from, const Speak& frame, RoundActions& out) {
   if (record_.promised > seen_ && stakes_.count(frame.rank) == 0) {
     const auto same = [&](const auto& late) { return late.first == from && late.second == frame; };
     if (std::any_of(late_speaks_.begin(), late_speaks_.end(), same) ||
-        late_speaks_.size() >= ranks() * kMostLateSpeaks)
+        late_speaks_.size() >= ranks() * kMaxLateSpeaks)
       return Refuse("speak_twice");
     late_speaks_.emplace_back(from, frame);
     return;

@@ -18,11 +18,11 @@
 namespace crowdsurf::worker {
 
 using Mask = uint64_t;  // a bit per rank (cell) of the group
-inline constexpr size_t kMostRanks = 64;
-inline constexpr size_t kMostChunks = 1 << 20;  // of a round: 128 GiB of float32 at 128 KiB
-inline constexpr size_t kMostLateSpeaks = 8;    // SPEAKs a rank that wait for a PLAN
+inline constexpr size_t kMaxRanks = 64;
+inline constexpr size_t kMaxChunks = 1 << 20;  // of a round: 128 GiB of float32 at 128 KiB
+inline constexpr size_t kMaxLateSpeaks = 8;    // SPEAKs a rank that wait for a PLAN
 // Ballots of an instance, for each rank. It bounds the ballots' numbers, which all members share.
-inline constexpr int kMostBallots = 16;
+inline constexpr int kMaxBallots = 16;
 inline constexpr int kAbortBallots = 4;  // of them, the last: free plans propose ABORT
 
 // The job-wide sample count after an averaging, as one peer knows it.

@@ -36,7 +36,7 @@ StateDonor::Joiner* StateDonor::Admit(Time now, const PeerId& from) {
   auto it = joiners_.find(from);
   if (it == joiners_.end()) {
     std::erase_if(joiners_, [&](const auto& j) { return now - j.second.heard > options_.silence; });
-    if (joiners_.size() >= options_.joiners_most) return nullptr;
+    if (joiners_.size() >= options_.max_joiners) return nullptr;
     it = joiners_.emplace(from, Joiner{}).first;
   }
   it->second.heard = now;
@@ -101,7 +101,7 @@ SendState StateDonor::AnswerChunk(Time now, const PeerId& from, const ChunkReque
     send.bytes = it->second.manifest.size(request.chunk);
   }
   Joiner* const joiner = Admit(now, from);
-  if (joiner == nullptr || joiner->sending >= options_.window_most) {
+  if (joiner == nullptr || joiner->sending >= options_.max_window) {
     return refuse(StateRefusal::kBusy, refused_busy_);
   }
   ++joiner->sending;

@@ -20,8 +20,8 @@
 namespace crowdsurf::worker {
 
 struct StateDonorOptions {
-  size_t joiners_most = 4;         // served at once; a donor trains and averages beside this
-  size_t window_most = 8;          // chunks of one joiner that are being sent
+  size_t max_joiners = 4;          // served at once; a donor trains and averages beside this
+  size_t max_window = 8;           // chunks of one joiner that are being sent
   Duration silence = Seconds(10);  // after which a joiner's place is free again
 };
 
@@ -75,7 +75,7 @@ class StateDonor {
   const StateDonorOptions options_;
   std::map<int, Offered> offered_;  // by inbox
   OpaqueState opaque_;
-  std::map<PeerId, Joiner> joiners_;  // at most joiners_most
+  std::map<PeerId, Joiner> joiners_;  // at most max_joiners
   Counter& chunks_;
   Counter& refused_busy_;
   Counter& refused_gone_;

@@ -38,7 +38,7 @@ StateFetch::StateFetch(Time now, StateFetchOptions options, MetricRegistry& metr
 
 void StateFetch::OnDonor(Time now, const PeerId& peer, FetchActions& out) {
   if (finished_ || donors_.contains(peer)) return;
-  if (donors_.size() >= options_.donors_most) {
+  if (donors_.size() >= options_.max_donors) {
     donors_refused_.Add();
     return;
   }

@@ -31,11 +31,11 @@ struct StateFetchOptions {
   Digest schema;           // of the own trainer: others are refused
   uint64_t elements = 0;   // the same
   bool want_opaque = true;
-  uint64_t opaque_most = 1ULL << 30;        // bytes; a donor with more is used for chunks only
-  size_t donors_most = 16;                  // further offers are dropped, counted
+  uint64_t max_opaque = 1ULL << 30;         // bytes; a donor with more is used for chunks only
+  size_t max_donors = 16;                   // further offers are dropped, counted
   size_t window = 4;                        // requests open at one donor: 1 MiB in flight
   Duration answer = Seconds(2);             // a donor silent for so long has failed
-  Duration hedge_least = Milliseconds(50);  // hedge after max(this, 4 x the median answer time)
+  Duration min_hedge = Milliseconds(50);    // hedge after max(this, 4 x the median answer time)
   Duration busy_pause = Milliseconds(200);  // before a busy donor is asked again
   Duration opaque_patience = Seconds(5);    // for an opaque state when everything else is there
   Duration alone_patience = Seconds(1);     // for a new donor when all known ones have failed

@@ -24,7 +24,7 @@ void StateFetch::ChooseOpaqueDonor() {
   for (const bool same_average : {true, false}) {
     for (const auto& [peer, donor] : donors_) {
       if (donor.failed || donor.bad_opaque || !donor.manifest || donor.opaque.bytes == 0 ||
-          donor.opaque.bytes > options_.opaque_most || (same_average && !Serves(donor))) {
+          donor.opaque.bytes > options_.max_opaque || (same_average && !Serves(donor))) {
         continue;
       }
       opaque_donor_ = peer;
@@ -48,11 +48,11 @@ bool StateFetch::OpaqueSettled(Time now) const {
 }
 
 Duration StateFetch::HedgeAfter() const {
-  if (answer_times_.empty()) return options_.hedge_least;
+  if (answer_times_.empty()) return options_.min_hedge;
   std::vector<Duration> sorted = answer_times_;
   std::nth_element(sorted.begin(), sorted.begin() + static_cast<long>(sorted.size() / 2),
                    sorted.end());
-  return std::max(options_.hedge_least, sorted[sorted.size() / 2] * 4.0);
+  return std::max(options_.min_hedge, sorted[sorted.size() / 2] * 4.0);
 }
 
 // A chunk that another donor is slow with, when there is nothing else to ask for.

@@ -16,7 +16,7 @@ enum Kind : uint8_t {
   kFetchOver
 };
 
-constexpr uint32_t kChunkBytesLeast = 4 * 1024, kChunkBytesMost = 16 << 20;
+constexpr uint32_t kMinChunkBytes = 4 * 1024, kMaxChunkBytes = 16 << 20;
 
 Digest ReadDigest(ByteReader& in) {
   return Digest::From(in.Raw(Digest::kBytes)).value_or(Digest());
@@ -43,11 +43,11 @@ StateManifest ReadManifest(ByteReader& in) {
   m.chunk_bytes = in.U32();
   m.job_samples = in.F64();
   m.view_epoch = in.U64();
-  m.chunk_hashes.resize(in.Count(kStateChunksMost, 8));
+  m.chunk_hashes.resize(in.Count(kMaxStateChunks, 8));
   for (uint64_t& h : m.chunk_hashes) h = in.U64();
   // The count of chunks must be what the sizes say; all in 64 bits, bounded by the count's limit.
-  const uint64_t most = kStateChunksMost * static_cast<uint64_t>(kChunkBytesMost) / sizeof(float);
-  if (m.chunk_bytes < kChunkBytesLeast || m.chunk_bytes > kChunkBytesMost ||
+  const uint64_t most = kMaxStateChunks * static_cast<uint64_t>(kMaxChunkBytes) / sizeof(float);
+  if (m.chunk_bytes < kMinChunkBytes || m.chunk_bytes > kMaxChunkBytes ||
       m.chunk_bytes % sizeof(float) != 0 || m.elements == 0 || m.elements > most ||
       (m.elements * sizeof(float) + m.chunk_bytes - 1) / m.chunk_bytes != m.chunk_hashes.size() ||
       !(m.job_samples >= 0)) {
@@ -120,7 +120,7 @@ StateManifest MakeStateManifest(std::span<const float> vector, uint64_t averagin
     m.chunk_hashes.push_back(
         HashStateChunk(bytes.subspan(at, std::min<size_t>(m.chunk_bytes, bytes.size() - at))));
   }
-  CHECK_LE(m.chunk_hashes.size(), kStateChunksMost);
+  CHECK_LE(m.chunk_hashes.size(), kMaxStateChunks);
   return m;
 }
 

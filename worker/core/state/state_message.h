@@ -20,7 +20,7 @@
 namespace crowdsurf::worker {
 
 inline constexpr uint32_t kStateChunkBytes = 256 * 1024;  // docs/data-plane.md
-inline constexpr size_t kStateChunksMost = 1 << 20;       // 256 GiB; bounds a manifest to 8 MiB
+inline constexpr size_t kMaxStateChunks = 1 << 20;        // 256 GiB; bounds a manifest to 8 MiB
 inline constexpr uint64_t kStateHashKey = 0x6a6f696e'6a6f696e;  // "joinjoin": the hashes' domain
 
 // A committed average as content-addressed chunks: chunk i is the float32 bytes

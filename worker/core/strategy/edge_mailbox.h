@@ -36,7 +36,7 @@ class EdgeMailbox {
   };
 
   // A new view: every edge is empty again. `models`: members of the view, the bound of counts.
-  // Pre: chunk_elements > 0. Bound: a region each (MostMembersOf, view_plan.h).
+  // Pre: chunk_elements > 0. Bound: a region each (MaxMembersOf, view_plan.h).
   void Reset(std::vector<EdgeLink> links, uint32_t models, uint32_t chunk_elements, WireFormat wire,
              Order order);
 

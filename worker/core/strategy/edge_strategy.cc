@@ -32,7 +32,7 @@ void EdgeStrategy::OnView(Time, const View& view, const PeerId& self, StrategyAc
   for (size_t tree = 0; tree < topology.graphs.size(); ++tree) {
     const auto tag = static_cast<MixTag>(kFirstEdgeTag + tree);
     for (const uint32_t node : topology.Neighbours(tree)) {
-      if (use.links.size() == kMostExtraRegions) break;  // MostMembersOf: not in a sound view
+      if (use.links.size() == kMaxExtraRegions) break;  // MaxMembersOf: not in a sound view
       use.links.push_back({.peer = topology.nodes[node],
                            .tag = tag,
                            .region = ExtraRegion(regions.extents.size()),
@@ -147,7 +147,7 @@ void EdgeStrategy::OnEvent(Time now, const Event& event, StrategyActions& out) {
     AskWhenDue(now, out);
   } else if (const auto* down = std::get_if<PeerDown>(&event)) {
     down_.insert(down->peer);
-    for (MixTag tag = kFirstEdgeTag; tag <= kMostMixTag; ++tag) Left(down->peer, tag);
+    for (MixTag tag = kFirstEdgeTag; tag <= kMaxMixTag; ++tag) Left(down->peer, tag);
     if (stage_ == Stage::kLagging && !Lags()) return Finish(now, out);
     AskWhenDue(now, out);
   } else if (std::holds_alternative<EdgeArrived>(event)) {

@@ -58,7 +58,7 @@ void WeightedSum(std::span<const std::span<const Scalar>> inputs, std::span<cons
 }
 
 // Pre: `regions` are equally long spans of one range, `scalars` as MixKernel says. kAverage takes
-// at most kMostExtraRegions inputs.
+// at most kMaxExtraRegions inputs.
 template <class Scalar>
 void RunMixKernel(MixKernel kernel, std::span<const std::span<Scalar>> regions,
                   std::span<const double> scalars) {
@@ -92,7 +92,7 @@ void RunMixKernel(MixKernel kernel, std::span<const std::span<Scalar>> regions,
     case MixKernel::kAverage: {
       CHECK_GE(regions.size(), 2u);
       CHECK_EQ(scalars.size(), regions.size());
-      std::array<std::span<const Scalar>, kMostExtraRegions> inputs;
+      std::array<std::span<const Scalar>, kMaxExtraRegions> inputs;
       const size_t count = regions.size() - 1;
       CHECK_LE(count, inputs.size());
       for (size_t k = 0; k < count; ++k) inputs[k] = regions[k + 1];

@@ -12,7 +12,7 @@ uint64_t ElementsOf(const ChunkExtents& extents) {
 
 std::optional<CoordinateMask> CoordinateMask::Of(const std::vector<Extent>& extents,
                                                  uint64_t elements) {
-  if (extents.size() > kMostMaskExtents) return std::nullopt;
+  if (extents.size() > kMaxMaskExtents) return std::nullopt;
   auto own = std::make_shared<std::vector<Extent>>();
   uint64_t end = 0;
   for (const Extent& extent : extents) {

@@ -3,7 +3,7 @@
 //
 // A value, cheap to copy: the extents are shared and never change. Any thread. Whole by default:
 // every coordinate, which is what all strategies but IST want. A mask is one member's own affair:
-// nobody else knows it before its chunks arrive (masked_chunk.h). Bound: kMostMaskExtents, 16 MiB.
+// nobody else knows it before its chunks arrive (masked_chunk.h). Bound: kMaxMaskExtents, 16 MiB.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace crowdsurf::worker {
 
-inline constexpr size_t kMostMaskExtents = 1 << 20;
+inline constexpr size_t kMaxMaskExtents = 1 << 20;
 
 // Elements [begin, begin + count) of a chunk, from its own begin.
 struct ChunkExtent {

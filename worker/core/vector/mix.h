@@ -38,7 +38,7 @@ struct Extent {
 using MixTag = uint8_t;
 inline constexpr MixTag kPairTag = 0;
 inline constexpr MixTag kFirstEdgeTag = 1;
-inline constexpr MixTag kMostMixTag = 2;  // DoubleBinaryTree has two trees
+inline constexpr MixTag kMaxMixTag = 2;  // DoubleBinaryTree has two trees
 
 // A chunk that arrived; the host holds its bytes until the call returns.
 struct MixArrived {

@@ -5,7 +5,7 @@
 namespace crowdsurf::worker {
 namespace {
 
-constexpr size_t kMostMetricName = 256;
+constexpr size_t kMaxMetricName = 256;
 
 template <class T, class Write>
 void Optional(const std::optional<T>& value, ByteWriter& out, Write write) {
@@ -37,7 +37,7 @@ Target DecodeTarget(ByteReader& in) {
   if (in.Bool()) target.samples = in.F64();
   if (in.Bool()) target.steps = in.U64();
   if (in.Bool()) target.seconds = in.F64();
-  if (in.Bool()) target.metric = in.String(kMostMetricName);
+  if (in.Bool()) target.metric = in.String(kMaxMetricName);
   target.metric_bound = in.F64();
   target.metric_below = in.Bool();
   if (!Good(target.samples.value_or(0)) || !Good(target.seconds.value_or(0)) ||

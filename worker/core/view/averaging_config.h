@@ -26,7 +26,7 @@ enum class StrategyKind : uint8_t {
 // Whether agents have the strategy: the others pass the schema and are refused at admission.
 bool IsBuilt(StrategyKind kind);
 // Regions a strategy may have beyond the trainer's: a region's name is a byte, and a few are taken.
-inline constexpr size_t kMostExtraRegions = 250;
+inline constexpr size_t kMaxExtraRegions = 250;
 // Strategies on graphs mix all the time (mixing.h), not in averagings.
 bool IsOnGraph(StrategyKind kind);
 enum class WireFormat : uint8_t { kFloat32, kFloat16, kBFloat16 };  // spec: None, Float16, BFloat16

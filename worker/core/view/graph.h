@@ -3,7 +3,7 @@
 //
 // Nodes are ranks 0..n-1 in the view's join order, so that a join adds a last node and trees keep
 // old nodes near the root. Used by Gossip, A2CiD2, RelaySum, PowerGossip; never by Moshpit. Values;
-// any thread. Bounds: n <= kMostNodes where a spectrum is asked for (dense O(n^3) solve). Sources:
+// any thread. Bounds: n <= kMaxNodes where a spectrum is asked for (dense O(n^3) solve). Sources:
 // D-PSGD and AD-PSGD (Lian et al. 2017, 2018) for rings and weights; A2CiD2 (Nabli et al. 2023) for
 // chi1 and chi2; RelaySum (Vogels et al. 2021) for the trees; Ying et al. 2021 for the exponential
 // graph. Differs from their released code: any n, and real edge rates instead of rate / degree,
@@ -51,7 +51,7 @@ struct Graph {
   bool operator==(const Graph&) const = default;
 };
 
-inline constexpr uint32_t kMostNodes =
+inline constexpr uint32_t kMaxNodes =
     1024;  // a dense eigen-solve of 1,024 takes about a second; above, refuse
 
 // InvalidArgument in a user's words: Hypercube needs a power of two; Torus needs n = r * c with r,
@@ -68,7 +68,7 @@ StatusOr<std::vector<Graph>> TreesOf(GraphKind kind, uint32_t n);
 // doubly stochastic. Row-major float64[n][n].
 std::vector<double> MetropolisWeights(const Graph& graph);
 // 1 - the second largest absolute eigenvalue of symmetric W, float64[n][n] row-major. Pre: 1 <= n
-// <= kMostNodes.
+// <= kMaxNodes.
 double SpectralGap(const std::vector<double>& weights, uint32_t n);
 
 // The constants of A2CiD2, for exchange rate `rate[e]` on edge e (exchanges per unit time; unit: a
@@ -80,7 +80,7 @@ struct AcidConstants {
   double alpha_tilde = 0;  // sqrt(chi1 / chi2) / 2
 };
 // Pre: rate.size() == edges.size(). InvalidArgument: not connected, fewer than 2 nodes, over
-// kMostNodes.
+// kMaxNodes.
 StatusOr<AcidConstants> AcidConstantsOf(const Graph& graph, const std::vector<double>& rate);
 // Uniform rates with one exchange per node and unit time on average: edge e gets rate_com * (n/2) *
 // share(e).

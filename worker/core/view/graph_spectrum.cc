@@ -11,7 +11,7 @@ namespace crowdsurf::worker {
 
 double SpectralGap(const std::vector<double>& weights, uint32_t n) {
   CHECK_GE(n, 1u);
-  CHECK_LE(n, kMostNodes);
+  CHECK_LE(n, kMaxNodes);
   CHECK_EQ(weights.size(), static_cast<size_t>(n) * n);
   const Eigen::Map<const Eigen::MatrixXd> matrix(weights.data(), n, n);
   const Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd> solver(matrix, Eigen::EigenvaluesOnly);
@@ -23,9 +23,9 @@ double SpectralGap(const std::vector<double>& weights, uint32_t n) {
 StatusOr<AcidConstants> AcidConstantsOf(const Graph& graph, const std::vector<double>& rate) {
   CHECK_EQ(rate.size(), graph.edges.size());
   const uint32_t n = graph.nodes;
-  if (n < 2 || n > kMostNodes) {
+  if (n < 2 || n > kMaxNodes) {
     return absl::InvalidArgumentError(
-        absl::StrCat("A2CiD2 computes its constants for 2 to ", kMostNodes, " workers, not ", n));
+        absl::StrCat("A2CiD2 computes its constants for 2 to ", kMaxNodes, " workers, not ", n));
   }
   Eigen::MatrixXd laplacian = Eigen::MatrixXd::Zero(n, n);
   for (size_t e = 0; e < graph.edges.size(); ++e) {

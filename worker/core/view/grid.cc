@@ -59,7 +59,7 @@ size_t Grid::cells() const { return radices.empty() ? 0 : SuffixProduct(*this, 0
 
 Grid FitGrid(size_t members, size_t max_group) {
   CHECK_GE(members, 1U);
-  CHECK_LE(members, kMostCells);
+  CHECK_LE(members, kMaxCells);
   CHECK_GE(max_group, 2U);
   CHECK_LE(max_group, 64U);
   if (members == 1) return Grid{{1}};

@@ -16,7 +16,7 @@ namespace crowdsurf::worker {
 using CellIndex = uint32_t;
 
 // 2^17 holds 100,000 members with radix 2; a view that claims more is garbled.
-inline constexpr size_t kMostCells = 1U << 17;
+inline constexpr size_t kMaxCells = 1U << 17;
 
 struct Grid {
   std::vector<uint16_t> radices;  // each >= 1, ascending; empty: no grid
@@ -28,7 +28,7 @@ struct Grid {
 
 // d = the fewest axes whose product can reach `members` with radices <= max_group; then the least
 // product >= members, then the least largest radix, then the greatest first ones (nearest to
-// equal). Pre: 1 <= members <= kMostCells, 2 <= max_group <= 64. members == 1 gives {1}. O(number
+// equal). Pre: 1 <= members <= kMaxCells, 2 <= max_group <= 64. members == 1 gives {1}. O(number
 // of ascending tuples of d - 1 radices): at most a few thousand.
 Grid FitGrid(size_t members, size_t max_group);
 

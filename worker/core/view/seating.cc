@@ -12,12 +12,12 @@ Seating::Seating(View view, ViewHash hash) : view_(std::move(view)), hash_(hash)
 bool Seating::Insert(const Seat& seat) {
   if (!IsSound(seat) || seat.sitting == 0 || seat.member.cell >= view_.grid.cells()) return false;
   if (IsOnGraph(view_.config.strategy)) return false;  // its members are the view's, all of them
-  if (seats_.size() >= kMostSeats) return false;
+  if (seats_.size() >= kMaxSeats) return false;
   return seats_.insert(seat).second;
 }
 
 bool Seating::Insert(const Vacancy& vacancy) {
-  if (!IsSound(vacancy) || vacancies_.size() >= kMostSeats) return false;
+  if (!IsSound(vacancy) || vacancies_.size() >= kMaxSeats) return false;
   return vacancies_.insert(vacancy).second;
 }
 

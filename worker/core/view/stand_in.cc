@@ -24,7 +24,7 @@ std::vector<PeerId> SpeakersOf(const Seating& seating, CellIndex cell, size_t ro
   const Grid& grid = seating.view().grid;
   const size_t group = SuffixProduct(grid, round - 1);
   std::optional<size_t> first;
-  for (const CellIndex c : Holders(grid, cell, round, seated, kMostSpeakers)) {
+  for (const CellIndex c : Holders(grid, cell, round, seated, kMaxSpeakers)) {
     if (!first) first = c / group;
     if (c / group != *first) break;
     speakers.push_back(seating.At(c)->id);

@@ -30,7 +30,7 @@ using Holds = absl::FunctionRef<bool(CellIndex)>;
 
 // Speakers of one missing cell, at most. More would make the slices smaller, but every one is a
 // connection for the owners; fewer than two would leave nobody when one dies.
-inline constexpr size_t kMostSpeakers = 8;
+inline constexpr size_t kMaxSpeakers = 8;
 
 // Cells other than `cell` of its class at `round` that hold, in the order above, at most `most`.
 // round == 0: none. O(cells looked at); ends at the `most`-th found.

@@ -11,8 +11,8 @@
 namespace crowdsurf::worker {
 namespace {
 
-constexpr size_t kMostAxes = 17;         // radix 2 reaches 2^17 cells
-constexpr size_t kMostRadix = 64;        // masks are 64 bits
+constexpr size_t kMaxAxes = 17;          // radix 2 reaches 2^17 cells
+constexpr size_t kMaxRadix = 64;         // masks are 64 bits
 constexpr uint8_t kViewFormat = 1;       // of the encoding; another one is another job's release
 constexpr size_t kMemberBytes = 32 + 4;  // least size of an encoded member, bounds allocation
 
@@ -35,40 +35,40 @@ Member DecodeMember(ByteReader& in) {
 }
 
 bool GoodGrid(const Grid& grid) {
-  if (grid.radices.empty() || grid.axes() > kMostAxes) return false;
+  if (grid.radices.empty() || grid.axes() > kMaxAxes) return false;
   size_t cells = 1;
   for (const uint16_t radix : grid.radices) {
-    if (radix < 1 || radix > kMostRadix) return false;
+    if (radix < 1 || radix > kMaxRadix) return false;
     cells *= radix;
-    if (cells > kMostCells) return false;
+    if (cells > kMaxCells) return false;
   }
   return std::is_sorted(grid.radices.begin(), grid.radices.end());
 }
 
-bool GoodTime(int64_t unix_ms) { return unix_ms >= -kMostUnixMs && unix_ms <= kMostUnixMs; }
+bool GoodTime(int64_t unix_ms) { return unix_ms >= -kMaxUnixMs && unix_ms <= kMaxUnixMs; }
 
 bool GoodMember(const Member& member) {
-  return member.cell < kMostCells && GoodTime(member.joined_unix_ms) &&
-         member.bandwidth_class <= kMostBandwidthClass;
+  return member.cell < kMaxCells && GoodTime(member.joined_unix_ms) &&
+         member.bandwidth_class <= kMaxBandwidthClass;
 }
 
 bool GoodNumbers(const View& view) {
-  return view.epoch <= kMostNumber && view.first_averaging <= kMostNumber &&
-         view.barrier <= kMostNumber && std::isfinite(view.base_samples) &&
-         view.base_samples >= 0 && view.base_samples <= kMostSamples;
+  return view.epoch <= kMaxNumber && view.first_averaging <= kMaxNumber &&
+         view.barrier <= kMaxNumber && std::isfinite(view.base_samples) && view.base_samples >= 0 &&
+         view.base_samples <= kMaxSamples;
 }
 
 bool GoodConfig(const AveragingConfig& config) {
-  if (config.generation > kMostNumber || config.target.seconds.value_or(0) > kMostSeconds)
+  if (config.generation > kMaxNumber || config.target.seconds.value_or(0) > kMaxSeconds)
     return false;
-  return config.interval_unit != IntervalUnit::kSeconds || config.interval <= kMostSeconds;
+  return config.interval_unit != IntervalUnit::kSeconds || config.interval <= kMaxSeconds;
 }
 
 // As many members as the strategy takes, with cells for all of them. AllReduce has one group, or
 // seats could fill its grid beyond what a group holds.
 bool Fits(const View& view) {
   const size_t members = view.members.size();
-  if (members == 0 || members > MostMembersOf(view.config) || members > view.grid.cells())
+  if (members == 0 || members > MaxMembersOf(view.config) || members > view.grid.cells())
     return false;
   return view.config.strategy != StrategyKind::kAllReduce || view.grid.axes() == 1;
 }
@@ -87,7 +87,7 @@ bool GoodMembers(const View& view) {
 
 // Members, each once, as many as there are to be.
 bool GoodWitnesses(const View& view) {
-  if (view.witnesses.size() != std::min(view.members.size(), kMostWitnesses)) return false;
+  if (view.witnesses.size() != std::min(view.members.size(), kMaxWitnesses)) return false;
   std::set<PeerId> seen;
   for (const PeerId& witness : view.witnesses)
     if (view.Find(witness) == nullptr || !seen.insert(witness).second) return false;
@@ -138,12 +138,12 @@ std::optional<View> DecodeView(ByteView bytes, std::string_view* why) {
   view.branch = in.Bool();
   view.fork_members = in.U64();
   const size_t axes = in.U8();
-  if (axes > kMostAxes) in.Fail();
+  if (axes > kMaxAxes) in.Fail();
   for (size_t i = 0; i < axes && in.ok(); ++i) view.grid.radices.push_back(in.U16());
-  const uint32_t members = in.Count(kMostMembers, kMemberBytes);
+  const uint32_t members = in.Count(kMaxMembers, kMemberBytes);
   for (uint32_t i = 0; i < members && in.ok(); ++i) view.members.push_back(DecodeMember(in));
   const size_t witnesses = in.U8();
-  if (witnesses > kMostWitnesses || witnesses == 0) in.Fail();
+  if (witnesses > kMaxWitnesses || witnesses == 0) in.Fail();
   for (size_t i = 0; i < witnesses && in.ok(); ++i) view.witnesses.push_back(ReadId<PeerId>(in));
   view.seed = in.U64();
   view.first_averaging = in.U64();
@@ -186,7 +186,7 @@ std::vector<PeerId> ChooseWitnesses(const std::vector<Member>& members) {
     if (a->on_demand != b->on_demand) return a->on_demand;
     return key(a) < key(b);
   });
-  if (order.size() > kMostWitnesses) order.resize(kMostWitnesses);
+  if (order.size() > kMaxWitnesses) order.resize(kMaxWitnesses);
   std::vector<PeerId> witnesses;
   for (const Member* member : order) witnesses.push_back(member->id);
   return witnesses;
@@ -203,11 +203,11 @@ bool IsQuorum(const std::vector<PeerId>& witnesses, const std::set<PeerId>& pres
 
 bool IsSound(const Seat& seat) {
   return GoodMember(seat.member) && GoodTime(seat.steward_joined_ms) &&
-         seat.sitting <= kMostSittings && seat.first_averaging <= kMostNumber;
+         seat.sitting <= kMaxSittings && seat.first_averaging <= kMaxNumber;
 }
 
 bool IsSound(const Vacancy& vacancy) {
-  return vacancy.sitting <= kMostSittings && vacancy.first_averaging <= kMostNumber;
+  return vacancy.sitting <= kMaxSittings && vacancy.first_averaging <= kMaxNumber;
 }
 
 void Encode(const Seat& seat, ByteWriter& out) {

@@ -44,7 +44,7 @@ struct View {
   uint64_t fork_members =
       0;  // members when it was made: of two lines the larger wins, then the smaller origin
   Grid grid;
-  std::vector<Member> members;    // ascending by id; at most kMostMembers
+  std::vector<Member> members;    // ascending by id; at most kMaxMembers
   std::vector<PeerId> witnesses;  // min(N, 15); [0] breaks ties
   uint64_t seed = 0;
   uint64_t first_averaging = 0;  // the first averaging number that this view may open
@@ -61,16 +61,16 @@ inline ViewHash OriginOf(const View& view, const ViewHash& hash) {
   return view.origin.none() ? hash : view.origin;
 }
 
-inline constexpr size_t kMostMembers = 100'000;
-inline constexpr size_t kMostWitnesses = 15;
+inline constexpr size_t kMaxMembers = 100'000;
+inline constexpr size_t kMaxWitnesses = 15;
 // Averaging numbers, epochs and generations. Far from wrapping: 1,000 a second take 8,900 years.
-inline constexpr uint64_t kMostNumber = 1ULL << 48;
-inline constexpr int64_t kMostUnixMs = 1LL << 48;
-inline constexpr double kMostSamples = 1e18;
-inline constexpr double kMostSeconds = 4e9;  // of a job; a Duration holds twice as many
-inline constexpr uint32_t kMostBandwidthClass = 64;
+inline constexpr uint64_t kMaxNumber = 1ULL << 48;
+inline constexpr int64_t kMaxUnixMs = 1LL << 48;
+inline constexpr double kMaxSamples = 1e18;
+inline constexpr double kMaxSeconds = 4e9;  // of a job; a Duration holds twice as many
+inline constexpr uint32_t kMaxBandwidthClass = 64;
 // Sittings of a peer in one view. Who has used them up waits for the next view.
-inline constexpr uint32_t kMostSittings = 1U << 20;
+inline constexpr uint32_t kMaxSittings = 1U << 20;
 
 Bytes Encode(const View& view);  // canonical: equal views, equal bytes
 // Why no peer may act on this view: the name of a counter; empty: it is sound. Checks bounds, the
@@ -80,7 +80,7 @@ std::string_view Flaw(const View& view);
 std::optional<View> DecodeView(ByteView bytes, std::string_view* why = nullptr);
 ViewHash HashOf(const View& view, const std::string& job);  // Sha256 over job and Encode(view)
 
-// Witnesses of a member list: on-demand first, then longest-lived, then id; at most kMostWitnesses.
+// Witnesses of a member list: on-demand first, then longest-lived, then id; at most kMaxWitnesses.
 std::vector<PeerId> ChooseWitnesses(const std::vector<Member>& members);
 // More than half of `witnesses`, or exactly half with witnesses[0]: any two quorums meet
 // (docs/views.md).
@@ -109,7 +109,7 @@ bool IsSound(const Seat& seat);
 bool IsSound(const Vacancy& vacancy);
 
 // Seats and vacancies that one view may gather before it is renewed; more are ignored.
-inline constexpr size_t kMostSeats = 1U << 17;
+inline constexpr size_t kMaxSeats = 1U << 17;
 
 // A view with its minor state. Merge is commutative, associative and idempotent: occupants are a
 // function of the sets alone.
@@ -122,7 +122,7 @@ class Seating {
   const ViewHash& hash() const { return hash_; }
   // True when the sets changed. Of several claims to a cell the view's own member stands first,
   // then the seat by the oldest steward; vacated claims do not count. A seat of sitting 0, of a
-  // cell outside the grid, in a view that gives no seats, over a limit above or beyond kMostSeats
+  // cell outside the grid, in a view that gives no seats, over a limit above or beyond kMaxSeats
   // is ignored. O(members).
   bool Add(const Seat& seat);
   bool Add(const Vacancy& vacancy);
@@ -135,7 +135,7 @@ class Seating {
   const Member* Find(const PeerId& id) const;
   std::optional<CellIndex> FreeCell() const;  // the least one
   // The sitting a new seat for `id` must carry to count: one above its last vacancy. Above
-  // kMostSittings when they are used up: such a seat is ignored.
+  // kMaxSittings when they are used up: such a seat is ignored.
   uint32_t NextSitting(const PeerId& id) const;
   // The sitting that a vacancy must name to end `id`'s present seat.
   uint32_t SittingOf(const PeerId& id) const;
@@ -160,7 +160,7 @@ class Seating {
   std::map<PeerId, CellIndex> cell_of_;
 };
 
-// Codec of the minor state, bounded by kMostSeats.
+// Codec of the minor state, bounded by kMaxSeats.
 void Encode(const Seat& seat, ByteWriter& out);
 void Encode(const Vacancy& vacancy, ByteWriter& out);
 std::optional<Seat> DecodeSeat(ByteReader& in);

@@ -37,19 +37,19 @@ void SeatThem(std::vector<Member>& members, size_t staying, bool keep_cells) {
 
 Grid GridFor(size_t members, const AveragingConfig& config) {
   if (config.strategy != StrategyKind::kAllReduce) return FitGrid(members, config.group_size);
-  CHECK_LE(members, MostMembersOf(config));
+  CHECK_LE(members, MaxMembersOf(config));
   return Grid{{static_cast<uint16_t>(members)}};
 }
 
-size_t MostMembersOf(const AveragingConfig& config) {
+size_t MaxMembersOf(const AveragingConfig& config) {
   if (config.strategy == StrategyKind::kAllReduce) return 64;
-  if (!IsOnGraph(config.strategy)) return kMostMembers;
+  if (!IsOnGraph(config.strategy)) return kMaxMembers;
   const bool copies =
       config.strategy == StrategyKind::kRelaySum ||
       (config.strategy == StrategyKind::kGossip && config.mixing.gossip == GossipMode::kNeighbours);
   const GraphKind graph = config.mixing.graph;
   const bool all = graph == GraphKind::kComplete || graph == GraphKind::kStar;
-  return copies && all ? kMostExtraRegions + 1 : kMostNodes;
+  return copies && all ? kMaxExtraRegions + 1 : kMaxNodes;
 }
 
 View FirstView(const Member& self, const ViewFacts& facts) {
@@ -70,7 +70,7 @@ View NextView(const Seating& seating, const std::set<PeerId>& gone,
   for (const auto& [cell, member] : seating.occupants())
     if (!gone.contains(member.id)) members.push_back(member);
   const size_t staying = members.size();
-  const size_t most = MostMembersOf(facts.config);
+  const size_t most = MaxMembersOf(facts.config);
   for (const Member& newcomer : newcomers)
     if (members.size() < most && !seating.CellOf(newcomer.id) && !gone.contains(newcomer.id))
       members.push_back(newcomer);

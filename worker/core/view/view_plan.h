@@ -22,11 +22,11 @@ struct ViewFacts {
   bool target_met = false;
 };
 
-// The grid for that many members; members <= MostMembersOf(config).
+// The grid for that many members; members <= MaxMembersOf(config).
 Grid GridFor(size_t members, const AveragingConfig& config);
 // AllReduce is one group, and masks are 64 bits; graphs are bounded by their spectrum (graph.h),
 // and by a region for each neighbour (mix.h) where all neighbours of one member can be all others.
-size_t MostMembersOf(const AveragingConfig& config);
+size_t MaxMembersOf(const AveragingConfig& config);
 
 // The first view of a line, of one member.
 View FirstView(const Member& self, const ViewFacts& facts);

@@ -35,7 +35,7 @@ RegisterId RegisterId::SuccessorOf(const ViewHash& view) {
 }
 
 bool WitnessTable::Pruned(const RegisterId& id, const RegisterAge& age) const {
-  if (age.epoch < least_epoch_) return true;
+  if (age.epoch < min_epoch_) return true;
   if (id.kind != RegisterId::Kind::kRound) return false;
   const auto floor = floors_.find(age.epoch);
   return (floor != floors_.end() && age.averaging < floor->second) || forgotten_.contains(id);
@@ -61,8 +61,8 @@ WitnessTable::Entry* WitnessTable::Find(const RegisterId& id, const RegisterAge&
 // one that asks make it, the oldest first: a flood in one averaging cannot silence another ballot
 // of it. Successors are few (one a view) and go by epoch only.
 bool WitnessTable::MakeRoom(const RegisterAge& asked, size_t bytes) {
-  if (bytes > most_bytes_) return false;
-  while ((bytes == 0 && records_.size() >= most_) || bytes_ + bytes > most_bytes_) {
+  if (bytes > max_bytes_) return false;
+  while ((bytes == 0 && records_.size() >= max_) || bytes_ + bytes > max_bytes_) {
     auto oldest = records_.end();
     for (auto it = records_.begin(); it != records_.end(); ++it) {
       const Entry& entry = it->second;
@@ -84,7 +84,7 @@ bool WitnessTable::MakeRoom(const RegisterAge& asked, size_t bytes) {
 // rises above the oldest averaging of them.
 void WitnessTable::Remember(const RegisterId& id, const RegisterAge& age) {
   forgotten_.emplace(id, age);
-  if (forgotten_.size() <= kMostForgotten) return;
+  if (forgotten_.size() <= kMaxForgotten) return;
   const RegisterAge oldest =
       std::min_element(forgotten_.begin(), forgotten_.end(), [](const auto& a, const auto& b) {
         return a.second < b.second;
@@ -168,16 +168,16 @@ void WitnessTable::Retire(const RegisterId& id, WitnessRecord record) {
 }
 
 void WitnessTable::OnEpoch(uint64_t epoch) {
-  if (epoch < 2 || epoch - 2 < least_epoch_) return;
-  least_epoch_ = epoch - 1;  // views two epochs old are forgotten, the parent's is kept
-  const auto old = [this](const RegisterAge& age) { return age.epoch < least_epoch_; };
+  if (epoch < 2 || epoch - 2 < min_epoch_) return;
+  min_epoch_ = epoch - 1;  // views two epochs old are forgotten, the parent's is kept
+  const auto old = [this](const RegisterAge& age) { return age.epoch < min_epoch_; };
   for (auto at = records_.begin(); at != records_.end();) {
     const auto next = std::next(at);
     if (!at->second.lent && old(at->second.age)) Drop(at);
     at = next;
   }
   std::erase_if(forgotten_, [&](const auto& item) { return old(item.second); });
-  floors_.erase(floors_.begin(), floors_.lower_bound(least_epoch_));
+  floors_.erase(floors_.begin(), floors_.lower_bound(min_epoch_));
 }
 
 }  // namespace crowdsurf::worker

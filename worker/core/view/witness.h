@@ -5,7 +5,7 @@
 // witness promises ballots b > promised, accepts b >= promised, and remembers what it accepted
 // (docs/round.md). A peer that is member and witness of a round answers both roles from one
 // ballot variable: Round holds the record while it is open (Lend) and hands it back (Retire).
-// Records are kept until their view is two epochs old, at most kMostRecords and kMostBytes; beyond
+// Records are kept until their view is two epochs old, at most kMaxRecords and kMaxBytes; beyond
 // that rounds of the oldest averagings go first, each by itself: others of their age stay open.
 // From then on "forgotten" is answered: a pruned promise is never made anew, so no agreement
 // depends on what is kept, decided or not. Counted. Single sequence.
@@ -72,11 +72,11 @@ struct WitnessAnswer {
 
 class WitnessTable {
  public:
-  static constexpr size_t kMostRecords = 4096;
-  static constexpr size_t kMostBytes = 64U << 20;  // of values; one is 8 B a chunk and more
-  static constexpr size_t kMostForgotten = 4096;   // ids of pruned registers, some 100 B each
-  explicit WitnessTable(size_t most_records = kMostRecords, size_t most_bytes = kMostBytes)
-      : most_(most_records), most_bytes_(most_bytes) {}
+  static constexpr size_t kMaxRecords = 4096;
+  static constexpr size_t kMaxBytes = 64U << 20;  // of values; one is 8 B a chunk and more
+  static constexpr size_t kMaxForgotten = 4096;   // ids of pruned registers, some 100 B each
+  explicit WitnessTable(size_t max_records = kMaxRecords, size_t max_bytes = kMaxBytes)
+      : max_(max_records), max_bytes_(max_bytes) {}
 
   WitnessAnswer OnOpen(const RegisterId& id, const RegisterAge& age, Ballot ballot);
   WitnessAnswer OnAccept(const RegisterId& id, const RegisterAge& age, Ballot ballot,
@@ -109,14 +109,14 @@ class WitnessTable {
   void Drop(Records::iterator at);
   void Remember(const RegisterId& id, const RegisterAge& age);
 
-  size_t most_;
-  size_t most_bytes_;
+  size_t max_;
+  size_t max_bytes_;
   Records records_;
   size_t bytes_ = 0;
   std::map<RegisterId, RegisterAge> forgotten_;  // went to make room; not below a floor
   // By epoch, of the two that are kept: unknown rounds of averagings below it are forgotten.
   std::map<uint64_t, uint64_t> floors_;
-  uint64_t least_epoch_ = 0;
+  uint64_t min_epoch_ = 0;
   uint64_t pruned_ = 0;
   uint64_t full_ = 0;
 };

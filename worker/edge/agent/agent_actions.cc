@@ -34,7 +34,7 @@ void Agent::Impl::Do(Time, WallTime, const Send& action) {
 }
 
 void Agent::Impl::Do(Time, WallTime, const Introduce& action) {
-  if (peer_endpoints_.size() < ChunkPlane::kMostPeers || peer_endpoints_.contains(action.peer)) {
+  if (peer_endpoints_.size() < ChunkPlane::kMaxPeers || peer_endpoints_.contains(action.peer)) {
     peer_endpoints_[action.peer] = action.peer_endpoint;
   }
   plane_->Introduce(action.peer, action.tensor_endpoint);

@@ -153,7 +153,7 @@ class Agent::Impl : public TimerSource {
   const AgentOptions options_;
   JobConfig config_;
   const StrategyFactory strategies_;
-  const LogLevel least_;
+  const LogLevel min_;
   const Logger log_;
   MetricRegistry registry_;
   AgentMetrics metrics_;
@@ -185,7 +185,7 @@ class Agent::Impl : public TimerSource {
   bool feeding_ = false;
   bool peer_started_ = false, has_seeds_ = false;
   Time peer_start_at_ = Time::Infinite(), peer_start_by_;
-  std::map<PeerId, std::string> peer_endpoints_;  // introduced; ChunkPlane::kMostPeers
+  std::map<PeerId, std::string> peer_endpoints_;  // introduced; ChunkPlane::kMaxPeers
 
   struct Trainer {
     Digest schema;

@@ -13,7 +13,7 @@ namespace {
 
 // A trainer whose snapshots are refused so often in a row gives its seat back: as the steward it
 // would have no average to write. After the pause it comes as a newcomer, with the job's state.
-constexpr int kMostBadSnapshots = 3;
+constexpr int kMaxBadSnapshots = 3;
 constexpr Duration kBadSnapshotPause = Seconds(10);
 constexpr Duration kSeedPoll = Milliseconds(5);  // for at most a second, once
 
@@ -263,7 +263,7 @@ void Agent::Impl::OnPublishRefused(Time now, WallTime wall, const link::PublishR
   FeedLocal(now, wall, PublishRefused{refused.number});
   const PeerSummary summary = peer_->Summarize();
   const bool alone = !summary.view || summary.view->members < 2;  // nobody else would go on
-  if (++bad_snapshots_ < kMostBadSnapshots || alone || leaving_ || stop_raised_) return;
+  if (++bad_snapshots_ < kMaxBadSnapshots || alone || leaving_ || stop_raised_) return;
   bad_snapshots_ = 0;
   gave_seat_back_ = true;
   seat_again_ = now + kBadSnapshotPause;

@@ -13,10 +13,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr size_t kMostToken = 64 << 10;
+constexpr size_t kMaxToken = 64 << 10;
 // Of two replicas one leads: the Service misses it six times in a row once in 64.
-constexpr int kMostTries = 6;
-constexpr int kMostUnanswered = 3;  // a replica that died a moment ago is still among them
+constexpr int kMaxTries = 6;
+constexpr int kMaxUnanswered = 3;  // a replica that died a moment ago is still among them
 
 constexpr int kTaken = 202, kUnknownPath = 404, kAnotherLeads = 421;
 
@@ -97,13 +97,13 @@ void DeathReporter::Run() {
 }
 
 DeathReporter::Answer DeathReporter::Send(const std::vector<std::string>& dead) {
-  auto token = ReadFile(options_.agent_dir / "token", kMostToken);
+  auto token = ReadFile(options_.agent_dir / "token", kMaxToken);
   if (!token.ok()) return Answer::kUnreachable;
   while (!token->empty() && (token->back() == '\n' || token->back() == '\r')) token->pop_back();
   const std::string body =
       nlohmann::json{{"dead", dead}}.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   int status = 0;
-  for (int tries = 0, unanswered = 0; tries < kMostTries && unanswered < kMostUnanswered; ++tries) {
+  for (int tries = 0, unanswered = 0; tries < kMaxTries && unanswered < kMaxUnanswered; ++tries) {
     status = Ask(*token, body);
     unanswered += status == 0;
     if (status != 0 && status != kAnotherLeads) break;

@@ -22,9 +22,9 @@
 namespace crowdsurf::worker {
 namespace {
 
-constexpr uint64_t kFileMost = 1 << 20;
-constexpr size_t kSeedsMost = 4096, kSeedBytesMost = 300;  // a DNS name has at most 253
-constexpr size_t kReasonMost = 256;
+constexpr uint64_t kMaxFile = 1 << 20;
+constexpr size_t kMaxSeeds = 4096, kMaxSeedBytes = 300;  // a DNS name has at most 253
+constexpr size_t kMaxReason = 256;
 
 sigset_t DrainSignals() {
   sigset_t set;
@@ -38,14 +38,14 @@ bool Blank(std::string_view text) { return text.find_first_not_of(" \t\r\n") == 
 std::vector<std::string> ParseSeeds(std::string_view text) {
   std::vector<std::string> seeds;
   std::set<std::string_view> seen;
-  while (!text.empty() && seeds.size() < kSeedsMost) {
+  while (!text.empty() && seeds.size() < kMaxSeeds) {
     const size_t eol = std::min(text.find('\n'), text.size());
     std::string_view line = text.substr(0, eol);
     text.remove_prefix(std::min(eol + 1, text.size()));
     while (!line.empty() && std::isspace(static_cast<unsigned char>(line.back()))) {
       line.remove_suffix(1);
     }
-    const bool usable = line.size() > 2 && line.size() <= kSeedBytesMost &&
+    const bool usable = line.size() > 2 && line.size() <= kMaxSeedBytes &&
                         line.find(':') != line.npos && line.find(' ') == line.npos;
     if (usable && seen.insert(line).second) seeds.emplace_back(line);
   }
@@ -77,7 +77,7 @@ StatusOr<NoticeChanged> ParseNotice(std::string_view text) {
     notice.deadline = WallTime::FromNanoseconds(static_cast<int64_t>(seconds * 1e9));
   }
   if (reason != json.end() && reason->is_string()) {
-    notice.reason = CutText(reason->get<std::string>(), kReasonMost);
+    notice.reason = CutText(reason->get<std::string>(), kMaxReason);
   }
   return notice;
 }
@@ -105,7 +105,7 @@ struct Drain::Impl {
 
 // Absent is empty; nullopt: unreadable for now, or too long.
 std::optional<std::string> Drain::Impl::Read(const char* name) {
-  auto text = ReadFile(options.agent_dir + "/" + name, kFileMost);
+  auto text = ReadFile(options.agent_dir + "/" + name, kMaxFile);
   if (text.ok()) return *std::move(text);
   if (absl::IsNotFound(text.status())) return std::string();
   garbled->Add();

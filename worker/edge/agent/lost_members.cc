@@ -11,7 +11,7 @@ std::vector<std::string> LostMembers::Look(Time now, const std::string& self,
   std::set<std::string> lost(summary.lost.begin(), summary.lost.end());
   for (const PeerSummary::SeatedMember& member : summary.members) {
     if (member.worker.empty() || member.worker == self || lost.contains(member.worker)) continue;
-    if (seen_.size() < kMostKnown || seen_.contains(member.worker)) {
+    if (seen_.size() < kMaxKnown || seen_.contains(member.worker)) {
       seen_[member.worker] = now;
     } else {
       ++dropped_;

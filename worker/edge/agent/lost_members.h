@@ -4,7 +4,7 @@
 // those it was connected to; of the others it only hears, from the steward, that their cells are
 // empty. Both are here: PeerSummary::lost, and who has vanished from PeerSummary::members. Who left
 // politely is among them: the operator knows that its pod goes, or it answers the operator's probe
-// (operator/core/decide/death_reports.h). Who sits again is lost no more. Bounds: kMostKnown names,
+// (operator/core/decide/death_reports.h). Who sits again is lost no more. Bounds: kMaxKnown names,
 // kKept.
 #pragma once
 
@@ -20,13 +20,13 @@ namespace crowdsurf::worker {
 
 class LostMembers {
  public:
-  static constexpr size_t kMostKnown = 4096;
+  static constexpr size_t kMaxKnown = 4096;
   static constexpr Duration kKept = Seconds(180);  // longer than DeathNotes insists
 
   // Ascending. Nobody while this peer has no seat itself. O(members log members).
   std::vector<std::string> Look(Time now, const std::string& self, const PeerSummary& summary);
   size_t known() const { return seen_.size(); }
-  uint64_t dropped() const { return dropped_; }  // beyond kMostKnown; a name at each look
+  uint64_t dropped() const { return dropped_; }  // beyond kMaxKnown; a name at each look
 
  private:
   std::map<std::string, Time> seen_;  // as a member, last

@@ -2,7 +2,7 @@
 //
 // One thread takes jobs in their order; what a job returns is posted to the host and runs there.
 // Owner: the agent. Run from the host thread; a job touches nothing that the host changes
-// meanwhile. Bounds: kMost jobs wait; a further one is refused, and counted.
+// meanwhile. Bounds: kMax jobs wait; a further one is refused, and counted.
 #pragma once
 
 #include <atomic>
@@ -17,7 +17,7 @@ namespace crowdsurf::worker {
 
 class SlowWork {
  public:
-  static constexpr size_t kMost = 16;
+  static constexpr size_t kMax = 16;
   using Job = std::function<HostLoop::Closure()>;
 
   // `host` outlives it.
@@ -31,7 +31,7 @@ class SlowWork {
 
   HostLoop& host_;
   Counter& refused_;
-  Mailbox<Job> jobs_{kMost};
+  Mailbox<Job> jobs_{kMax};
   std::atomic<bool> stopped_{false};
   std::thread thread_;
 };

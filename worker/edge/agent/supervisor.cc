@@ -78,7 +78,7 @@ void AwaitEnd(const sigset_t& watched) {
 bool CrashWindow::OnCrash(Time now) {
   crashes_.push_back(now);
   while (!crashes_.empty() && now - crashes_.front() > window_) crashes_.pop_front();
-  return crashes_.size() < most_;
+  return crashes_.size() < max_;
 }
 
 int Supervise(const SupervisorOptions& options, const Logger& log) {
@@ -86,7 +86,7 @@ int Supervise(const SupervisorOptions& options, const Logger& log) {
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);  // orphans come to us also when we are not PID 1
   const sigset_t watched = Watched();
   ::sigprocmask(SIG_BLOCK, &watched, nullptr);
-  CrashWindow crashes(options.crashes_most, options.window);
+  CrashWindow crashes(options.max_crashes, options.window);
   bool ending = false;
   uint64_t crashed = 0;
   pid_t child = StartChild(options);
@@ -114,7 +114,7 @@ int Supervise(const SupervisorOptions& options, const Logger& log) {
       return 1;
     }
     if (!crashes.OnCrash(SteadyNow())) {
-      log.Error("agent crashed too often", {{"crashes", options.crashes_most}, {"code", code}});
+      log.Error("agent crashed too often", {{"crashes", options.max_crashes}, {"code", code}});
       return 1;
     }
     log.Warning("agent crashed, restarting it", {{"code", code}});

@@ -23,19 +23,19 @@ inline constexpr char kCrashesVariable[] = "CROWDSURF_AGENT_CRASHES";
 // Decides whether a crash is one too many: pure, so that it can be tested without processes.
 class CrashWindow {
  public:
-  CrashWindow(size_t most, Duration window) : most_(most), window_(window) {}
+  CrashWindow(size_t most, Duration window) : max_(most), window_(window) {}
   // True: restart. False: this is crash number `most` within `window`.
   bool OnCrash(Time now);
 
  private:
-  const size_t most_;
+  const size_t max_;
   const Duration window_;
-  std::deque<Time> crashes_;  // at most most_
+  std::deque<Time> crashes_;  // at most max_
 };
 
 struct SupervisorOptions {
   std::vector<std::string> argv;  // of the child; argv[0] is the path of the program
-  size_t crashes_most = 10;
+  size_t max_crashes = 10;
   Duration window = Seconds(60);
   bool die_with_parent = false;  // SIGKILL when our parent ends (local mode)
   // After the child has ended with 0, stay until SIGTERM: a kubelet starts a sidecar that ends

@@ -11,7 +11,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr int kJsonDepthMost =
+constexpr int kMaxJsonDepth =
     16;  // nlohmann parses recursively only in its callback form; ours is flat
 
 // Parses `body` as an object; nesting is bounded so that garbage cannot cost more than its length.
@@ -20,7 +20,7 @@ StatusOr<Json> ParseObject(std::string_view body) {
   for (const char c : body) {
     if (c == '{' || c == '[') ++depth;
     if (c == '}' || c == ']') --depth;
-    if (depth > kJsonDepthMost) return absl::InvalidArgumentError("the body nests too deeply");
+    if (depth > kMaxJsonDepth) return absl::InvalidArgumentError("the body nests too deeply");
   }
   Json json = Json::parse(body, nullptr, /*allow_exceptions=*/false);
   if (json.is_discarded() || !json.is_object()) {
@@ -79,7 +79,7 @@ StatusOr<LinkTensor> ParseTensor(const Json& json) {
   t.dtype = *d;
   t.role = *r;
   const auto shape = json.find("shape");
-  if (shape == json.end() || !shape->is_array() || shape->size() > kLinkDimensionsMost) {
+  if (shape == json.end() || !shape->is_array() || shape->size() > kMaxLinkDimensions) {
     return absl::InvalidArgumentError("\"shape\" must be an array of at most 8 numbers");
   }
   for (const Json& n : *shape) {
@@ -126,7 +126,7 @@ std::string Dump(const Json& json) {
 StatusOr<RegisterRequest> ParseRegister(std::string_view body) {
   ASSIGN_OR_RETURN(const Json json, ParseObject(body));
   const auto tensors = json.find("tensors");
-  if (tensors == json.end() || !tensors->is_array() || tensors->size() > kLinkTensorsMost) {
+  if (tensors == json.end() || !tensors->is_array() || tensors->size() > kMaxLinkTensors) {
     return absl::InvalidArgumentError("\"tensors\" must be an array of at most 65536 tensors");
   }
   RegisterRequest request;
@@ -144,7 +144,7 @@ StatusOr<RegisterRequest> ParseRegister(std::string_view body) {
     }
     std::set<std::string> seen;
     for (const Json& name : *metrics) {
-      if (!name.is_string() || name.get<std::string>().size() > kLinkNameMost ||
+      if (!name.is_string() || name.get<std::string>().size() > kMaxLinkName ||
           !seen.insert(name.get<std::string>()).second) {
         return absl::InvalidArgumentError("\"metrics\" holds different names of at most 256 bytes");
       }
@@ -192,7 +192,7 @@ StatusOr<ProgressRequest> ParseProgress(std::string_view body) {
   }
   for (const auto& [name, value] : metrics->items()) {
     const auto v = Finite(value);
-    if (name.size() > kLinkNameMost) {
+    if (name.size() > kMaxLinkName) {
       return absl::InvalidArgumentError("a metric's name has at most 256 bytes");
     }
     if (v) request.metrics[name] = *v;
@@ -203,7 +203,7 @@ StatusOr<ProgressRequest> ParseProgress(std::string_view body) {
 StatusOr<std::string> ParseLeave(std::string_view body) {
   if (body.empty()) return std::string();
   ASSIGN_OR_RETURN(const Json json, ParseObject(body));
-  return CutText(Text(json, "reason", ""), kLinkNameMost);
+  return CutText(Text(json, "reason", ""), kMaxLinkName);
 }
 
 std::string WriteNotice(const LinkNotice& notice) { return Dump(NoticeJson(notice)); }

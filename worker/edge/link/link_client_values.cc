@@ -8,7 +8,7 @@
 namespace crowdsurf::worker {
 namespace {
 
-constexpr uint64_t kOpaqueMost = 1ULL << 32;  // bytes of an answer with trainer state
+constexpr uint64_t kMaxOpaque = 1ULL << 32;  // bytes of an answer with trainer state
 
 // Adds what the averaging changed: inbox - outbox, or the inbox itself where it holds a change. The
 // inner loops have a fixed length so that they are vectorized at -O2.
@@ -73,7 +73,7 @@ Status LinkClient::Impl::Adopt(std::span<float> params, bool with_opaque, StepOu
   const uint64_t request = c.adopt.request.load(std::memory_order_acquire);
   if (request / 2 <= c.adopted.value.load(std::memory_order_relaxed)) return absl::OkStatus();
   if (with_opaque && c.adopt.has_opaque.load(std::memory_order_relaxed) != 0 && opaque_sink) {
-    ASSIGN_OR_RETURN(HttpReply reply, http->Do("GET", "/v1/opaque", "", kAnswer, kOpaqueMost));
+    ASSIGN_OR_RETURN(HttpReply reply, http->Do("GET", "/v1/opaque", "", kAnswer, kMaxOpaque));
     RETURN_IF_ERROR(StatusOf(reply));
     if (Sha256(AsBytes(reply.body)).hex() != reply.headers["x-sha256"]) {
       return absl::DataLossError("the adopted trainer state does not match its hash");

@@ -40,7 +40,7 @@ bool ParseHeaderLine(std::string_view line, HttpHead& out) {
   std::string name(line.substr(0, colon));
   std::transform(name.begin(), name.end(), name.begin(),
                  [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  if (out.headers.size() >= kHttpHeadersMost) return false;
+  if (out.headers.size() >= kMaxHttpHeaders) return false;
   // A second header of one name (two lengths, say) is how requests are smuggled: refused.
   return out.headers.emplace(std::move(name), Trim(line.substr(colon + 1))).second;
 }
@@ -54,9 +54,9 @@ const std::string& HttpHead::header(const std::string& lower_case_name) const {
 }
 
 HttpParse ParseHttpHead(std::string_view in, HttpHead& out) {
-  const size_t end = in.substr(0, kHttpHeadMost).find("\r\n\r\n");
+  const size_t end = in.substr(0, kMaxHttpHead).find("\r\n\r\n");
   if (end == std::string_view::npos) {
-    return in.size() >= kHttpHeadMost ? HttpParse::kBad : HttpParse::kMore;
+    return in.size() >= kMaxHttpHead ? HttpParse::kBad : HttpParse::kMore;
   }
   out = {};
   out.bytes = end + 4;

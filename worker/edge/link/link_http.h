@@ -20,8 +20,8 @@
 
 namespace crowdsurf::worker {
 
-inline constexpr size_t kHttpHeadMost = 16 * 1024;
-inline constexpr size_t kHttpHeadersMost = 64;
+inline constexpr size_t kMaxHttpHead = 16 * 1024;
+inline constexpr size_t kMaxHttpHeaders = 64;
 
 class HeldState;
 

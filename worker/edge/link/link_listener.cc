@@ -231,7 +231,7 @@ void LinkListener::Accept() {
     accept_at_ns_ = (SteadyNow() + kAcceptPause).nanoseconds();
     return;
   }
-  if (connections_.size() >= options_.connections_most) {
+  if (connections_.size() >= options_.max_connections) {
     refused_["too_many"]->Add();
     ::close(fd);
     return;
@@ -250,7 +250,7 @@ void LinkListener::Drop(ConnectionId id) {
 
 bool LinkListener::OnReadable(ConnectionId id, Connection& c) {
   // A waiting connection reads on only so far that its end is noticed.
-  const size_t most = std::max(options_.body_most, kHttpHeadMost) + kReadSize;
+  const size_t most = std::max(options_.max_body, kMaxHttpHead) + kReadSize;
   if (c.closing) return false;
   if (c.in.size() >= most) return Refuse(c, 413, "too_long", "more than one request at a time");
   std::string buffer(kReadSize, '\0');
@@ -302,7 +302,7 @@ bool LinkListener::BeginBody(Connection& c) {
   const std::string path = c.head.second.substr(0, c.head.second.find('?'));
   const bool upload = !options_.upload_path.empty() && c.head.first == options_.upload_method &&
                       path == options_.upload_path;
-  const uint64_t most = upload ? options_.upload_most : options_.body_most;
+  const uint64_t most = upload ? options_.max_upload : options_.max_body;
   if (c.head.content_length > most) {
     Refuse(c, 413, "too_long",
            absl::StrCat("a body of ", c.head.content_length, " bytes, at most ", most, " here"));

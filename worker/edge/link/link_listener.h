@@ -36,10 +36,10 @@ struct HttpRequest {
 struct LinkListenerOptions {
   const LinkFolder* folder = nullptr;  // of the socket and of uploads; outlives the listener
   const char* socket = "agent.sock";
-  size_t connections_most = 16;
-  size_t body_most = 4 << 20;                      // JSON bodies: 65,536 tensors fit
+  size_t max_connections = 16;
+  size_t max_body = 4 << 20;                       // JSON bodies: 65,536 tensors fit
   std::string upload_method = "PUT", upload_path;  // whose bodies are uploads
-  uint64_t upload_most = 0;
+  uint64_t max_upload = 0;
   Duration request_patience = Seconds(10);
 };
 

@@ -50,7 +50,7 @@ StatusOr<std::unique_ptr<LinkServer>> LinkServer::Start(LinkServerOptions option
   LinkListenerOptions listen;
   listen.folder = &raw->folder;
   listen.upload_path = "/v1/opaque";
-  listen.upload_most = raw->options.opaque_bytes_most;
+  listen.max_upload = raw->options.max_opaque_bytes;
   // The mutex is held until the old file is open: a trainer that reconnects at once waits for it.
   const std::lock_guard lock(raw->mutex);
   auto listener = LinkListener::Start(

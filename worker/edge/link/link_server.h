@@ -32,7 +32,7 @@ struct LinkServerOptions {
   uint64_t seed = 0;                                     // job-wide: first parameters come from it
   std::vector<LinkRole> roles = {LinkRole::kParameter};  // spec.averaging.roles
   LinkOverlap overlap = LinkOverlap::kDelayed;
-  uint64_t opaque_bytes_most = 1ULL << 30;  // of the trainer's opaque state; it lies in `dir`
+  uint64_t max_opaque_bytes = 1ULL << 30;  // of the trainer's opaque state; it lies in `dir`
   // The directory must be tmpfs or ramfs, or /dev/shm-like. Local mode without /dev/shm turns it
   // off.
   bool require_memory = true;

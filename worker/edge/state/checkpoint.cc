@@ -21,7 +21,7 @@ namespace {
 
 constexpr uint64_t kCheckpointMagic = 0x3154504b43465343;  // the bytes "CSFCKPT1"
 constexpr uint32_t kVersion = 2;
-constexpr uint64_t kHeaderMost = 64 << 20;  // 65,536 tensors with long names are 25 MB
+constexpr uint64_t kMaxHeader = 64 << 20;  // 65,536 tensors with long names are 25 MB
 constexpr std::string_view kPrefix = "checkpoint-", kSuffix = ".crowdsurf";
 constexpr time_t kStaleSeconds = 600;  // a temporary file so old belongs to a writer that died
 
@@ -64,12 +64,12 @@ std::optional<Header> DecodeHeader(ByteView bytes) {
   h.info.job_seconds = in.F64();
   h.info.view_epoch = in.U64();
   h.info.schema = ReadDigest(in);
-  auto tensors = DecodeLinkTable(in.Blob(kHeaderMost));
+  auto tensors = DecodeLinkTable(in.Blob(kMaxHeader));
   h.info.elements = in.U64();
   h.info.opaque_bytes = in.U64();
   h.average_hash = ReadDigest(in);
   h.opaque_hash = ReadDigest(in);
-  if (!tensors || !in.Done() || h.info.elements > kLinkElementsMost ||
+  if (!tensors || !in.Done() || h.info.elements > kMaxLinkElements ||
       h.info.opaque_bytes > (1ULL << 40) || !(h.info.job_seconds >= 0)) {
     return std::nullopt;
   }
@@ -123,7 +123,7 @@ struct Contents {
     const uint64_t header_bytes = in.U64();
     const Digest header_hash = ReadDigest(in);
     if (!in.Done() || magic != kCheckpointMagic || version != kVersion ||
-        header_bytes > kHeaderMost || header_bytes > file.size() - kPreambleBytes) {
+        header_bytes > kMaxHeader || header_bytes > file.size() - kPreambleBytes) {
       return std::nullopt;
     }
     const ByteView header = file.subspan(kPreambleBytes, header_bytes);

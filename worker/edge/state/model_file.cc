@@ -15,7 +15,7 @@
 namespace crowdsurf::worker {
 namespace {
 
-constexpr uint64_t kModelHeaderMost = 64 << 20;  // as of a checkpoint's: 65,536 tensors are 25 MB
+constexpr uint64_t kMaxModelHeader = 64 << 20;  // as of a checkpoint's: 65,536 tensors are 25 MB
 
 // Held by one writer at a time, where the file system knows locks; gone with its process.
 class FolderLock {
@@ -50,7 +50,7 @@ std::optional<uint64_t> AveragingOf(const std::string& path, const std::string& 
   std::string header;
   if (::pread(fd, length, sizeof length, 0) == static_cast<ssize_t>(sizeof length)) {
     const uint64_t bytes = ByteReader(ByteView(length)).U64();
-    if (bytes <= kModelHeaderMost) header.resize(bytes);
+    if (bytes <= kMaxModelHeader) header.resize(bytes);
     if (::pread(fd, header.data(), header.size(), sizeof length) !=
         static_cast<ssize_t>(header.size())) {
       header.clear();

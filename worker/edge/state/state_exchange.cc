@@ -91,7 +91,7 @@ void StateExchange::OnFrame(Time now, const PeerId& from, ByteView payload) {
   }
   const bool wants_opaque = std::holds_alternative<ManifestRequest>(decoded->message) &&
                             (opaque_at_.unset() || now - opaque_at_ > kOpaqueFresh);
-  if (wants_opaque && waiting_.size() < kMostWaiting && host_.request_opaque()) {
+  if (wants_opaque && waiting_.size() < kMaxWaiting && host_.request_opaque()) {
     if (waiting_.empty()) waiting_until_ = now + kOpaqueWait;
     waiting_.push_back({from, decoded->message});
     return;

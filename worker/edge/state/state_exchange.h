@@ -5,7 +5,7 @@
 // average is named by the content digest of its values (its root in the roster), so members of
 // different groups are donors of one average. The opaque state is asked of the trainer only when a
 // joiner wants a manifest; the joiner waits for it a moment. Host thread only. Bounds: one fetch,
-// kMostWaiting held requests.
+// kMaxWaiting held requests.
 #pragma once
 
 #include <array>
@@ -39,7 +39,7 @@ struct StateExchangeHost {
 
 class StateExchange {
  public:
-  static constexpr size_t kMostWaiting = 16;
+  static constexpr size_t kMaxWaiting = 16;
 
   StateExchange(StateExchangeHost host, AgentMetrics& metrics, MetricRegistry& registry,
                 Logger log);

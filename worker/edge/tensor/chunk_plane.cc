@@ -5,7 +5,7 @@
 namespace crowdsurf::worker {
 
 void ChunkPlane::Introduce(const PeerId& peer, const std::string& tensor_endpoint) {
-  if (endpoints_.size() >= kMostPeers && !endpoints_.contains(peer)) return;
+  if (endpoints_.size() >= kMaxPeers && !endpoints_.contains(peer)) return;
   endpoints_[peer] = tensor_endpoint;
 }
 

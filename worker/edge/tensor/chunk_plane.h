@@ -30,8 +30,8 @@ struct RegionMemory {
 
 class ChunkPlane {
  public:
-  static constexpr size_t kMostPeers = 200'000;  // introduced
-  static constexpr size_t kMostInputBytes = 256 << 20;
+  static constexpr size_t kMaxPeers = 200'000;  // introduced
+  static constexpr size_t kMaxInputBytes = 256 << 20;
 
   // References outlive the plane.
   ChunkPlane(TensorTransport& transport, RegionMemory memory, AgentMetrics& metrics, Logger log)
@@ -39,7 +39,7 @@ class ChunkPlane {
         memory_(std::move(memory)),
         metrics_(metrics),
         log_(log),
-        reducer_(kMostInputBytes) {}
+        reducer_(kMaxInputBytes) {}
 
   // What a FoldChunk gave: to be told to Peer::OnFolded after the input in hand is done.
   struct Folded {

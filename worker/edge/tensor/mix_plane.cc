@@ -32,7 +32,7 @@ std::span<float> MixPlane::Write(Region region, uint64_t begin, uint64_t count) 
 }
 
 void MixPlane::Run(const RunKernel& kernel) {
-  std::array<std::span<float>, kMostExtraRegions + 1> parts;
+  std::array<std::span<float>, kMaxExtraRegions + 1> parts;
   CHECK_LE(kernel.regions.size(), parts.size());
   for (size_t i = 0; i < kernel.regions.size(); ++i) {
     const auto [begin, count] = kernel.range;
@@ -68,7 +68,7 @@ TensorTransport::Sent MixPlane::Advance(Waiting& waiting) {
     TensorHeader header;
     header.kind = TensorKind::kMix;
     header.rank = send.tag;
-    header.assigned = static_cast<Ballot>(chunk->count);  // at most kMostNodes
+    header.assigned = static_cast<Ballot>(chunk->count);  // at most kMaxNodes
     header.chunk = waiting.next;
     header.instance = chunk->instance;
     header.mask = chunk->sequence;

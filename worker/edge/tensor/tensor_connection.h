@@ -5,7 +5,7 @@
 // certificate, the other's id follows. Scatter/gather without a copy when plain; with TLS, payloads
 // are encrypted from where they lie and small pieces share a record. Ends once, with a reason.
 // Whatever a peer sends is checked before it is believed or allocated for; before its Hello at most
-// kTensorHelloMost bytes.
+// kMaxTensorHello bytes.
 #pragma once
 
 #include <functional>

@@ -4,12 +4,12 @@
 
 #include "base/digest.h"
 #include "worker/core/round/reducer.h"
+#include "worker/core/round/round_spec.h"
 
 namespace crowdsurf::worker {
 namespace {
 
 constexpr uint32_t kFrameMagic = 0x31544643;  // the bytes "CFT1"
-constexpr uint8_t kRanksMost = 64;
 
 }  // namespace
 
@@ -48,10 +48,10 @@ std::optional<TensorHeader> DecodeTensorHeader(ByteView bytes) {
       kind > static_cast<uint8_t>(TensorKind::kMix)) {
     return std::nullopt;
   }
-  size_t most = kTensorPayloadMost;
-  if (header.kind == TensorKind::kHello) most = kTensorHelloMost;
+  size_t most = kMaxTensorPayload;
+  if (header.kind == TensorKind::kHello) most = kMaxTensorHello;
   if (header.kind == TensorKind::kGoodbye) most = 0;
-  if (header.payload_bytes > most || header.rank >= kRanksMost) return std::nullopt;
+  if (header.payload_bytes > most || header.rank >= kMaxRanks) return std::nullopt;
   return header;
 }
 

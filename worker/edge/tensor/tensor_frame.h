@@ -3,7 +3,7 @@
 // Little-endian: u32 magic, u8 kind, u8 rank, u16 assigned, u32 payload bytes, u32 chunk, 16 bytes
 // instance, u64 mask, u64 hash (ContentHash of the payload, keyed by the instance). Everything that
 // comes from a peer is checked here; a violation names a reason of a closed set and ends the
-// connection. Values; any thread. Bound: kTensorPayloadMost.
+// connection. Values; any thread. Bound: kMaxTensorPayload.
 #pragma once
 
 #include <array>
@@ -29,8 +29,8 @@ enum class TensorKind : uint8_t {
 
 inline constexpr size_t kTensorHeaderBytes = 48;
 // A state piece of 1 MiB and its envelope; chunks of a round are smaller.
-inline constexpr size_t kTensorPayloadMost = (1 << 20) + 4096;
-inline constexpr size_t kTensorHelloMost = 1024;
+inline constexpr size_t kMaxTensorPayload = (1 << 20) + 4096;
+inline constexpr size_t kMaxTensorHello = 1024;
 
 struct TensorHeader {
   TensorKind kind = TensorKind::kInput;

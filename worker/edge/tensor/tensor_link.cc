@@ -6,7 +6,7 @@
 namespace crowdsurf::worker {
 namespace {
 
-constexpr int kRedialsMost = 3;
+constexpr int kMaxRedials = 3;
 constexpr std::chrono::milliseconds kRedialGap{15};  // none before the first
 
 // "host:port" or "[v6]:port"; empty host when it is neither.
@@ -186,7 +186,7 @@ void TensorTransport::Impl::OnLinkEnd(const PeerId& peer, const TensorConnection
   // It may be alive after all: try once more, now. A process that is just being killed may still
   // answer the first try and close it, so that one is repeated.
   const bool half_dead =
-      link.redials > 0 && link.redials < kRedialsMost && ending == TensorEnding::kFailed;
+      link.redials > 0 && link.redials < kMaxRedials && ending == TensorEnding::kFailed;
   if (lost || half_dead) return Redial(peer);
   bool hard = ending == TensorEnding::kRefused || link.other_peer;
   const bool unreachable = ending == TensorEnding::kRefused || ending == TensorEnding::kFailed;

@@ -9,7 +9,7 @@ namespace crowdsurf::worker {
 TensorOutbox::Pushed TensorOutbox::Push(OutFrame frame) {
   const std::lock_guard lock(mutex_);
   if (closed_) return Pushed::kClosed;
-  if (bytes_ >= most_bytes_) {
+  if (bytes_ >= max_bytes_) {
     refused_ = true;
     return Pushed::kFull;
   }
@@ -30,7 +30,7 @@ bool TensorOutbox::Pop() {
   CHECK(!frames_.empty());
   bytes_ -= frames_.front().size();
   frames_.pop_front();
-  if (!refused_ || bytes_ > most_bytes_ / 2) return false;
+  if (!refused_ || bytes_ > max_bytes_ / 2) return false;
   refused_ = false;
   return true;
 }

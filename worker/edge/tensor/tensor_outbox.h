@@ -25,7 +25,7 @@ class TensorOutbox {
  public:
   enum class Pushed : uint8_t { kQueued, kQueuedFirst, kFull, kClosed };
 
-  explicit TensorOutbox(size_t most_bytes) : most_bytes_(most_bytes) {}
+  explicit TensorOutbox(size_t max_bytes) : max_bytes_(max_bytes) {}
 
   // kQueuedFirst: the queue was empty, the I/O thread must be woken. A frame is taken while the
   // queue is below its bound, so a single frame always fits.
@@ -39,7 +39,7 @@ class TensorOutbox {
   size_t Close();
 
  private:
-  const size_t most_bytes_;
+  const size_t max_bytes_;
   mutable std::mutex mutex_;
   std::deque<OutFrame> frames_;
   size_t bytes_ = 0;

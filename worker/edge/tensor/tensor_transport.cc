@@ -83,7 +83,7 @@ void TensorTransport::Impl::Stop() {
 
 TensorTransport::Sent TensorTransport::Impl::Send(const PeerId& to, const std::string& endpoint,
                                                   TensorHeader header, SharedBytes payload) {
-  CHECK(payload == nullptr || payload->size() <= kTensorPayloadMost);
+  CHECK(payload == nullptr || payload->size() <= kMaxTensorPayload);
   header.payload_bytes = payload ? static_cast<uint32_t>(payload->size()) : 0;
   if (header.kind != TensorKind::kResult) {
     header.hash = TensorPayloadHash(header.instance, payload ? ByteView(*payload) : ByteView());

@@ -149,14 +149,14 @@ TEST(DeathReportsTest, AProbeGetsOldAndIsMadeAgain) {
 }
 
 TEST(DeathReportsTest, CasesOfThoseThatGoAreClosedAndTheTableIsBounded) {
-  Crowd crowd(static_cast<int>(DeathReports::kMostCases) + 3);
+  Crowd crowd(static_cast<int>(DeathReports::kMaxCases) + 3);
   DeathReports reports;
   for (size_t i = 1; i < crowd.pods.size(); ++i) crowd.Say(reports, 0, 0, i);
-  EXPECT_EQ(reports.cases(), DeathReports::kMostCases);
+  EXPECT_EQ(reports.cases(), DeathReports::kMaxCases);
   EXPECT_EQ(crowd.Say(reports, 0, 0, crowd.pods.size() - 1), ReportFate::kFull);
   EXPECT_EQ(crowd.Say(reports, 31, 0, crowd.pods.size() - 1), ReportFate::kTaken)
       << "room is made of what is old";
-  for (size_t i = 1; i <= DeathReports::kMostReporters; ++i) {
+  for (size_t i = 1; i <= DeathReports::kMaxReporters; ++i) {
     EXPECT_EQ(crowd.Say(reports, 31, i, 0), ReportFate::kTaken);
   }
   EXPECT_EQ(crowd.Say(reports, 31, 20, 0), ReportFate::kFull);
@@ -226,8 +226,7 @@ TEST(JudgeReportsTest, WhenMostAreReportedNothingHappensAndAConditionSaysSo) {
     EXPECT_THAT(plan.creates, IsEmpty());
     EXPECT_EQ(plan.status.disruptions, 0);
     EXPECT_TRUE(plan.status.Is(ConditionType::kPartitioned));
-    EXPECT_EQ(plan.status.Find(ConditionType::kPartitioned)->reason,
-              reason::kMostPeersReportedDead);
+    EXPECT_EQ(plan.status.Find(ConditionType::kPartitioned)->reason, reason::kMaxPeersReportedDead);
     for (auto& [name, pod] : world.pods) pod.reported_dead = false;
     plan = world.Reconcile();
     EXPECT_FALSE(plan.status.Is(ConditionType::kPartitioned)) << "it has healed";

@@ -20,14 +20,14 @@ struct Scanned {
 
 // Fed in pieces of 1 to `most` bytes.
 Scanned Scan(const std::string& bytes, Rng& rng, size_t most,
-             size_t most_item = ListScanner::kMostItem) {
+             size_t max_item = ListScanner::kMaxItem) {
   Scanned out;
   ListScanner scanner(
       [&](std::string_view item) {
         out.items.emplace_back(item);
         return true;
       },
-      most_item);
+      max_item);
   for (size_t at = 0; at < bytes.size() && out.whole;) {
     const size_t n = 1 + rng.Uniform(most);
     out.whole = scanner.Feed(std::string_view(bytes).substr(at, n));
@@ -80,7 +80,7 @@ TEST(ListScannerTest, AnItemAboveTheBoundEndsTheScan) {
   const Scanned scanned = Scan(large, rng, 20, 100);
   EXPECT_FALSE(scanned.whole);
   EXPECT_TRUE(scanned.items.empty());
-  const std::string around(ListScanner::kMostRest + 1, ' ');
+  const std::string around(ListScanner::kMaxRest + 1, ' ');
   EXPECT_FALSE(Scan("{" + around + "}", rng, 1 << 16).whole);
 }
 

@@ -63,8 +63,8 @@ TEST(WatchPaceTest, TwoMinutesThatWorkedForgetWhatFailedBefore) {
 TEST(ApiErrorsTest, APauseIsAskedForByWhoIsBusy) {
   EXPECT_EQ(PauseAskedFor(429, ""), Seconds(1));
   EXPECT_EQ(PauseAskedFor(429, "3"), Seconds(3));
-  EXPECT_EQ(PauseAskedFor(429, "0"), kLeastPause);
-  EXPECT_EQ(PauseAskedFor(429, "100000000000"), kMostPause);
+  EXPECT_EQ(PauseAskedFor(429, "0"), kMinPause);
+  EXPECT_EQ(PauseAskedFor(429, "100000000000"), kMaxPause);
   EXPECT_EQ(PauseAskedFor(429, "-5"), Seconds(1));
   EXPECT_EQ(PauseAskedFor(429, "Wed, 21 Oct 2026 07:28:00 GMT"), Seconds(1));
   EXPECT_EQ(PauseAskedFor(503, "2"), Seconds(2));

@@ -64,9 +64,9 @@ class FakeApiServer {
   }
   // The answers to requests for Leases wait until so many are under way, or a while.
   void GatherLeases(int count) { gather_ = count; }
-  int MostLeasesAtOnce() {
+  int MaxLeasesAtOnce() {
     const std::lock_guard lock(leases_mutex_);
-    return most_leases_;
+    return max_leases_;
   }
   int Asked(const std::string& path) {  // or "PATCH /api/..."
     const std::lock_guard lock(mutex_);
@@ -120,16 +120,15 @@ class FakeApiServer {
   }
   void Gather() {
     std::unique_lock lock(leases_mutex_);
-    most_leases_ = std::max(most_leases_, ++leases_under_way_);
+    max_leases_ = std::max(max_leases_, ++leases_under_way_);
     leases_came_.notify_all();
-    leases_came_.wait_for(lock, std::chrono::seconds(2),
-                          [this] { return most_leases_ >= gather_; });
+    leases_came_.wait_for(lock, std::chrono::seconds(2), [this] { return max_leases_ >= gather_; });
     --leases_under_way_;
   }
   std::atomic<int> gather_{0};
   std::mutex leases_mutex_;
   std::condition_variable leases_came_;
-  int leases_under_way_ = 0, most_leases_ = 0;
+  int leases_under_way_ = 0, max_leases_ = 0;
   std::mutex mutex_;
   std::map<std::string, std::pair<int, nlohmann::json>> table_;
   std::map<std::string, int> asked_;

@@ -132,7 +132,7 @@ TEST_F(KubeClusterTest, LeasesOfManyNodesAreReadSideBySide) {  // other jobs wai
   Touched();
   api_.GatherLeases(4);
   (void)Observe();
-  EXPECT_EQ(api_.MostLeasesAtOnce(), 4);
+  EXPECT_EQ(api_.MaxLeasesAtOnce(), 4);
   (void)Observe();
   EXPECT_EQ(api_.Asked(kLeases), 1) << "every other second";
 }

@@ -124,11 +124,11 @@ class OperatorMemoryTest : public testing::Test {
   }
   void Look() {
     const size_t live = LiveBytes();
-    for (size_t most = most_; live > most && !most_.compare_exchange_weak(most, live);) {
+    for (size_t most = max_; live > most && !max_.compare_exchange_weak(most, live);) {
     }
   }
-  double MostMiB(size_t before) const {
-    return most_ > before ? static_cast<double>(most_ - before) / kMiB : 0;
+  double MaxMiB(size_t before) const {
+    return max_ > before ? static_cast<double>(max_ - before) / kMiB : 0;
   }
   bool Synced() {
     return EventuallyHolds([&] {
@@ -140,7 +140,7 @@ class OperatorMemoryTest : public testing::Test {
   static constexpr char kEmpty[] = R"({"metadata": {"resourceVersion": "10"}, "items": []})";
   int listed_ = 0, told_ = 0;  // pods
   std::atomic<int> made_{0}, sent_{0};
-  std::atomic<size_t> most_{0};
+  std::atomic<size_t> max_{0};
   std::mutex mutex_;
   std::condition_variable ended_;
   bool ending_ = false;
@@ -158,7 +158,7 @@ TEST_F(OperatorMemoryTest, AListIsHeldAsWhatIsUsedOfIt) {
   ASSERT_TRUE(Synced());
   Look();
   EXPECT_EQ(metrics_.Value("crowdsurf_operator_cache_objects", {{"resource", "pods"}}), kPods);
-  EXPECT_LE(MostMiB(before), 8) << "of 10 MB of text, 30 MB and more as JSON values";
+  EXPECT_LE(MaxMiB(before), 8) << "of 10 MB of text, 30 MB and more as JSON values";
 }
 
 // The host decides about another job meanwhile, and takes no news.
@@ -167,7 +167,7 @@ TEST_F(OperatorMemoryTest, EventsThatWaitAreHeldAsWhatIsUsedOfThem) {
   const size_t before = LiveBytes();
   cluster_->Start();
   EXPECT_TRUE(EventuallyHolds([&] { return sent_ == told_; }));
-  EXPECT_LE(MostMiB(before), 8) << "of 20 MB of text";
+  EXPECT_LE(MaxMiB(before), 8) << "of 20 MB of text";
 }
 
 TEST_F(OperatorMemoryTest, AnswersToCreatesAreHeldAsWhatIsUsedOfThem) {
@@ -187,7 +187,7 @@ TEST_F(OperatorMemoryTest, AnswersToCreatesAreHeldAsWhatIsUsedOfThem) {
   for (const Status& answer : cluster_->CreateAll(job, creates, {}))
     EXPECT_TRUE(answer.ok()) << answer;
   Look();
-  EXPECT_LE(MostMiB(before), 8) << "of 5 MB of text";
+  EXPECT_LE(MaxMiB(before), 8) << "of 5 MB of text";
 }
 
 }  // namespace

@@ -19,7 +19,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr int kMostLooks = 3000;  // 10 ms apart: a test fails by it, and never waits for it
+constexpr int kMaxLooks = 3000;  // 10 ms apart: a test fails by it, and never waits for it
 const std::vector<std::string> kEnvironment = {"PATH=/usr/bin:/bin"};
 
 // Waits on the child's own descriptors, so nothing here sleeps.
@@ -82,7 +82,7 @@ TEST(ProcessTest, DestructionTakesTheWholeGroup) {
     EXPECT_TRUE(Exists(child));
   }
   // An orphan is reaped by init, which may take a moment.
-  for (int look = 0; look < kMostLooks && Exists(child); ++look) poll(nullptr, 0, 10);
+  for (int look = 0; look < kMaxLooks && Exists(child); ++look) poll(nullptr, 0, 10);
   std::ifstream stat("/proc/" + std::to_string(child) + "/stat");
   const std::string state((std::istreambuf_iterator<char>(stat)), {});
   EXPECT_TRUE(state.empty() || state.find(") Z") != std::string::npos) << state;
@@ -115,7 +115,7 @@ TEST(ReaperTest, CleansUpAfterKill9OfTheRun) {
   EXPECT_TRUE(std::filesystem::exists(directory));
   kill(victim, SIGKILL);
   waitpid(victim, nullptr, 0);
-  for (int look = 0; look < kMostLooks && std::filesystem::exists(directory); ++look) {
+  for (int look = 0; look < kMaxLooks && std::filesystem::exists(directory); ++look) {
     poll(nullptr, 0, 10);
   }
   EXPECT_FALSE(std::filesystem::exists(directory));

@@ -111,7 +111,7 @@ TEST_F(AgentProberTest, AWaveIsBoundedAndEndsSoon) {
   AgentProber prober({.timeout = Milliseconds(300), .between = Milliseconds(20)},
                      [](const std::string&, ProbeResult) {});
   size_t refused = 0;
-  const size_t most = AgentProber::kLanes * (AgentProber::kMostWaiting + 1);
+  const size_t most = AgentProber::kLanes * (AgentProber::kMaxWaiting + 1);
   for (size_t i = 0; i < most + 10; ++i) refused += !prober.Ask({"uid", frozen.http(), ""});
   EXPECT_GE(refused, 10u);
 }

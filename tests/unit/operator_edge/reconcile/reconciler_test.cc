@@ -253,7 +253,7 @@ TEST(AtOnceTest, EndsWhenItIsEnoughAndAnswersTheFirstOnes) {
       1000, [&](size_t i) { return (++asked, static_cast<int>(i) + 1); },
       [&] { return asked >= 20; });
   EXPECT_EQ(answers.size(), static_cast<size_t>(asked));
-  EXPECT_LE(answers.size(), 20 + kMostAtOnce);
+  EXPECT_LE(answers.size(), 20 + kMaxAtOnce);
   for (size_t i = 0; i < answers.size(); ++i) EXPECT_EQ(answers[i], static_cast<int>(i) + 1);
   EXPECT_EQ(AtOnce(
                 5, [](size_t i) { return i; }, [] { return true; })

@@ -146,7 +146,7 @@ TEST_F(ReportDeskTest, WhoIsNoWorkerIsRefusedAndRemembered) {
 
 TEST_F(ReportDeskTest, GarbageIsRefusedBeforeAnybodyIsAsked) {
   std::string many = R"({"dead": [)";
-  for (size_t i = 0; i < ReportDesk::kMostNames; ++i) many += "\"w\",";
+  for (size_t i = 0; i < ReportDesk::kMaxNames; ++i) many += "\"w\",";
   const std::string bodies[] = {"",
                                 "[]",
                                 "{",

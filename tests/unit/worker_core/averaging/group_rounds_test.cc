@@ -144,11 +144,11 @@ TEST_F(GroupRoundsTest, WhoWentOnToTheNextViewIsNotWaitedForInTheOldOne) {
 // It heard the others' READY while it waited for its trainer's snapshot, and then got none.
 TEST_F(GroupRoundsTest, WhatCameEarlyIsAnsweredWhenTheAveragingIsPassedOver) {
   rounds.Suspend(now, out);
-  rounds.SetLeast(1);
+  rounds.SetMin(1);
   EXPECT_TRUE(ByesFor(seating.hash(), Ready{}).empty());
   rounds.AnswerPassed(now, out);
   EXPECT_TRUE(Byes().empty()) << "it may be opened yet";
-  rounds.SetLeast(2);
+  rounds.SetMin(2);
   rounds.AnswerPassed(now, out);
   EXPECT_EQ(Byes(), std::vector{ByeReason::kSatOut});
   rounds.AnswerPassed(now, out);
@@ -194,7 +194,7 @@ TEST_F(GroupRoundsTest, AWitnessPromisesHoweverManyBallotsTheViewHasHad) {
     bytes.U64(number);
     return *InstanceId::From(Sha256(bytes.bytes()).view().first(16));
   };
-  rounds.SetLeast(1);
+  rounds.SetMin(1);
   uint64_t promised = 0;
   for (uint64_t n = 0; n < 4097; ++n) promised += answer(10 + n / 2, name(n)) ? 1 : 0;
   EXPECT_EQ(promised, 4097U);

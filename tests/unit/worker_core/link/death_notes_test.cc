@@ -46,14 +46,14 @@ TEST(DeathNotesTest, OnlyWitnessesReportAndOneThatBecomesOneDoesAtOnce) {
 TEST(DeathNotesTest, AWaveIsNamedInPortionsAndTheTableIsBounded) {
   DeathNotes notes;
   std::vector<std::string> lost;
-  for (size_t i = 0; i < DeathNotes::kMostNotes + 5; ++i) lost.push_back("w" + std::to_string(i));
+  for (size_t i = 0; i < DeathNotes::kMaxNotes + 5; ++i) lost.push_back("w" + std::to_string(i));
   notes.Look(At(0), lost, true);
-  EXPECT_EQ(notes.notes(), DeathNotes::kMostNotes);
+  EXPECT_EQ(notes.notes(), DeathNotes::kMaxNotes);
   EXPECT_EQ(notes.dropped(), 5u);
   lost.resize(100);
   const auto first = notes.Look(At(2), lost, true), second = notes.Look(At(2.5), lost, true);
-  EXPECT_EQ(first.size(), DeathNotes::kMostNamed);
-  EXPECT_EQ(second.size(), 100 - DeathNotes::kMostNamed);
+  EXPECT_EQ(first.size(), DeathNotes::kMaxNamed);
+  EXPECT_EQ(second.size(), 100 - DeathNotes::kMaxNamed);
   for (const std::string& name : second) {
     EXPECT_EQ(std::count(first.begin(), first.end(), name), 0) << name;
   }

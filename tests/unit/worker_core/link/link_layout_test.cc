@@ -83,8 +83,7 @@ TEST(LinkLayout, SizesThatOverflowAreRefused) {
   EXPECT_FALSE(LayOutLink({Tensor("a", {1ULL << 33, 1ULL << 33})}, {LinkRole::kParameter}).ok());
   EXPECT_FALSE(LayOutLink({Tensor("a", {~0ULL})}, {LinkRole::kParameter}).ok());
   EXPECT_FALSE(
-      LayOutLink({Tensor("a", {kLinkElementsMost}), Tensor("b", {1})}, {LinkRole::kParameter})
-          .ok());
+      LayOutLink({Tensor("a", {kMaxLinkElements}), Tensor("b", {1})}, {LinkRole::kParameter}).ok());
   EXPECT_FALSE(LayOutLink({}, {LinkRole::kParameter}).ok());
   EXPECT_FALSE(LayOutLink({Tensor("a", {3})}, {LinkRole::kGradient}).ok());
 }

@@ -38,7 +38,7 @@ struct Case {
     return out.size();
   }
   void AskToTheEnd() {
-    for (uint32_t i = 0; i < Confirmation::kMostAsks; ++i) {
+    for (uint32_t i = 0; i < Confirmation::kMaxAsks; ++i) {
       Ask();
       now = confirmation.NextDeadline();
     }
@@ -166,7 +166,7 @@ TEST(ConfirmationTest, AsksAreBoundedAndSpareWhoIsDownOrSure) {
     c.now = c.now + Seconds(1);
     asked += c.Ask();
   }
-  EXPECT_EQ(asked, 3U * (Confirmation::kMostAsks - 2));
+  EXPECT_EQ(asked, 3U * (Confirmation::kMaxAsks - 2));
   Case many(Rule::kTwoMembers, 60);
   EXPECT_EQ(many.Ask(), Confirmation::kAskedAtOnce);
 }

@@ -101,8 +101,8 @@ TEST(HostileMessagesTest, ASittingThatWouldWrapEndsNoSeatForGood) {
   EXPECT_FALSE(seating.Add(Vacancy{Id(9), UINT32_MAX}));
   EXPECT_EQ(seating.NextSitting(Id(9)), 1U);
   // The last one: it is used up, and the next seat is refused rather than numbered from 0 again.
-  EXPECT_TRUE(seating.Add(Vacancy{Id(9), kMostSittings}));
-  EXPECT_GT(seating.NextSitting(Id(9)), kMostSittings);
+  EXPECT_TRUE(seating.Add(Vacancy{Id(9), kMaxSittings}));
+  EXPECT_GT(seating.NextSitting(Id(9)), kMaxSittings);
 }
 
 // Whose sittings somebody used up is taken in by the next view.
@@ -112,7 +112,7 @@ TEST(HostileMessagesTest, WhoCannotSitInThisViewSitsInTheNext) {
   ASSERT_TRUE(world.UntilTogether(Seconds(5)));
   const size_t late = world.Add(Milliseconds(200));
   const ViewHash hash = world.Summary(0).view->hash;
-  for (const uint32_t sitting : {UINT32_MAX, kMostSittings})
+  for (const uint32_t sitting : {UINT32_MAX, kMaxSittings})
     for (size_t i = 0; i < 5; ++i)
       world.Tell(i, (i + 1) % 5,
                  message::SeatingNews{
@@ -152,7 +152,7 @@ TEST(HostileMessagesTest, PeersThatComeAndGoAreForgotten) {
       world.node(0).peer->OnPeerDown(world.now(), contact.id, true, out);
     }
   }
-  EXPECT_LE(world.Summary(0).lost.size(), 2 * Membership::kMostStrangersDown);
+  EXPECT_LE(world.Summary(0).lost.size(), 2 * Membership::kMaxStrangersDown);
   world.Add();
   EXPECT_TRUE(world.UntilTogether(Seconds(5))) << world.Describe();
 }

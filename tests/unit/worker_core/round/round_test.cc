@@ -383,7 +383,7 @@ void BeLate(Group& group, int self) {
 TEST(RoundTest, WhoAnswersEveryBallotOfADuelDoesNotGiveUpAlone) {
   Group group;
   group.StartAll();
-  const int last = kMostBallots * kMembers;
+  const int last = kMaxBallots * kMembers;
   for (int ballot = 2; ballot <= last; ++ballot) {
     if (ballot % kMembers == 1) continue;  // its own: members 1 and 2 overtake each other
     HearOpen(group, 0, static_cast<Ballot>(ballot));
@@ -404,7 +404,7 @@ TEST(RoundTest, WhoHasNoBallotLeftAsksForTheDecisionAndAdoptsIt) {
   });
   ASSERT_TRUE(group.at(1).over() && group.at(2).over());
   group.wire.clear();  // what they had to say to it is lost
-  HearRefused(group, 0, kMostBallots * kMembers);
+  HearRefused(group, 0, kMaxBallots * kMembers);
   BeLate(group, 0);
   ASSERT_FALSE(group.at(0).over());
   group.Settle();
@@ -427,7 +427,7 @@ TEST(RoundTest, TheLastBallotsDecideThatAllGiveUp) {
     EXPECT_EQ(group.at(0).ballot(), promised + 1);
     return outcomes;
   };
-  const int free = (kMostBallots - kAbortBallots) * kMembers;
+  const int free = (kMaxBallots - kAbortBallots) * kMembers;
   EXPECT_EQ(ends(free), std::set<Outcome>{Outcome::kAborted});
   EXPECT_EQ(ends(free - kMembers).count(Outcome::kAborted), 0U);
 }

@@ -23,7 +23,7 @@ TEST(CoordinateMaskTest, WhatIsNoMaskIsRefused) {
   EXPECT_FALSE(CoordinateMask::Of({{3, 0}}, 10)) << "empty";
   EXPECT_FALSE(CoordinateMask::Of({{4, 2}, {1, 2}}, 10)) << "not ascending";
   EXPECT_FALSE(CoordinateMask::Of({{1, 3}, {3, 2}}, 10)) << "overlapping";
-  EXPECT_FALSE(CoordinateMask::Of(std::vector<Extent>(kMostMaskExtents + 1), 10)) << "too many";
+  EXPECT_FALSE(CoordinateMask::Of(std::vector<Extent>(kMaxMaskExtents + 1), 10)) << "too many";
 }
 
 TEST(CoordinateMaskTest, AChunkSeesItsPartAndWholeOnesNothing) {

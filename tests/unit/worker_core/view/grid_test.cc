@@ -65,7 +65,7 @@ TEST(GridTest, TheLargestJobFitsInTime) {
   for (size_t m : {2U, 3U, 5U, 16U, 64U}) {
     const Grid grid = FitGrid(100'000, m);
     EXPECT_GE(grid.cells(), 100'000U);
-    EXPECT_LE(grid.cells(), kMostCells);
+    EXPECT_LE(grid.cells(), kMaxCells);
   }
 }
 

@@ -78,13 +78,13 @@ TEST(ViewTest, AViewIsNoLargerThanItsGraphCanMix) {
     for (size_t i = 1; i < 300; ++i) newcomers.push_back({.id = Numbered(i), .joined_unix_ms = 1});
     const View first = FirstView({.id = Numbered(0)}, facts);
     View view = NextView(Seating(first, HashOf(first, "job")), {}, newcomers, false, facts);
-    ASSERT_EQ(view.members.size(), kMostExtraRegions + 1);
+    ASSERT_EQ(view.members.size(), kMaxExtraRegions + 1);
     EXPECT_TRUE(DecodeView(Encode(view)));
     StrategyActions actions;
     MakeGraphStrategy(config, Rng(1))->OnView(Time(), view, Numbered(0), actions);
     const auto* use = std::get_if<UseEdges>(&actions.at(1));
     ASSERT_NE(use, nullptr);
-    EXPECT_EQ(use->links.size(), kMostExtraRegions);  // the hub; of Complete, anybody
+    EXPECT_EQ(use->links.size(), kMaxExtraRegions);  // the hub; of Complete, anybody
     EdgeMailbox edges;
     edges.Reset(use->links, 300, 1, WireFormat::kFloat32, EdgeMailbox::Order::kLatestWins);
     // A view of 300 for a graph that can hold them is none of this one's.
@@ -121,7 +121,7 @@ TEST(ViewTest, WitnessesAreOnDemandFirstThenLongestLived) {
     members.push_back(
         {.id = Id(static_cast<uint8_t>(i + 1)), .joined_unix_ms = 100 - i, .on_demand = i == 3});
   const auto witnesses = ChooseWitnesses(members);
-  ASSERT_EQ(witnesses.size(), kMostWitnesses);
+  ASSERT_EQ(witnesses.size(), kMaxWitnesses);
   EXPECT_EQ(witnesses[0], Id(4));
   EXPECT_EQ(witnesses[1], Id(20));
   EXPECT_EQ(witnesses[2], Id(19));

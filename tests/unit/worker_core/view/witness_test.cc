@@ -90,7 +90,7 @@ TEST(WitnessTest, TheBytesOfValuesAreBounded) {
 // Ids of what made room are bounded as well: then the oldest averaging goes as a whole.
 TEST(WitnessTest, WhatWasPrunedIsNeverPromisedAnewHoweverMuchItIs) {
   WitnessTable table(1);
-  const int most = static_cast<int>(WitnessTable::kMostForgotten) + 100;
+  const int most = static_cast<int>(WitnessTable::kMaxForgotten) + 100;
   for (int n = 1; n <= most; ++n)
     ASSERT_EQ(table.OnOpen(Id(n), {1, static_cast<uint64_t>(n), 0}, 3).kind, Kind::kYes);
   EXPECT_EQ(table.pruned(), static_cast<uint64_t>(most - 1));

@@ -30,7 +30,7 @@ constexpr double kConstants[kWorkers] = {-3, 1, 10, 0.5};
 constexpr size_t kValues = kWorkers + 1;
 constexpr size_t kCopies = 64;
 // Two workers of a group halve the vector, always at one place; one more for a copy's own edge.
-constexpr size_t kMostCut = 2;
+constexpr size_t kMaxCut = 2;
 
 // A trainer that does not learn: worker i holds the i-th unit vector, and kConstants[i] behind it,
 // kCopies times. Averaging is linear, so in whatever mixture of them a trainer ends up, the first
@@ -161,7 +161,7 @@ class AgentTest : public testing::Test {
     size_t cut = 0;
     for (size_t copy = 0; copy < params.size(); copy += kValues)
       cut += !IsWhole(params.subspan(copy, kValues));
-    return cut <= kMostCut;
+    return cut <= kMaxCut;
   }
   // All hold the same mixture, to rounding of a few averagings.
   bool Agree() {
@@ -184,7 +184,7 @@ class AgentTest : public testing::Test {
     }
     return text;
   }
-  uint64_t LeastAveraging() {
+  uint64_t MinAveraging() {
     uint64_t least = ~0ULL;
     for (const auto& worker : workers_) least = std::min(least, worker->trainer->averaging());
     return least;
@@ -213,8 +213,8 @@ TEST_F(AgentTest, FourWorkersFindEachOtherAndReallyAverage) {
     return shares >= 2 && Agree();
   };
   ASSERT_TRUE(EventuallyHolds(mixed));
-  const uint64_t number = LeastAveraging();
-  EXPECT_TRUE(EventuallyHolds([&] { return LeastAveraging() > number + 3; }));
+  const uint64_t number = MinAveraging();
+  EXPECT_TRUE(EventuallyHolds([&] { return MinAveraging() > number + 3; }));
   for (const auto& worker : workers_) EXPECT_TRUE(IsAMixture(worker->trainer->params()));
 }
 
@@ -234,11 +234,11 @@ TEST_F(AgentTest, ATrainerOfRelaySumWaitsForItsAverageByDefault) {
 
 TEST_F(AgentTest, AKilledWorkerCostsTheOthersNoRound) {
   StartAll();
-  ASSERT_TRUE(EventuallyHolds([&] { return LeastAveraging() >= 2 && Agree(); }));
+  ASSERT_TRUE(EventuallyHolds([&] { return MinAveraging() >= 2 && Agree(); }));
   workers_[1]->Kill();
   workers_.erase(workers_.begin() + 1);
-  const uint64_t number = LeastAveraging();
-  ASSERT_TRUE(EventuallyHolds([&] { return LeastAveraging() > number + 5; }));
+  const uint64_t number = MinAveraging();
+  ASSERT_TRUE(EventuallyHolds([&] { return MinAveraging() > number + 5; }));
   EXPECT_TRUE(EventuallyHolds([&] { return Agree(); }));
   for (const auto& worker : workers_) EXPECT_EQ(worker->Failed(), 0);
 }
@@ -249,7 +249,7 @@ TEST_F(AgentTest, AJoinerAdoptsTheStateOfItsPeers) {
     workers_.push_back(StartWorker(i, seed));
     seed = workers_[0]->agent->peer_endpoint();
   }
-  ASSERT_TRUE(EventuallyHolds([&] { return LeastAveraging() >= 2 && Agree(); }));
+  ASSERT_TRUE(EventuallyHolds([&] { return MinAveraging() >= 2 && Agree(); }));
   workers_.push_back(StartWorker(2, seed));
   ASSERT_TRUE(EventuallyHolds([&] { return workers_[2]->trainer->averaging() > 2; }));
   const std::vector<float> params = workers_[2]->trainer->params();
@@ -270,7 +270,7 @@ TEST_F(AgentTest, WhoWaitsForTheAnswerOfItsSeedDoesNotBeginAlone) {
   ASSERT_EQ(getsockname(silent, reinterpret_cast<sockaddr*>(&address), &size), 0);
   const auto start = Clock::now();
   workers_.push_back(StartWorker(0, absl::StrCat("127.0.0.1:", ntohs(address.sin_port))));
-  ASSERT_TRUE(EventuallyHolds([&] { return LeastAveraging() >= 1; }));
+  ASSERT_TRUE(EventuallyHolds([&] { return MinAveraging() >= 1; }));
   EXPECT_GT(Clock::now() - start, std::chrono::seconds(1));
   close(silent);
 }
@@ -278,7 +278,7 @@ TEST_F(AgentTest, WhoWaitsForTheAnswerOfItsSeedDoesNotBeginAlone) {
 TEST_F(AgentTest, LeavingEndsWithinItsTimeAndTheOthersGoOn) {
   StartAll();
   const auto ready = [&] { return workers_[3]->agent->metrics().Value("crowdsurf_worker_ready"); };
-  ASSERT_TRUE(EventuallyHolds([&] { return LeastAveraging() >= 2 && ready() == 1; }));
+  ASSERT_TRUE(EventuallyHolds([&] { return MinAveraging() >= 2 && ready() == 1; }));
   const auto start = Clock::now();
   workers_[3]->agent->AskToLeave();
   workers_[3]->thread.join();
@@ -289,8 +289,8 @@ TEST_F(AgentTest, LeavingEndsWithinItsTimeAndTheOthersGoOn) {
   const std::string message((std::istreambuf_iterator<char>(end)), {});
   EXPECT_NE(message.find("\"reason\":\"left\""), std::string::npos) << message;
   workers_.pop_back();
-  const uint64_t number = LeastAveraging();
-  EXPECT_TRUE(EventuallyHolds([&] { return LeastAveraging() > number + 3; }));
+  const uint64_t number = MinAveraging();
+  EXPECT_TRUE(EventuallyHolds([&] { return MinAveraging() > number + 3; }));
   for (const auto& worker : workers_) EXPECT_EQ(worker->Failed(), 0);
 }
 
@@ -312,14 +312,14 @@ TEST_F(AgentTest, TheTargetStopsEveryTrainerAndLeavesACheckpointAndAModel) {
 
 TEST_F(AgentTest, ASnapshotWithNanIsRefusedAndHarmsNobody) {
   StartAll();
-  ASSERT_TRUE(EventuallyHolds([&] { return LeastAveraging() >= 2 && Agree(); })) << Describe();
+  ASSERT_TRUE(EventuallyHolds([&] { return MinAveraging() >= 2 && Agree(); })) << Describe();
   const auto refused = [&] {
     workers_[2]->trainer->PoisonNext();
     return workers_[2]->agent->metrics().Value("crowdsurf_worker_snapshots_refused_total") > 0;
   };
   ASSERT_TRUE(EventuallyHolds(refused)) << Describe();
-  const uint64_t number = LeastAveraging();
-  ASSERT_TRUE(EventuallyHolds([&] { return LeastAveraging() > number + 3; })) << Describe();
+  const uint64_t number = MinAveraging();
+  ASSERT_TRUE(EventuallyHolds([&] { return MinAveraging() > number + 3; })) << Describe();
   EXPECT_TRUE(EventuallyHolds([&] { return Agree(); })) << Describe();
 }
 

@@ -44,11 +44,11 @@ TEST(LostMembersTest, WithoutASeatItSaysNothing) {
 TEST(LostMembersTest, ForgetsAfterAWhileAndIsBounded) {
   LostMembers members;
   std::vector<std::string> many;
-  for (size_t i = 0; i < LostMembers::kMostKnown + 10; ++i) many.push_back("w" + std::to_string(i));
+  for (size_t i = 0; i < LostMembers::kMaxKnown + 10; ++i) many.push_back("w" + std::to_string(i));
   members.Look(At(0), "self", Seated(many));
-  EXPECT_EQ(members.known(), LostMembers::kMostKnown);
+  EXPECT_EQ(members.known(), LostMembers::kMaxKnown);
   EXPECT_EQ(members.dropped(), 10u);
-  EXPECT_EQ(members.Look(At(180), "self", Seated({})).size(), LostMembers::kMostKnown);
+  EXPECT_EQ(members.Look(At(180), "self", Seated({})).size(), LostMembers::kMaxKnown);
   EXPECT_THAT(members.Look(At(181), "self", Seated({})), IsEmpty());
   EXPECT_EQ(members.known(), 0u);
 }

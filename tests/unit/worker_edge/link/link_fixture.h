@@ -41,7 +41,7 @@ class LinkFixture : public testing::Test {
     options.worker = "charlm-0-0";
     options.seed = 42;
     options.overlap = overlap;
-    options.opaque_bytes_most = 1 << 20;
+    options.max_opaque_bytes = 1 << 20;
     options.require_memory = false;
     auto started = LinkServer::Start(
         options, [this](LinkEvent e) { ASSERT_TRUE(events.Post(std::move(e))); }, Logger(),

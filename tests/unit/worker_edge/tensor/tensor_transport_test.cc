@@ -333,7 +333,7 @@ TEST(TensorFrameTest, HeadersComeBackAndBadOnesDoNot) {
   header.kind = TensorKind::kResult;
   header.rank = 63;
   header.assigned = 65'535;
-  header.payload_bytes = kTensorPayloadMost;
+  header.payload_bytes = kMaxTensorPayload;
   header.chunk = 0xFFFFFFFF;
   header.mask = ~0ULL;
   header.hash = 77;
@@ -346,7 +346,7 @@ TEST(TensorFrameTest, HeadersComeBackAndBadOnesDoNot) {
       mutated[rng.Uniform(mutated.size())] ^= static_cast<uint8_t>(1 << rng.Uniform(8));
     }
     const auto decoded = DecodeTensorHeader(mutated);
-    EXPECT_LE(decoded ? decoded->payload_bytes : 0, kTensorPayloadMost);
+    EXPECT_LE(decoded ? decoded->payload_bytes : 0, kMaxTensorPayload);
   }
   bytes[0] ^= 1;
   EXPECT_FALSE(DecodeTensorHeader(bytes));
