@@ -108,7 +108,8 @@ void Node::ProbeSeeds(Time now, Actions& out) {
   }
 }
 
-void Node::OnPeerDown(Time now, WallTime wall, const Contact& peer, bool hard, Actions& out) {
+void Node::OnPeerDown(Time now, WallTime wall, const Contact& peer, DownEvidence evidence,
+                      Actions& out) {
   if (peer.id.none()) {
     if (const auto probe = requests_.TakeSeed(peer.endpoint)) {
       OnFailedRequest(now, wall, *probe, out);
@@ -116,7 +117,7 @@ void Node::OnPeerDown(Time now, WallTime wall, const Contact& peer, bool hard, A
     return;
   }
   const std::vector<Request> lost = requests_.TakeAllTo(peer.id);
-  if (hard) {
+  if (evidence == DownEvidence::kRefused) {
     subscriptions_.RemoveWatcher(peer.id);
     table_.Remove(peer.id);
     for (const Request& request : lost) OnFailedRequest(now, wall, request, out);

@@ -20,6 +20,7 @@
 #include <variant>
 #include <vector>
 
+#include "base/down_evidence.h"
 #include "base/rng.h"
 #include "base/time.h"
 #include "coordinator-free-dht/core/actions.h"
@@ -54,10 +55,11 @@ class Node {
   // From the network. `from` is the authenticated sender and the endpoint it says it listens on.
   void OnMessage(Time now, WallTime wall, const Contact& from, const Message& message,
                  Actions& out);
-  // Connection to `peer` is lost. `hard`: reset or closed and a reconnect was refused, so the peer
-  // is gone and forgotten at once; otherwise its requests in flight fail and it is asked again.
+  // Connection to `peer` is lost. A peer that is known to be dead
+  // is forgotten at once; otherwise its requests in flight fail and it is asked again.
   // `peer.id` none: a seed's address that could not be reached.
-  void OnPeerDown(Time now, WallTime wall, const Contact& peer, bool hard, Actions& out);
+  void OnPeerDown(Time now, WallTime wall, const Contact& peer, DownEvidence evidence,
+                  Actions& out);
   // Pre: none; does whatever is due. Call at or after NextDeadline().
   void OnTimer(Time now, WallTime wall, Actions& out);
   // When OnTimer wants to be called; Time::Infinite() when never. O(1) amortised.

@@ -35,9 +35,9 @@ void DhtService::OnMessage(Time now, WallTime wall, const Contact& from, const B
   Execute(now, wall, std::move(out));
 }
 
-void DhtService::OnPeerDown(Time now, WallTime wall, const Contact& peer, bool hard) {
+void DhtService::OnPeerDown(Time now, WallTime wall, const Contact& peer, DownEvidence evidence) {
   Actions out;
-  node_.OnPeerDown(now, wall, peer, hard, out);
+  node_.OnPeerDown(now, wall, peer, evidence, out);
   Execute(now, wall, std::move(out));
 }
 

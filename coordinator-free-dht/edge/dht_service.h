@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "base/down_evidence.h"
 #include "base/edge/host_loop.h"
 #include "coordinator-free-dht/core/node.h"
 #include "coordinator-free-dht/edge/transport.h"
@@ -31,7 +32,7 @@ class DhtService : public TimerSource {
 
   // From TransportHandlers: DHT bodies, and every lost peer.
   void OnMessage(Time now, WallTime wall, const Contact& from, const Bytes& body);
-  void OnPeerDown(Time now, WallTime wall, const Contact& peer, bool hard);
+  void OnPeerDown(Time now, WallTime wall, const Contact& peer, DownEvidence evidence);
 
   // Addresses of peers, from the seeds file; asked for ever.
   void AddSeeds(Time now, WallTime wall, const std::vector<std::string>& endpoints);

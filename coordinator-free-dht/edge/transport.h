@@ -16,6 +16,7 @@
 #include <memory>
 #include <string>
 
+#include "base/down_evidence.h"
 #include "base/edge/host_loop.h"
 #include "base/log.h"
 #include "base/metrics.h"
@@ -59,11 +60,9 @@ struct TransportHandlers {
   // The first stream with `peer` is up.
   std::function<void(Time, WallTime, const Contact& peer)> on_up;
   // The last stream with `peer` was cut, or a dial of it failed (its id is none when only the
-  // address was known). hard: the connection was reset or closed and one reconnect was refused, or
-  // another peer answers at its endpoint: that process is dead. Not hard: it cannot be reached, or
-  // was cut off for a moment: messages may be lost. A stream that a living peer closes in good
-  // order, being idle, is no news.
-  std::function<void(Time, WallTime, const Contact& peer, bool hard)> on_down;
+  // address was known). Of an unreachable one messages may be lost. A stream that a living peer
+  // closes in good order, being idle, is no news.
+  std::function<void(Time, WallTime, const Contact& peer, DownEvidence evidence)> on_down;
 };
 
 class PeerTransport {

@@ -235,7 +235,7 @@ void TransportCore::Settle(const StreamPtr& stream, const PeerId& id, const std:
       } else {
         DropQueue(stream);
         peers_.erase(wanted.id);
-        PostDown(wanted, true);
+        PostDown(wanted, DownEvidence::kRefused);
       }
     }
   }
@@ -248,7 +248,7 @@ void TransportCore::Settle(const StreamPtr& stream, const PeerId& id, const std:
   peer.ready.push_back(stream);
   if (peer.ready.size() > 1) return;
   // It lives, but what was under way on the old stream is lost.
-  if (was_probe && wanted.id == id) PostDown(stream->peer, false);
+  if (was_probe && wanted.id == id) PostDown(stream->peer, DownEvidence::kUnreachable);
   PostEvent([handlers = handlers, contact = stream->peer](Time now, WallTime wall) {
     if (handlers->on_up) handlers->on_up(now, wall, contact);
   });
@@ -298,13 +298,13 @@ bool TransportCore::HasNeighbour(const PeerId& id) const {
   });
 }
 
-bool TransportCore::DialCarried(const StreamPtr& stream, bool& hard) {
+bool TransportCore::DialCarried(const StreamPtr& stream, DownEvidence& evidence) {
   if (stream->carried) {
     relay_.OnCarriedFailed(stream->peer);
     return false;
   }
-  const AfterFailure after = relay_.OnDialFailed(stream->peer, hard);
-  if (after != AfterFailure::kFinal) hard = false;
+  const AfterFailure after = relay_.OnDialFailed(stream->peer, evidence == DownEvidence::kRefused);
+  if (after != AfterFailure::kFinal) evidence = DownEvidence::kUnreachable;
   if (after != AfterFailure::kRelay) return false;
   const StreamPtr again = Dial(stream->peer, true);
   again->probe = stream->probe;
@@ -315,15 +315,15 @@ bool TransportCore::DialCarried(const StreamPtr& stream, bool& hard) {
 void TransportCore::OnDialFailed(const StreamPtr& stream, const std::string& reason) {
   const bool refused = stream->carried ? Relay::SaysDead(reason) : SaysRefused(reason);
   if (!stream->carried) relay_.OnUnproved(stream->dialed, refused);
-  bool hard = refused;
+  DownEvidence evidence = refused ? DownEvidence::kRefused : DownEvidence::kUnreachable;
   (refused ? metrics_.dials_refused : metrics_.dials_failed).Add();
   logger_.Debug("dial failed", {{"endpoint", stream->peer.endpoint}, {"reason", reason}});
   const Contact wanted = stream->peer;
   if (wanted.id.none()) {
     dialing_unknown_.erase(wanted.endpoint);
-    if (DialCarried(stream, hard)) return;
+    if (DialCarried(stream, evidence)) return;
     DropQueue(stream);
-    PostDown(wanted, hard);
+    PostDown(wanted, evidence);
     return;
   }
   const auto it = peers_.find(wanted.id);
@@ -341,10 +341,10 @@ void TransportCore::OnDialFailed(const StreamPtr& stream, const std::string& rea
     again->probe = stream->probe + 1;
     return MoveQueue(stream, again);
   }
-  if (DialCarried(stream, hard)) return;
+  if (DialCarried(stream, evidence)) return;
   DropQueue(stream);
   peers_.erase(it);
-  PostDown(wanted, hard);
+  PostDown(wanted, evidence);
 }
 
 void TransportCore::OnStreamLost(const StreamPtr& stream, bool orderly) {
@@ -361,7 +361,7 @@ void TransportCore::OnStreamLost(const StreamPtr& stream, bool orderly) {
   if (stream->probe > 0 && host_.Now() - stream->ready_since < kLivedEnough) {
     DropQueue(stream);
     peers_.erase(it);
-    return PostDown(stream->peer, false);
+    return PostDown(stream->peer, DownEvidence::kUnreachable);
   }
   // Cut: one more try tells a dead process (refused) from a cut connection.
   const StreamPtr again = Dial(stream->peer);
@@ -383,9 +383,9 @@ void TransportCore::DropQueue(const StreamPtr& stream) {
   stream->queue_bytes = 0;
 }
 
-void TransportCore::PostDown(const Contact& peer, bool hard) {
-  PostEvent([handlers = handlers, peer, hard](Time now, WallTime wall) {
-    if (handlers->on_down) handlers->on_down(now, wall, peer, hard);
+void TransportCore::PostDown(const Contact& peer, DownEvidence evidence) {
+  PostEvent([handlers = handlers, peer, evidence](Time now, WallTime wall) {
+    if (handlers->on_down) handlers->on_down(now, wall, peer, evidence);
   });
 }
 

@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "base/down_evidence.h"
 #include "coordinator-free-dht/edge/credentials.h"
 #include "coordinator-free-dht/edge/grpc_log.h"
 #include "coordinator-free-dht/edge/peer.grpc.pb.h"
@@ -112,8 +113,8 @@ class TransportCore : public std::enable_shared_from_this<TransportCore> {
   std::shared_ptr<grpc::Channel> CarriedChannel(const std::string& endpoint) const;
   std::shared_ptr<grpc::Channel> ChannelToNeighbour(const std::string& endpoint) const;
   // A dial failed for good, unless the relay is to be tried: then true, and `stream`'s queue waits
-  // for that. `hard` becomes what it says about the peer's life.
-  bool DialCarried(const StreamPtr& stream, bool& hard);
+  // for that. `evidence` becomes what it says about the peer's life.
+  bool DialCarried(const StreamPtr& stream, DownEvidence& evidence);
   StreamPtr StreamTo(const Contact& to);
   bool Enqueue(const StreamPtr& stream, peer::Envelope envelope);
   void Pump(const StreamPtr& stream);
@@ -129,7 +130,7 @@ class TransportCore : public std::enable_shared_from_this<TransportCore> {
   peer::Envelope OwnHello(bool redundant, bool carried = false) const;
   // Posts an event that must not be lost; kept and retried while the mailbox is full.
   void PostEvent(HostLoop::Closure event);
-  void PostDown(const Contact& peer, bool hard);
+  void PostDown(const Contact& peer, DownEvidence evidence);
 
   const TransportOptions options_;
   const Identity& identity_;

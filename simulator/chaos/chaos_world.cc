@@ -99,7 +99,9 @@ void ChaosWorld::ScheduleSpells() {
   }
   for (const ChaosScenario::Spell& spell : scenario_.suspicions)
     queue_.After(spell.at, [this, spell] {
-      At(spell.node).OnDown(At(spell.of).id(), spell.length > Duration());
+      At(spell.node)
+          .OnDown(At(spell.of).id(),
+                  spell.length > Duration() ? DownEvidence::kRefused : DownEvidence::kUnreachable);
     });
   for (const ChaosScenario::Spell& spell : scenario_.hidden) {
     queue_.After(spell.at, [this, spell] { board_.Hide(spell.node, spell.of, true); });
@@ -118,19 +120,21 @@ bool ChaosWorld::CanSend(int from, const PeerId& to) {
       (from == scenario_.planted || at->second == scenario_.planted))
     return false;
   if (!At(at->second).alive() && !silent_.contains(at->second))
-    TellDown(from, at->second, true, scenario_.detection);
+    TellDown(from, at->second, DownEvidence::kRefused, scenario_.detection);
   else if (!network_.Reaches(from, at->second) || !At(at->second).alive())
-    TellDown(from, at->second, false, kUnreachable);
+    TellDown(from, at->second, DownEvidence::kUnreachable, kUnreachable);
   return true;
 }
 
 // A transport reports a dead or unreachable peer once in a while, not for every frame.
-void ChaosWorld::TellDown(int to, int of, bool hard, Duration delay) {
+void ChaosWorld::TellDown(int to, int of, DownEvidence evidence, Duration delay) {
   Time& last = told_down_[{to, of}];
   if (!last.unset() && queue_.now() < last + kUnreachable) return;
   last = queue_.now();
-  queue_.After(delay, [this, to, of, hard] {
-    if (hard || !network_.Reaches(to, of) || !At(of).alive()) At(to).OnDown(At(of).id(), hard);
+  queue_.After(delay, [this, to, of, evidence] {
+    const bool certain = evidence == DownEvidence::kRefused;
+    if (certain || !network_.Reaches(to, of) || !At(of).alive())
+      At(to).OnDown(At(of).id(), evidence);
   });
 }
 
@@ -225,7 +229,7 @@ void ChaosWorld::OnDeath(int node) {
   if (silent_.contains(node)) return;
   for (auto& other : nodes_)
     if (other->alive() && other->Knows(At(node).id()))
-      TellDown(other->index(), node, true, scenario_.detection);
+      TellDown(other->index(), node, DownEvidence::kRefused, scenario_.detection);
 }
 
 void ChaosWorld::OnDeliver(int node, const worker::Deliver& deliver, const RegionBuffer& region) {
@@ -277,7 +281,7 @@ void ChaosWorld::Heal() {
   for (auto& node : nodes_)
     for (auto& other : nodes_)
       if (node->alive() && !other->alive() && node->Knows(other->id()))
-        node->OnDown(other->id(), true);
+        node->OnDown(other->id(), DownEvidence::kRefused);
 }
 
 std::vector<PeerNode*> ChaosWorld::Living() {

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/down_evidence.h"
 #include "simulator/chaos/peer_node.h"
 #include "simulator/engine/roster_board.h"
 #include "simulator/engine/trace.h"
@@ -50,7 +51,7 @@ class ChaosWorld : public PeerOutside {
   bool CanSend(int from, const PeerId& to);
   void Look(int from);
   void LookAtRound(int from, const worker::message::RoundFrame& round);
-  void TellDown(int to, int of, bool hard, Duration delay);
+  void TellDown(int to, int of, DownEvidence evidence, Duration delay);
   bool QuorumLives(const worker::ViewHash& view);
   bool Together();
   void CheckEnd(bool together);

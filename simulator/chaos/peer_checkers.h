@@ -15,8 +15,9 @@
 
 #include "simulator/engine/origins.h"
 #include "simulator/engine/violations.h"
-#include "worker/core/peer/peer.h"
+#include "worker/core/port/actions.h"
 #include "worker/core/port/messages.h"
+#include "worker/core/port/peer_summary.h"
 
 namespace crowdsurf::simulator {
 

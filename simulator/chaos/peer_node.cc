@@ -99,12 +99,13 @@ void PeerNode::OnRecords(const std::vector<worker::PeerRecord>& records) {
   });
 }
 
-void PeerNode::OnDown(const PeerId& peer, bool hard) {
-  Do([this, peer, hard] {
+void PeerNode::OnDown(const PeerId& peer, DownEvidence evidence) {
+  Do([this, peer, evidence] {
     Logger(&log_, "host")
-        .Info("is told that a peer is down", {{"peer", peer.brief()}, {"hard", hard}});
+        .Info("is told that a peer is down",
+              {{"peer", peer.brief()}, {"refused", evidence == DownEvidence::kRefused}});
     Actions actions;
-    peer_->OnPeerDown(outside_.queue().now(), peer, hard, actions);
+    peer_->OnPeerDown(outside_.queue().now(), peer, evidence, actions);
     Run(actions);
   });
 }

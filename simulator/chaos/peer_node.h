@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/down_evidence.h"
 #include "base/metrics.h"
 #include "simulator/chaos/chaos_scenario.h"
 #include "simulator/chaos/peer_checkers.h"
@@ -57,7 +58,7 @@ class PeerNode {
   void OnBody(const PeerId& from, const std::shared_ptr<const Bytes>& body);
   void OnChunk(const PeerId& from, const worker::InstanceId& instance, const ChunkFrame& frame);
   void OnRecords(const std::vector<worker::PeerRecord>& records);
-  void OnDown(const PeerId& peer, bool hard);
+  void OnDown(const PeerId& peer, DownEvidence evidence);
   void Local(const worker::LocalEvent& event);
   void Freeze();
   void Thaw();

@@ -15,7 +15,8 @@
 #include "base/time.h"
 #include "simulator/engine/origins.h"
 #include "simulator/engine/violations.h"
-#include "worker/core/peer/peer.h"
+#include "worker/core/port/actions.h"
+#include "worker/core/port/inputs.h"
 
 namespace crowdsurf::simulator {
 

@@ -84,7 +84,9 @@ void DescentNode::OnRecords(const std::vector<worker::PeerRecord>& records) {
 }
 
 void DescentNode::OnDown(const PeerId& peer) {
-  Give([&](worker::Actions& out) { peer_->OnPeerDown(outside_.queue().now(), peer, true, out); });
+  Give([&](worker::Actions& out) {
+    peer_->OnPeerDown(outside_.queue().now(), peer, DownEvidence::kRefused, out);
+  });
 }
 
 void DescentNode::OnChunk(ChunkArrived chunk, const Bytes& wire) {

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "base/time.h"
-#include "worker/core/peer/peer.h"
+#include "worker/core/port/config.h"
 
 namespace crowdsurf::simulator {
 

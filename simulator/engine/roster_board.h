@@ -18,7 +18,8 @@
 #include "base/rng.h"
 #include "simulator/engine/event_queue.h"
 #include "simulator/engine/network.h"
-#include "worker/core/peer/peer.h"
+#include "worker/core/port/actions.h"
+#include "worker/core/port/inputs.h"
 
 namespace crowdsurf::simulator {
 

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "base/down_evidence.h"
 #include "coordinator-free-dht/core/codec.h"
 #include "coordinator-free-dht/core/node.h"
 #include "coordinator-free-dht/core/unsafe_hash_authority.h"
@@ -166,7 +167,8 @@ class Network {
     At(now_ + Delay(), [this, who, dead] {
       if (!peers_[who]->alive) return;
       Actions out;
-      peers_[who]->node->OnPeerDown(now_, wall(), peers_[dead]->node->self(), true, out);
+      peers_[who]->node->OnPeerDown(now_, wall(), peers_[dead]->node->self(),
+                                    DownEvidence::kRefused, out);
       Execute(who, std::move(out));
     });
   }
@@ -174,7 +176,7 @@ class Network {
     At(now_ + Delay(), [this, who, to] {
       if (!peers_[who]->alive) return;
       Actions out;
-      peers_[who]->node->OnPeerDown(now_, wall(), to, true, out);
+      peers_[who]->node->OnPeerDown(now_, wall(), to, DownEvidence::kRefused, out);
       Execute(who, std::move(out));
     });
   }

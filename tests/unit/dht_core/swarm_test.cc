@@ -261,7 +261,8 @@ TEST(SwarmTest, ANodeThatLostEverybodyRejoinsThroughItsSeeds) {
     node.AddSeeds(network.now(), network.wall(), {network.peer(0).endpoint}, out);
     for (size_t i = 0; i < 10; ++i) {
       if (i == 4) continue;
-      node.OnPeerDown(network.now(), network.wall(), network.node(i).self(), true, out);
+      node.OnPeerDown(network.now(), network.wall(), network.node(i).self(), DownEvidence::kRefused,
+                      out);
     }
   });
   EXPECT_EQ(network.node(4).contacts(), 0u);

@@ -14,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/down_evidence.h"
 #include "coordinator-free-dht/edge/dht_service.h"
 #include "tests/unit/dht_edge/test_authority.h"
 
@@ -71,10 +72,10 @@ class Agent {
            up_.push_back(peer);
            waiter_->Notify();
          },
-         [this](Time now, WallTime wall, const Contact& peer, bool hard) {
-           service_->OnPeerDown(now, wall, peer, hard);
+         [this](Time now, WallTime wall, const Contact& peer, DownEvidence evidence) {
+           service_->OnPeerDown(now, wall, peer, evidence);
            const std::lock_guard lock(mutex_);
-           down_.push_back({peer, hard});
+           down_.push_back({peer, evidence == DownEvidence::kRefused});
            waiter_->Notify();
          }});
     start_status_ = transport_->Start();

@@ -186,9 +186,9 @@ void Membership::OnConfig(const AveragingConfig& config) {
   newest_ = config;
 }
 
-void Membership::OnPeerDown(Time now, const PeerId& peer, bool hard, Actions& out) {
+void Membership::OnPeerDown(Time now, const PeerId& peer, DownEvidence evidence, Actions& out) {
   joining_.OnPeerDown(peer);
-  if (!hard) return;
+  if (evidence != DownEvidence::kRefused) return;
   const bool fresh = down_.insert(peer).second;
   joiners_.erase(peer);
   fetch_told_.erase(peer);

@@ -18,6 +18,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/down_evidence.h"
 #include "worker/core/averaging/averaging.h"
 #include "worker/core/membership/branching.h"
 #include "worker/core/membership/confirmation.h"
@@ -50,7 +51,7 @@ class Membership {
   void OnRestored(const RestoredCheckpoint& checkpoint);
   void OnConfig(const AveragingConfig& config);
   void OnStateFetched(Time now, const StateFetched& fetched, Actions& out);
-  void OnPeerDown(Time now, const PeerId& peer, bool hard, Actions& out);
+  void OnPeerDown(Time now, const PeerId& peer, DownEvidence evidence, Actions& out);
   void OnHeard(Time now, const PeerId& peer);
   void StartLeaving(Time now);
   // After every input: enter what was decided, govern, ask for a seat.

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/overloaded.h"
-#include "worker/core/peer/peer_impl.h"
 
 namespace crowdsurf::worker {
 namespace {
@@ -13,7 +12,7 @@ constexpr Duration kLeaveTime = Seconds(10);
 
 }  // namespace
 
-Peer::Impl::Impl(PeerConfig config, Rng rng, Logger log, MetricRegistry& metrics)
+Peer::Peer(PeerConfig config, Rng rng, Logger log, MetricRegistry& metrics)
     : config_(std::move(config)),
       log_(log.For("peer")),
       metrics_(metrics),
@@ -21,12 +20,12 @@ Peer::Impl::Impl(PeerConfig config, Rng rng, Logger log, MetricRegistry& metrics
       averaging_(config_, metrics_, log, rng.Fork("averaging")),
       membership_(config_, metrics_, log, rng.Fork("membership"), roster_, averaging_) {}
 
-void Peer::Impl::Start(Time now, Actions& out) {
+void Peer::Start(Time now, Actions& out) {
   roster_.Start(out);
   Settle(now, out);
 }
 
-void Peer::Impl::OnMessage(Time now, const PeerId& from, ByteView body, Actions& out) {
+void Peer::OnMessage(Time now, const PeerId& from, ByteView body, Actions& out) {
   if (from == config_.id) return metrics_.RefuseMessage("own");
   const auto message = DecodeMessage(body);
   if (!message) return metrics_.RefuseMessage("garbled");
@@ -38,7 +37,7 @@ void Peer::Impl::OnMessage(Time now, const PeerId& from, ByteView body, Actions&
 }
 
 template <class M, class F>
-void Peer::Impl::InView(Time now, const PeerId& from, const M& message, F&& deliver, Actions& out) {
+void Peer::InView(Time now, const PeerId& from, const M& message, F&& deliver, Actions& out) {
   if constexpr (std::is_same_v<M, message::RoundFrame>) {
     const auto& seating = membership_.seating();
     const bool present = seating && seating->hash() == message.view;
@@ -61,7 +60,7 @@ void Peer::Impl::InView(Time now, const PeerId& from, const M& message, F&& deli
   }
 }
 
-void Peer::Impl::Dispatch(Time now, const PeerId& from, const Message& message, Actions& out) {
+void Peer::Dispatch(Time now, const PeerId& from, const Message& message, Actions& out) {
   std::visit(
       Overloaded{[&](const message::RoundFrame& m) {
                    InView(
@@ -91,7 +90,7 @@ void Peer::Impl::Dispatch(Time now, const PeerId& from, const Message& message, 
       message);
 }
 
-void Peer::Impl::OnRecords(Time now, const std::vector<PeerRecord>& records, Actions& out) {
+void Peer::OnRecords(Time now, const std::vector<PeerRecord>& records, Actions& out) {
   for (const PeerId& peer : roster_.OnRecords(now, records, out)) {
     const RosterRecord* record = roster_.Find(peer);
     if (record == nullptr || !membership_.seating()) continue;
@@ -101,14 +100,16 @@ void Peer::Impl::OnRecords(Time now, const std::vector<PeerRecord>& records, Act
   Settle(now, out);
 }
 
-void Peer::Impl::OnPeerDown(Time now, const PeerId& peer, bool hard, Actions& out) {
+void Peer::OnPeerDown(Time now, const PeerId& peer, DownEvidence evidence, Actions& out) {
   if (peer == config_.id) return metrics_.RefuseMessage("own");
-  membership_.OnPeerDown(now, peer, hard, out);
-  averaging_.OnPeerDown(now, peer, hard ? SuspicionCause::kReset : SuspicionCause::kSilence, out);
+  membership_.OnPeerDown(now, peer, evidence, out);
+  const bool refused = evidence == DownEvidence::kRefused;
+  averaging_.OnPeerDown(now, peer, refused ? SuspicionCause::kReset : SuspicionCause::kSilence,
+                        out);
   Settle(now, out);
 }
 
-bool Peer::Impl::OnChunk(Time now, const ChunkArrived& chunk, Actions& out) {
+bool Peer::OnChunk(Time now, const ChunkArrived& chunk, Actions& out) {
   membership_.OnHeard(now, chunk.from);
   averaging_.rounds().OnHeard(now, chunk.from);
   const bool keep = averaging_.OnChunk(now, chunk, out);
@@ -116,13 +117,13 @@ bool Peer::Impl::OnChunk(Time now, const ChunkArrived& chunk, Actions& out) {
   return keep;
 }
 
-void Peer::Impl::OnFolded(Time now, RoundHandle round, uint32_t chunk, Ballot assigned,
-                          uint64_t hash, Actions& out) {
+void Peer::OnFolded(Time now, RoundHandle round, uint32_t chunk, Ballot assigned, uint64_t hash,
+                    Actions& out) {
   averaging_.OnFolded(now, round, chunk, assigned, hash, out);
   Settle(now, out);
 }
 
-void Peer::Impl::OnLocal(Time now, const LocalEvent& event, Actions& out) {
+void Peer::OnLocal(Time now, const LocalEvent& event, Actions& out) {
   std::visit(
       Overloaded{[&](const TrainerRegistered& e) { membership_.OnTrainer(now, e); },
                  [&](const TrainerGone&) { membership_.OnTrainerGone(now, out); },
@@ -140,20 +141,20 @@ void Peer::Impl::OnLocal(Time now, const LocalEvent& event, Actions& out) {
   Settle(now, out);
 }
 
-void Peer::Impl::OnMixChunk(Time now, const MixArrived& chunk, bool stored, Actions& out) {
+void Peer::OnMixChunk(Time now, const MixArrived& chunk, bool stored, Actions& out) {
   membership_.OnHeard(now, chunk.from);
   averaging_.rounds().OnHeard(now, chunk.from);
   averaging_.OnMixChunk(now, chunk, stored, out);
   Settle(now, out);
 }
 
-void Peer::Impl::OnTimer(Time now, Actions& out) {
+void Peer::OnTimer(Time now, Actions& out) {
   roster_.TakeExpired(now);  // Membership looks at who has no record any more
   averaging_.OnTimer(now, out);
   Settle(now, out);
 }
 
-Time Peer::Impl::NextDeadline() const {
+Time Peer::NextDeadline() const {
   if (membership_.left()) return Time::Infinite();
   Time next =
       std::min({roster_.NextDeadline(), averaging_.NextDeadline(), membership_.NextDeadline()});
@@ -161,7 +162,7 @@ Time Peer::Impl::NextDeadline() const {
   return next;
 }
 
-void Peer::Impl::Settle(Time now, Actions& out) {
+void Peer::Settle(Time now, Actions& out) {
   if (!leave_at_.unset() && now >= leave_at_) membership_.StartLeaving(now);
   const bool before = membership_.left();
   membership_.Settle(now, out);
@@ -186,13 +187,13 @@ void Peer::Impl::Settle(Time now, Actions& out) {
   roster_.Keep(now, Describe(), members, IsWitness(), out);
 }
 
-bool Peer::Impl::IsWitness() const {
+bool Peer::IsWitness() const {
   if (!membership_.seated()) return false;
   const auto& witnesses = membership_.seating()->view().witnesses;
   return std::find(witnesses.begin(), witnesses.end(), config_.id) != witnesses.end();
 }
 
-RosterRecord Peer::Impl::Describe() const {
+RosterRecord Peer::Describe() const {
   RosterRecord record{.contact = {.id = config_.id,
                                   .worker = config_.worker,
                                   .peer_endpoint = config_.peer_endpoint,
@@ -217,45 +218,5 @@ RosterRecord Peer::Impl::Describe() const {
   }
   return record;
 }
-
-// ---- Peer
-
-Peer::Peer(PeerConfig config, Rng rng, Logger log, MetricRegistry& metrics)
-    : impl_(std::make_unique<Impl>(std::move(config), rng, log, metrics)) {}
-Peer::~Peer() = default;
-
-void Peer::Start(Time now, Actions& out) { impl_->Start(now, out); }
-void Peer::OnMessage(Time now, const PeerId& from, ByteView body, Actions& out) {
-  impl_->OnMessage(now, from, body, out);
-}
-void Peer::OnRecords(Time now, const std::vector<PeerRecord>& records, Actions& out) {
-  impl_->OnRecords(now, records, out);
-}
-void Peer::OnPeerDown(Time now, const PeerId& peer, bool hard, Actions& out) {
-  impl_->OnPeerDown(now, peer, hard, out);
-}
-bool Peer::OnChunk(Time now, const ChunkArrived& chunk, Actions& out) {
-  return impl_->OnChunk(now, chunk, out);
-}
-void Peer::OnFolded(Time now, RoundHandle round, uint32_t chunk, Ballot assigned, uint64_t hash,
-                    Actions& out) {
-  impl_->OnFolded(now, round, chunk, assigned, hash, out);
-}
-std::optional<MixPlace> Peer::PlaceMix(const MixArrived& chunk) const {
-  return impl_->mixing().Place(chunk);
-}
-void Peer::OnMixChunk(Time now, const MixArrived& chunk, bool stored, Actions& out) {
-  impl_->OnMixChunk(now, chunk, stored, out);
-}
-std::optional<MixChunk> Peer::DescribeMix(const PeerId& to, MixTag tag, uint64_t sequence,
-                                          uint32_t chunk) const {
-  return impl_->mixing().Describe(to, tag, sequence, chunk);
-}
-void Peer::OnLocal(Time now, const LocalEvent& event, Actions& out) {
-  impl_->OnLocal(now, event, out);
-}
-void Peer::OnTimer(Time now, Actions& out) { impl_->OnTimer(now, out); }
-Time Peer::NextDeadline() const { return impl_->NextDeadline(); }
-PeerSummary Peer::Summarize() const { return impl_->Summarize(); }
 
 }  // namespace crowdsurf::worker

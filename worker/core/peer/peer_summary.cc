@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <set>
 
-#include "worker/core/peer/peer_impl.h"
+#include "worker/core/peer/peer.h"
 
 namespace crowdsurf::worker {
 namespace {
@@ -34,7 +34,7 @@ const char* NameOf(PeerState state) {
 }
 
 // An agent that restarts is a new peer of the same worker: the old one's death is not the worker's.
-std::vector<std::string> Peer::Impl::LostWorkers() const {
+std::vector<std::string> Peer::LostWorkers() const {
   const std::vector<PeerId> peers = membership_.Lost();
   if (peers.empty()) return {};
   std::set<std::string> lost;
@@ -51,7 +51,7 @@ std::vector<std::string> Peer::Impl::LostWorkers() const {
   return {lost.begin(), lost.end()};
 }
 
-PeerSummary Peer::Impl::Summarize() const {
+PeerSummary Peer::Summarize() const {
   PeerSummary summary;
   const Progress& progress = averaging_.progress();
   summary.step = progress.step;

@@ -167,20 +167,19 @@ Status Agent::Impl::StartTransports() {
   grpc.tls = tls;
   grpc_ = std::make_unique<dht::PeerTransport>(grpc, *identity_, host_, registry_,
                                                log_.For("transport"));
-  grpc_->SetHandlers({[this](Time now, WallTime wall, const dht::Contact& from,
-                             dht::ChannelKind kind, Bytes body) {
-                        if (kind == dht::ChannelKind::kDht)
-                          return dht_->OnMessage(now, wall, from, body);
-                        Feed(now, wall,
-                             [this, from = from.id, body = std::move(body)](Time at, Actions& out) {
-                               peer_->OnMessage(at, from, body, out);
-                             });
-                      },
-                      [](Time, WallTime, const dht::Contact&) {},
-                      [this](Time now, WallTime wall, const dht::Contact& peer, bool hard) {
-                        dht_->OnPeerDown(now, wall, peer, hard);
-                        if (!peer.id.none()) OnDown(now, wall, peer.id, hard);
-                      }});
+  grpc_->SetHandlers(
+      {[this](Time now, WallTime wall, const dht::Contact& from, dht::ChannelKind kind,
+              Bytes body) {
+         if (kind == dht::ChannelKind::kDht) return dht_->OnMessage(now, wall, from, body);
+         Feed(now, wall, [this, from = from.id, body = std::move(body)](Time at, Actions& out) {
+           peer_->OnMessage(at, from, body, out);
+         });
+       },
+       [](Time, WallTime, const dht::Contact&) {},
+       [this](Time now, WallTime wall, const dht::Contact& peer, DownEvidence evidence) {
+         dht_->OnPeerDown(now, wall, peer, evidence);
+         if (!peer.id.none()) OnDown(now, wall, peer.id, evidence);
+       }});
   RETURN_IF_ERROR(grpc_->Start());
   dht_ = std::make_unique<dht::DhtService>(host_, *grpc_, *identity_, dht::NodeConfig(), Entropy(),
                                            registry_, log_.For("dht"));
@@ -196,8 +195,8 @@ Status Agent::Impl::StartTransports() {
   tensors_->SetHandlers(
       {[this](Time now, WallTime wall, const PeerId& from, const TensorHeader& header,
               Bytes payload) { OnTensorFrame(now, wall, from, header, std::move(payload)); },
-       [this](Time now, WallTime wall, const PeerId& peer, bool hard) {
-         OnTensorDown(now, wall, peer, hard);
+       [this](Time now, WallTime wall, const PeerId& peer, DownEvidence evidence) {
+         OnTensorDown(now, wall, peer, evidence);
        },
        [this](Time now, WallTime wall, const PeerId& peer) { OnDrained(now, wall, peer); }});
   const RegionMemory memory{

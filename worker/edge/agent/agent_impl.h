@@ -11,6 +11,7 @@
 #include <future>
 #include <optional>
 
+#include "base/down_evidence.h"
 #include "base/edge/host_loop.h"
 #include "base/edge/http_server.h"
 #include "base/edge/metrics_page.h"
@@ -100,8 +101,8 @@ class Agent::Impl : public TimerSource {
   void OnConfigText(Time now, WallTime wall, const std::string& text);
   void OnTensorFrame(Time now, WallTime wall, const PeerId& from, const TensorHeader& header,
                      Bytes payload);
-  void OnTensorDown(Time now, WallTime wall, const PeerId& peer, bool hard);
-  void OnDown(Time now, WallTime wall, const PeerId& peer, bool hard);
+  void OnTensorDown(Time now, WallTime wall, const PeerId& peer, DownEvidence evidence);
+  void OnDown(Time now, WallTime wall, const PeerId& peer, DownEvidence evidence);
   void OnWatched(Time now, WallTime wall, const std::string& key, const dht::WatchUpdate& update);
   void OnDrained(Time now, WallTime wall, const PeerId& peer);
   void OnState(Time now, WallTime wall);  // a fetch may have ended

@@ -117,23 +117,24 @@ void Agent::Impl::OnDrained(Time now, WallTime wall, const PeerId& peer) {
   for (const MixSent& sent : mix_->OnDrained(now, peer)) FeedLocal(now, wall, sent);
 }
 
-void Agent::Impl::OnTensorDown(Time now, WallTime wall, const PeerId& peer, bool hard) {
-  if (!hard) {
+void Agent::Impl::OnTensorDown(Time now, WallTime wall, const PeerId& peer, DownEvidence evidence) {
+  if (evidence != DownEvidence::kRefused) {
     plane_->OnFailed(now, peer);
     mix_->OnFailed(now, peer);
   }
-  OnDown(now, wall, peer, hard);
+  OnDown(now, wall, peer, evidence);
 }
 
-void Agent::Impl::OnDown(Time now, WallTime wall, const PeerId& peer, bool hard) {
-  if (hard) {
+void Agent::Impl::OnDown(Time now, WallTime wall, const PeerId& peer, DownEvidence evidence) {
+  if (evidence == DownEvidence::kRefused) {
     plane_->OnDead(peer);
     mix_->OnDead(peer);
     tensors_->Forget(peer);
     state_->OnPeerDown(now, peer);
   }
-  Feed(now, wall,
-       [this, peer, hard](Time at, Actions& out) { peer_->OnPeerDown(at, peer, hard, out); });
+  Feed(now, wall, [this, peer, evidence](Time at, Actions& out) {
+    peer_->OnPeerDown(at, peer, evidence, out);
+  });
   OnState(now, wall);
 }
 

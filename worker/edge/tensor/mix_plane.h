@@ -13,7 +13,9 @@
 #include <vector>
 
 #include "worker/core/link/send_queues.h"
-#include "worker/core/peer/peer.h"
+#include "worker/core/port/actions.h"
+#include "worker/core/port/inputs.h"
+#include "worker/core/vector/mix.h"
 #include "worker/edge/metrics/agent_metrics.h"
 #include "worker/edge/tensor/chunk_plane.h"
 #include "worker/edge/tensor/tensor_transport.h"

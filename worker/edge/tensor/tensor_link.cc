@@ -47,7 +47,7 @@ void TensorTransport::Impl::Wake(const PeerId& peer, const std::string& endpoint
   recent_.push_front(peer);
   link.used = recent_.begin();
   if (links_.size() > options_.dialed) {
-    DropLink(recent_.back(), Clock::duration::zero(), false);
+    DropLink(recent_.back(), Clock::duration::zero(), DownEvidence::kUnreachable);
   }
   Dial(peer);
 }
@@ -80,7 +80,8 @@ void TensorTransport::Impl::Prove(const dht::Contact& end) {
 bool TensorTransport::Impl::JustDied(const PeerId& peer) {
   const std::lock_guard lock(mutex_);
   const auto it = outboxes_.find(peer);
-  return it != outboxes_.end() && it->second.dead && Clock::now() < it->second.refuse_until;
+  return it != outboxes_.end() && it->second.evidence == DownEvidence::kRefused &&
+         Clock::now() < it->second.refuse_until;
 }
 
 void TensorTransport::Impl::Touch(Link& link, const PeerId& peer) {
@@ -180,7 +181,7 @@ void TensorTransport::Impl::OnLinkEnd(const PeerId& peer, const TensorConnection
   if (lost) {
     metrics_.connections.Add(-1);
     if (ending == TensorEnding::kGoodbye && link.outbox->empty()) {
-      return DropLink(peer, Clock::duration::zero(), false);
+      return DropLink(peer, Clock::duration::zero(), DownEvidence::kUnreachable);
     }
   }
   // It may be alive after all: try once more, now. A process that is just being killed may still
@@ -188,17 +189,20 @@ void TensorTransport::Impl::OnLinkEnd(const PeerId& peer, const TensorConnection
   const bool half_dead =
       link.redials > 0 && link.redials < kMaxRedials && ending == TensorEnding::kFailed;
   if (lost || half_dead) return Redial(peer);
-  bool hard = ending == TensorEnding::kRefused || link.other_peer;
+  DownEvidence evidence = ending == TensorEnding::kRefused || link.other_peer
+                              ? DownEvidence::kRefused
+                              : DownEvidence::kUnreachable;
   const bool unreachable = ending == TensorEnding::kRefused || ending == TensorEnding::kFailed;
   if (relay_ != nullptr && link.carried) {
     relay_->OnCarriedFailed({peer, link.endpoint});
   } else if (relay_ != nullptr && unreachable) {
-    const auto after = relay_->OnDialFailed({peer, link.endpoint}, hard);
+    const auto after =
+        relay_->OnDialFailed({peer, link.endpoint}, evidence == DownEvidence::kRefused);
     if (after == dht::AfterFailure::kRelay) return Dial(peer, true);
-    if (after == dht::AfterFailure::kSoft) hard = false;
+    if (after == dht::AfterFailure::kSoft) evidence = DownEvidence::kUnreachable;
   }
-  DropLink(peer, std::chrono::nanoseconds(options_.redial_after.nanoseconds()), hard);
-  ReportDown(peer, hard);
+  DropLink(peer, std::chrono::nanoseconds(options_.redial_after.nanoseconds()), evidence);
+  ReportDown(peer, evidence);
 }
 
 void TensorTransport::Impl::Redial(const PeerId& peer) {
@@ -211,7 +215,8 @@ void TensorTransport::Impl::Redial(const PeerId& peer) {
   });
 }
 
-void TensorTransport::Impl::DropLink(const PeerId& peer, Clock::duration refuse_for, bool dead) {
+void TensorTransport::Impl::DropLink(const PeerId& peer, Clock::duration refuse_for,
+                                     DownEvidence evidence) {
   const auto it = links_.find(peer);
   if (it == links_.end()) return;
   Link link = std::move(it->second);
@@ -225,7 +230,7 @@ void TensorTransport::Impl::DropLink(const PeerId& peer, Clock::duration refuse_
       if (refuse_for == Clock::duration::zero()) {
         outboxes_.erase(shared);
       } else {
-        shared->second = {nullptr, Clock::now() + refuse_for, dead};
+        shared->second = {nullptr, Clock::now() + refuse_for, evidence};
       }
     }
     // Peers that failed and were never sent to again.
@@ -238,10 +243,11 @@ void TensorTransport::Impl::DropLink(const PeerId& peer, Clock::duration refuse_
   link.connection->End(TensorEnding::kGoodbye, "forgotten");
 }
 
-void TensorTransport::Impl::ReportDown(const PeerId& peer, bool hard) {
-  log_.Debug("tensor peer down", {{"peer", peer.brief()}, {"hard", hard}});
-  (void)host_.Post([this, keep = shared_from_this(), peer, hard](Time now, WallTime wall) {
-    if (!stopped_) handlers_.on_down(now, wall, peer, hard);
+void TensorTransport::Impl::ReportDown(const PeerId& peer, DownEvidence evidence) {
+  log_.Debug("tensor peer down",
+             {{"peer", peer.brief()}, {"refused", evidence == DownEvidence::kRefused}});
+  (void)host_.Post([this, keep = shared_from_this(), peer, evidence](Time now, WallTime wall) {
+    if (!stopped_) handlers_.on_down(now, wall, peer, evidence);
   });
 }
 

@@ -116,7 +116,8 @@ TensorTransport::Sent TensorTransport::Impl::Send(const PeerId& to, const std::s
 }
 
 void TensorTransport::Impl::Forget(const PeerId& peer) {
-  asio::post(io_, [this, peer] { DropLink(peer, Clock::duration::zero(), false); });
+  asio::post(io_,
+             [this, peer] { DropLink(peer, Clock::duration::zero(), DownEvidence::kUnreachable); });
 }
 
 }  // namespace crowdsurf::worker

@@ -5,7 +5,7 @@
 // full queue is told to the caller, who comes back at on_drained. What arrives is verified (sizes,
 // hash) on the transport's one I/O thread and posted to the host; when the host is behind, sockets
 // are not read. A connection that dies is reported at once: one reconnect is tried, and if nobody
-// listens there any more the peer is dead (hard). A peer that cannot be dialed is reached through
+// listens there any more the peer is dead. A peer that cannot be dialed is reached through
 // `relay`, where there is one. Source: docs/data-plane.md. No deadline on an
 // open, silent connection: silence is judged by the cores. Threads: Send, Forget and the handlers
 // on the host thread; Start and Stop from the owner. Bounds: TensorTransportOptions.
@@ -15,6 +15,7 @@
 #include <memory>
 #include <string>
 
+#include "base/down_evidence.h"
 #include "base/edge/host_loop.h"
 #include "base/log.h"
 #include "base/metrics.h"
@@ -43,8 +44,7 @@ struct TensorTransportOptions {
 struct TensorHandlers {  // on the host thread
   std::function<void(Time, WallTime, const PeerId& from, const TensorHeader&, Bytes payload)>
       on_frame;
-  // hard: nobody listens at its endpoint any more, or another peer does.
-  std::function<void(Time, WallTime, const PeerId&, bool hard)> on_down;
+  std::function<void(Time, WallTime, const PeerId&, DownEvidence evidence)> on_down;
   std::function<void(Time, WallTime, const PeerId&)> on_drained;
 };
 

@@ -13,6 +13,7 @@
 #include <set>
 #include <thread>
 
+#include "base/down_evidence.h"
 #include "worker/edge/metrics/tensor_metrics.h"
 #include "worker/edge/tensor/tensor_asio.h"
 #include "worker/edge/tensor/tensor_connection.h"
@@ -55,8 +56,8 @@ class TensorTransport::Impl : public std::enable_shared_from_this<Impl> {
   };
   struct SharedOutbox {
     std::shared_ptr<TensorOutbox> outbox;
-    Clock::time_point refuse_until{};  // after a failure
-    bool dead = false;                 // that was hard
+    Clock::time_point refuse_until{};                    // after a failure
+    DownEvidence evidence = DownEvidence::kUnreachable;  // of that failure
   };
   // Bytes that were posted to the host and are not taken yet.
   class Token;
@@ -76,8 +77,8 @@ class TensorTransport::Impl : public std::enable_shared_from_this<Impl> {
   void OnLinkEnd(const PeerId& peer, const TensorConnection* connection, TensorEnding ending,
                  const std::string& why);
   void Redial(const PeerId& peer);
-  void DropLink(const PeerId& peer, Clock::duration refuse_for, bool dead);
-  void ReportDown(const PeerId& peer, bool hard);
+  void DropLink(const PeerId& peer, Clock::duration refuse_for, DownEvidence evidence);
+  void ReportDown(const PeerId& peer, DownEvidence evidence);
   void Touch(Link& link, const PeerId& peer);
 
   // Accepted connections (tensor_accept.cc).

@@ -149,7 +149,7 @@ TEST(HostileMessagesTest, PeersThatComeAndGoAreForgotten) {
     world.Tell(0, 1, news);
     for (const Contact& contact : news.contacts) {
       Actions out;
-      world.node(0).peer->OnPeerDown(world.now(), contact.id, true, out);
+      world.node(0).peer->OnPeerDown(world.now(), contact.id, DownEvidence::kRefused, out);
     }
   }
   EXPECT_LE(world.Summary(0).lost.size(), 2 * Membership::kMaxStrangersDown);

@@ -58,7 +58,7 @@ void PeerWorld::Kill(size_t i) {
     At(delay_, [this, i, j] {
       if (Alive(j))
         Input(j, [&](Actions& out) {
-          nodes_[j]->peer->OnPeerDown(now_, nodes_[i]->config.id, true, out);
+          nodes_[j]->peer->OnPeerDown(now_, nodes_[i]->config.id, DownEvidence::kRefused, out);
         });
     });
   }
@@ -78,7 +78,7 @@ void PeerWorld::RunFor(Duration d) {
 
 void PeerWorld::Slander(size_t at, size_t whom) {
   Input(at, [&](Actions& out) {
-    nodes_[at]->peer->OnPeerDown(now_, nodes_[whom]->config.id, true, out);
+    nodes_[at]->peer->OnPeerDown(now_, nodes_[whom]->config.id, DownEvidence::kRefused, out);
   });
 }
 

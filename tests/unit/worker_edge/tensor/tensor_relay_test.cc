@@ -24,9 +24,9 @@ class Plane {
            received_.push_back(std::move(payload));
            waiter_->Notify();
          },
-         [this](Time, WallTime, const PeerId& peer, bool hard) {
+         [this](Time, WallTime, const PeerId& peer, DownEvidence evidence) {
            const std::lock_guard lock(mutex_);
-           downs_.emplace_back(peer, hard);
+           downs_.emplace_back(peer, evidence == DownEvidence::kRefused);
            waiter_->Notify();
          },
          [](Time, WallTime, const PeerId&) {}});

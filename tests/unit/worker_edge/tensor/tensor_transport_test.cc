@@ -50,9 +50,9 @@ class Node {
           received_.push_back({from, header, std::move(payload)});
           changed_.notify_all();
         },
-        [this](Time, WallTime, const PeerId& peer, bool hard) {
+        [this](Time, WallTime, const PeerId& peer, DownEvidence evidence) {
           const std::lock_guard lock(mutex_);
-          downs_.emplace_back(peer, hard);
+          downs_.emplace_back(peer, evidence == DownEvidence::kRefused);
           changed_.notify_all();
         },
         [this](Time, WallTime, const PeerId&) {

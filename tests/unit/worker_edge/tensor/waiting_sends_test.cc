@@ -55,13 +55,13 @@ class Planes : public TimerSource {
            arrived_.insert(header.chunk);
            changed_.notify_all();
          },
-         [this](Time now, WallTime, const PeerId& peer, bool hard) {
-           if (!hard) {
+         [this](Time now, WallTime, const PeerId& peer, DownEvidence evidence) {
+           if (evidence != DownEvidence::kRefused) {
              chunks_.OnFailed(now, peer);
              mix_.OnFailed(now, peer);
            }
            const std::lock_guard lock(mutex_);
-           ++(hard ? hard_downs_ : soft_downs_);
+           ++(evidence == DownEvidence::kRefused ? hard_downs_ : soft_downs_);
            changed_.notify_all();
          },
          [this](Time now, WallTime, const PeerId& peer) {
