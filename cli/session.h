@@ -19,7 +19,7 @@
 #include "cli/status_server.h"
 #include "cli/terminal.h"
 #include "operator/edge/local/local_cluster.h"
-#include "operator/edge/local/run_traces.h"
+#include "operator/edge/local/run_cleanup.h"
 #include "operator/edge/reconcile/reconciler.h"
 
 namespace crowdsurf::cli {

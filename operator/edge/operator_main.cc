@@ -19,9 +19,9 @@
 #include "operator/edge/kube/lease.h"
 #include "operator/edge/reconcile/agent_prober.h"
 #include "operator/edge/reconcile/pulse.h"
+#include "operator/edge/serve/death_report_handler.h"
 #include "operator/edge/serve/metrics_guard.h"
 #include "operator/edge/serve/operator_pages.h"
-#include "operator/edge/serve/report_desk.h"
 #include "operator/edge/sign/job_authorities.h"
 #include "operator/edge/sign/signer.h"
 

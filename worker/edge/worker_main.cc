@@ -13,7 +13,7 @@
 #include "worker/edge/agent/agent.h"
 #include "worker/edge/agent/agent_options.h"
 #include "worker/edge/agent/bus_error.h"
-#include "worker/edge/agent/drain.h"
+#include "worker/edge/agent/external_events.h"
 #include "worker/edge/agent/supervisor.h"
 #include "worker/edge/link/link_http.h"
 

@@ -4,7 +4,7 @@
 
 #include "base/text.h"
 #include "operator/core/job/json_path.h"
-#include "operator/edge/reconcile/at_once.h"
+#include "operator/edge/reconcile/parallel_requests.h"
 
 // The Cluster port: what Decide reads. The caches below it: kube_caches.cc; what its plan becomes:
 // kube_writes.cc, job_objects.cc; peers' word of deaths: kube_deaths.cc.

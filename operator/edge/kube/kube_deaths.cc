@@ -3,7 +3,7 @@
 
 #include "operator/core/job/json_path.h"
 #include "operator/edge/kube/kube_cluster.h"
-#include "operator/edge/reconcile/at_once.h"
+#include "operator/edge/reconcile/parallel_requests.h"
 
 // KubeCluster and the dead: what peers report, how it is confirmed, and how that ages.
 namespace crowdsurf::controller {

@@ -5,7 +5,7 @@
 #include "operator/core/job/json_path.h"
 #include "operator/core/job/rfc3339.h"
 #include "operator/edge/kube/kube_cluster.h"
-#include "operator/edge/reconcile/at_once.h"
+#include "operator/edge/reconcile/parallel_requests.h"
 
 namespace crowdsurf::controller {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "base/check.h"
 #include "operator/core/job/local_rules.h"
-#include "operator/edge/local/run_traces.h"
+#include "operator/edge/local/run_cleanup.h"
 
 // The Cluster port and the spot market's side; what happens by itself is in local_events.cc.
 namespace crowdsurf::controller {

@@ -9,7 +9,7 @@
 
 #include "base/edge/files.h"
 #include "operator/edge/local/local_cluster.h"
-#include "operator/edge/local/run_traces.h"
+#include "operator/edge/local/run_cleanup.h"
 
 // What happens by itself: processes end, agents tell, notices run out.
 namespace crowdsurf::controller {

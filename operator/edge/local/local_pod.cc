@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/edge/files.h"
-#include "operator/edge/local/run_traces.h"
+#include "operator/edge/local/run_cleanup.h"
 
 namespace crowdsurf::controller {
 namespace {

@@ -40,7 +40,7 @@ struct SignerOptions {
   // the server's pool. Errors: Unauthenticated 401, PermissionDenied 403, InvalidArgument 400,
   // others 503.
   std::function<StatusOr<std::string>(const std::string& token, const std::string& csr)> grant = {};
-  // Given, POST /v1/deaths is served, too (report_desk.h): 202, or its errors.
+  // Given, POST /v1/deaths is served, too (death_report_handler.h): 202, or its errors.
   std::function<Status(const std::string& token, const std::string& body)> report = {};
 };
 

@@ -6,8 +6,8 @@
 // again at once on another connection, because the Service picks one each time; 404 nobody takes
 // reports there (local mode, an older operator): never asked again; all else is a failure. After
 // failures it is silent for a back-off of 1 to 10 s: who is still lost is named again anyhow
-// (death_notes.h). Bound: one report waits, the newest. An operator that is away harms nobody.
-// Thread-safe.
+// (loss_report_schedule.h). Bound: one report waits, the newest. An operator that is away harms
+// nobody. Thread-safe.
 #pragma once
 
 #include <condition_variable>

@@ -9,7 +9,7 @@
 
 #include "base/edge/clock.h"
 #include "base/edge/files.h"
-#include "operator/edge/local/run_traces.h"
+#include "operator/edge/local/run_cleanup.h"
 #include "operator/edge/reconcile/reconciler.h"
 
 // The reconciler over real processes: agents and trainers are tests/support/fake_worker.py.

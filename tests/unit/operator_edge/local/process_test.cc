@@ -12,7 +12,7 @@
 #include <fstream>
 #include <thread>
 
-#include "operator/edge/local/run_traces.h"
+#include "operator/edge/local/run_cleanup.h"
 
 namespace crowdsurf::controller {
 namespace {

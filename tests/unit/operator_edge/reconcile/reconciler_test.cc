@@ -8,7 +8,7 @@
 #include <stdexcept>
 
 #include "operator/core/job/validate.h"
-#include "operator/edge/reconcile/at_once.h"
+#include "operator/edge/reconcile/parallel_requests.h"
 
 namespace crowdsurf::controller {
 namespace {

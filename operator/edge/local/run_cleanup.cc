@@ -1,4 +1,4 @@
-#include "operator/edge/local/run_traces.h"
+#include "operator/edge/local/run_cleanup.h"
 
 #include <fcntl.h>
 #include <poll.h>

@@ -1,6 +1,6 @@
 // Peers' death reports, from the agent's request to the desk: HTTPS, and an API server that knows
 // two tokens.
-#include "operator/edge/serve/report_desk.h"
+#include "operator/edge/serve/death_report_handler.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "worker/core/link/death_notes.h"
+#include "worker/core/link/loss_report_schedule.h"
 
 #include <algorithm>
 

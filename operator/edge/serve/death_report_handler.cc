@@ -1,4 +1,4 @@
-#include "operator/edge/serve/report_desk.h"
+#include "operator/edge/serve/death_report_handler.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>

@@ -1,4 +1,4 @@
-#include "worker/edge/agent/drain.h"
+#include "worker/edge/agent/external_events.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>
