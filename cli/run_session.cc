@@ -228,7 +228,7 @@ void Session::TellRecord() {
     if (worker.summary == nullptr) continue;
     const bool leaving = worker.facts->deleted.has_value() || stopping_ ||
                          !worker.facts->Annotation(controller::kNoticeAnnotation).empty();
-    record_.Saw(worker.told_at.seconds(), worker.facts->name, *worker.summary, leaving);
+    record_.Saw(worker.received_at.seconds(), worker.facts->name, *worker.summary, leaving);
   }
 }
 

@@ -32,7 +32,7 @@ std::vector<ScreenWorker> Session::ScreenWorkers() const {
       shown.cell = told.cell;
       shown.samples_per_second = told.samples_per_second;
       const double trained =
-          told.first_step_unix ? worker.told_at.seconds() - *told.first_step_unix : 0;
+          told.first_step_unix ? worker.received_at.seconds() - *told.first_step_unix : 0;
       if (trained > 0) shown.steps_per_second = static_cast<double>(told.step) / trained;
       if (told.samples > 0 && told.samples_per_second > 0) {
         shown.steps_per_second = told.samples_per_second * static_cast<double>(told.step) /

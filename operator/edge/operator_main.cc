@@ -154,12 +154,12 @@ Status Operate(const Flags& flags, const Logger& log) {
               {.space = flags.space, .identity = Identity(), .fit = [&] { return pulse.beats(); }},
               log.For("lease"), metrics);
   const auto leading = [&] { return !flags.elect || lease.leading(); };
-  ReportDesk desk(
+  DeathReportHandler deaths(
       {[&](const std::string& token) { return ReviewPodToken(client, token); }, leading,
        [&](DeathReport report) { return cluster->PostReport(std::move(report)); }, SteadyNow},
       metrics);
   sign.report = [&](const std::string& token, const std::string& body) {
-    return desk.Take(token, body);
+    return deaths.Take(token, body);
   };
   KubeClusterOptions options = WhatToWatch(flags, authorities);
   AgentProber prober(

@@ -107,7 +107,7 @@ class LeaveTest(RunCase):
         self.assertTrue(ended, f"still there {LEAVE_WITHIN} s after SIGTERM")
         self.wait_for(process, r"e2e-2-2 trains")
         self.interrupt(process)
-        self.assertIn("drain asked to end signal=15\n", self.kept("e2e-2-1", "agent.log"))
+        self.assertIn("events asked to end signal=15\n", self.kept("e2e-2-1", "agent.log"))
         self.left_by_itself("e2e-2-1")
         self.nothing_is_left()
 

@@ -44,7 +44,7 @@ void AddFlags(CLI::App& app, AgentOptions& options) {
   app.add_option("--log-level", options.log_level, "debug, info, warning, error")
       ->capture_default_str();
   app.add_option("--tls", options.tls, "Required or Disabled")->capture_default_str();
-  app.add_option("--leave-within", options.leave_within, "Seconds from SIGTERM to the exit")
+  app.add_option("--grace-period", options.grace_period, "Seconds from SIGTERM to the exit")
       ->capture_default_str();
   app.add_option("--hang-after", options.hang_after,
                  "Seconds without a step after which the trainer hangs; 0: never")
@@ -82,7 +82,7 @@ int RunAgent(AgentOptions options) {
   JobConfig config;
   const auto violations = AllViolations(options, config);
   if (!violations.empty()) return PrintViolations(violations);
-  BlockDrainSignals();
+  BlockEndSignals();
   TellOfBusErrors();
   std::signal(SIGXFSZ, SIG_IGN);  // a file-size limit is no space, not the end
   const LogLevel least = ParseLogLevel(options.log_level).value_or(LogLevel::kInfo);
@@ -100,7 +100,7 @@ int RunAgent(AgentOptions options) {
 }
 
 struct RunFlags {
-  bool die_with_parent = false, stay = false;
+  bool die_with_parent = false, wait_for_sigterm = false;
 };
 
 int RunSupervisor(const AgentOptions& options, const RunFlags& flags, int argc, char** argv) {
@@ -113,10 +113,11 @@ int RunSupervisor(const AgentOptions& options, const RunFlags& flags, int argc, 
   supervisor.argv.push_back("agent");
   for (int i = 2; i < argc; ++i) {  // argv[1] is "run"
     const std::string_view word = argv[i];
-    if (word != "--die-with-parent" && word != "--stay") supervisor.argv.push_back(argv[i]);
+    if (word != "--die-with-parent" && word != "--wait-for-sigterm")
+      supervisor.argv.push_back(argv[i]);
   }
   supervisor.die_with_parent = flags.die_with_parent;
-  supervisor.stay = flags.stay;
+  supervisor.wait_for_sigterm = flags.wait_for_sigterm;
   const LogLevel least = ParseLogLevel(options.log_level).value_or(LogLevel::kInfo);
   const auto sink = MakeStderrSink(least);
   return Supervise(supervisor, Logger(sink.get(), "supervisor", least));
@@ -147,11 +148,12 @@ int Main(int argc, char** argv) {
   AddFlags(run, options);
   AddFlags(agent, options);
   run.add_flag("--die-with-parent", flags.die_with_parent, "End when the parent process ends");
-  run.add_flag("--stay", flags.stay, "When the agent has left, stay until SIGTERM (a sidecar)");
+  run.add_flag("--wait-for-sigterm", flags.wait_for_sigterm,
+               "When the agent has left, wait for SIGTERM (a sidecar)");
   CLI::App& leave = *app.add_subcommand("leave", "Tells the agent to leave, returns when it has");
   leave.add_option("--dir", options.dir, "Directory shared with the trainer")
       ->envname("CROWDSURF_DIR");
-  leave.add_option("--within", options.leave_within, "Seconds to wait")->capture_default_str();
+  leave.add_option("--within", options.grace_period, "Seconds to wait")->capture_default_str();
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -159,7 +161,7 @@ int Main(int argc, char** argv) {
   }
   if (run) return RunSupervisor(options, flags, argc, argv);
   if (agent) return RunAgent(options);
-  return RunLeave(options.dir, options.leave_within);
+  return RunLeave(options.dir, options.grace_period);
 }
 
 }  // namespace

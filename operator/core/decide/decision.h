@@ -77,7 +77,7 @@ void WriteConditions(Decision& d);  // counts, conditions, progress
 // Shared by CreateMissing and InformAgents.
 std::string ConfigFor(const TrainingJob& job);
 std::vector<std::string> SeedsFor(const Decision& d, const std::string& own_address);
-// The instant of crowdsurf.io/told-at; nullopt: nothing was told lately, or it cannot be read.
-std::optional<WallTime> ToldAtOf(const PodFacts& pod);
+// The instant of crowdsurf.io/notified-at; nullopt: nothing was told lately, or it cannot be read.
+std::optional<WallTime> NotifiedAtOf(const PodFacts& pod);
 
 }  // namespace crowdsurf::controller

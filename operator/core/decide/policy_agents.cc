@@ -36,13 +36,13 @@ constexpr Duration kLookPatience[] = {Milliseconds(500)};
 constexpr Duration kNoticePatience[] = {Milliseconds(150), Milliseconds(500), Milliseconds(1500)};
 
 // "<instant>" or "<instant> <changes since>".
-struct ToldAt {
+struct NotifiedAt {
   std::string_view instant;
   size_t changes = 0;
 };
 
-ToldAt Split(std::string_view text) {
-  ToldAt told{text.substr(0, text.find(' '))};
+NotifiedAt Split(std::string_view text) {
+  NotifiedAt told{text.substr(0, text.find(' '))};
   const std::string_view rest = text.substr(std::min(text.size(), told.instant.size() + 1));
   (void)std::from_chars(rest.data(), rest.data() + rest.size(), told.changes);
   return told;
@@ -53,7 +53,7 @@ void TellAgain(Decision& d) {
   for (const AnnotatePod& note : d.plan.annotations) told_now.insert(note.uid);
   for (const Worker& worker : d.workers) {
     const PodFacts& pod = *worker.pod;
-    const std::string& text = pod.Annotation(kToldAtAnnotation);
+    const std::string& text = pod.Annotation(kNotifiedAtAnnotation);
     if (text.empty() || worker.going || told_now.contains(pod.uid)) continue;
     const auto [instant, changes] = Split(text);
     const bool notice = !pod.Annotation(kNoticeAnnotation).empty();
@@ -70,7 +70,8 @@ void TellAgain(Decision& d) {
       if (due <= changes) continue;
       value = std::string(instant) + " " + std::to_string(due);
     }
-    d.plan.annotations.push_back({pod.name, pod.uid, kToldAtAnnotation, value, reason::kToldAgain});
+    d.plan.annotations.push_back(
+        {pod.name, pod.uid, kNotifiedAtAnnotation, value, reason::kNotifiedAgain});
   }
 }
 
@@ -183,8 +184,8 @@ void KeepInformed(Decision& d) {
 
 }  // namespace
 
-std::optional<WallTime> ToldAtOf(const PodFacts& pod) {
-  return ParseInstant(Split(pod.Annotation(kToldAtAnnotation)).instant);
+std::optional<WallTime> NotifiedAtOf(const PodFacts& pod) {
+  return ParseInstant(Split(pod.Annotation(kNotifiedAtAnnotation)).instant);
 }
 
 // Last, who is told nothing new: the patches of a plan go out in any order, and one that takes the

@@ -110,7 +110,7 @@ std::set<int> JustTold(Decision& d) {
     const PodFacts& pod = *worker.pod;
     if (worker.verdict.fate != Fate::kMarked || d.in.untold.contains(pod.uid)) continue;
     std::optional<WallTime> told = d.now;
-    if (!told_now.contains(pod.uid)) told = ToldAtOf(pod);
+    if (!told_now.contains(pod.uid)) told = NotifiedAtOf(pod);
     if (!told || d.now >= *told + d.options.notice_first) continue;
     d.WakeAt(*told + d.options.notice_first);
     indices.insert(pod.index);

@@ -93,7 +93,7 @@ inline constexpr std::string_view kNotice = "Notice";
 inline constexpr std::string_view kNoticeWithdrawn = "NoticeWithdrawn";
 inline constexpr std::string_view kSeeds = "Seeds";
 inline constexpr std::string_view kConfig = "Config";
-inline constexpr std::string_view kToldAgain = "ToldAgain";
+inline constexpr std::string_view kNotifiedAgain = "NotifiedAgain";
 }  // namespace reason
 
 // Annotations of a pod; local mode writes the same content as files (docs/local-mode.md).
@@ -102,7 +102,7 @@ inline constexpr std::string_view kConfigAnnotation = "crowdsurf.io/config";
 inline constexpr std::string_view kSeedsAnnotation = "crowdsurf.io/seeds";
 // When one of the three changed last, until the pod was changed once more after it; of notices with
 // the number of changes made since: "2026-11-21T10:22:58Z 1".
-inline constexpr std::string_view kToldAtAnnotation = "crowdsurf.io/told-at";
+inline constexpr std::string_view kNotifiedAtAnnotation = "crowdsurf.io/notified-at";
 inline constexpr std::string_view kCapacityAnnotation = "crowdsurf.io/capacity";
 
 }  // namespace crowdsurf::controller

@@ -235,7 +235,7 @@ std::optional<PodEntry> ObservePod(const json& pod) {
   ReadContainers(pod, facts);
   ReadAgent(pod, facts);
   for (const std::string_view key :
-       {kNoticeAnnotation, kConfigAnnotation, kSeedsAnnotation, kToldAtAnnotation}) {
+       {kNoticeAnnotation, kConfigAnnotation, kSeedsAnnotation, kNotifiedAtAnnotation}) {
     const std::string value = Entry(pod, "metadata.annotations", key);
     if (!value.empty()) facts.annotations[std::string(key)] = value;
   }

@@ -112,7 +112,7 @@ json Command(const TrainingJob& job, const CreatePod& create, const PodBuilderOp
                   create.capacity == CapacityType::kOnDemand ? "OnDemand" : "Spot",
                   "--termination-log",
                   "/dev/termination-log",
-                  "--stay"};
+                  "--wait-for-sigterm"};
   if (!checkpoint.is_null()) {
     command.push_back("--checkpoint-dir");
     command.push_back(checkpoint["mountPath"]);

@@ -164,7 +164,7 @@ void KubeCluster::AskForNodes(const std::set<std::string>& names) {
   for (const std::string& name : names) {
     if (!gone_nodes_.contains(name) && asked.size() < kMaxLeases) asked.push_back(name);
   }
-  const auto found = AtOnce(
+  const auto found = ParallelRequests(
       asked.size(), [&](size_t i) { return client_.Get("/api/v1/nodes/" + asked[i]).status(); });
   for (size_t i = 0; i < asked.size(); ++i) {
     if (absl::IsNotFound(found[i])) gone_nodes_.insert(asked[i]);

@@ -99,7 +99,7 @@ class KubeCluster : public Cluster {
   // its spec (its status then says so).
   StatusOr<JobSnapshot> Observe(const std::string& job) override;
   Status Create(const TrainingJob& job, const CreatePod& create) override;
-  // At most kMaxAtOnce requests at once; the caller waits for all.
+  // At most kMaxParallelRequests requests at once; the caller waits for all.
   std::vector<Status> CreateAll(const TrainingJob& job, std::span<const CreatePod> creates,
                                 const Enough& enough) override;
   Status Delete(const DeletePod& pod) override;

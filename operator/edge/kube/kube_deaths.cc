@@ -157,7 +157,7 @@ void KubeCluster::ReadLeases(const std::string& job) {
     return std::tie(due[a], a) < std::tie(due[b], b);
   });
   nodes.resize(std::min(nodes.size(), kMaxLeases));
-  const auto read = AtOnce(nodes.size(), [&](size_t i) {
+  const auto read = ParallelRequests(nodes.size(), [&](size_t i) {
     return client_.Get("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/" +
                        nodes[i]);
   });

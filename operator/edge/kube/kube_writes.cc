@@ -64,7 +64,7 @@ std::vector<Status> KubeCluster::CreateAll(const TrainingJob& job,
                                            std::span<const CreatePod> creates,
                                            const Enough& enough) {
   if (const Status ready = objects_.Ensure(job); !ready.ok()) return {creates.size(), ready};
-  const auto made = AtOnce(
+  const auto made = ParallelRequests(
       creates.size(), [&](size_t i) { return Post(job, creates[i]); }, enough);
   std::vector<Status> answers;
   for (size_t i = 0; i < made.size(); ++i) answers.push_back(Settle(job, creates[i], made[i]));
@@ -110,7 +110,7 @@ Status KubeCluster::Delete(const DeletePod& pod) {
 }
 
 std::vector<Status> KubeCluster::DeleteAll(std::span<const DeletePod> pods, const Enough& enough) {
-  const auto answers = AtOnce(
+  const auto answers = ParallelRequests(
       pods.size(), [&](size_t i) { return Remove(pods[i]); }, enough);
   for (size_t i = 0; i < answers.size(); ++i) {
     if (pods[i].reason != reason::kPeersReportedDead) continue;
@@ -137,7 +137,7 @@ Status KubeCluster::Annotate(const AnnotatePod& note) {
 
 std::vector<Status> KubeCluster::AnnotateAll(std::span<const AnnotatePod> notes,
                                              const Enough& enough) {
-  const auto patched = AtOnce(
+  const auto patched = ParallelRequests(
       notes.size(), [&](size_t i) { return Patch(notes[i]); }, enough);
   std::vector<Status> answers;
   for (const auto& pod : patched) {
@@ -153,8 +153,8 @@ StatusOr<Sighting<PodEntry>> KubeCluster::Patch(const AnnotatePod& note) {
   json value = note.value;
   if (note.value.empty()) value = nullptr;
   json annotations = {{std::string(note.key), value}};
-  if (note.key != kToldAtAnnotation) {  // it will be told again (policy_agents.cc)
-    annotations[std::string(kToldAtAnnotation)] = FormatInstant(options_.clock());
+  if (note.key != kNotifiedAtAnnotation) {  // it will be told again (policy_agents.cc)
+    annotations[std::string(kNotifiedAtAnnotation)] = FormatInstant(options_.clock());
   }
   const json patch = {{"metadata", {{"uid", note.uid}, {"annotations", annotations}}}};
   ASSIGN_OR_RETURN(const json pod, client_.Patch(PodPath(key->second), PatchType::kMerge, patch));
@@ -249,8 +249,8 @@ void KubeCluster::RecordAll(const TrainingJob& job, std::span<const Event> event
     }
   }
   const std::string path = "/api/v1/namespaces/" + job.space + "/events";
-  const auto made =
-      AtOnce(objects.size(), [&](size_t i) { return client_.Create(path, objects[i]).status(); });
+  const auto made = ParallelRequests(
+      objects.size(), [&](size_t i) { return client_.Create(path, objects[i]).status(); });
   for (const Status& status : made) {
     if (status.ok()) continue;
     events_dropped_.Add();

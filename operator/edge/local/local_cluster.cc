@@ -173,8 +173,8 @@ void LocalCluster::Apply(TrainingJobSpec spec) {
 std::vector<LocalWorker> LocalCluster::Workers() const {
   std::vector<LocalWorker> workers;
   for (const auto& [name, entry] : pods_) {
-    workers.push_back(
-        {&entry.shown, entry.summary ? &*entry.summary : nullptr, entry.told_at, entry.pod->http});
+    workers.push_back({&entry.shown, entry.summary ? &*entry.summary : nullptr, entry.received_at,
+                       entry.pod->http});
   }
   std::sort(workers.begin(), workers.end(), [](const LocalWorker& a, const LocalWorker& b) {
     return std::pair(a.facts->index, a.facts->incarnation) <

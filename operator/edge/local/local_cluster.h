@@ -43,7 +43,7 @@ struct ClusterEvent {
 struct LocalWorker {
   const PodFacts* facts;
   const AgentSummary* summary;  // nullptr: no news yet
-  WallTime told_at;             // when those came
+  WallTime received_at;         // when those came
   std::string http;             // host:port of its agent; empty: not known yet
 };
 
@@ -93,7 +93,7 @@ class LocalCluster : public Cluster {
   struct Entry {
     std::unique_ptr<LocalPod> pod;
     std::optional<AgentSummary> summary;
-    WallTime told_at;
+    WallTime received_at;
     std::string trouble;                 // said last
     std::optional<WallTime> hold_until;  // see HoldEnd
     PodFacts shown;                      // what Observe gives

@@ -40,7 +40,7 @@ LocalCluster::LocalCluster(LocalClusterOptions options, TrainingJob job, Signer&
 LocalCluster::~LocalCluster() {
   KillAll();
   for (auto& [name, entry] : pods_) entry.pod.reset();  // kills, reaps
-  KillTraces(options_.pods.run);
+  KillRunProcesses(options_.pods.run);
   close(inotify_);
 }
 
@@ -50,7 +50,7 @@ void LocalCluster::OnNews(const SummaryNews& news) {
   Entry& entry = it->second;
   PodFacts& facts = entry.pod->facts;
   entry.summary = news.summary;
-  entry.told_at = clock_();
+  entry.received_at = clock_();
   const AgentSummary& told = *entry.summary;
   const bool trains = told.state == "Training" && told.first_step_unix && !facts.trainer;
   if (trains && !facts.ready_since && nodes_.count(facts.node)) {

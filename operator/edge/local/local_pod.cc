@@ -209,7 +209,7 @@ void LocalPod::Bury() {
   if (buried_) return;
   buried_ = true;
   // Children of the trainer that left its group die here.
-  if (agent_ || trainer_) KillTraces(options_.run, facts.name);
+  if (agent_ || trainer_) KillRunProcesses(options_.run, facts.name);
   for (const auto& [name, process] :
        {std::pair("agent.log", &agent_), {"trainer.log", &trainer_}}) {
     if (!*process) continue;

@@ -74,7 +74,7 @@ void Pause() { poll(nullptr, 0, kLookInterval_ms); }
     got = read(line, &word, 1);
   } while (got < 0 && errno == EINTR);
   if (got == 0) {  // it closed without a word: the run is dead
-    KillTraces(run);
+    KillRunProcesses(run);
     std::error_code error;
     fs::remove_all(directory, error);
   }
@@ -83,7 +83,7 @@ void Pause() { poll(nullptr, 0, kLookInterval_ms); }
 
 }  // namespace
 
-int KillTraces(const std::string& run, const std::string& worker) {
+int KillRunProcesses(const std::string& run, const std::string& worker) {
   int killed = 0, quiet = 0;
   for (int look = 0; look < kMaxLooks && quiet < 2; ++look) {
     const std::vector<pid_t> found = Find(run, worker);
@@ -108,7 +108,7 @@ int SweepStaleRuns(const std::string& parent) {
     // opened.
     const bool free = flock(lock, LOCK_EX | LOCK_NB) == 0 && fstat(lock, &facts) == 0;
     if (free && facts.st_nlink > 0) {
-      KillTraces(name.substr(sizeof kPrefix - 1));
+      KillRunProcesses(name.substr(sizeof kPrefix - 1));
       fs::remove_all(entry.path(), error);
       ++swept;
     }

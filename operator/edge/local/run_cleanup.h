@@ -19,7 +19,7 @@ inline constexpr char kWorkerVariable[] = "CROWDSURF_WORKER";
 
 // SIGKILLs every process whose environment names this run (and worker, unless empty), our own
 // excepted, until two looks find none. Returns how many it killed.
-int KillTraces(const std::string& run, const std::string& worker = {});
+int KillRunProcesses(const std::string& run, const std::string& worker = {});
 
 // Removes directories of runs that nobody holds any more below `parent` ("/dev/shm"), and kills
 // what is left of them. Returns the number of runs swept.

@@ -27,7 +27,7 @@ std::vector<std::string> NamesIn(const std::string& body) {
   const json report = json::parse(body, nullptr, /*allow_exceptions=*/false);
   if (!report.is_object() || !report.contains("dead") || !report["dead"].is_array()) return {};
   const json& dead = report["dead"];
-  if (dead.size() > ReportDesk::kMaxNames) return {};
+  if (dead.size() > DeathReportHandler::kMaxNames) return {};
   std::vector<std::string> names;
   for (const json& name : dead) {
     if (!name.is_string() || name.get_ref<const std::string&>().size() > kMaxName) return {};
@@ -38,18 +38,18 @@ std::vector<std::string> NamesIn(const std::string& body) {
 
 }  // namespace
 
-ReportDesk::ReportDesk(Ports ports, MetricRegistry& metrics)
+DeathReportHandler::DeathReportHandler(Ports ports, MetricRegistry& metrics)
     : ports_(std::move(ports)),
       taken_(Requests(metrics, "taken")),
       refused_(Requests(metrics, "refused")) {}
 
-Status ReportDesk::Take(const std::string& token, const std::string& body) {
+Status DeathReportHandler::Take(const std::string& token, const std::string& body) {
   const Status status = Judge(token, body);
   (status.ok() ? taken_ : refused_).Add();
   return status;
 }
 
-Status ReportDesk::Judge(const std::string& token, const std::string& body) {
+Status DeathReportHandler::Judge(const std::string& token, const std::string& body) {
   if (!ports_.leading()) return absl::FailedPreconditionError("another replica leads: ask again");
   std::vector<std::string> dead = NamesIn(body);
   if (dead.empty()) {
@@ -62,7 +62,7 @@ Status ReportDesk::Judge(const std::string& token, const std::string& body) {
   return absl::OkStatus();
 }
 
-StatusOr<TokenPod> ReportDesk::Who(const std::string& token) {
+StatusOr<TokenPod> DeathReportHandler::Who(const std::string& token) {
   const std::string key = ToHex(Sha256(AsBytes(token)).view());
   const Time now = ports_.clock();
   {
@@ -82,7 +82,7 @@ StatusOr<TokenPod> ReportDesk::Who(const std::string& token) {
   return pod;
 }
 
-void ReportDesk::Remember(const std::string& key, const StatusOr<TokenPod>& pod, Time now) {
+void DeathReportHandler::Remember(const std::string& key, const StatusOr<TokenPod>& pod, Time now) {
   const std::lock_guard lock(mutex_);
   std::erase_if(known_, [&](const auto& one) { return one.second.until <= now; });
   if (known_.size() >= kMaxTokens) {

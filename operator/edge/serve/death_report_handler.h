@@ -1,4 +1,4 @@
-// ReportDesk: takes peers' death reports, POST /v1/deaths of the signer's port
+// DeathReportHandler: takes peers' death reports, POST /v1/deaths of the signer's port
 // (docs/kubernetes.md).
 //
 // Body {"dead": [names of workers]}, bearer token as for a certificate: it says who reports, and so
@@ -23,7 +23,7 @@
 
 namespace crowdsurf::controller {
 
-class ReportDesk {
+class DeathReportHandler {
  public:
   static constexpr size_t kMaxTokens = 4096;
   static constexpr size_t kMaxNames = 64;
@@ -34,7 +34,7 @@ class ReportDesk {
     std::function<bool(DeathReport)> post;  // false: no room
     std::function<Time()> clock;
   };
-  ReportDesk(Ports ports, MetricRegistry& metrics);
+  DeathReportHandler(Ports ports, MetricRegistry& metrics);
 
   // SignerOptions::report. Errors: FailedPrecondition 421, another one leads; Unauthenticated 401;
   // PermissionDenied 403; InvalidArgument 400; ResourceExhausted 429, too often; others 503.

@@ -1,7 +1,7 @@
 // Bearer tokens: taken from a request's Authorization header, and how long the API server's word
 // on one is remembered.
 //
-// The same at every port of the operator that asks for a token: the signer, the desk of death
+// The same at every port of the operator that asks for a token: the signer, the handler of death
 // reports, the guard of metrics. Pure; any thread.
 #pragma once
 

@@ -4,8 +4,8 @@
 
 namespace crowdsurf::worker {
 
-std::vector<std::string> DeathNotes::Look(Time now, const std::vector<std::string>& lost,
-                                          bool witness) {
+std::vector<std::string> LossReportSchedule::Look(Time now, const std::vector<std::string>& lost,
+                                                  bool witness) {
   std::erase_if(notes_, [&](const auto& note) {
     return std::find(lost.begin(), lost.end(), note.first) == lost.end();
   });

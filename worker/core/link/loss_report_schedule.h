@@ -1,4 +1,4 @@
-// DeathNotes: which workers that this peer has lost are to be reported, and when.
+// LossReportSchedule: which workers that this peer has lost are to be reported, and when.
 //
 // Owner: the agent, single sequence; it looks twice a second. A worker must stay lost for
 // kPatience, because a supervisor restarts an agent within 100 ms and it comes back as another peer
@@ -16,7 +16,7 @@
 
 namespace crowdsurf::worker {
 
-class DeathNotes {
+class LossReportSchedule {
  public:
   static constexpr Duration kPatience = Seconds(2);
   static constexpr Duration kEvery = Seconds(5);

@@ -69,7 +69,7 @@ Agent::Impl::Impl(AgentOptions options, JobConfig config, LogSink* sink, LogLeve
 
 Agent::Impl::~Impl() {
   // Whatever posts to the host or calls into another part goes first.
-  drain_.reset();
+  external_events_.reset();
   deaths_.reset();
   if (http_) http_->Stop();
   slow_.reset();
@@ -83,7 +83,7 @@ Agent::Impl::~Impl() {
 
 Status Agent::Impl::Start() {
   ASSIGN_OR_RETURN(identity_, dht::Identity::Open(std::filesystem::path(options_.agent_dir)));
-  RETURN_IF_ERROR(StartDrain());
+  RETURN_IF_ERROR(StartExternalEvents());
   slow_ = std::make_unique<SlowWork>(host_, registry_);
   RETURN_IF_ERROR(StartLink());
   RETURN_IF_ERROR(StartCertificate());
@@ -255,12 +255,12 @@ Status Agent::Impl::StartHttp() {
   return http_->Start();
 }
 
-Status Agent::Impl::StartDrain() {
-  DrainOptions options;
+Status Agent::Impl::StartExternalEvents() {
+  ExternalEventsOptions options;
   options.agent_dir = options_.agent_dir;
   options.cluster_dir = options_.cluster_dir;
-  options.grace = Seconds(options_.leave_within);
-  const auto sink = [this](DrainEvent event) {
+  options.grace = Seconds(options_.grace_period);
+  const auto sink = [this](ExternalEvent event) {
     // Nobody knows this agent yet, and its start may be waiting for a signer: there is nothing to
     // hand over, and nothing that could be asked to end.
     if (!started_ && std::holds_alternative<TerminationAsked>(event)) {
@@ -268,10 +268,11 @@ Status Agent::Impl::StartDrain() {
       std::_Exit(0);
     }
     (void)host_.Post([this, event = std::move(event)](Time now, WallTime wall) {
-      OnDrainEvent(now, wall, event);
+      OnExternalEvent(now, wall, event);
     });
   };
-  ASSIGN_OR_RETURN(drain_, Drain::Start(options, sink, log_.For("drain"), registry_));
+  ASSIGN_OR_RETURN(external_events_,
+                   ExternalEvents::Start(options, sink, log_.For("events"), registry_));
   return absl::OkStatus();
 }
 
@@ -311,7 +312,7 @@ int Agent::Impl::Run() {
   host_.Run();
   ready_ = false;
   if (killed_) return 1;
-  drain_.reset();
+  external_events_.reset();
   keeper_.reset();  // finishes what was accepted
   WriteTermination();
   log_.Info("agent ends", {{"reason", end_reason_}, {"code", exit_code_}});
@@ -320,7 +321,7 @@ int Agent::Impl::Run() {
 
 void Agent::Impl::AskToLeave() {
   (void)host_.Post(
-      [this](Time now, WallTime wall) { StartLeaving(now, wall, Seconds(options_.leave_within)); });
+      [this](Time now, WallTime wall) { StartLeaving(now, wall, Seconds(options_.grace_period)); });
 }
 
 void Agent::Impl::Kill() {

@@ -69,7 +69,7 @@ class Agent::Impl : public TimerSource {
   Status StartTransports();
   void MakeStateExchange();
   Status StartHttp();
-  Status StartDrain();
+  Status StartExternalEvents();
   Status WriteEndpoints() const;
   PeerConfig MakePeerConfig() const;
   void WriteTermination() const;
@@ -97,7 +97,7 @@ class Agent::Impl : public TimerSource {
   };
   void OnRestored(Time now, WallTime wall, std::optional<Restored> restored);
   bool HashOpaque(const std::shared_ptr<const HeldState>& state, uint64_t number);
-  void OnDrainEvent(Time now, WallTime wall, const DrainEvent& event);
+  void OnExternalEvent(Time now, WallTime wall, const ExternalEvent& event);
   void OnConfigText(Time now, WallTime wall, const std::string& text);
   void OnTensorFrame(Time now, WallTime wall, const PeerId& from, const TensorHeader& header,
                      Bytes payload);
@@ -170,7 +170,7 @@ class Agent::Impl : public TimerSource {
   std::unique_ptr<SlowWork> slow_;
   MetricsPage page_;
   std::unique_ptr<HttpServer> http_;
-  std::unique_ptr<Drain> drain_;
+  std::unique_ptr<ExternalEvents> external_events_;
   std::unique_ptr<DeathReporter> deaths_;  // without a signer: none
   std::atomic<bool> ready_{false};
   std::atomic<bool> trainer_hangs_{false};
@@ -196,7 +196,7 @@ class Agent::Impl : public TimerSource {
   std::optional<Trainer> trainer_;
   TrainerPulse pulse_;
   LostMembers lost_members_;
-  DeathNotes notes_;
+  LossReportSchedule loss_reports_;
   bool restore_tried_ = false, restoring_ = false;
   std::optional<link::TrainerRegistered> waits_for_restore_;
   std::optional<HeldOpaque> restored_opaque_;

@@ -213,7 +213,7 @@ void Agent::Impl::OnLinkEvent(Time now, WallTime wall, const LinkEvent& event) {
                  },
                  [&](const link::CheckpointRequested&) { Do(now, wall, WriteCheckpoint{false}); },
                  [&](const link::LeaveRequested&) {
-                   StartLeaving(now, wall, Seconds(options_.leave_within));
+                   StartLeaving(now, wall, Seconds(options_.grace_period));
                  }},
       event);
 }
@@ -341,7 +341,7 @@ bool Agent::Impl::HashOpaque(const std::shared_ptr<const HeldState>& state, uint
 
 // ---- the outside -------------------------------------------------------------------------------
 
-void Agent::Impl::OnDrainEvent(Time now, WallTime wall, const DrainEvent& event) {
+void Agent::Impl::OnExternalEvent(Time now, WallTime wall, const ExternalEvent& event) {
   std::visit(Overloaded{[&](const SeedsChanged& e) { dht_->AddSeeds(now, wall, e.seeds); },
                         [&](const NoticeChanged& e) {
                           // Withdrawn is a deadline that never comes; unknown to a trainer is 0.

@@ -64,8 +64,8 @@ std::vector<std::string> Violations(const AgentOptions& options) {
   CheckOneOf("--capacity", options.capacity, {"Spot", "OnDemand"}, out);
   CheckOneOf("--log-level", options.log_level, {"debug", "info", "warning", "error"}, out);
   CheckOneOf("--tls", options.tls, {"Required", "Disabled"}, out);
-  if (!(options.leave_within > 0) || options.leave_within > 3600) {
-    out.push_back("--leave-within: must be more than 0 and at most 3600 seconds");
+  if (!(options.grace_period > 0) || options.grace_period > 3600) {
+    out.push_back("--grace-period: must be more than 0 and at most 3600 seconds");
   }
   if (!(options.hang_after == 0 || (options.hang_after >= 1 && options.hang_after <= 1e7))) {
     out.push_back("--hang-after: must be 0 (never), or 1 to 10000000 seconds");

@@ -32,7 +32,7 @@ struct AgentOptions {
   std::string log_level = "info";
   std::string tls = "Required";  // spec.tls.mode
   bool require_memory = true;    // `dir` must be a memory file system
-  double leave_within = 10;      // seconds from SIGTERM to exit: Google gives user pods 15
+  double grace_period = 10;      // seconds from SIGTERM to exit: Google gives user pods 15
   double hang_after = 300;       // seconds without a step: the trainer hangs; 0: never said
   uint64_t crashes = 0;          // of the agents before this one, as the supervisor counted
 };

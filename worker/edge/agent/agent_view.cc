@@ -78,9 +78,10 @@ void Agent::Impl::UpdateGauges(const PeerSummary& summary) {
 void Agent::Impl::ReportLost(Time now, const PeerSummary& summary) {
   if (!deaths_ || stop_raised_ || leaving_) return;
   const auto lost = lost_members_.Look(now, options_.worker, summary);
-  deaths_->Report(notes_.Look(now, lost, summary.witness));
-  metrics_.deaths_dropped.Add(static_cast<double>(notes_.dropped() + lost_members_.dropped()) -
-                              metrics_.deaths_dropped.value());
+  deaths_->Report(loss_reports_.Look(now, lost, summary.witness));
+  metrics_.deaths_dropped.Add(
+      static_cast<double>(loss_reports_.dropped() + lost_members_.dropped()) -
+      metrics_.deaths_dropped.value());
 }
 
 void Agent::Impl::WatchTrainer(Time now, WallTime wall) {

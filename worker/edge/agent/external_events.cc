@@ -26,7 +26,7 @@ constexpr uint64_t kMaxFile = 1 << 20;
 constexpr size_t kMaxSeeds = 4096, kMaxSeedBytes = 300;  // a DNS name has at most 253
 constexpr size_t kMaxReason = 256;
 
-sigset_t DrainSignals() {
+sigset_t EndSignals() {
   sigset_t set;
   sigemptyset(&set);
   for (const int s : {SIGTERM, SIGINT}) sigaddset(&set, s);
@@ -54,8 +54,8 @@ std::vector<std::string> ParseSeeds(std::string_view text) {
 
 }  // namespace
 
-void BlockDrainSignals() {
-  const sigset_t set = DrainSignals();
+void BlockEndSignals() {
+  const sigset_t set = EndSignals();
   ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
 }
 
@@ -82,8 +82,8 @@ StatusOr<NoticeChanged> ParseNotice(std::string_view text) {
   return notice;
 }
 
-struct Drain::Impl {
-  DrainOptions options;
+struct ExternalEvents::Impl {
+  ExternalEventsOptions options;
   Sink sink;
   Logger log;
   Counter* garbled = nullptr;
@@ -104,7 +104,7 @@ struct Drain::Impl {
 };
 
 // Absent is empty; nullopt: unreadable for now, or too long.
-std::optional<std::string> Drain::Impl::Read(const char* name) {
+std::optional<std::string> ExternalEvents::Impl::Read(const char* name) {
   auto text = ReadFile(options.agent_dir + "/" + name, kMaxFile);
   if (text.ok()) return *std::move(text);
   if (absl::IsNotFound(text.status())) return std::string();
@@ -114,7 +114,7 @@ std::optional<std::string> Drain::Impl::Read(const char* name) {
   return std::nullopt;
 }
 
-void Drain::Impl::ReadAll() {
+void ExternalEvents::Impl::ReadAll() {
   const bool first = !std::exchange(read_once, true);
   if (auto text = Read("seeds"); text && (first || *text != seeds)) {
     seeds = *std::move(text);
@@ -136,14 +136,14 @@ void Drain::Impl::ReadAll() {
   }
 }
 
-void Drain::Impl::TakeSignal() {
+void ExternalEvents::Impl::TakeSignal() {
   signalfd_siginfo info{};
   if (::read(signals, &info, sizeof info) != sizeof info) return;
   log.Info("asked to end", {{"signal", info.ssi_signo}});
   sink(TerminationAsked{static_cast<int>(info.ssi_signo), WallNow() + options.grace});
 }
 
-void Drain::Impl::Run() {
+void ExternalEvents::Impl::Run() {
   while (true) {
     pollfd polled[] = {{wake, POLLIN, 0}, {watch, POLLIN, 0}, {signals, POLLIN, 0}};
     if (::poll(polled, 3, -1) < 0 && errno != EINTR) return;
@@ -158,15 +158,16 @@ void Drain::Impl::Run() {
   }
 }
 
-StatusOr<std::unique_ptr<Drain>> Drain::Start(DrainOptions options, Sink sink, Logger log,
-                                              MetricRegistry& metrics) {
+StatusOr<std::unique_ptr<ExternalEvents>> ExternalEvents::Start(ExternalEventsOptions options,
+                                                                Sink sink, Logger log,
+                                                                MetricRegistry& metrics) {
   auto impl = std::make_unique<Impl>();
   impl->options = std::move(options);
   impl->sink = std::move(sink);
   impl->log = log;
   impl->garbled = &metrics.AddCounter("crowdsurf_agent_files_garbled_total",
                                       "Files of the agent's folder that could not be understood.");
-  const sigset_t set = DrainSignals();
+  const sigset_t set = EndSignals();
   impl->wake = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   impl->signals = ::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
   impl->watch = ::inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
@@ -180,12 +181,12 @@ StatusOr<std::unique_ptr<Drain>> Drain::Start(DrainOptions options, Sink sink, L
   }
   impl->ReadAll();  // after the watch is set: nothing falls between
   impl->thread = std::thread([raw = impl.get()] { raw->Run(); });
-  return std::unique_ptr<Drain>(new Drain(std::move(impl)));
+  return std::unique_ptr<ExternalEvents>(new ExternalEvents(std::move(impl)));
 }
 
-Drain::Drain(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+ExternalEvents::ExternalEvents(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
-Drain::~Drain() {
+ExternalEvents::~ExternalEvents() {
   const uint64_t one = 1;
   [[maybe_unused]] const ssize_t n = ::write(impl_->wake, &one, sizeof one);
   impl_->thread.join();

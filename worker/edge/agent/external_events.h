@@ -1,4 +1,5 @@
-// Drain: what the outside asks of an agent while it runs: to leave, to know peers, to change.
+// ExternalEvents: what the outside asks of an agent while it runs: to leave, to know peers, to
+// change.
 //
 // Purpose: one thread that waits on SIGTERM/SIGINT and on changes of the agent's own folder
 // (inotify) and gives events to the host's mailbox. The folder's files are written by the cluster
@@ -39,32 +40,34 @@ struct TerminationAsked {
   int signal = 0;
   WallTime deadline;
 };
-using DrainEvent = std::variant<SeedsChanged, NoticeChanged, ConfigFileChanged, TerminationAsked>;
+using ExternalEvent =
+    std::variant<SeedsChanged, NoticeChanged, ConfigFileChanged, TerminationAsked>;
 
-struct DrainOptions {
+struct ExternalEventsOptions {
   std::string agent_dir;
   std::string cluster_dir;  // watched too when its files are links into it; may be empty
   // docs/agent.md: designed for 10 s, because some clouds give 15 s.
   Duration grace = Seconds(10);
 };
 
-// Call first thing in main, before any thread: SIGTERM and SIGINT then reach Drain and nobody else.
-void BlockDrainSignals();
+// Call first thing in main, before any thread: SIGTERM and SIGINT then reach ExternalEvents and
+// nobody else.
+void BlockEndSignals();
 
-class Drain {
+class ExternalEvents {
  public:
-  using Sink = std::function<void(DrainEvent)>;
+  using Sink = std::function<void(ExternalEvent)>;
   // Emits the present contents of the files before it returns, then every change from its own
   // thread. Error: NotFound when the folder is not there.
-  static StatusOr<std::unique_ptr<Drain>> Start(DrainOptions options, Sink sink, Logger log,
-                                                MetricRegistry& metrics);
-  ~Drain();
-  Drain(const Drain&) = delete;
-  Drain& operator=(const Drain&) = delete;
+  static StatusOr<std::unique_ptr<ExternalEvents>> Start(ExternalEventsOptions options, Sink sink,
+                                                         Logger log, MetricRegistry& metrics);
+  ~ExternalEvents();
+  ExternalEvents(const ExternalEvents&) = delete;
+  ExternalEvents& operator=(const ExternalEvents&) = delete;
 
  private:
   struct Impl;
-  explicit Drain(std::unique_ptr<Impl> impl);
+  explicit ExternalEvents(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };
 

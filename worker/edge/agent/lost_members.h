@@ -21,7 +21,7 @@ namespace crowdsurf::worker {
 class LostMembers {
  public:
   static constexpr size_t kMaxKnown = 4096;
-  static constexpr Duration kKept = Seconds(180);  // longer than DeathNotes insists
+  static constexpr Duration kKept = Seconds(180);  // longer than LossReportSchedule insists
 
   // Ascending. Nobody while this peer has no seat itself. O(members log members).
   std::vector<std::string> Look(Time now, const std::string& self, const PeerSummary& summary);

@@ -103,7 +103,7 @@ int Supervise(const SupervisorOptions& options, const Logger& log) {
     }
     int code = 0;
     if (signal != SIGCHLD || !Reap(child, code)) continue;
-    if (code == 0 && options.stay && !ending) {
+    if (code == 0 && options.wait_for_sigterm && !ending) {
       log.Info("agent has ended; waiting to be ended");
       AwaitEnd(watched);
       return 0;

@@ -38,9 +38,9 @@ struct SupervisorOptions {
   size_t max_crashes = 10;
   Duration window = Seconds(60);
   bool die_with_parent = false;  // SIGKILL when our parent ends (local mode)
-  // After the child has ended with 0, stay until SIGTERM: a kubelet starts a sidecar that ends
+  // After the child has ended with 0, wait for SIGTERM: a kubelet starts a sidecar that ends
   // again, and a second agent would join the job that the first one has left.
-  bool stay = false;
+  bool wait_for_sigterm = false;
 };
 
 // Runs until the child ends for good. Returns its exit code when that is 0 (left, or target met) or

@@ -15,14 +15,14 @@ using ::testing::ElementsAre;
 TEST(TellingTest, WhatAPodIsToldIsFollowedByOneMoreChangeOfThePod) {  // kubelet may miss one
   World world = Running(1);
   PodFacts& pod = world.pods.at("job-0-1");
-  pod.annotations[std::string(kToldAtAnnotation)] = FormatInstant(world.now);
+  pod.annotations[std::string(kNotifiedAtAnnotation)] = FormatInstant(world.now);
   const Plan early = world.Reconcile();
   EXPECT_TRUE(early.annotations.empty());
   EXPECT_EQ(early.requeue_at, world.now + Milliseconds(500));
   world.Wait(Milliseconds(500));
   const Plan again = world.Reconcile();
   ASSERT_EQ(again.annotations.size(), 1u);
-  EXPECT_EQ(again.annotations[0].key, kToldAtAnnotation);
+  EXPECT_EQ(again.annotations[0].key, kNotifiedAtAnnotation);
   EXPECT_EQ(again.annotations[0].value, "");
   EXPECT_TRUE(world.Reconcile().annotations.empty()) << "once";
 }
@@ -32,13 +32,13 @@ TEST(TellingTest, ANoticeIsFollowedByThreeMoreChangesOfThePodTheFirstOneSoon) {
   PodFacts& pod = world.pods.at("job-0-1");
   const WallTime begun = world.now;
   const std::string told = FormatInstant(begun);
-  pod.annotations[std::string(kToldAtAnnotation)] = told;
+  pod.annotations[std::string(kNotifiedAtAnnotation)] = told;
   pod.annotations[std::string(kNoticeAnnotation)] = R"({"reason":"Taint"})";
   world.nodes[pod.node].mark = Mark{"Taint", std::nullopt, false};
   const auto changes = [&] {
     std::vector<std::string> values;
     for (const AnnotatePod& note : world.Reconcile().annotations) {
-      if (note.name == "job-0-1" && note.key == kToldAtAnnotation) values.push_back(note.value);
+      if (note.name == "job-0-1" && note.key == kNotifiedAtAnnotation) values.push_back(note.value);
     }
     return values;
   };
@@ -66,7 +66,7 @@ TEST(TellingTest, AReplacementComesWhenItsPredecessorsKubeletHasLooked) {
   EXPECT_EQ(plan.requeue_at, begun + Milliseconds(250));
   world.StartAll();
   PodFacts& pod = world.pods.at("job-0-1");
-  pod.annotations[std::string(kToldAtAnnotation)] = FormatInstant(begun + Milliseconds(10));
+  pod.annotations[std::string(kNotifiedAtAnnotation)] = FormatInstant(begun + Milliseconds(10));
   world.now = begun + Milliseconds(259);
   EXPECT_TRUE(world.Reconcile().creates.empty());
   world.now = begun + Milliseconds(260);
@@ -88,7 +88,7 @@ TEST(TellingTest, ALateOperatorMakesTheLastChangeAtOnce) {  // and one that cann
   for (const std::string& told : {std::string("long ago 1"), FormatInstant(WallTime()) + " 1"}) {
     World world = Running(1);
     PodFacts& pod = world.pods.at("job-0-1");
-    pod.annotations[std::string(kToldAtAnnotation)] = told;
+    pod.annotations[std::string(kNotifiedAtAnnotation)] = told;
     const Plan plan = world.Reconcile();
     ASSERT_EQ(plan.annotations.size(), 1u) << told;
     EXPECT_EQ(plan.annotations[0].value, "");
@@ -99,7 +99,7 @@ TEST(TellingTest,
      WhoIsToldSomethingNewIsNotToldTheOldAgainInTheSamePlan) {  // patches have no order
   World world = Running(1);
   PodFacts& pod = world.pods.at("job-0-1");
-  pod.annotations[std::string(kToldAtAnnotation)] = FormatInstant(world.now);
+  pod.annotations[std::string(kNotifiedAtAnnotation)] = FormatInstant(world.now);
   pod.annotations[std::string(kConfigAnnotation)] = "old";
   world.Wait(Milliseconds(500));
   const Plan plan = world.Reconcile();

@@ -73,7 +73,7 @@ class LocalClusterTest : public ::testing::Test {
     reconciler_.reset();
     cluster_.reset();
     signer_.reset();
-    EXPECT_EQ(KillTraces(run_), 0) << "no process is left over";
+    EXPECT_EQ(KillRunProcesses(run_), 0) << "no process is left over";
     std::filesystem::remove_all(state_);
   }
 
@@ -110,7 +110,7 @@ TEST_F(LocalClusterTest, ASilentlyTakenMachineIsADisruptionAndIsReplacedAtOnce) 
   EXPECT_EQ(cluster_->status().disruptions, 1u);
   EXPECT_EQ(cluster_->status().failures, 0u);
   ASSERT_TRUE(Until([&] { return !std::filesystem::exists(Link("job-0-1")); }));
-  EXPECT_EQ(KillTraces(run_, "job-0-1"), 0) << "its escaped child is dead too";
+  EXPECT_EQ(KillRunProcesses(run_, "job-0-1"), 0) << "its escaped child is dead too";
 }
 
 // pod-lifecycle 1.6

@@ -119,7 +119,7 @@ TEST(ReaperTest, CleansUpAfterKill9OfTheRun) {
     poll(nullptr, 0, 10);
   }
   EXPECT_FALSE(std::filesystem::exists(directory));
-  EXPECT_EQ(KillTraces(run), 0) << "nobody is left to kill";
+  EXPECT_EQ(KillRunProcesses(run), 0) << "nobody is left to kill";
   close(line[0]);
 }
 

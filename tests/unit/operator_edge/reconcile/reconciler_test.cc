@@ -247,26 +247,26 @@ TEST(ReconcilerTest, AnExceptionEndsItsTurnAloneAndIsShown) {
   EXPECT_EQ(platform.snapshot().pods.size(), 1u);
 }
 
-TEST(AtOnceTest, EndsWhenItIsEnoughAndAnswersTheFirstOnes) {
+TEST(ParallelRequestsTest, EndsWhenItIsEnoughAndAnswersTheFirstOnes) {
   std::atomic<int> asked{0};
-  const auto answers = AtOnce(
+  const auto answers = ParallelRequests(
       1000, [&](size_t i) { return (++asked, static_cast<int>(i) + 1); },
       [&] { return asked >= 20; });
   EXPECT_EQ(answers.size(), static_cast<size_t>(asked));
-  EXPECT_LE(answers.size(), 20 + kMaxAtOnce);
+  EXPECT_LE(answers.size(), 20 + kMaxParallelRequests);
   for (size_t i = 0; i < answers.size(); ++i) EXPECT_EQ(answers[i], static_cast<int>(i) + 1);
-  EXPECT_EQ(AtOnce(
+  EXPECT_EQ(ParallelRequests(
                 5, [](size_t i) { return i; }, [] { return true; })
                 .empty(),
             false);
 }
 
-TEST(AtOnceTest, AnExceptionComesToTheCaller) {
-  EXPECT_THROW(AtOnce(50,
-                      [](size_t i) {
-                        if (i == 7) throw std::runtime_error("seven");
-                        return i;
-                      }),
+TEST(ParallelRequestsTest, AnExceptionComesToTheCaller) {
+  EXPECT_THROW(ParallelRequests(50,
+                                [](size_t i) {
+                                  if (i == 7) throw std::runtime_error("seven");
+                                  return i;
+                                }),
                std::runtime_error);
 }
 

@@ -63,25 +63,25 @@ class FakeApiServer {
   std::optional<LoopbackServer> loopback_;  // last: it ends before what its answers use
 };
 
-class ReportDeskTest : public testing::Test {
+class DeathReportHandlerTest : public testing::Test {
  protected:
   void SetUp() override {
     authority_ = std::make_unique<CertificateAuthority>(
         std::move(CertificateAuthority::Create("signer", WallNow()).value()));
     client_ = std::make_unique<KubeClient>(api_.endpoint(), KubeClient::Options{});
-    desk_ = std::make_unique<ReportDesk>(ReportDesk::Ports{[this](const std::string& token) {
-                                                             return ReviewPodToken(*client_, token);
-                                                           },
-                                                           [this] { return leading_.load(); },
-                                                           [this](DeathReport report) {
-                                                             if (full_) return false;
-                                                             return taken_.Post(std::move(report));
-                                                           },
-                                                           [this] { return now_.load(); }},
-                                         metrics_);
+    handler_ = std::make_unique<DeathReportHandler>(
+        DeathReportHandler::Ports{
+            [this](const std::string& token) { return ReviewPodToken(*client_, token); },
+            [this] { return leading_.load(); },
+            [this](DeathReport report) {
+              if (full_) return false;
+              return taken_.Post(std::move(report));
+            },
+            [this] { return now_.load(); }},
+        metrics_);
     SignerOptions options;
     options.report = [this](const std::string& token, const std::string& body) {
-      return desk_->Take(token, body);
+      return handler_->Take(token, body);
     };
     signer_ = std::move(Signer::Start(*authority_, options, WallNow(), metrics_).value());
     ca_path_ = testing::TempDir() + "report_desk_test_ca.pem";
@@ -107,12 +107,12 @@ class ReportDeskTest : public testing::Test {
   std::atomic<bool> leading_{true}, full_{false};
   std::atomic<Time> now_{Time::FromNanoseconds(1)};
   Mailbox<DeathReport> taken_{64};  // by the server's threads
-  std::unique_ptr<ReportDesk> desk_;
+  std::unique_ptr<DeathReportHandler> handler_;
   std::unique_ptr<Signer> signer_;
   std::string ca_path_;
 };
 
-TEST_F(ReportDeskTest, TheTokenSaysWhoReportsAndTheApiServerIsAskedOnceAMinute) {
+TEST_F(DeathReportHandlerTest, TheTokenSaysWhoReportsAndTheApiServerIsAskedOnceAMinute) {
   EXPECT_EQ(Report("worker"), 202);
   ASSERT_EQ(taken_.size(), 1u);
   const auto taken = taken_.TryTake();
@@ -133,7 +133,7 @@ TEST_F(ReportDeskTest, TheTokenSaysWhoReportsAndTheApiServerIsAskedOnceAMinute) 
   EXPECT_EQ(api_.reviews, 2) << "a minute is over: the pod may be gone";
 }
 
-TEST_F(ReportDeskTest, WhoIsNoWorkerIsRefusedAndRemembered) {
+TEST_F(DeathReportHandlerTest, WhoIsNoWorkerIsRefusedAndRemembered) {
   EXPECT_EQ(Report("forged"), 401);
   EXPECT_EQ(Report("forged"), 401);
   EXPECT_EQ(Report("account"), 403);
@@ -144,9 +144,9 @@ TEST_F(ReportDeskTest, WhoIsNoWorkerIsRefusedAndRemembered) {
   EXPECT_EQ(taken_.size(), 0u);
 }
 
-TEST_F(ReportDeskTest, GarbageIsRefusedBeforeAnybodyIsAsked) {
+TEST_F(DeathReportHandlerTest, GarbageIsRefusedBeforeAnybodyIsAsked) {
   std::string many = R"({"dead": [)";
-  for (size_t i = 0; i < ReportDesk::kMaxNames; ++i) many += "\"w\",";
+  for (size_t i = 0; i < DeathReportHandler::kMaxNames; ++i) many += "\"w\",";
   const std::string bodies[] = {"",
                                 "[]",
                                 "{",
@@ -162,7 +162,7 @@ TEST_F(ReportDeskTest, GarbageIsRefusedBeforeAnybodyIsAsked) {
   EXPECT_EQ(taken_.size(), 0u);
 }
 
-TEST_F(ReportDeskTest, OnlyTheLeaderTakesReports) {
+TEST_F(DeathReportHandlerTest, OnlyTheLeaderTakesReports) {
   leading_ = false;
   EXPECT_EQ(Report("worker"), 421);
   EXPECT_EQ(api_.reviews, 0);
@@ -170,7 +170,7 @@ TEST_F(ReportDeskTest, OnlyTheLeaderTakesReports) {
   EXPECT_EQ(Report("worker"), 202);
 }
 
-TEST_F(ReportDeskTest, AnApiServerThatIsAwayIsNotHeldAgainstTheWorker) {
+TEST_F(DeathReportHandlerTest, AnApiServerThatIsAwayIsNotHeldAgainstTheWorker) {
   api_.away = true;
   EXPECT_EQ(Report("worker"), 503);
   api_.away = false;

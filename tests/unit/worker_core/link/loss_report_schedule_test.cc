@@ -11,11 +11,11 @@ using testing::IsEmpty;
 
 Time At(double seconds) { return Time::FromNanoseconds(1) + Seconds(seconds); }
 
-TEST(DeathNotesTest, WhoStaysLostIsNamedAfterAWhileAndAgainUntilItIsPointless) {
-  DeathNotes notes;
+TEST(LossReportScheduleTest, WhoStaysLostIsNamedAfterAWhileAndAgainUntilItIsPointless) {
+  LossReportSchedule schedule;
   std::vector<double> named;
   for (double at = 0; at < 200; at += 0.5) {
-    if (!notes.Look(At(at), {"w1"}, true).empty()) named.push_back(at);
+    if (!schedule.Look(At(at), {"w1"}, true).empty()) named.push_back(at);
   }
   ASSERT_GE(named.size(), 2u);
   EXPECT_EQ(named[0], 2);
@@ -24,36 +24,37 @@ TEST(DeathNotesTest, WhoStaysLostIsNamedAfterAWhileAndAgainUntilItIsPointless) {
   EXPECT_GT(named.back(), 110);
 }
 
-TEST(DeathNotesTest, AnAgentThatIsRestartedIsNotNamed) {
-  DeathNotes notes;
+TEST(LossReportScheduleTest, AnAgentThatIsRestartedIsNotNamed) {
+  LossReportSchedule schedule;
   for (int crash = 0; crash < 5; ++crash) {
     const double from = 10.0 * crash;
     for (double at = 0; at < 1.9; at += 0.1) {
-      EXPECT_THAT(notes.Look(At(from + at), {"w1"}, true), IsEmpty());
+      EXPECT_THAT(schedule.Look(At(from + at), {"w1"}, true), IsEmpty());
     }
-    notes.Look(At(from + 2), {}, true);
-    EXPECT_EQ(notes.notes(), 0u);
+    schedule.Look(At(from + 2), {}, true);
+    EXPECT_EQ(schedule.notes(), 0u);
   }
 }
 
-TEST(DeathNotesTest, OnlyWitnessesReportAndOneThatBecomesOneDoesAtOnce) {
-  DeathNotes notes;
-  EXPECT_THAT(notes.Look(At(0), {"w1"}, false), IsEmpty());
-  EXPECT_THAT(notes.Look(At(3), {"w1"}, false), IsEmpty());
-  EXPECT_THAT(notes.Look(At(4), {"w1"}, true), ElementsAre("w1"));
+TEST(LossReportScheduleTest, OnlyWitnessesReportAndOneThatBecomesOneDoesAtOnce) {
+  LossReportSchedule schedule;
+  EXPECT_THAT(schedule.Look(At(0), {"w1"}, false), IsEmpty());
+  EXPECT_THAT(schedule.Look(At(3), {"w1"}, false), IsEmpty());
+  EXPECT_THAT(schedule.Look(At(4), {"w1"}, true), ElementsAre("w1"));
 }
 
-TEST(DeathNotesTest, AWaveIsNamedInPortionsAndTheTableIsBounded) {
-  DeathNotes notes;
+TEST(LossReportScheduleTest, AWaveIsNamedInPortionsAndTheTableIsBounded) {
+  LossReportSchedule schedule;
   std::vector<std::string> lost;
-  for (size_t i = 0; i < DeathNotes::kMaxNotes + 5; ++i) lost.push_back("w" + std::to_string(i));
-  notes.Look(At(0), lost, true);
-  EXPECT_EQ(notes.notes(), DeathNotes::kMaxNotes);
-  EXPECT_EQ(notes.dropped(), 5u);
+  for (size_t i = 0; i < LossReportSchedule::kMaxNotes + 5; ++i)
+    lost.push_back("w" + std::to_string(i));
+  schedule.Look(At(0), lost, true);
+  EXPECT_EQ(schedule.notes(), LossReportSchedule::kMaxNotes);
+  EXPECT_EQ(schedule.dropped(), 5u);
   lost.resize(100);
-  const auto first = notes.Look(At(2), lost, true), second = notes.Look(At(2.5), lost, true);
-  EXPECT_EQ(first.size(), DeathNotes::kMaxNamed);
-  EXPECT_EQ(second.size(), 100 - DeathNotes::kMaxNamed);
+  const auto first = schedule.Look(At(2), lost, true), second = schedule.Look(At(2.5), lost, true);
+  EXPECT_EQ(first.size(), LossReportSchedule::kMaxNamed);
+  EXPECT_EQ(second.size(), 100 - LossReportSchedule::kMaxNamed);
   for (const std::string& name : second) {
     EXPECT_EQ(std::count(first.begin(), first.end(), name), 0) << name;
   }

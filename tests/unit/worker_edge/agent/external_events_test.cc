@@ -15,22 +15,22 @@
 namespace crowdsurf::worker {
 namespace {
 
-struct DrainTest : testing::Test {
-  DrainTest() { pthread_sigmask(SIG_SETMASK, nullptr, &mask); }
-  ~DrainTest() override {
-    drain.reset();
+struct ExternalEventsTest : testing::Test {
+  ExternalEventsTest() { pthread_sigmask(SIG_SETMASK, nullptr, &mask); }
+  ~ExternalEventsTest() override {
+    external.reset();
     pthread_sigmask(SIG_SETMASK, &mask, nullptr);  // other tests start processes
   }
   void Start() {
-    BlockDrainSignals();
-    DrainOptions options;
+    BlockEndSignals();
+    ExternalEventsOptions options;
     options.agent_dir = folder.path();
     options.cluster_dir = cluster_dir;
-    auto started = Drain::Start(
-        options, [this](DrainEvent e) { EXPECT_TRUE(events.Post(std::move(e))); }, Logger(),
+    auto started = ExternalEvents::Start(
+        options, [this](ExternalEvent e) { EXPECT_TRUE(events.Post(std::move(e))); }, Logger(),
         metrics);
     ASSERT_TRUE(started.ok()) << started.status();
-    drain = *std::move(started);
+    external = *std::move(started);
   }
   void Write(const char* name, const std::string& text) {
     ASSERT_TRUE(WriteFileAtomically(folder / name, text).ok());
@@ -48,12 +48,12 @@ struct DrainTest : testing::Test {
   ScratchFolder folder;
   std::string cluster_dir;
   MetricRegistry metrics;
-  Mailbox<DrainEvent> events{100};
-  std::unique_ptr<Drain> drain;
+  Mailbox<ExternalEvent> events{100};
+  std::unique_ptr<ExternalEvents> external;
   sigset_t mask;
 };
 
-TEST_F(DrainTest, WhatIsThereAtTheStartIsToldFirst) {
+TEST_F(ExternalEventsTest, WhatIsThereAtTheStartIsToldFirst) {
   Write("seeds", "10.0.0.1:7946\n\n10.0.0.2:7946\n10.0.0.1:7946\nnonsense\n");
   Write("config", "{\"generation\": 1}");
   Start();
@@ -63,13 +63,13 @@ TEST_F(DrainTest, WhatIsThereAtTheStartIsToldFirst) {
   EXPECT_EQ(events.size(), 0u);
 }
 
-TEST_F(DrainTest, AnEmptyFolderTellsNoSeedsAndWaits) {
+TEST_F(ExternalEventsTest, AnEmptyFolderTellsNoSeedsAndWaits) {
   Start();
   EXPECT_TRUE(Expect<SeedsChanged>().seeds.empty());
   EXPECT_EQ(events.size(), 0u);
 }
 
-TEST_F(DrainTest, EveryChangeIsToldOnce) {
+TEST_F(ExternalEventsTest, EveryChangeIsToldOnce) {
   Start();
   Expect<SeedsChanged>();
   Write("seeds", "a:1\n");
@@ -80,7 +80,7 @@ TEST_F(DrainTest, EveryChangeIsToldOnce) {
   EXPECT_EQ(Expect<ConfigFileChanged>().text, "{}") << "equal contents were no event";
 }
 
-TEST_F(DrainTest, ANoticeComesAndIsWithdrawn) {
+TEST_F(ExternalEventsTest, ANoticeComesAndIsWithdrawn) {
   Start();
   Expect<SeedsChanged>();
   Write("notice", R"({"reason": "spot", "deadline": 1763719999.5})");
@@ -96,7 +96,8 @@ TEST_F(DrainTest, ANoticeComesAndIsWithdrawn) {
   EXPECT_TRUE(open.deadline.infinite());
 }
 
-TEST_F(DrainTest, ASwapOfASymbolicLinkIsAChangeToo) {  // as a kubelet writes projected files
+TEST_F(ExternalEventsTest,
+       ASwapOfASymbolicLinkIsAChangeToo) {  // as a kubelet writes projected files
   std::filesystem::create_directory(folder / "..1");
   WriteText(folder / "..1/seeds", "a:1\n");
   std::filesystem::create_symlink("..1", folder / "..data");
@@ -110,7 +111,8 @@ TEST_F(DrainTest, ASwapOfASymbolicLinkIsAChangeToo) {  // as a kubelet writes pr
   EXPECT_EQ(Expect<SeedsChanged>().seeds, std::vector<std::string>{"b:2"});
 }
 
-TEST_F(DrainTest, FilesOfTheClustersOwnFolderAreLinkedAndWatchedToo) {  // pod-lifecycle 1.1
+TEST_F(ExternalEventsTest,
+       FilesOfTheClustersOwnFolderAreLinkedAndWatchedToo) {  // pod-lifecycle 1.1
   const std::filesystem::path cluster = std::filesystem::path(folder.path()) / "cluster";
   std::filesystem::create_directories(cluster / "..1");
   WriteText(cluster / "..1/seeds", "a:1\n");
@@ -131,7 +133,7 @@ TEST_F(DrainTest, FilesOfTheClustersOwnFolderAreLinkedAndWatchedToo) {  // pod-l
   EXPECT_EQ(Expect<SeedsChanged>().seeds, std::vector<std::string>{"b:2"});
 }
 
-TEST_F(DrainTest, SigtermIsAnEventWithADeadline) {  // pod-lifecycle 1.4
+TEST_F(ExternalEventsTest, SigtermIsAnEventWithADeadline) {  // pod-lifecycle 1.4
   Start();
   Expect<SeedsChanged>();
   const auto now = WallNow().nanoseconds();
@@ -141,7 +143,7 @@ TEST_F(DrainTest, SigtermIsAnEventWithADeadline) {  // pod-lifecycle 1.4
   EXPECT_GE(asked.deadline.nanoseconds(), now + 10'000'000'000);
 }
 
-TEST_F(DrainTest, GarbledNoticesAreCountedAndChangeNothing) {
+TEST_F(ExternalEventsTest, GarbledNoticesAreCountedAndChangeNothing) {
   Start();
   Expect<SeedsChanged>();
   for (const char* text : {"{", "[]", "{}", "{\"deadline\": \"soon\"}", "{\"deadline\": -1}",
@@ -157,11 +159,11 @@ TEST_F(DrainTest, GarbledNoticesAreCountedAndChangeNothing) {
   EXPECT_FALSE(ParseNotice(" \n").value().leaving);
 }
 
-TEST_F(DrainTest, AFolderThatIsNotThereIsSaidSo) {
-  DrainOptions options;
+TEST_F(ExternalEventsTest, AFolderThatIsNotThereIsSaidSo) {
+  ExternalEventsOptions options;
   options.agent_dir = folder / "none";
-  EXPECT_TRUE(absl::IsNotFound(Drain::Start(
-                                   options, [](DrainEvent) {}, Logger(), metrics)
+  EXPECT_TRUE(absl::IsNotFound(ExternalEvents::Start(
+                                   options, [](ExternalEvent) {}, Logger(), metrics)
                                    .status()));
 }
 

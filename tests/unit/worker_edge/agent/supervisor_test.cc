@@ -18,7 +18,7 @@ namespace {
 // which is read here: tests wait for words, not for time.
 class Supervised {
  public:
-  explicit Supervised(const std::string& script, bool stay = false) {
+  explicit Supervised(const std::string& script, bool wait_for_sigterm = false) {
     int ends[2], input[2];
     if (pipe(ends) != 0 || pipe(input) != 0) abort();
     pid_ = fork();
@@ -29,7 +29,7 @@ class Supervised {
       dup2(ends[1], 3);
       SupervisorOptions options;
       options.argv = {"/bin/sh", "-c", script};
-      options.stay = stay;
+      options.wait_for_sigterm = wait_for_sigterm;
       _exit(Supervise(options, Logger()));
     }
     close(ends[1]);
@@ -124,7 +124,7 @@ TEST(SupervisorTest, SigtermIsForwardedAndTheAgentsEndIsOurs) {
 }
 
 TEST(SupervisorTest, AsASidecarItStaysAfterTheAgentHasLeftUntilItIsToldToEnd) {
-  Supervised s("echo start >&3; exit 0", /*stay=*/true);
+  Supervised s("echo start >&3; exit 0", /*wait_for_sigterm=*/true);
   EXPECT_EQ(s.Line(), "start");
   s.AwaitNoChild();
   EXPECT_TRUE(s.Runs());
