@@ -1,9 +1,9 @@
 #include "operator/edge/kube/lease.h"
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
-#include "base/edge/clock.h"
 #include "base/text.h"
 #include "operator/core/job/rfc3339.h"
 #include "operator/core/observe/watch_parser.h"
@@ -18,10 +18,6 @@ using nlohmann::json;
 constexpr Duration kFirstPause = Milliseconds(250);
 
 std::chrono::nanoseconds Chrono(Duration d) { return std::chrono::nanoseconds(d.nanoseconds()); }
-
-int64_t Nanoseconds(std::chrono::steady_clock::time_point at) {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(at.time_since_epoch()).count();
-}
 
 std::string TextIn(const json& object, const char* name) {
   const auto it = object.find(name);
@@ -53,7 +49,7 @@ void Lease::Start() {
   watcher_ = std::thread([this] { Watch(); });
 }
 
-bool Lease::leading() const { return Nanoseconds(Clock::now()) < leads_until_; }
+bool Lease::leading() const { return options_.clock() < leads_until_.load(); }
 
 bool Lease::watching() const {
   const std::lock_guard lock(mutex_);
@@ -75,7 +71,7 @@ void Lease::Stop() {
   watcher_.join();
   thread_.join();
   if (!leading()) return;
-  leads_until_ = 0;
+  leads_until_ = Time();
   gauge_.Set(0);
   auto lease = client_.Get(Path() + "/" + options_.name);
   if (!lease.ok()) return;
@@ -104,20 +100,20 @@ Status Lease::Write(json lease, const std::string& holder) {
 }
 
 // Notes who holds it and when that was last renewed. False while it is another's and not over.
-bool Lease::MayTake(const json& lease, Clock::time_point seen) {
+bool Lease::MayTake(const json& lease, Time seen) {
   const auto it = lease.find("spec");
   const json spec = it != lease.end() && it->is_object() ? *it : json::object();
   const std::string holder = TextIn(spec, "holderIdentity");
   held_by_other_ = !holder.empty() && holder != options_.identity;
   if (!held_by_other_) return true;
-  leads_until_ = 0;
+  leads_until_ = Time();
   const std::string renewal = holder + " " + TextIn(spec, "renewTime");
   if (renewal != seen_renewal_) {
     seen_renewal_ = renewal;
     seen_at_ = seen;
   }
   // By our own clock: clocks of other machines are not compared.
-  return seen >= seen_at_ + Chrono(options_.duration);
+  return seen >= seen_at_ + options_.duration;
 }
 
 void Lease::TryOnce() {
@@ -125,7 +121,7 @@ void Lease::TryOnce() {
     log_.Warning("the deciding loop is stuck: the lease is not renewed");
     return;
   }
-  const Clock::time_point begun = Clock::now();
+  const Time begun = options_.clock();
   auto lease = client_.Get(Path() + "/" + options_.name);
   if (absl::IsNotFound(lease.status())) {
     lease = client_.Create(
@@ -143,7 +139,7 @@ void Lease::TryOnce() {
     return;
   }
   held_by_other_ = false;
-  leads_until_ = Nanoseconds(begun + Chrono(options_.renew_deadline));
+  leads_until_ = begun + options_.renew_deadline;
   if (!led) log_.Info("lease taken", {{"identity", options_.identity}});
 }
 
@@ -161,16 +157,15 @@ void Lease::Run() {
   while (!stopping_) {
     const std::optional<json> news = std::exchange(news_, std::nullopt);
     lock.unlock();
-    if (!news || MayTake(*news, Clock::now())) Renew();
+    if (!news || MayTake(*news, options_.clock())) Renew();
     gauge_.Set(leading() ? 1 : 0);
     lock.lock();
-    const Clock::time_point now = Clock::now();
-    Clock::time_point next = now + Chrono(options_.retry);
-    const Clock::time_point over = seen_at_ + Chrono(options_.duration);
+    Duration wait = options_.retry;
+    const Duration left = seen_at_ + options_.duration - options_.clock();
     // The watch tells of renewals and of the end; else it is asked for. An expired one that could
     // not be taken is tried again no sooner than any other.
-    if (held_by_other_ && over > now) next = watching_ ? over : std::min(over, next);
-    wake_.wait_until(lock, next, [this] { return stopping_ || (held_by_other_ && news_); });
+    if (held_by_other_ && left > Duration()) wait = watching_ ? left : std::min(left, wait);
+    wake_.wait_for(lock, Chrono(wait), [this] { return stopping_ || (held_by_other_ && news_); });
   }
 }
 

@@ -10,7 +10,6 @@
 #pragma once
 
 #include <atomic>
-#include <chrono>
 #include <condition_variable>
 #include <functional>
 #include <mutex>
@@ -19,8 +18,10 @@
 #include <string>
 #include <thread>
 
+#include "base/edge/clock.h"
 #include "base/log.h"
 #include "base/metrics.h"
+#include "base/time.h"
 #include "operator/edge/kube/kube_client.h"
 
 namespace crowdsurf::controller {
@@ -35,6 +36,7 @@ struct LeaseOptions {
   // Asked on the lease's thread before it renews or takes: a process that cannot decide must not
   // lead.
   std::function<bool()> fit = [] { return true; };
+  std::function<Time()> clock = SteadyNow;
 };
 
 class Lease {
@@ -55,13 +57,12 @@ class Lease {
   bool watching() const;
 
  private:
-  using Clock = std::chrono::steady_clock;
   void Run();
   void Renew();
   void Watch();
   Status WatchOnce(const std::string& path);
   void TryOnce();
-  bool MayTake(const nlohmann::json& lease, Clock::time_point seen);
+  bool MayTake(const nlohmann::json& lease, Time seen);
   Status Write(nlohmann::json lease, const std::string& holder);
   std::string Path() const;
 
@@ -71,9 +72,9 @@ class Lease {
   const Logger log_;
   Gauge& gauge_;
   Counter& exceptions_;
-  std::atomic<int64_t> leads_until_{0};  // steady nanoseconds; 0: does not lead
-  std::string seen_renewal_;             // of the holder: version and identity
-  Clock::time_point seen_at_;
+  std::atomic<Time> leads_until_{Time()};
+  std::string seen_renewal_;  // of the holder: version and identity
+  Time seen_at_;
   bool held_by_other_ = false;
   mutable std::mutex mutex_;
   std::condition_variable wake_;

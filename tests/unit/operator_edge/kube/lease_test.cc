@@ -1,0 +1,107 @@
+// How long a leader leads that cannot renew, and how long a follower believes a silent one. Against
+// a server that keeps one Lease, with a clock of the test; tests/cluster has a real one.
+#include "operator/edge/kube/lease.h"
+
+#include <gtest/gtest.h>
+#include <httplib.h>
+
+#include <condition_variable>
+#include <mutex>
+
+#include "tests/support/loopback_server.h"
+#include "tests/unit/operator_edge/kube/plain_endpoint.h"
+
+namespace crowdsurf::controller {
+namespace {
+
+constexpr char kPath[] = "/apis/coordination.k8s.io/v1/namespaces/team/leases/crowdsurf-operator";
+constexpr std::chrono::seconds kPatience{60};  // a test fails by it, and never waits for it
+
+class LeaseTermTest : public testing::Test {
+ protected:
+  LeaseTermTest() {
+    server_.Get(kPath, [this](const httplib::Request&, httplib::Response& out) {
+      const std::lock_guard lock(mutex_);
+      out.set_content(stored_.dump(), "application/json");
+    });
+    server_.Put(kPath, [this](const httplib::Request& request, httplib::Response& out) {
+      const std::lock_guard lock(mutex_);
+      stored_ = nlohmann::json::parse(request.body);
+      out.set_content(request.body, "application/json");
+    });
+    loopback_.emplace(server_);
+    client_.emplace(PlainEndpoint(loopback_->port()), KubeClient::Options{});
+    watch_client_.emplace(PlainEndpoint(loopback_->port()), KubeClient::Options{});
+  }
+  // Its times are those of the operator, but for the pause between two tries.
+  void Start() {
+    LeaseOptions options;
+    options.space = "team";
+    options.identity = "us";
+    options.retry = Milliseconds(1);
+    options.clock = [this] { return now_.load(); };
+    options.fit = [this] {
+      const std::lock_guard lock(mutex_);
+      ++tries_;
+      tried_.notify_all();
+      return fit_;
+    };
+    lease_.emplace(*client_, *watch_client_, options, Logger(), metrics_);
+    lease_->Start();
+    AwaitTry();
+  }
+  void Pass(Duration time) { now_ = now_.load() + time; }
+  // Until a try that began after this call has ended.
+  void AwaitTry() {
+    std::unique_lock lock(mutex_);
+    const int enough = tries_ + 2;
+    EXPECT_TRUE(tried_.wait_for(lock, kPatience, [&] { return tries_ >= enough; }));
+  }
+  std::string Holder() {
+    const std::lock_guard lock(mutex_);
+    return stored_["spec"].value("holderIdentity", "");
+  }
+
+  std::atomic<Time> now_{Time::FromNanoseconds(1'000'000'000'000)};
+  std::mutex mutex_;
+  std::condition_variable tried_;
+  int tries_ = 0;
+  bool fit_ = true;
+  nlohmann::json stored_ = {{"metadata", {{"name", "crowdsurf-operator"}}},
+                            {"spec", {{"leaseTransitions", 0}}}};
+  MetricRegistry metrics_;
+  httplib::Server server_;
+  std::optional<LoopbackServer> loopback_;
+  std::optional<KubeClient> client_, watch_client_;
+  std::optional<Lease> lease_;
+};
+
+TEST_F(LeaseTermTest, ALeaderThatCannotRenewLeadsForTenSecondsAndNoLonger) {
+  Start();
+  ASSERT_TRUE(lease_->leading());
+  {
+    const std::lock_guard lock(mutex_);
+    fit_ = false;
+  }
+  AwaitTry();  // a renewal that was under way is over
+  Pass(Milliseconds(9999));
+  EXPECT_TRUE(lease_->leading());
+  Pass(Milliseconds(1));
+  EXPECT_FALSE(lease_->leading());
+}
+
+TEST_F(LeaseTermTest, AFollowerBelievesASilentLeaderForFifteenSeconds) {
+  stored_["spec"] = {{"holderIdentity", "them"}, {"renewTime", "2027-01-15T08:00:00.000000Z"}};
+  Start();
+  Pass(Milliseconds(14'999));
+  AwaitTry();
+  EXPECT_EQ(Holder(), "them");
+  EXPECT_FALSE(lease_->leading());
+  Pass(Milliseconds(1));
+  AwaitTry();
+  EXPECT_EQ(Holder(), "us");
+  EXPECT_TRUE(lease_->leading());
+}
+
+}  // namespace
+}  // namespace crowdsurf::controller
