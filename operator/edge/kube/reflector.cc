@@ -11,8 +11,6 @@
 namespace crowdsurf::controller {
 namespace {
 
-using std::chrono::steady_clock;
-
 constexpr uint64_t kWatchFor_s = 20;    // at least; of a notice of 30 s something must be left
 constexpr uint64_t kWatchSpread_s = 6;  // so that the kinds' watches do not end together
 constexpr Duration kAfterItsEnd = Seconds(5);  // of the end that the server promised
@@ -43,16 +41,18 @@ void Reflector::Start() {
 }
 
 void Reflector::Stop() {
-  stopping_ = true;
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  wake_.notify_all();
   if (thread_.joinable()) thread_.join();
 }
 
 void Reflector::Sleep(Duration d) {
-  // In slices, so that Stop need not wake it: shutdown waits at most 50 ms for a sleeping
-  // reflector.
-  const auto until = steady_clock::now() + std::chrono::nanoseconds(d.nanoseconds());
-  while (!stopping_ && steady_clock::now() < until)
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  std::unique_lock lock(mutex_);
+  wake_.wait_for(lock, std::chrono::nanoseconds(d.nanoseconds()),
+                 [this] { return stopping_.load(); });
 }
 
 Status Reflector::List(std::optional<std::string>& version) {

@@ -10,7 +10,9 @@
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
 #include <functional>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
@@ -50,7 +52,7 @@ class Reflector {
   Status WatchFrom(std::string& version);
   Status TakeEvent(WatchEvent event, std::string& version);
   Counter& Why(const Status& ended);
-  void Sleep(Duration d);
+  void Sleep(Duration d);  // Stop ends it
 
   KubeClient& client_;
   const std::string path_;
@@ -63,6 +65,8 @@ class Reflector {
   Counter& expired_;
   Counter& failed_;
   Counter& garbled_;
+  std::mutex mutex_;  // held where Stop sets stopping_, so that no sleeper misses it
+  std::condition_variable wake_;
   std::atomic<bool> stopping_{false};
   std::thread thread_;
 };

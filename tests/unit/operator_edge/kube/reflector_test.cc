@@ -10,6 +10,8 @@
 #include <functional>
 #include <mutex>
 #include <stdexcept>
+#include <string>
+#include <vector>
 
 #include "tests/support/loopback_server.h"
 #include "tests/unit/operator_edge/kube/plain_endpoint.h"
@@ -29,6 +31,10 @@ class ReflectorTest : public testing::Test {
       if (!request.has_param("watch")) {
         return out.set_content(R"({"metadata": {"resourceVersion": "7"}, "items": []})", "json");
       }
+      {
+        const std::lock_guard lock(mutex_);
+        versions_.push_back(request.get_param_value("resourceVersion"));
+      }
       out.set_chunked_content_provider("json", [this](size_t, httplib::DataSink& sink) {
         sink.write(lines_.data(), lines_.size());
         sink.done();
@@ -42,10 +48,9 @@ class ReflectorTest : public testing::Test {
   void Run(
       const char* line, const std::function<void()>& on_event = [] {}) {
     lines_ = absl::StrCat(kEvent, "\n", line);
-    std::mutex mutex;
     std::condition_variable changed;
     const auto count = [&](int& what) {
-      const std::lock_guard lock(mutex);
+      const std::lock_guard lock(mutex_);
       ++what;
       changed.notify_all();
       return true;
@@ -62,7 +67,7 @@ class ReflectorTest : public testing::Test {
     Reflector reflector(*client_, "/api/v1/pods", receiver, Rng(1), Logger(), metrics_);
     reflector.Start();
     {
-      std::unique_lock lock(mutex);
+      std::unique_lock lock(mutex_);
       EXPECT_TRUE(changed.wait_for(lock, kPatience, [&] { return events_ >= 2; }));
     }
     client_->Stop();
@@ -70,6 +75,8 @@ class ReflectorTest : public testing::Test {
   }
 
   std::string lines_;
+  std::mutex mutex_;                   // of the next two
+  std::vector<std::string> versions_;  // that watches asked to begin after
   int lists_ = 0, events_ = 0;
   MetricRegistry metrics_;
   httplib::Server server_;
@@ -87,6 +94,13 @@ TEST_F(ReflectorTest, ALineThatIsNoEventIsListedAgainAfterWhatCameBeforeIt) {
 TEST_F(ReflectorTest, AnErrorWithoutAMessageIsAFailureLikeAnyOther) {
   Run("{\"type\": \"ERROR\", \"object\": {\"code\": 500, \"message\": null}}\n");
   EXPECT_GE(metrics_.Value(kMetric, {{"reason", "failed"}}), 1);
+}
+
+TEST_F(ReflectorTest, AWatchGoesOnAfterTheLastEventOfTheOneBeforeIt) {
+  Run("");
+  ASSERT_GE(versions_.size(), 2u);
+  EXPECT_EQ(versions_[0], "7") << "the list's";
+  EXPECT_EQ(versions_[1], "8") << "the event's";
 }
 
 // As a proxy does that cuts streams, or a server that is overloaded.
