@@ -94,7 +94,10 @@ StatusOr<std::string> JobAuthorities::Grant(const std::string& token, const std:
   ASSIGN_OR_RETURN(const TokenPod claim, ReviewPodToken(client_, token));
   const auto& [space, name, uid] = claim;
   const auto pod = client_.Get("/api/v1/namespaces/" + space + "/pods/" + name);
-  if (!pod.ok()) return absl::PermissionDeniedError("the token's pod is gone");
+  if (absl::IsNotFound(pod.status())) {
+    return absl::PermissionDeniedError("the token's pod is gone");
+  }
+  RETURN_IF_ERROR(pod.status());
   const auto worker = ObservePod(*pod);
   if (!worker || worker->facts.uid != uid) {
     return absl::PermissionDeniedError("the token's pod is no worker");
@@ -106,6 +109,7 @@ StatusOr<std::string> JobAuthorities::Grant(const std::string& token, const std:
   }
   const auto owner =
       client_.Get("/apis/crowdsurf.io/v1alpha1/namespaces/" + space + "/trainingjobs/" + job);
+  if (!owner.ok() && !absl::IsNotFound(owner.status())) return owner.status();
   if (!owner.ok() || TextUnder(*owner, "/metadata/uid") != worker->job_uid) {
     return absl::PermissionDeniedError("the token's pod belongs to no job of its namespace");
   }

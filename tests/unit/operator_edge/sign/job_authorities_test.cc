@@ -151,6 +151,27 @@ TEST_F(JobAuthoritiesTest, AnOwnersNameThatIsNoNameGetsNoCertificate) {
   EXPECT_EQ(api_.Asked("GET " + jobs + "crowd"), 1) << "it was asked for as a path";
 }
 
+// A refusal is final for a worker, so "nobody could say" must not become one.
+TEST_F(JobAuthoritiesTest, AnApiServerThatIsAwayRefusesNobody) {
+  const json claim = {{"user",
+                       {{"username", "system:serviceaccount:team:default"},
+                        {"extra",
+                         {{"authentication.kubernetes.io/pod-name", {"crowd-0-1"}},
+                          {"authentication.kubernetes.io/pod-uid", {"uid-0"}}}}}},
+                      {"authenticated", true}};
+  api_.Put(kReviews, 201, {{"status", claim}});
+  const std::string pod = "/api/v1/namespaces/team/pods/crowd-0-1";
+  const json away = {{"kind", "Status"}, {"code", 503}};
+  const auto grant = [&] { return authorities_.Grant("token", "csr").status(); };
+  api_.Put(pod, 503, away);
+  EXPECT_TRUE(absl::IsUnavailable(grant())) << "of the pod: " << grant();
+  api_.Put(pod, 200, Pod(0));
+  api_.Put(JobPath("team"), 503, away);
+  EXPECT_TRUE(absl::IsUnavailable(grant())) << "of the job: " << grant();
+  api_.Put(JobPath("team"), 404, {{"kind", "Status"}, {"code", 404}});
+  EXPECT_TRUE(absl::IsPermissionDenied(grant())) << "the job is gone: " << grant();
+}
+
 std::string Request() {
   EVP_PKEY* key = EVP_PKEY_Q_keygen(nullptr, nullptr, "ED25519");
   X509_REQ* request = X509_REQ_new();
