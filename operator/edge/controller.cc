@@ -1,7 +1,6 @@
 #include "operator/edge/controller.h"
 
 #include <algorithm>
-#include <thread>
 
 #include "base/edge/clock.h"
 #include "base/text.h"
@@ -11,9 +10,9 @@ namespace {
 
 using std::chrono::steady_clock;
 
-constexpr auto kTurn = std::chrono::milliseconds(100);  // between looks at stop, leadership, timers
-constexpr int kAskEvery_ms = 10'000;  // one agent a job (pod-lifecycle 8.5: 10-60 s)
-constexpr int kAskSpacing_ms = 50;    // 20 a second of all jobs
+constexpr Duration kTurn = Milliseconds(100);  // between looks at stop, leadership, timers
+constexpr int kAskEvery_ms = 10'000;           // one agent a job (pod-lifecycle 8.5: 10-60 s)
+constexpr int kAskSpacing_ms = 50;             // 20 a second of all jobs
 
 }  // namespace
 
@@ -33,7 +32,7 @@ Controller::Controller(KubeCluster& cluster, ControllerOptions options, MetricRe
 void Controller::RefreshMetrics() { metrics_.Refresh(SteadyNow()); }
 
 void Controller::Run() {
-  while (!stopping_) {
+  while (!stop_.IsSet()) {
     try {
       Turn();
     } catch (const std::exception& error) {
@@ -49,7 +48,7 @@ void Controller::Threw(const std::string& what) {
   exceptions_.Add();
   log_.Error("the loop caught an exception", {{"why", ValidText(what)}});
   led_ = false;
-  std::this_thread::sleep_for(kTurn);
+  stop_.WaitFor(kTurn);
 }
 
 void Controller::TakeNews(steady_clock::time_point deadline) {
@@ -60,7 +59,7 @@ void Controller::Turn() {
   options_.progress();
   const Time now = SteadyNow();
   const Time next = queue_.NextReady();
-  auto wait = std::chrono::duration_cast<steady_clock::duration>(kTurn);
+  steady_clock::duration wait = std::chrono::nanoseconds(kTurn.nanoseconds());
   if (!next.infinite() && led_) {
     const int64_t left = std::max<int64_t>(0, (next - now).nanoseconds());
     wait = std::min(wait, steady_clock::duration(std::chrono::nanoseconds(left)));
@@ -79,7 +78,7 @@ void Controller::Turn() {
     for (const std::string& key : cluster_.Jobs()) queue_.Add(key, SteadyNow());
   }
   TakeProgress();
-  while (!stopping_ && options_.leading()) {
+  while (!stop_.IsSet() && options_.leading()) {
     const auto key = queue_.Get(SteadyNow());
     if (!key) break;
     options_.progress();

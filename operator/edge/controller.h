@@ -18,6 +18,7 @@
 #include "operator/edge/kube/kube_cluster.h"
 #include "operator/edge/reconcile/controller_metrics.h"
 #include "operator/edge/reconcile/reconciler.h"
+#include "operator/edge/reconcile/stop_event.h"
 #include "operator/edge/reconcile/summary_poller.h"
 
 namespace crowdsurf::controller {
@@ -36,10 +37,10 @@ class Controller {
 
   // Until Stop; on the caller's thread.
   void Run();
-  void Stop() { stopping_ = true; }      // any thread, a signal handler too
+  void Stop() { stop_.Set(); }           // any thread, a signal handler too
   bool ready() const { return ready_; }  // caches are filled; any thread
   void RefreshMetrics();                 // before a scrape; any thread
-  bool stopping() const { return stopping_; }
+  const StopEvent& stop() const { return stop_; }
 
  private:
   void Turn();
@@ -64,7 +65,7 @@ class Controller {
   };
   std::map<std::string, Asked> asked_;  // by job
   bool led_ = false;
-  std::atomic<bool> stopping_{false};
+  StopEvent stop_;
   std::atomic<bool> ready_{false};
 };
 

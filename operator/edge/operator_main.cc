@@ -9,7 +9,6 @@
 #include <fstream>
 #include <iostream>
 #include <optional>
-#include <thread>
 
 #include "base/backoff.h"
 #include "base/edge/any_address.h"
@@ -19,6 +18,7 @@
 #include "operator/edge/kube/lease.h"
 #include "operator/edge/reconcile/agent_prober.h"
 #include "operator/edge/reconcile/pulse.h"
+#include "operator/edge/reconcile/stop_event.h"
 #include "operator/edge/serve/death_report_handler.h"
 #include "operator/edge/serve/metrics_guard.h"
 #include "operator/edge/serve/operator_pages.h"
@@ -94,22 +94,17 @@ void AddFlags(CLI::App& app, Flags& flags) {
 // The signer's CA, as soon as the API server can be asked: an operator that starts while it is
 // away, or before its rights are there, waits instead of ending, because a kubelet would back off.
 StatusOr<std::shared_ptr<const CertificateAuthority>> AwaitSignerAuthority(
-    JobAuthorities& authorities, const Controller& controller, const Logger& log) {
+    JobAuthorities& authorities, const StopEvent& stop, const Logger& log) {
   constexpr Backoff kBackoff{
       .initial = Milliseconds(500), .most = Seconds(10), .factor = 2, .jitter = 0.2};
-  constexpr auto kSlice = std::chrono::milliseconds(50);  // between looks at whether to stop
   Rng rng(static_cast<uint64_t>(getpid()));
-  for (int attempt = 0; !controller.stopping(); ++attempt) {
+  for (int attempt = 0; !stop.IsSet(); ++attempt) {
     auto authority = authorities.OfSigner();
     if (authority.ok()) return authority;
     const Duration delay = kBackoff.Delay(attempt, rng);
     log.Warning("the signer's key is not there yet",
                 {{"why", authority.status().ToString()}, {"retry_seconds", delay.seconds()}});
-    const auto until =
-        std::chrono::steady_clock::now() + std::chrono::nanoseconds(delay.nanoseconds());
-    while (!controller.stopping() && std::chrono::steady_clock::now() < until) {
-      std::this_thread::sleep_for(kSlice);
-    }
+    stop.WaitFor(delay);
   }
   return absl::CancelledError("stopped before it could start");
 }
@@ -175,7 +170,8 @@ Status Operate(const Flags& flags, const Logger& log) {
   Controller controller(*cluster, control, metrics, log.For("controller"));
   running = &controller;
   const absl::Cleanup no_signals = [] { running = nullptr; };
-  ASSIGN_OR_RETURN(const auto signer_authority, AwaitSignerAuthority(authorities, controller, log));
+  ASSIGN_OR_RETURN(const auto signer_authority,
+                   AwaitSignerAuthority(authorities, controller.stop(), log));
   ASSIGN_OR_RETURN(const auto signer, Signer::Start(*signer_authority, sign, WallNow(), metrics));
   MetricsPage page(metrics, "crowdsurf-operator");
   page.Before([&] { controller.RefreshMetrics(); });
