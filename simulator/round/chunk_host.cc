@@ -66,7 +66,7 @@ std::vector<OriginId> ChunkHost::FoldOrigins(const OpenRound& open, const FoldCh
   for (size_t element = 0; element < span.count; ++element) {
     std::vector<OriginId> parts;
     for (int rank = 0; rank < 64; ++rank) {
-      if ((fold.mask >> rank & 1) == 0) continue;
+      if (!fold.mask.Contains(rank)) continue;
       if (rank == open.opened.self)
         parts.push_back(open.opened.from->origins[span.begin + element]);
       else if (const auto at = open.inputs.find({fold.chunk, fold.assigned, rank});
@@ -83,7 +83,7 @@ uint64_t ChunkHost::Fold(RoundHandle round, const FoldChunk& fold) {
   OpenRound& open = rounds_.at(round);
   std::map<int, Bytes> used;
   for (int rank = 0; rank < 64; ++rank) {
-    if ((fold.mask >> rank & 1) == 0) continue;
+    if (!fold.mask.Contains(rank)) continue;
     if (rank == open.opened.self) {
       used[rank] = reducer_.OwnInput(round, fold.chunk);
     } else if (const auto at = open.inputs.find({fold.chunk, fold.assigned, rank});

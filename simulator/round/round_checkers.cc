@@ -230,7 +230,7 @@ void RoundCheckers::CheckValue(int node, const InstanceId& instance, const Round
   Seen& seen = seen_[instance];
   double weight = 0;
   for (const auto& [rank, input] : seen.inputs)
-    if (over.contributors >> rank & 1) weight += input.weight;
+    if (over.contributors.Contains(rank)) weight += input.weight;
   for (uint32_t chunk = 0; chunk < slots.size(); ++chunk) {
     if (slots[chunk].empty()) {
       Add("S2", instance, node, absl::StrCat("applied without chunk ", chunk));
@@ -240,12 +240,12 @@ void RoundCheckers::CheckValue(int node, const InstanceId& instance, const Round
     for (auto fold = seen.folds.lower_bound({chunk, Ballot{0}});
          fold != seen.folds.end() && fold->first.first == chunk; ++fold)
       for (const Fold& one : fold->second)
-        known = known || (one.result == slots[chunk] && (one.mask & ~over.contributors) == 0);
+        known = known || (one.result == slots[chunk] && over.contributors.ContainsAll(one.mask));
     if (!known) Add("S2", instance, node, absl::StrCat("chunk ", chunk, " is nobody's fold"));
   }
   const bool all_known = [&] {
     for (int rank = 0; rank < 64; ++rank)
-      if ((over.contributors >> rank & 1) &&
+      if (over.contributors.Contains(rank) &&
           (!seen.inputs.contains(rank) || hostile_.contains(seen.inputs.at(rank).node)))
         return false;
     return true;

@@ -80,7 +80,7 @@ class RoundCheckers {
   };
   struct Fold {
     int node = 0;
-    worker::Mask mask = 0;
+    worker::RankSet mask = {};
     Bytes result;
   };
   struct Applied {

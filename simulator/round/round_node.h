@@ -29,8 +29,8 @@ struct ChunkFrame {
   int rank = 0;  // inputs: whose values
   uint32_t chunk = 0;
   worker::Ballot assigned = 0;
-  worker::Mask mask = 0;  // results
-  uint64_t hash = 0;      // results
+  worker::RankSet mask = {};  // results
+  uint64_t hash = 0;          // results
   Parcel parcel;
 };
 

@@ -102,7 +102,7 @@ void RoundWorld::MakeGroup() {
   spec_.age = {1, scenario_.seed + 1, 0};
   spec_.witnesses = witnesses_;
   spec_.chunks =
-      worker::MakeChunks(shares, (worker::Mask{1} << members) - 1, scenario_.chunk_elements);
+      worker::MakeChunks(shares, worker::RankSet::FirstRanks(members), scenario_.chunk_elements);
   spec_.schema = Sha256(AsBytes("schema"));
   Rng weights = rng_.Fork("weights");
   for (int node = 0; node < scenario_.members; ++node) {
@@ -219,7 +219,7 @@ void RoundWorld::OnOver(int node, const RoundOver& over, worker::Ballot branch) 
   if (!worker::Applied(over.outcome)) return;
   std::map<int, std::vector<Bytes>> held;
   for (auto& other : nodes_)
-    if (other->Holding() && (over.members >> other->rank() & 1) && other->index() != node)
+    if (other->Holding() && over.members.Contains(other->rank()) && other->index() != node)
       held[other->index()] = other->Slots();
   checkers_.OnApplied(node, spec_.instance, over, branch, At(node).Slots(), held);
 }
@@ -265,7 +265,7 @@ bool RoundWorld::HoldersDied() const {
     bool held = false;
     for (const auto& other : nodes_)
       held =
-          held || (other->Holding() && other->rank() >= 0 && (over.members >> other->rank() & 1));
+          held || (other->Holding() && other->rank() >= 0 && over.members.Contains(other->rank()));
     if (!held) return true;
   }
   return false;

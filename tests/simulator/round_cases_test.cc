@@ -188,7 +188,7 @@ TEST(RoundCases, AHoleIsSpokenForEvenWhenASpeakerDiesInTheMiddleOfItsSlice) {
     scenario.deaths = {{4, k}};
     const RoundReport report = AllApply(scenario, "speaker dies after " + std::to_string(k));
     for (const auto& [node, over] : report.over)
-      EXPECT_EQ(over.contributors >> 4, 3U) << "holes in the mean, node " << node;
+      EXPECT_EQ(over.contributors.bits() >> 4, 3U) << "holes in the mean, node " << node;
   }
 }
 

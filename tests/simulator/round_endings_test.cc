@@ -27,14 +27,14 @@ TEST(RoundEndings, ALateSnapshotIsInTheMeanOfAllOrOfNobodyAndItsMemberAdopts) {
       const RoundReport report = AllApply(scenario, what);
       OthersApplyTheSame(scenario, report, -1, what);
       ASSERT_EQ(report.over.size(), 4U) << what;
-      const worker::Mask mean = report.over.begin()->second.contributors;
+      const worker::RankSet mean = report.over.begin()->second.contributors;
       for (const auto& [node, over] : report.over) {
         EXPECT_EQ(over.contributors, mean) << what << ", node " << node;
         if (node != late) {
           EXPECT_NE(over.outcome, Outcome::kAdopted) << what << ": node " << node << " fell out";
         }
       }
-      const bool in_the_mean = (mean >> late & 1) != 0;
+      const bool in_the_mean = mean.Contains(late);
       EXPECT_TRUE(in_the_mean || after > 10) << what;
       EXPECT_FALSE(in_the_mean && after >= 50) << what;
       const Outcome own = report.over.at(late).outcome;

@@ -1,7 +1,6 @@
 #include "tests/model/world/explorer.h"
 
 #include <algorithm>
-#include <bit>
 #include <set>
 
 namespace crowdsurf::worker::testing {
@@ -127,7 +126,7 @@ std::vector<NodeId> Explorer::SilentClosure(NodeId node, int self,
     for (const MessageId id : soup) add(graph_.Deliver(from, id));
     if (graph_.facts(from).over) continue;
     for (int other = 0; other < options_.members; ++other)
-      if (other != self && (graph_.facts(from).suspects >> other & 1) == 0)
+      if (other != self && !graph_.facts(from).suspects.Contains(other))
         add(graph_.Suspect(from, other));
   }
   return closure;
@@ -160,7 +159,7 @@ void Explorer::Steps(const State& state, Visit visit) {
       for (const MessageId id : soup) go(node, graph_.Deliver(node, id));
       if (graph_.facts(node).over) continue;
       for (int other = 0; other < options_.members; ++other)
-        if (other != i && (graph_.facts(node).suspects >> other & 1) == 0)
+        if (other != i && !graph_.facts(node).suspects.Contains(other))
           go(node, graph_.Suspect(node, other));
       if (options_.late && graph_.facts(node).ballot == 0) go(node, graph_.Late(node));
     }
@@ -173,7 +172,7 @@ void Explorer::Steps(const State& state, Visit visit) {
         continue;
       int suspicions = 0;
       for (int k = 0; k < options_.members; ++k)
-        suspicions += std::popcount(graph_.facts(after[static_cast<size_t>(k)]).suspects);
+        suspicions += static_cast<int>(graph_.facts(after[static_cast<size_t>(k)]).suspects.size());
       if (suspicions <= options_.suspicions) visit(after);
     }
   }
@@ -237,7 +236,7 @@ std::string Explorer::CheckDecided(const State& state, const HeldValue& held) co
   const Digest root = LocalGraph::HeldRoot(held.value.chunks);
   for (int i = 0; i < options_.members; ++i) {
     const Facts& facts = graph_.facts(state[static_cast<size_t>(i)]);
-    if ((held.members >> i & 1) == 0 || facts.dead) continue;
+    if (!held.members.Contains(i) || facts.dead) continue;
     if (facts.held != root) return "S4 a member of the deciding ballot does not hold the value";
   }
   return "";
@@ -283,7 +282,7 @@ std::string Explorer::Describe(const State& state) const {
     const Facts& facts = graph_.facts(node);
     absl::StrAppend(&text, "\n  ", i, facts.dead ? " dead" : "", facts.over ? " over" : "",
                     facts.applied ? " applied" : "", " ballot ", facts.ballot, " suspects ",
-                    facts.suspects, ":");
+                    facts.suspects.bits(), ":");
     for (const MessageId id : graph_.sent(node)) {
       const Wire& wire = graph_.wire(id);
       const auto* frame = std::get_if<Frame>(&wire.payload);
@@ -308,16 +307,16 @@ bool Explorer::Orphaned(const State& state) const {
   for (int i = 0; i < options_.members; ++i)
     for (const auto& accepted : graph_.facts(state[static_cast<size_t>(i)]).accepted)
       votes[accepted] |= uint64_t{1} << i;
-  Mask accepted = 0, decided = 0, live = 0;
+  RankSet accepted, decided, live;
   for (const auto& [vote, voters] : votes) {
-    const Mask members = graph_.Proposed(vote.second)->members;
+    const RankSet members = graph_.Proposed(vote.second)->members;
     accepted |= members;
     if (IsQuorumOf(static_cast<size_t>(options_.members), voters)) decided |= members;
   }
   for (int i = 0; i < options_.members; ++i)
-    if (!Dead(state, i)) live |= Mask{1} << i;
-  const Mask kept = decided != 0 ? decided : accepted;
-  return kept != 0 && (kept & live) == 0;
+    if (!Dead(state, i)) live.Insert(i);
+  const RankSet kept = !decided.empty() ? decided : accepted;
+  return !kept.empty() && !kept.Meets(live);
 }
 
 std::string Explorer::Heal(State state) {
@@ -344,7 +343,7 @@ std::string Explorer::Heal(State state) {
     for (int other = 0; other < options_.members; ++other) {
       NodeId& node = state[static_cast<size_t>(i)];
       if (other == i) continue;
-      const bool suspected = (graph_.facts(node).suspects >> other & 1) != 0;
+      const bool suspected = graph_.facts(node).suspects.Contains(other);
       if (Dead(state, other) && !suspected) node = graph_.Suspect(node, other);
       if (!Dead(state, other) && suspected) node = graph_.Trust(node, other);
     }

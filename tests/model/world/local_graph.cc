@@ -24,7 +24,7 @@ std::string KeyOf(const Wire& wire) {
     const auto& result = std::get<ResultBytes>(wire.payload);
     out.U32(result.chunk);
     out.U16(result.assigned);
-    out.U64(result.mask);
+    out.U64(result.mask.bits());
     out.U64(result.hash);
   }
   return std::string(AsString(out.bytes()));
@@ -34,7 +34,7 @@ uint64_t TokenOf(const FoldChunk& fold) {
   ByteWriter out;
   out.U32(fold.chunk);
   out.U16(fold.assigned);
-  out.U64(fold.mask);
+  out.U64(fold.mask.bits());
   return ContentHash(out.bytes(), 1);
 }
 
@@ -142,7 +142,7 @@ void LocalGraph::Learn(Node& node) const {
 // telling apart who asked already.
 void LocalGraph::KeepTold(Node& node) {
   if (!node.round || !node.round->over()) return;
-  node.facts.suspects = 0;
+  node.facts.suspects = {};
   std::erase_if(node.sent, [this](MessageId id) {
     const auto* frame = std::get_if<Frame>(&messages_[id]->payload);
     return frame != nullptr && std::holds_alternative<Decided>(frame->body);
@@ -170,7 +170,7 @@ NodeId LocalGraph::InternNode(Node node) {
   key.U8(static_cast<uint8_t>(node.member));
   key.U64(node.round ? node.round->Fingerprint() : 0);
   key.Bool(node.facts.dead);
-  key.U64(node.facts.suspects);
+  key.U64(node.facts.suspects.bits());
   if (node.facts.applied) key.Raw(node.facts.applied->view());
   for (const MessageId id : node.sent) key.U32(id);
   key.U32(~uint32_t{0});
@@ -215,7 +215,7 @@ NodeId LocalGraph::Deliver(NodeId id, MessageId message) {
 NodeId LocalGraph::Suspect(NodeId id, int rank) {
   return Step(id, kSuspectEvent + static_cast<uint64_t>(rank), [&](Node& node) {
     RoundActions out;
-    node.facts.suspects |= Mask{1} << rank;
+    node.facts.suspects.Insert(rank);
     node.round->OnSuspect(*specs_.front().cells[static_cast<size_t>(rank)].member,
                           SuspicionCause::kSilence, out);
     Execute(node, std::move(out));
@@ -225,7 +225,7 @@ NodeId LocalGraph::Suspect(NodeId id, int rank) {
 NodeId LocalGraph::Trust(NodeId id, int rank) {
   return Step(id, kTrustEvent + static_cast<uint64_t>(rank), [&](Node& node) {
     RoundActions out;
-    node.facts.suspects &= ~(Mask{1} << rank);
+    node.facts.suspects.Erase(rank);
     node.round->OnTrusted(*specs_.front().cells[static_cast<size_t>(rank)].member, out);
     Execute(node, std::move(out));
   });
@@ -244,7 +244,7 @@ NodeId LocalGraph::Bury(NodeId id) {
   node.round.reset();
   node.facts.dead = true;
   node.facts.held = Digest();
-  node.facts.suspects = 0;
+  node.facts.suspects = {};
   node.facts.over = false;
   return InternNode(std::move(node));
 }

@@ -38,7 +38,7 @@ struct Facts {
   std::optional<Digest> have0;                      // root of the HAVE(0) it sent
   std::vector<std::pair<Ballot, Digest>> accepted;  // ACCEPTED it sent
   Digest held;                                      // root of (chunk, assigned, mask, hash) it has
-  Mask suspects = 0;                                // by rank
+  RankSet suspects = {};                            // by rank
 };
 
 class LocalGraph {

@@ -30,7 +30,7 @@ struct InputBytes {
 struct ResultBytes {
   uint32_t chunk;
   Ballot assigned;
-  Mask mask;
+  RankSet mask = {};
   uint64_t hash;
   std::vector<double> values;
 };
@@ -48,19 +48,19 @@ inline uint64_t HashOfValues(const std::vector<double>& values) {
       {reinterpret_cast<const uint8_t*>(values.data()), values.size() * sizeof(double)}, 17);
 }
 
-inline std::vector<double> FoldValues(Mask mask, const std::vector<double>& weights,
+inline std::vector<double> FoldValues(RankSet mask, const std::vector<double>& weights,
                                       const std::vector<std::vector<double>>& inputs,
                                       size_t count) {
   std::vector<double> result(count, 0.0);
   double sum = 0;
   double members = 0;
   for (size_t r = 0; r < weights.size(); ++r) {
-    if ((mask >> r & 1) == 0) continue;
+    if (!mask.Contains(r)) continue;
     sum += weights[r];
     members += 1;
   }
   for (size_t r = 0; r < weights.size(); ++r) {
-    if ((mask >> r & 1) == 0) continue;
+    if (!mask.Contains(r)) continue;
     const double weight = sum == 0 ? 1.0 : weights[r];
     for (size_t i = 0; i < count; ++i) result[i] = result[i] + weight * inputs[r][i];
   }
@@ -150,30 +150,30 @@ class RoundHost {
     std::vector<std::vector<double>> rows(fold.weights.size());
     std::vector<double> weights = fold.weights;
     for (size_t r = 0; r < rows.size(); ++r) {
-      if ((fold.mask >> r & 1) == 0) continue;
+      if (!fold.mask.Contains(r)) continue;
       rows[r] = static_cast<int>(r) == self()
                     ? Own(fold.chunk)
                     : inputs.at({fold.chunk, fold.assigned, static_cast<int>(r)});
     }
-    Mask mask = fold.mask;
+    RankSet mask = fold.mask;
     if (reverse_fold) {
       std::reverse(rows.begin(), rows.end());
       std::reverse(weights.begin(), weights.end());
-      mask = 0;
+      mask = {};
       for (size_t r = 0; r < rows.size(); ++r)
-        if (!rows[r].empty()) mask |= Mask{1} << r;
+        if (!rows[r].empty()) mask.Insert(r);
     }
     if (arrival_fold) {
       std::vector<std::vector<double>> came = {rows[static_cast<size_t>(self())]};
       std::vector<double> theirs = {weights[static_cast<size_t>(self())]};
       for (const int rank : arrivals[{fold.chunk, fold.assigned}]) {
-        if ((fold.mask >> rank & 1) == 0) continue;
+        if (!fold.mask.Contains(rank)) continue;
         came.push_back(rows[static_cast<size_t>(rank)]);
         theirs.push_back(weights[static_cast<size_t>(rank)]);
       }
       rows = std::move(came);
       weights = std::move(theirs);
-      mask = (Mask{1} << rows.size()) - 1;
+      mask = RankSet::FirstRanks(rows.size());
     }
     const std::vector<double> result = FoldValues(mask, weights, rows, Span(fold.chunk).count);
     Write(fold.chunk, result);

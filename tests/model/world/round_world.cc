@@ -16,15 +16,15 @@ std::string NameOf(const Payload& payload) {
     return absl::StrCat("INPUT rank ", input->rank, " chunk ", input->chunk, "/", input->assigned);
   if (const auto* result = std::get_if<ResultBytes>(&payload))
     return absl::StrCat("RESULT chunk ", result->chunk, "/", result->assigned, " mask ",
-                        result->mask);
+                        result->mask.bits());
   const Frame& frame = std::get<Frame>(payload);
   std::string name(KindOf(frame));
   std::visit(
       [&name](const auto& body) {
         if constexpr (requires { body.ballot; }) absl::StrAppend(&name, " ", body.ballot);
         if constexpr (requires { body.rank; }) absl::StrAppend(&name, " rank ", body.rank);
-        if constexpr (requires { body.members + Mask{0}; })
-          absl::StrAppend(&name, " S ", body.members);
+        if constexpr (requires { body.members.bits(); })
+          absl::StrAppend(&name, " S ", body.members.bits());
         if constexpr (requires { body.promised; }) absl::StrAppend(&name, " ", body.promised);
         if constexpr (requires { body.assigned; })
           absl::StrAppend(&name, " /", body.assigned, " x", body.chunks.size());
@@ -53,14 +53,14 @@ void RoundWorld::MakeGroup() {
   const size_t elements = static_cast<size_t>(1 + rng_.Uniform(4)) * 4;
   int speaker = kSpeakerBase;
   std::vector<std::optional<double>> bandwidths;
-  Mask mask = 0;
+  RankSet mask;
   for (int r = 0; r < ranks; ++r) {
     const auto index = static_cast<size_t>(r);
     RoundCell cell;
     if (hole[index] == 0) {
       cell.member = TestPeer(r);
       rank_of_[*cell.member] = r;
-      mask |= Mask{1} << r;
+      mask.Insert(r);
     }
     bandwidths.push_back(hole[index] != 0 ? 0.0 : 1.0 + static_cast<double>(rng_.Uniform(3)));
     std::vector<double> values;

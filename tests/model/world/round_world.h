@@ -7,7 +7,6 @@
 #pragma once
 
 #include <algorithm>
-#include <bit>
 #include <functional>
 #include <map>
 #include <memory>
@@ -109,13 +108,13 @@ class RoundWorld {
     if (failure_.empty())
       failure_ = absl::StrCat(what, " (seed ", options_.seed, ", at ", now_, ")");
   }
-  void CheckDecision(const Digest& root, Mask members);
+  void CheckDecision(const Digest& root, RankSet members);
   void CheckEnd();
   void CheckApplied(const RoundHost& host);
   bool QuorumLives() const;
   RoundHost& HostAt(int rank) { return *hosts_.at(rank); }
   bool SlotsFull(const RoundHost& host, size_t but) const;
-  Mask AcceptedMembers() const;
+  RankSet AcceptedMembers() const;
   void Late(int rank);
   void Trace(const std::string& what) const;
 
@@ -147,7 +146,7 @@ class RoundWorld {
   std::map<std::pair<Ballot, Digest>, std::pair<std::set<PeerId>, Bytes>> accepted_;
   std::optional<Digest> decided_;
   std::optional<RoundValue> decided_value_;
-  Mask decided_members_ = 0;
+  RankSet decided_members_ = {};
   std::map<PeerId, Digest> own_root_;  // planted kTwoMasks
   std::set<PeerId> heard_;             // planted kFastOnMajority
   // Planted kHalfIsEnough: witnesses whose answer came, by (coordinator or learner, ballot, value).

@@ -34,8 +34,8 @@ void RoundWorld::Watch(const PeerId& from, const Payload& payload) {
     if (have0_.size() < rank_of_.size()) return;
     for (const auto& [other, root] : have0_)
       if (root != have->root) return;
-    Mask all = 0;
-    for (const auto& [peer, r] : rank_of_) all |= Mask{1} << r;
+    RankSet all;
+    for (const auto& [peer, r] : rank_of_) all.Insert(r);
     CheckDecision(have->root, all);
   } else if (const auto* accept = std::get_if<Accept>(&frame->body)) {
     accepted_[{accept->ballot, Sha256(accept->value)}].second = accept->value;
@@ -54,13 +54,13 @@ void RoundWorld::Watch(const PeerId& from, const Payload& payload) {
 }
 
 // A value is decided now: S3 it is the only one, S4 every live member of its ballot holds it.
-void RoundWorld::CheckDecision(const Digest& root, Mask members) {
+void RoundWorld::CheckDecision(const Digest& root, RankSet members) {
   if (decided_ && *decided_ != root) return Fail("S3 two values decided");
   decided_ = root;
   decided_members_ |= members;
   if (!decided_value_) return;
   for (const auto& [rank, host] : hosts_) {
-    if ((members >> rank & 1) == 0 || dead_.count(TestPeer(rank)) > 0) continue;
+    if (!members.Contains(rank) || dead_.count(TestPeer(rank)) > 0) continue;
     if (host->round.over()) continue;  // it applied, or gave the round up
     for (uint32_t c = 0; c < decided_value_->chunks.size(); ++c)
       if (HashOfValues(host->Slot(c)) != decided_value_->chunks[c].hash)
@@ -81,7 +81,7 @@ void RoundWorld::CheckApplied(const RoundHost& host) {
                            : rank_of_.begin()->first;
   copy.OnFrame(asker, {instance_, Fetch{all}}, fetched);
   if (fetched.size() != chunks_.size()) return Fail("S2 a chunk is missing");
-  Mask contributors = 0;
+  RankSet contributors;
   double weight = 0;
   for (const RoundAction& action : fetched) {
     const auto& result = std::get<SendResult>(action);
@@ -98,7 +98,7 @@ void RoundWorld::CheckApplied(const RoundHost& host) {
         return Fail("S5 what was applied is not the mean of its mask");
   }
   for (size_t r = 0; r < cells_.size(); ++r)
-    if ((contributors >> r & 1) != 0) weight += weights_[r];
+    if (contributors.Contains(r)) weight += weights_[r];
   if (contributors != host.outcome->contributors || weight != host.outcome->stake.weight)
     return Fail("S5 contributors or weight differ");
 }
@@ -124,8 +124,7 @@ void RoundWorld::CheckEnd() {
     int* counters[] = {&tally_.fast, &tally_.repaired, &tally_.adopted,
                        &tally_.kept, &tally_.aborted,  &tally_.orphaned};
     ++*counters[static_cast<size_t>(host->outcome->outcome)];
-    if (Applied(host->outcome->outcome) &&
-        std::popcount(host->outcome->contributors) == static_cast<int>(cells_.size()))
+    if (Applied(host->outcome->outcome) && host->outcome->contributors.size() == cells_.size())
       ++tally_.whole;
   }
   if (first != nullptr && first->outcome && decided_ && first->outcome->root != *decided_)
@@ -137,17 +136,17 @@ void RoundWorld::CheckEnd() {
   if (!undone) return;
   // The orphan: a value must be kept that no live member of its ballot is left to give.
   for (const auto& [rank, host] : hosts_)
-    if ((AcceptedMembers() >> rank & 1) != 0 && dead_.count(TestPeer(rank)) == 0 &&
+    if (AcceptedMembers().Contains(rank) && dead_.count(TestPeer(rank)) == 0 &&
         (!host->round.over() || Applied(host->outcome->outcome)))
       return Fail("L1 a live member is left without the result");
-  if (AcceptedMembers() == 0 && !decided_) return Fail("L1 a live member is left undecided");
+  if (AcceptedMembers().empty() && !decided_) return Fail("L1 a live member is left undecided");
   ++tally_.orphaned;
 }
 
 // Members of the ballots that decided; while nothing is decided, of every ballot that some witness
 // accepted.
-Mask RoundWorld::AcceptedMembers() const {
-  Mask members = decided_members_;
+RankSet RoundWorld::AcceptedMembers() const {
+  RankSet members = decided_members_;
   if (decided_) return members;
   for (const auto& [key, entry] : accepted_) {
     if (entry.first.empty()) continue;
@@ -162,7 +161,7 @@ bool RoundWorld::Tamper(const PeerId& from, const PeerId& to, Payload& payload) 
   if (auto* result = std::get_if<ResultBytes>(&payload)) {
     if (options_.bug != Bug::kTwoMasks || result->assigned != 0) return false;
     const int rank = rank_of_.at(to);
-    if (rank != hosts_.rbegin()->first || std::popcount(result->mask) < 2) return false;
+    if (rank != hosts_.rbegin()->first || result->mask.size() < 2) return false;
     for (double& value : result->values) value += 1;
     result->hash = HashOfValues(result->values);
     return false;

@@ -71,7 +71,7 @@ std::optional<RoundValue> RoundWorld::HeldBy(const RoundHost& host, bool weights
   }
   value.stakes.assign(cells_.size(), {});
   for (size_t rank = 0; weights && rank < cells_.size(); ++rank)
-    if ((ContributorsOf(value) >> rank & 1) != 0) value.stakes[rank].weight = weights_[rank];
+    if (ContributorsOf(value).Contains(rank)) value.stakes[rank].weight = weights_[rank];
   return value;
 }
 

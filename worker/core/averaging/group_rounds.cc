@@ -96,7 +96,7 @@ void GroupRounds::OpenInstance(Time now, const std::set<PeerId>& down, Actions& 
     ended_.push_back({.averaging = opening.averaging,
                       .round = opening.round,
                       .axis = opening.axis,
-                      .over = RoundOver{Outcome::kKept, 0, {}, Digest(), 0, 0},
+                      .over = RoundOver{Outcome::kKept, 0, {}, Digest(), {}, {}},
                       .counted = false,
                       .flowed = false,
                       .instance = plan.instance,
@@ -260,7 +260,7 @@ void GroupRounds::End(Time now, Instance& instance, const RoundOver& over) {
               .round = instance.opening.round,
               .axis = instance.opening.axis,
               .over = over,
-              .counted = Applied(over.outcome) && (over.contributors >> spec.self & 1),
+              .counted = Applied(over.outcome) && over.contributors.Contains(spec.self),
               .flowed = instance.flowed,
               .instance = spec.instance,
               .group = {}};
@@ -269,8 +269,8 @@ void GroupRounds::End(Time now, Instance& instance, const RoundOver& over) {
     const auto& member = spec.cells[rank].member;
     if (!member) continue;
     if (*member != config_.id) ended.group.push_back(*member);
-    if (over.contributors >> rank & 1) contributors.insert(*member);
-    if (Applied(over.outcome) && !(over.members >> rank & 1)) metrics_.members_missing->Add();
+    if (over.contributors.Contains(rank)) contributors.insert(*member);
+    if (Applied(over.outcome) && !over.members.Contains(rank)) metrics_.members_missing->Add();
   }
   if (Applied(over.outcome)) {
     outcomes_.emplace_back(spec.instance, std::move(contributors));
@@ -285,8 +285,8 @@ void GroupRounds::End(Time now, Instance& instance, const RoundOver& over) {
                             {"outcome", static_cast<int>(over.outcome)},
                             {"ballot", over.ballot},
                             {"weight", over.stake.weight},
-                            {"members", over.members},
-                            {"contributors", over.contributors}});
+                            {"members", over.members.bits()},
+                            {"contributors", over.contributors.bits()}});
   ended_.push_back(std::move(ended));
 }
 

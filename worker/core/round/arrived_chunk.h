@@ -21,7 +21,7 @@ struct ChunkArrived {
   int rank = 0;  // kInput: whose values
   uint32_t chunk = 0;
   Ballot assigned = 0;
-  Mask mask = 0;       // kResult
+  RankSet mask = {};   // kResult
   uint64_t hash = 0;   // kResult, verified by the host over the wire bytes
   bool finite = true;  // kInput: size is right and no NaN or Inf
 };

@@ -1,7 +1,6 @@
 #include "worker/core/round/fold.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 
 #include "base/check.h"
@@ -10,27 +9,27 @@ namespace crowdsurf::worker {
 namespace {
 
 // The largest weight of the mask, scaled, is in [1, 2).
-int ExponentOf(Mask mask, const std::vector<double>& weights) {
+int ExponentOf(RankSet mask, const std::vector<double>& weights) {
   double most = 0;
   for (size_t rank = 0; rank < weights.size(); ++rank) {
-    if (mask >> rank & 1) most = std::max(most, weights[rank]);
+    if (mask.Contains(rank)) most = std::max(most, weights[rank]);
   }
   return most > 0 ? std::ilogb(most) : 0;
 }
 
 // Pre: acc is zero; inputs[rank] holds acc.size() values for every rank in the mask.
 template <class Scalar>
-void FoldInto(WireFormat wire, Mask mask, const std::vector<double>& weights,
+void FoldInto(WireFormat wire, RankSet mask, const std::vector<double>& weights,
               const std::vector<ByteView>& inputs, std::span<Scalar> acc) {
   const int exponent = ExponentOf(mask, weights);
   double sum = 0;
   for (size_t rank = 0; rank < weights.size(); ++rank) {
-    if (mask >> rank & 1) sum += std::ldexp(weights[rank], -exponent);
+    if (mask.Contains(rank)) sum += std::ldexp(weights[rank], -exponent);
   }
   const bool plain = sum == 0;
-  if (plain) sum = std::popcount(mask);
+  if (plain) sum = static_cast<double>(mask.size());
   for (size_t rank = 0; rank < inputs.size(); ++rank) {
-    if ((mask >> rank & 1) == 0) continue;
+    if (!mask.Contains(rank)) continue;
     const double weight = plain ? 1.0 : std::ldexp(weights[rank], -exponent);
     AddWeightedWire(wire, weight, inputs[rank], acc);
   }
@@ -65,9 +64,9 @@ Walk WalkOver(size_t rank, ByteView input, uint32_t count) {
 }  // namespace
 
 template <class Scalar>
-std::vector<Scalar> FoldInputs(WireFormat wire, Mask mask, const std::vector<double>& weights,
+std::vector<Scalar> FoldInputs(WireFormat wire, RankSet mask, const std::vector<double>& weights,
                                const std::vector<ByteView>& inputs, size_t count) {
-  CHECK_NE(mask, 0u);
+  CHECK(!mask.empty());
   CHECK_EQ(weights.size(), inputs.size());
   std::vector<Scalar> acc(count);
   FoldInto(wire, mask, weights, inputs, std::span<Scalar>(acc));
@@ -77,34 +76,34 @@ std::vector<Scalar> FoldInputs(WireFormat wire, Mask mask, const std::vector<dou
 // From one boundary of any input's extents to the next the same ranks cover every element, so each
 // such stretch is a fold of those ranks alone.
 template <class Scalar>
-MaskedFold<Scalar> FoldMasked(WireFormat wire, Mask mask, const std::vector<double>& weights,
+MaskedFold<Scalar> FoldMasked(WireFormat wire, RankSet mask, const std::vector<double>& weights,
                               const std::vector<ByteView>& inputs, std::span<const Scalar> old) {
-  CHECK_NE(mask, 0u);
+  CHECK(!mask.empty());
   CHECK_EQ(weights.size(), inputs.size());
   const auto count = static_cast<uint32_t>(old.size());
   std::vector<Walk> walks;
   for (size_t rank = 0; rank < inputs.size(); ++rank)
-    if (mask >> rank & 1) walks.push_back(WalkOver(rank, inputs[rank], count));
+    if (mask.Contains(rank)) walks.push_back(WalkOver(rank, inputs[rank], count));
   MaskedFold<Scalar> fold{std::vector<Scalar>(count), {}};
   std::vector<ByteView> parts(inputs.size());
   const size_t width = WireWidth<Scalar>(wire);
   for (uint32_t begin = 0; begin < count;) {
     uint32_t end = count;
-    Mask here = 0;
+    RankSet here;
     for (const Walk& walk : walks) {
       if (walk.done()) continue;
       const bool covers = walk.position() == begin;
-      if (covers) here |= Mask{1} << walk.rank;
+      if (covers) here.Insert(walk.rank);
       end = std::min(end, covers ? begin + walk.left() : walk.position());
     }
     const uint32_t length = end - begin;
     const std::span<Scalar> out = std::span<Scalar>(fold.values).subspan(begin, length);
-    if (here == 0) {
+    if (here.empty()) {
       fold.kept.push_back({begin, length});
       std::copy_n(old.begin() + begin, length, out.begin());
     }
     for (Walk& walk : walks) {
-      if ((here >> walk.rank & 1) == 0) continue;
+      if (!here.Contains(walk.rank)) continue;
       parts[walk.rank] = walk.values.first(length * width);
       walk.values = walk.values.subspan(length * width);
       walk.at += length;
@@ -112,22 +111,22 @@ MaskedFold<Scalar> FoldMasked(WireFormat wire, Mask mask, const std::vector<doub
     }
     // Of one rank alone the mean is its value, whatever it weighs: not times w and over w, which
     // would round twice.
-    if (std::has_single_bit(here))
-      DecodeWire(wire, parts[static_cast<size_t>(std::countr_zero(here))], out);
-    else if (here != 0)
+    if (here.size() == 1)
+      DecodeWire(wire, parts[here.first()], out);
+    else if (!here.empty())
       FoldInto(wire, here, weights, parts, out);
     begin = end;
   }
   return fold;
 }
 
-template std::vector<float> FoldInputs<float>(WireFormat, Mask, const std::vector<double>&,
+template std::vector<float> FoldInputs<float>(WireFormat, RankSet, const std::vector<double>&,
                                               const std::vector<ByteView>&, size_t);
-template std::vector<double> FoldInputs<double>(WireFormat, Mask, const std::vector<double>&,
+template std::vector<double> FoldInputs<double>(WireFormat, RankSet, const std::vector<double>&,
                                                 const std::vector<ByteView>&, size_t);
-template MaskedFold<float> FoldMasked<float>(WireFormat, Mask, const std::vector<double>&,
+template MaskedFold<float> FoldMasked<float>(WireFormat, RankSet, const std::vector<double>&,
                                              const std::vector<ByteView>&, std::span<const float>);
-template MaskedFold<double> FoldMasked<double>(WireFormat, Mask, const std::vector<double>&,
+template MaskedFold<double> FoldMasked<double>(WireFormat, RankSet, const std::vector<double>&,
                                                const std::vector<ByteView>&,
                                                std::span<const double>);
 

@@ -19,7 +19,7 @@ namespace crowdsurf::worker {
 // scaled by one power of two so that the largest is in [1, 2): that is exact, and no weight can
 // overflow the sum. Pre: mask is not 0; weights >= 0, finite, one per rank.
 template <class Scalar>
-std::vector<Scalar> FoldInputs(WireFormat wire, Mask mask, const std::vector<double>& weights,
+std::vector<Scalar> FoldInputs(WireFormat wire, RankSet mask, const std::vector<double>& weights,
                                const std::vector<ByteView>& inputs, size_t count);
 
 template <class Scalar>
@@ -32,7 +32,7 @@ struct MaskedFold {
 // `old`, the reducing member's own values of the chunk. Pre, too: every input in the mask is a
 // plain chunk of old.size() values or sound as a masked one. O(values + extents x ranks).
 template <class Scalar>
-MaskedFold<Scalar> FoldMasked(WireFormat wire, Mask mask, const std::vector<double>& weights,
+MaskedFold<Scalar> FoldMasked(WireFormat wire, RankSet mask, const std::vector<double>& weights,
                               const std::vector<ByteView>& inputs, std::span<const Scalar> old);
 
 }  // namespace crowdsurf::worker

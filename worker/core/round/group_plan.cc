@@ -12,13 +12,13 @@ constexpr uint64_t kMinPart = 256;
 std::vector<ChunkSpan> ChunksOf(const Seating& seating, const GroupPlan& plan,
                                 const GroupQuestion& question) {
   std::vector<std::optional<double>> bandwidths;
-  Mask members = 0;
+  RankSet members;
   for (size_t rank = 0; rank < plan.cells.size(); ++rank) {
     if (!plan.cells[rank].member) continue;
-    members |= Mask{1} << rank;
+    members.Insert(rank);
     bandwidths.push_back(BandwidthOfClass(seating.At(plan.ranks[rank])->bandwidth_class));
   }
-  CHECK_NE(members, Mask{0});
+  CHECK(!members.empty());
   auto sizes = PartSizes(question.elements, bandwidths, kMinPart);
   if (!sizes.ok()) {  // every member claims no bandwidth: as if nobody knew
     for (auto& bandwidth : bandwidths) bandwidth.reset();
@@ -27,7 +27,7 @@ std::vector<ChunkSpan> ChunksOf(const Seating& seating, const GroupPlan& plan,
   std::vector<uint64_t> shares(plan.cells.size(), 0);
   size_t next = 0;
   for (size_t rank = 0; rank < plan.cells.size(); ++rank)
-    if (members >> rank & 1) shares[rank] = (*sizes)[next++];
+    if (members.Contains(rank)) shares[rank] = (*sizes)[next++];
   return MakeChunks(shares, members, question.chunk_elements);
 }
 

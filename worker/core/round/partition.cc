@@ -127,14 +127,14 @@ std::optional<double> BandwidthOfClass(uint32_t bandwidth_class) {
   return std::exp2(static_cast<double>(std::min(bandwidth_class - 1, 120U)) / 2);
 }
 
-std::vector<ChunkSpan> MakeChunks(const std::vector<uint64_t>& shares, Mask members,
+std::vector<ChunkSpan> MakeChunks(const std::vector<uint64_t>& shares, RankSet members,
                                   uint32_t chunk_elements) {
   CHECK_GT(chunk_elements, 0U);
-  CHECK_NE(members, Mask{0});
+  CHECK(!members.empty());
   std::vector<ChunkSpan> chunks;
   uint64_t begin = 0;
   for (size_t rank = 0; rank < shares.size(); ++rank) {
-    CHECK(shares[rank] == 0 || (members >> rank & 1) != 0);
+    CHECK(shares[rank] == 0 || members.Contains(rank));
     for (uint64_t left = shares[rank]; left > 0;) {
       const auto count = static_cast<uint32_t>(std::min<uint64_t>(left, chunk_elements));
       chunks.push_back({static_cast<uint16_t>(rank), begin, count});
@@ -143,9 +143,7 @@ std::vector<ChunkSpan> MakeChunks(const std::vector<uint64_t>& shares, Mask memb
     }
   }
   if (chunks.empty()) {
-    uint16_t first = 0;
-    while ((members >> first & 1) == 0) ++first;
-    chunks.push_back({first, 0, 0});
+    chunks.push_back({static_cast<uint16_t>(members.first()), 0, 0});
   }
   return chunks;
 }

@@ -33,7 +33,7 @@ std::optional<double> BandwidthOfClass(uint32_t bandwidth_class);
 // ascending; holes have share 0. No elements at all: one empty chunk of the first rank that
 // `members` names, so that weights are still agreed. Pre: chunk_elements > 0, sum(shares) elements,
 // members != 0.
-std::vector<ChunkSpan> MakeChunks(const std::vector<uint64_t>& shares, Mask members,
+std::vector<ChunkSpan> MakeChunks(const std::vector<uint64_t>& shares, RankSet members,
                                   uint32_t chunk_elements);
 
 }  // namespace crowdsurf::worker

@@ -86,7 +86,7 @@ uint64_t Reducer<Scalar>::Fold(RoundHandle round, const FoldChunk& fold) {
   Bytes own;
   std::vector<ByteView> inputs(fold.weights.size());
   for (size_t rank = 0; rank < inputs.size(); ++rank) {
-    if ((fold.mask >> rank & 1) == 0) continue;
+    if (!fold.mask.Contains(rank)) continue;
     if (static_cast<int>(rank) == open.self) {
       own = OwnInput(round, fold.chunk);
       inputs[rank] = own;

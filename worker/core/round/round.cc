@@ -25,7 +25,7 @@ Round::Round(RoundSpec spec, PlanRule rule) {
     const RoundCell& cell = spec.cells[rank];
     fixed->speakers.emplace_back(cell.speakers.begin(), cell.speakers.end());
     if (!cell.member) continue;
-    fixed->members |= Mask{1} << rank;
+    fixed->members.Insert(rank);
     CHECK(fixed->rank_of.emplace(*cell.member, static_cast<int>(rank)).second);
   }
   for (size_t i = 0; i < spec.witnesses.size(); ++i) {
@@ -33,7 +33,7 @@ Round::Round(RoundSpec spec, PlanRule rule) {
     if (spec.witnesses[i] == fixed->self) fixed->witness = static_cast<int>(i);
   }
   for (const ChunkSpan& chunk : spec.chunks) {
-    CHECK(chunk.owner < spec.cells.size() && (fixed->members >> chunk.owner & 1) != 0);
+    CHECK(chunk.owner < spec.cells.size() && fixed->members.Contains(chunk.owner));
     Duty duty;
     duty.owner = static_cast<uint8_t>(chunk.owner);
     if (duty.owner == spec.self) pending_.insert(static_cast<uint32_t>(duties_.size()));
@@ -43,7 +43,7 @@ Round::Round(RoundSpec spec, PlanRule rule) {
   fixed->parts = PartsHash(spec.chunks);
   slots_.resize(spec.chunks.size());
   missing_ = slots_.size();
-  ready_ = Mask{1} << spec.self;
+  ready_ = RankSet::Of(spec.self);
   stakes_[static_cast<uint8_t>(spec.self)] = spec.stake;
   own_word_ = ready_;
   record_ = spec.promised;
@@ -62,7 +62,7 @@ void Round::Start(RoundActions& out) {
   Greet(out);
   if (record_.promised > 0) {  // as a witness, before this round was opened: that ballot is on
     const int coordinator = CoordinatorOf(record_.promised);
-    if (coordinator != self() && (fixed_->members >> coordinator & 1) != 0)
+    if (coordinator != self() && fixed_->members.Contains(coordinator))
       Emit(PeerAt(coordinator), MakeStatus(record_.promised, false), out);
   }
   TryFoldAll(out);
@@ -75,9 +75,7 @@ int Round::RankOf(const PeerId& peer) const {
   return it == fixed_->rank_of.end() ? -1 : it->second;
 }
 
-bool Round::Trusts(int rank) const {
-  return ((fixed_->members & ~suspected_ & ~left_) >> rank & 1) != 0;
-}
+bool Round::Trusts(int rank) const { return (fixed_->members - suspected_ - left_).Contains(rank); }
 
 bool Round::Distrusts(const PeerId& peer) const {
   const int rank = RankOf(peer);
@@ -132,9 +130,9 @@ std::optional<RoundValue> Round::CurrentValue() const {
   RoundValue value;
   value.chunks = slots_;
   value.stakes.assign(ranks(), {});
-  const Mask all = ContributorsOf(value);
+  const RankSet all = ContributorsOf(value);
   for (size_t rank = 0; rank < ranks(); ++rank) {
-    if ((all >> rank & 1) == 0) continue;
+    if (!all.Contains(rank)) continue;
     const auto stake = stakes_.find(static_cast<uint8_t>(rank));
     if (stake == stakes_.end()) return std::nullopt;
     value.stakes[rank] = stake->second;
@@ -143,8 +141,9 @@ std::optional<RoundValue> Round::CurrentValue() const {
 }
 
 // Pre: the slots hold the decided value (when it is not ABORT).
-void Round::Conclude(Outcome outcome, Ballot ballot, Mask members, bool branch, RoundActions& out) {
-  RoundOver over{outcome, ballot, {}, {}, 0, members};
+void Round::Conclude(Outcome outcome, Ballot ballot, RankSet members, bool branch,
+                     RoundActions& out) {
+  RoundOver over{outcome, ballot, {}, {}, {}, members};
   if (Applied(outcome)) {
     const std::optional<RoundValue> value = CurrentValue();
     CHECK(value.has_value());
@@ -154,7 +153,7 @@ void Round::Conclude(Outcome outcome, Ballot ballot, Mask members, bool branch, 
     for (const Duty& duty : duties_) {
       if (duty.assigned != 0)
         ++counts_.chunks_reduced_again;
-      else if (duty.holders != 0)
+      else if (!duty.holders.empty())
         ++counts_.chunks_adopted;
       else
         ++counts_.chunks_first;
@@ -164,8 +163,7 @@ void Round::Conclude(Outcome outcome, Ballot ballot, Mask members, bool branch, 
   over_ = over;
   over_branch_ = branch;
   out.push_back(over);
-  if (branch && (members >> self() & 1) != 0)
-    out.push_back(BranchFormed{ballot, members, over.root});
+  if (branch && members.Contains(self())) out.push_back(BranchFormed{ballot, members, over.root});
   pending_.clear();
   inputs_.clear();
   asked_.clear();
@@ -180,7 +178,7 @@ void Round::GiveUp(Outcome outcome, ByeReason reason, RoundActions& out) {
   target_.reset();
   for (const auto& [peer, rank] : fixed_->rank_of)
     if (rank != self()) Emit(peer, Bye{reason}, out);
-  Conclude(outcome, record_.promised, 0, false, out);
+  Conclude(outcome, record_.promised, {}, false, out);
 }
 
 void Round::OnSitOut(RoundActions& out) {
@@ -200,7 +198,7 @@ void Round::OnLeave(RoundActions& out) {
 void Round::OnBeat(RoundActions& out) {
   if (over_) return;
   for (const auto& [peer, rank] : fixed_->rank_of)
-    if (rank != self() && (left_ >> rank & 1) == 0) Emit(peer, Beat{}, out);
+    if (rank != self() && !left_.Contains(rank)) Emit(peer, Beat{}, out);
 }
 
 }  // namespace crowdsurf::worker

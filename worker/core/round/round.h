@@ -44,7 +44,7 @@ struct SendResult {  // from the output slot, on the tensor plane
   PeerId to;
   uint32_t chunk;
   Ballot assigned;
-  Mask mask;
+  RankSet mask = {};
   uint64_t hash;
   bool operator==(const SendResult&) const = default;
 };
@@ -54,7 +54,7 @@ struct SendResult {  // from the output slot, on the tensor plane
 struct FoldChunk {
   uint32_t chunk;
   Ballot assigned;
-  Mask mask;
+  RankSet mask = {};
   std::vector<double> weights;  // by rank of the group, zero outside of the mask
   bool operator==(const FoldChunk&) const = default;
 };
@@ -80,15 +80,15 @@ struct RoundOver {
   Ballot ballot;
   Stake stake;  // of the result: of its contributors together
   Digest root;
-  Mask contributors;  // union of the chunks' masks
-  Mask members;       // of the deciding ballot; all of the group when fast
+  RankSet contributors = {};  // union of the chunks' masks
+  RankSet members = {};       // of the deciding ballot; all of the group when fast
   bool operator==(const RoundOver&) const = default;
 };
 // The branch of `ballot` is decided and this member is in it: `members` are its first view. Comes
 // right after RoundOver, or alone when the value had been applied before.
 struct BranchFormed {
   Ballot ballot;
-  Mask members;
+  RankSet members = {};
   Digest root;
   bool operator==(const BranchFormed&) const = default;
 };
@@ -138,7 +138,7 @@ class Round {
   void OnFolded(uint32_t chunk, Ballot assigned, uint64_t hash, RoundActions& out);
   // A result arrived and its hash was verified over the wire bytes; StoreResult follows if it is
   // wanted.
-  void OnResult(const PeerId& from, uint32_t chunk, Ballot assigned, Mask mask, uint64_t hash,
+  void OnResult(const PeerId& from, uint32_t chunk, Ballot assigned, RankSet mask, uint64_t hash,
                 RoundActions& out);
 
   void OnSuspect(const PeerId& peer, SuspicionCause cause, RoundActions& out);  // anybody awaited
@@ -182,7 +182,7 @@ class Round {
     RoundSpec spec;
     PlanRule rule;
     PeerId self;
-    Mask members = 0;
+    RankSet members = {};
     std::map<PeerId, int> rank_of;
     std::map<PeerId, int> witness_of;
     int witness = -1;                           // own index, -1: none
@@ -192,18 +192,18 @@ class Round {
   struct Duty {  // what a chunk's slot is to hold now, and who makes it
     Ballot assigned = 0;
     uint8_t owner = 0;
-    Mask holders = 0;  // not 0: finished, `want` is known
+    RankSet holders = {};  // not empty: finished, `want` is known
     ChunkValue want;
     bool sent_first = false;  // own input, at assignment 0
     bool sent_again = false;  // ... at this assignment, when it is not 0
-    Mask given = 0;           // ranks that the own result of this assignment was sent to
+    RankSet given = {};       // ranks that the own result of this assignment was sent to
     int fetching = -1;        // rank that was asked for the result
   };
   struct Gathering {  // inputs of one (chunk, assigned ballot) that this member owns
-    Mask in = 0;
-    Mask own = 0;  // of `in`: sent by the member itself, not by a stand-in
-    Mask bad = 0;
-    Mask folding = 0;  // not 0: the mask is fixed, FoldChunk is out
+    RankSet in = {};
+    RankSet own = {};  // of `in`: sent by the member itself, not by a stand-in
+    RankSet bad = {};
+    RankSet folding = {};  // not empty: fixed, FoldChunk is out
   };
   struct Lane {  // own inputs for one owner, in order, a window ahead of its results
     std::vector<uint32_t> chunks;
@@ -235,6 +235,7 @@ class Round {
   Ready OwnReady(bool again) const;
   int RankOf(const PeerId& peer) const;
   int self() const { return fixed_->spec.self; }
+  RankSet own_rank() const { return RankSet::Of(self()); }
   bool Trusts(int rank) const;
   bool Distrusts(const PeerId& peer) const;
   void Refuse(const char* reason) { ++counts_.refused[reason]; }
@@ -243,7 +244,7 @@ class Round {
   void Drain(RoundActions& out);
   void Tell(int rank, RoundActions& out);
   std::optional<RoundValue> CurrentValue() const;
-  void Conclude(Outcome outcome, Ballot ballot, Mask members, bool branch, RoundActions& out);
+  void Conclude(Outcome outcome, Ballot ballot, RankSet members, bool branch, RoundActions& out);
   void GiveUp(Outcome outcome, ByeReason reason, RoundActions& out);
 
   // round_reduce.cc: READY, inputs, folds, results
@@ -254,7 +255,7 @@ class Round {
   void SendInputs(int owner, RoundActions& out);
   void SendAllInputs(RoundActions& out);
   void RebuildLanes();
-  bool Contribution(const Gathering& inputs, int rank, Mask& mask);
+  bool Contribution(const Gathering& inputs, int rank, RankSet& mask);
   void TryFold(uint32_t chunk, RoundActions& out);
   void TryFoldAll(RoundActions& out);
   void Give(uint32_t chunk, const ChunkValue& value, RoundActions& out);
@@ -305,14 +306,14 @@ class Round {
   void On(const PeerId& from, const Decided& frame, RoundActions& out);
   bool Sound(const Plan& plan) const;
   bool Sound(const HeldValue& held) const;
-  bool InGroup(Mask mask) const;
+  bool InGroup(RankSet mask) const;
   void NotePlan(const Plan& plan);
   void DropStale(RoundActions& out);
-  void JoinBranch(Ballot ballot, Mask members, RoundActions& out);
+  void JoinBranch(Ballot ballot, RankSet members, RoundActions& out);
   void Adopt(const Decided& decided, RoundActions& out);
   void TakePlan(const Plan& plan, RoundActions& out);
   void Assign(uint32_t chunk, const PlanChunk& to, RoundActions& out);
-  Mask TrustedHolders(const Duty& duty) const;
+  RankSet TrustedHolders(const Duty& duty) const;
   bool HoldersDied() const;
   void FetchMissing(RoundActions& out);
 
@@ -326,7 +327,7 @@ class Round {
   void TryPlan(RoundActions& out);
   void CollectHave(int rank, const Have& frame, RoundActions& out);
   void TryAccept(RoundActions& out);
-  void ConcludeBranch(Ballot ballot, Mask members, RoundActions& out);
+  void ConcludeBranch(Ballot ballot, RankSet members, RoundActions& out);
 
   // round_inspect.cc
   void AwaitSpeakers(std::set<PeerId>& peers) const;
@@ -336,14 +337,14 @@ class Round {
 
   std::shared_ptr<const Fixed> fixed_;
   // Who is there.
-  Mask ready_ = 0;
-  Mask suspected_ = 0;           // members
-  Mask reset_ = 0;               // of them, by a broken connection: as good as dead
-  Mask left_ = 0;                // said BYE or do not fit: never trusted again
-  Mask doubted_ = 0;             // were suspected once: their inputs may be lost
+  RankSet ready_ = {};
+  RankSet suspected_ = {};       // members
+  RankSet reset_ = {};           // of them, by a broken connection: as good as dead
+  RankSet left_ = {};            // said BYE or do not fit: never trusted again
+  RankSet doubted_ = {};         // were suspected once: their inputs may be lost
   std::set<PeerId> distrusted_;  // speakers and witnesses
   std::map<uint8_t, Stake> stakes_;
-  Mask own_word_ = 0;  // members whose stake in stakes_ is what they said themselves
+  RankSet own_word_ = {};  // members whose stake in stakes_ is what they said themselves
   std::map<uint8_t, Voices> voices_;
   std::vector<std::pair<PeerId, Speak>> late_speaks_;  // heard between STATUS and PLAN
   // Reducing.
@@ -364,8 +365,8 @@ class Round {
   Ballot highest_ = 0;  // heard of in a REFUSED
   Ballot seen_ = 0;     // last plan taken
   std::map<Ballot, Digest> plans_;
-  Mask plan_members_ = 0;
-  Mask excluded_ = 0;
+  RankSet plan_members_ = {};
+  RankSet excluded_ = {};
   bool plan_abort_ = false;
   std::optional<Ballot> complete_;
   bool complete_abort_ = false;
@@ -379,8 +380,8 @@ class Round {
   uint32_t fetch_turn_ = 0;
   std::optional<RoundOver> over_;
   bool over_branch_ = false;
-  Mask told_ = 0;                 // late READYs that were answered
-  Mask anew_ = 0;                 // said READY again
+  RankSet told_ = {};             // late READYs that were answered
+  RankSet anew_ = {};             // said READY again
   std::vector<FrameBody> local_;  // frames to self, empty between inputs
   uint64_t progress_ = 0;
   RoundCounts counts_;

@@ -117,8 +117,8 @@ void Put(ByteWriter& out, const Plan& f) {
   out.U16(f.ballot);
   out.Bool(f.branch);
   out.Bool(f.abort);
-  out.U64(f.members);
-  out.U64(f.excluded);
+  out.U64(f.members.bits());
+  out.U64(f.excluded.bits());
   Put(out, f.stakes);
   Put(out, f.chunks);
 }
@@ -126,8 +126,8 @@ void Get(ByteReader& in, Plan& f) {
   f.ballot = in.U16();
   f.branch = in.Bool();
   f.abort = in.Bool();
-  f.members = in.U64();
-  f.excluded = in.U64();
+  f.members = RankSet::FromBits(in.U64());
+  f.excluded = RankSet::FromBits(in.U64());
   Get(in, f.stakes);
   Get(in, f.chunks);
 }

@@ -15,10 +15,10 @@ void Round::OpenBallot(Ballot ballot, bool branch, RoundActions& out) {
   coordination_ = std::move(fresh);
   const Open open{ballot, branch, branch_, fixed_->spec.age};
   for (const auto& [peer, rank] : fixed_->rank_of)
-    if (rank != self() && (left_ >> rank & 1) == 0) Emit(peer, open, out);
+    if (rank != self() && !left_.Contains(rank)) Emit(peer, open, out);
   if (!branch)
     for (const PeerId& witness : fixed_->spec.witnesses)
-      if (RankOf(witness) < 0 || (left_ >> RankOf(witness) & 1) != 0) Emit(witness, open, out);
+      if (RankOf(witness) < 0 || left_.Contains(RankOf(witness))) Emit(witness, open, out);
   Answer(ballot, branch, out);
 }
 
@@ -101,19 +101,19 @@ void Round::TryPlan(RoundActions& out) {
   const std::optional<Plan> plan = fixed_->rule(question);
   orphan_ = !plan.has_value();
   if (!plan) {  // a suspect may come back with what must be kept, unless it is dead or has gone on
-    const Mask others = fixed_->members & ~left_ & ~reset_ & ~(Mask{1} << self());
-    if ((others & suspected_) == 0) GiveUp(Outcome::kOrphaned, ByeReason::kSatOut, out);
+    const RankSet others = fixed_->members - left_ - reset_ - own_rank();
+    if (!others.Meets(suspected_)) GiveUp(Outcome::kOrphaned, ByeReason::kSatOut, out);
     return;  // else the sit-out ends it
   }
   own.plan = plan;
   own.statuses.clear();
   for (const auto& [peer, rank] : fixed_->rank_of)
-    if ((plan->members >> rank & 1) != 0) Emit(peer, *plan, out);
+    if (plan->members.Contains(rank)) Emit(peer, *plan, out);
 }
 
 void Round::CollectHave(int rank, const Have& frame, RoundActions& out) {
   if (!coordination_ || coordination_->ballot != frame.ballot || !coordination_->plan ||
-      (coordination_->plan->members >> rank & 1) == 0)
+      !coordination_->plan->members.Contains(rank))
     return Refuse("ballot_old");
   if (!coordination_->haves.emplace(static_cast<uint8_t>(rank), frame.root).second)
     return Refuse("have_twice");
@@ -122,9 +122,9 @@ void Round::CollectHave(int rank, const Have& frame, RoundActions& out) {
 }
 
 void Round::TryAccept(RoundActions& out) {
-  const Mask members = coordination_->plan->members;
+  const RankSet members = coordination_->plan->members;
   for (int rank = 0; rank < static_cast<int>(ranks()); ++rank)
-    if ((members >> rank & 1) != 0 && coordination_->haves.count(static_cast<uint8_t>(rank)) == 0)
+    if (members.Contains(rank) && coordination_->haves.count(static_cast<uint8_t>(rank)) == 0)
       return;
   const Digest root = coordination_->haves.at(static_cast<uint8_t>(self()));
   for (const auto& [rank, have] : coordination_->haves) {
@@ -141,13 +141,13 @@ void Round::TryAccept(RoundActions& out) {
   if (!plan_abort_) held.value = *CurrentValue();
   Accept accept{ballot, fixed_->spec.age, EncodeHeldValue(held), {}};
   for (const auto& [peer, rank] : fixed_->rank_of)
-    if ((members >> rank & 1) != 0) accept.learners.push_back(peer);
+    if (members.Contains(rank)) accept.learners.push_back(peer);
   coordination_->accepting = true;
   for (const PeerId& witness : fixed_->spec.witnesses) Emit(witness, accept, out);
 }
 
 // All of S hold it: that decides a branch.
-void Round::ConcludeBranch(Ballot ballot, Mask members, RoundActions& out) {
+void Round::ConcludeBranch(Ballot ballot, RankSet members, RoundActions& out) {
   if (!over_)
     return Conclude(plan_abort_ ? Outcome::kAborted : Outcome::kRepaired, ballot, members, true,
                     out);

@@ -105,7 +105,7 @@ void Put(ByteWriter& out, const std::vector<ChunkValue>& chunks) {
   Put(out, held);
   PutRuns(out, items, [](ByteWriter& to, const ChunkValue& chunk) {
     to.U16(chunk.assigned);
-    to.U64(chunk.mask);
+    to.U64(chunk.mask.bits());
   });
   for (const ChunkValue* chunk : items) out.U64(chunk->hash);
 }
@@ -119,8 +119,8 @@ void Get(ByteReader& in, std::vector<ChunkValue>& chunks) {
     if (held[i]) items.push_back(&chunks[i]);
   GetRuns(in, items, [&in](ChunkValue& chunk) {
     chunk.assigned = in.U16();
-    chunk.mask = in.U64();
-    if (chunk.mask == 0) in.Fail();
+    chunk.mask = RankSet::FromBits(in.U64());
+    if (chunk.mask.empty()) in.Fail();
   });
   for (ChunkValue* chunk : items) chunk->hash = in.U64();
 }
@@ -136,9 +136,9 @@ void Put(ByteWriter& out, const std::vector<PlanChunk>& chunks) {
   PutRuns(out, items, [](ByteWriter& to, const PlanChunk& chunk) {
     to.U16(chunk.assigned);
     to.U8(chunk.owner);
-    to.U64(chunk.holders);
+    to.U64(chunk.holders.bits());
     to.U16(chunk.value.assigned);
-    to.U64(chunk.value.mask);
+    to.U64(chunk.value.mask.bits());
   });
   for (const PlanChunk* chunk : items)
     if (chunk->value.held()) out.U64(chunk->value.hash);
@@ -153,9 +153,9 @@ void Get(ByteReader& in, std::vector<PlanChunk>& chunks) {
   GetRuns(in, items, [&in](PlanChunk& chunk) {
     chunk.assigned = in.U16();
     chunk.owner = in.U8();
-    chunk.holders = in.U64();
+    chunk.holders = RankSet::FromBits(in.U64());
     chunk.value.assigned = in.U16();
-    chunk.value.mask = in.U64();
+    chunk.value.mask = RankSet::FromBits(in.U64());
   });
   for (size_t i = 0; i < chunks.size() && in.ok(); ++i) {
     if (chunks[i].value.held() != held[i]) in.Fail();
@@ -164,14 +164,14 @@ void Get(ByteReader& in, std::vector<PlanChunk>& chunks) {
 }
 
 void Put(ByteWriter& out, const HeldValue& held) {
-  out.U64(held.members);
+  out.U64(held.members.bits());
   out.Bool(held.value.abort);
   Put(out, held.value.chunks);
   out.U8(static_cast<uint8_t>(held.value.stakes.size()));
   for (const Stake& stake : held.value.stakes) Encode(stake, out);
 }
 void Get(ByteReader& in, HeldValue& held) {
-  held.members = in.U64();
+  held.members = RankSet::FromBits(in.U64());
   held.value.abort = in.Bool();
   Get(in, held.value.chunks);
   const size_t ranks = in.U8();

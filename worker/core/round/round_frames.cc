@@ -16,8 +16,8 @@ Digest HashAssignment(bool abort, const std::vector<Ballot>& assigned) {
 
 }  // namespace
 
-Mask ContributorsOf(const RoundValue& value) {
-  Mask all = 0;
+RankSet ContributorsOf(const RoundValue& value) {
+  RankSet all;
   for (const ChunkValue& chunk : value.chunks) all |= chunk.mask;
   return all;
 }
@@ -38,7 +38,7 @@ Digest RootOf(const RoundValue& value) {
   out.U32(static_cast<uint32_t>(value.chunks.size()));
   for (const ChunkValue& chunk : value.chunks) {
     out.U16(chunk.assigned);
-    out.U64(chunk.mask);
+    out.U64(chunk.mask.bits());
     out.U64(chunk.hash);
   }
   for (const Stake& stake : value.stakes) Encode(stake, out);

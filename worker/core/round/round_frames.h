@@ -19,12 +19,12 @@
 
 namespace crowdsurf::worker {
 
-// A finished chunk. mask == 0: not there (an owner always contributes, so no result has mask 0).
+// A finished chunk. An empty mask: not there (an owner always contributes, so no result has none).
 struct ChunkValue {
   Ballot assigned = 0;
-  Mask mask = 0;      // ranks whose inputs are in it
+  RankSet mask = {};  // ranks whose inputs are in it
   uint64_t hash = 0;  // ContentHash of the wire bytes
-  bool held() const { return mask != 0; }
+  bool held() const { return !mask.empty(); }
   bool operator==(const ChunkValue&) const = default;
 };
 
@@ -35,13 +35,13 @@ struct RoundValue {
   std::vector<Stake> stakes;
   bool operator==(const RoundValue&) const = default;
 };
-Mask ContributorsOf(const RoundValue& value);  // union of the masks
-Stake StakeOf(const RoundValue& value);        // of the contributors together, ascending
-Digest RootOf(const RoundValue& value);        // over all of it, in order
+RankSet ContributorsOf(const RoundValue& value);  // union of the masks
+Stake StakeOf(const RoundValue& value);           // of the contributors together, ascending
+Digest RootOf(const RoundValue& value);           // over all of it, in order
 
 // A value with the members that hold it: what witnesses accept.
 struct HeldValue {
-  Mask members = 0;
+  RankSet members = {};
   RoundValue value;
   bool operator==(const HeldValue&) const = default;
 };
@@ -102,17 +102,17 @@ struct Promise {
 };
 struct PlanChunk {
   Ballot assigned = 0;
-  uint8_t owner = 0;  // who reduces it, when nobody holds it yet
-  Mask holders = 0;   // who has the finished result: it is adopted
-  ChunkValue value;   // held() when holders != 0
+  uint8_t owner = 0;     // who reduces it, when nobody holds it yet
+  RankSet holders = {};  // who has the finished result: it is adopted
+  ChunkValue value;      // held() when holders != 0
   bool operator==(const PlanChunk&) const = default;
 };
 struct Plan {
   Ballot ballot = 0;
   bool branch = false;
   bool abort = false;
-  Mask members = 0;   // S
-  Mask excluded = 0;  // ranks outside of S whose stake is in dispute: in no new result
+  RankSet members = {};   // S
+  RankSet excluded = {};  // ranks outside of S whose stake is in dispute: in no new result
   std::map<uint8_t, Stake> stakes;
   std::vector<PlanChunk> chunks;  // empty when abort
   bool operator==(const Plan&) const = default;

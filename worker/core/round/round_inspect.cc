@@ -8,7 +8,7 @@ namespace crowdsurf::worker {
 bool Round::over() const { return over_.has_value(); }
 Ballot Round::ballot() const { return record_.promised; }
 Ballot Round::branch() const { return branch_; }
-bool Round::all_ready() const { return (fixed_->members & ~ready_) == 0; }
+bool Round::all_ready() const { return ready_.ContainsAll(fixed_->members); }
 bool Round::empty_handed() const {
   return !over_ && !target_ && missing_ == slots_.size() && plans_.empty() && branch_ == 0;
 }
@@ -21,7 +21,7 @@ uint64_t Round::progress() const { return progress_; }
 std::set<PeerId> Round::Absent() const {
   std::set<PeerId> absent;
   for (const auto& [peer, rank] : fixed_->rank_of)
-    if ((ready_ >> rank & 1) == 0 && Trusts(rank)) absent.insert(peer);
+    if (!ready_.Contains(rank) && Trusts(rank)) absent.insert(peer);
   return absent;
 }
 
@@ -55,8 +55,8 @@ std::set<PeerId> Round::WaitingFor() const {
     if (pending_.count(key.second) > 0 && !Distrusts(speaker.first)) peers.insert(speaker.first);
   AwaitSpeakers(peers);
   for (int rank = 0; rank < static_cast<int>(ranks()); ++rank) {
-    if ((fixed_->members >> rank & 1) == 0) continue;
-    const bool in_plan = seen_ == record_.promised && (plan_members_ >> rank & 1) != 0;
+    if (!fixed_->members.Contains(rank)) continue;
+    const bool in_plan = seen_ == record_.promised && plan_members_.Contains(rank);
     if (record_.promised == 0) {
       if (haves0_.count(static_cast<uint8_t>(rank)) == 0) await(rank);
     } else if (coordination_) {
@@ -104,7 +104,7 @@ struct Printer {
   void Put(const Digest& digest) { out.Raw(digest.view()); }
   void Put(const ChunkValue& value) {
     out.U16(value.assigned);
-    out.U64(value.mask);
+    out.U64(value.mask.bits());
     out.U64(value.hash);
   }
   template <class Map>
@@ -130,7 +130,7 @@ uint64_t Round::FingerprintOver() const {
   out.U8(static_cast<uint8_t>(over_->outcome));
   out.Bool(over_branch_);
   out.U16(complete_ ? static_cast<uint16_t>(*complete_ + 1) : uint16_t{0});
-  for (const uint64_t mask : {over_->members, ready_ | told_, plan_members_}) out.U64(mask);
+  for (const RankSet ranks : {over_->members, ready_ | told_, plan_members_}) out.U64(ranks.bits());
   p.Put(over_->root);
   p.Digests(plans_);
   for (const uint32_t c : served_) out.U32(c);
@@ -142,9 +142,11 @@ uint64_t Round::Fingerprint() const {
   if (over_) return FingerprintOver();
   Printer p;
   ByteWriter& out = p.out;
-  for (const uint64_t mask : {ready_, suspected_, reset_, left_, doubted_, plan_members_, excluded_,
-                              votes_, told_, anew_, uint64_t{early_}})
-    out.U64(mask);
+  for (const RankSet ranks :
+       {ready_, suspected_, reset_, left_, doubted_, plan_members_, excluded_, told_, anew_})
+    out.U64(ranks.bits());
+  out.U64(votes_);
+  out.U64(early_);
   for (const Ballot ballot :
        {highest_, seen_, have_sent_, branch_, record_.promised, record_.accepted})
     out.U16(ballot);
@@ -161,7 +163,7 @@ uint64_t Round::Fingerprint() const {
   p.Digests(plans_);
   for (const PeerId& peer : distrusted_) out.Raw(peer.view());
   out.Bool(false);
-  out.U64(own_word_);
+  out.U64(own_word_.bits());
   for (const auto& [rank, stake] : stakes_) {
     out.U8(rank);
     Encode(stake, out);
@@ -198,10 +200,10 @@ void Round::FingerprintChunks(ByteWriter& out) const {
     p.Put(duty.want);
     p.out.U16(duty.assigned);
     p.out.U8(duty.owner);
-    p.out.U64(duty.holders);
+    p.out.U64(duty.holders.bits());
     p.out.Bool(duty.sent_first);
     p.out.Bool(duty.sent_again);
-    p.out.U64(duty.given);
+    p.out.U64(duty.given.bits());
     p.out.U32(static_cast<uint32_t>(duty.fetching));
   }
   for (const Lane& lane : lanes_) {
@@ -213,13 +215,13 @@ void Round::FingerprintChunks(ByteWriter& out) const {
   for (const uint32_t c : served_) p.out.U32(c);
   p.out.U32(~uint32_t{0});
   for (const auto& [key, inputs] : inputs_) {
-    if ((inputs.in | inputs.bad | inputs.folding) == 0) continue;
+    if ((inputs.in | inputs.bad | inputs.folding).empty()) continue;
     p.out.U32(key.first);
     p.out.U16(key.second);
-    p.out.U64(inputs.in);
-    p.out.U64(inputs.own);
-    p.out.U64(inputs.bad);
-    p.out.U64(inputs.folding);
+    p.out.U64(inputs.in.bits());
+    p.out.U64(inputs.own.bits());
+    p.out.U64(inputs.bad.bits());
+    p.out.U64(inputs.folding.bits());
   }
   p.out.U32(~uint32_t{0});
   for (const auto& [key, speaker] : asked_) {

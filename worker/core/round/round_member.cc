@@ -13,9 +13,9 @@ void Round::OnSuspect(const PeerId& peer, SuspicionCause cause, RoundActions& ou
   const int rank = RankOf(peer);
   if (rank == self()) return;
   if (rank >= 0) {
-    suspected_ |= Mask{1} << rank;
-    if (cause == SuspicionCause::kReset) reset_ |= Mask{1} << rank;
-    doubted_ |= Mask{1} << rank;
+    suspected_.Insert(rank);
+    if (cause == SuspicionCause::kReset) reset_.Insert(rank);
+    doubted_.Insert(rank);
     SuspectRank(rank, cause, out);
   } else {
     SuspectOther(peer, out);
@@ -36,7 +36,7 @@ void Round::SuspectOther(const PeerId& peer, RoundActions& out) {
 void Round::SuspectRank(int rank, SuspicionCause cause, RoundActions& out) {
   if (over_) return;
   for (Duty& duty : duties_)  // without another holder the request stands
-    if (duty.fetching == rank && TrustedHolders(duty) != 0) duty.fetching = -1;
+    if (duty.fetching == rank && !TrustedHolders(duty).empty()) duty.fetching = -1;
   FetchMissing(out);
   if (target_) return;
   Greet(out);
@@ -50,13 +50,13 @@ void Round::SuspectRank(int rank, SuspicionCause cause, RoundActions& out) {
 
 // Without `rank` this member cannot finish in the ballot that is on.
 bool Round::Needs(int rank) const {
-  const Mask bit = Mask{1} << rank;
-  if (coordination_) return !coordination_->accepting && (coordination_->plan->members & bit) != 0;
+  if (coordination_)
+    return !coordination_->accepting && coordination_->plan->members.Contains(rank);
   if (record_.promised == 0) return haves0_.count(static_cast<uint8_t>(rank)) == 0;
   if (CoordinatorOf(record_.promised) == rank) return true;
   if (seen_ != record_.promised || have_sent_ == seen_) return false;
   for (size_t c = 0; c < duties_.size(); ++c)
-    if (!slots_[c].held() && duties_[c].holders == 0 && duties_[c].owner == rank) return true;
+    if (!slots_[c].held() && duties_[c].holders.empty() && duties_[c].owner == rank) return true;
   return false;
 }
 
@@ -66,8 +66,8 @@ void Round::OnTrusted(const PeerId& peer, RoundActions& out) {
     distrusted_.erase(peer);
     AskSpeakers(out);
   } else {
-    suspected_ &= ~(Mask{1} << rank);
-    reset_ &= ~(Mask{1} << rank);
+    suspected_.Erase(rank);
+    reset_.Erase(rank);
     if (!over_ && Trusts(rank)) {
       FetchMissing(out);
       SendInputs(rank, out);
@@ -131,7 +131,7 @@ void Round::AskForDecision(RoundActions& out) {
   while (last + ranks() <= record_.promised) last += ranks();
   const Open open{static_cast<Ballot>(last), false, 0, fixed_->spec.age};
   for (const auto& [peer, rank] : fixed_->rank_of)
-    if (rank != self() && (left_ >> rank & 1) == 0) Emit(peer, open, out);
+    if (rank != self() && !left_.Contains(rank)) Emit(peer, open, out);
 }
 
 // Pre: ballot > promised.
@@ -166,7 +166,7 @@ void Round::On(const PeerId& from, const Open& frame, RoundActions& out) {
   if (rank < 0 || frame.ballot == 0 || frame.ballot > MaxBallot() ||
       CoordinatorOf(frame.ballot) != rank)
     return Refuse("open_stranger");
-  if ((left_ >> rank & 1) != 0) return Refuse("left");  // it does not fit: no ballots of its
+  if (left_.Contains(rank)) return Refuse("left");  // it does not fit: no ballots of its
   if (frame.parent != branch_) return Refuse("other_branch");
   const bool kept = over_ && !Applied(over_->outcome) && over_->outcome != Outcome::kAborted;
   if (!kept && !frame.branch && (over_ || target_)) return Tell(rank, out);
@@ -192,7 +192,7 @@ void Round::On(const PeerId& from, const Accept& frame, RoundActions& out) {
   if (rank < 0 || frame.ballot == 0 || frame.ballot > MaxBallot() ||
       CoordinatorOf(frame.ballot) != rank || fixed_->witness < 0)
     return Refuse("accept_stranger");
-  if ((left_ >> rank & 1) != 0) return Refuse("left");
+  if (left_.Contains(rank)) return Refuse("left");
   if (branch_ != 0) return Refuse("other_branch");
   if (!worker::TryAccept(record_, frame.ballot, frame.value)) {
     Emit(from, Refused{record_.promised}, out);
@@ -258,7 +258,7 @@ void Round::On(const PeerId& from, const Bye& frame, RoundActions& out) {
   if (rank < 0 && frame.reason == ByeReason::kSatOut) return;  // a witness is none the worse for it
   if (rank < 0) return SuspectOther(from, out);
   if (rank == self()) return;
-  left_ |= Mask{1} << rank;
+  left_.Insert(rank);
   SuspectRank(rank, SuspicionCause::kBye, out);
   if (!over_ && HoldersDied()) GiveUp(Outcome::kOrphaned, ByeReason::kSatOut, out);
 }

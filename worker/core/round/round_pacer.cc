@@ -165,9 +165,9 @@ void RoundPacer::Observe(Time now, const Round& round) {
     if (phase == Round::Phase::kHeld) held_ = now;
     if (phase == Round::Phase::kOver) {
       const Outcome outcome = round.outcome()->outcome;
-      Mask everybody = 0;
+      RankSet everybody;
       for (size_t rank = 0; rank < round.spec().cells.size(); ++rank)
-        if (round.spec().cells[rank].member) everybody |= Mask{1} << rank;
+        if (round.spec().cells[rank].member) everybody.Insert(rank);
       const bool fast = outcome == Outcome::kFast && round.ballot() == 0;
       if (fast && phase_ == Round::Phase::kHeld) times_->OnHaves(now - held_);
       // A round that was given up says how long was too long, not how long a round takes.

@@ -9,28 +9,26 @@
 namespace crowdsurf::worker {
 namespace {
 
-Mask Bit(size_t rank) { return Mask{1} << rank; }
-
-Mask RanksOf(const PlanQuestion& q) {
-  Mask ranks = 0;
-  for (const auto& [rank, status] : q.statuses) ranks |= Bit(rank);
+RankSet RanksOf(const PlanQuestion& q) {
+  RankSet ranks;
+  for (const auto& [rank, status] : q.statuses) ranks.Insert(rank);
   return ranks;
 }
 
 // All stakes that S knows: of a member of S what it says itself. Returns the ranks about which two
 // of S disagree: results that have such a rank in them go with one of the stakes only.
-Mask MergeStakes(const PlanQuestion& q, Plan& plan) {
-  Mask disputed = 0;
+RankSet MergeStakes(const PlanQuestion& q, Plan& plan) {
+  RankSet disputed;
   for (const auto& [rank, status] : q.statuses)
     if (const auto own = status.stakes.find(rank); own != status.stakes.end())
       plan.stakes.insert(*own);
   for (const auto& [rank, status] : q.statuses) {
     for (const auto& [of, stake] : status.stakes) {
       const auto [it, fresh] = plan.stakes.emplace(of, stake);
-      if (!fresh && it->second != stake) disputed |= Bit(of);
+      if (!fresh && it->second != stake) disputed.Insert(of);
     }
   }
-  plan.excluded = disputed & ~RanksOf(q);
+  plan.excluded = disputed - RanksOf(q);
   return disputed;
 }
 
@@ -40,18 +38,18 @@ RoundValue ValueOf(const PlanQuestion& q, const StatusFrame& status) {
   if (value.abort) return value;
   value.chunks = status.held;
   value.stakes.assign(q.spec->cells.size(), {});
-  const Mask all = ContributorsOf(value);
+  const RankSet all = ContributorsOf(value);
   for (const auto& [rank, stake] : status.stakes)
-    if (rank < value.stakes.size() && (all & Bit(rank)) != 0) value.stakes[rank] = stake;
+    if (rank < value.stakes.size() && all.Contains(rank)) value.stakes[rank] = stake;
   return value;
 }
 
 // The plan that keeps `value`; nullopt when a chunk of it is held by nobody in S.
 std::optional<Plan> Keep(const PlanQuestion& q, Plan plan, const RoundValue& value) {
   plan.abort = value.abort;
-  plan.excluded = 0;
+  plan.excluded = {};
   for (size_t rank = 0; rank < value.stakes.size(); ++rank)
-    if ((ContributorsOf(value) & Bit(rank)) != 0)
+    if (ContributorsOf(value).Contains(rank))
       plan.stakes[static_cast<uint8_t>(rank)] = value.stakes[rank];
   if (value.abort) return plan;
   for (size_t c = 0; c < value.chunks.size(); ++c) {
@@ -59,9 +57,9 @@ std::optional<Plan> Keep(const PlanQuestion& q, Plan plan, const RoundValue& val
     chunk.assigned = value.chunks[c].assigned;
     chunk.value = value.chunks[c];
     for (const auto& [rank, status] : q.statuses)
-      if (status.held[c] == chunk.value) chunk.holders |= Bit(rank);
-    if (chunk.holders == 0) return std::nullopt;
-    chunk.owner = static_cast<uint8_t>(std::countr_zero(chunk.holders));
+      if (status.held[c] == chunk.value) chunk.holders.Insert(rank);
+    if (chunk.holders.empty()) return std::nullopt;
+    chunk.owner = static_cast<uint8_t>(chunk.holders.first());
     plan.chunks.push_back(chunk);
   }
   return plan;
@@ -82,13 +80,13 @@ bool Dead(const PlanQuestion& q) {
 // knows another stake of a contributor (two stand-ins of one rank that do not agree, each heard
 // first by somebody) proves that they were not; of ballot 0, which everybody takes part in, so does
 // anybody who knows another stake.
-std::optional<RoundValue> HighestComplete(const PlanQuestion& q, Mask disputed) {
+std::optional<RoundValue> HighestComplete(const PlanQuestion& q, RankSet disputed) {
   const StatusFrame* best = nullptr;
   for (const auto& [rank, status] : q.statuses)
     if (status.complete && (best == nullptr || *status.complete > *best->complete)) best = &status;
   if (best == nullptr) return std::nullopt;
   const RoundValue value = ValueOf(q, *best);
-  if (*best->complete == 0 && (ContributorsOf(value) & disputed) != 0) return std::nullopt;
+  if (*best->complete == 0 && ContributorsOf(value).Meets(disputed)) return std::nullopt;
   for (const auto& [rank, status] : q.statuses)
     if (status.complete == best->complete && ValueOf(q, status) != value) return std::nullopt;
   return value;
@@ -127,32 +125,32 @@ std::vector<double> SharesOf(const PlanQuestion& q) {
 // Rule 4 for one chunk. Results are adopted whose contributors are all `sure`: S knows their stakes
 // and does not differ about them. (A result can be here while its sender's READY is not: it came
 // between STATUS and PLAN, or was lost.)
-PlanChunk Decide(const PlanQuestion& q, Mask disputed, Mask sure, const std::vector<double>& shares,
-                 uint32_t c) {
+PlanChunk Decide(const PlanQuestion& q, RankSet disputed, RankSet sure,
+                 const std::vector<double>& shares, uint32_t c) {
   PlanChunk chunk;
   bool two_faced = false;  // its owner sent two different results: neither is taken
   for (const auto& [rank, status] : q.statuses) {
     const ChunkValue& held = status.held[c];
-    if (!held.held() || (held.mask & ~sure) != 0) continue;
-    if (chunk.holders == 0 || held.assigned > chunk.assigned) {
+    if (!held.held() || !sure.ContainsAll(held.mask)) continue;
+    if (chunk.holders.empty() || held.assigned > chunk.assigned) {
       chunk.assigned = held.assigned;
       chunk.value = held;
-      chunk.holders = Bit(rank);
+      chunk.holders = RankSet::Of(rank);
       two_faced = false;
     } else if (held == chunk.value) {
-      chunk.holders |= Bit(rank);
+      chunk.holders.Insert(rank);
     } else if (held.assigned == chunk.assigned) {
       two_faced = true;
     }
   }
-  if (chunk.holders != 0 && !two_faced) {
-    chunk.owner = static_cast<uint8_t>(std::countr_zero(chunk.holders));
+  if (!chunk.holders.empty() && !two_faced) {
+    chunk.owner = static_cast<uint8_t>(chunk.holders.first());
     return chunk;
   }
   chunk = PlanChunk();
   const auto first = static_cast<uint8_t>(q.spec->chunks[c].owner);
   const auto status = q.statuses.find(first);
-  if (status != q.statuses.end() && disputed == 0 &&
+  if (status != q.statuses.end() && disputed.empty() &&
       !std::binary_search(status->second.served.begin(), status->second.served.end(), c)) {
     chunk.owner = first;
     return chunk;
@@ -169,7 +167,7 @@ std::optional<Plan> MakePlan(const PlanQuestion& q) {
   plan.ballot = q.ballot;
   plan.branch = q.branch;
   plan.members = RanksOf(q);
-  const Mask disputed = MergeStakes(q, plan);
+  const RankSet disputed = MergeStakes(q, plan);
   if (!q.branch && q.accepted != 0 && q.accepted_value && !Dead(q))
     return Keep(q, std::move(plan), q.accepted_value->value);
   for (const auto& [rank, status] : q.statuses)
@@ -180,10 +178,10 @@ std::optional<Plan> MakePlan(const PlanQuestion& q) {
     return plan;
   }
   const std::vector<double> shares = SharesOf(q);
-  Mask sure = 0;
-  for (const auto& [rank, stake] : plan.stakes) sure |= Bit(rank) & ~disputed;
+  RankSet sure;
+  for (const auto& [rank, stake] : plan.stakes) sure.Insert(rank);
   for (uint32_t c = 0; c < q.spec->chunks.size(); ++c)
-    plan.chunks.push_back(Decide(q, disputed, sure, shares, c));
+    plan.chunks.push_back(Decide(q, disputed, sure - disputed, shares, c));
   return plan;
 }
 

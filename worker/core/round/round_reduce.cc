@@ -6,9 +6,8 @@ namespace crowdsurf::worker {
 // It had dropped the round and opens it again (group_rounds.h, Suspend): it has nothing of what it
 // was sent. Once for each: a copy of a frame looks the same.
 void Round::StartsAnew(int rank, RoundActions& out) {
-  const Mask bit = Mask{1} << rank;
-  if (((anew_ | left_) & bit) != 0) return Refuse("ready_twice");
-  anew_ |= bit;
+  if ((anew_ | left_).Contains(rank)) return Refuse("ready_twice");
+  anew_.Insert(rank);
   Emit(PeerAt(rank), OwnReady(false), out);
   if (seen_ > 0) return;  // plans ask for what is missing
   for (size_t c = 0; c < duties_.size(); ++c)
@@ -21,20 +20,20 @@ void Round::On(const PeerId& from, const Ready& frame, RoundActions& out) {
   const int rank = RankOf(from);
   if (rank < 0) return Refuse("stranger");
   if (over_ || target_) {
-    const bool late = ((ready_ >> rank & 1) == 0 || frame.again) && (told_ >> rank & 1) == 0;
-    told_ |= Mask{1} << rank;
+    const bool late = (!ready_.Contains(rank) || frame.again) && !told_.Contains(rank);
+    told_.Insert(rank);
     if (late) Tell(rank, out);
     return;
   }
-  if ((ready_ >> rank & 1) != 0) return frame.again ? StartsAnew(rank, out) : Refuse("ready_twice");
+  if (ready_.Contains(rank)) return frame.again ? StartsAnew(rank, out) : Refuse("ready_twice");
   const bool fits = frame.schema == fixed_->spec.schema && frame.members == fixed_->member_list &&
                     frame.parts == fixed_->parts && worker::Sound(frame.stake);
   if (!fits) {
     Refuse("ready_unfit");
-    left_ |= Mask{1} << rank;
+    left_.Insert(rank);
     return SuspectRank(rank, SuspicionCause::kMismatch, out);
   }
-  ready_ |= Mask{1} << rank;
+  ready_.Insert(rank);
   ++progress_;
   // Its stand-ins have said another stake already: its own values do not go with that one.
   const bool spoken = stakes_.count(static_cast<uint8_t>(rank)) > 0;
@@ -42,9 +41,9 @@ void Round::On(const PeerId& from, const Ready& frame, RoundActions& out) {
   const bool frozen = record_.promised > seen_ && !spoken;
   if (!frozen &&
       stakes_.emplace(static_cast<uint8_t>(rank), frame.stake).first->second == frame.stake)
-    own_word_ |= Mask{1} << rank;
+    own_word_.Insert(rank);
   SendInputs(rank, out);
-  if (spoken && (own_word_ >> rank & 1) != 0) AskMember(rank, out);  // what came sooner was refused
+  if (spoken && own_word_.Contains(rank)) AskMember(rank, out);  // what came sooner was refused
   TryFoldAll(out);
   TryHave(out);
 }
@@ -54,7 +53,7 @@ void Round::RebuildLanes() {
   lanes_.assign(ranks(), {});
   for (uint32_t c = 0; c < duties_.size(); ++c) {
     const Duty& duty = duties_[c];
-    if (duty.owner == self() || duty.holders != 0 || slots_[c].held()) continue;
+    if (duty.owner == self() || !duty.holders.empty() || slots_[c].held()) continue;
     Lane& lane = lanes_[duty.owner];
     const bool sent = duty.assigned == 0 ? duty.sent_first : duty.sent_again;
     if (sent)
@@ -67,7 +66,7 @@ void Round::RebuildLanes() {
 // An owner can take inputs once it has opened the round: its READY or its STATUS says so.
 void Round::SendInputs(int owner, RoundActions& out) {
   if (over_ || target_ || owner == self() || !Trusts(owner)) return;
-  if (((ready_ | plan_members_) >> owner & 1) == 0) return;
+  if (!(ready_ | plan_members_).Contains(owner)) return;
   Lane& lane = lanes_[static_cast<size_t>(owner)];
   while (lane.out < fixed_->spec.window_chunks && lane.next < lane.chunks.size()) {
     const uint32_t c = lane.chunks[lane.next++];
@@ -92,7 +91,7 @@ bool Round::Offers(const PeerId& from, int rank) const {
   // Vector and stake travel together: its own values do not go with what a stand-in said it is
   // worth.
   if (RankOf(from) == rank)
-    return (own_word_ >> rank & 1) != 0 || stakes_.count(static_cast<uint8_t>(rank)) == 0;
+    return own_word_.Contains(rank) || stakes_.count(static_cast<uint8_t>(rank)) == 0;
   const auto voices = voices_.find(static_cast<uint8_t>(rank));
   if (voices == voices_.end()) return false;
   const auto voice = voices->second.speaker.find(from);
@@ -117,10 +116,10 @@ bool Round::OnInput(const PeerId& from, int rank, uint32_t chunk, Ballot assigne
     if (early_ >= bound) return refuse("input_early");
   }
   Gathering& inputs = inputs_[{chunk, assigned}];
-  const Mask bit = Mask{1} << rank;
-  if (inputs.folding != 0 || ((inputs.in | inputs.bad) & bit) != 0) return refuse("input_twice");
-  inputs.in |= bit;
-  if (RankOf(from) == rank) inputs.own |= bit;
+  if (!inputs.folding.empty() || (inputs.in | inputs.bad).Contains(rank))
+    return refuse("input_twice");
+  inputs.in.Insert(rank);
+  if (RankOf(from) == rank) inputs.own.Insert(rank);
   ++progress_;
   if (assigned != duty.assigned) {
     ++early_;
@@ -137,29 +136,27 @@ void Round::OnBadInput(const PeerId& from, int rank, uint32_t chunk, Ballot assi
       assigned != duties_[chunk].assigned || pending_.count(chunk) == 0)
     return Refuse("input_stranger");
   Gathering& inputs = inputs_[{chunk, assigned}];
-  const Mask bit = Mask{1} << rank;
-  if (inputs.folding != 0 || (inputs.in & bit) != 0) return Refuse("input_twice");
-  inputs.bad |= bit;
+  if (!inputs.folding.empty() || inputs.in.Contains(rank)) return Refuse("input_twice");
+  inputs.bad.Insert(rank);
   ++counts_.bad_inputs;
   TryFold(chunk, out);
   Drain(out);
 }
 
 // ---- folding ----------------------------------------------------------------------------------
-// Adds `rank` to the mask if it contributes. False: something of it is still to come.
-bool Round::Contribution(const Gathering& inputs, int rank, Mask& mask) {
-  const Mask bit = Mask{1} << rank;
+// Adds `rank` to the contributors if it is one. False: something of it is still to come.
+bool Round::Contribution(const Gathering& inputs, int rank, RankSet& contributors) {
   if (rank == self()) {
-    mask |= bit;
+    contributors.Insert(rank);
     return true;
   }
-  if (((inputs.bad | excluded_) & bit) != 0) return true;
-  const bool member = (fixed_->members & bit) != 0;
-  const bool awaited = member && Trusts(rank) && (seen_ == 0 || (plan_members_ & bit) != 0);
-  if ((inputs.in & bit) != 0) {
+  if ((inputs.bad | excluded_).Contains(rank)) return true;
+  const bool member = fixed_->members.Contains(rank);
+  const bool awaited = member && Trusts(rank) && (seen_ == 0 || plan_members_.Contains(rank));
+  if (inputs.in.Contains(rank)) {
     const bool known = stakes_.count(static_cast<uint8_t>(rank)) > 0;
-    const bool others_word = (inputs.own & ~own_word_ & bit) != 0;
-    if (known && !others_word) mask |= bit;
+    const bool others_word = (inputs.own - own_word_).Contains(rank);
+    if (known && !others_word) contributors.Insert(rank);
     return known || !awaited;
   }
   if (awaited) return false;
@@ -172,18 +169,20 @@ void Round::TryFold(uint32_t chunk, RoundActions& out) {
   if (over_ || target_ || pending_.count(chunk) == 0) return;
   const Duty& duty = duties_[chunk];
   Gathering& inputs = inputs_[{chunk, duty.assigned}];
-  if (inputs.folding != 0) return;
-  Mask mask = 0;
+  if (!inputs.folding.empty()) return;
+  RankSet contributors;
   for (int rank = 0; rank < static_cast<int>(ranks()); ++rank)
-    if (!Contribution(inputs, rank, mask)) return;
+    if (!Contribution(inputs, rank, contributors)) return;
   for (size_t rank = 0; rank < ranks(); ++rank) {
-    const bool hole = (fixed_->members >> rank & 1) == 0;
-    if (hole && !fixed_->speakers[rank].empty() && (mask >> rank & 1) == 0) ++counts_.holes_silent;
+    const bool hole = !fixed_->members.Contains(rank);
+    if (hole && !fixed_->speakers[rank].empty() && !contributors.Contains(rank))
+      ++counts_.holes_silent;
   }
-  inputs.folding = mask;
-  FoldChunk fold{chunk, duty.assigned, mask, std::vector<double>(ranks(), 0.0)};
+  inputs.folding = contributors;
+  FoldChunk fold{chunk, duty.assigned, contributors, std::vector<double>(ranks(), 0.0)};
   for (size_t rank = 0; rank < ranks(); ++rank)
-    if ((mask >> rank & 1) != 0) fold.weights[rank] = stakes_.at(static_cast<uint8_t>(rank)).weight;
+    if (contributors.Contains(rank))
+      fold.weights[rank] = stakes_.at(static_cast<uint8_t>(rank)).weight;
   out.push_back(std::move(fold));
 }
 
@@ -194,7 +193,7 @@ void Round::TryFoldAll(RoundActions& out) {
 
 void Round::OnFolded(uint32_t chunk, Ballot assigned, uint64_t hash, RoundActions& out) {
   const auto inputs = inputs_.find({chunk, assigned});
-  if (over_ || target_ || inputs == inputs_.end() || inputs->second.folding == 0 ||
+  if (over_ || target_ || inputs == inputs_.end() || inputs->second.folding.empty() ||
       duties_[chunk].assigned != assigned)
     return Refuse("fold_superseded");
   const ChunkValue value{assigned, inputs->second.folding, hash};
@@ -209,12 +208,11 @@ void Round::OnFolded(uint32_t chunk, Ballot assigned, uint64_t hash, RoundAction
 // The own result of a chunk, to the members that it was not sent to. Suspects are left out: whoever
 // turns out to be alive is given it then, or with the plan that names it.
 void Round::Give(uint32_t chunk, const ChunkValue& value, RoundActions& out) {
-  Mask& given = duties_[chunk].given;
+  RankSet& given = duties_[chunk].given;
   for (const auto& [peer, rank] : fixed_->rank_of) {
-    const Mask bit = Mask{1} << rank;
-    const bool in_plan = seen_ == 0 || (plan_members_ & bit) != 0;
-    if (rank == self() || !Trusts(rank) || !in_plan || (given & bit) != 0) continue;
-    given |= bit;
+    const bool in_plan = seen_ == 0 || plan_members_.Contains(rank);
+    if (rank == self() || !Trusts(rank) || !in_plan || given.Contains(rank)) continue;
+    given.Insert(rank);
     out.push_back(SendResult{peer, chunk, value.assigned, value.mask, value.hash});
   }
 }
@@ -222,22 +220,22 @@ void Round::Give(uint32_t chunk, const ChunkValue& value, RoundActions& out) {
 void Round::GiveAll(RoundActions& out) {
   if (over_ || target_) return;
   for (uint32_t c = 0; c < duties_.size(); ++c) {
-    const bool own = duties_[c].owner == self() && duties_[c].holders == 0;
+    const bool own = duties_[c].owner == self() && duties_[c].holders.empty();
     if (own && slots_[c].held()) Give(c, slots_[c], out);
   }
 }
 
 // ---- results ----------------------------------------------------------------------------------
-void Round::OnResult(const PeerId& from, uint32_t chunk, Ballot assigned, Mask mask, uint64_t hash,
-                     RoundActions& out) {
+void Round::OnResult(const PeerId& from, uint32_t chunk, Ballot assigned, RankSet mask,
+                     uint64_t hash, RoundActions& out) {
   const int rank = RankOf(from);
   if (over_) return Refuse("result_late");
-  if (rank < 0 || chunk >= duties_.size() || mask == 0) return Refuse("result_stranger");
+  if (rank < 0 || chunk >= duties_.size() || mask.empty()) return Refuse("result_stranger");
   const Duty& duty = duties_[chunk];
   const ChunkValue value{assigned, mask, hash};
   if (slots_[chunk].held()) return Refuse("result_twice");
   if (duty.assigned != assigned) return Refuse("result_superseded");
-  if (duty.holders != 0 ? value != duty.want : rank != duty.owner)
+  if (!duty.holders.empty() ? value != duty.want : rank != duty.owner)
     return Refuse("result_unplanned");
   out.push_back(StoreResult{chunk, assigned});
   FillSlot(chunk, value, out);
@@ -251,7 +249,7 @@ void Round::FillSlot(uint32_t chunk, const ChunkValue& value, RoundActions& out)
   ++progress_;
   duty.fetching = -1;
   const bool sent = duty.assigned == 0 ? duty.sent_first : duty.sent_again;
-  if (duty.holders == 0 && duty.owner != self() && sent) {
+  if (duty.holders.empty() && duty.owner != self() && sent) {
     Lane& lane = lanes_[duty.owner];
     if (lane.out > 0) --lane.out;
     SendInputs(duty.owner, out);
@@ -278,7 +276,7 @@ void Round::TryHave(RoundActions& out) {
   if (target_) {
     if (missing_ > 0) return;
     const Decided decided = *target_;
-    const bool named = (decided.held.members >> self() & 1) != 0;
+    const bool named = decided.held.members.Contains(self());
     const Outcome outcome = decided.ballot == 0 ? Outcome::kFast
                             : named             ? Outcome::kRepaired
                                                 : Outcome::kAdopted;

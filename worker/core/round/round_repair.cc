@@ -1,26 +1,24 @@
 // Plans and decisions in a Round: taking a PLAN, adopting DECIDED, fetching results.
-#include <bit>
-
 #include "worker/core/round/round.h"
 
 namespace crowdsurf::worker {
 
 // ---- what came makes sense --------------------------------------------------------------------
 bool Round::Sound(const Plan& plan) const {
-  if (plan.members == 0 || (plan.members & ~fixed_->members) != 0) return false;
+  if (plan.members.empty() || !fixed_->members.ContainsAll(plan.members)) return false;
   for (const auto& [rank, stake] : plan.stakes)
     if (rank >= ranks() || !worker::Sound(stake)) return false;
   if (plan.abort) return plan.chunks.empty();
   if (plan.chunks.size() != duties_.size()) return false;
   for (size_t c = 0; c < plan.chunks.size(); ++c) {
     const PlanChunk& chunk = plan.chunks[c];
-    if (chunk.owner >= ranks() || (plan.members >> chunk.owner & 1) == 0) return false;
-    if (chunk.holders == 0) {
+    if (chunk.owner >= ranks() || !plan.members.Contains(chunk.owner)) return false;
+    if (chunk.holders.empty()) {
       if (chunk.value.held()) return false;
       const bool first = chunk.assigned == 0 && chunk.owner == fixed_->spec.chunks[c].owner;
       if (!first && chunk.assigned != plan.ballot) return false;
     } else {
-      if ((chunk.holders & ~plan.members) != 0 || !InGroup(chunk.value.mask)) return false;
+      if (!plan.members.ContainsAll(chunk.holders) || !InGroup(chunk.value.mask)) return false;
       if (chunk.value.assigned != chunk.assigned || chunk.assigned > plan.ballot) return false;
     }
   }
@@ -28,7 +26,7 @@ bool Round::Sound(const Plan& plan) const {
 }
 
 bool Round::Sound(const HeldValue& held) const {
-  if (held.members == 0 || (held.members & ~fixed_->members) != 0) return false;
+  if (held.members.empty() || !fixed_->members.ContainsAll(held.members)) return false;
   if (held.value.abort) return held.value.chunks.empty() && held.value.stakes.empty();
   if (held.value.chunks.size() != duties_.size() || held.value.stakes.size() != ranks())
     return false;
@@ -40,8 +38,8 @@ bool Round::Sound(const HeldValue& held) const {
 }
 
 // Not empty, and of ranks that exist.
-bool Round::InGroup(Mask mask) const {
-  return mask != 0 && (ranks() == kMaxRanks || mask >> ranks() == 0);
+bool Round::InGroup(RankSet set) const {
+  return !set.empty() && RankSet::FirstRanks(ranks()).ContainsAll(set);
 }
 
 // ---- plans ------------------------------------------------------------------------------------
@@ -59,7 +57,7 @@ void Round::On(const PeerId& from, const Plan& frame, RoundActions& out) {
   }
   if (frame.ballot <= seen_) return Refuse("plan_twice");
   if (branch_ != (frame.branch ? frame.ballot : 0)) return Refuse("other_branch");
-  if (!Sound(frame) || (frame.members >> self() & 1) == 0) return Refuse("plan_unsound");
+  if (!Sound(frame) || !frame.members.Contains(self())) return Refuse("plan_unsound");
   if (!over_) return TakePlan(frame, out);
   // Applied before, and asked into a branch: the plan must be that value.
   bool same = Applied(over_->outcome) && !frame.abort;
@@ -85,7 +83,7 @@ void Round::NotePlan(const Plan& plan) {
     if (fresh || known->second == stake) continue;
     // What was said of another value is void.
     known->second = stake;
-    own_word_ &= ~(Mask{1} << rank);
+    own_word_.Erase(rank);
     voices_.erase(rank);
     std::erase_if(asked_, [of = rank](const auto& asked) { return asked.first.first == of; });
   }
@@ -111,7 +109,7 @@ void Round::TakePlan(const Plan& plan, RoundActions& out) {
   Greet(out);
   AskSpeakers(out);
   for (int rank = 0; rank < static_cast<int>(ranks()); ++rank)
-    if (plans_.size() > 1 || (doubted_ >> rank & 1) != 0) AskMember(rank, out);
+    if (plans_.size() > 1 || doubted_.Contains(rank)) AskMember(rank, out);
   FetchMissing(out);
   TryFoldAll(out);
   TryHave(out);
@@ -120,25 +118,25 @@ void Round::TakePlan(const Plan& plan, RoundActions& out) {
 void Round::Assign(uint32_t chunk, const PlanChunk& to, RoundActions& out) {
   Duty& duty = duties_[chunk];
   ChunkValue& slot = slots_[chunk];
-  const bool keep = slot.assigned == to.assigned && (to.holders == 0 || slot == to.value);
+  const bool keep = slot.assigned == to.assigned && (to.holders.empty() || slot == to.value);
   if (slot.held() && !keep) {
     // What this plan makes void must not be offered to a later one as complete.
     slot = ChunkValue();
-    duty.given = 0;
+    duty.given = {};
     ++missing_;
     complete_.reset();
     out.push_back(EmptySlot{chunk});
   }
   if (duty.assigned != to.assigned) {
     duty.sent_again = false;
-    duty.given = 0;
+    duty.given = {};
   }
   duty.assigned = to.assigned;
   duty.owner = to.owner;
   duty.holders = to.holders;
   duty.want = to.value;
   duty.fetching = -1;
-  if (to.owner == self() && to.holders == 0 && !slot.held())
+  if (to.owner == self() && to.holders.empty() && !slot.held())
     pending_.insert(chunk);
   else
     pending_.erase(chunk);
@@ -152,7 +150,7 @@ void Round::DropStale(RoundActions& out) {
       ++it;
       continue;
     }
-    if ((it->second.in | it->second.folding) != 0) out.push_back(DropInputs{chunk, assigned});
+    if (!(it->second.in | it->second.folding).empty()) out.push_back(DropInputs{chunk, assigned});
     it = inputs_.erase(it);
   }
   early_ = 0;
@@ -162,9 +160,9 @@ void Round::DropStale(RoundActions& out) {
 void Round::On(const PeerId& from, const Decided& frame, RoundActions& out) {
   const int rank = RankOf(from);
   if (rank < 0) return Refuse("stranger");
-  if ((left_ >> rank & 1) != 0) return Refuse("left");
+  if (left_.Contains(rank)) return Refuse("left");
   if (!Sound(frame.held)) return Refuse("decided_unsound");
-  const bool named = (frame.held.members >> self() & 1) != 0;
+  const bool named = frame.held.members.Contains(self());
   if (branch_ != (frame.branch ? frame.ballot : 0) || (frame.branch && !named))
     return Refuse("other_branch");
   const Digest root = RootOf(frame.held.value);
@@ -186,7 +184,7 @@ void Round::On(const PeerId& from, const Decided& frame, RoundActions& out) {
 }
 
 // Applied before the branch was decided: only the membership is news.
-void Round::JoinBranch(Ballot ballot, Mask members, RoundActions& out) {
+void Round::JoinBranch(Ballot ballot, RankSet members, RoundActions& out) {
   if (over_branch_ && over_->ballot == ballot) return;
   over_->ballot = ballot;
   over_->members = members;
@@ -204,7 +202,7 @@ void Round::Adopt(const Decided& decided, RoundActions& out) {
   }
   const RoundValue& value = decided.held.value;
   for (size_t rank = 0; rank < ranks(); ++rank)
-    if ((ContributorsOf(value) >> rank & 1) != 0)
+    if (ContributorsOf(value).Contains(rank))
       stakes_[static_cast<uint8_t>(rank)] = value.stakes[rank];
   for (uint32_t c = 0; c < value.chunks.size(); ++c) {
     PlanChunk chunk;
@@ -220,16 +218,16 @@ void Round::Adopt(const Decided& decided, RoundActions& out) {
   TryHave(out);
 }
 
-Mask Round::TrustedHolders(const Duty& duty) const {
-  return duty.holders & ~suspected_ & ~left_ & ~(Mask{1} << self());
+RankSet Round::TrustedHolders(const Duty& duty) const {
+  return duty.holders - suspected_ - left_ - own_rank();
 }
 
 // The value is decided, and nobody is left who could give all of it.
 bool Round::HoldersDied() const {
   if (!target_) return false;
-  const Mask gone = reset_ | left_ | Mask{1} << self();
+  const RankSet gone = reset_ | left_ | own_rank();
   for (size_t c = 0; c < duties_.size(); ++c)
-    if (!slots_[c].held() && (duties_[c].holders & ~gone) == 0) return true;
+    if (!slots_[c].held() && gone.ContainsAll(duties_[c].holders)) return true;
   return false;
 }
 
@@ -239,15 +237,15 @@ void Round::FetchMissing(RoundActions& out) {
   std::map<int, std::vector<uint32_t>> fetches;
   for (uint32_t c = 0; c < duties_.size(); ++c) {
     Duty& duty = duties_[c];
-    if (slots_[c].held() || duty.holders == 0 || duty.fetching >= 0) continue;
-    Mask from = TrustedHolders(duty);
+    if (slots_[c].held() || duty.holders.empty() || duty.fetching >= 0) continue;
+    RankSet from = TrustedHolders(duty);
     // The value is decided: a suspect that holds it is worth a try when there is nobody else.
-    if (from == 0 && target_) from = duty.holders & ~left_ & ~(Mask{1} << self());
-    if (from == 0) continue;
-    const auto holders = static_cast<size_t>(std::popcount(from));
-    for (size_t turn = (c + static_cast<size_t>(self()) + fetch_turn_) % holders; turn > 0; --turn)
-      from &= from - 1;
-    duty.fetching = std::countr_zero(from);
+    if (from.empty() && target_) from = duty.holders - left_ - own_rank();
+    if (from.empty()) continue;
+    for (size_t turn = (c + static_cast<size_t>(self()) + fetch_turn_) % from.size(); turn > 0;
+         --turn)
+      from.Erase(from.first());
+    duty.fetching = static_cast<int>(from.first());
     fetches[duty.fetching].push_back(c);
   }
   for (auto& [rank, chunks] : fetches) Emit(PeerAt(rank), Fetch{std::move(chunks)}, out);

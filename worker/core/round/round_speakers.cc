@@ -9,8 +9,8 @@ namespace crowdsurf::worker {
 // A hole always; a member once a plan left it out, or is there and it fell silent since.
 bool Round::SpokenFor(int rank) const {
   if (fixed_->speakers[static_cast<size_t>(rank)].empty() || rank == self()) return false;
-  if ((fixed_->members >> rank & 1) == 0) return true;
-  return seen_ > 0 && ((plan_members_ >> rank & 1) == 0 || !Trusts(rank));
+  if (!fixed_->members.Contains(rank)) return true;
+  return seen_ > 0 && (!plan_members_.Contains(rank) || !Trusts(rank));
 }
 
 // Some speaker may still send inputs of `rank`.
@@ -88,7 +88,7 @@ void Round::AskSpeakers(RoundActions& out) {
     const auto rank = static_cast<uint8_t>(r);
     for (const uint32_t chunk : pending_) {
       const Gathering& inputs = inputs_[{chunk, duties_[chunk].assigned}];
-      if (inputs.folding != 0 || ((inputs.in | inputs.bad) >> r & 1) != 0) continue;
+      if (!inputs.folding.empty() || (inputs.in | inputs.bad).Contains(r)) continue;
       const auto asked = asked_.find({rank, chunk});
       if (asked != asked_.end() && asked->second.second == duties_[chunk].assigned &&
           !Distrusts(asked->second.first))
@@ -147,7 +147,7 @@ void Round::On(const PeerId& from, const Ask& frame, RoundActions& out) {
   if (over_ || target_) return Refuse("ask_late");
   for (const uint32_t c : frame.chunks) {
     if (c >= duties_.size() || duties_[c].assigned != frame.assigned || duties_[c].owner != rank ||
-        duties_[c].holders != 0 || slots_[c].held()) {
+        !duties_[c].holders.empty() || slots_[c].held()) {
       Refuse("ask_superseded");
       continue;
     }
@@ -161,12 +161,12 @@ void Round::On(const PeerId& from, const Ask& frame, RoundActions& out) {
 // The inputs of `rank` that must be on their way, once more: a connection broke, they may be lost.
 void Round::AskMember(int rank, RoundActions& out) {
   if (rank == self() || !Trusts(rank)) return;
-  if (seen_ > 0 && (plan_members_ >> rank & 1) == 0) return;
+  if (seen_ > 0 && !plan_members_.Contains(rank)) return;
   std::map<Ballot, std::vector<uint32_t>> asks;
   size_t window = fixed_->spec.window_chunks;
   for (const uint32_t chunk : pending_) {
     const Gathering& inputs = inputs_[{chunk, duties_[chunk].assigned}];
-    if (inputs.folding != 0 || ((inputs.in | inputs.bad) >> rank & 1) != 0) continue;
+    if (!inputs.folding.empty() || (inputs.in | inputs.bad).Contains(rank)) continue;
     asks[duties_[chunk].assigned].push_back(chunk);
     if (--window == 0) break;
   }

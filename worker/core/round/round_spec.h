@@ -12,12 +12,12 @@
 #include <vector>
 
 #include "base/id.h"
+#include "worker/core/round/rank_set.h"
 #include "worker/core/view/view.h"
 #include "worker/core/view/witness.h"
 
 namespace crowdsurf::worker {
 
-using Mask = uint64_t;  // a bit per rank (cell) of the group
 inline constexpr size_t kMaxRanks = 64;
 inline constexpr size_t kMaxChunks = 1 << 20;  // of a round: 128 GiB of float32 at 128 KiB
 inline constexpr size_t kMaxLateSpeaks = 8;    // SPEAKs a rank that wait for a PLAN

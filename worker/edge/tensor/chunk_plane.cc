@@ -64,7 +64,7 @@ void ChunkPlane::OnFrame(const PeerId& from, const TensorHeader& header, Bytes p
                        .rank = header.rank,
                        .chunk = header.chunk,
                        .assigned = header.assigned,
-                       .mask = header.mask,
+                       .mask = RankSet::FromBits(header.mask),
                        .hash = header.hash,
                        .finite = true};
   if (!round) {
@@ -183,7 +183,7 @@ ChunkPlane::Sent ChunkPlane::TrySendResult(const PeerId& to, const ResultSend& w
   header.rank = static_cast<uint8_t>(open->second.self);
   header.chunk = what.chunk;
   header.assigned = what.assigned;
-  header.mask = what.mask;
+  header.mask = what.mask.bits();
   header.hash = what.hash;
   SharedBytes wire = reducer_.Result(what.round, what.chunk);
   if (what.call != calls_ && TensorPayloadHash(header.instance, *wire) != what.hash)

@@ -87,7 +87,7 @@ class ChunkPlane {
     RoundHandle round;
     uint32_t chunk;
     Ballot assigned;
-    Mask mask;
+    RankSet mask = {};
     uint64_t hash;
     uint64_t call;  // its number: in a later one another result may lie there
   };

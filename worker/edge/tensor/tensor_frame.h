@@ -39,7 +39,7 @@ struct TensorHeader {
   uint32_t payload_bytes = 0;
   uint32_t chunk = 0;
   InstanceId instance{};
-  Mask mask = 0;
+  uint64_t mask = 0;  // kResult: RankSet::bits of the contributors; kMix: a sequence number
   uint64_t hash = 0;
   bool operator==(const TensorHeader&) const = default;
 };

@@ -88,14 +88,14 @@ TEST(PartitionTest, NoTransferBetweenTwoMembersHelps) {
 }
 
 TEST(PartitionTest, ChunksCoverEverySharedElementOnce) {
-  const std::vector<ChunkSpan> chunks = MakeChunks({7, 0, 10}, 0b101, 4);
+  const std::vector<ChunkSpan> chunks = MakeChunks({7, 0, 10}, RankSet::Of(0, 2), 4);
   const std::vector<ChunkSpan> expected = {{0, 0, 4}, {0, 4, 3}, {2, 7, 4}, {2, 11, 4}, {2, 15, 2}};
   EXPECT_EQ(chunks, expected);
 }
 
 TEST(PartitionTest, NoElementsAreOneEmptyChunkOfTheFirstMember) {
   const std::vector<ChunkSpan> expected = {{1, 0, 0}};
-  EXPECT_EQ(MakeChunks({0, 0, 0}, 0b110, 4), expected);
+  EXPECT_EQ(MakeChunks({0, 0, 0}, RankSet::Of(1, 2), 4), expected);
 }
 
 TEST(PartitionTest, ABandwidthClassKeepsTheBandwidthToAQuarterOctave) {

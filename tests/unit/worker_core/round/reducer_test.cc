@@ -62,7 +62,7 @@ TEST(ReducerTest, FoldIsTheSumInRankOrderTimesTheReciprocal) {
   Group<float> group(WireFormat::kFloat32);
   group.Collect(0, 0);
   const std::vector<double> weights = {3, 1, 0, 7};
-  group.all[0]->reducer.Fold(kRound, {0, 0, 0b1111, weights});
+  group.all[0]->reducer.Fold(kRound, {0, 0, RankSet::FromBits(0b1111), weights});
   for (size_t i = 0; i < 600; ++i) {
     volatile float sum = 0;  // scaled by 2^-2, which is exact
     for (size_t rank = 0; rank < 4; ++rank) {
@@ -77,7 +77,7 @@ TEST(ReducerTest, FoldIsTheSumInRankOrderTimesTheReciprocal) {
 TEST(ReducerTest, DoubleFoldIsTheWeightedMean) {
   Group<double> group(WireFormat::kFloat32);
   group.Collect(1, 1);
-  group.all[1]->reducer.Fold(kRound, {1, 0, 0b1011, {2, 5, 100, 0.5}});
+  group.all[1]->reducer.Fold(kRound, {1, 0, RankSet::FromBits(0b1011), {2, 5, 100, 0.5}});
   for (size_t i = 600; i < kElements; ++i) {
     const double want =
         (2 * group.all[0]->input[i] + 5 * group.all[1]->input[i] + 0.5 * group.all[3]->input[i]) /
@@ -89,7 +89,7 @@ TEST(ReducerTest, DoubleFoldIsTheWeightedMean) {
 TEST(ReducerTest, AllWeightsZeroGiveThePlainMean) {
   Group<double> group(WireFormat::kFloat32, 3);
   group.Collect(0, 0);
-  group.all[0]->reducer.Fold(kRound, {0, 0, 0b111, {0, 0, 0}});
+  group.all[0]->reducer.Fold(kRound, {0, 0, RankSet::FromBits(0b111), {0, 0, 0}});
   for (size_t i = 0; i < 600; ++i) {
     const double want =
         (group.all[0]->input[i] + group.all[1]->input[i] + group.all[2]->input[i]) / 3;
@@ -101,7 +101,7 @@ TEST(ReducerTest, HugeAndTinyWeightsNeitherOverflowNorVanish) {
   for (const double size : {1e300, 1e-300}) {
     Group<float> group(WireFormat::kFloat32, 2);
     group.Collect(0, 0);
-    group.all[0]->reducer.Fold(kRound, {0, 0, 0b11, {size, 3 * size}});
+    group.all[0]->reducer.Fold(kRound, {0, 0, RankSet::FromBits(0b11), {size, 3 * size}});
     for (size_t i = 0; i < 600; ++i) {
       const double want = (static_cast<double>(group.all[0]->input[i]) +
                            3.0 * static_cast<double>(group.all[1]->input[i])) /
@@ -118,7 +118,7 @@ TEST(ReducerTest, EverybodyEndsWithTheBitsOfTheOwnerInEveryFormat) {
     for (const uint32_t chunk : {0u, 1u}) {
       group.Collect(chunk, chunk);
       Reducer<float>& owner = group.all[chunk]->reducer;
-      const uint64_t hash = owner.Fold(kRound, {chunk, 0, 0b1111, {1, 2, 3, 4}});
+      const uint64_t hash = owner.Fold(kRound, {chunk, 0, RankSet::FromBits(0b1111), {1, 2, 3, 4}});
       const SharedBytes result = owner.Result(kRound, chunk);
       EXPECT_EQ(ContentHash(*result, ContentKey(Instance(1))), hash);
       for (auto& member : group.all) {
@@ -137,9 +137,9 @@ TEST(ReducerTest, AnotherRankOrderGivesOtherBits) {  // the fault that the order
   const auto view = [](const std::vector<float>& v) {
     return ByteView(reinterpret_cast<const uint8_t*>(v.data()), v.size() * 4);
   };
-  const auto straight = FoldInputs<float>(WireFormat::kFloat32, 0b111, {1, 3, 5},
+  const auto straight = FoldInputs<float>(WireFormat::kFloat32, RankSet::FromBits(0b111), {1, 3, 5},
                                           {view(a), view(b), view(c)}, kElements);
-  const auto turned = FoldInputs<float>(WireFormat::kFloat32, 0b111, {5, 3, 1},
+  const auto turned = FoldInputs<float>(WireFormat::kFloat32, RankSet::FromBits(0b111), {5, 3, 1},
                                         {view(c), view(b), view(a)}, kElements);
   EXPECT_NE(straight, turned);
 }
@@ -152,7 +152,7 @@ TEST(ReducerTest, AssignmentsOfAChunkAreKeptApart) {
   owner.KeepInput(kRound, 1, 0, 3, honest);
   owner.KeepInput(kRound, 1, 0, 3, Bytes(honest.size(), 0));  // a second one is ignored
   EXPECT_EQ(owner.held_bytes(), 2 * honest.size());
-  owner.Fold(kRound, {0, 3, 0b11, {1, 1}});
+  owner.Fold(kRound, {0, 3, RankSet::FromBits(0b11), {1, 1}});
   EXPECT_FLOAT_EQ(group.all[0]->output[5],
                   (group.all[0]->input[5] + group.all[1]->input[5]) * 0.5f);
   EXPECT_EQ(owner.held_bytes(), honest.size());
@@ -195,7 +195,7 @@ TEST(ReducerTest, ManyResultsAreReservedBeyondTheServedCache) {
   reducer.Open(kRound, Instance(2), 0, chunks, WireFormat::kFloat16, from, to);
   std::vector<Bytes> first;
   for (uint32_t i = 0; i < 100; ++i) {
-    reducer.Fold(kRound, {i, 0, 0b1, {1}});
+    reducer.Fold(kRound, {i, 0, RankSet::FromBits(0b1), {1}});
     first.push_back(*reducer.Result(kRound, i));
   }
   for (uint32_t i = 0; i < 100; ++i) EXPECT_EQ(*reducer.Result(kRound, i), first[i]);

@@ -15,14 +15,15 @@ InstanceId Instance() {
 RoundValue SomeValue(Rng& rng, size_t chunks) {
   RoundValue value;
   for (size_t c = 0; c < chunks; ++c)
-    value.chunks.push_back({static_cast<Ballot>(rng.Uniform(3)), 1 + rng.Uniform(15), rng.Next()});
+    value.chunks.push_back(
+        {static_cast<Ballot>(rng.Uniform(3)), RankSet::FromBits(1 + rng.Uniform(15)), rng.Next()});
   value.stakes = {{1, 2, {3, 4}}, {}, {2.5, 0, {}}, {1e300, 0, {}}};
   return value;
 }
 
 std::vector<FrameBody> AllBodies(Rng& rng) {
   const RoundValue value = SomeValue(rng, 9);
-  const HeldValue held{7, value};
+  const HeldValue held{RankSet::FirstRanks(3), value};
   StatusFrame status;
   status.ballot = 5;
   status.complete = 0;
@@ -33,9 +34,10 @@ std::vector<FrameBody> AllBodies(Rng& rng) {
   status.stakes = {{0, {1.5, 1, {7, 70}, Sha256(AsBytes("v"))}}, {63, Stake()}};
   Plan plan;
   plan.ballot = 9;
-  plan.members = 3;
+  plan.members = RankSet::Of(0, 1);
   plan.stakes = {{1, {2, 3, {4, 5}}}};
-  plan.chunks = {{0, 1, 0, {}}, {9, 0, 0, {}}, {2, 1, 2, {2, 3, 77}}};
+  plan.chunks = {
+      {0, 1, {}, {}}, {9, 0, {}, {}}, {2, 1, RankSet::Of(1), {2, RankSet::Of(0, 1), 77}}};
   return {Ready{{3, 2, {1, 10}}, Sha256(AsBytes("s")), {}, {}},
           Speak{2, {4, 5, {6, 7}}, Sha256(AsBytes("r"))},
           Ask{1, 2, {3, 4}},
@@ -95,10 +97,10 @@ TEST(RoundCodecTest, GarbageIsRefusedAndNeverCrashes) {
 
 TEST(RoundCodecTest, AManifestOfFourThousandChunksIsUnder64KiB) {
   Rng rng(3);
-  HeldValue held{7, SomeValue(rng, 4096)};
+  HeldValue held{RankSet::FirstRanks(3), SomeValue(rng, 4096)};
   for (size_t c = 0; c < held.value.chunks.size(); ++c) {
     held.value.chunks[c].assigned = c < 2000 ? 0 : 5;
-    held.value.chunks[c].mask = c < 3000 ? 7 : 3;
+    held.value.chunks[c].mask = RankSet::FirstRanks(c < 3000 ? 3 : 2);
   }
   EXPECT_LT(EncodeHeldValue(held).size(), size_t{64} << 10);
 }
@@ -108,7 +110,8 @@ TEST(RoundCodecTest, AnyChangeOfAValueChangesItsRoot) {
   const RoundValue value = SomeValue(rng, 3);
   std::vector<RoundValue> others(8, value);
   others[0].chunks[1].hash ^= 1;
-  others[1].chunks[2].mask ^= 1;
+  RankSet& mask = others[1].chunks[2].mask;
+  mask = RankSet::FromBits(mask.bits() ^ 1);
   others[2].chunks[0].assigned ^= 1;
   others[3].stakes[0].weight = 2;
   others[4].stakes[0].samples = 1;

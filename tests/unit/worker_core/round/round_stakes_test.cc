@@ -93,9 +93,9 @@ TEST_F(RoundStakes, WhatIsSaidBetweenStatusAndPlanWaits) {
   Say(kSpeaker, Speak{1, kSpoken, {}});
   Plan plan;
   plan.ballot = 2;
-  plan.members = 3;
+  plan.members = RankSet::Of(0, 1);
   plan.stakes = {{0, Spec().stake}, {1, kOwn}};
-  plan.chunks = {{0, 0, 0, {}}, {0, 1, 0, {}}};
+  plan.chunks = {{0, 0, {}, {}}, {0, 1, {}, {}}};
   Say(1, plan);
   EXPECT_TRUE(round.OnInput(PeerAt(1), 1, 0, 0, out));
   const auto* fold = std::get_if<FoldChunk>(&out.back());
@@ -109,7 +109,7 @@ TEST(RoundPlanStakes, AMemberOfThePlanIsWorthWhatItSaysItself) {
   question.spec = &spec;
   question.ballot = 3;
   StatusFrame first;
-  first.held = {{0, 3, 77}, {}};  // folded with what the stand-in said
+  first.held = {{0, RankSet::FromBits(3), 77}, {}};  // folded with what the stand-in said
   first.served = {0};
   first.stakes = {{0, spec.stake}, {1, kSpoken}};
   StatusFrame second;
@@ -119,9 +119,10 @@ TEST(RoundPlanStakes, AMemberOfThePlanIsWorthWhatItSaysItself) {
   const auto plan = MakePlan(question);
   ASSERT_TRUE(plan.has_value());
   EXPECT_EQ(plan->stakes.at(1), kOwn);
-  EXPECT_EQ(plan->excluded, 0U);
+  EXPECT_EQ(plan->excluded, RankSet::FromBits(0));
   for (const PlanChunk& chunk : plan->chunks) {
-    EXPECT_EQ(chunk.holders, 0U) << "a result of the other stake must not be kept";
+    EXPECT_EQ(chunk.holders, RankSet::FromBits(0))
+        << "a result of the other stake must not be kept";
     EXPECT_EQ(chunk.assigned, 3);
   }
 }
@@ -139,7 +140,7 @@ TEST(RoundPlanStakes, OfAnOutsiderInDisputeNothingIsTaken) {
   question.statuses[1] = status;
   const auto plan = MakePlan(question);
   ASSERT_TRUE(plan.has_value());
-  EXPECT_EQ(plan->excluded, Mask{1} << 2);
+  EXPECT_EQ(plan->excluded, RankSet::Of(2));
 }
 
 // Rank 1 served its chunk and died; its READY came to nobody in time. A value with a contributor
@@ -150,13 +151,13 @@ TEST(RoundPlanStakes, AResultOfAContributorWhoseStakeNobodyKnowsIsReducedAgain) 
   question.spec = &spec;
   question.ballot = 3;
   StatusFrame status;
-  status.held = {{0, 1, 77}, {0, 3, 78}};
+  status.held = {{0, RankSet::FromBits(1), 77}, {0, RankSet::FromBits(3), 78}};
   status.stakes = {{0, spec.stake}};
   question.statuses[0] = status;
   const auto plan = MakePlan(question);
   ASSERT_TRUE(plan.has_value());
-  EXPECT_EQ(plan->chunks[0].holders, 1U);
-  EXPECT_EQ(plan->chunks[1].holders, 0U);
+  EXPECT_EQ(plan->chunks[0].holders, RankSet::FromBits(1));
+  EXPECT_EQ(plan->chunks[1].holders, RankSet::FromBits(0));
   EXPECT_EQ(plan->chunks[1].assigned, 3);
 }
 
@@ -170,19 +171,19 @@ TEST(RoundPlanStakes, ACompleteBallotWithTwoStakesOfOneRankIsNotKept) {
   question.ballot = 4;
   StatusFrame status;
   status.complete = 3;
-  status.held = {{0, 7, 77}, {0, 7, 78}};
+  status.held = {{0, RankSet::FromBits(7), 77}, {0, RankSet::FromBits(7), 78}};
   status.stakes = {{0, spec.stake}, {1, kOwn}, {2, kSpoken}};
   question.statuses[0] = status;
   status.stakes[2].holds = Sha256(AsBytes("another value of the same weight"));
   question.statuses[1] = status;
   const auto plan = MakePlan(question);
   ASSERT_TRUE(plan.has_value());
-  EXPECT_EQ(plan->excluded, Mask{1} << 2);
+  EXPECT_EQ(plan->excluded, RankSet::Of(2));
   for (const PlanChunk& chunk : plan->chunks) EXPECT_EQ(chunk.assigned, 4);
   question.statuses[1].stakes = question.statuses[0].stakes;
   const auto kept = MakePlan(question);
   ASSERT_TRUE(kept.has_value());
-  for (const PlanChunk& chunk : kept->chunks) EXPECT_EQ(chunk.holders, 3U);
+  for (const PlanChunk& chunk : kept->chunks) EXPECT_EQ(chunk.holders, RankSet::FromBits(3));
 }
 
 // An applied value is decided, so a branch keeps it, although its members differ about a stake of a
@@ -197,7 +198,7 @@ TEST(RoundPlanStakes, AnAppliedValueIsKeptThoughAStakeInItIsDisputed) {
   StatusFrame applied;
   applied.branch = true;
   applied.complete = 0;
-  applied.held = {{0, 7, 77}, {0, 7, 78}};
+  applied.held = {{0, RankSet::FromBits(7), 77}, {0, RankSet::FromBits(7), 78}};
   applied.stakes = {{0, spec.stake}, {1, kOwn}, {2, kSpoken}};
   StatusFrame other;
   other.branch = true;
@@ -206,13 +207,13 @@ TEST(RoundPlanStakes, AnAppliedValueIsKeptThoughAStakeInItIsDisputed) {
   question.statuses = {{0, applied}, {1, other}};
   const auto undecided = MakePlan(question);
   ASSERT_TRUE(undecided.has_value());
-  for (const PlanChunk& chunk : undecided->chunks) EXPECT_EQ(chunk.holders, 0U);
+  for (const PlanChunk& chunk : undecided->chunks) EXPECT_EQ(chunk.holders, RankSet::FromBits(0));
   question.statuses[0].applied = true;
   const auto plan = MakePlan(question);
   ASSERT_TRUE(plan.has_value());
   EXPECT_EQ(plan->stakes.at(2), kSpoken);
   for (size_t c = 0; c < 2; ++c) {
-    EXPECT_EQ(plan->chunks[c].holders, 1U);
+    EXPECT_EQ(plan->chunks[c].holders, RankSet::FromBits(1));
     EXPECT_EQ(plan->chunks[c].value, applied.held[c]);
   }
 }
@@ -223,8 +224,8 @@ class RoundOrphan : public RoundStakes {
   void SetUp() override {
     round.Start(out);
     Decided decided{.ballot = 2, .branch = false, .held = {}};
-    decided.held.members = 2;
-    decided.held.value.chunks = {{0, 2, 7}, {0, 2, 8}};
+    decided.held.members = RankSet::Of(1);
+    decided.held.value.chunks = {{0, RankSet::FromBits(2), 7}, {0, RankSet::FromBits(2), 8}};
     decided.held.value.stakes = {{}, kOwn};
     Say(1, decided);
     ASSERT_EQ(round.phase(), Round::Phase::kAdopting);
@@ -258,7 +259,7 @@ TEST_F(RoundOrphan, WhoseHoldersHaveGoneOnEndsAtOnce) {
 
 TEST(RoundValueStakes, TheLatestCountOfTheContributorsIsTheValues) {
   RoundValue value;
-  value.chunks = {{0, 3, 1}};
+  value.chunks = {{0, RankSet::FromBits(3), 1}};
   value.stakes = {{1, 10, {4, 100}}, {2, 30, {5, 90}}};
   EXPECT_EQ(StakeOf(value), (Stake{3, 40, {5, 90}}));
 }

@@ -134,7 +134,7 @@ TEST(RoundTest, WithoutFaultsAllApplyOnTheFastPathWithTheGroupsWeight) {
     ASSERT_TRUE(group.at(i).over());
     EXPECT_EQ(group.at(i).outcome()->outcome, Outcome::kFast);
     EXPECT_EQ(group.at(i).outcome()->stake.weight, 6);
-    EXPECT_EQ(group.at(i).outcome()->contributors, 7U);
+    EXPECT_EQ(group.at(i).outcome()->contributors, RankSet::FromBits(7));
     EXPECT_EQ(group.at(i).outcome()->root, group.at(0).outcome()->root);
     EXPECT_EQ(group.at(i).ballot(), 0);
     EXPECT_EQ(group.Count<FoldChunk>(i), 1U);
@@ -170,7 +170,7 @@ TEST(RoundTest, AnOwnerThatDiesIsReplacedInTheSameRound) {
   for (int i = 0; i < 2; ++i) {
     ASSERT_TRUE(group.at(i).over());
     EXPECT_EQ(group.at(i).outcome()->outcome, Outcome::kRepaired);
-    EXPECT_EQ(group.at(i).outcome()->members, 3U);
+    EXPECT_EQ(group.at(i).outcome()->members, RankSet::FromBits(3));
     EXPECT_EQ(group.at(i).outcome()->root, group.at(0).outcome()->root);
     EXPECT_EQ(group.at(i).counts().chunks_reduced_again, 1U);
   }
@@ -235,7 +235,7 @@ TEST(RoundTest, AResultWithheldFromASuspectIsGivenOnceItIsTrusted) {
     for (int i = 0; i < kMembers; ++i) {
       ASSERT_TRUE(group.at(i).over()) << i << " trusted by the plan " << trusted_by_the_plan;
       EXPECT_EQ(group.at(i).outcome()->root, group.at(0).outcome()->root);
-      EXPECT_EQ(group.at(i).outcome()->members, 7U);
+      EXPECT_EQ(group.at(i).outcome()->members, RankSet::FromBits(7));
     }
   }
 }
@@ -256,7 +256,7 @@ TEST(RoundTest, ALateResultOfASupersededAssignmentIsRefused) {
   group.Suspect(1, 2);
   group.Settle([](const RoundAction& action) { return !Is<Have>(action); });
   group.Do(0, [](Round& r, RoundActions& out) {
-    r.OnResult(PeerAt(2), 2, 0, 7, 102, out);
+    r.OnResult(PeerAt(2), 2, 0, RankSet::FirstRanks(3), 102, out);
     EXPECT_TRUE(out.empty());
   });
   EXPECT_EQ(group.at(0).counts().refused.at("result_twice") +
@@ -275,7 +275,7 @@ TEST(RoundTest, BadInputLeavesTheSenderOutOfThatChunk) {
   bool seen = false;
   for (const RoundAction& action : group.done[0])
     if (const auto* fold = std::get_if<FoldChunk>(&action)) {
-      EXPECT_EQ(fold->mask, 0b101U);
+      EXPECT_EQ(fold->mask, RankSet::FromBits(0b101));
       EXPECT_EQ(fold->weights, (std::vector<double>{1, 0, 3}));
       seen = true;
     }
@@ -291,7 +291,7 @@ TEST(RoundTest, AMemberWithAnotherSchemaIsDroppedFromTheRound) {
   EXPECT_EQ(group.at(0).counts().refused.at("ready_unfit"), 1U);
   ASSERT_TRUE(group.at(0).over());
   ASSERT_TRUE(group.at(1).over());
-  EXPECT_EQ(group.at(0).outcome()->members, 3U);
+  EXPECT_EQ(group.at(0).outcome()->members, RankSet::FromBits(3));
 }
 
 TEST(RoundTest, FramesOfAnotherInstanceChangeNothingButACounter) {
@@ -355,7 +355,7 @@ TEST(RoundTest, ALostWitnessQuorumEndsInABranchOfThoseWhoAreLeft) {
   group.Settle();
   ASSERT_TRUE(group.at(0).over());
   EXPECT_EQ(group.Count<BranchFormed>(0), 1U);
-  EXPECT_EQ(group.at(0).outcome()->members, 1U);
+  EXPECT_EQ(group.at(0).outcome()->members, RankSet::FromBits(1));
   EXPECT_NE(group.at(0).branch(), 0);
 }
 
