@@ -279,7 +279,7 @@ class Round {
   const PeerId* SpeakerOf(int rank, uint32_t chunk) const;
   void AskMember(int rank, RoundActions& out);
 
-  // round_member.cc: ballots as a member and witness
+  // round_ballots.cc: ballots as a member and witness
   void On(const PeerId& from, const Have& frame, RoundActions& out);
   void On(const PeerId& from, const Open& frame, RoundActions& out);
   void On(const PeerId& from, const Accept& frame, RoundActions& out);
@@ -301,7 +301,7 @@ class Round {
   StatusFrame MakeStatus(Ballot ballot, bool branch) const;
   int CoordinatorOf(Ballot ballot) const { return static_cast<int>((ballot - 1) % ranks()); }
 
-  // round_repair.cc: plans, decisions, fetching
+  // round_apply_plan.cc: plans, decisions, fetching
   void On(const PeerId& from, const Plan& frame, RoundActions& out);
   void On(const PeerId& from, const Decided& frame, RoundActions& out);
   bool Sound(const Plan& plan) const;
