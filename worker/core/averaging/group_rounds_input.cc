@@ -23,7 +23,7 @@ void GroupRounds::OpenDuties(Actions& out) {
   const Opening& opening = current_->opening;
   if (!opening.stand_ins) return;
   const GroupQuestion question = QuestionOf(opening);
-  for (const Duty& duty : DutiesOf(current_->seating, current_->cell, opening.round)) {
+  for (const SpeakerDuty& duty : DutiesOf(current_->seating, current_->cell, opening.round)) {
     // Nobody to hear it otherwise.
     if (!AnybodyIn(current_->seating, duty.hole, opening.axis)) continue;
     const GroupPlan plan = PlanOf(current_->seating, duty.hole, question);

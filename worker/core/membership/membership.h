@@ -59,22 +59,25 @@ class Membership {
   Time NextDeadline() const;
 
   // ---- messages ----
-  void On(Time now, const PeerId& from, const message::JoinRequest& request, Actions& out);
-  void On(Time now, const PeerId& from, const message::JoinAnswer& answer, Actions& out);
-  void On(Time now, const PeerId& from, const message::ViewNews& news, Actions& out);
-  void On(Time now, const PeerId& from, const message::ViewAsk& ask, Actions& out);
-  void On(Time now, const PeerId& from, const message::ViewVoteAsk& ask, Actions& out);
-  void On(Time now, const PeerId& from, const message::ViewVote& vote, Actions& out);
-  void On(Time now, const PeerId& from, const message::SeatingNews& news, Actions& out);
-  void On(Time now, const PeerId& from, const message::ViewOpen& open, Actions& out);
-  void On(Time now, const PeerId& from, const message::ViewPromise& promise, Actions& out);
-  void On(Time now, const PeerId& from, const message::ViewAccept& accept, Actions& out);
-  void On(Time now, const PeerId& from, const message::ViewAccepted& accepted, Actions& out);
-  void On(Time now, const PeerId& from, const message::BranchOpen& open, Actions& out);
-  void On(Time now, const PeerId& from, const message::BranchJoin& join, Actions& out);
-  void On(Time now, const PeerId& from, const message::BranchView& view, Actions& out);
-  void On(Time now, const PeerId& from, const message::BranchHeld& held, Actions& out);
-  void On(Time now, const PeerId& from, const message::Leaving& leaving, Actions& out);
+  void OnJoinRequest(Time now, const PeerId& from, const message::JoinRequest& request,
+                     Actions& out);
+  void OnJoinAnswer(Time now, const PeerId& from, const message::JoinAnswer& answer, Actions& out);
+  void OnViewNews(Time now, const PeerId& from, const message::ViewNews& news, Actions& out);
+  void OnViewAsk(Time now, const PeerId& from, const message::ViewAsk& ask, Actions& out);
+  void OnViewVoteAsk(Time now, const PeerId& from, const message::ViewVoteAsk& ask, Actions& out);
+  void OnViewVote(Time now, const PeerId& from, const message::ViewVote& vote, Actions& out);
+  void OnSeatingNews(Time now, const PeerId& from, const message::SeatingNews& news, Actions& out);
+  void OnViewOpen(Time now, const PeerId& from, const message::ViewOpen& open, Actions& out);
+  void OnViewPromise(Time now, const PeerId& from, const message::ViewPromise& promise,
+                     Actions& out);
+  void OnViewAccept(Time now, const PeerId& from, const message::ViewAccept& accept, Actions& out);
+  void OnViewAccepted(Time now, const PeerId& from, const message::ViewAccepted& accepted,
+                      Actions& out);
+  void OnBranchOpen(Time now, const PeerId& from, const message::BranchOpen& open, Actions& out);
+  void OnBranchJoin(Time now, const PeerId& from, const message::BranchJoin& join, Actions& out);
+  void OnBranchView(Time now, const PeerId& from, const message::BranchView& view, Actions& out);
+  void OnBranchHeld(Time now, const PeerId& from, const message::BranchHeld& held, Actions& out);
+  void OnLeaving(Time now, const PeerId& from, const message::Leaving& leaving, Actions& out);
   // A member of our view knows these seats: if they differ from ours, it is told ours (and tells us
   // its own when it hears from us).
   void CompareSeats(Time now, const PeerId& peer, const Digest& seats, Actions& out);

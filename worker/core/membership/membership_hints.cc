@@ -59,11 +59,13 @@ message::ViewVote Membership::VoteOn(const ViewHash& held, const ViewHash& named
   return {named, told ? message::ViewVote::Kind::kHeld : message::ViewVote::Kind::kUnknown, 0};
 }
 
-void Membership::On(Time, const PeerId& from, const message::ViewVoteAsk& ask, Actions& out) {
+void Membership::OnViewVoteAsk(Time, const PeerId& from, const message::ViewVoteAsk& ask,
+                               Actions& out) {
   SendAll({from}, VoteOn(ask.held, ask.named), out);
 }
 
-void Membership::On(Time now, const PeerId& from, const message::ViewVote& vote, Actions& out) {
+void Membership::OnViewVote(Time now, const PeerId& from, const message::ViewVote& vote,
+                            Actions& out) {
   const auto at = FindHint(vote.named);
   if (at == hints_.end()) return;
   at->confirmation.OnVote(from, vote);

@@ -111,7 +111,8 @@ void Membership::SeekBetterLine(Time now, Actions& out) {
   AskForSeat(now, best->member.id, out);
 }
 
-void Membership::On(Time now, const PeerId& from, const message::JoinAnswer& answer, Actions& out) {
+void Membership::OnJoinAnswer(Time now, const PeerId& from, const message::JoinAnswer& answer,
+                              Actions& out) {
   for (const Contact& contact : answer.contacts) roster_.Learn(contact, out);
   joining_.OnAnswer(now, from, answer);
   line_asked_.erase(from);

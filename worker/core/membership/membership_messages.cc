@@ -61,8 +61,8 @@ bool Membership::FetchedAsTold(Time now, const message::JoinRequest& request) co
          now - told->second.at <= kFetchToldKept;
 }
 
-void Membership::On(Time now, const PeerId& from, const message::JoinRequest& request,
-                    Actions& out) {
+void Membership::OnJoinRequest(Time now, const PeerId& from, const message::JoinRequest& request,
+                               Actions& out) {
   if (request.member.id != from || request.contact.id != from)
     return metrics_.RefuseMessage("join_for_another");
   roster_.Learn(request.contact, out);
@@ -109,7 +109,8 @@ std::optional<View> Membership::Take(const Bytes& encoded) {
   return view;
 }
 
-void Membership::On(Time now, const PeerId& from, const message::ViewNews& news, Actions& out) {
+void Membership::OnViewNews(Time now, const PeerId& from, const message::ViewNews& news,
+                            Actions& out) {
   auto view = Take(news.view);
   if (!view) return;
   const ViewHash hash = HashOf(*view, config_.job);
@@ -150,11 +151,12 @@ void Membership::On(Time now, const PeerId& from, const message::ViewNews& news,
   Suppose(now, from, std::move(next), news.committed, out);
 }
 
-void Membership::On(Time now, const PeerId& from, const message::ViewAsk&, Actions& out) {
+void Membership::OnViewAsk(Time now, const PeerId& from, const message::ViewAsk&, Actions& out) {
   if (seated()) SendAll({from}, NewsOf(now, *seating_), out);
 }
 
-void Membership::On(Time now, const PeerId& from, const message::SeatingNews& news, Actions& out) {
+void Membership::OnSeatingNews(Time now, const PeerId& from, const message::SeatingNews& news,
+                               Actions& out) {
   for (const Contact& contact : news.contacts) roster_.Learn(contact, out);
   if (pending_ && pending_->hash() == news.view)
     MergeGiven(*pending_, from, news.seats, news.vacancies);
@@ -168,7 +170,8 @@ void Membership::On(Time now, const PeerId& from, const message::SeatingNews& ne
 
 // ---- the successor register
 
-void Membership::On(Time now, const PeerId& from, const message::ViewOpen& open, Actions& out) {
+void Membership::OnViewOpen(Time now, const PeerId& from, const message::ViewOpen& open,
+                            Actions& out) {
   if (!seating_ || open.parent != seating_->hash()) {
     IsOurs(now, from, open.parent, out);
     return;
@@ -187,12 +190,13 @@ void Membership::On(Time now, const PeerId& from, const message::ViewOpen& open,
   SendAll({from}, promise, out);
 }
 
-void Membership::On(Time now, const PeerId& from, const message::ViewPromise& promise,
-                    Actions& out) {
+void Membership::OnViewPromise(Time now, const PeerId& from, const message::ViewPromise& promise,
+                               Actions& out) {
   if (proposer_) proposer_->OnPromise(now, from, promise, out);
 }
 
-void Membership::On(Time now, const PeerId& from, const message::ViewAccept& accept, Actions& out) {
+void Membership::OnViewAccept(Time now, const PeerId& from, const message::ViewAccept& accept,
+                              Actions& out) {
   if (!seating_ || accept.parent != seating_->hash()) {
     IsOurs(now, from, accept.parent, out);
     return;
@@ -207,14 +211,15 @@ void Membership::On(Time now, const PeerId& from, const message::ViewAccept& acc
   SendAll({from}, witness_.OnAccept(seating_->view().epoch, accept), out);
 }
 
-void Membership::On(Time now, const PeerId& from, const message::ViewAccepted& accepted,
-                    Actions& out) {
+void Membership::OnViewAccepted(Time now, const PeerId& from, const message::ViewAccepted& accepted,
+                                Actions& out) {
   if (proposer_) proposer_->OnAccepted(now, from, accepted, out);
 }
 
 // ---- branches
 
-void Membership::On(Time now, const PeerId& from, const message::BranchOpen& open, Actions& out) {
+void Membership::OnBranchOpen(Time now, const PeerId& from, const message::BranchOpen& open,
+                              Actions& out) {
   if (!IsOurs(now, from, open.parent, out) || !seated() || pending_) return;
   const Member* theirs = seating_->Find(from);
   if (theirs == nullptr) return;
@@ -231,11 +236,13 @@ void Membership::On(Time now, const PeerId& from, const message::BranchOpen& ope
           out);
 }
 
-void Membership::On(Time now, const PeerId& from, const message::BranchJoin& join, Actions& out) {
+void Membership::OnBranchJoin(Time now, const PeerId& from, const message::BranchJoin& join,
+                              Actions& out) {
   if (leader_) leader_->OnJoin(now, from, join, out);
 }
 
-void Membership::On(Time, const PeerId& from, const message::BranchView& branch, Actions& out) {
+void Membership::OnBranchView(Time, const PeerId& from, const message::BranchView& branch,
+                              Actions& out) {
   if (from != following_ || left_ != branch.parent) return;
   auto view = Take(branch.view);
   if (!view) return;
@@ -245,11 +252,12 @@ void Membership::On(Time, const PeerId& from, const message::BranchView& branch,
   SendAll({from}, message::BranchHeld{branch.parent, branch.attempt}, out);
 }
 
-void Membership::On(Time, const PeerId& from, const message::BranchHeld& held, Actions&) {
+void Membership::OnBranchHeld(Time, const PeerId& from, const message::BranchHeld& held, Actions&) {
   if (leader_) leader_->OnHeld(from, held);
 }
 
-void Membership::On(Time now, const PeerId& from, const message::Leaving& leaving, Actions& out) {
+void Membership::OnLeaving(Time now, const PeerId& from, const message::Leaving& leaving,
+                           Actions& out) {
   joiners_.erase(from);
   if (!seating_ || seating_->hash() != leaving.view) return;
   // Its cell may be vacated already: by a steward that took it for dead, or that heard this first.

@@ -62,31 +62,47 @@ void Peer::InView(Time now, const PeerId& from, const M& message, F&& deliver, A
 
 void Peer::Dispatch(Time now, const PeerId& from, const Message& message, Actions& out) {
   std::visit(
-      Overloaded{[&](const message::RoundFrame& m) {
-                   InView(
-                       now, from, m, [&] { averaging_.OnFrame(now, from, m, out); }, out);
-                 },
-                 [&](const message::DueFor& m) {
-                   const auto deliver = [&] {
-                     averaging_.Learn(m.committed);
-                     membership_.CompareSeats(now, from, m.seats, out);
-                     averaging_.OnDue(now, from, m.averaging, out);
-                   };
-                   InView(now, from, m, deliver, out);
-                 },
-                 [&](const message::Begin& m) {
-                   InView(
-                       now, from, m, [&] { averaging_.OnBegin(now, m.averaging, out); }, out);
-                 },
-                 [&](const message::ListInUse& m) { averaging_.OnListInUse(now, m, out); },
-                 [&](const message::ListAsk& m) { averaging_.rounds().OnListAsk(from, m, out); },
-                 [&](const message::Pair& m) {
-                   InView(
-                       now, from, m, [&] { averaging_.OnPairWord(now, from, m.word, out); }, out);
-                 },
-                 [&](const message::CountedAsk& m) { averaging_.OnCountedAsk(from, m, out); },
-                 [&](const message::CountedAnswer& m) { averaging_.OnCountedAnswer(m); },
-                 [&](const auto& m) { membership_.On(now, from, m, out); }},
+      Overloaded{
+          [&](const message::RoundFrame& m) {
+            InView(
+                now, from, m, [&] { averaging_.OnFrame(now, from, m, out); }, out);
+          },
+          [&](const message::DueFor& m) {
+            const auto deliver = [&] {
+              averaging_.Learn(m.committed);
+              membership_.CompareSeats(now, from, m.seats, out);
+              averaging_.OnDue(now, from, m.averaging, out);
+            };
+            InView(now, from, m, deliver, out);
+          },
+          [&](const message::Begin& m) {
+            InView(
+                now, from, m, [&] { averaging_.OnBegin(now, m.averaging, out); }, out);
+          },
+          [&](const message::ListInUse& m) { averaging_.OnListInUse(now, m, out); },
+          [&](const message::ListAsk& m) { averaging_.rounds().OnListAsk(from, m, out); },
+          [&](const message::Pair& m) {
+            InView(
+                now, from, m, [&] { averaging_.OnPairWord(now, from, m.word, out); }, out);
+          },
+          [&](const message::CountedAsk& m) { averaging_.OnCountedAsk(from, m, out); },
+          [&](const message::CountedAnswer& m) { averaging_.OnCountedAnswer(m); },
+          [&](const message::JoinRequest& m) { membership_.OnJoinRequest(now, from, m, out); },
+          [&](const message::JoinAnswer& m) { membership_.OnJoinAnswer(now, from, m, out); },
+          [&](const message::ViewNews& m) { membership_.OnViewNews(now, from, m, out); },
+          [&](const message::ViewAsk& m) { membership_.OnViewAsk(now, from, m, out); },
+          [&](const message::ViewVoteAsk& m) { membership_.OnViewVoteAsk(now, from, m, out); },
+          [&](const message::ViewVote& m) { membership_.OnViewVote(now, from, m, out); },
+          [&](const message::SeatingNews& m) { membership_.OnSeatingNews(now, from, m, out); },
+          [&](const message::ViewOpen& m) { membership_.OnViewOpen(now, from, m, out); },
+          [&](const message::ViewPromise& m) { membership_.OnViewPromise(now, from, m, out); },
+          [&](const message::ViewAccept& m) { membership_.OnViewAccept(now, from, m, out); },
+          [&](const message::ViewAccepted& m) { membership_.OnViewAccepted(now, from, m, out); },
+          [&](const message::BranchOpen& m) { membership_.OnBranchOpen(now, from, m, out); },
+          [&](const message::BranchJoin& m) { membership_.OnBranchJoin(now, from, m, out); },
+          [&](const message::BranchView& m) { membership_.OnBranchView(now, from, m, out); },
+          [&](const message::BranchHeld& m) { membership_.OnBranchHeld(now, from, m, out); },
+          [&](const message::Leaving& m) { membership_.OnLeaving(now, from, m, out); }},
       message);
 }
 

@@ -2,6 +2,7 @@
 
 #include "base/check.h"
 #include "base/digest.h"
+#include "base/overloaded.h"
 #include "worker/core/round/round_codec.h"
 
 namespace crowdsurf::worker {
@@ -15,7 +16,7 @@ Round::Round(RoundSpec spec, PlanRule rule) {
   CHECK(!spec.cells.empty() && spec.cells.size() <= kMaxRanks);
   CHECK(spec.self >= 0 && static_cast<size_t>(spec.self) < spec.cells.size());
   CHECK(spec.cells[static_cast<size_t>(spec.self)].member.has_value());
-  CHECK(worker::Sound(spec.stake));
+  CHECK(worker::IsValid(spec.stake));
   CHECK(!spec.chunks.empty() && spec.chunks.size() <= kMaxChunks);
   CHECK_LE(spec.witnesses.size(), size_t{64});
   CHECK_GT(spec.window_chunks, 0U);
@@ -34,10 +35,10 @@ Round::Round(RoundSpec spec, PlanRule rule) {
   }
   for (const ChunkSpan& chunk : spec.chunks) {
     CHECK(chunk.owner < spec.cells.size() && fixed->members.Contains(chunk.owner));
-    Duty duty;
-    duty.owner = static_cast<uint8_t>(chunk.owner);
-    if (duty.owner == spec.self) pending_.insert(static_cast<uint32_t>(duties_.size()));
-    duties_.push_back(duty);
+    ChunkAssignment assignment;
+    assignment.owner = static_cast<uint8_t>(chunk.owner);
+    if (assignment.owner == spec.self) pending_.insert(static_cast<uint32_t>(assignments_.size()));
+    assignments_.push_back(assignment);
   }
   fixed->member_list = MemberListHash(spec.cells);
   fixed->parts = PartsHash(spec.chunks);
@@ -59,7 +60,7 @@ Ready Round::OwnReady(bool again) const {
 void Round::Start(RoundActions& out) {
   for (const auto& [peer, rank] : fixed_->rank_of)
     if (rank != self()) Emit(peer, OwnReady(fixed_->spec.again), out);
-  Greet(out);
+  ContactSpeakers(out);
   if (record_.promised > 0) {  // as a witness, before this round was opened: that ballot is on
     const int coordinator = CoordinatorOf(record_.promised);
     if (coordinator != self() && fixed_->members.Contains(coordinator))
@@ -96,7 +97,22 @@ void Round::OnFrame(const PeerId& from, const Frame& frame, RoundActions& out) {
 }
 
 void Round::Dispatch(const PeerId& from, const FrameBody& body, RoundActions& out) {
-  std::visit([&](const auto& frame) { On(from, frame, out); }, body);
+  std::visit(Overloaded{[&](const Ready& frame) { OnReady(from, frame, out); },
+                        [&](const Fetch& frame) { OnFetch(from, frame, out); },
+                        [&](const Ask& frame) { OnAsk(from, frame, out); },
+                        [&](const Speak& frame) { OnSpeak(from, frame, out); },
+                        [&](const Have& frame) { OnHave(from, frame, out); },
+                        [&](const Open& frame) { OnOpen(from, frame, out); },
+                        [&](const Accept& frame) { OnAccept(from, frame, out); },
+                        [&](const Accepted& frame) { OnAccepted(from, frame, out); },
+                        [&](const Bye& frame) { OnBye(from, frame, out); }, [](const Beat&) {},
+                        [&](const Plan& frame) { OnPlan(from, frame, out); },
+                        [&](const Decided& frame) { OnDecided(from, frame, out); },
+                        [&](const StatusFrame& frame) { OnStatus(from, frame, out); },
+                        [&](const Promise& frame) { OnPromise(from, frame, out); },
+                        [&](const Refused& frame) { OnRefused(from, frame, out); },
+                        [&](const Forgotten& frame) { OnForgotten(from, frame, out); }},
+             body);
 }
 
 void Round::Drain(RoundActions& out) {
@@ -108,7 +124,7 @@ void Round::Drain(RoundActions& out) {
 }
 
 // The decided value, to somebody who does not have it.
-void Round::Tell(int rank, RoundActions& out) {
+void Round::SendDecision(int rank, RoundActions& out) {
   if (target_) {
     Emit(PeerAt(rank), *target_, out);
     return;
@@ -150,10 +166,10 @@ void Round::Conclude(Outcome outcome, Ballot ballot, RankSet members, bool branc
     over.stake = StakeOf(*value);
     over.root = RootOf(*value);
     over.contributors = ContributorsOf(*value);
-    for (const Duty& duty : duties_) {
-      if (duty.assigned != 0)
+    for (const ChunkAssignment& assignment : assignments_) {
+      if (assignment.assigned != 0)
         ++counts_.chunks_reduced_again;
-      else if (!duty.holders.empty())
+      else if (!assignment.holders.empty())
         ++counts_.chunks_adopted;
       else
         ++counts_.chunks_first;
@@ -170,7 +186,7 @@ void Round::Conclude(Outcome outcome, Ballot ballot, RankSet members, bool branc
   if (!coordination_) return;
   coordination_.reset();
   for (const auto& [peer, rank] : fixed_->rank_of)
-    if (rank != self()) Tell(rank, out);
+    if (rank != self()) SendDecision(rank, out);
 }
 
 void Round::GiveUp(Outcome outcome, ByeReason reason, RoundActions& out) {

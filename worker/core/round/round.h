@@ -167,7 +167,7 @@ class Round {
   std::set<PeerId> WaitingFor() const;
   // An awaited peer that must answer at once: a member, or a witness of the own ballot. A stand-in
   // owes nothing before its own last round is done, be it a witness or not.
-  bool Owes(const PeerId& peer) const;
+  bool MustReply(const PeerId& peer) const;
   // Members that have not said READY and are not suspected: absent at the start deadline.
   std::set<PeerId> Absent() const;
   // Grows whenever something that was awaited came: a round that does not is stuck.
@@ -189,7 +189,7 @@ class Round {
     std::vector<std::vector<PeerId>> speakers;  // by rank, ascending
     Digest member_list, parts;
   };
-  struct Duty {  // what a chunk's slot is to hold now, and who makes it
+  struct ChunkAssignment {  // what a chunk's slot is to hold now, and who makes it
     Ballot assigned = 0;
     uint8_t owner = 0;
     RankSet holders = {};  // not empty: finished, `want` is known
@@ -210,7 +210,7 @@ class Round {
     size_t next = 0;
     uint32_t out = 0;  // sent, result not here yet
   };
-  struct Voices {  // of the speakers for one rank
+  struct SpeakerReplies {  // of the speakers for one rank
     bool greeted = false;
     std::optional<Digest> root;      // of the first that answered
     std::map<PeerId, bool> speaker;  // who answered; true: with that root
@@ -242,14 +242,14 @@ class Round {
   void Emit(const PeerId& to, FrameBody body, RoundActions& out);
   void Dispatch(const PeerId& from, const FrameBody& body, RoundActions& out);
   void Drain(RoundActions& out);
-  void Tell(int rank, RoundActions& out);
+  void SendDecision(int rank, RoundActions& out);
   std::optional<RoundValue> CurrentValue() const;
   void Conclude(Outcome outcome, Ballot ballot, RankSet members, bool branch, RoundActions& out);
   void GiveUp(Outcome outcome, ByeReason reason, RoundActions& out);
 
   // round_reduce.cc: READY, inputs, folds, results
-  void On(const PeerId& from, const Ready& frame, RoundActions& out);
-  void On(const PeerId& from, const Fetch& frame, RoundActions& out);
+  void OnReady(const PeerId& from, const Ready& frame, RoundActions& out);
+  void OnFetch(const PeerId& from, const Fetch& frame, RoundActions& out);
   void StartsAnew(int rank, RoundActions& out);
   bool Offers(const PeerId& from, int rank) const;
   void SendInputs(int owner, RoundActions& out);
@@ -266,26 +266,25 @@ class Round {
   void SendHave(const HeldValue& held, RoundActions& out);
 
   // round_speakers.cc: ASK and SPEAK
-  void On(const PeerId& from, const Ask& frame, RoundActions& out);
-  void On(const PeerId& from, const Speak& frame, RoundActions& out);
+  void OnAsk(const PeerId& from, const Ask& frame, RoundActions& out);
+  void OnSpeak(const PeerId& from, const Speak& frame, RoundActions& out);
   bool SpokenFor(int rank) const;  // its inputs come from speakers now
   bool SpeakerLeft(int rank) const;
   void TakeSpeak(const PeerId& from, const Speak& frame);
   void HearLateSpeaks();
-  void Mute(const PeerId& speaker, RoundActions& out);
-  void Greet(RoundActions& out);
+  void IgnoreSpeaker(const PeerId& speaker, RoundActions& out);
+  void ContactSpeakers(RoundActions& out);
   void ForgetAsks();
   void AskSpeakers(RoundActions& out);
   const PeerId* SpeakerOf(int rank, uint32_t chunk) const;
   void AskMember(int rank, RoundActions& out);
 
   // round_ballots.cc: ballots as a member and witness
-  void On(const PeerId& from, const Have& frame, RoundActions& out);
-  void On(const PeerId& from, const Open& frame, RoundActions& out);
-  void On(const PeerId& from, const Accept& frame, RoundActions& out);
-  void On(const PeerId& from, const Accepted& frame, RoundActions& out);
-  void On(const PeerId& from, const Bye& frame, RoundActions& out);
-  void On(const PeerId&, const Beat&, RoundActions&) {}
+  void OnHave(const PeerId& from, const Have& frame, RoundActions& out);
+  void OnOpen(const PeerId& from, const Open& frame, RoundActions& out);
+  void OnAccept(const PeerId& from, const Accept& frame, RoundActions& out);
+  void OnAccepted(const PeerId& from, const Accepted& frame, RoundActions& out);
+  void OnBye(const PeerId& from, const Bye& frame, RoundActions& out);
   void SuspectOther(const PeerId& peer, RoundActions& out);
   void SuspectRank(int rank, SuspicionCause cause, RoundActions& out);
   bool Needs(int rank) const;
@@ -302,10 +301,10 @@ class Round {
   int CoordinatorOf(Ballot ballot) const { return static_cast<int>((ballot - 1) % ranks()); }
 
   // round_apply_plan.cc: plans, decisions, fetching
-  void On(const PeerId& from, const Plan& frame, RoundActions& out);
-  void On(const PeerId& from, const Decided& frame, RoundActions& out);
-  bool Sound(const Plan& plan) const;
-  bool Sound(const HeldValue& held) const;
+  void OnPlan(const PeerId& from, const Plan& frame, RoundActions& out);
+  void OnDecided(const PeerId& from, const Decided& frame, RoundActions& out);
+  bool IsValid(const Plan& plan) const;
+  bool IsValid(const HeldValue& held) const;
   bool InGroup(RankSet mask) const;
   void NotePlan(const Plan& plan);
   void DropStale(RoundActions& out);
@@ -313,16 +312,16 @@ class Round {
   void Adopt(const Decided& decided, RoundActions& out);
   void TakePlan(const Plan& plan, RoundActions& out);
   void Assign(uint32_t chunk, const PlanChunk& to, RoundActions& out);
-  RankSet TrustedHolders(const Duty& duty) const;
+  RankSet TrustedHolders(const ChunkAssignment& assignment) const;
   bool HoldersDied() const;
   void FetchMissing(RoundActions& out);
 
   // round_coordinator.cc
-  void On(const PeerId& from, const StatusFrame& frame, RoundActions& out);
-  void On(const PeerId& from, const Promise& frame, RoundActions& out);
-  void On(const PeerId& from, const Refused& frame, RoundActions& out);
-  void On(const PeerId& from, const Forgotten& frame, RoundActions& out);
-  bool Sound(const StatusFrame& status) const;
+  void OnStatus(const PeerId& from, const StatusFrame& frame, RoundActions& out);
+  void OnPromise(const PeerId& from, const Promise& frame, RoundActions& out);
+  void OnRefused(const PeerId& from, const Refused& frame, RoundActions& out);
+  void OnForgotten(const PeerId& from, const Forgotten& frame, RoundActions& out);
+  bool IsValid(const StatusFrame& status) const;
   void OpenBallot(Ballot ballot, bool branch, RoundActions& out);
   void TryPlan(RoundActions& out);
   void CollectHave(int rank, const Have& frame, RoundActions& out);
@@ -345,10 +344,10 @@ class Round {
   std::set<PeerId> distrusted_;  // speakers and witnesses
   std::map<uint8_t, Stake> stakes_;
   RankSet own_word_ = {};  // members whose stake in stakes_ is what they said themselves
-  std::map<uint8_t, Voices> voices_;
+  std::map<uint8_t, SpeakerReplies> speaker_replies_;
   std::vector<std::pair<PeerId, Speak>> late_speaks_;  // heard between STATUS and PLAN
   // Reducing.
-  std::vector<Duty> duties_;
+  std::vector<ChunkAssignment> assignments_;
   std::vector<ChunkValue> slots_;
   size_t missing_ = 0;          // empty slots
   std::set<uint32_t> pending_;  // own chunks that are not finished

@@ -4,12 +4,12 @@
 namespace crowdsurf::worker {
 
 // ---- what came makes sense --------------------------------------------------------------------
-bool Round::Sound(const Plan& plan) const {
+bool Round::IsValid(const Plan& plan) const {
   if (plan.members.empty() || !fixed_->members.ContainsAll(plan.members)) return false;
   for (const auto& [rank, stake] : plan.stakes)
-    if (rank >= ranks() || !worker::Sound(stake)) return false;
+    if (rank >= ranks() || !worker::IsValid(stake)) return false;
   if (plan.abort) return plan.chunks.empty();
-  if (plan.chunks.size() != duties_.size()) return false;
+  if (plan.chunks.size() != assignments_.size()) return false;
   for (size_t c = 0; c < plan.chunks.size(); ++c) {
     const PlanChunk& chunk = plan.chunks[c];
     if (chunk.owner >= ranks() || !plan.members.Contains(chunk.owner)) return false;
@@ -25,15 +25,15 @@ bool Round::Sound(const Plan& plan) const {
   return true;
 }
 
-bool Round::Sound(const HeldValue& held) const {
+bool Round::IsValid(const HeldValue& held) const {
   if (held.members.empty() || !fixed_->members.ContainsAll(held.members)) return false;
   if (held.value.abort) return held.value.chunks.empty() && held.value.stakes.empty();
-  if (held.value.chunks.size() != duties_.size() || held.value.stakes.size() != ranks())
+  if (held.value.chunks.size() != assignments_.size() || held.value.stakes.size() != ranks())
     return false;
   for (const ChunkValue& chunk : held.value.chunks)
     if (!InGroup(chunk.mask)) return false;
   for (const Stake& stake : held.value.stakes)
-    if (!worker::Sound(stake)) return false;
+    if (!worker::IsValid(stake)) return false;
   return true;
 }
 
@@ -43,12 +43,12 @@ bool Round::InGroup(RankSet set) const {
 }
 
 // ---- plans ------------------------------------------------------------------------------------
-void Round::On(const PeerId& from, const Plan& frame, RoundActions& out) {
+void Round::OnPlan(const PeerId& from, const Plan& frame, RoundActions& out) {
   const int rank = RankOf(from);
   if (rank < 0 || frame.ballot == 0 || CoordinatorOf(frame.ballot) != rank)
     return Refuse("plan_stranger");
   if ((over_ || target_) && !frame.branch) {
-    if (rank != self()) Tell(rank, out);
+    if (rank != self()) SendDecision(rank, out);
     return;
   }
   if (frame.ballot != record_.promised) {
@@ -57,7 +57,7 @@ void Round::On(const PeerId& from, const Plan& frame, RoundActions& out) {
   }
   if (frame.ballot <= seen_) return Refuse("plan_twice");
   if (branch_ != (frame.branch ? frame.ballot : 0)) return Refuse("other_branch");
-  if (!Sound(frame) || !frame.members.Contains(self())) return Refuse("plan_unsound");
+  if (!IsValid(frame) || !frame.members.Contains(self())) return Refuse("plan_unsound");
   if (!over_) return TakePlan(frame, out);
   // Applied before, and asked into a branch: the plan must be that value.
   bool same = Applied(over_->outcome) && !frame.abort;
@@ -84,7 +84,7 @@ void Round::NotePlan(const Plan& plan) {
     // What was said of another value is void.
     known->second = stake;
     own_word_.Erase(rank);
-    voices_.erase(rank);
+    speaker_replies_.erase(rank);
     std::erase_if(asked_, [of = rank](const auto& asked) { return asked.first.first == of; });
   }
   own_word_ |= plan.members;  // members of S say what they are worth
@@ -106,7 +106,7 @@ void Round::TakePlan(const Plan& plan, RoundActions& out) {
   HearLateSpeaks();
   // A second plan: something did not arrive, so whatever is missing is asked for once more.
   if (plans_.size() > 1) ForgetAsks();
-  Greet(out);
+  ContactSpeakers(out);
   AskSpeakers(out);
   for (int rank = 0; rank < static_cast<int>(ranks()); ++rank)
     if (plans_.size() > 1 || doubted_.Contains(rank)) AskMember(rank, out);
@@ -116,26 +116,26 @@ void Round::TakePlan(const Plan& plan, RoundActions& out) {
 }
 
 void Round::Assign(uint32_t chunk, const PlanChunk& to, RoundActions& out) {
-  Duty& duty = duties_[chunk];
+  ChunkAssignment& assignment = assignments_[chunk];
   ChunkValue& slot = slots_[chunk];
   const bool keep = slot.assigned == to.assigned && (to.holders.empty() || slot == to.value);
   if (slot.held() && !keep) {
     // What this plan makes void must not be offered to a later one as complete.
     slot = ChunkValue();
-    duty.given = {};
+    assignment.given = {};
     ++missing_;
     complete_.reset();
     out.push_back(EmptySlot{chunk});
   }
-  if (duty.assigned != to.assigned) {
-    duty.sent_again = false;
-    duty.given = {};
+  if (assignment.assigned != to.assigned) {
+    assignment.sent_again = false;
+    assignment.given = {};
   }
-  duty.assigned = to.assigned;
-  duty.owner = to.owner;
-  duty.holders = to.holders;
-  duty.want = to.value;
-  duty.fetching = -1;
+  assignment.assigned = to.assigned;
+  assignment.owner = to.owner;
+  assignment.holders = to.holders;
+  assignment.want = to.value;
+  assignment.fetching = -1;
   if (to.owner == self() && to.holders.empty() && !slot.held())
     pending_.insert(chunk);
   else
@@ -146,7 +146,7 @@ void Round::Assign(uint32_t chunk, const PlanChunk& to, RoundActions& out) {
 void Round::DropStale(RoundActions& out) {
   for (auto it = inputs_.begin(); it != inputs_.end();) {
     const auto [chunk, assigned] = it->first;
-    if (pending_.count(chunk) > 0 && duties_[chunk].assigned == assigned) {
+    if (pending_.count(chunk) > 0 && assignments_[chunk].assigned == assigned) {
       ++it;
       continue;
     }
@@ -157,11 +157,11 @@ void Round::DropStale(RoundActions& out) {
 }
 
 // ---- decisions --------------------------------------------------------------------------------
-void Round::On(const PeerId& from, const Decided& frame, RoundActions& out) {
+void Round::OnDecided(const PeerId& from, const Decided& frame, RoundActions& out) {
   const int rank = RankOf(from);
   if (rank < 0) return Refuse("stranger");
   if (left_.Contains(rank)) return Refuse("left");
-  if (!Sound(frame.held)) return Refuse("decided_unsound");
+  if (!IsValid(frame.held)) return Refuse("decided_unsound");
   const bool named = frame.held.members.Contains(self());
   if (branch_ != (frame.branch ? frame.ballot : 0) || (frame.branch && !named))
     return Refuse("other_branch");
@@ -198,7 +198,7 @@ void Round::Adopt(const Decided& decided, RoundActions& out) {
   if (coordination_) {  // those who answered the ballot wait for it no longer
     coordination_.reset();
     for (const auto& [peer, rank] : fixed_->rank_of)
-      if (rank != self()) Tell(rank, out);
+      if (rank != self()) SendDecision(rank, out);
   }
   const RoundValue& value = decided.held.value;
   for (size_t rank = 0; rank < ranks(); ++rank)
@@ -207,7 +207,7 @@ void Round::Adopt(const Decided& decided, RoundActions& out) {
   for (uint32_t c = 0; c < value.chunks.size(); ++c) {
     PlanChunk chunk;
     chunk.assigned = value.chunks[c].assigned;
-    chunk.owner = duties_[c].owner;
+    chunk.owner = assignments_[c].owner;
     chunk.holders = decided.held.members;
     chunk.value = value.chunks[c];
     Assign(c, chunk, out);
@@ -218,16 +218,16 @@ void Round::Adopt(const Decided& decided, RoundActions& out) {
   TryHave(out);
 }
 
-RankSet Round::TrustedHolders(const Duty& duty) const {
-  return duty.holders - suspected_ - left_ - own_rank();
+RankSet Round::TrustedHolders(const ChunkAssignment& assignment) const {
+  return assignment.holders - suspected_ - left_ - own_rank();
 }
 
 // The value is decided, and nobody is left who could give all of it.
 bool Round::HoldersDied() const {
   if (!target_) return false;
   const RankSet gone = reset_ | left_ | own_rank();
-  for (size_t c = 0; c < duties_.size(); ++c)
-    if (!slots_[c].held() && gone.ContainsAll(duties_[c].holders)) return true;
+  for (size_t c = 0; c < assignments_.size(); ++c)
+    if (!slots_[c].held() && gone.ContainsAll(assignments_[c].holders)) return true;
   return false;
 }
 
@@ -235,18 +235,18 @@ bool Round::HoldersDied() const {
 void Round::FetchMissing(RoundActions& out) {
   if (over_ || missing_ == 0) return;
   std::map<int, std::vector<uint32_t>> fetches;
-  for (uint32_t c = 0; c < duties_.size(); ++c) {
-    Duty& duty = duties_[c];
-    if (slots_[c].held() || duty.holders.empty() || duty.fetching >= 0) continue;
-    RankSet from = TrustedHolders(duty);
+  for (uint32_t c = 0; c < assignments_.size(); ++c) {
+    ChunkAssignment& assignment = assignments_[c];
+    if (slots_[c].held() || assignment.holders.empty() || assignment.fetching >= 0) continue;
+    RankSet from = TrustedHolders(assignment);
     // The value is decided: a suspect that holds it is worth a try when there is nobody else.
-    if (from.empty() && target_) from = duty.holders - left_ - own_rank();
+    if (from.empty() && target_) from = assignment.holders - left_ - own_rank();
     if (from.empty()) continue;
     for (size_t turn = (c + static_cast<size_t>(self()) + fetch_turn_) % from.size(); turn > 0;
          --turn)
       from.Erase(from.first());
-    duty.fetching = static_cast<int>(from.first());
-    fetches[duty.fetching].push_back(c);
+    assignment.fetching = static_cast<int>(from.first());
+    fetches[assignment.fetching].push_back(c);
   }
   for (auto& [rank, chunks] : fetches) Emit(PeerAt(rank), Fetch{std::move(chunks)}, out);
 }

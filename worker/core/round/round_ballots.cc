@@ -35,11 +35,12 @@ void Round::SuspectOther(const PeerId& peer, RoundActions& out) {
 
 void Round::SuspectRank(int rank, SuspicionCause cause, RoundActions& out) {
   if (over_) return;
-  for (Duty& duty : duties_)  // without another holder the request stands
-    if (duty.fetching == rank && !TrustedHolders(duty).empty()) duty.fetching = -1;
+  for (ChunkAssignment& assignment : assignments_)  // without another holder the request stands
+    if (assignment.fetching == rank && !TrustedHolders(assignment).empty())
+      assignment.fetching = -1;
   FetchMissing(out);
   if (target_) return;
-  Greet(out);
+  ContactSpeakers(out);
   AskSpeakers(out);
   TryFoldAll(out);
   if (coordination_ && !coordination_->plan) return TryPlan(out);
@@ -55,8 +56,9 @@ bool Round::Needs(int rank) const {
   if (record_.promised == 0) return haves0_.count(static_cast<uint8_t>(rank)) == 0;
   if (CoordinatorOf(record_.promised) == rank) return true;
   if (seen_ != record_.promised || have_sent_ == seen_) return false;
-  for (size_t c = 0; c < duties_.size(); ++c)
-    if (!slots_[c].held() && duties_[c].holders.empty() && duties_[c].owner == rank) return true;
+  for (size_t c = 0; c < assignments_.size(); ++c)
+    if (!slots_[c].held() && assignments_[c].holders.empty() && assignments_[c].owner == rank)
+      return true;
   return false;
 }
 
@@ -82,7 +84,7 @@ void Round::OnCoordinatorLate(RoundActions& out) {
   if (over_) return;
   if (HoldersDied()) return OnSitOut(out);
   ++fetch_turn_;
-  for (Duty& duty : duties_) duty.fetching = -1;
+  for (ChunkAssignment& assignment : assignments_) assignment.fetching = -1;
   FetchMissing(out);
   if (!target_) {
     ++counts_.ballots_late;
@@ -161,7 +163,7 @@ StatusFrame Round::MakeStatus(Ballot ballot, bool branch) const {
   return status;
 }
 
-void Round::On(const PeerId& from, const Open& frame, RoundActions& out) {
+void Round::OnOpen(const PeerId& from, const Open& frame, RoundActions& out) {
   const int rank = RankOf(from);
   if (rank < 0 || frame.ballot == 0 || frame.ballot > MaxBallot() ||
       CoordinatorOf(frame.ballot) != rank)
@@ -169,7 +171,7 @@ void Round::On(const PeerId& from, const Open& frame, RoundActions& out) {
   if (left_.Contains(rank)) return Refuse("left");  // it does not fit: no ballots of its
   if (frame.parent != branch_) return Refuse("other_branch");
   const bool kept = over_ && !Applied(over_->outcome) && over_->outcome != Outcome::kAborted;
-  if (!kept && !frame.branch && (over_ || target_)) return Tell(rank, out);
+  if (!kept && !frame.branch && (over_ || target_)) return SendDecision(rank, out);
   if (frame.ballot <= record_.promised) {
     if (frame.ballot < record_.promised) Emit(from, Refused{record_.promised}, out);
     return Refuse("ballot_old");
@@ -187,7 +189,7 @@ void Round::On(const PeerId& from, const Open& frame, RoundActions& out) {
 }
 
 // ---- as a witness -----------------------------------------------------------------------------
-void Round::On(const PeerId& from, const Accept& frame, RoundActions& out) {
+void Round::OnAccept(const PeerId& from, const Accept& frame, RoundActions& out) {
   const int rank = RankOf(from);
   if (rank < 0 || frame.ballot == 0 || frame.ballot > MaxBallot() ||
       CoordinatorOf(frame.ballot) != rank || fixed_->witness < 0)
@@ -207,12 +209,12 @@ void Round::On(const PeerId& from, const Accept& frame, RoundActions& out) {
 }
 
 // ---- HAVE and ACCEPTED ------------------------------------------------------------------------
-void Round::On(const PeerId& from, const Have& frame, RoundActions& out) {
+void Round::OnHave(const PeerId& from, const Have& frame, RoundActions& out) {
   const int rank = RankOf(from);
   if (rank < 0) return Refuse("stranger");
   if (over_ || target_) {
     const bool repaired = frame.ballot > 0 || !over_ || over_->ballot > 0;
-    if (rank != self() && repaired) Tell(rank, out);
+    if (rank != self() && repaired) SendDecision(rank, out);
     return;
   }
   if (frame.ballot > 0) return CollectHave(rank, frame, out);
@@ -239,7 +241,7 @@ void Round::SendHave(const HeldValue& held, RoundActions& out) {
   Emit(PeerAt(CoordinatorOf(seen_)), Have{seen_, RootOf(held.value)}, out);
 }
 
-void Round::On(const PeerId& from, const Accepted& frame, RoundActions& out) {
+void Round::OnAccepted(const PeerId& from, const Accepted& frame, RoundActions& out) {
   const auto witness = fixed_->witness_of.find(from);
   if (witness == fixed_->witness_of.end()) return Refuse("stranger");
   if (over_ || target_) return;
@@ -252,9 +254,9 @@ void Round::On(const PeerId& from, const Accepted& frame, RoundActions& out) {
            out);
 }
 
-void Round::On(const PeerId& from, const Bye& frame, RoundActions& out) {
+void Round::OnBye(const PeerId& from, const Bye& frame, RoundActions& out) {
   const int rank = RankOf(from);
-  if (rank < 0 && frame.reason == ByeReason::kCannotSpeak) return Mute(from, out);
+  if (rank < 0 && frame.reason == ByeReason::kCannotSpeak) return IgnoreSpeaker(from, out);
   if (rank < 0 && frame.reason == ByeReason::kSatOut) return;  // a witness is none the worse for it
   if (rank < 0) return SuspectOther(from, out);
   if (rank == self()) return;

@@ -22,26 +22,26 @@ void Round::OpenBallot(Ballot ballot, bool branch, RoundActions& out) {
   Answer(ballot, branch, out);
 }
 
-bool Round::Sound(const StatusFrame& status) const {
-  if (status.held.size() != duties_.size()) return false;
+bool Round::IsValid(const StatusFrame& status) const {
+  if (status.held.size() != assignments_.size()) return false;
   for (const ChunkValue& chunk : status.held)
     if (chunk.held() && !InGroup(chunk.mask)) return false;
   if (!std::is_sorted(status.served.begin(), status.served.end())) return false;
   for (const auto& [rank, stake] : status.stakes)
-    if (rank >= ranks() || !worker::Sound(stake)) return false;
+    if (rank >= ranks() || !worker::IsValid(stake)) return false;
   if (!status.complete || status.complete_abort) return true;
   return std::all_of(status.held.begin(), status.held.end(),
                      [](const ChunkValue& chunk) { return chunk.held(); });
 }
 
-void Round::On(const PeerId& from, const StatusFrame& frame, RoundActions& out) {
+void Round::OnStatus(const PeerId& from, const StatusFrame& frame, RoundActions& out) {
   const int rank = RankOf(from);
   if (rank < 0 || frame.ballot == 0 || frame.ballot > MaxBallot() ||
       CoordinatorOf(frame.ballot) != self())
     return Refuse("status_stranger");
-  if (!Sound(frame)) return Refuse("status_unsound");
+  if (!IsValid(frame)) return Refuse("status_unsound");
   if ((over_ || target_) && !frame.branch) {
-    Tell(rank, out);
+    SendDecision(rank, out);
     if (over_ && over_->outcome != Outcome::kAborted && !Applied(over_->outcome))
       Emit(from, Bye{ByeReason::kSatOut}, out);
     return;
@@ -60,7 +60,7 @@ void Round::On(const PeerId& from, const StatusFrame& frame, RoundActions& out) 
   TryPlan(out);
 }
 
-void Round::On(const PeerId& from, const Promise& frame, RoundActions& out) {
+void Round::OnPromise(const PeerId& from, const Promise& frame, RoundActions& out) {
   const auto witness = fixed_->witness_of.find(from);
   if (witness == fixed_->witness_of.end()) return Refuse("stranger");
   // A promise that comes with an unasked STATUS may overtake it.
@@ -71,7 +71,7 @@ void Round::On(const PeerId& from, const Promise& frame, RoundActions& out) {
     return Refuse("ballot_old");
   if (frame.accepted > coordination_->accepted) {
     std::optional<HeldValue> value = DecodeHeldValue(frame.value);
-    if (!value || !Sound(*value)) return Refuse("promise_unsound");
+    if (!value || !IsValid(*value)) return Refuse("promise_unsound");
     coordination_->accepted = frame.accepted;
     coordination_->accepted_value = std::move(value);
   }
@@ -154,15 +154,15 @@ void Round::ConcludeBranch(Ballot ballot, RankSet members, RoundActions& out) {
   JoinBranch(ballot, members, out);
   coordination_.reset();
   for (const auto& [peer, rank] : fixed_->rank_of)
-    if (rank != self()) Tell(rank, out);
+    if (rank != self()) SendDecision(rank, out);
 }
 
-void Round::On(const PeerId&, const Refused& frame, RoundActions&) {
+void Round::OnRefused(const PeerId&, const Refused& frame, RoundActions&) {
   if (frame.promised <= MaxBallot()) highest_ = std::max(highest_, frame.promised);
 }
 
 // The witness pruned this instance: it is too old to be decided.
-void Round::On(const PeerId& from, const Forgotten& frame, RoundActions& out) {
+void Round::OnForgotten(const PeerId& from, const Forgotten& frame, RoundActions& out) {
   if (fixed_->witness_of.count(from) == 0) return Refuse("stranger");
   if (!over_ && !target_ && coordination_ && coordination_->ballot == frame.ballot)
     GiveUp(Outcome::kKept, ByeReason::kSatOut, out);

@@ -48,8 +48,8 @@ std::set<PeerId> Round::WaitingFor() const {
   const auto await = [&](int rank) {
     if (rank != self() && Trusts(rank)) peers.insert(PeerAt(rank));
   };
-  for (const Duty& duty : duties_)
-    if (duty.fetching >= 0) await(duty.fetching);
+  for (const ChunkAssignment& assignment : assignments_)
+    if (assignment.fetching >= 0) await(assignment.fetching);
   if (target_) return peers;
   for (const auto& [key, speaker] : asked_)
     if (pending_.count(key.second) > 0 && !Distrusts(speaker.first)) peers.insert(speaker.first);
@@ -80,7 +80,7 @@ bool Round::AwaitsWitness(int index) const {
   return (answered >> index & 1) == 0;
 }
 
-bool Round::Owes(const PeerId& peer) const {
+bool Round::MustReply(const PeerId& peer) const {
   if (RankOf(peer) >= 0) return true;
   const auto witness = fixed_->witness_of.find(peer);
   return witness != fixed_->witness_of.end() && AwaitsWitness(witness->second);
@@ -88,10 +88,10 @@ bool Round::Owes(const PeerId& peer) const {
 
 // Speakers that were greeted and have not answered, while an own chunk needs them.
 void Round::AwaitSpeakers(std::set<PeerId>& peers) const {
-  for (const auto& [rank, voices] : voices_) {
-    if (!voices.greeted || !SpokenFor(rank)) continue;
+  for (const auto& [rank, replies] : speaker_replies_) {
+    if (!replies.greeted || !SpokenFor(rank)) continue;
     for (const PeerId& peer : fixed_->speakers[rank])
-      if (voices.speaker.count(peer) == 0 && !Distrusts(peer) &&
+      if (replies.speaker.count(peer) == 0 && !Distrusts(peer) &&
           (!pending_.empty() || stakes_.count(rank) == 0))
         peers.insert(peer);
   }
@@ -194,17 +194,17 @@ uint64_t Round::Fingerprint() const {
 
 void Round::FingerprintChunks(ByteWriter& out) const {
   Printer p;
-  for (size_t c = 0; c < duties_.size(); ++c) {
-    const Duty& duty = duties_[c];
+  for (size_t c = 0; c < assignments_.size(); ++c) {
+    const ChunkAssignment& assignment = assignments_[c];
     p.Put(slots_[c]);
-    p.Put(duty.want);
-    p.out.U16(duty.assigned);
-    p.out.U8(duty.owner);
-    p.out.U64(duty.holders.bits());
-    p.out.Bool(duty.sent_first);
-    p.out.Bool(duty.sent_again);
-    p.out.U64(duty.given.bits());
-    p.out.U32(static_cast<uint32_t>(duty.fetching));
+    p.Put(assignment.want);
+    p.out.U16(assignment.assigned);
+    p.out.U8(assignment.owner);
+    p.out.U64(assignment.holders.bits());
+    p.out.Bool(assignment.sent_first);
+    p.out.Bool(assignment.sent_again);
+    p.out.U64(assignment.given.bits());
+    p.out.U32(static_cast<uint32_t>(assignment.fetching));
   }
   for (const Lane& lane : lanes_) {
     p.out.U64(lane.next);
@@ -230,11 +230,11 @@ void Round::FingerprintChunks(ByteWriter& out) const {
     p.out.Raw(speaker.first.view());
     p.out.U16(speaker.second);
   }
-  for (const auto& [rank, voices] : voices_) {
+  for (const auto& [rank, replies] : speaker_replies_) {
     p.out.U8(rank);
-    p.out.Bool(voices.greeted);
-    if (voices.root) p.Put(*voices.root);
-    for (const auto& [peer, same] : voices.speaker) {
+    p.out.Bool(replies.greeted);
+    if (replies.root) p.Put(*replies.root);
+    for (const auto& [peer, same] : replies.speaker) {
       p.out.Raw(peer.view());
       p.out.Bool(same);
     }

@@ -224,7 +224,7 @@ void RoundPacer::Pending(const Round& round, Visit&& visit) const {
     const Time heard = times_->LastHeard(peer).value_or(since);
     Time silent =
         std::max({heard, since, times_->listening_since()}) + times_->Silence(peer, ballots_again_);
-    if (!round.Owes(peer)) silent = std::max(silent, start);
+    if (!round.MustReply(peer)) silent = std::max(silent, start);
     visit(silent, Due{Due::Kind::kSuspect, peer, SuspicionCause::kSilence});
   }
   for (const auto& [peer, when] : suspected_) {

@@ -10,24 +10,24 @@ void Round::StartsAnew(int rank, RoundActions& out) {
   anew_.Insert(rank);
   Emit(PeerAt(rank), OwnReady(false), out);
   if (seen_ > 0) return;  // plans ask for what is missing
-  for (size_t c = 0; c < duties_.size(); ++c)
-    if (duties_[c].owner == rank && !slots_[c].held()) duties_[c].sent_first = false;
+  for (size_t c = 0; c < assignments_.size(); ++c)
+    if (assignments_[c].owner == rank && !slots_[c].held()) assignments_[c].sent_first = false;
   RebuildLanes();
   SendInputs(rank, out);
 }
 
-void Round::On(const PeerId& from, const Ready& frame, RoundActions& out) {
+void Round::OnReady(const PeerId& from, const Ready& frame, RoundActions& out) {
   const int rank = RankOf(from);
   if (rank < 0) return Refuse("stranger");
   if (over_ || target_) {
     const bool late = (!ready_.Contains(rank) || frame.again) && !told_.Contains(rank);
     told_.Insert(rank);
-    if (late) Tell(rank, out);
+    if (late) SendDecision(rank, out);
     return;
   }
   if (ready_.Contains(rank)) return frame.again ? StartsAnew(rank, out) : Refuse("ready_twice");
   const bool fits = frame.schema == fixed_->spec.schema && frame.members == fixed_->member_list &&
-                    frame.parts == fixed_->parts && worker::Sound(frame.stake);
+                    frame.parts == fixed_->parts && worker::IsValid(frame.stake);
   if (!fits) {
     Refuse("ready_unfit");
     left_.Insert(rank);
@@ -51,11 +51,11 @@ void Round::On(const PeerId& from, const Ready& frame, RoundActions& out) {
 // ---- own inputs, a window ahead ---------------------------------------------------------------
 void Round::RebuildLanes() {
   lanes_.assign(ranks(), {});
-  for (uint32_t c = 0; c < duties_.size(); ++c) {
-    const Duty& duty = duties_[c];
-    if (duty.owner == self() || !duty.holders.empty() || slots_[c].held()) continue;
-    Lane& lane = lanes_[duty.owner];
-    const bool sent = duty.assigned == 0 ? duty.sent_first : duty.sent_again;
+  for (uint32_t c = 0; c < assignments_.size(); ++c) {
+    const ChunkAssignment& assignment = assignments_[c];
+    if (assignment.owner == self() || !assignment.holders.empty() || slots_[c].held()) continue;
+    Lane& lane = lanes_[assignment.owner];
+    const bool sent = assignment.assigned == 0 ? assignment.sent_first : assignment.sent_again;
     if (sent)
       ++lane.out;
     else
@@ -71,12 +71,12 @@ void Round::SendInputs(int owner, RoundActions& out) {
   while (lane.out < fixed_->spec.window_chunks && lane.next < lane.chunks.size()) {
     const uint32_t c = lane.chunks[lane.next++];
     if (slots_[c].held()) continue;
-    Duty& duty = duties_[c];
-    bool& sent = duty.assigned == 0 ? duty.sent_first : duty.sent_again;
+    ChunkAssignment& assignment = assignments_[c];
+    bool& sent = assignment.assigned == 0 ? assignment.sent_first : assignment.sent_again;
     if (sent) continue;  // it asked for it meanwhile
     sent = true;
     ++lane.out;
-    out.push_back(SendInput{PeerAt(owner), c, duty.assigned});
+    out.push_back(SendInput{PeerAt(owner), c, assignment.assigned});
   }
 }
 
@@ -92,8 +92,8 @@ bool Round::Offers(const PeerId& from, int rank) const {
   // worth.
   if (RankOf(from) == rank)
     return own_word_.Contains(rank) || stakes_.count(static_cast<uint8_t>(rank)) == 0;
-  const auto voices = voices_.find(static_cast<uint8_t>(rank));
-  if (voices == voices_.end()) return false;
+  const auto voices = speaker_replies_.find(static_cast<uint8_t>(rank));
+  if (voices == speaker_replies_.end()) return false;
   const auto voice = voices->second.speaker.find(from);
   return voice != voices->second.speaker.end() && voice->second;
 }
@@ -105,9 +105,9 @@ bool Round::OnInput(const PeerId& from, int rank, uint32_t chunk, Ballot assigne
     return false;
   };
   if (over_ || target_) return refuse("input_late");
-  if (chunk >= duties_.size() || !Offers(from, rank)) return refuse("input_stranger");
-  const Duty& duty = duties_[chunk];
-  if (assigned == duty.assigned) {
+  if (chunk >= assignments_.size() || !Offers(from, rank)) return refuse("input_stranger");
+  const ChunkAssignment& assignment = assignments_[chunk];
+  if (assigned == assignment.assigned) {
     if (pending_.count(chunk) == 0) return refuse("input_late");
   } else {
     // The plan that makes this peer the owner may still be on its way.
@@ -121,7 +121,7 @@ bool Round::OnInput(const PeerId& from, int rank, uint32_t chunk, Ballot assigne
   inputs.in.Insert(rank);
   if (RankOf(from) == rank) inputs.own.Insert(rank);
   ++progress_;
-  if (assigned != duty.assigned) {
+  if (assigned != assignment.assigned) {
     ++early_;
     return true;
   }
@@ -132,8 +132,8 @@ bool Round::OnInput(const PeerId& from, int rank, uint32_t chunk, Ballot assigne
 
 void Round::OnBadInput(const PeerId& from, int rank, uint32_t chunk, Ballot assigned,
                        RoundActions& out) {
-  if (over_ || target_ || chunk >= duties_.size() || !Offers(from, rank) ||
-      assigned != duties_[chunk].assigned || pending_.count(chunk) == 0)
+  if (over_ || target_ || chunk >= assignments_.size() || !Offers(from, rank) ||
+      assigned != assignments_[chunk].assigned || pending_.count(chunk) == 0)
     return Refuse("input_stranger");
   Gathering& inputs = inputs_[{chunk, assigned}];
   if (!inputs.folding.empty() || inputs.in.Contains(rank)) return Refuse("input_twice");
@@ -167,8 +167,8 @@ bool Round::Contribution(const Gathering& inputs, int rank, RankSet& contributor
 
 void Round::TryFold(uint32_t chunk, RoundActions& out) {
   if (over_ || target_ || pending_.count(chunk) == 0) return;
-  const Duty& duty = duties_[chunk];
-  Gathering& inputs = inputs_[{chunk, duty.assigned}];
+  const ChunkAssignment& assignment = assignments_[chunk];
+  Gathering& inputs = inputs_[{chunk, assignment.assigned}];
   if (!inputs.folding.empty()) return;
   RankSet contributors;
   for (int rank = 0; rank < static_cast<int>(ranks()); ++rank)
@@ -179,7 +179,7 @@ void Round::TryFold(uint32_t chunk, RoundActions& out) {
       ++counts_.holes_silent;
   }
   inputs.folding = contributors;
-  FoldChunk fold{chunk, duty.assigned, contributors, std::vector<double>(ranks(), 0.0)};
+  FoldChunk fold{chunk, assignment.assigned, contributors, std::vector<double>(ranks(), 0.0)};
   for (size_t rank = 0; rank < ranks(); ++rank)
     if (contributors.Contains(rank))
       fold.weights[rank] = stakes_.at(static_cast<uint8_t>(rank)).weight;
@@ -194,7 +194,7 @@ void Round::TryFoldAll(RoundActions& out) {
 void Round::OnFolded(uint32_t chunk, Ballot assigned, uint64_t hash, RoundActions& out) {
   const auto inputs = inputs_.find({chunk, assigned});
   if (over_ || target_ || inputs == inputs_.end() || inputs->second.folding.empty() ||
-      duties_[chunk].assigned != assigned)
+      assignments_[chunk].assigned != assigned)
     return Refuse("fold_superseded");
   const ChunkValue value{assigned, inputs->second.folding, hash};
   inputs_.erase(inputs);
@@ -208,7 +208,7 @@ void Round::OnFolded(uint32_t chunk, Ballot assigned, uint64_t hash, RoundAction
 // The own result of a chunk, to the members that it was not sent to. Suspects are left out: whoever
 // turns out to be alive is given it then, or with the plan that names it.
 void Round::Give(uint32_t chunk, const ChunkValue& value, RoundActions& out) {
-  RankSet& given = duties_[chunk].given;
+  RankSet& given = assignments_[chunk].given;
   for (const auto& [peer, rank] : fixed_->rank_of) {
     const bool in_plan = seen_ == 0 || plan_members_.Contains(rank);
     if (rank == self() || !Trusts(rank) || !in_plan || given.Contains(rank)) continue;
@@ -219,8 +219,8 @@ void Round::Give(uint32_t chunk, const ChunkValue& value, RoundActions& out) {
 
 void Round::GiveAll(RoundActions& out) {
   if (over_ || target_) return;
-  for (uint32_t c = 0; c < duties_.size(); ++c) {
-    const bool own = duties_[c].owner == self() && duties_[c].holders.empty();
+  for (uint32_t c = 0; c < assignments_.size(); ++c) {
+    const bool own = assignments_[c].owner == self() && assignments_[c].holders.empty();
     if (own && slots_[c].held()) Give(c, slots_[c], out);
   }
 }
@@ -230,12 +230,12 @@ void Round::OnResult(const PeerId& from, uint32_t chunk, Ballot assigned, RankSe
                      uint64_t hash, RoundActions& out) {
   const int rank = RankOf(from);
   if (over_) return Refuse("result_late");
-  if (rank < 0 || chunk >= duties_.size() || mask.empty()) return Refuse("result_stranger");
-  const Duty& duty = duties_[chunk];
+  if (rank < 0 || chunk >= assignments_.size() || mask.empty()) return Refuse("result_stranger");
+  const ChunkAssignment& assignment = assignments_[chunk];
   const ChunkValue value{assigned, mask, hash};
   if (slots_[chunk].held()) return Refuse("result_twice");
-  if (duty.assigned != assigned) return Refuse("result_superseded");
-  if (!duty.holders.empty() ? value != duty.want : rank != duty.owner)
+  if (assignment.assigned != assigned) return Refuse("result_superseded");
+  if (!assignment.holders.empty() ? value != assignment.want : rank != assignment.owner)
     return Refuse("result_unplanned");
   out.push_back(StoreResult{chunk, assigned});
   FillSlot(chunk, value, out);
@@ -243,21 +243,21 @@ void Round::OnResult(const PeerId& from, uint32_t chunk, Ballot assigned, RankSe
 }
 
 void Round::FillSlot(uint32_t chunk, const ChunkValue& value, RoundActions& out) {
-  Duty& duty = duties_[chunk];
+  ChunkAssignment& assignment = assignments_[chunk];
   slots_[chunk] = value;
   --missing_;
   ++progress_;
-  duty.fetching = -1;
-  const bool sent = duty.assigned == 0 ? duty.sent_first : duty.sent_again;
-  if (duty.holders.empty() && duty.owner != self() && sent) {
-    Lane& lane = lanes_[duty.owner];
+  assignment.fetching = -1;
+  const bool sent = assignment.assigned == 0 ? assignment.sent_first : assignment.sent_again;
+  if (assignment.holders.empty() && assignment.owner != self() && sent) {
+    Lane& lane = lanes_[assignment.owner];
     if (lane.out > 0) --lane.out;
-    SendInputs(duty.owner, out);
+    SendInputs(assignment.owner, out);
   }
   TryHave(out);
 }
 
-void Round::On(const PeerId& from, const Fetch& frame, RoundActions& out) {
+void Round::OnFetch(const PeerId& from, const Fetch& frame, RoundActions& out) {
   if (RankOf(from) < 0) return Refuse("stranger");
   if (over_ && !Applied(over_->outcome)) return Refuse("fetch_void");
   for (const uint32_t c : frame.chunks) {

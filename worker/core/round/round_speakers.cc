@@ -15,23 +15,23 @@ bool Round::SpokenFor(int rank) const {
 
 // Some speaker may still send inputs of `rank`.
 bool Round::SpeakerLeft(int rank) const {
-  const auto voices = voices_.find(static_cast<uint8_t>(rank));
+  const auto replies = speaker_replies_.find(static_cast<uint8_t>(rank));
   for (const PeerId& peer : fixed_->speakers[static_cast<size_t>(rank)]) {
     if (Distrusts(peer)) continue;
-    if (voices == voices_.end()) return true;
-    const auto voice = voices->second.speaker.find(peer);
-    if (voice == voices->second.speaker.end() || voice->second) return true;
+    if (replies == speaker_replies_.end()) return true;
+    const auto reply = replies->second.speaker.find(peer);
+    if (reply == replies->second.speaker.end() || reply->second) return true;
   }
   return false;
 }
 
 // A live peer that has nothing to say for anybody here; as a witness it is as good as before.
-void Round::Mute(const PeerId& speaker, RoundActions& out) {
+void Round::IgnoreSpeaker(const PeerId& speaker, RoundActions& out) {
   bool known = false;
   for (size_t rank = 0; rank < ranks(); ++rank) {
     if (fixed_->spec.cells[rank].speakers.count(speaker) == 0) continue;
     known = true;
-    voices_[static_cast<uint8_t>(rank)].speaker.insert_or_assign(speaker, false);
+    speaker_replies_[static_cast<uint8_t>(rank)].speaker.insert_or_assign(speaker, false);
   }
   if (!known) return Refuse("stranger");
   ++progress_;
@@ -42,12 +42,12 @@ void Round::Mute(const PeerId& speaker, RoundActions& out) {
 }
 
 // "Do you speak?" once to all speakers of who is spoken for: everybody needs the stake.
-void Round::Greet(RoundActions& out) {
+void Round::ContactSpeakers(RoundActions& out) {
   for (int rank = 0; rank < static_cast<int>(ranks()); ++rank) {
     if (!SpokenFor(rank)) continue;
-    Voices& voices = voices_[static_cast<uint8_t>(rank)];
-    if (voices.greeted) continue;
-    voices.greeted = true;
+    SpeakerReplies& replies = speaker_replies_[static_cast<uint8_t>(rank)];
+    if (replies.greeted) continue;
+    replies.greeted = true;
     for (const PeerId& peer : fixed_->speakers[static_cast<size_t>(rank)])
       if (!Distrusts(peer)) Emit(peer, Ask{static_cast<uint8_t>(rank), 0, {}}, out);
   }
@@ -56,25 +56,25 @@ void Round::Greet(RoundActions& out) {
 // ASKs, or their answers, may have been lost.
 void Round::ForgetAsks() {
   asked_.clear();
-  for (auto& [rank, voices] : voices_)
-    voices.greeted = voices.speaker.size() == fixed_->speakers[rank].size();
+  for (auto& [rank, replies] : speaker_replies_)
+    replies.greeted = replies.speaker.size() == fixed_->speakers[rank].size();
 }
 
 // Speaker j of k sends the chunks c with c mod k = j; those of one that fails are spread over the
 // others. nullptr: nobody now, or its SPEAK is awaited.
 const PeerId* Round::SpeakerOf(int rank, uint32_t chunk) const {
   const std::vector<PeerId>& speakers = fixed_->speakers[static_cast<size_t>(rank)];
-  const auto voices = voices_.find(static_cast<uint8_t>(rank));
-  if (speakers.empty() || voices == voices_.end()) return nullptr;
-  const std::map<PeerId, bool>& voice = voices->second.speaker;
+  const auto replies = speaker_replies_.find(static_cast<uint8_t>(rank));
+  if (speakers.empty() || replies == speaker_replies_.end()) return nullptr;
+  const std::map<PeerId, bool>& reply = replies->second.speaker;
   const PeerId& first = speakers[chunk % speakers.size()];
   if (!Distrusts(first)) {
-    const auto it = voice.find(first);
-    if (it == voice.end()) return nullptr;
+    const auto it = reply.find(first);
+    if (it == reply.end()) return nullptr;
     if (it->second) return &first;
   }
   std::vector<const PeerId*> good;
-  for (const auto& [peer, same] : voice)
+  for (const auto& [peer, same] : reply)
     if (same && !Distrusts(peer)) good.push_back(&peer);
   if (good.empty()) return nullptr;
   return good[chunk / speakers.size() % good.size()];
@@ -87,25 +87,25 @@ void Round::AskSpeakers(RoundActions& out) {
     if (!SpokenFor(r)) continue;
     const auto rank = static_cast<uint8_t>(r);
     for (const uint32_t chunk : pending_) {
-      const Gathering& inputs = inputs_[{chunk, duties_[chunk].assigned}];
+      const Gathering& inputs = inputs_[{chunk, assignments_[chunk].assigned}];
       if (!inputs.folding.empty() || (inputs.in | inputs.bad).Contains(r)) continue;
       const auto asked = asked_.find({rank, chunk});
-      if (asked != asked_.end() && asked->second.second == duties_[chunk].assigned &&
+      if (asked != asked_.end() && asked->second.second == assignments_[chunk].assigned &&
           !Distrusts(asked->second.first))
         continue;
       const PeerId* speaker = SpeakerOf(r, chunk);
       if (speaker == nullptr) continue;
-      asked_[{rank, chunk}] = {*speaker, duties_[chunk].assigned};
-      asks[{*speaker, {rank, duties_[chunk].assigned}}].push_back(chunk);
+      asked_[{rank, chunk}] = {*speaker, assignments_[chunk].assigned};
+      asks[{*speaker, {rank, assignments_[chunk].assigned}}].push_back(chunk);
     }
   }
   for (auto& [key, chunks] : asks)
     Emit(key.first, Ask{key.second.first, key.second.second, std::move(chunks)}, out);
 }
 
-void Round::On(const PeerId& from, const Speak& frame, RoundActions& out) {
+void Round::OnSpeak(const PeerId& from, const Speak& frame, RoundActions& out) {
   if (over_ || target_) return Refuse("speak_late");
-  const bool known = frame.rank < ranks() && worker::Sound(frame.stake) &&
+  const bool known = frame.rank < ranks() && worker::IsValid(frame.stake) &&
                      fixed_->spec.cells[frame.rank].speakers.count(from) > 0;
   if (!known) return Refuse("speak_stranger");
   // What STATUS said of stakes holds until the plan that follows from it.
@@ -124,14 +124,14 @@ void Round::On(const PeerId& from, const Speak& frame, RoundActions& out) {
 }
 
 void Round::TakeSpeak(const PeerId& from, const Speak& frame) {
-  Voices& voices = voices_[frame.rank];
+  SpeakerReplies& replies = speaker_replies_[frame.rank];
   // Vector and stake travel together: a speaker with another stake than the one that is known
   // holds another value.
   const auto stake = stakes_.find(frame.rank);
   const bool fits = stake == stakes_.end() || stake->second == frame.stake;
-  if (fits && !voices.root) voices.root = frame.root;
-  const bool same = fits && *voices.root == frame.root;
-  if (!voices.speaker.emplace(from, same).second) return Refuse("speak_twice");
+  if (fits && !replies.root) replies.root = frame.root;
+  const bool same = fits && *replies.root == frame.root;
+  if (!replies.speaker.emplace(from, same).second) return Refuse("speak_twice");
   if (!same) Refuse("speak_root");
   if (same) stakes_.emplace(frame.rank, frame.stake);
 }
@@ -141,17 +141,17 @@ void Round::HearLateSpeaks() {
 }
 
 // ---- members ----------------------------------------------------------------------------------
-void Round::On(const PeerId& from, const Ask& frame, RoundActions& out) {
+void Round::OnAsk(const PeerId& from, const Ask& frame, RoundActions& out) {
   const int rank = RankOf(from);
   if (rank < 0 || rank == self() || frame.rank != self()) return Refuse("ask_stranger");
   if (over_ || target_) return Refuse("ask_late");
   for (const uint32_t c : frame.chunks) {
-    if (c >= duties_.size() || duties_[c].assigned != frame.assigned || duties_[c].owner != rank ||
-        !duties_[c].holders.empty() || slots_[c].held()) {
+    if (c >= assignments_.size() || assignments_[c].assigned != frame.assigned ||
+        assignments_[c].owner != rank || !assignments_[c].holders.empty() || slots_[c].held()) {
       Refuse("ask_superseded");
       continue;
     }
-    bool& sent = frame.assigned == 0 ? duties_[c].sent_first : duties_[c].sent_again;
+    bool& sent = frame.assigned == 0 ? assignments_[c].sent_first : assignments_[c].sent_again;
     if (!sent) ++lanes_[static_cast<size_t>(rank)].out;
     sent = true;
     out.push_back(SendInput{from, c, frame.assigned});
@@ -165,9 +165,9 @@ void Round::AskMember(int rank, RoundActions& out) {
   std::map<Ballot, std::vector<uint32_t>> asks;
   size_t window = fixed_->spec.window_chunks;
   for (const uint32_t chunk : pending_) {
-    const Gathering& inputs = inputs_[{chunk, duties_[chunk].assigned}];
+    const Gathering& inputs = inputs_[{chunk, assignments_[chunk].assigned}];
     if (!inputs.folding.empty() || (inputs.in | inputs.bad).Contains(rank)) continue;
-    asks[duties_[chunk].assigned].push_back(chunk);
+    asks[assignments_[chunk].assigned].push_back(chunk);
     if (--window == 0) break;
   }
   for (auto& [assigned, chunks] : asks)

@@ -15,7 +15,7 @@ void PutPeers(ByteWriter& out, const std::set<PeerId>& peers) {
 
 }  // namespace
 
-bool Sound(const Stake& stake) {
+bool IsValid(const Stake& stake) {
   for (const double number : {stake.weight, stake.samples, stake.before.samples})
     if (!std::isfinite(number) || number < 0) return false;
   return true;

@@ -43,7 +43,7 @@ struct Stake {
   Digest holds = {};   // root of the vector: the value of round t-1; none in round 0
   bool operator==(const Stake&) const = default;
 };
-bool Sound(const Stake& stake);  // finite, nothing negative
+bool IsValid(const Stake& stake);  // finite, nothing negative
 void Encode(const Stake& stake, ByteWriter& out);
 Stake DecodeStake(ByteReader& in);
 

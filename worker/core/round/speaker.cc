@@ -6,7 +6,7 @@ namespace crowdsurf::worker {
 
 Speaker::Speaker(SpeakerSpec spec) : spec_(std::move(spec)) {
   CHECK(spec_.rank >= 0 && static_cast<size_t>(spec_.rank) < spec_.cells.size());
-  CHECK(Sound(spec_.stake));
+  CHECK(IsValid(spec_.stake));
 }
 
 void Speaker::Start(SpeakerActions& out) {

@@ -84,8 +84,8 @@ std::vector<PlannedCell> PlanGroup(const Seating& seating, CellIndex cell, size_
   return plan;
 }
 
-std::vector<Duty> DutiesOf(const Seating& seating, CellIndex self, size_t round) {
-  std::vector<Duty> duties;
+std::vector<SpeakerDuty> DutiesOf(const Seating& seating, CellIndex self, size_t round) {
+  std::vector<SpeakerDuty> duties;
   if (round == 0) return duties;
   const Member* me = seating.At(self);
   CHECK(me != nullptr);

@@ -60,16 +60,16 @@ std::vector<PlannedCell> PlanGroup(const Seating& seating, CellIndex cell, size_
                                    bool stand_ins);
 
 // A hole that the member of a cell must speak for in a round.
-struct Duty {
+struct SpeakerDuty {
   CellIndex hole = 0;
   size_t slice = 0;   // j
   size_t slices = 1;  // k
-  bool operator==(const Duty&) const = default;
+  bool operator==(const SpeakerDuty&) const = default;
 };
 
 // The holes of round `round` for which `self` is a speaker, ascending. Never a hole of its own
 // group.
-std::vector<Duty> DutiesOf(const Seating& seating, CellIndex self, size_t round);
+std::vector<SpeakerDuty> DutiesOf(const Seating& seating, CellIndex self, size_t round);
 
 // Members to ask for the mean of rounds 0..round-1, best first, at most `most`, without `self`.
 std::vector<PeerId> CatchUpDonors(const Seating& seating, CellIndex self, size_t round,

@@ -145,7 +145,7 @@ TEST(StandInTest, DutiesCoverExactlyTheSlicesThatThePlansName) {
         }
       }
       for (const CellIndex self : taken) {
-        for (const Duty& duty : DutiesOf(seating, self, round)) {
+        for (const SpeakerDuty& duty : DutiesOf(seating, self, round)) {
           EXPECT_TRUE(AgreeFrom(grid, self, duty.hole, round));
           const auto group = GroupCells(grid, self, round);
           EXPECT_EQ(std::count(group.begin(), group.end(), duty.hole), 0);
