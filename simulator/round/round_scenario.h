@@ -88,7 +88,7 @@ struct RoundReport {
   std::map<int, worker::Round::Phase> frozen_in;  // at its last freeze; absent: not opened yet
   std::vector<uint64_t> actions;                  // executed, by node
   std::vector<bool> alive;
-  std::map<std::string, uint64_t> refused;  // by reason, all nodes
+  std::map<worker::FrameRefusal, uint64_t> refused;  // all nodes
   uint64_t events = 0;
   uint64_t trace = 0;  // hash of everything that happened, in order
   uint64_t result_sends = 0;

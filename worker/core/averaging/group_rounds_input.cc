@@ -69,20 +69,20 @@ void GroupRounds::LateDuty(const PeerId& from, const message::RoundFrame& messag
     // The values of that round are gone, or never were: who asks must not wait for them.
     if (ask != nullptr)
       SendTo(from, Frame{frame.instance, Bye{ByeReason::kCannotSpeak}}, message, out);
-    return metrics_.RefuseFrame("unknown_instance");
+    return metrics_.RefuseFrame(FrameRefusal::kUnknownInstance);
   }
   const auto list = current_->lists.find(message.group);
   const Seating& seating = list == current_->lists.end() ? current_->seating : list->second;
   if (seating.CellOf(config_.id) != current_->cell) {
     // By these seats it is in another class than the one whose mean it holds.
     SendTo(from, Frame{frame.instance, Bye{ByeReason::kCannotSpeak}}, message, out);
-    return metrics_.RefuseFrame("not_a_speaker");
+    return metrics_.RefuseFrame(FrameRefusal::kNotASpeaker);
   }
   std::optional<GroupPlan> known;
   if (AnybodyIn(seating, message.group, current_->opening.axis))
     known = PlanOf(seating, message.group, QuestionOf(current_->opening));
   if (!known || known->instance != frame.instance) {
-    metrics_.RefuseFrame("other_list");
+    metrics_.RefuseFrame(FrameRefusal::kOtherList);
     if (early_.size() >= kMaxEarly) return;
     Keep(from, message);  // answered when its list has come
     out.push_back(Send{from, EncodeMessage(message::ListAsk{frame.instance})});
@@ -91,7 +91,7 @@ void GroupRounds::LateDuty(const PeerId& from, const message::RoundFrame& messag
   const GroupPlan& plan = *known;
   if (ask->rank >= plan.cells.size() || !plan.RankOf(from) ||
       !plan.cells[ask->rank].speakers.contains(config_.id))
-    return metrics_.RefuseFrame("not_a_speaker");
+    return metrics_.RefuseFrame(FrameRefusal::kNotASpeaker);
   Speak(plan, ask->rank, out);
   const auto at = speaking_.find(frame.instance);
   SpeakerActions actions;
@@ -124,7 +124,7 @@ void GroupRounds::Perform(const InstanceId& id, Speaking& speaking, SpeakerActio
 void GroupRounds::OnFrame(Time now, const PeerId& from, const message::RoundFrame& message,
                           Actions& out) {
   const auto frame = DecodeFrame(message.frame);
-  if (!frame) return metrics_.RefuseFrame("garbled");
+  if (!frame) return metrics_.RefuseFrame(FrameRefusal::kGarbled);
   if (const auto at = instances_.find(frame->instance); at != instances_.end()) {
     RoundActions actions;
     at->second.round.OnFrame(from, *frame, actions);
@@ -156,7 +156,7 @@ void GroupRounds::Unknown(Time, const PeerId& from, const message::RoundFrame& m
       SendTo(from, Frame{frame.instance, Bye{ByeReason::kSatOut}}, message, out);
     if (parent && std::holds_alternative<Ask>(frame.body))
       SendTo(from, Frame{frame.instance, Bye{ByeReason::kCannotSpeak}}, message, out);
-    return metrics_.RefuseFrame("other_view");
+    return metrics_.RefuseFrame(FrameRefusal::kOtherView);
   }
   const bool later =
       message.averaging >= min_ && (!current_ || message.averaging > current_->opening.averaging ||
@@ -177,7 +177,7 @@ void GroupRounds::Unknown(Time, const PeerId& from, const message::RoundFrame& m
 // The same group in the same round under another list. Nothing has left us: seats are exchanged and
 // both plan anew. Else the other one takes our list, if it can.
 void GroupRounds::OtherList(const PeerId& from, Instance& instance, Actions& out) {
-  metrics_.RefuseFrame("other_list");
+  metrics_.RefuseFrame(FrameRefusal::kOtherList);
   if (IsPristine(instance)) {
     differing_.insert(from);
     return;
@@ -233,7 +233,7 @@ void GroupRounds::Keep(const PeerId& from, const message::RoundFrame& message) {
   while (early_.size() > kMaxEarly || early_bytes_ > kMaxEarlyBytes) {
     early_bytes_ -= early_.front().message.frame.size();
     early_.pop_front();
-    metrics_.RefuseFrame("too_early");
+    metrics_.RefuseFrame(FrameRefusal::kTooEarly);
   }
 }
 
@@ -266,14 +266,14 @@ void GroupRounds::Witness(const PeerId& from, const Frame& frame,
   if (known.hash.none() || message.view != known.hash ||
       std::find(known.witnesses.begin(), known.witnesses.end(), config_.id) ==
           known.witnesses.end())
-    return metrics_.RefuseFrame("not_a_witness");
+    return metrics_.RefuseFrame(FrameRefusal::kNotAWitness);
   const auto* open = std::get_if<crowdsurf::worker::Open>(&frame.body);
   const RegisterAge& age = open != nullptr ? open->age : std::get<Accept>(frame.body).age;
   // What is kept for how long follows from the age, so it must be that of the round.
   if (age != RegisterAge{known.epoch, message.averaging, message.round})
-    return metrics_.RefuseFrame("wrong_age");
+    return metrics_.RefuseFrame(FrameRefusal::kWrongAge);
   if (open != nullptr) {
-    if (open->branch) return metrics_.RefuseFrame("branch");
+    if (open->branch) return metrics_.RefuseFrame(FrameRefusal::kBranch);
     // A member that went on, or never was in this averaging, is a witness only.
     if (message.averaging < min_ || message.view != view_.hash ||
         Counted(frame.instance, config_.id))
@@ -282,7 +282,7 @@ void GroupRounds::Witness(const PeerId& from, const Frame& frame,
   const uint64_t full = table_.full();
   for (const SendFrame& answer : AnswerAsWitness(table_, from, frame))
     if (answer.to != config_.id) SendTo(answer.to, answer.frame, message, out);
-  if (table_.full() > full) metrics_.RefuseFrame("witness_full");
+  if (table_.full() > full) metrics_.RefuseFrame(FrameRefusal::kWitnessFull);
 }
 
 // ---- chunks, deaths, deadlines
@@ -295,7 +295,7 @@ GroupRounds::Instances::iterator GroupRounds::FindHandle(RoundHandle handle) {
 bool GroupRounds::OnChunk(Time now, const ChunkArrived& chunk, Actions& out) {
   const auto at = instances_.find(chunk.instance);
   if (at == instances_.end()) {
-    metrics_.RefuseFrame("chunk_of_unknown_instance");
+    metrics_.RefuseFrame(FrameRefusal::kChunkOfUnknownInstance);
     return false;
   }
   Instance& instance = at->second;

@@ -83,7 +83,7 @@ void Membership::Suppose(Time now, const PeerId& from, Seating next, const Commi
     });
     if (hints_.size() >= kMaxHints) {
       hints_.pop_front();
-      metrics_.RefuseMessage("too_many_views");
+      metrics_.RefuseMessage(MessageRefusal::kTooManyViews);
     }
     Confirmation confirmation = AskWitnesses(next);
     hints_.push_back({.next = std::move(next),
@@ -122,7 +122,7 @@ void Membership::JudgeHints(Time now, Actions& out) {
     auto verdict = hint.confirmation.Judge(now, down_);
     const bool quorum = hint.confirmation.rule() == Confirmation::Rule::kQuorum;
     if (verdict == Confirmation::Verdict::kSilent && quorum) {
-      metrics_.RefuseMessage("view_no_quorum");
+      metrics_.RefuseMessage(MessageRefusal::kViewNoQuorum);
       Renew(hint, AskMembers(hint.next));
       verdict = hint.confirmation.Judge(now, down_);
     }
@@ -135,7 +135,7 @@ void Membership::JudgeHints(Time now, Actions& out) {
     if (verdict == Confirmation::Verdict::kConfirmed)
       Follow(now, std::move(judged.next), judged.committed, out);
     else
-      metrics_.RefuseMessage("view_unconfirmed");
+      metrics_.RefuseMessage(MessageRefusal::kViewUnconfirmed);
     return;
   }
 }

@@ -50,7 +50,7 @@ std::optional<message::JoinAnswer> Membership::Objection(
 void Membership::NoteFetch(Time now, const PeerId& peer, uint64_t averaging) {
   if (fetch_told_.size() >= kMaxJoiners && !fetch_told_.contains(peer)) {
     fetch_told_.clear();  // the worst of it: some are sent to fetch a second time
-    metrics_.RefuseMessage("too_many_fetches");
+    metrics_.RefuseMessage(MessageRefusal::kTooManyFetches);
   }
   fetch_told_[peer] = {.averaging = averaging, .at = now};
 }
@@ -64,11 +64,11 @@ bool Membership::FetchedAsTold(Time now, const message::JoinRequest& request) co
 void Membership::OnJoinRequest(Time now, const PeerId& from, const message::JoinRequest& request,
                                Actions& out) {
   if (request.member.id != from || request.contact.id != from)
-    return metrics_.RefuseMessage("join_for_another");
+    return metrics_.RefuseMessage(MessageRefusal::kJoinForAnother);
   roster_.Learn(request.contact, out);
   const auto note = [&] {
     if (joiners_.size() >= kMaxJoiners && !joiners_.contains(from))
-      return metrics_.RefuseMessage("too_many_joiners");
+      return metrics_.RefuseMessage(MessageRefusal::kTooManyJoiners);
     auto [at, fresh] = joiners_.try_emplace(from, Joiner{request, now, now});
     at->second.request = request;
     at->second.heard = now;
@@ -103,9 +103,9 @@ void Membership::OnJoinRequest(Time now, const PeerId& from, const message::Join
 
 // The one entrance of views from others.
 std::optional<View> Membership::Take(const Bytes& encoded) {
-  std::string_view flaw;
+  ViewFlaw flaw;
   auto view = DecodeView(encoded, &flaw);
-  if (!view) metrics_.RefuseMessage(std::string(flaw));
+  if (!view) metrics_.RefuseView(flaw);
   return view;
 }
 
@@ -145,7 +145,8 @@ void Membership::OnViewNews(Time now, const PeerId& from, const message::ViewNew
   if (IsOwnBranch(next.view())) {
     const bool held =
         std::find(branches_held_.begin(), branches_held_.end(), hash) != branches_held_.end();
-    if (from != following_ && !held) return metrics_.RefuseMessage("branch_of_another");
+    if (from != following_ && !held)
+      return metrics_.RefuseMessage(MessageRefusal::kBranchOfAnother);
     return Follow(now, std::move(next), news.committed, out);
   }
   Suppose(now, from, std::move(next), news.committed, out);
@@ -177,7 +178,7 @@ void Membership::OnViewOpen(Time now, const PeerId& from, const message::ViewOpe
     return;
   }
   if (!OwnsBallot(seating_->view(), from, open.ballot))
-    return metrics_.RefuseMessage("ballot_of_another");
+    return metrics_.RefuseMessage(MessageRefusal::kBallotOfAnother);
   if (left_ == open.parent) return;  // who answered a branch witnesses nothing here any more
   if (pending_ && pending_->view().parent == open.parent)
     return SendAll({from}, NewsOf(now, *pending_), out);
@@ -202,12 +203,12 @@ void Membership::OnViewAccept(Time now, const PeerId& from, const message::ViewA
     return;
   }
   if (!OwnsBallot(seating_->view(), from, accept.ballot))
-    return metrics_.RefuseMessage("ballot_of_another");
+    return metrics_.RefuseMessage(MessageRefusal::kBallotOfAnother);
   if (left_ == accept.parent) return;
   const auto view = Take(accept.view);
   if (!view) return;
   if (view->parent != accept.parent || view->epoch != seating_->view().epoch + 1)
-    return metrics_.RefuseMessage("view_parent");
+    return metrics_.RefuseMessage(MessageRefusal::kViewParent);
   SendAll({from}, witness_.OnAccept(seating_->view().epoch, accept), out);
 }
 

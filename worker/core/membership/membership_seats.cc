@@ -30,7 +30,7 @@ void Membership::DropUngiven(const Seating& seating, const std::vector<Seat>& se
     return vacancy.sitting > 0 && std::none_of(seats.begin(), seats.end(), given) &&
            seating.SittingOf(vacancy.peer) < vacancy.sitting;
   });
-  if (dropped > 0) metrics_.RefuseMessage("vacancy_sitting");
+  if (dropped > 0) metrics_.RefuseMessage(MessageRefusal::kVacancySitting);
 }
 
 // Into a view that is not entered yet. A newcomer knows too little to judge, and harms itself
@@ -76,7 +76,7 @@ bool Membership::TakeSeats(Time now, const PeerId& from, std::vector<Seat> seats
     if (rumors_.Hold(now, tellers, item))
       held = true;
     else
-      metrics_.RefuseMessage("too_many_seats_told");
+      metrics_.RefuseMessage(MessageRefusal::kTooManySeatsTold);
     return true;
   };
   std::erase_if(seats, [&](const Seat& seat) { return is_rumor(seat, seating_->seats()); });
@@ -84,7 +84,7 @@ bool Membership::TakeSeats(Time now, const PeerId& from, std::vector<Seat> seats
                 [&](const Vacancy& gone) { return is_rumor(gone, seating_->vacancies()); });
   bool changed = seating_->Merge(seats, vacancies);
   if (held) {
-    metrics_.RefuseMessage("seat_of_another");  // for now
+    metrics_.RefuseMessage(MessageRefusal::kSeatOfAnother);  // for now
     changed |= JudgeRumors(now);
     AskSteward(now, out);
   }

@@ -124,11 +124,11 @@ std::vector<PeerId> Roster::OnRecords(Time now, const std::vector<PeerRecord>& r
     if (each.owner == config_.id) continue;
     auto record = DecodeRosterRecord(each.owner, each.value);
     if (!record) {
-      metrics_.RefuseMessage("roster_record");
+      metrics_.RefuseMessage(MessageRefusal::kRosterRecord);
       continue;
     }
     if (records_.size() >= kMaxMembers && !records_.contains(each.owner)) {
-      metrics_.RefuseMessage("roster_full");
+      metrics_.RefuseMessage(MessageRefusal::kRosterFull);
       continue;
     }
     Learn(record->contact, out);

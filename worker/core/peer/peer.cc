@@ -26,9 +26,9 @@ void Peer::Start(Time now, Actions& out) {
 }
 
 void Peer::OnMessage(Time now, const PeerId& from, ByteView body, Actions& out) {
-  if (from == config_.id) return metrics_.RefuseMessage("own");
+  if (from == config_.id) return metrics_.RefuseMessage(MessageRefusal::kOwn);
   const auto message = DecodeMessage(body);
-  if (!message) return metrics_.RefuseMessage("garbled");
+  if (!message) return metrics_.RefuseMessage(MessageRefusal::kGarbled);
   body_bytes_ = body.size();
   membership_.OnHeard(now, from);
   averaging_.rounds().OnHeard(now, from);
@@ -56,7 +56,7 @@ void Peer::InView(Time now, const PeerId& from, const M& message, F&& deliver, A
   while (early_.size() > kMaxEarly || early_bytes_ > kMaxEarlyBytes) {
     early_bytes_ -= early_.front().bytes;
     early_.pop_front();
-    metrics_.RefuseMessage("other_view");
+    metrics_.RefuseMessage(MessageRefusal::kOtherView);
   }
 }
 
@@ -117,7 +117,7 @@ void Peer::OnRecords(Time now, const std::vector<PeerRecord>& records, Actions& 
 }
 
 void Peer::OnPeerDown(Time now, const PeerId& peer, DownEvidence evidence, Actions& out) {
-  if (peer == config_.id) return metrics_.RefuseMessage("own");
+  if (peer == config_.id) return metrics_.RefuseMessage(MessageRefusal::kOwn);
   membership_.OnPeerDown(now, peer, evidence, out);
   const bool refused = evidence == DownEvidence::kRefused;
   averaging_.OnPeerDown(now, peer, refused ? SuspicionCause::kReset : SuspicionCause::kSilence,

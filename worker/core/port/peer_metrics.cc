@@ -15,10 +15,18 @@ Counter* Chunks(MetricRegistry& r, const char* how) {
   return &r.AddCounter("crowdsurf_round_chunks_total",
                        "Chunks of applied results, by how they came about.", {{"how", how}});
 }
+Counter* FramesRefused(MetricRegistry& r, std::string_view reason) {
+  return &r.AddCounter("crowdsurf_round_frames_refused_total",
+                       "Frames of rounds refused, by reason.", {{"reason", std::string(reason)}});
+}
+Counter* MessagesRefused(MetricRegistry& r, std::string_view reason) {
+  return &r.AddCounter("crowdsurf_peer_messages_refused_total",
+                       "Messages of peers refused, by reason.", {{"reason", std::string(reason)}});
+}
 
 }  // namespace
 
-PeerMetrics::PeerMetrics(MetricRegistry& r) : mixing(r), registry_(r) {
+PeerMetrics::PeerMetrics(MetricRegistry& r) : mixing(r) {
   const std::map<Outcome, const char*> outcomes = {
       {Outcome::kFast, "fast"}, {Outcome::kRepaired, "repaired"}, {Outcome::kAdopted, "adopted"},
       {Outcome::kKept, "kept"}, {Outcome::kAborted, "aborted"},   {Outcome::kOrphaned, "orphaned"}};
@@ -32,6 +40,12 @@ PeerMetrics::PeerMetrics(MetricRegistry& r) : mixing(r), registry_(r) {
                                                         {SuspicionCause::kMismatch, "mismatch"}};
   for (const auto& [cause, name] : causes) ballots[cause] = Ballots(r, name);
   ballots_late = Ballots(r, "late");
+  for (size_t i = 0; i < kFrameRefusals.size(); ++i)
+    frames_refused_[i] = FramesRefused(r, kFrameRefusals[i]);
+  for (size_t i = 0; i < kMessageRefusals.size(); ++i)
+    messages_refused_[i] = MessagesRefused(r, kMessageRefusals[i]);
+  for (size_t i = 1; i < kViewFlaws.size(); ++i)
+    views_refused_[i] = MessagesRefused(r, kViewFlaws[i]);
   chunks_first = Chunks(r, "first");
   chunks_adopted = Chunks(r, "adopted");
   chunks_reduced_again = Chunks(r, "reduced_again");
@@ -62,19 +76,14 @@ PeerMetrics::PeerMetrics(MetricRegistry& r) : mixing(r), registry_(r) {
   averaging = &r.AddGauge("crowdsurf_averaging_committed", "Number of the last committed average.");
 }
 
-void PeerMetrics::RefuseFrame(const std::string& reason, double count) {
-  if (count <= 0) return;
-  registry_
-      .AddCounter("crowdsurf_round_frames_refused_total", "Frames of rounds refused, by reason.",
-                  {{"reason", reason}})
-      .Add(count);
+void PeerMetrics::RefuseFrame(FrameRefusal reason, double count) {
+  frames_refused_[static_cast<size_t>(reason)]->Add(count);
 }
 
-void PeerMetrics::RefuseMessage(const std::string& reason) {
-  registry_
-      .AddCounter("crowdsurf_peer_messages_refused_total", "Messages of peers refused, by reason.",
-                  {{"reason", reason}})
-      .Add();
+void PeerMetrics::RefuseMessage(MessageRefusal reason) {
+  messages_refused_[static_cast<size_t>(reason)]->Add();
 }
+
+void PeerMetrics::RefuseView(ViewFlaw flaw) { views_refused_[static_cast<size_t>(flaw)]->Add(); }
 
 }  // namespace crowdsurf::worker

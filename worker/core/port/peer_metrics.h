@@ -4,12 +4,15 @@
 // making them is single sequence. No peer ids in labels.
 #pragma once
 
+#include <array>
 #include <map>
-#include <string>
 
 #include "base/metrics.h"
+#include "worker/core/port/message_refusal.h"
 #include "worker/core/port/mixing_metrics.h"
+#include "worker/core/round/frame_refusal.h"
 #include "worker/core/round/round.h"
+#include "worker/core/view/view.h"
 
 namespace crowdsurf::worker {
 
@@ -42,13 +45,15 @@ struct PeerMetrics {
   Gauge* averaging;
   MixingMetrics mixing;  // strategies on graphs
 
-  // crowdsurf_round_frames_refused_total{reason} and crowdsurf_peer_messages_refused_total{reason};
-  // reasons are a closed set in the code.
-  void RefuseFrame(const std::string& reason, double count = 1);
-  void RefuseMessage(const std::string& reason);
+  void RefuseFrame(FrameRefusal reason, double count = 1);
+  void RefuseMessage(MessageRefusal reason);
+  void RefuseView(ViewFlaw flaw);  // pre: not kNone
 
  private:
-  MetricRegistry& registry_;
+  // By reason: crowdsurf_round_frames_refused_total and crowdsurf_peer_messages_refused_total.
+  std::array<Counter*, kFrameRefusals.size()> frames_refused_;
+  std::array<Counter*, kMessageRefusals.size()> messages_refused_;
+  std::array<Counter*, kViewFlaws.size()> views_refused_ = {};
 };
 
 }  // namespace crowdsurf::worker

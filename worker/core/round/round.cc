@@ -91,7 +91,7 @@ void Round::Emit(const PeerId& to, FrameBody body, RoundActions& out) {
 }
 
 void Round::OnFrame(const PeerId& from, const Frame& frame, RoundActions& out) {
-  if (frame.instance != fixed_->spec.instance) return Refuse("instance");
+  if (frame.instance != fixed_->spec.instance) return Refuse(FrameRefusal::kInstance);
   Dispatch(from, frame.body, out);
   Drain(out);
 }

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "base/id.h"
+#include "worker/core/round/frame_refusal.h"
 #include "worker/core/round/round_frames.h"
 #include "worker/core/round/round_plan.h"
 #include "worker/core/round/round_spec.h"
@@ -102,7 +103,7 @@ enum class SuspicionCause : uint8_t { kReset, kSilence, kBye, kAbsent, kMismatch
 
 // For metrics; counts of this instance so far.
 struct RoundCounts {
-  std::map<std::string, uint64_t> refused;     // frames and chunks, by reason (closed set)
+  std::map<FrameRefusal, uint64_t> refused;    // frames and chunks
   std::map<SuspicionCause, uint64_t> ballots;  // opened or asked for by this member, by cause
   uint64_t ballots_late = 0;                   // ... because of OnCoordinatorLate
   uint64_t chunks_first = 0, chunks_adopted = 0, chunks_reduced_again = 0;  // of the applied value
@@ -238,7 +239,7 @@ class Round {
   RankSet own_rank() const { return RankSet::Of(self()); }
   bool Trusts(int rank) const;
   bool Distrusts(const PeerId& peer) const;
-  void Refuse(const char* reason) { ++counts_.refused[reason]; }
+  void Refuse(FrameRefusal reason) { ++counts_.refused[reason]; }
   void Emit(const PeerId& to, FrameBody body, RoundActions& out);
   void Dispatch(const PeerId& from, const FrameBody& body, RoundActions& out);
   void Drain(RoundActions& out);

@@ -46,18 +46,18 @@ bool Round::InGroup(RankSet set) const {
 void Round::OnPlan(const PeerId& from, const Plan& frame, RoundActions& out) {
   const int rank = RankOf(from);
   if (rank < 0 || frame.ballot == 0 || CoordinatorOf(frame.ballot) != rank)
-    return Refuse("plan_stranger");
+    return Refuse(FrameRefusal::kPlanStranger);
   if ((over_ || target_) && !frame.branch) {
     if (rank != self()) SendDecision(rank, out);
     return;
   }
   if (frame.ballot != record_.promised) {
     if (frame.ballot < record_.promised) Emit(from, Refused{record_.promised}, out);
-    return Refuse("ballot_old");
+    return Refuse(FrameRefusal::kBallotOld);
   }
-  if (frame.ballot <= seen_) return Refuse("plan_twice");
-  if (branch_ != (frame.branch ? frame.ballot : 0)) return Refuse("other_branch");
-  if (!IsValid(frame) || !frame.members.Contains(self())) return Refuse("plan_unsound");
+  if (frame.ballot <= seen_) return Refuse(FrameRefusal::kPlanTwice);
+  if (branch_ != (frame.branch ? frame.ballot : 0)) return Refuse(FrameRefusal::kOtherBranch);
+  if (!IsValid(frame) || !frame.members.Contains(self())) return Refuse(FrameRefusal::kPlanUnsound);
   if (!over_) return TakePlan(frame, out);
   // Applied before, and asked into a branch: the plan must be that value.
   bool same = Applied(over_->outcome) && !frame.abort;
@@ -159,12 +159,12 @@ void Round::DropStale(RoundActions& out) {
 // ---- decisions --------------------------------------------------------------------------------
 void Round::OnDecided(const PeerId& from, const Decided& frame, RoundActions& out) {
   const int rank = RankOf(from);
-  if (rank < 0) return Refuse("stranger");
-  if (left_.Contains(rank)) return Refuse("left");
-  if (!IsValid(frame.held)) return Refuse("decided_unsound");
+  if (rank < 0) return Refuse(FrameRefusal::kStranger);
+  if (left_.Contains(rank)) return Refuse(FrameRefusal::kLeft);
+  if (!IsValid(frame.held)) return Refuse(FrameRefusal::kDecidedUnsound);
   const bool named = frame.held.members.Contains(self());
   if (branch_ != (frame.branch ? frame.ballot : 0) || (frame.branch && !named))
-    return Refuse("other_branch");
+    return Refuse(FrameRefusal::kOtherBranch);
   const Digest root = RootOf(frame.held.value);
   if (over_) {
     if (!Applied(over_->outcome)) return;

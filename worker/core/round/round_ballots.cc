@@ -27,7 +27,7 @@ void Round::OnSuspect(const PeerId& peer, SuspicionCause cause, RoundActions& ou
 void Round::SuspectOther(const PeerId& peer, RoundActions& out) {
   bool known = fixed_->witness_of.count(peer) > 0;
   for (const RoundCell& cell : fixed_->spec.cells) known = known || cell.speakers.count(peer) > 0;
-  if (!known) return Refuse("stranger");
+  if (!known) return Refuse(FrameRefusal::kStranger);
   distrusted_.insert(peer);
   AskSpeakers(out);
   TryFoldAll(out);
@@ -167,14 +167,15 @@ void Round::OnOpen(const PeerId& from, const Open& frame, RoundActions& out) {
   const int rank = RankOf(from);
   if (rank < 0 || frame.ballot == 0 || frame.ballot > MaxBallot() ||
       CoordinatorOf(frame.ballot) != rank)
-    return Refuse("open_stranger");
-  if (left_.Contains(rank)) return Refuse("left");  // it does not fit: no ballots of its
-  if (frame.parent != branch_) return Refuse("other_branch");
+    return Refuse(FrameRefusal::kOpenStranger);
+  if (left_.Contains(rank))
+    return Refuse(FrameRefusal::kLeft);  // it does not fit: no ballots of its
+  if (frame.parent != branch_) return Refuse(FrameRefusal::kOtherBranch);
   const bool kept = over_ && !Applied(over_->outcome) && over_->outcome != Outcome::kAborted;
   if (!kept && !frame.branch && (over_ || target_)) return SendDecision(rank, out);
   if (frame.ballot <= record_.promised) {
     if (frame.ballot < record_.promised) Emit(from, Refused{record_.promised}, out);
-    return Refuse("ballot_old");
+    return Refuse(FrameRefusal::kBallotOld);
   }
   if (kept || (over_ && over_->outcome == Outcome::kAborted)) {
     // Out of this round, but still a witness of it.
@@ -193,12 +194,12 @@ void Round::OnAccept(const PeerId& from, const Accept& frame, RoundActions& out)
   const int rank = RankOf(from);
   if (rank < 0 || frame.ballot == 0 || frame.ballot > MaxBallot() ||
       CoordinatorOf(frame.ballot) != rank || fixed_->witness < 0)
-    return Refuse("accept_stranger");
-  if (left_.Contains(rank)) return Refuse("left");
-  if (branch_ != 0) return Refuse("other_branch");
+    return Refuse(FrameRefusal::kAcceptStranger);
+  if (left_.Contains(rank)) return Refuse(FrameRefusal::kLeft);
+  if (branch_ != 0) return Refuse(FrameRefusal::kOtherBranch);
   if (!worker::TryAccept(record_, frame.ballot, frame.value)) {
     Emit(from, Refused{record_.promised}, out);
-    return Refuse("ballot_old");
+    return Refuse(FrameRefusal::kBallotOld);
   }
   if (coordination_ && coordination_->ballot < frame.ballot) coordination_.reset();
   const Accepted accepted{frame.ballot, Sha256(frame.value)};
@@ -211,14 +212,15 @@ void Round::OnAccept(const PeerId& from, const Accept& frame, RoundActions& out)
 // ---- HAVE and ACCEPTED ------------------------------------------------------------------------
 void Round::OnHave(const PeerId& from, const Have& frame, RoundActions& out) {
   const int rank = RankOf(from);
-  if (rank < 0) return Refuse("stranger");
+  if (rank < 0) return Refuse(FrameRefusal::kStranger);
   if (over_ || target_) {
     const bool repaired = frame.ballot > 0 || !over_ || over_->ballot > 0;
     if (rank != self() && repaired) SendDecision(rank, out);
     return;
   }
   if (frame.ballot > 0) return CollectHave(rank, frame, out);
-  if (!haves0_.emplace(static_cast<uint8_t>(rank), frame.root).second) return Refuse("have_twice");
+  if (!haves0_.emplace(static_cast<uint8_t>(rank), frame.root).second)
+    return Refuse(FrameRefusal::kHaveTwice);
   ++progress_;
   if (!have0_) return;
   for (const auto& [other, root] : haves0_) {
@@ -243,10 +245,10 @@ void Round::SendHave(const HeldValue& held, RoundActions& out) {
 
 void Round::OnAccepted(const PeerId& from, const Accepted& frame, RoundActions& out) {
   const auto witness = fixed_->witness_of.find(from);
-  if (witness == fixed_->witness_of.end()) return Refuse("stranger");
+  if (witness == fixed_->witness_of.end()) return Refuse(FrameRefusal::kStranger);
   if (over_ || target_) return;
   if (frame.ballot == 0 || frame.ballot != have_sent_ || frame.value != have_value_ || branch_ != 0)
-    return Refuse("accepted_other");
+    return Refuse(FrameRefusal::kAcceptedOther);
   ++progress_;
   votes_ |= uint64_t{1} << witness->second;
   if (!IsQuorumOf(fixed_->spec.witnesses.size(), votes_)) return;

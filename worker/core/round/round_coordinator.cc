@@ -38,8 +38,8 @@ void Round::OnStatus(const PeerId& from, const StatusFrame& frame, RoundActions&
   const int rank = RankOf(from);
   if (rank < 0 || frame.ballot == 0 || frame.ballot > MaxBallot() ||
       CoordinatorOf(frame.ballot) != self())
-    return Refuse("status_stranger");
-  if (!IsValid(frame)) return Refuse("status_unsound");
+    return Refuse(FrameRefusal::kStatusStranger);
+  if (!IsValid(frame)) return Refuse(FrameRefusal::kStatusUnsound);
   if ((over_ || target_) && !frame.branch) {
     SendDecision(rank, out);
     if (over_ && over_->outcome != Outcome::kAborted && !Applied(over_->outcome))
@@ -52,9 +52,9 @@ void Round::OnStatus(const PeerId& from, const StatusFrame& frame, RoundActions&
   if (!coordination_ || coordination_->ballot != frame.ballot ||
       coordination_->branch != frame.branch) {
     if (frame.ballot < record_.promised) Emit(from, Refused{record_.promised}, out);
-    return Refuse("ballot_old");
+    return Refuse(FrameRefusal::kBallotOld);
   }
-  if (coordination_->plan) return Refuse("status_late");
+  if (coordination_->plan) return Refuse(FrameRefusal::kStatusLate);
   coordination_->statuses.emplace(static_cast<uint8_t>(rank), frame);
   ++progress_;
   TryPlan(out);
@@ -62,16 +62,16 @@ void Round::OnStatus(const PeerId& from, const StatusFrame& frame, RoundActions&
 
 void Round::OnPromise(const PeerId& from, const Promise& frame, RoundActions& out) {
   const auto witness = fixed_->witness_of.find(from);
-  if (witness == fixed_->witness_of.end()) return Refuse("stranger");
+  if (witness == fixed_->witness_of.end()) return Refuse(FrameRefusal::kStranger);
   // A promise that comes with an unasked STATUS may overtake it.
   if (frame.ballot > record_.promised && frame.ballot <= MaxBallot() && !over_ && !target_ &&
       branch_ == 0 && CoordinatorOf(frame.ballot) == self() && RankOf(from) >= 0)
     OpenBallot(frame.ballot, false, out);
   if (!coordination_ || coordination_->ballot != frame.ballot || coordination_->plan)
-    return Refuse("ballot_old");
+    return Refuse(FrameRefusal::kBallotOld);
   if (frame.accepted > coordination_->accepted) {
     std::optional<HeldValue> value = DecodeHeldValue(frame.value);
-    if (!value || !IsValid(*value)) return Refuse("promise_unsound");
+    if (!value || !IsValid(*value)) return Refuse(FrameRefusal::kPromiseUnsound);
     coordination_->accepted = frame.accepted;
     coordination_->accepted_value = std::move(value);
   }
@@ -114,9 +114,9 @@ void Round::TryPlan(RoundActions& out) {
 void Round::CollectHave(int rank, const Have& frame, RoundActions& out) {
   if (!coordination_ || coordination_->ballot != frame.ballot || !coordination_->plan ||
       !coordination_->plan->members.Contains(rank))
-    return Refuse("ballot_old");
+    return Refuse(FrameRefusal::kBallotOld);
   if (!coordination_->haves.emplace(static_cast<uint8_t>(rank), frame.root).second)
-    return Refuse("have_twice");
+    return Refuse(FrameRefusal::kHaveTwice);
   ++progress_;
   TryAccept(out);
 }
@@ -163,7 +163,7 @@ void Round::OnRefused(const PeerId&, const Refused& frame, RoundActions&) {
 
 // The witness pruned this instance: it is too old to be decided.
 void Round::OnForgotten(const PeerId& from, const Forgotten& frame, RoundActions& out) {
-  if (fixed_->witness_of.count(from) == 0) return Refuse("stranger");
+  if (fixed_->witness_of.count(from) == 0) return Refuse(FrameRefusal::kStranger);
   if (!over_ && !target_ && coordination_ && coordination_->ballot == frame.ballot)
     GiveUp(Outcome::kKept, ByeReason::kSatOut, out);
 }

@@ -6,7 +6,7 @@ namespace crowdsurf::worker {
 // It had dropped the round and opens it again (group_rounds.h, Suspend): it has nothing of what it
 // was sent. Once for each: a copy of a frame looks the same.
 void Round::StartsAnew(int rank, RoundActions& out) {
-  if ((anew_ | left_).Contains(rank)) return Refuse("ready_twice");
+  if ((anew_ | left_).Contains(rank)) return Refuse(FrameRefusal::kReadyTwice);
   anew_.Insert(rank);
   Emit(PeerAt(rank), OwnReady(false), out);
   if (seen_ > 0) return;  // plans ask for what is missing
@@ -18,18 +18,19 @@ void Round::StartsAnew(int rank, RoundActions& out) {
 
 void Round::OnReady(const PeerId& from, const Ready& frame, RoundActions& out) {
   const int rank = RankOf(from);
-  if (rank < 0) return Refuse("stranger");
+  if (rank < 0) return Refuse(FrameRefusal::kStranger);
   if (over_ || target_) {
     const bool late = (!ready_.Contains(rank) || frame.again) && !told_.Contains(rank);
     told_.Insert(rank);
     if (late) SendDecision(rank, out);
     return;
   }
-  if (ready_.Contains(rank)) return frame.again ? StartsAnew(rank, out) : Refuse("ready_twice");
+  if (ready_.Contains(rank))
+    return frame.again ? StartsAnew(rank, out) : Refuse(FrameRefusal::kReadyTwice);
   const bool fits = frame.schema == fixed_->spec.schema && frame.members == fixed_->member_list &&
                     frame.parts == fixed_->parts && worker::IsValid(frame.stake);
   if (!fits) {
-    Refuse("ready_unfit");
+    Refuse(FrameRefusal::kReadyUnfit);
     left_.Insert(rank);
     return SuspectRank(rank, SuspicionCause::kMismatch, out);
   }
@@ -100,24 +101,26 @@ bool Round::Offers(const PeerId& from, int rank) const {
 
 bool Round::OnInput(const PeerId& from, int rank, uint32_t chunk, Ballot assigned,
                     RoundActions& out) {
-  const auto refuse = [this](const char* reason) {
+  const auto refuse = [this](FrameRefusal reason) {
     Refuse(reason);
     return false;
   };
-  if (over_ || target_) return refuse("input_late");
-  if (chunk >= assignments_.size() || !Offers(from, rank)) return refuse("input_stranger");
+  if (over_ || target_) return refuse(FrameRefusal::kInputLate);
+  if (chunk >= assignments_.size() || !Offers(from, rank))
+    return refuse(FrameRefusal::kInputStranger);
   const ChunkAssignment& assignment = assignments_[chunk];
   if (assigned == assignment.assigned) {
-    if (pending_.count(chunk) == 0) return refuse("input_late");
+    if (pending_.count(chunk) == 0) return refuse(FrameRefusal::kInputLate);
   } else {
     // The plan that makes this peer the owner may still be on its way.
     const size_t bound = ranks() * fixed_->spec.window_chunks;
-    if (assigned <= seen_ || assigned < record_.promised) return refuse("input_superseded");
-    if (early_ >= bound) return refuse("input_early");
+    if (assigned <= seen_ || assigned < record_.promised)
+      return refuse(FrameRefusal::kInputSuperseded);
+    if (early_ >= bound) return refuse(FrameRefusal::kInputEarly);
   }
   Gathering& inputs = inputs_[{chunk, assigned}];
   if (!inputs.folding.empty() || (inputs.in | inputs.bad).Contains(rank))
-    return refuse("input_twice");
+    return refuse(FrameRefusal::kInputTwice);
   inputs.in.Insert(rank);
   if (RankOf(from) == rank) inputs.own.Insert(rank);
   ++progress_;
@@ -134,9 +137,9 @@ void Round::OnBadInput(const PeerId& from, int rank, uint32_t chunk, Ballot assi
                        RoundActions& out) {
   if (over_ || target_ || chunk >= assignments_.size() || !Offers(from, rank) ||
       assigned != assignments_[chunk].assigned || pending_.count(chunk) == 0)
-    return Refuse("input_stranger");
+    return Refuse(FrameRefusal::kInputStranger);
   Gathering& inputs = inputs_[{chunk, assigned}];
-  if (!inputs.folding.empty() || inputs.in.Contains(rank)) return Refuse("input_twice");
+  if (!inputs.folding.empty() || inputs.in.Contains(rank)) return Refuse(FrameRefusal::kInputTwice);
   inputs.bad.Insert(rank);
   ++counts_.bad_inputs;
   TryFold(chunk, out);
@@ -195,7 +198,7 @@ void Round::OnFolded(uint32_t chunk, Ballot assigned, uint64_t hash, RoundAction
   const auto inputs = inputs_.find({chunk, assigned});
   if (over_ || target_ || inputs == inputs_.end() || inputs->second.folding.empty() ||
       assignments_[chunk].assigned != assigned)
-    return Refuse("fold_superseded");
+    return Refuse(FrameRefusal::kFoldSuperseded);
   const ChunkValue value{assigned, inputs->second.folding, hash};
   inputs_.erase(inputs);
   pending_.erase(chunk);
@@ -229,14 +232,15 @@ void Round::GiveAll(RoundActions& out) {
 void Round::OnResult(const PeerId& from, uint32_t chunk, Ballot assigned, RankSet mask,
                      uint64_t hash, RoundActions& out) {
   const int rank = RankOf(from);
-  if (over_) return Refuse("result_late");
-  if (rank < 0 || chunk >= assignments_.size() || mask.empty()) return Refuse("result_stranger");
+  if (over_) return Refuse(FrameRefusal::kResultLate);
+  if (rank < 0 || chunk >= assignments_.size() || mask.empty())
+    return Refuse(FrameRefusal::kResultStranger);
   const ChunkAssignment& assignment = assignments_[chunk];
   const ChunkValue value{assigned, mask, hash};
-  if (slots_[chunk].held()) return Refuse("result_twice");
-  if (assignment.assigned != assigned) return Refuse("result_superseded");
+  if (slots_[chunk].held()) return Refuse(FrameRefusal::kResultTwice);
+  if (assignment.assigned != assigned) return Refuse(FrameRefusal::kResultSuperseded);
   if (!assignment.holders.empty() ? value != assignment.want : rank != assignment.owner)
-    return Refuse("result_unplanned");
+    return Refuse(FrameRefusal::kResultUnplanned);
   out.push_back(StoreResult{chunk, assigned});
   FillSlot(chunk, value, out);
   Drain(out);
@@ -258,11 +262,11 @@ void Round::FillSlot(uint32_t chunk, const ChunkValue& value, RoundActions& out)
 }
 
 void Round::OnFetch(const PeerId& from, const Fetch& frame, RoundActions& out) {
-  if (RankOf(from) < 0) return Refuse("stranger");
-  if (over_ && !Applied(over_->outcome)) return Refuse("fetch_void");
+  if (RankOf(from) < 0) return Refuse(FrameRefusal::kStranger);
+  if (over_ && !Applied(over_->outcome)) return Refuse(FrameRefusal::kFetchVoid);
   for (const uint32_t c : frame.chunks) {
     if (c >= slots_.size() || !slots_[c].held()) {
-      Refuse("fetch_unheld");
+      Refuse(FrameRefusal::kFetchUnheld);
       continue;
     }
     out.push_back(SendResult{from, c, slots_[c].assigned, slots_[c].mask, slots_[c].hash});

@@ -33,7 +33,7 @@ void Round::IgnoreSpeaker(const PeerId& speaker, RoundActions& out) {
     known = true;
     speaker_replies_[static_cast<uint8_t>(rank)].speaker.insert_or_assign(speaker, false);
   }
-  if (!known) return Refuse("stranger");
+  if (!known) return Refuse(FrameRefusal::kStranger);
   ++progress_;
   std::erase_if(asked_, [&](const auto& asked) { return asked.second.first == speaker; });
   AskSpeakers(out);
@@ -104,16 +104,16 @@ void Round::AskSpeakers(RoundActions& out) {
 }
 
 void Round::OnSpeak(const PeerId& from, const Speak& frame, RoundActions& out) {
-  if (over_ || target_) return Refuse("speak_late");
+  if (over_ || target_) return Refuse(FrameRefusal::kSpeakLate);
   const bool known = frame.rank < ranks() && worker::IsValid(frame.stake) &&
                      fixed_->spec.cells[frame.rank].speakers.count(from) > 0;
-  if (!known) return Refuse("speak_stranger");
+  if (!known) return Refuse(FrameRefusal::kSpeakStranger);
   // What STATUS said of stakes holds until the plan that follows from it.
   if (record_.promised > seen_ && stakes_.count(frame.rank) == 0) {
     const auto same = [&](const auto& late) { return late.first == from && late.second == frame; };
     if (std::any_of(late_speaks_.begin(), late_speaks_.end(), same) ||
         late_speaks_.size() >= ranks() * kMaxLateSpeaks)
-      return Refuse("speak_twice");
+      return Refuse(FrameRefusal::kSpeakTwice);
     late_speaks_.emplace_back(from, frame);
     return;
   }
@@ -131,8 +131,8 @@ void Round::TakeSpeak(const PeerId& from, const Speak& frame) {
   const bool fits = stake == stakes_.end() || stake->second == frame.stake;
   if (fits && !replies.root) replies.root = frame.root;
   const bool same = fits && *replies.root == frame.root;
-  if (!replies.speaker.emplace(from, same).second) return Refuse("speak_twice");
-  if (!same) Refuse("speak_root");
+  if (!replies.speaker.emplace(from, same).second) return Refuse(FrameRefusal::kSpeakTwice);
+  if (!same) Refuse(FrameRefusal::kSpeakRoot);
   if (same) stakes_.emplace(frame.rank, frame.stake);
 }
 
@@ -143,12 +143,12 @@ void Round::HearLateSpeaks() {
 // ---- members ----------------------------------------------------------------------------------
 void Round::OnAsk(const PeerId& from, const Ask& frame, RoundActions& out) {
   const int rank = RankOf(from);
-  if (rank < 0 || rank == self() || frame.rank != self()) return Refuse("ask_stranger");
-  if (over_ || target_) return Refuse("ask_late");
+  if (rank < 0 || rank == self() || frame.rank != self()) return Refuse(FrameRefusal::kAskStranger);
+  if (over_ || target_) return Refuse(FrameRefusal::kAskLate);
   for (const uint32_t c : frame.chunks) {
     if (c >= assignments_.size() || assignments_[c].assigned != frame.assigned ||
         assignments_[c].owner != rank || !assignments_[c].holders.empty() || slots_[c].held()) {
-      Refuse("ask_superseded");
+      Refuse(FrameRefusal::kAskSuperseded);
       continue;
     }
     bool& sent = frame.assigned == 0 ? assignments_[c].sent_first : assignments_[c].sent_again;

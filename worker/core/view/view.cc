@@ -125,10 +125,10 @@ Bytes Encode(const View& view) {
   return out.Take();
 }
 
-std::optional<View> DecodeView(ByteView bytes, std::string_view* why) {
-  std::string_view flaw;
+std::optional<View> DecodeView(ByteView bytes, ViewFlaw* why) {
+  ViewFlaw flaw;
   if (why == nullptr) why = &flaw;
-  *why = "view_garbled";
+  *why = ViewFlaw::kGarbled;
   ByteReader in(bytes);
   View view;
   if (in.U8() != kViewFormat) in.Fail();
@@ -153,22 +153,22 @@ std::optional<View> DecodeView(ByteView bytes, std::string_view* why) {
   view.target_met = in.Bool();
   if (!config || !in.Done()) return std::nullopt;
   view.config = *config;
-  *why = Flaw(view);
-  if (!why->empty()) return std::nullopt;
+  *why = FlawOf(view);
+  if (*why != ViewFlaw::kNone) return std::nullopt;
   return view;
 }
 
-std::string_view Flaw(const View& view) {
-  if (!IsBuilt(view.config.strategy)) return "view_strategy";
-  if (!GoodConfig(view.config)) return "view_config";
-  if (!GoodNumbers(view)) return "view_number";
-  if (!GoodGrid(view.grid)) return "view_grid";
-  if (!Fits(view)) return "view_size";
-  if (!GoodMembers(view)) return "view_members";
-  if (!GoodWitnesses(view)) return "view_witnesses";
+ViewFlaw FlawOf(const View& view) {
+  if (!IsBuilt(view.config.strategy)) return ViewFlaw::kStrategy;
+  if (!GoodConfig(view.config)) return ViewFlaw::kConfig;
+  if (!GoodNumbers(view)) return ViewFlaw::kNumber;
+  if (!GoodGrid(view.grid)) return ViewFlaw::kGrid;
+  if (!Fits(view)) return ViewFlaw::kSize;
+  if (!GoodMembers(view)) return ViewFlaw::kMembers;
+  if (!GoodWitnesses(view)) return ViewFlaw::kWitnesses;
   // Two lines are compared by it: it is no bigger than the view that shows it.
-  if (view.fork_members != view.members.size()) return "view_fork_members";
-  return {};
+  if (view.fork_members != view.members.size()) return ViewFlaw::kForkMembers;
+  return ViewFlaw::kNone;
 }
 
 ViewHash HashOf(const View& view, const std::string& job) {

@@ -73,11 +73,38 @@ inline constexpr uint32_t kMaxBandwidthClass = 64;
 inline constexpr uint32_t kMaxSittings = 1U << 20;
 
 Bytes Encode(const View& view);  // canonical: equal views, equal bytes
-// Why no peer may act on this view: the name of a counter; empty: it is sound. Checks bounds, the
-// strategy's limits, cells, members and witnesses. O(members * log(members)).
-std::string_view Flaw(const View& view);
-// nullopt: garbled, or it has a Flaw; *why, if asked for, names it for a counter.
-std::optional<View> DecodeView(ByteView bytes, std::string_view* why = nullptr);
+// Why no peer may act on a view.
+enum class ViewFlaw : uint8_t {
+  kNone,
+  kConfig,
+  kForkMembers,
+  kGarbled,
+  kGrid,
+  kMembers,
+  kNumber,
+  kSize,
+  kStrategy,
+  kWitnesses,
+};
+// Of each, in the same order: the label `reason` of crowdsurf_peer_messages_refused_total.
+inline constexpr auto kViewFlaws = std::to_array<std::string_view>({
+    "",
+    "view_config",
+    "view_fork_members",
+    "view_garbled",
+    "view_grid",
+    "view_members",
+    "view_number",
+    "view_size",
+    "view_strategy",
+    "view_witnesses",
+});
+static_assert(kViewFlaws.size() == static_cast<size_t>(ViewFlaw::kWitnesses) + 1);
+
+// Checks bounds, the strategy's limits, cells, members and witnesses. O(members * log(members)).
+ViewFlaw FlawOf(const View& view);
+// nullopt: garbled, or it has a flaw: *why, if asked for.
+std::optional<View> DecodeView(ByteView bytes, ViewFlaw* why = nullptr);
 ViewHash HashOf(const View& view, const std::string& job);  // Sha256 over job and Encode(view)
 
 // Witnesses of a member list: on-demand first, then longest-lived, then id; at most kMaxWitnesses.

@@ -70,12 +70,12 @@ TEST(HostileMessagesTest, AViewThatClaimsToBeBiggerThanItIsIsRefused) {
 
 TEST(HostileMessagesTest, EveryFieldOfAViewHasABound) {
   const View good = Forged(Id(1), 5);
-  ASSERT_EQ(Flaw(good), "");
+  ASSERT_EQ(FlawOf(good), ViewFlaw::kNone);
   const auto flaw = [&](auto change) {
     View bad = good;
     change(bad);
     EXPECT_FALSE(DecodeView(Encode(bad)));
-    return std::string(Flaw(bad));
+    return std::string(kViewFlaws[static_cast<size_t>(FlawOf(bad))]);
   };
   EXPECT_EQ(flaw([](View& v) { v.epoch = UINT64_MAX; }), "view_number");
   EXPECT_EQ(flaw([](View& v) { v.first_averaging = UINT64_MAX; }), "view_number");

@@ -259,8 +259,8 @@ TEST(RoundTest, ALateResultOfASupersededAssignmentIsRefused) {
     r.OnResult(PeerAt(2), 2, 0, RankSet::FirstRanks(3), 102, out);
     EXPECT_TRUE(out.empty());
   });
-  EXPECT_EQ(group.at(0).counts().refused.at("result_twice") +
-                group.at(0).counts().refused.count("result_superseded"),
+  EXPECT_EQ(group.at(0).counts().refused.at(FrameRefusal::kResultTwice) +
+                group.at(0).counts().refused.count(FrameRefusal::kResultSuperseded),
             1U);
 }
 
@@ -288,7 +288,7 @@ TEST(RoundTest, AMemberWithAnotherSchemaIsDroppedFromTheRound) {
   });
   group.StartAll();
   group.Settle();
-  EXPECT_EQ(group.at(0).counts().refused.at("ready_unfit"), 1U);
+  EXPECT_EQ(group.at(0).counts().refused.at(FrameRefusal::kReadyUnfit), 1U);
   ASSERT_TRUE(group.at(0).over());
   ASSERT_TRUE(group.at(1).over());
   EXPECT_EQ(group.at(0).outcome()->members, RankSet::FromBits(3));
@@ -302,7 +302,7 @@ TEST(RoundTest, FramesOfAnotherInstanceChangeNothingButACounter) {
   round.OnFrame(PeerAt(1), frame, out);
   EXPECT_TRUE(out.empty());
   EXPECT_EQ(round.Fingerprint(), before);
-  EXPECT_EQ(round.counts().refused.at("instance"), 1U);
+  EXPECT_EQ(round.counts().refused.at(FrameRefusal::kInstance), 1U);
 }
 
 TEST(RoundTest, SittingOutSaysByeAndNeverAppliesAfterwards) {
