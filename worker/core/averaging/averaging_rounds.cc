@@ -49,7 +49,7 @@ void Averaging::OpenOne(Time now, const OpenRound& open, StrategyActions& more, 
                                      .mask = open.mask};
   rounds_.SetMin(number_);
   if (open.to == committed_region_ && !opening.counting) {
-    // Whoever is told to fetch it now would find no donor. It stands from its delivery to here:
+    // A newcomer that fetches it now finds no donor. It stands from its delivery to here:
     // with two axes or more, to the second round of the next averaging.
     overwritten_ = true;
     committed_.root = Digest();
@@ -73,9 +73,10 @@ void Averaging::CollectEnded(Time now, Actions& out) {
   }
 }
 
-// After round 0 it is known whether the own weight is in the job's count. Whoever adopts a mean
-// without its own contribution gives its weight up with the change that it loses; whoever keeps its
-// values keeps its weight for the next averaging, unless it may have been counted without it.
+// After round 0 it is known whether the own weight is in the job's count. A member that adopts a
+// mean without its own contribution gives its weight up with the change that it loses; one that
+// keeps its values keeps its weight for the next averaging, unless it may have been counted without
+// it.
 void Averaging::SettleSamples(const GroupRounds::Ended& ended, Actions& out) {
   const double samples = snapshot_ - counted_ + returned_;
   if (!Applied(ended.over.outcome) && !ended.flowed) return;

@@ -133,7 +133,8 @@ void Averaging::BeginNow(Time now, uint64_t averaging, Actions& out) {
   begun_ = averaging;
   Tell(message::Begin{seating_.hash(), averaging}, out);
   if (stage_ == Stage::kRounds || stage_ == Stage::kHolding) {
-    // The others are past our averaging: whoever is not in our round yet does not come any more.
+    // The others are past our averaging: a member that is not in our round yet does not come any
+    // more.
     rounds_.StopGathering(now, out);
     CollectEnded(now, out);
     return;  // FinishDelivery or FinishAbandon goes on with it

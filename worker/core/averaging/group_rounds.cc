@@ -175,8 +175,8 @@ void GroupRounds::Replan(Time now, const Seating& seating, const std::set<PeerId
   current_->cell = *cell;
   const GroupPlan plan = PlanOf(seating, *cell, QuestionOf(current_->opening));
   if (plan.instance == at->first) return;
-  // Nothing was given or taken in the old instance, so it can be forgotten: whoever still waits for
-  // us there learns of the seats from our READY in the new one.
+  // Nothing was given or taken in the old instance, so it can be forgotten: a member that still
+  // waits for us there learns of the seats from our READY in the new one.
   metrics_.lists_differed->Add();
   DropPristine(now, out);
   speaking_.clear();

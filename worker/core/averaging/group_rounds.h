@@ -87,7 +87,7 @@ class GroupRounds {
   // The same of a peer that will not average any more: it keeps nothing that others could miss, so
   // its rounds count as left, not as failed.
   void Depart(Time now, Actions& out);
-  // Who is not in the open round by now does not come any more: as at the start deadline.
+  // A member that is not in the open round by now does not come any more: as at the start deadline.
   void StopGathering(Time now, Actions& out);
   // Something else is written into `region`: this peer serves nothing from it any more, and speaks
   // for nobody in the rounds that it was in.
@@ -95,10 +95,11 @@ class GroupRounds {
   // The outbox will be overwritten: instances that read it and are not over are left.
   void OnSnapshot(Time now, Actions& out);
 
-  // Averagings below `averaging` are over here: whoever asks for one that was not opened is told.
+  // Averagings below `averaging` are over here: a peer that asks for one that was not opened is
+  // told.
   void SetMin(uint64_t averaging) { min_ = averaging; }
   // Answers what came early for averagings below that, and was kept for a round that is not opened
-  // now: whoever sent it must not wait for it.
+  // now: its sender must not wait for it.
   void AnswerPassed(Time now, Actions& out);
   void OnFrame(Time now, const PeerId& from, const message::RoundFrame& frame, Actions& out);
   void OnListAsk(const PeerId& from, const message::ListAsk& ask, Actions& out) const;

@@ -3,7 +3,7 @@
 // A process that hangs holds its connection and looks alive; only its step counter stands still.
 // Two answers, of different weight: *silent* (soon; the agent gives its seat back, so that no round
 // waits for it, and takes it back with the next step: nothing is lost when it was only slow) and
-// *hung* (much later; whoever owns the process is asked to end it). A pause that ended well makes
+// *hung* (much later; the owner of the process is asked to end it). A pause that ended well makes
 // both more patient, so a trainer that evaluates for a minute is not taken for one that hangs.
 // Owner: the agent's host thread. Pure: (now, counters) in, a state out.
 #pragma once

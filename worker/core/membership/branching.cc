@@ -58,7 +58,7 @@ void BranchLeader::OnPeerDown(Time now, const PeerId& peer, Actions& out) {
 
 void BranchLeader::OnTimer(Time now, Actions& out) {
   if (decided() || now < deadline_) return;
-  // Silence long enough: whoever has not answered is not of this branch.
+  // Silence long enough: a peer that has not answered is not of this branch.
   live_ = view_ ? held_ : joined_;
   Start(now, out);
 }

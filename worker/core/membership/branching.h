@@ -1,10 +1,10 @@
-// Branching: a new line of views by those who are left when the witnesses' quorum is gone.
+// Branching: a new line of views of the survivors when the witnesses' quorum is gone.
 //
-// The longest-lived survivor asks every member it believes alive; who answers leaves the parent
-// view for good; the branch is decided when all who answered hold its first view. Owner:
-// Membership, single sequence. Bound: one attempt at a time. Source: round-protocol.md 6. Differs:
-// decided for the whole job between averagings, not inside one group's round; rounds in flight end
-// as `branch`.
+// The longest-lived survivor asks every member it believes alive. One that answers leaves the
+// parent view for good; the branch is decided when all that answered hold its first view. Owner:
+// Membership, single sequence. Bound: one attempt at a time. Source: docs/views.md, Branch.
+// Differs: decided for the whole job between averagings, not inside one group's round; rounds in
+// flight end as `branch`.
 #pragma once
 
 #include <optional>

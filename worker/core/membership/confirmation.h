@@ -9,7 +9,7 @@
 // more, and a steward could have any view decided. For a newcomer it is enough that the second one
 // is a newcomer, too, and was told the same: a first view has no older members. Asks go out again
 // after 20 ms, then twice as late each time, at most kMaxAsks times. Owner: Membership, single
-// sequence. Source: round-protocol.md 1 and 9.
+// sequence. Source: docs/views.md, Confirming.
 #pragma once
 
 #include <cstdint>
@@ -42,9 +42,10 @@ class Confirmation {
   Confirmation(Rule rule, const ViewHash& held, const ViewHash& named, std::vector<PeerId> voters,
                const PeerId& steward = PeerId());
 
-  // The latest word of a voter counts, but nobody takes back that he knows it. Others are ignored.
+  // The latest word of a voter counts, but none takes back that it knows the view. Others are
+  // ignored.
   void OnVote(const PeerId& from, const message::ViewVote& vote);
-  // Asks whoever has not named the view yet, if it is time to. Not those of `down`, nor `self`.
+  // When it is time to: asks the voters that have not named the view, except `down` and `self`.
   void OnTimer(Time now, const PeerId& self, const std::set<PeerId>& down, Actions& out);
   Time NextDeadline() const { return deadline_; }
   Verdict Judge(Time now, const std::set<PeerId>& down) const;

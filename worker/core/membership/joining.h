@@ -2,7 +2,7 @@
 //
 // A fresh agent joins any view it finds; else the best of the fresh ones (highest restored
 // checkpoint, then longest-lived) forms a view of one, the others ask it. Owner: Membership, single
-// sequence. Decides only; Membership sends. Source: DESIGN 4 "First view".
+// sequence. Decides only; Membership sends. Source: docs/views.md, First view.
 #pragma once
 
 #include <optional>

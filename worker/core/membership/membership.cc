@@ -11,7 +11,7 @@ namespace {
 // A peer that keeps speaking of another view is told of ours this often.
 constexpr Duration kTellGap = Milliseconds(100);
 constexpr size_t kMaxTold = 4096;
-// Time a leaving peer gives the averaging that is under way (DESIGN 4: designed for 10 s in all).
+// Time a leaving peer gives the averaging that is under way (of a notice's last 10 s).
 constexpr Duration kLeavePatience = Seconds(3);
 // After answering BRANCH OPEN: without a view by then the peer asks for a seat again.
 constexpr Duration kBranchPatience = Seconds(4);
@@ -121,7 +121,7 @@ void Membership::TellSeats(Time now, const PeerId& peer, Actions& out) {
           out);
 }
 
-// A round needs a list that all its members know, and whoever gave a seat may die while it tells:
+// A round needs a list that all its members know, and the steward may die while it tells of a seat:
 // the one that sits down, or is moved by a second seat, tells it as well.
 void Membership::TellOwnSeat(Time now, Actions& out) {
   const auto cell = seating_->CellOf(config_.id);

@@ -7,7 +7,7 @@
 // it leads or follows a branch (branching.h); a member of a line that loses against another asks
 // the winner for a seat. A view that one member names waits until others name it
 // (confirmation.h). Bounds: kMaxJoiners waiting, kMaxPast remembered views, kMaxHints named
-// ones. Source: DESIGN 4, round-protocol.md 6 and 9.
+// ones. Source: docs/views.md.
 #pragma once
 
 #include <deque>
@@ -81,7 +81,7 @@ class Membership {
   // A member of our view knows these seats: if they differ from ours, it is told ours (and tells us
   // its own when it hears from us).
   void CompareSeats(Time now, const PeerId& peer, const Digest& seats, Actions& out);
-  // A message names `view`: true when it is ours. Else whoever is behind is told, in either
+  // A message names `view`: true when it is ours. Else the one that is behind is told, in either
   // direction.
   bool IsOurs(Time now, const PeerId& from, const ViewHash& view, Actions& out);
 

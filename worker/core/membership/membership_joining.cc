@@ -118,7 +118,7 @@ void Membership::OnJoinAnswer(Time now, const PeerId& from, const message::JoinA
   line_asked_.erase(from);
   const bool refused = answer.kind == message::JoinAnswer::Kind::kRefused;
   if (refused) log_.Warning("seat refused", {{"reason", answer.reason}});
-  // A seat elsewhere is wanted and not given; whoever is seated may be refused for the moment only,
+  // A seat elsewhere is wanted and not given; a seated peer may be refused for the moment only,
   // by a line that has just become the lesser one.
   const bool for_long = !seated() || answer.reason == kAnotherTable;
   if (!seated() || !seating_->CellOf(from))
@@ -130,7 +130,7 @@ void Membership::OnJoinAnswer(Time now, const PeerId& from, const message::JoinA
   if (answer.kind != message::JoinAnswer::Kind::kFetchFirst || fetching_ || !trainer_) return;
   if (answer.committed.averaging <= holds_ || answer.contacts.empty()) return;
   if (seated() && averaging_.rounds().open()) {
-    // Its round is finished first, or it would fail for whoever is in it; no new one begins before
+    // Its round is finished first, or it would fail for its other members; no new one begins before
     // it asks again.
     averaging_.HoldFrom(now, averaging_.bytes_begun() + 1, kSeekLineEvery * 2, out);
     return;

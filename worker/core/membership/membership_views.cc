@@ -11,7 +11,7 @@ bool Membership::Forsaken(const ViewHash& view) const {
                      [&](const Entered& left) { return left.view == view; });
 }
 
-// Whoever sat in an ancestor of a forsaken view could not follow it: that way leads through it.
+// From an ancestor of a forsaken view a member could not go on: the way leads through that view.
 bool Membership::Forsaken(const View& view, const ViewHash& hash) const {
   const ViewHash origin = OriginOf(view, hash);
   return std::any_of(forsaken_.begin(), forsaken_.end(), [&](const Entered& left) {
@@ -171,7 +171,7 @@ void Membership::Unseat(Time now, Actions& out) {
 
 void Membership::SeatsChanged(Time now, Actions& out) {
   if (!seated()) return Unseat(now, out);
-  // Whoever sits down again is heard anew: the time of an earlier sitting says nothing.
+  // A member that sits down again is heard anew: the time of an earlier sitting says nothing.
   std::erase_if(heard_, [&](const auto& h) { return !seating_->CellOf(h.first); });
   for (const auto& [cell, member] : seating_->occupants()) heard_.try_emplace(member.id, now);
   metrics_.members->Set(static_cast<double>(seating_->occupants().size()));

@@ -3,7 +3,7 @@
 // Owner: Peer, single sequence. Each agent keeps one signed record that expires after three
 // heartbeats; a record that is gone is the slow proof of death (connections are the fast one). It
 // also introduces peers to the host, from records and from messages alike. Bounds: kMaxMembers
-// records, kMaxShards keys. Source: DESIGN 4 "Roster". Heartbeat 1 s up to 100 members, N/100 s
+// records, kMaxShards keys. Source: docs/views.md, Roster. Heartbeat 1 s up to 100 members, N/100 s
 // above, at most 30 s; above 100 members the records are spread over several keys, and the
 // witnesses' stay under the first one too, so that a newcomer needs only that.
 #pragma once

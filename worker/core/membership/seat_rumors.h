@@ -3,8 +3,8 @@
 // The steward gives seats and declares vacancies; others pass them on, because the steward may die
 // while it tells. What somebody else tells is held until the steward says it, a second member does,
 // or nobody is left to ask (Membership::Believes). Owner: Membership, single sequence. Bounds:
-// kMax items, kMaxTellers each, forgotten after kForget: who knows better tells again. Source:
-// DESIGN 4 "Seats".
+// kMax items, kMaxTellers each, forgotten after kForget: a peer that knows better tells again.
+// Source: docs/views.md, Seats and vacancies.
 #pragma once
 
 #include <cstddef>

@@ -182,7 +182,7 @@ bool Membership::NeedsView(Time now) {
   if (!thin) thin_since_ = Time();
   if (thin && thin_since_.unset()) thin_since_ = now;
   if (thin && now - thin_since_ >= config_.view_debounce) return true;
-  // Newcomers that come together share a view; whoever came to a view of one waited already.
+  // Newcomers that come together share a view; those that came to a view of one waited already.
   const Duration debounce =
       view.members.size() == 1 && view.epoch == 1 ? Duration() : config_.view_debounce;
   return std::any_of(joiners_.begin(), joiners_.end(), [&](const auto& entry) {

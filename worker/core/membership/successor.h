@@ -1,9 +1,9 @@
 // Successor: how a view gets its next one: Paxos on the register "successor of this view".
 //
-// The steward proposes, the view's witnesses accept at most one value, whoever else proposes.
+// The steward proposes, the view's witnesses accept at most one value, however many propose.
 // Owner: Membership, single sequence. Proposer: one attempt at a time, ballot k * 16 + witness
 // index + 1, so only witnesses propose and ballots are unique. Witness: WitnessTable under
-// RegisterId::SuccessorOf. Source: round-protocol.md 1, 9; Paxos (Lamport 2001). Differs: no
+// RegisterId::SuccessorOf. Source: docs/views.md; Paxos (Lamport 2001). Differs: no
 // learners, the proposer tells everybody.
 #pragma once
 

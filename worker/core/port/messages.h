@@ -63,7 +63,7 @@ struct DueFor {
   ViewHash view;
   uint64_t averaging = 0;
   Committed committed;
-  Digest seats;  // Seating::MinorHash: who knows others tells them
+  Digest seats;  // Seating::MinorHash: a peer that knows others tells them
   bool operator==(const DueFor&) const = default;
 };
 // Half of the members are due: averaging `averaging` opens. Forwarded once.
@@ -121,7 +121,7 @@ struct JoinAnswer {
   std::string reason;
   bool operator==(const JoinAnswer&) const = default;
 };
-// A decided view with its seats: to its members, and to whoever speaks of an older one.
+// A decided view with its seats: to its members, and to a peer that speaks of an older one.
 struct ViewNews {
   Bytes view;  // Encode(View)
   std::vector<Seat> seats;
@@ -178,7 +178,7 @@ struct ViewAccepted {
   Ballot promised = 0;  // > ballot: refused
   bool operator==(const ViewAccepted&) const = default;
 };
-// A branch of `parent` (branching.h): who answers has left the parent.
+// A branch of `parent` (branching.h): a peer that answers has left the parent.
 struct BranchOpen {
   ViewHash parent;
   uint32_t attempt = 0;

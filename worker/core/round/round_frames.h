@@ -77,7 +77,7 @@ struct Have {
 // To the group and the witnesses; only the ballot's coordinator, rank (b - 1) mod M, may send it.
 struct Open {
   Ballot ballot = 0;
-  bool branch = false;  // section 6: no witnesses; who answers leaves the parent
+  bool branch = false;  // section 6: no witnesses; a member that answers leaves the parent
   Ballot parent = 0;    // the branch that the coordinator is in, 0 the view itself
   RegisterAge age;
   bool operator==(const Open&) const = default;

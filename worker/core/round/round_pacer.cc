@@ -144,7 +144,7 @@ RoundPacer::RoundPacer(Time now, RoundTimes& times, uint32_t earlier)
   times_->OnAwake(now);
 }
 
-// Whoever waited for an absent member in an earlier round comes that much later to this one: it
+// A member that waited for an absent one in an earlier round comes that much later to this one: it
 // must not be taken for absent because of that.
 Duration RoundPacer::StartDeadline() const {
   return times_->StartDeadline() * static_cast<double>(1 + earlier_);

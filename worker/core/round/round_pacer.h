@@ -121,7 +121,7 @@ class RoundPacer {
 
   // After every input that the round was given. Tells `times` what was learnt.
   void Observe(Time now, const Round& round);
-  // Moves the start deadline forward to `when`: whoever is absent then is not on its way.
+  // Moves the start deadline forward to `when`: a member that is absent then is not on its way.
   void StartBy(Time when) { start_by_ = std::min(start_by_, when); }
   // Due by now; each is taken once. Observe after applying them. Called at each NextDeadline: that
   // it comes late tells `times` of a stall.

@@ -208,8 +208,8 @@ void Round::OnFolded(uint32_t chunk, Ballot assigned, uint64_t hash, RoundAction
   Drain(out);
 }
 
-// The own result of a chunk, to the members that it was not sent to. Suspects are left out: whoever
-// turns out to be alive is given it then, or with the plan that names it.
+// The own result of a chunk, to the members that it was not sent to. Suspects are left out: one
+// that turns out to be alive is given it then, or with the plan that names it.
 void Round::Give(uint32_t chunk, const ChunkValue& value, RoundActions& out) {
   RankSet& given = assignments_[chunk].given;
   for (const auto& [peer, rank] : fixed_->rank_of) {

@@ -82,7 +82,7 @@ struct ChunkReply {  // the payload follows in the frame
   bool operator==(const ChunkReply&) const = default;
 };
 // A joiner's last word to each donor, whether it has everything or gave up: its place is free. Not
-// answered; who never says it loses its place by silence.
+// answered; one that never says it loses its place by silence.
 struct FetchOver {
   bool operator==(const FetchOver&) const = default;
 };

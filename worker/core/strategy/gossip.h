@@ -6,8 +6,8 @@
 // average.
 // GossipNeighbours. Source: D-PSGD (Lian et al. 2017) with Metropolis weights, x_i = sum W_ij y_j.
 // Differs: no lock-step: the last model of each neighbour stands in for a late one
-// (edge_mailbox.h), so the mean is kept only in expectation, and who never spoke in this view
-// leaves its weight with us. One step per interval. Memory: one copy, or one per neighbour.
+// (edge_mailbox.h), so the mean is kept only in expectation, and a member that never spoke in this
+// view leaves its weight with us. One step per interval. Memory: one copy, or one per neighbour.
 #pragma once
 
 #include "worker/core/strategy/edge_strategy.h"

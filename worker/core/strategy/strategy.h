@@ -94,7 +94,7 @@ using Event = std::variant<DueEvent, PublishedEvent, RoundDecided, PairDone, Edg
 // ---- actions
 
 // Masked group reduce on the group of `axis`; ends with RoundDecided. `from` is the input, `to` the
-// output region, which for each coordinate holds, equal to the bit at all who apply it,
+// output region, which for each coordinate holds, equal to the bit at all that apply it,
 //   sum of weight x from over the contributors whose mask has it / sum of their weights
 // (all of those zero: their plain mean), and where no contributor's mask has it the old value: what
 // lies in `from` at the member that reduces its chunk, not rounded by any wire format. So disjoint

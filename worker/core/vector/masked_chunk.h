@@ -2,8 +2,9 @@
 //
 // Two forms, told apart from a plain chunk by their length alone: values have two, four or eight
 // bytes, so a plain chunk has an even number of them, and the head of a masked one is made odd. So
-// the form is part of what the content hash covers, whoever knows no masks finds a chunk of a wrong
-// size (counted and left out, as any other), and a chunk that is covered whole travels as ever.
+// the form is part of what the content hash covers, a peer that knows no masks finds a chunk of a
+// wrong size (counted and left out, as any other), and a chunk that is covered whole travels as
+// ever.
 //   u8 form, then LEB128: how many extents; for each how far it begins after the last one's end,
 //   and its length; one zero byte where the head would be even without it; the values.
 // kInput: the extents are what the sender covers; their values follow, in the wire's format.

@@ -69,7 +69,7 @@ inline constexpr int64_t kMaxUnixMs = 1LL << 48;
 inline constexpr double kMaxSamples = 1e18;
 inline constexpr double kMaxSeconds = 4e9;  // of a job; a Duration holds twice as many
 inline constexpr uint32_t kMaxBandwidthClass = 64;
-// Sittings of a peer in one view. Who has used them up waits for the next view.
+// Sittings of a peer in one view. A peer that used them up waits for the next view.
 inline constexpr uint32_t kMaxSittings = 1U << 20;
 
 Bytes Encode(const View& view);  // canonical: equal views, equal bytes

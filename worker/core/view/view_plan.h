@@ -1,7 +1,8 @@
 // View plan: what the next view looks like. Pure functions; any thread.
 //
-// Called by the peer that forms a first view, by the steward, and by who leads a branch. Source:
-// docs/views.md. Cells are sticky: whoever stays keeps its cell while the grid's shape stays.
+// Called by the peer that forms a first view, by the steward, and by the leader of a branch.
+// Source: docs/views.md. Cells are sticky: a member that stays keeps its cell while the grid's
+// shape stays.
 #pragma once
 
 #include <set>
