@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include "operator/core/job/fields.h"
+#include "base/manifest/fields.h"
 
 namespace crowdsurf::cli {
 namespace {

@@ -19,16 +19,18 @@ MOST_FUNCTION_LINES = 70
 HOUSES = {
     "base": set(),
     "base/edge": {"base"},
+    "base/manifest": {"base"},
     "coordinator-free-dht/core": {"base"},
     "coordinator-free-dht/edge": {"base", "base/edge", "coordinator-free-dht/core"},
-    "worker/core": {"base", "coordinator-free-dht/core"},
-    "worker/edge": {"base", "base/edge", "coordinator-free-dht/core", "coordinator-free-dht/edge", "worker/core"},
+    "worker/core": {"base", "base/manifest", "coordinator-free-dht/core"},
+    "worker/edge": {"base", "base/edge", "base/manifest", "coordinator-free-dht/core", "coordinator-free-dht/edge",
+                    "worker/core"},
     "worker/trainer": {"base", "base/edge", "worker/core", "worker/edge"},
-    "operator/core": {"base"},
-    "operator/edge": {"base", "base/edge", "operator/core"},
+    "operator/core": {"base", "base/manifest"},
+    "operator/edge": {"base", "base/edge", "base/manifest", "operator/core"},
     "simulator": {"base", "coordinator-free-dht/core", "worker/core"},
-    "cli": {"base", "base/edge", "coordinator-free-dht/core", "coordinator-free-dht/edge", "worker/core", "worker/edge",
-            "operator/core", "operator/edge", "simulator"},
+    "cli": {"base", "base/edge", "base/manifest", "coordinator-free-dht/core", "coordinator-free-dht/edge", "worker/core",
+            "worker/edge", "operator/core", "operator/edge", "simulator"},
 }
 # House -> its rooms, each with the rooms of the house that it may include. Files beside the rooms may include all of them.
 ROOMS = {
@@ -73,7 +75,7 @@ ROOMS = {
         "descent": {"engine"},
     },
 }
-CORES = {"coordinator-free-dht/core", "worker/core", "operator/core", "simulator"}
+CORES = {"base/manifest", "coordinator-free-dht/core", "worker/core", "operator/core", "simulator"}
 # The trainer is the user's side of the link: of worker/ it may use only the link's layout and client.
 TRAINER_MAY_USE = re.compile(r"worker/(core/link/(link_layout|safetensors)|edge/link/link_client)\.h$")
 

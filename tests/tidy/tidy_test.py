@@ -37,6 +37,11 @@ class TidyTest(unittest.TestCase):
     def test_operator_and_worker_never_meet(self):
         self.expect({"operator/edge/a.h": HEADER + '#include "worker/core/b.h"\n'}, "may not include worker/core")
 
+    def test_the_manifest_is_below_operator_and_worker(self):
+        self.expect({"base/manifest/a.h": HEADER + '#include "operator/core/job/b.h"\n'},
+                    "base/manifest may not include operator/core")
+        self.expect({"base/a.h": HEADER + '#include "base/manifest/fields.h"\n'}, "base may not include base/manifest")
+
     def test_a_room_may_not_include_one_above_it(self):
         self.expect({"worker/core/view/a.h": HEADER + '#include "worker/core/round/b.h"\n'},
                     "worker/core/view may not include worker/core/round")

@@ -3,7 +3,7 @@
 #include <string>
 
 #include "base/check.h"
-#include "operator/core/job/fields.h"
+#include "base/manifest/fields.h"
 
 namespace crowdsurf::controller {
 namespace {

@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "operator/core/job/fields.h"
+#include "base/manifest/fields.h"
 #include "operator/core/job/validate_rules.h"
 
 // The pod template stays opaque but for what would break a worker (docs/pod-lifecycle.md 2, 5, 8):

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "operator/core/job/fields.h"
+#include "base/manifest/fields.h"
 #include "operator/core/job/validate_rules.h"
 
 namespace crowdsurf::controller {

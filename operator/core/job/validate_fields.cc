@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/manifest/fields.h"
 #include "base/text.h"
-#include "operator/core/job/fields.h"
 #include "operator/core/job/json_path.h"
 #include "operator/core/job/validate_rules.h"
 

@@ -1,5 +1,5 @@
 #include "operator/core/job/validate_rules.h"
-#include "operator/core/job/fields.h"
+#include "base/manifest/fields.h"
 
 #include <algorithm>
 #include <array>

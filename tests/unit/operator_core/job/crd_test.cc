@@ -5,7 +5,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "operator/core/job/fields.h"
+#include "base/manifest/fields.h"
 
 namespace crowdsurf::controller {
 namespace {

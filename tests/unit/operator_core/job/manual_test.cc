@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "operator/core/job/fields.h"
+#include "base/manifest/fields.h"
 
 namespace crowdsurf::controller {
 namespace {

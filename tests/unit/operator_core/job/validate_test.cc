@@ -5,7 +5,7 @@
 
 #include <set>
 
-#include "operator/core/job/fields.h"
+#include "base/manifest/fields.h"
 #include "operator/core/job/training_job.h"
 
 namespace crowdsurf::controller {

@@ -1,4 +1,4 @@
-#include "operator/core/job/fields.h"
+#include "base/manifest/fields.h"
 
 #include <algorithm>
 #include <array>
