@@ -11,7 +11,7 @@ namespace {
 
 std::string Suggestion(const std::string& word, const std::vector<std::string>& known) {
   const std::vector<std::string_view> names(known.begin(), known.end());
-  const std::string_view near = controller::NearestName(word, names);
+  const std::string_view near = manifest::NearestName(word, names);
   return near.empty() ? std::string() : "; did you mean " + std::string(near) + "?";
 }
 

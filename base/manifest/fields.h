@@ -1,44 +1,17 @@
-// The fields of a TrainingJob's spec, one row each: type, default, bounds, who may change it.
+// The fields of a TrainingJob's spec at run time: by path, by parent, by a name that is nearly
+// right.
 //
-// The one place that knows them: validation, defaults and immutability (validate.h), the page
-// docs/manifest.md and the CRD's schema are all read off this table. Pure data, any thread. A row's
-// path is below `spec`; "[]" stands for an element of a list. Source: docs/manifest.md.
+// The rows themselves are in spec_fields.h. Pure functions, any thread.
 #pragma once
 
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
-namespace crowdsurf::controller {
+#include "base/manifest/spec_fields.h"
 
-enum class FieldKind {
-  kObject,       // has rows of its own below it
-  kList,         // of objects; rows below "path[]"; `most` bounds its length
-  kInteger,      // bounds inclusive
-  kNumber,       // bounds inclusive
-  kBoolean,      //
-  kString,       // `most` bounds its length
-  kChoice,       // one of `choices`
-  kChoiceList,   // several of `choices`
-  kStringList,   // `most` bounds its length
-  kIntegerList,  // `most` bounds its length, elements are exit codes 0..255
-  kQuantity,     // a Kubernetes quantity: 2Gi, 500M, 1.5
-  kOpaque        // anything: checked elsewhere
-};
-
-enum class MayChange { kYes, kNo, kOnlySuspended };
-
-struct Field {
-  std::string_view path;  // "averaging.interval.steps"
-  FieldKind kind;
-  MayChange may_change;
-  std::string_view fallback;  // the default as JSON text; empty: none, or explained in `note`
-  double least = 0;
-  double most = 0;
-  std::string_view choices = {};  // names, separated by single spaces
-  std::string_view built = {};    // those of `choices` that this version has; empty: all
-  std::string_view note = {};     // a short sentence for the manual
-};
+namespace crowdsurf::manifest {
 
 // Fields that exist and have no effect yet: naming one is refused, never ignored. Each with what to
 // use instead; empty: nothing.
@@ -53,6 +26,18 @@ inline constexpr NotBuilt kNotBuilt[] = {
     {"tls.caSecretName", "this version makes a CA of its own for each job"}};
 // "is not built yet; ..."
 std::string WhyNotBuilt(const NotBuilt& field);
+// "Int8 is not built yet; this version has None, Float16". Pre: the field's choices have `choice`.
+std::string WhyNotBuilt(std::string_view choice, const Field& field);
+
+// Blocks of averaging that belong to one strategy.
+struct StrategyBlock {
+  std::string_view block, strategy;
+};
+inline constexpr StrategyBlock kStrategyBlocks[] = {{"gossip", "Gossip"},
+                                                    {"a2cid2", "A2CiD2"},
+                                                    {"relaySum", "RelaySum"},
+                                                    {"powerGossip", "PowerGossip"},
+                                                    {"ist", "IST"}};
 
 // Every field, parents before children, in the order of the manual.
 std::span<const Field> SpecFields();
@@ -66,8 +51,11 @@ std::vector<std::string_view> ChildrenOf(std::string_view path);
 // "Moshpit AllReduce" -> {"Moshpit", "AllReduce"}.
 std::vector<std::string_view> SplitChoices(std::string_view choices);
 
+// "Moshpit, AllReduce": for people.
+std::string ListOfChoices(std::string_view choices);
+
 // The member of `names` that `name` was most likely meant to be, empty when none is near: equal but
 // for case, or at most a third of its letters away.
 std::string_view NearestName(std::string_view name, std::span<const std::string_view> names);
 
-}  // namespace crowdsurf::controller
+}  // namespace crowdsurf::manifest

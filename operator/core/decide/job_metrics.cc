@@ -4,6 +4,7 @@
 #include <array>
 #include <utility>
 
+#include "base/manifest/field_defaults.h"
 #include "operator/core/job/json_path.h"
 #include "operator/core/job/reasons.h"
 
@@ -55,7 +56,9 @@ std::optional<double> ShareOf(const json& target, const TrainingJobStatus& statu
 
 std::string StrategyOf(const TrainingJob& job) {
   const json* strategy = Member(&job.spec.averaging, "strategy");
-  return strategy != nullptr && strategy->is_string() ? strategy->get<std::string>() : "Moshpit";
+  return strategy != nullptr && strategy->is_string()
+             ? strategy->get<std::string>()
+             : std::string(manifest::TextDefault("averaging.strategy"));
 }
 
 }  // namespace

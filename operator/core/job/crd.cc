@@ -1,5 +1,7 @@
 #include "operator/core/job/crd.h"
 
+#include <absl/strings/str_cat.h>
+
 #include <string>
 
 #include "base/check.h"
@@ -8,6 +10,14 @@
 namespace crowdsurf::controller {
 namespace {
 
+using manifest::Field;
+using manifest::FieldKind;
+using manifest::FindField;
+using manifest::kNotBuilt;
+using manifest::MayChange;
+using manifest::NotBuilt;
+using manifest::SpecFields;
+using manifest::SplitChoices;
 using nlohmann::json;
 
 json Rule(const std::string& rule, const std::string& message) {
@@ -19,10 +29,9 @@ json StringSchema(double most) {
 }
 
 json ListOf(json item, const Field& field) {
-  json list = {{"type", "array"},
-               {"items", std::move(item)},
-               {"maxItems", static_cast<int64_t>(field.most)}};
-  if (field.least > 0) list["minItems"] = static_cast<int64_t>(field.least);
+  json list = {
+      {"type", "array"}, {"items", std::move(item)}, {"maxItems", static_cast<int64_t>(field.max)}};
+  if (field.min > 0) list["minItems"] = static_cast<int64_t>(field.min);
   return list;
 }
 
@@ -54,14 +63,14 @@ json ScalarSchema(const Field& field) {
     case FieldKind::kInteger:
       return {{"type", "integer"},
               {"format", "int64"},
-              {"minimum", static_cast<int64_t>(field.least)},
-              {"maximum", static_cast<int64_t>(field.most)}};
+              {"minimum", static_cast<int64_t>(field.min)},
+              {"maximum", static_cast<int64_t>(field.max)}};
     case FieldKind::kNumber: {
-      json schema = {{"type", "number"}, {"minimum", field.least}, {"maximum", field.most}};
+      json schema = {{"type", "number"}, {"minimum", field.min}, {"maximum", field.max}};
       // The API server compares a value without a fraction with the minimum's integer part: 0 would
       // pass a minimum of 0.01.
-      if (field.least > 0 && field.least < 1) {
-        const std::string least = json(field.least).dump();
+      if (field.min > 0 && field.min < 1) {
+        const std::string least = json(field.min).dump();
         schema["x-kubernetes-validations"].push_back(
             Rule("self >= " + least, "should be greater than or equal to " + least));
       }
@@ -70,8 +79,8 @@ json ScalarSchema(const Field& field) {
     case FieldKind::kBoolean:
       return {{"type", "boolean"}};
     case FieldKind::kString: {
-      json schema = StringSchema(field.most);
-      if (field.least > 0) schema["minLength"] = static_cast<int64_t>(field.least);
+      json schema = StringSchema(field.max);
+      if (field.min > 0) schema["minLength"] = static_cast<int64_t>(field.min);
       return schema;
     }
     case FieldKind::kChoice:
@@ -154,10 +163,12 @@ void AddSpecRules(json& spec) {
                        "replicas is below minReplicas"));
   rules.push_back(Rule("!has(self.maxReplicas) || self.replicas <= self.maxReplicas",
                        "replicas is above maxReplicas"));
-  rules.push_back(Rule(
-      "!has(self.averaging) || self.averaging.strategy != 'AllReduce' || (has(self.maxReplicas) ? "
-      "self.maxReplicas : self.replicas) <= 64",
-      "AllReduce holds at most 64 workers in its one group; Moshpit has no such limit"));
+  rules.push_back(
+      Rule(absl::StrCat("!has(self.averaging) || self.averaging.strategy != 'AllReduce' || "
+                        "(has(self.maxReplicas) ? self.maxReplicas : self.replicas) <= ",
+                        manifest::kMaxGroup),
+           absl::StrCat("AllReduce holds at most ", manifest::kMaxGroup,
+                        " workers in its one group; Moshpit has no such limit")));
   rules.push_back(
       Rule("!has(self.checkpoint) || !has(self.checkpoint.volume) || "
            "(has(self.template.spec.volumes) && "
@@ -165,14 +176,10 @@ void AddSpecRules(json& spec) {
            "checkpoint.volume is not a volume of spec.template"));
   json& properties = spec["properties"];
   json& averaging = properties["averaging"];
-  for (const auto& [block, owner] : {std::pair{"gossip", "Gossip"},
-                                     {"a2cid2", "A2CiD2"},
-                                     {"relaySum", "RelaySum"},
-                                     {"powerGossip", "PowerGossip"},
-                                     {"ist", "IST"}}) {
-    averaging["x-kubernetes-validations"].push_back(
-        Rule(std::string("!has(self.") + block + ") || self.strategy == '" + owner + "'",
-             std::string(block) + " is only for strategy " + owner));
+  for (const auto& [block, owner] : manifest::kStrategyBlocks) {
+    averaging["x-kubernetes-validations"].push_back(Rule(
+        "!has(self." + std::string(block) + ") || self.strategy == '" + std::string(owner) + "'",
+        std::string(block) + " is only for strategy " + std::string(owner)));
   }
   averaging["x-kubernetes-validations"].push_back(
       Rule("!has(self.globalBatch) || self.what == 'Gradients'",

@@ -55,7 +55,7 @@ void CheckContainer(const json& container, const std::string& path, Report& repo
                                          "envFrom", "ports"};
   for (const auto& [key, value] : container.items()) {
     if (std::find(std::begin(kKnown), std::end(kKnown), key) != std::end(kKnown)) continue;
-    const std::string_view near = NearestName(key, kKnown);
+    const std::string_view near = manifest::NearestName(key, kKnown);
     if (!near.empty() && near != "name" && near != "ports") {
       report.Add(path + "." + key, "unknown field; did you mean " + std::string(near) + "?");
     }

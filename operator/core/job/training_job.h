@@ -12,11 +12,17 @@
 #include <string>
 #include <vector>
 
+#include "base/manifest/field_defaults.h"
 #include "base/time.h"
 #include "operator/core/job/reasons.h"
 
 namespace crowdsurf::controller {
 
+using manifest::ChoiceDefault;
+using manifest::IntegerDefault;
+using manifest::NumberDefault;
+
+// Enumerators stand in the order of the field's choices.
 enum class CapacityType { kSpot, kOnDemand, kAny };
 enum class SuccessCriterion { kTargetReached, kAllSucceeded, kAnySucceeded };
 enum class FailureAction { kFailJob, kReplaceWorker, kIgnore, kCount };
@@ -25,11 +31,11 @@ enum class CleanPodPolicy { kRunning, kAll, kNone };
 std::string_view Name(CapacityType type);  // "Spot", "OnDemand", "Any"
 
 struct CapacitySpec {
-  CapacityType type = CapacityType::kSpot;
-  int on_demand_base = 0;
-  int on_demand_percentage_above_base = 0;
-  Duration fallback_after = Seconds(300);
-  int fallback_max_on_demand = 0;
+  CapacityType type = ChoiceDefault<CapacityType>("capacity.type");
+  int on_demand_base = IntegerDefault<int>("capacity.onDemandBase");
+  int on_demand_percentage_above_base = IntegerDefault<int>("capacity.onDemandPercentageAboveBase");
+  Duration fallback_after = Seconds(NumberDefault("capacity.fallback.afterSeconds"));
+  int fallback_max_on_demand = IntegerDefault<int>("capacity.fallback.maxOnDemand");
 };
 
 struct PodCondition {
@@ -43,31 +49,31 @@ struct FailureRule {
   std::vector<int> exit_codes;  // of onExitCodes; empty: the rule looks at conditions
   bool exit_codes_in = true;    // operator In, else NotIn
   std::vector<PodCondition> conditions;
-  FailureAction action = FailureAction::kCount;
+  FailureAction action = ChoiceDefault<FailureAction>("failurePolicy.rules[].action");
 };
 
 struct RunPolicy {
-  int backoff_limit = 6;
-  Duration failure_window = Seconds(3600);
+  int backoff_limit = IntegerDefault<int>("runPolicy.backoffLimit");
+  Duration failure_window = Seconds(NumberDefault("runPolicy.failureWindowSeconds"));
   std::optional<Duration> active_deadline;
   std::optional<Duration> start_deadline;
   std::optional<Duration> ttl_after_finished;
-  CleanPodPolicy clean_pods = CleanPodPolicy::kRunning;
+  CleanPodPolicy clean_pods = ChoiceDefault<CleanPodPolicy>("runPolicy.cleanPodPolicy");
 };
 
 struct DisruptionPolicy {
-  Duration grace = Seconds(25);
-  Duration tolerated_unreachable = Seconds(30);
-  Duration force_delete_after = Seconds(30);
+  Duration grace = Seconds(NumberDefault("disruption.graceSeconds"));
+  Duration tolerated_unreachable = Seconds(NumberDefault("disruption.toleratedUnreachableSeconds"));
+  Duration force_delete_after = Seconds(NumberDefault("disruption.forceDeleteAfterSeconds"));
 };
 
 struct TrainingJobSpec {
-  int replicas = 1;
-  int min_replicas = 0;
-  int max_replicas = 1;
+  int replicas = IntegerDefault<int>("replicas");
+  int min_replicas = IntegerDefault<int>("minReplicas");
+  int max_replicas = replicas;
   bool suspend = false;
   CapacitySpec capacity;
-  SuccessCriterion success = SuccessCriterion::kTargetReached;
+  SuccessCriterion success = ChoiceDefault<SuccessCriterion>("successPolicy.criterion");
   std::vector<FailureRule> failure_rules;
   RunPolicy run;
   DisruptionPolicy disruption;
@@ -175,7 +181,7 @@ struct TrainingJob {
 void SetCondition(TrainingJobStatus& status, Condition condition);
 
 // Who reconciles unless spec.managedBy says otherwise.
-inline constexpr std::string_view kManagedByUs = "crowdsurf.io/operator";
+inline constexpr std::string_view kManagedByUs = manifest::TextDefault("managedBy");
 
 // Pre: `spec` passed Validate and WithDefaults.
 TrainingJobSpec SpecFromJson(const nlohmann::json& spec);

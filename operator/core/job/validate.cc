@@ -2,25 +2,26 @@
 
 #include <algorithm>
 
+#include "base/manifest/field_defaults.h"
 #include "base/manifest/fields.h"
 #include "operator/core/job/validate_rules.h"
 
 namespace crowdsurf::controller {
 namespace {
 
+using manifest::Field;
+using manifest::FieldKind;
+using manifest::FindField;
+using manifest::MayChange;
+using manifest::NearestName;
+using manifest::SpecFields;
+using manifest::TextDefault;
 using nlohmann::json;
 
 constexpr std::string_view kApiVersion = "crowdsurf.io/v1alpha1";
 constexpr std::string_view kKind = "TrainingJob";
 // A pod's name is <job>-<index>-<incarnation> in 63 letters: 5 digits each and two dashes.
 constexpr size_t kLongestJobName = 51;
-// Blocks of averaging that belong to one strategy.
-constexpr std::pair<std::string_view, std::string_view> kStrategyBlocks[] = {
-    {"gossip", "Gossip"},
-    {"a2cid2", "A2CiD2"},
-    {"relaySum", "RelaySum"},
-    {"powerGossip", "PowerGossip"},
-    {"ist", "IST"}};
 
 bool IsLabel(std::string_view name) {
   const auto ok = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); };
@@ -77,24 +78,29 @@ json* Ensure(json& object, std::string_view path) {
 bool Optional(const json& spec, std::string_view path) {
   if (path.find("[]") != std::string_view::npos) return true;
   const json* strategy = At(spec, "averaging.strategy");
-  for (const auto& [block, owner] : kStrategyBlocks) {
+  for (const auto& [block, owner] : manifest::kStrategyBlocks) {
     const std::string prefix = "averaging." + std::string(block);
     if (path.substr(0, prefix.size()) == prefix) return *strategy != owner;
   }
   return false;
 }
 
+void Fill(json& object, const char* name, std::string_view fallback) {
+  if (!object.contains(name)) object[name] = fallback;
+}
+
 void RuleDefaults(json& spec) {
   json* failure = spec.contains("failurePolicy") ? &spec["failurePolicy"] : nullptr;
   if (failure == nullptr || !failure->contains("rules")) return;
   for (json& rule : (*failure)["rules"]) {
-    if (!rule.contains("action")) rule["action"] = "Count";
-    if (rule.contains("onExitCodes") && !rule["onExitCodes"].contains("operator")) {
-      rule["onExitCodes"]["operator"] = "In";
+    Fill(rule, "action", TextDefault("failurePolicy.rules[].action"));
+    if (rule.contains("onExitCodes")) {
+      Fill(rule["onExitCodes"], "operator",
+           TextDefault("failurePolicy.rules[].onExitCodes.operator"));
     }
     if (!rule.contains("onPodConditions")) continue;
     for (json& condition : rule["onPodConditions"]) {
-      if (!condition.contains("status")) condition["status"] = "True";
+      Fill(condition, "status", TextDefault("failurePolicy.rules[].onPodConditions[].status"));
     }
   }
 }
@@ -115,8 +121,9 @@ void DropNulls(json& value) {
 // Legal, but not what somebody who writes it expects.
 void WarnOfStrategy(const json& document, Report& report) {
   const json* chosen = At(document, "spec.averaging.strategy");
-  const std::string strategy =
-      chosen != nullptr && chosen->is_string() ? chosen->get<std::string>() : "Moshpit";
+  const std::string strategy = chosen != nullptr && chosen->is_string()
+                                   ? chosen->get<std::string>()
+                                   : std::string(TextDefault("averaging.strategy"));
   if (strategy == "A2CiD2") {
     const json* graph = At(document, "spec.averaging.a2cid2.graph");
     if (graph != nullptr && *graph == "Complete") {
@@ -196,7 +203,7 @@ json WithDefaults(const json& spec) {
   json filled = spec;
   DropNulls(filled);
   if (At(filled, "averaging.strategy") == nullptr) {
-    (*Ensure(filled, "averaging"))["strategy"] = "Moshpit";
+    (*Ensure(filled, "averaging"))["strategy"] = TextDefault("averaging.strategy");
   }
   for (const Field& field : SpecFields()) {
     if (field.fallback.empty() || Optional(filled, field.path)) continue;
@@ -207,7 +214,7 @@ json WithDefaults(const json& spec) {
     if (!parent->contains(name)) (*parent)[name] = json::parse(field.fallback);
   }
   json& interval = *Ensure(filled, "averaging.interval");
-  if (interval.empty()) interval["steps"] = 50;
+  if (interval.empty()) interval["steps"] = manifest::kDefaultIntervalSteps;
   if (!filled.contains("maxReplicas")) filled["maxReplicas"] = filled["replicas"];
   RuleDefaults(filled);
   return filled;

@@ -9,6 +9,12 @@
 namespace crowdsurf::controller {
 namespace {
 
+using manifest::ChildrenOf;
+using manifest::Field;
+using manifest::FieldKind;
+using manifest::FindField;
+using manifest::NearestName;
+using manifest::SplitChoices;
 using nlohmann::json;
 
 constexpr size_t kLongestShown = 60;  // bytes of a value in a message
@@ -44,10 +50,10 @@ void CheckNumber(const Field& field, const json& value, const std::string& path,
     return;
   }
   const double number = value.get<double>();
-  if (!(number >= field.least)) {
-    report.Add(path, Show(value) + " is below " + Number(field.least));
-  } else if (number > field.most) {
-    report.Add(path, Show(value) + " is above " + Number(field.most));
+  if (!(number >= field.min)) {
+    report.Add(path, Show(value) + " is below " + Number(field.min));
+  } else if (number > field.max) {
+    report.Add(path, Show(value) + " is above " + Number(field.max));
   }
 }
 
@@ -64,7 +70,7 @@ void CheckChoice(const Field& field, const json& value, const std::string& path,
   }
   const std::vector<std::string_view> built = SplitChoices(field.built);
   if (!built.empty() && std::find(built.begin(), built.end(), name) == built.end()) {
-    report.Add(path, name + " is not built yet; this version has " + Joined(built));
+    report.Add(path, manifest::WhyNotBuilt(name, field));
   }
 }
 
@@ -74,8 +80,8 @@ void CheckText(const Field& field, const json& value, const std::string& path, R
     return;
   }
   const double length = static_cast<double>(value.get_ref<const std::string&>().size());
-  if (length < field.least) report.Add(path, "is empty");
-  if (length > field.most) report.Add(path, "is longer than " + Number(field.most) + " letters");
+  if (length < field.min) report.Add(path, "is empty");
+  if (length > field.max) report.Add(path, "is longer than " + Number(field.max) + " letters");
 }
 
 void CheckQuantity(const json& value, const std::string& path, Report& report) {
@@ -95,9 +101,9 @@ void CheckElements(const Field& field, const json& value, const std::string& pat
     return;
   }
   const double count = static_cast<double>(value.size());
-  if (count < field.least) report.Add(path, "needs at least " + Number(field.least));
-  if (count > field.most) {
-    report.Add(path, Number(count) + " entries, at most " + Number(field.most) + " are allowed");
+  if (count < field.min) report.Add(path, "needs at least " + Number(field.min));
+  if (count > field.max) {
+    report.Add(path, Number(count) + " entries, at most " + Number(field.max) + " are allowed");
   }
   for (size_t i = 0; i < value.size(); ++i) {
     const std::string at = path + "[" + std::to_string(i) + "]";

@@ -1,16 +1,19 @@
 #include "operator/core/job/validate_rules.h"
-#include "base/manifest/fields.h"
 
 #include <algorithm>
 #include <array>
 #include <optional>
 
+#include "base/manifest/field_defaults.h"
+#include "base/manifest/fields.h"
+
 namespace crowdsurf::controller {
 namespace {
 
+using manifest::IntegerDefault;
+using manifest::kNotBuilt;
+using manifest::NotBuilt;
 using nlohmann::json;
-
-constexpr int64_t kMaxOfAllReduce = 64;  // contributor masks are 64 bits: one group
 
 std::optional<int64_t> Integer(const json& spec, std::string_view path) {
   const json* value = At(spec, path);
@@ -19,11 +22,7 @@ std::optional<int64_t> Integer(const json& spec, std::string_view path) {
                                   : value->get<int64_t>();
 }
 
-// A spectrum of more is too dear (worker/core/view/graph.h).
-constexpr int64_t kMaxOnGraph = 1024;
-// A member holds at most 250 copies of its neighbours' models (kMaxExtraRegions,
-// worker/core/vector/mix.h), and on these graphs all others can be its neighbours.
-constexpr int64_t kMaxCopies = 250;
+// On these graphs all others can be a member's neighbours, and it keeps a copy of each one's model.
 constexpr std::string_view kNeighboursAreAll[] = {"Complete", "Star"};
 
 // A block that is absent has its defaults, which are no such graph and no such mode.
@@ -34,8 +33,8 @@ std::string GraphOfCopies(const json& spec, const std::string& strategy) {
 }
 
 void CheckReplicas(const json& spec, Report& report) {
-  const int64_t replicas = Integer(spec, "replicas").value_or(1);
-  const int64_t least = Integer(spec, "minReplicas").value_or(0);
+  const int64_t replicas = Integer(spec, "replicas").value_or(IntegerDefault<int>("replicas"));
+  const int64_t least = Integer(spec, "minReplicas").value_or(IntegerDefault<int>("minReplicas"));
   const int64_t most = Integer(spec, "maxReplicas").value_or(replicas);
   if (replicas < least) {
     report.Add("spec.replicas",
@@ -45,20 +44,20 @@ void CheckReplicas(const json& spec, Report& report) {
     report.Add("spec.replicas",
                std::to_string(replicas) + " is above maxReplicas " + std::to_string(most));
   }
-  if (TextAt(spec, "averaging.strategy") == "AllReduce" && most > kMaxOfAllReduce) {
+  if (TextAt(spec, "averaging.strategy") == "AllReduce" && most > manifest::kMaxGroup) {
     report.Add("spec.maxReplicas", std::to_string(most) +
                                        " is above 64, the most that strategy AllReduce can hold in "
                                        "its one group; Moshpit has no such limit");
   }
   const std::string strategy = TextAt(spec, "averaging.strategy");
   const bool on_graph = strategy == "Gossip" || strategy == "A2CiD2" || strategy == "RelaySum";
-  if (on_graph && most > kMaxOnGraph) {
+  if (on_graph && most > manifest::kMaxOnGraph) {
     report.Add("spec.maxReplicas", std::to_string(most) + " is above 1024, the most that " +
                                        strategy + " can hold on its graph; Moshpit has no such " +
                                        "limit");
   }
   const std::string graph = GraphOfCopies(spec, strategy);
-  if (std::ranges::count(kNeighboursAreAll, graph) != 0 && most > kMaxCopies) {
+  if (std::ranges::count(kNeighboursAreAll, graph) != 0 && most > manifest::kMaxNeighbours) {
     report.Add("spec.maxReplicas",
                std::to_string(most) + " is above 250: on " + graph + " a worker keeps a copy of " +
                    "the model for each of the others; a tree keeps three, Exponential twenty");
@@ -66,14 +65,9 @@ void CheckReplicas(const json& spec, Report& report) {
 }
 
 void CheckAveraging(const json& spec, Report& report) {
-  const std::string strategy = TextAt(spec, "averaging.strategy", "Moshpit");
-  constexpr std::pair<std::string_view, std::string_view> kBlocks[] = {
-      {"gossip", "Gossip"},
-      {"a2cid2", "A2CiD2"},
-      {"relaySum", "RelaySum"},
-      {"powerGossip", "PowerGossip"},
-      {"ist", "IST"}};
-  for (const auto& [block, owner] : kBlocks) {
+  const std::string strategy =
+      TextAt(spec, "averaging.strategy", manifest::TextDefault("averaging.strategy"));
+  for (const auto& [block, owner] : manifest::kStrategyBlocks) {
     if (At(spec, "averaging." + std::string(block)) != nullptr && strategy != owner) {
       report.Add("spec.averaging." + std::string(block),
                  "is only for strategy " + std::string(owner) + ", this job has " + strategy);

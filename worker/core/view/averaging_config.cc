@@ -49,7 +49,8 @@ Target DecodeTarget(ByteReader& in) {
 }  // namespace
 
 bool IsBuilt(StrategyKind kind) {
-  return kind != StrategyKind::kPowerGossip && kind != StrategyKind::kIst;
+  constexpr const manifest::Field& kRow = manifest::RowOf("averaging.strategy");
+  return manifest::IndexOf(manifest::NameAt(static_cast<int>(kind), kRow.choices), kRow.built) >= 0;
 }
 
 bool IsOnGraph(StrategyKind kind) {
@@ -94,11 +95,11 @@ std::optional<AveragingConfig> DecodeAveragingConfig(ByteReader& in) {
   config.mixing.lr_scale = in.Bool();
   config.mixing.max_lag = in.U16();
   config.target = DecodeTarget(in);
-  if (config.group_size < 2 || config.group_size > 64) in.Fail();
+  if (!manifest::RowOf("averaging.groupSize").Allows(config.group_size)) in.Fail();
   if (!std::isfinite(config.interval) || config.interval <= 0) in.Fail();
   const MixingConfig& mixing = config.mixing;
-  if (!(mixing.rate_com >= 1e-3 && mixing.rate_com <= 1e3)) in.Fail();
-  if (mixing.max_lag < 1 || mixing.max_lag > 1024) in.Fail();
+  if (!manifest::RowOf("averaging.a2cid2.rateCom").Allows(mixing.rate_com)) in.Fail();
+  if (!manifest::RowOf("averaging.relaySum.maxLag").Allows(mixing.max_lag)) in.Fail();
   if (!in.ok()) return std::nullopt;
   return config;
 }

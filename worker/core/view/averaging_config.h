@@ -10,10 +10,16 @@
 #include <string>
 
 #include "base/bytes.h"
+#include "base/manifest/field_defaults.h"
 #include "worker/core/view/graph.h"
 
 namespace crowdsurf::worker {
 
+using manifest::ChoiceDefault;
+using manifest::IntegerDefault;
+using manifest::NumberDefault;
+
+// Enumerators stand in the order of the manifest's choices (base/manifest/spec_fields.h).
 enum class StrategyKind : uint8_t {
   kMoshpit,
   kAllReduce,
@@ -26,7 +32,7 @@ enum class StrategyKind : uint8_t {
 // Whether agents have the strategy: the others pass the schema and are refused at admission.
 bool IsBuilt(StrategyKind kind);
 // Regions a strategy may have beyond the trainer's: a region's name is a byte, and a few are taken.
-inline constexpr size_t kMaxExtraRegions = 250;
+inline constexpr size_t kMaxExtraRegions = manifest::kMaxNeighbours;
 // Strategies on graphs mix all the time (mixing.h), not in averagings.
 bool IsOnGraph(StrategyKind kind);
 enum class WireFormat : uint8_t { kFloat32, kFloat16, kBFloat16 };  // spec: None, Float16, BFloat16
@@ -47,28 +53,34 @@ struct Target {  // unset fields do not count; any one met ends the job
 };
 
 enum class GossipMode : uint8_t { kPairs, kNeighbours };
+enum class LrScale : uint8_t { kAuto, kOff };
 
 // The block of the chosen strategy on a graph (spec.averaging.gossip, a2cid2, relaySum).
 struct MixingConfig {
-  GraphKind graph = GraphKind::kExponential;  // RelaySum: its tree
-  GossipMode gossip = GossipMode::kPairs;
-  double rate_com = 1;   // A2CiD2: pairings a gradient step, 1e-3..1e3
-  bool lr_scale = true;  // RelaySum: tell the trainer the factor of its learning rate
-  uint16_t max_lag = 4;  // RelaySum: steps by which an edge may lag before this peer waits, 1..1024
+  // RelaySum: its tree.
+  GraphKind graph = ChoiceDefault<GraphKind>("averaging.gossip.graph");
+  GossipMode gossip = ChoiceDefault<GossipMode>("averaging.gossip.mode");
+  // A2CiD2: pairings a gradient step.
+  double rate_com = NumberDefault("averaging.a2cid2.rateCom");
+  // RelaySum: tell the trainer the factor of its learning rate.
+  bool lr_scale = ChoiceDefault<LrScale>("averaging.relaySum.lrScale") == LrScale::kAuto;
+  // RelaySum: steps by which an edge may lag before this peer waits.
+  uint16_t max_lag = IntegerDefault<uint16_t>("averaging.relaySum.maxLag");
   bool operator==(const MixingConfig&) const = default;
 };
 
 struct AveragingConfig {
   uint64_t generation = 0;
-  StrategyKind strategy = StrategyKind::kMoshpit;
-  uint16_t group_size = 16;  // 2..64: upper bound of a radix
+  StrategyKind strategy = ChoiceDefault<StrategyKind>("averaging.strategy");
+  uint16_t group_size = IntegerDefault<uint16_t>("averaging.groupSize");  // upper bound of a radix
   IntervalUnit interval_unit = IntervalUnit::kSteps;
-  double interval = 50;  // in interval_unit, > 0
-  WireFormat compression = WireFormat::kFloat16;
-  Overlap overlap = Overlap::kDelayed;  // as the manifest has it; OverlapOf is what acts
-  RoundsMode rounds = RoundsMode::kAll;
-  Weighting weighting = Weighting::kSamples;
-  GridMode grid = GridMode::kFitted;
+  double interval = manifest::kDefaultIntervalSteps;  // in interval_unit, > 0
+  WireFormat compression = ChoiceDefault<WireFormat>("averaging.compression");
+  // As the manifest has it; OverlapOf is what acts.
+  Overlap overlap = ChoiceDefault<Overlap>("averaging.overlap");
+  RoundsMode rounds = ChoiceDefault<RoundsMode>("averaging.rounds");
+  Weighting weighting = ChoiceDefault<Weighting>("averaging.weighting");
+  GridMode grid = ChoiceDefault<GridMode>("averaging.grid");
   MixingConfig mixing;
   Target target;
   bool operator==(const AveragingConfig&) const = default;

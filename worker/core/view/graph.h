@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/manifest/spec_fields.h"
 #include "base/status.h"
 
 namespace crowdsurf::worker {
@@ -52,7 +53,7 @@ struct Graph {
 };
 
 inline constexpr uint32_t kMaxNodes =
-    1024;  // a dense eigen-solve of 1,024 takes about a second; above, refuse
+    manifest::kMaxOnGraph;  // a dense eigen-solve of 1,024 takes about a second; above, refuse
 
 // InvalidArgument in a user's words: Hypercube needs a power of two; Torus needs n = r * c with r,
 // c >= 3 (the most square one is taken). n >= 1; n == 1 has no edges. DoubleBinaryTree is the union

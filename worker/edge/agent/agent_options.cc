@@ -6,6 +6,7 @@
 #include <array>
 #include <filesystem>
 
+#include "base/manifest/fields.h"
 #include "base/text.h"
 
 namespace crowdsurf::worker {
@@ -17,14 +18,11 @@ void CheckPort(const char* flag, int port, std::vector<std::string>& out) {
   }
 }
 
-void CheckOneOf(const char* flag, const std::string& value,
-                std::initializer_list<const char*> allowed, std::vector<std::string>& out) {
-  std::string names;
-  for (const char* name : allowed) {
-    if (value == name) return;
-    names = absl::StrCat(names, names.empty() ? "" : ", ", name);
-  }
-  out.push_back(absl::StrCat(flag, ": \"", value, "\" is none of ", names));
+void CheckOneOf(const char* flag, const std::string& value, std::string_view allowed,
+                std::vector<std::string>& out) {
+  if (manifest::IndexOf(value, allowed) >= 0) return;
+  out.push_back(
+      absl::StrCat(flag, ": \"", value, "\" is none of ", manifest::ListOfChoices(allowed)));
 }
 
 void CheckName(const char* flag, const std::string& value, std::vector<std::string>& out) {
@@ -61,9 +59,9 @@ std::vector<std::string> Violations(const AgentOptions& options) {
   if (!options.signer.empty() && options.signer.rfind("https://", 0) != 0) {
     out.push_back(absl::StrCat("--signer: \"", options.signer, "\" does not start with https://"));
   }
-  CheckOneOf("--capacity", options.capacity, {"Spot", "OnDemand"}, out);
-  CheckOneOf("--log-level", options.log_level, {"debug", "info", "warning", "error"}, out);
-  CheckOneOf("--tls", options.tls, {"Required", "Disabled"}, out);
+  CheckOneOf("--capacity", options.capacity, "Spot OnDemand", out);
+  CheckOneOf("--log-level", options.log_level, manifest::RowOf("agent.logLevel").choices, out);
+  CheckOneOf("--tls", options.tls, manifest::RowOf("tls.mode").choices, out);
   if (!(options.grace_period > 0) || options.grace_period > 3600) {
     out.push_back("--grace-period: must be more than 0 and at most 3600 seconds");
   }

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/manifest/field_defaults.h"
 #include "base/status.h"
 #include "worker/core/link/link_layout.h"
 #include "worker/core/view/averaging_config.h"
@@ -25,16 +26,16 @@ struct AgentOptions {
   std::string advertise;  // the host that peers dial; empty: `listen`
   int peer_port = 0, tensor_port = 0, http_port = 0;
   std::string signer;  // https://host:port; empty with a certificate in place already
-  std::string capacity = "Spot";
+  std::string capacity{manifest::TextDefault("capacity.type")};
   std::string zone;
   std::string checkpoint_dir;   // empty: no checkpoints, no model file
   std::string termination_log;  // empty: none
-  std::string log_level = "info";
-  std::string tls = "Required";  // spec.tls.mode
-  bool require_memory = true;    // `dir` must be a memory file system
-  double grace_period = 10;      // seconds from SIGTERM to exit: Google gives user pods 15
-  double hang_after = 300;       // seconds without a step: the trainer hangs; 0: never said
-  uint64_t crashes = 0;          // of the agents before this one, as the supervisor counted
+  std::string log_level{manifest::TextDefault("agent.logLevel")};
+  std::string tls{manifest::TextDefault("tls.mode")};
+  bool require_memory = true;  // `dir` must be a memory file system
+  double grace_period = 10;    // seconds from SIGTERM to exit: Google gives user pods 15
+  double hang_after = 300;     // seconds without a step: the trainer hangs; 0: never said
+  uint64_t crashes = 0;        // of the agents before this one, as the supervisor counted
 };
 
 // Every violation of the flags, each starting with the flag's name; empty when all is well.
@@ -49,8 +50,8 @@ Status LinkClusterFiles(const AgentOptions& options);
 struct JobConfig {
   AveragingConfig averaging;
   std::vector<LinkRole> roles = {LinkRole::kParameter};
-  double checkpoint_seconds = 300;
-  int checkpoint_retain = 3;
+  double checkpoint_seconds = NumberDefault("checkpoint.intervalSeconds");
+  int checkpoint_retain = IntegerDefault<int>("checkpoint.retain");
 };
 struct ParsedJobConfig {
   JobConfig config;

@@ -4,6 +4,9 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "base/check.h"
+#include "base/manifest/field_defaults.h"
+#include "base/manifest/fields.h"
 #include "base/text.h"
 #include "worker/edge/agent/agent_options.h"
 
@@ -11,6 +14,8 @@ namespace crowdsurf::worker {
 namespace {
 
 using Json = nlohmann::json;
+using manifest::ChoiceDefault;
+using manifest::kGraphs;
 
 std::string Written(const Json& value) {
   return value.dump(-1, ' ', false, Json::error_handler_t::replace);
@@ -36,8 +41,13 @@ class Fields {
     violations_.push_back(absl::StrCat(*name == '\0' ? path_ : Path(name), ": ", what));
   }
 
-  // A finite number within [least, most]; `fallback` when absent or wrong.
-  double Number(const char* name, double fallback, double least, double most) const {
+  // A finite number within the bounds of the manifest's field; `fallback` when absent or wrong.
+  double Number(const char* name, double fallback) const {
+    const manifest::Field& row = Row(name);
+    return Number(name, fallback, row.min, row.max);
+  }
+  // The same for what the manifest has no field of.
+  double Number(const char* name, double fallback, double min, double max) const {
     if (!Has(name)) return fallback;
     const Json& value = At(name);
     if (!value.is_number()) {
@@ -45,38 +55,59 @@ class Fields {
       return fallback;
     }
     const double number = value.get<double>();
-    if (!(number >= least)) {
-      Complain(name, absl::StrCat(number, " is below ", least));
+    if (!(number >= min)) {
+      Complain(name, absl::StrCat(number, " is below ", min));
       return fallback;
     }
-    if (!(number <= most)) {
-      Complain(name, absl::StrCat(number, " is above ", most));
+    if (!(number <= max)) {
+      Complain(name, absl::StrCat(number, " is above ", max));
       return fallback;
     }
     return number;
   }
-  std::optional<double> MaybeNumber(const char* name, double least, double most) const {
+  std::optional<double> MaybeNumber(const char* name) const {
     if (!Has(name)) return std::nullopt;
-    return Number(name, least, least, most);
+    return Number(name, Row(name).min);
   }
 
-  // The enumerator whose name the text is; names in the order of the enumerators.
+  // The enumerator that has the place of the field's choice in `names`.
   template <class E>
-  E Enum(const char* name, E fallback, std::initializer_list<const char*> names) const {
+  E Choice(const char* name, E fallback, std::string_view names) const {
     if (!Has(name)) return fallback;
-    const std::string text = At(name).is_string() ? At(name).get<std::string>() : Written(At(name));
-    int index = 0;
-    std::string allowed;
-    for (const char* candidate : names) {
-      if (text == candidate) return static_cast<E>(index);
-      allowed = absl::StrCat(allowed, allowed.empty() ? "" : ", ", candidate);
-      ++index;
+    const std::string text = Text(name);
+    const std::string_view choices = Row(name).choices;
+    if (manifest::IndexOf(text, choices) >= 0) {
+      return static_cast<E>(manifest::IndexOf(text, names));
     }
-    Complain(name, absl::StrCat("\"", CutText(text, 40), "\" is none of ", allowed));
+    Complain(name, absl::StrCat("\"", CutText(text, 40), "\" is none of ",
+                                manifest::ListOfChoices(choices)));
     return fallback;
+  }
+  // Enumerators in the order of the field's choices.
+  template <class E>
+  E Choice(const char* name, E fallback) const {
+    return Choice(name, fallback, Row(name).choices);
+  }
+  // A choice that the manifest has and no agent.
+  void RefuseUnbuilt(const char* name) const {
+    const manifest::Field& row = Row(name);
+    const std::string text = Has(name) ? Text(name) : std::string();
+    if (manifest::IndexOf(text, row.choices) < 0 || manifest::IndexOf(text, row.built) >= 0) return;
+    Complain(name, manifest::WhyNotBuilt(text, row));
+  }
+
+  // The manifest's row of a field of this object.
+  const manifest::Field& Row(const char* name) const {
+    const manifest::Field* row = manifest::FindField(Path(name));
+    CHECK(row != nullptr);
+    return *row;
   }
 
  private:
+  std::string Text(const char* name) const {
+    return At(name).is_string() ? At(name).get<std::string>() : Written(At(name));
+  }
+
   const Json& json_;
   std::string path_;
   std::vector<std::string>& violations_;
@@ -90,7 +121,7 @@ void ReadInterval(const Fields& averaging, AveragingConfig& out) {
     if (!interval.Has(name)) return;
     ++given;
     out.interval_unit = unit;
-    out.interval = interval.Number(name, 1, 1e-3, 1e15);
+    out.interval = interval.Number(name, out.interval);
   };
   read("steps", IntervalUnit::kSteps);
   read("samples", IntervalUnit::kSamples);
@@ -101,11 +132,13 @@ void ReadInterval(const Fields& averaging, AveragingConfig& out) {
 void ReadRoles(const Fields& averaging, std::vector<LinkRole>& out) {
   if (!averaging.Has("roles")) return;
   const Json& roles = averaging.At("roles");
+  const manifest::Field& row = averaging.Row("roles");
   std::vector<LinkRole> read;
   for (const Json& role : roles.is_array() ? roles : Json::array({nullptr})) {
     const auto known = role.is_string() ? LinkRoleNamed(role.get<std::string>()) : std::nullopt;
-    if (!known || *known == LinkRole::kGradient) {
-      averaging.Complain("roles", "must be a list of Parameter, OptimizerState, Buffer");
+    if (!known || manifest::IndexOf(role.get<std::string>(), row.choices) < 0) {
+      averaging.Complain("roles",
+                         absl::StrCat("must be a list of ", manifest::ListOfChoices(row.choices)));
       return;
     }
     read.push_back(*known);
@@ -114,31 +147,10 @@ void ReadRoles(const Fields& averaging, std::vector<LinkRole>& out) {
 }
 
 // What the manifest can name and this agent cannot do.
-void RefuseUnbuilt(const Fields& averaging, const AveragingConfig& config) {
-  if (!IsBuilt(config.strategy)) {
-    averaging.Complain("strategy",
-                       "is not built yet (Moshpit, AllReduce, Gossip, A2CiD2 and RelaySum are)");
-  }
-  if (config.grid == GridMode::kPaper) averaging.Complain("grid", "Paper is not built yet");
-  if (averaging.Has("compression") && averaging.At("compression").is_string()) {
-    const std::string name = averaging.At("compression").get<std::string>();
-    if (name == "Int8" || name == "Int4") {
-      averaging.Complain("compression", absl::StrCat(name, " is not built yet"));
-    }
-  }
-  if (averaging.Has("what") && averaging.At("what") != "Parameters") {
-    averaging.Complain("what", "only Parameters is built yet");
-  }
-  if (averaging.Has("outerOptimizer") && averaging.At("outerOptimizer").is_object() &&
-      averaging.At("outerOptimizer").value("type", "None") != "None") {
-    averaging.Complain("outerOptimizer.type", "only None is built yet");
-  }
-}
-
-GraphKind ReadGraph(const Fields& block, const char* name, GraphKind fallback) {
-  return block.Enum(name, fallback,
-                    {"Ring", "Chain", "Torus", "Star", "BinaryTree", "DoubleBinaryTree",
-                     "Exponential", "Hypercube", "Complete", "BaseK"});
+void RefuseUnbuilt(const Fields& averaging) {
+  for (const char* name : {"strategy", "compression", "what", "grid"})
+    averaging.RefuseUnbuilt(name);
+  if (averaging.Has("outerOptimizer")) averaging.Object("outerOptimizer").RefuseUnbuilt("type");
 }
 
 // The block of the chosen strategy on a graph, with its defaults.
@@ -147,55 +159,48 @@ void ReadMixing(const Fields& averaging, AveragingConfig& config) {
   if (!IsOnGraph(config.strategy)) return;
   config.rounds = RoundsMode::kAll;  // the average that a view begins with is a full one
   if (config.strategy == StrategyKind::kGossip) {
-    mixing.graph = GraphKind::kExponential;
+    mixing.graph = ChoiceDefault<GraphKind>("averaging.gossip.graph");
     if (!averaging.Has("gossip")) return;
     const Fields block = averaging.Object("gossip");
-    mixing.graph = ReadGraph(block, "graph", mixing.graph);
-    mixing.gossip = block.Enum("mode", mixing.gossip, {"Pairs", "Neighbours"});
+    mixing.graph = block.Choice("graph", mixing.graph);
+    mixing.gossip = block.Choice("mode", mixing.gossip);
   } else if (config.strategy == StrategyKind::kA2CiD2) {
-    mixing.graph = GraphKind::kRing;
+    mixing.graph = ChoiceDefault<GraphKind>("averaging.a2cid2.graph");
     if (!averaging.Has("a2cid2")) return;
     const Fields block = averaging.Object("a2cid2");
-    mixing.graph = ReadGraph(block, "graph", mixing.graph);
-    mixing.rate_com = block.Number("rateCom", mixing.rate_com, 1e-3, 1e3);
+    mixing.graph = block.Choice("graph", mixing.graph);
+    mixing.rate_com = block.Number("rateCom", mixing.rate_com);
   } else {
-    mixing.graph = GraphKind::kDoubleBinaryTree;
+    mixing.graph = ChoiceDefault<GraphKind>("averaging.relaySum.tree", kGraphs);
     if (!averaging.Has("relaySum")) return;
     const Fields block = averaging.Object("relaySum");
-    mixing.graph = ReadGraph(block, "tree", mixing.graph);
-    mixing.lr_scale = block.Enum("lrScale", 0, {"Auto", "Off"}) == 0;
-    mixing.max_lag = static_cast<uint16_t>(block.Number("maxLag", mixing.max_lag, 1, 1024));
-    // Eight workers stand for any number: whether a kind is a tree does not depend on it.
-    if (const auto trees = TreesOf(mixing.graph, 8); !trees.ok())
-      block.Complain("tree", std::string(trees.status().message()));
+    mixing.graph = block.Choice("tree", mixing.graph, kGraphs);
+    mixing.lr_scale = block.Choice("lrScale", LrScale::kAuto) == LrScale::kAuto;
+    mixing.max_lag = static_cast<uint16_t>(block.Number("maxLag", mixing.max_lag));
   }
 }
 
 void ReadAveraging(const Fields& averaging, JobConfig& out) {
   AveragingConfig& config = out.averaging;
-  config.strategy = averaging.Enum(
-      "strategy", config.strategy,
-      {"Moshpit", "AllReduce", "Gossip", "A2CiD2", "RelaySum", "PowerGossip", "IST"});
-  config.group_size =
-      static_cast<uint16_t>(averaging.Number("groupSize", config.group_size, 2, 64));
+  config.strategy = averaging.Choice("strategy", config.strategy);
+  config.group_size = static_cast<uint16_t>(averaging.Number("groupSize", config.group_size));
   ReadInterval(averaging, config);
-  config.compression = averaging.Enum("compression", config.compression,
-                                      {"None", "Float16", "BFloat16", "Int8", "Int4"});
-  config.overlap = averaging.Enum("overlap", config.overlap, {"Delayed", "Blocking"});
-  config.rounds = averaging.Enum("rounds", config.rounds, {"All", "One"});
-  config.weighting = averaging.Enum("weighting", config.weighting, {"Samples", "Equal"});
-  config.grid = averaging.Enum("grid", config.grid, {"Fitted", "Paper"});
+  config.compression = averaging.Choice("compression", config.compression);
+  config.overlap = averaging.Choice("overlap", config.overlap);
+  config.rounds = averaging.Choice("rounds", config.rounds);
+  config.weighting = averaging.Choice("weighting", config.weighting);
+  config.grid = averaging.Choice("grid", config.grid);
   ReadRoles(averaging, out.roles);
   ReadMixing(averaging, config);
-  RefuseUnbuilt(averaging, config);
+  RefuseUnbuilt(averaging);
 }
 
 void ReadTarget(const Fields& fields, Target& out) {
-  out.samples = fields.MaybeNumber("samples", 0, 1e18);
-  if (const auto steps = fields.MaybeNumber("steps", 0, 1e15)) {
+  out.samples = fields.MaybeNumber("samples");
+  if (const auto steps = fields.MaybeNumber("steps")) {
     out.steps = static_cast<uint64_t>(*steps);
   }
-  out.seconds = fields.MaybeNumber("seconds", 0, 1e10);
+  out.seconds = fields.MaybeNumber("seconds");
   if (!fields.Has("metric")) return;
   const Fields metric = fields.Object("metric");
   if (!metric.Has("name") || !metric.At("name").is_string()) {
@@ -206,7 +211,7 @@ void ReadTarget(const Fields& fields, Target& out) {
   }
   out.metric = metric.At("name").get<std::string>();
   out.metric_below = metric.Has("below");
-  out.metric_bound = metric.Number(out.metric_below ? "below" : "above", 0, -1e300, 1e300);
+  out.metric_bound = metric.Number(out.metric_below ? "below" : "above", 0);
 }
 
 }  // namespace
@@ -225,8 +230,10 @@ ParsedJobConfig ParseJobConfig(std::string_view json) {
   if (fields.Has("target")) ReadTarget(fields.Object("target"), out.config.averaging.target);
   if (fields.Has("checkpoint")) {
     const Fields checkpoint = fields.Object("checkpoint");
-    out.config.checkpoint_seconds = checkpoint.Number("intervalSeconds", 300, 1, 1e9);
-    out.config.checkpoint_retain = static_cast<int>(checkpoint.Number("retain", 3, 1, 1000));
+    out.config.checkpoint_seconds =
+        checkpoint.Number("intervalSeconds", out.config.checkpoint_seconds);
+    out.config.checkpoint_retain =
+        static_cast<int>(checkpoint.Number("retain", out.config.checkpoint_retain));
   }
   return out;
 }

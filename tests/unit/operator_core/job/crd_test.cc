@@ -38,7 +38,7 @@ TEST(CrdTest, PlainKubectlApplyHasRoomForIt) { EXPECT_LT(Made().dump().size(), 1
 TEST(CrdTest, EveryFieldOfTheTableIsInTheSchema) {
   const Json spec =
       Made()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"];
-  for (const Field& field : SpecFields()) {
+  for (const manifest::Field& field : manifest::SpecFields()) {
     std::string pointer;
     std::stringstream parts{std::string(field.path)};
     for (std::string part; std::getline(parts, part, '.');) {

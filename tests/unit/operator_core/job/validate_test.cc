@@ -40,12 +40,12 @@ json With(std::string_view pointer, const json& value) {
 TEST(ValidateTest, TheManifestOfTheManualIsFaultless) { EXPECT_THAT(Problems(Good()), IsEmpty()); }
 
 TEST(ValidateTest, EveryFieldHasAParentAndItsDefaultPassesItsOwnBounds) {
-  for (const Field& field : SpecFields()) {
+  for (const manifest::Field& field : manifest::SpecFields()) {
     const size_t dot = field.path.rfind('.');
     if (dot != std::string_view::npos) {
       std::string_view parent = field.path.substr(0, dot);
       if (parent.ends_with("[]")) parent.remove_suffix(2);
-      EXPECT_NE(FindField(parent), nullptr) << field.path;
+      EXPECT_NE(manifest::FindField(parent), nullptr) << field.path;
     }
     if (field.fallback.empty()) continue;
     EXPECT_TRUE(json::accept(field.fallback)) << field.path;

@@ -368,8 +368,9 @@ TEST(JobConfigTest, EveryFieldIsReadAndEveryViolationNamed) {
   const std::vector<std::string> want = {
       "averaging.groupSize: 1 is below 2",
       "averaging.interval: must be exactly one of steps, samples, seconds",
-      "averaging.strategy: is not built yet (Moshpit, AllReduce, Gossip, A2CiD2 and RelaySum are)",
-      "averaging.compression: Int8 is not built yet",
+      "averaging.strategy: IST is not built yet; this version has Moshpit, AllReduce, Gossip, "
+      "A2CiD2, RelaySum",
+      "averaging.compression: Int8 is not built yet; this version has None, Float16, BFloat16",
       "target.metric: must have exactly one of below, above",
       "checkpoint.retain: 0 is below 1"};
   EXPECT_EQ(bad.violations, want);

@@ -1,0 +1,123 @@
+// The agent's reading of the manifest's fields is the table's: its choices, its bounds, its
+// defaults.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/manifest/fields.h"
+#include "worker/edge/agent/agent_options.h"
+
+namespace crowdsurf::worker {
+namespace {
+
+using Json = nlohmann::json;
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+// A config with `value` at `path`, and what else must stand beside it.
+std::string ConfigWith(const std::string& path, const Json& value) {
+  Json config = Json::object();
+  if (path.starts_with("averaging.gossip")) config["averaging"]["strategy"] = "Gossip";
+  if (path.starts_with("averaging.a2cid2")) config["averaging"]["strategy"] = "A2CiD2";
+  if (path.starts_with("averaging.relaySum")) config["averaging"]["strategy"] = "RelaySum";
+  if (path.starts_with("target.metric")) config["target"]["metric"]["name"] = "loss";
+  std::string pointer = "/" + path;
+  std::replace(pointer.begin(), pointer.end(), '.', '/');
+  config[Json::json_pointer(pointer)] = value;
+  return config.dump();
+}
+
+AveragingConfig Read(const std::string& path, const Json& value) {
+  const ParsedJobConfig read = ParseJobConfig(ConfigWith(path, value));
+  EXPECT_THAT(read.violations, IsEmpty()) << path << " " << value;
+  return read.config.averaging;
+}
+
+TEST(JobConfigTest, EachBoundIsThatOfTheManifest) {
+  for (const char* path :
+       {"averaging.groupSize", "averaging.interval.steps", "averaging.interval.samples",
+        "averaging.interval.seconds", "averaging.a2cid2.rateCom", "averaging.relaySum.maxLag",
+        "target.samples", "target.steps", "target.seconds", "target.metric.below",
+        "target.metric.above", "checkpoint.intervalSeconds", "checkpoint.retain"}) {
+    const manifest::Field* row = manifest::FindField(path);
+    ASSERT_NE(row, nullptr) << path;
+    const double beyond = row->max > 1e15 ? 10 : 0.001;  // more than a rounding, at any size
+    for (const double good : {row->min, row->max})
+      EXPECT_THAT(ParseJobConfig(ConfigWith(path, good)).violations, IsEmpty()) << path;
+    for (const double bad : {row->min - beyond, row->max + beyond})
+      EXPECT_EQ(ParseJobConfig(ConfigWith(path, bad)).violations.size(), 1u) << path << " " << bad;
+  }
+}
+
+TEST(JobConfigTest, EachChoiceIsTheEnumeratorOfItsName) {
+  const auto strategy = [](const char* name) { return Read("averaging.strategy", name).strategy; };
+  EXPECT_EQ(strategy("Moshpit"), StrategyKind::kMoshpit);
+  EXPECT_EQ(strategy("AllReduce"), StrategyKind::kAllReduce);
+  EXPECT_EQ(strategy("Gossip"), StrategyKind::kGossip);
+  EXPECT_EQ(strategy("A2CiD2"), StrategyKind::kA2CiD2);
+  EXPECT_EQ(strategy("RelaySum"), StrategyKind::kRelaySum);
+  const auto wire = [](const char* name) {
+    return Read("averaging.compression", name).compression;
+  };
+  EXPECT_EQ(wire("None"), WireFormat::kFloat32);
+  EXPECT_EQ(wire("Float16"), WireFormat::kFloat16);
+  EXPECT_EQ(wire("BFloat16"), WireFormat::kBFloat16);
+  EXPECT_EQ(Read("averaging.overlap", "Delayed").overlap, Overlap::kDelayed);
+  EXPECT_EQ(Read("averaging.overlap", "Blocking").overlap, Overlap::kBlocking);
+  EXPECT_EQ(Read("averaging.rounds", "All").rounds, RoundsMode::kAll);
+  EXPECT_EQ(Read("averaging.rounds", "One").rounds, RoundsMode::kOne);
+  EXPECT_EQ(Read("averaging.weighting", "Samples").weighting, Weighting::kSamples);
+  EXPECT_EQ(Read("averaging.weighting", "Equal").weighting, Weighting::kEqual);
+  EXPECT_EQ(Read("averaging.grid", "Fitted").grid, GridMode::kFitted);
+  EXPECT_EQ(Read("averaging.gossip.mode", "Pairs").mixing.gossip, GossipMode::kPairs);
+  EXPECT_EQ(Read("averaging.gossip.mode", "Neighbours").mixing.gossip, GossipMode::kNeighbours);
+  EXPECT_TRUE(Read("averaging.relaySum.lrScale", "Auto").mixing.lr_scale);
+  EXPECT_FALSE(Read("averaging.relaySum.lrScale", "Off").mixing.lr_scale);
+  for (const char* path :
+       {"averaging.gossip.graph", "averaging.a2cid2.graph", "averaging.relaySum.tree"}) {
+    for (const std::string_view name : manifest::SplitChoices(manifest::FindField(path)->choices))
+      EXPECT_EQ(NameOf(Read(path, name).mixing.graph), name) << path;
+  }
+}
+
+TEST(JobConfigTest, WithoutAFieldItsDefaultHolds) {
+  const AveragingConfig none = ParseJobConfig("{}").config.averaging;
+  EXPECT_EQ(none.strategy, StrategyKind::kMoshpit);
+  EXPECT_EQ(none.group_size, 16);
+  EXPECT_EQ(none.interval_unit, IntervalUnit::kSteps);
+  EXPECT_EQ(none.interval, 50);
+  EXPECT_EQ(none.compression, WireFormat::kFloat16);
+  EXPECT_EQ(none.overlap, Overlap::kDelayed);
+  EXPECT_EQ(none.weighting, Weighting::kSamples);
+  EXPECT_EQ(none.mixing.rate_com, 1);
+  EXPECT_EQ(none.mixing.max_lag, 4);
+  EXPECT_TRUE(none.mixing.lr_scale);
+  const JobConfig job = ParseJobConfig("{}").config;
+  EXPECT_EQ(job.checkpoint_seconds, 300);
+  EXPECT_EQ(job.checkpoint_retain, 3);
+  EXPECT_THAT(job.roles, ElementsAre(LinkRole::kParameter));
+  const auto graph = [](const char* strategy) {
+    return Read("averaging.strategy", strategy).mixing.graph;
+  };
+  EXPECT_EQ(graph("Gossip"), GraphKind::kExponential);
+  EXPECT_EQ(graph("A2CiD2"), GraphKind::kRing);
+  EXPECT_EQ(graph("RelaySum"), GraphKind::kDoubleBinaryTree);
+}
+
+TEST(JobConfigTest, AChoiceThatIsKnownAndNotBuiltIsRefusedWithThoseThatAre) {
+  EXPECT_THAT(ParseJobConfig(R"({"averaging": {"outerOptimizer": {"type": "SGD"}}})").violations,
+              ElementsAre("averaging.outerOptimizer.type: SGD is not built yet; this version has "
+                          "None"));
+  EXPECT_THAT(ParseJobConfig(R"({"averaging": {"grid": "Paper", "what": "Gradients"}})").violations,
+              ElementsAre("averaging.what: Gradients is not built yet; this version has Parameters",
+                          "averaging.grid: Paper is not built yet; this version has Fitted"));
+  EXPECT_THAT(ParseJobConfig(R"({"averaging": {"strategy": "RelaySum",
+                                               "relaySum": {"tree": "Ring"}}})")
+                  .violations,
+              ElementsAre("averaging.relaySum.tree: \"Ring\" is none of DoubleBinaryTree, "
+                          "BinaryTree, Chain, Star"));
+}
+
+}  // namespace
+}  // namespace crowdsurf::worker
