@@ -1,4 +1,4 @@
-#include "coordinator-free-dht/core/holders.h"
+#include "coordinator-free-dht/core/replica_tracker.h"
 
 #include <algorithm>
 #include <utility>
