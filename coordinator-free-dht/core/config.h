@@ -82,7 +82,7 @@ struct NodeConfig {
   Duration holders_first = Milliseconds(250);  // the holders of an own or watched key are looked up
                                                // again after this, then ever later, up to
   Duration holders_refresh = Seconds(30);      // this
-  Duration republish = Seconds(60);  // holders pass records on that nobody renewed for so long
+  Duration republish = Seconds(60);  // holders republish records that nobody renewed for so long
   size_t own_records = 128;          // kept alive by this node
   size_t first_holders = 3;  // a key's first Put goes to so many of the nearest that are known, and
                              // to all when the lookup has found them: no copies at wrong places

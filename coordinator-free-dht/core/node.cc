@@ -19,7 +19,7 @@ Node::Node(Self self, const NodeConfig& config, const RecordAuthority* authority
       store_(config_),
       subscriptions_(config_),
       limiter_(config_),
-      holders_(self_.contact.id, config_, table_, rng.Fork("dht/holders")),
+      replicas_(self_.contact.id, config_, table_, rng.Fork("dht/holders")),
       refresh_interval_(config_.refresh_first) {
   CHECK(authority_ != nullptr && metrics_ != nullptr);
   CHECK(self_.contact.id == PeerIdOf(self_.public_key, self_.boot));
@@ -48,13 +48,7 @@ void Node::Upkeep(Time now, WallTime wall, Actions& out) {
   if (sweep_at_ <= now) {
     store_.Sweep(wall);
     subscriptions_.Sweep(now);
-    for (const Key& key : store_.NotRenewedSince(now - config_.republish)) {
-      // Jitter spreads the holders of a key: the first to pass it on renews it at the others.
-      if (rng_.Bernoulli(0.25)) {
-        store_.MarkRenewed(now, key);
-        StartLookup(now, wall, key, ForPassingOn{}, out);
-      }
-    }
+    Republish(now, wall, out);
     std::vector<Key> ended;
     for (const auto& [key, own] : own_) {
       if (own.record->expiry <= wall) ended.push_back(key);
@@ -69,7 +63,17 @@ void Node::Upkeep(Time now, WallTime wall, Actions& out) {
   if (refresh_at_ <= now) RefreshTable(now, wall, out);
   LookUpHolders(now, wall, out);
   RenewWatches(now, wall, out);
-  WakeBy(std::min({sweep_at_, refresh_at_, holders_.NextDeadline()}));
+  WakeBy(std::min({sweep_at_, refresh_at_, replicas_.NextDeadline()}));
+}
+
+// Kademlia 2.5: holders send records that nobody renewed to the present holders.
+void Node::Republish(Time now, WallTime wall, Actions& out) {
+  for (const Key& key : store_.NotRenewedSince(now - config_.republish)) {
+    // Jitter spreads the holders of a key: the first to republish it renews it at the others.
+    if (!rng_.Bernoulli(0.25)) continue;
+    store_.MarkRenewed(now, key);
+    StartLookup(now, wall, key, ForRepublish{}, out);
+  }
 }
 
 void Node::PingSuspects(Time now, Actions& out) {
@@ -153,7 +157,7 @@ void Node::OnContactAdded(Time now, WallTime wall, const Contact& contact, Actio
 }
 
 void Node::OnContactLost(Time now, WallTime wall, const PeerId& id, Actions& out) {
-  holders_.Remove(id);
+  replicas_.Remove(id);
   suspects_.erase(id);
   // Many die together: whoever takes the place may have died meanwhile, and would keep it until a
   // lookup comes by.
@@ -167,8 +171,8 @@ void Node::OnContactLost(Time now, WallTime wall, const PeerId& id, Actions& out
   if (table_.size() == 0) seeds_.Hurry(now);
 }
 
-// A newcomer near a key that we hold should hold it too. The nearest holder passes it on; the
-// second nearest as well, because the nearest may be dying at this moment.
+// A newcomer near a key that we hold should hold it too. The nearest holder sends it; the second
+// nearest as well, because the nearest may be dying at this moment.
 void Node::HandOver(Time now, WallTime wall, const Contact& newcomer, Actions& out) {
   for (const Key& key : store_.Keys()) {
     int nearer = 0;
@@ -185,7 +189,7 @@ void Node::HandOver(Time now, WallTime wall, const Contact& newcomer, Actions& o
     if (!among_nearest || nearer > 1) continue;
     std::vector<RecordPtr> records = store_.Find(wall, key);
     if (records.empty()) continue;
-    SendRequest(now, newcomer, PassOn{}, StoreRequest{std::move(records)}, out);
+    SendRequest(now, newcomer, FireAndForget{}, StoreRequest{std::move(records)}, out);
   }
 }
 
@@ -195,15 +199,15 @@ void Node::SyncFollowed(Time now, WallTime wall, Actions& out) {
 }
 
 void Node::LookUpHolders(Time now, WallTime wall, Actions& out) {
-  for (const Key& key : holders_.TakeDue(now)) StartLookup(now, wall, key, ForHolders{}, out);
-  WakeBy(holders_.NextDeadline());
+  for (const Key& key : replicas_.TakeDue(now)) StartLookup(now, wall, key, ForHolders{}, out);
+  WakeBy(replicas_.NextDeadline());
 }
 
 size_t Node::MemoryBytes() const {
   size_t bytes = sizeof *this - sizeof table_ - sizeof store_ - sizeof subscriptions_ -
-                 sizeof limiter_ - sizeof requests_ - sizeof holders_;
+                 sizeof limiter_ - sizeof requests_ - sizeof replicas_;
   bytes += table_.MemoryBytes() + store_.MemoryBytes() + subscriptions_.MemoryBytes() +
-           requests_.MemoryBytes() + holders_.MemoryBytes() + limiter_.MemoryBytes();
+           requests_.MemoryBytes() + replicas_.MemoryBytes() + limiter_.MemoryBytes();
   bytes += lookups_.size() * (sizeof(RunningLookup) + 4 * config_.k * (sizeof(Contact) + 96));
   for (const auto& [key, own] : own_) bytes += 160 + own.placed.size() * 88;
   for (const auto& [key, watch] : watches_) {

@@ -106,8 +106,8 @@ class Node {
   struct ForTable {
     bool join = false;  // of our own id through a seed: the first one fills the far buckets after
   };
-  struct ForPassingOn {};  // the target's records go to its nearest holders
-  using LookupPurpose = std::variant<ForGet, ForHolders, ForTable, ForPassingOn>;
+  struct ForRepublish {};  // the target's records go to its nearest holders
+  using LookupPurpose = std::variant<ForGet, ForHolders, ForTable, ForRepublish>;
   struct RunningLookup {
     Lookup lookup;
     LookupPurpose purpose;
@@ -154,6 +154,7 @@ class Node {
   // Peers coming and going.
   void OnContactAdded(Time now, WallTime wall, const Contact& contact, Actions& out);
   void OnContactLost(Time now, WallTime wall, const PeerId& id, Actions& out);
+  void Republish(Time now, WallTime wall, Actions& out);
   void HandOver(Time now, WallTime wall, const Contact& newcomer, Actions& out);
 
   // Holding (node_messages.cc) and publishing (node_publish.cc).
@@ -215,7 +216,7 @@ class Node {
   Store store_;
   Subscriptions subscriptions_;
   SourceLimiter limiter_;
-  HolderBook holders_;
+  ReplicaTracker replicas_;
 
   std::map<uint64_t, RunningLookup> lookups_;
   std::deque<WaitingLookup> waiting_;

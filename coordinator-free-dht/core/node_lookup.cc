@@ -97,8 +97,8 @@ void Node::Finish(Time now, WallTime wall, RunningLookup done, Actions& out) {
     }
     out.push_back(std::move(result));
   } else if (std::holds_alternative<ForHolders>(done.purpose)) {
-    holders_.OnLookedUp(now, target, done.lookup.Nearest());
-    WakeBy(holders_.NextDeadline());
+    replicas_.OnLookedUp(now, target, done.lookup.Nearest());
+    WakeBy(replicas_.NextDeadline());
     if (const auto own = own_.find(target); own != own_.end()) {
       std::erase_if(own->second.placed,
                     [](const auto& item) { return item.second == Placed::kFailed; });
@@ -111,11 +111,11 @@ void Node::Finish(Time now, WallTime wall, RunningLookup done, Actions& out) {
       joined_ = true;
       FillFarBuckets(now, wall, out);
     }
-  } else if (std::holds_alternative<ForPassingOn>(done.purpose)) {
+  } else if (std::holds_alternative<ForRepublish>(done.purpose)) {
     const std::vector<RecordPtr> records = store_.Find(wall, target);
     if (records.empty()) return;
     for (const Contact& holder : done.lookup.Nearest()) {
-      SendRequest(now, holder, PassOn{}, StoreRequest{records}, out);
+      SendRequest(now, holder, FireAndForget{}, StoreRequest{records}, out);
     }
   }
 }
@@ -158,7 +158,7 @@ void Node::FillFarBuckets(Time now, WallTime wall, Actions& out) {
 void Node::OnCompany(Time now) {
   refresh_interval_ = config_.refresh_first;
   refresh_at_ = std::min(refresh_at_, now + refresh_interval_ * (0.5 + rng_.UniformDouble()));
-  holders_.Hurry(now);
+  replicas_.Hurry(now);
   WakeBy(now);
 }
 

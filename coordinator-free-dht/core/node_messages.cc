@@ -264,7 +264,7 @@ void Node::OnFailedRequest(Time now, WallTime wall, const Request& request, Acti
   const PeerId id = request.to.id;
   if (table_.OnFailure(id)) OnContactLost(now, wall, id, out);
   if (!table_.Contains(id)) {
-    holders_.Remove(id);
+    replicas_.Remove(id);
   } else {
     const Time again = now + config_.suspect_again;
     suspects_.try_emplace(id, again);

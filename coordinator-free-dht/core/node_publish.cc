@@ -14,7 +14,7 @@ bool Node::Put(Time now, WallTime wall, const Key& key, Bytes value, WallTime ex
   const auto known = own_.find(key);
   if (known == own_.end()) {
     if (own_.size() >= config_.own_records) return false;
-    holders_.Follow(key);
+    replicas_.Follow(key);
   }
   Record record;
   record.key = key;
@@ -37,15 +37,15 @@ bool Node::Put(Time now, WallTime wall, const Key& key, Bytes value, WallTime ex
 }
 
 void Node::StopPublishing(const Key& key) {
-  if (own_.erase(key) > 0) holders_.Unfollow(key);
+  if (own_.erase(key) > 0) replicas_.Unfollow(key);
 }
 
 // Sends the own record of `key` to every current holder that it was not sent to.
 void Node::SyncOwn(Time now, WallTime wall, const Key& key, Actions& out) {
   OwnRecord& own = own_.at(key);
   if (own.record->expiry <= wall) return;
-  const HolderBook::Holders holders = holders_.Of(key);
-  const bool known = holders_.Known(key);
+  const ReplicaTracker::Holders holders = replicas_.Of(key);
+  const bool known = replicas_.Known(key);
   for (size_t i = 0; i < holders.others.size(); ++i) {
     if (!known && i >= config_.first_holders) break;
     const Contact& holder = holders.others[i];
@@ -77,9 +77,9 @@ void Node::OnOwnStored(const PeerId& holder, const OwnStore& store, bool stored,
 
 void Node::ReportIfPlaced(const Key& key, Actions& out) {
   OwnRecord& own = own_.at(key);
-  if (own.reported || !holders_.Known(key)) return;
+  if (own.reported || !replicas_.Known(key)) return;
   PutDone done{key, own.record->sequence, 0, 0};
-  const HolderBook::Holders holders = holders_.Of(key);
+  const ReplicaTracker::Holders holders = replicas_.Of(key);
   const auto count = [&](const PeerId& holder) {
     const auto placed = own.placed.find(holder);
     if (placed == own.placed.end() || placed->second == Placed::kSent) return false;

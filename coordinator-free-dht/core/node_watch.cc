@@ -10,7 +10,7 @@ bool Node::Watch(Time now, WallTime wall, const Key& key, Actions& out) {
   if (watches_.contains(key)) return true;
   if (watches_.size() >= config_.watches) return false;
   watches_.try_emplace(key);
-  holders_.Follow(key);
+  replicas_.Follow(key);
   std::vector<RecordPtr> held = store_.Find(wall, key);
   if (const auto own = own_.find(key); own != own_.end()) held.push_back(own->second.record);
   Deliver(wall, key, held, true, out);
@@ -23,13 +23,13 @@ bool Node::Watch(Time now, WallTime wall, const Key& key, Actions& out) {
 void Node::Unwatch(Time now, const Key& key, Actions& out) {
   const auto watch = watches_.find(key);
   if (watch == watches_.end()) return;
-  for (const Contact& contact : holders_.Of(key).others) {
+  for (const Contact& contact : replicas_.Of(key).others) {
     const auto holder = watch->second.holders.find(contact.id);
     if (holder == watch->second.holders.end() || holder->second.state != Asked::kActive) continue;
-    SendRequest(now, contact, PassOn{}, WatchRequest{key, Duration(), {}}, out);
+    SendRequest(now, contact, FireAndForget{}, WatchRequest{key, Duration(), {}}, out);
   }
   watches_.erase(watch);
-  holders_.Unfollow(key);
+  replicas_.Unfollow(key);
 }
 
 // Subscribes at the nearest holders that are not subscribed at yet. One that refused or failed, or
@@ -37,7 +37,7 @@ void Node::Unwatch(Time now, const Key& key, Actions& out) {
 void Node::SyncWatch(Time now, WallTime wall, const Key& key, Actions& out) {
   WatchState& watch = watches_.at(key);
   size_t counted = 0;
-  for (const Contact& contact : holders_.Of(key).others) {
+  for (const Contact& contact : replicas_.Of(key).others) {
     if (counted == config_.watch_holders) break;
     const auto holder = watch.holders.find(contact.id);
     if (holder == watch.holders.end()) {
@@ -53,7 +53,7 @@ void Node::SyncWatch(Time now, WallTime wall, const Key& key, Actions& out) {
 }
 
 bool Node::NowSynced(const Key& key, const WatchState& watch) const {
-  if (!holders_.Known(key)) return false;
+  if (!replicas_.Known(key)) return false;
   bool active = false;
   bool slow = false;
   for (const auto& [id, holder] : watch.holders) {
@@ -85,7 +85,7 @@ void Node::RenewWatches(Time now, WallTime wall, Actions& out) {
   for (auto& [key, watch] : watches_) {
     size_t counted = 0;
     std::map<PeerId, Holder> kept;
-    for (const Contact& contact : holders_.Of(key).others) {
+    for (const Contact& contact : replicas_.Of(key).others) {
       const auto holder = watch.holders.find(contact.id);
       if (holder == watch.holders.end()) continue;
       // Beyond the nearest few: not renewed, ends by itself. One that said no may be asked again.
@@ -129,7 +129,7 @@ void Node::OnPush(Time now, WallTime wall, const Contact& from, const WatchPush&
     }
     metrics_->pushes_unwanted.Add();
     // It missed our end of watch: say it again.
-    SendRequest(now, from, PassOn{}, WatchRequest{key, Duration(), {}}, out);
+    SendRequest(now, from, FireAndForget{}, WatchRequest{key, Duration(), {}}, out);
   }
 }
 

@@ -5,12 +5,12 @@
 
 namespace crowdsurf::dht {
 
-void HolderBook::Unfollow(const Key& key) {
+void ReplicaTracker::Unfollow(const Key& key) {
   const auto it = keys_.find(key);
   if (it != keys_.end() && --it->second.followers <= 0) keys_.erase(it);
 }
 
-std::vector<Key> HolderBook::TakeDue(Time now) {
+std::vector<Key> ReplicaTracker::TakeDue(Time now) {
   std::vector<Key> out;
   for (auto& [key, state] : keys_) {
     if (state.looking || state.next_lookup > now) continue;
@@ -20,7 +20,7 @@ std::vector<Key> HolderBook::TakeDue(Time now) {
   return out;
 }
 
-void HolderBook::OnLookedUp(Time now, const Key& key, std::vector<Contact> nearest) {
+void ReplicaTracker::OnLookedUp(Time now, const Key& key, std::vector<Contact> nearest) {
   const auto it = keys_.find(key);
   if (it == keys_.end()) return;
   State& state = it->second;
@@ -32,25 +32,25 @@ void HolderBook::OnLookedUp(Time now, const Key& key, std::vector<Contact> neare
   state.interval = state.interval * 2.0;
 }
 
-void HolderBook::Hurry(Time now) {
+void ReplicaTracker::Hurry(Time now) {
   for (auto& [key, state] : keys_) {
     state.interval = Duration();
     state.next_lookup = now;
   }
 }
 
-bool HolderBook::Known(const Key& key) const {
+bool ReplicaTracker::Known(const Key& key) const {
   const auto it = keys_.find(key);
   return it != keys_.end() && it->second.known;
 }
 
-void HolderBook::Remove(const PeerId& id) {
+void ReplicaTracker::Remove(const PeerId& id) {
   for (auto& [key, state] : keys_) {
     std::erase_if(state.found, [&](const Contact& contact) { return contact.id == id; });
   }
 }
 
-HolderBook::Holders HolderBook::Of(const Key& key) const {
+ReplicaTracker::Holders ReplicaTracker::Of(const Key& key) const {
   std::map<Distance, Contact> nearest;
   const auto add = [&](const Contact& contact) {
     nearest.try_emplace(DistanceBetween(key, PointOf(contact.id)), contact);
@@ -73,7 +73,7 @@ HolderBook::Holders HolderBook::Of(const Key& key) const {
   return out;
 }
 
-Time HolderBook::NextDeadline() const {
+Time ReplicaTracker::NextDeadline() const {
   Time next = Time::Infinite();
   for (const auto& [key, state] : keys_) {
     if (!state.looking) next = std::min(next, state.next_lookup);
@@ -81,7 +81,7 @@ Time HolderBook::NextDeadline() const {
   return next;
 }
 
-size_t HolderBook::MemoryBytes() const {
+size_t ReplicaTracker::MemoryBytes() const {
   size_t bytes = sizeof *this;
   for (const auto& [key, state] : keys_) {
     bytes += sizeof(Key) + sizeof(State) + 48 + state.found.capacity() * sizeof(Contact);

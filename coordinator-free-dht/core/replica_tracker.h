@@ -1,10 +1,11 @@
-// HolderBook: for the keys a node publishes or watches, who the nearest peers are.
+// ReplicaTracker: the nearest peers of each key that a node publishes or watches.
 //
-// Remembers the result of the last lookup of each followed key and mixes it with the routing table,
-// which learns of joins and deaths between lookups. So a renewed record goes out, and a watch
-// moves, at once; lookups correct it, soon after this node came into company and then ever more
-// seldom, down to one every NodeConfig::holders_refresh: the peers nearest to a key are not near to
-// this node, and the first to be asked knew as little of them. Owned by Node; single sequence.
+// It remembers the result of the last lookup of each followed key. It mixes that with the routing
+// table, which learns of joins and deaths between lookups. A renewed record therefore goes out at
+// once, and a watch moves at once. Lookups correct the result: the peers nearest to a key are not
+// near to this node, and the first peers to be asked knew few of them. Lookups begin soon after the
+// node meets its first peers. Their interval doubles up to NodeConfig::holders_refresh. Owned by
+// Node; single sequence.
 #pragma once
 
 #include <map>
@@ -18,10 +19,10 @@
 
 namespace crowdsurf::dht {
 
-class HolderBook {
+class ReplicaTracker {
  public:
-  // `table` and `config` outlive the book.
-  HolderBook(const PeerId& self, const NodeConfig& config, const RoutingTable& table, Rng rng)
+  // `table` and `config` outlive the tracker.
+  ReplicaTracker(const PeerId& self, const NodeConfig& config, const RoutingTable& table, Rng rng)
       : self_(self), config_(config), table_(table), rng_(rng) {}
 
   // Follow and Unfollow nest: a key may be published and watched.
@@ -31,11 +32,11 @@ class HolderBook {
   // The followed keys whose holders are to be looked up now; each counts as being looked up then.
   std::vector<Key> TakeDue(Time now);
   void OnLookedUp(Time now, const Key& key, std::vector<Contact> nearest);
-  // There is company that was not there before: all keys are looked up at once, and soon again.
+  // The node met peers that it did not know: all keys are looked up at once, and soon again.
   void Hurry(Time now);
-  // Was there a lookup of `key` since it is followed?
+  // True when a lookup of `key` has ended since the key is followed.
   bool Known(const Key& key) const;
-  // `id` is gone or does not answer: no holder until found again.
+  // `id` is gone or does not answer: it is no holder until a lookup finds it again.
   void Remove(const PeerId& id);
 
   struct Holders {

@@ -32,11 +32,11 @@ struct OwnStore {  // first or second try to place an own record
   uint64_t sequence = 0;
   int attempt = 1;
 };
-struct PassOn {};  // a holder's records to another holder
+struct FireAndForget {};  // records for another holder, the end of a watch: nothing follows
 struct WatchAsk {
   Key key;
 };
-using Purpose = std::variant<LookupQuery, SeedProbe, Ping, OwnStore, PassOn, WatchAsk>;
+using Purpose = std::variant<LookupQuery, SeedProbe, Ping, OwnStore, FireAndForget, WatchAsk>;
 
 struct Request {
   Contact to;
