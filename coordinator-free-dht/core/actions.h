@@ -4,6 +4,8 @@
 // drops and delivers; tests look. Nothing here refers to the node: the host may keep actions.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <variant>
 #include <vector>
 
@@ -24,6 +26,17 @@ struct GetDone {
   Key key;
   std::vector<RecordPtr> records;
 };
+
+// The end of Node::Put: published, or why not.
+enum class PutResult : uint8_t {
+  kPublished,
+  kTooLarge,  // above NodeConfig::value_bytes
+  kExpired,   // the expiry is not ahead
+  kTooFar,    // the expiry is beyond NodeConfig::longest_life
+  kTooMany,   // there are NodeConfig::own_records of other keys
+};
+constexpr size_t kPutResults = 5;
+const char* Name(PutResult result);  // as the metric says it
 
 // The first round of a Put is over: `stored` holders, this node included, have the record.
 struct PutDone {

@@ -71,9 +71,10 @@ class Node {
   void AddSeeds(Time now, WallTime wall, const std::vector<std::string>& endpoints, Actions& out);
   // Signs and publishes `value` as this node's own record of `key`, and keeps it at the current
   // holders (new, closer ones included) until `expiry`. A second Put of a key replaces the first
-  // (higher sequence). False, changing nothing, when the value is too large, `expiry` past or too
-  // far, or there are too many own records. PutDone follows.
-  bool Put(Time now, WallTime wall, const Key& key, Bytes value, WallTime expiry, Actions& out);
+  // (higher sequence). PutDone follows when the result is kPublished. Any other result is counted
+  // and changes nothing.
+  PutResult Put(Time now, WallTime wall, const Key& key, Bytes value, WallTime expiry,
+                Actions& out);
   // Stops keeping the own record of `key` alive (it then expires). To erase it, Put an empty value.
   void StopPublishing(const Key& key);
   // Finds the records of `key`. GetDone with the returned number follows. With `enough` > 0 the
@@ -169,6 +170,7 @@ class Node {
     std::map<PeerId, Placed> placed;
     bool reported = false;
   };
+  PutResult AdmitOwn(WallTime wall, const Key& key, size_t bytes, WallTime expiry) const;
   void SyncOwn(Time now, WallTime wall, const Key& key, Actions& out);
   void SendOwn(Time now, const Contact& to, OwnRecord& own, int attempt, Actions& out);
   void OnOwnStored(const PeerId& holder, const OwnStore& store, bool stored, Actions& out);

@@ -2,6 +2,22 @@
 
 namespace crowdsurf::dht {
 
+const char* Name(PutResult result) {
+  switch (result) {
+    case PutResult::kPublished:
+      return "published";
+    case PutResult::kTooLarge:
+      return "too_large";
+    case PutResult::kExpired:
+      return "expired";
+    case PutResult::kTooFar:
+      return "too_far";
+    case PutResult::kTooMany:
+      return "too_many";
+  }
+  return "unknown";
+}
+
 NodeMetrics::NodeMetrics(MetricRegistry& r)
     : requests(r.AddCounter("crowdsurf_dht_requests_total", "Requests sent to peers.")),
       requests_slow(r.AddCounter("crowdsurf_dht_requests_slow_total",
@@ -28,6 +44,11 @@ NodeMetrics::NodeMetrics(MetricRegistry& r)
     store_results[i] = &r.AddCounter("crowdsurf_dht_store_results_total",
                                      "Records offered to this holder, by what became of them.",
                                      {{"result", Name(static_cast<StoreResult>(i))}});
+  }
+  for (size_t i = 0; i < puts.size(); ++i) {
+    puts[i] = &r.AddCounter("crowdsurf_dht_puts_total",
+                            "Records that this node was told to publish, by outcome.",
+                            {{"result", Name(static_cast<PutResult>(i))}});
   }
 }
 

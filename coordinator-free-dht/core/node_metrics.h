@@ -7,6 +7,7 @@
 #include <array>
 
 #include "base/metrics.h"
+#include "coordinator-free-dht/core/actions.h"
 #include "coordinator-free-dht/core/store.h"
 
 namespace crowdsurf::dht {
@@ -27,6 +28,7 @@ struct NodeMetrics {
   Counter& records_forged;    // wrong owner or signature
   Counter& messages_invalid;
   std::array<Counter*, 10> store_results;  // by StoreResult
+  std::array<Counter*, kPutResults> puts;  // by PutResult
 };
 
 }  // namespace crowdsurf::dht

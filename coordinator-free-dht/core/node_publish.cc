@@ -5,17 +5,20 @@
 
 namespace crowdsurf::dht {
 
-bool Node::Put(Time now, WallTime wall, const Key& key, Bytes value, WallTime expiry,
-               Actions& out) {
-  if (value.size() > config_.value_bytes || expiry <= wall ||
-      expiry - wall > config_.longest_life) {
-    return false;
-  }
-  const auto known = own_.find(key);
-  if (known == own_.end()) {
-    if (own_.size() >= config_.own_records) return false;
-    replicas_.Follow(key);
-  }
+PutResult Node::AdmitOwn(WallTime wall, const Key& key, size_t bytes, WallTime expiry) const {
+  if (bytes > config_.value_bytes) return PutResult::kTooLarge;
+  if (expiry <= wall) return PutResult::kExpired;
+  if (expiry - wall > config_.longest_life) return PutResult::kTooFar;
+  const bool room = own_.contains(key) || own_.size() < config_.own_records;
+  return room ? PutResult::kPublished : PutResult::kTooMany;
+}
+
+PutResult Node::Put(Time now, WallTime wall, const Key& key, Bytes value, WallTime expiry,
+                    Actions& out) {
+  const PutResult result = AdmitOwn(wall, key, value.size(), expiry);
+  metrics_->puts[static_cast<size_t>(result)]->Add();
+  if (result != PutResult::kPublished) return result;
+  if (!own_.contains(key)) replicas_.Follow(key);
   Record record;
   record.key = key;
   record.subkey = self_.contact.id;
@@ -33,7 +36,7 @@ bool Node::Put(Time now, WallTime wall, const Key& key, Bytes value, WallTime ex
     sweep_at_ = now + config_.sweep;
     WakeBy(sweep_at_);
   }
-  return true;
+  return result;
 }
 
 void Node::StopPublishing(const Key& key) {

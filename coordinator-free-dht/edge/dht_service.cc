@@ -47,11 +47,11 @@ void DhtService::AddSeeds(Time now, WallTime wall, const std::vector<std::string
   Execute(now, wall, std::move(out));
 }
 
-bool DhtService::Put(Time now, WallTime wall, const Key& key, Bytes value, Duration ttl) {
+PutResult DhtService::Put(Time now, WallTime wall, const Key& key, Bytes value, Duration ttl) {
   Actions out;
-  const bool taken = node_.Put(now, wall, key, std::move(value), wall + ttl, out);
+  const PutResult result = node_.Put(now, wall, key, std::move(value), wall + ttl, out);
   Execute(now, wall, std::move(out));
-  return taken;
+  return result;
 }
 
 void DhtService::Get(Time now, WallTime wall, const Key& key, size_t enough, GetCallback callback) {

@@ -37,7 +37,7 @@ class DhtService : public TimerSource {
   // Addresses of peers, from the seeds file; asked for ever.
   void AddSeeds(Time now, WallTime wall, const std::vector<std::string>& endpoints);
   // See Node::Put; lives for `ttl` from `wall`.
-  bool Put(Time now, WallTime wall, const Key& key, Bytes value, Duration ttl);
+  PutResult Put(Time now, WallTime wall, const Key& key, Bytes value, Duration ttl);
   void Get(Time now, WallTime wall, const Key& key, size_t enough, GetCallback callback);
   // One callback a key: a second Watch of a key is refused.
   bool Watch(Time now, WallTime wall, const Key& key, WatchCallback callback);

@@ -13,8 +13,9 @@ class NewcomerWatchTest : public ::testing::TestWithParam<size_t> {
  protected:
   void Put(Network& network, size_t index, const Key& key, int beat) {
     network.Do(index, [&](Node& node, Actions& out) {
-      ASSERT_TRUE(node.Put(network.now(), network.wall(), key, BytesOf(std::to_string(beat)),
-                           network.wall() + kBeat * 3, out));
+      ASSERT_EQ(node.Put(network.now(), network.wall(), key, BytesOf(std::to_string(beat)),
+                         network.wall() + kBeat * 3, out),
+                PutResult::kPublished);
     });
   }
   void Watch(Network& network, size_t index, const Key& key) {

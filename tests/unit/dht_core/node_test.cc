@@ -21,8 +21,9 @@ TEST(NodeTest, AFreshNodeHasItsFirstWatchAnsweredInAFewRoundTrips) {
   network.Run(Seconds(2));
   for (size_t i = 0; i < 8; ++i) {
     network.Do(i, [&](Node& node, Actions& out) {
-      ASSERT_TRUE(node.Put(network.now(), network.wall(), kRoster, BytesOf("here"),
-                           network.wall() + Seconds(30), out));
+      ASSERT_EQ(node.Put(network.now(), network.wall(), kRoster, BytesOf("here"),
+                         network.wall() + Seconds(30), out),
+                PutResult::kPublished);
     });
   }
   network.Run(Seconds(1));

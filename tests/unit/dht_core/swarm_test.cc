@@ -20,8 +20,9 @@ void Start(Network& network, size_t n) {
 }
 void Put(Network& network, size_t index, const Key& key, const std::string& text, Duration life) {
   network.Do(index, [&](Node& node, Actions& out) {
-    ASSERT_TRUE(
-        node.Put(network.now(), network.wall(), key, BytesOf(text), network.wall() + life, out));
+    ASSERT_EQ(
+        node.Put(network.now(), network.wall(), key, BytesOf(text), network.wall() + life, out),
+        PutResult::kPublished);
   });
 }
 void Watch(Network& network, size_t index, const Key& key) {

@@ -44,6 +44,7 @@ void Agent::Impl::Do(Time, WallTime, const Introduce& action) {
 }
 
 void Agent::Impl::Do(Time now, WallTime wall, const PutRecord& action) {
+  // The node counts a refusal by reason; the core puts again at its own rhythm.
   (void)dht_->Put(now, wall, dht::KeyOf(action.key), action.value, action.ttl);
 }
 
