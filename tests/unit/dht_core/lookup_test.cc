@@ -107,5 +107,81 @@ TEST(LookupTest, LiarsWhoAlwaysKnowSomebodyNearerCannotKeepItAlive) {
   EXPECT_TRUE(lookup.Done());
 }
 
+TEST(LookupTest, ItRemembersFourTimesAsManyAsItNeedsTheNearest) {
+  Rng rng(6);
+  NodeConfig config;
+  config.k = 3;
+  const Key target = KeyOf("x");
+  std::vector<Contact> all = RandomContacts(50, rng);
+  Lookup lookup(target, RandomPeer(rng), config, all);
+  std::sort(all.begin(), all.end(),
+            [&](const Contact& a, const Contact& b) { return Closer(target, a.id, b.id); });
+  all.resize(12);
+  std::vector<Contact> asked;
+  while (const auto contact = lookup.Next()) {
+    asked.push_back(*contact);
+    lookup.OnFailure(contact->id);
+  }
+  EXPECT_EQ(asked, all);
+  EXPECT_TRUE(lookup.Done());
+  EXPECT_TRUE(lookup.Nearest().empty());
+}
+
+TEST(LookupTest, ASlowOneThatFailsMakesRoomOnce) {
+  Rng rng(7);
+  NodeConfig config;
+  config.alpha = 1;
+  Lookup lookup(KeyOf("x"), RandomPeer(rng), config, RandomContacts(5, rng));
+  const Contact slow = *lookup.Next();
+  EXPECT_FALSE(lookup.Next());
+  lookup.OnSlow(slow.id);
+  const Contact next = *lookup.Next();
+  lookup.OnSlow(slow.id);
+  lookup.OnFailure(slow.id);
+  EXPECT_FALSE(lookup.Next()) << "one is in flight";
+  lookup.OnSuccess(slow.id, {});  // it lives after all
+  EXPECT_FALSE(lookup.Next());
+  lookup.OnSlow(slow.id);
+  lookup.OnFailure(slow.id);
+  EXPECT_THAT(lookup.Nearest(), testing::ElementsAre(slow)) << "an answer stands";
+  lookup.OnFailure(next.id);
+  EXPECT_TRUE(lookup.Next());
+}
+
+TEST(LookupTest, StrangersDoNotAnswerForOthers) {
+  Rng rng(8);
+  Lookup lookup(KeyOf("x"), RandomPeer(rng), NodeConfig(), RandomContacts(3, rng));
+  while (lookup.Next()) {
+  }
+  const PeerId stranger = RandomPeer(rng);
+  lookup.OnSuccess(stranger, RandomContacts(3, rng));
+  lookup.OnSlow(stranger);
+  lookup.OnFailure(stranger);
+  EXPECT_FALSE(lookup.Next());
+  EXPECT_EQ(lookup.queries(), 3);
+  EXPECT_FALSE(lookup.Done());
+}
+
+TEST(LookupTest, HopsAreTheLongestChainToAnAnswer) {
+  Rng rng(9);
+  NodeConfig config;
+  config.k = 8;
+  const std::vector<Contact> chain = RandomContacts(4, rng);
+  Lookup lookup(KeyOf("x"), RandomPeer(rng), config, {chain[0], chain[3]});
+  EXPECT_EQ(lookup.hops(), 0);
+  for (size_t i = 0; i < 2; ++i) {
+    while (lookup.Next()) {
+    }
+    lookup.OnSuccess(chain[i].id, {chain[i + 1], chain[3]});
+    EXPECT_EQ(lookup.hops(), static_cast<int>(i) + 1);
+  }
+  lookup.OnSuccess(chain[3].id, {});
+  EXPECT_EQ(lookup.hops(), 2) << "that one was known from the start";
+  while (lookup.Next()) {
+  }
+  lookup.OnFailure(chain[2].id);
+  EXPECT_EQ(lookup.hops(), 2) << "it told nothing";
+}
+
 }  // namespace
 }  // namespace crowdsurf::dht

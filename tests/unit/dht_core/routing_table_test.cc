@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include <cmath>
+
 #include "base/rng.h"
 
 namespace crowdsurf::dht {
@@ -160,6 +162,132 @@ TEST(RoundTripsTest, TheEstimateCoversAboutNinetyFiveOfAHundredNormalRoundTrips)
     estimate.Add(rtt);
   }
   EXPECT_NEAR(100.0 * covered / kTries, 95, 3);
+}
+
+TEST(RoundTripsTest, ItIsTheEstimatorOfTcp) {
+  // Jacobson 1988, as RFC 6298 has it, with two deviations instead of four.
+  RoundTrips estimate;
+  EXPECT_TRUE(estimate.empty());
+  double mean = 0, deviation = 0;
+  Rng rng(12);
+  for (int i = 0; i < 50; ++i) {
+    const double sample = 0.010 + 0.090 * rng.UniformDouble();
+    if (i == 0) {
+      mean = sample;
+      deviation = sample / 2;
+    } else {
+      deviation = 0.75 * deviation + 0.25 * std::abs(mean - sample);
+      mean = 0.875 * mean + 0.125 * sample;
+    }
+    estimate.Add(Seconds(sample));
+    EXPECT_FALSE(estimate.empty());
+    EXPECT_NEAR(estimate.Percentile95().seconds(), mean + 2 * deviation, 1e-6) << i;
+  }
+}
+
+TEST_F(RoutingTableTest, SlowIsNeverBelowNorAboveItsBounds) {
+  const PeerId peer = PeerInBucket(1, rng_);
+  table_.OnReply(kStart, At(peer), Microseconds(1));
+  EXPECT_EQ(table_.SlowAfter(PeerInBucket(2, rng_)), config_.min_first) << "of a stranger";
+  EXPECT_EQ(table_.SlowAfter(peer), config_.min_rtt);
+  const PeerId far = PeerInBucket(3, rng_);
+  table_.OnReply(kStart, At(far), Seconds(30));
+  EXPECT_EQ(table_.SlowAfter(far), config_.max_rtt);
+}
+
+TEST_F(RoutingTableTest, AContactSurvivesAsManyFailuresInARowAsAreAllowed) {
+  const PeerId id = PeerInBucket(0, rng_);
+  Hear(id);
+  for (int round = 0; round < 2; ++round) {
+    for (int i = 0; i < config_.failures_allowed; ++i) EXPECT_FALSE(table_.OnFailure(id));
+    if (round == 0) Hear(id);  // an answer: they are not in a row
+  }
+  EXPECT_TRUE(table_.Contains(id));
+  EXPECT_TRUE(table_.OnFailure(id));
+  EXPECT_FALSE(table_.Contains(id));
+  EXPECT_EQ(table_.size(), 0u);
+  EXPECT_EQ(table_.DeepestBucket(), -1);
+  EXPECT_FALSE(table_.OnFailure(id)) << "who is not there cannot fail";
+  EXPECT_FALSE(table_.Remove(id));
+}
+
+TEST_F(RoutingTableTest, AContactIsKnownByItsNewestAddress) {
+  const PeerId id = PeerInBucket(0, rng_);
+  Hear(id);
+  EXPECT_FALSE(table_.OnRequest(kStart, {id, "by-request:1"})) << "it is known";
+  EXPECT_EQ(table_.Find(id)->endpoint, "by-request:1");
+  table_.OnReply(kStart, {id, "by-reply:1"}, Milliseconds(1));
+  EXPECT_EQ(table_.Find(id)->endpoint, "by-reply:1");
+  EXPECT_EQ(table_.size(), 1u);
+  EXPECT_FALSE(Hear(PeerId()).added) << "ourselves";
+  EXPECT_EQ(table_.size(), 1u);
+}
+
+class FullBucketTest : public RoutingTableTest {
+ protected:
+  // k nearer ones, so that the far bucket is an ordinary one, and k contacts in that.
+  FullBucketTest() {
+    for (size_t i = 0; i < config_.k; ++i) Hear(PeerInBucket(10, rng_));
+    for (size_t i = 0; i < config_.k; ++i) far_.push_back(PeerInBucket(0, rng_));
+    for (const PeerId& id : far_) Hear(id);
+  }
+  std::vector<PeerId> far_;  // longest silent first
+};
+
+TEST_F(FullBucketTest, SilenceCountsFromTheLastSignOfLife) {
+  const Time quiet = kStart + config_.quiet_before_ping;
+  EXPECT_FALSE(Hear(PeerInBucket(0, rng_), quiet - Nanoseconds(1)).ping);
+  EXPECT_EQ(Hear(PeerInBucket(0, rng_), quiet).ping->id, far_[0]);
+  // A request is a sign of life, too.
+  EXPECT_FALSE(table_.OnRequest(quiet, At(far_[0])));
+  EXPECT_EQ(Hear(PeerInBucket(0, rng_), quiet).ping->id, far_[1]);
+  Hear(far_[1], quiet);
+  EXPECT_EQ(Hear(PeerInBucket(0, rng_), quiet).ping->id, far_[2]);
+  EXPECT_FALSE(table_.OnRequest(quiet, At(PeerInBucket(0, rng_)))) << "no room for a stranger";
+  EXPECT_TRUE(table_.OnRequest(quiet, At(PeerInBucket(12, rng_)))) << "unless it is near";
+}
+
+TEST_F(FullBucketTest, TheNewestThatWaitComeInFirst) {
+  std::vector<PeerId> waiting;
+  for (size_t i = 0; i < config_.replacements + 3; ++i) {
+    waiting.push_back(PeerInBucket(0, rng_));
+    Hear(waiting.back());
+  }
+  Hear(waiting[waiting.size() - 2]);  // the newest now
+  EXPECT_FALSE(table_.Remove(waiting.back())) << "it only waited";
+  EXPECT_TRUE(table_.Remove(far_[0]));
+  EXPECT_EQ(table_.TakePromoted(), std::vector<PeerId>{waiting[waiting.size() - 2]});
+  EXPECT_EQ(table_.size(), 2 * config_.k);
+  // One was removed and one came in, and the three oldest were forgotten.
+  size_t promoted = 0;
+  for (size_t i = 1; i < far_.size(); ++i) {
+    table_.Remove(far_[i]);
+    promoted += table_.TakePromoted().size();
+  }
+  EXPECT_EQ(promoted, config_.replacements - 2);
+  for (size_t i = 0; i < 3; ++i) EXPECT_FALSE(table_.Contains(waiting[i])) << i;
+  EXPECT_TRUE(table_.Contains(waiting[3]));
+}
+
+TEST_F(FullBucketTest, WhoCameInUnprovedIsThoughtTheLongestSilent) {
+  const PeerId newcomer = PeerInBucket(0, rng_);
+  Hear(newcomer);
+  table_.Remove(far_.back());
+  const Time quiet = kStart + config_.quiet_before_ping;
+  EXPECT_EQ(Hear(PeerInBucket(0, rng_), quiet).ping->id, newcomer);
+}
+
+TEST_F(RoutingTableTest, ABucketIsStaleWithoutALookupInIt) {
+  const PeerId near = PeerInBucket(5, rng_);
+  Hear(PeerInBucket(1, rng_));
+  Hear(near, kStart + Seconds(10));
+  EXPECT_TRUE(table_.StaleBuckets(kStart).empty());
+  EXPECT_EQ(table_.StaleBuckets(kStart + Nanoseconds(1)), std::vector<int>{1});
+  EXPECT_EQ(table_.StaleBuckets(kStart + Seconds(20)), (std::vector<int>{1, 5}));
+  table_.MarkLookup(PointOf(near), kStart + Seconds(20));
+  table_.MarkLookup(PointOf(PeerInBucket(7, rng_)), kStart + Seconds(20));  // there is none
+  EXPECT_EQ(table_.StaleBuckets(kStart + Seconds(20)), std::vector<int>{1});
+  EXPECT_EQ(table_.DeepestBucket(), 5);
 }
 
 }  // namespace

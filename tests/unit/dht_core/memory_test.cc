@@ -1,0 +1,111 @@
+// The estimates of memory against what the heap says, from which the simulator's budget follows.
+#include <gmock/gmock.h>
+
+#include "tests/unit/dht_core/heap/heap_use.h"
+#include "tests/unit/dht_core/lone_node.h"
+
+namespace crowdsurf::dht {
+namespace {
+
+constexpr Time kStart = Time::FromNanoseconds(1'000'000'000);
+
+PeerId Peer(uint64_t number) { return PeerId(KeyOf(std::to_string(number)).bytes()); }
+Contact At(uint64_t number) { return {Peer(number), "10.11.12.13:" + std::to_string(number)}; }
+
+class MemoryTest : public testing::Test {
+ protected:
+  // What `fill` adds to the heap is what `part` says, within a quarter.
+  template <class Part>
+  void Compare(Part& part, const std::function<void()>& fill) {
+    const size_t said = part.MemoryBytes();
+    const size_t before = HeapInUse();
+    fill();
+    const auto grown = static_cast<double>(HeapInUse() - before);
+    const auto estimated = static_cast<double>(part.MemoryBytes() - said);
+    EXPECT_GT(grown, 10'000);
+    EXPECT_GT(estimated, grown * 0.75) << grown;
+    EXPECT_LT(estimated, grown * 1.33) << grown;
+  }
+  NodeConfig config_;
+};
+
+TEST_F(MemoryTest, OfTheRoutingTable) {
+  RoutingTable table(PeerId(), config_);
+  Compare(table, [&] {
+    for (uint64_t i = 1; i < 500; ++i) table.OnReply(kStart, At(i), Milliseconds(1));
+  });
+}
+
+TEST_F(MemoryTest, OfTheStore) {
+  Store store(config_);
+  Compare(store, [&] {
+    for (uint64_t i = 0; i < 300; ++i) {
+      Record record;
+      record.key = KeyOf("key/" + std::to_string(i % 100));
+      record.subkey = Peer(i);
+      record.expiry = WallTime() + Seconds(60);
+      record.value = Bytes(100);
+      store.Put(kStart, WallTime(), std::make_shared<const Record>(record), Peer(i % 7));
+    }
+  });
+}
+
+TEST_F(MemoryTest, OfTheSubscriptions) {
+  Subscriptions subscriptions(config_);
+  Compare(subscriptions, [&] {
+    for (uint64_t i = 0; i < 300; ++i) {
+      subscriptions.Add(kStart, KeyOf(std::to_string(i % 30)), At(i), Seconds(9));
+    }
+  });
+}
+
+TEST_F(MemoryTest, OfTheOpenRequests) {
+  Requests requests(config_, 1);
+  Compare(requests, [&] {
+    for (uint64_t i = 0; i < 300; ++i) {
+      requests.Add(kStart, At(i), Ping{}, Milliseconds(1), Milliseconds(2));
+    }
+  });
+}
+
+TEST_F(MemoryTest, OfTheLimiter) {
+  SourceLimiter limiter(config_);
+  Compare(limiter, [&] {
+    for (uint64_t i = 0; i < 300; ++i) limiter.Take(kStart, Peer(i), 1);
+  });
+}
+
+TEST_F(MemoryTest, OfTheReplicaTracker) {
+  const RoutingTable table(PeerId(), config_);
+  ReplicaTracker tracker(PeerId(), config_, table, Rng(1));
+  Compare(tracker, [&] {
+    for (uint64_t i = 0; i < 100; ++i) {
+      const Key key = KeyOf(std::to_string(i));
+      tracker.Follow(key);
+      std::vector<Contact> found;
+      for (uint64_t j = 0; j < 5; ++j) found.push_back(At(j));
+      tracker.OnLookedUp(kStart, key, std::move(found));
+    }
+  });
+}
+
+TEST_F(MemoryTest, OfANode) {
+  LoneNode lone;
+  std::vector<LoneNode::Player*> peers;
+  for (int i = 0; i < 30; ++i) peers.push_back(&lone.Meet());
+  Compare(lone.node(), [&] {
+    for (LoneNode::Player* peer : peers) {
+      lone.Say(*peer, StoreRequest{{lone.Signed(*peer, KeyOf("roster"), 1, Seconds(600))}});
+      lone.Say(*peer, WatchRequest{KeyOf("roster"), Seconds(30), {}});
+    }
+    for (int i = 0; i < 30; ++i) {
+      lone.Put(KeyOf("own/" + std::to_string(i)), Seconds(600));
+      lone.Watch(KeyOf("own/" + std::to_string(i)));
+    }
+    lone.Run(Seconds(2));
+    lone.Forget();
+  });
+}
+
+}  // namespace
+}  // namespace crowdsurf::dht
