@@ -12,10 +12,10 @@ RelayPaths::RelayPaths(const RelayConfig& config, RelayMetrics& metrics)
       routes_(config.routes),
       failures_(config.failures) {}
 
-void RelayPaths::OnStreamUp(const Contact& peer, bool carried) {
+void RelayPaths::OnStreamUp(const Contact& peer, StreamPath path) {
   Introduce(peer.id, peer.endpoint, RelayPort::kPeer);
   failures_.Erase(peer.endpoint);
-  if (carried) {
+  if (path == StreamPath::kCarried) {
     firewall_ = true;
     if (!neighbours_.contains(peer.id)) Count(hidden_.Put(peer.id, true));
     return;
@@ -62,12 +62,13 @@ bool RelayPaths::Met(Time now, const PeerId& peer) const {
   return failed != nullptr && (failed->unset() || now - *failed < config_.death_lives);
 }
 
-AfterFailure RelayPaths::OnDialFailed(Time now, const Contact& to, bool refused) {
+AfterFailure RelayPaths::OnDialFailed(Time now, const Contact& to, DownEvidence evidence) {
   if (Met(now, to.id)) {
     Time* since = met_.Find(to.id);
     if (since->unset()) *since = now;
     return AfterFailure::kFinal;
   }
+  const bool refused = evidence == DownEvidence::kRefused;
   const AfterFailure as_it_is = refused && firewall_ ? AfterFailure::kSoft : AfterFailure::kFinal;
   const Time* until = failures_.Find(to.endpoint);
   if (until != nullptr && now < *until) return as_it_is;
@@ -75,8 +76,8 @@ AfterFailure RelayPaths::OnDialFailed(Time now, const Contact& to, bool refused)
   return others > 0 ? AfterFailure::kRelay : as_it_is;
 }
 
-RelayAnswer RelayPaths::Judge(Time now, const std::string& endpoint, bool refused) const {
-  if (!refused) return RelayAnswer::kUnreachable;
+RelayAnswer RelayPaths::Judge(Time now, const std::string& endpoint, DownEvidence evidence) const {
+  if (evidence != DownEvidence::kRefused) return RelayAnswer::kUnreachable;
   const PeerId* peer = PeerOf(endpoint);
   if (peer != nullptr && Met(now, *peer)) return RelayAnswer::kDead;
   return firewall_ ? RelayAnswer::kUnreachable : RelayAnswer::kRefused;

@@ -23,6 +23,7 @@
 #include <set>
 #include <string>
 
+#include "base/down_evidence.h"
 #include "base/time.h"
 #include "coordinator-free-dht/core/message.h"
 #include "coordinator-free-dht/core/relay_metrics.h"
@@ -60,6 +61,12 @@ enum class AfterFailure : uint8_t {
   kFinal,  // what the dial said stands
   kSoft,   // it failed, and that says nothing about the peer's life, not even a refusal
   kRelay,  // ask the neighbours
+};
+
+// How a stream reaches its peer.
+enum class StreamPath : uint8_t {
+  kDirect,   // by a dial that nobody carried
+  kCarried,  // through a relay
 };
 
 // What listens at an end, and so, whose dial proves it.
@@ -117,8 +124,8 @@ class RelayPaths {
   RelayPaths(const RelayConfig& config, RelayMetrics& metrics);  // both outlive this
 
   // ---- what the transports see ----
-  // A stream with `peer` is up; carried: there is a relay between us.
-  void OnStreamUp(const Contact& peer, bool carried);
+  // A stream with `peer` is up.
+  void OnStreamUp(const Contact& peer, StreamPath path);
   // The last stream with `peer` that nobody carries has ended.
   void OnStreamDown(const PeerId& peer);
   // `endpoint` is one of the peer's addresses, it is said.
@@ -130,7 +137,7 @@ class RelayPaths {
   // Is `to` to be dialed through the relay from the first? `to.id` may be none.
   bool Via(const Contact& to) const;
   // A dial of `to` that nobody carried failed.
-  AfterFailure OnDialFailed(Time now, const Contact& to, bool refused);
+  AfterFailure OnDialFailed(Time now, const Contact& to, DownEvidence evidence);
   // One that went through the relay failed, or was cut before the peer had said who it is.
   void OnCarriedFailed(Time now, const Contact& to);
 
@@ -142,7 +149,7 @@ class RelayPaths {
   RelayPort PortOf(const std::string& endpoint) const { return ends_.Find(endpoint)->port; }
   bool Proved(Time now, const std::string& endpoint) const;
   // What an own dial of `endpoint` for somebody else says; pre: it failed.
-  RelayAnswer Judge(Time now, const std::string& endpoint, bool refused) const;
+  RelayAnswer Judge(Time now, const std::string& endpoint, DownEvidence evidence) const;
   // The neighbour through whom `endpoint` was reached last; none: nobody.
   std::optional<PeerId> Route(const std::string& endpoint) const;
   void Remember(const std::string& endpoint, const PeerId& neighbour);

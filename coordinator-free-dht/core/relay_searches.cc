@@ -105,7 +105,7 @@ void RelaySearches::Begin(Time now, uint64_t id, Search& search, RelayActions& o
   out.emplace_back(RelayProve{id, {*peer, endpoint}, paths_.PortOf(endpoint)});
 }
 
-void RelaySearches::OnProof(Time now, const std::string& endpoint, bool refused,
+void RelaySearches::OnProof(Time now, const std::string& endpoint, DownEvidence evidence,
                             RelayActions& out) {
   const bool proved = paths_.Proved(now, endpoint);
   std::vector<uint64_t> asked;
@@ -120,7 +120,7 @@ void RelaySearches::OnProof(Time now, const std::string& endpoint, bool refused,
       out.emplace_back(RelayDial{id, endpoint});
     } else {
       metrics_.refused_unproved.Add();
-      OnDialed(now, id, false, refused, out);
+      OnDialFailed(now, id, evidence, out);
     }
   }
 }
@@ -156,15 +156,18 @@ void RelaySearches::Ask(uint64_t id, Search& search, const PeerId& neighbour, Re
   out.emplace_back(RelayAsk{id, {neighbour, paths_.neighbours().at(neighbour)}, std::move(ask)});
 }
 
-void RelaySearches::OnDialed(Time now, uint64_t id, bool connected, bool refused,
-                             RelayActions& out) {
+void RelaySearches::OnConnected(uint64_t id, RelayActions& out) {
+  const auto it = searches_.find(id);
+  if (it != searches_.end() && it->second.dialing) Join(id, PeerId(), out);
+}
+
+void RelaySearches::OnDialFailed(Time now, uint64_t id, DownEvidence evidence, RelayActions& out) {
   const auto it = searches_.find(id);
   if (it == searches_.end() || !it->second.dialing) return;
-  if (connected) return Join(id, PeerId(), out);
   Search& search = it->second;
   search.dialing = false;
   paths_.OnUnproved(search.question.endpoint);
-  const RelayAnswer judged = paths_.Judge(now, search.question.endpoint, refused);
+  const RelayAnswer judged = paths_.Judge(now, search.question.endpoint, evidence);
   if (judged == RelayAnswer::kDead) return SayNo(now, id, judged, out);
   search.strongest = Stronger(search.strongest, judged);
   AskOthers(id, search, out);

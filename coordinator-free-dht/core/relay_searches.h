@@ -70,11 +70,13 @@ class RelaySearches {
   void OnWanted(Time now, uint64_t id, const std::string& endpoint, RelayActions& out);
   // A neighbour asks. `id` is new.
   void OnQuestion(Time now, uint64_t id, const RelayQuestion& question, RelayActions& out);
-  // The dial of `id` connected, was refused or failed.
-  void OnDialed(Time now, uint64_t id, bool connected, bool refused, RelayActions& out);
-  // An own dial of `endpoint` ended: RelayPaths knows whether it proved anything. `refused`: nobody
-  // listens there.
-  void OnProof(Time now, const std::string& endpoint, bool refused, RelayActions& out);
+  // The dial of `id` connected.
+  void OnConnected(uint64_t id, RelayActions& out);
+  // The dial of `id` failed.
+  void OnDialFailed(Time now, uint64_t id, DownEvidence evidence, RelayActions& out);
+  // An own dial of `endpoint` ended: RelayPaths knows whether it proved anything. `evidence` counts
+  // when it did not.
+  void OnProof(Time now, const std::string& endpoint, DownEvidence evidence, RelayActions& out);
   bool proving() const { return proving_ > 0; }
   // A neighbour answered, or its call ended (kUnreachable).
   void OnAnswer(Time now, uint64_t id, const PeerId& from, RelayAnswer answer, RelayActions& out);

@@ -62,8 +62,8 @@ bool Relay::SaysDead(const std::string& reason) {
   return reason.find("response code 410") != std::string::npos;
 }
 
-void Relay::OnStreamUp(const Contact& peer, bool carried) {
-  impl_->WithPaths([&](RelayPaths& paths) { paths.OnStreamUp(peer, carried); });
+void Relay::OnStreamUp(const Contact& peer, StreamPath path) {
+  impl_->WithPaths([&](RelayPaths& paths) { paths.OnStreamUp(peer, path); });
 }
 void Relay::OnStreamDown(const PeerId& peer) {
   impl_->WithPaths([&](RelayPaths& paths) { paths.OnStreamDown(peer); });
@@ -74,11 +74,11 @@ void Relay::Introduce(const PeerId& peer, const std::string& endpoint, RelayPort
 void Relay::OnProved(const Contact& end) {
   const Time now = impl_->Now();
   impl_->WithPaths([&](RelayPaths& paths) { paths.OnProved(now, end); });
-  impl_->OnProof(end.endpoint, false);
+  impl_->OnProof(end.endpoint, DownEvidence::kUnreachable);
 }
-void Relay::OnUnproved(const std::string& endpoint, bool refused) {
+void Relay::OnUnproved(const std::string& endpoint, DownEvidence evidence) {
   impl_->WithPaths([&](RelayPaths& paths) { paths.OnUnproved(endpoint); });
-  impl_->OnProof(endpoint, refused);
+  impl_->OnProof(endpoint, evidence);
 }
 void Relay::SetProver(RelayPort port, std::function<void(const Contact&)> prover) {
   impl_->SetProver(port, std::move(prover));
@@ -86,9 +86,9 @@ void Relay::SetProver(RelayPort port, std::function<void(const Contact&)> prover
 bool Relay::Via(const Contact& to) const {
   return impl_->WithPaths([&](RelayPaths& paths) { return paths.Via(to); });
 }
-AfterFailure Relay::OnDialFailed(const Contact& to, bool refused) {
+AfterFailure Relay::OnDialFailed(const Contact& to, DownEvidence evidence) {
   const Time now = impl_->Now();
-  return impl_->WithPaths([&](RelayPaths& paths) { return paths.OnDialFailed(now, to, refused); });
+  return impl_->WithPaths([&](RelayPaths& paths) { return paths.OnDialFailed(now, to, evidence); });
 }
 void Relay::OnCarriedFailed(const Contact& to) {
   const Time now = impl_->Now();
@@ -206,12 +206,13 @@ void Relay::Impl::Connect(const std::string& endpoint, Connected done) {
                          ::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0;
       if (!found) {
         if (ready) ready(nullptr);
-        return done(nullptr, answer == RelayAnswer::kDead);
+        const bool dead = answer == RelayAnswer::kDead;
+        return done(nullptr, dead ? DownEvidence::kRefused : DownEvidence::kUnreachable);
       }
       SocketLeg::Socket own(loop_);
       own.assign(asio::generic::stream_protocol(AF_UNIX, SOCK_STREAM), ends[0]);
       ready(std::make_shared<SocketLeg>(std::move(own)));
-      done(std::make_shared<RelaySocket>(ends[1]), false);
+      done(std::make_shared<RelaySocket>(ends[1]), DownEvidence::kUnreachable);
     });
   });
 }
@@ -276,7 +277,9 @@ void Relay::Impl::Do(const RelayProve& action) {
   }
   if (prover) return prover(action.end);
   asio::post(loop_, [this, endpoint = action.end.endpoint] {
-    Decide([&](Time now, RelayActions& out) { searches_.OnProof(now, endpoint, false, out); });
+    Decide([&](Time now, RelayActions& out) {
+      searches_.OnProof(now, endpoint, DownEvidence::kUnreachable, out);
+    });
   });
 }
 
@@ -285,20 +288,25 @@ void Relay::Impl::SetProver(RelayPort port, std::function<void(const Contact&)> 
   provers_[port] = std::move(prover);
 }
 
-void Relay::Impl::OnProof(const std::string& endpoint, bool refused) {
+void Relay::Impl::OnProof(const std::string& endpoint, DownEvidence evidence) {
   {
     const std::lock_guard lock(mutex_);
     if (stopped_ || !searches_.proving()) return;
   }
-  asio::post(loop_, [this, endpoint, refused] {
-    Decide([&](Time now, RelayActions& out) { searches_.OnProof(now, endpoint, refused, out); });
+  asio::post(loop_, [this, endpoint, evidence] {
+    Decide([&](Time now, RelayActions& out) { searches_.OnProof(now, endpoint, evidence, out); });
   });
 }
 
 void Relay::Impl::OnDialed(uint64_t id, std::error_code error) {
   if (!sessions_.contains(id)) return;  // too late: its socket goes
-  const bool refused = error == asio::error::connection_refused;
-  Decide([&](Time now, RelayActions& out) { searches_.OnDialed(now, id, !error, refused, out); });
+  const DownEvidence evidence = error == asio::error::connection_refused
+                                    ? DownEvidence::kRefused
+                                    : DownEvidence::kUnreachable;
+  Decide([&](Time now, RelayActions& out) {
+    if (!error) return searches_.OnConnected(id, out);
+    searches_.OnDialFailed(now, id, evidence, out);
+  });
 }
 
 void Relay::Impl::Do(const RelayAsk& action) {

@@ -81,21 +81,21 @@ class Relay {
   static bool SaysDead(const std::string& reason);
 
   // See RelayPaths; the same.
-  void OnStreamUp(const Contact& peer, bool carried);
+  void OnStreamUp(const Contact& peer, StreamPath path);
   void OnStreamDown(const PeerId& peer);
   void Introduce(const PeerId& peer, const std::string& endpoint, RelayPort port);
   void OnProved(const Contact& end);
-  // An own dial of `endpoint` that nobody carried failed; refused: nobody listens there.
-  void OnUnproved(const std::string& endpoint, bool refused);
+  // An own dial of `endpoint` that nobody carried failed. kRefused: nobody listens there.
+  void OnUnproved(const std::string& endpoint, DownEvidence evidence);
   // Who proves the ends of `port`, as RelayOptions::prove_peer; nullptr: nobody any more.
   void SetProver(RelayPort port, std::function<void(const Contact& end)> prover);
   bool Via(const Contact& to) const;
-  AfterFailure OnDialFailed(const Contact& to, bool refused);
+  AfterFailure OnDialFailed(const Contact& to, DownEvidence evidence);
   void OnCarriedFailed(const Contact& to);
 
   // A connection with `endpoint`. `done` is called once, on the relay's thread, unless the relay
-  // stops before: with a socket, or without one and true when the process there is dead.
-  using Connected = std::function<void(std::shared_ptr<RelaySocket>, bool dead)>;
+  // stops before. Without a socket, `evidence` says what is known of the process there.
+  using Connected = std::function<void(std::shared_ptr<RelaySocket>, DownEvidence evidence)>;
   void Connect(const std::string& endpoint, Connected done);
 
  private:

@@ -41,7 +41,7 @@ class Relay::Impl {
   Time Now() const { return options_.now(); }
   void SetProver(RelayPort port, std::function<void(const Contact&)> prover);
   // The own dial of `endpoint` has ended, and the paths know how.
-  void OnProof(const std::string& endpoint, bool refused);
+  void OnProof(const std::string& endpoint, DownEvidence evidence);
 
  private:
   class Service;

@@ -105,7 +105,9 @@ void TransportCore::Prove(const Contact& end) {
     if (stream->ready && stream->peer.id == end.id) return relay_.OnProved(end);
     if (!stream->ready) return;  // its end follows
   }
-  if (end.id == identity_.id() || relay_.Via(end)) return relay_.OnUnproved(end.endpoint, false);
+  if (end.id == identity_.id() || relay_.Via(end)) {
+    return relay_.OnUnproved(end.endpoint, DownEvidence::kUnreachable);
+  }
   (void)Dial(end);
 }
 
@@ -242,7 +244,7 @@ void TransportCore::Settle(const StreamPtr& stream, const PeerId& id, const std:
   stream->peer = {id, at};
   stream->ready = true;
   stream->ready_since = host_.Now();
-  relay_.OnStreamUp(stream->peer, stream->carried);
+  relay_.OnStreamUp(stream->peer, stream->carried ? StreamPath::kCarried : StreamPath::kDirect);
   if (stream->outgoing && !stream->carried) relay_.OnProved({id, stream->dialed});
   Peer& peer = peers_[id];
   peer.ready.push_back(stream);
@@ -303,7 +305,7 @@ bool TransportCore::DialCarried(const StreamPtr& stream, DownEvidence& evidence)
     relay_.OnCarriedFailed(stream->peer);
     return false;
   }
-  const AfterFailure after = relay_.OnDialFailed(stream->peer, evidence == DownEvidence::kRefused);
+  const AfterFailure after = relay_.OnDialFailed(stream->peer, evidence);
   if (after != AfterFailure::kFinal) evidence = DownEvidence::kUnreachable;
   if (after != AfterFailure::kRelay) return false;
   const StreamPtr again = Dial(stream->peer, true);
@@ -314,8 +316,8 @@ bool TransportCore::DialCarried(const StreamPtr& stream, DownEvidence& evidence)
 
 void TransportCore::OnDialFailed(const StreamPtr& stream, const std::string& reason) {
   const bool refused = stream->carried ? Relay::SaysDead(reason) : SaysRefused(reason);
-  if (!stream->carried) relay_.OnUnproved(stream->dialed, refused);
   DownEvidence evidence = refused ? DownEvidence::kRefused : DownEvidence::kUnreachable;
+  if (!stream->carried) relay_.OnUnproved(stream->dialed, evidence);
   (refused ? metrics_.dials_refused : metrics_.dials_failed).Add();
   logger_.Debug("dial failed", {{"endpoint", stream->peer.endpoint}, {"reason", reason}});
   const Contact wanted = stream->peer;

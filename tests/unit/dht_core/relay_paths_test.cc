@@ -22,72 +22,79 @@ class RelayPathsTest : public testing::Test {
 };
 
 TEST_F(RelayPathsTest, WithoutAFirewallTheDeathOfWhoWasMetIsFinalAtOnce) {
-  for (uint8_t i = 1; i < 4; ++i) paths_.OnStreamUp(Someone(i), false);
+  for (uint8_t i = 1; i < 4; ++i) paths_.OnStreamUp(Someone(i), StreamPath::kDirect);
   EXPECT_FALSE(paths_.Via(Someone(1)));
   paths_.OnStreamDown(Someone(1).id);
-  EXPECT_EQ(paths_.OnDialFailed(At(0), Someone(1), true), AfterFailure::kFinal);
-  EXPECT_EQ(paths_.OnDialFailed(At(1), Someone(1), true), AfterFailure::kFinal)
+  EXPECT_EQ(paths_.OnDialFailed(At(0), Someone(1), DownEvidence::kRefused), AfterFailure::kFinal);
+  EXPECT_EQ(paths_.OnDialFailed(At(1), Someone(1), DownEvidence::kRefused), AfterFailure::kFinal)
       << "the other transport sees it, too";
-  EXPECT_EQ(paths_.OnDialFailed(At(2), Someone(2), false), AfterFailure::kFinal)
+  EXPECT_EQ(paths_.OnDialFailed(At(2), Someone(2), DownEvidence::kUnreachable),
+            AfterFailure::kFinal)
       << "frozen, perhaps: it is judged by its silence, as ever";
   // Alive after all, behind a firewall that came since: so long nobody goes on being refused.
-  EXPECT_EQ(paths_.OnDialFailed(At(61), Someone(1), true), AfterFailure::kRelay);
+  EXPECT_EQ(paths_.OnDialFailed(At(61), Someone(1), DownEvidence::kRefused), AfterFailure::kRelay);
   EXPECT_FALSE(paths_.firewall());
 }
 
 TEST_F(RelayPathsTest, WithoutNeighboursADialMeansWhatItSays) {
-  EXPECT_EQ(paths_.OnDialFailed(At(0), Someone(1), true), AfterFailure::kFinal);
-  EXPECT_EQ(paths_.OnDialFailed(At(0), Someone(1), false), AfterFailure::kFinal);
-  paths_.OnStreamUp(Someone(1), false);
-  EXPECT_EQ(paths_.OnDialFailed(At(0), Someone(1), false), AfterFailure::kFinal)
+  EXPECT_EQ(paths_.OnDialFailed(At(0), Someone(1), DownEvidence::kRefused), AfterFailure::kFinal);
+  EXPECT_EQ(paths_.OnDialFailed(At(0), Someone(1), DownEvidence::kUnreachable),
+            AfterFailure::kFinal);
+  paths_.OnStreamUp(Someone(1), StreamPath::kDirect);
+  EXPECT_EQ(paths_.OnDialFailed(At(0), Someone(1), DownEvidence::kUnreachable),
+            AfterFailure::kFinal)
       << "it is the only one";
 }
 
 TEST_F(RelayPathsTest, WhoWasNeverMetIsLookedForAndSoonAfterwardsNotAgain) {
-  paths_.OnStreamUp(Someone(1), false);
-  EXPECT_EQ(paths_.OnDialFailed(At(0), Someone(2), true), AfterFailure::kRelay);
+  paths_.OnStreamUp(Someone(1), StreamPath::kDirect);
+  EXPECT_EQ(paths_.OnDialFailed(At(0), Someone(2), DownEvidence::kRefused), AfterFailure::kRelay);
   paths_.OnUnreachable(At(0), Someone(2).endpoint);
-  EXPECT_EQ(paths_.OnDialFailed(At(0.9), Someone(2), true), AfterFailure::kFinal);
-  EXPECT_EQ(paths_.OnDialFailed(At(1.1), Someone(2), true), AfterFailure::kRelay);
+  EXPECT_EQ(paths_.OnDialFailed(At(0.9), Someone(2), DownEvidence::kRefused), AfterFailure::kFinal);
+  EXPECT_EQ(paths_.OnDialFailed(At(1.1), Someone(2), DownEvidence::kRefused), AfterFailure::kRelay);
   paths_.OnCarried();
-  EXPECT_EQ(paths_.OnDialFailed(At(0.9), Someone(2), true), AfterFailure::kSoft)
+  EXPECT_EQ(paths_.OnDialFailed(At(0.9), Someone(2), DownEvidence::kRefused), AfterFailure::kSoft)
       << "the firewall's refusal, perhaps";
 }
 
 TEST_F(RelayPathsTest, WhoIsMetThroughARelayIsNoNeighbourAndIsDialedThroughOne) {
-  paths_.OnStreamUp(Someone(1), false);
-  paths_.OnStreamUp(Someone(2), true);
+  paths_.OnStreamUp(Someone(1), StreamPath::kDirect);
+  paths_.OnStreamUp(Someone(2), StreamPath::kCarried);
   EXPECT_EQ(paths_.neighbours().size(), 1);
   EXPECT_TRUE(paths_.Via({Someone(2).id, "its:tensors"}));
   EXPECT_TRUE(paths_.firewall());
-  EXPECT_EQ(paths_.Judge(At(0), Someone(2).endpoint, true), RelayAnswer::kUnreachable);
-  EXPECT_EQ(paths_.Judge(At(0), Someone(1).endpoint, true), RelayAnswer::kDead);
-  EXPECT_EQ(paths_.Judge(At(0), Someone(1).endpoint, false), RelayAnswer::kUnreachable);
-  paths_.OnStreamUp(Someone(2), false);
+  EXPECT_EQ(paths_.Judge(At(0), Someone(2).endpoint, DownEvidence::kRefused),
+            RelayAnswer::kUnreachable);
+  EXPECT_EQ(paths_.Judge(At(0), Someone(1).endpoint, DownEvidence::kRefused), RelayAnswer::kDead);
+  EXPECT_EQ(paths_.Judge(At(0), Someone(1).endpoint, DownEvidence::kUnreachable),
+            RelayAnswer::kUnreachable);
+  paths_.OnStreamUp(Someone(2), StreamPath::kDirect);
   EXPECT_FALSE(paths_.Via({Someone(2).id, "its:tensors"}));
-  paths_.OnStreamUp(Someone(2), true);
+  paths_.OnStreamUp(Someone(2), StreamPath::kCarried);
   EXPECT_EQ(paths_.neighbours().size(), 2) << "the way without a relay stays";
-  paths_.OnStreamUp(Someone(3), true);
+  paths_.OnStreamUp(Someone(3), StreamPath::kCarried);
   paths_.OnUnreachable(At(0), Someone(3).endpoint);
   EXPECT_FALSE(paths_.Via(Someone(3))) << "then a dial is tried again";
 }
 
 TEST_F(RelayPathsTest, AnEndWhereNobodyAnswersIsDialedAgainAndIsNoSignOfAFirewall) {
-  paths_.OnStreamUp(Someone(1), false);
+  paths_.OnStreamUp(Someone(1), StreamPath::kDirect);
   paths_.Remember(Someone(2).endpoint, Someone(1).id);  // joined, but it is frozen
   EXPECT_TRUE(paths_.Via(Someone(2)));
   paths_.OnCarriedFailed(At(0), Someone(2));
   EXPECT_FALSE(paths_.Via(Someone(2)));
   EXPECT_FALSE(paths_.firewall());
-  EXPECT_EQ(paths_.OnDialFailed(At(0.5), Someone(2), false), AfterFailure::kFinal);
-  EXPECT_EQ(paths_.OnDialFailed(At(1.5), Someone(2), false), AfterFailure::kRelay);
+  EXPECT_EQ(paths_.OnDialFailed(At(0.5), Someone(2), DownEvidence::kUnreachable),
+            AfterFailure::kFinal);
+  EXPECT_EQ(paths_.OnDialFailed(At(1.5), Someone(2), DownEvidence::kUnreachable),
+            AfterFailure::kRelay);
 }
 
 TEST_F(RelayPathsTest, WhatIsRememberedIsBoundedAndWhatWasPutInFirstGoes) {
   config_.ends = 3;
   config_.routes = 2;
   RelayPaths paths(config_, metrics_);
-  paths.OnStreamUp(Someone(1), false);
+  paths.OnStreamUp(Someone(1), StreamPath::kDirect);
   for (uint8_t i = 2; i < 12; ++i)
     paths.Introduce(Someone(i).id, Someone(i).endpoint, RelayPort::kPeer);
   EXPECT_EQ(metrics_.forgotten.value(), 8);

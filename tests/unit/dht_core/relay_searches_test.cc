@@ -12,6 +12,10 @@ namespace {
 
 enum class Dialed { kConnects, kRefused, kSilent };
 
+DownEvidence EvidenceOf(Dialed how) {
+  return how == Dialed::kRefused ? DownEvidence::kRefused : DownEvidence::kUnreachable;
+}
+
 Time At(double seconds) { return Time::FromNanoseconds(1'000'000'000) + Seconds(seconds); }
 PeerId Peer(size_t number) {
   std::array<uint8_t, 32> bytes{};
@@ -48,8 +52,8 @@ class World {
     };
   }
   void Link(size_t a, size_t b) {
-    all[a]->paths.OnStreamUp(ContactOf(b), false);
-    all[b]->paths.OnStreamUp(ContactOf(a), false);
+    all[a]->paths.OnStreamUp(ContactOf(b), StreamPath::kDirect);
+    all[b]->paths.OnStreamUp(ContactOf(a), StreamPath::kDirect);
   }
   void LinkChain() {
     for (size_t i = 0; i + 1 < all.size(); ++i) Link(i, i + 1);
@@ -102,7 +106,11 @@ class World {
       if (how == Dialed::kSilent) return;
       events.push_back([this, at, id = d->question, how] {
         RelayActions out;
-        all[at]->searches.OnDialed(now, id, how == Dialed::kConnects, how == Dialed::kRefused, out);
+        if (how == Dialed::kConnects) {
+          all[at]->searches.OnConnected(id, out);
+        } else {
+          all[at]->searches.OnDialFailed(now, id, EvidenceOf(how), out);
+        }
         Do(at, out);
       });
     } else if (const auto* prove = std::get_if<RelayProve>(&action)) {
@@ -113,7 +121,7 @@ class World {
       events.push_back([this, at, end, how] {
         RelayActions out;
         if (how == Dialed::kConnects) all[at]->paths.OnProved(now, end);
-        all[at]->searches.OnProof(now, end.endpoint, how == Dialed::kRefused, out);
+        all[at]->searches.OnProof(now, end.endpoint, EvidenceOf(how), out);
         Do(at, out);
       });
     } else if (const auto* ask = std::get_if<RelayAsk>(&action)) {
@@ -238,18 +246,18 @@ TEST(RelaySearchesTest, BytesGoOnlyToAnEndWhoseCertificateWasFoundThereAMomentAg
   EXPECT_EQ(std::get<RelayProve>(out[0]).end, (Contact{Peer(9), End(99)}));
   EXPECT_EQ(std::get<RelayProve>(out[0]).port, RelayPort::kTensor);
   out.clear();
-  node.searches.OnProof(world.now, End(99), false, out);
+  node.searches.OnProof(world.now, End(99), DownEvidence::kUnreachable, out);
   EXPECT_FALSE(dials(out)) << "no certificate was found there";
   EXPECT_EQ(node.metrics.refused_unproved.value(), 1);
   (void)ask();
   node.paths.OnProved(world.now, {Peer(8), End(99)});
   out.clear();
-  node.searches.OnProof(world.now, End(99), false, out);
+  node.searches.OnProof(world.now, End(99), DownEvidence::kUnreachable, out);
   EXPECT_FALSE(dials(out)) << "somebody else's was";
   (void)ask();
   node.paths.OnProved(world.now, {Peer(9), End(99)});
   out.clear();
-  node.searches.OnProof(world.now, End(99), false, out);
+  node.searches.OnProof(world.now, End(99), DownEvidence::kUnreachable, out);
   EXPECT_TRUE(dials(out));
   EXPECT_TRUE(dials(ask())) << "still so";
   world.now = world.now + world.config.proof_lives;

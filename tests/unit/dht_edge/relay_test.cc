@@ -152,8 +152,8 @@ class RelayTest : public testing::Test {
   std::pair<int, bool> Connect(size_t from, const std::string& endpoint) {
     std::promise<std::pair<int, bool>> done;
     agents_[from]->transport().relay().Connect(
-        endpoint, [&](const std::shared_ptr<RelaySocket>& socket, bool dead) {
-          done.set_value({socket ? socket->Take() : -1, dead});
+        endpoint, [&](const std::shared_ptr<RelaySocket>& socket, DownEvidence evidence) {
+          done.set_value({socket ? socket->Take() : -1, evidence == DownEvidence::kRefused});
         });
     return done.get_future().get();
   }

@@ -73,7 +73,8 @@ void TensorTransport::Impl::Prove(const dht::Contact& end) {
   if (here && it->second.connection->open()) return relay_->OnProved(end);
   if (here) return;  // its end follows
   if (it != links_.end() || !Probe(end.id, end.endpoint)) {
-    relay_->OnUnproved(end.endpoint, JustDied(end.id));
+    relay_->OnUnproved(end.endpoint,
+                       JustDied(end.id) ? DownEvidence::kRefused : DownEvidence::kUnreachable);
   }
 }
 
@@ -133,18 +134,20 @@ void TensorTransport::Impl::DialCarried(const PeerId& peer, const Connection& co
                                         const std::shared_ptr<TensorOutbox>& outbox) {
   connection->ExpectSocket(outbox);
   // Neither is kept alive: the relay may outlive them with this still in its queue.
-  relay_->Connect(
-      links_.at(peer).endpoint, [weak = weak_from_this(), waits = std::weak_ptr(connection)](
-                                    std::shared_ptr<dht::RelaySocket> socket, bool dead) {
-        const auto self = weak.lock();
-        if (self == nullptr) return;
-        asio::post(self->io_, [waits, socket, dead] {
-          const Connection waiting = waits.lock();
-          if (waiting == nullptr || waiting->ended()) return;
-          if (socket != nullptr) return waiting->UseSocket(socket->Take());
-          waiting->End(dead ? TensorEnding::kRefused : TensorEnding::kFailed, "nobody can dial it");
-        });
-      });
+  relay_->Connect(links_.at(peer).endpoint,
+                  [weak = weak_from_this(), waits = std::weak_ptr(connection)](
+                      std::shared_ptr<dht::RelaySocket> socket, DownEvidence evidence) {
+                    const auto self = weak.lock();
+                    if (self == nullptr) return;
+                    asio::post(self->io_, [waits, socket, evidence] {
+                      const Connection waiting = waits.lock();
+                      if (waiting == nullptr || waiting->ended()) return;
+                      if (socket != nullptr) return waiting->UseSocket(socket->Take());
+                      const bool dead = evidence == DownEvidence::kRefused;
+                      waiting->End(dead ? TensorEnding::kRefused : TensorEnding::kFailed,
+                                   "nobody can dial it");
+                    });
+                  });
 }
 
 void TensorTransport::Impl::DialAddress(const PeerId& peer, const Connection& connection,
@@ -175,7 +178,9 @@ void TensorTransport::Impl::OnLinkEnd(const PeerId& peer, const TensorConnection
   Link& link = it->second;
   link.connection.reset();
   if (relay_ != nullptr && !link.carried) {
-    relay_->OnUnproved(link.endpoint, ending == TensorEnding::kRefused);
+    const bool refused = ending == TensorEnding::kRefused;
+    relay_->OnUnproved(link.endpoint,
+                       refused ? DownEvidence::kRefused : DownEvidence::kUnreachable);
   }
   const bool lost = std::exchange(link.was_open, false);
   if (lost) {
@@ -196,8 +201,7 @@ void TensorTransport::Impl::OnLinkEnd(const PeerId& peer, const TensorConnection
   if (relay_ != nullptr && link.carried) {
     relay_->OnCarriedFailed({peer, link.endpoint});
   } else if (relay_ != nullptr && unreachable) {
-    const auto after =
-        relay_->OnDialFailed({peer, link.endpoint}, evidence == DownEvidence::kRefused);
+    const auto after = relay_->OnDialFailed({peer, link.endpoint}, evidence);
     if (after == dht::AfterFailure::kRelay) return Dial(peer, true);
     if (after == dht::AfterFailure::kSoft) evidence = DownEvidence::kUnreachable;
   }

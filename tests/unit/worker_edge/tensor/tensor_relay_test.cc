@@ -87,7 +87,7 @@ class TensorRelayTest : public testing::Test {
     }
     EXPECT_TRUE(waiter_.Wait([&] { return agents_[1]->received().size() == 2; }));
     EXPECT_TRUE(waiter_.Wait([&] { return agents_[0]->up().size() == 1; }));
-    relay(0).OnStreamUp(agents_[2]->contact(), true);
+    relay(0).OnStreamUp(agents_[2]->contact(), dht::StreamPath::kCarried);
     relay(1).Introduce(far_contact_.id, far_contact_.endpoint, dht::RelayPort::kTensor);
   }
   dht::Relay& relay(size_t agent) { return agents_[agent]->transport().relay(); }
@@ -122,7 +122,7 @@ TEST_F(TensorRelayTest, ADeathBeyondTheRelayIsHardAndARelaysOwnIsNot) {
   ASSERT_TRUE(waiter_.Wait([&] { return !near_->downs().empty(); }));
   EXPECT_EQ(near_->downs()[0], std::pair(far_contact_.id, true));
   agents_[1]->Kill();
-  relay(0).OnStreamUp(agents_[2]->contact(), true);
+  relay(0).OnStreamUp(agents_[2]->contact(), dht::StreamPath::kCarried);
   ASSERT_TRUE(waiter_.Wait([&] { return near_->Send(far_contact_, Bytes(10)); }));
   ASSERT_TRUE(waiter_.Wait([&] { return near_->downs().size() == 2; }));
   EXPECT_EQ(near_->downs()[1], std::pair(far_contact_.id, false)) << "refused, but not known dead";
