@@ -214,7 +214,9 @@ void Session::TellRecord() {
         break;
       case ClusterEvent::Kind::kTold:
         // What the operator says of one worker repeats what the market did to it.
-        if (!event.warning && line.compare(0, job_.name.size() + 1, job_.name + "-") == 0) continue;
+        if (event.type == controller::EventType::kNormal &&
+            line.compare(0, job_.name.size() + 1, job_.name + "-") == 0)
+          continue;
         if (!event.pod.empty()) line += event.detail;
         break;
     }

@@ -97,8 +97,9 @@ struct Collector {
     const Json data = object.value("data", Json::object());
     return {KeyOf(object), VersionOf(object), data.value("value", "")};
   }
-  Reflector::Receiver Receive() {
+  Reflector::Receiver Receive(const std::string& path) {
     Reflector::Receiver receiver;
+    receiver.path = path;
     receiver.on_begin = [this] { listing = {}; };
     receiver.on_item = [this](const Json& object) { listing.objects.push_back(See(object)); };
     receiver.on_list = [this](const std::string& version) {
@@ -128,7 +129,7 @@ struct Collector {
 TEST_F(KubeClientTest, AReflectorFollowsAddsChangesAndDeletes) {
   const std::string key = space_ + "/seen";
   Collector collector;
-  Reflector reflector(*client_, path_, collector.Receive(), Rng(1), Logger(), metrics_);
+  Reflector reflector(*client_, collector.Receive(path_), Rng(1), Logger(), metrics_);
   reflector.Start();
   ASSERT_TRUE(client_->Create(path_, Map("seen", "1")).ok());
   EXPECT_TRUE(collector.Wait([&](const auto& cache) { return cache.Find(key) != nullptr; }));

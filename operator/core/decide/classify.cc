@@ -52,8 +52,8 @@ Verdict JudgeAgent(const PodFacts& pod, const JudgeContext& context) {
 
 }  // namespace
 
-Verdict Classify(const PodFacts& pod, const NodeFacts* node, bool node_gone,
-                 const JudgeContext& context) {
+Verdict Classify(const PodFacts& pod, const NodeFacts* node, const JudgeContext& context) {
+  const bool node_gone = node == nullptr && !pod.node.empty();
   // A pod that is being deleted is never success or failure, whatever its phase.
   if (!pod.disruption_target.empty()) return {Fate::kDisrupted, reason::kEvicted};
   if (pod.deleted) return {Fate::kDisrupted, reason::kPodDeleted};

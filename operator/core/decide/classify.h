@@ -32,9 +32,8 @@ struct JudgeContext {
   WallTime nodes_heard_since = WallTime();  // as in JobSnapshot
 };
 
-// node: of this pod, nullptr when the pod has none yet; node_gone: it had one that is no more.
-Verdict Classify(const PodFacts& pod, const NodeFacts* node, bool node_gone,
-                 const JudgeContext& context);
+// node: the one that the pod names, nullptr when it names none yet or that one is no more.
+Verdict Classify(const PodFacts& pod, const NodeFacts* node, const JudgeContext& context);
 
 // When a node that is not Ready has been silent for long enough to be given up.
 // Pre: node.not_ready_since.

@@ -60,9 +60,7 @@ Decision::Decision(const JobSnapshot& snapshot, WallTime time, const DecideOptio
   for (const PodFacts& pod : in.pods) {
     const auto it = in.nodes.find(pod.node);
     const NodeFacts* node = it == in.nodes.end() ? nullptr : &it->second;
-    const bool node_gone = node == nullptr && !pod.node.empty();
-    workers.push_back(
-        {&pod, node, Classify(pod, node, node_gone, context), pod.deleted.has_value()});
+    workers.push_back({&pod, node, Classify(pod, node, context), pod.deleted.has_value()});
   }
   std::sort(workers.begin(), workers.end(), [](const Worker& a, const Worker& b) {
     return std::pair(a.pod->index, a.pod->incarnation) <
@@ -76,8 +74,8 @@ void Decision::Delete(Worker& worker, std::string_view why, std::optional<Durati
   Count(worker.pod->name);  // what we delete ourselves is neither disruption nor failure
 }
 
-void Decision::Say(std::string_view why, std::string message, bool warning) {
-  plan.events.push_back({warning, why, std::move(message)});
+void Decision::Say(std::string_view why, std::string message, EventType type) {
+  plan.events.push_back({type, why, std::move(message)});
 }
 
 void Decision::WakeAt(WallTime time) { plan.requeue_at = std::min(plan.requeue_at, time); }
@@ -131,7 +129,7 @@ void SayWhetherAccepted(Decision& d) {
                               std::to_string(d.in.job.generation);
   const Condition* before = d.in.status.Find(ConditionType::kAccepted);
   if (before == nullptr || before->on || before->message != message) {
-    d.Say(reason::kInvalidSpec, message, /*warning=*/true);
+    d.Say(reason::kInvalidSpec, message, EventType::kWarning);
   }
   d.Set(ConditionType::kAccepted, false, reason::kInvalidSpec, message);
   // The one condition that speaks of the newest spec.

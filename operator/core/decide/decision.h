@@ -54,7 +54,7 @@ struct Decision {
   // Workers that may be made: the spec's, within the operator's limit.
   int wanted() const { return std::min(spec().replicas, options.max_workers); }
   void Delete(Worker& worker, std::string_view reason, std::optional<Duration> grace = {});
-  void Say(std::string_view reason, std::string message, bool warning = false);
+  void Say(std::string_view reason, std::string message, EventType type = EventType::kNormal);
   void WakeAt(WallTime time);  // at the latest
   // Sets, or leaves with its old instant when nothing changed.
   void Set(ConditionType type, bool on, std::string_view reason, std::string message);

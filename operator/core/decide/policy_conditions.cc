@@ -104,7 +104,7 @@ void SetWorking(Decision& d) {
   auto [why, message] = BlockingCause(d);
   const Condition* before = d.in.status.Find(ConditionType::kDegraded);
   const bool news = before == nullptr || before->reason != why;
-  if (news && NeedsSaying(why)) d.Say(why, message, /*warning=*/true);
+  if (news && NeedsSaying(why)) d.Say(why, message, EventType::kWarning);
   // Some causes show nowhere but where one has to ask.
   if (!NeedsSaying(why) && AnyStarts(d)) d.WakeAt(d.now + kLookAgain);
   d.Set(ConditionType::kDegraded, true, why, std::move(message));

@@ -70,7 +70,7 @@ void Failed(Decision& d, const Worker& worker) {
                   end ? TextTail(end->output, kMaxOutputInStatus) : pod.waiting_message, d.now};
   const FailureAction action = ActionFor(d.spec().failure_rules, pod);
   BackOff(d, worker, action);
-  d.Say(worker.verdict.reason, Describe(worker), /*warning=*/true);
+  d.Say(worker.verdict.reason, Describe(worker), EventType::kWarning);
   if (action == FailureAction::kFailJob) {
     d.failure = {reason::kFailurePolicy,
                  "a rule of failurePolicy ends the job: " + Describe(worker)};

@@ -8,7 +8,7 @@ namespace {
 
 void End(Decision& d, ConditionType type, std::string_view why, std::string message) {
   d.status.completion_time = d.now;
-  d.Say(why, message, type == ConditionType::kFailed);
+  d.Say(why, message, type == ConditionType::kFailed ? EventType::kWarning : EventType::kNormal);
   d.Set(type, true, why, std::move(message));
   d.mode = Mode::kFinished;
 }

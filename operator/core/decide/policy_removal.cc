@@ -37,7 +37,8 @@ void RemoveStuck(Decision& d, const Worker& worker) {
     return;
   }
   d.plan.deletes.push_back({worker.pod->name, worker.pod->uid, Duration(), reason::kStuck});
-  d.Say(reason::kStuck, worker.pod->name + " did not go; it is deleted by force", true);
+  d.Say(reason::kStuck, worker.pod->name + " did not go; it is deleted by force",
+        EventType::kWarning);
 }
 
 void RemoveWorking(Decision& d, Worker& worker) {

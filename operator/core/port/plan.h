@@ -43,8 +43,10 @@ struct AnnotatePod {
   std::string_view reason;
 };
 
+enum class EventType { kNormal, kWarning };  // as Kubernetes has them
+
 struct Event {
-  bool warning = false;
+  EventType type = EventType::kNormal;
   std::string_view reason;
   std::string message;
 };

@@ -129,10 +129,13 @@ Status JobObjects::Ensure(const TrainingJob& job) {
   return status;
 }
 
-void JobObjects::Prepare(const TrainingJob& job, bool has_pods) {
+void JobObjects::Prepare(const TrainingJob& job) {
   const Known& known = known_[job.uid];
-  if (known.ensured || (has_pods && !known.obstacle)) return;
-  if (clock_() >= known.not_before) (void)Ensure(job);
+  if (!known.ensured && clock_() >= known.not_before) (void)Ensure(job);
+}
+
+void JobObjects::Retry(const TrainingJob& job) {
+  if (known_[job.uid].obstacle) Prepare(job);
 }
 
 void JobObjects::FollowEdit(const TrainingJob& job) {

@@ -29,9 +29,11 @@ class JobObjects {
   // All that must be there before a worker is made. FailedPrecondition: see obstacle(). Other
   // errors: the server's.
   Status Ensure(const TrainingJob& job);
-  // As Ensure for a job that wants workers and has none, or that is obstructed; at most one try in
-  // a few seconds, and no error: whoever makes a pod meets it.
-  void Prepare(const TrainingJob& job, bool has_pods);
+  // As Ensure for a job that wants workers and has none; at most one try in a few seconds, and no
+  // error: the next pod that is made meets it.
+  void Prepare(const TrainingJob& job);
+  // The same for a job that has workers: only what is obstructed.
+  void Retry(const TrainingJob& job);
   // An edit may ask for other guards; the Service and the CA map never change. What could not be
   // followed is tried again a while later.
   void FollowEdit(const TrainingJob& job);

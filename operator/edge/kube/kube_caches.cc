@@ -42,7 +42,8 @@ KubeCluster::KubeCluster(KubeClient& client, KubeClusterOptions options, Rng rng
                                             {{"resource", kResources[kind]}});
   }
   const auto reflect = [&](Kind kind, Reflector::Receiver receiver) {
-    reflectors_.push_back(std::make_unique<Reflector>(client_, PathOf(kind), std::move(receiver),
+    receiver.path = PathOf(kind);
+    reflectors_.push_back(std::make_unique<Reflector>(client_, std::move(receiver),
                                                       rng.Fork(PathOf(kind)), log, metrics));
   };
   reflect(kJobs, ReceiverOf<JobEntry>(kJobs, ObserveJob));

@@ -241,7 +241,9 @@ class KubeClient::Impl {
     const auto asked = steady_clock::now();
     ASSIGN_OR_RETURN(Lease lease, pool_.Acquire(until));
     bool reuse = false;
-    const absl::Cleanup give_back = [&] { pool_.Release(std::move(lease), reuse); };
+    const absl::Cleanup give_back = [&] {
+      reuse ? pool_.Release(std::move(lease)) : pool_.Discard();
+    };
     const auto begun = steady_clock::now();
     Answer answer = ExchangeOn(lease, request, on_body, until);
     // A connection that was idle may have ended with its server. What changes nothing is asked

@@ -46,7 +46,7 @@ StatusOr<JobSnapshot> KubeCluster::Observe(const std::string& job) {
     if (name.empty() || snapshot.nodes.contains(name)) continue;
     if (const NodeEntry* node = nodes_.Find(name)) {
       snapshot.nodes[name] = node->facts;
-      snapshot.nodes[name].renewed_at = RenewedAt(name, node->facts.not_ready_since.has_value());
+      snapshot.nodes[name].renewed_at = RenewedAt(name, node->facts);
     } else {
       unknown.insert(name);
     }
@@ -120,7 +120,7 @@ void KubeCluster::LookBeside(JobSnapshot& snapshot) {
   const bool wants_pods = !job.deleting && !job.spec.suspend && job.spec.replicas > 0 &&
                           !snapshot.status.finished() && !snapshot.status.target_time;
   if (!wants_pods) return;
-  objects_.Prepare(job, has_pods);
+  has_pods ? objects_.Retry(job) : objects_.Prepare(job);
   snapshot.obstacle = objects_.obstacle(job.uid);
   snapshot.unguarded = objects_.unguarded(job.uid);
 }

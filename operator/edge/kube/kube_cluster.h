@@ -184,7 +184,7 @@ class KubeCluster : public Cluster {
   Status RefuseSpec(const JobEntry& entry);
   void AskForNodes(const std::set<std::string>& names);
   void ReadLeases(const std::string& job);
-  std::optional<WallTime> RenewedAt(const std::string& node, bool not_ready);
+  std::optional<WallTime> RenewedAt(const std::string& node, const NodeFacts& facts);
   void ExplainWaiting(const std::string& job, std::vector<PodFacts>& pods);
   void CountDeaths(MetricRegistry& metrics);
   bool HasRoom() const;

@@ -116,16 +116,24 @@ StatusOr<KubeConnections::Lease> KubeConnections::Acquire(steady_clock::time_poi
     }
   }
   StatusOr<Lease> lease = Connect();
-  if (!lease.ok()) Release({}, false);
+  if (!lease.ok()) Discard();
   return lease;
 }
 
-void KubeConnections::Release(Lease lease, bool reuse) {
+void KubeConnections::Release(Lease lease) {
   {
     const std::lock_guard lock(mutex_);
     --out_;
     lease.idle_since = steady_clock::now();
-    if (reuse && !stopped_) idle_.push_back(std::move(lease));
+    if (!stopped_) idle_.push_back(std::move(lease));
+  }
+  freed_.notify_one();
+}
+
+void KubeConnections::Discard() {
+  {
+    const std::lock_guard lock(mutex_);
+    --out_;
   }
   freed_.notify_one();
 }

@@ -48,10 +48,12 @@ class KubeConnections {
   StatusOr<Lease> Connect() const;
   // A pooled connection, or a new one while fewer than `most` are out; else waits for one, until
   // then. Unavailable: there was none; Cancelled after Stop. Each Acquire that was OK is followed
-  // by one Release.
+  // by one Release or Discard.
   StatusOr<Lease> Acquire(std::chrono::steady_clock::time_point until);
-  // `reuse`: it is in order and may serve again.
-  void Release(Lease lease, bool reuse);
+  // It is in order and may serve again.
+  void Release(Lease lease);
+  // It is not, and the caller has ended it or is about to.
+  void Discard();
   // Ends all waiting, and all Acquire from now on.
   void Stop();
 

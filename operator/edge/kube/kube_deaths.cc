@@ -180,8 +180,8 @@ void KubeCluster::ReadLeases(const std::string& job) {
 
 // Compared with itself only: the kubelet's clock may differ from ours. Without the right to read
 // Leases, or without one, the condition of the node is all that is known.
-std::optional<WallTime> KubeCluster::RenewedAt(const std::string& node, bool not_ready) {
-  if (!not_ready) silent_.erase(node);
+std::optional<WallTime> KubeCluster::RenewedAt(const std::string& node, const NodeFacts& facts) {
+  if (!facts.not_ready_since) silent_.erase(node);
   const auto known = silent_.find(node);
   return known == silent_.end() ? std::nullopt : known->second.renewed_at;
 }

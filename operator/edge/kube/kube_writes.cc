@@ -39,7 +39,7 @@ json EventObject(const TrainingJob& job, const Event& event, WallTime now) {
             {"name", job.name},
             {"namespace", job.space},
             {"uid", job.uid}}},
-          {"type", event.warning ? "Warning" : "Normal"},
+          {"type", event.type == EventType::kWarning ? "Warning" : "Normal"},
           {"reason", event.reason},
           {"message", CutText(event.message, kMaxMessage)},
           {"source", {{"component", "crowdsurf-operator"}}},

@@ -22,10 +22,9 @@ Counter& Restarts(MetricRegistry& metrics, const char* reason) {
 
 }  // namespace
 
-Reflector::Reflector(KubeClient& client, std::string path, Receiver receiver, Rng rng, Logger log,
+Reflector::Reflector(KubeClient& client, Receiver receiver, Rng rng, Logger log,
                      MetricRegistry& metrics)
     : client_(client),
-      path_(std::move(path)),
       receiver_(std::move(receiver)),
       rng_(rng),
       pace_(rng_.Fork("pace")),
@@ -57,7 +56,7 @@ void Reflector::Sleep(Duration d) {
 
 Status Reflector::List(std::optional<std::string>& version) {
   receiver_.on_begin();
-  auto listed = client_.List(path_, receiver_.on_item);
+  auto listed = client_.List(receiver_.path, receiver_.on_item);
   if (!listed.ok()) return listed.status();
   if (!receiver_.on_list(*listed)) stopping_ = true;
   version = *std::move(listed);
@@ -83,9 +82,10 @@ Status Reflector::WatchFrom(std::string& version) {
   std::vector<WatchEvent> events;
   Status ended = absl::OkStatus();
   const uint64_t seconds = kWatchFor_s + rng_.Uniform(kWatchSpread_s);
-  const std::string path = absl::StrCat(path_, path_.find('?') == std::string::npos ? "?" : "&",
-                                        "watch=true&allowWatchBookmarks=true",
-                                        "&timeoutSeconds=", seconds, "&resourceVersion=", version);
+  const std::string path =
+      absl::StrCat(receiver_.path, receiver_.path.find('?') == std::string::npos ? "?" : "&",
+                   "watch=true&allowWatchBookmarks=true", "&timeoutSeconds=", seconds,
+                   "&resourceVersion=", version);
   const auto take = [&](std::string_view bytes) {
     events.clear();
     parser.Feed(bytes, events);
@@ -129,7 +129,7 @@ void Reflector::Run() {
     if (!ended.ok() && !absl::IsUnavailable(ended)) version.reset();
     Why(ended).Add();
     log_.Warning(lists ? "list failed" : "watch ended",
-                 {{"path", path_},
+                 {{"path", receiver_.path},
                   {"error", ended.ok() ? "as soon as it had begun" : ended.ToString()},
                   {"retry_seconds", wait.seconds()}});
     Sleep(wait);

@@ -29,15 +29,15 @@ namespace crowdsurf::controller {
 class Reflector {
  public:
   struct Receiver {
+    // Of the list, with its selectors: /apis/crowdsurf.io/v1alpha1/trainingjobs.
+    std::string path;
     std::function<void()> on_begin;  // a list begins; what an earlier one left means nothing
     std::function<void(const nlohmann::json&)> on_item;
     std::function<bool(const std::string& version)> on_list;  // that was all of it
     std::function<bool(WatchEvent)> on_event;
   };
-  // path: the list's path with its selectors, e.g. /apis/crowdsurf.io/v1alpha1/trainingjobs. client
-  // outlives this.
-  Reflector(KubeClient& client, std::string path, Receiver receiver, Rng rng, Logger log,
-            MetricRegistry& metrics);
+  // client outlives this.
+  Reflector(KubeClient& client, Receiver receiver, Rng rng, Logger log, MetricRegistry& metrics);
   ~Reflector() { Stop(); }
   Reflector(const Reflector&) = delete;
   Reflector& operator=(const Reflector&) = delete;
@@ -55,7 +55,6 @@ class Reflector {
   void Sleep(Duration d);  // Stop ends it
 
   KubeClient& client_;
-  const std::string path_;
   const Receiver receiver_;
   Rng rng_;
   WatchPace pace_;

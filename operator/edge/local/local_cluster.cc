@@ -21,8 +21,8 @@ StatusOr<JobSnapshot> LocalCluster::Observe(const std::string& job) {
 }
 
 void LocalCluster::Say(ClusterEvent::Kind kind, const std::string& pod, std::string detail,
-                       bool warning) {
-  events_.push_back({kind, clock_(), pod, std::move(detail), warning});
+                       EventType type) {
+  events_.push_back({kind, clock_(), pod, std::move(detail), type});
 }
 
 Status LocalCluster::Place(Entry& entry) {
@@ -122,7 +122,7 @@ Status LocalCluster::WriteStatus(const TrainingJob&, const TrainingJobStatus& st
 }
 
 void LocalCluster::Record(const TrainingJob&, const Event& event) {
-  Say(ClusterEvent::Kind::kTold, "", event.message, event.warning);
+  Say(ClusterEvent::Kind::kTold, "", event.message, event.type);
 }
 
 void LocalCluster::AddNode(const std::string& node) {

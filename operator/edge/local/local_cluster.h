@@ -37,7 +37,7 @@ struct ClusterEvent {
   WallTime at;
   std::string pod;     // empty for kTold
   std::string detail;  // reason, exit code, or what the operator said
-  bool warning = false;
+  EventType type = EventType::kNormal;
 };
 
 struct LocalWorker {
@@ -100,7 +100,7 @@ class LocalCluster : public Cluster {
   };
 
   void Say(ClusterEvent::Kind kind, const std::string& pod, std::string detail,
-           bool warning = false);
+           EventType type = EventType::kNormal);
   Status Place(Entry& entry);
   void PlaceWaiting();
   void OnNews(const SummaryNews& news);

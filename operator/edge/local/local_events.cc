@@ -63,12 +63,13 @@ void LocalCluster::OnNews(const SummaryNews& news) {
   if (told.trainer_hangs && !facts.trainer && !facts.deleted) {
     char words[80];
     std::snprintf(words, sizeof words, "no step for %.0f s", told.seconds_since_step);
-    if (entry.pod->EndTrainer(words)) Say(ClusterEvent::Kind::kHung, news.worker, words, true);
+    if (entry.pod->EndTrainer(words))
+      Say(ClusterEvent::Kind::kHung, news.worker, words, EventType::kWarning);
   }
   // It may come and go with every averaging; one line for each kind is enough.
   if (!told.trouble.empty() && told.trouble != entry.trouble && !progress_.target_met) {
     entry.trouble = told.trouble;
-    Say(ClusterEvent::Kind::kTold, news.worker, told.trouble, /*warning=*/true);
+    Say(ClusterEvent::Kind::kTold, news.worker, told.trouble, EventType::kWarning);
     NameOtherTensors(news.worker, told);
   }
   if (told.steward || !told.write_error.empty()) NoteWriteError(news.worker, told.write_error);
@@ -94,7 +95,7 @@ void LocalCluster::NameOtherTensors(const std::string& worker, const AgentSummar
         "has a seat with other tensors (", other->elements, " parameters) than ", worker, " (",
         told.elements, "), which gets none: the trainers of a job must have the same model");
     if (std::exchange(entry.trouble, "other tensors") == "other tensors") return;
-    Say(ClusterEvent::Kind::kTold, name, words, /*warning=*/true);
+    Say(ClusterEvent::Kind::kTold, name, words, EventType::kWarning);
     return;
   }
 }
@@ -104,7 +105,7 @@ void LocalCluster::NoteWriteError(const std::string& worker, const std::string& 
   if (error == write_error_) return;
   write_error_ = error;
   if (!error.empty()) {
-    Say(ClusterEvent::Kind::kTold, worker, error, /*warning=*/true);
+    Say(ClusterEvent::Kind::kTold, worker, error, EventType::kWarning);
   }
 }
 

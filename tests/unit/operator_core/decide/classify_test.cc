@@ -163,7 +163,7 @@ const std::vector<Case> kCases = {
 TEST(ClassifyTest, EveryRuleOfTheReferenceHolds) {
   for (const Case& c : kCases) {
     const JudgeContext context{kNow, c.success, c.target_met, Seconds(30)};
-    const Verdict verdict = Classify(c.pod, c.node_gone ? nullptr : &c.node, c.node_gone, context);
+    const Verdict verdict = Classify(c.pod, c.node_gone ? nullptr : &c.node, context);
     EXPECT_EQ(verdict.fate, c.fate) << c.what;
     EXPECT_EQ(verdict.reason, c.reason) << c.what;
   }

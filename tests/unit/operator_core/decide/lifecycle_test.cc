@@ -29,7 +29,7 @@ TEST(LifecycleTest, AnAgentThatDiesBeforeTheTrainerStartsIsSeenThroughItsBackOff
   ASSERT_TRUE(facts.agent.has_value());
   EXPECT_EQ(facts.agent->exit_code, 2);
   const NodeFacts node;
-  const Verdict verdict = Classify(facts, &node, false, JudgeContext{});
+  const Verdict verdict = Classify(facts, &node, JudgeContext{});
   EXPECT_EQ(verdict.fate, Fate::kFailed);
   EXPECT_EQ(verdict.reason, reason::kAgentNeverStarted);
 }

@@ -60,7 +60,7 @@ TEST(LimitsTest, NoNameIsUsedUpWhileSomethingIsInTheWayAndTheJobStartsWhenItHasG
   EXPECT_TRUE(world.pods.empty());
   ASSERT_EQ(plan.events.size(), 1u);
   EXPECT_EQ(plan.events[0].reason, reason::kNameTaken);
-  EXPECT_TRUE(plan.events[0].warning);
+  EXPECT_EQ(plan.events[0].type, EventType::kWarning);
   EXPECT_EQ(Degraded(world).reason, reason::kNameTaken);
   EXPECT_EQ(Degraded(world).message, "Service/job-peers is nobody's");
   EXPECT_EQ(world.snapshot.status.Find(ConditionType::kRunning)->reason, reason::kNameTaken);

@@ -47,21 +47,21 @@ class JobObjectsTest : public testing::Test {
 };
 
 TEST_F(JobObjectsTest, WhatIsNotThereIsMadeOnceWithTheJobAsItsController) {
-  objects_->Prepare(job_, false);
+  objects_->Prepare(job_);
   EXPECT_TRUE(objects_->ensured(job_.uid));
   EXPECT_EQ(objects_->obstacle(job_.uid), std::nullopt);
   const std::string posted = std::string("POST ") + kServices;
   EXPECT_EQ(api_.Body(posted)["metadata"]["ownerReferences"][0]["uid"], "job-uid");
   EXPECT_EQ(api_.Body(std::string("POST ") + kMaps)["data"]["ca.pem"], "CA");
   Wait(Seconds(1000));
-  objects_->Prepare(job_, false);
+  objects_->Prepare(job_);
   EXPECT_TRUE(objects_->Ensure(job_).ok());
   EXPECT_EQ(api_.Asked(posted), 1);
 }
 
 TEST_F(JobObjectsTest, AnothersServiceIsNamedAndNeverWrittenToAndTheJobGoesOnWhenItGoes) {
   api_.Put(kService, 200, Others({{"kind", "Deployment"}, {"name", "x"}, {"controller", true}}));
-  objects_->Prepare(job_, false);
+  objects_->Prepare(job_);
   const auto obstacle = objects_->obstacle(job_.uid);
   ASSERT_TRUE(obstacle.has_value());
   EXPECT_EQ(obstacle->reason, reason::kNameTaken);
@@ -70,10 +70,10 @@ TEST_F(JobObjectsTest, AnothersServiceIsNamedAndNeverWrittenToAndTheJobGoesOnWhe
   EXPECT_TRUE(absl::IsFailedPrecondition(objects_->Ensure(job_)));
 
   api_.Put(kService, 404, {{"kind", "Status"}, {"code", 404}});
-  objects_->Prepare(job_, false);
+  objects_->Prepare(job_);
   EXPECT_TRUE(objects_->obstacle(job_.uid).has_value()) << "it is looked at again in a while";
   Wait(Seconds(5));
-  objects_->Prepare(job_, false);
+  objects_->Prepare(job_);
   EXPECT_EQ(objects_->obstacle(job_.uid), std::nullopt);
   EXPECT_EQ(Writes(kService), 0);
 }
@@ -82,7 +82,7 @@ TEST_F(JobObjectsTest, EveryKindIsAskedWhoseItIs) {
   for (const char* taken : {kService, kMap, kBudgets}) {
     api_.Put(taken, 200, Others());
     Wait(Seconds(5));
-    objects_->Prepare(job_, false);
+    objects_->Prepare(job_);
     const auto obstacle = objects_->obstacle(job_.uid);
     ASSERT_TRUE(obstacle.has_value()) << taken;
     EXPECT_NE(obstacle->message.find("nobody's"), std::string::npos) << obstacle->message;
@@ -98,7 +98,7 @@ TEST_F(JobObjectsTest, LeftoversOfADeletedJobOfThisNameAreWaitedFor) {
                    {"name", "crowd"},
                    {"uid", "older"},
                    {"controller", true}}));
-  objects_->Prepare(job_, false);
+  objects_->Prepare(job_);
   ASSERT_TRUE(objects_->obstacle(job_.uid).has_value());
   EXPECT_EQ(objects_->obstacle(job_.uid)->reason, reason::kLeftovers);
   EXPECT_EQ(Writes(kService), 0);
@@ -138,14 +138,14 @@ TEST_F(JobObjectsTest, AGuardThatNobodyAsksForAnyMoreIsRemovedOnlyWhereItIsOurs)
 }
 
 TEST_F(JobObjectsTest, WorkersThatTrainAreNotAskedAboutUntilOneIsMissing) {
-  objects_->Prepare(job_, true);
+  objects_->Retry(job_);
   EXPECT_EQ(api_.Asked(kService), 0) << "after a restart of the operator";
   api_.Put(kService, 200, Others());
   EXPECT_FALSE(objects_->Ensure(job_).ok());
   EXPECT_TRUE(objects_->obstacle(job_.uid).has_value());
   api_.Put(kService, 404, {{"kind", "Status"}, {"code", 404}});
   Wait(Seconds(5));
-  objects_->Prepare(job_, true);
+  objects_->Retry(job_);
   EXPECT_EQ(objects_->obstacle(job_.uid), std::nullopt);
 }
 

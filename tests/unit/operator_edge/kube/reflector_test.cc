@@ -56,6 +56,7 @@ class ReflectorTest : public testing::Test {
       return true;
     };
     Reflector::Receiver receiver;
+    receiver.path = "/api/v1/pods";
     receiver.on_begin = [] {};
     receiver.on_item = [](const nlohmann::json&) {};
     receiver.on_list = [&](const std::string&) { return count(lists_); };
@@ -64,7 +65,7 @@ class ReflectorTest : public testing::Test {
       on_event();
       return true;
     };
-    Reflector reflector(*client_, "/api/v1/pods", receiver, Rng(1), Logger(), metrics_);
+    Reflector reflector(*client_, receiver, Rng(1), Logger(), metrics_);
     reflector.Start();
     {
       std::unique_lock lock(mutex_);

@@ -167,7 +167,8 @@ TEST_F(LocalClusterTest, WhatAnAgentCannotWriteIsSaidOnceAndKept) {
   int said = 0;
   ASSERT_TRUE(Until([&] {
     for (ClusterEvent& event : cluster_->TakeEvents()) {
-      said += event.warning && event.detail.find("No space left") != std::string::npos;
+      said += event.type == EventType::kWarning &&
+              event.detail.find("No space left") != std::string::npos;
     }
     return Ready() == 2 && cluster_->progress().samples > 500;
   }));
@@ -180,7 +181,7 @@ TEST_F(LocalClusterTest, WhatKeepsAWorkersTrainingOutOfTheAveragesIsSaidOnceForE
   std::vector<std::string> said;
   ASSERT_TRUE(Until([&] {
     for (ClusterEvent& event : cluster_->TakeEvents()) {
-      if (event.warning && event.detail == "gets no seat: another tensor table")
+      if (event.type == EventType::kWarning && event.detail == "gets no seat: another tensor table")
         said.push_back(event.pod);
     }
     return Ready() == 2 && cluster_->progress().samples > 500;
@@ -194,7 +195,8 @@ TEST_F(LocalClusterTest, AWorkerThatCannotBeStartedIsSaidAndTriedAgain) {
   int said = 0;
   const auto count = [&] {
     for (ClusterEvent& event : cluster_->TakeEvents()) {
-      said += event.warning && event.detail.find("cannot make") != std::string::npos;
+      said += event.type == EventType::kWarning &&
+              event.detail.find("cannot make") != std::string::npos;
     }
   };
   ASSERT_TRUE(Until([&] {
