@@ -9,6 +9,7 @@
 
 #include <atomic>
 #include <string>
+#include <vector>
 
 #include "base/metrics.h"
 #include "base/time.h"
@@ -22,7 +23,7 @@ Counter& ExceptionsOf(MetricRegistry& registry, const char* thread);
 
 class ControllerMetrics {
  public:
-  explicit ControllerMetrics(MetricRegistry& registry);
+  explicit ControllerMetrics(MetricRegistry& registry) : registry_(registry) { max_active_.Set(1); }
 
   // Around the work on one key, which had waited so long in the queue.
   void Begin(Time now, Duration waited);
@@ -31,15 +32,33 @@ class ControllerMetrics {
   void Refresh(Time now);  // any thread
 
  private:
-  Gauge& depth_;
-  Counter& adds_;
-  Counter& retries_;
-  Histogram& waited_;
-  Histogram& worked_;
-  Gauge& unfinished_;
-  Gauge& longest_;
-  Gauge& active_;
-  Histogram& reconcile_;
+  // client-go's range, thinner: a microsecond to a minute.
+  static inline const std::vector<double> kBuckets = {.0001, .0005, .001, .005, .01, .025, .05, .1,
+                                                      .25,   .5,    1,    2.5,  5,   10,   30,  60};
+  static inline const MetricLabels kQueue = {{"name", "trainingjob"}};
+  static inline const MetricLabels kController = {{"controller", "trainingjob"}};
+
+  MetricRegistry& registry_;
+  Gauge& depth_ =
+      registry_.AddGauge("workqueue_depth", "Keys that wait, delayed ones too.", kQueue);
+  Counter& adds_ = registry_.AddCounter("workqueue_adds_total", "Keys added.", kQueue);
+  Counter& retries_ = registry_.AddCounter("workqueue_retries_total", "Keys tried again.", kQueue);
+  Histogram& waited_ =
+      registry_.AddHistogram("workqueue_queue_duration_seconds",
+                             "From the moment a key was due to its turn.", kBuckets, kQueue);
+  Histogram& worked_ = registry_.AddHistogram("workqueue_work_duration_seconds",
+                                              "Duration of a key's turn.", kBuckets, kQueue);
+  Gauge& unfinished_ = registry_.AddGauge("workqueue_unfinished_work_seconds",
+                                          "How long the turn under way has taken.", kQueue);
+  Gauge& longest_ =
+      registry_.AddGauge("workqueue_longest_running_processor_seconds",
+                         "The longest of the turns under way; there is one worker.", kQueue);
+  Gauge& active_ =
+      registry_.AddGauge("controller_runtime_active_workers", "Turns under way.", kController);
+  Gauge& max_active_ = registry_.AddGauge("controller_runtime_max_concurrent_reconciles",
+                                          "Most turns at once.", kController);
+  Histogram& reconcile_ = registry_.AddHistogram("controller_runtime_reconcile_time_seconds",
+                                                 "Duration of a reconcile.", kBuckets, kController);
   std::atomic<int64_t> since_{0};  // of the work under way, steady nanoseconds; 0: none
 };
 

@@ -15,16 +15,6 @@ constexpr Duration kDeleteAgain = Seconds(1);
 constexpr size_t kLargestBatch = 512;  // what is at once is the platform's; more is not planned
 constexpr size_t kMaxMessage = 1024;   // of a condition
 
-Counter& Reconciles(MetricRegistry& registry, const char* result) {
-  return registry.AddCounter("controller_runtime_reconcile_total", "Reconciles, by result.",
-                             {{"controller", "trainingjob"}, {"result", result}});
-}
-
-Counter& PodCalls(MetricRegistry& registry, const char* call) {
-  return registry.AddCounter("crowdsurf_operator_pod_calls_total", "Writes to pods, by verb.",
-                             {{"call", call}});
-}
-
 std::string_view RefusalReason(const Status& status) {
   switch (status.code()) {
     case absl::StatusCode::kResourceExhausted:
@@ -59,24 +49,6 @@ bool NameIsTaken(const Status& refusal) {
 }
 
 }  // namespace
-
-ReconcilerMetrics::ReconcilerMetrics(MetricRegistry& registry)
-    : success(Reconciles(registry, "success")),
-      requeue_after(Reconciles(registry, "requeue_after")),
-      error(Reconciles(registry, "error")),
-      errors(registry.AddCounter("controller_runtime_reconcile_errors_total",
-                                 "Reconciles that failed.", {{"controller", "trainingjob"}})),
-      terminal_errors(registry.AddCounter("controller_runtime_terminal_reconcile_errors_total",
-                                          "Reconciles that fail until the job is changed.",
-                                          {{"controller", "trainingjob"}})),
-      panics(registry.AddCounter("controller_runtime_reconcile_panics_total",
-                                 "Reconciles that ended with an exception.",
-                                 {{"controller", "trainingjob"}})),
-      created(PodCalls(registry, "create")),
-      deleted(PodCalls(registry, "delete")),
-      annotated(PodCalls(registry, "patch")),
-      refused(registry.AddCounter("crowdsurf_operator_creates_refused_total",
-                                  "Creates of pods that the platform refused.")) {}
 
 Reconciler::Reconciler(Cluster& cluster, DecideOptions options, MetricRegistry& registry,
                        Logger log, std::function<Time()> clock)

@@ -24,17 +24,35 @@
 namespace crowdsurf::controller {
 
 struct ReconcilerMetrics {
-  explicit ReconcilerMetrics(MetricRegistry& registry);
-  Counter& success;  // controller_runtime_reconcile_total{result=...}
-  Counter& requeue_after;
-  Counter& error;
-  Counter& errors;           // controller_runtime_reconcile_errors_total
-  Counter& terminal_errors;  // of them those that only a change of the job ends
-  Counter& panics;           // of them exceptions
-  Counter& created;
-  Counter& deleted;
-  Counter& annotated;
-  Counter& refused;
+  explicit ReconcilerMetrics(MetricRegistry& r) : registry(r) {}
+
+  MetricRegistry& registry;
+  Counter& success = Reconciles("success");
+  Counter& requeue_after = Reconciles("requeue_after");
+  Counter& error = Reconciles("error");
+  Counter& errors = registry.AddCounter("controller_runtime_reconcile_errors_total",
+                                        "Reconciles that failed.", {{"controller", "trainingjob"}});
+  Counter& terminal_errors = registry.AddCounter(
+      "controller_runtime_terminal_reconcile_errors_total",
+      "Reconciles that fail until the job is changed.", {{"controller", "trainingjob"}});
+  Counter& panics = registry.AddCounter("controller_runtime_reconcile_panics_total",
+                                        "Reconciles that ended with an exception.",
+                                        {{"controller", "trainingjob"}});
+  Counter& created = PodCalls("create");
+  Counter& deleted = PodCalls("delete");
+  Counter& annotated = PodCalls("patch");
+  Counter& refused = registry.AddCounter("crowdsurf_operator_creates_refused_total",
+                                         "Creates of pods that the platform refused.");
+
+ private:
+  Counter& Reconciles(const char* result) {
+    return registry.AddCounter("controller_runtime_reconcile_total", "Reconciles, by result.",
+                               {{"controller", "trainingjob"}, {"result", result}});
+  }
+  Counter& PodCalls(const char* call) {
+    return registry.AddCounter("crowdsurf_operator_pod_calls_total", "Writes to pods, by verb.",
+                               {{"call", call}});
+  }
 };
 
 class Reconciler {

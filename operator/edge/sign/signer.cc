@@ -35,18 +35,7 @@ std::string RequestIn(const std::string& body) {
   return request["csr"].get<std::string>();
 }
 
-Counter& Refused(MetricRegistry& registry, const char* reason) {
-  return registry.AddCounter("crowdsurf_signer_refused_total",
-                             "Signing requests refused, by reason.", {{"reason", reason}});
-}
-
 }  // namespace
-
-SignerMetrics::SignerMetrics(MetricRegistry& registry)
-    : granted(registry.AddCounter("crowdsurf_signer_granted_total", "Certificates signed.")),
-      refused_token(Refused(registry, "token")),
-      refused_worker(Refused(registry, "worker")),
-      refused_request(Refused(registry, "request")) {}
 
 Signer::Signer(const CertificateAuthority& authority, MetricRegistry& registry)
     : authority_(authority), metrics_(registry) {}

@@ -25,11 +25,19 @@
 namespace crowdsurf::controller {
 
 struct SignerMetrics {
-  explicit SignerMetrics(MetricRegistry& registry);
-  Counter& granted;
-  Counter& refused_token;
-  Counter& refused_worker;
-  Counter& refused_request;
+  explicit SignerMetrics(MetricRegistry& r) : registry(r) {}
+
+  MetricRegistry& registry;
+  Counter& granted = registry.AddCounter("crowdsurf_signer_granted_total", "Certificates signed.");
+  Counter& refused_token = Refused("token");
+  Counter& refused_worker = Refused("worker");
+  Counter& refused_request = Refused("request");
+
+ private:
+  Counter& Refused(const char* reason) {
+    return registry.AddCounter("crowdsurf_signer_refused_total",
+                               "Signing requests refused, by reason.", {{"reason", reason}});
+  }
 };
 
 struct SignerOptions {

@@ -22,18 +22,6 @@ constexpr int kTaken = 202, kUnknownPath = 404, kAnotherLeads = 421;
 
 }  // namespace
 
-DeathReporterMetrics::DeathReporterMetrics(MetricRegistry& registry)
-    : taken(Reports(registry, "taken")),
-      refused(Reports(registry, "refused")),
-      unreachable(Reports(registry, "unreachable")),
-      held_back(Reports(registry, "held_back")) {}
-
-Counter& DeathReporterMetrics::Reports(MetricRegistry& registry, const char* result) {
-  return registry.AddCounter("crowdsurf_worker_death_reports_total",
-                             "Reports of lost workers to the operator, by result.",
-                             {{"result", result}});
-}
-
 DeathReporter::DeathReporter(DeathReporterOptions options, uint64_t seed, MetricRegistry& metrics,
                              Logger log)
     : options_(std::move(options)), log_(log), metrics_(metrics), rng_(seed), thread_([this] {

@@ -32,12 +32,21 @@ struct DeathReporterOptions {
 };
 
 struct DeathReporterMetrics {
-  explicit DeathReporterMetrics(MetricRegistry& registry);
-  static Counter& Reports(MetricRegistry& registry, const char* result);
-  Counter& taken;
-  Counter& refused;
-  Counter& unreachable;
-  Counter& held_back;  // replaced by a newer one, or within a back-off
+  explicit DeathReporterMetrics(MetricRegistry& r) : registry(r) {}
+
+  MetricRegistry& registry;
+  Counter& taken = Reports("taken");
+  Counter& refused = Reports("refused");
+  Counter& unreachable = Reports("unreachable");
+  // Replaced by a newer one, or within a back-off.
+  Counter& held_back = Reports("held_back");
+
+ private:
+  Counter& Reports(const char* result) {
+    return registry.AddCounter("crowdsurf_worker_death_reports_total",
+                               "Reports of lost workers to the operator, by result.",
+                               {{"result", result}});
+  }
 };
 
 class DeathReporter {

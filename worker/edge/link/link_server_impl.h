@@ -24,18 +24,44 @@
 namespace crowdsurf::worker {
 
 struct LinkMetrics {
-  explicit LinkMetrics(MetricRegistry& registry);
-  Counter& registered;       // a fresh trainer
-  Counter& continued;        // a living trainer came back
-  Counter& refused_busy;     // a second trainer
-  Counter& refused_schema;   // another model than the file was made for
-  Counter& refused_invalid;  // garbled or out of bounds
-  Counter& refused_space;    // the volume is too small
-  Counter& published;
-  Counter& published_late;     // answers a request that was replaced meanwhile
-  Counter& published_unasked;  // a number nobody asked for: dropped
-  Counter& published_bad;      // NaN or infinity in the parameters
-  Counter& set_aside;          // files found at the start that were no link
+  explicit LinkMetrics(MetricRegistry& r) : registry(r) {}
+
+  MetricRegistry& registry;
+  // A fresh trainer.
+  Counter& registered = Registrations("fresh");
+  // A living trainer came back.
+  Counter& continued = Registrations("continued");
+  // A second trainer.
+  Counter& refused_busy = Registrations("busy");
+  // Another model than the file was made for.
+  Counter& refused_schema = Registrations("other_schema");
+  // Garbled or out of bounds.
+  Counter& refused_invalid = Registrations("invalid");
+  // The volume is too small.
+  Counter& refused_space = Registrations("no_space");
+  Counter& published = Snapshots("taken");
+  // Answers a request that was replaced meanwhile.
+  Counter& published_late = Snapshots("late");
+  // A number nobody asked for: dropped.
+  Counter& published_unasked = Snapshots("unasked");
+  // NaN or infinity in the parameters.
+  Counter& published_bad = Snapshots("not_finite");
+  // Files found at the start that were no link.
+  Counter& set_aside =
+      registry.AddCounter("crowdsurf_link_files_set_aside_total",
+                          "Files in place of the link found at a start that were none.");
+
+ private:
+  Counter& Registrations(const char* result) {
+    return registry.AddCounter("crowdsurf_link_registrations_total",
+                               "Trainers that registered, by what came of it.",
+                               {{"result", result}});
+  }
+  Counter& Snapshots(const char* result) {
+    return registry.AddCounter("crowdsurf_link_snapshots_total",
+                               "Snapshots the trainer published, by what came of them.",
+                               {{"result", result}});
+  }
 };
 
 struct LinkServer::Impl {

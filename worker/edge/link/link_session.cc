@@ -44,32 +44,7 @@ uint64_t SequenceOf(const std::string& target) {
   return n;
 }
 
-Counter& Registrations(MetricRegistry& registry, const char* result) {
-  return registry.AddCounter("crowdsurf_link_registrations_total",
-                             "Trainers that registered, by what came of it.", {{"result", result}});
-}
-Counter& Snapshots(MetricRegistry& registry, const char* result) {
-  return registry.AddCounter("crowdsurf_link_snapshots_total",
-                             "Snapshots the trainer published, by what came of them.",
-                             {{"result", result}});
-}
-
 }  // namespace
-
-LinkMetrics::LinkMetrics(MetricRegistry& registry)
-    : registered(Registrations(registry, "fresh")),
-      continued(Registrations(registry, "continued")),
-      refused_busy(Registrations(registry, "busy")),
-      refused_schema(Registrations(registry, "other_schema")),
-      refused_invalid(Registrations(registry, "invalid")),
-      refused_space(Registrations(registry, "no_space")),
-      published(Snapshots(registry, "taken")),
-      published_late(Snapshots(registry, "late")),
-      published_unasked(Snapshots(registry, "unasked")),
-      published_bad(Snapshots(registry, "not_finite")),
-      set_aside(
-          registry.AddCounter("crowdsurf_link_files_set_aside_total",
-                              "Files in place of the link found at a start that were none.")) {}
 
 std::optional<HttpReply> LinkServer::Impl::Handle(LinkListener::ConnectionId id,
                                                   HttpRequest&& request) {

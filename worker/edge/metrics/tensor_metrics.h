@@ -1,4 +1,4 @@
-// Tensor metrics: what the tensor plane counts, each name once.
+// Tensor metrics: what the tensor plane counts, one row a metric.
 //
 // Made once by TensorTransport from the agent's registry. Handles are shared and thread-safe.
 #pragma once
@@ -8,23 +8,7 @@
 namespace crowdsurf::worker {
 
 struct TensorMetrics {
-  explicit TensorMetrics(MetricRegistry& registry)
-      : sent_bytes(registry.AddCounter("crowdsurf_tensor_sent_bytes_total",
-                                       "Bytes written to tensor connections, before TLS.")),
-        received_bytes(registry.AddCounter("crowdsurf_tensor_received_bytes_total",
-                                           "Payload bytes of sound tensor frames received.")),
-        opened(registry.AddCounter("crowdsurf_tensor_connections_opened_total",
-                                   "Tensor connections that were opened, both directions.")),
-        connections(registry.AddGauge("crowdsurf_tensor_connections",
-                                      "Tensor connections that are open, both directions.")),
-        accept_failures(registry.AddCounter("crowdsurf_tensor_accept_failures_total",
-                                            "Connections not accepted for want of descriptors.")),
-        full(registry.AddCounter("crowdsurf_tensor_queue_full_total",
-                                 "Frames that had to wait because a peer's queue was full.")),
-        dropped(registry.AddCounter("crowdsurf_tensor_frames_dropped_total",
-                                    "Frames dropped: the peer is gone or the host is behind.")),
-        paused(registry.AddCounter("crowdsurf_tensor_reads_paused_total",
-                                   "Times a connection was not read because the host is behind.")) {
+  explicit TensorMetrics(MetricRegistry& r) : registry(r) {
     for (const char* how :
          {"refused", "wrong_peer", "failed", "lost", "garbage", "goodbye", "too_many"}) {
       ended[how] = &registry.AddCounter("crowdsurf_tensor_connections_ended_total",
@@ -32,14 +16,25 @@ struct TensorMetrics {
     }
   }
 
-  Counter& sent_bytes;
-  Counter& received_bytes;
-  Counter& opened;
-  Gauge& connections;
-  Counter& accept_failures;
-  Counter& full;
-  Counter& dropped;
-  Counter& paused;
+  MetricRegistry& registry;
+  Counter& sent_bytes = registry.AddCounter("crowdsurf_tensor_sent_bytes_total",
+                                            "Bytes written to tensor connections, before TLS.");
+  Counter& received_bytes = registry.AddCounter("crowdsurf_tensor_received_bytes_total",
+                                                "Payload bytes of sound tensor frames received.");
+  Counter& opened = registry.AddCounter("crowdsurf_tensor_connections_opened_total",
+                                        "Tensor connections that were opened, both directions.");
+  Gauge& connections = registry.AddGauge("crowdsurf_tensor_connections",
+                                         "Tensor connections that are open, both directions.");
+  Counter& accept_failures =
+      registry.AddCounter("crowdsurf_tensor_accept_failures_total",
+                          "Connections not accepted for want of descriptors.");
+  Counter& full = registry.AddCounter("crowdsurf_tensor_queue_full_total",
+                                      "Frames that had to wait because a peer's queue was full.");
+  Counter& dropped = registry.AddCounter("crowdsurf_tensor_frames_dropped_total",
+                                         "Frames dropped: the peer is gone or the host is behind.");
+  Counter& paused =
+      registry.AddCounter("crowdsurf_tensor_reads_paused_total",
+                          "Times a connection was not read because the host is behind.");
   std::map<std::string, Counter*> ended;  // TensorEndingName, and "too_many"
 };
 
