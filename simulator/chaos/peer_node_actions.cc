@@ -158,7 +158,7 @@ void PeerNode::FinishFold(RoundHandle round, const FoldChunk& fold, uint64_t ser
   if (!chunks_.IsOpen(round)) return;
   const uint64_t hash = chunks_.Fold(round, fold);
   Actions actions;
-  peer_->OnFolded(outside_.queue().now(), round, fold.chunk, fold.assigned, hash, actions);
+  peer_->OnFolded(outside_.queue().now(), {round, fold.chunk, fold.assigned, hash}, actions);
   Run(actions);
 }
 

@@ -107,10 +107,11 @@ void DescentNode::OnChunk(ChunkArrived chunk, const Bytes& wire) {
 void DescentNode::OnMix(const worker::MixArrived& chunk, const Bytes& wire) {
   if (!alive_ || peer_ == nullptr) return;
   const auto place = peer_->PlaceMix(chunk);
-  const bool sound = place && worker::WireIsSound<float>(place->wire, wire, place->count);
-  if (sound)
+  worker::MixArrived arrived = chunk;
+  arrived.stored = place && worker::WireIsSound<float>(place->wire, wire, place->count);
+  if (arrived.stored)
     worker::DecodeWire(place->wire, wire, Part(place->region, {place->begin, place->count}));
-  Give([&](worker::Actions& out) { peer_->OnMixChunk(outside_.queue().now(), chunk, sound, out); });
+  Give([&](worker::Actions& out) { peer_->OnMixChunk(outside_.queue().now(), arrived, out); });
 }
 
 void DescentNode::ArmTimer() {
@@ -181,7 +182,7 @@ void DescentNode::Do(const worker::Chunk& action) {
     const uint64_t hash = reducer_.Fold(round, *fold);
     outside_.queue().After(kFoldTime, [this, round, f = *fold, hash] {
       Give([&](worker::Actions& out) {
-        peer_->OnFolded(outside_.queue().now(), round, f.chunk, f.assigned, hash, out);
+        peer_->OnFolded(outside_.queue().now(), {round, f.chunk, f.assigned, hash}, out);
       });
     });
   } else if (const auto* store = std::get_if<worker::StoreResult>(&action.action)) {

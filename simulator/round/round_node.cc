@@ -150,7 +150,7 @@ void RoundNode::TakeResult(const PeerId& from, const ChunkFrame& frame) {
   if (ContentHash(frame.parcel.wire, key) != frame.hash) return;
   RoundActions actions;
   offered_ = &frame;
-  round_->OnResult(from, frame.chunk, frame.assigned, frame.mask, frame.hash, actions);
+  round_->OnResult(from, frame.chunk, {frame.assigned, frame.mask, frame.hash}, actions);
   AfterInput(actions);
   offered_ = nullptr;
 }

@@ -287,7 +287,7 @@ TEST(A2CiD2Test, MixesByTheTimeSinceTheLastEvent) {
   const Member self{.id = *PeerId::From(Sha256(AsBytes("a")).view())};
   const Member other{.id = *PeerId::From(Sha256(AsBytes("b")).view())};
   const View first = FirstView(self, {.config = config});
-  const View view = NextView(Seating(first, ViewHash()), {}, {other}, false, {.config = config});
+  const View view = NextView(Seating(first, ViewHash()), {}, {other}, {.config = config});
   Time now = Time::FromNanoseconds(1);
   StrategyActions actions;
   strategy.OnView(now, view, self.id, actions);
@@ -324,7 +324,7 @@ TEST(A2CiD2Test, ProposalsArePoisson) {
     const Member self{.id = *PeerId::From(Sha256(AsBytes("a")).view())};
     const Member other{.id = *PeerId::From(Sha256(AsBytes("b")).view())};
     const View first = FirstView(self, {.config = config});
-    const View view = NextView(Seating(first, ViewHash()), {}, {other}, false, {.config = config});
+    const View view = NextView(Seating(first, ViewHash()), {}, {other}, {.config = config});
     Time now = Time::FromNanoseconds(1);
     StrategyActions actions;
     strategy.OnView(now, view, self.id, actions);

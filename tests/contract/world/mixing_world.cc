@@ -95,7 +95,7 @@ void MixingWorld::MakeView(bool full_average) {
   for (const int i : Living())
     members.push_back({.id = nodes_[static_cast<size_t>(i)]->config.id, .joined_unix_ms = i});
   const View first = FirstView(members.front(), facts);
-  view = NextView(Seating(first, HashOf(first, "contract")), {}, members, false, facts);
+  view = NextView(Seating(first, HashOf(first, "contract")), {}, members, facts);
   view->epoch = view_ ? view_->epoch + 1 : 2;
   view_ = view;
   const ViewHash hash = HashOf(*view_, "contract");
@@ -293,9 +293,11 @@ void MixingWorld::Arrive(const PeerId& to, const MixArrived& chunk, const Bytes&
   before_();
   const auto place = node.mixing.Place(chunk);
   after_();
-  const bool sound = place && WireIsSound<double>(place->wire, wire, place->count);
-  if (sound) DecodeWire(place->wire, wire, node.Part(place->region, {place->begin, place->count}));
-  Input(node, [&](Actions& out) { node.mixing.OnChunk(now(), chunk, sound, out); });
+  MixArrived arrived = chunk;
+  arrived.stored = place && WireIsSound<double>(place->wire, wire, place->count);
+  if (arrived.stored)
+    DecodeWire(place->wire, wire, node.Part(place->region, {place->begin, place->count}));
+  Input(node, [&](Actions& out) { node.mixing.OnChunk(now(), arrived, out); });
 }
 
 void MixingWorld::RunFor(Duration time) {

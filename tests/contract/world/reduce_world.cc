@@ -49,14 +49,14 @@ ReduceWorld::ReduceWorld(ReduceWorldOptions options, MaskedAllReduce::MaskOf mas
   View view = FirstView(members.front(), facts);
   if (members.size() > 1)
     view = NextView(Seating(view, HashOf(view, "contract")), {},
-                    {members.begin() + 1, members.end()}, false, facts);
+                    {members.begin() + 1, members.end()}, facts);
   seating_ = Seating(view, HashOf(view, "contract"));
   for (int i = 0; i < options_.members; ++i) {
     Node& node = *nodes_[static_cast<size_t>(i)];
     CHECK(seating_.CellOf(node.config.id) == static_cast<CellIndex>(i));
     node.rounds.SetVector({.schema = Sha256(AsBytes("table")), .elements = options_.elements});
     Input(node, [&](Actions& out) {
-      node.rounds.OnView(now(), view, seating_.hash(), false, out);
+      node.rounds.OnView(now(), view, seating_.hash(), ParentEnd::kOrderly, out);
       StrategyActions none;
       node.strategy.OnView(now(), view, node.config.id, none);
     });
@@ -231,8 +231,9 @@ void ReduceWorld::ExecuteChunk(Node& node, const Chunk& chunk) {
     after_();
     queue_.After(Microseconds(20), [this, &node, round = chunk.round, c = fold->chunk,
                                     assigned = fold->assigned, hash] {
-      Input(node,
-            [&](Actions& out) { node.rounds.OnFolded(now(), round, c, assigned, hash, out); });
+      Input(node, [&](Actions& out) {
+        node.rounds.OnFolded(now(), {round, c, assigned, hash}, out);
+      });
     });
   } else if (const auto* store = std::get_if<StoreResult>(&chunk.action)) {
     node.reducer.StoreResult(chunk.round, store->chunk, *node.offered);

@@ -206,7 +206,7 @@ NodeId LocalGraph::Deliver(NodeId id, MessageId message) {
       node.round->OnInput(from, input->rank, input->chunk, input->assigned, out);
     } else {
       const auto& result = std::get<ResultBytes>(wire.payload);
-      node.round->OnResult(from, result.chunk, result.assigned, result.mask, result.hash, out);
+      node.round->OnResult(from, result.chunk, {result.assigned, result.mask, result.hash}, out);
     }
     Execute(node, std::move(out));
   });

@@ -162,7 +162,7 @@ void RoundWorld::DeliverToMember(RoundHost& host, const PeerId& from, const Payl
     host.offered = result.values;
     if (HashOfValues(result.values) != result.hash)
       return Fail("S6 a result was served that is not what its hash says");
-    host.round.OnResult(from, result.chunk, result.assigned, result.mask, result.hash, out);
+    host.round.OnResult(from, result.chunk, {result.assigned, result.mask, result.hash}, out);
     if (options_.bug == Bug::kStoreUntold && !host.round.over()) {
       const ChunkSpan& span = host.Span(result.chunk);
       std::copy(result.values.begin(), result.values.end(),

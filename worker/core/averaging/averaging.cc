@@ -18,11 +18,11 @@ Averaging::Averaging(const PeerConfig& config, PeerMetrics& metrics, Logger log,
 
 // ---- membership
 
-void Averaging::OnView(Time now, const Seating& seating, uint64_t next, bool broke_up,
+void Averaging::OnView(Time now, const Seating& seating, uint64_t next, ParentEnd parent,
                        Actions& out) {
-  CHECK(stage_ != Stage::kRounds || broke_up);
+  CHECK(stage_ != Stage::kRounds || parent == ParentEnd::kBrokeUp);
   const View& view = seating.view();
-  rounds_.OnView(now, view, seating.hash(), broke_up, out);
+  rounds_.OnView(now, view, seating.hash(), parent, out);
   for (const GroupRounds::Ended& ended : rounds_.TakeEnded())
     if (ended.averaging == number_ && ended.round == 0) SettleSamples(ended, out);
   mixing_.OnView(now, view, seating.hash(), out);
@@ -238,8 +238,8 @@ void Averaging::OnPairWord(Time now, const PeerId& from, const PairWord& word, A
   AskForMixing(out);
 }
 
-void Averaging::OnMixChunk(Time now, const MixArrived& chunk, bool stored, Actions& out) {
-  mixing_.OnChunk(now, chunk, stored, out);
+void Averaging::OnMixChunk(Time now, const MixArrived& chunk, Actions& out) {
+  mixing_.OnChunk(now, chunk, out);
   AskForMixing(out);
 }
 

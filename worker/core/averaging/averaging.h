@@ -35,9 +35,9 @@ class Averaging {
   Averaging(const PeerConfig& config, PeerMetrics& metrics, Logger log, Rng rng);
 
   // ---- membership ----
-  // This peer is seated in `seating` from averaging `next` on. `broke_up`: the old view ended in a
-  // branch. Pre: no round is open, or broke_up.
-  void OnView(Time now, const Seating& seating, uint64_t next, bool broke_up, Actions& out);
+  // This peer is seated in `seating` from averaging `next` on. Pre: no round is open, or `parent`
+  // broke up.
+  void OnView(Time now, const Seating& seating, uint64_t next, ParentEnd parent, Actions& out);
   void OnSeating(Time now, const Seating& seating, Actions& out);  // seats of the same view changed
   void OnUnseated(Time now, Actions& out);
   void SetDown(const std::set<PeerId>& down) { down_ = down; }
@@ -82,9 +82,8 @@ class Averaging {
   void OnPublishRefused(Time now, const PublishRefused& refused, Actions& out);
   void OnStateHashed(const StateHashed& hashed);
   bool OnChunk(Time now, const ChunkArrived& chunk, Actions& out);
-  void OnFolded(Time now, RoundHandle round, uint32_t chunk, Ballot assigned, uint64_t hash,
-                Actions& out);
-  void OnMixChunk(Time now, const MixArrived& chunk, bool stored, Actions& out);
+  void OnFolded(Time now, const FoldedChunk& chunk, Actions& out);
+  void OnMixChunk(Time now, const MixArrived& chunk, Actions& out);
   void OnMixSent(Time now, const MixSent& sent, Actions& out);
   void OnTimer(Time now, Actions& out);
   Time NextDeadline() const;

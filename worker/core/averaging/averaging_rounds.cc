@@ -195,9 +195,8 @@ bool Averaging::OnChunk(Time now, const ChunkArrived& chunk, Actions& out) {
   return keep;
 }
 
-void Averaging::OnFolded(Time now, RoundHandle round, uint32_t chunk, Ballot assigned,
-                         uint64_t hash, Actions& out) {
-  rounds_.OnFolded(now, round, chunk, assigned, hash, out);
+void Averaging::OnFolded(Time now, const FoldedChunk& chunk, Actions& out) {
+  rounds_.OnFolded(now, chunk, out);
   CollectEnded(now, out);
 }
 

@@ -20,29 +20,30 @@ GroupRounds::GroupRounds(const PeerConfig& config, PeerMetrics& metrics, Logger 
       log_(log.For("round")),
       times_(PacerConfig{.min_silence = config.min_silence, .max_silence = config.max_silence}) {}
 
-void GroupRounds::CloseAll(Time now, bool broke_up, Actions& out) {
+void GroupRounds::CloseAll(Time now, ParentEnd parent, Actions& out) {
   while (!instances_.empty()) {
     const auto at = instances_.begin();
     if (!at->second.round.over()) {
       RoundActions actions;
       at->second.round.OnLeave(actions);
-      at->second.broke_up = broke_up;
+      at->second.broke_up = parent == ParentEnd::kBrokeUp;
       Perform(now, at->second, actions, out);
     }
     Close(now, at, out);
   }
 }
 
-void GroupRounds::OnView(Time now, const View& view, const ViewHash& hash, bool broke_up,
+void GroupRounds::OnView(Time now, const View& view, const ViewHash& hash, ParentEnd parent,
                          Actions& out) {
-  const bool successor = view.parent == view_.hash && !broke_up && !view_.hash.none();
+  const bool successor =
+      view.parent == view_.hash && parent == ParentEnd::kOrderly && !view_.hash.none();
   CHECK(!open() || !successor);
   if (successor) {
     previous_ = view_;
     table_.OnEpoch(view.epoch);
   } else {
     ended_.clear();
-    CloseAll(now, broke_up, out);
+    CloseAll(now, parent, out);
     previous_ = KnownView();
     // Nothing of the old line is answered any more, so its promises cannot be broken; epochs of
     // the new line may be smaller. The same view again, under another seat: promises stand.

@@ -30,6 +30,8 @@
 
 namespace crowdsurf::worker {
 
+enum class ParentEnd : uint8_t { kOrderly, kBrokeUp };  // how the view before the new one ended
+
 class GroupRounds {
  public:
   static constexpr size_t kMaxEarly = 1024;           // frames; a round of 64 sends about 200
@@ -68,9 +70,9 @@ class GroupRounds {
 
   void SetVector(Vector vector) { vector_ = vector; }
   // A new view. A successor: rounds that are over keep serving stragglers of the parent, whose
-  // registers are still witnessed. Another line, or a branch (`broke_up`): everything is closed; a
+  // registers are still witnessed. Another line, or a branch (kBrokeUp): everything is closed; a
   // round that is not over is left, counted as branch, and is in TakeEnded as one that was kept.
-  void OnView(Time now, const View& view, const ViewHash& hash, bool broke_up, Actions& out);
+  void OnView(Time now, const View& view, const ViewHash& hash, ParentEnd parent, Actions& out);
   // True when a frame of another view than the present one is still of use here.
   bool Serves(const message::RoundFrame& frame) const;
 
@@ -108,8 +110,7 @@ class GroupRounds {
   void OnListInUse(Time now, const message::ListInUse& list, const std::set<PeerId>& down,
                    Actions& out);
   bool OnChunk(Time now, const ChunkArrived& chunk, Actions& out);
-  void OnFolded(Time now, RoundHandle round, uint32_t chunk, Ballot assigned, uint64_t hash,
-                Actions& out);
+  void OnFolded(Time now, const FoldedChunk& chunk, Actions& out);
   void OnPeerDown(Time now, const PeerId& peer, SuspicionCause cause, Actions& out);
   // Called once for each message and chunk of `peer`, before it is given to anybody: frames that
   // waited here for their round or view say nothing about when their sender lived.
@@ -196,7 +197,7 @@ class GroupRounds {
 
   void Perform(Time now, Instance& instance, RoundActions& actions, Actions& out);
   void Perform(const InstanceId& id, Speaking& speaking, SpeakerActions& actions, Actions& out);
-  void CloseAll(Time now, bool broke_up, Actions& out);
+  void CloseAll(Time now, ParentEnd parent, Actions& out);
   void DropPristine(Time now, Actions& out);
   static bool IsPristine(const Instance& instance) {
     return !instance.round.over() && !instance.flowed && !instance.fed &&

@@ -302,7 +302,7 @@ bool GroupRounds::OnChunk(Time now, const ChunkArrived& chunk, Actions& out) {
   RoundActions actions;
   bool keep = false;
   if (chunk.kind == ChunkArrived::Kind::kResult)
-    instance.round.OnResult(chunk.from, chunk.chunk, chunk.assigned, chunk.mask, chunk.hash,
+    instance.round.OnResult(chunk.from, chunk.chunk, {chunk.assigned, chunk.mask, chunk.hash},
                             actions);
   else if (chunk.finite)
     keep = instance.round.OnInput(chunk.from, chunk.rank, chunk.chunk, chunk.assigned, actions);
@@ -314,12 +314,11 @@ bool GroupRounds::OnChunk(Time now, const ChunkArrived& chunk, Actions& out) {
   return keep;
 }
 
-void GroupRounds::OnFolded(Time now, RoundHandle round, uint32_t chunk, Ballot assigned,
-                           uint64_t hash, Actions& out) {
-  const auto at = FindHandle(round);
+void GroupRounds::OnFolded(Time now, const FoldedChunk& chunk, Actions& out) {
+  const auto at = FindHandle(chunk.round);
   if (at == instances_.end()) return;  // closed while the fold was under way
   RoundActions actions;
-  at->second.round.OnFolded(chunk, assigned, hash, actions);
+  at->second.round.OnFolded(chunk.chunk, chunk.assigned, chunk.hash, actions);
   at->second.pacer.Observe(now, at->second.round);
   Perform(now, at->second, actions, out);
 }

@@ -225,19 +225,19 @@ std::optional<MixPlace> Mixing::Place(const MixArrived& chunk) const {
   return edges_.Wants(chunk) ? edges_.Place(chunk) : std::nullopt;
 }
 
-void Mixing::OnChunk(Time now, const MixArrived& chunk, bool stored, Actions& out) {
+void Mixing::OnChunk(Time now, const MixArrived& chunk, Actions& out) {
   if (!strategy_ || chunk.instance != instance_) {
     ++foreign_;
     return Count();
   }
   if (chunk.tag == kPairTag) {
     PairExchange::Out said;
-    pairs_.OnChunk(now, chunk, stored, said);
+    pairs_.OnChunk(now, chunk, said);
     return Run(now, said, out);
   }
   const auto link = edges_.Find(chunk.from, chunk.tag);
   const uint64_t before = link ? edges_.Newest(*link) : 0;
-  if (edges_.OnChunk(chunk, stored) == EdgeMailbox::Taken::kTaken && edges_.Newest(*link) > before)
+  if (edges_.OnChunk(chunk) == EdgeMailbox::Taken::kTaken && edges_.Newest(*link) > before)
     Tell(now, EdgeArrived{chunk.from, chunk.tag, edges_.links()[*link].region}, out);
   Count();
 }

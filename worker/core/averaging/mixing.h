@@ -58,8 +58,7 @@ class Mixing {
   void OnWord(Time now, const PeerId& from, const PairWord& word, Actions& out);
   // Where a chunk that arrived is to be stored; nullopt: not at all.
   std::optional<MixPlace> Place(const MixArrived& chunk) const;
-  // `stored`: it had a place, the right size and finite values, and lies there.
-  void OnChunk(Time now, const MixArrived& chunk, bool stored, Actions& out);
+  void OnChunk(Time now, const MixArrived& chunk, Actions& out);
   // What chunk `chunk` of the message to `to` is made of now; nullopt: void by now.
   std::optional<MixChunk> Describe(const PeerId& to, MixTag tag, uint64_t sequence,
                                    uint32_t chunk) const;

@@ -5,7 +5,7 @@
 namespace crowdsurf::worker {
 
 std::vector<std::string> LossReportSchedule::Look(Time now, const std::vector<std::string>& lost,
-                                                  bool witness) {
+                                                  Reporter reporter) {
   std::erase_if(notes_, [&](const auto& note) {
     return std::find(lost.begin(), lost.end(), note.first) == lost.end();
   });
@@ -17,7 +17,7 @@ std::vector<std::string> LossReportSchedule::Look(Time now, const std::vector<st
     }
     notes_[worker] = {now, now + kPatience};
   }
-  if (!witness) return {};
+  if (reporter == Reporter::kMember) return {};
   std::vector<std::pair<Time, std::string>> due;
   for (const auto& [worker, note] : notes_) {
     if (note.due <= now && now - note.since <= kInsist) due.emplace_back(note.due, worker);

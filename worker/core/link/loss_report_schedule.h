@@ -24,9 +24,10 @@ class LossReportSchedule {
   static constexpr size_t kMaxNotes = 4096;
   static constexpr size_t kMaxNamed = 64;
 
+  enum class Reporter : uint8_t { kMember, kWitness };  // a member that is none reports nothing
   // lost: PeerSummary::lost. Returns whom to report now, at most kMaxNamed, those that waited
   // longest first; the rest at a later look. O(lost log lost).
-  std::vector<std::string> Look(Time now, const std::vector<std::string>& lost, bool witness);
+  std::vector<std::string> Look(Time now, const std::vector<std::string>& lost, Reporter reporter);
 
   size_t notes() const { return notes_.size(); }
   uint64_t dropped() const { return dropped_; }  // beyond kMaxNotes; a name at each look

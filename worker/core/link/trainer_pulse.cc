@@ -22,7 +22,7 @@ void TrainerPulse::OnRegistered(Time now) {
 
 void TrainerPulse::OnGone() { state_ = State::kNone; }
 
-TrainerPulse::State TrainerPulse::Look(Time now, uint64_t steps, bool excused) {
+TrainerPulse::State TrainerPulse::Look(Time now, uint64_t steps, Duty duty) {
   if (state_ == State::kNone) return state_;
   if (steps != steps_) {
     longest_ = std::max(longest_, now - moved_);
@@ -30,7 +30,7 @@ TrainerPulse::State TrainerPulse::Look(Time now, uint64_t steps, bool excused) {
     moved_ = now;
     return state_ = State::kStepping;
   }
-  if (excused) {
+  if (duty == Duty::kExcused) {
     moved_ = now;
     return state_;
   }

@@ -25,9 +25,10 @@ class TrainerPulse {
 
   void OnRegistered(Time now);
   void OnGone();
-  // A look at the trainer's counter. `excused`: it waits for us (for state, for a result in
+  // A look at the trainer's counter. kExcused: it waits for us (for state, for a result in
   // Blocking mode) or has been told to stop; that time does not count.
-  State Look(Time now, uint64_t steps, bool excused);
+  enum class Duty : uint8_t { kSteps, kExcused };
+  State Look(Time now, uint64_t steps, Duty duty = Duty::kSteps);
 
   State state() const { return state_; }
   Duration since_step(Time now) const { return now - moved_; }  // pre: registered

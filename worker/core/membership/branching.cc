@@ -10,7 +10,9 @@ BranchLeader::BranchLeader(const PeerId& self, Seating parent, std::set<PeerId> 
       parent_(std::move(parent)),
       live_(std::move(live)),
       facts_(std::move(facts)),
-      patience_(patience) {}
+      patience_(patience) {
+  facts_.branch = true;
+}
 
 void BranchLeader::Start(Time now, Actions& out) {
   ++attempt_;
@@ -37,7 +39,7 @@ void BranchLeader::MaybePropose(Time now, Actions& out) {
   std::set<PeerId> gone;
   for (const auto& [cell, member] : parent_.occupants())
     if (member.id != self_ && !joined_.contains(member.id)) gone.insert(member.id);
-  view_ = NextView(parent_, gone, {}, true, facts_);
+  view_ = NextView(parent_, gone, {}, facts_);
   deadline_ = now + patience_;
   const Bytes body = EncodeMessage(message::BranchView{parent_.hash(), attempt_, Encode(*view_)});
   for (const PeerId& peer : joined_) out.push_back(Send{peer, body});

@@ -123,7 +123,7 @@ void Membership::Enter(Time now, Seating seating, Actions& out) {
   witness_.OnEpoch(seating_->view().epoch);
   if (const auto count = std::exchange(line_count_, std::nullopt)) averaging_.OnLine(*count);
   averaging_.SetDown(down_);
-  averaging_.OnView(now, *seating_, next, breaks, out);
+  averaging_.OnView(now, *seating_, next, breaks ? ParentEnd::kBrokeUp : ParentEnd::kOrderly, out);
   const Member* own = seating_->view().Find(config_.id);
   told_cell_ = own == nullptr ? std::nullopt : std::optional(own->cell);
   TellOwnSeat(now, out);

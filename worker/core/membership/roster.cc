@@ -94,14 +94,14 @@ void Roster::WatchAll(Actions& out) {
   for (; watched_ > Shards(); --watched_) out.push_back(UnwatchKey{Key(watched_ - 1)});
 }
 
-void Roster::Keep(Time now, const RosterRecord& own, size_t members, bool witness, Actions& out) {
-  members_ = members;
+void Roster::Keep(Time now, const RosterRecord& own, const Place& place, Actions& out) {
+  members_ = place.members;
   WatchAll(out);
   // Steps are for screens: they alone are no news. Due is news only where messages do not reach
   // all.
   RosterRecord quiet = own;
   quiet.step = own_.step;
-  if (members <= 64) quiet.due = own_.due;
+  if (place.members <= 64) quiet.due = own_.due;
   const bool news = !(quiet == own_);
   const Duration gap = news ? kMinGap : Heartbeat();
   if (!last_put_.unset() && now - last_put_ < gap) {
@@ -113,7 +113,7 @@ void Roster::Keep(Time now, const RosterRecord& own, size_t members, bool witnes
   last_put_ = now;
   const Bytes value = Encode(own);
   out.push_back(PutRecord{Key(ShardOf(config_.id)), value, Ttl()});
-  if (witness && ShardOf(config_.id) != 0) out.push_back(PutRecord{Key(0), value, Ttl()});
+  if (place.witness && ShardOf(config_.id) != 0) out.push_back(PutRecord{Key(0), value, Ttl()});
 }
 
 std::vector<PeerId> Roster::OnRecords(Time now, const std::vector<PeerRecord>& records,

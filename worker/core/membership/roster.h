@@ -51,7 +51,11 @@ class Roster {
 
   void Start(Actions& out);
   // Keeps the own record up: put at once when it says something new, else every heartbeat.
-  void Keep(Time now, const RosterRecord& own, size_t members, bool witness, Actions& out);
+  struct Place {
+    size_t members = 0;    // of the view
+    bool witness = false;  // this peer
+  };
+  void Keep(Time now, const RosterRecord& own, const Place& place, Actions& out);
   // Records of watched keys; returns the owners whose record is new or says something new.
   std::vector<PeerId> OnRecords(Time now, const std::vector<PeerRecord>& records, Actions& out);
   // Records that expired since the last call.

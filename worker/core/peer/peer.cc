@@ -133,9 +133,8 @@ bool Peer::OnChunk(Time now, const ChunkArrived& chunk, Actions& out) {
   return keep;
 }
 
-void Peer::OnFolded(Time now, RoundHandle round, uint32_t chunk, Ballot assigned, uint64_t hash,
-                    Actions& out) {
-  averaging_.OnFolded(now, round, chunk, assigned, hash, out);
+void Peer::OnFolded(Time now, const FoldedChunk& chunk, Actions& out) {
+  averaging_.OnFolded(now, chunk, out);
   Settle(now, out);
 }
 
@@ -157,10 +156,10 @@ void Peer::OnLocal(Time now, const LocalEvent& event, Actions& out) {
   Settle(now, out);
 }
 
-void Peer::OnMixChunk(Time now, const MixArrived& chunk, bool stored, Actions& out) {
+void Peer::OnMixChunk(Time now, const MixArrived& chunk, Actions& out) {
   membership_.OnHeard(now, chunk.from);
   averaging_.rounds().OnHeard(now, chunk.from);
-  averaging_.OnMixChunk(now, chunk, stored, out);
+  averaging_.OnMixChunk(now, chunk, out);
   Settle(now, out);
 }
 
@@ -200,7 +199,7 @@ void Peer::Settle(Time now, Actions& out) {
   }
   if (before) return;  // gone: the record says so and expires
   const size_t members = membership_.seating() ? membership_.seating()->occupants().size() : 1;
-  roster_.Keep(now, Describe(), members, IsWitness(), out);
+  roster_.Keep(now, Describe(), {members, IsWitness()}, out);
 }
 
 bool Peer::IsWitness() const {

@@ -52,15 +52,14 @@ class Peer {
   void OnPeerDown(Time now, const PeerId& peer, DownEvidence evidence, Actions& out);
   // True when the host must keep an input's bytes for a later FoldChunk.
   bool OnChunk(Time now, const ChunkArrived& chunk, Actions& out);
-  void OnFolded(Time now, RoundHandle round, uint32_t chunk, Ballot assigned, uint64_t hash,
-                Actions& out);
+  void OnFolded(Time now, const FoldedChunk& chunk, Actions& out);
   // Strategies on graphs: where a chunk that arrived is to be stored (nullopt: nowhere); then, when
-  // it lies there or was refused, OnMixChunk. `stored`: it had a place, the right size and finite
-  // values. DescribeMix: what a chunk of a MixSend is made of (nullopt: void by now).
+  // it lies there or was refused, OnMixChunk. DescribeMix: what a chunk of a MixSend is made of
+  // (nullopt: void by now).
   std::optional<MixPlace> PlaceMix(const MixArrived& chunk) const {
     return averaging_.mixing().Place(chunk);
   }
-  void OnMixChunk(Time now, const MixArrived& chunk, bool stored, Actions& out);
+  void OnMixChunk(Time now, const MixArrived& chunk, Actions& out);
   std::optional<MixChunk> DescribeMix(const PeerId& to, MixTag tag, uint64_t sequence,
                                       uint32_t chunk) const {
     return averaging_.mixing().Describe(to, tag, sequence, chunk);

@@ -13,6 +13,14 @@ namespace crowdsurf::worker {
 
 using RoundHandle = uint64_t;  // local number of an open round
 
+// What the host's reducer made of a FoldChunk.
+struct FoldedChunk {
+  RoundHandle round = 0;
+  uint32_t chunk = 0;
+  Ballot assigned = 0;
+  uint64_t hash = 0;  // ContentHash of the result's wire bytes
+};
+
 // A chunk that arrived on the tensor plane; the host holds its bytes until the call returns.
 struct ChunkArrived {
   enum class Kind : uint8_t { kInput, kResult } kind;

@@ -43,8 +43,9 @@ GroupPlan PlanOf(const Seating& seating, CellIndex cell, const GroupQuestion& qu
   GroupPlan plan;
   // Sittings tell a list from an equal one before a member was vacated and seated again.
   uint32_t sittings = 0;
-  for (PlannedCell& planned :
-       PlanGroup(seating, cell, question.axis, question.stand_ins && question.round > 0)) {
+  const bool speak = question.stand_ins && question.round > 0;
+  const StandIns stand_ins = speak ? StandIns::kSpeak : StandIns::kNone;
+  for (PlannedCell& planned : PlanGroup(seating, cell, question.axis, stand_ins)) {
     plan.ranks.push_back(planned.cell);
     if (planned.member) sittings += seating.SittingOf(*planned.member);
     plan.cells.push_back(

@@ -139,8 +139,7 @@ class Round {
   void OnFolded(uint32_t chunk, Ballot assigned, uint64_t hash, RoundActions& out);
   // A result arrived and its hash was verified over the wire bytes; StoreResult follows if it is
   // wanted.
-  void OnResult(const PeerId& from, uint32_t chunk, Ballot assigned, RankSet mask, uint64_t hash,
-                RoundActions& out);
+  void OnResult(const PeerId& from, uint32_t chunk, const ChunkValue& value, RoundActions& out);
 
   void OnSuspect(const PeerId& peer, SuspicionCause cause, RoundActions& out);  // anybody awaited
   void OnTrusted(const PeerId& peer, RoundActions& out);  // it was alive after all

@@ -229,19 +229,18 @@ void Round::GiveAll(RoundActions& out) {
 }
 
 // ---- results ----------------------------------------------------------------------------------
-void Round::OnResult(const PeerId& from, uint32_t chunk, Ballot assigned, RankSet mask,
-                     uint64_t hash, RoundActions& out) {
+void Round::OnResult(const PeerId& from, uint32_t chunk, const ChunkValue& value,
+                     RoundActions& out) {
   const int rank = RankOf(from);
   if (over_) return Refuse(FrameRefusal::kResultLate);
-  if (rank < 0 || chunk >= assignments_.size() || mask.empty())
+  if (rank < 0 || chunk >= assignments_.size() || !value.held())
     return Refuse(FrameRefusal::kResultStranger);
   const ChunkAssignment& assignment = assignments_[chunk];
-  const ChunkValue value{assigned, mask, hash};
   if (slots_[chunk].held()) return Refuse(FrameRefusal::kResultTwice);
-  if (assignment.assigned != assigned) return Refuse(FrameRefusal::kResultSuperseded);
+  if (assignment.assigned != value.assigned) return Refuse(FrameRefusal::kResultSuperseded);
   if (!assignment.holders.empty() ? value != assignment.want : rank != assignment.owner)
     return Refuse(FrameRefusal::kResultUnplanned);
-  out.push_back(StoreResult{chunk, assigned});
+  out.push_back(StoreResult{chunk, value.assigned});
   FillSlot(chunk, value, out);
   Drain(out);
 }

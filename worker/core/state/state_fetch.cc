@@ -240,15 +240,17 @@ void StateFetch::OnDonorFailed(Time now, const PeerId& peer, FetchActions& out) 
   Proceed(now, out);
 }
 
-void StateFetch::OnOpaqueVerified(Time now, bool good, FetchActions& out) {
+void StateFetch::OnOpaqueVerified(Time now, FetchActions& out) {
   if (finished_ || !opaque_donor_) return;
-  if (good) {
-    opaque_done_ = true;
-  } else {
-    chunks_bad_.Add();
-    donors_.at(*opaque_donor_).bad_opaque = true;
-    ForgetOpaque();
-  }
+  opaque_done_ = true;
+  Proceed(now, out);
+}
+
+void StateFetch::OnOpaqueCorrupt(Time now, FetchActions& out) {
+  if (finished_ || !opaque_donor_) return;
+  chunks_bad_.Add();
+  donors_.at(*opaque_donor_).bad_opaque = true;
+  ForgetOpaque();
   Proceed(now, out);
 }
 

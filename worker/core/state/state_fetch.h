@@ -80,7 +80,8 @@ class StateFetch {
   void OnReply(Time now, const PeerId& from, const StateMessage& message, uint64_t payload_bytes,
                uint64_t payload_hash, FetchActions& out);
   void OnDonorFailed(Time now, const PeerId& peer, FetchActions& out);
-  void OnOpaqueVerified(Time now, bool good, FetchActions& out);
+  void OnOpaqueVerified(Time now, FetchActions& out);
+  void OnOpaqueCorrupt(Time now, FetchActions& out);  // its hash is another: asked of another donor
   void OnTimer(Time now, FetchActions& out);
   Time NextDeadline() const;  // Infinite once done
 

@@ -55,7 +55,7 @@ bool EdgeMailbox::Wants(const MixArrived& chunk) const {
                                 : chunk.sequence > slot.sequence;
 }
 
-EdgeMailbox::Taken EdgeMailbox::OnChunk(const MixArrived& chunk, bool sound) {
+EdgeMailbox::Taken EdgeMailbox::OnChunk(const MixArrived& chunk) {
   if (!Place(chunk)) {
     ++counters_.strange;
     return Taken::kStrange;
@@ -64,7 +64,7 @@ EdgeMailbox::Taken EdgeMailbox::OnChunk(const MixArrived& chunk, bool sound) {
     ++counters_.stale;
     return Taken::kStale;
   }
-  if (!sound) {
+  if (!chunk.stored) {
     ++counters_.not_finite;
     return Taken::kStrange;
   }

@@ -44,9 +44,8 @@ class EdgeMailbox {
   std::optional<MixPlace> Place(const MixArrived& chunk) const;
   // True when the chunk is to be stored: newer than what lies there (FIFO: the next one).
   bool Wants(const MixArrived& chunk) const;
-  // The host has looked at the bytes; `sound`: right size, all finite, and stored when Wants said
-  // so.
-  Taken OnChunk(const MixArrived& chunk, bool sound);
+  // The host has looked at the bytes, and stored them when Wants said so.
+  Taken OnChunk(const MixArrived& chunk);
 
   // Chunk `chunk` of what goes to link `to`: `own`, and with `relay` what the other edges of its
   // tag hold. `sequence`: of this peer's message.

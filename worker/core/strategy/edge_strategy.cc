@@ -19,7 +19,7 @@ Extent EdgeStrategy::PartOf(MixTag tag) const {
 
 void EdgeStrategy::OnView(Time, const View& view, const PeerId& self, StrategyActions& out) {
   config_ = view.config;
-  const Topology topology = TopologyOf(view, self, config_.mixing.graph, as_trees());
+  const Topology topology = TopologyOf(view, self, config_.mixing.graph, graph_use());
   members_ = static_cast<uint32_t>(topology.nodes.size());
   parts_ = topology.graphs.size();
   down_.clear();

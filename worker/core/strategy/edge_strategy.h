@@ -29,8 +29,8 @@ class EdgeStrategy : public Strategy {
   void OnEvent(Time now, const Event& event, StrategyActions& out) override;
 
  protected:
-  virtual bool relays() const = 0;    // messages carry what the other edges brought
-  virtual bool as_trees() const = 0;  // the graph is made of trees
+  virtual bool relays() const = 0;  // messages carry what the other edges brought
+  virtual GraphUse graph_use() const = 0;
   virtual WireFormat wire() const = 0;
   virtual void OnGraph(const Topology& topology) = 0;
   // The outbox holds y; the inbox holds the previous average, or y itself at the first step.

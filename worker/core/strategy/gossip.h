@@ -35,7 +35,7 @@ class GossipNeighbours : public EdgeStrategy {
 
  protected:
   bool relays() const override { return false; }
-  bool as_trees() const override { return false; }
+  GraphUse graph_use() const override { return GraphUse::kGraph; }
   WireFormat wire() const override { return config().compression; }
   void OnGraph(const Topology& topology) override;
   void Average(StrategyActions& out) override;

@@ -133,14 +133,14 @@ std::optional<MixPlace> PairExchange::Place(const MixArrived& chunk) const {
       .wire = wire_};
 }
 
-void PairExchange::OnChunk(Time now, const MixArrived& chunk, bool sound, Out& out) {
+void PairExchange::OnChunk(Time now, const MixArrived& chunk, Out& out) {
   if (!Place(chunk)) {
     const bool again = stage_ == Stage::kAgreed && chunk.from == peer_ &&
                        chunk.sequence == exchange_ && chunk.chunk < chunks();
     ++(again ? counters_.repeated : counters_.strange);
     return;
   }
-  if (!sound) {  // a partner with a NaN is left alone
+  if (!chunk.stored) {  // a partner with a NaN is left alone
     ++counters_.not_finite;
     return Abort(out);
   }

@@ -74,7 +74,7 @@ class PairExchange {
   void OnSnapshot(Time now, Region mine, Out& out);
   void OnSent(Time now, const PeerId& to, uint64_t sequence, Out& out);
   std::optional<MixPlace> Place(const MixArrived& chunk) const;
-  void OnChunk(Time now, const MixArrived& chunk, bool sound, Out& out);
+  void OnChunk(Time now, const MixArrived& chunk, Out& out);
   std::optional<MixChunk> Describe(const PeerId& to, uint32_t chunk) const;
   // Ends what is under way; the partner is told.
   void Abort(Out& out);

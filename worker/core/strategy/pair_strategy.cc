@@ -6,7 +6,7 @@ namespace crowdsurf::worker {
 
 void PairStrategy::OnView(Time, const View& view, const PeerId& self, StrategyActions& out) {
   config_ = view.config;
-  const Topology topology = TopologyOf(view, self, config_.mixing.graph, false);
+  const Topology topology = TopologyOf(view, self, config_.mixing.graph, GraphUse::kGraph);
   neighbours_.clear();
   for (const uint32_t node : topology.Neighbours(0)) neighbours_.push_back(topology.nodes[node]);
   down_.clear();

@@ -135,7 +135,7 @@ class RelaySum : public EdgeStrategy {
 
  protected:
   bool relays() const override { return true; }
-  bool as_trees() const override { return true; }
+  GraphUse graph_use() const override { return GraphUse::kTrees; }
   WireFormat wire() const override { return WireFormat::kFloat32; }  // sums grow to n |x|
   void OnGraph(const Topology& topology) override;
   void Average(StrategyActions& out) override;

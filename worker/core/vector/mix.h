@@ -48,6 +48,7 @@ struct MixArrived {
   uint64_t sequence = 0;  // the sender's step, or the exchange's number
   uint32_t count = 1;     // models in the sum
   uint32_t chunk = 0;
+  bool stored = false;  // it had a place, the right size and finite values, and lies there
 };
 // Where a chunk that arrives belongs: exactly `count` values of `region`, as they travelled.
 struct MixPlace {

@@ -73,12 +73,12 @@ std::vector<std::optional<CellIndex>> Contributors(const Grid& grid, CellIndex c
 }
 
 std::vector<PlannedCell> PlanGroup(const Seating& seating, CellIndex cell, size_t axis,
-                                   bool stand_ins) {
+                                   StandIns stand_ins) {
   std::vector<PlannedCell> plan;
   for (const CellIndex c : GroupCells(seating.view().grid, cell, axis)) {
     PlannedCell entry{.cell = c, .member = std::nullopt, .speakers = {}};
     if (const Member* member = seating.At(c)) entry.member = member->id;
-    if (stand_ins) entry.speakers = SpeakersOf(seating, c, axis);
+    if (stand_ins == StandIns::kSpeak) entry.speakers = SpeakersOf(seating, c, axis);
     plan.push_back(std::move(entry));
   }
   return plan;

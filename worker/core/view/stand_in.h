@@ -53,11 +53,13 @@ struct PlannedCell {
   bool operator==(const PlannedCell&) const = default;
 };
 
+enum class StandIns : uint8_t { kNone, kSpeak };
+
 // The ordered list of the group of `cell` on `axis`. `stand_ins`: rounds are those of one averaging
 // (round == axis), so missing cells have speakers; false for `rounds: One`. Every cell of round >=
 // 1 gets speakers: a hole needs them at once, a member only if it is lost in the round.
 std::vector<PlannedCell> PlanGroup(const Seating& seating, CellIndex cell, size_t axis,
-                                   bool stand_ins);
+                                   StandIns stand_ins);
 
 // A hole that the member of a cell must speak for in a round.
 struct SpeakerDuty {

@@ -22,7 +22,7 @@ GraphKind BuildableKind(GraphKind kind, uint32_t n) {
   return kind == GraphKind::kHypercube ? GraphKind::kExponential : GraphKind::kRing;
 }
 
-Topology TopologyOf(const View& view, const PeerId& self, GraphKind kind, bool as_trees) {
+Topology TopologyOf(const View& view, const PeerId& self, GraphKind kind, GraphUse use) {
   std::vector<Member> members = view.members;
   std::sort(members.begin(), members.end(), [](const Member& a, const Member& b) {
     return std::tie(a.joined_unix_ms, a.id) < std::tie(b.joined_unix_ms, b.id);
@@ -33,7 +33,7 @@ Topology TopologyOf(const View& view, const PeerId& self, GraphKind kind, bool a
   CHECK(at != topology.nodes.end());
   topology.self = static_cast<uint32_t>(at - topology.nodes.begin());
   const auto n = static_cast<uint32_t>(members.size());
-  if (as_trees) {
+  if (use == GraphUse::kTrees) {
     auto trees = TreesOf(kind, n);
     topology.kind = trees.ok() ? kind : GraphKind::kDoubleBinaryTree;
     if (!trees.ok()) trees = TreesOf(topology.kind, n);

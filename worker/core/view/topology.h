@@ -22,11 +22,13 @@ struct Topology {
   std::vector<uint32_t> Neighbours(size_t graph) const;  // of self, ascending
 };
 
+enum class GraphUse : uint8_t { kGraph, kTrees };
+
 // A graph that `n` members cannot form (a hypercube of seven) gives way to one that any number can:
-// Hypercube to Exponential, Torus to Ring; numbers change with every preemption. `as_trees`: the
+// Hypercube to Exponential, Torus to Ring; numbers change with every preemption. kTrees: the
 // trees that messages of RelaySum travel on; a kind that is no tree gives way to DoubleBinaryTree
 // (admission refuses it before). Pre: `self` is a member.
-Topology TopologyOf(const View& view, const PeerId& self, GraphKind kind, bool as_trees);
+Topology TopologyOf(const View& view, const PeerId& self, GraphKind kind, GraphUse use);
 GraphKind BuildableKind(GraphKind kind, uint32_t n);
 
 }  // namespace crowdsurf::worker

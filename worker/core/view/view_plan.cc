@@ -64,7 +64,7 @@ View FirstView(const Member& self, const ViewFacts& facts) {
 }
 
 View NextView(const Seating& seating, const std::set<PeerId>& gone,
-              const std::vector<Member>& newcomers, bool branch, const ViewFacts& facts) {
+              const std::vector<Member>& newcomers, const ViewFacts& facts) {
   const View& old = seating.view();
   std::vector<Member> members;  // by cell, so that neighbours stay together when the grid changes
   for (const auto& [cell, member] : seating.occupants())
@@ -78,8 +78,8 @@ View NextView(const Seating& seating, const std::set<PeerId>& gone,
   View view;
   view.epoch = old.epoch + 1;
   view.parent = seating.hash();
-  view.origin = branch ? ViewHash() : OriginOf(old, seating.hash());
-  view.branch = branch;
+  view.origin = facts.branch ? ViewHash() : OriginOf(old, seating.hash());
+  view.branch = facts.branch;
   view.grid = GridFor(members.size(), facts.config);
   SeatThem(members, staying, view.grid == old.grid);
   Fill(view, std::move(members), facts);

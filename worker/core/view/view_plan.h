@@ -21,6 +21,7 @@ struct ViewFacts {
   double base_samples = 0;
   uint64_t seed = 0;
   bool target_met = false;
+  bool branch = false;  // of a branch's first view
 };
 
 // The grid for that many members; members <= MaxMembersOf(config).
@@ -35,7 +36,7 @@ View FirstView(const Member& self, const ViewFacts& facts);
 // Successor of `seating`: its occupants without `gone`, and `newcomers` (as far as they fit).
 // A branch begins a line of its own. Pre: somebody stays or comes.
 View NextView(const Seating& seating, const std::set<PeerId>& gone,
-              const std::vector<Member>& newcomers, bool branch, const ViewFacts& facts);
+              const std::vector<Member>& newcomers, const ViewFacts& facts);
 
 // True when the view should be made anew for want of members: fewer than three quarters of the
 // cells are taken or of the witnesses alive, and a smaller grid would do better.

@@ -78,9 +78,8 @@ void Agent::Impl::Do(Time, WallTime, const CloseBuffers& action) { plane_->Close
 void Agent::Impl::Do(Time now, WallTime, const Chunk& action) {
   const auto folded = plane_->Execute(now, action);
   if (!folded) return;
-  inputs_.push_back([this, done = *folded](Time at, Actions& out) {
-    peer_->OnFolded(at, done.round, done.chunk, done.assigned, done.hash, out);
-  });
+  inputs_.push_back(
+      [this, done = *folded](Time at, Actions& out) { peer_->OnFolded(at, done, out); });
 }
 
 void Agent::Impl::Do(Time now, WallTime, const SpeakChunk& action) { plane_->Execute(now, action); }

@@ -98,10 +98,9 @@ void Agent::Impl::OnTensorFrame(Time now, WallTime wall, const PeerId& from,
   if (!peer_started_) return;  // nobody knows this agent yet
   CHECK(!feeding_);            // frames come from the mailbox, never from inside an input
   if (header.kind == TensorKind::kMix) {
-    const MixPlane::Arrived arrived = mix_->OnFrame(from, header, payload);
-    return Feed(now, wall, [this, arrived](Time at, Actions& out) {
-      peer_->OnMixChunk(at, arrived.chunk, arrived.stored, out);
-    });
+    const MixArrived arrived = mix_->OnFrame(from, header, payload);
+    return Feed(now, wall,
+                [this, arrived](Time at, Actions& out) { peer_->OnMixChunk(at, arrived, out); });
   }
   feeding_ = true;
   Actions actions;

@@ -78,7 +78,9 @@ void Agent::Impl::UpdateGauges(const PeerSummary& summary) {
 void Agent::Impl::ReportLost(Time now, const PeerSummary& summary) {
   if (!deaths_ || stop_raised_ || leaving_) return;
   const auto lost = lost_members_.Look(now, options_.worker, summary);
-  deaths_->Report(loss_reports_.Look(now, lost, summary.witness));
+  using Reporter = LossReportSchedule::Reporter;
+  const Reporter reporter = summary.witness ? Reporter::kWitness : Reporter::kMember;
+  deaths_->Report(loss_reports_.Look(now, lost, reporter));
   metrics_.deaths_dropped.Add(
       static_cast<double>(loss_reports_.dropped() + lost_members_.dropped()) -
       metrics_.deaths_dropped.value());
@@ -89,7 +91,8 @@ void Agent::Impl::WatchTrainer(Time now, WallTime wall) {
   using State = TrainerPulse::State;
   const State before = pulse_.state();
   const bool excused = counters_.waits_for_agent || stop_raised_ || leaving_;
-  const State after = pulse_.Look(now, counters_.steps, excused);
+  const State after = pulse_.Look(
+      now, counters_.steps, excused ? TrainerPulse::Duty::kExcused : TrainerPulse::Duty::kSteps);
   if (after == before) return;
   const double seconds = pulse_.since_step(now).seconds();
   if (after == State::kStepping) {

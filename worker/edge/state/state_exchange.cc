@@ -163,10 +163,13 @@ void StateExchange::Execute(Time now, const FetchActions& actions, ByteView payl
 
 void StateExchange::OnOpaqueHashed(Time now, uint64_t number, const Digest& hash) {
   if (!fetch_ || fetch_->number != number) return;  // of a fetch that is over
-  const bool good = hash == fetch_->wanted;
-  if (good) fetch_->verified = {fetch_->opaque, hash};
   FetchActions more;
-  fetch_->core.OnOpaqueVerified(now, good, more);
+  if (hash == fetch_->wanted) {
+    fetch_->verified = {fetch_->opaque, hash};
+    fetch_->core.OnOpaqueVerified(now, more);
+  } else {
+    fetch_->core.OnOpaqueCorrupt(now, more);
+  }
   Execute(now, more, {});
 }
 

@@ -27,7 +27,7 @@ void ChunkPlane::Close(const CloseBuffers& close) {
   metrics_.held_bytes.Set(static_cast<double>(reducer_.held_bytes()));
 }
 
-std::optional<ChunkPlane::Folded> ChunkPlane::Execute(Time now, const Chunk& chunk) {
+std::optional<FoldedChunk> ChunkPlane::Execute(Time now, const Chunk& chunk) {
   const auto open = rounds_.find(chunk.round);
   if (open == rounds_.end()) return std::nullopt;
   const RoundHandle round = chunk.round;
@@ -39,7 +39,7 @@ std::optional<ChunkPlane::Folded> ChunkPlane::Execute(Time now, const Chunk& chu
         now, result->to,
         ResultSend{round, result->chunk, result->assigned, result->mask, result->hash, ++calls_});
   } else if (const auto* fold = std::get_if<FoldChunk>(&chunk.action)) {
-    return Folded{round, fold->chunk, fold->assigned, reducer_.Fold(round, *fold)};
+    return FoldedChunk{round, fold->chunk, fold->assigned, reducer_.Fold(round, *fold)};
   } else if (const auto* store = std::get_if<StoreResult>(&chunk.action)) {
     CHECK(offered_ != nullptr);
     reducer_.StoreResult(round, store->chunk, *offered_);

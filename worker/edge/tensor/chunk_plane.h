@@ -42,21 +42,14 @@ class ChunkPlane {
         log_(log),
         reducer_(kMaxInputBytes) {}
 
-  // What a FoldChunk gave: to be told to Peer::OnFolded after the input in hand is done.
-  struct Folded {
-    RoundHandle round;
-    uint32_t chunk;
-    Ballot assigned;
-    uint64_t hash;
-  };
-
   void Introduce(const PeerId& peer, const std::string& tensor_endpoint);
   std::optional<std::string> EndpointOf(const PeerId& peer) const;
   void Open(const OpenBuffers& open);
   void Close(const CloseBuffers& close);
   // Pre: the action's round is open. `offered` is the payload that OnFrame is holding, for
   // StoreResult.
-  std::optional<Folded> Execute(Time now, const Chunk& chunk);
+  // What a FoldChunk gave is for Peer::OnFolded, after the input in hand is done.
+  std::optional<FoldedChunk> Execute(Time now, const Chunk& chunk);
   void Execute(Time now, const SpeakChunk& speak);
 
   // A chunk frame arrived. `ask` is Peer::OnChunk: are the bytes to be kept? `act` executes the

@@ -128,16 +128,14 @@ void MixPlane::Flush(Time now, const PeerId& peer, std::vector<MixSent>& sent) {
   }
 }
 
-MixPlane::Arrived MixPlane::OnFrame(const PeerId& from, const TensorHeader& header,
-                                    const Bytes& payload) {
-  Arrived arrived{.chunk = {.from = from,
-                            .instance = header.instance,
-                            .tag = header.rank,
-                            .sequence = header.mask,
-                            .count = header.assigned,
-                            .chunk = header.chunk},
-                  .stored = false};
-  const auto place = core_.place(arrived.chunk);
+MixArrived MixPlane::OnFrame(const PeerId& from, const TensorHeader& header, const Bytes& payload) {
+  MixArrived arrived{.from = from,
+                     .instance = header.instance,
+                     .tag = header.rank,
+                     .sequence = header.mask,
+                     .count = header.assigned,
+                     .chunk = header.chunk};
+  const auto place = core_.place(arrived);
   if (!place) return arrived;
   if (!WireIsSound<float>(place->wire, payload, place->count)) {
     metrics_.bad_inputs.Add();

@@ -49,11 +49,7 @@ class MixPlane {
   void OnFailed(Time now, const PeerId& peer) { queues_.OnFailed(now, peer); }
   void OnDead(const PeerId& peer);  // what waits for it is dropped, without a MixSent
   // A chunk that arrived, stored if it had a place, the right size and finite values.
-  struct Arrived {
-    MixArrived chunk;
-    bool stored = false;
-  };
-  Arrived OnFrame(const PeerId& from, const TensorHeader& header, const Bytes& payload);
+  MixArrived OnFrame(const PeerId& from, const TensorHeader& header, const Bytes& payload);
 
  private:
   struct Waiting {

@@ -34,7 +34,7 @@ class GroupRoundsTest : public testing::Test {
     view.witnesses = {PeerAt(0)};
     seating = Seating(view, HashOf(view, "job"));
     rounds.SetVector({.schema = Sha256(AsBytes("table")), .elements = 2048});
-    rounds.OnView(now, view, seating.hash(), false, out);
+    rounds.OnView(now, view, seating.hash(), ParentEnd::kOrderly, out);
     opening.averaging = 1;
     opening.stake = {8, 8, {}};
     rounds.Open(now, opening, seating, {}, out);
@@ -121,7 +121,7 @@ TEST_F(GroupRoundsTest, ARoundThatHoldsAResultIsNot) {
   rounds.OnPeerDown(now, PeerAt(1), SuspicionCause::kReset, out);
   const std::vector<FoldChunk> folds = Folds();
   ASSERT_FALSE(folds.empty());
-  rounds.OnFolded(now, 1, folds.front().chunk, folds.front().assigned, 7, out);
+  rounds.OnFolded(now, {1, folds.front().chunk, folds.front().assigned, 7}, out);
   ASSERT_TRUE(rounds.open());
   EXPECT_FALSE(rounds.pristine());
   rounds.Suspend(now, out);
@@ -135,7 +135,7 @@ TEST_F(GroupRoundsTest, WhoWentOnToTheNextViewIsNotWaitedForInTheOldOne) {
   next.epoch = view.epoch + 1;
   next.parent = seating.hash();
   rounds.Suspend(now, out);
-  rounds.OnView(now, next, HashOf(next, "job"), false, out);
+  rounds.OnView(now, next, HashOf(next, "job"), ParentEnd::kOrderly, out);
   EXPECT_EQ(ByesFor(seating.hash(), Ready{}), std::vector{ByeReason::kSatOut});
   EXPECT_EQ(ByesFor(seating.hash(), Ask{1, 0, {}}), std::vector{ByeReason::kCannotSpeak});
   EXPECT_TRUE(ByesFor(HashOf(view, "a view it never was in"), Ready{}).empty());
@@ -162,7 +162,7 @@ TEST_F(GroupRoundsTest, WhatCameEarlyIsAnsweredWhenTheNextViewIsEntered) {
   View next = view;
   next.epoch = view.epoch + 1;
   next.parent = seating.hash();
-  rounds.OnView(now, next, HashOf(next, "job"), false, out);
+  rounds.OnView(now, next, HashOf(next, "job"), ParentEnd::kOrderly, out);
   EXPECT_EQ(Byes(), (std::vector{ByeReason::kSatOut, ByeReason::kCannotSpeak}));
 }
 
@@ -221,7 +221,7 @@ class MovedTest : public GroupRoundsTest {
                    .steward_joined_ms = 1,
                    .sitting = 1,
                    .first_averaging = 1});
-    rounds.OnView(now, wide, seating.hash(), true, out);
+    rounds.OnView(now, wide, seating.hash(), ParentEnd::kBrokeUp, out);
     rounds.TakeEnded();
   }
   void OpenRound(uint32_t round) {

@@ -6,6 +6,8 @@
 namespace crowdsurf::worker {
 namespace {
 
+using Reporter = LossReportSchedule::Reporter;
+
 using testing::ElementsAre;
 using testing::IsEmpty;
 
@@ -15,7 +17,7 @@ TEST(LossReportScheduleTest, WhoStaysLostIsNamedAfterAWhileAndAgainUntilItIsPoin
   LossReportSchedule schedule;
   std::vector<double> named;
   for (double at = 0; at < 200; at += 0.5) {
-    if (!schedule.Look(At(at), {"w1"}, true).empty()) named.push_back(at);
+    if (!schedule.Look(At(at), {"w1"}, Reporter::kWitness).empty()) named.push_back(at);
   }
   ASSERT_GE(named.size(), 2u);
   EXPECT_EQ(named[0], 2);
@@ -29,18 +31,18 @@ TEST(LossReportScheduleTest, AnAgentThatIsRestartedIsNotNamed) {
   for (int crash = 0; crash < 5; ++crash) {
     const double from = 10.0 * crash;
     for (double at = 0; at < 1.9; at += 0.1) {
-      EXPECT_THAT(schedule.Look(At(from + at), {"w1"}, true), IsEmpty());
+      EXPECT_THAT(schedule.Look(At(from + at), {"w1"}, Reporter::kWitness), IsEmpty());
     }
-    schedule.Look(At(from + 2), {}, true);
+    schedule.Look(At(from + 2), {}, Reporter::kWitness);
     EXPECT_EQ(schedule.notes(), 0u);
   }
 }
 
 TEST(LossReportScheduleTest, OnlyWitnessesReportAndOneThatBecomesOneDoesAtOnce) {
   LossReportSchedule schedule;
-  EXPECT_THAT(schedule.Look(At(0), {"w1"}, false), IsEmpty());
-  EXPECT_THAT(schedule.Look(At(3), {"w1"}, false), IsEmpty());
-  EXPECT_THAT(schedule.Look(At(4), {"w1"}, true), ElementsAre("w1"));
+  EXPECT_THAT(schedule.Look(At(0), {"w1"}, Reporter::kMember), IsEmpty());
+  EXPECT_THAT(schedule.Look(At(3), {"w1"}, Reporter::kMember), IsEmpty());
+  EXPECT_THAT(schedule.Look(At(4), {"w1"}, Reporter::kWitness), ElementsAre("w1"));
 }
 
 TEST(LossReportScheduleTest, AWaveIsNamedInPortionsAndTheTableIsBounded) {
@@ -48,11 +50,12 @@ TEST(LossReportScheduleTest, AWaveIsNamedInPortionsAndTheTableIsBounded) {
   std::vector<std::string> lost;
   for (size_t i = 0; i < LossReportSchedule::kMaxNotes + 5; ++i)
     lost.push_back("w" + std::to_string(i));
-  schedule.Look(At(0), lost, true);
+  schedule.Look(At(0), lost, Reporter::kWitness);
   EXPECT_EQ(schedule.notes(), LossReportSchedule::kMaxNotes);
   EXPECT_EQ(schedule.dropped(), 5u);
   lost.resize(100);
-  const auto first = schedule.Look(At(2), lost, true), second = schedule.Look(At(2.5), lost, true);
+  const auto first = schedule.Look(At(2), lost, Reporter::kWitness),
+             second = schedule.Look(At(2.5), lost, Reporter::kWitness);
   EXPECT_EQ(first.size(), LossReportSchedule::kMaxNamed);
   EXPECT_EQ(second.size(), 100 - LossReportSchedule::kMaxNamed);
   for (const std::string& name : second) {

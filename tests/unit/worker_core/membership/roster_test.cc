@@ -83,15 +83,15 @@ TEST_F(RosterTest, NewsArePutAtOnceStepsAloneWaitForTheHeartbeat) {
   Roster roster(config, metrics);
   Actions out;
   RosterRecord own = RecordOf(200);
-  roster.Keep(kStart, own, 8, true, out);
+  roster.Keep(kStart, own, {8, true}, out);
   EXPECT_EQ(Count<PutRecord>(out), 1U);
   own.step = 50;
-  roster.Keep(kStart + Milliseconds(100), own, 8, true, out);
+  roster.Keep(kStart + Milliseconds(100), own, {8, true}, out);
   EXPECT_EQ(Count<PutRecord>(out), 1U);
   own.epoch = 5;
-  roster.Keep(kStart + Milliseconds(200), own, 8, true, out);
+  roster.Keep(kStart + Milliseconds(200), own, {8, true}, out);
   EXPECT_EQ(Count<PutRecord>(out), 2U);
-  roster.Keep(kStart + Milliseconds(1300), own, 8, true, out);
+  roster.Keep(kStart + Milliseconds(1300), own, {8, true}, out);
   EXPECT_EQ(Count<PutRecord>(out), 3U);
 }
 
@@ -100,10 +100,10 @@ TEST_F(RosterTest, ABigJobSpreadsItsRecordsAndSlowsItsHeartbeat) {
   Actions out;
   roster.Start(out);
   EXPECT_EQ(Count<WatchKey>(out), 1U);
-  roster.Keep(kStart, RecordOf(200), 1000, false, out);
+  roster.Keep(kStart, RecordOf(200), {1000, false}, out);
   EXPECT_GE(Count<WatchKey>(out), 10U);
   EXPECT_NEAR(roster.Ttl().seconds(), 30, 1e-6);
-  roster.Keep(kStart + Seconds(5), RecordOf(200), 8, false, out);
+  roster.Keep(kStart + Seconds(5), RecordOf(200), {8, false}, out);
   EXPECT_EQ(Count<WatchKey>(out) - Count<UnwatchKey>(out), 1U);
 }
 

@@ -92,7 +92,7 @@ struct Group {
         r.OnInput(from, sent.from, input->chunk, input->assigned, out);
       } else {
         const auto& result = std::get<SendResult>(sent.action);
-        r.OnResult(from, result.chunk, result.assigned, result.mask, result.hash, out);
+        r.OnResult(from, result.chunk, {result.assigned, result.mask, result.hash}, out);
       }
     });
     return true;
@@ -256,7 +256,7 @@ TEST(RoundTest, ALateResultOfASupersededAssignmentIsRefused) {
   group.Suspect(1, 2);
   group.Settle([](const RoundAction& action) { return !Is<Have>(action); });
   group.Do(0, [](Round& r, RoundActions& out) {
-    r.OnResult(PeerAt(2), 2, 0, RankSet::FirstRanks(3), 102, out);
+    r.OnResult(PeerAt(2), 2, {0, RankSet::FirstRanks(3), 102}, out);
     EXPECT_TRUE(out.empty());
   });
   EXPECT_EQ(group.at(0).counts().refused.at(FrameRefusal::kResultTwice) +

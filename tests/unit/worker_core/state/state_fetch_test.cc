@@ -76,7 +76,9 @@ struct World {
       } else if (const auto* verify = std::get_if<VerifyOpaque>(&action)) {
         const bool good = Sha256(opaque) == verify->hash;
         Later(now, [this, good] {
-          Feed([&](FetchActions& o) { fetch.OnOpaqueVerified(now, good, o); });
+          Feed([&](FetchActions& o) {
+            good ? fetch.OnOpaqueVerified(now, o) : fetch.OnOpaqueCorrupt(now, o);
+          });
         });
       } else if (const auto* done_now = std::get_if<FetchDone>(&action)) {
         done = *done_now;

@@ -138,7 +138,7 @@ TEST(StandInTest, DutiesCoverExactlyTheSlicesThatThePlansName) {
       std::set<std::tuple<CellIndex, PeerId, size_t, size_t>> planned, taken_on;
       for (CellIndex hole = 0; hole < grid.cells(); ++hole) {
         if (taken.contains(hole)) continue;
-        for (const auto& cell : PlanGroup(seating, hole, round, true)) {
+        for (const auto& cell : PlanGroup(seating, hole, round, StandIns::kSpeak)) {
           if (cell.cell != hole) continue;
           for (size_t j = 0; j < cell.speakers.size(); ++j)
             planned.insert({hole, cell.speakers[j], j, cell.speakers.size()});
@@ -171,8 +171,9 @@ TEST(StandInTest, TheOwnGroupOfTheLastRoundSpeaksFirst) {
 
 TEST(StandInTest, WithoutStandInsThePlanHasNoSpeakers) {
   const Seating seating = SeatingOf(Grid{{2, 2}}, {0, 1, 2});
-  for (const auto& cell : PlanGroup(seating, 1, 1, false)) EXPECT_TRUE(cell.speakers.empty());
-  EXPECT_FALSE(PlanGroup(seating, 1, 0, true).back().member);
+  for (const auto& cell : PlanGroup(seating, 1, 1, StandIns::kNone))
+    EXPECT_TRUE(cell.speakers.empty());
+  EXPECT_FALSE(PlanGroup(seating, 1, 0, StandIns::kSpeak).back().member);
 }
 
 }  // namespace

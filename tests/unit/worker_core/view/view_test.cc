@@ -77,7 +77,7 @@ TEST(ViewTest, AViewIsNoLargerThanItsGraphCanMix) {
     std::vector<Member> newcomers;
     for (size_t i = 1; i < 300; ++i) newcomers.push_back({.id = Numbered(i), .joined_unix_ms = 1});
     const View first = FirstView({.id = Numbered(0)}, facts);
-    View view = NextView(Seating(first, HashOf(first, "job")), {}, newcomers, false, facts);
+    View view = NextView(Seating(first, HashOf(first, "job")), {}, newcomers, facts);
     ASSERT_EQ(view.members.size(), kMaxExtraRegions + 1);
     EXPECT_TRUE(DecodeView(Encode(view)));
     StrategyActions actions;
@@ -89,7 +89,7 @@ TEST(ViewTest, AViewIsNoLargerThanItsGraphCanMix) {
     edges.Reset(use->links, 300, 1, WireFormat::kFloat32, EdgeMailbox::Order::kLatestWins);
     // A view of 300 for a graph that can hold them is none of this one's.
     const ViewFacts wide{.config = chain};
-    view = NextView(Seating(first, HashOf(first, "job")), {}, newcomers, false, wide);
+    view = NextView(Seating(first, HashOf(first, "job")), {}, newcomers, wide);
     ASSERT_EQ(view.members.size(), 300u);
     EXPECT_TRUE(DecodeView(Encode(view)));
     view.config = config;

@@ -111,7 +111,7 @@ void PeerWorld::Do(size_t i, Chunk& a) {
     const uint64_t hash = n.reducer.Fold(round, *fold);
     At(Microseconds(20), [this, i, round, f = *fold, hash] {
       Input(i, [&](Actions& out) {
-        nodes_[i]->peer->OnFolded(now_, round, f.chunk, f.assigned, hash, out);
+        nodes_[i]->peer->OnFolded(now_, {round, f.chunk, f.assigned, hash}, out);
       });
     });
   } else if (const auto* store = std::get_if<StoreResult>(&a.action)) {
