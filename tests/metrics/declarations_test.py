@@ -20,6 +20,7 @@ FAULTS = {
     'r.AddGauge("crowdsurf_b_total", "Things.");': "end in _total",
     'r.AddHistogram("crowdsurf_b", "Things.", {1, 2});': "ends in its unit",
     'r.AddCounter("crowdsurf_a_total", "Things, by reason.", {{"reason", other}});': "is declared 2 times",
+    'r.AddCounter("crowdsurf_b_total", "Things.").Add();': "is not there until it counts",
     'r.AddGauge("crowdsurf_b", "Things.", unknown);': "cannot be read",
 }
 
