@@ -133,8 +133,7 @@ Status Agent::Impl::StartLink() {
         EndWhenJobIsOver(now);
       });
     };
-    keeper_ = std::make_unique<CheckpointKeeper>(*checkpoints_, options_.checkpoint_dir,
-                                                 options_.worker, metrics_, done, log_);
+    keeper_ = std::make_unique<CheckpointKeeper>(*checkpoints_, metrics_, done, log_);
   }
   return absl::OkStatus();
 }
@@ -190,8 +189,9 @@ Status Agent::Impl::StartTransports() {
   tensor.port = options_.tensor_port;
   tensor.advertise = options_.advertise;
   tensor.tls = tls;
-  tensors_ = std::make_unique<TensorTransport>(tensor, *identity_, host_, registry_,
-                                               log_.For("tensor"), &grpc_->relay());
+  tensor.relay = &grpc_->relay();
+  tensors_ =
+      std::make_unique<TensorTransport>(tensor, *identity_, host_, registry_, log_.For("tensor"));
   tensors_->SetHandlers(
       {[this](Time now, WallTime wall, const PeerId& from, const TensorHeader& header,
               Bytes payload) { OnTensorFrame(now, wall, from, header, std::move(payload)); },

@@ -66,6 +66,9 @@ class CheckpointStore {
   StatusOr<FoundCheckpoint> Restore(const CheckpointWanted& wanted, std::span<float> average,
                                     const MakeRoom& make_room);
 
+  const std::string& folder() const { return folder_; }
+  const std::string& writer() const { return writer_; }
+
  private:
   std::vector<std::string> NumbersDescending() const;  // names in the folder, newest first
   void Prune();

@@ -6,12 +6,9 @@
 
 namespace crowdsurf::worker {
 
-CheckpointKeeper::CheckpointKeeper(CheckpointStore& store, std::string folder, std::string writer,
-                                   AgentMetrics& metrics,
+CheckpointKeeper::CheckpointKeeper(CheckpointStore& store, AgentMetrics& metrics,
                                    std::function<void(const Job&, const Status&)> done, Logger log)
     : store_(store),
-      folder_(std::move(folder)),
-      writer_(std::move(writer)),
       metrics_(metrics),
       done_(std::move(done)),
       log_(log.For("checkpoint")),
@@ -47,10 +44,10 @@ Status CheckpointKeeper::Write(const Job& job) {
     log_.Error("checkpoint not written", {{"error", status.ToString()}});
   }
   if (!job.final_model) return status;
-  const StatusOr<bool> wrote =
-      WriteModelFile(folder_ + "/model.safetensors", writer_, job.info, job.average);
+  const StatusOr<bool> wrote = WriteModelFile(store_.folder() + "/model.safetensors",
+                                              store_.writer(), job.info, job.average);
   if (!wrote.ok()) log_.Error("model not written", {{"error", wrote.status().ToString()}});
-  if (wrote.ok() && *wrote) log_.Info("model written", {{"folder", folder_}});
+  if (wrote.ok() && *wrote) log_.Info("model written", {{"folder", store_.folder()}});
   return status.ok() ? wrote.status() : status;
 }
 

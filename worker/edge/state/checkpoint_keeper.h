@@ -27,12 +27,10 @@ class CheckpointKeeper {
     bool final_model = false;                 // write model.safetensors as well
   };
 
-  // `writer`: a name of this process, for temporary files. `done` is called on the keeper's thread
-  // after each job, with the first error if there was one. Everything referred to outlives the
-  // keeper.
-  CheckpointKeeper(CheckpointStore& store, std::string folder, std::string writer,
-                   AgentMetrics& metrics, std::function<void(const Job&, const Status&)> done,
-                   Logger log);
+  // `done` is called on the keeper's thread after each job, with the first error if there was one.
+  // Everything referred to outlives the keeper.
+  CheckpointKeeper(CheckpointStore& store, AgentMetrics& metrics,
+                   std::function<void(const Job&, const Status&)> done, Logger log);
   ~CheckpointKeeper();  // finishes what was accepted
 
   [[nodiscard]] bool Submit(Job job);
@@ -42,7 +40,6 @@ class CheckpointKeeper {
   Status Write(const Job& job);
 
   CheckpointStore& store_;
-  const std::string folder_, writer_;
   AgentMetrics& metrics_;
   const std::function<void(const Job&, const Status&)> done_;
   const Logger log_;

@@ -9,9 +9,8 @@
 namespace crowdsurf::worker {
 
 TensorTransport::TensorTransport(TensorTransportOptions options, const dht::Identity& identity,
-                                 HostLoop& host, MetricRegistry& metrics, Logger log,
-                                 dht::Relay* relay)
-    : impl_(std::make_shared<Impl>(std::move(options), identity, host, metrics, log, relay)) {}
+                                 HostLoop& host, MetricRegistry& metrics, Logger log)
+    : impl_(std::make_shared<Impl>(std::move(options), identity, host, metrics, log)) {}
 TensorTransport::~TensorTransport() { Stop(); }
 
 void TensorTransport::SetHandlers(TensorHandlers handlers) {
@@ -27,13 +26,13 @@ TensorTransport::Sent TensorTransport::Send(const PeerId& to, const std::string&
 void TensorTransport::Forget(const PeerId& peer) { impl_->Forget(peer); }
 
 TensorTransport::Impl::Impl(TensorTransportOptions options, const dht::Identity& identity,
-                            HostLoop& host, MetricRegistry& metrics, Logger log, dht::Relay* relay)
+                            HostLoop& host, MetricRegistry& metrics, Logger log)
     : options_(std::move(options)),
       identity_(identity),
       host_(host),
       metrics_(metrics),
       log_(log),
-      relay_(relay),
+      relay_(options_.relay),
       credentials_(identity.directory()),
       io_(1),
       work_(asio::make_work_guard(io_)),

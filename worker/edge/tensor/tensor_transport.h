@@ -39,6 +39,8 @@ struct TensorTransportOptions {
   size_t accepted = 1024;
   Duration open_within = Seconds(5);     // from dialling to the peer's Hello
   Duration redial_after = Seconds(0.2);  // after a failure; Sends before that are dropped
+  // Reaches peers that cannot be dialed; outlives the transport. nullptr: nothing does.
+  dht::Relay* relay = nullptr;
 };
 
 struct TensorHandlers {  // on the host thread
@@ -52,10 +54,9 @@ class TensorTransport {
  public:
   enum class Sent : uint8_t { kQueued, kFull, kDown };
 
-  // References outlive the transport, and so does `relay`; nullptr: who cannot be dialed is not
-  // reached.
+  // References outlive the transport.
   TensorTransport(TensorTransportOptions options, const dht::Identity& identity, HostLoop& host,
-                  MetricRegistry& metrics, Logger log, dht::Relay* relay = nullptr);
+                  MetricRegistry& metrics, Logger log);
   ~TensorTransport();  // stops
 
   void SetHandlers(TensorHandlers handlers);  // before Start

@@ -25,7 +25,7 @@ namespace crowdsurf::worker {
 class TensorTransport::Impl : public std::enable_shared_from_this<Impl> {
  public:
   Impl(TensorTransportOptions options, const dht::Identity& identity, HostLoop& host,
-       MetricRegistry& metrics, Logger log, dht::Relay* relay);
+       MetricRegistry& metrics, Logger log);
 
   void SetHandlers(TensorHandlers handlers) { handlers_ = std::move(handlers); }
   Status Start();

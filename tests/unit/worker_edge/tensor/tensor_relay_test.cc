@@ -16,8 +16,8 @@ class Plane {
       : waiter_(waiter), host_(4096, metrics_, Logger()) {
     TensorTransportOptions options;
     options.job = "job";
-    transport_ =
-        std::make_unique<TensorTransport>(options, identity, host_, metrics_, Logger(), relay);
+    options.relay = relay;
+    transport_ = std::make_unique<TensorTransport>(options, identity, host_, metrics_, Logger());
     transport_->SetHandlers(
         {[this](Time, WallTime, const PeerId&, const TensorHeader&, Bytes payload) {
            const std::lock_guard lock(mutex_);
