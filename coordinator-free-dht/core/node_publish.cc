@@ -5,6 +5,22 @@
 
 namespace crowdsurf::dht {
 
+const char* Name(PutResult result) {
+  switch (result) {
+    case PutResult::kPublished:
+      return "published";
+    case PutResult::kTooLarge:
+      return "too_large";
+    case PutResult::kExpired:
+      return "expired";
+    case PutResult::kTooFar:
+      return "too_far";
+    case PutResult::kTooMany:
+      return "too_many";
+  }
+  return "unknown";
+}
+
 PutResult Node::AdmitOwn(WallTime wall, const Key& key, size_t bytes, WallTime expiry) const {
   if (bytes > config_.value_bytes) return PutResult::kTooLarge;
   if (expiry <= wall) return PutResult::kExpired;
