@@ -18,11 +18,7 @@ void ReadArray(ByteReader& in, std::array<uint8_t, kSize>& out) {
 }
 
 void Write(ByteWriter& out, const Record& record) {
-  out.Raw(record.key.view());
-  out.Raw(record.subkey.view());
-  out.U64(record.boot);
-  out.U64(record.sequence);
-  out.I64(record.expiry.nanoseconds());
+  WriteHead(out, record);
   out.Blob(record.value);
   out.Raw(record.public_key);
   out.Raw(record.signature);

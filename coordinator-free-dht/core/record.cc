@@ -11,14 +11,18 @@ PeerId PeerIdOf(const PublicKey& public_key, uint64_t boot) {
   return PeerId(Sha256(writer.bytes()).bytes());
 }
 
+void WriteHead(ByteWriter& out, const Record& record) {
+  out.Raw(record.key.view());
+  out.Raw(record.subkey.view());
+  out.U64(record.boot);
+  out.U64(record.sequence);
+  out.I64(record.expiry.nanoseconds());
+}
+
 Bytes SignedBytes(const Record& record) {
   ByteWriter writer;
   writer.String("crowdsurf dht record 1");
-  writer.Raw(record.key.view());
-  writer.Raw(record.subkey.view());
-  writer.U64(record.boot);
-  writer.U64(record.sequence);
-  writer.I64(record.expiry.nanoseconds());
+  WriteHead(writer, record);
   writer.Raw(record.public_key);
   writer.Blob(record.value);
   return writer.Take();

@@ -1,13 +1,13 @@
 // Record: a signed value with an absolute expiry, one of possibly many subkeys of a key.
 //
-// A key holds one record for each subkey, and the subkey is the PeerId of the owner, so nobody can
-// overwrite another's record and a key works as a small dictionary of who says what (roster,
-// matchmaking). Of two records of one subkey the newer is the one with the higher (sequence,
-// expiry); everything else about a record is fixed by its signature. The expiry is wall time, set
-// by the owner and never moved by a holder. Records are immutable and shared (RecordPtr), because
-// in a simulation thousands of nodes of one process hold the same ones. Differences from hivemind:
-// the subkey is bound to the key that signed, and sequence comes
-// before expiry, so that an owner can shorten the life of its own record. Any thread.
+// A key holds one record for each subkey. The subkey is the PeerId of the owner, so nobody can
+// overwrite another's record. A key works as a small dictionary from owners to values. Of two
+// records of one subkey the newer is the one with the higher (sequence, expiry). The signature
+// fixes everything else. The expiry is wall time. The owner sets it, and no holder moves it.
+// Records are immutable and shared (RecordPtr): thousands of simulated nodes hold the same ones.
+//
+// Differences from hivemind: the subkey is bound to the key that signed. Sequence comes before
+// expiry, so an owner can shorten the life of its own record. Any thread.
 #pragma once
 
 #include <array>
@@ -48,6 +48,8 @@ inline bool Newer(const Record& a, const Record& b) {
   return a.sequence != b.sequence ? a.sequence > b.sequence : a.expiry > b.expiry;
 }
 
+// Writes the fields before the value, in the order of the wire and of the signature.
+void WriteHead(ByteWriter& out, const Record& record);
 // What the signature covers: every field but itself, in fixed order behind a domain string.
 Bytes SignedBytes(const Record& record);
 

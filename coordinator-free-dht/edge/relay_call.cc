@@ -26,10 +26,10 @@ RelayAnswer AnswerOf(const peer::RelayPiece& piece) {
 // ---- asked -------------------------------------------------------------------------------------
 
 AskedCall::AskedCall(RelayCallHost& host, std::shared_ptr<grpc::Channel> channel)
-    : host_(host), stub_(peer::PeerRelay::NewStub(std::move(channel))) {}
+    : RelayCall(host), stub_(peer::PeerRelay::NewStub(std::move(channel))) {}
 
 void AskedCall::Ask(const RelayQuestion& question, OnAnswer done) {
-  self_ = shared_from_this();
+  KeepAlive();
   on_answer_ = std::move(done);
   peer::RelayOpen& open = *out_.mutable_open();
   open.set_endpoint(question.endpoint);
@@ -42,12 +42,6 @@ void AskedCall::Ask(const RelayQuestion& question, OnAnswer done) {
   StartWrite(&out_);
   StartRead(&in_);
   StartCall();
-}
-
-void AskedCall::Read(OnPiece done) {
-  if (ended_) return asio::post(host_.loop, [done = std::move(done)] { done({}); });
-  on_piece_ = std::move(done);
-  StartRead(&in_);
 }
 
 void AskedCall::Write(std::string piece, OnWritten done) {
@@ -79,20 +73,7 @@ void AskedCall::LetGo() {
   if (!std::exchange(ended_, true)) RemoveHold();
 }
 
-void AskedCall::OnReadDone(bool ok) {
-  asio::post(host_.loop, [self = shared_from_this(), ok] { self->TakeRead(ok); });
-}
-void AskedCall::OnWriteDone(bool ok) {
-  asio::post(host_.loop, [self = shared_from_this(), ok] { self->TakeWritten(ok); });
-}
-void AskedCall::OnDone(const grpc::Status&) {
-  asio::post(host_.loop, [&host = host_, self = shared_from_this()]() mutable {
-    self->LetGo();
-    self->self_ = nullptr;
-    self = nullptr;  // its channel may go with it: not on a thread of gRPC's
-    host.on_released();
-  });
-}
+void AskedCall::OnDone(const grpc::Status&) { PostRelease(&AskedCall::LetGo); }
 
 void AskedCall::TakeRead(bool ok) {
   if (on_answer_) {
@@ -128,7 +109,7 @@ void AskedCall::TakeWritten(bool ok) {
 // ---- served ------------------------------------------------------------------------------------
 
 void ServedCall::Serve(std::function<void(RelayQuestion)> on_open, std::function<void()> on_gone) {
-  self_ = shared_from_this();
+  KeepAlive();
   on_open_ = std::move(on_open);
   on_gone_ = std::move(on_gone);
   StartRead(&in_);
@@ -155,7 +136,7 @@ void ServedCall::TakeOpening(bool ok) {
 
 void ServedCall::Answer(RelayAnswer answer, OnWritten done) {
   on_gone_ = nullptr;
-  if (finished_) {
+  if (ended_) {
     if (done) asio::post(host_.loop, [done = std::move(done)] { done(false); });
     return;
   }
@@ -165,18 +146,12 @@ void ServedCall::Answer(RelayAnswer answer, OnWritten done) {
     StartWrite(&out_);
     return;
   }
-  finished_ = true;
+  ended_ = true;
   StartWriteAndFinish(&out_, grpc::WriteOptions(), grpc::Status::OK);
 }
 
-void ServedCall::Read(OnPiece done) {
-  if (finished_) return asio::post(host_.loop, [done = std::move(done)] { done({}); });
-  on_piece_ = std::move(done);
-  StartRead(&in_);
-}
-
 void ServedCall::Write(std::string piece, OnWritten done) {
-  if (finished_) return asio::post(host_.loop, [done = std::move(done)] { done(false); });
+  if (ended_) return asio::post(host_.loop, [done = std::move(done)] { done(false); });
   on_written_ = std::move(done);
   out_.set_data(std::move(piece));
   StartWrite(&out_);
@@ -192,29 +167,19 @@ void ServedCall::Abort() {
 }
 
 void ServedCall::FinishOnce(const grpc::Status& status) {
-  if (!std::exchange(finished_, true)) Finish(status);
+  if (!std::exchange(ended_, true)) Finish(status);
 }
 
-void ServedCall::OnReadDone(bool ok) {
-  asio::post(host_.loop, [self = shared_from_this(), ok] { self->TakeRead(ok); });
-}
-void ServedCall::OnWriteDone(bool ok) {
-  asio::post(host_.loop, [self = shared_from_this(), ok] {
-    if (const auto done = std::exchange(self->on_written_, nullptr)) done(ok);
-  });
-}
 void ServedCall::OnCancel() {
   asio::post(host_.loop, [self = shared_from_this()] {
     if (const auto gone = std::exchange(self->on_gone_, nullptr)) gone();
     self->FinishOnce(grpc::Status::CANCELLED);
   });
 }
-void ServedCall::OnDone() {
-  asio::post(host_.loop, [&host = host_, self = shared_from_this()]() mutable {
-    self->self_ = nullptr;
-    self = nullptr;
-    host.on_released();
-  });
+void ServedCall::OnDone() { PostRelease(nullptr); }
+
+void ServedCall::TakeWritten(bool ok) {
+  if (const auto done = std::exchange(on_written_, nullptr)) done(ok);
 }
 
 void ServedCall::TakeRead(bool ok) {

@@ -27,71 +27,96 @@ struct RelayCallHost {
   std::function<void()> on_released;  // a call is gone for good; on the relay's thread
 };
 
-class AskedCall : public RelayLeg,
-                  public grpc::ClientBidiReactor<peer::RelayPiece, peer::RelayPiece>,
-                  public std::enable_shared_from_this<AskedCall> {
+// What both sides share: one read and one write, and the way from gRPC's threads to the relay's.
+// Call has TakeRead and TakeWritten, which run on the relay's thread.
+template <class Call, class Reactor>
+class RelayCall : public RelayLeg, public Reactor, public std::enable_shared_from_this<Call> {
+ public:
+  void Read(OnPiece done) override {
+    if (ended_) return asio::post(host_.loop, [done = std::move(done)] { done({}); });
+    on_piece_ = std::move(done);
+    this->StartRead(&in_);
+  }
+
+ protected:
+  explicit RelayCall(RelayCallHost& host) : host_(host) {}
+
+  void KeepAlive() { self_ = this->shared_from_this(); }
+  // gRPC has let go. `before` runs first.
+  void PostRelease(void (Call::*before)()) {
+    asio::post(host_.loop, [&host = host_, before, self = this->shared_from_this()]() mutable {
+      if (before != nullptr) (self.get()->*before)();
+      self->self_ = nullptr;
+      self = nullptr;  // its channel may go with it: not on a thread of gRPC's
+      host.on_released();
+    });
+  }
+  void OnReadDone(bool ok) override {
+    asio::post(host_.loop, [self = this->shared_from_this(), ok] { self->TakeRead(ok); });
+  }
+  void OnWriteDone(bool ok) override {
+    asio::post(host_.loop, [self = this->shared_from_this(), ok] { self->TakeWritten(ok); });
+  }
+
+  RelayCallHost& host_;
+  peer::RelayPiece in_, out_;
+  OnPiece on_piece_;
+  OnWritten on_written_;
+  bool ended_ = false;
+
+ private:
+  std::shared_ptr<Call> self_;
+};
+
+class AskedCall
+    : public RelayCall<AskedCall, grpc::ClientBidiReactor<peer::RelayPiece, peer::RelayPiece>> {
  public:
   using OnAnswer = std::function<void(RelayAnswer)>;  // once; kUnreachable also when the call ends
   AskedCall(RelayCallHost& host, std::shared_ptr<grpc::Channel> channel);
 
   void Ask(const RelayQuestion& question, OnAnswer done);
-  void Read(OnPiece done) override;
   void Write(std::string piece, OnWritten done) override;
   void End() override;
   void Abort() override;
 
  private:
-  void OnReadDone(bool ok) override;
-  void OnWriteDone(bool ok) override;
+  friend class RelayCall;
   void OnDone(const grpc::Status& status) override;
   void TakeRead(bool ok);
   void TakeWritten(bool ok);
   void LetGo();
 
-  RelayCallHost& host_;
   const std::unique_ptr<peer::PeerRelay::Stub> stub_;
   grpc::ClientContext context_;
-  peer::RelayPiece in_, out_;
   OnAnswer on_answer_;
-  OnPiece on_piece_;
-  OnWritten on_written_;
-  bool writing_ = false, write_waits_ = false, ended_ = false;
+  bool writing_ = false, write_waits_ = false;
   std::string waiting_;  // piece to write when the opening is out
-  std::shared_ptr<AskedCall> self_;
 };
 
-class ServedCall : public RelayLeg,
-                   public grpc::ServerBidiReactor<peer::RelayPiece, peer::RelayPiece>,
-                   public std::enable_shared_from_this<ServedCall> {
+class ServedCall
+    : public RelayCall<ServedCall, grpc::ServerBidiReactor<peer::RelayPiece, peer::RelayPiece>> {
  public:
-  explicit ServedCall(RelayCallHost& host) : host_(host) {}
+  explicit ServedCall(RelayCallHost& host) : RelayCall(host) {}
 
   // Waits for the opening piece. on_gone: the asker has gone, before it was answered.
   void Serve(std::function<void(RelayQuestion)> on_open, std::function<void()> on_gone);
   // kFound: `done` is called when it is on its way (false: the asker has gone); else ends the call.
   void Answer(RelayAnswer answer, OnWritten done);
-  void Read(OnPiece done) override;
   void Write(std::string piece, OnWritten done) override;
   void End() override;
   void Abort() override;
 
  private:
-  void OnReadDone(bool ok) override;
-  void OnWriteDone(bool ok) override;
+  friend class RelayCall;
   void OnCancel() override;
   void OnDone() override;
   void TakeRead(bool ok);
+  void TakeWritten(bool ok);
   void TakeOpening(bool ok);
   void FinishOnce(const grpc::Status& status);
 
-  RelayCallHost& host_;
-  peer::RelayPiece in_, out_;
   std::function<void(RelayQuestion)> on_open_;
   std::function<void()> on_gone_;
-  OnPiece on_piece_;
-  OnWritten on_written_;
-  bool finished_ = false;
-  std::shared_ptr<ServedCall> self_;
 };
 
 }  // namespace crowdsurf::dht
