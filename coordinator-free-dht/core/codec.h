@@ -1,9 +1,9 @@
 // Codec: Message <-> bytes.
 //
 // One version byte, one kind byte, the id, then the fields in order through the bounded ByteReader.
-// Rejects instead of repairing: a wrong version, kind, count, length, a bool that is neither 0 nor
-// 1 or a single byte too many gives no message, and the caller counts and drops it. Allocation is
-// bounded by the input's own length. Pure. Any thread.
+// It rejects instead of repairing. A wrong version, kind, count or length gives no message. So does
+// a bool that is neither 0 nor 1, or a single byte too many. The caller counts and drops it. The
+// input's own length bounds the allocation. Pure. Any thread.
 #pragma once
 
 #include <optional>

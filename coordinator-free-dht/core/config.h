@@ -70,8 +70,8 @@ struct NodeConfig {
   Duration sweep = Seconds(5);                // expired records are dropped at this rhythm
 
   // What one sender may ask for (source_limiter.h). An honest one asks about once a second when
-  // idle; a holder of the roster pushes 100 records a second to each watcher at 100 members,
-  // several hundred in a small job that averages many times a second; a newcomer is handed full
+  // idle. A holder of the roster pushes 100 records a second to each watcher at 100 members. It
+  // pushes several hundred in a small job that averages often. A newcomer is handed full
   // keys (512 records) at once. At the limit a sender costs us about a twentieth of a core.
   double source_rate = 2000;     // requests and records a second
   double source_burst = 16'384;  // tokens of a full bucket

@@ -37,7 +37,7 @@
 
 namespace crowdsurf::dht {
 
-// Who this node is. `public_key` and `boot` must give `contact.id` (PeerIdOf): CHECKed.
+// The identity of this node. `public_key` and `boot` must give `contact.id` (PeerIdOf): CHECKed.
 struct Self {
   Contact contact;
   PublicKey public_key{};

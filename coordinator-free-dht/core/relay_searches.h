@@ -1,16 +1,15 @@
 // RelaySearches: how a way to an agent that cannot be dialed is found, hop by hop.
 //
-// Who cannot dial an end asks its neighbours (core/relay_paths.h); each of them dials it, if it has
-// proved who listens there, which it does first, and after a short head start asks its own
-// neighbours but the asker, too. The first who connects answers; what is joined that way is the
-// connection, and everybody on it remembers the neighbour that it went through. A search carries a
-// random number, so that nobody works on it twice, and at most RelayConfig::hops. Each agent that
-// says no gives a reason, the strongest of those it got: death only from somebody who had met the
-// peer.
+// An agent that cannot dial an end asks its neighbours (core/relay_paths.h). Each of them proves
+// which peer listens there and dials it. After a short head start it asks its own neighbours, too,
+// but not the asker. The first agent that connects answers. The connection is joined on that way,
+// and every agent on it remembers the neighbour that it goes through. A search has a random number,
+// so nobody works on it twice, and at most RelayConfig::hops. An agent that says no gives the
+// strongest reason that it got. Only an agent that met the peer may say that it is dead.
 //
-// Inputs in, actions out; pure, single sequence. The owner dials, asks and joins, and tells how it
-// went; whatever an action has started for a question is to be dropped when that question is
-// joined or answered no. Cost: O(neighbours) a search. Bounds: RelayConfig, each with a counter.
+// Inputs in, actions out; pure, single sequence. The owner dials, asks and joins, and reports the
+// result. When a question is joined or answered no, the owner drops all that an action started for
+// it. Cost: O(neighbours) a search. Bounds: RelayConfig, each with a counter.
 #pragma once
 
 #include <cstdint>

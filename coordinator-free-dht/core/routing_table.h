@@ -1,11 +1,11 @@
 // RoutingTable: the peers a node knows, more of them the nearer they are.
 //
 // Bucket i holds peers whose ids share exactly i leading bits with ours (Kademlia 2.2). Only peers
-// that answered a request enter; a full bucket never gives up a peer that answers: newcomers wait
-// in a bounded replacement cache and its longest silent member is to be pinged. Differences from
-// the paper: the k peers nearest to ourselves are always kept, whatever their bucket's size (the
-// irregular split of 2.4), so that lookups find the true k nearest; a wait list is bounded; each
-// contact has a round-trip estimate. Owned by Node; single sequence. About 150 bytes a contact.
+// that answered a request enter. A full bucket keeps each peer that answers. Newcomers wait in a
+// bounded replacement cache, and the longest silent member is to be pinged. Differences from the
+// paper: the k peers nearest to ourselves are always kept, whatever their bucket's size (the
+// irregular split of 2.4). Lookups therefore find the true k nearest. A wait list is bounded, and
+// each contact has a round-trip estimate. Owned by Node; single sequence. About 150 bytes each.
 #pragma once
 
 #include <map>
@@ -51,8 +51,9 @@ class RoutingTable {
   // Forgets `id` at once, in bucket and wait list. True when it was in a bucket.
   bool Remove(const PeerId& id);
 
-  // Who came into a bucket from its wait list since the last call: it answered once, a while ago,
-  // and is to be asked whether it lives. At most one for each contact that was dropped or removed.
+  // The peers that came into a bucket from its wait list since the last call. Each answered once, a
+  // while ago, and is to be asked whether it lives. At most one for each contact that was dropped
+  // or removed.
   std::vector<PeerId> TakePromoted() { return std::exchange(promoted_, {}); }
 
   bool Contains(const PeerId& id) const { return Find(id).has_value(); }

@@ -1,9 +1,9 @@
 // Certificate: how a peer's certificate is judged, in one place for gRPC and tensor connections.
 //
-// A peer is of our job when its certificate chains to the job's CA (ca.pem), is valid now, carries
-// an Ed25519 key, the name peer.crowdsurf (addresses change, so no address is certified) and, where
-// the job is given, the URI crowdsurf://JOB/...: a CA of the user's own may serve several jobs.
-// Pure but for the clock. Any thread.
+// A peer is of our job when its certificate chains to the job's CA (ca.pem) and is valid now. It
+// carries an Ed25519 key and the name peer.crowdsurf: addresses change, so none is certified. Where
+// the job is given, it carries the URI crowdsurf://JOB/..., because a user's CA may serve several
+// jobs. Pure but for the clock. Any thread.
 #pragma once
 
 #include <string>

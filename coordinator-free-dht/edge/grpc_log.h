@@ -1,8 +1,8 @@
 // gRPC's own log: handed on to ours, and read for the one thing that gRPC tells nowhere else.
 //
-// A connection that fails before its certificate is judged (no TLS, TLS 1.2, no certificate, cut
-// off, too slow) shows neither in an interceptor nor in channelz; the server only writes a line at
-// level debug. We take that line, by the file it comes from and its first words (gRPC 1.51, which
+// A connection may fail before its certificate is judged: no TLS, TLS 1.2, no certificate, cut off,
+// too slow. No interceptor sees it, and channelz does not. The server only writes a line at level
+// debug. We take that line, by the file it comes from and its first words (gRPC 1.51, which
 // both supported systems ship; tests/end-to-end/strangers_test.py turns red should they change).
 // For the whole process, any thread.
 #pragma once

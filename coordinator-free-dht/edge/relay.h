@@ -1,14 +1,14 @@
 // Relay: connections with agents that this one may not dial, carried by the neighbours between.
 //
-// A firewall may let an agent dial its neighbours of a tree only. Transports dial as ever; when
-// that fails they ask here, and what they get is a connection whose bytes the neighbours hand on,
-// over the call PeerRelay.Carry of their peer ports: mutual TLS at each hop, which lets in agents
-// of the job and nobody else. What is carried keeps the TLS of its two ends. Who is asked and what
-// is believed: core/relay_searches.h, core/relay_paths.h; here are the bytes.
+// A firewall may let an agent dial its neighbours of a tree only. Transports dial as ever. When
+// that fails they ask here and get a connection whose bytes the neighbours hand on, over the call
+// PeerRelay.Carry of their peer ports. Mutual TLS at each hop lets in agents of the job alone. The
+// carried bytes keep the TLS of their two ends. core/relay_searches.h decides which agent is asked,
+// and core/relay_paths.h decides what is believed. Here are the bytes.
 //
 // Two ways in. gRPC's dials come to a loopback port and say CONNECT with a secret of this process;
 // other rooms call Connect and get a socket. Each carried connection holds at most one piece of
-// 64 KiB a direction, and reads the next when that is written, so a slow reader slows the writer.
+// 64 KiB a direction. It reads the next when that is written, so a slow reader slows the writer.
 // A hop that dies cuts what it carries; both ends see a closed connection and dial again.
 // Nothing is asked, dialed or carried where every dial succeeds. Threads: one of its own; every
 // public method from any, none blocks but Stop. Bounds: RelayConfig and kRelay... below, counted.
@@ -87,7 +87,7 @@ class Relay {
   void OnProved(const Contact& end);
   // An own dial of `endpoint` that nobody carried failed. kRefused: nobody listens there.
   void OnUnproved(const std::string& endpoint, DownEvidence evidence);
-  // Who proves the ends of `port`, as RelayOptions::prove_peer; nullptr: nobody any more.
+  // Sets the prover of the ends of `port`, as RelayOptions::prove_peer; nullptr: nobody any more.
   void SetProver(RelayPort port, std::function<void(const Contact& end)> prover);
   bool Via(const Contact& to) const;
   AfterFailure OnDialFailed(const Contact& to, DownEvidence evidence);

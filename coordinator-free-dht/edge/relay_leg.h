@@ -1,9 +1,9 @@
 // RelayLeg: one side of a carried connection, and RelayPipe, which joins two of them.
 //
 // A leg is a socket (the end, or the transport at the entrance) or a gRPC call to or from a
-// neighbour (edge/relay_call.h). At most one Read and one Write are under way on a leg, and the
-// pipe reads from one side only when the other has taken what was read before: that is all its flow
-// control, and its bound. Private to edge/relay*. Everything on the relay's thread; callbacks are
+// neighbour (edge/relay_call.h). At most one Read and one Write are under way on a leg. The pipe
+// reads from one side only when the other has taken the piece before. That is its flow control and
+// its bound. Private to edge/relay*. Everything on the relay's thread; callbacks are
 // called from its loop, never from inside Read or Write, and not after Abort.
 #pragma once
 

@@ -1,8 +1,8 @@
 // PeerTransport: the one gRPC server of an agent and its streams to other peers.
 //
-// A bidi stream `Exchange` joins a pair of peers; the first envelope each way is Hello{boot,
-// endpoint}, from which, with the public key of the certificate that mutual TLS proved, each side
-// computes the other's PeerId. Then envelopes of two channels flow: DHT and WORKER. Opened on first
+// A bidi stream `Exchange` joins a pair of peers. The first envelope each way is Hello{boot,
+// endpoint}. From it and the public key that mutual TLS proved, each side computes the other's
+// PeerId. Then envelopes of two channels flow: DHT and WORKER. Opened on first
 // Send, kept until least recently used of too many, kept alive by HTTP/2 pings. Whatever arrives is
 // posted to the host loop; the host's mailbox full means dropped and counted, never blocked.
 // A peer that cannot be dialed is looked for through the neighbours (edge/relay.h), and its stream
@@ -87,8 +87,8 @@ class PeerTransport {
   std::string endpoint() const;
 
   // Queues `body` for a peer, dialing `peer.endpoint` when there is no stream. With an id of none,
-  // whoever answers at the endpoint gets it. Never blocks. False (counted) when the queue is full,
-  // the body too large, or the transport is stopped.
+  // the peer that answers at the endpoint gets it. Never blocks. False (counted) when the queue is
+  // full, the body too large, or the transport is stopped.
   bool Send(const Contact& peer, ChannelKind kind, Bytes body);
 
   // Connections with peers that may not be dialed; other rooms' transports ask it, too.
