@@ -150,6 +150,23 @@ TEST(ExchangesTest, ARequestCostsATokenAndOneForEachRecord) {
   EXPECT_TRUE(limited(asker));
 }
 
+TEST(ExchangesTest, ExpiredRecordsAndSubscriptionsAreDropped) {
+  LoneNode lone;
+  LoneNode::Player& peer = lone.Add();
+  peer.silent = true;
+  for (int round = 0; round < 2; ++round) {
+    lone.Say(peer, StoreRequest{{lone.Signed(peer, kRoster, 1, Seconds(3))}});
+    EXPECT_EQ(lone.node().store().records(), 1u);
+    lone.Run(Seconds(10));
+    EXPECT_EQ(lone.node().store().records(), 0u) << round;
+  }
+  const size_t before = lone.node().MemoryBytes();
+  lone.Say(peer, WatchRequest{kRoster, Seconds(3), {}});
+  EXPECT_GT(lone.node().MemoryBytes(), before);
+  lone.Run(Seconds(10));
+  EXPECT_EQ(lone.node().MemoryBytes(), before);
+}
+
 TEST(ExchangesTest, HeldRecordsThatNobodyRenewsAreRepublishedAboutEveryMinute) {
   LoneNode lone;
   LoneNode::Player& holder = lone.Meet();
@@ -168,9 +185,27 @@ TEST(ExchangesTest, HeldRecordsThatNobodyRenewsAreRepublishedAboutEveryMinute) {
   EXPECT_EQ(stores[0].second.records.size(), 1u);
   Time before = renewed;
   for (const auto& [at, store] : stores) {
-    EXPECT_GE(at - before, NodeConfig().republish - Seconds(0.1));
+    EXPECT_GE(at - before, Seconds(59.9));
     before = at;
   }
+}
+
+TEST(ExchangesTest, AQuarterOfTheKeysIsRepublishedAtATime) {
+  LoneNode lone;
+  lone.Meet();
+  LoneNode::Player& owner = lone.Add();
+  owner.silent = true;
+  std::vector<RecordPtr> records;
+  for (int i = 0; i < 120; ++i) {
+    records.push_back(lone.Signed(owner, KeyOf(std::to_string(i)), 1, Seconds(3600)));
+  }
+  lone.Say(owner, StoreRequest{records});
+  lone.Run(Seconds(59.9));
+  EXPECT_TRUE(lone.SentOf<StoreRequest>().empty());
+  lone.Run(Seconds(5.2));
+  const size_t first = lone.SentOf<StoreRequest>().size();
+  EXPECT_GE(first, 20u) << "30 of 120, more or less";
+  EXPECT_LE(first, 45u);
 }
 
 TEST(ExchangesTest, ANewcomerNearAKeyGetsItsRecordsFromTheTwoNearestHolders) {

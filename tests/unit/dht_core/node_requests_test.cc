@@ -99,9 +99,10 @@ TEST_F(WatchTest, ItIsRenewedEveryTenSecondsWithWhatIsKnown) {
   lone_.Run(Seconds(34));
   const auto asked = Asked(peer);
   ASSERT_EQ(asked.size(), 4u);
+  EXPECT_EQ(asked[0].first, start) << "it waits for no lookup";
   for (size_t i = 0; i < asked.size(); ++i) {
     EXPECT_NEAR((asked[i].first - start).seconds(), 10.0 * static_cast<double>(i), 0.02);
-    EXPECT_EQ(asked[i].second.life, NodeConfig().watch_life);
+    EXPECT_EQ(asked[i].second.life, Seconds(30));
     const std::vector<Have>& have = asked[i].second.have;
     ASSERT_EQ(have.size(), i == 0 ? 0u : 1u);
     if (!have.empty()) {
@@ -148,6 +149,52 @@ TEST_F(WatchTest, TheThreeNearestPushAndTheNextOneWhenOneOfThemIsSlow) {
   lone_.Run(Milliseconds(20));
   ASSERT_EQ(lone_.updates.size(), 1u);
   EXPECT_TRUE(lone_.updates[0].synced);
+}
+
+TEST_F(WatchTest, ItMovesToNearerPeersAndEndsByItselfAtTheOthers) {
+  const PeerId self = lone_.node().self().id;
+  std::vector<Contact> far, near;
+  const auto meet = [&](std::vector<Contact>& group, bool nearer) {
+    const LoneNode::Player& player =
+        lone_.AddWhere([&](const PeerId& id) { return Closer(kRoster, id, self) == nearer; });
+    group.push_back(player.contact);
+    lone_.Say(player, FindRequest{kRoster, false});
+    lone_.Run(Milliseconds(2));
+  };
+  const auto asked = [&](const Contact& contact) {
+    return lone_.SentOf<WatchRequest>(&contact).size();
+  };
+  for (int i = 0; i < 3; ++i) meet(far, false);
+  lone_.Watch(kRoster);
+  lone_.Run(Seconds(5));
+  for (const Contact& contact : far) EXPECT_EQ(asked(contact), 1u);
+  for (int i = 0; i < 3; ++i) meet(near, true);
+  for (const Contact& contact : near) EXPECT_EQ(asked(contact), 1u) << "at once";
+  lone_.Run(Seconds(41));
+  for (const Contact& contact : far) EXPECT_EQ(asked(contact), 1u) << "not renewed";
+  for (const Contact& contact : near) EXPECT_EQ(asked(contact), 5u);
+}
+
+TEST_F(WatchTest, ItKnowsOnlyAsManyOwnersAsAKeyMayHave) {
+  NodeConfig config;
+  config.key_records = 2;
+  LoneNode lone(config);
+  LoneNode::Player& peer = lone.Meet();
+  lone.Watch(kRoster);
+  std::vector<RecordPtr> records;
+  for (int i = 0; i < 3; ++i) {
+    records.push_back(lone.Signed(lone.Add(), kRoster, 1, Seconds(60)));
+  }
+  lone.Say(peer, WatchPush{records}, 0);
+  records[0] = lone.Signed(lone.Add(), kRoster, 2, Seconds(60));
+  lone.Say(peer, WatchPush{records}, 0);
+  size_t told = 0;
+  for (const WatchUpdate& update : lone.updates) told += update.records.size();
+  EXPECT_EQ(told, 2u);
+  lone.answer = [&](const Contact&, const LoneNode::Body&) { return FindReply{{}, records}; };
+  lone.Get(kRoster, 0);
+  lone.Run(Milliseconds(5));
+  EXPECT_EQ(lone.gets.at(0).records.size(), 2u);
 }
 
 TEST_F(WatchTest, ItsEndIsToldToThoseThatPushAndWhatTheyPushAfterwardsIsUnwanted) {
@@ -315,6 +362,41 @@ TEST(UpkeepTest, ANodeLooksItselfUpEverLessOftenAndEachBucketEveryTenMinutes) {
   EXPECT_LE(others[0].first, 676.0);
   EXPECT_EQ(CommonPrefix(others[0].second, lone.point()),
             CommonPrefix(PointOf(peer.contact.id), lone.point()));
+}
+
+TEST(UpkeepTest, BeyondTheBoundOfOpenRequestsNothingIsSent) {
+  NodeConfig config;
+  config.requests_in_flight = 1;
+  LoneNode lone(config);
+  lone.Do([&](Node& node, Actions& out) {
+    node.AddSeeds(lone.now(), lone.wall(), {"a:1", "b:1"}, out);
+  });
+  ASSERT_EQ(lone.sent.size(), 1u);
+  EXPECT_EQ(lone.Count("crowdsurf_dht_requests_shed_total"), 1);
+  EXPECT_EQ(lone.Count("crowdsurf_dht_requests_total"), 1);
+  lone.Say(lone.Add(), FindRequest{kRoster, false});
+  EXPECT_EQ(lone.sent.size(), 2u) << "the answer, and no ping";
+  EXPECT_EQ(lone.Count("crowdsurf_dht_requests_shed_total"), 2);
+  lone.Run(Seconds(60));
+  size_t of_b = 0;
+  for (const LoneNode::Sent& sent : lone.sent) of_b += sent.to.endpoint == "b:1";
+  EXPECT_GT(of_b, 0u) << "it was retried";
+}
+
+TEST(UpkeepTest, ASeedThatNeitherAnswersNorRefusesIsGivenUpAndRetried) {
+  LoneNode lone;
+  const Time start = lone.now();
+  lone.Do([&](Node& node, Actions& out) { node.AddSeeds(lone.now(), lone.wall(), {"a:1"}, out); });
+  lone.Get(kRoster, 0);
+  lone.Run(Milliseconds(2029));
+  EXPECT_TRUE(lone.gets.empty());
+  lone.Run(Milliseconds(2));
+  EXPECT_EQ(lone.gets.size(), 1u) << "two seconds and 30 ms";
+  EXPECT_EQ(lone.Count("crowdsurf_dht_requests_slow_total"), 0) << "nobody else is asked instead";
+  EXPECT_EQ(lone.Count("crowdsurf_dht_requests_failed_total"), 1);
+  lone.Run(Milliseconds(101));
+  ASSERT_EQ(lone.sent.size(), 2u);
+  EXPECT_GE(lone.sent[1].at - start, Milliseconds(2080));
 }
 
 TEST(UpkeepTest, SeedsAreAskedByAddressAndSearchesWaitForTheirFirstAnswer) {

@@ -81,6 +81,17 @@ TEST_F(SubscriptionsTest, TheyAreBoundedPerKeyPerWatcherAndInAll) {
   EXPECT_FALSE(Add(kA, 4));
 }
 
+TEST_F(SubscriptionsTest, TheKeysOfAWatcherAreCountedDownOneByOne) {
+  config_.watchers = 100;
+  EXPECT_TRUE(Add(kA, 1));
+  EXPECT_TRUE(Add(kB, 1));
+  for (int i = 0; i < 3; ++i) {
+    subscriptions_.Remove(kA, Peer(1).id);
+    EXPECT_TRUE(Add(kA, 1)) << i;
+    EXPECT_FALSE(Add(kC, 1)) << i;
+  }
+}
+
 TEST_F(SubscriptionsTest, AWatcherThatIsGoneWatchesNothing) {
   Add(kA, 1);
   Add(kA, 2);
