@@ -110,6 +110,46 @@ TEST(ExchangesTest, AChangeIsPushedToEveryWatcherButItsSourceUntilItLeaves) {
   EXPECT_EQ(lone.Count("crowdsurf_dht_pushes_total"), 1);
 }
 
+TEST(ExchangesTest, AWatcherThatHoldsTheKeyItselfIsPushedToByTheNearestHolderOnly) {
+  NodeConfig config;
+  config.k = 3;
+  LoneNode lone(config);
+  const PeerId self = lone.node().self().id;
+  std::vector<Contact> nearer;
+  for (int i = 0; i < 3; ++i) {
+    const LoneNode::Player& player =
+        lone.AddWhere([&](const PeerId& id) { return Closer(kRoster, id, self); });
+    nearer.push_back(player.contact);
+    lone.Say(player, FindRequest{kRoster, false});
+    lone.Run(Milliseconds(2));
+  }
+  ASSERT_EQ(lone.node().contacts(), 3u);
+  std::sort(nearer.begin(), nearer.end(),
+            [](const Contact& a, const Contact& b) { return Closer(kRoster, a.id, b.id); });
+  LoneNode::Player& source = lone.Add();
+  source.silent = true;
+  const auto pushed = [&](uint64_t sequence) {
+    lone.sent.clear();
+    lone.Say(source, StoreRequest{{lone.Signed(source, kRoster, sequence, Seconds(600))}});
+    std::vector<size_t> out;
+    for (const Contact& contact : nearer) out.push_back(lone.SentOf<WatchPush>(&contact).size());
+    return out;
+  };
+  const auto renew = [&] {
+    for (const Contact& contact : nearer) {
+      lone.Say({contact, {}, false}, WatchRequest{kRoster, Seconds(30), {}});
+    }
+  };
+  renew();
+  EXPECT_THAT(pushed(1), testing::ElementsAre(1, 1, 1)) << "its writer may not know them yet";
+  for (int i = 0; i < 3; ++i) {
+    lone.Run(Seconds(20));
+    renew();
+  }
+  // With this node, the two nearest hold it: they have it from its writer.
+  EXPECT_THAT(pushed(2), testing::ElementsAre(0, 0, 1));
+}
+
 TEST(ExchangesTest, MessagesOfNobodyAreCountedAndDropped) {
   LoneNode lone;
   LoneNode::Player from = lone.Add();

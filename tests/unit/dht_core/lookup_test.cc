@@ -183,5 +183,21 @@ TEST(LookupTest, HopsAreTheLongestChainToAnAnswer) {
   EXPECT_EQ(lookup.hops(), 2) << "it told nothing";
 }
 
+TEST(LookupTest, ItIsNotOverBeforeThoseThatItMayAskHaveAnswered) {
+  Rng rng(10);
+  NodeConfig config;
+  config.queries_per_lookup = 2;
+  Lookup lookup(KeyOf("x"), RandomPeer(rng), config, RandomContacts(5, rng));
+  EXPECT_FALSE(lookup.Done());
+  std::vector<Contact> asked;
+  while (const auto contact = lookup.Next()) asked.push_back(*contact);
+  ASSERT_EQ(asked.size(), 2u);
+  EXPECT_FALSE(lookup.Done());
+  lookup.OnSuccess(asked[0].id, {});
+  EXPECT_FALSE(lookup.Done()) << "no more may be asked, but one may still answer";
+  lookup.OnFailure(asked[1].id);
+  EXPECT_TRUE(lookup.Done());
+}
+
 }  // namespace
 }  // namespace crowdsurf::dht

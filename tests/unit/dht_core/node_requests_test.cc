@@ -399,6 +399,25 @@ TEST(UpkeepTest, ASeedThatNeitherAnswersNorRefusesIsGivenUpAndRetried) {
   EXPECT_GE(lone.sent[1].at - start, Milliseconds(2080));
 }
 
+TEST(UpkeepTest, APeerThatOnlyTheSeedKnowsIsAsked) {
+  LoneNode lone;
+  const std::string seed = lone.Add().contact.endpoint;
+  const Contact stranger = lone.Add().contact;
+  std::vector<Contact> named;
+  lone.answer = [&](const Contact&, const LoneNode::Body& request) {
+    const bool probe = lone.sent.back().to.id.none();
+    return probe ? std::optional<LoneNode::Body>(FindReply{named, {}}) : LoneNode::Agree(request);
+  };
+  lone.Do([&](Node& node, Actions& out) { node.AddSeeds(lone.now(), lone.wall(), {seed}, out); });
+  lone.Run(Seconds(5));
+  EXPECT_EQ(lone.node().contacts(), 1u);
+  EXPECT_TRUE(lone.SentOf<FindRequest>(&stranger).empty());
+  named = {stranger};
+  lone.Run(Seconds(100));  // the seed is asked again
+  EXPECT_FALSE(lone.SentOf<FindRequest>(&stranger).empty());
+  EXPECT_EQ(lone.node().contacts(), 2u);
+}
+
 TEST(UpkeepTest, SeedsAreAskedByAddressAndSearchesWaitForTheirFirstAnswer) {
   LoneNode lone;
   const std::string own = lone.node().self().endpoint;

@@ -392,5 +392,40 @@ TEST(RelaySearchesTest, InAMeshAFewNeighboursAreAskedAtATime) {
   EXPECT_EQ(carried, 2) << "who lost the race carries nothing";
 }
 
+TEST(RelaySearchesTest, TheEndOfADialConcernsOnlySearchesOfItsAddress) {
+  World world(4);
+  world.Link(0, 1);
+  world.Link(1, 2);
+  world.Link(1, 3);
+  world.dial = [](size_t, size_t) { return Dialed::kSilent; };
+  world.Want(0, 2);
+  world.Want(0, 3);
+  World::Node& middle = *world.all[1];
+  const auto end = [&](size_t of) {
+    RelayActions out;
+    middle.searches.OnProof(world.now, End(of), DownEvidence::kUnreachable, out);
+    return middle.metrics.refused_unproved.value();
+  };
+  EXPECT_EQ(end(9), 0);
+  EXPECT_EQ(end(2), 1);
+  EXPECT_EQ(end(2), 1) << "that dial has ended";
+  EXPECT_TRUE(middle.searches.proving());
+  EXPECT_EQ(end(3), 2);
+  EXPECT_FALSE(middle.searches.proving());
+}
+
+TEST(RelaySearchesTest, ARouteWhoseNeighbourIsSilentIsForgottenByThoseBetween) {
+  World world(4);
+  world.LinkChain();
+  EXPECT_TRUE(world.Joined(0, world.Want(0, 3)));
+  EXPECT_EQ(world.all[1]->paths.Route(End(3)), Peer(2));
+  world.dial = [](size_t, size_t) { return Dialed::kSilent; };
+  const uint64_t id = world.Want(0, 3);
+  EXPECT_EQ(world.all[1]->paths.Route(End(3)), Peer(2));
+  world.Pass(4.1);
+  EXPECT_TRUE(world.all[0]->no.contains(id));
+  EXPECT_EQ(world.all[1]->paths.Route(End(3)), std::nullopt);
+}
+
 }  // namespace
 }  // namespace crowdsurf::dht
