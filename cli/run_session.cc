@@ -212,6 +212,9 @@ void Session::TellRecord() {
         record_.Ended(at, event.pod);
         line += "ended: " + event.detail;
         break;
+      case ClusterEvent::Kind::kLeft:  // as it was told to
+        record_.Ended(at, event.pod);
+        continue;
       case ClusterEvent::Kind::kTold:
         // What the operator says of one worker repeats what the market did to it.
         if (event.type == controller::EventType::kNormal &&

@@ -32,11 +32,12 @@ struct LocalClusterOptions {
 
 // Something that happened, for the screen and the report.
 struct ClusterEvent {
-  enum class Kind { kCreated, kReady, kNoticed, kTaken, kHung, kEnded, kTold };
+  enum class Kind { kCreated, kReady, kNoticed, kTaken, kHung, kEnded, kLeft, kTold };
   Kind kind;
   WallTime at;
   std::string pod;     // empty for kTold
-  std::string detail;  // reason, exit code, or what the operator said
+  std::string detail;  // reason, exit code (kEnded; kLeft: it was told to go), or what the
+                       // operator said
   EventType type = EventType::kNormal;
 };
 

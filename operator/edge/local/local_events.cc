@@ -164,8 +164,8 @@ void LocalCluster::Look(Entry& entry, WallTime now) {
   const bool shown = entry.shown.trainer.has_value() == pod.facts.trainer.has_value() &&
                      entry.shown.agent.has_value() == pod.facts.agent.has_value();
   if (shown || HoldEnd(entry, now)) return;
-  if (pod.facts.trainer && !entry.shown.trainer && !pod.facts.deleted) {
-    Say(ClusterEvent::Kind::kEnded, pod.facts.name,
+  if (pod.facts.trainer && !entry.shown.trainer) {
+    Say(pod.facts.deleted ? ClusterEvent::Kind::kLeft : ClusterEvent::Kind::kEnded, pod.facts.name,
         "trainer exit " + std::to_string(pod.facts.trainer->exit_code));
   }
   entry.shown = pod.facts;

@@ -128,6 +128,19 @@ TEST_F(LocalClusterTest, ANoticeReachesTheAgentAsAFileAndTheMachineGoesAtItsDead
   EXPECT_EQ(cluster_->status().failures, 0u);
 }
 
+// The report draws its cross there.
+TEST_F(LocalClusterTest, TheEndOfAWorkerThatWasToldToGoIsSaid) {
+  Make(2, {});
+  ASSERT_TRUE(Until([&] { return Ready() == 2; }));
+  cluster_->TakeNode(cluster_->TakeableNodes()[0], Seconds(3));
+  bool left = false;
+  EXPECT_TRUE(Until([&] {
+    for (const ClusterEvent& event : cluster_->TakeEvents())
+      left |= event.kind == ClusterEvent::Kind::kLeft && event.pod == "job-0-1";
+    return left;
+  }));
+}
+
 TEST_F(LocalClusterTest, ATrainerThatCrashesAtOnceBacksOffThenFailsTheJobWithItsLastOutput) {
   Make(2, {"--after", "0", "--exit", "3", "--print", "no such file: text"});
   ASSERT_TRUE(Until([&] { return cluster_->status().finished(); }));
