@@ -162,6 +162,64 @@ TEST(CodecTest, MutatedBytesNeverCrashAndWhatIsAcceptedEncodesToTheSameBytes) {
   EXPECT_GT(accepted, 1000);  // else the mutations are too harsh to reach deep
 }
 
+bool Taken(decltype(Message::body) body) {
+  return Decode(Encode(Message{1, std::move(body)})).has_value();
+}
+
+TEST(CodecTest, EveryListAndTextIsBounded) {
+  const auto contacts = [](size_t n) { return FindReply{std::vector<Contact>(n), {}}; };
+  EXPECT_TRUE(Taken(contacts(64)));
+  EXPECT_FALSE(Taken(contacts(65)));
+  const auto named = [](size_t length) {
+    return FindReply{{Contact{PeerId(), std::string(length, 'x')}}, {}};
+  };
+  EXPECT_TRUE(Taken(named(261)));
+  EXPECT_FALSE(Taken(named(262)));
+  const auto have = [](size_t n) {
+    return WatchRequest{KeyOf("x"), Seconds(1), std::vector<Have>(n)};
+  };
+  EXPECT_TRUE(Taken(have(1024)));
+  EXPECT_FALSE(Taken(have(1025)));
+  const auto records = [](size_t n, size_t bytes) {
+    Record record;
+    record.value.resize(bytes);
+    return WatchPush{std::vector<RecordPtr>(n, std::make_shared<const Record>(record))};
+  };
+  EXPECT_TRUE(Taken(records(1024, 0)));
+  EXPECT_FALSE(Taken(records(1025, 0)));
+  EXPECT_TRUE(Taken(records(1, 65536)));
+  EXPECT_FALSE(Taken(records(1, 65537)));
+  EXPECT_TRUE(Taken(WatchRequest{KeyOf("x"), Duration(), {}}));
+  EXPECT_FALSE(Taken(WatchRequest{KeyOf("x"), Nanoseconds(-1), {}}));
+}
+
+TEST(CodecTest, AMessageOfTwoMebibytesIsTakenAndNoLongerOne) {
+  constexpr size_t kLimit = 2 * 1024 * 1024;
+  const auto message = [](size_t last) {
+    StoreRequest store;
+    for (size_t i = 0; i < 32; ++i) {
+      Record record;
+      record.value.resize(i < 31 ? 65536 : last);
+      store.records.push_back(std::make_shared<const Record>(std::move(record)));
+    }
+    return Encode(Message{1, std::move(store)});
+  };
+  const size_t last = kLimit - message(0).size();
+  EXPECT_EQ(message(last).size(), kLimit);
+  EXPECT_TRUE(Decode(message(last)).has_value());
+  EXPECT_FALSE(Decode(message(last + 1)).has_value());
+}
+
+TEST(CodecTest, TheFirstVersionOnTheWireStaysAsItIs) {
+  const Key target = KeyOf("x");
+  Bytes wanted = {1, 0, 0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11};  // version, kind, id
+  wanted.insert(wanted.end(), target.bytes().begin(), target.bytes().end());
+  wanted.push_back(1);
+  EXPECT_EQ(Encode({0x1122334455667788, FindRequest{target, true}}), wanted);
+  EXPECT_EQ(Encode({0, StoreReply{0x0102, 0x0304}}),
+            (Bytes{1, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0x02, 0x01, 0x04, 0x03}));
+}
+
 TEST(CodecTest, PureNoiseIsRefused) {
   Rng rng(5);
   for (int i = 0; i < 20'000; ++i) {

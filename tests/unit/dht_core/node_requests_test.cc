@@ -151,6 +151,21 @@ TEST_F(WatchTest, TheThreeNearestPushAndTheNextOneWhenOneOfThemIsSlow) {
   EXPECT_TRUE(lone_.updates[0].synced);
 }
 
+TEST_F(WatchTest, ItIsNotSyncedWhileTheOnlyHolderMayStillAnswer) {
+  lone_.Meet();
+  lone_.answer = [](const Contact&,
+                    const LoneNode::Body& request) -> std::optional<LoneNode::Body> {
+    if (std::holds_alternative<WatchRequest>(request)) return std::nullopt;
+    return LoneNode::Agree(request);
+  };
+  lone_.Watch(kRoster);
+  lone_.Run(Milliseconds(20));
+  EXPECT_TRUE(lone_.updates.empty()) << "it is slow";
+  lone_.Run(Milliseconds(20));
+  ASSERT_EQ(lone_.updates.size(), 1u) << "it has failed";
+  EXPECT_TRUE(lone_.updates[0].synced);
+}
+
 TEST_F(WatchTest, ItMovesToNearerPeersAndEndsByItselfAtTheOthers) {
   const PeerId self = lone_.node().self().id;
   std::vector<Contact> far, near;
