@@ -252,6 +252,39 @@ TEST_F(WatchTest, ALostConnectionHasItRenewedAndAskedWhetherItLives) {
   EXPECT_EQ(lone_.node().contacts(), 1u);
 }
 
+TEST_F(WatchTest, TheNextNearestIsAskedAtOnceWhenOneDies) {
+  std::vector<Contact> all;
+  for (int i = 0; i < 5; ++i) all.push_back(lone_.Meet().contact);
+  std::sort(all.begin(), all.end(),
+            [](const Contact& a, const Contact& b) { return Closer(kRoster, a.id, b.id); });
+  lone_.Watch(kRoster);
+  lone_.Run(Seconds(1));
+  const auto asked = [&](size_t i) { return lone_.SentOf<WatchRequest>(&all[i]).size(); };
+  EXPECT_EQ(asked(2), 1u);
+  EXPECT_EQ(asked(3), 0u);
+  lone_.Do([&](Node& node, Actions& out) {
+    node.OnPeerDown(lone_.now(), lone_.wall(), all[1], DownEvidence::kRefused, out);
+  });
+  EXPECT_EQ(asked(3), 1u);
+  EXPECT_EQ(asked(4), 0u);
+  EXPECT_EQ(asked(1), 1u);
+}
+
+TEST_F(WatchTest, ALonelyNodeAsksItsFirstPeerAtOnce) {
+  lone_.Watch(kRoster);
+  lone_.Put(KeyOf("own"), Seconds(600));
+  lone_.Run(Seconds(100));
+  EXPECT_TRUE(lone_.sent.empty());
+  const Contact peer = lone_.Meet().contact;
+  lone_.Run(Milliseconds(1));
+  EXPECT_EQ(lone_.SentOf<WatchRequest>(&peer).size(), 1u);
+  EXPECT_EQ(lone_.SentOf<StoreRequest>(&peer).size(), 2u) << "as its owner, and as its holder";
+  std::set<Key> searched;
+  for (const auto& [at, find] : lone_.SentOf<FindRequest>(&peer)) searched.insert(find.target);
+  EXPECT_TRUE(searched.contains(kRoster));
+  EXPECT_TRUE(searched.contains(KeyOf("own")));
+}
+
 TEST_F(WatchTest, WatchesAreBounded) {
   for (size_t i = 0; i < NodeConfig().watches; ++i) {
     ASSERT_TRUE(lone_.Watch(KeyOf(std::to_string(i))));

@@ -46,6 +46,17 @@ TEST_F(RelayPathsTest, WithoutNeighboursADialMeansWhatItSays) {
       << "it is the only one";
 }
 
+TEST_F(RelayPathsTest, ANeighbourIsNotLookedForThroughItself) {
+  paths_.OnStreamUp(Someone(1), StreamPath::kDirect);
+  const auto fails = [&](double at) {
+    return paths_.OnDialFailed(At(at), Someone(1), DownEvidence::kRefused);
+  };
+  EXPECT_EQ(fails(0), AfterFailure::kFinal);
+  EXPECT_EQ(fails(61), AfterFailure::kFinal) << "there is nobody else";
+  paths_.OnStreamUp(Someone(2), StreamPath::kDirect);
+  EXPECT_EQ(fails(62), AfterFailure::kRelay);
+}
+
 TEST_F(RelayPathsTest, WhoWasNeverMetIsLookedForAndSoonAfterwardsNotAgain) {
   paths_.OnStreamUp(Someone(1), StreamPath::kDirect);
   EXPECT_EQ(paths_.OnDialFailed(At(0), Someone(2), DownEvidence::kRefused), AfterFailure::kRelay);
