@@ -41,6 +41,12 @@ TEST(Chaos, SeedsThatWereBrokenOnceAreNot) {
       3366,   // a READY that came early for an averaging that is given up there
       31712,  // a second view in 0.2 s, with one member in a round of the one before both
       24000,  // two that each name the other as the steward, and some messages come twice
+      16064,  // a joiner that is down is waited for by a member that makes view after view
+      35605,  // ... the same, 14,000 views in 0.3 s
+      35413,  // a member speaks from a region that a fetched state overwrites
+      18689,  // two stewards of a partition give seats: a peer that others do not see as seated
+      40514,  // ... the same, two groups of one line
+      54846,  // the deciders of a view die, and a witness that lives never heard of it
   };
   for (const uint64_t seed : seeds) {
     const ChaosReport report = RunChaos(DrawChaos(seed, 3, 9));
