@@ -26,7 +26,7 @@ Counter* MessagesRefused(MetricRegistry& r, std::string_view reason) {
 
 }  // namespace
 
-PeerMetrics::PeerMetrics(MetricRegistry& r) : mixing(r) {
+PeerMetrics::PeerMetrics(MetricRegistry& r) : mixing(r), registry_(r) {
   const std::map<Outcome, const char*> outcomes = {
       {Outcome::kFast, "fast"}, {Outcome::kRepaired, "repaired"}, {Outcome::kAdopted, "adopted"},
       {Outcome::kKept, "kept"}, {Outcome::kAborted, "aborted"},   {Outcome::kOrphaned, "orphaned"}};
@@ -40,12 +40,6 @@ PeerMetrics::PeerMetrics(MetricRegistry& r) : mixing(r) {
                                                         {SuspicionCause::kMismatch, "mismatch"}};
   for (const auto& [cause, name] : causes) ballots[cause] = Ballots(r, name);
   ballots_late = Ballots(r, "late");
-  for (size_t i = 0; i < kFrameRefusals.size(); ++i)
-    frames_refused_[i] = FramesRefused(r, kFrameRefusals[i]);
-  for (size_t i = 0; i < kMessageRefusals.size(); ++i)
-    messages_refused_[i] = MessagesRefused(r, kMessageRefusals[i]);
-  for (size_t i = 1; i < kViewFlaws.size(); ++i)
-    views_refused_[i] = MessagesRefused(r, kViewFlaws[i]);
   chunks_first = Chunks(r, "first");
   chunks_adopted = Chunks(r, "adopted");
   chunks_reduced_again = Chunks(r, "reduced_again");
@@ -77,13 +71,25 @@ PeerMetrics::PeerMetrics(MetricRegistry& r) : mixing(r) {
 }
 
 void PeerMetrics::RefuseFrame(FrameRefusal reason, double count) {
-  frames_refused_[static_cast<size_t>(reason)]->Add(count);
+  if (count <= 0) return;
+  Counter*& counter = frames_refused_[static_cast<size_t>(reason)];
+  if (counter == nullptr)
+    counter = FramesRefused(registry_, kFrameRefusals[static_cast<size_t>(reason)]);
+  counter->Add(count);
 }
 
 void PeerMetrics::RefuseMessage(MessageRefusal reason) {
-  messages_refused_[static_cast<size_t>(reason)]->Add();
+  Counter*& counter = messages_refused_[static_cast<size_t>(reason)];
+  if (counter == nullptr)
+    counter = MessagesRefused(registry_, kMessageRefusals[static_cast<size_t>(reason)]);
+  counter->Add();
 }
 
-void PeerMetrics::RefuseView(ViewFlaw flaw) { views_refused_[static_cast<size_t>(flaw)]->Add(); }
+void PeerMetrics::RefuseView(ViewFlaw flaw) {
+  Counter*& counter = views_refused_[static_cast<size_t>(flaw)];
+  if (counter == nullptr)
+    counter = MessagesRefused(registry_, kViewFlaws[static_cast<size_t>(flaw)]);
+  counter->Add();
+}
 
 }  // namespace crowdsurf::worker

@@ -50,9 +50,11 @@ struct PeerMetrics {
   void RefuseView(ViewFlaw flaw);  // pre: not kNone
 
  private:
-  // By reason: crowdsurf_round_frames_refused_total and crowdsurf_peer_messages_refused_total.
-  std::array<Counter*, kFrameRefusals.size()> frames_refused_;
-  std::array<Counter*, kMessageRefusals.size()> messages_refused_;
+  // By reason: crowdsurf_round_frames_refused_total and crowdsurf_peer_messages_refused_total. Made
+  // by the first refusal: at zero they would be a quarter of a worker's series (at most 250).
+  MetricRegistry& registry_;
+  std::array<Counter*, kFrameRefusals.size()> frames_refused_ = {};
+  std::array<Counter*, kMessageRefusals.size()> messages_refused_ = {};
   std::array<Counter*, kViewFlaws.size()> views_refused_ = {};
 };
 
