@@ -11,10 +11,10 @@ namespace crowdsurf {
 
 Digest Sha256(ByteView bytes) {
   // Looked up once: SHA256() looks its algorithm up, under a lock, in every call.
-  static const EVP_MD* const sha256 = EVP_MD_fetch(nullptr, "SHA256", nullptr);
-  CHECK(sha256 != nullptr);
+  static const EVP_MD* const kAlgorithm = EVP_MD_fetch(nullptr, "SHA256", nullptr);
+  CHECK(kAlgorithm != nullptr);
   std::array<uint8_t, 32> out;
-  CHECK(EVP_Digest(bytes.data(), bytes.size(), out.data(), nullptr, sha256, nullptr) == 1);
+  CHECK(EVP_Digest(bytes.data(), bytes.size(), out.data(), nullptr, kAlgorithm, nullptr) == 1);
   return Digest(out);
 }
 

@@ -29,7 +29,10 @@ using absl::StatusOr;
 // ASSIGN_OR_RETURN(auto x, F()): x = value of the StatusOr, or returns its status.
 #define ASSIGN_OR_RETURN(target, expression) \
   ASSIGN_OR_RETURN_INNER(CROWDSURF_CONCAT(crowdsurf_or_, __LINE__), target, expression)
+// NOLINTBEGIN(bugprone-macro-parentheses): `target` and `temporary` declare, and a declared name
+// has no parentheses
 #define ASSIGN_OR_RETURN_INNER(temporary, target, expression) \
   auto temporary = (expression);                              \
   if (!temporary.ok()) return std::move(temporary).status();  \
   target = std::move(temporary).value()
+// NOLINTEND(bugprone-macro-parentheses)

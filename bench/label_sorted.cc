@@ -119,7 +119,7 @@ std::unique_ptr<Mixing> MakeMixing(const LabelSortedOptions& options, size_t ele
     case Mixer::kAllReduce:
       break;
   }
-  return std::make_unique<WeightedMixing>(n, std::vector<double>(n * n, 1.0 / n));
+  return std::make_unique<WeightedMixing>(n, std::vector<double>(size_t{n} * n, 1.0 / n));
 }
 
 }  // namespace

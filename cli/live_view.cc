@@ -217,6 +217,7 @@ std::vector<std::string> DrawScreen(const Screen& screen, int width, bool color)
     lines.push_back(line);
   }
   std::vector<std::string> text;
+  text.reserve(lines.size());
   for (const ScreenLine& line : lines) text.push_back(line.text);
   return text;
 }

@@ -75,7 +75,7 @@ Status WriteFileAtomically(const std::string& path, const std::vector<ByteView>&
   const std::string temporary =
       path + (options.writer.empty() ? "" : "." + options.writer) + ".new";
   ::unlink(temporary.c_str());
-  const Status status = WriteAndRename(temporary, path, parts, options);
+  Status status = WriteAndRename(temporary, path, parts, options);
   if (!status.ok()) ::unlink(temporary.c_str());
   return status;
 }

@@ -13,10 +13,11 @@
 
 namespace crowdsurf::dht {
 
-inline constexpr size_t kMaxContacts = 64;      // of a reply; k is 20
-inline constexpr size_t kMaxRecords = 1024;     // of a message
-inline constexpr size_t kMaxHave = 1024;        // of a watch request
-inline constexpr size_t kMaxValue = 64 * 1024;  // bytes; NodeConfig::value_bytes may be less
+inline constexpr size_t kMaxContacts = 64;   // of a reply; k is 20
+inline constexpr size_t kMaxRecords = 1024;  // of a message
+inline constexpr size_t kMaxHave = 1024;     // of a watch request
+inline constexpr size_t kMaxValue =
+    size_t{64} * 1024;                          // bytes; NodeConfig::value_bytes may be less
 inline constexpr size_t kMaxEndpoint = 261;     // a DNS name, a colon, a port
 inline constexpr size_t kMaxMessage = 2 << 20;  // bytes; longer input is refused unread
 

@@ -60,14 +60,14 @@ struct NodeConfig {
   size_t seeds = 256;                 // addresses kept
 
   // Store, as a holder.
-  size_t value_bytes = 16 * 1024;             // of one record
-  size_t key_records = 512;                   // subkeys of one key
-  size_t key_bytes = 512 * 1024;              // of all values of one key
-  size_t owner_records = 128;                 // records of one owner (subkey) over all keys
-  size_t source_records = 4096;               // records brought by one sender over all keys
-  size_t total_bytes = 32 * 1024 * 1024;      // of all values
-  Duration longest_life = Seconds(6 * 3600);  // an expiry further away is refused
-  Duration sweep = Seconds(5);                // expired records are dropped at this rhythm
+  size_t value_bytes = size_t{16} * 1024;         // of one record
+  size_t key_records = 512;                       // subkeys of one key
+  size_t key_bytes = size_t{512} * 1024;          // of all values of one key
+  size_t owner_records = 128;                     // records of one owner (subkey) over all keys
+  size_t source_records = 4096;                   // records brought by one sender over all keys
+  size_t total_bytes = size_t{32} * 1024 * 1024;  // of all values
+  Duration longest_life = Seconds(6 * 3600);      // an expiry further away is refused
+  Duration sweep = Seconds(5);                    // expired records are dropped at this rhythm
 
   // What one sender may ask for (source_limiter.h). An honest one asks about once a second when
   // idle. A holder of the roster pushes 100 records a second to each watcher at 100 members. It

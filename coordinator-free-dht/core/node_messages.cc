@@ -21,7 +21,7 @@ bool Node::SendRequest(Time now, const Contact& to, Purpose purpose, decltype(Me
                        Actions& out) {
   const Duration slow = table_.SlowAfter(to.id);
   const Duration fail = std::max(slow * config_.fail_factor, config_.min_fail);
-  const auto id = requests_.Add(now, to, std::move(purpose), slow, fail);
+  const auto id = requests_.Add(now, to, purpose, slow, fail);
   if (!id) {
     metrics_->requests_shed.Add();
     return false;

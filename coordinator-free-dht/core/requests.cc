@@ -14,7 +14,7 @@ std::optional<uint64_t> Requests::Add(Time now, const Contact& to, Purpose purpo
   if (open_.size() >= config_.requests_in_flight) return std::nullopt;
   const uint64_t id = next_id_++;
   const Time due = now + slow_after;
-  Open open{{to, std::move(purpose), now}, Stage::kWaiting, due, now + fail_after};
+  Open open{{to, purpose, now}, Stage::kWaiting, due, now + fail_after};
   if (IsPing(open.request)) ++pings_;
   open_.emplace(id, std::move(open));
   due_.emplace(due, id);

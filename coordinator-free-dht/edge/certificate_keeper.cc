@@ -83,7 +83,7 @@ Status CertificateKeeper::WaitForFirst(Duration patience) {
   for (int attempt = 0;; ++attempt) {
     const auto renew_at = identity_.RenewAt();
     if (renew_at.ok() && *renew_at > HostLoop::Wall()) return absl::OkStatus();
-    const Status status = RequestCertificate(identity_, options_);
+    Status status = RequestCertificate(identity_, options_);
     if (status.ok()) {
       renewed_.Add();
       return status;

@@ -50,7 +50,7 @@ class Relay::Impl::Service : public peer::PeerRelay::CallbackService {
 };
 
 Relay::Relay(RelayOptions options, MetricRegistry& metrics, Logger logger)
-    : impl_(std::make_unique<Impl>(std::move(options), metrics, std::move(logger))) {}
+    : impl_(std::make_unique<Impl>(std::move(options), metrics, logger)) {}
 Relay::~Relay() { Stop(); }
 
 grpc::Service* Relay::service() { return impl_->service(); }
@@ -121,7 +121,7 @@ Relay::Impl::Impl(RelayOptions options, MetricRegistry& metrics, Logger logger)
 
 Status Relay::Impl::Start() {
   std::signal(SIGPIPE, SIG_IGN);
-  if (const Status status = entrance_.Open(); !status.ok()) return status;
+  if (Status status = entrance_.Open(); !status.ok()) return status;
   thread_ = std::thread([this] { loop_.run(); });
   return absl::OkStatus();
 }

@@ -95,7 +95,7 @@ Status TransportCore::Start() {
   } else {
     credentials_ = MakeInsecureCredentials();
   }
-  if (const Status status = relay_.Start(); !status.ok()) return status;
+  if (Status status = relay_.Start(); !status.ok()) return status;
   exchange_ = MakeExchangeService(weak_from_this());
   grpc::ServerBuilder builder;
   int port = 0;

@@ -80,7 +80,7 @@ StreamPtr TransportCore::Dial(const Contact& to, bool carried) {
   metrics_.dials.Add();
   carried = carried || relay_.Via(to);
   auto channel = carried ? CarriedChannel(to.endpoint) : NewChannel(to.endpoint);
-  const StreamPtr stream =
+  StreamPtr stream =
       DialStream(shared_from_this(), std::move(channel), to, OwnHello(false, carried));
   stream->carried = carried;
   stream->dialed = to.endpoint;

@@ -43,8 +43,8 @@ class Draw {
                                         worker::WireFormat::kFloat16,
                                         worker::WireFormat::kBFloat16};
     s_.wire = wires[OneOf(4)];
-    s_.trainer.elements = static_cast<uint32_t>(1 + OneOf(8));
-    s_.chunk_elements = static_cast<size_t>(1 + OneOf(3));
+    s_.trainer.elements = 1 + static_cast<uint32_t>(OneOf(8));
+    s_.chunk_elements = 1 + static_cast<size_t>(OneOf(3));
     s_.trainer.step_time = Milliseconds(20 + OneOf(60));
     s_.interval_steps = 3 + OneOf(10);
     s_.speed_spread = rng_.Bernoulli(0.5) ? rng_.UniformDouble() : 0;

@@ -27,7 +27,7 @@ double Tolerance(WireFormat wire) {
 
 }  // namespace
 
-void PeerCheckers::Add(std::string_view statement, int node, std::string what) {
+void PeerCheckers::Add(std::string_view statement, int node, const std::string& what) {
   violations_.Add(statement, absl::StrCat("node ", node, ": ", what));
 }
 

@@ -58,7 +58,7 @@ class PeerCheckers {
   void CheckCount(int node, const worker::Deliver& deliver, const std::set<SnapshotId>& inside,
                   bool uniform);
   bool Count(SnapshotId snapshot, Counted& counted) const;
-  void Add(std::string_view statement, int node, std::string what);
+  void Add(std::string_view statement, int node, const std::string& what);
 
   Violations& violations_;
   Origins& origins_;

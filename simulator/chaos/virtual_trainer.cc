@@ -13,7 +13,7 @@ VirtualTrainer::VirtualTrainer(int node, TrainerOptions options, Rng rng, Violat
     parameters_.push_back(static_cast<float>(rng_.Normal()));
 }
 
-void VirtualTrainer::Add(std::string_view statement, std::string what) {
+void VirtualTrainer::Add(std::string_view statement, const std::string& what) {
   violations_.Add(statement, absl::StrCat("node ", node_, ": ", what));
 }
 

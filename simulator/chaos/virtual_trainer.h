@@ -51,7 +51,7 @@ class VirtualTrainer {
   const std::vector<float>& parameters() const { return parameters_; }
 
  private:
-  void Add(std::string_view statement, std::string what);
+  void Add(std::string_view statement, const std::string& what);
 
   const int node_;
   const TrainerOptions options_;

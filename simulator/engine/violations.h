@@ -36,7 +36,7 @@ class Violations {
  public:
   static constexpr size_t kMaxWords = 8;
 
-  void Add(std::string_view statement, std::string what) {
+  void Add(std::string_view statement, const std::string& what) {
     ++counts_[std::string(statement)];
     if (words_.size() < kMaxWords) words_.push_back(std::string(statement) + ": " + what);
   }

@@ -71,6 +71,7 @@ ConsensusResult RunConsensus(const ConsensusOptions& options) {
   for (Worker& w : workers) w.x = w.xt = values.Normal();
   double total_rate = 0;
   std::vector<double> cumulative;
+  cumulative.reserve(rates.size());
   for (const double rate : rates) cumulative.push_back(total_rate += rate);
 
   const double before = Invariant(workers);

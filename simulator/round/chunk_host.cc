@@ -53,10 +53,10 @@ Parcel ChunkHost::Result(RoundHandle round, uint32_t chunk) {
 }
 
 void ChunkHost::KeepInput(RoundHandle round, int rank, uint32_t chunk, Ballot assigned,
-                          Parcel parcel) {
+                          const Parcel& parcel) {
   OpenRound& open = rounds_.at(round);
   reducer_.KeepInput(round, rank, chunk, assigned, parcel.wire);
-  open.inputs.try_emplace({chunk, assigned, rank}, std::move(parcel));
+  open.inputs.try_emplace({chunk, assigned, rank}, parcel);
 }
 
 std::vector<OriginId> ChunkHost::FoldOrigins(const OpenRound& open, const FoldChunk& fold) {

@@ -49,7 +49,7 @@ class ChunkHost {
     return reducer_.IsSound(round, result ? Kind::kResult : Kind::kInput, chunk, parcel.wire);
   }
   void KeepInput(worker::RoundHandle round, int rank, uint32_t chunk, worker::Ballot assigned,
-                 Parcel parcel);
+                 const Parcel& parcel);
   uint64_t Fold(worker::RoundHandle round, const worker::FoldChunk& fold);
   void Store(worker::RoundHandle round, uint32_t chunk, const Parcel& parcel);
   void Empty(worker::RoundHandle round, uint32_t chunk);

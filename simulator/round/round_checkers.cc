@@ -116,7 +116,7 @@ bool RoundCheckers::IsMean(int node, const Seen& seen, const FoldChunk& fold,
 }
 
 void RoundCheckers::Add(std::string_view statement, const InstanceId& instance, int node,
-                        std::string what) {
+                        const std::string& what) {
   violations_.Add(statement,
                   absl::StrCat("instance ", instance.brief(), ", node ", node, ": ", what));
 }

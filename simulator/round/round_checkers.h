@@ -110,7 +110,7 @@ class RoundCheckers {
   void CheckValue(int node, const worker::InstanceId& instance, const worker::RoundOver& over,
                   const std::vector<Bytes>& slots);
   void Add(std::string_view statement, const worker::InstanceId& instance, int node,
-           std::string what);
+           const std::string& what);
 
   Violations& violations_;
   std::set<int> hostile_;

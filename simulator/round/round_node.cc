@@ -164,7 +164,7 @@ void RoundNode::TakeInput(const PeerId& from, const ChunkFrame& frame) {
     if (scenario_.plant == Plant::kForeignInput && scenario_.planted == index_) parcel.wire[0] ^= 1;
     // The bytes must be there before the actions run; they are dropped again when not wanted.
     if (round_->OnInput(from, frame.rank, frame.chunk, frame.assigned, actions))
-      chunks_.KeepInput(kRound, frame.rank, frame.chunk, frame.assigned, std::move(parcel));
+      chunks_.KeepInput(kRound, frame.rank, frame.chunk, frame.assigned, parcel);
   }
   AfterInput(actions);
 }

@@ -1,6 +1,7 @@
 #include "worker/trainer/corpus.h"
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <numeric>
@@ -118,7 +119,7 @@ StatusOr<Corpus> MakeCorpus(std::string_view text, uint64_t split_seed) {
   Rng rng = Rng(split_seed).Fork("held-out");
   rng.Shuffle(order);
   std::vector<bool> held(blocks, false);
-  const auto count = static_cast<size_t>(kHeldOutShare * static_cast<double>(blocks) + 0.5);
+  const auto count = static_cast<size_t>(std::llround(kHeldOutShare * static_cast<double>(blocks)));
   for (size_t i = 0; i < std::max<size_t>(1, count); ++i) held[order[i]] = true;
 
   Corpus corpus{.vocabulary = Vocabulary(text), .train = {}, .held_out = {}};

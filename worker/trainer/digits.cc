@@ -24,8 +24,9 @@ Template MakeTemplate(Rng& rng) {
     const double row = 1 + kInside * rng.UniformDouble(),
                  column = 1 + kInside * rng.UniformDouble();
     for (size_t i = 0; i < kDigitFeatures; ++i) {
-      const double dr = static_cast<double>(i / kDigitSide) - row;
-      const double dc = static_cast<double>(i % kDigitSide) - column;
+      const size_t at_row = i / kDigitSide, at_column = i % kDigitSide;
+      const double dr = static_cast<double>(at_row) - row;
+      const double dc = static_cast<double>(at_column) - column;
       pixels[i] += std::exp(-(dr * dr + dc * dc) / (2 * kBlobRadius * kBlobRadius));
     }
   }
@@ -35,7 +36,7 @@ Template MakeTemplate(Rng& rng) {
 double PixelOf(const Template& pixels, int row, int column) {
   constexpr int kSide = static_cast<int>(kDigitSide);
   if (row < 0 || column < 0 || row >= kSide || column >= kSide) return 0;
-  return pixels[static_cast<size_t>(row * kSide + column)];
+  return pixels[static_cast<size_t>(row) * kDigitSide + static_cast<size_t>(column)];
 }
 
 DigitSet MakeSet(const std::array<Template, kDigitClasses>& templates, size_t examples,

@@ -25,6 +25,7 @@ LinkTensor ToLink(const TensorSpec& spec) {
 std::vector<LinkTensor> TensorsOf(Training& training) {
   std::vector<LinkTensor> tensors;
   const auto& specs = training.task().table().tensors();
+  tensors.reserve(specs.size() * (1 + training.optimizer().moments()));
   for (const TensorSpec& spec : specs) tensors.push_back(ToLink(spec));
   for (size_t i = 0; i < training.optimizer().moments(); ++i) {
     for (const TensorSpec& spec : specs) {

@@ -52,6 +52,7 @@ double HeldOutBits(GruModel<float>& model, std::span<const float> parameters,
                    const std::vector<std::vector<uint8_t>>& blocks, size_t most) {
   const auto length_of = [&](const std::vector<uint8_t>* b) { return std::min(most, b->size()); };
   std::vector<const std::vector<uint8_t>*> sorted;
+  sorted.reserve(blocks.size());
   for (const auto& block : blocks) sorted.push_back(&block);
   std::stable_sort(sorted.begin(), sorted.end(),
                    [&](auto* a, auto* b) { return length_of(a) < length_of(b); });

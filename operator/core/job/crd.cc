@@ -135,7 +135,7 @@ void Immutable(const Field& field, const std::string& name, json& parent) {
   }
 }
 
-json SpecSchema(json pod_template) {
+json SpecSchema(const json& pod_template) {
   json spec = {
       {"type", "object"}, {"properties", json::object()}, {"required", {"template", "target"}}};
   for (const Field& field : SpecFields()) {

@@ -52,7 +52,7 @@ Status AcceptedSpecs::Write(const TrainingJob& job) {
     return absl::AbortedError("its spec has changed meanwhile");
   }
   const json revision = BuildSpecRevision(job, *spec);
-  const Status made = client_.Create(RevisionsOf(job), revision).status();
+  Status made = client_.Create(RevisionsOf(job), revision).status();
   if (!absl::IsAlreadyExists(made)) return made;
   const std::string name = TextAt(revision, "metadata.name");
   ASSIGN_OR_RETURN(const json found, client_.Get(RevisionsOf(job) + "/" + name));

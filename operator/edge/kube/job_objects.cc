@@ -20,7 +20,7 @@ constexpr Duration kObstacleLook = Seconds(4);
 // Of what is in the way, as a status: the rest of its message is for people.
 constexpr char kTakenUrl[] = "crowdsurf.io/taken", kLeavingUrl[] = "crowdsurf.io/leaving";
 
-Status InTheWay(const char* url, std::string message) {
+Status InTheWay(const char* url, const std::string& message) {
   Status status = absl::FailedPreconditionError(message);
   status.SetPayload(url, absl::Cord());
   return status;
@@ -117,7 +117,7 @@ Status JobObjects::TryAll(const TrainingJob& job) {
 Status JobObjects::Ensure(const TrainingJob& job) {
   Known& known = known_[job.uid];
   if (known.ensured) return absl::OkStatus();
-  const Status status = TryAll(job);
+  Status status = TryAll(job);
   known.obstacle = ObstacleOf(status);
   if (!status.ok()) {
     known.not_before = clock_() + kObstacleLook;  // from the answer on: it may take long

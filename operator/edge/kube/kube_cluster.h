@@ -158,8 +158,10 @@ class KubeCluster : public Cluster {
   void Take(Sighting<JobEntry> seen, std::set<std::string>& touched);
   void Take(Sighting<PodEntry> seen, std::set<std::string>& touched);
   void Take(Sighting<NodeEntry> seen, std::set<std::string>& touched);
-  void Take(DeathReport report, std::set<std::string>& touched) { TakeReport(report, touched); }
-  void Take(Probed probed, std::set<std::string>& touched) {
+  void Take(const DeathReport& report, std::set<std::string>& touched) {
+    TakeReport(report, touched);
+  }
+  void Take(const Probed& probed, std::set<std::string>& touched) {
     TakeProbe(probed.first, probed.second, touched);
   }
   void Touch(const ObjectCache<JobEntry>::Change& change, std::set<std::string>& touched);

@@ -152,6 +152,7 @@ void KubeCluster::ReadLeases(const std::string& job) {
     for (const DeletedOnWord& one : deleted->second) want(leases_, one.node);
   }
   std::vector<std::string> nodes;
+  nodes.reserve(due.size());
   for (const auto& [node, asked] : due) nodes.push_back(node);
   std::sort(nodes.begin(), nodes.end(), [&](const std::string& a, const std::string& b) {
     return std::tie(due[a], a) < std::tie(due[b], b);

@@ -110,7 +110,7 @@ Status KubeCluster::Delete(const DeletePod& pod) {
 }
 
 std::vector<Status> KubeCluster::DeleteAll(std::span<const DeletePod> pods, const Enough& enough) {
-  const auto answers = ParallelRequests(
+  auto answers = ParallelRequests(
       pods.size(), [&](size_t i) { return Remove(pods[i]); }, enough);
   for (size_t i = 0; i < answers.size(); ++i) {
     if (pods[i].reason != reason::kPeersReportedDead) continue;

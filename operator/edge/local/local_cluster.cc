@@ -49,7 +49,7 @@ Status LocalCluster::Place(Entry& entry) {
   }
   facts.waiting_reason.clear();
   facts.waiting_message.clear();
-  const Status started = pod.Start(job_, signer_.Admit(facts.name));
+  Status started = pod.Start(job_, signer_.Admit(facts.name));
   entry.shown = facts;
   return started;
 }
@@ -58,7 +58,7 @@ void LocalCluster::PlaceWaiting() {
   for (auto& [name, entry] : pods_) {
     PodFacts& facts = entry.pod->facts;
     if (!facts.node.empty() || facts.deleted) continue;
-    const Status placed = Place(entry);
+    Status placed = Place(entry);
     if (!placed.ok()) {
       facts.phase = PodPhase::kFailed;
       facts.waiting_message = std::string(placed.message());

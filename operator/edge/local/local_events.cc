@@ -123,8 +123,9 @@ void LocalCluster::UpdateLoss() {
 void LocalCluster::ReadTermination(const Entry& entry) {
   const std::string path =
       options_.pods.state_dir + "/workers/" + entry.pod->facts.name + "/termination";
-  const nlohmann::json log = nlohmann::json::parse(ReadFile(path, 64 * 1024).value_or(""), nullptr,
-                                                   /*allow_exceptions=*/false);
+  const nlohmann::json log =
+      nlohmann::json::parse(ReadFile(path, size_t{64} * 1024).value_or(""), nullptr,
+                            /*allow_exceptions=*/false);
   if (!log.is_object()) return;
   if (log.contains("write_error") && log["write_error"].is_string()) {
     const std::string error = log["write_error"].get<std::string>();

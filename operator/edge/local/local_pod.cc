@@ -146,7 +146,7 @@ void LocalPod::Annotate(std::string_view key, const std::string& value) {
 
 bool LocalPod::ReadEndpoints() {
   if (!facts.address.empty() || !agent_) return false;
-  const std::string text = ReadFile(places_.agent + "/endpoints", 64 * 1024).value_or("");
+  const std::string text = ReadFile(places_.agent + "/endpoints", size_t{64} * 1024).value_or("");
   if (text.empty()) return false;
   const json endpoints = json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!endpoints.is_object()) return false;

@@ -16,7 +16,7 @@
 
 namespace crowdsurf::controller {
 
-inline constexpr size_t kKeptOutput = 64 * 1024;  // of each process
+inline constexpr size_t kKeptOutput = size_t{64} * 1024;  // of each process
 
 struct ProcessOptions {
   std::vector<std::string> argv;         // argv[0] is looked up in PATH of `environment`

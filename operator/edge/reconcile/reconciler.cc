@@ -53,7 +53,7 @@ bool NameIsTaken(const Status& refusal) {
 Reconciler::Reconciler(Cluster& cluster, DecideOptions options, MetricRegistry& registry,
                        Logger log, std::function<Time()> clock)
     : cluster_(cluster),
-      options_(options),
+      options_(std::move(options)),
       metrics_(registry),
       job_metrics_(registry),
       log_(log),

@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kPatience_us = 300'000;   // of one agent: it answers from memory in under 1 ms
 constexpr size_t kMaxSummaries = 4096;  // two rounds of two thousand workers on one machine
-constexpr size_t kMaxAnswer = 256 * 1024;
+constexpr size_t kMaxAnswer = size_t{256} * 1024;
 
 void Signal(int event) {
   const uint64_t one = 1;

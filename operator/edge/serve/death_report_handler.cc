@@ -44,7 +44,7 @@ DeathReportHandler::DeathReportHandler(Ports ports, MetricRegistry& metrics)
       refused_(Requests(metrics, "refused")) {}
 
 Status DeathReportHandler::Take(const std::string& token, const std::string& body) {
-  const Status status = Judge(token, body);
+  Status status = Judge(token, body);
   (status.ok() ? taken_ : refused_).Add();
   return status;
 }

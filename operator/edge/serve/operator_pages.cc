@@ -31,9 +31,10 @@ StatusOr<std::unique_ptr<OperatorPages>> OperatorPages::Start(const Options& opt
   pages->health_.Get("/healthz", HttpServer::Runs::kAtOnce, [live = options.live](const Request&) {
     return live() ? Reply{200, "ok\n"} : Reply{503, "the deciding loop is stuck\n"};
   });
-  pages->health_.Get("/readyz", HttpServer::Runs::kAtOnce, [ready](const Request&) {
-    return ready() ? Reply{200, "ok\n"} : Reply{503, "the caches are not filled yet\n"};
-  });
+  pages->health_.Get(
+      "/readyz", HttpServer::Runs::kAtOnce, [ready = std::move(ready)](const Request&) {
+        return ready() ? Reply{200, "ok\n"} : Reply{503, "the caches are not filled yet\n"};
+      });
   pages->metrics_.Get("/metrics", HttpServer::Runs::kOnPool,
                       [&metrics, admit = options.admit](const Request& request) {
                         const Status status =

@@ -15,9 +15,9 @@ namespace {
 
 using nlohmann::json;
 
-constexpr size_t kMaxRequest = 64 * 1024;  // a request is under 1 KiB
-constexpr size_t kSignerThreads = 4;       // signing takes 0.2 ms; four wait for the API server
-constexpr size_t kMaxTokens = 200'000;     // a job's workers and those that were
+constexpr size_t kMaxRequest = size_t{64} * 1024;  // a request is under 1 KiB
+constexpr size_t kSignerThreads = 4;    // signing takes 0.2 ms; four wait for the API server
+constexpr size_t kMaxTokens = 200'000;  // a job's workers and those that were
 constexpr int kTokenBytes = 32;
 constexpr char kNoRequest[] = "the body is not {\"csr\": PEM, \"boot\": number}";
 
@@ -85,7 +85,7 @@ void Signer::Stop() {
 std::string Signer::Admit(const std::string& worker) {
   uint8_t random[kTokenBytes];
   CHECK(RAND_bytes(random, sizeof random) == 1);
-  const std::string token = ToHex(random);
+  std::string token = ToHex(random);
   const std::lock_guard lock(mutex_);
   if (workers_.size() >= kMaxTokens) workers_.erase(workers_.begin());
   workers_[token] = worker;

@@ -44,6 +44,7 @@ std::vector<PeerId> Joining::Better(uint64_t holds) const {
   }
   std::sort(better.begin(), better.end());
   std::vector<PeerId> peers;
+  peers.reserve(better.size());
   for (const auto& entry : better) peers.push_back(std::get<2>(entry));
   return peers;
 }

@@ -109,7 +109,7 @@ bool Membership::JudgeRumors(Time now) {
   };
   for (SeatRumors::Item& item : rumors_.Take(now, believes)) {
     if (auto* seat = std::get_if<Seat>(&item))
-      seats.push_back(std::move(*seat));
+      seats.push_back(*seat);
     else
       vacancies.push_back(std::get<Vacancy>(item));
   }

@@ -24,8 +24,8 @@ class Writer {
   void operator()(uint8_t v) { out_.U8(v); }
   void operator()(bool v) { out_.Bool(v); }
   void operator()(double v) { out_.F64(v); }
-  template <class Tag, size_t n>
-  void operator()(const FixedId<Tag, n>& v) {
+  template <class Tag, size_t kSize>
+  void operator()(const FixedId<Tag, kSize>& v) {
     out_.Raw(v.view());
   }
   void operator()(const Committed& v) { Encode(v, out_); }
@@ -75,9 +75,9 @@ class Reader {
     v = in_.F64();
     if (!(v >= 0 && v <= kMaxSeconds)) in_.Fail();
   }
-  template <class Tag, size_t n>
-  void operator()(FixedId<Tag, n>& v) {
-    v = ReadId<FixedId<Tag, n>>(in_);
+  template <class Tag, size_t kSize>
+  void operator()(FixedId<Tag, kSize>& v) {
+    v = ReadId<FixedId<Tag, kSize>>(in_);
   }
   void operator()(Committed& v) { v = DecodeCommitted(in_); }
   void operator()(Contact& v) { v = DecodeContact(in_); }
@@ -186,9 +186,9 @@ void Fields(M& m, F&& f) {
 template <size_t... kIndex>
 std::optional<Message> ReadKind(size_t kind, ByteReader& in, std::index_sequence<kIndex...>) {
   std::optional<Message> message;
-  const auto read = [&]<size_t i>() {
-    if (i != kind) return;
-    std::variant_alternative_t<i, Message> body;
+  const auto read = [&]<size_t kAt>() {
+    if (kAt != kind) return;
+    std::variant_alternative_t<kAt, Message> body;
     Fields(body, Reader(in));
     message.emplace(std::move(body));
   };

@@ -28,6 +28,7 @@ StatusOr<std::vector<double>> Resolved(const std::vector<std::optional<double>>&
   }
   const double mean = known == 0 ? 1.0 : sum / static_cast<double>(known);
   std::vector<double> resolved;
+  resolved.reserve(bandwidths.size());
   for (const auto& bandwidth : bandwidths) resolved.push_back(bandwidth.value_or(mean));
   return resolved;
 }
@@ -99,6 +100,7 @@ StatusOr<std::vector<uint64_t>> PartSizes(uint64_t elements,
                                           uint64_t min_elements) {
   ASSIGN_OR_RETURN(const std::vector<double> resolved, Resolved(bandwidths));
   std::vector<bool> in;
+  in.reserve(resolved.size());
   for (const double bandwidth : resolved) in.push_back(bandwidth > 0);
   if (std::count(in.begin(), in.end(), true) == 0)
     return absl::FailedPreconditionError(absl::StrCat(

@@ -149,6 +149,7 @@ void Get(ByteReader& in, std::vector<PlanChunk>& chunks) {
   if (!in.ok()) return;
   chunks.resize(held.size());
   std::vector<PlanChunk*> items;
+  items.reserve(chunks.size());
   for (PlanChunk& chunk : chunks) items.push_back(&chunk);
   GetRuns(in, items, [&in](PlanChunk& chunk) {
     chunk.assigned = in.U16();

@@ -41,5 +41,9 @@ void ScaleValues(double factor, std::span<double> x);
 // be.
 template <class Scalar>
 bool WireIsSound(WireFormat format, ByteView in, size_t count);
+template <>
+bool WireIsSound<float>(WireFormat format, ByteView in, size_t count);
+template <>
+bool WireIsSound<double>(WireFormat format, ByteView in, size_t count);
 
 }  // namespace crowdsurf::worker

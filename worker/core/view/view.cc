@@ -180,6 +180,7 @@ ViewHash HashOf(const View& view, const std::string& job) {
 
 std::vector<PeerId> ChooseWitnesses(const std::vector<Member>& members) {
   std::vector<const Member*> order;
+  order.reserve(members.size());
   for (const Member& member : members) order.push_back(&member);
   const auto key = [](const Member* m) { return std::tie(m->joined_unix_ms, m->id); };
   std::sort(order.begin(), order.end(), [&](const Member* a, const Member* b) {
@@ -188,6 +189,7 @@ std::vector<PeerId> ChooseWitnesses(const std::vector<Member>& members) {
   });
   if (order.size() > kMaxWitnesses) order.resize(kMaxWitnesses);
   std::vector<PeerId> witnesses;
+  witnesses.reserve(order.size());
   for (const Member* member : order) witnesses.push_back(member->id);
   return witnesses;
 }

@@ -59,7 +59,6 @@ Agent::Impl::Impl(AgentOptions options, JobConfig config, LogSink* sink, LogLeve
     : options_(std::move(options)),
       config_(std::move(config)),
       strategies_(std::move(strategies)),
-      min_(least),
       log_(sink, "agent", least),
       metrics_(registry_),
       host_(kMailbox, registry_, log_.For("host")),

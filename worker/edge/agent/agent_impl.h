@@ -154,7 +154,6 @@ class Agent::Impl : public TimerSource {
   const AgentOptions options_;
   JobConfig config_;
   const StrategyFactory strategies_;
-  const LogLevel min_;
   const Logger log_;
   MetricRegistry registry_;
   AgentMetrics metrics_;

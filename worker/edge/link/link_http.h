@@ -20,7 +20,7 @@
 
 namespace crowdsurf::worker {
 
-inline constexpr size_t kMaxHttpHead = 16 * 1024;
+inline constexpr size_t kMaxHttpHead = size_t{16} * 1024;
 inline constexpr size_t kMaxHttpHeaders = 64;
 
 class HeldState;

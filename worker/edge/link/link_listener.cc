@@ -18,7 +18,7 @@ namespace crowdsurf::worker {
 namespace {
 
 constexpr Duration kAcceptPause = Milliseconds(100);
-constexpr size_t kReadSize = 256 * 1024;  // of one recv, and of one step of an upload
+constexpr size_t kReadSize = size_t{256} * 1024;  // of one recv, and of one step of an upload
 
 const char* ReasonPhrase(int code) {
   switch (code) {

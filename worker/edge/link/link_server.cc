@@ -177,7 +177,7 @@ StatusOr<std::unique_ptr<HeldState>> LinkServer::MakeRoom(uint64_t bytes) const 
 }
 
 uint64_t LinkServer::OfferAdoption(int which, uint64_t averaging,
-                                   std::optional<HeldOpaque> opaque) {
+                                   const std::optional<HeldOpaque>& opaque) {
   CHECK(which == 0 || which == 1);
   LinkControl& c = impl_->control();
   if (opaque) {

@@ -77,7 +77,7 @@ class LinkServer {
   void LetStart();
   // Has the trainer replace its parameters with inbox `which` (average `averaging`) and, when
   // given, its opaque state; lets it start. Returns the sequence that Adopted will carry.
-  uint64_t OfferAdoption(int which, uint64_t averaging, std::optional<HeldOpaque> opaque);
+  uint64_t OfferAdoption(int which, uint64_t averaging, const std::optional<HeldOpaque>& opaque);
   // Room for an opaque state to offer. ResourceExhausted, Internal.
   StatusOr<std::unique_ptr<HeldState>> MakeRoom(uint64_t bytes) const;
   // Asks the trainer for its opaque state (checkpoint, donor); OpaqueGiven follows.

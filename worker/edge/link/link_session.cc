@@ -108,7 +108,7 @@ HttpReply LinkServer::Impl::Register(LinkListener::ConnectionId id, const std::s
     metrics.refused_busy.Add();
     return Error(409, "another trainer is connected: one trainer a worker");
   }
-  if (const Status mapped_now = MapFor(*std::move(geometry)); !mapped_now.ok()) {
+  if (const Status mapped_now = MapFor(*geometry); !mapped_now.ok()) {
     log.Error("trainer refused", {{"why", std::string(mapped_now.message())}});
     return Error(absl::IsFailedPrecondition(mapped_now)  ? 409
                  : absl::IsResourceExhausted(mapped_now) ? 507
@@ -124,7 +124,7 @@ HttpReply LinkServer::Impl::Register(LinkListener::ConnectionId id, const std::s
                                         &mapping->geometry()}));
 }
 
-Status LinkServer::Impl::MapFor(LinkGeometry geometry) {
+Status LinkServer::Impl::MapFor(const LinkGeometry& geometry) {
   if (mapping) {
     if (mapping->geometry().schema == geometry.schema) return absl::OkStatus();
     metrics.refused_schema.Add();

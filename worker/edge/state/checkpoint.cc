@@ -185,9 +185,9 @@ Status CheckpointStore::Write(CheckpointInfo info, std::span<const float> averag
   char name[64];  // twenty digits hold every number, and names sort as numbers do
   std::snprintf(name, sizeof name, "%s%020llu%s", kPrefix.data(),
                 static_cast<unsigned long long>(header.info.averaging), kSuffix.data());
-  const Status status = WriteFileAtomically(
-      folder_ + "/" + name, {preamble.bytes(), encoded, FloatBytes(average), opaque},
-      {.durable = Durable::kYes, .writer = writer_});
+  Status status = WriteFileAtomically(folder_ + "/" + name,
+                                      {preamble.bytes(), encoded, FloatBytes(average), opaque},
+                                      {.durable = Durable::kYes, .writer = writer_});
   if (!status.ok()) {
     failed_.Add();
     return status;

@@ -78,10 +78,12 @@ void ChunkPlane::OnFrame(const PeerId& from, const TensorHeader& header, Bytes p
     if (result || sound) return;
     arrived.finite = false;
   }
-  if (ask(arrived) && !result) {
+  const bool wanted = ask(arrived);
+  if (result) {
+    offered_ = &payload;
+  } else if (wanted) {
     reducer_.KeepInput(*round, header.rank, header.chunk, header.assigned, std::move(payload));
   }
-  offered_ = result ? &payload : nullptr;
   act();
   offered_ = nullptr;
   metrics_.held_bytes.Set(static_cast<double>(reducer_.held_bytes()));

@@ -13,9 +13,10 @@
 namespace crowdsurf::worker {
 namespace {
 
-constexpr size_t kRecordBytes = 16 * 1024;      // of TLS; smaller pieces are gathered up to it
-constexpr size_t kGatherFrames = 16;            // looked at for one write
-constexpr size_t kTurnBytes = 4 * 1024 * 1024;  // then the other connections have their turn
+constexpr size_t kRecordBytes = size_t{16} * 1024;  // of TLS; smaller pieces are gathered up to it
+constexpr size_t kGatherFrames = 16;                // looked at for one write
+constexpr size_t kTurnBytes =
+    size_t{4} * 1024 * 1024;  // then the other connections have their turn
 
 IoOutcome FromErrno(bool reading) {
   if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) {

@@ -136,7 +136,7 @@ void TensorTransport::Impl::DialCarried(const PeerId& peer, const Connection& co
   // Neither is kept alive: the relay may outlive them with this still in its queue.
   relay_->Connect(links_.at(peer).endpoint,
                   [weak = weak_from_this(), waits = std::weak_ptr(connection)](
-                      std::shared_ptr<dht::RelaySocket> socket, DownEvidence evidence) {
+                      const std::shared_ptr<dht::RelaySocket>& socket, DownEvidence evidence) {
                     const auto self = weak.lock();
                     if (self == nullptr) return;
                     asio::post(self->io_, [waits, socket, evidence] {

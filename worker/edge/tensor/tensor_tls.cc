@@ -14,7 +14,7 @@ namespace {
 
 constexpr char kPeerName[] = "peer.crowdsurf";  // SAN of every agent's certificate
 // One read from the socket fills many 16 KiB records.
-constexpr size_t kReadAhead = 256 * 1024;
+constexpr size_t kReadAhead = size_t{256} * 1024;
 
 std::string OpenSslError() {
   char text[160] = "no further detail";
