@@ -16,9 +16,9 @@ SKIPPED = 77   # what ctest counts as skipped
 BATCH = 50     # files a call: a failure in one of them does not hide the others
 
 
-def pinned():
-    """The path of clang-format of the pinned major version, or None."""
-    for name in (f"clang-format-{PINNED}", "clang-format"):
+def pinned(program="clang-format"):
+    """The path of clang-format, or another program of LLVM, of the pinned major version; or None."""
+    for name in (f"{program}-{PINNED}", program):
         path = shutil.which(name)
         if not path:
             continue

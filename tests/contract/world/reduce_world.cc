@@ -8,7 +8,7 @@
 namespace crowdsurf::worker {
 
 struct ReduceWorld::Node {
-  Node(PeerConfig c, MaskedAllReduce::MaskOf mask)
+  Node(PeerConfig c, const MaskedAllReduce::MaskOf& mask)
       : config(std::move(c)), rounds(config, metrics, Logger()), strategy(std::move(mask)) {}
 
   std::vector<double>& At(Region region) { return boxes[static_cast<size_t>(region)]; }
@@ -28,7 +28,7 @@ struct ReduceWorld::Node {
   Time armed = Time::Infinite();
 };
 
-ReduceWorld::ReduceWorld(ReduceWorldOptions options, MaskedAllReduce::MaskOf mask)
+ReduceWorld::ReduceWorld(ReduceWorldOptions options, const MaskedAllReduce::MaskOf& mask)
     : options_(std::move(options)), rng_(options_.seed) {
   std::vector<Member> members;
   for (int i = 0; i < options_.members; ++i) {

@@ -36,7 +36,7 @@ struct ReduceWorldOptions {
 class ReduceWorld {
  public:
   // Which mask each member has; the cell of member i is i.
-  ReduceWorld(ReduceWorldOptions options, MaskedAllReduce::MaskOf mask);
+  ReduceWorld(ReduceWorldOptions options, const MaskedAllReduce::MaskOf& mask);
   ~ReduceWorld();
 
   // What the members hold: everybody the same at first. Change it before Average.

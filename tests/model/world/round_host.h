@@ -72,7 +72,7 @@ inline std::vector<double> FoldValues(RankSet mask, const std::vector<double>& w
 class RoundHost {
  public:
   RoundHost(RoundSpec spec, std::vector<double> own, PlanRule rule)
-      : round(spec, rule), own_(std::move(own)), output(own_.size(), 0.0) {}
+      : round(std::move(spec), rule), own_(std::move(own)), output(own_.size(), 0.0) {}
 
   // Calls `send(to, payload)` for what goes out and `folding(chunk, assigned, hash)` for each fold;
   // its answer (OnFolded) is the world's to give, now or later.

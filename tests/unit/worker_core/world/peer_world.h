@@ -11,6 +11,7 @@
 #include <optional>
 #include <queue>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -80,7 +81,7 @@ class PeerWorld {
   };
 
   explicit PeerWorld(uint64_t seed, AveragingConfig averaging, size_t elements = 64)
-      : rng_(seed), averaging_(averaging), elements_(elements) {}
+      : rng_(seed), averaging_(std::move(averaging)), elements_(elements) {}
 
   // A worker that starts now; its trainer registers after `trainer_delay`.
   size_t Add(Duration trainer_delay = Milliseconds(20), int island = 0,
