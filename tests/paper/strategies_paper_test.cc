@@ -5,6 +5,7 @@
 
 #include "base/rng.h"
 #include "simulator/lock_step/convergence.h"
+#include "simulator/lock_step/power_consensus.h"
 #include "worker/core/strategy/a2cid2.h"
 #include "worker/core/strategy/relay_sum.h"
 
@@ -162,6 +163,39 @@ TEST(RelaySumPaperTest, BytesEqualThoseOfGossipOnTheSameTree) {
               0.01);
   EXPECT_NEAR(RunRelay({.tree = GraphKind::kDoubleBinaryTree, .steps = 10}).bytes_per_step / gossip,
               1.0, 0.01);
+}
+
+// PowerGossip (Vogels et al. 2020): the mean is kept and the spread never grows, whatever the graph
+// and the rank; consensus is reached with the default step size of 1.
+TEST(PowerGossipPaperTest, ConvergesOnEveryGraphAndKeepsTheMean) {
+  for (const GraphKind graph :
+       {GraphKind::kRing, GraphKind::kTorus, GraphKind::kChain, GraphKind::kBinaryTree}) {
+    for (const uint32_t rank : {1U, 3U}) {
+      const auto result = RunPowerConsensus(
+          {.graph = graph, .n = 9, .shape = {12, 9}, .rank = rank, .matrices = MatrixKind::kNormal},
+          1e-4, 20'000);
+      EXPECT_TRUE(result.reached) << worker::NameOf(graph) << " rank " << rank;
+      EXPECT_FALSE(result.grew) << worker::NameOf(graph) << " rank " << rank;
+      EXPECT_LT(result.mean_drift, 1e-14) << worker::NameOf(graph) << " rank " << rank;
+    }
+  }
+}
+
+// Warm factors follow the low-rank part of the differences: so few values that a cold start, whose
+// projection is random in each iteration, needs as many as plain gossip.
+TEST(PowerGossipPaperTest, WarmFactorsNeedFewValuesWhereDifferencesAreOfLowRank) {
+  const auto values = [](MatrixKind kind, uint32_t rank) {
+    return RunPowerConsensus({.rank = rank, .matrices = kind}, 1e-4, 5'000).floats;
+  };
+  EXPECT_EQ(values(MatrixKind::kRankOne, 0), 380'000);  // 19 iterations, two edges of 10,000 values
+  EXPECT_LT(values(MatrixKind::kRankOne, 1), 40'000);
+  EXPECT_LT(values(MatrixKind::kDecaying, 1), 250'000);
+  EXPECT_LT(values(MatrixKind::kNormal, 1), 380'000);
+}
+
+TEST(PowerGossipPaperTest, AnEdgeThatBeginsAtConsensusLives) {
+  const double kept = SpreadAfterConsensus(worker::NullColumns::kKeep, 1);
+  EXPECT_LT(kept, 0.1 * SpreadAfterConsensus(worker::NullColumns::kOverwrite, 1));
 }
 
 }  // namespace
