@@ -110,7 +110,9 @@ void TensorConnection::Resume() {
   if (state_ == State::kOpen) PumpReads();
 }
 
-void TensorConnection::End(TensorEnding ending, const std::string& why) {
+// `why` is a copy: it may lie in `tls_`, which ends here.
+// NOLINTNEXTLINE(performance-unnecessary-value-param)
+void TensorConnection::End(TensorEnding ending, std::string why) {
   if (state_ == State::kEnded) return;
   // In good order only between frames: what was half sent is then the peer's problem to see.
   if (ending == TensorEnding::kGoodbye && state_ == State::kOpen && front_sent_ == 0 &&

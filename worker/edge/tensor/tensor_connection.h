@@ -56,7 +56,7 @@ class TensorConnection : public std::enable_shared_from_this<TensorConnection> {
   void Flush();   // the outbox has something
   void Resume();  // after on_frame said false
   // Ends now as `ending`; a goodbye is written if the socket takes it.
-  void End(TensorEnding ending, const std::string& why);
+  void End(TensorEnding ending, std::string why);
   bool open() const { return state_ == State::kOpen; }
   bool ended() const { return state_ == State::kEnded; }
 
