@@ -39,12 +39,12 @@ void PeerNode::Do(const std::function<void()>& input) {
 }
 
 void PeerNode::Freeze() {
-  Logger(&log_, "host").Info("freezes");
+  log_.LoggerFor("host").Info("freezes");
   frozen_ = true;
 }
 
 void PeerNode::Thaw() {
-  if (frozen_) Logger(&log_, "host").Info("wakes");
+  if (frozen_) log_.LoggerFor("host").Info("wakes");
   frozen_ = false;
   while (alive_ && !frozen_ && !while_frozen_.empty()) {
     const auto input = std::move(while_frozen_.front());
@@ -55,7 +55,7 @@ void PeerNode::Thaw() {
 
 void PeerNode::Kill() {
   if (!alive_) return;
-  Logger(&log_, "host").Info(left_ ? "left" : "dies");
+  log_.LoggerFor("host").Info(left_ ? "left" : "dies");
   alive_ = false;
   while_frozen_.clear();
   outside_.OnDeath(index_);
@@ -63,9 +63,8 @@ void PeerNode::Kill() {
 
 void PeerNode::Start() {
   if (!alive_) return;
-  const Logger log = scenario_.log == nullptr ? Logger() : Logger(&log_, "peer", LogLevel::kDebug);
-  peer_ = std::make_unique<worker::Peer>(config_, peer_rng_, log, metrics_);
-  Logger(&log_, "host").Info("starts", {{"id", id_.brief()}});
+  peer_ = std::make_unique<worker::Peer>(config_, peer_rng_, log_.LoggerFor("peer"), metrics_);
+  log_.LoggerFor("host").Info("starts", {{"id", id_.brief()}});
   Actions actions;
   peer_->Start(outside_.queue().now(), actions);
   Run(actions);
@@ -101,9 +100,9 @@ void PeerNode::OnRecords(const std::vector<worker::PeerRecord>& records) {
 
 void PeerNode::OnDown(const PeerId& peer, DownEvidence evidence) {
   Do([this, peer, evidence] {
-    Logger(&log_, "host")
-        .Info("is told that a peer is down",
-              {{"peer", peer.brief()}, {"refused", evidence == DownEvidence::kRefused}});
+    log_.LoggerFor("host").Info(
+        "is told that a peer is down",
+        {{"peer", peer.brief()}, {"refused", evidence == DownEvidence::kRefused}});
     Actions actions;
     peer_->OnPeerDown(outside_.queue().now(), peer, evidence, actions);
     Run(actions);

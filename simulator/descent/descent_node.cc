@@ -59,9 +59,9 @@ void DescentNode::Local(const worker::LocalEvent& event) {
 
 void DescentNode::Start() {
   if (!alive_) return;
-  const Logger log = options_.log == nullptr ? Logger() : Logger(&log_, "peer", LogLevel::kDebug);
-  peer_ = std::make_unique<worker::Peer>(config_, rng_.Fork("peer"), log, metrics_);
-  Logger(&log_, "host").Info("starts", {{"id", config_.id.brief()}});
+  peer_ =
+      std::make_unique<worker::Peer>(config_, rng_.Fork("peer"), log_.LoggerFor("peer"), metrics_);
+  log_.LoggerFor("host").Info("starts", {{"id", config_.id.brief()}});
   Give([&](worker::Actions& out) { peer_->Start(outside_.queue().now(), out); });
   outside_.queue().After(kRegisterDelay, [this] {
     Local(worker::TrainerRegistered{Sha256(AsBytes("schema")), options_.dimensions, true});
@@ -71,7 +71,7 @@ void DescentNode::Start() {
 
 void DescentNode::Kill() {
   if (!alive_) return;
-  Logger(&log_, "host").Info("dies");
+  log_.LoggerFor("host").Info("dies");
   alive_ = false;
 }
 

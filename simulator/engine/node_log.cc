@@ -8,7 +8,6 @@ namespace crowdsurf::simulator {
 
 void NodeLog::Write(LogLevel level, std::string_view module, std::string_view message,
                     std::initializer_list<LogField> fields) {
-  if (sink_ == nullptr) return;
   const double seconds = (queue_.now() - kStartOfTime).seconds();
   const std::string source =
       absl::StrFormat("%9.6f node %d %s", seconds, node_, std::string(module));

@@ -16,6 +16,10 @@ class NodeLog : public LogSink {
   NodeLog(int node, LogSink* sink, EventQueue& queue) : node_(node), sink_(sink), queue_(queue) {}
   void Write(LogLevel level, std::string_view module, std::string_view message,
              std::initializer_list<LogField> fields) override;
+  // Drops everything when nobody listens.
+  Logger LoggerFor(std::string_view module) {
+    return sink_ == nullptr ? Logger() : Logger(this, module, LogLevel::kDebug);
+  }
 
  private:
   const int node_;

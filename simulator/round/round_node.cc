@@ -32,13 +32,12 @@ worker::PacerConfig Pacing() {
 
 }  // namespace
 
-RoundNode::RoundNode(int index, PeerId id, const RoundScenario& scenario, RoundOutside& outside,
+RoundNode::RoundNode(const ProcessName& name, const RoundScenario& scenario, RoundOutside& outside,
                      Origins& origins)
-    : index_(index),
-      id_(id),
+    : Process(name, outside.queue(), nullptr),
       scenario_(scenario),
       outside_(outside),
-      chunks_(index, origins, outside.checkers()),
+      chunks_(name.node, origins, outside.checkers()),
       times_(Pacing()) {}
 
 void RoundNode::BeMember(worker::RoundSpec spec, RegionBuffer input, worker::CoordinateMask mask) {
@@ -54,26 +53,7 @@ void RoundNode::BeSpeaker(std::vector<worker::SpeakerSpec> duties, RegionBuffer 
 }
 
 bool RoundNode::Holding() const {
-  return alive_ && round_ && (!round_->outcome() || worker::Applied(round_->outcome()->outcome));
-}
-
-void RoundNode::Do(const std::function<void()>& input) {
-  if (!alive_) return;
-  if (frozen_)
-    while_frozen_.push_back(input);
-  else
-    input();
-}
-
-void RoundNode::Freeze() { frozen_ = true; }
-
-void RoundNode::Thaw() {
-  frozen_ = false;
-  while (alive_ && !frozen_ && !while_frozen_.empty()) {
-    const auto input = std::move(while_frozen_.front());
-    while_frozen_.pop_front();
-    input();
-  }
+  return alive() && round_ && (!round_->outcome() || worker::Applied(round_->outcome()->outcome));
 }
 
 void RoundNode::Start() {
@@ -85,8 +65,7 @@ void RoundNode::Start() {
       ExecuteSpeaker(actions, speaker);
     }
   });
-  if (spec_ && snapshot_after_ > Duration())
-    outside_.queue().After(snapshot_after_, [this] { Do([this] { OpenRound(); }); });
+  if (spec_ && snapshot_after_ > Duration()) DoAfter(snapshot_after_, [this] { OpenRound(); });
 }
 
 void RoundNode::OpenRound() {
@@ -94,11 +73,11 @@ void RoundNode::OpenRound() {
   const auto lent = table_.Lend(worker::RegisterId::Round(spec.instance), spec.age);
   CHECK(lent.has_value());
   spec.promised = *lent;
-  const bool ignored = scenario_.plant == Plant::kIgnoredMask && scenario_.planted == index_;
+  const bool ignored = scenario_.plant == Plant::kIgnoredMask && scenario_.planted == index();
   chunks_.Open(kRound, {spec.instance, spec.self, spec.chunks, scenario_.wire, &input_, &output_,
                         spec.stake.weight, ignored ? worker::CoordinateMask() : mask_});
   round_.emplace(spec);
-  pacer_.emplace(outside_.queue().now(), times_);
+  pacer_.emplace(now(), times_);
   RoundActions actions;
   round_->Start(actions);
   AfterInput(actions);
@@ -108,7 +87,7 @@ void RoundNode::OpenRound() {
 
 void RoundNode::OnFrame(const PeerId& from, const Frame& frame) {
   Do([this, from, frame] {
-    times_.OnHeard(outside_.queue().now(), from);
+    times_.OnHeard(now(), from);
     if (!spec_) {
       worker::SpeakerActions actions;
       for (worker::Speaker& speaker : speakers_) {
@@ -131,7 +110,7 @@ void RoundNode::OnFrame(const PeerId& from, const Frame& frame) {
 
 void RoundNode::OnChunk(const PeerId& from, const ChunkFrame& frame) {
   Do([this, from, frame] {
-    times_.OnHeard(outside_.queue().now(), from);
+    times_.OnHeard(now(), from);
     if (!spec_) return;
     if (!round_) {
       early_chunks_.emplace_back(from, frame);
@@ -161,7 +140,8 @@ void RoundNode::TakeInput(const PeerId& from, const ChunkFrame& frame) {
     round_->OnBadInput(from, frame.rank, frame.chunk, frame.assigned, actions);
   } else if (chunks_.HasRoom(frame.parcel)) {
     Parcel parcel = frame.parcel;
-    if (scenario_.plant == Plant::kForeignInput && scenario_.planted == index_) parcel.wire[0] ^= 1;
+    if (scenario_.plant == Plant::kForeignInput && scenario_.planted == index())
+      parcel.wire[0] ^= 1;
     // The bytes must be there before the actions run; they are dropped again when not wanted.
     if (round_->OnInput(from, frame.rank, frame.chunk, frame.assigned, actions))
       chunks_.KeepInput(kRound, frame.rank, frame.chunk, frame.assigned, parcel);
@@ -210,23 +190,12 @@ void RoundNode::AfterInput(RoundActions& actions) {
   Pace();
 }
 
-bool RoundNode::Count() {
-  if (!alive_) return false;
-  if (actions_ == dies_after_) {
-    alive_ = false;
-    outside_.OnDeath(index_);
-    return false;
-  }
-  ++actions_;
-  return true;
-}
-
 void RoundNode::Execute(const RoundAction& action, Ballot branch) {
   if (const auto* fold = std::get_if<FoldChunk>(&action)) {
     Fold(*fold);
   } else if (const auto* store = std::get_if<worker::StoreResult>(&action)) {
     CHECK(offered_ != nullptr && offered_->chunk == store->chunk);
-    if (scenario_.plant != Plant::kSkippedStore || scenario_.planted != index_)
+    if (scenario_.plant != Plant::kSkippedStore || scenario_.planted != index())
       chunks_.Store(kRound, store->chunk, offered_->parcel);
   } else if (const auto* empty = std::get_if<worker::EmptySlot>(&action)) {
     chunks_.Empty(kRound, empty->chunk);
@@ -234,12 +203,12 @@ void RoundNode::Execute(const RoundAction& action, Ballot branch) {
     folding_.erase({drop->chunk, drop->assigned});
     chunks_.Drop(kRound, drop->chunk, drop->assigned);
   } else if (const auto* over = std::get_if<worker::RoundOver>(&action)) {
-    if (scenario_.plant == Plant::kCorruptOutput && scenario_.planted == index_) {
+    if (scenario_.plant == Plant::kCorruptOutput && scenario_.planted == index()) {
       Parcel parcel = chunks_.Result(kRound, 0);
       parcel.wire[0] ^= 1;
       chunks_.Store(kRound, 0, parcel);
     }
-    outside_.OnOver(index_, *over, branch);
+    outside_.OnOver(index(), *over, branch);
   } else if (const auto* formed = std::get_if<worker::BranchFormed>(&action)) {
     branch_ = formed->ballot;
   } else {
@@ -252,12 +221,12 @@ void RoundNode::Say(const RoundAction& action) {
     SayFrame(send->to, send->frame);
   } else if (const auto* input = std::get_if<worker::SendInput>(&action)) {
     Parcel parcel = chunks_.Input(kRound, input->chunk);
-    if (scenario_.plant == Plant::kUnmaskedAgain && scenario_.planted == index_ &&
+    if (scenario_.plant == Plant::kUnmaskedAgain && scenario_.planted == index() &&
         input->assigned != 0)
       parcel = PackSpan(input_, spec_->chunks[input->chunk], scenario_.wire);
-    if (scenario_.plant == Plant::kLieNan && scenario_.planted == index_)
+    if (scenario_.plant == Plant::kLieNan && scenario_.planted == index())
       std::fill(parcel.wire.begin(), parcel.wire.end(), uint8_t{0xff});  // NaN in every format
-    outside_.SendChunk(index_, input->to,
+    outside_.SendChunk(index(), input->to,
                        {.rank = spec_->self,
                         .chunk = input->chunk,
                         .assigned = input->assigned,
@@ -270,16 +239,16 @@ void RoundNode::Say(const RoundAction& action) {
                      result->mask,
                      result->hash,
                      chunks_.Result(kRound, result->chunk)};
-    if (scenario_.plant == Plant::kLieResults && scenario_.planted == index_) {
+    if (scenario_.plant == Plant::kLieResults && scenario_.planted == index()) {
       frame.parcel.wire[1] = result->to.bytes()[0];
       frame.hash = ContentHash(frame.parcel.wire, worker::ContentKey(spec_->instance));
     }
-    outside_.SendChunk(index_, result->to, std::move(frame));
+    outside_.SendChunk(index(), result->to, std::move(frame));
   }
 }
 
 void RoundNode::SayFrame(const PeerId& to, Frame frame) {
-  if (scenario_.planted == index_) {
+  if (scenario_.planted == index()) {
     if (auto* ready = std::get_if<worker::Ready>(&frame.body);
         ready != nullptr && scenario_.plant == Plant::kLieWeights)
       ready->stake.weight += to.bytes()[0];
@@ -287,28 +256,26 @@ void RoundNode::SayFrame(const PeerId& to, Frame frame) {
         have != nullptr && scenario_.plant == Plant::kLieHaves)
       have->root = Sha256(to.view());
   }
-  if (scenario_.plant == Plant::kForgedHaves && scenario_.planted == index_ &&
+  if (scenario_.plant == Plant::kForgedHaves && scenario_.planted == index() &&
       std::holds_alternative<worker::Have>(frame.body))
     ForgeHaves();
-  if (spec_) outside_.checkers().OnFrame(index_, frame, *spec_);
-  outside_.checkers().OnWitnessFrame(index_, id_, frame, witnesses_);
-  outside_.SendFrame(index_, to, frame);
+  if (spec_) outside_.checkers().OnFrame(index(), frame, *spec_);
+  outside_.checkers().OnWitnessFrame(index(), id(), frame, witnesses_);
+  outside_.SendFrame(index(), to, frame);
 }
 
 // The host lies to its own round: everybody else is said to have the value already.
 void RoundNode::ForgeHaves() {
-  outside_.queue().After(Duration(), [this] {
-    Do([this] {
-      worker::Have have{0, Digest()};
-      for (const worker::RoundCell& cell : spec_->cells) {
-        if (!cell.member || *cell.member == id_ || !round_) continue;
-        // Its own HAVE is what it has said of itself: the same root is put into their mouths.
-        have.root = outside_.checkers().LastHave(index_, spec_->instance);
-        RoundActions actions;
-        round_->OnFrame(*cell.member, {spec_->instance, have}, actions);
-        AfterInput(actions);
-      }
-    });
+  DoAfter(Duration(), [this] {
+    worker::Have have{0, Digest()};
+    for (const worker::RoundCell& cell : spec_->cells) {
+      if (!cell.member || *cell.member == id() || !round_) continue;
+      // Its own HAVE is what it has said of itself: the same root is put into their mouths.
+      have.root = outside_.checkers().LastHave(index(), spec_->instance);
+      RoundActions actions;
+      round_->OnFrame(*cell.member, {spec_->instance, have}, actions);
+      AfterInput(actions);
+    }
   });
 }
 
@@ -322,8 +289,8 @@ void RoundNode::ExecuteSpeaker(worker::SpeakerActions& actions, const worker::Sp
     const auto& input = std::get<worker::SpeakInput>(action);
     const worker::SpeakerSpec& spec = speaker.spec();
     Parcel parcel = PackSpan(input_, spec.chunks[input.chunk], scenario_.wire);
-    outside_.checkers().OnSpoke(index_, spec.instance, input.rank, input.chunk, parcel);
-    outside_.SendChunk(index_, input.to,
+    outside_.checkers().OnSpoke(index(), spec.instance, input.rank, input.chunk, parcel);
+    outside_.SendChunk(index(), input.to,
                        {.rank = input.rank,
                         .chunk = input.chunk,
                         .assigned = input.assigned,
@@ -335,9 +302,7 @@ void RoundNode::ExecuteSpeaker(worker::SpeakerActions& actions, const worker::Sp
 void RoundNode::Fold(const FoldChunk& fold) {
   const uint64_t serial = next_fold_++;
   folding_[{fold.chunk, fold.assigned}] = serial;
-  outside_.queue().After(scenario_.fold_time, [this, fold, serial] {
-    Do([this, fold, serial] { FinishFold(fold, serial); });
-  });
+  DoAfter(scenario_.fold_time, [this, fold, serial] { FinishFold(fold, serial); });
 }
 
 void RoundNode::FinishFold(const FoldChunk& fold, uint64_t serial) {
@@ -345,7 +310,7 @@ void RoundNode::FinishFold(const FoldChunk& fold, uint64_t serial) {
   if (pending == folding_.end() || pending->second != serial) return;
   folding_.erase(pending);
   FoldChunk folded = fold;
-  if (scenario_.plant == Plant::kFusedFold && scenario_.planted == index_)
+  if (scenario_.plant == Plant::kFusedFold && scenario_.planted == index())
     for (double& weight : folded.weights) weight *= 1.0 + 1e-6 * weight;
   const uint64_t hash = chunks_.Fold(kRound, folded);
   RoundActions actions;
@@ -359,30 +324,20 @@ void RoundNode::AnswerAsWitness(const PeerId& from, const Frame& frame) {
 }
 
 void RoundNode::Pace() {
-  if (!alive_ || !round_) return;
-  pacer_->Observe(outside_.queue().now(), *round_);
-  ArmTimer();
+  if (!alive() || !round_) return;
+  pacer_->Observe(now(), *round_);
+  if (scenario_.plant == Plant::kDeafTimer && scenario_.planted == index()) return;
+  ArmTimer(pacer_->NextDeadline(*round_));
 }
 
-void RoundNode::ArmTimer() {
-  if (scenario_.plant == Plant::kDeafTimer && scenario_.planted == index_) return;
-  const Time deadline = pacer_->NextDeadline(*round_);
-  if (deadline.infinite() || deadline >= armed_) return;
-  armed_ = deadline;
-  outside_.queue().At(deadline, [this] {
-    Do([this] {
-      if (armed_ > outside_.queue().now()) return;
-      armed_ = Time::Infinite();
-      const Time now = outside_.queue().now();
-      for (const worker::Due& due : pacer_->TakeDue(now, *round_)) {
-        RoundActions actions;
-        worker::Apply(due, *round_, actions);
-        AfterInput(actions);
-        if (!alive_) return;
-      }
-      Pace();
-    });
-  });
+void RoundNode::OnTimer() {
+  for (const worker::Due& due : pacer_->TakeDue(now(), *round_)) {
+    RoundActions actions;
+    worker::Apply(due, *round_, actions);
+    AfterInput(actions);
+    if (!alive()) return;
+  }
+  Pace();
 }
 
 }  // namespace crowdsurf::simulator

@@ -5,15 +5,13 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
-#include <functional>
 #include <map>
 #include <optional>
 #include <set>
 #include <utility>
 #include <vector>
 
-#include "simulator/engine/event_queue.h"
+#include "simulator/host/process.h"
 #include "simulator/round/chunk_host.h"
 #include "simulator/round/round_scenario.h"
 #include "worker/core/round/round.h"
@@ -47,9 +45,9 @@ class RoundOutside {
   virtual RoundCheckers& checkers() = 0;
 };
 
-class RoundNode {
+class RoundNode : public Process {
  public:
-  RoundNode(int index, PeerId id, const RoundScenario& scenario, RoundOutside& outside,
+  RoundNode(const ProcessName& name, const RoundScenario& scenario, RoundOutside& outside,
             Origins& origins);
 
   // Before the run, one of these or neither.
@@ -65,14 +63,7 @@ class RoundNode {
   void OnSuspicion(const PeerId& of, worker::SuspicionCause cause);
   void OnTrust(const PeerId& of);
   void OnQuorumLost();
-  void Freeze();
-  void Thaw();
-  void DieAfter(uint64_t actions) { dies_after_ = actions; }
 
-  int index() const { return index_; }
-  const PeerId& id() const { return id_; }
-  bool alive() const { return alive_; }
-  uint64_t actions() const { return actions_; }
   const std::optional<worker::Round>& round() const { return round_; }
   worker::Ballot branch() const { return branch_; }  // 0: in none
   int rank() const { return spec_ ? spec_->self : -1; }
@@ -83,10 +74,10 @@ class RoundNode {
  private:
   static constexpr worker::RoundHandle kRound = 1;
 
-  void Do(const std::function<void()>& input);  // now, or when it wakes
+  void OnDeath() override { outside_.OnDeath(index()); }
+  void OnTimer() override;
   void OpenRound();
   void AfterInput(worker::RoundActions& actions);
-  bool Count();  // one more action; false: it died instead
   void Execute(const worker::RoundAction& action, worker::Ballot branch);
   void Say(const worker::RoundAction& action);
   void ExecuteSpeaker(worker::SpeakerActions& actions, const worker::Speaker& speaker);
@@ -96,21 +87,13 @@ class RoundNode {
   void TakeInput(const PeerId& from, const ChunkFrame& frame);
   void AnswerAsWitness(const PeerId& from, const worker::Frame& frame);
   void Pace();
-  void ArmTimer();
   void SayFrame(const PeerId& to, worker::Frame frame);
   void ForgeHaves();
 
-  const int index_;
-  const PeerId id_;
   const RoundScenario& scenario_;
   RoundOutside& outside_;
-  bool alive_ = true;
-  bool frozen_ = false;
   Duration snapshot_after_;
   worker::Ballot branch_ = 0;
-  uint64_t actions_ = 0;
-  uint64_t dies_after_ = UINT64_MAX;
-  std::deque<std::function<void()>> while_frozen_;
 
   std::optional<worker::RoundSpec> spec_;  // until opened, then a copy
   std::vector<PeerId> witnesses_;
@@ -128,7 +111,6 @@ class RoundNode {
   worker::WitnessTable table_;
   worker::RoundTimes times_;
   std::optional<worker::RoundPacer> pacer_;
-  Time armed_ = Time::Infinite();
   std::set<PeerId> suspected_;
 };
 

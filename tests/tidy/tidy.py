@@ -69,10 +69,11 @@ ROOMS = {
     },
     "simulator": {
         "engine": set(),
+        "host": {"engine"},
         "lock_step": {"engine"},
-        "round": {"engine"},
-        "chaos": {"engine", "round"},
-        "descent": {"engine"},
+        "round": {"engine", "host"},
+        "chaos": {"engine", "host", "round"},
+        "descent": {"engine", "host"},
     },
 }
 CORES = {"base/manifest", "coordinator-free-dht/core", "worker/core", "operator/core", "simulator"}

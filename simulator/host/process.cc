@@ -1,0 +1,56 @@
+#include "simulator/host/process.h"
+
+namespace crowdsurf::simulator {
+
+void Process::Do(const std::function<void()>& input) {
+  if (!alive_) return;
+  if (frozen_)
+    while_frozen_.push_back(input);
+  else
+    input();
+}
+
+void Process::DoAt(Time when, std::function<void()> input) {
+  queue_.At(when, [this, input = std::move(input)] { Do(input); });
+}
+
+void Process::ArmTimer(Time deadline) {
+  if (deadline.infinite() || deadline >= armed_) return;
+  armed_ = deadline;
+  DoAt(deadline, [this] {
+    if (armed_ > now()) return;
+    armed_ = Time::Infinite();
+    OnTimer();
+  });
+}
+
+void Process::Freeze() {
+  LogAs("host").Info("freezes");
+  frozen_ = true;
+}
+
+void Process::Thaw() {
+  if (frozen_) LogAs("host").Info("wakes");
+  frozen_ = false;
+  while (alive_ && !frozen_ && !while_frozen_.empty()) {
+    const auto input = std::move(while_frozen_.front());
+    while_frozen_.pop_front();
+    input();
+  }
+}
+
+bool Process::Count() {
+  if (alive_ && actions_ == dies_after_) Kill();
+  if (alive_) ++actions_;
+  return alive_;
+}
+
+void Process::End(std::string_view how) {
+  if (!alive_) return;
+  LogAs("host").Info(how);
+  alive_ = false;
+  while_frozen_.clear();
+  OnDeath();
+}
+
+}  // namespace crowdsurf::simulator
