@@ -39,7 +39,8 @@ RoundWorld::RoundWorld(const RoundScenario& scenario)
   for (int node = 0; node < nodes; ++node) {
     const PeerId id = IdOfNode(scenario_.seed, node);
     index_[id] = node;
-    nodes_.push_back(std::make_unique<RoundNode>(ProcessName{node, id}, scenario_, *this, origins_));
+    nodes_.push_back(
+        std::make_unique<RoundNode>(ProcessName{node, id}, scenario_, *this, origins_));
   }
   MakeGroup();
   MakeSpeakers();
