@@ -8,6 +8,8 @@
 #include <CLI/CLI.hpp>
 #include <functional>
 
+#include "cli/run/exit_codes.h"
+
 namespace crowdsurf::cli {
 
 // Does the work; returns the exit code.
@@ -19,11 +21,5 @@ void RegisterStrategies(CLI::App& app, Action& action);
 
 inline constexpr void (*kCommands[])(CLI::App&, Action&) = {RegisterRun, RegisterSimulate,
                                                             RegisterStrategies};
-
-// Exit codes of every subcommand.
-inline constexpr int kSucceeded = 0;
-inline constexpr int kFailed = 1;
-inline constexpr int kBadInput = 2;
-inline constexpr int kInterrupted = 130;
 
 }  // namespace crowdsurf::cli

@@ -2,7 +2,7 @@
 #include <memory>
 
 #include "cli/commands.h"
-#include "cli/run_session.h"
+#include "cli/run/run_session.h"
 
 namespace crowdsurf::cli {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "base/status.h"
 #include "base/time.h"
-#include "coordinator-free-dht/core/record.h"
+#include "coordinator-free-dht/core/wire/record.h"
 
 namespace crowdsurf::dht {
 

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "coordinator-free-dht/core/codec.h"
+#include "coordinator-free-dht/core/wire/codec.h"
 
 namespace crowdsurf::dht {
 

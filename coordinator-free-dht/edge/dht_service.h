@@ -13,7 +13,7 @@
 
 #include "base/down_evidence.h"
 #include "base/edge/host_loop.h"
-#include "coordinator-free-dht/core/node.h"
+#include "coordinator-free-dht/core/node/node.h"
 #include "coordinator-free-dht/edge/transport.h"
 
 namespace crowdsurf::dht {

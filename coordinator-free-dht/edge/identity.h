@@ -13,7 +13,7 @@
 
 #include "base/status.h"
 #include "base/time.h"
-#include "coordinator-free-dht/core/record.h"
+#include "coordinator-free-dht/core/wire/record.h"
 
 struct evp_pkey_st;  // OpenSSL's EVP_PKEY
 

@@ -12,7 +12,7 @@
 #include <memory>
 #include <utility>
 
-#include "coordinator-free-dht/core/relay_searches.h"
+#include "coordinator-free-dht/core/relay/relay_searches.h"
 #include "coordinator-free-dht/edge/peer.grpc.pb.h"
 #include "coordinator-free-dht/edge/relay_leg.h"
 

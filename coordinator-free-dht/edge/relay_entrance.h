@@ -12,7 +12,7 @@
 #include <string>
 
 #include "base/status.h"
-#include "coordinator-free-dht/core/relay_paths.h"
+#include "coordinator-free-dht/core/relay/relay_paths.h"
 #include "coordinator-free-dht/edge/relay_leg.h"
 
 namespace crowdsurf::dht {

@@ -13,7 +13,7 @@
 #include <string>
 #include <thread>
 
-#include "coordinator-free-dht/core/relay_searches.h"
+#include "coordinator-free-dht/core/relay/relay_searches.h"
 #include "coordinator-free-dht/edge/relay.h"
 #include "coordinator-free-dht/edge/relay_call.h"
 #include "coordinator-free-dht/edge/relay_entrance.h"

@@ -21,7 +21,7 @@
 #include "base/log.h"
 #include "base/metrics.h"
 #include "base/status.h"
-#include "coordinator-free-dht/core/message.h"
+#include "coordinator-free-dht/core/wire/message.h"
 #include "coordinator-free-dht/edge/identity.h"
 #include "coordinator-free-dht/edge/relay.h"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "coordinator-free-dht/core/codec.h"
+#include "coordinator-free-dht/core/wire/codec.h"
 #include "coordinator-free-dht/edge/certificate.h"
 
 namespace crowdsurf::dht {

@@ -13,9 +13,9 @@
 #include <utility>
 #include <vector>
 
-#include "coordinator-free-dht/core/codec.h"
-#include "coordinator-free-dht/core/node.h"
-#include "coordinator-free-dht/core/unsafe_hash_authority.h"
+#include "coordinator-free-dht/core/node/node.h"
+#include "coordinator-free-dht/core/wire/codec.h"
+#include "coordinator-free-dht/core/wire/unsafe_hash_authority.h"
 
 namespace crowdsurf::dht {
 

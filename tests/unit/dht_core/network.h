@@ -14,9 +14,9 @@
 #include <vector>
 
 #include "base/down_evidence.h"
-#include "coordinator-free-dht/core/codec.h"
-#include "coordinator-free-dht/core/node.h"
-#include "coordinator-free-dht/core/unsafe_hash_authority.h"
+#include "coordinator-free-dht/core/node/node.h"
+#include "coordinator-free-dht/core/wire/codec.h"
+#include "coordinator-free-dht/core/wire/unsafe_hash_authority.h"
 
 namespace crowdsurf::dht {
 

@@ -16,7 +16,7 @@
 
 #include "base/bytes.h"
 #include "base/status.h"
-#include "coordinator-free-dht/core/record.h"
+#include "coordinator-free-dht/core/wire/record.h"
 
 namespace crowdsurf::worker {
 

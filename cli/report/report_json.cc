@@ -1,0 +1,44 @@
+#include <cmath>
+
+#include "cli/report/report.h"
+
+namespace crowdsurf::cli {
+namespace {
+
+using nlohmann::json;
+
+json Maybe(const std::optional<double>& number) {
+  return number && std::isfinite(*number) ? json(*number) : json(nullptr);
+}
+
+}  // namespace
+
+json ReportJson(const ReportInput& input) {
+  const RunFigures& f = input.figures;
+  return {{"job", input.job},
+          {"outcome", input.outcome},
+          {"strategy", input.strategy},
+          {"goodput", Maybe(f.goodput)},
+          {"samples", f.samples},
+          {"samples_per_second", f.samples_per_second},
+          {"duration_seconds", f.duration_seconds},
+          {"loss", Maybe(f.loss)},
+          {"heldout_bits_per_char", Maybe(input.heldout)},
+          {"trigram_bits_per_char", Maybe(input.trigram)},
+          {"rounds",
+           {{"completed", f.rounds_completed},
+            {"failed", f.rounds_failed},
+            {"failed_by_peer_loss", f.rounds_failed_by_peer_loss},
+            {"repaired", f.rounds_repaired},
+            {"hash_mismatches", f.hash_mismatches}}},
+          {"preemptions", f.preemptions},
+          {"replacement_seconds",
+           {{"p50", Maybe(f.replacement_p50)}, {"p95", Maybe(f.replacement_p95)}}},
+          {"averaging_stall_ratio", Maybe(f.averaging_stall_ratio)},
+          {"workers", {{"min", f.workers_min}, {"max", f.workers_max}}},
+          {"start_seconds", Maybe(f.start_seconds)},
+          {"seed", input.seed},
+          {"model", input.model_path}};
+}
+
+}  // namespace crowdsurf::cli

@@ -1,0 +1,130 @@
+#include "cli/run/run_options.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+
+#include "base/edge/files.h"
+
+namespace crowdsurf::cli {
+namespace {
+
+constexpr size_t kMaxTrace = 64 << 20;  // bytes
+constexpr double kMaxSpeed = 1e6;
+
+// Why the report cannot be written there; empty: it can, as far as can be seen.
+std::string ReportProblem(const std::string& report) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  if (PageOf(report) == report) {
+    return report + " is the name of the page; end the report's with .json";
+  }
+  for (const std::string& file : {report, PageOf(report)}) {
+    if (fs::path(file).filename().empty() || fs::is_directory(file, error)) {
+      return file + " is a folder; name a file in it";
+    }
+  }
+  fs::path folder = fs::path(report).parent_path();
+  if (folder.empty()) folder = ".";
+  const bool other = fs::exists(folder, error) && !fs::is_directory(folder, error);
+  if (!other && access(folder.c_str(), W_OK | X_OK) == 0) return {};
+  return absl::StrCat("cannot write into ", folder.string(), ": ",
+                      std::strerror(other ? ENOTDIR : errno));
+}
+
+}  // namespace
+
+std::string PageOf(const std::string& report) {
+  return std::filesystem::path(report).replace_extension(".html").string();
+}
+
+StatusOr<Duration> ParseDuration(const std::string& text) {
+  double number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const std::string unit(end, text.data() + text.size());
+  const double scale = unit == "ms"                  ? 1e-3
+                       : unit.empty() || unit == "s" ? 1
+                       : unit == "m"                 ? 60
+                       : unit == "h"                 ? 3600
+                                                     : 0;
+  if (error != std::errc() || scale == 0 || !std::isfinite(number) || number < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(text, " is not a duration such as 5s, 100ms, 2m or 1h"));
+  }
+  return Seconds(number * scale);
+}
+
+RunOptions CheckFlags(const RunFlags& flags, std::vector<std::string>& problems) {
+  RunOptions options;
+  const auto duration = [&](const char* name, const std::string& text,
+                            std::optional<Duration>& into) {
+    if (text.empty()) return;
+    const StatusOr<Duration> parsed = ParseDuration(text);
+    if (!parsed.ok() || *parsed == Duration()) {
+      problems.push_back(absl::StrCat(
+          name, ": ", parsed.ok() ? "is zero" : std::string(parsed.status().message())));
+    } else {
+      into = *parsed;
+    }
+  };
+  options.manifest = flags.manifest;
+  duration("--duration", flags.duration, options.duration);
+  duration("--preempt-every", flags.preempt_every, options.market.every);
+  if (flags.notice != "none") duration("--notice", flags.notice, options.notice);
+  if (flags.hang_after != "none") duration("--hang-after", flags.hang_after, options.hang_after);
+  if (options.hang_after && *options.hang_after < Seconds(1)) {
+    problems.push_back("--hang-after: is below 1s");
+  }
+  if (flags.http_port && (*flags.http_port < 0 || *flags.http_port > 65535)) {
+    problems.push_back(absl::StrCat("--http-port: ", *flags.http_port,
+                                    " is not a port (1..65535; 0: no status page)"));
+  }
+  options.http_port = flags.http_port;
+  if (flags.workers && *flags.workers < 1) {
+    problems.push_back(absl::StrCat("--workers: ", *flags.workers, " is below 1"));
+  } else {
+    options.workers = flags.workers;  // a bad one is not told again as the manifest's replicas
+  }
+  options.strategy = flags.strategy;
+  options.market.seed = flags.seed;
+  options.market.speed = flags.speed;
+  if (!(flags.speed > 0 && flags.speed <= kMaxSpeed)) {
+    problems.push_back("--speed: is not above 0 and at most 1000000");
+  }
+  if (flags.preempt_count == "all") {
+    options.market.count = 0;
+  } else {
+    const auto [end, error] = std::from_chars(
+        flags.preempt_count.data(), flags.preempt_count.data() + flags.preempt_count.size(),
+        options.market.count);
+    if (error != std::errc() || *end != '\0' || options.market.count < 1) {
+      problems.push_back("--preempt-count: " + flags.preempt_count +
+                         " is neither a number from 1 nor all");
+    }
+  }
+  if (!flags.preempt_trace.empty() && !flags.preempt_every.empty()) {
+    problems.push_back("--preempt-trace: cannot go together with --preempt-every");
+  }
+  if (!flags.preempt_trace.empty()) {
+    const auto text = ReadFile(flags.preempt_trace, kMaxTrace);
+    auto trace = text.ok() ? ParseTrace(*text) : text.status();
+    if (trace.ok()) {
+      options.market.trace = std::move(*trace);
+    } else {
+      const std::string where = text.ok() ? flags.preempt_trace + ": " : "";
+      problems.push_back(absl::StrCat("--preempt-trace: ", where, trace.status().message()));
+    }
+  }
+  options.state_dir = flags.state_dir;
+  options.report = flags.report;
+  const std::string problem = flags.report.empty() ? "" : ReportProblem(flags.report);
+  if (!problem.empty()) problems.push_back("--report: " + problem);
+  options.fresh = flags.fresh;
+  return options;
+}
+
+}  // namespace crowdsurf::cli

@@ -1,0 +1,75 @@
+#include "cli/screen/terminal.h"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <string_view>
+
+namespace crowdsurf::cli {
+namespace {
+
+constexpr Duration kBetweenDraws = Milliseconds(200);
+constexpr int kUsualWidth = 80;
+
+bool Set(const char* name) {
+  const char* value = std::getenv(name);
+  return value != nullptr && *value != '\0';
+}
+
+}  // namespace
+
+Terminal::Terminal(int output) : output_(output) {
+  const char* kind = std::getenv("TERM");
+  interactive_ = isatty(output) == 1 && kind != nullptr && std::string_view(kind) != "dumb";
+  color_ = interactive_ && !Set("NO_COLOR");
+  if (interactive_) Write("\x1b[?25l");
+}
+
+Terminal::~Terminal() { Release(); }
+
+int Terminal::width() const {
+  winsize size = {};
+  if (ioctl(output_, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
+  return kUsualWidth;
+}
+
+void Terminal::Write(const std::string& text) const {
+  std::string_view rest = text;
+  while (!rest.empty()) {
+    const ssize_t written = write(output_, rest.data(), rest.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return;  // nobody reads any more: training goes on
+    rest.remove_prefix(static_cast<size_t>(written));
+  }
+}
+
+// To the first line of the screen, and everything below it erased.
+std::string Terminal::Clear() {
+  if (drawn_.empty()) return {};
+  return "\r\x1b[" + std::to_string(drawn_.size()) + "A\x1b[J";
+}
+
+void Terminal::Draw(Time now, const std::vector<std::string>& lines) {
+  if (!interactive_) return;
+  next_draw_ = now + kBetweenDraws;
+  std::string text = Clear();
+  for (const std::string& line : lines) text += line + "\n";
+  drawn_ = lines;
+  Write(text);
+}
+
+void Terminal::Print(const std::string& line) {
+  std::string text = Clear() + line + "\n";
+  for (const std::string& again : drawn_) text += again + "\n";
+  Write(text);
+}
+
+void Terminal::Release() {
+  if (interactive_) Write("\x1b[?25h");
+  interactive_ = false;
+  drawn_.clear();
+}
+
+}  // namespace crowdsurf::cli

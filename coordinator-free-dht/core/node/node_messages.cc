@@ -1,0 +1,291 @@
+// Node: requests, replies and holding of records for others.
+#include <utility>
+
+#include "coordinator-free-dht/core/node/node.h"
+#include "coordinator-free-dht/core/wire/codec.h"
+
+namespace crowdsurf::dht {
+namespace {
+
+// In tokens of the sender's bucket.
+double CostOf(const Message& message) {
+  size_t records = 0;
+  if (const auto* store = std::get_if<StoreRequest>(&message.body)) records = store->records.size();
+  if (const auto* push = std::get_if<WatchPush>(&message.body)) records = push->records.size();
+  return 1 + static_cast<double>(records);
+}
+
+}  // namespace
+
+bool Node::SendRequest(Time now, const Contact& to, Purpose purpose, decltype(Message::body) body,
+                       Actions& out) {
+  const Duration slow = table_.SlowAfter(to.id);
+  const Duration fail = std::max(slow * config_.fail_factor, config_.min_fail);
+  const auto id = requests_.Add(now, to, purpose, slow, fail);
+  if (!id) {
+    metrics_->requests_shed.Add();
+    return false;
+  }
+  metrics_->requests.Add();
+  out.push_back(Send{to, Message{*id, std::move(body)}});
+  return true;
+}
+
+void Node::Reply(const Contact& to, uint64_t id, decltype(Message::body) body, Actions& out) {
+  out.push_back(Send{to, Message{id, std::move(body)}});
+}
+
+void Node::OnMessage(Time now, WallTime wall, const Contact& from, const Message& message,
+                     Actions& out) {
+  if (from.id.none() || from.id == self_.contact.id || from.endpoint.empty()) {
+    metrics_->messages_invalid.Add();
+    return;
+  }
+  const bool is_reply = std::holds_alternative<FindReply>(message.body) ||
+                        std::holds_alternative<StoreReply>(message.body) ||
+                        std::holds_alternative<WatchReply>(message.body);
+  if (is_reply) {
+    OnReply(now, wall, from, message, out);
+  } else {
+    OnRequest(now, wall, from, message, out);
+  }
+  if (upkeep_at_ <= now) Upkeep(now, wall, out);
+}
+
+void Node::OnRequest(Time now, WallTime wall, const Contact& from, const Message& message,
+                     Actions& out) {
+  if (!limiter_.Take(now, from.id, CostOf(message))) {
+    metrics_->requests_limited.Add();
+    return;
+  }
+  const bool wanted = table_.OnRequest(now, from);
+  if (const auto* find = std::get_if<FindRequest>(&message.body)) {
+    OnFind(wall, from, message.id, *find, out);
+  } else if (const auto* store = std::get_if<StoreRequest>(&message.body)) {
+    OnStore(now, wall, from, message.id, *store, out);
+  } else if (const auto* watch = std::get_if<WatchRequest>(&message.body)) {
+    OnWatch(now, wall, from, message.id, *watch, out);
+  } else if (const auto* push = std::get_if<WatchPush>(&message.body)) {
+    OnPush(now, wall, from, *push, out);
+  }
+  // Only peers that answer enter the table: ask a new one, after it has its own answer.
+  if (wanted) PingIfWanted(now, from, out);
+}
+
+void Node::PingIfWanted(Time now, const Contact& contact, Actions& out) {
+  if (requests_.pings() >= config_.pings_in_flight || requests_.Pinging(contact.id)) return;
+  SendRequest(now, contact, Ping{}, FindRequest{PointOf(self_.contact.id), false}, out);
+}
+
+void Node::OnFind(WallTime wall, const Contact& from, uint64_t id, const FindRequest& find,
+                  Actions& out) {
+  FindReply reply;
+  for (Contact& contact : table_.Nearest(find.target, config_.k + 1)) {
+    // The asker knows itself.
+    if (contact.id != from.id && reply.contacts.size() < std::min(config_.k, kMaxContacts)) {
+      reply.contacts.push_back(std::move(contact));
+    }
+  }
+  if (find.values) reply.records = store_.Find(wall, find.target);
+  Reply(from, id, std::move(reply), out);
+}
+
+bool Node::Genuine(WallTime wall, const Record& record) {
+  if (record.subkey == PeerIdOf(record.public_key, record.boot)) {
+    // One that we hold or reported was verified when it came, be it as a store or as a push that
+    // was quicker; verifying costs more than all else together.
+    for (const RecordPtr& held : store_.Find(wall, record.key)) {
+      if (held->subkey == record.subkey && *held == record) return true;
+    }
+    if (const auto watch = watches_.find(record.key); watch != watches_.end()) {
+      const auto seen = watch->second.seen.find(record.subkey);
+      if (seen != watch->second.seen.end() && *seen->second == record) return true;
+    }
+    if (authority_->Verify(record.public_key, SignedBytes(record), record.signature)) return true;
+  }
+  metrics_->records_forged.Add();
+  return false;
+}
+
+// True when this node holds `record` afterwards. `changed`: it did not before.
+bool Node::TakeRecord(Time now, WallTime wall, const RecordPtr& record, const PeerId& source,
+                      bool* changed) {
+  *changed = false;
+  StoreResult result = store_.Admit(wall, *record, source);
+  if (result == StoreResult::kStored && source != self_.contact.id && !Genuine(wall, *record)) {
+    limiter_.Fine(now, source, config_.forged_cost);
+    return false;
+  }
+  result = store_.Put(now, wall, record, source);
+  metrics_->store_results[static_cast<size_t>(result)]->Add();
+  *changed = result == StoreResult::kStored;
+  if (*changed && sweep_at_.infinite()) {
+    sweep_at_ = now + config_.sweep;
+    WakeBy(sweep_at_);
+  }
+  return result == StoreResult::kStored || result == StoreResult::kHad;
+}
+
+void Node::OnStore(Time now, WallTime wall, const Contact& from, uint64_t id,
+                   const StoreRequest& store, Actions& out) {
+  StoreReply reply;
+  std::vector<RecordPtr> news;
+  for (const RecordPtr& record : store.records) {
+    bool changed = false;
+    if (TakeRecord(now, wall, record, from.id, &changed)) {
+      ++reply.stored;
+    } else {
+      ++reply.refused;
+    }
+    if (changed) news.push_back(record);
+  }
+  // Watchers first: they are what the writer is waiting for.
+  TellWatchers(now, wall, news, from.id, out);
+  Reply(from, id, reply, out);
+}
+
+void Node::TellWatchers(Time now, WallTime wall, const std::vector<RecordPtr>& changed,
+                        const PeerId& source, Actions& out) {
+  std::map<Key, std::vector<RecordPtr>> by_key;
+  for (const RecordPtr& record : changed) by_key[record->key].push_back(record);
+  for (const auto& [key, records] : by_key) {
+    // Who holds the key as well has it from its writer. One push more, the nearest holder's, is for
+    // a store that was lost; a third and fourth would be most of what a small job's peers say.
+    const std::vector<Contact> holders = table_.Nearest(key, config_.k - 1);  // and we
+    const bool nearest = holders.empty() || !Closer(key, holders.front().id, self_.contact.id);
+    // Of more peers than hold a key a writer does not know all: it finds a new holder with its next
+    // lookup only, at most 1.25 holders_refresh later, and the new one may be the nearest itself.
+    const bool all_known = holders.size() + 1 < config_.k;
+    const Duration late = config_.holders_refresh * 1.5;
+    for (const auto& [watcher, since] : subscriptions_.Watchers(now, key)) {
+      if (watcher.id == source) continue;
+      const bool known = all_known || now - since > late;
+      const bool holds =
+          std::any_of(holders.begin(), holders.end(),
+                      [id = watcher.id](const Contact& holder) { return holder.id == id; });
+      if (holds && known && !nearest) continue;
+      metrics_->pushes.Add();
+      out.push_back(Send{watcher, Message{0, WatchPush{records}}});
+    }
+    Deliver(wall, key, records, true, out);
+  }
+}
+
+void Node::OnWatch(Time now, WallTime wall, const Contact& from, uint64_t id,
+                   const WatchRequest& watch, Actions& out) {
+  WatchReply reply;
+  if (watch.life == Duration()) {
+    subscriptions_.Remove(watch.key, from.id);
+    reply.accepted = true;
+  } else {
+    reply.accepted = subscriptions_.Add(now, watch.key, from, watch.life);
+    std::map<PeerId, uint64_t> have;
+    for (const Have& item : watch.have) have[item.subkey] = item.sequence;
+    for (RecordPtr& record : store_.Find(wall, watch.key)) {
+      const auto known = have.find(record->subkey);
+      if (known == have.end() || known->second < record->sequence) {
+        reply.records.push_back(std::move(record));
+      }
+    }
+    if (sweep_at_.infinite()) {
+      sweep_at_ = now + config_.sweep;
+      WakeBy(sweep_at_);
+    }
+  }
+  Reply(from, id, std::move(reply), out);
+}
+
+void Node::OnReply(Time now, WallTime wall, const Contact& from, const Message& message,
+                   Actions& out) {
+  const auto request = requests_.Take(message.id, from.id);
+  if (!request) {
+    metrics_->replies_unmatched.Add();
+    return;
+  }
+  const RoutingTable::Heard heard = table_.OnReply(now, from, now - request->sent);
+  if (heard.ping) PingIfWanted(now, *heard.ping, out);
+  if (heard.added) OnContactAdded(now, wall, from, out);
+  if (const auto* probe = std::get_if<SeedProbe>(&request->purpose)) {
+    (void)probe;
+    seeds_.OnAnswer(now, request->to.endpoint);
+    const auto* found = std::get_if<FindReply>(&message.body);
+    if (found == nullptr) return;
+    // Through the seed alone: if it belongs to another part of a split network, peers near us there
+    // would be hidden behind our own nearest ones.
+    const bool news =
+        heard.added ||
+        std::any_of(found->contacts.begin(), found->contacts.end(), [&](const Contact& contact) {
+          return contact.id != self_.contact.id && !table_.Contains(contact.id);
+        });
+    if (heard.added) OnCompany(now);
+    if (news) RunLookup(now, wall, PointOf(self_.contact.id), ForTable{true}, found->contacts, out);
+    return;
+  }
+  suspects_.erase(from.id);
+  // A late answer comes too late for a lookup, but what it says of a record or a watch is true.
+  if (const auto* query = std::get_if<LookupQuery>(&request->purpose)) {
+    if (request->failed) return;
+    const auto* found = std::get_if<FindReply>(&message.body);
+    OnQueryReply(now, wall, query->lookup, from.id, found != nullptr ? *found : FindReply{}, out);
+  } else if (const auto* store = std::get_if<OwnStore>(&request->purpose)) {
+    const auto* answer = std::get_if<StoreReply>(&message.body);
+    OnOwnStored(from.id, *store, answer != nullptr && answer->stored > 0, out);
+  } else if (const auto* ask = std::get_if<WatchAsk>(&request->purpose)) {
+    const auto* answer = std::get_if<WatchReply>(&message.body);
+    OnWatchReply(now, wall, from, ask->key, answer != nullptr ? *answer : WatchReply{}, out);
+  }
+}
+
+void Node::OnSlowRequest(Time now, WallTime wall, const Request& request, Actions& out) {
+  if (std::holds_alternative<SeedProbe>(request.purpose)) return;
+  metrics_->requests_slow.Add();
+  if (const auto* query = std::get_if<LookupQuery>(&request.purpose)) {
+    const auto running = lookups_.find(query->lookup);
+    if (running == lookups_.end()) return;
+    running->second.lookup.OnSlow(request.to.id);
+    Advance(now, wall, query->lookup, out);
+  } else if (const auto* ask = std::get_if<WatchAsk>(&request.purpose)) {
+    const auto watch = watches_.find(ask->key);
+    if (watch == watches_.end()) return;
+    const auto holder = watch->second.holders.find(request.to.id);
+    if (holder == watch->second.holders.end() || holder->second.state != Asked::kWaiting) return;
+    holder->second.state = Asked::kSlow;
+    SyncWatch(now, wall, ask->key, out);
+  }
+}
+
+void Node::OnFailedRequest(Time now, WallTime wall, const Request& request, Actions& out) {
+  metrics_->requests_failed.Add();
+  if (std::holds_alternative<SeedProbe>(request.purpose)) {
+    seeds_.OnFailure(now, request.to.endpoint);
+    PumpWaiting(now, wall, out);
+    return;
+  }
+  const PeerId id = request.to.id;
+  if (table_.OnFailure(id)) OnContactLost(now, wall, id, out);
+  if (!table_.Contains(id)) {
+    replicas_.Remove(id);
+  } else {
+    const Time again = now + config_.suspect_again;
+    suspects_.try_emplace(id, again);
+    WakeBy(again);
+  }
+  if (const auto* query = std::get_if<LookupQuery>(&request.purpose)) {
+    const auto running = lookups_.find(query->lookup);
+    if (running == lookups_.end()) return;
+    running->second.lookup.OnFailure(id);
+    Advance(now, wall, query->lookup, out);
+  } else if (const auto* store = std::get_if<OwnStore>(&request.purpose)) {
+    const auto own = own_.find(store->key);
+    if (own == own_.end() || own->second.record->sequence != store->sequence) return;
+    if (store->attempt == 1 && table_.Contains(id)) {
+      SendOwn(now, request.to, own->second, 2, out);
+    } else {
+      OnOwnStored(id, *store, false, out);
+    }
+  } else if (const auto* ask = std::get_if<WatchAsk>(&request.purpose)) {
+    OnWatchReply(now, wall, request.to, ask->key, WatchReply{}, out);
+  }
+}
+
+}  // namespace crowdsurf::dht

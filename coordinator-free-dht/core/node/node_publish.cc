@@ -1,0 +1,100 @@
+// Node: publishing own records and keeping them at the nearest holders.
+#include <utility>
+
+#include "coordinator-free-dht/core/node/node.h"
+
+namespace crowdsurf::dht {
+
+PutResult Node::AdmitOwn(WallTime wall, const Key& key, size_t bytes, WallTime expiry) const {
+  if (bytes > config_.value_bytes) return PutResult::kTooLarge;
+  if (expiry <= wall) return PutResult::kExpired;
+  if (expiry - wall > config_.longest_life) return PutResult::kTooFar;
+  const bool room = own_.contains(key) || own_.size() < config_.own_records;
+  return room ? PutResult::kPublished : PutResult::kTooMany;
+}
+
+PutResult Node::Put(Time now, WallTime wall, const Key& key, Bytes value, WallTime expiry,
+                    Actions& out) {
+  const PutResult result = AdmitOwn(wall, key, value.size(), expiry);
+  metrics_->puts[static_cast<size_t>(result)]->Add();
+  if (result != PutResult::kPublished) return result;
+  if (!own_.contains(key)) replicas_.Follow(key);
+  Record record;
+  record.key = key;
+  record.subkey = self_.contact.id;
+  record.boot = self_.boot;
+  record.sequence = ++sequence_;
+  record.expiry = expiry;
+  record.value = std::move(value);
+  record.public_key = self_.public_key;
+  record.signature = authority_->Sign(SignedBytes(record));
+  own_[key] = OwnRecord{std::make_shared<const Record>(std::move(record)), {}, false};
+  if (watches_.contains(key)) Deliver(wall, key, {own_[key].record}, true, out);
+  SyncOwn(now, wall, key, out);
+  LookUpHolders(now, wall, out);
+  if (sweep_at_.infinite()) {
+    sweep_at_ = now + config_.sweep;
+    WakeBy(sweep_at_);
+  }
+  return result;
+}
+
+void Node::StopPublishing(const Key& key) {
+  if (own_.erase(key) > 0) replicas_.Unfollow(key);
+}
+
+// Sends the own record of `key` to every current holder that it was not sent to.
+void Node::SyncOwn(Time now, WallTime wall, const Key& key, Actions& out) {
+  OwnRecord& own = own_.at(key);
+  if (own.record->expiry <= wall) return;
+  const ReplicaTracker::Holders holders = replicas_.Of(key);
+  const bool known = replicas_.Known(key);
+  for (size_t i = 0; i < holders.others.size(); ++i) {
+    if (!known && i >= config_.first_holders) break;
+    const Contact& holder = holders.others[i];
+    if (!own.placed.contains(holder.id)) SendOwn(now, holder, own, 1, out);
+  }
+  if (holders.self && (known || holders.others.empty())) {
+    bool changed = false;
+    const bool held = TakeRecord(now, wall, own.record, self_.contact.id, &changed);
+    own.placed[self_.contact.id] = held ? Placed::kStored : Placed::kFailed;
+    if (changed) TellWatchers(now, wall, {own.record}, self_.contact.id, out);
+  }
+  ReportIfPlaced(key, out);
+}
+
+void Node::SendOwn(Time now, const Contact& to, OwnRecord& own, int attempt, Actions& out) {
+  const bool sent = SendRequest(now, to, OwnStore{own.record->key, own.record->sequence, attempt},
+                                StoreRequest{{own.record}}, out);
+  own.placed[to.id] = sent ? Placed::kSent : Placed::kFailed;
+}
+
+void Node::OnOwnStored(const PeerId& holder, const OwnStore& store, bool stored, Actions& out) {
+  const auto own = own_.find(store.key);
+  if (own == own_.end() || own->second.record->sequence != store.sequence) return;
+  const auto placed = own->second.placed.find(holder);
+  if (placed == own->second.placed.end()) return;  // lost since
+  placed->second = stored ? Placed::kStored : Placed::kFailed;
+  ReportIfPlaced(store.key, out);
+}
+
+void Node::ReportIfPlaced(const Key& key, Actions& out) {
+  OwnRecord& own = own_.at(key);
+  if (own.reported || !replicas_.Known(key)) return;
+  PutDone done{key, own.record->sequence, 0, 0};
+  const ReplicaTracker::Holders holders = replicas_.Of(key);
+  const auto count = [&](const PeerId& holder) {
+    const auto placed = own.placed.find(holder);
+    if (placed == own.placed.end() || placed->second == Placed::kSent) return false;
+    ++(placed->second == Placed::kStored ? done.stored : done.failed);
+    return true;
+  };
+  for (const Contact& holder : holders.others) {
+    if (!count(holder.id)) return;  // not all have answered yet
+  }
+  if (holders.self && !count(self_.contact.id)) return;
+  own.reported = true;
+  out.emplace_back(std::in_place_type<PutDone>, done);
+}
+
+}  // namespace crowdsurf::dht

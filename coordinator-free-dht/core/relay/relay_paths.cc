@@ -1,0 +1,108 @@
+#include "coordinator-free-dht/core/relay/relay_paths.h"
+
+namespace crowdsurf::dht {
+
+RelayPaths::RelayPaths(const RelayConfig& config, RelayMetrics& metrics)
+    : config_(config),
+      metrics_(metrics),
+      ends_(config.ends),
+      proved_(config.ends),
+      met_(config.ends),
+      hidden_(config.ends),
+      routes_(config.routes),
+      failures_(config.failures) {}
+
+void RelayPaths::OnStreamUp(const Contact& peer, StreamPath path) {
+  Introduce(peer.id, peer.endpoint, RelayPort::kPeer);
+  failures_.Erase(peer.endpoint);
+  if (path == StreamPath::kCarried) {
+    firewall_ = true;
+    if (!neighbours_.contains(peer.id)) Count(hidden_.Put(peer.id, true));
+    return;
+  }
+  neighbours_[peer.id] = peer.endpoint;
+  Count(met_.Put(peer.id, Time()));
+  hidden_.Erase(peer.id);
+  routes_.Erase(peer.endpoint);
+}
+
+void RelayPaths::OnStreamDown(const PeerId& peer) {
+  neighbours_.erase(peer);
+  routes_.EraseIf([&](const PeerId& via) { return via == peer; });
+  proved_.EraseIf([&](const Proof& proof) { return proof.peer == peer; });
+}
+
+void RelayPaths::Introduce(const PeerId& peer, const std::string& endpoint, RelayPort port) {
+  if (!endpoint.empty()) Count(ends_.Put(endpoint, {peer, port}));
+}
+
+void RelayPaths::OnProved(Time now, const Contact& end) {
+  Count(proved_.Put(end.endpoint, {end.id, now}));
+}
+
+const PeerId* RelayPaths::PeerOf(const std::string& endpoint) const {
+  const End* end = ends_.Find(endpoint);
+  return end == nullptr ? nullptr : &end->peer;
+}
+
+bool RelayPaths::Proved(Time now, const std::string& endpoint) const {
+  const Proof* proof = proved_.Find(endpoint);
+  const PeerId* peer = PeerOf(endpoint);
+  return proof != nullptr && peer != nullptr && proof->peer == *peer &&
+         now - proof->at < config_.proof_lives;
+}
+
+bool RelayPaths::Via(const Contact& to) const {
+  if (neighbours_.contains(to.id)) return false;
+  return Route(to.endpoint).has_value() || (hidden_.Find(to.id) != nullptr && !neighbours_.empty());
+}
+
+bool RelayPaths::Met(Time now, const PeerId& peer) const {
+  const Time* failed = met_.Find(peer);
+  return failed != nullptr && (failed->unset() || now - *failed < config_.death_lives);
+}
+
+AfterFailure RelayPaths::OnDialFailed(Time now, const Contact& to, DownEvidence evidence) {
+  if (Met(now, to.id)) {
+    Time* since = met_.Find(to.id);
+    if (since->unset()) *since = now;
+    return AfterFailure::kFinal;
+  }
+  const bool refused = evidence == DownEvidence::kRefused;
+  const AfterFailure as_it_is = refused && firewall_ ? AfterFailure::kSoft : AfterFailure::kFinal;
+  const Time* until = failures_.Find(to.endpoint);
+  if (until != nullptr && now < *until) return as_it_is;
+  const size_t others = neighbours_.size() - neighbours_.count(to.id);
+  return others > 0 ? AfterFailure::kRelay : as_it_is;
+}
+
+RelayAnswer RelayPaths::Judge(Time now, const std::string& endpoint, DownEvidence evidence) const {
+  if (evidence != DownEvidence::kRefused) return RelayAnswer::kUnreachable;
+  const PeerId* peer = PeerOf(endpoint);
+  if (peer != nullptr && Met(now, *peer)) return RelayAnswer::kDead;
+  return firewall_ ? RelayAnswer::kUnreachable : RelayAnswer::kRefused;
+}
+
+std::optional<PeerId> RelayPaths::Route(const std::string& endpoint) const {
+  const PeerId* via = routes_.Find(endpoint);
+  if (via == nullptr || !neighbours_.contains(*via)) return std::nullopt;
+  return *via;
+}
+
+void RelayPaths::Remember(const std::string& endpoint, const PeerId& neighbour) {
+  failures_.Erase(endpoint);
+  Count(routes_.Put(endpoint, neighbour));
+}
+
+void RelayPaths::OnCarriedFailed(Time now, const Contact& to) {
+  OnUnreachable(now, to.endpoint);
+  hidden_.Erase(to.id);
+}
+
+void RelayPaths::OnUnreachable(Time now, const std::string& endpoint) {
+  routes_.Erase(endpoint);
+  Count(failures_.Put(endpoint, now + config_.failure_lives));
+  if (const PeerId* peer = PeerOf(endpoint)) hidden_.Erase(*peer);
+}
+
+}  // namespace crowdsurf::dht

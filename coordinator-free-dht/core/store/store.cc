@@ -1,0 +1,175 @@
+#include "coordinator-free-dht/core/store/store.h"
+
+#include <utility>
+
+namespace crowdsurf::dht {
+
+const char* Name(StoreResult result) {
+  switch (result) {
+    case StoreResult::kStored:
+      return "stored";
+    case StoreResult::kHad:
+      return "had";
+    case StoreResult::kStale:
+      return "stale";
+    case StoreResult::kExpired:
+      return "expired";
+    case StoreResult::kTooFar:
+      return "too_far";
+    case StoreResult::kTooLarge:
+      return "too_large";
+    case StoreResult::kKeyFull:
+      return "key_full";
+    case StoreResult::kOwnerFull:
+      return "owner_full";
+    case StoreResult::kSourceFull:
+      return "source_full";
+    case StoreResult::kFull:
+      return "full";
+  }
+  return "unknown";
+}
+
+void Store::Charge(std::map<PeerId, size_t>& accounts, const PeerId& who, int sign) {
+  const auto it = accounts.try_emplace(who, 0).first;
+  if (sign > 0) {
+    ++it->second;
+  } else if (--it->second == 0) {
+    accounts.erase(it);
+  }
+}
+
+size_t Store::ChargeOf(const std::map<PeerId, size_t>& accounts, const PeerId& who) {
+  const auto it = accounts.find(who);
+  return it == accounts.end() ? 0 : it->second;
+}
+
+void Store::Account(Entry& entry, const Held& held, int sign) {
+  Charge(owners_, held.record->subkey, sign);
+  Charge(sources_, held.source, sign);
+  const size_t size = held.record->value.size();
+  if (sign > 0) {
+    entry.bytes += size;
+    bytes_ += size;
+    ++records_;
+  } else {
+    entry.bytes -= size;
+    bytes_ -= size;
+    --records_;
+  }
+}
+
+void Store::SweepEntry(WallTime wall, Entry& entry) {
+  std::erase_if(entry.by_subkey, [&](const auto& item) {
+    if (item.second.record->expiry > wall) return false;
+    Account(entry, item.second, -1);
+    return true;
+  });
+}
+
+StoreResult Store::Admit(WallTime wall, const Record& record, const PeerId& source) {
+  if (record.value.size() > config_.value_bytes) return StoreResult::kTooLarge;
+  if (record.expiry <= wall) return StoreResult::kExpired;
+  if (record.expiry - wall > config_.longest_life) return StoreResult::kTooFar;
+
+  size_t replaced_bytes = 0;
+  const Held* replaced = nullptr;
+  const auto entry = entries_.find(record.key);
+  if (entry != entries_.end()) {
+    SweepEntry(wall, entry->second);
+    const auto held = entry->second.by_subkey.find(record.subkey);
+    if (held != entry->second.by_subkey.end()) {
+      replaced = &held->second;
+      if (*replaced->record == record) return StoreResult::kHad;
+      if (!Newer(record, *replaced->record)) return StoreResult::kStale;
+      replaced_bytes = replaced->record->value.size();
+    }
+    const size_t key_bytes = entry->second.bytes - replaced_bytes + record.value.size();
+    if (key_bytes > config_.key_bytes) return StoreResult::kKeyFull;
+    if (replaced == nullptr && entry->second.by_subkey.size() >= config_.key_records) {
+      return StoreResult::kKeyFull;
+    }
+  }
+  if (bytes_ - replaced_bytes + record.value.size() > config_.total_bytes)
+    return StoreResult::kFull;
+  if (replaced == nullptr && ChargeOf(owners_, record.subkey) >= config_.owner_records) {
+    return StoreResult::kOwnerFull;
+  }
+  const bool already_charged = replaced != nullptr && replaced->source == source;
+  if (!already_charged && ChargeOf(sources_, source) >= config_.source_records) {
+    return StoreResult::kSourceFull;
+  }
+  return StoreResult::kStored;
+}
+
+StoreResult Store::Put(Time now, WallTime wall, RecordPtr record, const PeerId& source) {
+  const StoreResult result = Admit(wall, *record, source);
+  if (result == StoreResult::kHad) {
+    entries_.at(record->key).by_subkey.at(record->subkey).renewed = now;
+  }
+  if (result != StoreResult::kStored) return result;
+  Entry& entry = entries_[record->key];
+  const PeerId subkey = record->subkey;
+  const auto held = entry.by_subkey.find(subkey);
+  if (held != entry.by_subkey.end()) {
+    Account(entry, held->second, -1);
+    held->second = Held{std::move(record), source, now};
+    Account(entry, held->second, +1);
+  } else {
+    const auto added = entry.by_subkey.emplace(subkey, Held{std::move(record), source, now}).first;
+    Account(entry, added->second, +1);
+  }
+  return result;
+}
+
+std::vector<RecordPtr> Store::Find(WallTime wall, const Key& key) const {
+  std::vector<RecordPtr> out;
+  const auto entry = entries_.find(key);
+  if (entry == entries_.end()) return out;
+  for (const auto& [subkey, held] : entry->second.by_subkey) {
+    if (held.record->expiry > wall) out.push_back(held.record);
+  }
+  return out;
+}
+
+void Store::Sweep(WallTime wall) {
+  for (auto it = entries_.begin(); it != entries_.end();) {
+    SweepEntry(wall, it->second);
+    it = it->second.by_subkey.empty() ? entries_.erase(it) : std::next(it);
+  }
+}
+
+std::vector<Key> Store::NotRenewedSince(Time before) const {
+  std::vector<Key> out;
+  for (const auto& [key, entry] : entries_) {
+    for (const auto& [subkey, held] : entry.by_subkey) {
+      if (held.renewed >= before) continue;
+      out.push_back(key);
+      break;
+    }
+  }
+  return out;
+}
+
+void Store::MarkRenewed(Time now, const Key& key) {
+  const auto entry = entries_.find(key);
+  if (entry == entries_.end()) return;
+  for (auto& [subkey, held] : entry->second.by_subkey) held.renewed = now;
+}
+
+std::vector<Key> Store::Keys() const {
+  std::vector<Key> out;
+  out.reserve(entries_.size());
+  for (const auto& [key, entry] : entries_) out.push_back(key);
+  return out;
+}
+
+size_t Store::MemoryBytes() const {
+  // Map nodes of about 48 bytes each besides their contents; the records themselves are counted
+  // although a simulator's nodes share them.
+  return sizeof *this + entries_.size() * (sizeof(Key) + sizeof(Entry) + 48) +
+         records_ * (sizeof(PeerId) + sizeof(Held) + 48 + sizeof(Record) + 32) + bytes_ +
+         (owners_.size() + sources_.size()) * (sizeof(PeerId) + sizeof(size_t) + 48);
+}
+
+}  // namespace crowdsurf::dht
