@@ -53,6 +53,12 @@ class TidyTest(unittest.TestCase):
                     "operator/edge/kube may not include operator/edge/controller.h")
         self.expect({"simulator/engine/a.h": HEADER + '#include "simulator/round/round_node.h"\n'},
                     "simulator/engine may not include simulator/round")
+        self.expect({"coordinator-free-dht/core/wire/a.h": HEADER + '#include "coordinator-free-dht/core/node/node.h"\n'},
+                    "coordinator-free-dht/core/wire may not include coordinator-free-dht/core/node")
+        self.expect({"coordinator-free-dht/core/relay/a.cc": '#include "coordinator-free-dht/core/store/store.h"\n'},
+                    "coordinator-free-dht/core/relay may not include coordinator-free-dht/core/store")
+        self.expect({"cli/screen/a.cc": '#include "cli/report/report.h"\n'}, "cli/screen may not include cli/report")
+        self.expect({"cli/run/a.cc": '#include "cli/commands.h"\n'}, "cli/run may not include cli/commands.h")
 
     def test_an_inner_room_has_a_page(self):
         self.expect({"worker/README.md": "x", "worker/core/view/a.h": HEADER}, "worker/core/view:1: a room has a README.md")
@@ -73,6 +79,12 @@ class TidyTest(unittest.TestCase):
 
     def test_a_long_file_fails(self):
         self.expect({"base/a.cc": "int x;\n" * 501}, "file has 501 lines")
+
+    def test_a_large_folder_fails(self):
+        files = {"base/README.md": "x", **{f"base/a{n}.cc": "\n" for n in range(35)}}
+        code, out = run(files)
+        self.assertEqual(code, 0, out)
+        self.expect({**files, "base/b.h": HEADER}, "base:1: folder has 36 C++ files")
 
     def test_a_header_without_a_comment_fails(self):
         self.expect({"base/a.h": "#pragma once\n"}, "a header opens with a comment")
