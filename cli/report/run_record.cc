@@ -59,8 +59,8 @@ void RunRecord::Ended(double at, const std::string& worker) {
   if (it != workers_.end() && !it->second.life.ended) it->second.life.ended = at;
 }
 
-void RunRecord::Saw(double at, const std::string& worker, const AgentSummary& summary,
-                    bool leaving) {
+void RunRecord::Saw(double at, const std::string& worker, const AgentSummary& summary, Told told) {
+  const bool leaving = told == Told::kToLeave;
   Seen& seen = workers_[worker];
   WorkerLife& life = seen.life;
   if (summary.first_step_unix && !life.first_step) {

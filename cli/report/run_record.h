@@ -56,6 +56,9 @@ struct RunFigures {
   std::optional<double> loss;
 };
 
+// What a worker was told.
+enum class Told : uint8_t { kNothing, kToLeave };
+
 class RunRecord {
  public:
   // launched: when the program began; replicas: workers wanted.
@@ -65,9 +68,9 @@ class RunRecord {
   void Noticed(double at, const std::string& worker);
   void Taken(double at, const std::string& worker);
   void Ended(double at, const std::string& worker);
-  // What an agent says now. leaving: it was told to go; its failed rounds are then nobody's loss.
+  // What an agent says now. The failed rounds of one that was told to leave are nobody's loss.
   void Saw(double at, const std::string& worker, const controller::AgentSummary& summary,
-           bool leaving);
+           Told told);
   // After the Saw of all workers: a point of the charts.
   void Tick(double at);
   // Training is over (target met, or the run was stopped).

@@ -76,7 +76,8 @@ Status Session::SetUp() {
   RETURN_IF_ERROR(CheckSpace(folder, job_.spec.replicas));
   ASSIGN_OR_RETURN(StateDir state, StateDir::Open(folder));
   state_.emplace(std::move(state));
-  ASSIGN_OR_RETURN(const bool resumes, state_->Prepare(options_.fresh));
+  ASSIGN_OR_RETURN(const bool resumes, state_->Prepare(options_.fresh ? OldCheckpoint::kClear
+                                                                      : OldCheckpoint::kResume));
   const bool tmpfs = access(kTmpfs, W_OK) == 0;
   const std::string parent = tmpfs ? kTmpfs : state_->path();
   controller::SweepStaleRuns(parent);
@@ -124,7 +125,7 @@ Status Session::StartServices(const std::string& run) {
       std::make_unique<controller::Reconciler>(*cluster_, Impatient(), metrics_, Logger());
   if (options_.http_port != 0) {  // last: nothing may be added to the metrics once they are served
     ASSIGN_OR_RETURN(page_, StatusServer::Start(options_.http_port.value_or(0), metrics_));
-    ShowPage(/*over=*/false);
+    ShowPage();
     terminal_.Print("status     " + page_->url() + " and " + page_->url() + "metrics");
   }
   return absl::OkStatus();
@@ -233,7 +234,8 @@ void Session::TellRecord() {
     if (worker.summary == nullptr) continue;
     const bool leaving = worker.facts->deleted.has_value() || stopping_ ||
                          !worker.facts->Annotation(controller::kNoticeAnnotation).empty();
-    record_.Saw(worker.received_at.seconds(), worker.facts->name, *worker.summary, leaving);
+    record_.Saw(worker.received_at.seconds(), worker.facts->name, *worker.summary,
+                leaving ? Told::kToLeave : Told::kNothing);
   }
 }
 
@@ -279,7 +281,7 @@ void Session::Train() {
       TellRecord();
       TakeEdits();
       record_.Tick(WallNow().seconds());
-      ShowPage(/*over=*/false);
+      ShowPage();
       next_tick_ = SteadyNow() + kTick;
     }
     Show(SteadyNow());

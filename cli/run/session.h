@@ -50,7 +50,7 @@ class Session {
   void TellRecord();
   void Show(Time now);
   void ShowStart(Time now);
-  void ShowPage(bool over);
+  void ShowPage();
   Screen MakeScreen() const;
   std::vector<ScreenWorker> ScreenWorkers() const;
   void Progress(Screen& screen) const;

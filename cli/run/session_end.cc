@@ -205,7 +205,7 @@ int Session::Conclude() {
   const bool succeeded = status.Is(controller::ConditionType::kSucceeded);
   // Past --duration without a word from the view: the time is up, and that is what was asked.
   const bool time_up = options_.duration && !status.finished() && interrupts_ == 0;
-  state_->Remember(succeeded || time_up);
+  state_->Remember(succeeded || time_up ? RunEnd::kDone : RunEnd::kUnfinished);
   const Evaluation evaluation = Evaluate();
   PrintSummary(evaluation);
   const bool reported = WriteReports(evaluation);

@@ -109,10 +109,10 @@ Screen Session::MakeScreen() const {
   return screen;
 }
 
-void Session::ShowPage(bool over) {
+void Session::ShowPage() {
   const Screen screen = MakeScreen();
   run_metrics_.Show(screen);
-  if (page_) page_->Show(StatusHtml(screen, over));
+  if (page_) page_->Show(StatusHtml(screen));
 }
 
 // Many workers on few cores take a while; who waits shall see that something happens.
@@ -131,7 +131,7 @@ void Session::ShowStart(Time now) {
 void Session::Show(Time now) {
   if (terminal_.interactive()) {
     if (terminal_.DueAt(now)) {
-      terminal_.Draw(now, DrawScreen(MakeScreen(), terminal_.width() - 1, terminal_.color()));
+      terminal_.Draw(now, DrawScreen(MakeScreen(), {terminal_.width() - 1, terminal_.color()}));
     }
   } else if (!record_.training_began() && !stopping_) {
     ShowStart(now);

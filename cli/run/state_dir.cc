@@ -104,21 +104,21 @@ StateDir::~StateDir() {
   if (lock_ >= 0) close(lock_);
 }
 
-StatusOr<bool> StateDir::Prepare(bool fresh) {
+StatusOr<bool> StateDir::Prepare(OldCheckpoint old) {
   std::error_code error;
   fs::remove_all(path_ + "/workers", error);
   const bool done = ReadFile(path_ + "/outcome", 64).value_or("") == kSucceededWord;
   fs::remove(path_ + "/outcome", error);
-  if (done || fresh) fs::remove_all(checkpoint(), error);
+  if (done || old == OldCheckpoint::kClear) fs::remove_all(checkpoint(), error);
   RETURN_IF_ERROR(MakeFolders(path_ + "/workers"));
   RETURN_IF_ERROR(MakeFolders(checkpoint()));
   return !fs::is_empty(checkpoint(), error);
 }
 
-void StateDir::Remember(bool succeeded) {
+void StateDir::Remember(RunEnd end) {
   // Best effort: without it the next run resumes, which is the safe side.
-  const Status written =
-      WriteFileAtomically(path_ + "/outcome", succeeded ? kSucceededWord : "open\n");
+  const char* word = end == RunEnd::kDone ? kSucceededWord : "open\n";
+  const Status written = WriteFileAtomically(path_ + "/outcome", word);
   if (!written.ok()) unlink((path_ + "/outcome").c_str());
 }
 

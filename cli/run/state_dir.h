@@ -5,11 +5,17 @@
 // is resumed from its checkpoint. Single thread; the lock is released by the kernel at any end.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "base/status.h"
 
 namespace crowdsurf::cli {
+
+// What becomes of the checkpoint of an interrupted run. That of a run that succeeded always goes.
+enum class OldCheckpoint : uint8_t { kResume, kClear };
+// How a run ended, for the next one.
+enum class RunEnd : uint8_t { kDone, kUnfinished };
 
 class StateDir {
  public:
@@ -24,11 +30,10 @@ class StateDir {
   const std::string& path() const { return path_; }
   std::string checkpoint() const { return path_ + "/checkpoint"; }
 
-  // Clears what must not be seen by this run. fresh: also the checkpoint of an interrupted run.
-  // Returns true when there is a checkpoint to resume from.
-  StatusOr<bool> Prepare(bool fresh);
-  // How this run ended, for the next one.
-  void Remember(bool succeeded);
+  // Clears what must not be seen by this run. Returns true when there is a checkpoint to resume
+  // from.
+  StatusOr<bool> Prepare(OldCheckpoint old);
+  void Remember(RunEnd end);
 
  private:
   StateDir() = default;

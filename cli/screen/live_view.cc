@@ -178,8 +178,8 @@ std::string Printable(const std::string& text) {
   return kept;
 }
 
-std::vector<std::string> DrawScreen(const Screen& screen, int width, bool color) {
-  const ScreenLine empty{"", 0, color, std::max(kMin, width)};
+std::vector<std::string> DrawScreen(const Screen& screen, ScreenLook look) {
+  const ScreenLine empty{"", 0, look.color, std::max(kMin, look.width)};
   std::vector<ScreenLine> lines;
   ScreenLine head = empty;
   head.Add(screen.job, Ink::kBold);

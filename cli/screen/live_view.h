@@ -39,8 +39,13 @@ struct Screen {
   std::string ending;             // non-empty: what is being waited for
 };
 
-// The whole screen, one string a line, none wider than `width` columns.
-std::vector<std::string> DrawScreen(const Screen& screen, int width, bool color);
+struct ScreenLook {
+  int width = 80;  // columns
+  bool color = false;
+};
+
+// The whole screen, one string a line, none wider than `look.width`.
+std::vector<std::string> DrawScreen(const Screen& screen, ScreenLook look);
 
 // One line for a log: "12s  8/8 workers  1203 samples/s  loss 2.31  rounds 96 (4 repaired) ...".
 std::string PlainLine(const Screen& screen);

@@ -93,17 +93,16 @@ std::string News(const Screen& screen) {
 
 }  // namespace
 
-std::string StatusHtml(const Screen& screen, bool over) {
+std::string StatusHtml(const Screen& screen) {
   const std::string refresh =
       "<meta http-equiv=\"refresh\" content=\"" + std::to_string(kStatusRefresh_s) + "\">";
   std::string out =
       "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
       "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">" +
-      (over ? std::string() : refresh) + "<title>" + Escape(screen.job) +
-      " – Crowdsurf</title><style>" + kPageStyle + "</style></head>\n<body><main>\n<h1>" +
-      Escape(screen.job) + "</h1>\n<p class=\"soft\">" + Escape(screen.strategy) + ", " +
-      Span(screen.elapsed) + " of training; this page loads itself again every " +
-      std::to_string(kStatusRefresh_s) +
+      refresh + "<title>" + Escape(screen.job) + " – Crowdsurf</title><style>" + kPageStyle +
+      "</style></head>\n<body><main>\n<h1>" + Escape(screen.job) + "</h1>\n<p class=\"soft\">" +
+      Escape(screen.strategy) + ", " + Span(screen.elapsed) +
+      " of training; this page loads itself again every " + std::to_string(kStatusRefresh_s) +
       " seconds. <a href=\"/metrics\">Metrics of this run</a></p>\n";
   if (!screen.ending.empty()) {
     out += "<p role=\"status\"><strong>" + Escape(screen.ending) + "</strong></p>\n";

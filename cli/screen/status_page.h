@@ -15,7 +15,6 @@ namespace crowdsurf::cli {
 
 inline constexpr int kStatusRefresh_s = 2;  // seconds: the figures change twice a second
 
-// `over`: nothing changes any more, the page need not be loaded again.
-std::string StatusHtml(const Screen& screen, bool over);
+std::string StatusHtml(const Screen& screen);
 
 }  // namespace crowdsurf::cli

@@ -6,23 +6,24 @@
 
 namespace crowdsurf::dht {
 
-DhtService::DhtService(HostLoop& host, PeerTransport& transport, const Identity& identity,
-                       const NodeConfig& config, uint64_t seed, MetricRegistry& metrics,
-                       Logger logger)
-    : host_(host),
-      transport_(transport),
+DhtService::DhtService(const DhtHost& host, const NodeConfig& config, uint64_t seed,
+                       MetricRegistry& metrics, Logger logger)
+    : loop_(host.loop),
+      transport_(host.transport),
       logger_(logger.For("dht")),
       metrics_(metrics),
       undecodable_(metrics_.messages_invalid),
       contacts_(metrics.AddGauge("crowdsurf_dht_contacts", "Peers in the routing table.")),
       records_(metrics.AddGauge("crowdsurf_dht_records", "Records held for the network.")),
       memory_(metrics.AddGauge("crowdsurf_dht_memory_bytes", "Memory of the DHT node, estimated.")),
-      node_(Self{{identity.id(), transport.endpoint()}, identity.public_key(), identity.boot()},
-            config, &identity, &metrics_, Rng(seed)) {
-  host_.AddSource(this);
+      node_(Self{{host.identity.id(), host.transport.endpoint()},
+                 host.identity.public_key(),
+                 host.identity.boot()},
+            config, &host.identity, &metrics_, Rng(seed)) {
+  loop_.AddSource(this);
 }
 
-DhtService::~DhtService() { host_.RemoveSource(this); }
+DhtService::~DhtService() { loop_.RemoveSource(this); }
 
 void DhtService::OnMessage(Time now, WallTime wall, const Contact& from, const Bytes& body) {
   const auto message = Decode(body);
@@ -31,32 +32,32 @@ void DhtService::OnMessage(Time now, WallTime wall, const Contact& from, const B
     return;
   }
   Actions out;
-  node_.OnMessage(now, wall, from, *message, out);
+  node_.OnMessage({now, wall}, from, *message, out);
   Execute(now, wall, std::move(out));
 }
 
 void DhtService::OnPeerDown(Time now, WallTime wall, const Contact& peer, DownEvidence evidence) {
   Actions out;
-  node_.OnPeerDown(now, wall, peer, evidence, out);
+  node_.OnPeerDown({now, wall}, peer, evidence, out);
   Execute(now, wall, std::move(out));
 }
 
 void DhtService::AddSeeds(Time now, WallTime wall, const std::vector<std::string>& endpoints) {
   Actions out;
-  node_.AddSeeds(now, wall, endpoints, out);
+  node_.AddSeeds({now, wall}, endpoints, out);
   Execute(now, wall, std::move(out));
 }
 
 PutResult DhtService::Put(Time now, WallTime wall, const Key& key, Bytes value, Duration ttl) {
   Actions out;
-  const PutResult result = node_.Put(now, wall, key, std::move(value), wall + ttl, out);
+  const PutResult result = node_.Put({now, wall}, key, std::move(value), wall + ttl, out);
   Execute(now, wall, std::move(out));
   return result;
 }
 
 void DhtService::Get(Time now, WallTime wall, const Key& key, size_t enough, GetCallback callback) {
   Actions out;
-  const uint64_t get = node_.Get(now, wall, key, enough, out);
+  const uint64_t get = node_.Get({now, wall}, key, enough, out);
   gets_.emplace(get, std::move(callback));
   Execute(now, wall, std::move(out));
 }
@@ -64,7 +65,7 @@ void DhtService::Get(Time now, WallTime wall, const Key& key, size_t enough, Get
 bool DhtService::Watch(Time now, WallTime wall, const Key& key, WatchCallback callback) {
   if (!watches_.emplace(key, std::move(callback)).second) return false;
   Actions out;
-  const bool watching = node_.Watch(now, wall, key, out);
+  const bool watching = node_.Watch({now, wall}, key, out);
   if (!watching) watches_.erase(key);
   Execute(now, wall, std::move(out));
   return watching;
@@ -79,7 +80,7 @@ void DhtService::Unwatch(Time now, WallTime wall, const Key& key) {
 
 void DhtService::OnTimer(Time now, WallTime wall) {
   Actions out;
-  node_.OnTimer(now, wall, out);
+  node_.OnTimer({now, wall}, out);
   Execute(now, wall, std::move(out));
   if (now < gauges_at_) return;
   gauges_at_ = now + Seconds(1);

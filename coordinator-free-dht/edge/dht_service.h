@@ -18,16 +18,22 @@
 
 namespace crowdsurf::dht {
 
+// What a service stands on; outlives it.
+struct DhtHost {
+  HostLoop& loop;
+  PeerTransport& transport;  // started: its endpoint becomes the node's
+  const Identity& identity;
+};
+
 class DhtService : public TimerSource {
  public:
   using GetCallback = std::function<void(Time, WallTime, const std::vector<RecordPtr>&)>;
   using WatchCallback = std::function<void(Time, WallTime, const WatchUpdate&)>;
   using PutCallback = std::function<void(Time, WallTime, const PutDone&)>;
 
-  // References outlive the service. After transport.Start(), whose endpoint becomes the node's;
-  // adds itself to the host. `seed`: from the system's entropy.
-  DhtService(HostLoop& host, PeerTransport& transport, const Identity& identity,
-             const NodeConfig& config, uint64_t seed, MetricRegistry& metrics, Logger logger);
+  // Adds itself to the loop. `seed`: from the system's entropy. `metrics` outlives the service.
+  DhtService(const DhtHost& host, const NodeConfig& config, uint64_t seed, MetricRegistry& metrics,
+             Logger logger);
   ~DhtService() override;
 
   // From TransportHandlers: DHT bodies, and every lost peer.
@@ -54,7 +60,7 @@ class DhtService : public TimerSource {
   void Execute(Time now, WallTime wall, Actions actions);
   void RunCallbacks(Time now, WallTime wall);
 
-  HostLoop& host_;
+  HostLoop& loop_;
   PeerTransport& transport_;
   Logger logger_;
   NodeMetrics metrics_;

@@ -186,7 +186,9 @@ void Relay::Impl::OnOpened(uint64_t id, const std::shared_ptr<ServedCall>& call,
   Session& session = sessions_[id];
   session.reply = [call](RelayAnswer answer, std::function<void(std::shared_ptr<RelayLeg>)> ready) {
     if (answer != RelayAnswer::kFound) return call->Answer(answer, nullptr);
-    call->Answer(answer, [call, ready = std::move(ready)](bool ok) { ready(ok ? call : nullptr); });
+    call->Answer(answer, [call, ready = std::move(ready)](LegResult result) {
+      ready(result == LegResult::kDone ? call : nullptr);
+    });
   };
   Decide([&](Time now, RelayActions& out) { searches_.OnQuestion(now, id, question, out); });
 }

@@ -45,7 +45,7 @@ void AskedCall::Ask(const RelayQuestion& question, OnAnswer done) {
 }
 
 void AskedCall::Write(std::string piece, OnWritten done) {
-  if (ended_) return asio::post(host_.loop, [done = std::move(done)] { done(false); });
+  if (ended_) return asio::post(host_.loop, [done = std::move(done)] { done(LegResult::kFailed); });
   on_written_ = std::move(done);
   if (writing_) {  // the opening: its answer may be told before that it is out
     write_waits_ = true;
@@ -75,7 +75,8 @@ void AskedCall::LetGo() {
 
 void AskedCall::OnDone(const grpc::Status&) { PostRelease(&AskedCall::LetGo); }
 
-void AskedCall::TakeRead(bool ok) {
+void AskedCall::TakeRead(LegResult result) {
+  const bool ok = result == LegResult::kDone;
   if (on_answer_) {
     const bool understood = !ok || in_.content_case() == peer::RelayPiece::kAnswer;
     if (!understood) host_.malformed.Add();
@@ -95,15 +96,15 @@ void AskedCall::TakeRead(bool ok) {
   if (done) done(std::move(piece));
 }
 
-void AskedCall::TakeWritten(bool ok) {
+void AskedCall::TakeWritten(LegResult result) {
   writing_ = false;
-  if (ok && !ended_ && std::exchange(write_waits_, false)) {
+  if (result == LegResult::kDone && !ended_ && std::exchange(write_waits_, false)) {
     out_.set_data(std::move(waiting_));
     writing_ = true;
     StartWrite(&out_);
     return;
   }
-  if (const auto done = std::exchange(on_written_, nullptr)) done(ok);
+  if (const auto done = std::exchange(on_written_, nullptr)) done(result);
 }
 
 // ---- served ------------------------------------------------------------------------------------
@@ -115,7 +116,8 @@ void ServedCall::Serve(std::function<void(RelayQuestion)> on_open, std::function
   StartRead(&in_);
 }
 
-void ServedCall::TakeOpening(bool ok) {
+void ServedCall::TakeOpening(LegResult result) {
+  const bool ok = result == LegResult::kDone;
   const auto on_open = std::exchange(on_open_, nullptr);
   const peer::RelayOpen& open = in_.open();
   const bool understood =
@@ -137,7 +139,7 @@ void ServedCall::TakeOpening(bool ok) {
 void ServedCall::Answer(RelayAnswer answer, OnWritten done) {
   on_gone_ = nullptr;
   if (ended_) {
-    if (done) asio::post(host_.loop, [done = std::move(done)] { done(false); });
+    if (done) asio::post(host_.loop, [done = std::move(done)] { done(LegResult::kFailed); });
     return;
   }
   out_.set_answer(static_cast<uint32_t>(answer));
@@ -151,7 +153,7 @@ void ServedCall::Answer(RelayAnswer answer, OnWritten done) {
 }
 
 void ServedCall::Write(std::string piece, OnWritten done) {
-  if (ended_) return asio::post(host_.loop, [done = std::move(done)] { done(false); });
+  if (ended_) return asio::post(host_.loop, [done = std::move(done)] { done(LegResult::kFailed); });
   on_written_ = std::move(done);
   out_.set_data(std::move(piece));
   StartWrite(&out_);
@@ -178,12 +180,13 @@ void ServedCall::OnCancel() {
 }
 void ServedCall::OnDone() { PostRelease(nullptr); }
 
-void ServedCall::TakeWritten(bool ok) {
-  if (const auto done = std::exchange(on_written_, nullptr)) done(ok);
+void ServedCall::TakeWritten(LegResult result) {
+  if (const auto done = std::exchange(on_written_, nullptr)) done(result);
 }
 
-void ServedCall::TakeRead(bool ok) {
-  if (on_open_) return TakeOpening(ok);
+void ServedCall::TakeRead(LegResult result) {
+  if (on_open_) return TakeOpening(result);
+  const bool ok = result == LegResult::kDone;
   std::string piece = ok ? TakeData(in_) : std::string();
   if (ok && piece.empty()) {
     host_.malformed.Add();

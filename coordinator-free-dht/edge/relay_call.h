@@ -52,10 +52,10 @@ class RelayCall : public RelayLeg, public Reactor, public std::enable_shared_fro
     });
   }
   void OnReadDone(bool ok) override {
-    asio::post(host_.loop, [self = this->shared_from_this(), ok] { self->TakeRead(ok); });
+    Post(&Call::TakeRead, ok ? LegResult::kDone : LegResult::kFailed);
   }
   void OnWriteDone(bool ok) override {
-    asio::post(host_.loop, [self = this->shared_from_this(), ok] { self->TakeWritten(ok); });
+    Post(&Call::TakeWritten, ok ? LegResult::kDone : LegResult::kFailed);
   }
 
   RelayCallHost& host_;
@@ -65,6 +65,11 @@ class RelayCall : public RelayLeg, public Reactor, public std::enable_shared_fro
   bool ended_ = false;
 
  private:
+  void Post(void (Call::*take)(LegResult), LegResult result) {
+    asio::post(host_.loop,
+               [self = this->shared_from_this(), take, result] { (self.get()->*take)(result); });
+  }
+
   std::shared_ptr<Call> self_;
 };
 
@@ -82,8 +87,8 @@ class AskedCall
  private:
   friend class RelayCall;
   void OnDone(const grpc::Status& status) override;
-  void TakeRead(bool ok);
-  void TakeWritten(bool ok);
+  void TakeRead(LegResult result);
+  void TakeWritten(LegResult result);
   void LetGo();
 
   const std::unique_ptr<peer::PeerRelay::Stub> stub_;
@@ -100,7 +105,7 @@ class ServedCall
 
   // Waits for the opening piece. on_gone: the asker has gone, before it was answered.
   void Serve(std::function<void(RelayQuestion)> on_open, std::function<void()> on_gone);
-  // kFound: `done` is called when it is on its way (false: the asker has gone); else ends the call.
+  // kFound: `done` is called when it is on its way, or the asker has gone; else ends the call.
   void Answer(RelayAnswer answer, OnWritten done);
   void Write(std::string piece, OnWritten done) override;
   void End() override;
@@ -110,9 +115,9 @@ class ServedCall
   friend class RelayCall;
   void OnCancel() override;
   void OnDone() override;
-  void TakeRead(bool ok);
-  void TakeWritten(bool ok);
-  void TakeOpening(bool ok);
+  void TakeRead(LegResult result);
+  void TakeWritten(LegResult result);
+  void TakeOpening(LegResult result);
   void FinishOnce(const grpc::Status& status);
 
   std::function<void(RelayQuestion)> on_open_;

@@ -23,7 +23,7 @@ void SocketLeg::Write(std::string piece, OnWritten done) {
   asio::async_write(
       socket_, asio::buffer(out_),
       [self = shared_from_this(), done = std::move(done)](std::error_code error, size_t) {
-        if (self->socket_.is_open()) done(!error);
+        if (self->socket_.is_open()) done(error ? LegResult::kFailed : LegResult::kDone);
       });
 }
 
@@ -59,9 +59,9 @@ void RelayPipe::Carry(Way& way) {
     if (piece.empty()) return self->OnOver(way);
     if (&way == &self->back_ && self->on_answer_) std::exchange(self->on_answer_, nullptr)();
     const auto size = static_cast<double>(piece.size());
-    way.to.Write(std::move(piece), [self, &way, size](bool ok) {
+    way.to.Write(std::move(piece), [self, &way, size](LegResult result) {
       if (!self->on_end_) return;
-      if (!ok) return self->Fail();
+      if (result == LegResult::kFailed) return self->Fail();
       self->bytes_.Add(size);
       self->Carry(way);
     });

@@ -7,6 +7,7 @@
 // called from its loop, never from inside Read or Write, and not after Abort.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -16,10 +17,13 @@
 
 namespace crowdsurf::dht {
 
+// What came of one write, or of one of gRPC's operations.
+enum class LegResult : uint8_t { kDone, kFailed };
+
 class RelayLeg {
  public:
   using OnPiece = std::function<void(std::string piece)>;  // empty: nothing more will come
-  using OnWritten = std::function<void(bool ok)>;
+  using OnWritten = std::function<void(LegResult)>;
 
   virtual ~RelayLeg() = default;
   virtual void Read(OnPiece done) = 0;

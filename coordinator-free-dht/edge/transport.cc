@@ -171,13 +171,11 @@ std::shared_ptr<grpc::Channel> TransportCore::ChannelToNeighbour(const std::stri
                                    credentials_.channel, arguments);
 }
 
-peer::Envelope TransportCore::OwnHello(bool redundant, bool carried) const {
+peer::Envelope TransportCore::OwnHello() const {
   peer::Envelope envelope;
   peer::Hello& hello = *envelope.mutable_hello();
   hello.set_boot(identity_.boot());
   hello.set_endpoint(endpoint);
-  hello.set_redundant(redundant);
-  hello.set_carried(carried);
   if (!options_.tls) {
     hello.set_public_key(identity_.public_key().data(), identity_.public_key().size());
   }

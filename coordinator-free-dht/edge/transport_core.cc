@@ -75,14 +75,19 @@ StreamPtr TransportCore::StreamTo(const Contact& to) {
   return it == dialing_unknown_.end() ? nullptr : it->second;
 }
 
-StreamPtr TransportCore::Dial(const Contact& to, bool carried) {
+StreamPtr TransportCore::Dial(const Contact& to) {
+  return DialBy(to, relay_.Via(to) ? StreamPath::kCarried : StreamPath::kDirect);
+}
+
+StreamPtr TransportCore::DialBy(const Contact& to, StreamPath path) {
   EvictIdle();
   metrics_.dials.Add();
-  carried = carried || relay_.Via(to);
+  const bool carried = path == StreamPath::kCarried;
   auto channel = carried ? CarriedChannel(to.endpoint) : NewChannel(to.endpoint);
-  StreamPtr stream =
-      DialStream(shared_from_this(), std::move(channel), to, OwnHello(false, carried));
-  stream->carried = carried;
+  peer::Envelope hello = OwnHello();
+  hello.mutable_hello()->set_carried(carried);
+  StreamPtr stream = DialStream(shared_from_this(), std::move(channel), to, hello);
+  stream->path = path;
   stream->dialed = to.endpoint;
   stream->last_used = ++uses_;
   all_.emplace(stream.get(), stream);
@@ -99,9 +104,8 @@ void TransportCore::Prove(const Contact& end) {
   const std::lock_guard lock(mutex_);
   if (stopped_) return;
   for (const auto& [raw, stream] : all_) {
-    if (!stream->outgoing || stream->carried || stream->closed || stream->dialed != end.endpoint) {
-      continue;
-    }
+    const bool direct = stream->outgoing && stream->path == StreamPath::kDirect;
+    if (!direct || stream->closed || stream->dialed != end.endpoint) continue;
     if (stream->ready && stream->peer.id == end.id) return relay_.OnProved(end);
     if (!stream->ready) return;  // its end follows
   }
@@ -157,10 +161,10 @@ void TransportCore::Pump(const StreamPtr& stream) {
   stream->StartWriting();
 }
 
-void TransportCore::OnWritten(const StreamPtr& stream, bool ok) {
+void TransportCore::OnWritten(const StreamPtr& stream, WriteResult result) {
   const std::lock_guard lock(mutex_);
   stream->writing = false;
-  if (ok) Pump(stream);  // else the stream is ending: OnDone sees to the queue
+  if (result == WriteResult::kWritten) Pump(stream);  // else it is ending: OnDone has its queue
 }
 
 bool TransportCore::OnAccept(const StreamPtr& stream) {
@@ -199,9 +203,10 @@ bool TransportCore::OnHello(const StreamPtr& stream, const peer::Hello& hello,
     const bool redundant = identity_.id() < id && known != peers_.end() &&
                            std::any_of(known->second.ready.begin(), known->second.ready.end(),
                                        [](const StreamPtr& other) { return other->outgoing; });
-    stream->carried = hello.carried();
+    stream->path = hello.carried() ? StreamPath::kCarried : StreamPath::kDirect;
     Settle(stream, id, hello.endpoint());
-    stream->current = OwnHello(redundant);
+    stream->current = OwnHello();
+    stream->current.mutable_hello()->set_redundant(redundant);
     stream->writing = true;
     stream->StartWriting();
     return true;
@@ -244,8 +249,10 @@ void TransportCore::Settle(const StreamPtr& stream, const PeerId& id, const std:
   stream->peer = {id, at};
   stream->ready = true;
   stream->ready_since = host_.Now();
-  relay_.OnStreamUp(stream->peer, stream->carried ? StreamPath::kCarried : StreamPath::kDirect);
-  if (stream->outgoing && !stream->carried) relay_.OnProved({id, stream->dialed});
+  relay_.OnStreamUp(stream->peer, stream->path);
+  if (stream->outgoing && stream->path == StreamPath::kDirect) {
+    relay_.OnProved({id, stream->dialed});
+  }
   Peer& peer = peers_[id];
   peer.ready.push_back(stream);
   if (peer.ready.size() > 1) return;
@@ -274,7 +281,7 @@ void TransportCore::OnFrame(const StreamPtr& stream, const peer::Frame& frame) {
   if (!posted) metrics_.dropped_mailbox.Add();
 }
 
-void TransportCore::OnDone(StreamPtr stream, bool orderly, const std::string& reason) {
+void TransportCore::OnDone(StreamPtr stream, StreamEnd end, const std::string& reason) {
   const std::lock_guard lock(mutex_);
   stream->closed = true;
   if (!stream->outgoing) --incoming_;
@@ -282,8 +289,10 @@ void TransportCore::OnDone(StreamPtr stream, bool orderly, const std::string& re
   metrics_.streams.Set(static_cast<double>(all_.size()));
   if (!stopped_) {
     if (stream->ready) {
-      if (!stream->carried && !HasNeighbour(stream->peer.id)) relay_.OnStreamDown(stream->peer.id);
-      OnStreamLost(stream, orderly);
+      if (stream->path == StreamPath::kDirect && !HasNeighbour(stream->peer.id)) {
+        relay_.OnStreamDown(stream->peer.id);
+      }
+      OnStreamLost(stream, end);
     } else if (stream->outgoing) {
       OnDialFailed(stream, reason);
     }
@@ -296,28 +305,30 @@ void TransportCore::OnDone(StreamPtr stream, bool orderly, const std::string& re
 bool TransportCore::HasNeighbour(const PeerId& id) const {
   return std::any_of(all_.begin(), all_.end(), [&](const auto& entry) {
     const Stream& stream = *entry.second;
-    return stream.ready && !stream.carried && !stream.closed && stream.peer.id == id;
+    return stream.ready && !stream.closed && stream.path == StreamPath::kDirect &&
+           stream.peer.id == id;
   });
 }
 
 bool TransportCore::DialCarried(const StreamPtr& stream, DownEvidence& evidence) {
-  if (stream->carried) {
+  if (stream->path == StreamPath::kCarried) {
     relay_.OnCarriedFailed(stream->peer);
     return false;
   }
   const AfterFailure after = relay_.OnDialFailed(stream->peer, evidence);
   if (after != AfterFailure::kFinal) evidence = DownEvidence::kUnreachable;
   if (after != AfterFailure::kRelay) return false;
-  const StreamPtr again = Dial(stream->peer, true);
+  const StreamPtr again = DialBy(stream->peer, StreamPath::kCarried);
   again->probe = stream->probe;
   MoveQueue(stream, again);
   return true;
 }
 
 void TransportCore::OnDialFailed(const StreamPtr& stream, const std::string& reason) {
-  const bool refused = stream->carried ? Relay::SaysDead(reason) : SaysRefused(reason);
+  const bool carried = stream->path == StreamPath::kCarried;
+  const bool refused = carried ? Relay::SaysDead(reason) : SaysRefused(reason);
   DownEvidence evidence = refused ? DownEvidence::kRefused : DownEvidence::kUnreachable;
-  if (!stream->carried) relay_.OnUnproved(stream->dialed, evidence);
+  if (!carried) relay_.OnUnproved(stream->dialed, evidence);
   (refused ? metrics_.dials_refused : metrics_.dials_failed).Add();
   logger_.Debug("dial failed", {{"endpoint", stream->peer.endpoint}, {"reason", reason}});
   const Contact wanted = stream->peer;
@@ -349,14 +360,14 @@ void TransportCore::OnDialFailed(const StreamPtr& stream, const std::string& rea
   PostDown(wanted, evidence);
 }
 
-void TransportCore::OnStreamLost(const StreamPtr& stream, bool orderly) {
+void TransportCore::OnStreamLost(const StreamPtr& stream, StreamEnd end) {
   const auto it = peers_.find(stream->peer.id);
   if (it == peers_.end()) return DropQueue(stream);
   Peer& peer = it->second;
   std::erase(peer.ready, stream);
   if (!peer.ready.empty()) return MoveQueue(stream, peer.ready.front());
   if (peer.dialing != nullptr) return MoveQueue(stream, peer.dialing);
-  if (orderly && stream->queue.empty()) {
+  if (end == StreamEnd::kOrderly && stream->queue.empty()) {
     peers_.erase(it);
     return;
   }
@@ -367,7 +378,7 @@ void TransportCore::OnStreamLost(const StreamPtr& stream, bool orderly) {
   }
   // Cut: one more try tells a dead process (refused) from a cut connection.
   const StreamPtr again = Dial(stream->peer);
-  again->probe = orderly ? 0 : 1;
+  again->probe = end == StreamEnd::kOrderly ? 0 : 1;
   MoveQueue(stream, again);
 }
 

@@ -36,10 +36,10 @@ class Stream {
   virtual void Abort() = 0;
 
   bool outgoing = false;
-  bool carried = false;  // through a relay: dialed so by us, or as its hello says
-  Contact peer;          // dialed: whom we want; after its hello: who it is
-  std::string dialed;    // the address; accepted: empty
-  bool ready = false;    // its hello was good
+  StreamPath path = StreamPath::kDirect;  // dialed so by us, or as its hello says
+  Contact peer;                           // dialed: whom we want; after its hello: who it is
+  std::string dialed;                     // the address; accepted: empty
+  bool ready = false;                     // its hello was good
   bool closed = false;
   bool writing = false;
   bool close_when_empty = false;  // idle, or the other side told us to use its own stream
@@ -52,6 +52,10 @@ class Stream {
 };
 
 using StreamPtr = std::shared_ptr<Stream>;
+
+enum class WriteResult : uint8_t { kWritten, kFailed };
+// How a stream ended: one that is cut or refused may have lost messages.
+enum class StreamEnd : uint8_t { kOrderly, kCut };
 
 struct TransportMetrics {
   explicit TransportMetrics(MetricRegistry& registry);
@@ -89,9 +93,9 @@ class TransportCore : public std::enable_shared_from_this<TransportCore> {
 
   // From the streams' reactors. OnRead: true when reading goes on.
   bool OnRead(const StreamPtr& stream, const peer::Envelope& in, const grpc::AuthContext* auth);
-  void OnWritten(const StreamPtr& stream, bool ok);
-  // gRPC is finished with the stream. `orderly`: neither cut nor refused.
-  void OnDone(StreamPtr stream, bool orderly, const std::string& reason);
+  void OnWritten(const StreamPtr& stream, WriteResult result);
+  // gRPC is finished with the stream.
+  void OnDone(StreamPtr stream, StreamEnd end, const std::string& reason);
   // An accepted call: false when there are too many or we are stopping.
   bool OnAccept(const StreamPtr& stream);
 
@@ -108,8 +112,9 @@ class TransportCore : public std::enable_shared_from_this<TransportCore> {
   };
 
   RelayOptions MakeRelayOptions();
-  // `carried`: through the relay, whatever it knows of a way.
-  StreamPtr Dial(const Contact& to, bool carried = false);
+  // By the path that the relay knows of; DialBy: by this one.
+  StreamPtr Dial(const Contact& to);
+  StreamPtr DialBy(const Contact& to, StreamPath path);
   std::shared_ptr<grpc::Channel> CarriedChannel(const std::string& endpoint) const;
   std::shared_ptr<grpc::Channel> ChannelToNeighbour(const std::string& endpoint) const;
   // A dial failed for good, unless the relay is to be tried: then true, and `stream`'s queue waits
@@ -125,9 +130,9 @@ class TransportCore : public std::enable_shared_from_this<TransportCore> {
   void OnFrame(const StreamPtr& stream, const peer::Frame& frame);
   void OnDialFailed(const StreamPtr& stream, const std::string& reason);
   bool HasNeighbour(const PeerId& id) const;
-  void OnStreamLost(const StreamPtr& stream, bool orderly);
+  void OnStreamLost(const StreamPtr& stream, StreamEnd end);
   void DropQueue(const StreamPtr& stream);
-  peer::Envelope OwnHello(bool redundant, bool carried = false) const;
+  peer::Envelope OwnHello() const;
   // Posts an event that must not be lost; kept and retried while the mailbox is full.
   void PostEvent(HostLoop::Closure event);
   void PostDown(const Contact& peer, DownEvidence evidence);

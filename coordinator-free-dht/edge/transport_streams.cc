@@ -50,12 +50,15 @@ class DialedStream : public Stream, public grpc::ClientBidiReactor<peer::Envelop
       RemoveHold();
     }
   }
-  void OnWriteDone(bool ok) override { core_->OnWritten(self_, ok); }
+  void OnWriteDone(bool ok) override {
+    core_->OnWritten(self_, ok ? WriteResult::kWritten : WriteResult::kFailed);
+  }
   void OnWritesDoneDone(bool) override {}
   void OnDone(const grpc::Status& status) override {
     // Not a member any more: the core may hand us to another thread, which destroys us at once.
     const std::shared_ptr<TransportCore> core = core_;
-    core->OnDone(std::move(self_), status.ok(), status.error_message());
+    core->OnDone(std::move(self_), status.ok() ? StreamEnd::kOrderly : StreamEnd::kCut,
+                 status.error_message());
   }
 
  private:
@@ -113,10 +116,13 @@ class AcceptedStream : public Stream,
     Finish(ok ? grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "not understood")
               : grpc::Status::OK);
   }
-  void OnWriteDone(bool ok) override { core_->OnWritten(self_, ok); }
+  void OnWriteDone(bool ok) override {
+    core_->OnWritten(self_, ok ? WriteResult::kWritten : WriteResult::kFailed);
+  }
   void OnDone() override {
     const std::shared_ptr<TransportCore> core = core_;
-    core->OnDone(std::move(self_), !context_->IsCancelled(), "");
+    const bool cut = context_->IsCancelled();
+    core->OnDone(std::move(self_), cut ? StreamEnd::kCut : StreamEnd::kOrderly, "");
   }
 
  private:

@@ -26,16 +26,16 @@ Node::Node(Self self, const NodeConfig& config, const RecordAuthority* authority
   CHECK(config_.k > 0 && config_.alpha > 0);
 }
 
-void Node::OnTimer(Time now, WallTime wall, Actions& out) {
-  while (auto due = requests_.NextDue(now)) {
+void Node::OnTimer(const Clocks& at, Actions& out) {
+  while (auto due = requests_.NextDue(at.now)) {
     if (due->failed) {
-      OnFailedRequest(now, wall, due->request, out);
+      OnFailedRequest(at, due->request, out);
     } else {
-      OnSlowRequest(now, wall, due->request, out);
+      OnSlowRequest(at, due->request, out);
     }
   }
-  ProbeSeeds(now, out);
-  if (upkeep_at_ <= now) Upkeep(now, wall, out);
+  ProbeSeeds(at.now, out);
+  if (upkeep_at_ <= at.now) Upkeep(at, out);
 }
 
 Time Node::NextDeadline() const {
@@ -43,36 +43,36 @@ Time Node::NextDeadline() const {
 }
 
 // Everything that is not urgent to the millisecond, each at its own rhythm.
-void Node::Upkeep(Time now, WallTime wall, Actions& out) {
+void Node::Upkeep(const Clocks& at, Actions& out) {
   upkeep_at_ = Time::Infinite();
-  if (sweep_at_ <= now) {
-    store_.Sweep(wall);
-    subscriptions_.Sweep(now);
-    Republish(now, wall, out);
+  if (sweep_at_ <= at.now) {
+    store_.Sweep(at.wall);
+    subscriptions_.Sweep(at.now);
+    Republish(at, out);
     std::vector<Key> ended;
     for (const auto& [key, own] : own_) {
-      if (own.record->expiry <= wall) ended.push_back(key);
+      if (own.record->expiry <= at.wall) ended.push_back(key);
     }
     for (const Key& key : ended) StopPublishing(key);
     sweep_at_ = Time::Infinite();
   }
   if (sweep_at_.infinite() && (!store_.empty() || subscriptions_.size() > 0 || !own_.empty())) {
-    sweep_at_ = now + config_.sweep;
+    sweep_at_ = at.now + config_.sweep;
   }
-  PingSuspects(now, out);
-  if (refresh_at_ <= now) RefreshTable(now, wall, out);
-  LookUpHolders(now, wall, out);
-  RenewWatches(now, wall, out);
+  PingSuspects(at.now, out);
+  if (refresh_at_ <= at.now) RefreshTable(at, out);
+  LookUpHolders(at, out);
+  RenewWatches(at, out);
   WakeBy(std::min({sweep_at_, refresh_at_, replicas_.NextDeadline()}));
 }
 
 // Kademlia 2.5: holders send records that nobody renewed to the present holders.
-void Node::Republish(Time now, WallTime wall, Actions& out) {
-  for (const Key& key : store_.NotRenewedSince(now - config_.republish)) {
+void Node::Republish(const Clocks& at, Actions& out) {
+  for (const Key& key : store_.NotRenewedSince(at.now - config_.republish)) {
     // Jitter spreads the holders of a key: the first to republish it renews it at the others.
     if (!rng_.Bernoulli(0.25)) continue;
-    store_.MarkRenewed(now, key);
-    StartLookup(now, wall, key, ForRepublish{}, out);
+    store_.MarkRenewed(at.now, key);
+    StartLookup(at, key, ForRepublish{}, out);
   }
 }
 
@@ -88,13 +88,12 @@ void Node::PingSuspects(Time now, Actions& out) {
   }
 }
 
-void Node::AddSeeds(Time now, WallTime wall, const std::vector<std::string>& endpoints,
-                    Actions& out) {
+void Node::AddSeeds(const Clocks& at, const std::vector<std::string>& endpoints, Actions& out) {
   for (const std::string& endpoint : endpoints) {
-    if (!endpoint.empty() && endpoint != self_.contact.endpoint) seeds_.Add(now, endpoint);
+    if (!endpoint.empty() && endpoint != self_.contact.endpoint) seeds_.Add(at.now, endpoint);
   }
-  ProbeSeeds(now, out);
-  PumpWaiting(now, wall, out);
+  ProbeSeeds(at.now, out);
+  PumpWaiting(at, out);
 }
 
 void Node::ProbeSeeds(Time now, Actions& out) {
@@ -112,11 +111,10 @@ void Node::ProbeSeeds(Time now, Actions& out) {
   }
 }
 
-void Node::OnPeerDown(Time now, WallTime wall, const Contact& peer, DownEvidence evidence,
-                      Actions& out) {
+void Node::OnPeerDown(const Clocks& at, const Contact& peer, DownEvidence evidence, Actions& out) {
   if (peer.id.none()) {
     if (const auto probe = requests_.TakeSeed(peer.endpoint)) {
-      OnFailedRequest(now, wall, *probe, out);
+      OnFailedRequest(at, *probe, out);
     }
     return;
   }
@@ -124,56 +122,56 @@ void Node::OnPeerDown(Time now, WallTime wall, const Contact& peer, DownEvidence
   if (evidence == DownEvidence::kRefused) {
     subscriptions_.RemoveWatcher(peer.id);
     table_.Remove(peer.id);
-    for (const Request& request : lost) OnFailedRequest(now, wall, request, out);
-    OnContactLost(now, wall, peer.id, out);
+    for (const Request& request : lost) OnFailedRequest(at, request, out);
+    OnContactLost(at, peer.id, out);
     return;
   }
-  for (const Request& request : lost) OnFailedRequest(now, wall, request, out);
+  for (const Request& request : lost) OnFailedRequest(at, request, out);
   // Pushes may have been lost with the connection: renew what it holds for us, which also tells
   // whether it lives.
   for (auto& [key, watch] : watches_) {
     const auto holder = watch.holders.find(peer.id);
     if (holder == watch.holders.end() || holder->second.state != Asked::kActive) continue;
-    holder->second.renew = now;
-    WakeBy(now);
+    holder->second.renew = at.now;
+    WakeBy(at.now);
   }
-  if (table_.Contains(peer.id)) PingIfWanted(now, peer, out);
+  if (table_.Contains(peer.id)) PingIfWanted(at.now, peer, out);
 }
 
-void Node::OnContactAdded(Time now, WallTime wall, const Contact& contact, Actions& out) {
+void Node::OnContactAdded(const Clocks& at, const Contact& contact, Actions& out) {
   // A new neighbour may know more of them: look again soon. Far contacts come and go.
   const std::vector<Contact> nearest = table_.Nearest(PointOf(self_.contact.id), config_.k);
   const bool neighbour = std::find(nearest.begin(), nearest.end(), contact) != nearest.end();
   if (neighbour) ++added_since_refresh_;
-  if (table_.size() == 1) OnCompany(now);
+  if (table_.size() == 1) OnCompany(at.now);
   if (neighbour && added_since_refresh_ == 1) {
     refresh_interval_ = std::min(refresh_interval_, config_.min_refresh);
-    refresh_at_ = std::min(refresh_at_, now + refresh_interval_ * (0.5 + rng_.UniformDouble()));
+    refresh_at_ = std::min(refresh_at_, at.now + refresh_interval_ * (0.5 + rng_.UniformDouble()));
     WakeBy(refresh_at_);
   }
-  PumpWaiting(now, wall, out);
-  HandOver(now, wall, contact, out);
-  SyncFollowed(now, wall, out);
+  PumpWaiting(at, out);
+  HandOver(at, contact, out);
+  SyncFollowed(at, out);
 }
 
-void Node::OnContactLost(Time now, WallTime wall, const PeerId& id, Actions& out) {
+void Node::OnContactLost(const Clocks& at, const PeerId& id, Actions& out) {
   replicas_.Remove(id);
   suspects_.erase(id);
   // Many die together: whoever takes the place may have died meanwhile, and would keep it until a
   // lookup comes by.
   for (const PeerId& promoted : table_.TakePromoted()) {
-    suspects_.try_emplace(promoted, now);
-    WakeBy(now);
+    suspects_.try_emplace(promoted, at.now);
+    WakeBy(at.now);
   }
   for (auto& [key, own] : own_) own.placed.erase(id);
   for (auto& [key, watch] : watches_) watch.holders.erase(id);
-  SyncFollowed(now, wall, out);
-  if (table_.size() == 0) seeds_.Hurry(now);
+  SyncFollowed(at, out);
+  if (table_.size() == 0) seeds_.Hurry(at.now);
 }
 
 // A newcomer near a key that we hold should hold it too. The nearest holder sends it; the second
 // nearest as well, because the nearest may be dying at this moment.
-void Node::HandOver(Time now, WallTime wall, const Contact& newcomer, Actions& out) {
+void Node::HandOver(const Clocks& at, const Contact& newcomer, Actions& out) {
   for (const Key& key : store_.Keys()) {
     int nearer = 0;
     size_t rank = 0;
@@ -187,19 +185,19 @@ void Node::HandOver(Time now, WallTime wall, const Contact& newcomer, Actions& o
       if (Closer(key, contact.id, self_.contact.id)) ++nearer;
     }
     if (!among_nearest || nearer > 1) continue;
-    std::vector<RecordPtr> records = store_.Find(wall, key);
+    std::vector<RecordPtr> records = store_.Find(at.wall, key);
     if (records.empty()) continue;
-    SendRequest(now, newcomer, FireAndForget{}, StoreRequest{std::move(records)}, out);
+    SendRequest(at.now, newcomer, FireAndForget{}, StoreRequest{std::move(records)}, out);
   }
 }
 
-void Node::SyncFollowed(Time now, WallTime wall, Actions& out) {
-  for (const auto& [key, own] : own_) SyncOwn(now, wall, key, out);
-  for (const auto& [key, watch] : watches_) SyncWatch(now, wall, key, out);
+void Node::SyncFollowed(const Clocks& at, Actions& out) {
+  for (const auto& [key, own] : own_) SyncOwn(at, key, out);
+  for (const auto& [key, watch] : watches_) SyncWatch(at, key, out);
 }
 
-void Node::LookUpHolders(Time now, WallTime wall, Actions& out) {
-  for (const Key& key : replicas_.TakeDue(now)) StartLookup(now, wall, key, ForHolders{}, out);
+void Node::LookUpHolders(const Clocks& at, Actions& out) {
+  for (const Key& key : replicas_.TakeDue(at.now)) StartLookup(at, key, ForHolders{}, out);
   WakeBy(replicas_.NextDeadline());
 }
 

@@ -1,7 +1,7 @@
 // Node: one Kademlia node as a state machine; composes routing table, lookups, store and watches.
 //
-// Input: messages, lost peers, timers and local requests, each with the monotonic `now` and the
-// wall clock (record expiries are wall time). Output: Actions appended to `out`. No input is
+// Input: messages, lost peers, timers and local requests, each with one reading of the clocks.
+// Output: Actions appended to `out`. No input is
 // trusted: malformed, forged, stale or excess input is counted and dropped. One owner calls it,
 // never from two threads; each call costs O(k log n) and never blocks. Idle memory about 10 KiB
 // plus 150 bytes a contact. Deterministic: same construction and inputs, same actions.
@@ -25,6 +25,7 @@
 #include "base/time.h"
 #include "coordinator-free-dht/core/node/node_metrics.h"
 #include "coordinator-free-dht/core/port/actions.h"
+#include "coordinator-free-dht/core/port/clocks.h"
 #include "coordinator-free-dht/core/port/config.h"
 #include "coordinator-free-dht/core/routing/lookup.h"
 #include "coordinator-free-dht/core/routing/requests.h"
@@ -53,36 +54,33 @@ class Node {
   Node& operator=(const Node&) = delete;
 
   // From the network. `from` is the authenticated sender and the endpoint it says it listens on.
-  void OnMessage(Time now, WallTime wall, const Contact& from, const Message& message,
-                 Actions& out);
+  void OnMessage(const Clocks& at, const Contact& from, const Message& message, Actions& out);
   // Connection to `peer` is lost. A peer that is known to be dead
   // is forgotten at once; otherwise its requests in flight fail and it is asked again.
   // `peer.id` none: a seed's address that could not be reached.
-  void OnPeerDown(Time now, WallTime wall, const Contact& peer, DownEvidence evidence,
-                  Actions& out);
+  void OnPeerDown(const Clocks& at, const Contact& peer, DownEvidence evidence, Actions& out);
   // Pre: none; does whatever is due. Call at or after NextDeadline().
-  void OnTimer(Time now, WallTime wall, Actions& out);
+  void OnTimer(const Clocks& at, Actions& out);
   // When OnTimer wants to be called; Time::Infinite() when never. O(1) amortised.
   Time NextDeadline() const;
 
   // Local requests.
   // Starts the clock-driven work, asks these addresses for company and keeps asking for ever.
   // Replaces nothing: addresses add up (bounded, oldest forgotten first); own address is skipped.
-  void AddSeeds(Time now, WallTime wall, const std::vector<std::string>& endpoints, Actions& out);
+  void AddSeeds(const Clocks& at, const std::vector<std::string>& endpoints, Actions& out);
   // Signs and publishes `value` as this node's own record of `key`, and keeps it at the current
   // holders (new, closer ones included) until `expiry`. A second Put of a key replaces the first
   // (higher sequence). PutDone follows when the result is kPublished. Any other result is counted
   // and changes nothing.
-  PutResult Put(Time now, WallTime wall, const Key& key, Bytes value, WallTime expiry,
-                Actions& out);
+  PutResult Put(const Clocks& at, const Key& key, Bytes value, WallTime expiry, Actions& out);
   // Stops keeping the own record of `key` alive (it then expires). To erase it, Put an empty value.
   void StopPublishing(const Key& key);
   // Finds the records of `key`. GetDone with the returned number follows. With `enough` > 0 the
   // search ends as soon as so many holders (this node counts) had a record: quick, may be old.
-  uint64_t Get(Time now, WallTime wall, const Key& key, size_t enough, Actions& out);
+  uint64_t Get(const Clocks& at, const Key& key, size_t enough, Actions& out);
   // Subscribes to `key` at its nearest holders, follows them as they change, and reports what is
   // held now and every change. Idempotent. False when there are too many.
-  bool Watch(Time now, WallTime wall, const Key& key, Actions& out);
+  bool Watch(const Clocks& at, const Key& key, Actions& out);
   void Unwatch(Time now, const Key& key, Actions& out);
 
   const Contact& self() const { return self_.contact; }
@@ -117,19 +115,19 @@ class Node {
     Key target;
     LookupPurpose purpose;
   };
-  void StartLookup(Time now, WallTime wall, const Key& target, LookupPurpose purpose, Actions& out);
-  void RunLookup(Time now, WallTime wall, const Key& target, LookupPurpose purpose,
+  void StartLookup(const Clocks& at, const Key& target, LookupPurpose purpose, Actions& out);
+  void RunLookup(const Clocks& at, const Key& target, LookupPurpose purpose,
                  const std::vector<Contact>& start, Actions& out);
-  void Advance(Time now, WallTime wall, uint64_t lookup, Actions& out);
-  void Finish(Time now, WallTime wall, RunningLookup done, Actions& out);
-  void PumpWaiting(Time now, WallTime wall, Actions& out);
-  void OnQueryReply(Time now, WallTime wall, uint64_t lookup, const PeerId& from,
-                    const FindReply& reply, Actions& out);
+  void Advance(const Clocks& at, uint64_t lookup, Actions& out);
+  void Finish(const Clocks& at, RunningLookup done, Actions& out);
+  void PumpWaiting(const Clocks& at, Actions& out);
+  void OnQueryReply(const Clocks& at, uint64_t lookup, const PeerId& from, const FindReply& reply,
+                    Actions& out);
   // True when there was at least one good record among them.
   bool MergeForGet(WallTime wall, const Key& target, const std::vector<RecordPtr>& records,
                    ForGet& get);
-  void FillFarBuckets(Time now, WallTime wall, Actions& out);
-  void RefreshTable(Time now, WallTime wall, Actions& out);
+  void FillFarBuckets(const Clocks& at, Actions& out);
+  void RefreshTable(const Clocks& at, Actions& out);
   // First contact, alone or with another part of the network: searches begin anew, and soon again.
   void OnCompany(Time now);
   Key RandomPointInBucket(int index);
@@ -138,32 +136,31 @@ class Node {
   bool SendRequest(Time now, const Contact& to, Purpose purpose, decltype(Message::body) body,
                    Actions& out);
   void Reply(const Contact& to, uint64_t id, decltype(Message::body) body, Actions& out);
-  void OnRequest(Time now, WallTime wall, const Contact& from, const Message& message,
-                 Actions& out);
+  void OnRequest(const Clocks& at, const Contact& from, const Message& message, Actions& out);
   void OnFind(WallTime wall, const Contact& from, uint64_t id, const FindRequest& find,
               Actions& out);
-  void OnStore(Time now, WallTime wall, const Contact& from, uint64_t id, const StoreRequest& store,
+  void OnStore(const Clocks& at, const Contact& from, uint64_t id, const StoreRequest& store,
                Actions& out);
-  void OnWatch(Time now, WallTime wall, const Contact& from, uint64_t id, const WatchRequest& watch,
+  void OnWatch(const Clocks& at, const Contact& from, uint64_t id, const WatchRequest& watch,
                Actions& out);
-  void OnReply(Time now, WallTime wall, const Contact& from, const Message& message, Actions& out);
-  void OnSlowRequest(Time now, WallTime wall, const Request& request, Actions& out);
-  void OnFailedRequest(Time now, WallTime wall, const Request& request, Actions& out);
+  void OnReply(const Clocks& at, const Contact& from, const Message& message, Actions& out);
+  void OnSlowRequest(const Clocks& at, const Request& request, Actions& out);
+  void OnFailedRequest(const Clocks& at, const Request& request, Actions& out);
   void PingIfWanted(Time now, const Contact& contact, Actions& out);
   void ProbeSeeds(Time now, Actions& out);
 
   // Peers coming and going.
-  void OnContactAdded(Time now, WallTime wall, const Contact& contact, Actions& out);
-  void OnContactLost(Time now, WallTime wall, const PeerId& id, Actions& out);
-  void Republish(Time now, WallTime wall, Actions& out);
-  void HandOver(Time now, WallTime wall, const Contact& newcomer, Actions& out);
+  void OnContactAdded(const Clocks& at, const Contact& contact, Actions& out);
+  void OnContactLost(const Clocks& at, const PeerId& id, Actions& out);
+  void Republish(const Clocks& at, Actions& out);
+  void HandOver(const Clocks& at, const Contact& newcomer, Actions& out);
 
   // Holding (node_messages.cc) and publishing (node_publish.cc).
   bool Genuine(WallTime wall, const Record& record);
-  bool TakeRecord(Time now, WallTime wall, const RecordPtr& record, const PeerId& source,
-                  bool* changed);
-  void TellWatchers(Time now, WallTime wall, const std::vector<RecordPtr>& changed,
-                    const PeerId& source, Actions& out);
+  enum class Taken : uint8_t { kRefused, kHad, kNew };  // the latter two: this node holds it now
+  Taken TakeRecord(const Clocks& at, const RecordPtr& record, const PeerId& source);
+  void TellWatchers(const Clocks& at, const std::vector<RecordPtr>& changed, const PeerId& source,
+                    Actions& out);
   enum class Placed : uint8_t { kSent, kStored, kFailed };
   struct OwnRecord {
     RecordPtr record;
@@ -171,9 +168,10 @@ class Node {
     bool reported = false;
   };
   PutResult AdmitOwn(WallTime wall, const Key& key, size_t bytes, WallTime expiry) const;
-  void SyncOwn(Time now, WallTime wall, const Key& key, Actions& out);
+  void SyncOwn(const Clocks& at, const Key& key, Actions& out);
   void SendOwn(Time now, const Contact& to, OwnRecord& own, int attempt, Actions& out);
-  void OnOwnStored(const PeerId& holder, const OwnStore& store, bool stored, Actions& out);
+  // `placed`: kStored or kFailed.
+  void OnOwnStored(const PeerId& holder, const OwnStore& store, Placed placed, Actions& out);
   void ReportIfPlaced(const Key& key, Actions& out);
 
   // Watching (node_watch.cc).
@@ -187,22 +185,23 @@ class Node {
     std::map<PeerId, RecordPtr> seen;  // the newest reported of each subkey
     bool synced = false;
   };
-  void SyncWatch(Time now, WallTime wall, const Key& key, Actions& out);
-  void AskToWatch(Time now, WallTime wall, const Key& key, const Contact& holder, WatchState& watch,
+  void SyncWatch(const Clocks& at, const Key& key, Actions& out);
+  void AskToWatch(const Clocks& at, const Key& key, const Contact& holder, WatchState& watch,
                   Actions& out);
-  void RenewWatches(Time now, WallTime wall, Actions& out);
-  void OnWatchReply(Time now, WallTime wall, const Contact& from, const Key& key,
-                    const WatchReply& reply, Actions& out);
-  void OnPush(Time now, WallTime wall, const Contact& from, const WatchPush& push, Actions& out);
-  // Reports what is news among `records` of one watched key; with `trusted` they were verified.
-  void Deliver(WallTime wall, const Key& key, const std::vector<RecordPtr>& records, bool trusted,
+  void RenewWatches(const Clocks& at, Actions& out);
+  void OnWatchReply(const Clocks& at, const Contact& from, const Key& key, const WatchReply& reply,
+                    Actions& out);
+  void OnPush(const Clocks& at, const Contact& from, const WatchPush& push, Actions& out);
+  enum class Trust : uint8_t { kVerified, kUnverified };  // was their signature looked at before?
+  // Reports what is news among `records` of one watched key.
+  void Deliver(WallTime wall, const Key& key, const std::vector<RecordPtr>& records, Trust trust,
                Actions& out);
   bool NowSynced(const Key& key, const WatchState& watch) const;
 
-  void SyncFollowed(Time now, WallTime wall, Actions& out);
-  void LookUpHolders(Time now, WallTime wall, Actions& out);
+  void SyncFollowed(const Clocks& at, Actions& out);
+  void LookUpHolders(const Clocks& at, Actions& out);
   void PingSuspects(Time now, Actions& out);
-  void Upkeep(Time now, WallTime wall, Actions& out);
+  void Upkeep(const Clocks& at, Actions& out);
   void WakeBy(Time t) { upkeep_at_ = std::min(upkeep_at_, t); }
   // No peer is known, but a seed may yet answer: searching now would find nothing for no reason.
   bool Hopeful() const { return table_.size() == 0 && seeds_.AwaitingFirstAnswers(); }

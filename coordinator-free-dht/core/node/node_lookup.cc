@@ -5,10 +5,9 @@
 
 namespace crowdsurf::dht {
 
-void Node::StartLookup(Time now, WallTime wall, const Key& target, LookupPurpose purpose,
-                       Actions& out) {
+void Node::StartLookup(const Clocks& at, const Key& target, LookupPurpose purpose, Actions& out) {
   if (lookups_.size() < config_.lookups && !Hopeful()) {
-    RunLookup(now, wall, target, std::move(purpose), table_.Nearest(target, config_.k), out);
+    RunLookup(at, target, std::move(purpose), table_.Nearest(target, config_.k), out);
     return;
   }
   if (waiting_.size() < config_.lookups_waiting) {
@@ -16,25 +15,25 @@ void Node::StartLookup(Time now, WallTime wall, const Key& target, LookupPurpose
     return;
   }
   metrics_->lookups_shed.Add();
-  Finish(now, wall, {Lookup(target, self_.contact.id, config_, {}), std::move(purpose)}, out);
+  Finish(at, {Lookup(target, self_.contact.id, config_, {}), std::move(purpose)}, out);
 }
 
-void Node::RunLookup(Time now, WallTime wall, const Key& target, LookupPurpose purpose,
+void Node::RunLookup(const Clocks& at, const Key& target, LookupPurpose purpose,
                      const std::vector<Contact>& start, Actions& out) {
   const uint64_t id = next_lookup_++;
-  table_.MarkLookup(target, now);
+  table_.MarkLookup(target, at.now);
   lookups_.emplace(
       id, RunningLookup{Lookup(target, self_.contact.id, config_, start), std::move(purpose)});
-  Advance(now, wall, id, out);
+  Advance(at, id, out);
 }
 
-void Node::Advance(Time now, WallTime wall, uint64_t lookup, Actions& out) {
+void Node::Advance(const Clocks& at, uint64_t lookup, Actions& out) {
   const auto running = lookups_.find(lookup);
   Lookup& search = running->second.lookup;
   const bool values = std::holds_alternative<ForGet>(running->second.purpose);
   while (const auto contact = search.Next()) {
-    const bool sent =
-        SendRequest(now, *contact, LookupQuery{lookup}, FindRequest{search.target(), values}, out);
+    const bool sent = SendRequest(at.now, *contact, LookupQuery{lookup},
+                                  FindRequest{search.target(), values}, out);
     if (!sent) search.OnFailure(contact->id);
   }
   bool done = search.Done();
@@ -45,31 +44,31 @@ void Node::Advance(Time now, WallTime wall, uint64_t lookup, Actions& out) {
   RunningLookup finished = std::move(running->second);
   lookups_.erase(running);
   metrics_->lookups.Add();
-  Finish(now, wall, std::move(finished), out);
-  PumpWaiting(now, wall, out);
+  Finish(at, std::move(finished), out);
+  PumpWaiting(at, out);
 }
 
-void Node::PumpWaiting(Time now, WallTime wall, Actions& out) {
+void Node::PumpWaiting(const Clocks& at, Actions& out) {
   if (pumping_) return;
   pumping_ = true;
   while (!waiting_.empty() && lookups_.size() < config_.lookups && !Hopeful()) {
     WaitingLookup next = std::move(waiting_.front());
     waiting_.pop_front();
-    RunLookup(now, wall, next.target, std::move(next.purpose),
-              table_.Nearest(next.target, config_.k), out);
+    RunLookup(at, next.target, std::move(next.purpose), table_.Nearest(next.target, config_.k),
+              out);
   }
   pumping_ = false;
 }
 
-void Node::OnQueryReply(Time now, WallTime wall, uint64_t lookup, const PeerId& from,
+void Node::OnQueryReply(const Clocks& at, uint64_t lookup, const PeerId& from,
                         const FindReply& reply, Actions& out) {
   const auto running = lookups_.find(lookup);
   if (running == lookups_.end()) return;
   running->second.lookup.OnSuccess(from, reply.contacts);
   if (auto* get = std::get_if<ForGet>(&running->second.purpose)) {
-    if (MergeForGet(wall, running->second.lookup.target(), reply.records, *get)) ++get->holders;
+    if (MergeForGet(at.wall, running->second.lookup.target(), reply.records, *get)) ++get->holders;
   }
-  Advance(now, wall, lookup, out);
+  Advance(at, lookup, out);
 }
 
 bool Node::MergeForGet(WallTime wall, const Key& target, const std::vector<RecordPtr>& records,
@@ -88,50 +87,51 @@ bool Node::MergeForGet(WallTime wall, const Key& target, const std::vector<Recor
   return good;
 }
 
-void Node::Finish(Time now, WallTime wall, RunningLookup done, Actions& out) {
+void Node::Finish(const Clocks& at, RunningLookup done, Actions& out) {
   const Key target = done.lookup.target();
   if (auto* get = std::get_if<ForGet>(&done.purpose)) {
     GetDone result{get->get, target, {}};
     for (auto& [subkey, record] : get->records) {
-      if (record->expiry > wall) result.records.push_back(std::move(record));
+      if (record->expiry > at.wall) result.records.push_back(std::move(record));
     }
     out.push_back(std::move(result));
   } else if (std::holds_alternative<ForHolders>(done.purpose)) {
-    replicas_.OnLookedUp(now, target, done.lookup.Nearest());
+    replicas_.OnLookedUp(at.now, target, done.lookup.Nearest());
     WakeBy(replicas_.NextDeadline());
     if (const auto own = own_.find(target); own != own_.end()) {
       std::erase_if(own->second.placed,
                     [](const auto& item) { return item.second == Placed::kFailed; });
-      SyncOwn(now, wall, target, out);
+      SyncOwn(at, target, out);
     }
-    if (watches_.contains(target)) SyncWatch(now, wall, target, out);
+    if (watches_.contains(target)) SyncWatch(at, target, out);
   } else if (const auto* table = std::get_if<ForTable>(&done.purpose)) {
     // Fewer than k answered: that was everybody, there are no far buckets to fill.
     if (table->join && !joined_ && done.lookup.Nearest().size() >= config_.k) {
       joined_ = true;
-      FillFarBuckets(now, wall, out);
+      FillFarBuckets(at, out);
     }
   } else if (std::holds_alternative<ForRepublish>(done.purpose)) {
-    const std::vector<RecordPtr> records = store_.Find(wall, target);
+    const std::vector<RecordPtr> records = store_.Find(at.wall, target);
     if (records.empty()) return;
     for (const Contact& holder : done.lookup.Nearest()) {
-      SendRequest(now, holder, FireAndForget{}, StoreRequest{records}, out);
+      SendRequest(at.now, holder, FireAndForget{}, StoreRequest{records}, out);
     }
   }
 }
 
-uint64_t Node::Get(Time now, WallTime wall, const Key& key, size_t enough, Actions& out) {
+uint64_t Node::Get(const Clocks& at, const Key& key, size_t enough, Actions& out) {
   ForGet get{next_get_++, enough, 0, {}};
-  for (RecordPtr& record : store_.Find(wall, key)) get.records[record->subkey] = std::move(record);
-  if (const auto own = own_.find(key); own != own_.end() && own->second.record->expiry > wall) {
+  for (RecordPtr& record : store_.Find(at.wall, key))
+    get.records[record->subkey] = std::move(record);
+  if (const auto own = own_.find(key); own != own_.end() && own->second.record->expiry > at.wall) {
     get.records[self_.contact.id] = own->second.record;
   }
   if (!get.records.empty()) get.holders = 1;
   const uint64_t id = get.get;
   if (enough > 0 && get.holders >= enough) {
-    Finish(now, wall, {Lookup(key, self_.contact.id, config_, {}), std::move(get)}, out);
+    Finish(at, {Lookup(key, self_.contact.id, config_, {}), std::move(get)}, out);
   } else {
-    StartLookup(now, wall, key, std::move(get), out);
+    StartLookup(at, key, std::move(get), out);
   }
   return id;
 }
@@ -149,9 +149,9 @@ Key Node::RandomPointInBucket(int index) {
 }
 
 // Kademlia 2.3: having found its neighbours, a new node refreshes all buckets further away.
-void Node::FillFarBuckets(Time now, WallTime wall, Actions& out) {
+void Node::FillFarBuckets(const Clocks& at, Actions& out) {
   for (int index = 0; index < table_.DeepestBucket(); ++index) {
-    StartLookup(now, wall, RandomPointInBucket(index), ForTable{}, out);
+    StartLookup(at, RandomPointInBucket(index), ForTable{}, out);
   }
 }
 
@@ -162,7 +162,7 @@ void Node::OnCompany(Time now) {
   WakeBy(now);
 }
 
-void Node::RefreshTable(Time now, WallTime wall, Actions& out) {
+void Node::RefreshTable(const Clocks& at, Actions& out) {
   if (table_.size() == 0) {
     refresh_at_ = Time::Infinite();
     return;
@@ -175,11 +175,11 @@ void Node::RefreshTable(Time now, WallTime wall, Actions& out) {
                                                           : std::min(next, config_.max_refresh);
   added_since_refresh_ = 0;
   // Jitter: a crowd that started together should not ask together.
-  refresh_at_ = now + refresh_interval_ * (0.75 + 0.5 * rng_.UniformDouble());
-  StartLookup(now, wall, PointOf(self_.contact.id), ForTable{}, out);
-  const Time before = now - std::min(config_.bucket_refresh, now - Time());
+  refresh_at_ = at.now + refresh_interval_ * (0.75 + 0.5 * rng_.UniformDouble());
+  StartLookup(at, PointOf(self_.contact.id), ForTable{}, out);
+  const Time before = at.now - std::min(config_.bucket_refresh, at.now - Time());
   for (const int index : table_.StaleBuckets(before)) {
-    StartLookup(now, wall, RandomPointInBucket(index), ForTable{}, out);
+    StartLookup(at, RandomPointInBucket(index), ForTable{}, out);
   }
 }
 

@@ -35,8 +35,7 @@ void Node::Reply(const Contact& to, uint64_t id, decltype(Message::body) body, A
   out.push_back(Send{to, Message{id, std::move(body)}});
 }
 
-void Node::OnMessage(Time now, WallTime wall, const Contact& from, const Message& message,
-                     Actions& out) {
+void Node::OnMessage(const Clocks& at, const Contact& from, const Message& message, Actions& out) {
   if (from.id.none() || from.id == self_.contact.id || from.endpoint.empty()) {
     metrics_->messages_invalid.Add();
     return;
@@ -45,31 +44,30 @@ void Node::OnMessage(Time now, WallTime wall, const Contact& from, const Message
                         std::holds_alternative<StoreReply>(message.body) ||
                         std::holds_alternative<WatchReply>(message.body);
   if (is_reply) {
-    OnReply(now, wall, from, message, out);
+    OnReply(at, from, message, out);
   } else {
-    OnRequest(now, wall, from, message, out);
+    OnRequest(at, from, message, out);
   }
-  if (upkeep_at_ <= now) Upkeep(now, wall, out);
+  if (upkeep_at_ <= at.now) Upkeep(at, out);
 }
 
-void Node::OnRequest(Time now, WallTime wall, const Contact& from, const Message& message,
-                     Actions& out) {
-  if (!limiter_.Take(now, from.id, CostOf(message))) {
+void Node::OnRequest(const Clocks& at, const Contact& from, const Message& message, Actions& out) {
+  if (!limiter_.Take(at.now, from.id, CostOf(message))) {
     metrics_->requests_limited.Add();
     return;
   }
-  const bool wanted = table_.OnRequest(now, from);
+  const bool wanted = table_.OnRequest(at.now, from);
   if (const auto* find = std::get_if<FindRequest>(&message.body)) {
-    OnFind(wall, from, message.id, *find, out);
+    OnFind(at.wall, from, message.id, *find, out);
   } else if (const auto* store = std::get_if<StoreRequest>(&message.body)) {
-    OnStore(now, wall, from, message.id, *store, out);
+    OnStore(at, from, message.id, *store, out);
   } else if (const auto* watch = std::get_if<WatchRequest>(&message.body)) {
-    OnWatch(now, wall, from, message.id, *watch, out);
+    OnWatch(at, from, message.id, *watch, out);
   } else if (const auto* push = std::get_if<WatchPush>(&message.body)) {
-    OnPush(now, wall, from, *push, out);
+    OnPush(at, from, *push, out);
   }
   // Only peers that answer enter the table: ask a new one, after it has its own answer.
-  if (wanted) PingIfWanted(now, from, out);
+  if (wanted) PingIfWanted(at.now, from, out);
 }
 
 void Node::PingIfWanted(Time now, const Contact& contact, Actions& out) {
@@ -107,44 +105,38 @@ bool Node::Genuine(WallTime wall, const Record& record) {
   return false;
 }
 
-// True when this node holds `record` afterwards. `changed`: it did not before.
-bool Node::TakeRecord(Time now, WallTime wall, const RecordPtr& record, const PeerId& source,
-                      bool* changed) {
-  *changed = false;
-  StoreResult result = store_.Admit(wall, *record, source);
-  if (result == StoreResult::kStored && source != self_.contact.id && !Genuine(wall, *record)) {
-    limiter_.Fine(now, source, config_.forged_cost);
-    return false;
+Node::Taken Node::TakeRecord(const Clocks& at, const RecordPtr& record, const PeerId& source) {
+  StoreResult result = store_.Admit(at.wall, *record, source);
+  if (result == StoreResult::kStored && source != self_.contact.id && !Genuine(at.wall, *record)) {
+    limiter_.Fine(at.now, source, config_.forged_cost);
+    return Taken::kRefused;
   }
-  result = store_.Put(now, wall, record, source);
+  result = store_.Put(at.now, at.wall, record, source);
   metrics_->store_results[static_cast<size_t>(result)]->Add();
-  *changed = result == StoreResult::kStored;
-  if (*changed && sweep_at_.infinite()) {
-    sweep_at_ = now + config_.sweep;
+  if (result == StoreResult::kHad) return Taken::kHad;
+  if (result != StoreResult::kStored) return Taken::kRefused;
+  if (sweep_at_.infinite()) {
+    sweep_at_ = at.now + config_.sweep;
     WakeBy(sweep_at_);
   }
-  return result == StoreResult::kStored || result == StoreResult::kHad;
+  return Taken::kNew;
 }
 
-void Node::OnStore(Time now, WallTime wall, const Contact& from, uint64_t id,
-                   const StoreRequest& store, Actions& out) {
+void Node::OnStore(const Clocks& at, const Contact& from, uint64_t id, const StoreRequest& store,
+                   Actions& out) {
   StoreReply reply;
   std::vector<RecordPtr> news;
   for (const RecordPtr& record : store.records) {
-    bool changed = false;
-    if (TakeRecord(now, wall, record, from.id, &changed)) {
-      ++reply.stored;
-    } else {
-      ++reply.refused;
-    }
-    if (changed) news.push_back(record);
+    const Taken taken = TakeRecord(at, record, from.id);
+    ++(taken == Taken::kRefused ? reply.refused : reply.stored);
+    if (taken == Taken::kNew) news.push_back(record);
   }
   // Watchers first: they are what the writer is waiting for.
-  TellWatchers(now, wall, news, from.id, out);
+  TellWatchers(at, news, from.id, out);
   Reply(from, id, reply, out);
 }
 
-void Node::TellWatchers(Time now, WallTime wall, const std::vector<RecordPtr>& changed,
+void Node::TellWatchers(const Clocks& at, const std::vector<RecordPtr>& changed,
                         const PeerId& source, Actions& out) {
   std::map<Key, std::vector<RecordPtr>> by_key;
   for (const RecordPtr& record : changed) by_key[record->key].push_back(record);
@@ -157,9 +149,9 @@ void Node::TellWatchers(Time now, WallTime wall, const std::vector<RecordPtr>& c
     // lookup only, at most 1.25 holders_refresh later, and the new one may be the nearest itself.
     const bool all_known = holders.size() + 1 < config_.k;
     const Duration late = config_.holders_refresh * 1.5;
-    for (const auto& [watcher, since] : subscriptions_.Watchers(now, key)) {
+    for (const auto& [watcher, since] : subscriptions_.Watchers(at.now, key)) {
       if (watcher.id == source) continue;
-      const bool known = all_known || now - since > late;
+      const bool known = all_known || at.now - since > late;
       const bool holds =
           std::any_of(holders.begin(), holders.end(),
                       [id = watcher.id](const Contact& holder) { return holder.id == id; });
@@ -167,47 +159,46 @@ void Node::TellWatchers(Time now, WallTime wall, const std::vector<RecordPtr>& c
       metrics_->pushes.Add();
       out.push_back(Send{watcher, Message{0, WatchPush{records}}});
     }
-    Deliver(wall, key, records, true, out);
+    Deliver(at.wall, key, records, Trust::kVerified, out);
   }
 }
 
-void Node::OnWatch(Time now, WallTime wall, const Contact& from, uint64_t id,
-                   const WatchRequest& watch, Actions& out) {
+void Node::OnWatch(const Clocks& at, const Contact& from, uint64_t id, const WatchRequest& watch,
+                   Actions& out) {
   WatchReply reply;
   if (watch.life == Duration()) {
     subscriptions_.Remove(watch.key, from.id);
     reply.accepted = true;
   } else {
-    reply.accepted = subscriptions_.Add(now, watch.key, from, watch.life);
+    reply.accepted = subscriptions_.Add(at.now, watch.key, from, watch.life);
     std::map<PeerId, uint64_t> have;
     for (const Have& item : watch.have) have[item.subkey] = item.sequence;
-    for (RecordPtr& record : store_.Find(wall, watch.key)) {
+    for (RecordPtr& record : store_.Find(at.wall, watch.key)) {
       const auto known = have.find(record->subkey);
       if (known == have.end() || known->second < record->sequence) {
         reply.records.push_back(std::move(record));
       }
     }
     if (sweep_at_.infinite()) {
-      sweep_at_ = now + config_.sweep;
+      sweep_at_ = at.now + config_.sweep;
       WakeBy(sweep_at_);
     }
   }
   Reply(from, id, std::move(reply), out);
 }
 
-void Node::OnReply(Time now, WallTime wall, const Contact& from, const Message& message,
-                   Actions& out) {
+void Node::OnReply(const Clocks& at, const Contact& from, const Message& message, Actions& out) {
   const auto request = requests_.Take(message.id, from.id);
   if (!request) {
     metrics_->replies_unmatched.Add();
     return;
   }
-  const RoutingTable::Heard heard = table_.OnReply(now, from, now - request->sent);
-  if (heard.ping) PingIfWanted(now, *heard.ping, out);
-  if (heard.added) OnContactAdded(now, wall, from, out);
+  const RoutingTable::Heard heard = table_.OnReply(at.now, from, at.now - request->sent);
+  if (heard.ping) PingIfWanted(at.now, *heard.ping, out);
+  if (heard.added) OnContactAdded(at, from, out);
   if (const auto* probe = std::get_if<SeedProbe>(&request->purpose)) {
     (void)probe;
-    seeds_.OnAnswer(now, request->to.endpoint);
+    seeds_.OnAnswer(at.now, request->to.endpoint);
     const auto* found = std::get_if<FindReply>(&message.body);
     if (found == nullptr) return;
     // Through the seed alone: if it belongs to another part of a split network, peers near us there
@@ -217,8 +208,8 @@ void Node::OnReply(Time now, WallTime wall, const Contact& from, const Message& 
         std::any_of(found->contacts.begin(), found->contacts.end(), [&](const Contact& contact) {
           return contact.id != self_.contact.id && !table_.Contains(contact.id);
         });
-    if (heard.added) OnCompany(now);
-    if (news) RunLookup(now, wall, PointOf(self_.contact.id), ForTable{true}, found->contacts, out);
+    if (heard.added) OnCompany(at.now);
+    if (news) RunLookup(at, PointOf(self_.contact.id), ForTable{true}, found->contacts, out);
     return;
   }
   suspects_.erase(from.id);
@@ -226,47 +217,48 @@ void Node::OnReply(Time now, WallTime wall, const Contact& from, const Message& 
   if (const auto* query = std::get_if<LookupQuery>(&request->purpose)) {
     if (request->failed) return;
     const auto* found = std::get_if<FindReply>(&message.body);
-    OnQueryReply(now, wall, query->lookup, from.id, found != nullptr ? *found : FindReply{}, out);
+    OnQueryReply(at, query->lookup, from.id, found != nullptr ? *found : FindReply{}, out);
   } else if (const auto* store = std::get_if<OwnStore>(&request->purpose)) {
     const auto* answer = std::get_if<StoreReply>(&message.body);
-    OnOwnStored(from.id, *store, answer != nullptr && answer->stored > 0, out);
+    const bool stored = answer != nullptr && answer->stored > 0;
+    OnOwnStored(from.id, *store, stored ? Placed::kStored : Placed::kFailed, out);
   } else if (const auto* ask = std::get_if<WatchAsk>(&request->purpose)) {
     const auto* answer = std::get_if<WatchReply>(&message.body);
-    OnWatchReply(now, wall, from, ask->key, answer != nullptr ? *answer : WatchReply{}, out);
+    OnWatchReply(at, from, ask->key, answer != nullptr ? *answer : WatchReply{}, out);
   }
 }
 
-void Node::OnSlowRequest(Time now, WallTime wall, const Request& request, Actions& out) {
+void Node::OnSlowRequest(const Clocks& at, const Request& request, Actions& out) {
   if (std::holds_alternative<SeedProbe>(request.purpose)) return;
   metrics_->requests_slow.Add();
   if (const auto* query = std::get_if<LookupQuery>(&request.purpose)) {
     const auto running = lookups_.find(query->lookup);
     if (running == lookups_.end()) return;
     running->second.lookup.OnSlow(request.to.id);
-    Advance(now, wall, query->lookup, out);
+    Advance(at, query->lookup, out);
   } else if (const auto* ask = std::get_if<WatchAsk>(&request.purpose)) {
     const auto watch = watches_.find(ask->key);
     if (watch == watches_.end()) return;
     const auto holder = watch->second.holders.find(request.to.id);
     if (holder == watch->second.holders.end() || holder->second.state != Asked::kWaiting) return;
     holder->second.state = Asked::kSlow;
-    SyncWatch(now, wall, ask->key, out);
+    SyncWatch(at, ask->key, out);
   }
 }
 
-void Node::OnFailedRequest(Time now, WallTime wall, const Request& request, Actions& out) {
+void Node::OnFailedRequest(const Clocks& at, const Request& request, Actions& out) {
   metrics_->requests_failed.Add();
   if (std::holds_alternative<SeedProbe>(request.purpose)) {
-    seeds_.OnFailure(now, request.to.endpoint);
-    PumpWaiting(now, wall, out);
+    seeds_.OnFailure(at.now, request.to.endpoint);
+    PumpWaiting(at, out);
     return;
   }
   const PeerId id = request.to.id;
-  if (table_.OnFailure(id)) OnContactLost(now, wall, id, out);
+  if (table_.OnFailure(id)) OnContactLost(at, id, out);
   if (!table_.Contains(id)) {
     replicas_.Remove(id);
   } else {
-    const Time again = now + config_.suspect_again;
+    const Time again = at.now + config_.suspect_again;
     suspects_.try_emplace(id, again);
     WakeBy(again);
   }
@@ -274,17 +266,17 @@ void Node::OnFailedRequest(Time now, WallTime wall, const Request& request, Acti
     const auto running = lookups_.find(query->lookup);
     if (running == lookups_.end()) return;
     running->second.lookup.OnFailure(id);
-    Advance(now, wall, query->lookup, out);
+    Advance(at, query->lookup, out);
   } else if (const auto* store = std::get_if<OwnStore>(&request.purpose)) {
     const auto own = own_.find(store->key);
     if (own == own_.end() || own->second.record->sequence != store->sequence) return;
     if (store->attempt == 1 && table_.Contains(id)) {
-      SendOwn(now, request.to, own->second, 2, out);
+      SendOwn(at.now, request.to, own->second, 2, out);
     } else {
-      OnOwnStored(id, *store, false, out);
+      OnOwnStored(id, *store, Placed::kFailed, out);
     }
   } else if (const auto* ask = std::get_if<WatchAsk>(&request.purpose)) {
-    OnWatchReply(now, wall, request.to, ask->key, WatchReply{}, out);
+    OnWatchReply(at, request.to, ask->key, WatchReply{}, out);
   }
 }
 

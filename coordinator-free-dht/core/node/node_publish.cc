@@ -13,9 +13,8 @@ PutResult Node::AdmitOwn(WallTime wall, const Key& key, size_t bytes, WallTime e
   return room ? PutResult::kPublished : PutResult::kTooMany;
 }
 
-PutResult Node::Put(Time now, WallTime wall, const Key& key, Bytes value, WallTime expiry,
-                    Actions& out) {
-  const PutResult result = AdmitOwn(wall, key, value.size(), expiry);
+PutResult Node::Put(const Clocks& at, const Key& key, Bytes value, WallTime expiry, Actions& out) {
+  const PutResult result = AdmitOwn(at.wall, key, value.size(), expiry);
   metrics_->puts[static_cast<size_t>(result)]->Add();
   if (result != PutResult::kPublished) return result;
   if (!own_.contains(key)) replicas_.Follow(key);
@@ -29,11 +28,11 @@ PutResult Node::Put(Time now, WallTime wall, const Key& key, Bytes value, WallTi
   record.public_key = self_.public_key;
   record.signature = authority_->Sign(SignedBytes(record));
   own_[key] = OwnRecord{std::make_shared<const Record>(std::move(record)), {}, false};
-  if (watches_.contains(key)) Deliver(wall, key, {own_[key].record}, true, out);
-  SyncOwn(now, wall, key, out);
-  LookUpHolders(now, wall, out);
+  if (watches_.contains(key)) Deliver(at.wall, key, {own_[key].record}, Trust::kVerified, out);
+  SyncOwn(at, key, out);
+  LookUpHolders(at, out);
   if (sweep_at_.infinite()) {
-    sweep_at_ = now + config_.sweep;
+    sweep_at_ = at.now + config_.sweep;
     WakeBy(sweep_at_);
   }
   return result;
@@ -44,21 +43,20 @@ void Node::StopPublishing(const Key& key) {
 }
 
 // Sends the own record of `key` to every current holder that it was not sent to.
-void Node::SyncOwn(Time now, WallTime wall, const Key& key, Actions& out) {
+void Node::SyncOwn(const Clocks& at, const Key& key, Actions& out) {
   OwnRecord& own = own_.at(key);
-  if (own.record->expiry <= wall) return;
+  if (own.record->expiry <= at.wall) return;
   const ReplicaTracker::Holders holders = replicas_.Of(key);
   const bool known = replicas_.Known(key);
   for (size_t i = 0; i < holders.others.size(); ++i) {
     if (!known && i >= config_.first_holders) break;
     const Contact& holder = holders.others[i];
-    if (!own.placed.contains(holder.id)) SendOwn(now, holder, own, 1, out);
+    if (!own.placed.contains(holder.id)) SendOwn(at.now, holder, own, 1, out);
   }
   if (holders.self && (known || holders.others.empty())) {
-    bool changed = false;
-    const bool held = TakeRecord(now, wall, own.record, self_.contact.id, &changed);
-    own.placed[self_.contact.id] = held ? Placed::kStored : Placed::kFailed;
-    if (changed) TellWatchers(now, wall, {own.record}, self_.contact.id, out);
+    const Taken taken = TakeRecord(at, own.record, self_.contact.id);
+    own.placed[self_.contact.id] = taken == Taken::kRefused ? Placed::kFailed : Placed::kStored;
+    if (taken == Taken::kNew) TellWatchers(at, {own.record}, self_.contact.id, out);
   }
   ReportIfPlaced(key, out);
 }
@@ -69,12 +67,12 @@ void Node::SendOwn(Time now, const Contact& to, OwnRecord& own, int attempt, Act
   own.placed[to.id] = sent ? Placed::kSent : Placed::kFailed;
 }
 
-void Node::OnOwnStored(const PeerId& holder, const OwnStore& store, bool stored, Actions& out) {
+void Node::OnOwnStored(const PeerId& holder, const OwnStore& store, Placed placed, Actions& out) {
   const auto own = own_.find(store.key);
   if (own == own_.end() || own->second.record->sequence != store.sequence) return;
-  const auto placed = own->second.placed.find(holder);
-  if (placed == own->second.placed.end()) return;  // lost since
-  placed->second = stored ? Placed::kStored : Placed::kFailed;
+  const auto copy = own->second.placed.find(holder);
+  if (copy == own->second.placed.end()) return;  // lost since
+  copy->second = placed;
   ReportIfPlaced(store.key, out);
 }
 

@@ -6,17 +6,17 @@
 
 namespace crowdsurf::dht {
 
-bool Node::Watch(Time now, WallTime wall, const Key& key, Actions& out) {
+bool Node::Watch(const Clocks& at, const Key& key, Actions& out) {
   if (watches_.contains(key)) return true;
   if (watches_.size() >= config_.watches) return false;
   watches_.try_emplace(key);
   replicas_.Follow(key);
-  std::vector<RecordPtr> held = store_.Find(wall, key);
+  std::vector<RecordPtr> held = store_.Find(at.wall, key);
   if (const auto own = own_.find(key); own != own_.end()) held.push_back(own->second.record);
-  Deliver(wall, key, held, true, out);
+  Deliver(at.wall, key, held, Trust::kVerified, out);
   // At once at the nearest that we know, and better ones when the lookup has found them.
-  SyncWatch(now, wall, key, out);
-  LookUpHolders(now, wall, out);
+  SyncWatch(at, key, out);
+  LookUpHolders(at, out);
   return true;
 }
 
@@ -34,14 +34,14 @@ void Node::Unwatch(Time now, const Key& key, Actions& out) {
 
 // Subscribes at the nearest holders that are not subscribed at yet. One that refused or failed, or
 // is slow, does not count: the next nearest is asked as well.
-void Node::SyncWatch(Time now, WallTime wall, const Key& key, Actions& out) {
+void Node::SyncWatch(const Clocks& at, const Key& key, Actions& out) {
   WatchState& watch = watches_.at(key);
   size_t counted = 0;
   for (const Contact& contact : replicas_.Of(key).others) {
     if (counted == config_.watch_holders) break;
     const auto holder = watch.holders.find(contact.id);
     if (holder == watch.holders.end()) {
-      AskToWatch(now, wall, key, contact, watch, out);
+      AskToWatch(at, key, contact, watch, out);
       ++counted;
     } else if (holder->second.state == Asked::kWaiting || holder->second.state == Asked::kActive) {
       ++counted;
@@ -64,9 +64,9 @@ bool Node::NowSynced(const Key& key, const WatchState& watch) const {
   return active || !slow;
 }
 
-void Node::AskToWatch(Time now, WallTime wall, const Key& key, const Contact& holder,
-                      WatchState& watch, Actions& out) {
-  std::erase_if(watch.seen, [&](const auto& item) { return item.second->expiry <= wall; });
+void Node::AskToWatch(const Clocks& at, const Key& key, const Contact& holder, WatchState& watch,
+                      Actions& out) {
+  std::erase_if(watch.seen, [&](const auto& item) { return item.second->expiry <= at.wall; });
   WatchRequest request{key, config_.watch_life, {}};
   for (const auto& [subkey, record] : watch.seen) {
     if (request.have.size() == kMaxHave) break;
@@ -75,13 +75,13 @@ void Node::AskToWatch(Time now, WallTime wall, const Key& key, const Contact& ho
   Holder& state = watch.holders[holder.id];
   // A renewal stays active while it is under way: pushes go on.
   if (state.state != Asked::kActive) state.state = Asked::kWaiting;
-  state.renew = now + config_.watch_renew;
+  state.renew = at.now + config_.watch_renew;
   WakeBy(state.renew);
-  if (SendRequest(now, holder, WatchAsk{key}, std::move(request), out)) return;
+  if (SendRequest(at.now, holder, WatchAsk{key}, std::move(request), out)) return;
   state.state = Asked::kNo;
 }
 
-void Node::RenewWatches(Time now, WallTime wall, Actions& out) {
+void Node::RenewWatches(const Clocks& at, Actions& out) {
   for (auto& [key, watch] : watches_) {
     size_t counted = 0;
     std::map<PeerId, Holder> kept;
@@ -89,52 +89,51 @@ void Node::RenewWatches(Time now, WallTime wall, Actions& out) {
       const auto holder = watch.holders.find(contact.id);
       if (holder == watch.holders.end()) continue;
       // Beyond the nearest few: not renewed, ends by itself. One that said no may be asked again.
-      if (holder->second.renew <= now && holder->second.state == Asked::kNo) continue;
-      if (holder->second.renew <= now && counted >= config_.watch_holders) continue;
-      if (holder->second.renew <= now && holder->second.state == Asked::kActive) {
-        AskToWatch(now, wall, key, contact, watch, out);
+      if (holder->second.renew <= at.now && holder->second.state == Asked::kNo) continue;
+      if (holder->second.renew <= at.now && counted >= config_.watch_holders) continue;
+      if (holder->second.renew <= at.now && holder->second.state == Asked::kActive) {
+        AskToWatch(at, key, contact, watch, out);
       }
       if (holder->second.state != Asked::kNo) ++counted;
       kept.emplace(*holder);
     }
     watch.holders = std::move(kept);
-    SyncWatch(now, wall, key, out);
+    SyncWatch(at, key, out);
     for (const auto& [id, holder] : watch.holders) {
       if (holder.state == Asked::kActive || holder.state == Asked::kNo) WakeBy(holder.renew);
     }
   }
 }
 
-void Node::OnWatchReply(Time now, WallTime wall, const Contact& from, const Key& key,
+void Node::OnWatchReply(const Clocks& at, const Contact& from, const Key& key,
                         const WatchReply& reply, Actions& out) {
   const auto watch = watches_.find(key);
   if (watch == watches_.end()) return;
-  Deliver(wall, key, reply.records, false, out);
+  Deliver(at.wall, key, reply.records, Trust::kUnverified, out);
   const auto holder = watch->second.holders.find(from.id);
   if (holder == watch->second.holders.end()) return;
   holder->second.state = reply.accepted ? Asked::kActive : Asked::kNo;
-  holder->second.renew = now + config_.watch_renew;
+  holder->second.renew = at.now + config_.watch_renew;
   WakeBy(holder->second.renew);
-  SyncWatch(now, wall, key, out);
+  SyncWatch(at, key, out);
 }
 
-void Node::OnPush(Time now, WallTime wall, const Contact& from, const WatchPush& push,
-                  Actions& out) {
+void Node::OnPush(const Clocks& at, const Contact& from, const WatchPush& push, Actions& out) {
   std::map<Key, std::vector<RecordPtr>> by_key;
   for (const RecordPtr& record : push.records) by_key[record->key].push_back(record);
   for (const auto& [key, records] : by_key) {
     if (watches_.contains(key)) {
-      Deliver(wall, key, records, false, out);
+      Deliver(at.wall, key, records, Trust::kUnverified, out);
       continue;
     }
     metrics_->pushes_unwanted.Add();
     // It missed our end of watch: say it again.
-    SendRequest(now, from, FireAndForget{}, WatchRequest{key, Duration(), {}}, out);
+    SendRequest(at.now, from, FireAndForget{}, WatchRequest{key, Duration(), {}}, out);
   }
 }
 
 void Node::Deliver(WallTime wall, const Key& key, const std::vector<RecordPtr>& records,
-                   bool trusted, Actions& out) {
+                   Trust trust, Actions& out) {
   const auto watch = watches_.find(key);
   if (watch == watches_.end()) return;
   WatchUpdate update{key, {}, watch->second.synced};
@@ -144,7 +143,7 @@ void Node::Deliver(WallTime wall, const Key& key, const std::vector<RecordPtr>& 
     const auto known = seen.find(record->subkey);
     if (known != seen.end() && !Newer(*record, *known->second)) continue;
     if (known == seen.end() && seen.size() >= config_.key_records) continue;
-    if (!trusted && !Genuine(wall, *record)) continue;
+    if (trust == Trust::kUnverified && !Genuine(wall, *record)) continue;
     seen[record->subkey] = record;
     update.records.push_back(record);
   }

@@ -17,11 +17,11 @@ void RelayPaths::OnStreamUp(const Contact& peer, StreamPath path) {
   failures_.Erase(peer.endpoint);
   if (path == StreamPath::kCarried) {
     firewall_ = true;
-    if (!neighbours_.contains(peer.id)) Count(hidden_.Put(peer.id, true));
+    if (!neighbours_.contains(peer.id)) Keep(hidden_, peer.id, true);
     return;
   }
   neighbours_[peer.id] = peer.endpoint;
-  Count(met_.Put(peer.id, Time()));
+  Keep(met_, peer.id, Time());
   hidden_.Erase(peer.id);
   routes_.Erase(peer.endpoint);
 }
@@ -33,11 +33,11 @@ void RelayPaths::OnStreamDown(const PeerId& peer) {
 }
 
 void RelayPaths::Introduce(const PeerId& peer, const std::string& endpoint, RelayPort port) {
-  if (!endpoint.empty()) Count(ends_.Put(endpoint, {peer, port}));
+  if (!endpoint.empty()) Keep(ends_, endpoint, {peer, port});
 }
 
 void RelayPaths::OnProved(Time now, const Contact& end) {
-  Count(proved_.Put(end.endpoint, {end.id, now}));
+  Keep(proved_, end.endpoint, {end.id, now});
 }
 
 const PeerId* RelayPaths::PeerOf(const std::string& endpoint) const {
@@ -91,7 +91,7 @@ std::optional<PeerId> RelayPaths::Route(const std::string& endpoint) const {
 
 void RelayPaths::Remember(const std::string& endpoint, const PeerId& neighbour) {
   failures_.Erase(endpoint);
-  Count(routes_.Put(endpoint, neighbour));
+  Keep(routes_, endpoint, neighbour);
 }
 
 void RelayPaths::OnCarriedFailed(Time now, const Contact& to) {
@@ -101,7 +101,7 @@ void RelayPaths::OnCarriedFailed(Time now, const Contact& to) {
 
 void RelayPaths::OnUnreachable(Time now, const std::string& endpoint) {
   routes_.Erase(endpoint);
-  Count(failures_.Put(endpoint, now + config_.failure_lives));
+  Keep(failures_, endpoint, now + config_.failure_lives);
   if (const PeerId* peer = PeerOf(endpoint)) hidden_.Erase(*peer);
 }
 

@@ -22,6 +22,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "base/down_evidence.h"
 #include "base/time.h"
@@ -171,7 +172,11 @@ class RelayPaths {
     Time at;
   };
   bool Met(Time now, const PeerId& peer) const;
-  void Count(bool kept) { kept ? void() : metrics_.forgotten.Add(); }
+  // Puts it in, and counts what is forgotten for it.
+  template <class Key, class Value>
+  void Keep(Remembered<Key, Value>& entries, const Key& key, Value value) {
+    if (!entries.Put(key, std::move(value))) metrics_.forgotten.Add();
+  }
 
   const RelayConfig& config_;
   RelayMetrics& metrics_;

@@ -28,7 +28,7 @@ RelaySearches::RelaySearches(const RelayConfig& config, const PeerId& self, Rela
 
 void RelaySearches::OnWanted(Time now, uint64_t id, const std::string& endpoint,
                              RelayActions& out) {
-  if (!Admit(id, true, out)) return;
+  if (!Admit(id, out)) return metrics_.unreachable.Add();
   Search search;
   search.question = {.endpoint = endpoint, .number = rng_.Next(), .hops = 0, .asker = self_};
   search.own = true;
@@ -43,7 +43,7 @@ void RelaySearches::OnQuestion(Time now, uint64_t id, const RelayQuestion& quest
     out.emplace_back(RelayNo{id, RelayAnswer::kUnreachable});
     return;
   }
-  if (!Admit(id, false, out)) return;
+  if (!Admit(id, out)) return;
   if (Heard(now, question.number)) {
     metrics_.refused_circle.Add();
     out.emplace_back(RelayNo{id, RelayAnswer::kNothing});
@@ -55,11 +55,10 @@ void RelaySearches::OnQuestion(Time now, uint64_t id, const RelayQuestion& quest
   Start(now, id, std::move(search), out);
 }
 
-bool RelaySearches::Admit(uint64_t id, bool own, RelayActions& out) {
+bool RelaySearches::Admit(uint64_t id, RelayActions& out) {
   const bool many = searches_.size() >= config_.searches;
   if (!many && carried() < config_.carried) return true;
   (many ? metrics_.refused_searches : metrics_.refused_carried).Add();
-  if (own) metrics_.unreachable.Add();
   out.emplace_back(RelayNo{id, RelayAnswer::kUnreachable});
   return false;
 }

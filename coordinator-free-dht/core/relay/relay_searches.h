@@ -100,7 +100,8 @@ class RelaySearches {
     Time ask_at = Time::Infinite(), until;
   };
 
-  bool Admit(uint64_t id, bool own, RelayActions& out);
+  // False: there are too many, and `id` is told so.
+  bool Admit(uint64_t id, RelayActions& out);
   void Start(Time now, uint64_t id, Search search, RelayActions& out);
   void Begin(Time now, uint64_t id, Search& search, RelayActions& out);
   void AskOthers(uint64_t id, Search& search, RelayActions& out);

@@ -177,19 +177,17 @@ bool LocalPod::EndTrainer(const std::string& why) {
   return true;
 }
 
-void LocalPod::Note(std::optional<Process>& process, std::optional<ContainerEnd>& end,
-                    bool& changed) {
-  if (!process || end || !process->Reap()) return;
+bool LocalPod::Note(std::optional<Process>& process, std::optional<ContainerEnd>& end) {
+  if (!process || end || !process->Reap()) return false;
   const int code = *process->exit_code();
   end = ContainerEnd{code, code == 0 ? "Completed" : "Error", process->kept_output()};
-  changed = true;
+  return true;
 }
 
 bool LocalPod::Reap() {
-  bool changed = false;
-  Note(agent_, facts.agent, changed);
+  bool changed = Note(agent_, facts.agent);
   const bool ran = !facts.trainer;
-  Note(trainer_, facts.trainer, changed);
+  changed = Note(trainer_, facts.trainer) || changed;
   if (ran && facts.trainer && !hung_.empty()) {
     facts.trainer->reason = "Hung";
     facts.trainer->output += "\n(crowdsurf: it hung, " + hung_ + ", and was ended)";

@@ -71,7 +71,8 @@ class LocalPod {
   Status WriteFiles(const TrainingJob& job, const std::string& token);
   Status StartAgent(const TrainingJob& job);
   Status StartTrainer(const TrainingJob& job);
-  void Note(std::optional<Process>& process, std::optional<ContainerEnd>& end, bool& changed);
+  // True when it has ended just now.
+  bool Note(std::optional<Process>& process, std::optional<ContainerEnd>& end);
 
   const LocalPodOptions& options_;
   LocalPlaces places_;

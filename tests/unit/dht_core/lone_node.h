@@ -61,7 +61,7 @@ class LoneNode {
   }
   void Say(const Player& from, Body body, uint64_t id = 7) {
     Do([&](Node& node, Actions& out) {
-      node.OnMessage(now_, wall(), from.contact, Message{id, std::move(body)}, out);
+      node.OnMessage(clocks(), from.contact, Message{id, std::move(body)}, out);
     });
   }
   RecordPtr Signed(const Player& owner, const Key& key, uint64_t sequence, Duration life) const {
@@ -97,17 +97,17 @@ class LoneNode {
   PutResult Put(const Key& key, Duration life, size_t bytes = 3) {
     PutResult result{};
     Do([&](Node& node, Actions& out) {
-      result = node.Put(now_, wall(), key, Bytes(bytes), wall() + life, out);
+      result = node.Put(clocks(), key, Bytes(bytes), wall() + life, out);
     });
     return result;
   }
   bool Watch(const Key& key) {
     bool taken = false;
-    Do([&](Node& node, Actions& out) { taken = node.Watch(now_, wall(), key, out); });
+    Do([&](Node& node, Actions& out) { taken = node.Watch(clocks(), key, out); });
     return taken;
   }
   void Get(const Key& key, size_t enough) {
-    Do([&](Node& node, Actions& out) { node.Get(now_, wall(), key, enough, out); });
+    Do([&](Node& node, Actions& out) { node.Get(clocks(), key, enough, out); });
   }
   void Run(Duration span) {
     const Time end = now_ + span;
@@ -120,10 +120,10 @@ class LoneNode {
         const Sent reply_due = std::move(replies_.front());
         replies_.pop_front();
         Do([&](Node& node, Actions& out) {
-          node.OnMessage(now_, wall(), reply_due.to, reply_due.message, out);
+          node.OnMessage(clocks(), reply_due.to, reply_due.message, out);
         });
       } else {
-        Do([&](Node& node, Actions& out) { node.OnTimer(now_, wall(), out); });
+        Do([&](Node& node, Actions& out) { node.OnTimer(clocks(), out); });
       }
     }
     now_ = end;
@@ -154,6 +154,7 @@ class LoneNode {
   Key point() const { return PointOf(node_->self().id); }
   Time now() const { return now_; }
   WallTime wall() const { return kEpoch + (now_ - kStart); }
+  Clocks clocks() const { return {now_, wall()}; }
 
   std::vector<Sent> sent;
   std::vector<GetDone> gets;

@@ -76,7 +76,7 @@ class Network {
     by_endpoint_[peer->endpoint] = index;
     by_id_[self.contact.id] = index;
     peers_.push_back(std::move(peer));
-    Do(index, [&](Node& node, Actions& out) { node.AddSeeds(now_, wall(), seeds, out); });
+    Do(index, [&](Node& node, Actions& out) { node.AddSeeds(clocks(), seeds, out); });
     return index;
   }
 
@@ -112,6 +112,7 @@ class Network {
   size_t size() const { return peers_.size(); }
   Time now() const { return now_; }
   WallTime wall() const { return kEpoch + (now_ - kStart); }
+  Clocks clocks() const { return {now_, wall()}; }
   uint64_t messages() const { return messages_; }
   MetricRegistry& registry() { return registry_; }
   Options& options() { return options_; }
@@ -167,8 +168,8 @@ class Network {
     At(now_ + Delay(), [this, who, dead] {
       if (!peers_[who]->alive) return;
       Actions out;
-      peers_[who]->node->OnPeerDown(now_, wall(), peers_[dead]->node->self(),
-                                    DownEvidence::kRefused, out);
+      peers_[who]->node->OnPeerDown(clocks(), peers_[dead]->node->self(), DownEvidence::kRefused,
+                                    out);
       Execute(who, std::move(out));
     });
   }
@@ -176,7 +177,7 @@ class Network {
     At(now_ + Delay(), [this, who, to] {
       if (!peers_[who]->alive) return;
       Actions out;
-      peers_[who]->node->OnPeerDown(now_, wall(), to, DownEvidence::kRefused, out);
+      peers_[who]->node->OnPeerDown(clocks(), to, DownEvidence::kRefused, out);
       Execute(who, std::move(out));
     });
   }
@@ -225,7 +226,7 @@ class Network {
       const auto message = Decode(bytes);
       if (!message) return;
       Actions out;
-      peers_[to]->node->OnMessage(now_, wall(), peers_[from]->node->self(), *message, out);
+      peers_[to]->node->OnMessage(clocks(), peers_[from]->node->self(), *message, out);
       Execute(to, std::move(out));
     });
   }
@@ -243,7 +244,7 @@ class Network {
       if (!peers_[index]->alive) return;
       if (peers_[index]->node->NextDeadline() > now_) return Arm(index);
       Actions out;
-      peers_[index]->node->OnTimer(now_, wall(), out);
+      peers_[index]->node->OnTimer(clocks(), out);
       Execute(index, std::move(out));
     });
   }

@@ -80,8 +80,8 @@ class Agent {
          }});
     start_status_ = transport_->Start();
     if (!start_status_.ok()) return;
-    service_ = std::make_unique<DhtService>(host_, *transport_, *identity_, NodeConfig(), 1,
-                                            metrics_, Logger());
+    service_ = std::make_unique<DhtService>(DhtHost{host_, *transport_, *identity_}, NodeConfig(),
+                                            1, metrics_, Logger());
     thread_ = std::thread([this] { host_.Run(); });
   }
   ~Agent() { Kill(); }

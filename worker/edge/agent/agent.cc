@@ -179,8 +179,9 @@ Status Agent::Impl::StartTransports() {
          if (!peer.id.none()) OnDown(now, wall, peer.id, evidence);
        }});
   RETURN_IF_ERROR(grpc_->Start());
-  dht_ = std::make_unique<dht::DhtService>(host_, *grpc_, *identity_, dht::NodeConfig(), Entropy(),
-                                           registry_, log_.For("dht"));
+  dht_ =
+      std::make_unique<dht::DhtService>(dht::DhtHost{host_, *grpc_, *identity_}, dht::NodeConfig(),
+                                        Entropy(), registry_, log_.For("dht"));
 
   TensorTransportOptions tensor;
   tensor.job = options_.job;

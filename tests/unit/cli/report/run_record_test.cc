@@ -27,7 +27,7 @@ RunFigures Paced(uint64_t merged) {
     for (const char* name : {"job-0-1", "job-1-1"}) {
       AgentSummary summary = Summary(1002, 100, t);
       summary.job_samples = static_cast<uint64_t>(static_cast<double>(merged) * (t - 1002) / 60);
-      record.Saw(t, name, summary, false);
+      record.Saw(t, name, summary, Told::kNothing);
     }
     record.Tick(t);
   }
@@ -60,7 +60,7 @@ TEST(RunRecordTest, WaitingForAveragesDoesNotMakeGoodputMoreThanOne) {
       summary.samples = static_cast<uint64_t>(100 * trained);
       summary.stall_seconds = 6 * rounds;  // counted when the wait is over
       summary.job_samples = 2 * summary.samples;
-      record.Saw(t, name, summary, false);
+      record.Saw(t, name, summary, Told::kNothing);
     }
     record.Tick(t);
   }
@@ -72,7 +72,7 @@ TEST(RunRecordTest, WaitingForAveragesDoesNotMakeGoodputMoreThanOne) {
 TEST(RunRecordTest, GoodputOfARunTooShortToTellAPaceIsUnknown) {
   RunRecord record(0, 1);
   record.Created(0, "job-0-1", 0, 1);
-  for (double t = 1; t <= 4; t += 0.5) record.Saw(t, "job-0-1", Summary(1, 100, t), false);
+  for (double t = 1; t <= 4; t += 0.5) record.Saw(t, "job-0-1", Summary(1, 100, t), Told::kNothing);
   record.Tick(4);
   EXPECT_FALSE(record.Figures().goodput.has_value());
 }
@@ -81,20 +81,20 @@ TEST(RunRecordTest, WorkersThatStopAtTheTargetAreNotMissing) {
   RunRecord record(0, 2);
   for (const char* name : {"job-0-1", "job-1-1"}) {
     record.Created(0, name, name[4] - '0', 1);
-    record.Saw(2, name, Summary(1, 100, 2), false);
+    record.Saw(2, name, Summary(1, 100, 2), Told::kNothing);
   }
   record.Tick(2);
   AgentSummary stopped = Summary(1, 100, 3);
   stopped.state = "Stopped";
-  record.Saw(3, "job-1-1", stopped, false);
+  record.Saw(3, "job-1-1", stopped, Told::kNothing);
   record.Tick(3);
   EXPECT_EQ(record.Figures().workers_min, 1);  // without a word of the target it is
   RunRecord other(0, 1);
   other.Created(0, "job-0-1", 0, 1);
-  other.Saw(2, "job-0-1", Summary(1, 100, 2), false);
+  other.Saw(2, "job-0-1", Summary(1, 100, 2), Told::kNothing);
   other.Tick(2);
   stopped.target_met = true;
-  other.Saw(3, "job-0-1", stopped, false);
+  other.Saw(3, "job-0-1", stopped, Told::kNothing);
   other.Tick(3);
   EXPECT_EQ(other.Figures().workers_min, 1);
 }
@@ -102,12 +102,12 @@ TEST(RunRecordTest, WorkersThatStopAtTheTargetAreNotMissing) {
 TEST(RunRecordTest, MeasuresFromTheLossOfAWorkerToItsReplacementsFirstStep) {
   RunRecord record(0, 1);
   record.Created(0, "job-0-1", 0, 1);
-  record.Saw(1, "job-0-1", Summary(1, 100, 1), false);
+  record.Saw(1, "job-0-1", Summary(1, 100, 1), Told::kNothing);
   record.Tick(1);
   record.Taken(10, "job-0-1");
   record.Created(10.1, "job-0-2", 0, 2);
   record.Tick(10.5);
-  record.Saw(13, "job-0-2", Summary(12.5, 100, 13), false);
+  record.Saw(13, "job-0-2", Summary(12.5, 100, 13), Told::kNothing);
   record.Tick(13);
   const RunFigures figures = record.Figures();
   EXPECT_EQ(figures.preemptions, 1u);
@@ -122,16 +122,16 @@ TEST(RunRecordTest, ANoticedWorkerIsOnePreemptionAndItsFailedRoundsAreNobodysLos
   record.Created(0, "job-1-1", 1, 1);
   AgentSummary a = Summary(1, 100, 2), b = a;
   a.rounds.completed = b.rounds.completed = 10;
-  record.Saw(2, "job-0-1", a, false);
-  record.Saw(2, "job-1-1", b, false);
+  record.Saw(2, "job-0-1", a, Told::kNothing);
+  record.Saw(2, "job-1-1", b, Told::kNothing);
   record.Noticed(3, "job-0-1");
   a.rounds.orphaned = 2;
-  record.Saw(4, "job-0-1", a, true);  // its last rounds end without it
+  record.Saw(4, "job-0-1", a, Told::kToLeave);  // its last rounds end without it
   b.rounds = {14, 13, 1, 0, 1, 0, 0, 0};
-  record.Saw(4, "job-1-1", b, false);
+  record.Saw(4, "job-1-1", b, Told::kNothing);
   record.Taken(5, "job-0-1");
   b.rounds.aborted = 1;  // long after the loss
-  record.Saw(40, "job-1-1", b, false);
+  record.Saw(40, "job-1-1", b, Told::kNothing);
   const RunFigures figures = record.Figures();
   EXPECT_EQ(figures.preemptions, 1u);
   EXPECT_EQ(figures.rounds_completed, 24u);
@@ -145,9 +145,9 @@ TEST(RunRecordTest, CountersOfARestartedAgentGoOnFromZero) {
   record.Created(0, "job-0-1", 0, 1);
   AgentSummary summary = Summary(1, 100, 2);
   summary.rounds.completed = 10;
-  record.Saw(2, "job-0-1", summary, false);
+  record.Saw(2, "job-0-1", summary, Told::kNothing);
   summary.rounds.completed = 3;
-  record.Saw(3, "job-0-1", summary, false);
+  record.Saw(3, "job-0-1", summary, Told::kNothing);
   EXPECT_EQ(record.Figures().rounds_completed, 13u);
 }
 
@@ -156,7 +156,7 @@ TEST(RunRecordTest, StallIsAShareOfTheTimeWorkersTrained) {
   record.Created(0, "job-0-1", 0, 1);
   AgentSummary summary = Summary(10, 100, 110);
   summary.stall_seconds = 2;
-  record.Saw(110, "job-0-1", summary, false);
+  record.Saw(110, "job-0-1", summary, Told::kNothing);
   EXPECT_NEAR(*record.Figures().averaging_stall_ratio, 0.02, 1e-9);
 }
 

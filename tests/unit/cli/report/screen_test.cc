@@ -55,7 +55,7 @@ TEST(LiveViewTest, NoLineIsWiderThanTheTerminal) {
   screen.news = {std::string(300, 'x')};
   for (const int width : {40, 60, 80, 120, 200}) {
     for (const bool color : {false, true}) {
-      for (const std::string& line : DrawScreen(screen, width, color)) {
+      for (const std::string& line : DrawScreen(screen, {width, color})) {
         EXPECT_LE(Columns(line), width) << line;
       }
     }
@@ -63,7 +63,7 @@ TEST(LiveViewTest, NoLineIsWiderThanTheTerminal) {
 }
 
 TEST(LiveViewTest, ShowsWorkersByCellAndWhoIsOutside) {
-  const std::vector<std::string> lines = DrawScreen(Eight(), 100, false);
+  const std::vector<std::string> lines = DrawScreen(Eight(), {100, false});
   std::string text;
   for (const std::string& line : lines) text += line + "\n";
   EXPECT_THAT(text, HasSubstr("Moshpit 2 x 4"));
@@ -77,7 +77,7 @@ TEST(LiveViewTest, ShowsWorkersByCellAndWhoIsOutside) {
 TEST(LiveViewTest, AHugeJobDoesNotFillTheScreen) {
   Screen screen = Eight();
   screen.workers.resize(5000, screen.workers[0]);
-  EXPECT_LT(DrawScreen(screen, 80, true).size(), 80u);
+  EXPECT_LT(DrawScreen(screen, {80, true}).size(), 80u);
 }
 
 TEST(LiveViewTest, PlainLineHoldsTheSameFacts) {

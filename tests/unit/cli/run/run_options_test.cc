@@ -189,7 +189,7 @@ TEST(StateDirTest, HoldsOneRunAtATimeAndForgetsWhatIsDone) {
   {
     auto state = StateDir::Open(path);
     ASSERT_TRUE(state.ok()) << state.status();
-    EXPECT_FALSE(*state->Prepare(false));
+    EXPECT_FALSE(*state->Prepare(OldCheckpoint::kResume));
     std::ofstream(state->checkpoint() + "/1") << "x";
     const auto second = StateDir::Open(path);
     EXPECT_THAT(second.status().message(),
@@ -198,12 +198,12 @@ TEST(StateDirTest, HoldsOneRunAtATimeAndForgetsWhatIsDone) {
   {
     auto state = StateDir::Open(path);
     ASSERT_TRUE(state.ok());
-    EXPECT_TRUE(*state->Prepare(false)) << "an interrupted run is resumed";
-    state->Remember(/*succeeded=*/true);
+    EXPECT_TRUE(*state->Prepare(OldCheckpoint::kResume)) << "an interrupted run is resumed";
+    state->Remember(RunEnd::kDone);
   }
   {
     auto state = StateDir::Open(path);
-    EXPECT_FALSE(*state->Prepare(false)) << "one that succeeded is done";
+    EXPECT_FALSE(*state->Prepare(OldCheckpoint::kResume)) << "one that succeeded is done";
   }
   std::filesystem::remove_all(path);
   EXPECT_FALSE(StateDir::Open("/proc/nowhere").ok());

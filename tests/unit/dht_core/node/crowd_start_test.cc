@@ -32,17 +32,15 @@ class Crowd {
     for (size_t i = 0; i < n; ++i) network_.AddPeer(late == Duration() ? Elders(i) : None());
     Time told = network_.now() + late;
     for (size_t i = 0; i < n; ++i) {
-      network_.Do(i, [&](Node& node, Actions& out) {
-        node.Watch(network_.now(), network_.wall(), kRoster, out);
-      });
+      network_.Do(i,
+                  [&](Node& node, Actions& out) { node.Watch(network_.clocks(), kRoster, out); });
       beats_.push_back(network_.now() + heartbeat_ * (network_.rng().UniformDouble() * 0.1));
     }
     while (told > network_.now()) Step(told);
     if (late == Duration()) return;
     for (size_t i = 0; i < n; ++i) {
-      network_.Do(i, [&](Node& node, Actions& out) {
-        node.AddSeeds(network_.now(), network_.wall(), Elders(i), out);
-      });
+      network_.Do(
+          i, [&](Node& node, Actions& out) { node.AddSeeds(network_.clocks(), Elders(i), out); });
     }
   }
 
@@ -80,8 +78,8 @@ class Crowd {
     const auto index = static_cast<size_t>(next - beats_.begin());
     *next = until + heartbeat_;
     network_.Do(index, [&](Node& node, Actions& out) {
-      node.Put(network_.now(), network_.wall(), kRoster, BytesOf("here"),
-               network_.wall() + heartbeat_ * 3.0, out);
+      node.Put(network_.clocks(), kRoster, BytesOf("here"), network_.wall() + heartbeat_ * 3.0,
+               out);
     });
   }
   bool AllKnowAll() {

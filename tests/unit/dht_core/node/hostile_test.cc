@@ -31,7 +31,7 @@ class HostileTest : public testing::Test {
   // Peer 1 says `body` to node 0, which answers with these.
   Actions Say(decltype(Message::body) body, uint64_t id = 77) {
     Actions out;
-    network_.node(0).OnMessage(network_.now(), network_.wall(), network_.node(1).self(),
+    network_.node(0).OnMessage(network_.clocks(), network_.node(1).self(),
                                Message{id, std::move(body)}, out);
     return out;
   }
@@ -90,7 +90,7 @@ TEST_F(HostileTest, RepliesToNothingOrFromAnotherPeerAreCounted) {
 
 TEST_F(HostileTest, AReplyOfTheWrongKindIsAFailureNotACrash) {
   Actions out;
-  network_.node(0).Get(network_.now(), network_.wall(), kRoster, 0, out);
+  network_.node(0).Get(network_.clocks(), kRoster, 0, out);
   ASSERT_EQ(out.size(), 1u);
   const auto* send = std::get_if<Send>(&out[0]);
   ASSERT_NE(send, nullptr);
@@ -109,9 +109,7 @@ TEST_F(HostileTest, APushOfAKeyThatIsNotWatchedIsCountedAndTurnedOff) {
 }
 
 TEST_F(HostileTest, AForgedPushIsNotReported) {
-  network_.Do(0, [&](Node& node, Actions& out) {
-    node.Watch(network_.now(), network_.wall(), kRoster, out);
-  });
+  network_.Do(0, [&](Node& node, Actions& out) { node.Watch(network_.clocks(), kRoster, out); });
   network_.Run(Seconds(1));
   Record record = Signed(1, Seconds(9));
   record.value = BytesOf("lie");
@@ -122,9 +120,7 @@ TEST_F(HostileTest, AForgedPushIsNotReported) {
 }
 
 TEST_F(HostileTest, ARecordIsVerifiedOnceWhetherItsStoreOrItsPushIsQuicker) {
-  network_.Do(0, [&](Node& node, Actions& out) {
-    node.Watch(network_.now(), network_.wall(), kRoster, out);
-  });
+  network_.Do(0, [&](Node& node, Actions& out) { node.Watch(network_.clocks(), kRoster, out); });
   network_.Run(Seconds(1));
   const auto verified = [&] { return network_.peer(0).authority->verified; };
   const uint64_t before = verified();
@@ -194,7 +190,7 @@ TEST_F(HostileTest, ForgedRecordsCostTheirSenderMoreThanGoodOnes) {
 TEST_F(HostileTest, ContactsOfNobodyAreNotEnteredAndCostAFewQueries) {
   // Node 1's answers name a hundred peers that do not exist.
   Actions out;
-  network_.node(0).Get(network_.now(), network_.wall(), kRoster, 0, out);
+  network_.node(0).Get(network_.clocks(), kRoster, 0, out);
   FindReply lies;
   for (int i = 0; i < 60; ++i) {
     lies.contacts.push_back(
@@ -202,8 +198,7 @@ TEST_F(HostileTest, ContactsOfNobodyAreNotEnteredAndCostAFewQueries) {
   }
   const uint64_t id = std::get<Send>(out[0]).message.id;
   network_.Do(0, [&](Node& node, Actions& more) {
-    node.OnMessage(network_.now(), network_.wall(), network_.node(1).self(), Message{id, lies},
-                   more);
+    node.OnMessage(network_.clocks(), network_.node(1).self(), Message{id, lies}, more);
   });
   EXPECT_TRUE(network_.RunUntilDone(Seconds(10), [&] { return !network_.peer(0).gets.empty(); }));
   EXPECT_EQ(network_.node(0).contacts(), 1u);

@@ -13,14 +13,14 @@ class NewcomerWatchTest : public ::testing::TestWithParam<size_t> {
  protected:
   void Put(Network& network, size_t index, const Key& key, int beat) {
     network.Do(index, [&](Node& node, Actions& out) {
-      ASSERT_EQ(node.Put(network.now(), network.wall(), key, BytesOf(std::to_string(beat)),
+      ASSERT_EQ(node.Put(network.clocks(), key, BytesOf(std::to_string(beat)),
                          network.wall() + kBeat * 3, out),
                 PutResult::kPublished);
     });
   }
   void Watch(Network& network, size_t index, const Key& key) {
     network.Do(index, [&](Node& node, Actions& out) {
-      ASSERT_TRUE(node.Watch(network.now(), network.wall(), key, out));
+      ASSERT_TRUE(node.Watch(network.clocks(), key, out));
     });
   }
   size_t Join(Network& network, const PublicKey* own_key = nullptr) {

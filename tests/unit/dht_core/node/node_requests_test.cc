@@ -238,9 +238,8 @@ TEST_F(WatchTest, ALostConnectionHasItRenewedAndAskedWhetherItLives) {
   lone_.Run(Seconds(1));
   lone_.sent.clear();
   const auto down = [&](const Contact& contact, DownEvidence evidence) {
-    lone_.Do([&](Node& node, Actions& out) {
-      node.OnPeerDown(lone_.now(), lone_.wall(), contact, evidence, out);
-    });
+    lone_.Do(
+        [&](Node& node, Actions& out) { node.OnPeerDown(lone_.clocks(), contact, evidence, out); });
     lone_.Run(Milliseconds(1));
   };
   down(peer.contact, DownEvidence::kUnreachable);
@@ -263,7 +262,7 @@ TEST_F(WatchTest, TheNextNearestIsAskedAtOnceWhenOneDies) {
   EXPECT_EQ(asked(2), 1u);
   EXPECT_EQ(asked(3), 0u);
   lone_.Do([&](Node& node, Actions& out) {
-    node.OnPeerDown(lone_.now(), lone_.wall(), all[1], DownEvidence::kRefused, out);
+    node.OnPeerDown(lone_.clocks(), all[1], DownEvidence::kRefused, out);
   });
   EXPECT_EQ(asked(3), 1u);
   EXPECT_EQ(asked(4), 0u);
@@ -416,9 +415,7 @@ TEST(UpkeepTest, BeyondTheBoundOfOpenRequestsNothingIsSent) {
   NodeConfig config;
   config.requests_in_flight = 1;
   LoneNode lone(config);
-  lone.Do([&](Node& node, Actions& out) {
-    node.AddSeeds(lone.now(), lone.wall(), {"a:1", "b:1"}, out);
-  });
+  lone.Do([&](Node& node, Actions& out) { node.AddSeeds(lone.clocks(), {"a:1", "b:1"}, out); });
   ASSERT_EQ(lone.sent.size(), 1u);
   EXPECT_EQ(lone.Count("crowdsurf_dht_requests_shed_total"), 1);
   EXPECT_EQ(lone.Count("crowdsurf_dht_requests_total"), 1);
@@ -434,7 +431,7 @@ TEST(UpkeepTest, BeyondTheBoundOfOpenRequestsNothingIsSent) {
 TEST(UpkeepTest, ASeedThatNeitherAnswersNorRefusesIsGivenUpAndRetried) {
   LoneNode lone;
   const Time start = lone.now();
-  lone.Do([&](Node& node, Actions& out) { node.AddSeeds(lone.now(), lone.wall(), {"a:1"}, out); });
+  lone.Do([&](Node& node, Actions& out) { node.AddSeeds(lone.clocks(), {"a:1"}, out); });
   lone.Get(kRoster, 0);
   lone.Run(Milliseconds(2029));
   EXPECT_TRUE(lone.gets.empty());
@@ -456,7 +453,7 @@ TEST(UpkeepTest, APeerThatOnlyTheSeedKnowsIsAsked) {
     const bool probe = lone.sent.back().to.id.none();
     return probe ? std::optional<LoneNode::Body>(FindReply{named, {}}) : LoneNode::Agree(request);
   };
-  lone.Do([&](Node& node, Actions& out) { node.AddSeeds(lone.now(), lone.wall(), {seed}, out); });
+  lone.Do([&](Node& node, Actions& out) { node.AddSeeds(lone.clocks(), {seed}, out); });
   lone.Run(Seconds(5));
   EXPECT_EQ(lone.node().contacts(), 1u);
   EXPECT_TRUE(lone.SentOf<FindRequest>(&stranger).empty());
@@ -470,19 +467,18 @@ TEST(UpkeepTest, SeedsAreAskedByAddressAndSearchesWaitForTheirFirstAnswer) {
   LoneNode lone;
   const std::string own = lone.node().self().endpoint;
   lone.Do([&](Node& node, Actions& out) {
-    node.AddSeeds(lone.now(), lone.wall(), {"", own, "seed:1"}, out);
+    node.AddSeeds(lone.clocks(), {"", own, "seed:1"}, out);
   });
   ASSERT_EQ(lone.sent.size(), 1u);
   EXPECT_EQ(lone.sent[0].to, (Contact{PeerId(), "seed:1"}));
   lone.Get(kRoster, 0);
   EXPECT_TRUE(lone.gets.empty());
   lone.Do([&](Node& node, Actions& out) {
-    node.OnPeerDown(lone.now(), lone.wall(), {PeerId(), "elsewhere:1"}, DownEvidence::kRefused,
-                    out);
+    node.OnPeerDown(lone.clocks(), {PeerId(), "elsewhere:1"}, DownEvidence::kRefused, out);
   });
   EXPECT_TRUE(lone.gets.empty());
   lone.Do([&](Node& node, Actions& out) {
-    node.OnPeerDown(lone.now(), lone.wall(), lone.sent[0].to, DownEvidence::kRefused, out);
+    node.OnPeerDown(lone.clocks(), lone.sent[0].to, DownEvidence::kRefused, out);
   });
   ASSERT_EQ(lone.gets.size(), 1u);
   EXPECT_TRUE(lone.gets[0].records.empty());

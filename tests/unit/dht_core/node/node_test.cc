@@ -21,16 +21,16 @@ TEST(NodeTest, AFreshNodeHasItsFirstWatchAnsweredInAFewRoundTrips) {
   network.Run(Seconds(2));
   for (size_t i = 0; i < 8; ++i) {
     network.Do(i, [&](Node& node, Actions& out) {
-      ASSERT_EQ(node.Put(network.now(), network.wall(), kRoster, BytesOf("here"),
-                         network.wall() + Seconds(30), out),
-                PutResult::kPublished);
+      ASSERT_EQ(
+          node.Put(network.clocks(), kRoster, BytesOf("here"), network.wall() + Seconds(30), out),
+          PutResult::kPublished);
     });
   }
   network.Run(Seconds(1));
   const Time start = network.now();
   const size_t fresh = network.AddPeer({network.peer(3).endpoint});
   network.Do(fresh, [&](Node& node, Actions& out) {
-    ASSERT_TRUE(node.Watch(network.now(), network.wall(), kRoster, out));
+    ASSERT_TRUE(node.Watch(network.clocks(), kRoster, out));
   });
   ASSERT_TRUE(network.RunUntilDone(
       Seconds(1), [&] { return network.peer(fresh).watched[kRoster].size() == 8; }));
@@ -44,15 +44,12 @@ TEST(NodeTest, APutReachesAllWatchersWithinTwoMessageDelays) {
   Network network({});
   Start(network, 8);
   for (size_t i = 0; i < 8; ++i) {
-    network.Do(i, [&](Node& node, Actions& out) {
-      node.Watch(network.now(), network.wall(), kRoster, out);
-    });
+    network.Do(i, [&](Node& node, Actions& out) { node.Watch(network.clocks(), kRoster, out); });
   }
   network.Run(Seconds(5));
   const Time start = network.now();
   network.Do(5, [&](Node& node, Actions& out) {
-    node.Put(network.now(), network.wall(), kRoster, BytesOf("news"), network.wall() + Seconds(3),
-             out);
+    node.Put(network.clocks(), kRoster, BytesOf("news"), network.wall() + Seconds(3), out);
   });
   ASSERT_TRUE(network.RunUntilDone(Seconds(1), [&] {
     for (size_t i = 0; i < 8; ++i) {
@@ -70,9 +67,8 @@ TEST(NodeTest, ALonelyNodeIsSyncedAtOnceAndAnswersItself) {
   Network network({});
   network.AddPeer({});
   network.Do(0, [&](Node& node, Actions& out) {
-    node.Watch(network.now(), network.wall(), kRoster, out);
-    node.Put(network.now(), network.wall(), kRoster, BytesOf("alone"), network.wall() + Seconds(3),
-             out);
+    node.Watch(network.clocks(), kRoster, out);
+    node.Put(network.clocks(), kRoster, BytesOf("alone"), network.wall() + Seconds(3), out);
   });
   EXPECT_TRUE(network.peer(0).synced.contains(kRoster));
   EXPECT_EQ(network.peer(0).watched[kRoster].size(), 1u);

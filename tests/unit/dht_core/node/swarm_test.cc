@@ -20,22 +20,20 @@ void Start(Network& network, size_t n) {
 }
 void Put(Network& network, size_t index, const Key& key, const std::string& text, Duration life) {
   network.Do(index, [&](Node& node, Actions& out) {
-    ASSERT_EQ(
-        node.Put(network.now(), network.wall(), key, BytesOf(text), network.wall() + life, out),
-        PutResult::kPublished);
+    ASSERT_EQ(node.Put(network.clocks(), key, BytesOf(text), network.wall() + life, out),
+              PutResult::kPublished);
   });
 }
 void Watch(Network& network, size_t index, const Key& key) {
   network.Do(index, [&](Node& node, Actions& out) {
-    ASSERT_TRUE(node.Watch(network.now(), network.wall(), key, out));
+    ASSERT_TRUE(node.Watch(network.clocks(), key, out));
   });
 }
 // Runs a Get to its end and gives its records.
 std::vector<RecordPtr> Get(Network& network, size_t index, const Key& key, size_t enough = 0) {
   const size_t before = network.peer(index).gets.size();
-  network.Do(index, [&](Node& node, Actions& out) {
-    node.Get(network.now(), network.wall(), key, enough, out);
-  });
+  network.Do(index,
+             [&](Node& node, Actions& out) { node.Get(network.clocks(), key, enough, out); });
   EXPECT_TRUE(
       network.RunUntilDone(Seconds(30), [&] { return network.peer(index).gets.size() > before; }));
   return network.peer(index).gets.back().records;
@@ -242,7 +240,7 @@ TEST(SwarmTest, TwoSwarmsMergeEvenWhenOnlyOneNodeOfEachKnowsOfTheOther) {
   }
   network.Run(Seconds(100));
   network.Do(7, [&](Node& node, Actions& out) {
-    node.AddSeeds(network.now(), network.wall(), {network.peer(33).endpoint}, out);
+    node.AddSeeds(network.clocks(), {network.peer(33).endpoint}, out);
   });
   const Time start = network.now();
   EXPECT_TRUE(network.RunUntilDone(Seconds(300), [&] {
@@ -259,11 +257,10 @@ TEST(SwarmTest, ANodeThatLostEverybodyRejoinsThroughItsSeeds) {
   Start(network, 10);
   network.peer(4).side = 1;
   network.Do(4, [&](Node& node, Actions& out) {
-    node.AddSeeds(network.now(), network.wall(), {network.peer(0).endpoint}, out);
+    node.AddSeeds(network.clocks(), {network.peer(0).endpoint}, out);
     for (size_t i = 0; i < 10; ++i) {
       if (i == 4) continue;
-      node.OnPeerDown(network.now(), network.wall(), network.node(i).self(), DownEvidence::kRefused,
-                      out);
+      node.OnPeerDown(network.clocks(), network.node(i).self(), DownEvidence::kRefused, out);
     }
   });
   EXPECT_EQ(network.node(4).contacts(), 0u);
