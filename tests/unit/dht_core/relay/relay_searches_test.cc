@@ -1,170 +1,15 @@
-// A world of agents that find ways to each other: who may dial whom is a function of the test.
+// How a way to an agent that cannot be dialed is found, in a world of a few agents.
 #include "coordinator-free-dht/core/relay/relay_searches.h"
 
 #include <gmock/gmock.h>
 
-#include <deque>
-#include <functional>
-#include <memory>
+#include "tests/unit/dht_core/relay/relay_world.h"
 
 namespace crowdsurf::dht {
 namespace {
 
-enum class Dialed { kConnects, kRefused, kSilent };
-
-DownEvidence EvidenceOf(Dialed how) {
-  return how == Dialed::kRefused ? DownEvidence::kRefused : DownEvidence::kUnreachable;
-}
-
-Time At(double seconds) { return Time::FromNanoseconds(1'000'000'000) + Seconds(seconds); }
-PeerId Peer(size_t number) {
-  std::array<uint8_t, 32> bytes{};
-  bytes[0] = static_cast<uint8_t>(number >> 8);
-  bytes[1] = static_cast<uint8_t>(number);
-  bytes[31] = 1;  // none is nobody
-  return PeerId(bytes);
-}
-std::string End(size_t number) { return "end:" + std::to_string(number); }
-Contact ContactOf(size_t number) { return {Peer(number), End(number)}; }
-
-class World {
- public:
-  struct Node {
-    Node(const RelayConfig& config, size_t number)
-        : metrics(registry),
-          paths(config, metrics),
-          searches(config, Peer(number), paths, metrics, Rng(number + 1)) {}
-    MetricRegistry registry;
-    RelayMetrics metrics;
-    RelayPaths paths;
-    RelaySearches searches;
-    std::map<uint64_t, std::pair<size_t, uint64_t>> askers;  // of others' questions
-    std::map<uint64_t, std::string> ends;
-    std::vector<uint64_t> joined;
-    std::map<uint64_t, RelayAnswer> no;  // own ones
-  };
-
-  explicit World(size_t nodes, RelayConfig wanted = {}) : config(wanted) {
-    for (size_t i = 0; i < nodes; ++i) all.push_back(std::make_unique<Node>(config, i));
-    dial = [this](size_t from, size_t to) {
-      return all[from]->paths.neighbours().contains(Peer(to)) ? Dialed::kConnects
-                                                              : Dialed::kRefused;
-    };
-  }
-  void Link(size_t a, size_t b) {
-    all[a]->paths.OnStreamUp(ContactOf(b), StreamPath::kDirect);
-    all[b]->paths.OnStreamUp(ContactOf(a), StreamPath::kDirect);
-  }
-  void LinkChain() {
-    for (size_t i = 0; i + 1 < all.size(); ++i) Link(i, i + 1);
-  }
-  // Node `from` wants `to`; all that follows without time passing happens. Its question's number.
-  uint64_t Want(size_t from, size_t to) {
-    RelayActions out;
-    const uint64_t id = ++ids;
-    all[from]->ends[id] = End(to);
-    all[from]->searches.OnWanted(now, id, End(to), out);
-    Do(from, out);
-    Settle();
-    return id;
-  }
-  void Pass(double seconds) {
-    now = now + Seconds(seconds);
-    for (size_t i = 0; i < all.size(); ++i) {
-      RelayActions out;
-      all[i]->searches.OnTimer(now, out);
-      Do(i, out);
-    }
-    Settle();
-  }
-  bool Joined(size_t node, uint64_t id) const {
-    const auto& joined = all[node]->joined;
-    return std::find(joined.begin(), joined.end(), id) != joined.end();
-  }
-  double Questions() const {
-    double sum = 0;
-    for (const auto& node : all) sum += node->metrics.questions.value();
-    return sum;
-  }
-
-  RelayConfig config;
-  std::vector<std::unique_ptr<Node>> all;
-  std::function<Dialed(size_t from, size_t to)> dial;
-  std::vector<std::pair<size_t, std::string>> dials;
-  Time now = At(0);
-  uint64_t ids = 0;
-
- private:
-  void Do(size_t at, const RelayActions& actions) {
-    for (const RelayAction& action : actions) Do(at, action);
-  }
-  void Do(size_t at, const RelayAction& action) {
-    Node& node = *all[at];
-    if (const auto* d = std::get_if<RelayDial>(&action)) {
-      dials.emplace_back(at, d->endpoint);
-      const Dialed how = dial(at, std::stoul(d->endpoint.substr(4)));
-      if (how == Dialed::kSilent) return;
-      events.push_back([this, at, id = d->question, how] {
-        RelayActions out;
-        if (how == Dialed::kConnects) {
-          all[at]->searches.OnConnected(id, out);
-        } else {
-          all[at]->searches.OnDialFailed(now, id, EvidenceOf(how), out);
-        }
-        Do(at, out);
-      });
-    } else if (const auto* prove = std::get_if<RelayProve>(&action)) {
-      const Contact end = prove->end;
-      dials.emplace_back(at, end.endpoint);
-      const Dialed how = dial(at, std::stoul(end.endpoint.substr(4)));
-      if (how == Dialed::kSilent) return;
-      events.push_back([this, at, end, how] {
-        RelayActions out;
-        if (how == Dialed::kConnects) all[at]->paths.OnProved(now, end);
-        all[at]->searches.OnProof(now, end.endpoint, EvidenceOf(how), out);
-        Do(at, out);
-      });
-    } else if (const auto* ask = std::get_if<RelayAsk>(&action)) {
-      size_t to = 0;
-      while (Peer(to) != ask->neighbour.id) ++to;
-      const uint64_t id = ++ids;
-      all[to]->askers[id] = {at, ask->question};
-      events.push_back([this, to, id, question = ask->ask] {
-        RelayActions out;
-        all[to]->searches.OnQuestion(now, id, question, out);
-        Do(to, out);
-      });
-    } else if (const auto* join = std::get_if<RelayJoin>(&action)) {
-      node.joined.push_back(join->question);
-      node.paths.OnCarried();  // the end answers
-      Answer(at, join->question, RelayAnswer::kFound);
-    } else {
-      const auto& no = std::get<RelayNo>(action);
-      if (!node.askers.contains(no.question)) node.no[no.question] = no.answer;
-      Answer(at, no.question, no.answer);
-    }
-  }
-  void Answer(size_t at, uint64_t question, RelayAnswer answer) {
-    const auto it = all[at]->askers.find(question);
-    if (it == all[at]->askers.end()) return;
-    events.push_back([this, at, asker = it->second, question, answer] {
-      RelayActions out;
-      Node& node = *all[asker.first];
-      node.searches.OnAnswer(now, asker.second, Peer(at), answer, out);
-      Do(asker.first, out);
-      // Who lost the race is told that nobody waits.
-      const bool won = out.size() == 1 && std::holds_alternative<RelayJoin>(out[0]);
-      if (answer == RelayAnswer::kFound && !won) all[at]->searches.OnGone(question);
-    });
-  }
-  void Settle() {
-    for (; !events.empty(); events.pop_front()) std::function(events.front())();
-  }
-  std::deque<std::function<void()>> events;
-};
-
 TEST(RelaySearchesTest, TheEndsOfAChainAreJoinedThroughAllBetweenThemAndTheWayIsRemembered) {
-  World world(8);
+  RelayWorld world(8);
   world.LinkChain();
   EXPECT_TRUE(world.Joined(0, world.Want(0, 7)));
   for (size_t i = 1; i < 7; ++i) EXPECT_EQ(world.all[i]->joined.size(), 1) << i;
@@ -179,7 +24,7 @@ TEST(RelaySearchesTest, TheEndsOfAChainAreJoinedThroughAllBetweenThemAndTheWayIs
 }
 
 TEST(RelaySearchesTest, ACircleEndsAndEachAgentWorksOnASearchOnce) {
-  World world(9);
+  RelayWorld world(9);
   for (size_t i = 0; i < 8; ++i) world.Link(i, (i + 1) % 8);
   world.Link(0, 4);
   const uint64_t id = world.Want(0, 8);  // whom nobody can dial
@@ -194,7 +39,7 @@ TEST(RelaySearchesTest, ACircleEndsAndEachAgentWorksOnASearchOnce) {
 }
 
 TEST(RelaySearchesTest, AWayIsAtMostSixtyFourHopsLong) {
-  World world(67);
+  RelayWorld world(67);
   world.LinkChain();
   EXPECT_TRUE(world.Joined(0, world.Want(0, 65)));
   EXPECT_EQ(world.all[64]->metrics.refused_hops.value(), 0);
@@ -211,7 +56,7 @@ TEST(RelaySearchesTest, AWayIsAtMostSixtyFourHopsLong) {
 }
 
 TEST(RelaySearchesTest, AnEndThatNobodyHasIsNeverDialed) {
-  World world(3);
+  RelayWorld world(3);
   world.LinkChain();
   world.dial = [](size_t, size_t) { return Dialed::kConnects; };
   const uint64_t id = world.Want(0, 99);  // an address of the cloud's, say
@@ -224,7 +69,7 @@ TEST(RelaySearchesTest, AnEndThatNobodyHasIsNeverDialed) {
 }
 
 TEST(RelaySearchesTest, BytesGoOnlyToAnEndWhoseCertificateWasFoundThereAMomentAgo) {
-  World world(2);
+  RelayWorld world(2);
   world.Link(0, 1);
   auto& node = *world.all[1];
   // As its hello says, and that may be the cloud's address of secrets.
@@ -271,7 +116,7 @@ TEST(RelaySearchesTest, BytesGoOnlyToAnEndWhoseCertificateWasFoundThereAMomentAg
 }
 
 TEST(RelaySearchesTest, OnlyWhoHadMetThePeerMaySayThatItIsDead) {
-  World world(4);
+  RelayWorld world(4);
   world.LinkChain();
   EXPECT_TRUE(world.Joined(0, world.Want(0, 3)));
   world.all[2]->paths.OnStreamDown(Peer(3));  // it dies; the dial of it is refused from now on
@@ -288,7 +133,7 @@ TEST(RelaySearchesTest, OnlyWhoHadMetThePeerMaySayThatItIsDead) {
 }
 
 TEST(RelaySearchesTest, WhereNothingWasEverCarriedThatAllAreRefusedMeansDeath) {
-  World world(4);
+  RelayWorld world(4);
   world.LinkChain();
   world.Link(0, 2);
   for (size_t i = 1; i < 4; ++i) world.all[i]->paths.Introduce(Peer(9), End(9), RelayPort::kPeer);
@@ -303,7 +148,7 @@ TEST(RelaySearchesTest, WhereNothingWasEverCarriedThatAllAreRefusedMeansDeath) {
 }
 
 TEST(RelaySearchesTest, ADialWithoutAnAnswerHasAHeadStartAndTheOthersPatience) {
-  World world(4);
+  RelayWorld world(4);
   world.LinkChain();
   world.all[1]->paths.Introduce(Peer(3), End(3), RelayPort::kPeer);
   world.dial = [](size_t from, size_t) { return from == 2 ? Dialed::kConnects : Dialed::kSilent; };
@@ -324,7 +169,7 @@ TEST(RelaySearchesTest, ADialWithoutAnAnswerHasAHeadStartAndTheOthersPatience) {
 }
 
 TEST(RelaySearchesTest, ARouteIsForgottenWithItsNeighbourOrItsWordAndAnotherWayIsFound) {
-  World world(5);  // 0-1-2-4 and 0-3-4
+  RelayWorld world(5);  // 0-1-2-4 and 0-3-4
   world.Link(0, 1);
   world.Link(1, 2);
   world.Link(2, 4);
@@ -355,7 +200,7 @@ TEST(RelaySearchesTest, SearchesAndCarriedConnectionsAreBoundedAndCounted) {
   config.searches = 3;
   config.carried = 5;
   config.numbers = 2;
-  World world(3, config);
+  RelayWorld world(3, config);
   world.LinkChain();
   world.dial = [](size_t, size_t) { return Dialed::kSilent; };
   std::vector<uint64_t> ids;
@@ -379,7 +224,7 @@ TEST(RelaySearchesTest, SearchesAndCarriedConnectionsAreBoundedAndCounted) {
 }
 
 TEST(RelaySearchesTest, InAMeshAFewNeighboursAreAskedAtATime) {
-  World world(40);
+  RelayWorld world(40);
   for (size_t i = 1; i < 39; ++i) {
     world.Link(0, i);
     world.Link(i, 39);
@@ -393,14 +238,14 @@ TEST(RelaySearchesTest, InAMeshAFewNeighboursAreAskedAtATime) {
 }
 
 TEST(RelaySearchesTest, TheEndOfADialConcernsOnlySearchesOfItsAddress) {
-  World world(4);
+  RelayWorld world(4);
   world.Link(0, 1);
   world.Link(1, 2);
   world.Link(1, 3);
   world.dial = [](size_t, size_t) { return Dialed::kSilent; };
   world.Want(0, 2);
   world.Want(0, 3);
-  World::Node& middle = *world.all[1];
+  RelayWorld::Node& middle = *world.all[1];
   const auto end = [&](size_t of) {
     RelayActions out;
     middle.searches.OnProof(world.now, End(of), DownEvidence::kUnreachable, out);
@@ -415,7 +260,7 @@ TEST(RelaySearchesTest, TheEndOfADialConcernsOnlySearchesOfItsAddress) {
 }
 
 TEST(RelaySearchesTest, ARouteWhoseNeighbourIsSilentIsForgottenByThoseBetween) {
-  World world(4);
+  RelayWorld world(4);
   world.LinkChain();
   EXPECT_TRUE(world.Joined(0, world.Want(0, 3)));
   EXPECT_EQ(world.all[1]->paths.Route(End(3)), Peer(2));
