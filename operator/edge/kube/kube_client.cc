@@ -17,6 +17,7 @@
 #include "operator/core/observe/api_errors.h"
 #include "operator/core/observe/list_scanner.h"
 #include "operator/edge/kube/kube_connections.h"
+#include "operator/edge/kube/request_metrics.h"
 #include "operator/edge/reconcile/controller_metrics.h"
 #include "operator/edge/reconcile/no_escape.h"
 
@@ -26,9 +27,6 @@ namespace {
 using nlohmann::json;
 using std::chrono::steady_clock;
 using OnBytes = std::function<bool(std::string_view)>;
-
-const std::vector<double> kRequestBuckets = {.005, .01, .025, .05, .1, .25, .5,
-                                             1,    2.5, 5,    10,  30, 60};
 
 // An error that comes sooner is a connection that has ended, not a server that is slow.
 constexpr std::chrono::seconds kTimedOut{1};
@@ -63,6 +61,7 @@ std::string PercentEncoded(const std::string& text) {
 std::string PathOnly(const std::string& path) { return path.substr(0, path.find('?')); }
 
 std::chrono::nanoseconds StdTime(Duration d) { return std::chrono::nanoseconds(d.nanoseconds()); }
+Duration OurTime(std::chrono::nanoseconds d) { return Nanoseconds(d.count()); }
 
 httplib::Request Question(const char* method, const std::string& path) {
   httplib::Request request;
@@ -90,7 +89,7 @@ class KubeClient::Impl {
   Impl(KubeEndpoint endpoint, Options options)
       : endpoint_(std::move(endpoint)),
         options_(std::move(options)),
-        host_(absl::StrCat(endpoint_.host, ":", endpoint_.port)),
+        metrics_(options_.metrics, absl::StrCat(endpoint_.host, ":", endpoint_.port)),
         pool_(endpoint_, options_.user_agent, options_.timeout, options_.connections) {}
 
   // The body of the answer, which goes to on_body instead where that is given.
@@ -113,7 +112,7 @@ class KubeClient::Impl {
       if (!pause) return refusal;
       Hold(*pause);
       if (steady_clock::now() + StdTime(*pause) >= until) return refusal;
-      CountRetry(request.method, answer.status);
+      metrics_.Retried(request.method, answer.status);
     }
   }
 
@@ -189,7 +188,7 @@ class KubeClient::Impl {
           return wanted = on_bytes(std::string_view(data, size));
         });
     until_it_begins.End();
-    Count("WATCH", status);
+    metrics_.Answered("WATCH", status);
     if (status == 0) Remember(asked, 0);
     if (stopped() || !wanted) return absl::CancelledError("the watch was stopped");
     const std::string what = "WATCH " + PathOnly(path);
@@ -256,7 +255,7 @@ class KubeClient::Impl {
         answer = ExchangeOn(lease, request, on_body, until);
       }
     }
-    Took(request.method, begun - asked, steady_clock::now() - begun);
+    metrics_.Took(request.method, OurTime(begun - asked), OurTime(steady_clock::now() - begun));
     reuse = answer.whole;  // a broken connection is thrown away; the next request makes a new one
     return answer;
   }
@@ -285,7 +284,7 @@ class KubeClient::Impl {
     answer.whole = lease.client->send(request, response, answer.error);
     if (answer.whole) answer.status = response.status;
     answer.over = guard.over();
-    Count(request.method, answer.status);
+    metrics_.Answered(request.method, answer.status);
     Remember(at, answer.status);
     return answer;
   }
@@ -310,45 +309,12 @@ class KubeClient::Impl {
     return stopped_ ? absl::CancelledError("the client is stopping") : absl::OkStatus();
   }
 
-  void Count(const std::string& method, int status) {
-    if (options_.metrics == nullptr) return;
-    const std::string code = status == 0 ? "<error>" : std::to_string(status);
-    options_.metrics
-        ->AddCounter("rest_client_requests_total", "Requests to the API server, by answer.",
-                     {{"method", method}, {"code", code}, {"host", host_}})
-        .Add();
-  }
-
-  void CountRetry(const std::string& verb, int status) {
-    if (options_.metrics == nullptr) return;
-    options_.metrics
-        ->AddCounter("rest_client_request_retries_total",
-                     "Requests sent again because the API server asked for it.",
-                     {{"verb", verb}, {"code", std::to_string(status)}, {"host", host_}})
-        .Add();
-  }
-
   // status: 0 without an answer.
   void Remember(Time asked, int status) {
     const std::lock_guard lock(mutex_);
     if (stopped_) return;  // what is cut by us is no outage
     const bool answered = status != 0 && status < 500;
     answered ? outages_.Answered(options_.clock()) : outages_.Unanswered(asked);
-  }
-
-  void Took(const std::string& verb, steady_clock::duration waited, steady_clock::duration took) {
-    if (options_.metrics == nullptr) return;
-    const auto seconds = [](auto d) { return std::chrono::duration<double>(d).count(); };
-    options_.metrics
-        ->AddHistogram("rest_client_rate_limiter_duration_seconds",
-                       "Time that requests waited for one of the client's connections.",
-                       kRequestBuckets, {{"verb", verb}, {"host", host_}})
-        .Observe(seconds(waited));
-    options_.metrics
-        ->AddHistogram("rest_client_request_duration_seconds",
-                       "Duration of requests to the API server, without watches.", kRequestBuckets,
-                       {{"verb", verb}, {"host", host_}})
-        .Observe(seconds(took));
   }
 
   bool stopped() {
@@ -358,7 +324,7 @@ class KubeClient::Impl {
 
   const KubeEndpoint endpoint_;
   const Options options_;
-  const std::string host_;  // of the API server, as a label
+  const RequestMetrics metrics_;
   SocketDeadlines deadlines_;
   KubeConnections pool_;
   std::mutex mutex_;
