@@ -12,6 +12,7 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <variant>
 
 #include "coordinator-free-dht/core/relay/relay_searches.h"
 #include "coordinator-free-dht/edge/relay.h"
@@ -94,5 +95,19 @@ class Relay::Impl {
   Remembered<PeerId, std::pair<std::string, std::shared_ptr<grpc::Channel>>> channels_;
   std::thread thread_;
 };
+
+template <class Work>
+void Relay::Impl::Decide(Work work) {
+  RelayActions actions;
+  {
+    const std::lock_guard lock(mutex_);
+    if (stopped_) return;
+    work(options_.now(), actions);
+  }
+  for (const RelayAction& action : actions) {
+    std::visit([this](const auto& one) { this->Do(one); }, action);
+  }
+  ArmTimer();
+}
 
 }  // namespace crowdsurf::dht
