@@ -23,6 +23,7 @@ int main(int argc, char** argv) {
   Action action;
   for (const auto register_command : kCommands) register_command(app, action);
   if (argc > 1) {
+    // Before the parser, which would only say that a command is required.
     if (const auto why = UnknownCommand(app, argv[1])) return Refuse(*why);
   }
   try {

@@ -24,6 +24,7 @@ const CLI::App& Parsed(const CLI::App& app) {
 }  // namespace
 
 std::optional<std::string> UnknownCommand(const CLI::App& app, const std::string& word) {
+  // An option, which Explain names.
   if (word.empty() || word[0] == '-') return std::nullopt;
   std::vector<std::string> names;
   std::string list;
@@ -33,6 +34,7 @@ std::optional<std::string> UnknownCommand(const CLI::App& app, const std::string
     list += (list.empty() ? "" : ", ") + command->get_name();
   }
   const std::string near = Suggestion(word, names);
+  // Where a name is near, the list of all would only hide it.
   return word + " is not a command" + (near.empty() ? "; there are " + list : near);
 }
 
@@ -52,6 +54,7 @@ std::string Explain(const CLI::App& app, const CLI::ParseError& error) {
     for (const std::string& name : known->get_lnames()) names.push_back("--" + name);
   const std::string name = option->substr(0, option->find('='));
   if (std::find(names.begin(), names.end(), name) != names.end())
+    // Known, but given too early: the parser reads options of a command behind its name.
     return name + " goes behind " + command.get_name();
   return name + ": unknown option of " + command.get_name() + Suggestion(name, names);
 }

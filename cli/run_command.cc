@@ -10,6 +10,7 @@ namespace {
 int Run(const RunFlags& flags) {
   std::vector<std::string> problems;
   const RunOptions options = CheckFlags(flags, problems);
+  // Also after wrong flags: all mistakes are told at once.
   const std::optional<LocalJob> job = LoadJob(options, problems);
   if (!problems.empty() || !job) {
     for (const std::string& problem : problems) std::fprintf(stderr, "%s\n", problem.c_str());
@@ -23,6 +24,7 @@ int Run(const RunFlags& flags) {
 }  // namespace
 
 void RegisterRun(CLI::App& app, Action& action) {
+  // The parser writes into it after this function has returned.
   auto flags = std::make_shared<RunFlags>();
   CLI::App* run = app.add_subcommand("run", "Train a job on this machine, workers as processes.");
   run->add_option("JOB.yaml", flags->manifest, "the TrainingJob")->required()->type_name("FILE");

@@ -12,6 +12,7 @@ namespace crowdsurf::cli {
 namespace {
 
 int PrintResult(int code, const std::string& text) {
+  // Figures of seeds that failed are a result, for a pipe; only a wrong flag is an error.
   std::fputs(text.c_str(), code == kBadInput ? stderr : stdout);
   return code;
 }
@@ -50,6 +51,7 @@ void RegisterAveraging(CLI::App& simulate, Action& action) {
 
 void RegisterChaos(CLI::App& simulate, Action& action) {
   auto command = std::make_shared<simulator::ChaosCommand>();
+  // As text, since the parser knows no ranges.
   auto members = std::make_shared<std::string>("3..9");
   CLI::App* app = simulate.add_subcommand(
       "chaos", "Whole jobs under faults drawn from seeds, checked from outside.");

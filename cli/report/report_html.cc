@@ -9,6 +9,7 @@
 namespace crowdsurf::cli {
 namespace {
 
+// Inside the page, since a report is sent and opened as one file, without a network.
 constexpr char kReportStyle[] = R"css(
 :root{color-scheme:light dark;--page:#fff;--text:#1b2430;--soft:#5b6775;--grid:#e3e7ec;--tile:#f5f7f9;
 --one:#0b7a75;--two:#c2560c;--train:#2a9d8f;--wait:#b9c2cc;--leave:#e9a23b;--taken:#c1272d}
@@ -48,6 +49,7 @@ std::string Count(uint64_t number) { return std::to_string(number); }
 std::vector<double> Preemptions(const ReportInput& input) {
   std::vector<double> marks;
   for (const WorkerLife& life : input.lives) {
+    // From the notice on the worker is lost to the job; the machine goes later.
     const std::optional<double> at = life.noticed ? life.noticed : life.taken;
     if (at) marks.push_back(*at - input.launched);
   }
@@ -55,12 +57,14 @@ std::vector<double> Preemptions(const ReportInput& input) {
 }
 
 double EndOf(const ReportInput& input) {
+  // A run that ended before its first point still has an axis.
   double end = 1;
   for (const RecordPoint& point : input.points) end = std::max(end, point.at - input.launched);
   return end;
 }
 
 std::string Membership(const ReportInput& input, double end) {
+  // More rows would be a page of thin lines; the sentence below counts all workers.
   constexpr int kMaxRows = 64;
   Timeline timeline;
   timeline.id = "membership";
@@ -70,11 +74,13 @@ std::string Membership(const ReportInput& input, double end) {
   for (int row = 0; row < rows; ++row) timeline.rows.push_back("worker " + std::to_string(row));
   int taken = 0;
   for (const WorkerLife& life : input.lives) {
+    // Of these the chart shows no bar, and the count of losses leaves them out.
     if (life.index >= rows) continue;
     const auto at = [&](const std::optional<double>& time) {
       return time ? *time - input.launched : end;
     };
     const double gone = std::min(at(life.taken), at(life.ended));
+    // Instants come from several machines' clocks: a bar must not begin after its end.
     const double first = std::min(at(life.first_step), gone),
                  told = std::min(at(life.noticed), gone);
     timeline.bars.push_back(
@@ -86,6 +92,7 @@ std::string Membership(const ReportInput& input, double end) {
     }
     if (gone > told)
       timeline.bars.push_back({life.index, told, gone, "leaving", life.name + " was told"});
+    // It ended by itself, which is no loss.
     if (!life.taken && !life.noticed) continue;
     ++taken;
     timeline.marks.push_back({life.index, life.taken ? at(life.taken) : gone,
@@ -117,6 +124,7 @@ std::string Charts(const ReportInput& input) {
   const double end = EndOf(input);
   const std::vector<double> marks = Preemptions(input);
   std::string out = Membership(input, end);
+  // Not from zero: near the end of a training the loss hardly moves.
   LineChart loss{"loss", "Loss of the workers, mean", "", false, {}, marks, end};
   loss.series = {LineOf(input, "", "one", [](const RecordPoint& p) { return p.loss; })};
   loss.description = "Training loss " + Ends(loss.series[0], 3) + ".";
@@ -128,6 +136,8 @@ std::string Charts(const ReportInput& input) {
   LineChart rounds{"rounds", "Seconds a round takes", "", true, {}, marks, end};
   rounds.series = {LineOf(input, "median", "one",
                           [](const RecordPoint& p) {
+                            // Zero stands for no round yet; drawn, it would look like a round
+                            // without any cost.
                             return p.round_p50 > 0 ? std::optional(p.round_p50) : std::nullopt;
                           }),
                    LineOf(input, "95 % take less", "two", [](const RecordPoint& p) {

@@ -8,6 +8,7 @@ namespace {
 using nlohmann::json;
 
 json Maybe(const std::optional<double>& number) {
+  // JSON has neither NaN nor infinity, and a reader must tell zero from a figure that is missing.
   return number && std::isfinite(*number) ? json(*number) : json(nullptr);
 }
 

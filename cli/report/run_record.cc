@@ -36,6 +36,7 @@ void RunRecord::Created(double at, const std::string& worker, int index, int inc
 
 void RunRecord::Noticed(double at, const std::string& worker) {
   const auto it = workers_.find(worker);
+  // After the end machines go without a loss to anybody.
   if (it == workers_.end() || it->second.life.noticed || finished_) return;
   it->second.life.noticed = at;
   waiting_[it->second.life.index] = at;
@@ -69,23 +70,30 @@ void RunRecord::Saw(double at, const std::string& worker, const AgentSummary& su
     life.with_state = summary.joined_with_state;
     first_step_ = std::min(first_step_.value_or(first), first);
     const auto lost = waiting_.find(life.index);
+    // Only a worker that the loss had made is its replacement; events of one look may be out of
+    // order.
     if (lost != waiting_.end() && life.created >= lost->second - 1) {
       replacements_.push_back(std::max(0.0, first - lost->second));
       waiting_.erase(lost);
     }
     indices_started_.insert(life.index);
+    // By index and not by worker: a replacement of one that never trained does not count twice.
     if (!started_at_ && indices_started_.size() >= static_cast<size_t>(replicas_))
       started_at_ = first;
   }
   const SummaryRounds &was = seen.last.rounds, &is = summary.rounds;
+  // Sums of increments, since a worker's counters go with it and those of its replacement begin at
+  // zero.
   sums_.rounds_completed += Grown(was.completed, is.completed);
   sums_.rounds_repaired += Grown(was.repaired, is.repaired);
   sums_.hash_mismatches += Grown(seen.last.hash_mismatches, summary.hash_mismatches);
+  // The round may have ended before the notice was seen here, so the last look counts as well.
   if (!leaving && !seen.leaving) {
     const uint64_t failed = Grown(was.failed(), is.failed());
     sums_.rounds_failed += failed;
     if (at - last_loss_at_ <= kPeerLossWindow) sums_.rounds_failed_by_peer_loss += failed;
   }
+  // The first steps fill caches and wait for the first view; they would pull the pace down.
   if (life.first_step && at - *life.first_step > kWarmUp && !leaving && !summary.target_met)
     Pace(at, summary, seen);
   seen.last = summary;
@@ -121,6 +129,7 @@ void RunRecord::Tick(double at) {
   bool met = false;  // whoever stops because the target is met is not missing
   for (const auto& [name, seen] : workers_) {
     met = met || seen.last.target_met;
+    // A worker that said nothing for two seconds may be gone without a word.
     const bool here = seen.life.first_step && !seen.life.taken && !seen.life.ended &&
                       !seen.leaving && seen.last.state == "Training" && at - seen.last_at < 2;
     if (seen.last_at > 0) {
@@ -139,10 +148,12 @@ void RunRecord::Tick(double at) {
   if (losses > 0) point.loss = sums_.loss = loss / losses;
   point.round_p50 = Percentile(p50, .5).value_or(0);
   point.round_p95 = Percentile(p95, .95).value_or(0);
+  // A resumed job has samples from before; goodput is of this run.
   if (!first_samples_ && first_step_) first_samples_ = point.samples;
   // What workers do, not what is merged: merging comes in steps, once an averaging.
   rate_ = rate;
   point.rate = rate_;
+  // Workers that start or finish are not missing, so the least and the most leave them out.
   if (started_at_ && !finished_ && !met) {
     min_ = max_ == 0 ? point.training : std::min(min_, point.training);
     max_ = std::max(max_, point.training);
@@ -151,6 +162,7 @@ void RunRecord::Tick(double at) {
   skipped_ = 0;
   points_.push_back(point);
   if (points_.size() < kMaxPoints) return;
+  // Every second point goes and the next ones come half as often: a day's run has 2,000 at most.
   for (size_t i = 0; 2 * i < points_.size(); ++i) points_[i] = points_[2 * i];
   points_.resize((points_.size() + 1) / 2);
   stride_ *= 2;
@@ -177,6 +189,7 @@ RunFigures RunRecord::Figures() const {
   double trained = 0, stalled = 0;
   std::vector<double> own_rates;
   for (const auto& [name, seen] : workers_) {
+    // Each agent knows the job's sum as of its last average; the largest is the latest.
     figures.samples = std::max(figures.samples, seen.last.job_samples);
     if (!seen.life.first_step) continue;
     trained += std::max(0.0, seen.last_at - *seen.life.first_step);
@@ -185,6 +198,7 @@ RunFigures RunRecord::Figures() const {
   }
   const double merged = static_cast<double>(figures.samples) - first_samples_.value_or(0);
   if (figures.duration_seconds > 0) figures.samples_per_second = merged / figures.duration_seconds;
+  // The median: one slow or one lucky worker says little of the machines.
   const std::optional<double> nominal = Percentile(own_rates, .5);
   if (nominal && *nominal > 0 && figures.duration_seconds > 0) {
     const double ideal = replicas_ * figures.duration_seconds * *nominal;

@@ -27,6 +27,7 @@ void Apply(const RunOptions& options, json& document) {
   json& spec = document["spec"];
   if (options.workers) {
     spec["replicas"] = *options.workers;
+    // The manifest's bounds belong to its own number and would refuse the flag's.
     spec.erase("minReplicas");
     spec.erase("maxReplicas");
   }
@@ -84,6 +85,7 @@ std::optional<LocalJob> LoadJob(const RunOptions& options, std::vector<std::stri
   }
   Apply(options, manifest->document);
   std::vector<Violation> violations = controller::Validate(*manifest);
+  // Only then: rules of local mode read fields that the schema may have refused.
   if (violations.empty()) violations = controller::CheckLocal(*manifest);
   for (const Violation& violation : violations) {
     problems.push_back(Located(options.manifest, violation));

@@ -20,6 +20,7 @@ constexpr double kMaxSpeed = 1e6;
 std::string ReportProblem(const std::string& report) {
   namespace fs = std::filesystem;
   std::error_code error;
+  // Report and page would be one file, and the second write would end the first.
   if (PageOf(report) == report) {
     return report + " is the name of the page; end the report's with .json";
   }
@@ -64,6 +65,7 @@ RunOptions CheckFlags(const RunFlags& flags, std::vector<std::string>& problems)
                             std::optional<Duration>& into) {
     if (text.empty()) return;
     const StatusOr<Duration> parsed = ParseDuration(text);
+    // Zero would mean never, at once or for ever, depending on the flag; `none` says it.
     if (!parsed.ok() || *parsed == Duration()) {
       problems.push_back(absl::StrCat(
           name, ": ", parsed.ok() ? "is zero" : std::string(parsed.status().message())));
@@ -76,6 +78,7 @@ RunOptions CheckFlags(const RunFlags& flags, std::vector<std::string>& problems)
   duration("--preempt-every", flags.preempt_every, options.market.every);
   if (flags.notice != "none") duration("--notice", flags.notice, options.notice);
   if (flags.hang_after != "none") duration("--hang-after", flags.hang_after, options.hang_after);
+  // Trainers are looked at twice a second; a step may take as long as that.
   if (options.hang_after && *options.hang_after < Seconds(1)) {
     problems.push_back("--hang-after: is below 1s");
   }
@@ -92,7 +95,7 @@ RunOptions CheckFlags(const RunFlags& flags, std::vector<std::string>& problems)
   options.strategy = flags.strategy;
   options.market.seed = flags.seed;
   options.market.speed = flags.speed;
-  if (!(flags.speed > 0 && flags.speed <= kMaxSpeed)) {
+  if (!(flags.speed > 0 && flags.speed <= kMaxSpeed)) {  // NaN fails as well
     problems.push_back("--speed: is not above 0 and at most 1000000");
   }
   if (flags.preempt_count == "all") {

@@ -36,6 +36,7 @@ std::vector<std::string> Environment() {
 
 std::string RandomId() {
   uint8_t random[6];
+  // Only runs of this machine must differ, and a pid does that.
   if (RAND_bytes(random, sizeof random) != 1) return std::to_string(getpid());
   return ToHex(random);
 }
@@ -61,6 +62,7 @@ Session::Session(const RunOptions& options, const LocalJob& local)
       record_(WallNow().seconds(), local.job.spec.replicas) {}
 
 Session::~Session() {
+  // In this order: each reads those below it until it is gone.
   page_.reset();
   reconciler_.reset();
   cluster_.reset();  // kills what is left
@@ -78,8 +80,10 @@ Status Session::SetUp() {
   state_.emplace(std::move(state));
   ASSIGN_OR_RETURN(const bool resumes, state_->Prepare(options_.fresh ? OldCheckpoint::kClear
                                                                       : OldCheckpoint::kResume));
+  // Keys and sockets of workers belong in memory; a container may have no such folder.
   const bool tmpfs = access(kTmpfs, W_OK) == 0;
   const std::string parent = tmpfs ? kTmpfs : state_->path();
+  // Before this run's own folder is there, so that it cannot be taken for a stale one.
   controller::SweepStaleRuns(parent);
   const std::string run = RandomId();
   ASSIGN_OR_RETURN(controller::RunDirectory directory,
@@ -87,6 +91,7 @@ Status Session::SetUp() {
   directory_.emplace(std::move(directory));
   ASSIGN_OR_RETURN(controller::Reaper reaper, controller::Reaper::Start(run, directory_->path()));
   reaper_.emplace(std::move(reaper));
+  // After the reaper, a process that must not inherit blocked signals, and before any thread.
   CatchSignals();
   RETURN_IF_ERROR(StartServices(run));
   for (const std::string& remark : remarks_) terminal_.Print(remark);
@@ -143,6 +148,7 @@ void Session::CatchSignals() {
 
 void Session::ReadSignals() {
   signalfd_siginfo info;
+  // Different signals may come together; each counts, for the second one ends the run at once.
   while (read(signals_, &info, sizeof info) == sizeof info) {
     ++interrupts_;
     if (interrupts_ == 1) {
@@ -227,6 +233,7 @@ void Session::TellRecord() {
     const double since = at - launched_.seconds();
     line = Span(since) + "  " + line;
     news_.push_back(line);
+    // The screen shows the last few; without a terminal all are printed.
     if (news_.size() > kNewsLines) news_.erase(news_.begin());
     if (!terminal_.interactive()) terminal_.Print(line);
   }
@@ -247,10 +254,12 @@ void Session::EndOnTime(Time now) {
   const Duration trained = now - *training_since_;
   if (trained >= *options_.duration && !time_up_ && !cluster_->progress().target_met) {
     controller::TrainingJobSpec spec = spec_;
+    // A job that has made a step has trained one sample at least.
     spec.target = {{"samples", 1}};
     cluster_->Apply(std::move(spec));
     time_up_ = true;
   }
+  // No view ended it, for want of a steward, say: it ends without a model rather than never.
   if (trained > *options_.duration + kOverdue && !cluster_->progress().target_met) StopWorkers();
 }
 
@@ -268,6 +277,7 @@ void Session::Train() {
     ReadSignals();
     if (!stopping_ && (changed || WallNow() >= reconcile_at)) {
       const StatusOr<controller::Plan> plan = reconciler_->Reconcile(job_.name, WallNow());
+      // A cluster that failed is asked again, as an API server would be.
       reconcile_at = plan.ok() ? plan->requeue_at : WallNow() + Seconds(1);
     }
     if (cluster_->progress().target_met) record_.Finish(WallNow().seconds());
@@ -287,6 +297,7 @@ void Session::Train() {
     Show(SteadyNow());
     if (over && !stopping_) StopWorkers();  // what cleanPodPolicy would keep does not outlive us
     EndOnTime(SteadyNow());
+    // Not before: a process that is left behind would go on using the machine.
     if (stopping_ && cluster_->idle()) break;
   }
   TellRecord();

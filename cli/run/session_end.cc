@@ -51,9 +51,11 @@ std::string Output(const controller::ProcessOptions& options) {
   const Time end = SteadyNow() + kEvaluation;
   while (!process->Reap() && SteadyNow() < end) {
     pollfd set[] = {{process->pidfd(), POLLIN, 0}, {process->output(), POLLIN, 0}};
+    // Its output is drained while it runs: a full pipe would hold it for ever.
     poll(set, 2, 500);
     process->Drain();
   }
+  // Half an answer is none.
   return process->exit_code() == 0 ? process->kept_output() : std::string();
 }
 
@@ -90,6 +92,7 @@ std::string PreemptionWords(const RunFigures& f) {
 Evaluation Session::Evaluate() {
   Evaluation result;
   std::error_code error;
+  // After an interrupt the user waits for the prompt, not for figures.
   if (interrupts_ > 0 || !std::filesystem::exists(ModelPath(), error)) return result;
   controller::LocalPlaces places;
   places.bin = bin_dir_;
@@ -137,6 +140,7 @@ bool Session::WriteReports(const Evaluation& evaluation) {
                                                                    : "Stopped";
   if (const auto* failed = status.Find(controller::ConditionType::kFailed)) {
     input.message = failed->message;
+    // The job's message names the rule; the cause stands in the worker's own words.
     if (status.last_failure) input.message += "\n" + status.last_failure->output;
   }
   input.replicas = job_.spec.replicas;
@@ -162,6 +166,7 @@ bool Session::WriteReports(const Evaluation& evaluation) {
     if (written.ok()) {
       std::printf("report     %s\n", path.c_str());
     } else {
+      // The other one is still tried: half of it is better than nothing.
       run_metrics_.write_errors.Add();
       std::fprintf(stderr, "crowdsurf: %s\n", std::string(written.message()).c_str());
     }
@@ -209,6 +214,7 @@ int Session::Conclude() {
   const Evaluation evaluation = Evaluate();
   PrintSummary(evaluation);
   const bool reported = WriteReports(evaluation);
+  // Before the errors below, which go another way and would overtake the summary.
   std::fflush(stdout);
   if (const auto* failed = status.Find(controller::ConditionType::kFailed)) {
     std::fprintf(stderr, "\ncrowdsurf: the job failed, %s: %s\n", failed->reason.c_str(),

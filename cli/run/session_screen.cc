@@ -33,6 +33,7 @@ std::vector<ScreenWorker> Session::ScreenWorkers() const {
       shown.samples_per_second = told.samples_per_second;
       const double trained =
           told.first_step_unix ? worker.received_at.seconds() - *told.first_step_unix : 0;
+      // Only as long as it has told no samples: this average holds all waiting for peers.
       if (trained > 0) shown.steps_per_second = static_cast<double>(told.step) / trained;
       if (told.samples > 0 && told.samples_per_second > 0) {
         shown.steps_per_second = told.samples_per_second * static_cast<double>(told.step) /
@@ -44,6 +45,7 @@ std::vector<ScreenWorker> Session::ScreenWorkers() const {
     }
     if (!facts.Annotation(controller::kNoticeAnnotation).empty()) shown.state = "Leaving";
     if (facts.deleted) shown.state = "Leaving";
+    // One of its processes has ended, which says more than its last words.
     if (facts.trainer || facts.agent) {
       shown.state = facts.trainer && facts.trainer->exit_code == 0 ? "Done" : "Taken";
     }
@@ -59,6 +61,7 @@ void Session::Progress(Screen& screen) const {
   double share = 0, left = -1;
   const auto consider = [&](const char* unit, double done, double rate) {
     const double wanted = TargetNumber(target, unit);
+    // Of several targets the job ends at the first, so the one nearest to its end is shown.
     if (wanted <= 0 || done / wanted < share) return;
     share = done / wanted;
     left = rate > 0 ? std::max(0.0, wanted - done) / rate : -1;
@@ -85,11 +88,13 @@ Screen Session::MakeScreen() const {
   screen.workers = ScreenWorkers();
   for (const controller::LocalWorker& worker : cluster_->Workers()) {
     if (worker.summary == nullptr || !worker.summary->view || worker.facts->deleted) continue;
+    // Agents differ for a moment after a change of the view; one without a grid must not hide it.
     if (worker.summary->view->radices.size() >= screen.radices.size()) {
       screen.radices = worker.summary->view->radices;
     }
   }
   screen.wanted = job_.spec.replicas;
+  // Counted from the rows, so that the number and the rows never differ.
   screen.training = static_cast<int>(
       std::count_if(screen.workers.begin(), screen.workers.end(),
                     [](const ScreenWorker& worker) { return worker.state == "Training"; }));
@@ -117,6 +122,7 @@ void Session::ShowPage() {
 
 // Many workers on few cores take a while; who waits shall see that something happens.
 void Session::ShowStart(Time now) {
+  // The first seconds of every start are silent; only a slow one is talked about.
   if (next_line_ == Time()) next_line_ = now + kLineEvery;
   if (now < next_line_) return;
   next_line_ = now + kLineEvery;

@@ -58,6 +58,7 @@ SpotMarket::SpotMarket(MarketOptions options)
     : options_(std::move(options)), rng_(Rng(options_.seed).Fork("spot market")) {}
 
 Time SpotMarket::TraceTime(size_t i) const {
+  // From the opening each time, so that rounding does not add up over a long trace.
   return opened_ + options_.trace[i].at * (1 / options_.speed);
 }
 
@@ -81,6 +82,7 @@ std::vector<MarketMove> SpotMarket::Moves(Time now, const std::vector<std::strin
     return moves;
   }
   std::vector<std::string> nodes = takeable;
+  // The cluster's order follows its pods, and a seed must take the same machines in any order.
   std::sort(nodes.begin(), nodes.end());
   rng_.Shuffle(nodes);
   const size_t count = options_.count == 0 ? nodes.size() : static_cast<size_t>(options_.count);

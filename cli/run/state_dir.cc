@@ -45,6 +45,7 @@ Status Unusable(const std::string& what, int error) {
 Status CheckSpace(const std::string& path, int workers) {
   std::error_code error;
   fs::path there = fs::absolute(path, error).lexically_normal();
+  // Its file system is that of the nearest folder that is there.
   while (!fs::exists(there, error) && there.has_relative_path()) there = there.parent_path();
   struct statvfs disk = {};
   if (statvfs(there.c_str(), &disk) != 0) return absl::OkStatus();  // opening it will say why
@@ -62,6 +63,7 @@ Status CheckSpace(const std::string& path, int workers) {
                      " for logs and report, and the model more", kElsewhere));
   }
   const uint64_t files = root ? disk.f_ffree : disk.f_favail;
+  // Some file systems make inodes as they need them and say zero.
   if (disk.f_files > 0 && files < kRunFiles + many * kWorkerFiles) {
     return absl::ResourceExhaustedError(absl::StrCat("no space: ", who, files, " files (inodes)",
                                                      wants, kRunFiles + many * kWorkerFiles,
@@ -80,6 +82,7 @@ StatusOr<StateDir> StateDir::Open(const std::string& path) {
   state.lock_ = open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
   if (state.lock_ < 0) return Unusable("cannot write " + file, errno);
   for (int waited = 0; flock(state.lock_, LOCK_EX | LOCK_NB) != 0; waited += kLook_ms) {
+    // The reaper of a run that was killed holds the lock until its workers are gone.
     if (waited >= kPatience_ms) {
       std::string pid = ReadFile(file, 32).value_or("");
       while (!pid.empty() && pid.back() == '\n') pid.pop_back();
@@ -90,6 +93,7 @@ StatusOr<StateDir> StateDir::Open(const std::string& path) {
     poll(nullptr, 0, kLook_ms);
   }
   const std::string pid = std::to_string(getpid()) + "\n";
+  // Written into the locked file itself: whose pid it holds is never in doubt.
   if (ftruncate(state.lock_, 0) != 0 ||
       pwrite(state.lock_, pid.data(), pid.size(), 0) != static_cast<ssize_t>(pid.size())) {
     return Unusable("cannot write " + file, errno);
@@ -107,6 +111,7 @@ StateDir::~StateDir() {
 StatusOr<bool> StateDir::Prepare(OldCheckpoint old) {
   std::error_code error;
   fs::remove_all(path_ + "/workers", error);
+  // Read before it is removed: this run is unfinished until it says otherwise.
   const bool done = ReadFile(path_ + "/outcome", 64).value_or("") == kSucceededWord;
   fs::remove(path_ + "/outcome", error);
   if (done || old == OldCheckpoint::kClear) fs::remove_all(checkpoint(), error);

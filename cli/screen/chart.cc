@@ -35,6 +35,7 @@ struct Frame {
   double bottom = kHeight - kBottom;
 
   double X(double seconds) const {
+    // Clamped: a late point or a bar without an end stays inside the drawing.
     return kLeft + (kWidth - kLeft - kRight) * std::clamp(seconds / end, 0.0, 1.0);
   }
   double Y(double value) const {
@@ -89,8 +90,10 @@ Frame FrameOf(const LineChart& chart) {
       high = std::max(high, value);
     }
   }
+  // Nothing was measured: an empty chart with an axis says so.
   if (low > high) low = 0, high = 1;
   if (chart.from_zero) low = std::min(0.0, low);
+  // A flat line has no height to divide by.
   if (high - low < 1e-9) high = low + 1;
   const std::vector<double> ticks = RoundTicks(low, high, 5);
   frame.low = ticks.front();
@@ -120,6 +123,7 @@ std::string Escape(const std::string& text) {
         out += "&#39;";
         break;
       default:
+        // Control characters are not allowed in XML, and a model writes any byte.
         out += static_cast<unsigned char>(c) < 0x20 && c != '\n' ? ' ' : c;
     }
   }
@@ -130,6 +134,7 @@ std::vector<double> RoundTicks(double low, double high, int most) {
   double step = std::pow(10, std::floor(std::log10((high - low) / most)));
   for (const double factor : {1.0, 2.0, 5.0, 10.0}) {
     const double candidate = step * factor;
+    // Rounding outwards may add one tick, which is forgiven; the step must not be too fine.
     if (std::ceil(high / candidate) - std::floor(low / candidate) + 1 <= most + 1) {
       step = candidate;
       break;
@@ -139,6 +144,7 @@ std::vector<double> RoundTicks(double low, double high, int most) {
   for (double i = std::floor(low / step); i <= std::ceil(high / step - 1e-9); ++i) {
     ticks.push_back(i * step);
   }
+  // An axis needs two ends, also where both bounds round to one.
   if (ticks.size() < 2) ticks.push_back(ticks.back() + step);
   return ticks;
 }
@@ -174,6 +180,7 @@ std::string Draw(const Timeline& timeline) {
     out += Text(kLeft - 8, top(static_cast<int>(row)) + kRow * 0.68, "end", timeline.rows[row]);
   }
   for (const TimelineBar& bar : timeline.bars) {
+    // At least one unit: a worker that lived for a moment is seen.
     const double x = frame.X(bar.begin), width = std::max(1.0, frame.X(bar.end) - x);
     out += "<rect class=\"bar " + bar.style + "\" x=\"" + Number(x) + "\" y=\"" +
            Number(top(bar.row) + 3) + "\" width=\"" + Number(width) + "\" height=\"" +

@@ -23,6 +23,7 @@ struct ScreenLine {
 
   void Add(const std::string& piece, Ink ink = Ink::kPlain) {
     const int left = width - columns;
+    // A terminal that wraps would shift all lines below, and the next draw would erase too little.
     if (left <= 0) return;
     std::string cut;  // by code points: every letter we draw is one column
     int letters = 0;
@@ -89,6 +90,7 @@ void DrawGrid(const Screen& screen, std::vector<ScreenLine>& lines, const Screen
   std::vector<const ScreenWorker*> outside;
   size_t drawn = 0;
   for (const ScreenWorker& worker : screen.workers) {
+    // The screen must not be longer than a terminal, which could not go back to its top.
     if (++drawn > kMaxDrawn) break;
     if (worker.cell.empty()) {
       outside.push_back(&worker);
@@ -99,6 +101,7 @@ void DrawGrid(const Screen& screen, std::vector<ScreenLine>& lines, const Screen
   // Long cells: "● 3 12.5/s 2.31" is fifteen columns and a space.
   const int cell = std::max(kCellWidth, std::min(18, (empty.width - 4) / 4));
   const auto draw = [&](const std::string& head, std::vector<const ScreenWorker*> row) {
+    // By seat, so that a worker that is replaced in its cell stays at its place on the screen.
     std::stable_sort(row.begin(), row.end(), [](const ScreenWorker* a, const ScreenWorker* b) {
       return a->cell < b->cell;
     });
@@ -126,6 +129,7 @@ void DrawGrid(const Screen& screen, std::vector<ScreenLine>& lines, const Screen
 void DrawBar(const Screen& screen, ScreenLine& line) {
   const std::string left = screen.seconds_left ? Span(*screen.seconds_left) + " left" : "";
   const std::string text = "  " + screen.target + (left.empty() ? "" : "   " + left);
+  // The words are cut before the bar is: a bar of less than ten says nothing.
   const int room = std::max(10, std::min(40, line.width - static_cast<int>(text.size()) - 8));
   const double share = std::clamp(screen.progress.value_or(0), 0.0, 1.0);
   const int full = static_cast<int>(std::floor(share * room));
@@ -142,6 +146,7 @@ void DrawBar(const Screen& screen, ScreenLine& line) {
 
 std::string Short(double number) {
   if (number < 1000) return Fixed(number, number < 10 && number != std::floor(number) ? 1 : 0);
+  // 999,950 would round to 1000.0k.
   if (number < 999950) return Fixed(number / 1e3, 1) + "k";
   if (number < 999.95e6) return Fixed(number / 1e6, 1) + "M";
   return Fixed(number / 1e9, 1) + "G";
@@ -168,6 +173,8 @@ std::string Printable(const std::string& text) {
                     : lead < 0xF0 ? 3
                     : lead < 0xF5 ? 4
                                   : 0;
+    // A sequence that breaks off is no character; its lead byte alone goes, the rest is looked at
+    // again.
     for (size_t k = 1; k < length; ++k)
       if (!continues(i + k)) length = 0;
     const bool control = length == 1 ? (lead < 0x20 && lead != '\n' && lead != '\t') || lead == 0x7F

@@ -39,6 +39,7 @@ std::string LiveTiles(const Screen& screen) {
 }
 
 std::string ProgressBar(const Screen& screen) {
+  // A job that ends by a metric has no share that could be told.
   if (!screen.progress) return {};
   const std::string percent = std::to_string(static_cast<int>(*screen.progress * 100));
   std::string words = percent + " %: " + screen.target;
@@ -94,6 +95,7 @@ std::string News(const Screen& screen) {
 }  // namespace
 
 std::string StatusHtml(const Screen& screen) {
+  // Without a script: the page may hold none, and every browser can reload.
   const std::string refresh =
       "<meta http-equiv=\"refresh\" content=\"" + std::to_string(kStatusRefresh_s) + "\">";
   std::string out =

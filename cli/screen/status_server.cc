@@ -33,6 +33,7 @@ StatusOr<std::unique_ptr<StatusServer>> StatusServer::Start(int port, MetricRegi
   using Reply = HttpServer::Reply;
   std::unique_ptr<StatusServer> made(new StatusServer(port, metrics));
   Impl* impl = made->impl_.get();
+  // The page is ready text, so it may be given out on the thread that accepts.
   impl->server.Get("/", HttpServer::Runs::kAtOnce, [impl](const Request&) {
     const std::lock_guard lock(impl->mutex);
     return Reply{200, impl->page, kHtml, {{"Cache-Control", "no-store"}}};
@@ -40,6 +41,7 @@ StatusOr<std::unique_ptr<StatusServer>> StatusServer::Start(int port, MetricRegi
   impl->server.Get("/healthz", HttpServer::Runs::kAtOnce, [](const Request&) {
     return Reply{200, "ok\n"};
   });
+  // Written anew at each scrape: on the pool, so that it holds up no other answer.
   impl->server.Get("/metrics", HttpServer::Runs::kOnPool, [impl](const Request&) {
     return Reply{200, impl->metrics.Render(), MetricsPage::kContentType};
   });

@@ -22,8 +22,10 @@ bool Set(const char* name) {
 
 Terminal::Terminal(int output) : output_(output) {
   const char* kind = std::getenv("TERM");
+  // Logs of CI and dumb terminals cannot move the cursor back.
   interactive_ = isatty(output) == 1 && kind != nullptr && std::string_view(kind) != "dumb";
   color_ = interactive_ && !Set("NO_COLOR");
+  // A cursor would jump about while lines are drawn.
   if (interactive_) Write("\x1b[?25l");
 }
 
@@ -62,6 +64,7 @@ void Terminal::Draw(Time now, const std::vector<std::string>& lines) {
 
 void Terminal::Print(const std::string& line) {
   std::string text = Clear() + line + "\n";
+  // In one write with the line, so that the screen never flickers or stands twice.
   for (const std::string& again : drawn_) text += again + "\n";
   Write(text);
 }

@@ -11,6 +11,7 @@ using openssl::CertificateHandle;
 
 StatusOr<PublicKey> RawKey(X509* certificate) {
   EVP_PKEY* const key = X509_get0_pubkey(certificate);
+  // A peer's id is the hash of this key; another kind of key would give no id.
   if (key == nullptr || EVP_PKEY_get_base_id(key) != EVP_PKEY_ED25519) {
     return absl::InvalidArgumentError("certificate: its key is not Ed25519");
   }
@@ -25,6 +26,7 @@ StatusOr<PublicKey> RawKey(X509* certificate) {
 StatusOr<WallTime> ToWallTime(const ASN1_TIME* time) {
   std::tm parts{};
   if (ASN1_TIME_to_tm(time, &parts) != 1) return openssl::LastError("certificate: time");
+  // timegm, not mktime: the time zone of the machine must not shift a certificate's life.
   return WallTime::FromNanoseconds(static_cast<int64_t>(timegm(&parts)) * 1'000'000'000);
 }
 
@@ -38,6 +40,7 @@ bool HasUriWithPrefix(X509* certificate, const std::string& prefix) {
     const ASN1_IA5STRING* const uri = name->d.uniformResourceIdentifier;
     const std::string text(reinterpret_cast<const char*>(ASN1_STRING_get0_data(uri)),
                            static_cast<size_t>(ASN1_STRING_length(uri)));
+    // A certificate may carry several URIs; one of this job is enough.
     found = found || text.starts_with(prefix);
   }
   GENERAL_NAMES_free(names);
@@ -48,14 +51,19 @@ Status VerifyChain(const std::vector<CertificateHandle>& chain, const std::strin
   const std::vector<CertificateHandle> roots = openssl::ReadCertificates(ca_pem);
   if (roots.empty()) return absl::FailedPreconditionError("ca.pem: holds no certificate");
   const openssl::StoreHandle store(X509_STORE_new());
+  // All of them: while a CA is replaced, ca.pem holds the old and the new one.
   for (const CertificateHandle& root : roots) X509_STORE_add_cert(store.get(), root.get());
   STACK_OF(X509)* const others = sk_X509_new_null();
+  // The peer sends the intermediate certificates; they help to find a way to a root and are no
+  // roots.
   for (size_t i = 1; i < chain.size(); ++i) sk_X509_push(others, chain[i].get());
   const openssl::StoreContextHandle context(X509_STORE_CTX_new());
   X509_STORE_CTX_init(context.get(), store.get(), chain.front().get(), others);
   const bool good = X509_verify_cert(context.get()) == 1;
+  // Read before the cleaning, which forgets it.
   const int error = X509_STORE_CTX_get_error(context.get());
   sk_X509_free(others);
+  // The error queue is the thread's, and gRPC would find our entries in it.
   ERR_clear_error();
   if (good) return absl::OkStatus();
   return absl::UnauthenticatedError(
@@ -69,8 +77,10 @@ Status VerifyPeerCertificate(const std::string& chain_pem, const std::string& ca
   const std::vector<CertificateHandle> chain = openssl::ReadCertificates(chain_pem);
   if (chain.empty()) return absl::UnauthenticatedError("certificate: none was shown");
   X509* const leaf = chain.front().get();
+  // Cheapest first: the chain costs two signatures.
   RETURN_IF_ERROR(RawKey(leaf).status());
   RETURN_IF_ERROR(VerifyChain(chain, ca_pem));
+  // A CA's certificate chains to itself, and must not be good as a peer.
   if (X509_check_ca(leaf) != 0) {
     return absl::UnauthenticatedError("certificate: is a CA's, not a peer's");
   }

@@ -13,9 +13,11 @@
 namespace crowdsurf::dht {
 namespace {
 
+// A signer that restarts is back in seconds; thousands of agents must not all ask in one of them.
 constexpr Backoff kRetry{Milliseconds(100), Seconds(30), 2.0, 0.5};
 
 std::string Trimmed(std::string text) {
+  // Token files written by hand end in a line end, which no HTTP header may hold.
   while (!text.empty() && (text.back() == '\n' || text.back() == '\r' || text.back() == ' ')) {
     text.pop_back();
   }
@@ -23,7 +25,9 @@ std::string Trimmed(std::string text) {
 }
 
 Status FromHttp(int code, const std::string& body) {
+  // Cut: the answer may be a page of a proxy between, of any length.
   const std::string text = absl::StrCat("signer answered ", code, ": ", body.substr(0, 200));
+  // These three say that asking again gives the same answer; every other code may pass.
   if (code == 400) return absl::InvalidArgumentError(text);
   if (code == 401) return absl::UnauthenticatedError(text);
   if (code == 403) return absl::PermissionDeniedError(text);
@@ -44,6 +48,7 @@ Status RequestCertificate(const Identity& identity, const SignerOptions& options
   if (!client.is_valid()) {
     return absl::InvalidArgumentError(absl::StrCat("signer: not a URL: ", options.url));
   }
+  // A token is a secret: it goes to a server of the job's own CA only.
   client.set_ca_cert_path((identity.directory() / "ca.pem").c_str());
   client.enable_server_certificate_verification(true);
   const auto timeout = std::chrono::nanoseconds(options.timeout.nanoseconds());
@@ -59,6 +64,7 @@ Status RequestCertificate(const Identity& identity, const SignerOptions& options
   }
   if (answer->status != 200) return FromHttp(answer->status, answer->body);
   const auto json = nlohmann::json::parse(answer->body, nullptr, false);
+  // It is as if nobody had answered: another replica of the signer may do better.
   if (!json.is_object() || !json.contains("certificate") || !json["certificate"].is_string()) {
     return absl::UnavailableError("signer: its answer holds no certificate");
   }
@@ -82,6 +88,7 @@ Status CertificateKeeper::WaitForFirst(Duration patience) {
   const WallTime until = HostLoop::Wall() + patience;
   for (int attempt = 0;; ++attempt) {
     const auto renew_at = identity_.RenewAt();
+    // The old certificate is still good: an agent restarts while the signer is away.
     if (renew_at.ok() && *renew_at > HostLoop::Wall()) return absl::OkStatus();
     Status status = RequestCertificate(identity_, options_);
     if (status.ok()) {

@@ -58,6 +58,7 @@ PutResult DhtService::Put(Time now, WallTime wall, const Key& key, Bytes value, 
 void DhtService::Get(Time now, WallTime wall, const Key& key, size_t enough, GetCallback callback) {
   Actions out;
   const uint64_t get = node_.Get({now, wall}, key, enough, out);
+  // Before Execute: this node's own records may answer the Get at once.
   gets_.emplace(get, std::move(callback));
   Execute(now, wall, std::move(out));
 }
@@ -66,6 +67,7 @@ bool DhtService::Watch(Time now, WallTime wall, const Key& key, WatchCallback ca
   if (!watches_.emplace(key, std::move(callback)).second) return false;
   Actions out;
   const bool watching = node_.Watch({now, wall}, key, out);
+  // So that the caller may try again when another watch has ended.
   if (!watching) watches_.erase(key);
   Execute(now, wall, std::move(out));
   return watching;
@@ -83,6 +85,7 @@ void DhtService::OnTimer(Time now, WallTime wall) {
   node_.OnTimer({now, wall}, out);
   Execute(now, wall, std::move(out));
   if (now < gauges_at_) return;
+  // Counting memory walks over all that the node holds; a scrape comes every few seconds.
   gauges_at_ = now + Seconds(1);
   contacts_.Set(static_cast<double>(node_.contacts()));
   records_.Set(static_cast<double>(node_.store().records()));
@@ -108,6 +111,7 @@ void DhtService::Execute(Time now, WallTime wall, Actions actions) {
         // Looked up now: an earlier callback may have ended the watch.
         const auto it = watches_.find(update.key);
         if (it == watches_.end()) return;
+        // A copy: it may end its own watch while it runs.
         const WatchCallback callback = it->second;
         callback(t, w, update);
       });

@@ -8,6 +8,7 @@
 namespace crowdsurf::dht {
 namespace {
 
+// gRPC logs from its own threads for as long as the process lives, and the sink may go before.
 std::shared_mutex sink_mutex;  // shared by who writes a line
 LogSink* grpc_sink = nullptr;  // guarded by sink_mutex
 std::mutex refused_mutex;
@@ -26,6 +27,7 @@ bool Contains(std::string_view text, std::string_view words) {
 void Count(std::string_view reason) {
   if (reason.empty()) return;
   const std::lock_guard lock(refused_mutex);
+  // The transport has stopped; connections that gRPC still refuses are nobody's.
   if (refused == nullptr) return;
   Counter& counter = reason == "tls"           ? refused->tls
                      : reason == "certificate" ? refused->certificate
@@ -60,8 +62,10 @@ void RouteGrpcLog(LogSink* sink) {
 }
 
 std::string_view RefusalIn(std::string_view file, std::string_view line) {
+  // A dialed connection fails with other words of other files, which dials count themselves.
   if (!file.ends_with("chttp2_server.cc") || !line.starts_with("Handshaking failed")) return {};
   if (Contains(line, "SSL_ERROR_SSL")) return "tls";
+  // Both spellings, of gRPC and of OpenSSL, whose first letter differs.
   if (Contains(line, "erification")) return "certificate";
   if (Contains(line, "timed out")) return "timed_out";
   if (Contains(line, "Handshake read failed") || Contains(line, "Handshake write failed")) {
@@ -81,6 +85,7 @@ void CountRefusedConnections(RefusedConnections& counters) {
 
 void StopCountingRefusedConnections(const RefusedConnections& counters) {
   const std::lock_guard lock(refused_mutex);
+  // Another transport of the process may have begun to count since; tests have two.
   if (refused == &counters) refused = nullptr;
 }
 

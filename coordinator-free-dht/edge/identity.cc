@@ -29,6 +29,7 @@ StatusOr<KeyHandle> NewKey() {
 
 StatusOr<KeyHandle> LoadOrMakeKey(const std::filesystem::path& path) {
   const auto pem = ReadFile(path, 64 << 10);
+  // Only where there is none: a key that cannot be read must not be replaced by another identity.
   if (absl::IsNotFound(pem.status())) {
     ASSIGN_OR_RETURN(KeyHandle key, NewKey());
     ASSIGN_OR_RETURN(const std::string text, ToPem(key.get()));
@@ -40,6 +41,7 @@ StatusOr<KeyHandle> LoadOrMakeKey(const std::filesystem::path& path) {
   const openssl::BioHandle bio = openssl::ReadBio(*pem);
   KeyHandle key(PEM_read_bio_PrivateKey(bio.get(), nullptr, nullptr, nullptr));
   if (!key) return openssl::LastError(path.string());
+  // A user may have put it there. A peer's id needs the 32 raw bytes of an Ed25519 key.
   if (EVP_PKEY_get_base_id(key.get()) != EVP_PKEY_ED25519) {
     return absl::InvalidArgumentError(absl::StrCat(path.string(), ": is not an Ed25519 key"));
   }
@@ -55,6 +57,7 @@ StatusOr<uint64_t> NextBoot(const std::filesystem::path& path) {
       return absl::InvalidArgumentError(absl::StrCat(path.string(), ": is not a number"));
     }
   } else if (!absl::IsNotFound(text.status())) {
+    // Begun again at 1, the number would give the id of an earlier life, which peers hold for dead.
     return text.status();
   }
   RETURN_IF_ERROR(
@@ -79,6 +82,7 @@ StatusOr<std::unique_ptr<Identity>> Identity::Open(const std::filesystem::path& 
     return std::unique_ptr<Identity>(new Identity(key.release(), directory, 1));
   }
   ASSIGN_OR_RETURN(KeyHandle key, LoadOrMakeKey(directory / "key.pem"));
+  // On disk before it is used: a crash from here on costs a number and never repeats one.
   ASSIGN_OR_RETURN(const uint64_t boot, NextBoot(directory / "boot"));
   return std::unique_ptr<Identity>(new Identity(key.release(), directory, boot));
 }
@@ -100,6 +104,7 @@ bool Identity::Verify(const PublicKey& key, ByteView bytes, const Signature& sig
       handle && EVP_DigestVerifyInit(context.get(), nullptr, nullptr, nullptr, handle.get()) == 1 &&
       EVP_DigestVerify(context.get(), signature.data(), signature.size(), bytes.data(),
                        bytes.size()) == 1;
+  // Forged records come from outside, and the queue of this thread would grow with them.
   if (!good) ERR_clear_error();
   return good;
 }
@@ -144,6 +149,7 @@ Status Identity::InstallCertificate(const std::string& chain_pem) const {
     return absl::InvalidArgumentError("certificate: is of another key than key.pem");
   }
   ASSIGN_OR_RETURN(const std::string ca, ReadFile(directory_ / "ca.pem"));
+  // Peers would refuse it; so the one that works is not replaced by it.
   RETURN_IF_ERROR(VerifyPeerCertificate(chain_pem, ca, ""));
   return WriteFileAtomically((directory_ / "cert.pem").string(), chain_pem,
                              {.durable = Durable::kYes});
@@ -158,6 +164,7 @@ StatusOr<WallTime> Identity::RenewAt() const {
   }
   RETURN_IF_ERROR(VerifyPeerCertificate(chain, ca, ""));
   ASSIGN_OR_RETURN(const Validity validity, ValidityOfCertificate(chain));
+  // A third of its life is left for a signer that is away, which is hours of a day's certificate.
   return validity.from + (validity.until - validity.from) * (2.0 / 3.0);
 }
 

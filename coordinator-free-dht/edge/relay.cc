@@ -20,6 +20,7 @@ Rng SeededRng() {
 
 class RefusedCall : public grpc::ServerBidiReactor<peer::RelayPiece, peer::RelayPiece> {
  public:
+  // An error of the call and not an answer: the asker takes it for unreachable and asks others.
   RefusedCall() { Finish(grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED, "too many")); }
   void OnDone() override { delete this; }
 };
@@ -55,6 +56,7 @@ void Relay::Stop() { impl_->Stop(); }
 const std::string& Relay::entrance() const { return impl_->entrance().address(); }
 const std::string& Relay::secret() const { return impl_->entrance().secret(); }
 bool Relay::SaysDead(const std::string& reason) {
+  // gRPC 1.51 hands a proxy's refusal on as text only.
   return reason.find("response code 410") != std::string::npos;
 }
 
@@ -114,6 +116,7 @@ Relay::Impl::Impl(RelayOptions options, MetricRegistry& metrics, Logger logger)
 }
 
 Status Relay::Impl::Start() {
+  // Asio writes to sockets whose other end may be gone; the error of the write is enough.
   std::signal(SIGPIPE, SIG_IGN);
   if (Status status = entrance_.Open(); !status.ok()) return status;
   thread_ = std::thread([this] { loop_.run(); });
@@ -123,6 +126,7 @@ Status Relay::Impl::Start() {
 void Relay::Impl::Stop() {
   {
     const std::lock_guard lock(mutex_);
+    // From here on no question is worked on and no call is taken.
     if (std::exchange(stopped_, true)) return;
   }
   if (!thread_.joinable()) return;
@@ -135,6 +139,7 @@ void Relay::Impl::Stop() {
     }
   });
   std::unique_lock lock(mutex_);
+  // gRPC holds pointers to calls until its last reaction; they need this thread to let go.
   released_.wait(lock, [this] { return asked_ + served_ == 0; });
   lock.unlock();
   // What still waits has nobody to serve: it goes unrun, with the loop.

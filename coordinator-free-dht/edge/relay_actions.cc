@@ -49,6 +49,7 @@ void Relay::Impl::Do(const RelayProve& action) {
     const std::lock_guard lock(mutex_);
     prover = provers_[action.port];
   }
+  // Out of the lock: it dials, and may come back at once with a proof.
   if (prover) return prover(action.end);
   asio::post(loop_, [this, endpoint = action.end.endpoint] {
     Decide([&](Time now, RelayActions& out) {
@@ -65,6 +66,7 @@ void Relay::Impl::SetProver(RelayPort port, std::function<void(const Contact&)> 
 void Relay::Impl::OnProof(const std::string& endpoint, DownEvidence evidence) {
   {
     const std::lock_guard lock(mutex_);
+    // Nearly all dials prove something that nobody asked for: the relay's thread sleeps on.
     if (stopped_ || !searches_.proving()) return;
   }
   asio::post(loop_, [this, endpoint, evidence] {
@@ -99,6 +101,7 @@ void Relay::Impl::Do(const RelayAsk& action) {
 
 std::shared_ptr<grpc::Channel> Relay::Impl::ChannelTo(const Contact& neighbour) {
   const auto* known = channels_.Find(neighbour.id);
+  // The peer may have another address by now.
   if (known != nullptr && known->first == neighbour.endpoint) return known->second;
   auto channel = options_.channel_to(neighbour.endpoint);
   (void)channels_.Put(neighbour.id, {neighbour.endpoint, channel});  // calls keep theirs
@@ -112,11 +115,13 @@ void Relay::Impl::Do(const RelayJoin& action) {
   std::shared_ptr<RelayLeg> right;
   if (action.via.none()) {
     std::error_code ignored;
+    // TLS records come in pieces; waiting to fill a packet would add a round trip to each.
     session.dial->set_option(asio::ip::tcp::no_delay(true), ignored);
     right = std::make_shared<SocketLeg>(SocketLeg::Socket(std::move(*session.dial)));
   } else {
     right = session.asks.at(action.via);
   }
+  // The race is over: the other ways are cut before any of them carries a byte.
   Drop(session, &action.via);
   session.right = right;
   const auto reply = std::exchange(session.reply, nullptr);
@@ -129,6 +134,7 @@ void Relay::Impl::Do(const RelayNo& action) {
   const auto it = sessions_.find(action.question);
   if (it == sessions_.end()) return;
   Session session = std::move(it->second);
+  // Before the answer, which may ask for the same end again.
   sessions_.erase(it);
   Drop(session, nullptr);
   session.reply(action.answer, nullptr);

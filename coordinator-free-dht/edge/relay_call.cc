@@ -10,6 +10,7 @@ namespace {
 
 // Empty: not a piece of data.
 std::string TakeData(peer::RelayPiece& piece) {
+  // A neighbour is of the job and may still be broken: its pieces must fit the bound of a leg.
   if (!piece.has_data() || piece.data().size() > kRelayPieceBytes) return {};
   return std::move(*piece.mutable_data());
 }
@@ -82,6 +83,7 @@ void AskedCall::TakeRead(LegResult result) {
     if (!understood) host_.malformed.Add();
     const RelayAnswer answer = ok && understood ? AnswerOf(in_) : RelayAnswer::kUnreachable;
     const auto done = std::exchange(on_answer_, nullptr);
+    // Nothing follows a no, and the call would else stay until the neighbour ends it.
     if (answer != RelayAnswer::kFound) Abort();
     return done(answer);
   }
@@ -90,6 +92,7 @@ void AskedCall::TakeRead(LegResult result) {
   if (ok && piece.empty()) host_.malformed.Add();
   const auto done = std::exchange(on_piece_, nullptr);
   if (piece.empty()) {
+    // A piece that is none: the bytes after it cannot be trusted to be in order.
     if (ok) context_.TryCancel();
     LetGo();
   }
@@ -132,6 +135,7 @@ void ServedCall::TakeOpening(LegResult result) {
   question.number = open.number();
   question.hops = open.hops();
   const std::string& asker = open.asker();
+  // A hint: a wrong one has the asker asked back, and the search's number ends that.
   question.asker = PeerId::From(AsBytes(asker)).value_or(PeerId());
   on_open(std::move(question));
 }
@@ -149,6 +153,7 @@ void ServedCall::Answer(RelayAnswer answer, OnWritten done) {
     return;
   }
   ended_ = true;
+  // In one: the neighbour reads the answer and the end together, and nobody waits.
   StartWriteAndFinish(&out_, grpc::WriteOptions(), grpc::Status::OK);
 }
 

@@ -36,6 +36,7 @@ std::string_view LineAfter(std::string_view text, std::string_view prefix) {
 }
 
 bool Same(std::string_view a, std::string_view b) {
+  // In constant time: other users of the machine can measure a loopback port.
   return a.size() == b.size() && CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
 }
 
@@ -59,6 +60,8 @@ RelayEntrance::RelayEntrance(asio::io_context& loop, RelayMetrics& metrics, OnWa
 
 Status RelayEntrance::Open() {
   std::error_code error;
+  // A port of the system's choice, on the loopback: only this machine can ask, and only with the
+  // secret.
   const asio::ip::tcp::endpoint loopback(asio::ip::address_v4::loopback(), 0);
   acceptor_.open(loopback.protocol(), error);
   if (!error) acceptor_.bind(loopback, error);
@@ -92,6 +95,8 @@ void RelayEntrance::AcceptNext() {
 }
 
 void RelayEntrance::Greet(asio::ip::tcp::socket socket) {
+  // Any process of the machine can connect; without the secret it holds one of these places for 5
+  // s.
   if (waiting_ >= kRelayWaiting) return metrics_.refused_entrance.Add();
   ++waiting_;
   const auto guest = std::make_shared<Guest>(std::move(socket), loop_);
@@ -126,12 +131,14 @@ void RelayEntrance::OnGreeting(const std::shared_ptr<Guest>& guest, size_t bytes
   }
   on_wanted_(endpoint, [this, guest](RelayAnswer answer,
                                      std::function<void(std::shared_ptr<RelayLeg>)> ready) {
+    // gRPC gives its caller the code in words; SaysDead looks for this one.
     if (answer == RelayAnswer::kDead) return Refuse(guest, "410 Gone");
     if (answer != RelayAnswer::kFound) return Refuse(guest, "504 Gateway Timeout");
     guest->text = "HTTP/1.1 200 Connection established\r\n\r\n";
     asio::async_write(
         guest->socket, asio::buffer(guest->text),
         [guest, ready = std::move(ready)](std::error_code error, size_t) {
+          // The dial was given up meanwhile, and the way that was found is cut.
           if (error) return ready(nullptr);
           ready(std::make_shared<SocketLeg>(SocketLeg::Socket(std::move(guest->socket))));
         });

@@ -11,6 +11,7 @@ void SocketLeg::Read(OnPiece done) {
   in_.resize(kRelayPieceBytes);
   socket_.async_read_some(asio::buffer(in_), [self = shared_from_this(), done = std::move(done)](
                                                  std::error_code error, size_t bytes) {
+    // Aborted meanwhile: nobody is to be called after that.
     if (!self->socket_.is_open()) return;
     if (error) return done({});
     self->in_.resize(bytes);
@@ -29,6 +30,7 @@ void SocketLeg::Write(std::string piece, OnWritten done) {
 
 void SocketLeg::End() {
   std::error_code ignored;
+  // It fails where the other side has gone, and then there is nobody to tell.
   socket_.shutdown(asio::socket_base::shutdown_send, ignored);
 }
 
@@ -57,6 +59,7 @@ void RelayPipe::Carry(Way& way) {
   way.from.Read([self = shared_from_this(), &way](std::string piece) {
     if (!self->on_end_) return;
     if (piece.empty()) return self->OnOver(way);
+    // The first bytes of the end prove that it lives and is no frozen process.
     if (&way == &self->back_ && self->on_answer_) std::exchange(self->on_answer_, nullptr)();
     const auto size = static_cast<double>(piece.size());
     way.to.Write(std::move(piece), [self, &way, size](LegResult result) {
@@ -70,6 +73,7 @@ void RelayPipe::Carry(Way& way) {
 
 void RelayPipe::OnOver(Way& way) {
   way.over = true;
+  // Both sides have said all: the same as a failure, for nothing more will come.
   if (there_.over && back_.over) return Fail();
   way.to.End();
   // Who has closed its side takes nothing more, and its other direction may stand still for ever.

@@ -10,6 +10,7 @@ namespace crowdsurf::dht {
 ServedCall* Relay::Impl::Serve() {
   {
     const std::lock_guard lock(mutex_);
+    // Before the relay runs there is no thread to work on the question.
     if (stopped_ || !thread_.joinable() || served_ >= options_.config.carried) {
       metrics_.refused_carried.Add();
       return nullptr;
@@ -21,6 +22,7 @@ ServedCall* Relay::Impl::Serve() {
     const uint64_t id = ++next_id_;
     call->Serve(
         [this, call = std::weak_ptr(call), id](const RelayQuestion& question) {
+          // Weak, since the call keeps this function: else neither would ever go.
           if (const auto alive = call.lock()) OnOpened(id, alive, question);
         },
         [this, id] { Gone(id); });
@@ -30,6 +32,7 @@ ServedCall* Relay::Impl::Serve() {
 
 void Relay::Impl::OnOpened(uint64_t id, const std::shared_ptr<ServedCall>& call,
                            const RelayQuestion& question) {
+  // Only now: a caller that never names an end has no session.
   Session& session = sessions_[id];
   session.reply = [call](RelayAnswer answer, std::function<void(std::shared_ptr<RelayLeg>)> ready) {
     if (answer != RelayAnswer::kFound) return call->Answer(answer, nullptr);
@@ -54,6 +57,7 @@ void Relay::Impl::Connect(const std::string& endpoint, Connected done) {
       const bool found = answer == RelayAnswer::kFound &&
                          ::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0;
       if (!found) {
+        // No descriptor was left: the way that was found is cut, and the dialer tries again later.
         if (ready) ready(nullptr);
         const bool dead = answer == RelayAnswer::kDead;
         return done(nullptr, dead ? DownEvidence::kRefused : DownEvidence::kUnreachable);
@@ -69,6 +73,7 @@ void Relay::Impl::Connect(const std::string& endpoint, Connected done) {
 void Relay::Impl::Join(uint64_t id, std::shared_ptr<RelayLeg> left,
                        const std::shared_ptr<RelayLeg>& right) {
   const auto it = sessions_.find(id);
+  // The asker went while its answer was on the way, or the relay has stopped.
   if (left == nullptr || it == sessions_.end()) {
     if (left != nullptr) left->Abort();
     right->Abort();

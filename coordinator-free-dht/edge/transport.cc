@@ -20,15 +20,20 @@ std::string Join(const std::string& host, int port) {
 
 grpc::ChannelArguments MakeArguments(const TransportOptions& options) {
   grpc::ChannelArguments args;
+  // Certificates name the job's peers, not addresses, which change with each pod.
   args.SetString(GRPC_SSL_TARGET_NAME_OVERRIDE_ARG, "peer.crowdsurf");
   // A connection of its own for each dial, without the back-off that gRPC shares between channels.
   args.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  // gRPC takes this for the time-out of a dial as well.
   args.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, Milliseconds32(options.connect_timeout));
   args.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, Milliseconds32(options.keepalive));
   args.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, Milliseconds32(options.keepalive_timeout));
   args.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  // Any number: a silent peer is told from a dead one by its pings alone.
   args.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  // A proxy of the environment would not know the pods, and must not see their traffic.
   args.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  // The body's bound is ours to count; gRPC's own is above it and ends the stream.
   args.SetMaxReceiveMessageSize(static_cast<int>(options.message_bytes + 4096));
   return args;
 }
@@ -95,6 +100,7 @@ Status TransportCore::Start() {
   } else {
     credentials_ = MakeInsecureCredentials();
   }
+  // Before the server, whose first call may already ask the relay.
   if (Status status = relay_.Start(); !status.ok()) return status;
   exchange_ = MakeExchangeService(weak_from_this());
   grpc::ServerBuilder builder;
@@ -102,6 +108,7 @@ Status TransportCore::Start() {
   const std::string address = Join(options_.listen, options_.port);
   builder.AddListeningPort(address, credentials_.server, &port);
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);  // a taken port is an error
+  // Peers ping as they are told above; gRPC's default holds so many pings for an attack.
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 500);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, Milliseconds32(options_.keepalive));
@@ -134,6 +141,7 @@ void TransportCore::Stop() {
   if (server_ != nullptr) server_->Shutdown(std::chrono::system_clock::now());
   StopCountingRefusedConnections(metrics_.refused);
   std::unique_lock lock(mutex_);
+  // Each ends in OnDone, which takes it out of the map and wakes us at the last one.
   for (const auto& [raw, stream] : all_) stream->Abort();
   idle_.wait(lock, [this] { return all_.empty(); });
   lock.unlock();

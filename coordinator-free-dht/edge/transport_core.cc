@@ -14,6 +14,7 @@ size_t SizeOf(const peer::Envelope& envelope) { return envelope.frame().body().s
 StatusOr<PublicKey> KeyOfPeer(const peer::Hello& hello, const grpc::AuthContext* auth, bool tls) {
   if (tls) {
     const auto shown = auth->FindPropertyValues("x509_pem_cert");
+    // A stream without it cannot be: the handshake requires one. More than one says nothing clear.
     if (shown.size() != 1) return absl::UnauthenticatedError("no certificate");
     return PublicKeyOfCertificate(std::string(shown[0].data(), shown[0].size()));
   }
@@ -39,6 +40,7 @@ bool TransportCore::Send(const Contact& to, ChannelKind kind, Bytes body) {
   if (stopped_) return false;
   StreamPtr stream = StreamTo(to);
   if (stream == nullptr) {
+    // An answer to a peer whose stream has gone and whose address nobody told.
     if (to.endpoint.empty() || to.id == identity_.id()) return false;
     stream = Dial(to);
   }
@@ -52,6 +54,7 @@ StreamPtr TransportCore::StreamTo(const Contact& to) {
     if (it == peers_.end()) return nullptr;
     return it->second.ready.empty() ? it->second.dialing : it->second.ready.front();
   }
+  // Seeds are few and asked rarely: no second index by address.
   for (const auto& [id, peer] : peers_) {
     for (const StreamPtr& stream : peer.ready) {
       if (stream->peer.endpoint == to.endpoint) return stream;
@@ -111,14 +114,17 @@ void TransportCore::EvictIdle() {
     const bool idle = stream->ready && !stream->writing && stream->queue.empty();
     if (idle && (oldest == nullptr || stream->last_used < oldest->last_used)) oldest = stream;
   }
+  // When all are busy one more is dialed: a bound on idle ones must not stop traffic.
   if (dialed < options_.streams_out || oldest == nullptr) return;
   oldest->close_when_empty = true;
+  // Nothing more is queued on it, so that its closing loses nothing.
   std::erase(peers_[oldest->peer.id].ready, oldest);
   Pump(oldest);
 }
 
 bool TransportCore::Enqueue(const StreamPtr& stream, peer::Envelope envelope) {
   const size_t size = SizeOf(envelope);
+  // The newest is dropped: the peer may wait for older ones, and order stays.
   if (stream->queue.size() >= options_.queue_messages ||
       stream->queue_bytes + size > options_.queue_bytes) {
     metrics_.dropped_queue.Add();
@@ -177,6 +183,7 @@ bool TransportCore::OnRead(const StreamPtr& stream, const peer::Envelope& in,
 bool TransportCore::OnHello(const StreamPtr& stream, const peer::Hello& hello,
                             const grpc::AuthContext* auth) {
   const auto key = KeyOfPeer(hello, auth, options_.tls);
+  // An address of any length would be kept in every table that the contact reaches.
   if (!key.ok() || hello.endpoint().empty() || hello.endpoint().size() > kMaxEndpoint) {
     metrics_.invalid.Add();
     return false;
@@ -199,6 +206,7 @@ bool TransportCore::OnHello(const StreamPtr& stream, const peer::Hello& hello,
   }
   Settle(stream, id, hello.endpoint());
   Peer& peer = peers_[id];
+  // Only when another is ready: a peer that calls all of them redundant is kept.
   if (hello.redundant() && peer.ready.size() > 1) {
     std::erase(peer.ready, stream);
     MoveQueue(stream, peer.ready.front());
@@ -241,6 +249,7 @@ void TransportCore::Settle(const StreamPtr& stream, const PeerId& id, const std:
   }
   Peer& peer = peers_[id];
   peer.ready.push_back(stream);
+  // The peer was up already; a second stream is no news.
   if (peer.ready.size() > 1) return;
   // It lives, but what was under way on the old stream is lost.
   if (was_probe && wanted.id == id) PostDown(stream->peer, DownEvidence::kUnreachable);
@@ -250,6 +259,7 @@ void TransportCore::Settle(const StreamPtr& stream, const PeerId& id, const std:
 }
 
 void TransportCore::OnFrame(const StreamPtr& stream, const peer::Frame& frame) {
+  // Counted and dropped, and the stream goes on: a newer peer may have a channel more.
   if (frame.channel() > static_cast<uint32_t>(ChannelKind::kWorker) ||
       frame.body().size() > options_.message_bytes) {
     metrics_.invalid.Add();
@@ -264,11 +274,13 @@ void TransportCore::OnFrame(const StreamPtr& stream, const peer::Frame& frame) {
                                   body = std::move(body)](Time now, WallTime wall) mutable {
     if (handlers->on_message) handlers->on_message(now, wall, from, kind, std::move(body));
   });
+  // Never blocked: gRPC's thread serves other streams, too.
   if (!posted) metrics_.dropped_mailbox.Add();
 }
 
 void TransportCore::MoveQueue(const StreamPtr& from, const StreamPtr& to) {
   while (!from->queue.empty()) {
+    // The new stream may hold as much already; the rest is lost as with any cut.
     if (!Enqueue(to, std::move(from->queue.front()))) metrics_.dropped_lost.Add();
     from->queue.pop_front();
   }

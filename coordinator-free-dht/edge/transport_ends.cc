@@ -58,6 +58,7 @@ bool TransportCore::DialCarried(const StreamPtr& stream, DownEvidence& evidence)
     return false;
   }
   const AfterFailure after = relay_.OnDialFailed(stream->peer, evidence);
+  // A firewall may have refused: the peer must not be taken for dead for that.
   if (after != AfterFailure::kFinal) evidence = DownEvidence::kUnreachable;
   if (after != AfterFailure::kRelay) return false;
   const StreamPtr again = DialBy(stream->peer, StreamPath::kCarried);
@@ -88,6 +89,7 @@ void TransportCore::OnDialFailed(const StreamPtr& stream, const std::string& rea
     MoveQueue(stream, it->second.ready.front());
     return;
   }
+  // Another dial is under way, and its end decides about the peer.
   if (it->second.dialing != nullptr) return DropQueue(stream);
   // A dying process closes its connections and its listening socket one after the other, and so may
   // take a call that it never answers: only a refusal is final.
@@ -109,10 +111,12 @@ void TransportCore::OnStreamLost(const StreamPtr& stream, StreamEnd end) {
   std::erase(peer.ready, stream);
   if (!peer.ready.empty()) return MoveQueue(stream, peer.ready.front());
   if (peer.dialing != nullptr) return MoveQueue(stream, peer.dialing);
+  // An idle peer makes room. It is no news, and the next message dials again.
   if (end == StreamEnd::kOrderly && stream->queue.empty()) {
     peers_.erase(it);
     return;
   }
+  // It accepts and hangs up: it may be dying, or broken; the core asks it in its own time.
   if (stream->probe > 0 && host_.Now() - stream->ready_since < kLivedEnough) {
     DropQueue(stream);
     peers_.erase(it);

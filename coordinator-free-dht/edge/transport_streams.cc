@@ -43,6 +43,7 @@ class DialedStream : public Stream, public grpc::ClientBidiReactor<peer::Envelop
       }
     }
     const std::lock_guard lock(core_->mutex());
+    // It said something that ends the stream; without the call's end it would go on writing.
     if (ok) context_.TryCancel();
     closed = true;
     if (!released_) {
@@ -152,6 +153,7 @@ class ExchangeService : public peer::PeerExchange::CallbackService {
   grpc::ServerBidiReactor<peer::Envelope, peer::Envelope>* Exchange(
       grpc::CallbackServerContext* context) override {
     auto core = core_.lock();
+    // gRPC may bring one last call while the server shuts down.
     if (core == nullptr) return new RefusedStream;
     const auto stream = std::make_shared<AcceptedStream>(std::move(core), context);
     stream->Begin(stream);

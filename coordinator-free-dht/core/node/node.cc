@@ -14,6 +14,7 @@ Node::Node(Self self, const NodeConfig& config, const RecordAuthority* authority
       metrics_(metrics),
       rng_(rng.Fork("dht/node")),
       table_(self_.contact.id, config_),
+      // Ids of an earlier life of this address must not match; half the space is left to count in.
       requests_(config_, rng_.Next() >> 1),
       seeds_(config_, rng.Fork("dht/seeds")),
       store_(config_),
@@ -27,6 +28,7 @@ Node::Node(Self self, const NodeConfig& config, const RecordAuthority* authority
 }
 
 void Node::OnTimer(const Clocks& at, Actions& out) {
+  // Failures before upkeep, which asks by the contacts that are left.
   while (auto due = requests_.NextDue(at.now)) {
     if (due->failed) {
       OnFailedRequest(at, due->request, out);
@@ -53,6 +55,7 @@ void Node::Upkeep(const Clocks& at, Actions& out) {
     for (const auto& [key, own] : own_) {
       if (own.record->expiry <= at.wall) ended.push_back(key);
     }
+    // Not in the loop above, since it erases from the same map.
     for (const Key& key : ended) StopPublishing(key);
     sweep_at_ = Time::Infinite();
   }
@@ -90,6 +93,7 @@ void Node::PingSuspects(Time now, Actions& out) {
 
 void Node::AddSeeds(const Clocks& at, const std::vector<std::string>& endpoints, Actions& out) {
   for (const std::string& endpoint : endpoints) {
+    // The list of a job's seeds names this node, too, in the end.
     if (!endpoint.empty() && endpoint != self_.contact.endpoint) seeds_.Add(at.now, endpoint);
   }
   ProbeSeeds(at.now, out);
@@ -120,6 +124,7 @@ void Node::OnPeerDown(const Clocks& at, const Contact& peer, DownEvidence eviden
   }
   const std::vector<Request> lost = requests_.TakeAllTo(peer.id);
   if (evidence == DownEvidence::kRefused) {
+    // It refused a connection, so its process is gone, with all that it knew; nothing is retried.
     subscriptions_.RemoveWatcher(peer.id);
     table_.Remove(peer.id);
     for (const Request& request : lost) OnFailedRequest(at, request, out);
@@ -142,6 +147,7 @@ void Node::OnContactAdded(const Clocks& at, const Contact& contact, Actions& out
   // A new neighbour may know more of them: look again soon. Far contacts come and go.
   const std::vector<Contact> nearest = table_.Nearest(PointOf(self_.contact.id), config_.k);
   const bool neighbour = std::find(nearest.begin(), nearest.end(), contact) != nearest.end();
+  // Only these tell that the neighbourhood grows, and a search of our own id looks for neighbours.
   if (neighbour) ++added_since_refresh_;
   if (table_.size() == 1) OnCompany(at.now);
   if (neighbour && added_since_refresh_ == 1) {
@@ -150,11 +156,13 @@ void Node::OnContactAdded(const Clocks& at, const Contact& contact, Actions& out
     WakeBy(refresh_at_);
   }
   PumpWaiting(at, out);
+  // After the searches: somebody waits for those.
   HandOver(at, contact, out);
   SyncFollowed(at, out);
 }
 
 void Node::OnContactLost(const Clocks& at, const PeerId& id, Actions& out) {
+  // First, so that the lines below look for holders without it.
   replicas_.Remove(id);
   suspects_.erase(id);
   // Many die together: whoever takes the place may have died meanwhile, and would keep it until a
@@ -166,6 +174,7 @@ void Node::OnContactLost(const Clocks& at, const PeerId& id, Actions& out) {
   for (auto& [key, own] : own_) own.placed.erase(id);
   for (auto& [key, watch] : watches_) watch.holders.erase(id);
   SyncFollowed(at, out);
+  // Alone: only a seed can lead back into the network.
   if (table_.size() == 0) seeds_.Hurry(at.now);
 }
 
@@ -184,6 +193,7 @@ void Node::HandOver(const Clocks& at, const Contact& newcomer, Actions& out) {
       ++rank;
       if (Closer(key, contact.id, self_.contact.id)) ++nearer;
     }
+    // Further holders stay silent: twenty copies of each record would greet every newcomer.
     if (!among_nearest || nearer > 1) continue;
     std::vector<RecordPtr> records = store_.Find(at.wall, key);
     if (records.empty()) continue;

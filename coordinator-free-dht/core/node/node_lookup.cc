@@ -10,11 +10,13 @@ void Node::StartLookup(const Clocks& at, const Key& target, LookupPurpose purpos
     RunLookup(at, target, std::move(purpose), table_.Nearest(target, config_.k), out);
     return;
   }
+  // A burst of searches waits instead of making the time-outs of all of them wrong.
   if (waiting_.size() < config_.lookups_waiting) {
     waiting_.push_back({target, std::move(purpose)});
     return;
   }
   metrics_->lookups_shed.Add();
+  // It ends with nothing instead of never: each Get has exactly one GetDone.
   Finish(at, {Lookup(target, self_.contact.id, config_, {}), std::move(purpose)}, out);
 }
 
@@ -34,6 +36,7 @@ void Node::Advance(const Clocks& at, uint64_t lookup, Actions& out) {
   while (const auto contact = search.Next()) {
     const bool sent = SendRequest(at.now, *contact, LookupQuery{lookup},
                                   FindRequest{search.target(), values}, out);
+    // Too many requests are open. The search goes on with the others or ends; it never hangs.
     if (!sent) search.OnFailure(contact->id);
   }
   bool done = search.Done();
@@ -42,6 +45,7 @@ void Node::Advance(const Clocks& at, uint64_t lookup, Actions& out) {
   }
   if (!done) return;
   RunningLookup finished = std::move(running->second);
+  // Before Finish, so that its place is free for a search that Finish starts.
   lookups_.erase(running);
   metrics_->lookups.Add();
   Finish(at, std::move(finished), out);
@@ -49,6 +53,7 @@ void Node::Advance(const Clocks& at, uint64_t lookup, Actions& out) {
 }
 
 void Node::PumpWaiting(const Clocks& at, Actions& out) {
+  // A search that ends at once would call this again, once a depth for each that waits.
   if (pumping_) return;
   pumping_ = true;
   while (!waiting_.empty() && lookups_.size() < config_.lookups && !Hopeful()) {
@@ -77,8 +82,10 @@ bool Node::MergeForGet(WallTime wall, const Key& target, const std::vector<Recor
   for (const RecordPtr& record : records) {
     if (record->key != target || record->expiry <= wall) continue;
     const auto known = get.records.find(record->subkey);
+    // Another holder of a known record counts for `enough`, and costs no verification.
     if (known != get.records.end() && *record == *known->second) good = true;
     if (known != get.records.end() && !Newer(*record, *known->second)) continue;
+    // Holders that make up owners would else fill this node's memory.
     if (known == get.records.end() && get.records.size() >= config_.key_records) continue;
     if (!Genuine(wall, *record)) continue;
     get.records[record->subkey] = record;
@@ -99,6 +106,7 @@ void Node::Finish(const Clocks& at, RunningLookup done, Actions& out) {
     replicas_.OnLookedUp(at.now, target, done.lookup.Nearest());
     WakeBy(replicas_.NextDeadline());
     if (const auto own = own_.find(target); own != own_.end()) {
+      // A new look at the holders is a new chance for those that failed.
       std::erase_if(own->second.placed,
                     [](const auto& item) { return item.second == Placed::kFailed; });
       SyncOwn(at, target, out);
@@ -112,6 +120,7 @@ void Node::Finish(const Clocks& at, RunningLookup done, Actions& out) {
     }
   } else if (std::holds_alternative<ForRepublish>(done.purpose)) {
     const std::vector<RecordPtr> records = store_.Find(at.wall, target);
+    // They expired while the search ran.
     if (records.empty()) return;
     for (const Contact& holder : done.lookup.Nearest()) {
       SendRequest(at.now, holder, FireAndForget{}, StoreRequest{records}, out);
@@ -126,6 +135,7 @@ uint64_t Node::Get(const Clocks& at, const Key& key, size_t enough, Actions& out
   if (const auto own = own_.find(key); own != own_.end() && own->second.record->expiry > at.wall) {
     get.records[self_.contact.id] = own->second.record;
   }
+  // This node is one of the holders, as `enough` counts them.
   if (!get.records.empty()) get.holders = 1;
   const uint64_t id = get.get;
   if (enough > 0 && get.holders >= enough) {
@@ -164,6 +174,7 @@ void Node::OnCompany(Time now) {
 
 void Node::RefreshTable(const Clocks& at, Actions& out) {
   if (table_.size() == 0) {
+    // Nobody to ask: the first contact sets the time again (OnContactAdded).
     refresh_at_ = Time::Infinite();
     return;
   }
@@ -177,6 +188,7 @@ void Node::RefreshTable(const Clocks& at, Actions& out) {
   // Jitter: a crowd that started together should not ask together.
   refresh_at_ = at.now + refresh_interval_ * (0.75 + 0.5 * rng_.UniformDouble());
   StartLookup(at, PointOf(self_.contact.id), ForTable{}, out);
+  // Early in a node's life the interval would reach to before the clock's origin.
   const Time before = at.now - std::min(config_.bucket_refresh, at.now - Time());
   for (const int index : table_.StaleBuckets(before)) {
     StartLookup(at, RandomPointInBucket(index), ForTable{}, out);

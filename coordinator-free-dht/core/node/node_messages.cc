@@ -12,6 +12,7 @@ double CostOf(const Message& message) {
   size_t records = 0;
   if (const auto* store = std::get_if<StoreRequest>(&message.body)) records = store->records.size();
   if (const auto* push = std::get_if<WatchPush>(&message.body)) records = push->records.size();
+  // Each record may cost a signature's verification, which is most of the work.
   return 1 + static_cast<double>(records);
 }
 
@@ -36,6 +37,7 @@ void Node::Reply(const Contact& to, uint64_t id, decltype(Message::body) body, A
 }
 
 void Node::OnMessage(const Clocks& at, const Contact& from, const Message& message, Actions& out) {
+  // Without an id or an address there is nobody to answer; our own id is a seed that is ourselves.
   if (from.id.none() || from.id == self_.contact.id || from.endpoint.empty()) {
     metrics_->messages_invalid.Add();
     return;
@@ -52,6 +54,7 @@ void Node::OnMessage(const Clocks& at, const Contact& from, const Message& messa
 }
 
 void Node::OnRequest(const Clocks& at, const Contact& from, const Message& message, Actions& out) {
+  // Before anything is looked at: over its limit a sender costs this check and no more.
   if (!limiter_.Take(at.now, from.id, CostOf(message))) {
     metrics_->requests_limited.Add();
     return;
@@ -71,6 +74,7 @@ void Node::OnRequest(const Clocks& at, const Contact& from, const Message& messa
 }
 
 void Node::PingIfWanted(Time now, const Contact& contact, Actions& out) {
+  // One sender under many ids must not make this node ask all of them at once.
   if (requests_.pings() >= config_.pings_in_flight || requests_.Pinging(contact.id)) return;
   SendRequest(now, contact, Ping{}, FindRequest{PointOf(self_.contact.id), false}, out);
 }
@@ -78,6 +82,7 @@ void Node::PingIfWanted(Time now, const Contact& contact, Actions& out) {
 void Node::OnFind(WallTime wall, const Contact& from, uint64_t id, const FindRequest& find,
                   Actions& out) {
   FindReply reply;
+  // One more than is told, for the asker may be among them.
   for (Contact& contact : table_.Nearest(find.target, config_.k + 1)) {
     // The asker knows itself.
     if (contact.id != from.id && reply.contacts.size() < std::min(config_.k, kMaxContacts)) {
@@ -108,6 +113,7 @@ bool Node::Genuine(WallTime wall, const Record& record) {
 Node::Taken Node::TakeRecord(const Clocks& at, const RecordPtr& record, const PeerId& source) {
   StoreResult result = store_.Admit(at.wall, *record, source);
   if (result == StoreResult::kStored && source != self_.contact.id && !Genuine(at.wall, *record)) {
+    // Known only now: the request itself was charged as an honest one.
     limiter_.Fine(at.now, source, config_.forged_cost);
     return Taken::kRefused;
   }
@@ -150,6 +156,7 @@ void Node::TellWatchers(const Clocks& at, const std::vector<RecordPtr>& changed,
     const bool all_known = holders.size() + 1 < config_.k;
     const Duration late = config_.holders_refresh * 1.5;
     for (const auto& [watcher, since] : subscriptions_.Watchers(at.now, key)) {
+      // It brought the change.
       if (watcher.id == source) continue;
       const bool known = all_known || at.now - since > late;
       const bool holds =
@@ -175,6 +182,7 @@ void Node::OnWatch(const Clocks& at, const Contact& from, uint64_t id, const Wat
     for (const Have& item : watch.have) have[item.subkey] = item.sequence;
     for (RecordPtr& record : store_.Find(at.wall, watch.key)) {
       const auto known = have.find(record->subkey);
+      // Only records that the watcher lacks or has older: a renewal so repairs lost pushes.
       if (known == have.end() || known->second < record->sequence) {
         reply.records.push_back(std::move(record));
       }
@@ -190,6 +198,8 @@ void Node::OnWatch(const Clocks& at, const Contact& from, uint64_t id, const Wat
 void Node::OnReply(const Clocks& at, const Contact& from, const Message& message, Actions& out) {
   const auto request = requests_.Take(message.id, from.id);
   if (!request) {
+    // It came too late, or its sender was never asked: an answer that nobody asked for proves
+    // nothing.
     metrics_->replies_unmatched.Add();
     return;
   }
@@ -229,6 +239,7 @@ void Node::OnReply(const Clocks& at, const Contact& from, const Message& message
 }
 
 void Node::OnSlowRequest(const Clocks& at, const Request& request, Actions& out) {
+  // A seed has no estimate to be slow by, and no other seed waits for it to be.
   if (std::holds_alternative<SeedProbe>(request.purpose)) return;
   metrics_->requests_slow.Add();
   if (const auto* query = std::get_if<LookupQuery>(&request.purpose)) {
@@ -254,8 +265,10 @@ void Node::OnFailedRequest(const Clocks& at, const Request& request, Actions& ou
     return;
   }
   const PeerId id = request.to.id;
+  // First, so that no search below picks it again.
   if (table_.OnFailure(id)) OnContactLost(at, id, out);
   if (!table_.Contains(id)) {
+    // Never a contact, or not any more: a search found it, and another may find it again.
     replicas_.Remove(id);
   } else {
     const Time again = at.now + config_.suspect_again;
@@ -269,7 +282,9 @@ void Node::OnFailedRequest(const Clocks& at, const Request& request, Actions& ou
     Advance(at, query->lookup, out);
   } else if (const auto* store = std::get_if<OwnStore>(&request.purpose)) {
     const auto own = own_.find(store->key);
+    // A newer value has gone out meanwhile; nobody waits for the old one.
     if (own == own_.end() || own->second.record->sequence != store->sequence) return;
+    // Once more at a peer that may live: one message may be lost, a second one hardly.
     if (store->attempt == 1 && table_.Contains(id)) {
       SendOwn(at.now, request.to, own->second, 2, out);
     } else {

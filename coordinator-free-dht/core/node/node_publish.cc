@@ -6,6 +6,8 @@
 namespace crowdsurf::dht {
 
 PutResult Node::AdmitOwn(WallTime wall, const Key& key, size_t bytes, WallTime expiry) const {
+  // By the holders' own rules: a value that they would refuse fails here, where its writer hears of
+  // it.
   if (bytes > config_.value_bytes) return PutResult::kTooLarge;
   if (expiry <= wall) return PutResult::kExpired;
   if (expiry - wall > config_.longest_life) return PutResult::kTooFar;
@@ -17,6 +19,7 @@ PutResult Node::Put(const Clocks& at, const Key& key, Bytes value, WallTime expi
   const PutResult result = AdmitOwn(at.wall, key, value.size(), expiry);
   metrics_->puts[static_cast<size_t>(result)]->Add();
   if (result != PutResult::kPublished) return result;
+  // Once a key, since Follow counts and StopPublishing takes one away.
   if (!own_.contains(key)) replicas_.Follow(key);
   Record record;
   record.key = key;
@@ -28,6 +31,7 @@ PutResult Node::Put(const Clocks& at, const Key& key, Bytes value, WallTime expi
   record.public_key = self_.public_key;
   record.signature = authority_->Sign(SignedBytes(record));
   own_[key] = OwnRecord{std::make_shared<const Record>(std::move(record)), {}, false};
+  // A node that watches its own key hears of it at once.
   if (watches_.contains(key)) Deliver(at.wall, key, {own_[key].record}, Trust::kVerified, out);
   SyncOwn(at, key, out);
   LookUpHolders(at, out);
@@ -45,14 +49,17 @@ void Node::StopPublishing(const Key& key) {
 // Sends the own record of `key` to every current holder that it was not sent to.
 void Node::SyncOwn(const Clocks& at, const Key& key, Actions& out) {
   OwnRecord& own = own_.at(key);
+  // Holders would refuse it; the next sweep forgets it.
   if (own.record->expiry <= at.wall) return;
   const ReplicaTracker::Holders holders = replicas_.Of(key);
   const bool known = replicas_.Known(key);
   for (size_t i = 0; i < holders.others.size(); ++i) {
+    // Before the first lookup these may not be the nearest: a few copies serve the hasty, no more.
     if (!known && i >= config_.first_holders) break;
     const Contact& holder = holders.others[i];
     if (!own.placed.contains(holder.id)) SendOwn(at.now, holder, own, 1, out);
   }
+  // Alone it is the holder, and a watcher that comes finds the record here.
   if (holders.self && (known || holders.others.empty())) {
     const Taken taken = TakeRecord(at, own.record, self_.contact.id);
     own.placed[self_.contact.id] = taken == Taken::kRefused ? Placed::kFailed : Placed::kStored;
@@ -64,6 +71,7 @@ void Node::SyncOwn(const Clocks& at, const Key& key, Actions& out) {
 void Node::SendOwn(Time now, const Contact& to, OwnRecord& own, int attempt, Actions& out) {
   const bool sent = SendRequest(now, to, OwnStore{own.record->key, own.record->sequence, attempt},
                                 StoreRequest{{own.record}}, out);
+  // Failed at once when too many requests are open; the next lookup tries again.
   own.placed[to.id] = sent ? Placed::kSent : Placed::kFailed;
 }
 
@@ -91,6 +99,7 @@ void Node::ReportIfPlaced(const Key& key, Actions& out) {
     if (!count(holder.id)) return;  // not all have answered yet
   }
   if (holders.self && !count(self_.contact.id)) return;
+  // Later holders are news of the network, not of this Put.
   own.reported = true;
   out.emplace_back(std::in_place_type<PutDone>, done);
 }

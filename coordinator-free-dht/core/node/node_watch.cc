@@ -8,6 +8,7 @@ namespace crowdsurf::dht {
 
 bool Node::Watch(const Clocks& at, const Key& key, Actions& out) {
   if (watches_.contains(key)) return true;
+  // Each costs its holders a push a change; more of them is a caller's mistake.
   if (watches_.size() >= config_.watches) return false;
   watches_.try_emplace(key);
   replicas_.Follow(key);
@@ -53,14 +54,17 @@ void Node::SyncWatch(const Clocks& at, const Key& key, Actions& out) {
 }
 
 bool Node::NowSynced(const Key& key, const WatchState& watch) const {
+  // Before the first lookup the true holders may be others.
   if (!replicas_.Known(key)) return false;
   bool active = false;
   bool slow = false;
   for (const auto& [id, holder] : watch.holders) {
+    // Its answer may yet hold records: only then does a missing one not exist.
     if (holder.state == Asked::kWaiting) return false;
     active = active || holder.state == Asked::kActive;
     slow = slow || holder.state == Asked::kSlow;
   }
+  // All have refused or failed: there is nobody to wait for. A slow one alone may yet answer.
   return active || !slow;
 }
 
@@ -69,6 +73,7 @@ void Node::AskToWatch(const Clocks& at, const Key& key, const Contact& holder, W
   std::erase_if(watch.seen, [&](const auto& item) { return item.second->expiry <= at.wall; });
   WatchRequest request{key, config_.watch_life, {}};
   for (const auto& [subkey, record] : watch.seen) {
+    // Beyond this the holder sends some records again; that is all.
     if (request.have.size() == kMaxHave) break;
     request.have.push_back({subkey, record->sequence});
   }
@@ -78,6 +83,7 @@ void Node::AskToWatch(const Clocks& at, const Key& key, const Contact& holder, W
   state.renew = at.now + config_.watch_renew;
   WakeBy(state.renew);
   if (SendRequest(at.now, holder, WatchAsk{key}, std::move(request), out)) return;
+  // Too many requests are open; it is asked again at the rhythm of renewals.
   state.state = Asked::kNo;
 }
 
@@ -97,6 +103,7 @@ void Node::RenewWatches(const Clocks& at, Actions& out) {
       if (holder->second.state != Asked::kNo) ++counted;
       kept.emplace(*holder);
     }
+    // One that is not among the nearest any more is let go without a word: it ends by itself.
     watch.holders = std::move(kept);
     SyncWatch(at, key, out);
     for (const auto& [id, holder] : watch.holders) {
@@ -142,11 +149,13 @@ void Node::Deliver(WallTime wall, const Key& key, const std::vector<RecordPtr>& 
     if (record->key != key || record->expiry <= wall) continue;
     const auto known = seen.find(record->subkey);
     if (known != seen.end() && !Newer(*record, *known->second)) continue;
+    // Holders that make up owners would else fill this node's memory.
     if (known == seen.end() && seen.size() >= config_.key_records) continue;
     if (trust == Trust::kUnverified && !Genuine(wall, *record)) continue;
     seen[record->subkey] = record;
     update.records.push_back(record);
   }
+  // Old news is none: three holders push each change.
   if (!update.records.empty()) out.push_back(std::move(update));
 }
 

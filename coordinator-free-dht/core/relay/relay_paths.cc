@@ -13,10 +13,13 @@ RelayPaths::RelayPaths(const RelayConfig& config, RelayMetrics& metrics)
       failures_(config.failures) {}
 
 void RelayPaths::OnStreamUp(const Contact& peer, StreamPath path) {
+  // Both ends of a stream know the other's address first-hand, and others may ask for it.
   Introduce(peer.id, peer.endpoint, RelayPort::kPeer);
   failures_.Erase(peer.endpoint);
   if (path == StreamPath::kCarried) {
+    // Somebody had to carry it: from now on a refused dial may be a firewall's word.
     firewall_ = true;
+    // A neighbour's second stream may be carried; dials of it still go straight.
     if (!neighbours_.contains(peer.id)) Keep(hidden_, peer.id, true);
     return;
   }
@@ -28,7 +31,9 @@ void RelayPaths::OnStreamUp(const Contact& peer, StreamPath path) {
 
 void RelayPaths::OnStreamDown(const PeerId& peer) {
   neighbours_.erase(peer);
+  // Ways through a neighbour that went lead nowhere, and asking it would cost a search's patience.
   routes_.EraseIf([&](const PeerId& via) { return via == peer; });
+  // Its process may have gone, and somebody else may listen at the address now.
   proved_.EraseIf([&](const Proof& proof) { return proof.peer == peer; });
 }
 
@@ -48,11 +53,13 @@ const PeerId* RelayPaths::PeerOf(const std::string& endpoint) const {
 bool RelayPaths::Proved(Time now, const std::string& endpoint) const {
   const Proof* proof = proved_.Find(endpoint);
   const PeerId* peer = PeerOf(endpoint);
+  // The peer is compared, too: an address that was introduced anew is not proved by its old owner.
   return proof != nullptr && peer != nullptr && proof->peer == *peer &&
          now - proof->at < config_.proof_lives;
 }
 
 bool RelayPaths::Via(const Contact& to) const {
+  // A neighbour can be dialed, as its stream proves.
   if (neighbours_.contains(to.id)) return false;
   return Route(to.endpoint).has_value() || (hidden_.Find(to.id) != nullptr && !neighbours_.empty());
 }
@@ -65,13 +72,16 @@ bool RelayPaths::Met(Time now, const PeerId& peer) const {
 AfterFailure RelayPaths::OnDialFailed(Time now, const Contact& to, DownEvidence evidence) {
   if (Met(now, to.id)) {
     Time* since = met_.Find(to.id);
+    // The first failure counts: further ones must not put off the time when it may be a firewall.
     if (since->unset()) *since = now;
     return AfterFailure::kFinal;
   }
   const bool refused = evidence == DownEvidence::kRefused;
   const AfterFailure as_it_is = refused && firewall_ ? AfterFailure::kSoft : AfterFailure::kFinal;
   const Time* until = failures_.Find(to.endpoint);
+  // Everybody was asked a moment ago; asking again at each dial would be a flood.
   if (until != nullptr && now < *until) return as_it_is;
+  // The peer itself does not help to reach it, should it be a neighbour.
   const size_t others = neighbours_.size() - neighbours_.count(to.id);
   return others > 0 ? AfterFailure::kRelay : as_it_is;
 }
@@ -79,12 +89,14 @@ AfterFailure RelayPaths::OnDialFailed(Time now, const Contact& to, DownEvidence 
 RelayAnswer RelayPaths::Judge(Time now, const std::string& endpoint, DownEvidence evidence) const {
   if (evidence != DownEvidence::kRefused) return RelayAnswer::kUnreachable;
   const PeerId* peer = PeerOf(endpoint);
+  // Its dials were accepted here before, so no firewall stands between.
   if (peer != nullptr && Met(now, *peer)) return RelayAnswer::kDead;
   return firewall_ ? RelayAnswer::kUnreachable : RelayAnswer::kRefused;
 }
 
 std::optional<PeerId> RelayPaths::Route(const std::string& endpoint) const {
   const PeerId* via = routes_.Find(endpoint);
+  // The neighbour may have gone down since without its routes having been looked at.
   if (via == nullptr || !neighbours_.contains(*via)) return std::nullopt;
   return *via;
 }

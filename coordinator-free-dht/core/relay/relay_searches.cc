@@ -32,6 +32,7 @@ void RelaySearches::OnWanted(Time now, uint64_t id, const std::string& endpoint,
   Search search;
   search.question = {.endpoint = endpoint, .number = rng_.Next(), .hops = 0, .asker = self_};
   search.own = true;
+  // So that a neighbour that asks back finds its own search and stops.
   (void)Heard(now, search.question.number);
   Start(now, id, std::move(search), out);
 }
@@ -51,6 +52,7 @@ void RelaySearches::OnQuestion(Time now, uint64_t id, const RelayQuestion& quest
   }
   Search search;
   search.question = question;
+  // It asked because it could not reach the end, and would only ask back.
   search.asked.insert(question.asker);
   Start(now, id, std::move(search), out);
 }
@@ -76,6 +78,7 @@ void RelaySearches::Start(Time now, uint64_t id, Search started, RelayActions& o
   Search& search = searches_.emplace(id, std::move(started)).first->second;
   metrics_.connections.Set(static_cast<double>(carried()));
   search.until = now + config_.patience;
+  // The way that worked last is tried alone: it costs one question instead of a flood.
   const auto via = paths_.Route(search.question.endpoint);
   if (via && !search.asked.contains(*via) && search.question.hops < config_.hops) {
     search.routed = true;
@@ -94,6 +97,7 @@ void RelaySearches::Begin(Time now, uint64_t id, Search& search, RelayActions& o
     return AskOthers(id, search, out);
   }
   search.dialing = true;
+  // Most ends answer a dial at once; a way through others would only be longer.
   search.ask_at = now + config_.head_start;
   if (paths_.Proved(now, endpoint)) {
     out.emplace_back(RelayDial{id, endpoint});
@@ -114,6 +118,7 @@ void RelaySearches::OnProof(Time now, const std::string& endpoint, DownEvidence 
     --proving_;
     asked.push_back(id);
   }
+  // Not in the loop above: a failed dial may erase its search from that map.
   for (const uint64_t id : asked) {
     if (proved) {
       out.emplace_back(RelayDial{id, endpoint});
@@ -127,6 +132,7 @@ void RelaySearches::OnProof(Time now, const std::string& endpoint, DownEvidence 
 void RelaySearches::Erase(uint64_t id) {
   const auto it = searches_.find(id);
   if (it == searches_.end()) return;
+  // The transports report proofs only while somebody waits for one.
   if (it->second.proving) --proving_;
   searches_.erase(it);
 }
@@ -140,6 +146,7 @@ void RelaySearches::AskOthers(uint64_t id, Search& search, RelayActions& out) {
   const PeerId* end = paths_.PeerOf(search.question.endpoint);
   for (const auto& [neighbour, endpoint] : paths_.neighbours()) {
     if (search.waiting.size() >= config_.asked_at_once) return;
+    // The end itself cannot carry to itself, and nobody is asked twice.
     if (search.asked.contains(neighbour) || (end != nullptr && *end == neighbour)) continue;
     Ask(id, search, neighbour, out);
   }
@@ -165,8 +172,10 @@ void RelaySearches::OnDialFailed(Time now, uint64_t id, DownEvidence evidence, R
   if (it == searches_.end() || !it->second.dialing) return;
   Search& search = it->second;
   search.dialing = false;
+  // The address answered lately and does not now: bytes of others need a new proof.
   paths_.OnUnproved(search.question.endpoint);
   const RelayAnswer judged = paths_.Judge(now, search.question.endpoint, evidence);
+  // This agent had met the peer itself: no neighbour knows better.
   if (judged == RelayAnswer::kDead) return SayNo(now, id, judged, out);
   search.strongest = Stronger(search.strongest, judged);
   AskOthers(id, search, out);
@@ -176,12 +185,14 @@ void RelaySearches::OnDialFailed(Time now, uint64_t id, DownEvidence evidence, R
 void RelaySearches::OnAnswer(Time now, uint64_t id, const PeerId& from, RelayAnswer answer,
                              RelayActions& out) {
   const auto it = searches_.find(id);
+  // An answer that nobody waits for, or a second one, changes nothing.
   if (it == searches_.end() || it->second.waiting.erase(from) == 0) return;
   Search& search = it->second;
   if (answer == RelayAnswer::kFound) {
     paths_.Remember(search.question.endpoint, from);
     return Join(id, from, out);
   }
+  // An agent that had met the peer knows; the others' answers cannot make it live.
   if (answer == RelayAnswer::kDead) return SayNo(now, id, answer, out);
   search.strongest = Stronger(search.strongest, answer);
   if (std::exchange(search.routed, false)) {
@@ -211,6 +222,7 @@ void RelaySearches::SayNo(Time now, uint64_t id, RelayAnswer answer, RelayAction
   const auto it = searches_.find(id);
   const bool own = it->second.own;
   if (own) {
+    // Only where no firewall was ever seen does a refusal by all mean that the process is gone.
     const bool dead =
         answer == RelayAnswer::kDead || (answer == RelayAnswer::kRefused && !paths_.firewall());
     answer = dead ? RelayAnswer::kDead : RelayAnswer::kUnreachable;

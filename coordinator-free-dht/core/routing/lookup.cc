@@ -15,12 +15,14 @@ Lookup::Lookup(const Key& target, const PeerId& self, const NodeConfig& config,
 }
 
 void Lookup::Add(const Contact& contact, int depth) {
+  // Replies are not to be trusted: an id of none or an empty address could never be asked.
   if (contact.id == self_ || contact.id.none() || contact.endpoint.empty()) return;
   const Distance distance = DistanceBetween(target_, PointOf(contact.id));
   if (!candidates_.try_emplace(distance, Candidate{contact, State::kNew, depth}).second) return;
   // Keep four times what can be needed: failures among the nearest make room for the next.
   if (candidates_.size() <= 4 * k_) return;
   for (auto it = candidates_.rbegin(); it != candidates_.rend(); ++it) {
+    // The farthest that nobody was asked for; dropping one in flight would lose count of it.
     if (it->second.state != State::kNew) continue;
     candidates_.erase(std::next(it).base());
     return;
@@ -33,6 +35,7 @@ Lookup::Candidate* Lookup::Find(const PeerId& id) {
 }
 
 std::optional<Contact> Lookup::Next() {
+  // The bound on queries ends a search that liars feed with ever nearer peers that are not there.
   if (in_flight_ >= alpha_ || Exhausted()) return std::nullopt;
   size_t rank = 0;
   for (auto& [distance, candidate] : candidates_) {
@@ -66,6 +69,7 @@ void Lookup::OnSlow(const PeerId& id) {
 
 void Lookup::OnFailure(const PeerId& id) {
   Candidate* const candidate = Find(id);
+  // Its answer stays true even if something fails afterwards.
   if (candidate == nullptr || candidate->state == State::kAnswered) return;
   if (candidate->state == State::kAsked) --in_flight_;
   candidate->state = State::kFailed;
@@ -76,6 +80,7 @@ bool Lookup::Done() const {
   for (const auto& [distance, candidate] : candidates_) {
     if (answered == k_) break;
     if (candidate.state == State::kFailed) continue;
+    // With no query left nobody new is asked, and waiting for them would never end.
     if (candidate.state == State::kNew && Exhausted()) continue;
     if (candidate.state != State::kAnswered) return false;
     ++answered;

@@ -11,6 +11,8 @@ bool IsPing(const Request& request) { return std::holds_alternative<Ping>(reques
 
 std::optional<uint64_t> Requests::Add(Time now, const Contact& to, Purpose purpose,
                                       Duration slow_after, Duration fail_after) {
+  // Dead peers hold a request for its whole time-out: without a bound a storm of deaths fills
+  // memory.
   if (open_.size() >= config_.requests_in_flight) return std::nullopt;
   const uint64_t id = next_id_++;
   const Time due = now + slow_after;
@@ -55,12 +57,15 @@ std::optional<Requests::Due> Requests::NextDue(Time now) {
     Open& open = it->second;
     if (open.stage == Stage::kWaiting) {
       open.stage = Stage::kSlow;
+      // A timer that comes late may find both deadlines past; slow is still said before failed.
       Reschedule(id, open, std::max(open.fail_at, open.due));
       return Due{open.request, false};
     }
     if (open.stage == Stage::kSlow) {
       open.stage = Stage::kFailed;
       const Request request = open.request;
+      // It stays a while, unreported: a late answer proves its peer alive and corrects its
+      // estimate.
       open.request.failed = true;
       Reschedule(id, open, now + config_.late_replies);
       return Due{request, true};
@@ -77,6 +82,7 @@ std::vector<Request> Requests::TakeAllTo(const PeerId& peer) {
       ++it;
       continue;
     }
+    // Each request ends once, and a failed one has been reported.
     if (!it->second.request.failed) out.push_back(it->second.request);
     it = Erase(it);
   }
@@ -87,6 +93,7 @@ std::optional<Request> Requests::TakeSeed(const std::string& endpoint) {
   for (auto it = open_.begin(); it != open_.end(); ++it) {
     const Request& request = it->second.request;
     if (!request.to.id.none() || request.to.endpoint != endpoint) continue;
+    // That one's end was told before; a newer probe of the same address may still be open.
     if (request.failed) continue;
     const Request taken = request;
     Erase(it);

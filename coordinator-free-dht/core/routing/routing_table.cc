@@ -26,6 +26,7 @@ void RoundTrips::Add(Duration rtt) {
   const auto sample = static_cast<float>(rtt.seconds());
   if (empty()) {
     mean_ = sample;
+    // RFC 6298 2.2 begins so: one sample says nothing of the spread.
     deviation_ = sample / 2;
     return;
   }
@@ -47,15 +48,18 @@ const RoutingTable::Bucket* RoutingTable::FindBucket(const PeerId& id) const {
 RoutingTable::Heard RoutingTable::OnReply(Time now, const Contact& contact, Duration rtt) {
   if (contact.id == self_ || contact.id.none()) return {};
   Bucket& bucket = buckets_[IndexOf(contact.id)];
+  // A new bucket is not stale: its first contact came out of a search just now.
   if (bucket.looked_up.unset()) bucket.looked_up = now;
   if (const auto it = FindIn(bucket.entries, contact.id); it != bucket.entries.end()) {
     it->contact = contact;
     it->heard = now;
     it->failures = 0;
     it->round_trips.Add(rtt);
+    // Longest silent first is the order in which members of a full bucket are put to the test.
     std::rotate(it, it + 1, bucket.entries.end());
     return {};
   }
+  // Its round trip holds a handshake, as that of the next unknown peer will.
   first_answers_.Add(rtt);
   Entry entry{contact, now, {}, 0};
   entry.round_trips.Add(rtt);
@@ -67,9 +71,13 @@ RoutingTable::Heard RoutingTable::OnReply(Time now, const Contact& contact, Dura
     ++size_;
     return {true, std::nullopt};
   }
+  // Peers that have been up for long stay up longest (Kademlia 2.2), so a newcomer waits.
   bucket.waiting.push_back(std::move(entry));
+  // The oldest one waiting is the least sure to be alive.
   if (bucket.waiting.size() > config_.replacements) bucket.waiting.erase(bucket.waiting.begin());
   Entry& oldest = bucket.entries.front();
+  // A member that was heard a moment ago is alive, and a crowd of newcomers must not have it
+  // pinged.
   if (now - oldest.heard < config_.quiet_before_ping) return {};
   return {false, oldest.contact};
 }
@@ -77,6 +85,7 @@ RoutingTable::Heard RoutingTable::OnReply(Time now, const Contact& contact, Dura
 bool RoutingTable::OnRequest(Time now, const Contact& contact) {
   if (contact.id == self_ || contact.id.none()) return false;
   Bucket* const bucket = FindBucket(contact.id);
+  // A bucket that is not there has room.
   if (bucket == nullptr) return true;
   if (const auto it = FindIn(bucket->entries, contact.id); it != bucket->entries.end()) {
     it->contact = contact;
@@ -93,6 +102,7 @@ bool RoutingTable::OnFailure(const PeerId& id) {
   const auto it = FindIn(bucket->entries, id);
   if (it == bucket->entries.end()) return false;
   ++it->failures;
+  // Nobody waits for its place: an uncertain contact is worth more than none.
   if (it->failures + (bucket->waiting.empty() ? 0 : 1) <= config_.failures_allowed) return false;
   return Remove(id);
 }
@@ -100,6 +110,7 @@ bool RoutingTable::OnFailure(const PeerId& id) {
 bool RoutingTable::Remove(const PeerId& id) {
   Bucket* const bucket = FindBucket(id);
   if (bucket == nullptr) return false;
+  // Also there: a dead peer must not be promoted into the place that it leaves.
   std::erase_if(bucket->waiting, [&](const Entry& entry) { return entry.contact.id == id; });
   const auto it = FindIn(bucket->entries, id);
   const bool found = it != bucket->entries.end();
@@ -177,6 +188,7 @@ std::vector<Contact> RoutingTable::Nearest(const Key& target, size_t n) const {
 }
 
 Duration RoutingTable::SlowAfter(const PeerId& id) const {
+  // A first answer holds the connection's making, so it has an estimate and a floor of its own.
   Duration p95 = first_answers_.empty()
                      ? config_.first_rtt
                      : std::max(first_answers_.Percentile95(), config_.min_first);
@@ -208,6 +220,7 @@ size_t RoutingTable::MemoryBytes() const {
     bytes += sizeof(Bucket) + 48;  // map node
     bytes += (bucket.entries.capacity() + bucket.waiting.capacity()) * sizeof(Entry);
     for (const Entry& entry : bucket.entries) {
+      // Shorter ones live inside the string itself.
       if (entry.contact.endpoint.capacity() > 15) bytes += entry.contact.endpoint.capacity() + 1;
     }
   }

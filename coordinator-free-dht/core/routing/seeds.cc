@@ -12,9 +12,12 @@ Seeds::Seed* Seeds::Find(const std::string& endpoint) {
 
 void Seeds::Add(Time now, const std::string& endpoint) {
   if (Seed* const known = Find(endpoint); known != nullptr) {
+    // A seed that is named again may be back. One that answers keeps its rhythm.
     if (known->failures > 0 && !known->asking) known->next = now;
     return;
   }
+  // The list comes from outside and may grow without end; old addresses are the likeliest to be
+  // dead.
   if (seeds_.size() >= config_.seeds) seeds_.erase(seeds_.begin());
   seeds_.push_back({endpoint, now, 0, false, false});
 }
@@ -34,6 +37,7 @@ void Seeds::OnAnswer(Time now, const std::string& endpoint) {
   seed->asking = false;
   seed->settled = true;
   seed->failures = 0;
+  // Jitter: nodes that started together would else ask a seed together for ever.
   seed->next = now + config_.seed_again * (0.5 + rng_.UniformDouble());
 }
 
@@ -43,11 +47,13 @@ void Seeds::OnFailure(Time now, const std::string& endpoint) {
   seed->asking = false;
   seed->settled = true;
   seed->next = now + config_.seed_retry.Delay(seed->failures, rng_);
+  // Beyond this the back-off is at its longest anyway.
   seed->failures = std::min(seed->failures + 1, 30);
 }
 
 void Seeds::Hurry(Time now) {
   for (Seed& seed : seeds_) {
+    // The old back-off was learned from a network that may be gone.
     seed.failures = 0;
     seed.next = std::min(seed.next, now + config_.seed_retry.Delay(0, rng_));
   }
@@ -60,6 +66,7 @@ bool Seeds::AwaitingFirstAnswers() const {
 Time Seeds::NextDeadline() const {
   Time next = Time::Infinite();
   for (const Seed& seed : seeds_) {
+    // One that is being asked wakes nobody: its answer or its time-out comes by itself.
     if (!seed.asking) next = std::min(next, seed.next);
   }
   return next;

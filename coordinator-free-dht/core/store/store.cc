@@ -35,6 +35,7 @@ void Store::Charge(std::map<PeerId, size_t>& accounts, const PeerId& who, int si
   if (sign > 0) {
     ++it->second;
   } else if (--it->second == 0) {
+    // Accounts of zero would pile up, one for each peer that was ever here.
     accounts.erase(it);
   }
 }
@@ -76,14 +77,17 @@ StoreResult Store::Admit(WallTime wall, const Record& record, const PeerId& sour
   const Held* replaced = nullptr;
   const auto entry = entries_.find(record.key);
   if (entry != entries_.end()) {
+    // Expired records must not keep a key full until the next sweep comes.
     SweepEntry(wall, entry->second);
     const auto held = entry->second.by_subkey.find(record.subkey);
     if (held != entry->second.by_subkey.end()) {
       replaced = &held->second;
       if (*replaced->record == record) return StoreResult::kHad;
+      // A copy that comes late, or is replayed, must not bring an old value back.
       if (!Newer(record, *replaced->record)) return StoreResult::kStale;
       replaced_bytes = replaced->record->value.size();
     }
+    // The replaced record makes room, so renewing one in a full key always works.
     const size_t key_bytes = entry->second.bytes - replaced_bytes + record.value.size();
     if (key_bytes > config_.key_bytes) return StoreResult::kKeyFull;
     if (replaced == nullptr && entry->second.by_subkey.size() >= config_.key_records) {
@@ -92,9 +96,11 @@ StoreResult Store::Admit(WallTime wall, const Record& record, const PeerId& sour
   }
   if (bytes_ - replaced_bytes + record.value.size() > config_.total_bytes)
     return StoreResult::kFull;
+  // One owner cannot fill a holder, under however many keys it publishes.
   if (replaced == nullptr && ChargeOf(owners_, record.subkey) >= config_.owner_records) {
     return StoreResult::kOwnerFull;
   }
+  // A sender can make up owners and so pass their quota; its own id is authenticated.
   const bool already_charged = replaced != nullptr && replaced->source == source;
   if (!already_charged && ChargeOf(sources_, source) >= config_.source_records) {
     return StoreResult::kSourceFull;
@@ -105,6 +111,7 @@ StoreResult Store::Admit(WallTime wall, const Record& record, const PeerId& sour
 StoreResult Store::Put(Time now, WallTime wall, RecordPtr record, const PeerId& source) {
   const StoreResult result = Admit(wall, *record, source);
   if (result == StoreResult::kHad) {
+    // Its owner or another holder lives and cares: no need to republish it.
     entries_.at(record->key).by_subkey.at(record->subkey).renewed = now;
   }
   if (result != StoreResult::kStored) return result;
@@ -112,6 +119,7 @@ StoreResult Store::Put(Time now, WallTime wall, RecordPtr record, const PeerId& 
   const PeerId subkey = record->subkey;
   const auto held = entry.by_subkey.find(subkey);
   if (held != entry.by_subkey.end()) {
+    // The sender of the newer record is charged for it, and the one before no more.
     Account(entry, held->second, -1);
     held->second = Held{std::move(record), source, now};
     Account(entry, held->second, +1);

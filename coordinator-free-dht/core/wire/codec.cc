@@ -31,6 +31,7 @@ Record ReadRecord(ByteReader& in) {
   record.boot = in.U64();
   record.sequence = in.U64();
   record.expiry = WallTime::FromNanoseconds(in.I64());
+  // The holder's own limit may be lower; Store refuses and counts a larger value.
   const ByteView value = in.Blob(kMaxValue);
   record.value.assign(value.begin(), value.end());
   ReadArray(in, record.public_key);
@@ -119,6 +120,7 @@ struct BodyReader {
   void operator()(WatchRequest& m) const {
     m.key = ReadId<Key>(in);
     m.life = Nanoseconds(in.I64());
+    // Zero ends a watch. A negative life would be an end before its beginning.
     if (m.life < Duration()) in.Fail();
     const uint32_t n = in.Count(kMaxHave, kMinHave);
     m.have.reserve(n);
@@ -160,8 +162,10 @@ Bytes Encode(const Message& message) {
 }
 
 std::optional<Message> Decode(ByteView bytes) {
+  // Before anything is read, so that a message of any size costs one comparison.
   if (bytes.size() > kMaxMessage) return std::nullopt;
   ByteReader in(bytes);
+  // A message of another version is dropped whole: half understood, it would be worse than lost.
   if (in.U8() != kVersion) return std::nullopt;
   Message message;
   const uint8_t kind = in.U8();
