@@ -25,5 +25,20 @@ TEST(ChartTest, LabelsOfSixtyFourWorkersBeginInsideTheDrawing) {
   EXPECT_EQ(seen, 64);
 }
 
+TEST(ChartTest, TicksAreRoundAndCoverTheRange) {
+  for (const auto& [low, high] : {std::pair(0.0, 1.0),
+                                  {0.0, 37.0},
+                                  {1.7, 4.4},
+                                  {0.0, 123456.0},
+                                  {0.0, 0.0021},
+                                  {-3.0, 7.0}}) {
+    const std::vector<double> ticks = RoundTicks(low, high, 5);
+    EXPECT_LE(ticks.front(), low + 1e-12);
+    EXPECT_GE(ticks.back(), high - 1e-12);
+    EXPECT_GE(ticks.size(), 2u);
+    EXPECT_LE(ticks.size(), 8u);
+  }
+}
+
 }  // namespace
 }  // namespace crowdsurf::cli
