@@ -63,6 +63,26 @@ TEST(PutTest, AHolderThatDoesNotAnswerIsTriedTwiceAndReported) {
   EXPECT_EQ(lone.puts[0].failed, 1);
 }
 
+TEST(PutTest, ALostStoreOfAnOldOrEndedRecordIsNotTriedAgain) {
+  NodeConfig config;
+  config.failures_allowed = 10;
+  LoneNode lone(config);
+  LoneNode::Player& peer = lone.Meet();
+  peer.silent = true;
+  lone.Put(kRoster, Seconds(60));
+  lone.Put(kRoster, Seconds(60));
+  lone.Put(KeyOf("another"), Seconds(60));
+  lone.node().StopPublishing(KeyOf("another"));
+  lone.Run(Seconds(0.2));
+  std::map<std::pair<Key, uint64_t>, int> tries;
+  for (const auto& [at, store] : lone.SentOf<StoreRequest>(&peer.contact)) {
+    ++tries[{store.records[0]->key, store.records[0]->sequence}];
+  }
+  const std::map<std::pair<Key, uint64_t>, int> wanted = {
+      {{kRoster, 1}, 1}, {{kRoster, 2}, 2}, {{KeyOf("another"), 3}, 1}};
+  EXPECT_EQ(tries, wanted);
+}
+
 TEST(PutTest, ARefusedStoreIsReportedAndTriedAgainAfterTheNextLookup) {
   LoneNode lone;
   LoneNode::Player& peer = lone.Meet();
