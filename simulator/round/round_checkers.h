@@ -17,6 +17,7 @@
 #include "simulator/engine/violations.h"
 #include "worker/core/round/round.h"
 #include "worker/core/round/round_frames.h"
+#include "worker/core/view/averaging_choices.h"
 
 namespace crowdsurf::simulator {
 

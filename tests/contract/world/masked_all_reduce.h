@@ -9,6 +9,8 @@
 #include <utility>
 
 #include "worker/core/strategy/strategy.h"
+#include "worker/core/view/grid.h"
+#include "worker/core/view/view.h"
 
 namespace crowdsurf::worker {
 

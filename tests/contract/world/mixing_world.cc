@@ -5,7 +5,9 @@
 
 #include "base/check.h"
 #include "base/digest.h"
+#include "worker/core/port/config.h"
 #include "worker/core/port/messages.h"
+#include "worker/core/port/peer_metrics.h"
 #include "worker/core/strategy/mix_kernels.h"
 
 namespace crowdsurf::worker {

@@ -2,8 +2,11 @@
 
 #include "base/check.h"
 #include "base/digest.h"
+#include "base/metrics.h"
 #include "worker/core/averaging/mixing.h"
+#include "worker/core/port/config.h"
 #include "worker/core/port/messages.h"
+#include "worker/core/port/peer_metrics.h"
 
 namespace crowdsurf::worker {
 

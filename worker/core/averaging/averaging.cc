@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "base/check.h"
+#include "worker/core/port/config.h"
+#include "worker/core/port/peer_metrics.h"
 
 namespace crowdsurf::worker {
 

@@ -16,13 +16,15 @@
 #include "worker/core/averaging/group_rounds.h"
 #include "worker/core/averaging/mixing.h"
 #include "worker/core/port/actions.h"
-#include "worker/core/port/config.h"
 #include "worker/core/port/inputs.h"
 #include "worker/core/port/messages.h"
 #include "worker/core/round/arrived_chunk.h"
 #include "worker/core/strategy/strategy.h"
 
 namespace crowdsurf::worker {
+
+struct PeerConfig;
+struct PeerMetrics;
 
 // Up to this many members everybody is told of everything directly; above, group mates are, and the
 // roster tells the rest.

@@ -4,6 +4,8 @@
 
 #include "base/check.h"
 #include "worker/core/averaging/averaging.h"
+#include "worker/core/port/config.h"
+#include "worker/core/port/peer_metrics.h"
 
 namespace crowdsurf::worker {
 

@@ -3,6 +3,7 @@
 #include <set>
 
 #include "worker/core/averaging/averaging.h"
+#include "worker/core/port/config.h"
 
 namespace crowdsurf::worker {
 namespace {

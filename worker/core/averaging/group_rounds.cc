@@ -5,6 +5,9 @@
 
 #include "base/check.h"
 #include "base/digest.h"
+#include "worker/core/port/config.h"
+#include "worker/core/port/messages.h"
+#include "worker/core/port/peer_metrics.h"
 #include "worker/core/round/round_codec.h"
 
 namespace crowdsurf::worker {

@@ -19,16 +19,20 @@
 
 #include "base/log.h"
 #include "worker/core/port/actions.h"
-#include "worker/core/port/config.h"
-#include "worker/core/port/messages.h"
-#include "worker/core/port/peer_metrics.h"
+#include "worker/core/port/averaging_messages.h"
 #include "worker/core/port/peer_summary.h"
 #include "worker/core/round/arrived_chunk.h"
 #include "worker/core/round/group_plan.h"
+#include "worker/core/round/round.h"
 #include "worker/core/round/round_pacer.h"
 #include "worker/core/round/speaker.h"
+#include "worker/core/view/view.h"
+#include "worker/core/view/witness.h"
 
 namespace crowdsurf::worker {
+
+struct PeerConfig;
+struct PeerMetrics;
 
 enum class ParentEnd : uint8_t { kOrderly, kBrokeUp };  // how the view before the new one ended
 

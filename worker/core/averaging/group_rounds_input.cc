@@ -3,8 +3,12 @@
 #include <algorithm>
 
 #include "worker/core/averaging/group_rounds.h"
+#include "worker/core/port/config.h"
+#include "worker/core/port/messages.h"
+#include "worker/core/port/peer_metrics.h"
 #include "worker/core/round/round_codec.h"
 #include "worker/core/round/round_witness.h"
+#include "worker/core/view/stand_in.h"
 
 namespace crowdsurf::worker {
 namespace {

@@ -5,7 +5,9 @@
 #include "base/check.h"
 #include "base/digest.h"
 #include "base/overloaded.h"
+#include "worker/core/port/config.h"
 #include "worker/core/port/messages.h"
+#include "worker/core/port/peer_metrics.h"
 
 namespace crowdsurf::worker {
 namespace {
@@ -30,6 +32,8 @@ Mixing::Mixing(const PeerConfig& config, PeerMetrics& metrics, Logger log, Rng r
       log_(log.For("mixing")),
       rng_(rng),
       pairs_(config.id, rng_.Next() >> 1) {}
+
+void Mixing::Count() { metrics_.mixing.Count(pairs_.counters(), edges_.counters(), foreign_); }
 
 void Mixing::SetVector(uint64_t elements) {
   elements_ = elements;
@@ -73,7 +77,7 @@ void Mixing::Stop(Actions& out) {
   ask_ = ask_ == Ask::kAsked || ask_ == Ask::kUnneeded ? Ask::kUnneeded : Ask::kNone;
   if (std::exchange(scaled_, false)) out.push_back(TellLrScale{1.0});
   strategy_.reset();
-  edges_.Reset({}, 1, 1, WireFormat::kFloat32, EdgeMailbox::Order::kLatestWins);
+  edges_.Reset({}, 1, 1, WireFormat::kFloat32, EdgeOrder::kLatestWins);
   leaving_.clear();
   open_ = uses_pairs_ = false;
   timer_ = Time::Infinite();

@@ -16,15 +16,18 @@
 #include <vector>
 
 #include "base/log.h"
+#include "base/rng.h"
 #include "worker/core/port/actions.h"
-#include "worker/core/port/config.h"
 #include "worker/core/port/inputs.h"
-#include "worker/core/port/peer_metrics.h"
 #include "worker/core/strategy/edge_mailbox.h"
 #include "worker/core/strategy/pair_exchange.h"
 #include "worker/core/strategy/strategy.h"
+#include "worker/core/view/view_hash.h"
 
 namespace crowdsurf::worker {
+
+struct PeerConfig;
+struct PeerMetrics;
 
 // Names the messages of a view: frames of other views are dropped and counted.
 InstanceId MixInstanceOf(const ViewHash& view);
@@ -85,7 +88,7 @@ class Mixing {
   bool RunSetting(const StrategyAction& action, Actions& out);
   void SendMessage(const SendEdge& send, Actions& out);
   void EndSnapshot();
-  void Count() { metrics_.mixing.Count(pairs_.counters(), edges_.counters(), foreign_); }
+  void Count();
 
   const PeerConfig& config_;
   PeerMetrics& metrics_;

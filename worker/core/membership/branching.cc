@@ -1,5 +1,7 @@
 #include "worker/core/membership/branching.h"
 
+#include "worker/core/port/messages.h"
+
 #include <algorithm>
 
 namespace crowdsurf::worker {

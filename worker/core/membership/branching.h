@@ -13,7 +13,7 @@
 
 #include "base/time.h"
 #include "worker/core/port/actions.h"
-#include "worker/core/port/messages.h"
+#include "worker/core/port/view_messages.h"
 #include "worker/core/view/view.h"
 #include "worker/core/view/view_plan.h"
 

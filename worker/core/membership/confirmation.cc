@@ -1,5 +1,7 @@
 #include "worker/core/membership/confirmation.h"
 
+#include "worker/core/port/messages.h"
+
 #include <algorithm>
 #include <utility>
 

@@ -1,5 +1,8 @@
 #include "worker/core/membership/joining.h"
 
+#include "worker/core/membership/roster.h"
+#include "worker/core/port/config.h"
+
 #include <algorithm>
 #include <tuple>
 

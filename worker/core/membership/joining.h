@@ -8,11 +8,15 @@
 #include <optional>
 #include <set>
 
+#include "base/id.h"
 #include "base/rng.h"
-#include "worker/core/membership/roster.h"
-#include "worker/core/port/config.h"
+#include "base/time.h"
+#include "worker/core/port/seat_messages.h"
 
 namespace crowdsurf::worker {
+
+class Roster;
+struct PeerConfig;
 
 class Joining {
  public:

@@ -19,7 +19,8 @@
 #include <vector>
 
 #include "base/down_evidence.h"
-#include "worker/core/averaging/averaging.h"
+#include "base/log.h"
+#include "base/rng.h"
 #include "worker/core/membership/branching.h"
 #include "worker/core/membership/confirmation.h"
 #include "worker/core/membership/job_clock.h"
@@ -33,6 +34,9 @@
 #include "worker/core/port/messages.h"
 
 namespace crowdsurf::worker {
+
+class Averaging;
+struct PeerMetrics;
 
 class Membership {
  public:

@@ -1,7 +1,9 @@
 // A newcomer's side of membership, and a losing line's (membership.h).
 #include <algorithm>
 
+#include "worker/core/averaging/averaging.h"
 #include "worker/core/membership/membership.h"
+#include "worker/core/port/peer_metrics.h"
 
 namespace crowdsurf::worker {
 namespace {

@@ -1,7 +1,9 @@
 // What peers say to each other about views, seats and branches (membership.h).
 #include <algorithm>
 
+#include "worker/core/averaging/averaging.h"
 #include "worker/core/membership/membership.h"
+#include "worker/core/port/peer_metrics.h"
 
 namespace crowdsurf::worker {
 namespace {

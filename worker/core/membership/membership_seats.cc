@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "worker/core/membership/membership.h"
+#include "worker/core/port/peer_metrics.h"
 
 namespace crowdsurf::worker {
 namespace {

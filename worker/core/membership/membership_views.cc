@@ -2,7 +2,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "worker/core/averaging/averaging.h"
 #include "worker/core/membership/membership.h"
+#include "worker/core/port/peer_metrics.h"
 
 namespace crowdsurf::worker {
 

@@ -1,5 +1,9 @@
 #include "worker/core/membership/roster.h"
 
+#include "worker/core/port/config.h"
+#include "worker/core/port/messages.h"
+#include "worker/core/port/peer_metrics.h"
+
 #include <algorithm>
 
 namespace crowdsurf::worker {

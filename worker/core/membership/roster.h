@@ -14,13 +14,16 @@
 #include <string>
 #include <vector>
 
+#include "base/time.h"
 #include "worker/core/port/actions.h"
-#include "worker/core/port/config.h"
+#include "worker/core/port/contact.h"
 #include "worker/core/port/inputs.h"
-#include "worker/core/port/messages.h"
-#include "worker/core/port/peer_metrics.h"
+#include "worker/core/view/view.h"
 
 namespace crowdsurf::worker {
+
+struct PeerConfig;
+struct PeerMetrics;
 
 struct RosterRecord {
   Contact contact;

@@ -13,8 +13,8 @@
 #include "base/id.h"
 #include "base/time.h"
 #include "worker/core/round/arrived_chunk.h"
-#include "worker/core/round/round.h"
-#include "worker/core/strategy/strategy.h"
+#include "worker/core/round/round_actions.h"
+#include "worker/core/round/round_spec.h"
 #include "worker/core/vector/coordinate_mask.h"
 #include "worker/core/vector/mix.h"
 #include "worker/core/vector/wire_format.h"
@@ -113,7 +113,7 @@ struct WriteCheckpoint {
 
 // ---- strategies on graphs (mix.h)
 
-// ReserveRegions and RunKernel of strategy.h are actions too: the first says which regions from
+// ReserveRegions and RunKernel of mix.h are actions too: the first says which regions from
 // kExtra0 on there must be from now on (their contents are void), the second runs at once.
 
 // Sends chunks 0..chunks-1 of a message: for each, when the transport has room, DescribeMix says

@@ -11,7 +11,7 @@
 #include "worker/core/port/message_refusal.h"
 #include "worker/core/port/mixing_metrics.h"
 #include "worker/core/round/frame_refusal.h"
-#include "worker/core/round/round.h"
+#include "worker/core/round/round_actions.h"
 #include "worker/core/view/view.h"
 
 namespace crowdsurf::worker {

@@ -7,7 +7,8 @@
 #include <cstdint>
 
 #include "base/id.h"
-#include "worker/core/round/round.h"
+#include "worker/core/round/rank_set.h"
+#include "worker/core/view/register.h"
 
 namespace crowdsurf::worker {
 

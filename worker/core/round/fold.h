@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "worker/core/round/rank_set.h"
 #include "worker/core/round/round_spec.h"
 #include "worker/core/vector/masked_chunk.h"
 

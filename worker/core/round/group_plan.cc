@@ -2,6 +2,8 @@
 
 #include "base/check.h"
 #include "worker/core/round/partition.h"
+#include "worker/core/view/stand_in.h"
+#include "worker/core/view/view.h"
 
 namespace crowdsurf::worker {
 namespace {

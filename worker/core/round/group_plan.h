@@ -10,10 +10,11 @@
 #include <vector>
 
 #include "worker/core/round/round_spec.h"
-#include "worker/core/view/stand_in.h"
-#include "worker/core/view/view.h"
+#include "worker/core/view/grid.h"
 
 namespace crowdsurf::worker {
+
+class Seating;
 
 struct GroupQuestion {
   std::string job;

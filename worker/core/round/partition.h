@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "worker/core/round/rank_set.h"
 #include "worker/core/round/round_spec.h"
 
 namespace crowdsurf::worker {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "worker/core/round/round_fields.h"
+#include "worker/core/round/round_spec.h"
 
 namespace crowdsurf::worker {
 namespace {

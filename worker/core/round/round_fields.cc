@@ -1,5 +1,7 @@
 #include "worker/core/round/round_fields.h"
 
+#include "worker/core/round/round_spec.h"
+
 namespace crowdsurf::worker::round_fields {
 namespace {
 

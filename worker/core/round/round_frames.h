@@ -15,7 +15,9 @@
 #include <vector>
 
 #include "base/id.h"
-#include "worker/core/round/round_spec.h"
+#include "worker/core/round/rank_set.h"
+#include "worker/core/round/stake.h"
+#include "worker/core/view/register.h"
 
 namespace crowdsurf::worker {
 

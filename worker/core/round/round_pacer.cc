@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "worker/core/round/round.h"
 
 namespace crowdsurf::worker {
 namespace {

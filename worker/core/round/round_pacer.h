@@ -23,9 +23,11 @@
 
 #include "base/id.h"
 #include "base/time.h"
-#include "worker/core/round/round.h"
+#include "worker/core/round/round_actions.h"
 
 namespace crowdsurf::worker {
+
+class Round;
 
 struct PacerConfig {
   Duration min_silence = Milliseconds(50);
@@ -143,7 +145,7 @@ class RoundPacer {
   int late_ = 0;  // kLate since the last progress
   Time held_;     // own HAVE(0)
   Time beat_;
-  Round::Phase phase_ = Round::Phase::kGathering;
+  RoundPhase phase_ = RoundPhase::kGathering;
   Ballot ballot_ = 0;
   int lates_ = 0;          // kLate in ballots of this round
   int ballots_again_ = 0;  // ballots of this round after its first

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/digest.h"
+#include "worker/core/round/round_spec.h"
 
 namespace crowdsurf::worker {
 namespace {

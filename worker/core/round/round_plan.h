@@ -17,6 +17,8 @@
 
 namespace crowdsurf::worker {
 
+struct RoundSpec;
+
 struct PlanQuestion {
   const RoundSpec* spec = nullptr;
   Ballot ballot = 0;

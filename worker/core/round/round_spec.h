@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "base/id.h"
-#include "worker/core/round/rank_set.h"
-#include "worker/core/view/view.h"
-#include "worker/core/view/witness.h"
+#include "worker/core/round/stake.h"
+#include "worker/core/view/register.h"
+#include "worker/core/view/view_hash.h"
 
 namespace crowdsurf::worker {
 
@@ -24,28 +24,6 @@ inline constexpr size_t kMaxLateSpeaks = 8;    // SPEAKs a rank that wait for a 
 // Ballots of an instance, for each rank. It bounds the ballots' numbers, which all members share.
 inline constexpr int kMaxBallots = 16;
 inline constexpr int kAbortBallots = 4;  // of them, the last: free plans propose ABORT
-
-// The job-wide sample count after an averaging, as one peer knows it.
-struct JobCount {
-  uint64_t averaging = 0;
-  double samples = 0;
-  auto operator<=>(const JobCount&) const = default;
-};
-
-// What stands behind a vector and travels with it, from round to round of an averaging. After a
-// round: weights and samples are summed over the contributors, `before` is the latest of theirs.
-// Equal stakes stand behind equal bits.
-struct Stake {
-  double weight = 0;   // in the mean; >= 0, finite
-  double samples = 0;  // by which the job's count grows; >= 0, finite; the weight unless weighting
-                       // is Equal
-  JobCount before;     // the job's count before this averaging
-  Digest holds = {};   // root of the vector: the value of round t-1; none in round 0
-  bool operator==(const Stake&) const = default;
-};
-bool IsValid(const Stake& stake);  // finite, nothing negative
-void Encode(const Stake& stake, ByteWriter& out);
-Stake DecodeStake(ByteReader& in);
 
 // One entry of the ordered list of the group: a member, or a hole of the grid.
 struct RoundCell {

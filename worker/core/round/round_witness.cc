@@ -1,5 +1,7 @@
 #include "worker/core/round/round_witness.h"
 
+#include <set>
+
 #include "base/digest.h"
 
 namespace crowdsurf::worker {

@@ -6,7 +6,7 @@
 
 #include <vector>
 
-#include "worker/core/round/round.h"
+#include "worker/core/round/round_actions.h"
 #include "worker/core/view/witness.h"
 
 namespace crowdsurf::worker {

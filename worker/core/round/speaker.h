@@ -10,7 +10,8 @@
 #include <variant>
 #include <vector>
 
-#include "worker/core/round/round.h"
+#include "worker/core/round/round_actions.h"
+#include "worker/core/round/round_spec.h"
 
 namespace crowdsurf::worker {
 

@@ -16,7 +16,7 @@ Extent EdgeMailbox::RangeOf(const Extent& extent, uint32_t chunk) const {
 }
 
 void EdgeMailbox::Reset(std::vector<EdgeLink> links, uint32_t models, uint32_t chunk_elements,
-                        WireFormat wire, Order order) {
+                        WireFormat wire, EdgeOrder order) {
   CHECK_GT(chunk_elements, 0u);
   links_ = std::move(links);
   models_ = models;
@@ -51,8 +51,8 @@ std::optional<MixPlace> EdgeMailbox::Place(const MixArrived& chunk) const {
 bool EdgeMailbox::Wants(const MixArrived& chunk) const {
   if (!Place(chunk)) return false;
   const Slot& slot = slots_[*Find(chunk.from, chunk.tag)][chunk.chunk];
-  return order_ == Order::kFifo ? chunk.sequence == slot.sequence + 1
-                                : chunk.sequence > slot.sequence;
+  return order_ == EdgeOrder::kFifo ? chunk.sequence == slot.sequence + 1
+                                    : chunk.sequence > slot.sequence;
 }
 
 EdgeMailbox::Taken EdgeMailbox::OnChunk(const MixArrived& chunk) {

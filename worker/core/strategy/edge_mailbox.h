@@ -19,17 +19,8 @@
 
 namespace crowdsurf::worker {
 
-// An edge of this peer, and the region that holds what came over it.
-struct EdgeLink {
-  PeerId peer;
-  MixTag tag = kFirstEdgeTag;
-  Region region = Region::kExtra0;
-  Extent extent;  // of the vector: all of it, or the part that travels on this tree
-};
-
 class EdgeMailbox {
  public:
-  enum class Order : uint8_t { kLatestWins, kFifo };
   enum class Taken : uint8_t { kTaken, kStale, kStrange };
   struct Counters {
     uint64_t taken = 0, stale = 0, strange = 0, not_finite = 0;
@@ -38,7 +29,7 @@ class EdgeMailbox {
   // A new view: every edge is empty again. `models`: members of the view, the bound of counts.
   // Pre: chunk_elements > 0. Bound: a region each (MaxMembersOf, view_plan.h).
   void Reset(std::vector<EdgeLink> links, uint32_t models, uint32_t chunk_elements, WireFormat wire,
-             Order order);
+             EdgeOrder order);
 
   // Where a chunk belongs; nullopt: no such edge, chunk or count.
   std::optional<MixPlace> Place(const MixArrived& chunk) const;
@@ -71,7 +62,7 @@ class EdgeMailbox {
   uint32_t models_ = 0;
   uint32_t chunk_elements_ = 1;
   WireFormat wire_ = WireFormat::kFloat32;
-  Order order_ = Order::kLatestWins;
+  EdgeOrder order_ = EdgeOrder::kLatestWins;
   Counters counters_;
   mutable std::vector<Region> sum_of_;  // scratch of Describe
 };

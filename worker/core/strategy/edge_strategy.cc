@@ -28,7 +28,7 @@ void EdgeStrategy::OnView(Time, const View& view, const PeerId& self, StrategyAc
   stage_ = Stage::kWaiting;
   sequence_ = 0;
   ReserveRegions regions;
-  UseEdges use{.links = {}, .wire = wire(), .order = EdgeMailbox::Order::kLatestWins};
+  UseEdges use{.links = {}, .wire = wire(), .order = EdgeOrder::kLatestWins};
   for (size_t tree = 0; tree < topology.graphs.size(); ++tree) {
     const auto tag = static_cast<MixTag>(kFirstEdgeTag + tree);
     for (const uint32_t node : topology.Neighbours(tree)) {

@@ -14,6 +14,7 @@
 #include <set>
 #include <vector>
 
+#include "worker/core/strategy/edge_mailbox.h"
 #include "worker/core/strategy/strategy.h"
 #include "worker/core/view/topology.h"
 

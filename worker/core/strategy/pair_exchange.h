@@ -16,17 +16,10 @@
 #include <vector>
 
 #include "base/time.h"
+#include "worker/core/strategy/pair_word.h"
 #include "worker/core/vector/mix.h"
 
 namespace crowdsurf::worker {
-
-// ---- what the ends say to each other (messages.h wraps it with the view)
-struct PairWord {
-  enum class Kind : uint8_t { kPropose, kAccept, kBusy, kCancel } kind = Kind::kPropose;
-  uint64_t number = 0;            // of the exchange, chosen by the proposer
-  uint64_t step_nanoseconds = 0;  // a step of the sender's trainer; 0: not known
-  bool operator==(const PairWord&) const = default;
-};
 
 class PairExchange {
  public:

@@ -11,7 +11,7 @@
 #include <optional>
 #include <vector>
 
-#include "worker/core/vector/mix.h"
+#include "worker/core/vector/extent.h"
 
 namespace crowdsurf::worker {
 

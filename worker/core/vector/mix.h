@@ -11,8 +11,9 @@
 #include <vector>
 
 #include "base/id.h"
-#include "worker/core/view/averaging_config.h"
-#include "worker/core/view/witness.h"
+#include "worker/core/vector/extent.h"
+#include "worker/core/view/averaging_choices.h"
+#include "worker/core/view/register.h"
 
 namespace crowdsurf::worker {
 
@@ -26,13 +27,6 @@ constexpr bool IsExtra(Region region) { return region >= Region::kExtra0; }
 constexpr size_t ExtraIndex(Region region) {
   return static_cast<size_t>(region) - static_cast<size_t>(Region::kExtra0);
 }
-
-// Elements [begin, begin + count) of the flat vector.
-struct Extent {
-  uint64_t begin = 0;
-  uint64_t count = 0;
-  bool operator==(const Extent&) const = default;
-};
 
 // What a message is: a snapshot of a pair exchange, or an edge's message, by the tree it is of.
 using MixTag = uint8_t;
@@ -68,6 +62,16 @@ struct MixChunk {
   std::span<const Region> sum_of;  // until the next call
 };
 
+// An edge of this peer, and the region that holds what came over it.
+struct EdgeLink {
+  PeerId peer;
+  MixTag tag = kFirstEdgeTag;
+  Region region = Region::kExtra0;
+  Extent extent;  // of the vector: all of it, or the part that travels on this tree
+};
+// Which of the messages of an edge are taken (edge_mailbox.h).
+enum class EdgeOrder : uint8_t { kLatestWins, kFifo };
+
 // Kernels over regions r[0], r[1], ... and scalars s[0], ... of the same range of the vector.
 enum class MixKernel : uint8_t {
   kCopy,         // r0 = r1
@@ -76,6 +80,16 @@ enum class MixKernel : uint8_t {
   kDifference,   // r0 -= r1 as it travelled; s0: WireFormat
   kMoveTowards,  // r0 += s0 * r1
   kAverage,      // r0 = s[n] * (s0 * r1 + s1 * r2 + ... ); r0 may be among them
+};
+// Orders of a strategy that its host carries out as they are.
+struct RunKernel {
+  MixKernel kernel;
+  Extent range;
+  std::vector<Region> regions;
+  std::vector<double> scalars;
+};
+struct ReserveRegions {  // kExtra0 and on: the part of the vector that each holds
+  std::vector<Extent> extents;
 };
 
 }  // namespace crowdsurf::worker

@@ -11,7 +11,7 @@
 #include <span>
 
 #include "base/bytes.h"
-#include "worker/core/view/averaging_config.h"
+#include "worker/core/view/averaging_choices.h"
 
 namespace crowdsurf::worker {
 

@@ -11,6 +11,7 @@
 
 #include "base/bytes.h"
 #include "base/manifest/field_defaults.h"
+#include "worker/core/view/averaging_choices.h"
 #include "worker/core/view/graph.h"
 
 namespace crowdsurf::worker {
@@ -19,28 +20,8 @@ using manifest::ChoiceDefault;
 using manifest::IntegerDefault;
 using manifest::NumberDefault;
 
-// Enumerators stand in the order of the manifest's choices (base/manifest/spec_fields.h).
-enum class StrategyKind : uint8_t {
-  kMoshpit,
-  kAllReduce,
-  kGossip,
-  kA2CiD2,
-  kRelaySum,
-  kPowerGossip,
-  kIst
-};
-// Whether agents have the strategy: the others pass the schema and are refused at admission.
-bool IsBuilt(StrategyKind kind);
 // Regions a strategy may have beyond the trainer's: a region's name is a byte, and a few are taken.
 inline constexpr size_t kMaxExtraRegions = manifest::kMaxNeighbours;
-// Strategies on graphs mix all the time (mixing.h), not in averagings.
-bool IsOnGraph(StrategyKind kind);
-enum class WireFormat : uint8_t { kFloat32, kFloat16, kBFloat16 };  // spec: None, Float16, BFloat16
-enum class Overlap : uint8_t { kDelayed, kBlocking };
-enum class RoundsMode : uint8_t { kAll, kOne };
-enum class Weighting : uint8_t { kSamples, kEqual };
-enum class GridMode : uint8_t { kFitted, kPaper };
-enum class IntervalUnit : uint8_t { kSteps, kSamples, kSeconds };
 
 struct Target {  // unset fields do not count; any one met ends the job
   std::optional<double> samples;
@@ -51,9 +32,6 @@ struct Target {  // unset fields do not count; any one met ends the job
   bool metric_below = true;
   bool operator==(const Target&) const = default;
 };
-
-enum class GossipMode : uint8_t { kPairs, kNeighbours };
-enum class LrScale : uint8_t { kAuto, kOff };
 
 // The block of the chosen strategy on a graph (spec.averaging.gossip, a2cid2, relaySum).
 struct MixingConfig {

@@ -19,11 +19,9 @@
 #include "base/id.h"
 #include "worker/core/view/averaging_config.h"
 #include "worker/core/view/grid.h"
+#include "worker/core/view/view_hash.h"
 
 namespace crowdsurf::worker {
-
-struct ViewHashTag;
-using ViewHash = FixedId<ViewHashTag, 32>;
 
 // What a view remembers of a member. Endpoints are not here: they come from the roster.
 struct Member {

@@ -21,26 +21,10 @@
 
 #include "base/bytes.h"
 #include "base/id.h"
-#include "worker/core/view/view.h"
+#include "worker/core/view/register.h"
+#include "worker/core/view/view_hash.h"
 
 namespace crowdsurf::worker {
-
-using Ballot = uint16_t;  // b = k * M + rank + 1, unique per coordinator; 0 is the fast path
-
-struct InstanceIdTag;
-// Hash of (job, view hash, averaging number, round, axis, group, ordered member list, attempt).
-using InstanceId = FixedId<InstanceIdTag, 16>;
-
-struct WitnessRecord {
-  Ballot promised = 0;  // highest ballot answered
-  Ballot accepted = 0;  // highest ballot accepted, 0 none
-  Bytes value;          // its value, as encoded by the register's owner
-  bool operator==(const WitnessRecord&) const = default;
-};
-
-// The Paxos rules themselves; a refused ballot changes nothing.
-bool TryPromise(WitnessRecord& record, Ballot ballot);  // true: ballot > promised, now promised
-bool TryAccept(WitnessRecord& record, Ballot ballot, const Bytes& value);  // ballot >= promised
 
 struct RegisterId {
   enum class Kind : uint8_t { kRound, kSuccessor } kind = Kind::kRound;
@@ -49,14 +33,6 @@ struct RegisterId {
 
   static RegisterId Round(const InstanceId& instance);
   static RegisterId SuccessorOf(const ViewHash& view);
-};
-
-// Older registers are pruned first. Lexicographic.
-struct RegisterAge {
-  uint64_t epoch = 0;      // of the view the register belongs to
-  uint64_t averaging = 0;  // 0 for successors
-  uint32_t round = 0;
-  auto operator<=>(const RegisterAge&) const = default;
 };
 
 struct WitnessAnswer {

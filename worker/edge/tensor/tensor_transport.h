@@ -17,13 +17,18 @@
 
 #include "base/down_evidence.h"
 #include "base/edge/host_loop.h"
+#include "base/id.h"
 #include "base/log.h"
 #include "base/metrics.h"
 #include "base/status.h"
+#include "base/time.h"
 #include "coordinator-free-dht/edge/identity.h"
-#include "coordinator-free-dht/edge/relay.h"
 #include "worker/core/round/reducer.h"
 #include "worker/edge/tensor/tensor_frame.h"
+
+namespace crowdsurf::dht {
+class Relay;
+}
 
 namespace crowdsurf::worker {
 

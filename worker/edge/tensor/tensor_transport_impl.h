@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "base/down_evidence.h"
+#include "coordinator-free-dht/edge/relay.h"
 #include "worker/edge/metrics/tensor_metrics.h"
 #include "worker/edge/tensor/tensor_asio.h"
 #include "worker/edge/tensor/tensor_connection.h"

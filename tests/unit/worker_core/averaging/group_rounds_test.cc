@@ -1,5 +1,6 @@
 // Rounds that are dropped and opened anew: only such as gave and took nothing.
 #include "worker/core/averaging/group_rounds.h"
+#include "base/metrics.h"
 
 #include <gtest/gtest.h>
 
@@ -7,6 +8,9 @@
 
 #include "base/digest.h"
 #include "tests/unit/worker_core/world/numbered_peers.h"
+#include "worker/core/port/config.h"
+#include "worker/core/port/messages.h"
+#include "worker/core/port/peer_metrics.h"
 #include "worker/core/round/group_plan.h"
 #include "worker/core/round/round_codec.h"
 

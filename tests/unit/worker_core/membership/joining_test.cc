@@ -1,11 +1,17 @@
 // Whom a newcomer asks for a seat, and how often.
 #include "worker/core/membership/joining.h"
+#include "base/metrics.h"
 
 #include <gtest/gtest.h>
 
 #include <map>
 
 #include "tests/unit/worker_core/world/numbered_peers.h"
+#include "worker/core/membership/roster.h"
+#include "worker/core/port/actions.h"
+#include "worker/core/port/config.h"
+#include "worker/core/port/inputs.h"
+#include "worker/core/port/peer_metrics.h"
 
 namespace crowdsurf::worker {
 namespace {

@@ -1,9 +1,12 @@
 #include "worker/core/membership/roster.h"
+#include "base/metrics.h"
 
 #include <gtest/gtest.h>
 
 #include "base/rng.h"
 #include "tests/unit/worker_core/world/numbered_peers.h"
+#include "worker/core/port/config.h"
+#include "worker/core/port/peer_metrics.h"
 
 namespace crowdsurf::worker {
 namespace {

@@ -1,4 +1,5 @@
 #include "worker/core/round/round_pacer.h"
+#include "worker/core/round/round.h"
 
 #include <gtest/gtest.h>
 
@@ -6,6 +7,7 @@
 
 #include "base/rng.h"
 #include "tests/unit/worker_core/world/numbered_peers.h"
+#include "worker/core/round/round_spec.h"
 
 namespace crowdsurf::worker {
 namespace {

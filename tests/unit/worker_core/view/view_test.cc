@@ -1,4 +1,5 @@
 #include "worker/core/view/view.h"
+#include "worker/core/strategy/edge_mailbox.h"
 
 #include <gtest/gtest.h>
 
@@ -86,7 +87,7 @@ TEST(ViewTest, AViewIsNoLargerThanItsGraphCanMix) {
     ASSERT_NE(use, nullptr);
     EXPECT_EQ(use->links.size(), kMaxExtraRegions);  // the hub; of Complete, anybody
     EdgeMailbox edges;
-    edges.Reset(use->links, 300, 1, WireFormat::kFloat32, EdgeMailbox::Order::kLatestWins);
+    edges.Reset(use->links, 300, 1, WireFormat::kFloat32, EdgeOrder::kLatestWins);
     // A view of 300 for a graph that can hold them is none of this one's.
     const ViewFacts wide{.config = chain};
     view = NextView(Seating(first, HashOf(first, "job")), {}, newcomers, wide);

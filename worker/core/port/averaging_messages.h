@@ -1,0 +1,78 @@
+// Messages about averagings and their rounds (messages.h).
+//
+// Values; any thread. Bounds: messages_codec.cc. Source: docs/averaging.md.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/id.h"
+#include "worker/core/port/contact.h"
+#include "worker/core/strategy/pair_word.h"
+#include "worker/core/view/register.h"
+#include "worker/core/view/view.h"
+
+namespace crowdsurf::worker {
+
+namespace message {
+
+// A frame of a round (round_codec.h) with what tells why an instance is unknown to the receiver.
+struct RoundFrame {
+  ViewHash view;
+  uint64_t epoch = 0;
+  uint64_t averaging = 0;
+  uint8_t round = 0;
+  CellIndex group = 0;  // least cell of the group
+  Bytes frame;
+  bool operator==(const RoundFrame&) const = default;
+};
+// The sender is due for `averaging`; with it, what it has committed.
+struct DueFor {
+  ViewHash view;
+  uint64_t averaging = 0;
+  Committed committed;
+  Digest seats;  // Seating::MinorHash: a peer that knows others tells them
+  bool operator==(const DueFor&) const = default;
+};
+// Half of the members are due: averaging `averaging` opens. Forwarded once.
+struct Begin {
+  ViewHash view;
+  uint64_t averaging = 0;
+  bool operator==(const Begin&) const = default;
+};
+// The list of this group in this round follows from these seats alone: bytes have moved under it.
+// To a member that opened the round under another list.
+struct ListInUse {
+  ViewHash view;
+  uint64_t averaging = 0;
+  uint8_t round = 0;
+  CellIndex group = 0;
+  std::vector<Seat> seats;
+  std::vector<Vacancy> vacancies;
+  bool operator==(const ListInUse&) const = default;
+};
+// Under which list is this group's round open at you? (a speaker that knows another one)
+struct ListAsk {
+  InstanceId instance;
+  bool operator==(const ListAsk&) const = default;
+};
+// Was my weight in the decided value of this instance? (a member that was KEPT in round 0)
+struct CountedAsk {
+  InstanceId instance;
+  bool operator==(const CountedAsk&) const = default;
+};
+struct CountedAnswer {
+  InstanceId instance;
+  bool counted = false;
+  bool operator==(const CountedAnswer&) const = default;
+};
+struct Pair {  // of an exchange of two members (pair_exchange.h)
+  ViewHash view;
+  PairWord word;
+  bool operator==(const Pair&) const = default;
+};
+
+}  // namespace message
+
+}  // namespace crowdsurf::worker

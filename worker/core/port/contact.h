@@ -1,0 +1,47 @@
+// What peers say of themselves in messages and in the roster. Values; any thread.
+//
+// Codec in messages_codec.cc.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/bytes.h"
+#include "base/id.h"
+#include "worker/core/view/view_hash.h"
+
+namespace crowdsurf::worker {
+
+// How to reach a peer, and what people call it.
+struct Contact {
+  PeerId id;
+  std::string worker;
+  std::string peer_endpoint;
+  std::string tensor_endpoint;
+  bool operator==(const Contact&) const = default;
+};
+
+// What a peer holds: the last committed average and the job's count with it.
+struct Committed {
+  uint64_t averaging = 0;  // 0: nothing was ever committed
+  Digest root;             // content hash; none: not hashed yet, so it cannot be fetched
+  double job_samples = 0;
+  bool operator==(const Committed&) const = default;
+};
+
+// Rank of a line of views when two lines meet (docs/views.md).
+struct LineRank {
+  uint64_t members = 0;  // View::fork_members
+  ViewHash origin;
+  bool operator==(const LineRank&) const = default;
+  bool Beats(const LineRank& other) const {
+    return members != other.members ? members > other.members : origin < other.origin;
+  }
+};
+
+void Encode(const Contact& contact, ByteWriter& out);
+Contact DecodeContact(ByteReader& in);
+void Encode(const Committed& committed, ByteWriter& out);
+Committed DecodeCommitted(ByteReader& in);
+
+}  // namespace crowdsurf::worker

@@ -1,0 +1,36 @@
+// Stake: what stands behind a vector, and travels with it from round to round.
+//
+// A value; any thread. Source: docs/averaging.md.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+
+#include "base/bytes.h"
+#include "base/id.h"
+
+namespace crowdsurf::worker {
+
+// The job-wide sample count after an averaging, as one peer knows it.
+struct JobCount {
+  uint64_t averaging = 0;
+  double samples = 0;
+  auto operator<=>(const JobCount&) const = default;
+};
+
+// What stands behind a vector and travels with it, from round to round of an averaging. After a
+// round: weights and samples are summed over the contributors, `before` is the latest of theirs.
+// Equal stakes stand behind equal bits.
+struct Stake {
+  double weight = 0;   // in the mean; >= 0, finite
+  double samples = 0;  // by which the job's count grows; >= 0, finite; the weight unless weighting
+                       // is Equal
+  JobCount before;     // the job's count before this averaging
+  Digest holds = {};   // root of the vector: the value of round t-1; none in round 0
+  bool operator==(const Stake&) const = default;
+};
+bool IsValid(const Stake& stake);  // finite, nothing negative
+void Encode(const Stake& stake, ByteWriter& out);
+Stake DecodeStake(ByteReader& in);
+
+}  // namespace crowdsurf::worker

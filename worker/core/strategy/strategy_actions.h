@@ -1,0 +1,88 @@
+// The actions of a strategy: what its owner (averaging.h, mixing.h) does for it, in order.
+//
+// Buffers are named regions; ReserveRegions and RunKernel (mix.h) go to the host as they are.
+// Values; any thread.
+#pragma once
+
+#include <cstdint>
+#include <variant>
+#include <vector>
+
+#include "base/id.h"
+#include "base/time.h"
+#include "worker/core/vector/coordinate_mask.h"
+#include "worker/core/vector/mix.h"
+
+namespace crowdsurf::worker {
+
+// Masked group reduce on the group of `axis`; ends with RoundDecided. `from` is the input, `to` the
+// output region, which for each coordinate holds, equal to the bit at all that apply it,
+//   sum of weight x from over the contributors whose mask has it / sum of their weights
+// (all of those zero: their plain mean), and where no contributor's mask has it the old value: what
+// lies in `from` at the member that reduces its chunk, not rounded by any wire format. So disjoint
+// masks are concatenated, and what a lost member alone covered stays as it was. A mask is of one
+// round: it must be whole from the second round of an averaging on, where stand-ins speak.
+struct OpenRound {
+  uint64_t averaging;
+  size_t axis;
+  Region from;
+  Region to;
+  double weight;
+  CoordinateMask mask = {};  // own coordinates that go in; ends within the vector
+};
+struct ExchangePair {
+  PeerId peer;
+  Region region;
+};
+struct SendEdge {
+  PeerId peer;
+  MixTag tag;
+  Region region;
+  bool relay;         // with what the other edges of the tag hold
+  uint64_t sequence;  // of this peer's messages
+};
+// ---- actions of strategies on graphs
+
+struct UsePairs {
+  Region receive;
+};
+struct UseEdges {
+  std::vector<EdgeLink> links;
+  WireFormat wire;
+  EdgeOrder order;
+};
+struct ProposePair {
+  PeerId peer;
+};
+struct AskSnapshot {};  // SnapshotTaken or SnapshotRefused follows
+struct DeliverMixed {   // the trainer adds region - outbox
+  Region region;
+};
+struct ReleaseSnapshot {};  // nothing to deliver
+struct SetLrScale {
+  double scale;
+};
+struct WakeAtTotals {  // PaceTold when the trainer's totals pass either; 0: never
+  uint64_t steps;
+  double samples;
+};
+// The averaging is complete: the trainer gets (region - outbox); weight is the final weight of the
+// averaging.
+struct DeliverResult {
+  uint64_t averaging;
+  Region region;
+  double weight;
+};
+struct AbandonAveraging {
+  uint64_t averaging;
+};  // nothing to deliver: own values stay, counted
+struct SetStrategyTimer {
+  Time at;
+};
+using StrategyAction =
+    std::variant<OpenRound, ExchangePair, SendEdge, RunKernel, DeliverResult, AbandonAveraging,
+                 SetStrategyTimer, ReserveRegions, UsePairs, UseEdges, ProposePair, AskSnapshot,
+                 DeliverMixed, ReleaseSnapshot, SetLrScale, WakeAtTotals>;
+using StrategyActions = std::vector<StrategyAction>;
+
+}  // namespace crowdsurf::worker

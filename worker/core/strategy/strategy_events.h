@@ -1,0 +1,70 @@
+// The events of a strategy: what its owner (averaging.h, mixing.h) tells it.
+//
+// Buffers are named regions, never spans. Values; any thread.
+#pragma once
+
+#include <cstdint>
+#include <variant>
+
+#include "base/id.h"
+#include "worker/core/vector/mix.h"
+
+namespace crowdsurf::worker {
+
+struct DueEvent {
+  uint64_t averaging;
+};  // averaging k opens: publish is being asked of the trainer
+struct PublishedEvent {
+  uint64_t averaging;
+  double weight;
+};  // the outbox holds the snapshot; weight in samples
+struct RoundDecided {
+  uint64_t averaging;
+  size_t axis;
+  bool applied;
+  double weight;
+};
+struct PairDone {
+  PeerId peer;
+  bool committed;
+};
+struct EdgeArrived {
+  PeerId peer;
+  uint32_t tag;
+  Region region;
+};
+struct PeerDown {
+  PeerId peer;
+};
+struct StrategyTimer {};
+
+// ---- events of strategies on graphs (mixing.h)
+
+// The view's full average is over: mixing may begin. Results go into `inbox`; the other inbox keeps
+// the average for joiners.
+struct MixingOpens {
+  Region inbox;
+};
+struct SnapshotTaken {  // the outbox holds it; the trainer's totals at it
+  uint64_t step;
+  double samples;
+};
+struct SnapshotRefused {};  // NaN in it: the trainer's values stay as they are
+struct PairAgreed {
+  PeerId peer;
+};
+struct EdgeSent {  // the message to `peer` has left
+  PeerId peer;
+  MixTag tag;
+};
+struct PaceTold {  // the trainer's totals, and how long a step and a sample take; 0: not known
+  uint64_t step;
+  double samples;
+  double step_seconds;
+  double sample_seconds;
+};
+using Event = std::variant<DueEvent, PublishedEvent, RoundDecided, PairDone, EdgeArrived, PeerDown,
+                           StrategyTimer, MixingOpens, SnapshotTaken, SnapshotRefused, PairAgreed,
+                           EdgeSent, PaceTold>;
+
+}  // namespace crowdsurf::worker
