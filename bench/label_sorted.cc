@@ -14,7 +14,7 @@
 namespace crowdsurf::bench {
 namespace {
 
-using Relay = worker::RelayMemory<float>;
+using Memory = worker::RelaySumMemory<float>;
 using Vector = std::vector<float>;
 
 class Mixing {
@@ -61,8 +61,8 @@ class RelayMixing : public Mixing {
       const size_t half = elements / 2;
       begin_.push_back(tree == 0 ? 0 : half);
       count_.push_back(trees_.size() == 1 ? elements : tree == 0 ? half : elements - half);
-      relays_.emplace_back();
-      for (uint32_t i = 0; i < n; ++i) relays_[tree].emplace_back(trees_[tree], i, count_[tree]);
+      memories_.emplace_back();
+      for (uint32_t i = 0; i < n; ++i) memories_[tree].emplace_back(trees_[tree], i, count_[tree]);
     }
     averages_.assign(n, Vector(elements));
     target_ = 1 + worker::MeanRelayDelay(trees_[0]);
@@ -81,29 +81,29 @@ class RelayMixing : public Mixing {
 
  private:
   void MixTree(size_t tree, std::vector<DigitWorker>& workers) {
-    std::vector<Relay>& relays = relays_[tree];
-    std::vector<std::tuple<uint32_t, uint32_t, Relay::Message>> flying;
+    std::vector<Memory>& memories = memories_[tree];
+    std::vector<std::tuple<uint32_t, uint32_t, Memory::Message>> flying;
     const auto part = [&](auto values) { return values.subspan(begin_[tree], count_[tree]); };
     for (uint32_t i = 0; i < workers.size(); ++i) {
-      for (const uint32_t j : relays[i].neighbours()) {
-        flying.emplace_back(i, j, Relay::Message());
-        relays[i].Send(j, step_, part(std::span<const float>(workers[i].model())),
-                       std::get<2>(flying.back()));
+      for (const uint32_t j : memories[i].neighbours()) {
+        flying.emplace_back(i, j, Memory::Message());
+        memories[i].Send(j, step_, part(std::span<const float>(workers[i].model())),
+                         std::get<2>(flying.back()));
       }
     }
-    for (const auto& [from, to, message] : flying) CHECK(relays[to].Receive(from, message));
+    for (const auto& [from, to, message] : flying) CHECK(memories[to].Receive(from, message));
     for (uint32_t i = 0; i < workers.size(); ++i) {
       if (step_ == 1)  // r_i: nothing was averaged yet
         std::copy(workers[i].model().begin(), workers[i].model().end(), averages_[i].begin());
-      relays[i].Average(part(std::span<const float>(workers[i].model())),
-                        part(std::span(averages_[i])));
+      memories[i].Average(part(std::span<const float>(workers[i].model())),
+                          part(std::span(averages_[i])));
     }
   }
 
   std::vector<worker::Graph> trees_;
-  std::vector<size_t> begin_, count_;       // of the vector, by tree
-  std::vector<std::vector<Relay>> relays_;  // by tree, by worker
-  std::vector<Vector> averages_;            // by worker
+  std::vector<size_t> begin_, count_;          // of the vector, by tree
+  std::vector<std::vector<Memory>> memories_;  // by tree, by worker
+  std::vector<Vector> averages_;               // by worker
   uint64_t step_ = 0;
   double lr_scale_ = 1, target_ = 1, ramp_ = 0;
 };

@@ -186,7 +186,7 @@ void ChaosWorld::LookAtRound(int from, const worker::message::RoundFrame& round)
     report_.violations.Add("bounds", "a frame of our own does not decode");
     return;
   }
-  if (std::holds_alternative<worker::Open>(frame->body)) ++opens_[frame->instance];
+  if (std::holds_alternative<worker::BallotOpen>(frame->body)) ++opens_[frame->instance];
   const auto witnesses = witnesses_of_.find(round.view);
   static const std::vector<PeerId> kNobody;
   round_checkers_.OnWitnessFrame(from, At(from).id(), *frame,

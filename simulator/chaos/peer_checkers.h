@@ -50,8 +50,8 @@ class PeerCheckers {
     double weight = 0;
     std::vector<float> values;
   };
-  // What a line of averagings has counted up to here, by snapshot: the samples that were fresh in
-  // it.
+  // What a lineage of averagings has counted up to here, by snapshot: the samples that were fresh
+  // in it.
   using Counted = std::vector<bool>;
 
   void CheckMean(int node, const RegionBuffer& region);

@@ -10,7 +10,7 @@
 namespace crowdsurf::simulator {
 namespace {
 
-using Relay = worker::RelayMemory<double>;
+using Memory = worker::RelaySumMemory<double>;
 using Vector = std::vector<double>;
 
 // n workers on the trees of `kind`; a double tree carries the first half of the vector on one, the
@@ -20,8 +20,8 @@ class RelayWorld {
   RelayWorld(worker::GraphKind kind, uint32_t n, size_t elements) : n_(n), elements_(elements) {
     trees_ = worker::TreesOf(kind, n).value();
     for (size_t t = 0; t < trees_.size(); ++t) {
-      relays_.emplace_back();
-      for (uint32_t i = 0; i < n; ++i) relays_[t].emplace_back(trees_[t], i, Share(t));
+      memories_.emplace_back();
+      for (uint32_t i = 0; i < n; ++i) memories_[t].emplace_back(trees_[t], i, Share(t));
     }
     x_.assign(n, Vector(elements, 0.0));
     y_ = x_;
@@ -39,25 +39,25 @@ class RelayWorld {
     struct Flying {
       size_t tree;
       uint32_t from, to;
-      Relay::Message message;
+      Memory::Message message;
     };
     std::vector<Flying> flying;
     for (const uint32_t i : active) {
       ++sequence_[i];
       for (size_t t = 0; t < trees_.size(); ++t) {
-        for (const uint32_t j : relays_[t][i].neighbours()) {
+        for (const uint32_t j : memories_[t][i].neighbours()) {
           flying.push_back({t, i, j, {}});
-          relays_[t][i].Send(j, sequence_[i], Part(y_[i], t), flying.back().message);
+          memories_[t][i].Send(j, sequence_[i], Part(y_[i], t), flying.back().message);
           bytes_ += 4.0 * static_cast<double>(Share(t));
         }
       }
     }
     for (const Flying& f : flying) {
-      if (!lost()) CHECK(relays_[f.tree][f.to].Receive(f.from, f.message));
+      if (!lost()) CHECK(memories_[f.tree][f.to].Receive(f.from, f.message));
     }
     for (const uint32_t i : active) {
       for (size_t t = 0; t < trees_.size(); ++t) {
-        relays_[t][i].Average(Part(y_[i], t), Part(x_[i], t));
+        memories_[t][i].Average(Part(y_[i], t), Part(x_[i], t));
       }
     }
   }
@@ -79,7 +79,7 @@ class RelayWorld {
   uint32_t n_;
   size_t elements_;
   std::vector<worker::Graph> trees_;
-  std::vector<std::vector<Relay>> relays_;  // by tree, by worker
+  std::vector<std::vector<Memory>> memories_;  // by tree, by worker
   std::vector<Vector> x_, y_;
   std::vector<uint64_t> sequence_;
   double bytes_ = 0;

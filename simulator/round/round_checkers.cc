@@ -200,7 +200,8 @@ void RoundCheckers::OnFrame(int node, const worker::Frame& frame, const worker::
 void RoundCheckers::OnWitnessFrame(int node, const PeerId& id, const worker::Frame& frame,
                                    const std::vector<PeerId>& witnesses) {
   Seen& seen = seen_[frame.instance];
-  if (const auto* open = std::get_if<worker::Open>(&frame.body); open != nullptr && open->branch)
+  if (const auto* open = std::get_if<worker::BallotOpen>(&frame.body);
+      open != nullptr && open->branch)
     seen.branched = true;
   if (const auto* speak = std::get_if<worker::Speak>(&frame.body))
     seen.voices[speak->rank].insert(speak->stake.weight);

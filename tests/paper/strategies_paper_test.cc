@@ -116,16 +116,16 @@ TEST(RelaySumPaperTest, LostMessagesAndAsynchronyStillReachTheOptimum) {
 // A message never contains anything from its target's side, and counts what it contains.
 TEST(RelaySumPaperTest, MessagesLeaveOutTheirTargetsSide) {
   const worker::Graph tree = worker::MakeGraph(GraphKind::kBinaryTree, 12).value();
-  std::vector<worker::RelayMemory<double>> relays;
-  for (uint32_t i = 0; i < 12; ++i) relays.emplace_back(tree, i, 12);
+  std::vector<worker::RelaySumMemory<double>> memories;
+  for (uint32_t i = 0; i < 12; ++i) memories.emplace_back(tree, i, 12);
   for (uint64_t step = 1; step <= 12; ++step) {
-    std::vector<std::tuple<uint32_t, uint32_t, worker::RelayMemory<double>::Message>> flying;
+    std::vector<std::tuple<uint32_t, uint32_t, worker::RelaySumMemory<double>::Message>> flying;
     for (uint32_t i = 0; i < 12; ++i) {
       std::vector<double> own(12, 0.0);
       own[i] = 1;
-      for (const uint32_t j : relays[i].neighbours()) {
-        worker::RelayMemory<double>::Message message;
-        relays[i].Send(j, step, own, message);
+      for (const uint32_t j : memories[i].neighbours()) {
+        worker::RelaySumMemory<double>::Message message;
+        memories[i].Send(j, step, own, message);
         EXPECT_EQ(message.sum[j], 0);
         double ones = 0;
         for (const double v : message.sum) {
@@ -136,22 +136,22 @@ TEST(RelaySumPaperTest, MessagesLeaveOutTheirTargetsSide) {
         flying.emplace_back(i, j, message);
       }
     }
-    for (const auto& [from, to, message] : flying) ASSERT_TRUE(relays[to].Receive(from, message));
+    for (const auto& [from, to, message] : flying) ASSERT_TRUE(memories[to].Receive(from, message));
   }
 }
 
 TEST(RelaySumPaperTest, StaleForeignAndImpossibleMessagesChangeNothing) {
   const worker::Graph chain = worker::MakeGraph(GraphKind::kChain, 4).value();
-  worker::RelayMemory<double> relay(chain, 1, 2);
-  EXPECT_TRUE(relay.Receive(0, {5, 1, {1, 2}}));
-  EXPECT_FALSE(relay.Receive(0, {5, 1, {9, 9}}));  // not newer
-  EXPECT_FALSE(relay.Receive(0, {4, 1, {9, 9}}));  // older
-  EXPECT_FALSE(relay.Receive(3, {6, 1, {9, 9}}));  // no neighbour
-  EXPECT_FALSE(relay.Receive(0, {6, 1, {9}}));     // wrong size
-  EXPECT_FALSE(relay.Receive(0, {6, 4, {9, 9}}));  // counts the receiver too
-  EXPECT_FALSE(relay.Receive(0, {6, 0, {9, 9}}));
+  worker::RelaySumMemory<double> memory(chain, 1, 2);
+  EXPECT_TRUE(memory.Receive(0, {5, 1, {1, 2}}));
+  EXPECT_FALSE(memory.Receive(0, {5, 1, {9, 9}}));  // not newer
+  EXPECT_FALSE(memory.Receive(0, {4, 1, {9, 9}}));  // older
+  EXPECT_FALSE(memory.Receive(3, {6, 1, {9, 9}}));  // no neighbour
+  EXPECT_FALSE(memory.Receive(0, {6, 1, {9}}));     // wrong size
+  EXPECT_FALSE(memory.Receive(0, {6, 4, {9, 9}}));  // counts the receiver too
+  EXPECT_FALSE(memory.Receive(0, {6, 0, {9, 9}}));
   std::vector<double> y{3, 4}, x{0, 0};
-  EXPECT_EQ(relay.Average(y, x), 2u);
+  EXPECT_EQ(memory.Average(y, x), 2u);
   EXPECT_EQ(x[0], (3 + 1) / 4.0);
 }
 

@@ -125,7 +125,7 @@ void ReduceWorld::Run(Node& node, StrategyActions& actions, Actions& out) {
       std::set<PeerId> down;
       for (const auto& other : nodes_)
         if (!other->alive) down.insert(other->config.id);
-      node.rounds.Open(now(), opening, seating_, down, out);
+      node.rounds.OpenRound(now(), opening, seating_, down, out);
     } else if (const auto* result = std::get_if<DeliverResult>(&action)) {
       node.over = node.applied = true;
       node.weight = result->weight;

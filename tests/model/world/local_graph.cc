@@ -154,7 +154,7 @@ void LocalGraph::KeepTold(Node& node) {
     Round copy = *node.round;
     RoundActions out;
     const PeerId asker = *cells[static_cast<size_t>(rank)].member;
-    const Open ask{static_cast<Ballot>(rank + 1), false, copy.branch(), {}};
+    const BallotOpen ask{static_cast<Ballot>(rank + 1), false, copy.branch(), {}};
     copy.OnFrame(asker, {copy.spec().instance, ask}, out);
     for (const RoundAction& action : out)
       if (const auto* send = std::get_if<SendFrame>(&action))

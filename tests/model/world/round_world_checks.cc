@@ -199,7 +199,7 @@ bool RoundWorld::Tamper(const PeerId& from, const PeerId& to, Payload& payload) 
       promise->accepted = 0;
       promise->value.clear();
     }
-  } else if (const auto* open = std::get_if<Open>(&frame->body)) {
+  } else if (const auto* open = std::get_if<BallotOpen>(&frame->body)) {
     if (options_.bug == Bug::kIgnorePromises && tables_.count(to) > 0)
       forge(to, from, Promise{open->ballot, 0, {}});
   }

@@ -57,7 +57,7 @@ void Averaging::OnView(Time now, const Seating& seating, uint64_t next, ParentEn
   if (stage_ == Stage::kHolding && snapshotted_) out.push_back(ReleaseOutbox{number_});
   stage_ = Stage::kIdle;
   Learn(std::exchange(ahead_, {}));
-  next_ = std::max(next, begun_ + 1);  // numbers never go back, not even into another line
+  next_ = std::max(next, begun_ + 1);  // numbers never go back, not even into another lineage
   AskToBeWoken(out);
   CheckDue(now, out);
   Resume(now, out);
@@ -156,7 +156,7 @@ void Averaging::Learn(const Committed& theirs) {
   metrics_.job_samples->Set(job_.job_samples);
 }
 
-void Averaging::OnLine(const Committed& theirs) {
+void Averaging::OnLineage(const Committed& theirs) {
   job_ = theirs;
   committed_ = ahead_ = Committed();
   overwritten_ = false;

@@ -56,10 +56,10 @@ class Averaging {
   bool MayMove(uint64_t barrier) const;
   // What others have committed: their count is ours when they are ahead.
   void Learn(const Committed& theirs);
-  // This peer enters another line, whose count is `theirs`: its own is left behind with what it
-  // held of its line's averages. Averagings of two lines have the same numbers, so neither is
+  // This peer enters another lineage, whose count is `theirs`: its own is left behind with what it
+  // held of its lineage's averages. Averagings of two lineages have the same numbers, so neither is
   // compared.
-  void OnLine(const Committed& theirs);
+  void OnLineage(const Committed& theirs);
   // A state will be fetched into `region`.
   void OnFetch(Time now, Region region, Actions& out) { rounds_.OnOverwritten(now, region, out); }
   // The region holds `committed` (fetched or restored): this peer is a donor of it.

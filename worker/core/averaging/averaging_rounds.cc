@@ -56,7 +56,7 @@ void Averaging::OpenOne(Time now, const OpenRound& open, StrategyActions& more, 
     overwritten_ = true;
     committed_.root = Digest();
   }
-  rounds_.Open(now, opening, seating, down_, out);
+  rounds_.OpenRound(now, opening, seating, down_, out);
   CollectEnded(now, out);
 }
 

@@ -48,8 +48,8 @@ void GroupRounds::OnView(Time now, const View& view, const ViewHash& hash, Paren
     ended_.clear();
     CloseAll(now, parent, out);
     previous_ = KnownView();
-    // Nothing of the old line is answered any more, so its promises cannot be broken; epochs of
-    // the new line may be smaller. The same view again, under another seat: promises stand.
+    // Nothing of the old lineage is answered any more, so its promises cannot be broken; epochs of
+    // the new lineage may be smaller. The same view again, under another seat: promises stand.
     if (hash != view_.hash) table_ = WitnessTable();
   }
   speaking_.clear();
@@ -77,8 +77,8 @@ GroupQuestion GroupRounds::QuestionOf(const Opening& opening) const {
           .chunk_elements = static_cast<uint32_t>(config_.chunk_elements)};
 }
 
-void GroupRounds::Open(Time now, const Opening& opening, const Seating& seating,
-                       const std::set<PeerId>& down, Actions& out) {
+void GroupRounds::OpenRound(Time now, const Opening& opening, const Seating& seating,
+                            const std::set<PeerId>& down, Actions& out) {
   CHECK(!open());
   const auto cell = seating.CellOf(config_.id);
   CHECK(cell.has_value());

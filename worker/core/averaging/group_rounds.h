@@ -74,7 +74,7 @@ class GroupRounds {
 
   void SetVector(Vector vector) { vector_ = vector; }
   // A new view. A successor: rounds that are over keep serving stragglers of the parent, whose
-  // registers are still witnessed. Another line, or a branch (kBrokeUp): everything is closed; a
+  // registers are still witnessed. Another lineage, or a branch (kBrokeUp): everything is closed; a
   // round that is not over is left, counted as branch, and is in TakeEnded as one that was kept.
   void OnView(Time now, const View& view, const ViewHash& hash, ParentEnd parent, Actions& out);
   // True when a frame of another view than the present one is still of use here.
@@ -82,8 +82,8 @@ class GroupRounds {
 
   // Opens the own round and speaks for holes. Pre: seating is AsOf(averaging) and seats this peer;
   // the previous round of this peer is over. `down`: known dead, suspected at once.
-  void Open(Time now, const Opening& opening, const Seating& seating, const std::set<PeerId>& down,
-            Actions& out);
+  void OpenRound(Time now, const Opening& opening, const Seating& seating,
+                 const std::set<PeerId>& down, Actions& out);
   // Seats changed: a round that still gathers is opened anew if its list is another now.
   void Replan(Time now, const Seating& seating, const std::set<PeerId>& down, Actions& out);
   // The own cell in the rounds of `averaging` so far; nullopt before the first of them.
@@ -225,7 +225,7 @@ class GroupRounds {
   Logger log_;
   Vector vector_;
   KnownView view_;
-  KnownView previous_;  // the parent; none after a change of line
+  KnownView previous_;  // the parent; none after a change of lineage
   WireFormat wire_ = WireFormat::kFloat32;
   RoundTimes times_;
   WitnessTable table_;

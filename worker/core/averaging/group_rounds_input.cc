@@ -136,7 +136,7 @@ void GroupRounds::OnFrame(Time now, const PeerId& from, const message::RoundFram
     Perform(now, at->second, actions, out);
     return;
   }
-  const bool ballot = std::holds_alternative<crowdsurf::worker::Open>(frame->body) ||
+  const bool ballot = std::holds_alternative<BallotOpen>(frame->body) ||
                       std::holds_alternative<Accept>(frame->body);
   if (ballot) return Witness(from, *frame, message, out);  // a stand-in may be a witness as well
   if (const auto at = speaking_.find(frame->instance); at != speaking_.end()) {
@@ -271,7 +271,7 @@ void GroupRounds::Witness(const PeerId& from, const Frame& frame,
       std::find(known.witnesses.begin(), known.witnesses.end(), config_.id) ==
           known.witnesses.end())
     return metrics_.RefuseFrame(FrameRefusal::kNotAWitness);
-  const auto* open = std::get_if<crowdsurf::worker::Open>(&frame.body);
+  const auto* open = std::get_if<BallotOpen>(&frame.body);
   const RegisterAge& age = open != nullptr ? open->age : std::get<Accept>(frame.body).age;
   // What is kept for how long follows from the age, so it must be that of the round.
   if (age != RegisterAge{known.epoch, message.averaging, message.round})

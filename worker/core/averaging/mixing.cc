@@ -131,7 +131,7 @@ void Mixing::Tell(Time now, const Event& event, Actions& out) {
 void Mixing::SendMessage(const SendEdge& send, Actions& out) {
   const auto link = edges_.Find(send.peer, send.tag);
   CHECK(link.has_value());
-  leaving_[*link] = {.sequence = send.sequence, .own = send.region, .relay = send.relay};
+  leaving_[*link] = {.sequence = send.sequence, .own = send.region, .sum = send.sum};
   out.push_back(MixSend{.to = send.peer,
                         .tag = send.tag,
                         .sequence = send.sequence,
@@ -256,7 +256,7 @@ std::optional<MixChunk> Mixing::Describe(const PeerId& to, MixTag tag, uint64_t 
     const auto link = edges_.Find(to, tag);
     if (!link || leaving_[*link].sequence != sequence) return std::nullopt;
     if (chunk >= edges_.ChunksOf(edges_.links()[*link].extent)) return std::nullopt;
-    result = edges_.Describe(*link, chunk, leaving_[*link].own, leaving_[*link].relay, sequence);
+    result = edges_.Describe(*link, chunk, leaving_[*link].own, leaving_[*link].sum, sequence);
   }
   if (result) result->instance = instance_;
   return result;

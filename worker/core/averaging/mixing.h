@@ -114,7 +114,7 @@ class Mixing {
   struct Leaving {
     uint64_t sequence = 0;
     Region own = Region::kOutbox;
-    bool relay = false;
+    EdgeSum sum = EdgeSum::kOwn;
   };
   std::vector<Leaving> leaving_;
 

@@ -1,4 +1,4 @@
-// Branching: a new line of views of the survivors when the witnesses' quorum is gone.
+// Branching: a new lineage of the survivors when the witnesses' quorum is gone.
 //
 // The longest-lived survivor asks every member it believes alive. One that answers leaves the
 // parent view for good; the branch is decided when all that answered hold its first view. Owner:

@@ -3,13 +3,13 @@
 // News of a view is a hint. Before a member acts on it, it asks others directly. A successor of the
 // view it holds needs a quorum of that view's witnesses: those that name it as decided, and those
 // that accepted it at one same ballot. (Accepted at different ballots it need not be chosen.) A
-// view of another line needs two different members of that view that are in it, or the only other
-// one there is. So does a successor where no quorum says either. There the word of the held view's
-// steward is enough, too: those that decided with it may be dead, it proposes nothing there any
-// more, and a steward could have any view decided. For a newcomer it is enough that the second one
-// is a newcomer, too, and was told the same: a first view has no older members. Asks go out again
-// after 20 ms, then twice as late each time, at most kMaxAsks times. Owner: Membership, single
-// sequence. Source: docs/views.md, Confirming.
+// view of another lineage needs two different members of that view that are in it, or the only
+// other one there is. So does a successor where no quorum says either. There the word of the held
+// view's steward is enough, too: those that decided with it may be dead, it proposes nothing there
+// any more, and a steward could have any view decided. For a newcomer it is enough that the second
+// one is a newcomer, too, and was told the same: a first view has no older members. Asks go out
+// again after 20 ms, then twice as late each time, at most kMaxAsks times. Owner: Membership,
+// single sequence. Source: docs/views.md, Confirming.
 #pragma once
 
 #include <cstdint>

@@ -25,9 +25,10 @@ std::optional<PeerId> Joining::BestSeated() const {
   const RosterRecord* best = nullptr;
   for (const auto& [peer, record] : roster_.live()) {
     if (!record.seated || record.leaving || silent_.contains(peer)) continue;
-    if (best == nullptr || record.line.Beats(best->line) ||
-        (record.line == best->line && std::tie(record.member.joined_unix_ms, peer) <
-                                          std::tie(best->member.joined_unix_ms, best->member.id)))
+    if (best == nullptr || record.lineage.Beats(best->lineage) ||
+        (record.lineage == best->lineage &&
+         std::tie(record.member.joined_unix_ms, peer) <
+             std::tie(best->member.joined_unix_ms, best->member.id)))
       best = &record;
   }
   if (best == nullptr) return std::nullopt;

@@ -41,7 +41,7 @@ Member Membership::Self() const {
           .bandwidth_class = 0};
 }
 
-LineRank Membership::line() const {
+LineageRank Membership::lineage() const {
   if (!seating_) return {};
   return {.members = seating_->view().fork_members,
           .origin = OriginOf(seating_->view(), seating_->hash())};
@@ -221,7 +221,7 @@ void Membership::ForgetStrangers() {
 void Membership::OnHeard(Time now, const PeerId& peer) {
   if (Gone(now, peer)) return;
   const auto at = heard_.find(peer);
-  if (at != heard_.end() && !InAnotherLine(peer)) at->second = now;
+  if (at != heard_.end() && !InAnotherLineage(peer)) at->second = now;
   if (down_.erase(peer) > 0) averaging_.SetDown(down_);
 }
 
@@ -260,7 +260,7 @@ void Membership::Settle(Time now, Actions& out) {
   if (seated()) {
     Govern(now, out);
     TakePending(now, out);
-    SeekBetterLine(now, out);
+    SeekBetterLineage(now, out);
   } else {
     SeekSeat(now, out);
   }

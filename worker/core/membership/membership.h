@@ -4,7 +4,7 @@
 // view (joining.h). Seated, it merges seats and vacancies, takes decided views between rounds, and
 // answers who speaks of older ones. As the steward (the longest-lived live witness) it gives seats,
 // declares vacancies and has successors decided (successor.h). When the witnesses' quorum is gone
-// it leads or follows a branch (branching.h); a member of a line that loses against another asks
+// it leads or follows a branch (branching.h); a member of a lineage that loses against another asks
 // the winner for a seat. A view that one member names waits until others name it
 // (confirmation.h). Bounds: kMaxJoiners waiting, kMaxPast remembered views, kMaxHints named
 // ones. Source: docs/views.md.
@@ -97,14 +97,14 @@ class Membership {
   const std::set<PeerId>& down() const { return down_; }
   // Down, and neither said that it leaves: its machine or its process died, or cannot be reached.
   std::vector<PeerId> Lost() const;
-  LineRank line() const;
+  LineageRank lineage() const;
   uint64_t holds() const { return holds_; }
   double job_seconds() const { return clock_.seconds(settled_at_); }  // as of the last input
   bool target_met() const { return job_over_ || (seating_ && seating_->view().target_met); }
   bool left() const { return left_job_; }
   bool leaving() const { return leaving_since_.has_value(); }
   bool joined_with_state() const { return joined_with_state_; }
-  // Why the better line that was asked last gives no seat, seated in a lesser one or not.
+  // Why the better lineage that was asked last gives no seat, seated in a lesser one or not.
   const std::string& seat_refused() const { return seat_refused_; }
   Member Self() const;
 
@@ -130,7 +130,7 @@ class Membership {
   bool IsOwnBranch(const View& view) const;
   struct Entered;
   bool Forsaken(const ViewHash& view) const;
-  bool Forsaken(const View& view, const ViewHash& hash) const;  // it, or a later one of its line
+  bool Forsaken(const View& view, const ViewHash& hash) const;  // it, or a later one of its lineage
   void Forsake(const Entered& view);
   void SeatsChanged(Time now, Actions& out);
   void EndJob(Time now, Actions& out);
@@ -204,13 +204,13 @@ class Membership {
 
   // as a newcomer (membership_joining.cc)
   void SeekSeat(Time now, Actions& out);
-  void SeekBetterLine(Time now, Actions& out);
+  void SeekBetterLineage(Time now, Actions& out);
   void AskForSeat(Time now, const PeerId& peer, Actions& out);
   void FormFirst(Time now, Actions& out);
   void LetStartOnce(Actions& out);
-  bool InAnotherLine(const PeerId& peer) const;
+  bool InAnotherLineage(const PeerId& peer) const;
   bool Gone(Time now, const PeerId& peer) const;
-  const RosterRecord* BestOtherLine();
+  const RosterRecord* BestOtherLineage();
   void ListenAnew(Time now);
   bool Trained() const;
 
@@ -226,15 +226,15 @@ class Membership {
   std::optional<CellIndex> told_cell_;  // the own cell that the others were told of, or know
   std::optional<Seating> pending_;      // decided, to be entered when no round is open
   Time pending_since_;
-  std::optional<Committed> line_count_;  // of the other line that pending_ belongs to
-  std::deque<Hint> hints_;               // at most kMaxHints, one a sender
+  std::optional<Committed> lineage_count_;  // of the other lineage that pending_ belongs to
+  std::deque<Hint> hints_;                  // at most kMaxHints, one a sender
   std::deque<ViewHash> past_;
   struct Entered {  // the view entered last, also after the seat in it was lost
     ViewHash view;
     ViewHash origin;
     uint64_t epoch = 0;
   } last_;
-  std::deque<Entered> forsaken_;  // left for another line: never entered or witnessed again
+  std::deque<Entered> forsaken_;  // left for another lineage: never entered or witnessed again
   ViewHash left_;                 // the view that this peer left for a branch
   Time left_since_;
   SeatRumors rumors_;  // of the present view
@@ -267,8 +267,8 @@ class Membership {
   double restored_seconds_ = 0;  // of the job, in that checkpoint
   std::optional<Committed> fetching_;
   Time fetch_again_;
-  Time seek_line_at_;
-  std::set<PeerId> line_asked_;  // members of a better line that have not answered
+  Time seek_lineage_at_;
+  std::set<PeerId> lineage_asked_;  // members of a better lineage that have not answered
   std::optional<Time> leaving_since_;
   bool left_job_ = false;
   bool job_over_ = false;

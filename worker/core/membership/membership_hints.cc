@@ -13,36 +13,36 @@ std::deque<Membership::Hint>::iterator Membership::FindHint(const ViewHash& view
                       [&](const Hint& hint) { return hint.next.hash() == view; });
 }
 
-// A view of our line that is later and has no place for us.
+// A view of our lineage that is later and has no place for us.
 bool Membership::GoesOnWithout(const Seating& next) const {
-  return seated() && OriginOf(next.view(), next.hash()) == line().origin &&
+  return seated() && OriginOf(next.view(), next.hash()) == lineage().origin &&
          next.view().epoch > seating_->view().epoch && !next.CellOf(config_.id);
 }
 
 // Nobody else would lose anything by what this peer does.
 bool Membership::IsNewcomer() const { return !seated() || seating_->occupants().size() == 1; }
 
-// A line that is in the roster may have lost all members but one: those that it draws are the next
-// ones. Not if it ends the job, which two of its members must say.
+// A lineage that is in the roster may have lost all members but one: those that it draws are the
+// next ones. Not if it ends the job, which two of its members must say.
 bool Membership::IsSought(const Seating& next) const {
   if (next.view().target_met) return false;
   const ViewHash origin = OriginOf(next.view(), next.hash());
   return std::any_of(roster_.live().begin(), roster_.live().end(), [&](const auto& entry) {
-    return entry.second.seated && entry.second.line.origin == origin;
+    return entry.second.seated && entry.second.lineage.origin == origin;
   });
 }
 
 Confirmation Membership::AskWitnesses(const Seating& next) const {
-  const bool same_line = seated() && OriginOf(next.view(), next.hash()) == line().origin;
-  if (!same_line) return AskMembers(next);
+  const bool same_lineage = seated() && OriginOf(next.view(), next.hash()) == lineage().origin;
+  if (!same_lineage) return AskMembers(next);
   return {Confirmation::Rule::kQuorum, seating_->hash(), next.hash(), seating_->view().witnesses};
 }
 
 Confirmation Membership::AskMembers(const Seating& next) const {
   using Rule = Confirmation::Rule;
-  const bool other_line = !seated() || OriginOf(next.view(), next.hash()) != line().origin;
-  const bool alone = IsNewcomer() || (other_line && IsSought(next));
-  const PeerId chief = alone || other_line ? PeerId() : steward().value_or(PeerId());
+  const bool other_lineage = !seated() || OriginOf(next.view(), next.hash()) != lineage().origin;
+  const bool alone = IsNewcomer() || (other_lineage && IsSought(next));
+  const PeerId chief = alone || other_lineage ? PeerId() : steward().value_or(PeerId());
   return {alone ? Rule::kNewcomer : Rule::kTwoMembers, seating_ ? seating_->hash() : ViewHash(),
           next.hash(), Others(next), chief};
 }
@@ -157,11 +157,11 @@ void Membership::Follow(Time now, Seating next, const Committed& committed, Acti
   if (!seated() && (!trainer_ || fetching_)) return;
   // A branch of the own view begins with what its members know: the latest counts.
   const bool own_branch = seated() && next.view().parent == seating_->hash();
-  const bool other_line =
+  const bool other_lineage =
       !own_branch && !last_.view.none() && OriginOf(next.view(), next.hash()) != last_.origin;
-  line_count_.reset();
-  if (other_line)
-    line_count_ = committed;
+  lineage_count_.reset();
+  if (other_lineage)
+    lineage_count_ = committed;
   else
     averaging_.Learn(committed);
   SetPending(now, std::move(next), out);

@@ -1,4 +1,4 @@
-// A newcomer's side of membership, and a losing line's (membership.h).
+// A newcomer's side of membership, and a losing lineage's (membership.h).
 #include <algorithm>
 
 #include "worker/core/averaging/averaging.h"
@@ -9,7 +9,7 @@ namespace crowdsurf::worker {
 namespace {
 
 constexpr Duration kFetchPause = Milliseconds(200);  // after a transfer that failed
-constexpr Duration kSeekLineEvery = Milliseconds(500);
+constexpr Duration kSeekLineageEvery = Milliseconds(500);
 
 }  // namespace
 
@@ -48,8 +48,8 @@ bool Membership::Trained() const {
 
 void Membership::AskForSeat(Time, const PeerId& peer, Actions& out) {
   metrics_.joins_asked->Add();
-  std::optional<LineRank> leaving;
-  if (seated()) leaving = line();
+  std::optional<LineageRank> leaving;
+  if (seated()) leaving = lineage();
   SendAll({peer},
           message::JoinRequest{.member = Self(),
                                .contact = roster_.ContactsOf({config_.id}).front(),
@@ -57,7 +57,7 @@ void Membership::AskForSeat(Time, const PeerId& peer, Actions& out) {
                                .holds = holds_,
                                .trained = Trained(),
                                .schema = trainer_->schema,
-                               .line = leaving},
+                               .lineage = leaving},
           out);
 }
 
@@ -83,33 +83,34 @@ void Membership::FormFirst(Time now, Actions& out) {
   TakePending(now, out);
 }
 
-// A member of the best line that beats ours; of those one that was not asked in vain. Who is down
-// is not left out: what is known of the members of other lines are their records.
-const RosterRecord* Membership::BestOtherLine() {
-  const LineRank own = line();
+// A member of the best lineage that beats ours; of those one that was not asked in vain. Who is
+// down is not left out: what is known of the members of other lineages are their records.
+const RosterRecord* Membership::BestOtherLineage() {
+  const LineageRank own = lineage();
   const RosterRecord* best = nullptr;
   for (const auto& [peer, record] : roster_.live()) {
-    if (!record.seated || record.leaving || record.line.origin == own.origin) continue;
+    if (!record.seated || record.leaving || record.lineage.origin == own.origin) continue;
     if (seating_->CellOf(peer)) continue;  // its record is older than its seat here
-    if (!record.line.Beats(own)) continue;
-    const bool again = best != nullptr && line_asked_.contains(best->member.id);
-    if (best == nullptr || record.line.Beats(best->line) || (record.line == best->line && again))
+    if (!record.lineage.Beats(own)) continue;
+    const bool again = best != nullptr && lineage_asked_.contains(best->member.id);
+    if (best == nullptr || record.lineage.Beats(best->lineage) ||
+        (record.lineage == best->lineage && again))
       best = &record;
   }
-  if (best != nullptr && !line_asked_.insert(best->member.id).second) line_asked_.clear();
+  if (best != nullptr && !lineage_asked_.insert(best->member.id).second) lineage_asked_.clear();
   return best;
 }
 
-// A member of a line that loses against another one asks the winner for a seat.
-void Membership::SeekBetterLine(Time now, Actions& out) {
-  if (fetching_ || now < seek_line_at_ || !trainer_ || !left_.none()) return;
-  const RosterRecord* best = BestOtherLine();
+// A member of a lineage that loses against another one asks the winner for a seat.
+void Membership::SeekBetterLineage(Time now, Actions& out) {
+  if (fetching_ || now < seek_lineage_at_ || !trainer_ || !left_.none()) return;
+  const RosterRecord* best = BestOtherLineage();
   if (best == nullptr) {
     seat_refused_.clear();
     return;
   }
-  seek_line_at_ = now + kSeekLineEvery;
-  log_.Info("asking the better line for a seat", {{"members", best->line.members}});
+  seek_lineage_at_ = now + kSeekLineageEvery;
+  log_.Info("asking the better lineage for a seat", {{"members", best->lineage.members}});
   AskForSeat(now, best->member.id, out);
 }
 
@@ -117,11 +118,11 @@ void Membership::OnJoinAnswer(Time now, const PeerId& from, const message::JoinA
                               Actions& out) {
   for (const Contact& contact : answer.contacts) roster_.Learn(contact, out);
   joining_.OnAnswer(now, from, answer);
-  line_asked_.erase(from);
+  lineage_asked_.erase(from);
   const bool refused = answer.kind == message::JoinAnswer::Kind::kRefused;
   if (refused) log_.Warning("seat refused", {{"reason", answer.reason}});
   // A seat elsewhere is wanted and not given; a seated peer may be refused for the moment only,
-  // by a line that has just become the lesser one.
+  // by a lineage that has just become the lesser one.
   const bool for_long = !seated() || answer.reason == kAnotherTable;
   if (!seated() || !seating_->CellOf(from))
     seat_refused_ = refused && for_long ? answer.reason : std::string();
@@ -134,10 +135,10 @@ void Membership::OnJoinAnswer(Time now, const PeerId& from, const message::JoinA
   if (seated() && averaging_.rounds().open()) {
     // Its round is finished first, or it would fail for its other members; no new one begins before
     // it asks again.
-    averaging_.HoldFrom(now, averaging_.bytes_begun() + 1, kSeekLineEvery * 2, out);
+    averaging_.HoldFrom(now, averaging_.bytes_begun() + 1, kSeekLineageEvery * 2, out);
     return;
   }
-  if (seated()) {  // nothing of its own line is worth keeping: it comes as a newcomer
+  if (seated()) {  // nothing of its own lineage is worth keeping: it comes as a newcomer
     SendAll(Others(*seating_), message::Leaving{seating_->hash()}, out);
     Unseat(now, out);
   }

@@ -20,7 +20,7 @@ std::optional<message::JoinAnswer> Membership::Objection(
   using message::JoinAnswer;
   if (trainer_ && request.schema != trainer_->schema)
     return JoinAnswer{JoinAnswer::Kind::kRefused, {}, {}, std::string(kAnotherTable)};
-  if (request.line && !line().Beats(*request.line))
+  if (request.lineage && !lineage().Beats(*request.lineage))
     return JoinAnswer{JoinAnswer::Kind::kRefused, {}, {}, "its line is not the lesser one"};
   if (seating_->occupants().size() + joiners_.size() >= MaxMembersOf(newest_))
     return JoinAnswer{JoinAnswer::Kind::kRefused, {}, {}, "the strategy takes no more members"};
@@ -138,8 +138,8 @@ void Membership::OnViewNews(Time now, const PeerId& from, const message::ViewNew
   MergeGiven(next, from, news.seats, news.vacancies);
   if (pending_ && pending_->hash() == hash) {
     MergeGiven(*pending_, from, news.seats, news.vacancies);
-    if (line_count_ && news.committed.averaging > line_count_->averaging)
-      line_count_ = news.committed;
+    if (lineage_count_ && news.committed.averaging > lineage_count_->averaging)
+      lineage_count_ = news.committed;
     return;
   }
   if (!GoesOnWithout(next) && !Wants(next)) return;

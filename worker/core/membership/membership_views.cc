@@ -40,9 +40,9 @@ bool Membership::Wants(const Seating& next) const {
     return included && !older;
   }
   if (IsOwnBranch(view)) return included && left_ == view.parent;
-  const LineRank theirs{.members = view.fork_members, .origin = OriginOf(view, next.hash())};
-  if (theirs.origin == line().origin) return included && view.epoch > seating_->view().epoch;
-  return included && theirs.Beats(line());
+  const LineageRank theirs{.members = view.fork_members, .origin = OriginOf(view, next.hash())};
+  if (theirs.origin == lineage().origin) return included && view.epoch > seating_->view().epoch;
+  return included && theirs.Beats(lineage());
 }
 
 void Membership::TakePending(Time now, Actions& out) {
@@ -78,7 +78,7 @@ void Membership::SetPending(Time now, Seating next, Actions& out) {
 void Membership::Enter(Time now, Seating seating, Actions& out) {
   const View& view = seating.view();
   const bool breaks = seating_ && left_ == view.parent && !left_.none();
-  if (seated() && OriginOf(view, seating.hash()) != line().origin && !breaks)
+  if (seated() && OriginOf(view, seating.hash()) != lineage().origin && !breaks)
     SendAll(Others(*seating_), message::Leaving{seating_->hash()}, out);
   if (seating_) {
     past_.push_back(seating_->hash());
@@ -94,14 +94,15 @@ void Membership::Enter(Time now, Seating seating, Actions& out) {
   const ViewHash origin = OriginOf(view, seating.hash());
   if (origin != last_.origin) {
     seat_refused_.clear();
-    // Promises made in the old line are forgotten with it, so nothing of it is answered any more.
+    // Promises made in the old lineage are forgotten with it, so nothing of it is answered any
+    // more.
     Forsake(last_);
     witness_ = SuccessorWitness(config_.job);
   }
   // The same view again, in another seat: who left it is still gone.
   if (seating.hash() != last_.view) departed_.clear();
   last_ = {.view = seating.hash(), .origin = origin, .epoch = view.epoch};
-  line_asked_.clear();
+  lineage_asked_.clear();
   uint64_t next = view.first_averaging;
   for (const Seat& seat : seating.seats())
     if (seat.member.id == config_.id) next = std::max(next, seat.first_averaging);
@@ -123,7 +124,7 @@ void Membership::Enter(Time now, Seating seating, Actions& out) {
   std::erase_if(joiners_, seated_here);
   std::erase_if(fetch_told_, seated_here);
   witness_.OnEpoch(seating_->view().epoch);
-  if (const auto count = std::exchange(line_count_, std::nullopt)) averaging_.OnLine(*count);
+  if (const auto count = std::exchange(lineage_count_, std::nullopt)) averaging_.OnLineage(*count);
   averaging_.SetDown(down_);
   averaging_.OnView(now, *seating_, next, breaks ? ParentEnd::kBrokeUp : ParentEnd::kOrderly, out);
   const Member* own = seating_->view().Find(config_.id);

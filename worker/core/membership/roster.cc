@@ -33,8 +33,8 @@ Bytes Encode(const RosterRecord& record) {
   out.Bool(record.leaving);
   out.Raw(record.view.view());
   out.U64(record.epoch);
-  out.U64(record.line.members);
-  out.Raw(record.line.origin.view());
+  out.U64(record.lineage.members);
+  out.Raw(record.lineage.origin.view());
   out.U64(record.step);
   out.U64(record.due);
   out.U64(record.holds);
@@ -59,15 +59,15 @@ std::optional<RosterRecord> DecodeRosterRecord(const PeerId& owner, ByteView byt
   record.leaving = in.Bool();
   record.view = ReadId<ViewHash>(in);
   record.epoch = in.U64();
-  record.line.members = in.U64();
-  record.line.origin = ReadId<ViewHash>(in);
+  record.lineage.members = in.U64();
+  record.lineage.origin = ReadId<ViewHash>(in);
   record.step = in.U64();
   record.due = in.U64();
   record.holds = in.U64();
   record.committed = DecodeCommitted(in);
   if (!in.Done() || record.contact.id != owner) return std::nullopt;
   if (record.epoch > kMaxNumber || record.due > kMaxNumber || record.holds > kMaxNumber ||
-      record.line.members > kMaxMembers)
+      record.lineage.members > kMaxMembers)
     return std::nullopt;
   return record;
 }

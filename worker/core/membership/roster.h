@@ -35,7 +35,7 @@ struct RosterRecord {
   bool leaving = false;
   ViewHash view;  // none: in no view
   uint64_t epoch = 0;
-  LineRank line;
+  LineageRank lineage;
   uint64_t step = 0;
   uint64_t due = 0;    // the averaging it is due for; 0: none
   uint64_t holds = 0;  // average that the trainer's parameters come from

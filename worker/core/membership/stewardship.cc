@@ -18,11 +18,12 @@ constexpr Duration kFollowPatience = Seconds(1);
 
 }  // namespace
 
-// Its own record says that it is seated in another line than ours. Records are late: one that took
-// a seat here a moment ago still says so.
-bool Membership::InAnotherLine(const PeerId& peer) const {
+// Its own record says that it is seated in another lineage than ours. Records are late: one that
+// took a seat here a moment ago still says so.
+bool Membership::InAnotherLineage(const PeerId& peer) const {
   const RosterRecord* record = roster_.Find(peer);
-  return record != nullptr && seating_ && record->seated && record->line.origin != line().origin;
+  return record != nullptr && seating_ && record->seated &&
+         record->lineage.origin != lineage().origin;
 }
 
 // Whatever it says otherwise, it is no member of our view any more.
@@ -30,7 +31,7 @@ bool Membership::Gone(Time now, const PeerId& peer) const {
   if (departed_.contains(peer)) return true;
   const RosterRecord* record = roster_.Find(peer);
   if (record != nullptr && record->leaving) return true;
-  if (!InAnotherLine(peer)) return false;
+  if (!InAnotherLineage(peer)) return false;
   const auto heard = heard_.find(peer);
   return heard != heard_.end() && now - heard->second > roster_.Ttl();
 }

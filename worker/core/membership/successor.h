@@ -46,7 +46,7 @@ class SuccessorWitness {
  private:
   std::string job_;
   std::map<ViewHash, AcceptedView> accepted_;  // of parents whose registers are kept
-  WitnessTable table_{256};  // registers of two epochs of one line, a few lines at most
+  WitnessTable table_{256};  // registers of two epochs of one lineage, a few lineages at most
 };
 
 class SuccessorProposer {

@@ -221,7 +221,7 @@ RosterRecord Peer::Describe() const {
                       .leaving = membership_.leaving(),
                       .view = {},
                       .epoch = 0,
-                      .line = membership_.line(),
+                      .lineage = membership_.lineage(),
                       .step = averaging_.progress().step,
                       .due = averaging_.due() ? averaging_.next() : 0,
                       .holds = membership_.holds(),

@@ -29,12 +29,12 @@ struct Committed {
   bool operator==(const Committed&) const = default;
 };
 
-// Rank of a line of views when two lines meet (docs/views.md).
-struct LineRank {
+// Rank of a lineage when two of them meet (docs/views.md).
+struct LineageRank {
   uint64_t members = 0;  // View::fork_members
   ViewHash origin;
-  bool operator==(const LineRank&) const = default;
-  bool Beats(const LineRank& other) const {
+  bool operator==(const LineageRank&) const = default;
+  bool Beats(const LineageRank& other) const {
     return members != other.members ? members > other.members : origin < other.origin;
   }
 };

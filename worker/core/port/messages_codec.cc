@@ -36,7 +36,7 @@ class Writer {
     out_.Bool(v.on_demand);
     out_.U32(v.bandwidth_class);
   }
-  void operator()(const std::optional<LineRank>& v) {
+  void operator()(const std::optional<LineageRank>& v) {
     out_.Bool(v.has_value());
     if (v) out_.U64(v->members);
     if (v) out_.Raw(v->origin.view());
@@ -90,7 +90,7 @@ class Reader {
         v.bandwidth_class > kMaxBandwidthClass)
       in_.Fail();
   }
-  void operator()(std::optional<LineRank>& v) {
+  void operator()(std::optional<LineageRank>& v) {
     if (!in_.Bool()) return;
     v.emplace();
     v->members = in_.U64();
@@ -145,7 +145,7 @@ void Fields(M& m, F&& f) {
   else if constexpr (std::is_same_v<T, SeatingNews>)
     (f(m.view), f(m.seats), f(m.vacancies), f(m.contacts), f(m.all));
   else if constexpr (std::is_same_v<T, JoinRequest>)
-    (f(m.member), f(m.contact), f(m.next), f(m.holds), f(m.trained), f(m.schema), f(m.line));
+    (f(m.member), f(m.contact), f(m.next), f(m.holds), f(m.trained), f(m.schema), f(m.lineage));
   else if constexpr (std::is_same_v<T, JoinAnswer>)
     (f(m.kind), f(m.committed), f(m.contacts), f(m.reason));
   else if constexpr (std::is_same_v<T, ViewNews>)

@@ -25,7 +25,7 @@ struct SeatingNews {
   Digest all;                     // Seating::MinorHash of all that the sender knows, these included
   bool operator==(const SeatingNews&) const = default;
 };
-// A seat, please. From a newcomer, or from a member of a line that loses against the receiver's.
+// A seat, please. From a newcomer, or from a member of a lineage that loses against the receiver's.
 struct JoinRequest {
   Member member;  // cell is not meant
   Contact contact;
@@ -33,7 +33,7 @@ struct JoinRequest {
   uint64_t holds = 0;    // committed average whose parameters the trainer has
   bool trained = false;  // it has parameters worth keeping whatever `holds` says
   Digest schema;
-  std::optional<LineRank> line;  // of the view it would leave
+  std::optional<LineageRank> lineage;  // of the view it would leave
   bool operator==(const JoinRequest&) const = default;
 };
 struct JoinAnswer {

@@ -102,7 +102,7 @@ void Round::Dispatch(const PeerId& from, const FrameBody& body, RoundActions& ou
                         [&](const Ask& frame) { OnAsk(from, frame, out); },
                         [&](const Speak& frame) { OnSpeak(from, frame, out); },
                         [&](const Have& frame) { OnHave(from, frame, out); },
-                        [&](const Open& frame) { OnOpen(from, frame, out); },
+                        [&](const BallotOpen& frame) { OnBallotOpen(from, frame, out); },
                         [&](const Accept& frame) { OnAccept(from, frame, out); },
                         [&](const Accepted& frame) { OnAccepted(from, frame, out); },
                         [&](const Bye& frame) { OnBye(from, frame, out); }, [](const Beat&) {},

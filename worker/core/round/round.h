@@ -191,7 +191,7 @@ class Round {
 
   // round_ballots.cc: ballots as a member and witness
   void OnHave(const PeerId& from, const Have& frame, RoundActions& out);
-  void OnOpen(const PeerId& from, const Open& frame, RoundActions& out);
+  void OnBallotOpen(const PeerId& from, const BallotOpen& frame, RoundActions& out);
   void OnAccept(const PeerId& from, const Accept& frame, RoundActions& out);
   void OnAccepted(const PeerId& from, const Accepted& frame, RoundActions& out);
   void OnBye(const PeerId& from, const Bye& frame, RoundActions& out);

@@ -131,7 +131,7 @@ void Round::AskForDecision(RoundActions& out) {
   if (branch_ != 0) return;
   size_t last = static_cast<size_t>(self()) + 1;
   while (last + ranks() <= record_.promised) last += ranks();
-  const Open open{static_cast<Ballot>(last), false, 0, fixed_->spec.age};
+  const BallotOpen open{static_cast<Ballot>(last), false, 0, fixed_->spec.age};
   for (const auto& [peer, rank] : fixed_->rank_of)
     if (rank != self() && !left_.Contains(rank)) Emit(peer, open, out);
 }
@@ -163,7 +163,7 @@ StatusFrame Round::MakeStatus(Ballot ballot, bool branch) const {
   return status;
 }
 
-void Round::OnOpen(const PeerId& from, const Open& frame, RoundActions& out) {
+void Round::OnBallotOpen(const PeerId& from, const BallotOpen& frame, RoundActions& out) {
   const int rank = RankOf(from);
   if (rank < 0 || frame.ballot == 0 || frame.ballot > MaxBallot() ||
       CoordinatorOf(frame.ballot) != rank)

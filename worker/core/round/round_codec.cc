@@ -58,13 +58,13 @@ void Get(ByteReader& in, Have& f) {
   f.ballot = in.U16();
   Get(in, f.root);
 }
-void Put(ByteWriter& out, const Open& f) {
+void Put(ByteWriter& out, const BallotOpen& f) {
   out.U16(f.ballot);
   out.Bool(f.branch);
   out.U16(f.parent);
   Put(out, f.age);
 }
-void Get(ByteReader& in, Open& f) {
+void Get(ByteReader& in, BallotOpen& f) {
   f.ballot = in.U16();
   f.branch = in.Bool();
   f.parent = in.U16();

@@ -13,7 +13,7 @@ void Round::OpenBallot(Ballot ballot, bool branch, RoundActions& out) {
   fresh.ballot = ballot;
   fresh.branch = branch;
   coordination_ = std::move(fresh);
-  const Open open{ballot, branch, branch_, fixed_->spec.age};
+  const BallotOpen open{ballot, branch, branch_, fixed_->spec.age};
   for (const auto& [peer, rank] : fixed_->rank_of)
     if (rank != self() && !left_.Contains(rank)) Emit(peer, open, out);
   if (!branch)

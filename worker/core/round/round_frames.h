@@ -77,12 +77,12 @@ struct Have {
   bool operator==(const Have&) const = default;
 };
 // To the group and the witnesses; only the ballot's coordinator, rank (b - 1) mod M, may send it.
-struct Open {
+struct BallotOpen {
   Ballot ballot = 0;
   bool branch = false;  // section 6: no witnesses; a member that answers leaves the parent
   Ballot parent = 0;    // the branch that the coordinator is in, 0 the view itself
   RegisterAge age;
-  bool operator==(const Open&) const = default;
+  bool operator==(const BallotOpen&) const = default;
 };
 struct StatusFrame {
   Ballot ballot = 0;
@@ -159,8 +159,8 @@ struct Beat {  // I am alive and in this round, and have nothing to say
   bool operator==(const Beat&) const = default;
 };
 
-using FrameBody = std::variant<Ready, Speak, Ask, Have, Open, StatusFrame, Promise, Plan, Accept,
-                               Accepted, Decided, Refused, Forgotten, Fetch, Bye, Beat>;
+using FrameBody = std::variant<Ready, Speak, Ask, Have, BallotOpen, StatusFrame, Promise, Plan,
+                               Accept, Accepted, Decided, Refused, Forgotten, Fetch, Bye, Beat>;
 struct Frame {
   InstanceId instance;
   FrameBody body;

@@ -24,7 +24,7 @@ std::vector<SendFrame> AnswerAsWitness(WitnessTable& table, const PeerId& from,
   const auto silent = [&answer] {
     return answer.kind == Kind::kLent || answer.kind == Kind::kFull;
   };
-  if (const Open* open = std::get_if<Open>(&frame.body)) {
+  if (const BallotOpen* open = std::get_if<BallotOpen>(&frame.body)) {
     if (open->branch || open->ballot == 0) return out;
     answer = table.OnOpen(id, open->age, open->ballot);
     if (silent()) return out;

@@ -75,7 +75,7 @@ EdgeMailbox::Taken EdgeMailbox::OnChunk(const MixArrived& chunk) {
   return Taken::kTaken;
 }
 
-MixChunk EdgeMailbox::Describe(size_t to, uint32_t chunk, Region own, bool relay,
+MixChunk EdgeMailbox::Describe(size_t to, uint32_t chunk, Region own, EdgeSum sum,
                                uint64_t sequence) const {
   const EdgeLink& link = links_[to];
   const Extent range = RangeOf(link.extent, chunk);
@@ -87,7 +87,7 @@ MixChunk EdgeMailbox::Describe(size_t to, uint32_t chunk, Region own, bool relay
                .elements = static_cast<uint32_t>(range.count),
                .sum_of = {}};
   sum_of_.assign(1, own);
-  for (size_t i = 0; relay && i < links_.size(); ++i) {
+  for (size_t i = 0; sum == EdgeSum::kWithOthers && i < links_.size(); ++i) {
     if (i == to || links_[i].tag != link.tag || slots_[i][chunk].count == 0) continue;
     out.count += slots_[i][chunk].count;
     sum_of_.push_back(links_[i].region);

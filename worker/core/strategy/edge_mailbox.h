@@ -38,9 +38,9 @@ class EdgeMailbox {
   // The host has looked at the bytes, and stored them when Wants said so.
   Taken OnChunk(const MixArrived& chunk);
 
-  // Chunk `chunk` of what goes to link `to`: `own`, and with `relay` what the other edges of its
+  // Chunk `chunk` of what goes to link `to`: `own`, and kWithOthers: what the other edges of its
   // tag hold. `sequence`: of this peer's message.
-  MixChunk Describe(size_t to, uint32_t chunk, Region own, bool relay, uint64_t sequence) const;
+  MixChunk Describe(size_t to, uint32_t chunk, Region own, EdgeSum sum, uint64_t sequence) const;
 
   const std::vector<EdgeLink>& links() const { return links_; }
   std::optional<size_t> Find(const PeerId& peer, MixTag tag) const;

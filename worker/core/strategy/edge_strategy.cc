@@ -104,7 +104,7 @@ void EdgeStrategy::OnSnapshot(Time now, const SnapshotTaken& snapshot, StrategyA
   for (const EdgeLink& link : edges_->links()) {
     if (down_.contains(link.peer) || link.extent.count == 0) continue;
     leaving_.insert({link.peer, link.tag});
-    out.push_back(SendEdge{link.peer, link.tag, Region::kOutbox, relays(), sequence_});
+    out.push_back(SendEdge{link.peer, link.tag, Region::kOutbox, edge_sum(), sequence_});
   }
   if (!Lags()) return Finish(now, out);
   stage_ = Stage::kLagging;

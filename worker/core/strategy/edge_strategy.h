@@ -30,7 +30,7 @@ class EdgeStrategy : public Strategy {
   void OnEvent(Time now, const Event& event, StrategyActions& out) override;
 
  protected:
-  virtual bool relays() const = 0;  // messages carry what the other edges brought
+  virtual EdgeSum edge_sum() const = 0;  // of its messages
   virtual GraphUse graph_use() const = 0;
   virtual WireFormat wire() const = 0;
   virtual void OnGraph(const Topology& topology) = 0;

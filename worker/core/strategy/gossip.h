@@ -34,7 +34,7 @@ class GossipNeighbours : public EdgeStrategy {
   Needs needs() const override { return {.strict_view = true, .edge_copies = true}; }
 
  protected:
-  bool relays() const override { return false; }
+  EdgeSum edge_sum() const override { return EdgeSum::kOwn; }
   GraphUse graph_use() const override { return GraphUse::kGraph; }
   WireFormat wire() const override { return config().compression; }
   void OnGraph(const Topology& topology) override;

@@ -27,7 +27,7 @@
 namespace crowdsurf::worker {
 
 template <class Scalar>
-class RelayMemory {
+class RelaySumMemory {
  public:
   // What crosses an edge. Sums grow to n * |x|: float32 or wider on the wire, never float16.
   struct Message {
@@ -36,7 +36,7 @@ class RelayMemory {
     std::vector<Scalar> sum;
   };
 
-  RelayMemory(const Graph& tree, uint32_t self, size_t elements) { Reset(tree, self, elements); }
+  RelaySumMemory(const Graph& tree, uint32_t self, size_t elements) { Reset(tree, self, elements); }
 
   // A new view: forgets every edge. Pre: `tree` is a tree with `self` in it.
   void Reset(const Graph& tree, uint32_t self, size_t elements) {
@@ -121,7 +121,7 @@ class RelayMemory {
   std::map<uint32_t, Message> edges_;  // by neighbour; at most the tree's degree
 };
 
-// The strategy of an agent. RelayMemory is the whole of it in one object, for paper tests; here
+// The strategy of an agent. RelaySumMemory is the whole of it in one object, for paper tests; here
 // the memory is the edge mailbox's, chunk by chunk, and the arithmetic is MixKernel's: the same
 // sums in the same order (tested bit for bit). Momentum stays in each trainer: y is the snapshot
 // after its own steps, whatever optimizer made them. DoubleBinaryTree: the first half of the vector
@@ -134,7 +134,7 @@ class RelaySum : public EdgeStrategy {
   double lr_scale() const override { return lr_scale_; }
 
  protected:
-  bool relays() const override { return true; }
+  EdgeSum edge_sum() const override { return EdgeSum::kWithOthers; }
   GraphUse graph_use() const override { return GraphUse::kTrees; }
   WireFormat wire() const override { return WireFormat::kFloat32; }  // sums grow to n |x|
   void OnGraph(const Topology& topology) override;

@@ -38,7 +38,7 @@ struct SendEdge {
   PeerId peer;
   MixTag tag;
   Region region;
-  bool relay;         // with what the other edges of the tag hold
+  EdgeSum sum;
   uint64_t sequence;  // of this peer's messages
 };
 // ---- actions of strategies on graphs

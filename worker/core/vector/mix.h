@@ -69,6 +69,9 @@ struct EdgeLink {
   Region region = Region::kExtra0;
   Extent extent;  // of the vector: all of it, or the part that travels on this tree
 };
+// What a message to a neighbour holds: the own vector, or its sum with what the other edges of the
+// tag brought.
+enum class EdgeSum : uint8_t { kOwn, kWithOthers };
 // Which of the messages of an edge are taken (edge_mailbox.h).
 enum class EdgeOrder : uint8_t { kLatestWins, kFifo };
 

@@ -166,7 +166,7 @@ ViewFlaw FlawOf(const View& view) {
   if (!Fits(view)) return ViewFlaw::kSize;
   if (!GoodMembers(view)) return ViewFlaw::kMembers;
   if (!GoodWitnesses(view)) return ViewFlaw::kWitnesses;
-  // Two lines are compared by it: it is no bigger than the view that shows it.
+  // Two lineages are compared by it: it is no bigger than the view that shows it.
   if (view.fork_members != view.members.size()) return ViewFlaw::kForkMembers;
   return ViewFlaw::kNone;
 }

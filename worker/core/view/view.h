@@ -37,10 +37,10 @@ struct Member {
 struct View {
   uint64_t epoch = 0;  // parent's + 1
   ViewHash parent;     // none: a first view
-  ViewHash origin;     // first view of this line of successors; none: this is it
+  ViewHash origin;     // first view of this lineage; none: this is it
   bool branch = false;
   uint64_t fork_members =
-      0;  // members when it was made: of two lines the larger wins, then the smaller origin
+      0;  // members when it was made: of two lineages the larger wins, then the smaller origin
   Grid grid;
   std::vector<Member> members;    // ascending by id; at most kMaxMembers
   std::vector<PeerId> witnesses;  // min(N, 15); [0] breaks ties
@@ -54,7 +54,7 @@ struct View {
   const Member* Find(const PeerId& id) const;
 };
 
-// Names the line of successors that a view belongs to: its first view's hash.
+// Names the lineage that a view belongs to: its first view's hash.
 inline ViewHash OriginOf(const View& view, const ViewHash& hash) {
   return view.origin.none() ? hash : view.origin;
 }

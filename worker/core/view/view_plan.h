@@ -30,11 +30,11 @@ Grid GridFor(size_t members, const AveragingConfig& config);
 // and by a region for each neighbour (mix.h) where all neighbours of one member can be all others.
 size_t MaxMembersOf(const AveragingConfig& config);
 
-// The first view of a line, of one member.
+// The first view of a lineage, of one member.
 View FirstView(const Member& self, const ViewFacts& facts);
 
 // Successor of `seating`: its occupants without `gone`, and `newcomers` (as far as they fit).
-// A branch begins a line of its own. Pre: somebody stays or comes.
+// A branch begins a lineage of its own. Pre: somebody stays or comes.
 View NextView(const Seating& seating, const std::set<PeerId>& gone,
               const std::vector<Member>& newcomers, const ViewFacts& facts);
 

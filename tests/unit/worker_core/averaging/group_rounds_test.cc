@@ -41,7 +41,7 @@ class GroupRoundsTest : public testing::Test {
     rounds.OnView(now, view, seating.hash(), ParentEnd::kOrderly, out);
     opening.averaging = 1;
     opening.stake = {8, 8, {}};
-    rounds.Open(now, opening, seating, {}, out);
+    rounds.OpenRound(now, opening, seating, {}, out);
   }
 
   // What `frame` is answered with, when PeerAt(1) says it in a round of `of` that is not open here.
@@ -115,7 +115,7 @@ TEST_F(GroupRoundsTest, ARoundThatOnlySaidReadyCanBeOpenedAnew) {
 TEST_F(GroupRoundsTest, ARoundThatIsOpenedAnewSaysSo) {
   EXPECT_EQ(Readys(), std::vector<bool>{false});
   rounds.Suspend(now, out);
-  rounds.Open(now, opening, seating, {}, out);
+  rounds.OpenRound(now, opening, seating, {}, out);
   EXPECT_EQ(Readys(), (std::vector<bool>{false, true}));
 }
 
@@ -174,16 +174,15 @@ TEST_F(GroupRoundsTest, WhatCameEarlyIsAnsweredWhenTheNextViewIsEntered) {
 TEST_F(GroupRoundsTest, AWitnessPromisesHoweverManyBallotsTheViewHasHad) {
   const auto answer = [&](uint64_t averaging, const InstanceId& instance) {
     out.clear();
-    rounds.OnFrame(
-        now, PeerAt(1),
-        {.view = seating.hash(),
-         .epoch = view.epoch,
-         .averaging = averaging,
-         .round = 0,
-         .group = 0,
-         .frame = EncodeFrame(
-             {instance, crowdsurf::worker::Open{.ballot = 1, .age = {view.epoch, averaging, 0}}})},
-        out);
+    rounds.OnFrame(now, PeerAt(1),
+                   {.view = seating.hash(),
+                    .epoch = view.epoch,
+                    .averaging = averaging,
+                    .round = 0,
+                    .group = 0,
+                    .frame = EncodeFrame(
+                        {instance, BallotOpen{.ballot = 1, .age = {view.epoch, averaging, 0}}})},
+                   out);
     for (const Action& action : out) {
       const auto* send = std::get_if<Send>(&action);
       const auto said = send == nullptr ? std::nullopt : DecodeMessage(send->body);
@@ -231,7 +230,7 @@ class MovedTest : public GroupRoundsTest {
   void OpenRound(uint32_t round) {
     opening.round = round;
     opening.axis = round;
-    rounds.Open(now, opening, seating, {}, out);
+    rounds.OpenRound(now, opening, seating, {}, out);
   }
 
   View wide;

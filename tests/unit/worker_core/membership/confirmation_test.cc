@@ -130,7 +130,7 @@ TEST(ConfirmationTest, WhoAnswersThatItKnowsTheViewDoesNotRefuteIt) {
   EXPECT_EQ(c.Judge(), Verdict::kSilent);
 }
 
-TEST(ConfirmationTest, AnotherLineNeedsTwoOfItsMembersThatAreInIt) {
+TEST(ConfirmationTest, AnotherLineageNeedsTwoOfItsMembersThatAreInIt) {
   Case c(Rule::kTwoMembers, 5);
   c.Vote(1, Kind::kDecided);
   c.Vote(2, Kind::kHeld);

@@ -22,7 +22,7 @@ PeerRecord SeatedRecord(uint8_t n) {
   record.member = {.id = Id(n), .cell = n, .joined_unix_ms = n};
   record.ready = record.seated = true;
   record.epoch = 4;
-  record.line.members = 2;
+  record.lineage.members = 2;
   return {"k", Id(n), Encode(record), Seconds(60)};
 }
 

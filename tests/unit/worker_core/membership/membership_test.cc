@@ -1,4 +1,5 @@
-// Membership of real peers in a small world: lines that merge, seats lost by mistake, checkpoints.
+// Membership of real peers in a small world: lineages that merge, seats lost by mistake,
+// checkpoints.
 #include "worker/core/membership/membership.h"
 
 #include <gtest/gtest.h>
@@ -9,7 +10,7 @@
 namespace crowdsurf::worker {
 namespace {
 
-TEST(MembershipTest, TwoLinesThatMeetBecomeOneAndGoOn) {
+TEST(MembershipTest, TwoLineagesThatMeetBecomeOneAndGoOn) {
   PeerWorld world(11, EveryTenSteps());
   for (int i = 0; i < 3; ++i) world.Add(Milliseconds(20), 0);
   for (int i = 0; i < 5; ++i) world.Add(Milliseconds(20), 1);
@@ -30,8 +31,8 @@ TEST(MembershipTest, TwoLinesThatMeetBecomeOneAndGoOn) {
   for (size_t i = 0; i < 3; ++i) EXPECT_TRUE(world.node(i).fetches.empty());  // values are kept
 }
 
-// Two that are in their first round when they hear of a better line, at any instant of it.
-TEST(MembershipTest, WhoGivesUpItsLineFinishesItsRoundFirst) {
+// Two that are in their first round when they hear of a better lineage, at any instant of it.
+TEST(MembershipTest, WhoGivesUpItsLineageFinishesItsRoundFirst) {
   size_t newcomers = 0;
   for (int64_t at = 90; at < 400; at += 10) {
     PeerWorld world(static_cast<uint64_t>(at), EveryTenSteps());
@@ -46,7 +47,7 @@ TEST(MembershipTest, WhoGivesUpItsLineFinishesItsRoundFirst) {
       EXPECT_EQ(world.Summary(i).rounds.failed(), 0U) << at << " " << i;
     newcomers += !world.node(3).fetches.empty() && !world.node(4).fetches.empty();
   }
-  EXPECT_GT(newcomers, 0U) << "nobody gave its line up: this tested nothing";
+  EXPECT_GT(newcomers, 0U) << "nobody gave its lineage up: this tested nothing";
 }
 
 TEST(MembershipTest, EightThatDoNotSeeEachOtherAtFirstMergeInOneStep) {
@@ -80,9 +81,10 @@ TEST(MembershipTest, OneThatIsTakenForDeadByMistakeSitsAgain) {
   }
 }
 
-// It believes that all others died, and forms a line of its own; they have vacated its cell. Its
-// line's epoch is above theirs, and its record says that it sits elsewhere when its seat is given.
-TEST(MembershipTest, ABranchOfOneBesideABiggerLineComesBack) {
+// It believes that all others died, and forms a lineage of its own; they have vacated its cell. Its
+// lineage's epoch is above theirs, and its record says that it sits elsewhere when its seat is
+// given.
+TEST(MembershipTest, ABranchOfOneBesideABiggerLineageComesBack) {
   for (uint64_t seed = 1; seed <= 5; ++seed) {
     PeerWorld world(seed, EveryTenSteps());
     for (int i = 0; i < 5; ++i) world.Add();
@@ -152,9 +154,9 @@ TEST(MembershipTest, WhoLeftAViewComesIntoTheNextThoughTheStewardMissedItsLeavin
   EXPECT_NE(world.Summary(victim).view->hash, left);
 }
 
-// The way back from a branch leads into a later view of the line. One before the view that was left
-// for the branch would lead nowhere, for it leads into that one; somebody who is behind may still
-// offer a seat in it.
+// The way back from a branch leads into a later view of the lineage. One before the view that was
+// left for the branch would lead nowhere, for it leads into that one; somebody who is behind may
+// still offer a seat in it.
 TEST(MembershipTest, WhoLeftAViewTakesNoSeatInTheOneBefore) {
   PeerWorld world(23, EveryTenSteps());
   std::optional<message::ViewNews> before;

@@ -18,7 +18,7 @@ RosterRecord RecordOf(uint8_t n) {
   record.ready = true;
   record.seated = true;
   record.epoch = 4;
-  record.line.members = 8;
+  record.lineage.members = 8;
   record.committed = {.averaging = 9, .root = {}, .job_samples = 1234.5};
   return record;
 }

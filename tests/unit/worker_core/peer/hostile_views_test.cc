@@ -102,7 +102,7 @@ TEST_F(HostileViewsTest, AForgedViewWithoutThisMemberUnseatsItNot) {
   EXPECT_EQ(Refused(world_, 0, "view_unconfirmed"), 1);
 }
 
-TEST_F(HostileViewsTest, AForgedBetterLineDrawsNobody) {
+TEST_F(HostileViewsTest, AForgedBetterLineageDrawsNobody) {
   Start(6);
   View view = view_;
   view.parent = ViewHash();

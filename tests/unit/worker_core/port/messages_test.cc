@@ -41,7 +41,7 @@ std::vector<Message> OneOfEach(Rng& rng) {
                       4,
                       true,
                       AnyId<Digest>(rng),
-                      LineRank{8, AnyId<ViewHash>(rng)}},
+                      LineageRank{8, AnyId<ViewHash>(rng)}},
           JoinAnswer{JoinAnswer::Kind::kFetchFirst, committed, {AnyContact(rng)}, "because"},
           ViewNews{blob, {seat, seat}, {vacancy}, {AnyContact(rng)}, committed, 12.5},
           ViewAsk{},

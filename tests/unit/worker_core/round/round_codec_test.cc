@@ -42,7 +42,7 @@ std::vector<FrameBody> AllBodies(Rng& rng) {
           Speak{2, {4, 5, {6, 7}}, Sha256(AsBytes("r"))},
           Ask{1, 2, {3, 4}},
           Have{1, Sha256(AsBytes("h"))},
-          Open{3, true, 2, {4, 5, 6}},
+          BallotOpen{3, true, 2, {4, 5, 6}},
           status,
           Promise{3, 2, EncodeHeldValue(held)},
           plan,

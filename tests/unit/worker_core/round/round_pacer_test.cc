@@ -191,7 +191,7 @@ TEST(RoundPacerTest, EachBallotAfterTheFirstDoublesTheSilenceThatIsSuspicious) {
   const std::vector<int64_t> silences = {50, 50, 100, 200, 400, 800, 1000, 1000};
   for (size_t ballots = 0; ballots < silences.size(); ++ballots) {
     if (ballots > 0) {  // peer 1 coordinates the even ones, and is heard with each
-      Open open;
+      BallotOpen open;
       open.ballot = static_cast<Ballot>(2 * ballots);
       opened.Hear(open);
       times.OnHeard(At(now), PeerAt(1));

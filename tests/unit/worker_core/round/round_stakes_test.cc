@@ -88,7 +88,7 @@ TEST_F(RoundStakes, ValuesThatOvertookAnEqualWordAreAskedForAgain) {
 
 TEST_F(RoundStakes, WhatIsSaidBetweenStatusAndPlanWaits) {
   round.Start(out);
-  Say(1, Open{2, false, 0, {}});
+  Say(1, BallotOpen{2, false, 0, {}});
   ASSERT_EQ(Count<StatusFrame>(out), 1U);
   Say(kSpeaker, Speak{1, kSpoken, {}});
   Plan plan;

@@ -361,7 +361,7 @@ TEST(RoundTest, ALostWitnessQuorumEndsInABranchOfThoseWhoAreLeft) {
 
 // ---- where ballots end ------------------------------------------------------------------------
 void HearOpen(Group& group, int self, Ballot ballot) {
-  Open open;
+  BallotOpen open;
   open.ballot = ballot;
   group.Do(self, [&](Round& r, RoundActions& out) {
     const auto from = static_cast<size_t>((ballot - 1) % kMembers);
@@ -439,7 +439,7 @@ TEST(RoundTest, AWitnessOfTheRoundAnswersBothRolesFromOneBallot) {
   RoundActions out;
   round.Start(out);
   out.clear();
-  round.OnFrame(PeerAt(0), {spec.instance, Open{1, false, 0, {}}}, out);
+  round.OnFrame(PeerAt(0), {spec.instance, BallotOpen{1, false, 0, {}}}, out);
   ASSERT_EQ(out.size(), 1U);
   EXPECT_TRUE(Is<Refused>(out[0]));
   EXPECT_EQ(round.Promised().promised, 4);
