@@ -146,8 +146,8 @@ void DescentNode::Do(const worker::OpenBuffers& action) {
                                   [](const worker::ChunkSpan& span) { return span.count > 0; });
   if (writes) Overwritten(action.to);
   open_[action.round] = {action.instance, action.self};
-  reducer_.Open(action.round, action.instance, action.self, action.chunks, action.wire,
-                At(action.from), At(action.to), action.mask);
+  reducer_.Open(action.round, {action.instance, action.self, action.chunks, action.wire,
+                               At(action.from), At(action.to), action.mask});
 }
 
 void DescentNode::Do(const worker::CloseBuffers& action) {

@@ -23,8 +23,8 @@ Parcel PackSpan(const RegionBuffer& region, const ChunkSpan& span, worker::WireF
 }
 
 void ChunkHost::Open(RoundHandle round, const Opened& opened) {
-  reducer_.Open(round, opened.instance, opened.self, opened.chunks, opened.wire,
-                opened.from->values, opened.to->values, opened.mask);
+  reducer_.Open(round, {opened.instance, opened.self, opened.chunks, opened.wire,
+                        opened.from->values, opened.to->values, opened.mask});
   rounds_[round] = {opened, {}, std::vector<bool>(opened.chunks.size())};
   std::vector<Parcel> inputs;
   for (uint32_t chunk = 0; chunk < opened.chunks.size(); ++chunk)

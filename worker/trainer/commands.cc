@@ -156,7 +156,7 @@ int Train(Task& task, CharTask* text, const TrainerOptions& options,
   }
   SteadyClock clock;
   PrintedProgress progress;
-  const auto result = RunTraining(training, loop, **hook, clock, progress, interrupt);
+  const auto result = RunTraining(training, loop, {**hook, clock, progress, interrupt});
   if (!result.ok()) return ReportFailure(result.status());
   if (const Status s = Conclude(training, task, text, options, *result); !s.ok())
     return ReportFailure(s);

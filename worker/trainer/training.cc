@@ -134,18 +134,19 @@ bool IsDue(uint64_t every, uint64_t count) { return every > 0 && count % every =
 
 }  // namespace
 
-StatusOr<LoopResult> RunTraining(Training& training, const LoopOptions& options, StepHook& hook,
-                                 StepClock& clock, ProgressSink& sink,
-                                 const volatile int* interrupt) {
+StatusOr<LoopResult> RunTraining(Training& training, const LoopOptions& options,
+                                 const LoopCompany& with) {
+  StepHook& hook = with.hook;
+  ProgressSink& sink = with.sink;
   LoopResult result;
   ASSIGN_OR_RETURN(const StepDecision first, hook.Start(training));
   result.stopped = first.stop;
   if (options.on_start) options.on_start();
   double lr_scale = first.lr_scale;
-  Tally tally(clock, sink);
-  Pacer pacer(options.step_time, clock);
+  Tally tally(with.clock, sink);
+  Pacer pacer(options.step_time, with.clock);
   const auto goes_on = [&] {
-    if (*interrupt != 0) result.interrupted = true;
+    if (*with.interrupt != 0) result.interrupted = true;
     return !result.interrupted && !result.stopped &&
            (options.steps == 0 || tally.own_steps() < options.steps) &&
            tally.elapsed() < options.duration;

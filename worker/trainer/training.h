@@ -128,11 +128,18 @@ struct LoopResult {
   bool stopped = false;         // the hook said stop
 };
 
+// What a loop is run with; all of it outlives the loop.
+struct LoopCompany {
+  StepHook& hook;
+  StepClock& clock;
+  ProgressSink& sink;
+  const volatile int* interrupt;  // not 0: end now
+};
+
 // Runs until `steps`, `duration`, the hook or *interrupt end it, then evaluates (not after an
 // interrupt). Errors: the hook's; DataLoss after ten gradients in a row that are not
 // finite.
-StatusOr<LoopResult> RunTraining(Training& training, const LoopOptions& options, StepHook& hook,
-                                 StepClock& clock, ProgressSink& sink,
-                                 const volatile int* interrupt);
+StatusOr<LoopResult> RunTraining(Training& training, const LoopOptions& options,
+                                 const LoopCompany& with);
 
 }  // namespace crowdsurf::trainer

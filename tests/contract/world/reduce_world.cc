@@ -191,8 +191,8 @@ void ReduceWorld::Execute(Node& node, Action& action) {
     });
   } else if (const auto* open = std::get_if<OpenBuffers>(&action)) {
     node.opened[open->round] = {open->instance, open->self};
-    node.reducer.Open(open->round, open->instance, open->self, open->chunks, open->wire,
-                      node.At(open->from), node.At(open->to), open->mask);
+    node.reducer.Open(open->round, {open->instance, open->self, open->chunks, open->wire,
+                                    node.At(open->from), node.At(open->to), open->mask});
   } else if (const auto* close = std::get_if<CloseBuffers>(&action)) {
     node.reducer.Close(close->round);
     node.opened.erase(close->round);

@@ -157,7 +157,7 @@ TEST(RunTrainingTest, LearnsReportsAndEvaluatesWhenAsked) {
   loop.steps = 300;
   loop.report_every = 100;
   loop.evaluate_every = 60;
-  const auto result = RunTraining(training, loop, alone, clock, sink, &kNoInterrupt);
+  const auto result = RunTraining(training, loop, {alone, clock, sink, &kNoInterrupt});
   ASSERT_TRUE(result.ok());
   EXPECT_EQ(result->progress.own_steps, 300u);
   EXPECT_EQ(result->progress.samples, 2400u);
@@ -175,7 +175,7 @@ TEST(RunTrainingTest, TenBrokenGradientsInARowAreAnError) {
   FakeClock clock;
   SilentSink sink;
   StepHook alone;
-  const auto result = RunTraining(training, {}, alone, clock, sink, &kNoInterrupt);
+  const auto result = RunTraining(training, {}, {alone, clock, sink, &kNoInterrupt});
   EXPECT_EQ(result.status().code(), absl::StatusCode::kDataLoss);
   EXPECT_EQ(training.step(), 10u);
 }
@@ -187,12 +187,12 @@ TEST(RunTrainingTest, TheHookStopsTheLoopAndAnInterruptSkipsTheEvaluation) {
   Training training(task, Options());
   WorkingHook hook(clock, Milliseconds(1));
   hook.stop_at = 7;
-  const auto stopped = RunTraining(training, {}, hook, clock, sink, &kNoInterrupt);
+  const auto stopped = RunTraining(training, {}, {hook, clock, sink, &kNoInterrupt});
   EXPECT_TRUE(stopped->stopped);
   EXPECT_EQ(stopped->progress.own_steps, 7u);
   EXPECT_EQ(task.full, 1);
   const int interrupt = 15;
-  const auto ended = RunTraining(training, {}, hook, clock, sink, &interrupt);
+  const auto ended = RunTraining(training, {}, {hook, clock, sink, &interrupt});
   EXPECT_TRUE(ended->interrupted);
   EXPECT_EQ(ended->progress.own_steps, 0u);
   EXPECT_EQ(task.full, 1);
@@ -211,7 +211,7 @@ std::pair<FakeClock, double> Pace(Duration work, Duration late) {
   loop.evaluate_every = 0;
   loop.step_time = Milliseconds(100);
   const Time start = clock.now;
-  EXPECT_TRUE(RunTraining(training, loop, hook, clock, sink, &kNoInterrupt).ok());
+  EXPECT_TRUE(RunTraining(training, loop, {hook, clock, sink, &kNoInterrupt}).ok());
   return {clock, (clock.now - start).seconds()};
 }
 
@@ -241,7 +241,7 @@ TEST(RunTrainingTest, EndsWhenItsTimeIsOver) {
   WorkingHook hook(clock, Milliseconds(100));
   LoopOptions loop;
   loop.duration = Seconds(1.95);
-  const auto result = RunTraining(training, loop, hook, clock, sink, &kNoInterrupt);
+  const auto result = RunTraining(training, loop, {hook, clock, sink, &kNoInterrupt});
   EXPECT_EQ(result->progress.own_steps, 20u);
 }
 

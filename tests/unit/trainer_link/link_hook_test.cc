@@ -72,7 +72,7 @@ class TrainerLink : public LinkFixture {
     loop.at_end = Evaluation::kQuick;
     hook_ = *std::move(hook);  // connected until the test ends: no TrainerGone among its events
     at_each_step_.hook = hook_.get();
-    const auto result = RunTraining(training, loop, at_each_step_, clock, sink, &kNoInterrupt);
+    const auto result = RunTraining(training, loop, {at_each_step_, clock, sink, &kNoInterrupt});
     if (agent_.joinable()) agent_.join();
     ASSERT_TRUE(result.ok()) << result.status();
     result_ = *result;

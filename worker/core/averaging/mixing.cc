@@ -219,7 +219,9 @@ void Mixing::Run(Time now, PairExchange::Out& actions, Actions& out) {
 
 void Mixing::OnWord(Time now, const PeerId& from, const PairWord& word, Actions& out) {
   PairExchange::Out said;
-  pairs_.OnWord(now, from, word, uses_pairs_ && open_ && !draining_, said);
+  const bool ready = uses_pairs_ && open_ && !draining_;
+  pairs_.OnWord(now, from, word,
+                ready ? PairExchange::Readiness::kReady : PairExchange::Readiness::kBusy, said);
   Run(now, said, out);
 }
 

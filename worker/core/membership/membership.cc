@@ -22,14 +22,14 @@ constexpr Duration kBranchPatience = Seconds(4);
 }  // namespace
 
 Membership::Membership(const PeerConfig& config, PeerMetrics& metrics, Logger log, Rng rng,
-                       Roster& roster, Averaging& averaging)
+                       Uses uses)
     : config_(config),
       metrics_(metrics),
       log_(log.For("membership")),
       rng_(rng),
-      roster_(roster),
-      averaging_(averaging),
-      joining_(config, roster, rng.Fork("joining")),
+      roster_(uses.roster),
+      averaging_(uses.averaging),
+      joining_(config, uses.roster, rng.Fork("joining")),
       witness_(config.job),
       newest_(config.averaging) {}
 

@@ -46,8 +46,11 @@ class Membership {
   static constexpr size_t kMaxStrangersDown = 4096;
   static constexpr std::string_view kAnotherTable = "another tensor table";
 
-  Membership(const PeerConfig& config, PeerMetrics& metrics, Logger log, Rng rng, Roster& roster,
-             Averaging& averaging);
+  struct Uses {  // the parts of the peer that it calls; they outlive it
+    Roster& roster;
+    Averaging& averaging;
+  };
+  Membership(const PeerConfig& config, PeerMetrics& metrics, Logger log, Rng rng, Uses uses);
 
   // ---- local ----
   void OnTrainer(Time now, const TrainerRegistered& trainer);

@@ -203,9 +203,8 @@ void Membership::Propose(Time now, Actions& out) {
     newcomers.push_back(joiner.request.member);
     facts.first_averaging = std::max(facts.first_averaging, joiner.request.next);
   }
-  proposer_.emplace(config_.id, seating_->view(), seating_->hash(),
-                    NextView(*seating_, down_, newcomers, facts), LiveWitnesses(),
-                    rng_.Fork("proposer"));
+  proposer_.emplace(config_.id, *seating_, NextView(*seating_, down_, newcomers, facts),
+                    LiveWitnesses(), rng_.Fork("proposer"));
   proposer_->local = &witness_;
   proposer_->local_begun = averaging_.bytes_begun();
   proposer_->Start(now, out);

@@ -64,13 +64,12 @@ std::optional<SuccessorWitness::AcceptedView> SuccessorWitness::Accepted(
   return at->second;
 }
 
-SuccessorProposer::SuccessorProposer(const PeerId& self, const View& parent,
-                                     const ViewHash& parent_hash, View next, std::set<PeerId> live,
-                                     Rng rng)
+SuccessorProposer::SuccessorProposer(const PeerId& self, const Seating& parent, View next,
+                                     std::set<PeerId> live, Rng rng)
     : self_(self),
-      epoch_(parent.epoch),
-      parent_(parent_hash),
-      witnesses_(parent.witnesses),
+      epoch_(parent.view().epoch),
+      parent_(parent.hash()),
+      witnesses_(parent.view().witnesses),
       proposal_(std::move(next)),
       live_(std::move(live)),
       rng_(rng) {}

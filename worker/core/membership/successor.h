@@ -51,11 +51,11 @@ class SuccessorWitness {
 
 class SuccessorProposer {
  public:
-  // Proposes `next` as successor of `seating`'s view. Pre: self is one of its witnesses.
+  // Proposes `next` as successor of `parent`'s view. Pre: self is one of its witnesses.
   // `live`: the witnesses believed alive; their promises are waited for a moment beyond the quorum,
   // because they say which averagings are under way.
-  SuccessorProposer(const PeerId& self, const View& parent, const ViewHash& parent_hash, View next,
-                    std::set<PeerId> live, Rng rng);
+  SuccessorProposer(const PeerId& self, const Seating& parent, View next, std::set<PeerId> live,
+                    Rng rng);
 
   void Start(Time now, Actions& out);
   void OnPromise(Time now, const PeerId& from, const message::ViewPromise& promise, Actions& out);

@@ -18,7 +18,7 @@ Peer::Peer(PeerConfig config, Rng rng, Logger log, MetricRegistry& metrics)
       metrics_(metrics),
       roster_(config_, metrics_),
       averaging_(config_, metrics_, log, rng.Fork("averaging")),
-      membership_(config_, metrics_, log, rng.Fork("membership"), roster_, averaging_) {}
+      membership_(config_, metrics_, log, rng.Fork("membership"), {roster_, averaging_}) {}
 
 void Peer::Start(Time now, Actions& out) {
   roster_.Start(out);

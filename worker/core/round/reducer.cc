@@ -11,17 +11,12 @@ namespace crowdsurf::worker {
 uint64_t ContentKey(const InstanceId& instance) { return ByteReader(instance.view()).U64(); }
 
 template <class Scalar>
-void Reducer<Scalar>::Open(RoundHandle round, const InstanceId& instance, int self,
-                           std::vector<ChunkSpan> chunks, WireFormat wire,
-                           std::span<const Scalar> from, std::span<Scalar> to,
-                           CoordinateMask mask) {
-  for (const ChunkSpan& chunk : chunks) {
-    CHECK_LE(chunk.begin + chunk.count, from.size());
-    CHECK_LE(chunk.begin + chunk.count, to.size());
+void Reducer<Scalar>::Open(RoundHandle round, RoundBuffers<Scalar> buffers) {
+  for (const ChunkSpan& chunk : buffers.chunks) {
+    CHECK_LE(chunk.begin + chunk.count, buffers.from.size());
+    CHECK_LE(chunk.begin + chunk.count, buffers.to.size());
   }
-  OpenRoundBytes bytes{instance, self, std::move(chunks), wire, from, to, std::move(mask), {},
-                       {},       {}};
-  CHECK(rounds_.try_emplace(round, std::move(bytes)).second);
+  CHECK(rounds_.try_emplace(round, OpenRoundBytes{std::move(buffers), {}, {}, {}}).second);
 }
 
 template <class Scalar>

@@ -31,6 +31,19 @@ using SharedBytes = std::shared_ptr<const Bytes>;  // sent to several peers, enc
 // Key of ContentHash for every result of an instance.
 uint64_t ContentKey(const InstanceId& instance);
 
+// What a round reads and writes at this peer. `from` and `to` are the whole regions; they stay in
+// place until Close. `mask`: the own coordinates that go into the round.
+template <class Scalar>
+struct RoundBuffers {
+  InstanceId instance;
+  int self = 0;  // own rank
+  std::vector<ChunkSpan> chunks;
+  WireFormat wire = WireFormat::kFloat32;
+  std::span<const Scalar> from;
+  std::span<Scalar> to;
+  CoordinateMask mask = {};
+};
+
 template <class Scalar>
 class Reducer {
  public:
@@ -38,12 +51,8 @@ class Reducer {
 
   explicit Reducer(size_t max_bytes) : max_bytes_(max_bytes) {}
 
-  // `from` and `to` are the whole regions; they must stay in place until Close. `mask`: the own
-  // coordinates that go into the round. Pre: `round` is not open; chunks lie inside both regions;
-  // self < number of ranks.
-  void Open(RoundHandle round, const InstanceId& instance, int self, std::vector<ChunkSpan> chunks,
-            WireFormat wire, std::span<const Scalar> from, std::span<Scalar> to,
-            CoordinateMask mask = {});
+  // Pre: `round` is not open; chunks lie inside both regions; self < number of ranks.
+  void Open(RoundHandle round, RoundBuffers<Scalar> buffers);
   void Close(RoundHandle round);
   std::optional<RoundHandle> Find(const InstanceId& instance) const;
 
@@ -74,14 +83,7 @@ class Reducer {
 
  private:
   using ChunkKey = std::pair<uint32_t, Ballot>;
-  struct OpenRoundBytes {
-    InstanceId instance;
-    int self = 0;
-    std::vector<ChunkSpan> chunks;
-    WireFormat wire = WireFormat::kFloat32;
-    std::span<const Scalar> from;
-    std::span<Scalar> to;
-    CoordinateMask mask;
+  struct OpenRoundBytes : RoundBuffers<Scalar> {
     std::map<ChunkKey, std::map<int, Bytes>> inputs;
     std::map<uint32_t, SharedBytes> served;
     std::map<uint32_t, ChunkExtents> kept;  // of what is in the slot: covered by nobody

@@ -53,18 +53,20 @@ Round::Round(RoundSpec spec, PlanRule rule) {
   RebuildLanes();
 }
 
-Ready Round::OwnReady(bool again) const {
-  return {fixed_->spec.stake, fixed_->spec.schema, fixed_->member_list, fixed_->parts, again};
+Ready Round::OwnReady() const {
+  return {fixed_->spec.stake, fixed_->spec.schema, fixed_->member_list, fixed_->parts, false};
 }
 
 void Round::Start(RoundActions& out) {
+  Ready ready = OwnReady();
+  ready.again = fixed_->spec.again;
   for (const auto& [peer, rank] : fixed_->rank_of)
-    if (rank != self()) Emit(peer, OwnReady(fixed_->spec.again), out);
+    if (rank != self()) Emit(peer, ready, out);
   ContactSpeakers(out);
   if (record_.promised > 0) {  // as a witness, before this round was opened: that ballot is on
     const int coordinator = CoordinatorOf(record_.promised);
     if (coordinator != self() && fixed_->members.Contains(coordinator))
-      Emit(PeerAt(coordinator), MakeStatus(record_.promised, false), out);
+      Emit(PeerAt(coordinator), MakeStatus({record_.promised}), out);
   }
   TryFoldAll(out);
   TryHave(out);
@@ -157,9 +159,8 @@ std::optional<RoundValue> Round::CurrentValue() const {
 }
 
 // Pre: the slots hold the decided value (when it is not ABORT).
-void Round::Conclude(Outcome outcome, Ballot ballot, RankSet members, bool branch,
-                     RoundActions& out) {
-  RoundOver over{outcome, ballot, {}, {}, {}, members};
+void Round::Conclude(Outcome outcome, BallotName by, RankSet members, RoundActions& out) {
+  RoundOver over{outcome, by.ballot, {}, {}, {}, members};
   if (Applied(outcome)) {
     const std::optional<RoundValue> value = CurrentValue();
     CHECK(value.has_value());
@@ -177,9 +178,10 @@ void Round::Conclude(Outcome outcome, Ballot ballot, RankSet members, bool branc
   }
   target_.reset();
   over_ = over;
-  over_branch_ = branch;
+  over_branch_ = by.branch;
   out.push_back(over);
-  if (branch && members.Contains(self())) out.push_back(BranchFormed{ballot, members, over.root});
+  if (by.branch && members.Contains(self()))
+    out.push_back(BranchFormed{by.ballot, members, over.root});
   pending_.clear();
   inputs_.clear();
   asked_.clear();
@@ -194,7 +196,7 @@ void Round::GiveUp(Outcome outcome, ByeReason reason, RoundActions& out) {
   target_.reset();
   for (const auto& [peer, rank] : fixed_->rank_of)
     if (rank != self()) Emit(peer, Bye{reason}, out);
-  Conclude(outcome, record_.promised, {}, false, out);
+  Conclude(outcome, {record_.promised}, {}, out);
 }
 
 void Round::OnSitOut(RoundActions& out) {

@@ -125,6 +125,10 @@ class Round {
     std::optional<Digest> root;      // of the first that answered
     std::map<PeerId, bool> speaker;  // who answered; true: with that root
   };
+  struct BallotName {  // a ballot of the view, or of a branch
+    Ballot ballot = 0;
+    bool branch = false;
+  };
   struct Coordination {  // of an own ballot
     Ballot ballot = 0;
     bool branch = false;
@@ -142,7 +146,7 @@ class Round {
   const PeerId& PeerAt(int rank) const {
     return *fixed_->spec.cells[static_cast<size_t>(rank)].member;
   }
-  Ready OwnReady(bool again) const;
+  Ready OwnReady() const;
   int RankOf(const PeerId& peer) const;
   int self() const { return fixed_->spec.self; }
   RankSet own_rank() const { return RankSet::Of(self()); }
@@ -154,7 +158,7 @@ class Round {
   void Drain(RoundActions& out);
   void SendDecision(int rank, RoundActions& out);
   std::optional<RoundValue> CurrentValue() const;
-  void Conclude(Outcome outcome, Ballot ballot, RankSet members, bool branch, RoundActions& out);
+  void Conclude(Outcome outcome, BallotName by, RankSet members, RoundActions& out);
   void GiveUp(Outcome outcome, ByeReason reason, RoundActions& out);
 
   // round_reduce.cc: READY, inputs, folds, results
@@ -206,8 +210,8 @@ class Round {
   bool MayAbort(Ballot ballot) const {
     return ballot > static_cast<size_t>(kMaxBallots - kAbortBallots) * ranks();
   }
-  void Answer(Ballot ballot, bool branch, RoundActions& out);
-  StatusFrame MakeStatus(Ballot ballot, bool branch) const;
+  void Answer(BallotName name, RoundActions& out);
+  StatusFrame MakeStatus(BallotName ballot) const;
   int CoordinatorOf(Ballot ballot) const { return static_cast<int>((ballot - 1) % ranks()); }
 
   // round_apply_plan.cc: plans, decisions, fetching
@@ -232,7 +236,7 @@ class Round {
   void OnRefused(const PeerId& from, const Refused& frame, RoundActions& out);
   void OnForgotten(const PeerId& from, const Forgotten& frame, RoundActions& out);
   bool IsValid(const StatusFrame& status) const;
-  void OpenBallot(Ballot ballot, bool branch, RoundActions& out);
+  void OpenBallot(BallotName name, RoundActions& out);
   void TryPlan(RoundActions& out);
   void CollectHave(int rank, const Have& frame, RoundActions& out);
   void TryAccept(RoundActions& out);

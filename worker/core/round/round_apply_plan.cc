@@ -179,7 +179,7 @@ void Round::OnDecided(const PeerId& from, const Decided& frame, RoundActions& ou
     return;
   }
   if (frame.held.value.abort)
-    return Conclude(Outcome::kAborted, frame.ballot, frame.held.members, frame.branch, out);
+    return Conclude(Outcome::kAborted, {frame.ballot, frame.branch}, frame.held.members, out);
   Adopt(frame, out);
 }
 

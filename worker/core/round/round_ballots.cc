@@ -99,7 +99,7 @@ void Round::OnQuorumLost(RoundActions& out) {
   if (over_ || target_) return;
   int lowest = 0;
   while (!Trusts(lowest)) ++lowest;
-  if (lowest == self()) OpenBallot(NextBallotOf(self()), true, out);
+  if (lowest == self()) OpenBallot({NextBallotOf(self()), true}, out);
   Drain(out);
 }
 
@@ -118,10 +118,10 @@ void Round::StartBallot(int from, RoundActions& out) {
   int rank = from % static_cast<int>(ranks());
   while (!Trusts(rank)) rank = (rank + 1) % static_cast<int>(ranks());
   const Ballot ballot = NextBallotOf(rank);
-  if (rank == self()) return OpenBallot(ballot, branch_ != 0, out);
+  if (rank == self()) return OpenBallot({ballot, branch_ != 0}, out);
   if (branch_ != 0) return;  // leaving for a branch is the coordinator's word alone
   if (ballot > MaxBallot()) return AskForDecision(out);
-  Answer(ballot, false, out);
+  Answer({ballot}, out);
 }
 
 // No ballot is left to open. Others may still have one, or a decision: who left now would be
@@ -137,22 +137,23 @@ void Round::AskForDecision(RoundActions& out) {
 }
 
 // Pre: ballot > promised.
-void Round::Answer(Ballot ballot, bool branch, RoundActions& out) {
+void Round::Answer(BallotName name, RoundActions& out) {
+  const auto [ballot, branch] = name;
   HearLateSpeaks();
   ++progress_;
   record_.promised = ballot;
   if (branch) branch_ = ballot;
   if (coordination_ && coordination_->ballot < ballot) coordination_.reset();
   const PeerId& coordinator = PeerAt(CoordinatorOf(ballot));
-  Emit(coordinator, MakeStatus(ballot, branch), out);
+  Emit(coordinator, MakeStatus(name), out);
   if (!branch && fixed_->witness >= 0)
     Emit(coordinator, Promise{ballot, record_.accepted, record_.value}, out);
 }
 
-StatusFrame Round::MakeStatus(Ballot ballot, bool branch) const {
+StatusFrame Round::MakeStatus(BallotName ballot) const {
   StatusFrame status;
-  status.ballot = ballot;
-  status.branch = branch;
+  status.ballot = ballot.ballot;
+  status.branch = ballot.branch;
   status.complete = complete_;
   status.complete_abort = complete_ && complete_abort_;
   status.applied = over_.has_value() && Applied(over_->outcome);
@@ -186,7 +187,7 @@ void Round::OnBallotOpen(const PeerId& from, const BallotOpen& frame, RoundActio
     return;
   }
   target_.reset();  // a branch leaves the parent, and with it the decision that was being fetched
-  Answer(frame.ballot, frame.branch, out);
+  Answer({frame.ballot, frame.branch}, out);
 }
 
 // ---- as a witness -----------------------------------------------------------------------------
@@ -252,8 +253,7 @@ void Round::OnAccepted(const PeerId& from, const Accepted& frame, RoundActions& 
   ++progress_;
   votes_ |= uint64_t{1} << witness->second;
   if (!IsQuorumOf(fixed_->spec.witnesses.size(), votes_)) return;
-  Conclude(plan_abort_ ? Outcome::kAborted : Outcome::kRepaired, have_sent_, plan_members_, false,
-           out);
+  Conclude(plan_abort_ ? Outcome::kAborted : Outcome::kRepaired, {have_sent_}, plan_members_, out);
 }
 
 void Round::OnBye(const PeerId& from, const Bye& frame, RoundActions& out) {

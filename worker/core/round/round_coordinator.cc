@@ -7,7 +7,8 @@
 
 namespace crowdsurf::worker {
 
-void Round::OpenBallot(Ballot ballot, bool branch, RoundActions& out) {
+void Round::OpenBallot(BallotName name, RoundActions& out) {
+  const auto [ballot, branch] = name;
   if (ballot > MaxBallot()) return AskForDecision(out);
   Coordination fresh;
   fresh.ballot = ballot;
@@ -19,7 +20,7 @@ void Round::OpenBallot(Ballot ballot, bool branch, RoundActions& out) {
   if (!branch)
     for (const PeerId& witness : fixed_->spec.witnesses)
       if (RankOf(witness) < 0 || left_.Contains(RankOf(witness))) Emit(witness, open, out);
-  Answer(ballot, branch, out);
+  Answer(name, out);
 }
 
 bool Round::IsValid(const StatusFrame& status) const {
@@ -48,7 +49,7 @@ void Round::OnStatus(const PeerId& from, const StatusFrame& frame, RoundActions&
   }
   // Unasked: its sender suspects somebody and wants this ballot opened.
   if (frame.ballot > record_.promised && !frame.branch && branch_ == 0)
-    OpenBallot(frame.ballot, false, out);
+    OpenBallot({frame.ballot}, out);
   if (!coordination_ || coordination_->ballot != frame.ballot ||
       coordination_->branch != frame.branch) {
     if (frame.ballot < record_.promised) Emit(from, Refused{record_.promised}, out);
@@ -66,7 +67,7 @@ void Round::OnPromise(const PeerId& from, const Promise& frame, RoundActions& ou
   // A promise that comes with an unasked STATUS may overtake it.
   if (frame.ballot > record_.promised && frame.ballot <= MaxBallot() && !over_ && !target_ &&
       branch_ == 0 && CoordinatorOf(frame.ballot) == self() && RankOf(from) >= 0)
-    OpenBallot(frame.ballot, false, out);
+    OpenBallot({frame.ballot}, out);
   if (!coordination_ || coordination_->ballot != frame.ballot || coordination_->plan)
     return Refuse(FrameRefusal::kBallotOld);
   if (frame.accepted > coordination_->accepted) {
@@ -131,7 +132,7 @@ void Round::TryAccept(RoundActions& out) {
     if (have == root) continue;
     ++counts_.root_mismatch;
     ++counts_.ballots[SuspicionCause::kMismatch];
-    return OpenBallot(NextBallotOf(self()), branch_ != 0, out);
+    return OpenBallot({NextBallotOf(self()), branch_ != 0}, out);
   }
   const Ballot ballot = coordination_->ballot;
   if (coordination_->branch) return ConcludeBranch(ballot, members, out);
@@ -149,7 +150,7 @@ void Round::TryAccept(RoundActions& out) {
 // All of S hold it: that decides a branch.
 void Round::ConcludeBranch(Ballot ballot, RankSet members, RoundActions& out) {
   if (!over_)
-    return Conclude(plan_abort_ ? Outcome::kAborted : Outcome::kRepaired, ballot, members, true,
+    return Conclude(plan_abort_ ? Outcome::kAborted : Outcome::kRepaired, {ballot, true}, members,
                     out);
   JoinBranch(ballot, members, out);
   coordination_.reset();

@@ -116,10 +116,10 @@ Duration RoundTimes::SitOut() const {
 void RoundTimes::OnStarted(Duration since_open) { starts_.Add(since_open); }
 void RoundTimes::OnHaves(Duration since_own_have) { haves_.Add(since_own_have); }
 
-void RoundTimes::OnEnded(Duration length, bool fast, bool wrongly) {
+void RoundTimes::OnEnded(Duration length, Course course) {
   rounds_.Add(length);
-  if (wrongly) OnMistaken();
-  if (fast && backoff_ > 0) --backoff_;
+  if (course == Course::kMistaken) OnMistaken();
+  if (course == Course::kFast && backoff_ > 0) --backoff_;
 }
 
 void RoundTimes::OnMistaken() { backoff_ = std::min(backoff_ + 1, kMaxBackoff); }
@@ -171,10 +171,12 @@ void RoundPacer::Observe(Time now, const Round& round) {
         if (round.spec().cells[rank].member) everybody.Insert(rank);
       const bool fast = outcome == Outcome::kFast && round.ballot() == 0;
       if (fast && phase_ == Round::Phase::kHeld) times_->OnHaves(now - held_);
+      const bool mistaken = round.ballot() > 0 && round.outcome()->members == everybody;
       // A round that was given up says how long was too long, not how long a round takes.
       if (Applied(outcome))
-        times_->OnEnded(now - opened_, fast,
-                        round.ballot() > 0 && round.outcome()->members == everybody);
+        times_->OnEnded(now - opened_, fast       ? RoundTimes::Course::kFast
+                                       : mistaken ? RoundTimes::Course::kMistaken
+                                                  : RoundTimes::Course::kRepaired);
       else if (mistaken_)
         times_->OnMistaken();
     }

@@ -82,8 +82,10 @@ class RoundTimes {
 
   void OnStarted(Duration since_open);    // all READYs were in
   void OnHaves(Duration since_own_have);  // fast round: from own HAVE to the last one
-  // A round ended; `wrongly`: a ballot was opened though everybody was alive.
-  void OnEnded(Duration length, bool fast, bool wrongly);
+  // How a round went. kFast: without a ballot. kMistaken: a ballot was opened though everybody was
+  // alive.
+  enum class Course : uint8_t { kFast, kRepaired, kMistaken };
+  void OnEnded(Duration length, Course course);
   // A round was given up in which somebody was taken for dead that was not.
   void OnMistaken();
 

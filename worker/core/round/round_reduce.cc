@@ -8,7 +8,7 @@ namespace crowdsurf::worker {
 void Round::StartsAnew(int rank, RoundActions& out) {
   if ((anew_ | left_).Contains(rank)) return Refuse(FrameRefusal::kReadyTwice);
   anew_.Insert(rank);
-  Emit(PeerAt(rank), OwnReady(false), out);
+  Emit(PeerAt(rank), OwnReady(), out);
   if (seen_ > 0) return;  // plans ask for what is missing
   for (size_t c = 0; c < assignments_.size(); ++c)
     if (assignments_[c].owner == rank && !slots_[c].held()) assignments_[c].sent_first = false;
@@ -283,7 +283,7 @@ void Round::TryHave(RoundActions& out) {
     const Outcome outcome = decided.ballot == 0 ? Outcome::kFast
                             : named             ? Outcome::kRepaired
                                                 : Outcome::kAdopted;
-    return Conclude(outcome, decided.ballot, decided.held.members, decided.branch, out);
+    return Conclude(outcome, {decided.ballot, decided.branch}, decided.held.members, out);
   }
   const bool repair = seen_ > 0;
   if (repair && plan_abort_) return;  // its HAVE went out with the plan
@@ -311,7 +311,7 @@ void Round::TryFast(RoundActions& out) {
   }
   const std::optional<RoundValue> value = CurrentValue();
   if (!value || RootOf(*value) != *have0_) return;
-  Conclude(Outcome::kFast, 0, fixed_->members, false, out);
+  Conclude(Outcome::kFast, {}, fixed_->members, out);
 }
 
 }  // namespace crowdsurf::worker

@@ -47,12 +47,12 @@ void StateFetch::OnDonor(Time now, const PeerId& peer, FetchActions& out) {
 }
 
 void StateFetch::OnReply(Time now, const PeerId& from, const StateMessage& message,
-                         uint64_t payload_bytes, uint64_t payload_hash, FetchActions& out) {
+                         const Payload& payload, FetchActions& out) {
   if (finished_) return;
   if (const auto* m = std::get_if<ManifestReply>(&message)) {
     OnManifest(now, from, *m, out);
   } else if (const auto* c = std::get_if<ChunkReply>(&message)) {
-    OnChunk(now, from, *c, payload_bytes, payload_hash, out);
+    OnChunk(now, from, *c, payload, out);
   }
 }
 
@@ -131,8 +131,8 @@ void StateFetch::MoveTo(const StateManifest& manifest, const Digest& root) {
   }
 }
 
-void StateFetch::OnChunk(Time now, const PeerId& from, const ChunkReply& reply, uint64_t bytes,
-                         uint64_t hash, FetchActions& out) {
+void StateFetch::OnChunk(Time now, const PeerId& from, const ChunkReply& reply,
+                         const Payload& payload, FetchActions& out) {
   const auto it = donors_.find(from);
   if (it == donors_.end() || it->second.failed) {
     chunks_unasked_.Add();
@@ -156,18 +156,18 @@ void StateFetch::OnChunk(Time now, const PeerId& from, const ChunkReply& reply, 
   if (answer_times_.size() < kTimes) answer_times_.emplace_back();
   answer_times_[answers_++ % kTimes] = now - answered.at;
   if (reply.opaque) {
-    TakeOpaque(donor, reply.chunk, bytes, out);
+    TakeOpaque(donor, reply.chunk, payload.bytes, out);
   } else {
-    TakeChunk(donor, reply.chunk, bytes, hash, out);
+    TakeChunk(donor, reply.chunk, payload, out);
   }
   Proceed(now, out);
 }
 
-void StateFetch::TakeChunk(Donor& donor, uint32_t chunk, uint64_t bytes, uint64_t hash,
+void StateFetch::TakeChunk(Donor& donor, uint32_t chunk, const Payload& payload,
                            FetchActions& out) {
   --asked_[chunk];
   if (have_[chunk]) return;  // the hedge was quicker
-  if (bytes != target_->size(chunk) || hash != target_->chunk_hashes[chunk]) {
+  if (payload.bytes != target_->size(chunk) || payload.hash != target_->chunk_hashes[chunk]) {
     chunks_bad_.Add();
     if (asked_[chunk] == 0) todo_.insert(chunk);
     return Fail(donor);  // it sends what it did not promise

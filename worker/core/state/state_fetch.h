@@ -75,10 +75,14 @@ class StateFetch {
 
   // `peer` may have it (roster): it is asked for its manifest. Known donors are left as they are.
   void OnDonor(Time now, const PeerId& peer, FetchActions& out);
-  // A ManifestReply or ChunkReply of `from`. For a ChunkReply the host gives the payload's length
-  // and its HashStateChunk (ignored for opaque chunks).
-  void OnReply(Time now, const PeerId& from, const StateMessage& message, uint64_t payload_bytes,
-               uint64_t payload_hash, FetchActions& out);
+  // What followed a ChunkReply in its frame, as the host that holds it measured it.
+  struct Payload {
+    uint64_t bytes = 0;
+    uint64_t hash = 0;  // HashStateChunk; ignored for opaque chunks
+  };
+  // A ManifestReply or ChunkReply of `from`.
+  void OnReply(Time now, const PeerId& from, const StateMessage& message, const Payload& payload,
+               FetchActions& out);
   void OnDonorFailed(Time now, const PeerId& peer, FetchActions& out);
   void OnOpaqueVerified(Time now, FetchActions& out);
   void OnOpaqueCorrupt(Time now, FetchActions& out);  // its hash is another: asked of another donor
@@ -107,9 +111,9 @@ class StateFetch {
   };
 
   void OnManifest(Time now, const PeerId& from, const ManifestReply& reply, FetchActions& out);
-  void OnChunk(Time now, const PeerId& from, const ChunkReply& reply, uint64_t bytes, uint64_t hash,
+  void OnChunk(Time now, const PeerId& from, const ChunkReply& reply, const Payload& payload,
                FetchActions& out);
-  void TakeChunk(Donor& donor, uint32_t chunk, uint64_t bytes, uint64_t hash, FetchActions& out);
+  void TakeChunk(Donor& donor, uint32_t chunk, const Payload& payload, FetchActions& out);
   void TakeOpaque(Donor& donor, uint32_t chunk, uint64_t bytes, FetchActions& out);
   void OnRefused(Time now, const PeerId& from, const ChunkReply& reply, FetchActions& out);
   bool Acceptable(const StateManifest& manifest) const;

@@ -70,7 +70,9 @@ void PairExchange::Agree(Time now, const PeerId& peer, uint64_t number, uint64_t
   out.agreed = Agreed{peer};
 }
 
-void PairExchange::OnWord(Time now, const PeerId& from, const PairWord& word, bool open, Out& out) {
+void PairExchange::OnWord(Time now, const PeerId& from, const PairWord& word, Readiness self,
+                          Out& out) {
+  const bool ready = self == Readiness::kReady;
   const auto step = static_cast<uint64_t>(std::max<int64_t>(0, step_.nanoseconds()));
   switch (word.kind) {
     case PairWord::Kind::kPropose: {
@@ -78,7 +80,7 @@ void PairExchange::OnWord(Time now, const PeerId& from, const PairWord& word, bo
       // Both proposed to each other: the lesser id's proposal stands at both ends.
       const bool crossed = stage_ == Stage::kProposed && from == peer_;
       if (crossed && self_ < from) return;
-      if (!open || (stage_ != Stage::kIdle && !crossed)) {
+      if (!ready || (stage_ != Stage::kIdle && !crossed)) {
         ++counters_.refused;
         out.says.push_back({from, {PairWord::Kind::kBusy, word.number, step}});
         return;
@@ -89,8 +91,8 @@ void PairExchange::OnWord(Time now, const PeerId& from, const PairWord& word, bo
     }
     case PairWord::Kind::kAccept:
       if (stage_ == Stage::kProposed && from == peer_ && word.number == exchange_) {
-        if (open) return Agree(now, from, word.number, word.step_nanoseconds, out);
-        End(false, out);
+        if (ready) return Agree(now, from, word.number, word.step_nanoseconds, out);
+        GiveUp(out);
       } else if (stage_ == Stage::kAgreed && from == peer_ && word.number == exchange_) {
         return;  // said twice
       }
@@ -101,7 +103,7 @@ void PairExchange::OnWord(Time now, const PeerId& from, const PairWord& word, bo
     case PairWord::Kind::kCancel:
       if (stage_ == Stage::kIdle || from != peer_ || word.number != exchange_) return;
       if (word.kind == PairWord::Kind::kBusy) ++counters_.busy;
-      return End(false, out);
+      return GiveUp(out);
   }
 }
 
@@ -153,7 +155,7 @@ void PairExchange::OnChunk(Time now, const MixArrived& chunk, Out& out) {
 }
 
 void PairExchange::MaybeCommit(Out& out) {
-  if (mine_ && sent_ && arrived_ == chunks()) End(true, out);
+  if (mine_ && sent_ && arrived_ == chunks()) Commit(out);
 }
 
 std::optional<MixChunk> PairExchange::Describe(const PeerId& to, uint32_t chunk) const {
@@ -170,20 +172,26 @@ std::optional<MixChunk> PairExchange::Describe(const PeerId& to, uint32_t chunk)
       .sum_of = sum_of_};
 }
 
-void PairExchange::End(bool committed, Out& out) {
-  ++(committed ? counters_.committed : counters_.aborted);
+void PairExchange::Commit(Out& out) {
+  ++counters_.committed;
   stage_ = Stage::kIdle;
-  out.done = Done{peer_, committed};
+  out.done = Done{peer_, true};
+}
+
+void PairExchange::GiveUp(Out& out) {
+  ++counters_.aborted;
+  stage_ = Stage::kIdle;
+  out.done = Done{peer_, false};
 }
 
 void PairExchange::Abort(Out& out) {
   if (idle()) return;
   out.says.push_back({peer_, {PairWord::Kind::kCancel, exchange_, 0}});
-  End(false, out);
+  GiveUp(out);
 }
 
 void PairExchange::OnPeerDown(const PeerId& peer, Out& out) {
-  if (!idle() && peer == peer_) End(false, out);
+  if (!idle() && peer == peer_) GiveUp(out);
 }
 
 void PairExchange::OnTimer(Time now, Out& out) {

@@ -61,8 +61,8 @@ class PairExchange {
 
   // Pre: idle().
   void Propose(Time now, const PeerId& peer, Out& out);
-  // `open`: this peer takes part in exchanges now.
-  void OnWord(Time now, const PeerId& from, const PairWord& word, bool open, Out& out);
+  enum class Readiness : uint8_t { kBusy, kReady };  // does this peer take part in exchanges now?
+  void OnWord(Time now, const PeerId& from, const PairWord& word, Readiness self, Out& out);
   // The own snapshot lies in `mine` and stays there until the end. Pre: agreed.
   void OnSnapshot(Time now, Region mine, Out& out);
   void OnSent(Time now, const PeerId& to, uint64_t sequence, Out& out);
@@ -80,7 +80,8 @@ class PairExchange {
   enum class Stage : uint8_t { kIdle, kProposed, kAgreed };
   void Agree(Time now, const PeerId& peer, uint64_t number, uint64_t step_nanoseconds, Out& out);
   void Progressed(Time now);
-  void End(bool committed, Out& out);
+  void Commit(Out& out);
+  void GiveUp(Out& out);
   void MaybeCommit(Out& out);
   uint32_t chunks() const;
 

@@ -81,8 +81,8 @@ void StateExchange::OnFrame(Time now, const PeerId& from, ByteView payload) {
   if (reply) {
     if (!fetch_) return;
     FetchActions actions;
-    fetch_->core.OnReply(now, from, decoded->message, decoded->payload.size(),
-                         HashStateChunk(decoded->payload), actions);
+    fetch_->core.OnReply(now, from, decoded->message,
+                         {decoded->payload.size(), HashStateChunk(decoded->payload)}, actions);
     return Execute(now, actions, decoded->payload);
   }
   if (std::holds_alternative<FetchOver>(decoded->message)) {

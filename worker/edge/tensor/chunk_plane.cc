@@ -15,8 +15,8 @@ std::optional<std::string> ChunkPlane::EndpointOf(const PeerId& peer) const {
 }
 
 void ChunkPlane::Open(const OpenBuffers& open) {
-  reducer_.Open(open.round, open.instance, open.self, open.chunks, open.wire,
-                memory_.read(open.from), memory_.write(open.to), open.mask);
+  reducer_.Open(open.round, {open.instance, open.self, open.chunks, open.wire,
+                             memory_.read(open.from), memory_.write(open.to), open.mask});
   rounds_[open.round] = {open.instance, open.self, open.from};
   Overwritten(open.to);
 }

@@ -81,7 +81,9 @@ void TensorConnection::StartOpening() {
   socket_.set_option(asio::ip::tcp::no_delay(true), ignored);
   socket_.set_option(asio::socket_base::keep_alive(true), ignored);
   if (credentials_ != nullptr) {
-    tls_ = std::make_unique<TlsStream>(*credentials_, socket_.native_handle(), accepting_);
+    tls_ = std::make_unique<TlsStream>(
+        *credentials_, socket_.native_handle(),
+        accepting_ ? TlsStream::Side::kAccepts : TlsStream::Side::kDials);
     state_ = State::kHandshake;
   } else {
     state_ = State::kHello;

@@ -81,7 +81,7 @@ struct TlsStream::Session {
   ~Session() { SSL_free(ssl); }
 };
 
-TlsStream::TlsStream(const TlsCredentials& credentials, int fd, bool accepting)
+TlsStream::TlsStream(const TlsCredentials& credentials, int fd, Side side)
     : session_(std::make_unique<Session>()) {
   CHECK(credentials.context_ != nullptr);
   session_->context = credentials.context_;
@@ -90,7 +90,8 @@ TlsStream::TlsStream(const TlsCredentials& credentials, int fd, bool accepting)
   CHECK_EQ(SSL_set_fd(session_->ssl, fd), 1);
   // The same name on both sides: a client certificate is checked as a server's is.
   CHECK_EQ(SSL_set1_host(session_->ssl, kPeerName), 1);
-  accepting ? SSL_set_accept_state(session_->ssl) : SSL_set_connect_state(session_->ssl);
+  side == Side::kAccepts ? SSL_set_accept_state(session_->ssl)
+                         : SSL_set_connect_state(session_->ssl);
 }
 TlsStream::~TlsStream() = default;
 

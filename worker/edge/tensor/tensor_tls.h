@@ -46,8 +46,9 @@ class TlsCredentials {
 
 class TlsStream {
  public:
+  enum class Side : uint8_t { kDials, kAccepts };
   // `fd` is a connected, non-blocking socket that outlives the stream. Pre: Refresh succeeded once.
-  TlsStream(const TlsCredentials& credentials, int fd, bool accepting);
+  TlsStream(const TlsCredentials& credentials, int fd, Side side);
   ~TlsStream();
 
   // kDone: the peer is of this job. kFailed: error() says why.

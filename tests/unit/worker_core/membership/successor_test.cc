@@ -33,7 +33,7 @@ class Register {
       next.seed = 100 + s;
       EXPECT_TRUE(DecodeView(Encode(next))) << "a witness could not hand this on";
       proposers_.push_back(std::make_unique<SuccessorProposer>(
-          PeerAt(s), parent_, hash_, next,
+          PeerAt(s), Seating(parent_, hash_), next,
           std::set<PeerId>(parent_.witnesses.begin(), parent_.witnesses.end()),
           rng_.Fork("s" + std::to_string(s))));
       proposers_.back()->local = &tables_[s];

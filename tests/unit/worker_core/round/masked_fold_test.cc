@@ -20,7 +20,7 @@ struct Masked {
   Masked(int rank, WireFormat wire, std::optional<CoordinateMask> own) : mask(std::move(*own)) {
     Rng rng(static_cast<uint64_t>(rank) + 100);
     for (float& x : input) x = static_cast<float>(rng.Normal());
-    reducer.Open(kRound, InstanceId(), rank, TwoChunks(), wire, input, output, mask);
+    reducer.Open(kRound, {InstanceId(), rank, TwoChunks(), wire, input, output, mask});
   }
   bool Covers(uint64_t i) const {
     const auto within = mask.Within(i, 1);

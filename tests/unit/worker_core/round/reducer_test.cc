@@ -33,7 +33,7 @@ std::vector<Scalar> Values(uint64_t seed) {
 template <class Scalar>
 struct Member {
   Member(int rank, WireFormat wire) : input(Values<Scalar>(static_cast<uint64_t>(rank) + 100)) {
-    reducer.Open(kRound, Instance(1), rank, TwoChunks(), wire, input, output);
+    reducer.Open(kRound, {Instance(1), rank, TwoChunks(), wire, input, output});
   }
   std::vector<Scalar> input, output = std::vector<Scalar>(kElements);
   Reducer<Scalar> reducer{1 << 20};
@@ -163,7 +163,7 @@ TEST(ReducerTest, AssignmentsOfAChunkAreKeptApart) {
 TEST(ReducerTest, TheBoundOnHeldBytesIsHeldAndGivenBack) {
   std::vector<float> from(kElements), to(kElements);
   Reducer<float> reducer(5000);
-  reducer.Open(kRound, Instance(2), 0, TwoChunks(), WireFormat::kFloat32, from, to);
+  reducer.Open(kRound, {Instance(2), 0, TwoChunks(), WireFormat::kFloat32, from, to});
   EXPECT_TRUE(reducer.HasRoom(2400));
   reducer.KeepInput(kRound, 1, 0, 0, Bytes(2400));
   reducer.KeepInput(kRound, 2, 0, 0, Bytes(2400));
@@ -178,7 +178,7 @@ TEST(ReducerTest, TheBoundOnHeldBytesIsHeldAndGivenBack) {
 TEST(ReducerTest, BytesThatAreNoChunkAreNotSound) {
   std::vector<float> from(kElements), to(kElements);
   Reducer<float> reducer(1 << 20);
-  reducer.Open(kRound, Instance(2), 0, TwoChunks(), WireFormat::kFloat16, from, to);
+  reducer.Open(kRound, {Instance(2), 0, TwoChunks(), WireFormat::kFloat16, from, to});
   for (const auto kind : {ChunkArrived::Kind::kInput, ChunkArrived::Kind::kResult}) {
     EXPECT_TRUE(reducer.IsSound(kRound, kind, 0, Bytes(1200)));
     EXPECT_FALSE(reducer.IsSound(kRound, kind, 0, Bytes(1198)));
@@ -192,7 +192,7 @@ TEST(ReducerTest, ManyResultsAreReservedBeyondTheServedCache) {
   std::vector<ChunkSpan> chunks;
   for (uint32_t i = 0; i < 100; ++i) chunks.push_back({0, i * 10, 10});
   Reducer<float> reducer(1 << 20);
-  reducer.Open(kRound, Instance(2), 0, chunks, WireFormat::kFloat16, from, to);
+  reducer.Open(kRound, {Instance(2), 0, chunks, WireFormat::kFloat16, from, to});
   std::vector<Bytes> first;
   for (uint32_t i = 0; i < 100; ++i) {
     reducer.Fold(kRound, {i, 0, RankSet::FromBits(0b1), {1}});

@@ -141,9 +141,9 @@ TEST(RoundPacerTest, FewStartsSayNothingOfHowMuchTheyDeviate) {
 TEST(RoundPacerTest, AWrongBallotDoublesTheDeadlinesAndFastRoundsHalveThem) {
   RoundTimes times{PacerConfig()};
   const Duration before = times.StartDeadline();
-  times.OnEnded(Milliseconds(10), false, true);
+  times.OnEnded(Milliseconds(10), RoundTimes::Course::kMistaken);
   EXPECT_EQ(times.StartDeadline(), before * 2);
-  times.OnEnded(Milliseconds(10), true, false);
+  times.OnEnded(Milliseconds(10), RoundTimes::Course::kFast);
   EXPECT_EQ(times.StartDeadline(), before);
 }
 

@@ -51,8 +51,8 @@ struct Crowd {
                          kElements * sizeof(float));
       const ByteView payload = all.subspan(sent.offset, sent.bytes);
       Feed(joiner, [&](FetchActions& out) {
-        fetches[joiner]->OnReply(now, kDonor, sent.message, payload.size(), HashStateChunk(payload),
-                                 out);
+        fetches[joiner]->OnReply(now, kDonor, sent.message,
+                                 {payload.size(), HashStateChunk(payload)}, out);
       });
     });
   }

@@ -116,8 +116,8 @@ struct World {
       ASSERT_TRUE(decoded.has_value());
       Feed(
           [&](FetchActions& o) {
-            fetch.OnReply(now, peer, decoded->message, decoded->payload.size(),
-                          HashStateChunk(decoded->payload), o);
+            fetch.OnReply(now, peer, decoded->message,
+                          {decoded->payload.size(), HashStateChunk(decoded->payload)}, o);
           },
           decoded->payload);
     });

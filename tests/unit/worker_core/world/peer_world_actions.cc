@@ -74,8 +74,8 @@ void PeerWorld::Do(size_t i, const OpenBuffers& a) {
   n.open[a.round] = a.instance;
   n.weights.push_back(a.weight);
   selfs_[{i, a.round}] = a.self;
-  n.reducer.Open(a.round, a.instance, a.self, a.chunks, a.wire, n.regions[a.from], n.regions[a.to],
-                 a.mask);
+  n.reducer.Open(
+      a.round, {a.instance, a.self, a.chunks, a.wire, n.regions[a.from], n.regions[a.to], a.mask});
 }
 
 void PeerWorld::Do(size_t i, const CloseBuffers& a) {
