@@ -1,0 +1,133 @@
+// What open rounds ask of the host, how they end, and what is counted of them (group_rounds.h).
+#include <utility>
+
+#include "worker/core/averaging/group_rounds.h"
+#include "worker/core/port/config.h"
+#include "worker/core/port/peer_metrics.h"
+
+namespace crowdsurf::worker {
+namespace {
+
+constexpr size_t kLengthsKept = 256;  // for the screen's p50 and p95
+
+}  // namespace
+
+void GroupRounds::Perform(Time now, Instance& instance, RoundActions& actions, Actions& out) {
+  for (RoundAction& action : actions) {
+    if (auto* send = std::get_if<SendFrame>(&action)) {
+      SendTo(send->to, send->frame, Wrapping(instance), out);
+    } else if (const auto* over = std::get_if<RoundOver>(&action)) {
+      End(now, instance, *over);
+    } else if (!std::holds_alternative<BranchFormed>(action)) {
+      instance.flowed |=
+          std::holds_alternative<SendInput>(action) || std::holds_alternative<SendResult>(action);
+      instance.fed |= std::holds_alternative<FoldChunk>(action);  // its mask is fixed
+      out.push_back(Chunk{instance.handle, std::move(action)});
+    }
+  }
+  actions.clear();
+  Count(instance);
+}
+
+void GroupRounds::End(Time now, Instance& instance, const RoundOver& over) {
+  if (instance.reported) return;
+  instance.reported = true;
+  const RoundSpec& spec = instance.round.spec();
+  Ended ended{.averaging = instance.opening.averaging,
+              .round = instance.opening.round,
+              .axis = instance.opening.axis,
+              .over = over,
+              .counted = Applied(over.outcome) && over.contributors.Contains(spec.self),
+              .flowed = instance.flowed,
+              .instance = spec.instance,
+              .group = {}};
+  std::set<PeerId> contributors;
+  for (size_t rank = 0; rank < spec.cells.size(); ++rank) {
+    const auto& member = spec.cells[rank].member;
+    if (!member) continue;
+    if (*member != config_.id) ended.group.push_back(*member);
+    if (over.contributors.Contains(rank)) contributors.insert(*member);
+    if (Applied(over.outcome) && !over.members.Contains(rank)) metrics_.members_missing->Add();
+  }
+  if (Applied(over.outcome)) {
+    outcomes_.emplace_back(spec.instance, std::move(contributors));
+    if (outcomes_.size() > kMaxOutcomes) outcomes_.pop_front();
+    lengths_.push_back(now - instance.opened);
+    if (lengths_.size() > kLengthsKept) lengths_.pop_front();
+    metrics_.round_seconds->Observe((now - instance.opened).seconds());
+  }
+  Tally(instance, over.outcome);
+  log_.Debug("round over", {{"averaging", ended.averaging},
+                            {"round", ended.round},
+                            {"outcome", static_cast<int>(over.outcome)},
+                            {"ballot", over.ballot},
+                            {"weight", over.stake.weight},
+                            {"members", over.members.bits()},
+                            {"contributors", over.contributors.bits()}});
+  ended_.push_back(std::move(ended));
+}
+
+void GroupRounds::Tally(const Instance& instance, Outcome outcome) {
+  if (instance.broke_up) {
+    ++tally_.branch;
+    metrics_.rounds_branch->Add();
+    return;
+  }
+  if (departing_ && outcome == Outcome::kKept) return metrics_.rounds_left->Add();
+  metrics_.rounds.at(outcome)->Add();
+  switch (outcome) {
+    case Outcome::kFast:
+      ++tally_.fast;
+      break;
+    case Outcome::kRepaired:
+      ++tally_.repaired;
+      break;
+    case Outcome::kAdopted:
+      ++tally_.adopted;
+      break;
+    case Outcome::kKept:
+      ++tally_.kept;
+      break;
+    case Outcome::kAborted:
+      ++tally_.aborted;
+      break;
+    case Outcome::kOrphaned:
+      ++tally_.orphaned;
+      break;
+  }
+}
+
+void GroupRounds::Count(Instance& instance) {
+  const RoundCounts& counts = instance.round.counts();
+  RoundCounts& seen = instance.counted;
+  const auto grown = [](uint64_t total, uint64_t& before) {
+    const auto by = static_cast<double>(total - before);
+    before = total;
+    return by;
+  };
+  for (const auto& [reason, total] : counts.refused)
+    metrics_.RefuseFrame(reason, grown(total, seen.refused[reason]));
+  for (const auto& [cause, total] : counts.ballots)
+    metrics_.ballots.at(cause)->Add(grown(total, seen.ballots[cause]));
+  metrics_.ballots_late->Add(grown(counts.ballots_late, seen.ballots_late));
+  metrics_.chunks_first->Add(grown(counts.chunks_first, seen.chunks_first));
+  metrics_.chunks_adopted->Add(grown(counts.chunks_adopted, seen.chunks_adopted));
+  metrics_.chunks_reduced_again->Add(grown(counts.chunks_reduced_again, seen.chunks_reduced_again));
+  metrics_.root_mismatch->Add(grown(counts.root_mismatch, seen.root_mismatch));
+  if (const double by = grown(counts.divergence, seen.divergence); by > 0) {
+    divergence_ += static_cast<uint64_t>(by);
+    metrics_.divergence->Add(by);
+    log_.Error("members applied different results",
+               {{"averaging", instance.opening.averaging}, {"round", instance.opening.round}});
+  }
+}
+
+std::vector<GroupRounds::Ended> GroupRounds::TakeEnded() { return std::exchange(ended_, {}); }
+
+std::optional<bool> GroupRounds::Counted(const InstanceId& instance, const PeerId& peer) const {
+  for (const auto& [id, contributors] : outcomes_)
+    if (id == instance) return contributors.contains(peer);
+  return std::nullopt;
+}
+
+}  // namespace crowdsurf::worker
