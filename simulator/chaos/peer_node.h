@@ -23,8 +23,8 @@
 #include "simulator/chaos/virtual_trainer.h"
 #include "simulator/engine/event_queue.h"
 #include "simulator/engine/node_log.h"
-#include "simulator/round/chunk_host.h"
 #include "simulator/round/round_node.h"
+#include "simulator/round/watched_chunks.h"
 #include "worker/core/peer/peer.h"
 
 namespace crowdsurf::simulator {
@@ -116,7 +116,7 @@ class PeerNode {
   MetricRegistry metrics_;
   std::unique_ptr<worker::Peer> peer_;
   VirtualTrainer trainer_;
-  ChunkHost chunks_;
+  WatchedChunks chunks_;
   RegionBuffer regions_[7];
 
   bool alive_ = true;
@@ -134,8 +134,8 @@ class PeerNode {
   uint64_t fetch_serial_ = 0;
   uint64_t request_serial_ = 0;
   std::optional<Donation> donation_;
-  std::optional<SnapshotId> snapshot_;                   // in the outbox
-  std::map<worker::Region, ChunkHost::Opened> made_by_;  // the round that wrote a region
+  std::optional<SnapshotId> snapshot_;                       // in the outbox
+  std::map<worker::Region, WatchedChunks::Opened> made_by_;  // the round that wrote a region
 };
 
 }  // namespace crowdsurf::simulator

@@ -82,8 +82,8 @@ void PeerNode::Open(const worker::OpenBuffers& open) {
     Used(open.from);
   }
   if (donation_ && donation_->region == open.to) donation_.reset();
-  const ChunkHost::Opened opened{open.instance,  open.self,    open.chunks, open.wire,
-                                 &At(open.from), &At(open.to), open.weight, open.mask};
+  const WatchedChunks::Opened opened{open.instance,  open.self,    open.chunks, open.wire,
+                                     &At(open.from), &At(open.to), open.weight, open.mask};
   made_by_.insert_or_assign(open.to, opened);
   chunks_.Open(open.round, opened);
 }

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "simulator/host/process.h"
-#include "simulator/round/chunk_host.h"
+#include "simulator/round/watched_chunks.h"
 #include "simulator/round/round_scenario.h"
 #include "worker/core/round/round.h"
 #include "worker/core/round/round_pacer.h"
@@ -100,7 +100,7 @@ class RoundNode : public Process {
   RegionBuffer input_;
   RegionBuffer output_;
   worker::CoordinateMask mask_;
-  ChunkHost chunks_;
+  WatchedChunks chunks_;
   std::optional<worker::Round> round_;
   std::vector<std::pair<PeerId, worker::Frame>> early_;
   std::vector<std::pair<PeerId, ChunkFrame>> early_chunks_;

@@ -1,4 +1,4 @@
-#include "simulator/round/chunk_host.h"
+#include "simulator/round/watched_chunks.h"
 
 #include <algorithm>
 #include <span>
@@ -22,7 +22,7 @@ Parcel PackSpan(const RegionBuffer& region, const ChunkSpan& span, worker::WireF
   return parcel;
 }
 
-void ChunkHost::Open(RoundHandle round, const Opened& opened) {
+void WatchedChunks::Open(RoundHandle round, const Opened& opened) {
   reducer_.Open(round, {opened.instance, opened.self, opened.chunks, opened.wire,
                         opened.from->values, opened.to->values, opened.mask});
   rounds_[round] = {opened, {}, std::vector<bool>(opened.chunks.size())};
@@ -33,33 +33,33 @@ void ChunkHost::Open(RoundHandle round, const Opened& opened) {
                    std::move(inputs));
 }
 
-void ChunkHost::Close(RoundHandle round) {
+void WatchedChunks::Close(RoundHandle round) {
   reducer_.Close(round);
   rounds_.erase(round);
 }
 
-Parcel ChunkHost::Input(RoundHandle round, uint32_t chunk) const {
+Parcel WatchedChunks::Input(RoundHandle round, uint32_t chunk) const {
   const Opened& opened = rounds_.at(round).opened;
   Parcel parcel = PackSpan(*opened.from, opened.chunks[chunk], opened.wire);
   parcel.wire = reducer_.OwnInput(round, chunk);
   return parcel;
 }
 
-Parcel ChunkHost::Result(RoundHandle round, uint32_t chunk) {
+Parcel WatchedChunks::Result(RoundHandle round, uint32_t chunk) {
   const Opened& opened = rounds_.at(round).opened;
   Parcel parcel = PackSpan(*opened.to, opened.chunks[chunk], opened.wire);
   parcel.wire = *reducer_.Result(round, chunk);
   return parcel;
 }
 
-void ChunkHost::KeepInput(RoundHandle round, int rank, uint32_t chunk, Ballot assigned,
-                          const Parcel& parcel) {
+void WatchedChunks::KeepInput(RoundHandle round, int rank, uint32_t chunk, Ballot assigned,
+                              const Parcel& parcel) {
   OpenRound& open = rounds_.at(round);
   reducer_.KeepInput(round, rank, chunk, assigned, parcel.wire);
   open.inputs.try_emplace({chunk, assigned, rank}, parcel);
 }
 
-std::vector<OriginId> ChunkHost::FoldOrigins(const OpenRound& open, const FoldChunk& fold) {
+std::vector<OriginId> WatchedChunks::FoldOrigins(const OpenRound& open, const FoldChunk& fold) {
   const ChunkSpan& span = open.opened.chunks[fold.chunk];
   std::vector<OriginId> united(span.count);
   bool twice = false;
@@ -79,7 +79,7 @@ std::vector<OriginId> ChunkHost::FoldOrigins(const OpenRound& open, const FoldCh
   return united;
 }
 
-uint64_t ChunkHost::Fold(RoundHandle round, const FoldChunk& fold) {
+uint64_t WatchedChunks::Fold(RoundHandle round, const FoldChunk& fold) {
   OpenRound& open = rounds_.at(round);
   std::map<int, Bytes> used;
   for (int rank = 0; rank < 64; ++rank) {
@@ -106,7 +106,7 @@ uint64_t ChunkHost::Fold(RoundHandle round, const FoldChunk& fold) {
   return hash;
 }
 
-void ChunkHost::Store(RoundHandle round, uint32_t chunk, const Parcel& parcel) {
+void WatchedChunks::Store(RoundHandle round, uint32_t chunk, const Parcel& parcel) {
   OpenRound& open = rounds_.at(round);
   reducer_.StoreResult(round, chunk, parcel.wire);
   std::copy(parcel.origins.begin(), parcel.origins.end(),
@@ -115,11 +115,11 @@ void ChunkHost::Store(RoundHandle round, uint32_t chunk, const Parcel& parcel) {
   open.filled[chunk] = true;
 }
 
-void ChunkHost::Empty(RoundHandle round, uint32_t chunk) {
+void WatchedChunks::Empty(RoundHandle round, uint32_t chunk) {
   rounds_.at(round).filled[chunk] = false;
 }
 
-void ChunkHost::Drop(RoundHandle round, uint32_t chunk, Ballot assigned) {
+void WatchedChunks::Drop(RoundHandle round, uint32_t chunk, Ballot assigned) {
   OpenRound& open = rounds_.at(round);
   reducer_.DropInputs(round, chunk, assigned);
   std::erase_if(open.inputs, [&](const auto& input) {
@@ -127,7 +127,7 @@ void ChunkHost::Drop(RoundHandle round, uint32_t chunk, Ballot assigned) {
   });
 }
 
-std::vector<Bytes> ChunkHost::Slots(RoundHandle round) {
+std::vector<Bytes> WatchedChunks::Slots(RoundHandle round) {
   const OpenRound& open = rounds_.at(round);
   std::vector<Bytes> slots(open.filled.size());
   for (uint32_t chunk = 0; chunk < slots.size(); ++chunk)

@@ -1,4 +1,4 @@
-// ChunkHost: what an agent does with bytes when a round tells it to, in virtual time.
+// WatchedChunks: what an agent does with bytes when a round tells it to, in virtual time.
 //
 // The bits go through the core's own Reducer, as in the real agent; beside them go the origins of
 // every element, and every fold, store and apply is told to the checkers. Owner: one virtual node;
@@ -17,11 +17,11 @@
 
 namespace crowdsurf::simulator {
 
-class ChunkHost {
+class WatchedChunks {
  public:
   static constexpr size_t kMaxBytes = 1 << 20;
 
-  ChunkHost(int node, Origins& origins, RoundCheckers& checkers)
+  WatchedChunks(int node, Origins& origins, RoundCheckers& checkers)
       : node_(node), origins_(origins), checkers_(checkers), reducer_(kMaxBytes) {}
 
   struct Opened {
