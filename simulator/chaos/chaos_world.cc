@@ -10,8 +10,6 @@
 
 namespace crowdsurf::simulator {
 
-using worker::InstanceId;
-
 namespace {
 
 constexpr const char* kJob = "simulated";
@@ -61,8 +59,8 @@ void ChaosWorld::AddNode(Duration start) {
   config.max_silence = Milliseconds(400);
   config.chunk_elements = scenario_.chunk_elements;
   index_[config.id] = node;
-  nodes_.push_back(std::make_unique<PeerNode>(node, config.id, config, scenario_, *this,
-                                              rng_.Fork(config.worker), report_.violations));
+  nodes_.push_back(
+      std::make_unique<PeerNode>(node, config, scenario_, *this, rng_.Fork(config.worker)));
   queue_.After(start, [this, node] { At(node).Start(); });
 }
 
@@ -193,34 +191,30 @@ void ChaosWorld::LookAtRound(int from, const worker::message::RoundFrame& round)
                                  witnesses == witnesses_of_.end() ? kNobody : witnesses->second);
 }
 
-void ChaosWorld::SendChunk(int from, const PeerId& to, const InstanceId& instance,
-                           ChunkFrame frame) {
+void ChaosWorld::SendTensor(int from, const PeerId& to, const TensorFrame& frame) {
   if (!CanSend(from, to)) return;
   const int target = index_.at(to);
+  CountSend(from, target, std::get<worker::ChunkArrived>(frame.header));
+  network_.Send(from, target, Plane::kTensor, [this, target, frame] {
+    trace_.Add(static_cast<uint64_t>(queue_.now().nanoseconds()) * 64 +
+               static_cast<uint64_t>(target));
+    trace_.Add(frame.parcel.wire);
+    At(target).OnTensor(frame);
+  });
+}
+
+void ChaosWorld::CountSend(int from, int to, const worker::ChunkArrived& chunk) {
   const int sends =
-      ++sends_[{instance, from, target, frame.chunk, frame.assigned, frame.result, frame.rank}];
-  const int opens = opens_.contains(instance) ? opens_.at(instance) : 0;
+      ++sends_[{chunk.instance, from, to, chunk.chunk, chunk.assigned, chunk.kind, chunk.rank}];
+  const int opens = opens_.contains(chunk.instance) ? opens_.at(chunk.instance) : 0;
   if (sends > kMaxSendsOfOne * (1 + opens))
-    report_.violations.Add("resent", absl::StrCat("node ", from, " sent chunk ", frame.chunk,
-                                                  " of ", instance.brief(), " ", sends, " times"));
-  network_.Send(from, target, Plane::kTensor,
-                [this, from, target, instance, frame = std::move(frame)] {
-                  trace_.Add(static_cast<uint64_t>(queue_.now().nanoseconds()) * 64 +
-                             static_cast<uint64_t>(target));
-                  trace_.Add(frame.parcel.wire);
-                  At(target).OnChunk(At(from).id(), instance, frame);
-                });
+    report_.violations.Add("resent",
+                           absl::StrCat("node ", from, " sent chunk ", chunk.chunk, " of ",
+                                        chunk.instance.brief(), " ", sends, " times"));
 }
 
 void ChaosWorld::Put(int from, const worker::PutRecord& record) {
   board_.Put(from, At(from).id(), record);
-}
-
-void ChaosWorld::Watch(int node, const std::string& key, bool watch) {
-  if (watch)
-    board_.Watch(node, key);
-  else
-    board_.Unwatch(node, key);
 }
 
 void ChaosWorld::OnDeath(int node) {
@@ -261,14 +255,14 @@ bool ChaosWorld::QuorumLives(const worker::ViewHash& view) {
   return worker::IsQuorum(witnesses->second, living);
 }
 
-bool ChaosWorld::FindState(int node, const worker::FetchState& fetch, RegionBuffer& out) {
+const RegionBuffer* ChaosWorld::FindState(int node, const worker::FetchState& fetch) {
   for (const PeerId& donor : fetch.donors) {
     const auto at = index_.find(donor);
     if (at == index_.end() || !At(node).Knows(donor)) continue;
     if (!network_.Reaches(at->second, node) || !network_.Reaches(node, at->second)) continue;
-    if (At(at->second).Serves(fetch.averaging, fetch.root, out)) return true;
+    if (const auto* found = At(at->second).Serves(fetch.averaging, fetch.root)) return found;
   }
-  return false;
+  return nullptr;
 }
 
 void ChaosWorld::Heal() {

@@ -29,20 +29,23 @@ class ChaosWorld : public PeerOutside {
 
   EventQueue& queue() override { return queue_; }
   void SendBody(int from, const PeerId& to, const Bytes& body) override;
-  void SendChunk(int from, const PeerId& to, const worker::InstanceId& instance,
-                 ChunkFrame frame) override;
+  void SendTensor(int from, const PeerId& to, const TensorFrame& frame) override;
   void Put(int from, const worker::PutRecord& record) override;
-  void Watch(int node, const std::string& key, bool watch) override;
+  void Watch(int node, const std::string& key) override { board_.Watch(node, key); }
+  void Unwatch(int node, const std::string& key) override { board_.Unwatch(node, key); }
   void OnDeath(int node) override;
   void OnDeliver(int node, const worker::Deliver& deliver, const RegionBuffer& region) override;
   void OnRoundsMoved(int node) override;
-  bool FindState(int node, const worker::FetchState& fetch, RegionBuffer& out) override;
+  const RegionBuffer* FindState(int node, const worker::FetchState& fetch) override;
   RoundCheckers& round_checkers() override { return round_checkers_; }
   PeerCheckers& peer_checkers() override { return peer_checkers_; }
   Origins& origins() override { return origins_; }
+  Violations& violations() override { return report_.violations; }
 
  private:
-  using Resent = std::tuple<worker::InstanceId, int, int, uint32_t, worker::Ballot, bool, int>;
+  // instance, from, to, chunk, ballot, kind, rank
+  using Resent = std::tuple<worker::InstanceId, int, int, uint32_t, worker::Ballot,
+                            worker::ChunkArrived::Kind, int>;
 
   void AddNode(Duration start);
   void Schedule();
@@ -51,6 +54,7 @@ class ChaosWorld : public PeerOutside {
   bool CanSend(int from, const PeerId& to);
   void Look(int from);
   void LookAtRound(int from, const worker::message::RoundFrame& round);
+  void CountSend(int from, int to, const worker::ChunkArrived& chunk);
   void TellDown(int to, int of, DownEvidence evidence, Duration delay);
   bool QuorumLives(const worker::ViewHash& view);
   bool Together();
@@ -73,7 +77,7 @@ class ChaosWorld : public PeerOutside {
   std::map<PeerId, int> index_;
   std::set<int> silent_;  // died without a reset
   std::map<std::pair<int, int>, Time> told_down_;
-  std::shared_ptr<const Bytes> last_body_;  // the same one often goes to several peers
+  worker::SharedBytes last_body_;  // the same one often goes to several peers
   std::optional<worker::Message> last_message_;
   std::map<Resent, int> sends_;
   std::map<worker::InstanceId, int> opens_;  // OPEN frames seen

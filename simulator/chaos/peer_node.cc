@@ -1,194 +1,152 @@
 #include "simulator/chaos/peer_node.h"
 
+#include <algorithm>
+#include <memory>
 #include <utility>
 
-#include "base/digest.h"
-#include "simulator/engine/node_config.h"
+#include "simulator/round/watched_chunks.h"
 
 namespace crowdsurf::simulator {
 
-using worker::Actions;
+using worker::Region;
 
-PeerNode::PeerNode(int index, PeerId id, worker::PeerConfig config, const ChaosScenario& scenario,
-                   PeerOutside& outside, Rng rng, Violations& violations)
-    : index_(index),
-      id_(id),
-      config_(std::move(config)),
-      scenario_(scenario),
-      outside_(outside),
-      peer_rng_(rng.Fork("peer")),
-      log_(index, scenario.log, outside.queue()),
-      trainer_(index, TrainerOf(scenario, rng), rng.Fork("trainer"), violations),
-      chunks_(index, outside.origins(), outside.round_checkers()) {
-  for (RegionBuffer& region : regions_) region.Resize(scenario.trainer.elements);
+namespace {
+
+ActionHost<float>::Setup SetupOf(int node, const worker::PeerConfig& config,
+                                 const ChaosScenario& scenario, PeerOutside& outside, Rng rng) {
+  return {
+      .config = config,
+      .rng = rng,
+      .elements = scenario.trainer.elements,
+      .times = {.fold = scenario.fold_time},
+      .log = scenario.log,
+      .chunks = std::make_unique<WatchedChunks>(node, outside.origins(), outside.round_checkers())};
 }
 
-TrainerOptions PeerNode::TrainerOf(const ChaosScenario& scenario, const Rng& rng) {
+TrainerOptions TrainerOf(const ChaosScenario& scenario, const Rng& rng) {
   TrainerOptions options = scenario.trainer;
   Rng speed = rng.Fork("speed");
   options.step_time = options.step_time * (1.0 + scenario.speed_spread * speed.UniformDouble());
   return options;
 }
 
-void PeerNode::Do(const std::function<void()>& input) {
-  if (!alive_ || peer_ == nullptr) return;
-  if (frozen_)
-    while_frozen_.push_back(input);
-  else
-    input();
+}  // namespace
+
+PeerNode::PeerNode(int node, const worker::PeerConfig& config, const ChaosScenario& scenario,
+                   PeerOutside& outside, const Rng& rng)
+    : ActionHost(node, SetupOf(node, config, scenario, outside, rng.Fork("peer")), outside),
+      scenario_(scenario),
+      outside_(outside),
+      trainer_(node, TrainerOf(scenario, rng), rng.Fork("trainer"), outside.violations()) {}
+
+// ---- the trainer -------------------------------------------------------------------------------
+
+worker::Progress PeerNode::Totals() const {
+  return {trainer_.Steps(now()), trainer_.Samples(now()), {}, {}};
 }
 
-void PeerNode::Freeze() {
-  log_.LoggerFor("host").Info("freezes");
-  frozen_ = true;
+void PeerNode::RequestSnapshot(uint64_t averaging) {
+  const uint64_t serial = ++request_serial_;
+  if (!trainer_.started()) return;
+  DoAt(trainer_.NextBoundary(now()), [this, averaging, serial] {
+    if (serial == request_serial_) Publish(averaging);
+  });
 }
 
-void PeerNode::Thaw() {
-  if (frozen_) log_.LoggerFor("host").Info("wakes");
-  frozen_ = false;
-  while (alive_ && !frozen_ && !while_frozen_.empty()) {
-    const auto input = std::move(while_frozen_.front());
-    while_frozen_.pop_front();
-    input();
+void PeerNode::Publish(uint64_t averaging) {
+  const SnapshotId snapshot = outside_.peer_checkers().NewSnapshot(index(), Totals().samples);
+  if (!trainer_.Publish(averaging, snapshot, outside_.origins().Of(snapshot),
+                        At(Region::kOutbox))) {
+    Local(worker::PublishRefused{averaging});
+    return;
   }
+  snapshot_ = snapshot;
+  outside_.peer_checkers().OnPublished(snapshot, At(Region::kOutbox).values);
+  const worker::Progress totals = Totals();
+  Local(worker::Published{averaging, totals.samples, totals.step});
 }
 
-void PeerNode::Kill() {
-  if (!alive_) return;
-  log_.LoggerFor("host").Info(left_ ? "left" : "dies");
-  alive_ = false;
-  while_frozen_.clear();
-  outside_.OnDeath(index_);
-}
-
-void PeerNode::Start() {
-  if (!alive_) return;
-  peer_ = std::make_unique<worker::Peer>(config_, peer_rng_, log_.LoggerFor("peer"), metrics_);
-  log_.LoggerFor("host").Info("starts", {{"id", id_.brief()}});
-  Actions actions;
-  peer_->Start(outside_.queue().now(), actions);
-  Run(actions);
-  outside_.queue().After(kRegisterDelay, [this] {
-    Local(worker::TrainerRegistered{Sha256(AsBytes("schema")), scenario_.trainer.elements, true});
-    TellProgress();
+void PeerNode::Wake(const worker::WakeAt& marks) {
+  const uint64_t serial = ++wake_serial_;
+  const Time when = trainer_.Passes(marks.steps, marks.samples);
+  if (when.infinite()) return;
+  queue().At(when, [this, serial] {
+    if (serial == wake_serial_) Local(Totals());
   });
 }
 
-// At leisure, as the agent's link does it.
-void PeerNode::TellProgress() {
-  if (!alive_) return;
-  const Time now = outside_.queue().now();
-  Local(worker::Progress{trainer_.Steps(now), trainer_.Samples(now), {}, {}});
-  outside_.queue().After(kProgressEvery, [this] { TellProgress(); });
+void PeerNode::GiveResult(uint64_t ticket, Region region) {
+  trainer_.OnDeliver(ticket, At(Region::kOutbox), At(region));
 }
 
-void PeerNode::OnBody(const PeerId& from, const std::shared_ptr<const Bytes>& body) {
-  Do([this, from, body] {
-    Actions actions;
-    peer_->OnMessage(outside_.queue().now(), from, *body, actions);
-    Run(actions);
-  });
+void PeerNode::ReleaseSnapshot(uint64_t ticket) {
+  ++request_serial_;
+  trainer_.OnRelease(ticket);
 }
 
-void PeerNode::OnRecords(const std::vector<worker::PeerRecord>& records) {
-  Do([this, records] {
-    Actions actions;
-    peer_->OnRecords(outside_.queue().now(), records, actions);
-    Run(actions);
-  });
-}
+// ---- what the checkers see, and planted faults -------------------------------------------------
 
-void PeerNode::OnDown(const PeerId& peer, DownEvidence evidence) {
-  Do([this, peer, evidence] {
-    log_.LoggerFor("host").Info(
-        "is told that a peer is down",
-        {{"peer", peer.brief()}, {"refused", evidence == DownEvidence::kRefused}});
-    Actions actions;
-    peer_->OnPeerDown(outside_.queue().now(), peer, evidence, actions);
-    Run(actions);
-  });
-}
-
-void PeerNode::Local(const worker::LocalEvent& event) {
-  Do([this, event] {
-    Actions actions;
-    peer_->OnLocal(outside_.queue().now(), event, actions);
-    Run(actions);
-  });
-}
-
-void PeerNode::OnChunk(const PeerId& from, const worker::InstanceId& instance,
-                       const ChunkFrame& frame) {
-  Do([this, from, instance, frame] {
-    const auto open = chunks_.Find(instance);
-    worker::ChunkArrived arrived{
-        .kind =
-            frame.result ? worker::ChunkArrived::Kind::kResult : worker::ChunkArrived::Kind::kInput,
-        .instance = instance,
-        .from = from,
-        .rank = frame.rank,
-        .chunk = frame.chunk,
-        .assigned = frame.assigned,
-        .mask = frame.mask,
-        .hash = frame.hash,
-        .finite = !open || chunks_.IsSound(*open, frame.result, frame.chunk, frame.parcel)};
-    if (frame.result && ContentHash(frame.parcel.wire, worker::ContentKey(instance)) != frame.hash)
-      return;
-    if (!frame.result && !chunks_.HasRoom(frame.parcel)) return;
-    Actions actions;
-    offered_ = &frame;
-    const bool keep = peer_->OnChunk(outside_.queue().now(), arrived, actions);
-    Run(actions);
-    offered_ = nullptr;
-    const auto now_open = chunks_.Find(instance);
-    if (keep && now_open && alive_)
-      chunks_.KeepInput(*now_open, frame.rank, frame.chunk, frame.assigned, frame.parcel);
-  });
-}
-
-void PeerNode::Run(Actions& actions) {
-  bool moved = false;
-  for (const worker::Action& action : actions) {
-    if (!Count()) return;
-    Execute(action);
-    if (!alive_) return;
-    moved = moved || std::holds_alternative<worker::OpenBuffers>(action) ||
-            std::holds_alternative<worker::CloseBuffers>(action) ||
-            std::holds_alternative<worker::ReleaseOutbox>(action);
+void PeerNode::Execute(const worker::Action& action) {
+  if (const auto* open = std::get_if<worker::OpenBuffers>(&action)) {
+    SeeOpen(*open);
+    ActionHost::Execute(action);
+    made_by_.insert_or_assign(open->to, chunks().Of(open->round));
+    return;
   }
-  if (moved) outside_.OnRoundsMoved(index_);
-  ArmTimer();
-}
-
-bool PeerNode::Count() {
-  if (!alive_) return false;
-  if (actions_ == dies_after_) {
-    Kill();
-    return false;
+  if (const auto* speak = std::get_if<worker::SpeakChunk>(&action)) SeeUsed(speak->region);
+  if (const auto* deliver = std::get_if<worker::Deliver>(&action)) {
+    SeeDelivery(*deliver);
+    if (Planted(ChaosPlant::kDeliverTwice)) {
+      ActionHost::Execute(action);
+      SeeDelivery(*deliver);
+    }
   }
-  ++actions_;
-  return true;
+  if (const auto* send = std::get_if<worker::Send>(&action);
+      send != nullptr && Planted(ChaosPlant::kCutShort)) {
+    worker::Send cut = *send;
+    cut.body.pop_back();
+    return ActionHost::Execute(cut);
+  }
+  const auto* chunk = std::get_if<worker::Chunk>(&action);
+  const bool input = chunk != nullptr && std::holds_alternative<worker::SendInput>(chunk->action);
+  const int times = input && Planted(ChaosPlant::kResendAll) ? 4 : 1;
+  for (int i = 0; i < times; ++i) ActionHost::Execute(action);
 }
 
-void PeerNode::ArmTimer() {
-  if (scenario_.plant == ChaosPlant::kTimersPile && scenario_.planted == index_)
-    for (int i = 0; i < 1'000; ++i) outside_.queue().After(Seconds(60), [] {});
-  const Time deadline = peer_->NextDeadline();
-  if (deadline.infinite() || deadline >= armed_) return;
-  armed_ = deadline;
-  outside_.queue().At(deadline, [this] {
-    Do([this] {
-      if (armed_ > outside_.queue().now()) return;
-      armed_ = Time::Infinite();
-      if (peer_->NextDeadline() <= outside_.queue().now()) {
-        Actions actions;
-        peer_->OnTimer(outside_.queue().now(), actions);
-        Run(actions);
-      } else {
-        ArmTimer();
-      }
-    });
+void PeerNode::SeeOpen(const worker::OpenBuffers& open) {
+  if (open.from != Region::kOutbox) return SeeUsed(open.from);
+  if (snapshot_) outside_.peer_checkers().OnWeighed(*snapshot_, open.weight);
+  if (Planted(ChaosPlant::kEarlyPublish))
+    trainer_.Publish(0, *snapshot_, outside_.origins().Of(*snapshot_), At(Region::kOutbox));
+}
+
+// A round's output is used: it counts as applied.
+void PeerNode::SeeUsed(Region region) {
+  const auto made = made_by_.find(region);
+  if (made == made_by_.end()) return;
+  std::vector<Bytes> slots;
+  for (const worker::ChunkSpan& span : made->second.chunks)
+    slots.push_back(PackSpan(At(region), span, made->second.wire).wire);
+  outside_.round_checkers().OnUsed(index(), made->second.instance, slots);
+}
+
+void PeerNode::SeeDelivery(const worker::Deliver& deliver) {
+  SeeUsed(deliver.region);
+  worker::Deliver told = deliver;
+  if (Planted(ChaosPlant::kWrongCount)) told.job_samples += 1;
+  if (Planted(ChaosPlant::kWrongValue)) At(deliver.region).values[0] += 0.25F;
+  outside_.OnDeliver(index(), told, At(deliver.region));
+}
+
+void PeerNode::OnActed(const worker::Actions& actions) {
+  const bool moved = std::any_of(actions.begin(), actions.end(), [](const worker::Action& action) {
+    return std::holds_alternative<worker::OpenBuffers>(action) ||
+           std::holds_alternative<worker::CloseBuffers>(action) ||
+           std::holds_alternative<worker::ReleaseOutbox>(action);
   });
+  if (moved) outside_.OnRoundsMoved(index());
+  if (Planted(ChaosPlant::kTimersPile))
+    for (int i = 0; i < 1'000; ++i) queue().After(Seconds(60), [] {});
 }
 
 }  // namespace crowdsurf::simulator

@@ -24,7 +24,7 @@ DescentWorld::DescentWorld(const DescentOptions& options)
       network_(queue_, rng_.Fork("network"), options.links),
       board_(queue_, network_, rng_.Fork("board"), 0,
              [this](int node, const std::vector<worker::PeerRecord>& records) {
-               if (At(node).alive()) At(node).OnRecords(records);
+               At(node).OnRecords(records);
              }),
       victims_(rng_.Fork("victims")) {
   const double gap = kStartSpread.seconds() / options_.members;
@@ -47,9 +47,14 @@ void DescentWorld::AddNode(Duration start) {
       options_.learning_rate, worker::OverlapOf(options_.averaging) == worker::Overlap::kBlocking);
   if (options_.plant_second_step && node == 1) trainer.PlantSecondStep();
   index_[config.id] = node;
+  DescentNode::Setup setup{.config = config,
+                           .rng = own.Fork("peer"),
+                           .elements = options_.dimensions,
+                           .times = {.fetch_tries = 1},  // the core asks again
+                           .log = options_.log};
   nodes_.push_back(std::make_unique<DescentNode>(
-      node, config, options_, std::move(trainer),
-      options_.step_time * (1 + options_.speed_spread * speed.UniformDouble()), own, *this));
+      node, std::move(setup), std::move(trainer),
+      options_.step_time * (1 + options_.speed_spread * speed.UniformDouble()), *this));
   queue_.After(start, [this, node] { At(node).Start(); });
 }
 
@@ -66,6 +71,9 @@ void DescentWorld::KillOne(size_t turn) {
   const int drawn = living[victims_.Uniform(living.size())]->index();
   const int node = turn < options_.victims.size() ? options_.victims[turn] : drawn;
   At(node).Kill();
+}
+
+void DescentWorld::OnDeath(int node) {
   trace_.Add(static_cast<uint64_t>(node));
   board_.Gone(node);
   for (const DescentNode* other : Living())
@@ -77,7 +85,7 @@ void DescentWorld::TellDown(int to, int of) {
   Time& last = told_down_[{to, of}];
   if (!last.unset() && queue_.now() < last + kTellAgain) return;
   last = queue_.now();
-  queue_.After(kDetection, [this, to, of] { At(to).OnDown(At(of).id()); });
+  queue_.After(kDetection, [this, to, of] { At(to).OnDown(At(of).id(), DownEvidence::kRefused); });
 }
 
 // The node that a frame goes to; -1: it cannot be reached.
@@ -92,29 +100,19 @@ int DescentWorld::Reach(int from, const PeerId& to) {
 void DescentWorld::SendBody(int from, const PeerId& to, const Bytes& body) {
   const int target = Reach(from, to);
   if (target < 0) return;
-  network_.Send(from, target, Plane::kControl, [this, from, target, body] {
-    trace_.Add(body);
-    At(target).OnBody(At(from).id(), body);
+  const auto wire = std::make_shared<const Bytes>(body);
+  network_.Send(from, target, Plane::kControl, [this, from, target, wire] {
+    trace_.Add(*wire);
+    At(target).OnBody(At(from).id(), wire);
   });
 }
 
-void DescentWorld::SendChunk(int from, const PeerId& to, const worker::ChunkArrived& chunk,
-                             Bytes wire) {
+void DescentWorld::SendTensor(int from, const PeerId& to, const TensorFrame& frame) {
   const int target = Reach(from, to);
   if (target < 0) return;
-  network_.Send(from, target, Plane::kTensor, [this, target, chunk, wire = std::move(wire)] {
-    trace_.Add(wire);
-    At(target).OnChunk(chunk, wire);
-  });
-}
-
-void DescentWorld::SendMix(int from, const PeerId& to, const worker::MixArrived& chunk,
-                           Bytes wire) {
-  const int target = Reach(from, to);
-  if (target < 0) return;
-  network_.Send(from, target, Plane::kTensor, [this, target, chunk, wire = std::move(wire)] {
-    trace_.Add(wire);
-    At(target).OnMix(chunk, wire);
+  network_.Send(from, target, Plane::kTensor, [this, target, frame] {
+    trace_.Add(frame.parcel.wire);
+    At(target).OnTensor(frame);
   });
 }
 
@@ -122,14 +120,7 @@ void DescentWorld::Put(int from, const worker::PutRecord& record) {
   board_.Put(from, At(from).id(), record);
 }
 
-void DescentWorld::Watch(int node, const std::string& key, bool watch) {
-  if (watch)
-    board_.Watch(node, key);
-  else
-    board_.Unwatch(node, key);
-}
-
-const std::vector<float>* DescentWorld::FindState(const worker::FetchState& fetch) {
+const RegionBuffer* DescentWorld::FindState(int, const worker::FetchState& fetch) {
   for (const PeerId& donor : fetch.donors) {
     const auto at = index_.find(donor);
     if (at == index_.end()) continue;

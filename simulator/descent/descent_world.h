@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "simulator/descent/descent.h"
 #include "simulator/descent/descent_node.h"
 #include "simulator/engine/network.h"
 #include "simulator/engine/roster_board.h"
@@ -18,7 +19,7 @@
 
 namespace crowdsurf::simulator {
 
-class DescentWorld : public DescentOutside {
+class DescentWorld : public DescentNode::Outside {
  public:
   static constexpr uint64_t kMaxEvents = 50'000'000;
 
@@ -27,12 +28,12 @@ class DescentWorld : public DescentOutside {
 
   EventQueue& queue() override { return queue_; }
   void SendBody(int from, const PeerId& to, const Bytes& body) override;
-  void SendChunk(int from, const PeerId& to, const worker::ChunkArrived& chunk,
-                 Bytes wire) override;
-  void SendMix(int from, const PeerId& to, const worker::MixArrived& chunk, Bytes wire) override;
+  void SendTensor(int from, const PeerId& to, const TensorFrame& frame) override;
   void Put(int from, const worker::PutRecord& record) override;
-  void Watch(int node, const std::string& key, bool watch) override;
-  const std::vector<float>* FindState(const worker::FetchState& fetch) override;
+  void Watch(int node, const std::string& key) override { board_.Watch(node, key); }
+  void Unwatch(int node, const std::string& key) override { board_.Unwatch(node, key); }
+  const RegionBuffer* FindState(int node, const worker::FetchState& fetch) override;
+  void OnDeath(int node) override;
 
  private:
   void AddNode(Duration start);

@@ -34,17 +34,19 @@ class Origins {
 };
 
 // A buffer of a virtual agent: values, and what is inside each.
-struct RegionBuffer {
-  std::vector<float> values;
+template <class Scalar>
+struct Buffer {
+  std::vector<Scalar> values;
   std::vector<OriginId> origins;
 
   void Resize(size_t count) {
-    values.assign(count, 0.0F);
+    values.assign(count, 0);
     origins.assign(count, 0);
   }
 };
+using RegionBuffer = Buffer<float>;
 
-// A chunk on its way: wire bytes, and what is inside each element.
+// A chunk on its way: wire bytes, and what is inside each element (where somebody watches).
 struct Parcel {
   Bytes wire;
   std::vector<OriginId> origins;

@@ -10,6 +10,7 @@
 namespace crowdsurf::simulator {
 
 using worker::Ballot;
+using worker::ChunkArrived;
 using worker::FoldChunk;
 using worker::Frame;
 using worker::Round;
@@ -125,7 +126,7 @@ void RoundNode::OnChunk(const PeerId& from, const ChunkFrame& frame) {
 
 void RoundNode::TakeResult(const PeerId& from, const ChunkFrame& frame) {
   const uint64_t key = worker::ContentKey(spec_->instance);
-  if (!chunks_.IsSound(kRound, frame.result, frame.chunk, frame.parcel)) return;
+  if (!chunks_.IsSound(kRound, ChunkArrived::Kind::kResult, frame.chunk, frame.parcel)) return;
   if (ContentHash(frame.parcel.wire, key) != frame.hash) return;
   RoundActions actions;
   offered_ = &frame;
@@ -136,7 +137,7 @@ void RoundNode::TakeResult(const PeerId& from, const ChunkFrame& frame) {
 
 void RoundNode::TakeInput(const PeerId& from, const ChunkFrame& frame) {
   RoundActions actions;
-  if (!chunks_.IsSound(kRound, frame.result, frame.chunk, frame.parcel)) {
+  if (!chunks_.IsSound(kRound, ChunkArrived::Kind::kInput, frame.chunk, frame.parcel)) {
     round_->OnBadInput(from, frame.rank, frame.chunk, frame.assigned, actions);
   } else if (chunks_.HasRoom(frame.parcel)) {
     Parcel parcel = frame.parcel;

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "simulator/host/process.h"
-#include "simulator/round/watched_chunks.h"
 #include "simulator/round/round_scenario.h"
+#include "simulator/round/watched_chunks.h"
 #include "worker/core/round/round.h"
 #include "worker/core/round/round_pacer.h"
 #include "worker/core/round/speaker.h"

@@ -1,0 +1,331 @@
+#include "simulator/host/action_host.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "base/digest.h"
+
+namespace crowdsurf::simulator {
+
+using worker::Actions;
+using worker::ChunkArrived;
+using worker::Region;
+using worker::RoundHandle;
+
+namespace {
+
+template <class Scalar>
+Digest RootOf(const Buffer<Scalar>& region) {
+  const auto* bytes = reinterpret_cast<const uint8_t*>(region.values.data());
+  return Sha256({bytes, region.values.size() * sizeof(Scalar)});
+}
+
+}  // namespace
+
+template <class Scalar>
+ActionHost<Scalar>::ActionHost(int node, Setup setup, Outside& outside)
+    : Process({node, setup.config.id}, outside.queue(), setup.log),
+      setup_(std::move(setup)),
+      outside_(outside),
+      regions_(setup_.elements) {}
+
+// ---- inputs ------------------------------------------------------------------------------------
+
+template <class Scalar>
+template <class Input>
+void ActionHost<Scalar>::Give(const Input& input) {
+  Actions actions;
+  input(actions);
+  for (const worker::Action& action : actions) {
+    if (!Count()) return;
+    Execute(action);
+    if (!alive()) return;
+  }
+  OnActed(actions);
+  ArmTimer(peer_->NextDeadline());
+}
+
+template <class Scalar>
+template <class Input>
+void ActionHost<Scalar>::Take(Input input) {
+  if (peer_ != nullptr) Do([this, input = std::move(input)] { Give(input); });
+}
+
+template <class Scalar>
+void ActionHost<Scalar>::Start() {
+  if (!alive()) return;
+  peer_ = std::make_unique<worker::Peer>(setup_.config, setup_.rng, LogAs("peer"), metrics_);
+  LogAs("host").Info("starts", {{"id", id().brief()}});
+  Give([this](Actions& out) { peer_->Start(now(), out); });
+  queue().After(setup_.times.registers, [this] { RegisterTrainer(); });
+}
+
+template <class Scalar>
+void ActionHost<Scalar>::RegisterTrainer() {
+  Local(worker::TrainerRegistered{Sha256(AsBytes("schema")), setup_.elements, true});
+  TellProgress();
+}
+
+// At leisure, as the agent's link does it.
+template <class Scalar>
+void ActionHost<Scalar>::TellProgress() {
+  if (!alive()) return;
+  Local(Totals());
+  queue().After(kProgressEvery, [this] { TellProgress(); });
+}
+
+template <class Scalar>
+void ActionHost<Scalar>::OnTimer() {
+  if (peer_->NextDeadline() > now()) return ArmTimer(peer_->NextDeadline());
+  Give([this](Actions& out) { peer_->OnTimer(now(), out); });
+}
+
+template <class Scalar>
+void ActionHost<Scalar>::OnBody(const PeerId& from, const worker::SharedBytes& body) {
+  Take([this, from, body](Actions& out) { peer_->OnMessage(now(), from, *body, out); });
+}
+
+template <class Scalar>
+void ActionHost<Scalar>::OnRecords(const std::vector<worker::PeerRecord>& records) {
+  Take([this, records](Actions& out) { peer_->OnRecords(now(), records, out); });
+}
+
+template <class Scalar>
+void ActionHost<Scalar>::OnDown(const PeerId& peer, DownEvidence evidence) {
+  Take([this, peer, evidence](Actions& out) {
+    LogAs("host").Info("is told that a peer is down",
+                       {{"peer", peer.brief()}, {"refused", evidence == DownEvidence::kRefused}});
+    peer_->OnPeerDown(now(), peer, evidence, out);
+  });
+}
+
+template <class Scalar>
+void ActionHost<Scalar>::Local(const worker::LocalEvent& event) {
+  Take([this, event](Actions& out) { peer_->OnLocal(now(), event, out); });
+}
+
+template <class Scalar>
+void ActionHost<Scalar>::OnTensor(const TensorFrame& frame) {
+  if (peer_ == nullptr) return;
+  Do([this, frame] {
+    std::visit([&](const auto& header) { TakeFrame(header, frame.parcel); }, frame.header);
+  });
+}
+
+// As the agent does it (worker/edge/tensor/chunk_plane.h).
+template <class Scalar>
+void ActionHost<Scalar>::TakeFrame(ChunkArrived chunk, const Parcel& parcel) {
+  const auto round = chunks().Find(chunk.instance);
+  const bool result = chunk.kind == ChunkArrived::Kind::kResult;
+  chunk.finite = !round || chunks().IsSound(*round, chunk.kind, chunk.chunk, parcel);
+  if (result &&
+      (!chunk.finite || ContentHash(parcel.wire, worker::ContentKey(chunk.instance)) != chunk.hash))
+    return;
+  if (!result && !chunks().HasRoom(parcel)) return;
+  offered_ = &parcel;
+  Give([&](Actions& out) {
+    // Kept before the actions run: a fold may be among them.
+    if (peer_->OnChunk(now(), chunk, out) && round)
+      chunks().KeepInput(*round, chunk.rank, chunk.chunk, chunk.assigned, parcel);
+  });
+  offered_ = nullptr;
+}
+
+template <class Scalar>
+void ActionHost<Scalar>::TakeFrame(worker::MixArrived chunk, const Parcel& parcel) {
+  const auto place = peer_->PlaceMix(chunk);
+  chunk.stored = place && regions_.Store(*place, parcel.wire);
+  Give([&](Actions& out) { peer_->OnMixChunk(now(), chunk, out); });
+}
+
+// ---- actions: rounds ---------------------------------------------------------------------------
+
+template <class Scalar>
+void ActionHost<Scalar>::Execute(const worker::Action& action) {
+  std::visit([this](const auto& what) { Act(what); }, action);
+}
+
+template <class Scalar>
+void ActionHost<Scalar>::Overwrite(Region region) {
+  ++writes_[region];
+  if (donation_ && donation_->region == region) donation_.reset();
+  OnOverwritten(region);
+}
+
+template <class Scalar>
+void ActionHost<Scalar>::Act(const worker::OpenBuffers& action) {
+  const bool writes = std::any_of(action.chunks.begin(), action.chunks.end(),
+                                  [](const worker::ChunkSpan& span) { return span.count > 0; });
+  if (writes) Overwrite(action.to);  // else the round counts samples only
+  chunks().Open(action.round, {action.instance, action.self, action.chunks, action.wire,
+                               &At(action.from), &At(action.to), action.weight, action.mask});
+}
+
+template <class Scalar>
+void ActionHost<Scalar>::Act(const worker::SpeakChunk& action) {
+  const ChunkArrived header{.kind = ChunkArrived::Kind::kInput,
+                            .instance = action.instance,
+                            .from = id(),
+                            .rank = action.rank,
+                            .chunk = action.chunk,
+                            .assigned = action.assigned};
+  outside_.SendTensor(index(), action.to, {header, chunks().Speak(At(action.region), action)});
+}
+
+template <class Scalar>
+void ActionHost<Scalar>::Act(const worker::Chunk& action) {
+  if (!chunks().IsOpen(action.round)) return;
+  std::visit([&](const auto& what) { ActOn(action.round, what); }, action.action);
+}
+
+template <class Scalar>
+void ActionHost<Scalar>::ActOn(RoundHandle round, const worker::SendInput& action) {
+  const ChunkArrived header{.kind = ChunkArrived::Kind::kInput,
+                            .instance = chunks().Of(round).instance,
+                            .from = id(),
+                            .rank = chunks().Of(round).self,
+                            .chunk = action.chunk,
+                            .assigned = action.assigned};
+  outside_.SendTensor(index(), action.to, {header, chunks().Input(round, action.chunk)});
+}
+
+template <class Scalar>
+void ActionHost<Scalar>::ActOn(RoundHandle round, const worker::SendResult& action) {
+  const ChunkArrived header{.kind = ChunkArrived::Kind::kResult,
+                            .instance = chunks().Of(round).instance,
+                            .from = id(),
+                            .chunk = action.chunk,
+                            .assigned = action.assigned,
+                            .mask = action.mask,
+                            .hash = action.hash};
+  outside_.SendTensor(index(), action.to, {header, chunks().Result(round, action.chunk)});
+}
+
+// Folding takes time on other threads; a plan can cancel it.
+template <class Scalar>
+void ActionHost<Scalar>::ActOn(RoundHandle round, const worker::FoldChunk& action) {
+  const uint64_t serial = fold_serial_++;
+  folding_[{round, action.chunk, action.assigned}] = serial;
+  DoAfter(setup_.times.fold, [this, round, action, serial] { FinishFold(round, action, serial); });
+}
+
+template <class Scalar>
+void ActionHost<Scalar>::FinishFold(RoundHandle round, const worker::FoldChunk& fold,
+                                    uint64_t serial) {
+  const auto pending = folding_.find({round, fold.chunk, fold.assigned});
+  if (pending == folding_.end() || pending->second != serial) return;
+  folding_.erase(pending);
+  if (!chunks().IsOpen(round)) return;
+  const uint64_t hash = chunks().Fold(round, fold);
+  Give([&](Actions& out) {
+    peer_->OnFolded(now(), {round, fold.chunk, fold.assigned, hash}, out);
+  });
+}
+
+template <class Scalar>
+void ActionHost<Scalar>::ActOn(RoundHandle round, const worker::StoreResult& action) {
+  CHECK(offered_ != nullptr);
+  chunks().Store(round, action.chunk, *offered_);
+}
+
+template <class Scalar>
+void ActionHost<Scalar>::ActOn(RoundHandle round, const worker::EmptySlot& action) {
+  chunks().Empty(round, action.chunk);
+}
+
+template <class Scalar>
+void ActionHost<Scalar>::ActOn(RoundHandle round, const worker::DropInputs& action) {
+  folding_.erase({round, action.chunk, action.assigned});
+  chunks().Drop(round, action.chunk, action.assigned);
+}
+
+// ---- actions: the committed average ------------------------------------------------------------
+
+// A region that is written again before it is hashed has nothing to offer.
+template <class Scalar>
+void ActionHost<Scalar>::Act(const worker::Deliver& action) {
+  donation_.reset();
+  const Donation offer{action.averaging, RootOf(At(action.region)), action.region};
+  DoAfter(kHashTime, [this, offer, writes = writes_[action.region]] {
+    if (writes_[offer.region] != writes) return;
+    donation_ = offer;
+    Local(worker::StateHashed{offer.averaging, offer.root});
+  });
+  GiveResult(action.averaging, action.region);
+}
+
+template <class Scalar>
+const Buffer<Scalar>* ActionHost<Scalar>::Serves(uint64_t averaging, const Digest& root) const {
+  if (!alive() || frozen() || !donation_) return nullptr;
+  if (donation_->averaging != averaging || donation_->root != root) return nullptr;
+  return &regions_.At(donation_->region);
+}
+
+template <class Scalar>
+void ActionHost<Scalar>::FetchAfter(Duration delay, const worker::FetchState& fetch, int tries) {
+  const uint64_t serial = tries == 1 ? ++fetch_serial_ : fetch_serial_;
+  DoAfter(delay, [this, fetch, tries, serial] {
+    if (serial == fetch_serial_) FinishFetch(fetch, tries);
+  });
+}
+
+template <class Scalar>
+void ActionHost<Scalar>::FinishFetch(const worker::FetchState& fetch, int tries) {
+  // Without donors the average lies there already: a checkpoint's.
+  const Buffer<Scalar>* found =
+      fetch.donors.empty() ? &At(fetch.region) : outside_.FindState(index(), fetch);
+  if (found == nullptr) {
+    if (tries < setup_.times.fetch_tries)
+      return FetchAfter(setup_.times.fetch * (1 << tries), fetch, tries + 1);
+    return Local(worker::StateFetched{fetch.averaging, fetch.root, false});
+  }
+  At(fetch.region) = *found;
+  Overwrite(fetch.region);
+  donation_ = Donation{fetch.averaging, fetch.root, fetch.region};
+  if (fetch.adopt) {
+    AdoptState(fetch.region);
+    StartTrainer();
+  }
+  Local(worker::StateFetched{fetch.averaging, fetch.root, true});
+}
+
+template <class Scalar>
+void ActionHost<Scalar>::Act(const worker::Leave&) {
+  left_ = true;
+  End("left");
+}
+
+// ---- actions: strategies on graphs -------------------------------------------------------------
+
+template <class Scalar>
+void ActionHost<Scalar>::Act(const worker::RunKernel& action) {
+  for (const Region region : action.regions) Overwrite(region);
+  regions_.Run(action);
+}
+
+template <class Scalar>
+void ActionHost<Scalar>::Act(const worker::MixSend& action) {
+  for (uint32_t at = 0; at < action.chunks; ++at) {
+    const auto chunk = peer_->DescribeMix(action.to, action.tag, action.sequence, at);
+    if (!chunk) continue;
+    const std::vector<Scalar> sum = regions_.Sum(*chunk);
+    TensorFrame frame{worker::MixArrived{.from = id(),
+                                         .instance = chunk->instance,
+                                         .tag = action.tag,
+                                         .sequence = chunk->sequence,
+                                         .count = chunk->count,
+                                         .chunk = at},
+                      {Bytes(sum.size() * worker::WireWidth<Scalar>(chunk->wire)), {}}};
+    worker::EncodeWire(chunk->wire, std::span<const Scalar>(sum), frame.parcel.wire);
+    outside_.SendTensor(index(), action.to, frame);
+  }
+  queue().After(Duration(), [this, action] {
+    Local(worker::MixSent{action.to, action.tag, action.sequence});
+  });
+}
+
+template class ActionHost<float>;
+template class ActionHost<double>;
+
+}  // namespace crowdsurf::simulator
