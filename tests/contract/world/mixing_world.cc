@@ -5,16 +5,19 @@
 
 #include "base/check.h"
 #include "base/digest.h"
+#include "simulator/host/regions.h"
 #include "worker/core/port/config.h"
 #include "worker/core/port/messages.h"
 #include "worker/core/port/peer_metrics.h"
-#include "worker/core/strategy/mix_kernels.h"
 
 namespace crowdsurf::worker {
 
 struct MixingWorld::Node {
-  Node(PeerConfig c, Rng rng)
-      : config(std::move(c)), metrics(registry), mixing(config, metrics, Logger(), rng) {}
+  Node(PeerConfig c, uint64_t elements, Rng rng)
+      : config(std::move(c)),
+        metrics(registry),
+        mixing(config, metrics, Logger(), rng),
+        regions(elements) {}
 
   PeerConfig config;
   MetricRegistry registry;
@@ -26,26 +29,14 @@ struct MixingWorld::Node {
   double curvature = 1;
   uint64_t step = 0;
   std::vector<double> parameters;
-  std::vector<double> outbox, inbox[2];
-  std::vector<std::vector<double>> extras;
-  std::vector<Extent> extents;
+  simulator::Regions<double> regions;
   std::optional<uint64_t> wanted;  // snapshot asked of the trainer
-  std::optional<int> result;       // inbox to be added at the next boundary
+  std::optional<Region> result;    // to be added at the next boundary
   bool waiting = false;            // for the result of its snapshot; no step meanwhile
   double lr_scale = 1;
   Time armed = Time::Infinite();
 
-  std::span<double> Part(Region region, const Extent& range) {
-    if (region == Region::kOutbox) return std::span(outbox).subspan(range.begin, range.count);
-    if (!IsExtra(region)) {
-      auto& box = inbox[region == Region::kInboxA ? 0 : 1];
-      return std::span(box).subspan(range.begin, range.count);
-    }
-    const Extent& extent = extents.at(ExtraIndex(region));
-    CHECK_GE(range.begin, extent.begin);
-    return std::span(extras.at(ExtraIndex(region)))
-        .subspan(range.begin - extent.begin, range.count);
-  }
+  std::vector<double>& At(Region region) { return regions.At(region).values; }
 };
 
 MixingWorld::MixingWorld(MixingWorldOptions options)
@@ -60,13 +51,15 @@ int MixingWorld::Add(double value, double curvature) {
   config.job = "contract";
   config.id = *PeerId::From(Sha256(AsBytes("node" + std::to_string(index))).view());
   config.chunk_elements = options_.chunk_elements;
-  nodes_.push_back(std::make_unique<Node>(config, rng_.Fork("node" + std::to_string(index))));
+  nodes_.push_back(
+      std::make_unique<Node>(config, options_.elements, rng_.Fork("node" + std::to_string(index))));
   Node& node = *nodes_.back();
   index_[config.id] = index;
   node.target = value;
   node.curvature = curvature;
   node.parameters.assign(options_.elements, value);
-  node.outbox = node.inbox[0] = node.inbox[1] = node.parameters;
+  for (const Region region : {Region::kOutbox, Region::kInboxA, Region::kInboxB})
+    node.At(region) = node.parameters;
   node.mixing.SetVector(options_.elements);
   queue_.After(options_.step, [this, &node] { Boundary(node); });
   return index;
@@ -123,13 +116,12 @@ void MixingWorld::AverageByRounds() {
   std::map<int, StrategyActions> pending;
   for (const int i : Living()) {
     Node& node = *nodes_[static_cast<size_t>(i)];
-    node.outbox = node.parameters;
+    node.At(Region::kOutbox) = node.parameters;
     node.rounds->OnEvent(now(), PublishedEvent{1, 1.0}, pending[i]);
   }
   for (bool more = true; more;) {
     more = false;
     std::map<CellIndex, std::pair<std::vector<double>, double>> sums;  // by group
-    const auto everything = Extent{0, options_.elements};
     const auto group = [&](int i, size_t axis) {
       const Member* member = view_->Find(nodes_[static_cast<size_t>(i)]->config.id);
       return GroupCells(view_->grid, member->cell, axis).front();
@@ -139,7 +131,7 @@ void MixingWorld::AverageByRounds() {
         if (const auto* open = std::get_if<OpenRound>(&action)) {
           auto& [sum, weight] = sums[group(i, open->axis)];
           sum.resize(options_.elements);
-          const auto mine = nodes_[static_cast<size_t>(i)]->Part(open->from, everything);
+          const auto& mine = nodes_[static_cast<size_t>(i)]->At(open->from);
           for (size_t e = 0; e < sum.size(); ++e) sum[e] += open->weight * mine[e];
           weight += open->weight;
         }
@@ -149,13 +141,12 @@ void MixingWorld::AverageByRounds() {
       for (const StrategyAction& action : actions) {
         if (const auto* open = std::get_if<OpenRound>(&action)) {
           const auto& [sum, weight] = sums.at(group(i, open->axis));
-          const auto to = node.Part(open->to, everything);
+          auto& to = node.At(open->to);
           for (size_t e = 0; e < sum.size(); ++e) to[e] = sum[e] / weight;
           node.rounds->OnEvent(now(), RoundDecided{1, open->axis, true, weight}, next[i]);
           more = true;
         } else if (const auto* deliver = std::get_if<DeliverResult>(&action)) {
-          const auto from = node.Part(deliver->region, everything);
-          node.parameters.assign(from.begin(), from.end());
+          node.parameters = node.At(deliver->region);
         }
       }
     }
@@ -164,8 +155,9 @@ void MixingWorld::AverageByRounds() {
 }
 
 void MixingWorld::Apply(Node& node) {
-  const auto& box = node.inbox[*std::exchange(node.result, std::nullopt)];
-  for (size_t i = 0; i < box.size(); ++i) node.parameters[i] += box[i] - node.outbox[i];
+  const auto& box = node.At(*std::exchange(node.result, std::nullopt));
+  const auto& outbox = node.At(Region::kOutbox);
+  for (size_t i = 0; i < box.size(); ++i) node.parameters[i] += box[i] - outbox[i];
   node.waiting = false;
 }
 
@@ -180,7 +172,7 @@ void MixingWorld::Boundary(Node& node) {
   const auto samples = static_cast<double>(node.step);
   if (node.wanted && !settling_) {
     const uint64_t number = *std::exchange(node.wanted, std::nullopt);
-    node.outbox = node.parameters;
+    node.At(Region::kOutbox) = node.parameters;
     Input(node, [&](Actions& out) {
       const bool taken = node.mixing.OnSnapshot(now(), Published{number, samples, node.step}, out);
       node.waiting = taken && OverlapOf(options_.config) == Overlap::kBlocking;
@@ -230,22 +222,17 @@ void MixingWorld::Execute(Node& node, const Action& action) {
       Input(target, [&](Actions& out) { target.mixing.OnWord(now(), from, pair->word, out); });
     });
   } else if (const auto* reserve = std::get_if<ReserveRegions>(&action)) {
-    node.extents = reserve->extents;
-    node.extras.assign(reserve->extents.size(), {});
-    for (size_t i = 0; i < node.extras.size(); ++i)  // void: whoever reads it unwritten shows it
-      node.extras[i].assign(node.extents[i].count, std::nan(""));
+    node.regions.Reserve(*reserve);
   } else if (const auto* kernel = std::get_if<RunKernel>(&action)) {
-    std::vector<std::span<double>> parts;
-    for (const Region region : kernel->regions) parts.push_back(node.Part(region, kernel->range));
     before_();
-    RunMixKernel<double>(kernel->kernel, parts, kernel->scalars);
+    node.regions.Run(*kernel);
     after_();
   } else if (const auto* chunks = std::get_if<MixSend>(&action)) {
     SendChunks(node, *chunks);
   } else if (const auto* mixed = std::get_if<DeliverMix>(&action)) {
-    node.result = mixed->region == Region::kInboxA ? 0 : 1;
-    Note(ContentHash({reinterpret_cast<const uint8_t*>(node.inbox[*node.result].data()),
-                      node.inbox[*node.result].size() * sizeof(double)},
+    node.result = mixed->region;
+    const auto& box = node.At(mixed->region);
+    Note(ContentHash({reinterpret_cast<const uint8_t*>(box.data()), box.size() * sizeof(double)},
                      0));
     if (node.waiting) Apply(node);
   } else if (std::holds_alternative<ReleaseOutbox>(action)) {
@@ -261,11 +248,7 @@ void MixingWorld::SendChunks(Node& node, const MixSend& send) {
     const auto chunk = node.mixing.Describe(send.to, send.tag, send.sequence, c);
     after_();
     if (!chunk) continue;
-    std::vector<double> values(chunk->elements, 0.0);
-    for (const Region region : chunk->sum_of) {
-      const auto part = node.Part(region, {chunk->begin, chunk->elements});
-      for (size_t i = 0; i < values.size(); ++i) values[i] += part[i];
-    }
+    std::vector<double> values = node.regions.Sum(*chunk);
     const int from = index_.at(node.config.id);
     if (from == nan_from_) values[0] = std::nan(""), nan_from_ = -1;
     Bytes wire(values.size() * WireWidth<double>(chunk->wire));
@@ -296,9 +279,7 @@ void MixingWorld::Arrive(const PeerId& to, const MixArrived& chunk, const Bytes&
   const auto place = node.mixing.Place(chunk);
   after_();
   MixArrived arrived = chunk;
-  arrived.stored = place && WireIsSound<double>(place->wire, wire, place->count);
-  if (arrived.stored)
-    DecodeWire(place->wire, wire, node.Part(place->region, {place->begin, place->count}));
+  arrived.stored = place && node.regions.Store(*place, wire);
   Input(node, [&](Actions& out) { node.mixing.OnChunk(now(), arrived, out); });
 }
 
@@ -318,7 +299,7 @@ std::vector<double>& MixingWorld::parameters(int node) {
   return nodes_[static_cast<size_t>(node)]->parameters;
 }
 const std::vector<double>& MixingWorld::extra(int node, size_t region) const {
-  return nodes_[static_cast<size_t>(node)]->extras.at(region);
+  return nodes_[static_cast<size_t>(node)]->At(ExtraRegion(region));
 }
 const Mixing& MixingWorld::mixing(int node) const {
   return nodes_[static_cast<size_t>(node)]->mixing;
@@ -326,7 +307,8 @@ const Mixing& MixingWorld::mixing(int node) const {
 double MixingWorld::lr_scale(int node) const { return nodes_[static_cast<size_t>(node)]->lr_scale; }
 uint64_t MixingWorld::reserved(int node) const {
   uint64_t sum = 0;
-  for (const Extent& extent : nodes_[static_cast<size_t>(node)]->extents) sum += extent.count;
+  for (const Extent& extent : nodes_[static_cast<size_t>(node)]->regions.reserved())
+    sum += extent.count;
   return sum;
 }
 double MixingWorld::Mean() const {
