@@ -90,6 +90,57 @@ TEST_F(GoodputTest, FollowsTheReplicasAndLeavesOutSuspendedTime) {
   EXPECT_EQ(Told(1500, 5).goodput, .75) << "1500 of 1500 + 500";
 }
 
+// Under AllSucceeded a good end is the worker's share of the job: its pod goes, and no other comes.
+TEST(JobEndTest, AWorkerThatSucceededIsTidiedUpAndNotReplaced) {
+  World world = Running(2);
+  world.snapshot.job.spec.success = SuccessCriterion::kAllSucceeded;
+  world.EndTrainer("job-0-1", 0);
+  const Plan plan = world.Reconcile();
+  ASSERT_EQ(plan.deletes.size(), 1u);
+  EXPECT_EQ(plan.deletes[0].name, "job-0-1");
+  EXPECT_EQ(plan.deletes[0].reason, reason::kEnded);
+  EXPECT_TRUE(plan.creates.empty());
+  world.Bury();
+  EXPECT_TRUE(world.Settle().creates.empty());
+  EXPECT_FALSE(world.snapshot.status.finished());
+  world.EndTrainer("job-1-1", 0);
+  world.Settle();
+  EXPECT_EQ(world.snapshot.status.Find(ConditionType::kSucceeded)->reason, reason::kAllSucceeded);
+  EXPECT_EQ(world.snapshot.status.failures + world.snapshot.status.disruptions, 0u);
+}
+
+TEST(JobEndTest, OneGoodEndIsEnoughUnderAnySucceeded) {
+  World world = Running(3);
+  world.snapshot.job.spec.success = SuccessCriterion::kAnySucceeded;
+  EXPECT_FALSE(world.Settle().status.finished());
+  world.EndTrainer("job-1-1", 0);
+  EXPECT_EQ(world.Reconcile().status.Find(ConditionType::kSucceeded)->reason,
+            reason::kAnySucceeded);
+}
+
+TEST(JobEndTest, AJobOfNoWorkersHasNotSucceeded) {
+  World world(0);
+  world.snapshot.job.spec.success = SuccessCriterion::kAllSucceeded;
+  EXPECT_FALSE(world.Settle().status.finished());
+}
+
+// docs/manifest.md: Running, the default, takes the pods that still run; All takes all, None none.
+TEST(JobEndTest, TheCleanPodPolicySaysWhichPodsGoAtTheEnd) {
+  for (const auto& [policy, gone] : {std::pair(CleanPodPolicy::kRunning, 1),
+                                     {CleanPodPolicy::kAll, 2},
+                                     {CleanPodPolicy::kNone, 0}}) {
+    World world = Running(2);
+    world.snapshot.job.spec.run.clean_pods = policy;
+    world.snapshot.job.spec.run.active_deadline = Seconds(10);
+    PodFacts& ended = world.pods.at("job-0-1");
+    ended.phase = PodPhase::kSucceeded;
+    world.Wait(Seconds(10));
+    const Plan plan = world.Reconcile();
+    ASSERT_TRUE(plan.status.Is(ConditionType::kFailed));
+    EXPECT_EQ(plan.deletes.size(), static_cast<size_t>(gone));
+  }
+}
+
 TEST(JobEndTest, AtTheEndTheScreenSaysFinishingAndNeverDegraded) {
   World world = Running(2);
   ASSERT_EQ(StateOf(world.snapshot.status), "Running");

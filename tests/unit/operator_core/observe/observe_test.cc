@@ -112,6 +112,58 @@ TEST(ObservePod, WaitingAndDisruptionHaveReasons) {
   }
 }
 
+TEST(ObservePod, EveryPhaseAndEveryWaitOfKubeletHasItsMeaning) {
+  json pod = Pod();
+  for (const auto& [text, phase] : {std::pair("Pending", PodPhase::kPending),
+                                    {"Running", PodPhase::kRunning},
+                                    {"Succeeded", PodPhase::kSucceeded},
+                                    {"Failed", PodPhase::kFailed},
+                                    {"", PodPhase::kPending},
+                                    {"Unknown", PodPhase::kUnknown}}) {
+    pod["status"]["phase"] = text;
+    EXPECT_EQ(ObservePod(pod)->facts.phase, phase) << text;
+  }
+  for (const char* list : {"containerStatuses", "initContainerStatuses"}) {
+    for (const auto& [waiting, reason] : {std::pair("ErrImagePull", reason::kImagePull),
+                                          {"InvalidImageName", reason::kImagePull},
+                                          {"ErrImageNeverPull", reason::kImagePull},
+                                          {"ImageInspectError", reason::kImagePull},
+                                          {"CreateContainerError", reason::kCannotStart},
+                                          {"RunContainerError", reason::kCannotStart},
+                                          {"ContainerCreating", std::string_view()},
+                                          {"PodInitializing", std::string_view()}}) {
+      pod = Pod();
+      pod["status"][list][0]["state"] = {{"waiting", {{"reason", waiting}, {"message", "words"}}}};
+      EXPECT_EQ(ObservePod(pod)->facts.waiting_reason, reason) << waiting;
+      EXPECT_EQ(ObservePod(pod)->facts.waiting_message, reason.empty() ? "" : "words");
+    }
+  }
+}
+
+TEST(ObservePod, AWorkerThatOnceRanHasBeenReady) {  // it may have something to hand in
+  json pod = Pod();
+  pod["status"]["conditions"][0]["status"] = "False";
+  PodFacts facts = ObservePod(pod)->facts;
+  EXPECT_FALSE(facts.ready_since.has_value());
+  EXPECT_TRUE(facts.ever_ready) << "its trainer runs";
+  json& state = pod["status"]["containerStatuses"][1]["state"];
+  state = {{"waiting", {{"reason", "PodInitializing"}}}};
+  EXPECT_FALSE(ObservePod(pod)->facts.ever_ready);
+  state = {{"terminated", {{"reason", "Error"}}}};
+  facts = ObservePod(pod)->facts;
+  EXPECT_TRUE(facts.ever_ready);
+  EXPECT_EQ(facts.trainer->exit_code, 255) << "an end without a code is one that nobody saw";
+}
+
+TEST(ObservePod, AnIPv6AddressStandsInBrackets) {
+  json pod = Pod();
+  pod["status"]["podIP"] = "fd00::7";
+  EXPECT_EQ(ObservePod(pod)->facts.address, "[fd00::7]:7946");
+  EXPECT_EQ(ObservePod(pod)->http, "[fd00::7]:7948");
+  pod["status"].erase("podIP");
+  EXPECT_EQ(ObservePod(pod)->facts.address + ObservePod(pod)->http, "");
+}
+
 TEST(ObservePod, AnAgentsLastWordsSayWhetherTheTargetWasMet) {
   json pod = Pod();
   json& ended = pod["status"]["initContainerStatuses"][0]["state"];
@@ -229,6 +281,34 @@ TEST(ObserveJob, AFaultySpecIsViolationsAndNoSpec) {
   ASSERT_TRUE(entry.has_value());
   ASSERT_EQ(entry->violations.size(), 1u);
   EXPECT_NE(entry->violations[0].find("spec.averaging.groupSize"), std::string::npos);
+}
+
+TEST(ObserveJob, AFaultySpecStillSaysWhoManagesItAndWhetherItIsSuspended) {
+  json object = JobObject();
+  object["spec"]["averaging"]["groupSize"] = 1;
+  EXPECT_FALSE(ObserveJob(object)->job.spec.suspend);
+  EXPECT_EQ(ObserveJob(object)->job.spec.managed_by, kManagedByUs);
+  object["spec"]["suspend"] = true;
+  object["spec"]["managedBy"] = "kueue.x-k8s.io/multikueue";
+  EXPECT_TRUE(ObserveJob(object)->job.spec.suspend);
+  EXPECT_EQ(ObserveJob(object)->job.spec.managed_by, "kueue.x-k8s.io/multikueue");
+  object["metadata"]["deletionTimestamp"] = "2026-11-21T10:00:00Z";
+  EXPECT_TRUE(ObserveJob(object)->job.deleting);
+}
+
+TEST(ObserveJob, WithoutAnIdentityItIsNone) {
+  for (const char* part : {"name", "namespace", "uid"}) {
+    json object = JobObject();
+    object["metadata"].erase(part);
+    EXPECT_FALSE(ObserveJob(object).has_value()) << part;
+  }
+}
+
+TEST(ObserveJob, ViolationsAreOneMessageThatAnEventHolds) {
+  EXPECT_EQ(WhatIsWrong({"a", "b"}), "a; b");
+  EXPECT_EQ(WhatIsWrong({}), "");
+  EXPECT_LE(WhatIsWrong(std::vector<std::string>(50, std::string(100, 'x'))).size(), 1024u);
+  EXPECT_GE(WhatIsWrong(std::vector<std::string>(50, std::string(100, 'x'))).size(), 800u);
 }
 
 TEST(ShownStatus, SaysStateSelectorAndPercent) {
