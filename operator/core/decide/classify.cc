@@ -27,9 +27,12 @@ bool StopExit(int code) { return code == 0 || code == 130 || code == 137 || code
 
 Verdict JudgeTrainer(const PodFacts& pod, const NodeFacts* node, const JudgeContext& context) {
   const ContainerEnd& end = *pod.trainer;
+  // The trainer causes these two itself, also on a node that is going away.
   if (end.reason == "OOMKilled") return {Fate::kFailed, reason::kOomKilled};
   if (end.reason == "Hung") return {Fate::kFailed, reason::kTrainerHung};
   if (PlatformReason(pod.status_reason)) return {Fate::kDisrupted, reason::kEvicted};
+  // The platform reports 255 for a container whose node died with it. On a healthy node 255 is the
+  // trainer's own.
   const bool not_ready = node != nullptr && node->not_ready_since.has_value();
   if (not_ready && (end.exit_code == kUnknownExit || pod.status_reason == "Unknown")) {
     return {Fate::kDisrupted, reason::kNodeNotReady};
@@ -58,7 +61,10 @@ Verdict Classify(const PodFacts& pod, const NodeFacts* node, const JudgeContext&
   if (!pod.disruption_target.empty()) return {Fate::kDisrupted, reason::kEvicted};
   if (pod.deleted) return {Fate::kDisrupted, reason::kPodDeleted};
   const bool marked = node != nullptr && node->mark && !node->mark->weak;
+  // The notice outlives the mark: a worker may have begun to leave before the mark was withdrawn.
   const bool told = marked || !pod.Annotation(kNoticeAnnotation).empty();
+  // A stop after a notice is the platform's doing. An OOM kill ends with 137 as well and stays a
+  // failure.
   if (pod.trainer && told && StopExit(pod.trainer->exit_code) &&
       pod.trainer->reason != "OOMKilled") {
     if (pod.trainer->exit_code == 0 && context.target_met) {
@@ -66,10 +72,12 @@ Verdict Classify(const PodFacts& pod, const NodeFacts* node, const JudgeContext&
     }
     return {Fate::kDisrupted, node_gone ? reason::kNodeGone : reason::kNodeMarked};
   }
+  // Nothing that a pod of a lost machine reports can be blamed on the trainer.
   if (node_gone) return {Fate::kDisrupted, reason::kNodeGone};
   if (pod.trainer) return JudgeTrainer(pod, node, context);
   if (pod.agent && told) return {Fate::kDisrupted, reason::kNodeMarked};
   if (pod.agent) return JudgeAgent(pod, context);
+  // No container ended, so kubelet refused the pod before any of them ran.
   if (pod.phase == PodPhase::kFailed) {
     if (PlatformReason(pod.status_reason)) return {Fate::kDisrupted, reason::kEvicted};
     return {Fate::kFailed, reason::kCannotStart};
@@ -85,6 +93,7 @@ Verdict Classify(const PodFacts& pod, const NodeFacts* node, const JudgeContext&
 }
 
 WallTime GivenUpAt(const NodeFacts& node, WallTime nodes_heard_since, Duration tolerated) {
+  // The latest of the three moments: until then the machine was heard, or nobody could hear it.
   WallTime silent = std::max(*node.not_ready_since, nodes_heard_since);
   if (node.renewed_at) silent = std::max(silent, *node.renewed_at);
   return silent + tolerated;
@@ -96,6 +105,7 @@ std::optional<WallTime> JudgedAt(const PodFacts& pod) {
 }
 
 bool HasEnded(const PodFacts& pod) {
+  // The phase follows the containers seconds later, or never (docs/pod-lifecycle.md 2.2).
   return pod.phase == PodPhase::kSucceeded || pod.phase == PodPhase::kFailed ||
          (pod.trainer && pod.agent);
 }
@@ -103,6 +113,7 @@ bool HasEnded(const PodFacts& pod) {
 FailureAction ActionFor(const std::vector<FailureRule>& rules, const PodFacts& pod) {
   for (const FailureRule& rule : rules) {
     if (!rule.exit_codes.empty()) {
+      // As in batch/v1, no rule matches exit code 0: else NotIn would match every good end.
       if (!pod.trainer || pod.trainer->exit_code == 0) continue;
       const bool listed = std::find(rule.exit_codes.begin(), rule.exit_codes.end(),
                                     pod.trainer->exit_code) != rule.exit_codes.end();

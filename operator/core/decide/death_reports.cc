@@ -7,6 +7,7 @@ namespace {
 
 constexpr size_t kWanted = 2;  // reporters
 
+// Only a worker that trains with the others can miss one of them.
 bool MayReport(const PodEntry& pod) { return pod.facts.ready_since && !pod.facts.deleted; }
 
 bool IsOver(const PodFacts& pod) {
@@ -28,6 +29,7 @@ std::string_view Name(ProbeResult result) {
 }
 
 void LeaseAge::Saw(WallTime now, const std::string& renewed) {
+  // The first look shows a renewal of unknown age. Only a change that we saw is a sign of life.
   if (renewed != renewed_ && !since_.unset()) changed_ = now;
   if (renewed != renewed_ || since_.unset()) since_ = now;
   renewed_ = renewed;
@@ -40,6 +42,7 @@ ReportFate DeathReports::Take(WallTime now, const PodEntry* reporter, const PodE
   if (subject->job_uid != reporter->job_uid) return ReportFate::kOtherJob;
   if (subject->facts.uid == reporter->facts.uid) return ReportFate::kItself;
   if (IsOver(subject->facts)) return ReportFate::kGone;
+  // The bound refuses new cases. An old one gives way only when its reports are too old to count.
   if (cases_.size() >= kMaxCases && !cases_.contains(subject->facts.uid)) {
     Expire(now);
     if (cases_.size() >= kMaxCases) return ReportFate::kFull;
@@ -80,6 +83,7 @@ DeathReports::Review DeathReports::Look(
   for (auto& [uid, one] : cases_) {
     if (one.job != job) continue;
     const PodEntry& pod = *by_uid.at(uid);
+    // The worker itself is no witness of its own death.
     const size_t others = able - MayReport(pod);
     size_t said = 0;
     std::string control;
@@ -87,18 +91,23 @@ DeathReports::Review DeathReports::Look(
       const auto it = by_uid.find(reporter);
       if (it == by_uid.end() || it->second->facts.deleted) continue;
       ++said;
+      // The probe asks a reporter, too. If both are silent, perhaps the operator is cut off, and
+      // nobody died.
       control = it->second->http;
     }
     Finding& finding = review.findings[uid];
     // Looked at from the first report on: a Lease shows its age only to who watches it.
     finding.lease_stale = !pod.facts.node.empty() && lease_stale(pod.facts.node);
+    // In a job of two there is only one other worker, and its word must do.
     if (said < std::clamp<size_t>(others, 1, kWanted)) continue;
     if (!one.asked || now - *one.asked >= kProbeAgain) {
       one.asked = now;
       review.probes.push_back({uid, pod.http, control});
     }
+    // An agent that answered lives, whatever is reported. An old answer says nothing about now.
     const bool fresh = one.result && now - one.result_at <= kProbeHolds;
     if (!fresh || *one.result == ProbeResult::kAnswers) continue;
+    // A probe that is blind confirms nothing. Then only a stale Lease does.
     finding.dead = finding.lease_stale || *one.result == ProbeResult::kSilent;
   }
   return review;

@@ -27,6 +27,7 @@ Progress Told(const JobSnapshot& snapshot) {
   for (const PodFacts& pod : snapshot.pods) {
     if (!pod.last_words) continue;
     const Progress& words = *pod.last_words;
+    // The loss goes with the most samples: a worker that left early saw an older model.
     if (words.samples > told.samples && words.loss) told.loss = words.loss;
     told.samples = std::max(told.samples, words.samples);
     told.step = std::max(told.step, words.step);
@@ -62,6 +63,7 @@ Decision::Decision(const JobSnapshot& snapshot, WallTime time, const DecideOptio
     const NodeFacts* node = it == in.nodes.end() ? nullptr : &it->second;
     workers.push_back({&pod, node, Classify(pod, node, context), pod.deleted.has_value()});
   }
+  // ScaleDown relies on this order: of two workers of an index it keeps the first.
   std::sort(workers.begin(), workers.end(), [](const Worker& a, const Worker& b) {
     return std::pair(a.pod->index, a.pod->incarnation) <
            std::pair(b.pod->index, b.pod->incarnation);
@@ -90,6 +92,7 @@ bool Decision::Counted(const std::string& pod) const {
 
 void Decision::Count(const std::string& pod) {
   const auto at = std::lower_bound(status.counted.begin(), status.counted.end(), pod);
+  // Sorted, because Counted searches it, and because equal states must be equal statuses.
   if (at == status.counted.end() || *at != pod) status.counted.insert(at, pod);
 }
 
@@ -160,6 +163,7 @@ void Begin(Decision& d) {
   }
   // The last name of an index is remembered until another is given: see CountVanished.
   std::set<std::string> last;
+  // A finished job makes no more pods, so no name of it can be missed.
   if (!d.in.status.finished()) {
     for (const auto& [index, incarnation] : d.status.incarnations)
       last.insert(PodName(d.in.job.name, index, incarnation));
@@ -174,6 +178,7 @@ void Begin(Decision& d) {
 Plan Decide(const JobSnapshot& snapshot, WallTime now, const DecideOptions& options) {
   Decision decision(snapshot, now, options);
   for (const Policy policy : kChain) policy(decision);
+  // After the chain, because only then it is known which workers stay.
   ForgetSpared(decision);
   decision.plan.status_changed = !(decision.status == snapshot.status);
   decision.plan.status = std::move(decision.status);

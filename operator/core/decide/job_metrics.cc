@@ -27,6 +27,7 @@ MetricLabels With(MetricLabels labels, std::string_view name, std::string_view v
   return labels;
 }
 
+// The totals are in the status and outlive this process. A counter follows them and never falls.
 void RaiseTo(Counter& counter, double total) {
   if (total > counter.value()) counter.Add(total - counter.value());
 }
@@ -80,9 +81,11 @@ JobMetrics::JobMetrics(MetricRegistry& registry)
 JobMetrics::Job& JobMetrics::Of(const std::string& key, const JobSnapshot& seen) {
   const auto [it, fresh] = jobs_.try_emplace(key);
   if (fresh) {
+    // Local mode has no namespaces, and to Prometheus an empty label is none.
     const std::string& space = seen.job.space;
     it->second.labels = {{"namespace", space.empty() ? "local" : space},
                          {"training_job", seen.job.name}};
+    // A job that ran before this process saw it was measured by an earlier leader.
     it->second.was_running = seen.status.running_time.has_value();
   }
   return it->second;
@@ -103,6 +106,7 @@ void JobMetrics::Show(const std::string& key, const JobSnapshot& seen, const Pla
 }
 
 void JobMetrics::ShowWorkers(const Job& job, const JobSnapshot& seen) {
+  // All combinations have a series, also at zero: one that ends looks like missing data.
   std::map<std::pair<std::string_view, std::string_view>, int> counts;
   for (const char* state : {"pending", "training", "leaving", "ended"}) {
     for (const char* capacity : {"Spot", "OnDemand"}) counts[{state, capacity}] = 0;
@@ -152,6 +156,7 @@ void JobMetrics::ShowStatus(const Job& job, const JobSnapshot& seen,
   registry_
       .AddGauge("crowdsurf_job_averaging", "Number of the last committed averaging.", job.labels)
       .Set(static_cast<double>(progress.averaging));
+  // No series until a loss is known: a zero would look like a perfect model.
   if (progress.loss) {
     registry_.AddGauge("crowdsurf_job_loss", "Last loss that an agent told.", job.labels)
         .Set(*progress.loss);
@@ -196,6 +201,7 @@ void JobMetrics::ShowHealing(Job& job, const JobSnapshot& seen, const Plan& plan
     if (pod == seen.pods.end()) continue;
     const auto node = seen.nodes.find(pod->node);
     if (node == seen.nodes.end() || !node->second.mark || !node->second.mark->deadline) continue;
+    // An operator that was away tells late, perhaps after the deadline.
     notice_lead_seconds_.Observe(std::max(0.0, (*node->second.mark->deadline - now).seconds()));
   }
 }

@@ -147,6 +147,7 @@ std::vector<std::string> TreeNeighbours(const std::vector<const PodFacts*>& by_a
 }
 
 void KeepInformed(Decision& d) {
+  // In the other modes all pods are going, and a patch would be a request for nothing.
   if (d.mode != Mode::kWorking && d.mode != Mode::kFinishing) return;
   const std::string config = ConfigFor(d.in.job);
   std::set<std::string> live(d.spec().bootstrap_peers.begin(), d.spec().bootstrap_peers.end());
@@ -175,6 +176,7 @@ void KeepInformed(Decision& d) {
           seeds.push_back(std::move(seed));
       }
     }
+    // Seeds are renewed only for a worker that needs them: each loss would else patch every pod.
     if (usable >= std::min(seeds.size(), kEnoughSeeds) && !lacks_neighbour) continue;
     std::string text;
     for (const std::string& seed : seeds) text += seed + "\n";

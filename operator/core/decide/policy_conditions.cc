@@ -19,6 +19,7 @@ void CountWorkers(Decision& d) {
     d.status.ready_replicas += worker.pod->ready_since.has_value();
     d.status.spot_replicas += worker.pod->capacity == CapacityType::kSpot;
   }
+  // Workers of a suspended job train until they have gone. They must not start its clock again.
   if (d.status.ready_replicas > 0 && !d.status.running_time && !d.spec().suspend) {
     d.status.running_time = d.now;
   }
@@ -37,6 +38,7 @@ std::pair<std::string_view, std::string> BlockingCause(const Decision& d) {
                                          " is above this operator's limit of " +
                                          std::to_string(d.wanted()) + " workers a job"};
   }
+  // The view must outlive the snapshot, so it is the constant's and not the refusal's.
   if (d.in.refusal) {
     for (const std::string_view known :
          {reason::kQuota, reason::kForbidden, reason::kInvalidTemplate}) {
@@ -87,6 +89,7 @@ bool AwaitsLastWords(const Decision& d) {
 void SetWorking(Decision& d) {
   const bool known = d.in.status.Find(ConditionType::kDegraded) != nullptr;
   if (d.mode == Mode::kWorking && known && AwaitsLastWords(d)) return;
+  // minReplicas may be 0, but a job without a worker does not run.
   const bool running = d.status.ready_replicas >= std::max(1, d.spec().min_replicas);
   d.Set(ConditionType::kRunning, running,
         running         ? reason::kWorkersTraining
@@ -140,6 +143,7 @@ void TakeProgress(Decision& d) {
   progress.step = std::max(progress.step, told.step);
   progress.averaging = std::max(progress.averaging, told.averaging);
   if (told.loss) progress.loss = Rounded(*told.loss, kLossSteps);
+  // Without new samples nothing is measured: the clock alone must not change a status.
   if (news) MeasureGoodput(d);
   progress.target_met = d.status.target_time.has_value();
 }

@@ -31,6 +31,7 @@ void Disrupted(Decision& d, const Worker& worker) {
 void BackOff(Decision& d, const Worker& worker, FailureAction action) {
   RetryState& retry = d.status.retry[worker.pod->index];
   Rng rng = RngFor(d, worker.pod->name);
+  // ReplaceWorker waits as after a first failure, no matter how often this index has failed.
   const int attempt = action == FailureAction::kReplaceWorker ? 0 : retry.failures;
   retry.failures = std::min<int>(retry.failures + 1, kMaxRetries);
   // Whole microseconds: what a status can hold, so that it reads back as it was.
@@ -68,6 +69,7 @@ void Failed(Decision& d, const Worker& worker) {
   d.status.last_failure =
       FailureNote{pod.name, std::string(worker.verdict.reason), end ? end->exit_code : 0,
                   end ? TextTail(end->output, kMaxOutputInStatus) : pod.waiting_message, d.now};
+  // A rule decides only whether the failure counts. The user sees each one, and each one backs off.
   const FailureAction action = ActionFor(d.spec().failure_rules, pod);
   BackOff(d, worker, action);
   d.Say(worker.verdict.reason, Describe(worker), EventType::kWarning);
@@ -92,6 +94,7 @@ void CountVanished(Decision& d) {
   std::set<std::string_view> present;
   for (const Worker& worker : d.workers) present.insert(worker.pod->name);
   for (const auto& [index, incarnation] : d.status.incarnations) {
+    // Zero means that no worker of this index was ever made.
     if (incarnation == 0) continue;
     const std::string name = PodName(d.in.job.name, index, incarnation);
     if (present.count(name) || d.Counted(name)) continue;
@@ -113,6 +116,7 @@ void CountEnds(Decision& d) {
     if (worker.alive() && pod.ready_since && d.now - *pod.ready_since >= d.options.healthy_after) {
       d.status.retry.erase(pod.index);
     }
+    // No watch tells that a time is over, so the job must be looked at again then.
     if (const auto at = JudgedAt(pod); at && d.now < *at) d.WakeAt(*at);
     if (worker.alive() && worker.node != nullptr && worker.node->not_ready_since) {
       d.WakeAt(GivenUpAt(*worker.node, d.in.nodes_heard_since,

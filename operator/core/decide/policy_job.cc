@@ -7,6 +7,7 @@ namespace crowdsurf::controller {
 namespace {
 
 void End(Decision& d, ConditionType type, std::string_view why, std::string message) {
+  // The mode changes at once, so that the policies after this one clean up in the same turn.
   d.status.completion_time = d.now;
   d.Say(why, message, type == ConditionType::kFailed ? EventType::kWarning : EventType::kNormal);
   d.Set(type, true, why, std::move(message));
@@ -42,6 +43,7 @@ void JudgeTarget(Decision& d) {
   }
   if (!d.status.target_time || d.spec().success != SuccessCriterion::kTargetReached) return;
   d.mode = Mode::kFinishing;
+  // A worker that hangs after the target must not hold the job for ever.
   const bool late = Passed(d, d.status.target_time, d.options.completion_grace);
   if (late || !AnybodyWorks(d)) Succeed(d, reason::kTargetMet, "the target is met");
 }
@@ -52,6 +54,7 @@ void JudgeSuccess(Decision& d) {
     Succeed(d, reason::kAnySucceeded, "a worker succeeded");
   } else if (d.spec().success == SuccessCriterion::kAllSucceeded && d.spec().replicas > 0 &&
              done >= static_cast<size_t>(d.spec().replicas)) {
+    // Zero replicas have done nothing that could succeed.
     Succeed(d, reason::kAllSucceeded, "every worker succeeded");
   }
 }
@@ -99,6 +102,7 @@ void JudgeJob(Decision& d) {
     return;
   }
   const auto open = [&] { return d.mode != Mode::kFinished; };
+  // In this order: a job that met its target cannot fail or be suspended any more.
   JudgeTarget(d);
   if (open()) JudgeSuccess(d);
   if (open() && d.mode != Mode::kFinishing) JudgeFailure(d);

@@ -30,6 +30,7 @@ void RemoveMarked(Decision& d, Worker& worker) {
 
 void RemoveStuck(Decision& d, const Worker& worker) {
   if (!worker.pod->deleted) return;
+  // Where the kubelet is gone, the API server would keep the pod for ever.
   const WallTime due =
       *worker.pod->deleted + worker.pod->grace + d.spec().disruption.force_delete_after;
   if (d.now < due) {
@@ -57,6 +58,7 @@ void RemoveWorking(Decision& d, Worker& worker) {
       if (d.mode == Mode::kFinishing && !HasEnded(*worker.pod)) return;
       d.Delete(worker, reason::kEnded);
       return;
+    // CountEnds has counted these ends, so nothing is lost with the pods.
     case Fate::kDisrupted:
     case Fate::kFailed:
       d.Delete(worker, OnPeersWord(worker) ? reason::kPeersReportedDead : reason::kEnded);
@@ -67,6 +69,7 @@ void RemoveWorking(Decision& d, Worker& worker) {
 bool MustGo(const Decision& d, const Worker& worker) {
   if (d.mode == Mode::kSuspended || d.mode == Mode::kDeleting) return true;
   if (d.mode != Mode::kFinished) return false;
+  // Pods that cleanPodPolicy kept go with their job at the latest.
   if (d.plan.delete_job) return true;
   if (d.spec().run.clean_pods == CleanPodPolicy::kAll) return true;
   return d.spec().run.clean_pods == CleanPodPolicy::kRunning && !HasEnded(*worker.pod);
@@ -76,6 +79,7 @@ bool MustGo(const Decision& d, const Worker& worker) {
 
 void SendNotices(Decision& d) {
   for (const Worker& worker : d.workers) {
+    // A pod that is being deleted gets SIGTERM, which says more than a notice.
     if (worker.going || d.mode == Mode::kFinished) continue;
     const PodFacts& pod = *worker.pod;
     const std::string& told = pod.Annotation(kNoticeAnnotation);

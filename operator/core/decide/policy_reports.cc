@@ -15,6 +15,7 @@ size_t DeletedLately(Decision& d) {
   for (const WallTime at : d.in.deleted_on_word) {
     if (d.now - at >= kWindow) continue;
     ++lately;
+    // The next portion is due then, and no watch tells of it.
     d.WakeAt(at + kWindow);
   }
   return lately;
@@ -34,6 +35,7 @@ void JudgeReports(Decision& d) {
     present += !worker.going;
     reported += !worker.going && OnPeersWord(worker);
   }
+  // One report alone is a loss and no partition, also in a job of one or two.
   const bool split = reported * 2 > present && reported > 1;
   if (split) {
     d.Set(ConditionType::kPartitioned, true, reason::kMaxPeersReportedDead,

@@ -49,6 +49,7 @@ int FallbackAllowed(Decision& d) {
     d.WakeAt(due);
     return 0;
   }
+  // Workers on demand beyond the wanted share are earlier fallbacks, and count against the maximum.
   const int used = std::max(0, CountOnDemand(d) - WantedOnDemand(d));
   return std::max(0, capacity.fallback_max_on_demand - used);
 }
@@ -90,6 +91,7 @@ bool Blocked(Decision& d) {
 // Not before the API server's last refusal has been slept over.
 bool Refused(Decision& d) {
   if (!d.in.refusal) return false;
+  // Another seed than that of failures (policy_failures.cc), so that the two do not wait in step.
   Rng rng = Rng(ContentHash(AsBytes(d.in.job.uid), 1));
   const WallTime due = d.in.refusal->at + d.options.refusal_backoff.Delay(
                                               std::max(0, d.in.refusal->attempts - 1), rng);
@@ -145,6 +147,7 @@ void ScaleDown(Decision& d) {
 
 void CreateMissing(Decision& d) {
   if (d.mode != Mode::kWorking || Blocked(d) || Refused(d)) return;
+  // Before the loop over missing workers, which would find nothing missing: these workers do exist.
   int fallback = FallbackAllowed(d);
   Creator creator{d, WantedOnDemand(d) - CountOnDemand(d), ConfigFor(d.in.job),
                   Joined(SeedsFor(d, ""))};
@@ -159,6 +162,7 @@ void CreateMissing(Decision& d) {
   std::set<int> taken = LiveIndices(d);
   for (const CreatePod& create : d.plan.creates) taken.insert(create.index);
   if (d.spec().success != SuccessCriterion::kTargetReached) {
+    // Under these criteria a worker that ended well is done, and its index is not missing.
     taken.insert(d.status.succeeded.begin(), d.status.succeeded.end());
   }
   taken.merge(JustTold(d));
@@ -170,6 +174,7 @@ void CreateMissing(Decision& d) {
     }
     const auto retry = d.status.retry.find(index);
     if (retry != d.status.retry.end() && d.now < retry->second.not_before) {
+      // Only this index waits for its back-off.
       d.WakeAt(retry->second.not_before);
       continue;
     }

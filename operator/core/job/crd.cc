@@ -94,6 +94,7 @@ json ScalarSchema(const Field& field) {
     case FieldKind::kQuantity:
       return {
           {"anyOf", {{{"type", "integer"}}, {{"type", "string"}}}},
+          // The pattern of Kubernetes' own schema for a resource.Quantity.
           {"pattern",
            R"(^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$)"},
           {"x-kubernetes-int-or-string", true}};
@@ -129,6 +130,7 @@ void Immutable(const Field& field, const std::string& name, json& parent) {
     parent["x-kubernetes-validations"].push_back(Rule(same, name + " may not change"));
   } else if (field.may_change == MayChange::kOnlySuspended &&
              field.path.find('.') == std::string_view::npos) {
+    // Only for fields of spec itself: a rule deeper down cannot see self.suspend.
     parent["x-kubernetes-validations"].push_back(
         Rule("(self.suspend && oldSelf.suspend) || (" + same + ")",
              name + " may change only while spec.suspend is true"));
@@ -307,6 +309,7 @@ json StatusSchema() {
              {{"type", "object"},
               {"properties",
                {{"total", Count()},
+                // backoffLimit is 1000 at most, and the failure that exceeds it is counted as well.
                 {"counted", {{"type", "array"}, {"maxItems", 1001}, {"items", Instant()}}},
                 {"last", last}}}}},
             {"incarnations", counts},
@@ -321,6 +324,7 @@ json StatusSchema() {
             {"progress", progress}}}};
 }
 
+// priority: above 0 the column shows only with `-o wide`.
 json Column(const char* name, const char* type, const char* path, int priority = 0) {
   json column = {{"name", name}, {"type", type}, {"jsonPath", path}};
   if (priority > 0) column["priority"] = priority;

@@ -37,6 +37,7 @@ std::map<std::string, std::string> Mounts(const TrainingJobSpec& spec, const jso
   std::map<std::string, std::string> mounts;
   for (const json& mount : ListAt(container, "volumeMounts")) {
     std::string path = TextAt(mount, "mountPath");
+    // A word may name the folder without the slash that the mount path ends with.
     while (path.size() > 1 && path.back() == '/') path.pop_back();
     const std::string folder = VolumeFolder(spec, TextAt(mount, "name"), places);
     const std::string below = TextAt(mount, "subPath");
@@ -55,6 +56,7 @@ std::string Relocate(const std::string& text, const std::map<std::string, std::s
       const std::string& path = it->first;
       if (text.compare(at, path.size(), path) != 0) continue;
       const size_t end = at + path.size();
+      // /data must not match at the beginning of /database.
       if (end < text.size() && text[end] != '/') continue;
       return text.substr(0, at) + it->second + text.substr(end);
     }
@@ -153,6 +155,7 @@ LocalCommand TrainerCommand(const TrainingJob& job, const std::string& worker,
   const auto mounts = Mounts(job.spec, *container, places);
   for (const auto& [path, folder] : mounts) command.folders.push_back(folder);
 
+  // Inherited variables of another worker would lead the trainer to that worker's agent.
   std::map<std::string, std::string> environment;
   for (const std::string& entry : inherited) {
     const size_t equals = entry.find('=');
@@ -165,6 +168,7 @@ LocalCommand TrainerCommand(const TrainingJob& job, const std::string& worker,
   std::map<std::string, std::string> declared = {
       {"CROWDSURF_DIR", places.link}, {"CROWDSURF_JOB", job.name}, {"CROWDSURF_WORKER", worker}};
   for (const json& variable : ListAt(*container, "env")) {
+    // One after the other, as in Kubernetes: a value may use the variables before it.
     declared[TextAt(variable, "name")] =
         Relocate(ExpandVariables(TextAt(variable, "value"), declared), mounts);
   }

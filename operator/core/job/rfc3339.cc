@@ -11,6 +11,7 @@ constexpr int64_t kDay = 86400;
 
 // Days since 1970-01-01 of a date of the proleptic Gregorian calendar.
 int64_t DaysFromCivil(int64_t year, int64_t month, int64_t day) {
+  // Years begin in March here, so that the leap day is the last day of its year.
   year -= month <= 2;
   const int64_t era = year / 400;  // years here are positive
   const int64_t year_of_era = year - era * 400;
@@ -76,6 +77,7 @@ std::string FormatInstant(WallTime time) {
 
 std::optional<WallTime> ParseInstant(std::string_view text) {
   const int64_t year = Digits(text, 4);
+  // WallTime holds nanoseconds in 64 bits, which end in April 2262.
   if (year < 1970 || year > 2261 || !Skip(text, '-')) return std::nullopt;
   const int64_t month = Digits(text, 2);
   if (month < 1 || month > 12 || !Skip(text, '-')) return std::nullopt;
@@ -86,10 +88,12 @@ std::optional<WallTime> ParseInstant(std::string_view text) {
   const int64_t minute = Digits(text, 2);
   if (minute < 0 || minute > 59 || !Skip(text, ':')) return std::nullopt;
   const int64_t second = Digits(text, 2);
+  // 60 is a leap second; it reads as the first second of the next minute.
   if (second < 0 || second > 60) return std::nullopt;
   int64_t nanos = 0;
   if (Skip(text, '.')) {
     int64_t scale = kSecond;
+    // Digits beyond nanoseconds are read and count for nothing.
     while (!text.empty() && text[0] != 'Z') {
       const int64_t digit = Digits(text, 1);
       if (digit < 0) return std::nullopt;

@@ -23,6 +23,7 @@ Number NumberAt(const json& in, const char* name, Number fallback) {
 
 // An index written as a key; -1 when it is none.
 int IndexOf(const std::string& text) {
+  // No index has more digits, and std::stoi throws on a number that is too large.
   if (text.empty() || text.size() > 6) return -1;
   if (text.find_first_not_of("0123456789") != std::string::npos) return -1;
   return std::stoi(text);
@@ -40,6 +41,7 @@ json ConditionToJson(const Condition& condition) {
 void ReadConditions(const json& in, TrainingJobStatus& status) {
   const json* list = Member(&in, "conditions");
   if (list == nullptr || !list->is_array()) return;
+  // By type and each once: two statuses are compared, and the server may list them in any order.
   for (size_t type = 0; type < kConditionNames.size(); ++type) {
     for (const json& item : *list) {
       if (TextAt(item, "type") != kConditionNames[type]) continue;

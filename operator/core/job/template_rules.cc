@@ -56,6 +56,7 @@ void CheckContainer(const json& container, const std::string& path, Report& repo
   for (const auto& [key, value] : container.items()) {
     if (std::find(std::begin(kKnown), std::end(kKnown), key) != std::end(kKnown)) continue;
     const std::string_view near = manifest::NearestName(key, kKnown);
+    // These two are short: many valid fields that we do not know are near to them.
     if (!near.empty() && near != "name" && near != "ports") {
       report.Add(path + "." + key, "unknown field; did you mean " + std::string(near) + "?");
     }
@@ -95,6 +96,7 @@ const json* TrainerContainer(const json& pod_template) {
     const json* name = Member(&container, "name");
     if (name != nullptr && *name == "trainer") return &container;
   }
+  // A container that is alone needs no name.
   return containers->size() == 1 ? &containers->front() : nullptr;
 }
 

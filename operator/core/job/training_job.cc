@@ -121,6 +121,7 @@ void SetCondition(TrainingJobStatus& status, Condition condition) {
     all.insert(at, std::move(condition));
     return;
   }
+  // lastTransitionTime tells when the condition turned on or off. A new message is no transition.
   if (at->on == condition.on) condition.changed = at->changed;
   *at = std::move(condition);
 }
@@ -143,6 +144,7 @@ TrainingJobSpec SpecFromJson(const json& spec) {
   out.disruption.grace = SecondsAt(spec, "disruption.graceSeconds");
   out.disruption.tolerated_unreachable = SecondsAt(spec, "disruption.toleratedUnreachableSeconds");
   out.disruption.force_delete_after = SecondsAt(spec, "disruption.forceDeleteAfterSeconds");
+  // Kubelet obeys the template's value, so the operator plans with it, too.
   if (const json* grace = At(spec, "template.spec.terminationGracePeriodSeconds")) {
     if (grace->is_number()) out.disruption.grace = Seconds(grace->get<double>());
   }

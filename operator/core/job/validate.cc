@@ -169,6 +169,7 @@ std::vector<Violation> Validate(const Manifest& manifest) {
   }
   CheckHeader(document, report);
   const json* spec = Member(&document, "spec");
+  // Every further rule would only repeat that there is no spec.
   if (spec == nullptr || !spec->is_object()) {
     report.Add("spec", spec == nullptr ? "is missing" : Show(*spec) + " is not a mapping");
     return report.Take();
@@ -202,6 +203,7 @@ std::vector<Violation> Warnings(const Manifest& manifest) {
 json WithDefaults(const json& spec) {
   json filled = spec;
   DropNulls(filled);
+  // The strategy comes first, because it decides which blocks get defaults.
   if (At(filled, "averaging.strategy") == nullptr) {
     (*Ensure(filled, "averaging"))["strategy"] = TextDefault("averaging.strategy");
   }
@@ -227,6 +229,7 @@ std::vector<Violation> CheckUpdate(const json& before, const json& after) {
   const json* is = At(after, "suspend");
   const bool suspended = was != nullptr && is != nullptr && *was == true && *is == true;
   for (const Field& field : SpecFields()) {
+    // Blocks have rows for their fields, which are compared one by one.
     if (field.may_change == MayChange::kYes || field.kind == FieldKind::kObject) continue;
     if (field.may_change == MayChange::kOnlySuspended && suspended) continue;
     const json* old_value = At(before, field.path);

@@ -50,6 +50,7 @@ void CheckNumber(const Field& field, const json& value, const std::string& path,
     return;
   }
   const double number = value.get<double>();
+  // Not `number < field.min`, which would be false for NaN.
   if (!(number >= field.min)) {
     report.Add(path, Show(value) + " is below " + Number(field.min));
   } else if (number > field.max) {
@@ -183,6 +184,7 @@ void CheckObject(const json& object, const std::string& row, const std::string& 
 }  // namespace
 
 void Report::Add(const std::string& path, std::string problem) {
+  // A hostile document may have millions of faults, and nobody reads so many.
   if (violations_.size() >= kMaxViolations) return;
   violations_.push_back({path, LineOf(path), std::move(problem)});
 }
@@ -195,6 +197,7 @@ std::vector<Violation> Report::Take() {
 
 int Report::LineOf(std::string path) const {
   while (true) {
+    // A field that is missing gets the line of the block where it belongs.
     const auto it = lines_.find(path);
     if (it != lines_.end()) return it->second;
     const size_t end = path.find_last_of(".[");
@@ -213,6 +216,7 @@ std::string Show(const json& value) {
     text = '"' + text + '"';  // "8" in quotes is text: say so
   }
   for (char& c : text) {
+    // A violation is one line of a terminal or log, and a value must not forge a second.
     if (static_cast<unsigned char>(c) < 0x20) c = ' ';
   }
   if (text.size() > kLongestShown) text = CutText(text, kLongestShown) + "...";

@@ -131,9 +131,11 @@ void CheckFailurePolicy(const json& spec, Report& report) {
 }
 
 bool HasPort(const std::string& address) {
+  // The last colon: an IPv6 address has others before it.
   const size_t colon = address.rfind(':');
   if (colon == std::string::npos || colon == 0 || colon + 1 == address.size()) return false;
   const std::string port = address.substr(colon + 1);
+  // std::stoi throws on text and on numbers that are too large.
   if (port.size() > 5 || port.find_first_not_of("0123456789") != std::string::npos) return false;
   const int number = std::stoi(port);
   return number > 0 && number < 65536;

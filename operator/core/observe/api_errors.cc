@@ -34,6 +34,7 @@ Status ApiError(int code, const std::string& body, const std::string& what) {
       return absl::PermissionDeniedError(message);
     case 404:
       return absl::NotFoundError(message);
+    // A conflict of versions can be tried again. A name that exists already cannot.
     case 409:
       return said.is_object() && TextAt(said, "reason") == "AlreadyExists"
                  ? absl::AlreadyExistsError(message)

@@ -23,6 +23,7 @@ void ListScanner::Keep(std::string_view piece) {
 // A comma between items, or the end of them. False: `c` is part of an item.
 bool ListScanner::Separator(char c) {
   if (!in_items() || depth_ != items_at_ || (c != ',' && c != ']')) return false;
+  // An empty list has no item, but perhaps blanks between its brackets.
   if (!IsBlank(item_)) ok_ = ok_ && on_item_(item_);
   item_.clear();
   return true;
@@ -34,6 +35,7 @@ void ListScanner::Structure(char c) {
   if (items_end) items_at_ = 0;
   if (!in_items() || depth_ != items_at_ || c != ',') Keep(std::string_view(&c, 1));
   if (c == '{' || c == '[') {
+    // Only at the top: items may hold lists called "items" themselves.
     if (c == '[' && depth_ == 1 && !in_items() && name_ == "items") items_at_ = 2;
     ++depth_;
   } else if (c == '}' || c == ']') {

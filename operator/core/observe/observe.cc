@@ -55,6 +55,7 @@ std::optional<ContainerEnd> EndOf(const json& status, std::string_view path) {
   if (end == nullptr || !end->is_object()) return std::nullopt;
   const json* code = Member(end, "exitCode");
   ContainerEnd out;
+  // 255 is the code of an end that nobody saw; the node decides what it means (classify.cc).
   out.exit_code = code != nullptr && code->is_number_integer() ? code->get<int>() : 255;
   out.reason = TextAt(*end, "reason");
   out.output = CutText(TextAt(*end, "message"), kMaxOutputInStatus);
@@ -69,6 +70,7 @@ std::optional<Progress> LastWords(const std::string& message) {
   const auto count = [&](const char* name) -> uint64_t {
     const json* value = Member(&words, name);
     const double number = value != nullptr && value->is_number() ? value->get<double>() : 0;
+    // Doubles are exact below 2^53; a larger one might not fit the integer.
     return number > 0 && number < 9e15 ? static_cast<uint64_t>(number) : 0;
   };
   Progress progress;
@@ -112,6 +114,7 @@ void ReadContainers(const json& pod, PodFacts& facts) {
     waiting(status);
     if (TextAt(status, "name") != kAgentContainer) return;
     facts.agent = EndOf(status, "state.terminated");
+    // While kubelet waits to start it again, only lastState has the end.
     if (TextAt(status, "state.waiting.reason") == "CrashLoopBackOff") {
       facts.agent = EndOf(status, "lastState.terminated");
     }
@@ -251,6 +254,7 @@ std::optional<NodeEntry> ObserveNode(const json& node) {
   NodeEntry entry;
   entry.facts.mark = FindMark(node);
   Each(node, "status.conditions", [&](const json& condition) {
+    // Unknown counts as not ready: the control plane writes it when a kubelet is silent.
     if (TextAt(condition, "type") != "Ready" || TextAt(condition, "status") == "True") return;
     entry.facts.not_ready_since = InstantAt(condition, "lastTransitionTime");
   });
@@ -288,6 +292,8 @@ std::optional<JobEntry> ObserveJob(const json& object) {
   if (entry.violations.empty()) {
     job.spec = SpecFromJson(WithDefaults(*spec));
   } else {
+    // Two fields are obeyed whatever else is wrong: who manages the job, and whether it is
+    // suspended.
     const json* suspend = Member(spec, "suspend");
     job.spec.suspend = suspend != nullptr && *suspend == true;
     job.spec.managed_by = manifest.document["spec"].is_object()

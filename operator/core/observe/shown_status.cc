@@ -29,6 +29,7 @@ std::string Percent(const json& target, const Progress& progress) {
 }  // namespace
 
 std::string StateOf(const TrainingJobStatus& status) {
+  // The first that holds: an end is final, a suspension explains all that comes after it.
   if (status.Is(ConditionType::kSucceeded)) return "Succeeded";
   if (status.Is(ConditionType::kFailed)) return "Failed";
   if (status.Is(ConditionType::kSuspended)) return "Suspended";
@@ -55,6 +56,7 @@ json ShownStatus(const TrainingJob& job, const TrainingJobStatus& status) {
 json MergeDiff(const json& before, const json& after) {
   json patch = json::object();
   for (const auto& [key, value] : before.items()) {
+    // In a JSON merge patch (RFC 7386) null removes a member.
     if (!after.contains(key)) patch[key] = nullptr;
   }
   for (const auto& [key, value] : after.items()) {

@@ -8,6 +8,7 @@ Duration WatchPace::After(End end, Time begun, Time now) {
   if (end == End::kServed && !IsShort(begun, now)) return Duration();
   if (now - failed_at_ > kHealthy) failures_ = 0;
   const Duration wait = kBackoff.Delay(failures_++, rng_);
+  // The wait itself is no time in which anything worked.
   failed_at_ = now + wait;
   return wait;
 }

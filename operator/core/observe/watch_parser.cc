@@ -30,6 +30,7 @@ void WatchParser::Feed(std::string_view bytes, std::vector<WatchEvent>& out) {
   while (!bytes.empty()) {
     const size_t end = bytes.find('\n');
     const std::string_view piece = bytes.substr(0, end);
+    // The rest of such a line is dropped up to its end. The counter tells the caller to list anew.
     if (!skipping_ && partial_.size() + piece.size() > max_line_) {
       skipping_ = true;
       partial_.clear();
@@ -72,6 +73,7 @@ void WatchParser::Line(std::string_view line, std::vector<WatchEvent>& out) {
     }
   } else {
     result.resource_version = StringAt(result.object, "metadata", "resourceVersion");
+    // Without a version the watch could not go on after this event.
     if (result.resource_version.empty()) {
       ++garbled_;
       return;

@@ -8,6 +8,7 @@ namespace crowdsurf::controller {
 
 void WorkQueue::AddAt(const std::string& key, Time at) {
   ++adds_;
+  // The turn under way may have read the state before this news, so the key comes once more.
   if (working_.contains(key)) {
     const auto [it, inserted] = again_.try_emplace(key, at);
     if (!inserted) it->second = std::min(it->second, at);
@@ -19,6 +20,7 @@ void WorkQueue::AddAt(const std::string& key, Time at) {
 void WorkQueue::Schedule(const std::string& key, Time at) {
   const auto [it, inserted] = ready_at_.try_emplace(key, at);
   if (!inserted) {
+    // The earlier instant wins: news must not wait for a timer.
     if (it->second <= at) return;
     in_order_.erase({it->second, key});
     it->second = at;

@@ -24,6 +24,7 @@ double NumberAt(const json* object, std::string_view name, double fallback = 0) 
 
 uint64_t CountAt(const json* object, std::string_view name) {
   const double number = NumberAt(object, name);
+  // A double of 2^64 or more has no uint64_t.
   return number > 0 && number < 1.8e19 ? static_cast<uint64_t>(number) : 0;
 }
 

@@ -45,6 +45,7 @@ void Match(const json& node, const MarkRow& row, std::optional<Mark>& best) {
       const json* labels = At(node, "metadata.labels");
       const json* label = Member(labels, row.key);
       if (label == nullptr || !label->is_string()) return;
+      // A label carries no instant, so nobody knows its deadline.
       if (value.empty() || *label == value) Consider(best, FromRow(row, std::nullopt));
       return;
     }

@@ -59,6 +59,7 @@ json Metadata(const TrainingJob& job, const CreatePod& create) {
   if (!labels.is_object()) labels = json::object();
   Offer(labels, std::string(kPrefix) + "name", "crowdsurf-worker");
   Offer(labels, std::string(kPrefix) + "component", "worker");
+  // These replace what the template says: the operator finds its pods by them.
   labels.update(CommonLabels(job));
   labels[std::string(kIndexLabel)] = std::to_string(create.index);
   labels[std::string(kIncarnationLabel)] = std::to_string(create.incarnation);
@@ -115,12 +116,14 @@ void AddTolerations(json& spec, const TrainingJob& job, const CreatePod& create)
   for (const char* key : {"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"}) {
     bool has = false;
     for (const json& toleration : tolerations) has = has || TextAt(toleration, "key") == key;
+    // The user's own patience with lost nodes stands.
     if (has) continue;
     tolerations.push_back({{"key", key},
                            {"operator", "Exists"},
                            {"effect", "NoExecute"},
                            {"tolerationSeconds", static_cast<int64_t>(seconds)}});
   }
+  // Without these tolerations the taints keep the pod off spot nodes.
   if (create.capacity == CapacityType::kOnDemand) return;
   for (json& toleration : SpotTolerations()) tolerations.push_back(std::move(toleration));
 }
@@ -168,6 +171,7 @@ json BuildService(const TrainingJob& job) {
             {"ownerReferences", Owner(job)}}},
           {"spec",
            {{"clusterIP", "None"},
+            // A worker is Ready once it trains, and must find its peers before.
             {"publishNotReadyAddresses", true},
             {"selector", {{std::string(kJobUidLabel), job.uid}}},
             {"ports",
@@ -216,6 +220,7 @@ std::optional<json> BuildNetworkPolicy(const TrainingJob& job) {
   if (!job.spec.managed_network) return std::nullopt;
   const auto port = [](int number) { return json{{"protocol", "TCP"}, {"port", number}}; };
   json peers = {{"ports", json::array({port(kPeerPort), port(kTensorPort)})}};
+  // Peers in other clusters have addresses that nobody knows here.
   if (job.spec.bootstrap_peers.empty())
     peers["from"] = json::array({{{"podSelector", Workers(job)}}});
   const json http = {{"ports", json::array({port(kHttpPort)})}};

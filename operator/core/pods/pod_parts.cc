@@ -230,6 +230,7 @@ void AddPlacement(json& spec, CapacityType capacity, SpotPlacement spot) {
     }
     ours.push_back({{"matchExpressions", std::move(none)}});
   }
+  // One empty term stands for a user who asks for nothing.
   json theirs = json::array({json::object()});
   if (node.contains(required) && node[required].contains("nodeSelectorTerms")) {
     theirs = node[required]["nodeSelectorTerms"];
