@@ -143,6 +143,7 @@ TEST(ValidateBoundsTest, ARuleOfFailuresLooksAtCodesOrAtConditions) {
   EXPECT_THAT(rule({{"onPodConditions", {{{"type", "T"}}}}}), IsEmpty());
   EXPECT_THAT(rule({{"onExitCodes", codes}, {"onPodConditions", {{{"type", "T"}}}}}),
               ElementsAre(HasSubstr("has both onExitCodes and onPodConditions; one is wanted")));
+  EXPECT_THAT(rule(3), ElementsAre("spec.failurePolicy.rules[0]: 3 is not a mapping"));
   EXPECT_THAT(rule({{"onExitCodes", json::object()}}),
               ElementsAre("spec.failurePolicy.rules[0].onExitCodes.values: is missing"));
   EXPECT_THAT(rule({{"onPodConditions", {{{"type", "T"}}, {{"status", "True"}}}}}),
