@@ -24,7 +24,7 @@ template Parcel PackSpan(const Buffer<double>&, const worker::ChunkSpan&, worker
 template <class Scalar>
 void ChunkHost<Scalar>::Open(RoundHandle round, const Opened& opened) {
   reducer_.Open(round, {opened.instance, opened.self, opened.chunks, opened.wire,
-                opened.from->values, opened.to->values, opened.mask);
+                        opened.from->values, opened.to->values, opened.mask});
   opened_[round] = opened;
 }
 

@@ -2,7 +2,7 @@
 //
 // The bits go through the core's own Reducer, as in the real agent. A world with checkers derives a
 // host that watches (round/watched_chunks.h). Owner: one virtual node; single sequence. Pre of
-// every call is the Reducer's (worker/core/round/reducer.h). Bounds: kMaxBytes of inputs, as an
+// every call is the Reducer's (worker/core/reduce/reducer.h). Bounds: kMaxBytes of inputs, as an
 // agent has.
 #pragma once
 
@@ -13,7 +13,7 @@
 
 #include "simulator/engine/origins.h"
 #include "worker/core/port/actions.h"
-#include "worker/core/round/reducer.h"
+#include "worker/core/reduce/reducer.h"
 
 namespace crowdsurf::simulator {
 

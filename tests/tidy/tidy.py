@@ -48,6 +48,7 @@ ROOMS = {
         "view": set(),
         "vector": {"view"},
         "round": {"view", "vector"},
+        "reduce": {"view", "vector", "round"},
         "strategy": {"view", "vector"},
         "port": {"view", "vector", "round", "strategy"},
         "averaging": {"view", "vector", "round", "strategy", "port"},

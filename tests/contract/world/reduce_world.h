@@ -17,7 +17,7 @@
 #include "simulator/engine/event_queue.h"
 #include "tests/contract/world/masked_all_reduce.h"
 #include "worker/core/averaging/group_rounds.h"
-#include "worker/core/round/reducer.h"
+#include "worker/core/reduce/reducer.h"
 #include "worker/core/view/view_plan.h"
 
 namespace crowdsurf::worker {

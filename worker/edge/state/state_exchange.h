@@ -19,7 +19,7 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "worker/core/port/actions.h"
-#include "worker/core/round/reducer.h"
+#include "worker/core/reduce/reducer.h"
 #include "worker/core/state/state_donor.h"
 #include "worker/core/state/state_fetch.h"
 #include "worker/edge/link/held_state.h"

@@ -16,8 +16,8 @@
 
 #include "worker/core/link/send_queues.h"
 #include "worker/core/port/actions.h"
+#include "worker/core/reduce/reducer.h"
 #include "worker/core/round/arrived_chunk.h"
-#include "worker/core/round/reducer.h"
 #include "worker/edge/metrics/agent_metrics.h"
 #include "worker/edge/tensor/tensor_transport.h"
 

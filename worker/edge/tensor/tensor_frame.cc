@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/digest.h"
-#include "worker/core/round/reducer.h"
+#include "worker/core/reduce/reducer.h"
 #include "worker/core/round/round_spec.h"
 
 namespace crowdsurf::worker {

@@ -10,7 +10,7 @@
 #include <mutex>
 #include <vector>
 
-#include "worker/core/round/reducer.h"
+#include "worker/core/reduce/reducer.h"
 #include "worker/edge/tensor/tensor_frame.h"
 
 namespace crowdsurf::worker {

@@ -23,7 +23,7 @@
 #include "base/status.h"
 #include "base/time.h"
 #include "coordinator-free-dht/edge/identity.h"
-#include "worker/core/round/reducer.h"
+#include "worker/core/reduce/reducer.h"
 #include "worker/edge/tensor/tensor_frame.h"
 
 namespace crowdsurf::dht {

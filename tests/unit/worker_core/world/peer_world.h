@@ -19,7 +19,7 @@
 #include "base/digest.h"
 #include "worker/core/peer/peer.h"
 #include "worker/core/port/messages.h"
-#include "worker/core/round/reducer.h"
+#include "worker/core/reduce/reducer.h"
 
 namespace crowdsurf::worker {
 

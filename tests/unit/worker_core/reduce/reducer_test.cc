@@ -1,4 +1,4 @@
-#include "worker/core/round/reducer.h"
+#include "worker/core/reduce/reducer.h"
 
 #include <gtest/gtest.h>
 

@@ -3,7 +3,7 @@
 
 #include "base/digest.h"
 #include "base/rng.h"
-#include "worker/core/round/reducer.h"
+#include "worker/core/reduce/reducer.h"
 
 namespace crowdsurf::worker {
 namespace {

@@ -18,8 +18,8 @@
 #include <vector>
 
 #include "base/bytes.h"
+#include "worker/core/reduce/fold.h"
 #include "worker/core/round/arrived_chunk.h"
-#include "worker/core/round/fold.h"
 #include "worker/core/round/round_actions.h"
 #include "worker/core/vector/coordinate_mask.h"
 #include "worker/core/vector/wire_format.h"

@@ -1,4 +1,4 @@
-#include "worker/core/round/fold.h"
+#include "worker/core/reduce/fold.h"
 
 #include <algorithm>
 #include <cmath>
