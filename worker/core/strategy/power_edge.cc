@@ -62,6 +62,22 @@ void PowerEdge<Scalar>::Apply(std::span<const Scalar> low, std::span<const Scala
 }
 
 template <class Scalar>
+void PowerEdge<Scalar>::Restart(uint64_t iteration) {
+  for (PowerFactors<Scalar>& factors : factors_) factors.Restart(iteration);
+  iteration_ = iteration;
+}
+
+template <class Scalar>
+uint64_t PowerEdge<Scalar>::Fingerprint() const {
+  uint64_t mixed = 0;
+  for (const PowerFactors<Scalar>& factors : factors_) {
+    // The order of the matrices counts.
+    mixed = (mixed ^ factors.Fingerprint()) * 1099511628211ULL;
+  }
+  return mixed;
+}
+
+template <class Scalar>
 uint64_t PowerEdge<Scalar>::reseeded_columns() const {
   uint64_t sum = 0;
   for (const PowerFactors<Scalar>& factors : factors_) sum += factors.reseeded_columns();

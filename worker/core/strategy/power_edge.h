@@ -37,6 +37,12 @@ class PowerEdge {
   void Apply(std::span<const Scalar> low, std::span<const Scalar> high, double step,
              std::span<Scalar> vector);
 
+  // The next iteration is number `iteration`: the factors stay, and a Project without its Apply is
+  // undone.
+  void Restart(uint64_t iteration);
+  // Equal at both ends, else their factors have come apart (power_factors.h).
+  uint64_t Fingerprint() const;
+
   uint64_t reseeded_columns() const;
 
  private:

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/digest.h"
 
 namespace crowdsurf::worker {
 namespace {
@@ -26,7 +27,12 @@ double Dot(std::span<const Scalar> a, std::span<const Scalar> b) {
 template <class Scalar>
 PowerFactors<Scalar>::PowerFactors(MatrixShape shape, uint32_t rank, Rng rng,
                                    NullColumns null_columns)
-    : shape_(shape), rank_(rank), null_columns_(null_columns), rng_(rng), nulls_(rank, 0) {
+    : shape_(shape),
+      rank_(rank),
+      null_columns_(null_columns),
+      rng_(rng),
+      nulls_(rank, 0),
+      undo_{{}, rng} {
   CHECK_GE(rank, 1u);
   CHECK_LE(rank, std::min(shape.rows, shape.cols));
   p_.resize(size_t{rank} * shape.rows);
@@ -78,7 +84,10 @@ void PowerFactors<Scalar>::Project(std::span<const Scalar> matrix, std::span<Sca
   const size_t rows = shape_.rows, cols = shape_.cols;
   CHECK_EQ(matrix.size(), rows * cols);
   CHECK_EQ(message.size(), MessageSize());
-  if (!std::exchange(ready_, true)) Orthonormalise(projector());
+  if (!std::exchange(ready_, true)) {
+    undo_ = {projector(), rng_};
+    Orthonormalise(projector());
+  }
   for (uint32_t c = 0; c < rank_; ++c) {
     const std::span<const Scalar> factor = Column(projector(), c);
     const std::span<Scalar> out = message.subspan(c * (odd() ? rows : cols), odd() ? rows : cols);
@@ -142,6 +151,25 @@ void PowerFactors<Scalar>::Apply(std::span<const Scalar> low, std::span<const Sc
   }
   ++iteration_;
   ready_ = false;
+}
+
+template <class Scalar>
+void PowerFactors<Scalar>::Restart(uint64_t iteration) {
+  CHECK_GE(iteration, 1u);
+  if (std::exchange(ready_, false)) {
+    projector() = undo_.projector;
+    rng_ = undo_.rng;
+  }
+  iteration_ = iteration;
+}
+
+template <class Scalar>
+uint64_t PowerFactors<Scalar>::Fingerprint() const {
+  const auto mix = [](const auto& values, uint64_t key) {
+    const auto* bytes = reinterpret_cast<const uint8_t*>(values.data());
+    return ContentHash({bytes, values.size() * sizeof(values[0])}, key);
+  };
+  return mix(nulls_, mix(q_, mix(p_, 0)));
 }
 
 template class PowerFactors<float>;

@@ -11,7 +11,7 @@
 // two messages: the arithmetic that they share is scalar, in double, in one order.
 // Differs from the released code: a column whose projection is null keeps its old factor (the
 // released code writes the zero, and orth(0) is dead), and factors are orthonormal to rounding, not
-// to an epsilon of 1e-8. Value; single sequence. Memory: rank * (rows + cols). Scalar: float in
+// to an epsilon of 1e-8. Value; single sequence. Memory: 2 * rank * (rows + cols). Scalar: float in
 // production, double in paper tests.
 #pragma once
 
@@ -20,14 +20,9 @@
 #include <vector>
 
 #include "base/rng.h"
+#include "worker/core/vector/tensor_view.h"
 
 namespace crowdsurf::worker {
-
-struct MatrixShape {
-  uint32_t rows = 0;
-  uint32_t cols = 0;
-  bool operator==(const MatrixShape&) const = default;
-};
 
 // What becomes of a column whose projection is null. kOverwrite is the released code's way, for the
 // bench alone: it kills the edge that begins at consensus.
@@ -55,6 +50,12 @@ class PowerFactors {
   void Apply(std::span<const Scalar> low, std::span<const Scalar> high, Scalar step,
              std::span<Scalar> matrix);
 
+  // The next iteration is number `iteration`: the factors stay, and a Project without its Apply is
+  // undone. Pre: iteration >= 1.
+  void Restart(uint64_t iteration);
+  // Of the factors' bits and of the nulls counted: equal at both ends, else they have come apart.
+  uint64_t Fingerprint() const;
+
   std::span<const Scalar> p() const { return p_; }  // column after column
   std::span<const Scalar> q() const { return q_; }
   uint64_t reseeded_columns() const { return reseeded_; }
@@ -79,6 +80,11 @@ class PowerFactors {
   std::vector<int> nulls_;     // in a row, by column
   uint64_t iteration_ = 1;
   bool ready_ = false;  // the projector is orthonormal
+  struct Undo {         // what Project changes
+    std::vector<Scalar> projector;
+    Rng rng;
+  };
+  Undo undo_;
   uint64_t reseeded_ = 0;
 };
 

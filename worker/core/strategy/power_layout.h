@@ -10,23 +10,17 @@
 #include <span>
 #include <vector>
 
-#include "worker/core/strategy/power_factors.h"
 #include "worker/core/vector/mix.h"
+#include "worker/core/vector/tensor_view.h"
 
 namespace crowdsurf::worker {
-
-// A tensor of the flat vector: rows * cols elements from `begin` on. cols = 1: it has no matrix
-// view.
-struct TensorView {
-  uint64_t begin = 0;
-  MatrixShape shape;
-};
 
 class PowerLayout {
  public:
   struct Matrix {
     TensorView tensor;
     uint32_t rank = 1;
+    bool operator==(const Matrix&) const = default;
   };
 
   // Pre: `tensors` ascend by `begin` and do not overlap; `elements` >= their end; rank >= 1.
@@ -40,6 +34,7 @@ class PowerLayout {
   // Values of one message: rank * sum of rows (odd iterations) or of cols (even), and what travels
   // whole.
   uint64_t MessageSize(uint64_t iteration) const;
+  bool operator==(const PowerLayout&) const = default;
 
  private:
   void AddWhole(uint64_t begin, uint64_t end);

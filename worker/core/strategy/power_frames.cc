@@ -1,0 +1,35 @@
+#include "worker/core/strategy/power_frames.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace crowdsurf::worker {
+
+PowerFrames::PowerFrames(std::shared_ptr<const PowerLayout> layout, uint64_t dense_every)
+    : layout_(std::move(layout)),
+      dense_every_(dense_every),
+      odd_slot_(SlotSize(false)),
+      even_slot_(SlotSize(true)) {}
+
+// Room for the longest frame of such steps. Dense steps shift which half of a power iteration comes
+// at odd steps.
+uint64_t PowerFrames::SlotSize(bool even_steps) const {
+  const uint64_t odd = layout_->MessageSize(1), even = layout_->MessageSize(2);
+  if (dense_every_ == 0) return kHead + (even_steps ? even : odd);
+  const bool dense = even_steps || dense_every_ % 2 == 1;
+  return kHead + std::max({odd, even, dense ? layout_->elements() : 0});
+}
+
+uint64_t PowerFrames::SizeOf(uint64_t step) const {
+  return kHead + (IsDense(step) ? layout_->elements() : layout_->MessageSize(IterationsBy(step)));
+}
+
+Extent PowerFrames::Arriving(uint64_t step) const {
+  return {step % 2 == 1 ? 0 : odd_slot_, SizeOf(step)};
+}
+
+Extent PowerFrames::Own(uint64_t step) const {
+  return {odd_slot_ + even_slot_ + (step % 2 == 1 ? 0 : odd_slot_), SizeOf(step)};
+}
+
+}  // namespace crowdsurf::worker
