@@ -22,11 +22,13 @@ constexpr StrategyRow kRows[] = {
      "a sparse graph; 2 more copies of the model"},
     {"RelaySum", "a fixed tree of links, very different data at each worker",
      "a tree; a copy of the model a neighbour; interval.steps 1 is best"},
+    {"PowerGossip", "thin links, large matrices, similar data",
+     "a graph; a few vectors a matrix and neighbour; interval.steps 1 is best"},
 };
 
 int PrintStrategies() {
   for (const StrategyRow& row : kRows) {
-    std::printf("%-10s %s\n%-10s needs: %s\n", row.name, row.when, "", row.needs);
+    std::printf("%-11s %s\n%-11s needs: %s\n", row.name, row.when, "", row.needs);
   }
   std::printf(
       "\nIn the manifest: spec.averaging.strategy; on the command line: crowdsurf run "

@@ -28,6 +28,7 @@
 #include "base/log.h"
 #include "base/time.h"
 #include "simulator/engine/network.h"
+#include "worker/core/vector/tensor_view.h"
 #include "worker/core/view/averaging_config.h"
 
 namespace crowdsurf::simulator {
@@ -36,6 +37,7 @@ struct DescentOptions {
   worker::AveragingConfig averaging = {};  // strategy and what it needs
   int members = 16;
   uint32_t dimensions = 10;
+  worker::TensorViews tensors = {};  // of the model, for strategies that need shapes
   double learning_rate = 0.5;
   double heterogeneity = 1;  // standard deviation of the centres
   Duration step_time = Milliseconds(20);

@@ -50,6 +50,7 @@ void DescentWorld::AddNode(Duration start) {
   DescentNode::Setup setup{.config = config,
                            .rng = own.Fork("peer"),
                            .elements = options_.dimensions,
+                           .tensors = options_.tensors,
                            .times = {.fetch_tries = 1},  // the core asks again
                            .log = options_.log};
   nodes_.push_back(std::make_unique<DescentNode>(

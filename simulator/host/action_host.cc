@@ -63,7 +63,10 @@ void ActionHost<Scalar>::Start() {
 
 template <class Scalar>
 void ActionHost<Scalar>::RegisterTrainer() {
-  Local(worker::TrainerRegistered{Sha256(AsBytes("schema")), setup_.elements, true});
+  Local(worker::TrainerRegistered{.schema = Sha256(AsBytes("schema")),
+                                  .elements = setup_.elements,
+                                  .fresh = true,
+                                  .tensors = setup_.tensors});
   TellProgress();
 }
 
@@ -302,6 +305,14 @@ template <class Scalar>
 void ActionHost<Scalar>::Act(const worker::RunKernel& action) {
   for (const Region region : action.regions) Overwrite(region);
   regions_.Run(action);
+}
+
+template <class Scalar>
+void ActionHost<Scalar>::Act(const worker::PowerAction& action) {
+  if (const auto* apply = std::get_if<worker::ApplyPower>(&action)) Overwrite(apply->to);
+  power_.Run(action, [this](Region region, const worker::Extent& range) {
+    return regions_.Part(region, range);
+  });
 }
 
 template <class Scalar>

@@ -26,6 +26,7 @@
 #include "simulator/host/process.h"
 #include "simulator/host/regions.h"
 #include "worker/core/peer/peer.h"
+#include "worker/core/strategy/power_edges.h"
 
 namespace crowdsurf::simulator {
 
@@ -65,6 +66,7 @@ class ActionHost : public Process {
     worker::PeerConfig config;
     Rng rng;              // the peer's
     size_t elements = 0;  // of the vector
+    worker::TensorViews tensors = {};
     HostTimes times = {};
     LogSink* log = nullptr;  // outlives the host
     std::unique_ptr<ChunkHost<Scalar>> chunks = std::make_unique<ChunkHost<Scalar>>();
@@ -158,6 +160,7 @@ class ActionHost : public Process {
   void Act(const worker::Leave& action);
   void Act(const worker::ReserveRegions& action) { regions_.Reserve(action); }
   void Act(const worker::RunKernel& action);
+  void Act(const worker::PowerAction& action);
   void Act(const worker::MixSend& action);
   void Act(const worker::DeliverMix& action) { GiveResult(action.number, action.region); }
   void Act(const worker::TellLrScale& action) { SetLrScale(action.scale); }
@@ -178,6 +181,7 @@ class ActionHost : public Process {
   MetricRegistry metrics_;
   std::unique_ptr<worker::Peer> peer_;
   Regions<Scalar> regions_;
+  worker::PowerEdges<Scalar> power_;
   bool left_ = false;
   std::set<PeerId> known_;
   const Parcel* offered_ = nullptr;  // the RESULT that a StoreResult would store

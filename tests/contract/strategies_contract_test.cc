@@ -10,6 +10,7 @@
 #include "tests/contract/world/allocation_watch.h"
 #include "tests/contract/world/mixing_world.h"
 #include "worker/core/strategy/a2cid2.h"
+#include "worker/core/strategy/power_edges.h"
 
 namespace crowdsurf::worker {
 namespace {
@@ -19,6 +20,18 @@ struct Case {
   AveragingConfig config;
   uint64_t copies_of_inner = 0;  // extra copies of the vector at the second of five workers
 };
+
+// Values in the extra regions of that worker.
+uint64_t ReservedBy(const Case& one, uint64_t elements) {
+  if (one.config.strategy != StrategyKind::kPowerGossip) return one.copies_of_inner * elements;
+  // On a ring: two edges, each with both ends' frames of this step and of the next.
+  const MixingConfig& mixing = one.config.mixing;
+  const PowerLayout layout(ViewsOfContract(elements), elements, mixing.rank);
+  const uint64_t heads = 2 * PowerFrames::kHead;
+  if (mixing.dense_every == 0) return 4 * (heads + layout.MessageSize(1) + layout.MessageSize(2));
+  const uint64_t longest = std::max(layout.MessageSize(1), layout.MessageSize(2));
+  return 4 * (heads + longest + elements);  // every fourth step is dense: the even ones
+}
 
 AveragingConfig Config(StrategyKind strategy, GraphKind graph) {
   AveragingConfig config;
@@ -32,6 +45,10 @@ AveragingConfig Config(StrategyKind strategy, GraphKind graph) {
 std::vector<Case> Cases() {
   Case neighbours{"GossipNeighbours", Config(StrategyKind::kGossip, GraphKind::kRing), 2};
   neighbours.config.mixing.gossip = GossipMode::kNeighbours;
+  Case dense{"PowerGossipDense", Config(StrategyKind::kPowerGossip, GraphKind::kRing)};
+  dense.config.mixing.rank = 2;
+  dense.config.mixing.iterations = 3;
+  dense.config.mixing.dense_every = 4;
   return {{"Moshpit", Config(StrategyKind::kMoshpit, GraphKind::kRing), 0},
           {"AllReduce", Config(StrategyKind::kAllReduce, GraphKind::kRing), 0},
           {"GossipPairs", Config(StrategyKind::kGossip, GraphKind::kRing), 1},
@@ -40,7 +57,9 @@ std::vector<Case> Cases() {
           {"RelaySumChain", Config(StrategyKind::kRelaySum, GraphKind::kChain), 2},
           {"RelaySumStar", Config(StrategyKind::kRelaySum, GraphKind::kStar), 1},
           // The second worker: three neighbours on one tree, one on the other, half a vector each.
-          {"RelaySumTrees", Config(StrategyKind::kRelaySum, GraphKind::kDoubleBinaryTree), 2}};
+          {"RelaySumTrees", Config(StrategyKind::kRelaySum, GraphKind::kDoubleBinaryTree), 2},
+          {"PowerGossip", Config(StrategyKind::kPowerGossip, GraphKind::kRing)},
+          dense};
 }
 
 class StrategyContract : public testing::TestWithParam<Case> {
@@ -97,7 +116,8 @@ uint64_t Body(const AveragingConfig& config, uint64_t seed, const std::string& n
   if (IsOnGraph(config.strategy)) {
     uint64_t not_finite = 0, foreign = 0;
     for (const int i : world.Living()) {
-      not_finite += world.mixing(i).pairs().not_finite + world.mixing(i).edges().not_finite;
+      not_finite += world.mixing(i).pairs().not_finite + world.mixing(i).edges().not_finite +
+                    world.mixing(i).power().not_finite;
       foreign += world.mixing(i).foreign();
     }
     EXPECT_GE(not_finite, 1u);
@@ -129,7 +149,7 @@ TEST_P(StrategyContract, MemoryIsAsDeclaredAndNoExchangeCopiesTheVector) {
   MixingWorld world(options);
   for (int i = 0; i < 5; ++i) world.Add(i);
   world.MakeView();
-  EXPECT_EQ(world.reserved(1), GetParam().copies_of_inner * options.elements);
+  EXPECT_EQ(world.reserved(1), ReservedBy(GetParam(), options.elements));
   world.RunFor(Seconds(1));
   world.Watch([] { WatchAllocations(true); }, [] { WatchAllocations(false); });
   ForgetAllocations();

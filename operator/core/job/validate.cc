@@ -142,7 +142,21 @@ void WarnOfStrategy(const json& document, Report& report) {
     report.Add("spec.averaging.overlap",
                "is ignored: RelaySum waits for its average, which is local and exact only so");
   }
-  if (strategy != "Gossip" && strategy != "A2CiD2" && strategy != "RelaySum") return;
+  if (strategy == "PowerGossip") {
+    if (overlap != nullptr && *overlap == "Blocking") {
+      report.Add("spec.averaging.overlap",
+                 "is ignored: PowerGossip adds its updates to what the trainer has by then, and "
+                 "nobody waits for neighbours");
+    }
+    const json* dense = At(document, "spec.averaging.powerGossip.denseEvery");
+    if (dense != nullptr && *dense == 1) {
+      report.Add("spec.averaging.powerGossip.denseEvery",
+                 "1 sends the whole vector at every step, which is gossip without factors");
+    }
+  }
+  if (strategy != "Gossip" && strategy != "A2CiD2" && strategy != "RelaySum" &&
+      strategy != "PowerGossip")
+    return;
   for (const char* field : {"rounds", "grid"}) {
     const std::string path = "spec.averaging." + std::string(field);
     if (At(document, path) == nullptr) continue;
@@ -151,6 +165,7 @@ void WarnOfStrategy(const json& document, Report& report) {
   const json* tree = At(document, "spec.averaging.relaySum.tree");
   const json* graph = tree != nullptr ? tree : At(document, "spec.averaging.gossip.graph");
   if (graph == nullptr) graph = At(document, "spec.averaging.a2cid2.graph");
+  if (graph == nullptr) graph = At(document, "spec.averaging.powerGossip.graph");
   if (graph == nullptr || (*graph != "Hypercube" && *graph != "Torus")) return;
   report.Add("spec.averaging", graph->get<std::string>() +
                                    " fits only some numbers of workers; with another number, as "

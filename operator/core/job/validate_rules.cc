@@ -25,11 +25,29 @@ std::optional<int64_t> Integer(const json& spec, std::string_view path) {
 // On these graphs all others can be a member's neighbours, and it keeps a copy of each one's model.
 constexpr std::string_view kNeighboursAreAll[] = {"Complete", "Star"};
 
+constexpr int64_t kLeastTorus = 9;  // three rows of three
+
 // A block that is absent has its defaults, which are no such graph and no such mode.
 std::string GraphOfCopies(const json& spec, const std::string& strategy) {
   if (strategy == "RelaySum") return TextAt(spec, "averaging.relaySum.tree");
   const bool neighbours = TextAt(spec, "averaging.gossip.mode") == "Neighbours";
   return strategy == "Gossip" && neighbours ? TextAt(spec, "averaging.gossip.graph") : "";
+}
+
+// A graph that no number of workers up to `most` can form, and one with more edges a worker than
+// it can hold.
+void CheckPowerGraph(const json& spec, int64_t most, Report& report) {
+  const std::string graph = TextAt(spec, "averaging.powerGossip.graph");
+  const std::string path = "spec.averaging.powerGossip.graph";
+  if (graph == "Torus" && most < kLeastTorus) {
+    report.Add(path, "Torus needs at least 9 workers, this job has " + std::to_string(most) +
+                         " at most; Ring has as many neighbours as fit");
+  }
+  if (std::ranges::count(kNeighboursAreAll, graph) != 0 && most > manifest::kMaxNeighbours) {
+    report.Add(path, graph + " of " + std::to_string(most) +
+                         " workers is too large: a worker has at most 250 neighbours; Exponential "
+                         "has twenty");
+  }
 }
 
 void CheckReplicas(const json& spec, Report& report) {
@@ -50,12 +68,14 @@ void CheckReplicas(const json& spec, Report& report) {
                                        "its one group; Moshpit has no such limit");
   }
   const std::string strategy = TextAt(spec, "averaging.strategy");
-  const bool on_graph = strategy == "Gossip" || strategy == "A2CiD2" || strategy == "RelaySum";
+  const bool on_graph = strategy == "Gossip" || strategy == "A2CiD2" || strategy == "RelaySum" ||
+                        strategy == "PowerGossip";
   if (on_graph && most > manifest::kMaxOnGraph) {
     report.Add("spec.maxReplicas", std::to_string(most) + " is above 1024, the most that " +
                                        strategy + " can hold on its graph; Moshpit has no such " +
                                        "limit");
   }
+  if (strategy == "PowerGossip") CheckPowerGraph(spec, most, report);
   const std::string graph = GraphOfCopies(spec, strategy);
   if (std::ranges::count(kNeighboursAreAll, graph) != 0 && most > manifest::kMaxNeighbours) {
     report.Add("spec.maxReplicas",

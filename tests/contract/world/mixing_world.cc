@@ -9,6 +9,7 @@
 #include "worker/core/port/config.h"
 #include "worker/core/port/messages.h"
 #include "worker/core/port/peer_metrics.h"
+#include "worker/core/strategy/power_edges.h"
 
 namespace crowdsurf::worker {
 
@@ -30,6 +31,7 @@ struct MixingWorld::Node {
   uint64_t step = 0;
   std::vector<double> parameters;
   simulator::Regions<double> regions;
+  PowerEdges<double> power;
   std::optional<uint64_t> wanted;  // snapshot asked of the trainer
   std::optional<Region> result;    // to be added at the next boundary
   bool waiting = false;            // for the result of its snapshot; no step meanwhile
@@ -38,6 +40,11 @@ struct MixingWorld::Node {
 
   std::vector<double>& At(Region region) { return regions.At(region).values; }
 };
+
+TensorViews ViewsOfContract(uint64_t elements) {
+  const auto rows = static_cast<uint32_t>(std::sqrt(static_cast<double>(elements)));
+  return {{0, {rows, rows - rows / 4}}};
+}
 
 MixingWorld::MixingWorld(MixingWorldOptions options)
     : options_(std::move(options)), rng_(options_.seed) {}
@@ -60,7 +67,7 @@ int MixingWorld::Add(double value, double curvature) {
   node.parameters.assign(options_.elements, value);
   for (const Region region : {Region::kOutbox, Region::kInboxA, Region::kInboxB})
     node.At(region) = node.parameters;
-  node.mixing.SetVector(options_.elements);
+  node.mixing.SetVector(options_.elements, ViewsOfContract(options_.elements));
   queue_.After(options_.step, [this, &node] { Boundary(node); });
   return index;
 }
@@ -99,7 +106,7 @@ void MixingWorld::MakeView(bool full_average) {
     Input(node, [&](Actions& out) { node.mixing.OnView(now(), *view_, hash, out); });
     node.wanted.reset();  // the agent's gate: a request of the old view is answered and dropped
     node.result.reset();
-    node.mixing.SetVector(options_.elements);
+    node.mixing.SetVector(options_.elements, ViewsOfContract(options_.elements));
     node.rounds = MakeStrategy(options_.config.strategy, Rng(1));
     StrategyActions ignored;
     node.rounds->OnView(now(), *view_, node.config.id, ignored);
@@ -170,7 +177,7 @@ void MixingWorld::Boundary(Node& node) {
   ++node.step;
   if (node.result) Apply(node);
   const auto samples = static_cast<double>(node.step);
-  if (node.wanted && !settling_) {
+  if (node.wanted && !settling_ && node.mixing.delivered() < most_results_) {
     const uint64_t number = *std::exchange(node.wanted, std::nullopt);
     node.At(Region::kOutbox) = node.parameters;
     Input(node, [&](Actions& out) {
@@ -216,16 +223,25 @@ void MixingWorld::Execute(Node& node, const Action& action) {
     const Duration delay = options_.delay * rng_.UniformDouble();
     queue_.After(delay, [this, from = node.config.id, to = send->to, body = send->body] {
       Node& target = Of(to);
+      if (!target.alive) return;
       const auto message = DecodeMessage(body);
-      const auto* pair = std::get_if<message::Pair>(&*message);
-      if (!target.alive || pair->view != HashOf(*view_, "contract")) return;
-      Input(target, [&](Actions& out) { target.mixing.OnWord(now(), from, pair->word, out); });
+      const ViewHash view = HashOf(*view_, "contract");
+      if (const auto* pair = std::get_if<message::Pair>(&*message); pair && pair->view == view)
+        Input(target, [&](Actions& out) { target.mixing.OnWord(now(), from, pair->word, out); });
+      if (const auto* edge = std::get_if<message::Neighbour>(&*message); edge && edge->view == view)
+        Input(target,
+              [&](Actions& out) { target.mixing.OnEdgeWord(now(), from, edge->word, out); });
     });
   } else if (const auto* reserve = std::get_if<ReserveRegions>(&action)) {
     node.regions.Reserve(*reserve);
   } else if (const auto* kernel = std::get_if<RunKernel>(&action)) {
     before_();
     node.regions.Run(*kernel);
+    after_();
+  } else if (const auto* power = std::get_if<PowerAction>(&action)) {
+    before_();
+    node.power.Run(*power,
+                   [&](Region region, const Extent& e) { return node.regions.Part(region, e); });
     after_();
   } else if (const auto* chunks = std::get_if<MixSend>(&action)) {
     SendChunks(node, *chunks);
@@ -304,7 +320,13 @@ const std::vector<double>& MixingWorld::extra(int node, size_t region) const {
 const Mixing& MixingWorld::mixing(int node) const {
   return nodes_[static_cast<size_t>(node)]->mixing;
 }
+const PeerId& MixingWorld::id(int node) const {
+  return nodes_[static_cast<size_t>(node)]->config.id;
+}
 double MixingWorld::lr_scale(int node) const { return nodes_[static_cast<size_t>(node)]->lr_scale; }
+uint64_t MixingWorld::reseeds(int node) const {
+  return nodes_[static_cast<size_t>(node)]->power.reseeds();
+}
 uint64_t MixingWorld::reserved(int node) const {
   uint64_t sum = 0;
   for (const Extent& extent : nodes_[static_cast<size_t>(node)]->regions.reserved())

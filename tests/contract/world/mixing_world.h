@@ -25,7 +25,7 @@ namespace crowdsurf::worker {
 
 struct MixingWorldOptions {
   AveragingConfig config;
-  uint64_t elements = 1024;
+  uint64_t elements = 1024;  // most of them one matrix, the rest a tensor of one dimension
   uint32_t chunk_elements = 256;
   double loss = 0, repeat = 0;       // of chunks on the way
   Duration delay = Milliseconds(2);  // greatest; uniform below it
@@ -35,6 +35,9 @@ struct MixingWorldOptions {
   double learning_rate = 0;
   uint64_t seed = 1;
 };
+
+// The tensors of a vector of that length.
+TensorViews ViewsOfContract(uint64_t elements);
 
 class MixingWorld {
  public:
@@ -48,6 +51,8 @@ class MixingWorld {
   // The next view: of all who live. Everybody ends with the mean of their parameters.
   void MakeView(bool full_average = true);
   void RunFor(Duration time);
+  // A worker that has had so many results since its first publishes no more.
+  void StopAfter(uint64_t results) { most_results_ = results; }
   // Trainers stop publishing; what is under way ends.
   void Settle();
 
@@ -55,10 +60,12 @@ class MixingWorld {
   std::vector<double>& parameters(int node);
   const std::vector<double>& extra(int node, size_t region) const;
   const Mixing& mixing(int node) const;
+  const PeerId& id(int node) const;
   uint64_t reserved(int node) const;  // doubles in the extra regions
   double Mean() const;                // of element 0 over the living
   double Spread() const;              // greatest minus least of any element
   double lr_scale(int node) const;
+  uint64_t reseeds(int node) const;  // of PowerGossip's edges
   uint64_t trace() const { return trace_; }
   // The next chunk of `node` has a NaN; the next has another view's name.
   void PlantNaN(int node) { nan_from_ = node; }
@@ -91,6 +98,7 @@ class MixingWorld {
   int nan_from_ = -1;
   int foreign_from_ = -1;
   bool settling_ = false;
+  uint64_t most_results_ = UINT64_MAX;
   std::function<void()> before_ = [] {};
   std::function<void()> after_ = [] {};
 };

@@ -210,7 +210,7 @@ void Averaging::OpenMixing(Time now, Actions& out) {
 void Averaging::OnTrainer(Time now, const TrainerRegistered& trainer) {
   trainer_ = trainer;
   rounds_.SetVector({.schema = trainer.schema, .elements = trainer.elements});
-  mixing_.SetVector(trainer.elements);
+  mixing_.SetVector(trainer.elements, trainer.tensors);
   committed_region_ = Region::kInboxA;  // what is fetched or restored lies there
   counted_ = snapshot_ = trainer.counted;
   returned_ = answered_ = 0;
@@ -237,6 +237,11 @@ void Averaging::OnProgress(Time now, const Progress& progress, Actions& out) {
 
 void Averaging::OnPairWord(Time now, const PeerId& from, const PairWord& word, Actions& out) {
   mixing_.OnWord(now, from, word, out);
+  AskForMixing(out);
+}
+
+void Averaging::OnEdgeWord(Time now, const PeerId& from, const EdgeWord& word, Actions& out) {
+  mixing_.OnEdgeWord(now, from, word, out);
   AskForMixing(out);
 }
 

@@ -75,6 +75,7 @@ class Averaging {
   void OnCountedAsk(const PeerId& from, const message::CountedAsk& ask, Actions& out);
   void OnCountedAnswer(const message::CountedAnswer& answer);
   void OnPairWord(Time now, const PeerId& from, const PairWord& word, Actions& out);
+  void OnEdgeWord(Time now, const PeerId& from, const EdgeWord& word, Actions& out);
 
   // ---- host ----
   void OnTrainer(Time now, const TrainerRegistered& trainer);

@@ -33,10 +33,9 @@ Mixing::Mixing(const PeerConfig& config, PeerMetrics& metrics, Logger log, Rng r
       rng_(rng),
       pairs_(config.id, rng_.Next() >> 1) {}
 
-void Mixing::Count() { metrics_.mixing.Count(pairs_.counters(), edges_.counters(), foreign_); }
-
-void Mixing::SetVector(uint64_t elements) {
+void Mixing::SetVector(uint64_t elements, const TensorViews& tensors) {
   elements_ = elements;
+  tensors_ = tensors;
   ask_ = Ask::kNone;
   last_.reset();
   pace_ = {};
@@ -53,6 +52,7 @@ void Mixing::OnView(Time now, const View& view, const ViewHash& hash, Actions& o
   wire_ = view.config.compression;
   members_ = static_cast<uint32_t>(view.members.size());
   strategy_->SetVector(elements_, edges_);
+  strategy_->SetTensors(tensors_);
   StrategyActions actions;
   strategy_->OnView(now, view, config_.id, actions);
   Run(now, actions, out);
@@ -78,8 +78,9 @@ void Mixing::Stop(Actions& out) {
   if (std::exchange(scaled_, false)) out.push_back(TellLrScale{1.0});
   strategy_.reset();
   edges_.Reset({}, 1, 1, WireFormat::kFloat32, EdgeOrder::kLatestWins);
+  power_.Clear();
   leaving_.clear();
-  open_ = uses_pairs_ = false;
+  open_ = uses_pairs_ = uses_power_ = false;
   timer_ = Time::Infinite();
   instance_ = InstanceId();
   Count();
@@ -167,6 +168,8 @@ void Mixing::Run(Time now, StrategyActions& actions, Actions& out) {
     if (RunSetting(action, out)) continue;
     if (const auto* kernel = std::get_if<RunKernel>(&action)) {
       out.push_back(*kernel);
+    } else if (const auto* power = std::get_if<PowerAction>(&action)) {
+      RunPower(now, *power, out);
     } else if (const auto* propose = std::get_if<ProposePair>(&action)) {
       PairExchange::Out said;
       if (pairs_.idle() && !draining_) {
@@ -228,6 +231,7 @@ void Mixing::OnWord(Time now, const PeerId& from, const PairWord& word, Actions&
 std::optional<MixPlace> Mixing::Place(const MixArrived& chunk) const {
   if (!strategy_ || chunk.instance != instance_) return std::nullopt;
   if (chunk.tag == kPairTag) return pairs_.Place(chunk);
+  if (uses_power_) return power_.Place(chunk);
   return edges_.Wants(chunk) ? edges_.Place(chunk) : std::nullopt;
 }
 
@@ -241,6 +245,7 @@ void Mixing::OnChunk(Time now, const MixArrived& chunk, Actions& out) {
     pairs_.OnChunk(now, chunk, said);
     return Run(now, said, out);
   }
+  if (uses_power_) return OnFrameChunk(now, chunk, out);
   const auto link = edges_.Find(chunk.from, chunk.tag);
   const uint64_t before = link ? edges_.Newest(*link) : 0;
   if (edges_.OnChunk(chunk) == EdgeMailbox::Taken::kTaken && edges_.Newest(*link) > before)
@@ -254,6 +259,8 @@ std::optional<MixChunk> Mixing::Describe(const PeerId& to, MixTag tag, uint64_t 
   if (tag == kPairTag) {
     result = pairs_.Describe(to, chunk);
     if (result && result->sequence != sequence) return std::nullopt;
+  } else if (uses_power_) {
+    result = power_.Describe(to, sequence, chunk);
   } else {
     const auto link = edges_.Find(to, tag);
     if (!link || leaving_[*link].sequence != sequence) return std::nullopt;
@@ -270,6 +277,7 @@ void Mixing::OnSent(Time now, const MixSent& sent, Actions& out) {
     pairs_.OnSent(now, sent.to, sent.sequence, said);
     return Run(now, said, out);
   }
+  if (uses_power_) return power_.OnSent(sent.to, sent.sequence);
   const auto link = edges_.Find(sent.to, sent.tag);
   if (link && leaving_[*link].sequence == sent.sequence)
     Tell(now, EdgeSent{sent.to, sent.tag}, out);
@@ -279,6 +287,7 @@ void Mixing::OnPeerDown(Time now, const PeerId& peer, Actions& out) {
   PairExchange::Out said;
   pairs_.OnPeerDown(peer, said);
   Run(now, said, out);
+  OnNeighbourDown(now, peer, out);
   Tell(now, PeerDown{peer}, out);
 }
 
@@ -308,11 +317,19 @@ void Mixing::OnTimer(Time now, Actions& out) {
   PairExchange::Out said;
   pairs_.OnTimer(now, said);
   Run(now, said, out);
+  OnFramesTimer(now, out);
   if (now < timer_) return;
   timer_ = Time::Infinite();
   Tell(now, StrategyTimer{}, out);
 }
 
-Time Mixing::NextDeadline() const { return std::min(timer_, pairs_.NextDeadline()); }
+Time Mixing::NextDeadline() const {
+  return std::min({timer_, pairs_.NextDeadline(), power_.NextDeadline()});
+}
+
+void Mixing::Count() {
+  metrics_.mixing.Count(pairs_.counters(), edges_.counters(), foreign_);
+  metrics_.mixing.Count(power_.counters());
+}
 
 }  // namespace crowdsurf::worker

@@ -1,13 +1,13 @@
-// Mixing: the strategies on graphs (Gossip, A2CiD2, RelaySum) in an agent.
+// Mixing: the strategies on graphs (Gossip, A2CiD2, RelaySum, PowerGossip) in an agent.
 //
 // Owner: Averaging, single sequence. It makes the view's strategy, gives it the trainer's
-// snapshots, runs its two transports (pair_exchange.h, edge_mailbox.h) and turns its actions into
-// the host's. Every view begins with one full average by Moshpit, and mixes from there: so joiners
-// and changes of strategy need no rule of their own, nothing is kept across views, and whatever a
-// death in mid-exchange did to the mean is over with the view. The averagings after the first count
-// samples only (averaging.h). The snapshot is asked for by Averaging, which also asks for its own:
-// one request is out at a time. Bounds: one strategy; its transports'. Source:
-// docs/strategies.md.
+// snapshots, runs its transports (pair_exchange.h, edge_mailbox.h, power_exchange.h) and turns its
+// actions into the host's. Every view begins with one full average by Moshpit, and mixes from
+// there: so joiners and changes of strategy need no rule of their own, nothing is kept across
+// views, and whatever a death in mid-exchange did to the mean is over with the view. The averagings
+// after the first count samples only (averaging.h). The snapshot is asked for by Averaging, which
+// also asks for its own: one request is out at a time. Bounds: one strategy; its transports'.
+// Source: docs/strategies.md.
 #pragma once
 
 #include <map>
@@ -21,6 +21,7 @@
 #include "worker/core/port/inputs.h"
 #include "worker/core/strategy/edge_mailbox.h"
 #include "worker/core/strategy/pair_exchange.h"
+#include "worker/core/strategy/power_exchange.h"
 #include "worker/core/strategy/strategy.h"
 #include "worker/core/view/view_hash.h"
 
@@ -38,7 +39,7 @@ class Mixing {
 
   // ---- the view
   // A trainer has registered: nothing is asked of it yet.
-  void SetVector(uint64_t elements);
+  void SetVector(uint64_t elements, const TensorViews& tensors);
   // Ends what is under way in the old view; a strategy on a graph is made for the new one.
   void OnView(Time now, const View& view, const ViewHash& hash, Actions& out);
   // The view's full average is over. Results go into `inbox` from now on.
@@ -59,6 +60,7 @@ class Mixing {
 
   // ---- peers
   void OnWord(Time now, const PeerId& from, const PairWord& word, Actions& out);
+  void OnEdgeWord(Time now, const PeerId& from, const EdgeWord& word, Actions& out);
   // Where a chunk that arrived is to be stored; nullopt: not at all.
   std::optional<MixPlace> Place(const MixArrived& chunk) const;
   void OnChunk(Time now, const MixArrived& chunk, Actions& out);
@@ -74,6 +76,7 @@ class Mixing {
 
   const PairExchange::Counters& pairs() const { return pairs_.counters(); }
   const EdgeMailbox::Counters& edges() const { return edges_.counters(); }
+  const PowerExchange::Counters& power() const { return power_.counters(); }
   uint64_t foreign() const { return foreign_; }
   uint64_t delivered() const { return delivered_; }
   double lr_scale() const { return strategy_ ? strategy_->lr_scale() : 1.0; }
@@ -86,6 +89,12 @@ class Mixing {
   void Run(Time now, StrategyActions& actions, Actions& out);
   void Run(Time now, PairExchange::Out& actions, Actions& out);
   bool RunSetting(const StrategyAction& action, Actions& out);
+  // PowerGossip (mixing_power.cc).
+  void RunPower(Time now, const PowerAction& action, Actions& out);
+  void Run(Time now, const PowerExchange::Out& said, Actions& out);
+  void OnFrameChunk(Time now, const MixArrived& chunk, Actions& out);
+  void OnNeighbourDown(Time now, const PeerId& peer, Actions& out);
+  void OnFramesTimer(Time now, Actions& out);
   void SendMessage(const SendEdge& send, Actions& out);
   void EndSnapshot();
   void Count();
@@ -95,9 +104,11 @@ class Mixing {
   Logger log_;
   Rng rng_;
   uint64_t elements_ = 0;
+  TensorViews tensors_;
   std::unique_ptr<Strategy> strategy_;
   PairExchange pairs_;
   EdgeMailbox edges_;
+  PowerExchange power_;
   ViewHash view_;
   InstanceId instance_;
   WireFormat wire_ = WireFormat::kFloat32;
@@ -105,6 +116,7 @@ class Mixing {
   bool open_ = false;
   bool draining_ = false;
   bool uses_pairs_ = false;
+  bool uses_power_ = false;
   bool scaled_ = false;  // the trainer was told a factor other than 1
 
   Ask ask_ = Ask::kNone;

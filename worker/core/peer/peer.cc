@@ -85,6 +85,10 @@ void Peer::Dispatch(Time now, const PeerId& from, const Message& message, Action
             InView(
                 now, from, m, [&] { averaging_.OnPairWord(now, from, m.word, out); }, out);
           },
+          [&](const message::Neighbour& m) {
+            InView(
+                now, from, m, [&] { averaging_.OnEdgeWord(now, from, m.word, out); }, out);
+          },
           [&](const message::CountedAsk& m) { averaging_.OnCountedAsk(from, m, out); },
           [&](const message::CountedAnswer& m) { averaging_.OnCountedAnswer(m); },
           [&](const message::JoinRequest& m) { membership_.OnJoinRequest(now, from, m, out); },

@@ -114,7 +114,8 @@ struct WriteCheckpoint {
 // ---- strategies on graphs (mix.h)
 
 // ReserveRegions and RunKernel of mix.h are actions too: the first says which regions from
-// kExtra0 on there must be from now on (their contents are void), the second runs at once.
+// kExtra0 on there must be from now on (their contents are void), the second runs at once. So does
+// PowerAction (power_action.h), on the host's PowerEdges.
 
 // Sends chunks 0..chunks-1 of a message: for each, when the transport has room, DescribeMix says
 // what it is made of. Ends with MixSent, unless the peer is found dead.
@@ -143,7 +144,7 @@ using Action =
     std::variant<Send, Introduce, PutRecord, WatchKey, UnwatchKey, OpenBuffers, CloseBuffers, Chunk,
                  SpeakChunk, RequestPublish, WakeAt, LetStart, Deliver, ReleaseOutbox, FetchState,
                  WriteCheckpoint, RaiseStop, Leave, ReserveRegions, RunKernel, MixSend, DeliverMix,
-                 TellLrScale, JobCounted>;
+                 TellLrScale, JobCounted, PowerAction>;
 using Actions = std::vector<Action>;
 
 }  // namespace crowdsurf::worker

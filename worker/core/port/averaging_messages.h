@@ -9,6 +9,7 @@
 #include "base/bytes.h"
 #include "base/id.h"
 #include "worker/core/port/contact.h"
+#include "worker/core/strategy/edge_word.h"
 #include "worker/core/strategy/pair_word.h"
 #include "worker/core/view/register.h"
 #include "worker/core/view/view.h"
@@ -71,6 +72,11 @@ struct Pair {  // of an exchange of two members (pair_exchange.h)
   ViewHash view;
   PairWord word;
   bool operator==(const Pair&) const = default;
+};
+struct Neighbour {  // of two neighbours that exchange frames (power_exchange.h)
+  ViewHash view;
+  EdgeWord word;
+  bool operator==(const Neighbour&) const = default;
 };
 
 }  // namespace message

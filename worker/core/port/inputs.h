@@ -15,6 +15,7 @@
 #include "base/id.h"
 #include "base/time.h"
 #include "worker/core/vector/mix.h"
+#include "worker/core/vector/tensor_view.h"
 #include "worker/core/view/averaging_config.h"
 
 namespace crowdsurf::worker {
@@ -26,6 +27,7 @@ struct TrainerRegistered {
   bool fresh = true;  // false: it has trained already (the agent was restarted beside it)
   // Of its total of samples: in some average already, or maybe; they are not counted again.
   double counted = 0;
+  TensorViews tensors = {};  // of the vector, as matrices; what none covers has no shape
 };
 struct TrainerGone {};
 // The outbox holds the snapshot. `samples` and `step` are the trainer's totals since it registered.

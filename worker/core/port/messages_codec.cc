@@ -44,6 +44,7 @@ class Writer {
   void operator()(message::JoinAnswer::Kind v) { out_.U8(static_cast<uint8_t>(v)); }
   void operator()(message::ViewVote::Kind v) { out_.U8(static_cast<uint8_t>(v)); }
   void operator()(PairWord::Kind v) { out_.U8(static_cast<uint8_t>(v)); }
+  void operator()(EdgeWord::Kind v) { out_.U8(static_cast<uint8_t>(v)); }
   template <class T>
   void operator()(const std::vector<T>& items) {
     out_.U32(static_cast<uint32_t>(items.size()));
@@ -112,6 +113,11 @@ class Reader {
     if (kind > static_cast<uint8_t>(PairWord::Kind::kCancel)) return in_.Fail();
     v = static_cast<PairWord::Kind>(kind);
   }
+  void operator()(EdgeWord::Kind& v) {
+    const uint8_t kind = in_.U8();
+    if (kind > static_cast<uint8_t>(EdgeWord::Kind::kCut)) return in_.Fail();
+    v = static_cast<EdgeWord::Kind>(kind);
+  }
   void operator()(std::vector<Seat>& items) { Items(items, kMaxSeats, kSeatBytes, DecodeSeat); }
   void operator()(std::vector<Vacancy>& items) {
     Items(items, kMaxSeats, kVacancyBytes, DecodeVacancy);
@@ -178,6 +184,8 @@ void Fields(M& m, F&& f) {
     (f(m.named), f(m.kind), f(m.ballot));
   else if constexpr (std::is_same_v<T, Pair>)
     (f(m.view), f(m.word.kind), f.Any(m.word.number), f.Any(m.word.step_nanoseconds));
+  else if constexpr (std::is_same_v<T, Neighbour>)
+    (f(m.view), f(m.word.kind), f(m.word.step));
   else
     static_assert(std::is_same_v<T, ViewAsk>);  // no fields
 }

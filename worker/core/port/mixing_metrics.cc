@@ -14,6 +14,10 @@ Counter* ChunksThat(MetricRegistry& r, const char* fate) {
       {{"fate", fate}});
 }
 
+void Add(Counter* counter, uint64_t now, uint64_t before) {
+  if (now > before) counter->Add(static_cast<double>(now - before));
+}
+
 }  // namespace
 
 MixingMetrics::MixingMetrics(MetricRegistry& r) {
@@ -31,26 +35,42 @@ MixingMetrics::MixingMetrics(MetricRegistry& r) {
   repeated_ = ChunksThat(r, "repeated");
   not_finite_ = ChunksThat(r, "not_finite");
   foreign_ = ChunksThat(r, "other_view");
+  resent_ = &r.AddCounter("crowdsurf_mix_frames_resent_total",
+                          "Frames of PowerGossip sent again because a neighbour missed them.");
+  cut_ = &r.AddCounter("crowdsurf_mix_edges_cut_total",
+                       "Edges of PowerGossip given up for the view because one end was silent.");
+  one_sided_ = &r.AddCounter(
+      "crowdsurf_mix_one_sided_total",
+      "Edges of PowerGossip that went down when this end alone may have applied its last update.");
 }
 
 void MixingMetrics::Count(const PairExchange::Counters& pairs, const EdgeMailbox::Counters& edges,
                           uint64_t foreign) {
-  const auto add = [](Counter* counter, uint64_t now, uint64_t before) {
-    if (now > before) counter->Add(static_cast<double>(now - before));
-  };
-  add(committed_, pairs.committed, pairs_.committed);
-  add(aborted_, pairs.aborted - pairs.busy, pairs_.aborted - pairs_.busy);
-  add(busy_, pairs.busy, pairs_.busy);
-  add(refused_, pairs.refused, pairs_.refused);
-  add(taken_, edges.taken, edges_.taken);
-  add(stale_, edges.stale, edges_.stale);
-  add(strange_, edges.strange + pairs.strange, edges_.strange + pairs_.strange);
-  add(repeated_, pairs.repeated, pairs_.repeated);
-  add(not_finite_, edges.not_finite + pairs.not_finite, edges_.not_finite + pairs_.not_finite);
-  add(foreign_, foreign, foreign_seen_);
+  Add(committed_, pairs.committed, pairs_.committed);
+  Add(aborted_, pairs.aborted - pairs.busy, pairs_.aborted - pairs_.busy);
+  Add(busy_, pairs.busy, pairs_.busy);
+  Add(refused_, pairs.refused, pairs_.refused);
+  Add(taken_, edges.taken, edges_.taken);
+  Add(stale_, edges.stale, edges_.stale);
+  Add(strange_, edges.strange + pairs.strange, edges_.strange + pairs_.strange);
+  Add(repeated_, pairs.repeated, pairs_.repeated);
+  Add(not_finite_, edges.not_finite + pairs.not_finite, edges_.not_finite + pairs_.not_finite);
+  Add(foreign_, foreign, foreign_seen_);
   pairs_ = pairs;
   edges_ = edges;
   foreign_seen_ = foreign;
+}
+
+void MixingMetrics::Count(const PowerExchange::Counters& power) {
+  Add(taken_, power.taken, power_.taken);
+  Add(stale_, power.stale, power_.stale);
+  Add(strange_, power.strange, power_.strange);
+  Add(repeated_, power.repeated, power_.repeated);
+  Add(not_finite_, power.not_finite, power_.not_finite);
+  Add(resent_, power.resent, power_.resent);
+  Add(cut_, power.cut, power_.cut);
+  Add(one_sided_, power.one_sided, power_.one_sided);
+  power_ = power;
 }
 
 }  // namespace crowdsurf::worker

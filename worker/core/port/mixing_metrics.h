@@ -7,6 +7,7 @@
 #include "base/metrics.h"
 #include "worker/core/strategy/edge_mailbox.h"
 #include "worker/core/strategy/pair_exchange.h"
+#include "worker/core/strategy/power_exchange.h"
 
 namespace crowdsurf::worker {
 
@@ -16,6 +17,7 @@ struct MixingMetrics {
   // Adds what grew since the last call.
   void Count(const PairExchange::Counters& pairs, const EdgeMailbox::Counters& edges,
              uint64_t foreign);
+  void Count(const PowerExchange::Counters& power);
 
   Counter* delivered;  // crowdsurf_mix_delivered_total
   Counter* snapshots_unused;
@@ -31,8 +33,12 @@ struct MixingMetrics {
   Counter* repeated_;
   Counter* not_finite_;
   Counter* foreign_;
+  Counter* resent_;
+  Counter* cut_;
+  Counter* one_sided_;
   PairExchange::Counters pairs_;
   EdgeMailbox::Counters edges_;
+  PowerExchange::Counters power_;
   uint64_t foreign_seen_ = 0;
 };
 

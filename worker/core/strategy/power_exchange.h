@@ -18,21 +18,11 @@
 #include <vector>
 
 #include "base/time.h"
+#include "worker/core/strategy/edge_word.h"
 #include "worker/core/strategy/power_action.h"
 #include "worker/core/vector/mix.h"
 
 namespace crowdsurf::worker {
-
-// ---- what the ends of an edge say to each other (messages.h wraps it with the view)
-struct EdgeWord {
-  enum class Kind : uint8_t {
-    kMissing,  // your frame of `step` is not here
-    kNotYet,   // that is still to come
-    kCut,      // this edge is down for the rest of the view
-  } kind = Kind::kMissing;
-  uint64_t step = 0;
-  bool operator==(const EdgeWord&) const = default;
-};
 
 class PowerExchange {
  public:

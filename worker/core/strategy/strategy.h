@@ -15,6 +15,7 @@
 #include "base/time.h"
 #include "worker/core/strategy/strategy_actions.h"
 #include "worker/core/strategy/strategy_events.h"
+#include "worker/core/vector/tensor_view.h"
 #include "worker/core/view/averaging_choices.h"
 
 namespace crowdsurf::worker {
@@ -41,6 +42,8 @@ class Strategy {
   // Strategies on graphs: length of the vector, and where what edges brought is kept. Before
   // OnView; the mailbox outlives the strategy.
   virtual void SetVector(uint64_t /*elements*/, const EdgeMailbox& /*edges*/) {}
+  // Strategies that need matrix shapes: the tensors of the vector. Before OnView.
+  virtual void SetTensors(const TensorViews& /*tensors*/) {}
   virtual void OnView(Time now, const View& view, const PeerId& self, StrategyActions& out) = 0;
   virtual void OnEvent(Time now, const Event& event, StrategyActions& out) = 0;
   // RelaySum: factor the trainer multiplies its learning rate by.

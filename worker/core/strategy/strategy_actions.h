@@ -10,6 +10,7 @@
 
 #include "base/id.h"
 #include "base/time.h"
+#include "worker/core/strategy/power_action.h"
 #include "worker/core/vector/coordinate_mask.h"
 #include "worker/core/vector/mix.h"
 
@@ -82,7 +83,7 @@ struct SetStrategyTimer {
 using StrategyAction =
     std::variant<OpenRound, ExchangePair, SendEdge, RunKernel, DeliverResult, AbandonAveraging,
                  SetStrategyTimer, ReserveRegions, UsePairs, UseEdges, ProposePair, AskSnapshot,
-                 DeliverMixed, ReleaseSnapshot, SetLrScale, WakeAtTotals>;
+                 DeliverMixed, ReleaseSnapshot, SetLrScale, WakeAtTotals, PowerAction>;
 using StrategyActions = std::vector<StrategyAction>;
 
 }  // namespace crowdsurf::worker

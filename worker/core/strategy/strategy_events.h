@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <variant>
+#include <vector>
 
 #include "base/id.h"
 #include "worker/core/vector/mix.h"
@@ -63,8 +64,11 @@ struct PaceTold {  // the trainer's totals, and how long a step and a sample tak
   double step_seconds;
   double sample_seconds;
 };
+struct FramesHere {  // PowerGossip: the frames of the present step, of all neighbours that live
+  std::vector<PeerId> peers;
+};
 using Event = std::variant<DueEvent, PublishedEvent, RoundDecided, PairDone, EdgeArrived, PeerDown,
                            StrategyTimer, MixingOpens, SnapshotTaken, SnapshotRefused, PairAgreed,
-                           EdgeSent, PaceTold>;
+                           EdgeSent, PaceTold, FramesHere>;
 
 }  // namespace crowdsurf::worker

@@ -55,7 +55,7 @@ bool IsBuilt(StrategyKind kind) {
 
 bool IsOnGraph(StrategyKind kind) {
   return kind == StrategyKind::kGossip || kind == StrategyKind::kA2CiD2 ||
-         kind == StrategyKind::kRelaySum;
+         kind == StrategyKind::kRelaySum || kind == StrategyKind::kPowerGossip;
 }
 
 void Encode(const AveragingConfig& config, ByteWriter& out) {
@@ -74,6 +74,9 @@ void Encode(const AveragingConfig& config, ByteWriter& out) {
   out.F64(config.mixing.rate_com);
   out.Bool(config.mixing.lr_scale);
   out.U16(config.mixing.max_lag);
+  out.U16(config.mixing.rank);
+  out.U16(config.mixing.iterations);
+  out.U64(config.mixing.dense_every);
   Encode(config.target, out);
 }
 
@@ -94,12 +97,19 @@ std::optional<AveragingConfig> DecodeAveragingConfig(ByteReader& in) {
   config.mixing.rate_com = in.F64();
   config.mixing.lr_scale = in.Bool();
   config.mixing.max_lag = in.U16();
+  config.mixing.rank = in.U16();
+  config.mixing.iterations = in.U16();
+  config.mixing.dense_every = in.U64();
   config.target = DecodeTarget(in);
   if (!manifest::RowOf("averaging.groupSize").Allows(config.group_size)) in.Fail();
   if (!std::isfinite(config.interval) || config.interval <= 0) in.Fail();
   const MixingConfig& mixing = config.mixing;
   if (!manifest::RowOf("averaging.a2cid2.rateCom").Allows(mixing.rate_com)) in.Fail();
   if (!manifest::RowOf("averaging.relaySum.maxLag").Allows(mixing.max_lag)) in.Fail();
+  if (!manifest::RowOf("averaging.powerGossip.rank").Allows(mixing.rank)) in.Fail();
+  if (!manifest::RowOf("averaging.powerGossip.iterations").Allows(mixing.iterations)) in.Fail();
+  const auto dense = static_cast<double>(mixing.dense_every);
+  if (!manifest::RowOf("averaging.powerGossip.denseEvery").Allows(dense)) in.Fail();
   if (!in.ok()) return std::nullopt;
   return config;
 }

@@ -33,7 +33,8 @@ struct Target {  // unset fields do not count; any one met ends the job
   bool operator==(const Target&) const = default;
 };
 
-// The block of the chosen strategy on a graph (spec.averaging.gossip, a2cid2, relaySum).
+// The block of the chosen strategy on a graph (spec.averaging.gossip, a2cid2, relaySum,
+// powerGossip).
 struct MixingConfig {
   // RelaySum: its tree.
   GraphKind graph = ChoiceDefault<GraphKind>("averaging.gossip.graph");
@@ -44,6 +45,12 @@ struct MixingConfig {
   bool lr_scale = ChoiceDefault<LrScale>("averaging.relaySum.lrScale") == LrScale::kAuto;
   // RelaySum: steps by which an edge may lag before this peer waits.
   uint16_t max_lag = IntegerDefault<uint16_t>("averaging.relaySum.maxLag");
+  // PowerGossip: of the factors, at most that of the matrix.
+  uint16_t rank = IntegerDefault<uint16_t>("averaging.powerGossip.rank");
+  // PowerGossip: steps on each snapshot.
+  uint16_t iterations = IntegerDefault<uint16_t>("averaging.powerGossip.iterations");
+  // PowerGossip: steps from one that carries whole vectors to the next; 0: none does.
+  uint64_t dense_every = IntegerDefault<uint64_t>("averaging.powerGossip.denseEvery");
   bool operator==(const MixingConfig&) const = default;
 };
 
@@ -66,9 +73,12 @@ struct AveragingConfig {
 
 // What trainers really do while a snapshot is averaged. RelaySum waits whatever `overlap` says: its
 // average is local and costs no network, and a gradient that is taken before it weighs curvatures
-// wrongly, so that the optimum would not be the common one.
+// wrongly, so that the optimum would not be the common one. PowerGossip never waits: its updates
+// come from neighbours, and are added to what the trainer has by then.
 constexpr Overlap OverlapOf(const AveragingConfig& config) {
-  return config.strategy == StrategyKind::kRelaySum ? Overlap::kBlocking : config.overlap;
+  if (config.strategy == StrategyKind::kRelaySum) return Overlap::kBlocking;
+  if (config.strategy == StrategyKind::kPowerGossip) return Overlap::kDelayed;
+  return config.overlap;
 }
 
 void Encode(const AveragingConfig& config, ByteWriter& out);

@@ -45,7 +45,7 @@ size_t MaxMembersOf(const AveragingConfig& config) {
   if (config.strategy == StrategyKind::kAllReduce) return 64;
   if (!IsOnGraph(config.strategy)) return kMaxMembers;
   const bool copies =
-      config.strategy == StrategyKind::kRelaySum ||
+      config.strategy == StrategyKind::kRelaySum || config.strategy == StrategyKind::kPowerGossip ||
       (config.strategy == StrategyKind::kGossip && config.mixing.gossip == GossipMode::kNeighbours);
   const GraphKind graph = config.mixing.graph;
   const bool all = graph == GraphKind::kComplete || graph == GraphKind::kStar;

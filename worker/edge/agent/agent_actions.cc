@@ -242,16 +242,22 @@ const char* Agent::Impl::WaitsForAtTheEnd(Time now) const {
 
 void Agent::Impl::Do(Time, WallTime, const ReserveRegions& action) { mix_->Reserve(action); }
 
-void Agent::Impl::Do(Time, WallTime, const RunKernel& action) {
-  for (const Region region : action.regions) {
-    if (region != Region::kInboxA && region != Region::kInboxB) continue;
-    // A committed average that lay there is gone.
-    if (delivered_ && delivered_->region == region) {
-      state_->Retire(InboxOf(region));
-      delivered_.reset();
-    }
-    plane_->Overwritten(region);
+void Agent::Impl::Overwrite(Region region) {
+  if (region != Region::kInboxA && region != Region::kInboxB) return;
+  if (delivered_ && delivered_->region == region) {
+    state_->Retire(InboxOf(region));
+    delivered_.reset();
   }
+  plane_->Overwritten(region);
+}
+
+void Agent::Impl::Do(Time, WallTime, const RunKernel& action) {
+  for (const Region region : action.regions) Overwrite(region);
+  mix_->Run(action);
+}
+
+void Agent::Impl::Do(Time, WallTime, const PowerAction& action) {
+  if (const auto* apply = std::get_if<ApplyPower>(&action)) Overwrite(apply->to);
   mix_->Run(action);
 }
 

@@ -134,6 +134,8 @@ class Agent::Impl : public TimerSource {
   void Do(Time now, WallTime wall, const DeliverMix& action);
   void Do(Time now, WallTime wall, const TellLrScale& action);
   void Do(Time now, WallTime wall, const JobCounted& action);
+  void Do(Time now, WallTime wall, const PowerAction& action);
+  void Overwrite(Region region);  // a committed average that lay there is gone
   void DescribeAverage(int inbox, const Deliver& action);
   void CheckpointWhenDue(Time now, WallTime wall, const PeerSummary& summary);
   void FeedSent(const MixSent& sent);

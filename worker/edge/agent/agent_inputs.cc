@@ -7,6 +7,7 @@
 #include "base/digest.h"
 #include "base/overloaded.h"
 #include "worker/edge/agent/agent_impl.h"
+#include "worker/edge/agent/tensor_views.h"
 
 namespace crowdsurf::worker {
 namespace {
@@ -242,7 +243,8 @@ void Agent::Impl::FeedRegistered(Time now, WallTime wall, const link::TrainerReg
             TrainerRegistered{.schema = event.schema,
                               .elements = event.elements,
                               .fresh = event.fresh,
-                              .counted = event.fresh ? 0.0 : published});
+                              .counted = event.fresh ? 0.0 : published,
+                              .tensors = ViewsOf(event.tensors)});
 }
 
 // The trainer keeps its values; the others average without it.
@@ -279,7 +281,8 @@ void Agent::Impl::TakeSeatAgain(Time now, WallTime wall) {
             TrainerRegistered{.schema = trainer_->schema,
                               .elements = trainer_->elements,
                               .fresh = true,
-                              .counted = static_cast<double>(link_->counters().samples)});
+                              .counted = static_cast<double>(link_->counters().samples),
+                              .tensors = ViewsOf(trainer_->tensors)});
 }
 
 bool Agent::Impl::StartRestore(const link::TrainerRegistered& event) {

@@ -5,6 +5,7 @@
 
 #include "worker/core/membership/membership.h"
 #include "worker/edge/agent/agent_impl.h"
+#include "worker/edge/agent/tensor_views.h"
 
 namespace crowdsurf::worker {
 namespace {
@@ -101,7 +102,8 @@ void Agent::Impl::WatchTrainer(Time now, WallTime wall) {
               TrainerRegistered{.schema = trainer_->schema,
                                 .elements = trainer_->elements,
                                 .fresh = false,
-                                .counted = static_cast<double>(counters_.published_samples)});
+                                .counted = static_cast<double>(counters_.published_samples),
+                                .tensors = ViewsOf(trainer_->tensors)});
     return;
   }
   if (after == State::kSilent) {

@@ -153,6 +153,14 @@ void RefuseUnbuilt(const Fields& averaging) {
   if (averaging.Has("outerOptimizer")) averaging.Object("outerOptimizer").RefuseUnbuilt("type");
 }
 
+void ReadPower(const Fields& block, MixingConfig& mixing) {
+  mixing.graph = block.Choice("graph", mixing.graph);
+  mixing.rank = static_cast<uint16_t>(block.Number("rank", mixing.rank));
+  mixing.iterations = static_cast<uint16_t>(block.Number("iterations", mixing.iterations));
+  mixing.dense_every =
+      static_cast<uint64_t>(block.Number("denseEvery", static_cast<double>(mixing.dense_every)));
+}
+
 // The block of the chosen strategy on a graph, with its defaults.
 void ReadMixing(const Fields& averaging, AveragingConfig& config) {
   MixingConfig& mixing = config.mixing;
@@ -170,6 +178,9 @@ void ReadMixing(const Fields& averaging, AveragingConfig& config) {
     const Fields block = averaging.Object("a2cid2");
     mixing.graph = block.Choice("graph", mixing.graph);
     mixing.rate_com = block.Number("rateCom", mixing.rate_com);
+  } else if (config.strategy == StrategyKind::kPowerGossip) {
+    mixing.graph = ChoiceDefault<GraphKind>("averaging.powerGossip.graph");
+    if (averaging.Has("powerGossip")) ReadPower(averaging.Object("powerGossip"), mixing);
   } else {
     mixing.graph = ChoiceDefault<GraphKind>("averaging.relaySum.tree", kGraphs);
     if (!averaging.Has("relaySum")) return;

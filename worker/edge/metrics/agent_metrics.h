@@ -41,6 +41,9 @@ struct AgentMetrics {
       "crowdsurf_worker_send_retries_total",
       "Times a peer's waiting chunks were tried again though its queue did not say that it "
       "had drained.");
+  Counter& power_reseeds = registry.AddCounter(
+      "crowdsurf_worker_power_reseeds_total",
+      "Edges of PowerGossip whose factors differed at their ends and were drawn anew.");
   Gauge& held_bytes =
       registry.AddGauge("crowdsurf_worker_inputs_held_bytes", "Inputs held until they are folded.");
   Counter& trainer_silences = registry.AddCounter(

@@ -49,6 +49,15 @@ void MixPlane::Run(const RunKernel& kernel) {
                       kernel.scalars);
 }
 
+void MixPlane::Run(const PowerAction& action) {
+  const uint64_t before = power_.reseeds();
+  power_.Run(action, [this](Region region, const Extent& range) {
+    return Write(region, range.begin, range.count);
+  });
+  if (power_.reseeds() > before)
+    metrics_.power_reseeds.Add(static_cast<double>(power_.reseeds() - before));
+}
+
 TensorTransport::Sent MixPlane::Advance(Waiting& waiting) {
   const MixSend& send = waiting.send;
   const auto endpoint = core_.endpoint(send.to);

@@ -15,6 +15,7 @@
 #include "worker/core/link/send_queues.h"
 #include "worker/core/port/actions.h"
 #include "worker/core/port/inputs.h"
+#include "worker/core/strategy/power_edges.h"
 #include "worker/core/vector/mix.h"
 #include "worker/edge/metrics/agent_metrics.h"
 #include "worker/edge/tensor/chunk_plane.h"
@@ -40,6 +41,7 @@ class MixPlane {
   void Reserve(const ReserveRegions& reserve);
   // Pre: the regions are the link's or reserved, and hold the range.
   void Run(const RunKernel& kernel);
+  void Run(const PowerAction& action);
   // Each returns the messages whose last chunk has left, or is void.
   std::vector<MixSent> Send(Time now, const MixSend& send);
   std::vector<MixSent> OnDrained(Time now, const PeerId& peer);
@@ -68,6 +70,7 @@ class MixPlane {
   AgentMetrics& metrics_;
   std::vector<Extent> extents_;
   std::vector<std::vector<float>> buffers_;  // by extra region
+  PowerEdges<float> power_;                  // of PowerGossip
   std::vector<float> scratch_;
   SendQueues<Waiting> queues_;
 };

@@ -80,9 +80,9 @@ TEST(ValidateTest, NamesTheNearestKnownField) {
 }
 
 TEST(ValidateTest, RefusesInWordsWhatIsNotBuiltYet) {
-  EXPECT_THAT(Problems(With("/averaging/strategy", "PowerGossip")),
-              ElementsAre("spec.averaging.strategy: PowerGossip is not built yet; this version has "
-                          "Moshpit, AllReduce, Gossip, A2CiD2, RelaySum"));
+  EXPECT_THAT(Problems(With("/averaging/strategy", "IST")),
+              ElementsAre("spec.averaging.strategy: IST is not built yet; this version has "
+                          "Moshpit, AllReduce, Gossip, A2CiD2, RelaySum, PowerGossip"));
   EXPECT_THAT(Problems(With("/averaging/compression", "Int8")),
               ElementsAre("spec.averaging.compression: Int8 is not built yet; this version has "
                           "None, Float16, BFloat16"));
@@ -98,6 +98,25 @@ TEST(ValidateTest, RefusesInWordsWhatIsNotBuiltYet) {
   EXPECT_THAT(Problems(With("/network/podMonitor", true)).front(), HasSubstr("not built yet"));
   EXPECT_THAT(Problems(With("/network/podMonitor", false)), ElementsAre());
   EXPECT_THAT(Problems(With("/tls/caSecretName", "mine")).front(), HasSubstr("not built yet"));
+}
+
+TEST(ValidateTest, SaysWhichGraphsPowerGossipCannotHave) {
+  json document = With("/averaging/strategy", "PowerGossip");
+  EXPECT_THAT(Problems(document), ElementsAre());
+  document["spec"]["replicas"] = 8;
+  document["spec"]["averaging"]["powerGossip"] = {{"graph", "Torus"}};
+  EXPECT_THAT(Problems(document),
+              ElementsAre(HasSubstr("spec.averaging.powerGossip.graph: Torus needs at least 9")));
+  document["spec"]["maxReplicas"] = 9;
+  EXPECT_THAT(Problems(document), ElementsAre());
+  document["spec"]["averaging"]["powerGossip"] = {{"graph", "Complete"}};
+  document["spec"]["maxReplicas"] = 251;
+  EXPECT_THAT(Problems(document),
+              ElementsAre(HasSubstr("spec.averaging.powerGossip.graph: Complete of 251 workers")));
+  document["spec"]["maxReplicas"] = 1025;
+  document["spec"]["averaging"]["powerGossip"] = {{"graph", "Ring"}, {"rank", 65}};
+  EXPECT_THAT(Problems(document), ElementsAre("spec.averaging.powerGossip.rank: 65 is above 64",
+                                              HasSubstr("spec.maxReplicas: 1025 is above 1024")));
 }
 
 TEST(ValidateTest, SaysWhatAStrategyOnAGraphNeeds) {
@@ -130,6 +149,21 @@ TEST(ValidateTest, SaysWhatAStrategyOnAGraphNeeds) {
   const auto warned = Warnings({acid, {}});
   ASSERT_FALSE(warned.empty());
   EXPECT_THAT(warned.front().problem, HasSubstr("plain gossip with twice the memory"));
+}
+
+TEST(ValidateTest, WarnsOfWhatPowerGossipDoesNot) {
+  json document = With("/averaging/strategy", "PowerGossip");
+  EXPECT_THAT(Warnings({document, {}}), ElementsAre());
+  document["spec"]["averaging"]["overlap"] = "Delayed";
+  EXPECT_THAT(Warnings({document, {}}), ElementsAre());
+  document["spec"]["averaging"]["overlap"] = "Blocking";
+  document["spec"]["averaging"]["powerGossip"] = {{"denseEvery", 1}, {"graph", "Hypercube"}};
+  const auto warned = Warnings({document, {}});
+  ASSERT_EQ(warned.size(), 3u);
+  EXPECT_EQ(warned[0].path, "spec.averaging.overlap");
+  EXPECT_THAT(warned[0].problem, HasSubstr("is ignored: PowerGossip"));
+  EXPECT_EQ(warned[1].path, "spec.averaging.powerGossip.denseEvery");
+  EXPECT_THAT(warned[2].problem, HasSubstr("Hypercube fits only some numbers of workers"));
 }
 
 TEST(ValidateTest, WarnsThatRelaySumWaits) {

@@ -60,7 +60,8 @@ std::vector<Message> OneOfEach(Rng& rng) {
           ListAsk{AnyId<InstanceId>(rng)},
           Pair{view, {PairWord::Kind::kBusy, 12, 34}},
           ViewVoteAsk{view, AnyId<ViewHash>(rng)},
-          ViewVote{view, ViewVote::Kind::kAccepted, 17}};
+          ViewVote{view, ViewVote::Kind::kAccepted, 17},
+          Neighbour{view, {EdgeWord::Kind::kNotYet, 12}}};
 }
 
 TEST(MessagesTest, EveryKindComesBackAsItWasSent) {

@@ -68,12 +68,14 @@ PeerId Numbered(size_t i) {
 
 // Where all others can be one member's neighbours, a view holds as many as it has regions for.
 TEST(ViewTest, AViewIsNoLargerThanItsGraphCanMix) {
-  AveragingConfig complete, star, chain;
+  AveragingConfig complete, star, power, chain;
   complete.strategy = StrategyKind::kGossip;
   complete.mixing = {.graph = GraphKind::kComplete, .gossip = GossipMode::kNeighbours};
   star.strategy = StrategyKind::kRelaySum;
   star.mixing.graph = GraphKind::kStar;
-  for (const AveragingConfig& config : {complete, star}) {
+  power.strategy = StrategyKind::kPowerGossip;
+  power.mixing.graph = GraphKind::kComplete;
+  for (const AveragingConfig& config : {complete, star, power}) {
     const ViewFacts facts{.config = config};
     std::vector<Member> newcomers;
     for (size_t i = 1; i < 300; ++i) newcomers.push_back({.id = Numbered(i), .joined_unix_ms = 1});
@@ -83,11 +85,13 @@ TEST(ViewTest, AViewIsNoLargerThanItsGraphCanMix) {
     EXPECT_TRUE(DecodeView(Encode(view)));
     StrategyActions actions;
     MakeGraphStrategy(config, Rng(1))->OnView(Time(), view, Numbered(0), actions);
-    const auto* use = std::get_if<UseEdges>(&actions.at(1));
-    ASSERT_NE(use, nullptr);
-    EXPECT_EQ(use->links.size(), kMaxExtraRegions);  // the hub; of Complete, anybody
-    EdgeMailbox edges;
-    edges.Reset(use->links, 300, 1, WireFormat::kFloat32, EdgeOrder::kLatestWins);
+    const auto* reserve = std::get_if<ReserveRegions>(&actions.at(0));
+    ASSERT_NE(reserve, nullptr);
+    EXPECT_EQ(reserve->extents.size(), kMaxExtraRegions);  // the hub; of Complete, anybody
+    if (const auto* use = std::get_if<UseEdges>(&actions.at(1))) {
+      EdgeMailbox edges;
+      edges.Reset(use->links, 300, 1, WireFormat::kFloat32, EdgeOrder::kLatestWins);
+    }
     // A view of 300 for a graph that can hold them is none of this one's.
     const ViewFacts wide{.config = chain};
     view = NextView(Seating(first, HashOf(first, "job")), {}, newcomers, wide);

@@ -166,6 +166,7 @@ class PeerWorld {
   void Do(size_t, const DeliverMix&) {}
   void Do(size_t, const TellLrScale&) {}
   void Do(size_t, const JobCounted&) {}
+  void Do(size_t, const PowerAction&) {}
   void Do(size_t i, const Leave& a);
 
   void StartTrainer(size_t i);

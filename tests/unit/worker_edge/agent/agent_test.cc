@@ -369,7 +369,7 @@ TEST(JobConfigTest, EveryFieldIsReadAndEveryViolationNamed) {
       "averaging.groupSize: 1 is below 2",
       "averaging.interval: must be exactly one of steps, samples, seconds",
       "averaging.strategy: IST is not built yet; this version has Moshpit, AllReduce, Gossip, "
-      "A2CiD2, RelaySum",
+      "A2CiD2, RelaySum, PowerGossip",
       "averaging.compression: Int8 is not built yet; this version has None, Float16, BFloat16",
       "target.metric: must have exactly one of below, above",
       "checkpoint.retain: 0 is below 1"};

@@ -21,6 +21,7 @@ std::string ConfigWith(const std::string& path, const Json& value) {
   if (path.starts_with("averaging.gossip")) config["averaging"]["strategy"] = "Gossip";
   if (path.starts_with("averaging.a2cid2")) config["averaging"]["strategy"] = "A2CiD2";
   if (path.starts_with("averaging.relaySum")) config["averaging"]["strategy"] = "RelaySum";
+  if (path.starts_with("averaging.powerGossip")) config["averaging"]["strategy"] = "PowerGossip";
   if (path.starts_with("target.metric")) config["target"]["metric"]["name"] = "loss";
   std::string pointer = "/" + path;
   std::replace(pointer.begin(), pointer.end(), '.', '/');
@@ -38,8 +39,10 @@ TEST(JobConfigTest, EachBoundIsThatOfTheManifest) {
   for (const char* path :
        {"averaging.groupSize", "averaging.interval.steps", "averaging.interval.samples",
         "averaging.interval.seconds", "averaging.a2cid2.rateCom", "averaging.relaySum.maxLag",
-        "target.samples", "target.steps", "target.seconds", "target.metric.below",
-        "target.metric.above", "checkpoint.intervalSeconds", "checkpoint.retain"}) {
+        "averaging.powerGossip.rank", "averaging.powerGossip.iterations",
+        "averaging.powerGossip.denseEvery", "target.samples", "target.steps", "target.seconds",
+        "target.metric.below", "target.metric.above", "checkpoint.intervalSeconds",
+        "checkpoint.retain"}) {
     const manifest::Field* row = manifest::FindField(path);
     ASSERT_NE(row, nullptr) << path;
     const double beyond = row->max > 1e15 ? 10 : 0.001;  // more than a rounding, at any size
@@ -72,10 +75,13 @@ TEST(JobConfigTest, EachChoiceIsTheEnumeratorOfItsName) {
   EXPECT_EQ(Read("averaging.grid", "Fitted").grid, GridMode::kFitted);
   EXPECT_EQ(Read("averaging.gossip.mode", "Pairs").mixing.gossip, GossipMode::kPairs);
   EXPECT_EQ(Read("averaging.gossip.mode", "Neighbours").mixing.gossip, GossipMode::kNeighbours);
+  EXPECT_EQ(Read("averaging.powerGossip.rank", 3).mixing.rank, 3);
+  EXPECT_EQ(Read("averaging.powerGossip.iterations", 5).mixing.iterations, 5);
+  EXPECT_EQ(Read("averaging.powerGossip.denseEvery", 7).mixing.dense_every, 7u);
   EXPECT_TRUE(Read("averaging.relaySum.lrScale", "Auto").mixing.lr_scale);
   EXPECT_FALSE(Read("averaging.relaySum.lrScale", "Off").mixing.lr_scale);
-  for (const char* path :
-       {"averaging.gossip.graph", "averaging.a2cid2.graph", "averaging.relaySum.tree"}) {
+  for (const char* path : {"averaging.gossip.graph", "averaging.a2cid2.graph",
+                           "averaging.relaySum.tree", "averaging.powerGossip.graph"}) {
     for (const std::string_view name : manifest::SplitChoices(manifest::FindField(path)->choices))
       EXPECT_EQ(NameOf(Read(path, name).mixing.graph), name) << path;
   }
@@ -92,6 +98,9 @@ TEST(JobConfigTest, WithoutAFieldItsDefaultHolds) {
   EXPECT_EQ(none.weighting, Weighting::kSamples);
   EXPECT_EQ(none.mixing.rate_com, 1);
   EXPECT_EQ(none.mixing.max_lag, 4);
+  EXPECT_EQ(none.mixing.rank, 1);
+  EXPECT_EQ(none.mixing.iterations, 1);
+  EXPECT_EQ(none.mixing.dense_every, 0u);
   EXPECT_TRUE(none.mixing.lr_scale);
   const JobConfig job = ParseJobConfig("{}").config;
   EXPECT_EQ(job.checkpoint_seconds, 300);
@@ -103,6 +112,7 @@ TEST(JobConfigTest, WithoutAFieldItsDefaultHolds) {
   EXPECT_EQ(graph("Gossip"), GraphKind::kExponential);
   EXPECT_EQ(graph("A2CiD2"), GraphKind::kRing);
   EXPECT_EQ(graph("RelaySum"), GraphKind::kDoubleBinaryTree);
+  EXPECT_EQ(graph("PowerGossip"), GraphKind::kRing);
 }
 
 TEST(JobConfigTest, AChoiceThatIsKnownAndNotBuiltIsRefusedWithThoseThatAre) {

@@ -1,0 +1,19 @@
+#include "worker/edge/agent/tensor_views.h"
+
+#include <cstdint>
+
+namespace crowdsurf::worker {
+
+TensorViews ViewsOf(const std::vector<LinkTensor>& tensors) {
+  TensorViews views;
+  for (const LinkTensor& tensor : tensors) {
+    if (!tensor.shared() || tensor.rows == 0 || tensor.cols == 0) continue;
+    if (tensor.rows > UINT32_MAX || tensor.cols > UINT32_MAX) continue;
+    views.push_back(
+        {.begin = tensor.offset / sizeof(float),
+         .shape = {static_cast<uint32_t>(tensor.rows), static_cast<uint32_t>(tensor.cols)}});
+  }
+  return views;
+}
+
+}  // namespace crowdsurf::worker
