@@ -46,6 +46,7 @@ STRATEGIES = {
     "GossipNeighbours": f"strategy: Gossip, {EVERY}, gossip: {{graph: Exponential, mode: Neighbours}}",
     "A2CiD2": "strategy: A2CiD2, a2cid2: {graph: Ring, rateCom: 0.2}",
     "RelaySum": f"strategy: RelaySum, {EVERY}, relaySum: {{tree: DoubleBinaryTree}}",
+    "PowerGossip": f"strategy: PowerGossip, {EVERY}, powerGossip: {{graph: Ring, rank: 1}}",
 }
 RING = {
     "pairs": f"strategy: Gossip, {EVERY}, gossip: {{graph: Ring, mode: Pairs}}",
