@@ -32,6 +32,17 @@ DescentOptions OptionsOf(StrategyKind strategy, GraphKind tree, uint64_t seed) {
   return options;
 }
 
+// Sixteen on an exponential graph with a matrix of rank above one between any two of them. Like all
+// gossip it ends near the optimum and not at it, by a share of the rate.
+DescentOptions PowerOptions(uint64_t seed, Duration end) {
+  DescentOptions options = OptionsOf(StrategyKind::kPowerGossip, GraphKind::kExponential, seed);
+  options.dimensions = 50;
+  options.tensors = {{0, {8, 5}}};
+  options.learning_rate = 0.01;
+  options.end = end;
+  return options;
+}
+
 // Sixteen, less three of whom the first steward is one, and two.
 void ExpectOptimum(const DescentOptions& options) {
   const DescentResult result = RunDescent(options);
@@ -66,12 +77,33 @@ TEST(Descent, StewardsThatDieOneAfterTheOtherLeaveOneView) {
 TEST(Descent, TwoRunsOfASeedAreTheSameToTheLastByte) {
   const DescentOptions options = OptionsOf(StrategyKind::kRelaySum, GraphKind::kChain, 5);
   EXPECT_EQ(RunDescent(options).trace, RunDescent(options).trace);
+  const DescentOptions power = PowerOptions(5, Seconds(3));
+  EXPECT_EQ(RunDescent(power).trace, RunDescent(power).trace);
 }
 
 TEST(Descent, AWorkerThatTakesTwoStepsBetweenAveragesIsSeen) {
   DescentOptions options = OptionsOf(StrategyKind::kRelaySum, GraphKind::kChain, 1);
   options.plant_second_step = true;
   EXPECT_GT(RunDescent(options).distance, 1e-3);
+}
+
+// Three die in whatever step they are in, and two join: the others end together, and where the dead
+// pull no more.
+TEST(Descent, PowerGossipEndsNearTheOptimumOfWhoIsLeft) {
+  const DescentResult result = RunDescent(PowerOptions(1, Seconds(20)));
+  SCOPED_TRACE(result.words);
+  EXPECT_TRUE(result.together);
+  EXPECT_EQ(result.survivors, 15);
+  EXPECT_LT(result.distance, result.shift / 2);
+  EXPECT_GT(result.shift, 0.1);
+}
+
+TEST(Descent, AWorkerThatPowerGossipLeavesAloneIsSeen) {
+  DescentOptions options = PowerOptions(1, Seconds(6));
+  options.plant_alone = true;
+  const DescentResult result = RunDescent(options);
+  EXPECT_FALSE(result.together);
+  EXPECT_GT(result.distance, 2 * result.shift);
 }
 
 // Nobody speaks to it, and it to nobody, from its second second on.
