@@ -46,6 +46,23 @@ Target DecodeTarget(ByteReader& in) {
   return target;
 }
 
+// Of PowerGossip's views alone: those of the others are as they were before it, hash and all.
+void EncodePower(const MixingConfig& mixing, ByteWriter& out) {
+  out.U16(mixing.rank);
+  out.U16(mixing.iterations);
+  out.U64(mixing.dense_every);
+}
+
+void DecodePower(ByteReader& in, MixingConfig& mixing) {
+  mixing.rank = in.U16();
+  mixing.iterations = in.U16();
+  mixing.dense_every = in.U64();
+  const auto dense = static_cast<double>(mixing.dense_every);
+  if (!manifest::RowOf("averaging.powerGossip.rank").Allows(mixing.rank)) in.Fail();
+  if (!manifest::RowOf("averaging.powerGossip.iterations").Allows(mixing.iterations)) in.Fail();
+  if (!manifest::RowOf("averaging.powerGossip.denseEvery").Allows(dense)) in.Fail();
+}
+
 }  // namespace
 
 bool IsBuilt(StrategyKind kind) {
@@ -74,9 +91,7 @@ void Encode(const AveragingConfig& config, ByteWriter& out) {
   out.F64(config.mixing.rate_com);
   out.Bool(config.mixing.lr_scale);
   out.U16(config.mixing.max_lag);
-  out.U16(config.mixing.rank);
-  out.U16(config.mixing.iterations);
-  out.U64(config.mixing.dense_every);
+  if (config.strategy == StrategyKind::kPowerGossip) EncodePower(config.mixing, out);
   Encode(config.target, out);
 }
 
@@ -97,19 +112,13 @@ std::optional<AveragingConfig> DecodeAveragingConfig(ByteReader& in) {
   config.mixing.rate_com = in.F64();
   config.mixing.lr_scale = in.Bool();
   config.mixing.max_lag = in.U16();
-  config.mixing.rank = in.U16();
-  config.mixing.iterations = in.U16();
-  config.mixing.dense_every = in.U64();
+  if (config.strategy == StrategyKind::kPowerGossip) DecodePower(in, config.mixing);
   config.target = DecodeTarget(in);
   if (!manifest::RowOf("averaging.groupSize").Allows(config.group_size)) in.Fail();
   if (!std::isfinite(config.interval) || config.interval <= 0) in.Fail();
   const MixingConfig& mixing = config.mixing;
   if (!manifest::RowOf("averaging.a2cid2.rateCom").Allows(mixing.rate_com)) in.Fail();
   if (!manifest::RowOf("averaging.relaySum.maxLag").Allows(mixing.max_lag)) in.Fail();
-  if (!manifest::RowOf("averaging.powerGossip.rank").Allows(mixing.rank)) in.Fail();
-  if (!manifest::RowOf("averaging.powerGossip.iterations").Allows(mixing.iterations)) in.Fail();
-  const auto dense = static_cast<double>(mixing.dense_every);
-  if (!manifest::RowOf("averaging.powerGossip.denseEvery").Allows(dense)) in.Fail();
   if (!in.ok()) return std::nullopt;
   return config;
 }

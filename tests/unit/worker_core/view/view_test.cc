@@ -45,6 +45,21 @@ TEST(ViewTest, EncodesAndDecodesTheSameView) {
   EXPECT_NE(HashOf(view, "job"), HashOf(view, "other"));
 }
 
+TEST(ViewTest, PowerGossipsFieldsTravelWithItsViewsAlone) {
+  View view = EightInTwoByFour();
+  const size_t others = Encode(view).size();
+  view.config.mixing.rank = 3;
+  view.config.mixing.iterations = 5;
+  view.config.mixing.dense_every = 7;
+  EXPECT_EQ(Encode(view).size(), others);
+  view.config.strategy = StrategyKind::kPowerGossip;
+  const auto back = DecodeView(Encode(view));
+  ASSERT_TRUE(back);
+  EXPECT_EQ(back->config, view.config);
+  view.config.mixing.rank = 0;
+  EXPECT_FALSE(DecodeView(Encode(view)));
+}
+
 TEST(ViewTest, GarbledViewsAreRefusedAndNeverCrash) {
   Rng rng(11);
   const Bytes good = Encode(EightInTwoByFour());
