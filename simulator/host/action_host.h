@@ -26,7 +26,7 @@
 #include "simulator/host/process.h"
 #include "simulator/host/regions.h"
 #include "worker/core/peer/peer.h"
-#include "worker/core/strategy/power_edges.h"
+#include "worker/core/power/power_edges.h"
 
 namespace crowdsurf::simulator {
 

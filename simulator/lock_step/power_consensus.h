@@ -9,7 +9,7 @@
 #include <memory>
 #include <vector>
 
-#include "worker/core/strategy/power_edge.h"
+#include "worker/core/power/power_edge.h"
 #include "worker/core/view/graph.h"
 
 namespace crowdsurf::simulator {

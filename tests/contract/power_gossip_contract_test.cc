@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "tests/contract/world/mixing_world.h"
-#include "worker/core/strategy/power_edges.h"
+#include "worker/core/power/power_edges.h"
 
 namespace crowdsurf::worker {
 namespace {

@@ -9,8 +9,8 @@
 #include "base/digest.h"
 #include "tests/contract/world/allocation_watch.h"
 #include "tests/contract/world/mixing_world.h"
+#include "worker/core/power/power_edges.h"
 #include "worker/core/strategy/a2cid2.h"
-#include "worker/core/strategy/power_edges.h"
 
 namespace crowdsurf::worker {
 namespace {

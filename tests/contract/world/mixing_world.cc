@@ -9,7 +9,7 @@
 #include "worker/core/port/config.h"
 #include "worker/core/port/messages.h"
 #include "worker/core/port/peer_metrics.h"
-#include "worker/core/strategy/power_edges.h"
+#include "worker/core/power/power_edges.h"
 
 namespace crowdsurf::worker {
 

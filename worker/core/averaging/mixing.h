@@ -19,9 +19,9 @@
 #include "base/rng.h"
 #include "worker/core/port/actions.h"
 #include "worker/core/port/inputs.h"
+#include "worker/core/power/power_exchange.h"
 #include "worker/core/strategy/edge_mailbox.h"
 #include "worker/core/strategy/pair_exchange.h"
-#include "worker/core/strategy/power_exchange.h"
 #include "worker/core/strategy/strategy.h"
 #include "worker/core/view/view_hash.h"
 

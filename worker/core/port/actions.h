@@ -12,6 +12,7 @@
 #include "base/bytes.h"
 #include "base/id.h"
 #include "base/time.h"
+#include "worker/core/power/power_action.h"
 #include "worker/core/round/arrived_chunk.h"
 #include "worker/core/round/round_actions.h"
 #include "worker/core/round/round_spec.h"

@@ -9,7 +9,7 @@
 #include "base/bytes.h"
 #include "base/id.h"
 #include "worker/core/port/contact.h"
-#include "worker/core/strategy/edge_word.h"
+#include "worker/core/power/edge_word.h"
 #include "worker/core/strategy/pair_word.h"
 #include "worker/core/view/register.h"
 #include "worker/core/view/view.h"

@@ -5,9 +5,9 @@
 #pragma once
 
 #include "base/metrics.h"
+#include "worker/core/power/power_exchange.h"
 #include "worker/core/strategy/edge_mailbox.h"
 #include "worker/core/strategy/pair_exchange.h"
-#include "worker/core/strategy/power_exchange.h"
 
 namespace crowdsurf::worker {
 

@@ -16,28 +16,13 @@
 
 namespace crowdsurf::worker {
 
-inline constexpr size_t kMixBlock = 1024;  // values on the stack: 4 KiB of float32, in L1
-
-// values[i] as the other end gets it. Scratch of kMixBlock on the stack.
-template <class Scalar>
-void RoundAsWire(WireFormat format, std::span<const Scalar> values, std::span<Scalar> out) {
-  CHECK_EQ(values.size(), out.size());
-  std::array<uint8_t, kMixBlock * sizeof(Scalar)> wire;
-  for (size_t at = 0; at < values.size(); at += kMixBlock) {
-    const size_t count = std::min(kMixBlock, values.size() - at);
-    const auto bytes = std::span(wire).first(count * WireWidth<Scalar>(format));
-    EncodeWire(format, values.subspan(at, count), bytes);
-    DecodeWire(format, bytes, out.subspan(at, count));
-  }
-}
-
 // theirs[i] -= mine[i] as it travelled: both ends use the same rounded values, so that their
 // deltas are exact opposites.
 template <class Scalar>
 void DifferenceAsSent(WireFormat format, std::span<const Scalar> mine, std::span<Scalar> theirs) {
-  std::array<Scalar, kMixBlock> rounded;
-  for (size_t at = 0; at < mine.size(); at += kMixBlock) {
-    const size_t count = std::min(kMixBlock, mine.size() - at);
+  std::array<Scalar, kWireBlock> rounded;
+  for (size_t at = 0; at < mine.size(); at += kWireBlock) {
+    const size_t count = std::min(kWireBlock, mine.size() - at);
     RoundAsWire(format, mine.subspan(at, count), std::span(rounded).first(count));
     for (size_t i = 0; i < count; ++i) theirs[at + i] -= rounded[i];
   }

@@ -10,7 +10,7 @@
 
 #include "base/id.h"
 #include "base/time.h"
-#include "worker/core/strategy/power_action.h"
+#include "worker/core/power/power_action.h"
 #include "worker/core/vector/coordinate_mask.h"
 #include "worker/core/vector/mix.h"
 

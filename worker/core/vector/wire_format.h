@@ -7,10 +7,13 @@
 // through float. Source: docs/data-plane.md.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
 #include <span>
 
 #include "base/bytes.h"
+#include "base/check.h"
 #include "worker/core/view/averaging_choices.h"
 
 namespace crowdsurf::worker {
@@ -36,6 +39,22 @@ void AddWeightedWire(WireFormat format, double weight, ByteView in, std::span<do
 // x[i] = x[i] * factor, the factor rounded once to the type of x.
 void ScaleValues(double factor, std::span<float> x);
 void ScaleValues(double factor, std::span<double> x);
+
+inline constexpr size_t kWireBlock = 1024;  // values on the stack: 4 KiB of float32, in L1
+
+// out[i] = values[i] as the other end gets it. `out` may be `values`. Pre: equally long. Scratch of
+// kWireBlock values on the stack.
+template <class Scalar>
+void RoundAsWire(WireFormat format, std::span<const Scalar> values, std::span<Scalar> out) {
+  CHECK_EQ(values.size(), out.size());
+  std::array<uint8_t, kWireBlock * sizeof(Scalar)> wire;
+  for (size_t at = 0; at < values.size(); at += kWireBlock) {
+    const size_t count = std::min(kWireBlock, values.size() - at);
+    const auto bytes = std::span(wire).first(count * WireWidth<Scalar>(format));
+    EncodeWire(format, values.subspan(at, count), bytes);
+    DecodeWire(format, bytes, out.subspan(at, count));
+  }
+}
 
 // True when `in` is exactly `count` values and none is NaN or infinite: what a peer's input must
 // be.

@@ -15,7 +15,7 @@
 #include "worker/core/link/send_queues.h"
 #include "worker/core/port/actions.h"
 #include "worker/core/port/inputs.h"
-#include "worker/core/strategy/power_edges.h"
+#include "worker/core/power/power_edges.h"
 #include "worker/core/vector/mix.h"
 #include "worker/edge/metrics/agent_metrics.h"
 #include "worker/edge/tensor/chunk_plane.h"

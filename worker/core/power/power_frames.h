@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "worker/core/strategy/power_layout.h"
+#include "worker/core/power/power_layout.h"
 #include "worker/core/vector/mix.h"
 
 namespace crowdsurf::worker {

@@ -16,8 +16,8 @@
 #include <memory>
 #include <span>
 
-#include "worker/core/strategy/power_action.h"
-#include "worker/core/strategy/power_edge.h"
+#include "worker/core/power/power_action.h"
+#include "worker/core/power/power_edge.h"
 
 namespace crowdsurf::worker {
 

@@ -1,4 +1,4 @@
-#include "worker/core/strategy/power_frames.h"
+#include "worker/core/power/power_frames.h"
 
 #include <algorithm>
 #include <utility>

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "base/rng.h"
-#include "worker/core/strategy/power_factors.h"
-#include "worker/core/strategy/power_layout.h"
+#include "worker/core/power/power_factors.h"
+#include "worker/core/power/power_layout.h"
 
 namespace crowdsurf::worker {
 

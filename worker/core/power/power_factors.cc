@@ -1,4 +1,4 @@
-#include "worker/core/strategy/power_factors.h"
+#include "worker/core/power/power_factors.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "worker/core/strategy/power_edges.h"
+#include "worker/core/power/power_edges.h"
 
 #include <algorithm>
 #include <string>
@@ -7,7 +7,7 @@
 #include "base/check.h"
 #include "base/digest.h"
 #include "base/overloaded.h"
-#include "worker/core/strategy/mix_kernels.h"
+#include "worker/core/vector/wire_format.h"
 
 namespace crowdsurf::worker {
 namespace {

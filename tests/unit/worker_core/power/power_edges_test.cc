@@ -1,5 +1,5 @@
 // The frames of PowerGossip, and the factors of both ends of an edge beside them.
-#include "worker/core/strategy/power_edges.h"
+#include "worker/core/power/power_edges.h"
 
 #include <gtest/gtest.h>
 

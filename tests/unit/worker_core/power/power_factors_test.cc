@@ -1,13 +1,13 @@
 // The factors of one matrix at the two ends of an edge, and which tensors get any.
-#include "worker/core/strategy/power_factors.h"
+#include "worker/core/power/power_factors.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 
-#include "worker/core/strategy/power_edge.h"
-#include "worker/core/strategy/power_layout.h"
+#include "worker/core/power/power_edge.h"
+#include "worker/core/power/power_layout.h"
 
 namespace crowdsurf::worker {
 namespace {

@@ -1,4 +1,4 @@
-#include "worker/core/strategy/power_exchange.h"
+#include "worker/core/power/power_exchange.h"
 
 #include <algorithm>
 #include <utility>

@@ -18,8 +18,8 @@
 #include <vector>
 
 #include "base/time.h"
-#include "worker/core/strategy/edge_word.h"
-#include "worker/core/strategy/power_action.h"
+#include "worker/core/power/edge_word.h"
+#include "worker/core/power/power_action.h"
 #include "worker/core/vector/mix.h"
 
 namespace crowdsurf::worker {

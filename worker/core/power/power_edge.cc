@@ -1,4 +1,4 @@
-#include "worker/core/strategy/power_edge.h"
+#include "worker/core/power/power_edge.h"
 
 #include <algorithm>
 #include <string>

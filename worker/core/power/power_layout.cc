@@ -1,4 +1,4 @@
-#include "worker/core/strategy/power_layout.h"
+#include "worker/core/power/power_layout.h"
 
 #include <algorithm>
 

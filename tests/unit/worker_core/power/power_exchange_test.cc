@@ -1,5 +1,5 @@
 // Frames of a step between neighbours: exactly once, whatever the network does.
-#include "worker/core/strategy/power_exchange.h"
+#include "worker/core/power/power_exchange.h"
 
 #include <gtest/gtest.h>
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/id.h"
-#include "worker/core/strategy/power_frames.h"
+#include "worker/core/power/power_frames.h"
 
 namespace crowdsurf::worker {
 
