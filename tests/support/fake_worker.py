@@ -36,6 +36,9 @@ class Agent:
     def samples(self):
         return int((time.time() - self.started) * self.rate)
 
+    def loss(self, samples):
+        return None if os.environ.get("FAKE_LOSS") == "none" else 1 + 3 / (1 + samples / 1000)
+
     def trainer_state(self):
         """FAKE_TRAINER, from the moment when the trainer has said its words: what it said must be on record."""
         began = (pathlib.Path(self.arguments.dir) / "began").exists()
@@ -47,10 +50,10 @@ class Agent:
         return {
             "job": self.arguments.job, "worker": self.arguments.worker, "peer": "0" * 64,
             "state": "Leaving" if self.leaving else "Training", "step": samples // 32, "samples": samples,
-            "samples_per_second": self.rate, "loss": 1 + 3 / (1 + samples / 1000), "metrics": {},
+            "samples_per_second": self.rate, "loss": self.loss(samples), "metrics": {},
             "view": {"epoch": 1, "hash": "00000001", "members": 8, "radices": [2, 4], "branch": False},
             "cell": [index // 4, index % 4], "averaging": samples // 1600, "job_samples": samples * 4,
-            "target_met": samples >= self.target, "steward": index == 0,
+            "target_met": samples >= self.target and "FAKE_SUMMARY_TARGET" not in os.environ, "steward": index == 0,
             "rounds": {"completed": samples // 800, "fast": samples // 800, "repaired": 0, "adopted": 0, "kept": 0,
                        "aborted": 0, "orphaned": 0, "branch": 0},
             "trainer": {"state": self.trainer_state(), "seconds_since_step": 7},
@@ -99,7 +102,8 @@ class Agent:
                 time.sleep(0.1)
                 break
             time.sleep(0.02)
-        write(self.arguments.termination_log, json.dumps({"reason": reason, "samples": self.samples()}))
+        write(self.arguments.termination_log, json.dumps({"reason": reason, "samples": self.samples(),
+                                                             "write_error": os.environ.get("FAKE_LAST_ERROR", "")}))
         return 0
 
 

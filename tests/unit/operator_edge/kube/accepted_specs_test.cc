@@ -172,7 +172,14 @@ TEST_F(RefusedEditTest, AJobOfAnothersIsNotEvenRefused) {
 TEST_F(RefusedEditTest, AJobThatNeverHadAGoodSpecIsRefused) {
   api_.Put(kRevisions, 200, List(json::array()));
   Edit(Invalid());
+  const std::string status = "PATCH " + std::string(kJob) + "/status";
+  api_.Put(status, 200, Job());
   EXPECT_TRUE(absl::IsInvalidArgument(cluster_->Observe("team/crowd").status()));
+  const json written = api_.Body(status)["status"];
+  EXPECT_EQ(written["observedGeneration"], 3) << "it was looked at";
+  EXPECT_EQ(written["conditions"][0]["type"], "Accepted");
+  EXPECT_EQ(written["conditions"][0]["status"], "False");
+  EXPECT_EQ(written["conditions"][0]["observedGeneration"], 3);
 }
 
 }  // namespace

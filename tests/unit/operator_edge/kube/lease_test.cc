@@ -8,6 +8,7 @@
 #include <condition_variable>
 #include <mutex>
 
+#include "tests/support/eventually.h"
 #include "tests/support/loopback_server.h"
 #include "tests/unit/operator_edge/kube/plain_endpoint.h"
 
@@ -36,9 +37,13 @@ class LeaseTermTest : public testing::Test {
   // Its times are those of the operator, but for the pause between two tries.
   void Start() {
     LeaseOptions options;
+    options.retry = Milliseconds(1);
+    Launch(options);
+    AwaitTry();
+  }
+  void Launch(LeaseOptions options) {
     options.space = "team";
     options.identity = "us";
-    options.retry = Milliseconds(1);
     options.clock = [this] { return now_.load(); };
     options.fit = [this] {
       const std::lock_guard lock(mutex_);
@@ -48,7 +53,6 @@ class LeaseTermTest : public testing::Test {
     };
     lease_.emplace(*client_, *watch_client_, options, Logger(), metrics_);
     lease_->Start();
-    AwaitTry();
   }
   void Pass(Duration time) { now_ = now_.load() + time; }
   // Until a try that began after this call has ended.
@@ -101,6 +105,87 @@ TEST_F(LeaseTermTest, AFollowerBelievesASilentLeaderForFifteenSeconds) {
   AwaitTry();
   EXPECT_EQ(Holder(), "us");
   EXPECT_TRUE(lease_->leading());
+}
+
+// The server tells of the Lease as a watch does: as it is, and then each change.
+class LeaseWatchTest : public LeaseTermTest {
+ protected:
+  LeaseWatchTest() {
+    const auto watch = [this](const httplib::Request& request, httplib::Response& out) {
+      EXPECT_EQ(request.get_param_value("fieldSelector"), "metadata.name=crowdsurf-operator");
+      out.set_chunked_content_provider("application/json", [this](size_t, httplib::DataSink& sink) {
+        std::unique_lock lock(mutex_);
+        told_.wait(lock, [this] { return ending_ || !lines_.empty(); });
+        if (ending_) return false;
+        const std::string lines = std::exchange(lines_, "");
+        return sink.write(lines.data(), lines.size());
+      });
+    };
+    server_.Get(std::string(kPath).substr(0, std::string(kPath).rfind('/')), watch);
+  }
+  ~LeaseWatchTest() override {
+    {
+      const std::lock_guard lock(mutex_);
+      ending_ = true;
+    }
+    told_.notify_all();
+  }
+  void Tell(const char* type) {
+    const std::lock_guard lock(mutex_);
+    nlohmann::json object = stored_;
+    object["metadata"]["resourceVersion"] = std::to_string(++version_);
+    lines_ += nlohmann::json{{"type", type}, {"object", object}}.dump() + "\n";
+    told_.notify_all();
+  }
+  void HeldBy(const char* holder) {
+    const std::lock_guard lock(mutex_);
+    stored_["spec"] = {{"holderIdentity", holder}, {"renewTime", "2027-01-15T08:00:00.000000Z"}};
+  }
+  // Without news nothing is tried again as long as the test runs.
+  void Follow() {
+    HeldBy("them");
+    Tell("ADDED");
+    LeaseOptions options;
+    options.duration = Seconds(3600);
+    options.retry = Milliseconds(1);
+    Launch(options);
+    EXPECT_TRUE(EventuallyHolds([this] { return lease_->watching(); }));
+  }
+  std::condition_variable told_;
+  std::string lines_;
+  int version_ = 0;
+  bool ending_ = false;
+};
+
+// pod-lifecycle 8.6: polling would take up to 20 s.
+TEST_F(LeaseWatchTest, AFollowerTakesALeaseThatIsGivenBackAsSoonAsItHearsOfIt) {
+  Follow();
+  Tell("BOOKMARK");  // says nothing about the holder
+  Tell("MODIFIED");  // a renewal
+  EXPECT_FALSE(lease_->leading());
+  HeldBy("");
+  Tell("MODIFIED");
+  EXPECT_TRUE(EventuallyHolds([this] { return Holder() == "us"; }));
+  EXPECT_TRUE(EventuallyHolds([this] { return lease_->leading(); }));
+}
+
+TEST_F(LeaseWatchTest, ALeaseThatIsDeletedIsNobodys) {
+  Follow();
+  Tell("DELETED");
+  HeldBy("");
+  EXPECT_TRUE(EventuallyHolds([this] { return Holder() == "us"; }));
+}
+
+TEST_F(LeaseWatchTest, AFollowerThatIsToldNothingAsksNothing) {
+  Follow();
+  std::unique_lock lock(mutex_);
+  const int tries = tries_;
+  lock.unlock();
+  Tell("MODIFIED");
+  Tell("MODIFIED");
+  EXPECT_FALSE(lease_->leading());
+  lock.lock();
+  EXPECT_LE(tries_, tries + 1) << "another's renewal is no reason to ask";
 }
 
 }  // namespace

@@ -258,6 +258,23 @@ TEST_F(LocalClusterTest, WhenTheTargetIsMetTheJobSucceedsAndTheModelIsThere) {
   EXPECT_TRUE(std::filesystem::exists(state_ + "/checkpoint/model.safetensors"));
 }
 
+// An agent may end before anybody asks it once more.
+TEST_F(LocalClusterTest, TheLastWordsOfAnAgentAreHeard) {
+  Make(1, {},
+       {"FAKE_TARGET=500", "FAKE_SUMMARY_TARGET=never",
+        "FAKE_LAST_ERROR=write checkpoint/x: No space left on device"});
+  ASSERT_TRUE(Until([&] { return cluster_->status().finished(); }));
+  EXPECT_TRUE(cluster_->status().Is(ConditionType::kSucceeded));
+  EXPECT_EQ(cluster_->status().failures, 0u) << "a good end before the target would be one";
+  EXPECT_EQ(cluster_->write_error(), "write checkpoint/x: No space left on device");
+}
+
+TEST_F(LocalClusterTest, AJobWhoseTrainersTellNoLossHasNone) {
+  Make(1, {}, {"FAKE_LOSS=none"});
+  ASSERT_TRUE(Until([&] { return Ready() == 1 && cluster_->progress().samples > 500; }));
+  EXPECT_FALSE(cluster_->progress().loss.has_value());
+}
+
 TEST_F(LocalClusterTest, WithAMarketPodsWaitForMachines) {
   Make(2, {}, {}, /*market=*/true);
   cluster_->AddNode("node1");

@@ -46,6 +46,15 @@ TEST(ProcessTest, TellsTheExitAndTheLast64KiBOfOutput) {
   EXPECT_TRUE(process->kept_output().ends_with("last words\n"));
 }
 
+TEST(ProcessTest, TheVeryEndOfTheOutputIsKept) {
+  auto process = Shell("seq 1 50000");
+  ASSERT_TRUE(process.ok());
+  EXPECT_EQ(End(*process), 0);
+  std::string all;
+  for (int i = 1; i <= 50'000; ++i) all += std::to_string(i) + "\n";
+  EXPECT_EQ(process->kept_output(), all.substr(all.size() - kKeptOutput));
+}
+
 TEST(ProcessTest, ASignalIs128AndItsNumber) {
   auto process = Shell("kill -9 $$");
   ASSERT_TRUE(process.ok());
@@ -121,6 +130,29 @@ TEST(ReaperTest, CleansUpAfterKill9OfTheRun) {
   EXPECT_FALSE(std::filesystem::exists(directory));
   EXPECT_EQ(KillRunProcesses(run), 0) << "nobody is left to kill";
   close(line[0]);
+}
+
+long OpenFiles() { return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {}); }
+
+// A run starts thousands of processes: nothing of one that has ended stays, neither a descriptor
+// nor a zombie.
+TEST(ReaperTest, NothingStaysBehindAProcessOrAReaper) {
+  const long before = OpenFiles();
+  {
+    const auto reaper = Reaper::Start("test" + std::to_string(getpid()), "/nowhere");
+    ASSERT_TRUE(reaper.ok());
+    EXPECT_EQ(OpenFiles(), before + 1) << "its line";
+    EXPECT_FALSE(Process::Start({{"sh"}, kEnvironment, "/nowhere"}).ok());
+    EXPECT_EQ(OpenFiles(), before + 1);
+    auto process = Shell("true");
+    ASSERT_TRUE(process.ok());
+    EXPECT_EQ(OpenFiles(), before + 3) << "its output, and the descriptor that tells its end";
+    EXPECT_EQ(End(*process), 0);
+    EXPECT_LE(OpenFiles(), before + 2);
+    EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), 0)
+        << "the reaper lives, and nobody waits to be reaped";
+  }
+  EXPECT_EQ(OpenFiles(), before);
 }
 
 TEST(SweepTest, TheNextStartRemovesWhatAMachineCrashLeftAndSparesALiveRun) {

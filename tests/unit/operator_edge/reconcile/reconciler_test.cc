@@ -32,6 +32,7 @@ class Platform : public Cluster {
   Status Create(const TrainingJob&, const CreatePod& create) override {
     steady = steady + Milliseconds(10);
     if (refused.contains(create.index)) return absl::InvalidArgumentError("no such image");
+    if (create.name == taken) return taking;
     PodFacts pod;
     pod.name = create.name;
     pod.uid = create.name;
@@ -72,10 +73,13 @@ class Platform : public Cluster {
     }
     snapshot_.nodes["node"].mark = controller::Mark{"Taint", std::nullopt, false};
   }
+  void Unmark() { snapshot_.nodes["node"].mark.reset(); }
 
   PodFacts& Worker(size_t at) { return snapshot_.pods.at(at); }
 
   Status annotating, writing, deleting;
+  std::string taken;  // a name that somebody else has
+  Status taking;
   bool throws = false;
   std::set<int> unanswered;
   std::vector<std::string> done;
@@ -157,6 +161,64 @@ void EndTrainer(PodFacts& pod, int code) {
   pod.phase = PodPhase::kRunning;
   pod.ever_ready = true;
   pod.trainer = ContainerEnd{code, "Error", ""};
+}
+
+TEST(ReconcilerTest, ANoticeThatGoesOutAtLastIsWaitedFor) {
+  Platform platform(1);
+  MetricRegistry metrics;
+  DecideOptions options;
+  options.notice_first = Milliseconds(250);
+  Reconciler reconciler(platform, options, metrics, Logger());
+  ASSERT_TRUE(reconciler.Reconcile("job", kNow).ok());
+  platform.Mark();
+  platform.annotating = absl::PermissionDeniedError("no patch");
+  ASSERT_TRUE(reconciler.Reconcile("job", kNow + Seconds(1)).ok());
+  platform.annotating = absl::OkStatus();
+  platform.Unmark();
+  ASSERT_TRUE(reconciler.Reconcile("job", kNow + Seconds(1.01)).ok());
+  platform.Mark();
+  ASSERT_TRUE(reconciler.Reconcile("job", kNow + Seconds(1.02)).ok());
+  EXPECT_EQ(platform.batches.size(), 1u) << "this notice went out, so its kubelet looks first";
+}
+
+// pod-lifecycle 3.2: the name is used up, and its worker gets the next one.
+TEST(ReconcilerTest, ANameThatSomebodyElseHasIsSteppedOver) {
+  for (const Status& taking : {absl::AlreadyExistsError("a pod"), absl::AbortedError("conflict")}) {
+    Platform platform(1);
+    platform.taken = "job-0-1";
+    platform.taking = taking;
+    MetricRegistry metrics;
+    Reconciler reconciler(platform, {}, metrics, Logger());
+    ASSERT_TRUE(reconciler.Reconcile("job", kNow).ok());
+    EXPECT_TRUE(platform.snapshot().pods.empty());
+    ASSERT_TRUE(reconciler.Reconcile("job", kNow + Seconds(120)).ok());
+    ASSERT_EQ(platform.snapshot().pods.size(), 1u) << taking;
+    EXPECT_EQ(platform.snapshot().pods[0].name, "job-0-2");
+    EXPECT_EQ(platform.snapshot().status.disruptions, 0u) << "nobody has vanished";
+  }
+}
+
+TEST(ReconcilerTest, ACreateThatSucceedsEndsTheRowOfRefusals) {
+  Platform platform(1);
+  platform.refused = {0};
+  MetricRegistry metrics;
+  Reconciler reconciler(platform, {}, metrics, Logger());
+  WallTime now = kNow;
+  for (int turn = 0; turn < 5; ++turn) {
+    ASSERT_TRUE(reconciler.Reconcile("job", now).ok());
+    now = now + Seconds(120);  // longer than any back-off
+  }
+  platform.refused.clear();
+  ASSERT_TRUE(reconciler.Reconcile("job", now).ok());
+  ASSERT_EQ(platform.snapshot().pods.size(), 1u);
+  EndTrainer(platform.Worker(0), 1);
+  ASSERT_TRUE(reconciler.Reconcile("job", now).ok());
+  platform.refused = {0};
+  now = now + Seconds(700);
+  ASSERT_TRUE(reconciler.Reconcile("job", now).ok());
+  const auto plan = reconciler.Reconcile("job", now);
+  ASSERT_TRUE(plan.ok());
+  EXPECT_LE(plan->requeue_at, now + Seconds(1)) << "the first refusal of a new row";
 }
 
 TEST(ReconcilerTest, APodGoesOnlyWhenTheStatusSaysWhatItsEndWas) {

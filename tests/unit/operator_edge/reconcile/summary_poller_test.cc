@@ -5,6 +5,9 @@
 #include <httplib.h>
 #include <poll.h>
 
+#include <atomic>
+
+#include "tests/support/eventually.h"
 #include "tests/support/loopback_server.h"
 
 namespace crowdsurf::controller {
@@ -17,8 +20,10 @@ constexpr int kPatience_ms = 30'000;  // a test fails by it, and never waits for
 class SummaryPollerTest : public testing::Test {
  protected:
   SummaryPollerTest() {
-    server_.Get("/summary", [](const httplib::Request&, httplib::Response& response) {
-      response.set_content(R"({"worker": "w", "step": 7})", "application/json");
+    server_.Get("/summary", [this](const httplib::Request&, httplib::Response& response) {
+      ++answers_;
+      response.set_content(R"({"worker": "w", "step": 7)" + std::string(padding_, ' ') + "}",
+                           "application/json");
     });
     loopback_.emplace(server_);
   }
@@ -36,9 +41,28 @@ class SummaryPollerTest : public testing::Test {
     }
   }
 
+  std::atomic<size_t> padding_{0};
+  std::atomic<int> answers_{0};
   httplib::Server server_;
   std::optional<LoopbackServer> loopback_;
 };
+
+// No agent fills the memory of the operator.
+TEST_F(SummaryPollerTest, AnAnswerIsReadUpTo256KiB) {
+  constexpr size_t kWords = 26;  // around the padding
+  SummaryPoller poller(1);
+  padding_ = (size_t{256} << 10) - kWords;
+  poller.SetTarget("w", loopback_->address());
+  ASSERT_TRUE(Next(poller));
+  padding_ = (size_t{256} << 10) + 1;
+  const int before = answers_;
+  EXPECT_TRUE(EventuallyHolds([&] { return answers_ > before + 1; }));
+  while (poller.Take()) {  // of answers that had begun before
+  }
+  const int then = answers_;
+  EXPECT_TRUE(EventuallyHolds([&] { return answers_ > then + 3; }));
+  EXPECT_FALSE(poller.Take());
+}
 
 // pod-lifecycle 8.5: at most 20 requests a second, however many jobs there are.
 TEST_F(SummaryPollerTest, WithASpacingEverybodyHasATurnAndNoTwoComeSooner) {

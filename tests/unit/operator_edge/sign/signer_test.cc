@@ -47,12 +47,12 @@ class SignerTest : public ::testing::Test {
     std::ofstream(ca_path_) << authority_->pem();
   }
 
-  httplib::Result Post(const std::string& token, const std::string& body) {
+  httplib::Result Post(const std::string& token, const std::string& body,
+                       const char* path = "/v1/sign") {
     httplib::SSLClient client("127.0.0.1", std::stoi(signer_->url().substr(18)));
     client.set_ca_cert_path(ca_path_.c_str());
     client.enable_server_certificate_verification(true);
-    return client.Post("/v1/sign", {{"Authorization", "Bearer " + token}}, body,
-                       "application/json");
+    return client.Post(path, {{"Authorization", "Bearer " + token}}, body, "application/json");
   }
 
   MetricRegistry metrics_;
@@ -127,6 +127,41 @@ TEST(CertificateAuthorityTest, TheServersCertificateOutlivesALongRunOfTheOperato
   ASSERT_TRUE(server.ok()) << server.status();
   time_t in_three_years = time(nullptr) + 3 * 365 * 86'400;
   EXPECT_EQ(X509_cmp_time(X509_get0_notAfter(server->certificate.get()), &in_three_years), 1);
+}
+
+// In a cluster the API server decides (JobAuthorities); each answer has its code and its counter.
+TEST_F(SignerTest, EachAnswerOfTheDecidersHasACode) {
+  Status granting, reporting;
+  SignerOptions options;
+  options.grant = [&](const std::string& token, const std::string&) -> StatusOr<std::string> {
+    EXPECT_EQ(token, "t");
+    if (!granting.ok()) return granting;
+    return std::string("chain");
+  };
+  options.report = [&](const std::string&, const std::string&) { return reporting; };
+  signer_ = std::move(Signer::Start(*authority_, options, WallNow(), metrics_).value());
+  const std::string good = json{{"csr", "request"}}.dump();
+  struct Row {
+    Status status;
+    int granted, reported;
+  };
+  for (const Row& row :
+       {Row{absl::OkStatus(), 200, 202}, Row{absl::UnauthenticatedError(""), 401, 401},
+        Row{absl::PermissionDeniedError(""), 403, 403},
+        Row{absl::InvalidArgumentError(""), 400, 400}, Row{absl::UnavailableError(""), 503, 503},
+        Row{absl::ResourceExhaustedError(""), 503, 429},
+        Row{absl::FailedPreconditionError(""), 503, 421}}) {
+    granting = reporting = row.status;
+    EXPECT_EQ(Post("t", good)->status, row.granted) << row.status;
+    EXPECT_EQ(Post("t", good, "/v1/deaths")->status, row.reported) << row.status;
+  }
+  granting = absl::OkStatus();
+  EXPECT_EQ(json::parse(Post("t", good)->body)["certificate"], "chain");
+  EXPECT_EQ(Post("t", "{}")->status, 400) << "no request";
+  EXPECT_EQ(metrics_.Value("crowdsurf_signer_granted_total"), 2);
+  EXPECT_EQ(metrics_.Value("crowdsurf_signer_refused_total", {{"reason", "token"}}), 1);
+  EXPECT_EQ(metrics_.Value("crowdsurf_signer_refused_total", {{"reason", "worker"}}), 1);
+  EXPECT_EQ(metrics_.Value("crowdsurf_signer_refused_total", {{"reason", "request"}}), 5);
 }
 
 TEST_F(SignerTest, SaysThatAPortIsTaken) {

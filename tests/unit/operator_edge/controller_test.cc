@@ -1,0 +1,115 @@
+// The deciding loop: when it is ready, when it decides, and what agents tell it of their job.
+#include "operator/edge/controller.h"
+
+#include <gtest/gtest.h>
+#include <httplib.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <thread>
+
+#include "tests/support/eventually.h"
+#include "tests/unit/operator_edge/living_cluster.h"
+
+namespace crowdsurf::controller {
+namespace {
+
+class ControllerTest : public LivingCluster {
+ protected:
+  // The loop on a thread of its own, until the test ends.
+  void Run(ControllerOptions options) {
+    controller_.emplace(*cluster_, std::move(options), *metrics_, Logger());
+    loop_ = std::thread([this] { controller_->Run(); });
+  }
+  void TearDown() override {
+    if (controller_) controller_->Stop();
+    if (loop_.joinable()) loop_.join();
+    controller_.reset();
+    LivingCluster::TearDown();
+  }
+  bool HasPods(size_t count) {
+    return EventuallyHolds([&] { return api_.Keys("pods").size() == count; });
+  }
+  std::optional<Controller> controller_;
+  std::thread loop_;
+};
+
+TEST_F(ControllerTest, AReplicaThatDoesNotLeadIsReadyAndDecidesNothing) {
+  std::atomic<bool> leads{false};
+  std::atomic<int> turns{0};
+  Start();
+  ControllerOptions options;
+  options.ask_agents = false;
+  options.leading = [&] { return leads.load(); };
+  options.progress = [&] { ++turns; };
+  Run(options);
+  EXPECT_TRUE(EventuallyHolds([&] { return controller_->ready() && turns > 5; }));
+  EXPECT_TRUE(api_.Keys("pods").empty());
+  leads = true;
+  EXPECT_TRUE(HasPods(4)) << "no news tell it, but every job is looked at";
+  EXPECT_TRUE(EventuallyHolds([&] { return Shown().contains("conditions"); }));
+}
+
+TEST_F(ControllerTest, AJobThatIsOverGoesWhenItsTimeIsOver) {
+  Json job = Job();
+  job["spec"]["runPolicy"] = {{"ttlSecondsAfterFinished", 0}};
+  job["status"] = {{"completionTime", "2026-01-01T00:00:00Z"},
+                   {"conditions", {{{"type", "Succeeded"}, {"status", "True"}}}}};
+  api_.Put("trainingjobs", job);
+  Start();
+  ControllerOptions options;
+  options.ask_agents = false;
+  Run(options);
+  EXPECT_TRUE(EventuallyHolds([&] { return api_.Find("trainingjobs", kJob).is_null(); }));
+}
+
+// An agent answers at the port that every agent has, so its address is one of its own on loopback.
+class AskedAgent {
+ public:
+  AskedAgent() {
+    server_.Get("/summary", [](const httplib::Request&, httplib::Response& response) {
+      response.set_content(R"({"job_samples": 432, "step": 9, "samples_per_second": 5})",
+                           "application/json");
+    });
+    for (int host = getpid(); port_ <= 0 && host < getpid() + 100; ++host) {
+      address =
+          "127.77." + std::to_string(host / 200 % 200 + 1) + "." + std::to_string(host % 200 + 1);
+      if (server_.bind_to_port(address, kHttpPort)) port_ = kHttpPort;
+    }
+    thread_ = std::thread([this] { server_.listen_after_bind(); });
+    while (!server_.is_running()) std::this_thread::yield();
+  }
+  ~AskedAgent() {
+    server_.stop();
+    thread_.join();
+  }
+  std::string address;
+
+ private:
+  int port_ = 0;
+  httplib::Server server_;
+  std::thread thread_;
+};
+
+TEST_F(ControllerTest, TheProgressThatAReadyAgentTellsIsShown) {
+  AskedAgent agent;
+  Start();
+  Run({});
+  ASSERT_TRUE(HasPods(4));
+  api_.Put("nodes", {{"metadata", {{"name", "node-0"}}}});
+  api_.Change("pods", "team/crowd-2-1",
+              {{"spec", {{"nodeName", "node-0"}}},
+               {"status",
+                {{"phase", "Running"},
+                 {"podIP", agent.address},
+                 {"conditions", {{{"type", "Ready"}, {"status", "True"}}}}}}});
+  EXPECT_TRUE(EventuallyHolds([&] {
+    const Json shown = Shown();
+    return shown.contains("progress") && shown["progress"].value("samples", 0) == 432;
+  }));
+  EXPECT_EQ(Shown()["progress"]["step"], 9);
+  EXPECT_EQ(Shown()["progress"]["percent"], "43%") << "of 1000 samples";
+}
+
+}  // namespace
+}  // namespace crowdsurf::controller
