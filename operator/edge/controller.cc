@@ -48,6 +48,7 @@ void Controller::Threw(const std::string& what) {
   exceptions_.Add();
   log_.Error("the loop caught an exception", {{"why", ValidText(what)}});
   led_ = false;
+  // A pause, so that an exception in every turn does not spin.
   stop_.WaitFor(kTurn);
 }
 
@@ -65,9 +66,11 @@ void Controller::Turn() {
     wait = std::min(wait, steady_clock::duration(std::chrono::nanoseconds(left)));
   }
   TakeNews(steady_clock::now() + wait);
+  // Until every list is there, a pod that is missing may only not be known yet.
   if (!cluster_.synced()) return;
   ready_ = true;
   if (!options_.leading()) {
+    // Two replicas that show one job would count it twice.
     if (led_) reconciler_.ForgetMetrics();  // the new leader shows the jobs
     led_ = false;
     return;
@@ -75,6 +78,7 @@ void Controller::Turn() {
   if (!led_) {
     led_ = true;
     log_.Info("leading");
+    // The last leader's timers are gone with it, so a new one looks at every job.
     for (const std::string& key : cluster_.Jobs()) queue_.Add(key, SteadyNow());
   }
   TakeProgress();
@@ -83,6 +87,7 @@ void Controller::Turn() {
     if (!key) break;
     options_.progress();
     Work(*key);
+    // Between two jobs, so that a job that was deleted meanwhile gets no more pods.
     TakeNews(steady_clock::now());
   }
   metrics_.Show(queue_);
@@ -108,6 +113,7 @@ void Controller::Work(const std::string& key) {
     log_.Info("job not reconciled", {{"job", key}, {"why", std::string(status.message())}});
     return;
   }
+  // All else may pass, so the key comes back after its own growing delay.
   if (!plan.ok()) {
     const Duration delay = queue_.AddRateLimited(key, SteadyNow());
     log_.Warning("reconcile failed",
@@ -141,6 +147,7 @@ void Controller::AskAgentOf(const std::string& key) {
 void Controller::TakeProgress() {
   if (!poller_) return;
   poller_exceptions_.Add(static_cast<double>(poller_->exceptions()) - poller_exceptions_.value());
+  // Before the news are taken: what comes in between signals once more.
   poller_->Acknowledge();
   while (const auto news = poller_->Take()) {
     const AgentSummary& summary = news->summary;

@@ -43,6 +43,7 @@ struct Flags {
 std::atomic<Controller*> running{nullptr};  // for the signal handler alone
 
 void OnSignal(int) {
+  // Stop writes to an eventfd, which a signal handler may do.
   if (Controller* controller = running.load()) controller->Stop();
 }
 
@@ -135,6 +136,7 @@ Status Operate(const Flags& flags, const Logger& log) {
   ASSIGN_OR_RETURN(const KubeEndpoint endpoint, LoadDefaultKubeEndpoint());
   MetricRegistry metrics;
   KubeClient client(endpoint, {.metrics = &metrics});
+  // The Lease has connections of its own: a renewal must not wait behind a thousand creates.
   KubeClient lease_client(endpoint, {.connections = 1, .timeout = Seconds(5), .metrics = &metrics});
   KubeClient lease_watch(endpoint, {.connections = 1, .metrics = &metrics});
   JobAuthorities authorities(

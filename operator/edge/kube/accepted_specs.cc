@@ -47,6 +47,7 @@ Status AcceptedSpecs::Write(const TrainingJob& job) {
   ASSIGN_OR_RETURN(const json object, client_.Get(path + job.name));
   const json* spec = Member(&object, "spec");
   const json* generation = At(object, "metadata.generation");
+  // The cache may be behind the server, and a revision must hold the spec of its own generation.
   if (spec == nullptr || generation == nullptr || *generation != job.generation ||
       TextAt(object, "metadata.uid") != job.uid) {
     return absl::AbortedError("its spec has changed meanwhile");
@@ -65,6 +66,7 @@ Status AcceptedSpecs::Prune(const TrainingJob& job) {
   Status first;
   for (size_t i = kMaxKept; i < list.items.size(); ++i) {
     const json& old = list.items[i];
+    // The uid protects an object that was made under this name after the list.
     const Status gone = client_.Delete(RevisionsOf(job) + "/" + TextAt(old, "metadata.name"),
                                        {{"preconditions", {{"uid", TextAt(old, "metadata.uid")}}}});
     if (!absl::IsNotFound(gone)) first.Update(gone);
@@ -74,14 +76,17 @@ Status AcceptedSpecs::Prune(const TrainingJob& job) {
 
 int64_t AcceptedSpecs::Keep(const TrainingJob& job, int64_t kept) {
   runs_.erase(job.uid);
+  // The status says that it is kept: most turns end here, without a request.
   if (kept == job.generation) return kept;
   Known& known = known_[job.uid];
   known.generation = std::max(known.generation, kept);
   if (known.generation == job.generation || clock_() < known.not_before) return known.generation;
   Status status = Write(job);
   if (status.ok()) known.generation = job.generation;
+  // Before the first generation there is nothing to remove, and most jobs have no other.
   if (status.ok() && job.generation > 1) status = Prune(job);
   if (!status.ok()) {
+    // The job runs on. Only a faulty edit would need the spec that is not kept yet.
     log_.Warning("a spec is not kept", {{"job", job.name}, {"why", status.ToString()}});
     known.not_before = clock_() + kKeepAgain;
   }
@@ -105,6 +110,7 @@ StatusOr<TrainingJob> AcceptedSpecs::LastOf(const TrainingJob& job) {
   }
   if (known == runs_.end()) return absl::NotFoundError("no spec of this job was ever accepted");
   TrainingJob accepted = known->second;
+  // The spec is of before, and whether the job is going is of now.
   accepted.deleting = job.deleting;
   return accepted;
 }

@@ -77,6 +77,7 @@ Status JobObjects::Meet(const TrainingJob& job, const std::string& path, const j
   wanted["metadata"].erase("ownerReferences");  // the controller is; others may have joined it
   for (const char* written : {"apiVersion", "kind"}) wanted.erase(written);
   if (Holds(found, wanted)) return absl::OkStatus();
+  // With the version that was compared: a change in between refuses the patch.
   wanted["metadata"]["uid"] = TextAt(found, "metadata.uid");
   wanted["metadata"]["resourceVersion"] = TextAt(found, "metadata.resourceVersion");
   return client_.Patch(path, PatchType::kMerge, wanted).status();
@@ -109,6 +110,7 @@ Status JobObjects::EnsureGuards(const TrainingJob& job) {
 Status JobObjects::TryAll(const TrainingJob& job) {
   const std::string base = "/api/v1/namespaces/" + job.space;
   ASSIGN_OR_RETURN(const std::string pem, trust_(job));
+  // Before any pod: kubelet would hold a pod back for minutes whose map is missing.
   RETURN_IF_ERROR(Put(job, base + "/configmaps", BuildCaMap(job, pem)));
   RETURN_IF_ERROR(Put(job, base + "/services", BuildService(job)));
   return EnsureGuards(job);
@@ -116,6 +118,7 @@ Status JobObjects::TryAll(const TrainingJob& job) {
 
 Status JobObjects::Ensure(const TrainingJob& job) {
   Known& known = known_[job.uid];
+  // Once a job, so that a turn of a thousand pods costs no requests for these.
   if (known.ensured) return absl::OkStatus();
   Status status = TryAll(job);
   known.obstacle = ObstacleOf(status);
@@ -142,6 +145,7 @@ void JobObjects::FollowEdit(const TrainingJob& job) {
   Known& known = known_[job.uid];
   if (known.guards_of == job.generation || job.deleting || clock_() < known.not_before) return;
   const Status status = EnsureGuards(job);
+  // Only an obstacle is shown. A server that is away passes, and the next look tries again.
   known.unguarded = ObstacleOf(status) ? std::string(status.message()) : "";
   if (status.ok()) {
     known.guards_of = job.generation;

@@ -59,6 +59,7 @@ void KubeCluster::Start() {
 
 void KubeCluster::Stop() {
   stopping_ = true;
+  // First, because a watch may wait for room in it and would never end.
   news_.Close();
   for (auto& reflector : reflectors_) reflector->Stop();
 }
@@ -69,6 +70,7 @@ std::string KubeCluster::PathOf(Kind kind) const {
   if (kind == kPods) {
     return "/api/v1" + in + "/pods?labelSelector=" + std::string(kJobUidLabel);
   }
+  // Nodes are in no namespace: also an operator of one namespace watches all of them.
   return "/api/v1/nodes";
 }
 
@@ -138,6 +140,7 @@ void KubeCluster::Take(Listing<JobEntry> list, std::set<std::string>& touched) {
   listed_[kJobs] = true;
   for (const auto& change : jobs_.Replace(std::move(list))) Touch(change, touched);
   for (const auto& [key, job] : jobs_.objects()) touched.insert(key);
+  // A list follows a gap, in which deletions may have gone untold.
   sweep_at_ = options_.clock();
 }
 
@@ -148,6 +151,7 @@ void KubeCluster::Take(Listing<PodEntry> list, std::set<std::string>& touched) {
 
 void KubeCluster::Take(Listing<NodeEntry> list, std::set<std::string>& touched) {
   listed_[kNodes] = true;
+  // The list knows better than what was asked before it.
   gone_nodes_.clear();
   for (const auto& change : nodes_.Replace(std::move(list))) Touch(change, touched);
   ListenToNodes(touched);
@@ -162,6 +166,7 @@ void KubeCluster::Take(Sighting<PodEntry> seen, std::set<std::string>& touched) 
 }
 
 void KubeCluster::Take(Sighting<NodeEntry> seen, std::set<std::string>& touched) {
+  // A machine may come back under its old name.
   gone_nodes_.erase(seen.key);
   if (const auto change = nodes_.Apply(std::move(seen))) Touch(*change, touched);
 }
@@ -177,6 +182,7 @@ void KubeCluster::Touch(const ObjectCache<JobEntry>::Change& change,
   deleted_on_word_.erase(change.key);
   objects_.Forget(change.before->job.uid);
   specs_.Forget(change.before->job.uid);
+  // The API server is away or refuses: the sweep finds what is left.
   if (options_.forget && !options_.forget(change.before->job.uid).ok()) {
     sweep_at_ = std::min(sweep_at_, options_.clock());
   }
@@ -187,6 +193,7 @@ void KubeCluster::Touch(const ObjectCache<PodEntry>::Change& change,
   if (change.before) {
     CountOn(*change.before, -1);
     touched.insert(change.before->job);
+    // A pod that was made anew under the name has another uid.
     if (!change.after || change.after->facts.uid != change.before->facts.uid) {
       pod_of_uid_.erase(change.before->facts.uid);
     }

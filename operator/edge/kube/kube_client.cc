@@ -111,6 +111,7 @@ class KubeClient::Impl {
       const auto pause = PauseAskedFor(answer.status, answer.retry_after);
       if (!pause) return refusal;
       Hold(*pause);
+      // The pause would outlast the request, so its caller gets the refusal itself.
       if (steady_clock::now() + StdTime(*pause) >= until) return refusal;
       metrics_.Retried(request.method, answer.status);
     }
@@ -138,6 +139,7 @@ class KubeClient::Impl {
       return !garbled;
     });
     const auto read = Request(Question("GET", path), [&](std::string_view bytes) {
+      // False ends the connection: nothing more can be read from a broken list.
       garbled = garbled || !scanner.Feed(bytes);
       return !garbled;
     });
@@ -153,6 +155,7 @@ class KubeClient::Impl {
   }
 
   Status Watch(const std::string& path, const OnBytes& on_bytes, Duration silence) {
+    // Not of the pool, which a few watches would use up for good.
     ASSIGN_OR_RETURN(Lease lease, pool_.Connect());
     lease.client->set_read_timeout(static_cast<time_t>(silence.seconds()));
     {
@@ -168,6 +171,7 @@ class KubeClient::Impl {
     std::string refusal, retry_after;
     bool wanted = true;
     const Time asked = options_.clock();
+    // The time-out is for the first byte. Later `silence` bounds the gaps between events.
     SocketDeadlines::Guard until_it_begins(deadlines_, lease.line,
                                            steady_clock::now() + StdTime(options_.timeout));
     const httplib::Result result = lease.client->Get(
@@ -206,6 +210,7 @@ class KubeClient::Impl {
     pool_.Stop();
     const std::lock_guard lock(mutex_);
     stopped_ = true;
+    // A watch waits for its socket, and only the socket's end wakes it.
     for (const auto& watch : watches_) watch->Cut();
     wake_.notify_all();
   }
@@ -274,6 +279,7 @@ class KubeClient::Impl {
     };
     request.content_receiver = [&](const char* data, size_t size, uint64_t, uint64_t) {
       if (on_body && IsSuccess(answer.status)) return on_body(std::string_view(data, size));
+      // False ends the connection: a server of the wrong kind must not fill our memory.
       if (answer.body.size() + size > kMaxApiAnswer) return false;
       answer.body.append(data, size);
       return true;
@@ -313,6 +319,7 @@ class KubeClient::Impl {
   void Remember(Time asked, int status) {
     const std::lock_guard lock(mutex_);
     if (stopped_) return;  // what is cut by us is no outage
+    // A load balancer answers 5xx for a server that is away.
     const bool answered = status != 0 && status < 500;
     answered ? outages_.Answered(options_.clock()) : outages_.Unanswered(asked);
   }

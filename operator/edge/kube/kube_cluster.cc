@@ -32,6 +32,7 @@ StatusOr<JobSnapshot> KubeCluster::Observe(const std::string& job) {
   RETURN_IF_ERROR(ChooseSpec(*entry, snapshot));
   LookBeside(snapshot);
   const auto told = told_.find(job);
+  // After a restart the status has the last progress that is known.
   snapshot.progress = told == told_.end() ? entry->status.progress : told->second.progress;
   ReadLeases(job);
   const auto own = pods_of_.find(job);
@@ -74,6 +75,7 @@ Status KubeCluster::ChooseSpec(const JobEntry& entry, JobSnapshot& snapshot) {
   const int64_t kept = entry.status.accepted_generation;
   if (entry.violations.empty()) {
     snapshot.job = entry.job;
+    // A job that is over runs no spec any more, so none is kept for it.
     const bool over = entry.job.deleting || entry.status.finished();
     snapshot.accepted_generation = over ? kept : specs_.Keep(entry.job, kept);
     return absl::OkStatus();
@@ -143,6 +145,7 @@ void KubeCluster::ExplainWaiting(const std::string& job, std::vector<PodFacts>& 
     const auto events =
         client_.Get("/api/v1/namespaces/" + space + "/events?limit=50&fieldSelector=type=Warning" +
                     ",involvedObject.uid=" + late->uid);
+    // Also after an error, so that a slow server is not asked in every turn.
     known = {late->uid, "", now};
     if (events.ok()) {
       Each(*events, "items", [&](const json& event) {  // FailedMount, FailedCreatePodSandBox, ...
@@ -180,6 +183,7 @@ void KubeCluster::SetProgress(const std::string& job, const std::string& uid,
   if (progress.samples_per_second > 0 && told.rates.size() < kMaxRates) {
     told.rates.push_back(progress.samples_per_second);
   }
+  // The first rate does not wait for its minute: goodput is measured from it on.
   const bool first_rate = told.progress.samples_per_second <= 0 && !told.rates.empty();
   if (told.taken && told.progress.target_met == progress.target_met && !first_rate &&
       now - *told.taken < kProgressEvery) {
@@ -189,6 +193,7 @@ void KubeCluster::SetProgress(const std::string& job, const std::string& uid,
   told.taken = now;
   if (told.rates.empty()) return;
   const auto middle = told.rates.begin() + static_cast<ptrdiff_t>(told.rates.size() / 2);
+  // The median, because a worker that has just joined tells an odd rate.
   std::nth_element(told.rates.begin(), middle, told.rates.end());
   told.progress.samples_per_second = *middle;
   told.rates.clear();

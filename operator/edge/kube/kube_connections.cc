@@ -84,12 +84,14 @@ StatusOr<KubeConnections::Lease> KubeConnections::Connect() const {
     tls->enable_server_certificate_verification(!endpoint_.skip_verification);
     lease.client = std::move(tls);
   }
+  // Whole seconds, because a fraction of one would become zero.
   const auto seconds = static_cast<time_t>(std::max(1.0, timeout_.seconds()));
   lease.client->set_connection_timeout(seconds);
   lease.client->set_read_timeout(seconds);
   lease.client->set_write_timeout(seconds);
   lease.client->set_keep_alive(true);
   lease.client->set_tcp_nodelay(true);
+  // When the socket is made, so that Cut ends a connect that hangs, too.
   lease.client->set_socket_options([line = lease.line](socket_t socket) {
     NoticeSilence(socket);
     line->Opened(socket);
@@ -116,6 +118,7 @@ StatusOr<KubeConnections::Lease> KubeConnections::Acquire(steady_clock::time_poi
     }
   }
   StatusOr<Lease> lease = Connect();
+  // Without a connection the place in the pool is free again.
   if (!lease.ok()) Discard();
   return lease;
 }

@@ -69,6 +69,7 @@ void KubeCluster::TakeProbe(const std::string& uid, ProbeResult result,
 }
 
 void KubeCluster::LookAtDeaths(std::set<std::string>& touched) {
+  // Old ages would mislead: a Lease that nobody watched looks stale at the next report.
   if (deaths_.cases() == 0 && deleted_on_word_.empty()) leases_.clear();
   if (deaths_.cases() == 0) return;
   const WallTime now = options_.clock();
@@ -157,6 +158,7 @@ void KubeCluster::ReadLeases(const std::string& job) {
   std::sort(nodes.begin(), nodes.end(), [&](const std::string& a, const std::string& b) {
     return std::tie(due[a], a) < std::tie(due[b], b);
   });
+  // Those read longest ago come first, so each node has its turn.
   nodes.resize(std::min(nodes.size(), kMaxLeases));
   const auto read = ParallelRequests(nodes.size(), [&](size_t i) {
     return client_.Get("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/" +
@@ -167,12 +169,14 @@ void KubeCluster::ReadLeases(const std::string& job) {
     const bool told = renewed != nullptr && renewed->is_string();
     if (const auto it = leases_.find(nodes[i]); it != leases_.end()) {
       it->second.asked = now;
+      // A read that failed does not age the Lease.
       if (told) it->second.age.Saw(now, *renewed);
     }
     if (const auto it = silent_.find(nodes[i]); it != silent_.end()) {
       Silent& known = it->second;
       known.asked = now;
       if (!told) continue;
+      // The first value is of unknown age, so only a change is a sign of life.
       if (!known.renewed.empty() && known.renewed != *renewed) known.renewed_at = now;
       known.renewed = *renewed;
     }

@@ -63,6 +63,7 @@ Status KubeCluster::Create(const TrainingJob& job, const CreatePod& create) {
 std::vector<Status> KubeCluster::CreateAll(const TrainingJob& job,
                                            std::span<const CreatePod> creates,
                                            const Enough& enough) {
+  // Without its CA and Service no pod could start, so all creates fail alike.
   if (const Status ready = objects_.Ensure(job); !ready.ok()) return {creates.size(), ready};
   const auto made = ParallelRequests(
       creates.size(), [&](size_t i) { return Post(job, creates[i]); }, enough);
@@ -100,6 +101,7 @@ Status KubeCluster::AdoptExisting(const TrainingJob& job, const CreatePod& creat
   const auto pod = client_.Get(PodPath(job.space + "/" + create.name));
   if (!pod.ok()) return pod.status();
   const auto entry = ObservePod(*pod);
+  // The name is another's, and the reconciler steps over it.
   if (!entry || entry->job_uid != job.uid) return refusal;
   Assume(Seen(*pod));
   return absl::OkStatus();
@@ -113,6 +115,7 @@ std::vector<Status> KubeCluster::DeleteAll(std::span<const DeletePod> pods, cons
   auto answers = ParallelRequests(
       pods.size(), [&](size_t i) { return Remove(pods[i]); }, enough);
   for (size_t i = 0; i < answers.size(); ++i) {
+    // Noted also if the delete failed: the decision counts for its minute (policy_reports.cc).
     if (pods[i].reason != reason::kPeersReportedDead) continue;
     const auto key = pod_of_uid_.find(pods[i].uid);
     const PodEntry* entry = key == pod_of_uid_.end() ? nullptr : pods_.Find(key->second);
@@ -124,6 +127,7 @@ std::vector<Status> KubeCluster::DeleteAll(std::span<const DeletePod> pods, cons
 
 Status KubeCluster::Remove(const DeletePod& pod) {
   const auto key = pod_of_uid_.find(pod.uid);
+  // It has gone by itself, which is all that was wanted.
   if (key == pod_of_uid_.end()) return absl::OkStatus();
   json options = {{"preconditions", {{"uid", pod.uid}}}};
   if (pod.grace) options["gracePeriodSeconds"] = static_cast<int64_t>(pod.grace->seconds());
@@ -151,11 +155,13 @@ StatusOr<Sighting<PodEntry>> KubeCluster::Patch(const AnnotatePod& note) {
   const auto key = pod_of_uid_.find(note.uid);
   if (key == pod_of_uid_.end()) return absl::NotFoundError(note.name);
   json value = note.value;
+  // In a merge patch null takes the annotation away.
   if (note.value.empty()) value = nullptr;
   json annotations = {{std::string(note.key), value}};
   if (note.key != kNotifiedAtAnnotation) {  // it will be told again (policy_agents.cc)
     annotations[std::string(kNotifiedAtAnnotation)] = FormatInstant(options_.clock());
   }
+  // The server refuses the patch if the pod of this name has another uid.
   const json patch = {{"metadata", {{"uid", note.uid}, {"annotations", annotations}}}};
   ASSIGN_OR_RETURN(const json pod, client_.Patch(PodPath(key->second), PatchType::kMerge, patch));
   return Seen(pod);
@@ -168,6 +174,7 @@ Status KubeCluster::WriteStatus(const TrainingJob& job, const TrainingJobStatus&
   const JobEntry* entry = jobs_.Find(key);
   if (entry == nullptr || entry->job.uid != job.uid) return absl::OkStatus();  // gone
   const json diff = MergeDiff(entry->status_json, ShownStatus(job, status));
+  // The server has all of it, and a write would wake everybody who watches.
   if (diff.empty()) return absl::OkStatus();
   const JobEntry based_on = *entry;
   Status written = PatchStatus(key, diff);
@@ -261,6 +268,7 @@ void KubeCluster::RecordAll(const TrainingJob& job, std::span<const Event> event
 Status KubeCluster::DeleteJob(const std::string& job) {
   const JobEntry* entry = jobs_.Find(job);
   if (entry == nullptr) return absl::OkStatus();
+  // In the background: the garbage collector then takes all that the job owns.
   const Status status = client_.Delete(JobPath(job), {{"preconditions", {{"uid", entry->job.uid}}},
                                                       {"propagationPolicy", "Background"}});
   return absl::IsNotFound(status) ? absl::OkStatus() : status;

@@ -82,6 +82,7 @@ Status ParseServer(const std::string& server, KubeEndpoint& out) {
   }
   const std::string host_port(rest.substr(0, rest.find('/')));
   const size_t colon = host_port.rfind(':');
+  // The colons of an IPv6 address stand in brackets, and are no port's.
   const bool bracket = !host_port.empty() && host_port[0] == '[';
   const size_t close = host_port.find(']');
   if (colon != std::string::npos && (!bracket || colon > close)) {
@@ -105,6 +106,7 @@ std::string ShellQuoted(const std::string& word) {
 }
 
 StatusOr<KubeCredentials> RunPlugin(const std::string& command) {
+  // A shell reads the command, so each word of the file is quoted (ShellQuoted).
   const std::unique_ptr<FILE, int (*)(FILE*)> pipe(popen(command.c_str(), "r"), pclose);
   if (!pipe) return absl::UnavailableError("cannot run the kubeconfig's exec plug-in");
   std::string output;
@@ -159,6 +161,7 @@ std::function<StatusOr<KubeCredentials>()> Cached(std::function<StatusOr<KubeCre
     const int64_t now = UnixNow();
     if (now < state->until) return state->held;
     ASSIGN_OR_RETURN(state->held, renew());
+    // 30 s early, so that no request is under way with credentials that expire.
     state->until = state->held.expires_unix > 0 ? state->held.expires_unix - 30 : now + seconds;
     return state->held;
   };
@@ -168,6 +171,7 @@ Status LoadUser(const Found& user, KubeEndpoint& out) {
   const std::string file = user.file;
   if (user.node && user.node["exec"]) {
     const std::string command = PluginCommand(user.node["exec"], file);
+    // Credentials of a plug-in that names no expiry hold until the end.
     out.credentials = Cached([command] { return RunPlugin(command); }, INT64_C(1) << 40);
     return absl::OkStatus();
   }
@@ -254,6 +258,7 @@ StatusOr<KubeEndpoint> LoadDefaultKubeEndpoint() {
   const char* host = std::getenv("KUBERNETES_SERVICE_HOST");
   const char* port = std::getenv("KUBERNETES_SERVICE_PORT");
   const char* paths = std::getenv("KUBECONFIG");
+  // As in kubectl, KUBECONFIG wins over the account of the pod.
   if (paths != nullptr && *paths != 0) {
     return LoadKubeconfig(absl::StrSplit(paths, ':', absl::SkipEmpty()));
   }

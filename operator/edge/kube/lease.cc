@@ -66,7 +66,9 @@ void Lease::Stop() {
     stopping_ = true;
   }
   wake_.notify_all();
+  // It was never started, or has stopped already.
   if (!thread_.joinable()) return;
+  // Ends the watch, for which the join would else wait up to five minutes.
   watch_client_.Stop();
   watcher_.join();
   thread_.join();
@@ -117,6 +119,7 @@ bool Lease::MayTake(const json& lease, Time seen) {
 }
 
 void Lease::TryOnce() {
+  // The other replicas can decide, so this one lets the Lease go.
   if (!options_.fit()) {
     log_.Warning("the deciding loop is stuck: the lease is not renewed");
     return;
@@ -139,6 +142,7 @@ void Lease::TryOnce() {
     return;
   }
   held_by_other_ = false;
+  // Counted from before the request, because the others count from when it was written.
   leads_until_ = begun + options_.renew_deadline;
   if (!led) log_.Info("lease taken", {{"identity", options_.identity}});
 }
@@ -205,6 +209,7 @@ void Lease::Watch() {
     lock.unlock();
     const Status ended = WatchOnce(path);
     lock.lock();
+    // A watch that has told something worked, so the next failure is a first one.
     if (std::exchange(watching_, false)) pause = kFirstPause;
     wake_.notify_all();
     if (stopping_ || ended.ok()) continue;

@@ -58,6 +58,7 @@ Status Reflector::List(std::optional<std::string>& version) {
   receiver_.on_begin();
   auto listed = client_.List(receiver_.path, receiver_.on_item);
   if (!listed.ok()) return listed.status();
+  // The mailbox is closed, so the cluster is stopping.
   if (!receiver_.on_list(*listed)) stopping_ = true;
   version = *std::move(listed);
   return absl::OkStatus();
@@ -70,6 +71,7 @@ Status Reflector::TakeEvent(WatchEvent event, std::string& version) {
   if (event.type == WatchEvent::Type::kFailed) {
     return absl::UnavailableError("the watch failed: " + TextAt(event.object, "message"));
   }
+  // Also of a bookmark: in a quiet watch the version would grow too old to go on from.
   version = event.resource_version;
   if (event.type != WatchEvent::Type::kBookmark && !receiver_.on_event(std::move(event))) {
     stopping_ = true;
@@ -117,6 +119,7 @@ void Reflector::Run() {
     const Status ended =
         NoEscape(&exceptions_, [&] { return lists ? List(version) : WatchFrom(*version); });
     if (stopping_) return;
+    // The watch follows its list at once, and misses nothing.
     if (lists && ended.ok()) continue;
     const Time now = SteadyNow();
     const WatchPace::End how = ended.ok()       ? WatchPace::End::kServed

@@ -16,6 +16,7 @@ RequestMetrics::RequestMetrics(MetricRegistry* registry, std::string host)
 
 void RequestMetrics::Answered(const std::string& method, int code) const {
   if (registry_ == nullptr) return;
+  // client-go's label for a request without an answer, which its dashboards know.
   registry_
       ->AddCounter("rest_client_requests_total", "Requests to the API server, by answer.",
                    {{"method", method},

@@ -21,6 +21,7 @@ SocketLine::~SocketLine() {
 void SocketLine::Opened(int descriptor) {
   const std::lock_guard lock(mutex_);
   if (own_ >= 0) close(own_);
+  // A duplicate: the library may close its own at any moment, and the number may be reused.
   own_ = fcntl(descriptor, F_DUPFD_CLOEXEC, 0);  // none left: the read's own time-out remains
 }
 
@@ -56,6 +57,7 @@ void SocketDeadlines::Run() {
     auto due = entries_.extract(first);
     due.mapped()->over = true;
     due.mapped()->line->Cut();
+    // A request that was connecting gets its socket after the cut, so it is cut again.
     due.key() = now + kCutAgain;
     entries_.insert(std::move(due));
   }
@@ -71,6 +73,7 @@ SocketDeadlines::Guard::Guard(SocketDeadlines& deadlines, std::shared_ptr<Socket
     const auto own = deadlines_.entries_.emplace(until, entry_);
     first = own == deadlines_.entries_.begin();
   }
+  // Only an end before all others shortens the thread's sleep.
   if (first) deadlines_.changed_.notify_all();
 }
 

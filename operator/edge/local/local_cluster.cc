@@ -28,6 +28,7 @@ void LocalCluster::Say(ClusterEvent::Kind kind, const std::string& pod, std::str
 Status LocalCluster::Place(Entry& entry) {
   LocalPod& pod = *entry.pod;
   PodFacts& facts = pod.facts;
+  // Only spot machines come from the market; others are always to be had.
   if (!options_.nodes_from_market || facts.capacity == CapacityType::kOnDemand) {
     facts.node = (facts.capacity == CapacityType::kOnDemand ? "ondemand-" : "spot-") +
                  std::to_string(next_node_++);
@@ -60,6 +61,7 @@ void LocalCluster::PlaceWaiting() {
     if (!facts.node.empty() || facts.deleted) continue;
     Status placed = Place(entry);
     if (!placed.ok()) {
+      // Decide replaces it like a pod that kubelet has refused.
       facts.phase = PodPhase::kFailed;
       facts.waiting_message = std::string(placed.message());
       entry.shown = facts;
@@ -70,12 +72,14 @@ void LocalCluster::PlaceWaiting() {
 
 Status LocalCluster::Create(const TrainingJob& job, const CreatePod& create) {
   CHECK_EQ(job.name, job_.name);
+  // A plan may be carried out twice; the name says that this part is done.
   if (pods_.count(create.name)) return absl::OkStatus();
   Entry& entry = pods_[create.name];
   entry.pod = std::make_unique<LocalPod>(options_.pods, job_, create, clock_());
   const Status placed = Place(entry);
   if (!placed.ok()) {
     entry.pod->Kill();
+    // Nothing of it stays, because the next turn asks for the same name.
     signer_.Dismiss(create.name);
     nodes_.erase(entry.pod->facts.node);
     pods_.erase(create.name);
@@ -97,6 +101,7 @@ Status LocalCluster::Delete(const DeletePod& order) {
     pod.facts.deleted = now;
     pod.facts.grace = grace;
   }
+  // It is leaving, so it gets no certificate any more.
   signer_.Dismiss(order.name);
   if (grace == Duration()) {
     pod.Kill();
@@ -135,6 +140,7 @@ void LocalCluster::TakeNode(const std::string& node, std::optional<Duration> not
   if (it == nodes_.end()) return;
   changed_ = true;
   if (notice && *notice > Duration()) {
+    // The first notice stands: a second must not move its deadline.
     if (it->second.mark) return;
     it->second.mark = Mark{"SpotInterruption", clock_() + *notice, false};
     for (const auto& [name, entry] : pods_) {

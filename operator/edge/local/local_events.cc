@@ -40,6 +40,7 @@ LocalCluster::LocalCluster(LocalClusterOptions options, TrainingJob job, Signer&
 LocalCluster::~LocalCluster() {
   KillAll();
   for (auto& [name, entry] : pods_) entry.pod.reset();  // kills, reaps
+  // Children of trainers that left their group are found by their environment only.
   KillRunProcesses(options_.pods.run);
   close(inotify_);
 }
@@ -52,6 +53,7 @@ void LocalCluster::OnNews(const SummaryNews& news) {
   entry.summary = news.summary;
   entry.received_at = clock_();
   const AgentSummary& told = *entry.summary;
+  // An answer may be older than the end of its trainer.
   const bool trains = told.state == "Training" && told.first_step_unix && !facts.trainer;
   if (trains && !facts.ready_since && nodes_.count(facts.node)) {
     facts.ready_since = clock_();
@@ -161,6 +163,7 @@ void LocalCluster::Look(Entry& entry, WallTime now) {
   }
   const bool had_agent = !pod.facts.agent.has_value();
   const bool ended = pod.Reap();
+  // The agent writes the file before it ends, so it is complete now.
   if (ended && had_agent && pod.facts.agent) ReadTermination(entry);
   const bool shown = entry.shown.trainer.has_value() == pod.facts.trainer.has_value() &&
                      entry.shown.agent.has_value() == pod.facts.agent.has_value();
@@ -178,6 +181,7 @@ void LocalCluster::RunTimers(WallTime now) {
   for (const auto& [name, node] : nodes_) {
     if (node.mark && node.mark->deadline && now >= *node.mark->deadline) over.push_back(name);
   }
+  // After the walk: TakeNode removes nodes from the map.
   for (const std::string& name : over) TakeNode(name, std::nullopt);
   for (auto& [name, entry] : pods_) {
     if (entry.pod->kill_at && now >= *entry.pod->kill_at) entry.pod->Kill();
@@ -191,6 +195,7 @@ WallTime LocalCluster::NextTimer() const {
   }
   for (const auto& [name, entry] : pods_) {
     if (entry.pod->kill_at) next = std::min(next, *entry.pod->kill_at);
+    // It stays set when it is over, and must not make every wait zero then.
     if (entry.hold_until)
       next = std::min(next, std::max(*entry.hold_until, clock_() + Milliseconds(50)));
   }
@@ -224,6 +229,7 @@ bool LocalCluster::Wait(WallTime deadline, std::span<const int> others) {
       inotify_add_watch(inotify_, entry.pod->agent_dir().c_str(), IN_MOVED_TO);
     }
   }
+  // A millisecond more: a poll that ends too early would spin until the timer is due.
   const double left = (until - clock_()).milliseconds();
   const int wait = changed_ ? 0 : static_cast<int>(std::clamp(left + 1, 0.0, double{kMaxWait_ms}));
   poll(set.data(), set.size(), wait);
@@ -237,6 +243,7 @@ bool LocalCluster::Wait(WallTime deadline, std::span<const int> others) {
   RunTimers(now);
   for (auto& [name, entry] : pods_) Look(entry, now);
   BuryGone();
+  // A pod that has gone may leave its machine to one that waits.
   if (options_.nodes_from_market && changed_) PlaceWaiting();
   return std::exchange(changed_, false);
 }

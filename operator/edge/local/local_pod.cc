@@ -52,6 +52,7 @@ LocalPod::LocalPod(const LocalPodOptions& options, const TrainingJob& job, const
 
 Status LocalPod::WriteFiles(const TrainingJob& job, const std::string& token) {
   RETURN_IF_ERROR(MakeFolders(folder_));
+  // Keys and link are for this user alone.
   RETURN_IF_ERROR(MakeFolders(places_.agent, 0700));
   RETURN_IF_ERROR(MakeFolders(places_.link, 0700));
   RETURN_IF_ERROR(MakeFolders(places_.checkpoint));
@@ -105,6 +106,7 @@ Status LocalPod::StartAgent(const TrainingJob& job) {
     if (entry.compare(0, 5, "PATH=") == 0)
       entry = "PATH=" + options_.bin_dir + ":" + entry.substr(5);
   }
+  // Children that leave the process group are found by these (run_cleanup.cc).
   process.environment.push_back(std::string(kRunVariable) + "=" + options_.run);
   process.environment.push_back(std::string(kWorkerVariable) + "=" + facts.name);
   StatusOr<Process> started = Process::Start(process);
@@ -122,6 +124,7 @@ Status LocalPod::StartTrainer(const TrainingJob& job) {
     trainer_.emplace(std::move(*started));
     return absl::OkStatus();
   }
+  // The machine is full, which passes: the pod is tried again. A bad command ends like a trainer.
   if (absl::IsResourceExhausted(started.status())) return started.status();
   facts.trainer = ContainerEnd{kCannotRun, "CannotRun", std::string(started.status().message())};
   return absl::OkStatus();
@@ -139,6 +142,7 @@ void LocalPod::Annotate(std::string_view key, const std::string& value) {
   facts.annotations[std::string(key)] = value;
   const std::string_view file = FileOf(key);
   if (file.empty() || agent_ == std::nullopt) return;
+  // The annotation must say what the agent has read.
   // A full disk must not take the cluster down; the agent keeps the old content.
   const Status status = WriteFileAtomically(places_.agent + "/" + std::string(file), value);
   if (!status.ok()) facts.annotations[std::string(key)] = "";
@@ -156,6 +160,7 @@ bool LocalPod::ReadEndpoints() {
 }
 
 void LocalPod::Stop(WallTime at) {
+  // A stop can be hastened and never put off.
   if (kill_at && *kill_at <= at) return;
   if (!kill_at) {
     if (agent_) agent_->Signal(SIGTERM);  // the supervisor alone: it tells its child
@@ -171,6 +176,7 @@ void LocalPod::Kill() {
 }
 
 bool LocalPod::EndTrainer(const std::string& why) {
+  // Its agent reports the hang until the process has gone.
   if (!trainer_ || !hung_.empty()) return false;
   hung_ = why;
   trainer_->SignalGroup(SIGKILL);

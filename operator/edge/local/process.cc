@@ -65,6 +65,7 @@ struct Launch {
   if (getppid() != launch.parent) _exit(127);  // it died before we asked
   sigset_t none;
   sigemptyset(&none);
+  // The run may block signals that its children have to see.
   sigprocmask(SIG_SETMASK, &none, nullptr);
   for (const int signal : {SIGPIPE, SIGINT, SIGTERM, SIGHUP, SIGCHLD, SIGWINCH}) {
     ::signal(signal, SIG_DFL);
@@ -84,6 +85,7 @@ struct Launch {
 }
 
 Status LastError(const std::string& what) {
+  // No more processes or files is worth another try, unlike a program that is missing.
   return absl::ResourceExhaustedError(absl::StrCat(what, ": ", std::strerror(errno)));
 }
 
@@ -112,6 +114,7 @@ StatusOr<Process> Process::Start(const ProcessOptions& options) {
   int error = pid < 0 ? errno : 0;
   if (pid > 0) {
     setpgid(pid, pid);  // whoever is first; the other fails without harm
+    // A successful exec closes the pipe, and the read ends without an errno.
     const ssize_t got = read(failure[0], &error, sizeof error);
     if (got != sizeof error) error = 0;
   }
@@ -125,6 +128,7 @@ StatusOr<Process> Process::Start(const ProcessOptions& options) {
   Process process;
   process.pid_ = pid;
   process.output_ = output[0];
+  // The host reads it between other work and must never wait.
   fcntl(process.output_, F_SETFL, O_NONBLOCK);
   process.pidfd_ = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
   return process;
@@ -177,6 +181,7 @@ void Process::Drain() {
     const ssize_t got = read(output_, block, sizeof block);
     if (got > 0) {
       kept_.append(block, static_cast<size_t>(got));
+      // Only at twice the size, so that not every block moves the whole text.
       if (kept_.size() > 2 * kKeptOutput) kept_.erase(0, kept_.size() - kKeptOutput);
       continue;
     }
@@ -191,6 +196,7 @@ bool Process::Reap() {
   CHECK(pid_ > 0);
   int status = 0;
   if (waitpid(pid_, &status, WNOHANG) != pid_) return false;
+  // Before the exit is known to others, who then read the output.
   Drain();
   if (kept_.size() > kKeptOutput) kept_.erase(0, kept_.size() - kKeptOutput);
   exit_code_ = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);

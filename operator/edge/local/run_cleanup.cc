@@ -51,6 +51,7 @@ std::vector<pid_t> Find(const std::string& run, const std::string& worker) {
         name.data() + name.size()) {
       continue;
     }
+    // Never ourselves, also when a run is started by the trainer of another.
     if (pid == getpid() || pid == getppid()) continue;
     const std::string environment = Environment(entry.path());
     if (!Names(environment, kRunVariable, run)) continue;
@@ -88,6 +89,7 @@ int KillRunProcesses(const std::string& run, const std::string& worker) {
   for (int look = 0; look < kMaxLooks && quiet < 2; ++look) {
     const std::vector<pid_t> found = Find(run, worker);
     for (const pid_t pid : found) killed += kill(pid, SIGKILL) == 0;
+    // Quiet twice: a process may have forked behind the first look.
     quiet = found.empty() ? quiet + 1 : 0;
     if (!found.empty()) Pause();
   }

@@ -45,10 +45,12 @@ bool OneOf(const std::string& text, std::initializer_list<std::string_view> name
 
 json Reader::Scalar(const YAML::Node& node) {
   const std::string& text = node.Scalar();
+  // Quoted, so it is text, whatever it looks like.
   if (node.Tag() == "!" || node.Tag() == "tag:yaml.org,2002:str") return text;
   if (OneOf(text, {"", "~", "null", "Null", "NULL"})) return nullptr;
   if (OneOf(text, {"true", "True", "TRUE"})) return true;
   if (OneOf(text, {"false", "False", "FALSE"})) return false;
+  // from_chars takes no plus sign, and YAML does.
   const char* begin = text.data() + (text[0] == '+' ? 1 : 0);
   const char* end = text.data() + text.size();
   int64_t integer = 0;

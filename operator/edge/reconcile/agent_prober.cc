@@ -25,6 +25,7 @@ AgentProber::~AgentProber() {
 }
 
 bool AgentProber::Ask(const DeathReports::Probe& probe) {
+  // In turns: an agent that hangs delays only the few behind it.
   return lanes_[next_++ % kLanes]->waiting.Post(probe);
 }
 
@@ -48,7 +49,9 @@ void AgentProber::Run(Lane& lane) {
 }
 
 ProbeResult AgentProber::Probe(const DeathReports::Probe& probe) {
+  // Asked twice, because a packet that is lost is no death.
   if (Answers(probe.http) || (Pause() && Answers(probe.http))) return ProbeResult::kAnswers;
+  // Silence counts only where the operator can reach the job at all.
   return Answers(probe.control) ? ProbeResult::kSilent : ProbeResult::kBlind;
 }
 

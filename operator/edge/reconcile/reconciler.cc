@@ -69,6 +69,7 @@ Status Reconciler::Failed(const std::string& key, const Status& status) {
   if (gone || absl::IsFailedPrecondition(status)) {
     job_metrics_.Forget(key);
     metrics_.success.Add();
+    // A job that others manage may come back, so only one that is gone is forgotten.
     if (gone) refusals_.erase(key);
     if (gone) batches_.erase(key);
     if (gone) untold_.erase(key);
@@ -89,6 +90,7 @@ Status Reconciler::Threw(const std::string& key, const std::string& what) {
   log_.Error("a turn ended with an exception", {{"job", key}, {"why", text}});
   Status shown;
   try {
+    // This may throw as well: it reads the job that the turn has stumbled over.
     shown = cluster_.ShowError(key, text);
   } catch (const std::exception& error) {
     shown = absl::InternalError(error.what());
@@ -133,6 +135,7 @@ void Reconciler::Create(const std::string& key, const TrainingJob& job, Plan& pl
       refusal.reason = RefusalReason(*refused);
       refusal.message = CutText(std::string(refused->message()), kMaxMessage);
       refusal.at = now;
+      // The next turn tries one again before it tries many.
       step = 1;
       plan.requeue_at = now;  // the next decision says why, and when to try again
       break;
@@ -205,6 +208,7 @@ StatusOr<Plan> Reconciler::Turn(const std::string& key, WallTime now) {
   Plan plan = Decide(*snapshot, now, options_);
   Tell(key, plan, now);
   Create(key, snapshot->job, plan, now);
+  // Before the deletes: an end that is not written yet must keep its pod.
   if (plan.status_changed) {
     const Status status = cluster_.WriteStatus(snapshot->job, plan.status);
     if (!status.ok()) return Failed(key, status);

@@ -26,6 +26,7 @@ bool StopEvent::WaitFor(Duration time) const {
   const Time until = SteadyNow() + time;
   while (true) {
     pollfd polled = {event_, POLLIN, 0};
+    // Rounded up below: a wait of 0 ms would spin through the last millisecond.
     const double left_ms = std::max(0.0, (until - SteadyNow()).milliseconds());
     if (poll(&polled, 1, static_cast<int>(std::min<double>(left_ms + 0.999, INT_MAX))) > 0)
       return true;

@@ -80,6 +80,7 @@ void SummaryPoller::Ask(const std::string& worker, const std::string& address) {
 // A stop waits for it; a wake-up stays for the end of the turn.
 bool SummaryPoller::AwaitTurn() {
   std::this_thread::sleep_until(free_);
+  // From now on: a turn that was missed is not made up for.
   free_ = std::chrono::steady_clock::now() + std::chrono::milliseconds(spacing_ms_);
   return !stop_;
 }
@@ -89,12 +90,14 @@ int SummaryPoller::Round(std::map<std::string, Clock::time_point>& asked) {
   std::map<std::string, std::string> targets;
   {
     const std::lock_guard lock(mutex_);
+    // A copy, because asking takes long and the host must not wait for the lock.
     targets = targets_;
   }
   std::erase_if(asked, [&](const auto& entry) { return targets.count(entry.first) == 0; });
   auto next = Clock::now() + std::chrono::milliseconds(interval_ms_);
   for (const auto& [worker, address] : targets) {
     if (stop_) return 0;
+    // A target that is new is asked at once.
     const auto due = asked.count(worker) ? asked[worker] + std::chrono::milliseconds(interval_ms_)
                                          : Clock::time_point::min();
     if (due <= Clock::now()) {

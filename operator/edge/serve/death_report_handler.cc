@@ -50,6 +50,7 @@ Status DeathReportHandler::Take(const std::string& token, const std::string& bod
 }
 
 Status DeathReportHandler::Judge(const std::string& token, const std::string& body) {
+  // The cheap questions first: a review costs a request to the API server.
   if (!ports_.leading()) return absl::FailedPreconditionError("another replica leads: ask again");
   std::vector<std::string> dead = NamesIn(body);
   if (dead.empty()) {
@@ -63,6 +64,7 @@ Status DeathReportHandler::Judge(const std::string& token, const std::string& bo
 }
 
 StatusOr<TokenPod> DeathReportHandler::Who(const std::string& token) {
+  // Only a digest is kept, so that no dump of the memory has tokens.
   const std::string key = ToHex(Sha256(AsBytes(token)).view());
   const Time now = ports_.clock();
   {
@@ -78,6 +80,7 @@ StatusOr<TokenPod> DeathReportHandler::Who(const std::string& token) {
     }
   }
   StatusOr<TokenPod> pod = ports_.review(token);
+  // A server that was away has said nothing about the token.
   if (!absl::IsUnavailable(pod.status())) Remember(key, pod, now);
   return pod;
 }

@@ -45,6 +45,7 @@ Status MetricsGuard::Admit(const std::string& authorization) {
   }
   status = Ask(*token);
   (status.ok() ? admitted_ : refused_).Add();
+  // A server that was away has said nothing about the account.
   if (!absl::IsUnavailable(status)) Remember(key, status, now);
   return status;
 }
@@ -59,6 +60,7 @@ Status MetricsGuard::Ask(const std::string& token) {
   }
   const json& user = (*review)[user_at];
   json spec = {{"nonResourceAttributes", {{"path", "/metrics"}, {"verb", "get"}}}};
+  // An authorizer may look at each of them, so all are passed on.
   for (const auto& [from, to] : {std::pair("username", "user"), std::pair("uid", "uid"),
                                  std::pair("groups", "groups"), std::pair("extra", "extra")}) {
     if (user.contains(from)) spec[to] = user[from];

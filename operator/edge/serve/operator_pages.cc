@@ -28,6 +28,7 @@ StatusOr<std::unique_ptr<OperatorPages>> OperatorPages::Start(const Options& opt
   using Request = HttpServer::Request;
   using Reply = HttpServer::Reply;
   std::unique_ptr<OperatorPages> pages(new OperatorPages(options, registry));
+  // Health is answered at once: scrapes may wait for the API server, probes must not.
   pages->health_.Get("/healthz", HttpServer::Runs::kAtOnce, [live = options.live](const Request&) {
     return live() ? Reply{200, "ok\n"} : Reply{503, "the deciding loop is stuck\n"};
   });

@@ -165,6 +165,7 @@ StatusOr<CertificateAuthority> CertificateAuthority::Create(const std::string& j
                                  nullptr,
                                  authority.key_.get(),
                                  kCaLife,
+                                 // No CA below this one, whatever it signs.
                                  {{NID_basic_constraints, "critical,CA:TRUE,pathlen:0"},
                                   {NID_key_usage, "critical,keyCertSign,cRLSign"},
                                   {NID_subject_key_identifier, "hash"}}},
@@ -246,6 +247,7 @@ StatusOr<std::string> CertificateAuthority::SignAgent(const std::string& csr,
     ERR_clear_error();
     return absl::InvalidArgumentError("csr is not for an Ed25519 key");
   }
+  // The signature proves that the sender has the key.
   if (X509_REQ_verify(request.get(), key) != 1) {
     ERR_clear_error();
     return absl::InvalidArgumentError("csr is not signed with its own key");

@@ -60,11 +60,13 @@ Status JobAuthorities::Make(const Kept& kept) {
   const auto made =
       client_.Create(path_, {{"metadata", {{"name", kept.secret}, {"labels", kept.labels}}},
                              {"stringData", {{"ca.pem", authority.pem()}, {"ca-key.pem", key}}}});
+  // Another replica was first, and its key is the one to read.
   return absl::IsAlreadyExists(made.status()) ? absl::OkStatus() : made.status();
 }
 
 StatusOr<JobAuthorities::Handle> JobAuthorities::Find(const Kept& kept) {
   const std::lock_guard lock(mutex_);
+  // The lock is held to the end, so that two pods at once do not make two keys.
   const auto it = known_.find(kept.secret);
   if (it != known_.end()) return it->second;
   StatusOr<Handle> found = Read(kept);
@@ -99,6 +101,7 @@ StatusOr<std::string> JobAuthorities::Grant(const std::string& token, const std:
   }
   RETURN_IF_ERROR(pod.status());
   const auto worker = ObservePod(*pod);
+  // A pod that was made anew under the name is not the token's.
   if (!worker || worker->facts.uid != uid) {
     return absl::PermissionDeniedError("the token's pod is no worker");
   }

@@ -87,6 +87,7 @@ std::string Signer::Admit(const std::string& worker) {
   CHECK(RAND_bytes(random, sizeof random) == 1);
   std::string token = ToHex(random);
   const std::lock_guard lock(mutex_);
+  // Tokens are random, so this one is any; most of so many are of workers that are gone.
   if (workers_.size() >= kMaxTokens) workers_.erase(workers_.begin());
   workers_[token] = worker;
   return token;
@@ -95,6 +96,7 @@ std::string Signer::Admit(const std::string& worker) {
 void Signer::Dismiss(const std::string& worker) {
   const std::lock_guard lock(mutex_);
   for (auto& [token, name] : workers_) {
+    // The token stays known: its worker is told that it is gone, and does not try again.
     if (name == worker) name.clear();
   }
 }
@@ -104,6 +106,7 @@ HttpServer::Reply Signer::Report(const HttpServer::Request& request) {
   if (!token) return Refusal(401, "a bearer token is wanted");
   const Status status = report_(*token, request.body);
   if (status.ok()) return Json(202, json::object());
+  // 421, Misdirected Request: the agent asks again until it meets the leader.
   const int code = absl::IsFailedPrecondition(status)  ? 421
                    : absl::IsUnauthenticated(status)   ? 401
                    : absl::IsPermissionDenied(status)  ? 403
@@ -115,6 +118,7 @@ HttpServer::Reply Signer::Report(const HttpServer::Request& request) {
 
 HttpServer::Reply Signer::Sign(const HttpServer::Request& request) {
   const auto token = BearerToken(std::string(request.Header("authorization")));
+  // In a cluster the API server knows the tokens, in local mode Admit does.
   if (grant_ && token) return Grant(*token, request.body);
   std::string worker;
   bool known = false;

@@ -15,6 +15,7 @@ constexpr std::string_view kAccount = "system:serviceaccount:";  // and NAMESPAC
 }  // namespace
 
 StatusOr<TokenPod> ReviewPodToken(KubeClient& client, const std::string& token) {
+  // Only for our audience: a token that was made for others must not serve here.
   const auto review = client.Create("/apis/authentication.k8s.io/v1/tokenreviews",
                                     {{"spec", {{"token", token}, {"audiences", {kAudience}}}}});
   if (!review.ok()) return absl::UnavailableError(review.status().message());
