@@ -7,7 +7,8 @@
 #include <cstdint>
 
 #include "base/time.h"
-#include "worker/core/strategy/strategy.h"
+#include "worker/core/strategy/strategy_actions.h"
+#include "worker/core/view/averaging_config.h"
 
 namespace crowdsurf::worker {
 
