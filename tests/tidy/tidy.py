@@ -49,13 +49,14 @@ ROOMS = {
         "vector": {"view"},
         "round": {"view", "vector"},
         "reduce": {"view", "vector", "round"},
+        "subnet": {"view", "vector", "round"},
         "power": {"vector"},
         "strategy": {"view", "vector", "power"},
         "port": {"view", "vector", "round", "power", "strategy"},
         "averaging": {"view", "vector", "round", "power", "strategy", "port"},
         "membership": {"view", "port", "averaging"},
         "state": {"view"},
-        "link": set(),
+        "link": {"subnet"},
         "peer": {"view", "vector", "round", "strategy", "port", "averaging", "membership"},
     },
     "worker/edge": {
@@ -94,8 +95,9 @@ ROOMS = {
     },
 }
 CORES = {"base/manifest", "coordinator-free-dht/core", "worker/core", "operator/core", "simulator"}
-# The trainer is the user's side of the link: of worker/ it may use only the link's layout and client.
-TRAINER_MAY_USE = re.compile(r"worker/(core/link/(link_layout|safetensors)|edge/link/link_client)\.h$")
+# The trainer is the user's side of the link: of worker/ it may use only the link's layout and client, and what a
+# sub-network is.
+TRAINER_MAY_USE = re.compile(r"worker/(core/link/(link_layout|safetensors)|core/subnet/(unit_schema|subnet)|edge/link/link_client)\.h$")
 
 CORE_BANNED_INCLUDES = re.compile(
     r"<(grpc.*|google/protobuf.*|httplib\.h|openssl/.*|prometheus/.*|yaml-cpp/.*|asio.*|boost/.*|spdlog/.*|thread|mutex|"
@@ -197,7 +199,7 @@ def check_includes(path, text):
             yield number, reason
         elif house == "worker/trainer" and match.group(1).startswith("worker/") and house_of(match.group(1)) != house:
             if not TRAINER_MAY_USE.search(match.group(1)):
-                yield number, "the trainer may use only the link's layout and client"
+                yield number, "the trainer may use only the link's layout and client, and sub-networks"
 
 
 def check_source(path, text):

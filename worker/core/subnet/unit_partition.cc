@@ -1,0 +1,109 @@
+#include "worker/core/subnet/unit_partition.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/bytes.h"
+#include "base/check.h"
+#include "base/digest.h"
+#include "base/rng.h"
+
+namespace crowdsurf::worker {
+namespace {
+
+constexpr size_t kMaxMembersOfPartition = 64;  // of a group; RankSet
+
+Rng StreamOf(const PartitionKey& key, uint32_t group) {
+  ByteWriter name;
+  name.String("unit-partition");
+  name.U64(key.view_seed);
+  name.U64(key.epoch);
+  name.U64(key.averaging);
+  name.U32(group);
+  const Digest digest = Sha256(name.bytes());
+  return Rng(ByteReader(digest.view()).U64());
+}
+
+std::vector<uint32_t> DrawOrder(const PartitionKey& key, uint32_t group, uint32_t units) {
+  std::vector<uint32_t> order(units);
+  std::iota(order.begin(), order.end(), 0U);
+  StreamOf(key, group).Shuffle(order);
+  return order;
+}
+
+}  // namespace
+
+std::vector<uint32_t> ShareUnits(uint32_t units, std::span<const uint32_t> weights) {
+  CHECK(!weights.empty() && weights.size() <= units && units <= kMaxUnits);
+  const uint64_t sum = std::accumulate(weights.begin(), weights.end(), uint64_t{0});
+  std::vector<uint32_t> shares(weights.size());
+  std::vector<uint64_t> remainders(weights.size());
+  uint64_t left = units;
+  for (size_t i = 0; i < weights.size(); ++i) {
+    CHECK_GE(weights[i], 1U);
+    const uint64_t quota = uint64_t{units} * weights[i];  // below 2^56
+    shares[i] = static_cast<uint32_t>(quota / sum);
+    remainders[i] = quota % sum;
+    left -= shares[i];
+  }
+  std::vector<size_t> order(weights.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return remainders[a] > remainders[b]; });
+  for (size_t i = 0; i < left; ++i) ++shares[order[i]];
+  for (uint32_t& share : shares) {
+    if (share > 0) continue;
+    --*std::max_element(shares.begin(), shares.end());
+    share = 1;
+  }
+  return shares;
+}
+
+std::vector<uint32_t> WeightsOfSpeed(std::span<const uint32_t> speed_classes) {
+  constexpr uint64_t kFastest = 1U << 16;
+  constexpr uint64_t kHalfOctave = 46341;  // 2^15.5, rounded
+  const uint32_t fastest = *std::max_element(speed_classes.begin(), speed_classes.end());
+  std::vector<uint32_t> weights(speed_classes.size());
+  uint64_t sum = 0, known = 0;
+  for (size_t i = 0; i < weights.size(); ++i) {
+    if (speed_classes[i] == 0) continue;
+    const uint32_t slower = fastest - speed_classes[i];
+    const uint64_t whole = slower % 2 == 0 ? kFastest : kHalfOctave;
+    const uint64_t weight = slower / 2 > 16 ? 1 : std::max<uint64_t>(1, whole >> (slower / 2));
+    weights[i] = static_cast<uint32_t>(weight);
+    sum += weight;
+    ++known;
+  }
+  const auto mean = static_cast<uint32_t>(known == 0 ? 1 : std::max<uint64_t>(1, sum / known));
+  std::replace(weights.begin(), weights.end(), 0U, mean);
+  return weights;
+}
+
+UnitPartition::UnitPartition(const PartitionKey& key, std::span<const uint32_t> weights,
+                             const std::map<uint32_t, uint32_t>& units)
+    : sets_(weights.size()), units_(units) {
+  CHECK(!weights.empty() && weights.size() <= kMaxMembersOfPartition);
+  for (const auto& [group, count] : units) {
+    const std::vector<uint32_t> order = DrawOrder(key, group, count);
+    const bool scarce = weights.size() > count;
+    const std::vector<uint32_t> shares =
+        scarce ? std::vector<uint32_t>(count, 1) : ShareUnits(count, weights);
+    auto first = order.begin();
+    for (size_t subnet = 0; subnet < shares.size(); ++subnet) {
+      std::vector<uint32_t> own(first, first + shares[subnet]);
+      std::sort(own.begin(), own.end());
+      first += shares[subnet];
+      for (size_t member = subnet; member < sets_.size(); member += shares.size())
+        sets_[member][group] = own;
+    }
+  }
+}
+
+RankSet UnitPartition::Sharers(size_t member, uint32_t group) const {
+  const size_t count = units_.at(group);
+  RankSet sharers;
+  for (size_t other = member % count; other < sets_.size(); other += count) sharers.Insert(other);
+  return sharers;
+}
+
+}  // namespace crowdsurf::worker
