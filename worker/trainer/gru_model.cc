@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "worker/core/subnet/subnet.h"
 #include "worker/trainer/softmax.h"
 
 namespace crowdsurf::trainer {
@@ -21,17 +22,28 @@ constexpr double kOutputSpread = 0.5;
 }  // namespace
 
 template <class S>
-GruModel<S>::GruModel(size_t vocabulary, size_t hidden)
+GruModel<S>::GruModel(size_t vocabulary, size_t hidden, S scale)
     : vocabulary_(static_cast<Eigen::Index>(vocabulary)),
-      hidden_(static_cast<Eigen::Index>(hidden)) {
+      hidden_(static_cast<Eigen::Index>(hidden)),
+      scale_(scale) {
   CHECK_GE(vocabulary, 1u);
   CHECK_LE(vocabulary, 256u);
   CHECK_GE(hidden, 1u);
-  table_.Add("gru.input.weight", {vocabulary, 3 * hidden});
-  table_.Add("gru.recurrent.weight", {3 * hidden, hidden});
-  table_.Add("gru.bias", {3 * hidden});
-  table_.Add("output.weight", {vocabulary, hidden});
+  const worker::UnitAxis gates{.axis = 0, .group = 0, .blocks = 3};
+  const worker::UnitAxis gate_columns{.axis = 1, .group = 0, .blocks = 3};
+  const worker::UnitAxis state{.axis = 1, .group = 0};
+  table_.Add("gru.input.weight", {vocabulary, 3 * hidden}, {gate_columns});
+  table_.Add("gru.recurrent.weight", {3 * hidden, hidden}, {gates, state});
+  table_.Add("gru.bias", {3 * hidden}, {gates});
+  table_.Add("output.weight", {vocabulary, hidden}, {state});
   table_.Add("output.bias", {vocabulary});
+}
+
+template <class S>
+GruModel<S> GruModel<S>::SubnetOf(const worker::IndexSets& sets) const {
+  const auto set = sets.find(0);
+  const size_t active = set == sets.end() ? hidden() : set->second.size();
+  return GruModel(vocabulary(), active, static_cast<S>(worker::ActivationScale(hidden(), active)));
 }
 
 template <class S>
@@ -69,6 +81,7 @@ void GruModel<S>::StepForward(const Tensors<Weights, const S>& p, const TokenBat
   const Eigen::Index h = hidden_, first = t * width;
   const auto before = states_.middleCols(first, width);
   products_.noalias() = p.recurrent * before;
+  if (scale_ != S(1)) products_ *= scale_;
   auto recalled = recalled_.middleCols(first, width);
   auto reset = reset_.middleCols(first, width);
   auto update = update_.middleCols(first, width);
@@ -101,6 +114,7 @@ void GruModel<S>::Forward(const Tensors<Weights, const S>& p, const TokenBatch& 
   states_.leftCols(width) = initial;
   for (Eigen::Index t = 0; t < time; ++t) StepForward(p, batch, t);
   logits_.noalias() = p.output * states_.rightCols(time * width);
+  if (scale_ != S(1)) logits_ *= scale_;
   logits_.colwise() += p.output_bias.row(0).transpose();
 }
 
@@ -129,6 +143,7 @@ void GruModel<S>::Backward(const Tensors<Weights, const S>& p, const TokenBatch&
     by_input.middleRows(h, h) = (d * (before - c) * z * (S(1) - z)).matrix();
     by_recurrent.topRows(2 * h) = by_input.topRows(2 * h);
     by_recurrent.bottomRows(h) = (d_candidate * r).matrix();
+    if (scale_ != S(1)) by_recurrent *= scale_;
     d_previous_ = (d * z).matrix();
     d_previous_.noalias() += p.recurrent.transpose() * by_recurrent;
     d_state_.swap(d_previous_);
@@ -144,8 +159,9 @@ double GruModel<S>::LossAndGradient(std::span<const S> parameters, const TokenBa
   const double loss = SoftmaxLoss(logits_, batch.targets);
   auto g = Write(gradient);
   const Eigen::Index columns = logits_.cols();
-  g.output.noalias() = logits_ * states_.rightCols(columns).transpose();
   g.output_bias = logits_.rowwise().sum().transpose();
+  if (scale_ != S(1)) logits_ *= scale_;
+  g.output.noalias() = logits_ * states_.rightCols(columns).transpose();
   const Matrix d_output = p.output.transpose() * logits_;
   Backward(p, batch, d_output);
   g.recurrent.noalias() = d_recurrent_ * states_.leftCols(columns).transpose();

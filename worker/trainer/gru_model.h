@@ -5,7 +5,8 @@
 // matrix product. Differs from paper: inputs are bytes, so W is a table of rows, no product; one
 // bias, not two. Logits are a linear map of h'. Matrices of activations are [units x time*width],
 // column t*width + b, so that a time step is a block of columns and the products outside the
-// recurrence are one large product each.
+// recurrence are one large product each. The hidden units are unit group 0: each is a row of every
+// gate, and a column of all that reads the state.
 // S is float (training) or double (gradient checks). One thread owns a model: it keeps its
 // activations between calls to save allocation: about 40 bytes x hidden x time x width for float.
 #pragma once
@@ -34,10 +35,13 @@ class GruModel {
   using Matrix = Eigen::Matrix<S, Eigen::Dynamic, Eigen::Dynamic>;
   using Vector = Eigen::Matrix<S, Eigen::Dynamic, 1>;
 
-  // vocabulary: 1..256 tokens; hidden: units >= 1.
-  GruModel(size_t vocabulary, size_t hidden);
+  // vocabulary: 1..256 tokens; hidden: units >= 1. scale: of the state where a matrix reads it, 1
+  // in a whole model; in a sub-network what its absent units leave to the others.
+  GruModel(size_t vocabulary, size_t hidden, S scale = S(1));
 
   const ParameterTable& table() const { return table_; }
+  // The sub-network with these hidden units: as MlpModel::SubnetOf.
+  GruModel SubnetOf(const worker::IndexSets& sets) const;
   size_t vocabulary() const { return static_cast<size_t>(vocabulary_); }
   size_t hidden() const { return static_cast<size_t>(hidden_); }
 
@@ -79,6 +83,7 @@ class GruModel {
 
   ParameterTable table_;
   Eigen::Index vocabulary_, hidden_;
+  S scale_;
   Matrix states_;                                 // [hidden x (time + 1) * width]
   Matrix reset_, update_, candidate_, recalled_;  // gates, c, and U_c h: [hidden x time * width]
   Matrix products_;                               // U h of one time step: [3 hidden x width]

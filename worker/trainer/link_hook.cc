@@ -16,8 +16,7 @@ LinkTensor ToLink(const TensorSpec& spec) {
   LinkTensor tensor;
   tensor.name = spec.name;
   tensor.shape.assign(spec.shape.begin(), spec.shape.end());
-  tensor.group_in = spec.group_in;
-  tensor.group_out = spec.group_out;
+  tensor.units = spec.units;
   return tensor;
 }
 
@@ -98,15 +97,18 @@ void LinkHook::Scatter(Training& training) {
   training.optimizer().RepairMoments();
 }
 
-StepDecision LinkHook::Decide(Training& training, const worker::StepOutcome& outcome) {
+StatusOr<StepDecision> LinkHook::Decide(Training& training, const worker::StepOutcome& outcome) {
   if (outcome.applied || outcome.adopted) Scatter(training);
+  // After the result of what was trained under the earlier ones.
+  ASSIGN_OR_RETURN(const auto sets, client_->TakeIndexSets());
+  if (sets) RETURN_IF_ERROR(training.TrainUnits(*sets));
   if (outcome.agent_lost != agent_lost_) {
     agent_lost_ = outcome.agent_lost;
     std::printf(agent_lost_ ? "the agent is gone, training goes on alone\n"
                             : "the agent is back\n");
     std::fflush(stdout);
   }
-  return {.stop = outcome.stop, .lr_scale = outcome.lr_scale};
+  return StepDecision{.stop = outcome.stop, .lr_scale = outcome.lr_scale};
 }
 
 void LinkHook::OnMetrics(std::span<const Metric> metrics) {

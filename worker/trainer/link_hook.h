@@ -2,9 +2,10 @@
 //
 // Registers the model's tensors (and the optimizer's moments, for jobs that average those), takes
 // seed and name from the agent, adopts the job's state where there is one, and at every step
-// boundary publishes and applies what the agent asks for; see docs/trainer-link.md. What a joiner
-// cannot average travels as the opaque state: Training::Save and Load. One thread owns it, the one
-// that trains; the Training that it was started with must outlive it.
+// boundary publishes and applies what the agent asks for, and takes the units to train next; see
+// docs/trainer-link.md. What a joiner cannot average travels as the opaque state: Training::Save
+// and Load. One thread owns it, the one that trains; the Training that it was started with must
+// outlive it.
 #pragma once
 
 #include <memory>
@@ -39,7 +40,7 @@ class LinkHook : public StepHook {
   // The averaged vector: the parameters themselves, or a copy with the moments behind them.
   std::span<float> Gather(Training& training);
   void Scatter(Training& training);
-  StepDecision Decide(Training& training, const worker::StepOutcome& outcome);
+  StatusOr<StepDecision> Decide(Training& training, const worker::StepOutcome& outcome);
 
   std::unique_ptr<worker::LinkClient> client_;
   std::vector<std::string> metrics_;

@@ -3,27 +3,50 @@
 #include <absl/strings/str_cat.h>
 
 #include <cmath>
+#include <utility>
 
 #include "base/check.h"
+#include "worker/core/subnet/subnet.h"
 #include "worker/trainer/softmax.h"
 
 namespace crowdsurf::trainer {
 
 template <class S>
-MlpModel<S>::MlpModel(size_t features, std::vector<size_t> hidden, size_t classes) {
+MlpModel<S>::MlpModel(size_t features, std::vector<size_t> hidden, size_t classes,
+                      std::vector<S> scales)
+    : scales_(std::move(scales)) {
   CHECK_LE(classes, 256u);
+  if (scales_.empty()) scales_.assign(hidden.size(), S(1));
+  CHECK_EQ(scales_.size(), hidden.size());
   std::vector<size_t> widths = {features};
   widths.insert(widths.end(), hidden.begin(), hidden.end());
   widths.push_back(classes);
   const size_t layers = widths.size() - 1;
   for (size_t l = 0; l < layers; ++l) {
-    const int out = l + 1 < layers ? static_cast<int>(l) : -1;
-    const int in = l > 0 ? static_cast<int>(l) - 1 : -1;
-    table_.Add(absl::StrCat("dense", l, ".weight"), {widths[l + 1], widths[l]}, out, in);
+    const auto layer = static_cast<uint32_t>(l);
+    std::vector<worker::UnitAxis> units;
+    if (l + 1 < layers) units.push_back({.axis = 0, .group = layer});
+    const std::vector<worker::UnitAxis> out = units;
+    if (l > 0) units.push_back({.axis = 1, .group = layer - 1});
+    table_.Add(absl::StrCat("dense", l, ".weight"), {widths[l + 1], widths[l]}, units);
     table_.Add(absl::StrCat("dense", l, ".bias"), {widths[l + 1]}, out);
   }
   for (const size_t width : widths) widths_.push_back(static_cast<Eigen::Index>(width));
   outputs_.resize(layers);
+}
+
+template <class S>
+MlpModel<S> MlpModel<S>::SubnetOf(const worker::IndexSets& sets) const {
+  std::vector<size_t> hidden;
+  std::vector<S> scales;
+  for (size_t l = 0; l + 1 < outputs_.size(); ++l) {
+    const auto whole = static_cast<size_t>(widths_[l + 1]);
+    const auto set = sets.find(static_cast<uint32_t>(l));
+    hidden.push_back(set == sets.end() ? whole : set->second.size());
+    scales.push_back(static_cast<S>(worker::ActivationScale(whole, hidden.back())));
+  }
+  return MlpModel(static_cast<size_t>(widths_.front()), hidden, static_cast<size_t>(widths_.back()),
+                  scales);
 }
 
 template <class S>
@@ -50,7 +73,9 @@ void MlpModel<S>::Forward(std::span<const S> parameters, const Matrix& inputs) {
                                         1);
     outputs_[l].noalias() = weight * (l == 0 ? inputs : outputs_[l - 1]);
     outputs_[l].colwise() += bias.col(0);
-    if (l + 1 < layers) outputs_[l] = outputs_[l].cwiseMax(S(0));
+    if (l + 1 == layers) break;
+    outputs_[l] = outputs_[l].cwiseMax(S(0));
+    if (scales_[l] != S(1)) outputs_[l] *= scales_[l];
   }
 }
 
@@ -73,6 +98,7 @@ double MlpModel<S>::LossAndGradient(std::span<const S> parameters, const Matrix&
     // The rectifier passes a gradient where its output is positive; the output is not needed after
     // that, so its matrix takes the gradient.
     outputs_[l - 1] = (below.array() > S(0)).select(weight.transpose() * outputs_[l], S(0)).eval();
+    if (scales_[l - 1] != S(1)) outputs_[l - 1] *= scales_[l - 1];
   }
   return loss;
 }

@@ -1,10 +1,9 @@
 // MlpModel: a fully connected classifier with rectified hidden layers, gradients by hand.
 //
-// Hidden layer l is unit group l: its weight rows and bias (group_out) and the next layer's weight
-// columns (group_in) belong to the same units, which is what sub-network strategies cut by (IST,
-// arXiv 1910.02120). Input features and classes are never cut. Weights are [out, in], row-major.
-// S is float (training) or double (gradient checks). One thread owns a model; it keeps activations
-// between calls.
+// Hidden layer l is unit group l: its weight rows, its bias and the next layer's weight columns
+// belong to the same units, which is what sub-network strategies cut by (IST, arXiv 1910.02120).
+// Input features and classes are never cut. Weights are [out, in], row-major. S is float (training)
+// or double (gradient checks). One thread owns a model; it keeps activations between calls.
 #pragma once
 
 #include <Eigen/Core>
@@ -23,9 +22,16 @@ class MlpModel {
   using Matrix = Eigen::Matrix<S, Eigen::Dynamic, Eigen::Dynamic>;
 
   // features >= 1, classes 1..256, every hidden width >= 1; no hidden layer is a linear classifier.
-  MlpModel(size_t features, std::vector<size_t> hidden, size_t classes);
+  // Activations of hidden layer l are multiplied by scales[l]: 1 in a whole model, and where
+  // `scales` is empty; in a sub-network what its absent units leave to the others.
+  MlpModel(size_t features, std::vector<size_t> hidden, size_t classes, std::vector<S> scales = {});
 
   const ParameterTable& table() const { return table_; }
+
+  // The sub-network with these units of the hidden layers: a smaller model, whose parameters are
+  // the gathered ones of this, and whose activations are scaled for training. Pre:
+  // table().units().Fits(sets).
+  MlpModel SubnetOf(const worker::IndexSets& sets) const;
 
   // He initialisation (arXiv 1502.01852): variance 2 / inputs for the rectified layers, 1 / inputs
   // for the last; biases zero. Equal streams give equal bits.
@@ -44,6 +50,7 @@ class MlpModel {
 
   ParameterTable table_;
   std::vector<Eigen::Index> widths_;  // features, hidden..., classes
+  std::vector<S> scales_;             // of each hidden layer
   std::vector<Matrix> outputs_;       // of each layer; the last are the logits
 };
 

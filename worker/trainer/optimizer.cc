@@ -1,6 +1,7 @@
 #include "worker/trainer/optimizer.h"
 
 #include <Eigen/Core>
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <utility>
@@ -107,6 +108,11 @@ void Optimizer::StepLamb(double rate, std::span<const float> gradient,
     const float trust = length > 0 && step > 0 ? length / step : 1.0f;
     p -= static_cast<float>(rate) * trust * update;
   }
+}
+
+void Optimizer::Reset() {
+  steps_ = 0;
+  for (std::vector<float>& moment : moments_) std::fill(moment.begin(), moment.end(), 0.0f);
 }
 
 void Optimizer::RepairMoments() {

@@ -46,6 +46,8 @@ class Optimizer {
   // One step with learning rate `rate`. Pre: both spans have table.elements() values.
   void Step(double rate, std::span<const float> gradient, std::span<float> parameters);
 
+  void Reset();  // as made: no steps, moments zero
+
   uint64_t steps() const { return steps_; }
   // Vectors of the parameters' length, in the order of the formulas above.
   size_t moments() const { return moments_.size(); }

@@ -12,19 +12,28 @@ size_t TensorSpec::elements() const {
   return product;
 }
 
-size_t ParameterTable::Add(std::string name, std::vector<size_t> shape, int group_out,
-                           int group_in) {
+size_t ParameterTable::Add(std::string name, std::vector<size_t> shape,
+                           std::vector<worker::UnitAxis> units) {
   CHECK(Find(name) == nullptr);
   for (const size_t dimension : shape) CHECK_GE(dimension, 1u);
   TensorSpec spec{.name = std::move(name),
                   .shape = std::move(shape),
                   .offset = elements_,
                   .role = TensorRole::kParameter,
-                  .group_out = group_out,
-                  .group_in = group_in};
+                  .units = std::move(units)};
   elements_ += spec.elements();
   tensors_.push_back(std::move(spec));
   return tensors_.size() - 1;
+}
+
+worker::UnitSchema ParameterTable::units() const {
+  std::vector<worker::UnitTensor> tensors;
+  tensors.reserve(tensors_.size());
+  for (const TensorSpec& spec : tensors_)
+    tensors.push_back({spec.name, {spec.shape.begin(), spec.shape.end()}, spec.units});
+  auto schema = worker::UnitSchema::Of(std::move(tensors));
+  CHECK(schema.ok());
+  return *std::move(schema);
 }
 
 const TensorSpec* ParameterTable::Find(std::string_view name) const {

@@ -2,9 +2,9 @@
 //
 // Purpose: the only picture of a model that optimizers, files and the trainer link need. Tensors
 // lie packed in table order, row-major, no gaps, so an offset is an element index. Built once by a
-// model's constructor, then read by anybody. Unit groups name the hidden units that an axis runs
-// over (all axes of one group are cut by the same index set when a sub-network is trained); -1 is
-// an axis that is never cut.
+// model's constructor, then read by anybody. Unit axes name the hidden units that an axis runs
+// over: all axes of one group are cut by the same index set when a sub-network is trained
+// (worker/core/subnet/unit_schema.h).
 #pragma once
 
 #include <cstddef>
@@ -13,6 +13,8 @@
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "worker/core/subnet/unit_schema.h"
 
 namespace crowdsurf::trainer {
 
@@ -23,8 +25,7 @@ struct TensorSpec {
   std::vector<size_t> shape;  // every dimension >= 1
   size_t offset = 0;          // elements from the start of the flat vector
   TensorRole role = TensorRole::kParameter;
-  int group_out = -1;  // unit group along the first axis
-  int group_in = -1;   // unit group along the last axis (of two or more)
+  std::vector<worker::UnitAxis> units = {};  // axes that a sub-network has a part of
 
   size_t elements() const;
   bool operator==(const TensorSpec&) const = default;
@@ -33,10 +34,11 @@ struct TensorSpec {
 class ParameterTable {
  public:
   // Appends a tensor behind the last one; returns its index. Pre: the name is new.
-  size_t Add(std::string name, std::vector<size_t> shape, int group_out = -1, int group_in = -1);
+  size_t Add(std::string name, std::vector<size_t> shape, std::vector<worker::UnitAxis> units = {});
 
   const std::vector<TensorSpec>& tensors() const { return tensors_; }
   size_t elements() const { return elements_; }
+  worker::UnitSchema units() const;  // of its tensors
   // The tensor of that name, or nullptr. O(tensors).
   const TensorSpec* Find(std::string_view name) const;
 

@@ -48,6 +48,10 @@ constexpr double kJump = 1.0 / 16;
 
 }  // namespace
 
+Status Task::TrainUnits(const worker::IndexSets&) {
+  return absl::UnimplementedError("this model has no unit groups: it is trained whole");
+}
+
 double HeldOutBits(GruModel<float>& model, std::span<const float> parameters,
                    const std::vector<std::vector<uint8_t>>& blocks, size_t most) {
   const auto length_of = [&](const std::vector<uint8_t>* b) { return std::min(most, b->size()); };
@@ -86,15 +90,21 @@ void CharTask::Initialize(uint64_t seed, std::span<float> parameters) const {
   model_.Initialize(Rng(seed).Fork("parameters"), parameters);
 }
 
+Status CharTask::TrainUnits(const worker::IndexSets& sets) {
+  subnet_.reset();
+  if (!sets.empty()) subnet_.emplace(model_.SubnetOf(sets));
+  return absl::OkStatus();
+}
+
 BatchResult CharTask::Gradient(DataOrder& data, std::span<const float> parameters,
                                std::span<float> gradient) {
   const std::vector<uint8_t>& text = corpus_.train;
   const size_t width = options_.batch, time = options_.window;
+  GruModel<float>& model = subnet_ ? *subnet_ : model_;
   const bool first = data.positions.empty();
-  if (first) {
-    data.positions.resize(width);
-    data.state.resize(static_cast<Eigen::Index>(options_.hidden), static_cast<Eigen::Index>(width));
-  }
+  if (first) data.positions.resize(width);
+  if (data.state.size() == 0)
+    data.state.setZero(static_cast<Eigen::Index>(model.hidden()), static_cast<Eigen::Index>(width));
   for (size_t b = 0; b < width; ++b) {
     size_t& position = data.positions[b];
     if (first || position + time >= text.size() || data.rng.Bernoulli(kJump)) {
@@ -108,7 +118,7 @@ BatchResult CharTask::Gradient(DataOrder& data, std::span<const float> parameter
     position += time;
   }
   const TokenBatch batch{.time = time, .width = width, .inputs = inputs_, .targets = targets_};
-  const double nats = model_.LossAndGradient(parameters, batch, data.state, gradient);
+  const double nats = model.LossAndGradient(parameters, batch, data.state, gradient);
   return {.loss = nats / std::numbers::ln2, .samples = inputs_.size()};
 }
 
@@ -142,6 +152,12 @@ void DigitTask::Initialize(uint64_t seed, std::span<float> parameters) const {
   model_.Initialize(Rng(seed).Fork("parameters"), parameters);
 }
 
+Status DigitTask::TrainUnits(const worker::IndexSets& sets) {
+  subnet_.reset();
+  if (!sets.empty()) subnet_.emplace(model_.SubnetOf(sets));
+  return absl::OkStatus();
+}
+
 BatchResult DigitTask::Gradient(DataOrder& data, std::span<const float> parameters,
                                 std::span<float> gradient) {
   for (size_t j = 0; j < options_.batch; ++j) {
@@ -150,7 +166,8 @@ BatchResult DigitTask::Gradient(DataOrder& data, std::span<const float> paramete
         train_.features.col(static_cast<Eigen::Index>(example));
     labels_[j] = train_.labels[example];
   }
-  return {.loss = model_.LossAndGradient(parameters, inputs_, labels_, gradient),
+  MlpModel<float>& model = subnet_ ? *subnet_ : model_;
+  return {.loss = model.LossAndGradient(parameters, inputs_, labels_, gradient),
           .samples = options_.batch};
 }
 

@@ -7,11 +7,13 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "base/rng.h"
+#include "base/status.h"
 #include "worker/trainer/corpus.h"
 #include "worker/trainer/digits.h"
 #include "worker/trainer/gru_model.h"
@@ -36,7 +38,7 @@ struct DataOrder {
   explicit DataOrder(Rng r) : rng(r) {}
   Rng rng;
   std::vector<size_t> positions;  // CharTask: next character of each window
-  Eigen::MatrixXf state;          // CharTask: recurrent state there
+  Eigen::MatrixXf state;          // CharTask: recurrent state there; empty: starts at zero
 };
 
 enum class Evaluation {
@@ -50,6 +52,10 @@ class Task {
   virtual const ParameterTable& table() const = 0;
   // Equal seeds give equal bits at every worker.
   virtual void Initialize(uint64_t seed, std::span<float> parameters) const = 0;
+  // From the next Gradient on, only these units are trained: its spans then hold the values of that
+  // sub-network alone, packed (worker/core/subnet/subnet.h). No sets: the whole model again.
+  // Unimplemented where the model has no unit groups. Pre: table().units().Fits(sets).
+  virtual Status TrainUnits(const worker::IndexSets& sets);
   // Takes the next batch of `data` and writes its gradient.
   virtual BatchResult Gradient(DataOrder& data, std::span<const float> parameters,
                                std::span<float> gradient) = 0;
@@ -74,6 +80,7 @@ class CharTask : public Task {
   CharTask(Corpus corpus, const CharTaskOptions& options);
   const ParameterTable& table() const override { return model_.table(); }
   void Initialize(uint64_t seed, std::span<float> parameters) const override;
+  Status TrainUnits(const worker::IndexSets& sets) override;
   BatchResult Gradient(DataOrder& data, std::span<const float> parameters,
                        std::span<float> gradient) override;
   std::vector<Metric> Evaluate(std::span<const float> parameters, Evaluation how) override;
@@ -86,6 +93,7 @@ class CharTask : public Task {
   Corpus corpus_;
   CharTaskOptions options_;
   GruModel<float> model_;
+  std::optional<GruModel<float>> subnet_;  // what is trained, where that is not all
   std::vector<uint8_t> inputs_, targets_;
 };
 
@@ -106,6 +114,7 @@ class DigitTask : public Task {
   DigitTask(DigitSet train, DigitSet held_out, const DigitTaskOptions& options);
   const ParameterTable& table() const override { return model_.table(); }
   void Initialize(uint64_t seed, std::span<float> parameters) const override;
+  Status TrainUnits(const worker::IndexSets& sets) override;
   BatchResult Gradient(DataOrder& data, std::span<const float> parameters,
                        std::span<float> gradient) override;
   std::vector<Metric> Evaluate(std::span<const float> parameters, Evaluation how) override;
@@ -115,6 +124,7 @@ class DigitTask : public Task {
   DigitSet train_, held_out_;
   DigitTaskOptions options_;
   MlpModel<float> model_;
+  std::optional<MlpModel<float>> subnet_;  // what is trained, where that is not all
   Eigen::MatrixXf inputs_;
   std::vector<uint8_t> labels_;
 };

@@ -61,10 +61,37 @@ void Training::ForkData() {
 }
 
 BatchResult Training::Step(double lr_scale) {
-  const BatchResult result = task_.Gradient(data_, parameters_, gradient_);
-  const double norm = ClipByNorm(options_.clip, gradient_);
+  if (!subnet_) return StepOf({parameters_, gradient_, optimizer_}, lr_scale);
+  subnet_->Gather(parameters_);
+  const BatchResult result =
+      StepOf({subnet_->parameters(), subnet_->gradient(), subnet_->optimizer()}, lr_scale);
+  subnet_->Scatter(parameters_);
+  return result;
+}
+
+Status Training::TrainUnits(const worker::IndexSets& sets) {
+  const worker::UnitSchema schema = task_.table().units();
+  if (!schema.Fits(sets)) {
+    return absl::InvalidArgumentError("index sets: of units that this model does not have");
+  }
+  const worker::IndexSets next = schema.IsWhole(sets) ? worker::IndexSets() : sets;
+  if (next == units_) return absl::OkStatus();
+  RETURN_IF_ERROR(task_.TrainUnits(next));
+  units_ = next;
+  subnet_ = next.empty()
+                ? nullptr
+                : std::make_unique<SubnetParameters>(task_.table(), next, options_.optimizer);
+  optimizer_.Reset();
+  data_.state.resize(0, 0);
+  return absl::OkStatus();
+}
+
+BatchResult Training::StepOf(const Target& target, double lr_scale) {
+  const BatchResult result = task_.Gradient(data_, target.parameters, target.gradient);
+  const double norm = ClipByNorm(options_.clip, target.gradient);
   if (std::isfinite(norm) && std::isfinite(result.loss)) {
-    optimizer_.Step(lr_scale * options_.schedule.RateAt(step_), gradient_, parameters_);
+    target.optimizer.Step(lr_scale * options_.schedule.RateAt(step_), target.gradient,
+                          target.parameters);
     not_finite_in_a_row_ = 0;
   } else {
     ++not_finite_in_a_row_;
@@ -89,6 +116,7 @@ Status Training::Load(ByteView bytes) {
     return absl::InvalidArgumentError("training state: not one, or cut short");
   }
   RETURN_IF_ERROR(optimizer_.Load(in));
+  if (subnet_) subnet_->optimizer().Reset();
   step_ = step;
   ForkData();
   return absl::OkStatus();

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -21,6 +22,7 @@
 #include "base/time.h"
 #include "worker/trainer/optimizer.h"
 #include "worker/trainer/schedule.h"
+#include "worker/trainer/subnet_parameters.h"
 #include "worker/trainer/task.h"
 
 namespace crowdsurf::trainer {
@@ -42,6 +44,11 @@ class Training {
   // counted.
   BatchResult Step(double lr_scale);
 
+  // Trains only these units from here on (IST). Other units than before begin with an optimizer
+  // without moments, and with text windows that have read nothing. Equal ones change nothing.
+  // InvalidArgument: the model has no such units; then nothing changes.
+  Status TrainUnits(const worker::IndexSets& sets);
+
   // Other first parameters and data order: the job's seed and our name in it. Pre: no step yet.
   void Restart(uint64_t seed, std::string worker);
 
@@ -58,11 +65,19 @@ class Training {
   Status Load(ByteView bytes);
 
  private:
+  struct Target {
+    std::span<float> parameters, gradient;
+    Optimizer& optimizer;
+  };
   void ForkData();
+  BatchResult StepOf(const Target& target, double lr_scale);
+
   Task& task_;
   TrainingOptions options_;
   std::vector<float> parameters_, gradient_;
   Optimizer optimizer_;
+  worker::IndexSets units_;                   // that are trained; none: the whole model
+  std::unique_ptr<SubnetParameters> subnet_;  // with units_
   DataOrder data_{Rng(0)};
   uint64_t step_ = 0;
   uint64_t not_finite_in_a_row_ = 0;

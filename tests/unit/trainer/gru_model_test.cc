@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "tests/unit/trainer/gradient_check.h"
+#include "worker/core/subnet/subnet.h"
 
 namespace crowdsurf::trainer {
 namespace {
@@ -48,6 +49,73 @@ TEST(GruModelTest, GradientMatchesCentralDifferences) {
         });
     EXPECT_LT(worst, 1e-6) << "seed " << seed;
   }
+}
+
+// A sub-network is the whole model in which nobody reads the state of an absent unit, and the
+// others' are scaled where a matrix reads them. The oracle is the whole model's own code.
+TEST(GruModelTest, ASubnetIsTheWholeModelWithMaskTimesScale) {
+  Problem problem(4);
+  const worker::IndexSets sets = {{0, {0, 1, 3}}};
+  const double scale = 4 / 3.0;
+  const worker::Subnet subnet(problem.model.table().units(), sets);
+  std::vector<double> masked = problem.parameters, factor(masked.size(), 1.0);
+  for (const char* name : {"gru.recurrent.weight", "output.weight"}) {
+    const TensorSpec* t = problem.model.table().Find(name);
+    for (size_t i = 0; i < t->elements(); ++i) {
+      factor[t->offset + i] = i % kHidden == 2 ? 0 : scale;
+      masked[t->offset + i] *= factor[t->offset + i];
+    }
+  }
+  GruModel<double>::Matrix state = problem.start, own_state(3, kWidth);
+  own_state << problem.start.row(0), problem.start.row(1), problem.start.row(3);
+  std::vector<double> whole(masked.size()), packed(subnet.size()), own(subnet.size());
+  const double loss = problem.model.LossAndGradient(masked, problem.batch(), state, whole);
+  for (size_t i = 0; i < whole.size(); ++i) whole[i] *= factor[i];
+  GruModel<double> model = problem.model.SubnetOf(sets);
+  ASSERT_EQ(model.table().elements(), subnet.size());
+  subnet.Gather(std::span<const double>(problem.parameters), std::span(packed));
+  EXPECT_NEAR(model.LossAndGradient(packed, problem.batch(), own_state, own), loss, 1e-12);
+  EXPECT_NEAR((own_state.row(2) - state.row(3)).norm(), 0, 1e-12);
+  std::vector<double> expected(subnet.size());
+  subnet.Gather(std::span<const double>(whole), std::span(expected));
+  for (size_t i = 0; i < own.size(); ++i) EXPECT_NEAR(own[i], expected[i], 1e-12) << i;
+}
+
+TEST(GruModelTest, GradientOfAScaledModelMatchesCentralDifferences) {
+  Problem problem(5);
+  GruModel<double> model(kVocabulary, kHidden, 2.5);
+  std::vector<double> gradient(problem.parameters.size());
+  GruModel<double>::Matrix start = problem.start;
+  model.LossAndGradient(problem.parameters, problem.batch(), start, gradient);
+  const double worst =
+      WorstRelativeError(problem.parameters, gradient, [&](std::span<const double> p) {
+        GruModel<double>::Matrix state = problem.start;
+        return model.Loss(p, problem.batch(), state);
+      });
+  EXPECT_LT(worst, 1e-6);
+}
+
+// Hidden units may be renamed: permuting the group along all axes that carry it changes nothing.
+TEST(GruModelTest, PermutingTheUnitGroupLeavesTheFunctionAlone) {
+  Problem problem(6);
+  const std::vector<size_t> order = {2, 0, 3, 1};
+  std::vector<double> permuted(problem.parameters.size());
+  for (const TensorSpec& t : problem.model.table().tensors()) {
+    const size_t cols = t.shape.size() > 1 ? t.shape[1] : 1;
+    for (size_t i = 0; i < t.elements(); ++i) {
+      size_t row = i / cols, col = i % cols;
+      for (const worker::UnitAxis& cut : t.units) {
+        size_t& index = cut.axis == 0 ? row : col;
+        index = index / kHidden * kHidden + order[index % kHidden];
+      }
+      permuted[t.offset + i] = problem.parameters[t.offset + row * cols + col];
+    }
+  }
+  GruModel<double>::Matrix state = problem.start, renamed = state;
+  for (Eigen::Index unit = 0; unit < renamed.rows(); ++unit)
+    renamed.row(unit) = state.row(static_cast<Eigen::Index>(order[static_cast<size_t>(unit)]));
+  EXPECT_NEAR(problem.model.Loss(permuted, problem.batch(), renamed),
+              problem.model.Loss(problem.parameters, problem.batch(), state), 1e-12);
 }
 
 TEST(GruModelTest, TheCheckerSeesAWrongGradient) {

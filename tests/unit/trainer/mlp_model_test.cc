@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "tests/unit/trainer/gradient_check.h"
+#include "worker/core/subnet/subnet.h"
 
 namespace crowdsurf::trainer {
 namespace {
@@ -56,8 +57,10 @@ TEST(MlpModelTest, LinearClassifierIsSoftmaxRegressionByHand) {
 TEST(MlpModelTest, EveryHiddenWidthIsOneUnitGroupOnAllItsAxes) {
   const MlpModel<float> model(64, {32, 16}, 10);
   const auto groups = [&](const char* name) {
-    const TensorSpec* tensor = model.table().Find(name);
-    return std::pair(tensor->group_out, tensor->group_in);
+    std::pair<int, int> groups_of(-1, -1);  // of rows and columns
+    for (const worker::UnitAxis& cut : model.table().Find(name)->units)
+      (cut.axis == 0 ? groups_of.first : groups_of.second) = static_cast<int>(cut.group);
+    return groups_of;
   };
   EXPECT_EQ(groups("dense0.weight"), std::pair(0, -1));
   EXPECT_EQ(groups("dense0.bias"), std::pair(0, -1));
@@ -78,14 +81,64 @@ TEST(MlpModelTest, PermutingAUnitGroupLeavesTheFunctionAlone) {
   for (const TensorSpec& t : model.table().tensors()) {
     const size_t cols = t.shape.size() > 1 ? t.shape[1] : 1;
     for (size_t i = 0; i < t.elements(); ++i) {
-      const size_t row = t.group_out == 0 ? order[i / cols] : i / cols;
-      const size_t col = t.group_in == 0 ? order[i % cols] : i % cols;
+      size_t row = i / cols, col = i % cols;
+      for (const worker::UnitAxis& cut : t.units) {
+        size_t& index = cut.axis == 0 ? row : col;
+        if (cut.group == 0) index = order[index];
+      }
       permuted[t.offset + i] = problem.parameters[t.offset + row * cols + col];
     }
   }
   size_t correct = 0;
   EXPECT_NEAR(model.Loss(permuted, problem.inputs, problem.labels, correct),
               model.Loss(problem.parameters, problem.inputs, problem.labels, correct), 1e-12);
+}
+
+// A sub-network is the whole model with mask times scale on its hidden activations: columns that
+// read an absent unit are zero, the others are scaled. The oracle is the whole model's own code.
+TEST(MlpModelTest, ASubnetIsTheWholeModelWithMaskTimesScale) {
+  const std::vector<size_t> hidden = {6, 5};
+  const worker::IndexSets sets = {{0, {1, 4, 5}}, {1, {0, 3}}};
+  const double scale[] = {6 / 3.0, 5 / 2.0};
+  Problem problem(hidden, 31);
+  const auto schema = problem.model.table().units();
+  const worker::Subnet subnet(schema, sets);
+  std::vector<double> masked = problem.parameters, factor(masked.size(), 1.0);
+  for (const TensorSpec& t : problem.model.table().tensors()) {
+    for (const worker::UnitAxis& cut : t.units) {
+      if (cut.axis == 0) continue;
+      for (size_t i = 0; i < t.elements(); ++i) {
+        const bool active = std::ranges::count(sets.at(cut.group), i % t.shape[1]) > 0;
+        factor[t.offset + i] = active ? scale[cut.group] : 0;
+        masked[t.offset + i] *= factor[t.offset + i];
+      }
+    }
+  }
+  std::vector<double> whole(masked.size()), packed(subnet.size()), own(subnet.size());
+  const double loss = problem.model.LossAndGradient(masked, problem.inputs, problem.labels, whole);
+  for (size_t i = 0; i < whole.size(); ++i) whole[i] *= factor[i];
+  MlpModel<double> model = problem.model.SubnetOf(sets);
+  ASSERT_EQ(model.table().elements(), subnet.size());
+  subnet.Gather(std::span<const double>(problem.parameters), std::span(packed));
+  size_t correct = 0;
+  EXPECT_NEAR(model.Loss(packed, problem.inputs, problem.labels, correct), loss, 1e-12);
+  EXPECT_NEAR(model.LossAndGradient(packed, problem.inputs, problem.labels, own), loss, 1e-12);
+  std::vector<double> expected(subnet.size());
+  subnet.Gather(std::span<const double>(whole), std::span(expected));
+  for (size_t i = 0; i < own.size(); ++i) EXPECT_NEAR(own[i], expected[i], 1e-12) << i;
+}
+
+TEST(MlpModelTest, GradientOfAScaledModelMatchesCentralDifferences) {
+  Problem problem({5, 4}, 41);
+  MlpModel<double> model(3, {5, 4}, 4, {2.5, 4.0});
+  std::vector<double> gradient(problem.parameters.size());
+  model.LossAndGradient(problem.parameters, problem.inputs, problem.labels, gradient);
+  const double worst =
+      WorstRelativeError(problem.parameters, gradient, [&](std::span<const double> p) {
+        size_t correct = 0;
+        return model.Loss(p, problem.inputs, problem.labels, correct);
+      });
+  EXPECT_LT(worst, 1e-6);
 }
 
 }  // namespace

@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <functional>
+#include <set>
 #include <thread>
 
 #include "tests/unit/worker_edge/link/link_fixture.h"
+#include "worker/core/subnet/index_sets.h"
 #include "worker/trainer/task.h"
 
 namespace crowdsurf::trainer {
@@ -123,8 +125,8 @@ TEST_F(TrainerLink, SeedAndNameComeFromTheJobAndUnitGroupsReachTheAgent) {
   const auto registered = Expect<link::TrainerRegistered>();
   ASSERT_EQ(registered.elements, expected.size());
   EXPECT_EQ(registered.tensors[0].name, "dense0.weight");
-  EXPECT_EQ(registered.tensors[0].group_out, 0);
-  EXPECT_EQ(registered.tensors[2].group_in, 0);
+  EXPECT_EQ(registered.tensors[0].units, (std::vector<worker::UnitAxis>{{.axis = 0, .group = 0}}));
+  EXPECT_EQ(registered.tensors[2].units, (std::vector<worker::UnitAxis>{{.axis = 1, .group = 0}}));
   Expect<link::StopAcknowledged>();
 }
 
@@ -158,6 +160,57 @@ TEST_F(TrainerLink, AveragingsChangeTheParametersAndStopEndsTheLoop) {
   EXPECT_EQ(counters.steps, 12u);
   EXPECT_EQ(counters.samples, 48u);
   EXPECT_EQ(counters.metrics.count("heldout_accuracy"), 1u);
+}
+
+// The partition changes after the result of what was trained under the earlier one: the snapshot
+// of step 4 has the first units' changes alone, the later steps move the second ones.
+TEST_F(TrainerLink, IndexSetsSayWhichUnitsAreTrainedFromTheNextStepOn) {
+  StartAgent({worker::LinkRole::kParameter});
+  WhenRegistered([this](const auto&) {
+    EXPECT_TRUE(server->SetIndexSets(worker::EncodeIndexSets({{0, {1, 6}}})));
+    server->LetStart();
+  });
+  Training training(task_, Options());
+  std::vector<float> first, second;
+  const auto moved_rows = [&](std::span<const float> now, const std::vector<float>& before) {
+    std::set<size_t> rows;
+    for (size_t i = 0; i < 8 * kDigitFeatures; ++i)
+      if (now[i] != before[i]) rows.insert(i / kDigitFeatures);
+    return rows;
+  };
+  at_each_step_.after_start = [&](Training& t) {
+    first.assign(t.parameters().begin(), t.parameters().end());
+  };
+  at_each_step_.before_step = [&](Training& t) {
+    if (t.step() != 4) return;
+    server->RequestPublish(1);
+    EXPECT_TRUE(server->SetIndexSets(worker::EncodeIndexSets({{0, {0, 3, 7}}})));
+    EXPECT_FALSE(server->SetIndexSets(worker::EncodeIndexSets({{0, {2}}}))) << "not taken yet";
+  };
+  at_each_step_.after_step = [&](Training& t) {
+    if (t.step() != 4) return;
+    Expect<link::Published>();
+    EXPECT_EQ(moved_rows(server->outbox(), first), (std::set<size_t>{1, 6}));
+    second.assign(t.parameters().begin(), t.parameters().end());
+    server->ReleaseOutbox(1);
+  };
+  Train(training, 8);
+  EXPECT_EQ(moved_rows(training.parameters(), second), (std::set<size_t>{0, 3, 7}));
+}
+
+TEST_F(TrainerLink, IndexSetsOfOtherTensorsEndTheLoop) {
+  StartAgent({worker::LinkRole::kParameter});
+  WhenRegistered([this](const auto&) {
+    EXPECT_TRUE(server->SetIndexSets(worker::EncodeIndexSets({{0, {8}}})));
+    server->LetStart();
+  });
+  Training training(task_, Options());
+  auto hook = LinkHook::Connect(dir, {}, Seconds(20));
+  ASSERT_TRUE(hook.ok()) << hook.status();
+  at_each_step_.hook = hook->get();
+  const auto started = at_each_step_.Start(training);
+  agent_.join();
+  EXPECT_TRUE(absl::IsDataLoss(started.status())) << started.status();
 }
 
 TEST_F(TrainerLink, AJoinerTakesOverParametersMomentsAndTheStepCount) {

@@ -2,12 +2,13 @@
 
 #include <algorithm>
 #include <cstring>
-#include <map>
 #include <set>
+#include <utility>
 
 #include "base/check.h"
 #include "base/digest.h"
 #include "base/text.h"
+#include "worker/core/subnet/index_sets.h"
 
 namespace crowdsurf::worker {
 namespace {
@@ -43,6 +44,7 @@ std::string Violations(const LinkTensor& t) {
     add("dtype ", LinkDtypeName(t.dtype), " is reserved: link version 1 carries float32");
   }
   if (t.shape.size() > kMaxLinkDimensions) add("more than 8 dimensions");
+  if (t.units.size() > kMaxLinkDimensions) add("more than 8 axes with unit groups");
   const auto n = CountElements(t.shape);
   if (!n) {
     add("every dimension must be at least 1, and elements at most 2^38");
@@ -50,29 +52,16 @@ std::string Violations(const LinkTensor& t) {
                                               t.cols != *n / t.rows || t.rows * t.cols != *n)) {
     add("matrix view ", t.rows, " x ", t.cols, " does not cover ", *n, " elements");
   }
-  if (t.group_in < -1 || t.group_out < -1) add("unit groups are -1 or more");
-  if ((t.group_in >= 0 || t.group_out >= 0) && t.shape.empty()) add("a scalar has no unit groups");
   return out;
 }
 
-// Room for every group's largest index set: u32 group, u32 count, count u32 each.
-// InvalidArgument when two tensors disagree about the units of a group.
-StatusOr<uint64_t> IndexRegionBytes(const std::vector<LinkTensor>& tensors) {
-  std::map<int32_t, uint64_t> units;
-  const auto note = [&](int32_t group, uint64_t n) {
-    return group < 0 || (n <= kMaxLinkUnits && units.try_emplace(group, n).first->second == n);
-  };
+template <class Takes>
+StatusOr<UnitSchema> UnitsOf(const std::vector<LinkTensor>& tensors, Takes&& takes) {
+  std::vector<UnitTensor> units;
   for (const LinkTensor& t : tensors) {
-    if (t.shape.empty()) continue;
-    if (!note(t.group_out, t.shape.front()) || !note(t.group_in, t.shape.back())) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "tensor \"", t.name,
-          "\": the axis of a unit group must have the group's size, at most 2^24 units"));
-    }
+    if (takes(t)) units.push_back({t.name, t.shape, t.units});
   }
-  uint64_t bytes = 0;
-  for (const auto& [group, n] : units) bytes += 8 + 4 * n;
-  return bytes;
+  return UnitSchema::Of(std::move(units));
 }
 
 void PlaceRegions(LinkGeometry& g) {
@@ -152,13 +141,20 @@ StatusOr<LinkGeometry> LayOutLink(std::vector<LinkTensor> declared,
     return absl::InvalidArgumentError(
         "no tensor has a role that this job averages (spec.averaging.roles)");
   }
-  ASSIGN_OR_RETURN(g.index_bytes, IndexRegionBytes(declared));
+  ASSIGN_OR_RETURN(const UnitSchema units, UnitsOf(declared, [](const auto&) { return true; }));
+  g.index_bytes = IndexRegionBytes(units.units());
   g.tensors = std::move(declared);
   const Bytes table = EncodeLinkTable(g.tensors);
   g.schema = Sha256(table);
   g.table_bytes = table.size();
   PlaceRegions(g);
   return g;
+}
+
+UnitSchema UnitsOf(const LinkGeometry& geometry) {
+  auto units = UnitsOf(geometry.tensors, [](const LinkTensor& t) { return t.shared(); });
+  CHECK(units.ok());
+  return *std::move(units);
 }
 
 Bytes EncodeLinkTable(const std::vector<LinkTensor>& tensors) {
@@ -172,8 +168,10 @@ Bytes EncodeLinkTable(const std::vector<LinkTensor>& tensors) {
     for (const uint64_t d : t.shape) out.U64(d);
     out.U64(t.rows);
     out.U64(t.cols);
-    out.U32(static_cast<uint32_t>(t.group_in));
-    out.U32(static_cast<uint32_t>(t.group_out));
+    out.U8(static_cast<uint8_t>(t.units.size()));
+    for (const UnitAxis& axis : t.units) {
+      for (const uint32_t n : {axis.axis, axis.group, axis.unit_size, axis.blocks}) out.U32(n);
+    }
     out.U64(t.offset);
   }
   return out.Take();
@@ -181,7 +179,7 @@ Bytes EncodeLinkTable(const std::vector<LinkTensor>& tensors) {
 
 std::optional<std::vector<LinkTensor>> DecodeLinkTable(ByteView bytes) {
   ByteReader in(bytes);
-  constexpr size_t kMin = 4 + 3 + 8 + 8 + 4 + 4 + 8;  // a scalar without a name
+  constexpr size_t kMin = 4 + 3 + 8 + 8 + 1 + 8;  // a scalar without a name
   std::vector<LinkTensor> tensors(in.Count(kMaxLinkTensors, kMin));
   for (LinkTensor& t : tensors) {
     t.name = in.String(kMaxLinkName);
@@ -193,8 +191,12 @@ std::optional<std::vector<LinkTensor>> DecodeLinkTable(ByteView bytes) {
     for (uint64_t& d : t.shape) d = in.U64();
     t.rows = in.U64();
     t.cols = in.U64();
-    t.group_in = static_cast<int32_t>(in.U32());
-    t.group_out = static_cast<int32_t>(in.U32());
+    const uint8_t axes = in.U8();
+    if (axes > kMaxLinkDimensions) return std::nullopt;
+    t.units.resize(axes);
+    for (UnitAxis& axis : t.units) {
+      for (uint32_t* n : {&axis.axis, &axis.group, &axis.unit_size, &axis.blocks}) *n = in.U32();
+    }
     t.offset = in.U64();
   }
   if (!in.Done()) return std::nullopt;

@@ -21,6 +21,7 @@
 #include "base/bytes.h"
 #include "base/id.h"
 #include "base/status.h"
+#include "worker/core/subnet/unit_schema.h"
 
 namespace crowdsurf::worker {
 
@@ -33,7 +34,6 @@ inline constexpr size_t kMaxLinkName = 256;               // bytes of a tensor's
 inline constexpr size_t kMaxLinkDimensions = 8;           // of one tensor
 inline constexpr uint64_t kMaxLinkElements = 1ULL << 38;  // 1 TiB of float32
 inline constexpr size_t kLinkMetrics = 16;                // named slots beside the loss
-inline constexpr uint32_t kMaxLinkUnits = 1u << 24;       // units of one IST group
 
 // Half-precision links are reserved: version 1 refuses them by name.
 enum class LinkDtype : uint8_t { kFloat32 = 0, kFloat16 = 1, kBFloat16 = 2 };
@@ -54,9 +54,8 @@ struct LinkTensor {
   LinkRole role = LinkRole::kParameter;
   std::vector<uint64_t> shape;  // empty is a scalar; every dimension >= 1
   uint64_t rows = 0,
-           cols = 0;       // matrix view (PowerGossip), rows * cols = elements; 0, 0: defaulted
-  int32_t group_in = -1;   // IST unit group along the last axis, -1: shared by all
-  int32_t group_out = -1;  // IST unit group along the first axis
+           cols = 0;  // matrix view (PowerGossip), rows * cols = elements; 0, 0: defaulted
+  std::vector<UnitAxis> units;  // axes that run over the units of a group; the others are shared
   // Bytes from the start of a region; tensors lie packed in table order. kNotShared: its role is
   // not averaged in this job, so it has no place in the file.
   uint64_t offset = kNotShared;
@@ -85,9 +84,13 @@ struct LinkGeometry {
 StatusOr<LinkGeometry> LayOutLink(std::vector<LinkTensor> declared,
                                   const std::vector<LinkRole>& shared_roles);
 
+// The unit groups of the averaged vector, for strategies that cut the model. Pre: LayOutLink made
+// it.
+UnitSchema UnitsOf(const LinkGeometry& geometry);
+
 // The table as stored at table_offset: per tensor name (u32 length, bytes), dtype u8, role u8,
-// dimensions u8, each u64, rows u64, cols u64, group_in u32, group_out u32 (two's complement),
-// offset u64; before them a u32 count.
+// dimensions u8, each u64, rows u64, cols u64, unit axes u8, of each axis, group, unit size and
+// blocks u32, offset u64; before them a u32 count.
 Bytes EncodeLinkTable(const std::vector<LinkTensor>& tensors);
 std::optional<std::vector<LinkTensor>> DecodeLinkTable(ByteView bytes);
 

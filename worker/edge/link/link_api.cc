@@ -47,13 +47,50 @@ StatusOr<uint64_t> Whole(const Json& object, const char* key, uint64_t missing) 
   return it->get<uint64_t>();
 }
 
-StatusOr<int32_t> Group(const Json& object, const char* key) {
+// "group_out" and "group_in", the short form: the unit group of `axis`, -1 for none.
+Status AddGroup(const Json& object, const char* key, size_t axis, std::vector<UnitAxis>& units) {
   const auto it = object.find(key);
-  if (it == object.end() || it->is_null()) return -1;
+  if (it == object.end() || it->is_null()) return absl::OkStatus();
   if (!it->is_number_integer() || it->get<int64_t>() < -1 || it->get<int64_t>() > 65'535) {
     return absl::InvalidArgumentError(absl::StrCat("\"", key, "\" must be -1 to 65535"));
   }
-  return static_cast<int32_t>(it->get<int64_t>());
+  const auto group = it->get<int64_t>();
+  if (group >= 0)
+    units.push_back({.axis = static_cast<uint32_t>(axis), .group = static_cast<uint32_t>(group)});
+  return absl::OkStatus();
+}
+
+StatusOr<UnitAxis> ParseUnitAxis(const Json& json) {
+  if (!json.is_object()) return absl::InvalidArgumentError("each of \"units\" is an object");
+  UnitAxis axis;
+  const auto read = [&](const char* key, uint64_t least, uint64_t most, uint32_t& out) -> Status {
+    ASSIGN_OR_RETURN(const uint64_t value, Whole(json, key, out));
+    if (value < least || value > most) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("\"", key, "\" of \"units\" must be ", least, " to ", most));
+    }
+    out = static_cast<uint32_t>(value);
+    return absl::OkStatus();
+  };
+  RETURN_IF_ERROR(read("axis", 0, kMaxLinkDimensions - 1, axis.axis));
+  RETURN_IF_ERROR(read("group", 0, 65'535, axis.group));
+  RETURN_IF_ERROR(read("size", 1, kMaxUnits, axis.unit_size));
+  RETURN_IF_ERROR(read("blocks", 1, kMaxUnits, axis.blocks));
+  return axis;
+}
+
+Status ParseUnits(const Json& json, LinkTensor& t) {
+  RETURN_IF_ERROR(AddGroup(json, "group_out", 0, t.units));
+  RETURN_IF_ERROR(AddGroup(json, "group_in", t.shape.empty() ? 0 : t.shape.size() - 1, t.units));
+  const auto units = json.find("units");
+  if (units == json.end() || units->is_null()) return absl::OkStatus();
+  if (!units->is_array() || units->size() > kMaxLinkDimensions) {
+    return absl::InvalidArgumentError("\"units\" must be an array of at most 8 axes");
+  }
+  for (const Json& entry : *units) {
+    ASSIGN_OR_RETURN(t.units.emplace_back(), ParseUnitAxis(entry));
+  }
+  return absl::OkStatus();
 }
 
 std::string Text(const Json& object, const char* key, const char* missing) {
@@ -90,8 +127,7 @@ StatusOr<LinkTensor> ParseTensor(const Json& json) {
   }
   ASSIGN_OR_RETURN(t.rows, Whole(json, "rows", 0));
   ASSIGN_OR_RETURN(t.cols, Whole(json, "cols", 0));
-  ASSIGN_OR_RETURN(t.group_in, Group(json, "group_in"));
-  ASSIGN_OR_RETURN(t.group_out, Group(json, "group_out"));
+  RETURN_IF_ERROR(ParseUnits(json, t));
   return t;
 }
 

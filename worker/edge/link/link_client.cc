@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/edge/clock.h"
+#include "worker/core/subnet/index_sets.h"
 #include "worker/edge/link/link_client_impl.h"
 
 namespace crowdsurf::worker {
@@ -125,6 +126,17 @@ StepOutcome LinkClient::StepDone(uint64_t samples, double loss, std::span<float>
   self.RingMarks();
   self.Finish(began, touched, outcome);
   return outcome;
+}
+
+StatusOr<std::optional<IndexSets>> LinkClient::TakeIndexSets() {
+  CHECK(impl_->mapping.has_value());
+  LinkControl& c = impl_->control();
+  const uint64_t version = c.index_version.value.load(std::memory_order_acquire);
+  if (version == c.index_taken.value.load(std::memory_order_relaxed)) return std::nullopt;
+  auto sets = DecodeIndexSets(impl_->mapping->index_sets(), impl_->units);
+  if (!sets) return absl::DataLossError("the agent's index sets are none of these tensors'");
+  c.index_taken.value.store(version, std::memory_order_release);
+  return sets;
 }
 
 void LinkClient::SetMetric(size_t index, double value) {

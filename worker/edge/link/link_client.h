@@ -9,6 +9,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -18,6 +19,7 @@
 #include "base/status.h"
 #include "base/time.h"
 #include "worker/core/link/link_layout.h"
+#include "worker/core/subnet/unit_schema.h"
 
 namespace crowdsurf::worker {
 
@@ -77,6 +79,11 @@ class LinkClient {
   // params.size() == elements. Costs two atomic stores and a few loads, plus a pass over the vector
   // when there is something to do; in Blocking mode it waits for the result.
   StepOutcome StepDone(uint64_t samples, double loss, std::span<float> params);
+
+  // The units to train from here on (IST), when they have changed; nullopt: they have not. Call it
+  // at a step boundary, after Start and after StepDone: what StepDone published was trained under
+  // the earlier ones. DataLoss: the agent wrote no index sets; they are not taken.
+  StatusOr<std::optional<IndexSets>> TakeIndexSets();
 
   // Slot `index` of LinkClientOptions::metrics. Cheap.
   void SetMetric(size_t index, double value);

@@ -27,9 +27,16 @@ std::string RegisterBody(const std::vector<LinkTensor>& tensors,
                          const std::vector<std::string>& metrics, bool fresh) {
   Json list = Json::array();
   for (const LinkTensor& t : tensors) {
-    Json json = {
-        {"name", t.name},   {"dtype", LinkDtypeName(t.dtype)}, {"role", LinkRoleName(t.role)},
-        {"shape", t.shape}, {"group_in", t.group_in},          {"group_out", t.group_out}};
+    Json json = {{"name", t.name},
+                 {"dtype", LinkDtypeName(t.dtype)},
+                 {"role", LinkRoleName(t.role)},
+                 {"shape", t.shape}};
+    for (const UnitAxis& axis : t.units) {
+      json["units"].push_back({{"axis", axis.axis},
+                               {"group", axis.group},
+                               {"size", axis.unit_size},
+                               {"blocks", axis.blocks}});
+    }
     if (t.rows != 0) json.update({{"rows", t.rows}, {"cols", t.cols}});
     list.push_back(std::move(json));
   }
@@ -101,6 +108,7 @@ StatusOr<LinkRegistration> LinkClient::Impl::Register(bool fresh) {
   registration.worker = text("worker");
   registration.elements = mapping->geometry().elements;
   registration.tensors = mapping->geometry().tensors;
+  units = UnitsOf(mapping->geometry()).units();
   return registration;
 }
 

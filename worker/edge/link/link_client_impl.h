@@ -3,6 +3,7 @@
 // link_client_values.cc: snapshots out, results and adopted state in). One thread owns it all.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -28,6 +29,7 @@ struct LinkClient::Impl {
       http;  // the registration connection: its being open is our sign of life
   std::optional<LinkMapping> mapping;
   std::vector<LinkTensor> tensors;
+  std::map<uint32_t, uint32_t> units;  // of each unit group of the averaged tensors
   OpaqueSource opaque_source;
   OpaqueSink opaque_sink;
 

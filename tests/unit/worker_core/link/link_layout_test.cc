@@ -90,13 +90,30 @@ TEST(LinkLayout, SizesThatOverflowAreRefused) {
 
 TEST(LinkLayout, UnitGroupsReserveRoomForTheirIndexSets) {
   auto in = Tensor("w1", {128, 64}), out = Tensor("w2", {10, 128});
-  in.group_out = 0;
-  out.group_in = 0;
+  in.units = {{.axis = 0, .group = 0}};
+  out.units = {{.axis = 1, .group = 0}};
   const auto g = LayOutLink({in, out}, {LinkRole::kParameter});
   ASSERT_TRUE(g.ok()) << g.status();
   EXPECT_EQ(g->index_bytes, 8u + 4 * 128);
   out.shape = {10, 127};
   EXPECT_FALSE(LayOutLink({in, out}, {LinkRole::kParameter}).ok());
+}
+
+TEST(LinkLayout, UnitAxesAreInTheTableAndUnitsAreThoseOfTheAveragedTensors) {
+  auto gates = Tensor("gates", {12, 4}), moment = Tensor("moment", {12, 4});
+  gates.units = {{.axis = 0, .group = 5, .blocks = 3}, {.axis = 1, .group = 5}};
+  moment.units = gates.units;
+  moment.role = LinkRole::kOptimizerState;
+  const auto g = LayOutLink({gates, moment}, {LinkRole::kParameter});
+  ASSERT_TRUE(g.ok()) << g.status();
+  const auto read = ReadLinkIdentity(FileStart(*g), g->file_bytes);
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->tensors[0].units, gates.units);
+  EXPECT_EQ(UnitsOf(*g).elements(), 48u);
+  EXPECT_EQ(UnitsOf(*g).units(), (std::map<uint32_t, uint32_t>{{5, 4}}));
+  gates.units[0].blocks = 1;
+  const auto refused = LayOutLink({gates, moment}, {LinkRole::kParameter}).status();
+  EXPECT_NE(refused.message().find("tensor \"gates\""), std::string_view::npos) << refused;
 }
 
 TEST(LinkLayout, TheSchemaIsTheHashOfTheTableAndDiffersWithAnyOfItsFields) {
