@@ -13,6 +13,7 @@ For PyTorch see crowdsurf.torch. Nothing here is compiled; numpy is used where i
 """
 
 from .agent import LinkError
-from .link import Link, Outcome, Tensor
+from .link import Link, Outcome, Tensor, UnitAxis
+from .subnet import Subnet
 
-__all__ = ["Link", "LinkError", "Outcome", "Tensor"]
+__all__ = ["Link", "LinkError", "Outcome", "Subnet", "Tensor", "UnitAxis"]

@@ -16,6 +16,20 @@ _SLICE = 0.1      # seconds between two tries
 _LOOK = 0.001     # seconds between two looks at a result that a blocking step waits for
 
 
+@dataclasses.dataclass(frozen=True)
+class UnitAxis:
+    """An axis that runs over a group of hidden units, for sub-network strategies.
+
+    Unit u has, in each of the blocks, the `size` positions from (block * units + u) * size on: `size` for the rows of
+    a head, `blocks` for the gates of a recurrent layer.
+    """
+
+    axis: int
+    group: int
+    size: int = 1
+    blocks: int = 1
+
+
 @dataclasses.dataclass
 class Tensor:
     """A tensor as the trainer declares it: float32, row-major."""
@@ -23,13 +37,19 @@ class Tensor:
     name: str
     shape: tuple
     role: str = "Parameter"   # Parameter, OptimizerState, Buffer, Gradient
-    group_out: int = -1       # unit group along the first axis, for sub-network strategies
-    group_in: int = -1        # unit group along the last axis
+    group_out: int = -1       # short for UnitAxis(0, group_out)
+    group_in: int = -1        # short for UnitAxis(last axis, group_in)
+    units: tuple = ()         # UnitAxis of every other axis with a unit group
     offset: int = None        # bytes from the start of the averaged vector; None: not averaged in this job
 
     @property
     def elements(self):
         return math.prod(self.shape)
+
+    def unit_axes(self):
+        """Every axis with a unit group, the short ones written out."""
+        short = [(0, self.group_out), (len(self.shape) - 1, self.group_in)]
+        return [UnitAxis(axis, group) for axis, group in short if group >= 0] + list(self.units)
 
 
 @dataclasses.dataclass
@@ -70,8 +90,8 @@ class Link:
     # --- registration ------------------------------------------------------------------------------
 
     def _register(self):
-        body = {"tensors": [{"name": t.name, "shape": list(t.shape), "role": t.role, "group_in": t.group_in,
-                             "group_out": t.group_out} for t in self._declared],
+        body = {"tensors": [{"name": t.name, "shape": list(t.shape), "role": t.role,
+                             "units": [dataclasses.asdict(cut) for cut in t.unit_axes()]} for t in self._declared],
                 "metrics": self._metrics, "fresh": not self._training}
         answer = self._agent.call_json("POST", "/v1/register", body)
         path = os.path.join(self._directory, "tensors")

@@ -12,6 +12,8 @@
 #include <thread>
 
 #include "tests/unit/worker_edge/link/link_fixture.h"
+#include "worker/core/subnet/index_sets.h"
+#include "worker/core/subnet/subnet.h"
 
 namespace crowdsurf::worker {
 namespace {
@@ -138,8 +140,9 @@ TEST_F(PythonClient, WithNumpyItJoinsAveragesGivesItsStateAndStops) {
   EXPECT_EQ(EndAndListen(), "numpy\n");
 }
 
-// u32 group, u32 count, the indices; groups in ascending order (docs/trainer-link.md, part 8).
-Bytes IndexSets(const std::map<uint32_t, std::vector<uint32_t>>& sets) {
+// u32 group, u32 count, the indices; groups in ascending order (docs/trainer-link.md, part 8). By
+// hand: what the page says.
+Bytes ByHand(const std::map<uint32_t, std::vector<uint32_t>>& sets) {
   Bytes out;
   const auto put = [&](uint32_t word) {
     for (int byte = 0; byte < 4; ++byte) out.push_back(static_cast<uint8_t>(word >> (8 * byte)));
@@ -158,9 +161,8 @@ TEST_F(PythonClient, ActiveIndexSetsReachTheTrainerAndOnlyTheirRowsMove) {
   ASSERT_EQ(Expect<link::TrainerRegistered>().elements,
             17u);  // 6 rows of 2 in group 0, 5 of 1 in group 1
   EXPECT_FALSE(server->SetIndexSets(Bytes(4 * (2 + 6 + 2 + 5) + 4))) << "more than all indices";
-  ASSERT_TRUE(server->SetIndexSets(IndexSets({{0, {1, 3, 5}}, {1, {0, 4}}})));
-  EXPECT_FALSE(server->SetIndexSets(IndexSets({{0, {2}}, {1, {2}}})))
-      << "the first are not taken yet";
+  ASSERT_TRUE(server->SetIndexSets(ByHand({{0, {1, 3, 5}}, {1, {0, 4}}})));
+  EXPECT_FALSE(server->SetIndexSets(ByHand({{0, {2}}, {1, {2}}}))) << "the first are not taken yet";
   const auto moved = [&](uint64_t averaging) {
     server->RequestPublish(averaging);
     EXPECT_EQ(Expect<link::Published>().number, averaging);
@@ -172,10 +174,34 @@ TEST_F(PythonClient, ActiveIndexSetsReachTheTrainerAndOnlyTheirRowsMove) {
   };
   server->LetStart();
   EXPECT_THAT(moved(1), testing::ElementsAre(2, 3, 6, 7, 10, 11, 12, 16));
-  ASSERT_TRUE(server->SetIndexSets(IndexSets({{0, {2}}, {1, {2}}}))) << "the trainer has the first";
+  ASSERT_TRUE(server->SetIndexSets(ByHand({{0, {2}}, {1, {2}}}))) << "the trainer has the first";
   EXPECT_THAT(moved(2), testing::IsSupersetOf({2, 3, 6, 7, 10, 11, 12, 16}));
   EXPECT_THAT(moved(3), testing::ElementsAre(2, 3, 4, 5, 6, 7, 10, 11, 12, 14, 16));
   EXPECT_EQ(EndAndListen(), "{0: (1, 3, 5), 1: (0, 4)}\n{0: (2,), 1: (2,)}\n");
+}
+
+// What Python gathers and scatters is what the agent's core takes for the sub-network: element by
+// element, with blocks, units of two positions, an axis in the middle, and tensors without groups.
+TEST_F(PythonClient, ASubnetInPythonHasTheCoordinatesOfTheCore) {
+  StartServer();
+  StartClient("tests/python/subnet_client.py");
+  const auto registered = Expect<link::TrainerRegistered>();
+  ASSERT_EQ(registered.elements, 48u + 24 + 12 + 5 + 1);
+  const IndexSets sets = {{7, {1, 2, 3}}, {9, {2}}};
+  ASSERT_TRUE(server->SetIndexSets(EncodeIndexSets(sets)));
+  server->LetStart();
+  const Subnet subnet(UnitsOf(server->geometry()), sets);
+  std::vector<float> ones(subnet.size(), 1.0f), expected(registered.elements);
+  subnet.Scatter(std::span<const float>(ones), std::span(expected));
+  server->RequestPublish(1);
+  const uint64_t steps = Expect<link::Published>().steps;
+  ASSERT_GT(steps, 0u);
+  for (size_t i = 0; i < expected.size(); ++i) {
+    const float moved = server->outbox()[i] - static_cast<float>(i);
+    EXPECT_EQ(moved > 0, expected[i] > 0) << i;
+  }
+  server->ReleaseOutbox(1);
+  EXPECT_EQ(EndAndListen(), "[(9, 3), (2, 3, 3), (2, 2), (5,), ()] 1.3333333333333333 3.0\n");
 }
 
 TEST_F(PythonClient, WithoutNumpyItDoesTheSame) {
