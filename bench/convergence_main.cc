@@ -14,6 +14,8 @@
 #include <thread>
 #include <vector>
 
+#include "bench/ist_digits.h"
+#include "bench/ist_exchange.h"
 #include "bench/label_sorted.h"
 #include "bench/ring_job.h"
 #include "simulator/descent/descent.h"
@@ -166,6 +168,46 @@ void PowerGossip(uint64_t seed, uint64_t seeds, Figures& out) {
           "spread with the rule for null columns / without; bound .1");
 }
 
+void Ist(uint64_t seed, uint64_t seeds, Figures& out) {
+  out.Add("ist.bitwise", bench::IstBitsComeBack(seed, static_cast<int>(100 * seeds)) ? 1 : 0,
+          "gather, scatter and exchange keep bits: 1 to 64 members, any shares; bound 1");
+  out.Add("ist.single", bench::IstOfOneIsPlain(seed) ? 1 : 0,
+          "one worker is plain SGD, momentum, Adam to the bit; bound 1");
+  struct Row {
+    const char* name;
+    std::vector<size_t> hidden;
+    const char* anchors[3];  // n = 2, 4, 8
+  };
+  const Row rows[] = {
+      {"1hidden",
+       {512},
+       {"bytes of a ring's, digits, width 512; all-gather of subnets .500",
+        "the same; .500; bound .55", "the same; .502"}},
+      {"2hidden",
+       {512, 512},
+       {"the same, two hidden layers; .282", "the same; .172; bound .25", "the same; .118"}},
+      {"2hidden.narrow",
+       {64, 64},
+       {"the same, widths 64, 64: most of the model is no inner matrix", "the same", "the same"}}};
+  for (const Row& row : rows) {
+    for (size_t i = 0; i < 3; ++i) {
+      const size_t n = size_t{2} << i;
+      out.Add(std::string("ist.bytes.") + row.name + ".n" + std::to_string(n),
+              bench::IstShareOfRing(row.hidden, n, seed), row.anchors[i]);
+    }
+  }
+  for (const uint32_t n : {2U, 4U, 8U}) {
+    const auto accuracy = [&](bench::Cut cut) {
+      return MeanOverSeeds(seed, seeds, [&](uint64_t s) {
+        return bench::RunIstDigits({.cut = cut, .workers = n, .seed = s}).accuracy;
+      });
+    };
+    out.Add("ist.digits.n" + std::to_string(n),
+            accuracy(bench::Cut::kWhole) - accuracy(bench::Cut::kSubnets),
+            "points below local SGD at equal steps and learning rate, digits, widths 128, 128");
+  }
+}
+
 // The greatest distance over seeds; a job that did not come together is as far off as can be said.
 double WorstDescent(worker::StrategyKind strategy, const std::vector<GraphKind>& graphs,
                     uint64_t seed, uint64_t seeds) {
@@ -231,6 +273,7 @@ int Main(int argc, char** argv) {
   A2CiD2(seed, seeds / 10, figures);
   RelaySum(seed, figures);
   PowerGossip(seed, brief ? 2 : 5, figures);
+  Ist(seed, brief ? 2 : 6, figures);
   Chaos(seed, brief ? 2 : 10, figures);
   NonIid(seed, brief ? 1 : 4, figures);
   Ring16(seed, brief ? 2 : 6, figures);

@@ -6,7 +6,9 @@
 #include <bit>
 
 #include "tests/unit/worker_core/subnet/drawn_model.h"
-#include "worker/core/round/fold.h"
+#include "worker/core/reduce/fold.h"
+#include "worker/core/vector/coordinate_mask.h"
+#include "worker/core/vector/masked_chunk.h"
 
 namespace crowdsurf::worker {
 namespace {
