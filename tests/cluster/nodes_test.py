@@ -79,7 +79,9 @@ class NodesTest(unittest.TestCase):
                           kube.events()])
 
     def is_whole(self):
-        """As many workers as wanted, no more, each Ready, and all of them in one view."""
+        """As many workers as wanted, no more, each Ready, all of them in one view, and every machine Ready."""
+        if not all(map(ready, self.kube.get("/api/v1/nodes")["items"])):
+            return False  # a machine that comes back: its death would be told by its condition before its peers
         pods = self.kube.pods("crowd").values()
         if len(pods) != WORKERS or not all(ready(pod) and not leaving(pod) for pod in pods):
             return False
