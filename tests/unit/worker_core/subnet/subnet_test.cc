@@ -106,8 +106,8 @@ TEST(Subnet, AllUnitsAreOneRunATensor) {
   EXPECT_EQ(subnet.size(), schema.elements());
 }
 
-// Of an inner matrix the members together touch sum |I_l| |I_(l-1)| entries, each once; of the first
-// and last ones everything.
+// Of an inner matrix the members together touch sum |I_l| |I_(l-1)| entries, each once; of the
+// first and last ones everything.
 TEST(Subnet, InnerEntriesTouchedAreTheProductsOfTheShares) {
   Rng rng(4);
   for (int draw = 0; draw < 200; ++draw) {
