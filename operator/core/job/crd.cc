@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/manifest/fields.h"
+#include "operator/core/job/validate.h"
 
 namespace crowdsurf::controller {
 namespace {

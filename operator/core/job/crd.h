@@ -11,10 +11,6 @@
 
 namespace crowdsurf::controller {
 
-// The longest name of a job: its pods are named <job>-<index>-<incarnation> and a label value holds
-// 63 characters (index to 99999, incarnation to 9999999: 14 with the dashes).
-inline constexpr int kMaxJobName = 49;
-
 // pod_template: the schema of spec.template. The result is the whole object, apiVersion to spec.
 nlohmann::json Crd(nlohmann::json pod_template);
 

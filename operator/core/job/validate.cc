@@ -20,8 +20,6 @@ using nlohmann::json;
 
 constexpr std::string_view kApiVersion = "crowdsurf.io/v1alpha1";
 constexpr std::string_view kKind = "TrainingJob";
-// A pod's name is <job>-<index>-<incarnation> in 63 letters: 5 digits each and two dashes.
-constexpr size_t kLongestJobName = 51;
 
 bool IsLabel(std::string_view name) {
   const auto ok = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); };
@@ -53,11 +51,11 @@ void CheckHeader(const json& document, Report& report) {
   if (name == nullptr) {
     report.Add("metadata.name", "is missing");
   } else if (!name->is_string() || !IsLabel(name->get_ref<const std::string&>()) ||
-             name->get_ref<const std::string&>().size() > kLongestJobName) {
+             name->get_ref<const std::string&>().size() > kMaxJobName) {
     report.Add("metadata.name", Show(*name) +
                                     " is not a name: a-z, 0-9 and '-', a letter first, no '-' "
                                     "last, at most " +
-                                    std::to_string(kLongestJobName));
+                                    std::to_string(kMaxJobName));
   }
 }
 

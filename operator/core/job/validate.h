@@ -15,6 +15,9 @@
 namespace crowdsurf::controller {
 
 inline constexpr size_t kMaxViolations = 100;  // a garbled file must not print a book
+// Letters of a job's name: its pods are named <job>-<index>-<incarnation> and a label value holds
+// 63 characters (index to 99999, incarnation to 9999999: 14 with the dashes).
+inline constexpr size_t kMaxJobName = 49;
 
 // A document with the line of every path in it ("spec.averaging.groupSize" -> 7). `lines` may be
 // empty (JSON from an API server).

@@ -35,12 +35,13 @@ std::vector<std::string> Problems(const std::string& pointer, const json& value)
   return out;
 }
 
+// 63 letters of a label, less two dashes, an index to 99999 and an incarnation to 9999999.
 TEST(ValidateBoundsTest, AJobsNameIsALabelWithRoomForItsPodsNumbers) {
-  for (const std::string& good : {std::string("a"), std::string("a-1"), std::string(51, 'a')}) {
+  for (const std::string& good : {std::string("a"), std::string("a-1"), std::string(49, 'a')}) {
     EXPECT_THAT(Problems("/metadata/name", good), IsEmpty()) << good;
   }
   for (const json& bad : {json(""), json("A"), json("1a"), json("-a"), json("a-"), json("a.b"),
-                          json("a_b"), json("{"), json(std::string(52, 'a')), json(7)}) {
+                          json("a_b"), json("{"), json(std::string(50, 'a')), json(7)}) {
     EXPECT_THAT(Problems("/metadata/name", bad), ElementsAre(HasSubstr("is not a name"))) << bad;
   }
   EXPECT_THAT(Problems("/metadata/name", nullptr), ElementsAre("metadata.name: is missing"));
