@@ -1,4 +1,4 @@
-"""Sixteen paced workers: each strategy on the network where docs/strategies.md says that it should win, beside an anchor there.
+"""Sixteen paced workers: each strategy on the network where docs/strategies says that it should win, beside an anchor there.
 
 A part of strategies.py. The runs of a case have the same network, data, seed and time, and are compared at the same moment:
 `--sixteen-seconds` after the job's first steps, coming together and coming back included, or as long as the shortest of them

@@ -7,7 +7,7 @@
 // views, and whatever a death in mid-exchange did to the mean is over with the view. The averagings
 // after the first count samples only (averaging.h). The snapshot is asked for by Averaging, which
 // also asks for its own: one request is out at a time. Bounds: one strategy; its transports'.
-// Source: docs/strategies.md.
+// Source: docs/strategies.
 #pragma once
 
 #include <map>

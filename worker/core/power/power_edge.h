@@ -1,7 +1,7 @@
 // PowerEdge: what one end of an edge keeps for PowerGossip: the factors of every matrix, and the
 // message of the present iteration.
 //
-// Source: PowerGossip (Vogels et al. 2020), algorithm 1, and docs/strategies.md. All edges of a
+// Source: PowerGossip (Vogels et al. 2020), algorithm 1, and docs/strategies. All edges of a
 // worker project the same snapshot, and all updates are added afterwards (Jacobi). What travels
 // whole is averaged by plain gossip with the same weight. Value; single sequence. Scalar: float in
 // production, double in paper tests.

@@ -6,7 +6,7 @@
 // what one end had not ended is undone. The head of each frame has the fingerprint of the sender's
 // factors. Where the two differ, nobody applies, and both ends draw the same new factors, from the
 // ids of the ends and one re-seed more than either had. So an update that one end alone applied
-// costs one step. Source: PowerGossip (Vogels et al. 2020) and docs/strategies.md. Single sequence.
+// costs one step. Source: PowerGossip (Vogels et al. 2020) and docs/strategies. Single sequence.
 // Memory: the factors of each edge. Scalar: float in production, double in tests.
 #pragma once
 

@@ -8,7 +8,7 @@
 // nothing else is acknowledged, and a slot is free again when it is needed. A neighbour that is not
 // so far answers kNotYet: slow trainers are waited for. One that is silent for kSilence is left out
 // until the view is renewed (kCut), as one that died: its weight stays with us.
-// Source: docs/strategies.md (PowerGossip). Bounds: a frame of this step and one of the next an
+// Source: docs/strategies (PowerGossip). Bounds: a frame of this step and one of the next an
 // edge.
 #pragma once
 

@@ -2,7 +2,7 @@
 // power iterations that improve them.
 //
 // Source: PowerGossip (Vogels, Karimireddy, Jaggi 2020, arXiv 2008.01425, algorithm 1) and the
-// notes of docs/strategies.md. D = X_high - X_low is the difference of the ends' matrices. Each end
+// notes of docs/strategies. D = X_high - X_low is the difference of the ends' matrices. Each end
 // projects its own matrix on one factor; the difference of the two projections is the other factor:
 //   odd k:  Q <- orth(Q), u = X Q,    P <- u_high - u_low
 //   even k: P <- orth(P), u = X^T P,  Q <- u_high - u_low

@@ -5,7 +5,7 @@
 // its length from the step, so that nobody has to say it. An edge has one region, with two slots
 // for frames that arrive and two for the own ones: those of odd and of even steps. The head says
 // what the sender's factors are (power_edges.h): bytes as values, exact in every wire format.
-// Value; any thread. Source: docs/strategies.md (PowerGossip).
+// Value; any thread. Source: docs/strategies (PowerGossip).
 #pragma once
 
 #include <cstdint>

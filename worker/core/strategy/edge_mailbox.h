@@ -7,7 +7,7 @@
 // is all there is, and no message needs to be complete before it is of use: delays may differ from
 // chunk to chunk, which the fixed point of RelaySum does not depend on. FIFO takes a chunk only if
 // it is the next one of its edge; the sender repeats what is missing. Memory is made by Reset;
-// nothing is allocated afterwards. Source: docs/strategies.md. Bounds: links
+// nothing is allocated afterwards. Source: docs/strategies. Bounds: links
 // of one graph; no queue.
 #pragma once
 

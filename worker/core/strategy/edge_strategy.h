@@ -6,7 +6,7 @@
 // waits for a message of this step. Back-pressure, twice: no new snapshot before the messages of
 // the last have left, and none is averaged while an edge lags behind by more than maxLag steps (a
 // silent edge is waited for no longer than kLagPatience: its last message goes on counting until
-// the view is renewed). Source: docs/strategies.md. Memory: one copy per edge,
+// the view is renewed). Source: docs/strategies. Memory: one copy per edge,
 // of the part of the vector that travels on it.
 #pragma once
 

@@ -7,7 +7,7 @@
 // here and its own has left; so both commit or neither does, unless one dies in between, which
 // moves the mean by at most half their difference over n, once. No progress for a patience (two
 // steps of the slower trainer and some): aborted, counted, the partner is told. Bounds: one
-// exchange; a bit per chunk. Source: docs/strategies.md; AD-PSGD (Lian et al.
+// exchange; a bit per chunk. Source: docs/strategies; AD-PSGD (Lian et al.
 // 2018), whose blocking hand-shake needs a bipartite graph: this one does not.
 #pragma once
 

@@ -1,7 +1,7 @@
 // PowerGossip: gossip along a graph, where each edge carries a few vectors instead of matrices.
 //
 // Source: PowerGossip (Vogels, Karimireddy, Jaggi 2020, arXiv 2008.01425), algorithms 1 and 2, and
-// docs/strategies.md. Every interval: a snapshot of the trainer; `iterations` steps on it, each of
+// docs/strategies. Every interval: a snapshot of the trainer; `iterations` steps on it, each of
 // which exchanges one frame with every neighbour and then adds all their updates (Jacobi); the
 // result is delivered, and the trainer adds the change to what it has by then. One step at a time:
 // the next snapshot holds the updates of the last, because pipelined updates diverge. The ends of

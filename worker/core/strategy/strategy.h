@@ -1,4 +1,4 @@
-// Strategy: how peers mix. One contract for all seven (docs/strategies.md).
+// Strategy: how peers mix. One contract for all seven (docs/strategies).
 //
 // Pure: no lock, no bytes, no clock. A strategy sees events and answers with actions that name
 // buffer regions; the host runs the kernels. Three transports serve all: masked group reduce

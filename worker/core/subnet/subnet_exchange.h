@@ -7,7 +7,7 @@
 // (docs/round.md). A chunk lies within one run of equal coverers, and one of these owns it. Each
 // other coverer sends its values to the owner. The owner sends the mean to all members; the mean of
 // one is its values, to the bit. So what one member alone covers goes from it to all, without a
-// reducer. Values; any thread. Memory: as Subnet, for each member. Source: docs/strategies.md.
+// reducer. Values; any thread. Memory: as Subnet, for each member. Source: docs/strategies.
 #pragma once
 
 #include <cstdint>

@@ -3,7 +3,7 @@
 // A strategy on a graph (Gossip, A2CiD2, RelaySum) mixes its own snapshot with what neighbours
 // sent. Bytes never pass through a core: chunks are named by (sender, tag, sequence, chunk), the
 // host asks where they belong (MixPlace) or what they are made of (MixChunk), and runs kernels
-// (mix_kernels.h) on named regions when told. Values; any thread. Source: docs/strategies.md.
+// (mix_kernels.h) on named regions when told. Values; any thread. Source: docs/strategies.
 #pragma once
 
 #include <cstdint>

@@ -88,7 +88,7 @@ StatusOr<AcidConstants> AcidConstantsOf(const Graph& graph, const std::vector<do
 std::vector<double> UniformRates(const Graph& graph, double rate_com);
 
 // Mean over ordered pairs of max(hops - 1, 0): RelaySum dilutes each update by 1 / (1 + this)
-// (docs/strategies.md). Pre: a tree.
+// (docs/strategies). Pre: a tree.
 double MeanRelayDelay(const Graph& tree);
 uint32_t Diameter(const Graph& graph);  // pre: connected
 

@@ -2,7 +2,7 @@
 //
 // Pure function of the view. Nodes are the members in join order (joined-at, then id): a join adds
 // a last node, and trees keep the longest-lived near the root. A departure moves later nodes up by
-// one. Values; any thread. Bounds: MaxMembersOf (view_plan.h). Source: docs/strategies.md.
+// one. Values; any thread. Bounds: MaxMembersOf (view_plan.h). Source: docs/strategies.
 #pragma once
 
 #include <string>

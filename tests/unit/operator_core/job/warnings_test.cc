@@ -1,4 +1,4 @@
-// Legal manifests that say something other than their author expects (docs/strategies.md).
+// Legal manifests that say something other than their author expects (docs/strategies).
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -71,7 +71,7 @@ TEST(GraphTest, RelayDelaysMatchTheClosedForms) {
 TEST(GraphTest, DoubleBinaryTreeIsTwoMirroredTrees) {
   const auto trees = TreesOf(GraphKind::kDoubleBinaryTree, 16).value();
   ASSERT_EQ(trees.size(), 2u);
-  double degree = 0;  // mean over nodes and trees: at most 2, as a ring (docs/strategies.md)
+  double degree = 0;  // mean over nodes and trees: at most 2, as a ring (docs/strategies)
   for (const Graph& tree : trees) {
     EXPECT_TRUE(tree.IsTree());
     degree += static_cast<double>(2 * tree.edges.size()) / 16 / 2;
