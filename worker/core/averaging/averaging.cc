@@ -20,7 +20,7 @@ Averaging::Averaging(const PeerConfig& config, PeerMetrics& metrics, Logger log,
 
 // ---- membership
 
-void Averaging::OnView(Time now, const Seating& seating, uint64_t next, ParentEnd parent,
+void Averaging::OnView(Time now, const Seating& seating, AveragingId next, ParentEnd parent,
                        Actions& out) {
   CHECK(stage_ != Stage::kRounds || parent == ParentEnd::kBrokeUp);
   const View& view = seating.view();
@@ -44,7 +44,7 @@ void Averaging::OnView(Time now, const Seating& seating, uint64_t next, ParentEn
   seating_ = seating;
   if (!seated_) mark_ = {.step = progress_.step, .samples = progress_.samples, .time = now};
   seated_ = true;
-  jump_ = 0;
+  jump_ = AveragingId();
   due_.clear();
   announced_ = false;
   hold_.reset();
@@ -109,27 +109,27 @@ void Averaging::Depart(Time now, Actions& out) {
 
 // ---- views being made
 
-uint64_t Averaging::bytes_begun() const {
+AveragingId Averaging::bytes_begun() const {
   if (stage_ != Stage::kRounds) return first_of_new_view() - 1;
   const bool untouched = rounds_.pristine() && last_root_.none();
   return untouched ? number_ - 1 : number_;
 }
 
-uint64_t Averaging::first_unheard_of() const {
-  uint64_t first = std::max(next(), begun_ + 1);
+AveragingId Averaging::first_unheard_of() const {
+  AveragingId first = std::max(next(), begun_ + 1);
   while (due_.contains(first) && !due_.at(first).empty()) ++first;
   return first;
 }
 
-bool Averaging::MayMove(uint64_t barrier) const {
+bool Averaging::MayMove(AveragingId barrier) const {
   return stage_ != Stage::kRounds && first_of_new_view() >= barrier;
 }
 
-bool Averaging::Held(Time now, uint64_t averaging) const {
+bool Averaging::Held(Time now, AveragingId averaging) const {
   return hold_ && averaging >= hold_->from && now < hold_->until;
 }
 
-void Averaging::HoldFrom(Time now, uint64_t barrier, Duration patience, Actions& out) {
+void Averaging::HoldFrom(Time now, AveragingId barrier, Duration patience, Actions& out) {
   hold_ = Hold{.from = barrier, .until = now + patience};
   if (stage_ == Stage::kRounds && number_ >= barrier && bytes_begun() < number_) {
     rounds_.Suspend(now, out);
@@ -315,7 +315,7 @@ void Averaging::OnPublishRefused(Time now, const PublishRefused& refused, Action
   }
   if (stage_ != Stage::kPublishing) return;
   if (refused.averaging != number_) return RequestSnapshot(out);
-  log_.Warning("the trainer gave no snapshot", {{"averaging", refused.averaging}});
+  log_.Warning("the trainer gave no snapshot", {{"averaging", refused.averaging.value()}});
   mark_ = {.step = progress_.step, .samples = progress_.samples, .time = now};
   FinishAbandon(now, number_, out);
 }

@@ -20,6 +20,7 @@
 #include "worker/core/port/messages.h"
 #include "worker/core/round/arrived_chunk.h"
 #include "worker/core/strategy/strategy.h"
+#include "worker/core/view/averaging_id.h"
 
 namespace crowdsurf::worker {
 
@@ -39,7 +40,7 @@ class Averaging {
   // ---- membership ----
   // This peer is seated in `seating` from averaging `next` on. Pre: no round is open, or `parent`
   // broke up.
-  void OnView(Time now, const Seating& seating, uint64_t next, ParentEnd parent, Actions& out);
+  void OnView(Time now, const Seating& seating, AveragingId next, ParentEnd parent, Actions& out);
   void OnSeating(Time now, const Seating& seating, Actions& out);  // seats of the same view changed
   void OnUnseated(Time now, Actions& out);
   void SetDown(const std::set<PeerId>& down) { down_ = down; }
@@ -49,11 +50,11 @@ class Averaging {
   void Depart(Time now, Actions& out);    // the same when this peer leaves, or its trainer is gone
   // A successor of the view is being decided, or is decided: averagings from `barrier` on are its
   // own. They are held back here, at most `patience`; a round of one that moved no bytes is undone.
-  void HoldFrom(Time now, uint64_t barrier, Duration patience, Actions& out);
+  void HoldFrom(Time now, AveragingId barrier, Duration patience, Actions& out);
   // Highest averaging with bytes under way, or over.
-  uint64_t bytes_begun() const;
+  AveragingId bytes_begun() const;
   // True when a view whose parent keeps the averagings below `barrier` can be entered now.
-  bool MayMove(uint64_t barrier) const;
+  bool MayMove(AveragingId barrier) const;
   // What others have committed: their count is ours when they are ahead.
   void Learn(const Committed& theirs);
   // This peer enters another lineage, whose count is `theirs`: its own is left behind with what it
@@ -68,8 +69,8 @@ class Averaging {
   void OnAdopted(const Committed& committed);
 
   // ---- messages ----
-  void OnDue(Time now, const PeerId& from, uint64_t averaging, Actions& out);
-  void OnBegin(Time now, uint64_t averaging, Actions& out);
+  void OnDue(Time now, const PeerId& from, AveragingId averaging, Actions& out);
+  void OnBegin(Time now, AveragingId averaging, Actions& out);
   void OnFrame(Time now, const PeerId& from, const message::RoundFrame& frame, Actions& out);
   void OnListInUse(Time now, const message::ListInUse& list, Actions& out);
   void OnCountedAsk(const PeerId& from, const message::CountedAsk& ask, Actions& out);
@@ -98,14 +99,14 @@ class Averaging {
   bool idle() const { return stage_ == Stage::kIdle; }
   // The snapshot is asked for or there, but no round is open: it can go on in another view.
   bool movable() const { return stage_ == Stage::kPublishing || stage_ == Stage::kHolding; }
-  uint64_t number() const { return number_; }  // of the averaging under way
+  AveragingId number() const { return number_; }  // of the averaging under way
   // The least averaging that has not begun here.
-  uint64_t next() const { return idle() ? next_ : number_ + 1; }
-  bool HasBegun(uint64_t averaging) const { return averaging <= begun_; }
+  AveragingId next() const { return idle() ? next_ : number_ + 1; }
+  bool HasBegun(AveragingId averaging) const { return averaging <= begun_; }
   // The first averaging that a view made now can open: a snapshot under way serves it.
-  uint64_t first_of_new_view() const { return movable() ? number_ : next(); }
+  AveragingId first_of_new_view() const { return movable() ? number_ : next(); }
   // The least averaging that nobody can have begun, as far as is known here: nobody is due for it.
-  uint64_t first_unheard_of() const;
+  AveragingId first_unheard_of() const;
   bool due() const { return announced_; }
   // What this peer can serve. No root: it is being hashed, or overwritten by an averaging under
   // way.
@@ -116,7 +117,7 @@ class Averaging {
   uint64_t abandoned() const { return abandoned_; }
   const Mixing& mixing() const { return mixing_; }
   // A newcomer that holds this average or a later one is near enough for a seat.
-  uint64_t near_enough() const;
+  AveragingId near_enough() const;
   GroupRounds& rounds() { return rounds_; }
   const GroupRounds& rounds() const { return rounds_; }
   const Progress& progress() const { return progress_; }
@@ -126,7 +127,7 @@ class Averaging {
   // kPublishing: the snapshot is asked for. kHolding: it is there and waits for the next view.
   enum class Stage : uint8_t { kIdle, kPublishing, kHolding, kRounds };
   struct Hold {
-    uint64_t from = 0;
+    AveragingId from = {};
     Time until;
   };
   struct Mark {  // where the present interval began
@@ -147,26 +148,26 @@ class Averaging {
   Time LastDue() const;
   void CheckDue(Time now, Actions& out);
   void MaybeBegin(Time now, Actions& out);
-  void BeginNow(Time now, uint64_t averaging, Actions& out);
-  void StartPublish(Time now, uint64_t averaging, Actions& out);
-  void GoOn(Time now, uint64_t averaging, Actions& out);
+  void BeginNow(Time now, AveragingId averaging, Actions& out);
+  void StartPublish(Time now, AveragingId averaging, Actions& out);
+  void GoOn(Time now, AveragingId averaging, Actions& out);
   void OpenTrip(Time now, Actions& out);
   void FixStake();
-  bool Held(Time now, uint64_t averaging) const;
+  bool Held(Time now, AveragingId averaging) const;
   void Resume(Time now, Actions& out);
   void RequestSnapshot(Actions& out);
   void AskToBeWoken(Actions& out);
-  void Advance(Time now, uint64_t next, Actions& out);
+  void Advance(Time now, AveragingId next, Actions& out);
   std::vector<PeerId> Neighbours() const;
   void Tell(const Message& message, Actions& out) const;
 
   void Run(Time now, StrategyActions& actions, Actions& out);
   void OpenOne(Time now, const OpenRound& open, StrategyActions& more, Actions& out);
   void FinishDelivery(Time now, const DeliverResult& result, Actions& out);
-  void FinishAbandon(Time now, uint64_t averaging, Actions& out);
-  void FinishCount(Time now, uint64_t averaging, Actions& out);
+  void FinishAbandon(Time now, AveragingId averaging, Actions& out);
+  void FinishCount(Time now, AveragingId averaging, Actions& out);
   // Strategies on graphs: all averagings of a view but its first count samples only.
-  bool Counting(uint64_t averaging) const;
+  bool Counting(AveragingId averaging) const;
   void AskForMixing(Actions& out);
   void OpenMixing(Time now, Actions& out);
   void CollectEnded(Time now, Actions& out);
@@ -191,29 +192,29 @@ class Averaging {
   Time end_ = Time::Infinite();
 
   Stage stage_ = Stage::kIdle;
-  uint64_t number_ = 0;
-  uint64_t next_ = 1;
-  uint64_t begun_ = 0;  // highest averaging seen to begin
+  AveragingId number_;
+  AveragingId next_{1};
+  AveragingId begun_;  // highest averaging seen to begin
   std::optional<Hold> hold_;
-  uint64_t held_ = 0;              // highest averaging that began while it was held back
-  std::optional<uint64_t> asked_;  // RequestPublish that was not answered yet
-  bool asked_by_mixing_ = false;   // and it is mixing's
-  bool snapshotted_ = false;       // the outbox holds the snapshot of averaging number_
+  AveragingId held_;                  // highest averaging that began while it was held back
+  std::optional<AveragingId> asked_;  // RequestPublish that was not answered yet
+  bool asked_by_mixing_ = false;      // and it is mixing's
+  bool snapshotted_ = false;          // the outbox holds the snapshot of averaging number_
   Region committed_region_ = Region::kInboxA;  // holds committed_
   bool overwritten_ = false;  // a later averaging's round writes there: nothing to be fetched
-  uint64_t jump_ = 0;  // a member is due for this one, beyond the one after ours: follow when idle
+  AveragingId jump_;  // a member is due for this one, beyond the one after ours: follow when idle
   bool announced_ = false;
   Time announced_at_;
-  std::map<uint64_t, std::set<PeerId>> due_;
+  std::map<AveragingId, std::set<PeerId>> due_;
   Mark mark_;
 
   double counted_ = 0;   // of the trainer's total: already in some average, or given up
   double snapshot_ = 0;  // the trainer's total in the outbox
   double returned_ = 0;  // samples that turned out not to be counted, in the present stake
   double answered_ = 0;  // others that did since it was fixed: for the next
-  std::pair<uint64_t, ViewHash> staked_;  // averaging and view that stake_ was fixed for
-  Stake stake_;                           // of the value that the next round takes in
-  Digest last_root_;                      // of the previous round's value
+  std::pair<AveragingId, ViewHash> staked_;  // averaging and view that stake_ was fixed for
+  Stake stake_;                              // of the value that the next round takes in
+  Digest last_root_;                         // of the previous round's value
   std::optional<Doubt> doubt_;
 
   Committed committed_;

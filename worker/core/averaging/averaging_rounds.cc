@@ -121,28 +121,28 @@ void Averaging::FinishDelivery(Time now, const DeliverResult& result, Actions& o
   took_part_ = true;
   metrics_.averagings_delivered->Add();
   metrics_.job_samples->Set(job_.job_samples);
-  metrics_.averaging->Set(static_cast<double>(result.averaging));
-  log_.Info("averaging delivered", {{"averaging", result.averaging},
+  metrics_.averaging->Set(static_cast<double>(result.averaging.value()));
+  log_.Info("averaging delivered", {{"averaging", result.averaging.value()},
                                     {"samples", stake_.samples},
                                     {"job_samples", committed_.job_samples}});
   GoOn(now, result.averaging, out);
 }
 
 // Samples were counted; the parameters are mixing's.
-void Averaging::FinishCount(Time now, uint64_t averaging, Actions& out) {
+void Averaging::FinishCount(Time now, AveragingId averaging, Actions& out) {
   if (job_.averaging <= averaging)
     job_ = {.averaging = averaging,
             .root = Digest(),
             .job_samples = stake_.before.samples + stake_.samples};
   took_part_ = true;
   metrics_.job_samples->Set(job_.job_samples);
-  metrics_.averaging->Set(static_cast<double>(averaging));
+  metrics_.averaging->Set(static_cast<double>(averaging.value()));
   out.push_back(JobCounted{.averaging = averaging, .job_samples = job_.job_samples});
   GoOn(now, averaging, out);
 }
 
 // The averaging is over here: the next one.
-void Averaging::GoOn(Time now, uint64_t averaging, Actions& out) {
+void Averaging::GoOn(Time now, AveragingId averaging, Actions& out) {
   stage_ = Stage::kIdle;
   snapshotted_ = false;
   Learn(std::exchange(ahead_, {}));
@@ -155,13 +155,13 @@ void Averaging::GoOn(Time now, uint64_t averaging, Actions& out) {
   CheckDue(now, out);
 }
 
-uint64_t Averaging::near_enough() const {
+AveragingId Averaging::near_enough() const {
   // Where averagings count only, the last full one is all there is to fetch, and the newcomer's
   // view begins with another.
   return mixing_.on_graph() ? committed_.averaging : job_.averaging;
 }
 
-void Averaging::FinishAbandon(Time now, uint64_t averaging, Actions& out) {
+void Averaging::FinishAbandon(Time now, AveragingId averaging, Actions& out) {
   if (stage_ == Stage::kIdle) return;
   // A snapshot that is still being asked for is released when it comes.
   if (stage_ != Stage::kPublishing && snapshotted_) out.push_back(ReleaseOutbox{averaging});
@@ -169,7 +169,7 @@ void Averaging::FinishAbandon(Time now, uint64_t averaging, Actions& out) {
   if (mixing_.on_graph() && snapshotted_) committed_ = Committed();
   ++abandoned_;
   metrics_.averagings_abandoned->Add();
-  log_.Warning("averaging abandoned", {{"averaging", averaging}});
+  log_.Warning("averaging abandoned", {{"averaging", averaging.value()}});
   GoOn(now, averaging, out);
 }
 

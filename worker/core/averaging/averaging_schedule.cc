@@ -89,7 +89,7 @@ void Averaging::CheckDue(Time now, Actions& out) {
   MaybeBegin(now, out);
 }
 
-void Averaging::OnDue(Time now, const PeerId& from, uint64_t averaging, Actions& out) {
+void Averaging::OnDue(Time now, const PeerId& from, AveragingId averaging, Actions& out) {
   if (!seated_ || averaging < next()) return;
   if (!idle() && averaging > next()) jump_ = std::max(jump_, averaging);
   if (idle() && averaging > next_) Advance(now, averaging, out);  // we missed one: follow
@@ -99,7 +99,7 @@ void Averaging::OnDue(Time now, const PeerId& from, uint64_t averaging, Actions&
 }
 
 // Averagings below `next` are over elsewhere.
-void Averaging::Advance(Time now, uint64_t next, Actions& out) {
+void Averaging::Advance(Time now, AveragingId next, Actions& out) {
   next_ = next;
   due_.erase(due_.begin(), due_.lower_bound(next));
   announced_ = false;
@@ -121,11 +121,11 @@ void Averaging::MaybeBegin(Time now, Actions& out) {
   if (due > 0 && 2 * due >= live) BeginNow(now, next_, out);
 }
 
-void Averaging::OnBegin(Time now, uint64_t averaging, Actions& out) {
+void Averaging::OnBegin(Time now, AveragingId averaging, Actions& out) {
   if (Ready() && averaging >= next()) BeginNow(now, averaging, out);
 }
 
-void Averaging::BeginNow(Time now, uint64_t averaging, Actions& out) {
+void Averaging::BeginNow(Time now, AveragingId averaging, Actions& out) {
   if (averaging <= begun_ || !seating_.AsOf(averaging).CellOf(config_.id)) return;
   if (Held(now, averaging)) {
     held_ = std::max(held_, averaging);
@@ -143,7 +143,7 @@ void Averaging::BeginNow(Time now, uint64_t averaging, Actions& out) {
   StartPublish(now, averaging, out);
 }
 
-void Averaging::StartPublish(Time now, uint64_t averaging, Actions& out) {
+void Averaging::StartPublish(Time now, AveragingId averaging, Actions& out) {
   stage_ = Stage::kPublishing;
   number_ = averaging;
   next_ = averaging;
@@ -156,7 +156,7 @@ void Averaging::StartPublish(Time now, uint64_t averaging, Actions& out) {
   OpenTrip(now, out);
 }
 
-bool Averaging::Counting(uint64_t averaging) const {
+bool Averaging::Counting(AveragingId averaging) const {
   return mixing_.on_graph() && averaging != seating_.view().first_averaging;
 }
 

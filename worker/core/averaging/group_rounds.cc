@@ -142,7 +142,7 @@ void GroupRounds::OpenInstance(Time now, const std::set<PeerId>& down, Actions& 
                                                  .told_list = {},
                                                  .counted = {}});
   CHECK(fresh);
-  log_.Debug("round opened", {{"averaging", opening.averaging},
+  log_.Debug("round opened", {{"averaging", opening.averaging.value()},
                               {"round", opening.round},
                               {"instance", plan.instance.brief()},
                               {"rank", *self},
@@ -184,7 +184,7 @@ void GroupRounds::Replan(Time now, const Seating& seating, const std::set<PeerId
   ReplayEarly(now, out);
 }
 
-std::optional<CellIndex> GroupRounds::CellIn(uint64_t averaging) const {
+std::optional<CellIndex> GroupRounds::CellIn(AveragingId averaging) const {
   if (!current_ || current_->opening.averaging != averaging) return std::nullopt;
   return current_->cell;
 }

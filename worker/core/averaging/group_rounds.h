@@ -26,6 +26,7 @@
 #include "worker/core/round/round.h"
 #include "worker/core/round/round_pacer.h"
 #include "worker/core/round/speaker.h"
+#include "worker/core/view/averaging_id.h"
 #include "worker/core/view/view.h"
 #include "worker/core/view/witness.h"
 
@@ -44,7 +45,7 @@ class GroupRounds {
 
   // What a round is about, beside the seating.
   struct Opening {
-    uint64_t averaging = 0;
+    AveragingId averaging = {};
     uint32_t round = 0;  // rounds of this averaging that are done
     size_t axis = 0;
     bool stand_ins = true;
@@ -60,7 +61,7 @@ class GroupRounds {
     uint64_t elements = 0;
   };
   struct Ended {
-    uint64_t averaging = 0;
+    AveragingId averaging = {};
     uint32_t round = 0;
     size_t axis = 0;
     RoundOver over;
@@ -87,7 +88,7 @@ class GroupRounds {
   // Seats changed: a round that still gathers is opened anew if its list is another now.
   void Replan(Time now, const Seating& seating, const std::set<PeerId>& down, Actions& out);
   // The own cell in the rounds of `averaging` so far; nullopt before the first of them.
-  std::optional<CellIndex> CellIn(uint64_t averaging) const;
+  std::optional<CellIndex> CellIn(AveragingId averaging) const;
   // Leaves the round that is not over, if any: BYE.
   void LeaveOpen(Time now, Actions& out);
   // The same of a peer that will not average any more: it keeps nothing that others could miss, so
@@ -103,7 +104,7 @@ class GroupRounds {
 
   // Averagings below `averaging` are over here: a peer that asks for one that was not opened is
   // told.
-  void SetMin(uint64_t averaging) { min_ = averaging; }
+  void SetMin(AveragingId averaging) { min_ = averaging; }
   // Answers what came early for averagings below that, and was kept for a round that is not opened
   // now: its sender must not wait for it.
   void AnswerPassed(Time now, Actions& out);
@@ -234,7 +235,7 @@ class GroupRounds {
   std::map<InstanceId, Speaking> speaking_;
   std::optional<Current> current_;
   std::optional<InstanceId> suspended_;  // may be opened again
-  uint64_t min_ = 0;                     // averagings below it are not opened any more
+  AveragingId min_;                      // averagings below it are not opened any more
   std::deque<Early> early_;
   size_t early_bytes_ = 0;
   std::vector<Ended> ended_;

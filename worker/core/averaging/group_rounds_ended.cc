@@ -57,7 +57,7 @@ void GroupRounds::End(Time now, Instance& instance, const RoundOver& over) {
     metrics_.round_seconds->Observe((now - instance.opened).seconds());
   }
   Tally(instance, over.outcome);
-  log_.Debug("round over", {{"averaging", ended.averaging},
+  log_.Debug("round over", {{"averaging", ended.averaging.value()},
                             {"round", ended.round},
                             {"outcome", static_cast<int>(over.outcome)},
                             {"ballot", over.ballot},
@@ -117,8 +117,9 @@ void GroupRounds::Count(Instance& instance) {
   if (const double by = grown(counts.divergence, seen.divergence); by > 0) {
     divergence_ += static_cast<uint64_t>(by);
     metrics_.divergence->Add(by);
-    log_.Error("members applied different results",
-               {{"averaging", instance.opening.averaging}, {"round", instance.opening.round}});
+    log_.Error(
+        "members applied different results",
+        {{"averaging", instance.opening.averaging.value()}, {"round", instance.opening.round}});
   }
 }
 

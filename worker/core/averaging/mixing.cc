@@ -88,7 +88,7 @@ void Mixing::Stop(Actions& out) {
 
 // ---- the snapshot ------------------------------------------------------------------------------
 
-std::optional<uint64_t> Mixing::wanted() const {
+std::optional<AveragingId> Mixing::wanted() const {
   return ask_ == Ask::kWanted ? std::optional(asks_) : std::nullopt;
 }
 

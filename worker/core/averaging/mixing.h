@@ -23,6 +23,7 @@
 #include "worker/core/strategy/edge_mailbox.h"
 #include "worker/core/strategy/pair_exchange.h"
 #include "worker/core/strategy/strategy.h"
+#include "worker/core/view/averaging_id.h"
 #include "worker/core/view/view_hash.h"
 
 namespace crowdsurf::worker {
@@ -52,7 +53,7 @@ class Mixing {
   bool busy() const { return !pairs_.idle(); }
 
   // ---- the snapshot
-  std::optional<uint64_t> wanted() const;  // its number, while it has not been asked for
+  std::optional<AveragingId> wanted() const;  // its number, while it has not been asked for
   void OnAsked() { ask_ = Ask::kAsked; }
   // True when it is taken; false: nobody waits for it any more.
   bool OnSnapshot(Time now, const Published& published, Actions& out);
@@ -120,7 +121,7 @@ class Mixing {
   bool scaled_ = false;  // the trainer was told a factor other than 1
 
   Ask ask_ = Ask::kNone;
-  uint64_t asks_ = 0;  // number of the last snapshot
+  AveragingId asks_;  // number of the last snapshot
   Time timer_ = Time::Infinite();
   // The messages on the way, by link: their numbers, and what they are made of.
   struct Leaving {

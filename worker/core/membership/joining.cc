@@ -35,10 +35,10 @@ std::optional<PeerId> Joining::BestSeated() const {
   return best->member.id;
 }
 
-std::vector<PeerId> Joining::Better(uint64_t holds) const {
+std::vector<PeerId> Joining::Better(AveragingId holds) const {
   std::vector<std::tuple<uint64_t, int64_t, PeerId>> better;  // most holds first
-  const auto rank = [](uint64_t held, int64_t joined, const PeerId& id) {
-    return std::tuple(~held, joined, id);
+  const auto rank = [](AveragingId held, int64_t joined, const PeerId& id) {
+    return std::tuple(~held.value(), joined, id);
   };
   const auto own = rank(holds, config_.started_unix_ms, config_.id);
   for (const auto& [peer, record] : roster_.live()) {
@@ -60,7 +60,7 @@ Joining::Step Joining::Ask(Time now, const PeerId& peer, Duration patience) {
   return {.ask = peer, .form = false};
 }
 
-Joining::Step Joining::Next(Time now, uint64_t holds) {
+Joining::Step Joining::Next(Time now, AveragingId holds) {
   wake_ = Time::Infinite();
   if (!roster_.answered()) return {};
   if (answered_at_.unset()) answered_at_ = now;

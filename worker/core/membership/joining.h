@@ -12,6 +12,7 @@
 #include "base/rng.h"
 #include "base/time.h"
 #include "worker/core/port/seat_messages.h"
+#include "worker/core/view/averaging_id.h"
 
 namespace crowdsurf::worker {
 
@@ -29,7 +30,7 @@ class Joining {
   };
   // What to do now. Pre: this peer has a trainer, no seat, and no fetch under way. `holds`: the
   // average its restored checkpoint is of, 0 none.
-  Step Next(Time now, uint64_t holds);
+  Step Next(Time now, AveragingId holds);
   Time NextDeadline() const { return wake_; }
 
   void OnAnswer(Time now, const PeerId& from, const message::JoinAnswer& answer);
@@ -41,7 +42,7 @@ class Joining {
  private:
   std::optional<PeerId> BestSeated() const;
   // Fresh peers that should form before this one.
-  std::vector<PeerId> Better(uint64_t holds) const;
+  std::vector<PeerId> Better(AveragingId holds) const;
   Step Ask(Time now, const PeerId& peer, Duration patience);
 
   const PeerConfig& config_;

@@ -32,6 +32,7 @@
 #include "worker/core/port/config.h"
 #include "worker/core/port/inputs.h"
 #include "worker/core/port/messages.h"
+#include "worker/core/view/averaging_id.h"
 
 namespace crowdsurf::worker {
 
@@ -101,7 +102,7 @@ class Membership {
   // Down, and neither said that it leaves: its machine or its process died, or cannot be reached.
   std::vector<PeerId> Lost() const;
   LineageRank lineage() const;
-  uint64_t holds() const { return holds_; }
+  AveragingId holds() const { return holds_; }
   double job_seconds() const { return clock_.seconds(settled_at_); }  // as of the last input
   bool target_met() const { return job_over_ || (seating_ && seating_->view().target_met); }
   bool left() const { return left_job_; }
@@ -118,7 +119,7 @@ class Membership {
     Time heard;
   };
   struct FetchTold {  // the average that a newcomer was sent to fetch
-    uint64_t averaging = 0;
+    AveragingId averaging = {};
     Time at;
   };
   // For an averaging of the parent that others were in and that does not reach this peer.
@@ -202,7 +203,7 @@ class Membership {
   void MaybeBranch(Time now, Actions& out);
   void FindSilent(Time now);
   std::optional<message::JoinAnswer> Objection(Time now, const message::JoinRequest& request) const;
-  void NoteFetch(Time now, const PeerId& peer, uint64_t averaging);
+  void NoteFetch(Time now, const PeerId& peer, AveragingId averaging);
   bool FetchedAsTold(Time now, const message::JoinRequest& request) const;
 
   // as a newcomer (membership_joining.cc)
@@ -265,7 +266,7 @@ class Membership {
   bool started_trainer_ = false;
   bool joined_with_state_ = false;
   std::string seat_refused_;
-  uint64_t holds_ = 0;
+  AveragingId holds_;
   std::optional<Committed> restored_;
   double restored_seconds_ = 0;  // of the job, in that checkpoint
   std::optional<Committed> fetching_;

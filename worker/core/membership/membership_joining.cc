@@ -18,7 +18,7 @@ void Membership::OnTrainer(Time now, const TrainerRegistered& trainer) {
   averaging_.OnTrainer(now, trainer);
   started_trainer_ = !trainer.fresh;
   if (!trainer.fresh) return;
-  holds_ = restored_ ? restored_->averaging : 0;
+  holds_ = restored_ ? restored_->averaging : AveragingId();
   if (restored_) averaging_.OnHolds(*restored_);
 }
 
@@ -28,7 +28,7 @@ void Membership::OnTrainerGone(Time now, Actions& out) {
   fetching_.reset();
   restored_.reset();  // its successor fetches from the peers
   averaging_.OnTrainerGone(now, out);
-  holds_ = 0;
+  holds_ = AveragingId();
   // After the end of the job trainers go; who asks late must still hear of the view that says so.
   if (!seating_ || job_over_) return;
   SendAll(Others(*seating_), message::Leaving{seating_->hash()}, out);
@@ -71,7 +71,7 @@ void Membership::SeekSeat(Time now, Actions& out) {
 void Membership::FormFirst(Time now, Actions& out) {
   clock_.Learn(now, restored_ ? restored_seconds_ : 0);
   const View view = FirstView(Self(), Facts());
-  log_.Info("first view formed", {{"averaging", view.first_averaging}});
+  log_.Info("first view formed", {{"averaging", view.first_averaging.value()}});
   Enter(now, Seating(view, HashOf(view, config_.job)), out);
   // Who asked before there was a view is answered as anybody who asks now.
   for (auto at = joiners_.begin(); at != joiners_.end();) {
@@ -171,7 +171,7 @@ void Membership::OnStateFetched(Time now, const StateFetched& fetched, Actions&)
   joined_with_state_ = true;
   averaging_.OnAdopted(got);
   joining_.AskSoon();
-  log_.Info("state adopted", {{"averaging", got.averaging}});
+  log_.Info("state adopted", {{"averaging", got.averaging.value()}});
 }
 
 // The held trainer starts: from the restored average, or from its own first parameters.

@@ -29,14 +29,14 @@ std::optional<message::JoinAnswer> Membership::Objection(
   const Committed& job = averaging_.job();
   // What was the last average when the transfer began is near enough, however many the job has made
   // meanwhile: where they are quicker than a transfer, a second one would come as late.
-  const bool near = request.holds > 0 &&
+  const bool near = !request.holds.is_zero() &&
                     (request.holds + 1 >= averaging_.near_enough() || FetchedAsTold(now, request));
-  if (job.averaging == 0 || request.trained || near || request.holds >= job.averaging)
+  if (job.averaging.is_zero() || request.trained || near || request.holds >= job.averaging)
     return std::nullopt;
   JoinAnswer answer{JoinAnswer::Kind::kFetchFirst, averaging_.committed(), {}, {}};
   // Nothing to be fetched: the full average of the newcomer's first view takes its place.
-  if (averaging_.mixing().on_graph() && answer.committed.averaging == 0) return std::nullopt;
-  if (answer.committed.averaging == 0 || answer.committed.root.none())
+  if (averaging_.mixing().on_graph() && answer.committed.averaging.is_zero()) return std::nullopt;
+  if (answer.committed.averaging.is_zero() || answer.committed.root.none())
     return JoinAnswer{JoinAnswer::Kind::kWait, {}, {}, {}};  // being hashed: ask again
   std::vector<PeerId> donors{config_.id};
   for (const auto& [cell, member] : seating_->occupants()) {
@@ -49,7 +49,7 @@ std::optional<message::JoinAnswer> Membership::Objection(
   return answer;
 }
 
-void Membership::NoteFetch(Time now, const PeerId& peer, uint64_t averaging) {
+void Membership::NoteFetch(Time now, const PeerId& peer, AveragingId averaging) {
   if (fetch_told_.size() >= kMaxJoiners && !fetch_told_.contains(peer)) {
     fetch_told_.clear();  // the worst of it: some are sent to fetch a second time
     metrics_.RefuseMessage(MessageRefusal::kTooManyFetches);

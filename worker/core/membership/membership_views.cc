@@ -52,12 +52,12 @@ void Membership::TakePending(Time now, Actions& out) {
   // Averagings below the barrier are the parent's: they are done first, unless they never come.
   const bool parent = seating_ && view.parent == seating_->hash();
   const bool waited = now - pending_since_ >= kBarrierPatience;
-  const uint64_t barrier = parent && !waited ? view.barrier : 0;
+  const AveragingId barrier = parent && !waited ? view.barrier : AveragingId();
   if (!breaks && !averaging_.MayMove(barrier)) {
     // Witnesses forget the registers of views two epochs old: nobody can finish those rounds.
     const bool forgotten = view.epoch >= last_.epoch + 2 &&
                            OriginOf(view, pending_->hash()) == last_.origin &&
-                           !averaging_.MayMove(0);
+                           !averaging_.MayMove(AveragingId());
     if (forgotten) averaging_.LeaveNow(now, out);
     if (!averaging_.MayMove(barrier)) return;
   }
@@ -103,7 +103,7 @@ void Membership::Enter(Time now, Seating seating, Actions& out) {
   if (seating.hash() != last_.view) departed_.clear();
   last_ = {.view = seating.hash(), .origin = origin, .epoch = view.epoch};
   lineage_asked_.clear();
-  uint64_t next = view.first_averaging;
+  AveragingId next = view.first_averaging;
   for (const Seat& seat : seating.seats())
     if (seat.member.id == config_.id) next = std::max(next, seat.first_averaging);
   seating_ = std::move(seating);

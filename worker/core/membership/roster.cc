@@ -36,8 +36,8 @@ Bytes Encode(const RosterRecord& record) {
   out.U64(record.lineage.members);
   out.Raw(record.lineage.origin.view());
   out.U64(record.step);
-  out.U64(record.due);
-  out.U64(record.holds);
+  out.U64(record.due.value());
+  out.U64(record.holds.value());
   Encode(record.committed, out);
   return out.Take();
 }
@@ -62,12 +62,12 @@ std::optional<RosterRecord> DecodeRosterRecord(const PeerId& owner, ByteView byt
   record.lineage.members = in.U64();
   record.lineage.origin = ReadId<ViewHash>(in);
   record.step = in.U64();
-  record.due = in.U64();
-  record.holds = in.U64();
+  record.due = AveragingId(in.U64());
+  record.holds = AveragingId(in.U64());
   record.committed = DecodeCommitted(in);
   if (!in.Done() || record.contact.id != owner) return std::nullopt;
-  if (record.epoch > kMaxNumber || record.due > kMaxNumber || record.holds > kMaxNumber ||
-      record.lineage.members > kMaxMembers)
+  if (record.epoch > kMaxNumber || record.due.value() > kMaxNumber ||
+      record.holds.value() > kMaxNumber || record.lineage.members > kMaxMembers)
     return std::nullopt;
   return record;
 }

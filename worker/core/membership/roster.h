@@ -18,6 +18,7 @@
 #include "worker/core/port/actions.h"
 #include "worker/core/port/contact.h"
 #include "worker/core/port/inputs.h"
+#include "worker/core/view/averaging_id.h"
 #include "worker/core/view/view.h"
 
 namespace crowdsurf::worker {
@@ -37,8 +38,8 @@ struct RosterRecord {
   uint64_t epoch = 0;
   LineageRank lineage;
   uint64_t step = 0;
-  uint64_t due = 0;    // the averaging it is due for; 0: none
-  uint64_t holds = 0;  // average that the trainer's parameters come from
+  AveragingId due = {};    // the averaging it is due for; 0: none
+  AveragingId holds = {};  // average that the trainer's parameters come from
   Committed committed;
   bool operator==(const RosterRecord&) const = default;
 };

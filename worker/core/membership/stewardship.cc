@@ -88,7 +88,7 @@ void Membership::Govern(Time now, Actions& out) {
   }
   // What is under way is finished first, and nothing new begins before it.
   averaging_.HoldFrom(now, averaging_.bytes_begun() + 1, kProposalPatience, out);
-  if (averaging_.MayMove(0)) Propose(now, out);
+  if (averaging_.MayMove(AveragingId())) Propose(now, out);
 }
 
 // A member whose record names the parent is in a round of it: with one more view between, witnesses
@@ -110,7 +110,7 @@ bool Membership::StrictView() const { return IsOnGraph(seating_->view().config.s
 
 bool Membership::Vacate(Time, Actions& out) {
   std::vector<Vacancy> vacancies;
-  const uint64_t from = averaging_.first_unheard_of();
+  const AveragingId from = averaging_.first_unheard_of();
   for (const auto& [cell, member] : seating_->occupants())
     if (down_.contains(member.id))
       vacancies.push_back({member.id, seating_->SittingOf(member.id), from});

@@ -26,7 +26,7 @@ bool OwnsBallot(const View& parent, const PeerId& from, Ballot ballot) {
 message::ViewPromise SuccessorWitness::OnOpen(uint64_t epoch, const message::ViewOpen& open) {
   const WitnessAnswer answer =
       table_.OnOpen(RegisterId::SuccessorOf(open.parent),
-                    {.epoch = epoch, .averaging = 0, .round = 0}, open.ballot);
+                    {.epoch = epoch, .averaging = {}, .round = 0}, open.ballot);
   message::ViewPromise promise{.parent = open.parent,
                                .ballot = open.ballot,
                                .promised = answer.record.promised,
@@ -41,7 +41,7 @@ message::ViewAccepted SuccessorWitness::OnAccept(uint64_t epoch,
                                                  const message::ViewAccept& accept) {
   const WitnessAnswer answer =
       table_.OnAccept(RegisterId::SuccessorOf(accept.parent),
-                      {.epoch = epoch, .averaging = 0, .round = 0}, accept.ballot, accept.view);
+                      {.epoch = epoch, .averaging = {}, .round = 0}, accept.ballot, accept.view);
   message::ViewAccepted accepted{
       .parent = accept.parent, .ballot = accept.ballot, .promised = answer.record.promised};
   if (answer.kind != WitnessAnswer::Kind::kYes)

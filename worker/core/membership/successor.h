@@ -18,6 +18,7 @@
 #include "base/time.h"
 #include "worker/core/port/actions.h"
 #include "worker/core/port/messages.h"
+#include "worker/core/view/averaging_id.h"
 #include "worker/core/view/view.h"
 #include "worker/core/view/witness.h"
 
@@ -70,7 +71,7 @@ class SuccessorProposer {
 
   // The own witness vote goes through the same object as everybody's.
   SuccessorWitness* local = nullptr;
-  uint64_t local_begun = 0;
+  AveragingId local_begun;
 
  private:
   void OpenBallot(Time now, Actions& out);
@@ -87,7 +88,7 @@ class SuccessorProposer {
   Rng rng_;
   Time grace_;  // until then all of live_ are waited for
   bool grace_over_ = false;
-  uint64_t begun_ = 0;  // as the promises say
+  AveragingId begun_;  // as the promises say
   uint32_t attempt_ = 0;
   Ballot ballot_ = 0;
   bool accepting_ = false;

@@ -114,7 +114,7 @@ void Peer::OnRecords(Time now, const std::vector<PeerRecord>& records, Actions& 
   for (const PeerId& peer : roster_.OnRecords(now, records, out)) {
     const RosterRecord* record = roster_.Find(peer);
     if (record == nullptr || !membership_.seating()) continue;
-    if (record->view == membership_.seating()->hash() && record->due > 0)
+    if (record->view == membership_.seating()->hash() && !record->due.is_zero())
       averaging_.OnDue(now, peer, record->due, out);
   }
   Settle(now, out);
@@ -227,7 +227,7 @@ RosterRecord Peer::Describe() const {
                       .epoch = 0,
                       .lineage = membership_.lineage(),
                       .step = averaging_.progress().step,
-                      .due = averaging_.due() ? averaging_.next() : 0,
+                      .due = averaging_.due() ? averaging_.next() : AveragingId(),
                       .holds = membership_.holds(),
                       .committed = averaging_.committed()};
   if (record.seated) {

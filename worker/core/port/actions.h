@@ -19,6 +19,7 @@
 #include "worker/core/vector/coordinate_mask.h"
 #include "worker/core/vector/mix.h"
 #include "worker/core/vector/wire_format.h"
+#include "worker/core/view/averaging_id.h"
 
 namespace crowdsurf::worker {
 
@@ -78,7 +79,7 @@ struct SpeakChunk {
   WireFormat wire;
 };
 struct RequestPublish {
-  uint64_t averaging;
+  AveragingId averaging = {};
 };
 // Wake me with Progress when the trainer's totals pass either mark (0: never). Replaces the last.
 struct WakeAt {
@@ -89,20 +90,20 @@ struct LetStart {};  // the held trainer starts from its own first parameters
 // The averaging is complete in `region`; the trainer gets region - outbox; the outbox is free once
 // that is applied. The host answers with StateHashed when it has hashed the region.
 struct Deliver {
-  uint64_t averaging;
+  AveragingId averaging = {};
   Region region;
   double samples;      // in this averaging, job-wide
   double job_samples;  // in all up to now
   Digest root;         // of the last round's value: equal within its group
 };
 struct ReleaseOutbox {
-  uint64_t averaging;
+  AveragingId averaging = {};
 };
 // Fetch the committed average `averaging` with content hash `root` from any of `donors` into
 // `region`; adopt: the trainer takes it (and a donor's opaque state) in place of its own, and
 // starts. Ends with StateFetched. A newer FetchState replaces it.
 struct FetchState {
-  uint64_t averaging;
+  AveragingId averaging = {};
   Digest root;
   std::vector<PeerId> donors;
   Region region;
@@ -126,15 +127,15 @@ struct MixSend {
   uint64_t sequence = 0;
   uint32_t chunks = 0;
 };
-struct DeliverMix {     // the trainer adds region - outbox
-  uint64_t number = 0;  // of the RequestPublish
+struct DeliverMix {         // the trainer adds region - outbox
+  AveragingId number = {};  // of the RequestPublish
   Region region = Region::kInboxA;
 };
 struct TellLrScale {
   double scale = 1;  // the trainer multiplies its learning rate by it
 };
 struct JobCounted {  // an averaging that counts samples and moves no parameters is over
-  uint64_t averaging = 0;
+  AveragingId averaging = {};
   double job_samples = 0;
 };
 struct RaiseStop {};

@@ -11,6 +11,7 @@
 #include "worker/core/port/contact.h"
 #include "worker/core/power/edge_word.h"
 #include "worker/core/strategy/pair_word.h"
+#include "worker/core/view/averaging_id.h"
 #include "worker/core/view/register.h"
 #include "worker/core/view/view.h"
 
@@ -22,7 +23,7 @@ namespace message {
 struct RoundFrame {
   ViewHash view;
   uint64_t epoch = 0;
-  uint64_t averaging = 0;
+  AveragingId averaging = {};
   uint8_t round = 0;
   CellIndex group = 0;  // least cell of the group
   Bytes frame;
@@ -31,7 +32,7 @@ struct RoundFrame {
 // The sender is due for `averaging`; with it, what it has committed.
 struct DueFor {
   ViewHash view;
-  uint64_t averaging = 0;
+  AveragingId averaging = {};
   Committed committed;
   Digest seats;  // Seating::MinorHash: a peer that knows others tells them
   bool operator==(const DueFor&) const = default;
@@ -39,14 +40,14 @@ struct DueFor {
 // Half of the members are due: averaging `averaging` opens. Forwarded once.
 struct Begin {
   ViewHash view;
-  uint64_t averaging = 0;
+  AveragingId averaging = {};
   bool operator==(const Begin&) const = default;
 };
 // The list of this group in this round follows from these seats alone: bytes have moved under it.
 // To a member that opened the round under another list.
 struct ListInUse {
   ViewHash view;
-  uint64_t averaging = 0;
+  AveragingId averaging = {};
   uint8_t round = 0;
   CellIndex group = 0;
   std::vector<Seat> seats;

@@ -8,6 +8,7 @@
 
 #include "base/bytes.h"
 #include "base/id.h"
+#include "worker/core/view/averaging_id.h"
 #include "worker/core/view/view_hash.h"
 
 namespace crowdsurf::worker {
@@ -23,8 +24,8 @@ struct Contact {
 
 // What a peer holds: the last committed average and the job's count with it.
 struct Committed {
-  uint64_t averaging = 0;  // 0: nothing was ever committed
-  Digest root;             // content hash; none: not hashed yet, so it cannot be fetched
+  AveragingId averaging = {};  // 0: nothing was ever committed
+  Digest root;                 // content hash; none: not hashed yet, so it cannot be fetched
   double job_samples = 0;
   bool operator==(const Committed&) const = default;
 };

@@ -17,6 +17,7 @@
 #include "worker/core/vector/mix.h"
 #include "worker/core/vector/tensor_view.h"
 #include "worker/core/view/averaging_config.h"
+#include "worker/core/view/averaging_id.h"
 
 namespace crowdsurf::worker {
 
@@ -32,13 +33,13 @@ struct TrainerRegistered {
 struct TrainerGone {};
 // The outbox holds the snapshot. `samples` and `step` are the trainer's totals since it registered.
 struct Published {
-  uint64_t averaging = 0;
+  AveragingId averaging = {};
   double samples = 0;
   uint64_t step = 0;
 };
 // The trainer will not give a snapshot for this averaging: NaN in it.
 struct PublishRefused {
-  uint64_t averaging = 0;
+  AveragingId averaging = {};
 };
 // Totals since it registered. The host sends it when WakeAt's mark is passed, and at leisure
 // (about twice a second) for the screen and the target.
@@ -51,7 +52,7 @@ struct Progress {
 // FetchState ended. ok: the region holds the average (adopt: the trainer starts from it), the one
 // asked for or a newer one that its donors had committed since.
 struct StateFetched {
-  uint64_t averaging = 0;
+  AveragingId averaging = {};
   Digest root;
   bool ok = false;
   double job_samples = 0;  // of a newer average
@@ -59,12 +60,12 @@ struct StateFetched {
 // The host's content hash (state_fetch) of the region that was delivered or restored: from now on
 // this peer can be a donor of (averaging, root).
 struct StateHashed {
-  uint64_t averaging = 0;
+  AveragingId averaging = {};
   Digest root;
 };
 // A checkpoint was found at start and its average lies in kInboxA, before TrainerRegistered.
 struct RestoredCheckpoint {
-  uint64_t averaging = 0;
+  AveragingId averaging = {};
   double job_samples = 0;
   Digest root;  // content hash, as in StateHashed
   double job_seconds = 0;

@@ -18,6 +18,7 @@ class Writer {
   void operator()(const Bytes& v) { out_.Blob(v); }
   void operator()(const std::string& v) { out_.String(v); }
   void operator()(uint64_t v) { out_.U64(v); }
+  void operator()(AveragingId v) { out_.U64(v.value()); }
   void Any(uint64_t v) { out_.U64(v); }
   void operator()(uint32_t v) { out_.U32(v); }
   void operator()(uint16_t v) { out_.U16(v); }
@@ -63,6 +64,11 @@ class Reader {
     v.assign(blob.begin(), blob.end());
   }
   void operator()(std::string& v) { v = in_.String(kMaxReason); }
+  void operator()(AveragingId& v) {
+    uint64_t number = 0;
+    (*this)(number);
+    v = AveragingId(number);
+  }
   void operator()(uint64_t& v) {  // of an averaging or an epoch
     v = in_.U64();
     if (v > kMaxNumber) in_.Fail();
@@ -223,17 +229,17 @@ Contact DecodeContact(ByteReader& in) {
 }
 
 void Encode(const Committed& committed, ByteWriter& out) {
-  out.U64(committed.averaging);
+  out.U64(committed.averaging.value());
   out.Raw(committed.root.view());
   out.F64(committed.job_samples);
 }
 
 Committed DecodeCommitted(ByteReader& in) {
   Committed committed;
-  committed.averaging = in.U64();
+  committed.averaging = AveragingId(in.U64());
   committed.root = ReadId<Digest>(in);
   committed.job_samples = in.F64();
-  if (committed.averaging > kMaxNumber) in.Fail();
+  if (committed.averaging.value() > kMaxNumber) in.Fail();
   if (!(committed.job_samples >= 0 && committed.job_samples <= kMaxSamples)) in.Fail();
   return committed;
 }

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "worker/core/view/averaging_id.h"
 #include "worker/core/view/view.h"
 
 namespace crowdsurf::worker {
@@ -41,7 +42,7 @@ struct PeerSummary {
   std::optional<ViewSummary> view;
   std::vector<uint16_t> cell;  // coordinates; empty: not seated
   std::string seat_refused;    // why the job's other members give it no seat; empty: they do
-  uint64_t averaging = 0;      // last committed
+  AveragingId averaging = {};  // last committed
   double job_samples = 0;
   double job_seconds = 0;  // that the job has trained, as of the last input
   bool target_met = false;

@@ -10,6 +10,7 @@
 
 #include "base/bytes.h"
 #include "worker/core/port/contact.h"
+#include "worker/core/view/averaging_id.h"
 #include "worker/core/view/view.h"
 
 namespace crowdsurf::worker {
@@ -29,9 +30,9 @@ struct SeatingNews {
 struct JoinRequest {
   Member member;  // cell is not meant
   Contact contact;
-  uint64_t next = 0;     // the least averaging it can open
-  uint64_t holds = 0;    // committed average whose parameters the trainer has
-  bool trained = false;  // it has parameters worth keeping whatever `holds` says
+  AveragingId next = {};   // the least averaging it can open
+  AveragingId holds = {};  // committed average whose parameters the trainer has
+  bool trained = false;    // it has parameters worth keeping whatever `holds` says
   Digest schema;
   std::optional<LineageRank> lineage;  // of the view it would leave
   bool operator==(const JoinRequest&) const = default;

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "base/bytes.h"
+#include "worker/core/view/averaging_id.h"
 #include "worker/core/view/register.h"
 #include "worker/core/view/view_hash.h"
 
@@ -41,8 +42,8 @@ struct ViewPromise {
   Ballot ballot = 0;
   Ballot promised = 0;  // > ballot: refused
   Ballot accepted = 0;
-  Bytes value;         // the accepted view
-  uint64_t begun = 0;  // highest averaging with bytes under way at this witness, in `parent`
+  Bytes value;             // the accepted view
+  AveragingId begun = {};  // highest averaging with bytes under way at this witness, in `parent`
   bool operator==(const ViewPromise&) const = default;
 };
 struct ViewAccept {
@@ -66,7 +67,7 @@ struct BranchOpen {
 struct BranchJoin {
   ViewHash parent;
   uint32_t attempt = 0;
-  uint64_t next_averaging = 0;
+  AveragingId next_averaging = {};
   bool operator==(const BranchJoin&) const = default;
 };
 struct BranchView {

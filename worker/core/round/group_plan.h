@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "worker/core/round/round_spec.h"
+#include "worker/core/view/averaging_id.h"
 #include "worker/core/view/grid.h"
 
 namespace crowdsurf::worker {
@@ -18,7 +19,7 @@ class Seating;
 
 struct GroupQuestion {
   std::string job;
-  uint64_t averaging = 0;
+  AveragingId averaging = {};
   uint32_t round = 0;     // rounds of this averaging that are done
   size_t axis = 0;        // the group's
   bool stand_ins = true;  // rounds: All

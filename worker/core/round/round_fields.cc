@@ -62,12 +62,12 @@ void PutRuns(ByteWriter& out, const std::vector<const Item*>& items, PutShared p
 
 void Put(ByteWriter& out, const RegisterAge& age) {
   out.U64(age.epoch);
-  out.U64(age.averaging);
+  out.U64(age.averaging.value());
   out.U32(age.round);
 }
 void Get(ByteReader& in, RegisterAge& age) {
   age.epoch = in.U64();
-  age.averaging = in.U64();
+  age.averaging = AveragingId(in.U64());
   age.round = in.U32();
 }
 

@@ -24,7 +24,7 @@ bool IsValid(const Stake& stake) {
 void Encode(const Stake& stake, ByteWriter& out) {
   out.F64(stake.weight);
   out.F64(stake.samples);
-  out.U64(stake.before.averaging);
+  out.U64(stake.before.averaging.value());
   out.F64(stake.before.samples);
   out.Raw(stake.holds.view());
 }
@@ -33,7 +33,7 @@ Stake DecodeStake(ByteReader& in) {
   Stake stake;
   stake.weight = in.F64();
   stake.samples = in.F64();
-  stake.before.averaging = in.U64();
+  stake.before.averaging = AveragingId(in.U64());
   stake.before.samples = in.F64();
   if (const auto holds = Digest::From(in.Raw(Digest::kBytes))) stake.holds = *holds;
   return stake;
@@ -44,7 +44,7 @@ InstanceId IdOf(const InstanceName& name) {
   out.String("crowdsurf round");
   out.String(name.job);
   out.Raw(name.view.view());
-  out.U64(name.averaging);
+  out.U64(name.averaging.value());
   out.U32(name.round);
   out.U32(name.axis);
   out.U64(name.group);

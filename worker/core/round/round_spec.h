@@ -13,6 +13,7 @@
 
 #include "base/id.h"
 #include "worker/core/round/stake.h"
+#include "worker/core/view/averaging_id.h"
 #include "worker/core/view/register.h"
 #include "worker/core/view/view_hash.h"
 
@@ -61,7 +62,7 @@ struct RoundSpec {
 struct InstanceName {
   std::string job;
   ViewHash view;
-  uint64_t averaging = 0;
+  AveragingId averaging = {};
   uint32_t round = 0;
   uint32_t axis = 0;
   uint64_t group = 0;    // least cell index of the group

@@ -8,12 +8,13 @@
 
 #include "base/bytes.h"
 #include "base/id.h"
+#include "worker/core/view/averaging_id.h"
 
 namespace crowdsurf::worker {
 
 // The job-wide sample count after an averaging, as one peer knows it.
 struct JobCount {
-  uint64_t averaging = 0;
+  AveragingId averaging = {};
   double samples = 0;
   auto operator<=>(const JobCount&) const = default;
 };

@@ -27,7 +27,7 @@ void StateDonor::Offer(int inbox, StateManifest manifest) {
 
 void StateDonor::Retire(int inbox) { offered_.erase(inbox); }
 
-bool StateDonor::holds(uint64_t averaging) const {
+bool StateDonor::holds(AveragingId averaging) const {
   return std::any_of(offered_.begin(), offered_.end(),
                      [&](const auto& o) { return o.second.manifest.averaging == averaging; });
 }
@@ -54,8 +54,8 @@ std::optional<SendState> StateDonor::OnMessage(Time now, const PeerId& from,
 SendState StateDonor::AnswerManifest(Time now, const PeerId& from, const ManifestRequest& request) {
   const Offered* best = nullptr;
   for (const auto& [inbox, offered] : offered_) {
-    const uint64_t number = offered.manifest.averaging;
-    if (request.averaging != 0 && number != request.averaging) continue;
+    const AveragingId number = offered.manifest.averaging;
+    if (!request.averaging.is_zero() && number != request.averaging) continue;
     if (best == nullptr || number > best->manifest.averaging) best = &offered;
   }
   ManifestReply reply;

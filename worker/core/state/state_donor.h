@@ -16,6 +16,7 @@
 #include "base/metrics.h"
 #include "base/time.h"
 #include "worker/core/state/state_message.h"
+#include "worker/core/view/averaging_id.h"
 
 namespace crowdsurf::worker {
 
@@ -55,7 +56,7 @@ class StateDonor {
   void OnOver(const PeerId& peer) { joiners_.erase(peer); }
   void OnPeerDown(const PeerId& peer) { joiners_.erase(peer); }
 
-  bool holds(uint64_t averaging) const;
+  bool holds(AveragingId averaging) const;
   size_t joiners() const { return joiners_.size(); }
 
  private:

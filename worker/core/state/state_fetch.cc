@@ -58,7 +58,7 @@ void StateFetch::OnReply(Time now, const PeerId& from, const StateMessage& messa
 
 bool StateFetch::Acceptable(const StateManifest& m) const {
   return m.schema == options_.schema && m.elements == options_.elements &&
-         (options_.averaging == 0 || m.averaging == options_.averaging) &&
+         (options_.averaging.is_zero() || m.averaging == options_.averaging) &&
          (options_.committed.none() || m.committed == options_.committed);
 }
 
@@ -89,7 +89,7 @@ bool StateFetch::Serves(const Donor& donor) const {
 
 void StateFetch::Retarget() {
   // The vote is per content: the newest average; of two with one number, the one more donors hold.
-  std::map<Digest, std::pair<uint64_t, size_t>> offers;
+  std::map<Digest, std::pair<AveragingId, size_t>> offers;
   std::map<Digest, const StateManifest*> manifests;
   for (const auto& [peer, donor] : donors_) {
     if (Serves(donor)) return;  // the old one is still to be had: finishing it is the quickest

@@ -22,14 +22,15 @@
 #include "base/metrics.h"
 #include "base/time.h"
 #include "worker/core/state/state_message.h"
+#include "worker/core/view/averaging_id.h"
 
 namespace crowdsurf::worker {
 
 struct StateFetchOptions {
-  uint64_t averaging = 0;  // fetch this number only; 0: the newest that is offered
-  Digest committed;        // when set, only the average with this round root
-  Digest schema;           // of the own trainer: others are refused
-  uint64_t elements = 0;   // the same
+  AveragingId averaging = {};  // fetch this number only; 0: the newest that is offered
+  Digest committed;            // when set, only the average with this round root
+  Digest schema;               // of the own trainer: others are refused
+  uint64_t elements = 0;       // the same
   bool want_opaque = true;
   uint64_t max_opaque = 1ULL << 30;         // bytes; a donor with more is used for chunks only
   size_t max_donors = 16;                   // further offers are dropped, counted

@@ -23,7 +23,7 @@ Digest ReadDigest(ByteReader& in) {
 }
 
 void WriteManifest(const StateManifest& m, ByteWriter& out) {
-  out.U64(m.averaging);
+  out.U64(m.averaging.value());
   out.Raw(m.committed.view());
   out.Raw(m.schema.view());
   out.U64(m.elements);
@@ -36,7 +36,7 @@ void WriteManifest(const StateManifest& m, ByteWriter& out) {
 
 StateManifest ReadManifest(ByteReader& in) {
   StateManifest m;
-  m.averaging = in.U64();
+  m.averaging = AveragingId(in.U64());
   m.committed = ReadDigest(in);
   m.schema = ReadDigest(in);
   m.elements = in.U64();
@@ -66,7 +66,7 @@ struct Encoder {
   ByteWriter& out;
   void operator()(const ManifestRequest& m) const {
     out.U8(kManifestRequest);
-    out.U64(m.averaging);
+    out.U64(m.averaging.value());
   }
   void operator()(const ManifestReply& m) const {
     out.U8(kManifestReply);
@@ -107,7 +107,7 @@ Digest StateManifest::Root() const {
 
 uint64_t HashStateChunk(ByteView bytes) { return ContentHash(bytes, kStateHashKey); }
 
-StateManifest MakeStateManifest(std::span<const float> vector, uint64_t averaging,
+StateManifest MakeStateManifest(std::span<const float> vector, AveragingId averaging,
                                 const Digest& committed, const Digest& schema) {
   CHECK(!vector.empty());
   StateManifest m;
@@ -135,7 +135,7 @@ std::optional<DecodedState> DecodeStateMessage(ByteView bytes) {
   DecodedState decoded;
   switch (in.U8()) {
     case kManifestRequest:
-      decoded.message = ManifestRequest{in.U64()};
+      decoded.message = ManifestRequest{AveragingId(in.U64())};
       break;
     case kManifestReply: {
       ManifestReply m;

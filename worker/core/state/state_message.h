@@ -16,6 +16,7 @@
 
 #include "base/bytes.h"
 #include "base/id.h"
+#include "worker/core/view/averaging_id.h"
 
 namespace crowdsurf::worker {
 
@@ -26,10 +27,10 @@ inline constexpr uint64_t kStateHashKey = 0x6a6f696e'6a6f696e;  // "joinjoin": t
 // A committed average as content-addressed chunks: chunk i is the float32 bytes
 // [i * chunk_bytes, ...) of the averaged vector; the last one may be shorter.
 struct StateManifest {
-  uint64_t averaging = 0;  // number of the committed average
-  Digest committed;        // its root as decided by the round and announced in the roster
-  Digest schema;           // of the trainer link
-  uint64_t elements = 0;   // float32 values
+  AveragingId averaging = {};  // number of the committed average
+  Digest committed;            // its root as decided by the round and announced in the roster
+  Digest schema;               // of the trainer link
+  uint64_t elements = 0;       // float32 values
   uint32_t chunk_bytes = kStateChunkBytes;
   double job_samples = 0;
   uint64_t view_epoch = 0;
@@ -44,7 +45,7 @@ struct StateManifest {
 };
 
 // The manifest of `vector`: hashes everything, about 0.1 s a gigabyte.
-StateManifest MakeStateManifest(std::span<const float> vector, uint64_t averaging,
+StateManifest MakeStateManifest(std::span<const float> vector, AveragingId averaging,
                                 const Digest& committed, const Digest& schema);
 uint64_t HashStateChunk(ByteView bytes);
 
@@ -57,7 +58,7 @@ struct OpaqueState {
 };
 
 struct ManifestRequest {
-  uint64_t averaging = 0;  // 0: the newest
+  AveragingId averaging = {};  // 0: the newest
   bool operator==(const ManifestRequest&) const = default;
 };
 enum class StateRefusal : uint8_t { kNone = 0, kNothing = 1, kBusy = 2, kGone = 3 };

@@ -12,8 +12,9 @@ void Moshpit::OnView(Time, const View& view, const PeerId&, StrategyActions& out
 void Moshpit::OpenNext(StrategyActions& out) {
   const Region from = trip_->done == 0 ? Region::kOutbox : latest_;
   const Region to = latest_ == Region::kInboxA ? Region::kInboxB : Region::kInboxA;
-  const size_t axis =
-      mode_ == RoundsMode::kOne ? static_cast<size_t>(trip_->averaging % axes_) : trip_->done;
+  const size_t axis = mode_ == RoundsMode::kOne
+                          ? static_cast<size_t>(trip_->averaging.value() % axes_)
+                          : trip_->done;
   out.push_back(OpenRound{trip_->averaging, axis, from, to, trip_->weight});
 }
 

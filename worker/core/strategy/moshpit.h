@@ -7,6 +7,7 @@
 #pragma once
 
 #include "worker/core/strategy/strategy.h"
+#include "worker/core/view/averaging_id.h"
 
 namespace crowdsurf::worker {
 
@@ -24,7 +25,7 @@ class Moshpit : public Strategy {
   // Results alternate between the inboxes (docs/averaging.md); this one holds the latest.
   Region latest_ = Region::kInboxA;
   struct Trip {
-    uint64_t averaging = 0;
+    AveragingId averaging = {};
     size_t done = 0;  // rounds
     double weight = 0;
   };

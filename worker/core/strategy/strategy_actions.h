@@ -13,6 +13,7 @@
 #include "worker/core/power/power_action.h"
 #include "worker/core/vector/coordinate_mask.h"
 #include "worker/core/vector/mix.h"
+#include "worker/core/view/averaging_id.h"
 
 namespace crowdsurf::worker {
 
@@ -24,7 +25,7 @@ namespace crowdsurf::worker {
 // masks are concatenated, and what a lost member alone covered stays as it was. A mask is of one
 // round: it must be whole from the second round of an averaging on, where stand-ins speak.
 struct OpenRound {
-  uint64_t averaging;
+  AveragingId averaging = {};
   size_t axis;
   Region from;
   Region to;
@@ -70,12 +71,12 @@ struct WakeAtTotals {  // PaceTold when the trainer's totals pass either; 0: nev
 // The averaging is complete: the trainer gets (region - outbox); weight is the final weight of the
 // averaging.
 struct DeliverResult {
-  uint64_t averaging;
+  AveragingId averaging = {};
   Region region;
   double weight;
 };
 struct AbandonAveraging {
-  uint64_t averaging;
+  AveragingId averaging = {};
 };  // nothing to deliver: own values stay, counted
 struct SetStrategyTimer {
   Time at;

@@ -9,18 +9,19 @@
 
 #include "base/id.h"
 #include "worker/core/vector/mix.h"
+#include "worker/core/view/averaging_id.h"
 
 namespace crowdsurf::worker {
 
 struct DueEvent {
-  uint64_t averaging;
+  AveragingId averaging = {};
 };  // averaging k opens: publish is being asked of the trainer
 struct PublishedEvent {
-  uint64_t averaging;
+  AveragingId averaging = {};
   double weight;
 };  // the outbox holds the snapshot; weight in samples
 struct RoundDecided {
-  uint64_t averaging;
+  AveragingId averaging = {};
   size_t axis;
   bool applied;
   double weight;

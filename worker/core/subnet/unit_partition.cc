@@ -18,7 +18,7 @@ Rng StreamOf(const PartitionKey& key, uint32_t group) {
   name.String("unit-partition");
   name.U64(key.view_seed);
   name.U64(key.epoch);
-  name.U64(key.averaging);
+  name.U64(key.averaging.value());
   name.U32(group);
   const Digest digest = Sha256(name.bytes());
   return Rng(ByteReader(digest.view()).U64());

@@ -15,13 +15,14 @@
 
 #include "worker/core/round/rank_set.h"
 #include "worker/core/subnet/unit_schema.h"
+#include "worker/core/view/averaging_id.h"
 
 namespace crowdsurf::worker {
 
 struct PartitionKey {
   uint64_t view_seed = 0;
   uint64_t epoch = 0;
-  uint64_t averaging = 0;
+  AveragingId averaging = {};
   bool operator==(const PartitionKey&) const = default;
 };
 

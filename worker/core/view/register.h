@@ -9,6 +9,7 @@
 
 #include "base/bytes.h"
 #include "base/id.h"
+#include "worker/core/view/averaging_id.h"
 
 namespace crowdsurf::worker {
 
@@ -31,8 +32,8 @@ bool TryAccept(WitnessRecord& record, Ballot ballot, const Bytes& value);  // ba
 
 // Older registers are pruned first. Lexicographic.
 struct RegisterAge {
-  uint64_t epoch = 0;      // of the view the register belongs to
-  uint64_t averaging = 0;  // 0 for successors
+  uint64_t epoch = 0;          // of the view the register belongs to
+  AveragingId averaging = {};  // 0 for successors
   uint32_t round = 0;
   auto operator<=>(const RegisterAge&) const = default;
 };

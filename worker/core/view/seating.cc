@@ -78,7 +78,7 @@ Digest Seating::MinorHash() const {
   return Sha256(out.bytes());
 }
 
-Seating Seating::AsOf(uint64_t averaging) const {
+Seating Seating::AsOf(AveragingId averaging) const {
   Seating then = *this;
   const auto later = [&](const auto& entry) { return entry.first_averaging > averaging; };
   if (std::erase_if(then.seats_, later) + std::erase_if(then.vacancies_, later) > 0)

@@ -53,9 +53,9 @@ bool GoodMember(const Member& member) {
 }
 
 bool GoodNumbers(const View& view) {
-  return view.epoch <= kMaxNumber && view.first_averaging <= kMaxNumber &&
-         view.barrier <= kMaxNumber && std::isfinite(view.base_samples) && view.base_samples >= 0 &&
-         view.base_samples <= kMaxSamples;
+  return view.epoch <= kMaxNumber && view.first_averaging.value() <= kMaxNumber &&
+         view.barrier.value() <= kMaxNumber && std::isfinite(view.base_samples) &&
+         view.base_samples >= 0 && view.base_samples <= kMaxSamples;
 }
 
 bool GoodConfig(const AveragingConfig& config) {
@@ -117,8 +117,8 @@ Bytes Encode(const View& view) {
   out.U8(static_cast<uint8_t>(view.witnesses.size()));
   for (const PeerId& witness : view.witnesses) out.Raw(witness.view());
   out.U64(view.seed);
-  out.U64(view.first_averaging);
-  out.U64(view.barrier);
+  out.U64(view.first_averaging.value());
+  out.U64(view.barrier.value());
   out.F64(view.base_samples);
   Encode(view.config, out);
   out.Bool(view.target_met);
@@ -146,8 +146,8 @@ std::optional<View> DecodeView(ByteView bytes, ViewFlaw* why) {
   if (witnesses > kMaxWitnesses || witnesses == 0) in.Fail();
   for (size_t i = 0; i < witnesses && in.ok(); ++i) view.witnesses.push_back(ReadId<PeerId>(in));
   view.seed = in.U64();
-  view.first_averaging = in.U64();
-  view.barrier = in.U64();
+  view.first_averaging = AveragingId(in.U64());
+  view.barrier = AveragingId(in.U64());
   view.base_samples = in.F64();
   const auto config = DecodeAveragingConfig(in);
   view.target_met = in.Bool();
@@ -205,11 +205,11 @@ bool IsQuorum(const std::vector<PeerId>& witnesses, const std::set<PeerId>& pres
 
 bool IsSound(const Seat& seat) {
   return GoodMember(seat.member) && GoodTime(seat.steward_joined_ms) &&
-         seat.sitting <= kMaxSittings && seat.first_averaging <= kMaxNumber;
+         seat.sitting <= kMaxSittings && seat.first_averaging.value() <= kMaxNumber;
 }
 
 bool IsSound(const Vacancy& vacancy) {
-  return vacancy.sitting <= kMaxSittings && vacancy.first_averaging <= kMaxNumber;
+  return vacancy.sitting <= kMaxSittings && vacancy.first_averaging.value() <= kMaxNumber;
 }
 
 void Encode(const Seat& seat, ByteWriter& out) {
@@ -217,13 +217,13 @@ void Encode(const Seat& seat, ByteWriter& out) {
   out.Raw(seat.steward.view());
   out.I64(seat.steward_joined_ms);
   out.U32(seat.sitting);
-  out.U64(seat.first_averaging);
+  out.U64(seat.first_averaging.value());
 }
 
 void Encode(const Vacancy& vacancy, ByteWriter& out) {
   out.Raw(vacancy.peer.view());
   out.U32(vacancy.sitting);
-  out.U64(vacancy.first_averaging);
+  out.U64(vacancy.first_averaging.value());
 }
 
 std::optional<Seat> DecodeSeat(ByteReader& in) {
@@ -232,7 +232,7 @@ std::optional<Seat> DecodeSeat(ByteReader& in) {
   seat.steward = ReadId<PeerId>(in);
   seat.steward_joined_ms = in.I64();
   seat.sitting = in.U32();
-  seat.first_averaging = in.U64();
+  seat.first_averaging = AveragingId(in.U64());
   if (in.ok() && !IsSound(seat)) in.Fail();
   if (!in.ok()) return std::nullopt;
   return seat;
@@ -242,7 +242,7 @@ std::optional<Vacancy> DecodeVacancy(ByteReader& in) {
   Vacancy vacancy;
   vacancy.peer = ReadId<PeerId>(in);
   vacancy.sitting = in.U32();
-  vacancy.first_averaging = in.U64();
+  vacancy.first_averaging = AveragingId(in.U64());
   if (in.ok() && !IsSound(vacancy)) in.Fail();
   if (!in.ok()) return std::nullopt;
   return vacancy;

@@ -18,6 +18,7 @@
 #include "base/bytes.h"
 #include "base/id.h"
 #include "worker/core/view/averaging_config.h"
+#include "worker/core/view/averaging_id.h"
 #include "worker/core/view/grid.h"
 #include "worker/core/view/view_hash.h"
 
@@ -45,11 +46,11 @@ struct View {
   std::vector<Member> members;    // ascending by id; at most kMaxMembers
   std::vector<PeerId> witnesses;  // min(N, 15); [0] breaks ties
   uint64_t seed = 0;
-  uint64_t first_averaging = 0;  // the first averaging number that this view may open
-  uint64_t barrier = 0;          // averagings below this one belong to the parent
-  double base_samples = 0;       // job-wide sample count when the view was proposed
-  AveragingConfig config;        // spec.averaging as of config.generation: only this copy acts
-  bool target_met = false;       // the job is over: raise `stop`
+  AveragingId first_averaging = {};  // the first averaging number that this view may open
+  AveragingId barrier = {};          // averagings below this one belong to the parent
+  double base_samples = 0;           // job-wide sample count when the view was proposed
+  AveragingConfig config;            // spec.averaging as of config.generation: only this copy acts
+  bool target_met = false;           // the job is over: raise `stop`
 
   const Member* Find(const PeerId& id) const;
 };
@@ -117,7 +118,7 @@ struct Seat {
   PeerId steward;                 // who signed it
   int64_t steward_joined_ms = 0;  // of two seats for one cell the one by the older steward stands
   uint32_t sitting = 0;  // 0: the view's own list; a peer that was vacated by mistake sits again
-  uint64_t first_averaging = 0;  // from this one on it is expected
+  AveragingId first_averaging = {};  // from this one on it is expected
   auto operator<=>(const Seat&) const = default;
 };
 struct Vacancy {
@@ -125,7 +126,7 @@ struct Vacancy {
   uint32_t sitting = 0;  // ends this and all earlier sittings of the peer
   // From this one on it is a hole. Lists of averagings under way keep it, so that nobody disagrees
   // about them; their rounds repair its absence.
-  uint64_t first_averaging = 0;
+  AveragingId first_averaging = {};
   auto operator<=>(const Vacancy&) const = default;
 };
 
@@ -170,7 +171,7 @@ class Seating {
   // Over seats and vacancies: equal for equal sets.
   Digest MinorHash() const;
   // As averaging `averaging` sees it: without the seats and vacancies that begin later.
-  Seating AsOf(uint64_t averaging) const;
+  Seating AsOf(AveragingId averaging) const;
 
  private:
   bool Insert(const Seat& seat);

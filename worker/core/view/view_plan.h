@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "worker/core/view/averaging_config.h"
+#include "worker/core/view/averaging_id.h"
 #include "worker/core/view/view.h"
 
 namespace crowdsurf::worker {
@@ -16,8 +17,8 @@ namespace crowdsurf::worker {
 // What a new view carries besides its members.
 struct ViewFacts {
   AveragingConfig config;
-  uint64_t first_averaging = 0;
-  uint64_t barrier = 0;
+  AveragingId first_averaging = {};
+  AveragingId barrier = {};
   double base_samples = 0;
   uint64_t seed = 0;
   bool target_met = false;

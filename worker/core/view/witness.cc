@@ -89,7 +89,7 @@ void WitnessTable::Remember(const RegisterId& id, const RegisterAge& age) {
       std::min_element(forgotten_.begin(), forgotten_.end(), [](const auto& a, const auto& b) {
         return a.second < b.second;
       })->second;
-  uint64_t& floor = floors_[oldest.epoch];
+  AveragingId& floor = floors_[oldest.epoch];
   floor = std::max(floor, oldest.averaging + 1);
   std::erase_if(forgotten_, [&](const auto& item) {
     return item.second.epoch == oldest.epoch && item.second.averaging <= oldest.averaging;

@@ -91,7 +91,7 @@ class WitnessTable {
   size_t bytes_ = 0;
   std::map<RegisterId, RegisterAge> forgotten_;  // went to make room; not below a floor
   // By epoch, of the two that are kept: unknown rounds of averagings below it are forgotten.
-  std::map<uint64_t, uint64_t> floors_;
+  std::map<uint64_t, AveragingId> floors_;
   uint64_t min_epoch_ = 0;
   uint64_t pruned_ = 0;
   uint64_t full_ = 0;
