@@ -89,7 +89,7 @@ void Agent::Impl::Do(Time now, WallTime, const SpeakChunk& action) { plane_->Exe
 void Agent::Impl::Do(Time, WallTime, const RequestPublish& action) {
   if (!trainer_) return;
   plane_->Overwritten(Region::kOutbox);
-  link_->RequestPublish(action.averaging);
+  link_->RequestPublish(action.averaging.value());
 }
 
 void Agent::Impl::Do(Time, WallTime, const WakeAt& action) {
@@ -101,10 +101,10 @@ void Agent::Impl::Do(Time, WallTime, const LetStart&) { link_->LetStart(); }
 void Agent::Impl::Do(Time now, WallTime wall, const Deliver& action) {
   metrics_.delivered.Add();
   const int inbox = InboxOf(action.region);
-  link_->Deliver(action.averaging, inbox);
+  link_->Deliver(action.averaging.value(), inbox);
   const PeerSummary summary = peer_->Summarize();
-  link_->SetJob(action.job_samples, action.averaging, summary.view ? summary.view->epoch : 0,
-                summary.view ? summary.view->members : 0);
+  link_->SetJob(action.job_samples, action.averaging.value(),
+                summary.view ? summary.view->epoch : 0, summary.view ? summary.view->members : 0);
   delivered_ = action;
   mixed_.reset();
   CheckpointWhenDue(now, wall, summary);
@@ -135,14 +135,14 @@ void Agent::Impl::CheckpointWhenDue(Time now, WallTime wall, const PeerSummary& 
 }
 
 void Agent::Impl::Do(Time, WallTime, const ReleaseOutbox& action) {
-  link_->ReleaseOutbox(action.averaging);
+  link_->ReleaseOutbox(action.averaging.value());
 }
 
 void Agent::Impl::Do(Time now, WallTime wall, const FetchState& action) {
   if (!trainer_) return;
   if (action.donors.empty()) {
     // A checkpoint that this agent found lies there already, or the trainer's own average.
-    link_->OfferAdoption(InboxOf(action.region), action.averaging,
+    link_->OfferAdoption(InboxOf(action.region), action.averaging.value(),
                          std::exchange(restored_opaque_, std::nullopt));
     inputs_.push_back([this, action](Time at, Actions& out) {
       peer_->OnLocal(
@@ -273,15 +273,15 @@ void Agent::Impl::Do(Time, WallTime, const DeliverMix& action) {
   if (!trainer_) return;
   metrics_.delivered.Add();
   mixed_ = action.region;
-  link_->Deliver(action.number, InboxOf(action.region));
+  link_->Deliver(action.number.value(), InboxOf(action.region));
 }
 
 void Agent::Impl::Do(Time, WallTime, const TellLrScale& action) { link_->SetLrScale(action.scale); }
 
 void Agent::Impl::Do(Time now, WallTime wall, const JobCounted& action) {
   const PeerSummary summary = peer_->Summarize();
-  link_->SetJob(action.job_samples, action.averaging, summary.view ? summary.view->epoch : 0,
-                summary.view ? summary.view->members : 0);
+  link_->SetJob(action.job_samples, action.averaging.value(),
+                summary.view ? summary.view->epoch : 0, summary.view ? summary.view->members : 0);
   if (trainer_) CheckpointWhenDue(now, wall, summary);
 }
 

@@ -162,7 +162,7 @@ void Agent::Impl::OnState(Time now, WallTime wall) {
                   fetched->averaging >= fetched->request.averaging;  // newer is as good
   if (ok && fetched->request.adopt) {
     const int inbox = fetched->request.region == Region::kInboxA ? 0 : 1;
-    link_->OfferAdoption(inbox, fetched->averaging, std::move(fetched->opaque));
+    link_->OfferAdoption(inbox, fetched->averaging.value(), std::move(fetched->opaque));
   }
   if (!ok)
     return FeedLocal(now, wall, StateFetched{fetched->request.averaging, fetched->request.root});
@@ -193,7 +193,7 @@ void Agent::Impl::OnLinkEvent(Time now, WallTime wall, const LinkEvent& event) {
                    bad_snapshots_ = 0;
                    gave_seat_back_ = false;
                    FeedLocal(now, wall,
-                             Published{.averaging = e.number,
+                             Published{.averaging = AveragingId(e.number),
                                        .samples = static_cast<double>(e.samples),
                                        .step = e.steps});
                  },
@@ -262,7 +262,7 @@ void Agent::Impl::OnPublishRefused(Time now, WallTime wall, const link::PublishR
                {{"averaging", refused.number}, {"tensor", tensor}, {"element", refused.element}});
   bad_snapshot_ = absl::StrCat("has NaN or infinity in its parameters (tensor ", tensor,
                                "): they are refused, the others train on without it");
-  FeedLocal(now, wall, PublishRefused{refused.number});
+  FeedLocal(now, wall, PublishRefused{AveragingId(refused.number)});
   const PeerSummary summary = peer_->Summarize();
   const bool alone = !summary.view || summary.view->members < 2;  // nobody else would go on
   if (++bad_snapshots_ < kMaxBadSnapshots || alone || leaving_ || stop_raised_) return;
@@ -297,7 +297,8 @@ bool Agent::Impl::StartRestore(const link::TrainerRegistered& event) {
       const CheckpointInfo& info = found->info;
       const StateManifest manifest =
           StateExchange::Describe(inbox, info.averaging, info.job_samples, info.schema);
-      log_.Info("checkpoint restored", {{"averaging", info.averaging}, {"path", found->path}});
+      log_.Info("checkpoint restored",
+                {{"averaging", info.averaging.value()}, {"path", found->path}});
       restored = Restored{info, manifest, std::move(found->opaque)};
     } else if (!absl::IsNotFound(found.status())) {
       log_.Warning("no checkpoint restored", {{"error", found.status().ToString()}});

@@ -40,7 +40,7 @@ std::string SummaryJson(const PeerSummary& core, const EdgeSummary& edge) {
       {"metrics", core.metrics},
       {"view", view},
       {"cell", core.cell.empty() ? Json(nullptr) : Json(core.cell)},
-      {"averaging", core.averaging},
+      {"averaging", core.averaging.value()},
       {"job_samples", core.job_samples},
       {"job_seconds", core.job_seconds},
       {"target_met", core.target_met},
@@ -75,9 +75,12 @@ std::string SummaryJson(const PeerSummary& core, const EdgeSummary& edge) {
 }
 
 std::string TerminationJson(const Termination& termination) {
-  const Json out = {{"reason", termination.reason},       {"write_error", termination.write_error},
-                    {"averaging", termination.averaging}, {"samples", termination.samples},
-                    {"step", termination.step},           {"loss", OrNull(termination.loss)}};
+  const Json out = {{"reason", termination.reason},
+                    {"write_error", termination.write_error},
+                    {"averaging", termination.averaging.value()},
+                    {"samples", termination.samples},
+                    {"step", termination.step},
+                    {"loss", OrNull(termination.loss)}};
   return out.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 

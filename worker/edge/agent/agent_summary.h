@@ -8,6 +8,7 @@
 #include <string>
 
 #include "worker/core/port/peer_summary.h"
+#include "worker/core/view/averaging_id.h"
 
 namespace crowdsurf::worker {
 
@@ -31,7 +32,7 @@ std::string SummaryJson(const PeerSummary& core, const EdgeSummary& edge);
 struct Termination {
   std::string reason;
   std::string write_error;
-  uint64_t averaging = 0;
+  AveragingId averaging = {};
   double samples = 0;
   uint64_t step = 0;
   std::optional<double> loss;

@@ -36,7 +36,7 @@ struct Header {
 Bytes EncodeHeader(const Header& h) {
   ByteWriter out;
   out.String(h.info.job);
-  out.U64(h.info.averaging);
+  out.U64(h.info.averaging.value());
   out.Raw(h.info.committed.view());
   out.F64(h.info.job_samples);
   out.F64(h.info.job_seconds);
@@ -58,7 +58,7 @@ std::optional<Header> DecodeHeader(ByteView bytes) {
   ByteReader in(bytes);
   Header h;
   h.info.job = in.String(1024);
-  h.info.averaging = in.U64();
+  h.info.averaging = AveragingId(in.U64());
   h.info.committed = ReadDigest(in);
   h.info.job_samples = in.F64();
   h.info.job_seconds = in.F64();
@@ -184,7 +184,7 @@ Status CheckpointStore::Write(CheckpointInfo info, std::span<const float> averag
   preamble.Raw(Sha256(encoded).view());
   char name[64];  // twenty digits hold every number, and names sort as numbers do
   std::snprintf(name, sizeof name, "%s%020llu%s", kPrefix.data(),
-                static_cast<unsigned long long>(header.info.averaging), kSuffix.data());
+                static_cast<unsigned long long>(header.info.averaging.value()), kSuffix.data());
   Status status = WriteFileAtomically(folder_ + "/" + name,
                                       {preamble.bytes(), encoded, FloatBytes(average), opaque},
                                       {.durable = Durable::kYes, .writer = writer_});

@@ -17,14 +17,15 @@
 #include "base/metrics.h"
 #include "base/status.h"
 #include "worker/core/link/link_layout.h"
+#include "worker/core/view/averaging_id.h"
 #include "worker/edge/link/held_state.h"
 
 namespace crowdsurf::worker {
 
 struct CheckpointInfo {
   std::string job;
-  uint64_t averaging = 0;  // number of the committed average
-  Digest committed;        // its root, as the round decided it
+  AveragingId averaging = {};  // number of the committed average
+  Digest committed;            // its root, as the round decided it
   double job_samples = 0;
   double job_seconds = 0;  // that the job had trained
   uint64_t view_epoch = 0;

@@ -39,7 +39,7 @@ Status CheckpointKeeper::Write(const Job& job) {
   Status status =
       store_.Write(job.info, job.average, job.opaque ? job.opaque->bytes() : ByteView());
   if (status.ok()) {
-    log_.Info("checkpoint written", {{"averaging", job.info.averaging}});
+    log_.Info("checkpoint written", {{"averaging", job.info.averaging.value()}});
   } else {
     log_.Error("checkpoint not written", {{"error", status.ToString()}});
   }

@@ -43,7 +43,7 @@ std::string TextOf(const nlohmann::json& object, const char* name) {
 }
 
 // The averaging that the model of `job` at `path` holds; nullopt: there is none.
-std::optional<uint64_t> AveragingOf(const std::string& path, const std::string& job) {
+std::optional<AveragingId> AveragingOf(const std::string& path, const std::string& job) {
   const int fd = OpenSharedFile(path);
   if (fd < 0) return std::nullopt;
   uint8_t length[8];
@@ -65,7 +65,7 @@ std::optional<uint64_t> AveragingOf(const std::string& path, const std::string& 
       !absl::SimpleAtoi(TextOf(metadata, "averaging"), &averaging)) {
     return std::nullopt;
   }
-  return averaging;
+  return AveragingId(averaging);
 }
 
 }  // namespace
@@ -76,7 +76,7 @@ StatusOr<bool> WriteModelFile(const std::string& path, const std::string& writer
   const auto there = AveragingOf(path, info.job);
   if (there && *there >= info.averaging) return false;
   const Bytes header = EncodeSafetensorsHeader(
-      info.tensors, {{"job", info.job}, {"averaging", absl::StrCat(info.averaging)}});
+      info.tensors, {{"job", info.job}, {"averaging", absl::StrCat(info.averaging.value())}});
   const ByteView data(reinterpret_cast<const uint8_t*>(values.data()), values.size_bytes());
   RETURN_IF_ERROR(
       WriteFileAtomically(path, {header, data}, {.durable = Durable::kYes, .writer = writer}));

@@ -29,7 +29,7 @@ StateExchange::StateExchange(StateExchangeHost host, AgentMetrics& metrics,
   const StateFetch declared(Time(), {}, registry_);
 }
 
-StateManifest StateExchange::Describe(std::span<const float> values, uint64_t averaging,
+StateManifest StateExchange::Describe(std::span<const float> values, AveragingId averaging,
                                       double job_samples, const Digest& schema) {
   StateManifest manifest = MakeStateManifest(values, averaging, Digest(), schema);
   manifest.committed = manifest.Root();  // of number, schema and values: equal at all members
@@ -64,7 +64,7 @@ void StateExchange::Fetch(Time now, const FetchState& request, const Digest& sch
   Retire(request.region == Region::kInboxA ? 0 : 1);
   fetch_.emplace(Running{request, StateFetch(now, options, registry_), {}, {}, {}, 0});
   log_.Info("fetching state",
-            {{"averaging", request.averaging}, {"donors", request.donors.size()}});
+            {{"averaging", request.averaging.value()}, {"donors", request.donors.size()}});
   for (const PeerId& donor : request.donors) {
     if (!fetch_) return;
     FetchActions actions;

@@ -22,6 +22,7 @@
 #include "worker/core/reduce/reducer.h"
 #include "worker/core/state/state_donor.h"
 #include "worker/core/state/state_fetch.h"
+#include "worker/core/view/averaging_id.h"
 #include "worker/edge/link/held_state.h"
 #include "worker/edge/metrics/agent_metrics.h"
 
@@ -47,7 +48,7 @@ class StateExchange {
   // ---- as a donor ----
   // What an inbox holds as an average of that number and schema. About 0.1 s a gigabyte. Any
   // thread.
-  static StateManifest Describe(std::span<const float> values, uint64_t averaging,
+  static StateManifest Describe(std::span<const float> values, AveragingId averaging,
                                 double job_samples, const Digest& schema);
   // Inbox `inbox` holds that average. Returns the content digest.
   Digest Offer(int inbox, StateManifest manifest);
@@ -61,7 +62,8 @@ class StateExchange {
   struct Fetched {
     FetchState request;
     bool ok = false;
-    uint64_t averaging = 0;  // what came: the number asked for or, when nobody had that, a newer
+    // What came: the number asked for or, when nobody had that, a newer one.
+    AveragingId averaging = {};
     Digest content;
     double job_samples = 0;
     std::optional<HeldOpaque> opaque;
