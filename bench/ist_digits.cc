@@ -37,7 +37,7 @@ using Workers = std::vector<std::unique_ptr<IstWorker>>;
 worker::UnitPartition PartitionOf(const IstDigitsOptions& options, const worker::UnitSchema& schema,
                                   uint64_t averaging) {
   const auto units = options.cut == Cut::kSubnets ? schema.units() : std::map<uint32_t, uint32_t>();
-  return worker::UnitPartition({options.seed, 1, averaging},
+  return worker::UnitPartition({options.seed, 1, worker::AveragingId(averaging)},
                                std::vector<uint32_t>(options.workers, 1), units);
 }
 

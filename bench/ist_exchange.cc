@@ -111,8 +111,8 @@ uint64_t AverageSubnets(const SubnetExchange& exchange,
 double IstShareOfRing(const std::vector<size_t>& hidden, size_t members, uint64_t seed) {
   const trainer::MlpModel<float> model(trainer::kDigitFeatures, hidden, trainer::kDigitClasses);
   const worker::UnitSchema schema = model.table().units();
-  const worker::UnitPartition partition({seed, 1, 1}, std::vector<uint32_t>(members, 1),
-                                        schema.units());
+  const worker::UnitPartition partition({seed, 1, worker::AveragingId(1)},
+                                        std::vector<uint32_t>(members, 1), schema.units());
   std::vector<std::vector<float>> values(members, std::vector<float>(schema.elements(), 1.0f));
   const std::vector<std::span<float>> models(values.begin(), values.end());
   const uint64_t bytes = AverageSubnets(SubnetExchange(schema, partition, kChunkElements), models);
@@ -127,7 +127,8 @@ bool IstBitsComeBack(uint64_t seed, int draws) {
     const worker::UnitSchema schema = DrawModel(rng);
     std::vector<uint32_t> weights(1 + rng.Uniform(64));
     for (uint32_t& weight : weights) weight = 1 + static_cast<uint32_t>(rng.Uniform(100));
-    const worker::UnitPartition partition({rng.Next(), 1, 1}, weights, schema.units());
+    const worker::UnitPartition partition({rng.Next(), 1, worker::AveragingId(1)}, weights,
+                                          schema.units());
     const SubnetExchange exchange(schema, partition, kChunkElements);
     std::vector<std::vector<float>> values(weights.size(), std::vector<float>(schema.elements()));
     for (auto& model : values) {

@@ -317,7 +317,8 @@ std::string ChaosWorld::WhyApart() {
     absl::StrAppend(&why, " [", node->index(), ":");
     if (node->started()) {
       const worker::PeerSummary summary = node->Summarize();
-      absl::StrAppend(&why, worker::NameOf(summary.state), " averaging ", summary.averaging);
+      absl::StrAppend(&why, worker::NameOf(summary.state), " averaging ",
+                      summary.averaging.value());
       if (summary.view)
         absl::StrAppend(&why, " view ", summary.view->hash.brief(), " epoch ", summary.view->epoch,
                         " of ", summary.view->members, summary.cell.empty() ? " no cell" : "");

@@ -19,6 +19,7 @@
 #include "simulator/chaos/peer_node.h"
 #include "simulator/engine/roster_board.h"
 #include "simulator/engine/trace.h"
+#include "worker/core/view/averaging_id.h"
 
 namespace crowdsurf::simulator {
 
@@ -89,7 +90,8 @@ class ChaosWorld : public PeerOutside {
   };
   std::map<int, Rounds> rounds_;
   // Deliveries since healing: (view, averaging) -> node -> content.
-  std::map<std::pair<worker::ViewHash, uint64_t>, std::map<int, std::vector<float>>> after_heal_;
+  std::map<std::pair<worker::ViewHash, worker::AveragingId>, std::map<int, std::vector<float>>>
+      after_heal_;
   bool healed_ = false;
 };
 

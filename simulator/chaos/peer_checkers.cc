@@ -161,7 +161,7 @@ void PeerCheckers::CheckCount(int node, const Deliver& deliver, const std::set<S
   for (const SnapshotId snapshot : inside) weight += snapshots_[snapshot].weight;
   if (uniform && weight != deliver.samples)
     Add("samples", node,
-        absl::StrCat("averaging ", deliver.averaging, ": final weight ", deliver.samples,
+        absl::StrCat("averaging ", deliver.averaging.value(), ": final weight ", deliver.samples,
                      ", of its snapshots ", weight));
   if (weight > deliver.samples)
     Add("samples", node, absl::StrCat("final weight ", deliver.samples, " is below ", weight));
@@ -172,8 +172,8 @@ void PeerCheckers::CheckCount(int node, const Deliver& deliver, const std::set<S
     before.insert(before.end(), known->second.begin(), known->second.end());
   if (before.empty()) {
     Add("samples", node,
-        absl::StrCat("averaging ", deliver.averaging, ": count ", deliver.job_samples, " after ",
-                     base, ", which nobody ever had"));
+        absl::StrCat("averaging ", deliver.averaging.value(), ": count ", deliver.job_samples,
+                     " after ", base, ", which nobody ever had"));
   }
   // Several histories can lead to one number; then at least one must fit.
   std::vector<Counted>& after = counted_at_[deliver.job_samples];
@@ -189,7 +189,7 @@ void PeerCheckers::CheckCount(int node, const Deliver& deliver, const std::set<S
   if (!before.empty()) ++counts_checked_;
   if (!fits)
     Add("twice", node,
-        absl::StrCat("averaging ", deliver.averaging, ": samples were counted before"));
+        absl::StrCat("averaging ", deliver.averaging.value(), ": samples were counted before"));
 }
 
 }  // namespace crowdsurf::simulator

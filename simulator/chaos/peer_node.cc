@@ -45,7 +45,7 @@ worker::Progress PeerNode::Totals() const {
   return {trainer_.Steps(now()), trainer_.Samples(now()), {}, {}};
 }
 
-void PeerNode::RequestSnapshot(uint64_t averaging) {
+void PeerNode::RequestSnapshot(worker::AveragingId averaging) {
   const uint64_t serial = ++request_serial_;
   if (!trainer_.started()) return;
   DoAt(trainer_.NextBoundary(now()), [this, averaging, serial] {
@@ -53,7 +53,7 @@ void PeerNode::RequestSnapshot(uint64_t averaging) {
   });
 }
 
-void PeerNode::Publish(uint64_t averaging) {
+void PeerNode::Publish(worker::AveragingId averaging) {
   const SnapshotId snapshot = outside_.peer_checkers().NewSnapshot(index(), Totals().samples);
   if (!trainer_.Publish(averaging, snapshot, outside_.origins().Of(snapshot),
                         At(Region::kOutbox))) {
@@ -75,11 +75,11 @@ void PeerNode::Wake(const worker::WakeAt& marks) {
   });
 }
 
-void PeerNode::GiveResult(uint64_t ticket, Region region) {
+void PeerNode::GiveResult(worker::AveragingId ticket, Region region) {
   trainer_.OnDeliver(ticket, At(Region::kOutbox), At(region));
 }
 
-void PeerNode::ReleaseSnapshot(uint64_t ticket) {
+void PeerNode::ReleaseSnapshot(worker::AveragingId ticket) {
   ++request_serial_;
   trainer_.OnRelease(ticket);
 }
@@ -117,7 +117,7 @@ void PeerNode::SeeOpen(const worker::OpenBuffers& open) {
   if (open.from != Region::kOutbox) return SeeUsed(open.from);
   if (snapshot_) outside_.peer_checkers().OnWeighed(*snapshot_, open.weight);
   if (Planted(ChaosPlant::kEarlyPublish))
-    trainer_.Publish(0, *snapshot_, outside_.origins().Of(*snapshot_), At(Region::kOutbox));
+    trainer_.Publish({}, *snapshot_, outside_.origins().Of(*snapshot_), At(Region::kOutbox));
 }
 
 // A round's output is used: it counts as applied.

@@ -14,6 +14,7 @@
 #include "simulator/chaos/virtual_trainer.h"
 #include "simulator/host/action_host.h"
 #include "simulator/round/round_checkers.h"
+#include "worker/core/view/averaging_id.h"
 
 namespace crowdsurf::simulator {
 
@@ -35,12 +36,12 @@ class PeerNode : public ActionHost<float> {
 
  private:
   worker::Progress Totals() const override;
-  void RequestSnapshot(uint64_t averaging) override;
+  void RequestSnapshot(worker::AveragingId averaging) override;
   void Wake(const worker::WakeAt& marks) override;
   void StartTrainer() override { trainer_.Start(now()); }
   void AdoptState(worker::Region region) override { trainer_.Adopt(At(region)); }
-  void GiveResult(uint64_t ticket, worker::Region region) override;
-  void ReleaseSnapshot(uint64_t ticket) override;
+  void GiveResult(worker::AveragingId ticket, worker::Region region) override;
+  void ReleaseSnapshot(worker::AveragingId ticket) override;
   void Execute(const worker::Action& action) override;
   void OnActed(const worker::Actions& actions) override;
   void OnOverwritten(worker::Region region) override { made_by_.erase(region); }
@@ -48,7 +49,7 @@ class PeerNode : public ActionHost<float> {
   bool Planted(ChaosPlant plant) const {
     return scenario_.plant == plant && scenario_.planted == index();
   }
-  void Publish(uint64_t averaging);
+  void Publish(worker::AveragingId averaging);
   void SeeOpen(const worker::OpenBuffers& open);
   void SeeDelivery(const worker::Deliver& deliver);
   void SeeUsed(worker::Region region);

@@ -41,11 +41,11 @@ Time VirtualTrainer::Passes(uint64_t steps, double samples) const {
   return since_ + Nanoseconds(options_.step_time.nanoseconds() * static_cast<int64_t>(least));
 }
 
-bool VirtualTrainer::Publish(uint64_t averaging, SnapshotId snapshot, OriginId origin,
+bool VirtualTrainer::Publish(worker::AveragingId averaging, SnapshotId snapshot, OriginId origin,
                              RegionBuffer& outbox) {
   if (in_use_)
-    Add("outbox", absl::StrCat("snapshot for averaging ", averaging, " asked for while that of ",
-                               published_, " is in use"));
+    Add("outbox", absl::StrCat("snapshot for averaging ", averaging.value(),
+                               " asked for while that of ", published_.value(), " is in use"));
   if (rng_.Bernoulli(options_.refuse)) return false;
   for (float& value : parameters_) value += static_cast<float>(0.1 * rng_.Normal());
   outbox.values = parameters_;
@@ -55,11 +55,11 @@ bool VirtualTrainer::Publish(uint64_t averaging, SnapshotId snapshot, OriginId o
   return true;
 }
 
-void VirtualTrainer::OnDeliver(uint64_t averaging, const RegionBuffer& outbox,
+void VirtualTrainer::OnDeliver(worker::AveragingId averaging, const RegionBuffer& outbox,
                                const RegionBuffer& result) {
   if (!in_use_ || published_ != averaging) {
-    Add("flip", absl::StrCat("averaging ", averaging, " delivered, but the snapshot is of ",
-                             in_use_ ? published_ : 0));
+    Add("flip", absl::StrCat("averaging ", averaging.value(), " delivered, but the snapshot is of ",
+                             in_use_ ? published_.value() : 0));
     return;
   }
   in_use_.reset();
@@ -67,7 +67,7 @@ void VirtualTrainer::OnDeliver(uint64_t averaging, const RegionBuffer& outbox,
     parameters_[i] += result.values[i] - outbox.values[i];
 }
 
-void VirtualTrainer::OnRelease(uint64_t averaging) {
+void VirtualTrainer::OnRelease(worker::AveragingId averaging) {
   if (in_use_ && published_ == averaging) in_use_.reset();
 }
 

@@ -17,6 +17,7 @@
 #include "simulator/engine/violations.h"
 #include "worker/core/port/actions.h"
 #include "worker/core/port/inputs.h"
+#include "worker/core/view/averaging_id.h"
 
 namespace crowdsurf::simulator {
 
@@ -44,9 +45,11 @@ class VirtualTrainer {
   Time Passes(uint64_t steps, double samples) const;
 
   // At a step boundary. The snapshot goes into `outbox`; false: refused, nothing was written.
-  bool Publish(uint64_t averaging, SnapshotId snapshot, OriginId origin, RegionBuffer& outbox);
-  void OnDeliver(uint64_t averaging, const RegionBuffer& outbox, const RegionBuffer& result);
-  void OnRelease(uint64_t averaging);
+  bool Publish(worker::AveragingId averaging, SnapshotId snapshot, OriginId origin,
+               RegionBuffer& outbox);
+  void OnDeliver(worker::AveragingId averaging, const RegionBuffer& outbox,
+                 const RegionBuffer& result);
+  void OnRelease(worker::AveragingId averaging);
   std::optional<SnapshotId> in_use() const { return in_use_; }
   const std::vector<float>& parameters() const { return parameters_; }
 
@@ -61,7 +64,7 @@ class VirtualTrainer {
   bool started_ = false;
   Time since_;
   std::optional<SnapshotId> in_use_;
-  uint64_t published_ = 0;  // averaging of the snapshot in the outbox
+  worker::AveragingId published_;  // averaging of the snapshot in the outbox
 };
 
 }  // namespace crowdsurf::simulator

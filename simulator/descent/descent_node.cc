@@ -40,13 +40,13 @@ void DescentNode::StepDone() {
   RingMarks();
 }
 
-void DescentNode::GiveResult(uint64_t ticket, Region region) {
+void DescentNode::GiveResult(worker::AveragingId ticket, Region region) {
   if (!trainer_.Deliver(ticket, At(Region::kOutbox).values, At(region).values)) return;
   last_result_ = now();
   NextStep();
 }
 
-void DescentNode::ReleaseSnapshot(uint64_t ticket) {
+void DescentNode::ReleaseSnapshot(worker::AveragingId ticket) {
   if (trainer_.Release(ticket)) NextStep();
 }
 

@@ -11,6 +11,7 @@
 
 #include "simulator/descent/descent_trainer.h"
 #include "simulator/host/action_host.h"
+#include "worker/core/view/averaging_id.h"
 
 namespace crowdsurf::simulator {
 
@@ -26,12 +27,12 @@ class DescentNode : public ActionHost<float> {
 
  private:
   worker::Progress Totals() const override;
-  void RequestSnapshot(uint64_t averaging) override { trainer_.Request(averaging); }
+  void RequestSnapshot(worker::AveragingId averaging) override { trainer_.Request(averaging); }
   void Wake(const worker::WakeAt& marks) override;
   void StartTrainer() override;
   void AdoptState(worker::Region region) override { trainer_.Adopt(At(region).values); }
-  void GiveResult(uint64_t ticket, worker::Region region) override;
-  void ReleaseSnapshot(uint64_t ticket) override;
+  void GiveResult(worker::AveragingId ticket, worker::Region region) override;
+  void ReleaseSnapshot(worker::AveragingId ticket) override;
   void SetLrScale(double scale) override { trainer_.SetLrScale(scale); }
 
   void NextStep();

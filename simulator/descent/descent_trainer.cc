@@ -30,7 +30,7 @@ std::vector<double> OptimumOf(const std::vector<const Quadratic*>& losses) {
   return optimum;
 }
 
-bool DescentTrainer::Deliver(uint64_t ticket, std::span<const float> outbox,
+bool DescentTrainer::Deliver(worker::AveragingId ticket, std::span<const float> outbox,
                              std::span<const float> result) {
   if (in_use_ != ticket) return false;
   change_.emplace(outbox.size());
@@ -40,7 +40,7 @@ bool DescentTrainer::Deliver(uint64_t ticket, std::span<const float> outbox,
   return true;
 }
 
-bool DescentTrainer::Release(uint64_t ticket) {
+bool DescentTrainer::Release(worker::AveragingId ticket) {
   if (in_use_ != ticket) return false;
   in_use_.reset();
   return std::exchange(waiting_, false);
@@ -61,7 +61,7 @@ void DescentTrainer::Step() {
   }
 }
 
-std::optional<uint64_t> DescentTrainer::StepDone(std::span<float> outbox) {
+std::optional<worker::AveragingId> DescentTrainer::StepDone(std::span<float> outbox) {
   CHECK(!waiting_);
   Step();
   if (planted_) Step();

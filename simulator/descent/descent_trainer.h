@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/rng.h"
+#include "worker/core/view/averaging_id.h"
 
 namespace crowdsurf::simulator {
 
@@ -32,19 +33,20 @@ class DescentTrainer {
       : loss_(std::move(loss)), rate_(rate), blocking_(blocking), x_(loss_.c.size()) {}
 
   // ---- what the agent writes
-  void Request(uint64_t ticket) { wanted_ = ticket; }
+  void Request(worker::AveragingId ticket) { wanted_ = ticket; }
   void SetLrScale(double scale) { lr_scale_ = scale; }
   void Adopt(std::span<const float> values) { x_.assign(values.begin(), values.end()); }
   // The result of snapshot `ticket`. True: it was waited for and is applied; else it is at the next
   // boundary.
-  bool Deliver(uint64_t ticket, std::span<const float> outbox, std::span<const float> result);
+  bool Deliver(worker::AveragingId ticket, std::span<const float> outbox,
+               std::span<const float> result);
   // True: it was waited for.
-  bool Release(uint64_t ticket);
+  bool Release(worker::AveragingId ticket);
 
   // ---- a step is over
   // Takes it, applies what is there; when a snapshot is wanted, it is in `outbox` and its ticket is
   // the answer.
-  std::optional<uint64_t> StepDone(std::span<float> outbox);
+  std::optional<worker::AveragingId> StepDone(std::span<float> outbox);
 
   bool waiting() const { return waiting_; }  // for the result of its snapshot
   uint64_t steps() const { return steps_; }
@@ -67,9 +69,9 @@ class DescentTrainer {
   std::vector<float> averaged_;
   uint64_t steps_ = 0;
   uint64_t results_ = 0;
-  std::optional<uint64_t> wanted_;
-  std::optional<uint64_t> in_use_;            // the ticket of the snapshot in the outbox
-  std::optional<std::vector<float>> change_;  // result - outbox, not applied yet
+  std::optional<worker::AveragingId> wanted_;
+  std::optional<worker::AveragingId> in_use_;  // the ticket of the snapshot in the outbox
+  std::optional<std::vector<float>> change_;   // result - outbox, not applied yet
   bool waiting_ = false;
 };
 

@@ -161,7 +161,7 @@ void DescentWorld::Judge(DescentResult& result) {
     result.together = result.together && here;
     if (summary.view) view = summary.view->hash;
     absl::StrAppend(&result.words, " [", node->index(), ": ", worker::NameOf(summary.state),
-                    " averaging ", summary.averaging, " distance ", own);
+                    " averaging ", summary.averaging.value(), " distance ", own);
     if (summary.view)
       absl::StrAppend(&result.words, " view ", summary.view->hash.brief(), " epoch ",
                       summary.view->epoch, ", ", summary.members.size(), " seated",

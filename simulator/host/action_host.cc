@@ -259,7 +259,8 @@ void ActionHost<Scalar>::Act(const worker::Deliver& action) {
 }
 
 template <class Scalar>
-const Buffer<Scalar>* ActionHost<Scalar>::Serves(uint64_t averaging, const Digest& root) const {
+const Buffer<Scalar>* ActionHost<Scalar>::Serves(worker::AveragingId averaging,
+                                                 const Digest& root) const {
   if (!alive() || frozen() || !donation_) return nullptr;
   if (donation_->averaging != averaging || donation_->root != root) return nullptr;
   return &regions_.At(donation_->region);

@@ -27,6 +27,7 @@
 #include "simulator/host/regions.h"
 #include "worker/core/peer/peer.h"
 #include "worker/core/power/power_edges.h"
+#include "worker/core/view/averaging_id.h"
 
 namespace crowdsurf::simulator {
 
@@ -89,17 +90,18 @@ class ActionHost : public Process {
   const worker::PeerConfig& config() const { return setup_.config; }
   const MetricRegistry& metrics() const { return metrics_; }
   // The committed average, if it is (averaging, root) and this process can serve it now; else null.
-  const Buffer<Scalar>* Serves(uint64_t averaging, const Digest& root) const;
+  const Buffer<Scalar>* Serves(worker::AveragingId averaging, const Digest& root) const;
 
  protected:
   // ---- the trainer
   virtual worker::Progress Totals() const = 0;
-  virtual void RequestSnapshot(uint64_t averaging) = 0;
+  virtual void RequestSnapshot(worker::AveragingId averaging) = 0;
   virtual void Wake(const worker::WakeAt& marks) = 0;
   virtual void StartTrainer() = 0;
   virtual void AdoptState(worker::Region region) = 0;  // in place of its own; before StartTrainer
-  virtual void GiveResult(uint64_t ticket, worker::Region region) = 0;  // of the snapshot `ticket`
-  virtual void ReleaseSnapshot(uint64_t ticket) = 0;
+  virtual void GiveResult(worker::AveragingId ticket,
+                          worker::Region region) = 0;  // of the snapshot `ticket`
+  virtual void ReleaseSnapshot(worker::AveragingId ticket) = 0;
   virtual void SetLrScale(double /*scale*/) {}
   virtual void WriteCheckpoint(const worker::WriteCheckpoint&) {}
   virtual void Stop() {}  // the job is over
@@ -117,7 +119,7 @@ class ActionHost : public Process {
 
  private:
   struct Donation {
-    uint64_t averaging = 0;
+    worker::AveragingId averaging = {};
     Digest root;
     worker::Region region = worker::Region::kInboxA;
   };

@@ -98,9 +98,9 @@ void RoundWorld::MakeGroup() {
   }
   spec_.instance = worker::IdOf({.job = "simulated",
                                  .view = {},
-                                 .averaging = scenario_.seed,
+                                 .averaging = worker::AveragingId(scenario_.seed),
                                  .member_list = worker::MemberListHash(spec_.cells)});
-  spec_.age = {1, scenario_.seed + 1, 0};
+  spec_.age = {1, worker::AveragingId(scenario_.seed + 1), 0};
   spec_.witnesses = witnesses_;
   spec_.chunks =
       worker::MakeChunks(shares, worker::RankSet::FirstRanks(members), scenario_.chunk_elements);
