@@ -23,7 +23,7 @@ CoordinateMask Striped(uint64_t i, uint64_t n) {
   return *CoordinateMask::Of(extents, kElements);
 }
 MaskedAllReduce::MaskOf StripesOf(uint64_t n) {
-  return [n](CellIndex self, uint64_t) { return Striped(self, n); };
+  return [n](CellIndex self, AveragingId) { return Striped(self, n); };
 }
 bool Has(const CoordinateMask& mask, uint64_t i) {
   const auto within = mask.Within(i, 1);
@@ -39,7 +39,7 @@ double Trained(uint64_t member, uint64_t i) {
 void Train(ReduceWorld& world, const MaskedAllReduce::MaskOf& mask) {
   for (const int member : world.Living())
     for (uint64_t i = 0; i < kElements; ++i)
-      world.parameters(member)[i] = Has(mask(static_cast<CellIndex>(member), 1), i)
+      world.parameters(member)[i] = Has(mask(static_cast<CellIndex>(member), AveragingId(1)), i)
                                         ? Trained(static_cast<uint64_t>(member), i)
                                         : Old(i);
 }
@@ -81,7 +81,7 @@ TEST(MaskedReduceContract, DisjointMasksAreConcatenatedToTheBit) {
 }
 
 TEST(MaskedReduceContract, OverlappingMasksGiveTheWeightedMeanOfThoseWhoCover) {
-  const auto mask = [](CellIndex self, uint64_t) {  // member i has [100 i, 100 i + 400)
+  const auto mask = [](CellIndex self, AveragingId) {  // member i has [100 i, 100 i + 400)
     return *CoordinateMask::Of({{100 * uint64_t{self}, 400}}, kElements);
   };
   const std::vector<double> weights = {1, 2, 5, 0.5};
@@ -215,10 +215,10 @@ TEST(MaskedReduceContract, FullMasksAreTheUnmaskedRoundByteForByte) {
       ExpectOneResult(world, 4);
       return std::pair(world.trace(), world.parameters(0));
     };
-    const auto all = [](CellIndex, uint64_t) {
+    const auto all = [](CellIndex, AveragingId) {
       return *CoordinateMask::Of({{0, 500}, {500, kElements - 500}}, kElements);
     };
-    EXPECT_EQ(run(all), run([](CellIndex, uint64_t) { return CoordinateMask(); }));
+    EXPECT_EQ(run(all), run([](CellIndex, AveragingId) { return CoordinateMask(); }));
   }
 }
 
@@ -248,11 +248,13 @@ TEST(MaskedReduceContract, MemoryIsAsDeclaredAndNoExchangeCopiesTheVector) {
     for (int member = 0; member < 4; ++member) EXPECT_TRUE(world.applied(member));
     return std::pair(world.input_bytes(), world.max_held());
   };
-  EXPECT_EQ(
-      MaskedAllReduce([](CellIndex, uint64_t) { return CoordinateMask(); }).needs().extra_regions,
-      0);
-  const auto [whole_sent, whole_held] = run([](CellIndex, uint64_t) { return CoordinateMask(); });
-  const auto [sent, held] = run([](CellIndex self, uint64_t) {
+  EXPECT_EQ(MaskedAllReduce([](CellIndex, AveragingId) { return CoordinateMask(); })
+                .needs()
+                .extra_regions,
+            0);
+  const auto [whole_sent, whole_held] =
+      run([](CellIndex, AveragingId) { return CoordinateMask(); });
+  const auto [sent, held] = run([](CellIndex self, AveragingId) {
     std::vector<Extent> runs;
     for (uint64_t at = 40 * uint64_t{self}; at + 40 <= 16 * kElements; at += 160)
       runs.push_back({at, 40});

@@ -36,7 +36,8 @@ UnitSchema Classifier(const std::vector<uint64_t>& widths) {
 
 // Floats that all members send in one averaging, of n times a ring's 2 P (n - 1) / n.
 double ShareOfRing(const UnitSchema& schema, size_t n) {
-  const UnitPartition partition({7, 1, 1}, std::vector<uint32_t>(n, 1), schema.units());
+  const UnitPartition partition({7, 1, AveragingId(1)}, std::vector<uint32_t>(n, 1),
+                                schema.units());
   const SubnetExchange exchange(schema, partition, 1 << 20);
   uint64_t floats = 0;
   for (const SubnetChunk& chunk : exchange.chunks()) {
@@ -74,8 +75,8 @@ TEST(IstPaperTest, AnInnerEntryIsLeftOutByChanceAlone) {
     for (uint64_t seed = 1; seed <= kRuns; ++seed) {
       std::vector<bool> touched(kWidth * kWidth);
       for (uint64_t averaging = 0; averaging < kRounds; ++averaging) {
-        const UnitPartition partition({seed, 1, averaging}, std::vector<uint32_t>(n, 1),
-                                      {{0, kWidth}, {1, kWidth}});
+        const UnitPartition partition({seed, 1, AveragingId(averaging)},
+                                      std::vector<uint32_t>(n, 1), {{0, kWidth}, {1, kWidth}});
         for (size_t member = 0; member < n; ++member) {
           for (const uint32_t row : partition.SetsOf(member).at(1)) {
             for (const uint32_t col : partition.SetsOf(member).at(0))
@@ -102,7 +103,7 @@ TEST(IstPaperTest, ScaledActivationsAreUnbiased) {
   std::vector<double> mean(weights.size());
   constexpr int kAveragings = 20'000;
   for (uint64_t averaging = 0; averaging < kAveragings; ++averaging) {
-    const UnitPartition partition({5, 1, averaging}, weights, {{0, kUnits}});
+    const UnitPartition partition({5, 1, AveragingId(averaging)}, weights, {{0, kUnits}});
     for (size_t member = 0; member < weights.size(); ++member) {
       const auto& active = partition.SetsOf(member).at(0);
       for (const uint32_t unit : active)

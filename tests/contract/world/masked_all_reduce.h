@@ -16,7 +16,7 @@ namespace crowdsurf::worker {
 
 class MaskedAllReduce : public Strategy {
  public:
-  using MaskOf = std::function<CoordinateMask(CellIndex self, uint64_t averaging)>;
+  using MaskOf = std::function<CoordinateMask(CellIndex self, AveragingId averaging)>;
   explicit MaskedAllReduce(MaskOf mask) : mask_(std::move(mask)) {}
 
   Needs needs() const override { return {.strict_view = true}; }
@@ -48,7 +48,7 @@ class MaskedAllReduce : public Strategy {
 
   MaskOf mask_;
   CellIndex cell_ = 0;
-  std::optional<uint64_t> open_;
+  std::optional<AveragingId> open_;
   bool other_ = false;
 };
 

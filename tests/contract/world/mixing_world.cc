@@ -32,9 +32,9 @@ struct MixingWorld::Node {
   std::vector<double> parameters;
   simulator::Regions<double> regions;
   PowerEdges<double> power;
-  std::optional<uint64_t> wanted;  // snapshot asked of the trainer
-  std::optional<Region> result;    // to be added at the next boundary
-  bool waiting = false;            // for the result of its snapshot; no step meanwhile
+  std::optional<AveragingId> wanted;  // snapshot asked of the trainer
+  std::optional<Region> result;       // to be added at the next boundary
+  bool waiting = false;               // for the result of its snapshot; no step meanwhile
   double lr_scale = 1;
   Time armed = Time::Infinite();
 
@@ -124,7 +124,7 @@ void MixingWorld::AverageByRounds() {
   for (const int i : Living()) {
     Node& node = *nodes_[static_cast<size_t>(i)];
     node.At(Region::kOutbox) = node.parameters;
-    node.rounds->OnEvent(now(), PublishedEvent{1, 1.0}, pending[i]);
+    node.rounds->OnEvent(now(), PublishedEvent{AveragingId(1), 1.0}, pending[i]);
   }
   for (bool more = true; more;) {
     more = false;
@@ -150,7 +150,8 @@ void MixingWorld::AverageByRounds() {
           const auto& [sum, weight] = sums.at(group(i, open->axis));
           auto& to = node.At(open->to);
           for (size_t e = 0; e < sum.size(); ++e) to[e] = sum[e] / weight;
-          node.rounds->OnEvent(now(), RoundDecided{1, open->axis, true, weight}, next[i]);
+          node.rounds->OnEvent(now(), RoundDecided{AveragingId(1), open->axis, true, weight},
+                               next[i]);
           more = true;
         } else if (const auto* deliver = std::get_if<DeliverResult>(&action)) {
           node.parameters = node.At(deliver->region);
@@ -178,7 +179,7 @@ void MixingWorld::Boundary(Node& node) {
   if (node.result) Apply(node);
   const auto samples = static_cast<double>(node.step);
   if (node.wanted && !settling_ && node.mixing.delivered() < most_results_) {
-    const uint64_t number = *std::exchange(node.wanted, std::nullopt);
+    const AveragingId number = *std::exchange(node.wanted, std::nullopt);
     node.At(Region::kOutbox) = node.parameters;
     Input(node, [&](Actions& out) {
       const bool taken = node.mixing.OnSnapshot(now(), Published{number, samples, node.step}, out);

@@ -78,7 +78,7 @@ class ReduceWorld {
 
   const ReduceWorldOptions options_;
   Rng rng_;
-  uint64_t averaging_ = 0;
+  AveragingId averaging_;
   simulator::EventQueue queue_;
   std::vector<std::unique_ptr<Node>> nodes_;
   std::map<PeerId, int> index_;

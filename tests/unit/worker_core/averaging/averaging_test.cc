@@ -83,7 +83,7 @@ TEST(AveragingTest, OneWithALongStepDoesNotStopTheOthersForLong) {
   ASSERT_TRUE(world.UntilTogether(Seconds(5)));
   world.RunFor(Milliseconds(500));
   world.node(3).step_time = Seconds(2);
-  const uint64_t before = world.Summary(0).averaging;
+  const AveragingId before = world.Summary(0).averaging;
   world.RunFor(Seconds(5));
   EXPECT_GT(world.Summary(0).averaging, before + 5);
   EXPECT_EQ(world.Summary(0).divergence, 0U);
@@ -95,7 +95,7 @@ TEST(AveragingTest, ASnapshotThatIsRefusedLeavesThatMemberOutOfOneAveraging) {
   ASSERT_TRUE(world.UntilTogether(Seconds(5)));
   world.RunFor(Milliseconds(500));
   while (!world.node(1).publish) world.RunFor(Microseconds(100));
-  const uint64_t k = *std::exchange(world.node(1).publish, std::nullopt);
+  const AveragingId k = *std::exchange(world.node(1).publish, std::nullopt);
   world.RunFor(Milliseconds(30));  // the others' READYs wait at it for the snapshot
   world.Local(1, PublishRefused{k});
   // They are answered: nobody sits its start deadline of 250 ms out.
@@ -133,8 +133,8 @@ TEST(AveragingTest, WhoIsMovedInTheMiddleOfAnAveragingIsNotCountedTwice) {
                                     .seats = {Seat{.member = {.id = moved, .cell = free},
                                                    .steward = summary.members[0].id,
                                                    .sitting = 1,
-                                                   .first_averaging = 1}},
-                                    .vacancies = {Vacancy{moved, 0, 1}},
+                                                   .first_averaging = AveragingId(1)}},
+                                    .vacancies = {Vacancy{moved, 0, AveragingId(1)}},
                                     .contacts = {},
                                     .all = {}};
     for (size_t i = 0; i < 3; ++i) world.Tell(i, (i + 1) % 3, news);

@@ -39,7 +39,7 @@ class GroupRoundsTest : public testing::Test {
     seating = Seating(view, HashOf(view, "job"));
     rounds.SetVector({.schema = Sha256(AsBytes("table")), .elements = 2048});
     rounds.OnView(now, view, seating.hash(), ParentEnd::kOrderly, out);
-    opening.averaging = 1;
+    opening.averaging = AveragingId(1);
     opening.stake = {8, 8, {}};
     rounds.OpenRound(now, opening, seating, {}, out);
   }
@@ -49,7 +49,7 @@ class GroupRoundsTest : public testing::Test {
     out.clear();
     message::RoundFrame message{.view = of,
                                 .epoch = 0,
-                                .averaging = 1,
+                                .averaging = AveragingId(1),
                                 .round = 0,
                                 .group = 0,
                                 .frame = EncodeFrame({InstanceId(), std::move(body)})};
@@ -148,11 +148,11 @@ TEST_F(GroupRoundsTest, WhoWentOnToTheNextViewIsNotWaitedForInTheOldOne) {
 // It heard the others' READY while it waited for its trainer's snapshot, and then got none.
 TEST_F(GroupRoundsTest, WhatCameEarlyIsAnsweredWhenTheAveragingIsPassedOver) {
   rounds.Suspend(now, out);
-  rounds.SetMin(1);
+  rounds.SetMin(AveragingId(1));
   EXPECT_TRUE(ByesFor(seating.hash(), Ready{}).empty());
   rounds.AnswerPassed(now, out);
   EXPECT_TRUE(Byes().empty()) << "it may be opened yet";
-  rounds.SetMin(2);
+  rounds.SetMin(AveragingId(2));
   rounds.AnswerPassed(now, out);
   EXPECT_EQ(Byes(), std::vector{ByeReason::kSatOut});
   rounds.AnswerPassed(now, out);
@@ -172,7 +172,7 @@ TEST_F(GroupRoundsTest, WhatCameEarlyIsAnsweredWhenTheNextViewIsEntered) {
 
 // As many ballots of other groups as a view of some hours has, and of one member that is in none.
 TEST_F(GroupRoundsTest, AWitnessPromisesHoweverManyBallotsTheViewHasHad) {
-  const auto answer = [&](uint64_t averaging, const InstanceId& instance) {
+  const auto answer = [&](AveragingId averaging, const InstanceId& instance) {
     out.clear();
     rounds.OnFrame(now, PeerAt(1),
                    {.view = seating.hash(),
@@ -197,11 +197,11 @@ TEST_F(GroupRoundsTest, AWitnessPromisesHoweverManyBallotsTheViewHasHad) {
     bytes.U64(number);
     return *InstanceId::From(Sha256(bytes.bytes()).view().first(16));
   };
-  rounds.SetMin(1);
+  rounds.SetMin(AveragingId(1));
   uint64_t promised = 0;
-  for (uint64_t n = 0; n < 4097; ++n) promised += answer(10 + n / 2, name(n)) ? 1 : 0;
+  for (uint64_t n = 0; n < 4097; ++n) promised += answer(AveragingId(10 + n / 2), name(n)) ? 1 : 0;
   EXPECT_EQ(promised, 4097U);
-  EXPECT_TRUE(answer(10 + 4097 / 2 + 1, name(4097)));
+  EXPECT_TRUE(answer(AveragingId(10 + 4097 / 2 + 1), name(4097)));
 }
 
 // A steward that was stopped for long gives a seat from an averaging on that is under way. This
@@ -218,12 +218,12 @@ class MovedTest : public GroupRoundsTest {
     wide.witnesses = {PeerAt(0)};
     seating = Seating(wide, HashOf(wide, "job"));
     moved = seating;
-    moved.Add(Vacancy{PeerAt(0), 0, 1});
+    moved.Add(Vacancy{PeerAt(0), 0, AveragingId(1)});
     moved.Add(Seat{.member = {.id = PeerAt(0), .cell = 5},
                    .steward = PeerAt(1),
                    .steward_joined_ms = 1,
                    .sitting = 1,
-                   .first_averaging = 1});
+                   .first_averaging = AveragingId(1)});
     rounds.OnView(now, wide, seating.hash(), ParentEnd::kBrokeUp, out);
     rounds.TakeEnded();
   }

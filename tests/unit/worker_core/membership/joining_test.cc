@@ -41,7 +41,7 @@ class Newcomer {
   void RunFor(Duration length, Answerer answer) {
     constexpr Duration kTick = Microseconds(500);
     for (const Time end = now_ + length; now_ < end; now_ = now_ + kTick) {
-      const auto step = joining_.Next(now_, 0);
+      const auto step = joining_.Next(now_, AveragingId());
       ASSERT_FALSE(step.form) << "there is a view";
       if (!step.ask) continue;
       ++asked_[*step.ask];

@@ -99,7 +99,7 @@ TEST(MembershipTest, ABranchOfOneBesideABiggerLineageComesBack) {
     ASSERT_TRUE(world.UntilTogether(Seconds(5))) << "seed " << seed << world.Describe();
     // Not into the view that it left: its promises there are forgotten.
     EXPECT_NE(world.Summary(loner).view->hash.brief(), before);
-    const uint64_t averaging = world.Summary(loner).averaging;
+    const AveragingId averaging = world.Summary(loner).averaging;
     world.RunFor(Seconds(1));
     EXPECT_TRUE(world.Together());
     EXPECT_GE(world.Summary(loner).averaging, averaging + 3);
@@ -176,11 +176,11 @@ TEST(MembershipTest, WhoLeftAViewTakesNoSeatInTheOneBefore) {
   world.RunFor(Seconds(10));
   ASSERT_EQ(world.Summary(loner).view->members, 1U);
   const Member& gone = view->members[2];
-  before->vacancies = {Vacancy{gone.id, 0, 1}};
+  before->vacancies = {Vacancy{gone.id, 0, AveragingId(1)}};
   before->seats = {Seat{.member = {.id = world.node(loner).config.id, .cell = gone.cell},
                         .steward = view->members[0].id,
                         .sitting = 1,
-                        .first_averaging = 1}};
+                        .first_averaging = AveragingId(1)}};
   world.Tell(loner, 0, *before);
   world.RunFor(Seconds(1));
   EXPECT_EQ(world.Summary(loner).view->members, 1U);
@@ -263,19 +263,19 @@ TEST(MembershipTest, WhoseTrainerGoesInTheMiddleOfARoundHasLeftIt) {
 TEST(MembershipTest, TheHighestCheckpointWinsWhenAllComeBack) {
   PeerWorld world(14, EveryTenSteps());
   world.Add(Milliseconds(20));
-  world.Add(Milliseconds(20), 0, RestoredCheckpoint{40, 1000, Sha256(AsBytes("old"))});
-  const size_t best =
-      world.Add(Milliseconds(20), 0, RestoredCheckpoint{50, 2000, Sha256(AsBytes("new"))});
-  world.node(best).serves[{50, Sha256(AsBytes("new"))}] = std::vector<double>(64, 3.0);
+  world.Add(Milliseconds(20), 0, RestoredCheckpoint{AveragingId(40), 1000, Sha256(AsBytes("old"))});
+  const size_t best = world.Add(Milliseconds(20), 0,
+                                RestoredCheckpoint{AveragingId(50), 2000, Sha256(AsBytes("new"))});
+  world.node(best).serves[{AveragingId(50), Sha256(AsBytes("new"))}] = std::vector<double>(64, 3.0);
   world.node(best).regions[Region::kInboxA].assign(64, 3.0);
   ASSERT_TRUE(world.UntilTogether(Seconds(5)));
   for (size_t i = 0; i < 3; ++i) {
-    EXPECT_GE(world.Summary(i).averaging, 50U) << i;
+    EXPECT_GE(world.Summary(i).averaging, AveragingId(50)) << i;
     EXPECT_GE(world.Summary(i).job_samples, 2000) << i;
     EXPECT_EQ(world.node(i).x[0], 3.0) << i;
   }
   world.RunFor(Seconds(1));
-  EXPECT_GT(world.Summary(0).averaging, 51U);
+  EXPECT_GT(world.Summary(0).averaging, AveragingId(51));
 }
 
 TEST(MembershipTest, AnotherTensorTableIsRefusedAndHarmsNobody) {
@@ -358,7 +358,7 @@ TEST(MembershipTest, AllReduceIsOneGroup) {
   world.RunFor(Seconds(1));
   ExpectAgreement(world);
   EXPECT_EQ(world.Summary(0).view->radices, (std::vector<uint16_t>{6}));
-  EXPECT_GE(world.Summary(0).averaging, 5U);
+  EXPECT_GE(world.Summary(0).averaging, AveragingId(5));
 }
 
 }  // namespace

@@ -19,7 +19,7 @@ RosterRecord RecordOf(uint8_t n) {
   record.seated = true;
   record.epoch = 4;
   record.lineage.members = 8;
-  record.committed = {.averaging = 9, .root = {}, .job_samples = 1234.5};
+  record.committed = {.averaging = AveragingId(9), .root = {}, .job_samples = 1234.5};
   return record;
 }
 

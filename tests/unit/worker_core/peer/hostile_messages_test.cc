@@ -78,8 +78,8 @@ TEST(HostileMessagesTest, EveryFieldOfAViewHasABound) {
     return std::string(kViewFlaws[static_cast<size_t>(FlawOf(bad))]);
   };
   EXPECT_EQ(flaw([](View& v) { v.epoch = UINT64_MAX; }), "view_number");
-  EXPECT_EQ(flaw([](View& v) { v.first_averaging = UINT64_MAX; }), "view_number");
-  EXPECT_EQ(flaw([](View& v) { v.barrier = UINT64_MAX; }), "view_number");
+  EXPECT_EQ(flaw([](View& v) { v.first_averaging = AveragingId(UINT64_MAX); }), "view_number");
+  EXPECT_EQ(flaw([](View& v) { v.barrier = AveragingId(UINT64_MAX); }), "view_number");
   EXPECT_EQ(flaw([](View& v) { v.base_samples = 1e300; }), "view_number");
   EXPECT_EQ(flaw([](View& v) { v.config.generation = UINT64_MAX; }), "view_config");
   EXPECT_EQ(flaw([](View& v) { v.config.target.seconds = 1e300; }), "view_config");
@@ -114,9 +114,13 @@ TEST(HostileMessagesTest, WhoCannotSitInThisViewSitsInTheNext) {
   const ViewHash hash = world.Summary(0).view->hash;
   for (const uint32_t sitting : {UINT32_MAX, kMaxSittings})
     for (size_t i = 0; i < 5; ++i)
-      world.Tell(i, (i + 1) % 5,
-                 message::SeatingNews{
-                     hash, {}, {Vacancy{world.node(late).config.id, sitting, 1}}, {}, Digest()});
+      world.Tell(
+          i, (i + 1) % 5,
+          message::SeatingNews{hash,
+                               {},
+                               {Vacancy{world.node(late).config.id, sitting, AveragingId(1)}},
+                               {},
+                               Digest()});
   EXPECT_TRUE(world.UntilTogether(Seconds(5))) << world.Describe();
 }
 

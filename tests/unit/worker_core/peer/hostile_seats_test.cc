@@ -44,7 +44,8 @@ class HostileSeatsTest : public ::testing::Test {
             .all = {}};
   }
   Vacancy Gone() {
-    return {.peer = world_.node(kVictim).config.id, .sitting = 0, .first_averaging = 1};
+    return {
+        .peer = world_.node(kVictim).config.id, .sitting = 0, .first_averaging = AveragingId(1)};
   }
   // `peer` in the free cell.
   Seat For(const PeerId& peer) {
@@ -52,7 +53,7 @@ class HostileSeatsTest : public ::testing::Test {
               .steward = world_.node(kLiar).config.id,
               .steward_joined_ms = 0,
               .sitting = 1,
-              .first_averaging = 1};
+              .first_averaging = AveragingId(1)};
     return seat;
   }
   void ExpectSevenMembers(const std::string& when) {

@@ -38,10 +38,11 @@ TEST(JobEndTest, SecondsOfTheTargetAreTheJobsWhoeverGoverns) {
 
 TEST(JobEndTest, AJobThatComesBackGoesOnWithTheSecondsOfItsCheckpoint) {
   PeerWorld world(19, UntilSeconds(100));
-  world.Add(
-      Milliseconds(20), 0,
-      RestoredCheckpoint{
-          .averaging = 40, .job_samples = 1000, .root = Sha256(AsBytes("old")), .job_seconds = 98});
+  world.Add(Milliseconds(20), 0,
+            RestoredCheckpoint{.averaging = AveragingId(40),
+                               .job_samples = 1000,
+                               .root = Sha256(AsBytes("old")),
+                               .job_seconds = 98});
   world.Add(Milliseconds(20));
   ASSERT_TRUE(world.UntilTogether(Seconds(5)));
   EXPECT_FALSE(AllStopped(world));

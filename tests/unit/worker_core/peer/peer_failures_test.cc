@@ -113,7 +113,7 @@ TEST(PeerFailureTest, MostDieAtOnceAndTheRestBranchesAndGoesOn) {
   for (size_t i = 0; i < 6; ++i) world.Kill(i);
   const auto took = world.UntilTogether(Seconds(10));
   ASSERT_TRUE(took);
-  const uint64_t before = world.Summary(6).averaging;
+  const AveragingId before = world.Summary(6).averaging;
   world.RunFor(Seconds(1));
   EXPECT_TRUE(world.Summary(6).view->branch);
   EXPECT_GE(world.Summary(6).averaging, before + 4);
@@ -170,7 +170,7 @@ TEST(PeerFailureTest, WhateverHappensTheyEndTogetherAndGoOn) {
     }
     world.Add();  // nobody may be left otherwise
     ASSERT_TRUE(world.UntilTogether(Seconds(30))) << "seed " << seed << world.Describe();
-    std::map<size_t, uint64_t> before;
+    std::map<size_t, AveragingId> before;
     for (size_t i = 0; i < world.size(); ++i)
       if (world.Alive(i)) before[i] = world.Summary(i).averaging;
     world.RunFor(Seconds(3));

@@ -25,7 +25,7 @@ TEST(PeerTest, TheyAverageWithoutFailuresAndTheMeanIsExact) {
   ExpectAgreement(world);
   for (size_t i = 0; i < 8; ++i) {
     const PeerSummary s = world.Summary(i);
-    EXPECT_GE(s.averaging, 10U);
+    EXPECT_GE(s.averaging, AveragingId(10));
     EXPECT_EQ(s.rounds.failed(), 0U);
     EXPECT_EQ(s.rounds.completed(), s.rounds.fast);
     EXPECT_EQ(world.node(i).deliveries.back().samples, 8 * 88.0);
@@ -44,7 +44,7 @@ TEST(PeerTest, HolesInAGridOfThreeAxesCostNoBallot) {
     }
     ASSERT_TRUE(world.UntilTogether(Seconds(5))) << seed;
     ASSERT_EQ(world.Summary(0).view->radices.size(), 3U);
-    const uint64_t before = world.Summary(0).averaging;
+    const AveragingId before = world.Summary(0).averaging;
     world.RunFor(Seconds(4));
     EXPECT_GT(world.Summary(0).averaging, before + 20);
     for (size_t i = 0; i < 11; ++i) EXPECT_EQ(world.Summary(i).rounds.repaired, 0U) << seed;
@@ -72,7 +72,7 @@ TEST(PeerTest, AllMembersHoldTheSameVectorAfterAnAveraging) {
         EXPECT_NEAR(world.node(i).regions[d.region][e], first[e], 1e-9) << members << " " << i;
       EXPECT_EQ(world.Summary(i).rounds.failed(), 0U);
     }
-    EXPECT_GE(last.averaging, 5U) << members;
+    EXPECT_GE(last.averaging, AveragingId(5)) << members;
   }
 }
 

@@ -21,24 +21,24 @@ Contact AnyContact(Rng& rng) {
 // One of every kind, with every list filled.
 std::vector<Message> OneOfEach(Rng& rng) {
   const auto view = AnyId<ViewHash>(rng);
-  const Committed committed{7, AnyId<Digest>(rng), 123.5};
+  const Committed committed{AveragingId(7), AnyId<Digest>(rng), 123.5};
   Seat seat{
       .member = {.id = AnyId<PeerId>(rng), .cell = 3, .joined_unix_ms = -5, .on_demand = true},
       .steward = AnyId<PeerId>(rng),
       .steward_joined_ms = 9,
       .sitting = 2,
-      .first_averaging = 8};
+      .first_averaging = AveragingId(8)};
   const Vacancy vacancy{AnyId<PeerId>(rng), 4};
   const Bytes blob = {1, 2, 3, 4, 5};
   using namespace message;
-  return {RoundFrame{view, 3, 9, 1, 17, blob},
-          DueFor{view, 10, committed, AnyId<Digest>(rng)},
-          Begin{view, 10},
+  return {RoundFrame{view, 3, AveragingId(9), 1, 17, blob},
+          DueFor{view, AveragingId(10), committed, AnyId<Digest>(rng)},
+          Begin{view, AveragingId(10)},
           SeatingNews{view, {seat}, {vacancy}, {AnyContact(rng)}, AnyId<Digest>(rng)},
           JoinRequest{{.id = AnyId<PeerId>(rng), .joined_unix_ms = 5, .bandwidth_class = 6},
                       AnyContact(rng),
-                      11,
-                      4,
+                      AveragingId(11),
+                      AveragingId(4),
                       true,
                       AnyId<Digest>(rng),
                       LineageRank{8, AnyId<ViewHash>(rng)}},
@@ -46,17 +46,17 @@ std::vector<Message> OneOfEach(Rng& rng) {
           ViewNews{blob, {seat, seat}, {vacancy}, {AnyContact(rng)}, committed, 12.5},
           ViewAsk{},
           ViewOpen{view, 17},
-          ViewPromise{view, 17, 17, 5, blob, 9},
+          ViewPromise{view, 17, 17, 5, blob, AveragingId(9)},
           ViewAccept{view, 17, blob},
           ViewAccepted{view, 17, 33},
           BranchOpen{view, 2},
-          BranchJoin{view, 2, 11},
+          BranchJoin{view, 2, AveragingId(11)},
           BranchView{view, 2, blob},
           BranchHeld{view, 2},
           Leaving{view},
           CountedAsk{AnyId<InstanceId>(rng)},
           CountedAnswer{AnyId<InstanceId>(rng), true},
-          ListInUse{view, 9, 1, 17, {seat}, {vacancy}},
+          ListInUse{view, AveragingId(9), 1, 17, {seat}, {vacancy}},
           ListAsk{AnyId<InstanceId>(rng)},
           Pair{view, {PairWord::Kind::kBusy, 12, 34}},
           ViewVoteAsk{view, AnyId<ViewHash>(rng)},

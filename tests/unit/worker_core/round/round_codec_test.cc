@@ -17,7 +17,7 @@ RoundValue SomeValue(Rng& rng, size_t chunks) {
   for (size_t c = 0; c < chunks; ++c)
     value.chunks.push_back(
         {static_cast<Ballot>(rng.Uniform(3)), RankSet::FromBits(1 + rng.Uniform(15)), rng.Next()});
-  value.stakes = {{1, 2, {3, 4}}, {}, {2.5, 0, {}}, {1e300, 0, {}}};
+  value.stakes = {{1, 2, {AveragingId(3), 4}}, {}, {2.5, 0, {}}, {1e300, 0, {}}};
   return value;
 }
 
@@ -31,22 +31,22 @@ std::vector<FrameBody> AllBodies(Rng& rng) {
   status.held[3] = ChunkValue();
   status.served = {1, 4};
   status.plans[2] = Sha256(AsBytes("plan"));
-  status.stakes = {{0, {1.5, 1, {7, 70}, Sha256(AsBytes("v"))}}, {63, Stake()}};
+  status.stakes = {{0, {1.5, 1, {AveragingId(7), 70}, Sha256(AsBytes("v"))}}, {63, Stake()}};
   Plan plan;
   plan.ballot = 9;
   plan.members = RankSet::Of(0, 1);
-  plan.stakes = {{1, {2, 3, {4, 5}}}};
+  plan.stakes = {{1, {2, 3, {AveragingId(4), 5}}}};
   plan.chunks = {
       {0, 1, {}, {}}, {9, 0, {}, {}}, {2, 1, RankSet::Of(1), {2, RankSet::Of(0, 1), 77}}};
-  return {Ready{{3, 2, {1, 10}}, Sha256(AsBytes("s")), {}, {}},
-          Speak{2, {4, 5, {6, 7}}, Sha256(AsBytes("r"))},
+  return {Ready{{3, 2, {AveragingId(1), 10}}, Sha256(AsBytes("s")), {}, {}},
+          Speak{2, {4, 5, {AveragingId(6), 7}}, Sha256(AsBytes("r"))},
           Ask{1, 2, {3, 4}},
           Have{1, Sha256(AsBytes("h"))},
-          BallotOpen{3, true, 2, {4, 5, 6}},
+          BallotOpen{3, true, 2, {4, AveragingId(5), 6}},
           status,
           Promise{3, 2, EncodeHeldValue(held)},
           plan,
-          Accept{3, {1, 2, 3}, EncodeHeldValue(held), {PeerId()}},
+          Accept{3, {1, AveragingId(2), 3}, EncodeHeldValue(held), {PeerId()}},
           Accepted{3, Sha256(AsBytes("v"))},
           Decided{3, false, held},
           Refused{4},
@@ -115,7 +115,7 @@ TEST(RoundCodecTest, AnyChangeOfAValueChangesItsRoot) {
   others[2].chunks[0].assigned ^= 1;
   others[3].stakes[0].weight = 2;
   others[4].stakes[0].samples = 1;
-  others[5].stakes[0].before.averaging = 2;
+  others[5].stakes[0].before.averaging = AveragingId(2);
   others[6].stakes[0].before.samples = 2;
   others[7].stakes[0].holds = Sha256(AsBytes("other"));
   for (const RoundValue& other : others) EXPECT_NE(RootOf(other), RootOf(value));

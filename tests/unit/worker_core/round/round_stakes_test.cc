@@ -12,8 +12,8 @@ namespace crowdsurf::worker {
 namespace {
 
 constexpr int kSpeaker = 9;
-const Stake kOwn{20, 20, {3, 100}};
-const Stake kSpoken{16, 16, {3, 100}};
+const Stake kOwn{20, 20, {AveragingId(3), 100}};
+const Stake kSpoken{16, 16, {AveragingId(3), 100}};
 
 // Two members, two chunks, one each; a stand-in for rank 1.
 RoundSpec Spec() {
@@ -21,7 +21,7 @@ RoundSpec Spec() {
   spec.cells = {{PeerAt(0), {}}, {PeerAt(1), {PeerAt(kSpeaker)}}};
   spec.witnesses = {PeerAt(0), PeerAt(1)};
   spec.chunks = {{0, 0, 1}, {1, 1, 1}};
-  spec.stake = {5, 5, {3, 100}};
+  spec.stake = {5, 5, {AveragingId(3), 100}};
   return spec;
 }
 
@@ -260,8 +260,8 @@ TEST_F(RoundOrphan, WhoseHoldersHaveGoneOnEndsAtOnce) {
 TEST(RoundValueStakes, TheLatestCountOfTheContributorsIsTheValues) {
   RoundValue value;
   value.chunks = {{0, RankSet::FromBits(3), 1}};
-  value.stakes = {{1, 10, {4, 100}}, {2, 30, {5, 90}}};
-  EXPECT_EQ(StakeOf(value), (Stake{3, 40, {5, 90}}));
+  value.stakes = {{1, 10, {AveragingId(4), 100}}, {2, 30, {AveragingId(5), 90}}};
+  EXPECT_EQ(StakeOf(value), (Stake{3, 40, {AveragingId(5), 90}}));
 }
 
 }  // namespace

@@ -19,7 +19,7 @@ const PeerId kDonor = Id(200);
 
 struct Crowd {
   explicit Crowd(uint8_t n) {
-    donor.Offer(0, MakeStateManifest(average, 7, Digest(), Digest()));
+    donor.Offer(0, MakeStateManifest(average, AveragingId(7), Digest(), Digest()));
     StateFetchOptions options;
     options.elements = kElements;
     for (uint8_t i = 0; i < n; ++i) {

@@ -10,8 +10,8 @@ namespace {
 const Time kNow = Time::FromNanoseconds(1'000'000'000);
 
 StateManifest Average(uint64_t number, size_t elements = 200'000) {
-  return MakeStateManifest(std::vector<float>(elements, static_cast<float>(number)), number,
-                           Digest(), Digest());
+  return MakeStateManifest(std::vector<float>(elements, static_cast<float>(number)),
+                           AveragingId(number), Digest(), Digest());
 }
 
 struct StateDonorTest : testing::Test {
@@ -27,11 +27,12 @@ struct StateDonorTest : testing::Test {
 TEST_F(StateDonorTest, TheNewestAverageIsOfferedAndAnOlderOneByItsNumber) {
   donor.Offer(0, Average(4));
   donor.Offer(1, Average(5));
-  const auto newest = donor.OnMessage(kNow, Id(1), ManifestRequest{0});
-  EXPECT_EQ(std::get<ManifestReply>(newest->message).manifest.averaging, 5u);
-  const auto older = donor.OnMessage(kNow, Id(1), ManifestRequest{4});
-  EXPECT_EQ(std::get<ManifestReply>(older->message).manifest.averaging, 4u);
-  EXPECT_EQ(RefusalOf(donor.OnMessage(kNow, Id(1), ManifestRequest{6})), StateRefusal::kNothing);
+  const auto newest = donor.OnMessage(kNow, Id(1), ManifestRequest{});
+  EXPECT_EQ(std::get<ManifestReply>(newest->message).manifest.averaging, AveragingId(5));
+  const auto older = donor.OnMessage(kNow, Id(1), ManifestRequest{AveragingId(4)});
+  EXPECT_EQ(std::get<ManifestReply>(older->message).manifest.averaging, AveragingId(4));
+  EXPECT_EQ(RefusalOf(donor.OnMessage(kNow, Id(1), ManifestRequest{AveragingId(6)})),
+            StateRefusal::kNothing);
 }
 
 TEST_F(StateDonorTest, AChunkIsARangeOfTheInboxThatHoldsIt) {
@@ -50,7 +51,7 @@ TEST_F(StateDonorTest, ARetiredInboxIsGoneBeforeItIsWritten) {
   const StateManifest m = Average(4);
   donor.Offer(1, m);
   donor.Retire(1);
-  EXPECT_FALSE(donor.holds(4));
+  EXPECT_FALSE(donor.holds(AveragingId(4)));
   EXPECT_EQ(RefusalOf(donor.OnMessage(kNow, Id(1), ChunkRequest{m.Root(), false, 0})),
             StateRefusal::kGone);
 }
@@ -59,9 +60,9 @@ TEST_F(StateDonorTest, JoinersAndTheirWindowsAreBounded) {
   const StateManifest m = Average(4);
   donor.Offer(0, m);
   for (uint8_t n = 1; n <= 4; ++n) {
-    EXPECT_EQ(RefusalOf(donor.OnMessage(kNow, Id(n), ManifestRequest{0})), StateRefusal::kNone);
+    EXPECT_EQ(RefusalOf(donor.OnMessage(kNow, Id(n), ManifestRequest{})), StateRefusal::kNone);
   }
-  EXPECT_EQ(RefusalOf(donor.OnMessage(kNow, Id(5), ManifestRequest{0})), StateRefusal::kBusy);
+  EXPECT_EQ(RefusalOf(donor.OnMessage(kNow, Id(5), ManifestRequest{})), StateRefusal::kBusy);
   const ChunkRequest request{m.Root(), false, 0};
   for (int i = 0; i < 8; ++i) {
     EXPECT_EQ(RefusalOf(donor.OnMessage(kNow, Id(1), request)), StateRefusal::kNone);
@@ -69,7 +70,7 @@ TEST_F(StateDonorTest, JoinersAndTheirWindowsAreBounded) {
   EXPECT_EQ(RefusalOf(donor.OnMessage(kNow, Id(1), request)), StateRefusal::kBusy);
   donor.OnSent(Id(1));
   EXPECT_EQ(RefusalOf(donor.OnMessage(kNow, Id(1), request)), StateRefusal::kNone);
-  EXPECT_EQ(RefusalOf(donor.OnMessage(kNow + Seconds(11), Id(5), ManifestRequest{0})),
+  EXPECT_EQ(RefusalOf(donor.OnMessage(kNow + Seconds(11), Id(5), ManifestRequest{})),
             StateRefusal::kNone)
       << "the silent ones lost their places";
   EXPECT_EQ(metrics.Value("crowdsurf_state_requests_refused_total", {{"reason", "busy"}}), 2);
@@ -77,12 +78,12 @@ TEST_F(StateDonorTest, JoinersAndTheirWindowsAreBounded) {
 
 TEST_F(StateDonorTest, WhoHasEverythingLeavesItsPlaceAtOnce) {
   donor.Offer(0, Average(4));
-  for (uint8_t n = 1; n <= 4; ++n) donor.OnMessage(kNow, Id(n), ManifestRequest{0});
+  for (uint8_t n = 1; n <= 4; ++n) donor.OnMessage(kNow, Id(n), ManifestRequest{});
   donor.OnOver(Id(9));  // of whom nothing is known
-  EXPECT_EQ(RefusalOf(donor.OnMessage(kNow, Id(5), ManifestRequest{0})), StateRefusal::kBusy);
+  EXPECT_EQ(RefusalOf(donor.OnMessage(kNow, Id(5), ManifestRequest{})), StateRefusal::kBusy);
   donor.OnOver(Id(2));
-  EXPECT_EQ(RefusalOf(donor.OnMessage(kNow, Id(5), ManifestRequest{0})), StateRefusal::kNone);
-  EXPECT_EQ(RefusalOf(donor.OnMessage(kNow, Id(2), ManifestRequest{0})), StateRefusal::kBusy);
+  EXPECT_EQ(RefusalOf(donor.OnMessage(kNow, Id(5), ManifestRequest{})), StateRefusal::kNone);
+  EXPECT_EQ(RefusalOf(donor.OnMessage(kNow, Id(2), ManifestRequest{})), StateRefusal::kBusy);
 }
 
 TEST_F(StateDonorTest, TheOpaqueStateIsServedUnderItsOwnHashOnly) {

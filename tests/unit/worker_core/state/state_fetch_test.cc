@@ -58,7 +58,8 @@ struct World {
   void Hold(uint8_t n, int inbox, uint64_t number, uint64_t seed) {
     DonorBox& d = donors[Id(n)];
     d.inbox[inbox] = Vector(seed);
-    d.core->Offer(inbox, MakeStateManifest(d.inbox[inbox], number, Digest(), Digest()));
+    d.core->Offer(inbox,
+                  MakeStateManifest(d.inbox[inbox], AveragingId(number), Digest(), Digest()));
   }
 
   void Execute(const FetchActions& actions, ByteView payload) {
@@ -180,7 +181,7 @@ TEST(StateFetchTest, ChunksComeFromSeveralDonorsAndTheOpaqueStateFromOne) {
   EXPECT_EQ(world.result, Vector(1));
   EXPECT_TRUE(world.done->opaque);
   EXPECT_EQ(world.opaque, state);
-  EXPECT_EQ(world.done->manifest.averaging, 7u);
+  EXPECT_EQ(world.done->manifest.averaging, AveragingId(7));
   for (uint8_t n = 1; n <= 3; ++n) EXPECT_GE(world.asked[Id(n)], 4) << int{n};
   EXPECT_EQ(world.fetch.NextDeadline(), Time::Infinite());
   EXPECT_EQ(world.overs, (std::map<PeerId, int>{{Id(1), 1}, {Id(2), 1}, {Id(3), 1}}))
@@ -257,10 +258,10 @@ TEST(StateFetchTest, WhenTheAverageIsReplacedTheEqualChunksAreKept) {
   for (size_t i = 700'000; i < kElements; ++i) next[i] += 1;
   d.core->Retire(0);
   d.inbox[1] = next;
-  d.core->Offer(1, MakeStateManifest(next, 8, Digest(), Digest()));
+  d.core->Offer(1, MakeStateManifest(next, AveragingId(8), Digest(), Digest()));
   world.Run();
   ASSERT_TRUE(world.done.has_value());
-  EXPECT_EQ(world.done->manifest.averaging, 8u);
+  EXPECT_EQ(world.done->manifest.averaging, AveragingId(8));
   EXPECT_EQ(world.result, next);
   EXPECT_EQ(world.metrics.Value("crowdsurf_state_chunks_fetched_total", {{"result", "kept"}}), 16)
       << "nothing that was equal was fetched twice";
@@ -277,7 +278,7 @@ TEST(StateFetchTest, TheNewestAverageWinsAndOfTwoContentsTheOneWithMoreHolders) 
   world.RunFor(4);  // all are asked; their answers come at one instant
   world.Run();
   ASSERT_TRUE(world.done.has_value());
-  EXPECT_EQ(world.done->manifest.averaging, 6u)
+  EXPECT_EQ(world.done->manifest.averaging, AveragingId(6))
       << "the first manifest decides while its donors serve";
   World other(World::Options());
   other.AddDonor(2, 7, 2);
@@ -289,13 +290,13 @@ TEST(StateFetchTest, TheNewestAverageWinsAndOfTwoContentsTheOneWithMoreHolders) 
   other.RunFor(3);
   other.Kill(2);
   other.Run();
-  EXPECT_EQ(other.done->manifest.averaging, 7u);
+  EXPECT_EQ(other.done->manifest.averaging, AveragingId(7));
   EXPECT_EQ(other.result, Vector(3));
 }
 
 TEST(StateFetchTest, OnlyTheNumberThatWasAskedForIsTaken) {
   StateFetchOptions options = World::Options();
-  options.averaging = 9;
+  options.averaging = AveragingId(9);
   World world(options);
   world.AddDonor(1, 8, 1);
   world.Join(1);
@@ -307,7 +308,8 @@ TEST(StateFetchTest, OnlyTheNumberThatWasAskedForIsTaken) {
 TEST(StateFetchTest, AnotherSchemaIsNoDonor) {
   World world(World::Options());
   world.AddDonor(1, 7, 1);
-  world.donors[Id(1)].core->Offer(0, MakeStateManifest(Vector(1, 5), 7, Digest(), Digest()));
+  world.donors[Id(1)].core->Offer(
+      0, MakeStateManifest(Vector(1, 5), AveragingId(7), Digest(), Digest()));
   world.Join(1);
   world.Run();
   EXPECT_TRUE(world.failed.has_value());
@@ -352,7 +354,7 @@ TEST(StateFetchTest, RandomWorldsEndWithTheRightBytesOrSayThatTheyFailed) {
       EXPECT_TRUE(world.done) << world.failed.value_or("");
     }
     if (!world.done) continue;
-    EXPECT_EQ(world.result, Vector(world.done->manifest.averaging == 8 ? 2 : 1));
+    EXPECT_EQ(world.result, Vector(world.done->manifest.averaging == AveragingId(8) ? 2 : 1));
     if (world.done->opaque) {
       EXPECT_EQ(std::set<uint8_t>(world.opaque.begin(), world.opaque.end()).size(), 1u);
     }
@@ -360,9 +362,10 @@ TEST(StateFetchTest, RandomWorldsEndWithTheRightBytesOrSayThatTheyFailed) {
 }
 
 TEST(StateMessageTest, MessagesSurviveTheWireAndGarbageDoesNot) {
-  const StateManifest m = MakeStateManifest(Vector(3, 100'000), 5, Digest({1}), Digest({2}));
+  const StateManifest m =
+      MakeStateManifest(Vector(3, 100'000), AveragingId(5), Digest({1}), Digest({2}));
   const std::vector<StateMessage> messages = {
-      ManifestRequest{17},
+      ManifestRequest{AveragingId(17)},
       ManifestReply{StateRefusal::kNone, m, {123, Digest({3})}},
       ManifestReply{StateRefusal::kBusy, {}, {}},
       ChunkRequest{m.Root(), true, 4},
@@ -387,10 +390,11 @@ TEST(StateMessageTest, MessagesSurviveTheWireAndGarbageDoesNot) {
 }
 
 TEST(StateMessageTest, TheRootNamesEveryField) {
-  const StateManifest m = MakeStateManifest(Vector(3, 1000), 5, Digest({1}), Digest({2}));
+  const StateManifest m =
+      MakeStateManifest(Vector(3, 1000), AveragingId(5), Digest({1}), Digest({2}));
   for (int field = 0; field < 6; ++field) {
     StateManifest other = m;
-    if (field == 0) other.averaging = 6;
+    if (field == 0) other.averaging = AveragingId(6);
     if (field == 1) other.committed = Digest({9});
     if (field == 2) other.schema = Digest({9});
     if (field == 3) other.job_samples = 1;

@@ -19,7 +19,7 @@ TEST(MoshpitTest, OneTripVisitsEveryAxisAndCarriesTheWeight) {
   Moshpit moshpit;
   StrategyActions out;
   moshpit.OnView(kNow, ViewWith({2, 3, 4}), PeerId(), out);
-  moshpit.OnEvent(kNow, PublishedEvent{5, 10}, out);
+  moshpit.OnEvent(kNow, PublishedEvent{AveragingId(5), 10}, out);
   Region from = Region::kOutbox;
   double weight = 10;
   for (size_t axis = 0; axis < 3; ++axis) {
@@ -33,7 +33,7 @@ TEST(MoshpitTest, OneTripVisitsEveryAxisAndCarriesTheWeight) {
     from = open.to;
     weight *= 3;
     out.clear();
-    moshpit.OnEvent(kNow, RoundDecided{5, axis, true, weight}, out);
+    moshpit.OnEvent(kNow, RoundDecided{AveragingId(5), axis, true, weight}, out);
   }
   ASSERT_EQ(out.size(), 1U);
   const auto deliver = std::get<DeliverResult>(out[0]);
@@ -48,9 +48,9 @@ TEST(MoshpitTest, TheNextAveragingDoesNotOverwriteTheDeliveredOneFirst) {
   Region last = Region::kOutbox;
   for (uint64_t k = 1; k <= 4; ++k) {
     out.clear();
-    moshpit.OnEvent(kNow, PublishedEvent{k, 1}, out);
+    moshpit.OnEvent(kNow, PublishedEvent{AveragingId(k), 1}, out);
     EXPECT_NE(std::get<OpenRound>(out[0]).to, last);
-    moshpit.OnEvent(kNow, RoundDecided{k, 0, true, 4}, out);
+    moshpit.OnEvent(kNow, RoundDecided{AveragingId(k), 0, true, 4}, out);
     last = std::get<DeliverResult>(out[1]).region;
   }
 }
@@ -59,12 +59,12 @@ TEST(MoshpitTest, ALostRoundAbandonsTheAveragingAndTheNextOneStartsAnew) {
   Moshpit moshpit;
   StrategyActions out;
   moshpit.OnView(kNow, ViewWith({2, 2}), PeerId(), out);
-  moshpit.OnEvent(kNow, PublishedEvent{1, 1}, out);
-  moshpit.OnEvent(kNow, RoundDecided{1, 0, false, 0}, out);
-  EXPECT_EQ(std::get<AbandonAveraging>(out.back()).averaging, 1U);
-  moshpit.OnEvent(kNow, RoundDecided{1, 1, true, 9}, out);  // too late: nothing
+  moshpit.OnEvent(kNow, PublishedEvent{AveragingId(1), 1}, out);
+  moshpit.OnEvent(kNow, RoundDecided{AveragingId(1), 0, false, 0}, out);
+  EXPECT_EQ(std::get<AbandonAveraging>(out.back()).averaging, AveragingId(1));
+  moshpit.OnEvent(kNow, RoundDecided{AveragingId(1), 1, true, 9}, out);  // too late: nothing
   EXPECT_EQ(out.size(), 2U);
-  moshpit.OnEvent(kNow, PublishedEvent{2, 3}, out);
+  moshpit.OnEvent(kNow, PublishedEvent{AveragingId(2), 3}, out);
   EXPECT_EQ(std::get<OpenRound>(out.back()).from, Region::kOutbox);
   EXPECT_EQ(std::get<OpenRound>(out.back()).weight, 3);
 }
@@ -75,9 +75,9 @@ TEST(MoshpitTest, OneRoundModeRotatesTheAxis) {
   moshpit.OnView(kNow, ViewWith({2, 3, 4}, RoundsMode::kOne), PeerId(), out);
   for (uint64_t k = 0; k < 6; ++k) {
     out.clear();
-    moshpit.OnEvent(kNow, PublishedEvent{k, 1}, out);
+    moshpit.OnEvent(kNow, PublishedEvent{AveragingId(k), 1}, out);
     EXPECT_EQ(std::get<OpenRound>(out[0]).axis, k % 3);
-    moshpit.OnEvent(kNow, RoundDecided{k, k % 3, true, 2}, out);
+    moshpit.OnEvent(kNow, RoundDecided{AveragingId(k), k % 3, true, 2}, out);
     EXPECT_TRUE(std::holds_alternative<DeliverResult>(out[1]));
   }
 }
@@ -87,9 +87,9 @@ TEST(MoshpitTest, ANewViewAbandonsWhatIsUnderWay) {
   StrategyActions out;
   moshpit.OnView(kNow, ViewWith({2, 2}), PeerId(), out);
   EXPECT_TRUE(out.empty());
-  moshpit.OnEvent(kNow, PublishedEvent{1, 1}, out);
+  moshpit.OnEvent(kNow, PublishedEvent{AveragingId(1), 1}, out);
   moshpit.OnView(kNow, ViewWith({3}), PeerId(), out);
-  EXPECT_EQ(std::get<AbandonAveraging>(out.back()).averaging, 1U);
+  EXPECT_EQ(std::get<AbandonAveraging>(out.back()).averaging, AveragingId(1));
 }
 
 TEST(StrategyTest, OnlyWhatIsBuiltIsMade) {

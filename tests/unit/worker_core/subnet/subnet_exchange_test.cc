@@ -18,7 +18,7 @@ struct Drawn {
       : rng(seed),
         schema(DrawSchema(rng)),
         weights(DrawWeights(1 + rng.Uniform(12), rng)),
-        partition({rng.Next(), 1, 1}, weights, schema.units()),
+        partition({rng.Next(), 1, AveragingId(1)}, weights, schema.units()),
         exchange(schema, partition, 1 + static_cast<uint32_t>(rng.Uniform(40))) {
     for (const auto& units : UnitsOfElements(schema)) {
       RankSet& who = coverers.emplace_back();
@@ -178,7 +178,8 @@ TEST(SubnetExchange, BytesAreThoseOfAnAllGatherOfSubnets) {
                                        {"b0", {64}, {{.axis = 0}}},
                                        {"w1", {10, 64}, {{.axis = 1}}},
                                        {"b1", {10}, {}}});
-  const UnitPartition partition({1, 1, 1}, std::vector<uint32_t>(4, 1), schema.units());
+  const UnitPartition partition({1, 1, AveragingId(1)}, std::vector<uint32_t>(4, 1),
+                                schema.units());
   const SubnetExchange exchange(schema, partition, 32'768);
   uint64_t inputs = 0, results = 0;
   std::vector<uint64_t> owned(4);
@@ -195,7 +196,8 @@ TEST(SubnetExchange, BytesAreThoseOfAnAllGatherOfSubnets) {
 
 TEST(SubnetExchange, ALargeSharedTensorHasEveryMemberForAnOwner) {
   const auto schema = *UnitSchema::Of({{"embedding", {5000, 8}, {}}, {"w", {9}, {{.axis = 0}}}});
-  const UnitPartition partition({1, 1, 1}, std::vector<uint32_t>(8, 1), schema.units());
+  const UnitPartition partition({1, 1, AveragingId(1)}, std::vector<uint32_t>(8, 1),
+                                schema.units());
   const SubnetExchange exchange(schema, partition, 1 << 20);
   std::vector<uint64_t> owned(8);
   for (const SubnetChunk& chunk : exchange.chunks()) owned[chunk.span.owner] += chunk.span.count;

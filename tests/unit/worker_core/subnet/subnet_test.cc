@@ -14,7 +14,7 @@ namespace {
 // One member's sets of a drawn partition, at times without one of its groups.
 IndexSets DrawSets(const UnitSchema& schema, Rng& rng) {
   const auto weights = DrawWeights(1 + rng.Uniform(9), rng);
-  const UnitPartition partition({rng.Next(), 1, 1}, weights, schema.units());
+  const UnitPartition partition({rng.Next(), 1, AveragingId(1)}, weights, schema.units());
   IndexSets sets = partition.SetsOf(rng.Uniform(weights.size()));
   if (!sets.empty() && rng.Bernoulli(0.2)) sets.erase(sets.begin());
   return sets;
@@ -117,7 +117,7 @@ TEST(Subnet, InnerEntriesTouchedAreTheProductsOfTheShares) {
          {"inner", {above, below}, {{.axis = 0, .group = 1}, {.axis = 1, .group = 0}}},
          {"last", {2, above}, {{.axis = 1, .group = 1}}}});
     const auto weights = DrawWeights(1 + rng.Uniform(8), rng);
-    const UnitPartition partition({rng.Next(), 0, 0}, weights, schema.units());
+    const UnitPartition partition({rng.Next(), 0, AveragingId()}, weights, schema.units());
     const auto shares_below = ShareUnits(static_cast<uint32_t>(below), weights);
     const auto shares_above = ShareUnits(static_cast<uint32_t>(above), weights);
     uint64_t expected = 0, touched[3] = {};

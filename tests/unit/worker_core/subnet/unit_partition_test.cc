@@ -65,7 +65,7 @@ TEST(UnitPartition, EveryUnitIsSomebodysAndOnlyDoublesShare) {
     const size_t members = 1 + rng.Uniform(64);
     const auto units = static_cast<uint32_t>(1 + rng.Uniform(80));
     const auto weights = DrawWeights(members, rng);
-    const auto partition = Of({rng.Next(), 3, 5}, weights, {{2, units}});
+    const auto partition = Of({rng.Next(), 3, AveragingId(5)}, weights, {{2, units}});
     std::vector<std::vector<size_t>> owners(units);
     for (size_t member = 0; member < members; ++member) {
       const auto& own = partition.SetsOf(member).at(2);
@@ -85,7 +85,7 @@ TEST(UnitPartition, EveryUnitIsSomebodysAndOnlyDoublesShare) {
 }
 
 TEST(UnitPartition, OneMemberHasAll) {
-  const auto partition = Of({1, 2, 3}, {5}, {{0, 4}, {1, 2}});
+  const auto partition = Of({1, 2, AveragingId(3)}, {5}, {{0, 4}, {1, 2}});
   EXPECT_EQ(partition.SetsOf(0), (IndexSets{{0, {0, 1, 2, 3}}, {1, {0, 1}}}));
 }
 
@@ -93,12 +93,13 @@ TEST(UnitPartition, OneMemberHasAll) {
 // machine and in every version that shares a job: the literal.
 TEST(UnitPartition, IsAFunctionOfItsKey) {
   const std::map<uint32_t, uint32_t> units = {{0, 40}, {1, 40}};
-  const PartitionKey key{11, 22, 33};
+  const PartitionKey key{11, 22, AveragingId(33)};
   const auto partition = Of(key, {1, 1}, units);
   EXPECT_EQ(Of(key, {1, 1}, units).SetsOf(1), partition.SetsOf(1));
   EXPECT_NE(partition.SetsOf(0).at(0), partition.SetsOf(0).at(1));
   for (const PartitionKey& other :
-       {PartitionKey{12, 22, 33}, PartitionKey{11, 23, 33}, PartitionKey{11, 22, 34}}) {
+       {PartitionKey{12, 22, AveragingId(33)}, PartitionKey{11, 23, AveragingId(33)},
+        PartitionKey{11, 22, AveragingId(34)}}) {
     EXPECT_NE(Of(other, {1, 1}, units).SetsOf(0).at(0), partition.SetsOf(0).at(0));
   }
   EXPECT_EQ(Of(key, {1, 1, 2}, {{0, 8}}).SetsOf(2).at(0), (Shares{2, 3, 5, 6}));
@@ -110,7 +111,7 @@ TEST(UnitPartition, UnitsAreDrawnEquallyOften) {
   constexpr int kAveragings = 4000;
   std::vector<int> unit(6), entry(6);
   for (uint64_t averaging = 0; averaging < kAveragings; ++averaging) {
-    const auto partition = Of({99, 1, averaging}, {1, 1}, {{0, 6}, {1, 6}});
+    const auto partition = Of({99, 1, AveragingId(averaging)}, {1, 1}, {{0, 6}, {1, 6}});
     const auto& sets = partition.SetsOf(0);
     for (const uint32_t u : sets.at(0)) {
       ++unit[u];

@@ -26,7 +26,7 @@ View EightInTwoByFour() {
                             .bandwidth_class = i});
   view.witnesses = ChooseWitnesses(view.members);
   view.fork_members = 8;
-  view.first_averaging = 12;
+  view.first_averaging = AveragingId(12);
   view.base_samples = 345.5;
   view.config.target.samples = 1e6;
   view.config.target.metric = "loss";

@@ -107,7 +107,7 @@ std::string PeerWorld::Describe() const {
     if (!Alive(i)) continue;
     const PeerSummary s = Summary(i);
     text += "\n  w" + std::to_string(i) + " " + NameOf(s.state) + " averaging " +
-            std::to_string(s.averaging);
+            std::to_string(s.averaging.value());
     if (s.view) text += " view " + s.view->hash.brief() + " of " + std::to_string(s.view->members);
   }
   return text;

@@ -65,7 +65,7 @@ class PeerWorld {
     Duration step_time = Milliseconds(10);
     double samples_per_step = 8;
     double drift = 0;  // added to every value each step
-    std::optional<uint64_t> publish;
+    std::optional<AveragingId> publish;
     bool gives_no_snapshot = false;  // its parameters are not finite: the third ends its sitting
     int refused = 0;
     uint64_t wake_steps = 0;
@@ -74,7 +74,7 @@ class PeerWorld {
     std::vector<Deliver> deliveries;
     std::vector<std::string> left;
     std::vector<FetchState> fetches;
-    std::map<std::pair<uint64_t, Digest>, Values> serves;
+    std::map<std::pair<AveragingId, Digest>, Values> serves;
     std::vector<uint64_t> checkpoints;
     bool checkpoint_after_stop = false;
     std::vector<std::string> watches;
@@ -198,7 +198,7 @@ inline AveragingConfig EveryTenSteps(uint16_t group = 4) {
 
 // Every averaging delivered by several peers has the same weight and count at all of them.
 inline void ExpectAgreement(PeerWorld& world) {
-  std::map<uint64_t, std::pair<double, double>> seen;
+  std::map<AveragingId, std::pair<double, double>> seen;
   for (size_t i = 0; i < world.size(); ++i) {
     for (const Deliver& d : world.node(i).deliveries) {
       const auto [at, fresh] = seen.try_emplace(d.averaging, d.samples, d.job_samples);

@@ -207,7 +207,7 @@ void PeerWorld::Step(size_t i) {
     if (++n.refused == 3) Local(i, TrainerGone{});
   } else if (n.publish) {
     n.regions[Region::kOutbox] = n.x;
-    const uint64_t k = *std::exchange(n.publish, std::nullopt);
+    const AveragingId k = *std::exchange(n.publish, std::nullopt);
     Local(i, Published{k, samples, n.steps});
   }
   if (n.wake_steps != 0 && n.steps >= n.wake_steps) {

@@ -29,7 +29,7 @@ StrategyFactory StripeOf(size_t worker) {
     extents.push_back({at, kRun});
   const CoordinateMask mask = *CoordinateMask::Of(extents, kElements);
   return [mask](StrategyKind, Rng) {
-    return std::make_unique<MaskedAllReduce>([mask](CellIndex, uint64_t) { return mask; });
+    return std::make_unique<MaskedAllReduce>([mask](CellIndex, AveragingId) { return mask; });
   };
 }
 

@@ -21,7 +21,7 @@ struct CheckpointTest : testing::Test {
     const auto g = LayOutLink({t}, {LinkRole::kParameter});
     CheckpointInfo info;
     info.job = "charlm";
-    info.averaging = number;
+    info.averaging = AveragingId(number);
     info.job_samples = 1000.0 * static_cast<double>(number);
     info.job_seconds = 12.5;
     info.view_epoch = 3;
@@ -51,7 +51,7 @@ struct CheckpointTest : testing::Test {
     std::vector<float> average(100);
     return Restore(from, job, average);
   }
-  uint64_t Newest() { return Restore(store, "charlm")->info.averaging; }
+  uint64_t Newest() { return Restore(store, "charlm")->info.averaging.value(); }
 
   ScratchFolder folder, memory;
   LinkFolder room = *LinkFolder::Open(memory.path());
@@ -64,7 +64,7 @@ TEST_F(CheckpointTest, WhatIsWrittenIsFoundAndLoaded) {
   std::vector<float> average(100);
   const auto found = Restore(store, "charlm", average);
   ASSERT_TRUE(found.ok()) << found.status();
-  EXPECT_EQ(found->info.averaging, 7u);
+  EXPECT_EQ(found->info.averaging, AveragingId(7));
   EXPECT_EQ(found->info.job_samples, 7000);
   EXPECT_EQ(found->info.tensors, Info(7).tensors);
   ASSERT_TRUE(found->opaque.has_value());

@@ -23,7 +23,7 @@ struct ModelFileTest : testing::Test {
     tensor.offset = 0;
     CheckpointInfo info;
     info.job = job;
-    info.averaging = averaging;
+    info.averaging = AveragingId(averaging);
     info.tensors = {tensor};
     return info;
   }

@@ -15,7 +15,9 @@ constexpr uint8_t kPlaces = 4;  // of a donor
 
 class StateExchangeTest : public testing::Test {
  protected:
-  StateExchangeTest() { exchange_.Offer(0, StateExchange::Describe(average_, 7, 100, Digest())); }
+  StateExchangeTest() {
+    exchange_.Offer(0, StateExchange::Describe(average_, AveragingId(7), 100, Digest()));
+  }
   void Ask(uint8_t joiner) {
     exchange_.OnFrame(now_, Id(joiner), EncodeStateMessage(ManifestRequest{}));
   }
