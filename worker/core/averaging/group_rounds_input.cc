@@ -118,7 +118,7 @@ void GroupRounds::Perform(const InstanceId& id, Speaking& speaking, SpeakerActio
                              .rank = input.rank,
                              .chunk = input.chunk,
                              .assigned = input.assigned,
-                             .span = spec.chunks[input.chunk],
+                             .span = spec.chunks[input.chunk.value()],
                              .wire = speaking.wire});
   }
 }

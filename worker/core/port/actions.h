@@ -14,6 +14,7 @@
 #include "base/time.h"
 #include "worker/core/power/power_action.h"
 #include "worker/core/round/arrived_chunk.h"
+#include "worker/core/round/chunk_index.h"
 #include "worker/core/round/round_actions.h"
 #include "worker/core/round/round_spec.h"
 #include "worker/core/vector/coordinate_mask.h"
@@ -73,7 +74,7 @@ struct SpeakChunk {
   Region region;
   PeerId to;
   int rank;
-  uint32_t chunk;
+  ChunkIndex chunk = {};
   Ballot assigned;
   ChunkSpan span;
   WireFormat wire;

@@ -36,11 +36,11 @@ std::optional<RoundHandle> Reducer<Scalar>::Find(const InstanceId& instance) con
 }
 
 template <class Scalar>
-bool Reducer<Scalar>::IsSound(RoundHandle round, ChunkArrived::Kind kind, uint32_t chunk,
+bool Reducer<Scalar>::IsSound(RoundHandle round, ChunkArrived::Kind kind, ChunkIndex chunk,
                               ByteView wire) const {
   const OpenRoundBytes& open = At(round);
-  if (chunk >= open.chunks.size()) return false;
-  const uint32_t count = open.chunks[chunk].count;
+  if (chunk.value() >= open.chunks.size()) return false;
+  const uint32_t count = open.chunks[chunk.value()].count;
   if (!IsMasked(wire)) return WireIsSound<Scalar>(open.wire, wire, count);
   const bool result = kind == ChunkArrived::Kind::kResult;
   return MaskedIsSound<Scalar>(result ? MaskedForm::kResult : MaskedForm::kInput, open.wire, wire,
@@ -48,24 +48,24 @@ bool Reducer<Scalar>::IsSound(RoundHandle round, ChunkArrived::Kind kind, uint32
 }
 
 template <class Scalar>
-void Reducer<Scalar>::KeepInput(RoundHandle round, int rank, uint32_t chunk, Ballot assigned,
+void Reducer<Scalar>::KeepInput(RoundHandle round, int rank, ChunkIndex chunk, Ballot assigned,
                                 Bytes wire) {
   OpenRoundBytes& open = At(round);
-  CHECK_LT(chunk, open.chunks.size());
+  CHECK_LT(chunk.value(), open.chunks.size());
   const size_t size = wire.size();
   if (open.inputs[{chunk, assigned}].try_emplace(rank, std::move(wire)).second) held_bytes_ += size;
 }
 
 template <class Scalar>
-void Reducer<Scalar>::DropInputs(RoundHandle round, uint32_t chunk, Ballot assigned) {
+void Reducer<Scalar>::DropInputs(RoundHandle round, ChunkIndex chunk, Ballot assigned) {
   Forget(At(round), {chunk, assigned});
 }
 
 template <class Scalar>
-Bytes Reducer<Scalar>::OwnInput(RoundHandle round, uint32_t chunk) const {
+Bytes Reducer<Scalar>::OwnInput(RoundHandle round, ChunkIndex chunk) const {
   const OpenRoundBytes& open = At(round);
-  CHECK_LT(chunk, open.chunks.size());
-  const ChunkSpan& span = open.chunks[chunk];
+  CHECK_LT(chunk.value(), open.chunks.size());
+  const ChunkSpan& span = open.chunks[chunk.value()];
   const auto own = open.from.subspan(span.begin, span.count);
   if (const auto covered = open.mask.Within(span.begin, span.count))
     return EncodeMaskedInput<Scalar>(open.wire, *covered, own);
@@ -90,7 +90,7 @@ uint64_t Reducer<Scalar>::Fold(RoundHandle round, const FoldChunk& fold) {
       inputs[rank] = held->second.at(static_cast<int>(rank));
     }
   }
-  const ChunkSpan& span = open.chunks[fold.chunk];
+  const ChunkSpan& span = open.chunks[fold.chunk.value()];
   MaskedFold<Scalar> mean;
   if (!open.mask.whole() || std::any_of(inputs.begin(), inputs.end(), IsMasked))
     mean = FoldMasked<Scalar>(open.wire, fold.mask, fold.weights, inputs,
@@ -108,14 +108,14 @@ uint64_t Reducer<Scalar>::Fold(RoundHandle round, const FoldChunk& fold) {
 }
 
 template <class Scalar>
-void Reducer<Scalar>::StoreResult(RoundHandle round, uint32_t chunk, ByteView wire) {
+void Reducer<Scalar>::StoreResult(RoundHandle round, ChunkIndex chunk, ByteView wire) {
   OpenRoundBytes& open = At(round);
   open.served.erase(chunk);
   Write(open, chunk, wire);
 }
 
 template <class Scalar>
-SharedBytes Reducer<Scalar>::Result(RoundHandle round, uint32_t chunk) {
+SharedBytes Reducer<Scalar>::Result(RoundHandle round, ChunkIndex chunk) {
   OpenRoundBytes& open = At(round);
   if (const auto it = open.served.find(chunk); it != open.served.end()) return it->second;
   SharedBytes shared = std::make_shared<Bytes>(Encoded(open, chunk, Slot(open, chunk)));
@@ -136,14 +136,14 @@ auto Reducer<Scalar>::At(RoundHandle round) -> OpenRoundBytes& {
 }
 
 template <class Scalar>
-std::span<Scalar> Reducer<Scalar>::Slot(OpenRoundBytes& round, uint32_t chunk) const {
-  CHECK_LT(chunk, round.chunks.size());
-  return round.to.subspan(round.chunks[chunk].begin, round.chunks[chunk].count);
+std::span<Scalar> Reducer<Scalar>::Slot(OpenRoundBytes& round, ChunkIndex chunk) const {
+  CHECK_LT(chunk.value(), round.chunks.size());
+  return round.to.subspan(round.chunks[chunk.value()].begin, round.chunks[chunk.value()].count);
 }
 
 // What is, or is to be, in the output slot, as it travels.
 template <class Scalar>
-Bytes Reducer<Scalar>::Encoded(const OpenRoundBytes& round, uint32_t chunk,
+Bytes Reducer<Scalar>::Encoded(const OpenRoundBytes& round, ChunkIndex chunk,
                                std::span<const Scalar> values) const {
   if (const auto kept = round.kept.find(chunk); kept != round.kept.end())
     return EncodeMaskedResult<Scalar>(round.wire, kept->second, values);
@@ -153,7 +153,7 @@ Bytes Reducer<Scalar>::Encoded(const OpenRoundBytes& round, uint32_t chunk,
 }
 
 template <class Scalar>
-void Reducer<Scalar>::Write(OpenRoundBytes& round, uint32_t chunk, ByteView wire) const {
+void Reducer<Scalar>::Write(OpenRoundBytes& round, ChunkIndex chunk, ByteView wire) const {
   const std::span<Scalar> slot = Slot(round, chunk);
   round.kept.erase(chunk);
   if (IsMasked(wire))
@@ -164,7 +164,7 @@ void Reducer<Scalar>::Write(OpenRoundBytes& round, uint32_t chunk, ByteView wire
 
 // Results are sent to the group right after they are folded, so the latest few are enough.
 template <class Scalar>
-void Reducer<Scalar>::Serve(OpenRoundBytes& round, uint32_t chunk, SharedBytes wire) const {
+void Reducer<Scalar>::Serve(OpenRoundBytes& round, ChunkIndex chunk, SharedBytes wire) const {
   if (round.served.size() >= kMaxServed) {
     const auto other =
         round.served.begin()->first == chunk ? std::prev(round.served.end()) : round.served.begin();

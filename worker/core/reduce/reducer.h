@@ -20,6 +20,7 @@
 #include "base/bytes.h"
 #include "worker/core/reduce/fold.h"
 #include "worker/core/round/arrived_chunk.h"
+#include "worker/core/round/chunk_index.h"
 #include "worker/core/round/round_actions.h"
 #include "worker/core/vector/coordinate_mask.h"
 #include "worker/core/vector/wire_format.h"
@@ -60,40 +61,41 @@ class Reducer {
   bool HasRoom(size_t bytes) const { return held_bytes_ + bytes <= max_bytes_; }
   // True when the bytes are that chunk's size, finite, and the chunk exists: ChunkArrived::finite.
   // Also a masked chunk (masked_chunk.h) of that kind.
-  bool IsSound(RoundHandle round, ChunkArrived::Kind kind, uint32_t chunk, ByteView wire) const;
+  bool IsSound(RoundHandle round, ChunkArrived::Kind kind, ChunkIndex chunk, ByteView wire) const;
   // Keeps an input that the round took. A second one for the same (rank, chunk, assigned) is
   // ignored. Pre: IsSound and HasRoom.
-  void KeepInput(RoundHandle round, int rank, uint32_t chunk, Ballot assigned, Bytes wire);
-  void DropInputs(RoundHandle round, uint32_t chunk, Ballot assigned);
+  void KeepInput(RoundHandle round, int rank, ChunkIndex chunk, Ballot assigned, Bytes wire);
+  void DropInputs(RoundHandle round, ChunkIndex chunk, Ballot assigned);
 
   // Own values of a chunk as they travel, masked if the own mask does not cover it: all inputs, the
   // own one too, are treated alike, at every assignment.
-  Bytes OwnInput(RoundHandle round, uint32_t chunk) const;
+  Bytes OwnInput(RoundHandle round, ChunkIndex chunk) const;
   // Executes FoldChunk: the de-quantised result is in the output slot, the answer is the hash for
   // Round::OnFolded. A coordinate that no input covers keeps this peer's own value in it. Drops the
   // inputs of (chunk, assigned). Pre: every rank of the mask but self has an input kept.
   uint64_t Fold(RoundHandle round, const FoldChunk& fold);
   // Executes StoreResult. Pre: IsSound.
-  void StoreResult(RoundHandle round, uint32_t chunk, ByteView wire);
+  void StoreResult(RoundHandle round, ChunkIndex chunk, ByteView wire);
   // The wire bytes of what is in the output slot.
-  SharedBytes Result(RoundHandle round, uint32_t chunk);
+  SharedBytes Result(RoundHandle round, ChunkIndex chunk);
 
   size_t held_bytes() const { return held_bytes_; }
   size_t open_rounds() const { return rounds_.size(); }
 
  private:
-  using ChunkKey = std::pair<uint32_t, Ballot>;
+  using ChunkKey = std::pair<ChunkIndex, Ballot>;
   struct OpenRoundBytes : RoundBuffers<Scalar> {
     std::map<ChunkKey, std::map<int, Bytes>> inputs;
-    std::map<uint32_t, SharedBytes> served;
-    std::map<uint32_t, ChunkExtents> kept;  // of what is in the slot: covered by nobody
+    std::map<ChunkIndex, SharedBytes> served;
+    std::map<ChunkIndex, ChunkExtents> kept;  // of what is in the slot: covered by nobody
   };
   const OpenRoundBytes& At(RoundHandle round) const;
   OpenRoundBytes& At(RoundHandle round);
-  std::span<Scalar> Slot(OpenRoundBytes& round, uint32_t chunk) const;
-  Bytes Encoded(const OpenRoundBytes& round, uint32_t chunk, std::span<const Scalar> values) const;
-  void Write(OpenRoundBytes& round, uint32_t chunk, ByteView wire) const;
-  void Serve(OpenRoundBytes& round, uint32_t chunk, SharedBytes wire) const;
+  std::span<Scalar> Slot(OpenRoundBytes& round, ChunkIndex chunk) const;
+  Bytes Encoded(const OpenRoundBytes& round, ChunkIndex chunk,
+                std::span<const Scalar> values) const;
+  void Write(OpenRoundBytes& round, ChunkIndex chunk, ByteView wire) const;
+  void Serve(OpenRoundBytes& round, ChunkIndex chunk, SharedBytes wire) const;
   void Forget(OpenRoundBytes& round, const ChunkKey& key);
 
   const size_t max_bytes_;

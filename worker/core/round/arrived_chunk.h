@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "base/id.h"
+#include "worker/core/round/chunk_index.h"
 #include "worker/core/round/rank_set.h"
 #include "worker/core/view/register.h"
 
@@ -17,7 +18,7 @@ using RoundHandle = uint64_t;  // local number of an open round
 // What the host's reducer made of a FoldChunk.
 struct FoldedChunk {
   RoundHandle round = 0;
-  uint32_t chunk = 0;
+  ChunkIndex chunk = {};
   Ballot assigned = 0;
   uint64_t hash = 0;  // ContentHash of the result's wire bytes
 };
@@ -28,7 +29,7 @@ struct ChunkArrived {
   InstanceId instance;
   PeerId from;
   int rank = 0;  // kInput: whose values
-  uint32_t chunk = 0;
+  ChunkIndex chunk = {};
   Ballot assigned = 0;
   RankSet mask = {};   // kResult
   uint64_t hash = 0;   // kResult, verified by the host over the wire bytes

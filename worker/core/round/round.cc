@@ -37,7 +37,8 @@ Round::Round(RoundSpec spec, PlanRule rule) {
     CHECK(chunk.owner < spec.cells.size() && fixed->members.Contains(chunk.owner));
     ChunkAssignment assignment;
     assignment.owner = static_cast<uint8_t>(chunk.owner);
-    if (assignment.owner == spec.self) pending_.insert(static_cast<uint32_t>(assignments_.size()));
+    if (assignment.owner == spec.self)
+      pending_.insert(ChunkIndex(static_cast<uint32_t>(assignments_.size())));
     assignments_.push_back(assignment);
   }
   fixed->member_list = MemberListHash(spec.cells);

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "base/id.h"
+#include "worker/core/round/chunk_index.h"
 #include "worker/core/round/round_actions.h"
 #include "worker/core/round/round_plan.h"
 #include "worker/core/round/round_spec.h"
@@ -42,14 +43,15 @@ class Round {
   // The host holds all bytes of `rank`'s input for (chunk, assigned), finite and of the right size.
   // `from` sent them: the member itself or one of its speakers. false: refused, the host drops the
   // bytes; true: the host keeps them until FoldChunk or DropInputs.
-  bool OnInput(const PeerId& from, int rank, uint32_t chunk, Ballot assigned, RoundActions& out);
+  bool OnInput(const PeerId& from, int rank, ChunkIndex chunk, Ballot assigned, RoundActions& out);
   // A bad input (NaN, Inf, wrong size): the sender is left out of that chunk.
-  void OnBadInput(const PeerId& from, int rank, uint32_t chunk, Ballot assigned, RoundActions& out);
+  void OnBadInput(const PeerId& from, int rank, ChunkIndex chunk, Ballot assigned,
+                  RoundActions& out);
   // FoldChunk is done; `hash` is the ContentHash of the result's wire bytes.
-  void OnFolded(uint32_t chunk, Ballot assigned, uint64_t hash, RoundActions& out);
+  void OnFolded(ChunkIndex chunk, Ballot assigned, uint64_t hash, RoundActions& out);
   // A result arrived and its hash was verified over the wire bytes; StoreResult follows if it is
   // wanted.
-  void OnResult(const PeerId& from, uint32_t chunk, const ChunkValue& value, RoundActions& out);
+  void OnResult(const PeerId& from, ChunkIndex chunk, const ChunkValue& value, RoundActions& out);
 
   void OnSuspect(const PeerId& peer, SuspicionCause cause, RoundActions& out);  // anybody awaited
   void OnTrusted(const PeerId& peer, RoundActions& out);  // it was alive after all
@@ -116,7 +118,7 @@ class Round {
     RankSet folding = {};  // not empty: fixed, FoldChunk is out
   };
   struct Lane {  // own inputs for one owner, in order, a window ahead of its results
-    std::vector<uint32_t> chunks;
+    std::vector<ChunkIndex> chunks;
     size_t next = 0;
     uint32_t out = 0;  // sent, result not here yet
   };
@@ -170,11 +172,11 @@ class Round {
   void SendAllInputs(RoundActions& out);
   void RebuildLanes();
   bool Contribution(const Gathering& inputs, int rank, RankSet& mask);
-  void TryFold(uint32_t chunk, RoundActions& out);
+  void TryFold(ChunkIndex chunk, RoundActions& out);
   void TryFoldAll(RoundActions& out);
-  void Give(uint32_t chunk, const ChunkValue& value, RoundActions& out);
+  void Give(ChunkIndex chunk, const ChunkValue& value, RoundActions& out);
   void GiveAll(RoundActions& out);
-  void FillSlot(uint32_t chunk, const ChunkValue& value, RoundActions& out);
+  void FillSlot(ChunkIndex chunk, const ChunkValue& value, RoundActions& out);
   void TryHave(RoundActions& out);
   void TryFast(RoundActions& out);
   void SendHave(const HeldValue& held, RoundActions& out);
@@ -190,7 +192,7 @@ class Round {
   void ContactSpeakers(RoundActions& out);
   void ForgetAsks();
   void AskSpeakers(RoundActions& out);
-  const PeerId* SpeakerOf(int rank, uint32_t chunk) const;
+  const PeerId* SpeakerOf(int rank, ChunkIndex chunk) const;
   void AskMember(int rank, RoundActions& out);
 
   // round_ballots.cc: ballots as a member and witness
@@ -225,7 +227,7 @@ class Round {
   void JoinBranch(Ballot ballot, RankSet members, RoundActions& out);
   void Adopt(const Decided& decided, RoundActions& out);
   void TakePlan(const Plan& plan, RoundActions& out);
-  void Assign(uint32_t chunk, const PlanChunk& to, RoundActions& out);
+  void Assign(ChunkIndex chunk, const PlanChunk& to, RoundActions& out);
   RankSet TrustedHolders(const ChunkAssignment& assignment) const;
   bool HoldersDied() const;
   void FetchMissing(RoundActions& out);
@@ -263,14 +265,14 @@ class Round {
   // Reducing.
   std::vector<ChunkAssignment> assignments_;
   std::vector<ChunkValue> slots_;
-  size_t missing_ = 0;          // empty slots
-  std::set<uint32_t> pending_;  // own chunks that are not finished
-  std::map<std::pair<uint32_t, Ballot>, Gathering> inputs_;
+  size_t missing_ = 0;            // empty slots
+  std::set<ChunkIndex> pending_;  // own chunks that are not finished
+  std::map<std::pair<ChunkIndex, Ballot>, Gathering> inputs_;
   size_t early_ = 0;  // inputs kept for a plan that has not come
   // (rank, own chunk): which speaker was asked, for which assignment.
-  std::map<std::pair<uint8_t, uint32_t>, std::pair<PeerId, Ballot>> asked_;
-  std::set<uint32_t> served_;  // own chunks sent at assignment 0
-  std::vector<Lane> lanes_;    // by owner
+  std::map<std::pair<uint8_t, ChunkIndex>, std::pair<PeerId, Ballot>> asked_;
+  std::set<ChunkIndex> served_;  // own chunks sent at assignment 0
+  std::vector<Lane> lanes_;      // by owner
   // Deciding.
   WitnessRecord record_;  // promised: the one ballot variable of both roles
   std::optional<Digest> have0_;

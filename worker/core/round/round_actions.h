@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/id.h"
+#include "worker/core/round/chunk_index.h"
 #include "worker/core/round/frame_refusal.h"
 #include "worker/core/round/round_frames.h"
 
@@ -22,13 +23,13 @@ struct SendFrame {
 };
 struct SendInput {  // own values, on the tensor plane
   PeerId to;
-  uint32_t chunk;
+  ChunkIndex chunk = {};
   Ballot assigned;
   bool operator==(const SendInput&) const = default;
 };
 struct SendResult {  // from the output slot, on the tensor plane
   PeerId to;
-  uint32_t chunk;
+  ChunkIndex chunk = {};
   Ballot assigned;
   RankSet mask = {};
   uint64_t hash;
@@ -38,23 +39,23 @@ struct SendResult {  // from the output slot, on the tensor plane
 // of them zero: plain mean. Store the (de-quantised) result into the output slot and answer with
 // Round::OnFolded. Inputs of other ranks for this (chunk, assigned) are dropped.
 struct FoldChunk {
-  uint32_t chunk;
+  ChunkIndex chunk = {};
   Ballot assigned;
   RankSet mask = {};
   std::vector<double> weights;  // by rank of the group, zero outside of the mask
   bool operator==(const FoldChunk&) const = default;
 };
 struct StoreResult {  // the result just offered by OnResult: write it to its slot
-  uint32_t chunk;
+  ChunkIndex chunk = {};
   Ballot assigned;
   bool operator==(const StoreResult&) const = default;
 };
 struct EmptySlot {  // a plan made it void
-  uint32_t chunk;
+  ChunkIndex chunk = {};
   bool operator==(const EmptySlot&) const = default;
 };
 struct DropInputs {  // buffers of a superseded assignment; also cancels a fold in progress
-  uint32_t chunk;
+  ChunkIndex chunk = {};
   Ballot assigned;
   bool operator==(const DropInputs&) const = default;
 };

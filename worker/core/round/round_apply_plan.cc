@@ -98,7 +98,7 @@ void Round::TakePlan(const Plan& plan, RoundActions& out) {
     value.abort = true;
     return SendHave({plan_members_, value}, out);
   }
-  for (uint32_t c = 0; c < plan.chunks.size(); ++c) Assign(c, plan.chunks[c], out);
+  for (uint32_t c = 0; c < plan.chunks.size(); ++c) Assign(ChunkIndex(c), plan.chunks[c], out);
   DropStale(out);
   RebuildLanes();
   SendAllInputs(out);
@@ -115,9 +115,9 @@ void Round::TakePlan(const Plan& plan, RoundActions& out) {
   TryHave(out);
 }
 
-void Round::Assign(uint32_t chunk, const PlanChunk& to, RoundActions& out) {
-  ChunkAssignment& assignment = assignments_[chunk];
-  ChunkValue& slot = slots_[chunk];
+void Round::Assign(ChunkIndex chunk, const PlanChunk& to, RoundActions& out) {
+  ChunkAssignment& assignment = assignments_[chunk.value()];
+  ChunkValue& slot = slots_[chunk.value()];
   const bool keep = slot.assigned == to.assigned && (to.holders.empty() || slot == to.value);
   if (slot.held() && !keep) {
     // What this plan makes void must not be offered to a later one as complete.
@@ -146,7 +146,7 @@ void Round::Assign(uint32_t chunk, const PlanChunk& to, RoundActions& out) {
 void Round::DropStale(RoundActions& out) {
   for (auto it = inputs_.begin(); it != inputs_.end();) {
     const auto [chunk, assigned] = it->first;
-    if (pending_.count(chunk) > 0 && assignments_[chunk].assigned == assigned) {
+    if (pending_.count(chunk) > 0 && assignments_[chunk.value()].assigned == assigned) {
       ++it;
       continue;
     }
@@ -210,7 +210,7 @@ void Round::Adopt(const Decided& decided, RoundActions& out) {
     chunk.owner = assignments_[c].owner;
     chunk.holders = decided.held.members;
     chunk.value = value.chunks[c];
-    Assign(c, chunk, out);
+    Assign(ChunkIndex(c), chunk, out);
   }
   DropStale(out);
   RebuildLanes();
@@ -234,7 +234,7 @@ bool Round::HoldersDied() const {
 // Asks for the finished results that are not here, spread over those who hold them.
 void Round::FetchMissing(RoundActions& out) {
   if (over_ || missing_ == 0) return;
-  std::map<int, std::vector<uint32_t>> fetches;
+  std::map<int, std::vector<ChunkIndex>> fetches;
   for (uint32_t c = 0; c < assignments_.size(); ++c) {
     ChunkAssignment& assignment = assignments_[c];
     if (slots_[c].held() || assignment.holders.empty() || assignment.fetching >= 0) continue;
@@ -246,7 +246,7 @@ void Round::FetchMissing(RoundActions& out) {
          --turn)
       from.Erase(from.first());
     assignment.fetching = static_cast<int>(from.first());
-    fetches[assignment.fetching].push_back(c);
+    fetches[assignment.fetching].push_back(ChunkIndex(c));
   }
   for (auto& [rank, chunks] : fetches) Emit(PeerAt(rank), Fetch{std::move(chunks)}, out);
 }

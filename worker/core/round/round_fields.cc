@@ -71,13 +71,13 @@ void Get(ByteReader& in, RegisterAge& age) {
   age.round = in.U32();
 }
 
-void Put(ByteWriter& out, const std::vector<uint32_t>& chunks) {
+void Put(ByteWriter& out, const std::vector<ChunkIndex>& chunks) {
   out.U32(static_cast<uint32_t>(chunks.size()));
-  for (const uint32_t chunk : chunks) out.U32(chunk);
+  for (const ChunkIndex chunk : chunks) out.U32(chunk.value());
 }
-void Get(ByteReader& in, std::vector<uint32_t>& chunks) {
+void Get(ByteReader& in, std::vector<ChunkIndex>& chunks) {
   chunks.resize(in.Count(kMaxChunks, sizeof(uint32_t)));
-  for (uint32_t& chunk : chunks) chunk = in.U32();
+  for (ChunkIndex& chunk : chunks) chunk = ChunkIndex(in.U32());
 }
 
 void Put(ByteWriter& out, const std::map<uint8_t, Stake>& stakes) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/bytes.h"
+#include "worker/core/round/chunk_index.h"
 #include "worker/core/round/round_frames.h"
 
 namespace crowdsurf::worker::round_fields {
@@ -29,8 +30,8 @@ void Get(ByteReader& in, FixedId<Tag, kSize>& id) {
 void Put(ByteWriter& out, const RegisterAge& age);
 void Get(ByteReader& in, RegisterAge& age);
 
-void Put(ByteWriter& out, const std::vector<uint32_t>& chunks);  // at most kMaxChunks are read
-void Get(ByteReader& in, std::vector<uint32_t>& chunks);
+void Put(ByteWriter& out, const std::vector<ChunkIndex>& chunks);  // at most kMaxChunks are read
+void Get(ByteReader& in, std::vector<ChunkIndex>& chunks);
 
 void Put(ByteWriter& out, const std::map<uint8_t, Stake>& stakes);  // by rank
 void Get(ByteReader& in, std::map<uint8_t, Stake>& stakes);

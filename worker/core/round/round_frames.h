@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/id.h"
+#include "worker/core/round/chunk_index.h"
 #include "worker/core/round/rank_set.h"
 #include "worker/core/round/stake.h"
 #include "worker/core/view/register.h"
@@ -68,7 +69,7 @@ struct Speak {
 struct Ask {
   uint8_t rank = 0;
   Ballot assigned = 0;
-  std::vector<uint32_t> chunks;
+  std::vector<ChunkIndex> chunks;
   bool operator==(const Ask&) const = default;
 };
 struct Have {
@@ -91,7 +92,7 @@ struct StatusFrame {
   bool complete_abort = false;      // ... and that value is ABORT
   bool applied = false;             // it applied what it holds, and was asked into a branch
   std::vector<ChunkValue> held;     // by chunk
-  std::vector<uint32_t> served;     // own chunks (assigned 0) that it has sent already, ascending
+  std::vector<ChunkIndex> served;   // own chunks (assigned 0) that it has sent already, ascending
   std::map<Ballot, Digest> plans;   // seen: AssignmentHash of each
   std::map<uint8_t, Stake> stakes;  // known, by rank
   bool operator==(const StatusFrame&) const = default;
@@ -146,7 +147,7 @@ struct Forgotten {  // the witness pruned this register
   bool operator==(const Forgotten&) const = default;
 };
 struct Fetch {  // send me these results of yours
-  std::vector<uint32_t> chunks;
+  std::vector<ChunkIndex> chunks;
   bool operator==(const Fetch&) const = default;
 };
 enum class ByeReason : uint8_t { kLeaving, kSatOut, kCannotSpeak };

@@ -133,7 +133,7 @@ uint64_t Round::FingerprintOver() const {
   for (const RankSet ranks : {over_->members, ready_ | told_, plan_members_}) out.U64(ranks.bits());
   p.Put(over_->root);
   p.Digests(plans_);
-  for (const uint32_t c : served_) out.U32(c);
+  for (const ChunkIndex chunk : served_) out.U32(chunk.value());
   for (const ChunkValue& slot : slots_) p.Put(slot);
   return ContentHash(out.bytes(), 1);
 }
@@ -210,13 +210,13 @@ void Round::FingerprintChunks(ByteWriter& out) const {
     p.out.U64(lane.next);
     p.out.U32(lane.out);
   }
-  for (const uint32_t c : pending_) p.out.U32(c);
+  for (const ChunkIndex chunk : pending_) p.out.U32(chunk.value());
   p.out.U32(~uint32_t{0});
-  for (const uint32_t c : served_) p.out.U32(c);
+  for (const ChunkIndex chunk : served_) p.out.U32(chunk.value());
   p.out.U32(~uint32_t{0});
   for (const auto& [key, inputs] : inputs_) {
     if ((inputs.in | inputs.bad | inputs.folding).empty()) continue;
-    p.out.U32(key.first);
+    p.out.U32(key.first.value());
     p.out.U16(key.second);
     p.out.U64(inputs.in.bits());
     p.out.U64(inputs.own.bits());
@@ -226,7 +226,7 @@ void Round::FingerprintChunks(ByteWriter& out) const {
   p.out.U32(~uint32_t{0});
   for (const auto& [key, speaker] : asked_) {
     p.out.U8(key.first);
-    p.out.U32(key.second);
+    p.out.U32(key.second.value());
     p.out.Raw(speaker.first.view());
     p.out.U16(speaker.second);
   }

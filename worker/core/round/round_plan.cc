@@ -95,14 +95,14 @@ std::optional<RoundValue> HighestComplete(const PlanQuestion& q, RankSet dispute
 
 // Rendezvous hashing over S, weighted by the elements that each was given at first (its bandwidth):
 // moves only what must move, and spreads it.
-uint8_t NewOwner(const PlanQuestion& q, const std::vector<double>& shares, uint32_t chunk) {
+uint8_t NewOwner(const PlanQuestion& q, const std::vector<double>& shares, ChunkIndex chunk) {
   uint8_t best = 0;
   double best_score = -1;
   for (const auto& [rank, status] : q.statuses) {
     ByteWriter key;
     key.Raw(q.spec->instance.view());
     key.U16(q.ballot);
-    key.U32(chunk);
+    key.U32(chunk.value());
     const uint64_t hash = ContentHash(key.bytes(), rank);
     const double uniform = (static_cast<double>(hash >> 11) + 0.5) * 0x1p-53;
     const double score = shares[rank] / -std::log(uniform);
@@ -127,11 +127,11 @@ std::vector<double> SharesOf(const PlanQuestion& q) {
 // and does not differ about them. (A result can be here while its sender's READY is not: it came
 // between STATUS and PLAN, or was lost.)
 PlanChunk Decide(const PlanQuestion& q, RankSet disputed, RankSet sure,
-                 const std::vector<double>& shares, uint32_t c) {
+                 const std::vector<double>& shares, ChunkIndex index) {
   PlanChunk chunk;
   bool two_faced = false;  // its owner sent two different results: neither is taken
   for (const auto& [rank, status] : q.statuses) {
-    const ChunkValue& held = status.held[c];
+    const ChunkValue& held = status.held[index.value()];
     if (!held.held() || !sure.ContainsAll(held.mask)) continue;
     if (chunk.holders.empty() || held.assigned > chunk.assigned) {
       chunk.assigned = held.assigned;
@@ -149,15 +149,15 @@ PlanChunk Decide(const PlanQuestion& q, RankSet disputed, RankSet sure,
     return chunk;
   }
   chunk = PlanChunk();
-  const auto first = static_cast<uint8_t>(q.spec->chunks[c].owner);
+  const auto first = static_cast<uint8_t>(q.spec->chunks[index.value()].owner);
   const auto status = q.statuses.find(first);
   if (status != q.statuses.end() && disputed.empty() &&
-      !std::binary_search(status->second.served.begin(), status->second.served.end(), c)) {
+      !std::binary_search(status->second.served.begin(), status->second.served.end(), index)) {
     chunk.owner = first;
     return chunk;
   }
   chunk.assigned = q.ballot;
-  chunk.owner = NewOwner(q, shares, c);
+  chunk.owner = NewOwner(q, shares, index);
   return chunk;
 }
 
@@ -182,7 +182,7 @@ std::optional<Plan> MakePlan(const PlanQuestion& q) {
   RankSet sure;
   for (const auto& [rank, stake] : plan.stakes) sure.Insert(rank);
   for (uint32_t c = 0; c < q.spec->chunks.size(); ++c)
-    plan.chunks.push_back(Decide(q, disputed, sure - disputed, shares, c));
+    plan.chunks.push_back(Decide(q, disputed, sure - disputed, shares, ChunkIndex(c)));
   return plan;
 }
 

@@ -60,7 +60,7 @@ void Round::RebuildLanes() {
     if (sent)
       ++lane.out;
     else
-      lane.chunks.push_back(c);
+      lane.chunks.push_back(ChunkIndex(c));
   }
 }
 
@@ -70,14 +70,14 @@ void Round::SendInputs(int owner, RoundActions& out) {
   if (!(ready_ | plan_members_).Contains(owner)) return;
   Lane& lane = lanes_[static_cast<size_t>(owner)];
   while (lane.out < fixed_->spec.window_chunks && lane.next < lane.chunks.size()) {
-    const uint32_t c = lane.chunks[lane.next++];
-    if (slots_[c].held()) continue;
-    ChunkAssignment& assignment = assignments_[c];
+    const ChunkIndex chunk = lane.chunks[lane.next++];
+    if (slots_[chunk.value()].held()) continue;
+    ChunkAssignment& assignment = assignments_[chunk.value()];
     bool& sent = assignment.assigned == 0 ? assignment.sent_first : assignment.sent_again;
     if (sent) continue;  // it asked for it meanwhile
     sent = true;
     ++lane.out;
-    out.push_back(SendInput{PeerAt(owner), c, assignment.assigned});
+    out.push_back(SendInput{PeerAt(owner), chunk, assignment.assigned});
   }
 }
 
@@ -99,16 +99,16 @@ bool Round::Offers(const PeerId& from, int rank) const {
   return voice != voices->second.speaker.end() && voice->second;
 }
 
-bool Round::OnInput(const PeerId& from, int rank, uint32_t chunk, Ballot assigned,
+bool Round::OnInput(const PeerId& from, int rank, ChunkIndex chunk, Ballot assigned,
                     RoundActions& out) {
   const auto refuse = [this](FrameRefusal reason) {
     Refuse(reason);
     return false;
   };
   if (over_ || target_) return refuse(FrameRefusal::kInputLate);
-  if (chunk >= assignments_.size() || !Offers(from, rank))
+  if (chunk.value() >= assignments_.size() || !Offers(from, rank))
     return refuse(FrameRefusal::kInputStranger);
-  const ChunkAssignment& assignment = assignments_[chunk];
+  const ChunkAssignment& assignment = assignments_[chunk.value()];
   if (assigned == assignment.assigned) {
     if (pending_.count(chunk) == 0) return refuse(FrameRefusal::kInputLate);
   } else {
@@ -133,10 +133,10 @@ bool Round::OnInput(const PeerId& from, int rank, uint32_t chunk, Ballot assigne
   return true;
 }
 
-void Round::OnBadInput(const PeerId& from, int rank, uint32_t chunk, Ballot assigned,
+void Round::OnBadInput(const PeerId& from, int rank, ChunkIndex chunk, Ballot assigned,
                        RoundActions& out) {
-  if (over_ || target_ || chunk >= assignments_.size() || !Offers(from, rank) ||
-      assigned != assignments_[chunk].assigned || pending_.count(chunk) == 0)
+  if (over_ || target_ || chunk.value() >= assignments_.size() || !Offers(from, rank) ||
+      assigned != assignments_[chunk.value()].assigned || pending_.count(chunk) == 0)
     return Refuse(FrameRefusal::kInputStranger);
   Gathering& inputs = inputs_[{chunk, assigned}];
   if (!inputs.folding.empty() || inputs.in.Contains(rank)) return Refuse(FrameRefusal::kInputTwice);
@@ -168,9 +168,9 @@ bool Round::Contribution(const Gathering& inputs, int rank, RankSet& contributor
   return !member || fixed_->speakers[static_cast<size_t>(rank)].empty() || seen_ > 0;
 }
 
-void Round::TryFold(uint32_t chunk, RoundActions& out) {
+void Round::TryFold(ChunkIndex chunk, RoundActions& out) {
   if (over_ || target_ || pending_.count(chunk) == 0) return;
-  const ChunkAssignment& assignment = assignments_[chunk];
+  const ChunkAssignment& assignment = assignments_[chunk.value()];
   Gathering& inputs = inputs_[{chunk, assignment.assigned}];
   if (!inputs.folding.empty()) return;
   RankSet contributors;
@@ -190,14 +190,14 @@ void Round::TryFold(uint32_t chunk, RoundActions& out) {
 }
 
 void Round::TryFoldAll(RoundActions& out) {
-  const std::set<uint32_t> pending = pending_;
-  for (const uint32_t chunk : pending) TryFold(chunk, out);
+  const std::set<ChunkIndex> pending = pending_;
+  for (const ChunkIndex chunk : pending) TryFold(chunk, out);
 }
 
-void Round::OnFolded(uint32_t chunk, Ballot assigned, uint64_t hash, RoundActions& out) {
+void Round::OnFolded(ChunkIndex chunk, Ballot assigned, uint64_t hash, RoundActions& out) {
   const auto inputs = inputs_.find({chunk, assigned});
   if (over_ || target_ || inputs == inputs_.end() || inputs->second.folding.empty() ||
-      assignments_[chunk].assigned != assigned)
+      assignments_[chunk.value()].assigned != assigned)
     return Refuse(FrameRefusal::kFoldSuperseded);
   const ChunkValue value{assigned, inputs->second.folding, hash};
   inputs_.erase(inputs);
@@ -210,8 +210,8 @@ void Round::OnFolded(uint32_t chunk, Ballot assigned, uint64_t hash, RoundAction
 
 // The own result of a chunk, to the members that it was not sent to. Suspects are left out: one
 // that turns out to be alive is given it then, or with the plan that names it.
-void Round::Give(uint32_t chunk, const ChunkValue& value, RoundActions& out) {
-  RankSet& given = assignments_[chunk].given;
+void Round::Give(ChunkIndex chunk, const ChunkValue& value, RoundActions& out) {
+  RankSet& given = assignments_[chunk.value()].given;
   for (const auto& [peer, rank] : fixed_->rank_of) {
     const bool in_plan = seen_ == 0 || plan_members_.Contains(rank);
     if (rank == self() || !Trusts(rank) || !in_plan || given.Contains(rank)) continue;
@@ -224,19 +224,19 @@ void Round::GiveAll(RoundActions& out) {
   if (over_ || target_) return;
   for (uint32_t c = 0; c < assignments_.size(); ++c) {
     const bool own = assignments_[c].owner == self() && assignments_[c].holders.empty();
-    if (own && slots_[c].held()) Give(c, slots_[c], out);
+    if (own && slots_[c].held()) Give(ChunkIndex(c), slots_[c], out);
   }
 }
 
 // ---- results ----------------------------------------------------------------------------------
-void Round::OnResult(const PeerId& from, uint32_t chunk, const ChunkValue& value,
+void Round::OnResult(const PeerId& from, ChunkIndex chunk, const ChunkValue& value,
                      RoundActions& out) {
   const int rank = RankOf(from);
   if (over_) return Refuse(FrameRefusal::kResultLate);
-  if (rank < 0 || chunk >= assignments_.size() || !value.held())
+  if (rank < 0 || chunk.value() >= assignments_.size() || !value.held())
     return Refuse(FrameRefusal::kResultStranger);
-  const ChunkAssignment& assignment = assignments_[chunk];
-  if (slots_[chunk].held()) return Refuse(FrameRefusal::kResultTwice);
+  const ChunkAssignment& assignment = assignments_[chunk.value()];
+  if (slots_[chunk.value()].held()) return Refuse(FrameRefusal::kResultTwice);
   if (assignment.assigned != value.assigned) return Refuse(FrameRefusal::kResultSuperseded);
   if (!assignment.holders.empty() ? value != assignment.want : rank != assignment.owner)
     return Refuse(FrameRefusal::kResultUnplanned);
@@ -245,9 +245,9 @@ void Round::OnResult(const PeerId& from, uint32_t chunk, const ChunkValue& value
   Drain(out);
 }
 
-void Round::FillSlot(uint32_t chunk, const ChunkValue& value, RoundActions& out) {
-  ChunkAssignment& assignment = assignments_[chunk];
-  slots_[chunk] = value;
+void Round::FillSlot(ChunkIndex chunk, const ChunkValue& value, RoundActions& out) {
+  ChunkAssignment& assignment = assignments_[chunk.value()];
+  slots_[chunk.value()] = value;
   --missing_;
   ++progress_;
   assignment.fetching = -1;
@@ -263,12 +263,13 @@ void Round::FillSlot(uint32_t chunk, const ChunkValue& value, RoundActions& out)
 void Round::OnFetch(const PeerId& from, const Fetch& frame, RoundActions& out) {
   if (RankOf(from) < 0) return Refuse(FrameRefusal::kStranger);
   if (over_ && !Applied(over_->outcome)) return Refuse(FrameRefusal::kFetchVoid);
-  for (const uint32_t c : frame.chunks) {
-    if (c >= slots_.size() || !slots_[c].held()) {
+  for (const ChunkIndex chunk : frame.chunks) {
+    if (chunk.value() >= slots_.size() || !slots_[chunk.value()].held()) {
       Refuse(FrameRefusal::kFetchUnheld);
       continue;
     }
-    out.push_back(SendResult{from, c, slots_[c].assigned, slots_[c].mask, slots_[c].hash});
+    const ChunkValue& slot = slots_[chunk.value()];
+    out.push_back(SendResult{from, chunk, slot.assigned, slot.mask, slot.hash});
   }
 }
 

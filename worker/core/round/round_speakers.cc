@@ -62,12 +62,12 @@ void Round::ForgetAsks() {
 
 // Speaker j of k sends the chunks c with c mod k = j; those of one that fails are spread over the
 // others. nullptr: nobody now, or its SPEAK is awaited.
-const PeerId* Round::SpeakerOf(int rank, uint32_t chunk) const {
+const PeerId* Round::SpeakerOf(int rank, ChunkIndex chunk) const {
   const std::vector<PeerId>& speakers = fixed_->speakers[static_cast<size_t>(rank)];
   const auto replies = speaker_replies_.find(static_cast<uint8_t>(rank));
   if (speakers.empty() || replies == speaker_replies_.end()) return nullptr;
   const std::map<PeerId, bool>& reply = replies->second.speaker;
-  const PeerId& first = speakers[chunk % speakers.size()];
+  const PeerId& first = speakers[chunk.value() % speakers.size()];
   if (!Distrusts(first)) {
     const auto it = reply.find(first);
     if (it == reply.end()) return nullptr;
@@ -77,26 +77,26 @@ const PeerId* Round::SpeakerOf(int rank, uint32_t chunk) const {
   for (const auto& [peer, same] : reply)
     if (same && !Distrusts(peer)) good.push_back(&peer);
   if (good.empty()) return nullptr;
-  return good[chunk / speakers.size() % good.size()];
+  return good[chunk.value() / speakers.size() % good.size()];
 }
 
 void Round::AskSpeakers(RoundActions& out) {
   if (over_ || target_) return;
-  std::map<std::pair<PeerId, std::pair<uint8_t, Ballot>>, std::vector<uint32_t>> asks;
+  std::map<std::pair<PeerId, std::pair<uint8_t, Ballot>>, std::vector<ChunkIndex>> asks;
   for (int r = 0; r < static_cast<int>(ranks()); ++r) {
     if (!SpokenFor(r)) continue;
     const auto rank = static_cast<uint8_t>(r);
-    for (const uint32_t chunk : pending_) {
-      const Gathering& inputs = inputs_[{chunk, assignments_[chunk].assigned}];
+    for (const ChunkIndex chunk : pending_) {
+      const Gathering& inputs = inputs_[{chunk, assignments_[chunk.value()].assigned}];
       if (!inputs.folding.empty() || (inputs.in | inputs.bad).Contains(r)) continue;
       const auto asked = asked_.find({rank, chunk});
-      if (asked != asked_.end() && asked->second.second == assignments_[chunk].assigned &&
+      if (asked != asked_.end() && asked->second.second == assignments_[chunk.value()].assigned &&
           !Distrusts(asked->second.first))
         continue;
       const PeerId* speaker = SpeakerOf(r, chunk);
       if (speaker == nullptr) continue;
-      asked_[{rank, chunk}] = {*speaker, assignments_[chunk].assigned};
-      asks[{*speaker, {rank, assignments_[chunk].assigned}}].push_back(chunk);
+      asked_[{rank, chunk}] = {*speaker, assignments_[chunk.value()].assigned};
+      asks[{*speaker, {rank, assignments_[chunk.value()].assigned}}].push_back(chunk);
     }
   }
   for (auto& [key, chunks] : asks)
@@ -145,7 +145,8 @@ void Round::OnAsk(const PeerId& from, const Ask& frame, RoundActions& out) {
   const int rank = RankOf(from);
   if (rank < 0 || rank == self() || frame.rank != self()) return Refuse(FrameRefusal::kAskStranger);
   if (over_ || target_) return Refuse(FrameRefusal::kAskLate);
-  for (const uint32_t c : frame.chunks) {
+  for (const ChunkIndex chunk : frame.chunks) {
+    const uint32_t c = chunk.value();
     if (c >= assignments_.size() || assignments_[c].assigned != frame.assigned ||
         assignments_[c].owner != rank || !assignments_[c].holders.empty() || slots_[c].held()) {
       Refuse(FrameRefusal::kAskSuperseded);
@@ -154,7 +155,7 @@ void Round::OnAsk(const PeerId& from, const Ask& frame, RoundActions& out) {
     bool& sent = frame.assigned == 0 ? assignments_[c].sent_first : assignments_[c].sent_again;
     if (!sent) ++lanes_[static_cast<size_t>(rank)].out;
     sent = true;
-    out.push_back(SendInput{from, c, frame.assigned});
+    out.push_back(SendInput{from, chunk, frame.assigned});
   }
 }
 
@@ -162,12 +163,12 @@ void Round::OnAsk(const PeerId& from, const Ask& frame, RoundActions& out) {
 void Round::AskMember(int rank, RoundActions& out) {
   if (rank == self() || !Trusts(rank)) return;
   if (seen_ > 0 && !plan_members_.Contains(rank)) return;
-  std::map<Ballot, std::vector<uint32_t>> asks;
+  std::map<Ballot, std::vector<ChunkIndex>> asks;
   size_t window = fixed_->spec.window_chunks;
-  for (const uint32_t chunk : pending_) {
-    const Gathering& inputs = inputs_[{chunk, assignments_[chunk].assigned}];
+  for (const ChunkIndex chunk : pending_) {
+    const Gathering& inputs = inputs_[{chunk, assignments_[chunk.value()].assigned}];
     if (!inputs.folding.empty() || (inputs.in | inputs.bad).Contains(rank)) continue;
-    asks[assignments_[chunk].assigned].push_back(chunk);
+    asks[assignments_[chunk.value()].assigned].push_back(chunk);
     if (--window == 0) break;
   }
   for (auto& [assigned, chunks] : asks)

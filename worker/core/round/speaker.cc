@@ -28,8 +28,8 @@ void Speaker::OnFrame(const PeerId& from, const Frame& frame, SpeakerActions& ou
     out.push_back(SendFrame{from, {spec_.instance, speak}});
     return;
   }
-  for (const uint32_t chunk : ask->chunks) {
-    if (chunk >= spec_.chunks.size()) {
+  for (const ChunkIndex chunk : ask->chunks) {
+    if (chunk.value() >= spec_.chunks.size()) {
       ++refused_;
       continue;
     }

@@ -10,6 +10,7 @@
 #include <variant>
 #include <vector>
 
+#include "worker/core/round/chunk_index.h"
 #include "worker/core/round/round_actions.h"
 #include "worker/core/round/round_spec.h"
 
@@ -28,7 +29,7 @@ struct SpeakerSpec {
 struct SpeakInput {
   PeerId to;
   int rank = 0;
-  uint32_t chunk = 0;
+  ChunkIndex chunk = {};
   Ballot assigned = 0;
   bool operator==(const SpeakInput&) const = default;
 };
