@@ -62,7 +62,7 @@ void ChunkPlane::OnFrame(const PeerId& from, const TensorHeader& header, Bytes p
                        .instance = header.instance,
                        .from = from,
                        .rank = header.rank,
-                       .chunk = header.chunk,
+                       .chunk = ChunkIndex(header.chunk),
                        .assigned = header.assigned,
                        .mask = RankSet::FromBits(header.mask),
                        .hash = header.hash,
@@ -72,7 +72,7 @@ void ChunkPlane::OnFrame(const PeerId& from, const TensorHeader& header, Bytes p
     (void)ask(arrived);  // whoever sends it is behind or ahead: the core may want to tell it
     return act();
   }
-  const bool sound = reducer_.IsSound(*round, arrived.kind, header.chunk, payload);
+  const bool sound = reducer_.IsSound(*round, arrived.kind, arrived.chunk, payload);
   if (!sound || (!result && !reducer_.HasRoom(payload.size()))) {
     metrics_.bad_inputs.Add();
     if (result || sound) return;
@@ -82,7 +82,7 @@ void ChunkPlane::OnFrame(const PeerId& from, const TensorHeader& header, Bytes p
   if (result) {
     offered_ = &payload;
   } else if (wanted) {
-    reducer_.KeepInput(*round, header.rank, header.chunk, header.assigned, std::move(payload));
+    reducer_.KeepInput(*round, header.rank, arrived.chunk, header.assigned, std::move(payload));
   }
   act();
   offered_ = nullptr;
@@ -157,7 +157,7 @@ ChunkPlane::Sent ChunkPlane::TrySpeak(const PeerId& to, const SpeakSend& what) {
   header.kind = TensorKind::kInput;
   header.instance = speak.instance;
   header.rank = static_cast<uint8_t>(speak.rank);
-  header.chunk = speak.chunk;
+  header.chunk = speak.chunk.value();
   header.assigned = speak.assigned;
   return Transmit(to, header, std::move(wire));
 }
@@ -171,7 +171,7 @@ ChunkPlane::Sent ChunkPlane::TrySendInput(const PeerId& to, const InputSend& wha
   header.kind = TensorKind::kInput;
   header.instance = open->second.instance;
   header.rank = static_cast<uint8_t>(open->second.self);
-  header.chunk = what.chunk;
+  header.chunk = what.chunk.value();
   header.assigned = what.assigned;
   return Transmit(to, header, std::make_shared<Bytes>(reducer_.OwnInput(what.round, what.chunk)));
 }
@@ -183,7 +183,7 @@ ChunkPlane::Sent ChunkPlane::TrySendResult(const PeerId& to, const ResultSend& w
   header.kind = TensorKind::kResult;
   header.instance = open->second.instance;
   header.rank = static_cast<uint8_t>(open->second.self);
-  header.chunk = what.chunk;
+  header.chunk = what.chunk.value();
   header.assigned = what.assigned;
   header.mask = what.mask.bits();
   header.hash = what.hash;

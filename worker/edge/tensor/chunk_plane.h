@@ -18,6 +18,7 @@
 #include "worker/core/port/actions.h"
 #include "worker/core/reduce/reducer.h"
 #include "worker/core/round/arrived_chunk.h"
+#include "worker/core/round/chunk_index.h"
 #include "worker/edge/metrics/agent_metrics.h"
 #include "worker/edge/tensor/tensor_transport.h"
 
@@ -72,13 +73,13 @@ class ChunkPlane {
  private:
   struct InputSend {
     RoundHandle round;
-    uint32_t chunk;
+    ChunkIndex chunk = {};
     Ballot assigned;
     uint64_t generation;  // of the round's own region
   };
   struct ResultSend {
     RoundHandle round;
-    uint32_t chunk;
+    ChunkIndex chunk = {};
     Ballot assigned;
     RankSet mask = {};
     uint64_t hash;
