@@ -209,7 +209,7 @@ void ChaosWorld::CountSend(int from, int to, const worker::ChunkArrived& chunk) 
   const int opens = opens_.contains(chunk.instance) ? opens_.at(chunk.instance) : 0;
   if (sends > kMaxSendsOfOne * (1 + opens))
     report_.violations.Add("resent",
-                           absl::StrCat("node ", from, " sent chunk ", chunk.chunk, " of ",
+                           absl::StrCat("node ", from, " sent chunk ", chunk.chunk.value(), " of ",
                                         chunk.instance.brief(), " ", sends, " times"));
 }
 

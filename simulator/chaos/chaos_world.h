@@ -19,6 +19,7 @@
 #include "simulator/chaos/peer_node.h"
 #include "simulator/engine/roster_board.h"
 #include "simulator/engine/trace.h"
+#include "worker/core/round/chunk_index.h"
 #include "worker/core/view/averaging_id.h"
 
 namespace crowdsurf::simulator {
@@ -45,7 +46,7 @@ class ChaosWorld : public PeerOutside {
 
  private:
   // instance, from, to, chunk, ballot, kind, rank
-  using Resent = std::tuple<worker::InstanceId, int, int, uint32_t, worker::Ballot,
+  using Resent = std::tuple<worker::InstanceId, int, int, worker::ChunkIndex, worker::Ballot,
                             worker::ChunkArrived::Kind, int>;
 
   void AddNode(Duration start);

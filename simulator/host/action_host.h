@@ -27,6 +27,7 @@
 #include "simulator/host/regions.h"
 #include "worker/core/peer/peer.h"
 #include "worker/core/power/power_edges.h"
+#include "worker/core/round/chunk_index.h"
 #include "worker/core/view/averaging_id.h"
 
 namespace crowdsurf::simulator {
@@ -123,7 +124,7 @@ class ActionHost : public Process {
     Digest root;
     worker::Region region = worker::Region::kInboxA;
   };
-  using FoldKey = std::tuple<worker::RoundHandle, uint32_t, worker::Ballot>;
+  using FoldKey = std::tuple<worker::RoundHandle, worker::ChunkIndex, worker::Ballot>;
 
   void OnDeath() override { outside_.OnDeath(index()); }
   void OnTimer() override;

@@ -5,6 +5,7 @@
 namespace crowdsurf::simulator {
 
 using worker::Ballot;
+using worker::ChunkIndex;
 using worker::RoundHandle;
 
 template <class Scalar>
@@ -35,18 +36,18 @@ void ChunkHost<Scalar>::Close(RoundHandle round) {
 }
 
 template <class Scalar>
-void ChunkHost<Scalar>::KeepInput(RoundHandle round, int rank, uint32_t chunk, Ballot assigned,
+void ChunkHost<Scalar>::KeepInput(RoundHandle round, int rank, ChunkIndex chunk, Ballot assigned,
                                   const Parcel& parcel) {
   reducer_.KeepInput(round, rank, chunk, assigned, parcel.wire);
 }
 
 template <class Scalar>
-Parcel ChunkHost<Scalar>::Input(RoundHandle round, uint32_t chunk) const {
+Parcel ChunkHost<Scalar>::Input(RoundHandle round, ChunkIndex chunk) const {
   return {reducer_.OwnInput(round, chunk), {}};
 }
 
 template <class Scalar>
-Parcel ChunkHost<Scalar>::Result(RoundHandle round, uint32_t chunk) {
+Parcel ChunkHost<Scalar>::Result(RoundHandle round, ChunkIndex chunk) {
   return {*reducer_.Result(round, chunk), {}};
 }
 
@@ -61,12 +62,12 @@ uint64_t ChunkHost<Scalar>::Fold(RoundHandle round, const worker::FoldChunk& fol
 }
 
 template <class Scalar>
-void ChunkHost<Scalar>::Store(RoundHandle round, uint32_t chunk, const Parcel& parcel) {
+void ChunkHost<Scalar>::Store(RoundHandle round, ChunkIndex chunk, const Parcel& parcel) {
   reducer_.StoreResult(round, chunk, parcel.wire);
 }
 
 template <class Scalar>
-void ChunkHost<Scalar>::Drop(RoundHandle round, uint32_t chunk, Ballot assigned) {
+void ChunkHost<Scalar>::Drop(RoundHandle round, ChunkIndex chunk, Ballot assigned) {
   reducer_.DropInputs(round, chunk, assigned);
 }
 

@@ -14,6 +14,7 @@
 #include "simulator/engine/origins.h"
 #include "worker/core/port/actions.h"
 #include "worker/core/reduce/reducer.h"
+#include "worker/core/round/chunk_index.h"
 
 namespace crowdsurf::simulator {
 
@@ -53,21 +54,22 @@ class ChunkHost {
   }
 
   bool HasRoom(const Parcel& parcel) const { return reducer_.HasRoom(parcel.wire.size()); }
-  bool IsSound(worker::RoundHandle round, Kind kind, uint32_t chunk, const Parcel& parcel) const {
+  bool IsSound(worker::RoundHandle round, Kind kind, worker::ChunkIndex chunk,
+               const Parcel& parcel) const {
     return reducer_.IsSound(round, kind, chunk, parcel.wire);
   }
-  virtual void KeepInput(worker::RoundHandle round, int rank, uint32_t chunk,
+  virtual void KeepInput(worker::RoundHandle round, int rank, worker::ChunkIndex chunk,
                          worker::Ballot assigned, const Parcel& parcel);
 
-  virtual Parcel Input(worker::RoundHandle round, uint32_t chunk) const;
-  virtual Parcel Result(worker::RoundHandle round, uint32_t chunk);
+  virtual Parcel Input(worker::RoundHandle round, worker::ChunkIndex chunk) const;
+  virtual Parcel Result(worker::RoundHandle round, worker::ChunkIndex chunk);
   // Own values as the input of somebody else's rank.
   virtual Parcel Speak(const Buffer<Scalar>& region, const worker::SpeakChunk& speak);
 
   virtual uint64_t Fold(worker::RoundHandle round, const worker::FoldChunk& fold);
-  virtual void Store(worker::RoundHandle round, uint32_t chunk, const Parcel& parcel);
-  virtual void Empty(worker::RoundHandle, uint32_t /*chunk*/) {}
-  virtual void Drop(worker::RoundHandle round, uint32_t chunk, worker::Ballot assigned);
+  virtual void Store(worker::RoundHandle round, worker::ChunkIndex chunk, const Parcel& parcel);
+  virtual void Empty(worker::RoundHandle, worker::ChunkIndex /*chunk*/) {}
+  virtual void Drop(worker::RoundHandle round, worker::ChunkIndex chunk, worker::Ballot assigned);
 
  private:
   worker::Reducer<Scalar> reducer_{kMaxBytes};

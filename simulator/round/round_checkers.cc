@@ -14,6 +14,7 @@
 namespace crowdsurf::simulator {
 
 using worker::Ballot;
+using worker::ChunkIndex;
 using worker::FoldChunk;
 using worker::InstanceId;
 using worker::RoundOver;
@@ -133,7 +134,7 @@ void RoundCheckers::OnOpen(int node, const InstanceId& instance, int rank, doubl
   seen.inputs.insert_or_assign(rank, Input{node, weight, std::move(inputs)});
 }
 
-void RoundCheckers::OnSpoke(int node, const InstanceId& instance, int rank, uint32_t chunk,
+void RoundCheckers::OnSpoke(int node, const InstanceId& instance, int rank, ChunkIndex chunk,
                             const Parcel& value) {
   if (hostile_.contains(node)) return;
   seen_[instance].spoken[{rank, chunk}].insert(value.wire);
@@ -151,8 +152,9 @@ void RoundCheckers::OnFold(int node, const InstanceId& instance, const FoldChunk
   for (const auto& [rank, bytes] : used) {
     const auto input = seen.inputs.find(rank);
     const auto spoken = seen.spoken.find({rank, fold.chunk});
-    const bool own = input != seen.inputs.end() && (hostile_.contains(input->second.node) ||
-                                                    input->second.chunks[fold.chunk].wire == bytes);
+    const bool own =
+        input != seen.inputs.end() && (hostile_.contains(input->second.node) ||
+                                       input->second.chunks[fold.chunk.value()].wire == bytes);
     const bool stand_in = spoken != seen.spoken.end() && spoken->second.contains(bytes);
     if (!own && !stand_in)
       Add("S6", instance, node, absl::StrCat("foreign values in the sum for rank ", rank));
@@ -166,17 +168,20 @@ void RoundCheckers::OnFold(int node, const InstanceId& instance, const FoldChunk
                        own ? "the member" : "a speaker", " whose values it folded"));
   }
   if (!IsMean(node, seen, fold, used, span, slot, result))
-    Add("S5", instance, node, absl::StrCat("chunk ", fold.chunk, " is not the mean of its mask"));
+    Add("S5", instance, node,
+        absl::StrCat("chunk ", fold.chunk.value(), " is not the mean of its mask"));
   std::vector<Fold>& folds = seen.folds[{fold.chunk, fold.assigned}];
   for (const Fold& other : folds)
     if (other.node != node || other.mask != fold.mask)
       Add("S5", instance, node,
-          absl::StrCat("chunk ", fold.chunk, " assigned ", fold.assigned, " has two masks"));
+          absl::StrCat("chunk ", fold.chunk.value(), " assigned ", fold.assigned,
+                       " has two masks"));
   folds.push_back({node, fold.mask, result});
 }
 
-void RoundCheckers::OnCountedTwice(int node, const InstanceId& instance, uint32_t chunk) {
-  Add("twice", instance, node, absl::StrCat("chunk ", chunk, " has a snapshot in it twice"));
+void RoundCheckers::OnCountedTwice(int node, const InstanceId& instance, ChunkIndex chunk) {
+  Add("twice", instance, node,
+      absl::StrCat("chunk ", chunk.value(), " has a snapshot in it twice"));
 }
 
 void RoundCheckers::Decide(const InstanceId& instance, Seen& seen, const Digest& root) {
@@ -232,17 +237,19 @@ void RoundCheckers::CheckValue(int node, const InstanceId& instance, const Round
   double weight = 0;
   for (const auto& [rank, input] : seen.inputs)
     if (over.contributors.Contains(rank)) weight += input.weight;
-  for (uint32_t chunk = 0; chunk < slots.size(); ++chunk) {
-    if (slots[chunk].empty()) {
-      Add("S2", instance, node, absl::StrCat("applied without chunk ", chunk));
+  for (ChunkIndex chunk; chunk.value() < slots.size(); ++chunk) {
+    if (slots[chunk.value()].empty()) {
+      Add("S2", instance, node, absl::StrCat("applied without chunk ", chunk.value()));
       continue;
     }
     bool known = false;
     for (auto fold = seen.folds.lower_bound({chunk, Ballot{0}});
          fold != seen.folds.end() && fold->first.first == chunk; ++fold)
       for (const Fold& one : fold->second)
-        known = known || (one.result == slots[chunk] && over.contributors.ContainsAll(one.mask));
-    if (!known) Add("S2", instance, node, absl::StrCat("chunk ", chunk, " is nobody's fold"));
+        known = known ||
+                (one.result == slots[chunk.value()] && over.contributors.ContainsAll(one.mask));
+    if (!known)
+      Add("S2", instance, node, absl::StrCat("chunk ", chunk.value(), " is nobody's fold"));
   }
   const bool all_known = [&] {
     for (int rank = 0; rank < 64; ++rank)
@@ -276,12 +283,13 @@ void RoundCheckers::OnApplied(int node, const InstanceId& instance, const RoundO
 void RoundCheckers::OnUsed(int node, const InstanceId& instance, const std::vector<Bytes>& slots) {
   ++applied_count_;
   Seen& seen = seen_[instance];
-  for (uint32_t chunk = 0; chunk < slots.size(); ++chunk) {
+  for (ChunkIndex chunk; chunk.value() < slots.size(); ++chunk) {
     bool known = false;
     for (auto fold = seen.folds.lower_bound({chunk, Ballot{0}});
          fold != seen.folds.end() && fold->first.first == chunk; ++fold)
-      for (const Fold& one : fold->second) known = known || one.result == slots[chunk];
-    if (!known) Add("S2", instance, node, absl::StrCat("chunk ", chunk, " is nobody's fold"));
+      for (const Fold& one : fold->second) known = known || one.result == slots[chunk.value()];
+    if (!known)
+      Add("S2", instance, node, absl::StrCat("chunk ", chunk.value(), " is nobody's fold"));
   }
   seen.used.insert(slots);
   if (seen.used.size() > 1 && !seen.branched)

@@ -15,6 +15,7 @@
 
 #include "simulator/engine/origins.h"
 #include "simulator/engine/violations.h"
+#include "worker/core/round/chunk_index.h"
 #include "worker/core/round/round.h"
 #include "worker/core/round/round_frames.h"
 #include "worker/core/view/averaging_choices.h"
@@ -47,13 +48,13 @@ class RoundCheckers {
     seen_[instance].masked.insert_or_assign(rank, std::move(input));
   }
   // A stand-in said `value` for a rank without a live member.
-  void OnSpoke(int node, const worker::InstanceId& instance, int rank, uint32_t chunk,
+  void OnSpoke(int node, const worker::InstanceId& instance, int rank, worker::ChunkIndex chunk,
                const Parcel& value);
   // `span` is the chunk, `slot` its values in the output, `result` the bytes that are sent.
   void OnFold(int node, const worker::InstanceId& instance, const worker::FoldChunk& fold,
               const std::map<int, Bytes>& used, const worker::ChunkSpan& span,
               std::span<const float> slot, const Bytes& result);
-  void OnCountedTwice(int node, const worker::InstanceId& instance, uint32_t chunk);
+  void OnCountedTwice(int node, const worker::InstanceId& instance, worker::ChunkIndex chunk);
   // The root of the HAVE(0) that `node` said last; none when it said none.
   Digest LastHave(int node, const worker::InstanceId& instance) const;
   // A frame leaves `node`. `witnesses` and `members` of its instance, for S3.
@@ -91,11 +92,11 @@ class RoundCheckers {
   };
   struct Seen {
     worker::WireFormat wire = worker::WireFormat::kFloat32;
-    std::map<int, Input> inputs;                                 // by rank
-    std::map<int, MaskedInput> masked;                           // by rank
-    std::map<std::pair<int, uint32_t>, std::set<Bytes>> spoken;  // (rank, chunk)
+    std::map<int, Input> inputs;                                           // by rank
+    std::map<int, MaskedInput> masked;                                     // by rank
+    std::map<std::pair<int, worker::ChunkIndex>, std::set<Bytes>> spoken;  // (rank, chunk)
     std::map<int, std::set<double>> voices;  // by rank: weights that stand-ins said
-    std::map<std::pair<uint32_t, worker::Ballot>, std::vector<Fold>> folds;
+    std::map<std::pair<worker::ChunkIndex, worker::Ballot>, std::vector<Fold>> folds;
     std::map<worker::Ballot, Applied> applied;  // by branch, 0: none
     std::map<int, Digest> fast_haves;           // by node: root of HAVE(0)
     std::map<Digest, Digest> roots;             // accepted bytes -> root

@@ -205,9 +205,9 @@ void RoundNode::Execute(const RoundAction& action, Ballot branch) {
     chunks_.Drop(kRound, drop->chunk, drop->assigned);
   } else if (const auto* over = std::get_if<worker::RoundOver>(&action)) {
     if (scenario_.plant == Plant::kCorruptOutput && scenario_.planted == index()) {
-      Parcel parcel = chunks_.Result(kRound, 0);
+      Parcel parcel = chunks_.Result(kRound, {});
       parcel.wire[0] ^= 1;
-      chunks_.Store(kRound, 0, parcel);
+      chunks_.Store(kRound, {}, parcel);
     }
     outside_.OnOver(index(), *over, branch);
   } else if (const auto* formed = std::get_if<worker::BranchFormed>(&action)) {
@@ -224,7 +224,7 @@ void RoundNode::Say(const RoundAction& action) {
     Parcel parcel = chunks_.Input(kRound, input->chunk);
     if (scenario_.plant == Plant::kUnmaskedAgain && scenario_.planted == index() &&
         input->assigned != 0)
-      parcel = PackSpan(input_, spec_->chunks[input->chunk], scenario_.wire);
+      parcel = PackSpan(input_, spec_->chunks[input->chunk.value()], scenario_.wire);
     if (scenario_.plant == Plant::kLieNan && scenario_.planted == index())
       std::fill(parcel.wire.begin(), parcel.wire.end(), uint8_t{0xff});  // NaN in every format
     outside_.SendChunk(index(), input->to,
@@ -289,7 +289,7 @@ void RoundNode::ExecuteSpeaker(worker::SpeakerActions& actions, const worker::Sp
     }
     const auto& input = std::get<worker::SpeakInput>(action);
     const worker::SpeakerSpec& spec = speaker.spec();
-    Parcel parcel = PackSpan(input_, spec.chunks[input.chunk], scenario_.wire);
+    Parcel parcel = PackSpan(input_, spec.chunks[input.chunk.value()], scenario_.wire);
     outside_.checkers().OnSpoke(index(), spec.instance, input.rank, input.chunk, parcel);
     outside_.SendChunk(index(), input.to,
                        {.rank = input.rank,

@@ -14,6 +14,7 @@
 #include "simulator/host/process.h"
 #include "simulator/round/round_scenario.h"
 #include "simulator/round/watched_chunks.h"
+#include "worker/core/round/chunk_index.h"
 #include "worker/core/round/round.h"
 #include "worker/core/round/round_pacer.h"
 #include "worker/core/round/speaker.h"
@@ -25,7 +26,7 @@ namespace crowdsurf::simulator {
 struct ChunkFrame {
   bool result = false;
   int rank = 0;  // inputs: whose values
-  uint32_t chunk = 0;
+  worker::ChunkIndex chunk = {};
   worker::Ballot assigned = 0;
   worker::RankSet mask = {};  // results
   uint64_t hash = 0;          // results
@@ -105,7 +106,8 @@ class RoundNode : public Process {
   std::vector<std::pair<PeerId, worker::Frame>> early_;
   std::vector<std::pair<PeerId, ChunkFrame>> early_chunks_;
   const ChunkFrame* offered_ = nullptr;  // the result that a StoreResult would store
-  std::map<std::pair<uint32_t, worker::Ballot>, uint64_t> folding_;  // serial of a pending fold
+  // Serial of a pending fold.
+  std::map<std::pair<worker::ChunkIndex, worker::Ballot>, uint64_t> folding_;
   uint64_t next_fold_ = 0;
   std::vector<worker::Speaker> speakers_;
   worker::WitnessTable table_;

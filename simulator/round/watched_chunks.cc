@@ -7,6 +7,7 @@
 namespace crowdsurf::simulator {
 
 using worker::Ballot;
+using worker::ChunkIndex;
 using worker::ChunkSpan;
 using worker::FoldChunk;
 using worker::RoundHandle;
@@ -24,7 +25,7 @@ void WatchedChunks::Open(RoundHandle round, const Opened& opened) {
   ChunkHost::Open(round, opened);
   rounds_[round] = {{}, std::vector<bool>(opened.chunks.size())};
   std::vector<Parcel> inputs;
-  for (uint32_t chunk = 0; chunk < opened.chunks.size(); ++chunk)
+  for (ChunkIndex chunk; chunk.value() < opened.chunks.size(); ++chunk)
     inputs.push_back(Input(round, chunk));
   checkers_.OnOpen(node_, opened.instance, opened.self, opened.weight, opened.wire,
                    std::move(inputs));
@@ -35,15 +36,15 @@ void WatchedChunks::Close(RoundHandle round) {
   rounds_.erase(round);
 }
 
-Parcel WatchedChunks::Input(RoundHandle round, uint32_t chunk) const {
+Parcel WatchedChunks::Input(RoundHandle round, ChunkIndex chunk) const {
   Parcel parcel = ChunkHost::Input(round, chunk);
-  parcel.origins = OriginsIn(*Of(round).from, Of(round).chunks[chunk]);
+  parcel.origins = OriginsIn(*Of(round).from, Of(round).chunks[chunk.value()]);
   return parcel;
 }
 
-Parcel WatchedChunks::Result(RoundHandle round, uint32_t chunk) {
+Parcel WatchedChunks::Result(RoundHandle round, ChunkIndex chunk) {
   Parcel parcel = ChunkHost::Result(round, chunk);
-  parcel.origins = OriginsIn(*Of(round).to, Of(round).chunks[chunk]);
+  parcel.origins = OriginsIn(*Of(round).to, Of(round).chunks[chunk.value()]);
   return parcel;
 }
 
@@ -53,7 +54,7 @@ Parcel WatchedChunks::Speak(const RegionBuffer& region, const worker::SpeakChunk
   return parcel;
 }
 
-void WatchedChunks::KeepInput(RoundHandle round, int rank, uint32_t chunk, Ballot assigned,
+void WatchedChunks::KeepInput(RoundHandle round, int rank, ChunkIndex chunk, Ballot assigned,
                               const Parcel& parcel) {
   ChunkHost::KeepInput(round, rank, chunk, assigned, parcel);
   rounds_.at(round).inputs.try_emplace({chunk, assigned, rank}, parcel);
@@ -62,7 +63,7 @@ void WatchedChunks::KeepInput(RoundHandle round, int rank, uint32_t chunk, Ballo
 std::vector<OriginId> WatchedChunks::FoldOrigins(RoundHandle round, const FoldChunk& fold) {
   const Opened& opened = Of(round);
   const OpenRound& open = rounds_.at(round);
-  const ChunkSpan& span = opened.chunks[fold.chunk];
+  const ChunkSpan& span = opened.chunks[fold.chunk.value()];
   std::vector<OriginId> united(span.count);
   bool twice = false;
   for (size_t element = 0; element < span.count; ++element) {
@@ -94,12 +95,12 @@ uint64_t WatchedChunks::Fold(RoundHandle round, const FoldChunk& fold) {
       used[rank] = at->second.wire;
     }
   }
-  const ChunkSpan& span = opened.chunks[fold.chunk];
+  const ChunkSpan& span = opened.chunks[fold.chunk.value()];
   const std::vector<OriginId> origins = FoldOrigins(round, fold);
   const uint64_t hash = ChunkHost::Fold(round, fold);
   std::copy(origins.begin(), origins.end(),
             opened.to->origins.begin() + static_cast<std::ptrdiff_t>(span.begin));
-  open.filled[fold.chunk] = true;
+  open.filled[fold.chunk.value()] = true;
   Forget(round, fold.chunk, fold.assigned);
   checkers_.OnFold(node_, opened.instance, fold, used, span,
                    std::span(opened.to->values).subspan(span.begin, span.count),
@@ -107,24 +108,25 @@ uint64_t WatchedChunks::Fold(RoundHandle round, const FoldChunk& fold) {
   return hash;
 }
 
-void WatchedChunks::Store(RoundHandle round, uint32_t chunk, const Parcel& parcel) {
+void WatchedChunks::Store(RoundHandle round, ChunkIndex chunk, const Parcel& parcel) {
   ChunkHost::Store(round, chunk, parcel);
   const Opened& opened = Of(round);
-  std::copy(parcel.origins.begin(), parcel.origins.end(),
-            opened.to->origins.begin() + static_cast<std::ptrdiff_t>(opened.chunks[chunk].begin));
-  rounds_.at(round).filled[chunk] = true;
+  std::copy(
+      parcel.origins.begin(), parcel.origins.end(),
+      opened.to->origins.begin() + static_cast<std::ptrdiff_t>(opened.chunks[chunk.value()].begin));
+  rounds_.at(round).filled[chunk.value()] = true;
 }
 
-void WatchedChunks::Empty(RoundHandle round, uint32_t chunk) {
-  rounds_.at(round).filled[chunk] = false;
+void WatchedChunks::Empty(RoundHandle round, ChunkIndex chunk) {
+  rounds_.at(round).filled[chunk.value()] = false;
 }
 
-void WatchedChunks::Drop(RoundHandle round, uint32_t chunk, Ballot assigned) {
+void WatchedChunks::Drop(RoundHandle round, ChunkIndex chunk, Ballot assigned) {
   ChunkHost::Drop(round, chunk, assigned);
   Forget(round, chunk, assigned);
 }
 
-void WatchedChunks::Forget(RoundHandle round, uint32_t chunk, Ballot assigned) {
+void WatchedChunks::Forget(RoundHandle round, ChunkIndex chunk, Ballot assigned) {
   std::erase_if(rounds_.at(round).inputs, [&](const auto& input) {
     return std::get<0>(input.first) == chunk && std::get<1>(input.first) == assigned;
   });
@@ -133,8 +135,8 @@ void WatchedChunks::Forget(RoundHandle round, uint32_t chunk, Ballot assigned) {
 std::vector<Bytes> WatchedChunks::Slots(RoundHandle round) {
   const OpenRound& open = rounds_.at(round);
   std::vector<Bytes> slots(open.filled.size());
-  for (uint32_t chunk = 0; chunk < slots.size(); ++chunk)
-    if (open.filled[chunk]) slots[chunk] = ChunkHost::Result(round, chunk).wire;
+  for (ChunkIndex chunk; chunk.value() < slots.size(); ++chunk)
+    if (open.filled[chunk.value()]) slots[chunk.value()] = ChunkHost::Result(round, chunk).wire;
   return slots;
 }
 

@@ -12,6 +12,7 @@
 #include "simulator/engine/origins.h"
 #include "simulator/host/chunk_host.h"
 #include "simulator/round/round_checkers.h"
+#include "worker/core/round/chunk_index.h"
 
 namespace crowdsurf::simulator {
 
@@ -22,27 +23,27 @@ class WatchedChunks : public ChunkHost<float> {
 
   void Open(worker::RoundHandle round, const Opened& opened) override;
   void Close(worker::RoundHandle round) override;
-  void KeepInput(worker::RoundHandle round, int rank, uint32_t chunk, worker::Ballot assigned,
-                 const Parcel& parcel) override;
-  Parcel Input(worker::RoundHandle round, uint32_t chunk) const override;
-  Parcel Result(worker::RoundHandle round, uint32_t chunk) override;
+  void KeepInput(worker::RoundHandle round, int rank, worker::ChunkIndex chunk,
+                 worker::Ballot assigned, const Parcel& parcel) override;
+  Parcel Input(worker::RoundHandle round, worker::ChunkIndex chunk) const override;
+  Parcel Result(worker::RoundHandle round, worker::ChunkIndex chunk) override;
   Parcel Speak(const RegionBuffer& region, const worker::SpeakChunk& speak) override;
   uint64_t Fold(worker::RoundHandle round, const worker::FoldChunk& fold) override;
-  void Store(worker::RoundHandle round, uint32_t chunk, const Parcel& parcel) override;
-  void Empty(worker::RoundHandle round, uint32_t chunk) override;
-  void Drop(worker::RoundHandle round, uint32_t chunk, worker::Ballot assigned) override;
+  void Store(worker::RoundHandle round, worker::ChunkIndex chunk, const Parcel& parcel) override;
+  void Empty(worker::RoundHandle round, worker::ChunkIndex chunk) override;
+  void Drop(worker::RoundHandle round, worker::ChunkIndex chunk, worker::Ballot assigned) override;
 
   // What the output slots hold now; an empty slot has no bytes.
   std::vector<Bytes> Slots(worker::RoundHandle round);
 
  private:
-  using InputKey = std::tuple<uint32_t, worker::Ballot, int>;  // chunk, assigned, rank
+  using InputKey = std::tuple<worker::ChunkIndex, worker::Ballot, int>;  // chunk, assigned, rank
   struct OpenRound {
     std::map<InputKey, Parcel> inputs;  // the checkers' copy
     std::vector<bool> filled;           // by chunk
   };
   std::vector<OriginId> FoldOrigins(worker::RoundHandle round, const worker::FoldChunk& fold);
-  void Forget(worker::RoundHandle round, uint32_t chunk, worker::Ballot assigned);
+  void Forget(worker::RoundHandle round, worker::ChunkIndex chunk, worker::Ballot assigned);
 
   const int node_;
   Origins& origins_;
