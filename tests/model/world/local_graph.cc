@@ -18,11 +18,11 @@ std::string KeyOf(const Wire& wire) {
     out.Raw(EncodeFrame(*frame));
   } else if (const auto* input = std::get_if<InputBytes>(&wire.payload)) {
     out.U8(static_cast<uint8_t>(input->rank));
-    out.U32(input->chunk);
+    out.U32(input->chunk.value());
     out.U16(input->assigned);
   } else {
     const auto& result = std::get<ResultBytes>(wire.payload);
-    out.U32(result.chunk);
+    out.U32(result.chunk.value());
     out.U16(result.assigned);
     out.U64(result.mask.bits());
     out.U64(result.hash);
@@ -32,7 +32,7 @@ std::string KeyOf(const Wire& wire) {
 
 uint64_t TokenOf(const FoldChunk& fold) {
   ByteWriter out;
-  out.U32(fold.chunk);
+  out.U32(fold.chunk.value());
   out.U16(fold.assigned);
   out.U64(fold.mask.bits());
   return ContentHash(out.bytes(), 1);
@@ -120,7 +120,7 @@ void LocalGraph::Learn(Node& node) const {
   Round copy = *node.round;
   Fetch all;
   const std::vector<ChunkSpan>& chunks = specs_.front().chunks;
-  for (uint32_t c = 0; c < chunks.size(); ++c) all.chunks.push_back(c);
+  for (uint32_t c = 0; c < chunks.size(); ++c) all.chunks.push_back(ChunkIndex(c));
   const int asker = node.member == 0 ? 1 : 0;
   const PeerId from = *specs_.front().cells[static_cast<size_t>(asker)].member;
   copy.OnFrame(from, {copy.spec().instance, all}, served);
@@ -128,7 +128,7 @@ void LocalGraph::Learn(Node& node) const {
   size_t full = 0;
   for (const RoundAction& action : served) {
     const auto& result = std::get<SendResult>(action);
-    held[result.chunk] = {result.assigned, result.mask, result.hash};
+    held[result.chunk.value()] = {result.assigned, result.mask, result.hash};
     ++full;
   }
   facts.held = HeldRoot(held);

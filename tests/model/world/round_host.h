@@ -23,12 +23,12 @@ namespace crowdsurf::worker::testing {
 
 struct InputBytes {
   int rank;
-  uint32_t chunk;
+  ChunkIndex chunk;
   Ballot assigned;
   std::vector<double> values;
 };
 struct ResultBytes {
-  uint32_t chunk;
+  ChunkIndex chunk;
   Ballot assigned;
   RankSet mask = {};
   uint64_t hash;
@@ -110,9 +110,9 @@ class RoundHost {
     ++flips;
     applied = output;
   }
-  const ChunkSpan& Span(uint32_t chunk) const { return round.spec().chunks[chunk]; }
-  std::vector<double> Slot(uint32_t chunk) const { return Cut(output, chunk); }
-  std::vector<double> Own(uint32_t chunk) const { return Cut(own_, chunk); }
+  const ChunkSpan& Span(ChunkIndex chunk) const { return round.spec().chunks[chunk.value()]; }
+  std::vector<double> Slot(ChunkIndex chunk) const { return Cut(output, chunk); }
+  std::vector<double> Own(ChunkIndex chunk) const { return Cut(own_, chunk); }
   int self() const { return round.spec().self; }
 
   static constexpr double kVoid = -1e300;  // what an emptied slot looks like
@@ -123,8 +123,8 @@ class RoundHost {
 
  public:
   std::vector<double> output;
-  std::map<std::tuple<uint32_t, Ballot, int>, std::vector<double>> inputs;
-  std::map<std::pair<uint32_t, Ballot>, std::vector<int>> arrivals;  // ranks, first come first
+  std::map<std::tuple<ChunkIndex, Ballot, int>, std::vector<double>> inputs;
+  std::map<std::pair<ChunkIndex, Ballot>, std::vector<int>> arrivals;  // ranks, first come first
   std::vector<double> offered;  // bytes of the RESULT that is being given
   bool alive = true;
   int flips = 0;
@@ -137,12 +137,12 @@ class RoundHost {
   bool arrival_fold = false;     // planted: folds as the inputs came, its own first
 
  private:
-  std::vector<double> Cut(const std::vector<double>& from, uint32_t chunk) const {
+  std::vector<double> Cut(const std::vector<double>& from, ChunkIndex chunk) const {
     const ChunkSpan& span = Span(chunk);
     const auto begin = from.begin() + static_cast<std::ptrdiff_t>(span.begin);
     return {begin, begin + span.count};
   }
-  void Write(uint32_t chunk, const std::vector<double>& values) {
+  void Write(ChunkIndex chunk, const std::vector<double>& values) {
     std::copy(values.begin(), values.end(),
               output.begin() + static_cast<std::ptrdiff_t>(Span(chunk).begin));
   }

@@ -13,9 +13,10 @@ constexpr uint64_t kHealed = 50'000;  // and everybody must be done by this one
 
 std::string NameOf(const Payload& payload) {
   if (const auto* input = std::get_if<InputBytes>(&payload))
-    return absl::StrCat("INPUT rank ", input->rank, " chunk ", input->chunk, "/", input->assigned);
+    return absl::StrCat("INPUT rank ", input->rank, " chunk ", input->chunk.value(), "/",
+                        input->assigned);
   if (const auto* result = std::get_if<ResultBytes>(&payload))
-    return absl::StrCat("RESULT chunk ", result->chunk, "/", result->assigned, " mask ",
+    return absl::StrCat("RESULT chunk ", result->chunk.value(), "/", result->assigned, " mask ",
                         result->mask.bits());
   const Frame& frame = std::get<Frame>(payload);
   std::string name(KindOf(frame));
@@ -183,7 +184,7 @@ void RoundWorld::DeliverToSpeaker(const PeerId& self, const PeerId& from, const 
       continue;
     }
     const SpeakInput& input = std::get<SpeakInput>(action);
-    const ChunkSpan& span = chunks_[input.chunk];
+    const ChunkSpan& span = chunks_[input.chunk.value()];
     const auto begin =
         values_[static_cast<size_t>(input.rank)].begin() + static_cast<std::ptrdiff_t>(span.begin);
     Post(self, input.to,
@@ -203,7 +204,7 @@ void RoundWorld::Run(RoundHost& host, const RoundActions& actions) {
   const PeerId self = TestPeer(host.self());
   host.Execute(
       actions, [&](const PeerId& to, Payload payload) { Post(self, to, std::move(payload)); },
-      [&](uint32_t chunk, Ballot assigned, uint64_t hash) {
+      [&](ChunkIndex chunk, Ballot assigned, uint64_t hash) {
         At(rng_.Uniform(2), [this, &host, chunk, assigned, hash] {
           if (dead_.count(TestPeer(host.self())) > 0) return;
           RoundActions out;

@@ -10,7 +10,7 @@ namespace crowdsurf::worker::testing {
 bool RoundWorld::SlotsFull(const RoundHost& host, size_t but) const {
   size_t empty = 0;
   for (uint32_t c = 0; c < chunks_.size(); ++c) {
-    const double value = host.Slot(c)[0];
+    const double value = host.Slot(ChunkIndex(c))[0];
     if (value == 0.0 || value == RoundHost::kVoid) ++empty;
   }
   return empty <= but;
@@ -63,7 +63,7 @@ void RoundWorld::CheckDecision(const Digest& root, RankSet members) {
     if (!members.Contains(rank) || dead_.count(TestPeer(rank)) > 0) continue;
     if (host->round.over()) continue;  // it applied, or gave the round up
     for (uint32_t c = 0; c < decided_value_->chunks.size(); ++c)
-      if (HashOfValues(host->Slot(c)) != decided_value_->chunks[c].hash)
+      if (HashOfValues(host->Slot(ChunkIndex(c))) != decided_value_->chunks[c].hash)
         return Fail("S4 a member of the deciding ballot does not hold the value");
   }
 }
@@ -73,8 +73,8 @@ void RoundWorld::CheckDecision(const Digest& root, RankSet members) {
 void RoundWorld::CheckApplied(const RoundHost& host) {
   if (host.flips != 1) return Fail("S2 the flag flipped twice");
   RoundActions fetched;
-  std::vector<uint32_t> all(chunks_.size());
-  for (uint32_t c = 0; c < all.size(); ++c) all[c] = c;
+  std::vector<ChunkIndex> all(chunks_.size());
+  for (uint32_t c = 0; c < all.size(); ++c) all[c] = ChunkIndex(c);
   Round copy = host.round;  // its FETCH answers name the masks
   const PeerId asker = rank_of_.size() > 1 && rank_of_.begin()->second == host.self()
                            ? std::next(rank_of_.begin())->first
@@ -85,7 +85,7 @@ void RoundWorld::CheckApplied(const RoundHost& host) {
   double weight = 0;
   for (const RoundAction& action : fetched) {
     const auto& result = std::get<SendResult>(action);
-    const ChunkSpan& span = chunks_[result.chunk];
+    const ChunkSpan& span = chunks_[result.chunk.value()];
     contributors |= result.mask;
     std::vector<std::vector<double>> rows;
     for (const auto& values : values_) {

@@ -56,8 +56,8 @@ void RoundWorld::MakeHalfEnough(const PeerId& from, const PeerId& to, const Fram
 
 // What a member holds, when it is all: its answers to FETCH name the masks.
 std::optional<RoundValue> RoundWorld::HeldBy(const RoundHost& host, bool weights) const {
-  std::vector<uint32_t> all(chunks_.size());
-  for (uint32_t c = 0; c < all.size(); ++c) all[c] = c;
+  std::vector<ChunkIndex> all(chunks_.size());
+  for (uint32_t c = 0; c < all.size(); ++c) all[c] = ChunkIndex(c);
   Round copy = host.round;
   RoundActions fetched;
   const PeerId asker = rank_of_.begin()->second == host.self() ? std::next(rank_of_.begin())->first

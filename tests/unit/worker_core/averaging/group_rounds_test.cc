@@ -279,7 +279,7 @@ TEST_F(MovedTest, ItSpeaksForNobodyOnceAnotherStateIsFetched) {
                     .averaging = opening.averaging,
                     .round = 1,
                     .group = plan.group,
-                    .frame = EncodeFrame({plan.instance, Ask{0, 0, {0}}})},
+                    .frame = EncodeFrame({plan.instance, Ask{0, 0, {ChunkIndex(0)}}})},
                    out);
     return std::any_of(out.begin(), out.end(), [](const Action& action) {
       return std::holds_alternative<SpeakChunk>(action);

@@ -41,7 +41,7 @@ Group GroupOf(WireFormat wire, const std::vector<std::vector<Extent>>& masks) {
 }
 
 // Rank `owner` reduces the chunk from those in `mask`, and everybody stores the result.
-void Reduce(Group& group, size_t owner, uint32_t chunk, RankSet mask,
+void Reduce(Group& group, size_t owner, ChunkIndex chunk, RankSet mask,
             const std::vector<double>& weights, Ballot assigned = 0) {
   Reducer<float>& reducer = group[owner]->reducer;
   for (size_t rank = group.size(); rank-- > 0;) {
@@ -68,8 +68,8 @@ void Reduce(Group& group, size_t owner, uint32_t chunk, RankSet mask,
 TEST(MaskedFoldTest, DisjointMasksAreConcatenated) {
   for (const WireFormat wire : {WireFormat::kFloat32, WireFormat::kFloat16}) {
     Group group = GroupOf(wire, {{{0, 100}, {500, 300}}, {{100, 399}}, {{499, 1}, {800, 150}}});
-    Reduce(group, 0, 0, RankSet::FromBits(0b111), {3, 0.7, 0});
-    Reduce(group, 1, 1, RankSet::FromBits(0b111), {3, 0.7, 0});
+    Reduce(group, 0, ChunkIndex(0), RankSet::FromBits(0b111), {3, 0.7, 0});
+    Reduce(group, 1, ChunkIndex(1), RankSet::FromBits(0b111), {3, 0.7, 0});
     for (uint32_t i = 0; i < kElements; ++i) {
       float want = group[i < 600 ? 0 : 1]->input[i];
       for (const auto& member : group) {
@@ -97,7 +97,7 @@ TEST(MaskedFoldTest, OverlappingMasksGiveTheClosedForm) {
     Group group = GroupOf(WireFormat::kFloat32, masks);
     std::vector<double> weights(4);
     for (double& weight : weights) weight = static_cast<double>(rng.Uniform(5));
-    Reduce(group, 0, 0, RankSet::FromBits(0b1011), weights);  // rank 2 was lost
+    Reduce(group, 0, ChunkIndex(0), RankSet::FromBits(0b1011), weights);  // rank 2 was lost
     for (uint32_t i = 0; i < 600; ++i) {
       double sum = 0, weight = 0, plain = 0, covering = 0;
       for (const size_t rank : {0U, 1U, 3U}) {
@@ -122,11 +122,11 @@ TEST(MaskedFoldTest, FullMasksAreTheUnmaskedRound) {
     Group plain;
     for (int rank = 0; rank < 3; ++rank)
       plain.push_back(std::make_unique<Masked>(rank, wire, CoordinateMask()));
-    for (const uint32_t chunk : {0u, 1u}) {
+    for (const ChunkIndex chunk : {ChunkIndex(0), ChunkIndex(1)}) {
       EXPECT_EQ(masked[2]->reducer.OwnInput(kRound, chunk),
                 plain[2]->reducer.OwnInput(kRound, chunk));
-      Reduce(masked, chunk, chunk, RankSet::FromBits(0b111), weights);
-      Reduce(plain, chunk, chunk, RankSet::FromBits(0b111), weights);
+      Reduce(masked, chunk.value(), chunk, RankSet::FromBits(0b111), weights);
+      Reduce(plain, chunk.value(), chunk, RankSet::FromBits(0b111), weights);
       EXPECT_EQ(*masked[0]->reducer.Result(kRound, chunk),
                 *plain[0]->reducer.Result(kRound, chunk));
     }
@@ -140,8 +140,8 @@ TEST(MaskedFoldTest, WhereAllCoverTheBitsAreThoseOfTheUnmaskedFold) {
   const std::vector<double> weights = {3, 1, 0.7};
   Group masked = GroupOf(WireFormat::kFloat16, {{{0, 1000}}, {{0, 599}}, {{0, 1000}}});
   Group plain = GroupOf(WireFormat::kFloat16, {{{0, 1000}}, {{0, 1000}}, {{0, 1000}}});
-  Reduce(masked, 0, 0, RankSet::FromBits(0b111), weights);
-  Reduce(plain, 0, 0, RankSet::FromBits(0b111), weights);
+  Reduce(masked, 0, ChunkIndex(0), RankSet::FromBits(0b111), weights);
+  Reduce(plain, 0, ChunkIndex(0), RankSet::FromBits(0b111), weights);
   masked[0]->output[599] = plain[0]->output[599];
   EXPECT_EQ(masked[0]->output, plain[0]->output);
 }
@@ -149,7 +149,7 @@ TEST(MaskedFoldTest, WhereAllCoverTheBitsAreThoseOfTheUnmaskedFold) {
 // Weights so far apart that some would vanish beside another: they decide where they are alone.
 TEST(MaskedFoldTest, ATinyWeightIsWholeWhereItIsAlone) {
   Group group = GroupOf(WireFormat::kFloat32, {{{0, 300}}, {{300, 300}}, {{300, 300}}});
-  Reduce(group, 0, 0, RankSet::FromBits(0b111), {1e300, 1e-300, 3e-300});
+  Reduce(group, 0, ChunkIndex(0), RankSet::FromBits(0b111), {1e300, 1e-300, 3e-300});
   for (uint32_t i = 300; i < 600; ++i)
     ASSERT_NEAR(group[0]->output[i], (group[1]->input[i] + 3 * group[2]->input[i]) / 4, 1e-6) << i;
 }
@@ -158,8 +158,8 @@ TEST(MaskedFoldTest, ATinyWeightIsWholeWhereItIsAlone) {
 // old values are those that stay.
 TEST(MaskedFoldTest, ReducedAgainElsewhereTheMasksAreTheSame) {
   Group group = GroupOf(WireFormat::kFloat32, {{{0, 200}}, {{200, 200}}, {{400, 100}}});
-  Reduce(group, 0, 0, RankSet::FromBits(0b111), {1, 1, 1});
-  Reduce(group, 1, 0, RankSet::FromBits(0b110), {1, 1, 1}, 5);
+  Reduce(group, 0, ChunkIndex(0), RankSet::FromBits(0b111), {1, 1, 1});
+  Reduce(group, 1, ChunkIndex(0), RankSet::FromBits(0b110), {1, 1, 1}, 5);
   for (uint32_t i = 0; i < 600; ++i)
     ASSERT_EQ(group[2]->output[i], group[i >= 400 && i < 500 ? 2 : 1]->input[i]) << i;
 }
@@ -167,19 +167,20 @@ TEST(MaskedFoldTest, ReducedAgainElsewhereTheMasksAreTheSame) {
 // Also when its mask covers the chunk and nobody else is left.
 TEST(MaskedFoldTest, WhoIsAloneInAChunkKeepsItsValues) {
   Group group = GroupOf(WireFormat::kFloat32, {{{0, 700}}, {{700, 300}}});
-  Reduce(group, 0, 0, RankSet::FromBits(0b01), {0.7, 1});
+  Reduce(group, 0, ChunkIndex(0), RankSet::FromBits(0b01), {0.7, 1});
   for (uint32_t i = 0; i < 600; ++i) ASSERT_EQ(group[1]->output[i], group[0]->input[i]) << i;
 }
 
 TEST(MaskedFoldTest, ChunksOfTheOtherKindAreNotSound) {
   Group group = GroupOf(WireFormat::kFloat32, {{{0, 200}}, {{450, 100}}});
-  const Bytes input = group[1]->reducer.OwnInput(kRound, 0);
-  EXPECT_FALSE(group[0]->reducer.IsSound(kRound, kResult, 0, input));
-  EXPECT_FALSE(group[0]->reducer.IsSound(kRound, kInput, 1, input)) << "another chunk's size";
-  Reduce(group, 0, 0, RankSet::FromBits(0b11), {1, 1});
-  const SharedBytes result = group[0]->reducer.Result(kRound, 0);
+  const Bytes input = group[1]->reducer.OwnInput(kRound, ChunkIndex(0));
+  EXPECT_FALSE(group[0]->reducer.IsSound(kRound, kResult, ChunkIndex(0), input));
+  EXPECT_FALSE(group[0]->reducer.IsSound(kRound, kInput, ChunkIndex(1), input))
+      << "another chunk's size";
+  Reduce(group, 0, ChunkIndex(0), RankSet::FromBits(0b11), {1, 1});
+  const SharedBytes result = group[0]->reducer.Result(kRound, ChunkIndex(0));
   EXPECT_TRUE(IsMasked(*result));
-  EXPECT_FALSE(group[1]->reducer.IsSound(kRound, kInput, 0, *result));
+  EXPECT_FALSE(group[1]->reducer.IsSound(kRound, kInput, ChunkIndex(0), *result));
 }
 
 }  // namespace

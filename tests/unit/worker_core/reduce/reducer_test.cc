@@ -47,7 +47,7 @@ struct Group {
     }
   }
   // Everybody's input of `chunk` to `owner`, last rank first: arrival order must not matter.
-  void Collect(size_t owner, uint32_t chunk, Ballot assigned = 0) {
+  void Collect(size_t owner, ChunkIndex chunk, Ballot assigned = 0) {
     for (size_t rank = all.size(); rank-- > 0;) {
       if (rank == owner) continue;
       const Bytes wire = all[rank]->reducer.OwnInput(kRound, chunk);
@@ -60,9 +60,9 @@ struct Group {
 
 TEST(ReducerTest, FoldIsTheSumInRankOrderTimesTheReciprocal) {
   Group<float> group(WireFormat::kFloat32);
-  group.Collect(0, 0);
+  group.Collect(0, ChunkIndex(0));
   const std::vector<double> weights = {3, 1, 0, 7};
-  group.all[0]->reducer.Fold(kRound, {0, 0, RankSet::FromBits(0b1111), weights});
+  group.all[0]->reducer.Fold(kRound, {ChunkIndex(0), 0, RankSet::FromBits(0b1111), weights});
   for (size_t i = 0; i < 600; ++i) {
     volatile float sum = 0;  // scaled by 2^-2, which is exact
     for (size_t rank = 0; rank < 4; ++rank) {
@@ -76,8 +76,9 @@ TEST(ReducerTest, FoldIsTheSumInRankOrderTimesTheReciprocal) {
 
 TEST(ReducerTest, DoubleFoldIsTheWeightedMean) {
   Group<double> group(WireFormat::kFloat32);
-  group.Collect(1, 1);
-  group.all[1]->reducer.Fold(kRound, {1, 0, RankSet::FromBits(0b1011), {2, 5, 100, 0.5}});
+  group.Collect(1, ChunkIndex(1));
+  group.all[1]->reducer.Fold(kRound,
+                             {ChunkIndex(1), 0, RankSet::FromBits(0b1011), {2, 5, 100, 0.5}});
   for (size_t i = 600; i < kElements; ++i) {
     const double want =
         (2 * group.all[0]->input[i] + 5 * group.all[1]->input[i] + 0.5 * group.all[3]->input[i]) /
@@ -88,8 +89,8 @@ TEST(ReducerTest, DoubleFoldIsTheWeightedMean) {
 
 TEST(ReducerTest, AllWeightsZeroGiveThePlainMean) {
   Group<double> group(WireFormat::kFloat32, 3);
-  group.Collect(0, 0);
-  group.all[0]->reducer.Fold(kRound, {0, 0, RankSet::FromBits(0b111), {0, 0, 0}});
+  group.Collect(0, ChunkIndex(0));
+  group.all[0]->reducer.Fold(kRound, {ChunkIndex(0), 0, RankSet::FromBits(0b111), {0, 0, 0}});
   for (size_t i = 0; i < 600; ++i) {
     const double want =
         (group.all[0]->input[i] + group.all[1]->input[i] + group.all[2]->input[i]) / 3;
@@ -100,8 +101,9 @@ TEST(ReducerTest, AllWeightsZeroGiveThePlainMean) {
 TEST(ReducerTest, HugeAndTinyWeightsNeitherOverflowNorVanish) {
   for (const double size : {1e300, 1e-300}) {
     Group<float> group(WireFormat::kFloat32, 2);
-    group.Collect(0, 0);
-    group.all[0]->reducer.Fold(kRound, {0, 0, RankSet::FromBits(0b11), {size, 3 * size}});
+    group.Collect(0, ChunkIndex(0));
+    group.all[0]->reducer.Fold(kRound,
+                               {ChunkIndex(0), 0, RankSet::FromBits(0b11), {size, 3 * size}});
     for (size_t i = 0; i < 600; ++i) {
       const double want = (static_cast<double>(group.all[0]->input[i]) +
                            3.0 * static_cast<double>(group.all[1]->input[i])) /
@@ -115,14 +117,14 @@ TEST(ReducerTest, EverybodyEndsWithTheBitsOfTheOwnerInEveryFormat) {
   for (const WireFormat wire :
        {WireFormat::kFloat32, WireFormat::kFloat16, WireFormat::kBFloat16}) {
     Group<float> group(wire);
-    for (const uint32_t chunk : {0u, 1u}) {
-      group.Collect(chunk, chunk);
-      Reducer<float>& owner = group.all[chunk]->reducer;
+    for (const ChunkIndex chunk : {ChunkIndex(0), ChunkIndex(1)}) {
+      group.Collect(chunk.value(), chunk);
+      Reducer<float>& owner = group.all[chunk.value()]->reducer;
       const uint64_t hash = owner.Fold(kRound, {chunk, 0, RankSet::FromBits(0b1111), {1, 2, 3, 4}});
       const SharedBytes result = owner.Result(kRound, chunk);
       EXPECT_EQ(ContentHash(*result, ContentKey(Instance(1))), hash);
       for (auto& member : group.all) {
-        if (member == group.all[chunk]) continue;
+        if (member == group.all[chunk.value()]) continue;
         ASSERT_TRUE(member->reducer.IsSound(kRound, ChunkArrived::Kind::kResult, chunk, *result));
         member->reducer.StoreResult(kRound, chunk, *result);
         EXPECT_EQ(*member->reducer.Result(kRound, chunk), *result);  // re-served verbatim
@@ -147,16 +149,16 @@ TEST(ReducerTest, AnotherRankOrderGivesOtherBits) {  // the fault that the order
 TEST(ReducerTest, AssignmentsOfAChunkAreKeptApart) {
   Group<float> group(WireFormat::kFloat32, 2);
   Reducer<float>& owner = group.all[0]->reducer;
-  const Bytes honest = group.all[1]->reducer.OwnInput(kRound, 0);
-  owner.KeepInput(kRound, 1, 0, 0, Bytes(honest.size(), 0));
-  owner.KeepInput(kRound, 1, 0, 3, honest);
-  owner.KeepInput(kRound, 1, 0, 3, Bytes(honest.size(), 0));  // a second one is ignored
+  const Bytes honest = group.all[1]->reducer.OwnInput(kRound, ChunkIndex(0));
+  owner.KeepInput(kRound, 1, ChunkIndex(0), 0, Bytes(honest.size(), 0));
+  owner.KeepInput(kRound, 1, ChunkIndex(0), 3, honest);
+  owner.KeepInput(kRound, 1, ChunkIndex(0), 3, Bytes(honest.size(), 0));  // a second one is ignored
   EXPECT_EQ(owner.held_bytes(), 2 * honest.size());
-  owner.Fold(kRound, {0, 3, RankSet::FromBits(0b11), {1, 1}});
+  owner.Fold(kRound, {ChunkIndex(0), 3, RankSet::FromBits(0b11), {1, 1}});
   EXPECT_FLOAT_EQ(group.all[0]->output[5],
                   (group.all[0]->input[5] + group.all[1]->input[5]) * 0.5f);
   EXPECT_EQ(owner.held_bytes(), honest.size());
-  owner.DropInputs(kRound, 0, 0);
+  owner.DropInputs(kRound, ChunkIndex(0), 0);
   EXPECT_EQ(owner.held_bytes(), 0u);
 }
 
@@ -165,8 +167,8 @@ TEST(ReducerTest, TheBoundOnHeldBytesIsHeldAndGivenBack) {
   Reducer<float> reducer(5000);
   reducer.Open(kRound, {Instance(2), 0, TwoChunks(), WireFormat::kFloat32, from, to});
   EXPECT_TRUE(reducer.HasRoom(2400));
-  reducer.KeepInput(kRound, 1, 0, 0, Bytes(2400));
-  reducer.KeepInput(kRound, 2, 0, 0, Bytes(2400));
+  reducer.KeepInput(kRound, 1, ChunkIndex(0), 0, Bytes(2400));
+  reducer.KeepInput(kRound, 2, ChunkIndex(0), 0, Bytes(2400));
   EXPECT_FALSE(reducer.HasRoom(2400));
   EXPECT_EQ(reducer.Find(Instance(2)), kRound);
   EXPECT_EQ(reducer.Find(Instance(3)), std::nullopt);
@@ -180,10 +182,10 @@ TEST(ReducerTest, BytesThatAreNoChunkAreNotSound) {
   Reducer<float> reducer(1 << 20);
   reducer.Open(kRound, {Instance(2), 0, TwoChunks(), WireFormat::kFloat16, from, to});
   for (const auto kind : {ChunkArrived::Kind::kInput, ChunkArrived::Kind::kResult}) {
-    EXPECT_TRUE(reducer.IsSound(kRound, kind, 0, Bytes(1200)));
-    EXPECT_FALSE(reducer.IsSound(kRound, kind, 0, Bytes(1198)));
-    EXPECT_FALSE(reducer.IsSound(kRound, kind, 2, Bytes(1200)));
-    EXPECT_FALSE(reducer.IsSound(kRound, kind, 0, Bytes(1200, 0xFF)));  // NaN
+    EXPECT_TRUE(reducer.IsSound(kRound, kind, ChunkIndex(0), Bytes(1200)));
+    EXPECT_FALSE(reducer.IsSound(kRound, kind, ChunkIndex(0), Bytes(1198)));
+    EXPECT_FALSE(reducer.IsSound(kRound, kind, ChunkIndex(2), Bytes(1200)));
+    EXPECT_FALSE(reducer.IsSound(kRound, kind, ChunkIndex(0), Bytes(1200, 0xFF)));  // NaN
   }
 }
 
@@ -195,10 +197,10 @@ TEST(ReducerTest, ManyResultsAreReservedBeyondTheServedCache) {
   reducer.Open(kRound, {Instance(2), 0, chunks, WireFormat::kFloat16, from, to});
   std::vector<Bytes> first;
   for (uint32_t i = 0; i < 100; ++i) {
-    reducer.Fold(kRound, {i, 0, RankSet::FromBits(0b1), {1}});
-    first.push_back(*reducer.Result(kRound, i));
+    reducer.Fold(kRound, {ChunkIndex(i), 0, RankSet::FromBits(0b1), {1}});
+    first.push_back(*reducer.Result(kRound, ChunkIndex(i)));
   }
-  for (uint32_t i = 0; i < 100; ++i) EXPECT_EQ(*reducer.Result(kRound, i), first[i]);
+  for (uint32_t i = 0; i < 100; ++i) EXPECT_EQ(*reducer.Result(kRound, ChunkIndex(i)), first[i]);
 }
 
 }  // namespace

@@ -29,7 +29,7 @@ std::vector<FrameBody> AllBodies(Rng& rng) {
   status.complete = 0;
   status.held = value.chunks;
   status.held[3] = ChunkValue();
-  status.served = {1, 4};
+  status.served = {ChunkIndex(1), ChunkIndex(4)};
   status.plans[2] = Sha256(AsBytes("plan"));
   status.stakes = {{0, {1.5, 1, {AveragingId(7), 70}, Sha256(AsBytes("v"))}}, {63, Stake()}};
   Plan plan;
@@ -40,7 +40,7 @@ std::vector<FrameBody> AllBodies(Rng& rng) {
       {0, 1, {}, {}}, {9, 0, {}, {}}, {2, 1, RankSet::Of(1), {2, RankSet::Of(0, 1), 77}}};
   return {Ready{{3, 2, {AveragingId(1), 10}}, Sha256(AsBytes("s")), {}, {}},
           Speak{2, {4, 5, {AveragingId(6), 7}}, Sha256(AsBytes("r"))},
-          Ask{1, 2, {3, 4}},
+          Ask{1, 2, {ChunkIndex(3), ChunkIndex(4)}},
           Have{1, Sha256(AsBytes("h"))},
           BallotOpen{3, true, 2, {4, AveragingId(5), 6}},
           status,
@@ -51,7 +51,7 @@ std::vector<FrameBody> AllBodies(Rng& rng) {
           Decided{3, false, held},
           Refused{4},
           Forgotten{4},
-          Fetch{{9, 8}},
+          Fetch{{ChunkIndex(9), ChunkIndex(8)}},
           Bye{ByeReason::kSatOut},
           Beat{}};
 }

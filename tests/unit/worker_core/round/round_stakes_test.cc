@@ -71,19 +71,20 @@ TEST_F(RoundStakes, WhoBeginsAnewIsSentEverythingOnceMore) {
 TEST_F(RoundStakes, ValuesOfAMemberDoNotGoWithWhatAStandInSaidOfIt) {
   round.Start(out);
   Say(kSpeaker, Speak{1, kSpoken, {}});
-  EXPECT_FALSE(round.OnInput(PeerAt(1), 1, 0, 0, out)) << "its own word is not here yet";
+  EXPECT_FALSE(round.OnInput(PeerAt(1), 1, ChunkIndex(0), 0, out))
+      << "its own word is not here yet";
   SayReady(kOwn);
-  EXPECT_FALSE(round.OnInput(PeerAt(1), 1, 0, 0, out)) << "it is worth something else";
+  EXPECT_FALSE(round.OnInput(PeerAt(1), 1, ChunkIndex(0), 0, out)) << "it is worth something else";
 }
 
 TEST_F(RoundStakes, ValuesThatOvertookAnEqualWordAreAskedForAgain) {
   round.Start(out);
   Say(kSpeaker, Speak{1, kOwn, {}});
-  EXPECT_FALSE(round.OnInput(PeerAt(1), 1, 0, 0, out));
+  EXPECT_FALSE(round.OnInput(PeerAt(1), 1, ChunkIndex(0), 0, out));
   out.clear();
   SayReady(kOwn);
   EXPECT_EQ(Count<Ask>(out), 1U);
-  EXPECT_TRUE(round.OnInput(PeerAt(1), 1, 0, 0, out));
+  EXPECT_TRUE(round.OnInput(PeerAt(1), 1, ChunkIndex(0), 0, out));
 }
 
 TEST_F(RoundStakes, WhatIsSaidBetweenStatusAndPlanWaits) {
@@ -97,7 +98,7 @@ TEST_F(RoundStakes, WhatIsSaidBetweenStatusAndPlanWaits) {
   plan.stakes = {{0, Spec().stake}, {1, kOwn}};
   plan.chunks = {{0, 0, {}, {}}, {0, 1, {}, {}}};
   Say(1, plan);
-  EXPECT_TRUE(round.OnInput(PeerAt(1), 1, 0, 0, out));
+  EXPECT_TRUE(round.OnInput(PeerAt(1), 1, ChunkIndex(0), 0, out));
   const auto* fold = std::get_if<FoldChunk>(&out.back());
   ASSERT_NE(fold, nullptr);
   EXPECT_EQ(fold->weights, (std::vector<double>{5, 20}));
@@ -110,7 +111,7 @@ TEST(RoundPlanStakes, AMemberOfThePlanIsWorthWhatItSaysItself) {
   question.ballot = 3;
   StatusFrame first;
   first.held = {{0, RankSet::FromBits(3), 77}, {}};  // folded with what the stand-in said
-  first.served = {0};
+  first.served = {ChunkIndex(0)};
   first.stakes = {{0, spec.stake}, {1, kSpoken}};
   StatusFrame second;
   second.held.resize(2);

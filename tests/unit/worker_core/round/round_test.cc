@@ -50,7 +50,7 @@ struct Group {
       done[static_cast<size_t>(self)].push_back(action);
       if (const auto* fold = std::get_if<FoldChunk>(&action)) {
         RoundActions out;
-        at(self).OnFolded(fold->chunk, fold->assigned, 100 + fold->chunk, out);
+        at(self).OnFolded(fold->chunk, fold->assigned, 100 + fold->chunk.value(), out);
         Take(self, out);
       } else {
         wire.push_back({self, action});
@@ -256,7 +256,7 @@ TEST(RoundTest, ALateResultOfASupersededAssignmentIsRefused) {
   group.Suspect(1, 2);
   group.Settle([](const RoundAction& action) { return !Is<Have>(action); });
   group.Do(0, [](Round& r, RoundActions& out) {
-    r.OnResult(PeerAt(2), 2, {0, RankSet::FirstRanks(3), 102}, out);
+    r.OnResult(PeerAt(2), ChunkIndex(2), {0, RankSet::FirstRanks(3), 102}, out);
     EXPECT_TRUE(out.empty());
   });
   EXPECT_EQ(group.at(0).counts().refused.at(FrameRefusal::kResultTwice) +
@@ -268,7 +268,8 @@ TEST(RoundTest, BadInputLeavesTheSenderOutOfThatChunk) {
   Group group;
   group.StartAll();
   group.Settle([](const RoundAction& action) { return Is<Ready>(action); });
-  group.Do(0, [](Round& r, RoundActions& out) { r.OnBadInput(PeerAt(1), 1, 0, 0, out); });
+  group.Do(0,
+           [](Round& r, RoundActions& out) { r.OnBadInput(PeerAt(1), 1, ChunkIndex(0), 0, out); });
   group.Settle();
   ASSERT_TRUE(group.at(0).over());
   EXPECT_EQ(group.at(0).counts().bad_inputs, 1U);
@@ -325,7 +326,7 @@ TEST(RoundTest, AMemberAloneFinishesWithWhatItHas) {
   round.Start(out);
   ASSERT_EQ(out.size(), 1U);
   out.clear();
-  round.OnFolded(0, 0, 5, out);
+  round.OnFolded(ChunkIndex(0), 0, 5, out);
   ASSERT_TRUE(round.over());
   EXPECT_EQ(round.outcome()->outcome, Outcome::kFast);
 }

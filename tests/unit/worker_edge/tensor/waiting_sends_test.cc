@@ -99,7 +99,8 @@ class Planes : public TimerSource {
   }
   void SendInput(const PeerId& to, uint32_t chunk) {
     Do([&](Time now) {
-      (void)chunks_.Execute(now, Chunk{kRound, crowdsurf::worker::SendInput{to, chunk, 1}});
+      (void)chunks_.Execute(now,
+                            Chunk{kRound, crowdsurf::worker::SendInput{to, ChunkIndex(chunk), 1}});
     });
   }
   void OpenRound() {
