@@ -61,6 +61,28 @@ TEST_F(WatchTest, OneThatRefusesIsAskedAgainAtTheRhythmOfRenewals) {
   EXPECT_TRUE(lone_.updates[0].synced) << "nobody holds it, and nobody is awaited";
 }
 
+TEST_F(WatchTest, AHolderThatCouldNotBeAskedIsAskedAtTheRhythmOfRenewals) {
+  NodeConfig config;
+  config.requests_in_flight = 4;
+  LoneNode lone(config);
+  const Contact peer = lone.Meet().contact;
+  for (size_t i = 0; i < config.requests_in_flight; ++i) {
+    LoneNode::Player& stranger = lone.Add();
+    stranger.silent = true;  // what asks it whether it lives stays open
+    lone.Say(stranger, FindRequest{kRoster, false});
+  }
+  const Time start = lone.now();
+  lone.Watch(kRoster);
+  EXPECT_EQ(lone.Count("crowdsurf_dht_requests_shed_total"), 2) << "the watch, and its lookup";
+  EXPECT_TRUE(lone.SentOf<WatchRequest>(&peer).empty());
+  lone.Run(Seconds(11));
+  const auto asked = lone.SentOf<WatchRequest>(&peer);
+  ASSERT_EQ(asked.size(), 1u);
+  EXPECT_NEAR((asked[0].first - start).seconds(), 10.0, 0.02);
+  ASSERT_EQ(lone.updates.size(), 1u);
+  EXPECT_TRUE(lone.updates[0].synced);
+}
+
 TEST_F(WatchTest, TheThreeNearestPushAndTheNextOneWhenOneOfThemIsSlow) {
   std::vector<LoneNode::Player*> all;
   for (int i = 0; i < 6; ++i) all.push_back(&lone_.Meet());
