@@ -190,6 +190,24 @@ TEST(ExchangesTest, ARequestCostsATokenAndOneForEachRecord) {
   EXPECT_TRUE(limited(asker));
 }
 
+TEST(ExchangesTest, StrangersArePingedAFewAtATime) {
+  NodeConfig config;
+  config.pings_in_flight = 2;
+  LoneNode lone(config);
+  const auto come = [&](bool silent) {
+    LoneNode::Player& stranger = lone.Add();
+    stranger.silent = silent;
+    lone.Say(stranger, FindRequest{kRoster, false});
+    return lone.SentOf<FindRequest>(&stranger.contact).size();
+  };
+  EXPECT_EQ(come(true), 1u);
+  EXPECT_EQ(come(false), 1u);
+  EXPECT_EQ(come(true), 0u);
+  lone.Run(Milliseconds(2));  // one of the two has answered
+  EXPECT_EQ(come(true), 1u);
+  EXPECT_EQ(come(true), 0u);
+}
+
 TEST(ExchangesTest, ExpiredRecordsAndSubscriptionsAreDropped) {
   LoneNode lone;
   LoneNode::Player& peer = lone.Add();
