@@ -25,13 +25,17 @@ i: .nan
 j: text with spaces
 k: [1, two]
 l: yes
+m: 1.2.3
+n: +4
+o: 2026-11-24
 )");
   ASSERT_TRUE(manifest.ok()) << manifest.status();
   EXPECT_EQ(
       manifest->document,
       nlohmann::json::parse(R"({"a": 1, "b": "1", "c": true, "d": 1500.0, "e": null, "f": "true",
                                       "g": -7, "h": "0x10", "i": ".nan", "j": "text with spaces",
-                                      "k": [1, "two"], "l": "yes"})"));
+                                      "k": [1, "two"], "l": "yes", "m": "1.2.3", "n": 4,
+                                      "o": "2026-11-24"})"));
 }
 
 TEST(YamlTest, KnowsTheLineOfEveryPath) {
