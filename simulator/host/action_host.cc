@@ -75,7 +75,7 @@ template <class Scalar>
 void ActionHost<Scalar>::TellProgress() {
   if (!alive()) return;
   Local(Totals());
-  queue().After(kProgressEvery, [this] { TellProgress(); });
+  queue().After(setup_.times.progress, [this] { TellProgress(); });
 }
 
 template <class Scalar>

@@ -41,6 +41,7 @@ struct TensorFrame {
 // What an agent's surroundings take.
 struct HostTimes {
   Duration registers = kRegisterDelay;  // after the agent's start
+  Duration progress = kProgressEvery;   // between two reports that nobody asked for
   Duration fold = Microseconds(50);
   Duration fetch = kFetchTime;  // one try of a state transfer
   int fetch_tries = 5;

@@ -128,7 +128,7 @@ TEST(AveragingTest, WhoIsMovedInTheMiddleOfAnAveragingIsNotCountedTwice) {
     for (const auto& member : summary.members) taken.insert(CellAt(grid, member.cell));
     CellIndex free = 0;
     while (taken.contains(free)) ++free;
-    const PeerId moved = world.node(kMoved).config.id;
+    const PeerId moved = world.node(kMoved).id();
     const message::SeatingNews news{.view = summary.view->hash,
                                     .seats = {Seat{.member = {.id = moved, .cell = free},
                                                    .steward = summary.members[0].id,

@@ -177,7 +177,7 @@ TEST(MembershipTest, WhoLeftAViewTakesNoSeatInTheOneBefore) {
   ASSERT_EQ(world.Summary(loner).view->members, 1U);
   const Member& gone = view->members[2];
   before->vacancies = {Vacancy{gone.id, 0, AveragingId(1)}};
-  before->seats = {Seat{.member = {.id = world.node(loner).config.id, .cell = gone.cell},
+  before->seats = {Seat{.member = {.id = world.node(loner).id(), .cell = gone.cell},
                         .steward = view->members[0].id,
                         .sitting = 1,
                         .first_averaging = AveragingId(1)}};
@@ -228,7 +228,7 @@ TEST(MembershipTest, ATrainerThatGoesAndComesBackFetchesTheState) {
   EXPECT_FALSE(world.Summary(2).view);
   EXPECT_EQ(world.Summary(0).view->members, 3U);
   world.node(2).steps = 0;
-  world.Local(2, TrainerRegistered{Sha256(AsBytes("table")), 64, true});
+  world.Local(2, TrainerRegistered{Sha256(AsBytes("schema")), 64, true});
   ASSERT_TRUE(world.UntilTogether(Seconds(5)));
   EXPECT_EQ(world.node(2).fetches.size(), 1U);
 }
@@ -250,11 +250,7 @@ TEST(MembershipTest, WhoseTrainerGoesInTheMiddleOfARoundHasLeftIt) {
     world.RunFor(Milliseconds(300));
     for (size_t i = 0; i < world.size(); ++i) {
       EXPECT_EQ(world.Summary(i).rounds.failed(), 0U) << i << " at " << offset;
-      left += world.node(i)
-                  .metrics
-                  .AddCounter("crowdsurf_round_total", "Rounds of this peer by how they ended.",
-                              {{"outcome", "left"}})
-                  .value();
+      left += world.node(i).metrics().Value("crowdsurf_round_total", {{"outcome", "left"}});
     }
   }
   EXPECT_GT(left, 0) << "no trainer went in the middle of a round";
@@ -264,10 +260,9 @@ TEST(MembershipTest, TheHighestCheckpointWinsWhenAllComeBack) {
   PeerWorld world(14, EveryTenSteps());
   world.Add(Milliseconds(20));
   world.Add(Milliseconds(20), 0, RestoredCheckpoint{AveragingId(40), 1000, Sha256(AsBytes("old"))});
-  const size_t best = world.Add(Milliseconds(20), 0,
-                                RestoredCheckpoint{AveragingId(50), 2000, Sha256(AsBytes("new"))});
-  world.node(best).serves[{AveragingId(50), Sha256(AsBytes("new"))}] = std::vector<double>(64, 3.0);
-  world.node(best).regions[Region::kInboxA].assign(64, 3.0);
+  const size_t best =
+      world.Add(Milliseconds(20), 0, RestoredCheckpoint{AveragingId(50), 2000, Sha256(AsBytes("new"))});
+  world.node(best).At(Region::kInboxA).values.assign(64, 3.0);
   ASSERT_TRUE(world.UntilTogether(Seconds(5)));
   for (size_t i = 0; i < 3; ++i) {
     EXPECT_GE(world.Summary(i).averaging, AveragingId(50)) << i;

@@ -46,7 +46,7 @@ TEST(HostileMessagesTest, AnAllReduceViewOfTooManyMembersIsRefused) {
   PeerWorld world(1, EveryTenSteps());
   for (int i = 0; i < 3; ++i) world.Add();
   ASSERT_TRUE(world.UntilTogether(Seconds(5)));
-  View view = Forged(world.node(0).config.id, 69);
+  View view = Forged(world.node(0).id(), 69);
   view.config.strategy = StrategyKind::kAllReduce;
   world.Tell(0, 1, NewsOf(view));
   view.grid = Grid{{2, 35}};  // 70 cells, one group of 64 at most
@@ -59,7 +59,7 @@ TEST(HostileMessagesTest, AViewThatClaimsToBeBiggerThanItIsIsRefused) {
   PeerWorld world(2, EveryTenSteps());
   for (int i = 0; i < 3; ++i) world.Add();
   ASSERT_TRUE(world.UntilTogether(Seconds(5)));
-  View view = Forged(world.node(0).config.id, 1);
+  View view = Forged(world.node(0).id(), 1);
   view.fork_members = UINT64_MAX;
   view.target_met = true;
   world.Tell(0, 1, NewsOf(view));
@@ -114,13 +114,9 @@ TEST(HostileMessagesTest, WhoCannotSitInThisViewSitsInTheNext) {
   const ViewHash hash = world.Summary(0).view->hash;
   for (const uint32_t sitting : {UINT32_MAX, kMaxSittings})
     for (size_t i = 0; i < 5; ++i)
-      world.Tell(
-          i, (i + 1) % 5,
-          message::SeatingNews{hash,
-                               {},
-                               {Vacancy{world.node(late).config.id, sitting, AveragingId(1)}},
-                               {},
-                               Digest()});
+      world.Tell(i, (i + 1) % 5,
+                 message::SeatingNews{
+                     hash, {}, {Vacancy{world.node(late).id(), sitting, AveragingId(1)}}, {}, Digest()});
   EXPECT_TRUE(world.UntilTogether(Seconds(5))) << world.Describe();
 }
 
@@ -151,10 +147,8 @@ TEST(HostileMessagesTest, PeersThatComeAndGoAreForgotten) {
     for (uint32_t n = first; n < first + kBatch; ++n)
       news.contacts.push_back({StrangerAt(n), "worker-" + std::to_string(n), "10.0.0.1:1", ""});
     world.Tell(0, 1, news);
-    for (const Contact& contact : news.contacts) {
-      Actions out;
-      world.node(0).peer->OnPeerDown(world.now(), contact.id, DownEvidence::kRefused, out);
-    }
+    for (const Contact& contact : news.contacts)
+      world.node(0).OnDown(contact.id, DownEvidence::kRefused);
   }
   EXPECT_LE(world.Summary(0).lost.size(), 2 * Membership::kMaxStrangersDown);
   world.Add();
@@ -190,8 +184,7 @@ TEST(HostileMessagesTest, MutatedMessagesOfEveryKindAbortNothing) {
     for (size_t b = at; b < std::min(bytes.size(), at + width); ++b) bytes[b] = fill;
     const size_t to = rng.Uniform(4);
     const size_t from = (to + 1 + rng.Uniform(3)) % 4;
-    Actions out;
-    world.node(to).peer->OnMessage(world.now(), world.node(from).config.id, bytes, out);
+    world.TellBytes(to, from, bytes);
   }
   world.RunFor(Seconds(1));
 }

@@ -43,14 +43,11 @@ class HostileSeatsTest : public ::testing::Test {
             .contacts = {},
             .all = {}};
   }
-  Vacancy Gone() {
-    return {
-        .peer = world_.node(kVictim).config.id, .sitting = 0, .first_averaging = AveragingId(1)};
-  }
+  Vacancy Gone() { return {.peer = world_.node(kVictim).id(), .sitting = 0, .first_averaging = AveragingId(1)}; }
   // `peer` in the free cell.
   Seat For(const PeerId& peer) {
     Seat seat{.member = {.id = peer, .cell = free_, .joined_unix_ms = 1},
-              .steward = world_.node(kLiar).config.id,
+              .steward = world_.node(kLiar).id(),
               .steward_joined_ms = 0,
               .sitting = 1,
               .first_averaging = AveragingId(1)};
@@ -66,8 +63,8 @@ class HostileSeatsTest : public ::testing::Test {
     }
   }
   double Refused(size_t i, const std::string& reason) {
-    return world_.node(i).metrics.Value("crowdsurf_peer_messages_refused_total",
-                                        {{"reason", reason}});
+    return world_.node(i).metrics().Value("crowdsurf_peer_messages_refused_total",
+                                          {{"reason", reason}});
   }
 
   PeerWorld world_{31, EveryTenSteps()};

@@ -13,7 +13,8 @@ namespace crowdsurf::worker {
 namespace {
 
 double Refused(PeerWorld& world, size_t i, const std::string& reason) {
-  return world.node(i).metrics.Value("crowdsurf_peer_messages_refused_total", {{"reason", reason}});
+  return world.node(i).metrics().Value("crowdsurf_peer_messages_refused_total",
+                                       {{"reason", reason}});
 }
 
 // A job of some members that are together, and the view they are in.
@@ -57,7 +58,7 @@ class HostileViewsTest : public ::testing::Test {
   }
   size_t Entered(size_t i) const {
     return static_cast<size_t>(
-        const_cast<PeerWorld&>(world_).node(i).metrics.Value("crowdsurf_view_changes_total"));
+        const_cast<PeerWorld&>(world_).node(i).metrics().Value("crowdsurf_view_changes_total"));
   }
   void ExpectUnmoved() {
     for (size_t i = 0; i < world_.size(); ++i) {
@@ -95,7 +96,7 @@ TEST_F(HostileViewsTest, AForgedTargetStopsNoTrainer) {
 TEST_F(HostileViewsTest, AForgedViewWithoutThisMemberUnseatsItNot) {
   Start(6);
   const size_t entered = Entered(0);
-  world_.Tell(0, 5, News(Without(Successor(), world_.node(0).config.id)));
+  world_.Tell(0, 5, News(Without(Successor(), world_.node(0).id())));
   world_.RunFor(Seconds(5));
   ExpectUnmoved();
   EXPECT_EQ(Entered(0), entered);  // it never sat down anew
@@ -158,14 +159,13 @@ TEST_F(HostileViewsTest, AHeldBranchIsTakenFromAnyOfItsMembers) {
   world_.Tell(0, 5, News(branch));
   world_.RunFor(Milliseconds(500));
   EXPECT_EQ(Refused(world_, 0, "branch_of_another"), 0);
-  EXPECT_EQ(world_.node(0).metrics.Value("crowdsurf_round_branches_total"), 1);
+  EXPECT_EQ(world_.node(0).metrics().Value("crowdsurf_round_branches_total"), 1);
 }
 
 TEST_F(HostileViewsTest, AVacancyOfASittingThatNobodyHadIsDropped) {
   Start(6);
-  const PeerId victim = world_.node(0).config.id;
-  world_.Tell(1, 5,
-              message::SeatingNews{hash_, {}, {Vacancy{victim, 1, AveragingId(1)}}, {}, Digest()});
+  const PeerId victim = world_.node(0).id();
+  world_.Tell(1, 5, message::SeatingNews{hash_, {}, {Vacancy{victim, 1, AveragingId(1)}}, {}, Digest()});
   world_.RunFor(Seconds(2));
   ExpectUnmoved();
   EXPECT_EQ(Refused(world_, 1, "vacancy_sitting"), 1);

@@ -98,7 +98,7 @@ TEST(PeerFailureTest, OneThatLeavesExitsSoonAndTheOthersGoOn) {
   world.RunFor(Milliseconds(730));
   world.Local(0, LeaveAsked{});  // the steward, the longest-lived
   world.RunFor(Milliseconds(300));
-  EXPECT_EQ(world.node(0).left.size(), 1U);
+  EXPECT_EQ(world.node(0).leaves.size(), 1U);
   ASSERT_TRUE(world.UntilTogether(Seconds(3)));
   world.RunFor(Seconds(1));
   ExpectAgreement(world);

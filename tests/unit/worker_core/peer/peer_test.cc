@@ -64,12 +64,12 @@ TEST(PeerTest, AllMembersHoldTheSameVectorAfterAnAveraging) {
     world.RunFor(Seconds(1));
     ExpectAgreement(world);
     const Deliver last = world.node(0).deliveries.back();
-    const auto& first = world.node(0).regions[last.region];
+    const auto& first = world.node(0).At(last.region).values;
     for (size_t i = 1; i < members; ++i) {
       const auto& d = world.node(i).deliveries.back();
       if (d.averaging != last.averaging) continue;
       for (size_t e = 0; e < first.size(); ++e)
-        EXPECT_NEAR(world.node(i).regions[d.region][e], first[e], 1e-9) << members << " " << i;
+        EXPECT_NEAR(world.node(i).At(d.region).values[e], first[e], 1e-9) << members << " " << i;
       EXPECT_EQ(world.Summary(i).rounds.failed(), 0U);
     }
     EXPECT_GE(last.averaging, AveragingId(5)) << members;
@@ -109,8 +109,8 @@ TEST(PeerTest, AJoinerIsSentForNothingThatIsOverwritten) {
       if (answer == nullptr || answer->kind != message::JoinAnswer::Kind::kFetchFirst) return false;
       ++sent;
       bool held = false;
-      for (const auto& [region, values] : world.node(from).regions)
-        held |= RootOf(values) == answer->committed.root;
+      for (const Region region : {Region::kInboxA, Region::kInboxB})
+        held |= RootOf(world.node(from).At(region).values) == answer->committed.root;
       EXPECT_TRUE(held) << at << ": averaging " << answer->committed.averaging;
       return false;
     };

@@ -5,87 +5,159 @@
 #include <cstdlib>
 
 namespace crowdsurf::worker {
+namespace {
 
-void PeerWorld::NodeSink::Write(LogLevel, std::string_view module, std::string_view message,
-                                std::initializer_list<LogField> fields) {
-  if (std::getenv("CROWDSURF_TEST_LOG") == nullptr) return;
-  std::string line = std::string(module) + ": " + std::string(message);
-  for (const LogField& f : fields) line += " " + std::string(f.key) + "=" + f.value;
-  std::fprintf(stderr, "%.6f w%zu %s\n", world_.now().seconds(), index_, line.c_str());
+// Longer than any test. A peer hears of its trainer's steps only when it asked to, so that one that
+// asks too late is noticed.
+constexpr Duration kNeverUnasked = Seconds(3600 * 24);
+
+// Prints what the peers log when CROWDSURF_TEST_LOG is set: for a failing seed.
+class PrintedLog : public LogSink {
+ public:
+  void Write(LogLevel, std::string_view module, std::string_view message,
+             std::initializer_list<LogField> fields) override {
+    std::string line = std::string(module) + ": " + std::string(message);
+    for (const LogField& f : fields) line += " " + std::string(f.key) + "=" + f.value;
+    std::fprintf(stderr, "%s\n", line.c_str());
+  }
+};
+
+LogSink* LogOfTests() {
+  static PrintedLog log;
+  return std::getenv("CROWDSURF_TEST_LOG") == nullptr ? nullptr : &log;
 }
+
+}  // namespace
+
+// ---- a node ------------------------------------------------------------------------------------
+
+PeerWorld::Node::Node(int number, Setup setup, PeerWorld& world)
+    : Host(number, std::move(setup), world), x(At(Region::kOutbox).values), world_(world) {
+  for (size_t e = 0; e < x.size(); ++e) x[e] = static_cast<double>(e % 7);
+}
+
+Progress PeerWorld::Node::Totals() const {
+  return {steps, samples_per_step * static_cast<double>(steps), 1.0, {}};
+}
+
+void PeerWorld::Node::Execute(const Action& action) {
+  if (const auto* open = std::get_if<OpenBuffers>(&action)) weights.push_back(open->weight);
+  if (const auto* deliver = std::get_if<Deliver>(&action)) deliveries.push_back(*deliver);
+  if (const auto* fetch = std::get_if<FetchState>(&action)) {
+    fetches.push_back(*fetch);
+    world_.BeginTransfer(index(), *fetch);
+  }
+  if (const auto* leave = std::get_if<Leave>(&action)) return leaves.push_back(*leave);
+  Host::Execute(action);
+}
+
+// An agent does what it was asked together with Leave: it puts the record that says so.
+void PeerWorld::Node::OnActed(const Actions&) {
+  if (!leaves.empty()) Host::Execute(leaves.back());
+}
+
+const simulator::Buffer<double>* PeerWorld::Node::Holds(AveragingId averaging, const Digest& root) {
+  if (const auto* served = Serves(averaging, root)) return served;
+  return alive() && restored == std::pair(averaging, root) ? &At(Region::kInboxA) : nullptr;
+}
+
+void PeerWorld::Node::OnOverwritten(Region region) {
+  if (region == Region::kInboxA) restored.reset();
+}
+
+void PeerWorld::Node::WriteCheckpoint(const worker::WriteCheckpoint& action) {
+  checkpoints.push_back(action.final_model ? 1 : 0);
+  checkpoint_after_stop |= stopped;
+}
+
+void PeerWorld::Node::StartTrainer() {
+  if (std::exchange(running, true)) return;
+  queue().After(step_time, [this] { Step(); });
+}
+
+void PeerWorld::Node::Step() {
+  if (!alive() || stopped) return;
+  if (delivered) {
+    const Values& in = At(*std::exchange(delivered, std::nullopt)).values;
+    const Values& out = At(Region::kOutbox).values;
+    for (size_t e = 0; e < x.size(); ++e) x[e] += in[e] - out[e];
+  }
+  ++steps;
+  for (double& v : x) v += drift;
+  if (publish && gives_no_snapshot) {
+    Local(PublishRefused{*std::exchange(publish, std::nullopt)});
+    if (++refused == 3) Local(TrainerGone{});
+  } else if (publish) {
+    At(Region::kOutbox).values = x;
+    Local(Published{*std::exchange(publish, std::nullopt), Totals().samples, steps});
+  }
+  if (wake_steps != 0 && steps >= wake_steps) {
+    wake_steps = 0;
+    Local(Totals());
+  }
+  queue().After(step_time, [this] { Step(); });
+}
+
+// ---- the world ---------------------------------------------------------------------------------
 
 size_t PeerWorld::Add(Duration trainer_delay, int island,
                       std::optional<RestoredCheckpoint> restored) {
   const size_t i = nodes_.size();
-  nodes_.push_back(std::make_unique<Node>());
-  Node& n = *nodes_[i];
-  n.island = island;
   std::array<uint8_t, 32> id{};
   Rng ids = rng_.Fork("id" + std::to_string(i));
   for (uint8_t& b : id) b = static_cast<uint8_t>(ids.Next());
-  n.config.job = "job";
-  n.config.worker = "w" + std::to_string(i);
-  n.config.id = PeerId(id);
-  n.config.peer_endpoint = "h" + std::to_string(i) + ":1";
-  n.config.tensor_endpoint = "h" + std::to_string(i) + ":2";
-  n.config.started_unix_ms = 1'000 + static_cast<int64_t>(now_.seconds() * 1e3);
-  n.config.averaging = averaging_;
-  n.config.chunk_elements = 8;
-  for (const Region r : {Region::kOutbox, Region::kInboxA, Region::kInboxB})
-    n.regions[r].assign(elements_, 0.0);
-  n.x.assign(elements_, 0.0);
-  for (size_t e = 0; e < elements_; ++e) n.x[e] = static_cast<double>(e % 7);
-  index_[n.config.id] = i;
-  n.sink = std::make_unique<NodeSink>(*this, i);
-  n.peer = std::make_unique<Peer>(n.config, rng_.Fork("peer" + std::to_string(i)),
-                                  Logger(n.sink.get(), "peer", LogLevel::kDebug), n.metrics);
-  Input(i, [&](Actions& out) { n.peer->Start(now_, out); });
-  At(trainer_delay, [this, i, restored] {
-    if (Alive(i) && restored) Local(i, *restored);
-    if (Alive(i)) Local(i, TrainerRegistered{Sha256(AsBytes("table")), elements_, true});
-  });
+  PeerConfig config;
+  config.job = "job";
+  config.worker = "w" + std::to_string(i);
+  config.id = PeerId(id);
+  config.peer_endpoint = "h" + std::to_string(i) + ":1";
+  config.tensor_endpoint = "h" + std::to_string(i) + ":2";
+  config.started_unix_ms = 1'000 + (now() - simulator::kStartOfTime).nanoseconds() / 1'000'000;
+  config.averaging = averaging_;
+  config.chunk_elements = 8;
+  index_[config.id] = i;
+  Host::Setup setup{.config = config,
+                    .rng = rng_.Fork("peer" + std::to_string(i)),
+                    .elements = elements_,
+                    .times = {.registers = trainer_delay,
+                              .progress = kNeverUnasked,
+                              .fold = Microseconds(20),
+                              .fetch = fetch_takes,
+                              .fetch_tries = 1},
+                    .log = LogOfTests()};
+  nodes_.push_back(std::make_unique<Node>(static_cast<int>(i), std::move(setup), *this));
+  nodes_[i]->island = island;
+  if (restored) {
+    nodes_[i]->restored = {restored->averaging, restored->root};
+    At(trainer_delay, [this, i, restored] { Local(i, *restored); });
+  }
+  nodes_[i]->Start();
   return i;
 }
 
-void PeerWorld::Local(size_t i, const LocalEvent& event) {
-  Input(i, [&](Actions& out) { nodes_[i]->peer->OnLocal(now_, event, out); });
-}
-
-void PeerWorld::Kill(size_t i) {
-  nodes_[i]->alive = false;
-  for (size_t j = 0; j < nodes_.size(); ++j) {
-    if (j == i) continue;
-    At(delay_, [this, i, j] {
-      if (Alive(j))
-        Input(j, [&](Actions& out) {
-          nodes_[j]->peer->OnPeerDown(now_, nodes_[i]->config.id, DownEvidence::kRefused, out);
-        });
-    });
-  }
+void PeerWorld::OnDeath(int node) {
+  const Node& dead = *nodes_[static_cast<size_t>(node)];
+  if (dead.left()) return;
+  for (const auto& other : nodes_)
+    if (other.get() != &dead)
+      At(kDelay, [&other = *other, id = dead.id()] { other.OnDown(id, DownEvidence::kRefused); });
 }
 
 void PeerWorld::RunFor(Duration d) {
-  const Time end = now_ + d;
-  while (!queue_.empty() && queue_.top().at <= end) {
-    const Event event = queue_.top();
-    queue_.pop();
-    now_ = event.at;
-    event.run();
-    CHECK_LT(++events_, 20'000'000U);
-  }
-  now_ = end;
+  const Time end = now() + d;
+  while (queue_.RunOne(end)) CHECK_LT(queue_.done(), 20'000'000U);
 }
 
 void PeerWorld::Slander(size_t at, size_t whom) {
-  Input(at, [&](Actions& out) {
-    nodes_[at]->peer->OnPeerDown(now_, nodes_[whom]->config.id, DownEvidence::kRefused, out);
-  });
+  nodes_[at]->OnDown(nodes_[whom]->id(), DownEvidence::kRefused);
 }
 
 void PeerWorld::Tell(size_t at, size_t from, const Message& message) {
-  Input(at, [&](Actions& out) {
-    nodes_[at]->peer->OnMessage(now_, nodes_[from]->config.id, EncodeMessage(message), out);
-  });
+  TellBytes(at, from, EncodeMessage(message));
+}
+
+void PeerWorld::TellBytes(size_t at, size_t from, Bytes body) {
+  nodes_[at]->OnBody(nodes_[from]->id(), std::make_shared<const Bytes>(std::move(body)));
 }
 
 bool PeerWorld::Together() const {
@@ -114,36 +186,78 @@ std::string PeerWorld::Describe() const {
 }
 
 std::optional<Duration> PeerWorld::UntilTogether(Duration most) {
-  const Time start = now_;
-  while (now_ - start < most) {
+  const Time start = now();
+  while (now() - start < most) {
     RunFor(Milliseconds(5));
-    if (Together()) return now_ - start;
+    if (Together()) return now() - start;
   }
   return std::nullopt;
-}
-
-void PeerWorld::Schedule(size_t i) {
-  Node& n = *nodes_[i];
-  if (n.timer_set || !Alive(i)) return;
-  const Time next = n.peer->NextDeadline();
-  if (next.infinite()) return;
-  n.timer_set = true;
-  // Look again when the deadline comes: it may have moved; and not later than in 5 ms, because
-  // it may have moved forward.
-  const Time at = std::min(std::max(next, now_ + Microseconds(1)), now_ + Milliseconds(5));
-  queue_.push({at, serial_++, [this, i] {
-                 nodes_[i]->timer_set = false;
-                 if (!Alive(i)) return;
-                 if (nodes_[i]->peer->NextDeadline() <= now_)
-                   Input(i, [&](Actions& out) { nodes_[i]->peer->OnTimer(now_, out); });
-                 Schedule(i);
-               }});
 }
 
 std::optional<size_t> PeerWorld::IndexOf(const PeerId& id) const {
   const auto at = index_.find(id);
   if (at == index_.end()) return std::nullopt;
   return at->second;
+}
+
+// ---- what the nodes ask of it ------------------------------------------------------------------
+
+void PeerWorld::SendBody(int node, const PeerId& to, const Bytes& body) {
+  const auto from = static_cast<size_t>(node);
+  const auto j = IndexOf(to);
+  if (!j || !OneIsland(from, *j)) return;
+  if (lose && lose(from, *j, *DecodeMessage(body))) return;
+  At(Delay(), [this, from, j = *j, body] { TellBytes(j, from, body); });
+}
+
+void PeerWorld::SendTensor(int, const PeerId& to, const simulator::TensorFrame& frame) {
+  if (const auto j = IndexOf(to))
+    At(Delay(), [this, j = *j, frame] { nodes_[j]->OnTensor(frame); });
+}
+
+void PeerWorld::Put(int node, const PutRecord& put) {
+  const auto from = static_cast<size_t>(node);
+  const PeerId& owner = nodes_[from]->id();
+  board_[put.key][owner] = {put.value, now() + put.ttl};
+  const PeerRecord record{put.key, owner, put.value, put.ttl};
+  for (size_t j = 0; j < nodes_.size(); ++j) {
+    if (j == from || !OneIsland(from, j) || (lose_news && lose_news(from, j))) continue;
+    const auto& keys = nodes_[j]->watches;
+    if (std::find(keys.begin(), keys.end(), put.key) != keys.end())
+      At(kDelay * 2, [this, j, record] { nodes_[j]->OnRecords({record}); });
+  }
+}
+
+void PeerWorld::Watch(int node, const std::string& key) {
+  const auto i = static_cast<size_t>(node);
+  nodes_[i]->watches.push_back(key);
+  At(kLookup, [this, i, key] {
+    std::vector<PeerRecord> records;
+    for (const auto& [owner, entry] : board_[key])
+      if (entry.second > now() && OneIsland(index_.at(owner), i))
+        records.push_back({key, owner, entry.first, entry.second - now()});
+    nodes_[i]->OnRecords(records);
+  });
+}
+
+// Averagings that are made during a transfer change nothing of what it brings.
+void PeerWorld::BeginTransfer(int node, const FetchState& fetch) {
+  Transfer& transfer = transfers_[node];
+  transfer.donors.clear();
+  for (const PeerId& donor : fetch.donors) {
+    const auto j = IndexOf(donor);
+    const auto* held = j ? nodes_[*j]->Holds(fetch.averaging, fetch.root) : nullptr;
+    if (held == nullptr) continue;
+    transfer.donors.push_back(*j);
+    transfer.values = *held;
+  }
+}
+
+const simulator::Buffer<double>* PeerWorld::FindState(int node, const FetchState&) {
+  const Transfer& transfer = transfers_.at(node);
+  const bool brought = std::any_of(transfer.donors.begin(), transfer.donors.end(),
+                                   [this](size_t donor) { return Alive(donor); });
+  return brought ? &transfer.values : nullptr;
 }
 
 }  // namespace crowdsurf::worker

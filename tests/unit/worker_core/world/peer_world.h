@@ -1,6 +1,7 @@
 // PeerWorld: a few real Peers, their trainers and a perfect roster in virtual time, for unit tests.
 //
-// Small on purpose: fixed delays, crashes, no loss; the simulator has the rest. Deterministic.
+// The agents are the simulator's ActionHost, on doubles. Small on purpose: fixed delays, crashes,
+// no loss; the simulator has the rest. Deterministic.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -9,7 +10,6 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <queue>
 #include <string>
 #include <utility>
 #include <variant>
@@ -17,9 +17,8 @@
 
 #include "base/check.h"
 #include "base/digest.h"
-#include "worker/core/peer/peer.h"
+#include "simulator/host/action_host.h"
 #include "worker/core/port/messages.h"
-#include "worker/core/reduce/reducer.h"
 
 namespace crowdsurf::worker {
 
@@ -28,36 +27,22 @@ inline Digest RootOf(const std::vector<double>& values) {
   return Sha256({reinterpret_cast<const uint8_t*>(values.data()), values.size() * sizeof(double)});
 }
 
-class PeerWorld {
+class PeerWorld : public simulator::ActionHost<double>::Outside {
  public:
+  using Host = simulator::ActionHost<double>;
   using Values = std::vector<double>;
 
-  // Prints what the peers log when CROWDSURF_TEST_LOG is set: for a failing seed.
-  class NodeSink : public LogSink {
+  class Node : public Host {
    public:
-    NodeSink(const PeerWorld& world, size_t index) : world_(world), index_(index) {}
-    void Write(LogLevel, std::string_view module, std::string_view message,
-               std::initializer_list<LogField> fields) override;
+    Node(int number, Setup setup, PeerWorld& world);
+    using Host::At;
+    // The values of that average, when this node can serve them now; else null.
+    const simulator::Buffer<double>* Holds(AveragingId averaging, const Digest& root);
 
-   private:
-    const PeerWorld& world_;
-    size_t index_;
-  };
-
-  struct Node {
-    PeerConfig config;
-    MetricRegistry metrics;
-    std::unique_ptr<NodeSink> sink;
-    std::unique_ptr<Peer> peer;
-    Reducer<double> reducer{64 << 20};
-    std::map<Region, Values> regions;
-    std::map<RoundHandle, InstanceId> open;
-    std::vector<double> weights;  // own, of every round opened
-    ByteView result;              // bytes of the RESULT being offered
-    bool alive = true;
     int island = 0;  // records and messages reach the same island only, until they are equal
-    bool exited = false;
-    bool timer_set = false;
+    std::vector<std::string> watches;
+    // A checkpoint that it can serve, by number and root: of kInboxA.
+    std::optional<std::pair<AveragingId, Digest>> restored;
     // trainer
     bool running = false, stopped = false;
     Values x;
@@ -69,15 +54,31 @@ class PeerWorld {
     bool gives_no_snapshot = false;  // its parameters are not finite: the third ends its sitting
     int refused = 0;
     uint64_t wake_steps = 0;
-    std::optional<Deliver> delivered;
+    std::optional<Region> delivered;
     // seen
+    std::vector<double> weights;  // own, of every round opened
     std::vector<Deliver> deliveries;
-    std::vector<std::string> left;
     std::vector<FetchState> fetches;
-    std::map<std::pair<AveragingId, Digest>, Values> serves;
+    std::vector<Leave> leaves;
     std::vector<uint64_t> checkpoints;
     bool checkpoint_after_stop = false;
-    std::vector<std::string> watches;
+
+   private:
+    Progress Totals() const override;
+    void RequestSnapshot(AveragingId averaging) override { publish = averaging; }
+    void Wake(const WakeAt& marks) override { wake_steps = marks.steps; }
+    void StartTrainer() override;
+    void AdoptState(Region region) override { x = At(region).values; }
+    void GiveResult(AveragingId, Region region) override { delivered = region; }
+    void ReleaseSnapshot(AveragingId) override {}
+    void WriteCheckpoint(const worker::WriteCheckpoint& action) override;
+    void Stop() override { stopped = true; }
+    void Execute(const Action& action) override;
+    void OnActed(const Actions& actions) override;
+    void OnOverwritten(Region region) override;
+    void Step();  // a step boundary: apply, train, publish
+
+    PeerWorld& world_;
   };
 
   explicit PeerWorld(uint64_t seed, AveragingConfig averaging, size_t elements = 64)
@@ -87,105 +88,64 @@ class PeerWorld {
   size_t Add(Duration trainer_delay = Milliseconds(20), int island = 0,
              std::optional<RestoredCheckpoint> restored = std::nullopt);
 
-  void Local(size_t i, const LocalEvent& event);
+  void Local(size_t i, const LocalEvent& event) { nodes_[i]->Local(event); }
   // SIGKILL: connections are reset and refused at once.
-  void Kill(size_t i);
+  void Kill(size_t i) { nodes_[i]->Kill(); }
   void RunFor(Duration d);
-  void At(Duration in, std::function<void()> run) {
-    queue_.push({now_ + in, serial_++, std::move(run)});
-  }
-  bool Alive(size_t i) const { return nodes_[i]->alive && !nodes_[i]->exited; }
+  void At(Duration in, std::function<void()> run) { queue_.After(in, std::move(run)); }
+  bool Alive(size_t i) const { return nodes_[i]->alive(); }
   Node& node(size_t i) { return *nodes_[i]; }
   size_t size() const { return nodes_.size(); }
-  PeerSummary Summary(size_t i) const { return nodes_[i]->peer->Summarize(); }
+  PeerSummary Summary(size_t i) const { return nodes_[i]->Summarize(); }
   // One peer believes wrongly that another's connections are refused.
   void Slander(size_t at, size_t whom);
   // `at` hears this message, as if `from` had sent it.
   void Tell(size_t at, size_t from, const Message& message);
+  void TellBytes(size_t at, size_t from, Bytes body);
   // All live peers are seated in one view of exactly them.
   bool Together() const;
   std::string Describe() const;
   // Runs until Together or `most` is over; returns how long it took.
   std::optional<Duration> UntilTogether(Duration most);
-  Time now() const { return now_; }
+  Time now() const { return queue_.now(); }
 
-  bool fetch_fails = false;
-  Duration fetch_takes = Milliseconds(5);
-  double jitter = 0;  // delays are drawn from [1, 1 + jitter] times the least
+  Duration fetch_takes = Milliseconds(5);  // of workers added later
+  double jitter = 0;                       // delays are drawn from [1, 1 + jitter] times the least
   std::function<bool(size_t from, size_t to, const Message&)> lose;  // true: this one gets lost
   std::function<bool(size_t from, size_t to)> lose_news;             // of a changed record
 
  private:
-  struct Event {
-    Time at;
-    uint64_t serial;
-    std::function<void()> run;
-    bool operator<(const Event& o) const { return at != o.at ? at > o.at : serial > o.serial; }
+  // A state transfer under way: the values, and the nodes that held them when it began.
+  struct Transfer {
+    std::vector<size_t> donors;
+    simulator::Buffer<double> values;
   };
 
-  // give(out): an input to the peer; what it asks for is done.
-  template <class F>
-  void Input(size_t i, F&& give) {
-    if (!Alive(i)) return;
-    Actions out;
-    give(out);
-    for (Action& action : out) Execute(i, action);
-    Schedule(i);
-  }
-  void Schedule(size_t i);
+  simulator::EventQueue& queue() override { return queue_; }
+  void SendBody(int from, const PeerId& to, const Bytes& body) override;
+  void SendTensor(int from, const PeerId& to, const simulator::TensorFrame& frame) override;
+  void Put(int from, const PutRecord& record) override;
+  void Watch(int node, const std::string& key) override;
+  void Unwatch(int, const std::string&) override {}
+  const simulator::Buffer<double>* FindState(int node, const FetchState& fetch) override;
+  void OnDeath(int node) override;
+
+  void BeginTransfer(int node, const FetchState& fetch);
   std::optional<size_t> IndexOf(const PeerId& id) const;
+  bool OneIsland(size_t a, size_t b) const { return nodes_[a]->island == nodes_[b]->island; }
+  Duration Delay() { return jitter == 0 ? kDelay : kDelay * (1 + jitter * rng_.UniformDouble()); }
 
-  Duration Delay() { return jitter == 0 ? delay_ : delay_ * (1 + jitter * rng_.UniformDouble()); }
-
-  void ChunkTo(size_t from, const PeerId& to, ChunkArrived chunk, Bytes bytes);
-
-  void Execute(size_t i, Action& action) {
-    std::visit([&](auto& a) { Do(i, a); }, action);
-  }
-  void Do(size_t i, const Send& a);
-  void Do(size_t, const Introduce&) {}
-  void Do(size_t i, const PutRecord& a);
-  void Do(size_t i, const WatchKey& a);
-  void Do(size_t, const UnwatchKey&) {}
-  void Do(size_t i, const OpenBuffers& a);
-  void Do(size_t i, const CloseBuffers& a);
-  void Do(size_t i, Chunk& a);
-  void Do(size_t i, const SpeakChunk& a);
-  void Do(size_t i, const RequestPublish& a);
-  void Do(size_t i, const WakeAt& a);
-  void Do(size_t i, const LetStart&);
-  void Do(size_t i, const Deliver& a);
-  void Do(size_t, const ReleaseOutbox&) {}
-  void Do(size_t i, const FetchState& a);
-  void Do(size_t i, const WriteCheckpoint& a);
-  void Do(size_t i, const RaiseStop&);
-  // Strategies on graphs have a world of their own: tests/contract.
-  void Do(size_t, const ReserveRegions&) {}
-  void Do(size_t, const RunKernel&) {}
-  void Do(size_t, const MixSend&) {}
-  void Do(size_t, const DeliverMix&) {}
-  void Do(size_t, const TellLrScale&) {}
-  void Do(size_t, const JobCounted&) {}
-  void Do(size_t, const PowerAction&) {}
-  void Do(size_t i, const Leave& a);
-
-  void StartTrainer(size_t i);
-  // A step boundary: apply, train, publish.
-  void Step(size_t i);
+  static constexpr Duration kDelay = Microseconds(300);
+  static constexpr Duration kLookup = Milliseconds(5);
 
   Rng rng_;
   AveragingConfig averaging_;
   size_t elements_;
-  Time now_ = Time::FromNanoseconds(1'000'000'000);
-  uint64_t serial_ = 0;
-  uint64_t events_ = 0;
-  Duration delay_ = Microseconds(300);
-  Duration lookup_ = Milliseconds(5);
-  std::priority_queue<Event> queue_;
+  simulator::EventQueue queue_;
   std::vector<std::unique_ptr<Node>> nodes_;
   std::map<PeerId, size_t> index_;
+  std::map<int, Transfer> transfers_;  // by the node that fetches: its last one
   std::map<std::string, std::map<PeerId, std::pair<Bytes, Time>>> board_;
-  std::map<std::pair<size_t, RoundHandle>, int> selfs_;
 };
 
 inline AveragingConfig EveryTenSteps(uint16_t group = 4) {
