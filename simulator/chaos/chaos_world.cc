@@ -82,9 +82,9 @@ void ChaosWorld::ScheduleSpells() {
     queue_.After(spell.at + spell.length, [this, spell] { At(spell.node).Thaw(); });
   }
   for (const ChaosScenario::Spell& spell : scenario_.cuts) {
-    queue_.After(spell.at, [this, spell] { network_.Cut(spell.node, spell.of, true); });
+    queue_.After(spell.at, [this, spell] { network_.Cut(spell.node, spell.of); });
     queue_.After(spell.at + spell.length,
-                 [this, spell] { network_.Cut(spell.node, spell.of, false); });
+                 [this, spell] { network_.Restore(spell.node, spell.of); });
   }
   for (const ChaosScenario::Spell& spell : scenario_.partitions) {
     queue_.After(spell.at, [this, spell] {
@@ -102,9 +102,8 @@ void ChaosWorld::ScheduleSpells() {
                   spell.length > Duration() ? DownEvidence::kRefused : DownEvidence::kUnreachable);
     });
   for (const ChaosScenario::Spell& spell : scenario_.hidden) {
-    queue_.After(spell.at, [this, spell] { board_.Hide(spell.node, spell.of, true); });
-    queue_.After(spell.at + spell.length,
-                 [this, spell] { board_.Hide(spell.node, spell.of, false); });
+    queue_.After(spell.at, [this, spell] { board_.Hide(spell.node, spell.of); });
+    queue_.After(spell.at + spell.length, [this, spell] { board_.Show(spell.node, spell.of); });
   }
 }
 
@@ -269,8 +268,7 @@ void ChaosWorld::Heal() {
   healed_ = true;
   network_.Heal();
   board_.Heal();
-  for (const ChaosScenario::Spell& spell : scenario_.hidden)
-    board_.Hide(spell.node, spell.of, false);
+  for (const ChaosScenario::Spell& spell : scenario_.hidden) board_.Show(spell.node, spell.of);
   for (auto& node : nodes_) node->Thaw();
   for (auto& node : nodes_)
     for (auto& other : nodes_)
@@ -328,8 +326,7 @@ std::string ChaosWorld::WhyApart() {
   return why;
 }
 
-void ChaosWorld::CheckEnd(bool together) {
-  if (!together) report_.violations.Add("healed", WhyApart());
+void ChaosWorld::CheckEnd() {
   if (queue_.max_pending() > kMaxPendingOfJob)
     report_.violations.Add("bounds", absl::StrCat(queue_.max_pending(), " events pending"));
   for (PeerNode* node : Living()) {
@@ -362,7 +359,8 @@ ChaosReport ChaosWorld::Run() {
     together = Together();
   }
   report_.healed_after = queue_.now() - heal;
-  CheckEnd(together);
+  if (!together) report_.violations.Add("healed", WhyApart());
+  CheckEnd();
   report_.events = queue_.done();
   report_.exact = peer_checkers_.exact();
   report_.counts_checked = peer_checkers_.counts_checked();

@@ -60,7 +60,7 @@ class ChaosWorld : public PeerOutside {
   void TellDown(int to, int of, DownEvidence evidence, Duration delay);
   bool QuorumLives(const worker::ViewHash& view);
   bool Together();
-  void CheckEnd(bool together);
+  void CheckEnd();
   std::string WhyApart();
   std::vector<PeerNode*> Living();
   PeerNode& At(int node) { return *nodes_[static_cast<size_t>(node)]; }

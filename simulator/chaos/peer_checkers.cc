@@ -82,9 +82,11 @@ void PeerCheckers::OnDeliver(int node, const Deliver& deliver, const RegionBuffe
   std::set<OriginId> sets(region.origins.begin(), region.origins.end());
   for (const OriginId set : sets)
     for (const SnapshotId snapshot : origins_.In(set)) inside.insert(snapshot);
-  const bool uniform = sets.size() == 1;
-  if (uniform) CheckMean(node, region);
-  CheckCount(node, deliver, inside, uniform);
+  if (sets.size() == 1) {
+    CheckMean(node, region);
+    CheckWeight(node, deliver, inside);
+  }
+  CheckCount(node, deliver, inside);
 }
 
 // All elements have the same snapshots in them: the weighted mean of those, computed anew.
@@ -108,6 +110,21 @@ void PeerCheckers::CheckMean(int node, const RegionBuffer& region) {
   }
   if (error > Tolerance(wire_) * largest)
     Add("S5", node, absl::StrCat("delivered value is ", error, " off the mean of its snapshots"));
+}
+
+double PeerCheckers::WeightOf(const std::set<SnapshotId>& snapshots) const {
+  double weight = 0;
+  for (const SnapshotId snapshot : snapshots) weight += snapshots_[snapshot].weight;
+  return weight;
+}
+
+void PeerCheckers::CheckWeight(int node, const Deliver& deliver,
+                               const std::set<SnapshotId>& inside) {
+  const double weight = WeightOf(inside);
+  if (weight != deliver.samples)
+    Add("samples", node,
+        absl::StrCat("averaging ", deliver.averaging, ": final weight ", deliver.samples,
+                     ", of its snapshots ", weight));
 }
 
 // Adds what `snapshot` brings to what was counted; false: some of it was counted before. Its weight
@@ -155,14 +172,9 @@ namespace {
 constexpr size_t kMaxHistories = 256;
 }  // namespace
 
-void PeerCheckers::CheckCount(int node, const Deliver& deliver, const std::set<SnapshotId>& inside,
-                              bool uniform) {
-  double weight = 0;
-  for (const SnapshotId snapshot : inside) weight += snapshots_[snapshot].weight;
-  if (uniform && weight != deliver.samples)
-    Add("samples", node,
-        absl::StrCat("averaging ", deliver.averaging.value(), ": final weight ", deliver.samples,
-                     ", of its snapshots ", weight));
+void PeerCheckers::CheckCount(int node, const Deliver& deliver,
+                              const std::set<SnapshotId>& inside) {
+  const double weight = WeightOf(inside);
   if (weight > deliver.samples)
     Add("samples", node, absl::StrCat("final weight ", deliver.samples, " is below ", weight));
   const double base = deliver.job_samples - deliver.samples;

@@ -55,8 +55,10 @@ class PeerCheckers {
   using Counted = std::vector<bool>;
 
   void CheckMean(int node, const RegionBuffer& region);
-  void CheckCount(int node, const worker::Deliver& deliver, const std::set<SnapshotId>& inside,
-                  bool uniform);
+  // The final weight, where all elements have the same snapshots in them.
+  void CheckWeight(int node, const worker::Deliver& deliver, const std::set<SnapshotId>& inside);
+  void CheckCount(int node, const worker::Deliver& deliver, const std::set<SnapshotId>& inside);
+  double WeightOf(const std::set<SnapshotId>& snapshots) const;
   bool Count(SnapshotId snapshot, Counted& counted) const;
   void Add(std::string_view statement, int node, const std::string& what);
 

@@ -70,7 +70,7 @@ std::optional<worker::AveragingId> DescentTrainer::StepDone(std::span<float> out
   if (!wanted_ || in_use_) return std::nullopt;
   std::copy(x_.begin(), x_.end(), outbox.begin());
   in_use_ = std::exchange(wanted_, std::nullopt);
-  waiting_ = blocking_;
+  waiting_ = overlap_ == worker::Overlap::kBlocking;
   return in_use_;
 }
 

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/rng.h"
+#include "worker/core/view/averaging_choices.h"
 #include "worker/core/view/averaging_id.h"
 
 namespace crowdsurf::simulator {
@@ -29,8 +30,8 @@ std::vector<double> OptimumOf(const std::vector<const Quadratic*>& losses);
 
 class DescentTrainer {
  public:
-  DescentTrainer(Quadratic loss, double rate, bool blocking)
-      : loss_(std::move(loss)), rate_(rate), blocking_(blocking), x_(loss_.c.size()) {}
+  DescentTrainer(Quadratic loss, double rate, worker::Overlap overlap)
+      : loss_(std::move(loss)), rate_(rate), overlap_(overlap), x_(loss_.c.size()) {}
 
   // ---- what the agent writes
   void Request(worker::AveragingId ticket) { wanted_ = ticket; }
@@ -62,7 +63,7 @@ class DescentTrainer {
 
   const Quadratic loss_;
   const double rate_;
-  const bool blocking_;
+  const worker::Overlap overlap_;
   bool planted_ = false;
   double lr_scale_ = 1;
   std::vector<float> x_;

@@ -44,7 +44,7 @@ void DescentWorld::AddNode(Duration start) {
   Rng speed = own.Fork("speed");
   DescentTrainer trainer(
       Quadratic::Draw(options_.dimensions, options_.heterogeneity, own.Fork("loss")),
-      options_.learning_rate, worker::OverlapOf(options_.averaging) == worker::Overlap::kBlocking);
+      options_.learning_rate, worker::OverlapOf(options_.averaging));
   if (options_.plant_second_step && node == 1) trainer.PlantSecondStep();
   index_[config.id] = node;
   DescentNode::Setup setup{.config = config,

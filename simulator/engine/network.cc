@@ -40,12 +40,9 @@ Duration Network::Delay() {
   return options_.min_delay + extra;
 }
 
-void Network::Cut(int from, int to, bool cut) {
-  if (cut)
-    cuts_.insert({from, to});
-  else
-    cuts_.erase({from, to});
-}
+void Network::Cut(int from, int to) { cuts_.insert({from, to}); }
+
+void Network::Restore(int from, int to) { cuts_.erase({from, to}); }
 
 void Network::Partition(const std::set<int>& side) { side_ = side; }
 

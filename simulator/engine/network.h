@@ -41,7 +41,8 @@ class Network {
   // `deliver` runs 0, 1 or 2 times, later.
   void Send(int from, int to, Plane plane, std::function<void()> deliver);
 
-  void Cut(int from, int to, bool cut);       // one way
+  void Cut(int from, int to);                 // one way
+  void Restore(int from, int to);             // ends a cut
   void Partition(const std::set<int>& side);  // these on one side, all others on the other
   void EndPartition() { side_.clear(); }
   void Heal();  // no cut, no partition, no loss, no copies, in order, nothing slow

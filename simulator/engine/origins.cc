@@ -10,14 +10,14 @@ OriginId Origins::Intern(const std::vector<SnapshotId>& set) {
   return at->second;
 }
 
-OriginId Origins::Unite(const std::vector<OriginId>& parts, bool* twice) {
+Origins::Union Origins::Unite(const std::vector<OriginId>& parts) {
   std::vector<SnapshotId> all;
   for (const OriginId part : parts) all.insert(all.end(), sets_[part].begin(), sets_[part].end());
   std::sort(all.begin(), all.end());
   const auto end = std::unique(all.begin(), all.end());
-  if (end != all.end()) *twice = true;
+  const bool twice = end != all.end();
   all.erase(end, all.end());
-  return Intern(all);
+  return {Intern(all), twice};
 }
 
 }  // namespace crowdsurf::simulator

@@ -22,8 +22,11 @@ class Origins {
   Origins() { Intern({}); }
 
   OriginId Of(SnapshotId snapshot) { return Intern({snapshot}); }
-  // The union; `twice` is set when a snapshot is in more than one of `parts`.
-  OriginId Unite(const std::vector<OriginId>& parts, bool* twice);
+  struct Union {
+    OriginId id = 0;
+    bool twice = false;  // a snapshot is in more than one part
+  };
+  Union Unite(const std::vector<OriginId>& parts);
   const std::vector<SnapshotId>& In(OriginId id) const { return sets_[id]; }
 
  private:

@@ -34,14 +34,25 @@ void RosterBoard::Watch(int node, const std::string& key) {
 void RosterBoard::Ask(int node, const std::string& key) {
   if (!watchers_[key].contains(node) || answered_.contains({node, key})) return;
   network_.Send(node, node, Plane::kRecords, [this, node, key] {
-    if (watchers_[key].contains(node) && answered_.insert({node, key}).second)
-      SendAll(node, key, true);
+    if (!watchers_[key].contains(node) || !answered_.insert({node, key}).second) return;
+    deliver_(node, Collect(node, key));  // also an empty list: it is the answer
+    RefreshLater(node, key);
   });
   queue_.After(kRefresh, [this, node, key] { Ask(node, key); });
 }
 
-void RosterBoard::SendAll(int node, const std::string& key, bool first) {
+void RosterBoard::RefreshLater(int node, const std::string& key) {
+  queue_.After(kRefresh, [this, node, key] { Refresh(node, key); });
+}
+
+void RosterBoard::Refresh(int node, const std::string& key) {
   if (!watchers_[key].contains(node)) return;
+  const std::vector<worker::PeerRecord> records = Collect(node, key);
+  if (!records.empty()) deliver_(node, records);
+  RefreshLater(node, key);
+}
+
+std::vector<worker::PeerRecord> RosterBoard::Collect(int node, const std::string& key) {
   std::vector<worker::PeerRecord> records;
   for (auto at = records_.lower_bound({key, PeerId()});
        at != records_.end() && at->first.first == key;) {
@@ -54,8 +65,7 @@ void RosterBoard::SendAll(int node, const std::string& key, bool first) {
           {key, at->first.second, at->second.value, at->second.expires - queue_.now()});
     ++at;
   }
-  if (first || !records.empty()) deliver_(node, records);
-  queue_.After(kRefresh, [this, node, key] { SendAll(node, key, false); });
+  return records;
 }
 
 void RosterBoard::Unwatch(int node, const std::string& key) {
@@ -67,11 +77,8 @@ void RosterBoard::Gone(int node) {
   for (auto& [key, nodes] : watchers_) nodes.erase(node);
 }
 
-void RosterBoard::Hide(int node, int owner, bool hidden) {
-  if (hidden)
-    hidden_.insert({node, owner});
-  else
-    hidden_.erase({node, owner});
-}
+void RosterBoard::Hide(int node, int owner) { hidden_.insert({node, owner}); }
+
+void RosterBoard::Show(int node, int owner) { hidden_.erase({node, owner}); }
 
 }  // namespace crowdsurf::simulator

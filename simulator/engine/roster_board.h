@@ -37,7 +37,8 @@ class RosterBoard {
   void Gone(int node);  // a dead watcher
   void Heal() { loss_ = 0; }
   // `node` does not see records of `owner` (a double steward in the making).
-  void Hide(int node, int owner, bool hidden);
+  void Hide(int node, int owner);
+  void Show(int node, int owner);  // sees them again
 
  private:
   struct Record {
@@ -51,7 +52,10 @@ class RosterBoard {
   }
   void Push(int node, const RecordKey& key);
   void Ask(int node, const std::string& key);
-  void SendAll(int node, const std::string& key, bool first);
+  void Refresh(int node, const std::string& key);
+  void RefreshLater(int node, const std::string& key);
+  // The records of `key` that reach the watcher now; expired ones are erased.
+  std::vector<worker::PeerRecord> Collect(int node, const std::string& key);
 
   EventQueue& queue_;
   Network& network_;

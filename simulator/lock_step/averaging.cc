@@ -46,7 +46,8 @@ class Run {
     AveragingRun run{swarm_.grid(), options_.max_rounds, options_.max_rounds, {Variance()}, 0};
     const size_t axes = swarm_.grid().axes();
     while (swarm_.rounds() < options_.max_rounds) {
-      swarm_.Round([&](CellIndex) { return !rng_.Bernoulli(options_.failure_rate); }, true);
+      swarm_.Round([&](CellIndex) { return !rng_.Bernoulli(options_.failure_rate); },
+                   MissedEnd::kAdopt);
       const double variance = Variance();
       run.variances.push_back(variance);
       if (swarm_.rounds() == axes) run.error = Error();

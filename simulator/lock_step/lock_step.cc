@@ -25,11 +25,11 @@ LockStep<Scalar>::LockStep(worker::Grid grid, std::vector<CellIndex> members, si
 }
 
 template <class Scalar>
-void LockStep<Scalar>::Round(absl::FunctionRef<bool(CellIndex)> up, bool adopt) {
+void LockStep<Scalar>::Round(absl::FunctionRef<bool(CellIndex)> up, MissedEnd missed) {
   const size_t axis = rounds_ % grid_.axes();
   for (const CellIndex cell : members_) seats_[cell].up = up(cell);
   if (axis == 0) {
-    if (adopt) Adopt();
+    if (missed == MissedEnd::kAdopt) Adopt();
     for (const CellIndex cell : members_) {
       seats_[cell].level = 0;
       seats_[cell].weight = seats_[cell].own_weight;

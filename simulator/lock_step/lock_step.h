@@ -10,12 +10,16 @@
 #include <absl/functional/function_ref.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <vector>
 
 #include "worker/core/view/grid.h"
 
 namespace crowdsurf::simulator {
+
+// What a member does that missed the end of the averaging before, when the next one begins.
+enum class MissedEnd : uint8_t { kKeepOwn, kAdopt };
 
 template <class Scalar>
 class LockStep {
@@ -35,9 +39,9 @@ class LockStep {
   void SetWeight(worker::CellIndex cell, double weight) { seats_[cell].own_weight = weight; }
 
   // The next round, among the members that are up. Round 0 of an averaging takes the values as they
-  // are; with `adopt` a member that missed the end of the averaging before takes any committed
+  // are; with `kAdopt` a member that missed the end of the averaging before takes any committed
   // vector first. A late member catches up, else it sits the averaging out.
-  void Round(absl::FunctionRef<bool(worker::CellIndex)> up, bool adopt);
+  void Round(absl::FunctionRef<bool(worker::CellIndex)> up, MissedEnd missed);
   size_t rounds() const { return rounds_; }
   // True when the member holds the result of all rounds of the averaging just run.
   bool Completed(worker::CellIndex cell) const { return seats_[cell].level == grid_.axes(); }

@@ -75,9 +75,8 @@ float AsTravelled(WireFormat wire, float value) {
 
 // Without masks by the bytes alone; with them element by element, from what the members said at the
 // start, not from what their bytes say of themselves.
-bool RoundCheckers::IsMean(int node, const Seen& seen, const FoldChunk& fold,
-                           const std::map<int, Bytes>& used, const worker::ChunkSpan& span,
-                           std::span<const float> slot, const Bytes& result) const {
+bool RoundCheckers::IsMean(int node, const Seen& seen, const FoldReport& report) const {
+  const auto& [fold, used, span, slot, result] = report;
   const auto all_of_it = [&](const auto& masked) {
     const std::vector<bool>& covered = masked.second.covered;
     const auto input = seen.inputs.find(masked.first);  // not there: it never opened the round
@@ -122,16 +121,15 @@ void RoundCheckers::Add(std::string_view statement, const InstanceId& instance, 
                   absl::StrCat("instance ", instance.brief(), ", node ", node, ": ", what));
 }
 
-void RoundCheckers::OnOpen(int node, const InstanceId& instance, int rank, double weight,
-                           WireFormat wire, std::vector<Parcel> inputs) {
+void RoundCheckers::OnOpen(int node, const InstanceId& instance, OpenReport report) {
   Seen& seen = seen_[instance];
-  seen.wire = wire;
-  const auto at = seen.inputs.find(rank);
+  seen.wire = report.wire;
+  const auto at = seen.inputs.find(report.rank);
   if (at != seen.inputs.end() && at->second.node != node)
     return Add("S7", instance, node,
-               absl::StrCat("rank ", rank, " is also node ", at->second.node));
+               absl::StrCat("rank ", report.rank, " is also node ", at->second.node));
   // A round that has sent nothing may be opened anew, by then with another weight.
-  seen.inputs.insert_or_assign(rank, Input{node, weight, std::move(inputs)});
+  seen.inputs.insert_or_assign(report.rank, Input{node, report.weight, std::move(report.inputs)});
 }
 
 void RoundCheckers::OnSpoke(int node, const InstanceId& instance, int rank, ChunkIndex chunk,
@@ -140,16 +138,15 @@ void RoundCheckers::OnSpoke(int node, const InstanceId& instance, int rank, Chun
   seen_[instance].spoken[{rank, chunk}].insert(value.wire);
 }
 
-void RoundCheckers::OnFold(int node, const InstanceId& instance, const FoldChunk& fold,
-                           const std::map<int, Bytes>& used, const worker::ChunkSpan& span,
-                           std::span<const float> slot, const Bytes& result) {
+void RoundCheckers::OnFold(int node, const InstanceId& instance, const FoldReport& report) {
+  const FoldChunk& fold = report.fold;
   ++folds_;
   Seen& seen = seen_[instance];
   if (hostile_.contains(node)) {
-    seen.folds[{fold.chunk, fold.assigned}].push_back({node, fold.mask, result});
+    seen.folds[{fold.chunk, fold.assigned}].push_back({node, fold.mask, report.result});
     return;
   }
-  for (const auto& [rank, bytes] : used) {
+  for (const auto& [rank, bytes] : report.used) {
     const auto input = seen.inputs.find(rank);
     const auto spoken = seen.spoken.find({rank, fold.chunk});
     const bool own =
@@ -167,16 +164,14 @@ void RoundCheckers::OnFold(int node, const InstanceId& instance, const FoldChunk
           absl::StrCat("folded rank ", rank, " with weight ", weight, ", which is not that of ",
                        own ? "the member" : "a speaker", " whose values it folded"));
   }
-  if (!IsMean(node, seen, fold, used, span, slot, result))
-    Add("S5", instance, node,
-        absl::StrCat("chunk ", fold.chunk.value(), " is not the mean of its mask"));
+  if (!IsMean(node, seen, report))
+    Add("S5", instance, node, absl::StrCat("chunk ", fold.chunk.value(), " is not the mean of its mask"));
   std::vector<Fold>& folds = seen.folds[{fold.chunk, fold.assigned}];
   for (const Fold& other : folds)
     if (other.node != node || other.mask != fold.mask)
       Add("S5", instance, node,
-          absl::StrCat("chunk ", fold.chunk.value(), " assigned ", fold.assigned,
-                       " has two masks"));
-  folds.push_back({node, fold.mask, result});
+          absl::StrCat("chunk ", fold.chunk.value(), " assigned ", fold.assigned, " has two masks"));
+  folds.push_back({node, fold.mask, report.result});
 }
 
 void RoundCheckers::OnCountedTwice(int node, const InstanceId& instance, ChunkIndex chunk) {
@@ -263,9 +258,8 @@ void RoundCheckers::CheckValue(int node, const InstanceId& instance, const Round
         absl::StrCat("weight ", over.stake.weight, " of contributors ", weight));
 }
 
-void RoundCheckers::OnApplied(int node, const InstanceId& instance, const RoundOver& over,
-                              Ballot branch, const std::vector<Bytes>& slots,
-                              const std::map<int, std::vector<Bytes>>& held_by_members) {
+void RoundCheckers::OnApplied(int node, const InstanceId& instance, const ApplyReport& report) {
+  const auto& [over, branch, slots, held_by_members] = report;
   ++applied_count_;
   CheckValue(node, instance, over, slots);
   Seen& seen = seen_[instance];

@@ -9,6 +9,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -33,6 +34,34 @@ struct MaskedInput {
   std::vector<bool> covered;
 };
 
+// A node opens a round: with which rank, and what it puts in. Inputs by chunk.
+struct OpenReport {
+  int rank = 0;
+  double weight = 0;
+  worker::WireFormat wire = worker::WireFormat::kFloat32;
+  std::vector<Parcel> inputs = {};
+};
+
+// A node has folded: of what, by rank, into which values of its output (`slot`, of `span`), and the
+// bytes that are sent.
+struct FoldReport {
+  worker::FoldChunk fold;
+  std::map<int, Bytes> used;
+  worker::ChunkSpan span;
+  std::span<const float> slot;
+  Bytes result;
+};
+
+// A node applies, as part of the branch that ballot `branch` formed (0: in the view itself): its
+// slots (empty: nothing in it), and those of all live members in `over.members` that have not given
+// up.
+struct ApplyReport {
+  worker::RoundOver over;
+  worker::Ballot branch = 0;
+  std::vector<Bytes> slots;
+  std::map<int, std::vector<Bytes>> held_by_members;
+};
+
 class RoundCheckers {
  public:
   explicit RoundCheckers(Violations& violations) : violations_(violations) {}
@@ -40,8 +69,7 @@ class RoundCheckers {
   // Ranks whose member lies: what they say and put in is not held against the others.
   void SetHostile(int node) { hostile_.insert(node); }
 
-  void OnOpen(int node, const worker::InstanceId& instance, int rank, double weight,
-              worker::WireFormat wire, std::vector<Parcel> inputs);
+  void OnOpen(int node, const worker::InstanceId& instance, OpenReport report);
   // That member's input is masked: `own` is what it holds of the whole vector, `covered` what goes
   // in. Before its rounds begin.
   void OnMask(const worker::InstanceId& instance, int rank, MaskedInput input) {
@@ -50,10 +78,7 @@ class RoundCheckers {
   // A stand-in said `value` for a rank without a live member.
   void OnSpoke(int node, const worker::InstanceId& instance, int rank, worker::ChunkIndex chunk,
                const Parcel& value);
-  // `span` is the chunk, `slot` its values in the output, `result` the bytes that are sent.
-  void OnFold(int node, const worker::InstanceId& instance, const worker::FoldChunk& fold,
-              const std::map<int, Bytes>& used, const worker::ChunkSpan& span,
-              std::span<const float> slot, const Bytes& result);
+  void OnFold(int node, const worker::InstanceId& instance, const FoldReport& report);
   void OnCountedTwice(int node, const worker::InstanceId& instance, worker::ChunkIndex chunk);
   // The root of the HAVE(0) that `node` said last; none when it said none.
   Digest LastHave(int node, const worker::InstanceId& instance) const;
@@ -61,12 +86,7 @@ class RoundCheckers {
   void OnFrame(int node, const worker::Frame& frame, const worker::RoundSpec& spec);
   void OnWitnessFrame(int node, const PeerId& id, const worker::Frame& frame,
                       const std::vector<PeerId>& witnesses);
-  // `node` applied, as part of the branch that ballot `branch` formed (0: in the view itself): its
-  // slots (empty: nothing in it), and those of all live members in `over.members` that have not
-  // given up.
-  void OnApplied(int node, const worker::InstanceId& instance, const worker::RoundOver& over,
-                 worker::Ballot branch, const std::vector<Bytes>& slots,
-                 const std::map<int, std::vector<Bytes>>& held_by_members);
+  void OnApplied(int node, const worker::InstanceId& instance, const ApplyReport& report);
 
   // For whole jobs, where no RoundOver is seen: `node` uses its output of `instance` as decided.
   void OnUsed(int node, const worker::InstanceId& instance, const std::vector<Bytes>& slots);
@@ -105,9 +125,7 @@ class RoundCheckers {
     std::set<std::vector<Bytes>> used;  // OnUsed
     std::set<Digest> decided;           // roots
   };
-  bool IsMean(int node, const Seen& seen, const worker::FoldChunk& fold,
-              const std::map<int, Bytes>& used, const worker::ChunkSpan& span,
-              std::span<const float> slot, const Bytes& result) const;
+  bool IsMean(int node, const Seen& seen, const FoldReport& report) const;
   void Decide(const worker::InstanceId& instance, Seen& seen, const Digest& root);
   void CheckValue(int node, const worker::InstanceId& instance, const worker::RoundOver& over,
                   const std::vector<Bytes>& slots);

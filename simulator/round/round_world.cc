@@ -160,9 +160,9 @@ void RoundWorld::Schedule() {
     queue_.After(spell.at + spell.length, [this, spell] { At(spell.node).Thaw(); });
   }
   for (const RoundScenario::Spell& spell : scenario_.cuts) {
-    queue_.After(spell.at, [this, spell] { network_.Cut(spell.node, spell.of, true); });
+    queue_.After(spell.at, [this, spell] { network_.Cut(spell.node, spell.of); });
     queue_.After(spell.at + spell.length,
-                 [this, spell] { network_.Cut(spell.node, spell.of, false); });
+                 [this, spell] { network_.Restore(spell.node, spell.of); });
   }
   for (const RoundScenario::Spell& spell : scenario_.suspicions) {
     queue_.After(spell.at, [this, spell] {
@@ -222,7 +222,11 @@ void RoundWorld::OnOver(int node, const RoundOver& over, worker::Ballot branch) 
   for (auto& other : nodes_)
     if (other->Holding() && over.members.Contains(other->rank()) && other->index() != node)
       held[other->index()] = other->Slots();
-  checkers_.OnApplied(node, spec_.instance, over, branch, At(node).Slots(), held);
+  checkers_.OnApplied(node, spec_.instance,
+                      {.over = over,
+                       .branch = branch,
+                       .slots = At(node).Slots(),
+                       .held_by_members = std::move(held)});
 }
 
 void RoundWorld::Heal() {

@@ -27,8 +27,8 @@ void WatchedChunks::Open(RoundHandle round, const Opened& opened) {
   std::vector<Parcel> inputs;
   for (ChunkIndex chunk; chunk.value() < opened.chunks.size(); ++chunk)
     inputs.push_back(Input(round, chunk));
-  checkers_.OnOpen(node_, opened.instance, opened.self, opened.weight, opened.wire,
-                   std::move(inputs));
+  checkers_.OnOpen(node_, opened.instance,
+                   {opened.self, opened.weight, opened.wire, std::move(inputs)});
 }
 
 void WatchedChunks::Close(RoundHandle round) {
@@ -76,7 +76,9 @@ std::vector<OriginId> WatchedChunks::FoldOrigins(RoundHandle round, const FoldCh
                at != open.inputs.end())
         parts.push_back(at->second.origins[element]);
     }
-    united[element] = origins_.Unite(parts, &twice);
+    const Origins::Union all = origins_.Unite(parts);
+    united[element] = all.id;
+    twice = twice || all.twice;
   }
   if (twice) checkers_.OnCountedTwice(node_, opened.instance, fold.chunk);
   return united;
@@ -102,9 +104,12 @@ uint64_t WatchedChunks::Fold(RoundHandle round, const FoldChunk& fold) {
             opened.to->origins.begin() + static_cast<std::ptrdiff_t>(span.begin));
   open.filled[fold.chunk.value()] = true;
   Forget(round, fold.chunk, fold.assigned);
-  checkers_.OnFold(node_, opened.instance, fold, used, span,
-                   std::span(opened.to->values).subspan(span.begin, span.count),
-                   ChunkHost::Result(round, fold.chunk).wire);
+  checkers_.OnFold(node_, opened.instance,
+                   {.fold = fold,
+                    .used = std::move(used),
+                    .span = span,
+                    .slot = std::span(opened.to->values).subspan(span.begin, span.count),
+                    .result = ChunkHost::Result(round, fold.chunk).wire});
   return hash;
 }
 

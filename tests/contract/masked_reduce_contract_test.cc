@@ -240,7 +240,7 @@ TEST(MaskedReduceContract, TwoRunsOfASeedAreOne) {
 TEST(MaskedReduceContract, MemoryIsAsDeclaredAndNoExchangeCopiesTheVector) {
   const auto run = [](const MaskedAllReduce::MaskOf& mask) {
     ReduceWorld world({.elements = 16 * kElements, .chunk_elements = kElements}, mask);
-    world.Watch([] { WatchAllocations(true); }, [] { WatchAllocations(false); });
+    world.Watch(WatchAllocations, IgnoreAllocations);
     world.Average();  // what is made once
     ForgetAllocations();
     world.Average();

@@ -151,7 +151,7 @@ TEST_P(StrategyContract, MemoryIsAsDeclaredAndNoExchangeCopiesTheVector) {
   world.MakeView();
   EXPECT_EQ(world.reserved(1), ReservedBy(GetParam(), options.elements));
   world.RunFor(Seconds(1));
-  world.Watch([] { WatchAllocations(true); }, [] { WatchAllocations(false); });
+  world.Watch(WatchAllocations, IgnoreAllocations);
   ForgetAllocations();
   world.RunFor(Seconds(1));
   EXPECT_LT(GreatestAllocation(), options.elements * sizeof(double) / 8);

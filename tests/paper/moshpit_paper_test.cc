@@ -51,7 +51,7 @@ TEST(MoshpitPaper, AFullMixedRadixGridIsExactAfterAsManyRoundsAsItHasAxes) {
     }
     for (size_t round = 0; round < grid.axes(); ++round) {
       EXPECT_GT(Variance(swarm), 1e-6) << "exact too early, round " << round;
-      swarm.Round(Up, false);
+      swarm.Round(Up, MissedEnd::kKeepOwn);
     }
     for (const CellIndex cell : swarm.members())
       EXPECT_NEAR(swarm.Value(cell)[0], mean, 1e-14) << grid.axes() << " axes";
@@ -75,7 +75,7 @@ TEST(MoshpitPaper, OneRoundOfRandomGroupsContractsByGroupsLessOneOverPeersLessOn
       LockStep<double> swarm(c.grid, AllCells(c.grid), 1);
       for (const CellIndex cell : swarm.members()) swarm.Value(cell)[0] = rng.Normal();
       before += Variance(swarm);
-      swarm.Round(Up, false);
+      swarm.Round(Up, MissedEnd::kKeepOwn);
       after += Variance(swarm);
     }
     const double r = c.grid.radices[1];
@@ -188,7 +188,7 @@ double LossOfMoshpitSgd(double p, uint64_t seed) {
     for (const CellIndex cell : swarm.members())
       StronglyConvex::Train(swarm.Value(cell), noise[cell]);
     for (size_t round = 0; round < grid.axes(); ++round)
-      swarm.Round([&](CellIndex) { return !absent.Bernoulli(p); }, false);
+      swarm.Round([&](CellIndex) { return !absent.Bernoulli(p); }, MissedEnd::kKeepOwn);
     if (k < kAveragings / 2) continue;
     for (const CellIndex cell : swarm.members())
       loss += StronglyConvex::Loss(std::as_const(swarm).Value(cell)) / 16.0 / (kAveragings / 2.0);

@@ -99,8 +99,8 @@ TEST(PlantedFaults, OneInstanceInTwoViewsIsS7) {
   Violations violations;
   RoundCheckers checkers(violations);
   worker::InstanceId instance;
-  checkers.OnOpen(1, instance, 0, 1.0, worker::WireFormat::kFloat32, {});
-  checkers.OnOpen(2, instance, 0, 1.0, worker::WireFormat::kFloat32, {});
+  checkers.OnOpen(1, instance, {.rank = 0, .weight = 1.0});
+  checkers.OnOpen(2, instance, {.rank = 0, .weight = 1.0});
   EXPECT_EQ(violations.Count("S7"), 1U);
 }
 

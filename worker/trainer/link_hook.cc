@@ -119,8 +119,6 @@ void LinkHook::OnMetrics(std::span<const Metric> metrics) {
   }
 }
 
-void LinkHook::Finish(bool stopped) {
-  if (stopped) client_->AcknowledgeStop();
-}
+void LinkHook::OnStopped() { client_->AcknowledgeStop(); }
 
 }  // namespace crowdsurf::trainer

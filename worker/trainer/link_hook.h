@@ -30,7 +30,7 @@ class LinkHook : public StepHook {
   StatusOr<StepDecision> Start(Training& training) override;
   StatusOr<StepDecision> OnStep(Training& training, const BatchResult& batch) override;
   void OnMetrics(std::span<const Metric> metrics) override;
-  void Finish(bool stopped) override;
+  void OnStopped() override;
 
  private:
   LinkHook(std::unique_ptr<worker::LinkClient> client, std::vector<std::string> metrics,

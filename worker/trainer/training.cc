@@ -204,7 +204,7 @@ StatusOr<LoopResult> RunTraining(Training& training, const LoopOptions& options,
     hook.OnMetrics(result.metrics);
     sink.OnMetrics(result.progress, result.metrics, options.at_end);
   }
-  hook.Finish(result.stopped);
+  if (result.stopped) hook.OnStopped();
   return result;
 }
 

@@ -98,8 +98,8 @@ class StepHook {
   // After every step; may change the parameters.
   virtual StatusOr<StepDecision> OnStep(Training&, const BatchResult&) { return StepDecision{}; }
   virtual void OnMetrics(std::span<const Metric>) {}
-  // The loop ended; `stopped`: because this hook said so.
-  virtual void Finish(bool /*stopped*/) {}
+  // The loop has ended because this hook said stop.
+  virtual void OnStopped() {}
 };
 
 class StepClock {

@@ -12,7 +12,8 @@ bool watching = false;
 
 }  // namespace
 
-void WatchAllocations(bool on) { watching = on; }
+void WatchAllocations() { watching = true; }
+void IgnoreAllocations() { watching = false; }
 size_t GreatestAllocation() { return greatest; }
 void ForgetAllocations() { greatest = 0; }
 

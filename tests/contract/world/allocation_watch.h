@@ -8,7 +8,8 @@
 
 namespace crowdsurf {
 
-void WatchAllocations(bool on);
+void WatchAllocations();
+void IgnoreAllocations();
 size_t GreatestAllocation();  // since the last ForgetAllocations, in bytes
 void ForgetAllocations();
 

@@ -90,7 +90,7 @@ std::vector<int> MixingWorld::Living() const {
   return living;
 }
 
-void MixingWorld::MakeView(bool full_average) {
+void MixingWorld::MakeView() {
   ViewFacts facts{.config = options_.config, .seed = rng_.Next()};
   std::optional<View> view;
   std::vector<Member> members;
@@ -111,7 +111,7 @@ void MixingWorld::MakeView(bool full_average) {
     StrategyActions ignored;
     node.rounds->OnView(now(), *view_, node.config.id, ignored);
   }
-  if (full_average) AverageByRounds();
+  AverageByRounds();
   for (const int i : Living()) {
     Node& node = *nodes_[static_cast<size_t>(i)];
     Input(node, [&](Actions& out) { node.mixing.Open(now(), Region::kInboxB, out); });

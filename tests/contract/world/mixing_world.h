@@ -49,7 +49,7 @@ class MixingWorld {
   int Add(double value, double curvature = 1);
   void Kill(int node);  // at once; the others are told that it is down
   // The next view: of all who live. Everybody ends with the mean of their parameters.
-  void MakeView(bool full_average = true);
+  void MakeView();
   void RunFor(Duration time);
   // A worker that has had so many results since its first publishes no more.
   void StopAfter(uint64_t results) { most_results_ = results; }

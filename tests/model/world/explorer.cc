@@ -60,9 +60,9 @@ bool Explorer::Visited::Add(const State& state) {
 
 // All messages on the wire: visit(member it is for, message).
 template <class Visit>
-void Explorer::Messages(const State& state, bool live_only, Visit visit) const {
+void Explorer::Messages(const State& state, Senders senders, Visit visit) const {
   for (int from = 0; from < options_.members; ++from) {
-    if (live_only && Dead(state, from)) continue;
+    if (senders == Senders::kLiving && Dead(state, from)) continue;
     const NodeId node = state[static_cast<size_t>(from)];
     for (const auto* ids : {&graph_.sent(node), &graph_.told(node)}) {
       for (const MessageId id : *ids) {
@@ -136,7 +136,7 @@ std::vector<NodeId> Explorer::SilentClosure(NodeId node, int self,
 template <class Visit>
 void Explorer::Steps(const State& state, Visit visit) {
   std::vector<std::pair<int, MessageId>> wire;
-  Messages(state, false, [&](int to, MessageId id) { wire.emplace_back(to, id); });
+  Messages(state, Senders::kAll, [&](int to, MessageId id) { wire.emplace_back(to, id); });
   if (options_.fast_on_majority) Forge(state, wire);
   int dead = 0;
   for (int i = 0; i < options_.members; ++i) dead += Dead(state, i) ? 1 : 0;
@@ -244,11 +244,11 @@ std::string Explorer::CheckDecided(const State& state, const HeldValue& held) co
 
 // ---- healing ----------------------------------------------------------------------------------
 // Delivers what is on the wire until nothing changes.
-void Explorer::Settle(State& state, bool live_only) {
+void Explorer::Settle(State& state, Senders senders) {
   for (bool moved = true; moved;) {
     moved = false;
     std::vector<std::pair<int, MessageId>> soup;
-    Messages(state, live_only, [&](int to, MessageId id) { soup.emplace_back(to, id); });
+    Messages(state, senders, [&](int to, MessageId id) { soup.emplace_back(to, id); });
     for (const auto& [to, id] : soup) {
       NodeId& node = state[static_cast<size_t>(to)];
       const NodeId next = graph_.Deliver(node, id);
@@ -263,7 +263,7 @@ void Explorer::Settle(State& state, bool live_only) {
 Explorer::State Explorer::Taken(State state) {
   for (bool moved = true; moved;) {
     moved = false;
-    Messages(state, false, [&](int to, MessageId id) {
+    Messages(state, Senders::kAll, [&](int to, MessageId id) {
       NodeId& node = state[static_cast<size_t>(to)];
       const NodeId next = graph_.Deliver(node, id);
       if (next == node || !Silent(node, next)) return;
@@ -353,7 +353,7 @@ std::string Explorer::Heal(State state) {
       if (!Dead(state, i) && !graph_.facts(state[static_cast<size_t>(i)]).over) return false;
     return true;
   };
-  Settle(state, true);
+  Settle(state, Senders::kLiving);
   for (int nudge = 0; nudge < kMaxNudges && !done(); ++nudge) {
     for (int i = 0; i < options_.members; ++i) {
       NodeId& node = state[static_cast<size_t>(i)];
@@ -361,9 +361,10 @@ std::string Explorer::Heal(State state) {
       node = graph_.Late(node);
       break;
     }
-    Settle(state, true);
+    Settle(state, Senders::kLiving);
   }
-  if (options_.witness_forgets) Settle(state, false);  // what the dead had sent arrives late
+  if (options_.witness_forgets)
+    Settle(state, Senders::kAll);  // what the dead had sent arrives late
   if (std::string bad = Check(state); !bad.empty()) return bad;
   bool all = true;
   for (int i = 0; i < options_.members; ++i)
@@ -383,7 +384,7 @@ ModelReport Explorer::Explore() {
   for (int i = 0; i < options_.members; ++i) start[static_cast<size_t>(i)] = graph_.Start(i);
   if (!options_.ready) {
     std::vector<std::pair<int, MessageId>> soup;
-    Messages(start, false, [&](int to, MessageId id) { soup.emplace_back(to, id); });
+    Messages(start, Senders::kAll, [&](int to, MessageId id) { soup.emplace_back(to, id); });
     for (const auto& [to, id] : soup) {
       NodeId& node = start[static_cast<size_t>(to)];
       node = graph_.Deliver(node, id);

@@ -59,11 +59,12 @@ class Explorer {
     std::vector<std::array<NodeId, kMax>> table;
   };
 
+  enum class Senders : uint8_t { kAll, kLiving };
   bool Dead(const State& s, int i) const { return graph_.facts(s[static_cast<size_t>(i)]).dead; }
   template <class Visit>
   void Steps(const State& state, Visit visit);
   template <class Visit>
-  void Messages(const State& state, bool live_only, Visit visit) const;
+  void Messages(const State& state, Senders senders, Visit visit) const;
   void Forge(const State& state, std::vector<std::pair<int, MessageId>>& soup);
   bool Silent(NodeId from, NodeId to) const;
   std::vector<NodeId> SilentClosure(NodeId node, int self, const std::vector<MessageId>& soup);
@@ -73,7 +74,7 @@ class Explorer {
   std::string Check(const State& state) const;
   std::string CheckDecided(const State& state, const HeldValue& held) const;
   std::string Heal(State state);
-  void Settle(State& state, bool live_only);
+  void Settle(State& state, Senders senders);
   std::string Describe(const State& state) const;
   bool Orphaned(const State& state) const;
 

@@ -97,7 +97,7 @@ class RoundWorld {
   void MakeHalfEnough(const PeerId& from, const PeerId& to, const Frame& frame);
   void HaveAfterStatus(const RoundHost& host);
   bool CompareWithoutWeights(const PeerId& from, const PeerId& to, const Have& have);
-  std::optional<RoundValue> HeldBy(const RoundHost& host, bool weights) const;
+  std::optional<RoundValue> HeldBy(const RoundHost& host) const;
   void Watch(const PeerId& from, const Payload& payload);
   void Chaos();
   void Suspect(int observer, const PeerId& peer, SuspicionCause cause);

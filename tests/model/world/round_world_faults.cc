@@ -55,7 +55,7 @@ void RoundWorld::MakeHalfEnough(const PeerId& from, const PeerId& to, const Fram
 }
 
 // What a member holds, when it is all: its answers to FETCH name the masks.
-std::optional<RoundValue> RoundWorld::HeldBy(const RoundHost& host, bool weights) const {
+std::optional<RoundValue> RoundWorld::HeldBy(const RoundHost& host) const {
   std::vector<ChunkIndex> all(chunks_.size());
   for (uint32_t c = 0; c < all.size(); ++c) all[c] = ChunkIndex(c);
   Round copy = host.round;
@@ -70,7 +70,7 @@ std::optional<RoundValue> RoundWorld::HeldBy(const RoundHost& host, bool weights
     value.chunks.push_back({result.assigned, result.mask, result.hash});
   }
   value.stakes.assign(cells_.size(), {});
-  for (size_t rank = 0; weights && rank < cells_.size(); ++rank)
+  for (size_t rank = 0; rank < cells_.size(); ++rank)
     if (ContributorsOf(value).Contains(rank)) value.stakes[rank].weight = weights_[rank];
   return value;
 }
@@ -78,7 +78,7 @@ std::optional<RoundValue> RoundWorld::HeldBy(const RoundHost& host, bool weights
 // Its STATUS said that HAVE(0) had not been sent, and so it must never be.
 void RoundWorld::HaveAfterStatus(const RoundHost& host) {
   if (host.round.over() || host.round.ballot() == 0 || have0_.count(host.self()) > 0) return;
-  const std::optional<RoundValue> value = HeldBy(host, true);
+  const std::optional<RoundValue> value = HeldBy(host);
   if (!value) return;
   for (const ChunkValue& chunk : value->chunks)
     if (chunk.assigned != 0) return;
@@ -90,8 +90,10 @@ void RoundWorld::HaveAfterStatus(const RoundHost& host) {
 // A receiver with the same chunks, whatever the weights, reads its own root.
 bool RoundWorld::CompareWithoutWeights(const PeerId& from, const PeerId& to, const Have& have) {
   own_root_[from] = have.root;
-  if (const auto value = HeldBy(HostAt(rank_of_.at(from)), false))
+  if (auto value = HeldBy(HostAt(rank_of_.at(from)))) {
+    value->stakes.assign(cells_.size(), {});
     bare_root_[from] = RootOf(*value);
+  }
   const auto compare = [this, from, to, root = have.root] {
     if (bare_root_.count(to) == 0) return;
     const bool same = bare_root_.at(from) == bare_root_.at(to);

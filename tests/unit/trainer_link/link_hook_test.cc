@@ -96,7 +96,7 @@ class TrainerLink : public LinkFixture {
       return decision;
     }
     void OnMetrics(std::span<const Metric> m) override { hook->OnMetrics(m); }
-    void Finish(bool stopped) override { hook->Finish(stopped); }
+    void OnStopped() override { hook->OnStopped(); }
     StepHook* hook = nullptr;
     std::function<void()> before_start = [] {};
     std::function<void(Training&)> after_start = [](Training&) {};

@@ -8,15 +8,15 @@ namespace crowdsurf::worker {
 PowerFrames::PowerFrames(std::shared_ptr<const PowerLayout> layout, uint64_t dense_every)
     : layout_(std::move(layout)),
       dense_every_(dense_every),
-      odd_slot_(SlotSize(false)),
-      even_slot_(SlotSize(true)) {}
+      odd_slot_(SlotSize(1)),
+      even_slot_(SlotSize(2)) {}
 
 // Room for the longest frame of such steps. Dense steps shift which half of a power iteration comes
 // at odd steps.
-uint64_t PowerFrames::SlotSize(bool even_steps) const {
+uint64_t PowerFrames::SlotSize(uint64_t first_step) const {
   const uint64_t odd = layout_->MessageSize(1), even = layout_->MessageSize(2);
-  if (dense_every_ == 0) return kHead + (even_steps ? even : odd);
-  const bool dense = even_steps || dense_every_ % 2 == 1;
+  if (dense_every_ == 0) return kHead + layout_->MessageSize(first_step);
+  const bool dense = first_step % 2 == 0 || dense_every_ % 2 == 1;
   return kHead + std::max({odd, even, dense ? layout_->elements() : 0});
 }
 

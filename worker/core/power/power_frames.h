@@ -42,7 +42,7 @@ class PowerFrames {
   }
 
  private:
-  uint64_t SlotSize(bool even_steps) const;
+  uint64_t SlotSize(uint64_t first_step) const;  // of every second step from that one on
 
   std::shared_ptr<const PowerLayout> layout_;
   uint64_t dense_every_;

@@ -15,7 +15,7 @@ LinkClient::~LinkClient() = default;
 
 StatusOr<LinkRegistration> LinkClient::Register(std::vector<LinkTensor> tensors) {
   impl_->tensors = std::move(tensors);
-  return impl_->Register(!impl_->training);
+  return impl_->Register();
 }
 
 void LinkClient::SetOpaque(OpaqueSource source, OpaqueSink sink) {
@@ -48,32 +48,33 @@ void LinkClient::Impl::Count(uint64_t new_samples, double loss) {
   }
 }
 
-void LinkClient::Impl::Finish(Time began, bool touched, StepOutcome& outcome) {
+void LinkClient::Impl::Finish(StepOutcome& outcome) {
   LinkControl& c = control();
   outcome.stop = c.stop.value.load(std::memory_order_acquire) != 0;
   outcome.leaving = c.notice.flag.load(std::memory_order_acquire) != 0;
   outcome.agent_lost = lost;
   outcome.lr_scale = c.lr_scale.value.load(std::memory_order_relaxed);
   outcome.job_samples = c.job.samples.load(std::memory_order_relaxed);
-  if (!touched) return;
+}
+
+void LinkClient::Impl::CountStall(Time began, StepOutcome& outcome) {
   outcome.stall = SteadyNow() - began;
-  c.stall_ns.value.fetch_add(static_cast<uint64_t>(outcome.stall.nanoseconds()),
-                             std::memory_order_relaxed);
+  control().stall_ns.value.fetch_add(static_cast<uint64_t>(outcome.stall.nanoseconds()),
+                                     std::memory_order_relaxed);
 }
 
 StatusOr<StepOutcome> LinkClient::Start(std::span<float> params, Duration patience) {
   Impl& self = *impl_;
   CHECK(self.mapping.has_value());
   CHECK_EQ(params.size(), self.mapping->geometry().elements);
-  const Time began = SteadyNow();
-  Time alive = began;
+  Time alive = SteadyNow();
   StepOutcome outcome;
   while (true) {
     LinkControl& c = self.control();
     const uint32_t rung = c.agent_bell.value.load(std::memory_order_acquire);
     if (c.hold.value.load(std::memory_order_acquire) == 0 ||
         c.stop.value.load(std::memory_order_acquire) != 0) {
-      RETURN_IF_ERROR(self.Adopt(params, true, outcome));
+      RETURN_IF_ERROR(self.Adopt(params, Impl::Adoption::kWhole, outcome));
       break;
     }
     const Time now = SteadyNow();
@@ -86,7 +87,7 @@ StatusOr<StepOutcome> LinkClient::Start(std::span<float> params, Duration patien
     WaitBell(self.control().agent_bell.value, rung, self.lost ? Impl::kRetry : Impl::kSlice);
   }
   self.training = true;
-  self.Finish(began, false, outcome);
+  self.Finish(outcome);
   return outcome;
 }
 
@@ -105,10 +106,11 @@ StepOutcome LinkClient::StepDone(uint64_t samples, double loss, std::span<float>
   bool touched = self.Apply(params, outcome);
   if (c.adopt.request.load(std::memory_order_relaxed) / 2 >
       c.adopted.value.load(std::memory_order_relaxed)) {
-    const Status adopted = self.Adopt(params, true, outcome);
+    const Status adopted = self.Adopt(params, Impl::Adoption::kWhole, outcome);
     // No connection: tried again at the next boundary. A bad opaque state: the parameters alone.
     self.lost = absl::IsUnavailable(adopted) || absl::IsDeadlineExceeded(adopted);
-    if (!adopted.ok() && !self.lost) self.Adopt(params, false, outcome).IgnoreError();
+    if (!adopted.ok() && !self.lost)
+      self.Adopt(params, Impl::Adoption::kParametersOnly, outcome).IgnoreError();
     touched = true;
   }
   const uint64_t published = c.published.ticket.load(std::memory_order_relaxed);
@@ -124,7 +126,8 @@ StepOutcome LinkClient::StepDone(uint64_t samples, double loss, std::span<float>
   }
   touched |= self.GiveOpaque();  // not through `c`: the wait may have mapped another file
   self.RingMarks();
-  self.Finish(began, touched, outcome);
+  self.Finish(outcome);
+  if (touched) self.CountStall(began, outcome);
   return outcome;
 }
 

@@ -76,10 +76,10 @@ StatusOr<std::unique_ptr<LinkClient>> LinkClient::Connect(std::string dir, Durat
   }
 }
 
-StatusOr<LinkRegistration> LinkClient::Impl::Register(bool fresh) {
+StatusOr<LinkRegistration> LinkClient::Impl::Register() {
   ASSIGN_OR_RETURN(
       const HttpReply reply,
-      http->Do("POST", "/v1/register", RegisterBody(tensors, options.metrics, fresh), kAnswer));
+      http->Do("POST", "/v1/register", RegisterBody(tensors, options.metrics, !training), kAnswer));
   RETURN_IF_ERROR(StatusOf(reply));
   const Json json = Json::parse(reply.body, nullptr, false);
   const auto text = [&](const char* key) {
@@ -141,7 +141,7 @@ bool LinkClient::Impl::Reconnect(Time now) {
   auto connected = HttpClient::Connect(dir + "/agent.sock");
   if (!connected.ok()) return false;
   http = *std::move(connected);
-  lost = !Register(!training).ok();
+  lost = !Register().ok();
   return false;
 }
 

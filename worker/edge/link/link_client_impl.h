@@ -49,7 +49,7 @@ struct LinkClient::Impl {
 
   // the agent (link_client_agent.cc)
   static Status StatusOf(const HttpReply& reply);  // its words in it
-  StatusOr<LinkRegistration> Register(bool fresh);
+  StatusOr<LinkRegistration> Register();
   // True when we are registered with the same agent as before the call.
   bool WatchAgent(Time now);
   bool Reconnect(Time now);
@@ -58,15 +58,17 @@ struct LinkClient::Impl {
   bool OutboxFree();
   void Publish(uint64_t ticket, std::span<const float> params);
   bool Apply(std::span<float> params, StepOutcome& outcome);
-  // The opaque state and the parameters of an adoption, both or neither.
-  Status Adopt(std::span<float> params, bool with_opaque, StepOutcome& outcome);
+  // kWhole: the parameters and the opaque state, both or neither.
+  enum class Adoption : uint8_t { kWhole, kParametersOnly };
+  Status Adopt(std::span<float> params, Adoption adoption, StepOutcome& outcome);
   bool GiveOpaque();  // true when it was asked for
   void WaitForResult(std::span<float> params, StepOutcome& outcome);
 
   // steps (link_client.cc)
   void RingMarks();
   void Count(uint64_t new_samples, double loss);
-  void Finish(Time began, bool touched, StepOutcome& outcome);
+  void Finish(StepOutcome& outcome);
+  void CountStall(Time began, StepOutcome& outcome);
 };
 
 }  // namespace crowdsurf::worker

@@ -68,11 +68,12 @@ bool LinkClient::Impl::Apply(std::span<float> params, StepOutcome& outcome) {
   return true;
 }
 
-Status LinkClient::Impl::Adopt(std::span<float> params, bool with_opaque, StepOutcome& outcome) {
+Status LinkClient::Impl::Adopt(std::span<float> params, Adoption adoption, StepOutcome& outcome) {
   LinkControl& c = control();
   const uint64_t request = c.adopt.request.load(std::memory_order_acquire);
   if (request / 2 <= c.adopted.value.load(std::memory_order_relaxed)) return absl::OkStatus();
-  if (with_opaque && c.adopt.has_opaque.load(std::memory_order_relaxed) != 0 && opaque_sink) {
+  if (adoption == Adoption::kWhole && c.adopt.has_opaque.load(std::memory_order_relaxed) != 0 &&
+      opaque_sink) {
     ASSIGN_OR_RETURN(HttpReply reply, http->Do("GET", "/v1/opaque", "", kAnswer, kMaxOpaque));
     RETURN_IF_ERROR(StatusOf(reply));
     if (Sha256(AsBytes(reply.body)).hex() != reply.headers["x-sha256"]) {

@@ -91,10 +91,20 @@ void TensorTransport::Impl::Touch(Link& link, const PeerId& peer) {
   link.used = recent_.begin();
 }
 
-void TensorTransport::Impl::Dial(const PeerId& peer, bool carried) {
+void TensorTransport::Impl::Dial(const PeerId& peer) {
   Link& link = links_.at(peer);
+  link.carried = relay_ != nullptr && relay_->Via({peer, link.endpoint});
+  Connect(peer, link);
+}
+
+void TensorTransport::Impl::DialThroughRelay(const PeerId& peer) {
+  Link& link = links_.at(peer);
+  link.carried = true;
+  Connect(peer, link);
+}
+
+void TensorTransport::Impl::Connect(const PeerId& peer, Link& link) {
   link.other_peer = false;
-  link.carried = carried || (relay_ != nullptr && relay_->Via({peer, link.endpoint}));
   auto holder = std::make_shared<TensorConnection*>(nullptr);  // tells the attempts apart
   TensorConnection::Events events;
   events.on_open = [this, peer](const TensorHello& hello) {
@@ -202,7 +212,7 @@ void TensorTransport::Impl::OnLinkEnd(const PeerId& peer, const TensorConnection
     relay_->OnCarriedFailed({peer, link.endpoint});
   } else if (relay_ != nullptr && unreachable) {
     const auto after = relay_->OnDialFailed({peer, link.endpoint}, evidence);
-    if (after == dht::AfterFailure::kRelay) return Dial(peer, true);
+    if (after == dht::AfterFailure::kRelay) return DialThroughRelay(peer);
     if (after == dht::AfterFailure::kSoft) evidence = DownEvidence::kUnreachable;
   }
   DropLink(peer, std::chrono::nanoseconds(options_.redial_after.nanoseconds()), evidence);

@@ -69,8 +69,9 @@ class TensorTransport::Impl : public std::enable_shared_from_this<Impl> {
   void Prove(const dht::Contact& end);  // for the relay
   bool JustDied(const PeerId& peer);
   void Wake(const PeerId& peer, const std::string& endpoint, std::shared_ptr<TensorOutbox> outbox);
-  // `carried`: through the relay, whatever it knows of a way.
-  void Dial(const PeerId& peer, bool carried = false);
+  void Dial(const PeerId& peer);
+  void DialThroughRelay(const PeerId& peer);  // whatever the relay knows of a way
+  void Connect(const PeerId& peer, Link& link);
   void DialCarried(const PeerId& peer, const Connection& connection,
                    const std::shared_ptr<TensorOutbox>& outbox);
   void DialAddress(const PeerId& peer, const Connection& connection,

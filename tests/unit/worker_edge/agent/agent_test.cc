@@ -126,9 +126,9 @@ struct Worker : RunningAgent {
 class AgentTest : public testing::Test {
  protected:
   std::unique_ptr<Worker> StartAgent(size_t index, const std::string& seed) {
-    AgentOptions options;
-    options.checkpoint_dir = checkpoints_.path().string();
-    return std::make_unique<Worker>(authority_, index, seed, config_, options);
+    Worker::Setup setup{.config = config_};
+    setup.options.checkpoint_dir = checkpoints_.path().string();
+    return std::make_unique<Worker>(authority_, index, seed, std::move(setup));
   }
   static void StartTrainer(Worker& worker, size_t index) {
     worker.trainer = std::make_unique<FakeTrainer>(worker.link(), index);

@@ -89,12 +89,12 @@ struct MaskedWorker : RunningAgent {
 class MaskedAgentsTest : public testing::Test {
  protected:
   void StartWorker(size_t index, const std::string& seed) {
-    JobConfig config;
+    MaskedWorker::Setup setup{.strategies = StripeOf(index)};
+    JobConfig& config = setup.config;
     config.averaging.strategy = StrategyKind::kAllReduce;
     config.averaging.interval = 5;  // steps
     config.averaging.compression = WireFormat::kFloat16;
-    workers_.push_back(std::make_unique<MaskedWorker>(authority_, index, seed, config,
-                                                      AgentOptions(), StripeOf(index)));
+    workers_.push_back(std::make_unique<MaskedWorker>(authority_, index, seed, std::move(setup)));
     MaskedWorker& worker = *workers_.back();
     ASSERT_NE(worker.agent, nullptr);
     worker.trainer =

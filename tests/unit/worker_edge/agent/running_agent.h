@@ -21,10 +21,15 @@
 namespace crowdsurf::worker {
 
 struct RunningAgent {
-  // `options`: what the test wants beside names and folders, which are set here.
+  struct Setup {
+    JobConfig config = {};
+    AgentOptions options = {};  // what the test wants beside names and folders, which are set here
+    StrategyFactory strategies = MakeStrategy;
+  };
+
   RunningAgent(const dht::TestAuthority& authority, size_t index, const std::string& seed,
-               const JobConfig& config, AgentOptions options = {},
-               StrategyFactory strategies = MakeStrategy) {
+               Setup setup) {
+    AgentOptions& options = setup.options;
     options.job = "job";
     options.worker = "w-" + std::to_string(index);
     options.dir = link();
@@ -36,7 +41,8 @@ struct RunningAgent {
         options.agent_dir,
         {.seconds = 86'400, .names = "DNS:peer.crowdsurf,URI:crowdsurf://job/" + options.worker});
     std::ofstream(options.agent_dir + "/seeds") << seed << "\n";
-    auto started = Agent::Start(options, config, nullptr, LogLevel::kError, std::move(strategies));
+    auto started =
+        Agent::Start(options, setup.config, nullptr, LogLevel::kError, std::move(setup.strategies));
     EXPECT_TRUE(started.ok()) << started.status();
     if (!started.ok()) return;
     agent = *std::move(started);

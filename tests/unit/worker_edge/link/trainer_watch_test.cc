@@ -22,9 +22,9 @@ class Answer {
 
 TEST(TrainerWatch, AHangIsAnsweredForAndTakenBackWithTheNextStep) {
   const dht::TestAuthority authority;
-  AgentOptions options;
-  options.hang_after = 1;
-  RunningAgent running(authority, 0, "", {}, options);
+  RunningAgent::Setup setup;
+  setup.options.hang_after = 1;
+  RunningAgent running(authority, 0, "", std::move(setup));
   ASSERT_NE(running.agent, nullptr);
   Answer answer(running.agent->http_endpoint());
   EXPECT_EQ(answer.Of("/trainerz"), 200) << "who has no trainer yet has none that hangs";
