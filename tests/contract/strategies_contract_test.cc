@@ -312,7 +312,7 @@ TEST(A2CiD2Test, MixesByTheTimeSinceTheLastEvent) {
   StrategyActions actions;
   strategy.OnView(now, view, self.id, actions);
   strategy.OnEvent(now, PaceTold{1, 1, kStep, 0}, actions);
-  strategy.OnEvent(now, MixingOpens{Region::kInboxB}, actions);
+  strategy.OnEvent(now, MixingStarted{Region::kInboxB}, actions);
   strategy.OnEvent(now, SnapshotTaken{}, actions);  // the first: both models begin there
   strategy.OnEvent(now, PairDone{other.id, false}, actions);
   const auto swaps = [&] {
@@ -349,7 +349,7 @@ TEST(A2CiD2Test, ProposalsArePoisson) {
     StrategyActions actions;
     strategy.OnView(now, view, self.id, actions);
     strategy.OnEvent(now, PaceTold{1, 1, 0.1, 0}, actions);
-    strategy.OnEvent(now, MixingOpens{Region::kInboxB}, actions);
+    strategy.OnEvent(now, MixingStarted{Region::kInboxB}, actions);
     // Every worker is in 0.5 exchanges a step of 0.1 s; half of them it proposes itself.
     constexpr double kMean = 0.1 / 0.5 * 2;
     constexpr int kBins = 20, kDraws = 4000;

@@ -114,7 +114,7 @@ void MixingWorld::MakeView() {
   AverageByRounds();
   for (const int i : Living()) {
     Node& node = *nodes_[static_cast<size_t>(i)];
-    Input(node, [&](Actions& out) { node.mixing.Open(now(), Region::kInboxB, out); });
+    Input(node, [&](Actions& out) { node.mixing.Start(now(), Region::kInboxB, out); });
   }
 }
 

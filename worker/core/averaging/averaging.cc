@@ -198,10 +198,10 @@ void Averaging::AskForMixing(Actions& out) {
 }
 
 // The view's full average is over, or was missed: from here on neighbours mix.
-void Averaging::OpenMixing(Time now, Actions& out) {
-  if (!mixing_.on_graph() || mixing_.open() || !Ready()) return;
+void Averaging::StartMixing(Time now, Actions& out) {
+  if (!mixing_.on_graph() || mixing_.started() || !Ready()) return;
   const bool first = committed_region_ == Region::kInboxA;
-  mixing_.Open(now, first ? Region::kInboxB : Region::kInboxA, out);
+  mixing_.Start(now, first ? Region::kInboxB : Region::kInboxA, out);
   AskForMixing(out);
 }
 

@@ -169,7 +169,7 @@ class Averaging {
   // Strategies on graphs: all averagings of a view but its first count samples only.
   bool Counting(AveragingId averaging) const;
   void AskForMixing(Actions& out);
-  void OpenMixing(Time now, Actions& out);
+  void StartMixing(Time now, Actions& out);
   void CollectEnded(Time now, Actions& out);
   void SettleSamples(const GroupRounds::Ended& ended, Actions& out);
 

@@ -149,7 +149,7 @@ void Averaging::GoOn(Time now, AveragingId averaging, Actions& out) {
   next_ = std::max(averaging + 1, jump_);
   rounds_.SetMin(next_);
   rounds_.AnswerPassed(now, out);
-  OpenMixing(now, out);
+  StartMixing(now, out);
   AskToBeWoken(out);
   if (begun_ >= next_ && Ready()) return StartPublish(now, begun_, out);
   CheckDue(now, out);

@@ -59,11 +59,11 @@ void Mixing::OnView(Time now, const View& view, const ViewHash& hash, Actions& o
   if (last_) Tell(now, pace_, out);
 }
 
-void Mixing::Open(Time now, Region inbox, Actions& out) {
-  if (!strategy_ || open_ || draining_) return;
-  open_ = true;
+void Mixing::Start(Time now, Region inbox, Actions& out) {
+  if (!strategy_ || started_ || draining_) return;
+  started_ = true;
   log_.Info("mixing", {{"members", members_}});
-  Tell(now, MixingOpens{inbox}, out);
+  Tell(now, MixingStarted{inbox}, out);
 }
 
 void Mixing::Stop(Actions& out) {
@@ -80,7 +80,7 @@ void Mixing::Stop(Actions& out) {
   edges_.Reset({}, 1, 1, WireFormat::kFloat32, EdgeOrder::kLatestWins);
   power_.Clear();
   leaving_.clear();
-  open_ = uses_pairs_ = uses_power_ = false;
+  started_ = uses_pairs_ = uses_power_ = false;
   timer_ = Time::Infinite();
   instance_ = InstanceId();
   Count();
@@ -222,7 +222,7 @@ void Mixing::Run(Time now, PairExchange::Out& actions, Actions& out) {
 
 void Mixing::OnWord(Time now, const PeerId& from, const PairWord& word, Actions& out) {
   PairExchange::Out said;
-  const bool ready = uses_pairs_ && open_ && !draining_;
+  const bool ready = uses_pairs_ && started_ && !draining_;
   pairs_.OnWord(now, from, word,
                 ready ? PairExchange::Readiness::kReady : PairExchange::Readiness::kBusy, said);
   Run(now, said, out);

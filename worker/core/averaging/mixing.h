@@ -44,12 +44,12 @@ class Mixing {
   // Ends what is under way in the old view; a strategy on a graph is made for the new one.
   void OnView(Time now, const View& view, const ViewHash& hash, Actions& out);
   // The view's full average is over. Results go into `inbox` from now on.
-  void Open(Time now, Region inbox, Actions& out);
+  void Start(Time now, Region inbox, Actions& out);
   // No view, or no trainer.
   void Stop(Actions& out);
   void Drain() { draining_ = true; }  // finish what is under way, begin nothing
   bool on_graph() const { return strategy_ != nullptr; }
-  bool open() const { return open_; }
+  bool started() const { return started_; }
   bool busy() const { return !pairs_.idle(); }
 
   // ---- the snapshot
@@ -114,7 +114,7 @@ class Mixing {
   InstanceId instance_;
   WireFormat wire_ = WireFormat::kFloat32;
   uint32_t members_ = 0;
-  bool open_ = false;
+  bool started_ = false;
   bool draining_ = false;
   bool uses_pairs_ = false;
   bool uses_power_ = false;

@@ -24,7 +24,7 @@ void EdgeStrategy::OnView(Time, const View& view, const PeerId& self, StrategyAc
   parts_ = topology.graphs.size();
   down_.clear();
   leaving_.clear();
-  open_ = fresh_ = false;
+  started_ = fresh_ = false;
   stage_ = Stage::kWaiting;
   sequence_ = 0;
   ReserveRegions regions;
@@ -67,7 +67,7 @@ bool EdgeStrategy::IntervalOver(Time now) const {
 }
 
 void EdgeStrategy::AskWhenDue(Time now, StrategyActions& out) {
-  if (!open_ || stage_ != Stage::kWaiting || !leaving_.empty() || members_ < 2) return;
+  if (!started_ || stage_ != Stage::kWaiting || !leaving_.empty() || members_ < 2) return;
   if (IntervalOver(now)) {
     stage_ = Stage::kAsked;
     return out.push_back(AskSnapshot{});
@@ -123,9 +123,9 @@ void EdgeStrategy::Finish(Time now, StrategyActions& out) {
 void EdgeStrategy::Left(const PeerId& peer, MixTag tag) { leaving_.erase({peer, tag}); }
 
 void EdgeStrategy::OnEvent(Time now, const Event& event, StrategyActions& out) {
-  if (const auto* opens = std::get_if<MixingOpens>(&event)) {
-    open_ = fresh_ = true;
-    inbox_ = opens->inbox;
+  if (const auto* started = std::get_if<MixingStarted>(&event)) {
+    started_ = fresh_ = true;
+    inbox_ = started->inbox;
     mark_step_ = step_;
     mark_samples_ = samples_;
     mark_time_ = now;

@@ -68,7 +68,7 @@ class EdgeStrategy : public Strategy {
   std::set<std::pair<PeerId, MixTag>> leaving_;  // messages that have not left yet
 
   Region inbox_ = Region::kInboxB;
-  bool open_ = false;
+  bool started_ = false;
   bool fresh_ = false;
   Stage stage_ = Stage::kWaiting;
   uint64_t sequence_ = 0;

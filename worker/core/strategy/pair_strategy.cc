@@ -10,7 +10,7 @@ void PairStrategy::OnView(Time, const View& view, const PeerId& self, StrategyAc
   neighbours_.clear();
   for (const uint32_t node : topology.Neighbours(0)) neighbours_.push_back(topology.nodes[node]);
   down_.clear();
-  open_ = fresh_ = proposing_ = prepared_ = false;
+  started_ = fresh_ = proposing_ = prepared_ = false;
   next_ = Time::Infinite();
   OnGraph(topology);
   out.push_back(
@@ -19,7 +19,7 @@ void PairStrategy::OnView(Time, const View& view, const PeerId& self, StrategyAc
 }
 
 void PairStrategy::DrawNext(Time now, StrategyActions& out) {
-  if (!open_ || !pace_ || neighbours_.empty()) return;
+  if (!started_ || !pace_ || neighbours_.empty()) return;
   const auto mean = MeanInterval(*pace_);
   if (!mean) return;
   next_ = now + Seconds(rng_.Exponential(2 * *mean));
@@ -39,9 +39,9 @@ void PairStrategy::OnTick(Time now, StrategyActions& out) {
 }
 
 void PairStrategy::OnEvent(Time now, const Event& event, StrategyActions& out) {
-  if (const auto* opens = std::get_if<MixingOpens>(&event)) {
-    open_ = fresh_ = true;
-    inbox_ = opens->inbox;
+  if (const auto* started = std::get_if<MixingStarted>(&event)) {
+    started_ = fresh_ = true;
+    inbox_ = started->inbox;
     DrawNext(now, out);
   } else if (const auto* pace = std::get_if<PaceTold>(&event)) {
     pace_ = *pace;

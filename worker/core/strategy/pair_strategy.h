@@ -56,7 +56,7 @@ class PairStrategy : public Strategy {
   std::set<PeerId> down_;  // neighbours found dead in this view
   Region inbox_ = Region::kInboxB;
   std::optional<PaceTold> pace_;
-  bool open_ = false;
+  bool started_ = false;
   bool fresh_ = false;
   bool proposing_ = false;
   bool prepared_ = false;

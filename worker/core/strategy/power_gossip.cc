@@ -29,7 +29,7 @@ void PowerGossip::OnView(Time, const View& view, const PeerId& self, StrategyAct
   frames_ = std::make_shared<const PowerFrames>(layout, mixing.dense_every);
   UsePowerEdges use = EdgesOf(TopologyOf(view, self, mixing.graph, GraphUse::kGraph));
   alone_ = use.ends.empty();
-  open_ = false;
+  started_ = false;
   stage_ = Stage::kWaiting;
   step_ = 0;
   out.push_back(
@@ -38,7 +38,7 @@ void PowerGossip::OnView(Time, const View& view, const PeerId& self, StrategyAct
 }
 
 void PowerGossip::AskWhenDue(Time now, StrategyActions& out) {
-  if (!open_ || alone_ || stage_ != Stage::kWaiting) return;
+  if (!started_ || alone_ || stage_ != Stage::kWaiting) return;
   if (!interval_.IsOver(now)) return out.push_back(interval_.Wake());
   stage_ = Stage::kAsked;
   out.push_back(AskSnapshot{});
@@ -69,9 +69,9 @@ void PowerGossip::EndStep(Time now, const FramesHere& here, StrategyActions& out
 }
 
 void PowerGossip::OnEvent(Time now, const Event& event, StrategyActions& out) {
-  if (const auto* opens = std::get_if<MixingOpens>(&event)) {
-    open_ = true;
-    inbox_ = opens->inbox;
+  if (const auto* started = std::get_if<MixingStarted>(&event)) {
+    started_ = true;
+    inbox_ = started->inbox;
     interval_.Begin(now);
   } else if (const auto* pace = std::get_if<PaceTold>(&event)) {
     interval_.OnPace(pace->step, pace->samples);

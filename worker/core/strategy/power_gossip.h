@@ -46,7 +46,7 @@ class PowerGossip : public Strategy {
   bool alone_ = true;
 
   Region inbox_ = Region::kInboxB;
-  bool open_ = false;
+  bool started_ = false;
   Stage stage_ = Stage::kWaiting;
   uint64_t step_ = 0;       // of the view
   uint32_t iteration_ = 0;  // on the present snapshot

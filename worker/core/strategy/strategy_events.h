@@ -42,9 +42,9 @@ struct StrategyTimer {};
 
 // ---- events of strategies on graphs (mixing.h)
 
-// The view's full average is over: mixing may begin. Results go into `inbox`; the other inbox keeps
+// The view's full average is over: mixing begins. Results go into `inbox`; the other inbox keeps
 // the average for joiners.
-struct MixingOpens {
+struct MixingStarted {
   Region inbox;
 };
 struct SnapshotTaken {  // the outbox holds it; the trainer's totals at it
@@ -69,7 +69,7 @@ struct FramesHere {  // PowerGossip: the frames of the present step, of all neig
   std::vector<PeerId> peers;
 };
 using Event = std::variant<DueEvent, PublishedEvent, RoundDecided, PairDone, EdgeArrived, PeerDown,
-                           StrategyTimer, MixingOpens, SnapshotTaken, SnapshotRefused, PairAgreed,
+                           StrategyTimer, MixingStarted, SnapshotTaken, SnapshotRefused, PairAgreed,
                            EdgeSent, PaceTold, FramesHere>;
 
 }  // namespace crowdsurf::worker
