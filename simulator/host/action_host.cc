@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/digest.h"
+#include "worker/core/peer/peer.h"
 
 namespace crowdsurf::simulator {
 
@@ -29,6 +30,14 @@ ActionHost<Scalar>::ActionHost(int node, Setup setup, Outside& outside)
       setup_(std::move(setup)),
       outside_(outside),
       regions_(setup_.elements) {}
+
+template <class Scalar>
+ActionHost<Scalar>::~ActionHost() = default;
+
+template <class Scalar>
+worker::PeerSummary ActionHost<Scalar>::Summarize() const {
+  return peer_->Summarize();
+}
 
 // ---- inputs ------------------------------------------------------------------------------------
 

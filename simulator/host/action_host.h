@@ -25,10 +25,17 @@
 #include "simulator/host/chunk_host.h"
 #include "simulator/host/process.h"
 #include "simulator/host/regions.h"
-#include "worker/core/peer/peer.h"
+#include "worker/core/port/actions.h"
+#include "worker/core/port/config.h"
+#include "worker/core/port/inputs.h"
+#include "worker/core/port/peer_summary.h"
 #include "worker/core/power/power_edges.h"
 #include "worker/core/round/chunk_index.h"
 #include "worker/core/view/averaging_id.h"
+
+namespace crowdsurf::worker {
+class Peer;
+}
 
 namespace crowdsurf::simulator {
 
@@ -76,6 +83,7 @@ class ActionHost : public Process {
   };
 
   ActionHost(int node, Setup setup, Outside& outside);
+  ~ActionHost() override;
 
   // The agent starts, and its trainer registers a little later.
   void Start();
@@ -88,7 +96,7 @@ class ActionHost : public Process {
   bool started() const { return peer_ != nullptr; }
   bool left() const { return left_; }
   bool Knows(const PeerId& peer) const { return known_.contains(peer); }
-  worker::PeerSummary Summarize() const { return peer_->Summarize(); }
+  worker::PeerSummary Summarize() const;
   const worker::PeerConfig& config() const { return setup_.config; }
   const MetricRegistry& metrics() const { return metrics_; }
   // The committed average, if it is (averaging, root) and this process can serve it now; else null.

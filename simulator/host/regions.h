@@ -9,7 +9,6 @@
 
 #include "base/bytes.h"
 #include "simulator/engine/origins.h"
-#include "worker/core/strategy/strategy.h"
 #include "worker/core/vector/mix.h"
 
 namespace crowdsurf::simulator {

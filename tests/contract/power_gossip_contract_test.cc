@@ -5,6 +5,8 @@
 
 #include "tests/contract/world/mixing_world.h"
 #include "worker/core/power/power_edges.h"
+#include "worker/core/power/power_frames.h"
+#include "worker/core/power/power_layout.h"
 
 namespace crowdsurf::worker {
 namespace {

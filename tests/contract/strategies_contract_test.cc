@@ -10,6 +10,8 @@
 #include "tests/contract/world/allocation_watch.h"
 #include "tests/contract/world/mixing_world.h"
 #include "worker/core/power/power_edges.h"
+#include "worker/core/power/power_frames.h"
+#include "worker/core/power/power_layout.h"
 #include "worker/core/strategy/a2cid2.h"
 
 namespace crowdsurf::worker {

@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "worker/core/port/config.h"
 #include "worker/core/port/peer_metrics.h"
+#include "worker/core/strategy/strategy_factory.h"
 
 namespace crowdsurf::worker {
 

@@ -8,6 +8,7 @@
 #include "worker/core/port/config.h"
 #include "worker/core/port/messages.h"
 #include "worker/core/port/peer_metrics.h"
+#include "worker/core/strategy/strategy_factory.h"
 
 namespace crowdsurf::worker {
 namespace {

@@ -1,6 +1,8 @@
 // Mixing: PowerGossip's transport.
 #include "worker/core/averaging/mixing.h"
+#include "worker/core/port/config.h"
 #include "worker/core/port/messages.h"
+#include "worker/core/power/power_frames.h"
 
 namespace crowdsurf::worker {
 

@@ -11,7 +11,7 @@
 
 #include "base/id.h"
 #include "base/time.h"
-#include "worker/core/strategy/strategy.h"
+#include "worker/core/strategy/strategy_factory.h"
 #include "worker/core/view/averaging_config.h"
 
 namespace crowdsurf::worker {
@@ -33,8 +33,8 @@ struct PeerConfig {
   Duration view_debounce = Milliseconds(100);  // joiners that come together share a view
   Duration min_silence = Milliseconds(50);     // docs/round.md: max(50 ms, median + 6 MAD)
   Duration max_silence = Seconds(1);
-  size_t chunk_elements = 32'768;             // 128 KiB of float32: reduced while in L2
-  StrategyFactory strategies = MakeStrategy;  // what opens rounds; only tests give another
+  size_t chunk_elements = 32'768;                  // 128 KiB of float32: reduced while in L2
+  StrategyFactory strategies = BuiltStrategies();  // they open rounds; only tests give others
 };
 
 }  // namespace crowdsurf::worker

@@ -10,9 +10,11 @@
 #include <vector>
 
 #include "base/id.h"
-#include "worker/core/power/power_frames.h"
+#include "worker/core/vector/mix.h"
 
 namespace crowdsurf::worker {
+
+class PowerFrames;
 
 // An edge as its one end sees it.
 struct PowerEnd {

@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/digest.h"
 #include "base/overloaded.h"
+#include "worker/core/power/power_frames.h"
 #include "worker/core/vector/wire_format.h"
 
 namespace crowdsurf::worker {

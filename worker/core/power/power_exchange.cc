@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "worker/core/power/power_frames.h"
 
 namespace crowdsurf::worker {
 namespace {

@@ -1,5 +1,7 @@
 #include "worker/core/strategy/moshpit.h"
 
+#include "worker/core/view/view.h"
+
 namespace crowdsurf::worker {
 
 void Moshpit::OnView(Time, const View& view, const PeerId&, StrategyActions& out) {

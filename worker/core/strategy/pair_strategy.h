@@ -12,6 +12,7 @@
 #include <set>
 #include <vector>
 
+#include "base/rng.h"
 #include "worker/core/strategy/strategy.h"
 #include "worker/core/view/topology.h"
 

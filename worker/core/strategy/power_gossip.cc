@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include "worker/core/power/power_frames.h"
+#include "worker/core/view/view.h"
+
 namespace crowdsurf::worker {
 
 // The weight of an edge is Metropolis': both ends derive the same from the view.

@@ -7,21 +7,16 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
-#include <memory>
 
 #include "base/id.h"
-#include "base/rng.h"
 #include "base/time.h"
 #include "worker/core/strategy/strategy_actions.h"
 #include "worker/core/strategy/strategy_events.h"
 #include "worker/core/vector/tensor_view.h"
-#include "worker/core/view/averaging_choices.h"
 
 namespace crowdsurf::worker {
 
 class EdgeMailbox;
-struct AveragingConfig;
 struct View;
 
 struct Needs {                 // static facts, checked at admission
@@ -49,14 +44,5 @@ class Strategy {
   // RelaySum: factor the trainer multiplies its learning rate by.
   virtual double lr_scale() const { return 1.0; }
 };
-
-// What opens rounds for that kind: for strategies on graphs Moshpit, which makes the full average
-// that each of their views begins with. nullptr: that kind is not built; admission refuses it
-// before this is asked.
-std::unique_ptr<Strategy> MakeStrategy(StrategyKind kind, Rng rng);
-using StrategyFactory = std::function<std::unique_ptr<Strategy>(StrategyKind, Rng)>;
-
-// Pre: IsOnGraph(config.strategy).
-std::unique_ptr<Strategy> MakeGraphStrategy(const AveragingConfig& config, Rng rng);
 
 }  // namespace crowdsurf::worker

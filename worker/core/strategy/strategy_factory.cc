@@ -1,4 +1,4 @@
-#include "worker/core/strategy/strategy.h"
+#include "worker/core/strategy/strategy_factory.h"
 
 #include "base/check.h"
 #include "worker/core/strategy/a2cid2.h"
@@ -15,6 +15,8 @@ std::unique_ptr<Strategy> MakeStrategy(StrategyKind kind, Rng) {
   if (kind == StrategyKind::kAllReduce) return std::make_unique<AllReduce>();
   return std::make_unique<Moshpit>();  // strategies on graphs have it for full averages
 }
+
+StrategyFactory BuiltStrategies() { return MakeStrategy; }
 
 std::unique_ptr<Strategy> MakeGraphStrategy(const AveragingConfig& config, Rng rng) {
   if (config.strategy == StrategyKind::kA2CiD2) return std::make_unique<A2CiD2>(rng);

@@ -11,6 +11,8 @@
 #include "base/check.h"
 #include "base/digest.h"
 #include "base/edge/files.h"
+#include "coordinator-free-dht/edge/dht_service.h"
+#include "worker/core/peer/peer.h"
 #include "worker/edge/agent/agent_impl.h"
 
 namespace crowdsurf::worker {

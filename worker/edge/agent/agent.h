@@ -15,7 +15,7 @@
 #include "base/log.h"
 #include "base/metrics.h"
 #include "base/status.h"
-#include "worker/core/strategy/strategy.h"
+#include "worker/core/strategy/strategy_factory.h"
 #include "worker/edge/agent/agent_options.h"
 
 namespace crowdsurf::worker {
@@ -26,7 +26,7 @@ class Agent {
   // `config`: what the file `config` said at start, good. `strategies`: only tests give another.
   static StatusOr<std::unique_ptr<Agent>> Start(AgentOptions options, JobConfig config,
                                                 LogSink* sink, LogLevel least,
-                                                StrategyFactory strategies = MakeStrategy);
+                                                StrategyFactory strategies = BuiltStrategies());
   ~Agent();
   Agent(const Agent&) = delete;
   Agent& operator=(const Agent&) = delete;

@@ -2,6 +2,8 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "coordinator-free-dht/edge/dht_service.h"
+#include "worker/core/peer/peer.h"
 #include "worker/edge/agent/agent_impl.h"
 
 namespace crowdsurf::worker {

@@ -16,12 +16,14 @@
 #include "base/edge/http_server.h"
 #include "base/edge/metrics_page.h"
 #include "coordinator-free-dht/edge/certificate_keeper.h"
-#include "coordinator-free-dht/edge/dht_service.h"
 #include "coordinator-free-dht/edge/identity.h"
 #include "coordinator-free-dht/edge/transport.h"
 #include "worker/core/link/loss_report_schedule.h"
 #include "worker/core/link/trainer_pulse.h"
-#include "worker/core/peer/peer.h"
+#include "worker/core/port/actions.h"
+#include "worker/core/port/config.h"
+#include "worker/core/port/inputs.h"
+#include "worker/core/port/peer_summary.h"
 #include "worker/edge/agent/agent.h"
 #include "worker/edge/agent/agent_summary.h"
 #include "worker/edge/agent/death_reporter.h"
@@ -36,7 +38,14 @@
 #include "worker/edge/tensor/mix_plane.h"
 #include "worker/edge/tensor/tensor_transport.h"
 
+namespace crowdsurf::dht {
+class DhtService;
+struct WatchUpdate;
+}  // namespace crowdsurf::dht
+
 namespace crowdsurf::worker {
+
+class Peer;
 
 // Reason of an agent's end that the operator looks for (docs/signals.md: termination message).
 inline constexpr char kTargetMet[] = "target met";

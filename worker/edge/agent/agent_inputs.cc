@@ -6,6 +6,8 @@
 #include "base/check.h"
 #include "base/digest.h"
 #include "base/overloaded.h"
+#include "coordinator-free-dht/edge/dht_service.h"
+#include "worker/core/peer/peer.h"
 #include "worker/edge/agent/agent_impl.h"
 #include "worker/edge/agent/tensor_views.h"
 

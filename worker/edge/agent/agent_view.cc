@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "worker/core/membership/membership.h"
+#include "worker/core/peer/peer.h"
 #include "worker/edge/agent/agent_impl.h"
 #include "worker/edge/agent/tensor_views.h"
 

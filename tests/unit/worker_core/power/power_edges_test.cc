@@ -7,6 +7,9 @@
 #include <string>
 
 #include "base/digest.h"
+#include "worker/core/power/power_frames.h"
+#include "worker/core/power/power_layout.h"
+#include "worker/core/vector/tensor_view.h"
 #include "worker/core/vector/wire_format.h"
 
 namespace crowdsurf::worker {

@@ -6,6 +6,9 @@
 #include <string>
 
 #include "base/digest.h"
+#include "worker/core/power/power_frames.h"
+#include "worker/core/power/power_layout.h"
+#include "worker/core/vector/tensor_view.h"
 
 namespace crowdsurf::worker {
 namespace {

@@ -1,4 +1,5 @@
 #include "worker/core/strategy/moshpit.h"
+#include "worker/core/strategy/strategy_factory.h"
 #include "worker/core/view/view.h"
 
 #include <gtest/gtest.h>

@@ -9,6 +9,7 @@
 #include "base/rng.h"
 #include "tests/unit/worker_core/world/numbered_peers.h"
 #include "worker/core/strategy/strategy.h"
+#include "worker/core/strategy/strategy_factory.h"
 #include "worker/core/view/view_plan.h"
 
 namespace crowdsurf::worker {

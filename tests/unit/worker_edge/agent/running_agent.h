@@ -24,7 +24,7 @@ struct RunningAgent {
   struct Setup {
     JobConfig config = {};
     AgentOptions options = {};  // what the test wants beside names and folders, which are set here
-    StrategyFactory strategies = MakeStrategy;
+    StrategyFactory strategies = BuiltStrategies();
   };
 
   RunningAgent(const dht::TestAuthority& authority, size_t index, const std::string& seed,
