@@ -123,7 +123,7 @@ void PeerCheckers::CheckWeight(int node, const Deliver& deliver,
   const double weight = WeightOf(inside);
   if (weight != deliver.samples)
     Add("samples", node,
-        absl::StrCat("averaging ", deliver.averaging, ": final weight ", deliver.samples,
+        absl::StrCat("averaging ", deliver.averaging.value(), ": final weight ", deliver.samples,
                      ", of its snapshots ", weight));
 }
 

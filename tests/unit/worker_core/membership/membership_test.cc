@@ -260,8 +260,8 @@ TEST(MembershipTest, TheHighestCheckpointWinsWhenAllComeBack) {
   PeerWorld world(14, EveryTenSteps());
   world.Add(Milliseconds(20));
   world.Add(Milliseconds(20), 0, RestoredCheckpoint{AveragingId(40), 1000, Sha256(AsBytes("old"))});
-  const size_t best =
-      world.Add(Milliseconds(20), 0, RestoredCheckpoint{AveragingId(50), 2000, Sha256(AsBytes("new"))});
+  const size_t best = world.Add(Milliseconds(20), 0,
+                                RestoredCheckpoint{AveragingId(50), 2000, Sha256(AsBytes("new"))});
   world.node(best).At(Region::kInboxA).values.assign(64, 3.0);
   ASSERT_TRUE(world.UntilTogether(Seconds(5)));
   for (size_t i = 0; i < 3; ++i) {

@@ -114,9 +114,10 @@ TEST(HostileMessagesTest, WhoCannotSitInThisViewSitsInTheNext) {
   const ViewHash hash = world.Summary(0).view->hash;
   for (const uint32_t sitting : {UINT32_MAX, kMaxSittings})
     for (size_t i = 0; i < 5; ++i)
-      world.Tell(i, (i + 1) % 5,
-                 message::SeatingNews{
-                     hash, {}, {Vacancy{world.node(late).id(), sitting, AveragingId(1)}}, {}, Digest()});
+      world.Tell(
+          i, (i + 1) % 5,
+          message::SeatingNews{
+              hash, {}, {Vacancy{world.node(late).id(), sitting, AveragingId(1)}}, {}, Digest()});
   EXPECT_TRUE(world.UntilTogether(Seconds(5))) << world.Describe();
 }
 

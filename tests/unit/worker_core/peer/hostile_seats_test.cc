@@ -43,7 +43,9 @@ class HostileSeatsTest : public ::testing::Test {
             .contacts = {},
             .all = {}};
   }
-  Vacancy Gone() { return {.peer = world_.node(kVictim).id(), .sitting = 0, .first_averaging = AveragingId(1)}; }
+  Vacancy Gone() {
+    return {.peer = world_.node(kVictim).id(), .sitting = 0, .first_averaging = AveragingId(1)};
+  }
   // `peer` in the free cell.
   Seat For(const PeerId& peer) {
     Seat seat{.member = {.id = peer, .cell = free_, .joined_unix_ms = 1},

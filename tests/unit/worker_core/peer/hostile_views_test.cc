@@ -165,7 +165,8 @@ TEST_F(HostileViewsTest, AHeldBranchIsTakenFromAnyOfItsMembers) {
 TEST_F(HostileViewsTest, AVacancyOfASittingThatNobodyHadIsDropped) {
   Start(6);
   const PeerId victim = world_.node(0).id();
-  world_.Tell(1, 5, message::SeatingNews{hash_, {}, {Vacancy{victim, 1, AveragingId(1)}}, {}, Digest()});
+  world_.Tell(1, 5,
+              message::SeatingNews{hash_, {}, {Vacancy{victim, 1, AveragingId(1)}}, {}, Digest()});
   world_.RunFor(Seconds(2));
   ExpectUnmoved();
   EXPECT_EQ(Refused(world_, 1, "vacancy_sitting"), 1);

@@ -2,135 +2,19 @@
 
 #include <gtest/gtest.h>
 
-#include <functional>
-
 #include "base/digest.h"
-#include "tests/unit/worker_core/world/numbered_peers.h"
+#include "tests/unit/worker_core/round/round_group.h"
 
 namespace crowdsurf::worker {
 namespace {
 
-constexpr int kMembers = 3;
-
-RoundSpec Spec(int self, int chunks = 3) {
-  RoundSpec spec;
-  spec.self = self;
-  for (int rank = 0; rank < kMembers; ++rank) {
-    spec.cells.push_back({PeerAt(static_cast<size_t>(rank)), {}});
-    spec.witnesses.push_back(PeerAt(static_cast<size_t>(rank)));
-  }
-  for (int c = 0; c < chunks; ++c)
-    spec.chunks.push_back({static_cast<uint16_t>(c % kMembers), static_cast<uint64_t>(c), 1});
-  spec.stake.weight = self + 1;
-  return spec;
-}
-
-// A group whose messages wait until the test delivers them; a result's hash is 100 + chunk.
-struct Group {
-  struct Sent {
-    int from;
-    RoundAction action;
-  };
-  std::vector<Round> rounds;
-  std::vector<Sent> wire;
-  std::vector<RoundActions> done;
-  std::set<int> dead;
-
-  explicit Group(std::function<void(RoundSpec&)> change = nullptr, int chunks = 3) {
-    for (int i = 0; i < kMembers; ++i) {
-      RoundSpec spec = Spec(i, chunks);
-      if (change) change(spec);
-      rounds.emplace_back(spec);
-      done.emplace_back();
-    }
-  }
-  Round& at(int i) { return rounds[static_cast<size_t>(i)]; }
-  void Take(int self, const RoundActions& actions) {
-    for (const RoundAction& action : actions) {
-      done[static_cast<size_t>(self)].push_back(action);
-      if (const auto* fold = std::get_if<FoldChunk>(&action)) {
-        RoundActions out;
-        at(self).OnFolded(fold->chunk, fold->assigned, 100 + fold->chunk.value(), out);
-        Take(self, out);
-      } else {
-        wire.push_back({self, action});
-      }
-    }
-  }
-  template <class Call>
-  void Do(int self, Call call) {
-    RoundActions out;
-    call(at(self), out);
-    Take(self, out);
-  }
-  void StartAll() {
-    for (int i = 0; i < kMembers; ++i) Do(i, [](Round& r, RoundActions& out) { r.Start(out); });
-  }
-  void Suspect(int observer, int whom) {
-    Do(observer, [&](Round& r, RoundActions& out) {
-      r.OnSuspect(PeerAt(static_cast<size_t>(whom)), SuspicionCause::kReset, out);
-    });
-  }
-  bool Deliver(const Sent& sent, const std::function<bool(const RoundAction&)>& pass) {
-    const PeerId from = PeerAt(static_cast<size_t>(sent.from));
-    PeerId to;
-    if (const auto* a = std::get_if<SendFrame>(&sent.action))
-      to = a->to;
-    else if (const auto* b = std::get_if<SendInput>(&sent.action))
-      to = b->to;
-    else if (const auto* c = std::get_if<SendResult>(&sent.action))
-      to = c->to;
-    else
-      return true;
-    const int self = to.bytes()[0] - 1;
-    if (dead.count(self) > 0) return true;
-    if (pass && !pass(sent.action)) return false;
-    Do(self, [&](Round& r, RoundActions& out) {
-      if (const auto* frame = std::get_if<SendFrame>(&sent.action)) {
-        r.OnFrame(from, frame->frame, out);
-      } else if (const auto* input = std::get_if<SendInput>(&sent.action)) {
-        r.OnInput(from, sent.from, input->chunk, input->assigned, out);
-      } else {
-        const auto& result = std::get<SendResult>(sent.action);
-        r.OnResult(from, result.chunk, {result.assigned, result.mask, result.hash}, out);
-      }
-    });
-    return true;
-  }
-  // Delivers all that `pass` lets through, in order, until nothing moves.
-  void Settle(const std::function<bool(const RoundAction&)>& pass = nullptr) {
-    for (bool moved = true; moved;) {
-      moved = false;
-      std::vector<Sent> now;
-      now.swap(wire);
-      for (const Sent& sent : now) {
-        if (Deliver(sent, pass))
-          moved = true;
-        else
-          wire.push_back(sent);
-      }
-    }
-  }
-  template <class T>
-  size_t Count(int self) const {
-    size_t count = 0;
-    for (const RoundAction& action : done[static_cast<size_t>(self)])
-      count += std::holds_alternative<T>(action) ? 1 : 0;
-    return count;
-  }
-};
-
-template <class Body>
-bool Is(const RoundAction& action) {
-  const auto* send = std::get_if<SendFrame>(&action);
-  return send != nullptr && std::holds_alternative<Body>(send->frame.body);
-}
+using Group = RoundGroup;
 
 TEST(RoundTest, WithoutFaultsAllApplyOnTheFastPathWithTheGroupsWeight) {
   Group group;
   group.StartAll();
   group.Settle();
-  for (int i = 0; i < kMembers; ++i) {
+  for (int i = 0; i < kRoundMembers; ++i) {
     ASSERT_TRUE(group.at(i).over());
     EXPECT_EQ(group.at(i).outcome()->outcome, Outcome::kFast);
     EXPECT_EQ(group.at(i).outcome()->stake.weight, 6);
@@ -146,7 +30,7 @@ TEST(RoundTest, NobodyAppliesBeforeEverybodySaidHave) {
   Group group;
   group.StartAll();
   group.Settle([](const RoundAction& action) { return !Is<Have>(action); });
-  for (int i = 0; i < kMembers; ++i) {
+  for (int i = 0; i < kRoundMembers; ++i) {
     EXPECT_FALSE(group.at(i).over());
     EXPECT_EQ(group.at(i).phase(), Round::Phase::kHeld);
   }
@@ -232,7 +116,7 @@ TEST(RoundTest, AResultWithheldFromASuspectIsGivenOnceItIsTrusted) {
     group.Settle(but_results);
     if (!trusted_by_the_plan) group.Do(1, trust);
     group.Settle();
-    for (int i = 0; i < kMembers; ++i) {
+    for (int i = 0; i < kRoundMembers; ++i) {
       ASSERT_TRUE(group.at(i).over()) << i << " trusted by the plan " << trusted_by_the_plan;
       EXPECT_EQ(group.at(i).outcome()->root, group.at(0).outcome()->root);
       EXPECT_EQ(group.at(i).outcome()->members, RankSet::FromBits(7));
@@ -296,7 +180,7 @@ TEST(RoundTest, AMemberWithAnotherSchemaIsDroppedFromTheRound) {
 }
 
 TEST(RoundTest, FramesOfAnotherInstanceChangeNothingButACounter) {
-  Round round(Spec(0));
+  Round round(SpecOf(0));
   const uint64_t before = round.Fingerprint();
   RoundActions out;
   Frame frame{*InstanceId::From(Sha256(AsBytes("x")).view().first(16)), Have{0, Digest()}};
@@ -318,7 +202,7 @@ TEST(RoundTest, SittingOutSaysByeAndNeverAppliesAfterwards) {
 }
 
 TEST(RoundTest, AMemberAloneFinishesWithWhatItHas) {
-  RoundSpec spec = Spec(0, 1);
+  RoundSpec spec = SpecOf(0, 1);
   spec.cells.resize(1);
   spec.witnesses.resize(1);
   Round round(spec);
@@ -339,111 +223,6 @@ TEST(RoundTest, InputsAreSentAWindowAheadOfTheResults) {
   group.Settle();
   EXPECT_EQ(group.Count<SendInput>(0), 20U);
   EXPECT_TRUE(group.at(0).over());
-}
-
-TEST(RoundTest, ALostWitnessQuorumEndsInABranchOfThoseWhoAreLeft) {
-  Group group;
-  group.StartAll();
-  group.Settle([](const RoundAction& action) { return Is<Ready>(action); });
-  group.dead = {1, 2};
-  group.wire.clear();
-  group.Suspect(0, 1);
-  group.Suspect(0, 2);
-  group.Settle();
-  EXPECT_FALSE(group.at(0).over());
-  EXPECT_TRUE(group.at(0).witness_quorum_lost());
-  group.Do(0, [](Round& r, RoundActions& out) { r.OnQuorumLost(out); });
-  group.Settle();
-  ASSERT_TRUE(group.at(0).over());
-  EXPECT_EQ(group.Count<BranchFormed>(0), 1U);
-  EXPECT_EQ(group.at(0).outcome()->members, RankSet::FromBits(1));
-  EXPECT_NE(group.at(0).branch(), 0);
-}
-
-// ---- where ballots end ------------------------------------------------------------------------
-void HearOpen(Group& group, int self, Ballot ballot) {
-  BallotOpen open;
-  open.ballot = ballot;
-  group.Do(self, [&](Round& r, RoundActions& out) {
-    const auto from = static_cast<size_t>((ballot - 1) % kMembers);
-    r.OnFrame(PeerAt(from), {InstanceId(), open}, out);
-  });
-}
-
-void HearRefused(Group& group, int self, Ballot promised) {
-  group.Do(self, [&](Round& r, RoundActions& out) {
-    r.OnFrame(PeerAt(1), {InstanceId(), Refused{promised}}, out);
-  });
-}
-
-void BeLate(Group& group, int self) {
-  group.Do(self, [](Round& r, RoundActions& out) { r.OnCoordinatorLate(out); });
-}
-
-// Those who missed one of them go on, and would leave it behind.
-TEST(RoundTest, WhoAnswersEveryBallotOfADuelDoesNotGiveUpAlone) {
-  Group group;
-  group.StartAll();
-  const int last = kMaxBallots * kMembers;
-  for (int ballot = 2; ballot <= last; ++ballot) {
-    if (ballot % kMembers == 1) continue;  // its own: members 1 and 2 overtake each other
-    HearOpen(group, 0, static_cast<Ballot>(ballot));
-    ASSERT_FALSE(group.at(0).over()) << "at ballot " << ballot;
-  }
-  EXPECT_EQ(group.at(0).ballot(), last);
-  HearOpen(group, 0, static_cast<Ballot>(last + 2));
-  EXPECT_EQ(group.at(0).ballot(), last) << "there is no such ballot";
-}
-
-TEST(RoundTest, WhoHasNoBallotLeftAsksForTheDecisionAndAdoptsIt) {
-  Group group;
-  group.StartAll();
-  group.Settle([](const RoundAction& action) {
-    const auto* send = std::get_if<SendFrame>(&action);
-    return send == nullptr || send->to != PeerAt(0) ||
-           !std::holds_alternative<Have>(send->frame.body);
-  });
-  ASSERT_TRUE(group.at(1).over() && group.at(2).over());
-  group.wire.clear();  // what they had to say to it is lost
-  HearRefused(group, 0, kMaxBallots * kMembers);
-  BeLate(group, 0);
-  ASSERT_FALSE(group.at(0).over());
-  group.Settle();
-  ASSERT_TRUE(group.at(0).over());
-  EXPECT_TRUE(Applied(group.at(0).outcome()->outcome));
-  EXPECT_EQ(group.at(0).outcome()->root, group.at(1).outcome()->root);
-}
-
-TEST(RoundTest, TheLastBallotsDecideThatAllGiveUp) {
-  const auto ends = [](int promised) {
-    Group group;
-    group.StartAll();
-    group.wire.clear();
-    HearRefused(group, 0, static_cast<Ballot>(promised));
-    BeLate(group, 0);
-    group.Settle();
-    std::set<Outcome> outcomes;
-    for (int i = 0; i < kMembers; ++i)
-      if (group.at(i).over()) outcomes.insert(group.at(i).outcome()->outcome);
-    EXPECT_EQ(group.at(0).ballot(), promised + 1);
-    return outcomes;
-  };
-  const int free = (kMaxBallots - kAbortBallots) * kMembers;
-  EXPECT_EQ(ends(free), std::set<Outcome>{Outcome::kAborted});
-  EXPECT_EQ(ends(free - kMembers).count(Outcome::kAborted), 0U);
-}
-
-TEST(RoundTest, AWitnessOfTheRoundAnswersBothRolesFromOneBallot) {
-  RoundSpec spec = Spec(1);
-  spec.promised.promised = 4;  // as a witness, before the round was opened
-  Round round(spec);
-  RoundActions out;
-  round.Start(out);
-  out.clear();
-  round.OnFrame(PeerAt(0), {spec.instance, BallotOpen{1, false, 0, {}}}, out);
-  ASSERT_EQ(out.size(), 1U);
-  EXPECT_TRUE(Is<Refused>(out[0]));
-  EXPECT_EQ(round.Promised().promised, 4);
 }
 
 }  // namespace

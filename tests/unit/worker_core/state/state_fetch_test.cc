@@ -10,6 +10,7 @@
 
 #include "base/digest.h"
 #include "base/rng.h"
+#include "tests/unit/worker_core/state/random_vector.h"
 #include "tests/unit/worker_core/world/numbered_peers.h"
 #include "worker/core/state/state_donor.h"
 
@@ -18,16 +19,7 @@ namespace {
 
 constexpr size_t kElements = 1'000'003;  // 16 chunks, the last one short
 
-// Made once a seed: most of the time of these tests would be random numbers.
-const std::vector<float>& Vector(uint64_t seed, size_t elements = kElements) {
-  static std::map<std::pair<uint64_t, size_t>, std::vector<float>> made;
-  std::vector<float>& v = made[{seed, elements}];
-  if (!v.empty()) return v;
-  Rng rng(seed);
-  v.resize(elements);
-  for (float& x : v) x = static_cast<float>(rng.UniformDouble());
-  return v;
-}
+const std::vector<float>& Vector(uint64_t seed) { return RandomVector(seed, kElements); }
 
 struct DonorBox {
   std::unique_ptr<StateDonor> core;
@@ -309,7 +301,7 @@ TEST(StateFetchTest, AnotherSchemaIsNoDonor) {
   World world(World::Options());
   world.AddDonor(1, 7, 1);
   world.donors[Id(1)].core->Offer(
-      0, MakeStateManifest(Vector(1, 5), AveragingId(7), Digest(), Digest()));
+      0, MakeStateManifest(RandomVector(1, 5), AveragingId(7), Digest(), Digest()));
   world.Join(1);
   world.Run();
   EXPECT_TRUE(world.failed.has_value());
@@ -358,49 +350,6 @@ TEST(StateFetchTest, RandomWorldsEndWithTheRightBytesOrSayThatTheyFailed) {
     if (world.done->opaque) {
       EXPECT_EQ(std::set<uint8_t>(world.opaque.begin(), world.opaque.end()).size(), 1u);
     }
-  }
-}
-
-TEST(StateMessageTest, MessagesSurviveTheWireAndGarbageDoesNot) {
-  const StateManifest m =
-      MakeStateManifest(Vector(3, 100'000), AveragingId(5), Digest({1}), Digest({2}));
-  const std::vector<StateMessage> messages = {
-      ManifestRequest{AveragingId(17)},
-      ManifestReply{StateRefusal::kNone, m, {123, Digest({3})}},
-      ManifestReply{StateRefusal::kBusy, {}, {}},
-      ChunkRequest{m.Root(), true, 4},
-      ChunkReply{m.Root(), false, 4, StateRefusal::kGone},
-      FetchOver{}};
-  Rng rng(99);
-  for (const StateMessage& message : messages) {
-    const Bytes bytes = EncodeStateMessage(message);
-    const auto decoded = DecodeStateMessage(bytes);
-    ASSERT_TRUE(decoded.has_value());
-    EXPECT_TRUE(decoded->message == message);
-    for (int i = 0; i < 500; ++i) {
-      Bytes bad = bytes;
-      bad[rng.Uniform(bad.size())] = static_cast<uint8_t>(rng.Next());
-      bad.resize(rng.Uniform(bad.size() + 1));
-      DecodeStateMessage(bad);  // must not crash
-    }
-  }
-  StateManifest lies = m;
-  lies.chunk_hashes.pop_back();
-  EXPECT_FALSE(DecodeStateMessage(EncodeStateMessage(ManifestReply{{}, lies, {}})).has_value());
-}
-
-TEST(StateMessageTest, TheRootNamesEveryField) {
-  const StateManifest m =
-      MakeStateManifest(Vector(3, 1000), AveragingId(5), Digest({1}), Digest({2}));
-  for (int field = 0; field < 6; ++field) {
-    StateManifest other = m;
-    if (field == 0) other.averaging = AveragingId(6);
-    if (field == 1) other.committed = Digest({9});
-    if (field == 2) other.schema = Digest({9});
-    if (field == 3) other.job_samples = 1;
-    if (field == 4) other.view_epoch = 1;
-    if (field == 5) other.chunk_hashes[0] ^= 1;
-    EXPECT_NE(other.Root(), m.Root()) << field;
   }
 }
 
