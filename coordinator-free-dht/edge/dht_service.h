@@ -14,6 +14,7 @@
 #include "base/down_evidence.h"
 #include "base/edge/host_loop.h"
 #include "coordinator-free-dht/core/node/node.h"
+#include "coordinator-free-dht/core/node/node_metrics.h"
 #include "coordinator-free-dht/edge/transport.h"
 
 namespace crowdsurf::dht {

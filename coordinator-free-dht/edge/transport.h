@@ -21,9 +21,9 @@
 #include "base/log.h"
 #include "base/metrics.h"
 #include "base/status.h"
+#include "coordinator-free-dht/core/relay/relay_paths.h"
 #include "coordinator-free-dht/core/wire/message.h"
 #include "coordinator-free-dht/edge/identity.h"
-#include "coordinator-free-dht/edge/relay.h"
 
 namespace grpc {
 class Service;
@@ -31,6 +31,8 @@ class Channel;
 }  // namespace grpc
 
 namespace crowdsurf::dht {
+
+class Relay;
 
 enum class ChannelKind : uint8_t { kDht = 0, kWorker = 1 };
 

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "coordinator-free-dht/core/node/node_metrics.h"
 
 namespace crowdsurf::dht {
 

@@ -23,7 +23,6 @@
 #include "base/down_evidence.h"
 #include "base/rng.h"
 #include "base/time.h"
-#include "coordinator-free-dht/core/node/node_metrics.h"
 #include "coordinator-free-dht/core/port/actions.h"
 #include "coordinator-free-dht/core/port/clocks.h"
 #include "coordinator-free-dht/core/port/config.h"
@@ -37,6 +36,8 @@
 #include "coordinator-free-dht/core/store/subscriptions.h"
 
 namespace crowdsurf::dht {
+
+struct NodeMetrics;
 
 // The identity of this node. `public_key` and `boot` must give `contact.id` (PeerIdOf): CHECKed.
 struct Self {

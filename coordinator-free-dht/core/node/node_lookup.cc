@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "coordinator-free-dht/core/node/node.h"
+#include "coordinator-free-dht/core/node/node_metrics.h"
 
 namespace crowdsurf::dht {
 

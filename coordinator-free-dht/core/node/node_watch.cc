@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "coordinator-free-dht/core/node/node.h"
+#include "coordinator-free-dht/core/node/node_metrics.h"
 #include "coordinator-free-dht/core/wire/codec.h"
 
 namespace crowdsurf::dht {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "coordinator-free-dht/core/routing/routing_table.h"
+
 namespace crowdsurf::dht {
 
 void ReplicaTracker::Unfollow(const Key& key) {

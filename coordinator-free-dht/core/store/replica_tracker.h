@@ -14,10 +14,11 @@
 #include "base/rng.h"
 #include "base/time.h"
 #include "coordinator-free-dht/core/port/config.h"
-#include "coordinator-free-dht/core/routing/routing_table.h"
 #include "coordinator-free-dht/core/wire/message.h"
 
 namespace crowdsurf::dht {
+
+class RoutingTable;
 
 class ReplicaTracker {
  public:

@@ -10,6 +10,7 @@
 #include "worker/core/port/messages.h"
 #include "worker/core/port/peer_metrics.h"
 #include "worker/core/power/power_edges.h"
+#include "worker/core/strategy/strategy.h"
 #include "worker/core/strategy/strategy_factory.h"
 
 namespace crowdsurf::worker {

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "coordinator-free-dht/core/node/node.h"
+#include "coordinator-free-dht/core/node/node_metrics.h"
 #include "coordinator-free-dht/core/wire/codec.h"
 #include "coordinator-free-dht/core/wire/unsafe_hash_authority.h"
 

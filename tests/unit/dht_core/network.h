@@ -15,6 +15,7 @@
 
 #include "base/down_evidence.h"
 #include "coordinator-free-dht/core/node/node.h"
+#include "coordinator-free-dht/core/node/node_metrics.h"
 #include "coordinator-free-dht/core/wire/codec.h"
 #include "coordinator-free-dht/core/wire/unsafe_hash_authority.h"
 

@@ -8,6 +8,7 @@
 #include "worker/core/port/config.h"
 #include "worker/core/port/messages.h"
 #include "worker/core/port/peer_metrics.h"
+#include "worker/core/strategy/strategy.h"
 #include "worker/core/strategy/strategy_factory.h"
 
 namespace crowdsurf::worker {
@@ -33,6 +34,10 @@ Mixing::Mixing(const PeerConfig& config, PeerMetrics& metrics, Logger log, Rng r
       log_(log.For("mixing")),
       rng_(rng),
       pairs_(config.id, rng_.Next() >> 1) {}
+
+Mixing::~Mixing() = default;
+
+double Mixing::lr_scale() const { return strategy_ ? strategy_->lr_scale() : 1.0; }
 
 void Mixing::SetVector(uint64_t elements, const TensorViews& tensors) {
   elements_ = elements;

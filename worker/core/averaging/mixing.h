@@ -22,7 +22,8 @@
 #include "worker/core/power/power_exchange.h"
 #include "worker/core/strategy/edge_mailbox.h"
 #include "worker/core/strategy/pair_exchange.h"
-#include "worker/core/strategy/strategy.h"
+#include "worker/core/strategy/strategy_actions.h"
+#include "worker/core/strategy/strategy_events.h"
 #include "worker/core/view/averaging_id.h"
 #include "worker/core/view/view_hash.h"
 
@@ -30,6 +31,8 @@ namespace crowdsurf::worker {
 
 struct PeerConfig;
 struct PeerMetrics;
+class Strategy;
+struct View;
 
 // Names the messages of a view: frames of other views are dropped and counted.
 InstanceId MixInstanceOf(const ViewHash& view);
@@ -37,6 +40,7 @@ InstanceId MixInstanceOf(const ViewHash& view);
 class Mixing {
  public:
   Mixing(const PeerConfig& config, PeerMetrics& metrics, Logger log, Rng rng);
+  ~Mixing();
 
   // ---- the view
   // A trainer has registered: nothing is asked of it yet.
@@ -80,7 +84,7 @@ class Mixing {
   const PowerExchange::Counters& power() const { return power_.counters(); }
   uint64_t foreign() const { return foreign_; }
   uint64_t delivered() const { return delivered_; }
-  double lr_scale() const { return strategy_ ? strategy_->lr_scale() : 1.0; }
+  double lr_scale() const;
 
  private:
   // kUnneeded: asked for, and its exchange has ended meanwhile.

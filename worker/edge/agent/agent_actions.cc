@@ -3,6 +3,7 @@
 
 #include "base/check.h"
 #include "coordinator-free-dht/edge/dht_service.h"
+#include "coordinator-free-dht/edge/relay.h"
 #include "worker/core/peer/peer.h"
 #include "worker/edge/agent/agent_impl.h"
 

@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include "coordinator-free-dht/core/routing/routing_table.h"
+
 namespace crowdsurf::dht {
 namespace {
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/rng.h"
+#include "coordinator-free-dht/edge/relay.h"
 #include "tests/unit/dht_edge/agent.h"
 #include "worker/edge/tensor/tensor_transport.h"
 
