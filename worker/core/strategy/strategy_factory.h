@@ -1,7 +1,7 @@
 // StrategyFactory: makes the strategy of a kind, as the manifest names it.
 //
 // Apart from strategy.h, so that a configuration can hold a factory without knowing what strategies
-// do. Pure functions; any thread. Source: docs/strategies.md.
+// do. Pure functions; any thread. Source: docs/strategies.
 #pragma once
 
 #include <functional>
