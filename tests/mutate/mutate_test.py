@@ -164,6 +164,23 @@ class MutateTest(unittest.TestCase):
         self.assertEqual(mutate.programs_of("coordinator-free-dht"), ("unit_dht_core", "unit_dht_edge"))
         self.assertEqual(mutate.programs_of("worker/nowhere"), ())
 
+    def test_tests_that_need_a_process_of_their_own_get_one(self):
+        listed = (mutate.ROOT / "tests/CMakeLists.txt").read_text()
+        for program, chosen in mutate.APART.items():
+            self.assertIn(f'set_property(TEST {program} APPEND PROPERTY ENVIRONMENT "GTEST_FILTER=-{chosen}")', listed)
+        program, chosen = next(iter(mutate.APART.items()))
+        with tempfile.TemporaryDirectory() as folder:
+            bench = mutate.Workbench(pathlib.Path(folder), (), 1)
+            (bench.build / "bin").mkdir(parents=True)
+            bench.tree.mkdir()
+            for name in (program, "another"):
+                path = bench.build / "bin" / name
+                path.write_text(f'#!/bin/sh\necho "$@" >> {folder}/calls\n')
+                path.chmod(0o755)
+                self.assertEqual(bench._test(name, 20), "")
+            filters = [line.split("--gtest_filter=")[1] for line in (pathlib.Path(folder) / "calls").read_text().splitlines()]
+        self.assertEqual(filters, [f"-{chosen}", chosen, "*"])
+
     def test_the_copy_follows_the_tree_and_repairs_itself(self):
         with tempfile.TemporaryDirectory() as folder:
             root, copy = pathlib.Path(folder) / "root", pathlib.Path(folder) / "copy"
