@@ -20,8 +20,8 @@ struct LinkNumpy : LinkFixture {
     if (pid == 0) {
       dup2(ends[1], 1);
       close(ends[0]);
-      execl("/usr/bin/python3", "python3", "tests/link/numpy_client.py", dir.c_str(), "100000",
-            nullptr);
+      execl("/usr/bin/python3", "/usr/bin/python3", "tests/link/numpy_client.py", dir.c_str(),
+            "100000", nullptr);
       _exit(127);
     }
     close(ends[1]);
