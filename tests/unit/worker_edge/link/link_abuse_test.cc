@@ -291,6 +291,7 @@ TEST_F(LinkAbuse, AFullVolumeIsAnAnswerThatNamesTheSettingToRaise) {
     EXPECT_THAT(std::string(refused.status().message()),
                 testing::AllOf(testing::ContainsRegex("needs 5[89][0-9][0-9] KiB"),
                                HasSubstr("1953 KiB that are averaged"),
+                               HasSubstr(" and " + small + " has "),
                                HasSubstr("set spec.agent.sharedMemory to at least 7Mi")));
     EXPECT_FALSE(std::filesystem::exists(small + "/tensors"));
     EXPECT_FALSE(std::filesystem::exists(small + "/tensors.new")) << "nothing half made stays";

@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <mutex>
 #include <thread>
@@ -350,6 +351,56 @@ TEST(TensorFrameTest, HeadersComeBackAndBadOnesDoNot) {
   }
   bytes[0] ^= 1;
   EXPECT_FALSE(DecodeTensorHeader(bytes));
+}
+
+// Takes every connection and ends it at once.
+class HangsUp {
+ public:
+  HangsUp() : thread_([this] { Loop(); }) {}
+  ~HangsUp() {
+    ::shutdown(listener_, SHUT_RDWR);
+    thread_.join();
+    ::close(listener_);
+  }
+  std::string endpoint() const {
+    sockaddr_in address{};
+    socklen_t size = sizeof address;
+    ::getsockname(listener_, reinterpret_cast<sockaddr*>(&address), &size);
+    return "127.0.0.1:" + std::to_string(ntohs(address.sin_port));
+  }
+  int calls() const { return calls_; }
+
+ private:
+  static int Listen() {
+    const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    ::bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address);
+    ::listen(fd, 16);
+    return fd;
+  }
+  void Loop() {
+    for (int fd; (fd = ::accept(listener_, nullptr, nullptr)) >= 0; ::close(fd)) ++calls_;
+  }
+
+  const int listener_ = Listen();
+  std::atomic<int> calls_{0};
+  std::thread thread_;
+};
+
+// Only a link that was open is tried again: what never was one is said to be down after one call.
+TEST(TensorTransportPlainTest, APeerThatHangsUpBeforeItIsOpenIsCalledOnce) {
+  HangsUp stranger;
+  Node a(nullptr, "a"), unused(nullptr, "b", {}, false);
+  TensorHeader header;
+  header.kind = TensorKind::kInput;
+  EXPECT_EQ(a.transport().Send(unused.id(), stranger.endpoint(), header,
+                               std::make_shared<Bytes>(Bytes{1})),
+            TensorTransport::Sent::kQueued);
+  EXPECT_TRUE(a.Eventually([&] { return !a.downs_.empty(); }));
+  EXPECT_EQ(a.Downs(), (std::vector<std::pair<PeerId, bool>>{{unused.id(), false}}));
+  EXPECT_EQ(stranger.calls(), 1);
 }
 
 }  // namespace

@@ -1,0 +1,60 @@
+#include "worker/edge/agent/agent_options.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/unit/worker_edge/state/scratch_folder.h"
+
+namespace crowdsurf::worker {
+namespace {
+
+struct AgentOptionsBounds : testing::Test {
+  AgentOptionsBounds() {
+    good.job = "job";
+    good.worker = "w-0";
+    good.dir = good.agent_dir = folder.path();
+  }
+  template <class T>
+  size_t With(T AgentOptions::*field, T value) const {
+    AgentOptions options = good;
+    options.*field = value;
+    return Violations(options).size();
+  }
+
+  ScratchFolder folder;
+  AgentOptions good;
+};
+
+TEST_F(AgentOptionsBounds, EachBoundIsAllowedAndTheNextValueIsNot) {
+  EXPECT_EQ(Violations(good), std::vector<std::string>());
+  for (int AgentOptions::*port :
+       {&AgentOptions::peer_port, &AgentOptions::tensor_port, &AgentOptions::http_port}) {
+    for (const int value : {0, 65535}) EXPECT_EQ(With(port, value), 0u) << value;
+    for (const int value : {-1, 65536}) EXPECT_EQ(With(port, value), 1u) << value;
+  }
+  for (const double value : {0.0, 1.0, 1e7}) {
+    EXPECT_EQ(With(&AgentOptions::hang_after, value), 0u) << value;
+  }
+  for (const double value : {-1.0, 0.5, 1.1e7}) {
+    EXPECT_EQ(With(&AgentOptions::hang_after, value), 1u) << value;
+  }
+  for (const double value : {0.1, 3600.0}) {
+    EXPECT_EQ(With(&AgentOptions::grace_period, value), 0u) << value;
+  }
+  for (const double value : {0.0, 3600.5}) {
+    EXPECT_EQ(With(&AgentOptions::grace_period, value), 1u) << value;
+  }
+}
+
+TEST_F(AgentOptionsBounds, ANameIsShortWithoutSlashesAndRequired) {
+  for (std::string AgentOptions::*name : {&AgentOptions::job, &AgentOptions::worker}) {
+    EXPECT_EQ(With(name, std::string(253, 'a')), 0u);
+    for (const std::string& value : {std::string(), std::string(254, 'a'), std::string("a/b")})
+      EXPECT_EQ(With(name, value), 1u) << value;
+  }
+  EXPECT_EQ(With(&AgentOptions::agent_dir, folder / "nowhere"), 1u);
+  EXPECT_EQ(With(&AgentOptions::dir, std::string()), 1u);
+  EXPECT_EQ(With(&AgentOptions::listen, std::string()), 1u);
+}
+
+}  // namespace
+}  // namespace crowdsurf::worker
