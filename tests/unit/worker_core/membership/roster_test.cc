@@ -110,5 +110,22 @@ TEST_F(RosterTest, ABigJobSpreadsItsRecordsAndSlowsItsHeartbeat) {
   EXPECT_EQ(Count<WatchKey>(out) - Count<UnwatchKey>(out), 1U);
 }
 
+// The peer sets its timer to the end of the gap: at that time the record has to go out.
+TEST_F(RosterTest, ARecordIsPutAtTheVeryEndOfItsGap) {
+  Roster roster(config, metrics);
+  Actions out;
+  RosterRecord own = RecordOf(200);
+  const auto puts_at = [&](double seconds) {
+    roster.Keep(kStart + Seconds(seconds), own, {8, true}, out);
+    return Count<PutRecord>(out);
+  };
+  EXPECT_EQ(puts_at(0), 1U);
+  EXPECT_EQ(puts_at(0.999), 1U);
+  EXPECT_EQ(puts_at(1), 2U) << "a heartbeat a second";
+  own.epoch = 5;
+  EXPECT_EQ(puts_at(1.009), 2U);
+  EXPECT_EQ(puts_at(1.01), 3U) << "news, 10 ms after the last";
+}
+
 }  // namespace
 }  // namespace crowdsurf::worker

@@ -1,7 +1,9 @@
-// Round where ballots end: lost quorums, duels, and members without a ballot left.
+// Round where ballots end: lost quorums, duels, unsound plans, and members without a ballot left.
 #include "worker/core/round/round.h"
 
 #include <gtest/gtest.h>
+
+#include <algorithm>
 
 #include "tests/unit/worker_core/round/round_group.h"
 
@@ -112,6 +114,48 @@ TEST(RoundTest, AWitnessOfTheRoundAnswersBothRolesFromOneBallot) {
   ASSERT_EQ(out.size(), 1U);
   EXPECT_TRUE(Is<Refused>(out[0]));
   EXPECT_EQ(round.Promised().promised, 4);
+}
+
+TEST(RoundTest, AQuorumIsNotLostWhileMostWitnessesAreTrusted) {
+  Group group;
+  group.StartAll();
+  group.Settle([](const RoundAction& action) { return Is<Ready>(action); });
+  group.dead = {1, 2};
+  group.wire.clear();
+  group.Suspect(0, 2);
+  EXPECT_EQ(group.at(0).phase(), Round::Phase::kBallot);
+  EXPECT_FALSE(group.at(0).witness_quorum_lost()) << "rank 1 may answer yet";
+  group.Suspect(0, 1);
+  EXPECT_TRUE(group.at(0).witness_quorum_lost());
+}
+
+TEST(RoundTest, APlanWithAChunkTooFewOrWithoutItsReaderIsRefused) {
+  for (const bool of_others : {false, true}) {
+    Group group;
+    group.StartAll();
+    group.Settle([](const RoundAction& action) {
+      return Is<Ready>(action) || std::holds_alternative<SendInput>(action);
+    });
+    group.dead = {2};
+    std::erase_if(group.wire, [](const Group::Sent& sent) { return sent.from == 2; });
+    group.Suspect(0, 2);
+    group.Suspect(1, 2);
+    group.Settle([](const RoundAction& action) { return !Is<Plan>(action); });
+    const auto sent = std::find_if(group.wire.begin(), group.wire.end(), [](const auto& waiting) {
+      return Is<Plan>(waiting.action) && std::get<SendFrame>(waiting.action).to == PeerAt(1);
+    });
+    ASSERT_NE(sent, group.wire.end());
+    Frame frame = std::get<SendFrame>(sent->action).frame;
+    Plan& plan = std::get<Plan>(frame.body);
+    if (of_others)
+      plan.members.Erase(1);
+    else
+      plan.chunks.pop_back();
+    RoundActions out;
+    group.at(1).OnFrame(PeerAt(0), frame, out);
+    EXPECT_TRUE(out.empty());
+    EXPECT_EQ(group.at(1).counts().refused.at(FrameRefusal::kPlanUnsound), 1U) << of_others;
+  }
 }
 
 }  // namespace

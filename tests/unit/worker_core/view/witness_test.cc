@@ -130,5 +130,29 @@ TEST(WitnessTest, AnyTwoQuorumsMeet) {
         }
 }
 
+// What was pruned is remembered one by one only so far. Of older averagings nothing is known any
+// more, so a register that nobody asked for yet is forgotten with them.
+TEST(WitnessTest, BelowTheFloorAlsoAnUnknownRegisterIsForgotten) {
+  WitnessTable table(1);
+  const int floor = 50, most = static_cast<int>(WitnessTable::kMaxForgotten) + floor + 1;
+  for (int n = 1; n <= most; ++n)
+    table.OnOpen(Id(n), {1, AveragingId(static_cast<uint64_t>(n)), 0}, 3);
+  const AveragingId last(static_cast<uint64_t>(floor));
+  EXPECT_EQ(table.OnOpen(Id(-1), {1, last, 0}, 9).kind, Kind::kForgotten);
+  EXPECT_FALSE(table.Lend(Id(-2), {1, last, 0}).has_value());
+  EXPECT_TRUE(table.Lend(Id(-3), {1, last + 1, 0}).has_value());
+  EXPECT_TRUE(table.Lend(Id(-4), {2, last, 0}).has_value()) << "another view's";
+}
+
+TEST(WitnessTest, APromiseInTheParentViewStillHolds) {
+  WitnessTable table;
+  table.OnOpen(Id(1), {2, AveragingId(1), 0}, 3);
+  table.OnEpoch(3);
+  EXPECT_EQ(table.size(), 1U);
+  EXPECT_EQ(table.OnOpen(Id(1), {2, AveragingId(1), 0}, 2).kind, Kind::kRefused);
+  table.OnEpoch(4);
+  EXPECT_EQ(table.size(), 0U);
+}
+
 }  // namespace
 }  // namespace crowdsurf::worker

@@ -1,0 +1,114 @@
+// What a Round asks for: results of others that are decided and not here.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "tests/unit/worker_core/world/numbered_peers.h"
+#include "worker/core/round/round.h"
+
+namespace crowdsurf::worker {
+namespace {
+
+RoundSpec SpecOfTheLast() {
+  RoundSpec spec;
+  spec.self = 2;
+  spec.stake.weight = 1;
+  for (uint16_t rank = 0; rank < 3; ++rank) {
+    spec.cells.push_back({PeerAt(rank), {}});
+    spec.witnesses.push_back(PeerAt(rank));
+    spec.chunks.push_back({rank, rank, 1});
+  }
+  return spec;
+}
+
+TEST(RoundFetch, AResultThatIsOnItsWayFromTheFirstRankIsNotAskedForAgain) {
+  const RoundSpec spec = SpecOfTheLast();
+  Round round(spec);
+  RoundActions out;
+  round.Start(out);
+  Decided decided{.ballot = 1, .branch = false, .held = {}};
+  decided.held.members = RankSet::Of(0);
+  decided.held.value.stakes = {spec.stake, {}, {}};
+  for (uint64_t c = 0; c < 3; ++c) decided.held.value.chunks.push_back({0, RankSet::Of(0), 7 + c});
+  round.OnFrame(PeerAt(0), {InstanceId(), decided}, out);
+  ASSERT_EQ(round.phase(), Round::Phase::kAdopting);
+  const auto fetches = [&] {
+    return std::count_if(out.begin(), out.end(), [](const RoundAction& action) {
+      const auto* send = std::get_if<SendFrame>(&action);
+      return send != nullptr && std::holds_alternative<Fetch>(send->frame.body);
+    });
+  };
+  EXPECT_EQ(fetches(), 1);
+  round.OnSuspect(PeerAt(1), SuspicionCause::kSilence, out);
+  round.OnTrusted(PeerAt(1), out);
+  EXPECT_EQ(fetches(), 1) << "rank 0 sends all of it";
+}
+
+TEST(RoundFetch, AnOwnerThatAsksIsSentTheInputOfItsChunkAndNobodyElseIs) {
+  Round round(SpecOfTheLast());
+  RoundActions out;
+  round.Start(out);
+  const auto asks = [&](size_t from, uint8_t whose) {
+    out.clear();
+    round.OnFrame(PeerAt(from), {InstanceId(), Ask{whose, 0, {ChunkIndex(0)}}}, out);
+    return out;
+  };
+  EXPECT_EQ(asks(0, 2), (RoundActions{SendInput{PeerAt(0), ChunkIndex(0), 0}}));
+  EXPECT_EQ(asks(1, 2), RoundActions()) << "it does not own the chunk";
+  EXPECT_EQ(round.counts().refused.at(FrameRefusal::kAskSuperseded), 1U);
+  for (const auto& [from, whose] : {std::pair(0, 1), {2, 2}, {9, 2}})
+    EXPECT_EQ(asks(static_cast<size_t>(from), static_cast<uint8_t>(whose)), RoundActions());
+  EXPECT_EQ(round.counts().refused.at(FrameRefusal::kAskStranger), 3U);
+}
+
+TEST(RoundFetch, WhenOneBeginsAnewTheOthersAreNotSentTheirInputsAgain) {
+  const RoundSpec spec = SpecOfTheLast();
+  Round round(spec);
+  RoundActions out;
+  round.Start(out);
+  const auto inputs_to = [&](size_t rank) {
+    return std::count_if(out.begin(), out.end(), [&](const RoundAction& action) {
+      const auto* input = std::get_if<SendInput>(&action);
+      return input != nullptr && input->to == PeerAt(rank);
+    });
+  };
+  const auto say_ready = [&](size_t rank, bool again) {
+    const Ready ready{spec.stake, {}, MemberListHash(spec.cells), PartsHash(spec.chunks), again};
+    round.OnFrame(PeerAt(rank), {InstanceId(), ready}, out);
+  };
+  say_ready(0, false);
+  say_ready(1, false);
+  EXPECT_EQ(inputs_to(0), 1);
+  EXPECT_EQ(inputs_to(1), 1);
+  say_ready(0, true);
+  EXPECT_EQ(inputs_to(0), 2);
+  round.OnSuspect(PeerAt(1), SuspicionCause::kSilence, out);
+  round.OnTrusted(PeerAt(1), out);
+  EXPECT_EQ(inputs_to(1), 1);
+}
+
+// Everything else is there: the last stand-in of an empty cell was all that was waited for.
+TEST(RoundFetch, AStandInThatCannotSpeakHoldsUpNobody) {
+  RoundSpec spec;
+  spec.cells = {{PeerAt(0), {}}, {PeerAt(1), {}}, {std::nullopt, {PeerAt(9)}}};
+  spec.witnesses = {PeerAt(0), PeerAt(1)};
+  spec.chunks = {{0, 0, 1}, {1, 1, 1}};
+  spec.stake.weight = 1;
+  Round round(spec);
+  RoundActions out;
+  round.Start(out);
+  const Ready ready{spec.stake, {}, MemberListHash(spec.cells), PartsHash(spec.chunks)};
+  round.OnFrame(PeerAt(1), {InstanceId(), ready}, out);
+  EXPECT_TRUE(round.OnInput(PeerAt(1), 1, ChunkIndex(0), 0, out));
+  const auto folds = [&] {
+    return std::count_if(out.begin(), out.end(), [](const RoundAction& action) {
+      return std::holds_alternative<FoldChunk>(action);
+    });
+  };
+  EXPECT_EQ(folds(), 0) << "the stand-in may speak yet";
+  round.OnFrame(PeerAt(9), {InstanceId(), Bye{ByeReason::kCannotSpeak}}, out);
+  EXPECT_EQ(folds(), 1);
+}
+
+}  // namespace
+}  // namespace crowdsurf::worker
