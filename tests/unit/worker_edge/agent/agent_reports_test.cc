@@ -81,7 +81,7 @@ TEST(AgentCheckpoint, TheFirstOneHoldsWhatTheTrainerGave) {
   config.checkpoint_retain = 1'000;
   AgentOptions options;
   options.checkpoint_dir = checkpoints.path().string();
-  RunningAgent running(authority, 0, "", config, options);
+  RunningAgent running(authority, 0, "", {.config = config, .options = options});
   ASSERT_NE(running.agent, nullptr);
   auto trainer = LinkClient::Connect(running.link(), Seconds(20));
   ASSERT_TRUE(trainer.ok()) << trainer.status();
