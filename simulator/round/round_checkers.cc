@@ -165,12 +165,14 @@ void RoundCheckers::OnFold(int node, const InstanceId& instance, const FoldRepor
                        own ? "the member" : "a speaker", " whose values it folded"));
   }
   if (!IsMean(node, seen, report))
-    Add("S5", instance, node, absl::StrCat("chunk ", fold.chunk.value(), " is not the mean of its mask"));
+    Add("S5", instance, node,
+        absl::StrCat("chunk ", fold.chunk.value(), " is not the mean of its mask"));
   std::vector<Fold>& folds = seen.folds[{fold.chunk, fold.assigned}];
   for (const Fold& other : folds)
     if (other.node != node || other.mask != fold.mask)
       Add("S5", instance, node,
-          absl::StrCat("chunk ", fold.chunk.value(), " assigned ", fold.assigned, " has two masks"));
+          absl::StrCat("chunk ", fold.chunk.value(), " assigned ", fold.assigned,
+                       " has two masks"));
   folds.push_back({node, fold.mask, report.result});
 }
 
