@@ -180,6 +180,7 @@ TEST_F(TrainerLink, IndexSetsSayWhichUnitsAreTrainedFromTheNextStepOn) {
   };
   at_each_step_.after_start = [&](Training& t) {
     first.assign(t.parameters().begin(), t.parameters().end());
+    agent_.join();  // from here on this thread gives the sets: an agent has one that does
   };
   at_each_step_.before_step = [&](Training& t) {
     if (t.step() != 4) return;

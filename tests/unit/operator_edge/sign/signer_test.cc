@@ -7,6 +7,7 @@
 #include <openssl/x509v3.h>
 
 #include <fstream>
+#include <mutex>
 #include <nlohmann/json.hpp>
 
 #include "base/edge/clock.h"
@@ -131,14 +132,23 @@ TEST(CertificateAuthorityTest, TheServersCertificateOutlivesALongRunOfTheOperato
 
 // In a cluster the API server decides (JobAuthorities); each answer has its code and its counter.
 TEST_F(SignerTest, EachAnswerOfTheDecidersHasACode) {
-  Status granting, reporting;
+  std::mutex mutex;  // the server's threads read the answer
+  Status answer;
+  const auto read = [&] {
+    const std::lock_guard lock(mutex);
+    return answer;
+  };
+  const auto write = [&](const Status& next) {
+    const std::lock_guard lock(mutex);
+    answer = next;
+  };
   SignerOptions options;
   options.grant = [&](const std::string& token, const std::string&) -> StatusOr<std::string> {
     EXPECT_EQ(token, "t");
-    if (!granting.ok()) return granting;
+    if (const Status status = read(); !status.ok()) return status;
     return std::string("chain");
   };
-  options.report = [&](const std::string&, const std::string&) { return reporting; };
+  options.report = [&](const std::string&, const std::string&) { return read(); };
   signer_ = std::move(Signer::Start(*authority_, options, WallNow(), metrics_).value());
   const std::string good = json{{"csr", "request"}}.dump();
   struct Row {
@@ -151,11 +161,11 @@ TEST_F(SignerTest, EachAnswerOfTheDecidersHasACode) {
         Row{absl::InvalidArgumentError(""), 400, 400}, Row{absl::UnavailableError(""), 503, 503},
         Row{absl::ResourceExhaustedError(""), 503, 429},
         Row{absl::FailedPreconditionError(""), 503, 421}}) {
-    granting = reporting = row.status;
+    write(row.status);
     EXPECT_EQ(Post("t", good)->status, row.granted) << row.status;
     EXPECT_EQ(Post("t", good, "/v1/deaths")->status, row.reported) << row.status;
   }
-  granting = absl::OkStatus();
+  write(absl::OkStatus());
   EXPECT_EQ(json::parse(Post("t", good)->body)["certificate"], "chain");
   EXPECT_EQ(Post("t", "{}")->status, 400) << "no request";
   EXPECT_EQ(metrics_.Value("crowdsurf_signer_granted_total"), 2);
