@@ -9,11 +9,11 @@
             link.acknowledge_stop()
             break
 
-For PyTorch see crowdsurf.torch. Nothing here is compiled; numpy is used where it is installed.
+For PyTorch see crowdsurf.module. Nothing here is compiled; numpy is used where it is installed.
 """
 
-from .agent import LinkError
-from .link import Link, Outcome, Tensor, UnitAxis
+from .connection import LinkError
+from .agent import Link, Outcome, Tensor, UnitAxis
 from .subnet import Subnet
 
 __all__ = ["Link", "LinkError", "Outcome", "Subnet", "Tensor", "UnitAxis"]

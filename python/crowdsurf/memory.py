@@ -5,7 +5,7 @@ import struct
 import threading
 
 from . import layout
-from .agent import LinkError
+from .connection import LinkError
 
 try:
     import numpy

@@ -1,4 +1,4 @@
-"""A PyTorch trainer on crowdsurf.torch.Worker for python_client_test.cc. Usage: DIR"""
+"""A PyTorch trainer on crowdsurf.module.Worker for python_client_test.cc. Usage: DIR"""
 import os
 import sys
 import time
@@ -6,12 +6,12 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..", "python"))
 import torch
 
-import crowdsurf.torch
+import crowdsurf.module
 
 torch.manual_seed(0)
 model = torch.nn.Linear(4, 8, bias=False)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.5)
-worker = crowdsurf.torch.Worker(model, optimizer, directory=sys.argv[1])
+worker = crowdsurf.module.Worker(model, optimizer, directory=sys.argv[1])
 assert torch.all(model.weight == 3), "adopted before the first step"
 outcome = None
 while outcome is None or not outcome.stop:
@@ -29,17 +29,17 @@ for kind in (torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW, torch.optim.R
     model.weight.grad = torch.rand(8, 4)
     optimizer.step()
     before = optimizer.state_dict()
-    after = crowdsurf.torch.unpack(crowdsurf.torch.pack(before))
+    after = crowdsurf.module.unpack(crowdsurf.module.pack(before))
     assert after["state"].keys() == before["state"].keys()
     for key, state in before["state"].items():
         for name, value in state.items():
             same = torch.equal(after["state"][key][name], value) if torch.is_tensor(value) else True
             assert same, (kind, name)
     kind(model.parameters(), lr=0.5).load_state_dict(after)
-garbage = crowdsurf.torch.pack(optimizer.state_dict())
+garbage = crowdsurf.module.pack(optimizer.state_dict())
 for length in range(0, len(garbage), 7):
     try:
-        crowdsurf.torch.unpack(garbage[:length])
+        crowdsurf.module.unpack(garbage[:length])
         assert False, "cut short and taken"
     except ValueError:
         pass

@@ -3,7 +3,7 @@
     torch.manual_seed(0)                                  # the same first parameters at every worker
     model = Model()
     optimizer = torch.optim.AdamW(model.parameters())
-    worker = crowdsurf.torch.Worker(model, optimizer)     # joins with the job's state where there is one
+    worker = crowdsurf.module.Worker(model, optimizer)     # joins with the job's state where there is one
     for inputs, labels in batches:
         loss = train_one_step(model, optimizer, inputs, labels)
         if worker.step(samples=len(inputs), loss=float(loss)).stop:
@@ -18,11 +18,11 @@ import os
 
 import torch
 
-from .link import Link, Outcome, Tensor
+from .agent import Link, Outcome, Tensor
 from .memory import numpy
 
 if numpy is None:
-    raise ImportError("crowdsurf.torch needs numpy")
+    raise ImportError("crowdsurf.module needs numpy")
 
 
 class Worker:
