@@ -1,77 +1,111 @@
 """HTTP with small JSON bodies over the agent's Unix socket."""
 
+from __future__ import annotations
+
 import http.client
 import json
 import os
 import socket
+import threading
 import time
+import weakref
+from typing import Any, Dict, Tuple
 
 _ANSWER = 30.0   # seconds for one request; making `tensors` clears 3 x the model
 
 
-class LinkError(Exception):
+class AgentError(Exception):
     """The agent refused, in its own words, or is not there."""
 
 
-class Agent:
-    """One kept connection to agent.sock. While it is open, the agent knows that the trainer lives."""
+class Connection:
+    """One kept connection to agent.sock. While it is open, the agent knows that the trainer lives. Any thread."""
 
-    def __init__(self, directory):
-        self._path = os.path.join(directory, "agent.sock")
-        self._http = http.client.HTTPConnection("agent")
-        self._http.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._http.sock.settimeout(_ANSWER)
+    def __init__(self, directory: str) -> None:
+        path = os.path.join(directory, "agent.sock")
+        self._lock = threading.Lock()
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._socket.settimeout(_ANSWER)
         try:
-            self._http.sock.connect(self._path)
+            self._socket.connect(path)
         except OSError as error:
-            self._http.sock.close()
-            raise LinkError(f"no agent answers at {self._path}: {error.strerror}") from error
+            self._socket.close()
+            raise AgentError(f"no agent answers at {path}: {error.strerror}") from error
+        self._http = http.client.HTTPConnection("agent")
+        self._http.sock = self._socket
+        _open.add(self)
 
     @classmethod
-    def wait_for(cls, directory, patience):
-        """Tries until the agent answers; LinkError after `patience` seconds."""
+    def wait_for(cls, directory: str, patience: float) -> Connection:
+        """Tries until the agent answers; AgentError after `patience` seconds."""
         deadline = time.monotonic() + patience
         while True:
             try:
                 return cls(directory)
-            except LinkError:
+            except AgentError:
                 if time.monotonic() >= deadline:
                     raise
             time.sleep(0.02)
 
-    def call(self, method, target, body=b""):
-        """The answer's headers and body. LinkError: refused, or the connection ended."""
+    def call(self, method: str, target: str, body: bytes = b"") -> Tuple[Dict[str, str], bytes]:
+        """The answer's headers, by their names in small letters, and body. AgentError: refused, or the connection ended."""
         try:
-            self._http.request(method, target, body)
-            answer = self._http.getresponse()
-            content = answer.read()
+            with self._lock:
+                self._http.request(method, target, body)
+                answer = self._http.getresponse()
+                content = answer.read()
         except (OSError, http.client.HTTPException) as error:
-            raise LinkError(f"{method} {target}: {error}") from error
+            raise AgentError(f"{method} {target}: {error}") from error
         if answer.status >= 300:
             try:
-                words = json.loads(content)["error"]
+                words = str(json.loads(content)["error"])
             except (ValueError, KeyError, TypeError):
                 words = f"{method} {target}: the agent answered {answer.status}"
-            raise LinkError(words)
-        return answer.headers, content
+            raise AgentError(words)
+        return {key.lower(): value for key, value in answer.getheaders()}, content
 
-    def call_json(self, method, target, body):
-        return json.loads(self.call(method, target, json.dumps(body).encode())[1])
-
-    def alive(self):
-        """False once the agent has closed its end. Never waits."""
-        end = self._http.sock
-        if end is None:
-            return False
+    def call_json(self, method: str, target: str, body: Any = None) -> Dict[str, Any]:
+        content = self.call(method, target, b"" if body is None else json.dumps(body).encode())[1]
         try:
-            end.settimeout(0)   # with another one Python waits for bytes, whatever the flags say
-            return end.recv(1, socket.MSG_PEEK) != b""
-        except BlockingIOError:
-            return True
-        except OSError:
-            return False
-        finally:
-            end.settimeout(_ANSWER)
+            answer = json.loads(content)
+        except ValueError:
+            answer = None
+        if not isinstance(answer, dict):
+            raise AgentError(f"{method} {target}: the agent's answer is no JSON object")
+        return answer
 
-    def close(self):
+    def alive(self) -> bool:
+        """False once the agent has closed its end. Never waits, but for a request of another thread."""
+        with self._lock:
+            if self._socket.fileno() < 0:   # http.client closes it when the agent ends an answer early
+                return False
+            try:
+                self._socket.settimeout(0)   # with another one Python waits for bytes, whatever the flags say
+                return self._socket.recv(1, socket.MSG_PEEK) != b""
+            except BlockingIOError:
+                return True
+            except OSError:
+                return False
+            finally:
+                self._socket.settimeout(_ANSWER)
+
+    def close(self) -> None:
         self._http.close()
+        self._socket.close()
+
+    def forget(self) -> None:
+        """In a forked child: closes this copy. The parent's connection stays, and ends with the parent alone."""
+        self._socket.close()
+
+
+_open: weakref.WeakSet[Connection] = weakref.WeakSet()
+
+
+def _after_fork_in_child() -> None:
+    # A worker of a data loader would keep the connection open, and with it the sign of life, after the trainer's death.
+    for connection in list(_open):
+        connection.forget()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)

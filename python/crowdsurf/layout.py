@@ -4,6 +4,7 @@ The names are those of docs/trainer-link.md; a test compares every offset with w
 """
 
 MAGIC = b"CSFLINK1"
+VERSION = 1                  # of the trainer link
 CONTROL_BYTES = 4096
 METRICS_MOST = 16
 
@@ -26,6 +27,9 @@ INBOX_IS_CHANGE = 0x384      # u32: add the inbox, not inbox - outbox
 CADENCE_STEPS = 0x388        # u32: publish every so many steps unasked; 0: never
 LR_SCALE = 0x3C0             # f64
 JOB_SAMPLES = 0x400          # f64
+JOB_AVERAGING = 0x408        # u64: the last committed one
+JOB_EPOCH = 0x410            # u64: of the view
+JOB_MEMBERS = 0x418          # u64: of the view
 OPAQUE_WANTED = 0x440        # u64: sequence
 INDEX_VERSION = 0x480        # u64: the index sets are of this version
 

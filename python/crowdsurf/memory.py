@@ -1,21 +1,27 @@
 """The mapped file: single words, and regions of float32. With numpy when it is there, else slowly without."""
 
+from __future__ import annotations
+
+import importlib
 import mmap
 import struct
 import threading
+from typing import Any, Dict, Mapping
 
 from . import layout
-from .connection import LinkError
+from .connection import AgentError
 
+numpy: Any   # None where it is not installed
 try:
-    import numpy
+    numpy = importlib.import_module("numpy")
 except ImportError:
     numpy = None
 
+Floats = Any   # a flat float32 numpy array; without numpy, a memoryview of format "f"
 _barrier = threading.Lock()
 
 
-def fence():
+def fence() -> None:
     """Orders the stores before it before those after it: taking a lock is a barrier on every processor."""
     with _barrier:
         pass
@@ -26,13 +32,17 @@ class Memory:
 
     _FORMATS = {"u32": "I", "u64": "Q", "i64": "q", "f64": "d"}
 
-    def __init__(self, path, answer):
-        with open(path, "r+b") as file:
-            self._map = mmap.mmap(file.fileno(), answer["file_bytes"])
+    def __init__(self, path: str, answer: Mapping[str, Any]) -> None:
+        try:
+            with open(path, "r+b") as file:
+                self._map = mmap.mmap(file.fileno(), answer["file_bytes"])
+        except (OSError, ValueError) as error:
+            raise AgentError(f"{path} cannot be mapped: {error}") from error
         view = memoryview(self._map)
-        if bytes(view[:8]) != layout.MAGIC:
-            raise LinkError(f"{path} is no trainer link of version 1")
-        self._words = {kind: view[: layout.CONTROL_BYTES].cast(code) for kind, code in self._FORMATS.items()}
+        if bytes(view[:8]) != layout.MAGIC or int.from_bytes(view[8:12], "little") != layout.VERSION:
+            raise AgentError(f"{path} is no trainer link of version {layout.VERSION}")
+        self._words: Dict[str, Any] = {kind: view[: layout.CONTROL_BYTES].cast(code)
+                                       for kind, code in self._FORMATS.items()}
         elements = answer["elements"]
         self.outbox = self._region(view, answer["outbox"], elements)
         sets = answer["index_sets"]
@@ -40,37 +50,20 @@ class Memory:
         self.inboxes = [self._region(view, at, elements) for at in answer["inbox"]]
 
     @staticmethod
-    def _region(view, offset, elements):
+    def _region(view: memoryview, offset: int, elements: int) -> Floats:
         floats = view[offset : offset + 4 * elements].cast("f")
-        return numpy.frombuffer(floats, numpy.float32) if numpy else floats
+        return floats if numpy is None else numpy.frombuffer(floats, numpy.float32)
 
-    def get(self, offset, kind="u64"):
-        value = self._words[kind][offset // struct.calcsize(self._FORMATS[kind])]
-        fence()  # what the word announces is read after it
+    def get(self, offset: int, kind: str = "u64") -> int:
+        """The word, and a fence: what it announces is read after it."""
+        value: int = self._words[kind][offset // struct.calcsize(self._FORMATS[kind])]
+        fence()
         return value
 
-    def set(self, offset, value, kind="u64"):
-        fence()  # what the word announces is written before it
+    def get_float(self, offset: int) -> float:
+        return float(self._words["f64"][offset // 8])
+
+    def set(self, offset: int, value: float, kind: str = "u64") -> None:
+        """A fence, and the word: what it announces is written before it."""
+        fence()
         self._words[kind][offset // struct.calcsize(self._FORMATS[kind])] = value
-
-
-def as_floats(params):
-    """`params` as a writable flat view of float32 that shares its memory. TypeError when it cannot be one."""
-    if numpy is not None and isinstance(params, numpy.ndarray):
-        if params.dtype != numpy.float32 or not params.flags.c_contiguous or not params.flags.writeable:
-            raise TypeError("params must be a writable, contiguous numpy array of float32")
-        return params.reshape(-1)
-    view = memoryview(params)
-    if view.readonly or view.format != "f" or not view.contiguous:
-        raise TypeError("params must be a writable, contiguous buffer of float32")
-    view = view.cast("B").cast("f")
-    return numpy.frombuffer(view, numpy.float32) if numpy else view
-
-
-def add_change(params, inbox, outbox):
-    """params += inbox - outbox, or params += inbox where outbox is None."""
-    if numpy is not None:
-        params += inbox if outbox is None else inbox - outbox
-        return
-    for i, value in enumerate(inbox):
-        params[i] += value if outbox is None else value - outbox[i]

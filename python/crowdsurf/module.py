@@ -1,139 +1,185 @@
-"""Crowdsurf for PyTorch: a worker that averages a module's parameters with the crowd.
+"""A PyTorch module's parameters, as the agent averages them.
 
-    torch.manual_seed(0)                                  # the same first parameters at every worker
-    model = Model()
-    optimizer = torch.optim.AdamW(model.parameters())
-    worker = crowdsurf.module.Worker(model, optimizer)     # joins with the job's state where there is one
-    for inputs, labels in batches:
-        loss = train_one_step(model, optimizer, inputs, labels)
-        if worker.step(samples=len(inputs), loss=float(loss)).stop:
-            break
-    worker.close()
-
-Outside a job (CROWDSURF_DIR not set) every call does nothing, so that one script serves both.
+The averaged vector is float32 on the CPU. Parameters of other types and devices are converted when a snapshot is taken
+or a result comes; between averagings nothing is copied.
 """
 
-import json
-import os
+from __future__ import annotations
+
+import functools
+import logging
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 import torch
 
-from .agent import Link, Outcome, Tensor
-from .memory import numpy
+from .memory import Floats
+from .state import pack, unpack
+from .tensor import Tensor
 
-if numpy is None:
-    raise ImportError("crowdsurf.module needs numpy")
+Find = Callable[[], torch.Tensor]
+_WRAPPERS = ("DataParallel", "DistributedDataParallel")
+
+log = logging.getLogger("crowdsurf")
 
 
-class Worker:
-    """Averages the parameters of `module` that are floating point; the optimizer's state goes to joiners.
+class ModuleParameters:
+    """Parameters and State of a module and its optimizer.
 
-    The averaged vector is float32 on the CPU: parameters of other types and devices are converted at
-    snapshots and results, and their copies on the device change only when an average arrives. One thread.
+    Averaged are the parameters that require a gradient, and where the job averages the role Buffer, the floating-point
+    buffers. The other buffers go to joiners with the optimizer's state. Frozen parameters stay out: every worker has
+    them from the same file.
     """
 
-    def __init__(self, module, optimizer=None, metrics=(), directory=None, patience=60.0):
-        self._module, self._optimizer = module, optimizer
-        directory = directory or os.environ.get("CROWDSURF_DIR")
-        self._link = None
-        if not directory:
-            return
-        named = [(n, p) for n, p in module.named_parameters() if p.is_floating_point()]
-        self._link = Link([Tensor(name, tuple(p.shape)) for name, p in named], directory, metrics,
-                          self._get_opaque, self._set_opaque, patience)
-        self._parts = [(p, t.offset // 4, t.offset // 4 + t.elements)
-                       for (_, p), t in zip(named, self._link.tensors) if t.offset is not None]
-        self._flat = numpy.zeros(self._link.elements, numpy.float32)
-        self._read()
-        if self._link.start(self._flat, patience).adopted:
-            self._write()
+    def __init__(self, model: torch.nn.Module, optimizer: Optional[torch.optim.Optimizer] = None) -> None:
+        """ValueError, TypeError: a parameter cannot be averaged; the message names it, and says what to do."""
+        self._optimizer = optimizer
+        parameters = trainable(model)
+        check_optimizer(optimizer, parameters)
+        self._buffers = buffers(model)
+        floats = [(name, find) for name, find in self._buffers.items()
+                  if find().is_floating_point() and find().numel() > 0]
+        self._finds: List[Find] = [functools.partial(_itself, p) for _, p in parameters] + [find for _, find in floats]
+        self.tensors = ([Tensor(name, tuple(p.shape)) for name, p in parameters] +
+                        [Tensor(name, tuple(find().shape), role="Buffer") for name, find in floats])
+        self._parts: List[Tuple[Find, int, int]] = []
+        pack(self._state())   # an optimizer whose state cannot travel is refused here, not at a joiner's first question
 
-    def step(self, samples, loss=None):
-        """After optimizer.step(). Returns the Outcome; its `stop` means: leave the loop, call close()."""
-        if self._link is None:
-            return Outcome()
-        self._read()
-        outcome = self._link.step(samples, loss, self._flat)
-        if outcome.applied or outcome.adopted:
-            self._write()
-        if outcome.stop:
-            self._link.acknowledge_stop()
-        return outcome
+    def place(self, tensors: List[Tensor]) -> None:
+        """Takes the offsets that the agent gave."""
+        self._parts = [(find, t.offset // 4, t.offset // 4 + t.elements)
+                       for find, t in zip(self._finds, tensors) if t.offset is not None]
+        averaged = {t.name for t in tensors if t.offset is not None}
+        self._buffers = {name: find for name, find in self._buffers.items() if name not in averaged}
 
-    def set_metric(self, name, value):
-        if self._link is not None:
-            self._link.set_metric(name, value)
+    # --- Parameters ----------------------------------------------------------------------------------
 
-    def close(self):
-        if self._link is not None:
-            self._link.close()
-
-    def _read(self):
-        for parameter, first, last in self._parts:
-            source = parameter.detach().to(device="cpu", dtype=torch.float32)
-            self._flat[first:last] = source.reshape(-1).numpy()
-
-    def _write(self):
+    def read(self, outbox: Floats) -> None:
         with torch.no_grad():
-            for parameter, first, last in self._parts:
-                parameter.copy_(torch.from_numpy(self._flat[first:last].copy()).reshape(parameter.shape))
+            for own, place in self._pairs(outbox):
+                place.copy_(own)
 
-    def _get_opaque(self):
-        return pack(self._optimizer.state_dict()) if self._optimizer is not None else b""
+    def add(self, inbox: Floats, outbox: Optional[Floats]) -> None:
+        before = inbox if outbox is None else outbox
+        with torch.no_grad():
+            for (own, place), (_, old) in zip(self._pairs(inbox), self._pairs(before)):
+                change = place if outbox is None else place - old
+                own.add_(change.to(device=own.device, dtype=own.dtype))
 
-    def _set_opaque(self, state):
-        if self._optimizer is not None and state:
-            self._optimizer.load_state_dict(unpack(state))
+    def write(self, inbox: Floats) -> None:
+        with torch.no_grad():
+            for own, place in self._pairs(inbox):
+                own.copy_(place)
+
+    def _pairs(self, region: Floats) -> Iterator[Tuple[torch.Tensor, torch.Tensor]]:
+        """Each averaged tensor, and its place in the region."""
+        flat = torch.frombuffer(region, dtype=torch.float32)
+        for find, first, last in self._parts:
+            own = find()
+            yield own, flat[first:last].view(own.shape)
+
+    # --- State -----------------------------------------------------------------------------------------
+
+    def _state(self) -> Dict[str, Any]:
+        optimizer = self._optimizer.state_dict() if self._optimizer is not None else None
+        return {"optimizer": optimizer, "buffers": {name: find() for name, find in self._buffers.items()}}
+
+    def get(self) -> bytes:
+        try:
+            return pack(self._state())
+        except TypeError as error:
+            log.warning("crowdsurf: the optimizer's state stays here: %s", error)
+            return b""
+
+    def set(self, data: bytes) -> None:
+        state = unpack(data) if data else {}
+        try:
+            if self._optimizer is not None and state.get("optimizer") is not None:
+                self._optimizer.load_state_dict(state["optimizer"])
+            with torch.no_grad():
+                for name, value in state.get("buffers", {}).items():
+                    self._buffers[name]().copy_(value)
+        except (AttributeError, KeyError, TypeError, RuntimeError, IndexError) as error:
+            raise ValueError(f"it is of another optimizer or model: {error}") from error
 
 
-# A state_dict as bytes: u64 length of a JSON text, the text, the tensors' bytes. Not a pickle: it comes from a
-# peer, and unpickling runs what it is told to (torch.load's weights_only cannot read plain numbers before 2.0).
-
-_DTYPES = {str(t)[6:]: t for t in (torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64,
-                                   torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool)}
+def _itself(parameter: torch.Tensor) -> torch.Tensor:
+    return parameter
 
 
-def pack(state):
-    """`state` (dicts, lists, numbers, strings, None, tensors) as bytes. TypeError for anything else."""
-    blobs = []
-
-    def plain(value):
-        if isinstance(value, torch.Tensor):
-            flat = value.detach().to("cpu").contiguous().reshape(-1)
-            blobs.append(flat.view(torch.uint8).numpy().tobytes() if flat.numel() else b"")
-            return {"tensor": [str(value.dtype)[6:], list(value.shape), len(blobs[-1])]}
-        if isinstance(value, dict):
-            return {"items": [[key, plain(item)] for key, item in value.items()]}
-        if isinstance(value, (list, tuple)):
-            return [plain(item) for item in value]
-        if value is None or isinstance(value, (bool, int, float, str)):
-            return value
-        raise TypeError(f"the optimizer's state holds a {type(value).__name__}")
-
-    text = json.dumps(plain(state)).encode()
-    return b"".join([len(text).to_bytes(8, "little"), text, *blobs])
+# --- what can be averaged ------------------------------------------------------------------------------------------------
 
 
-def unpack(data):
-    """What `pack` was given, tuples as lists, tensors on the CPU. ValueError when `data` is not from it."""
-    try:
-        start = 8 + int.from_bytes(data[:8], "little")
-        root = json.loads(data[8:start])
-        blobs = memoryview(data)[start:]
+def clean(model: torch.nn.Module, name: str) -> str:
+    """A tensor's name in the model, without the wrappers of torch.compile, DataParallel and DistributedDataParallel."""
+    parts, at = [], model
+    for part in name.split("."):
+        wraps = part == "_orig_mod" or (part == "module" and type(at).__name__ in _WRAPPERS)
+        if not wraps:
+            parts.append(part)
+        at = getattr(at, part)
+    return ".".join(parts)
 
-        def rich(value):
-            nonlocal blobs
-            if isinstance(value, list):
-                return [rich(item) for item in value]
-            if not isinstance(value, dict):
-                return value
-            if "items" in value:
-                return {key: rich(item) for key, item in value["items"]}
-            name, shape, length = value["tensor"]
-            blob, blobs = bytearray(blobs[:length]), blobs[length:]
-            dtype = _DTYPES[name]
-            return (torch.frombuffer(blob, dtype=dtype) if blob else torch.empty(0, dtype=dtype)).reshape(shape)
 
-        return rich(root)
-    except (KeyError, TypeError, RuntimeError, RecursionError) as error:
-        raise ValueError(f"no optimizer state: {error}") from error
+def buffers(model: torch.nn.Module) -> Dict[str, Find]:
+    """How to find each persistent buffer: model.to() replaces them."""
+    kept = model.state_dict().keys()
+    found: Dict[str, Find] = {}
+    owners = dict(model.named_modules())
+    for name, _ in model.named_buffers():
+        if name in kept:
+            path, _, key = name.rpartition(".")
+            found[clean(model, name)] = functools.partial(getattr, owners[path], key)
+    return found
+
+
+def trainable(model: torch.nn.Module) -> List[Tuple[str, torch.Tensor]]:
+    """Names and values of the parameters that are averaged. Tied ones come once, under their first name."""
+    named: List[Tuple[str, torch.Tensor]] = [(clean(model, name), p) for name, p in model.named_parameters() if p.requires_grad]
+    for name, parameter in named:
+        _check(name, parameter)
+    named = [(name, p) for name, p in named if p.numel() > 0]
+    if not named:
+        raise ValueError("the model has no parameter that requires a gradient: there is nothing to average")
+    _check_overlap(named)
+    return named
+
+
+def check_optimizer(optimizer: Optional[torch.optim.Optimizer], parameters: List[Tuple[str, torch.Tensor]]) -> None:
+    if optimizer is None:
+        return
+    own = {id(p) for _, p in parameters}
+    if not any(id(p) in own for group in optimizer.param_groups for p in group["params"]):
+        raise ValueError("the optimizer trains none of the model's parameters: make it from model.parameters()")
+
+
+def _check(name: str, parameter: torch.Tensor) -> None:
+    if torch.nn.parameter.is_lazy(parameter):
+        raise ValueError(f"the parameter {name} has no shape yet: run the model once before join()")
+    if parameter.layout != torch.strided:
+        raise TypeError(f"the parameter {name} is {parameter.layout}: only dense parameters can be averaged "
+                        "(sparse gradients of dense parameters can)")
+    if not parameter.is_floating_point():
+        raise TypeError(f"the parameter {name} is {parameter.dtype}: only floating-point parameters can be averaged "
+                        "(torch.view_as_real makes two numbers of a complex one)")
+    if parameter.device.type == "meta":
+        raise ValueError(f"the parameter {name} is on the meta device: give it values before join()")
+    if parameter.numel() > _span(parameter):
+        raise ValueError(f"values of the parameter {name} share memory (it was made by expand()): clone() it first")
+
+
+def _span(parameter: torch.Tensor) -> int:
+    """The distance of its first and last value in memory, plus one. Less than its values where they share memory."""
+    return 1 + sum(int((size - 1) * stride) for size, stride in zip(parameter.shape, parameter.stride()))
+
+
+def _check_overlap(named: List[Tuple[str, torch.Tensor]]) -> None:
+    """Two parameters in the same memory would get each average twice."""
+    dense = [(name, p) for name, p in named if p.numel() == _span(p)]
+    ends: Dict[Any, Tuple[int, str]] = {}
+    for name, parameter in sorted(dense, key=lambda item: int(item[1].data_ptr())):
+        begin = parameter.data_ptr()
+        end, other = ends.get(parameter.device, (0, ""))
+        if begin < end:
+            raise ValueError(f"the parameters {other} and {name} share memory but are two parameters: "
+                             "tie them by assigning one Parameter to both places")
+        ends[parameter.device] = (begin + parameter.numel() * parameter.element_size(), name)

@@ -10,23 +10,22 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..", "python"))
 import crowdsurf
 
-link = crowdsurf.Link([crowdsurf.Tensor("w", (6, 2), group_out=0), crowdsurf.Tensor("u", (5,), group_out=1)],
+agent = crowdsurf.Agent([crowdsurf.Tensor("w", (6, 2), group_out=0), crowdsurf.Tensor("u", (5,), group_out=1)],
                       sys.argv[-1])
-params = array.array("f", [0.0] * link.elements)
-outcome = link.start(params)
+params = array.array("f", [0.0] * agent.elements)
+outcome = agent.start(params)
 active = {}
 while not outcome.stop:
-    changed = link.index_sets()
+    changed = agent.index_sets()
     if changed is not None:
         active = changed
         print(active, flush=True)
-    for tensor in link.tensors:
+    for tensor in agent.tensors:
         wide = tensor.elements // tensor.shape[0]
         for row in active.get(tensor.group_out, ()):
             first = tensor.offset // 4 + row * wide
             for at in range(first, first + wide):
                 params[at] += 1
-    outcome = link.step(1, 0.0, params)
+    outcome = agent.step(1, 0.0)
     time.sleep(0.001)
-link.acknowledge_stop()
-link.close()
+agent.close()

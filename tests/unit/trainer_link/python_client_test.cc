@@ -92,6 +92,10 @@ TEST_F(PythonClient, OffsetsAreThoseOfTheLayout) {
   const std::map<std::string, size_t> layout = {
       {"CONTROL_BYTES", kLinkControlBytes},
       {"METRICS_MOST", kLinkMetrics},
+      {"VERSION", kLinkVersion},
+      {"JOB_AVERAGING", offsetof(LinkControl, job.averaging)},
+      {"JOB_EPOCH", offsetof(LinkControl, job.epoch)},
+      {"JOB_MEMBERS", offsetof(LinkControl, job.members)},
       {"AGENT_EPOCH", offsetof(LinkControl, agent_epoch)},
       {"AGENT_BEAT", offsetof(LinkControl, agent_beat)},
       {"HOLD", offsetof(LinkControl, hold)},

@@ -1,0 +1,101 @@
+"""The parts of a step boundary: apply, adopt, publish, in the order of docs/trainer-link.md, section 6."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from typing import Callable, Optional
+
+from . import layout
+from .connection import AgentError, Connection
+from .memory import Memory
+from .parameters import Parameters, State
+from .tensor import Counted, Outcome
+
+log = logging.getLogger("crowdsurf")
+
+
+class Exchange:
+    """The handshake over the words of the mapped file. It has no clock and keeps no connection."""
+
+    def __init__(self, parameters: Parameters, state: Optional[State]) -> None:
+        self._parameters, self._state = parameters, state
+        self._voided = 0   # the ticket whose result belongs to parameters that an adoption replaced
+
+    def apply(self, memory: Memory, outcome: Outcome) -> bool:
+        """Adds a result that has come. True where there was one."""
+        ready = memory.get(layout.RESULT_READY)
+        ticket = ready >> 1
+        if ticket == 0 or ticket != memory.get(layout.PUBLISHED) or ticket == memory.get(layout.APPLIED):
+            return False
+        if ticket != self._voided:
+            is_change = memory.get(layout.INBOX_IS_CHANGE, "u32")
+            self._parameters.add(memory.inboxes[ready & 1], None if is_change else memory.outbox)
+            outcome.applied, outcome.averaging = True, memory.get(layout.RESULT_AVERAGING)
+        memory.set(layout.APPLIED, ticket)
+        return True
+
+    def adopt(self, memory: Memory, connection: Connection, outcome: Outcome) -> bool:
+        """Replaces the parameters where the agent asks for it. True where it did. AgentError: no connection."""
+        request = memory.get(layout.ADOPT_REQUEST)
+        if request >> 1 <= memory.get(layout.ADOPTED):
+            return False
+        if self._state is not None and memory.get(layout.ADOPT_HAS_OPAQUE, "u32"):
+            self._adopt_state(connection, self._state)
+        self._parameters.write(memory.inboxes[request & 1])
+        self._acknowledge(memory, request, outcome)
+        return True
+
+    def decline(self, memory: Memory) -> None:
+        """Keeps the trainer's own parameters where the agent asks to replace them."""
+        request = memory.get(layout.ADOPT_REQUEST)
+        if request >> 1 > memory.get(layout.ADOPTED):
+            self._acknowledge(memory, request, Outcome())
+
+    def _acknowledge(self, memory: Memory, request: int, outcome: Outcome) -> None:
+        outcome.adopted, outcome.averaging = True, memory.get(layout.ADOPT_AVERAGING)
+        self._voided = memory.get(layout.PUBLISHED)
+        memory.set(layout.ADOPTED, request >> 1)
+
+    def _adopt_state(self, connection: Connection, state: State) -> None:
+        try:
+            headers, data = connection.call("GET", "/v1/opaque")
+            if hashlib.sha256(data).hexdigest() != headers.get("x-sha256"):
+                raise ValueError("it does not match its hash")
+            state.set(data)
+        except AgentError:
+            if not connection.alive():
+                raise   # the adoption is tried again at the next boundary, with the next connection
+            log.warning("crowdsurf: the agent has no trainer state to adopt: the trainer keeps its own")
+        except ValueError as error:
+            log.warning("crowdsurf: the adopted trainer state is not used: %s", error)
+
+    def publish(self, memory: Memory, wanted: int, counted: Counted) -> bool:
+        """Takes the snapshot of ticket `wanted`, or the one that the cadence asks for. True where it did."""
+        published, cadence = memory.get(layout.PUBLISHED), memory.get(layout.CADENCE_STEPS, "u32")
+        due = wanted > published or (cadence and counted.steps % cadence == 0)
+        if not due or published > max(memory.get(layout.RELEASED), memory.get(layout.APPLIED)):
+            return False
+        self._parameters.read(memory.outbox)
+        memory.set(layout.PUBLISHED_STEPS, counted.steps)
+        memory.set(layout.PUBLISHED_SAMPLES, counted.samples)
+        memory.set(layout.PUBLISHED, max(wanted, published + 1))
+        return True
+
+    def wait_for_result(self, memory: Memory, outcome: Outcome, wait: Callable[[], bool]) -> None:
+        """Blocking steps: until the result of the snapshot is in, or none will come; `wait`: False, give up."""
+        ticket = memory.get(layout.PUBLISHED)
+        while True:
+            # Released first: a result is stored before anything else releases its snapshot.
+            released = memory.get(layout.RELEASED) >= ticket
+            if self.apply(memory, outcome) or released or memory.get(layout.STOP, "u32") or not wait():
+                return
+
+    def give_state(self, memory: Memory, connection: Connection) -> None:
+        """Sends the trainer's state where the agent asks for it. AgentError: it could not be sent."""
+        wanted = memory.get(layout.OPAQUE_WANTED)
+        if wanted == memory.get(layout.OPAQUE_GIVEN):
+            return
+        memory.set(layout.OPAQUE_GIVEN, wanted)   # once, also when it fails
+        if self._state is not None:
+            connection.call("PUT", f"/v1/opaque?sequence={wanted}", self._state.get())

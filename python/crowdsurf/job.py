@@ -1,0 +1,213 @@
+"""A PyTorch training loop in a job: join(), and Job.step() after every optimizer step."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+import weakref
+from types import FrameType, TracebackType
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, Iterator, Optional, Sequence, Type, TypeVar
+
+from .agent import Agent
+from .connection import AgentError
+from .tensor import Notice, Outcome
+
+if TYPE_CHECKING:
+    import torch
+
+    from .module import ModuleParameters
+
+Batch = TypeVar("Batch")
+_LOSS_EVERY = 0.25   # seconds: reading a loss from a GPU waits for it, so not at every step
+
+log = logging.getLogger("crowdsurf")
+
+
+def join(model: torch.nn.Module, optimizer: Optional[torch.optim.Optimizer] = None, *, init: str = "job",
+         metrics: Sequence[str] = (), on_notice: Optional[Callable[[Notice], None]] = None) -> Job:
+    """Registers the model's parameters with the agent beside this script, and takes the job's state where there is one.
+
+    Before the job's first averaging there is none: then every worker trains on from the model that it was given, which
+    must be the same everywhere (torch.manual_seed before it is made, or a file). init: "local" keeps the model's own
+    parameters in any case. metrics: names for Job.report(). on_notice: called on a thread of its own soon after the
+    platform says that it takes this worker.
+
+    In a job the random numbers of `random`, numpy and torch are the worker's own from here on: workers with the same
+    seed would shuffle the same way. SIGTERM ends the script like sys.exit(143). Without an agent (CROWDSURF_DIR is not
+    set) the script trains alone, and says so once.
+
+    ValueError, TypeError: the model cannot be averaged. AgentError: the agent refuses, is of another version, or never
+    came; or this process has joined already.
+    """
+    try:
+        from .module import ModuleParameters
+    except ImportError as error:
+        raise ImportError(f"crowdsurf.join() needs PyTorch ({error}); for anything else there is crowdsurf.Agent") from error
+    joined = _joined() if _joined is not None else None
+    if joined is not None and not joined.closed:
+        raise AgentError("this process has joined already: close() that job first (two models are one in a ModuleList)")
+    return Job(ModuleParameters(model, optimizer), init, metrics, on_notice)
+
+
+class Job:
+    """What join() returns. One thread calls step(). `with` closes it at the end of the block; so does the process's end."""
+
+    def __init__(self, parameters: ModuleParameters, init: str, metrics: Sequence[str],
+                 on_notice: Optional[Callable[[Notice], None]]) -> None:
+        global _joined
+        self._samples, self._loss_at, self._lost, self._ended_by_signal = 0, -1.0, False, False
+        self._metrics = list(metrics)
+        self._agent: Optional[Agent] = None
+        self.alone = not os.environ.get("CROWDSURF_DIR")   # no agent: this script trains by itself
+        self.closed = False
+        self.done = False                                  # the job's target is met
+        self.last = Outcome()                              # what the last step brought
+        if self.alone:
+            _say_alone()
+            return
+        self._agent = Agent(parameters.tensors, metrics=metrics, state=parameters)
+        parameters.place(self._agent.tensors)
+        try:
+            if on_notice is not None:
+                self._agent.on_notice(on_notice)
+            self.last = self._agent.start(parameters, init=init)
+        except BaseException:
+            self._agent.close()
+            raise
+        self.done = self.last.stop
+        _joined = weakref.ref(self)
+        _seed_worker(f"{self._agent.seed}/{self._agent.worker}")
+        self._take_sigterm()
+        atexit.register(self._at_exit)
+
+    def step(self, *, samples: int, loss: Any = None) -> Outcome:
+        """After optimizer.step(): counts `samples`, takes a snapshot or adds an average where it is time.
+
+        loss: a number or a tensor of one. With gradient accumulation, call it once for all parts of a step.
+        """
+        if self.closed:
+            raise AgentError("step() after close()")
+        self._samples += samples
+        if self._agent is None:
+            self.last = Outcome(job_samples=self._samples)
+            return self.last
+        self.last = outcome = self._agent.step(samples, self._number(loss))
+        self.done = self.done or outcome.stop
+        if outcome.agent_lost != self._lost:
+            self._lost = outcome.agent_lost
+            log.warning("crowdsurf: the agent is %s", "lost: this worker trains on alone and looks for it"
+                        if self._lost else "back: this worker's training counts again")
+        return outcome
+
+    def batches(self, loader: Iterable[Batch], epochs: int = 1) -> Iterator[Batch]:
+        """The loader's batches, pass after pass, until the job's target is met. Alone: `epochs` passes.
+
+        Every worker draws from all of the loader's data, in an order of its own. ValueError: a pass has no batch.
+        """
+        epoch = 0
+        while not (self.done or (self.alone and epoch == epochs)):
+            set_epoch = getattr(getattr(loader, "sampler", None), "set_epoch", None)
+            if set_epoch is not None:
+                set_epoch(epoch)
+            empty = True
+            for batch in loader:
+                empty = False
+                yield batch
+                if self.done:
+                    return
+            if empty:
+                raise ValueError("the loader has no batch" if epoch == 0 else
+                                 "the loader has no batch in its second pass: give a DataLoader, not an iterator")
+            epoch += 1
+
+    def report(self, **metrics: float) -> None:
+        """Reports numbers under names that join() was given, for the job's status and its target."""
+        for name, value in metrics.items():
+            if name not in self._metrics:
+                raise ValueError(f"{name!r} is none of the metrics that join() was given: {self._metrics}")
+            if self._agent is not None:
+                self._agent.set_metric(name, value)
+
+    def metrics(self) -> Dict[str, float]:
+        """For a logger: the job's samples, averagings and members, and the seconds that this trainer waited."""
+        if self._agent is None:
+            return {"samples": self._samples, "averagings": 0, "members": 1, "stall_seconds": 0.0}
+        return self._agent.totals()
+
+    def checkpoint(self) -> None:
+        """Asks for a checkpoint of the job. Alone there is none."""
+        if self._agent is not None:
+            self._agent.checkpoint()
+
+    def close(self) -> None:
+        """Leaves: the agent gives the seat back at once, and peers do not wait. A second call does nothing."""
+        if self.closed:
+            return
+        self.closed = True
+        if self._agent is not None:
+            self._agent.close()
+            atexit.unregister(self._at_exit)
+            if signal.getsignal(signal.SIGTERM) == self._on_sigterm:
+                signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+    def __enter__(self) -> Job:
+        return self
+
+    def __exit__(self, kind: Optional[Type[BaseException]], value: Optional[BaseException],
+                 traceback: Optional[TracebackType]) -> None:
+        self.close()
+
+    def _number(self, loss: Any) -> Optional[float]:
+        if loss is None or isinstance(loss, (int, float)):
+            return loss
+        now = time.monotonic()
+        if now - self._loss_at < _LOSS_EVERY:
+            return None
+        self._loss_at = now
+        return float(loss)
+
+    # PID 1 of a container ignores a SIGTERM without a handler, and would be killed at the end of the grace period.
+    def _take_sigterm(self) -> None:
+        is_main = threading.current_thread() is threading.main_thread()
+        if is_main and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
+            signal.signal(signal.SIGTERM, self._on_sigterm)
+
+    def _on_sigterm(self, number: int, frame: Optional[FrameType]) -> None:
+        self._ended_by_signal = True
+        sys.exit(128 + number)
+
+    def _at_exit(self) -> None:
+        failed = hasattr(sys, "last_type")   # an exception that nobody caught
+        if not (self.done or failed or self._ended_by_signal or self.last.leaving):
+            log.warning("crowdsurf: the script ends before the job's target is met: the worker will be replaced")
+        self.close()
+
+
+_joined: Optional[weakref.ref[Job]] = None   # one agent has one trainer
+_said_alone = False
+
+
+def _say_alone() -> None:
+    global _said_alone
+    if not _said_alone:
+        _said_alone = True
+        log.warning("crowdsurf: no agent is beside this script (CROWDSURF_DIR is not set): it trains alone")
+
+
+def _seed_worker(words: str) -> None:
+    import hashlib
+    import random
+
+    import torch
+
+    seed = int.from_bytes(hashlib.sha256(words.encode()).digest()[:4], "little")   # 32 bits: numpy takes no more
+    random.seed(seed)
+    torch.manual_seed(seed)
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        numpy.random.seed(seed)

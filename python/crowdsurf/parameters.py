@@ -1,0 +1,70 @@
+"""Where the parameters lie: the port through which the agent's averages reach them."""
+
+from __future__ import annotations
+
+from typing import Any, Optional, Protocol
+
+from .memory import Floats, numpy
+
+
+class Parameters(Protocol):
+    """A trainer's parameters, for libraries whose tensors are no flat buffer: PyTorch's module, JAX's tree.
+
+    Each method gets flat float32 regions with the averaged tensors one after the other, at Tensor.offset. They are
+    called within Agent.start() and Agent.step() alone, and must not keep the regions.
+    """
+
+    def read(self, outbox: Floats) -> None:
+        """Copies the parameters into `outbox`."""
+
+    def add(self, inbox: Floats, outbox: Optional[Floats]) -> None:
+        """parameters += inbox - outbox, or parameters += inbox where outbox is None."""
+
+    def write(self, inbox: Floats) -> None:
+        """parameters = inbox"""
+
+
+class State(Protocol):
+    """What travels to a joiner beside the parameters, such as the optimizer's moments."""
+
+    def get(self) -> bytes:
+        """The state. It is asked for at a step boundary, when a joiner or a checkpoint needs it."""
+
+    def set(self, data: bytes) -> None:
+        """Loads what a donor's get() gave. ValueError: it does not fit; the trainer then goes on with its own."""
+
+
+class FlatParameters:
+    """Parameters in one writable flat buffer of float32: a numpy array, an array.array, a memoryview."""
+
+    def __init__(self, buffer: Any, elements: int) -> None:
+        self._floats = as_floats(buffer)
+        if len(self._floats) != elements:
+            raise ValueError(f"params has {len(self._floats)} values, the job averages {elements}")
+
+    def read(self, outbox: Floats) -> None:
+        outbox[:] = self._floats
+
+    def add(self, inbox: Floats, outbox: Optional[Floats]) -> None:
+        floats = self._floats
+        if numpy is not None:
+            floats += inbox if outbox is None else inbox - outbox
+            return
+        for i, value in enumerate(inbox):
+            floats[i] += value if outbox is None else value - outbox[i]
+
+    def write(self, inbox: Floats) -> None:
+        self._floats[:] = inbox
+
+
+def as_floats(params: Any) -> Floats:
+    """`params` as a writable flat view of float32 that shares its memory. TypeError when it cannot be one."""
+    if numpy is not None and isinstance(params, numpy.ndarray):
+        if params.dtype != numpy.float32 or not params.flags.c_contiguous or not params.flags.writeable:
+            raise TypeError("params must be a writable, contiguous numpy array of float32")
+        return params.reshape(-1)
+    view = memoryview(params)
+    if view.readonly or view.format != "f" or not view.contiguous:
+        raise TypeError("params must be a writable, contiguous buffer of float32")
+    view = view.cast("B").cast("f")
+    return view if numpy is None else numpy.frombuffer(view, numpy.float32)

@@ -1,0 +1,146 @@
+#!/usr/bin/env python3
+"""crowdsurf.Agent where something is wrong: no agent, one of another version, garbage, a restart, forks. No PyTorch."""
+import array
+import os
+import threading
+import unittest
+
+import client_case
+
+import crowdsurf
+from crowdsurf import agent
+from stand_in import BEAT, NOTICE, OVERLAP, PATIENCE, PUBLISHED, RELEASED, STEPS, WANTED
+
+TENSORS = [crowdsurf.Tensor("w", (2, 3))]
+
+
+class AgentCase(client_case.ClientCase):
+    def setUp(self):
+        super().setUp()
+        self.patience = agent.PATIENCE
+        self.addCleanup(setattr, agent, "PATIENCE", self.patience)
+
+    def started(self, **options):
+        trainer = crowdsurf.Agent(TENSORS, **options)
+        self.addCleanup(trainer.close)
+        trainer.start(array.array("f", [0.0] * 6))
+        return trainer
+
+
+class StartTest(AgentCase):
+    def test_outside_of_a_job_it_says_what_is_missing(self):
+        os.environ.pop("CROWDSURF_DIR", None)
+        self.assertRaisesRegex(crowdsurf.AgentError, "CROWDSURF_DIR is not set", crowdsurf.Agent, TENSORS)
+
+    def test_an_agent_that_never_comes_is_an_error_after_a_while(self):
+        agent.PATIENCE = 0.05
+        os.environ["CROWDSURF_DIR"] = self.folder.name
+        self.assertRaisesRegex(crowdsurf.AgentError, "no agent answers at .*agent.sock", crowdsurf.Agent, TENSORS)
+
+    def test_an_agent_of_another_version_is_named(self):
+        here = self.agent(version=2)
+        self.assertRaisesRegex(crowdsurf.AgentError, "version 2 .*speaks version 1: install", crowdsurf.Agent, TENSORS)
+        self.assertTrue(here.gone.wait(PATIENCE), "its connection has ended")
+
+    def test_a_file_that_cannot_be_mapped_is_named(self):
+        self.agent().file_bytes_said = 1 << 40
+        self.assertRaisesRegex(crowdsurf.AgentError, "tensors cannot be mapped", crowdsurf.Agent, TENSORS)
+
+    def test_an_agent_that_goes_before_the_first_step_is_an_error(self):
+        here = self.agent(hold=True)
+        trainer = crowdsurf.Agent(TENSORS)
+        self.addCleanup(trainer.close)
+        here.put(BEAT, 1)   # a beat makes the trainer look at its connection
+        here.close()
+        agent.PATIENCE = 0.05
+        self.assertRaisesRegex(crowdsurf.AgentError, "has gone", trainer.start, array.array("f", [0.0] * 6))
+
+    def test_parameters_of_another_size_or_type_are_refused(self):
+        self.agent()
+        trainer = crowdsurf.Agent(TENSORS)
+        self.addCleanup(trainer.close)
+        self.assertRaisesRegex(ValueError, "5 values, the job averages 6", trainer.start, array.array("f", [0.0] * 5))
+        self.assertRaisesRegex(TypeError, "float32", trainer.start, array.array("d", [0.0] * 6))
+        self.assertRaisesRegex(ValueError, "'mine'", trainer.start, array.array("f", [0.0] * 6), init="mine")
+
+
+class StepTest(AgentCase):
+    def test_steps_before_the_start_and_negative_samples_are_refused(self):
+        self.agent()
+        trainer = crowdsurf.Agent(TENSORS)
+        self.addCleanup(trainer.close)
+        self.assertRaisesRegex(crowdsurf.AgentError, "after start", trainer.step, 1)
+        trainer.start(array.array("f", [0.0] * 6))
+        self.assertRaisesRegex(ValueError, "negative", trainer.step, -1)
+
+    def test_an_agent_that_comes_back_with_another_file_is_told_what_was_counted(self):
+        here = self.agent()
+        trainer = self.started()
+        trainer.step(samples=4)
+        here.put(BEAT, 1)   # a beat makes the trainer look at its connection
+        here.close()
+        self.assertTrue(trainer.step(samples=4).agent_lost)
+        again = self.agent()
+        again.until(lambda: not trainer.step(samples=4).agent_lost, lambda: None)
+        self.assertEqual(again.fresh, [False])
+        self.assertGreaterEqual(again.get(STEPS), 3)
+
+    def test_a_blocking_step_ends_when_nothing_comes_of_its_snapshot(self):
+        here = self.agent()
+        trainer = self.started()
+        here.put(OVERLAP, 1, "I")
+        here.put(RELEASED, 9)
+        here.put(WANTED, 3)
+        self.assertTrue(trainer.step(samples=1).published)
+        self.assertEqual(here.get(PUBLISHED), 3)
+
+    def test_the_state_and_a_checkpoint_are_asked_for_by_http(self):
+        here = self.agent()
+        trainer = self.started()
+        self.assertEqual(trainer.state()["tensors"][0]["name"], "w")
+        trainer.checkpoint()
+        trainer.leave("done")
+        self.assertEqual(here.requests, ["/v1/register", "/v1/checkpoint", "/v1/leave"])
+
+    def test_a_callback_that_fails_is_reported(self):
+        here = self.agent()
+        trainer, called = self.started(), threading.Event()
+
+        def callback(notice):
+            called.set()
+            raise KeyError("lost")
+
+        trainer.on_notice(callback)
+        here.put(NOTICE, 1, "I")
+        self.assertTrue(called.wait(PATIENCE))
+        trainer._notices._thread.join(PATIENCE)
+        self.assertIn("callback for a notice failed", self.said[-1])
+
+
+class ForkTest(AgentCase):
+    def test_a_forked_child_cannot_step_and_keeps_no_connection_open(self):
+        here = self.agent()
+        trainer = self.started()
+        told, tell = os.pipe()
+        stay, go = os.pipe()
+        child = os.fork()
+        if child == 0:
+            try:
+                trainer.step(samples=1)
+            except crowdsurf.AgentError as error:
+                os.write(tell, str(error).encode())
+            os.close(go)
+            os.read(stay, 1)   # until the parent closes its end
+            os._exit(0)
+        self.addCleanup(os.waitpid, child, 0)
+        self.addCleanup(os.close, go)
+        self.assertIn(b"is a fork", os.read(told, 1000))
+        self.assertEqual(here.get(STEPS), 0)
+        trainer.step(samples=1)
+        self.assertFalse(here.gone.is_set(), "the child closed its copy alone")
+        trainer.close()
+        self.assertTrue(here.gone.wait(PATIENCE), "the child, which lives, does not hold the sign of life")
+
+
+if __name__ == "__main__":
+    unittest.main()

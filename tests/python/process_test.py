@@ -1,0 +1,103 @@
+#!/usr/bin/env python3
+"""A training script that ends: by an exception, Ctrl-C, SIGTERM, kill -9. Needs PyTorch, else skipped."""
+import os
+import signal
+import subprocess
+import sys
+import unittest
+
+import client_case
+from stand_in import PATIENCE, STEPS, STOP
+
+try:
+    import torch  # noqa: F401  (the scripts need it)
+except ImportError:
+    print("skipped: needs PyTorch (Debian: python3-torch)")
+    sys.exit(77)
+
+# A plain script; what ends it stands in place of BODY.
+SCRIPT = f"""
+import os, sys
+sys.path.insert(0, {str(client_case.ROOT / "python")!r})
+import torch, crowdsurf
+model = torch.nn.Linear(2, 1)
+job = crowdsurf.join(model, torch.optim.SGD(model.parameters(), lr=0.1))
+BODY
+"""
+ENDLESS = "for _ in job.batches([1]): job.step(samples=1)"
+
+
+class ProcessTest(client_case.ClientCase):
+    def setUp(self):
+        super().setUp()
+        self.here = self.agent()
+
+    def start(self, body, **extra):
+        process = subprocess.Popen([sys.executable, "-c", SCRIPT.replace("BODY", body)], stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, text=True, **extra)
+        self.addCleanup(process.communicate)
+        self.addCleanup(process.kill)
+        self.assertTrue(self.here.registered.wait(PATIENCE))
+        return process
+
+    def ended(self, process):
+        """Its exit code and what it said; the agent has heard of its end."""
+        _, said = process.communicate(timeout=PATIENCE)
+        self.assertTrue(self.here.gone.wait(PATIENCE))
+        return process.returncode, said
+
+    def signalled(self, number, body=ENDLESS):
+        process = self.start(body)
+        self.here.until(lambda: self.here.get(STEPS) > 0, os.sched_yield)
+        process.send_signal(number)
+        return self.ended(process)
+
+    def test_an_exception_of_the_loop_is_what_the_user_sees(self):
+        code, said = self.ended(self.start("job.step(samples=1); {}['lost']"))
+        self.assertEqual(code, 1)
+        self.assertIn("KeyError: 'lost'", said)
+        self.assertNotIn("crowdsurf:", said)
+
+    def test_a_script_that_ends_too_early_is_told(self):
+        code, said = self.ended(self.start("job.step(samples=1)"))
+        self.assertEqual(code, 0)
+        self.assertIn("ends before the job's target is met", said)
+
+    def test_a_script_whose_target_is_met_ends_in_silence(self):
+        process = self.start(ENDLESS)
+        self.here.put(STOP, 1, "I")
+        self.assertEqual(self.ended(process), (0, ""))
+
+    def test_ctrl_c_is_a_keyboard_interrupt(self):
+        code, said = self.signalled(signal.SIGINT)
+        self.assertEqual(code, -signal.SIGINT)
+        self.assertIn("KeyboardInterrupt", said)
+
+    def test_sigterm_ends_it_at_once_with_its_finally_blocks(self):
+        code, said = self.signalled(signal.SIGTERM, f"""
+try:
+    {ENDLESS}
+finally:
+    print("finally", file=sys.stderr)
+""")
+        self.assertEqual((code, said), (143, "finally\n"))
+
+    def test_a_handler_of_the_script_for_sigterm_stays(self):
+        code, said = self.signalled(signal.SIGTERM, f"""
+job.close()
+import signal
+signal.signal(signal.SIGTERM, lambda number, frame: os._exit(7))
+job = crowdsurf.join(model)
+{ENDLESS}
+""")
+        self.assertEqual((code, said), (7, ""))
+
+    def test_the_agent_sees_a_kill_though_a_child_of_the_loader_lives(self):
+        process = self.start("pid = os.fork()\nif pid == 0: sys.stdin.read(); os._exit(0)\n" + ENDLESS, stdin=subprocess.PIPE)
+        self.here.until(lambda: self.here.get(STEPS) > 0, os.sched_yield)
+        process.kill()
+        self.assertTrue(self.here.gone.wait(PATIENCE))
+
+
+if __name__ == "__main__":
+    unittest.main()
