@@ -1,0 +1,87 @@
+#!/usr/bin/env python3
+"""The example in PyTorch as a user runs it: it meets its target while workers are killed, and its model is as good as one
+that a single process trains on as many samples. Needs Debian's PyTorch and scikit-learn, else skipped.
+
+Usage: pytorch_test.py BIN     BIN is the folder of the built programs.
+"""
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import unittest
+
+from runs import PATIENCE, RunCase
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+EXAMPLES = ROOT / "deploy" / "examples"
+sys.path[:0] = [str(ROOT / "python"), str(EXAMPLES)]
+try:
+    import digits
+    import torch
+except ImportError as error:
+    print(f"skipped: needs Debian's python3-torch and python3-sklearn ({error})")
+    sys.exit(77)
+
+LOST = 0.02  # accuracy that a job may be below a single process, of 360 pictures and one seed
+ENVIRONMENT = {**os.environ, "PATH": f"/usr/bin:{os.environ['PATH']}", "PYTHONPATH": str(ROOT / "python")}
+MODEL = {name: value.shape for name, value in digits.network().state_dict().items()}
+
+
+def load(path):
+    """The tensors of a safetensors file (its format's page: u64 length, JSON of dtype, shape and offsets, the bytes)."""
+    data = path.read_bytes()
+    start = 8 + int.from_bytes(data[:8], "little")
+    tensors = json.loads(data[8:start])
+    tensors.pop("__metadata__", None)
+    return {name: torch.frombuffer(bytearray(data[start + t["data_offsets"][0] : start + t["data_offsets"][1]]),
+                                   dtype={"F32": torch.float32}[t["dtype"]]).reshape(t["shape"])
+            for name, t in tensors.items()}
+
+
+class PytorchTest(RunCase):
+    def alone(self, samples):
+        """The accuracy of a single process that trained on at least as many samples."""
+        (images, _), _ = digits.digits()
+        epochs = -(-samples // len(images))
+        run = subprocess.run([sys.executable, EXAMPLES / "digits.py", "--epochs", str(epochs)], env=ENVIRONMENT,
+                             capture_output=True, text=True, timeout=10 * PATIENCE)
+        self.assertEqual(run.returncode, 0, run.stderr)
+        return float(re.search(r"held-out accuracy ([\d.]+)", run.stdout).group(1))
+
+    def test_digits_meet_their_target_while_workers_are_killed(self):
+        manifest = (EXAMPLES / "digits-pytorch.yaml").read_text().replace("{name: digits}", "{name: e2e}")
+        self.job.write_text(re.sub(r"samples: \d+", "samples: 1000000000", manifest))
+        process = self.start("--preempt-every", "5s", "--notice", "none", env=ENVIRONMENT, cwd=ROOT)
+        seen = self.wait_for_each(process, ["is taken by the spot market", r"e2e-\d-[2-9]\d* trains, with state"])
+        output = self.end_job(process, seen)
+        report = self.report()
+        self.assertGreaterEqual(report["preemptions"], 1)
+        self.assertEqual(report["rounds"]["hash_mismatches"], 0, output)
+        self.assertGreater(report["rounds"]["completed"], 0)
+        self.nothing_is_left()
+
+        model = digits.network()
+        tensors = load(self.state / "checkpoint" / "model.safetensors")
+        self.assertEqual({name: value.shape for name, value in tensors.items()}, MODEL)
+        model.load_state_dict(tensors)
+        reached = digits.accuracy(model, *digits.digits()[1])
+        single = self.alone(int(report["samples"]))
+        print(f"accuracy {reached:.4f}, of a single process {single:.4f}, {report['samples']:.0f} samples")
+        self.assertGreaterEqual(reached, single - LOST)
+
+    def test_an_exception_of_the_script_reaches_the_terminal_and_fails_the_job(self):
+        script = self.path / "broken.py"
+        script.write_text("import torch, crowdsurf\nmodel = torch.nn.Linear(2, 1)\njob = crowdsurf.join(model)\n"
+                          "for batch in job.batches([1]):\n    job.step(samples=batch)\n    {}['no such key']\n")
+        self.write(f"python3, {script}", **{"replicas: 4": "replicas: 1", "backoffLimit: 2": "backoffLimit: 0"})
+        process = self.start(env=ENVIRONMENT)
+        output, _ = process.communicate(timeout=PATIENCE)
+        self.assertEqual(process.returncode, 1, output)
+        self.assertIn("KeyError: 'no such key'", output)
+        self.nothing_is_left()
+
+
+if __name__ == "__main__":
+    unittest.main()
