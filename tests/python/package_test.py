@@ -59,8 +59,10 @@ class PackageTest(unittest.TestCase):
 
     def test_it_is_of_the_same_release_as_the_programs(self):
         (programs,) = re.findall(r"project\(crowdsurf VERSION (\S+)", (ROOT / "CMakeLists.txt").read_text())
-        (package,) = re.findall(r'__version__ = "(.+)"', (PACKAGE / "version.py").read_text())
-        self.assertEqual(package, programs)
+        for path in (PACKAGE / "version.py", ROOT / "python" / "programs" / "crowdsurf_bin" / "__init__.py"):
+            (version,) = re.findall(r'__version__ = "(.+)"', path.read_text())
+            self.assertEqual(version, programs, path)
+        self.assertIn(f'local = ["crowdsurf-bin=={programs}"]', (ROOT / "python" / "pyproject.toml").read_text())
 
 
 if __name__ == "__main__":
