@@ -15,11 +15,12 @@ namespace crowdsurf::cli {
 // Does the work; returns the exit code.
 using Action = std::function<int()>;
 
+void RegisterInit(CLI::App& app, Action& action);
 void RegisterRun(CLI::App& app, Action& action);
 void RegisterSimulate(CLI::App& app, Action& action);
 void RegisterStrategies(CLI::App& app, Action& action);
 
-inline constexpr void (*kCommands[])(CLI::App&, Action&) = {RegisterRun, RegisterSimulate,
-                                                            RegisterStrategies};
+inline constexpr void (*kCommands[])(CLI::App&, Action&) = {RegisterRun, RegisterInit,
+                                                            RegisterSimulate, RegisterStrategies};
 
 }  // namespace crowdsurf::cli

@@ -27,10 +27,14 @@ void RegisterRun(CLI::App& app, Action& action) {
   // The parser writes into it after this function has returned.
   auto flags = std::make_shared<RunFlags>();
   CLI::App* run = app.add_subcommand("run", "Train a job on this machine, workers as processes.");
-  run->add_option("JOB.yaml", flags->manifest, "the TrainingJob")->required()->type_name("FILE");
+  run->add_option("JOB.yaml", flags->words, "the TrainingJob, or -- and the COMMAND of a trainer")
+      ->required()
+      ->type_name("FILE");
   run->add_option("--duration", flags->duration,
                   "train so long (20s, 5m, 1h), whatever the manifest's target")
       ->type_name("DURATION");
+  run->add_option("--samples", flags->samples,
+                  "train on so many of all workers together, whatever the manifest's target");
   run->add_option("--workers", flags->workers, "instead of spec.replicas");
   run->add_option("--strategy", flags->strategy, "instead of spec.averaging.strategy")
       ->type_name("NAME");

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "cli/run/run_session.h"
+#include "cli/run/script_job.h"
 #include "operator/core/job/local_rules.h"
 #include "operator/core/job/validate.h"
 #include "operator/edge/local/yaml.h"
@@ -34,6 +35,7 @@ void Apply(const RunOptions& options, json& document) {
   if (!options.strategy.empty() && (!spec.contains("averaging") || spec["averaging"].is_object())) {
     spec["averaging"]["strategy"] = options.strategy;
   }
+  if (options.samples) spec["target"] = {{"samples", *options.samples}};
   if (options.duration) spec["target"] = {{"seconds", options.duration->seconds()}};
 }
 
@@ -78,7 +80,10 @@ void CheckText(const std::string& file, const controller::TrainingJobSpec& spec,
 }  // namespace
 
 std::optional<LocalJob> LoadJob(const RunOptions& options, std::vector<std::string>& problems) {
-  StatusOr<Manifest> manifest = controller::ReadManifest(options.manifest);
+  const bool written = options.command.empty();
+  const std::string file = written ? options.manifest : "the command's job";
+  StatusOr<Manifest> manifest = written ? controller::ReadManifest(options.manifest)
+                                        : controller::ReadYaml(ScriptManifest(options.command));
   if (!manifest.ok()) {
     problems.push_back(std::string(manifest.status().message()));
     return std::nullopt;
@@ -88,7 +93,7 @@ std::optional<LocalJob> LoadJob(const RunOptions& options, std::vector<std::stri
   // Only then: rules of local mode read fields that the schema may have refused.
   if (violations.empty()) violations = controller::CheckLocal(*manifest);
   for (const Violation& violation : violations) {
-    problems.push_back(Located(options.manifest, violation));
+    problems.push_back(Located(file, violation));
   }
   if (!violations.empty()) return std::nullopt;
   LocalJob local;
@@ -96,12 +101,16 @@ std::optional<LocalJob> LoadJob(const RunOptions& options, std::vector<std::stri
   local.job.name = document["metadata"]["name"];
   local.job.spec = controller::SpecFromJson(controller::WithDefaults(document["spec"]));
   for (const Violation& warning : controller::Warnings(*manifest)) {
-    local.remarks.push_back(Located(options.manifest, warning));
+    local.remarks.push_back(Located(file, warning));
   }
   for (std::string& remark : controller::LocalRemarks(local.job.spec)) {
     local.remarks.push_back(std::move(remark));
   }
-  CheckText(options.manifest, local.job.spec, problems);
+  if (!written && !options.samples && !options.duration) {
+    local.remarks.push_back("the job ends after " + std::to_string(kScriptSamples) +
+                            " samples of all workers together; --samples and --duration change it");
+  }
+  CheckText(file, local.job.spec, problems);
   return local;
 }
 

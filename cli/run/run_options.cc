@@ -16,6 +16,35 @@ namespace {
 constexpr size_t kMaxTrace = 64 << 20;  // bytes
 constexpr double kMaxSpeed = 1e6;
 
+// One word is a manifest, unless it is a program; several are a command.
+void TakeWords(const std::vector<std::string>& words, RunOptions& options,
+               std::vector<std::string>& problems) {
+  const auto is_manifest = [](const std::string& word) {
+    return word.ends_with(".yaml") || word.ends_with(".yml") || word.ends_with(".json");
+  };
+  const auto is_program = [](const std::string& word) {
+    std::error_code error;
+    return std::filesystem::is_regular_file(word, error) && access(word.c_str(), X_OK) == 0;
+  };
+  if (words.size() > 1 && is_manifest(words[0])) {
+    problems.push_back(words[1] + ": a run has one manifest, or a command behind --");
+    options.manifest = words[0];
+  } else if (words.size() == 1 && (is_manifest(words[0]) || !is_program(words[0]))) {
+    options.manifest = words[0];
+  } else {
+    options.command = words;
+  }
+}
+
+void TakeSamples(const RunFlags& flags, RunOptions& options, std::vector<std::string>& problems) {
+  options.samples = flags.samples;
+  if (flags.samples && !flags.duration.empty()) {
+    problems.push_back("--samples: cannot go together with --duration");
+  } else if (flags.samples == 0u) {
+    problems.push_back("--samples: is zero");
+  }
+}
+
 // Why the report cannot be written there; empty: it can, as far as can be seen.
 std::string ReportProblem(const std::string& report) {
   namespace fs = std::filesystem;
@@ -35,6 +64,13 @@ std::string ReportProblem(const std::string& report) {
   if (!other && access(folder.c_str(), W_OK | X_OK) == 0) return {};
   return absl::StrCat("cannot write into ", folder.string(), ": ",
                       std::strerror(other ? ENOTDIR : errno));
+}
+
+void TakeReport(const std::string& report, RunOptions& options,
+                std::vector<std::string>& problems) {
+  options.report = report;
+  const std::string problem = report.empty() ? "" : ReportProblem(report);
+  if (!problem.empty()) problems.push_back("--report: " + problem);
 }
 
 }  // namespace
@@ -73,7 +109,8 @@ RunOptions CheckFlags(const RunFlags& flags, std::vector<std::string>& problems)
       into = *parsed;
     }
   };
-  options.manifest = flags.manifest;
+  TakeWords(flags.words, options, problems);
+  TakeSamples(flags, options, problems);
   duration("--duration", flags.duration, options.duration);
   duration("--preempt-every", flags.preempt_every, options.market.every);
   if (flags.notice != "none") duration("--notice", flags.notice, options.notice);
@@ -123,9 +160,7 @@ RunOptions CheckFlags(const RunFlags& flags, std::vector<std::string>& problems)
     }
   }
   options.state_dir = flags.state_dir;
-  options.report = flags.report;
-  const std::string problem = flags.report.empty() ? "" : ReportProblem(flags.report);
-  if (!problem.empty()) problems.push_back("--report: " + problem);
+  TakeReport(flags.report, options, problems);
   options.fresh = flags.fresh;
   return options;
 }

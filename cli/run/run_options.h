@@ -17,20 +17,23 @@ namespace crowdsurf::cli {
 
 // As they stand on the command line.
 struct RunFlags {
-  std::string manifest;
+  std::vector<std::string> words;  // the manifest, or the words of a command
   std::string duration, preempt_every, preempt_trace, notice = "10s", preempt_count = "1";
   std::string state_dir, report, strategy;
   std::string hang_after = "60s";
   std::optional<int> http_port;
   std::optional<int> workers;
+  std::optional<uint64_t> samples;
   double speed = 1;
   uint64_t seed = 1;
   bool fresh = false;
 };
 
 struct RunOptions {
-  std::string manifest;
-  std::optional<Duration> duration;  // replaces the manifest's target
+  std::string manifest;              // empty: there is a command
+  std::vector<std::string> command;  // of the trainers of a job without a manifest
+  std::optional<Duration> duration;  // replaces the manifest's target, and so does `samples`
+  std::optional<uint64_t> samples;
   std::optional<int> workers;
   std::string strategy;
   MarketOptions market;
