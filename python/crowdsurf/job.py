@@ -61,7 +61,7 @@ class Job:
                  on_notice: Optional[Callable[[Notice], None]]) -> None:
         global _joined
         self._samples, self._loss_at, self._lost, self._ended_by_signal = 0, -1.0, False, False
-        self._metrics = list(metrics)
+        self._metrics, self._rate = list(metrics), parameters.rate
         self._agent: Optional[Agent] = None
         self.alone = not os.environ.get("CROWDSURF_DIR")   # no agent: this script trains by itself
         self.closed = False
@@ -98,6 +98,8 @@ class Job:
             return self.last
         self.last = outcome = self._agent.step(samples, self._number(loss))
         self.done = self.done or outcome.stop
+        if self._rate is not None:
+            self._rate.set(outcome.lr_scale)
         if outcome.agent_lost != self._lost:
             self._lost = outcome.agent_lost
             log.warning("crowdsurf: the agent is %s", "lost: this worker trains on alone and looks for it"

@@ -13,6 +13,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 import torch
 
 from .memory import Floats
+from .rate import ScaledRate
 from .state import pack, unpack
 from .tensor import Tensor
 
@@ -33,6 +34,7 @@ class ModuleParameters:
     def __init__(self, model: torch.nn.Module, optimizer: Optional[torch.optim.Optimizer] = None) -> None:
         """ValueError, TypeError: a parameter cannot be averaged; the message names it, and says what to do."""
         self._optimizer = optimizer
+        self.rate = ScaledRate(optimizer) if optimizer is not None else None
         parameters = trainable(model)
         check_optimizer(optimizer, parameters)
         self._buffers = buffers(model)

@@ -6,6 +6,7 @@ import random
 import sys
 import threading
 import unittest
+import warnings
 
 import client_case
 import numpy
@@ -18,8 +19,8 @@ except ImportError:
 import crowdsurf
 import crowdsurf.module
 from crowdsurf import job, state
-from stand_in import (ACKNOWLEDGED, ADOPTED, APPLIED, LOSS, METRICS, NOTICE, OPAQUE_GIVEN, OPAQUE_WANTED, PATIENCE,
-                      PUBLISHED, SAMPLES, STEPS, STOP, WANTED)
+from stand_in import (ACKNOWLEDGED, ADOPTED, APPLIED, LOSS, LR_SCALE, METRICS, NOTICE, OPAQUE_GIVEN, OPAQUE_WANTED,
+                      PATIENCE, PUBLISHED, SAMPLES, STEPS, STOP, WANTED)
 
 
 def model(bias=True):
@@ -172,6 +173,34 @@ class AveragingTest(JoinCase):
         joined = self.join(model())
         self.assertRaisesRegex(ValueError, "has no batch$", lambda: next(joined.batches([])))
         self.assertRaisesRegex(ValueError, "not an iterator", lambda: list(joined.batches(iter([1]))))
+
+    def test_a_strategy_scales_the_learning_rate_of_each_step_and_no_schedule_sees_it(self):
+        for early in (True, False):   # the schedule is made before join(), or after it
+            with self.subTest(early):
+                here, net = self.agent(), torch.nn.Linear(1, 1, bias=False)
+                optimizer = torch.optim.SGD(net.parameters(), lr=1.0)
+
+                def make():
+                    return torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1.0 if step < 2 else 0.5)
+
+                schedule = make() if early else None
+                joined = self.join(net, optimizer)
+                moved = []
+                with warnings.catch_warnings():
+                    warnings.simplefilter("error")
+                    for scale in (0.25, 0.25, 0.25, 1.0):
+                        here.put(LR_SCALE, scale, "d")
+                        joined.step(samples=1)
+                        schedule = schedule or make()
+                        before = float(net.weight.detach())
+                        net.weight.grad = torch.ones_like(net.weight)
+                        optimizer.step()
+                        schedule.step()
+                        moved.append(before - float(net.weight.detach()))
+                numpy.testing.assert_allclose(moved, [0.25, 0.25, 0.125, 0.5], rtol=1e-5)
+                self.assertEqual(schedule.get_last_lr(), [0.5])
+                joined.close()
+                here.close()
 
     def test_metrics_reach_the_agent_by_name(self):
         here = self.agent()
