@@ -20,9 +20,10 @@ from .agent import Agent
 from .connection import AgentError
 from .job import Job, join
 from .parameters import Parameters, State
+from .safetensors import load_model
 from .subnet import Subnet
 from .tensor import Notice, Outcome, Tensor, UnitAxis
 from .version import __version__
 
 __all__ = ["Agent", "AgentError", "Job", "Notice", "Outcome", "Parameters", "State", "Subnet", "Tensor", "UnitAxis",
-           "__version__", "join"]
+           "__version__", "join", "load_model"]

@@ -19,6 +19,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "deploy" / "examples"
 sys.path[:0] = [str(ROOT / "python"), str(EXAMPLES)]
 try:
+    import crowdsurf
     import digits
     import torch
 except ImportError as error:
@@ -80,7 +81,9 @@ class PytorchTest(RunCase):
         model = digits.network()
         tensors = load(self.state / "checkpoint" / "model.safetensors")
         self.assertEqual({name: value.shape for name, value in tensors.items()}, MODEL)
-        model.load_state_dict(tensors)
+        model.load_state_dict(crowdsurf.load_model(self.state / "checkpoint" / "model.safetensors"))
+        for name, value in model.state_dict().items():
+            self.assertTrue(torch.equal(value, tensors[name]), name)
         reached = digits.accuracy(model, *digits.digits()[1])
         single = self.alone(int(report["samples"]))
         print(f"accuracy {reached:.4f}, of a single process {single:.4f}, {report['samples']:.0f} samples")
