@@ -18,6 +18,7 @@ except ImportError:
     numpy = None
 
 Floats = Any   # a flat float32 numpy array; without numpy, a memoryview of format "f"
+CHUNK = 1 << 18   # elements of a pass over several vectors that stay in the cache
 _barrier = threading.Lock()
 
 

@@ -20,7 +20,7 @@ except ImportError:
     sys.exit(77)
 import crowdsurf
 import crowdsurf.module
-from crowdsurf import job, state
+from crowdsurf import job, memory, parameters, state
 from stand_in import (ACKNOWLEDGED, ADOPTED, APPLIED, LOSS, LR_SCALE, METRICS, NOTICE, OPAQUE_GIVEN, OPAQUE_WANTED,
                       PATIENCE, PUBLISHED, SAMPLES, STEPS, STOP, WANTED)
 
@@ -124,6 +124,21 @@ class AveragingTest(JoinCase):
                 joined.close()
                 here.close()
 
+    def test_large_parameters_are_added_piece_by_piece_to_the_last_value(self):
+        elements = 2 * memory.CHUNK + 3
+        for is_change in (False, True):
+            net, flat_floats = torch.nn.Linear(1, 1, bias=False), numpy.arange(elements, dtype=numpy.float32)
+            net.weight = torch.nn.Parameter(torch.arange(elements, dtype=torch.float32))
+            ours, numpys = crowdsurf.module.ModuleParameters(net), parameters.FlatParameters(flat_floats, elements)
+            ours.tensors[0].offset = 0
+            ours.place(ours.tensors)
+            inbox, outbox = numpy.arange(elements, 0, -1, dtype=numpy.float32), numpy.full(elements, 2, numpy.float32)
+            for each in (ours, numpys):
+                each.add(inbox, None if is_change else outbox)
+            wanted = numpy.full(elements, elements - (0 if is_change else 2), numpy.float32)
+            numpy.testing.assert_array_equal(net.weight.detach().numpy(), wanted)
+            numpy.testing.assert_array_equal(flat_floats, wanted)
+
     def test_other_types_and_layouts_of_parameters_are_converted(self):
         for make in (lambda: torch.randn(4, 3).half(), lambda: torch.randn(4, 3).bfloat16(), lambda: torch.randn(4, 3).double(),
                      lambda: torch.randn(3, 4).t(), lambda: torch.randn(4, 6)[:, ::2]):
@@ -131,17 +146,17 @@ class AveragingTest(JoinCase):
             net.w = torch.nn.Parameter(make())
             with self.subTest(f"{net.w.dtype}, {net.w.stride()}"):
                 kind, stride = net.w.dtype, net.w.stride()
-                parameters = crowdsurf.module.ModuleParameters(net)
-                (tensor,) = parameters.tensors
+                port = crowdsurf.module.ModuleParameters(net)
+                (tensor,) = port.tensors
                 self.assertEqual(tensor.shape, (4, 3))
                 tensor.offset = 0
-                parameters.place([tensor])
+                port.place([tensor])
                 before, region = net.w.detach().float().clone(), numpy.zeros(12, numpy.float32)
-                parameters.read(region)
+                port.read(region)
                 numpy.testing.assert_array_equal(region.reshape(4, 3), before.numpy())
-                parameters.add(region + 1, region)
+                port.add(region + 1, region)
                 torch.testing.assert_close(net.w.detach().float(), before + 1, rtol=1e-2, atol=1e-2)
-                parameters.write(numpy.arange(12, dtype=numpy.float32))
+                port.write(numpy.arange(12, dtype=numpy.float32))
                 torch.testing.assert_close(net.w.detach().float(), torch.arange(12.0).reshape(4, 3))
                 self.assertEqual((net.w.dtype, net.w.stride()), (kind, stride))
 
