@@ -5,22 +5,36 @@
 
 namespace crowdsurf::simulator {
 
-void Network::Send(int from, int to, Plane plane, std::function<void()> deliver) {
+void Network::Send(const FrameOnLink& frame, std::function<void()> deliver) {
   ++sent_;
-  if (rng_.Bernoulli(options_.loss)) {
+  const bool values = frame.plane == Plane::kTensor && options_.tensor_loss > 0;
+  if (rng_.Bernoulli(options_.loss) || (values && rng_.Bernoulli(options_.tensor_loss))) {
     ++lost_;
     return;
   }
   std::function<void()> again;
   if (options_.duplicate > 0) again = deliver;
-  Schedule(from, to, plane, std::move(deliver));
-  if (rng_.Bernoulli(options_.duplicate)) Schedule(from, to, plane, std::move(again));
+  Schedule(frame, std::move(deliver));
+  if (rng_.Bernoulli(options_.duplicate)) Schedule(frame, std::move(again));
 }
 
-void Network::Schedule(int from, int to, Plane plane, std::function<void()> deliver) {
-  Time when = queue_.now() + Delay();
+// The way in takes bytes as they come, so that a frame alone takes the time of its bytes once.
+Time Network::ArrivalOf(const FrameOnLink& frame) {
+  const Duration delay = Delay();
+  if (options_.bytes_per_second <= 0) return queue_.now() + delay;
+  const Duration takes = Seconds(static_cast<double>(frame.bytes) / options_.bytes_per_second);
+  Time& out = out_free_[frame.from];
+  out = std::max(out, queue_.now()) + takes;
+  Time& in = in_free_[frame.to];
+  in = std::max(in + takes, out + delay);
+  return in;
+}
+
+void Network::Schedule(const FrameOnLink& frame, std::function<void()> deliver) {
+  const int from = frame.from, to = frame.to;
+  Time when = ArrivalOf(frame);
   if (options_.in_order) {
-    Time& last = last_[static_cast<size_t>(plane)][{from, to}];
+    Time& last = last_[static_cast<size_t>(frame.plane)][{from, to}];
     when = std::max(when, last);
     last = when;
   }

@@ -28,10 +28,20 @@ struct LinkOptions {
   double loss = 0;
   double duplicate = 0;
   bool in_order = true;  // per (from, to, plane), as a connection is; false: frames overtake
+  // Of each node's way out, and of its way in: frames queue there. 0: any number at once.
+  double bytes_per_second = 0;
+  double tensor_loss = 0;  // of frames with values, beside `loss`
 };
 
 // Frames of different planes travel on connections of their own and may overtake each other.
 enum class Plane : uint8_t { kControl, kTensor, kRecords };
+
+struct FrameOnLink {
+  int from = 0;
+  int to = 0;
+  Plane plane = Plane::kControl;
+  size_t bytes = 0;
+};
 
 class Network {
  public:
@@ -39,7 +49,10 @@ class Network {
       : queue_(queue), rng_(rng), options_(options) {}
 
   // `deliver` runs 0, 1 or 2 times, later.
-  void Send(int from, int to, Plane plane, std::function<void()> deliver);
+  void Send(const FrameOnLink& frame, std::function<void()> deliver);
+  void Send(int from, int to, Plane plane, std::function<void()> deliver) {
+    Send({from, to, plane}, std::move(deliver));
+  }
 
   void Cut(int from, int to);                 // one way
   void Restore(int from, int to);             // ends a cut
@@ -54,7 +67,9 @@ class Network {
 
  private:
   Duration Delay();
-  void Schedule(int from, int to, Plane plane, std::function<void()> deliver);
+  // When the last byte of the frame, sent now, is there.
+  Time ArrivalOf(const FrameOnLink& frame);
+  void Schedule(const FrameOnLink& frame, std::function<void()> deliver);
 
   EventQueue& queue_;
   Rng rng_;
@@ -62,6 +77,7 @@ class Network {
   std::set<std::pair<int, int>> cuts_;
   std::set<int> side_;
   std::map<std::pair<int, int>, Time> last_[3];  // by plane: the latest delivery promised
+  std::map<int, Time> out_free_, in_free_;       // by node: when its way out, and in, is free
   uint64_t sent_ = 0;
   uint64_t lost_ = 0;
 };
