@@ -16,22 +16,48 @@
 // the rounding of float32. Who is not in the view of the others, takes another number of steps
 // between two averages, or holds a stale one, stays a visible distance away.
 //
+// With models of the caller's own (`worker`) nobody knows the optimum, and the caller judges what
+// it sees of them (`on_look`).
+//
 // Differs from ChaosWorld: no faults of the network, no checkers inside; the judge is x*. Values;
 // deterministic under seed. Source: docs/simulator.md (kill three of sixteen, add two).
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <limits>
+#include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "base/log.h"
 #include "base/time.h"
+#include "simulator/descent/descent_model.h"
 #include "simulator/engine/network.h"
 #include "worker/core/vector/tensor_view.h"
 #include "worker/core/view/averaging_config.h"
 
 namespace crowdsurf::simulator {
+
+// What a worker trains, and how long one step takes it.
+struct DescentWorker {
+  std::unique_ptr<DescentModel> model;
+  Duration step_time;
+};
+
+// A descent in mid-run. Spans are good during the call.
+struct DescentLook {
+  struct Worker {
+    int node = 0;
+    uint64_t steps = 0;
+    std::span<const float> model;
+  };
+  Duration at;  // since the start
+  std::vector<Worker> living;
+  uint64_t steps = 0;         // of all who ever were in the job
+  uint64_t tensor_bytes = 0;  // values sent by all of them
+};
 
 struct DescentOptions {
   worker::AveragingConfig averaging = {};  // strategy and what it needs
@@ -42,6 +68,12 @@ struct DescentOptions {
   double heterogeneity = 1;  // standard deviation of the centres
   Duration step_time = Milliseconds(20);
   double speed_spread = 0.3;  // a trainer's step takes up to that share longer
+  // Worker `node` of all who ever join; empty: the quadratic of above, of the step time of above.
+  std::function<DescentWorker(int node)> worker = {};
+  uint64_t steps = 0;  // each trainer ends after these; 0: with the job
+  std::function<void(const DescentLook&)> on_look = {};
+  Duration look_every = Seconds(1);
+  size_t chunk_elements = 4;  // several chunks a vector
   LinkOptions links = {};
   uint64_t seed = 1;
   // When workers die and join; who dies is `victims`, or drawn where it ends. Worker 0 starts
@@ -50,6 +82,7 @@ struct DescentOptions {
   std::vector<int> victims = {0};
   std::vector<Duration> joins = {Seconds(2), Seconds(3)};
   Duration end = Seconds(8);
+  uint64_t max_events = 50'000'000;  // the run ends there, too
   // Faults put into the host, to see the judge turn red. Worker 1 takes two steps between averages;
   // worker 1 is cut off from everybody from the second second on, for ever.
   bool plant_second_step = false;
@@ -59,7 +92,8 @@ struct DescentOptions {
 
 struct DescentResult {
   // Greatest Euclidean distance of a survivor's model, as its last average left it, to x*. Infinite
-  // when a survivor has not got an average within the last second.
+  // when a survivor has not got an average within the last second; else 0 with models of the
+  // caller's own.
   double distance = std::numeric_limits<double>::infinity();
   double shift = 0;       // from the optimum of all who ever were in the job to x*: the scale
   bool together = false;  // survivors are seated in one view of exactly them

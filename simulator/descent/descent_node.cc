@@ -24,7 +24,8 @@ void DescentNode::StartTrainer() {
 }
 
 void DescentNode::NextStep() {
-  queue().After(step_time_, [this] { StepDone(); });
+  if (pace_.steps > 0 && trainer_.steps() >= pace_.steps) return;
+  queue().After(pace_.step_time, [this] { StepDone(); });
 }
 
 void DescentNode::StepDone() {

@@ -1,5 +1,5 @@
-// DescentNode: one agent and its trainer in a descent: an ActionHost whose trainer takes gradient
-// steps, an event each.
+// DescentNode: one agent and its trainer in a descent: an ActionHost whose trainer takes the steps
+// of a model, an event each.
 //
 // No faults of its own but death, no checkers. Owner: DescentWorld; single sequence. Bounds: the
 // ActionHost's.
@@ -15,12 +15,15 @@
 
 namespace crowdsurf::simulator {
 
+struct DescentPace {
+  Duration step_time;
+  uint64_t steps = 0;  // after these it takes no more; 0: goes on
+};
+
 class DescentNode : public ActionHost<float> {
  public:
-  DescentNode(int node, Setup setup, DescentTrainer trainer, Duration step_time, Outside& outside)
-      : ActionHost(node, std::move(setup), outside),
-        step_time_(step_time),
-        trainer_(std::move(trainer)) {}
+  DescentNode(int node, Setup setup, DescentTrainer trainer, DescentPace pace, Outside& outside)
+      : ActionHost(node, std::move(setup), outside), pace_(pace), trainer_(std::move(trainer)) {}
 
   const DescentTrainer& trainer() const { return trainer_; }
   Time last_result() const { return last_result_; }
@@ -39,7 +42,7 @@ class DescentNode : public ActionHost<float> {
   void StepDone();
   void RingMarks();
 
-  const Duration step_time_;
+  const DescentPace pace_;
   DescentTrainer trainer_;
   bool running_ = false;
   std::optional<uint64_t> mark_;  // of steps: wake the agent

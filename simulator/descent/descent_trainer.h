@@ -1,37 +1,31 @@
-// DescentTrainer: a trainer that takes gradient steps on a quadratic, and keeps the rules of the
-// trainer link at each step boundary (docs/trainer-link.md, "At every step boundary").
+// DescentTrainer: a trainer that takes the steps of a model, and keeps the rules of the trainer
+// link at each step boundary (docs/trainer-link.md, "At every step boundary").
 //
-// Parameters and steps are float32 and float64 as in the built-in trainer. It knows no time: its
-// node says when a step is over. Blocking: after a snapshot no step begins until its result or its
+// Parameters are float32 as in the built-in trainer. It knows no time: its node says when a step is
+// over. Blocking: after a snapshot no step begins until its result or its
 // release is there. Owner: one DescentNode; single sequence. Nothing that others fill: one request,
 // one result.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
-#include "base/rng.h"
+#include "simulator/descent/descent_model.h"
 #include "worker/core/view/averaging_choices.h"
 #include "worker/core/view/averaging_id.h"
 
 namespace crowdsurf::simulator {
 
-// f(x) = 1/2 sum of h_k (x_k - c_k)^2
-struct Quadratic {
-  std::vector<double> h, c;
-
-  // h uniform in [1/4, 1], c normal with standard deviation `spread`.
-  static Quadratic Draw(uint32_t dimensions, double spread, Rng rng);
-};
-// The minimum of the sum. Pre: at least one, of one dimension.
-std::vector<double> OptimumOf(const std::vector<const Quadratic*>& losses);
-
 class DescentTrainer {
  public:
-  DescentTrainer(Quadratic loss, double rate, worker::Overlap overlap)
-      : loss_(std::move(loss)), rate_(rate), overlap_(overlap), x_(loss_.c.size()) {}
+  DescentTrainer(std::unique_ptr<DescentModel> model, worker::Overlap overlap)
+      : model_(std::move(model)), overlap_(overlap), x_(model_->elements()) {
+    model_->Start(x_);
+  }
 
   // ---- what the agent writes
   void Request(worker::AveragingId ticket) { wanted_ = ticket; }
@@ -51,18 +45,16 @@ class DescentTrainer {
 
   bool waiting() const { return waiting_; }  // for the result of its snapshot
   uint64_t steps() const { return steps_; }
-  const Quadratic& loss() const { return loss_; }
+  const std::vector<float>& model() const { return x_; }
   // As the last result left it.
   const std::vector<float>& averaged() const { return averaged_; }
   uint64_t results() const { return results_; }
   void PlantSecondStep() { planted_ = true; }
 
  private:
-  void Step();
   void Apply();
 
-  const Quadratic loss_;
-  const double rate_;
+  std::unique_ptr<DescentModel> model_;
   const worker::Overlap overlap_;
   bool planted_ = false;
   double lr_scale_ = 1;

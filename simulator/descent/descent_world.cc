@@ -30,6 +30,7 @@ DescentWorld::DescentWorld(const DescentOptions& options)
   const double gap = kStartSpread.seconds() / options_.members;
   for (int node = 0; node < options_.members; ++node) AddNode(Seconds(gap * node));
   for (const Duration join : options_.joins) AddNode(join);
+  if (options_.on_look) queue_.After(options_.look_every, [this] { Look(); });
   for (size_t turn = 0; turn < options_.deaths.size(); ++turn)
     queue_.After(options_.deaths[turn], [this, turn] { KillOne(turn); });
   if (options_.plant_alone) queue_.After(Seconds(1), [this] { network_.Partition({1}); });
@@ -39,24 +40,47 @@ void DescentWorld::AddNode(Duration start) {
   const int node = static_cast<int>(nodes_.size());
   worker::PeerConfig config = NodeConfig("descent", node, options_.seed, start);
   config.averaging = options_.averaging;
-  config.chunk_elements = 4;  // several chunks a vector
+  config.chunk_elements = options_.chunk_elements;
   const Rng own = rng_.Fork(config.worker);
-  Rng speed = own.Fork("speed");
-  DescentTrainer trainer(
-      Quadratic::Draw(options_.dimensions, options_.heterogeneity, own.Fork("loss")),
-      options_.learning_rate, worker::OverlapOf(options_.averaging));
+  DescentWorker worker = options_.worker ? options_.worker(node) : QuadraticWorker(own);
+  const size_t elements = worker.model->elements();
+  DescentTrainer trainer(std::move(worker.model), worker::OverlapOf(options_.averaging));
   if (options_.plant_second_step && node == 1) trainer.PlantSecondStep();
   index_[config.id] = node;
   DescentNode::Setup setup{.config = config,
                            .rng = own.Fork("peer"),
-                           .elements = options_.dimensions,
+                           .elements = elements,
                            .tensors = options_.tensors,
                            .times = {.fetch_tries = 1},  // the core asks again
                            .log = options_.log};
-  nodes_.push_back(std::make_unique<DescentNode>(
-      node, std::move(setup), std::move(trainer),
-      options_.step_time * (1 + options_.speed_spread * speed.UniformDouble()), *this));
+  nodes_.push_back(std::make_unique<DescentNode>(node, std::move(setup), std::move(trainer),
+                                                 DescentPace{worker.step_time, options_.steps},
+                                                 *this));
   queue_.After(start, [this, node] { At(node).Start(); });
+}
+
+DescentWorker DescentWorld::QuadraticWorker(const Rng& own) {
+  Rng speed = own.Fork("speed");
+  losses_.push_back(Quadratic::Draw(options_.dimensions, options_.heterogeneity, own.Fork("loss")));
+  return {std::make_unique<QuadraticModel>(losses_.back(), options_.learning_rate),
+          options_.step_time * (1 + options_.speed_spread * speed.UniformDouble())};
+}
+
+void DescentWorld::Look() {
+  DescentLook look;
+  look.at = queue_.now() - kStartOfTime;
+  look.tensor_bytes = tensor_bytes_;
+  bool over = options_.steps > 0;
+  for (const auto& node : nodes_) {
+    const DescentTrainer& trainer = node->trainer();
+    look.steps += trainer.steps();
+    if (!node->alive() || !node->started()) continue;
+    over = over && trainer.steps() >= options_.steps;
+    look.living.push_back({node->index(), trainer.steps(), trainer.model()});
+  }
+  options_.on_look(look);
+  over_ = over;
+  queue_.After(options_.look_every, [this] { Look(); });
 }
 
 std::vector<DescentNode*> DescentWorld::Living() {
@@ -102,7 +126,7 @@ void DescentWorld::SendBody(int from, const PeerId& to, const Bytes& body) {
   const int target = Reach(from, to);
   if (target < 0) return;
   const auto wire = std::make_shared<const Bytes>(body);
-  network_.Send(from, target, Plane::kControl, [this, from, target, wire] {
+  network_.Send({from, target, Plane::kControl, body.size()}, [this, from, target, wire] {
     trace_.Add(*wire);
     At(target).OnBody(At(from).id(), wire);
   });
@@ -111,7 +135,9 @@ void DescentWorld::SendBody(int from, const PeerId& to, const Bytes& body) {
 void DescentWorld::SendTensor(int from, const PeerId& to, const TensorFrame& frame) {
   const int target = Reach(from, to);
   if (target < 0) return;
-  network_.Send(from, target, Plane::kTensor, [this, target, frame] {
+  const size_t bytes = frame.parcel.wire.size();
+  tensor_bytes_ += bytes;
+  network_.Send({from, target, Plane::kTensor, bytes}, [this, target, frame] {
     trace_.Add(frame.parcel.wire);
     At(target).OnTensor(frame);
   });
@@ -130,19 +156,29 @@ const RegionBuffer* DescentWorld::FindState(int, const worker::FetchState& fetch
   return nullptr;
 }
 
+// Of the quadratics of the living; empty: the models are the caller's.
+std::vector<double> DescentWorld::Optimum() {
+  if (losses_.empty()) return {};
+  std::vector<const Quadratic*> left;
+  for (const DescentNode* node : Living())
+    left.push_back(&losses_[static_cast<size_t>(node->index())]);
+  return OptimumOf(left);
+}
+
 void DescentWorld::Judge(DescentResult& result) {
   const std::vector<DescentNode*> living = Living();
-  std::vector<const Quadratic*> everybody, left;
-  for (const auto& node : nodes_) everybody.push_back(&node->trainer().loss());
-  for (const DescentNode* node : living) left.push_back(&node->trainer().loss());
-  const std::vector<double> optimum = OptimumOf(left), before = OptimumOf(everybody);
+  const std::vector<double> optimum = Optimum();
   const auto distance = [&](const auto& model) {
     double sum = 0;
     for (size_t k = 0; k < optimum.size(); ++k)
       sum += std::pow(static_cast<double>(model[k]) - optimum[k], 2);
     return std::sqrt(sum);
   };
-  result.shift = distance(before);
+  if (!losses_.empty()) {
+    std::vector<const Quadratic*> everybody;
+    for (const Quadratic& loss : losses_) everybody.push_back(&loss);
+    result.shift = distance(OptimumOf(everybody));
+  }
   result.distance = 0;
   result.together = true;
   result.survivors = static_cast<int>(living.size());
@@ -172,7 +208,7 @@ void DescentWorld::Judge(DescentResult& result) {
 
 DescentResult DescentWorld::Run() {
   const Time end = queue_.now() + options_.end;
-  while (queue_.done() < kMaxEvents && queue_.RunOne(end)) {
+  while (!over_ && queue_.done() < options_.max_events && queue_.RunOne(end)) {
   }
   DescentResult result;
   Judge(result);

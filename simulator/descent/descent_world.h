@@ -1,7 +1,7 @@
 // DescentWorld: the nodes of a descent, the links and the roster between them, who dies and joins,
 // and the judge.
 //
-// Owner: RunDescent; single sequence. Bounds: kMaxEvents, far above what a run takes: a job that
+// Owner: RunDescent; single sequence. Bounds: max_events, far above what a run takes: a job that
 // spins ends there, and is judged as it stands.
 #pragma once
 
@@ -13,6 +13,7 @@
 
 #include "simulator/descent/descent.h"
 #include "simulator/descent/descent_node.h"
+#include "simulator/descent/quadratic.h"
 #include "simulator/engine/network.h"
 #include "simulator/engine/roster_board.h"
 #include "simulator/engine/trace.h"
@@ -21,8 +22,6 @@ namespace crowdsurf::simulator {
 
 class DescentWorld : public DescentNode::Outside {
  public:
-  static constexpr uint64_t kMaxEvents = 50'000'000;
-
   explicit DescentWorld(const DescentOptions& options);
   DescentResult Run();
 
@@ -37,9 +36,12 @@ class DescentWorld : public DescentNode::Outside {
 
  private:
   void AddNode(Duration start);
+  DescentWorker QuadraticWorker(const Rng& own);
+  void Look();
   void KillOne(size_t turn);
   int Reach(int from, const PeerId& to);
   void TellDown(int to, int of);
+  std::vector<double> Optimum();
   void Judge(DescentResult& result);
   DescentNode& At(int node) { return *nodes_[static_cast<size_t>(node)]; }
   std::vector<DescentNode*> Living();
@@ -52,6 +54,9 @@ class DescentWorld : public DescentNode::Outside {
   Trace trace_;
   Rng victims_;
   std::vector<std::unique_ptr<DescentNode>> nodes_;
+  std::vector<Quadratic> losses_;  // by node; none: the models are the caller's
+  uint64_t tensor_bytes_ = 0;
+  bool over_ = false;  // all who live have taken their steps
   std::map<PeerId, int> index_;
   std::map<std::pair<int, int>, Time> told_down_;
 };

@@ -1,0 +1,24 @@
+// DescentModel: what one worker of a descent trains, as its trainer sees it: first parameters and
+// one step of the user's optimizer.
+//
+// A quadratic whose optimum is known (quadratic.h), or a network on data of its own
+// (bench/papers). Owner: one DescentTrainer; single sequence. A run is a function of its seed only
+// if its models are.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+namespace crowdsurf::simulator {
+
+class DescentModel {
+ public:
+  virtual ~DescentModel() = default;
+  virtual size_t elements() const = 0;
+  // First parameters, float32[elements]: the same at all workers of a job.
+  virtual void Start(std::span<float> x) const = 0;
+  // One step, in place. lr_scale: factor of the learning rate that the strategy asks for.
+  virtual void Step(double lr_scale, std::span<float> x) = 0;
+};
+
+}  // namespace crowdsurf::simulator

@@ -1,0 +1,42 @@
+#include "simulator/descent/quadratic.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace crowdsurf::simulator {
+
+Quadratic Quadratic::Draw(uint32_t dimensions, double spread, Rng rng) {
+  Quadratic loss;
+  for (uint32_t k = 0; k < dimensions; ++k) {
+    loss.h.push_back(0.25 + 0.75 * rng.UniformDouble());
+    loss.c.push_back(spread * rng.Normal());
+  }
+  return loss;
+}
+
+std::vector<double> OptimumOf(const std::vector<const Quadratic*>& losses) {
+  CHECK(!losses.empty());
+  std::vector<double> optimum;
+  for (size_t k = 0; k < losses.front()->c.size(); ++k) {
+    double weighted = 0, total = 0;
+    for (const Quadratic* loss : losses) {
+      weighted += loss->h[k] * loss->c[k];
+      total += loss->h[k];
+    }
+    optimum.push_back(weighted / total);
+  }
+  return optimum;
+}
+
+void QuadraticModel::Start(std::span<float> x) const { std::fill(x.begin(), x.end(), 0.0F); }
+
+void QuadraticModel::Step(double lr_scale, std::span<float> x) {
+  CHECK_EQ(x.size(), elements());
+  for (size_t k = 0; k < x.size(); ++k) {
+    const double at = static_cast<double>(x[k]);
+    x[k] = static_cast<float>(at - rate_ * lr_scale * loss_.h[k] * (at - loss_.c[k]));
+  }
+}
+
+}  // namespace crowdsurf::simulator
