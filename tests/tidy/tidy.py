@@ -84,6 +84,7 @@ ROOMS = {
         "engine": set(),
         "host": {"engine"},
         "lock_step": {"engine"},
+        "baselines": set(),
         "round": {"engine", "host"},
         "chaos": {"engine", "host", "round"},
         "descent": {"engine", "host"},

@@ -1,0 +1,386 @@
+// Methods of others against their papers: recursions written down again, closed forms, and what
+// each of them must keep.
+//
+// All on quadratics f_i(x) = 1/2 sum of h_ik (x_k - c_ik)^2 with full gradients, in double, so that
+// the common optimum is known and nothing is noise.
+#include "simulator/baselines/baseline.h"
+
+#include <gtest/gtest.h>
+
+#include <Eigen/Dense>
+#include <cmath>
+#include <numeric>
+#include <span>
+#include <vector>
+
+#include "base/rng.h"
+#include "simulator/baselines/compressor.h"
+#include "worker/core/view/graph.h"
+
+namespace crowdsurf::simulator {
+namespace {
+
+using worker::Graph;
+using worker::GraphKind;
+
+constexpr uint32_t kWorkers = 8;
+constexpr size_t kDimensions = 6;
+constexpr double kRate = 0.1;
+constexpr uint64_t kSeed = 7;
+
+class QuadraticGradients : public Gradients<double> {
+ public:
+  QuadraticGradients() : h(kWorkers), c(kWorkers) {
+    Rng rng(kSeed);
+    for (uint32_t i = 0; i < kWorkers; ++i) {
+      for (size_t k = 0; k < kDimensions; ++k) {
+        h[i].push_back(0.25 + 0.75 * rng.UniformDouble());
+        c[i].push_back(3 * rng.Normal());
+      }
+    }
+  }
+  uint32_t workers() const override { return kWorkers; }
+  size_t elements() const override { return kDimensions; }
+  void Start(std::span<double> x) const override {
+    for (size_t k = 0; k < x.size(); ++k) x[k] = 1 + static_cast<double>(k);
+  }
+  void Take(uint32_t i, std::span<const double> x, std::span<double> gradient) override {
+    if (silent) return std::fill(gradient.begin(), gradient.end(), 0.0);
+    for (size_t k = 0; k < x.size(); ++k) gradient[k] = h[i][k] * (x[k] - c[i][k]);
+  }
+
+  double Optimum(size_t k) const {
+    double weighted = 0, total = 0;
+    for (uint32_t i = 0; i < kWorkers; ++i) {
+      weighted += h[i][k] * c[i][k];
+      total += h[i][k];
+    }
+    return weighted / total;
+  }
+
+  std::vector<std::vector<double>> h, c;
+  bool silent = false;  // all gradients are zero
+};
+
+Graph GraphOf(GraphKind kind) { return worker::MakeGraph(kind, kWorkers).value(); }
+
+BaselineOptions OptionsOf(const Graph& graph) {
+  BaselineOptions options;
+  options.graph = graph;
+  options.rate = [](uint64_t) { return kRate; };
+  options.compressor.tensors = {{0, 2}, {2, kDimensions - 2}};
+  options.seed = kSeed;
+  return options;
+}
+
+std::vector<double> MeanOf(const Baseline<double>& run) {
+  std::vector<double> mean(kDimensions);
+  for (uint32_t i = 0; i < run.workers(); ++i)
+    for (size_t k = 0; k < kDimensions; ++k) mean[k] += run.model(i)[k] / run.workers();
+  return mean;
+}
+
+// The greatest distance, along an axis, of a worker to the common optimum.
+double Distance(const QuadraticGradients& problem, const Baseline<double>& run) {
+  double worst = 0;
+  for (uint32_t i = 0; i < run.workers(); ++i)
+    for (size_t k = 0; k < kDimensions; ++k)
+      worst = std::max(worst, std::abs(run.model(i)[k] - problem.Optimum(k)));
+  return worst;
+}
+
+double DistanceAfter(BaselineKind kind, const BaselineOptions& options, int steps) {
+  QuadraticGradients problem;
+  const auto run = MakeBaseline(kind, options, problem);
+  for (int step = 0; step < steps; ++step) run->Step();
+  return Distance(problem, *run);
+}
+
+Eigen::MatrixXd WeightsOf(const Graph& graph) {
+  const std::vector<double> w = worker::MetropolisWeights(graph);
+  Eigen::MatrixXd matrix(kWorkers, kWorkers);
+  for (int i = 0; i < matrix.rows(); ++i)
+    for (int j = 0; j < matrix.cols(); ++j)
+      matrix(i, j) = w[static_cast<size_t>(i) * kWorkers + static_cast<size_t>(j)];
+  return matrix;
+}
+
+// Axis k of everybody's models.
+Eigen::VectorXd AxisOf(const Baseline<double>& run, size_t k) {
+  Eigen::VectorXd axis(kWorkers);
+  for (uint32_t i = 0; i < kWorkers; ++i) axis(i) = run.model(i)[k];
+  return axis;
+}
+Eigen::VectorXd GradientsAt(const QuadraticGradients& problem, const Eigen::VectorXd& x, size_t k) {
+  Eigen::VectorXd g(kWorkers);
+  for (uint32_t i = 0; i < kWorkers; ++i) g(i) = problem.h[i][k] * (x(i) - problem.c[i][k]);
+  return g;
+}
+
+// Whatever is sent, the mean model moves by the mean update: nothing is lost or counted twice.
+TEST(Baselines, TheMeanMovesByTheMeanGradient) {
+  for (const auto kind :
+       {BaselineKind::kAllReduce, BaselineKind::kDPsgd, BaselineKind::kD2,
+        BaselineKind::kGradientTracking, BaselineKind::kQuasiGlobal, BaselineKind::kPushSum,
+        BaselineKind::kChoco, BaselineKind::kDeepSqueeze}) {
+    for (const auto compression : {Compressor::Kind::kSign, Compressor::Kind::kTopK}) {
+      QuadraticGradients problem;
+      BaselineOptions options = OptionsOf(GraphOf(GraphKind::kRing));
+      options.compressor.kind = compression;
+      options.compressor.keep = 0.5;
+      options.consensus_rate = 0.2;
+      const auto run = MakeBaseline<double>(kind, options, problem);
+      for (int step = 0; step < 40; ++step) {
+        std::vector<double> expected = MeanOf(*run), gradient(kDimensions);
+        for (uint32_t i = 0; i < kWorkers; ++i) {
+          problem.Take(i, run->model(i), gradient);
+          for (size_t k = 0; k < kDimensions; ++k) expected[k] -= kRate * gradient[k] / kWorkers;
+        }
+        run->Step();
+        const std::vector<double> mean = MeanOf(*run);
+        for (size_t k = 0; k < kDimensions; ++k)
+          ASSERT_NEAR(mean[k], expected[k], 1e-12)
+              << "method " << static_cast<int>(kind) << " step " << step;
+      }
+    }
+  }
+}
+
+// With momentum nothing else changes: the mean moves by PyTorch's Nesterov update of the mean
+// gradient.
+TEST(Baselines, MomentumIsNesterovAsPyTorchWritesIt) {
+  QuadraticGradients problem;
+  BaselineOptions options = OptionsOf(GraphOf(GraphKind::kComplete));
+  options.momentum = 0.9;
+  const auto run = MakeBaseline(BaselineKind::kAllReduce, options, problem);
+  std::vector<double> x(kDimensions), velocity(kDimensions);
+  problem.Start(x);
+  for (int step = 0; step < 50; ++step) {
+    std::vector<double> mean(kDimensions), gradient(kDimensions);
+    for (uint32_t i = 0; i < kWorkers; ++i) {
+      problem.Take(i, x, gradient);
+      for (size_t k = 0; k < kDimensions; ++k) mean[k] += gradient[k] / kWorkers;
+    }
+    for (size_t k = 0; k < kDimensions; ++k) {
+      velocity[k] = 0.9 * velocity[k] + mean[k];
+      x[k] -= kRate * (mean[k] + 0.9 * velocity[k]);
+    }
+    run->Step();
+    for (size_t k = 0; k < kDimensions; ++k) ASSERT_NEAR(run->model(3)[k], x[k], 1e-12);
+  }
+}
+
+// x <- W (2 x - x' - rate (g - g')), in the matrices of Tang et al. 2018, with (W + I) / 2.
+TEST(Baselines, D2IsItsPublishedRecursion) {
+  QuadraticGradients problem;
+  const Graph graph = GraphOf(GraphKind::kRing);
+  const Eigen::MatrixXd w = (WeightsOf(graph) + Eigen::MatrixXd::Identity(kWorkers, kWorkers)) / 2;
+  const auto run = MakeBaseline(BaselineKind::kD2, OptionsOf(graph), problem);
+  std::vector<Eigen::VectorXd> before, last, now;
+  for (size_t k = 0; k < kDimensions; ++k) {
+    now.push_back(AxisOf(*run, k));
+    last.push_back(GradientsAt(problem, now[k], k));
+    before.push_back(now[k]);
+    now[k] = w * (now[k] - kRate * last[k]);
+  }
+  run->Step();
+  for (int step = 1; step < 60; ++step) {
+    for (size_t k = 0; k < kDimensions; ++k) {
+      ASSERT_LT((AxisOf(*run, k) - now[k]).norm(), 1e-11) << "step " << step;
+      const Eigen::VectorXd g = GradientsAt(problem, now[k], k);
+      const Eigen::VectorXd next = w * (2 * now[k] - before[k] - kRate * (g - last[k]));
+      before[k] = now[k];
+      now[k] = next;
+      last[k] = g;
+    }
+    run->Step();
+  }
+}
+
+// D-PSGD's fixed point x = W (x - rate h (x - c)) is a linear system: the bias that the others are
+// made to lose.
+TEST(Baselines, DPsgdEndsAtItsFixedPoint) {
+  QuadraticGradients problem;
+  const Graph graph = GraphOf(GraphKind::kRing);
+  const Eigen::MatrixXd w = WeightsOf(graph);
+  const auto run = MakeBaseline(BaselineKind::kDPsgd, OptionsOf(graph), problem);
+  for (int step = 0; step < 3000; ++step) run->Step();
+  for (size_t k = 0; k < kDimensions; ++k) {
+    Eigen::VectorXd h(kWorkers), c(kWorkers);
+    for (uint32_t i = 0; i < kWorkers; ++i) {
+      h(i) = problem.h[i][k];
+      c(i) = problem.c[i][k];
+    }
+    const Eigen::MatrixXd identity = Eigen::MatrixXd::Identity(kWorkers, kWorkers);
+    const Eigen::MatrixXd pulls = kRate * Eigen::MatrixXd(h.asDiagonal());
+    const Eigen::VectorXd fixed =
+        (identity - w * (identity - pulls)).colPivHouseholderQr().solve(w * pulls * c);
+    EXPECT_LT((AxisOf(*run, k) - fixed).norm(), 1e-9);
+  }
+  EXPECT_GT(Distance(problem, *run), 0.1);
+}
+
+TEST(Baselines, D2AndGradientTrackingEndAtTheCommonOptimum) {
+  const BaselineOptions options = OptionsOf(GraphOf(GraphKind::kRing));
+  EXPECT_LT(DistanceAfter(BaselineKind::kD2, options, 3000), 1e-9);
+  EXPECT_LT(DistanceAfter(BaselineKind::kGradientTracking, options, 3000), 1e-9);
+  EXPECT_GT(DistanceAfter(BaselineKind::kDPsgd, options, 3000), 0.1);
+}
+
+// x <- W (x + y), y <- W y + u - u': the tracker's sum is the sum of the gradients.
+TEST(Baselines, GradientTrackingIsItsPublishedRecursion) {
+  QuadraticGradients problem;
+  const Graph graph = GraphOf(GraphKind::kExponential);
+  const Eigen::MatrixXd w = WeightsOf(graph);
+  const auto run = MakeBaseline(BaselineKind::kGradientTracking, OptionsOf(graph), problem);
+  std::vector<Eigen::VectorXd> x, y, g;
+  for (size_t k = 0; k < kDimensions; ++k) {
+    x.push_back(AxisOf(*run, k));
+    g.push_back(GradientsAt(problem, x[k], k));
+    y.push_back(g[k]);
+  }
+  for (int step = 0; step < 60; ++step) {
+    run->Step();
+    for (size_t k = 0; k < kDimensions; ++k) {
+      x[k] = w * (x[k] - kRate * y[k]);
+      const Eigen::VectorXd next = GradientsAt(problem, x[k], k);
+      y[k] = w * y[k] + next - g[k];
+      g[k] = next;
+      ASSERT_LT((AxisOf(*run, k) - x[k]).norm(), 1e-11) << "step " << step;
+      ASSERT_NEAR(y[k].sum(), g[k].sum(), 1e-10);
+    }
+  }
+}
+
+// On a complete graph everybody is one: m <- mu m + (1 - mu) (x' - x) / rate, v = mu m + g,
+// x <- x - rate (g + mu v), on the mean gradient.
+TEST(Baselines, QuasiGlobalMomentumOfACompleteGraph) {
+  QuadraticGradients problem;
+  BaselineOptions options = OptionsOf(GraphOf(GraphKind::kComplete));
+  options.momentum = 0.9;
+  const auto run = MakeBaseline(BaselineKind::kQuasiGlobal, options, problem);
+  std::vector<double> x(kDimensions), m(kDimensions), gradient(kDimensions);
+  problem.Start(x);
+  for (int step = 0; step < 80; ++step) {
+    std::vector<double> mean(kDimensions);
+    for (uint32_t i = 0; i < kWorkers; ++i) {
+      problem.Take(i, x, gradient);
+      for (size_t k = 0; k < kDimensions; ++k) mean[k] += gradient[k] / kWorkers;
+    }
+    for (size_t k = 0; k < kDimensions; ++k) {
+      const double v = 0.9 * m[k] + mean[k];
+      const double move = kRate * (mean[k] + 0.9 * v);
+      x[k] -= move;
+      m[k] = 0.9 * m[k] + 0.1 * move / kRate;
+    }
+    run->Step();
+    for (size_t k = 0; k < kDimensions; ++k) ASSERT_NEAR(run->model(5)[k], x[k], 1e-11) << step;
+  }
+}
+
+// The offsets 1, 2, 4 reach everybody: the exact mean after log2(n) messages, and no sooner.
+TEST(Baselines, PushSumIsExactAfterLogNMessages) {
+  QuadraticGradients problem;
+  const auto run =
+      MakeBaseline(BaselineKind::kPushSum, OptionsOf(GraphOf(GraphKind::kExponential)), problem);
+  run->Step();  // the models differ, and the first message is sent
+  problem.silent = true;
+  const std::vector<double> mean = MeanOf(*run);
+  const auto spread = [&] {
+    double worst = 0;
+    for (uint32_t i = 0; i < kWorkers; ++i)
+      for (size_t k = 0; k < kDimensions; ++k)
+        worst = std::max(worst, std::abs(run->model(i)[k] - mean[k]));
+    return worst;
+  };
+  run->Step();
+  EXPECT_GT(spread(), 1e-3);
+  run->Step();  // the third message
+  EXPECT_LT(spread(), 1e-13);
+}
+
+// Without compression both are plain gossip.
+TEST(Baselines, ChocoAndDeepSqueezeOfIdentityAreDPsgd) {
+  const BaselineOptions options = OptionsOf(GraphOf(GraphKind::kRing));
+  for (const auto kind : {BaselineKind::kChoco, BaselineKind::kDeepSqueeze}) {
+    QuadraticGradients problem;
+    const auto plain = MakeBaseline(BaselineKind::kDPsgd, options, problem);
+    const auto run = MakeBaseline(kind, options, problem);
+    for (int step = 0; step < 50; ++step) {
+      plain->Step();
+      run->Step();
+      for (uint32_t i = 0; i < kWorkers; ++i)
+        for (size_t k = 0; k < kDimensions; ++k)
+          ASSERT_NEAR(run->model(i)[k], plain->model(i)[k], 1e-12);
+    }
+    EXPECT_DOUBLE_EQ(run->bytes(), plain->bytes());
+  }
+}
+
+// Choco's claim: any contraction keeps consensus linear, with a small enough step. DeepSqueeze's
+// error is remembered and not lost.
+TEST(Baselines, CompressedGossipComesToTheMean) {
+  for (const auto compression : {Compressor::Kind::kSign, Compressor::Kind::kTopK}) {
+    QuadraticGradients problem;
+    BaselineOptions options = OptionsOf(GraphOf(GraphKind::kRing));
+    options.compressor.kind = compression;
+    options.compressor.keep = 0.25;
+    options.consensus_rate = 0.1;
+    const auto run = MakeBaseline(BaselineKind::kChoco, options, problem);
+    run->Step();
+    problem.silent = true;
+    const std::vector<double> mean = MeanOf(*run);
+    for (int step = 0; step < 4000; ++step) run->Step();
+    for (uint32_t i = 0; i < kWorkers; ++i)
+      for (size_t k = 0; k < kDimensions; ++k) EXPECT_NEAR(run->model(i)[k], mean[k], 1e-6);
+  }
+}
+
+// Everybody is alone: local descent to an optimum of its own.
+TEST(Baselines, NothingArrivesWhenAllIsLost) {
+  for (const auto kind : {BaselineKind::kDPsgd, BaselineKind::kPushSum}) {
+    QuadraticGradients problem;
+    BaselineOptions options = OptionsOf(GraphOf(GraphKind::kRing));
+    options.loss = 1;
+    const auto run = MakeBaseline(kind, options, problem);
+    for (int step = 0; step < 2000; ++step) run->Step();
+    for (uint32_t i = 0; i < kWorkers; ++i)
+      for (size_t k = 0; k < kDimensions; ++k) EXPECT_NEAR(run->model(i)[k], problem.c[i][k], 1e-9);
+  }
+}
+
+TEST(Baselines, OneTenthOfTheMessagesIsLost) {
+  const auto mean_moves = [](double loss) {
+    QuadraticGradients problem;
+    BaselineOptions options = OptionsOf(GraphOf(GraphKind::kRing));
+    options.loss = loss;
+    const auto run = MakeBaseline(BaselineKind::kDPsgd, options, problem);
+    run->Step();
+    problem.silent = true;
+    const std::vector<double> before = MeanOf(*run);
+    for (int step = 0; step < 100; ++step) run->Step();
+    double moved = 0;
+    for (size_t k = 0; k < kDimensions; ++k)
+      moved = std::max(moved, std::abs(MeanOf(*run)[k] - before[k]));
+    return moved;
+  };
+  EXPECT_LT(mean_moves(0), 1e-13);
+  EXPECT_GT(mean_moves(0.1), 1e-4);  // it is no longer doubly stochastic
+}
+
+TEST(Compressors, KeepWhatTheySay) {
+  const Compressor sign{Compressor::Kind::kSign, 0, {{0, 2}, {2, 4}}};
+  std::vector<double> v = {1, -3, 4, 0, -4, 2};
+  sign.Apply(std::span(v));
+  EXPECT_EQ(v, (std::vector<double>{2, -2, 2.5, 2.5, -2.5, 2.5}));
+  EXPECT_EQ(sign.bytes(), 5 + 5);
+
+  const Compressor top{Compressor::Kind::kTopK, 0.5, {{0, 2}, {2, 4}}};
+  v = {1, -3, 4, 0, -4, 2};
+  top.Apply(std::span(v));
+  EXPECT_EQ(v, (std::vector<double>{0, -3, 4, 0, -4, 0}));
+  EXPECT_EQ(top.bytes(), 8 + 16);
+}
+
+}  // namespace
+}  // namespace crowdsurf::simulator
