@@ -1,0 +1,78 @@
+#include "bench/training/peers_run.h"
+
+#include <algorithm>
+#include <memory>
+#include <span>
+#include <utility>
+
+namespace crowdsurf::bench {
+namespace {
+
+constexpr size_t kChunk = 32'768;  // as agents have it
+
+Glance GlanceAt(const simulator::DescentLook& look, size_t judged, Workload& workload) {
+  Glance glance;
+  glance.seconds = look.at.seconds();
+  glance.steps = static_cast<double>(look.steps);
+  glance.bytes = static_cast<double>(look.tensor_bytes);
+  glance.living = static_cast<int>(look.living.size());
+  std::vector<std::span<const float>> models;
+  const size_t count = std::min(judged, look.living.size());
+  for (size_t i = 0; i < count; ++i)
+    models.push_back(look.living[i * look.living.size() / count].model);
+  glance.score = workload.Judge(models);
+  return glance;
+}
+
+}  // namespace
+
+std::vector<Glance> RunPeers(const PeersOptions& options, Workload& workload) {
+  simulator::DescentOptions descent = options.descent;
+  const double seconds = workload.flops_a_step() / options.flops_per_second;
+  const auto task = workload.TaskOf(0);
+  descent.tensors = {};
+  for (const trainer::TensorSpec& tensor : task->table().tensors())
+    if (tensor.shape.size() == 2)
+      descent.tensors.push_back(
+          {tensor.offset,
+           {static_cast<uint32_t>(tensor.shape[0]), static_cast<uint32_t>(tensor.shape[1])}});
+  descent.chunk_elements = kChunk;
+  descent.steps = options.steps;
+  descent.worker = [&](int node) {
+    const double slowness = options.slowness ? options.slowness(node) : 1;
+    // A worker that joins later goes on in the job's schedule.
+    const int later = node - options.descent.members;
+    const Duration start =
+        later < 0 ? Duration() : options.descent.joins[static_cast<size_t>(later)];
+    return simulator::DescentWorker{
+        std::make_unique<TaskModel>(workload.TaskOf(static_cast<uint32_t>(node)), options.step,
+                                    static_cast<uint32_t>(node),
+                                    static_cast<uint64_t>(start.seconds() / seconds)),
+        Seconds(seconds * slowness)};
+  };
+  std::vector<Glance> glances;
+  descent.on_look = [&](const simulator::DescentLook& look) {
+    const bool last = look.at + descent.look_every > descent.end ||
+                      std::all_of(look.living.begin(), look.living.end(), [&](const auto& worker) {
+                        return options.steps > 0 && worker.steps >= options.steps;
+                      });
+    glances.push_back(GlanceAt(look, last ? look.living.size() : options.judged, workload));
+  };
+  simulator::RunDescent(descent);
+  return glances;
+}
+
+simulator::DescentOptions QuietDescent(const worker::AveragingConfig& averaging, int members,
+                                       uint64_t seed) {
+  simulator::DescentOptions descent;
+  descent.averaging = averaging;
+  descent.members = members;
+  descent.seed = seed;
+  descent.deaths = {};
+  descent.victims = {};
+  descent.joins = {};
+  descent.max_events = UINT64_MAX;
+  return descent;
+}
+
+}  // namespace crowdsurf::bench

@@ -1,0 +1,65 @@
+#include "bench/training/task_model.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <utility>
+
+#include "base/rng.h"
+
+namespace crowdsurf::bench {
+namespace {
+
+trainer::DataOrder DataOf(const StepOptions& options, uint32_t worker) {
+  return trainer::DataOrder(Rng(options.seed).Fork("data " + std::to_string(worker)));
+}
+
+}  // namespace
+
+trainer::Schedule ScheduleOf(double rate, uint64_t steps) {
+  return {.kind = trainer::ScheduleKind::kCosine,
+          .rate = rate,
+          .warmup_steps = steps / 20,
+          .total_steps = steps};
+}
+
+TaskModel::TaskModel(std::unique_ptr<trainer::Task> task, const StepOptions& options,
+                     uint32_t worker, uint64_t first_step)
+    : options_(options),
+      task_(std::move(task)),
+      optimizer_(
+          {.kind = trainer::OptimizerKind::kSgd, .momentum = options.momentum, .nesterov = true},
+          task_->table()),
+      data_(DataOf(options, worker)),
+      gradient_(task_->table().elements()),
+      step_(first_step) {}
+
+void TaskModel::Start(std::span<float> x) const { task_->Initialize(options_.seed, x); }
+
+void TaskModel::Step(double lr_scale, std::span<float> x) {
+  task_->Gradient(data_, x, gradient_);
+  const double rate = options_.schedule.RateAt(step_++) * lr_scale;
+  // As the built-in trainer does: such a gradient changes nothing.
+  if (!std::isfinite(trainer::ClipByNorm(options_.clip, gradient_))) return;
+  optimizer_.Step(rate, gradient_, x);
+}
+
+TaskGradients::TaskGradients(const Workload& workload, uint32_t workers, const StepOptions& options)
+    : options_(options) {
+  for (uint32_t worker = 0; worker < workers; ++worker) {
+    tasks_.push_back(workload.TaskOf(worker));
+    data_.push_back(DataOf(options, worker));
+  }
+}
+
+void TaskGradients::Start(std::span<float> x) const {
+  tasks_.front()->Initialize(options_.seed, x);
+}
+
+void TaskGradients::Take(uint32_t worker, std::span<const float> x, std::span<float> gradient) {
+  tasks_[worker]->Gradient(data_[worker], x, gradient);
+  if (!std::isfinite(trainer::ClipByNorm(options_.clip, gradient)))
+    std::fill(gradient.begin(), gradient.end(), 0.0F);
+}
+
+}  // namespace crowdsurf::bench

@@ -1,0 +1,126 @@
+// The bench's models against the built-in trainer itself, and jobs of them in virtual time.
+#include "bench/training/task_model.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <vector>
+
+#include "bench/training/lock_step_run.h"
+#include "bench/training/peers_run.h"
+#include "worker/core/view/graph.h"
+
+namespace crowdsurf::bench {
+namespace {
+
+constexpr uint64_t kSteps = 120;
+constexpr uint64_t kSeed = 5;
+
+DigitsWorkload SmallDigits(uint32_t workers, double alpha) {
+  return DigitsWorkload(
+      {.workers = workers, .alpha = alpha, .batch = 8, .hidden = {16}, .seed = kSeed});
+}
+
+StepOptions Step(double rate) {
+  return {.schedule = ScheduleOf(rate, kSteps), .momentum = 0.9, .seed = kSeed};
+}
+
+std::vector<float> TrainAlone(TaskModel& model) {
+  std::vector<float> x(model.elements());
+  model.Start(x);
+  for (uint64_t step = 0; step < kSteps; ++step) model.Step(1, x);
+  return x;
+}
+
+// One worker in lock step has nobody to talk to: Baseline's Nesterov is the trainer's.
+TEST(TaskModel, AloneItIsTheLockStepMethodOfOneWorker) {
+  const DigitsWorkload workload = SmallDigits(1, 1);
+  TaskModel model(workload.TaskOf(0), Step(0.05), 0);
+  const std::vector<float> x = TrainAlone(model);
+
+  TaskGradients gradients(workload, 1, Step(0.05));
+  simulator::BaselineOptions options;
+  options.graph.nodes = 1;
+  options.momentum = 0.9;
+  options.rate = [](uint64_t step) { return Step(0.05).schedule.RateAt(step); };
+  const auto run =
+      simulator::MakeBaseline<float>(simulator::BaselineKind::kDPsgd, options, gradients);
+  for (uint64_t step = 0; step < kSteps; ++step) run->Step();
+  for (size_t k = 0; k < x.size(); ++k) ASSERT_NEAR(x[k], run->model(0)[k], 1e-5F);
+}
+
+TEST(TaskModel, AJoinerGoesOnInTheSchedule) {
+  const DigitsWorkload workload = SmallDigits(1, 1);
+  TaskModel late(workload.TaskOf(0), Step(0.05), 0, kSteps);  // the floor of the cosine
+  TaskModel first(workload.TaskOf(0), Step(0.05), 0);         // the first of the warm-up
+  std::vector<float> start(late.elements()), x(late.elements()), y(late.elements());
+  late.Start(start);
+  x = y = start;
+  late.Step(1, x);
+  first.Step(1, y);
+  double far = 0, near = 0;
+  for (size_t k = 0; k < x.size(); ++k) {
+    far = std::max(far, std::abs(static_cast<double>(y[k] - start[k])));
+    near = std::max(near, std::abs(static_cast<double>(x[k] - start[k])));
+  }
+  const trainer::Schedule schedule = Step(0.05).schedule;
+  EXPECT_NEAR(near / far, schedule.RateAt(kSteps) / schedule.RateAt(0), 1e-2);
+}
+
+TEST(Judge, OfAModelThatIsNotFiniteIsTheWorst) {
+  DigitsWorkload workload = SmallDigits(1, 1);
+  std::vector<float> good(workload.TaskOf(0)->table().elements()), bad(good);
+  workload.TaskOf(0)->Initialize(kSeed, good);
+  bad[3] = std::nanf("");
+  const Score score = workload.Judge({good, bad});
+  EXPECT_EQ(score.worst, kDiverged);
+  EXPECT_EQ(score.worst_accuracy, 0);
+  EXPECT_GT(score.mean, kDiverged / 2);
+  EXPECT_LT(score.mean, kDiverged / 2 + 5);
+}
+
+// Production cores with real gradients: eight workers that have one class or two learn them all.
+TEST(Peers, RelaySumLearnsWhatNoWorkerHas) {
+  DigitsWorkload workload = SmallDigits(8, 0.01);
+  PeersOptions options;
+  options.descent = QuietDescent(simulator::DescentAveraging(worker::StrategyKind::kRelaySum,
+                                                             worker::GraphKind::kDoubleBinaryTree),
+                                 8, kSeed);
+  options.step = Step(0.05);
+  options.steps = kSteps;
+  options.flops_per_second = workload.flops_a_step() / 0.02;
+  options.descent.look_every = Seconds(1);
+  options.descent.end = Seconds(60);
+  const std::vector<Glance> glances = RunPeers(options, workload);
+  ASSERT_FALSE(glances.empty());
+  EXPECT_EQ(glances.back().steps, 8.0 * kSteps);
+  EXPECT_EQ(glances.back().living, 8);
+  EXPECT_GT(glances.back().score.worst_accuracy, 60);
+
+  TaskModel alone(workload.TaskOf(0), Step(0.05), 0);
+  const std::vector<float> x = TrainAlone(alone);
+  EXPECT_LT(workload.Judge({x}).accuracy, 40);
+}
+
+TEST(Peers, TwoRunsOfASeedAreTheSame) {
+  const auto run = [] {
+    DigitsWorkload workload = SmallDigits(4, 0.1);
+    PeersOptions options;
+    options.descent = QuietDescent(
+        simulator::DescentAveraging(worker::StrategyKind::kMoshpit, worker::GraphKind::kComplete),
+        4, kSeed);
+    options.descent.links.bytes_per_second = 1e7;
+    options.step = Step(0.05);
+    options.steps = 40;
+    options.flops_per_second = workload.flops_a_step() / 0.02;
+    options.descent.end = Seconds(20);
+    return RunPeers(options, workload).back();
+  };
+  const Glance one = run(), other = run();
+  EXPECT_EQ(one.score.mean, other.score.mean);
+  EXPECT_EQ(one.bytes, other.bytes);
+  EXPECT_EQ(one.steps, 160.0);
+}
+
+}  // namespace
+}  // namespace crowdsurf::bench
