@@ -1,0 +1,218 @@
+#include "bench/papers/power_papers.h"
+
+#include <absl/strings/str_cat.h>
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/check.h"
+#include "bench/training/curve.h"
+#include "bench/training/lock_step_run.h"
+#include "bench/training/peers_run.h"
+#include "bench/training/tuning.h"
+
+namespace crowdsurf::bench {
+namespace {
+
+using simulator::BaselineKind;
+using simulator::Compressor;
+
+constexpr uint64_t kPowerTuningSeed = 5000;  // apart from the fresh ones
+constexpr uint32_t kPowerWorkers = 16;
+constexpr double kPowerStepSeconds = 0.02;
+constexpr uint64_t kPowerLooks = 40;
+constexpr double kConsensusRates[] = {0.0125, 0.025, 0.05, 0.1, 0.2, 0.4, 0.8};
+constexpr double kKept = 0.01;  // of the values, by top-k
+
+// One way to talk: ours, or theirs with a consensus rate.
+struct Talk {
+  std::string name;
+  std::function<Outcome(const Talk&, double rate, uint64_t seed, uint64_t steps)> run;
+  double interval = 1;        // steps, of dense gossip
+  double consensus_rate = 1;  // Choco, DeepSqueeze
+};
+
+// Plain SGD at a constant rate: PowerGossip's experiments on text have no momentum.
+StepOptions PowerSteps(double rate, uint64_t seed) {
+  return {.schedule = {.kind = trainer::ScheduleKind::kConstant, .rate = rate, .warmup_steps = 20},
+          .momentum = 0,
+          .clip = 1,
+          .seed = seed};
+}
+
+class PowerTable {
+ public:
+  PowerTable(const PapersOptions& options, trainer::Corpus corpus, Runs& runs, Figures& out)
+      : options_(options), corpus_(std::move(corpus)), runs_(runs), out_(out) {
+    const bool brief = options.length == Length::kShort;
+    steps_ = brief ? 200 : 2000;
+    seeds_ = brief ? 1 : 5;
+    if (brief) rates_ = {0.5, 1, 2};
+  }
+
+  void Fill() {
+    const Talk power{.name = "PowerGossip", .run = Peers(worker::StrategyKind::kPowerGossip)};
+    const double power_rate = TuneTalk(power);
+    std::vector<double> ours, losses;
+    for (uint64_t seed = options_.seed; seed < options_.seed + seeds_; ++seed) {
+      const Outcome& curve = Do(power, power_rate, seed);
+      losses.push_back(LastLoss(curve) * 1.01);
+      ours.push_back(BytesTo(curve, losses.back()));
+    }
+    out_.Add("powergossip.loss", EstimateOf(losses).mean, "bits per character, held out, plus 1 %");
+    std::vector<Talk> dense;
+    for (const double interval : {1.0, 4.0, 16.0, 64.0})
+      dense.push_back({.name = absl::StrCat("Gossip", interval),
+                       .run = Peers(worker::StrategyKind::kGossip),
+                       .interval = interval});
+    const double share = Best(dense, losses, ours);
+    out_.Add("powergossip.bytes", 1 / share,
+             "of the best dense gossip's bytes; bound 1/4, aim 1/15");
+    const double choco = std::min(
+        Best(Rates("Choco.sign", BaselineKind::kChoco, Compressor::Kind::kSign), losses, ours),
+        Best(Rates("Choco.top", BaselineKind::kChoco, Compressor::Kind::kTopK), losses, ours));
+    out_.Add("powergossip.choco", 1 / choco, "of tuned Choco's bytes; bound 1.1, aim .8");
+    Best(Rates("DeepSqueeze.sign", BaselineKind::kDeepSqueeze, Compressor::Kind::kSign), losses,
+         ours);
+  }
+
+ private:
+  using Run = std::function<Outcome(const Talk&, double, uint64_t, uint64_t)>;
+
+  Run Peers(worker::StrategyKind strategy) {
+    return [this, strategy](const Talk& talk, double rate, uint64_t seed, uint64_t steps) {
+      TextWorkload workload(corpus_);
+      worker::AveragingConfig config =
+          simulator::DescentAveraging(strategy, worker::GraphKind::kRing);
+      config.overlap = worker::Overlap::kDelayed;
+      config.interval = talk.interval;
+      config.mixing.gossip = worker::GossipMode::kNeighbours;
+      PeersOptions peers;
+      peers.descent = QuietDescent(config, kPowerWorkers, seed);
+      peers.descent.end = Seconds(4 * kPowerStepSeconds * static_cast<double>(steps));
+      peers.descent.look_every =
+          Seconds(kPowerStepSeconds * static_cast<double>(steps) / kPowerLooks);
+      peers.step = PowerSteps(rate, seed);
+      peers.steps = steps;
+      peers.flops_per_second = workload.flops_a_step() / kPowerStepSeconds;
+      peers.judged = 2;
+      Curve curve;
+      for (const Glance& glance : RunPeers(peers, workload))
+        curve.Add({glance.seconds, glance.bytes, glance.score});
+      return curve.outcome();
+    };
+  }
+
+  Run LockStep(BaselineKind kind, Compressor::Kind compressor) {
+    return [this, kind, compressor](const Talk& talk, double rate, uint64_t seed, uint64_t steps) {
+      TextWorkload workload(corpus_);
+      LockStepOptions options;
+      options.kind = kind;
+      options.baseline.graph = worker::MakeGraph(worker::GraphKind::kRing, kPowerWorkers).value();
+      options.baseline.compressor = {compressor, kKept, {}};
+      const auto task = workload.TaskOf(0);
+      for (const trainer::TensorSpec& tensor : task->table().tensors())
+        options.baseline.compressor.tensors.push_back({tensor.offset, tensor.elements()});
+      options.baseline.consensus_rate = talk.consensus_rate;
+      options.step = PowerSteps(rate, seed);
+      options.steps = steps;
+      options.look_every = std::max<uint64_t>(1, steps / kPowerLooks);
+      options.judged = 2;
+      Curve curve;
+      for (const LockStepLook& look : RunLockStep(options, workload).looks)
+        curve.Add({static_cast<double>(look.steps), look.bytes, look.score});
+      return curve.outcome();
+    };
+  }
+
+  std::vector<Talk> Rates(const std::string& name, BaselineKind kind, Compressor::Kind compressor) {
+    std::vector<Talk> talks;
+    for (const double rate : kConsensusRates)
+      talks.push_back({.name = absl::StrCat(name, " ", rate),
+                       .run = LockStep(kind, compressor),
+                       .consensus_rate = rate});
+    return talks;
+  }
+
+  RunSpec SpecOf(const Talk& talk, double rate, uint64_t seed, uint64_t steps) {
+    return {
+        absl::StrCat("powergossip/", talk.name, "/rate ", rate, "/seed ", seed, "/steps ", steps),
+        [talk, rate, seed, steps] { return talk.run(talk, rate, seed, steps); }};
+  }
+  const Outcome& Do(const Talk& talk, double rate, uint64_t seed) {
+    const RunSpec spec = SpecOf(talk, rate, seed, steps_);
+    runs_.Do({spec});
+    return runs_.of(spec.key);
+  }
+
+  // By the loss after a quarter of the steps.
+  double TuneTalk(const Talk& talk) {
+    const BestRate best = Tune(
+        runs_,
+        {.spec = [&](double rate, uint64_t seed) { return SpecOf(talk, rate, seed, steps_ / 4); },
+         .score = LastLoss,
+         .first_seed = kPowerTuningSeed,
+         .rates = rates_});
+    searched_ += kTuningSeeds * rates_.size();
+    best_score_ = best.score;
+    out_.Add(absl::StrCat("powergossip.", talk.name, ".rate"), best.rate,
+             best.inside ? "tuned" : "tuned; at the grid's edge");
+    return best.rate;
+  }
+
+  // Of the talks, the one with the lowest tuned loss (dense gossip: each), and its bytes over ours.
+  double Best(const std::vector<Talk>& talks, const std::vector<double>& losses,
+              const std::vector<double>& ours) {
+    double best = std::numeric_limits<double>::infinity();
+    searched_ = 0;
+    std::string name = talks.front().name.substr(0, talks.front().name.find(' '));
+    const bool search = talks.front().name.find(' ') != std::string::npos;
+    std::vector<std::pair<const Talk*, double>> chosen;
+    double lowest = std::numeric_limits<double>::infinity();
+    for (const Talk& talk : talks) {
+      const double rate = TuneTalk(talk);
+      if (search && best_score_ >= lowest) continue;
+      lowest = best_score_;
+      if (search) chosen.clear();
+      chosen.emplace_back(&talk, rate);
+    }
+    for (const auto& [talk, rate] : chosen) {
+      std::vector<double> ratios;
+      for (size_t i = 0; i < losses.size(); ++i)
+        ratios.push_back(BytesTo(Do(*talk, rate, options_.seed + i), losses[i]) / ours[i]);
+      const Estimate ratio = EstimateOf(ratios);
+      out_.Add(absl::StrCat("powergossip.", search ? name : talk->name, ".bytes"), ratio.mean,
+               absl::StrCat("times PowerGossip's, +- ", ratio.interval));
+      best = std::min(best, ratio.mean);
+    }
+    if (search)
+      out_.Add(absl::StrCat("powergossip.", name, ".search"), static_cast<double>(searched_),
+               "runs to tune it");
+    return best;
+  }
+
+  const PapersOptions options_;
+  const trainer::Corpus corpus_;
+  Runs& runs_;
+  Figures& out_;
+  std::vector<double> rates_ = {0.125, 0.25, 0.5, 1, 2, 4, 8};
+  uint64_t steps_ = 0;
+  uint64_t seeds_ = 0;
+  uint64_t searched_ = 0;
+  double best_score_ = 0;
+};
+
+}  // namespace
+
+void PowerPapers(const PapersOptions& options, Runs& runs, Figures& out) {
+  if (options.text.empty()) return;
+  auto corpus = trainer::MakeCorpus(options.text, kSplitSeed);
+  CHECK(corpus.ok());  // the program has looked at it
+  PowerTable(options, *std::move(corpus), runs, out).Fill();
+}
+
+}  // namespace crowdsurf::bench
