@@ -7,6 +7,7 @@
 #include <limits>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/check.h"
@@ -36,6 +37,14 @@ struct Talk {
   double consensus_rate = 1;  // Choco, DeepSqueeze
 };
 
+// Talks that differ in one setting: each is compared, or only the one with the lowest tuned loss.
+struct Family {
+  enum class Choice : uint8_t { kEach, kBest };
+  std::string name;
+  Choice choice = Choice::kEach;
+  std::vector<Talk> talks = {};
+};
+
 // Plain SGD at a constant rate: PowerGossip's experiments on text have no momentum.
 StepOptions PowerSteps(double rate, uint64_t seed) {
   return {.schedule = {.kind = trainer::ScheduleKind::kConstant, .rate = rate, .warmup_steps = 20},
@@ -56,28 +65,26 @@ class PowerTable {
 
   void Fill() {
     const Talk power{.name = "PowerGossip", .run = Peers(worker::StrategyKind::kPowerGossip)};
-    const double power_rate = TuneTalk(power);
-    std::vector<double> ours, losses;
+    const double rate = TuneTalk(power).rate;
     for (uint64_t seed = options_.seed; seed < options_.seed + seeds_; ++seed) {
-      const Outcome& curve = Do(power, power_rate, seed);
-      losses.push_back(LastLoss(curve) * 1.01);
-      ours.push_back(BytesTo(curve, losses.back()));
+      const Outcome& curve = Do(power, rate, seed);
+      losses_.push_back(1.01 * LastLoss(curve));
+      bytes_.push_back(BytesTo(curve, losses_.back()));
     }
-    out_.Add("powergossip.loss", EstimateOf(losses).mean, "bits per character, held out, plus 1 %");
-    std::vector<Talk> dense;
+    out_.Add("powergossip.loss", EstimateOf(losses_).mean,
+             "bits per character, held out, plus 1 %");
+    Family dense{"Gossip"};
     for (const double interval : {1.0, 4.0, 16.0, 64.0})
-      dense.push_back({.name = absl::StrCat("Gossip", interval),
-                       .run = Peers(worker::StrategyKind::kGossip),
-                       .interval = interval});
-    const double share = Best(dense, losses, ours);
-    out_.Add("powergossip.bytes", 1 / share,
+      dense.talks.push_back({.name = absl::StrCat("Gossip", interval),
+                             .run = Peers(worker::StrategyKind::kGossip),
+                             .interval = interval});
+    out_.Add("powergossip.bytes", 1 / LeastBytes(dense),
              "of the best dense gossip's bytes; bound 1/4, aim 1/15");
-    const double choco = std::min(
-        Best(Rates("Choco.sign", BaselineKind::kChoco, Compressor::Kind::kSign), losses, ours),
-        Best(Rates("Choco.top", BaselineKind::kChoco, Compressor::Kind::kTopK), losses, ours));
+    const double choco =
+        std::min(LeastBytes(Search("Choco.sign", BaselineKind::kChoco, Compressor::Kind::kSign)),
+                 LeastBytes(Search("Choco.top", BaselineKind::kChoco, Compressor::Kind::kTopK)));
     out_.Add("powergossip.choco", 1 / choco, "of tuned Choco's bytes; bound 1.1, aim .8");
-    Best(Rates("DeepSqueeze.sign", BaselineKind::kDeepSqueeze, Compressor::Kind::kSign), losses,
-         ours);
+    LeastBytes(Search("DeepSqueeze.sign", BaselineKind::kDeepSqueeze, Compressor::Kind::kSign));
   }
 
  private:
@@ -129,13 +136,13 @@ class PowerTable {
     };
   }
 
-  std::vector<Talk> Rates(const std::string& name, BaselineKind kind, Compressor::Kind compressor) {
-    std::vector<Talk> talks;
+  Family Search(const std::string& name, BaselineKind kind, Compressor::Kind compressor) {
+    Family family{name, Family::Choice::kBest};
     for (const double rate : kConsensusRates)
-      talks.push_back({.name = absl::StrCat(name, " ", rate),
-                       .run = LockStep(kind, compressor),
-                       .consensus_rate = rate});
-    return talks;
+      family.talks.push_back({.name = absl::StrCat(name, ".", rate),
+                              .run = LockStep(kind, compressor),
+                              .consensus_rate = rate});
+    return family;
   }
 
   RunSpec SpecOf(const Talk& talk, double rate, uint64_t seed, uint64_t steps) {
@@ -150,49 +157,41 @@ class PowerTable {
   }
 
   // By the loss after a quarter of the steps.
-  double TuneTalk(const Talk& talk) {
+  BestRate TuneTalk(const Talk& talk) {
     const BestRate best = Tune(
         runs_,
         {.spec = [&](double rate, uint64_t seed) { return SpecOf(talk, rate, seed, steps_ / 4); },
          .score = LastLoss,
          .first_seed = kPowerTuningSeed,
          .rates = rates_});
-    searched_ += kTuningSeeds * rates_.size();
-    best_score_ = best.score;
     out_.Add(absl::StrCat("powergossip.", talk.name, ".rate"), best.rate,
              best.inside ? "tuned" : "tuned; at the grid's edge");
-    return best.rate;
+    return best;
   }
 
-  // Of the talks, the one with the lowest tuned loss (dense gossip: each), and its bytes over ours.
-  double Best(const std::vector<Talk>& talks, const std::vector<double>& losses,
-              const std::vector<double>& ours) {
-    double best = std::numeric_limits<double>::infinity();
-    searched_ = 0;
-    std::string name = talks.front().name.substr(0, talks.front().name.find(' '));
-    const bool search = talks.front().name.find(' ') != std::string::npos;
-    std::vector<std::pair<const Talk*, double>> chosen;
-    double lowest = std::numeric_limits<double>::infinity();
-    for (const Talk& talk : talks) {
-      const double rate = TuneTalk(talk);
-      if (search && best_score_ >= lowest) continue;
-      lowest = best_score_;
-      if (search) chosen.clear();
-      chosen.emplace_back(&talk, rate);
-    }
-    for (const auto& [talk, rate] : chosen) {
-      std::vector<double> ratios;
-      for (size_t i = 0; i < losses.size(); ++i)
-        ratios.push_back(BytesTo(Do(*talk, rate, options_.seed + i), losses[i]) / ours[i]);
-      const Estimate ratio = EstimateOf(ratios);
-      out_.Add(absl::StrCat("powergossip.", search ? name : talk->name, ".bytes"), ratio.mean,
-               absl::StrCat("times PowerGossip's, +- ", ratio.interval));
-      best = std::min(best, ratio.mean);
-    }
-    if (search)
-      out_.Add(absl::StrCat("powergossip.", name, ".search"), static_cast<double>(searched_),
+  // Bytes to our loss over ours, of the talk that needs the least.
+  double LeastBytes(const Family& family) {
+    std::vector<std::pair<Talk, BestRate>> chosen;
+    for (const Talk& talk : family.talks) chosen.emplace_back(talk, TuneTalk(talk));
+    if (family.choice == Family::Choice::kBest) {
+      out_.Add(absl::StrCat("powergossip.", family.name, ".search"),
+               static_cast<double>(kTuningSeeds * rates_.size() * chosen.size()),
                "runs to tune it");
-    return best;
+      chosen = {*std::min_element(chosen.begin(), chosen.end(), [](const auto& a, const auto& b) {
+        return a.second.score < b.second.score;
+      })};
+    }
+    double least = std::numeric_limits<double>::infinity();
+    for (const auto& [talk, best] : chosen) {
+      std::vector<double> ratios;
+      for (size_t i = 0; i < losses_.size(); ++i)
+        ratios.push_back(BytesTo(Do(talk, best.rate, options_.seed + i), losses_[i]) / bytes_[i]);
+      const Estimate ratio = EstimateOf(ratios);
+      out_.Add(absl::StrCat("powergossip.", talk.name, ".bytes"), ratio.mean,
+               absl::StrCat("times PowerGossip's, +- ", ratio.interval));
+      least = std::min(least, ratio.mean);
+    }
+    return least;
   }
 
   const PapersOptions options_;
@@ -202,8 +201,8 @@ class PowerTable {
   std::vector<double> rates_ = {0.125, 0.25, 0.5, 1, 2, 4, 8};
   uint64_t steps_ = 0;
   uint64_t seeds_ = 0;
-  uint64_t searched_ = 0;
-  double best_score_ = 0;
+  // Of PowerGossip, by fresh seed: the loss that all are measured at, and its bytes up to there.
+  std::vector<double> losses_, bytes_;
 };
 
 }  // namespace

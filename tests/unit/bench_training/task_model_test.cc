@@ -4,11 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <string>
 #include <vector>
 
 #include "bench/training/lock_step_run.h"
 #include "bench/training/peers_run.h"
 #include "worker/core/view/graph.h"
+#include "worker/trainer/corpus.h"
 
 namespace crowdsurf::bench {
 namespace {
@@ -77,6 +79,26 @@ TEST(Judge, OfAModelThatIsNotFiniteIsTheWorst) {
   EXPECT_EQ(score.worst_accuracy, 0);
   EXPECT_GT(score.mean, kDiverged / 2);
   EXPECT_LT(score.mean, kDiverged / 2 + 5);
+}
+
+// A sentence over and over is learned by two GRUs that average every step.
+TEST(TextWorkload, TwoLearnASentence) {
+  std::string text;
+  while (text.size() < 20'000) text += "the crowd picks them up when somebody falls in a pit. ";
+  TextWorkload workload(trainer::MakeCorpus(text, kSeed).value());
+  LockStepOptions options;
+  options.kind = simulator::BaselineKind::kAllReduce;
+  options.baseline.graph.nodes = 2;
+  options.step = Step(0.2);
+  options.step.clip = 1;
+  options.steps = kSteps;
+  options.look_every = kSteps / 4;
+  const LockStepResult result = RunLockStep(options, workload);
+  ASSERT_EQ(result.looks.size(), 4U);
+  EXPECT_EQ(result.looks.back().steps, kSteps);
+  EXPECT_LT(result.score.mean, 1.5);  // bits; letters by how often they come need about four
+  EXPECT_GT(result.looks.front().score.mean, result.score.mean + 0.5);
+  EXPECT_GT(workload.flops_a_step(), 1e6);
 }
 
 // Production cores with real gradients: eight workers that have one class or two learn them all.
