@@ -2,8 +2,8 @@
 // one step of the user's optimizer.
 //
 // A quadratic whose optimum is known (quadratic.h), or a network on data of its own
-// (bench/training). Owner: one DescentTrainer; single sequence. A run is a function of its seed only
-// if its models are.
+// (bench/training). Owner: one DescentTrainer; single sequence. A run is a function of its seed
+// only if its models are.
 #pragma once
 
 #include <cstddef>

@@ -59,7 +59,8 @@ class PackageTest(unittest.TestCase):
 
     def test_it_is_of_the_same_release_as_the_programs(self):
         (programs,) = re.findall(r"project\(crowdsurf VERSION (\S+)", (ROOT / "CMakeLists.txt").read_text())
-        for path in (PACKAGE / "version.py", ROOT / "python" / "programs" / "crowdsurf_bin" / "__init__.py"):
+        (of_programs,) = (ROOT / "python" / "programs").glob("*/__init__.py")
+        for path in (PACKAGE / "version.py", of_programs):
             (version,) = re.findall(r'__version__ = "(.+)"', path.read_text())
             self.assertEqual(version, programs, path)
         self.assertIn(f'local = ["crowdsurf-bin=={programs}"]', (ROOT / "python" / "pyproject.toml").read_text())
