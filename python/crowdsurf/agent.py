@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import operator
 import os
 import time
 from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple
@@ -179,6 +180,7 @@ class Agent:
         return True
 
     def _count(self, samples: int, loss: Optional[float]) -> None:
+        samples = operator.index(samples)
         if samples < 0:
             raise ValueError(f"samples is {samples}, it must not be negative")
         self._counted = Counted(self._counted.steps + 1, self._counted.samples + samples)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import logging
+import operator
 import os
 import signal
 import sys
@@ -61,7 +62,7 @@ class Job:
                  on_notice: Optional[Callable[[Notice], None]]) -> None:
         global _joined
         self._samples, self._loss_at, self._lost, self._ended_by_signal = 0, -1.0, False, False
-        self._metrics, self._rate = list(metrics), parameters.rate
+        self._metrics, self._rate, self._process = list(metrics), parameters.rate, os.getpid()
         self._agent: Optional[Agent] = None
         self.alone = not os.environ.get("CROWDSURF_DIR")   # no agent: this script trains by itself
         self.closed = False
@@ -92,7 +93,7 @@ class Job:
         """
         if self.closed:
             raise AgentError("step() after close()")
-        self._samples += samples
+        self._samples += operator.index(samples)
         if self._agent is None:
             self.last = Outcome(job_samples=self._samples)
             return self.last
@@ -180,10 +181,15 @@ class Job:
             signal.signal(signal.SIGTERM, self._on_sigterm)
 
     def _on_sigterm(self, number: int, frame: Optional[FrameType]) -> None:
+        if os.getpid() != self._process:   # a forked child ends as it would without us
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
         self._ended_by_signal = True
         sys.exit(128 + number)
 
     def _at_exit(self) -> None:
+        if os.getpid() != self._process:
+            return
         failed = hasattr(sys, "last_type")   # an exception that nobody caught
         if not (self.done or failed or self._ended_by_signal or self.last.leaving):
             log.warning("crowdsurf: the script ends before the job's target is met: the worker will be replaced")

@@ -72,6 +72,7 @@ class StepTest(AgentCase):
         self.assertRaisesRegex(crowdsurf.AgentError, "after start", trainer.step, 1)
         trainer.start(array.array("f", [0.0] * 6))
         self.assertRaisesRegex(ValueError, "negative", trainer.step, -1)
+        self.assertRaisesRegex(TypeError, "integer", trainer.step, 0.5)
 
     def test_an_agent_that_comes_back_with_another_file_is_told_what_was_counted(self):
         here = self.agent()

@@ -92,6 +92,23 @@ job = crowdsurf.join(model)
 """)
         self.assertEqual((code, said), (7, ""))
 
+    def test_a_forked_child_ends_by_sigterm_as_without_a_join_and_says_nothing(self):
+        process = self.start(f"""
+for number in (0, 15):
+    child = os.fork()
+    if child == 0:
+        if number:
+            sys.stdin.read()
+        sys.exit(0)
+    if number:
+        os.kill(child, number)
+    _, status = os.waitpid(child, 0)
+    assert os.WTERMSIG(status) == number and status in (0, 15), status
+{ENDLESS}
+""", stdin=subprocess.PIPE)
+        self.here.put(STOP, 1, "I")
+        self.assertEqual(self.ended(process), (0, ""))
+
     def test_the_agent_sees_a_kill_though_a_child_of_the_loader_lives(self):
         process = self.start("pid = os.fork()\nif pid == 0: sys.stdin.read(); os._exit(0)\n" + ENDLESS, stdin=subprocess.PIPE)
         self.here.until(lambda: self.here.get(STEPS) > 0, os.sched_yield)
