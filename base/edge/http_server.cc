@@ -73,9 +73,9 @@ class HttpServer::Impl final : public HttpDesk {
   Impl(Options options, MetricRegistry& metrics)
       : options_(std::move(options)),
         refused_(RefusalCounters(metrics, options_.name)),
-        queue_(options_.limits.waiting, std::max<size_t>(1, options_.limits.pool_threads / 2)),
         acceptor_(io_),
-        accept_pause_(io_) {}
+        accept_pause_(io_),
+        queue_(options_.limits.waiting, std::max<size_t>(1, options_.limits.pool_threads / 2)) {}
 
   void Add(const char* method, const std::string& path, HttpRoute route) {
     max_body_ = std::max(max_body_, route.max_body);
@@ -128,14 +128,15 @@ class HttpServer::Impl final : public HttpDesk {
   HttpAdmission admission_;
   std::map<uint64_t, HttpConnection*> open_;
   uint64_t next_id_ = 0;
-  FairQueue<std::shared_ptr<Waiting>> queue_;
   size_t running_ = 0;
 
-  // Connections are owned by what is pending in io_, and end with it: before all above.
+  // Connections are owned by what is pending in io_ or waits in queue_, and end with it: before all
+  // above, and those in queue_ before io_, which has their timers.
   std::optional<asio::ssl::context> tls_;
   asio::io_context io_{1};
   tcp::acceptor acceptor_;
   asio::steady_timer accept_pause_;
+  FairQueue<std::shared_ptr<Waiting>> queue_;  // I/O thread
   std::optional<asio::thread_pool> pool_;
   std::thread thread_;
 };
