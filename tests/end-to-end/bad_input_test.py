@@ -162,7 +162,9 @@ class BadInputTest(RunCase):
     def test_a_trainer_that_waits_for_a_dead_agent_ends_at_once_when_told(self):
         command = ["stdbuf", "-oL", BIN / "crowdsurf-trainer", "charlm", "--text", self.path / "text", "--hidden", "32"]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True,
-                              env={**os.environ, "CROWDSURF_DIR": str(self.path)}) as trainer:
+                              env={**os.environ, "CROWDSURF_DIR": str(self.path),
+                                   # stdbuf preloads a library, before that of the address sanitizer.
+                                   "ASAN_OPTIONS": "verify_asan_link_order=0"}) as trainer:
             self.wait_for(trainer, "parameters")  # the last it says before it waits, a minute long
             trainer.terminate()
             self.assertEqual(trainer.wait(timeout=5), 128 + signal.SIGTERM)

@@ -153,6 +153,9 @@ TEST_F(LinkAbuse, ConnectionsAreBoundedAndTheFirstOnesLive) {
 }
 
 TEST_F(LinkAbuse, WithoutDescriptorsItTriesAgainWithPausesAndThenAnswers) {
+#ifdef __SANITIZE_ADDRESS__
+  GTEST_SKIP() << "the sanitizer needs a descriptor to look at the type of an object";
+#endif
   StartServer();
   const auto began = std::chrono::steady_clock::now();
   std::optional<HttpClient> client;
