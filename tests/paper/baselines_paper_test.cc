@@ -11,6 +11,7 @@
 #include <cmath>
 #include <numeric>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "base/rng.h"
@@ -315,6 +316,95 @@ TEST(Baselines, ChocoAndDeepSqueezeOfIdentityAreDPsgd) {
     }
     EXPECT_DOUBLE_EQ(run->bytes(), plain->bytes());
   }
+}
+
+// C of two values and four, written down again: signs times the mean of the absolute values.
+Eigen::MatrixXd SignsOf(const Eigen::MatrixXd& v) {  // [workers x dimensions]
+  Eigen::MatrixXd c(v.rows(), v.cols());
+  for (Eigen::Index i = 0; i < v.rows(); ++i) {
+    for (const auto& [begin, count] : {std::pair{0, 2}, std::pair{2, 4}}) {
+      const auto part = v.row(i).segment(begin, count);
+      c.row(i).segment(begin, count) =
+          part.cwiseSign() * (part.cwiseAbs().sum() / static_cast<double>(count));
+    }
+  }
+  return c;
+}
+
+// Choco: q = C(x - h), h += q, x += g (W h - h). DeepSqueeze: v = x + e, e = v - C(v),
+// x += g (W C(v) - C(v)). In matrices [workers x dimensions].
+TEST(Baselines, ChocoAndDeepSqueezeAreTheirPublishedRecursions) {
+  constexpr double kConsensus = 0.3;
+  const Graph graph = GraphOf(GraphKind::kHypercube);
+  for (const auto kind : {BaselineKind::kChoco, BaselineKind::kDeepSqueeze}) {
+    QuadraticGradients problem;
+    BaselineOptions options = OptionsOf(graph);
+    options.compressor.kind = Compressor::Kind::kSign;
+    options.consensus_rate = kConsensus;
+    const auto run = MakeBaseline<double>(kind, options, problem);
+    Eigen::MatrixXd x(kWorkers, kDimensions), memory = Eigen::MatrixXd::Zero(kWorkers, kDimensions);
+    for (size_t k = 0; k < kDimensions; ++k) x.col(static_cast<Eigen::Index>(k)) = AxisOf(*run, k);
+    for (int step = 0; step < 60; ++step) {
+      for (size_t k = 0; k < kDimensions; ++k) {
+        auto axis = x.col(static_cast<Eigen::Index>(k));
+        axis -= kRate * GradientsAt(problem, axis, k);
+      }
+      Eigen::MatrixXd sent;
+      if (kind == BaselineKind::kChoco) {
+        memory += SignsOf(x - memory);
+        sent = memory;
+      } else {
+        const Eigen::MatrixXd v = x + memory;
+        sent = SignsOf(v);
+        memory = v - sent;
+      }
+      x += kConsensus * (WeightsOf(graph) * sent - sent);
+      run->Step();
+      for (size_t k = 0; k < kDimensions; ++k)
+        ASSERT_LT((AxisOf(*run, k) - x.col(static_cast<Eigen::Index>(k))).norm(), 1e-10) << step;
+    }
+  }
+}
+
+// Of eight workers: 16 messages on a ring, one each to the offset, 2 (n - 1) vectors of a ring
+// all-reduce.
+TEST(Baselines, BytesAreThoseOfTheirMessages) {
+  constexpr double kVector = 4.0 * kDimensions;
+  BaselineOptions options = OptionsOf(GraphOf(GraphKind::kRing));
+  options.compressor.kind = Compressor::Kind::kSign;
+  options.messages_a_step = 2;
+  const auto bytes = [&](BaselineKind kind) {
+    QuadraticGradients problem;
+    const auto run = MakeBaseline<double>(kind, options, problem);
+    for (int step = 0; step < 3; ++step) run->Step();
+    return run->bytes() / 3;
+  };
+  EXPECT_EQ(bytes(BaselineKind::kAllReduce), 14 * kVector);
+  EXPECT_EQ(bytes(BaselineKind::kDPsgd), 16 * kVector);
+  EXPECT_EQ(bytes(BaselineKind::kD2), 16 * kVector);
+  EXPECT_EQ(bytes(BaselineKind::kGradientTracking), 2 * 16 * kVector);
+  EXPECT_EQ(bytes(BaselineKind::kQuasiGlobal), 16 * kVector);
+  EXPECT_EQ(bytes(BaselineKind::kPushSum), 2 * 8 * kVector);
+  EXPECT_EQ(bytes(BaselineKind::kChoco), 16 * 10.0);  // four bytes and one, twice
+  EXPECT_EQ(bytes(BaselineKind::kDeepSqueeze), 16 * 10.0);
+}
+
+TEST(Baselines, EveryStepHasItsOwnRate) {
+  QuadraticGradients problem;
+  BaselineOptions options = OptionsOf(GraphOf(GraphKind::kComplete));
+  std::vector<uint64_t> asked;
+  options.rate = [&](uint64_t step) {
+    if (asked.empty() || asked.back() != step) asked.push_back(step);
+    return step == 1 ? 0.0 : kRate;
+  };
+  const auto run = MakeBaseline<double>(BaselineKind::kAllReduce, options, problem);
+  run->Step();
+  const double before = run->model(0)[0];
+  run->Step();
+  EXPECT_NEAR(run->model(0)[0], before, 1e-14);
+  run->Step();
+  EXPECT_GT(std::abs(run->model(0)[0] - before), 1e-3);
+  EXPECT_EQ(asked, (std::vector<uint64_t>{0, 1, 2}));
 }
 
 // Choco's claim: any contraction keeps consensus linear, with a small enough step. DeepSqueeze's
