@@ -88,8 +88,8 @@ class ChurnTable {
  private:
   RunSpec SpecOf(const ChurnTrial& trial) {
     return {absl::StrCat("churn/", trial.contender.name, "/rate ", trial.rate, "/seed ", trial.seed,
-                         "/seconds ", trial.seconds, "/events ",
-                         trial.churn ? trace_.deaths.size() + trace_.joins.size() : 0),
+                         "/seconds ", trial.seconds, "/trace ", BriefOf(options_.trace),
+                         trial.churn ? "" : " without churn"),
             [this, trial] { return Run(trial); }};
   }
 

@@ -26,6 +26,8 @@ constexpr double kVectorSeconds = 102e6 / 1.25e8;
 constexpr double kMinDelay = 0.003, kMeanExtraDelay = 0.1;
 constexpr double kSpeedSigma = 0.5;
 constexpr int kLooks = 40;
+// Of a model: a chunk that takes as long as silence may last would be taken for a death.
+constexpr size_t kChunks = 128;
 constexpr double kMarketFaster = 10;  // than it was recorded
 // Of all-reduce, that much faster too: half a minute to start again, a checkpoint in five minutes.
 constexpr double kRestartSeconds = 30 / kMarketFaster, kCheckpointSeconds = 300 / kMarketFaster;
@@ -53,6 +55,7 @@ struct Track {
   uint32_t workers = 16;
   bool equal = true;                  // speeds
   const SpotTrace* market = nullptr;  // else nobody dies
+  std::string trace = "";             // BriefOf it
 };
 
 struct Race {
@@ -88,7 +91,9 @@ Outcome RacePeers(const Race& race, Workload& workload) {
   if (moshpit) config.interval = 10;
   PeersOptions peers;
   peers.descent = QuietDescent(config, static_cast<int>(race.track.workers), race.seed);
-  const double bytes = 4.0 * static_cast<double>(workload.TaskOf(0)->table().elements());
+  const size_t elements = workload.TaskOf(0)->table().elements();
+  const double bytes = 4.0 * static_cast<double>(elements);
+  peers.chunk_elements = elements / kChunks;
   peers.descent.links = {.min_delay = Seconds(kMinDelay),
                          .mean_extra_delay = Seconds(kMeanExtraDelay),
                          .bytes_per_second = bytes / kVectorSeconds};
@@ -146,13 +151,14 @@ Outcome RaceLockStep(const Race& race, Workload& workload) {
 }
 
 RunSpec SpecOfRace(const Race& race) {
-  return {absl::StrCat("moshpit.time/", NameOfRacer(race.racer), "/", race.track.name, "/rate ",
-                       race.rate, "/seed ", race.seed, "/seconds ", race.seconds),
-          [race] {
-            DigitsWorkload workload({.alpha = 0, .seed = race.seed});
-            const bool peers = race.racer == Racer::kMoshpit || race.racer == Racer::kAdPsgd;
-            return peers ? RacePeers(race, workload) : RaceLockStep(race, workload);
-          }};
+  return {
+      absl::StrCat("moshpit.time/", NameOfRacer(race.racer), "/", race.track.name, race.track.trace,
+                   "/rate ", race.rate, "/seed ", race.seed, "/seconds ", race.seconds),
+      [race] {
+        DigitsWorkload workload({.alpha = 0, .seed = race.seed});
+        const bool peers = race.racer == Racer::kMoshpit || race.racer == Racer::kAdPsgd;
+        return peers ? RacePeers(race, workload) : RaceLockStep(race, workload);
+      }};
 }
 
 class MoshpitTable {
@@ -172,7 +178,7 @@ class MoshpitTable {
     const auto market = ParseSpotTrace(options_.trace, kMarketFaster);
     CHECK(market.ok());  // the program has looked at it
     const auto workers = static_cast<uint32_t>(std::lround(market->mean_living));
-    Compare({"market", workers, true, &*market});
+    Compare({"market", workers, true, &*market, BriefOf(options_.trace)});
   }
 
  private:

@@ -146,9 +146,9 @@ class PowerTable {
   }
 
   RunSpec SpecOf(const Talk& talk, double rate, uint64_t seed, uint64_t steps) {
-    return {
-        absl::StrCat("powergossip/", talk.name, "/rate ", rate, "/seed ", seed, "/steps ", steps),
-        [talk, rate, seed, steps] { return talk.run(talk, rate, seed, steps); }};
+    return {absl::StrCat("powergossip/", talk.name, "/text ", text_, "/rate ", rate, "/seed ", seed,
+                         "/steps ", steps),
+            [talk, rate, seed, steps] { return talk.run(talk, rate, seed, steps); }};
   }
   const Outcome& Do(const Talk& talk, double rate, uint64_t seed) {
     const RunSpec spec = SpecOf(talk, rate, seed, steps_);
@@ -196,6 +196,7 @@ class PowerTable {
 
   const PapersOptions options_;
   const trainer::Corpus corpus_;
+  const std::string text_ = BriefOf(options_.text);
   Runs& runs_;
   Figures& out_;
   std::vector<double> rates_ = {0.125, 0.25, 0.5, 1, 2, 4, 8};

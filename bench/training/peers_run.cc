@@ -8,8 +8,6 @@
 namespace crowdsurf::bench {
 namespace {
 
-constexpr size_t kChunk = 32'768;  // as agents have it
-
 Glance GlanceAt(const simulator::DescentLook& look, size_t judged, Workload& workload) {
   Glance glance;
   glance.seconds = look.at.seconds();
@@ -36,7 +34,7 @@ std::vector<Glance> RunPeers(const PeersOptions& options, Workload& workload) {
       descent.tensors.push_back(
           {tensor.offset,
            {static_cast<uint32_t>(tensor.shape[0]), static_cast<uint32_t>(tensor.shape[1])}});
-  descent.chunk_elements = kChunk;
+  descent.chunk_elements = options.chunk_elements;
   descent.steps = options.steps;
   descent.worker = [&](int node) {
     const double slowness = options.slowness ? options.slowness(node) : 1;

@@ -24,6 +24,7 @@ struct PeersOptions {
   uint64_t steps = 0;  // a worker takes; 0: until the end
   double flops_per_second = 1e9;
   std::function<double(int node)> slowness = {};  // empty: 1
+  size_t chunk_elements = 32'768;                 // as agents have it
   size_t judged = 16;  // models at a look, evenly chosen; all of them at the last
 };
 

@@ -9,7 +9,12 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "base/bytes.h"
+#include "base/digest.h"
+
 namespace crowdsurf::bench {
+
+std::string BriefOf(const std::string& input) { return Sha256(AsBytes(input)).brief(); }
 
 StatusOr<Runs> Runs::Open(const std::string& path, const std::string& stamp, unsigned threads) {
   Runs runs(path, stamp, threads);

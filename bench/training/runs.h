@@ -24,6 +24,9 @@ struct RunSpec {
   std::function<Outcome()> run;
 };
 
+// Of an input that an outcome depends on, for its key: the first of its digest.
+std::string BriefOf(const std::string& input);
+
 class Runs {
  public:
   // Reads what `path` has of `stamp`. Unavailable: the file cannot be read or written.
