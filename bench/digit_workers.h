@@ -2,8 +2,9 @@
 // digits.
 //
 // Every worker has its own task (an MLP, worker/trainer/task.h), SGD without momentum, equal first
-// parameters. The set is made in code from the seed (worker/trainer/digits.h); cut into 16 by label
-// a worker has one or two of ten classes. Owner: one experiment; single sequence. Memory: a few MB.
+// parameters. The set is made in code from the seed (worker/trainer/data/digits.h); cut into 16 by
+// label a worker has one or two of ten classes. Owner: one experiment; single sequence. Memory: a
+// few MB.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "worker/trainer/digits.h"
+#include "worker/trainer/data/digits.h"
 #include "worker/trainer/task.h"
 #include "worker/trainer/training.h"
 

@@ -10,7 +10,7 @@
 #include "worker/core/reduce/fold.h"
 #include "worker/core/round/round_codec.h"
 #include "worker/edge/tensor/tensor_frame.h"
-#include "worker/trainer/digits.h"
+#include "worker/trainer/data/digits.h"
 #include "worker/trainer/gru_model.h"
 #include "worker/trainer/mlp_model.h"
 

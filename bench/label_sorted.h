@@ -1,11 +1,11 @@
 // Label-sorted digits: what mixing does to a model when every worker has data of one kind only.
 //
-// The built-in trainer's classifier (an MLP on the synthetic 8 x 8 digits, worker/trainer/digits.h:
-// made in code from a seed, no download) on n workers, whose examples are the training set sorted
-// by label and cut into n: one or two labels each. Every worker takes one SGD step of its own
-// batch, then all mix, in lock step, by the very arithmetic of worker/core: the exact mean
-// (AllReduce), RelaySumMemory on a tree (RelaySum, with its factor of the learning rate),
-// Metropolis weights of a ring (Gossip, D-PSGD). Equal first parameters, batches, steps and
+// The built-in trainer's classifier (an MLP on the synthetic 8 x 8 digits,
+// worker/trainer/data/digits.h: made in code from a seed, no download) on n workers, whose examples
+// are the training set sorted by label and cut into n: one or two labels each. Every worker takes
+// one SGD step of its own batch, then all mix, in lock step, by the very arithmetic of worker/core:
+// the exact mean (AllReduce), RelaySumMemory on a tree (RelaySum, with its factor of the learning
+// rate), Metropolis weights of a ring (Gossip, D-PSGD). Equal first parameters, batches, steps and
 // learning rates. Deterministic under seed. Source: RelaySGD (Vogels et al. 2021) table 1: under
 // label skew RelaySum stays with all-reduce and gossip falls behind.
 #pragma once

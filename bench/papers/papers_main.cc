@@ -27,7 +27,7 @@
 #include "bench/papers/speed_papers.h"
 #include "bench/training/runs.h"
 #include "bench/training/spot_trace.h"
-#include "worker/trainer/corpus.h"
+#include "worker/trainer/data/corpus.h"
 
 namespace crowdsurf::bench {
 namespace {

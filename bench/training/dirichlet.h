@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/rng.h"
-#include "worker/trainer/digits.h"
+#include "worker/trainer/data/digits.h"
 
 namespace crowdsurf::bench {
 

@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "worker/trainer/corpus.h"
-#include "worker/trainer/digits.h"
+#include "worker/trainer/data/corpus.h"
+#include "worker/trainer/data/digits.h"
 #include "worker/trainer/task.h"
 
 namespace crowdsurf::bench {

@@ -7,7 +7,7 @@
 #include <filesystem>
 
 #include "tests/learning/crowd.h"
-#include "worker/trainer/ngram.h"
+#include "worker/trainer/data/ngram.h"
 #include "worker/trainer/options.h"
 
 namespace crowdsurf::trainer {

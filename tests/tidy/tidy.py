@@ -36,6 +36,9 @@ HOUSES = {
 }
 # House -> its rooms, each with the rooms of the house that it may include. Files beside the rooms may include all of them.
 ROOMS = {
+    "worker/trainer": {
+        "data": set(),
+    },
     "coordinator-free-dht/core": {
         "wire": set(),
         "port": {"wire"},

@@ -10,8 +10,8 @@
 #include <thread>
 #include <utility>
 
+#include "worker/trainer/data/ngram.h"
 #include "worker/trainer/link_hook.h"
-#include "worker/trainer/ngram.h"
 #include "worker/trainer/safetensors.h"
 #include "worker/trainer/sample.h"
 

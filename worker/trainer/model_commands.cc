@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "worker/trainer/commands.h"
-#include "worker/trainer/ngram.h"
+#include "worker/trainer/data/ngram.h"
 #include "worker/trainer/safetensors.h"
 #include "worker/trainer/sample.h"
 

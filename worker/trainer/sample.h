@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "base/rng.h"
-#include "worker/trainer/corpus.h"
+#include "worker/trainer/data/corpus.h"
 #include "worker/trainer/gru_model.h"
 
 namespace crowdsurf::trainer {

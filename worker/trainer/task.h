@@ -14,8 +14,8 @@
 
 #include "base/rng.h"
 #include "base/status.h"
-#include "worker/trainer/corpus.h"
-#include "worker/trainer/digits.h"
+#include "worker/trainer/data/corpus.h"
+#include "worker/trainer/data/digits.h"
 #include "worker/trainer/gru_model.h"
 #include "worker/trainer/mlp_model.h"
 #include "worker/trainer/parameters.h"

@@ -10,7 +10,7 @@
 #include "bench/training/lock_step_run.h"
 #include "bench/training/peers_run.h"
 #include "worker/core/view/graph.h"
-#include "worker/trainer/corpus.h"
+#include "worker/trainer/data/corpus.h"
 
 namespace crowdsurf::bench {
 namespace {

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "worker/trainer/ngram.h"
+#include "worker/trainer/data/ngram.h"
 #include "worker/trainer/sample.h"
 #include "worker/trainer/training.h"
 

@@ -12,7 +12,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "worker/trainer/corpus.h"
+#include "worker/trainer/data/corpus.h"
 
 namespace crowdsurf::trainer {
 

@@ -1,4 +1,4 @@
-#include "worker/trainer/ngram.h"
+#include "worker/trainer/data/ngram.h"
 
 #include <cmath>
 #include <map>

@@ -1,4 +1,4 @@
-#include "worker/trainer/digits.h"
+#include "worker/trainer/data/digits.h"
 
 #include <algorithm>
 #include <array>

@@ -1,4 +1,4 @@
-#include "worker/trainer/corpus.h"
+#include "worker/trainer/data/corpus.h"
 
 #include <algorithm>
 #include <cmath>
