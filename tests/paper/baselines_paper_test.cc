@@ -1,122 +1,16 @@
 // Methods of others against their papers: recursions written down again, closed forms, and what
 // each of them must keep.
-//
-// All on quadratics f_i(x) = 1/2 sum of h_ik (x_k - c_ik)^2 with full gradients, in double, so that
-// the common optimum is known and nothing is noise.
-#include "simulator/baselines/baseline.h"
-
 #include <gtest/gtest.h>
 
 #include <Eigen/Dense>
 #include <cmath>
 #include <numeric>
-#include <span>
-#include <utility>
 #include <vector>
 
-#include "base/rng.h"
-#include "simulator/baselines/compressor.h"
-#include "worker/core/view/graph.h"
+#include "tests/paper/quadratic_baselines.h"
 
 namespace crowdsurf::simulator {
 namespace {
-
-using worker::Graph;
-using worker::GraphKind;
-
-constexpr uint32_t kWorkers = 8;
-constexpr size_t kDimensions = 6;
-constexpr double kRate = 0.1;
-constexpr uint64_t kSeed = 7;
-
-class QuadraticGradients : public Gradients<double> {
- public:
-  QuadraticGradients() : h(kWorkers), c(kWorkers) {
-    Rng rng(kSeed);
-    for (uint32_t i = 0; i < kWorkers; ++i) {
-      for (size_t k = 0; k < kDimensions; ++k) {
-        h[i].push_back(0.25 + 0.75 * rng.UniformDouble());
-        c[i].push_back(3 * rng.Normal());
-      }
-    }
-  }
-  uint32_t workers() const override { return kWorkers; }
-  size_t elements() const override { return kDimensions; }
-  void Start(std::span<double> x) const override {
-    for (size_t k = 0; k < x.size(); ++k) x[k] = 1 + static_cast<double>(k);
-  }
-  void Take(uint32_t i, std::span<const double> x, std::span<double> gradient) override {
-    if (silent) return std::fill(gradient.begin(), gradient.end(), 0.0);
-    for (size_t k = 0; k < x.size(); ++k) gradient[k] = h[i][k] * (x[k] - c[i][k]);
-  }
-
-  double Optimum(size_t k) const {
-    double weighted = 0, total = 0;
-    for (uint32_t i = 0; i < kWorkers; ++i) {
-      weighted += h[i][k] * c[i][k];
-      total += h[i][k];
-    }
-    return weighted / total;
-  }
-
-  std::vector<std::vector<double>> h, c;
-  bool silent = false;  // all gradients are zero
-};
-
-Graph GraphOf(GraphKind kind) { return worker::MakeGraph(kind, kWorkers).value(); }
-
-BaselineOptions OptionsOf(const Graph& graph) {
-  BaselineOptions options;
-  options.graph = graph;
-  options.rate = [](uint64_t) { return kRate; };
-  options.compressor.tensors = {{0, 2}, {2, kDimensions - 2}};
-  options.seed = kSeed;
-  return options;
-}
-
-std::vector<double> MeanOf(const Baseline<double>& run) {
-  std::vector<double> mean(kDimensions);
-  for (uint32_t i = 0; i < run.workers(); ++i)
-    for (size_t k = 0; k < kDimensions; ++k) mean[k] += run.model(i)[k] / run.workers();
-  return mean;
-}
-
-// The greatest distance, along an axis, of a worker to the common optimum.
-double Distance(const QuadraticGradients& problem, const Baseline<double>& run) {
-  double worst = 0;
-  for (uint32_t i = 0; i < run.workers(); ++i)
-    for (size_t k = 0; k < kDimensions; ++k)
-      worst = std::max(worst, std::abs(run.model(i)[k] - problem.Optimum(k)));
-  return worst;
-}
-
-double DistanceAfter(BaselineKind kind, const BaselineOptions& options, int steps) {
-  QuadraticGradients problem;
-  const auto run = MakeBaseline(kind, options, problem);
-  for (int step = 0; step < steps; ++step) run->Step();
-  return Distance(problem, *run);
-}
-
-Eigen::MatrixXd WeightsOf(const Graph& graph) {
-  const std::vector<double> w = worker::MetropolisWeights(graph);
-  Eigen::MatrixXd matrix(kWorkers, kWorkers);
-  for (int i = 0; i < matrix.rows(); ++i)
-    for (int j = 0; j < matrix.cols(); ++j)
-      matrix(i, j) = w[static_cast<size_t>(i) * kWorkers + static_cast<size_t>(j)];
-  return matrix;
-}
-
-// Axis k of everybody's models.
-Eigen::VectorXd AxisOf(const Baseline<double>& run, size_t k) {
-  Eigen::VectorXd axis(kWorkers);
-  for (uint32_t i = 0; i < kWorkers; ++i) axis(i) = run.model(i)[k];
-  return axis;
-}
-Eigen::VectorXd GradientsAt(const QuadraticGradients& problem, const Eigen::VectorXd& x, size_t k) {
-  Eigen::VectorXd g(kWorkers);
-  for (uint32_t i = 0; i < kWorkers; ++i) g(i) = problem.h[i][k] * (x(i) - problem.c[i][k]);
-  return g;
-}
 
 // Whatever is sent, the mean model moves by the mean update: nothing is lost or counted twice.
 TEST(Baselines, TheMeanMovesByTheMeanGradient) {
@@ -126,16 +20,14 @@ TEST(Baselines, TheMeanMovesByTheMeanGradient) {
         BaselineKind::kChoco, BaselineKind::kDeepSqueeze}) {
     for (const auto compression : {Compressor::Kind::kSign, Compressor::Kind::kTopK}) {
       QuadraticGradients problem;
-      BaselineOptions options = OptionsOf(GraphOf(GraphKind::kRing));
-      options.compressor.kind = compression;
-      options.compressor.keep = 0.5;
-      options.consensus_rate = 0.2;
-      const auto run = MakeBaseline<double>(kind, options, problem);
+      const auto run =
+          MakeBaseline<double>(kind, CompressedOptions(compression, 0.5, 0.2), problem);
       for (int step = 0; step < 40; ++step) {
         std::vector<double> expected = MeanOf(*run), gradient(kDimensions);
         for (uint32_t i = 0; i < kWorkers; ++i) {
           problem.Take(i, run->model(i), gradient);
-          for (size_t k = 0; k < kDimensions; ++k) expected[k] -= kRate * gradient[k] / kWorkers;
+          for (size_t k = 0; k < kDimensions; ++k)
+            expected[k] -= kBaselineRate * gradient[k] / kWorkers;
         }
         run->Step();
         const std::vector<double> mean = MeanOf(*run);
@@ -164,7 +56,7 @@ TEST(Baselines, MomentumIsNesterovAsPyTorchWritesIt) {
     }
     for (size_t k = 0; k < kDimensions; ++k) {
       velocity[k] = 0.9 * velocity[k] + mean[k];
-      x[k] -= kRate * (mean[k] + 0.9 * velocity[k]);
+      x[k] -= kBaselineRate * (mean[k] + 0.9 * velocity[k]);
     }
     run->Step();
     for (size_t k = 0; k < kDimensions; ++k) ASSERT_NEAR(run->model(3)[k], x[k], 1e-12);
@@ -182,14 +74,14 @@ TEST(Baselines, D2IsItsPublishedRecursion) {
     now.push_back(AxisOf(*run, k));
     last.push_back(GradientsAt(problem, now[k], k));
     before.push_back(now[k]);
-    now[k] = w * (now[k] - kRate * last[k]);
+    now[k] = w * (now[k] - kBaselineRate * last[k]);
   }
   run->Step();
   for (int step = 1; step < 60; ++step) {
     for (size_t k = 0; k < kDimensions; ++k) {
       ASSERT_LT((AxisOf(*run, k) - now[k]).norm(), 1e-11) << "step " << step;
       const Eigen::VectorXd g = GradientsAt(problem, now[k], k);
-      const Eigen::VectorXd next = w * (2 * now[k] - before[k] - kRate * (g - last[k]));
+      const Eigen::VectorXd next = w * (2 * now[k] - before[k] - kBaselineRate * (g - last[k]));
       before[k] = now[k];
       now[k] = next;
       last[k] = g;
@@ -213,7 +105,7 @@ TEST(Baselines, DPsgdEndsAtItsFixedPoint) {
       c(i) = problem.c[i][k];
     }
     const Eigen::MatrixXd identity = Eigen::MatrixXd::Identity(kWorkers, kWorkers);
-    const Eigen::MatrixXd pulls = kRate * Eigen::MatrixXd(h.asDiagonal());
+    const Eigen::MatrixXd pulls = kBaselineRate * Eigen::MatrixXd(h.asDiagonal());
     const Eigen::VectorXd fixed =
         (identity - w * (identity - pulls)).colPivHouseholderQr().solve(w * pulls * c);
     EXPECT_LT((AxisOf(*run, k) - fixed).norm(), 1e-9);
@@ -243,7 +135,7 @@ TEST(Baselines, GradientTrackingIsItsPublishedRecursion) {
   for (int step = 0; step < 60; ++step) {
     run->Step();
     for (size_t k = 0; k < kDimensions; ++k) {
-      x[k] = w * (x[k] - kRate * y[k]);
+      x[k] = w * (x[k] - kBaselineRate * y[k]);
       const Eigen::VectorXd next = GradientsAt(problem, x[k], k);
       y[k] = w * y[k] + next - g[k];
       g[k] = next;
@@ -270,9 +162,9 @@ TEST(Baselines, QuasiGlobalMomentumOfACompleteGraph) {
     }
     for (size_t k = 0; k < kDimensions; ++k) {
       const double v = 0.9 * m[k] + mean[k];
-      const double move = kRate * (mean[k] + 0.9 * v);
+      const double move = kBaselineRate * (mean[k] + 0.9 * v);
       x[k] -= move;
-      m[k] = 0.9 * m[k] + 0.1 * move / kRate;
+      m[k] = 0.9 * m[k] + 0.1 * move / kBaselineRate;
     }
     run->Step();
     for (size_t k = 0; k < kDimensions; ++k) ASSERT_NEAR(run->model(5)[k], x[k], 1e-11) << step;
@@ -298,72 +190,6 @@ TEST(Baselines, PushSumIsExactAfterLogNMessages) {
   EXPECT_GT(spread(), 1e-3);
   run->Step();  // the third message
   EXPECT_LT(spread(), 1e-13);
-}
-
-// Without compression both are plain gossip.
-TEST(Baselines, ChocoAndDeepSqueezeOfIdentityAreDPsgd) {
-  const BaselineOptions options = OptionsOf(GraphOf(GraphKind::kRing));
-  for (const auto kind : {BaselineKind::kChoco, BaselineKind::kDeepSqueeze}) {
-    QuadraticGradients problem;
-    const auto plain = MakeBaseline(BaselineKind::kDPsgd, options, problem);
-    const auto run = MakeBaseline(kind, options, problem);
-    for (int step = 0; step < 50; ++step) {
-      plain->Step();
-      run->Step();
-      for (uint32_t i = 0; i < kWorkers; ++i)
-        for (size_t k = 0; k < kDimensions; ++k)
-          ASSERT_NEAR(run->model(i)[k], plain->model(i)[k], 1e-12);
-    }
-    EXPECT_DOUBLE_EQ(run->bytes(), plain->bytes());
-  }
-}
-
-// C of two values and four, written down again: signs times the mean of the absolute values.
-Eigen::MatrixXd SignsOf(const Eigen::MatrixXd& v) {  // [workers x dimensions]
-  Eigen::MatrixXd c(v.rows(), v.cols());
-  for (Eigen::Index i = 0; i < v.rows(); ++i) {
-    for (const auto& [begin, count] : {std::pair{0, 2}, std::pair{2, 4}}) {
-      const auto part = v.row(i).segment(begin, count);
-      c.row(i).segment(begin, count) =
-          part.cwiseSign() * (part.cwiseAbs().sum() / static_cast<double>(count));
-    }
-  }
-  return c;
-}
-
-// Choco: q = C(x - h), h += q, x += g (W h - h). DeepSqueeze: v = x + e, e = v - C(v),
-// x += g (W C(v) - C(v)). In matrices [workers x dimensions].
-TEST(Baselines, ChocoAndDeepSqueezeAreTheirPublishedRecursions) {
-  constexpr double kConsensus = 0.3;
-  const Graph graph = GraphOf(GraphKind::kHypercube);
-  for (const auto kind : {BaselineKind::kChoco, BaselineKind::kDeepSqueeze}) {
-    QuadraticGradients problem;
-    BaselineOptions options = OptionsOf(graph);
-    options.compressor.kind = Compressor::Kind::kSign;
-    options.consensus_rate = kConsensus;
-    const auto run = MakeBaseline<double>(kind, options, problem);
-    Eigen::MatrixXd x(kWorkers, kDimensions), memory = Eigen::MatrixXd::Zero(kWorkers, kDimensions);
-    for (size_t k = 0; k < kDimensions; ++k) x.col(static_cast<Eigen::Index>(k)) = AxisOf(*run, k);
-    for (int step = 0; step < 60; ++step) {
-      for (size_t k = 0; k < kDimensions; ++k) {
-        auto axis = x.col(static_cast<Eigen::Index>(k));
-        axis -= kRate * GradientsAt(problem, axis, k);
-      }
-      Eigen::MatrixXd sent;
-      if (kind == BaselineKind::kChoco) {
-        memory += SignsOf(x - memory);
-        sent = memory;
-      } else {
-        const Eigen::MatrixXd v = x + memory;
-        sent = SignsOf(v);
-        memory = v - sent;
-      }
-      x += kConsensus * (WeightsOf(graph) * sent - sent);
-      run->Step();
-      for (size_t k = 0; k < kDimensions; ++k)
-        ASSERT_LT((AxisOf(*run, k) - x.col(static_cast<Eigen::Index>(k))).norm(), 1e-10) << step;
-    }
-  }
 }
 
 // Of eight workers: 16 messages on a ring, one each to the offset, 2 (n - 1) vectors of a ring
@@ -395,7 +221,7 @@ TEST(Baselines, EveryStepHasItsOwnRate) {
   std::vector<uint64_t> asked;
   options.rate = [&](uint64_t step) {
     if (asked.empty() || asked.back() != step) asked.push_back(step);
-    return step == 1 ? 0.0 : kRate;
+    return step == 1 ? 0.0 : kBaselineRate;
   };
   const auto run = MakeBaseline<double>(BaselineKind::kAllReduce, options, problem);
   run->Step();
@@ -405,25 +231,6 @@ TEST(Baselines, EveryStepHasItsOwnRate) {
   run->Step();
   EXPECT_GT(std::abs(run->model(0)[0] - before), 1e-3);
   EXPECT_EQ(asked, (std::vector<uint64_t>{0, 1, 2}));
-}
-
-// Choco's claim: any contraction keeps consensus linear, with a small enough step. DeepSqueeze's
-// error is remembered and not lost.
-TEST(Baselines, CompressedGossipComesToTheMean) {
-  for (const auto compression : {Compressor::Kind::kSign, Compressor::Kind::kTopK}) {
-    QuadraticGradients problem;
-    BaselineOptions options = OptionsOf(GraphOf(GraphKind::kRing));
-    options.compressor.kind = compression;
-    options.compressor.keep = 0.25;
-    options.consensus_rate = 0.1;
-    const auto run = MakeBaseline(BaselineKind::kChoco, options, problem);
-    run->Step();
-    problem.silent = true;
-    const std::vector<double> mean = MeanOf(*run);
-    for (int step = 0; step < 4000; ++step) run->Step();
-    for (uint32_t i = 0; i < kWorkers; ++i)
-      for (size_t k = 0; k < kDimensions; ++k) EXPECT_NEAR(run->model(i)[k], mean[k], 1e-6);
-  }
 }
 
 // Everybody is alone: local descent to an optimum of its own.
@@ -456,20 +263,6 @@ TEST(Baselines, OneTenthOfTheMessagesIsLost) {
   };
   EXPECT_LT(mean_moves(0), 1e-13);
   EXPECT_GT(mean_moves(0.1), 1e-4);  // it is no longer doubly stochastic
-}
-
-TEST(Compressors, KeepWhatTheySay) {
-  const Compressor sign{Compressor::Kind::kSign, 0, {{0, 2}, {2, 4}}};
-  std::vector<double> v = {1, -3, 4, 0, -4, 2};
-  sign.Apply(std::span(v));
-  EXPECT_EQ(v, (std::vector<double>{2, -2, 2.5, 2.5, -2.5, 2.5}));
-  EXPECT_EQ(sign.bytes(), 5 + 5);
-
-  const Compressor top{Compressor::Kind::kTopK, 0.5, {{0, 2}, {2, 4}}};
-  v = {1, -3, 4, 0, -4, 2};
-  top.Apply(std::span(v));
-  EXPECT_EQ(v, (std::vector<double>{0, -3, 4, 0, -4, 0}));
-  EXPECT_EQ(top.bytes(), 8 + 16);
 }
 
 }  // namespace

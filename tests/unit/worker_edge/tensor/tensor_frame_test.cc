@@ -1,0 +1,35 @@
+#include "worker/edge/tensor/tensor_frame.h"
+
+#include <gtest/gtest.h>
+
+#include "base/rng.h"
+
+namespace crowdsurf::worker {
+namespace {
+
+TEST(TensorFrameTest, HeadersComeBackAndBadOnesDoNot) {
+  TensorHeader header;
+  header.kind = TensorKind::kResult;
+  header.rank = 63;
+  header.assigned = 65'535;
+  header.payload_bytes = kMaxTensorPayload;
+  header.chunk = 0xFFFFFFFF;
+  header.mask = ~0ULL;
+  header.hash = 77;
+  TensorHeaderBytes bytes = EncodeTensorHeader(header);
+  ASSERT_EQ(DecodeTensorHeader(bytes), header);
+  Rng rng(5);
+  for (int i = 0; i < 100'000; ++i) {  // never crashes, and never believes a size over the bound
+    TensorHeaderBytes mutated = bytes;
+    for (int flips = 0; flips < 3; ++flips) {
+      mutated[rng.Uniform(mutated.size())] ^= static_cast<uint8_t>(1 << rng.Uniform(8));
+    }
+    const auto decoded = DecodeTensorHeader(mutated);
+    EXPECT_LE(decoded ? decoded->payload_bytes : 0, kMaxTensorPayload);
+  }
+  bytes[0] ^= 1;
+  EXPECT_FALSE(DecodeTensorHeader(bytes));
+}
+
+}  // namespace
+}  // namespace crowdsurf::worker
