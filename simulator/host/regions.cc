@@ -15,12 +15,12 @@ using worker::Region;
 
 template <class Scalar>
 Regions<Scalar>::Regions(size_t elements) {
-  for (Buffer<Scalar>& buffer : link_) buffer.Resize(elements);
+  for (Buffer<Scalar>& buffer : fixed_) buffer.Resize(elements);
 }
 
 template <class Scalar>
 const Buffer<Scalar>& Regions<Scalar>::At(Region region) const {
-  if (!worker::IsExtra(region)) return link_[static_cast<size_t>(region)];
+  if (!worker::IsExtra(region)) return fixed_[static_cast<size_t>(region)];
   CHECK_LT(worker::ExtraIndex(region), extras_.size());
   return extras_[worker::ExtraIndex(region)];
 }

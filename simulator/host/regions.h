@@ -4,6 +4,7 @@
 // Owner: one virtual node; single sequence. Bounds: what the core reserves.
 #pragma once
 
+#include <array>
 #include <span>
 #include <vector>
 
@@ -16,7 +17,7 @@ namespace crowdsurf::simulator {
 template <class Scalar>
 class Regions {
  public:
-  // The outbox and both inboxes: zeros. Nothing is reserved.
+  // The outbox, both inboxes and an outer optimizer's: zeros. Nothing is reserved.
   explicit Regions(size_t elements);
 
   // Pre: the region is reserved, if it is an extra one.
@@ -36,7 +37,7 @@ class Regions {
   bool Store(const worker::MixPlace& place, ByteView wire);
 
  private:
-  Buffer<Scalar> link_[3];  // outbox and inboxes
+  std::array<Buffer<Scalar>, worker::kFixedRegions> fixed_;
   std::vector<Buffer<Scalar>> extras_;
   std::vector<worker::Extent> extents_;  // of the extras
 };

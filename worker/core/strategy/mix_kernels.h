@@ -12,6 +12,7 @@
 #include "base/check.h"
 #include "worker/core/strategy/a2cid2.h"
 #include "worker/core/vector/mix.h"
+#include "worker/core/vector/outer_step.h"
 #include "worker/core/vector/wire_format.h"
 
 namespace crowdsurf::worker {
@@ -85,6 +86,17 @@ void RunMixKernel(MixKernel kernel, std::span<const std::span<Scalar>> regions,
                           regions[0]);
       return;
     }
+    case MixKernel::kOuterStep:
+    case MixKernel::kOuterBegin: {
+      CHECK(regions.size() == 2 || regions.size() == 3);
+      const auto velocity = regions.size() == 3 ? regions[2] : std::span<Scalar>();
+      const std::span<const Scalar> mean = regions[1];
+      if (kernel == MixKernel::kOuterBegin) return BeginOuter(mean, regions[0], velocity);
+      return StepOuter(OuterRule::FromScalars(scalars), mean, regions[0], velocity);
+    }
+    case MixKernel::kMoveBase:
+      CHECK_EQ(regions.size(), 3u);
+      return MoveBase<Scalar>(regions[1], regions[0], regions[2]);
   }
 }
 

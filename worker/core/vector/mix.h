@@ -18,8 +18,21 @@
 namespace crowdsurf::worker {
 
 // Buffers by name, float32. kOutbox is the trainer's snapshot (read only between publish and
-// release); kInboxA/B are results; from kExtra0 on a strategy's own, as long as it declares.
-enum class Region : uint8_t { kOutbox, kInboxA, kInboxB, kExtra0, kExtra1, kExtra2, kExtra3 };
+// release); kInboxA/B are results; from kExtra0 on a strategy's own, as long as it declares. With
+// an outer optimizer kInboxA holds the base, and rounds write into kInboxB and kSpare. kVelocity is
+// zeros until a step or a fetched state writes it. Both are there from their first use on.
+enum class Region : uint8_t {
+  kOutbox,
+  kInboxA,
+  kInboxB,
+  kSpare,
+  kVelocity,
+  kExtra0,
+  kExtra1,
+  kExtra2,
+  kExtra3
+};
+constexpr size_t kFixedRegions = static_cast<size_t>(Region::kExtra0);
 constexpr Region ExtraRegion(size_t i) {
   return static_cast<Region>(static_cast<size_t>(Region::kExtra0) + i);
 }
@@ -83,7 +96,15 @@ enum class MixKernel : uint8_t {
   kDifference,   // r0 -= r1 as it travelled; s0: WireFormat
   kMoveTowards,  // r0 += s0 * r1
   kAverage,      // r0 = s[n] * (s0 * r1 + s1 * r2 + ... ); r0 may be among them
+  kOuterStep,    // base r0 and velocity r2, if there is one, step to the mean r1 (outer_step.h)
+  kOuterBegin,   // r0 = r1, and r2 = 0 if there is one: the base is the mean
+  kMoveBase,     // r0, r2 = r1 + (r0 - r2), r0: what was measured from r2 is from r0 now
 };
+// What region `i` of a kernel holds stays as it is. (Of the kernels on graphs all count as
+// written.)
+constexpr bool OnlyReads(MixKernel kernel, size_t i) {
+  return i == 1 && kernel >= MixKernel::kOuterStep;
+}
 // Orders of a strategy that its host carries out as they are.
 struct RunKernel {
   MixKernel kernel;
