@@ -50,6 +50,8 @@ inline constexpr int kMaxOnGraph = 1024;    // members on a graph: a spectrum of
 inline constexpr int kMaxNeighbours = 250;  // of a member that keeps a copy of each one's model
 inline constexpr int kDefaultIntervalSteps = 50;  // where averaging.interval is empty
 
+// Strategies that take an outer optimizer: their members end an averaging with one base.
+inline constexpr std::string_view kOuterStrategies = "Moshpit AllReduce";
 // In the order of the agent's GraphKind.
 inline constexpr std::string_view kGraphs =
     "Ring Chain Torus Star BinaryTree DoubleBinaryTree Exponential Hypercube Complete BaseK";

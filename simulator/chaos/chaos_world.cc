@@ -254,14 +254,15 @@ bool ChaosWorld::QuorumLives(const worker::ViewHash& view) {
   return worker::IsQuorum(witnesses->second, living);
 }
 
-const RegionBuffer* ChaosWorld::FindState(int node, const worker::FetchState& fetch) {
+HeldValues<float> ChaosWorld::FindState(int node, const worker::FetchState& fetch) {
   for (const PeerId& donor : fetch.donors) {
     const auto at = index_.find(donor);
     if (at == index_.end() || !At(node).Knows(donor)) continue;
     if (!network_.Reaches(at->second, node) || !network_.Reaches(node, at->second)) continue;
-    if (const auto* found = At(at->second).Serves(fetch.averaging, fetch.root)) return found;
+    const auto held = At(at->second).Serves(fetch.averaging, fetch.root);
+    if (held.average != nullptr) return held;
   }
-  return nullptr;
+  return {};
 }
 
 void ChaosWorld::Heal() {

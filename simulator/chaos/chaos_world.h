@@ -38,7 +38,7 @@ class ChaosWorld : public PeerOutside {
   void OnDeath(int node) override;
   void OnDeliver(int node, const worker::Deliver& deliver, const RegionBuffer& region) override;
   void OnRoundsMoved(int node) override;
-  const RegionBuffer* FindState(int node, const worker::FetchState& fetch) override;
+  HeldValues<float> FindState(int node, const worker::FetchState& fetch) override;
   RoundCheckers& round_checkers() override { return round_checkers_; }
   PeerCheckers& peer_checkers() override { return peer_checkers_; }
   Origins& origins() override { return origins_; }

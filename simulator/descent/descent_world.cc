@@ -147,13 +147,14 @@ void DescentWorld::Put(int from, const worker::PutRecord& record) {
   board_.Put(from, At(from).id(), record);
 }
 
-const RegionBuffer* DescentWorld::FindState(int, const worker::FetchState& fetch) {
+HeldValues<float> DescentWorld::FindState(int, const worker::FetchState& fetch) {
   for (const PeerId& donor : fetch.donors) {
     const auto at = index_.find(donor);
     if (at == index_.end()) continue;
-    if (const auto* found = At(at->second).Serves(fetch.averaging, fetch.root)) return found;
+    const auto held = At(at->second).Serves(fetch.averaging, fetch.root);
+    if (held.average != nullptr) return held;
   }
-  return nullptr;
+  return {};
 }
 
 // Of the quadratics of the living; empty: the models are the caller's.

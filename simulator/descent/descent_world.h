@@ -31,7 +31,7 @@ class DescentWorld : public DescentNode::Outside {
   void Put(int from, const worker::PutRecord& record) override;
   void Watch(int node, const std::string& key) override { board_.Watch(node, key); }
   void Unwatch(int node, const std::string& key) override { board_.Unwatch(node, key); }
-  const RegionBuffer* FindState(int node, const worker::FetchState& fetch) override;
+  HeldValues<float> FindState(int node, const worker::FetchState& fetch) override;
   void OnDeath(int node) override;
 
  private:

@@ -17,9 +17,9 @@ using worker::RoundHandle;
 namespace {
 
 template <class Scalar>
-Digest RootOf(const Buffer<Scalar>& region) {
+ByteView BytesOf(const Buffer<Scalar>& region) {
   const auto* bytes = reinterpret_cast<const uint8_t*>(region.values.data());
-  return Sha256({bytes, region.values.size() * sizeof(Scalar)});
+  return {bytes, region.values.size() * sizeof(Scalar)};
 }
 
 }  // namespace
@@ -254,25 +254,44 @@ void ActionHost<Scalar>::ActOn(RoundHandle round, const worker::DropInputs& acti
 
 // ---- actions: the committed average ------------------------------------------------------------
 
-// A region that is written again before it is hashed has nothing to offer.
 template <class Scalar>
 void ActionHost<Scalar>::Act(const worker::Deliver& action) {
-  donation_.reset();
-  const Donation offer{action.averaging, RootOf(At(action.region)), action.region};
-  DoAfter(kHashTime, [this, offer, writes = writes_[action.region]] {
-    if (writes_[offer.region] != writes) return;
-    donation_ = offer;
-    Local(worker::StateHashed{offer.averaging, offer.root});
-  });
+  if (action.parts == worker::StateParts::kAverage)
+    At(Region::kVelocity).Resize(setup_.elements);  // void: zeros, until it is used again
+  Offer({action.averaging, {}, action.region, action.parts});
   GiveResult(action.averaging, action.region);
 }
 
 template <class Scalar>
-const Buffer<Scalar>* ActionHost<Scalar>::Serves(worker::AveragingId averaging,
-                                                 const Digest& root) const {
-  if (!alive() || frozen() || !donation_) return nullptr;
-  if (donation_->averaging != averaging || donation_->root != root) return nullptr;
-  return &regions_.At(donation_->region);
+void ActionHost<Scalar>::Act(const worker::MoveTrainer& action) {
+  Offer({action.averaging, {}, Region::kInboxA, action.parts});
+  GiveResult(action.averaging, action.region);
+}
+
+// A region that is written again before it is hashed has nothing to offer.
+template <class Scalar>
+void ActionHost<Scalar>::Offer(const Donation& offer) {
+  donation_.reset();
+  ByteWriter content;
+  content.Raw(BytesOf(At(offer.region)));
+  if (offer.parts == worker::StateParts::kAverageAndVelocity)
+    content.Raw(BytesOf(At(Region::kVelocity)));
+  Donation described = offer;
+  described.root = Sha256(content.bytes());
+  DoAfter(kHashTime, [this, described, writes = writes_[offer.region]] {
+    if (writes_[described.region] != writes) return;
+    donation_ = described;
+    Local(worker::StateHashed{described.averaging, described.root});
+  });
+}
+
+template <class Scalar>
+HeldValues<Scalar> ActionHost<Scalar>::Serves(worker::AveragingId averaging,
+                                              const Digest& root) const {
+  if (!alive() || frozen() || !donation_) return {};
+  if (donation_->averaging != averaging || donation_->root != root) return {};
+  const bool velocity = donation_->parts == worker::StateParts::kAverageAndVelocity;
+  return {&regions_.At(donation_->region), velocity ? &regions_.At(Region::kVelocity) : nullptr};
 }
 
 template <class Scalar>
@@ -286,16 +305,22 @@ void ActionHost<Scalar>::FetchAfter(Duration delay, const worker::FetchState& fe
 template <class Scalar>
 void ActionHost<Scalar>::FinishFetch(const worker::FetchState& fetch, int tries) {
   // Without donors the average lies there already: a checkpoint's.
-  const Buffer<Scalar>* found =
-      fetch.donors.empty() ? &At(fetch.region) : outside_.FindState(index(), fetch);
-  if (found == nullptr) {
+  HeldValues<Scalar> found{&At(fetch.region), &At(Region::kVelocity)};
+  if (!fetch.donors.empty()) found = outside_.FindState(index(), fetch);
+  if (found.average == nullptr) {
     if (tries < setup_.times.fetch_tries)
       return FetchAfter(setup_.times.fetch * (1 << tries), fetch, tries + 1);
     return Local(worker::StateFetched{fetch.averaging, fetch.root, false});
   }
-  At(fetch.region) = *found;
+  At(fetch.region) = *found.average;
+  if (found.velocity == nullptr)
+    At(Region::kVelocity).Resize(setup_.elements);
+  else
+    At(Region::kVelocity) = *found.velocity;
   Overwrite(fetch.region);
-  donation_ = Donation{fetch.averaging, fetch.root, fetch.region};
+  donation_ = Donation{fetch.averaging, fetch.root, fetch.region,
+                       found.velocity == nullptr ? worker::StateParts::kAverage
+                                                 : worker::StateParts::kAverageAndVelocity};
   if (fetch.adopt) {
     AdoptState(fetch.region);
     StartTrainer();
@@ -313,7 +338,8 @@ void ActionHost<Scalar>::Act(const worker::Leave&) {
 
 template <class Scalar>
 void ActionHost<Scalar>::Act(const worker::RunKernel& action) {
-  for (const Region region : action.regions) Overwrite(region);
+  for (size_t i = 0; i < action.regions.size(); ++i)
+    if (!worker::OnlyReads(action.kernel, i)) Overwrite(action.regions[i]);
   regions_.Run(action);
 }
 

@@ -54,6 +54,13 @@ struct HostTimes {
   int fetch_tries = 5;
 };
 
+// A committed state that a host holds. No average: it holds none.
+template <class Scalar>
+struct HeldValues {
+  const Buffer<Scalar>* average = nullptr;
+  const Buffer<Scalar>* velocity = nullptr;  // null: none, or zeros
+};
+
 template <class Scalar>
 class ActionHost : public Process {
  public:
@@ -67,9 +74,9 @@ class ActionHost : public Process {
     virtual void Put(int node, const worker::PutRecord& record) = 0;
     virtual void Watch(int node, const std::string& key) = 0;
     virtual void Unwatch(int node, const std::string& key) = 0;
-    // What a donor of the list holds for (averaging, root). Null: no donor that this node reaches
-    // has it.
-    virtual const Buffer<Scalar>* FindState(int node, const worker::FetchState& fetch) = 0;
+    // What a donor of the list holds for (averaging, root). Nothing: no donor that this node
+    // reaches has it.
+    virtual HeldValues<Scalar> FindState(int node, const worker::FetchState& fetch) = 0;
     virtual void OnDeath(int node) = 0;  // also of a node that left
   };
   struct Setup {
@@ -99,8 +106,8 @@ class ActionHost : public Process {
   worker::PeerSummary Summarize() const;
   const worker::PeerConfig& config() const { return setup_.config; }
   const MetricRegistry& metrics() const { return metrics_; }
-  // The committed average, if it is (averaging, root) and this process can serve it now; else null.
-  const Buffer<Scalar>* Serves(worker::AveragingId averaging, const Digest& root) const;
+  // The committed state, if it is (averaging, root) and this process can serve it now.
+  HeldValues<Scalar> Serves(worker::AveragingId averaging, const Digest& root) const;
 
  protected:
   // ---- the trainer
@@ -132,6 +139,7 @@ class ActionHost : public Process {
     worker::AveragingId averaging = {};
     Digest root;
     worker::Region region = worker::Region::kInboxA;
+    worker::StateParts parts = worker::StateParts::kAverage;
   };
   using FoldKey = std::tuple<worker::RoundHandle, worker::ChunkIndex, worker::Ballot>;
 
@@ -148,6 +156,7 @@ class ActionHost : public Process {
   void TellProgress();
   void Overwrite(worker::Region region);
   void FinishFold(worker::RoundHandle round, const worker::FoldChunk& fold, uint64_t serial);
+  void Offer(const Donation& offer);
   void FetchAfter(Duration delay, const worker::FetchState& fetch, int tries);
   void FinishFetch(const worker::FetchState& fetch, int tries);
 
@@ -177,6 +186,7 @@ class ActionHost : public Process {
   void Act(const worker::DeliverMix& action) { GiveResult(action.number, action.region); }
   void Act(const worker::TellLrScale& action) { SetLrScale(action.scale); }
   void Act(const worker::JobCounted&) {}
+  void Act(const worker::MoveTrainer& action);
   // of a round
   void ActOn(worker::RoundHandle round, const worker::SendInput& action);
   void ActOn(worker::RoundHandle round, const worker::SendResult& action);

@@ -46,6 +46,9 @@ void Averaging::OnView(Time now, const Seating& seating, AveragingId next, Paren
   if (!seated_) mark_ = {.step = progress_.step, .samples = progress_.samples, .time = now};
   seated_ = true;
   jump_ = AveragingId();
+  waits_.reset();
+  catch_up_.ForgetHolders();
+  if (!HasOuter()) catch_up_.Drop();
   due_.clear();
   announced_ = false;
   hold_.reset();
@@ -71,12 +74,13 @@ void Averaging::OnSeating(Time now, const Seating& seating, Actions& out) {
     CollectEnded(now, out);
   }
   if (announced_ && idle())  // newcomers must hear of it too
-    Tell(message::DueFor{seating_.hash(), next_, job_, seating_.MinorHash()}, out);
+    Tell(message::DueFor{seating_.hash(), next_, Announced(), seating_.MinorHash()}, out);
   MaybeBegin(now, out);
 }
 
 void Averaging::OnUnseated(Time now, Actions& out) {
   seated_ = false;  // first: nothing may begin again
+  catch_up_.Drop();
   LeaveNow(now, out);
   mixing_.Stop(out);
   announced_ = false;
@@ -87,7 +91,7 @@ void Averaging::OnPeerDown(Time now, const PeerId& peer, SuspicionCause cause, A
   rounds_.OnPeerDown(now, peer, cause, out);
   CollectEnded(now, out);
   if (cause == SuspicionCause::kReset) mixing_.OnPeerDown(now, peer, out);
-  AskForMixing(out);
+  AskForOthers(out);
 }
 
 void Averaging::Drain(Time now, Actions& out) {
@@ -160,13 +164,16 @@ void Averaging::Learn(const Committed& theirs) {
 void Averaging::OnLineage(const Committed& theirs) {
   job_ = theirs;
   committed_ = ahead_ = Committed();
-  overwritten_ = false;
+  catch_up_.Drop();
+  hashing_ = overwritten_ = false;
   metrics_.job_samples->Set(job_.job_samples);
 }
 
+// What is fetched to be adopted, or restored, lies in kInboxA.
 void Averaging::OnHolds(const Committed& committed) {
   committed_ = committed;
-  overwritten_ = false;
+  committed_region_ = Region::kInboxA;
+  hashing_ = overwritten_ = false;
   Learn(committed);
   next_ = std::max(next_, committed.averaging + 1);
 }
@@ -184,16 +191,25 @@ void Averaging::OnAdopted(const Committed& committed) {
 void Averaging::RequestSnapshot(Actions& out) {
   if (asked_) return;
   asked_ = number_;
-  asked_by_mixing_ = false;
+  asker_ = Asker::kAveraging;
   out.push_back(RequestPublish{number_});
 }
 
-// Mixing gets its snapshot when no other is asked for or in use.
-void Averaging::AskForMixing(Actions& out) {
+// Mixing gets its snapshot when no other is asked for or in use, and so does who has missed an
+// averaging.
+void Averaging::AskForOthers(Actions& out) {
+  if (asked_ || !trainer_) return;
+  if (catch_up_.wants_snapshot()) {
+    asked_ = catch_up_.averaging();
+    asker_ = Asker::kCatchUp;
+    catch_up_.OnAsked();
+    out.push_back(RequestPublish{*asked_});
+    return;
+  }
   const auto wanted = mixing_.wanted();
-  if (!wanted || asked_ || !trainer_) return;
+  if (!wanted) return;
   asked_ = *wanted;
-  asked_by_mixing_ = true;
+  asker_ = Asker::kMixing;
   mixing_.OnAsked();
   out.push_back(RequestPublish{*wanted});
 }
@@ -203,7 +219,7 @@ void Averaging::StartMixing(Time now, Actions& out) {
   if (!mixing_.on_graph() || mixing_.started() || !Ready()) return;
   const bool first = committed_region_ == Region::kInboxA;
   mixing_.Start(now, first ? Region::kInboxB : Region::kInboxA, out);
-  AskForMixing(out);
+  AskForOthers(out);
 }
 
 // ---- trainer
@@ -213,6 +229,9 @@ void Averaging::OnTrainer(Time now, const TrainerRegistered& trainer) {
   rounds_.SetVector({.schema = trainer.schema, .elements = trainer.elements});
   mixing_.SetVector(trainer.elements, trainer.tensors);
   committed_region_ = Region::kInboxA;  // what is fetched or restored lies there
+  committed_.root = Digest();           // and what the trainer before had does not
+  overwritten_ = true;
+  hashing_ = false;
   counted_ = snapshot_ = trainer.counted;
   returned_ = answered_ = 0;
   doubt_.reset();
@@ -226,46 +245,49 @@ void Averaging::OnTrainerGone(Time now, Actions& out) {
   mixing_.Stop(out);
   trainer_.reset();
   asked_.reset();
+  catch_up_.Stop();
+  hashing_ = false;
   announced_ = false;
 }
 
 void Averaging::OnProgress(Time now, const Progress& progress, Actions& out) {
   progress_ = progress;
   mixing_.OnProgress(now, progress, out);
-  AskForMixing(out);
+  AskForOthers(out);
   CheckDue(now, out);
 }
 
 void Averaging::OnPairWord(Time now, const PeerId& from, const PairWord& word, Actions& out) {
   mixing_.OnWord(now, from, word, out);
-  AskForMixing(out);
+  AskForOthers(out);
 }
 
 void Averaging::OnEdgeWord(Time now, const PeerId& from, const EdgeWord& word, Actions& out) {
   mixing_.OnEdgeWord(now, from, word, out);
-  AskForMixing(out);
+  AskForOthers(out);
 }
 
 void Averaging::OnMixChunk(Time now, const MixArrived& chunk, Actions& out) {
   mixing_.OnChunk(now, chunk, out);
-  AskForMixing(out);
+  AskForOthers(out);
 }
 
 void Averaging::OnMixSent(Time now, const MixSent& sent, Actions& out) {
   mixing_.OnSent(now, sent, out);
-  AskForMixing(out);
+  AskForOthers(out);
 }
 
 void Averaging::OnPublished(Time now, const Published& published, Actions& out) {
   asked_.reset();
-  if (std::exchange(asked_by_mixing_, false) && mixing_.OnSnapshot(now, published, out))
-    return AskForMixing(out);
+  const Asker asker = std::exchange(asker_, Asker::kAveraging);
+  if (asker == Asker::kCatchUp) return MoveToBase(published, out);
+  if (asker == Asker::kMixing && mixing_.OnSnapshot(now, published, out)) return AskForOthers(out);
   const bool wanted =
       stage_ == Stage::kPublishing && published.averaging == number_ && trainer_ && seated_;
   if (!wanted) {
     out.push_back(ReleaseOutbox{published.averaging});
     if (stage_ == Stage::kPublishing) RequestSnapshot(out);
-    return AskForMixing(out);
+    return AskForOthers(out);
   }
   snapshotted_ = true;
   staked_ = {};
@@ -301,7 +323,7 @@ void Averaging::FixStake() {
   returned_ += std::exchange(answered_, 0);
   const double samples = snapshot_ - counted_ + returned_;
   const bool equal = seating_.view().config.weighting == Weighting::kEqual;
-  stake_ = {.weight = equal ? 1 : samples, .samples = samples, .before = {}};
+  stake_ = {.weight = equal ? 1 : samples, .samples = samples, .before = {}, .base = BaseRoot()};
   // Others may have completed this averaging already: then their count is not of before it.
   if (job_.averaging < number_)
     stake_.before = {.averaging = job_.averaging, .samples = job_.job_samples};
@@ -309,20 +331,22 @@ void Averaging::FixStake() {
 
 void Averaging::OnPublishRefused(Time now, const PublishRefused& refused, Actions& out) {
   asked_.reset();
-  if (std::exchange(asked_by_mixing_, false)) {
+  const Asker asker = std::exchange(asker_, Asker::kAveraging);
+  if (asker == Asker::kCatchUp) {
+    catch_up_.OnRefused();
+    if (stage_ == Stage::kPublishing) RequestSnapshot(out);
+    return;
+  }
+  if (asker == Asker::kMixing) {
     mixing_.OnRefused(now, out);
     if (stage_ == Stage::kPublishing) RequestSnapshot(out);
-    return AskForMixing(out);
+    return AskForOthers(out);
   }
   if (stage_ != Stage::kPublishing) return;
   if (refused.averaging != number_) return RequestSnapshot(out);
   log_.Warning("the trainer gave no snapshot", {{"averaging", refused.averaging.value()}});
   mark_ = {.step = progress_.step, .samples = progress_.samples, .time = now};
   FinishAbandon(now, number_, out);
-}
-
-void Averaging::OnStateHashed(const StateHashed& hashed) {
-  if (hashed.averaging == committed_.averaging && !overwritten_) committed_.root = hashed.root;
 }
 
 }  // namespace crowdsurf::worker

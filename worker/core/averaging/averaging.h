@@ -13,6 +13,7 @@
 #include <set>
 #include <vector>
 
+#include "worker/core/averaging/catch_up.h"
 #include "worker/core/averaging/group_rounds.h"
 #include "worker/core/averaging/mixing.h"
 #include "worker/core/port/actions.h"
@@ -62,7 +63,9 @@ class Averaging {
   // compared.
   void OnLineage(const Committed& theirs);
   // A state will be fetched into `region`.
-  void OnFetch(Time now, Region region, Actions& out) { rounds_.OnOverwritten(now, region, out); }
+  void OnFetch(Time now, Region region, Actions& out);
+  // A fetch of this class's own is over (averaging_outer.cc).
+  void OnFetched(Time now, const StateFetched& fetched, Actions& out);
   // The region holds `committed` (fetched or restored): this peer is a donor of it.
   void OnHolds(const Committed& committed);
   // The trainer took somebody's state in place of its own: its samples up to now count no more.
@@ -70,6 +73,8 @@ class Averaging {
 
   // ---- messages ----
   void OnDue(Time now, const PeerId& from, AveragingId averaging, Actions& out);
+  // `peer`, a member, says what it has committed.
+  void OnCommitted(Time now, const PeerId& peer, const Committed& theirs, Actions& out);
   void OnBegin(Time now, AveragingId averaging, Actions& out);
   void OnFrame(Time now, const PeerId& from, const message::RoundFrame& frame, Actions& out);
   void OnListInUse(Time now, const message::ListInUse& list, Actions& out);
@@ -84,7 +89,7 @@ class Averaging {
   void OnProgress(Time now, const Progress& progress, Actions& out);
   void OnPublished(Time now, const Published& published, Actions& out);
   void OnPublishRefused(Time now, const PublishRefused& refused, Actions& out);
-  void OnStateHashed(const StateHashed& hashed);
+  void OnStateHashed(Time now, const StateHashed& hashed, Actions& out);
   bool OnChunk(Time now, const ChunkArrived& chunk, Actions& out);
   void OnFolded(Time now, const FoldedChunk& chunk, Actions& out);
   void OnMixChunk(Time now, const MixArrived& chunk, Actions& out);
@@ -130,6 +135,8 @@ class Averaging {
     AveragingId from = {};
     Time until;
   };
+  // Whose snapshot was asked for.
+  enum class Asker : uint8_t { kAveraging, kMixing, kCatchUp };
   struct Mark {  // where the present interval began
     uint64_t step = 0;
     double samples = 0;
@@ -168,8 +175,26 @@ class Averaging {
   void FinishCount(Time now, AveragingId averaging, Actions& out);
   // Strategies on graphs: all averagings of a view but its first count samples only.
   bool Counting(AveragingId averaging) const;
-  void AskForMixing(Actions& out);
+  void AskForOthers(Actions& out);
   void StartMixing(Time now, Actions& out);
+
+  // ---- with an outer optimizer (averaging_outer.cc)
+  bool HasOuter() const { return seated_ && OuterOf().kind != OuterKind::kNone; }
+  const OuterOptimizer& OuterOf() const { return seating_.view().config.outer; }
+  Digest BaseRoot() const;  // of what kInboxA and kVelocity hold; none: no base that is known
+  bool HoldsBase() const;
+  // A step that this peer cannot make: from a base that it does not have.
+  bool StepsFromElsewhere(const Stake& stake) const {
+    return !stake.base.none() && stake.base != BaseRoot();
+  }
+  StateParts PartsOf() const;
+  Committed Announced() const;  // what this peer says that it has committed
+  bool FinishStep(Time now, Region mean, Actions& out);
+  void TakePart(Time now, AveragingId averaging, Actions& out);
+  void SitOut(Time now, AveragingId averaging, Actions& out);
+  const Committed* Missed() const;
+  bool GoCatchUp(Time now, Actions& out);
+  void MoveToBase(const Published& published, Actions& out);
   void CollectEnded(Time now, Actions& out);
   void SettleSamples(const GroupRounds::Ended& ended, Actions& out);
 
@@ -181,6 +206,7 @@ class Averaging {
   std::unique_ptr<Strategy> strategy_;
   std::unique_ptr<Strategy> counter_;  // its trips move weights only
   Mixing mixing_;
+  CatchUp catch_up_;
   StrategyKind kind_ = StrategyKind::kMoshpit;
 
   bool seated_ = false;
@@ -198,10 +224,14 @@ class Averaging {
   std::optional<Hold> hold_;
   AveragingId held_;                  // highest averaging that began while it was held back
   std::optional<AveragingId> asked_;  // RequestPublish that was not answered yet
-  bool asked_by_mixing_ = false;      // and it is mixing's
+  Asker asker_ = Asker::kAveraging;   // of that
   bool snapshotted_ = false;          // the outbox holds the snapshot of averaging number_
   Region committed_region_ = Region::kInboxA;  // holds committed_
   bool overwritten_ = false;  // a later averaging's round writes there: nothing to be fetched
+  // With an outer optimizer: the host hashes the base that the next step is measured from, and
+  // until then no averaging is taken part in. One that has begun meanwhile waits.
+  bool hashing_ = false;
+  std::optional<AveragingId> waits_;
   AveragingId jump_;  // a member is due for this one, beyond the one after ours: follow when idle
   bool announced_ = false;
   Time announced_at_;

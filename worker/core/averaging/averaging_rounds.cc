@@ -45,7 +45,8 @@ void Averaging::OpenOne(Time now, const OpenRound& open, StrategyActions& more, 
                                      .stake = {.weight = open.weight,
                                                .samples = stake_.samples,
                                                .before = stake_.before,
-                                               .holds = last_root_},
+                                               .holds = last_root_,
+                                               .base = stake_.base},
                                      .holds = last_root_,
                                      .counting = Counting(open.averaging),
                                      .mask = open.mask};
@@ -82,6 +83,7 @@ void Averaging::CollectEnded(Time now, Actions& out) {
 void Averaging::SettleSamples(const GroupRounds::Ended& ended, Actions& out) {
   const double samples = snapshot_ - counted_ + returned_;
   if (!Applied(ended.over.outcome) && !ended.flowed) return;
+  if (!ended.counted && StepsFromElsewhere(ended.over.stake)) return;  // its change is not lost
   counted_ = snapshot_;
   returned_ = 0;
   if (Applied(ended.over.outcome)) return;
@@ -104,19 +106,24 @@ void Averaging::OnCountedAnswer(const message::CountedAnswer& answer) {
 void Averaging::FinishDelivery(Time now, const DeliverResult& result, Actions& out) {
   CHECK(stage_ == Stage::kRounds);
   if (Counting(result.averaging)) return FinishCount(now, result.averaging, out);
+  if (HasOuter() && !FinishStep(now, result.region, out))
+    return FinishAbandon(now, result.averaging, out);
   // By what its contributors knew, not by what this peer did: equal at all who complete it.
   committed_ = {.averaging = result.averaging,
                 .root = Digest(),
                 .job_samples = stake_.before.samples + stake_.samples};
   const auto latest = [](const Committed& c) { return JobCount{c.averaging, c.job_samples}; };
   if (latest(job_) < latest(committed_)) job_ = committed_;
-  committed_region_ = result.region;
+  committed_region_ = HasOuter() ? Region::kInboxA : result.region;
   overwritten_ = false;
+  hashing_ = HasOuter();
+  catch_up_.OnDelivered();
   out.push_back(Deliver{.averaging = result.averaging,
-                        .region = result.region,
+                        .region = committed_region_,
                         .samples = stake_.samples,
                         .job_samples = committed_.job_samples,
-                        .root = last_root_});
+                        .root = last_root_,
+                        .parts = PartsOf()});
   ++deliveries_;
   took_part_ = true;
   metrics_.averagings_delivered->Add();
@@ -151,7 +158,7 @@ void Averaging::GoOn(Time now, AveragingId averaging, Actions& out) {
   rounds_.AnswerPassed(now, out);
   StartMixing(now, out);
   AskToBeWoken(out);
-  if (begun_ >= next_ && Ready()) return StartPublish(now, begun_, out);
+  if (begun_ >= next_ && Ready()) return TakePart(now, begun_, out);
   CheckDue(now, out);
 }
 

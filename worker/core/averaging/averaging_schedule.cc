@@ -79,13 +79,13 @@ void Averaging::AskToBeWoken(Actions& out) {
 }
 
 void Averaging::CheckDue(Time now, Actions& out) {
-  if (!Ready() || !idle() || !IntervalOver(now)) return;
+  if (!Ready() || !idle() || hashing_ || GoCatchUp(now, out) || !IntervalOver(now)) return;
   const bool first = !announced_;
   if (!first && now - announced_at_ < config_.heartbeat) return;
   announced_ = true;
   announced_at_ = now;
   due_[next_].insert(config_.id);
-  Tell(message::DueFor{seating_.hash(), next_, job_, seating_.MinorHash()}, out);
+  Tell(message::DueFor{seating_.hash(), next_, Announced(), seating_.MinorHash()}, out);
   MaybeBegin(now, out);
 }
 
@@ -140,7 +140,7 @@ void Averaging::BeginNow(Time now, AveragingId averaging, Actions& out) {
     CollectEnded(now, out);
     return;  // FinishDelivery or FinishAbandon goes on with it
   }
-  StartPublish(now, averaging, out);
+  TakePart(now, averaging, out);
 }
 
 void Averaging::StartPublish(Time now, AveragingId averaging, Actions& out) {
@@ -166,7 +166,7 @@ void Averaging::OnTimer(Time now, Actions& out) {
   rounds_.OnTimer(now, out);
   CollectEnded(now, out);
   if (now >= mixing_.NextDeadline()) mixing_.OnTimer(now, out);
-  AskForMixing(out);
+  AskForOthers(out);
   if (hold_ && now >= hold_->until) {
     hold_.reset();
     Resume(now, out);
@@ -177,7 +177,7 @@ void Averaging::OnTimer(Time now, Actions& out) {
 Time Averaging::NextDeadline() const {
   Time next = std::min(rounds_.NextDeadline(), mixing_.NextDeadline());
   if (hold_) next = std::min(next, hold_->until);
-  if (!Ready() || !idle()) return next;
+  if (!Ready() || !idle() || hashing_ || catch_up_.busy()) return next;
   if (announced_) next = std::min(next, announced_at_ + config_.heartbeat);
   const AveragingConfig& averaging = seating_.view().config;
   if (mixing_.on_graph()) {

@@ -153,8 +153,9 @@ void Membership::OnJoinAnswer(Time now, const PeerId& from, const message::JoinA
                            .adopt = true});
 }
 
-void Membership::OnStateFetched(Time now, const StateFetched& fetched, Actions&) {
-  if (!fetching_ || fetched.averaging < fetching_->averaging) return;
+void Membership::OnStateFetched(Time now, const StateFetched& fetched, Actions& out) {
+  if (!fetching_) return averaging_.OnFetched(now, fetched, out);
+  if (fetched.averaging < fetching_->averaging) return;
   Committed got = *std::exchange(fetching_, std::nullopt);
   if (fetched.averaging > got.averaging) {  // the donors went on while it was asked for
     got = {

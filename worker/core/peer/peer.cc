@@ -70,6 +70,7 @@ void Peer::Dispatch(Time now, const PeerId& from, const Message& message, Action
           [&](const message::DueFor& m) {
             const auto deliver = [&] {
               averaging_.Learn(m.committed);
+              averaging_.OnCommitted(now, from, m.committed, out);
               membership_.CompareSeats(now, from, m.seats, out);
               averaging_.OnDue(now, from, m.averaging, out);
             };
@@ -114,8 +115,9 @@ void Peer::OnRecords(Time now, const std::vector<PeerRecord>& records, Actions& 
   for (const PeerId& peer : roster_.OnRecords(now, records, out)) {
     const RosterRecord* record = roster_.Find(peer);
     if (record == nullptr || !membership_.seating()) continue;
-    if (record->view == membership_.seating()->hash() && !record->due.is_zero())
-      averaging_.OnDue(now, peer, record->due, out);
+    if (record->view != membership_.seating()->hash()) continue;
+    averaging_.OnCommitted(now, peer, record->committed, out);
+    if (!record->due.is_zero()) averaging_.OnDue(now, peer, record->due, out);
   }
   Settle(now, out);
 }
@@ -150,7 +152,7 @@ void Peer::OnLocal(Time now, const LocalEvent& event, Actions& out) {
                  [&](const PublishRefused& e) { averaging_.OnPublishRefused(now, e, out); },
                  [&](const Progress& e) { averaging_.OnProgress(now, e, out); },
                  [&](const StateFetched& e) { membership_.OnStateFetched(now, e, out); },
-                 [&](const StateHashed& e) { averaging_.OnStateHashed(e); },
+                 [&](const StateHashed& e) { averaging_.OnStateHashed(now, e, out); },
                  [&](const RestoredCheckpoint& e) { membership_.OnRestored(e); },
                  [&](const NoticeGiven& e) { leave_at_ = std::max(now, e.deadline - kLeaveTime); },
                  [&](const LeaveAsked&) { membership_.StartLeaving(now); },

@@ -88,21 +88,35 @@ struct WakeAt {
   double samples;
 };
 struct LetStart {};  // the held trainer starts from its own first parameters
+// What a committed average is made of, beside its region.
+enum class StateParts : uint8_t { kAverage, kAverageAndVelocity };
 // The averaging is complete in `region`; the trainer gets region - outbox; the outbox is free once
-// that is applied. The host answers with StateHashed when it has hashed the region.
+// that is applied. The host answers with StateHashed when it has hashed the state, or could not
+// (then without a root). A velocity that is no part of it is void.
 struct Deliver {
   AveragingId averaging = {};
   Region region;
   double samples;      // in this averaging, job-wide
   double job_samples;  // in all up to now
   Digest root;         // of the last round's value: equal within its group
+  StateParts parts = StateParts::kAverage;
+};
+// This peer had missed `averaging`: the base in kInboxA, with its velocity, is that averaging's by
+// now. The trainer gets region - outbox, as much as the base has moved, and keeps what it has
+// trained itself. `averaging` is also the RequestPublish's. Answered as Deliver is.
+struct MoveTrainer {
+  AveragingId averaging = {};
+  Region region;
+  double job_samples;  // in all up to there
+  StateParts parts = StateParts::kAverage;
 };
 struct ReleaseOutbox {
   AveragingId averaging = {};
 };
 // Fetch the committed average `averaging` with content hash `root` from any of `donors` into
-// `region`; adopt: the trainer takes it (and a donor's opaque state) in place of its own, and
-// starts. Ends with StateFetched. A newer FetchState replaces it.
+// `region`, and its velocity, or zeros, into kVelocity when all of it is there; adopt: the trainer
+// takes it (and a donor's opaque state) in place of its own, and starts. Ends with StateFetched. A
+// newer FetchState replaces it.
 struct FetchState {
   AveragingId averaging = {};
   Digest root;
@@ -147,7 +161,7 @@ using Action =
     std::variant<Send, Introduce, PutRecord, WatchKey, UnwatchKey, OpenBuffers, CloseBuffers, Chunk,
                  SpeakChunk, RequestPublish, WakeAt, LetStart, Deliver, ReleaseOutbox, FetchState,
                  WriteCheckpoint, RaiseStop, Leave, ReserveRegions, RunKernel, MixSend, DeliverMix,
-                 TellLrScale, JobCounted, PowerAction>;
+                 TellLrScale, JobCounted, PowerAction, MoveTrainer>;
 using Actions = std::vector<Action>;
 
 }  // namespace crowdsurf::worker

@@ -57,8 +57,8 @@ struct StateFetched {
   bool ok = false;
   double job_samples = 0;  // of a newer average
 };
-// The host's content hash (state_fetch) of the region that was delivered or restored: from now on
-// this peer can be a donor of (averaging, root).
+// The host's content hash (state_fetch) of the state that was delivered or restored: from now on
+// this peer can be a donor of (averaging, root). No root: there was no time to hash it.
 struct StateHashed {
   AveragingId averaging = {};
   Digest root;

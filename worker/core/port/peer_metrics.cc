@@ -60,6 +60,15 @@ PeerMetrics::PeerMetrics(MetricRegistry& r) : mixing(r), registry_(r) {
       &r.AddCounter("crowdsurf_averaging_delivered_total", "Averagings given to the trainer.");
   averagings_abandoned = &r.AddCounter("crowdsurf_averaging_abandoned_total",
                                        "Averagings that gave nothing: own values stay.");
+  const auto outer = [&r](const char* kind) {
+    return &r.AddCounter("crowdsurf_averaging_outer_total",
+                         "Averagings with an outer optimizer: a step from the common base, a base "
+                         "that begins anew, or one fetched after it was missed.",
+                         {{"kind", kind}});
+  };
+  outer_steps = outer("step");
+  outer_begins = outer("begin");
+  outer_catch_ups = outer("fetched");
   views = &r.AddCounter("crowdsurf_view_changes_total", "Views entered.");
   seats = &r.AddCounter("crowdsurf_view_seats_total", "Seats given by this peer as steward.");
   vacancies = &r.AddCounter("crowdsurf_view_vacancies_total", "Cells this peer declared vacant.");

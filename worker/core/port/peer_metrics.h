@@ -36,6 +36,9 @@ struct PeerMetrics {
   Counter* lists_differed;
   Counter* averagings_delivered;
   Counter* averagings_abandoned;
+  Counter* outer_steps;
+  Counter* outer_begins;
+  Counter* outer_catch_ups;
   Counter* views;
   Counter* seats;
   Counter* vacancies;

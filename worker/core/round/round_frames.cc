@@ -14,6 +14,18 @@ Digest HashAssignment(bool abort, const std::vector<Ballot>& assigned) {
   return Sha256(out.bytes());
 }
 
+// All of them step from one base, or nobody does.
+Digest BaseOf(const RoundValue& value) {
+  const RankSet contributors = ContributorsOf(value);
+  std::optional<Digest> base;
+  for (size_t rank = 0; rank < value.stakes.size(); ++rank) {
+    if (!contributors.Contains(rank)) continue;
+    if (!base) base = value.stakes[rank].base;
+    if (value.stakes[rank].base != *base) return {};
+  }
+  return base.value_or(Digest());
+}
+
 }  // namespace
 
 RankSet ContributorsOf(const RoundValue& value) {
@@ -24,6 +36,7 @@ RankSet ContributorsOf(const RoundValue& value) {
 
 Stake StakeOf(const RoundValue& value) {
   Stake sum;
+  sum.base = BaseOf(value);
   for (const Stake& stake : value.stakes) {
     sum.weight += stake.weight;
     sum.samples += stake.samples;

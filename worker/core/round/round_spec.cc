@@ -21,21 +21,31 @@ bool IsValid(const Stake& stake) {
   return true;
 }
 
+// Averagings count to kMaxNumber at most. This bit of a count's: a base follows. Stakes without one
+// are as they were before there were bases.
+constexpr uint64_t kBaseFollows = 1ULL << 63;
+
 void Encode(const Stake& stake, ByteWriter& out) {
   out.F64(stake.weight);
   out.F64(stake.samples);
-  out.U64(stake.before.averaging.value());
+  const uint64_t averaging = stake.before.averaging.value();
+  out.U64(stake.base.none() ? averaging : averaging | kBaseFollows);
   out.F64(stake.before.samples);
   out.Raw(stake.holds.view());
+  if (!stake.base.none()) out.Raw(stake.base.view());
 }
 
 Stake DecodeStake(ByteReader& in) {
   Stake stake;
   stake.weight = in.F64();
   stake.samples = in.F64();
-  stake.before.averaging = AveragingId(in.U64());
+  const uint64_t averaging = in.U64();
+  stake.before.averaging = AveragingId(averaging & ~kBaseFollows);
   stake.before.samples = in.F64();
   if (const auto holds = Digest::From(in.Raw(Digest::kBytes))) stake.holds = *holds;
+  if ((averaging & kBaseFollows) == 0) return stake;
+  if (const auto base = Digest::From(in.Raw(Digest::kBytes))) stake.base = *base;
+  if (stake.base.none()) in.Fail();
   return stake;
 }
 

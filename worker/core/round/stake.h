@@ -20,14 +20,15 @@ struct JobCount {
 };
 
 // What stands behind a vector and travels with it, from round to round of an averaging. After a
-// round: weights and samples are summed over the contributors, `before` is the latest of theirs.
-// Equal stakes stand behind equal bits.
+// round: weights and samples are summed over the contributors, `before` is the latest of theirs,
+// `base` is theirs if all have the same. Equal stakes stand behind equal bits.
 struct Stake {
   double weight = 0;   // in the mean; >= 0, finite
   double samples = 0;  // by which the job's count grows; >= 0, finite; the weight unless weighting
                        // is Equal
   JobCount before;     // the job's count before this averaging
   Digest holds = {};   // root of the vector: the value of round t-1; none in round 0
+  Digest base = {};    // root of what the outer optimizer steps from; none: there is no such step
   bool operator==(const Stake&) const = default;
 };
 bool IsValid(const Stake& stake);  // finite, nothing negative

@@ -57,7 +57,8 @@ void StateFetch::OnReply(Time now, const PeerId& from, const StateMessage& messa
 }
 
 bool StateFetch::Acceptable(const StateManifest& m) const {
-  return m.schema == options_.schema && m.elements == options_.elements &&
+  const bool fits = m.elements == options_.elements || m.elements == 2 * options_.elements;
+  return m.schema == options_.schema && fits &&
          (options_.averaging.is_zero() || m.averaging == options_.averaging) &&
          (options_.committed.none() || m.committed == options_.committed);
 }
@@ -110,9 +111,10 @@ void StateFetch::MoveTo(const StateManifest& manifest, const Digest& root) {
   std::vector<bool> keep(manifest.chunks(), false);
   if (target_) {
     retargets_.Add();
-    // Same element count, and every manifest of the job has the same chunk size or nothing is kept.
+    // Every manifest of the job has the same chunk size, or nothing is kept. With a velocity there
+    // are more chunks.
     if (target_->chunk_bytes == manifest.chunk_bytes) {
-      for (size_t i = 0; i < keep.size(); ++i) {
+      for (size_t i = 0; i < std::min(keep.size(), have_.size()); ++i) {
         keep[i] = have_[i] && target_->chunk_hashes[i] == manifest.chunk_hashes[i];
       }
     }

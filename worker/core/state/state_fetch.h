@@ -30,7 +30,7 @@ struct StateFetchOptions {
   AveragingId averaging = {};  // fetch this number only; 0: the newest that is offered
   Digest committed;            // when set, only the average with this round root
   Digest schema;               // of the own trainer: others are refused
-  uint64_t elements = 0;       // the same
+  uint64_t elements = 0;       // the same: as many, or twice as many with a velocity
   bool want_opaque = true;
   uint64_t max_opaque = 1ULL << 30;         // bytes; a donor with more is used for chunks only
   size_t max_donors = 16;                   // further offers are dropped, counted

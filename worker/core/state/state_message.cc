@@ -107,21 +107,27 @@ Digest StateManifest::Root() const {
 
 uint64_t HashStateChunk(ByteView bytes) { return ContentHash(bytes, kStateHashKey); }
 
-StateManifest MakeStateManifest(std::span<const float> vector, AveragingId averaging,
+StateManifest MakeStateManifest(const StateValues& values, AveragingId averaging,
                                 const Digest& committed, const Digest& schema) {
-  CHECK(!vector.empty());
+  CHECK(!values.average.empty());
   StateManifest m;
   m.averaging = averaging;
   m.committed = committed;
   m.schema = schema;
-  m.elements = vector.size();
-  const ByteView bytes(reinterpret_cast<const uint8_t*>(vector.data()), vector.size_bytes());
-  for (size_t at = 0; at < bytes.size(); at += m.chunk_bytes) {
-    m.chunk_hashes.push_back(
-        HashStateChunk(bytes.subspan(at, std::min<size_t>(m.chunk_bytes, bytes.size() - at))));
+  m.elements = values.elements();
+  Bytes chunk;
+  for (uint64_t at = 0; at < values.bytes(); at += m.chunk_bytes) {
+    chunk.clear();
+    values.Append(at, std::min<uint64_t>(m.chunk_bytes, values.bytes() - at), chunk);
+    m.chunk_hashes.push_back(HashStateChunk(chunk));
   }
   CHECK_LE(m.chunk_hashes.size(), kMaxStateChunks);
   return m;
+}
+
+StateManifest MakeStateManifest(std::span<const float> average, AveragingId averaging,
+                                const Digest& committed, const Digest& schema) {
+  return MakeStateManifest(StateValues{.average = average}, averaging, committed, schema);
 }
 
 Bytes EncodeStateMessage(const StateMessage& message) {

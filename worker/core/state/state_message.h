@@ -16,6 +16,7 @@
 
 #include "base/bytes.h"
 #include "base/id.h"
+#include "worker/core/state/state_values.h"
 #include "worker/core/view/averaging_id.h"
 
 namespace crowdsurf::worker {
@@ -24,8 +25,8 @@ inline constexpr uint32_t kStateChunkBytes = 256 * 1024;  // docs/data-plane.md
 inline constexpr size_t kMaxStateChunks = 1 << 20;        // 256 GiB; bounds a manifest to 8 MiB
 inline constexpr uint64_t kStateHashKey = 0x6a6f696e'6a6f696e;  // "joinjoin": the hashes' domain
 
-// A committed average as content-addressed chunks: chunk i is the float32 bytes
-// [i * chunk_bytes, ...) of the averaged vector; the last one may be shorter.
+// A committed state as content-addressed chunks: chunk i is the float32 bytes
+// [i * chunk_bytes, ...) of its values (state_values.h); the last one may be shorter.
 struct StateManifest {
   AveragingId averaging = {};  // number of the committed average
   Digest committed;            // its root as decided by the round and announced in the roster
@@ -44,8 +45,11 @@ struct StateManifest {
   bool operator==(const StateManifest&) const = default;
 };
 
-// The manifest of `vector`: hashes everything, about 0.1 s a gigabyte.
-StateManifest MakeStateManifest(std::span<const float> vector, AveragingId averaging,
+// The manifest of `values`: hashes everything, about 0.1 s a gigabyte. Pre: there are some.
+StateManifest MakeStateManifest(const StateValues& values, AveragingId averaging,
+                                const Digest& committed, const Digest& schema);
+// Of an average alone.
+StateManifest MakeStateManifest(std::span<const float> average, AveragingId averaging,
                                 const Digest& committed, const Digest& schema);
 uint64_t HashStateChunk(ByteView bytes);
 

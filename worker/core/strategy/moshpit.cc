@@ -9,15 +9,20 @@ void Moshpit::OnView(Time, const View& view, const PeerId&, StrategyActions& out
   trip_.reset();
   axes_ = view.grid.axes();
   mode_ = view.config.rounds;
+  keeps_base_ = view.config.outer.kind != OuterKind::kNone;
+}
+
+Region Moshpit::Next() const {
+  if (latest_ != Region::kInboxB) return Region::kInboxB;
+  return keeps_base_ ? Region::kSpare : Region::kInboxA;
 }
 
 void Moshpit::OpenNext(StrategyActions& out) {
   const Region from = trip_->done == 0 ? Region::kOutbox : latest_;
-  const Region to = latest_ == Region::kInboxA ? Region::kInboxB : Region::kInboxA;
   const size_t axis = mode_ == RoundsMode::kOne
                           ? static_cast<size_t>(trip_->averaging.value() % axes_)
                           : trip_->done;
-  out.push_back(OpenRound{trip_->averaging, axis, from, to, trip_->weight});
+  out.push_back(OpenRound{trip_->averaging, axis, from, Next(), trip_->weight});
 }
 
 void Moshpit::OnEvent(Time, const Event& event, StrategyActions& out) {
@@ -28,8 +33,7 @@ void Moshpit::OnEvent(Time, const Event& event, StrategyActions& out) {
   }
   const auto* decided = std::get_if<RoundDecided>(&event);
   if (decided == nullptr || !trip_ || decided->averaging != trip_->averaging) return;
-  // The round wrote into the other inbox, whatever came of it.
-  latest_ = latest_ == Region::kInboxA ? Region::kInboxB : Region::kInboxA;
+  latest_ = Next();  // the round wrote there, whatever came of it
   if (!decided->applied) {
     out.push_back(AbandonAveraging{trip_->averaging});
     trip_.reset();

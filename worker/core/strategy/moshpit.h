@@ -19,11 +19,14 @@ class Moshpit : public Strategy {
 
  private:
   void OpenNext(StrategyActions& out);
+  Region Next() const;  // where the next round writes
 
   size_t axes_ = 1;
   RoundsMode mode_ = RoundsMode::kAll;
-  // Results alternate between the inboxes (docs/averaging.md); this one holds the latest.
+  // Results alternate between the inboxes (docs/averaging.md), or, where kInboxA holds an outer
+  // optimizer's base, between kInboxB and kSpare. This one holds the latest.
   Region latest_ = Region::kInboxA;
+  bool keeps_base_ = false;
   struct Trip {
     AveragingId averaging = {};
     size_t done = 0;  // rounds

@@ -29,5 +29,8 @@ enum class GridMode : uint8_t { kFitted, kPaper };
 enum class IntervalUnit : uint8_t { kSteps, kSamples, kSeconds };
 enum class GossipMode : uint8_t { kPairs, kNeighbours };
 enum class LrScale : uint8_t { kAuto, kOff };
+enum class OuterKind : uint8_t { kNone, kSgd, kNesterov };
+// An outer optimizer needs one base at all members (manifest::kOuterStrategies).
+bool TakesOuterOptimizer(StrategyKind kind);
 
 }  // namespace crowdsurf::worker

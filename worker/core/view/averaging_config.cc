@@ -15,10 +15,13 @@ void Optional(const std::optional<T>& value, ByteWriter& out, Write write) {
 
 // An enumerator 0..last.
 template <class E>
-E Enumerator(ByteReader& in, E last) {
-  const uint8_t value = in.U8();
-  if (value > static_cast<uint8_t>(last)) in.Fail();
+E EnumeratorOf(ByteReader& in, int value, E last) {
+  if (value > static_cast<int>(last)) in.Fail();
   return in.ok() ? static_cast<E>(value) : E{};
+}
+template <class E>
+E Enumerator(ByteReader& in, E last) {
+  return EnumeratorOf(in, in.U8(), last);
 }
 
 bool Good(double value) { return std::isfinite(value) && value >= 0; }
@@ -63,11 +66,43 @@ void DecodePower(ByteReader& in, MixingConfig& mixing) {
   if (!manifest::RowOf("averaging.powerGossip.denseEvery").Allows(dense)) in.Fail();
 }
 
+// The high bit of the strategy's byte: an outer optimizer follows. Views without one are as they
+// were before it, hash and all.
+constexpr uint8_t kOuterFollows = 0x80;
+
+uint8_t StrategyByte(const AveragingConfig& config) {
+  const auto strategy = static_cast<uint8_t>(config.strategy);
+  return config.outer.kind == OuterKind::kNone ? strategy : strategy | kOuterFollows;
+}
+
+void EncodeOuter(const OuterOptimizer& outer, ByteWriter& out) {
+  out.U8(static_cast<uint8_t>(outer.kind));
+  out.F64(outer.learning_rate);
+  out.F64(outer.momentum);
+}
+
+void DecodeOuter(ByteReader& in, AveragingConfig& config) {
+  OuterOptimizer& outer = config.outer;
+  outer.kind = Enumerator(in, OuterKind::kNesterov);
+  outer.learning_rate = in.F64();
+  outer.momentum = in.F64();
+  if (outer.kind == OuterKind::kNone || !TakesOuterOptimizer(config.strategy)) in.Fail();
+  if (!manifest::RowOf("averaging.outerOptimizer.learningRate").Allows(outer.learning_rate))
+    in.Fail();
+  if (!manifest::RowOf("averaging.outerOptimizer.momentum").Allows(outer.momentum)) in.Fail();
+}
+
 }  // namespace
 
 bool IsBuilt(StrategyKind kind) {
   constexpr const manifest::Field& kRow = manifest::RowOf("averaging.strategy");
   return manifest::IndexOf(manifest::NameAt(static_cast<int>(kind), kRow.choices), kRow.built) >= 0;
+}
+
+bool TakesOuterOptimizer(StrategyKind kind) {
+  constexpr const manifest::Field& kRow = manifest::RowOf("averaging.strategy");
+  const std::string_view name = manifest::NameAt(static_cast<int>(kind), kRow.choices);
+  return manifest::IndexOf(name, manifest::kOuterStrategies) >= 0;
 }
 
 bool IsOnGraph(StrategyKind kind) {
@@ -77,7 +112,7 @@ bool IsOnGraph(StrategyKind kind) {
 
 void Encode(const AveragingConfig& config, ByteWriter& out) {
   out.U64(config.generation);
-  out.U8(static_cast<uint8_t>(config.strategy));
+  out.U8(StrategyByte(config));
   out.U16(config.group_size);
   out.U8(static_cast<uint8_t>(config.interval_unit));
   out.F64(config.interval);
@@ -91,6 +126,7 @@ void Encode(const AveragingConfig& config, ByteWriter& out) {
   out.F64(config.mixing.rate_com);
   out.Bool(config.mixing.lr_scale);
   out.U16(config.mixing.max_lag);
+  if (config.outer.kind != OuterKind::kNone) EncodeOuter(config.outer, out);
   if (config.strategy == StrategyKind::kPowerGossip) EncodePower(config.mixing, out);
   Encode(config.target, out);
 }
@@ -98,7 +134,9 @@ void Encode(const AveragingConfig& config, ByteWriter& out) {
 std::optional<AveragingConfig> DecodeAveragingConfig(ByteReader& in) {
   AveragingConfig config;
   config.generation = in.U64();
-  config.strategy = Enumerator(in, StrategyKind::kIst);
+  const uint8_t strategy = in.U8();
+  const bool outer_follows = (strategy & kOuterFollows) != 0;
+  config.strategy = EnumeratorOf(in, strategy & ~kOuterFollows, StrategyKind::kIst);
   config.group_size = in.U16();
   config.interval_unit = Enumerator(in, IntervalUnit::kSeconds);
   config.interval = in.F64();
@@ -112,6 +150,7 @@ std::optional<AveragingConfig> DecodeAveragingConfig(ByteReader& in) {
   config.mixing.rate_com = in.F64();
   config.mixing.lr_scale = in.Bool();
   config.mixing.max_lag = in.U16();
+  if (outer_follows) DecodeOuter(in, config);
   if (config.strategy == StrategyKind::kPowerGossip) DecodePower(in, config.mixing);
   config.target = DecodeTarget(in);
   if (!manifest::RowOf("averaging.groupSize").Allows(config.group_size)) in.Fail();

@@ -54,6 +54,15 @@ struct MixingConfig {
   bool operator==(const MixingConfig&) const = default;
 };
 
+// Of spec.averaging.outerOptimizer: the step from one committed average to the next
+// (docs/outer-optimizer.md).
+struct OuterOptimizer {
+  OuterKind kind = ChoiceDefault<OuterKind>("averaging.outerOptimizer.type");
+  double learning_rate = NumberDefault("averaging.outerOptimizer.learningRate");
+  double momentum = NumberDefault("averaging.outerOptimizer.momentum");
+  bool operator==(const OuterOptimizer&) const = default;
+};
+
 struct AveragingConfig {
   uint64_t generation = 0;
   StrategyKind strategy = ChoiceDefault<StrategyKind>("averaging.strategy");
@@ -67,6 +76,7 @@ struct AveragingConfig {
   Weighting weighting = ChoiceDefault<Weighting>("averaging.weighting");
   GridMode grid = ChoiceDefault<GridMode>("averaging.grid");
   MixingConfig mixing;
+  OuterOptimizer outer;  // kind is kNone unless TakesOuterOptimizer(strategy)
   Target target;
   bool operator==(const AveragingConfig&) const = default;
 };

@@ -201,12 +201,17 @@ Status Agent::Impl::StartTransports() {
          OnTensorDown(now, wall, peer, evidence);
        },
        [this](Time now, WallTime wall, const PeerId& peer) { OnDrained(now, wall, peer); }});
-  const RegionMemory memory{
-      [this](Region region) -> std::span<const float> {
-        if (region == Region::kOutbox) return link_->outbox();
-        return link_->inbox(region == Region::kInboxA ? 0 : 1);
-      },
-      [this](Region region) { return link_->inbox(region == Region::kInboxA ? 0 : 1); }};
+  const auto write = [this](Region region) {
+    const std::span<float> inbox = link_->inbox(region == Region::kInboxA ? 0 : 1);
+    if (region == Region::kSpare) return outer_.Spare(inbox.size());
+    if (region == Region::kVelocity) return outer_.Velocity(inbox.size());
+    return inbox;
+  };
+  const RegionMemory memory{[this, write](Region region) -> std::span<const float> {
+                              if (region == Region::kOutbox) return link_->outbox();
+                              return write(region);
+                            },
+                            write};
   plane_ = std::make_unique<ChunkPlane>(*tensors_, memory, metrics_, log_.For("plane"));
   const MixPlane::Core core{
       [this](const MixArrived& chunk) { return peer_->PlaceMix(chunk); },
@@ -222,6 +227,7 @@ Status Agent::Impl::StartTransports() {
 void Agent::Impl::MakeStateExchange() {
   const StateExchangeHost exchange{
       [this](int inbox) { return link_->inbox(inbox); },
+      [this] { return outer_.velocity_values(); },
       [this](const PeerId& to, SharedBytes payload) {
         return plane_->SendStateFrame(host_.Now(), to, std::move(payload));
       },

@@ -15,8 +15,10 @@ constexpr Duration kStopPatience = Seconds(20);        // for the trainer, and t
 // After the end of the job is known: others may still ask this agent for the view that says so.
 constexpr Duration kLinger = Milliseconds(1500);
 
+bool IsInbox(Region region) { return region == Region::kInboxA || region == Region::kInboxB; }
+
 int InboxOf(Region region) {
-  CHECK(region == Region::kInboxA || region == Region::kInboxB);
+  CHECK(IsInbox(region));
   return region == Region::kInboxA ? 0 : 1;
 }
 
@@ -68,7 +70,7 @@ void Agent::Impl::Do(Time now, WallTime wall, const UnwatchKey& action) {
 void Agent::Impl::Do(Time, WallTime, const OpenBuffers& action) {
   uint64_t values = 0;
   for (const ChunkSpan& chunk : action.chunks) values += chunk.count;
-  if (values > 0) {  // a round that counts samples only writes nothing
+  if (values > 0 && IsInbox(action.to)) {  // a round that counts samples only writes nothing
     state_->Retire(InboxOf(action.to));
     if (delivered_ && delivered_->region == action.to) delivered_.reset();
     if (mixed_ == action.to) mixed_.reset();
@@ -110,23 +112,47 @@ void Agent::Impl::Do(Time now, WallTime wall, const Deliver& action) {
                 summary.view ? summary.view->epoch : 0, summary.view ? summary.view->members : 0);
   delivered_ = action;
   mixed_.reset();
+  if (action.parts == StateParts::kAverage) outer_.SetVelocity(nullptr);
   CheckpointWhenDue(now, wall, summary);
-  DescribeAverage(inbox, action);
+  DescribeAverage(now, wall);
 }
 
-// For joiners; a region that is written again meanwhile has nothing to offer.
-void Agent::Impl::DescribeAverage(int inbox, const Deliver& action) {
+// For joiners, of what was delivered; a region that is written again meanwhile has nothing to
+// offer.
+void Agent::Impl::DescribeAverage(Time now, WallTime wall) {
+  const int inbox = InboxOf(delivered_->region);
   const std::span<const float> values = std::as_const(*link_).inbox(inbox);
-  (void)slow_->Run([this, inbox, values, writes = state_->writes(inbox), number = action.averaging,
-                    samples = action.job_samples,
-                    schema = trainer_->schema]() -> HostLoop::Closure {
-    const StateManifest manifest = StateExchange::Describe(values, number, samples, schema);
-    return [this, inbox, writes, manifest](Time now, WallTime wall) {
-      if (state_->writes(inbox) != writes) return;
-      const Digest content = state_->Offer(inbox, manifest);
-      FeedLocal(now, wall, StateHashed{.averaging = manifest.averaging, .root = content});
+  const HeldVelocity velocity =
+      delivered_->parts == StateParts::kAverage ? nullptr : outer_.velocity();
+  const bool taken = slow_->Run([this, inbox, values, velocity, writes = state_->writes(inbox),
+                                 number = delivered_->averaging, samples = delivered_->job_samples,
+                                 schema = trainer_->schema]() -> HostLoop::Closure {
+    StateValues state{.average = values};
+    if (velocity != nullptr) state.velocity = *velocity;
+    const StateManifest manifest = StateExchange::Describe(state, number, samples, schema);
+    return [this, inbox, writes, manifest](Time at, WallTime at_wall) {
+      Digest content;
+      if (state_->writes(inbox) == writes) content = state_->Offer(inbox, manifest);
+      FeedLocal(at, at_wall, StateHashed{.averaging = manifest.averaging, .root = content});
     };
   });
+  if (!taken) FeedLocal(now, wall, StateHashed{.averaging = delivered_->averaging, .root = {}});
+}
+
+void Agent::Impl::Do(Time now, WallTime wall, const MoveTrainer& action) {
+  if (!trainer_) return;
+  link_->Deliver(action.averaging.value(), InboxOf(action.region));
+  const PeerSummary summary = peer_->Summarize();
+  link_->SetJob(action.job_samples, action.averaging.value(),
+                summary.view ? summary.view->epoch : 0, summary.view ? summary.view->members : 0);
+  delivered_ = Deliver{.averaging = action.averaging,
+                       .region = Region::kInboxA,
+                       .samples = 0,
+                       .job_samples = action.job_samples,
+                       .root = {},
+                       .parts = action.parts};
+  mixed_.reset();
+  DescribeAverage(now, wall);
 }
 
 // Who governs the view writes the job's checkpoints; two stewards for a moment write twice.
@@ -153,6 +179,7 @@ void Agent::Impl::Do(Time now, WallTime wall, const FetchState& action) {
     });
     return;
   }
+  if (!action.adopt) Overwrite(action.region);
   state_->Fetch(now, action, trainer_->schema, trainer_->elements);
   OnState(now, wall);
 }
@@ -201,6 +228,10 @@ void Agent::Impl::Do(Time now, WallTime, const WriteCheckpoint& action) {
   const std::span<const float> average =
       region ? std::as_const(*link_).inbox(InboxOf(*region)) : link_->outbox();
   job.average.assign(average.begin(), average.end());
+  if (full && delivered_->parts == StateParts::kAverageAndVelocity) {
+    const std::span<const float> velocity = outer_.velocity_values();
+    job.velocity.assign(velocity.begin(), velocity.end());
+  }
   checkpoint_ = std::move(job);
   checkpoint_wait_until_ = now + kOpaqueForCheckpoint;
   link_->RequestOpaque();
@@ -246,16 +277,15 @@ const char* Agent::Impl::WaitsForAtTheEnd(Time now) const {
 void Agent::Impl::Do(Time, WallTime, const ReserveRegions& action) { mix_->Reserve(action); }
 
 void Agent::Impl::Overwrite(Region region) {
-  if (region != Region::kInboxA && region != Region::kInboxB) return;
-  if (delivered_ && delivered_->region == region) {
-    state_->Retire(InboxOf(region));
-    delivered_.reset();
-  }
+  if (!IsInbox(region)) return;
+  state_->Retire(InboxOf(region));
+  if (delivered_ && delivered_->region == region) delivered_.reset();
   plane_->Overwritten(region);
 }
 
 void Agent::Impl::Do(Time, WallTime, const RunKernel& action) {
-  for (const Region region : action.regions) Overwrite(region);
+  for (size_t i = 0; i < action.regions.size(); ++i)
+    if (!OnlyReads(action.kernel, i)) Overwrite(action.regions[i]);
   mix_->Run(action);
 }
 

@@ -33,6 +33,7 @@
 #include "worker/edge/link/link_server.h"
 #include "worker/edge/metrics/agent_metrics.h"
 #include "worker/edge/state/checkpoint_keeper.h"
+#include "worker/edge/state/outer_memory.h"
 #include "worker/edge/state/state_exchange.h"
 #include "worker/edge/tensor/chunk_plane.h"
 #include "worker/edge/tensor/mix_plane.h"
@@ -103,6 +104,7 @@ class Agent::Impl : public TimerSource {
     CheckpointInfo info;
     StateManifest manifest;
     std::optional<HeldOpaque> opaque;
+    HeldVelocity velocity;
   };
   void OnRestored(Time now, WallTime wall, std::optional<Restored> restored);
   bool HashOpaque(const std::shared_ptr<const HeldState>& state, uint64_t number);
@@ -144,8 +146,9 @@ class Agent::Impl : public TimerSource {
   void Do(Time now, WallTime wall, const TellLrScale& action);
   void Do(Time now, WallTime wall, const JobCounted& action);
   void Do(Time now, WallTime wall, const PowerAction& action);
+  void Do(Time now, WallTime wall, const MoveTrainer& action);
   void Overwrite(Region region);  // a committed average that lay there is gone
-  void DescribeAverage(int inbox, const Deliver& action);
+  void DescribeAverage(Time now, WallTime wall);
   void CheckpointWhenDue(Time now, WallTime wall, const PeerSummary& summary);
   void FeedSent(const MixSent& sent);
   void SubmitCheckpoint();
@@ -211,6 +214,7 @@ class Agent::Impl : public TimerSource {
   std::optional<link::TrainerRegistered> waits_for_restore_;
   std::optional<HeldOpaque> restored_opaque_;
   std::optional<Deliver> delivered_;  // the last average, and where it lies
+  OuterMemory outer_;
   std::optional<Region> mixed_;  // a strategy on a graph has gone on from there: its last result
   std::optional<CheckpointKeeper::Job> checkpoint_;  // waits for the opaque state
   Time checkpoint_wait_until_ = Time::Infinite();

@@ -162,6 +162,11 @@ void Agent::Impl::OnState(Time now, WallTime wall) {
   if (!fetched) return;
   const bool ok = fetched->ok && trainer_.has_value() &&
                   fetched->averaging >= fetched->request.averaging;  // newer is as good
+  if (ok) {
+    // What was offered goes with the velocity that was there.
+    if (fetched->request.region != Region::kInboxA) state_->Retire(0);
+    outer_.SetVelocity(std::move(fetched->velocity));
+  }
   if (ok && fetched->request.adopt) {
     const int inbox = fetched->request.region == Region::kInboxA ? 0 : 1;
     link_->OfferAdoption(inbox, fetched->averaging.value(), std::move(fetched->opaque));
@@ -297,11 +302,13 @@ bool Agent::Impl::StartRestore(const link::TrainerRegistered& event) {
         [this](uint64_t bytes) { return link_->MakeRoom(bytes); });
     if (found.ok()) {
       const CheckpointInfo& info = found->info;
+      StateValues state{.average = inbox};
+      if (found->velocity != nullptr) state.velocity = *found->velocity;
       const StateManifest manifest =
-          StateExchange::Describe(inbox, info.averaging, info.job_samples, info.schema);
+          StateExchange::Describe(state, info.averaging, info.job_samples, info.schema);
       log_.Info("checkpoint restored",
                 {{"averaging", info.averaging.value()}, {"path", found->path}});
-      restored = Restored{info, manifest, std::move(found->opaque)};
+      restored = Restored{info, manifest, std::move(found->opaque), std::move(found->velocity)};
     } else if (!absl::IsNotFound(found.status())) {
       log_.Warning("no checkpoint restored", {{"error", found.status().ToString()}});
     }
@@ -324,7 +331,10 @@ void Agent::Impl::OnRestored(Time now, WallTime wall, std::optional<Restored> re
                          .region = Region::kInboxA,
                          .samples = 0,
                          .job_samples = info.job_samples,
-                         .root = info.committed};
+                         .root = info.committed,
+                         .parts = restored->velocity == nullptr ? StateParts::kAverage
+                                                                : StateParts::kAverageAndVelocity};
+    outer_.SetVelocity(restored->velocity);
     FeedLocal(now, wall,
               RestoredCheckpoint{.averaging = info.averaging,
                                  .job_samples = info.job_samples,

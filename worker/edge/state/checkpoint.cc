@@ -21,7 +21,8 @@ namespace {
 
 constexpr uint64_t kCheckpointMagic = 0x3154504b43465343;  // the bytes "CSFCKPT1"
 constexpr uint32_t kVersion = 2;
-constexpr uint64_t kMaxHeader = 64 << 20;  // 65,536 tensors with long names are 25 MB
+constexpr uint32_t kVersionWithVelocity = 3;  // its hash ends the header; it follows the average
+constexpr uint64_t kMaxHeader = 64 << 20;     // 65,536 tensors with long names are 25 MB
 constexpr std::string_view kPrefix = "checkpoint-", kSuffix = ".crowdsurf";
 constexpr time_t kStaleSeconds = 600;  // a temporary file so old belongs to a writer that died
 
@@ -31,6 +32,7 @@ constexpr size_t kPreambleBytes = 8 + 4 + 8 + 32;
 struct Header {
   CheckpointInfo info;
   Digest average_hash, opaque_hash;
+  std::optional<Digest> velocity_hash;
 };
 
 Bytes EncodeHeader(const Header& h) {
@@ -47,6 +49,7 @@ Bytes EncodeHeader(const Header& h) {
   out.U64(h.info.opaque_bytes);
   out.Raw(h.average_hash.view());
   out.Raw(h.opaque_hash.view());
+  if (h.velocity_hash) out.Raw(h.velocity_hash->view());
   return out.Take();
 }
 
@@ -54,7 +57,7 @@ Digest ReadDigest(ByteReader& in) {
   return Digest::From(in.Raw(Digest::kBytes)).value_or(Digest());
 }
 
-std::optional<Header> DecodeHeader(ByteView bytes) {
+std::optional<Header> DecodeHeader(ByteView bytes, uint32_t version) {
   ByteReader in(bytes);
   Header h;
   h.info.job = in.String(1024);
@@ -69,6 +72,7 @@ std::optional<Header> DecodeHeader(ByteView bytes) {
   h.info.opaque_bytes = in.U64();
   h.average_hash = ReadDigest(in);
   h.opaque_hash = ReadDigest(in);
+  if (version == kVersionWithVelocity) h.velocity_hash = ReadDigest(in);
   if (!tensors || !in.Done() || h.info.elements > kMaxLinkElements ||
       h.info.opaque_bytes > (1ULL << 40) || !(h.info.job_seconds >= 0)) {
     return std::nullopt;
@@ -113,7 +117,7 @@ Counter& Writes(MetricRegistry& metrics, const char* result) {
 
 struct Contents {
   Header header;
-  ByteView average, opaque;  // not verified
+  ByteView average, velocity, opaque;  // not verified
 
   // What the file says of itself, if that verifies.
   static std::optional<Contents> Of(ByteView file) {
@@ -122,20 +126,23 @@ struct Contents {
     const uint32_t version = in.U32();
     const uint64_t header_bytes = in.U64();
     const Digest header_hash = ReadDigest(in);
-    if (!in.Done() || magic != kCheckpointMagic || version != kVersion ||
-        header_bytes > kMaxHeader || header_bytes > file.size() - kPreambleBytes) {
+    if (!in.Done() || magic != kCheckpointMagic ||
+        (version != kVersion && version != kVersionWithVelocity) || header_bytes > kMaxHeader ||
+        header_bytes > file.size() - kPreambleBytes) {
       return std::nullopt;
     }
     const ByteView header = file.subspan(kPreambleBytes, header_bytes);
     if (Sha256(header) != header_hash) return std::nullopt;
-    auto decoded = DecodeHeader(header);
+    auto decoded = DecodeHeader(header, version);
+    if (!decoded) return std::nullopt;
     const ByteView rest = file.subspan(kPreambleBytes + header_bytes);
-    if (!decoded ||
-        rest.size() != decoded->info.elements * sizeof(float) + decoded->info.opaque_bytes) {
-      return std::nullopt;
-    }
     const uint64_t average_bytes = decoded->info.elements * sizeof(float);
-    return Contents{*std::move(decoded), rest.first(average_bytes), rest.subspan(average_bytes)};
+    const uint64_t velocity_bytes = decoded->velocity_hash ? average_bytes : 0;
+    if (rest.size() != average_bytes + velocity_bytes + decoded->info.opaque_bytes)
+      return std::nullopt;
+    return Contents{*std::move(decoded), rest.first(average_bytes),
+                    rest.subspan(average_bytes, velocity_bytes),
+                    rest.subspan(average_bytes + velocity_bytes)};
   }
 };
 
@@ -144,6 +151,11 @@ bool Copy(const Contents& contents, std::span<float> average,
           const CheckpointStore::MakeRoom& make_room, const Logger& log, FoundCheckpoint& found) {
   std::memcpy(average.data(), contents.average.data(), contents.average.size());
   if (Sha256(FloatBytes(average)) != contents.header.average_hash) return false;
+  if (contents.header.velocity_hash) {
+    found.velocity = std::make_shared<std::vector<float>>(average.size());
+    std::memcpy(found.velocity->data(), contents.velocity.data(), contents.velocity.size());
+    if (Sha256(FloatBytes(*found.velocity)) != *contents.header.velocity_hash) return false;
+  }
   if (contents.opaque.empty()) return contents.header.opaque_hash == Sha256({});
   auto room = make_room(contents.opaque.size());
   const Status kept = room.ok() ? (*room)->Write(0, contents.opaque) : room.status();
@@ -171,23 +183,25 @@ CheckpointStore::CheckpointStore(std::string folder, std::string writer, size_t 
   CHECK_GE(retain_, 1u);
 }
 
-Status CheckpointStore::Write(CheckpointInfo info, std::span<const float> average,
-                              ByteView opaque) {
-  info.elements = average.size();
+Status CheckpointStore::Write(CheckpointInfo info, const StateValues& state, ByteView opaque) {
+  info.elements = state.average.size();
   info.opaque_bytes = opaque.size();
-  const Header header{std::move(info), Sha256(FloatBytes(average)), Sha256(opaque)};
+  Header header{std::move(info), Sha256(FloatBytes(state.average)), Sha256(opaque), {}};
+  const bool velocity = !state.velocity.empty();
+  if (velocity) header.velocity_hash = Sha256(FloatBytes(state.velocity));
   const Bytes encoded = EncodeHeader(header);
   ByteWriter preamble;
   preamble.U64(kCheckpointMagic);
-  preamble.U32(kVersion);
+  preamble.U32(velocity ? kVersionWithVelocity : kVersion);
   preamble.U64(encoded.size());
   preamble.Raw(Sha256(encoded).view());
   char name[64];  // twenty digits hold every number, and names sort as numbers do
   std::snprintf(name, sizeof name, "%s%020llu%s", kPrefix.data(),
                 static_cast<unsigned long long>(header.info.averaging.value()), kSuffix.data());
-  Status status = WriteFileAtomically(folder_ + "/" + name,
-                                      {preamble.bytes(), encoded, FloatBytes(average), opaque},
-                                      {.durable = Durable::kYes, .writer = writer_});
+  Status status = WriteFileAtomically(
+      folder_ + "/" + name,
+      {preamble.bytes(), encoded, FloatBytes(state.average), FloatBytes(state.velocity), opaque},
+      {.durable = Durable::kYes, .writer = writer_});
   if (!status.ok()) {
     failed_.Add();
     return status;
@@ -235,7 +249,7 @@ StatusOr<FoundCheckpoint> CheckpointStore::Restore(const CheckpointWanted& wante
     const std::string path = folder_ + "/" + name;
     const MappedFile file(path);
     const auto contents = Contents::Of(file.bytes());
-    FoundCheckpoint found{.path = path, .info = {}, .opaque = {}};
+    FoundCheckpoint found{.path = path, .info = {}, .opaque = {}, .velocity = {}};
     if (contents && contents->header.info.job != wanted.job) continue;
     if (contents) {
       found.info = contents->header.info;

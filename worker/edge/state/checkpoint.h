@@ -1,10 +1,11 @@
 // Checkpoint: the job's state on a disk, for when every worker is gone at once.
 //
 // The steward writes one file a checkpoint, `checkpoint-NUMBER.crowdsurf`: a hashed header (what it
-// is), the last committed average as float32, one trainer's opaque state; all by temporary name,
-// fsync, rename. A file is believed only if every hash verifies; the one with the highest averaging
-// number wins, an unreadable one is skipped and counted. Several writers may share a folder (double
-// steward, one claim for all workers). Blocking: call from a thread that may wait.
+// is), the last committed average as float32, an outer optimizer's velocity, if there is one, and
+// one trainer's opaque state; all by temporary name, fsync, rename. A file is believed only if
+// every hash verifies; the one with the highest averaging number wins, an unreadable one is skipped
+// and counted. Several writers may share a folder (double steward, one claim for all workers).
+// Blocking: call from a thread that may wait.
 #pragma once
 
 #include <functional>
@@ -17,8 +18,10 @@
 #include "base/metrics.h"
 #include "base/status.h"
 #include "worker/core/link/link_layout.h"
+#include "worker/core/state/state_values.h"
 #include "worker/core/view/averaging_id.h"
 #include "worker/edge/link/held_state.h"
+#include "worker/edge/state/outer_memory.h"
 
 namespace crowdsurf::worker {
 
@@ -47,6 +50,7 @@ struct FoundCheckpoint {
   std::string path;
   CheckpointInfo info;
   std::optional<HeldOpaque> opaque;
+  HeldVelocity velocity;
 };
 
 class CheckpointStore {
@@ -57,9 +61,10 @@ class CheckpointStore {
   CheckpointStore(std::string folder, std::string writer, size_t retain, Logger log,
                   MetricRegistry& metrics);
 
-  // Writes, then removes all but the newest `retain`. info.elements and opaque_bytes are taken from
-  // the spans. Errors: ResourceExhausted (disk full), NotFound (no folder), Internal.
-  Status Write(CheckpointInfo info, std::span<const float> average, ByteView opaque);
+  // Writes, then removes all but the newest `retain`. info.elements (of the average) and
+  // opaque_bytes are taken from the spans. Errors: ResourceExhausted (disk full), NotFound (no
+  // folder), Internal.
+  Status Write(CheckpointInfo info, const StateValues& state, ByteView opaque);
 
   // Reads the newest checkpoint of the job that verifies whole: the copies are verified, so each
   // byte is hashed once. What is in `average` when none is found means nothing. NotFound: there is

@@ -36,8 +36,8 @@ void CheckpointKeeper::Loop() {
 }
 
 Status CheckpointKeeper::Write(const Job& job) {
-  Status status =
-      store_.Write(job.info, job.average, job.opaque ? job.opaque->bytes() : ByteView());
+  Status status = store_.Write(job.info, {.average = job.average, .velocity = job.velocity},
+                               job.opaque ? job.opaque->bytes() : ByteView());
   if (status.ok()) {
     log_.Info("checkpoint written", {{"averaging", job.info.averaging.value()}});
   } else {

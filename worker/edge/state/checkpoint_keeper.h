@@ -23,6 +23,7 @@ class CheckpointKeeper {
   struct Job {
     CheckpointInfo info;
     std::vector<float> average;
+    std::vector<float> velocity;              // of an outer optimizer; empty: none
     std::shared_ptr<const HeldState> opaque;  // nullptr: none
     bool final_model = false;                 // write model.safetensors as well
   };

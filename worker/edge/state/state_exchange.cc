@@ -1,7 +1,6 @@
 #include "worker/edge/state/state_exchange.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "base/check.h"
 #include "base/digest.h"
@@ -11,10 +10,6 @@ namespace {
 
 constexpr Duration kOpaqueFresh = Seconds(5);        // an older one is asked for again
 constexpr Duration kOpaqueWait = Milliseconds(400);  // a trainer answers at its next step boundary
-
-std::span<uint8_t> AsWritableBytes(std::span<float> values) {
-  return {reinterpret_cast<uint8_t*>(values.data()), values.size_bytes()};
-}
 
 }  // namespace
 
@@ -29,7 +24,7 @@ StateExchange::StateExchange(StateExchangeHost host, AgentMetrics& metrics,
   const StateFetch declared(Time(), {}, registry_);
 }
 
-StateManifest StateExchange::Describe(std::span<const float> values, AveragingId averaging,
+StateManifest StateExchange::Describe(const StateValues& values, AveragingId averaging,
                                       double job_samples, const Digest& schema) {
   StateManifest manifest = MakeStateManifest(values, averaging, Digest(), schema);
   manifest.committed = manifest.Root();  // of number, schema and values: equal at all members
@@ -62,7 +57,7 @@ void StateExchange::Fetch(Time now, const FetchState& request, const Digest& sch
   options.elements = elements;
   options.want_opaque = request.adopt;
   Retire(request.region == Region::kInboxA ? 0 : 1);
-  fetch_.emplace(Running{request, StateFetch(now, options, registry_), {}, {}, {}, 0});
+  fetch_.emplace(Running{request, StateFetch(now, options, registry_), {}, {}, {}, {}, 0});
   log_.Info("fetching state",
             {{"averaging", request.averaging.value()}, {"donors", request.donors.size()}});
   for (const PeerId& donor : request.donors) {
@@ -128,7 +123,6 @@ Time StateExchange::NextDeadline() const {
 }
 
 void StateExchange::Execute(Time now, const FetchActions& actions, ByteView payload) {
-  const int inbox = fetch_->request.region == Region::kInboxA ? 0 : 1;
   for (const FetchAction& action : actions) {
     if (const auto* ask = std::get_if<AskDonor>(&action)) {
       auto body = std::make_shared<Bytes>(EncodeStateMessage(ask->message));
@@ -139,9 +133,7 @@ void StateExchange::Execute(Time now, const FetchActions& actions, ByteView payl
         if (!fetch_) return;
       }
     } else if (const auto* keep = std::get_if<KeepChunk>(&action)) {
-      const std::span<uint8_t> to = AsWritableBytes(host_.inbox(inbox));
-      CHECK_LE(keep->offset + payload.size(), to.size());
-      std::memcpy(to.data() + keep->offset, payload.data(), payload.size());
+      Keep(*keep, payload);
     } else if (const auto* part = std::get_if<KeepOpaque>(&action)) {
       KeepOpaquePart(*part, payload);
     } else if (const auto* verify = std::get_if<VerifyOpaque>(&action)) {
@@ -159,6 +151,16 @@ void StateExchange::Execute(Time now, const FetchActions& actions, ByteView payl
       return Finish(nullptr);
     }
   }
+}
+
+void StateExchange::Keep(const KeepChunk& chunk, ByteView payload) {
+  const std::span<float> average = host_.inbox(fetch_->request.region == Region::kInboxA ? 0 : 1);
+  HeldVelocity& velocity = fetch_->velocity;
+  if (velocity == nullptr && chunk.offset + payload.size() > average.size_bytes())
+    velocity = std::make_shared<std::vector<float>>(average.size());
+  StatePlaces places{.average = average};
+  if (velocity != nullptr) places.velocity = *velocity;
+  places.Write(chunk.offset, payload);
 }
 
 void StateExchange::OnOpaqueHashed(Time now, uint64_t number, const Digest& hash) {
@@ -183,6 +185,8 @@ void StateExchange::Finish(const StateManifest* manifest) {
     out.content = manifest->committed;
     out.job_samples = manifest->job_samples;
     out.opaque = std::move(fetch_->verified);
+    const auto average = host_.inbox(fetch_->request.region == Region::kInboxA ? 0 : 1).size();
+    if (manifest->elements > average) out.velocity = std::move(fetch_->velocity);
   }
   fetched_ = std::move(out);
   fetch_.reset();
@@ -193,18 +197,25 @@ void StateExchange::Answer(Time now, const PeerId& from, const StateMessage& mes
   if (!send) return metrics_.bad_inputs.Add();
   Bytes body = EncodeStateMessage(send->message);
   if (send->bytes > 0) {
-    ByteView source;
-    if (send->inbox >= 0) {
-      source = AsWritableBytes(host_.inbox(send->inbox));
-    } else if (opaque_) {
-      source = opaque_->state->bytes();
-    }
-    if (send->offset + send->bytes > source.size()) return donor_.OnSent(from);
-    const ByteView bytes = source.subspan(send->offset, send->bytes);
-    body.insert(body.end(), bytes.begin(), bytes.end());
+    if (!AppendPart(*send, body)) return donor_.OnSent(from);
   }
   (void)host_.send(from, std::make_shared<Bytes>(std::move(body)));
   donor_.OnSent(from);  // copied: the transport's queue bounds it from here on
+}
+
+// False: it is not there.
+bool StateExchange::AppendPart(const SendState& send, Bytes& body) const {
+  if (send.inbox >= 0) {
+    const StateValues values{.average = host_.inbox(send.inbox), .velocity = host_.velocity()};
+    if (send.offset + send.bytes > values.bytes()) return false;
+    values.Append(send.offset, send.bytes, body);
+    return true;
+  }
+  const ByteView opaque = opaque_ ? opaque_->state->bytes() : ByteView();
+  if (send.offset + send.bytes > opaque.size()) return false;
+  const ByteView bytes = opaque.subspan(send.offset, send.bytes);
+  body.insert(body.end(), bytes.begin(), bytes.end());
+  return true;
 }
 
 void StateExchange::AnswerWaiting(Time now) {

@@ -25,12 +25,14 @@
 #include "worker/core/view/averaging_id.h"
 #include "worker/edge/link/held_state.h"
 #include "worker/edge/metrics/agent_metrics.h"
+#include "worker/edge/state/outer_memory.h"
 
 namespace crowdsurf::worker {
 
 // What the exchange needs of the agent.
 struct StateExchangeHost {
   std::function<std::span<float>(int inbox)> inbox;
+  std::function<std::span<const float>()> velocity;  // of what an inbox holds; empty: none
   std::function<bool(const PeerId& to, SharedBytes payload)> send;  // false: no way to it
   std::function<bool()> request_opaque;  // false: no trainer to ask; else OnOpaque follows
   std::function<StatusOr<std::unique_ptr<HeldState>>(uint64_t bytes)> make_room;
@@ -46,11 +48,11 @@ class StateExchange {
                 Logger log);
 
   // ---- as a donor ----
-  // What an inbox holds as an average of that number and schema. About 0.1 s a gigabyte. Any
-  // thread.
-  static StateManifest Describe(std::span<const float> values, AveragingId averaging,
+  // Values as a state of that number and schema. About 0.1 s a gigabyte. Any thread.
+  static StateManifest Describe(const StateValues& values, AveragingId averaging,
                                 double job_samples, const Digest& schema);
-  // Inbox `inbox` holds that average. Returns the content digest.
+  // Inbox `inbox` holds that average; with the velocity, if its manifest says so. Returns the
+  // content digest.
   Digest Offer(int inbox, StateManifest manifest);
   void Retire(int inbox);  // it is about to be written
   // Counts up when the inbox is retired: what was described before is not there any more.
@@ -67,6 +69,7 @@ class StateExchange {
     Digest content;
     double job_samples = 0;
     std::optional<HeldOpaque> opaque;
+    HeldVelocity velocity;  // that came with it
   };
   // Replaces a fetch in progress. Averages follow each other, and donors keep only the last: the
   // newest that is offered is taken. Pre: the region is an inbox.
@@ -87,6 +90,7 @@ class StateExchange {
     FetchState request;
     StateFetch core;
     std::shared_ptr<HeldState> opaque;
+    HeldVelocity velocity;  // made by its first chunk
     std::optional<HeldOpaque> verified;
     Digest wanted;        // of what is being hashed
     uint64_t number = 0;  // of that
@@ -98,8 +102,10 @@ class StateExchange {
   void Execute(Time now, const FetchActions& actions, ByteView payload);
   void Finish(const StateManifest* manifest);  // nullptr: failed
   void Answer(Time now, const PeerId& from, const StateMessage& message);
+  bool AppendPart(const SendState& send, Bytes& body) const;
   void AnswerWaiting(Time now);
   void ForgetWaiting(const PeerId& peer);
+  void Keep(const KeepChunk& chunk, ByteView payload);
   void KeepOpaquePart(const KeepOpaque& part, ByteView payload);
 
   const StateExchangeHost host_;

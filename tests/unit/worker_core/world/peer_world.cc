@@ -47,6 +47,8 @@ void PeerWorld::Node::Execute(const Action& action) {
     fetches.push_back(*fetch);
     world_.BeginTransfer(index(), *fetch);
   }
+  if (const auto* kernel = std::get_if<RunKernel>(&action)) kernels.push_back(*kernel);
+  if (const auto* move = std::get_if<MoveTrainer>(&action)) moves.push_back(*move);
   if (const auto* leave = std::get_if<Leave>(&action)) return leaves.push_back(*leave);
   Host::Execute(action);
 }
@@ -56,9 +58,10 @@ void PeerWorld::Node::OnActed(const Actions&) {
   if (!leaves.empty()) Host::Execute(leaves.back());
 }
 
-const simulator::Buffer<double>* PeerWorld::Node::Holds(AveragingId averaging, const Digest& root) {
-  if (const auto* served = Serves(averaging, root)) return served;
-  return alive() && restored == std::pair(averaging, root) ? &At(Region::kInboxA) : nullptr;
+simulator::HeldValues<double> PeerWorld::Node::Holds(AveragingId averaging, const Digest& root) {
+  if (const auto served = Serves(averaging, root); served.average != nullptr) return served;
+  if (!alive() || restored != std::pair(averaging, root)) return {};
+  return {.average = &At(Region::kInboxA)};
 }
 
 void PeerWorld::Node::OnOverwritten(Region region) {
@@ -246,18 +249,22 @@ void PeerWorld::BeginTransfer(int node, const FetchState& fetch) {
   transfer.donors.clear();
   for (const PeerId& donor : fetch.donors) {
     const auto j = IndexOf(donor);
-    const auto* held = j ? nodes_[*j]->Holds(fetch.averaging, fetch.root) : nullptr;
-    if (held == nullptr) continue;
+    if (!j) continue;
+    const auto held = nodes_[*j]->Holds(fetch.averaging, fetch.root);
+    if (held.average == nullptr) continue;
     transfer.donors.push_back(*j);
-    transfer.values = *held;
+    transfer.values = *held.average;
+    transfer.velocity.reset();
+    if (held.velocity != nullptr) transfer.velocity = *held.velocity;
   }
 }
 
-const simulator::Buffer<double>* PeerWorld::FindState(int node, const FetchState&) {
+simulator::HeldValues<double> PeerWorld::FindState(int node, const FetchState&) {
   const Transfer& transfer = transfers_.at(node);
   const bool brought = std::any_of(transfer.donors.begin(), transfer.donors.end(),
                                    [this](size_t donor) { return Alive(donor); });
-  return brought ? &transfer.values : nullptr;
+  if (!brought) return {};
+  return {&transfer.values, transfer.velocity ? &*transfer.velocity : nullptr};
 }
 
 }  // namespace crowdsurf::worker

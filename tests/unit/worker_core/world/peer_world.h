@@ -36,8 +36,8 @@ class PeerWorld : public simulator::ActionHost<double>::Outside {
    public:
     Node(int number, Setup setup, PeerWorld& world);
     using Host::At;
-    // The values of that average, when this node can serve them now; else null.
-    const simulator::Buffer<double>* Holds(AveragingId averaging, const Digest& root);
+    // That state, when this node can serve it now; else no average.
+    simulator::HeldValues<double> Holds(AveragingId averaging, const Digest& root);
 
     int island = 0;  // records and messages reach the same island only, until they are equal
     std::vector<std::string> watches;
@@ -59,6 +59,8 @@ class PeerWorld : public simulator::ActionHost<double>::Outside {
     std::vector<double> weights;  // own, of every round opened
     std::vector<Deliver> deliveries;
     std::vector<FetchState> fetches;
+    std::vector<RunKernel> kernels;
+    std::vector<MoveTrainer> moves;
     std::vector<Leave> leaves;
     std::vector<uint64_t> checkpoints;
     bool checkpoint_after_stop = false;
@@ -119,6 +121,7 @@ class PeerWorld : public simulator::ActionHost<double>::Outside {
   struct Transfer {
     std::vector<size_t> donors;
     simulator::Buffer<double> values;
+    std::optional<simulator::Buffer<double>> velocity;
   };
 
   simulator::EventQueue& queue() override { return queue_; }
@@ -127,7 +130,7 @@ class PeerWorld : public simulator::ActionHost<double>::Outside {
   void Put(int from, const PutRecord& record) override;
   void Watch(int node, const std::string& key) override;
   void Unwatch(int, const std::string&) override {}
-  const simulator::Buffer<double>* FindState(int node, const FetchState& fetch) override;
+  simulator::HeldValues<double> FindState(int node, const FetchState& fetch) override;
   void OnDeath(int node) override;
 
   void BeginTransfer(int node, const FetchState& fetch);

@@ -30,8 +30,8 @@ struct CheckpointTest : testing::Test {
     return info;
   }
   Status Write(uint64_t number) {
-    return store.Write(Info(number), std::vector<float>(100, static_cast<float>(number)),
-                       Bytes(33, 5));
+    const std::vector<float> average(100, static_cast<float>(number));
+    return store.Write(Info(number), {.average = average}, Bytes(33, 5));
   }
   std::string Path(uint64_t number) {
     std::string digits = std::to_string(number);
@@ -79,6 +79,36 @@ TEST_F(CheckpointTest, TheNewestAreRetainedAndTheHighestNumberWins) {
   EXPECT_EQ(Files(), 2u);
   EXPECT_EQ(Newest(), 10u);
   EXPECT_FALSE(std::filesystem::exists(Path(2)));
+}
+
+TEST_F(CheckpointTest, AVelocityComesBackAndIsVerifiedAsTheRestIs) {
+  ASSERT_TRUE(Write(1).ok());
+  const std::vector<float> average(100, 2), velocity(100, -3);
+  ASSERT_TRUE(store.Write(Info(2), {.average = average, .velocity = velocity}, Bytes(33, 5)).ok());
+  std::vector<float> read(100);
+  const auto found = Restore(store, "charlm", read);
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_EQ(read, average);
+  ASSERT_NE(found->velocity, nullptr);
+  EXPECT_EQ(*found->velocity, velocity);
+  ASSERT_TRUE(found->opaque.has_value());
+  EXPECT_EQ(found->opaque->state->bytes().size(), 33u);
+  const std::string good = *ReadFile(Path(2), 1 << 20);
+  for (size_t i = 0; i < good.size(); i += 3) {
+    std::string bad = good;
+    bad[i] = static_cast<char>(bad[i] ^ (i < 12 ? 1 : 4));
+    ASSERT_TRUE(WriteFileAtomically(Path(2), bad).ok());
+    ASSERT_EQ(Newest(), 1u) << "byte " << i;
+  }
+}
+
+// An agent from before there were velocities reads what a job without one writes.
+TEST_F(CheckpointTest, WithoutAVelocityAFileIsOfTheVersionThatItWas) {
+  ASSERT_TRUE(Write(1).ok());
+  ASSERT_TRUE(Write(2).ok());
+  EXPECT_EQ((*ReadFile(Path(2), 1 << 20))[8], 2);
+  std::vector<float> average(100);
+  EXPECT_EQ(Restore(store, "charlm", average)->velocity, nullptr);
 }
 
 TEST_F(CheckpointTest, AnyFlippedBitIsFoundAndTheOlderOneIsTaken) {
@@ -129,7 +159,7 @@ TEST_F(CheckpointTest, WithoutRoomForTheOpaqueStateTheAverageIsRestored) {
 
 TEST_F(CheckpointTest, AFolderThatIsNotThereIsSaidSo) {
   CheckpointStore none(folder / "none", "w", 1, Logger(), metrics);
-  EXPECT_TRUE(absl::IsNotFound(none.Write(Info(1), std::vector<float>(100, 1), {})));
+  EXPECT_TRUE(absl::IsNotFound(none.Write(Info(1), {.average = std::vector<float>(100, 1)}, {})));
   EXPECT_TRUE(absl::IsNotFound(Restore(none, "charlm").status()));
   EXPECT_EQ(metrics.Value("crowdsurf_checkpoint_writes_total", {{"result", "failed"}}), 1);
 }

@@ -16,7 +16,8 @@ constexpr uint8_t kPlaces = 4;  // of a donor
 class StateExchangeTest : public testing::Test {
  protected:
   StateExchangeTest() {
-    exchange_.Offer(0, StateExchange::Describe(average_, AveragingId(7), 100, Digest()));
+    exchange_.Offer(0,
+                    StateExchange::Describe({.average = average_}, AveragingId(7), 100, Digest()));
   }
   void Ask(uint8_t joiner) {
     exchange_.OnFrame(now_, Id(joiner), EncodeStateMessage(ManifestRequest{}));
@@ -36,6 +37,7 @@ class StateExchangeTest : public testing::Test {
   AgentMetrics metrics_{registry_};
   StateExchange exchange_{
       {.inbox = [this](int) { return std::span<float>(average_); },
+       .velocity = [] { return std::span<const float>(); },
        .send =
            [this](const PeerId& to, const SharedBytes& body) {
              const auto decoded = DecodeStateMessage(*body);

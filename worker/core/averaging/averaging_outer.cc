@@ -1,0 +1,156 @@
+// With an outer optimizer: the step at the end of an averaging, and a member that missed one
+// (averaging.h).
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "worker/core/averaging/averaging.h"
+#include "worker/core/port/config.h"
+#include "worker/core/port/peer_metrics.h"
+#include "worker/core/vector/outer_step.h"
+
+namespace crowdsurf::worker {
+
+// ---- the base
+
+bool Averaging::HoldsBase() const {
+  return HasOuter() && committed_region_ == Region::kInboxA && !overwritten_;
+}
+
+Digest Averaging::BaseRoot() const { return HoldsBase() ? committed_.root : Digest(); }
+
+StateParts Averaging::PartsOf() const {
+  return HasOuter() && OuterOf().momentum > 0 ? StateParts::kAverageAndVelocity
+                                              : StateParts::kAverage;
+}
+
+// Who hears a root may fetch what it names from this peer.
+Committed Averaging::Announced() const {
+  Committed said = job_;
+  if (HasOuter()) said.root = committed_.averaging == job_.averaging ? BaseRoot() : Digest();
+  return said;
+}
+
+// The mean of all is in `mean`. False: they stepped from a base that this peer does not have.
+bool Averaging::FinishStep(Time now, Region mean, Actions& out) {
+  const OuterOptimizer& outer = OuterOf();
+  if (StepsFromElsewhere(stake_)) return false;
+  const bool step = !stake_.base.none();
+  RunKernel kernel{.kernel = step ? MixKernel::kOuterStep : MixKernel::kOuterBegin,
+                   .range = {0, trainer_->elements},
+                   .regions = {Region::kInboxA, mean},
+                   .scalars = {}};
+  if (outer.momentum > 0) kernel.regions.push_back(Region::kVelocity);
+  if (step) {
+    const OuterRule rule{.learning_rate = outer.learning_rate,
+                         .momentum = outer.momentum,
+                         .nesterov = outer.kind == OuterKind::kNesterov};
+    for (const double scalar : rule.scalars()) kernel.scalars.push_back(scalar);
+  }
+  (step ? metrics_.outer_steps : metrics_.outer_begins)->Add();
+  rounds_.OnOverwritten(now, Region::kInboxA, out);
+  out.push_back(std::move(kernel));
+  return true;
+}
+
+void Averaging::OnStateHashed(Time now, const StateHashed& hashed, Actions& out) {
+  if (hashed.averaging != committed_.averaging || overwritten_) return;
+  committed_.root = hashed.root;
+  if (!std::exchange(hashing_, false)) return;
+  const auto waits = std::exchange(waits_, std::nullopt);
+  if (waits && Ready() && idle() && *waits >= next_) return TakePart(now, *waits, out);
+  CheckDue(now, out);
+}
+
+// ---- taking part, or not
+
+// Averaging `averaging` has begun, and this peer is in no other one.
+void Averaging::TakePart(Time now, AveragingId averaging, Actions& out) {
+  if (hashing_) {
+    waits_ = averaging;
+    return;
+  }
+  const bool behind = catch_up_.busy() || Missed() != nullptr;
+  behind ? SitOut(now, averaging, out) : StartPublish(now, averaging, out);
+}
+
+void Averaging::SitOut(Time now, AveragingId averaging, Actions& out) {
+  number_ = averaging;
+  announced_ = false;
+  due_.erase(due_.begin(), due_.upper_bound(averaging));
+  ++abandoned_;
+  metrics_.averagings_abandoned->Add();
+  log_.Info("averaging sat out: its base is another", {{"averaging", averaging.value()}});
+  GoOn(now, averaging, out);
+}
+
+// ---- catching up
+
+void Averaging::OnCommitted(Time now, const PeerId& peer, const Committed& theirs, Actions& out) {
+  if (!HasOuter() || theirs.root.none()) return;
+  catch_up_.OnHolder(peer, theirs);
+  GoCatchUp(now, out);
+}
+
+// What others have committed and this peer, which has the base before, has not.
+const Committed* Averaging::Missed() const {
+  if (!HoldsBase() || committed_.averaging.is_zero()) return nullptr;
+  return catch_up_.Beyond(committed_.averaging, seating_, down_);
+}
+
+// True while it is under way.
+bool Averaging::GoCatchUp(Time now, Actions& out) {
+  if (catch_up_.busy()) return true;
+  if (!Ready() || !idle() || hashing_) return false;
+  const Committed* missed = Missed();
+  if (missed == nullptr) return false;
+  log_.Info("catching up",
+            {{"from", committed_.averaging.value()}, {"to", missed->averaging.value()}});
+  rounds_.OnOverwritten(now, Region::kInboxB, out);
+  out.push_back(catch_up_.Fetch(*missed, Region::kInboxB));
+  return true;
+}
+
+void Averaging::OnFetch(Time now, Region region, Actions& out) {
+  rounds_.OnOverwritten(now, region, out);
+  catch_up_.Stop();  // that fetch takes its place
+  if (region != committed_region_) return;
+  committed_.root = Digest();
+  overwritten_ = true;
+  hashing_ = false;
+}
+
+void Averaging::OnFetched(Time now, const StateFetched& fetched, Actions& out) {
+  if (!catch_up_.busy()) return;
+  if (fetched.ok) committed_.root = Digest();  // kVelocity is of another averaging than kInboxA
+  if (catch_up_.OnFetched(fetched, committed_.averaging)) return AskForOthers(out);
+  CheckDue(now, out);
+}
+
+// The trainer moves by as much as the base has moved since the averaging that it has.
+void Averaging::MoveToBase(const Published& published, Actions& out) {
+  const auto state = catch_up_.OnSnapshot();
+  if (!state || !trainer_) {
+    out.push_back(ReleaseOutbox{published.averaging});
+    if (stage_ == Stage::kPublishing) RequestSnapshot(out);
+    return AskForOthers(out);
+  }
+  out.push_back(RunKernel{.kernel = MixKernel::kMoveBase,
+                          .range = {0, trainer_->elements},
+                          .regions = {Region::kInboxB, Region::kOutbox, Region::kInboxA},
+                          .scalars = {}});
+  committed_ = *state;
+  committed_.root = Digest();  // as the host hashes it
+  hashing_ = true;
+  Learn(committed_);
+  next_ = std::max(next_, state->averaging + 1);
+  rounds_.SetMin(next_);
+  out.push_back(MoveTrainer{.averaging = state->averaging,
+                            .region = Region::kInboxB,
+                            .job_samples = state->job_samples,
+                            .parts = PartsOf()});
+  metrics_.outer_catch_ups->Add();
+  log_.Info("caught up", {{"averaging", state->averaging.value()}});
+}
+
+}  // namespace crowdsurf::worker
