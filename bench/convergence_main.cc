@@ -19,6 +19,7 @@
 #include "bench/label_sorted.h"
 #include "bench/ring_job.h"
 #include "simulator/descent/descent.h"
+#include "simulator/descent/outer_descent.h"
 #include "simulator/lock_step/averaging.h"
 #include "simulator/lock_step/convergence.h"
 #include "simulator/lock_step/power_consensus.h"
@@ -208,6 +209,29 @@ void Ist(uint64_t seed, uint64_t seeds, Figures& out) {
   }
 }
 
+void Outer(uint64_t seed, uint64_t seeds, Figures& out) {
+  using worker::OuterKind;
+  // Float32 in the job, doubles beside it: the rounding of some hundred local steps.
+  constexpr double kRounding = 1e-5;
+  constexpr size_t kLeastAverages = 20;
+  double worst = 0;
+  bool identity = true, enough = true;
+  for (uint64_t s = seed; s < seed + seeds; ++s) {
+    for (const OuterKind kind : {OuterKind::kSgd, OuterKind::kNesterov}) {
+      const auto off_line = simulator::CompareWithDiLoCo({.outer = {kind, 0.7, 0.9}, .seed = s});
+      const auto plain = simulator::CompareWithMeans({.outer = {kind, 1, 0}, .seed = s});
+      worst = std::max(worst, off_line.error);
+      identity = identity && plain.bit_equal;
+      enough = enough && std::min(off_line.averages, plain.averages) >= kLeastAverages;
+    }
+  }
+  out.Add("outer.identity", identity && enough ? 1 : 0,
+          "learning rate 1, momentum 0: a job's averages are the plain ones to the bit; bound 1");
+  out.Add("outer.diloco", worst <= kRounding && enough ? 1 : 0,
+          "a job's averages are those of DiLoCo computed off line; bound 1");
+  out.Add("outer.diloco.error", worst, "the largest difference, relative");
+}
+
 // The greatest distance over seeds; a job that did not come together is as far off as can be said.
 double WorstDescent(worker::StrategyKind strategy, const std::vector<GraphKind>& graphs,
                     uint64_t seed, uint64_t seeds) {
@@ -274,6 +298,7 @@ int Main(int argc, char** argv) {
   RelaySum(seed, figures);
   PowerGossip(seed, brief ? 2 : 5, figures);
   Ist(seed, brief ? 2 : 6, figures);
+  Outer(seed, brief ? 2 : 5, figures);
   Chaos(seed, brief ? 2 : 10, figures);
   NonIid(seed, brief ? 1 : 4, figures);
   Ring16(seed, brief ? 2 : 6, figures);

@@ -22,6 +22,7 @@ struct SeedResult {
 
 SeedResult RunSeed(const ChaosCommand& command, uint64_t seed, LogSink* log) {
   ChaosScenario scenario = DrawChaos(seed, command.min_members, command.max_members);
+  if (command.outer) scenario.outer = DrawOuter(seed);
   scenario.log = log;
   return {RunRound(DrawScenario(seed)), RunChaos(scenario)};
 }
@@ -75,15 +76,20 @@ std::string AsJson(const ChaosCommand& command, const ChaosTotals& totals) {
   std::string replays;
   for (const std::string& replay : totals.replays)
     absl::StrAppend(&replays, replays.empty() ? "" : ",", "\"", Escaped(replay), "\"");
+  std::string outer;
+  if (command.outer)
+    outer = absl::StrFormat(
+        ",\"outer\":true,\"outer_steps\":%d,\"outer_begins\":%d,\"outer_fetched\":%d",
+        totals.outer_steps, totals.outer_begins, totals.outer_fetched);
   return absl::StrFormat(
       "{\"seed\":%d,\"seeds\":%d,\"members\":[%d,%d],\"broken\":%d,\"violations\":{%s},"
       "\"replay\":[%s],\"trace\":\"%016x\",\"events\":%d,\"survivors\":%d,\"delivered\":%d,"
       "\"exact\":%d,\"counts_checked\":%d,\"repaired\":%d,\"kept\":%d,\"branches\":%d,\"healed_"
-      "seconds_max\":%.3f}\n",
+      "seconds_max\":%.3f%s}\n",
       command.seed, totals.runs, command.min_members, command.max_members, broken, violations,
       replays, totals.trace, totals.events, totals.survivors, totals.delivered, totals.exact,
       totals.counts_checked, totals.repaired, totals.kept, totals.branches,
-      totals.max_healed_seconds);
+      totals.max_healed_seconds, outer);
 }
 
 std::string AsText(const ChaosCommand& command, const ChaosTotals& totals) {
@@ -94,6 +100,9 @@ std::string AsText(const ChaosCommand& command, const ChaosTotals& totals) {
       totals.runs, command.seed, command.min_members, command.max_members, totals.events,
       totals.survivors, totals.delivered, totals.exact, totals.repaired, totals.kept,
       totals.branches, totals.max_healed_seconds, totals.trace);
+  if (command.outer)
+    absl::StrAppend(&text, totals.outer_steps, " outer steps, ", totals.outer_begins,
+                    " bases begun, ", totals.outer_fetched, " fetched\n");
   if (totals.violations.empty()) return text + "no statement was broken\n";
   for (const auto& [statement, count] : totals.violations)
     absl::StrAppend(&text, "BROKEN ", statement, ": ", count, "\n");
@@ -110,9 +119,9 @@ ChaosTotals RunSeeds(const ChaosCommand& command) {
   ChaosTotals totals;
   Trace trace;
   for (const auto& [round, chaos] : results) {
-    const std::string replay =
-        absl::StrCat("crowdsurf simulate chaos --seed ", command.seed + totals.runs,
-                     " --seeds 1 --members ", command.min_members, "..", command.max_members);
+    const std::string replay = absl::StrCat(
+        "crowdsurf simulate chaos --seed ", command.seed + totals.runs, " --seeds 1 --members ",
+        command.min_members, "..", command.max_members, command.outer ? " --outer" : "");
     ++totals.runs;
     AddViolations(round.violations, replay, "one round", totals);
     AddViolations(chaos.violations, replay, "whole job", totals);
@@ -126,6 +135,9 @@ ChaosTotals RunSeeds(const ChaosCommand& command) {
     totals.repaired += chaos.repaired;
     totals.kept += chaos.kept;
     totals.branches += chaos.branches;
+    totals.outer_steps += chaos.outer_steps;
+    totals.outer_begins += chaos.outer_begins;
+    totals.outer_fetched += chaos.outer_fetched;
     totals.max_healed_seconds = std::max(totals.max_healed_seconds, chaos.healed_after.seconds());
   }
   totals.trace = trace.hash();

@@ -22,7 +22,8 @@ struct ChaosCommand {
   int max_members = 9;
   unsigned threads = 2;
   bool json = false;
-  bool log = false;  // one seed: also what its agents say
+  bool outer = false;  // every job has an outer optimizer, drawn from its seed
+  bool log = false;    // one seed: also what its agents say
 };
 
 struct ChaosTotals {
@@ -39,6 +40,9 @@ struct ChaosTotals {
   uint64_t repaired = 0;
   uint64_t kept = 0;
   uint64_t branches = 0;
+  uint64_t outer_steps = 0;
+  uint64_t outer_begins = 0;
+  uint64_t outer_fetched = 0;
   double max_healed_seconds = 0;  // virtual
 };
 

@@ -120,6 +120,16 @@ class Draw {
 
 }  // namespace
 
+worker::OuterOptimizer DrawOuter(uint64_t seed) {
+  Rng rng = Rng(seed).Fork("outer");
+  const bool nesterov = rng.Bernoulli(0.5);
+  worker::OuterOptimizer outer;
+  outer.kind = nesterov ? worker::OuterKind::kNesterov : worker::OuterKind::kSgd;
+  outer.learning_rate = 0.3 + 0.7 * rng.UniformDouble();
+  outer.momentum = rng.Bernoulli(0.3) ? 0 : 0.9 * rng.UniformDouble();
+  return outer;
+}
+
 ChaosScenario DrawChaos(uint64_t seed, int min_members, int max_members) {
   return Draw(seed, min_members, max_members).Go();
 }

@@ -32,6 +32,8 @@ enum class ChaosPlant : uint8_t {
   kCutShort,        // every message of one node loses its last byte
   kTimersPile,      // one node sets a thousand timers after every input and takes none back
   kSeatsNotUnited,  // one node is never told of seats that it does not know
+  kWrongStep,       // an outer optimizer's step is off by a quarter at one node
+  kOwnVelocity,     // one node's velocity is its own: half of what the others have
 };
 
 struct ChaosScenario {
@@ -41,6 +43,7 @@ struct ChaosScenario {
   worker::WireFormat wire = worker::WireFormat::kFloat32;
   size_t chunk_elements = 2;
   double interval_steps = 10;
+  worker::OuterOptimizer outer;  // none, unless a caller sets it
   TrainerOptions trainer;
   double speed_spread = 0;  // a trainer's step time is up to that share longer
   LinkOptions links;
@@ -91,10 +94,15 @@ struct ChaosReport {
   uint64_t epochs = 0;          // of the last view
   uint64_t exact = 0;           // deliveries whose mean was recomputed from the snapshots
   uint64_t counts_checked = 0;  // deliveries whose sample count was (statements samples, twice)
+  uint64_t outer_steps = 0;     // from a common base
+  uint64_t outer_begins = 0;    // plain means, where a base begins
+  uint64_t outer_fetched = 0;   // bases that were missed, and fetched
   uint64_t unknown_sends = 0;   // to peers that were never introduced
   Duration healed_after;        // virtual time from healing to one view and equal vectors
 };
 
+// The outer optimizer of a seed's job, where one is wanted.
+worker::OuterOptimizer DrawOuter(uint64_t seed);
 ChaosScenario DrawChaos(uint64_t seed, int min_members, int max_members);
 ChaosReport RunChaos(const ChaosScenario& scenario);
 

@@ -34,6 +34,7 @@ ChaosWorld::ChaosWorld(const ChaosScenario& scenario)
       network_(queue_, rng_.Fork("network"), scenario.links),
       round_checkers_(report_.violations),
       peer_checkers_(report_.violations, origins_, scenario.wire),
+      outer_checkers_(report_.violations, scenario.outer),
       board_(queue_, network_, rng_.Fork("board"), scenario.record_loss,
              [this](int node, const std::vector<worker::PeerRecord>& records) {
                At(node).OnRecords(records);
@@ -52,6 +53,7 @@ void ChaosWorld::AddNode(Duration start) {
   config.averaging.group_size = scenario_.group_size;
   config.averaging.interval = scenario_.interval_steps;
   config.averaging.compression = scenario_.wire;
+  config.averaging.outer = scenario_.outer;
   config.heartbeat = scenario_.heartbeat;
   config.form_delay = Milliseconds(100);
   config.view_debounce = Milliseconds(50);
@@ -225,13 +227,13 @@ void ChaosWorld::OnDeath(int node) {
       TellDown(other->index(), node, DownEvidence::kRefused, scenario_.detection);
 }
 
-void ChaosWorld::OnDeliver(int node, const worker::Deliver& deliver, const RegionBuffer& region) {
+void ChaosWorld::OnDeliver(int node, const worker::Deliver& deliver, const RegionBuffer& mean) {
   ++report_.delivered;
-  peer_checkers_.OnDeliver(node, deliver, region);
+  peer_checkers_.OnDeliver(node, deliver, mean);
   trace_.Add(deliver.root.view());
   if (!healed_) return;
   if (const auto summary = At(node).Summarize(); summary.view)
-    after_heal_[{summary.view->hash, deliver.averaging}][node] = region.values;
+    after_heal_[{summary.view->hash, deliver.averaging}][node] = At(node).Result(deliver.region);
 }
 
 // L1 has a condition: a quorum of the view's witnesses lives. It is asked when the round fails; who
@@ -365,6 +367,9 @@ ChaosReport ChaosWorld::Run() {
   report_.events = queue_.done();
   report_.exact = peer_checkers_.exact();
   report_.counts_checked = peer_checkers_.counts_checked();
+  report_.outer_steps = outer_checkers_.steps();
+  report_.outer_begins = outer_checkers_.begins();
+  report_.outer_fetched = outer_checkers_.fetched();
   report_.trace = trace_.hash();
   return std::move(report_);
 }

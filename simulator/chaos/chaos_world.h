@@ -36,11 +36,12 @@ class ChaosWorld : public PeerOutside {
   void Watch(int node, const std::string& key) override { board_.Watch(node, key); }
   void Unwatch(int node, const std::string& key) override { board_.Unwatch(node, key); }
   void OnDeath(int node) override;
-  void OnDeliver(int node, const worker::Deliver& deliver, const RegionBuffer& region) override;
+  void OnDeliver(int node, const worker::Deliver& deliver, const RegionBuffer& mean) override;
   void OnRoundsMoved(int node) override;
   HeldValues<float> FindState(int node, const worker::FetchState& fetch) override;
   RoundCheckers& round_checkers() override { return round_checkers_; }
   PeerCheckers& peer_checkers() override { return peer_checkers_; }
+  OuterCheckers& outer_checkers() override { return outer_checkers_; }
   Origins& origins() override { return origins_; }
   Violations& violations() override { return report_.violations; }
 
@@ -74,6 +75,7 @@ class ChaosWorld : public PeerOutside {
   ChaosReport report_;
   RoundCheckers round_checkers_;
   PeerCheckers peer_checkers_;
+  OuterCheckers outer_checkers_;
   RosterBoard board_;
   std::vector<std::unique_ptr<PeerNode>> nodes_;
   std::map<PeerId, int> index_;

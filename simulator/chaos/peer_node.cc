@@ -93,6 +93,11 @@ void PeerNode::Execute(const worker::Action& action) {
     made_by_.insert_or_assign(open->to, chunks().Of(open->round));
     return;
   }
+  if (const auto* kernel = std::get_if<worker::RunKernel>(&action);
+      kernel != nullptr && kernel->kernel != worker::MixKernel::kMoveBase)
+    return SeeStep(*kernel);
+  if (const auto* moved = std::get_if<worker::MoveTrainer>(&action))
+    outside_.outer_checkers().OnFetched(index(), moved->averaging, OuterState());
   if (const auto* speak = std::get_if<worker::SpeakChunk>(&action)) SeeUsed(speak->region);
   if (const auto* deliver = std::get_if<worker::Deliver>(&action)) {
     SeeDelivery(*deliver);
@@ -130,7 +135,26 @@ void PeerNode::SeeUsed(Region region) {
   outside_.round_checkers().OnUsed(index(), made->second.instance, slots);
 }
 
+// The mean is used, and is void for the checkers of rounds by no means: its round serves it on.
+void PeerNode::SeeStep(const worker::RunKernel& kernel) {
+  SeeUsed(kernel.regions[1]);
+  mean_ = At(kernel.regions[1]);
+  if (Planted(ChaosPlant::kOwnVelocity))
+    for (float& value : At(Region::kVelocity).values) value /= 2;
+  const OuterCheckers::State before = OuterState();
+  ActionHost::Execute(kernel);
+  if (Planted(ChaosPlant::kWrongStep)) At(Region::kInboxA).values[0] += 0.25F;
+  const bool step = kernel.kernel == worker::MixKernel::kOuterStep;
+  outside_.outer_checkers().OnStep(index(),
+                                   step ? OuterCheckers::Kind::kStep : OuterCheckers::Kind::kBegin,
+                                   mean_->values, before, OuterState());
+}
+
 void PeerNode::SeeDelivery(const worker::Deliver& deliver) {
+  if (const auto mean = std::exchange(mean_, std::nullopt)) {
+    outside_.outer_checkers().OnCommitted(index(), deliver.averaging, *mean, OuterState());
+    return outside_.OnDeliver(index(), deliver, *mean);
+  }
   SeeUsed(deliver.region);
   worker::Deliver told = deliver;
   if (Planted(ChaosPlant::kWrongCount)) told.job_samples += 1;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "simulator/chaos/chaos_scenario.h"
+#include "simulator/chaos/outer_checkers.h"
 #include "simulator/chaos/peer_checkers.h"
 #include "simulator/chaos/virtual_trainer.h"
 #include "simulator/host/action_host.h"
@@ -21,10 +22,12 @@ namespace crowdsurf::simulator {
 // What a node asks of its world.
 class PeerOutside : public ActionHost<float>::Outside {
  public:
-  virtual void OnDeliver(int node, const worker::Deliver& deliver, const RegionBuffer& region) = 0;
+  // `mean`: of the last round; what the trainer is given, unless there is an outer optimizer.
+  virtual void OnDeliver(int node, const worker::Deliver& deliver, const RegionBuffer& mean) = 0;
   virtual void OnRoundsMoved(int node) = 0;  // a round opened, closed or failed in the last input
   virtual RoundCheckers& round_checkers() = 0;
   virtual PeerCheckers& peer_checkers() = 0;
+  virtual OuterCheckers& outer_checkers() = 0;
   virtual Origins& origins() = 0;
   virtual Violations& violations() = 0;
 };
@@ -33,6 +36,9 @@ class PeerNode : public ActionHost<float> {
  public:
   PeerNode(int node, const worker::PeerConfig& config, const ChaosScenario& scenario,
            PeerOutside& outside, const Rng& rng);
+
+  // What the trainer was given last: a result that was delivered from `region`.
+  const std::vector<float>& Result(worker::Region region) { return At(region).values; }
 
  private:
   worker::Progress Totals() const override;
@@ -53,13 +59,18 @@ class PeerNode : public ActionHost<float> {
   void SeeOpen(const worker::OpenBuffers& open);
   void SeeDelivery(const worker::Deliver& deliver);
   void SeeUsed(worker::Region region);
+  void SeeStep(const worker::RunKernel& kernel);
+  OuterCheckers::State OuterState() {
+    return {At(worker::Region::kInboxA).values, At(worker::Region::kVelocity).values};
+  }
 
   const ChaosScenario& scenario_;
   PeerOutside& outside_;
   VirtualTrainer trainer_;
   uint64_t wake_serial_ = 0;
   uint64_t request_serial_ = 0;
-  std::optional<SnapshotId> snapshot_;                          // in the outbox
+  std::optional<RegionBuffer> mean_;    // that an outer optimizer has stepped to
+  std::optional<SnapshotId> snapshot_;  // in the outbox
   std::map<worker::Region, ChunkHost<float>::Opened> made_by_;  // the round that wrote a region
 };
 

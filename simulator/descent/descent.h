@@ -26,6 +26,7 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -34,6 +35,7 @@
 #include "base/log.h"
 #include "base/time.h"
 #include "simulator/descent/descent_model.h"
+#include "simulator/descent/descent_node.h"
 #include "simulator/engine/network.h"
 #include "worker/core/vector/tensor_view.h"
 #include "worker/core/view/averaging_config.h"
@@ -59,6 +61,12 @@ struct DescentLook {
   uint64_t tensor_bytes = 0;  // values sent by all of them
 };
 
+// The configuration of all workers changes then: the next view has it.
+struct DescentSwitch {
+  Duration at;
+  worker::AveragingConfig averaging;  // a newer generation
+};
+
 struct DescentOptions {
   worker::AveragingConfig averaging = {};  // strategy and what it needs
   int members = 16;
@@ -81,6 +89,7 @@ struct DescentOptions {
   std::vector<Duration> deaths = {Seconds(1.5), Seconds(2.2), Seconds(2.6)};
   std::vector<int> victims = {0};
   std::vector<Duration> joins = {Seconds(2), Seconds(3)};
+  std::vector<DescentSwitch> switches = {};
   Duration end = Seconds(8);
   uint64_t max_events = 50'000'000;  // the run ends there, too
   // Faults put into the host, to see the judge turn red. Worker 1 takes two steps between averages;
@@ -102,6 +111,9 @@ struct DescentResult {
   uint64_t abandoned = 0;  // averagings that gave a survivor nothing
   uint64_t events = 0;
   uint64_t trace = 0;
+  // By worker: what it took part in, by averaging; and what it minimises.
+  std::vector<std::map<worker::AveragingId, DescentAverage>> averages;
+  std::vector<Quadratic> losses;
   std::string words;  // who is where, for a failure's message
 };
 

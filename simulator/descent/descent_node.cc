@@ -36,15 +36,27 @@ void DescentNode::StepDone() {
   if (!trainer_.waiting()) NextStep();  // else when the result is there
   if (ticket) {
     const worker::Progress totals = Totals();
+    averages_[*ticket].steps = totals.step;
     Local(worker::Published{*ticket, totals.samples, totals.step});
   }
   RingMarks();
 }
 
 void DescentNode::GiveResult(worker::AveragingId ticket, Region region) {
+  averages_[ticket].result = At(region).values;
   if (!trainer_.Deliver(ticket, At(Region::kOutbox).values, At(region).values)) return;
   last_result_ = now();
   NextStep();
+}
+
+void DescentNode::Execute(const worker::Action& action) {
+  if (const auto* kernel = std::get_if<worker::RunKernel>(&action);
+      kernel != nullptr && (kernel->kernel == worker::MixKernel::kOuterStep ||
+                            kernel->kernel == worker::MixKernel::kOuterBegin))
+    mean_ = At(kernel->regions[1]).values;
+  if (const auto* deliver = std::get_if<worker::Deliver>(&action))
+    averages_[deliver->averaging].mean = std::exchange(mean_, {});
+  ActionHost::Execute(action);
 }
 
 void DescentNode::ReleaseSnapshot(worker::AveragingId ticket) {

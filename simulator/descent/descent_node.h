@@ -20,6 +20,13 @@ struct DescentPace {
   uint64_t steps = 0;  // after these it takes no more; 0: goes on
 };
 
+// An averaging as a worker saw it.
+struct DescentAverage {
+  uint64_t steps = 0;         // in all, when it published for it
+  std::vector<float> mean;    // of all snapshots: where there is an outer optimizer
+  std::vector<float> result;  // what it was given
+};
+
 class DescentNode : public ActionHost<float> {
  public:
   DescentNode(int node, Setup setup, DescentTrainer trainer, DescentPace pace, Outside& outside)
@@ -27,6 +34,8 @@ class DescentNode : public ActionHost<float> {
 
   const DescentTrainer& trainer() const { return trainer_; }
   Time last_result() const { return last_result_; }
+  // What it took part in, by averaging.
+  const std::map<worker::AveragingId, DescentAverage>& averages() const { return averages_; }
 
  private:
   worker::Progress Totals() const override;
@@ -37,6 +46,7 @@ class DescentNode : public ActionHost<float> {
   void GiveResult(worker::AveragingId ticket, worker::Region region) override;
   void ReleaseSnapshot(worker::AveragingId ticket) override;
   void SetLrScale(double scale) override { trainer_.SetLrScale(scale); }
+  void Execute(const worker::Action& action) override;
 
   void NextStep();
   void StepDone();
@@ -47,6 +57,8 @@ class DescentNode : public ActionHost<float> {
   bool running_ = false;
   std::optional<uint64_t> mark_;  // of steps: wake the agent
   Time last_result_;
+  std::map<worker::AveragingId, DescentAverage> averages_;
+  std::vector<float> mean_;  // that an outer optimizer has stepped to last
 };
 
 }  // namespace crowdsurf::simulator

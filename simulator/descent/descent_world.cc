@@ -33,6 +33,10 @@ DescentWorld::DescentWorld(const DescentOptions& options)
   if (options_.on_look) queue_.After(options_.look_every, [this] { Look(); });
   for (size_t turn = 0; turn < options_.deaths.size(); ++turn)
     queue_.After(options_.deaths[turn], [this, turn] { KillOne(turn); });
+  for (const DescentSwitch& change : options_.switches)
+    queue_.After(change.at, [this, change] {
+      for (DescentNode* node : Living()) node->Local(worker::ConfigChanged{change.averaging});
+    });
   if (options_.plant_alone) queue_.After(Seconds(1), [this] { network_.Partition({1}); });
 }
 
@@ -183,6 +187,8 @@ void DescentWorld::Judge(DescentResult& result) {
   result.distance = 0;
   result.together = true;
   result.survivors = static_cast<int>(living.size());
+  for (const auto& node : nodes_) result.averages.push_back(node->averages());
+  for (const Quadratic* loss : everybody) result.losses.push_back(*loss);
   std::optional<worker::ViewHash> view;
   for (DescentNode* node : living) {
     const worker::PeerSummary summary = node->Summarize();

@@ -62,6 +62,23 @@ TEST(Chaos, NoStatementIsBrokenInTwoHundredSeedsOnEnd) {
   }
 }
 
+// The same faults, with a base and a velocity that all must share.
+TEST(Chaos, NoStatementIsBrokenWithAnOuterOptimizer) {
+  ChaosReport all;
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    ChaosScenario scenario = DrawChaos(seed, 3, 9);
+    scenario.outer = DrawOuter(seed);
+    const ChaosReport report = RunChaos(scenario);
+    EXPECT_TRUE(report.violations.none()) << seed << ": " << report.violations.words().front();
+    all.outer_steps += report.outer_steps;
+    all.outer_begins += report.outer_begins;
+    all.outer_fetched += report.outer_fetched;
+  }
+  // Faults are dense here; still most averagings step from a common base.
+  EXPECT_GT(all.outer_steps, 2 * all.outer_begins);
+  EXPECT_GT(all.outer_fetched, 5U);
+}
+
 TEST(Chaos, TheCommandPrintsTheSameWithOneThreadAndWithTwo) {
   ChaosCommand command;
   command.seeds = 6;

@@ -1,6 +1,7 @@
 // Jobs that minimise something while workers die and join, judged by the optimum of who is left.
 // The bound is issue-wide: `./dev bench convergence` prints the same over more seeds.
 #include "simulator/descent/descent.h"
+#include "simulator/descent/outer_descent.h"
 
 #include <gtest/gtest.h>
 
@@ -56,6 +57,52 @@ void ExpectOptimum(const DescentOptions& options) {
 
 TEST(Descent, MoshpitEndsAtTheOptimumOfWhoIsLeft) {
   ExpectOptimum(OptionsOf(StrategyKind::kMoshpit, GraphKind::kRing, 1));
+}
+
+// An outer optimizer changes the way there, and not the place; with a member that is killed, those
+// that join and a switch from the plain mean and back on the way.
+TEST(Descent, AnOuterOptimizerEndsAtTheOptimumOfWhoIsLeft) {
+  for (const worker::OuterKind kind : {worker::OuterKind::kSgd, worker::OuterKind::kNesterov}) {
+    DescentOptions options = OptionsOf(StrategyKind::kMoshpit, GraphKind::kRing, 3);
+    options.averaging.outer = {.kind = kind, .learning_rate = 0.7, .momentum = 0.9};
+    ExpectOptimum(options);
+  }
+}
+
+// Every average of a job of real peers is that of a loop over the workers in doubles.
+TEST(Descent, AnOuterOptimizerIsDiLoCoComputedOffLine) {
+  for (const worker::OuterKind kind : {worker::OuterKind::kSgd, worker::OuterKind::kNesterov}) {
+    for (const uint16_t group : {uint16_t{3}, uint16_t{8}}) {
+      const OuterComparison off_line =
+          CompareWithDiLoCo({.outer = {kind, 0.7, 0.9}, .group_size = group, .seed = 5});
+      EXPECT_GE(off_line.averages, 20U);
+      EXPECT_LE(off_line.error, 1e-5);
+    }
+  }
+  // It tells one from another: SGD without momentum is not DiLoCo's step.
+  const OuterComparison plain =
+      CompareWithMeans({.outer = {worker::OuterKind::kNesterov, 0.7, 0.9}, .seed = 5});
+  EXPECT_GT(plain.error, 1e-2);
+  EXPECT_FALSE(plain.bit_equal);
+}
+
+TEST(Descent, RateOneWithoutMomentumIsThePlainAverageToTheBit) {
+  for (const uint64_t seed : {1U, 2U}) {
+    const OuterComparison plain =
+        CompareWithMeans({.outer = {worker::OuterKind::kSgd, 1, 0}, .seed = seed});
+    EXPECT_GE(plain.averages, 20U);
+    EXPECT_TRUE(plain.bit_equal) << "seed " << seed;
+  }
+}
+
+TEST(Descent, AJobThatSwitchesToAnOuterOptimizerAndBackEndsAtTheOptimum) {
+  DescentOptions options = OptionsOf(StrategyKind::kMoshpit, GraphKind::kRing, 4);
+  worker::AveragingConfig outer = options.averaging, plain = options.averaging;
+  outer.generation = 1;
+  outer.outer = {.kind = worker::OuterKind::kNesterov, .learning_rate = 0.7, .momentum = 0.9};
+  plain.generation = 2;
+  options.switches = {{Seconds(1), outer}, {Seconds(4), plain}};
+  ExpectOptimum(options);
 }
 
 TEST(Descent, RelaySumEndsAtTheOptimumOfWhoIsLeft) {

@@ -47,6 +47,26 @@ TEST(PlantedChaosFaults, ADeliveredValueThatIsNotTheMeanOfItsSnapshotsIsS5) {
   EXPECT_GT(PlantedChaos(ChaosPlant::kWrongValue).violations.Count("S5"), 0U);
 }
 
+ChaosReport JobWithOuter(ChaosPlant plant) {
+  ChaosScenario scenario;
+  scenario.members = 4;
+  scenario.group_size = 2;
+  scenario.outer = {.kind = worker::OuterKind::kNesterov, .learning_rate = 0.7, .momentum = 0.9};
+  scenario.plant = plant;
+  scenario.planted = 1;
+  scenario.heal = Seconds(3);
+  scenario.deadline = Seconds(10);
+  return RunChaos(scenario);
+}
+
+TEST(PlantedChaosFaults, AnOuterStepThatIsOffIsSeenAndSoIsAVelocityOfItsOwn) {
+  const ChaosReport sound = JobWithOuter(ChaosPlant::kNone);
+  EXPECT_TRUE(sound.violations.none()) << Broken(sound.violations);
+  EXPECT_GT(sound.outer_steps, 10U);
+  EXPECT_GT(JobWithOuter(ChaosPlant::kWrongStep).violations.Count("outer"), 0U);
+  EXPECT_GT(JobWithOuter(ChaosPlant::kOwnVelocity).violations.Count("outer"), 0U);
+}
+
 TEST(PlantedChaosFaults, ASecondSuccessorOfAViewIsSeen) {
   EXPECT_GT(PlantedChaos(ChaosPlant::kSecondView).violations.Count("view"), 0U);
 }

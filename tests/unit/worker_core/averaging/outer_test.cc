@@ -167,7 +167,7 @@ TEST(OuterTest, OneThatMissedAnAveragingFetchesTheBaseAndKeepsItsOwnChange) {
   const Values& outbox = world.node(1).At(Region::kOutbox).values;
   Values moved(base.size());
   for (size_t e = 0; e < base.size(); ++e) moved[e] = outbox[e] + (base[e] - old_base[e]);
-  ExpectNear(world.node(1).At(world.node(1).moves[0).values.region], moved, "moved");
+  ExpectNear(world.node(1).At(world.node(1).moves[0].region).values, moved, "moved");
   world.RunFor(Seconds(1));
   // It is in the averagings again, with the samples of both intervals; the momentum went on.
   ASSERT_GT(world.node(1).weights.size(), before);
