@@ -92,4 +92,10 @@ std::string WhyNotBuilt(std::string_view choice, const Field& field) {
   return std::string(choice) + " is not built yet; this version has " + ListOfChoices(field.built);
 }
 
+std::string WhyNoOuter(std::string_view strategy) {
+  return std::string(strategy) +
+         " has no base that all workers share; outer optimizers work with " +
+         ListOfChoices(kOuterStrategies);
+}
+
 }  // namespace crowdsurf::manifest

@@ -39,6 +39,10 @@ inline constexpr StrategyBlock kStrategyBlocks[] = {{"gossip", "Gossip"},
                                                     {"powerGossip", "PowerGossip"},
                                                     {"ist", "IST"}};
 
+// Pre: not one of kOuterStrategies. "Gossip has no base that all workers share; outer optimizers
+// work with Moshpit, AllReduce".
+std::string WhyNoOuter(std::string_view strategy);
+
 // Every field, parents before children, in the order of the manual.
 std::span<const Field> SpecFields();
 

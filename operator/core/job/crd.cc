@@ -187,6 +187,10 @@ void AddSpecRules(json& spec) {
   averaging["x-kubernetes-validations"].push_back(
       Rule("!has(self.globalBatch) || self.what == 'Gradients'",
            "globalBatch is only for what: Gradients"));
+  averaging["x-kubernetes-validations"].push_back(
+      Rule("!has(self.outerOptimizer) || self.outerOptimizer.type == 'None' || "
+           "self.strategy in ['Moshpit', 'AllReduce']",
+           "an outerOptimizer needs a base that all workers share: strategy Moshpit or AllReduce"));
   averaging["properties"]["interval"]["x-kubernetes-validations"].push_back(
       Rule("[has(self.steps), has(self.samples), has(self.seconds)].filter(x, x).size() == 1",
            "needs exactly one of steps, samples, seconds"));

@@ -93,6 +93,10 @@ void CheckAveraging(const json& spec, Report& report) {
                  "is only for strategy " + std::string(owner) + ", this job has " + strategy);
     }
   }
+  const std::string outer = TextAt(spec, "averaging.outerOptimizer.type",
+                                   manifest::TextDefault("averaging.outerOptimizer.type"));
+  if (outer != "None" && manifest::IndexOf(strategy, manifest::kOuterStrategies) < 0)
+    report.Add("spec.averaging.outerOptimizer.type", manifest::WhyNoOuter(strategy));
   const json* interval = At(spec, "averaging.interval");
   if (interval != nullptr && interval->is_object()) {
     int given = 0;

@@ -150,7 +150,22 @@ void ReadRoles(const Fields& averaging, std::vector<LinkRole>& out) {
 void RefuseUnbuilt(const Fields& averaging) {
   for (const char* name : {"strategy", "compression", "what", "grid"})
     averaging.RefuseUnbuilt(name);
-  if (averaging.Has("outerOptimizer")) averaging.Object("outerOptimizer").RefuseUnbuilt("type");
+}
+
+void ReadOuter(const Fields& averaging, AveragingConfig& config) {
+  if (!averaging.Has("outerOptimizer")) return;
+  const Fields block = averaging.Object("outerOptimizer");
+  OuterOptimizer outer;
+  outer.kind = block.Choice("type", outer.kind);
+  outer.learning_rate = block.Number("learningRate", outer.learning_rate);
+  outer.momentum = block.Number("momentum", outer.momentum);
+  if (outer.kind == OuterKind::kNone) return;
+  if (TakesOuterOptimizer(config.strategy))
+    config.outer = outer;
+  else
+    block.Complain("type",
+                   manifest::WhyNoOuter(manifest::NameAt(static_cast<int>(config.strategy),
+                                                         averaging.Row("strategy").choices)));
 }
 
 void ReadPower(const Fields& block, MixingConfig& mixing) {
@@ -203,6 +218,7 @@ void ReadAveraging(const Fields& averaging, JobConfig& out) {
   config.grid = averaging.Choice("grid", config.grid);
   ReadRoles(averaging, out.roles);
   ReadMixing(averaging, config);
+  ReadOuter(averaging, config);
   RefuseUnbuilt(averaging);
 }
 

@@ -91,13 +91,32 @@ TEST(ValidateTest, RefusesInWordsWhatIsNotBuiltYet) {
   EXPECT_THAT(Problems(With("/averaging/grid", "Paper")),
               ElementsAre("spec.averaging.grid: Paper is not built yet; this version has Fitted"));
   EXPECT_THAT(Problems(With("/averaging/what", "Gradients")).front(), HasSubstr("not built yet"));
-  EXPECT_THAT(Problems(With("/averaging/outerOptimizer/type", "Nesterov")).front(),
-              HasSubstr("not built yet"));
   EXPECT_THAT(Problems(With("/scheduling/queueName", "batch")),
               ElementsAre("spec.scheduling.queueName: is not built yet"));
   EXPECT_THAT(Problems(With("/network/podMonitor", true)).front(), HasSubstr("not built yet"));
   EXPECT_THAT(Problems(With("/network/podMonitor", false)), ElementsAre());
   EXPECT_THAT(Problems(With("/tls/caSecretName", "mine")).front(), HasSubstr("not built yet"));
+}
+
+TEST(ValidateTest, RefusesAnOuterOptimizerWhereWorkersShareNoBase) {
+  json document = With("/averaging/outerOptimizer/type", "Nesterov");
+  EXPECT_THAT(Problems(document), ElementsAre());
+  document["spec"]["averaging"]["strategy"] = "AllReduce";
+  EXPECT_THAT(Problems(document), ElementsAre());
+  for (const char* strategy : {"Gossip", "A2CiD2", "RelaySum", "PowerGossip"}) {
+    document["spec"]["averaging"]["strategy"] = strategy;
+    document["spec"]["averaging"]["outerOptimizer"]["type"] = "SGD";
+    EXPECT_THAT(Problems(document),
+                ElementsAre("spec.averaging.outerOptimizer.type: " + std::string(strategy) +
+                            " has no base that all workers share; outer optimizers work with "
+                            "Moshpit, AllReduce"));
+    document["spec"]["averaging"]["outerOptimizer"]["type"] = "None";
+    EXPECT_THAT(Problems(document), ElementsAre()) << strategy;
+  }
+  document = With("/averaging/outerOptimizer/learningRate", 0);
+  EXPECT_THAT(Problems(document).front(), HasSubstr("spec.averaging.outerOptimizer.learningRate"));
+  document = With("/averaging/outerOptimizer/momentum", 1.5);
+  EXPECT_THAT(Problems(document).front(), HasSubstr("spec.averaging.outerOptimizer.momentum"));
 }
 
 TEST(ValidateTest, SaysWhichGraphsPowerGossipCannotHave) {

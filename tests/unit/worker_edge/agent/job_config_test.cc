@@ -115,10 +115,32 @@ TEST(JobConfigTest, WithoutAFieldItsDefaultHolds) {
   EXPECT_EQ(graph("PowerGossip"), GraphKind::kRing);
 }
 
+TEST(JobConfigTest, ReadsAnOuterOptimizer) {
+  const auto outer = [](const char* text) { return ParseJobConfig(text).config.averaging.outer; };
+  EXPECT_EQ(outer("{}"), OuterOptimizer());
+  EXPECT_EQ(outer(R"({"averaging": {"outerOptimizer": {"type": "None", "momentum": 0.5}}})"),
+            OuterOptimizer());
+  EXPECT_EQ(outer(R"({"averaging": {"outerOptimizer": {"type": "Nesterov"}}})"),
+            (OuterOptimizer{OuterKind::kNesterov, 0.7, 0.9}));
+  EXPECT_EQ(outer(R"({"averaging": {"strategy": "AllReduce", "outerOptimizer":
+                      {"type": "SGD", "learningRate": 1, "momentum": 0}}})"),
+            (OuterOptimizer{OuterKind::kSgd, 1, 0}));
+}
+
+TEST(JobConfigTest, AnOuterOptimizerIsRefusedWhereItCannotBe) {
+  const auto violations = [](const char* text) { return ParseJobConfig(text).violations; };
+  EXPECT_THAT(violations(R"({"averaging": {"strategy": "Gossip",
+                                           "outerOptimizer": {"type": "SGD"}}})"),
+              ElementsAre("averaging.outerOptimizer.type: Gossip has no base that all workers "
+                          "share; outer optimizers work with Moshpit, AllReduce"));
+  EXPECT_THAT(violations(R"({"averaging": {"outerOptimizer":
+                             {"type": "Adam", "learningRate": 0, "momentum": 2}}})"),
+              ElementsAre("averaging.outerOptimizer.type: \"Adam\" is none of None, SGD, Nesterov",
+                          "averaging.outerOptimizer.learningRate: 0 is below 1e-09",
+                          "averaging.outerOptimizer.momentum: 2 is above 1"));
+}
+
 TEST(JobConfigTest, AChoiceThatIsKnownAndNotBuiltIsRefusedWithThoseThatAre) {
-  EXPECT_THAT(ParseJobConfig(R"({"averaging": {"outerOptimizer": {"type": "SGD"}}})").violations,
-              ElementsAre("averaging.outerOptimizer.type: SGD is not built yet; this version has "
-                          "None"));
   EXPECT_THAT(ParseJobConfig(R"({"averaging": {"grid": "Paper", "what": "Gradients"}})").violations,
               ElementsAre("averaging.what: Gradients is not built yet; this version has Parameters",
                           "averaging.grid: Paper is not built yet; this version has Fitted"));
