@@ -65,6 +65,7 @@ TEST(Descent, AnOuterOptimizerEndsAtTheOptimumOfWhoIsLeft) {
   for (const worker::OuterKind kind : {worker::OuterKind::kSgd, worker::OuterKind::kNesterov}) {
     DescentOptions options = OptionsOf(StrategyKind::kMoshpit, GraphKind::kRing, 3);
     options.averaging.outer = {.kind = kind, .learning_rate = 0.7, .momentum = 0.9};
+    options.end = Seconds(12);  // momentum swings before it rests
     ExpectOptimum(options);
   }
 }
@@ -102,6 +103,7 @@ TEST(Descent, AJobThatSwitchesToAnOuterOptimizerAndBackEndsAtTheOptimum) {
   outer.outer = {.kind = worker::OuterKind::kNesterov, .learning_rate = 0.7, .momentum = 0.9};
   plain.generation = 2;
   options.switches = {{Seconds(1), outer}, {Seconds(4), plain}};
+  options.end = Seconds(10);
   ExpectOptimum(options);
 }
 
