@@ -36,6 +36,7 @@
 #include "base/time.h"
 #include "simulator/descent/descent_model.h"
 #include "simulator/descent/descent_node.h"
+#include "simulator/descent/quadratic.h"
 #include "simulator/engine/network.h"
 #include "worker/core/vector/tensor_view.h"
 #include "worker/core/view/averaging_config.h"
