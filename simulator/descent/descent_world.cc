@@ -188,7 +188,7 @@ void DescentWorld::Judge(DescentResult& result) {
   result.together = true;
   result.survivors = static_cast<int>(living.size());
   for (const auto& node : nodes_) result.averages.push_back(node->averages());
-  for (const Quadratic* loss : everybody) result.losses.push_back(*loss);
+  result.losses = losses_;
   std::optional<worker::ViewHash> view;
   for (DescentNode* node : living) {
     const worker::PeerSummary summary = node->Summarize();
