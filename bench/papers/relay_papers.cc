@@ -149,6 +149,7 @@ class RelayTable {
     runs_.Do(specs);
     const auto values = [&](const char* name) {
       std::vector<double> all;
+      all.reserve(keys.size());
       for (const std::string& key : keys) all.push_back(runs_.value(key, name));
       return all;
     };
