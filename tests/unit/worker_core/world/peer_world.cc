@@ -263,7 +263,7 @@ simulator::HeldValues<double> PeerWorld::FindState(int node, const FetchState&) 
   const Transfer& transfer = transfers_.at(node);
   const bool brought = std::any_of(transfer.donors.begin(), transfer.donors.end(),
                                    [this](size_t donor) { return Alive(donor); });
-  if (!brought) return {};
+  if (!brought || fetch_fails) return {};
   return {&transfer.values, transfer.velocity ? &*transfer.velocity : nullptr};
 }
 

@@ -112,6 +112,7 @@ class PeerWorld : public simulator::ActionHost<double>::Outside {
   Time now() const { return queue_.now(); }
 
   Duration fetch_takes = Milliseconds(5);  // of workers added later
+  bool fetch_fails = false;                // no donor serves any longer
   double jitter = 0;                       // delays are drawn from [1, 1 + jitter] times the least
   std::function<bool(size_t from, size_t to, const Message&)> lose;  // true: this one gets lost
   std::function<bool(size_t from, size_t to)> lose_news;             // of a changed record
