@@ -43,6 +43,7 @@ std::vector<double> Fractions(const std::vector<double>& bandwidths, const std::
     for (size_t i = 0; i < n; ++i) {
       shares[i] = 0;
       if (!in[i]) continue;
+      // At this share the cost (1 + (n-2) w) / b equals `level`.
       shares[i] = std::clamp((level * bandwidths[i] - 1) / static_cast<double>(n - 2), 0.0, 1.0);
       sum += shares[i];
     }
@@ -55,6 +56,7 @@ std::vector<double> Fractions(const std::vector<double>& bandwidths, const std::
     for (size_t i = 0; i < n; ++i) shares[i] = in[i] ? bandwidths[i] / sum : 0;
     return shares;
   }
+  // The sum of shares grows with the level: double it until the sum reaches 1, then bisect.
   double low = 0, high = 1;
   while (fill(high) < 1 && high < 1e300 / std::max(total, 1.0)) high *= 2;
   for (int step = 0; step < kBisectionSteps; ++step) {

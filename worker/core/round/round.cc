@@ -86,6 +86,7 @@ bool Round::Distrusts(const PeerId& peer) const {
   return rank >= 0 ? !Trusts(rank) : distrusted_.count(peer) > 0;
 }
 
+// Frames to itself wait for Drain, so no handler runs inside another one.
 void Round::Emit(const PeerId& to, FrameBody body, RoundActions& out) {
   if (to == fixed_->self)
     local_.push_back(std::move(body));
@@ -188,10 +189,12 @@ void Round::Conclude(Outcome outcome, BallotName by, RankSet members, RoundActio
   asked_.clear();
   if (!coordination_) return;
   coordination_.reset();
+  // The members of the own ballot wait for this member, and are told what came of it.
   for (const auto& [peer, rank] : fixed_->rank_of)
     if (rank != self()) SendDecision(rank, out);
 }
 
+// BYE spares the others the silence after which they would suspect this member.
 void Round::GiveUp(Outcome outcome, ByeReason reason, RoundActions& out) {
   coordination_.reset();
   target_.reset();

@@ -13,11 +13,13 @@ bool Round::IsValid(const Plan& plan) const {
   for (size_t c = 0; c < plan.chunks.size(); ++c) {
     const PlanChunk& chunk = plan.chunks[c];
     if (chunk.owner >= ranks() || !plan.members.Contains(chunk.owner)) return false;
+    // To be reduced: by its first owner as from the start, or anew under this very ballot.
     if (chunk.holders.empty()) {
       if (chunk.value.held()) return false;
       const bool first = chunk.assigned == 0 && chunk.owner == fixed_->spec.chunks[c].owner;
       if (!first && chunk.assigned != plan.ballot) return false;
     } else {
+      // To be adopted: a result keeps the ballot under which it was reduced.
       if (!plan.members.ContainsAll(chunk.holders) || !InGroup(chunk.value.mask)) return false;
       if (chunk.value.assigned != chunk.assigned || chunk.assigned > plan.ballot) return false;
     }
@@ -51,6 +53,7 @@ void Round::OnPlan(const PeerId& from, const Plan& frame, RoundActions& out) {
     if (rank != self()) SendDecision(rank, out);
     return;
   }
+  // A plan rests on the STATUS that this member gave for exactly that ballot.
   if (frame.ballot != record_.promised) {
     if (frame.ballot < record_.promised) Emit(from, Refused{record_.promised}, out);
     return Refuse(FrameRefusal::kBallotOld);
@@ -118,6 +121,7 @@ void Round::TakePlan(const Plan& plan, RoundActions& out) {
 void Round::Assign(ChunkIndex chunk, const PlanChunk& to, RoundActions& out) {
   ChunkAssignment& assignment = assignments_[chunk.value()];
   ChunkValue& slot = slots_[chunk.value()];
+  // A result stays if it is of the same assignment and, where the plan names one, that very result.
   const bool keep = slot.assigned == to.assigned && (to.holders.empty() || slot == to.value);
   if (slot.held() && !keep) {
     // What this plan makes void must not be offered to a later one as complete.
@@ -127,6 +131,7 @@ void Round::Assign(ChunkIndex chunk, const PlanChunk& to, RoundActions& out) {
     complete_.reset();
     out.push_back(EmptySlot{chunk});
   }
+  // What was sent under the assignment before does not count for this one.
   if (assignment.assigned != to.assigned) {
     assignment.sent_again = false;
     assignment.given = {};
@@ -153,6 +158,7 @@ void Round::DropStale(RoundActions& out) {
     if (!(it->second.in | it->second.folding).empty()) out.push_back(DropInputs{chunk, assigned});
     it = inputs_.erase(it);
   }
+  // What is left is for the assignments of now, so none of it is early any more.
   early_ = 0;
 }
 
@@ -162,6 +168,7 @@ void Round::OnDecided(const PeerId& from, const Decided& frame, RoundActions& ou
   if (rank < 0) return Refuse(FrameRefusal::kStranger);
   if (left_.Contains(rank)) return Refuse(FrameRefusal::kLeft);
   if (!IsValid(frame.held)) return Refuse(FrameRefusal::kDecidedUnsound);
+  // A branch and its parent decide apart: a member takes decisions of the one that it is in.
   const bool named = frame.held.members.Contains(self());
   if (branch_ != (frame.branch ? frame.ballot : 0) || (frame.branch && !named))
     return Refuse(FrameRefusal::kOtherBranch);
@@ -225,6 +232,7 @@ RankSet Round::TrustedHolders(const ChunkAssignment& assignment) const {
 // The value is decided, and nobody is left who could give all of it.
 bool Round::HoldersDied() const {
   if (!target_) return false;
+  // Silence is no proof, since a suspect may still answer. A broken connection and a BYE are.
   const RankSet gone = reset_ | left_ | own_rank();
   for (size_t c = 0; c < assignments_.size(); ++c)
     if (!slots_[c].held() && gone.ContainsAll(assignments_[c].holders)) return true;
@@ -242,6 +250,7 @@ void Round::FetchMissing(RoundActions& out) {
     // The value is decided: a suspect that holds it is worth a try when there is nobody else.
     if (from.empty() && target_) from = assignment.holders - left_ - own_rank();
     if (from.empty()) continue;
+    // fetch_turn_ moves on when an answer is late, so the next try goes to another holder.
     for (size_t turn = (c + static_cast<size_t>(self()) + fetch_turn_) % from.size(); turn > 0;
          --turn)
       from.Erase(from.first());

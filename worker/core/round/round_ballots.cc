@@ -43,6 +43,7 @@ void Round::SuspectRank(int rank, SuspicionCause cause, RoundActions& out) {
   ContactSpeakers(out);
   AskSpeakers(out);
   TryFoldAll(out);
+  // The own ballot waits for this member's STATUS no longer.
   if (coordination_ && !coordination_->plan) return TryPlan(out);
   if (!Needs(rank)) return;
   ++counts_.ballots[cause];
@@ -51,10 +52,13 @@ void Round::SuspectRank(int rank, SuspicionCause cause, RoundActions& out) {
 
 // Without `rank` this member cannot finish in the ballot that is on.
 bool Round::Needs(int rank) const {
+  // The own ballot needs all of S until the witnesses are asked.
   if (coordination_)
     return !coordination_->accepting && coordination_->plan->members.Contains(rank);
+  // On the fast path a member owes nothing more once its HAVE(0) is here.
   if (record_.promised == 0) return haves0_.count(static_cast<uint8_t>(rank)) == 0;
   if (CoordinatorOf(record_.promised) == rank) return true;
+  // As a member of S: before the own HAVE is out, the owners of missing results are needed.
   if (seen_ != record_.promised || have_sent_ == seen_) return false;
   for (size_t c = 0; c < assignments_.size(); ++c)
     if (!slots_[c].held() && assignments_[c].holders.empty() && assignments_[c].owner == rank)
@@ -71,6 +75,7 @@ void Round::OnTrusted(const PeerId& peer, RoundActions& out) {
     suspected_.Erase(rank);
     reset_.Erase(rank);
     if (!over_ && Trusts(rank)) {
+      // Inputs and results were withheld from it, and a broken connection may have lost its own.
       FetchMissing(out);
       SendInputs(rank, out);
       GiveAll(out);
@@ -84,10 +89,12 @@ void Round::OnCoordinatorLate(RoundActions& out) {
   if (over_) return;
   if (HoldersDied()) return OnSitOut(out);
   ++fetch_turn_;
+  // Any request that is out may be lost.
   for (ChunkAssignment& assignment : assignments_) assignment.fetching = -1;
   FetchMissing(out);
   if (!target_) {
     ++counts_.ballots_late;
+    // An own ballot that is stuck is followed by an own one; else it is the next rank's turn.
     const bool own = coordination_.has_value();
     const Ballot ballot = record_.promised;
     StartBallot(own ? self() : ballot == 0 ? 0 : CoordinatorOf(ballot) + 1, out);
@@ -97,6 +104,7 @@ void Round::OnCoordinatorLate(RoundActions& out) {
 
 void Round::OnQuorumLost(RoundActions& out) {
   if (over_ || target_) return;
+  // The first trusted rank alone opens: survivors that suspect the same members form one branch.
   int lowest = 0;
   while (!Trusts(lowest)) ++lowest;
   if (lowest == self()) OpenBallot({NextBallotOf(self()), true}, out);
@@ -106,6 +114,7 @@ void Round::OnQuorumLost(RoundActions& out) {
 // ---- ballots ----------------------------------------------------------------------------------
 // The least ballot of `rank` above all that this member knows of.
 Ballot Round::NextBallotOf(int rank) const {
+  // Ballots go round the ranks: ballot b is of rank (b - 1) mod M (CoordinatorOf).
   const auto least = static_cast<size_t>(std::max(record_.promised, highest_)) + 1;
   const size_t offset = (least - 1) % ranks();
   const auto wanted = static_cast<size_t>(rank);
@@ -139,13 +148,16 @@ void Round::AskForDecision(RoundActions& out) {
 // Pre: ballot > promised.
 void Round::Answer(BallotName name, RoundActions& out) {
   const auto [ballot, branch] = name;
+  // Stakes that were held back for the plan of an earlier ballot go into this STATUS.
   HearLateSpeaks();
   ++progress_;
   record_.promised = ballot;
   if (branch) branch_ = ballot;
+  // One ballot at a time: a coordinator that answers a higher one gives its own up.
   if (coordination_ && coordination_->ballot < ballot) coordination_.reset();
   const PeerId& coordinator = PeerAt(CoordinatorOf(ballot));
   Emit(coordinator, MakeStatus(name), out);
+  // Witnesses are of the view: a branch is decided by its members alone.
   if (!branch && fixed_->witness >= 0)
     Emit(coordinator, Promise{ballot, record_.accepted, record_.value}, out);
 }
@@ -172,6 +184,7 @@ void Round::OnBallotOpen(const PeerId& from, const BallotOpen& frame, RoundActio
   if (left_.Contains(rank))
     return Refuse(FrameRefusal::kLeft);  // it does not fit: no ballots of its
   if (frame.parent != branch_) return Refuse(FrameRefusal::kOtherBranch);
+  // A member with a decision answers with it; one that kept its own values has none to give.
   const bool kept = over_ && !Applied(over_->outcome) && over_->outcome != Outcome::kAborted;
   if (!kept && !frame.branch && (over_ || target_)) return SendDecision(rank, out);
   if (frame.ballot <= record_.promised) {
@@ -204,6 +217,7 @@ void Round::OnAccept(const PeerId& from, const Accept& frame, RoundActions& out)
   }
   if (coordination_ && coordination_->ballot < frame.ballot) coordination_.reset();
   const Accepted accepted{frame.ballot, Sha256(frame.value)};
+  // Only members of this group are told: the list is a peer's word.
   std::set<PeerId> learners = {from};
   for (const PeerId& peer : frame.learners)
     if (RankOf(peer) >= 0) learners.insert(peer);
@@ -215,6 +229,7 @@ void Round::OnHave(const PeerId& from, const Have& frame, RoundActions& out) {
   const int rank = RankOf(from);
   if (rank < 0) return Refuse(FrameRefusal::kStranger);
   if (over_ || target_) {
+    // After a fast round the sender gets HAVE(0) from everybody, and needs no decision.
     const bool repaired = frame.ballot > 0 || !over_ || over_->ballot > 0;
     if (rank != self() && repaired) SendDecision(rank, out);
     return;

@@ -16,6 +16,7 @@ constexpr size_t kMaxPlans = kMaxBallots * kMaxRanks;
 using round_fields::Get;
 using round_fields::Put;
 
+// Each Put has its Get below it. The wire has no tags: both name the same fields in one order.
 void Put(ByteWriter& out, const Ready& f) {
   Encode(f.stake, out);
   Put(out, f.schema);
@@ -181,6 +182,7 @@ void Put(ByteWriter&, const Beat&) {}
 void Get(ByteReader&, Beat&) {}
 
 constexpr size_t kKinds = std::variant_size_v<FrameBody>;
+// In the order of FrameBody's alternatives, whose index is the kind on the wire.
 constexpr std::array<std::string_view, kKinds> kNames = {
     "ready",  "speak",    "ask",     "have",    "open",      "status", "promise", "plan",
     "accept", "accepted", "decided", "refused", "forgotten", "fetch",  "bye",     "beat"};

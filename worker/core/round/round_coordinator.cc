@@ -17,6 +17,7 @@ void Round::OpenBallot(BallotName name, RoundActions& out) {
   const BallotOpen open{ballot, branch, branch_, fixed_->spec.age};
   for (const auto& [peer, rank] : fixed_->rank_of)
     if (rank != self() && !left_.Contains(rank)) Emit(peer, open, out);
+  // Witnesses that are members got it above, unless they left the round: these still witness.
   if (!branch)
     for (const PeerId& witness : fixed_->spec.witnesses)
       if (RankOf(witness) < 0 || left_.Contains(RankOf(witness))) Emit(witness, open, out);
@@ -30,6 +31,7 @@ bool Round::IsValid(const StatusFrame& status) const {
   if (!std::is_sorted(status.served.begin(), status.served.end())) return false;
   for (const auto& [rank, stake] : status.stakes)
     if (rank >= ranks() || !worker::IsValid(stake)) return false;
+  // "Complete" with an empty slot would make rule 3 keep a value that its sender does not hold.
   if (!status.complete || status.complete_abort) return true;
   return std::all_of(status.held.begin(), status.held.end(),
                      [](const ChunkValue& chunk) { return chunk.held(); });
@@ -70,6 +72,7 @@ void Round::OnPromise(const PeerId& from, const Promise& frame, RoundActions& ou
     OpenBallot({frame.ballot}, out);
   if (!coordination_ || coordination_->ballot != frame.ballot || coordination_->plan)
     return Refuse(FrameRefusal::kBallotOld);
+  // Paxos, phase 1: the value accepted at the highest ballot binds the plan (rule 1).
   if (frame.accepted > coordination_->accepted) {
     std::optional<HeldValue> value = DecodeHeldValue(frame.value);
     if (!value || !IsValid(*value)) return Refuse(FrameRefusal::kPromiseUnsound);
@@ -123,11 +126,13 @@ void Round::CollectHave(int rank, const Have& frame, RoundActions& out) {
 }
 
 void Round::TryAccept(RoundActions& out) {
+  // All of S hold it before a witness is asked, so a decided value is held by all of them (S4).
   const RankSet members = coordination_->plan->members;
   for (int rank = 0; rank < static_cast<int>(ranks()); ++rank)
     if (members.Contains(rank) && coordination_->haves.count(static_cast<uint8_t>(rank)) == 0)
       return;
   const Digest root = coordination_->haves.at(static_cast<uint8_t>(self()));
+  // Two values under one plan: a new ballot compares what each of S holds.
   for (const auto& [rank, have] : coordination_->haves) {
     if (have == root) continue;
     ++counts_.root_mismatch;
@@ -159,6 +164,7 @@ void Round::ConcludeBranch(Ballot ballot, RankSet members, RoundActions& out) {
 }
 
 void Round::OnRefused(const PeerId&, const Refused& frame, RoundActions&) {
+  // A number above the highest cannot be true, and would leave this member no ballot of its own.
   if (frame.promised <= MaxBallot()) highest_ = std::max(highest_, frame.promised);
 }
 

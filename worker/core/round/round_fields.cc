@@ -5,6 +5,7 @@
 namespace crowdsurf::worker::round_fields {
 namespace {
 
+// Eight bits a byte, the first of them in the lowest place.
 void Put(ByteWriter& out, const std::vector<bool>& bits) {
   out.U32(static_cast<uint32_t>(bits.size()));
   for (size_t i = 0; i < bits.size(); i += 8) {
@@ -15,6 +16,7 @@ void Put(ByteWriter& out, const std::vector<bool>& bits) {
   }
 }
 void Get(ByteReader& in, std::vector<bool>& bits) {
+  // Checked against the bytes that are there before anything is allocated.
   const size_t count = in.U32();
   if (count > kMaxChunks || (count + 7) / 8 > in.remaining()) {
     in.Fail();
@@ -97,6 +99,7 @@ void Get(ByteReader& in, std::map<uint8_t, Stake>& stakes) {
   }
 }
 
+// Which slots are held; then, by runs, what neighbours share; then the hash of each.
 void Put(ByteWriter& out, const std::vector<ChunkValue>& chunks) {
   std::vector<bool> held;
   std::vector<const ChunkValue*> items;
@@ -122,6 +125,7 @@ void Get(ByteReader& in, std::vector<ChunkValue>& chunks) {
   GetRuns(in, items, [&in](ChunkValue& chunk) {
     chunk.assigned = in.U16();
     chunk.mask = RankSet::FromBits(in.U64());
+    // Only held chunks are listed, and a held one has contributors.
     if (chunk.mask.empty()) in.Fail();
   });
   for (ChunkValue* chunk : items) chunk->hash = in.U64();
@@ -161,6 +165,7 @@ void Get(ByteReader& in, std::vector<PlanChunk>& chunks) {
     chunk.value.mask = RankSet::FromBits(in.U64());
   });
   for (size_t i = 0; i < chunks.size() && in.ok(); ++i) {
+    // A held value has a mask, the others have none: the two must not contradict each other.
     if (chunks[i].value.held() != held[i]) in.Fail();
     if (held[i]) chunks[i].value.hash = in.U64();
   }

@@ -37,6 +37,7 @@ RankSet ContributorsOf(const RoundValue& value) {
 Stake StakeOf(const RoundValue& value) {
   Stake sum;
   sum.base = BaseOf(value);
+  // In rank order, so that the sums have the same bits at all members.
   for (const Stake& stake : value.stakes) {
     sum.weight += stake.weight;
     sum.samples += stake.samples;

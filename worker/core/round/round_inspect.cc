@@ -36,6 +36,7 @@ Round::Phase Round::phase() const {
 bool Round::witness_quorum_lost() const {
   if (over_ || !coordination_ || coordination_->branch) return false;
   const std::vector<PeerId>& witnesses = fixed_->spec.witnesses;
+  // An answer that is in counts, whatever became of its sender.
   uint64_t reachable = coordination_->accepting ? votes_ : coordination_->promised;
   for (size_t i = 0; i < witnesses.size(); ++i)
     if (!Distrusts(witnesses[i])) reachable |= uint64_t{1} << i;
@@ -57,6 +58,8 @@ std::set<PeerId> Round::WaitingFor() const {
   for (int rank = 0; rank < static_cast<int>(ranks()); ++rank) {
     if (!fixed_->members.Contains(rank)) continue;
     const bool in_plan = seen_ == record_.promised && plan_members_.Contains(rank);
+    // Without a ballot: HAVE(0). In an own ballot: STATUS, then HAVE(b). In another's: its
+    // coordinator, and the rest of S, whose results are missing, until the own HAVE is out.
     if (record_.promised == 0) {
       if (haves0_.count(static_cast<uint8_t>(rank)) == 0) await(rank);
     } else if (coordination_) {
@@ -211,6 +214,7 @@ void Round::FingerprintChunks(ByteWriter& out) const {
     p.out.U32(lane.out);
   }
   for (const ChunkIndex chunk : pending_) p.out.U32(chunk.value());
+  // Marks end lists of any length: without them two states could print the same bytes.
   p.out.U32(~uint32_t{0});
   for (const ChunkIndex chunk : served_) p.out.U32(chunk.value());
   p.out.U32(~uint32_t{0});

@@ -105,10 +105,11 @@ Duration RoundTimes::HaveWait() const {
   return Backed(std::max(config_.min_silence, haves_.Bound(kDeviations)));
 }
 
-// A round trip is part of every HAVE wait, so twice that wait covers the two of the reference.
+// A round trip is part of every HAVE wait, so twice that wait covers the two of a hand-over.
 Duration RoundTimes::HandOver() const { return HaveWait() * 2; }
 
 Duration RoundTimes::SitOut() const {
+  // Bound(0) is the median.
   const Duration round = rounds_.empty() ? config_.first_round : rounds_.Bound(0);
   return Backed(std::max(config_.min_sit_out, round * 4));
 }
@@ -227,6 +228,7 @@ void RoundPacer::Pending(const Round& round, Visit&& visit) const {
     const Time heard = times_->LastHeard(peer).value_or(since);
     Time silent =
         std::max({heard, since, times_->listening_since()}) + times_->Silence(peer, ballots_again_);
+    // A stand-in may still be in its own last round until the start deadline.
     if (!round.MustReply(peer)) silent = std::max(silent, start);
     visit(silent, Due{Due::Kind::kSuspect, peer, SuspicionCause::kSilence});
   }

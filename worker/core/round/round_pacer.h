@@ -3,14 +3,14 @@
 // RoundTimes learns from all rounds of an agent (bounded windows): start delays, gaps between signs
 // of life per peer, HAVE waits, round lengths. RoundPacer is one open round's deadlines. Owner:
 // worker/core's Averaging. Single sequence. Source: docs/round.md (time-outs): start deadline
-// = median + k MAD of recent starts; silence = max(least, median + 6 MAD of that peer's gaps), at
-// most `most`; HAVE wait = median + 6 MAD; coordinator hand-over = 2 RTT + that; sit-out = 4 x the
-// learnt round time. While a round lasts everybody beats every least/2, so an idle peer is not
-// silent. Deadlines double after a ballot that ended with everybody alive, or a round that was
+// = median + 6 MAD of recent starts; silence = median + 6 MAD of that peer's gaps, from min_silence
+// to max_silence; HAVE wait = median + 6 MAD; coordinator hand-over = twice that; sit-out = 4 x the
+// learnt round time. While a round lasts everybody beats every min_silence/2, so an idle peer is
+// not silent. Deadlines double after a ballot that ended with everybody alive, or a round that was
 // given up though a suspect lived, and halve again after each fast round. Each ballot of a round
-// after its first doubles the silence that is suspicious in it (up to `most`): where frames come in
-// bursts, members that took each other for dead in turn would else open ballots against each other
-// until the round has had all of its ballots.
+// after its first doubles the silence that is suspicious in it (up to max_silence): where frames
+// come in bursts, members that took each other for dead in turn would else open ballots against
+// each other until the round has had all of its ballots.
 #pragma once
 
 #include <cstddef>

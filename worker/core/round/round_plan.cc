@@ -105,6 +105,7 @@ uint8_t NewOwner(const PlanQuestion& q, const std::vector<double>& shares, Chunk
     key.U32(chunk.value());
     const uint64_t hash = ContentHash(key.bytes(), rank);
     const double uniform = (static_cast<double>(hash >> 11) + 0.5) * 0x1p-53;
+    // The largest share / -ln(u) is of a rank with probability share / (sum of shares).
     const double score = shares[rank] / -std::log(uniform);
     if (score > best_score) {
       best = rank;
@@ -133,6 +134,7 @@ PlanChunk Decide(const PlanQuestion& q, RankSet disputed, RankSet sure,
   for (const auto& [rank, status] : q.statuses) {
     const ChunkValue& held = status.held[index.value()];
     if (!held.held() || !sure.ContainsAll(held.mask)) continue;
+    // The latest assignment counts; members that hold an older result drop it (Round::Assign).
     if (chunk.holders.empty() || held.assigned > chunk.assigned) {
       chunk.assigned = held.assigned;
       chunk.value = held;
@@ -151,6 +153,7 @@ PlanChunk Decide(const PlanQuestion& q, RankSet disputed, RankSet sure,
   chunk = PlanChunk();
   const auto first = static_cast<uint8_t>(q.spec->chunks[index.value()].owner);
   const auto status = q.statuses.find(first);
+  // A live owner that has sent it to nobody keeps it, with the inputs that it has.
   if (status != q.statuses.end() && disputed.empty() &&
       !std::binary_search(status->second.served.begin(), status->second.served.end(), index)) {
     chunk.owner = first;
@@ -169,15 +172,20 @@ std::optional<Plan> MakePlan(const PlanQuestion& q) {
   plan.branch = q.branch;
   plan.members = RanksOf(q);
   const RankSet disputed = MergeStakes(q, plan);
+  // Rule 1: a quorum may have accepted it. In a branch no witness was asked.
   if (!q.branch && q.accepted != 0 && q.accepted_value && !Dead(q))
     return Keep(q, std::move(plan), q.accepted_value->value);
+  // Rule 2: a member has applied it.
   for (const auto& [rank, status] : q.statuses)
     if (status.applied) return Keep(q, std::move(plan), ValueOf(q, status));
+  // Rule 3: it may have been decided without witnesses, as the fast value or by a branch.
   if (const auto value = HighestComplete(q, disputed)) return Keep(q, std::move(plan), *value);
+  // Nothing must be kept, and ballots run out: all give up by one decision.
   if (q.may_abort) {
     plan.abort = true;
     return plan;
   }
+  // Rule 4.
   const std::vector<double> shares = SharesOf(q);
   RankSet sure;
   for (const auto& [rank, stake] : plan.stakes) sure.Insert(rank);

@@ -50,6 +50,7 @@ void Round::OnReady(const PeerId& from, const Ready& frame, RoundActions& out) {
 }
 
 // ---- own inputs, a window ahead ---------------------------------------------------------------
+// Inputs that are out already go on counting against the window of their owner.
 void Round::RebuildLanes() {
   lanes_.assign(ranks(), {});
   for (uint32_t c = 0; c < assignments_.size(); ++c) {
@@ -113,6 +114,7 @@ bool Round::OnInput(const PeerId& from, int rank, ChunkIndex chunk, Ballot assig
     if (pending_.count(chunk) == 0) return refuse(FrameRefusal::kInputLate);
   } else {
     // The plan that makes this peer the owner may still be on its way.
+    // As much as honest senders send ahead of results: a window from each rank.
     const size_t bound = ranks() * fixed_->spec.window_chunks;
     if (assigned <= seen_ || assigned < record_.promised)
       return refuse(FrameRefusal::kInputSuperseded);
@@ -158,8 +160,10 @@ bool Round::Contribution(const Gathering& inputs, int rank, RankSet& contributor
   const bool awaited = member && Trusts(rank) && (seen_ == 0 || plan_members_.Contains(rank));
   if (inputs.in.Contains(rank)) {
     const bool known = stakes_.count(static_cast<uint8_t>(rank)) > 0;
+    // Its own values with a stake that a stand-in told: they do not go together.
     const bool others_word = (inputs.own - own_word_).Contains(rank);
     if (known && !others_word) contributors.Insert(rank);
+    // A member that is awaited may still say its stake with READY.
     return known || !awaited;
   }
   if (awaited) return false;
@@ -238,6 +242,7 @@ void Round::OnResult(const PeerId& from, ChunkIndex chunk, const ChunkValue& val
   const ChunkAssignment& assignment = assignments_[chunk.value()];
   if (slots_[chunk.value()].held()) return Refuse(FrameRefusal::kResultTwice);
   if (assignment.assigned != value.assigned) return Refuse(FrameRefusal::kResultSuperseded);
+  // An adopted result must be that very one; a new one must come from its owner.
   if (!assignment.holders.empty() ? value != assignment.want : rank != assignment.owner)
     return Refuse(FrameRefusal::kResultUnplanned);
   out.push_back(StoreResult{chunk, value.assigned});
@@ -260,6 +265,7 @@ void Round::FillSlot(ChunkIndex chunk, const ChunkValue& value, RoundActions& ou
   TryHave(out);
 }
 
+// Also after the round is over: stragglers fetch from members that applied.
 void Round::OnFetch(const PeerId& from, const Fetch& frame, RoundActions& out) {
   if (RankOf(from) < 0) return Refuse(FrameRefusal::kStranger);
   if (over_ && !Applied(over_->outcome)) return Refuse(FrameRefusal::kFetchVoid);
@@ -288,6 +294,7 @@ void Round::TryHave(RoundActions& out) {
   }
   const bool repair = seen_ > 0;
   if (repair && plan_abort_) return;  // its HAVE went out with the plan
+  // HAVE once for each plan, and HAVE(0) only while no ballot was answered.
   if (missing_ > 0 || (repair ? seen_ != record_.promised || have_sent_ == seen_
                               : record_.promised > 0 || have0_.has_value()))
     return TryFast(out);

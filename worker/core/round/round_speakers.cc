@@ -153,6 +153,7 @@ void Round::OnAsk(const PeerId& from, const Ask& frame, RoundActions& out) {
       continue;
     }
     bool& sent = frame.assigned == 0 ? assignments_[c].sent_first : assignments_[c].sent_again;
+    // An input that its lane has not sent yet takes its place in the window.
     if (!sent) ++lanes_[static_cast<size_t>(rank)].out;
     sent = true;
     out.push_back(SendInput{from, chunk, frame.assigned});
@@ -164,6 +165,7 @@ void Round::AskMember(int rank, RoundActions& out) {
   if (rank == self() || !Trusts(rank)) return;
   if (seen_ > 0 && !plan_members_.Contains(rank)) return;
   std::map<Ballot, std::vector<ChunkIndex>> asks;
+  // Lanes send ascending, a window ahead: these are the chunks that the member may have sent.
   size_t window = fixed_->spec.window_chunks;
   for (const ChunkIndex chunk : pending_) {
     const Gathering& inputs = inputs_[{chunk, assignments_[chunk.value()].assigned}];

@@ -45,6 +45,7 @@ Stake DecodeStake(ByteReader& in) {
   if (const auto holds = Digest::From(in.Raw(Digest::kBytes))) stake.holds = *holds;
   if ((averaging & kBaseFollows) == 0) return stake;
   if (const auto base = Digest::From(in.Raw(Digest::kBytes))) stake.base = *base;
+  // A stake without a base has no bit: there is one encoding for each stake.
   if (stake.base.none()) in.Fail();
   return stake;
 }

@@ -23,6 +23,7 @@ void Speaker::OnFrame(const PeerId& from, const Frame& frame, SpeakerActions& ou
     ++refused_;
     return;
   }
+  // No chunks: it asks whether this peer speaks at all (Ask).
   if (ask->chunks.empty()) {
     const Speak speak{static_cast<uint8_t>(spec_.rank), spec_.stake, spec_.root};
     out.push_back(SendFrame{from, {spec_.instance, speak}});
