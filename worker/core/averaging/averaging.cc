@@ -26,6 +26,7 @@ void Averaging::OnView(Time now, const Seating& seating, AveragingId next, Paren
   CHECK(stage_ != Stage::kRounds || parent == ParentEnd::kBrokeUp);
   const View& view = seating.view();
   rounds_.OnView(now, view, seating.hash(), parent, out);
+  // A round that broke up has ended there: whether the own samples are counted is settled now.
   for (const GroupRounds::Ended& ended : rounds_.TakeEnded())
     if (ended.averaging == number_ && ended.round == 0) SettleSamples(ended, out);
   mixing_.OnView(now, view, seating.hash(), out);
@@ -43,6 +44,7 @@ void Averaging::OnView(Time now, const Seating& seating, AveragingId next, Paren
   strategy_->OnView(now, view, config_.id, ignored);
   counter_->OnView(now, view, config_.id, ignored);
   seating_ = seating;
+  // The first interval of a newcomer begins with its seat.
   if (!seated_) mark_ = {.step = progress_.step, .samples = progress_.samples, .time = now};
   seated_ = true;
   jump_ = AveragingId();
@@ -60,6 +62,7 @@ void Averaging::OnView(Time now, const Seating& seating, AveragingId next, Paren
   }
   if (stage_ == Stage::kHolding && snapshotted_) out.push_back(ReleaseOutbox{number_});
   stage_ = Stage::kIdle;
+  // What others said while an averaging was open was kept back (Learn).
   Learn(std::exchange(ahead_, {}));
   next_ = std::max(next, begun_ + 1);  // numbers never go back, not even into another lineage
   AskToBeWoken(out);
@@ -116,6 +119,7 @@ void Averaging::Depart(Time now, Actions& out) {
 
 AveragingId Averaging::bytes_begun() const {
   if (stage_ != Stage::kRounds) return first_of_new_view() - 1;
+  // A first round that gave and took nothing counts as not begun: HoldFrom can undo it.
   const bool untouched = rounds_.pristine() && last_root_.none();
   return untouched ? number_ - 1 : number_;
 }
@@ -217,6 +221,7 @@ void Averaging::AskForOthers(Actions& out) {
 // The view's full average is over, or was missed: from here on neighbours mix.
 void Averaging::StartMixing(Time now, Actions& out) {
   if (!mixing_.on_graph() || mixing_.started() || !Ready()) return;
+  // Mixing writes the inbox that does not hold the committed average.
   const bool first = committed_region_ == Region::kInboxA;
   mixing_.Start(now, first ? Region::kInboxB : Region::kInboxA, out);
   AskForOthers(out);
@@ -284,6 +289,7 @@ void Averaging::OnPublished(Time now, const Published& published, Actions& out) 
   if (asker == Asker::kMixing && mixing_.OnSnapshot(now, published, out)) return AskForOthers(out);
   const bool wanted =
       stage_ == Stage::kPublishing && published.averaging == number_ && trainer_ && seated_;
+  // It was overtaken: another averaging is the present one, or this one was given up.
   if (!wanted) {
     out.push_back(ReleaseOutbox{published.averaging});
     if (stage_ == Stage::kPublishing) RequestSnapshot(out);
@@ -293,6 +299,7 @@ void Averaging::OnPublished(Time now, const Published& published, Actions& out) 
   staked_ = {};
   rounds_.OnSnapshot(now, out);
   snapshot_ = published.samples;
+  // The snapshot may be newer than the last report of progress.
   progress_.step = std::max(progress_.step, published.step);
   progress_.samples = std::max(progress_.samples, published.samples);
   mark_ = {.step = published.step, .samples = published.samples, .time = now};
@@ -345,6 +352,7 @@ void Averaging::OnPublishRefused(Time now, const PublishRefused& refused, Action
   if (stage_ != Stage::kPublishing) return;
   if (refused.averaging != number_) return RequestSnapshot(out);
   log_.Warning("the trainer gave no snapshot", {{"averaging", refused.averaging.value()}});
+  // A whole interval passes until the next try.
   mark_ = {.step = progress_.step, .samples = progress_.samples, .time = now};
   FinishAbandon(now, number_, out);
 }

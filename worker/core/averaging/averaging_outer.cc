@@ -14,6 +14,7 @@ namespace crowdsurf::worker {
 // ---- the base
 
 bool Averaging::HoldsBase() const {
+  // The base lies in kInboxA always: docs/decisions/worker/030-the-base-stays-in-one-inbox.md
   return HasOuter() && committed_region_ == Region::kInboxA && !overwritten_;
 }
 
@@ -48,12 +49,14 @@ bool Averaging::FinishStep(Time now, Region mean, Actions& out) {
     for (const double scalar : rule.scalars()) kernel.scalars.push_back(scalar);
   }
   (step ? metrics_.outer_steps : metrics_.outer_begins)->Add();
+  // Rounds that still serve what lies there are closed before the kernel writes over it.
   rounds_.OnOverwritten(now, Region::kInboxA, out);
   out.push_back(std::move(kernel));
   return true;
 }
 
 void Averaging::OnStateHashed(Time now, const StateHashed& hashed, Actions& out) {
+  // The hash of a value that another one has replaced since.
   if (hashed.averaging != committed_.averaging || overwritten_) return;
   committed_.root = hashed.root;
   if (!std::exchange(hashing_, false)) return;

@@ -35,6 +35,7 @@ void Averaging::OpenOne(Time now, const OpenRound& open, StrategyActions& more, 
     strategy.OnEvent(now, RoundDecided{open.averaging, open.axis, false, 0}, more);
     return;
   }
+  // With `rounds: One` an averaging is a single round, on whatever axis.
   const bool all = seating.view().config.rounds == RoundsMode::kAll;
   const GroupRounds::Opening opening{.averaging = open.averaging,
                                      .round = all ? static_cast<uint32_t>(open.axis) : 0,

@@ -81,6 +81,7 @@ void Averaging::AskToBeWoken(Actions& out) {
 void Averaging::CheckDue(Time now, Actions& out) {
   if (!Ready() || !idle() || hashing_ || GoCatchUp(now, out) || !IntervalOver(now)) return;
   const bool first = !announced_;
+  // Repeated with each heartbeat, for members that missed it.
   if (!first && now - announced_at_ < config_.heartbeat) return;
   announced_ = true;
   announced_at_ = now;
@@ -132,6 +133,7 @@ void Averaging::BeginNow(Time now, AveragingId averaging, Actions& out) {
     return;
   }
   begun_ = averaging;
+  // Each member passes BEGIN on once (begun_): if one that lives has heard it, all do.
   Tell(message::Begin{seating_.hash(), averaging}, out);
   if (stage_ == Stage::kRounds || stage_ == Stage::kHolding) {
     // The others are past our averaging: a member that is not in our round yet does not come any
@@ -151,6 +153,7 @@ void Averaging::StartPublish(Time now, AveragingId averaging, Actions& out) {
   due_.erase(due_.begin(), due_.upper_bound(averaging));
   snapshotted_ = false;
   if (!Counting(averaging)) return RequestSnapshot(out);
+  // Counting needs no snapshot: the totals as last reported are the weight.
   snapshot_ = std::max(counted_, progress_.samples);
   mark_ = {.step = progress_.step, .samples = progress_.samples, .time = now};
   OpenTrip(now, out);

@@ -58,6 +58,7 @@ void GroupRounds::OnView(Time now, const View& view, const ViewHash& hash, Paren
 
 bool GroupRounds::Serves(const message::RoundFrame& frame) const {
   if (frame.view == view_.hash || frame.view == previous_.hash) return true;
+  // An instance of an older view is served until it is closed.
   const auto instance = PeekInstance(frame.frame);
   return instance && instances_.contains(*instance);
 }
@@ -210,6 +211,7 @@ void GroupRounds::OnOverwritten(Time now, Region region, Actions& out) {
 }
 
 void GroupRounds::OnSnapshot(Time now, Actions& out) {
+  // The outbox is replaced: rounds that read the old snapshot cannot go on.
   for (auto& [id, instance] : instances_) {
     if (instance.round.over() || instance.opening.from != Region::kOutbox) continue;
     RoundActions actions;
@@ -241,6 +243,7 @@ void GroupRounds::Close(Time now, Instances::iterator at, Actions& out) {
     instance.round.OnSitOut(actions);
     Perform(now, instance, actions, out);
   }
+  // The register outlives the instance: this peer may be a witness of it.
   table_.Retire(RegisterId::Round(at->first), instance.round.Promised());
   out.push_back(CloseBuffers{instance.handle});
   instances_.erase(at);
@@ -278,6 +281,7 @@ void GroupRounds::DropPristine(Time now, Actions& out) {
   for (auto at = instances_.begin(); at != instances_.end();) {
     const auto next = std::next(at);
     if (IsPristine(at->second)) {
+      // Nothing was given or taken in it, so its end is not reported as an outcome.
       at->second.reported = true;
       Close(now, at, out);
     }

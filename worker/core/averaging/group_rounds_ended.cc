@@ -97,6 +97,7 @@ void GroupRounds::Tally(const Instance& instance, Outcome outcome) {
   }
 }
 
+// Adds to the metrics what the round has counted since the last call.
 void GroupRounds::Count(Instance& instance) {
   const RoundCounts& counts = instance.round.counts();
   RoundCounts& seen = instance.counted;

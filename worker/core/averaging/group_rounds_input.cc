@@ -129,6 +129,7 @@ void GroupRounds::OnFrame(Time now, const PeerId& from, const message::RoundFram
                           Actions& out) {
   const auto frame = DecodeFrame(message.frame);
   if (!frame) return metrics_.RefuseFrame(FrameRefusal::kGarbled);
+  // An open Round answers in all its roles: its register is lent to it (WitnessTable::Lend).
   if (const auto at = instances_.find(frame->instance); at != instances_.end()) {
     RoundActions actions;
     at->second.round.OnFrame(from, *frame, actions);
@@ -217,16 +218,20 @@ void GroupRounds::OnListInUse(Time now, const message::ListInUse& list,
   seating.Merge(list.seats, list.vacancies);
   const auto group = GroupCells(seating.view().grid, list.group, current_->opening.axis);
   if (std::find(group.begin(), group.end(), current_->cell) == group.end()) {
+    // A group that this peer does not sit in: it may have to speak for a hole there (LateDuty).
     if (!AnybodyIn(seating, list.group, current_->opening.axis)) return;
     current_->lists[list.group] = std::move(seating);
     return ReplayEarly(now, out);
   }
+  // Values have moved by the own list already.
   if (!pristine()) return;
+  // By their list this peer has no seat, or another one, in this averaging.
   if (seating.CellOf(config_.id) != current_->cell) {
     unlisted_ = true;
     return;
   }
   Replan(now, seating, down, out);
+  // The others have moved values by this list, so later seats do not change it.
   for (auto& [id, instance] : instances_)
     if (!instance.round.over()) instance.pinned = true;
 }
@@ -284,6 +289,7 @@ void GroupRounds::Witness(const PeerId& from, const Frame& frame,
       SendTo(from, Frame{frame.instance, Bye{ByeReason::kSatOut}}, message, out);
   }
   const uint64_t full = table_.full();
+  // A vote of this peer for itself has no Round here that could count it.
   for (const SendFrame& answer : AnswerAsWitness(table_, from, frame))
     if (answer.to != config_.id) SendTo(answer.to, answer.frame, message, out);
   if (table_.full() > full) metrics_.RefuseFrame(FrameRefusal::kWitnessFull);

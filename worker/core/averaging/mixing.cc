@@ -80,7 +80,9 @@ void Mixing::Stop(Actions& out) {
       out.push_back(Send{say.to, EncodeMessage(message::Pair{view_, say.word})});
   }
   if (ask_ == Ask::kTaken) out.push_back(ReleaseOutbox{asks_});
+  // A request that is out is still answered: until then it counts as unneeded.
   ask_ = ask_ == Ask::kAsked || ask_ == Ask::kUnneeded ? Ask::kUnneeded : Ask::kNone;
+  // A trainer must not go on with the learning rate of a strategy that has ended.
   if (std::exchange(scaled_, false)) out.push_back(TellLrScale{1.0});
   strategy_.reset();
   edges_.Reset({}, 1, 1, WireFormat::kFloat32, EdgeOrder::kLatestWins);
@@ -114,6 +116,7 @@ void Mixing::OnRefused(Time now, Actions& out) {
   const bool waited = ask_ == Ask::kAsked;
   if (ask_ == Ask::kUnneeded || waited) ask_ = Ask::kNone;
   if (!waited) return;
+  // The partner waits for a snapshot that does not come.
   PairExchange::Out end;
   pairs_.Abort(end);
   Run(now, end, out);
@@ -193,6 +196,7 @@ void Mixing::Run(Time now, StrategyActions& actions, Actions& out) {
       SendMessage(*send, out);
     } else if (std::holds_alternative<AskSnapshot>(action)) {
       if (ask_ == Ask::kNone) ++asks_;
+      // A request that is out already serves the new exchange.
       ask_ = ask_ == Ask::kUnneeded ? Ask::kAsked : Ask::kWanted;
     } else if (const auto* mixed = std::get_if<DeliverMixed>(&action)) {
       CHECK(ask_ == Ask::kTaken);
