@@ -13,6 +13,7 @@
 namespace crowdsurf::worker {
 namespace {
 
+// Bytes of LinkControl::identity, at the start of the file.
 constexpr size_t kIdentityBytes = 256;
 
 uint64_t RoundUp(uint64_t n, uint64_t to) { return (n + to - 1) / to * to; }
@@ -50,6 +51,7 @@ std::string Violations(const LinkTensor& t) {
     add("every dimension must be at least 1, and elements at most 2^38");
   } else if ((t.rows != 0 || t.cols != 0) && (t.rows == 0 || t.cols == 0 || t.rows > *n ||
                                               t.cols != *n / t.rows || t.rows * t.cols != *n)) {
+    // The quotient is compared before the product, which could overflow.
     add("matrix view ", t.rows, " x ", t.cols, " does not cover ", *n, " elements");
   }
   return out;
@@ -110,6 +112,7 @@ StatusOr<LinkGeometry> LayOutLink(std::vector<LinkTensor> declared,
                                   const std::vector<LinkRole>& shared_roles) {
   std::string wrong;
   const auto add = [&](const std::string& what) {
+    // A trainer may declare many bad tensors: the message has an end.
     if (!what.empty() && wrong.size() < 4096)
       absl::StrAppend(&wrong, wrong.empty() ? "" : "; ", what);
   };
@@ -126,6 +129,7 @@ StatusOr<LinkGeometry> LayOutLink(std::vector<LinkTensor> declared,
   for (LinkTensor& t : declared) {
     const uint64_t n = t.elements();
     if (t.rows == 0) {
+      // A vector is one row; any other tensor is its first dimension against the rest.
       t.rows = t.shape.size() < 2 ? 1 : t.shape[0];
       t.cols = n / t.rows;
     }
@@ -145,6 +149,7 @@ StatusOr<LinkGeometry> LayOutLink(std::vector<LinkTensor> declared,
   g.index_bytes = IndexRegionBytes(units.units());
   g.tensors = std::move(declared);
   const Bytes table = EncodeLinkTable(g.tensors);
+  // Equal hashes: the same tensors at the same places, at all workers.
   g.schema = Sha256(table);
   g.table_bytes = table.size();
   PlaceRegions(g);
@@ -153,6 +158,7 @@ StatusOr<LinkGeometry> LayOutLink(std::vector<LinkTensor> declared,
 
 UnitSchema UnitsOf(const LinkGeometry& geometry) {
   auto units = UnitsOf(geometry.tensors, [](const LinkTensor& t) { return t.shared(); });
+  // LayOutLink has checked them.
   CHECK(units.ok());
   return *std::move(units);
 }
@@ -242,6 +248,7 @@ StatusOr<LinkGeometry> ReadLinkIdentity(ByteView file, uint64_t file_bytes) {
   }
   auto tensors = DecodeLinkTable(file.subspan(table_offset, table_bytes));
   if (!tensors) return absl::DataLossError("the link's tensor table is garbled");
+  // Which roles are averaged follows from the tensors that have a place.
   std::set<LinkRole> roles;
   for (const LinkTensor& t : *tensors) {
     if (t.shared()) roles.insert(t.role);

@@ -6,6 +6,7 @@ namespace crowdsurf::worker {
 
 std::vector<std::string> LossReportSchedule::Look(Time now, const std::vector<std::string>& lost,
                                                   Reporter reporter) {
+  // A worker that came back begins anew when it is lost again.
   std::erase_if(notes_, [&](const auto& note) {
     return std::find(lost.begin(), lost.end(), note.first) == lost.end();
   });
@@ -17,6 +18,7 @@ std::vector<std::string> LossReportSchedule::Look(Time now, const std::vector<st
     }
     notes_[worker] = {now, now + kPatience};
   }
+  // Members keep notes as well: a view may make them witnesses while the worker is lost.
   if (reporter == Reporter::kMember) return {};
   std::vector<std::pair<Time, std::string>> due;
   for (const auto& [worker, note] : notes_) {

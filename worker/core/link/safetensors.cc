@@ -36,6 +36,7 @@ Bytes EncodeSafetensorsHeader(const std::vector<LinkTensor>& tensors,
   }
   json += "}";
   for (const LinkTensor& t : tensors) {
+    // A tensor that the job does not average is not in the vector, so it is not in the model.
     if (!t.shared()) continue;
     absl::StrAppend(&json, ",", Quoted(t.name), ":{\"dtype\":\"F32\",\"shape\":[");
     for (size_t i = 0; i < t.shape.size(); ++i)

@@ -36,6 +36,7 @@ TrainerPulse::State TrainerPulse::Look(Time now, uint64_t steps, Duty duty) {
   }
   const Duration pause = now - moved_;
   if (pause >= std::max(hung_after_, longest_ * kTimesLongest)) return state_ = State::kHung;
+  // Once said, it holds until a step comes.
   if (state_ == State::kHung) return state_;
   if (pause >= std::max(silent_after_, longest_ * kTimesLongest)) state_ = State::kSilent;
   return state_;
