@@ -27,6 +27,7 @@ void Confirmation::OnVote(const PeerId& from, const message::ViewVote& vote) {
   if (vote.named != named_) return;
   if (!IsVoter(from)) return;
   const auto at = votes_.try_emplace(from, vote).first;
+  // A word only grows: "decided" stays, and "unknown" takes nothing back.
   if (at->second.kind != Kind::kDecided && vote.kind != Kind::kUnknown) at->second = vote;
 }
 
@@ -68,6 +69,7 @@ std::map<Ballot, std::set<PeerId>> Confirmation::Supporters() const {
     if (vote.kind == Kind::kDecided) decided.insert(voter);
     if (vote.kind == Kind::kAccepted) supporters[vote.ballot].insert(voter);
   }
+  // Those that say "decided" count even where nobody names a ballot.
   supporters[0];
   for (auto& [ballot, peers] : supporters) peers.insert(decided.begin(), decided.end());
   return supporters;
@@ -77,6 +79,7 @@ bool Confirmation::Confirmed(const std::set<PeerId>& down) const {
   if (rule_ != Rule::kQuorum) {
     const auto named = std::count_if(voters_.begin(), voters_.end(),
                                      [&](const PeerId& voter) { return Names(voter); });
+    // One is enough if it is the only one that lives, or is the steward.
     return named >= 2 || (named == 1 && (Live(down).size() <= 1 || Names(steward_)));
   }
   const auto supporters = Supporters();

@@ -54,8 +54,10 @@ std::vector<PeerId> Joining::Better(AveragingId holds) const {
 }
 
 Joining::Step Joining::Ask(Time now, const PeerId& peer, Duration patience) {
+  // Patience varies by a fifth, so that newcomers do not ask in step.
   quiet_until_ = now + patience * (1.0 + 0.2 * rng_.UniformDouble());
   wake_ = quiet_until_;
+  // Until it answers.
   silent_.insert(peer);
   return {.ask = peer, .form = false};
 }

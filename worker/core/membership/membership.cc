@@ -107,6 +107,7 @@ message::ViewNews Membership::NewsOf(Time now, const Seating& seating) const {
           .job_seconds = clock_.seconds(now)};
 }
 
+// True: `peer` was told a moment ago, so a flood of its messages is not answered one by one.
 bool Membership::Quiet(Time now, const PeerId& peer) {
   Time& last = told_[peer];
   if (!last.unset() && now - last < kTellGap) return true;
@@ -191,6 +192,7 @@ void Membership::OnConfig(const AveragingConfig& config) {
 
 void Membership::OnPeerDown(Time now, const PeerId& peer, DownEvidence evidence, Actions& out) {
   joining_.OnPeerDown(peer);
+  // A refused connection proves that it is gone; silence is judged with its record (FindSilent).
   if (evidence != DownEvidence::kRefused) return;
   const bool fresh = down_.insert(peer).second;
   joiners_.erase(peer);

@@ -73,6 +73,7 @@ std::optional<RosterRecord> DecodeRosterRecord(const PeerId& owner, ByteView byt
 }
 
 Duration Roster::Heartbeat() const {
+  // N / 100 heartbeats above 100 members, 30 at most (docs/views.md).
   const double stretch = std::clamp(static_cast<double>(members_) / 100.0, 1.0, 30.0);
   return config_.heartbeat * stretch;
 }
@@ -88,6 +89,7 @@ std::string Roster::Key(size_t shard) const {
 }
 
 size_t Roster::ShardOf(const PeerId& peer) const {
+  // Ids are hashes, so two bytes of them spread evenly.
   return (size_t{peer.bytes()[0]} << 8 | peer.bytes()[1]) % Shards();
 }
 

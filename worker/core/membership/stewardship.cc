@@ -205,6 +205,7 @@ void Membership::Propose(Time now, Actions& out) {
   }
   proposer_.emplace(config_.id, *seating_, NextView(*seating_, down_, newcomers, facts),
                     LiveWitnesses(), rng_.Fork("proposer"));
+  // The own witness is asked without a message.
   proposer_->local = &witness_;
   proposer_->local_begun = averaging_.bytes_begun();
   proposer_->Start(now, out);

@@ -32,6 +32,7 @@ message::ViewPromise SuccessorWitness::OnOpen(uint64_t epoch, const message::Vie
                                .promised = answer.record.promised,
                                .accepted = answer.record.accepted,
                                .value = answer.record.value};
+  // A number above the ballot says no, whatever the reason.
   if (answer.kind != WitnessAnswer::Kind::kYes)
     promise.promised = std::max<Ballot>(promise.promised, static_cast<Ballot>(open.ballot + 1));
   return promise;
@@ -89,6 +90,7 @@ void SuccessorProposer::OpenBallot(Time now, Actions& out) {
   value_ = proposal_;
   grace_ = now + kGrace;
   grace_over_ = false;
+  // Longer each time and by chance, so that rivals get out of step.
   Duration wait = std::min(kPromisePatience * static_cast<double>(attempt_), kMaxBackoff);
   deadline_ = now + wait * (1.0 + 0.5 * rng_.UniformDouble());
   Broadcast(now, message::ViewOpen{parent_, ballot_}, out);
