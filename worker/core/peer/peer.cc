@@ -30,6 +30,7 @@ void Peer::OnMessage(Time now, const PeerId& from, ByteView body, Actions& out) 
   const auto message = DecodeMessage(body);
   if (!message) return metrics_.RefuseMessage(MessageRefusal::kGarbled);
   body_bytes_ = body.size();
+  // Any message is a sign of life, whatever becomes of it.
   membership_.OnHeard(now, from);
   averaging_.rounds().OnHeard(now, from);
   Dispatch(now, from, *message, out);
@@ -41,6 +42,7 @@ void Peer::InView(Time now, const PeerId& from, const M& message, F&& deliver, A
   if constexpr (std::is_same_v<M, message::RoundFrame>) {
     const auto& seating = membership_.seating();
     const bool present = seating && seating->hash() == message.view;
+    // A round of another view that is still served or witnessed here.
     if (!present && averaging_.rounds().Serves(message)) return deliver();
   }
   if (membership_.IsOurs(now, from, message.view, out)) return deliver();
@@ -51,6 +53,7 @@ void Peer::InView(Time now, const PeerId& from, const M& message, F&& deliver, A
       if (averaging_.HasBegun(message.averaging)) deliver();
     return;
   }
+  // Of a view that this peer may be about to enter: kept, and handled then (Settle).
   early_.push_back({from, message.view, message, body_bytes_});
   early_bytes_ += body_bytes_;
   while (early_.size() > kMaxEarly || early_bytes_ > kMaxEarlyBytes) {
@@ -80,6 +83,7 @@ void Peer::Dispatch(Time now, const PeerId& from, const Message& message, Action
             InView(
                 now, from, m, [&] { averaging_.OnBegin(now, m.averaging, out); }, out);
           },
+          // These name an instance, or look at the view themselves.
           [&](const message::ListInUse& m) { averaging_.OnListInUse(now, m, out); },
           [&](const message::ListAsk& m) { averaging_.rounds().OnListAsk(from, m, out); },
           [&](const message::Pair& m) {
@@ -116,6 +120,7 @@ void Peer::OnRecords(Time now, const std::vector<PeerRecord>& records, Actions& 
     const RosterRecord* record = roster_.Find(peer);
     if (record == nullptr || !membership_.seating()) continue;
     if (record->view != membership_.seating()->hash()) continue;
+    // In jobs above kTellEverybody members only the records tell everybody who is due.
     averaging_.OnCommitted(now, peer, record->committed, out);
     if (!record->due.is_zero()) averaging_.OnDue(now, peer, record->due, out);
   }
@@ -185,14 +190,17 @@ Time Peer::NextDeadline() const {
 
 void Peer::Settle(Time now, Actions& out) {
   if (!leave_at_.unset() && now >= leave_at_) membership_.StartLeaving(now);
+  // Every input ends here: membership looks at what it has changed.
   const bool before = membership_.left();
   membership_.Settle(now, out);
   const ViewHash view = membership_.seating() ? membership_.seating()->hash() : ViewHash();
+  // A view was entered: what came early for it is handled now, in the order it came.
   if (view != replayed_) {
     replayed_ = view;
     std::deque<Early> waiting = std::exchange(early_, {});
     early_bytes_ = 0;
     for (Early& early : waiting) {
+      // InView may keep the message again, and counts its bytes.
       body_bytes_ = early.bytes;
       if (early.view == view) {
         Dispatch(now, early.from, early.message, out);
@@ -204,6 +212,7 @@ void Peer::Settle(Time now, Actions& out) {
     membership_.Settle(now, out);
   }
   if (before) return;  // gone: the record says so and expires
+  // Without a view the record is renewed as in the smallest job.
   const size_t members = membership_.seating() ? membership_.seating()->occupants().size() : 1;
   roster_.Keep(now, Describe(), {members, IsWitness()}, out);
 }

@@ -12,6 +12,7 @@ std::optional<double> Quantile(const std::deque<Duration>& lengths, double q) {
   if (lengths.empty()) return std::nullopt;
   std::vector<Duration> sorted(lengths.begin(), lengths.end());
   std::sort(sorted.begin(), sorted.end());
+  // The sample at or below the quantile: no interpolation.
   return sorted[static_cast<size_t>(q * static_cast<double>(sorted.size() - 1))].seconds();
 }
 
@@ -39,6 +40,7 @@ std::vector<std::string> Peer::LostWorkers() const {
   if (peers.empty()) return {};
   std::set<std::string> lost;
   for (const PeerId& peer : peers) lost.insert(roster_.WorkerOf(peer));
+  // A worker lives if any of its peers does.
   const auto lives = [&](const PeerId& peer) {
     if (!membership_.down().contains(peer)) lost.erase(roster_.WorkerOf(peer));
   };
@@ -73,6 +75,7 @@ PeerSummary Peer::Summarize() const {
   summary.seat_refused = membership_.seat_refused();
   summary.witness = IsWitness();
   summary.lost = LostWorkers();
+  // The first that fits: a peer that has stopped may still hold a seat.
   if (membership_.left() || membership_.target_met())
     summary.state = PeerState::kStopped;
   else if (membership_.leaving())
