@@ -73,7 +73,7 @@ class Reader {
     v = in_.U64();
     if (v > kMaxNumber) in_.Fail();
   }
-  void Any(uint64_t& v) { v = in_.U64(); }  // nobody calculates with it, or who does bounds it
+  void Any(uint64_t& v) { v = in_.U64(); }  // its users bound it, where they calculate with it
   void operator()(uint32_t& v) { v = in_.U32(); }
   void operator()(uint16_t& v) { v = in_.U16(); }
   void operator()(uint8_t& v) { v = in_.U8(); }
@@ -138,6 +138,7 @@ class Reader {
   void Items(std::vector<T>& items, size_t most, size_t min_bytes, Decode decode) {
     const uint32_t count = in_.Count(most, min_bytes);
     for (uint32_t i = 0; i < count && in_.ok(); ++i)
+      // An item that does not decode has failed the reader, which ends the loop.
       if (auto item = decode(in_)) items.push_back(std::move(*item));
   }
   ByteReader& in_;

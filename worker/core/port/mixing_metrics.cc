@@ -44,9 +44,11 @@ MixingMetrics::MixingMetrics(MetricRegistry& r) {
       "Edges of PowerGossip that went down when this end alone may have applied its last update.");
 }
 
+// Adds what the totals have grown by since the last call.
 void MixingMetrics::Count(const PairExchange::Counters& pairs, const EdgeMailbox::Counters& edges,
                           uint64_t foreign) {
   Add(committed_, pairs.committed, pairs_.committed);
+  // An exchange that a busy partner refused is counted as busy alone.
   Add(aborted_, pairs.aborted - pairs.busy, pairs_.aborted - pairs_.busy);
   Add(busy_, pairs.busy, pairs_.busy);
   Add(refused_, pairs.refused, pairs_.refused);
