@@ -13,6 +13,7 @@ PowerEdge<Scalar>::PowerEdge(std::shared_ptr<const PowerLayout> layout, const Rn
                              NullColumns null_columns)
     : layout_(std::move(layout)) {
   factors_.reserve(layout_->matrices().size());
+  // The fork is named by where the matrix begins, so both ends draw the same factors.
   for (const PowerLayout::Matrix& matrix : layout_->matrices()) {
     factors_.emplace_back(matrix.tensor.shape, matrix.rank,
                           rng.Fork("matrix " + std::to_string(matrix.tensor.begin)), null_columns);
@@ -23,6 +24,7 @@ template <class Scalar>
 void PowerEdge<Scalar>::Project(std::span<const Scalar> snapshot, std::span<Scalar> message) {
   CHECK_EQ(snapshot.size(), layout_->elements());
   CHECK_EQ(message.size(), MessageSize());
+  // A message has the projections of all matrices, in order, then what travels whole.
   size_t at = 0;
   for (size_t i = 0; i < factors_.size(); ++i) {
     const TensorView& tensor = layout_->matrices()[i].tensor;

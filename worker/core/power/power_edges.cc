@@ -71,6 +71,7 @@ void PowerEdges<Scalar>::Use(const UsePowerEdges& use) {
   for (const PowerEnd& end : use.ends) {
     const bool low = self_ < end.peer;
     const auto kept = before.find(end.peer);
+    // The same ends and matrices: what the factors know of the difference still holds.
     if (same && kept != before.end()) {
       kept->second.end = end;
       kept->second.factors.Restart(1);
@@ -119,6 +120,7 @@ void PowerEdges<Scalar>::Apply(const ApplyPower& apply, const Part& part) {
     const std::span<const Scalar> theirs = part(edge.end.region, frames_->Arriving(apply.step));
     const auto my_values = mine.subspan(PowerFrames::kHead);
     const auto their_values = theirs.subspan(PowerFrames::kHead);
+    // Whole vectors need no factors, so their heads are not compared.
     if (frames_->IsDense(apply.step)) {
       ApplyDense(edge, my_values, their_values, vector);
       continue;
@@ -126,6 +128,7 @@ void PowerEdges<Scalar>::Apply(const ApplyPower& apply, const Part& part) {
     CHECK_EQ(edge.factors.iteration(), frames_->IterationsBy(apply.step));
     const PowerHead ours = ReadHead<Scalar>(mine), other = ReadHead<Scalar>(theirs);
     if (ours.fingerprint != other.fingerprint || ours.reseeds != other.reseeds) {
+      // The ends have come apart: nobody applies this step, and both draw the same new factors.
       ++reseeds_;
       edge.reseeds = std::max(ours.reseeds, other.reseeds) + 1;
       edge.factors = Draw(peer, edge.reseeds);
@@ -133,6 +136,7 @@ void PowerEdges<Scalar>::Apply(const ApplyPower& apply, const Part& part) {
     } else if (edge.low) {
       edge.factors.Apply(my_values, their_values, edge.end.weight, vector);
     } else {
+      // Both apply the same difference: the lower end by +W, the higher by -W.
       edge.factors.Apply(their_values, my_values, -edge.end.weight, vector);
     }
   }

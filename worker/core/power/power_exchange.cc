@@ -24,11 +24,13 @@ void PowerExchange::Reset(const UsePowerEdges& use, uint32_t chunk_elements) {
   for (const PowerEnd& end : use.ends) {
     Edge& edge = edges_.emplace_back();
     edge.end = end;
+    // The other end may be one step ahead, so frames of two steps can arrive.
     Expect(edge, 1);
     Expect(edge, 2);
   }
   step_ = 0;
   open_ = false;
+  // Room for the one region that Describe names: it allocates nothing.
   sum_of_.reserve(1);
 }
 
@@ -87,6 +89,7 @@ void PowerExchange::Begin(Time now, Out& out) {
 std::optional<MixChunk> PowerExchange::Describe(const PeerId& to, uint64_t step,
                                                 uint32_t chunk) const {
   const Edge* edge = Find(to);
+  // Own frames of two steps lie in their slots, for a neighbour that missed one.
   const bool kept = step > 0 && (step == step_ || step + 1 == step_);
   if (edge == nullptr || !kept || chunk >= ChunksOf(step)) return std::nullopt;
   const Extent range = ChunkOf(frames_->Own(step), chunk);
@@ -110,6 +113,7 @@ void PowerExchange::Answer(Time now, Edge& edge, uint64_t step, Out& out) {
   const bool kept = step > 0 && (step == step_ || step + 1 == step_);
   if (!kept && step != step_ + 1) return;  // long past
   const size_t parity = step % 2;
+  // It is still in the host's queue, and will come without being sent twice.
   const bool leaves = kept && edge.leaving[parity] && now < edge.left_at[parity] + kStuck;
   if (!kept || leaves) return out.says.push_back({edge.end.peer, {EdgeWord::Kind::kNotYet, step}});
   ++counters_.resent;
@@ -157,6 +161,7 @@ void PowerExchange::OnChunk(Time now, const MixArrived& chunk) {
     const Arriving& next = edge->arriving[step % 2];
     return next.arrived == next.here.size();
   };
+  // Chunks of two steps come in any order; steps end in theirs.
   while (whole(edge->whole + 1)) {
     ++edge->whole;
     Expect(*edge, edge->whole + 2);

@@ -68,6 +68,7 @@ void PowerFactors<Scalar>::Orthonormalise(std::vector<Scalar>& factor) {
       double length = Dot<Scalar>(column, column);
       if (!(length > kNull * before) || length == 0) {  // it says nothing new
         if (null_columns_ == NullColumns::kOverwrite) break;
+        // A column drawn anew needs both passes.
         Draw(column);
         ++reseeded_;
         pass = -1;
@@ -84,6 +85,7 @@ void PowerFactors<Scalar>::Project(std::span<const Scalar> matrix, std::span<Sca
   const size_t rows = shape_.rows, cols = shape_.cols;
   CHECK_EQ(matrix.size(), rows * cols);
   CHECK_EQ(message.size(), MessageSize());
+  // Once an iteration: Restart takes it back where no Apply follows.
   if (!std::exchange(ready_, true)) {
     undo_ = {projector(), rng_};
     Orthonormalise(projector());
@@ -96,6 +98,7 @@ void PowerFactors<Scalar>::Project(std::span<const Scalar> matrix, std::span<Sca
         out[i] = static_cast<Scalar>(Dot<Scalar>(matrix.subspan(i * cols, cols), factor));
       continue;
     }
+    // By rows, as the matrix lies in memory.
     std::vector<double> sums(cols, 0.0);
     for (size_t i = 0; i < rows; ++i) {
       const std::span<const Scalar> row = matrix.subspan(i * cols, cols);

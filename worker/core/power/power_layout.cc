@@ -16,6 +16,7 @@ PowerLayout::PowerLayout(std::span<const TensorView> tensors, uint64_t elements,
     AddWhole(covered, tensor.begin);
     covered = tensor.begin + rows * cols;
     const auto r = static_cast<uint32_t>(std::min<uint64_t>({rank, rows, cols}));
+    // Factors of more than half its size save too little: the matrix travels whole.
     if (2 * r * (rows + cols) <= rows * cols) {
       matrices_.push_back({tensor, r});
     } else {
