@@ -21,6 +21,7 @@ int ExponentOf(RankSet mask, const std::vector<double>& weights) {
 template <class Scalar>
 void FoldInto(WireFormat wire, RankSet mask, const std::vector<double>& weights,
               const std::vector<ByteView>& inputs, std::span<Scalar> acc) {
+  // The scaling is exact, and keeps the sum of any weights finite (docs/data-plane.md).
   const int exponent = ExponentOf(mask, weights);
   double sum = 0;
   for (size_t rank = 0; rank < weights.size(); ++rank) {
@@ -88,6 +89,7 @@ MaskedFold<Scalar> FoldMasked(WireFormat wire, RankSet mask, const std::vector<d
   std::vector<ByteView> parts(inputs.size());
   const size_t width = WireWidth<Scalar>(wire);
   for (uint32_t begin = 0; begin < count;) {
+    // The stretch ends where the first extent that covers it ends, or another begins.
     uint32_t end = count;
     RankSet here;
     for (const Walk& walk : walks) {

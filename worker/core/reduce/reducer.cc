@@ -8,6 +8,7 @@
 
 namespace crowdsurf::worker {
 
+// Of the instance, so that a result of one round is never taken for one of another.
 uint64_t ContentKey(const InstanceId& instance) { return ByteReader(instance.view()).U64(); }
 
 template <class Scalar>
@@ -92,14 +93,17 @@ uint64_t Reducer<Scalar>::Fold(RoundHandle round, const FoldChunk& fold) {
   }
   const ChunkSpan& span = open.chunks[fold.chunk.value()];
   MaskedFold<Scalar> mean;
+  // Without a mask there are no extents to walk over: the usual case.
   if (!open.mask.whole() || std::any_of(inputs.begin(), inputs.end(), IsMasked))
     mean = FoldMasked<Scalar>(open.wire, fold.mask, fold.weights, inputs,
                               open.from.subspan(span.begin, span.count));
   else
     mean.values = FoldInputs<Scalar>(open.wire, fold.mask, fold.weights, inputs, span.count);
+  // What was kept belongs to the result that this one replaces.
   open.kept.erase(fold.chunk);
   if (!mean.kept.empty()) open.kept[fold.chunk] = std::move(mean.kept);
   auto wire = std::make_shared<Bytes>(Encoded(open, fold.chunk, mean.values));
+  // The owner stores what travels, de-quantised, so that its bits are those of all others.
   Write(open, fold.chunk, *wire);
   Forget(open, {fold.chunk, fold.assigned});
   const uint64_t hash = ContentHash(*wire, ContentKey(open.instance));
@@ -110,6 +114,7 @@ uint64_t Reducer<Scalar>::Fold(RoundHandle round, const FoldChunk& fold) {
 template <class Scalar>
 void Reducer<Scalar>::StoreResult(RoundHandle round, ChunkIndex chunk, ByteView wire) {
   OpenRoundBytes& open = At(round);
+  // Bytes that were kept ready belong to another result.
   open.served.erase(chunk);
   Write(open, chunk, wire);
 }
@@ -118,6 +123,7 @@ template <class Scalar>
 SharedBytes Reducer<Scalar>::Result(RoundHandle round, ChunkIndex chunk) {
   OpenRoundBytes& open = At(round);
   if (const auto it = open.served.find(chunk); it != open.served.end()) return it->second;
+  // Encoding decoded values gives the same bytes again (docs/data-plane.md).
   SharedBytes shared = std::make_shared<Bytes>(Encoded(open, chunk, Slot(open, chunk)));
   Serve(open, chunk, shared);
   return shared;
