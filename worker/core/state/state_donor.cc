@@ -35,6 +35,7 @@ bool StateDonor::holds(AveragingId averaging) const {
 StateDonor::Joiner* StateDonor::Admit(Time now, const PeerId& from) {
   auto it = joiners_.find(from);
   if (it == joiners_.end()) {
+    // Places of silent joiners are freed when somebody needs one.
     std::erase_if(joiners_, [&](const auto& j) { return now - j.second.heard > options_.silence; });
     if (joiners_.size() >= options_.max_joiners) return nullptr;
     it = joiners_.emplace(from, Joiner{}).first;
@@ -55,6 +56,7 @@ SendState StateDonor::AnswerManifest(Time now, const PeerId& from, const Manifes
   const Offered* best = nullptr;
   for (const auto& [inbox, offered] : offered_) {
     const AveragingId number = offered.manifest.averaging;
+    // Zero asks for the newest.
     if (!request.averaging.is_zero() && number != request.averaging) continue;
     if (best == nullptr || number > best->manifest.averaging) best = &offered;
   }
@@ -83,6 +85,7 @@ SendState StateDonor::AnswerChunk(Time now, const PeerId& from, const ChunkReque
   };
   if (request.opaque) {
     const uint64_t offset = request.chunk * static_cast<uint64_t>(kStateChunkBytes);
+    // An opaque state is named by the hash of its bytes.
     if (opaque_.hash != request.root || offset >= opaque_.bytes) {
       return refuse(StateRefusal::kGone, refused_gone_);
     }
@@ -101,6 +104,7 @@ SendState StateDonor::AnswerChunk(Time now, const PeerId& from, const ChunkReque
     send.bytes = it->second.manifest.size(request.chunk);
   }
   Joiner* const joiner = Admit(now, from);
+  // A window each, so that one joiner does not take all of the link.
   if (joiner == nullptr || joiner->sending >= options_.max_window) {
     return refuse(StateRefusal::kBusy, refused_busy_);
   }

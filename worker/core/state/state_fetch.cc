@@ -42,6 +42,7 @@ void StateFetch::OnDonor(Time now, const PeerId& peer, FetchActions& out) {
     donors_refused_.Add();
     return;
   }
+  // A new donor: the clock for having none stops.
   alone_since_ = Time();
   AskManifest(now, peer, donors_[peer], out);
 }
@@ -57,6 +58,7 @@ void StateFetch::OnReply(Time now, const PeerId& from, const StateMessage& messa
 }
 
 bool StateFetch::Acceptable(const StateManifest& m) const {
+  // Twice as many: the average and its velocity (docs/outer-optimizer.md).
   const bool fits = m.elements == options_.elements || m.elements == 2 * options_.elements;
   return m.schema == options_.schema && fits &&
          (options_.averaging.is_zero() || m.averaging == options_.averaging) &&
@@ -75,7 +77,7 @@ void StateFetch::OnManifest(Time now, const PeerId& from, const ManifestReply& r
   if (reply.refusal == StateRefusal::kBusy) {
     donor.paused_until = now + options_.busy_pause;
   } else if (reply.refusal != StateRefusal::kNone || !Acceptable(reply.manifest)) {
-    Fail(donor);
+    Fail(donor);  // it holds another schema, size or average
   } else {
     donor.manifest = reply.manifest;
     donor.root = reply.manifest.Root();
@@ -119,6 +121,7 @@ void StateFetch::MoveTo(const StateManifest& manifest, const Digest& root) {
       }
     }
   }
+  // Answers to asks for the old content are not wanted any more.
   for (auto& [peer, donor] : donors_)
     std::erase_if(donor.open, [](const Ask& a) { return !a.opaque; });
   target_ = manifest;
@@ -145,6 +148,7 @@ void StateFetch::OnChunk(Time now, const PeerId& from, const ChunkReply& reply,
   const auto ask = std::find_if(donor.open.begin(), donor.open.end(), [&](const Ask& a) {
     return a.opaque == reply.opaque && a.chunk == reply.chunk;
   });
+  // Unasked, or of content that the fetch has moved away from (MoveTo).
   if (ask == donor.open.end() || reply.root != expected) {
     chunks_unasked_.Add();
     return;
@@ -155,6 +159,7 @@ void StateFetch::OnChunk(Time now, const PeerId& from, const ChunkReply& reply,
     PutBack(answered);
     return OnRefused(now, from, reply, out);
   }
+  // A ring of the latest answers, for HedgeAfter.
   if (answer_times_.size() < kTimes) answer_times_.emplace_back();
   answer_times_[answers_++ % kTimes] = now - answered.at;
   if (reply.opaque) {
@@ -182,6 +187,7 @@ void StateFetch::TakeChunk(Donor& donor, uint32_t chunk, const Payload& payload,
 
 void StateFetch::TakeOpaque(Donor& donor, uint32_t chunk, uint64_t bytes, FetchActions& out) {
   const uint64_t offset = chunk * static_cast<uint64_t>(kStateChunkBytes);
+  // Only the size is checked: the hash is of the whole, and verified when the last chunk is here.
   if (bytes != std::min<uint64_t>(kStateChunkBytes, opaque_.bytes - offset)) {
     chunks_bad_.Add();
     return Fail(donor);
@@ -209,6 +215,7 @@ void StateFetch::OnRefused(Time now, const PeerId& from, const ChunkReply& reply
 
 void StateFetch::PutBack(const Ask& ask) {
   if (ask.opaque) {
+    // Without a donor the whole opaque state is asked for anew (ChooseOpaqueDonor).
     if (opaque_donor_) opaque_todo_.insert(ask.chunk);
   } else if (--asked_[ask.chunk] == 0 && !have_[ask.chunk]) {
     todo_.insert(ask.chunk);
@@ -230,6 +237,7 @@ void StateFetch::Fail(Donor& donor) {
   donor.failed = true;
   donor.manifest_asked = donor.paused_until = Time();
   donor.manifest.reset();
+  // The opaque state comes from one donor: without it the part that is here is worth nothing.
   if (opaque_donor_ && &donors_.at(*opaque_donor_) == &donor && !opaque_done_) ForgetOpaque();
   for (const Ask& ask : donor.open) PutBack(ask);
   donor.open.clear();

@@ -21,6 +21,7 @@ void StateFetch::AskManifest(Time now, const PeerId& peer, Donor& donor, FetchAc
 
 void StateFetch::ChooseOpaqueDonor() {
   if (!options_.want_opaque || opaque_donor_ || !target_) return;
+  // A donor of the same average first: its trainer's state goes with these parameters.
   for (const bool same_average : {true, false}) {
     for (const auto& [peer, donor] : donors_) {
       if (donor.failed || donor.bad_opaque || !donor.manifest || donor.opaque.bytes == 0 ||
@@ -60,6 +61,7 @@ std::optional<uint32_t> StateFetch::HedgeFor(const Donor& donor) const {
   for (const auto& [peer, other] : donors_) {
     if (&other == &donor) continue;
     for (const Ask& ask : other.open) {
+      // A second donor at most is asked for a chunk.
       if (ask.ripe && !ask.opaque && asked_[ask.chunk] == 1 && !have_[ask.chunk]) return ask.chunk;
     }
   }
@@ -95,6 +97,7 @@ bool StateFetch::AskOne(Time now, const PeerId& peer, Donor& donor, FetchActions
 }
 
 void StateFetch::End(FetchActions& out) {
+  // Every donor is told, so that its place is free for the next joiner.
   finished_ = true;
   const StateMessage over = FetchOver{};
   for (const auto& [peer, donor] : donors_)
@@ -110,12 +113,14 @@ void StateFetch::Proceed(Time now, FetchActions& out) {
     for (auto& [peer, donor] : donors_) asked |= AskOne(now, peer, donor, out);
   }
   const bool whole = target_ && kept_ == target_->chunks();
+  // From here on runs the patience for the opaque state.
   if (whole && whole_at_.unset()) whole_at_ = now;
   if (whole && OpaqueSettled(now)) {
     End(out);
     out.push_back(FetchDone{*target_, opaque_done_});
     return;
   }
+  // All known donors have failed: another one may be named within alone_patience.
   const bool alone = !donors_.empty() && std::all_of(donors_.begin(), donors_.end(),
                                                      [](const auto& d) { return d.second.failed; });
   if (!alone) alone_since_ = Time();

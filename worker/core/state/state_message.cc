@@ -16,6 +16,7 @@ enum Kind : uint8_t {
   kFetchOver
 };
 
+// What a manifest may claim; those made here have kStateChunkBytes.
 constexpr uint32_t kMinChunkBytes = 4 * 1024, kMaxChunkBytes = 16 << 20;
 
 Digest ReadDigest(ByteReader& in) {
@@ -100,6 +101,7 @@ uint32_t StateManifest::size(size_t chunk) const {
 }
 
 Digest StateManifest::Root() const {
+  // The root is a hash of the whole manifest, so it names every chunk.
   ByteWriter out;
   WriteManifest(*this, out);
   return Sha256(out.bytes());
@@ -166,6 +168,7 @@ std::optional<DecodedState> DecodeStateMessage(ByteView bytes) {
       m.opaque = in.Bool();
       m.chunk = in.U32();
       m.refusal = ReadRefusal(in);
+      // The rest is the payload, and stays where it is.
       decoded.payload = in.Raw(in.remaining());
       decoded.message = m;
       break;
