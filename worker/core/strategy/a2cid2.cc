@@ -9,12 +9,14 @@ constexpr Region kTilde = Region::kExtra0;
 
 void A2CiD2::OnGraph(const Topology& topology) {
   clock_.reset();
+  // Without constants of a graph: plain gossip, in which both models move alike.
   constants_ = {.chi1 = 0, .chi2 = 0, .eta = 0, .alpha_tilde = 0.5};
   const Graph& graph = topology.graphs[0];
   if (graph.nodes < 2) return;
   const auto neighbours = graph.Neighbours();
   std::vector<double> rates;  // each end proposes at half the rate, to a neighbour at random
   for (const Edge& edge : graph.edges) {
+    // A worker draws each of its neighbours equally often.
     const auto share = [&](uint32_t node) {
       return 1.0 / static_cast<double>(neighbours[node].size());
     };
@@ -46,6 +48,7 @@ Region A2CiD2::Prepare(Time now, StrategyActions& out) {
     mixed_at_ = exchanged_at_ = now;
     return inbox();
   }
+  // A gradient step moves both models by the same: x-tilde takes the trainer's change.
   Run(MixKernel::kAbsorb, {kTilde, Region::kOutbox, inbox()}, {}, out);
   MixTo(now, out);
   return inbox();
@@ -54,6 +57,7 @@ Region A2CiD2::Prepare(Time now, StrategyActions& out) {
 void A2CiD2::Commit(Time now, StrategyActions& out) {
   Run(MixKernel::kDifference, {receive(), inbox()}, {static_cast<double>(config().compression)},
       out);
+  // The event form (a2cid2.h): first mix up to now, then apply the exchange.
   MixTo(now, out);
   clock_->OnExchange((now - exchanged_at_).seconds());
   exchanged_at_ = now;
@@ -63,6 +67,7 @@ void A2CiD2::Commit(Time now, StrategyActions& out) {
 }
 
 void A2CiD2::Abandon(Time now, StrategyActions& out) {
+  // What the two models have mixed so far is delivered, though nothing was exchanged.
   MixTo(now, out);
   out.push_back(DeliverMixed{inbox()});
 }

@@ -87,6 +87,7 @@ MixChunk EdgeMailbox::Describe(size_t to, uint32_t chunk, Region own, EdgeSum su
                .elements = static_cast<uint32_t>(range.count),
                .sum_of = {}};
   sum_of_.assign(1, own);
+  // What came from the receiver is left out of what it is sent (relay_sum.h).
   for (size_t i = 0; sum == EdgeSum::kWithOthers && i < links_.size(); ++i) {
     if (i == to || links_[i].tag != link.tag || slots_[i][chunk].count == 0) continue;
     out.count += slots_[i][chunk].count;

@@ -67,6 +67,7 @@ bool EdgeStrategy::IntervalOver(Time now) const {
 }
 
 void EdgeStrategy::AskWhenDue(Time now, StrategyActions& out) {
+  // Back-pressure: no snapshot before the messages of the last one have left.
   if (!started_ || stage_ != Stage::kWaiting || !leaving_.empty() || members_ < 2) return;
   if (IntervalOver(now)) {
     stage_ = Stage::kAsked;
@@ -146,6 +147,7 @@ void EdgeStrategy::OnEvent(Time now, const Event& event, StrategyActions& out) {
     Left(sent->peer, sent->tag);
     AskWhenDue(now, out);
   } else if (const auto* down = std::get_if<PeerDown>(&event)) {
+    // Dead: it takes no messages, and is not waited for.
     down_.insert(down->peer);
     for (MixTag tag = kFirstEdgeTag; tag <= kMaxMixTag; ++tag) Left(down->peer, tag);
     if (stage_ == Stage::kLagging && !Lags()) return Finish(now, out);

@@ -27,6 +27,7 @@ Region GossipPairs::Prepare(Time, StrategyActions& out) {
 }
 
 void GossipPairs::Commit(Time, StrategyActions& out) {
+  // Both ends take the difference of what travelled, so their moves are exact opposites.
   Run(MixKernel::kDifference, {receive(), Region::kOutbox},
       {static_cast<double>(config().compression)}, out);
   Run(MixKernel::kMoveTowards, {inbox(), receive()}, {0.5}, out);
@@ -39,6 +40,7 @@ void GossipNeighbours::OnGraph(const Topology& topology) {
   const auto neighbours = topology.graphs[0].Neighbours();
   weights_.clear();
   for (const uint32_t node : neighbours[topology.self]) {
+    // Metropolis: W_ij = 1 / (1 + the larger degree), equal at both ends.
     const size_t degree = std::max(neighbours[topology.self].size(), neighbours[node].size());
     weights_.push_back(1.0 / (1.0 + static_cast<double>(degree)));
   }
@@ -49,6 +51,7 @@ void GossipNeighbours::Average(StrategyActions& out) {
     std::vector<Region> regions{inbox(), Region::kOutbox};
     std::vector<double> scalars{1.0};
     for (size_t i = 0; i < edges().links().size(); ++i) {
+      // An edge that has brought nothing yet leaves its weight with the own model.
       if (edges().CountAt(i, chunk) == 0) continue;
       scalars[0] -= weights_[i];
       regions.push_back(edges().links()[i].region);

@@ -13,12 +13,14 @@ void Moshpit::OnView(Time, const View& view, const PeerId&, StrategyActions& out
 }
 
 Region Moshpit::Next() const {
+  // Results alternate. With an outer optimizer kInboxA has the base, so a third place takes turns.
   if (latest_ != Region::kInboxB) return Region::kInboxB;
   return keeps_base_ ? Region::kSpare : Region::kInboxA;
 }
 
 void Moshpit::OpenNext(StrategyActions& out) {
   const Region from = trip_->done == 0 ? Region::kOutbox : latest_;
+  // `rounds: One` takes the axes in turn, one an averaging.
   const size_t axis = mode_ == RoundsMode::kOne
                           ? static_cast<size_t>(trip_->averaging.value() % axes_)
                           : trip_->done;

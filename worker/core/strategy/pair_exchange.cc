@@ -92,7 +92,7 @@ void PairExchange::OnWord(Time now, const PeerId& from, const PairWord& word, Re
     case PairWord::Kind::kAccept:
       if (stage_ == Stage::kProposed && from == peer_ && word.number == exchange_) {
         if (ready) return Agree(now, from, word.number, word.step_nanoseconds, out);
-        GiveUp(out);
+        GiveUp(out);  // it has stopped exchanging since it proposed
       } else if (stage_ == Stage::kAgreed && from == peer_ && word.number == exchange_) {
         return;  // said twice
       }

@@ -51,6 +51,7 @@ void PowerGossip::OnSnapshot(Time now, const SnapshotTaken& snapshot, StrategyAc
   if (stage_ != Stage::kAsked) return out.push_back(ReleaseSnapshot{});
   interval_.OnPace(snapshot.step, snapshot.samples);
   interval_.Begin(now);
+  // The steps move a copy: the outbox stays as what the trainer's change is counted from.
   out.push_back(RunKernel{MixKernel::kCopy, {0, elements_}, {inbox_, Region::kOutbox}, {}});
   stage_ = Stage::kExchanging;
   iteration_ = 0;

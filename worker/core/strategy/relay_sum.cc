@@ -11,6 +11,7 @@ void RelaySum::OnGraph(const Topology& topology) {
     // Both trees of a pair are mirror images: their mean delays are equal.
     lr_target_ = 1 + MeanRelayDelay(topology.graphs[0]);
   }
+  // The scale moves to its target while the tree fills, in as many steps as it has hops.
   const double steps = std::max<double>(1, Diameter(topology.graphs[0]));
   lr_step_ = (lr_target_ - lr_scale_) / steps;
 }
@@ -43,6 +44,7 @@ void RelaySum::Average(StrategyActions& out) {
 void RelaySum::OnAveraged(StrategyActions& out) {
   if (lr_scale_ == lr_target_) return;
   lr_scale_ += lr_step_;
+  // Sums of steps are rounded: the last one ends on the target.
   if (std::abs(lr_target_ - lr_scale_) < std::abs(lr_step_) / 2) lr_scale_ = lr_target_;
   out.push_back(SetLrScale{lr_scale_});
 }
