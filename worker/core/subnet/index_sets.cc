@@ -30,12 +30,14 @@ std::optional<IndexSets> DecodeIndexSets(ByteView bytes,
   ByteReader in(bytes);
   while (in.remaining() >= 8) {
     const uint32_t group = in.U32(), count = in.U32();
+    // A group without units ends the list; zeros fill the rest of the region.
     if (count == 0) {
       if (group != 0) return std::nullopt;
       break;
     }
     const auto known = units.find(group);
     if (known == units.end() || count > known->second) return std::nullopt;
+    // Groups ascend: each set has one encoding.
     if (!sets.empty() && sets.rbegin()->first >= group) return std::nullopt;
     std::vector<uint32_t> active(count);
     for (uint32_t& unit : active) unit = in.U32();

@@ -38,6 +38,7 @@ CoordinateBlock::CoordinateBlock(const UnitTensor& tensor, uint64_t begin, const
     std::vector<uint64_t> positions = PositionsOf(tensor, index, sets);
     shape_[index] = positions.size();
     size_ *= positions.size();
+    // Innermost axes that are whole make one run of neighbouring elements.
     if (levels_.empty() && positions.size() == tensor.shape[index]) {
       run_ *= positions.size();
     } else {

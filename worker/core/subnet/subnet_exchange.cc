@@ -46,6 +46,7 @@ void SubnetExchange::AddSections(const UnitSchema& schema, const UnitPartition& 
     for (const uint64_t dimension : tensor.shape) elements *= dimension;
     begin += elements;
   }
+  // Stable: tensors keep their order among those that the same members cover.
   std::stable_sort(sections_.begin(), sections_.end(), [](const Section& a, const Section& b) {
     return std::tuple(OrderOf(a.coverers), a.coverers.bits()) <
            std::tuple(OrderOf(b.coverers), b.coverers.bits());
@@ -69,6 +70,7 @@ void SubnetExchange::CutChunks(uint32_t chunk_elements, size_t members) {
   for (size_t first = 0; first < sections_.size();) {
     const auto [count, elements] = RunFrom(first);
     const RankSet coverers = sections_[first].coverers;
+    // Coverers share the work of what they share.
     const uint64_t fair = (elements + coverers.size() - 1) / coverers.size();
     const uint64_t piece = std::min<uint64_t>(chunk_elements, std::max(fair, kMinSharedPiece));
     for (uint64_t at = 0; at < elements; at += piece) {

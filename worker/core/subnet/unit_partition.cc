@@ -13,6 +13,7 @@ namespace {
 
 constexpr size_t kMaxMembersOfPartition = 64;  // of a group; RankSet
 
+// A stream of its own for each group of units, from what all members know.
 Rng StreamOf(const PartitionKey& key, uint32_t group) {
   ByteWriter name;
   name.String("unit-partition");
@@ -50,7 +51,9 @@ std::vector<uint32_t> ShareUnits(uint32_t units, std::span<const uint32_t> weigh
   std::iota(order.begin(), order.end(), size_t{0});
   std::stable_sort(order.begin(), order.end(),
                    [&](size_t a, size_t b) { return remainders[a] > remainders[b]; });
+  // Largest remainder: the units that are left go to the largest, of equal ones to the first.
   for (size_t i = 0; i < left; ++i) ++shares[order[i]];
+  // Nobody is left without a unit: the largest share gives one up.
   for (uint32_t& share : shares) {
     if (share > 0) continue;
     --*std::max_element(shares.begin(), shares.end());
@@ -63,10 +66,12 @@ std::vector<uint32_t> WeightsOfSpeed(std::span<const uint32_t> speed_classes) {
   constexpr uint64_t kFastest = 1U << 16;
   constexpr uint64_t kHalfOctave = 46341;  // 2^15.5, rounded
   const uint32_t fastest = *std::max_element(speed_classes.begin(), speed_classes.end());
+  // Integers only, so that all members get equal weights on any machine.
   std::vector<uint32_t> weights(speed_classes.size());
   uint64_t sum = 0, known = 0;
   for (size_t i = 0; i < weights.size(); ++i) {
     if (speed_classes[i] == 0) continue;
+    // A class is half an octave: two classes slower is half the weight.
     const uint32_t slower = fastest - speed_classes[i];
     const uint64_t whole = slower % 2 == 0 ? kFastest : kHalfOctave;
     const uint64_t weight = slower / 2 > 16 ? 1 : std::max<uint64_t>(1, whole >> (slower / 2));
@@ -85,6 +90,7 @@ UnitPartition::UnitPartition(const PartitionKey& key, std::span<const uint32_t> 
   CHECK(!weights.empty() && weights.size() <= kMaxMembersOfPartition);
   for (const auto& [group, count] : units) {
     const std::vector<uint32_t> order = DrawOrder(key, group, count);
+    // With fewer units than members, member j shares the unit of subnet j mod units.
     const bool scarce = weights.size() > count;
     const std::vector<uint32_t> shares =
         scarce ? std::vector<uint32_t>(count, 1) : ShareUnits(count, weights);
@@ -100,6 +106,7 @@ UnitPartition::UnitPartition(const PartitionKey& key, std::span<const uint32_t> 
 }
 
 RankSet UnitPartition::Sharers(size_t member, uint32_t group) const {
+  // Members j and j + count have the same units; where units abound nobody shares.
   const size_t count = units_.at(group);
   RankSet sharers;
   for (size_t other = member % count; other < sets_.size(); other += count) sharers.Insert(other);

@@ -20,6 +20,7 @@ std::string FlawOf(const UnitTensor& tensor, std::map<uint32_t, uint32_t>& units
     if (!cut.insert(axis.axis).second) {
       return absl::StrCat("axis ", axis.axis, " has two unit groups");
     }
+    // A group has the same units in every tensor that it cuts.
     const auto known = units.try_emplace(axis.group, *count).first;
     if (known->second != *count) {
       return absl::StrCat("axis ", axis.axis, " has ", *count, " units of group ", axis.group,
@@ -44,6 +45,7 @@ StatusOr<UnitSchema> UnitSchema::Of(std::vector<UnitTensor> tensors) {
   std::string wrong;
   for (const UnitTensor& tensor : tensors) {
     const std::string flaw = FlawOf(tensor, schema.units_);
+    // A trainer may declare many bad tensors: the message has an end.
     if (!flaw.empty() && wrong.size() < 4096) {
       absl::StrAppend(&wrong, wrong.empty() ? "" : "; ", "tensor \"", tensor.name, "\": ", flaw);
     }
