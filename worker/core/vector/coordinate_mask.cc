@@ -19,6 +19,7 @@ std::optional<CoordinateMask> CoordinateMask::Of(const std::vector<Extent>& exte
     if (extent.count == 0 || extent.begin < end || extent.begin > elements ||
         extent.count > elements - extent.begin)
       return std::nullopt;
+    // Neighbours are one extent: equal masks have equal extents.
     if (!own->empty() && extent.begin == end)
       own->back().count += extent.count;
     else
@@ -26,6 +27,7 @@ std::optional<CoordinateMask> CoordinateMask::Of(const std::vector<Extent>& exte
     end = extent.begin + extent.count;
   }
   CoordinateMask mask;
+  // A mask of everything is the whole one, so its chunks travel as ever.
   const bool whole = own->size() == 1 && own->front() == Extent{0, elements};
   if (!whole) mask.extents_ = std::move(own);
   return mask;
@@ -47,6 +49,7 @@ std::optional<ChunkExtents> CoordinateMask::Within(uint64_t begin, uint32_t coun
     const uint64_t last = std::min(at->begin + at->count, end);
     found.push_back({static_cast<uint32_t>(first - begin), static_cast<uint32_t>(last - first)});
   }
+  // Covered whole: the chunk travels without a mask.
   if (found.size() == 1 && found.front().count == count) return std::nullopt;
   return found;
 }

@@ -63,6 +63,7 @@ hn::VFromD<D> WidenFloat16(D df, hn::VFromD<hn::Rebind<uint16_t, D>> half) {
   return hn::BitCast(df, hn::Or(out, sign));
 }
 
+// bfloat16 is the upper half of a float32.
 template <class D>
 hn::VFromD<D> WidenBFloat16(D df, hn::VFromD<hn::Rebind<uint16_t, D>> half) {
   const hn::RebindToUnsigned<D> du;
@@ -87,6 +88,7 @@ auto NarrowToFloat16(D df, hn::VFromD<D> v) {
   const auto magic = hn::Set(du, ((127u - 15u) + (23u - 10u) + 1u) << 23);
   const auto subnormal =
       hn::Sub(hn::BitCast(du, hn::Add(hn::BitCast(df, magnitude), hn::BitCast(df, magic))), magic);
+  // Infinity stays; a NaN becomes the quiet one.
   const auto special = hn::IfThenElse(hn::Eq(magnitude, hn::Set(du, 0x7F800000u)),
                                       hn::Set(du, 0x7C00u), hn::Set(du, 0x7E00u));
   const auto below = [&](uint32_t bound) {  // magnitudes are positive as signed integers
@@ -98,6 +100,8 @@ auto NarrowToFloat16(D df, hn::VFromD<D> v) {
   return hn::DemoteTo(du16, hn::BitCast(di, hn::Or(out, sign)));
 }
 
+// As NarrowToFloat16, with 16 dropped bits. The exponents are those of float32, so subnormals need
+// nothing.
 template <class D>
 auto NarrowToBFloat16(D df, hn::VFromD<D> v) {
   (void)df;
@@ -160,6 +164,7 @@ HWY_INLINE void ForEach(size_t count, Body body) {
   for (; i < count; ++i) body(one, i);
 }
 
+// Multiplied, then added, never fused: all machines get the same bits (docs/data-plane.md).
 template <class Format>
 HWY_INLINE void AddWeighted(float weight, const uint8_t* x, float* acc, size_t count) {
   ForEach(count, [&](auto d, size_t i) HWY_ATTR {

@@ -7,6 +7,7 @@
 namespace crowdsurf::worker {
 namespace {
 
+// LEB128: seven bits a byte, the lowest first; the high bit says that more follow.
 void PutNumber(ByteWriter& out, uint32_t number) {
   for (; number >= 0x80; number >>= 7) out.U8(static_cast<uint8_t>(number | 0x80));
   out.U8(static_cast<uint8_t>(number));
@@ -26,6 +27,7 @@ uint32_t GetNumber(ByteReader& in) {
   return 0;
 }
 
+// The head of docs/data-plane.md. An odd length tells a masked chunk from a plain one.
 Bytes HeadOf(MaskedForm form, const ChunkExtents& extents) {
   ByteWriter out;
   out.U8(static_cast<uint8_t>(form));
@@ -83,6 +85,7 @@ std::optional<MaskedChunk> ReadMasked(MaskedForm form, ByteView chunk, uint32_t 
   ByteReader in(chunk);
   if (in.U8() != static_cast<uint8_t>(form)) return std::nullopt;
   const uint32_t extents = GetNumber(in);
+  // Each extent takes two bytes at least: bounds the reservation.
   if (!in.ok() || extents > in.remaining() / 2) return std::nullopt;
   MaskedChunk read;
   read.extents.reserve(extents);
@@ -90,6 +93,7 @@ std::optional<MaskedChunk> ReadMasked(MaskedForm form, ByteView chunk, uint32_t 
   for (uint32_t i = 0; i < extents; ++i) {
     const uint32_t gap = GetNumber(in);
     const uint32_t length = GetNumber(in);
+    // Extents that touch are one: there is a single way to write them.
     const bool touches = i > 0 && gap == 0;
     if (!in.ok() || touches || length == 0 || gap > count - end || length > count - end - gap)
       return std::nullopt;
@@ -108,9 +112,11 @@ bool MaskedIsSound(MaskedForm form, WireFormat wire, ByteView chunk, uint32_t co
   const auto read = ReadMasked(form, chunk, count);
   if (!read) return false;
   const uint64_t inside = ElementsOf(read->extents);
+  // An input that covers everything travels as a plain chunk.
   if (form == MaskedForm::kInput)
     return inside < count && WireIsSound<Scalar>(wire, read->values, inside);
   const size_t others = (count - inside) * WireWidth<Scalar>(wire);
+  // A result without an extent would be a plain one.
   return inside > 0 && read->values.size() >= others &&
          WireIsSound<Scalar>(wire, read->values.first(others), count - inside) &&
          WireIsSound<Scalar>(WireFormat::kFloat32, read->values.subspan(others), inside);

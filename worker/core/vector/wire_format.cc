@@ -43,6 +43,7 @@ void EncodeWire(WireFormat format, std::span<const double> in, std::span<uint8_t
     if (!in.empty()) std::memcpy(out.data(), in.data(), out.size());
     return;
   }
+  // Rounded to float32 first, from where the kernels convert, as in production.
   const std::vector<float> narrow(in.begin(), in.end());
   EncodeWire(format, std::span<const float>(narrow), out);
 }
@@ -83,6 +84,7 @@ void AddWeightedWire(WireFormat format, double weight, ByteView in, std::span<fl
 }
 
 void AddWeightedWire(WireFormat format, double weight, ByteView in, std::span<double> acc) {
+  // Doubles are for simulators and tests, so they have no kernels.
   std::vector<double> values(acc.size());
   DecodeWire(format, in, std::span<double>(values));
   for (size_t i = 0; i < acc.size(); ++i) acc[i] += weight * values[i];
