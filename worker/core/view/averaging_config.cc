@@ -17,6 +17,7 @@ void Optional(const std::optional<T>& value, ByteWriter& out, Write write) {
 template <class E>
 E EnumeratorOf(ByteReader& in, int value, E last) {
   if (value > static_cast<int>(last)) in.Fail();
+  // A number that is no enumerator fails the reader, and is never cast.
   return in.ok() ? static_cast<E>(value) : E{};
 }
 template <class E>
@@ -86,6 +87,7 @@ void DecodeOuter(ByteReader& in, AveragingConfig& config) {
   outer.kind = Enumerator(in, OuterKind::kNesterov);
   outer.learning_rate = in.F64();
   outer.momentum = in.F64();
+  // No optimizer is no bit: there is one encoding for each configuration.
   if (outer.kind == OuterKind::kNone || !TakesOuterOptimizer(config.strategy)) in.Fail();
   if (!manifest::RowOf("averaging.outerOptimizer.learningRate").Allows(outer.learning_rate))
     in.Fail();
@@ -153,6 +155,7 @@ std::optional<AveragingConfig> DecodeAveragingConfig(ByteReader& in) {
   if (outer_follows) DecodeOuter(in, config);
   if (config.strategy == StrategyKind::kPowerGossip) DecodePower(in, config.mixing);
   config.target = DecodeTarget(in);
+  // A view comes from a peer, so the manifest's bounds are checked again.
   if (!manifest::RowOf("averaging.groupSize").Allows(config.group_size)) in.Fail();
   if (!std::isfinite(config.interval) || config.interval <= 0) in.Fail();
   const MixingConfig& mixing = config.mixing;

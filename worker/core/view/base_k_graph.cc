@@ -55,6 +55,7 @@ struct Part {
 std::vector<Part> PartsOf(size_t n, uint32_t k) {
   std::vector<Part> parts;
   size_t size = 1;
+  // The largest power of k + 1 that is at most n.
   while (size <= n / (k + 1)) size *= k + 1;
   for (size_t begin = 0; begin < n; size /= k + 1) {
     const size_t blocks = (n - begin) / size;

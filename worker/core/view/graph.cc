@@ -10,6 +10,7 @@
 namespace crowdsurf::worker {
 namespace {
 
+// Counts how often a construction names a pair: its multiplicity.
 class Builder {
  public:
   explicit Builder(uint32_t n) : n_(n) {}
@@ -113,6 +114,7 @@ StatusOr<Graph> Hypercube(uint32_t n) {
 }
 
 StatusOr<Graph> Torus(uint32_t n) {
+  // The greatest divisor up to the root makes the most square torus.
   uint32_t rows = 0;
   for (uint32_t r = 3; r * r <= n; ++r) {
     if (n % r == 0) rows = r;
@@ -255,6 +257,7 @@ std::vector<double> UniformRates(const Graph& graph, double rate_com) {
   std::vector<double> rates;
   rates.reserve(graph.edges.size());
   for (const Edge& edge : graph.edges) {
+    // Each worker makes rate_com exchanges a unit of time, and an exchange has two ends.
     rates.push_back(rate_com * graph.nodes / 2.0 * edge.multiplicity / total);
   }
   return rates;
@@ -266,6 +269,7 @@ double MeanRelayDelay(const Graph& tree) {
   for (uint32_t source = 0; source < tree.nodes; ++source) {
     for (const uint32_t hops : Hops(neighbours, source)) {
       CHECK(hops != UINT32_MAX);
+      // A neighbour's message counts in the step in which it was sent; each further hop costs one.
       sum += hops == 0 ? 0 : hops - 1;
     }
   }

@@ -60,9 +60,9 @@ inline constexpr uint32_t kMaxNodes =
 // of its two trees (see TreesOf).
 StatusOr<Graph> MakeGraph(GraphKind kind, uint32_t n);
 
-// The trees that messages of RelaySum travel on: one, or the two of DoubleBinaryTree (even
-// coordinates on the first, odd on the second, i -> n-1-i). InvalidArgument for a graph that is no
-// tree (Star, Chain, BinaryTree are).
+// The trees that messages of RelaySum travel on: one, or the two of DoubleBinaryTree, of which each
+// carries half of the vector (the second maps node i to n-1-i). InvalidArgument for a graph that is
+// no tree (Star, Chain, BinaryTree are).
 StatusOr<std::vector<Graph>> TreesOf(GraphKind kind, uint32_t n);
 
 // Metropolis-Hastings weights: W_ij = 1 / (1 + max(deg_i, deg_j)), W_ii = the rest; symmetric,

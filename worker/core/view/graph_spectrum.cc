@@ -45,6 +45,7 @@ StatusOr<AcidConstants> AcidConstantsOf(const Graph& graph, const std::vector<do
   const Eigen::MatrixXd& vectors = solver.eigenvectors();
   AcidConstants result;
   result.chi1 = 1.0 / values(1);
+  // Effective resistance of an edge: (e_a - e_b)^T L^+ (e_a - e_b), by the eigenvectors of L.
   for (const Edge& edge : graph.edges) {
     double resistance = 0;
     for (uint32_t k = 1; k < n; ++k) {
@@ -53,6 +54,7 @@ StatusOr<AcidConstants> AcidConstantsOf(const Graph& graph, const std::vector<do
     }
     result.chi2 = std::max(result.chi2, resistance / 2);
   }
+  // A2CiD2 (arXiv 2306.08289): docs/strategies/a2cid2.md.
   result.eta = 1.0 / (2.0 * std::sqrt(result.chi1 * result.chi2));
   result.alpha_tilde = 0.5 * std::sqrt(result.chi1 / result.chi2);
   return result;

@@ -22,6 +22,7 @@ class GridSearch {
   void Extend(size_t product) {
     const size_t least = current_.empty() ? 2 : current_.back();
     if (current_.size() + 1 == axes_) {
+      // The least last radix that reaches all members; radices ascend.
       const size_t last = std::max(least, (members_ + product - 1) / product);
       if (last <= max_group_) Consider(product * last, last);
       return;
@@ -36,6 +37,7 @@ class GridSearch {
   void Consider(size_t product, size_t last) {
     if (product > best_product_) return;
     current_.push_back(static_cast<uint16_t>(last));
+    // Of equal products: the least largest radix, then the greatest first ones (FitGrid).
     const bool better = product < best_product_ || current_.back() < best_.back() ||
                         (current_.back() == best_.back() && current_ > best_);
     if (better) {
@@ -64,6 +66,7 @@ Grid FitGrid(size_t members, size_t max_group) {
   CHECK_LE(max_group, 64U);
   if (members == 1) return Grid{{1}};
   size_t axes = 1;
+  // The fewest axes whose product can reach `members`.
   for (size_t reach = max_group; reach < members; reach *= max_group) ++axes;
   return GridSearch(members, max_group, axes).Best();
 }
@@ -97,6 +100,7 @@ size_t SuffixProduct(const Grid& grid, size_t from) {
 
 std::vector<CellIndex> GroupCells(const Grid& grid, CellIndex cell, size_t axis) {
   CHECK_LT(axis, grid.axes());
+  // Coordinate 0 is the most significant digit, so cells of a group lie `step` apart.
   CHECK_LT(cell, grid.cells());
   const size_t step = SuffixProduct(grid, axis + 1);
   const size_t digit = cell / step % grid.radices[axis];

@@ -10,6 +10,7 @@ namespace crowdsurf::worker {
 Seating::Seating(View view, ViewHash hash) : view_(std::move(view)), hash_(hash) { Recompute(); }
 
 bool Seating::Insert(const Seat& seat) {
+  // Sitting 0 is the view's own: a seat begins at 1.
   if (!IsSound(seat) || seat.sitting == 0 || seat.member.cell >= view_.grid.cells()) return false;
   if (IsOnGraph(view_.config.strategy)) return false;  // its members are the view's, all of them
   if (seats_.size() >= kMaxSeats) return false;
@@ -50,6 +51,7 @@ const Member* Seating::Find(const PeerId& id) const {
 
 std::optional<CellIndex> Seating::FreeCell() const {
   CellIndex cell = 0;
+  // Occupants ascend by cell, so the first gap is the least free cell.
   for (const auto& [taken, member] : occupants_) {
     if (taken != cell) return cell;
     ++cell;
@@ -74,6 +76,7 @@ Digest Seating::MinorHash() const {
   ByteWriter out;
   out.U32(static_cast<uint32_t>(seats_.size()));
   for (const Seat& seat : seats_) Encode(seat, out);
+  // Sets are ordered, so equal sets have equal hashes.
   for (const Vacancy& vacancy : vacancies_) Encode(vacancy, out);
   return Sha256(out.bytes());
 }
@@ -86,6 +89,7 @@ Seating Seating::AsOf(AveragingId averaging) const {
   return then;
 }
 
+// Occupants are a function of the sets: order and repetition of news do not matter.
 void Seating::Recompute() {
   last_vacancy_.clear();
   for (const Vacancy& vacancy : vacancies_) {

@@ -25,6 +25,7 @@ std::vector<PeerId> SpeakersOf(const Seating& seating, CellIndex cell, size_t ro
   const size_t group = SuffixProduct(grid, round - 1);
   std::optional<size_t> first;
   for (const CellIndex c : Holders(grid, cell, round, seated, kMaxSpeakers)) {
+    // The first holder is of the first group with anybody seated: its members speak, and no others.
     if (!first) first = c / group;
     if (c / group != *first) break;
     speakers.push_back(seating.At(c)->id);
@@ -89,6 +90,7 @@ std::vector<SpeakerDuty> DutiesOf(const Seating& seating, CellIndex self, size_t
   if (round == 0) return duties;
   const Member* me = seating.At(self);
   CHECK(me != nullptr);
+  // The cells of its class: after `round` rounds their vectors equal its own.
   for (const CellIndex hole : StandInCells(seating.view().grid, self, round)) {
     if (seating.At(hole) != nullptr) continue;
     const auto speakers = SpeakersOf(seating, hole, round);

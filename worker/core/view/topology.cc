@@ -19,10 +19,12 @@ std::vector<uint32_t> Topology::Neighbours(size_t graph) const {
 
 GraphKind BuildableKind(GraphKind kind, uint32_t n) {
   if (MakeGraph(kind, n).ok()) return kind;
+  // Hypercube and Torus fit only some numbers of workers.
   return kind == GraphKind::kHypercube ? GraphKind::kExponential : GraphKind::kRing;
 }
 
 Topology TopologyOf(const View& view, const PeerId& self, GraphKind kind, GraphUse use) {
+  // By age: a newcomer is the last node, so fixed neighbours change little.
   std::vector<Member> members = view.members;
   std::sort(members.begin(), members.end(), [](const Member& a, const Member& b) {
     return std::tie(a.joined_unix_ms, a.id) < std::tie(b.joined_unix_ms, b.id);
@@ -35,6 +37,7 @@ Topology TopologyOf(const View& view, const PeerId& self, GraphKind kind, GraphU
   const auto n = static_cast<uint32_t>(members.size());
   if (use == GraphUse::kTrees) {
     auto trees = TreesOf(kind, n);
+    // A graph that is no tree: the double tree takes its place.
     topology.kind = trees.ok() ? kind : GraphKind::kDoubleBinaryTree;
     if (!trees.ok()) trees = TreesOf(topology.kind, n);
     topology.graphs = *std::move(trees);

@@ -42,6 +42,7 @@ bool GoodGrid(const Grid& grid) {
     cells *= radix;
     if (cells > kMaxCells) return false;
   }
+  // As FitGrid makes them: a grid has one encoding.
   return std::is_sorted(grid.radices.begin(), grid.radices.end());
 }
 
@@ -172,6 +173,7 @@ ViewFlaw FlawOf(const View& view) {
 }
 
 ViewHash HashOf(const View& view, const std::string& job) {
+  // The job is in the hash, so no view of one job is taken for one of another.
   ByteWriter out;
   out.String(job);
   out.Raw(Encode(view));

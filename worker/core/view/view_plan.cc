@@ -8,6 +8,7 @@ namespace crowdsurf::worker {
 namespace {
 
 void Fill(View& view, std::vector<Member> members, const ViewFacts& facts) {
+  // The order of the encoding, by which View::Find searches.
   std::sort(members.begin(), members.end(),
             [](const Member& a, const Member& b) { return a.id < b.id; });
   view.members = std::move(members);
@@ -44,10 +45,12 @@ Grid GridFor(size_t members, const AveragingConfig& config) {
 size_t MaxMembersOf(const AveragingConfig& config) {
   if (config.strategy == StrategyKind::kAllReduce) return 64;
   if (!IsOnGraph(config.strategy)) return kMaxMembers;
+  // Strategies that keep an extra region for each neighbour.
   const bool copies =
       config.strategy == StrategyKind::kRelaySum || config.strategy == StrategyKind::kPowerGossip ||
       (config.strategy == StrategyKind::kGossip && config.mixing.gossip == GossipMode::kNeighbours);
   const GraphKind graph = config.mixing.graph;
+  // On these graphs one member has all others for neighbours.
   const bool all = graph == GraphKind::kComplete || graph == GraphKind::kStar;
   return copies && all ? kMaxExtraRegions + 1 : kMaxNodes;
 }
@@ -71,6 +74,7 @@ View NextView(const Seating& seating, const std::set<PeerId>& gone,
     if (!gone.contains(member.id)) members.push_back(member);
   const size_t staying = members.size();
   const size_t most = MaxMembersOf(facts.config);
+  // Newcomers beyond what the strategy takes wait for another view.
   for (const Member& newcomer : newcomers)
     if (members.size() < most && !seating.CellOf(newcomer.id) && !gone.contains(newcomer.id))
       members.push_back(newcomer);
@@ -78,6 +82,7 @@ View NextView(const Seating& seating, const std::set<PeerId>& gone,
   View view;
   view.epoch = old.epoch + 1;
   view.parent = seating.hash();
+  // A branch begins a lineage of its own (docs/views.md).
   view.origin = facts.branch ? ViewHash() : OriginOf(old, seating.hash());
   view.branch = facts.branch;
   view.grid = GridFor(members.size(), facts.config);
@@ -86,6 +91,7 @@ View NextView(const Seating& seating, const std::set<PeerId>& gone,
   return view;
 }
 
+// Three quarters: docs/views.md, Steward.
 bool IsThin(const Seating& seating, const std::set<PeerId>& gone) {
   const View& view = seating.view();
   size_t taken = 0;

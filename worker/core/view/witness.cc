@@ -6,12 +6,14 @@
 
 namespace crowdsurf::worker {
 
+// Paxos, phase 1: a promise is for higher ballots only.
 bool TryPromise(WitnessRecord& record, Ballot ballot) {
   if (ballot <= record.promised) return false;
   record.promised = ballot;
   return true;
 }
 
+// Paxos, phase 2: accepted unless a higher ballot was promised.
 bool TryAccept(WitnessRecord& record, Ballot ballot, const Bytes& value) {
   if (ballot < record.promised) return false;
   record.promised = ballot;
@@ -34,6 +36,8 @@ RegisterId RegisterId::SuccessorOf(const ViewHash& view) {
   return id;
 }
 
+// Forgotten with its epoch, its averaging, or by its id: a promise made anew could break an old
+// one.
 bool WitnessTable::Pruned(const RegisterId& id, const RegisterAge& age) const {
   if (age.epoch < min_epoch_) return true;
   if (id.kind != RegisterId::Kind::kRound) return false;
@@ -112,6 +116,7 @@ WitnessAnswer WitnessTable::OnOpen(const RegisterId& id, const RegisterAge& age,
   Entry* entry = Find(id, age, answer.kind);
   if (entry == nullptr) return answer;
   if (entry->lent) {
+    // An open Round has it, and answers itself.
     answer.kind = WitnessAnswer::Kind::kLent;
     return answer;
   }
@@ -130,6 +135,7 @@ WitnessAnswer WitnessTable::OnAccept(const RegisterId& id, const RegisterAge& ag
     answer.kind = WitnessAnswer::Kind::kLent;
     return answer;
   }
+  // Tried on a copy: a value without room leaves the register as it was.
   WitnessRecord record = entry->record;
   if (!TryAccept(record, ballot, value)) {
     answer.kind = WitnessAnswer::Kind::kRefused;
