@@ -11,6 +11,7 @@ size_t KeptOf(const Compressor& compressor, const worker::Extent& tensor) {
   return std::clamp<size_t>(static_cast<size_t>(share), 1, tensor.count);
 }
 
+// All values get the mean absolute value (Karimireddy et al. 2019).
 template <class Scalar>
 void KeepSigns(std::span<Scalar> v) {
   double sum = 0;
@@ -58,9 +59,11 @@ double Compressor::bytes() const {
         sum += 4 * count;
         break;
       case Kind::kSign:
+        // A bit a value, and the scale.
         sum += 4 + std::ceil(count / 8);
         break;
       case Kind::kTopK:
+        // A value and its index.
         sum += 8 * static_cast<double>(KeptOf(*this, tensor));
         break;
     }

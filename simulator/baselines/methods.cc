@@ -40,6 +40,7 @@ template <class Scalar>
 void D2<Scalar>::Communicate() {
   const auto before = this->x();
   this->AddUpdates();
+  // A correction is x - x' - u' of the last step: x + u and it make 2 x - x' + u - u'.
   for (uint32_t i = 0; i < this->workers(); ++i) AddScaled(1, corrections_[i], this->x()[i]);
   this->Mix(this->x());
   for (uint32_t i = 0; i < this->workers(); ++i)
@@ -49,6 +50,7 @@ void D2<Scalar>::Communicate() {
 
 template <class Scalar>
 void GradientTracking<Scalar>::Communicate() {
+  // y <- W y + u - u', then x <- W (x + y).
   this->Mix(trackers_);
   for (uint32_t i = 0; i < this->workers(); ++i) {
     AddScaled(1, this->updates()[i], trackers_[i]);
@@ -62,6 +64,7 @@ void GradientTracking<Scalar>::Communicate() {
 template <class Scalar>
 void QuasiGlobal<Scalar>::Update(uint32_t worker, std::span<const Scalar> gradient,
                                  std::span<Scalar> update) {
+  // The momentum follows the mixed model, so the neighbours' data are in it.
   std::vector<Scalar> velocity(gradient.begin(), gradient.end());
   AddScaled(this->options().momentum, momenta_[worker], velocity);
   this->Nesterov(gradient, velocity, update);
@@ -73,6 +76,7 @@ void QuasiGlobal<Scalar>::Communicate() {
   this->AddUpdates();
   this->Mix(this->x());
   const double keep = this->options().momentum;
+  // (x' - x) / rate is the gradient that the mixed move stands for.
   const auto share = static_cast<Scalar>((1 - keep) / std::max(this->rate(), 1e-8));
   for (uint32_t i = 0; i < this->workers(); ++i)
     for (size_t k = 0; k < this->elements(); ++k)
@@ -94,12 +98,14 @@ void PushSum<Scalar>::Communicate() {
   this->AddUpdates();
   for (uint32_t message = 0; message < this->options().messages_a_step; ++message)
     Push((1U << (sent_++ % offsets_)) % this->workers());
+  // z = x / w is the model: w is the weight that has come along.
   for (uint32_t i = 0; i < this->workers(); ++i)
     for (size_t k = 0; k < this->elements(); ++k) z_[i][k] = this->x()[i][k] / weights_[i];
 }
 
 template <class Scalar>
 void PushSum<Scalar>::Push(uint32_t offset) {
+  // From copies, because all push at once.
   const auto before = this->x();
   const auto weights = weights_;
   const uint32_t n = this->workers();
@@ -119,6 +125,7 @@ void Choco<Scalar>::Communicate() {
   const auto& mixing = this->mixing();
   const Compressor& compressor = this->options().compressor;
   std::vector<Scalar> sent(this->elements());
+  // q = C(x - h) travels, and the neighbours' copies h take it over, too.
   for (uint32_t i = 0; i < this->workers(); ++i) {
     sent = this->x()[i];
     AddScaled(-1, copies_[i], sent);
@@ -126,6 +133,7 @@ void Choco<Scalar>::Communicate() {
     AddScaled(1, sent, copies_[i]);
   }
   const double rate = this->options().consensus_rate;
+  // x += g (W h - h); the diagonal of W - I is own - 1.
   for (uint32_t i = 0; i < this->workers(); ++i) {
     AddScaled(rate * (mixing.own(i) - 1), copies_[i], this->x()[i]);
     for (const auto& [j, weight] : mixing.of(i)) AddScaled(rate * weight, copies_[j], this->x()[i]);
@@ -139,6 +147,7 @@ void DeepSqueeze<Scalar>::Communicate() {
   const auto& mixing = this->mixing();
   const Compressor& compressor = this->options().compressor;
   auto sent = this->x();
+  // v = x + e travels compressed, and e keeps what compression has left out.
   for (uint32_t i = 0; i < this->workers(); ++i) {
     AddScaled(1, errors_[i], sent[i]);
     errors_[i] = sent[i];
@@ -146,6 +155,7 @@ void DeepSqueeze<Scalar>::Communicate() {
     AddScaled(-1, sent[i], errors_[i]);
   }
   const double rate = this->options().consensus_rate;
+  // x += g (W C(v) - C(v)), as for Choco.
   for (uint32_t i = 0; i < this->workers(); ++i) {
     AddScaled(rate * (mixing.own(i) - 1), sent[i], this->x()[i]);
     for (const auto& [j, weight] : mixing.of(i)) AddScaled(rate * weight, sent[j], this->x()[i]);

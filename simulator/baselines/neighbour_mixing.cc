@@ -27,6 +27,7 @@ void NeighbourMixing<Scalar>::Mix(Vectors& values) {
   mixed_.resize(values.size());
   for (uint32_t i = 0; i < nodes(); ++i) {
     double total = own_[i];
+    // The own value is never lost.
     std::vector<std::pair<uint32_t, double>> arrived = {{i, own_[i]}};
     for (const auto& [j, weight] : of_[i]) {
       if (loss_ > 0 && rng_.Bernoulli(loss_)) continue;
@@ -36,6 +37,7 @@ void NeighbourMixing<Scalar>::Mix(Vectors& values) {
     std::vector<Scalar>& sum = mixed_[i];
     sum.assign(values[i].size(), Scalar(0));
     for (const auto& [j, weight] : arrived) {
+      // With all there the weights stand as they are: they sum to 1 but for rounding.
       const auto share =
           static_cast<Scalar>(arrived.size() > of_[i].size() ? weight : weight / total);
       for (size_t k = 0; k < sum.size(); ++k) sum[k] += share * values[j][k];
