@@ -20,6 +20,7 @@ struct SeedResult {
   ChaosReport chaos;
 };
 
+// One round and a whole job with every seed (docs/simulator.md).
 SeedResult RunSeed(const ChaosCommand& command, uint64_t seed, LogSink* log) {
   ChaosScenario scenario = DrawChaos(seed, command.min_members, command.max_members);
   if (command.outer) scenario.outer = DrawOuter(seed);
@@ -43,6 +44,7 @@ class StringSink : public LogSink {
   std::string& out_;
 };
 
+// For JSON; a replay is one line.
 std::string Escaped(const std::string& text) {
   std::string out;
   for (const char c : text) {
@@ -52,6 +54,7 @@ std::string Escaped(const std::string& text) {
   return out;
 }
 
+// Counts what a run has broken; the first runs of each statement can be replayed.
 void AddViolations(const Violations& violations, const std::string& replay, const char* world,
                    ChaosTotals& totals) {
   if (violations.none()) return;
@@ -118,6 +121,7 @@ ChaosTotals RunSeeds(const ChaosCommand& command) {
                               [&](uint64_t seed) { return RunSeed(command, seed, nullptr); });
   ChaosTotals totals;
   Trace trace;
+  // In the order of the seeds, so that the trace does not depend on the threads.
   for (const auto& [round, chaos] : results) {
     const std::string replay = absl::StrCat(
         "crowdsurf simulate chaos --seed ", command.seed + totals.runs, " --seeds 1 --members ",
@@ -150,6 +154,7 @@ int RunSimulateChaos(const ChaosCommand& command, std::string& output) {
     output = "--seeds: at least 1; --members: LEAST..MOST within 1..16\n";
     return 2;
   }
+  // Runs of a seed are equal, so it runs once more for its log.
   if (command.log) {
     StringSink sink(output);
     RunSeed(command, command.seed, &sink);

@@ -18,6 +18,7 @@ class Draw {
 
   ChaosScenario Go() {
     DrawJob();
+    // Mild runs have faults under which L1 must hold (docs/simulator.md).
     s_.mild = rng_.Bernoulli(0.3);
     DrawDeaths();
     DrawJoinsAndLeaves();
@@ -39,10 +40,12 @@ class Draw {
 
   void DrawJob() {
     s_.group_size = static_cast<uint16_t>(2 + OneOf(5));
+    // Float32 twice: half of the jobs lose nothing to compression.
     const worker::WireFormat wires[] = {worker::WireFormat::kFloat32, worker::WireFormat::kFloat32,
                                         worker::WireFormat::kFloat16,
                                         worker::WireFormat::kBFloat16};
     s_.wire = wires[OneOf(4)];
+    // Few values in small chunks: many chunks a round, and few bytes to compute with.
     s_.trainer.elements = 1 + static_cast<uint32_t>(OneOf(8));
     s_.chunk_elements = 1 + static_cast<size_t>(OneOf(3));
     s_.trainer.step_time = Milliseconds(20 + OneOf(60));
@@ -58,18 +61,21 @@ class Draw {
 
   void DrawDeaths() {
     if (rng_.Bernoulli(0.25)) return;
+    // A mild run keeps a majority; others may lose half of the members and more.
     const int most = s_.mild ? (s_.members - 1) / 2 : (s_.members + 1) / 2;
     if (most == 0) return;
     std::vector<int> nodes(static_cast<size_t>(s_.members));
     for (size_t i = 0; i < nodes.size(); ++i) nodes[i] = static_cast<int>(i);
     rng_.Shuffle(nodes);
     const Duration wave = During();
+    // In a wave all die at one moment.
     const bool together = rng_.Bernoulli(0.3);
     for (int i = 0; i <= OneOf(most); ++i) {
       ChaosScenario::Death death{.node = nodes[static_cast<size_t>(i)]};
       if (rng_.Bernoulli(0.5))
         death.at = together ? wave : During();
       else
+        // Between any two of its actions; a small number is in its first rounds.
         death.after_actions = rng_.Uniform(rng_.Bernoulli(0.5) ? 300 : 3'000);
       death.silent = !s_.mild && rng_.Bernoulli(0.3);
       s_.deaths.push_back(death);
@@ -93,6 +99,7 @@ class Draw {
     if (rng_.Bernoulli(0.3)) s_.record_loss = 0.5 * rng_.UniformDouble();
   }
 
+  // With `chance`, one to `most` of them.
   std::vector<Spell> Some(double chance, int most, Duration longest) {
     std::vector<Spell> spells;
     if (!rng_.Bernoulli(chance)) return spells;
@@ -107,6 +114,7 @@ class Draw {
     s_.suspicions = Some(0.4, 6, Milliseconds(1));
     s_.hidden = Some(0.3, 4, Seconds(2));
     s_.partitions = Some(0.25, 2, Seconds(2));
+    // The side of a partition: a bit for each node.
     for (Spell& spell : s_.partitions) spell.node = OneOf(1 << Nodes());
     // A hard reset is told only of somebody dead, most of the time: it is what branches are made
     // of.

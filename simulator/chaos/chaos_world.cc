@@ -109,6 +109,7 @@ void ChaosWorld::ScheduleSpells() {
   }
 }
 
+// False: the frame cannot leave. What a transport would notice by sending is told later.
 bool ChaosWorld::CanSend(int from, const PeerId& to) {
   const auto at = index_.find(to);
   if (at == index_.end() || !At(from).Knows(to)) {
@@ -138,6 +139,7 @@ void ChaosWorld::TellDown(int to, int of, DownEvidence evidence, Duration delay)
 }
 
 void ChaosWorld::SendBody(int from, const PeerId& to, const Bytes& body) {
+  // A body that goes to many is decoded once.
   if (last_body_ == nullptr || *last_body_ != body) {
     last_body_ = std::make_shared<const Bytes>(body);
     last_message_ = worker::DecodeMessage(body);
@@ -149,6 +151,7 @@ void ChaosWorld::SendBody(int from, const PeerId& to, const Bytes& body) {
       last_message_ && TellsSeats(*last_message_))
     return;
   network_.Send(from, target, Plane::kControl, [this, from, target, wire = last_body_] {
+    // Nodes are fewer than 64: time and target make one number.
     trace_.Add(static_cast<uint64_t>(queue_.now().nanoseconds()) * 64 +
                static_cast<uint64_t>(target));
     trace_.Add(*wire);
@@ -205,6 +208,7 @@ void ChaosWorld::SendTensor(int from, const PeerId& to, const TensorFrame& frame
 }
 
 void ChaosWorld::CountSend(int from, int to, const worker::ChunkArrived& chunk) {
+  // Each ballot may ask for a chunk once more, so the bound grows with the ballots opened.
   const int sends =
       ++sends_[{chunk.instance, from, to, chunk.chunk, chunk.assigned, chunk.kind, chunk.rank}];
   const int opens = opens_.contains(chunk.instance) ? opens_.at(chunk.instance) : 0;
@@ -221,6 +225,7 @@ void ChaosWorld::Put(int from, const worker::PutRecord& record) {
 void ChaosWorld::OnDeath(int node) {
   trace_.Add(static_cast<uint64_t>(node) + 1'000);
   board_.Gone(node);
+  // A silent death resets no connection.
   if (silent_.contains(node)) return;
   for (auto& other : nodes_)
     if (other->alive() && other->Knows(At(node).id()))
@@ -231,6 +236,7 @@ void ChaosWorld::OnDeliver(int node, const worker::Deliver& deliver, const Regio
   ++report_.delivered;
   peer_checkers_.OnDeliver(node, deliver, mean);
   trace_.Add(deliver.root.view());
+  // Only averages after the heal show that the survivors have come together.
   if (!healed_) return;
   if (const auto summary = At(node).Summarize(); summary.view)
     after_heal_[{summary.view->hash, deliver.averaging}][node] = At(node).Result(deliver.region);
@@ -257,6 +263,7 @@ bool ChaosWorld::QuorumLives(const worker::ViewHash& view) {
 }
 
 HeldValues<float> ChaosWorld::FindState(int node, const worker::FetchState& fetch) {
+  // The first donor that both ends reach and that still has it.
   for (const PeerId& donor : fetch.donors) {
     const auto at = index_.find(donor);
     if (at == index_.end() || !At(node).Knows(donor)) continue;
@@ -273,6 +280,7 @@ void ChaosWorld::Heal() {
   board_.Heal();
   for (const ChaosScenario::Spell& spell : scenario_.hidden) board_.Show(spell.node, spell.of);
   for (auto& node : nodes_) node->Thaw();
+  // From here on suspicion is accurate: every death is told.
   for (auto& node : nodes_)
     for (auto& other : nodes_)
       if (node->alive() && !other->alive() && node->Knows(other->id()))
@@ -301,6 +309,7 @@ bool ChaosWorld::Together() {
     if (view && *view != summary.view->hash) return false;
     view = summary.view->hash;
   }
+  // One averaging that all the living delivered in that view, with equal bits.
   for (const auto& [key, contents] : after_heal_) {
     if (key.first != *view) continue;
     const auto equal = [&held = contents](const PeerNode* node) {
@@ -350,6 +359,7 @@ void ChaosWorld::CheckEnd() {
 }
 
 ChaosReport ChaosWorld::Run() {
+  // First with faults; then healed, and looked at until all are together.
   const Time heal = queue_.now() + scenario_.heal;
   while (queue_.RunOne(heal)) {
   }

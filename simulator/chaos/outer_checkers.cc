@@ -31,6 +31,8 @@ void OuterCheckers::OnStep(int node, Kind kind, const std::vector<float>& mean, 
                            const State& after) {
   const bool step = kind == Kind::kStep;
   ++(step ? steps_ : begins_);
+  // In double, by the formulas of docs/outer-optimizer.md; worker/core/vector/outer_step.h is not
+  // used.
   const double rate = outer_.learning_rate, momentum = outer_.momentum;
   const bool nesterov = outer_.kind == worker::OuterKind::kNesterov;
   for (size_t i = 0; i < mean.size(); ++i) {
@@ -44,6 +46,7 @@ void OuterCheckers::OnStep(int node, Kind kind, const std::vector<float>& mean, 
     const double error = std::abs(base - static_cast<double>(after.base[i]));
     if (error > kStepTolerance * (1 + rate) * largest)
       return Add(node, absl::StrCat("the base is ", error, " off its step"));
+    // Without momentum nobody keeps a velocity.
     if (momentum == 0) continue;
     const double lag = std::abs(velocity - static_cast<double>(after.velocity[i]));
     if (lag > kStepTolerance * largest)
@@ -56,7 +59,9 @@ void OuterCheckers::OnCommitted(int node, worker::AveragingId averaging, const R
   const Digest digest = DigestOf(state);
   made_[averaging].insert(digest);
   const std::set<OriginId> inside(mean.origins.begin(), mean.origins.end());
+  // Elements of several sets of snapshots: chunks had different contributors.
   if (inside.size() != 1) return;
+  // The first member to commit says what all others with the same snapshots must hold.
   const auto [at, fresh] = states_.try_emplace({averaging, *inside.begin()}, digest);
   if (!fresh && at->second != digest)
     Add(node, absl::StrCat("averaging ", averaging.value(),

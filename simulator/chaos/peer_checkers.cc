@@ -33,6 +33,7 @@ void PeerCheckers::Add(std::string_view statement, int node, const std::string& 
 
 SnapshotId PeerCheckers::NewSnapshot(int node, double samples_total) {
   const auto id = static_cast<SnapshotId>(snapshots_.size());
+  // `fresh`: the samples since the node's last snapshot, which this one can add to the count.
   Snapshot snapshot{node, samples_total, samples_total, std::nullopt, 0, {}};
   if (const auto last = last_of_.find(node); last != last_of_.end()) {
     snapshot.previous = last->second;
@@ -82,6 +83,7 @@ void PeerCheckers::OnDeliver(int node, const Deliver& deliver, const RegionBuffe
   std::set<OriginId> sets(region.origins.begin(), region.origins.end());
   for (const OriginId set : sets)
     for (const SnapshotId snapshot : origins_.In(set)) inside.insert(snapshot);
+  // Else chunks have different contributors, and there is no single mean.
   if (sets.size() == 1) {
     CheckMean(node, region);
     CheckWeight(node, deliver, inside);
@@ -96,6 +98,7 @@ void PeerCheckers::CheckMean(int node, const RegionBuffer& region) {
   for (const SnapshotId snapshot : inside) weight += snapshots_[snapshot].weight;
   if (inside.empty() || weight == 0) return;
   ++exact_;
+  // The error is relative to the largest value; never to zero.
   double largest = 1e-3;
   double error = 0;
   for (size_t i = 0; i < region.values.size(); ++i) {
@@ -121,6 +124,7 @@ double PeerCheckers::WeightOf(const std::set<SnapshotId>& snapshots) const {
 void PeerCheckers::CheckWeight(int node, const Deliver& deliver,
                                const std::set<SnapshotId>& inside) {
   const double weight = WeightOf(inside);
+  // Samples are whole numbers here, so their sums are exact.
   if (weight != deliver.samples)
     Add("samples", node,
         absl::StrCat("averaging ", deliver.averaging.value(), ": final weight ", deliver.samples,
@@ -179,6 +183,7 @@ void PeerCheckers::CheckCount(int node, const Deliver& deliver,
     Add("samples", node, absl::StrCat("final weight ", deliver.samples, " is below ", weight));
   const double base = deliver.job_samples - deliver.samples;
   std::vector<Counted> before;
+  // A count that begins at zero has nothing before it.
   if (base == 0) before.push_back({});
   if (const auto known = counted_at_.find(base); known != counted_at_.end())
     before.insert(before.end(), known->second.begin(), known->second.end());

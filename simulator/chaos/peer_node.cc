@@ -46,6 +46,7 @@ worker::Progress PeerNode::Totals() const {
 }
 
 void PeerNode::RequestSnapshot(worker::AveragingId averaging) {
+  // A request that was released, or overtaken by another, publishes nothing.
   const uint64_t serial = ++request_serial_;
   if (!trainer_.started()) return;
   DoAt(trainer_.NextBoundary(now()), [this, averaging, serial] {
@@ -67,6 +68,7 @@ void PeerNode::Publish(worker::AveragingId averaging) {
 }
 
 void PeerNode::Wake(const worker::WakeAt& marks) {
+  // Only the newest marks ring.
   const uint64_t serial = ++wake_serial_;
   const Time when = trainer_.Passes(marks.steps, marks.samples);
   if (when.infinite()) return;
@@ -90,14 +92,17 @@ void PeerNode::Execute(const worker::Action& action) {
   if (const auto* open = std::get_if<worker::OpenBuffers>(&action)) {
     SeeOpen(*open);
     ActionHost::Execute(action);
+    // When the region is used, the checkers are told of the round that filled it (SeeUsed).
     made_by_.insert_or_assign(open->to, chunks().Of(open->round));
     return;
   }
+  // kMoveBase moves this trainer alone, and is no step of the job.
   if (const auto* kernel = std::get_if<worker::RunKernel>(&action);
       kernel != nullptr && kernel->kernel != worker::MixKernel::kMoveBase)
     return SeeStep(*kernel);
   if (const auto* moved = std::get_if<worker::MoveTrainer>(&action))
     outside_.outer_checkers().OnFetched(index(), moved->averaging, OuterState());
+  // A stand-in uses its last result when it speaks for another.
   if (const auto* speak = std::get_if<worker::SpeakChunk>(&action)) SeeUsed(speak->region);
   if (const auto* deliver = std::get_if<worker::Deliver>(&action)) {
     SeeDelivery(*deliver);
@@ -163,6 +168,7 @@ void PeerNode::SeeDelivery(const worker::Deliver& deliver) {
 }
 
 void PeerNode::OnActed(const worker::Actions& actions) {
+  // A summary takes time: it is asked for where a round may have begun or ended.
   const bool moved = std::any_of(actions.begin(), actions.end(), [](const worker::Action& action) {
     return std::holds_alternative<worker::OpenBuffers>(action) ||
            std::holds_alternative<worker::CloseBuffers>(action) ||

@@ -36,6 +36,7 @@ Time VirtualTrainer::NextBoundary(Time now) const {
 Time VirtualTrainer::Passes(uint64_t steps, double samples) const {
   if (!started_) return Time::Infinite();
   double least = steps > 0 ? static_cast<double>(steps) : HUGE_VAL;
+  // A mark in samples is passed with a whole step.
   if (samples > 0) least = std::min(least, std::ceil(samples / options_.samples_per_step));
   if (!std::isfinite(least)) return Time::Infinite();
   return since_ + Nanoseconds(options_.step_time.nanoseconds() * static_cast<int64_t>(least));
@@ -47,6 +48,7 @@ bool VirtualTrainer::Publish(worker::AveragingId averaging, SnapshotId snapshot,
     Add("outbox", absl::StrCat("snapshot for averaging ", averaging.value(),
                                " asked for while that of ", published_.value(), " is in use"));
   if (rng_.Bernoulli(options_.refuse)) return false;
+  // Training is a random walk, so that snapshots differ.
   for (float& value : parameters_) value += static_cast<float>(0.1 * rng_.Normal());
   outbox.values = parameters_;
   outbox.origins.assign(parameters_.size(), origin);
@@ -63,6 +65,7 @@ void VirtualTrainer::OnDeliver(worker::AveragingId averaging, const RegionBuffer
     return;
   }
   in_use_.reset();
+  // The change is added, as a trainer does that has gone on meanwhile (docs/trainer-link.md).
   for (size_t i = 0; i < parameters_.size(); ++i)
     parameters_[i] += result.values[i] - outbox.values[i];
 }
