@@ -24,6 +24,7 @@ void DescentNode::StartTrainer() {
 }
 
 void DescentNode::NextStep() {
+  // In a bounded run the trainer rests after its steps.
   if (pace_.steps > 0 && trainer_.steps() >= pace_.steps) return;
   queue().After(pace_.step_time, [this] { StepDone(); });
 }
@@ -32,6 +33,7 @@ void DescentNode::StepDone() {
   if (!alive()) return;
   const uint64_t results = trainer_.results();
   const auto ticket = trainer_.StepDone(At(Region::kOutbox).values);
+  // A result that was there has been applied at this boundary.
   if (trainer_.results() != results) last_result_ = now();
   if (!trainer_.waiting()) NextStep();  // else when the result is there
   if (ticket) {
@@ -44,6 +46,7 @@ void DescentNode::StepDone() {
 
 void DescentNode::GiveResult(worker::AveragingId ticket, Region region) {
   averages_[ticket].result = At(region).values;
+  // Waited for (Blocking): the next step begins now.
   if (!trainer_.Deliver(ticket, At(Region::kOutbox).values, At(region).values)) return;
   last_result_ = now();
   NextStep();
@@ -53,6 +56,7 @@ void DescentNode::Execute(const worker::Action& action) {
   if (const auto* kernel = std::get_if<worker::RunKernel>(&action);
       kernel != nullptr && (kernel->kernel == worker::MixKernel::kOuterStep ||
                             kernel->kernel == worker::MixKernel::kOuterBegin))
+    // The mean before the step, to be compared with the result.
     mean_ = At(kernel->regions[1]).values;
   if (const auto* deliver = std::get_if<worker::Deliver>(&action))
     averages_[deliver->averaging].mean = std::exchange(mean_, {});
@@ -70,6 +74,7 @@ void DescentNode::Wake(const worker::WakeAt& marks) {
     const auto steps = static_cast<uint64_t>(std::ceil(marks.samples / kSamplesPerStep));
     mark_ = std::min(mark_.value_or(steps), steps);
   }
+  // Later, so that nothing is said to the peer while it still acts.
   queue().After(Duration(), [this] { RingMarks(); });
 }
 

@@ -11,6 +11,7 @@ bool DescentTrainer::Deliver(worker::AveragingId ticket, std::span<const float> 
                              std::span<const float> result) {
   if (in_use_ != ticket) return false;
   change_.emplace(outbox.size());
+  // Kept as a change: the model may go on until the next boundary.
   for (size_t k = 0; k < outbox.size(); ++k) (*change_)[k] = result[k] - outbox[k];
   if (!std::exchange(waiting_, false)) return false;
   Apply();
@@ -37,6 +38,7 @@ std::optional<worker::AveragingId> DescentTrainer::StepDone(std::span<float> out
   if (planted_) model_->Step(lr_scale_, x_);
   ++steps_;
   if (change_) Apply();
+  // The result first, so that a snapshot has all results before it.
   if (!wanted_ || in_use_) return std::nullopt;
   std::copy(x_.begin(), x_.end(), outbox.begin());
   in_use_ = std::exchange(wanted_, std::nullopt);

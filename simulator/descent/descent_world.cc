@@ -27,6 +27,7 @@ DescentWorld::DescentWorld(const DescentOptions& options)
                At(node).OnRecords(records);
              }),
       victims_(rng_.Fork("victims")) {
+  // One after the other: node 0 is the oldest, and so the first steward.
   const double gap = kStartSpread.seconds() / options_.members;
   for (int node = 0; node < options_.members; ++node) AddNode(Seconds(gap * node));
   for (const Duration join : options_.joins) AddNode(join);
@@ -74,6 +75,7 @@ void DescentWorld::Look() {
   DescentLook look;
   look.at = queue_.now() - kStartOfTime;
   look.tensor_bytes = tensor_bytes_;
+  // A bounded run is over when all the living have made their steps.
   bool over = options_.steps > 0;
   for (const auto& node : nodes_) {
     const DescentTrainer& trainer = node->trainer();
@@ -97,6 +99,7 @@ std::vector<DescentNode*> DescentWorld::Living() {
 void DescentWorld::KillOne(size_t turn) {
   const std::vector<DescentNode*> living = Living();
   CHECK(!living.empty());
+  // Drawn in any case, so that named victims do not shift the draws after them.
   const int drawn = living[victims_.Uniform(living.size())]->index();
   const int node = turn < options_.victims.size() ? options_.victims[turn] : drawn;
   At(node).Kill();
@@ -179,6 +182,7 @@ void DescentWorld::Judge(DescentResult& result) {
       sum += std::pow(static_cast<double>(model[k]) - optimum[k], 2);
     return std::sqrt(sum);
   };
+  // How far deaths and joins have moved the optimum.
   if (!losses_.empty()) {
     std::vector<const Quadratic*> everybody;
     for (const Quadratic& loss : losses_) everybody.push_back(&loss);
@@ -192,6 +196,7 @@ void DescentWorld::Judge(DescentResult& result) {
   std::optional<worker::ViewHash> view;
   for (DescentNode* node : living) {
     const worker::PeerSummary summary = node->Summarize();
+    // A stale result counts as infinitely far.
     const bool fresh = !node->last_result().unset() && queue_.now() - node->last_result() <= kFresh;
     const double own =
         fresh ? distance(node->trainer().averaged()) : std::numeric_limits<double>::infinity();
@@ -215,6 +220,7 @@ void DescentWorld::Judge(DescentResult& result) {
 
 DescentResult DescentWorld::Run() {
   const Time end = queue_.now() + options_.end;
+  // max_events ends a run that goes round in circles.
   while (!over_ && queue_.done() < options_.max_events && queue_.RunOne(end)) {
   }
   DescentResult result;
@@ -224,6 +230,7 @@ DescentResult DescentWorld::Run() {
   return result;
 }
 
+// One step an averaging, Blocking and Equal: the fixed point of descent.h needs all three.
 worker::AveragingConfig DescentAveraging(worker::StrategyKind strategy, worker::GraphKind tree) {
   worker::AveragingConfig config;
   config.strategy = strategy;

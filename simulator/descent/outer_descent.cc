@@ -23,12 +23,14 @@ DescentResult Run(const OuterDescent& job) {
   options.members = job.members;
   options.learning_rate = kLearningRate;
   options.seed = job.seed;
+  // DiLoCo has fixed workers: nobody comes or goes.
   options.deaths = {};
   options.joins = {};
   options.end = Seconds(30);
   return RunDescent(options);
 }
 
+// DiLoCo (Douillard et al. 2023, arXiv 2311.08105) of the same losses, off line and in double.
 class DiLoCo {
  public:
   DiLoCo(const OuterDescent& job, const std::vector<Quadratic>& losses,
@@ -40,13 +42,16 @@ class DiLoCo {
     std::vector<double> mean(base_.size(), 0);
     for (size_t worker = 0; worker < losses_.size(); ++worker) {
       const Quadratic& loss = losses_[worker];
+      // The inner optimizer: plain gradient steps from the base.
       std::vector<double> x = base_;
       for (uint64_t step = 0; step < steps[worker]; ++step)
         for (size_t k = 0; k < x.size(); ++k)
           x[k] -= kLearningRate * loss.h[k] * (x[k] - loss.c[k]);
+      // Equal weights, as DescentAveraging has them.
       for (size_t k = 0; k < x.size(); ++k) mean[k] += x[k] / static_cast<double>(losses_.size());
     }
     const double momentum = job_.outer.momentum;
+    // The outer one, as in docs/outer-optimizer.md.
     for (size_t k = 0; k < base_.size(); ++k) {
       const double gradient = base_[k] - mean[k];
       velocity_[k] = momentum * velocity_[k] + gradient;
@@ -89,6 +94,7 @@ OuterComparison CompareWithDiLoCo(const OuterDescent& job) {
       const auto own = worker.find(averaging);
       if (own != worker.end() && !own->second.result.empty()) steps.push_back(own->second.steps);
     }
+    // Somebody is missing: what comes next does not follow from this average.
     if (steps.size() < run.losses.size()) {
       off_line.reset();
       continue;
@@ -112,8 +118,10 @@ OuterComparison CompareWithMeans(const OuterDescent& job) {
   OuterComparison result;
   for (const auto& worker : run.averages)
     for (const auto& [averaging, average] : worker) {
+      // Published, and not delivered at this worker.
       if (average.mean.empty()) continue;
       Compare(average.result, average.mean, result);
+      // The bytes, because 0 and -0 are equal as numbers.
       const size_t bytes = average.mean.size() * sizeof(float);
       result.bit_equal =
           result.bit_equal && std::memcmp(average.result.data(), average.mean.data(), bytes) == 0;

@@ -9,12 +9,14 @@ namespace crowdsurf::simulator {
 Quadratic Quadratic::Draw(uint32_t dimensions, double spread, Rng rng) {
   Quadratic loss;
   for (uint32_t k = 0; k < dimensions; ++k) {
+    // h in [1/4, 1): gradient steps of a rate below 2 contract.
     loss.h.push_back(0.25 + 0.75 * rng.UniformDouble());
     loss.c.push_back(spread * rng.Normal());
   }
   return loss;
 }
 
+// Of the sum of the losses: x*_k = sum of h c / sum of h.
 std::vector<double> OptimumOf(const std::vector<const Quadratic*>& losses) {
   CHECK(!losses.empty());
   std::vector<double> optimum;
