@@ -12,6 +12,7 @@ void Network::Send(const FrameOnLink& frame, std::function<void()> deliver) {
     ++lost_;
     return;
   }
+  // Copied only where links duplicate: most runs do without.
   std::function<void()> again;
   if (options_.duplicate > 0) again = deliver;
   Schedule(frame, std::move(deliver));
@@ -34,11 +35,13 @@ void Network::Schedule(const FrameOnLink& frame, std::function<void()> deliver) 
   const int from = frame.from, to = frame.to;
   Time when = ArrivalOf(frame);
   if (options_.in_order) {
+    // Not before the frame that was sent before it.
     Time& last = last_[static_cast<size_t>(frame.plane)][{from, to}];
     when = std::max(when, last);
     last = when;
   }
   queue_.At(when, [this, from, to, deliver = std::move(deliver)] {
+    // Cut while the frame was on its way.
     if (!Reaches(from, to)) {
       ++lost_;
       return;

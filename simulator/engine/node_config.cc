@@ -15,6 +15,7 @@ worker::PeerConfig NodeConfig(const std::string& job, int node, uint64_t seed, D
   worker::PeerConfig config;
   config.job = job;
   config.worker = absl::StrCat("worker-", node);
+  // Ids depend on the seed, so that orders by id differ between runs.
   config.id = PeerId(Sha256(AsBytes(absl::StrCat("peer ", node, " of ", seed))).bytes());
   config.peer_endpoint = absl::StrCat("node-", node, ":7946");
   config.tensor_endpoint = absl::StrCat("node-", node, ":7947");

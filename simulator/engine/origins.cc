@@ -15,6 +15,7 @@ Origins::Union Origins::Unite(const std::vector<OriginId>& parts) {
   for (const OriginId part : parts) all.insert(all.end(), sets_[part].begin(), sets_[part].end());
   std::sort(all.begin(), all.end());
   const auto end = std::unique(all.begin(), all.end());
+  // Parts that share a snapshot have counted it twice.
   const bool twice = end != all.end();
   all.erase(end, all.end());
   return {Intern(all), twice};

@@ -33,6 +33,7 @@ void RosterBoard::Watch(int node, const std::string& key) {
 // A lost request is sent again, as a DHT does.
 void RosterBoard::Ask(int node, const std::string& key) {
   if (!watchers_[key].contains(node) || answered_.contains({node, key})) return;
+  // A frame to itself: delayed and lost as the links do it.
   network_.Send(node, node, Plane::kRecords, [this, node, key] {
     if (!watchers_[key].contains(node) || !answered_.insert({node, key}).second) return;
     deliver_(node, Collect(node, key));  // also an empty list: it is the answer
@@ -48,6 +49,7 @@ void RosterBoard::RefreshLater(int node, const std::string& key) {
 void RosterBoard::Refresh(int node, const std::string& key) {
   if (!watchers_[key].contains(node)) return;
   const std::vector<worker::PeerRecord> records = Collect(node, key);
+  // The watch was answered before, so an empty list is no news.
   if (!records.empty()) deliver_(node, records);
   RefreshLater(node, key);
 }
@@ -56,6 +58,7 @@ std::vector<worker::PeerRecord> RosterBoard::Collect(int node, const std::string
   std::vector<worker::PeerRecord> records;
   for (auto at = records_.lower_bound({key, PeerId()});
        at != records_.end() && at->first.first == key;) {
+    // Expired records go when somebody looks.
     if (at->second.expires <= queue_.now()) {
       at = records_.erase(at);
       continue;
