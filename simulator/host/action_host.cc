@@ -46,6 +46,7 @@ template <class Input>
 void ActionHost<Scalar>::Give(const Input& input) {
   Actions actions;
   input(actions);
+  // In order; the process may die before any of them.
   for (const worker::Action& action : actions) {
     if (!Count()) return;
     Execute(action);
@@ -67,6 +68,7 @@ void ActionHost<Scalar>::Start() {
   peer_ = std::make_unique<worker::Peer>(setup_.config, setup_.rng, LogAs("peer"), metrics_);
   LogAs("host").Info("starts", {{"id", id().brief()}});
   Give([this](Actions& out) { peer_->Start(now(), out); });
+  // A trainer loads for a while before it registers.
   queue().After(setup_.times.registers, [this] { RegisterTrainer(); });
 }
 
@@ -89,6 +91,7 @@ void ActionHost<Scalar>::TellProgress() {
 
 template <class Scalar>
 void ActionHost<Scalar>::OnTimer() {
+  // The deadline has moved since the timer was armed.
   if (peer_->NextDeadline() > now()) return ArmTimer(peer_->NextDeadline());
   Give([this](Actions& out) { peer_->OnTimer(now(), out); });
 }
@@ -130,7 +133,9 @@ template <class Scalar>
 void ActionHost<Scalar>::TakeFrame(ChunkArrived chunk, const Parcel& parcel) {
   const auto round = chunks().Find(chunk.instance);
   const bool result = chunk.kind == ChunkArrived::Kind::kResult;
+  // Without an open round nobody can judge it, and the core refuses it.
   chunk.finite = !round || chunks().IsSound(*round, chunk.kind, chunk.chunk, parcel);
+  // Garbled on the way: the data plane drops it, and no core sees it.
   if (result &&
       (!chunk.finite || ContentHash(parcel.wire, worker::ContentKey(chunk.instance)) != chunk.hash))
     return;
@@ -161,6 +166,7 @@ void ActionHost<Scalar>::Execute(const worker::Action& action) {
 template <class Scalar>
 void ActionHost<Scalar>::Overwrite(Region region) {
   ++writes_[region];
+  // What is written over can be fetched no more.
   if (donation_ && donation_->region == region) donation_.reset();
   OnOverwritten(region);
 }
@@ -187,6 +193,7 @@ void ActionHost<Scalar>::Act(const worker::SpeakChunk& action) {
 
 template <class Scalar>
 void ActionHost<Scalar>::Act(const worker::Chunk& action) {
+  // The round was closed meanwhile.
   if (!chunks().IsOpen(action.round)) return;
   std::visit([&](const auto& what) { ActOn(action.round, what); }, action.action);
 }
@@ -226,6 +233,7 @@ template <class Scalar>
 void ActionHost<Scalar>::FinishFold(RoundHandle round, const worker::FoldChunk& fold,
                                     uint64_t serial) {
   const auto pending = folding_.find({round, fold.chunk, fold.assigned});
+  // Cancelled, or begun anew for a later plan.
   if (pending == folding_.end() || pending->second != serial) return;
   folding_.erase(pending);
   if (!chunks().IsOpen(round)) return;
@@ -296,6 +304,7 @@ HeldValues<Scalar> ActionHost<Scalar>::Serves(worker::AveragingId averaging,
 
 template <class Scalar>
 void ActionHost<Scalar>::FetchAfter(Duration delay, const worker::FetchState& fetch, int tries) {
+  // A later fetch takes the place of one under way.
   const uint64_t serial = tries == 1 ? ++fetch_serial_ : fetch_serial_;
   DoAfter(delay, [this, fetch, tries, serial] {
     if (serial == fetch_serial_) FinishFetch(fetch, tries);
@@ -312,6 +321,7 @@ void ActionHost<Scalar>::FinishFetch(const worker::FetchState& fetch, int tries)
       return FetchAfter(setup_.times.fetch * (1 << tries), fetch, tries + 1);
     return Local(worker::StateFetched{fetch.averaging, fetch.root, false});
   }
+  // Copied at once: a transfer in which donors change is not simulated here.
   At(fetch.region) = *found.average;
   if (found.velocity == nullptr)
     At(Region::kVelocity).Resize(setup_.elements);
@@ -338,6 +348,7 @@ void ActionHost<Scalar>::Act(const worker::Leave&) {
 
 template <class Scalar>
 void ActionHost<Scalar>::Act(const worker::RunKernel& action) {
+  // What a kernel writes is not the committed average any more.
   for (size_t i = 0; i < action.regions.size(); ++i)
     if (!worker::OnlyReads(action.kernel, i)) Overwrite(action.regions[i]);
   regions_.Run(action);
@@ -367,6 +378,7 @@ void ActionHost<Scalar>::Act(const worker::MixSend& action) {
     worker::EncodeWire(chunk->wire, std::span<const Scalar>(sum), frame.parcel.wire);
     outside_.SendTensor(index(), action.to, frame);
   }
+  // Said later, so that nothing is said to the peer while it still acts.
   queue().After(Duration(), [this, action] {
     Local(worker::MixSent{action.to, action.tag, action.sequence});
   });

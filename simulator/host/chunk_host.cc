@@ -14,6 +14,7 @@ Parcel PackSpan(const Buffer<Scalar>& region, const worker::ChunkSpan& span,
   Parcel parcel;
   parcel.wire.resize(span.count * worker::WireWidth<Scalar>(format));
   worker::EncodeWire(format, std::span(region.values).subspan(span.begin, span.count), parcel.wire);
+  // Origins travel beside the bits, element by element.
   const auto from = region.origins.begin() + static_cast<std::ptrdiff_t>(span.begin);
   parcel.origins.assign(from, from + static_cast<std::ptrdiff_t>(span.count));
   return parcel;

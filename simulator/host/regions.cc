@@ -33,6 +33,7 @@ Buffer<Scalar>& Regions<Scalar>::At(Region region) {
 template <class Scalar>
 std::span<Scalar> Regions<Scalar>::Part(Region region, const Extent& range) {
   Buffer<Scalar>& buffer = At(region);
+  // An extra region holds a part of the vector.
   const uint64_t begin = worker::IsExtra(region) ? extents_[worker::ExtraIndex(region)].begin : 0;
   CHECK_GE(range.begin, begin);
   return std::span(buffer.values).subspan(range.begin - begin, range.count);
@@ -43,6 +44,7 @@ void Regions<Scalar>::Reserve(const worker::ReserveRegions& reserve) {
   extents_ = reserve.extents;
   extras_.assign(extents_.size(), {});
   for (size_t i = 0; i < extras_.size(); ++i)
+    // NaN, so that a value used before it was written shows.
     extras_[i].values.assign(extents_[i].count, std::numeric_limits<Scalar>::quiet_NaN());
 }
 
@@ -59,6 +61,7 @@ void Regions<Scalar>::Run(const worker::RunKernel& kernel) {
 template <class Scalar>
 std::vector<Scalar> Regions<Scalar>::Sum(const worker::MixChunk& chunk) {
   std::vector<Scalar> sum(chunk.elements, 0);
+  // In the order that the core names, as every host adds.
   for (const Region region : chunk.sum_of) {
     const auto part = Part(region, {chunk.begin, chunk.elements});
     for (size_t i = 0; i < sum.size(); ++i) sum[i] += part[i];
