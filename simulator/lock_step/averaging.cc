@@ -18,6 +18,7 @@ constexpr double kLooseTarget = 1e-4;  // the bracketed column of the published 
 std::vector<CellIndex> DrawCells(size_t cells, const AveragingOptions& options, Rng& rng) {
   std::vector<CellIndex> drawn(cells);
   for (size_t i = 0; i < cells; ++i) drawn[i] = static_cast<CellIndex>(i);
+  // Which cells have members is drawn, or the first ones have.
   if (options.random_cells) rng.Shuffle(drawn);
   drawn.resize(options.peers - options.left);
   std::sort(drawn.begin(), drawn.end());
@@ -50,6 +51,7 @@ class Run {
                    MissedEnd::kAdopt);
       const double variance = Variance();
       run.variances.push_back(variance);
+      // After one trip over the axes all hold the mean, if nobody was absent.
       if (swarm_.rounds() == axes) run.error = Error();
       if (variance < kLooseTarget) run.rounds_loose = std::min(run.rounds_loose, swarm_.rounds());
       if (variance < options_.target && swarm_.rounds() < run.rounds) run.rounds = swarm_.rounds();
@@ -59,6 +61,7 @@ class Run {
   }
 
  private:
+  // Over all peers, those that missed rounds included (docs/simulator.md).
   double Variance() const {
     double mean = 0;
     for (const CellIndex cell : swarm_.members()) mean += Value(cell);
@@ -72,6 +75,7 @@ class Run {
   double Error() const {
     double error = 0;
     for (const CellIndex cell : swarm_.members())
+      // Only those that completed the averaging hold its mean.
       if (swarm_.Completed(cell)) error = std::max(error, std::abs(Value(cell) - mean_));
     return error / largest_;
   }

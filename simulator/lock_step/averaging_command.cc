@@ -12,6 +12,7 @@
 namespace crowdsurf::simulator {
 namespace {
 
+// All mistakes at once, a line each.
 std::string Mistakes(const AveragingCommand& command) {
   const AveragingOptions& o = command.averaging;
   std::string wrong;

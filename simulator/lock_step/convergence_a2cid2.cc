@@ -23,11 +23,13 @@ void MixTo(double now, double eta, Worker& w) {
 }
 
 void Exchange(double now, const worker::AcidConstants& constants, Worker& a, Worker& b) {
+  // The event form (a2cid2.h): mix up to now, then exchange.
   for (Worker* w : {&a, &b}) {
     MixTo(now, constants.eta, *w);
     w->clock.OnExchange(now - w->exchanged_at);
     w->exchanged_at = now;
   }
+  // Both ends go by the values before the exchange.
   const double snapshot_a = a.x, snapshot_b = b.x;
   worker::AcidExchange(constants.alpha_tilde, std::span<const double>(&snapshot_a, 1),
                        std::span<const double>(&snapshot_b, 1), std::span(&a.x, 1),
@@ -66,6 +68,7 @@ ConsensusResult RunConsensus(const ConsensusOptions& options) {
     constants.alpha_tilde = 0.5;
   }
   const Rng root(options.seed);
+  // Streams of their own: with and without momentum the same exchanges happen.
   Rng values = root.Fork("values"), arrivals = root.Fork("arrivals"), edges = root.Fork("edges");
   std::vector<Worker> workers(options.n);
   for (Worker& w : workers) w.x = w.xt = values.Normal();
@@ -81,6 +84,7 @@ ConsensusResult RunConsensus(const ConsensusOptions& options) {
   double now = 0;
   for (double next_look = 0.5; now < options.time_limit;) {
     now += arrivals.Exponential(1.0 / total_rate);
+    // Looking costs as much as n exchanges, so not after each.
     if (now >= next_look) {
       next_look += 0.5;
       if (Spread(now, constants.eta, workers) < options.target * initial) {
@@ -88,12 +92,14 @@ ConsensusResult RunConsensus(const ConsensusOptions& options) {
         break;
       }
     }
+    // Poisson clocks of all edges in one: an edge is drawn by its share of the rate.
     const double draw = edges.UniformDouble() * total_rate;
     size_t e = 0;
     while (e + 1 < cumulative.size() && cumulative[e] <= draw) ++e;
     Exchange(now, constants, workers[graph.edges[e].a], workers[graph.edges[e].b]);
     ++exchanges;
   }
+  // An exchange has two ends.
   result.exchanges = 2.0 * static_cast<double>(exchanges) / options.n;
   result.invariant_drift = std::abs(Invariant(workers) - before) / options.n;
   return result;

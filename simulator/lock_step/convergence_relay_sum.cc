@@ -48,6 +48,7 @@ class RelayWorld {
         for (const uint32_t j : memories_[t][i].neighbours()) {
           flying.push_back({t, i, j, {}});
           memories_[t][i].Send(j, sequence_[i], Part(y_[i], t), flying.back().message);
+          // Float32 on the wire, whatever is computed with here.
           bytes_ += 4.0 * static_cast<double>(Share(t));
         }
       }
@@ -87,6 +88,7 @@ class RelayWorld {
 
 constexpr size_t kDimensions = 10;
 
+// f_i = 1/2 sum of h (x - c)^2; the sum of them is least at sum of h c / sum of h.
 struct Quadratics {
   std::vector<Vector> h, c;
   Vector optimum;
@@ -130,6 +132,7 @@ RelayResult RunRelay(const RelayOptions& options) {
       }
     }
     world.Tick(active, [&] { return options.loss > 0 && losses.Bernoulli(options.loss); });
+    // The last third: the way there does not count.
     if (3 * step < 2 * options.steps) continue;
     ++counted;
     for (uint32_t i = 0; i < options.n; ++i) {
@@ -153,6 +156,7 @@ double RelayDeliveryError(worker::GraphKind tree, uint32_t n) {
       for (uint32_t i = 0; i < n; ++i) world.y(i)[0] = world.x(i)[0] + (i == source ? update : 0.0);
       world.Tick();
     };
+    // First the pipeline fills. At the end all of the update has long arrived.
     for (uint32_t t = 0; t < 2 * n; ++t) tick(0);
     tick(n);
     for (uint32_t t = 0; t < 400 * n; ++t) tick(0);
@@ -166,6 +170,7 @@ uint32_t RelayFiniteSteps(worker::GraphKind tree, uint32_t n) {
   double mean = 0;
   for (uint32_t i = 0; i < n; ++i) mean += (i * i + 1.0) / n;  // n a power of two: exact
   for (uint32_t step = 1; step <= 4 * n; ++step) {
+    // The same inputs at every step: exact as soon as all have arrived everywhere.
     for (uint32_t i = 0; i < n; ++i) world.y(i).assign(2, i * i + 1.0);
     world.Tick();
     bool exact = true;

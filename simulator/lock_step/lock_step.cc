@@ -20,6 +20,7 @@ LockStep<Scalar>::LockStep(worker::Grid grid, std::vector<CellIndex> members, si
   for (const CellIndex cell : members_) {
     CHECK_LT(cell, seats_.size());
     seats_[cell].taken = true;
+    // As if an averaging had just been completed.
     seats_[cell].level = grid_.axes();
   }
 }
@@ -28,6 +29,7 @@ template <class Scalar>
 void LockStep<Scalar>::Round(absl::FunctionRef<bool(CellIndex)> up, MissedEnd missed) {
   const size_t axis = rounds_ % grid_.axes();
   for (const CellIndex cell : members_) seats_[cell].up = up(cell);
+  // A new averaging: those that missed the end of the last one adopt it, or keep their own.
   if (axis == 0) {
     if (missed == MissedEnd::kAdopt) Adopt();
     for (const CellIndex cell : members_) {
@@ -35,6 +37,7 @@ void LockStep<Scalar>::Round(absl::FunctionRef<bool(CellIndex)> up, MissedEnd mi
       seats_[cell].weight = seats_[cell].own_weight;
     }
   }
+  // Those that were absent fetch the mean of their class first, and so take part.
   CatchUp(axis);
   Reduce(axis);
   ++rounds_;
@@ -42,6 +45,7 @@ void LockStep<Scalar>::Round(absl::FunctionRef<bool(CellIndex)> up, MissedEnd mi
 
 template <class Scalar>
 void LockStep<Scalar>::Adopt() {
+  // Any member that completed the last averaging: all of these hold the same.
   const auto committed = std::find_if(members_.begin(), members_.end(),
                                       [&](CellIndex cell) { return Holds(cell, grid_.axes()); });
   if (committed == members_.end()) return;
@@ -77,6 +81,7 @@ void LockStep<Scalar>::Reduce(size_t axis) {
     for (const CellIndex cell : group) done[cell] = true;
     ReduceGroup(group, axis, after);
   }
+  // After all groups, since Holds must answer as at the start until then.
   values_ = std::move(after);
   for (const CellIndex cell : members_)
     if (Holds(cell, axis)) {
@@ -94,6 +99,7 @@ void LockStep<Scalar>::ReduceGroup(const std::vector<CellIndex>& group, size_t a
   if (std::none_of(group.begin(), group.end(), holds)) return;
   std::vector<Scalar> sum(dimensions_);
   double weight = 0;
+  // Missing members are spoken for by their class (worker/core/view/stand_in.h).
   for (const auto contributor : worker::Contributors(grid_, group.front(), axis, holds)) {
     if (!contributor) continue;
     const auto factor = static_cast<Scalar>(seats_[*contributor].weight);

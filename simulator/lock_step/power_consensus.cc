@@ -31,6 +31,7 @@ std::vector<double> Draw(MatrixKind kind, MatrixShape shape, Rng& rng) {
     for (double& v : out) v = rng.Normal();
     return out;
   }
+  // Terms of rank one, each .7 of the one before.
   const int terms = kind == MatrixKind::kRankOne ? 1 : 40;
   double scale = 1;
   for (int term = 0; term < terms; ++term, scale *= 0.7) {
@@ -48,10 +49,12 @@ PowerWorld::PowerWorld(const PowerOptions& options)
       weights_(worker::MetropolisWeights(graph_)) {
   const uint64_t elements = uint64_t{options.shape.rows} * options.shape.cols;
   const worker::TensorView tensor{0, options.shape};
+  // Rank 0: no matrix is declared, so all values travel whole.
   const auto layout = std::make_shared<const PowerLayout>(
       std::span(&tensor, options.rank == 0 ? 0 : 1), elements, std::max(options.rank, 1u));
   const Rng root(options.seed);
   for (const Edge& edge : graph_.edges) {
+    // One stream for both ends, so that their factors are equal to the bit.
     const Rng shared = root.Fork("edge " + std::to_string(edge.a) + " " + std::to_string(edge.b));
     low_.emplace_back(layout, shared, options.null_columns);
     high_.emplace_back(layout, shared, options.null_columns);
@@ -63,6 +66,7 @@ PowerWorld::PowerWorld(const PowerOptions& options)
 }
 
 void PowerWorld::Iterate() {
+  // All edges go by the values before the step.
   const std::vector<std::vector<double>> snapshot = values_;
   for (size_t e = 0; e < graph_.edges.size(); ++e) {
     const auto [a, b, multiplicity] = graph_.edges[e];
@@ -72,6 +76,7 @@ void PowerWorld::Iterate() {
     const double weight = weights_[size_t{a} * options_.n + b];
     low_[e].Apply(of_low, of_high, weight, values_[a]);
     high_[e].Apply(of_low, of_high, -weight, values_[b]);
+    // Both ends send; counted per worker.
     floats_ += 2.0 * static_cast<double>(of_low.size()) / options_.n;
   }
 }
@@ -108,6 +113,7 @@ PowerResult RunPowerConsensus(const PowerOptions& options, double target, uint64
   for (uint64_t k = 0; k < iterations && !result.reached; ++k) {
     world.Iterate();
     const double spread = world.Spread();
+    // It may grow by rounding alone.
     result.grew = result.grew || spread > before * (1 + 1e-12);
     before = spread;
     result.reached = spread < target * first;
@@ -126,9 +132,11 @@ double SpreadAfterConsensus(worker::NullColumns null_columns, uint64_t seed) {
   PowerWorld world(options);
   world.Agree();
   Rng drift(seed);
+  // Steady drifts of rank one give the edges something to follow.
   std::vector<std::vector<double>> drifts;
   for (uint32_t i = 0; i < options.n; ++i) drifts.push_back(RankOne(options.shape, drift));
   for (int step = 1; step <= kSteps; ++step) {
+    // At kAgreeAt all differences are null: columns overwritten by them stay null for good.
     if (step == kAgreeAt) {
       world.Agree();
     } else {
