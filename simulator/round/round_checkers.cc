@@ -22,6 +22,7 @@ using worker::WireFormat;
 
 Bytes RecomputeFold(WireFormat wire, const std::map<int, Bytes>& inputs,
                     const std::vector<double>& weights) {
+  // Without the scaling by a power of two: that is exact, so the bits must be the same.
   double sum = 0;
   for (const auto& [rank, bytes] : inputs) sum += weights[static_cast<size_t>(rank)];
   const bool plain = sum == 0;
@@ -100,6 +101,7 @@ bool RoundCheckers::IsMean(int node, const Seen& seen, const FoldReport& report)
         parts.emplace_back(weight, values[element]);
         continue;
       }
+      // What a liar has put in is not known.
       if (hostile_.contains(seen.inputs.at(rank).node)) return true;
       const MaskedInput& input = masked->second;
       const float own = input.own[span.begin + element];
@@ -107,6 +109,7 @@ bool RoundCheckers::IsMean(int node, const Seen& seen, const FoldReport& report)
       if (input.covered[span.begin + element])
         parts.emplace_back(weight, AsTravelled(seen.wire, own));
     }
+    // The value of one member alone has travelled already; a mean is rounded after it is made.
     const bool kept = parts.empty();
     const float mean = MeanOf(parts, old);
     if (slot[element] != (kept || parts.size() == 1 ? mean : AsTravelled(seen.wire, mean)))
@@ -135,6 +138,7 @@ void RoundCheckers::OnOpen(int node, const InstanceId& instance, OpenReport repo
 void RoundCheckers::OnSpoke(int node, const InstanceId& instance, int rank, ChunkIndex chunk,
                             const Parcel& value) {
   if (hostile_.contains(node)) return;
+  // What any stand-in says for the rank: an owner may use any of it.
   seen_[instance].spoken[{rank, chunk}].insert(value.wire);
 }
 
@@ -143,12 +147,14 @@ void RoundCheckers::OnFold(int node, const InstanceId& instance, const FoldRepor
   ++folds_;
   Seen& seen = seen_[instance];
   if (hostile_.contains(node)) {
+    // A liar's fold is not judged, but honest members may come to hold it.
     seen.folds[{fold.chunk, fold.assigned}].push_back({node, fold.mask, report.result});
     return;
   }
   for (const auto& [rank, bytes] : report.used) {
     const auto input = seen.inputs.find(rank);
     const auto spoken = seen.spoken.find({rank, fold.chunk});
+    // A contribution is the member's own chunk, or what a stand-in has said in its place.
     const bool own =
         input != seen.inputs.end() && (hostile_.contains(input->second.node) ||
                                        input->second.chunks[fold.chunk.value()].wire == bytes);
@@ -183,6 +189,7 @@ void RoundCheckers::OnCountedTwice(int node, const InstanceId& instance, ChunkIn
 
 void RoundCheckers::Decide(const InstanceId& instance, Seen& seen, const Digest& root) {
   seen.decided.insert(root);
+  // Said once, when the second one comes.
   if (seen.decided.size() == 2) Add("S3", instance, -1, "two values decided");
 }
 
@@ -191,6 +198,7 @@ void RoundCheckers::OnFrame(int node, const worker::Frame& frame, const worker::
   if (have == nullptr || have->ballot != 0 || hostile_.contains(node)) return;
   Seen& seen = seen_[frame.instance];
   seen.fast_haves[node] = have->root;
+  // Equal HAVE(0) of all members: decided on the fast path.
   size_t members = 0;
   for (const worker::RoundCell& cell : spec.cells) members += cell.member.has_value() ? 1 : 0;
   if (seen.fast_haves.size() < members) return;
@@ -203,17 +211,20 @@ void RoundCheckers::OnWitnessFrame(int node, const PeerId& id, const worker::Fra
                                    const std::vector<PeerId>& witnesses) {
   Seen& seen = seen_[frame.instance];
   if (const auto* open = std::get_if<worker::BallotOpen>(&frame.body);
+      // Members that leave for a branch may apply another value there (OnUsed).
       open != nullptr && open->branch)
     seen.branched = true;
   if (const auto* speak = std::get_if<worker::Speak>(&frame.body))
     seen.voices[speak->rank].insert(speak->stake.weight);
   if (const auto* accept = std::get_if<worker::Accept>(&frame.body)) {
     if (const auto held = worker::DecodeHeldValue(accept->value))
+      // Witnesses name the hash of what they accept; roots compare with the fast value's.
       seen.roots[Sha256(accept->value)] = worker::RootOf(held->value);
     return;
   }
   const auto* accepted = std::get_if<worker::Accepted>(&frame.body);
   if (accepted == nullptr || hostile_.contains(node)) return;
+  // Counted as they are sent, whether or not anybody hears of them.
   std::set<PeerId>& by = seen.accepted[{accepted->ballot, accepted->value}];
   by.insert(id);
   const auto root = seen.roots.find(accepted->value);
@@ -232,6 +243,7 @@ void RoundCheckers::CheckValue(int node, const InstanceId& instance, const Round
                                const std::vector<Bytes>& slots) {
   Seen& seen = seen_[instance];
   double weight = 0;
+  // As the members said when they opened the round.
   for (const auto& [rank, input] : seen.inputs)
     if (over.contributors.Contains(rank)) weight += input.weight;
   for (ChunkIndex chunk; chunk.value() < slots.size(); ++chunk) {
@@ -248,6 +260,7 @@ void RoundCheckers::CheckValue(int node, const InstanceId& instance, const Round
     if (!known)
       Add("S2", instance, node, absl::StrCat("chunk ", chunk.value(), " is nobody's fold"));
   }
+  // The sum is known where no contributor is a hole or a liar.
   const bool all_known = [&] {
     for (int rank = 0; rank < 64; ++rank)
       if (over.contributors.Contains(rank) &&
@@ -265,6 +278,7 @@ void RoundCheckers::OnApplied(int node, const InstanceId& instance, const ApplyR
   ++applied_count_;
   CheckValue(node, instance, over, slots);
   Seen& seen = seen_[instance];
+  // The first that applies in a branch says what all others there must apply.
   const auto [first, fresh] =
       seen.applied.try_emplace(branch, Applied{over.root, slots, over.stake.weight});
   if (first->second.root != over.root || first->second.slots != slots ||
@@ -288,6 +302,7 @@ void RoundCheckers::OnUsed(int node, const InstanceId& instance, const std::vect
       Add("S2", instance, node, absl::StrCat("chunk ", chunk.value(), " is nobody's fold"));
   }
   seen.used.insert(slots);
+  // Of which branch a use is cannot be seen: two are wrong where nobody opened one.
   if (seen.used.size() > 1 && !seen.branched)
     Add("S1", instance, node, "another result than the first");
 }

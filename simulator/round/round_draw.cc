@@ -35,8 +35,10 @@ void DrawFaults(Rng& rng, int nodes, RoundScenario& scenario) {
   if (rng.Bernoulli(0.6)) {
     const int deaths = 1 + OneOf(rng, std::max(1, scenario.members / 2));
     for (int i = 0; i < deaths; ++i)
+      // After few actions, so that deaths fall into the round and not behind it.
       scenario.deaths.push_back({OneOf(rng, nodes), rng.Uniform(rng.Bernoulli(0.7) ? 60 : 300)});
   }
+  // Infinite: no reset is seen, and silence alone tells.
   scenario.detection = rng.Bernoulli(0.2) ? Duration::Infinite() : Within(rng, Milliseconds(20));
   if (rng.Bernoulli(0.3)) {
     for (int i = OneOf(rng, 3); i >= 0; --i)
@@ -67,6 +69,7 @@ RoundScenario DrawScenario(uint64_t seed) {
     scenario.speakers = 1 + OneOf(rng, 3);
   }
   if (rng.Bernoulli(0.3)) scenario.outside_witnesses = 1 + OneOf(rng, 5);
+  // A value for each member at least, so that everybody owns a part.
   scenario.elements = static_cast<uint32_t>(scenario.members * (1 + OneOf(rng, 3)));
   scenario.chunk_elements = static_cast<uint32_t>(1 + OneOf(rng, 3));
   const worker::WireFormat wires[] = {worker::WireFormat::kFloat32, worker::WireFormat::kFloat16,

@@ -53,6 +53,7 @@ void RoundNode::BeSpeaker(std::vector<worker::SpeakerSpec> duties, RegionBuffer 
   for (worker::SpeakerSpec& duty : duties) speakers_.emplace_back(std::move(duty));
 }
 
+// It has not given up, so that others may count on what its slots hold.
 bool RoundNode::Holding() const {
   return alive() && round_ && (!round_->outcome() || worker::Applied(round_->outcome()->outcome));
 }
@@ -66,11 +67,13 @@ void RoundNode::Start() {
       ExecuteSpeaker(actions, speaker);
     }
   });
+  // The snapshot is late: the round opens when it is there.
   if (spec_ && snapshot_after_ > Duration()) DoAfter(snapshot_after_, [this] { OpenRound(); });
 }
 
 void RoundNode::OpenRound() {
   worker::RoundSpec spec = *spec_;
+  // As in an agent: the register of an open round is lent to it.
   const auto lent = table_.Lend(worker::RegisterId::Round(spec.instance), spec.age);
   CHECK(lent.has_value());
   spec.promised = *lent;
@@ -82,6 +85,7 @@ void RoundNode::OpenRound() {
   RoundActions actions;
   round_->Start(actions);
   AfterInput(actions);
+  // What came before the round was open, in the order it came.
   for (const auto& [from, frame] : std::exchange(early_, {})) OnFrame(from, frame);
   for (const auto& [from, frame] : std::exchange(early_chunks_, {})) OnChunk(from, frame);
 }
@@ -103,6 +107,7 @@ void RoundNode::OnFrame(const PeerId& from, const Frame& frame) {
       return;
     }
     RoundActions actions;
+    // Any frame shows that a suspect lives.
     if (suspected_.erase(from) > 0) round_->OnTrusted(from, actions);
     round_->OnFrame(from, frame, actions);
     AfterInput(actions);
@@ -125,6 +130,7 @@ void RoundNode::OnChunk(const PeerId& from, const ChunkFrame& frame) {
 }
 
 void RoundNode::TakeResult(const PeerId& from, const ChunkFrame& frame) {
+  // As in the data plane: what is garbled never reaches the round.
   const uint64_t key = worker::ContentKey(spec_->instance);
   if (!chunks_.IsSound(kRound, ChunkArrived::Kind::kResult, frame.chunk, frame.parcel)) return;
   if (ContentHash(frame.parcel.wire, key) != frame.hash) return;
@@ -171,6 +177,7 @@ void RoundNode::OnTrust(const PeerId& of) {
 
 void RoundNode::OnQuorumLost() {
   Do([this] {
+    // Everybody is told, again and again; only a coordinator that cannot go on acts.
     if (!round_ || round_->over() || !round_->witness_quorum_lost()) return;
     RoundActions actions;
     round_->OnQuorumLost(actions);
@@ -182,6 +189,7 @@ void RoundNode::OnQuorumLost() {
 void RoundNode::AfterInput(RoundActions& actions) {
   for (size_t i = 0; i < actions.size(); ++i) {
     if (!Count()) return;
+    // The action after RoundOver says whether a branch was formed; the checkers need both at once.
     Ballot branch = 0;
     if (i + 1 < actions.size())
       if (const auto* formed = std::get_if<worker::BranchFormed>(&actions[i + 1]))
@@ -201,6 +209,7 @@ void RoundNode::Execute(const RoundAction& action, Ballot branch) {
   } else if (const auto* empty = std::get_if<worker::EmptySlot>(&action)) {
     chunks_.Empty(kRound, empty->chunk);
   } else if (const auto* drop = std::get_if<worker::DropInputs>(&action)) {
+    // A fold that is under way is void with its inputs.
     folding_.erase({drop->chunk, drop->assigned});
     chunks_.Drop(kRound, drop->chunk, drop->assigned);
   } else if (const auto* over = std::get_if<worker::RoundOver>(&action)) {
@@ -260,6 +269,7 @@ void RoundNode::SayFrame(const PeerId& to, Frame frame) {
   if (scenario_.plant == Plant::kForgedHaves && scenario_.planted == index() &&
       std::holds_alternative<worker::Have>(frame.body))
     ForgeHaves();
+  // Seen as they leave, whether or not they arrive.
   if (spec_) outside_.checkers().OnFrame(index(), frame, *spec_);
   outside_.checkers().OnWitnessFrame(index(), id(), frame, witnesses_);
   outside_.SendFrame(index(), to, frame);
@@ -308,6 +318,7 @@ void RoundNode::Fold(const FoldChunk& fold) {
 
 void RoundNode::FinishFold(const FoldChunk& fold, uint64_t serial) {
   const auto pending = folding_.find({fold.chunk, fold.assigned});
+  // Dropped since, or begun anew for a later plan.
   if (pending == folding_.end() || pending->second != serial) return;
   folding_.erase(pending);
   FoldChunk folded = fold;

@@ -81,10 +81,12 @@ void RoundWorld::MakeGroup() {
   const int outsiders = scenario_.members + scenario_.holes * scenario_.speakers;
   for (int w = 0; w < scenario_.outside_witnesses; ++w)
     witnesses_.push_back(At(outsiders + w).id());
+  // Without outsiders the members are the witnesses, as in a small view.
   if (witnesses_.empty())
     for (int node = 0; node < scenario_.members; ++node) witnesses_.push_back(At(node).id());
   const auto members = static_cast<uint64_t>(scenario_.members);
   std::vector<uint64_t> shares(static_cast<size_t>(scenario_.members + scenario_.holes));
+  // Equal parts; a hole owns none.
   for (uint64_t rank = 0; rank < members; ++rank)
     shares[rank] = scenario_.elements / members + (rank < scenario_.elements % members ? 1 : 0);
   for (size_t rank = 0; rank < shares.size(); ++rank) {
@@ -115,6 +117,7 @@ void RoundWorld::MakeGroup() {
     if (scenario_.masked) mask = DrawMask(node, values);
     At(node).BeMember(spec, std::move(values), std::move(mask));
   }
+  // The checkers believe nothing that a lying member says.
   if (scenario_.plant >= Plant::kLieNan) checkers_.SetHostile(scenario_.planted);
 }
 
@@ -155,6 +158,7 @@ void RoundWorld::Schedule() {
     queue_.After(spell.at, [this, spell] {
       RoundNode& node = At(spell.node);
       node.Freeze();
+      // Tests ask for freezes in a certain phase.
       if (node.round()) report_.frozen_in[spell.node] = node.round()->phase();
     });
     queue_.After(spell.at + spell.length, [this, spell] { At(spell.node).Thaw(); });
@@ -166,6 +170,7 @@ void RoundWorld::Schedule() {
   }
   for (const RoundScenario::Spell& spell : scenario_.suspicions) {
     queue_.After(spell.at, [this, spell] {
+      // Wrong, and of the hard kind; taken back after a while.
       At(spell.node).OnSuspicion(At(spell.of).id(), SuspicionCause::kReset);
     });
     queue_.After(spell.at + spell.length,
@@ -177,6 +182,7 @@ void RoundWorld::Schedule() {
 void RoundWorld::SendFrame(int from, const PeerId& to, const Frame& frame) {
   const auto at = index_.find(to);
   if (at == index_.end()) return;
+  // Through the codec, as in production.
   const Bytes wire = worker::EncodeFrame(frame);
   network_.Send(from, at->second, Plane::kControl, [this, from, to = at->second, wire] {
     trace_.Add(static_cast<uint64_t>(queue_.now().nanoseconds()));
@@ -205,6 +211,7 @@ void RoundWorld::SendChunk(int from, const PeerId& to, ChunkFrame frame) {
 void RoundWorld::OnDeath(int node) {
   dead_.insert(node);
   trace_.Add(static_cast<uint64_t>(node) + 1'000);
+  // Nobody is told, so silence alone tells of it.
   if (scenario_.detection.infinite()) return;
   for (auto& other : nodes_)
     queue_.After(scenario_.detection, [this, node, &other] {
@@ -218,6 +225,7 @@ void RoundWorld::OnOver(int node, const RoundOver& over, worker::Ballot branch) 
   report_.over[node] = over;
   trace_.Add(over.root.view());
   if (!worker::Applied(over.outcome)) return;
+  // S4: what live members of the decision hold at this moment.
   std::map<int, std::vector<Bytes>> held;
   for (auto& other : nodes_)
     if (other->Holding() && over.members.Contains(other->rank()) && other->index() != node)
@@ -252,6 +260,7 @@ void RoundWorld::TellQuorumLost() {
 
 bool RoundWorld::AllOver() const {
   for (const auto& node : nodes_)
+    // Speakers and outside witnesses have no round to end.
     if (node->alive() && node->rank() >= 0 && !over_.contains(node->index())) return false;
   return true;
 }
@@ -294,6 +303,7 @@ void RoundWorld::CheckEnd() {
       continue;
     }
     const worker::Outcome outcome = over->second.outcome;
+    // Nothing is promised to a group with a liar in it.
     const bool lied = scenario_.plant >= Plant::kLieNan;
     // Given up while suspicion was still wrong, or out of ballots because of it: the counter says.
     const bool spent = early_over_.contains(node->index()) || OutOfBallots();
@@ -308,6 +318,7 @@ void RoundWorld::CheckEnd() {
 
 RoundReport RoundWorld::Run() {
   const Time end = queue_.now() + scenario_.deadline;
+  // Where nobody dies, a run may be over before it heals.
   while (!(AllOver() && (healed_ || scenario_.deaths.empty())) && queue_.RunOne(end))
     if (queue_.now() >= end) break;
   // What is still on its way must change nothing any more.

@@ -57,9 +57,11 @@ Parcel WatchedChunks::Speak(const RegionBuffer& region, const worker::SpeakChunk
 void WatchedChunks::KeepInput(RoundHandle round, int rank, ChunkIndex chunk, Ballot assigned,
                               const Parcel& parcel) {
   ChunkHost::KeepInput(round, rank, chunk, assigned, parcel);
+  // A copy, from which the checkers compute the fold again.
   rounds_.at(round).inputs.try_emplace({chunk, assigned, rank}, parcel);
 }
 
+// Which snapshots are in each element of the fold; in two of its inputs one counts twice.
 std::vector<OriginId> WatchedChunks::FoldOrigins(RoundHandle round, const FoldChunk& fold) {
   const Opened& opened = Of(round);
   const OpenRound& open = rounds_.at(round);
@@ -87,6 +89,7 @@ std::vector<OriginId> WatchedChunks::FoldOrigins(RoundHandle round, const FoldCh
 uint64_t WatchedChunks::Fold(RoundHandle round, const FoldChunk& fold) {
   const Opened& opened = Of(round);
   OpenRound& open = rounds_.at(round);
+  // What goes into the fold, for the checkers' own arithmetic.
   std::map<int, Bytes> used;
   for (int rank = 0; rank < 64; ++rank) {
     if (!fold.mask.Contains(rank)) continue;
