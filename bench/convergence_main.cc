@@ -66,6 +66,7 @@ void Moshpit(uint64_t seed, uint64_t seeds, Figures& out) {
     size_t peers;
     const char* anchors[4];  // by rate
   };
+  // Rounds to a variance of 1e-9, of the table that Moshpit's authors published (docs/papers.md).
   const Row rows[] = {{512, {"published 8.2", "published 8.5", "published 8.8", "published 8.8"}},
                       {768, {"published 6.0", "published 6.0", "published 6.6", "published 6.9"}},
                       {900, {"published 5.0", "published 5.1", "published 5.9", "published 6.5"}},
@@ -97,6 +98,7 @@ void A2CiD2(uint64_t seed, uint64_t seeds, Figures& out) {
         drifts[s - seed] = result.invariant_drift;
         return result.exchanges;
       });
+      // The drift is a bound, so the worst of all seeds counts.
       drift = std::max(drift, *std::max_element(drifts.begin(), drifts.end()));
       return mean;
     };
@@ -107,6 +109,7 @@ void A2CiD2(uint64_t seed, uint64_t seeds, Figures& out) {
 }
 
 void RelaySum(uint64_t seed, Figures& out) {
+  // RelaySum's closed forms: what an update is diluted to, and when the mean is exact.
   const double delivery = std::max(simulator::RelayDeliveryError(GraphKind::kChain, 16),
                                    simulator::RelayDeliveryError(GraphKind::kBinaryTree, 16));
   out.Add("relaysum.delivery", delivery, "closed form 1 / (1 + mean delay), bound 1e-6");
@@ -135,6 +138,7 @@ void PowerGossip(uint64_t seed, uint64_t seeds, Figures& out) {
       const auto result =
           simulator::RunPowerConsensus({.rank = rank, .matrices = kind, .seed = s}, 1e-4, 20'000);
       drifts[s - seed] = result.mean_drift;
+      // A run that does not reach the target spoils the mean visibly.
       return result.reached ? result.floats : 1e9;
     });
     drift = std::max(drift, *std::max_element(drifts.begin(), drifts.end()));
@@ -192,6 +196,7 @@ void Ist(uint64_t seed, uint64_t seeds, Figures& out) {
        {"the same, widths 64, 64: most of the model is no inner matrix", "the same", "the same"}}};
   for (const Row& row : rows) {
     for (size_t i = 0; i < 3; ++i) {
+      // A ring all-reduce of whole models is what the bytes are compared with.
       const size_t n = size_t{2} << i;
       out.Add(std::string("ist.bytes.") + row.name + ".n" + std::to_string(n),
               bench::IstShareOfRing(row.hidden, n, seed), row.anchors[i]);
@@ -203,6 +208,7 @@ void Ist(uint64_t seed, uint64_t seeds, Figures& out) {
         return bench::RunIstDigits({.cut = cut, .workers = n, .seed = s}).accuracy;
       });
     };
+    // Both train the same steps at the same learning rate: only the cut differs.
     out.Add("ist.digits.n" + std::to_string(n),
             accuracy(bench::Cut::kWhole) - accuracy(bench::Cut::kSubnets),
             "points below local SGD at equal steps and learning rate, digits, widths 128, 128");
@@ -238,6 +244,7 @@ double WorstDescent(worker::StrategyKind strategy, const std::vector<GraphKind>&
   double worst = 0;
   for (const GraphKind graph : graphs) {
     std::vector<double> distances(seeds);
+    // MeanOverSeeds for its two threads alone; the mean of distances says nothing.
     MeanOverSeeds(seed, seeds, [&](uint64_t s) {
       simulator::DescentOptions options;
       options.averaging = simulator::DescentAveraging(strategy, graph);
@@ -294,6 +301,7 @@ int Main(int argc, char** argv) {
   Figures figures;
   figures.quiet = json;
   Moshpit(seed, seeds, figures);
+  // A run of these costs far more than an averaging: fewer seeds.
   A2CiD2(seed, seeds / 10, figures);
   RelaySum(seed, figures);
   PowerGossip(seed, brief ? 2 : 5, figures);

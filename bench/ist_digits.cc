@@ -11,6 +11,7 @@
 namespace crowdsurf::bench {
 namespace {
 
+// As agents cut it: 128 KiB of float32.
 constexpr uint32_t kChunkElements = 32'768;
 
 struct IstWorker {
@@ -54,6 +55,7 @@ worker::UnitSchema SchemaOf(const IstDigitsOptions& options, const trainer::Para
 IstDigitsResult RunIstDigits(const IstDigitsOptions& options) {
   const trainer::Digits digits = trainer::MakeDigits({.seed = options.seed});
   Workers workers;
+  // Views of the trainers' own parameters: the exchange writes into them.
   std::vector<std::span<float>> models;
   for (uint32_t i = 0; i < options.workers; ++i) {
     workers.push_back(std::make_unique<IstWorker>(options, digits, i));
@@ -61,6 +63,7 @@ IstDigitsResult RunIstDigits(const IstDigitsOptions& options) {
   }
   const worker::UnitSchema schema = SchemaOf(options, workers.front()->task.table());
   for (uint64_t k = 1; k <= options.averagings; ++k) {
+    // Dealt anew for each averaging.
     const worker::UnitPartition partition = PartitionOf(options, schema, k);
     for (uint32_t i = 0; i < options.workers; ++i) {
       CHECK(workers[i]->training.TrainUnits(partition.SetsOf(i)).ok());
@@ -69,6 +72,7 @@ IstDigitsResult RunIstDigits(const IstDigitsOptions& options) {
     AverageSubnets(worker::SubnetExchange(schema, partition, kChunkElements), models);
   }
   IstDigitsResult result;
+  // After an exchange all members hold the same model; the first stands for all.
   result.model.assign(models.front().begin(), models.front().end());
   for (const trainer::Metric& metric :
        workers.front()->task.Evaluate(models.front(), trainer::Evaluation::kFull)) {
@@ -80,6 +84,7 @@ IstDigitsResult RunIstDigits(const IstDigitsOptions& options) {
 bool IstOfOneIsPlain(uint64_t seed) {
   using trainer::OptimizerKind;
   const trainer::Digits digits = trainer::MakeDigits({.seed = seed});
+  // Optimizers with state, too: the sub-network of one worker is the whole model, so it is kept.
   for (const trainer::OptimizerOptions& optimizer :
        {trainer::OptimizerOptions{.kind = OptimizerKind::kSgd, .momentum = 0},
         {.kind = OptimizerKind::kSgd, .momentum = 0.9},

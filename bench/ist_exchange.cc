@@ -23,6 +23,7 @@ using worker::SubnetExchange;
 constexpr auto kWire = worker::WireFormat::kFloat32;
 constexpr uint32_t kChunkElements = 32'768;  // 128 KiB, as agents cut it
 
+// On the wire, with the head that agents send.
 uint64_t SizeOfFrame(worker::TensorKind kind, uint32_t chunk, const Bytes& payload) {
   const worker::InstanceId instance;
   const auto head =
@@ -34,6 +35,7 @@ uint64_t SizeOfFrame(worker::TensorKind kind, uint32_t chunk, const Bytes& paylo
   return head.size() + payload.size();
 }
 
+// READY and HAVE of each ordered pair of members.
 uint64_t SizeOfRoundFrames(size_t members) {
   const uint64_t pair = worker::EncodeFrame({{}, worker::Ready{}}).size() +
                         worker::EncodeFrame({{}, worker::Have{}}).size();
@@ -52,6 +54,7 @@ Bytes ResultOf(const SubnetChunk& chunk, const std::vector<Bytes>& inputs) {
   return result;
 }
 
+// Any model of the built-in trainer: widths down to one, and more members than units.
 worker::UnitSchema DrawModel(Rng& rng) {
   if (rng.Bernoulli(0.3)) {
     const trainer::GruModel<float> model(1 + rng.Uniform(20), 1 + rng.Uniform(40));
@@ -90,6 +93,7 @@ bool GatherAndScatterKeepBits(const worker::Subnet& subnet, std::span<const floa
 uint64_t AverageSubnets(const SubnetExchange& exchange,
                         const std::vector<std::span<float>>& models) {
   uint64_t bytes = SizeOfRoundFrames(models.size());
+  // Results first, then stores: an owner's inputs must not be results of this exchange.
   std::vector<Bytes> results;
   for (uint32_t c = 0; c < exchange.chunks().size(); ++c) {
     const SubnetChunk& chunk = exchange.chunks()[c];
@@ -117,6 +121,7 @@ double IstShareOfRing(const std::vector<size_t>& hidden, size_t members, uint64_
   const std::vector<std::span<float>> models(values.begin(), values.end());
   const uint64_t bytes = AverageSubnets(SubnetExchange(schema, partition, kChunkElements), models);
   const auto n = static_cast<double>(members);
+  // A ring all-reduce sends 2 (n - 1) / n of the model.
   const double ring = 2 * static_cast<double>(schema.elements() * sizeof(float)) * (n - 1) / n;
   return static_cast<double>(bytes) / n / ring;
 }
@@ -141,6 +146,7 @@ bool IstBitsComeBack(uint64_t seed, int draws) {
       if (!GatherAndScatterKeepBits(subnet, values[rank])) return false;
       std::vector<float> packed(subnet.size());
       subnet.Gather(std::span<const float>(values[rank]), std::span(packed));
+      // In rank order: where one member alone covers a coordinate, its value is left.
       for (auto& model : expected) subnet.Scatter(std::span<const float>(packed), std::span(model));
       std::vector<int> ones(subnet.size()), count(schema.elements());
       std::fill(ones.begin(), ones.end(), 1);
@@ -152,6 +158,7 @@ bool IstBitsComeBack(uint64_t seed, int draws) {
       for (size_t i = 0; i < coverers.size(); ++i) {
         const bool same =
             std::bit_cast<uint32_t>(values[rank][i]) == std::bit_cast<uint32_t>(expected[rank][i]);
+        // Where several cover it the mean is rounded; bits are promised for one coverer or none.
         if (coverers[i] <= 1 && !same) return false;
       }
     }

@@ -65,6 +65,7 @@ class RelayMixing : public Mixing {
       for (uint32_t i = 0; i < n; ++i) memories_[tree].emplace_back(trees_[tree], i, count_[tree]);
     }
     averages_.assign(n, Vector(elements));
+    // As RelaySum in an agent does it (worker/core/strategy/relay_sum.cc).
     target_ = 1 + worker::MeanRelayDelay(trees_[0]);
     ramp_ = (target_ - 1) / std::max(1U, worker::Diameter(trees_[0]));
   }
@@ -91,6 +92,7 @@ class RelayMixing : public Mixing {
                          std::get<2>(flying.back()));
       }
     }
+    // All are sent before any is received: lock step.
     for (const auto& [from, to, message] : flying) CHECK(memories[to].Receive(from, message));
     for (uint32_t i = 0; i < workers.size(); ++i) {
       if (step_ == 1)  // r_i: nothing was averaged yet

@@ -23,6 +23,7 @@ class Ring {
         meetings_(Rng(options.seed).Fork("meetings")) {
     const auto rates = worker::UniformRates(graph_, options.rate_com);
     constants_ = worker::AcidConstantsOf(graph_, rates).value();
+    // Plain gossip: nothing is mixed, and both models move by half the difference.
     if (!momentum) {
       constants_.eta = 0;
       constants_.alpha_tilde = 0.5;
@@ -40,6 +41,7 @@ class Ring {
 
   // Everybody's next step, and the meetings before it.
   void Step() {
+    // In the order of their phases, so that meetings fall between the right steps.
     std::vector<size_t> order(workers_.size());
     for (size_t i = 0; i < order.size(); ++i) order[i] = i;
     std::sort(order.begin(), order.end(),
@@ -51,6 +53,7 @@ class Ring {
       const auto model = workers_[i].model();
       before_.assign(model.begin(), model.end());
       workers_[i].training->Step(1);
+      // A gradient step moves both models alike (docs/strategies/a2cid2.md).
       for (size_t k = 0; k < before_.size(); ++k) sides_[i].tilde[k] += model[k] - before_[k];
       sides_[i].next_step += 1;
     }
@@ -82,6 +85,7 @@ class Ring {
     std::vector<float> snapshots[2];
     const size_t ends[2] = {edge.a, edge.b};
     for (size_t e = 0; e < 2; ++e) {
+      // The event form (a2cid2.h): mix up to now, then exchange snapshots.
       MixTo(now, ends[e]);
       Side& side = sides_[ends[e]];
       side.clock.OnExchange(now - side.exchanged_at);
@@ -118,6 +122,7 @@ RingJobResult RunRingJob(const RingJobOptions& options) {
     gossip.Step();
     if (step % options.look_every == 0) losses.push_back(gossip.Loss());
   }
+  // The end of gossip as the mean of its last looks.
   const size_t looks = std::min(kLastLooks, losses.size());
   for (size_t i = losses.size() - looks; i < losses.size(); ++i)
     result.gossip_loss += losses[i] / static_cast<double>(looks);
@@ -128,6 +133,7 @@ RingJobResult RunRingJob(const RingJobOptions& options) {
     result.ratio = static_cast<double>(acid.exchanges()) / static_cast<double>(gossip.exchanges());
     return result;
   }
+  // Not reached: no better than gossip.
   result.ratio = 1;
   return result;
 }
