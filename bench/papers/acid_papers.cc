@@ -57,6 +57,7 @@ Outcome AcidOutcome(const Score& score) {
 worker::AveragingConfig AcidConfig(const AcidArm& arm, GraphKind graph) {
   worker::AveragingConfig config = simulator::DescentAveraging(arm.strategy, graph);
   config.overlap = worker::Overlap::kDelayed;
+  // An interval of 1 / exchanges steps is gossip's cadence, rate_com A2CiD2's.
   config.interval = 1 / arm.exchanges;
   config.mixing.gossip = worker::GossipMode::kPairs;
   config.mixing.rate_com = arm.exchanges;
@@ -75,15 +76,18 @@ RunSpec PeersSpec(const AcidArm& arm, GraphKind graph, const AcidSetting& settin
                                .mean_extra_delay = Seconds(kLatency / 2),
                                .bytes_per_second = kBytesPerSecond};
         peers.descent.end = Seconds(setting.seconds());
+        // One look, at the end.
         peers.descent.look_every = peers.descent.end;
         peers.step = {.schedule = ScheduleOf(setting.rate, setting.steps), .seed = setting.seed};
         peers.flops_per_second = workload.flops_a_step() / kAcidStepSeconds;
+        // Evenly from the fastest to the slowest worker.
         peers.slowness = [&](int node) {
           return 1 + (kSlowest - 1) * node / std::max(1.0, setting.workers - 1.0);
         };
         const Glance end = RunPeers(peers, workload).back();
         Outcome outcome = AcidOutcome(end.score);
         outcome["steps"] = end.steps / setting.workers;
+        // An exchange sends a model each way, so models sent are exchanges counted at both ends.
         const double vector = 4.0 * static_cast<double>(workload.TaskOf(0)->table().elements());
         outcome["exchanges"] = end.bytes / vector / end.steps;
         return outcome;
@@ -105,6 +109,7 @@ RunSpec AllReduceSpec(const AcidSetting& setting) {
 
 // Steps of all-reduce in the time of `steps` of the fastest worker.
 uint64_t StepsInTime(uint32_t workers, uint64_t steps, double vector_bytes) {
+  // The slowest worker's step, a tree's latencies up and down, and twice the model's bytes.
   const double step = kSlowest * kAcidStepSeconds + 2 * std::log2(workers) * kLatency +
                       2 * vector_bytes / kBytesPerSecond;
   return static_cast<uint64_t>(static_cast<double>(steps) * kAcidStepSeconds / step);
@@ -128,6 +133,7 @@ class AcidTable {
     const DigitsWorkload digits({.workers = kAcidTunedAt});
     const double bytes = 4.0 * static_cast<double>(digits.TaskOf(0)->table().elements());
     for (const uint32_t workers : workers_) {
+      // As many gradients as the peers take: the mean of 1 / slowness is ln(s) / (s - 1).
       const auto steps_of_all =
           static_cast<uint64_t>(static_cast<double>(steps_) * std::log(kSlowest) / (kSlowest - 1));
       Report("AllReduce.gradients", {workers, all_reduce, 0, steps_of_all},
@@ -142,6 +148,7 @@ class AcidTable {
  private:
   template <class SpecOf>
   double TuneArm(const std::string& name, const SpecOf& spec_of) {
+    // At 16 workers for all sizes, as the header says.
     const BestRate best =
         Tune(runs_, {.spec =
                          [&](double rate, uint64_t seed) {

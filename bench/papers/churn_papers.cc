@@ -39,6 +39,7 @@ constexpr ChurnContender kChurnContenders[] = {
 worker::AveragingConfig ChurnConfig(const ChurnContender& contender) {
   worker::AveragingConfig config = simulator::DescentAveraging(contender.strategy, contender.graph);
   config.overlap = worker::Overlap::kDelayed;
+  // AllReduce has one group, Moshpit groups of 16.
   config.group_size = 16;
   if (!worker::IsOnGraph(contender.strategy)) config.interval = kChurnInterval;
   if (contender.strategy == StrategyKind::kAllReduce) config.group_size = 64;
@@ -73,6 +74,7 @@ class ChurnTable {
         const RunSpec with = SpecOf({contender, rate, seed, seconds_, true});
         const RunSpec without = SpecOf({contender, rate, seed, seconds_, false});
         runs_.Do({with, without});
+        // Paired by seed: both runs have the same data, models and rate.
         ratios.push_back(runs_.value(with.key, "loss") / runs_.value(without.key, "loss"));
         worst = std::max(worst, runs_.value(with.key, "worst"));
       }
@@ -87,6 +89,7 @@ class ChurnTable {
 
  private:
   RunSpec SpecOf(const ChurnTrial& trial) {
+    // The key has all that the outcome depends on, the trace too.
     return {absl::StrCat("churn/", trial.contender.name, "/rate ", trial.rate, "/seed ", trial.seed,
                          "/seconds ", trial.seconds, "/trace ", BriefOf(options_.trace),
                          trial.churn ? "" : " without churn"),
@@ -94,13 +97,16 @@ class ChurnTable {
   }
 
   Outcome Run(const ChurnTrial& trial) {
+    // Everybody has all examples, so that deaths take no data with them.
     DigitsWorkload workload({.alpha = 0, .seed = trial.seed});
     PeersOptions peers;
+    // Without churn: as many workers as the trace has on average.
     const auto members = static_cast<int>(std::lround(trace_.mean_living));
     peers.descent = QuietDescent(ChurnConfig(trial.contender), members, trial.seed);
     if (trial.churn) {
       peers.descent.members = trace_.members;
       for (const Duration join : trace_.joins)
+        // Of a part of the trace the part that lies in it.
         if (join.seconds() < trial.seconds) peers.descent.joins.push_back(join);
       for (size_t i = 0; i < trace_.deaths.size(); ++i) {
         if (trace_.deaths[i].seconds() >= trial.seconds) continue;

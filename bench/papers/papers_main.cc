@@ -68,6 +68,7 @@ struct InputFiles {
 Status ReadInputs(const InputFiles& files, PapersOptions& options) {
   if (!files.trace.empty()) {
     options.trace = TextOf(files.trace);
+    // Only whether it is one; each part has its own speed for it.
     const auto trace = ParseSpotTrace(options.trace, 1);
     if (!trace.ok())
       return absl::InvalidArgumentError(absl::StrCat(files.trace, ": ", trace.status().message()));
@@ -102,6 +103,7 @@ int Main(int argc, char** argv) {
   app.add_option("--state", state, "file of runs that are done")->capture_default_str();
   CLI11_PARSE(app, argc, argv);
   if (brief) options.length = Length::kShort;
+  // Inputs are judged before any run begins.
   if (const Status read = ReadInputs(files, options); !read.ok()) return Fail(read, 2);
   auto runs = Runs::Open(state, StampOfThisProgram(), std::max(1U, threads));
   if (!runs.ok()) return Fail(runs.status(), 1);

@@ -68,12 +68,14 @@ class PowerTable {
     const double rate = TuneTalk(power).rate;
     for (uint64_t seed = options_.seed; seed < options_.seed + seeds_; ++seed) {
       const Outcome& curve = Do(power, rate, seed);
+      // All are measured at the loss that PowerGossip ends at, plus a hundredth.
       losses_.push_back(1.01 * LastLoss(curve));
       bytes_.push_back(BytesTo(curve, losses_.back()));
     }
     out_.Add("powergossip.loss", EstimateOf(losses_).mean,
              "bits per character, held out, plus 1 %");
     Family dense{"Gossip"};
+    // Rarer exchanges cost fewer bytes and more steps: the best of them is compared.
     for (const double interval : {1.0, 4.0, 16.0, 64.0})
       dense.talks.push_back({.name = absl::StrCat("Gossip", interval),
                              .run = Peers(worker::StrategyKind::kGossip),
@@ -100,12 +102,14 @@ class PowerTable {
       config.mixing.gossip = worker::GossipMode::kNeighbours;
       PeersOptions peers;
       peers.descent = QuietDescent(config, kPowerWorkers, seed);
+      // Time enough: the run ends with its steps.
       peers.descent.end = Seconds(4 * kPowerStepSeconds * static_cast<double>(steps));
       peers.descent.look_every =
           Seconds(kPowerStepSeconds * static_cast<double>(steps) / kPowerLooks);
       peers.step = PowerSteps(rate, seed);
       peers.steps = steps;
       peers.flops_per_second = workload.flops_a_step() / kPowerStepSeconds;
+      // Models of two workers are enough for a look; all are judged at the end.
       peers.judged = 2;
       Curve curve;
       for (const Glance& glance : RunPeers(peers, workload))
@@ -122,6 +126,7 @@ class PowerTable {
       options.baseline.graph = worker::MakeGraph(worker::GraphKind::kRing, kPowerWorkers).value();
       options.baseline.compressor = {compressor, kKept, {}};
       const auto task = workload.TaskOf(0);
+      // As the released code compresses: each tensor apart.
       for (const trainer::TensorSpec& tensor : task->table().tensors())
         options.baseline.compressor.tensors.push_back({tensor.offset, tensor.elements()});
       options.baseline.consensus_rate = talk.consensus_rate;
@@ -131,6 +136,7 @@ class PowerTable {
       options.judged = 2;
       Curve curve;
       for (const LockStepLook& look : RunLockStep(options, workload).looks)
+        // Lock step has no clock: a look's time is its step.
         curve.Add({static_cast<double>(look.steps), look.bytes, look.score});
       return curve.outcome();
     };
@@ -146,6 +152,7 @@ class PowerTable {
   }
 
   RunSpec SpecOf(const Talk& talk, double rate, uint64_t seed, uint64_t steps) {
+    // The key has all that the outcome depends on, the text too.
     return {absl::StrCat("powergossip/", talk.name, "/text ", text_, "/rate ", rate, "/seed ", seed,
                          "/steps ", steps),
             [talk, rate, seed, steps] { return talk.run(talk, rate, seed, steps); }};
@@ -173,6 +180,7 @@ class PowerTable {
   double LeastBytes(const Family& family) {
     std::vector<std::pair<Talk, BestRate>> chosen;
     for (const Talk& talk : family.talks) chosen.emplace_back(talk, TuneTalk(talk));
+    // Choosing by tuned loss costs runs, and these are said.
     if (family.choice == Family::Choice::kBest) {
       out_.Add(absl::StrCat("powergossip.", family.name, ".search"),
                static_cast<double>(kTuningSeeds * rates_.size() * chosen.size()),

@@ -67,6 +67,7 @@ Score RunRelaySum(const RelayTrial& trial, Workload& workload, const StepOptions
       simulator::DescentAveraging(worker::StrategyKind::kRelaySum, trial.method->graph),
       static_cast<int>(trial.cell.workers), trial.seed);
   peers.descent.links.tensor_loss = trial.cell.loss;
+  // Time enough: the run ends with its steps.
   const double nominal = kRelayStepTime.seconds() * static_cast<double>(trial.steps);
   peers.descent.look_every = Seconds(nominal / 4);
   peers.descent.end = Seconds(4 * nominal);
@@ -86,6 +87,7 @@ Outcome RunRelayTrial(const RelayTrial& trial) {
     LockStepOptions lock_step{*trial.method->baseline, {}, step, trial.steps};
     lock_step.baseline.graph = worker::MakeGraph(trial.method->graph, trial.cell.workers).value();
     lock_step.baseline.loss = trial.cell.loss;
+    // PushSum sends two messages where a ring sends to both neighbours: equal bytes.
     lock_step.baseline.messages_a_step = 2;
     lock_step.baseline.seed = trial.seed;
     score = RunLockStep(lock_step, workload).score;
@@ -115,6 +117,7 @@ class RelayTable {
 
   void Fill() {
     for (const double alpha : {0.1, 0.01}) {
+      // Tuned for each split, at 16 workers and without loss.
       for (const RelayMethod& method : kRelayMethods) TuneMethod(method, alpha);
       for (const uint32_t workers : workers_)
         for (const double loss : losses_) Compare({alpha, workers, loss});
@@ -169,7 +172,9 @@ class RelayTable {
     int rank = 1;
     for (const RelayMethod& method : kRelayMethods) {
       const double loss = Evaluate(method, cell);
+      // RelaySum is the first in the list, so it is known for the others.
       if (!method.baseline) ours = loss;
+      // All-reduce stands beside them and has no place.
       if (method.baseline && method.ranked && loss < ours) ++rank;
     }
     worst_rank_ = std::max(worst_rank_, rank);

@@ -15,6 +15,7 @@ constexpr double kSpeedStepSeconds = 0.02;  // of virtual time
 constexpr double kSpeedRate = 0.05;
 
 double CpuSecondsOf(Workload& workload, uint64_t steps, uint64_t seed) {
+  // CPU time, so that a busy machine changes little.
   const std::clock_t start = std::clock();
   PeersOptions peers;
   peers.descent = QuietDescent(simulator::DescentAveraging(worker::StrategyKind::kRelaySum,
@@ -28,6 +29,7 @@ double CpuSecondsOf(Workload& workload, uint64_t steps, uint64_t seed) {
   peers.flops_per_second = workload.flops_a_step() / kSpeedStepSeconds;
   peers.judged = 1;
   const Glance end = RunPeers(peers, workload).back();
+  // All have taken all steps, or the time means nothing.
   CHECK_EQ(end.steps, static_cast<double>(kSpeedWorkers * steps));
   return static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
 }
@@ -35,6 +37,7 @@ double CpuSecondsOf(Workload& workload, uint64_t steps, uint64_t seed) {
 }  // namespace
 
 void SpeedPapers(const PapersOptions& options, Runs&, Figures& out) {
+  // A tenth of the steps, times ten.
   const uint64_t share = options.length == Length::kShort ? 10 : 1;
   const auto seconds = [&](Workload& workload) {
     return static_cast<double>(share) * CpuSecondsOf(workload, kSpeedSteps / share, options.seed);
