@@ -22,6 +22,7 @@ double SmoothLoss(const Outcome& curve, int look) {
 }
 
 double ReachedAt(const Outcome& curve, const char* name, double loss) {
+  // The first look whose mean with the two before it is low enough.
   for (int look = kSmoothed - 1; look < LooksOf(curve); ++look)
     if (SmoothLoss(curve, look) <= loss) return At(curve, name, look);
   return kInfinity;

@@ -53,6 +53,7 @@ std::vector<std::vector<double>> DirichletShares(uint32_t workers, size_t classe
   std::vector<std::vector<double>> shares(workers, std::vector<double>(classes));
   for (std::vector<double>& row : shares) {
     for (double& share : row) share = LogGamma(alpha, rng);
+    // Scaled by the largest, so that not all underflow.
     const double most = *std::max_element(row.begin(), row.end());
     double sum = 0;
     for (double& share : row) sum += share = std::exp(share - most);
@@ -63,12 +64,14 @@ std::vector<std::vector<double>> DirichletShares(uint32_t workers, size_t classe
 
 std::vector<trainer::DigitSet> DirichletShards(const trainer::DigitSet& all, uint32_t workers,
                                                double alpha, Rng rng) {
+  // Equal shards: what does not divide is left out.
   const size_t each = all.size() / workers;
   CHECK_GE(each, 1U);
   Rng draws = rng.Fork("classes");
   std::vector<std::vector<size_t>> left(trainer::kDigitClasses);
   std::vector<size_t> order(all.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+  // Which example of a class is taken is drawn, too.
   draws.Shuffle(order);
   for (const size_t i : order) left[all.labels[i]].push_back(i);
   const auto shares = DirichletShares(workers, trainer::kDigitClasses, alpha, rng.Fork("shares"));

@@ -21,6 +21,7 @@ LockStepResult RunLockStep(const LockStepOptions& options, Workload& workload) {
   const auto judge = [&](size_t count) {
     std::vector<std::span<const float>> models;
     for (size_t i = 0; i < count; ++i)
+      // Evenly chosen among the workers.
       models.push_back(run->model(static_cast<uint32_t>(i * run->workers() / count)));
     return workload.Judge(models);
   };
@@ -30,6 +31,7 @@ LockStepResult RunLockStep(const LockStepOptions& options, Workload& workload) {
     if (options.look_every > 0 && step % options.look_every == 0)
       result.looks.push_back(
           {step, run->bytes(), judge(std::min<size_t>(options.judged, run->workers()))});
+    // A run that diverged stays so: the rest of its steps would cost time.
     if (step % kFiniteEvery == 0 && !std::isfinite(run->model(0).front())) break;
   }
   result.score = judge(run->workers());

@@ -22,13 +22,16 @@ std::vector<double> AllReduceTimes(const Surroundings& around, const Restarts& r
   size_t saved = 0, death = 0;  // steps in the checkpoint; deaths seen
   while (done.size() < steps) {
     double delay = 0;
+    // All wait for the last of n messages.
     for (size_t i = 0; i < around.step_seconds.size(); ++i)
       delay = std::max(delay, DrawDelay(around, rng));
+    // A ring sends 2 (n - 1) / n of the vector.
     const double end = now + slowest + delay + 2 * (n - 1) / n * around.vector_seconds;
     if (death < restarts.deaths.size() && restarts.deaths[death] < end) {
       now = std::max(now, restarts.deaths[death]) + restarts.restart_seconds;
       // Those that die meanwhile cost nothing more.
       while (death < restarts.deaths.size() && restarts.deaths[death] < now) ++death;
+      // Back to the last checkpoint: the steps after it are done again.
       done.resize(saved);
       saved_at = now;
       continue;
@@ -51,12 +54,14 @@ std::vector<double> PushSumTimes(const Surroundings& around, uint32_t messages, 
   for (uint64_t step = 0; step < steps; ++step) {
     for (size_t i = 0; i < n; ++i) now[i] += around.step_seconds[i];
     for (uint32_t message = 0; message < messages; ++message) {
+      // From copies, because all send at once.
       const std::vector<double> sent = now;
       for (size_t i = 0; i < n; ++i) {
         const double arrives =
             sent[(i + n - offset % n) % n] + around.vector_seconds + DrawDelay(around, rng);
         now[i] = std::max(now[i], arrives);
       }
+      // 1, 2, 4, ... below n in turn: the directed exponential graph.
       offset = 2 * offset >= n ? 1 : 2 * offset;
     }
     done.push_back(std::accumulate(now.begin(), now.end(), 0.0) / static_cast<double>(n));

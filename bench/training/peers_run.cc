@@ -17,6 +17,7 @@ Glance GlanceAt(const simulator::DescentLook& look, size_t judged, Workload& wor
   std::vector<std::span<const float>> models;
   const size_t count = std::min(judged, look.living.size());
   for (size_t i = 0; i < count; ++i)
+    // Evenly chosen among the living.
     models.push_back(look.living[i * look.living.size() / count].model);
   glance.score = workload.Judge(models);
   return glance;
@@ -30,6 +31,7 @@ std::vector<Glance> RunPeers(const PeersOptions& options, Workload& workload) {
   const auto task = workload.TaskOf(0);
   descent.tensors = {};
   for (const trainer::TensorSpec& tensor : task->table().tensors())
+    // Matrices alone have factors (PowerGossip); all else travels whole.
     if (tensor.shape.size() == 2)
       descent.tensors.push_back(
           {tensor.offset,
@@ -50,6 +52,7 @@ std::vector<Glance> RunPeers(const PeersOptions& options, Workload& workload) {
   };
   std::vector<Glance> glances;
   descent.on_look = [&](const simulator::DescentLook& look) {
+    // At the end all are judged.
     const bool last = look.at + descent.look_every > descent.end ||
                       std::all_of(look.living.begin(), look.living.end(), [&](const auto& worker) {
                         return options.steps > 0 && worker.steps >= options.steps;
@@ -69,6 +72,7 @@ simulator::DescentOptions QuietDescent(const worker::AveragingConfig& averaging,
   descent.deaths = {};
   descent.victims = {};
   descent.joins = {};
+  // No bound: the caller's end is one.
   descent.max_events = UINT64_MAX;
   return descent;
 }

@@ -30,6 +30,7 @@ StatusOr<Runs> Runs::Open(const std::string& path, const std::string& stamp, uns
     runs.done_[json.value("key", "")] = json.value("outcome", Outcome());
   }
   std::ofstream out(path, std::ios::app);
+  // A line of its own for what comes next, after half a line.
   if (!whole) out << '\n';
   if (!out.flush()) return absl::UnavailableError(absl::StrCat("cannot write ", path));
   return runs;
@@ -38,6 +39,7 @@ StatusOr<Runs> Runs::Open(const std::string& path, const std::string& stamp, uns
 void Runs::Keep(const std::string& key, const Outcome& outcome) {
   done_[key] = outcome;
   ++made_;
+  // Opened for each: what is written survives the end of the bench.
   std::ofstream(path_, std::ios::app)
       << nlohmann::json{{"stamp", stamp_}, {"key", key}, {"outcome", outcome}}.dump() << '\n';
 }
@@ -46,6 +48,7 @@ void Runs::Do(const std::vector<RunSpec>& specs) {
   std::mutex mutex;
   std::atomic<size_t> next{0};
   const auto work = [&] {
+    // In the order of the specs, each taken once.
     for (size_t i = next++; i < specs.size(); i = next++) {
       {
         const std::scoped_lock lock(mutex);

@@ -22,6 +22,7 @@ class TraceReader {
       return "is not `milliseconds,add|remove,node`";
     const Duration at = Seconds(static_cast<double>(milliseconds) / 1000 / faster_);
     if (at < trace_.length) return "is before the line above it";
+    // The living times the seconds up to this line, for their mean.
     living_seconds_ += static_cast<double>(nodes_.size()) * (at - trace_.length).seconds();
     trace_.length = at;
     if (fields[1] == "add") return Add(at, fields[2]);
@@ -39,6 +40,7 @@ class TraceReader {
   std::string Add(Duration at, const std::string& name) {
     if (nodes_.contains(name)) return "adds a node that is there";
     nodes_[name] = next_++;
+    // Nodes of the first instant are the job's first members.
     if (at > Duration())
       trace_.joins.push_back(at);
     else
@@ -50,6 +52,7 @@ class TraceReader {
     if (node == nodes_.end()) return "removes a node that is not there";
     trace_.deaths.push_back(at);
     trace_.victims.push_back(node->second);
+    // A name may come back later: as another node.
     nodes_.erase(node);
     return "";
   }

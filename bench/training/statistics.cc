@@ -24,12 +24,14 @@ Estimate EstimateOf(const std::vector<double>& values) {
   if (values.size() == 1) return estimate;
   double squares = 0;
   for (const double value : values) squares += std::pow(value - estimate.mean, 2);
+  // t times the standard error of the mean.
   estimate.interval = kStudent[values.size() - 2] * std::sqrt(squares / (count - 1) / count);
   return estimate;
 }
 
 std::vector<double> RateGrid() {
   std::vector<double> rates;
+  // From .00625 to .8, a factor of two apart.
   for (double rate = 0.00625; rate < 1; rate *= 2) rates.push_back(rate);
   return rates;
 }
@@ -39,6 +41,7 @@ BestRate BestOf(const std::vector<double>& rates, const std::vector<double>& sco
   CHECK_EQ(rates.size(), scores.size());
   const auto best =
       static_cast<size_t>(std::min_element(scores.begin(), scores.end()) - scores.begin());
+  // At an edge of the grid the best may lie outside: the figure says so.
   return {rates[best], scores[best], best > 0 && best + 1 < rates.size()};
 }
 

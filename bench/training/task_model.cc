@@ -11,6 +11,7 @@ namespace crowdsurf::bench {
 namespace {
 
 trainer::DataOrder DataOf(const StepOptions& options, uint32_t worker) {
+  // Of the seed and the worker alone, so that all methods draw the same batches.
   return trainer::DataOrder(Rng(options.seed).Fork("data " + std::to_string(worker)));
 }
 
@@ -58,6 +59,7 @@ void TaskGradients::Start(std::span<float> x) const {
 
 void TaskGradients::Take(uint32_t worker, std::span<const float> x, std::span<float> gradient) {
   tasks_[worker]->Gradient(data_[worker], x, gradient);
+  // A gradient that is not finite counts as zero, so that a method's momentum stays finite.
   if (!std::isfinite(trainer::ClipByNorm(options_.clip, gradient)))
     std::fill(gradient.begin(), gradient.end(), 0.0F);
 }

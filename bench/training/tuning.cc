@@ -11,6 +11,7 @@ BestRate Tune(Runs& runs, const RateSearch& search) {
   std::vector<double> scores;
   for (size_t r = 0; r < search.rates.size(); ++r) {
     double sum = 0;
+    // The mean of the tuning seeds.
     for (uint64_t i = 0; i < kTuningSeeds; ++i)
       sum += search.score(runs.of(specs[r * kTuningSeeds + i].key));
     scores.push_back(sum / kTuningSeeds);

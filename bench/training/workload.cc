@@ -42,6 +42,7 @@ Score Workload::Judge(const std::vector<std::span<const float>>& models) {
   const auto count = static_cast<double>(models.size());
   std::vector<std::span<const float>> finite;
   for (const std::span<const float> model : models) {
+    // A model that is not finite counts as diverged, with no accuracy.
     double loss = kDiverged, accuracy = 0;
     if (IsFinite(model)) {
       finite.push_back(model);
@@ -72,6 +73,7 @@ DigitsWorkload::DigitsWorkload(const DigitsOptions& options) : options_(options)
 }
 
 std::unique_ptr<trainer::Task> DigitsWorkload::TaskOf(uint32_t worker) const {
+  // With one shard everybody draws from all examples.
   return std::make_unique<trainer::DigitTask>(
       shards_[worker % shards_.size()], held_out_,
       trainer::DigitTaskOptions{.hidden = options_.hidden, .batch = options_.batch});
