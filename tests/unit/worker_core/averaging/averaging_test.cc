@@ -1,4 +1,5 @@
 // The averaging of real peers in a small world: counts, late ones, refusals.
+// The counts are held against what the trainers have made.
 #include "worker/core/averaging/averaging.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,5 @@
+// The bytes of the link's file. Its words are held against the table of docs/trainer-link.md, which
+// is read here; its regions against what they promise; and each flipped bit must be refused.
 #include "worker/core/link/link_layout.h"
 
 #include <gmock/gmock.h>

@@ -1,3 +1,5 @@
+// Which lost workers are reported, and when: against the times that loss_report_schedule.h
+// promises.
 #include "worker/core/link/loss_report_schedule.h"
 
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// The header of model.safetensors, against one written by hand from the format's own description.
 #include "worker/core/link/safetensors.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// When a trainer counts as silent or hung: the limits of trainer_pulse.h, second by second.
 #include "worker/core/link/trainer_pulse.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// When a view that others name is confirmed: the rules of docs/views.md (Confirming), vote by vote.
 #include "worker/core/membership/confirmation.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,5 @@
+// Roster records: heartbeats, shards and lives as docs/views.md (Roster) has them. What decodes is
+// the only encoding of what it says.
 #include "worker/core/membership/roster.h"
 #include "base/metrics.h"
 

@@ -1,3 +1,5 @@
+// Real peers in a small world that die, leave and are slandered: rounds go on, and views heal
+// (docs/round.md, docs/views.md). The last test draws what happens from seeds.
 #include "worker/core/peer/peer.h"
 
 #include <gmock/gmock.h>

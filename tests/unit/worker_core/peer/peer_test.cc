@@ -1,3 +1,5 @@
+// Real peers in a small world without faults: they come together, average without a ballot, and
+// hold equal vectors; joiners take part.
 #include "worker/core/peer/peer.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,5 @@
+// Messages of peers as bytes. Each kind comes back as it was sent; mutated bytes are refused, or
+// are the only encoding of what they say.
 #include "worker/core/port/messages.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// Metrics of mixing, against totals that the tests count up themselves.
 #include "worker/core/port/mixing_metrics.h"
 
 #include <gtest/gtest.h>

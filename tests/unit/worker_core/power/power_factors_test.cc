@@ -1,4 +1,5 @@
 // The factors of one matrix at the two ends of an edge, and which tensors get any.
+// Against plain gossip, what a projection must be, and sizes in closed form.
 #include "worker/core/power/power_factors.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,5 @@
+// Folds against loops written here: float32 to the bit, in rank order and never fused, doubles to
+// 1e-15. And the bounds on what a reducer holds.
 #include "worker/core/reduce/reducer.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,5 @@
+// Frames of rounds as bytes: each comes back as it was, garbage is refused, and a root names all of
+// a value.
 #include "worker/core/round/round_codec.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,5 @@
+// The clock of a round: learnt bounds against their definition by sorting, and the deadlines of
+// docs/round.md by hand.
 #include "worker/core/round/round_pacer.h"
 #include "worker/core/round/round.h"
 

@@ -1,3 +1,5 @@
+// Three real Rounds, frame by frame: what docs/round.md promises of the fast path, of deaths, and
+// of what comes late. tests/model explores every order.
 #include "worker/core/round/round.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// Whom a donor of state serves, and with what: ranges by hand, and the bounds of StateDonorOptions.
 #include "worker/core/state/state_donor.h"
 
 #include <gtest/gtest.h>

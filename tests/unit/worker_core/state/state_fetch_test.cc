@@ -1,5 +1,6 @@
 // A joiner and several donors, real cores, under virtual time: delays, deaths, corruption, newer
 // averages.
+// What arrives is compared with what the donors hold, value by value.
 #include "worker/core/state/state_fetch.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// The rounds that Moshpit opens over a grid, action by action, in the order of docs/averaging.md.
 #include "worker/core/strategy/moshpit.h"
 #include "worker/core/strategy/strategy_factory.h"
 #include "worker/core/view/view.h"

@@ -1,3 +1,5 @@
+// Kernels on every instruction set of this machine: against a search by the formats' definition in
+// IEEE 754, and against scalar loops that do not fuse.
 #include "worker/core/vector/kernels.h"
 
 #include <gtest/gtest.h>

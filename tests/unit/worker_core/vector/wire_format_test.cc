@@ -1,3 +1,5 @@
+// Wire formats: sizes, errors below what their fraction bits allow, and bytes that come back when
+// decoded values are encoded again.
 #include "worker/core/vector/wire_format.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,5 @@
+// The Base-(k+1) graph against the theorem of its paper (Takezawa et al. 2023): its rounds are run,
+// and everybody must hold the mean.
 #include "worker/core/view/base_k_graph.h"
 
 #include <gtest/gtest.h>

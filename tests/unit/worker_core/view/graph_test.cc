@@ -1,3 +1,4 @@
+// Graphs against closed forms, and against figures of the RelaySum and A2CiD2 papers.
 #include "worker/core/view/graph.h"
 
 #include <gtest/gtest.h>

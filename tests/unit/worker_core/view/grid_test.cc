@@ -1,3 +1,5 @@
+// Grids fitted to N against brute force over all ascending radices; cells and groups against their
+// definition.
 #include "worker/core/view/grid.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,5 @@
+// Seats and vacancies: who sits where is a function of the sets, in whatever order they came
+// (docs/views.md).
 #include <gtest/gtest.h>
 
 #include "base/rng.h"

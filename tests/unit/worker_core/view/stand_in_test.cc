@@ -1,3 +1,4 @@
+// Averagings over grids with holes, against the weighted mean of all members.
 #include "worker/core/view/stand_in.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,5 @@
+// Views as bytes and as rules: what decodes is sound. Witnesses and quorums are those of
+// docs/views.md.
 #include "worker/core/view/view.h"
 #include "worker/core/strategy/edge_mailbox.h"
 

@@ -1,3 +1,5 @@
+// The witnesses' registers: a promise is kept, or forgotten for good, and never broken
+// (docs/round.md, How long a witness remembers).
 #include "worker/core/view/witness.h"
 
 #include <gtest/gtest.h>
