@@ -46,6 +46,7 @@ std::optional<Committed> CatchUp::OnFetched(const StateFetched& fetched, Averagi
 }
 
 void CatchUp::OnRefused() {
+  // What was fetched stays: the trainer is asked once more.
   if (stage_ == Stage::kAsked) stage_ = Stage::kFetched;
 }
 

@@ -118,6 +118,7 @@ StatusOr<LinkGeometry> LayOutLink(std::vector<LinkTensor> declared,
   };
   if (declared.empty()) add("no tensors");
   if (declared.size() > kMaxLinkTensors) add("more than 65536 tensors");
+  // All that is wrong is told at once.
   std::set<std::string_view> names;
   for (const LinkTensor& t : declared) {
     add(Violations(t));
@@ -185,6 +186,7 @@ Bytes EncodeLinkTable(const std::vector<LinkTensor>& tensors) {
 
 std::optional<std::vector<LinkTensor>> DecodeLinkTable(ByteView bytes) {
   ByteReader in(bytes);
+  // Only the form is checked here; LayOutLink checks what the numbers mean.
   constexpr size_t kMin = 4 + 3 + 8 + 8 + 1 + 8;  // a scalar without a name
   std::vector<LinkTensor> tensors(in.Count(kMaxLinkTensors, kMin));
   for (LinkTensor& t : tensors) {

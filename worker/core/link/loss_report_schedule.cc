@@ -24,6 +24,7 @@ std::vector<std::string> LossReportSchedule::Look(Time now, const std::vector<st
   for (const auto& [worker, note] : notes_) {
     if (note.due <= now && now - note.since <= kInsist) due.emplace_back(note.due, worker);
   }
+  // Longest due first: those beyond kMaxNamed come first at the next look.
   std::sort(due.begin(), due.end());
   if (due.size() > kMaxNamed) due.resize(kMaxNamed);
   std::vector<std::string> named;

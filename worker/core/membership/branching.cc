@@ -17,6 +17,7 @@ BranchLeader::BranchLeader(const PeerId& self, Seating parent, std::set<PeerId> 
 }
 
 void BranchLeader::Start(Time now, Actions& out) {
+  // A new number: answers to earlier attempts count no more.
   ++attempt_;
   joined_.clear();
   held_.clear();
@@ -30,6 +31,7 @@ void BranchLeader::Start(Time now, Actions& out) {
 void BranchLeader::OnJoin(Time now, const PeerId& from, const message::BranchJoin& join,
                           Actions& out) {
   if (join.parent != parent_.hash() || join.attempt != attempt_ || view_) return;
+  // Never asked, or given up for its silence.
   if (!live_.contains(from)) return;
   joined_.insert(from);
   facts_.first_averaging = std::max(facts_.first_averaging, join.next_averaging);
@@ -56,6 +58,7 @@ bool BranchLeader::decided() const {
 }
 
 void BranchLeader::OnPeerDown(Time now, const PeerId& peer, Actions& out) {
+  // A view that was proposed has the dead peer in it, so all begin anew.
   if (decided() || live_.erase(peer) == 0) return;
   Start(now, out);
 }

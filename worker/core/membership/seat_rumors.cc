@@ -5,8 +5,10 @@
 namespace crowdsurf::worker {
 
 bool SeatRumors::Hold(Time now, const std::set<PeerId>& tellers, const Item& item) {
+  // Full: items that are held already still take further tellers.
   if (rumors_.size() >= kMax && !rumors_.contains(item)) return false;
   Rumor& rumor = rumors_[item];
+  // From the first telling on: repeats do not prolong it.
   if (rumor.since.unset()) rumor.since = now;
   for (const PeerId& teller : tellers)
     if (rumor.tellers.size() < kMaxTellers) rumor.tellers.insert(teller);

@@ -56,6 +56,7 @@ void Peer::InView(Time now, const PeerId& from, const M& message, F&& deliver, A
   // Of a view that this peer may be about to enter: kept, and handled then (Settle).
   early_.push_back({from, message.view, message, body_bytes_});
   early_bytes_ += body_bytes_;
+  // Anybody may name a view that never comes, so the oldest make room.
   while (early_.size() > kMaxEarly || early_bytes_ > kMaxEarlyBytes) {
     early_bytes_ -= early_.front().bytes;
     early_.pop_front();
@@ -119,6 +120,7 @@ void Peer::OnRecords(Time now, const std::vector<PeerRecord>& records, Actions& 
   for (const PeerId& peer : roster_.OnRecords(now, records, out)) {
     const RosterRecord* record = roster_.Find(peer);
     if (record == nullptr || !membership_.seating()) continue;
+    // A record of another view says nothing about this one's averagings.
     if (record->view != membership_.seating()->hash()) continue;
     // In jobs above kTellEverybody members only the records tell everybody who is due.
     averaging_.OnCommitted(now, peer, record->committed, out);

@@ -109,6 +109,7 @@ void PowerExchange::OnSent(const PeerId& to, uint64_t step) {
 }
 
 void PowerExchange::Answer(Time now, Edge& edge, uint64_t step, Out& out) {
+  // No frame leaves on an edge that is cut: the asker must not wait for one.
   if (edge.down) return out.says.push_back({edge.end.peer, {EdgeWord::Kind::kCut, step}});
   const bool kept = step > 0 && (step == step_ || step + 1 == step_);
   if (!kept && step != step_ + 1) return;  // long past

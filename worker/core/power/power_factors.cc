@@ -118,6 +118,7 @@ bool PowerFactors<Scalar>::TakeColumn(uint32_t column, std::span<const Scalar> l
   const std::span<const Scalar> d(difference);
   const bool null = Dot<Scalar>(d, d) <= kNull * (Dot<Scalar>(low, low) + Dot<Scalar>(high, high));
   if (null && null_columns_ == NullColumns::kKeep) {
+    // Both ends see the same difference, so they draw at the same iteration.
     if (++nulls_[column] == kMaxNulls) {
       nulls_[column] = 0;
       ++reseeded_;
@@ -172,6 +173,7 @@ uint64_t PowerFactors<Scalar>::Fingerprint() const {
     const auto* bytes = reinterpret_cast<const uint8_t*>(values.data());
     return ContentHash({bytes, values.size() * sizeof(values[0])}, key);
   };
+  // The nulls as well: they decide when a column is drawn anew.
   return mix(nulls_, mix(q_, mix(p_, 0)));
 }
 

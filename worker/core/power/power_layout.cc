@@ -13,6 +13,7 @@ PowerLayout::PowerLayout(std::span<const TensorView> tensors, uint64_t elements,
   for (const TensorView& tensor : tensors) {
     const uint64_t rows = tensor.shape.rows, cols = tensor.shape.cols;
     CHECK_GE(tensor.begin, covered);
+    // What no matrix covers travels whole.
     AddWhole(covered, tensor.begin);
     covered = tensor.begin + rows * cols;
     const auto r = static_cast<uint32_t>(std::min<uint64_t>({rank, rows, cols}));

@@ -61,6 +61,7 @@ SendState StateDonor::AnswerManifest(Time now, const PeerId& from, const Manifes
     if (best == nullptr || number > best->manifest.averaging) best = &offered;
   }
   ManifestReply reply;
+  // Who cannot be served takes no place of a joiner.
   if (best == nullptr) {
     refused_gone_.Add();
     reply.refusal = StateRefusal::kNothing;

@@ -74,6 +74,7 @@ void StateFetch::OnManifest(Time now, const PeerId& from, const ManifestReply& r
   }
   Donor& donor = it->second;
   donor.manifest_asked = Time();
+  // Busy is no failure: it is asked anew after the pause (OnTimer).
   if (reply.refusal == StateRefusal::kBusy) {
     donor.paused_until = now + options_.busy_pause;
   } else if (reply.refusal != StateRefusal::kNone || !Acceptable(reply.manifest)) {
@@ -234,6 +235,7 @@ void StateFetch::ForgetOpaque() {
 void StateFetch::Fail(Donor& donor) {
   if (donor.failed) return;
   donors_failed_.Add();
+  // For the rest of this fetch: OnDonor leaves known donors as they are.
   donor.failed = true;
   donor.manifest_asked = donor.paused_until = Time();
   donor.manifest.reset();

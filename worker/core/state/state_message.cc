@@ -118,6 +118,7 @@ StateManifest MakeStateManifest(const StateValues& values, AveragingId averaging
   m.schema = schema;
   m.elements = values.elements();
   Bytes chunk;
+  // One chunk may hold the average's end and the velocity's beginning.
   for (uint64_t at = 0; at < values.bytes(); at += m.chunk_bytes) {
     chunk.clear();
     values.Append(at, std::min<uint64_t>(m.chunk_bytes, values.bytes() - at), chunk);

@@ -65,6 +65,7 @@ EdgeMailbox::Taken EdgeMailbox::OnChunk(const MixArrived& chunk) {
     return Taken::kStale;
   }
   if (!chunk.stored) {
+    // The region and the slot keep the last sound chunk.
     ++counters_.not_finite;
     return Taken::kStrange;
   }

@@ -76,6 +76,7 @@ void EdgeStrategy::AskWhenDue(Time now, StrategyActions& out) {
   switch (config_.interval_unit) {
     case IntervalUnit::kSteps:
       return out.push_back(
+          // One step ahead, as in IntervalOver.
           WakeAtTotals{mark_step_ + static_cast<uint64_t>(config_.interval) - 1, 0});
     case IntervalUnit::kSamples:
       return out.push_back(WakeAtTotals{0, mark_samples_ + config_.interval});
@@ -99,6 +100,7 @@ void EdgeStrategy::OnSnapshot(Time now, const SnapshotTaken& snapshot, StrategyA
   mark_step_ = snapshot.step;
   mark_samples_ = snapshot.samples;
   mark_time_ = now;
+  // The first step of a view has no previous average: y stands for it.
   if (std::exchange(fresh_, false))
     out.push_back(RunKernel{MixKernel::kCopy, {0, elements_}, {inbox_, Region::kOutbox}, {}});
   ++sequence_;

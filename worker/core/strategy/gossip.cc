@@ -22,6 +22,7 @@ std::optional<double> GossipPairs::MeanInterval(const PaceTold& pace) const {
 }
 
 Region GossipPairs::Prepare(Time, StrategyActions& out) {
+  // The result begins at the snapshot; the snapshot itself travels and stays as it is.
   Run(MixKernel::kCopy, {inbox(), Region::kOutbox}, {}, out);
   return Region::kOutbox;
 }

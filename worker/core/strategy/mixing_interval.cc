@@ -31,6 +31,7 @@ bool MixingInterval::IsOver(Time now) const {
 StrategyAction MixingInterval::Wake() const {
   switch (unit_) {
     case IntervalUnit::kSteps:
+      // One step ahead, as in IsOver.
       return WakeAtTotals{from_step_ + static_cast<uint64_t>(length_) - 1, 0};
     case IntervalUnit::kSamples:
       return WakeAtTotals{0, from_samples_ + length_};

@@ -23,6 +23,7 @@ void PairExchange::Reset(uint64_t elements, uint32_t chunk_elements, WireFormat 
   wire_ = wire;
   receive_ = receive;
   stage_ = Stage::kIdle;
+  // number_ goes on: words of an exchange before this view fit none that follows.
   here_.assign(chunks(), false);
   sum_of_.reserve(1);
 }
@@ -45,6 +46,7 @@ void PairExchange::Propose(Time now, const PeerId& peer, Out& out) {
   stage_ = Stage::kProposed;
   peer_ = peer;
   exchange_ = ++number_;
+  // Not known before the partner accepts.
   partner_step_ = Duration();
   Progressed(now);
   ++counters_.proposed;

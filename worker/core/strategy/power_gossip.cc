@@ -36,6 +36,7 @@ void PowerGossip::OnView(Time, const View& view, const PeerId& self, StrategyAct
   stage_ = Stage::kWaiting;
   step_ = 0;
   out.push_back(
+      // An edge's region holds frames, no part of the vector.
       ReserveRegions{std::vector<Extent>(use.ends.size(), Extent{0, frames_->RegionSize()})});
   out.push_back(PowerAction{std::move(use)});
 }

@@ -47,6 +47,7 @@ CoordinateBlock::CoordinateBlock(const UnitTensor& tensor, uint64_t begin, const
     }
     stride *= tensor.shape[index];
   }
+  // The whole tensor is one run.
   if (levels_.empty()) levels_.push_back({0});
 }
 

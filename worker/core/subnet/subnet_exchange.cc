@@ -141,6 +141,7 @@ template <class Scalar>
 bool SubnetExchange::Decode(WireFormat wire, size_t chunk, ByteView payload,
                             std::span<Scalar> flat) const {
   std::vector<Scalar> values(chunks_[chunk].span.count);
+  // Nothing of a payload is written before all of it is found sound.
   if (!WireIsSound<Scalar>(wire, payload, values.size())) return false;
   DecodeWire(wire, payload, std::span<Scalar>(values));
   Scatter(chunk, std::span<const Scalar>(values), flat);

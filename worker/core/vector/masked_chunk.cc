@@ -16,6 +16,7 @@ void PutNumber(ByteWriter& out, uint32_t number) {
 // The shortest way to write it is the only one that is read.
 uint32_t GetNumber(ByteReader& in) {
   uint64_t number = 0;
+  // Five bytes hold any 32 bits; more are refused.
   for (int shift = 0; shift < 35; shift += 7) {
     const uint8_t byte = in.U8();
     number |= static_cast<uint64_t>(byte & 0x7f) << shift;

@@ -17,6 +17,7 @@ std::span<uint8_t> Raw(std::span<Scalar> values) {
 }
 
 std::vector<float> Floats(WireFormat format, ByteView in) {
+  // Of a format with two bytes a value.
   std::vector<float> out(in.size() / 2);
   DecodeWire(format, in, std::span<float>(out));
   return out;
