@@ -32,6 +32,7 @@ void Baseline<Scalar>::Step() {
 template <class Scalar>
 void Baseline<Scalar>::Update(uint32_t worker, std::span<const Scalar> gradient,
                               std::span<Scalar> update) {
+  // The rate is not in the velocity: a schedule's new rate acts at once on all of it.
   Vector& velocity = velocities_[worker];
   const auto momentum = static_cast<Scalar>(options_.momentum);
   for (size_t k = 0; k < gradient.size(); ++k) velocity[k] = momentum * velocity[k] + gradient[k];

@@ -8,6 +8,7 @@ namespace {
 
 size_t KeptOf(const Compressor& compressor, const worker::Extent& tensor) {
   const double share = compressor.keep * static_cast<double>(tensor.count);
+  // A tensor with few values sends one at least.
   return std::clamp<size_t>(static_cast<size_t>(share), 1, tensor.count);
 }
 

@@ -35,6 +35,7 @@ class Draw {
     return Nanoseconds(
         static_cast<int64_t>(rng_.Uniform(static_cast<uint64_t>(most.nanoseconds()) + 1)));
   }
+  // When a fault begins: before the links heal.
   Duration During() { return Within(s_.heal * 0.9); }
   int Nodes() const { return s_.members + static_cast<int>(s_.joins.size()); }
 

@@ -51,6 +51,7 @@ void Network::Schedule(const FrameOnLink& frame, std::function<void()> deliver) 
 }
 
 Duration Network::Delay() {
+  // A nanosecond more: no exponential distribution has the mean 0.
   Duration extra = Nanoseconds(static_cast<int64_t>(
       rng_.Exponential(static_cast<double>(options_.mean_extra_delay.nanoseconds()) + 1)));
   if (options_.slow > 0 && rng_.Bernoulli(options_.slow)) extra = extra * options_.slow_factor;
@@ -66,6 +67,7 @@ void Network::Partition(const std::set<int>& side) { side_ = side; }
 void Network::Heal() {
   cuts_.clear();
   side_.clear();
+  // Delays and bandwidth stay: they are no faults.
   options_.loss = 0;
   options_.duplicate = 0;
   options_.slow = 0;

@@ -318,6 +318,7 @@ void ActionHost<Scalar>::FinishFetch(const worker::FetchState& fetch, int tries)
   if (!fetch.donors.empty()) found = outside_.FindState(index(), fetch);
   if (found.average == nullptr) {
     if (tries < setup_.times.fetch_tries)
+      // Each try comes after twice the time of the last.
       return FetchAfter(setup_.times.fetch * (1 << tries), fetch, tries + 1);
     return Local(worker::StateFetched{fetch.averaging, fetch.root, false});
   }
@@ -328,6 +329,7 @@ void ActionHost<Scalar>::FinishFetch(const worker::FetchState& fetch, int tries)
   else
     At(Region::kVelocity) = *found.velocity;
   Overwrite(fetch.region);
+  // What was fetched is served on, under the root that it was asked for by.
   donation_ = Donation{fetch.averaging, fetch.root, fetch.region,
                        found.velocity == nullptr ? worker::StateParts::kAverage
                                                  : worker::StateParts::kAverageAndVelocity};

@@ -55,6 +55,7 @@ class Run {
       if (swarm_.rounds() == axes) run.error = Error();
       if (variance < kLooseTarget) run.rounds_loose = std::min(run.rounds_loose, swarm_.rounds());
       if (variance < options_.target && swarm_.rounds() < run.rounds) run.rounds = swarm_.rounds();
+      // Not before a whole trip, at whose end the error is measured.
       if (variance < options_.target && swarm_.rounds() >= axes) break;
     }
     return run;

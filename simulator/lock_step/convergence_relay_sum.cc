@@ -148,6 +148,7 @@ RelayResult RunRelay(const RelayOptions& options) {
 
 double RelayDeliveryError(worker::GraphKind tree, uint32_t n) {
   const worker::Graph graph = worker::TreesOf(tree, n).value()[0];
+  // Of an update of n, which is 1 in the mean: what arrives is damped by the delay.
   const double expected = 1.0 / (1.0 + worker::MeanRelayDelay(graph));
   double worst = 0;
   for (uint32_t source = 0; source < n; ++source) {

@@ -25,6 +25,7 @@ Bytes RecomputeFold(WireFormat wire, const std::map<int, Bytes>& inputs,
   // Without the scaling by a power of two: that is exact, so the bits must be the same.
   double sum = 0;
   for (const auto& [rank, bytes] : inputs) sum += weights[static_cast<size_t>(rank)];
+  // All weights are 0: then all count alike.
   const bool plain = sum == 0;
   if (plain) sum = static_cast<double>(inputs.size());
   const size_t width = worker::WireWidth<float>(wire);
@@ -251,6 +252,7 @@ void RoundCheckers::CheckValue(int node, const InstanceId& instance, const Round
       Add("S2", instance, node, absl::StrCat("applied without chunk ", chunk.value()));
       continue;
     }
+    // A chunk may leave contributors of the round out, but holds nobody else.
     bool known = false;
     for (auto fold = seen.folds.lower_bound({chunk, Ballot{0}});
          fold != seen.folds.end() && fold->first.first == chunk; ++fold)
