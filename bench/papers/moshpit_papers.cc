@@ -110,6 +110,7 @@ Outcome RacePeers(const Race& race, Workload& workload) {
   peers.descent.end = Seconds(race.seconds);
   peers.descent.look_every = Seconds(race.seconds / kLooks);
   peers.step = StepsOf(race);
+  // At slowness 1 a step takes its nominal time, whatever the model costs.
   peers.flops_per_second = workload.flops_a_step() / kMoshpitStepSeconds;
   const std::vector<double> slowness = SlownessOf(race);
   // Joiners take the drawn speeds in turn.

@@ -73,6 +73,7 @@ Score RunRelaySum(const RelayTrial& trial, Workload& workload, const StepOptions
   peers.descent.end = Seconds(4 * nominal);
   peers.step = step;
   peers.steps = trial.steps;
+  // A step takes its nominal time, whatever the model costs.
   peers.flops_per_second = workload.flops_a_step() / kRelayStepTime.seconds();
   peers.judged = 1;
   return RunPeers(peers, workload).back().score;
