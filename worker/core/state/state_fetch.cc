@@ -240,7 +240,9 @@ void StateFetch::Fail(Donor& donor) {
   donor.manifest_asked = donor.paused_until = Time();
   donor.manifest.reset();
   // The opaque state comes from one donor: without it the part that is here is worth nothing.
-  if (opaque_donor_ && &donors_.at(*opaque_donor_) == &donor && !opaque_done_) ForgetOpaque();
+  // Once it is all here only its hash decides.
+  const bool its_part = opaque_donor_ && &donors_.at(*opaque_donor_) == &donor;
+  if (its_part && opaque_missing_ > 0) ForgetOpaque();
   for (const Ask& ask : donor.open) PutBack(ask);
   donor.open.clear();
 }

@@ -120,9 +120,11 @@ void StateFetch::Proceed(Time now, FetchActions& out) {
     out.push_back(FetchDone{*target_, opaque_done_});
     return;
   }
-  // All known donors have failed: another one may be named within alone_patience.
-  const bool alone = !donors_.empty() && std::all_of(donors_.begin(), donors_.end(),
-                                                     [](const auto& d) { return d.second.failed; });
+  // All known donors have failed: another one may be named within alone_patience. A fetch that
+  // waits only for the opaque state's hash needs none.
+  const bool alone =
+      !whole && !donors_.empty() &&
+      std::all_of(donors_.begin(), donors_.end(), [](const auto& d) { return d.second.failed; });
   if (!alone) alone_since_ = Time();
   if (alone && alone_since_.unset()) alone_since_ = now;
 }

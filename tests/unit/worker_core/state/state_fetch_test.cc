@@ -69,7 +69,8 @@ struct World {
         memcpy(opaque.data() + part->offset, payload.data(), payload.size());
       } else if (const auto* verify = std::get_if<VerifyOpaque>(&action)) {
         const bool good = Sha256(opaque) == verify->hash;
-        Later(now, [this, good] {
+        ++verifies;
+        Later(now + hash_takes, [this, good] {
           Feed([&](FetchActions& o) {
             good ? fetch.OnOpaqueVerified(now, o) : fetch.OnOpaqueCorrupt(now, o);
           });
@@ -155,6 +156,8 @@ struct World {
   StateFetch fetch;
   std::map<PeerId, DonorBox> donors;
   std::map<PeerId, int> asked, overs;
+  Duration hash_takes;  // of an opaque state
+  int verifies = 0;
   std::multimap<Time, std::function<void()>> queue;
   std::vector<float> result = std::vector<float>(kElements);
   Bytes opaque;
@@ -236,6 +239,38 @@ TEST(StateFetchTest, AnOpaqueStateThatDoesNotVerifyIsTakenElsewhere) {
   ASSERT_TRUE(world.done.has_value());
   EXPECT_TRUE(world.done->opaque);
   EXPECT_EQ(world.opaque, good);
+}
+
+// A verdict must not be taken for that of another donor's state, of which half is here.
+TEST(StateFetchTest, ADonorThatDiesWhileItsStateIsHashedIsNotReplaced) {
+  World world(World::Options());
+  world.hash_takes = Milliseconds(40);
+  const Bytes state(3'000'000, 2);
+  for (uint8_t n = 1; n <= 2; ++n) {
+    world.AddDonor(n, 7, 1, n == 1 ? state : Bytes(3'000'000, 3));
+    world.Join(n);
+  }
+  while (world.verifies == 0) world.RunFor(1);
+  world.Kill(1);
+  world.Run();
+  ASSERT_TRUE(world.done.has_value());
+  EXPECT_TRUE(world.done->opaque);
+  EXPECT_EQ(world.opaque, state) << "all of it had come";
+}
+
+TEST(StateFetchTest, AHashThatTakesLongIsWaitedForWithoutAnyDonor) {
+  World world(World::Options());
+  world.hash_takes = World::Options().alone_patience * 2;
+  const Bytes state(300'000, 2);
+  world.AddDonor(1, 7, 1, state);
+  world.Join(1);
+  const auto whole = [&] { return world.fetch.chunks_kept() == 16; };
+  while (world.verifies == 0 || !whole()) world.RunFor(1);
+  world.Kill(1);
+  world.Run();
+  ASSERT_TRUE(world.done.has_value());
+  EXPECT_TRUE(world.done->opaque);
+  EXPECT_EQ(world.opaque, state);
 }
 
 TEST(StateFetchTest, WhenTheAverageIsReplacedTheEqualChunksAreKept) {
