@@ -46,6 +46,7 @@ ByteView ByteReader::Raw(size_t n) {
 
 ByteView ByteReader::Blob(size_t limit) {
   const uint32_t n = U32();
+  // Raw looks at ok_ first: a blob over its limit takes nothing.
   if (n > limit) ok_ = false;
   return Raw(n);
 }

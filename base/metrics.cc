@@ -12,12 +12,14 @@ Histogram::Histogram(std::vector<double> upper_bounds) : bounds_(std::move(upper
 }
 
 void Histogram::Observe(double v) {
+  // The first bound that is not below `v`: Prometheus counts a value equal to its bound (`le`).
   const size_t i =
       static_cast<size_t>(std::lower_bound(bounds_.begin(), bounds_.end(), v) - bounds_.begin());
   buckets_[i].fetch_add(1, std::memory_order_relaxed);
   sum_.fetch_add(v, std::memory_order_relaxed);
 }
 
+// The mutex is held.
 MetricRegistry::Series& MetricRegistry::Find(std::string_view name, std::string_view help,
                                              MetricKind kind, MetricLabels labels) {
   CHECK(!help.empty());
@@ -82,6 +84,7 @@ std::vector<MetricFamily> MetricRegistry::Collect() const {
       if (series.histogram) {
         const Histogram& histogram = *series.histogram;
         value.upper_bounds = histogram.upper_bounds();
+        // Others count meanwhile: the sum may be of a slightly later instant than the buckets.
         uint64_t below = 0;
         for (size_t i = 0; i <= value.upper_bounds.size(); ++i) {
           value.cumulative.push_back(below += histogram.bucket(i));

@@ -8,6 +8,7 @@
 namespace crowdsurf {
 namespace {
 
+// splitmix64 (Steele, Lea and Flood, OOPSLA 2014): fills the state from one word.
 uint64_t SplitMix(uint64_t& x) {
   uint64_t z = (x += 0x9e3779b97f4a7c15ULL);
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
@@ -37,7 +38,8 @@ uint64_t Rng::Next() {
 
 uint64_t Rng::Uniform(uint64_t bound) {
   CHECK_GT(bound, 0u);
-  // Rejects the last partial interval, so every value is equally likely.
+  // Rejects the first 2^64 mod `bound` values: `bound` divides the rest, so each remainder is
+  // equally likely.
   const uint64_t threshold = (0 - bound) % bound;
   for (;;) {
     const uint64_t x = Next();
@@ -69,6 +71,7 @@ uint64_t Rng::Poisson(double mean) {
 Rng Rng::Fork(std::string_view label) const {
   uint64_t hash = 0xcbf29ce484222325ULL;  // FNV-1a over the label, then over the state
   for (const char c : label) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
+  // A product carries bits upwards only. The shift brings a word's upper bits down, too.
   for (const uint64_t word : state_) hash = (hash ^ word) * 0x100000001b3ULL ^ (word >> 29);
   return Rng(hash);
 }

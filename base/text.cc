@@ -15,6 +15,7 @@ bool Continues(char c) { return (static_cast<uint8_t>(c) & 0xC0) == 0x80; }
 size_t CharacterAt(std::string_view text) {
   const auto first = static_cast<uint8_t>(text[0]);
   if (first < 0x80) return 1;
+  // The table of well-formed sequences is RFC 3629, section 4.
   // 0xC0, 0xC1: overlong; above 0xF4: beyond U+10FFFF.
   const size_t length = first < 0xC2   ? 0
                         : first < 0xE0 ? 2
@@ -39,6 +40,8 @@ std::string CutText(std::string_view text, size_t most) {
   std::string out;
   while (!text.empty()) {
     const size_t length = CharacterAt(text);
+    // One bad byte is replaced, and the next may begin a character: what follows is never lost with
+    // it.
     const std::string_view character = length == 0 ? kReplacement : text.substr(0, length);
     if (out.size() + character.size() > most) break;
     out += character;

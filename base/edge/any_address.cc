@@ -10,6 +10,7 @@ std::string AnyAddress(const std::string& wanted) {
   if (wanted != "::") return wanted;
   const int fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
   const int both = 0;  // not IPv6 alone
+  // A trial on port 0, so on any free one: it takes no server's place.
   sockaddr_in6 any{};
   any.sin6_family = AF_INET6;
   any.sin6_addr = in6addr_any;

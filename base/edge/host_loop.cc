@@ -26,6 +26,7 @@ int64_t SteadyNanoseconds() {
 }  // namespace
 
 HostLoop::HostLoop(size_t mailbox_capacity, MetricRegistry& metrics, Logger logger)
+    // An hour back: no Time of this process is zero, which means unset.
     : origin_nanoseconds_(SteadyNanoseconds() - 3'600'000'000'000),
       mailbox_(mailbox_capacity),
       logger_(logger.For("host")),
@@ -66,6 +67,7 @@ void HostLoop::RequestStop(Duration grace) {
 Time HostLoop::NextDeadline() const {
   Time next = Time::Infinite();
   for (const TimerSource* source : sources_) next = std::min(next, source->NextDeadline());
+  // The end of the grace wakes the loop even when no source has anything to do.
   if (const int64_t by = stop_by_.load(); by != 0) {
     next = std::min(next, Time::FromNanoseconds(by));
   }
@@ -132,6 +134,7 @@ void HostLoop::Run() {
       if (!stop_begun_) BeginStop();
       if (MayEnd()) break;
     }
+    // One closure ends the wait. All that came with it runs before the timers (host_loop.h).
     const Time next = NextDeadline();
     const Time latest = Now() + Seconds(3600);  // wait_until with the end of time overflows
     const auto until = SteadyClock::time_point(
@@ -144,6 +147,7 @@ void HostLoop::Run() {
     Drain();
     RunDueSources();
   }
+  // What is left is destroyed unrun, and here: closures may own what belongs to this thread.
   mailbox_.Close();
   while (mailbox_.TryTake()) {
   }

@@ -59,11 +59,14 @@ class ConnectionOn final : public HttpConnection {
         desk_(desk),
         id_(id),
         peer_(AddressOf(socket())),
+        // The buffer's bound: a longer header ends its read with buffer_overflow.
         buffer_(desk.limits().header_bytes) {}
   ~ConnectionOn() override { Close(); }
 
   void Begin() override {
     desk_.Enter(id_, HttpPhase::kUnfinished);
+    // One deadline for the handshake and the whole first request: bytes that trickle in do not
+    // extend it.
     CutAfter(desk_.limits().request, HttpRefusal::kSlow);
     if constexpr (kTls) {
       stream_.async_handshake(asio::ssl::stream_base::server, Bound(&ConnectionOn::OnHandshake));
@@ -80,6 +83,7 @@ class ConnectionOn final : public HttpConnection {
     for (const auto& [name, value] : reply.headers) response_->set(name, value);
     response_->set(http::field::content_type, reply.content_type);
     response_->keep_alive(keep_alive_);
+    // HEAD gets the length of the body, and no body (RFC 9110, section 9.3.2).
     response_->content_length(reply.body.size());
     if (!head_) response_->body() = std::move(reply.body);
     desk_.Enter(id_, HttpPhase::kReplying);
@@ -118,6 +122,7 @@ class ConnectionOn final : public HttpConnection {
   // Replaces the deadline before it. reason: counted when it cuts; none for what harms nobody.
   void CutAfter(Duration time, std::optional<HttpRefusal> reason) {
     timer_.expires_after(std::chrono::nanoseconds(time.nanoseconds()));
+    // Weak: a deadline keeps no closed connection in memory.
     timer_.async_wait([weak = weak_from_this(), this, reason, deadline = ++deadlines_](error_code) {
       const auto self = weak.lock();
       if (!self || closed_ || deadline != deadlines_) return;  // cancelled, or replaced meanwhile
@@ -171,6 +176,7 @@ class ConnectionOn final : public HttpConnection {
     version_ = 11;
     parser_.emplace();
     parser_->header_limit(static_cast<uint32_t>(desk_.limits().header_bytes));
+    // The route is not known yet: until then the longest body of all routes is the limit.
     parser_->body_limit(desk_.max_body());
     http::async_read_header(stream_, buffer_, *parser_, Bound(&ConnectionOn::OnHeader));
   }
@@ -192,12 +198,15 @@ class ConnectionOn final : public HttpConnection {
     route_ = desk_.Find(head_ ? "GET" : std::string(View(head.method_string())),
                         std::string(target.substr(0, target.find('?'))), &status);
     if (route_ == nullptr) {
+      // Where a body is still to come, its bytes would pass for the next request: then it is
+      // closed.
       keep_alive_ =
           parser_->is_done() && parser_->keep_alive() && ++requests_ < desk_.limits().requests;
       Answer({status, status == 404 ? "no such page\n" : "not with this method\n"});
       return;
     }
     parser_->body_limit(route_->max_body);
+    // Beast compared the length with the limit of all routes, when it read the header.
     const auto length = parser_->content_length();
     if (length && *length > route_->max_body) {
       Refuse(413, HttpRefusal::kBody);
@@ -232,6 +241,8 @@ class ConnectionOn final : public HttpConnection {
       request.headers.emplace(LowerCase(View(field.name_string())), View(field.value()));
     }
     request.body = std::move(message.body());
+    // A timer that has fired is cancelled no more: the new number voids its handler. A handler has
+    // no deadline.
     timer_.cancel();
     ++deadlines_;
     desk_.Enter(id_, HttpPhase::kHandled);
@@ -244,6 +255,8 @@ class ConnectionOn final : public HttpConnection {
       Refuse(413, HttpRefusal::kBody);
     } else if (failed == http::error::header_limit || failed == http::error::buffer_overflow) {
       Refuse(too_long == HttpRefusal::kHeader ? 431 : 400, too_long);
+      // Errors of HTTP's own category are the client's mistakes. All others, and an end, are the
+      // network's.
     } else if (failed.category() == http::make_error_code(http::error::bad_version).category() &&
                failed != http::error::end_of_stream && failed != http::error::partial_message) {
       Refuse(400, HttpRefusal::kMalformed);
@@ -276,6 +289,7 @@ class ConnectionOn final : public HttpConnection {
     desk_.Enter(id_, HttpPhase::kUnfinished);
     CutAfter(desk_.limits().linger, std::nullopt);
     if constexpr (kTls) {
+      // Nothing is left to read, so a close_notify ends it in good order.
       if (parser_->is_done()) {
         SayGoodbye();
         return;

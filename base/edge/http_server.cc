@@ -159,6 +159,7 @@ error_code HttpServer::Impl::ListenAt(const tcp::endpoint& where) {
   acceptor_.open(where.protocol(), failed);
   // Without SO_REUSEPORT, so that a taken port is an error and not a shared one.
   if (!failed) acceptor_.set_option(tcp::acceptor::reuse_address(true), failed);
+  // "::" hears IPv4, too; any other IPv6 address hears IPv6 alone.
   if (!failed && where.address().is_v6()) {
     acceptor_.set_option(asio::ip::v6_only(!where.address().is_unspecified()), failed);
   }
@@ -190,6 +191,7 @@ Status HttpServer::Impl::Start() {
   RETURN_IF_ERROR(UseCertificate());
   RETURN_IF_ERROR(Listen());
   if (has_pool_) pool_.emplace(options_.limits.pool_threads);
+  // Before the thread: io_context::run ends at once when nothing is pending.
   Accept();
   thread_ = std::thread([this] { Serve(); });
   return absl::OkStatus();
@@ -208,6 +210,8 @@ void HttpServer::Impl::Serve() {
 }
 
 void HttpServer::Impl::Stop() {
+  // First the I/O thread, then the handlers on the pool. The sockets close when neither can use
+  // them.
   io_.stop();
   if (thread_.joinable()) thread_.join();
   if (pool_) {
@@ -228,6 +232,7 @@ void HttpServer::Impl::OnAccepted(error_code failed, tcp::socket socket) {
   if (failed == asio::error::operation_aborted) return;
   if (NoRoomForASocket(failed)) {
     Count(HttpRefusal::kAccept);
+    // A close gives a descriptor back. Without the pause the accept would fail again at once.
     if (const auto victim = admission_.Victim()) open_[*victim]->Close();
     accept_pause_.expires_after(kAcceptPause);
     accept_pause_.async_wait([this](error_code) { Accept(); });

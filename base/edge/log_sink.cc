@@ -25,6 +25,7 @@ class StderrSink : public LogSink {
   explicit StderrSink(LogLevel least)
       : logger_("crowdsurf", std::make_shared<spdlog::sinks::stderr_sink_mt>()) {
     logger_.set_level(ToSpdlog(least));
+    // Every line is flushed: a process that is killed has said its last one.
     logger_.flush_on(spdlog::level::debug);
     logger_.set_pattern("%Y-%m-%dT%H:%M:%S.%e%z %l %v");
   }
@@ -36,6 +37,7 @@ class StderrSink : public LogSink {
     std::string line(module);
     line.append(" ").append(message);
     for (const LogField& field : fields) line.append(" ").append(FormatField(field));
+    // The line is an argument, never the format: text of a peer may hold braces.
     logger_.log(at, "{}", line);
   }
 

@@ -23,6 +23,7 @@ prometheus::ClientMetric Convert(const MetricValue& value, MetricKind kind) {
     const bool last = i == value.upper_bounds.size();
     const double bound = last ? std::numeric_limits<double>::infinity() : value.upper_bounds[i];
     out.histogram.bucket.push_back({value.cumulative[i], bound});
+    // Ends as the count of the bucket +Inf, which has all.
     out.histogram.sample_count = value.cumulative[i];
   }
   out.histogram.sample_sum = value.sum;
@@ -121,11 +122,14 @@ MetricsPage::MetricsPage(MetricRegistry& registry, const std::string& program)
                 {{"program", program}, {"version", CROWDSURF_VERSION}})
       .Set(1);
   const double ticks = static_cast<double>(sysconf(_SC_CLK_TCK));
+  // Field 22 of stat is the start in clock ticks after the boot (proc(5)).
   start_seconds_.Set(BootTime() + StatField(22) / ticks);
 }
 
 void MetricsPage::ReadProcess() {
+  // A counter only adds: what was used since the last look.
   cpu_seconds_.Add(std::max(0.0, CpuSeconds() - cpu_seconds_.value()));
+  // Fields of stat: 23 is vsize in bytes, 24 is rss in pages (proc(5)).
   virtual_bytes_.Set(StatField(23));
   resident_bytes_.Set(StatField(24) * static_cast<double>(sysconf(_SC_PAGESIZE)));
   open_fds_.Set(OpenFiles());

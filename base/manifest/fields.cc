@@ -11,6 +11,7 @@ char Lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + '
 // Edit distance without regard to case. Names are short, so the quadratic table is fine; longer
 // input (a hostile manifest) is cut off by the caller.
 size_t Distance(std::string_view a, std::string_view b) {
+  // row[j]: distance of the first i letters of `a` to the first j of `b` (Levenshtein 1966).
   std::vector<size_t> row(b.size() + 1);
   for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
   for (size_t i = 1; i <= a.size(); ++i) {
@@ -40,6 +41,7 @@ std::vector<std::string_view> ChildrenOf(std::string_view path) {
   std::vector<std::string_view> names;
   for (const Field& field : kSpecFields) {
     if (field.path.size() <= skip || field.path.substr(0, path.size()) != path) continue;
+    // "target" is no parent of "targets".
     if (!path.empty() && field.path[path.size()] != '.') continue;
     const std::string_view rest = field.path.substr(skip);
     if (rest.find('.') == std::string_view::npos && rest.find('[') == std::string_view::npos) {
