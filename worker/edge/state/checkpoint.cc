@@ -73,6 +73,7 @@ std::optional<Header> DecodeHeader(ByteView bytes, uint32_t version) {
   h.average_hash = ReadDigest(in);
   h.opaque_hash = ReadDigest(in);
   if (version == kVersionWithVelocity) h.velocity_hash = ReadDigest(in);
+  // What a file says of its sizes is bounded before anything is computed from it.
   if (!tensors || !in.Done() || h.info.elements > kMaxLinkElements ||
       h.info.opaque_bytes > (1ULL << 40) || !(h.info.job_seconds >= 0)) {
     return std::nullopt;
@@ -126,6 +127,7 @@ struct Contents {
     const uint32_t version = in.U32();
     const uint64_t header_bytes = in.U64();
     const Digest header_hash = ReadDigest(in);
+    // Done: the file has a whole preamble, so the subtraction below does not wrap.
     if (!in.Done() || magic != kCheckpointMagic ||
         (version != kVersion && version != kVersionWithVelocity) || header_bytes > kMaxHeader ||
         header_bytes > file.size() - kPreambleBytes) {
@@ -136,6 +138,7 @@ struct Contents {
     auto decoded = DecodeHeader(header, version);
     if (!decoded) return std::nullopt;
     const ByteView rest = file.subspan(kPreambleBytes + header_bytes);
+    // At most kMaxLinkElements (DecodeHeader), so the product does not overflow.
     const uint64_t average_bytes = decoded->info.elements * sizeof(float);
     const uint64_t velocity_bytes = decoded->velocity_hash ? average_bytes : 0;
     if (rest.size() != average_bytes + velocity_bytes + decoded->info.opaque_bytes)
@@ -149,6 +152,7 @@ struct Contents {
 // False: the file does not verify. No room for the opaque state: it is left out.
 bool Copy(const Contents& contents, std::span<float> average,
           const CheckpointStore::MakeRoom& make_room, const Logger& log, FoundCheckpoint& found) {
+  // Copied first, then hashed: others can write to the file while it is mapped.
   std::memcpy(average.data(), contents.average.data(), contents.average.size());
   if (Sha256(FloatBytes(average)) != contents.header.average_hash) return false;
   if (contents.header.velocity_hash) {
@@ -207,6 +211,7 @@ Status CheckpointStore::Write(CheckpointInfo info, const StateValues& state, Byt
     return status;
   }
   written_.Add();
+  // After the write: a failure leaves more checkpoints, never fewer than are to be kept.
   Prune();
   return absl::OkStatus();
 }
@@ -250,6 +255,7 @@ StatusOr<FoundCheckpoint> CheckpointStore::Restore(const CheckpointWanted& wante
     const MappedFile file(path);
     const auto contents = Contents::Of(file.bytes());
     FoundCheckpoint found{.path = path, .info = {}, .opaque = {}, .velocity = {}};
+    // Several jobs may share a folder: another's file is neither wanted nor broken.
     if (contents && contents->header.info.job != wanted.job) continue;
     if (contents) {
       found.info = contents->header.info;

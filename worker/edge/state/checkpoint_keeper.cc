@@ -15,6 +15,7 @@ CheckpointKeeper::CheckpointKeeper(CheckpointStore& store, AgentMetrics& metrics
       thread_([this] { Loop(); }) {}
 
 CheckpointKeeper::~CheckpointKeeper() {
+  // The thread takes what was accepted, then finds the mailbox closed and ends.
   jobs_.Close();
   thread_.join();
 }
@@ -44,6 +45,7 @@ Status CheckpointKeeper::Write(const Job& job) {
     log_.Error("checkpoint not written", {{"error", status.ToString()}});
   }
   if (!job.final_model) return status;
+  // Also when the checkpoint failed: the model is what the job leaves behind.
   const StatusOr<bool> wrote = WriteModelFile(store_.folder() + "/model.safetensors",
                                               store_.writer(), job.info, job.average);
   if (!wrote.ok()) log_.Error("model not written", {{"error", wrote.status().ToString()}});

@@ -18,6 +18,7 @@ namespace {
 constexpr uint64_t kMaxModelHeader = 64 << 20;  // as of a checkpoint's: 65,536 tensors are 25 MB
 
 // Held by one writer at a time, where the file system knows locks; gone with its process.
+// Locks the folder, not the file: a rename replaces the file, and its lock would be on the old one.
 class FolderLock {
  public:
   explicit FolderLock(const std::string& file)
@@ -49,6 +50,7 @@ std::optional<AveragingId> AveragingOf(const std::string& path, const std::strin
   uint8_t length[8];
   std::string header;
   if (::pread(fd, length, sizeof length, 0) == static_cast<ssize_t>(sizeof length)) {
+    // A file of safetensors begins with a u64, little-endian, and a JSON header of so many bytes.
     const uint64_t bytes = ByteReader(ByteView(length)).U64();
     if (bytes <= kMaxModelHeader) header.resize(bytes);
     if (::pread(fd, header.data(), header.size(), sizeof length) !=
@@ -74,6 +76,7 @@ StatusOr<bool> WriteModelFile(const std::string& path, const std::string& writer
                               const CheckpointInfo& info, std::span<const float> values) {
   const FolderLock lock(path);
   const auto there = AveragingOf(path, info.job);
+  // Of two stewards for a moment the newer average stays, whoever writes last.
   if (there && *there >= info.averaging) return false;
   const Bytes header = EncodeSafetensorsHeader(
       info.tensors, {{"job", info.job}, {"averaging", absl::StrCat(info.averaging.value())}});

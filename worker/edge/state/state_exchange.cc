@@ -56,11 +56,13 @@ void StateExchange::Fetch(Time now, const FetchState& request, const Digest& sch
   options.schema = schema;
   options.elements = elements;
   options.want_opaque = request.adopt;
+  // Before the first chunk is written: what this agent gives to others never mixes two averages.
   Retire(request.region == Region::kInboxA ? 0 : 1);
   fetch_.emplace(Running{request, StateFetch(now, options, registry_), {}, {}, {}, {}, 0});
   log_.Info("fetching state",
             {{"averaging", request.averaging.value()}, {"donors", request.donors.size()}});
   for (const PeerId& donor : request.donors) {
+    // An action may have ended the fetch.
     if (!fetch_) return;
     FetchActions actions;
     fetch_->core.OnDonor(now, donor, actions);
@@ -76,6 +78,7 @@ void StateExchange::OnFrame(Time now, const PeerId& from, ByteView payload) {
   if (reply) {
     if (!fetch_) return;
     FetchActions actions;
+    // Hashed here: the core compares digests and never sees the bytes.
     fetch_->core.OnReply(now, from, decoded->message,
                          {decoded->payload.size(), HashStateChunk(decoded->payload)}, actions);
     return Execute(now, actions, decoded->payload);
@@ -84,6 +87,8 @@ void StateExchange::OnFrame(Time now, const PeerId& from, ByteView payload) {
     ForgetWaiting(from);
     return donor_.OnOver(from);
   }
+  // The manifest names the opaque state by its hash: the trainer gives a new one before it goes
+  // out.
   const bool wants_opaque = std::holds_alternative<ManifestRequest>(decoded->message) &&
                             (opaque_at_.unset() || now - opaque_at_ > kOpaqueFresh);
   if (wants_opaque && waiting_.size() < kMaxWaiting && host_.request_opaque()) {
@@ -139,6 +144,7 @@ void StateExchange::Execute(Time now, const FetchActions& actions, ByteView payl
     } else if (const auto* verify = std::get_if<VerifyOpaque>(&action)) {
       fetch_->wanted = verify->hash;
       fetch_->number = ++hashes_;
+      // What cannot be hashed counts as corrupt: an empty digest matches nothing.
       if (fetch_->opaque == nullptr || !host_.hash(fetch_->opaque, fetch_->number)) {
         OnOpaqueHashed(now, fetch_->number, Digest());
         if (!fetch_) return;
@@ -156,6 +162,8 @@ void StateExchange::Execute(Time now, const FetchActions& actions, ByteView payl
 void StateExchange::Keep(const KeepChunk& chunk, ByteView payload) {
   const std::span<float> average = host_.inbox(fetch_->request.region == Region::kInboxA ? 0 : 1);
   HeldVelocity& velocity = fetch_->velocity;
+  // The velocity follows the average in the manifest, so the first chunk beyond the average begins
+  // it.
   if (velocity == nullptr && chunk.offset + payload.size() > average.size_bytes())
     velocity = std::make_shared<std::vector<float>>(average.size());
   StatePlaces places{.average = average};
@@ -186,6 +194,7 @@ void StateExchange::Finish(const StateManifest* manifest) {
     out.job_samples = manifest->job_samples;
     out.opaque = std::move(fetch_->verified);
     const auto average = host_.inbox(fetch_->request.region == Region::kInboxA ? 0 : 1).size();
+    // The manifest counts the values of both (Keep).
     if (manifest->elements > average) out.velocity = std::move(fetch_->velocity);
   }
   fetched_ = std::move(out);
@@ -237,6 +246,8 @@ void StateExchange::KeepOpaquePart(const KeepOpaque& part, ByteView payload) {
     }
     kept = *std::move(room);
   }
+  // The core has checked the length of the part against the donor's word of the whole
+  // (state_fetch.h).
   CHECK_LE(part.offset + payload.size(), kept->bytes().size());
   if (const Status status = kept->Write(part.offset, payload); !status.ok()) {
     log_.Warning("no room for a donor's opaque state", {{"error", status.ToString()}});

@@ -41,6 +41,7 @@ std::optional<FoldedChunk> ChunkPlane::Execute(Time now, const Chunk& chunk) {
   } else if (const auto* fold = std::get_if<FoldChunk>(&chunk.action)) {
     return FoldedChunk{round, fold->chunk, fold->assigned, reducer_.Fold(round, *fold)};
   } else if (const auto* store = std::get_if<StoreResult>(&chunk.action)) {
+    // The core stores a result only as its answer to the frame that OnFrame holds.
     CHECK(offered_ != nullptr);
     reducer_.StoreResult(round, store->chunk, *offered_);
   } else if (const auto* drop = std::get_if<DropInputs>(&chunk.action)) {
@@ -72,6 +73,8 @@ void ChunkPlane::OnFrame(const PeerId& from, const TensorHeader& header, Bytes p
     (void)ask(arrived);  // whoever sends it is behind or ahead: the core may want to tell it
     return act();
   }
+  // An input that is not sound is told to the core, which leaves its sender out of the chunk. A
+  // result that is not sound, and an input without room, count as not arrived.
   const bool sound = reducer_.IsSound(*round, arrived.kind, arrived.chunk, payload);
   if (!sound || (!result && !reducer_.HasRoom(payload.size()))) {
     metrics_.bad_inputs.Add();
@@ -102,6 +105,7 @@ void ChunkPlane::OnDead(const PeerId& peer) {
 
 void ChunkPlane::OnTimer(Time now) {
   ++calls_;
+  // The word that a queue has drained may be lost, so full links are tried again after a while.
   for (const PeerId& peer : queues_.TakeDue(now)) {
     metrics_.send_retries.Add();
     Flush(now, peer);
@@ -122,6 +126,7 @@ void ChunkPlane::SendInOrder(Time now, const PeerId& to, Waiting what) {
 }
 
 void ChunkPlane::Flush(Time now, const PeerId& to) {
+  // Ends when nothing waits, or after OnFull or OnFailed: then the queue gives nothing for a while.
   while (const Waiting* what = queues_.Next(to)) {
     switch (TrySend(to, *what)) {
       case Sent::kQueued:
@@ -149,6 +154,7 @@ ChunkPlane::Sent ChunkPlane::TrySend(const PeerId& to, const Waiting& what) {
 
 ChunkPlane::Sent ChunkPlane::TrySpeak(const PeerId& to, const SpeakSend& what) {
   const SpeakChunk& speak = what.speak;
+  // The region holds other values by now: the chunk is void, which counts as sent.
   if (generations_[speak.region] != what.generation) return Sent::kQueued;
   const auto values = memory_.read(speak.region).subspan(speak.span.begin, speak.span.count);
   auto wire = std::make_shared<Bytes>(values.size() * WireWidth<float>(speak.wire));
@@ -188,6 +194,8 @@ ChunkPlane::Sent ChunkPlane::TrySendResult(const PeerId& to, const ResultSend& w
   header.mask = what.mask.bits();
   header.hash = what.hash;
   SharedBytes wire = reducer_.Result(what.round, what.chunk);
+  // Another result may lie in the slot since the core asked for this one. Its hash tells them
+  // apart.
   if (what.call != calls_ && TensorPayloadHash(header.instance, *wire) != what.hash)
     return Sent::kQueued;
   return Transmit(to, header, std::move(wire));

@@ -12,6 +12,7 @@ void MixPlane::Reserve(const ReserveRegions& reserve) {
   buffers_.resize(extents_.size());
   buffers_.shrink_to_fit();
   for (size_t i = 0; i < extents_.size(); ++i) {
+    // Contents are void in any case, so a buffer of the right size is not cleared.
     if (buffers_[i].size() == extents_[i].count) continue;
     buffers_[i] = std::vector<float>(extents_[i].count);
   }
@@ -72,6 +73,7 @@ TensorTransport::Sent MixPlane::Advance(Waiting& waiting) {
         scratch_[i] = first ? part[i] : scratch_[i] + part[i];
       first = false;
     }
+    // Encoded only now, when the queue has room: a late chunk carries the latest values.
     auto wire = std::make_shared<Bytes>(scratch_.size() * WireWidth<float>(chunk->wire));
     EncodeWire(chunk->wire, std::span<const float>(scratch_), *wire);
     TensorHeader header;
@@ -89,6 +91,7 @@ TensorTransport::Sent MixPlane::Advance(Waiting& waiting) {
 
 std::vector<MixSent> MixPlane::Send(Time now, const MixSend& send) {
   const auto older = [&](const Waiting& waiting) { return waiting.send.tag == send.tag; };
+  // A newer message takes the older one's place in the queue, and begins with its first chunk.
   if (Waiting* waiting = queues_.Find(send.to, older)) {
     *waiting = {send, 0};
   } else if (!queues_.Push(send.to, {send, 0}, sizeof(Waiting))) {

@@ -19,6 +19,8 @@ class TensorTransport::Impl::Token {
     transport_->waiting_bytes_.fetch_add(bytes_);
   }
   ~Token() {
+    // On any thread. Only the token that crosses the lower mark wakes the readers, so they wake
+    // once.
     const size_t before = transport_->waiting_bytes_.fetch_sub(bytes_);
     const size_t low = transport_->options_.receive_bytes / 2;
     if (before <= low || before - bytes_ > low || transport_->stopped_) return;
@@ -78,6 +80,7 @@ bool TensorTransport::Impl::MakePlace() {
   if (accepted_.size() < options_.accepted) return true;
   metrics_.ended.at("too_many")->Add();
   if (nameless_.empty()) return false;
+  // A copy: End takes it out of accepted_ (OnAcceptedEnd).
   const Connection oldest = accepted_.at(*nameless_.begin()).connection;
   oldest->End(TensorEnding::kFailed, "others want its place");
   return true;
@@ -105,6 +108,7 @@ void TensorTransport::Impl::OnAccepted(asio::ip::tcp::socket socket) {
   events.on_frame = [this, number](const TensorHeader& header, Bytes payload) {
     return OnFrame(number, header, std::move(payload));
   };
+  // No outbox on this side, so neither is ever called.
   events.on_sent = [](size_t) {};
   events.on_drained = [] {};
   events.on_end = [this, number](TensorEnding ending, const std::string& why) {
@@ -120,6 +124,7 @@ void TensorTransport::Impl::OnAccepted(asio::ip::tcp::socket socket) {
 bool TensorTransport::Impl::OnFrame(uint64_t number, const TensorHeader& header, Bytes payload) {
   const PeerId from = accepted_.at(number).peer->id;
   const size_t bytes = payload.size();
+  // The token goes with the closure: its bytes count as waiting until the host has taken the frame.
   auto token = std::make_shared<Token>(shared_from_this(), bytes + kTensorHeaderBytes);
   const bool posted = host_.Post(
       [this, token, from, header, body = std::move(payload)](Time now, WallTime wall) mutable {
@@ -141,6 +146,7 @@ bool TensorTransport::Impl::OnFrame(uint64_t number, const TensorHeader& header,
 }
 
 void TensorTransport::Impl::ResumeReads() {
+  // Emptied first: a connection that reads on may pause again at once.
   for (const uint64_t number : std::exchange(paused_, {})) {
     const auto it = accepted_.find(number);
     if (it == accepted_.end()) continue;

@@ -88,6 +88,7 @@ void TensorConnection::StartOpening() {
   } else {
     state_ = State::kHello;
   }
+  // The dialling side speaks first. The other side answers when it knows who dialled (TakeHello).
   if (!accepting_) SendFirst({.kind = TensorKind::kHello}, EncodeTensorHello(self_));
   Drive();
 }
@@ -103,6 +104,7 @@ void TensorConnection::SendFirst(const TensorHeader& header, const Bytes& payloa
 }
 
 void TensorConnection::Flush() {
+  // While a wait for room is armed, a write would only fail with EAGAIN.
   if (state_ == State::kOpen && !write_armed_) PumpWrites();
 }
 
@@ -123,9 +125,11 @@ void TensorConnection::End(TensorEnding ending, std::string why) {
     (void)WriteBytes(first_);
   }
   state_ = State::kEnded;
+  // on_end may drop the last owner of this.
   const auto keep = shared_from_this();
   std::error_code ignored;
   deadline_.cancel();
+  // The session uses the descriptor, so it goes before the socket.
   tls_.reset();
   socket_.close(ignored);
   events_.on_end(ending, why);
@@ -134,6 +138,7 @@ void TensorConnection::End(TensorEnding ending, std::string why) {
 
 void TensorConnection::Drive() {
   if (state_ == State::kHandshake && !DriveHandshake()) return;
+  // Both directions, whichever is ready: with TLS a read may wait to write, and a write to read.
   if (state_ != State::kEnded) PumpWrites();
   if (state_ != State::kEnded && !paused_) PumpReads();
 }
@@ -154,6 +159,7 @@ bool TensorConnection::DriveHandshake() {
       End(TensorEnding::kFailed, "closed in the TLS handshake");
       return false;
     case IoState::kFailed:
+      // A certificate of another job, or no TLS at all.
       End(TensorEnding::kWrong, tls_->error());
       return false;
   }
@@ -169,6 +175,7 @@ void TensorConnection::OnStuck(const IoOutcome& outcome) {
     case IoState::kWantWrite:
       return ArmWrite();
     case IoState::kClosed:
+      // Only what was open can be lost: that is dialled again at once (tensor_link.cc).
       return End(state_ == State::kOpen ? TensorEnding::kLost : TensorEnding::kFailed,
                  "closed by the other side");
     case IoState::kFailed:
@@ -182,6 +189,7 @@ void TensorConnection::OnStuck(const IoOutcome& outcome) {
 void TensorConnection::ArmRead() {
   if (read_armed_) return;
   read_armed_ = true;
+  // One wait a direction at most: its handler owns this until it runs.
   socket_.async_wait(asio::ip::tcp::socket::wait_read,
                      [self = shared_from_this()](std::error_code error) {
                        self->read_armed_ = false;

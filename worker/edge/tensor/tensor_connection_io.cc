@@ -22,6 +22,7 @@ IoOutcome FromErrno(bool reading) {
   if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) {
     return {reading ? IoState::kWantRead : IoState::kWantWrite, 0};
   }
+  // A reset, a broken pipe or a time-out ends the connection as a close does.
   return {IoState::kClosed, 0};
 }
 
@@ -36,6 +37,7 @@ void TensorConnection::PumpWrites() {
     if (outcome.state != IoState::kDone) return OnStuck(outcome);
     if (outcome.bytes == 0) return;  // nothing to send
     turn += outcome.bytes;
+    // The socket takes more, so this goes on as soon as the handlers of others have run.
     if (turn > kTurnBytes) return ArmWrite();
   }
 }
@@ -57,6 +59,7 @@ IoOutcome TensorConnection::WriteOnce() {
 IoOutcome TensorConnection::WriteQueuePlain() {
   const std::vector<OutFrame> frames = outbox_->Front(kGatherFrames);
   std::array<iovec, 2 * kGatherFrames> pieces;
+  // skip: bytes of the frames at the front that are out already.
   size_t count = 0, skip = front_sent_;
   const auto add = [&](const uint8_t* data, size_t size) {
     const size_t skipped = std::min(skip, size);
@@ -86,6 +89,7 @@ IoOutcome TensorConnection::WriteQueueTls() {
     size_t skip = front_sent_;
     for (const OutFrame& frame : frames) {
       const size_t body = frame.payload ? frame.payload->size() : 0;
+      // Only where nothing gathered has to leave before it.
       if (record_.empty() && skip >= kTensorHeaderBytes &&
           frame.size() - skip >= kRecordBytes) {  // a long payload, straight from its place
         return tls_->Write(ByteView(*frame.payload).subspan(skip - kTensorHeaderBytes));
@@ -129,6 +133,7 @@ void TensorConnection::Advance(size_t bytes) {
   events_.on_sent(bytes);
   front_sent_ += bytes;
   bool drained = false;
+  // One write can end several frames, or none.
   while (front_sent_ > 0) {
     const std::vector<OutFrame> front = outbox_->Front(1);
     if (front.empty() || front_sent_ < front[0].size()) break;
@@ -151,6 +156,7 @@ void TensorConnection::PumpReads() {
     if (!TakeRead(outcome.bytes)) return;
     turn += outcome.bytes;
     if (turn > kTurnBytes) {
+      // Not ArmRead: TLS may hold bytes already, and then the socket says nothing more.
       asio::post(socket_.get_executor(), [self = shared_from_this()] {
         if (self->state_ == State::kOpen && !self->paused_) self->PumpReads();
       });
@@ -173,6 +179,7 @@ bool TensorConnection::TakeRead(size_t bytes) {
     header_got_ += bytes;
     if (header_got_ < kTensorHeaderBytes) return true;
     const auto header = DecodeTensorHeader(header_bytes_);
+    // The first frame is a Hello, and no later one is.
     const bool expected =
         header && (header->kind == TensorKind::kHello) == (state_ == State::kHello);
     if (!expected) {
@@ -228,6 +235,7 @@ bool TensorConnection::TakeHello() {
     End(TensorEnding::kWrong, "another peer answers there");
     return false;
   }
+  // on_open may have ended this.
   if (state_ == State::kEnded) return false;
   state_ = State::kOpen;
   deadline_.cancel();

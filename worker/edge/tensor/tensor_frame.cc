@@ -48,6 +48,7 @@ std::optional<TensorHeader> DecodeTensorHeader(ByteView bytes) {
       kind > static_cast<uint8_t>(TensorKind::kMix)) {
     return std::nullopt;
   }
+  // The receiver allocates what the header names, so each kind has its bound here.
   size_t most = kMaxTensorPayload;
   if (header.kind == TensorKind::kHello) most = kMaxTensorHello;
   if (header.kind == TensorKind::kGoodbye) most = 0;
@@ -76,6 +77,7 @@ std::optional<TensorHello> DecodeTensorHello(ByteView payload) {
   hello.job = in.String(256);
   const auto id = PeerId::From(in.Raw(PeerId::kBytes));
   hello.boot = in.U64();
+  // A DNS name has at most 253 characters; a port and brackets follow.
   hello.listen = in.String(300);
   if (!in.Done() || !id) return std::nullopt;
   hello.id = *id;

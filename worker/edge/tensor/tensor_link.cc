@@ -46,6 +46,7 @@ void TensorTransport::Impl::Wake(const PeerId& peer, const std::string& endpoint
   link.outbox = std::move(outbox);
   recent_.push_front(peer);
   link.used = recent_.begin();
+  // The peer that was sent to longest ago goes. What waits for it is dropped and counted.
   if (links_.size() > options_.dialed) {
     DropLink(recent_.back(), Clock::duration::zero(), DownEvidence::kUnreachable);
   }
@@ -164,6 +165,7 @@ void TensorTransport::Impl::DialAddress(const PeerId& peer, const Connection& co
                                         const std::shared_ptr<TensorOutbox>& outbox) {
   const auto [host, port] = SplitEndpoint(links_.at(peer).endpoint);
   std::error_code error;
+  // Numbers first: a name is looked up on Asio's own thread, and may wait for DNS.
   const auto address = asio::ip::make_address(host, error);
   if (!error && !port.empty()) {
     const auto number = static_cast<uint16_t>(std::strtoul(port.c_str(), nullptr, 10));
@@ -184,6 +186,7 @@ void TensorTransport::Impl::OnLinkEnd(const PeerId& peer, const TensorConnection
                                       TensorEnding ending, const std::string& why) {
   CountEnd(ending, why, &peer);
   const auto it = links_.find(peer);
+  // An attempt that was replaced says nothing of the link that took its place.
   if (stopped_ || it == links_.end() || it->second.connection.get() != connection) return;
   Link& link = it->second;
   link.connection.reset();
@@ -195,6 +198,7 @@ void TensorTransport::Impl::OnLinkEnd(const PeerId& peer, const TensorConnection
   const bool lost = std::exchange(link.was_open, false);
   if (lost) {
     metrics_.connections.Add(-1);
+    // Closed in good order, with nothing to send: no sign of death, and no reason to dial.
     if (ending == TensorEnding::kGoodbye && link.outbox->empty()) {
       return DropLink(peer, Clock::duration::zero(), DownEvidence::kUnreachable);
     }
@@ -204,6 +208,7 @@ void TensorTransport::Impl::OnLinkEnd(const PeerId& peer, const TensorConnection
   const bool half_dead =
       link.redials > 0 && link.redials < kMaxRedials && ending == TensorEnding::kFailed;
   if (lost || half_dead) return Redial(peer);
+  // A refusal, or another peer at its address: that process is dead (base/down_evidence.h).
   DownEvidence evidence = ending == TensorEnding::kRefused || link.other_peer
                               ? DownEvidence::kRefused
                               : DownEvidence::kUnreachable;
@@ -221,6 +226,7 @@ void TensorTransport::Impl::OnLinkEnd(const PeerId& peer, const TensorConnection
 
 void TensorTransport::Impl::Redial(const PeerId& peer) {
   Link& link = links_.at(peer);
+  // After 0, 15 and 30 ms. The handler owns its timer.
   auto timer = std::make_shared<asio::steady_timer>(io_, link.redials * kRedialGap);
   ++link.redials;
   timer->async_wait([this, peer, timer](std::error_code) {
@@ -236,6 +242,7 @@ void TensorTransport::Impl::DropLink(const PeerId& peer, Clock::duration refuse_
   Link link = std::move(it->second);
   recent_.erase(link.used);
   links_.erase(it);
+  // Off the lists before End, which calls OnLinkEnd. A Send that holds this outbox finds it closed.
   metrics_.dropped.Add(static_cast<double>(link.outbox->Close()));
   {
     const std::lock_guard lock(mutex_);
@@ -244,6 +251,7 @@ void TensorTransport::Impl::DropLink(const PeerId& peer, Clock::duration refuse_
       if (refuse_for == Clock::duration::zero()) {
         outboxes_.erase(shared);
       } else {
+        // Until then a Send is refused, instead of dialling an address that just failed.
         shared->second = {nullptr, Clock::now() + refuse_for, evidence};
       }
     }

@@ -20,6 +20,7 @@ TensorOutbox::Pushed TensorOutbox::Push(OutFrame frame) {
 
 std::vector<OutFrame> TensorOutbox::Front(size_t most) const {
   const std::lock_guard lock(mutex_);
+  // Copies share their payloads: the I/O thread writes them without the lock.
   std::vector<OutFrame> out;
   for (size_t i = 0; i < frames_.size() && i < most; ++i) out.push_back(frames_[i]);
   return out;
@@ -30,6 +31,7 @@ bool TensorOutbox::Pop() {
   CHECK(!frames_.empty());
   bytes_ -= frames_.front().size();
   frames_.pop_front();
+  // Not at the first free byte, which would wake the host for every frame.
   if (!refused_ || bytes_ > max_bytes_ / 2) return false;
   refused_ = false;
   return true;

@@ -44,6 +44,7 @@ Status TlsCredentials::Refresh() {
         absl::StrCat((directory_ / "cert.pem").string(), ": ", error.message()));
   }
   if (context_ != nullptr && changed == loaded_) return absl::OkStatus();
+  // Complete before it replaces the old one: after an error, what was loaded stays in use.
   auto context = std::make_shared<Context>();
   context->ctx = SSL_CTX_new(TLS_method());
   SSL_CTX* ctx = context->ctx;
@@ -51,6 +52,7 @@ Status TlsCredentials::Refresh() {
   SSL_CTX_set_min_proto_version(ctx, TLS1_3_VERSION);
   SSL_CTX_set_ciphersuites(
       ctx, "TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384:TLS_CHACHA20_POLY1305_SHA256");
+  // A write may take a part, and its bytes may lie elsewhere when it is tried again.
   SSL_CTX_set_mode(ctx, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
                             SSL_MODE_RELEASE_BUFFERS);
   SSL_CTX_set_read_ahead(ctx, 1);
@@ -123,6 +125,7 @@ IoOutcome TlsStream::Outcome(int returned) {
 }
 
 IoOutcome TlsStream::Handshake() {
+  // SSL_get_error looks at the thread's queue of errors, so it is emptied before each call.
   ERR_clear_error();
   const int returned = SSL_do_handshake(session_->ssl);
   return returned == 1 ? IoOutcome{IoState::kDone, 1} : Outcome(returned);
@@ -158,9 +161,11 @@ std::optional<dht::PublicKey> TlsStream::PeerKey() const {
 bool TlsStream::PeerIsOfJob(const std::string& job) const {
   X509* certificate = SSL_get0_peer_certificate(session_->ssl);
   if (certificate == nullptr) return false;
+  // The slash ends the name: job "a" is not job "ab".
   const std::string prefix = absl::StrCat("crowdsurf://", job, "/");
   auto* names = static_cast<GENERAL_NAMES*>(
       X509_get_ext_d2i(certificate, NID_subject_alt_name, nullptr, nullptr));
+  // Without such names the stack is null, and its number is -1.
   bool found = false;
   for (int i = 0; i < sk_GENERAL_NAME_num(names); ++i) {
     const GENERAL_NAME* name = sk_GENERAL_NAME_value(names, i);

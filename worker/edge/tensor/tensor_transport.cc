@@ -48,6 +48,7 @@ Status TensorTransport::Impl::Start() {
   AcceptNext();
   thread_ = std::thread([this] { io_.run(); });
   if (relay_ != nullptr) {
+    // On the relay's thread, which may outlive this: weak until the I/O thread has it.
     relay_->SetProver(dht::RelayPort::kTensor, [weak = weak_from_this()](const dht::Contact& end) {
       const auto self = weak.lock();
       if (self == nullptr) return;
@@ -63,6 +64,7 @@ void TensorTransport::Impl::Stop() {
   if (stopped_.exchange(true)) return;
   if (!thread_.joinable()) return;
   if (relay_ != nullptr) relay_->SetProver(dht::RelayPort::kTensor, nullptr);
+  // Links and connections belong to the I/O thread, so it closes them.
   asio::post(io_, [this] {
     std::error_code ignored;
     acceptor_.close(ignored);
@@ -75,6 +77,7 @@ void TensorTransport::Impl::Stop() {
     for (auto& [number, accepted] : std::exchange(accepted_, {})) {
       accepted.connection->End(TensorEnding::kLost, "stopping");
     }
+    // Without the guard io_.run() returns when the last handler has run.
     work_.reset();
   });
   thread_.join();
@@ -100,6 +103,7 @@ TensorTransport::Sent TensorTransport::Impl::Send(const PeerId& to, const std::s
   }
   switch (outbox->Push({EncodeTensorHeader(header), std::move(payload)})) {
     case TensorOutbox::Pushed::kQueued:
+      // Frames are ahead of it, so the I/O thread is writing and comes to it.
       return Sent::kQueued;
     case TensorOutbox::Pushed::kQueuedFirst:
       asio::post(io_, [this, to, endpoint, outbox] { Wake(to, endpoint, outbox); });
