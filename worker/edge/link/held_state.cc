@@ -25,10 +25,13 @@ Status HeldStateError(const char* what, int error) {
 
 StatusOr<std::unique_ptr<HeldState>> HeldState::Make(const LinkFolder& folder, uint64_t bytes) {
   ASSIGN_OR_RETURN(OwnedFd file, folder.CreateNameless());
+  // mmap refuses a length of 0.
   if (bytes == 0) return std::unique_ptr<HeldState>(new HeldState(std::move(file), {}));
   if (::ftruncate(file.get(), static_cast<off_t>(bytes)) != 0) {
     return HeldStateError("make room for", errno);
   }
+  // Read-only: pwrite says that a volume is full, where a store through a mapping would be a
+  // SIGBUS.
   void* base = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, file.get(), 0);
   if (base == MAP_FAILED) return HeldStateError("map", errno);
   const ByteView view(static_cast<const uint8_t*>(base), bytes);
@@ -41,6 +44,7 @@ HeldState::~HeldState() {
 
 Status HeldState::Reserve() {
   if (view_.empty()) return absl::OkStatus();
+  // It returns its error and leaves errno alone.
   const int error = ::posix_fallocate(file_.get(), 0, static_cast<off_t>(view_.size()));
   return error == 0 ? absl::OkStatus() : HeldStateError("make room for", error);
 }

@@ -93,6 +93,7 @@ Status ParseUnits(const Json& json, LinkTensor& t) {
   return absl::OkStatus();
 }
 
+// A value that is no text reads as empty, which is no name, dtype or role.
 std::string Text(const Json& object, const char* key, const char* missing) {
   const auto it = object.find(key);
   if (it == object.end()) return missing;
@@ -166,6 +167,7 @@ StatusOr<RegisterRequest> ParseRegister(std::string_view body) {
     return absl::InvalidArgumentError("\"tensors\" must be an array of at most 65536 tensors");
   }
   RegisterRequest request;
+  // Only what JSON can get wrong: LayOutLink checks names, shapes and units against each other.
   for (size_t i = 0; i < tensors->size(); ++i) {
     auto tensor = ParseTensor((*tensors)[i]);
     if (!tensor.ok()) {
@@ -200,6 +202,7 @@ StatusOr<RegisterRequest> ParseRegister(std::string_view body) {
 }
 
 std::string WriteRegisterAnswer(const RegisterAnswer& answer) {
+  // Clients in other languages read these keys (docs/trainer-link.md, section 3).
   const LinkGeometry& g = *answer.geometry;
   return Dump({{"version", kLinkVersion},
                {"session", answer.session},
@@ -231,6 +234,7 @@ StatusOr<ProgressRequest> ParseProgress(std::string_view body) {
     if (name.size() > kMaxLinkName) {
       return absl::InvalidArgumentError("a metric's name has at most 256 bytes");
     }
+    // JSON has no NaN: clients send null for what they do not know.
     if (v) request.metrics[name] = *v;
   }
   return request;

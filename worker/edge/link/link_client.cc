@@ -25,11 +25,13 @@ void LinkClient::SetOpaque(OpaqueSource source, OpaqueSink sink) {
 
 void LinkClient::Impl::RingMarks() {
   LinkControl& c = control();
+  // Pairs with LinkServer::WakeAt, which stores the steps last.
   const uint64_t at_steps = c.wake_at.steps.load(std::memory_order_acquire);
   const uint64_t at_samples = c.wake_at.samples.load(std::memory_order_relaxed);
   const bool steps_due = at_steps != 0 && steps >= at_steps && at_steps != rung_steps;
   const bool samples_due = at_samples != 0 && samples >= at_samples && at_samples != rung_samples;
   if (!steps_due && !samples_due) return;
+  // One ring a mark, or every later step would wake the agent.
   rung_steps = at_steps;
   rung_samples = at_samples;
   RingBell(c.trainer_bell.value);
@@ -40,6 +42,7 @@ void LinkClient::Impl::Count(uint64_t new_samples, double loss) {
   training = true;
   ++steps;
   samples += new_samples;
+  // Samples first (docs/trainer-link.md, section 6, step 1).
   c.samples.value.store(samples, std::memory_order_relaxed);
   c.steps.value.store(steps, std::memory_order_release);
   if (std::isfinite(loss)) {
@@ -71,6 +74,7 @@ StatusOr<StepOutcome> LinkClient::Start(std::span<float> params, Duration patien
   StepOutcome outcome;
   while (true) {
     LinkControl& c = self.control();
+    // Before the words: a bell between the look and the wait ends the wait at once.
     const uint32_t rung = c.agent_bell.value.load(std::memory_order_acquire);
     if (c.hold.value.load(std::memory_order_acquire) == 0 ||
         c.stop.value.load(std::memory_order_acquire) != 0) {
@@ -79,6 +83,7 @@ StatusOr<StepOutcome> LinkClient::Start(std::span<float> params, Duration patien
     }
     const Time now = SteadyNow();
     self.WatchAgent(now);
+    // An agent that beats is waited for without end: fetching the job's state may take long.
     if (!self.lost && now - self.beat_moved < self.options.agent_patience) alive = now;
     if (now - alive > patience) {
       return absl::UnavailableError(absl::StrCat("the agent at ", self.dir, " has gone"));

@@ -68,6 +68,7 @@ StatusOr<std::unique_ptr<LinkClient>> LinkClient::Connect(std::string dir, Durat
       impl->http = *std::move(http);
       return std::unique_ptr<LinkClient>(new LinkClient(std::move(impl)));
     }
+    // Unavailable: it is not there yet. In local mode both start at once.
     if (SteadyNow() >= deadline || !absl::IsUnavailable(http.status())) {
       return absl::DeadlineExceededError(
           absl::StrCat("no agent answers: ", http.status().message()));
@@ -88,9 +89,11 @@ StatusOr<LinkRegistration> LinkClient::Impl::Register() {
                : std::string();
   };
   ASSIGN_OR_RETURN(LinkMapping opened, LinkMapping::Open(dir + "/tensors"));
+  // What has the name must be what the agent answered for.
   if (text("schema") != opened.geometry().schema.hex()) {
     return absl::DataLossError("the agent's answer and its tensors file disagree");
   }
+  // The same inode is the same memory: then the mapping in use stays.
   if (!mapping || mapping->inode() != opened.inode()) {
     mapping = std::move(opened);
     // A new file beside a living trainer: it has counted before.
@@ -137,6 +140,7 @@ bool LinkClient::Impl::Reconnect(Time now) {
   const uint64_t there = control().agent_epoch.value.load(std::memory_order_acquire);
   if (now < reconnect_at && there == tried_epoch) return false;  // a new agent is tried at once
   tried_epoch = there;
+  // At most ten tries a second, which the training loop pays for.
   reconnect_at = now + kSlice;
   auto connected = HttpClient::Connect(dir + "/agent.sock");
   if (!connected.ok()) return false;

@@ -36,6 +36,7 @@ void AddChange(std::span<float> params, std::span<const float> inbox, std::span<
 bool LinkClient::Impl::OutboxFree() {
   LinkControl& c = control();
   const uint64_t published = c.published.ticket.load(std::memory_order_relaxed);
+  // Either word frees it: its averaging gave nothing, or its result is in the parameters.
   return c.released.value.load(std::memory_order_acquire) >= published ||
          c.applied.value.load(std::memory_order_relaxed) >= published;
 }
@@ -45,6 +46,7 @@ void LinkClient::Impl::Publish(uint64_t ticket, std::span<const float> params) {
   std::copy(params.begin(), params.end(), mapping->outbox().begin());
   c.published.steps.store(steps, std::memory_order_relaxed);
   c.published.samples.store(samples, std::memory_order_relaxed);
+  // Last, with release: who sees the ticket sees the whole snapshot.
   c.published.ticket.store(ticket, std::memory_order_release);
   RingBell(c.trainer_bell.value);
 }
@@ -53,6 +55,7 @@ bool LinkClient::Impl::Apply(std::span<float> params, StepOutcome& outcome) {
   LinkControl& c = control();
   const uint64_t ready = c.result_ready.ticket.load(std::memory_order_acquire);
   const uint64_t ticket = ready / 2;
+  // Only the result of the snapshot that lies in the outbox counts: the change is against that one.
   if (ticket == 0 || ticket != c.published.ticket.load(std::memory_order_relaxed) ||
       ticket == c.applied.value.load(std::memory_order_relaxed)) {
     return false;
@@ -74,6 +77,8 @@ Status LinkClient::Impl::Adopt(std::span<float> params, Adoption adoption, StepO
   if (request / 2 <= c.adopted.value.load(std::memory_order_relaxed)) return absl::OkStatus();
   if (adoption == Adoption::kWhole && c.adopt.has_opaque.load(std::memory_order_relaxed) != 0 &&
       opaque_sink) {
+    // First, because it can fail: the parameters are untouched then, so both or neither are
+    // adopted.
     ASSIGN_OR_RETURN(HttpReply reply, http->Do("GET", "/v1/opaque", "", kAnswer, kMaxOpaque));
     RETURN_IF_ERROR(StatusOf(reply));
     if (Sha256(AsBytes(reply.body)).hex() != reply.headers["x-sha256"]) {

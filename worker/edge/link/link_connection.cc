@@ -61,6 +61,7 @@ bool LinkListener::TakeRequests(ConnectionId id, Connection& c) {
   while (!c.waiting && !c.closing && !(c.in.empty() && !c.in_body)) {
     if (!c.in_body) {
       const HttpParse parsed = ParseHttpHead(c.in, c.head);
+      // From a request's first byte on. A connection between two requests may be silent for ever.
       if (c.deadline_ns == 0) c.deadline_ns = Deadline();
       if (parsed == HttpParse::kMore) return true;
       if (parsed == HttpParse::kBad) return Refuse(c, 400, "garbled", "no HTTP/1.1 request");
@@ -119,6 +120,7 @@ bool LinkListener::BeginBody(Connection& c) {
     upload_busy_ = true;
   }
   c.in_body = true;
+  // curl waits for it before it sends a large body (RFC 9110, section 10.1.1).
   if (c.head.header("expect") == "100-continue") c.out += "HTTP/1.1 100 Continue\r\n\r\n";
   return true;
 }
@@ -126,6 +128,7 @@ bool LinkListener::BeginBody(Connection& c) {
 Status LinkListener::BeginUpload(Connection& c) {
   ASSIGN_OR_RETURN(std::shared_ptr<HeldState> room,
                    HeldState::Make(*options_.folder, c.head.content_length));
+  // Before the first byte is taken: a full volume is an answer now, not a failure in the middle.
   RETURN_IF_ERROR(room->Reserve());
   c.upload = std::move(room);
   return absl::OkStatus();
@@ -180,6 +183,7 @@ bool LinkListener::OnWritable(Connection& c) {
   }
   while (c.file_left > 0) {
     auto at = static_cast<off_t>(c.file->bytes().size() - c.file_left);  // others read it, too
+    // From memory to the socket: a gigabyte of state costs the agent no copy of its own.
     const ssize_t n = ::sendfile(c.fd, c.file->fd(), &at, c.file_left);
     if (n < 0) return errno == EAGAIN || errno == EINTR;
     if (n > 0)
@@ -201,6 +205,7 @@ void LinkListener::RefuseUpload(Connection& c, int code, const char* reason,
       HttpReply{code, "application/json", absl::StrCat("{\"error\":\"", words, "\"}"), {}, {}};
 }
 
+// The words are of this file and hold nothing that JSON escapes.
 bool LinkListener::Refuse(Connection& c, int code, const char* reason, const std::string& words) {
   refused_.at(reason)->Add();
   c.closing = true;

@@ -43,6 +43,7 @@ StatusOr<OwnedFd> LinkFolder::OpenOwn(const char* name) const {
   OwnedFd file(::openat(fd(), name, O_RDWR | kCareful));
   struct stat info {};
   if (!file.valid() || ::fstat(file.get(), &info) != 0) return Failed("open", name, errno);
+  // Of the open file, not of its name, which may lead elsewhere by now.
   const char* wrong = !S_ISREG(info.st_mode)       ? "is no regular file"
                       : info.st_nlink != 1         ? "has a second name"
                       : info.st_uid != ::geteuid() ? "is of another user"
@@ -53,6 +54,7 @@ StatusOr<OwnedFd> LinkFolder::OpenOwn(const char* name) const {
 
 StatusOr<OwnedFd> LinkFolder::Create(const char* name) const {
   for (int i = 0; i < kCreateTries; ++i) {
+    // O_EXCL fails where something takes the name in between, a link too: then once more.
     Remove(name);
     OwnedFd file(::openat(fd(), name, O_RDWR | O_CREAT | O_EXCL | kCareful, 0600));
     if (file.valid()) return file;

@@ -69,6 +69,8 @@ HttpParse ParseHttpHead(std::string_view in, HttpHead& out) {
     first = false;
     head.remove_prefix(std::min(eol + 2, head.size()));
   }
+  // Its length is not understood, so its rest would pass for the next request (RFC 9112, section
+  // 6.3).
   if (!out.header("transfer-encoding").empty()) return HttpParse::kBad;
   if (const std::string& n = out.header("content-length"); !n.empty()) {
     const auto [stop, error] = std::from_chars(n.data(), n.data() + n.size(), out.content_length);
@@ -108,6 +110,7 @@ Status HttpClient::Wait(short events, int64_t deadline_ns) const {
     const int64_t left = deadline_ns - SteadyNow().nanoseconds();
     if (left <= 0) return absl::DeadlineExceededError("the agent does not answer in time");
     pollfd p{fd_, events, 0};
+    // Rounded up: the last wait would spin at 0 ms.
     const int n = ::poll(&p, 1, static_cast<int>(std::min<int64_t>(left / 1'000'000 + 1, 60'000)));
     if (n > 0) return absl::OkStatus();
     if (n < 0 && errno != EINTR) return absl::UnavailableError(std::strerror(errno));
@@ -171,6 +174,7 @@ StatusOr<HttpReply> HttpClient::Do(std::string_view method, std::string_view tar
 bool HttpClient::alive() const {
   char byte;
   const ssize_t n = ::recv(fd_, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+  // 0 is the end of the stream. A byte that waits, or none yet, means that it is open.
   return n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR));
 }
 

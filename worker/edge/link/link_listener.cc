@@ -61,7 +61,9 @@ Status LinkListener::Listen() {
     return absl::InvalidArgumentError(
         absl::StrCat(path, ": a socket's path has at most 107 bytes; choose a shorter directory"));
   }
+  // The path of /proc/self/fd is short, so it fits.
   CHECK(FillAddress(folder.Through(options_.socket), address));
+  // A killed agent leaves its socket behind; one that answers is another agent's.
   if (folder.IsSocket(options_.socket) && HttpClient::Connect(address.sun_path).ok()) {
     return absl::FailedPreconditionError(absl::StrCat(path, ": another agent answers there"));
   }
@@ -119,6 +121,7 @@ void LinkListener::TakeReplies() {
   }
   for (auto& [id, reply] : replies) {
     const auto it = connections_.find(id);
+    // The connection has ended. Its number is not given out again.
     if (it == connections_.end() || !it->second->waiting) continue;
     it->second->waiting = false;
     Queue(*it->second, reply);
@@ -136,9 +139,11 @@ void LinkListener::Run() {
     }
     const int wait = Watch(polled, ids);
     ::poll(polled.data(), polled.size(), wait);
+    // polled: the eventfd, the listener, then the connections in the order of ids.
     if (polled[0].revents != 0) TakeReplies();
     for (size_t i = 0; i < ids.size(); ++i) {
       const auto it = connections_.find(ids[i]);
+      // TakeReplies has dropped it.
       if (it == connections_.end()) continue;
       Connection& c = *it->second;
       const short got = polled[i + 2].revents;
@@ -159,6 +164,7 @@ void LinkListener::Run() {
 int LinkListener::Watch(std::vector<pollfd>& polled, std::vector<ConnectionId>& ids) {
   const int64_t now = SteadyNow().nanoseconds();
   if (accept_at_ns_ != 0 && now >= accept_at_ns_) accept_at_ns_ = 0;
+  // poll ignores a negative descriptor: nothing is accepted during a pause.
   polled.assign({{wake_, POLLIN, 0}, {accept_at_ns_ == 0 ? listener_ : -1, POLLIN, 0}});
   ids.clear();
   int64_t next = accept_at_ns_;
@@ -169,6 +175,7 @@ int LinkListener::Watch(std::vector<pollfd>& polled, std::vector<ConnectionId>& 
     ids.push_back(id);
     if (c->deadline_ns != 0 && (next == 0 || c->deadline_ns < next)) next = c->deadline_ns;
   }
+  // Rounded up, so that the deadline has passed when poll returns.
   return next == 0 ? -1 : static_cast<int>(std::max<int64_t>(0, next - now) / 1'000'000 + 1);
 }
 

@@ -81,6 +81,8 @@ StatusOr<LinkMapping> LinkMapping::Open(int fd, const std::string& path) {
   if (!S_ISREG(info.st_mode) || bytes < kLinkControlBytes) {
     return absl::DataLossError(absl::StrCat(path, ": no link: ", bytes, " bytes"));
   }
+  // Mapped as long as the file is, to read what it says: nothing of that is believed before the
+  // check.
   void* base = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, fd, 0);
   if (base == MAP_FAILED) return Failed("mmap", path);
   auto geometry = ReadLinkIdentity({static_cast<const uint8_t*>(base), bytes}, bytes);
@@ -121,12 +123,14 @@ LinkMapping::~LinkMapping() {
 
 void RingBell(std::atomic<uint32_t>& bell) {
   bell.fetch_add(1, std::memory_order_release);
+  // Without FUTEX_PRIVATE_FLAG: the waiter is another process.
   ::syscall(SYS_futex, &bell, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
 
 void WaitBell(const std::atomic<uint32_t>& bell, uint32_t seen, Duration most) {
   const int64_t ns = std::max<int64_t>(0, most.nanoseconds());
   const timespec timeout{ns / 1'000'000'000, ns % 1'000'000'000};
+  // The kernel compares with `seen` itself, so no bell is missed. Every error means: look again.
   ::syscall(SYS_futex, &bell, FUTEX_WAIT, seen, &timeout, nullptr, 0);
 }
 

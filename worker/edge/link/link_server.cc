@@ -70,6 +70,7 @@ StatusOr<std::unique_ptr<LinkServer>> LinkServer::Start(LinkServerOptions option
 LinkServer::LinkServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
 LinkServer::~LinkServer() {
+  // First its thread, which calls into this. The watcher sleeps on `changed` or on the bell.
   impl_->listener.reset();
   {
     const std::lock_guard lock(impl_->mutex);
@@ -122,6 +123,7 @@ void LinkServer::RequestPublish(uint64_t number) {
   // With a cadence the trainer counts tickets up by itself.
   const uint64_t published = c.published.ticket.load(std::memory_order_acquire);
   const uint64_t ticket = impl_->tickets = std::max(impl_->tickets, published) + 1;
+  // Before the trainer can see the ticket, so the watcher knows it when it is published.
   impl_->asked_number.store(number, std::memory_order_relaxed);
   impl_->asked_ticket.store(ticket, std::memory_order_release);
   c.publish_wanted.value.store(ticket, std::memory_order_release);
@@ -144,6 +146,7 @@ void LinkServer::Deliver(uint64_t number, int which) {
   LinkControl& c = impl_->control();
   const uint64_t ticket = impl_->TicketOf(number);
   c.result_ready.averaging.store(number, std::memory_order_relaxed);
+  // One word is the flip: it names the ticket and the inbox.
   c.result_ready.ticket.store(ticket * 2 + static_cast<uint64_t>(which), std::memory_order_release);
   RingBell(c.agent_bell.value);
 }
@@ -188,6 +191,7 @@ uint64_t LinkServer::OfferAdoption(int which, uint64_t averaging,
   c.adopt.averaging.store(averaging, std::memory_order_relaxed);
   c.adopt.has_opaque.store(opaque ? 1 : 0, std::memory_order_relaxed);
   c.adopt.request.store(sequence * 2 + static_cast<uint64_t>(which), std::memory_order_release);
+  // After the offer: a trainer that is let go sees it.
   c.hold.value.store(0, std::memory_order_release);
   RingBell(c.agent_bell.value);
   return sequence;
@@ -217,6 +221,7 @@ void LinkServer::SetNotice(bool leaving, int64_t deadline_unix_ns, std::string_v
     const std::lock_guard lock(impl_->mutex);
     impl_->notice = {leaving, deadline_unix_ns, std::string(reason)};
   }
+  // Remembered for a trainer that registers later (MapFor).
   if (impl_->map() == nullptr) return;
   LinkControl& c = impl_->control();
   c.notice.deadline_ns.store(deadline_unix_ns, std::memory_order_relaxed);
@@ -265,6 +270,7 @@ bool LinkServer::SetIndexSets(ByteView encoded) {
   LinkControl& c = impl_->control();
   const uint64_t version = c.index_version.value.load(std::memory_order_relaxed);
   if (encoded.size() > region.size()) return false;
+  // The trainer may be copying the earlier ones just now.
   if (c.index_taken.value.load(std::memory_order_acquire) != version) return false;
   const auto rest = std::copy(encoded.begin(), encoded.end(), region.begin());
   std::fill(rest, region.end(), uint8_t{0});
@@ -285,6 +291,7 @@ const LinkGeometry& LinkServer::geometry() const { return impl_->map()->geometry
 LinkCounters LinkServer::counters() const { return impl_->ReadCounters(); }
 
 void RaiseTo(std::atomic<uint64_t>& word, uint64_t value) {
+  // The host's thread and the watcher both raise `released`: neither may lower it.
   uint64_t now = word.load(std::memory_order_relaxed);
   while (now < value && !word.compare_exchange_weak(now, value, std::memory_order_release)) {
   }
@@ -310,6 +317,7 @@ LinkCounters LinkServer::Impl::ReadCounters() {
       c.hold.value.load(std::memory_order_acquire) != 0 || (blocking && !answered);
   out.stall_seconds = static_cast<double>(c.stall_ns.value.load(std::memory_order_relaxed)) * 1e-9;
   out.loss = c.progress.loss.load(std::memory_order_relaxed);
+  // A trainer that writes the slots overrides what was told by POST /v1/progress.
   out.metrics = told.metrics;
   if (std::isnan(out.loss) && told.loss) out.loss = *told.loss;
   for (size_t i = 0; i < metric_names.size(); ++i) {

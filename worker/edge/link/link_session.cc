@@ -1,3 +1,4 @@
+// The endpoints of agent.sock (docs/trainer-link.md, section 3). They run on the listener's thread.
 #include <charconv>
 #include <cmath>
 #include <cstdio>
@@ -17,6 +18,7 @@ HttpReply Error(int code, const Status& status) {
 }
 
 // The words of a trainer that has just started.
+// The agent writes the trainer's words: the old trainer is gone, and the new one has no answer yet.
 void ResetTrainerWords(LinkControl& c) {
   c.steps.value.store(0, std::memory_order_relaxed);
   c.samples.value.store(0, std::memory_order_relaxed);
@@ -201,6 +203,7 @@ void LinkServer::Impl::BeginSession(const RegisterRequest& request) {
 }
 
 HttpReply LinkServer::Impl::TakeOpaque(const HttpRequest& request) {
+  // Without the mutex: the watcher must not wait while a gigabyte is hashed.
   const Digest hash = Sha256(request.upload->bytes());
   const std::lock_guard lock(mutex);
   opaque = {request.upload, hash};  // also when it is given unasked
@@ -220,6 +223,7 @@ HttpReply LinkServer::Impl::GiveAdopted() {
 
 HttpReply LinkServer::Impl::State() {
   LinkStateAnswer answer;
+  // It takes the mutex itself.
   answer.counters = ReadCounters();
   answer.job = options.job;
   answer.worker = options.worker;

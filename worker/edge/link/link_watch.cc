@@ -13,6 +13,7 @@ constexpr Duration kLook =
     Milliseconds(20);            // for clients without bells: delay of a snapshot, 0.1 % CPU
 constexpr size_t kBlock = 4096;  // elements looked at before deciding: vectorizes
 
+// All bits of the exponent are set: infinity or NaN (IEEE 754, binary32).
 bool NotFinite(float v) { return (std::bit_cast<uint32_t>(v) & 0x7f800000u) == 0x7f800000u; }
 
 // The index of the first value that is NaN or infinite, values.size() when there is none.
@@ -42,6 +43,7 @@ void LinkServer::Impl::Watch() {
       if (stopping) return;
     }
     LinkControl& c = control();
+    // Before the scan: a ring during it ends the wait at once.
     const uint32_t rung = c.trainer_bell.value.load(std::memory_order_acquire);
     c.agent_beat.value.fetch_add(1, std::memory_order_relaxed);
     Scan();
@@ -66,6 +68,7 @@ void LinkServer::Impl::ScanWords() {
   LinkControl& c = control();
   const bool cadence = c.mode.cadence_steps.load(std::memory_order_relaxed) != 0;
   const uint64_t applied = c.applied.value.load(std::memory_order_acquire);
+  // `seen` is what was reported: a change is told once.
   if (applied != seen.applied) {
     seen.applied = applied;
     const bool asked = applied == asked_ticket.load(std::memory_order_acquire);
@@ -119,6 +122,7 @@ void LinkServer::Impl::ScanPublished(std::unique_lock<std::mutex>& lock) {
   lock.unlock();  // a pass over the model: registration and progress must not wait for it
   const uint64_t bad = FirstNotFinite(snapshot);
   lock.lock();
+  // Another trainer has registered, and its words begin anew.
   if (session != checked_for) return;
   if (bad == snapshot.size()) {
     metrics.published.Add();
