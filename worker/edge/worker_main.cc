@@ -82,6 +82,7 @@ int RunAgent(AgentOptions options) {
   JobConfig config;
   const auto violations = AllViolations(options, config);
   if (!violations.empty()) return PrintViolations(violations);
+  // Before any thread is made: threads inherit the mask.
   BlockEndSignals();
   TellOfBusErrors();
   std::signal(SIGXFSZ, SIG_IGN);  // a file-size limit is no space, not the end
@@ -109,10 +110,12 @@ int RunSupervisor(const AgentOptions& options, const RunFlags& flags, int argc, 
   if (!violations.empty()) return PrintViolations(violations);
   SupervisorOptions supervisor;
   std::error_code error;
+  // The program that runs now: argv[0] may be relative, or lead to another one by now.
   supervisor.argv.push_back(std::filesystem::read_symlink("/proc/self/exe", error).string());
   supervisor.argv.push_back("agent");
   for (int i = 2; i < argc; ++i) {  // argv[1] is "run"
     const std::string_view word = argv[i];
+    // Flags of the supervisor, which the agent does not know.
     if (word != "--die-with-parent" && word != "--wait-for-sigterm")
       supervisor.argv.push_back(argv[i]);
   }
@@ -157,6 +160,7 @@ int Main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
+    // --help and --version end with 0.
     return app.exit(error) == 0 ? 0 : kBadConfiguration;
   }
   if (run) return RunSupervisor(options, flags, argc, argv);

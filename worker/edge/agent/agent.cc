@@ -84,6 +84,7 @@ Agent::Impl::~Impl() {
 
 Status Agent::Impl::Start() {
   ASSIGN_OR_RETURN(identity_, dht::Identity::Open(std::filesystem::path(options_.agent_dir)));
+  // First, so that a SIGTERM ends a start that waits for its signer.
   RETURN_IF_ERROR(StartExternalEvents());
   slow_ = std::make_unique<SlowWork>(host_, registry_);
   RETURN_IF_ERROR(StartLink());
@@ -92,6 +93,7 @@ Status Agent::Impl::Start() {
   RETURN_IF_ERROR(StartHttp());
   peer_ = std::make_unique<Peer>(MakePeerConfig(), Rng(Entropy()), log_.For("peer"), registry_);
   host_.AddSource(this);
+  // Last: who finds the file can dial what it names.
   RETURN_IF_ERROR(WriteEndpoints());
   CHECK(host_.Post([this](Time now, WallTime wall) {
     peer_start_by_ = now + kSeedPatience;
@@ -127,6 +129,7 @@ Status Agent::Impl::StartLink() {
     checkpoints_ = std::make_unique<CheckpointStore>(options_.checkpoint_dir, options_.worker,
                                                      static_cast<size_t>(config_.checkpoint_retain),
                                                      log_.For("checkpoint"), registry_);
+    // On the keeper's thread, so it only posts.
     const auto done = [this](const CheckpointKeeper::Job&, const Status& status) {
       (void)host_.Post([this, error = std::string(status.message())](Time now, WallTime) {
         --checkpoints_open_;
@@ -333,6 +336,7 @@ void Agent::Impl::AskToLeave() {
 }
 
 void Agent::Impl::Kill() {
+  // Nothing is executed or sent from here on: peers see closed connections, as of a killed process.
   killed_ = true;
   tensors_->Stop();
   grpc_->Stop();
@@ -344,6 +348,7 @@ void Agent::Impl::End(const std::string& reason, int code) {
   // A kubelet ends the agent when the trainer has ended: what ended the job is still its target.
   end_reason_ = stop_raised_ ? kTargetMet : reason;
   exit_code_ = code;
+  // Ends the wait of a preStop hook (`crowdsurf-worker leave`).
   link_->LeaveDone();
   host_.RequestStop(Milliseconds(200));
 }

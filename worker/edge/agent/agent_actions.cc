@@ -71,6 +71,7 @@ void Agent::Impl::Do(Time, WallTime, const OpenBuffers& action) {
   uint64_t values = 0;
   for (const ChunkSpan& chunk : action.chunks) values += chunk.count;
   if (values > 0 && IsInbox(action.to)) {  // a round that counts samples only writes nothing
+    // What joiners were offered from this inbox goes with its first new value.
     state_->Retire(InboxOf(action.to));
     if (delivered_ && delivered_->region == action.to) delivered_.reset();
     if (mixed_ == action.to) mixed_.reset();
@@ -83,6 +84,7 @@ void Agent::Impl::Do(Time, WallTime, const CloseBuffers& action) { plane_->Close
 void Agent::Impl::Do(Time now, WallTime, const Chunk& action) {
   const auto folded = plane_->Execute(now, action);
   if (!folded) return;
+  // An input of its own, after the one in hand.
   inputs_.push_back(
       [this, done = *folded](Time at, Actions& out) { peer_->OnFolded(at, done, out); });
 }
@@ -93,6 +95,7 @@ void Agent::Impl::Do(Time now, WallTime, const SpeakChunk& action) { plane_->Exe
 
 void Agent::Impl::Do(Time, WallTime, const RequestPublish& action) {
   if (!trainer_) return;
+  // Inputs that wait to be sent from there are of the earlier snapshot.
   plane_->Overwritten(Region::kOutbox);
   link_->RequestPublish(action.averaging.value());
 }
@@ -112,6 +115,7 @@ void Agent::Impl::Do(Time now, WallTime wall, const Deliver& action) {
                 summary.view ? summary.view->epoch : 0, summary.view ? summary.view->members : 0);
   delivered_ = action;
   mixed_.reset();
+  // No outer optimizer made this average, so no velocity belongs to it.
   if (action.parts == StateParts::kAverage) outer_.SetVelocity(nullptr);
   CheckpointWhenDue(now, wall, summary);
   DescribeAverage(now, wall);
@@ -122,6 +126,7 @@ void Agent::Impl::Do(Time now, WallTime wall, const Deliver& action) {
 void Agent::Impl::DescribeAverage(Time now, WallTime wall) {
   const int inbox = InboxOf(delivered_->region);
   const std::span<const float> values = std::as_const(*link_).inbox(inbox);
+  // Shared with the thread that hashes it, which may outlive its use here.
   const HeldVelocity velocity =
       delivered_->parts == StateParts::kAverage ? nullptr : outer_.velocity();
   const bool taken = slow_->Run([this, inbox, values, velocity, writes = state_->writes(inbox),
@@ -132,6 +137,7 @@ void Agent::Impl::DescribeAverage(Time now, WallTime wall) {
     const StateManifest manifest = StateExchange::Describe(state, number, samples, schema);
     return [this, inbox, writes, manifest](Time at, WallTime at_wall) {
       Digest content;
+      // Equal counts: the inbox holds what was hashed.
       if (state_->writes(inbox) == writes) content = state_->Offer(inbox, manifest);
       FeedLocal(at, at_wall, StateHashed{.averaging = manifest.averaging, .root = content});
     };
@@ -264,6 +270,7 @@ void Agent::Impl::EndWhenJobIsOver(Time now) {
 }
 
 const char* Agent::Impl::WaitsForAtTheEnd(Time now) const {
+  // A trainer that hangs does not keep a finished job's worker.
   if (now - stop_raised_at_ >= kStopPatience) return nullptr;
   if (trainer_ && !stop_acknowledged_) return "the trainer to stop";
   if (checkpoint_) return "the trainer's state";

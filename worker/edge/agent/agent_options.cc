@@ -25,6 +25,7 @@ void CheckOneOf(const char* flag, const std::string& value, std::string_view all
       absl::StrCat(flag, ": \"", value, "\" is none of ", manifest::ListOfChoices(allowed)));
 }
 
+// Names become parts of file names, so they have no slash.
 void CheckName(const char* flag, const std::string& value, std::vector<std::string>& out) {
   if (value.empty()) {
     out.push_back(absl::StrCat(flag, ": is required"));
@@ -62,6 +63,7 @@ std::vector<std::string> Violations(const AgentOptions& options) {
   CheckOneOf("--capacity", options.capacity, "Spot OnDemand", out);
   CheckOneOf("--log-level", options.log_level, manifest::RowOf("agent.logLevel").choices, out);
   CheckOneOf("--tls", options.tls, manifest::RowOf("tls.mode").choices, out);
+  // Negated, so that NaN is refused, too.
   if (!(options.grace_period > 0) || options.grace_period > 3600) {
     out.push_back("--grace-period: must be more than 0 and at most 3600 seconds");
   }
@@ -76,6 +78,7 @@ Status LinkClusterFiles(const AgentOptions& options) {
   for (const char* name : {"ca.pem", "token", "seeds", "notice", "config"}) {
     const auto link = std::filesystem::path(options.agent_dir) / name;
     std::error_code error;
+    // Of an earlier agent: its folder outlives it.
     if (std::filesystem::is_symlink(link, error)) continue;
     std::filesystem::create_symlink(std::filesystem::path(options.cluster_dir) / name, link, error);
     if (error) {

@@ -8,6 +8,7 @@ namespace {
 
 using Json = nlohmann::json;
 
+// JSON has neither NaN nor infinity.
 Json OrNull(const std::optional<double>& value) {
   return value && std::isfinite(*value) ? Json(*value) : Json(nullptr);
 }
@@ -71,6 +72,7 @@ std::string SummaryJson(const PeerSummary& core, const EdgeSummary& edge) {
       {"started_unix", edge.started_unix},
       {"first_step_unix", OrNull(edge.first_step_unix)},
       {"joined_with_state", core.joined_with_state}};
+  // Names of members and metrics come from outside: what is no UTF-8 is replaced, never thrown.
   return out.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 

@@ -47,6 +47,7 @@ void Agent::Impl::SampleProgress(Time now, WallTime wall) {
   progress_at_ = trainer_ || stop_raised_
                      ? now + (first_step_unix_ ? kProgressEvery : kFirstStepEvery)
                      : Time::Infinite();
+  // Not begun yet counts as a whole window, so that this look begins one.
   const double elapsed = rate_.since.unset() ? kRateWindow : (now - rate_.since).seconds();
   if (elapsed >= kRateWindow) {
     if (!rate_.since.unset()) rate_.per_second = (progress.samples - rate_.samples) / elapsed;
@@ -56,6 +57,7 @@ void Agent::Impl::SampleProgress(Time now, WallTime wall) {
   const PeerSummary summary = peer_->Summarize();
   UpdateGauges(summary);
   ReportLost(now, summary);
+  // Patience with the trainer ends without an input: this look finds it.
   EndWhenJobIsOver(now);
   const bool changed = counters_.steps != before.steps || counters_.samples != before.samples ||
                        counters_.metrics != before.metrics;
@@ -69,6 +71,7 @@ void Agent::Impl::UpdateGauges(const PeerSummary& summary) {
   ready_ = summary.state == PeerState::kTraining;
   trainer_hangs_ = pulse_.state() == TrainerPulse::State::kHung;
   metrics_.ready.Set(ready_ ? 1 : 0);
+  // Counted when the reason changes, not at each look.
   if (summary.seat_refused == seat_refused_) return;
   seat_refused_ = summary.seat_refused;
   if (seat_refused_.empty()) return;
@@ -89,6 +92,7 @@ void Agent::Impl::ReportLost(Time now, const PeerSummary& summary) {
 }
 
 void Agent::Impl::WatchTrainer(Time now, WallTime wall) {
+  // A trainer of bad snapshots comes back at a time of its own (TakeSeatAgain).
   if (!trainer_ || !seat_again_.infinite()) return;
   using State = TrainerPulse::State;
   const State before = pulse_.state();
@@ -116,6 +120,7 @@ void Agent::Impl::WatchTrainer(Time now, WallTime wall) {
     log_.Error("the trainer hangs: it has a connection and makes no steps",
                {{"seconds", seconds}, {"step", counters_.steps}});
   }
+  // Silent, then hung, is one absence.
   if (before == State::kStepping) FeedLocal(now, wall, TrainerGone{});
 }
 
@@ -145,6 +150,7 @@ std::string Agent::Impl::SummaryText(Time now) {
 }
 
 HttpServer::Reply Agent::Impl::ServeSummary() {
+  // On a thread of the HTTP pool. Shared, because the host may answer when this has given up.
   auto promise = std::make_shared<std::promise<std::string>>();
   std::future<std::string> text = promise->get_future();
   const bool posted = started_ && host_.Post([this, promise](Time now, WallTime) {

@@ -58,6 +58,7 @@ void DeathReporter::Run() {
       if (stopping_) return;
       dead = std::exchange(waiting_, {});
     }
+    // Dropped, not kept: a worker that is still lost is named again (loss_report_schedule.h).
     if (Clock::now() < silent_until) {
       metrics_.held_back.Add();
       continue;
@@ -75,6 +76,8 @@ void DeathReporter::Run() {
       continue;
     }
     (answer == Answer::kRefused ? metrics_.refused : metrics_.unreachable).Add();
+    // The silence grows with failures in a row, and is jittered: all members of a job report at
+    // once.
     const Duration delay = options_.backoff.Delay(failures++, rng_);
     silent_until = Clock::now() + std::chrono::nanoseconds(delay.nanoseconds());
     log_.Warning("lost workers not reported",
@@ -102,6 +105,7 @@ DeathReporter::Answer DeathReporter::Send(const std::vector<std::string>& dead) 
 }
 
 int DeathReporter::Ask(const std::string& token, const std::string& body) {
+  // A connection for each try: the Service picks a replica for each.
   httplib::Client client(options_.url);
   if (!client.is_valid()) return 0;
   client.set_ca_cert_path((options_.agent_dir / "ca.pem").c_str());

@@ -73,6 +73,7 @@ StatusOr<NoticeChanged> ParseNotice(std::string_view text) {
   if (deadline != json.end()) {
     if (!deadline->is_number()) return bad;
     const double seconds = deadline->get<double>();
+    // 9e9 s is just below 2^63 ns, the end of WallTime.
     if (!std::isfinite(seconds) || seconds < 0 || seconds > 9e9) return bad;
     notice.deadline = WallTime::FromNanoseconds(static_cast<int64_t>(seconds * 1e9));
   }
@@ -116,6 +117,7 @@ std::optional<std::string> ExternalEvents::Impl::Read(const char* name) {
 
 void ExternalEvents::Impl::ReadAll() {
   const bool first = !std::exchange(read_once, true);
+  // The first reading is told even when it is empty.
   if (auto text = Read("seeds"); text && (first || *text != seeds)) {
     seeds = *std::move(text);
     sink(SeedsChanged{ParseSeeds(seeds)});
@@ -126,6 +128,7 @@ void ExternalEvents::Impl::ReadAll() {
   }
   if (auto text = Read("notice"); text && *text != notice) {
     notice = *std::move(text);
+    // Kept also when it is garbled, which is then counted once.
     auto parsed = ParseNotice(notice);
     if (parsed.ok()) {
       sink(*std::move(parsed));
@@ -171,6 +174,7 @@ StatusOr<std::unique_ptr<ExternalEvents>> ExternalEvents::Start(ExternalEventsOp
   impl->wake = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   impl->signals = ::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
   impl->watch = ::inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+  // A kubelet renames a link beside the files, local mode renames each file: both are seen.
   const uint32_t mask = IN_CLOSE_WRITE | IN_MOVED_TO | IN_MOVED_FROM | IN_DELETE | IN_CREATE;
   if (impl->wake < 0 || impl->signals < 0 || impl->watch < 0 ||
       ::inotify_add_watch(impl->watch, impl->options.agent_dir.c_str(), mask) < 0 ||

@@ -76,6 +76,7 @@ class Fields {
     if (!Has(name)) return fallback;
     const std::string text = Text(name);
     const std::string_view choices = Row(name).choices;
+    // `names` has every choice; its order is that of the enumerators.
     if (manifest::IndexOf(text, choices) >= 0) {
       return static_cast<E>(manifest::IndexOf(text, names));
     }
@@ -134,6 +135,7 @@ void ReadRoles(const Fields& averaging, std::vector<LinkRole>& out) {
   const Json& roles = averaging.At("roles");
   const manifest::Field& row = averaging.Row("roles");
   std::vector<LinkRole> read;
+  // What is no list is read as a list of one wrong role, so it is complained of once.
   for (const Json& role : roles.is_array() ? roles : Json::array({nullptr})) {
     const auto known = role.is_string() ? LinkRoleNamed(role.get<std::string>()) : std::nullopt;
     if (!known || manifest::IndexOf(role.get<std::string>(), row.choices) < 0) {
@@ -252,6 +254,7 @@ ParsedJobConfig ParseJobConfig(std::string_view json) {
   }
   const Fields fields(file, "", out.violations);
   if (!file.is_object()) return out;
+  // Below 2^53, so a double holds it exactly.
   out.config.averaging.generation = static_cast<uint64_t>(fields.Number("generation", 0, 0, 9e15));
   if (fields.Has("averaging")) ReadAveraging(fields.Object("averaging"), out.config);
   if (fields.Has("target")) ReadTarget(fields.Object("target"), out.config.averaging.target);

@@ -18,6 +18,7 @@ std::vector<std::string> LostMembers::Look(Time now, const std::string& self,
     }
   }
   std::erase_if(seen_, [&](const auto& seen) { return now - seen.second > kKept; });
+  // Seen at this very look: a member. Seen only before: it has vanished.
   for (const auto& [worker, at] : seen_) {
     if (at < now) lost.insert(worker);
   }

@@ -29,6 +29,7 @@ bool SlowWork::Run(Job job) {
 
 void SlowWork::Loop() {
   while (!stopped_) {
+    // Close ends the wait. What is still queued is then dropped, because stopped_ is set first.
     const auto job = jobs_.Take(std::chrono::steady_clock::time_point::max());
     if (!job) return;
     const HostLoop::Closure after = (*job)();

@@ -38,6 +38,7 @@ pid_t StartChild(const SupervisorOptions& options) {
   sigset_t none;
   sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
+  // This process has one thread, so the child may allocate before its exec.
   std::vector<char*> argv;
   for (const std::string& arg : options.argv) argv.push_back(const_cast<char*>(arg.c_str()));
   argv.push_back(nullptr);
@@ -55,6 +56,7 @@ int ExitCode(int status) {
 bool Reap(pid_t child, int& code) {
   bool ended = false;
   int status = 0;
+  // Signals merge: one SIGCHLD may stand for several ends.
   for (pid_t pid; (pid = ::waitpid(-1, &status, WNOHANG)) > 0;) {
     if (pid != child) continue;
     ended = true;
@@ -90,6 +92,7 @@ int Supervise(const SupervisorOptions& options, const Logger& log) {
   bool ending = false;
   uint64_t crashed = 0;
   pid_t child = StartChild(options);
+  // Which end leads to what: docs/signals.md. Blocked signals wait to be taken, so none is missed.
   while (true) {
     if (child < 0) {
       log.Error("agent cannot be started", {{"error", std::strerror(errno)}});
