@@ -40,6 +40,7 @@ class PrintedProgress : public ProgressSink {
                 static_cast<unsigned long long>(p.step), p.loss,
                 static_cast<unsigned long long>(p.samples),
                 static_cast<double>(p.samples) / std::max(1e-9, p.seconds));
+    // In a pipe stdout waits for a full block: flushed, a line is read as it is written.
     std::fflush(stdout);
   }
   void OnMetrics(const Progress& p, std::span<const Metric> metrics, Evaluation how) override {
@@ -54,6 +55,7 @@ class PrintedProgress : public ProgressSink {
 StatusOr<std::unique_ptr<CharTask>> MakeCharTask(const TrainerOptions& options) {
   ASSIGN_OR_RETURN(const std::string text, ReadTexts(options.texts));
   ASSIGN_OR_RETURN(Corpus corpus, MakeCorpus(text, options.split_seed));
+  // A wrong flag, not a broken program: so it is refused here, before the task CHECKs it.
   if (corpus.train.size() <= options.charlm.window) {
     return absl::InvalidArgumentError("--window: longer than the training text");
   }
@@ -69,6 +71,7 @@ StatusOr<std::unique_ptr<DigitTask>> MakeDigitTask(const TrainerOptions& options
       return absl::InvalidArgumentError(
           "--shard: missing, and CROWDSURF_WORKER does not end in -INDEX-INCARNATION");
     }
+    // Indices above the shards begin again, so every further worker has one, too.
     digits.train = ShardByLabel(digits.train, *shard % options.shards, options.shards);
   }
   return std::make_unique<DigitTask>(std::move(digits.train), std::move(digits.held_out),
@@ -77,6 +80,7 @@ StatusOr<std::unique_ptr<DigitTask>> MakeDigitTask(const TrainerOptions& options
 
 Status WriteJson(const std::string& path, const Json& json) {
   std::ofstream out(path, std::ios::trunc);
+  // A made-up text may be no UTF-8.
   out << json.dump(1, ' ', false, Json::error_handler_t::replace) << "\n";
   out.flush();
   if (!out) return absl::UnavailableError(absl::StrCat("write ", path, ": failed"));
@@ -126,6 +130,7 @@ StatusOr<std::unique_ptr<StepHook>> MakeHook(Training& training,
                                              const TrainerEnvironment& environment) {
   if (environment.dir.empty()) return std::make_unique<StepHook>();
   std::vector<std::string> names;
+  // Only for the names: the agent wants them at the registration.
   for (const Metric& m : training.task().Evaluate(training.parameters(), Evaluation::kQuick)) {
     names.push_back(m.name);
   }
@@ -160,6 +165,7 @@ int Train(Task& task, CharTask* text, const TrainerOptions& options,
   if (!result.ok()) return ReportFailure(result.status());
   if (const Status s = Conclude(training, task, text, options, *result); !s.ok())
     return ReportFailure(s);
+  // As a shell says it (docs/trainer.md).
   return result->interrupted ? 128 + *interrupt : 0;
 }
 

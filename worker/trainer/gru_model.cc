@@ -80,21 +80,25 @@ void GruModel<S>::StepForward(const Tensors<Weights, const S>& p, const TokenBat
   const auto width = static_cast<Eigen::Index>(batch.width);
   const Eigen::Index h = hidden_, first = t * width;
   const auto before = states_.middleCols(first, width);
+  // The products of all three gates with h at once: the "reset after" form makes that possible.
   products_.noalias() = p.recurrent * before;
   if (scale_ != S(1)) products_ *= scale_;
   auto recalled = recalled_.middleCols(first, width);
   auto reset = reset_.middleCols(first, width);
   auto update = update_.middleCols(first, width);
   auto candidate = candidate_.middleCols(first, width);
+  // Kept apart from the bias and the input: the reset gate multiplies this product alone.
   recalled = products_.bottomRows(h);
   for (Eigen::Index b = 0; b < width; ++b) {
     const auto row = p.input.row(batch.inputs[static_cast<size_t>(first + b)]);
     products_.col(b).head(2 * h) += (row.head(2 * h) + p.bias.row(0).head(2 * h)).transpose();
     candidate.col(b) = (row.tail(h) + p.bias.row(0).tail(h)).transpose();
   }
+  // sigmoid(x) = 1 / (1 + exp(-x)): an infinite exp gives 0, never NaN.
   reset = (S(1) + (-products_.topRows(h).array()).exp()).inverse().matrix();
   update = (S(1) + (-products_.middleRows(h, h).array()).exp()).inverse().matrix();
   candidate = (candidate.array() + reset.array() * recalled.array()).tanh().matrix();
+  // h' = z h + (1 - z) c, with one product fewer.
   states_.middleCols(first + width, width) =
       (candidate.array() + update.array() * (before.array() - candidate.array())).matrix();
 }
@@ -137,13 +141,17 @@ void GruModel<S>::Backward(const Tensors<Weights, const S>& p, const TokenBatch&
     const auto recalled = recalled_.middleCols(first, width).array();
     auto by_recurrent = d_recurrent_.middleCols(first, width);
     auto by_input = d_input_.middleCols(first, width);
+    // By c in h' = z h + (1 - z) c, then through tanh, whose derivative is 1 - c^2.
     by_input.bottomRows(h) = (d * (S(1) - z) * (S(1) - c * c)).matrix();
     const auto d_candidate = by_input.bottomRows(h).array();
+    // The reset gate acts on U_c h; the derivative of a sigmoid s is s (1 - s).
     by_input.topRows(h) = (d_candidate * recalled * r * (S(1) - r)).matrix();
     by_input.middleRows(h, h) = (d * (before - c) * z * (S(1) - z)).matrix();
+    // The gates sum U h and W x + b, so both have one gradient. In the candidate r stands between.
     by_recurrent.topRows(2 * h) = by_input.topRows(2 * h);
     by_recurrent.bottomRows(h) = (d_candidate * r).matrix();
     if (scale_ != S(1)) by_recurrent *= scale_;
+    // By h itself, then through the three products.
     d_previous_ = (d * z).matrix();
     d_previous_.noalias() += p.recurrent.transpose() * by_recurrent;
     d_state_.swap(d_previous_);
@@ -160,6 +168,7 @@ double GruModel<S>::LossAndGradient(std::span<const S> parameters, const TokenBa
   auto g = Write(gradient);
   const Eigen::Index columns = logits_.cols();
   g.output_bias = logits_.rowwise().sum().transpose();
+  // SoftmaxLoss has left d loss / d logits in logits_.
   if (scale_ != S(1)) logits_ *= scale_;
   g.output.noalias() = logits_ * states_.rightCols(columns).transpose();
   const Matrix d_output = p.output.transpose() * logits_;
@@ -168,6 +177,7 @@ double GruModel<S>::LossAndGradient(std::span<const S> parameters, const TokenBa
   g.bias = d_input_.rowwise().sum().transpose();
   g.input.setZero();
   for (Eigen::Index j = 0; j < columns; ++j) {
+    // One-hot inputs: the product with them is a sum of rows.
     g.input.row(batch.inputs[static_cast<size_t>(j)]) += d_input_.col(j).transpose();
   }
   return loss;
@@ -184,6 +194,7 @@ template <class S>
 auto GruModel<S>::Advance(std::span<const S> parameters, uint8_t token, Vector& state) -> Vector {
   CHECK_EQ(state.size(), hidden_);
   const Matrix initial = state;
+  // Forward wants as many targets as inputs, and reads none.
   const uint8_t unused = 0;
   Forward(Read(parameters), {.time = 1, .width = 1, .inputs = {&token, 1}, .targets = {&unused, 1}},
           initial);

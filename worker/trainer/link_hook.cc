@@ -51,6 +51,7 @@ StatusOr<std::unique_ptr<StepHook>> LinkHook::Connect(std::string dir,
 StatusOr<StepDecision> LinkHook::Start(Training& training) {
   ASSIGN_OR_RETURN(const worker::LinkRegistration job, client_->Register(TensorsOf(training)));
   const size_t parameters = training.parameters().size();
+  // What the job averages shows in the length: the parameters alone, or all moments behind them.
   with_moments_ = job.elements == parameters * (1 + training.optimizer().moments()) &&
                   job.elements != parameters;
   if (job.elements != parameters && !with_moments_) {
@@ -58,6 +59,7 @@ StatusOr<StepDecision> LinkHook::Start(Training& training) {
         absl::StrCat("the job averages ", job.elements, " values, this model has ", parameters,
                      ": spec.averaging.roles must name Parameter"));
   }
+  // First the seed's parameters: Start may put the job's state in their place.
   training.Restart(job.seed, job.worker);
   client_->SetOpaque([&training] { return training.Save(); },
                      [&training](ByteView state) { return training.Load(state); });
@@ -76,6 +78,7 @@ StatusOr<StepDecision> LinkHook::OnStep(Training& training, const BatchResult& b
 }
 
 std::span<float> LinkHook::Gather(Training& training) {
+  // No copy: the link reads the vector, and writes results into it, in place.
   if (!with_moments_) return training.parameters();
   gathered_.assign(training.parameters().begin(), training.parameters().end());
   for (size_t i = 0; i < training.optimizer().moments(); ++i) {
@@ -113,6 +116,7 @@ StatusOr<StepDecision> LinkHook::Decide(Training& training, const worker::StepOu
 
 void LinkHook::OnMetrics(std::span<const Metric> metrics) {
   for (const Metric& m : metrics) {
+    // A task always reports the same names, so each was registered.
     const auto it = std::find(metrics_.begin(), metrics_.end(), m.name);
     CHECK(it != metrics_.end());
     client_->SetMetric(static_cast<size_t>(it - metrics_.begin()), m.value);

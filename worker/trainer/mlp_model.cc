@@ -24,10 +24,12 @@ MlpModel<S>::MlpModel(size_t features, std::vector<size_t> hidden, size_t classe
   const size_t layers = widths.size() - 1;
   for (size_t l = 0; l < layers; ++l) {
     const auto layer = static_cast<uint32_t>(l);
+    // Rows are the units of this layer, columns those of the layer below.
     std::vector<worker::UnitAxis> units;
     if (l + 1 < layers) units.push_back({.axis = 0, .group = layer});
     const std::vector<worker::UnitAxis> out = units;
     if (l > 0) units.push_back({.axis = 1, .group = layer - 1});
+    // Tensor 2 l of the table is the weight of layer l, tensor 2 l + 1 its bias.
     table_.Add(absl::StrCat("dense", l, ".weight"), {widths[l + 1], widths[l]}, units);
     table_.Add(absl::StrCat("dense", l, ".bias"), {widths[l + 1]}, out);
   }
@@ -54,6 +56,7 @@ void MlpModel<S>::Initialize(Rng rng, std::span<S> parameters) const {
   CHECK_EQ(parameters.size(), table_.elements());
   const size_t layers = outputs_.size();
   for (size_t l = 0; l < layers; ++l) {
+    // A rectifier halves the mean square, so its layer starts with twice the variance.
     const double gain = l + 1 < layers ? 2.0 : 1.0;
     const double spread = std::sqrt(gain / static_cast<double>(widths_[l]));
     for (S& w : table_.View(2 * l, parameters)) w = static_cast<S>(spread * rng.Normal());
@@ -86,6 +89,8 @@ double MlpModel<S>::LossAndGradient(std::span<const S> parameters, const Matrix&
   CHECK_EQ(labels.size(), static_cast<size_t>(inputs.cols()));
   Forward(parameters, inputs);
   const double loss = SoftmaxLoss(outputs_.back(), labels);
+  // outputs_[l] is the gradient by the sums of layer l: of the last one SoftmaxLoss has left it
+  // there.
   for (size_t l = outputs_.size(); l-- > 0;) {
     const Matrix& below = l == 0 ? inputs : outputs_[l - 1];
     Eigen::Map<RowMatrix> d_weight(table_.View(2 * l, gradient).data(), widths_[l + 1], widths_[l]);
@@ -98,6 +103,7 @@ double MlpModel<S>::LossAndGradient(std::span<const S> parameters, const Matrix&
     // The rectifier passes a gradient where its output is positive; the output is not needed after
     // that, so its matrix takes the gradient.
     outputs_[l - 1] = (below.array() > S(0)).select(weight.transpose() * outputs_[l], S(0)).eval();
+    // Scales are positive, so they do not change which outputs are.
     if (scales_[l - 1] != S(1)) outputs_[l - 1] *= scales_[l - 1];
   }
   return loss;

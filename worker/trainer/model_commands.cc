@@ -1,3 +1,4 @@
+// The commands that read a model file: evaluate and sample (commands.h).
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -21,6 +22,7 @@ struct LoadedModel {
 StatusOr<LoadedModel> LoadModel(const std::string& path) {
   ASSIGN_OR_RETURN(const Safetensors file, ReadSafetensors(path));
   const TensorSpec* output = file.Find("output.weight");
+  // Checked here, because the file is from outside and the model only CHECKs its widths.
   if (output == nullptr || output->shape.size() != 2 || output->shape[0] < 1 ||
       output->shape[0] > 256 || output->shape[1] < 1) {
     return absl::InvalidArgumentError(
@@ -31,12 +33,14 @@ StatusOr<LoadedModel> LoadModel(const std::string& path) {
   ASSIGN_OR_RETURN(loaded.parameters, ParametersFrom(file, loaded.model->table()));
   if (const auto it = file.metadata.find("vocabulary"); it != file.metadata.end()) {
     Bytes bytes(it->second.size() / 2);
+    // Not hexadecimal: another program's metadata, as if there were none.
     if (FromHex(it->second, bytes)) loaded.vocabulary.emplace(AsString(bytes));
   }
   return loaded;
 }
 
 Status CheckVocabulary(const LoadedModel& loaded, const Vocabulary& vocabulary) {
+  // The number alone, as a file need not carry its characters: another text with as many passes.
   if (vocabulary.size() == loaded.model->vocabulary()) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("the model was trained on ", loaded.model->vocabulary(),

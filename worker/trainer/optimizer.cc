@@ -42,6 +42,7 @@ Optimizer::Optimizer(const OptimizerOptions& options, const ParameterTable& tabl
 void Optimizer::Step(double rate, std::span<const float> gradient, std::span<float> parameters) {
   CHECK_EQ(gradient.size(), table_.elements());
   CHECK_EQ(parameters.size(), table_.elements());
+  // First: the bias corrections of the papers count steps from 1.
   ++steps_;
   switch (options_.kind) {
     case OptimizerKind::kSgd:
@@ -58,6 +59,7 @@ void Optimizer::StepSgd(double rate, std::span<const float> gradient, std::span<
   const auto decay = static_cast<float>(options_.weight_decay);
   const auto momentum = static_cast<float>(options_.momentum);
   auto p = View(parameters);
+  // An expression that is computed where it is used: no vector is made of it.
   const auto g = View(gradient) + decay * p;
   if (moments_.empty()) {
     p -= lr * g;
@@ -76,8 +78,10 @@ void Optimizer::StepAdam(double rate, std::span<const float> gradient,
                          std::span<float> parameters) {
   const double steps = static_cast<double>(steps_);
   const auto b1 = static_cast<float>(options_.beta1), b2 = static_cast<float>(options_.beta2);
+  // Bias corrections of Alg. 1, moved into the rate and under the root.
   const auto lr = static_cast<float>(rate / (1 - std::pow(options_.beta1, steps)));
   const auto correct2 = static_cast<float>(1 / (1 - std::pow(options_.beta2, steps)));
+  // Decoupled: the decay does not pass through the moments.
   const auto keep = static_cast<float>(1 - rate * options_.weight_decay);
   const auto epsilon = static_cast<float>(options_.epsilon);
   const auto g = View(gradient);
@@ -104,6 +108,7 @@ void Optimizer::StepLamb(double rate, std::span<const float> gradient,
     m = b1 * m + (1 - b1) * g;
     v = b2 * v + (1 - b2) * g.square();
     update = correct1 * m / ((correct2 * v).sqrt() + epsilon) + decay * p;
+    // The trust ratio of this tensor (Alg. 2): a step is a share of the tensor's own length.
     const float length = p.matrix().norm(), step = update.matrix().norm();
     const float trust = length > 0 && step > 0 ? length / step : 1.0f;
     p -= static_cast<float>(rate) * trust * update;
@@ -116,6 +121,7 @@ void Optimizer::Reset() {
 }
 
 void Optimizer::RepairMoments() {
+  // Adam and LAMB take the root of their second moment; SGD's only one may have any sign.
   if (moments_.size() == 2) View(moments_[1]) = View(moments_[1]).max(0.0f);
 }
 
@@ -137,6 +143,7 @@ Status Optimizer::Load(ByteReader& in) {
   if (!in.ok() || kind != static_cast<uint8_t>(options_.kind) || count != moments_.size()) {
     return absl::InvalidArgumentError("optimizer state: of another optimizer, or cut short");
   }
+  // Aside first, so that an error changes nothing.
   std::vector<std::vector<float>> moments;
   for (uint32_t i = 0; i < count; ++i) {
     if (in.U64() != table_.elements()) {

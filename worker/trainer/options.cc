@@ -64,6 +64,7 @@ void AddCharlm(CLI::App& app, TrainerOptions& o, RawOptions& raw) {
       ->capture_default_str();
   app.add_option("--batch", o.charlm.batch, "windows a step")->capture_default_str();
   app.add_option("--window", o.charlm.window, "characters of a window")->capture_default_str();
+  // The flag alone asks for a fortune without a given beginning.
   app.add_option("--sample", o.sample, "at the end, make up a fortune that begins so")
       ->expected(0, 1);
   AddTraining(app, o, raw);
@@ -86,6 +87,7 @@ class Violations {
  public:
   template <class T>
   void Within(const char* flag, T value, T least, T most) {
+    // A NaN is within nothing.
     if (value >= least && value <= most) return;
     lines_.push_back(absl::StrCat(flag, ": ", value, " is not in ", least, "..", most));
   }
@@ -156,7 +158,9 @@ void CheckMlp(TrainerOptions& o, const RawOptions& raw, Violations& wrong) {
   wrong.Within("--batch", o.mlp.batch, size_t{1}, size_t{4096});
   wrong.Within("--examples", o.digits.train, size_t{100}, size_t{1'000'000});
   wrong.Within("--noise", o.digits.noise, 0.0, 100.0);
+  // More shards than examples would leave a worker with nothing to train on.
   wrong.Within("--shards", o.shards, size_t{1}, o.digits.train);
+  // Then the worker's name tells it, once the environment is known (commands.cc).
   if (raw.shard.empty()) return;
   size_t shard = 0;
   if (!absl::SimpleAtoi(raw.shard, &shard) || shard >= o.shards) {
@@ -203,6 +207,7 @@ StatusOr<std::optional<TrainerOptions>> ParseOptions(int argc, const char* const
   CLI::App* mlp = app.add_subcommand("mlp", "classifier on synthetic 8 x 8 digits");
   CLI::App* evaluate = app.add_subcommand("evaluate", "held-out figures of a model file, as JSON");
   CLI::App* sample = app.add_subcommand("sample", "make up a fortune from a model file");
+  // Before the flags are added, which show it as their default.
   o.training.schedule.warmup_steps = 50;
   o.training.schedule.rate = kCharlmRate;
   AddCharlm(*charlm, o, raw);
@@ -213,6 +218,7 @@ StatusOr<std::optional<TrainerOptions>> ParseOptions(int argc, const char* const
     sub->add_option("--sample", o.sample, "beginning of the fortune");
   }
   AddMlp(*mlp, o, raw);
+  // CLI11 throws for --help as well. Its Success is a ParseError, so it is caught first.
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& help) {
@@ -240,6 +246,7 @@ std::optional<Duration> ParseDuration(std::string_view text) {
     unit = seconds;
     return true;
   };
+  // "ms" first: it ends like "s".
   if (!has("ms", 1e-3) && !has("s", 1) && !has("m", 60)) has("h", 3600);
   double value = 0;
   if (!absl::SimpleAtod(std::string(text), &value) || !(value >= 0)) return std::nullopt;
@@ -249,6 +256,7 @@ std::optional<Duration> ParseDuration(std::string_view text) {
 std::optional<size_t> WorkerIndexOf(std::string_view worker) {
   const std::vector<std::string> parts = absl::StrSplit(std::string(worker), '-');
   size_t index = 0, incarnation = 0;
+  // From the end, because a job's name may have hyphens.
   if (parts.size() < 3 || !absl::SimpleAtoi(parts[parts.size() - 2], &index) ||
       !absl::SimpleAtoi(parts.back(), &incarnation)) {
     return std::nullopt;

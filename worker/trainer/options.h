@@ -21,7 +21,7 @@ enum class Command { kCharlm, kMlp, kEvaluate, kSample };
 struct TrainerOptions {
   Command command = Command::kCharlm;
   std::vector<std::string> texts;  // files and directories
-  uint64_t split_seed = 1;         // which blocks are held out; digits: the data set
+  uint64_t split_seed = 1;         // of text: which blocks are held out
   std::string sample;              // beginning of the fortune to make up
   bool wants_sample = false;
   std::string model;  // evaluate, sample: file to read

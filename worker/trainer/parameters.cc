@@ -31,6 +31,7 @@ worker::UnitSchema ParameterTable::units() const {
   tensors.reserve(tensors_.size());
   for (const TensorSpec& spec : tensors_)
     tensors.push_back({spec.name, {spec.shape.begin(), spec.shape.end()}, spec.units});
+  // Of our own model, not of a file: axes that do not fit are a bug.
   auto schema = worker::UnitSchema::Of(std::move(tensors));
   CHECK(schema.ok());
   return *std::move(schema);

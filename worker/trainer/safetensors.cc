@@ -50,6 +50,7 @@ StatusOr<TensorSpec> DecodeEntry(const std::string& name, const Json& entry, uin
   for (const Json& dimension : shape) {
     if (!IsCount(dimension)) return Bad(absl::StrCat(name, ": shape"));
     const auto n = dimension.get<uint64_t>();
+    // Divided, so that no product overflows.
     if (n != 0 && elements > data / n) return Bad(absl::StrCat(name, ": shape beyond the file"));
     elements *= n;
     spec.shape.push_back(n);
@@ -74,6 +75,7 @@ StatusOr<Safetensors> DecodeHeader(const Json& header, uint64_t data) {
     ASSIGN_OR_RETURN(TensorSpec spec, DecodeEntry(name, entry, data));
     file.tensors.push_back(std::move(spec));
   }
+  // The header may have any order; the data has neither holes nor overlaps.
   std::sort(file.tensors.begin(), file.tensors.end(),
             [](const TensorSpec& a, const TensorSpec& b) { return a.offset < b.offset; });
   size_t next = 0;
@@ -114,6 +116,7 @@ Bytes EncodeSafetensors(const ParameterTable& table, std::span<const float> valu
 StatusOr<Safetensors> DecodeSafetensors(ByteView file) {
   ByteReader in(file);
   const uint64_t length = in.U64();
+  // The length is from outside: it is compared before anything of that size is read.
   if (!in.ok() || length > kMaxSafetensorsHeader || length > in.remaining()) {
     return Bad("no header, or longer than the file");
   }
@@ -142,6 +145,8 @@ StatusOr<Safetensors> ReadSafetensors(const std::string& path) {
 
 StatusOr<std::vector<float>> ParametersFrom(const Safetensors& file, const ParameterTable& table) {
   std::vector<float> flat(table.elements());
+  // Tensors that the table does not name are passed over: a file may hold more than one model
+  // needs.
   std::vector<std::string> wrong;
   for (const TensorSpec& want : table.tensors()) {
     const TensorSpec* have = file.Find(want.name);

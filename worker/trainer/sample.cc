@@ -9,6 +9,7 @@ constexpr std::string_view kParting = "\n%\n";
 constexpr size_t kShort = 40;  // characters: below it is hardly a fortune
 constexpr int kAttempts = 8;
 
+// Inverts the cumulative distribution. The largest logit is taken off, so no exp overflows.
 uint8_t Draw(const GruModel<float>::Vector& logits, double temperature, Rng& rng) {
   const double most = static_cast<double>(logits.maxCoeff());
   double sum = 0;
@@ -21,6 +22,7 @@ uint8_t Draw(const GruModel<float>::Vector& logits, double temperature, Rng& rng
     left -= weight(i);
     if (left < 0) return static_cast<uint8_t>(i);
   }
+  // Rounding may leave a rest.
   return static_cast<uint8_t>(logits.size() - 1);
 }
 
@@ -30,6 +32,7 @@ std::string Sample(GruModel<float>& model, std::span<const float> parameters,
                    const Vocabulary& vocabulary, const SampleOptions& options, Rng rng) {
   using Vector = GruModel<float>::Vector;
   Vector state = Vector::Zero(static_cast<Eigen::Index>(model.hidden()));
+  // Equal logits: without a prompt the first character is drawn from all alike.
   Vector logits = Vector::Zero(static_cast<Eigen::Index>(model.vocabulary()));
   for (const uint8_t token : vocabulary.Encode(options.prompt)) {
     logits = model.Advance(parameters, token, state);
@@ -55,6 +58,7 @@ std::string MakeUpFortune(GruModel<float>& model, std::span<const float> paramet
   if (vocabulary.TokenOf('%')) options.stop = "\n%";
   std::string text;
   for (int attempt = 0; attempt < kAttempts && text.size() < kShort; ++attempt) {
+    // A stream of its own: what an attempt draws does not depend on how long the last one was.
     text = Sample(model, parameters, vocabulary, options, rng.Fork(std::to_string(attempt)));
   }
   return std::string(start).append(text);

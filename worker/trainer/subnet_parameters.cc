@@ -5,6 +5,7 @@
 namespace crowdsurf::trainer {
 namespace {
 
+// The whole model's tensors in their order, with the shapes that the sub-network leaves them.
 ParameterTable TableOf(const ParameterTable& whole, const worker::Subnet& subnet) {
   ParameterTable table;
   for (size_t i = 0; i < whole.tensors().size(); ++i) {

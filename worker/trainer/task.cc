@@ -58,6 +58,7 @@ double HeldOutBits(GruModel<float>& model, std::span<const float> parameters,
   std::vector<const std::vector<uint8_t>*> sorted;
   sorted.reserve(blocks.size());
   for (const auto& block : blocks) sorted.push_back(&block);
+  // Blocks of one length are scored together, as the columns of one matrix.
   std::stable_sort(sorted.begin(), sorted.end(),
                    [&](auto* a, auto* b) { return length_of(a) < length_of(b); });
   double nats = 0;
@@ -103,10 +104,12 @@ BatchResult CharTask::Gradient(DataOrder& data, std::span<const float> parameter
   GruModel<float>& model = subnet_ ? *subnet_ : model_;
   const bool first = data.positions.empty();
   if (first) data.positions.resize(width);
+  // As large as what is trained: a sub-network has fewer units.
   if (data.state.size() == 0)
     data.state.setZero(static_cast<Eigen::Index>(model.hidden()), static_cast<Eigen::Index>(width));
   for (size_t b = 0; b < width; ++b) {
     size_t& position = data.positions[b];
+    // The last target lies at position + time.
     if (first || position + time >= text.size() || data.rng.Bernoulli(kJump)) {
       position = data.rng.Uniform(text.size() - time);
       data.state.col(static_cast<Eigen::Index>(b)).setZero();
@@ -123,13 +126,16 @@ BatchResult CharTask::Gradient(DataOrder& data, std::span<const float> parameter
 }
 
 std::vector<Metric> CharTask::Evaluate(std::span<const float> parameters, Evaluation how) {
+  // Of the whole model, also while a sub-network trains: the metric is the job's.
   if (how == Evaluation::kFull) {
     return {{"heldout_bits_per_char",
              HeldOutBits(model_, parameters, corpus_.held_out, std::string::npos)}};
   }
+  // Every stride-th block, so that the few are spread over the whole text.
   const size_t stride = (corpus_.held_out.size() + kQuickBlocks - 1) / kQuickBlocks;
   std::vector<std::vector<uint8_t>> few;
   for (size_t i = 0; i < corpus_.held_out.size(); i += stride) few.push_back(corpus_.held_out[i]);
+  // One more than is scored: a block's first token is only read.
   return {{"heldout_bits_per_char", HeldOutBits(model_, parameters, few, kQuickTokens + 1)}};
 }
 
@@ -173,6 +179,7 @@ BatchResult DigitTask::Gradient(DataOrder& data, std::span<const float> paramete
 
 std::vector<Metric> DigitTask::Evaluate(std::span<const float> parameters, Evaluation) {
   size_t correct = 0;
+  // All of it at each evaluation: the held-out examples are few.
   const double loss = model_.Loss(parameters, held_out_.features, held_out_.labels, correct);
   const double accuracy = static_cast<double>(correct) / static_cast<double>(held_out_.size());
   return {{"heldout_loss", loss}, {"heldout_accuracy", accuracy}};

@@ -1,6 +1,6 @@
 // crowdsurf-trainer: the built-in trainer. Wiring only; see docs/trainer.md.
 //
-// The program is built twice: portable, and for x86-64-v3 (AVX2, FMA), which computes 2.5 times as
+// The program is built twice: portable, and for x86-64-v3 (AVX2, FMA), which computes 2.4 times as
 // fast. The portable one starts the other in its place (same pid, same arguments) where the
 // processor can run it and it lies beside it.
 #include <unistd.h>

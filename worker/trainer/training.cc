@@ -62,6 +62,7 @@ void Training::ForkData() {
 
 BatchResult Training::Step(double lr_scale) {
   if (!subnet_) return StepOf({parameters_, gradient_, optimizer_}, lr_scale);
+  // Anew at every step: an averaging may have changed the whole parameters since the last one.
   subnet_->Gather(parameters_);
   const BatchResult result =
       StepOf({subnet_->parameters(), subnet_->gradient(), subnet_->optimizer()}, lr_scale);
@@ -76,11 +77,13 @@ Status Training::TrainUnits(const worker::IndexSets& sets) {
   }
   const worker::IndexSets next = schema.IsWhole(sets) ? worker::IndexSets() : sets;
   if (next == units_) return absl::OkStatus();
+  // It may refuse, so nothing is changed before.
   RETURN_IF_ERROR(task_.TrainUnits(next));
   units_ = next;
   subnet_ = next.empty()
                 ? nullptr
                 : std::make_unique<SubnetParameters>(task_.table(), next, options_.optimizer);
+  // Moments of units that others train from now on would be out of date when they come back.
   optimizer_.Reset();
   data_.state.resize(0, 0);
   return absl::OkStatus();
@@ -94,6 +97,7 @@ BatchResult Training::StepOf(const Target& target, double lr_scale) {
                           target.parameters);
     not_finite_in_a_row_ = 0;
   } else {
+    // The step is passed over and yet counted: the schedule goes on, and ten in a row end the loop.
     ++not_finite_in_a_row_;
   }
   ++step_;
@@ -104,6 +108,7 @@ Bytes Training::Save() const {
   ByteWriter out;
   out.U32(kStateMagic);
   out.U64(step_);
+  // No parameters: they travel as the job's averaged vector, beside this state.
   optimizer_.Save(out);
   return out.Take();
 }
@@ -115,6 +120,7 @@ Status Training::Load(ByteView bytes) {
   if (!in.ok() || magic != kStateMagic) {
     return absl::InvalidArgumentError("training state: not one, or cut short");
   }
+  // It changes nothing when it fails, and nothing is changed before it.
   RETURN_IF_ERROR(optimizer_.Load(in));
   if (subnet_) subnet_->optimizer().Reset();
   step_ = step;
@@ -171,6 +177,7 @@ StatusOr<LoopResult> RunTraining(Training& training, const LoopOptions& options,
   result.stopped = first.stop;
   if (options.on_start) options.on_start();
   double lr_scale = first.lr_scale;
+  // Its clock starts after the hook let us begin: waiting for the agent is no time of training.
   Tally tally(with.clock, sink);
   Pacer pacer(options.step_time, with.clock);
   const auto goes_on = [&] {
@@ -196,9 +203,11 @@ StatusOr<LoopResult> RunTraining(Training& training, const LoopOptions& options,
       hook.OnMetrics(metrics);
       sink.OnMetrics(tally.Update(), metrics, Evaluation::kQuick);
     }
+    // What ends does not sleep first.
     if (!result.stopped) pacer.EndOfStep();
   }
   result.progress = tally.Update();
+  // An interrupted process is about to be killed: it evaluates nothing.
   if (!result.interrupted) {
     result.metrics = training.task().Evaluate(training.parameters(), options.at_end);
     hook.OnMetrics(result.metrics);

@@ -27,6 +27,7 @@ bool IsIndexOrHidden(const fs::path& path) {
   return name.starts_with('.') || path.extension() == ".dat" || path.extension() == ".u8";
 }
 
+// A file that the user names is taken as it is; of a folder only what looks like text.
 Status Append(const fs::path& path, bool skip_binary, std::string& out) {
   std::error_code error;
   const uintmax_t size = fs::file_size(path, error);
@@ -37,6 +38,7 @@ Status Append(const fs::path& path, bool skip_binary, std::string& out) {
   std::string content(static_cast<size_t>(size), '\0');
   in.read(content.data(), static_cast<std::streamsize>(size));
   if (!in) return absl::NotFoundError(absl::StrCat("text: ", path.string(), ": cannot be read"));
+  // A zero byte occurs in no text.
   if (skip_binary && content.find('\0') != std::string::npos) return absl::OkStatus();
   out += content;
   return absl::OkStatus();
@@ -52,6 +54,7 @@ Status AppendDirectory(const fs::path& directory, std::string& out) {
   if (error) {
     return absl::NotFoundError(absl::StrCat("text: ", directory.string(), ": ", error.message()));
   }
+  // A folder has no order of its own, and all workers need the same text.
   std::sort(files.begin(), files.end());
   for (const fs::path& file : files) RETURN_IF_ERROR(Append(file, true, out));
   return absl::OkStatus();
@@ -122,6 +125,7 @@ StatusOr<Corpus> MakeCorpus(std::string_view text, uint64_t split_seed) {
   const auto count = static_cast<size_t>(std::llround(kHeldOutShare * static_cast<double>(blocks)));
   for (size_t i = 0; i < std::max<size_t>(1, count); ++i) held[order[i]] = true;
 
+  // Of the whole text: a byte that only held-out blocks have is a token as well.
   Corpus corpus{.vocabulary = Vocabulary(text), .train = {}, .held_out = {}};
   for (size_t i = 0; i < blocks; ++i) {
     const size_t length = i + 1 < blocks ? block : std::string_view::npos;

@@ -17,6 +17,7 @@ constexpr double kDim = 0.3;         // brightness 1 +- this
 
 using Template = std::array<double, kDigitFeatures>;
 
+// A sum of Gaussian blobs at random places, brightness about 1 in their middle.
 Template MakeTemplate(Rng& rng) {
   Template pixels{};
   constexpr double kInside = kDigitSide - 3.0;  // keeps moved blobs in the picture
@@ -35,6 +36,7 @@ Template MakeTemplate(Rng& rng) {
 
 double PixelOf(const Template& pixels, int row, int column) {
   constexpr int kSide = static_cast<int>(kDigitSide);
+  // A moved picture shows what lay outside its template: the dark.
   if (row < 0 || column < 0 || row >= kSide || column >= kSide) return 0;
   return pixels[static_cast<size_t>(row) * kDigitSide + static_cast<size_t>(column)];
 }
@@ -65,6 +67,7 @@ Digits MakeDigits(const DigitOptions& options) {
   Rng shapes = rng.Fork("templates");
   std::array<Template, kDigitClasses> templates;
   for (Template& pixels : templates) pixels = MakeTemplate(shapes);
+  // A stream each: another number of training examples leaves the held-out ones as they are.
   return {.train = MakeSet(templates, options.train, options.noise, rng.Fork("train")),
           .held_out = MakeSet(templates, options.held_out, options.noise, rng.Fork("held-out"))};
 }

@@ -30,6 +30,7 @@ class ContextCounts {
   double Probability(std::span<const uint8_t> text, size_t at, double shorter) const {
     const size_t h = Context(text, at);
     if (total_[h] == 0) return shorter;
+    // Witten-Bell, method C: the formula of ngram.h.
     const double types = types_[h];
     return (count_[h * vocabulary_ + text[at]] + types * shorter) / (total_[h] + types);
   }
@@ -58,6 +59,7 @@ NgramBits HeldOutNgramBits(const Corpus& corpus) {
     for (size_t at = 1; at < block.size(); ++at, ++scored) {
       double p = 1.0 / static_cast<double>(vocabulary);
       for (size_t length = 0; length < orders.size(); ++length) {
+        // Near the start of a block longer contexts do not exist: the shorter one stands for them.
         if (at >= length) p = orders[length].Probability(block, at, p);
         bits[length] -= std::log2(p);
       }
