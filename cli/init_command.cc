@@ -15,11 +15,13 @@ int Init(const std::string& script) {
   const bool bare = script.find('/') == std::string::npos;
   std::vector<std::string> command;
   if (python) command.push_back("python3");
+  // A bare name would be looked up in PATH.
   command.push_back(!python && bare ? "./" + script : script);
   const std::string path = JobNameOf(command) + ".yaml";
   FILE* file = std::fopen(path.c_str(), "wx");  // x: never over a file that is there
   const std::string text = ScriptManifest(command);
   bool written = file != nullptr && std::fputs(text.c_str(), file) >= 0;
+  // A full disk may show only here.
   if (file != nullptr) written = std::fclose(file) == 0 && written;
   if (!written) {
     std::fprintf(stderr, "crowdsurf: %s: %s\n", path.c_str(), std::strerror(errno));

@@ -39,6 +39,7 @@ std::optional<std::string> UnknownCommand(const CLI::App& app, const std::string
 }
 
 std::string Explain(const CLI::App& app, const CLI::ParseError& error) {
+  // Words that the parser could not place are left in the innermost command, or above it.
   const CLI::App& command = Parsed(app);
   const std::vector<std::string> left = app.remaining(/*recurse=*/true);
   const auto option = std::find_if(left.begin(), left.end(), [](const std::string& word) {

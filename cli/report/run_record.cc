@@ -201,6 +201,7 @@ RunFigures RunRecord::Figures() const {
   // The median: one slow or one lucky worker says little of the machines.
   const std::optional<double> nominal = Percentile(own_rates, .5);
   if (nominal && *nominal > 0 && figures.duration_seconds > 0) {
+    // All wanted workers at their own pace, for as long as the training took.
     const double ideal = replicas_ * figures.duration_seconds * *nominal;
     figures.goodput = std::min(1.0, merged / ideal);  // rates are not more exact than that
   }

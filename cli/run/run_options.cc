@@ -62,6 +62,7 @@ std::string ReportProblem(const std::string& report) {
   if (folder.empty()) folder = ".";
   const bool other = fs::exists(folder, error) && !fs::is_directory(folder, error);
   if (!other && access(folder.c_str(), W_OK | X_OK) == 0) return {};
+  // Nothing has touched errno since access.
   return absl::StrCat("cannot write into ", folder.string(), ": ",
                       std::strerror(other ? ENOTDIR : errno));
 }

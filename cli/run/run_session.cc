@@ -44,6 +44,7 @@ std::string RandomId() {
 // Local mode is impatient: a person waits.
 controller::DecideOptions Impatient() {
   controller::DecideOptions options;
+  // First, longest, factor, jitter.
   options.crash_backoff = {Milliseconds(500), Seconds(10), 2.0, 0.2};
   options.healthy_after = Seconds(30);
   options.completion_grace = Seconds(15);
@@ -192,6 +193,7 @@ void Session::TellRecord() {
     std::string line = event.pod.empty() ? event.detail : event.pod + " ";
     switch (event.kind) {
       case ClusterEvent::Kind::kCreated: {
+        // JOB-INDEX-INCARNATION, read from its end: a job's name may have hyphens.
         const size_t last = event.pod.rfind('-');
         const size_t before = event.pod.rfind('-', last - 1);
         record_.Created(at, event.pod, std::stoi(event.pod.substr(before + 1)),
@@ -264,6 +266,7 @@ void Session::EndOnTime(Time now) {
 }
 
 void Session::Train() {
+  // The reconciler counts by the wall clock, as in a cluster; all else here by the steady one.
   WallTime reconcile_at = WallNow();
   bool over = false;
   while (true) {

@@ -94,6 +94,8 @@ Evaluation Session::Evaluate() {
   std::error_code error;
   // After an interrupt the user waits for the prompt, not for figures.
   if (interrupts_ > 0 || !std::filesystem::exists(ModelPath(), error)) return result;
+  // The environment and the folder of the job's trainer, so that its relative paths hold here as
+  // well.
   controller::LocalPlaces places;
   places.bin = bin_dir_;
   places.checkpoint = state_->checkpoint();
@@ -110,6 +112,7 @@ Evaluation Session::Evaluate() {
                                      trainer.environment,
                                      trainer.directory};
   process.argv.insert(process.argv.end(), text.begin(), text.end());
+  // With the trainer's own split: else text that it trained on would be scored as held out.
   for (const std::string& split : WordsAfter(words, "--split-seed")) {
     process.argv.insert(process.argv.end(), {"--split-seed", split});
   }
@@ -210,6 +213,7 @@ int Session::Conclude() {
   const bool succeeded = status.Is(controller::ConditionType::kSucceeded);
   // Past --duration without a word from the view: the time is up, and that is what was asked.
   const bool time_up = options_.duration && !status.finished() && interrupts_ == 0;
+  // First: what follows may take a minute or fail, and the next run must know how this one ended.
   state_->Remember(succeeded || time_up ? RunEnd::kDone : RunEnd::kUnfinished);
   const Evaluation evaluation = Evaluate();
   PrintSummary(evaluation);

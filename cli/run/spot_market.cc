@@ -49,12 +49,14 @@ StatusOr<std::vector<TraceEvent>> ParseTrace(std::string_view csv) {
     events.push_back(std::move(*event));
   }
   if (events.empty()) return absl::InvalidArgumentError("there is no event in it");
+  // Stable: events of one instant keep the file's order.
   std::stable_sort(events.begin(), events.end(),
                    [](const TraceEvent& a, const TraceEvent& b) { return a.at < b.at; });
   return events;
 }
 
 SpotMarket::SpotMarket(MarketOptions options)
+    // A stream of its own: other uses of the seed do not move the market.
     : options_(std::move(options)), rng_(Rng(options_.seed).Fork("spot market")) {}
 
 Time SpotMarket::TraceTime(size_t i) const {

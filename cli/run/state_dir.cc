@@ -128,6 +128,7 @@ void StateDir::Remember(RunEnd end) {
 }
 
 std::string DefaultStateDir(const std::string& job) {
+  // XDG Base Directory Specification: state that outlives a restart, and is no configuration.
   const char* state = std::getenv("XDG_STATE_HOME");
   if (state != nullptr && *state != '\0') return std::string(state) + "/crowdsurf/" + job;
   const char* home = std::getenv("HOME");

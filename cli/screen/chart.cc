@@ -53,6 +53,7 @@ std::string Text(double x, double y, const char* anchor, const std::string& text
          Escape(text) + "</text>";
 }
 
+// Screen readers tell the title and the description in place of the drawing (WAI-ARIA, role img).
 std::string Open(const std::string& id, const std::string& title, const std::string& description,
                  double height) {
   return "<figure><figcaption>" + Escape(title) + "</figcaption><svg role=\"img\" viewBox=\"0 0 " +
@@ -131,6 +132,7 @@ std::string Escape(const std::string& text) {
 }
 
 std::vector<double> RoundTicks(double low, double high, int most) {
+  // The power of ten below the wanted step, then the first of its multiples that is coarse enough.
   double step = std::pow(10, std::floor(std::log10((high - low) / most)));
   for (const double factor : {1.0, 2.0, 5.0, 10.0}) {
     const double candidate = step * factor;

@@ -86,6 +86,7 @@ void DrawWorker(ScreenLine& line, const ScreenWorker& worker, int column) {
 
 // Rows of the grid; workers without a cell follow on lines of their own.
 void DrawGrid(const Screen& screen, std::vector<ScreenLine>& lines, const ScreenLine& empty) {
+  // A row holds the workers that differ in the last coordinate alone: a group of the last axis.
   std::map<std::vector<int>, std::vector<const ScreenWorker*>> rows;
   std::vector<const ScreenWorker*> outside;
   size_t drawn = 0;
@@ -167,6 +168,7 @@ std::string Printable(const std::string& text) {
   std::string kept;
   for (size_t i = 0; i < text.size();) {
     const unsigned lead = byte(i);
+    // Lengths by lead byte: RFC 3629, section 4.
     size_t length = lead < 0x80   ? 1
                     : lead < 0xC2 ? 0
                     : lead < 0xE0 ? 2

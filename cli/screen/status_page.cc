@@ -72,6 +72,7 @@ std::string Workers(const Screen& screen) {
   std::string grid;
   for (const int radix : screen.radices)
     grid += (grid.empty() ? "" : " x ") + std::to_string(radix);
+  // With a tabindex, so that the keyboard can scroll a table wider than the screen.
   std::string out =
       "<h2>Workers</h2>\n<div class=\"scroll\" tabindex=\"0\" role=\"region\" "
       "aria-label=\"Workers\"><table>\n<caption>" +

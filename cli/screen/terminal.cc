@@ -50,6 +50,7 @@ void Terminal::Write(const std::string& text) const {
 // To the first line of the screen, and everything below it erased.
 std::string Terminal::Clear() {
   if (drawn_.empty()) return {};
+  // ECMA-48: nA goes up n lines, J erases to the end. ?25l and ?25h hide and show the cursor.
   return "\r\x1b[" + std::to_string(drawn_.size()) + "A\x1b[J";
 }
 
