@@ -52,6 +52,7 @@ ReportFate DeathReports::Take(WallTime now, const PodEntry* reporter, const PodE
   if (one.said.size() >= kMaxReporters && !one.said.contains(reporter->facts.uid)) {
     return ReportFate::kFull;
   }
+  // A reporter counts once, with its last word.
   one.said[reporter->facts.uid] = now;
   return ReportFate::kTaken;
 }

@@ -21,6 +21,7 @@ using manifest::SpecFields;
 using manifest::SplitChoices;
 using nlohmann::json;
 
+// A rule in CEL, which the API server evaluates at each write (KEP-2876).
 json Rule(const std::string& rule, const std::string& message) {
   return {{"rule", rule}, {"message", message}};
 }

@@ -12,6 +12,7 @@ using nlohmann::json;
 constexpr size_t kLongestObjectName = 253;
 constexpr std::string_view kGroup = "crowdsurf.io/";
 
+// One at most: the API server refuses a second controller among the owners.
 const json* ControllerOf(const json& object) {
   const json* found = nullptr;
   Each(object, "metadata.ownerReferences", [&](const json& owner) {

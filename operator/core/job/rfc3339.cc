@@ -10,6 +10,7 @@ constexpr int64_t kSecond = 1'000'000'000;
 constexpr int64_t kDay = 86400;
 
 // Days since 1970-01-01 of a date of the proleptic Gregorian calendar.
+// 400 years are 146,097 days; 719,468 days lie between 0000-03-01 and 1970-01-01.
 int64_t DaysFromCivil(int64_t year, int64_t month, int64_t day) {
   // Years begin in March here, so that the leap day is the last day of its year.
   year -= month <= 2;

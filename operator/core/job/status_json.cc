@@ -118,6 +118,7 @@ void ReadWorkers(const json& in, TrainingJobStatus& status) {
 
 }  // namespace
 
+// The fields are those of StatusSchema (crd.cc): the API server drops what a schema does not name.
 json StatusToJson(const TrainingJobStatus& status) {
   json out = {{"observedGeneration", status.observed_generation},
               {"acceptedGeneration", status.accepted_generation},

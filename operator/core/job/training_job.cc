@@ -11,7 +11,8 @@ namespace {
 
 using nlohmann::json;
 
-constexpr double kMaxOfAll = 1e9;  // above every bound of fields.cc: a kept spec is input
+// Above the bounds of all fields that are read with it (spec_fields.h): a kept spec is input.
+constexpr double kMaxOfAll = 1e9;
 
 int Int(const json& object, std::string_view path) {
   const json* value = At(object, path);

@@ -21,6 +21,7 @@ using nlohmann::json;
 constexpr std::string_view kApiVersion = "crowdsurf.io/v1alpha1";
 constexpr std::string_view kKind = "TrainingJob";
 
+// RFC 1035, which names of Services follow: one of the job's is named after it.
 bool IsLabel(std::string_view name) {
   const auto ok = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); };
   if (name.empty() || name.front() < 'a' || name.front() > 'z' || !ok(name.back())) return false;
@@ -75,6 +76,7 @@ json* Ensure(json& object, std::string_view path) {
 // scheduling) or to the block of a strategy that is not chosen.
 bool Optional(const json& spec, std::string_view path) {
   if (path.find("[]") != std::string_view::npos) return true;
+  // Never null: WithDefaults puts a strategy in before it asks.
   const json* strategy = At(spec, "averaging.strategy");
   for (const auto& [block, owner] : manifest::kStrategyBlocks) {
     const std::string prefix = "averaging." + std::string(block);
@@ -230,6 +232,7 @@ json WithDefaults(const json& spec) {
   }
   json& interval = *Ensure(filled, "averaging.interval");
   if (interval.empty()) interval["steps"] = manifest::kDefaultIntervalSteps;
+  // After the rows, of which one gives replicas its default.
   if (!filled.contains("maxReplicas")) filled["maxReplicas"] = filled["replicas"];
   RuleDefaults(filled);
   return filled;

@@ -18,6 +18,7 @@ constexpr Duration kUnsaidPause = Seconds(1);
 }  // namespace
 
 Status ApiError(int code, const std::string& body, const std::string& what) {
+  // The API server explains itself in a Status object; a proxy before it answers in any text.
   const nlohmann::json said = nlohmann::json::parse(body, nullptr, false);
   std::string words = said.is_object() ? TextAt(said, "message") : std::string();
   if (words.empty()) {

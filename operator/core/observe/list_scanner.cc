@@ -31,6 +31,7 @@ bool ListScanner::Separator(char c) {
 
 // Pre: outside of strings.
 void ListScanner::Structure(char c) {
+  // Members of the list lie at depth 1, its items at depth 2.
   const bool items_end = Separator(c) && c == ']';
   if (items_end) items_at_ = 0;
   if (!in_items() || depth_ != items_at_ || c != ',') Keep(std::string_view(&c, 1));

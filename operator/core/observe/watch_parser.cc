@@ -68,6 +68,7 @@ void WatchParser::Line(std::string_view line, std::vector<WatchEvent>& out) {
   WatchEvent result{*type, std::move(event["object"]), {}};
   if (*type == WatchEvent::Type::kFailed) {
     const auto code = result.object.find("code");
+    // 410 Gone: the server has forgotten the version that we watch from, and only a new list helps.
     if (code != result.object.end() && code->is_number_integer() && *code == 410) {
       result.type = WatchEvent::Type::kExpired;
     }

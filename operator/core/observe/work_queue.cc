@@ -59,6 +59,7 @@ void WorkQueue::Drop(const std::string& key) {
     in_order_.erase({it->second, key});
     ready_at_.erase(it);
   }
+  // A key that is worked on stays so: its Done then finds nothing to come again for.
   again_.erase(key);
   failures_.erase(key);
 }

@@ -22,6 +22,7 @@ double NumberAt(const json* object, std::string_view name, double fallback = 0) 
   return std::isfinite(number) ? number : fallback;
 }
 
+// Through a double, so exact up to 2^53.
 uint64_t CountAt(const json* object, std::string_view name) {
   const double number = NumberAt(object, name);
   // A double of 2^64 or more has no uint64_t.

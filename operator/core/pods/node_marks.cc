@@ -8,6 +8,7 @@ namespace {
 
 using nlohmann::json;
 
+// Certain before weak, then a known deadline before none, then the earlier deadline.
 bool Stronger(const Mark& a, const Mark& b) {
   if (a.weak != b.weak) return b.weak;
   if (a.deadline.has_value() != b.deadline.has_value()) return a.deadline.has_value();

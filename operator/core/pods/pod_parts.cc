@@ -63,6 +63,7 @@ json FieldVariable(const char* name, const char* field) {
   return {{"name", name}, {"valueFrom", {{"fieldRef", {{"fieldPath", field}}}}}};
 }
 
+// The kubelet writes such a file anew when the annotation changes: so news reaches a running pod.
 json Annotated(const char* path, std::string_view annotation) {
   return {{"path", path},
           {"fieldRef", {{"fieldPath", "metadata.annotations['" + std::string(annotation) + "']"}}}};
@@ -255,6 +256,7 @@ void AddAvoidance(json& spec, const std::vector<std::string>& nodes) {
   json& terms = required["nodeSelectorTerms"];
   if (terms.empty()) terms = json::array({json::object()});
   for (json& term : terms) {  // they are alternatives
+    // A requirement each: one on a node's field takes exactly one value.
     for (const std::string& node : nodes) {
       term["matchFields"].push_back(
           {{"key", "metadata.name"}, {"operator", "NotIn"}, {"values", {node}}});
@@ -267,6 +269,7 @@ std::optional<double> QuantityBytes(const std::string& text) {
   const double number = std::strtod(text.c_str(), &end);
   if (end == text.c_str()) return std::nullopt;
   const std::string unit = end;
+  // Without "m": a thousandth is a quantity, and no number of bytes.
   constexpr std::pair<const char*, double> kUnits[] = {
       {"", 1},         {"k", 1e3},      {"M", 1e6},
       {"G", 1e9},      {"T", 1e12},     {"Ki", 1024},
