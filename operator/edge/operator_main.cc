@@ -170,7 +170,7 @@ Status Operate(const Flags& flags, const Logger& log) {
   control.leading = leading;
   control.progress = [&] { pulse.Beat(); };
   Controller controller(*cluster, control, metrics, log.For("controller"));
-  running = &controller;
+  running = &controller;  // before the wait below, which a signal must be able to end
   const absl::Cleanup no_signals = [] { running = nullptr; };
   ASSIGN_OR_RETURN(const auto signer_authority,
                    AwaitSignerAuthority(authorities, controller.stop(), log));
@@ -189,7 +189,7 @@ Status Operate(const Flags& flags, const Logger& log) {
   }
   ASSIGN_OR_RETURN(const auto pages, OperatorPages::Start(
                                          serve, [&] { return controller.ready(); }, page, metrics));
-  cluster->Start();
+  cluster->Start();  // after the pages: probes are answered while the caches fill
   if (flags.elect) lease.Start();
   log.Info("started", {{"namespace", flags.space},
                        {"signer", flags.signer_host},
@@ -197,8 +197,8 @@ Status Operate(const Flags& flags, const Logger& log) {
                        {"metrics_port", pages->metrics_port()}});
   controller.Run();
   log.Info("stopping");
-  lease.Stop();  // first: another takes over while the rest of this ends
-  client.Stop();
+  lease.Stop();   // first: another takes over while the rest of this ends
+  client.Stop();  // before the cluster: its watches wait for sockets that only this cuts
   cluster->Stop();
   return absl::OkStatus();
 }

@@ -336,6 +336,7 @@ StatusOr<std::string> KubeClient::List(const std::string& path,
     std::string version;
     for (std::string next = base; !next.empty();) {
       ASSIGN_OR_RETURN(const json rest, impl_->Page(next, on_item));
+      // All pages show the list as it was at the first, so the last one's version is that of all.
       version = TextAt(rest, "metadata.resourceVersion");
       const std::string token = TextAt(rest, "metadata.continue");
       next = token.empty() ? std::string() : base + "&continue=" + PercentEncoded(token);

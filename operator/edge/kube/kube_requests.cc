@@ -24,6 +24,7 @@ httplib::Request JsonRequest(const char* method, const std::string& path,
   return request;
 }
 
+// As the API server names its kinds of patch. YAML has JSON as a part, so ours is sent as it is.
 const char* ContentType(PatchType type) {
   switch (type) {
     case PatchType::kMerge:
@@ -36,6 +37,7 @@ const char* ContentType(PatchType type) {
   return "";
 }
 
+// All but the unreserved characters of RFC 3986, 2.3.
 std::string PercentEncoded(const std::string& text) {
   std::string out;
   for (const char c : text) {

@@ -30,6 +30,7 @@ std::string JobPath(const std::string& key) {
 std::string KeyOf(const TrainingJob& job) { return job.space + "/" + job.name; }
 
 json EventObject(const TrainingJob& job, const Event& event, WallTime now) {
+  // metav1.Time has whole seconds.
   const std::string at =
       FormatInstant(WallTime::FromNanoseconds(now.nanoseconds() / 1'000'000'000 * 1'000'000'000));
   return {{"metadata", {{"generateName", job.name + "."}, {"namespace", job.space}}},
@@ -73,6 +74,7 @@ std::vector<Status> KubeCluster::CreateAll(const TrainingJob& job,
 }
 
 StatusOr<Sighting<PodEntry>> KubeCluster::Post(const TrainingJob& job, const CreatePod& create) {
+  // Strict: a misspelt field of the template is refused, where the server would else drop it.
   const std::string path = "/api/v1/namespaces/" + job.space + "/pods?fieldValidation=Strict";
   ASSIGN_OR_RETURN(const json pod, client_.Create(path, BuildPod(job, create, options_.pods)));
   return Seen(pod);
@@ -129,6 +131,7 @@ Status KubeCluster::Remove(const DeletePod& pod) {
   const auto key = pod_of_uid_.find(pod.uid);
   // It has gone by itself, which is all that was wanted.
   if (key == pod_of_uid_.end()) return absl::OkStatus();
+  // A pod that was made anew under the name is not meant: the server compares.
   json options = {{"preconditions", {{"uid", pod.uid}}}};
   if (pod.grace) options["gracePeriodSeconds"] = static_cast<int64_t>(pod.grace->seconds());
   const Status status = client_.Delete(PodPath(key->second), options);

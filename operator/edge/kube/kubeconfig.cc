@@ -105,6 +105,7 @@ std::string ShellQuoted(const std::string& word) {
   return out + "'";
 }
 
+// A client-go credential plugin prints an ExecCredential of client.authentication.k8s.io.
 StatusOr<KubeCredentials> RunPlugin(const std::string& command) {
   // A shell reads the command, so each word of the file is quoted (ShellQuoted).
   const std::unique_ptr<FILE, int (*)(FILE*)> pipe(popen(command.c_str(), "r"), pclose);
@@ -139,6 +140,7 @@ std::string PluginCommand(const YAML::Node& exec, const std::string& file) {
   for (const YAML::Node& variable : exec["env"]) {
     line += " " + ShellQuoted(Text(variable, "name") + "=" + Text(variable, "value"));
   }
+  // As kubectl takes it: a bare name is looked up in PATH.
   const std::string command = Text(exec, "command");
   line +=
       " " + ShellQuoted(command.find('/') == std::string::npos ? command : Beside(file, command));
@@ -196,6 +198,7 @@ Status LoadUser(const Found& user, KubeEndpoint& out) {
 
 StatusOr<KubeEndpoint> Load(const std::vector<Found>& files, std::string context) {
   for (const Found& file : files) {
+    // The first file that names one wins, as in kubectl.
     if (context.empty()) context = Text(file.node, "current-context");
   }
   if (context.empty()) return absl::InvalidArgumentError("kubeconfig: no current-context is set");

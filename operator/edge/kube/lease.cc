@@ -98,6 +98,7 @@ Status Lease::Write(json lease, const std::string& holder) {
   spec["renewTime"] = now;
   // Given back: nobody has to wait.
   spec["leaseDurationSeconds"] = holder.empty() ? 1 : static_cast<int>(options_.duration.seconds());
+  // With the resourceVersion that was read: of two who write at once the server refuses one.
   return client_.Replace(Path() + "/" + options_.name, lease).status();
 }
 

@@ -164,6 +164,7 @@ std::vector<std::string> LocalCluster::TakeableNodes() const {
   for (const auto& [name, entry] : pods_) {
     const PodFacts& facts = entry.pod->facts;
     const auto node = nodes_.find(facts.node);
+    // The market owns no on-demand machine, and of who leaves or has ended nothing is left to take.
     if (facts.capacity == CapacityType::kOnDemand || facts.deleted || facts.trainer) continue;
     if (node != nodes_.end() && !node->second.mark) nodes.push_back(facts.node);
   }
@@ -172,6 +173,7 @@ std::vector<std::string> LocalCluster::TakeableNodes() const {
 
 void LocalCluster::Apply(TrainingJobSpec spec) {
   job_.spec = std::move(spec);
+  // As the API server counts changes of a spec.
   ++job_.generation;
   changed_ = true;
 }

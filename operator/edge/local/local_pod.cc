@@ -132,6 +132,7 @@ Status LocalPod::StartTrainer(const TrainingJob& job) {
 
 Status LocalPod::Start(const TrainingJob& job, const std::string& token) {
   RETURN_IF_ERROR(WriteFiles(job, token));
+  // A pod's order: a sidecar starts before the containers.
   RETURN_IF_ERROR(StartAgent(job));
   RETURN_IF_ERROR(StartTrainer(job));
   facts.phase = PodPhase::kRunning;

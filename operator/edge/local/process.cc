@@ -199,6 +199,7 @@ bool Process::Reap() {
   // Before the exit is known to others, who then read the output.
   Drain();
   if (kept_.size() > kKeptOutput) kept_.erase(0, kept_.size() - kKeptOutput);
+  // As a shell tells it.
   exit_code_ = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
   if (pidfd_ >= 0) close(std::exchange(pidfd_, -1));
   return true;

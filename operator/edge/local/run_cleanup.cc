@@ -34,6 +34,7 @@ std::string Environment(const fs::path& process) {
   return std::string(std::istreambuf_iterator<char>(file), {});
 }
 
+// A whole entry: a variable or a value that only ends or begins so is another's.
 bool Names(const std::string& environment, const char* variable, const std::string& value) {
   const std::string entry = std::string(variable) + "=" + value + '\0';
   const size_t at = environment.find(entry);
@@ -156,6 +157,7 @@ StatusOr<Reaper> Reaper::Start(const std::string& run, const std::string& direct
   }
   const pid_t pid = fork();
   if (pid == 0) {
+    // Our copy of the writing end must go, else the line never ends.
     close(line[1]);
     ReapWhenAlone(line[0], run, directory);
   }

@@ -43,6 +43,7 @@ bool OneOf(const std::string& text, std::initializer_list<std::string_view> name
   return false;
 }
 
+// Roughly the core schema of YAML 1.2 (10.3.2). Of its numbers 0o7, 0x7, .inf and .nan stay text.
 json Reader::Scalar(const YAML::Node& node) {
   const std::string& text = node.Scalar();
   // Quoted, so it is text, whatever it looks like.

@@ -29,6 +29,7 @@ void ControllerMetrics::Refresh(Time now) {
   const int64_t since = since_;
   const double seconds = since == 0 ? 0 : (now - Time::FromNanoseconds(since)).seconds();
   unfinished_.Set(seconds);
+  // One job is worked on at a time, so it is the longest as well.
   longest_.Set(seconds);
   active_.Set(since == 0 ? 0 : 1);
 }

@@ -51,6 +51,7 @@ Status MetricsGuard::Admit(const std::string& authorization) {
 }
 
 Status MetricsGuard::Ask(const std::string& token) {
+  // Without an audience: the API server then takes its own (TokenReviewSpec).
   const auto review =
       client_.Create("/apis/authentication.k8s.io/v1/tokenreviews", {{"spec", {{"token", token}}}});
   if (!review.ok()) return absl::UnavailableError(review.status().message());

@@ -81,6 +81,7 @@ GENERAL_NAME* NewName(const HolderName& holder) {
     GENERAL_NAME_free(name);
     return nullptr;
   }
+  // From here on the name owns the text.
   GENERAL_NAME_set0_value(name, holder.type, text);
   return name;
 }
@@ -125,6 +126,7 @@ CertificatePtr Make(const Wanted& wanted, WallTime now) {
                                  reinterpret_cast<const unsigned char*>(wanted.name.c_str()), -1,
                                  -1, 0) == 1;
   X509* issuer = wanted.issuer != nullptr ? wanted.issuer : x;
+  // 2 stands for version 3, the only one with extensions (RFC 5280, 4.1.2.1).
   bool good = numbered && named && X509_set_version(x, 2) == 1 &&
               X509_set_issuer_name(x, X509_get_subject_name(issuer)) == 1 &&
               X509_set_pubkey(x, wanted.key) == 1 && SetTime(X509_getm_notBefore(x), now - kLag) &&
@@ -265,6 +267,7 @@ StatusOr<std::string> CertificateAuthority::SignAgent(const std::string& csr,
             {{GEN_DNS, "peer.crowdsurf"}, {GEN_URI, "crowdsurf://" + job_ + "/" + worker}}},
            now);
   if (!certificate) return Failed("signing");
+  // The holder's certificate first, as TLS sends a chain (RFC 8446, 4.4.2).
   return Pem(certificate.get()) + pem_;
 }
 

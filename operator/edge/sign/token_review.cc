@@ -25,6 +25,7 @@ StatusOr<TokenPod> ReviewPodToken(KubeClient& client, const std::string& token) 
   }
   const std::string user = TextUnder(*review, "/status/user/username");
   TokenPod pod;
+  // In a JSON pointer ~1 stands for a slash (RFC 6901).
   pod.name = TextUnder(*review, "/status/user/extra/authentication.kubernetes.io~1pod-name/0");
   pod.uid = TextUnder(*review, "/status/user/extra/authentication.kubernetes.io~1pod-uid/0");
   if (user.rfind(kAccount, 0) != 0 || pod.name.empty() || pod.uid.empty()) {
