@@ -23,6 +23,7 @@ void Histogram::Observe(double v) {
 MetricRegistry::Series& MetricRegistry::Find(std::string_view name, std::string_view help,
                                              MetricKind kind, MetricLabels labels) {
   CHECK(!help.empty());
+  // As Prometheus names metrics: counters end in _total, and nothing else does.
   CHECK_EQ(name.ends_with("_total"), kind == MetricKind::kCounter);
   auto it = families_.find(name);
   if (it == families_.end()) {

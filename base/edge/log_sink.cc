@@ -62,6 +62,7 @@ std::optional<LogLevel> ParseLogLevel(std::string_view name) {
 std::string FormatField(const LogField& field) {
   std::string out(field.key);
   out += '=';
+  // Quoted is whatever would end the line or pass for another field.
   bool plain = !field.value.empty();
   for (const char c : field.value) {
     plain = plain && c > ' ' && c != '"' && c != '=' && c != '\\' && c != 0x7f;

@@ -50,6 +50,7 @@ double StatField(int index) {
   if (name_end == std::string::npos) return 0;
   std::istringstream rest(text.substr(name_end + 1));
   std::string word;
+  // The name is field 2, so the rest begins with field 3.
   for (int i = 3; i <= index; ++i) rest >> word;
   return std::strtod(word.c_str(), nullptr);
 }

@@ -82,6 +82,7 @@ std::string_view NearestName(std::string_view name, std::span<const std::string_
       best_distance = distance;
     }
   }
+  // More than a third of its letters wrong: that is another word, no typo.
   return best_distance <= std::max<size_t>(1, best.size() / 3) ? best : std::string_view();
 }
 
