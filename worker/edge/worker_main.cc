@@ -77,6 +77,7 @@ int PrintViolations(const std::vector<std::string>& violations) {
 
 int RunAgent(AgentOptions options) {
   options.listen = AnyAddress(options.listen);
+  // From the supervisor, which counts: this process knows of itself alone.
   const char* crashes = std::getenv(kCrashesVariable);
   if (crashes != nullptr) options.crashes = std::strtoull(crashes, nullptr, 10);
   JobConfig config;

@@ -170,6 +170,7 @@ Status Agent::Impl::StartTransports() {
   grpc.tls = tls;
   grpc_ = std::make_unique<dht::PeerTransport>(grpc, *identity_, host_, registry_,
                                                log_.For("transport"));
+  // Handlers of both transports run on the host's thread, as all that touches dht_ and peer_.
   grpc_->SetHandlers(
       {[this](Time now, WallTime wall, const dht::Contact& from, dht::ChannelKind kind,
               Bytes body) {

@@ -28,6 +28,7 @@ std::string SummaryJson(const PeerSummary& core, const EdgeSummary& edge) {
   for (const auto& member : core.members) {
     members.push_back({{"worker", member.worker}, {"cell", member.cell}});
   }
+  // The names that operator/core/pods/agent_summary.cc reads.
   const RoundTally& rounds = core.rounds;
   const Json out = {
       {"job", edge.job},

@@ -18,6 +18,7 @@ constexpr size_t kMaxToken = 64 << 10;
 constexpr int kMaxTries = 6;
 constexpr int kMaxUnanswered = 3;  // a replica that died a moment ago is still among them
 
+// 404: a signer that takes no reports, as in local mode. 421: a replica that does not lead.
 constexpr int kTaken = 202, kUnknownPath = 404, kAnotherLeads = 421;
 
 }  // namespace
@@ -88,6 +89,7 @@ void DeathReporter::Run() {
 }
 
 DeathReporter::Answer DeathReporter::Send(const std::vector<std::string>& dead) {
+  // At each report: the cluster renews the token in its file.
   auto token = ReadFile(options_.agent_dir / "token", kMaxToken);
   if (!token.ok()) return Answer::kUnreachable;
   while (!token->empty() && (token->back() == '\n' || token->back() == '\r')) token->pop_back();

@@ -45,6 +45,7 @@ std::vector<std::string> ParseSeeds(std::string_view text) {
     while (!line.empty() && std::isspace(static_cast<unsigned char>(line.back()))) {
       line.remove_suffix(1);
     }
+    // host:port, as far as it can be told without asking DNS.
     const bool usable = line.size() > 2 && line.size() <= kMaxSeedBytes &&
                         line.find(':') != line.npos && line.find(' ') == line.npos;
     if (usable && seen.insert(line).second) seeds.emplace_back(line);
@@ -56,6 +57,7 @@ std::vector<std::string> ParseSeeds(std::string_view text) {
 
 void BlockEndSignals() {
   const sigset_t set = EndSignals();
+  // A signalfd gives only signals that no thread takes by itself.
   ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
 }
 
@@ -141,6 +143,7 @@ void ExternalEvents::Impl::ReadAll() {
 
 void ExternalEvents::Impl::TakeSignal() {
   signalfd_siginfo info{};
+  // A signalfd gives whole records.
   if (::read(signals, &info, sizeof info) != sizeof info) return;
   log.Info("asked to end", {{"signal", info.ssi_signo}});
   sink(TerminationAsked{static_cast<int>(info.ssi_signo), WallNow() + options.grace});
@@ -152,6 +155,8 @@ void ExternalEvents::Impl::Run() {
     if (::poll(polled, 3, -1) < 0 && errno != EINTR) return;
     if (polled[0].revents != 0) return;
     if (polled[1].revents != 0) {
+      // Which file it was is not asked: three short files are read and compared with what they
+      // held.
       alignas(inotify_event) char ignored[16 * 1024];
       while (::read(watch, ignored, sizeof ignored) > 0) {
       }

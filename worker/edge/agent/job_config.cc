@@ -37,6 +37,7 @@ class Fields {
   std::string Path(const char* name) const {
     return path_.empty() ? name : absl::StrCat(path_, ".", name);
   }
+  // Collected and read on: the first mistake does not hide the others.
   void Complain(const char* name, const std::string& what) const {
     violations_.push_back(absl::StrCat(*name == '\0' ? path_ : Path(name), ": ", what));
   }

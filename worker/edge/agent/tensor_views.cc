@@ -7,6 +7,7 @@ namespace crowdsurf::worker {
 TensorViews ViewsOf(const std::vector<LinkTensor>& tensors) {
   TensorViews views;
   for (const LinkTensor& tensor : tensors) {
+    // What is not averaged, or has no matrix view, has nothing to factorize.
     if (!tensor.shared() || tensor.rows == 0 || tensor.cols == 0) continue;
     if (tensor.rows > UINT32_MAX || tensor.cols > UINT32_MAX) continue;
     views.push_back(

@@ -11,8 +11,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr int kMaxJsonDepth =
-    16;  // nlohmann parses recursively only in its callback form; ours is flat
+// A registration nests five deep: the object, tensors, a tensor, its units, one of them.
+constexpr int kMaxJsonDepth = 16;
 
 // Parses `body` as an object; nesting is bounded so that garbage cannot cost more than its length.
 StatusOr<Json> ParseObject(std::string_view body) {

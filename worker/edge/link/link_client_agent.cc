@@ -49,6 +49,7 @@ std::string RegisterBody(const std::vector<LinkTensor>& tensors,
 Status LinkClient::Impl::StatusOf(const HttpReply& reply) {
   if (reply.code < 300) return absl::OkStatus();
   const std::string words = ErrorWords(reply);
+  // As docs/trainer-link.md, section 3, lists the codes.
   if (reply.code == 409) return absl::FailedPreconditionError(words);
   if (reply.code == 507) return absl::ResourceExhaustedError(words);
   if (reply.code == 404) return absl::NotFoundError(words);

@@ -85,6 +85,7 @@ bool LinkListener::TakeRequests(ConnectionId id, Connection& c) {
     }
     c.in_body = false;
     c.deadline_ns = 0;
+    // No other request is taken meanwhile: answers keep the order of requests (RFC 9112, 9.3.2).
     c.waiting = true;
     if (auto reply = handler_(id, std::move(request))) {
       c.waiting = false;

@@ -37,6 +37,7 @@ bool ParseFirstLine(std::string_view line, HttpHead& out) {
 bool ParseHeaderLine(std::string_view line, HttpHead& out) {
   const size_t colon = line.find(':');
   if (colon == 0 || colon == std::string_view::npos) return false;
+  // Names of headers have no case (RFC 9110, 5.1).
   std::string name(line.substr(0, colon));
   std::transform(name.begin(), name.end(), name.begin(),
                  [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
@@ -120,6 +121,7 @@ Status HttpClient::Wait(short events, int64_t deadline_ns) const {
 Status HttpClient::Send(std::string_view bytes, int64_t deadline_ns) {
   while (!bytes.empty()) {
     RETURN_IF_ERROR(Wait(POLLOUT, deadline_ns));
+    // Without a SIGPIPE, whose default would end the trainer that this runs in.
     const ssize_t n = ::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     if (n < 0 && (errno == EINTR || errno == EAGAIN)) continue;
     if (n < 0) return absl::UnavailableError(absl::StrCat("agent.sock: ", std::strerror(errno)));

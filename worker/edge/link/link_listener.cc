@@ -193,6 +193,7 @@ void LinkListener::Accept() {
     ::close(fd);
     return;
   }
+  // No deadline yet: a connection is a trainer's sign of life and may be silent.
   auto connection = std::make_unique<Connection>();
   connection->fd = fd;
   connections_.emplace(next_id_++, std::move(connection));

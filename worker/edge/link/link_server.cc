@@ -145,6 +145,7 @@ void LinkServer::Deliver(uint64_t number, int which) {
   CHECK(which == 0 || which == 1);
   LinkControl& c = impl_->control();
   const uint64_t ticket = impl_->TicketOf(number);
+  // The number first: who has seen the ticket below reads the number that belongs to it.
   c.result_ready.averaging.store(number, std::memory_order_relaxed);
   // One word is the flip: it names the ticket and the inbox.
   c.result_ready.ticket.store(ticket * 2 + static_cast<uint64_t>(which), std::memory_order_release);
@@ -187,6 +188,7 @@ uint64_t LinkServer::OfferAdoption(int which, uint64_t averaging,
     const std::lock_guard lock(impl_->mutex);
     impl_->adopt = opaque;
   }
+  // The opaque state is in its place by now: a trainer that sees the offer asks for it at once.
   const uint64_t sequence = impl_->adopt_sequence.fetch_add(1, std::memory_order_relaxed) + 1;
   c.adopt.averaging.store(averaging, std::memory_order_relaxed);
   c.adopt.has_opaque.store(opaque ? 1 : 0, std::memory_order_relaxed);
@@ -199,6 +201,7 @@ uint64_t LinkServer::OfferAdoption(int which, uint64_t averaging,
 
 void LinkServer::RequestOpaque() {
   LinkControl& c = impl_->control();
+  // A count: the trainer answers once for all that was asked before it looked.
   c.opaque_wanted.value.fetch_add(1, std::memory_order_release);
   RingBell(c.agent_bell.value);
 }

@@ -31,11 +31,13 @@ void ResetTrainerWords(LinkControl& c) {
   c.index_taken.value.store(0, std::memory_order_relaxed);
 }
 
+// NaN: nothing is known yet.
 void ForgetProgress(LinkControl& c) {
   c.progress.loss.store(std::nan(""), std::memory_order_relaxed);
   for (auto& slot : c.metrics) slot.store(std::nan(""), std::memory_order_relaxed);
 }
 
+// 0 where it is absent: a state that nobody asked for.
 uint64_t SequenceOf(const std::string& target) {
   constexpr std::string_view kKey = "?sequence=";
   const size_t at = target.find(kKey);
@@ -78,6 +80,7 @@ std::optional<HttpReply> LinkServer::Impl::Handle(LinkListener::ConnectionId id,
     const std::lock_guard lock(mutex);
     if (leave_connection) return Error(409, "a leave is under way");
     leave_connection = id;
+    // The answer comes from LeaveDone, when the agent has left.
     sink(link::LeaveRequested{*std::move(reason)});
     return std::nullopt;
   }
@@ -112,6 +115,7 @@ HttpReply LinkServer::Impl::Register(LinkListener::ConnectionId id, const std::s
   }
   if (const Status mapped_now = MapFor(*geometry); !mapped_now.ok()) {
     log.Error("trainer refused", {{"why", std::string(mapped_now.message())}});
+    // 507, Insufficient Storage (RFC 4918): the folder has no room for the tensors.
     return Error(absl::IsFailedPrecondition(mapped_now)  ? 409
                  : absl::IsResourceExhausted(mapped_now) ? 507
                                                          : 500,
@@ -191,6 +195,8 @@ void LinkServer::Impl::BeginSession(const RegisterRequest& request) {
     seen.adopted = sequence;
     c.hold.value.store(1, std::memory_order_release);
   } else {
+    // It lost its connection or its agent, and kept its parameters: its words stand, nothing holds
+    // it.
     metrics.continued.Add();
     c.hold.value.store(0, std::memory_order_release);
   }

@@ -198,6 +198,7 @@ Status CheckpointStore::Write(CheckpointInfo info, const StateValues& state, Byt
   preamble.U64(kCheckpointMagic);
   preamble.U32(velocity ? kVersionWithVelocity : kVersion);
   preamble.U64(encoded.size());
+  // The header holds the hashes of all that follows, so each byte of the file is under one.
   preamble.Raw(Sha256(encoded).view());
   char name[64];  // twenty digits hold every number, and names sort as numbers do
   std::snprintf(name, sizeof name, "%s%020llu%s", kPrefix.data(),
@@ -237,6 +238,7 @@ void CheckpointStore::Prune() {
   while (const dirent* entry = ::readdir(dir)) {
     const std::string name = entry->d_name;
     struct stat info {};
+    // By its age: the writer may be of another machine, where nobody can ask whether it lives.
     if (name.starts_with(kPrefix) && name.ends_with(".new") &&
         ::lstat((folder_ + "/" + name).c_str(), &info) == 0 &&
         std::time(nullptr) - info.st_mtime > kStaleSeconds) {

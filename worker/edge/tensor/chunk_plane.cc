@@ -83,6 +83,7 @@ void ChunkPlane::OnFrame(const PeerId& from, const TensorHeader& header, Bytes p
   }
   const bool wanted = ask(arrived);
   if (result) {
+    // Lent to Execute, which `act` calls.
     offered_ = &payload;
   } else if (wanted) {
     reducer_.KeepInput(*round, header.rank, arrived.chunk, header.assigned, std::move(payload));

@@ -78,6 +78,7 @@ TensorTransport::Sent MixPlane::Advance(Waiting& waiting) {
     EncodeWire(chunk->wire, std::span<const float>(scratch_), *wire);
     TensorHeader header;
     header.kind = TensorKind::kMix;
+    // The frame's fields of rounds, by what they carry here (docs/data-plane.md).
     header.rank = send.tag;
     header.assigned = static_cast<Ballot>(chunk->count);  // at most kMaxNodes
     header.chunk = waiting.next;

@@ -41,6 +41,7 @@ Status TensorTransport::Impl::Listen() {
   if (error) return absl::InvalidArgumentError(absl::StrCat(wanted, ": not an address"));
   const asio::ip::tcp::endpoint endpoint(address, static_cast<uint16_t>(options_.port));
   acceptor_.open(endpoint.protocol(), error);
+  // An agent that is started again finds its port held by connections in TIME_WAIT.
   if (!error) acceptor_.set_option(asio::socket_base::reuse_address(true), error);
   if (!error) acceptor_.bind(endpoint, error);
   if (!error) acceptor_.listen(asio::socket_base::max_listen_connections, error);

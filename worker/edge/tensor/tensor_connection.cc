@@ -78,6 +78,7 @@ void TensorConnection::StartDeadline() {
 void TensorConnection::StartOpening() {
   std::error_code ignored;
   socket_.native_non_blocking(true, ignored);
+  // No delay: a small frame that waits for an acknowledgement would hold a round.
   socket_.set_option(asio::ip::tcp::no_delay(true), ignored);
   socket_.set_option(asio::socket_base::keep_alive(true), ignored);
   if (credentials_ != nullptr) {

@@ -13,6 +13,7 @@ constexpr uint32_t kFrameMagic = 0x31544643;  // the bytes "CFT1"
 
 }  // namespace
 
+// The order and widths of docs/data-plane.md.
 TensorHeaderBytes EncodeTensorHeader(const TensorHeader& header) {
   ByteWriter out;
   out.U32(kFrameMagic);

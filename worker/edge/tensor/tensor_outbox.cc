@@ -9,6 +9,7 @@ namespace crowdsurf::worker {
 TensorOutbox::Pushed TensorOutbox::Push(OutFrame frame) {
   const std::lock_guard lock(mutex_);
   if (closed_) return Pushed::kClosed;
+  // The last frame may go beyond the bound, so one that is larger than the bound still passes.
   if (bytes_ >= max_bytes_) {
     refused_ = true;
     return Pushed::kFull;

@@ -59,6 +59,7 @@ Status TlsCredentials::Refresh() {
   SSL_CTX_set_default_read_buffer_len(ctx, kReadAhead);
   SSL_CTX_set_num_tickets(ctx, 0);  // connections live long; a ticket would be a write by a reader
   SSL_CTX_set_session_cache_mode(ctx, SSL_SESS_CACHE_OFF);
+  // Both sides show a certificate: who accepts has to know its peer as well.
   SSL_CTX_set_verify(ctx, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, nullptr);
   SSL_CTX_set_verify_depth(ctx, 4);
   const std::string key = directory_ / "key.pem", chain = directory_ / "cert.pem",
@@ -69,6 +70,7 @@ Status TlsCredentials::Refresh() {
   if (SSL_CTX_use_certificate_chain_file(ctx, chain.c_str()) != 1) {
     return absl::FailedPreconditionError(absl::StrCat(chain, ": ", OpenSslError()));
   }
+  // After the certificate: OpenSSL then compares the key with it.
   if (SSL_CTX_use_PrivateKey_file(ctx, key.c_str(), SSL_FILETYPE_PEM) != 1) {
     return absl::FailedPreconditionError(absl::StrCat(key, ": ", OpenSslError()));
   }

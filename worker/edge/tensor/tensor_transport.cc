@@ -87,6 +87,7 @@ TensorTransport::Sent TensorTransport::Impl::Send(const PeerId& to, const std::s
                                                   TensorHeader header, SharedBytes payload) {
   CHECK(payload == nullptr || payload->size() <= kMaxTensorPayload);
   header.payload_bytes = payload ? static_cast<uint32_t>(payload->size()) : 0;
+  // A result brings its hash along, from the fold or from the frame that it came in.
   if (header.kind != TensorKind::kResult) {
     header.hash = TensorPayloadHash(header.instance, payload ? ByteView(*payload) : ByteView());
   }
