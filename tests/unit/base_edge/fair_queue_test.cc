@@ -1,3 +1,4 @@
+// Whose turn it is, and who goes when there is no room: orders are written out by hand.
 #include "base/edge/fair_queue.h"
 
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// Files that appear whole or not at all: their modes, old readers, links in the way, a full disk.
 #include "base/edge/files.h"
 
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// In which order a host runs events and timers, how late, and how it ends.
 #include "base/edge/host_loop.h"
 
 #include <gmock/gmock.h>

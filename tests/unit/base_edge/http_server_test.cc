@@ -1,3 +1,4 @@
+// The HTTP server against requests and answers that are written out byte by byte.
 #include "base/edge/http_server.h"
 
 #include <gmock/gmock.h>

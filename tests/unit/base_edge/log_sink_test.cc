@@ -1,3 +1,4 @@
+// No value ends its line or passes for another field.
 #include "base/edge/log_sink.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// Metrics in Prometheus' text format, whose lines are written out here.
 #include "base/edge/metrics_page.h"
 
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// What a command line that is mistyped is told.
 #include "cli/parse_error.h"
 
 #include <gmock/gmock.h>

@@ -1,3 +1,5 @@
+// An agent's key, id and certificates. The id is compared with another tool's SHA-256; certificates
+// come from a signer of the test.
 #include "coordinator-free-dht/edge/identity.h"
 
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// The gRPC transports of several agents over real sockets: mutual TLS, deaths, strangers, bounds.
 #include "coordinator-free-dht/edge/transport.h"
 
 #include <gmock/gmock.h>

@@ -1,3 +1,5 @@
+// The trainer's commands from end to end: what one writes, another reads back with the same
+// figures.
 #include "worker/trainer/commands.h"
 
 #include <filesystem>

@@ -1,3 +1,5 @@
+// Gradients against central differences in double, the function against its equations by hand,
+// sub-networks against the whole model.
 #include "worker/trainer/gru_model.h"
 
 #include <cmath>

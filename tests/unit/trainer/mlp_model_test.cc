@@ -1,3 +1,5 @@
+// Gradients against central differences in double, a linear classifier by hand, sub-networks
+// against the whole model.
 #include "worker/trainer/mlp_model.h"
 
 #include <cmath>

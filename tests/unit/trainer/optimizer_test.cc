@@ -1,3 +1,5 @@
+// Optimizers against steps by hand, and against the papers' algorithms written down again in
+// double.
 #include "worker/trainer/optimizer.h"
 
 #include <cmath>

@@ -1,3 +1,4 @@
+// What the trainer's flags set, and what is refused in which words.
 #include "worker/trainer/options.h"
 
 namespace crowdsurf::trainer {

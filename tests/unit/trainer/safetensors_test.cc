@@ -1,3 +1,4 @@
+// Model files against the published format (huggingface/safetensors), and files that break it.
 #include "worker/trainer/safetensors.h"
 
 #include <cstring>

@@ -1,3 +1,4 @@
+// Learning rates of single steps against the closed forms.
 #include "worker/trainer/schedule.h"
 
 #include <cmath>

@@ -1,3 +1,5 @@
+// Tasks against figures known without them: a uniform model's entropy, a trigram's, a linear
+// classifier's, and scores taken token by token.
 #include "worker/trainer/task.h"
 
 #include <cmath>

@@ -1,3 +1,4 @@
+// Training and its loop, on a task with a known optimum and a clock of the test.
 #include "worker/trainer/training.h"
 
 #include <cmath>

@@ -1,3 +1,5 @@
+// The report as JSON and as a page: its keys, its four charts, and what a reader without a network
+// or without eyes gets.
 #include "cli/report/report.h"
 
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// Figures of a run, from summaries at a known pace: each follows by hand from what they say.
 #include "cli/report/run_record.h"
 
 #include <gtest/gtest.h>

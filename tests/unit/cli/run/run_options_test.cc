@@ -1,3 +1,4 @@
+// The flags, files and folders of `crowdsurf run`, and that all mistakes are told at once.
 #include "cli/run/run_options.h"
 
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// How a trainer's command becomes a job: its name, its words, its end.
 #include "cli/run/script_job.h"
 
 #include <gmock/gmock.h>

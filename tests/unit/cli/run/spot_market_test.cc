@@ -1,3 +1,4 @@
+// Whom the spot market takes when, by a rate and by a trace, on a clock of the test.
 #include "cli/run/spot_market.h"
 
 #include <gmock/gmock.h>

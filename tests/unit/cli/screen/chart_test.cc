@@ -1,3 +1,4 @@
+// Charts read back as SVG: labels inside the drawing, ticks over the whole range.
 #include "cli/screen/chart.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,5 @@
+// The live screen as text: how wide it gets, what it shows of whom, and names that would control
+// the terminal.
 #include "cli/screen/live_view.h"
 
 #include <gmock/gmock.h>

@@ -1,3 +1,5 @@
+// The status page and its server: what is said, that it needs nothing but itself, and where it is
+// served.
 #include "cli/screen/status_page.h"
 
 #include <arpa/inet.h>

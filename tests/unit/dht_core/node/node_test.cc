@@ -1,3 +1,4 @@
+// How soon a node answers its caller, in message delays of a network under virtual time.
 #include "coordinator-free-dht/core/node/node.h"
 
 #include <gmock/gmock.h>

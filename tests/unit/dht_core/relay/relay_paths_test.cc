@@ -1,3 +1,4 @@
+// What a dial that fails means: a death, a firewall, or a peer that another one may reach.
 #include "coordinator-free-dht/core/relay/relay_paths.h"
 
 #include <gtest/gtest.h>

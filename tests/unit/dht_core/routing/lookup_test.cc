@@ -1,3 +1,5 @@
+// A lookup by itself, its answers given by hand: whom it asks, when it is over, and what liars
+// achieve. Who is nearest is checked by sorting all.
 #include "coordinator-free-dht/core/routing/lookup.h"
 
 #include <gmock/gmock.h>

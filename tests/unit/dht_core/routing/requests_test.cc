@@ -1,3 +1,5 @@
+// Requests under way: when one is slow, failed and forgotten, who may answer it, and how many there
+// are.
 #include "coordinator-free-dht/core/routing/requests.h"
 
 #include <gmock/gmock.h>

@@ -1,3 +1,5 @@
+// Distances bit by bit, the nearest against brute force, round trips against the estimator of RFC
+// 6298. Also who keeps a place in a full bucket.
 #include "coordinator-free-dht/core/routing/routing_table.h"
 
 #include <gmock/gmock.h>

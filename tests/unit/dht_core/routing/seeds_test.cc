@@ -1,3 +1,4 @@
+// When each seed is asked: at once, about a minute after an answer, ever later while it fails.
 #include "coordinator-free-dht/core/routing/seeds.h"
 
 #include <gmock/gmock.h>

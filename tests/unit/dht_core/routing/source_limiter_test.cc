@@ -1,3 +1,4 @@
+// What one peer may ask for: a token bucket, its rate and its burst counted by hand.
 #include "coordinator-free-dht/core/routing/source_limiter.h"
 
 #include <gtest/gtest.h>

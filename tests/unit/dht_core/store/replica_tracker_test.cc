@@ -1,3 +1,4 @@
+// Who holds a key, against a sort of all who are known, and how often that is looked up.
 #include "coordinator-free-dht/core/store/replica_tracker.h"
 
 #include <gmock/gmock.h>

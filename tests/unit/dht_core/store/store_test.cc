@@ -1,3 +1,5 @@
+// Which records a node keeps for others, rule by rule, and against a plain model on random
+// histories.
 #include "coordinator-free-dht/core/store/store.h"
 
 #include <gmock/gmock.h>

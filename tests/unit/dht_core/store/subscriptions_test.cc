@@ -1,3 +1,4 @@
+// Who is told of a key's changes and until when, within which bounds.
 #include "coordinator-free-dht/core/store/subscriptions.h"
 
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// Messages there and back, and bytes that are none. The first version's bytes are written out here.
 #include "coordinator-free-dht/core/wire/codec.h"
 
 #include <gmock/gmock.h>

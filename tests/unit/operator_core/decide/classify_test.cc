@@ -1,3 +1,5 @@
+// What the end of a pod means: facts on the left, on the right the fate that docs/pod-lifecycle.md
+// gives them.
 #include "operator/core/decide/classify.h"
 
 #include <gtest/gtest.h>

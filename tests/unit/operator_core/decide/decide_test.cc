@@ -1,3 +1,5 @@
+// Decide through histories of a platform that knows no policy (world.h): what it makes, deletes,
+// says and counts.
 #include "operator/core/decide/decide.h"
 
 #include <gmock/gmock.h>

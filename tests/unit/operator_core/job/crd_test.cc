@@ -1,3 +1,4 @@
+// The CRD that is shipped is the one that the table of fields makes.
 #include "operator/core/job/crd.h"
 
 #include <gtest/gtest.h>

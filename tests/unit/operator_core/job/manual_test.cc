@@ -1,3 +1,4 @@
+// The table of docs/manifest.md and the table in the code say the same, row for row.
 #include <absl/strings/str_cat.h>
 #include <absl/strings/str_join.h>
 #include <absl/strings/str_replace.h>

@@ -1,3 +1,4 @@
+// Instants and statuses to text and back. Instants are compared with those that date(1) gives.
 #include "operator/core/job/training_job.h"
 
 #include <gtest/gtest.h>

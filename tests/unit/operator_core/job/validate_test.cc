@@ -1,3 +1,4 @@
+// What is wrong with a manifest, in the words that its author reads: they are written out here.
 #include "operator/core/job/validate.h"
 
 #include <gmock/gmock.h>

@@ -1,3 +1,5 @@
+// Processes of a run on the real kernel: output, groups, descriptors, and what cleans up behind a
+// run that was killed.
 #include "operator/edge/local/process.h"
 
 #include <gmock/gmock.h>

@@ -1,3 +1,5 @@
+// YAML read as a manifest, against JSON written by hand: scalars, lines, and documents that mean
+// harm.
 #include "operator/edge/local/yaml.h"
 
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// Which agents live, asked over real sockets: one answers, one refuses, one hangs.
 #include "operator/edge/reconcile/agent_prober.h"
 
 #include <gtest/gtest.h>

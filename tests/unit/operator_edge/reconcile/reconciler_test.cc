@@ -1,3 +1,4 @@
+// How a plan is carried out: its order, its batches, what is refused, and answers that are lost.
 #include "operator/edge/reconcile/reconciler.h"
 
 #include <gtest/gtest.h>

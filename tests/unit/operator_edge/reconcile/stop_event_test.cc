@@ -1,3 +1,4 @@
+// A wait that another thread ends, or a signal handler of its own.
 #include "operator/edge/reconcile/stop_event.h"
 
 #include <gtest/gtest.h>

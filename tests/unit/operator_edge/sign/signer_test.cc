@@ -1,3 +1,5 @@
+// The signer over HTTPS: whom it gives a certificate, read back with OpenSSL, and whom it refuses
+// with which code.
 #include "operator/edge/sign/signer.h"
 
 #include <gmock/gmock.h>

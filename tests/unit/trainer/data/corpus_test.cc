@@ -1,3 +1,5 @@
+// How a text is read and split: parts that are disjoint and together the whole, and which files
+// count.
 #include "worker/trainer/data/corpus.h"
 
 #include <filesystem>

@@ -1,3 +1,4 @@
+// The synthetic digits: equal for equal seeds, and shards that are disjoint and together the set.
 #include "worker/trainer/data/digits.h"
 
 #include <map>

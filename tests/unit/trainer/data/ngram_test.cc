@@ -1,3 +1,5 @@
+// Counting models against Witten-Bell by brute force over strings, and on random text against its
+// entropy.
 #include "worker/trainer/data/ngram.h"
 
 #include <cmath>

@@ -1,3 +1,4 @@
+// The agent's flags at their bounds: the last value that is allowed, and the first that is not.
 #include "worker/edge/agent/agent_options.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,5 @@
+// Whole agents in one process, over mutual TLS and the trainer link. Their trainers hold unit
+// vectors, so what averaging made of them can be read off.
 #include "worker/edge/agent/agent.h"
 
 #include <absl/strings/str_cat.h>

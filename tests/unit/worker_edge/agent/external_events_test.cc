@@ -1,3 +1,5 @@
+// Files and signals from outside become events, each once. Files are written as a kubelet and as
+// local mode write them; formats are those of docs/agent.md.
 #include "worker/edge/agent/external_events.h"
 
 #include <gtest/gtest.h>

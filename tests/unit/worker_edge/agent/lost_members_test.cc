@@ -1,3 +1,4 @@
+// Who is lost, from summaries made by hand: silent, without a seat, seen again, forgotten.
 #include "worker/edge/agent/lost_members.h"
 
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// What is slow runs beside the host's thread, and only so much of it may wait.
 #include "worker/edge/agent/slow_work.h"
 
 #include <gtest/gtest.h>

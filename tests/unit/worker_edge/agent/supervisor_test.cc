@@ -1,3 +1,5 @@
+// The supervisor over real processes, shell scripts in the agent's place. Exits and restarts are
+// those of docs/signals.md.
 #include "worker/edge/agent/supervisor.h"
 
 #include <absl/strings/str_cat.h>

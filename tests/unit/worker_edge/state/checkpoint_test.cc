@@ -1,3 +1,5 @@
+// Checkpoints in a real folder: what is written comes back, and what is flipped, cut, left behind
+// or of another job does not.
 #include "worker/edge/state/checkpoint.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,5 @@
+// The model file as another reader sees it: taken apart here by the published format of
+// safetensors. Also who wins of several writers.
 #include "worker/edge/state/model_file.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// A header comes back as it was, and no mutated one makes its receiver allocate beyond the bound.
 #include "worker/edge/tensor/tensor_frame.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,5 @@
+// Tensor planes of several agents over real sockets, with TLS and without: delivery, deaths, full
+// queues, and peers that mean harm.
 #include "worker/edge/tensor/tensor_transport.h"
 
 #include <arpa/inet.h>
