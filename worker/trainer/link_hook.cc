@@ -59,7 +59,8 @@ StatusOr<StepDecision> LinkHook::Start(Training& training) {
         absl::StrCat("the job averages ", job.elements, " values, this model has ", parameters,
                      ": spec.averaging.roles must name Parameter"));
   }
-  // First the seed's parameters: Start may put the job's state in their place.
+  // First the seed's parameters, in place of any that were loaded: the job decides what is trained.
+  // Start may put its state in theirs.
   training.Restart(job.seed, job.worker);
   client_->SetOpaque([&training] { return training.Save(); },
                      [&training](ByteView state) { return training.Load(state); });
