@@ -217,6 +217,7 @@ StatusOr<std::optional<TrainerOptions>> ParseOptions(int argc, const char* const
     sub->add_option("--seed", o.training.seed, "of the sample")->capture_default_str();
     sub->add_option("--sample", o.sample, "beginning of the fortune");
   }
+  o.training.schedule.rate = kMlpRate;
   AddMlp(*mlp, o, raw);
   // CLI11 throws for --help as well. Its Success is a ParseError, so it is caught first.
   try {
@@ -228,10 +229,8 @@ StatusOr<std::optional<TrainerOptions>> ParseOptions(int argc, const char* const
     return absl::InvalidArgumentError(error.what());
   }
   o.wants_sample = charlm->count("--sample") > 0;
-  if (mlp->parsed()) {
-    o.command = Command::kMlp;
-    if (mlp->count("--lr") == 0) o.training.schedule.rate = kMlpRate;
-  }
+  if (mlp->parsed()) o.command = Command::kMlp;
+  if (charlm->count("--lr") == 0 && !mlp->parsed()) o.training.schedule.rate = kCharlmRate;
   if (evaluate->parsed()) o.command = Command::kEvaluate;
   if (sample->parsed()) o.command = Command::kSample;
   RETURN_IF_ERROR(Check(o, raw));

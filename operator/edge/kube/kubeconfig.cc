@@ -210,7 +210,9 @@ StatusOr<KubeEndpoint> Load(const std::vector<Found>& files, std::string context
   RETURN_IF_ERROR(ParseServer(Text(cluster.node, "server"), out));
   ASSIGN_OR_RETURN(out.ca, DataOrFile(cluster.node, "certificate-authority", cluster.file));
   out.skip_verification = Text(cluster.node, "insecure-skip-tls-verify") == "true";
-  out.server_name = Text(cluster.node, "tls-server-name");
+  if (!Text(cluster.node, "tls-server-name").empty())
+    return absl::InvalidArgumentError(
+        "kubeconfig: tls-server-name is not supported: name the server as its certificate does");
   const std::string space = Text(chosen.node, "namespace");
   if (!space.empty()) out.default_namespace = space;
   RETURN_IF_ERROR(LoadUser(user, out));

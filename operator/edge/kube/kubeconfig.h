@@ -28,7 +28,6 @@ struct KubeEndpoint {
   bool tls = true;
   std::string ca;                  // PEM; empty: the system's roots
   bool skip_verification = false;  // insecure-skip-tls-verify, as the user wrote
-  std::string server_name;         // tls-server-name, or empty
   std::string default_namespace = "default";
   // Asked before each use; cheap when nothing has changed. Re-reads a token file, re-runs an
   // expired plug-in.

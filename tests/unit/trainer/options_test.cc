@@ -48,6 +48,18 @@ TEST(OptionsTest, MlpReadsWidthsAndShards) {
   EXPECT_EQ((*parsed)->training.schedule.rate, 0.002);
 }
 
+// docs/trainer.md has both rates.
+TEST(OptionsTest, HelpAndDefaultsShowEachModelsOwnRate) {
+  for (const auto& [model, rate] : {std::pair("charlm", "0.008"), std::pair("mlp", "0.002")}) {
+    testing::internal::CaptureStdout();
+    ASSERT_TRUE(Parse({model, "--help"}).ok());
+    const std::string help = testing::internal::GetCapturedStdout();
+    EXPECT_NE(help.find(std::string("[") + rate + "]"), std::string::npos) << help;
+  }
+  EXPECT_EQ((*Parse({"charlm", "--text", "a"}))->training.schedule.rate, 0.008);
+  EXPECT_EQ((*Parse({"mlp"}))->training.schedule.rate, 0.002);
+}
+
 TEST(OptionsTest, EveryViolationIsNamedAtOnce) {
   const auto parsed = Parse(
       {"charlm", "--batch", "0", "--step-time", "soon", "--optimizer", "magic", "--lr", "-1"});

@@ -18,9 +18,7 @@
 namespace crowdsurf::worker {
 namespace {
 
-constexpr size_t kMailbox = 65'536;  // bulk is bounded by bytes, not by this
-// For the first answer of a seed: before it, the DHT would say truly that it knows of nobody.
-constexpr Duration kSeedPatience = Seconds(1);
+constexpr size_t kMailbox = 65'536;                // bulk is bounded by bytes, not by this
 constexpr Duration kSignerPatience = Seconds(60);  // then the supervisor starts us again
 
 uint64_t Entropy() {
@@ -95,10 +93,7 @@ Status Agent::Impl::Start() {
   host_.AddSource(this);
   // Last: who finds the file can dial what it names.
   RETURN_IF_ERROR(WriteEndpoints());
-  CHECK(host_.Post([this](Time now, WallTime wall) {
-    peer_start_by_ = now + kSeedPatience;
-    StartPeer(now, wall);
-  }));
+  CHECK(host_.Post([this](Time now, WallTime wall) { StartPeer(now, wall); }));
   started_ = true;
   metrics_.agent_crashes.Add(static_cast<double>(options_.crashes));
   log_.Info("agent listens", {{"worker", options_.worker},

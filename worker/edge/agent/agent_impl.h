@@ -88,7 +88,7 @@ class Agent::Impl : public TimerSource {
   // ---- inputs (agent_inputs.cc) ----
   // Gives `input` to the peer and executes its actions; inputs that arise meanwhile come after.
   void Feed(Time now, WallTime wall, Input input);
-  // Inputs wait until a seed has answered (or none was given, or patience is over).
+  // The inputs that came before run now.
   void StartPeer(Time now, WallTime wall);
   void FeedLocal(Time now, WallTime wall, LocalEvent event);
   void RunInputs(Time now, WallTime wall);
@@ -197,8 +197,7 @@ class Agent::Impl : public TimerSource {
   std::unique_ptr<StateExchange> state_;
   std::deque<Input> inputs_;
   bool feeding_ = false;
-  bool peer_started_ = false, has_seeds_ = false;
-  Time peer_start_at_ = Time::Infinite(), peer_start_by_;
+  bool peer_started_ = false;
   std::map<PeerId, std::string> peer_endpoints_;  // introduced; ChunkPlane::kMaxPeers
 
   struct Trainer {

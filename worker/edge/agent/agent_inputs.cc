@@ -18,7 +18,6 @@ namespace {
 // would have no average to write. After the pause it comes as a newcomer, with the job's state.
 constexpr int kMaxBadSnapshots = 3;
 constexpr Duration kBadSnapshotPause = Seconds(10);
-constexpr Duration kSeedPoll = Milliseconds(5);  // for at most a second, once
 
 Time FromWall(Time now, WallTime wall, WallTime then) { return now + (then - wall); }
 
@@ -32,11 +31,6 @@ void Agent::Impl::Feed(Time now, WallTime wall, Input input) {
 }
 
 void Agent::Impl::StartPeer(Time now, WallTime wall) {
-  if (has_seeds_ && dht_->node().contacts() == 0 && now < peer_start_by_) {
-    peer_start_at_ = now + kSeedPoll;
-    return;
-  }
-  peer_start_at_ = Time::Infinite();
   peer_started_ = true;
   inputs_.push_front([this](Time at, Actions& out) { peer_->Start(at, out); });
   RunInputs(now, wall);
@@ -60,7 +54,7 @@ void Agent::Impl::RunInputs(Time now, WallTime wall) {
 }
 
 Time Agent::Impl::NextDeadline() const {
-  const Time peer = peer_started_ ? peer_->NextDeadline() : peer_start_at_;
+  const Time peer = peer_started_ ? peer_->NextDeadline() : Time::Infinite();
   return std::min({peer, plane_->NextDeadline(), mix_->NextDeadline(), state_->NextDeadline(),
                    progress_at_, linger_until_, leave_by_, checkpoint_wait_until_, seat_again_});
 }
@@ -84,7 +78,6 @@ void Agent::Impl::OnTimer(Time now, WallTime wall) {
     log_.Warning("leaving took too long");
     End("left without handing over", 0);
   }
-  if (!peer_started_ && now >= peer_start_at_) return StartPeer(now, wall);
   if (peer_started_ && now >= peer_->NextDeadline()) {
     Feed(now, wall, [this](Time at, Actions& out) { peer_->OnTimer(at, out); });
   }

@@ -1,0 +1,135 @@
+// What is read from kubeconfig files is compared with what kubectl's documentation says of them
+// (kubernetes.io/docs/concepts/configuration/organize-cluster-access-kubeconfig).
+#include "operator/edge/kube/kubeconfig.h"
+
+#include <absl/strings/escaping.h>
+#include <absl/strings/str_cat.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+namespace crowdsurf::controller {
+namespace {
+
+struct KubeconfigTest : testing::Test {
+  KubeconfigTest() { std::filesystem::create_directories(folder); }
+  ~KubeconfigTest() override { std::filesystem::remove_all(folder); }
+
+  std::string Write(const std::string& name, const std::string& text) const {
+    std::ofstream(folder + "/" + name) << text;
+    return folder + "/" + name;
+  }
+  // One cluster and one user, with these lines in their bodies.
+  std::string Config(const std::string& cluster, const std::string& user,
+                     const std::string& name = "config") const {
+    return Write(name, absl::StrCat("current-context: c\n"
+                                    "contexts: [{name: c, context: {cluster: k, user: u}}]\n"
+                                    "clusters: [{name: k, cluster: {",
+                                    cluster, "}}]\nusers: [{name: u, user: {", user, "}}]\n"));
+  }
+  static std::string WordsOf(const StatusOr<KubeEndpoint>& endpoint) {
+    return endpoint.ok() ? "it was read" : std::string(endpoint.status().message());
+  }
+
+  const std::string folder = absl::StrCat(testing::TempDir(), "kubeconfig_test_", getpid());
+};
+
+TEST_F(KubeconfigTest, TheServerIsAUrlWithOrWithoutAPort) {
+  struct Case {
+    const char* server;
+    const char* host;
+    int port;
+    bool tls;
+  };
+  for (const Case& c : {Case{"https://api.example:6443", "api.example", 6443, true},
+                        Case{"https://api.example/clusters/a", "api.example", 443, true},
+                        Case{"http://127.0.0.1:8080/", "127.0.0.1", 8080, false},
+                        Case{"http://api.example", "api.example", 80, false},
+                        Case{"https://[2001:db8::1]:6443", "2001:db8::1", 6443, true},
+                        Case{"https://[2001:db8::1]", "2001:db8::1", 443, true}}) {
+    const auto read = LoadKubeconfig({Config(absl::StrCat("server: '", c.server, "'"), "")});
+    ASSERT_TRUE(read.ok()) << c.server << ": " << read.status();
+    EXPECT_EQ(read->host, c.host);
+    EXPECT_EQ(read->port, c.port) << c.server;
+    EXPECT_EQ(read->tls, c.tls) << c.server;
+  }
+  for (const char* wrong : {"api.example:6443", "https://", "https://a:0", "https://a:70000", ""})
+    EXPECT_NE(
+        WordsOf(LoadKubeconfig({Config(absl::StrCat("server: '", wrong, "'"), "")})).find("server"),
+        std::string::npos)
+        << wrong;
+}
+
+TEST_F(KubeconfigTest, DataWinsOverFilesAndFilesStandBesideTheConfig) {
+  Write("ca.pem", "of a file");
+  const auto of_file =
+      LoadKubeconfig({Config("server: 'https://a', certificate-authority: ca.pem", "")});
+  ASSERT_TRUE(of_file.ok()) << of_file.status();
+  EXPECT_EQ(of_file->ca, "of a file");
+  const auto inline_data = LoadKubeconfig(
+      {Config(absl::StrCat("server: 'https://a', certificate-authority: ca.pem, ",
+                           "certificate-authority-data: ", absl::Base64Escape("inline")),
+              "")});
+  ASSERT_TRUE(inline_data.ok()) << inline_data.status();
+  EXPECT_EQ(inline_data->ca, "inline");
+  const std::string words = WordsOf(
+      LoadKubeconfig({Config("server: 'https://a', certificate-authority-data: '%%'", "")}));
+  EXPECT_NE(words.find("certificate-authority-data is not base64"), std::string::npos) << words;
+}
+
+TEST_F(KubeconfigTest, OfSeveralFilesTheFirstThatNamesAThingWins) {
+  const std::string first =
+      Write("first", "current-context: c\nusers: [{name: u, user: {token: a}}]");
+  const std::string second = Config("server: 'https://b'", "token: b");
+  const auto read = LoadKubeconfig({folder + "/none", first, second});
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->host, "b");
+  EXPECT_EQ(read->credentials()->token, "a");
+  EXPECT_EQ(LoadKubeconfig({folder + "/none"}).status().code(), absl::StatusCode::kNotFound);
+}
+
+TEST_F(KubeconfigTest, ATokenFileAndAPluginGiveCredentials) {
+  Write("token", "secret\n");
+  const auto of_file = LoadKubeconfig({Config("server: 'https://a'", "tokenFile: token")});
+  ASSERT_TRUE(of_file.ok()) << of_file.status();
+  EXPECT_EQ(of_file->credentials()->token, "secret");
+
+  // Its words reach it as they are written, quotes and dollars too; its path is beside the config.
+  const std::string plugin = Write(
+      "plugin", "#!/bin/sh\nprintf '{\"status\": {\"token\": \"%s %s\"}}' \"$1\" \"$WORD\"\n");
+  std::filesystem::permissions(plugin, std::filesystem::perms::owner_all);
+  const auto of_plugin =
+      LoadKubeconfig({Config("server: 'https://a'",
+                             "exec: {command: ./plugin, args: [\"it's $HOME\"], env: "
+                             "[{name: WORD, value: $(id)}]}")});
+  ASSERT_TRUE(of_plugin.ok()) << of_plugin.status();
+  const auto credentials = of_plugin->credentials();
+  ASSERT_TRUE(credentials.ok()) << credentials.status();
+  EXPECT_EQ(credentials->token, "it's $HOME $(id)");
+
+  const auto nothing =
+      LoadKubeconfig({Config("server: 'https://a'", "exec: {command: /bin/true}")});
+  ASSERT_TRUE(nothing.ok()) << nothing.status();
+  EXPECT_FALSE(nothing->credentials().ok());
+}
+
+TEST_F(KubeconfigTest, WhatIsMissingOrNotUnderstoodIsSaid) {
+  const auto says = [&](const std::string& text, const char* words) {
+    const std::string said = WordsOf(LoadKubeconfig({Write("wrong", text)}));
+    EXPECT_NE(said.find(words), std::string::npos) << text << "\nsays: " << said;
+  };
+  says("{}", "no current-context");
+  says("current-context: c", "no contexts entry is named \"c\"");
+  says("{current-context: c, contexts: [{name: c, context: {cluster: k}}]}",
+       "no clusters entry is named \"k\"");
+  says("{", "wrong");
+  says("[1, 2]", "no current-context");
+  EXPECT_NE(WordsOf(LoadKubeconfig({Config("server: 'https://a', tls-server-name: b", "")}))
+                .find("tls-server-name is not supported"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace crowdsurf::controller
