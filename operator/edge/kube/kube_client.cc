@@ -142,6 +142,8 @@ class KubeClient::Impl {
           status = response.status;
           retry_after = response.get_header_value("Retry-After");
           Remember(asked, status);
+          // Here and not at its end, as client-go counts it: a watch lasts.
+          metrics_.Answered("WATCH", status);
           const std::lock_guard lock(mutex_);
           return !stopped_;  // a Stop that came before the connection had nothing to cut
         },
@@ -153,8 +155,10 @@ class KubeClient::Impl {
           return wanted = on_bytes(std::string_view(data, size));
         });
     until_it_begins.End();
-    metrics_.Answered("WATCH", status);
-    if (status == 0) Remember(asked, 0);
+    if (status == 0) {
+      metrics_.Answered("WATCH", 0);
+      Remember(asked, 0);
+    }
     if (stopped() || !wanted) return absl::CancelledError("the watch was stopped");
     const std::string what = "WATCH " + PathOnly(path);
     if (status != 0 && status != 200) {

@@ -12,8 +12,8 @@ constexpr Time kStart = Time::FromNanoseconds(1'000'000'000);
 PeerId Peer(uint64_t number) { return PeerId(KeyOf(std::to_string(number)).bytes()); }
 Contact At(uint64_t number) { return {Peer(number), "10.11.12.13:" + std::to_string(number)}; }
 
-#ifdef __SANITIZE_ADDRESS__
-constexpr double kAllocatorsOwn = 0.15;  // its allocator counts no header, and rounds nothing up
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr double kAllocatorsOwn = 0.15;  // their allocator counts no header, and rounds nothing up
 #else
 constexpr double kAllocatorsOwn = 0;
 #endif

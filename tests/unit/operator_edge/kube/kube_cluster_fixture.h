@@ -219,9 +219,12 @@ class KubeClusterTest : public testing::Test {
   // A new life of the operator, on what the server has now.
   void Restart() {
     cluster_.reset();
-    client_ = std::make_unique<KubeClient>(api_.endpoint(), KubeClient::Options{.clock = [this] {
-                                             return Time::FromNanoseconds(steady_.load());
-                                           }});
+    const double watches = WatchesAnswered();
+    client_ = std::make_unique<KubeClient>(
+        api_.endpoint(), KubeClient::Options{
+                             .metrics = &metrics_,
+                             .clock = [this] { return Time::FromNanoseconds(steady_.load()); },
+                         });
     KubeClusterOptions options;
     options.trust = [](const TrainingJob&) { return std::string("CA"); };
     options.clock = [this] { return now_; };
@@ -241,6 +244,14 @@ class KubeClusterTest : public testing::Test {
       cluster_->Await(std::chrono::steady_clock::now() + std::chrono::milliseconds(50));
     }
     ASSERT_TRUE(cluster_->synced());
+    // The answer to a watch is news of the server: it must not come in the middle of an outage.
+    ASSERT_TRUE(EventuallyHolds([&] { return WatchesAnswered() >= watches + 3; }));
+  }
+  double WatchesAnswered() const {
+    const KubeEndpoint at = api_.endpoint();
+    return metrics_.Value(
+        "rest_client_requests_total",
+        {{"method", "WATCH"}, {"code", "200"}, {"host", at.host + ":" + std::to_string(at.port)}});
   }
   void TearDown() override {
     client_->Stop();
