@@ -160,7 +160,7 @@ void ActionHost<Scalar>::TakeFrame(worker::MixArrived chunk, const Parcel& parce
 
 template <class Scalar>
 void ActionHost<Scalar>::Execute(const worker::Action& action) {
-  std::visit([this](const auto& what) { Act(what); }, action);
+  std::visit([this](const auto& what) { this->Act(what); }, action);
 }
 
 template <class Scalar>
