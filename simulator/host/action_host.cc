@@ -5,7 +5,7 @@
 
 #include "base/check.h"
 #include "base/digest.h"
-#include "worker/core/peer/peer.h"
+#include "simulator/host/hosted_peer.h"
 
 namespace crowdsurf::simulator {
 
@@ -36,13 +36,13 @@ ActionHost<Scalar>::~ActionHost() = default;
 
 template <class Scalar>
 worker::PeerSummary ActionHost<Scalar>::Summarize() const {
+  CHECK(peer_ != nullptr);
   return peer_->Summarize();
 }
 
 // ---- inputs ------------------------------------------------------------------------------------
 
 template <class Scalar>
-template <class Input>
 void ActionHost<Scalar>::Give(const Input& input) {
   Actions actions;
   input(actions);
@@ -53,23 +53,29 @@ void ActionHost<Scalar>::Give(const Input& input) {
     if (!alive()) return;
   }
   OnActed(actions);
-  ArmTimer(peer_->NextDeadline());
+  ArmTimer(core_->NextDeadline());
 }
 
 template <class Scalar>
-template <class Input>
 void ActionHost<Scalar>::Take(Input input) {
-  if (peer_ != nullptr) Do([this, input = std::move(input)] { Give(input); });
+  if (started()) Do([this, input = std::move(input)] { Give(input); });
 }
 
 template <class Scalar>
 void ActionHost<Scalar>::Start() {
   if (!alive()) return;
-  peer_ = std::make_unique<worker::Peer>(setup_.config, setup_.rng, LogAs("peer"), metrics_);
+  core_ = setup_.core != nullptr ? std::move(setup_.core) : MakePeer();
   LogAs("host").Info("starts", {{"id", id().brief()}});
-  Give([this](Actions& out) { peer_->Start(now(), out); });
+  Give([this](Actions& out) { core_->Start(now(), out); });
   // A trainer loads for a while before it registers.
   queue().After(setup_.times.registers, [this] { RegisterTrainer(); });
+}
+
+template <class Scalar>
+std::unique_ptr<HostedCore> ActionHost<Scalar>::MakePeer() {
+  auto hosted = std::make_unique<HostedPeer>(setup_.config, setup_.rng, LogAs("peer"), metrics_);
+  peer_ = &hosted->peer();
+  return hosted;
 }
 
 template <class Scalar>
@@ -92,18 +98,18 @@ void ActionHost<Scalar>::TellProgress() {
 template <class Scalar>
 void ActionHost<Scalar>::OnTimer() {
   // The deadline has moved since the timer was armed.
-  if (peer_->NextDeadline() > now()) return ArmTimer(peer_->NextDeadline());
-  Give([this](Actions& out) { peer_->OnTimer(now(), out); });
+  if (core_->NextDeadline() > now()) return ArmTimer(core_->NextDeadline());
+  Give([this](Actions& out) { core_->OnTimer(now(), out); });
 }
 
 template <class Scalar>
 void ActionHost<Scalar>::OnBody(const PeerId& from, const worker::SharedBytes& body) {
-  Take([this, from, body](Actions& out) { peer_->OnMessage(now(), from, *body, out); });
+  Take([this, from, body](Actions& out) { core_->OnMessage(now(), from, *body, out); });
 }
 
 template <class Scalar>
 void ActionHost<Scalar>::OnRecords(const std::vector<worker::PeerRecord>& records) {
-  Take([this, records](Actions& out) { peer_->OnRecords(now(), records, out); });
+  Take([this, records](Actions& out) { core_->OnRecords(now(), records, out); });
 }
 
 template <class Scalar>
@@ -111,18 +117,18 @@ void ActionHost<Scalar>::OnDown(const PeerId& peer, DownEvidence evidence) {
   Take([this, peer, evidence](Actions& out) {
     LogAs("host").Info("is told that a peer is down",
                        {{"peer", peer.brief()}, {"refused", evidence == DownEvidence::kRefused}});
-    peer_->OnPeerDown(now(), peer, evidence, out);
+    core_->OnPeerDown(now(), peer, evidence, out);
   });
 }
 
 template <class Scalar>
 void ActionHost<Scalar>::Local(const worker::LocalEvent& event) {
-  Take([this, event](Actions& out) { peer_->OnLocal(now(), event, out); });
+  Take([this, event](Actions& out) { core_->OnLocal(now(), event, out); });
 }
 
 template <class Scalar>
 void ActionHost<Scalar>::OnTensor(const TensorFrame& frame) {
-  if (peer_ == nullptr) return;
+  if (!started()) return;
   Do([this, frame] {
     std::visit([&](const auto& header) { TakeFrame(header, frame.parcel); }, frame.header);
   });
@@ -143,7 +149,7 @@ void ActionHost<Scalar>::TakeFrame(ChunkArrived chunk, const Parcel& parcel) {
   offered_ = &parcel;
   Give([&](Actions& out) {
     // Kept before the actions run: a fold may be among them.
-    if (peer_->OnChunk(now(), chunk, out) && round)
+    if (core_->OnChunk(now(), chunk, out) && round)
       chunks().KeepInput(*round, chunk.rank, chunk.chunk, chunk.assigned, parcel);
   });
   offered_ = nullptr;
@@ -151,9 +157,9 @@ void ActionHost<Scalar>::TakeFrame(ChunkArrived chunk, const Parcel& parcel) {
 
 template <class Scalar>
 void ActionHost<Scalar>::TakeFrame(worker::MixArrived chunk, const Parcel& parcel) {
-  const auto place = peer_->PlaceMix(chunk);
+  const auto place = core_->PlaceMix(chunk);
   chunk.stored = place && regions_.Store(*place, parcel.wire);
-  Give([&](Actions& out) { peer_->OnMixChunk(now(), chunk, out); });
+  Give([&](Actions& out) { core_->OnMixChunk(now(), chunk, out); });
 }
 
 // ---- actions: rounds ---------------------------------------------------------------------------
@@ -239,7 +245,7 @@ void ActionHost<Scalar>::FinishFold(RoundHandle round, const worker::FoldChunk& 
   if (!chunks().IsOpen(round)) return;
   const uint64_t hash = chunks().Fold(round, fold);
   Give([&](Actions& out) {
-    peer_->OnFolded(now(), {round, fold.chunk, fold.assigned, hash}, out);
+    core_->OnFolded(now(), {round, fold.chunk, fold.assigned, hash}, out);
   });
 }
 
@@ -367,7 +373,7 @@ void ActionHost<Scalar>::Act(const worker::PowerAction& action) {
 template <class Scalar>
 void ActionHost<Scalar>::Act(const worker::MixSend& action) {
   for (uint32_t at = 0; at < action.chunks; ++at) {
-    const auto chunk = peer_->DescribeMix(action.to, action.tag, action.sequence, at);
+    const auto chunk = core_->DescribeMix(action.to, action.tag, action.sequence, at);
     if (!chunk) continue;
     const std::vector<Scalar> sum = regions_.Sum(*chunk);
     TensorFrame frame{worker::MixArrived{.from = id(),

@@ -1,15 +1,17 @@
 // ActionHost: the host that peer.h asks for, in virtual time: one agent of a simulated world.
 //
 // It gives a real Peer its inputs one at a time and executes the actions of each in order; it holds
-// the agent's regions and chunks. Worlds differ in three places. Outside: how messages and bytes
-// travel. The trainer functions: what the user's process does. Execute, OnActed, OnOverwritten and
-// a ChunkHost of their own: what checkers see, and faults in the host. A process that is dead loses
-// its inputs; one that is frozen takes them when it wakes. Owner: one world; single sequence.
-// Bounds: ChunkHost::kMaxBytes of inputs; one state transfer at a time.
+// the agent's regions and chunks. A world that tests a part of a peer has it host that part alone
+// (hosted_core.h). Worlds differ in three places. Outside: how messages and bytes travel. The
+// trainer functions: what the user's process does. Execute, OnActed, OnOverwritten and a ChunkHost
+// of their own: what checkers see, and faults in the host. A process that is dead loses its inputs;
+// one that is frozen takes them when it wakes. Owner: one world; single sequence. Bounds:
+// ChunkHost::kMaxBytes of inputs; one state transfer at a time.
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -23,6 +25,7 @@
 #include "base/metrics.h"
 #include "simulator/engine/node_config.h"
 #include "simulator/host/chunk_host.h"
+#include "simulator/host/hosted_core.h"
 #include "simulator/host/process.h"
 #include "simulator/host/regions.h"
 #include "worker/core/port/actions.h"
@@ -87,6 +90,7 @@ class ActionHost : public Process {
     HostTimes times = {};
     LogSink* log = nullptr;  // outlives the host
     std::unique_ptr<ChunkHost<Scalar>> chunks = std::make_unique<ChunkHost<Scalar>>();
+    std::unique_ptr<HostedCore> core = nullptr;  // null: a Peer, made at the start
   };
 
   ActionHost(int node, Setup setup, Outside& outside);
@@ -100,10 +104,10 @@ class ActionHost : public Process {
   void OnDown(const PeerId& peer, DownEvidence evidence);
   void Local(const worker::LocalEvent& event);
 
-  bool started() const { return peer_ != nullptr; }
+  bool started() const { return core_ != nullptr; }
   bool left() const { return left_; }
   bool Knows(const PeerId& peer) const { return known_.contains(peer); }
-  worker::PeerSummary Summarize() const;
+  worker::PeerSummary Summarize() const;  // pre: started; the core is a Peer
   const worker::PeerConfig& config() const { return setup_.config; }
   const MetricRegistry& metrics() const { return metrics_; }
   // The committed state, if it is (averaging, root) and this process can serve it now.
@@ -130,6 +134,10 @@ class ActionHost : public Process {
   // What lay in the region is void.
   virtual void OnOverwritten(worker::Region /*region*/) {}
 
+  using Input = std::function<void(worker::Actions&)>;
+  // Runs an input of the core when the process is awake, then does what the core asks for.
+  void Take(Input input);
+
   Buffer<Scalar>& At(worker::Region region) { return regions_.At(region); }
   ChunkHost<Scalar>& chunks() { return *setup_.chunks; }
   Outside& outside() { return outside_; }
@@ -145,13 +153,10 @@ class ActionHost : public Process {
 
   void OnDeath() override { outside_.OnDeath(index()); }
   void OnTimer() override;
-  // Gives the input when the process is awake; Give: now.
-  template <class Input>
-  void Take(Input input);
-  template <class Input>
-  void Give(const Input& input);
+  void Give(const Input& input);  // as Take, now
   void TakeFrame(worker::ChunkArrived chunk, const Parcel& parcel);
   void TakeFrame(worker::MixArrived chunk, const Parcel& parcel);
+  std::unique_ptr<HostedCore> MakePeer();
   void RegisterTrainer();
   void TellProgress();
   void Overwrite(worker::Region region);
@@ -201,7 +206,8 @@ class ActionHost : public Process {
   Setup setup_;
   Outside& outside_;
   MetricRegistry metrics_;
-  std::unique_ptr<worker::Peer> peer_;
+  std::unique_ptr<HostedCore> core_;    // from the start on
+  const worker::Peer* peer_ = nullptr;  // the core, if it is one
   Regions<Scalar> regions_;
   worker::PowerEdges<Scalar> power_;
   bool left_ = false;
