@@ -53,6 +53,7 @@ class ChunkHost {
     return reducer_.Find(instance);
   }
 
+  size_t held_bytes() const { return reducer_.held_bytes(); }  // of inputs
   bool HasRoom(const Parcel& parcel) const { return reducer_.HasRoom(parcel.wire.size()); }
   bool IsSound(worker::RoundHandle round, Kind kind, worker::ChunkIndex chunk,
                const Parcel& parcel) const {

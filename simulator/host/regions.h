@@ -28,7 +28,6 @@ class Regions {
 
   // Every element is NaN, so that a read before the first write shows.
   void Reserve(const worker::ReserveRegions& reserve);
-  const std::vector<worker::Extent>& reserved() const { return extents_; }
   // Allocates nothing.
   void Run(const worker::RunKernel& kernel);
   // The values of a chunk that leaves.

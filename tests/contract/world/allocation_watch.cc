@@ -8,18 +8,18 @@ namespace crowdsurf {
 namespace {
 
 size_t greatest = 0;
-bool watching = false;
+int watches = 0;
 
 }  // namespace
 
-void WatchAllocations() { watching = true; }
-void IgnoreAllocations() { watching = false; }
+AllocationWatch::AllocationWatch() { ++watches; }
+AllocationWatch::~AllocationWatch() { --watches; }
 size_t GreatestAllocation() { return greatest; }
 void ForgetAllocations() { greatest = 0; }
 
 namespace allocation_watch {
 void Saw(size_t size) {
-  if (watching) greatest = std::max(greatest, size);
+  if (watches > 0) greatest = std::max(greatest, size);
 }
 }  // namespace allocation_watch
 

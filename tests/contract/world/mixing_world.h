@@ -1,24 +1,20 @@
 // MixingWorld: workers with a strategy each, in virtual time, for the contract that all share.
 //
-// Strategies on graphs run in their real Mixing, on doubles; Moshpit and AllReduce open rounds that
-// this world reduces itself, exactly. Every view begins with a full average, as in an agent. The
-// network delays, loses, repeats and overtakes; one seed, one run. Owner: one test; single
-// sequence. Bounds: the test's.
+// Strategies on graphs run in their real Mixing (mixing_core.h), on doubles, hosted by the
+// simulator's ActionHost. Moshpit and AllReduce open rounds that this world reduces itself,
+// exactly. Every view begins with a full average, as in an agent. The network delays, loses,
+// repeats and overtakes; one seed, one run. Owner: one test; single sequence. Bounds: the test's.
 #pragma once
 
-#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
-#include "base/log.h"
-#include "base/metrics.h"
 #include "base/rng.h"
-#include "simulator/engine/event_queue.h"
-#include "worker/core/averaging/mixing.h"
+#include "simulator/host/action_host.h"
+#include "tests/contract/world/mixing_core.h"
 #include "worker/core/view/view_plan.h"
 
 namespace crowdsurf::worker {
@@ -36,13 +32,10 @@ struct MixingWorldOptions {
   uint64_t seed = 1;
 };
 
-// The tensors of a vector of that length.
-TensorViews ViewsOfContract(uint64_t elements);
-
-class MixingWorld {
+class MixingWorld : private simulator::ActionHost<double>::Outside {
  public:
   explicit MixingWorld(MixingWorldOptions options);
-  ~MixingWorld();
+  ~MixingWorld() override;
 
   // A worker whose parameters and target are `value` everywhere; the next MakeView has it. Its loss
   // is curvature / 2 * (parameter - target)^2 in each element.
@@ -65,26 +58,27 @@ class MixingWorld {
   double Mean() const;                // of element 0 over the living
   double Spread() const;              // greatest minus least of any element
   double lr_scale(int node) const;
-  uint64_t reseeds(int node) const;  // of PowerGossip's edges
   uint64_t trace() const { return trace_; }
   // The next chunk of `node` has a NaN; the next has another view's name.
   void PlantNaN(int node) { nan_from_ = node; }
   void PlantForeign(int node) { foreign_from_ = node; }
-  // Calls `before` and `after` around whatever the cores and kernels do.
-  void Watch(std::function<void()> before, std::function<void()> after);
 
  private:
-  struct Node;
+  class Node;
   Time now() const { return queue_.now(); }
-  Node& Of(const PeerId& id) { return *nodes_[static_cast<size_t>(index_.at(id))]; }
-  // Runs one input of a node's core, then what it asks for.
-  void Input(Node& node, const std::function<void(Actions&)>& input);
-  void Execute(Node& node, const Action& action);
-  void SendChunks(Node& node, const MixSend& send);
-  void Arrive(const PeerId& to, const MixArrived& chunk, const Bytes& wire);
-  void Boundary(Node& node);
-  void Apply(Node& node);  // the result, as the trainer does
-  void ArmTimer(Node& node);
+  Node& At(int node) const { return *nodes_[static_cast<size_t>(node)]; }
+  Node& Of(const PeerId& id) const { return At(index_.at(id)); }
+
+  simulator::EventQueue& queue() override { return queue_; }
+  void SendBody(int from, const PeerId& to, const Bytes& body) override;
+  void SendTensor(int from, const PeerId& to, const simulator::TensorFrame& frame) override;
+  void OnDeath(int node) override;
+  // This world has neither records nor states: it makes the views itself.
+  void Put(int, const PutRecord&) override {}
+  void Watch(int, const std::string&) override {}
+  void Unwatch(int, const std::string&) override {}
+  const simulator::Buffer<double>* FindState(int, const FetchState&) override { return nullptr; }
+
   void AverageByRounds();
   void Note(uint64_t value);
 
@@ -99,8 +93,6 @@ class MixingWorld {
   int foreign_from_ = -1;
   bool settling_ = false;
   uint64_t most_results_ = UINT64_MAX;
-  std::function<void()> before_ = [] {};
-  std::function<void()> after_ = [] {};
 };
 
 }  // namespace crowdsurf::worker

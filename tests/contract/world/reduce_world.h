@@ -2,9 +2,10 @@
 // transports share.
 //
 // Everything but the network and the trainers is the production code: the strategy's actions go
-// into real GroupRounds, the bytes through real Reducers, on doubles. The network delays, loses,
-// repeats and overtakes; one seed, one run. Members hold replicas, as IST's do: all begin with the
-// same values, each changes its own. Owner: one test; single sequence. Bounds: the test's.
+// into real GroupRounds (reduce_core.h), the bytes through real Reducers, on doubles, hosted by the
+// simulator's ActionHost. The network delays, loses, repeats and overtakes; one seed, one run.
+// Members hold replicas, as IST's do: all begin with the same values, each changes its own. Owner:
+// one test; single sequence. Bounds: the test's.
 #pragma once
 
 #include <functional>
@@ -14,11 +15,8 @@
 #include <vector>
 
 #include "base/rng.h"
-#include "simulator/engine/event_queue.h"
-#include "tests/contract/world/masked_all_reduce.h"
-#include "worker/core/averaging/group_rounds.h"
-#include "worker/core/reduce/reducer.h"
-#include "worker/core/view/view_plan.h"
+#include "simulator/host/action_host.h"
+#include "tests/contract/world/reduce_core.h"
 
 namespace crowdsurf::worker {
 
@@ -33,11 +31,11 @@ struct ReduceWorldOptions {
   uint64_t seed = 1;
 };
 
-class ReduceWorld {
+class ReduceWorld : private simulator::ActionHost<double>::Outside {
  public:
   // Which mask each member has; the cell of member i is i.
   ReduceWorld(ReduceWorldOptions options, const MaskedAllReduce::MaskOf& mask);
-  ~ReduceWorld();
+  ~ReduceWorld() override;
 
   // What the members hold: everybody the same at first. Change it before Average.
   std::vector<double>& parameters(int member);
@@ -53,26 +51,31 @@ class ReduceWorld {
   std::vector<int> Living() const;
   bool applied(int member) const;  // the last averaging
   double weight(int member) const;
-  double Refused(const std::string& reason) const;  // frames, all members
-  uint64_t bad_inputs() const { return bad_inputs_; }
+  double Refused(const std::string& reason) const;       // frames, all members
+  uint64_t bad_inputs() const;                           // chunks that were not sound, all members
   uint64_t input_bytes() const { return input_bytes_; }  // sent so far
   size_t max_held() const { return max_held_; }          // bytes of inputs at one member
   uint64_t trace() const { return trace_; }
-  // Calls `before` and `after` around whatever the cores and reducers do.
-  void Watch(std::function<void()> before, std::function<void()> after);
 
  private:
-  struct Node;
+  class Node;
   Time now() const { return queue_.now(); }
+  Node& At(int member) const { return *nodes_[static_cast<size_t>(member)]; }
+  Node& Of(const PeerId& id) const { return At(index_.at(id)); }
+
+  simulator::EventQueue& queue() override { return queue_; }
+  void SendBody(int from, const PeerId& to, const Bytes& body) override;
+  void SendTensor(int from, const PeerId& to, const simulator::TensorFrame& frame) override;
+  void OnDeath(int member) override;
+  // This world has neither records nor states: its view never changes.
+  void Put(int, const PutRecord&) override {}
+  void Watch(int, const std::string&) override {}
+  void Unwatch(int, const std::string&) override {}
+  const simulator::Buffer<double>* FindState(int, const FetchState&) override { return nullptr; }
+
+  void AddMember(int member, const MaskedAllReduce::MaskOf& mask);
   // `run` after a drawn delay: never, once or twice.
   void Carry(const std::function<void()>& run);
-  void Input(Node& node, const std::function<void(Actions&)>& input);
-  void Run(Node& node, StrategyActions& actions, Actions& out);
-  void Execute(Node& node, Action& action);
-  void ExecuteChunk(Node& node, const Chunk& chunk);
-  void SendChunk(const PeerId& to, ChunkArrived chunk, Bytes bytes);
-  void Arrive(Node& node, ChunkArrived chunk, const Bytes& bytes);
-  void ArmTimer(Node& node);
   void Note(ByteView bytes);
   bool AllOver() const;
 
@@ -86,11 +89,9 @@ class ReduceWorld {
   std::vector<std::pair<int, Duration>> deaths_;
   std::map<int, std::function<void(Bytes&)>> spoiled_;
   bool foreign_ = false;
-  uint64_t bad_inputs_ = 0, input_bytes_ = 0;
+  uint64_t input_bytes_ = 0;
   size_t max_held_ = 0;
   uint64_t trace_ = 14695981039346656037ULL;
-  std::function<void()> before_ = [] {};
-  std::function<void()> after_ = [] {};
 };
 
 }  // namespace crowdsurf::worker
