@@ -335,6 +335,54 @@ TEST(A2CiD2Test, MixesByTheTimeSinceTheLastEvent) {
   EXPECT_NEAR(swaps()[0], (1 - std::exp(-2 * eta * kSteps)) / 2, 1e-6);
 }
 
+// On a star of n the middle has n / 2 exchanges where rate_com asks for one, and a leaf has
+// (1 + 1 / (n - 1)) / 2. Whose exchanges come that often counts one unit a gradient step, for eta
+// is computed from these rates: with lambda = rate_com n / (2 (n - 1)) on every edge chi1 is 1 /
+// lambda and chi2 half of it, so eta is lambda / sqrt(2).
+TEST(A2CiD2Test, OnAStarTheClocksOfTheMiddleAndOfALeafAgree) {
+  constexpr double kStep = 0.1, kRate = 0.5, kSteps = 3;
+  constexpr int kMembers = 5;
+  AveragingConfig config = Config(StrategyKind::kA2CiD2, GraphKind::kStar);
+  config.mixing.rate_com = kRate;
+  std::vector<Member> members;
+  for (int i = 0; i < kMembers; ++i) {
+    const std::string name = "member " + std::to_string(i);
+    members.push_back({.id = *PeerId::From(Sha256(AsBytes(name)).view()), .joined_unix_ms = i + 1});
+  }
+  const View first = FirstView(members[0], {.config = config});
+  const View view = NextView(Seating(first, ViewHash()), {}, {members.begin() + 1, members.end()},
+                             {.config = config});
+  const double eta = kRate * kMembers / (2.0 * (kMembers - 1)) / std::sqrt(2.0);
+  const auto swap_after_steps = [&](const Member& self, double rate) {
+    A2CiD2 strategy{Rng(1)};
+    EdgeMailbox edges;
+    strategy.SetVector(8, edges);
+    Time now = Time::FromNanoseconds(1);
+    StrategyActions actions;
+    strategy.OnView(now, view, self.id, actions);
+    EXPECT_NEAR(strategy.constants().eta, eta, 1e-9);
+    strategy.OnEvent(now, PaceTold{1, 1, kStep, 0}, actions);
+    strategy.OnEvent(now, MixingStarted{Region::kInboxB}, actions);
+    for (int exchange = 0; exchange < 1000; ++exchange) {
+      strategy.OnEvent(now, SnapshotTaken{}, actions);
+      strategy.OnEvent(now, PairDone{members[1].id, true}, actions);
+      now = now + Seconds(kStep / rate);
+    }
+    strategy.OnEvent(now, SnapshotTaken{}, actions);
+    strategy.OnEvent(now, PairDone{members[1].id, true}, actions);
+    actions.clear();
+    strategy.OnEvent(now + Seconds(kSteps * kStep), SnapshotTaken{}, actions);
+    for (const StrategyAction& action : actions) {
+      const auto* kernel = std::get_if<RunKernel>(&action);
+      if (kernel != nullptr && kernel->kernel == MixKernel::kMomentum) return kernel->scalars.at(0);
+    }
+    return -1.0;
+  };
+  const double wanted = (1 - std::exp(-2 * eta * kSteps)) / 2;
+  EXPECT_NEAR(swap_after_steps(members[0], kRate * kMembers / 2), wanted, 1e-6);
+  EXPECT_NEAR(swap_after_steps(members[1], kRate / 2 * (1 + 1.0 / (kMembers - 1))), wanted, 1e-6);
+}
+
 // Intervals between a worker's proposals are exponential: chi-square over twenty equal bins.
 TEST(A2CiD2Test, ProposalsArePoisson) {
   for (const uint64_t seed : {1U, 2U, 3U}) {

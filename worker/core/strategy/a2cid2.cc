@@ -13,14 +13,11 @@ void A2CiD2::OnGraph(const Topology& topology) {
   constants_ = {.chi1 = 0, .chi2 = 0, .eta = 0, .alpha_tilde = 0.5};
   const Graph& graph = topology.graphs[0];
   if (graph.nodes < 2) return;
-  const auto neighbours = graph.Neighbours();
-  std::vector<double> rates;  // each end proposes at half the rate, to a neighbour at random
-  for (const Edge& edge : graph.edges) {
-    // A worker draws each of its neighbours equally often.
-    const auto share = [&](uint32_t node) {
-      return 1.0 / static_cast<double>(neighbours[node].size());
-    };
-    rates.push_back(config().mixing.rate_com / 2 * (share(edge.a) + share(edge.b)));
+  const std::vector<double> rates = ProposalRates(graph, config().mixing.rate_com);
+  own_rate_ = 0;
+  for (size_t e = 0; e < rates.size(); ++e) {
+    if (graph.edges[e].a == topology.self || graph.edges[e].b == topology.self)
+      own_rate_ += rates[e];
   }
   const auto constants = AcidConstantsOf(graph, rates);
   if (constants.ok()) constants_ = *constants;
@@ -28,8 +25,8 @@ void A2CiD2::OnGraph(const Topology& topology) {
 
 std::optional<double> A2CiD2::MeanInterval(const PaceTold& pace) const {
   if (pace.step_seconds <= 0) return std::nullopt;
-  first_interval_ = pace.step_seconds / config().mixing.rate_com;
-  return first_interval_;
+  step_seconds_ = pace.step_seconds;
+  return pace.step_seconds / config().mixing.rate_com;
 }
 
 void A2CiD2::MixTo(Time now, StrategyActions& out) {
@@ -44,7 +41,7 @@ Region A2CiD2::Prepare(Time now, StrategyActions& out) {
     // The view began at consensus: x-tilde is x.
     Run(MixKernel::kCopy, {inbox(), Region::kOutbox}, {}, out);
     Run(MixKernel::kCopy, {kTilde, Region::kOutbox}, {}, out);
-    clock_.emplace(config().mixing.rate_com, first_interval_);
+    clock_.emplace(own_rate_, step_seconds_ / own_rate_);
     mixed_at_ = exchanged_at_ = now;
     return inbox();
   }

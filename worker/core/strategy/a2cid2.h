@@ -64,20 +64,20 @@ void AcidExchange(double alpha_tilde, std::span<const Scalar> mine, std::span<co
   }
 }
 
-// The exchange-defined clock: one unit is rate_com times the usual interval between this worker's
+// The exchange-defined clock: one unit is `rate` times the usual interval between this worker's
 // completed exchanges.
 class ExchangeClock {
  public:
-  // rate_com: exchanges per gradient step that eta was computed for, > 0. first_interval: seconds,
-  // > 0, the guess until exchanges tell (a gradient step's duration / rate_com).
-  ExchangeClock(double rate_com, double first_interval)
-      : rate_com_(rate_com), interval_(first_interval) {
-    CHECK_GT(rate_com, 0.0);
+  // rate: this worker's exchanges in a gradient step that eta was computed for, the sum of the
+  // rates of its edges, > 0. first_interval: seconds, > 0, the guess until exchanges tell (a
+  // gradient step's duration / rate).
+  ExchangeClock(double rate, double first_interval) : rate_(rate), interval_(first_interval) {
+    CHECK_GT(rate, 0.0);
     CHECK_GT(first_interval, 0.0);
   }
 
   // Units between two instants, `seconds` apart, at the present rate.
-  double Units(double seconds) const { return seconds / (rate_com_ * interval_); }
+  double Units(double seconds) const { return seconds / (rate_ * interval_); }
 
   // An exchange was completed `seconds` after the one before.
   void OnExchange(double seconds) { interval_ += kGain * (seconds - interval_); }
@@ -87,7 +87,7 @@ class ExchangeClock {
   // unit wobbles by an eighth, and a change of the real rate is followed within a minute of steps.
   // Halved: slower to follow; doubled: eta times a noisier clock.
   static constexpr double kGain = 1.0 / 32;
-  double rate_com_;
+  double rate_;
   double interval_;  // seconds
 };
 
@@ -116,12 +116,11 @@ class A2CiD2 : public PairStrategy {
   void MixTo(Time now, StrategyActions& out);
 
   AcidConstants constants_;
+  double own_rate_ = 1;  // exchanges a gradient step: on irregular graphs not each worker's rateCom
   std::optional<ExchangeClock> clock_;
   Time mixed_at_;
   Time exchanged_at_;
-  // Seconds between exchanges that are wanted, as of the last tick; 1 until a step's length is
-  // known.
-  mutable double first_interval_ = 1;
+  mutable double step_seconds_ = 1;  // as of the last tick; 1 until it is known
 };
 
 }  // namespace crowdsurf::worker

@@ -263,6 +263,18 @@ std::vector<double> UniformRates(const Graph& graph, double rate_com) {
   return rates;
 }
 
+std::vector<double> ProposalRates(const Graph& graph, double rate_com) {
+  const auto neighbours = graph.Neighbours();
+  const auto share = [&](uint32_t node) {
+    return 1.0 / static_cast<double>(neighbours[node].size());
+  };
+  std::vector<double> rates;
+  rates.reserve(graph.edges.size());
+  for (const Edge& edge : graph.edges)
+    rates.push_back(rate_com / 2 * (share(edge.a) + share(edge.b)));
+  return rates;
+}
+
 double MeanRelayDelay(const Graph& tree) {
   const auto neighbours = tree.Neighbours();
   double sum = 0;

@@ -86,6 +86,10 @@ StatusOr<AcidConstants> AcidConstantsOf(const Graph& graph, const std::vector<do
 // Uniform rates with one exchange per node and unit time on average: edge e gets rate_com * (n/2) *
 // share(e).
 std::vector<double> UniformRates(const Graph& graph, double rate_com);
+// Rates of edges where each node proposes rate_com / 2 exchanges per unit time, to a neighbour at
+// random. A node of degree k then has rate_com / 2 * (1 + the sum of its neighbours' 1 / degree)
+// exchanges: rate_com where the graph is regular, and on average.
+std::vector<double> ProposalRates(const Graph& graph, double rate_com);
 
 // Mean over ordered pairs of max(hops - 1, 0): RelaySum dilutes each update by 1 / (1 + this)
 // (docs/strategies). Pre: a tree.

@@ -133,6 +133,16 @@ TEST(GraphTest, RingConstantsFollowTheirClosedForms) {
   }
 }
 
+// A node that proposes at half the rate is proposed to at the other half, on average.
+TEST(GraphTest, ProposalsGiveEachNodeItsRateOnAverage) {
+  for (const GraphKind kind : kAll) {
+    const Graph graph = MakeGraph(kind, 16).value();
+    double sum = 0;
+    for (const double rate : ProposalRates(graph, 1.5)) sum += 2 * rate;
+    EXPECT_NEAR(sum, 16 * 1.5, 1e-12) << NameOf(kind);
+  }
+}
+
 TEST(GraphTest, DoublingTheRateHalvesBothChis) {
   const Graph graph = MakeGraph(GraphKind::kBinaryTree, 20).value();
   const AcidConstants one = AcidConstantsOf(graph, UniformRates(graph, 1)).value();
