@@ -1,7 +1,6 @@
 #include "worker/core/view/graph.h"
 
 #include <algorithm>
-#include <map>
 #include <numeric>
 
 #include "base/check.h"
@@ -15,18 +14,25 @@ class Builder {
  public:
   explicit Builder(uint32_t n) : n_(n) {}
   void Add(uint32_t a, uint32_t b) {
-    if (a != b) ++edges_[{std::min(a, b), std::max(a, b)}];
+    if (a != b) pairs_.emplace_back(std::min(a, b), std::max(a, b));
   }
-  Graph Take() const {
+  Graph Take() {
+    std::sort(pairs_.begin(), pairs_.end());
     Graph graph{n_, {}};
-    for (const auto& [pair, count] : edges_)
-      graph.edges.push_back({pair.first, pair.second, count});
+    for (const auto& [a, b] : pairs_) {
+      const bool again =
+          !graph.edges.empty() && graph.edges.back().a == a && graph.edges.back().b == b;
+      if (again)
+        ++graph.edges.back().multiplicity;
+      else
+        graph.edges.push_back({a, b});
+    }
     return graph;
   }
 
  private:
   uint32_t n_;
-  std::map<std::pair<uint32_t, uint32_t>, uint32_t> edges_;
+  std::vector<std::pair<uint32_t, uint32_t>> pairs_;
 };
 
 // Every edge once: graphs whose construction names a pair from both ends (a ring of two, a small
@@ -148,12 +154,6 @@ std::vector<uint32_t> Hops(const std::vector<std::vector<uint32_t>>& neighbours,
   return hops;
 }
 
-bool Connected(const Graph& graph) {
-  if (graph.nodes == 0) return false;
-  const std::vector<uint32_t> hops = Hops(graph.Neighbours(), 0);
-  return std::find(hops.begin(), hops.end(), UINT32_MAX) == hops.end();
-}
-
 }  // namespace
 
 const char* NameOf(GraphKind kind) {
@@ -192,7 +192,13 @@ std::vector<std::vector<uint32_t>> Graph::Neighbours() const {
   return result;
 }
 
-bool Graph::IsTree() const { return edges.size() + 1 == nodes && Connected(*this); }
+bool Graph::IsConnected() const {
+  if (nodes == 0) return false;
+  const std::vector<uint32_t> hops = Hops(Neighbours(), 0);
+  return std::find(hops.begin(), hops.end(), UINT32_MAX) == hops.end();
+}
+
+bool Graph::IsTree() const { return edges.size() + 1 == nodes && IsConnected(); }
 
 StatusOr<Graph> MakeGraph(GraphKind kind, uint32_t n) {
   if (n == 0) return absl::InvalidArgumentError("a graph needs at least one worker");

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <Eigen/Eigenvalues>
 #include <cmath>
 #include <numbers>
 
@@ -130,6 +131,73 @@ TEST(GraphTest, RingConstantsFollowTheirClosedForms) {
     const AcidConstants got = Constants(GraphKind::kRing, n);
     EXPECT_NEAR(got.chi1 * (1 - std::cos(2 * std::numbers::pi / n)), 1, 1e-9);
     EXPECT_NEAR(got.chi2, (n - 1.0) / n, 1e-9);
+  }
+}
+
+// chi1 is 1 / lambda_2; chi2 is (n - 1) / n where all edges are alike, by Foster's theorem, and
+// half of 1 / rate where removing an edge cuts the graph. The bound of every agent's views.
+TEST(GraphTest, ConstantsOfTheLargestGraphsFollowTheirClosedForms) {
+  constexpr uint32_t n = kMaxNodes;
+  constexpr double kAlike = (n - 1.0) / n, pi = std::numbers::pi;
+  const double cut = (n - 1.0) / n;  // half of 1 / rate at n / 2 exchanges over n - 1 edges
+  const struct {
+    GraphKind kind;
+    double lambda_2_at_rate_one, chi2;
+  } rows[] = {{GraphKind::kRing, 2 - 2 * std::cos(2 * pi / n), kAlike},
+              {GraphKind::kChain, 2 - 2 * std::cos(pi / n), cut},
+              {GraphKind::kStar, 1, cut},
+              {GraphKind::kTorus, 2 - 2 * std::cos(2 * pi / 32), kAlike},
+              {GraphKind::kHypercube, 2, kAlike},
+              {GraphKind::kComplete, n, kAlike}};
+  for (const auto& row : rows) {
+    const Graph graph = MakeGraph(row.kind, n).value();
+    const double rate = n / 2.0 / static_cast<double>(graph.edges.size());
+    const AcidConstants got = Constants(row.kind, n);
+    EXPECT_NEAR(got.chi1 * rate * row.lambda_2_at_rate_one, 1, 1e-9) << NameOf(row.kind);
+    EXPECT_NEAR(got.chi2 / row.chi2, 1, 1e-9) << NameOf(row.kind);
+  }
+}
+
+// By all eigenvalues and eigenvectors of the dense Laplacian.
+AcidConstants ChisOfDense(const Graph& graph, const std::vector<double>& rates) {
+  const uint32_t n = graph.nodes;
+  Eigen::MatrixXd laplacian = Eigen::MatrixXd::Zero(n, n);
+  for (size_t e = 0; e < rates.size(); ++e) {
+    const Edge& edge = graph.edges[e];
+    laplacian(edge.a, edge.a) += rates[e];
+    laplacian(edge.b, edge.b) += rates[e];
+    laplacian(edge.a, edge.b) -= rates[e];
+    laplacian(edge.b, edge.a) -= rates[e];
+  }
+  const Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd> solver(laplacian);
+  AcidConstants dense;
+  dense.chi1 = 1 / solver.eigenvalues()(1);
+  for (const Edge& edge : graph.edges) {
+    double resistance = 0;
+    for (uint32_t k = 1; k < n; ++k) {
+      const double apart = solver.eigenvectors()(edge.a, k) - solver.eigenvectors()(edge.b, k);
+      resistance += apart * apart / solver.eigenvalues()(k);
+    }
+    dense.chi2 = std::max(dense.chi2, resistance / 2);
+  }
+  return dense;
+}
+
+// Symmetric graphs, whose eigenvalues coincide, and the same ones with unequal rates.
+TEST(GraphTest, ConstantsMatchADenseDecomposition) {
+  for (const GraphKind kind : kAll) {
+    for (const uint32_t n : {2u, 3u, 16u, 36u, 37u, 64u, 100u}) {
+      const StatusOr<Graph> graph = MakeGraph(kind, n);
+      if (!graph.ok()) continue;
+      for (const double factor : {1.0, 2.5}) {
+        std::vector<double> rates = ProposalRates(*graph, 0.7);
+        for (size_t e = 0; e < rates.size(); e += 3) rates[e] *= factor;
+        const AcidConstants dense = ChisOfDense(*graph, rates);
+        const AcidConstants got = AcidConstantsOf(*graph, rates).value();
+        EXPECT_NEAR(got.chi1 / dense.chi1, 1, 1e-9) << NameOf(kind) << n << " " << factor;
+        EXPECT_NEAR(got.chi2 / dense.chi2, 1, 1e-9) << NameOf(kind) << n << " " << factor;
+      }
+    }
   }
 }
 
