@@ -80,7 +80,9 @@ void CheckReplicas(const json& spec, Report& report) {
   if (std::ranges::count(kNeighboursAreAll, graph) != 0 && most > manifest::kMaxNeighbours) {
     report.Add("spec.maxReplicas",
                std::to_string(most) + " is above 250: on " + graph + " a worker keeps a copy of " +
-                   "the model for each of the others; a tree keeps three, Exponential twenty");
+                   "the model for each of the others; " +
+                   (strategy == "RelaySum" ? "DoubleBinaryTree keeps at most three"
+                                           : "Exponential keeps twenty, Ring two"));
   }
 }
 

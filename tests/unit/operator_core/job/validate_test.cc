@@ -146,7 +146,9 @@ TEST(ValidateTest, SaysWhatAStrategyOnAGraphNeeds) {
   document["spec"]["averaging"]["relaySum"] = {{"tree", "Star"}};
   EXPECT_THAT(Problems(document), ElementsAre());
   document["spec"]["maxReplicas"] = 300;
-  EXPECT_THAT(Problems(document).front(), HasSubstr("on Star a worker keeps a copy"));
+  EXPECT_THAT(Problems(document), ElementsAre(HasSubstr("on Star a worker keeps a copy")));
+  EXPECT_THAT(Problems(document).front(), HasSubstr("DoubleBinaryTree"));  // which it admits
+  EXPECT_THAT(Problems(document).front(), ::testing::Not(HasSubstr("Exponential")));
   document["spec"]["averaging"]["relaySum"] = {{"tree", "Chain"}};
   document["spec"]["maxReplicas"] = 1025;
   EXPECT_THAT(Problems(document).front(), HasSubstr("is above 1024"));
