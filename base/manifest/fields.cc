@@ -36,6 +36,11 @@ const Field* FindField(std::string_view path) {
   return it == std::end(kSpecFields) ? nullptr : &*it;
 }
 
+std::string_view TextDefaultOf(const Field& field) {
+  const std::string_view text = field.fallback;
+  return text.size() < 2 ? std::string_view() : text.substr(1, text.size() - 2);
+}
+
 std::vector<std::string_view> ChildrenOf(std::string_view path) {
   const size_t skip = path.empty() ? 0 : path.size() + 1;
   std::vector<std::string_view> names;

@@ -49,6 +49,9 @@ std::span<const Field> SpecFields();
 // The row of `path` ("failurePolicy.rules[].name"), nullptr when there is none.
 const Field* FindField(std::string_view path);
 
+// A choice's or a text's default without its quotes, as TextDefault (field_defaults.h) at run time.
+std::string_view TextDefaultOf(const Field& field);
+
 // Last parts of the names directly below `path` ("" for the top), in table order.
 std::vector<std::string_view> ChildrenOf(std::string_view path);
 

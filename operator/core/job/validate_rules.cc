@@ -1,11 +1,11 @@
 #include "operator/core/job/validate_rules.h"
 
 #include <algorithm>
-#include <array>
 #include <optional>
 
 #include "base/manifest/field_defaults.h"
 #include "base/manifest/fields.h"
+#include "base/manifest/strategies.h"
 
 namespace crowdsurf::controller {
 namespace {
@@ -13,6 +13,7 @@ namespace {
 using manifest::IntegerDefault;
 using manifest::kNotBuilt;
 using manifest::NotBuilt;
+using manifest::TextDefault;
 using nlohmann::json;
 
 std::optional<int64_t> Integer(const json& spec, std::string_view path) {
@@ -22,32 +23,18 @@ std::optional<int64_t> Integer(const json& spec, std::string_view path) {
                                   : value->get<int64_t>();
 }
 
-// On these graphs all others can be a member's neighbours, and it keeps a copy of each one's model.
-constexpr std::string_view kNeighboursAreAll[] = {"Complete", "Star"};
-
-constexpr int64_t kLeastTorus = 9;  // three rows of three
-
-// A block that is absent has its defaults, which are no such graph and no such mode.
-std::string GraphOfCopies(const json& spec, const std::string& strategy) {
-  if (strategy == "RelaySum") return TextAt(spec, "averaging.relaySum.tree");
-  const bool neighbours = TextAt(spec, "averaging.gossip.mode") == "Neighbours";
-  return strategy == "Gossip" && neighbours ? TextAt(spec, "averaging.gossip.graph") : "";
-}
-
-// A graph that no number of workers up to `most` can form, and one with more edges a worker than
-// it can hold.
-void CheckPowerGraph(const json& spec, int64_t most, Report& report) {
-  const std::string graph = TextAt(spec, "averaging.powerGossip.graph");
-  const std::string path = "spec.averaging.powerGossip.graph";
-  if (graph == "Torus" && most < kLeastTorus) {
-    report.Add(path, "Torus needs at least 9 workers, this job has " + std::to_string(most) +
-                         " at most; Ring has as many neighbours as fit");
-  }
-  if (std::ranges::count(kNeighboursAreAll, graph) != 0 && most > manifest::kMaxNeighbours) {
-    report.Add(path, graph + " of " + std::to_string(most) +
-                         " workers is too large: a worker has at most 250 neighbours; Exponential "
-                         "has twenty");
-  }
+// What admission can know of the chosen strategy's needs (base/manifest/strategies.h). A strategy,
+// mode or graph that does not exist is refused as a choice, and needs nothing.
+void CheckNeeds(const json& spec, int64_t most, Report& report) {
+  const std::string mode =
+      TextAt(spec, "averaging.gossip.mode", TextDefault("averaging.gossip.mode"));
+  const manifest::Needs* needs = manifest::FindNeeds(
+      TextAt(spec, "averaging.strategy", TextDefault("averaging.strategy")), mode);
+  if (needs == nullptr) return;
+  std::string graph;
+  if (!needs->graph.empty()) graph = TextAt(spec, "averaging." + std::string(needs->graph));
+  for (const auto& [path, problem] : manifest::UnmetNeeds(*needs, {graph, most}))
+    report.Add("spec." + path, problem);
 }
 
 void CheckReplicas(const json& spec, Report& report) {
@@ -62,41 +49,20 @@ void CheckReplicas(const json& spec, Report& report) {
     report.Add("spec.replicas",
                std::to_string(replicas) + " is above maxReplicas " + std::to_string(most));
   }
-  if (TextAt(spec, "averaging.strategy") == "AllReduce" && most > manifest::kMaxGroup) {
-    report.Add("spec.maxReplicas", std::to_string(most) +
-                                       " is above 64, the most that strategy AllReduce can hold in "
-                                       "its one group; Moshpit has no such limit");
-  }
-  const std::string strategy = TextAt(spec, "averaging.strategy");
-  const bool on_graph = strategy == "Gossip" || strategy == "A2CiD2" || strategy == "RelaySum" ||
-                        strategy == "PowerGossip";
-  if (on_graph && most > manifest::kMaxOnGraph) {
-    report.Add("spec.maxReplicas", std::to_string(most) + " is above 1024, the most that " +
-                                       strategy + " can hold on its graph; Moshpit has no such " +
-                                       "limit");
-  }
-  if (strategy == "PowerGossip") CheckPowerGraph(spec, most, report);
-  const std::string graph = GraphOfCopies(spec, strategy);
-  if (std::ranges::count(kNeighboursAreAll, graph) != 0 && most > manifest::kMaxNeighbours) {
-    report.Add("spec.maxReplicas",
-               std::to_string(most) + " is above 250: on " + graph + " a worker keeps a copy of " +
-                   "the model for each of the others; " +
-                   (strategy == "RelaySum" ? "DoubleBinaryTree keeps at most three"
-                                           : "Exponential keeps twenty, Ring two"));
-  }
+  CheckNeeds(spec, most, report);
 }
 
 void CheckAveraging(const json& spec, Report& report) {
   const std::string strategy =
-      TextAt(spec, "averaging.strategy", manifest::TextDefault("averaging.strategy"));
+      TextAt(spec, "averaging.strategy", TextDefault("averaging.strategy"));
   for (const auto& [block, owner] : manifest::kStrategyBlocks) {
     if (At(spec, "averaging." + std::string(block)) != nullptr && strategy != owner) {
       report.Add("spec.averaging." + std::string(block),
                  "is only for strategy " + std::string(owner) + ", this job has " + strategy);
     }
   }
-  const std::string outer = TextAt(spec, "averaging.outerOptimizer.type",
-                                   manifest::TextDefault("averaging.outerOptimizer.type"));
+  const std::string outer =
+      TextAt(spec, "averaging.outerOptimizer.type", TextDefault("averaging.outerOptimizer.type"));
   if (outer != "None" && manifest::IndexOf(strategy, manifest::kOuterStrategies) < 0)
     report.Add("spec.averaging.outerOptimizer.type", manifest::WhyNoOuter(strategy));
   const json* interval = At(spec, "averaging.interval");

@@ -10,6 +10,7 @@
 #include "worker/core/port/peer_metrics.h"
 #include "worker/core/strategy/strategy.h"
 #include "worker/core/strategy/strategy_factory.h"
+#include "worker/core/strategy/tensor_needs.h"
 
 namespace crowdsurf::worker {
 namespace {
@@ -59,10 +60,18 @@ void Mixing::OnView(Time now, const View& view, const ViewHash& hash, Actions& o
   members_ = static_cast<uint32_t>(view.members.size());
   strategy_->SetVector(elements_, edges_);
   strategy_->SetTensors(tensors_);
+  SayUnmet(view.config);
   StrategyActions actions;
   strategy_->OnView(now, view, config_.id, actions);
   Run(now, actions, out);
   if (last_) Tell(now, pace_, out);
+}
+
+// Once for each trainer and setting, not at each change of the members.
+void Mixing::SayUnmet(const AveragingConfig& config) {
+  std::string unmet = UnmetByTensors(config, tensors_);
+  if (!unmet.empty() && unmet != unmet_) log_.Warning("need not met", {{"why", unmet}});
+  unmet_ = std::move(unmet);
 }
 
 void Mixing::Start(Time now, Region inbox, Actions& out) {

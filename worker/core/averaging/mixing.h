@@ -13,6 +13,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "base/log.h"
@@ -29,6 +30,7 @@
 
 namespace crowdsurf::worker {
 
+struct AveragingConfig;
 struct PeerConfig;
 struct PeerMetrics;
 class Strategy;
@@ -101,6 +103,7 @@ class Mixing {
   void OnNeighbourDown(Time now, const PeerId& peer, Actions& out);
   void OnFramesTimer(Time now, Actions& out);
   void SendMessage(const SendEdge& send, Actions& out);
+  void SayUnmet(const AveragingConfig& config);
   void EndSnapshot();
   void Count();
 
@@ -110,6 +113,7 @@ class Mixing {
   Rng rng_;
   uint64_t elements_ = 0;
   TensorViews tensors_;
+  std::string unmet_;  // what was said of them last
   std::unique_ptr<Strategy> strategy_;
   PairExchange pairs_;
   EdgeMailbox edges_;

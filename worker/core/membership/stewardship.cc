@@ -106,7 +106,7 @@ bool Membership::SomebodyFollows(Time now) const {
 
 // Strategies on graphs derive who is whose neighbour from the view's members: it is made anew at
 // every change, and gives no seats.
-bool Membership::StrictView() const { return IsOnGraph(seating_->view().config.strategy); }
+bool Membership::StrictView() const { return NeedsOf(seating_->view().config).strict_view; }
 
 bool Membership::Vacate(Time, Actions& out) {
   std::vector<Vacancy> vacancies;

@@ -99,9 +99,7 @@ class ExchangeClock {
 class A2CiD2 : public PairStrategy {
  public:
   explicit A2CiD2(Rng rng) : PairStrategy(rng) {}
-  Needs needs() const override {
-    return {.strict_view = true, .own_cadence = true, .extra_regions = 2};
-  }
+  Needs needs() const override { return NeedsOf(StrategyKind::kA2CiD2); }
   const AcidConstants& constants() const { return constants_; }
 
  protected:

@@ -9,6 +9,9 @@
 namespace crowdsurf::worker {
 
 // With one axis a trip over the grid is one all-reduce, so Moshpit's steps are AllReduce's.
-class AllReduce : public Moshpit {};
+class AllReduce : public Moshpit {
+ public:
+  Needs needs() const override { return NeedsOf(StrategyKind::kAllReduce); }
+};
 
 }  // namespace crowdsurf::worker

@@ -18,7 +18,7 @@ namespace crowdsurf::worker {
 class GossipPairs : public PairStrategy {
  public:
   explicit GossipPairs(Rng rng) : PairStrategy(rng) {}
-  Needs needs() const override { return {.strict_view = true, .extra_regions = 1}; }
+  Needs needs() const override { return NeedsOf(StrategyKind::kGossip); }
 
  protected:
   std::optional<double> MeanInterval(const PaceTold& pace) const override;
@@ -31,7 +31,7 @@ class GossipPairs : public PairStrategy {
 
 class GossipNeighbours : public EdgeStrategy {
  public:
-  Needs needs() const override { return {.strict_view = true, .edge_copies = true}; }
+  Needs needs() const override { return NeedsOf(StrategyKind::kGossip, GossipMode::kNeighbours); }
 
  protected:
   EdgeSum edge_sum() const override { return EdgeSum::kOwn; }

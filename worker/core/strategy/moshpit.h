@@ -13,7 +13,7 @@ namespace crowdsurf::worker {
 
 class Moshpit : public Strategy {
  public:
-  Needs needs() const override { return {}; }
+  Needs needs() const override { return NeedsOf(StrategyKind::kMoshpit); }
   void OnView(Time now, const View& view, const PeerId& self, StrategyActions& out) override;
   void OnEvent(Time now, const Event& event, StrategyActions& out) override;
 

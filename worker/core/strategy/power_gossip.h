@@ -21,9 +21,7 @@ namespace crowdsurf::worker {
 
 class PowerGossip : public Strategy {
  public:
-  Needs needs() const override {
-    return {.strict_view = true, .matrix_shapes = true, .edge_copies = true};
-  }
+  Needs needs() const override { return NeedsOf(StrategyKind::kPowerGossip); }
   void SetVector(uint64_t elements, const EdgeMailbox&) override { elements_ = elements; }
   void SetTensors(const TensorViews& tensors) override { tensors_ = tensors; }
   void OnView(Time now, const View& view, const PeerId& self, StrategyActions& out) override;

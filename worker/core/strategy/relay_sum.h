@@ -130,7 +130,7 @@ class RelaySumMemory {
 // jumps with the view.
 class RelaySum : public EdgeStrategy {
  public:
-  Needs needs() const override { return {.strict_view = true, .tree = true, .edge_copies = true}; }
+  Needs needs() const override { return NeedsOf(StrategyKind::kRelaySum); }
   double lr_scale() const override { return lr_scale_; }
 
  protected:

@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "base/id.h"
+#include "base/manifest/strategies.h"
 #include "base/time.h"
 #include "worker/core/strategy/strategy_actions.h"
 #include "worker/core/strategy/strategy_events.h"
@@ -19,16 +20,7 @@ namespace crowdsurf::worker {
 class EdgeMailbox;
 struct View;
 
-struct Needs {                 // static facts, checked at admission
-  bool strict_view = false;    // renew the view at every debounced change
-  bool matrix_shapes = false;  // tensors need their matrix view
-  bool unit_groups = false;    // tensors need partitionable axes
-  bool own_cadence = false;    // spec.averaging.interval is ignored, with a warning
-  bool every_update = false;   // the trainer must pass each update's delta
-  bool tree = false;           // needs a tree of the graph family
-  uint8_t extra_regions = 0;   // model copies beside outbox and inboxes
-  bool edge_copies = false;    // and one for each edge of the graph
-};
+using manifest::Needs;  // static facts, checked at admission
 
 class Strategy {
  public:

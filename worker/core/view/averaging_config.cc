@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "base/check.h"
+
 namespace crowdsurf::worker {
 namespace {
 
@@ -107,9 +109,23 @@ bool TakesOuterOptimizer(StrategyKind kind) {
   return manifest::IndexOf(name, manifest::kOuterStrategies) >= 0;
 }
 
-bool IsOnGraph(StrategyKind kind) {
-  return kind == StrategyKind::kGossip || kind == StrategyKind::kA2CiD2 ||
-         kind == StrategyKind::kRelaySum || kind == StrategyKind::kPowerGossip;
+const manifest::Needs& NeedsOf(StrategyKind kind, GossipMode mode) {
+  constexpr const manifest::Field& kStrategies = manifest::RowOf("averaging.strategy");
+  constexpr const manifest::Field& kModes = manifest::RowOf("averaging.gossip.mode");
+  const manifest::Needs* needs =
+      manifest::FindNeeds(manifest::NameAt(static_cast<int>(kind), kStrategies.choices),
+                          manifest::NameAt(static_cast<int>(mode), kModes.choices));
+  CHECK(needs != nullptr);
+  return *needs;
+}
+
+bool IsOnGraph(StrategyKind kind) { return !NeedsOf(kind).graph.empty(); }
+
+Overlap OverlapOf(const AveragingConfig& config) {
+  constexpr const manifest::Field& kRow = manifest::RowOf("averaging.overlap");
+  const std::string_view always = NeedsOf(config).overlap;
+  return always.empty() ? config.overlap
+                        : static_cast<Overlap>(manifest::IndexOf(always, kRow.choices));
 }
 
 void Encode(const AveragingConfig& config, ByteWriter& out) {

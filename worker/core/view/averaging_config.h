@@ -11,6 +11,7 @@
 
 #include "base/bytes.h"
 #include "base/manifest/field_defaults.h"
+#include "base/manifest/strategies.h"
 #include "worker/core/view/averaging_choices.h"
 #include "worker/core/view/graph.h"
 
@@ -85,10 +86,10 @@ struct AveragingConfig {
 // average is local and costs no network, and a gradient that is taken before it weighs curvatures
 // wrongly, so that the optimum would not be the common one. PowerGossip never waits: its updates
 // come from neighbours, and are added to what the trainer has by then.
-constexpr Overlap OverlapOf(const AveragingConfig& config) {
-  if (config.strategy == StrategyKind::kRelaySum) return Overlap::kBlocking;
-  if (config.strategy == StrategyKind::kPowerGossip) return Overlap::kDelayed;
-  return config.overlap;
+Overlap OverlapOf(const AveragingConfig& config);
+
+inline const manifest::Needs& NeedsOf(const AveragingConfig& config) {
+  return NeedsOf(config.strategy, config.mixing.gossip);
 }
 
 void Encode(const AveragingConfig& config, ByteWriter& out);

@@ -12,7 +12,7 @@ Seating::Seating(View view, ViewHash hash) : view_(std::move(view)), hash_(hash)
 bool Seating::Insert(const Seat& seat) {
   // Sitting 0 is the view's own: a seat begins at 1.
   if (!IsSound(seat) || seat.sitting == 0 || seat.member.cell >= view_.grid.cells()) return false;
-  if (IsOnGraph(view_.config.strategy)) return false;  // its members are the view's, all of them
+  if (NeedsOf(view_.config).strict_view) return false;  // its members are the view's, all of them
   if (seats_.size() >= kMaxSeats) return false;
   return seats_.insert(seat).second;
 }

@@ -43,16 +43,8 @@ Grid GridFor(size_t members, const AveragingConfig& config) {
 }
 
 size_t MaxMembersOf(const AveragingConfig& config) {
-  if (config.strategy == StrategyKind::kAllReduce) return 64;
-  if (!IsOnGraph(config.strategy)) return kMaxMembers;
-  // Strategies that keep an extra region for each neighbour.
-  const bool copies =
-      config.strategy == StrategyKind::kRelaySum || config.strategy == StrategyKind::kPowerGossip ||
-      (config.strategy == StrategyKind::kGossip && config.mixing.gossip == GossipMode::kNeighbours);
-  const GraphKind graph = config.mixing.graph;
-  // On these graphs one member has all others for neighbours.
-  const bool all = graph == GraphKind::kComplete || graph == GraphKind::kStar;
-  return copies && all ? kMaxExtraRegions + 1 : kMaxNodes;
+  const manifest::Needs& needs = NeedsOf(config);
+  return static_cast<size_t>(manifest::WorkersOf(needs, NameOf(config.mixing.graph)).max);
 }
 
 View FirstView(const Member& self, const ViewFacts& facts) {

@@ -27,8 +27,7 @@ struct ViewFacts {
 
 // The grid for that many members; members <= MaxMembersOf(config).
 Grid GridFor(size_t members, const AveragingConfig& config);
-// AllReduce is one group, and masks are 64 bits; graphs are bounded by their spectrum (graph.h),
-// and by a region for each neighbour (mix.h) where all neighbours of one member can be all others.
+// As admission bounds spec.maxReplicas (base/manifest/strategies.h).
 size_t MaxMembersOf(const AveragingConfig& config);
 
 // The first view of a lineage, of one member.

@@ -52,6 +52,8 @@ TEST(FieldDefaultsTest, AreTheTablesOwn) {
                 Tree::kDoubleBinaryTree);
   for (const Field& field : SpecFields()) EXPECT_EQ(FindField(field.path), &field);
   EXPECT_EQ(FindField("averaging.groupsize"), nullptr);
+  EXPECT_EQ(TextDefaultOf(RowOf("averaging.overlap")), "Delayed");
+  EXPECT_EQ(TextDefaultOf(RowOf("averaging.interval")), "") << "none";
 }
 
 TEST(FieldDefaultsTest, TheIntervalsDefaultIsThatOfTheManual) {

@@ -84,6 +84,28 @@ PeerId Numbered(size_t i) {
   return *PeerId::From(Sha256(AsBytes("member" + std::to_string(i))).view());
 }
 
+// What admission says of graphs is true of the ones that agents make: fewer workers than the least
+// make none of them, and above the most a worker would have more neighbours than it can hold.
+TEST(ViewTest, TheBoundsOfAdmissionAreThoseOfTheGraphs) {
+  for (const manifest::Needs& needs : manifest::kNeeds) {
+    if (needs.graph.empty()) continue;
+    for (int kind = 0; kind <= static_cast<int>(kLastGraphKind); ++kind) {
+      const auto graph = static_cast<GraphKind>(kind);
+      const auto [min, max] = manifest::WorkersOf(needs, NameOf(graph));
+      int made = 0;
+      for (int n = 1; n < min; ++n) made += MakeGraph(graph, static_cast<uint32_t>(n)).ok();
+      EXPECT_LE(made, 1) << NameOf(graph);  // one worker is any graph
+      EXPECT_TRUE(MakeGraph(graph, static_cast<uint32_t>(min)).ok()) << NameOf(graph);
+      if (!needs.per_neighbour || graph == GraphKind::kTorus || graph == GraphKind::kHypercube)
+        continue;
+      size_t most = 0;
+      for (const auto& list : MakeGraph(graph, static_cast<uint32_t>(max))->Neighbours())
+        most = std::max(most, list.size());
+      EXPECT_LE(most, kMaxExtraRegions) << NameOf(graph) << " " << max;
+    }
+  }
+}
+
 // Where all others can be one member's neighbours, a view holds as many as it has regions for.
 TEST(ViewTest, AViewIsNoLargerThanItsGraphCanMix) {
   AveragingConfig complete, star, power, chain;
@@ -99,13 +121,13 @@ TEST(ViewTest, AViewIsNoLargerThanItsGraphCanMix) {
     for (size_t i = 1; i < 300; ++i) newcomers.push_back({.id = Numbered(i), .joined_unix_ms = 1});
     const View first = FirstView({.id = Numbered(0)}, facts);
     View view = NextView(Seating(first, HashOf(first, "job")), {}, newcomers, facts);
-    ASSERT_EQ(view.members.size(), kMaxExtraRegions + 1);
+    ASSERT_EQ(view.members.size(), manifest::kMaxNeighbours);
     EXPECT_TRUE(DecodeView(Encode(view)));
     StrategyActions actions;
     MakeGraphStrategy(config, Rng(1))->OnView(Time(), view, Numbered(0), actions);
     const auto* reserve = std::get_if<ReserveRegions>(&actions.at(0));
     ASSERT_NE(reserve, nullptr);
-    EXPECT_EQ(reserve->extents.size(), kMaxExtraRegions);  // the hub; of Complete, anybody
+    EXPECT_EQ(reserve->extents.size(), view.members.size() - 1);  // the hub; of Complete, anybody
     if (const auto* use = std::get_if<UseEdges>(&actions.at(1))) {
       EdgeMailbox edges;
       edges.Reset(use->links, 300, 1, WireFormat::kFloat32, EdgeOrder::kLatestWins);

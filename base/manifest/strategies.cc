@@ -1,0 +1,63 @@
+#include "base/manifest/strategies.h"
+
+#include <algorithm>
+
+#include "base/manifest/fields.h"
+
+namespace crowdsurf::manifest {
+namespace {
+
+// In these graphs all others can be a worker's neighbours.
+constexpr std::string_view kHubs[] = {"Complete", "Star"};
+constexpr int kMinTorus = 9;  // three rows of three
+
+// The default of the strategy's graph, which any number of workers can form with few neighbours.
+std::string DefaultGraph(const Needs& needs) {
+  return std::string(TextDefaultOf(*FindField("averaging." + std::string(needs.graph))));
+}
+
+// Why the strategy ends where it does.
+std::string WhyNotMore(const Needs& needs) {
+  const std::string name(needs.strategy);
+  return needs.graph.empty() ? "strategy " + name + " can hold in its one group"
+                             : name + " can hold on its graph";
+}
+
+}  // namespace
+
+WorkerRange WorkersOf(const Needs& needs, std::string_view graph) {
+  WorkerRange range{.min = 1, .max = needs.max_workers};
+  if (needs.graph.empty()) return range;
+  if (graph == "Torus") range.min = kMinTorus;
+  if (needs.per_neighbour && std::ranges::count(kHubs, graph) != 0)
+    range.max = std::min(range.max, kMaxNeighbours);
+  return range;
+}
+
+std::vector<UnmetNeed> UnmetNeeds(const Needs& needs, const JobShape& job) {
+  std::vector<UnmetNeed> unmet;
+  const WorkerRange range = WorkersOf(needs, job.graph);
+  const std::string workers = std::to_string(job.max_workers);
+  const std::string path = "averaging." + std::string(needs.graph);
+  const std::string graph(job.graph);
+  // Above kMaxReplicas the field's own row refuses.
+  if (job.max_workers > needs.max_workers && needs.max_workers < kMaxReplicas) {
+    unmet.push_back({"maxReplicas", workers + " is above " + std::to_string(needs.max_workers) +
+                                        ", the most that " + WhyNotMore(needs) +
+                                        "; Moshpit has no such limit"});
+  }
+  if (range.max < needs.max_workers && job.max_workers > range.max) {
+    unmet.push_back({path, graph + " of " + workers + " workers is above " +
+                               std::to_string(range.max) + ": a worker keeps something for each " +
+                               "neighbour, and all others can be its neighbours; " +
+                               DefaultGraph(needs) + " has few at any size"});
+  }
+  if (job.max_workers > 0 && job.max_workers < range.min) {
+    unmet.push_back({path, graph + " needs at least " + std::to_string(range.min) +
+                               " workers, this job has " + workers + " at most; " +
+                               DefaultGraph(needs) + " fits any number"});
+  }
+  return unmet;
+}
+
+}  // namespace crowdsurf::manifest

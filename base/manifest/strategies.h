@@ -1,0 +1,95 @@
+// What each strategy needs of a job.
+//
+// The one definition. Admission refuses by it (operator/core/job); agents bound their views and
+// choose what trainers do by it (worker/core). Constants and pure functions, any
+// thread. Source: docs/strategies.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/manifest/spec_fields.h"
+
+namespace crowdsurf::manifest {
+
+struct Needs {
+  std::string_view strategy = {};  // of averaging.strategy
+  std::string_view mode = {};      // of averaging.gossip.mode; empty: the strategy has no modes
+  std::string_view graph = {};  // the field below averaging that names its graph; empty: in groups
+  int max_workers = static_cast<int>(kMaxReplicas);
+  bool per_neighbour = false;     // something is kept for each neighbour
+  bool strict_view = false;       // the view is renewed at every change of the members
+  std::string_view overlap = {};  // what trainers do whatever averaging.overlap says; empty: that
+  bool matrix_shapes = false;     // tensors need two axes: only an agent can check
+  bool unit_groups = false;       // tensors need unit groups: only an agent can check
+  uint8_t extra_regions = 0;      // copies of the model beside outbox and inboxes
+};
+inline constexpr Needs kNeeds[] = {
+    {.strategy = "Moshpit"},
+    {.strategy = "AllReduce", .max_workers = kMaxGroup},
+    {.strategy = "Gossip",
+     .mode = "Pairs",
+     .graph = "gossip.graph",
+     .max_workers = kMaxOnGraph,
+     .strict_view = true,
+     .extra_regions = 1},
+    {.strategy = "Gossip",
+     .mode = "Neighbours",
+     .graph = "gossip.graph",
+     .max_workers = kMaxOnGraph,
+     .per_neighbour = true,
+     .strict_view = true},
+    {.strategy = "A2CiD2",
+     .graph = "a2cid2.graph",
+     .max_workers = kMaxOnGraph,
+     .strict_view = true,
+     .extra_regions = 2},
+    {.strategy = "RelaySum",
+     .graph = "relaySum.tree",
+     .max_workers = kMaxOnGraph,
+     .per_neighbour = true,
+     .strict_view = true,
+     .overlap = "Blocking"},
+    {.strategy = "PowerGossip",
+     .graph = "powerGossip.graph",
+     .max_workers = kMaxOnGraph,
+     .per_neighbour = true,
+     .strict_view = true,
+     .overlap = "Delayed",
+     .matrix_shapes = true},
+    {.strategy = "IST", .strict_view = true, .unit_groups = true},
+};
+
+// The row of a strategy; `mode` counts where the strategy has modes. nullptr: there is none.
+constexpr const Needs* FindNeeds(std::string_view strategy, std::string_view mode) {
+  for (const Needs& needs : kNeeds) {
+    if (needs.strategy == strategy && (needs.mode.empty() || needs.mode == mode)) return &needs;
+  }
+  return nullptr;
+}
+
+// How many workers a strategy can have on a graph of kGraphs ("" for a strategy in groups). Fewer
+// than `min` do not make that graph.
+struct WorkerRange {
+  int min = 1;
+  int max = 1;
+};
+WorkerRange WorkersOf(const Needs& needs, std::string_view graph);
+
+// What a job asks of its strategy.
+struct JobShape {
+  std::string_view graph;   // "" for a strategy in groups
+  int64_t max_workers = 1;  // spec.maxReplicas; 0 or less need no graph
+};
+// A field below spec, and why the strategy cannot have it so.
+struct UnmetNeed {
+  std::string path;
+  std::string problem;
+};
+// Every need that admission can know and the job does not meet. A graph that the text recommends is
+// one that the strategy has at any size.
+std::vector<UnmetNeed> UnmetNeeds(const Needs& needs, const JobShape& job);
+
+}  // namespace crowdsurf::manifest
