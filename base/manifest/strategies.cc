@@ -60,4 +60,11 @@ std::vector<UnmetNeed> UnmetNeeds(const Needs& needs, const JobShape& job) {
   return unmet;
 }
 
+std::string WhyIdle(const IdleField& field, std::string_view where_is) {
+  const std::string effect = field.acts == Acts::kOnFullAverage
+                                 ? "acts only on the full average of each view: "
+                                 : "is ignored: ";
+  return effect + std::string(where_is) + " " + std::string(field.why);
+}
+
 }  // namespace crowdsurf::manifest

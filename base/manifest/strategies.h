@@ -1,7 +1,7 @@
-// What each strategy needs of a job.
+// What each strategy needs of a job, and which fields of spec.averaging do not act with it.
 //
-// The one definition. Admission refuses by it (operator/core/job); agents bound their views and
-// choose what trainers do by it (worker/core). Constants and pure functions, any
+// The one definition of both. Admission refuses and warns by it (operator/core/job); agents bound
+// their views and choose what trainers do by it (worker/core). Constants and pure functions, any
 // thread. Source: docs/strategies.
 #pragma once
 
@@ -91,5 +91,43 @@ struct UnmetNeed {
 // Every need that admission can know and the job does not meet. A graph that the text recommends is
 // one that the strategy has at any size.
 std::vector<UnmetNeed> UnmetNeeds(const Needs& needs, const JobShape& job);
+
+// How much of a field acts.
+enum class Acts : uint8_t { kNot, kOnFullAverage };
+
+// A field of spec.averaging that does not act, or not everywhere, where another one has a certain
+// value.
+struct IdleField {
+  std::string_view where;  // the other one, below averaging
+  std::string_view is;     // its values, separated by single spaces
+  std::string_view field;  // below averaging
+  std::string_view value;  // the value that does not act; empty: none does
+  Acts acts;
+  std::string_view why;  // a sentence whose subject is the value of `where`
+};
+inline constexpr std::string_view kOnGraphs = "Gossip A2CiD2 RelaySum PowerGossip";
+inline constexpr IdleField kIdleFields[] = {
+    {"strategy", "AllReduce", "groupSize", "", Acts::kNot, "has one group of all workers"},
+    {"strategy", "AllReduce", "rounds", "", Acts::kNot, "has one round, of all workers"},
+    {"strategy", "AllReduce", "grid", "", Acts::kNot, "has one group of all workers, and no grid"},
+    {"strategy", kOnGraphs, "rounds", "", Acts::kNot, "mixes with neighbours, not in groups"},
+    {"strategy", kOnGraphs, "grid", "", Acts::kNot, "mixes with neighbours, not in groups"},
+    {"strategy", kOnGraphs, "groupSize", "", Acts::kOnFullAverage,
+     "mixes with neighbours, not in groups"},
+    {"strategy", kOnGraphs, "weighting", "", Acts::kOnFullAverage,
+     "mixes with neighbours without weights"},
+    {"strategy", "A2CiD2", "interval", "", Acts::kNot,
+     "has a cadence of its own, a2cid2.rateCom pairings a step"},
+    {"strategy", "RelaySum", "overlap", "Delayed", Acts::kNot,
+     "waits for its average, which is local and exact only so"},
+    {"strategy", "RelaySum", "compression", "", Acts::kOnFullAverage,
+     "sends its sums in float32, because they grow with the number of workers"},
+    {"strategy", "PowerGossip", "overlap", "Blocking", Acts::kNot,
+     "adds its updates to what the trainer has by then, and nobody waits for neighbours"},
+    {"outerOptimizer.type", "None", "outerOptimizer.learningRate", "", Acts::kNot, "takes no step"},
+    {"outerOptimizer.type", "None", "outerOptimizer.momentum", "", Acts::kNot, "takes no step"},
+};
+// "is ignored: AllReduce has one group of all workers". where_is: one of `is`.
+std::string WhyIdle(const IdleField& field, std::string_view where_is);
 
 }  // namespace crowdsurf::manifest

@@ -123,9 +123,10 @@ std::string WhatLimitsAgents(const Decision& d) {
 
 void SayWhetherAccepted(Decision& d) {
   if (!d.in.refused) {
-    const std::string unguarded = d.in.unguarded.empty() ? "" : "; " + d.in.unguarded;
-    d.Set(ConditionType::kAccepted, true, reason::kValid,
-          "the spec is valid" + WhatLimitsAgents(d) + unguarded);
+    std::string message = "the spec is valid" + WhatLimitsAgents(d);
+    for (const std::string* more : {&d.in.unguarded, &d.in.warnings})
+      if (!more->empty()) message += "; " + *more;
+    d.Set(ConditionType::kAccepted, true, reason::kValid, message);
     return;
   }
   const std::string message = d.in.refused->message + "; the job goes on with generation " +

@@ -4,6 +4,7 @@
 
 #include "base/manifest/field_defaults.h"
 #include "base/manifest/fields.h"
+#include "base/manifest/strategies.h"
 #include "operator/core/job/validate_rules.h"
 
 namespace crowdsurf::controller {
@@ -118,59 +119,46 @@ void DropNulls(json& value) {
   }
 }
 
+// Fields that are set and do not act.
+void WarnOfIdleFields(const json& spec, Report& report) {
+  for (const manifest::IdleField& idle : manifest::kIdleFields) {
+    const std::string where = "averaging." + std::string(idle.where);
+    const std::string is = TextAt(spec, where, manifest::TextDefaultOf(*FindField(where)));
+    if (manifest::IndexOf(is, idle.is) < 0) continue;
+    const std::string path = "averaging." + std::string(idle.field);
+    const json* value = At(spec, path);
+    if (value == nullptr || (!idle.value.empty() && *value != idle.value)) continue;
+    report.Add("spec." + path, manifest::WhyIdle(idle, is));
+  }
+}
+
 // Legal, but not what somebody who writes it expects.
-void WarnOfStrategy(const json& document, Report& report) {
-  const json* chosen = At(document, "spec.averaging.strategy");
-  const std::string strategy = chosen != nullptr && chosen->is_string()
-                                   ? chosen->get<std::string>()
-                                   : std::string(TextDefault("averaging.strategy"));
-  if (strategy == "A2CiD2") {
-    const json* graph = At(document, "spec.averaging.a2cid2.graph");
-    if (graph != nullptr && *graph == "Complete") {
-      report.Add("spec.averaging.a2cid2.graph",
-                 "on a Complete graph A2CiD2 is plain gossip with twice the memory; it pays on "
-                 "sparse graphs (Ring, Chain, a tree). If everybody can reach everybody, Moshpit "
-                 "mixes faster");
-    }
-    if (At(document, "spec.averaging.interval") != nullptr) {
-      report.Add("spec.averaging.interval",
-                 "is ignored: A2CiD2 has a cadence of its own, a2cid2.rateCom pairings a step");
-    }
+void WarnOfStrategy(const json& spec, Report& report) {
+  const std::string strategy =
+      TextAt(spec, "averaging.strategy", TextDefault("averaging.strategy"));
+  const manifest::Needs* needs = manifest::FindNeeds(
+      strategy, TextAt(spec, "averaging.gossip.mode", TextDefault("averaging.gossip.mode")));
+  const json* dense = At(spec, "averaging.powerGossip.denseEvery");
+  if (strategy == "PowerGossip" && dense != nullptr && *dense == 1) {
+    report.Add("spec.averaging.powerGossip.denseEvery",
+               "1 sends the whole vector at every step, which is gossip without factors");
   }
-  const json* overlap = At(document, "spec.averaging.overlap");
-  if (strategy == "RelaySum" && overlap != nullptr && *overlap == "Delayed") {
-    report.Add("spec.averaging.overlap",
-               "is ignored: RelaySum waits for its average, which is local and exact only so");
+  if (needs == nullptr || needs->graph.empty()) return;
+  const std::string path = "averaging." + std::string(needs->graph);
+  const std::string graph = TextAt(spec, path);
+  if (strategy == "A2CiD2" && graph == "Complete") {
+    report.Add(
+        "spec." + path,
+        "on a Complete graph A2CiD2 is plain gossip with twice the memory; it pays on sparse "
+        "graphs (Ring, Chain, a tree). If everybody can reach everybody, Moshpit mixes "
+        "faster");
   }
-  if (strategy == "PowerGossip") {
-    if (overlap != nullptr && *overlap == "Blocking") {
-      report.Add("spec.averaging.overlap",
-                 "is ignored: PowerGossip adds its updates to what the trainer has by then, and "
-                 "nobody waits for neighbours");
-    }
-    const json* dense = At(document, "spec.averaging.powerGossip.denseEvery");
-    if (dense != nullptr && *dense == 1) {
-      report.Add("spec.averaging.powerGossip.denseEvery",
-                 "1 sends the whole vector at every step, which is gossip without factors");
-    }
-  }
-  if (strategy != "Gossip" && strategy != "A2CiD2" && strategy != "RelaySum" &&
-      strategy != "PowerGossip")
-    return;
-  for (const char* field : {"rounds", "grid"}) {
-    const std::string path = "spec.averaging." + std::string(field);
-    if (At(document, path) == nullptr) continue;
-    report.Add(path, "is ignored: " + strategy + " mixes with neighbours, not in groups");
-  }
-  const json* tree = At(document, "spec.averaging.relaySum.tree");
-  const json* graph = tree != nullptr ? tree : At(document, "spec.averaging.gossip.graph");
-  if (graph == nullptr) graph = At(document, "spec.averaging.a2cid2.graph");
-  if (graph == nullptr) graph = At(document, "spec.averaging.powerGossip.graph");
-  if (graph == nullptr || (*graph != "Hypercube" && *graph != "Torus")) return;
-  report.Add("spec.averaging", graph->get<std::string>() +
-                                   " fits only some numbers of workers; with another number, as "
-                                   "after a preemption, the job goes on on " +
-                                   (*graph == "Hypercube" ? "Exponential" : "Ring"));
+  if (graph != "Hypercube" && graph != "Torus") return;
+  const std::string stand_in = graph == "Hypercube" ? "Exponential" : "Ring";
+  report.Add("spec." + path, graph +
+                                 " fits only some numbers of workers; with another number, as "
+                                 "after a preemption, the job goes on on " +
+                                 stand_in);
 }
 
 }  // namespace
@@ -202,7 +190,10 @@ std::vector<Violation> Validate(const Manifest& manifest) {
 
 std::vector<Violation> Warnings(const Manifest& manifest) {
   Report report(manifest);
-  WarnOfStrategy(manifest.document, report);
+  if (const json* spec = At(manifest.document, "spec")) {
+    WarnOfIdleFields(*spec, report);
+    WarnOfStrategy(*spec, report);
+  }
   const json* containers = At(manifest.document, "spec.template.spec.containers");
   if (containers != nullptr && containers->is_array() && containers->size() > 1) {
     for (size_t i = 0; i < containers->size(); ++i) {

@@ -66,7 +66,8 @@ size_t HeldBytes(const JobEntry& job) {
     bytes += HeldBytes(*part);
   }
   for (const std::string& peer : spec.bootstrap_peers) bytes += sizeof peer + peer.size();
-  for (const std::string& one : job.violations) bytes += sizeof one + one.size();
+  for (const auto* said : {&job.violations, &job.warnings})
+    for (const std::string& one : *said) bytes += sizeof one + one.size();
   return bytes;
 }
 

@@ -291,6 +291,7 @@ std::optional<JobEntry> ObserveJob(const json& object) {
   }
   if (entry.violations.empty()) {
     job.spec = SpecFromJson(WithDefaults(*spec));
+    for (const Violation& warning : Warnings(manifest)) entry.warnings.push_back(warning.Text());
   } else {
     // Two fields are obeyed whatever else is wrong: who manages the job, and whether it is
     // suspended.

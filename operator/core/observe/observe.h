@@ -36,13 +36,14 @@ struct JobEntry {
   TrainingJobStatus status;
   nlohmann::json status_json;  // as the server has it
   std::vector<std::string> violations;
+  std::vector<std::string> warnings;  // of a spec without violations
   bool operator==(const JobEntry& other) const {
     return job.uid == other.job.uid && job.generation == other.job.generation &&
            job.deleting == other.job.deleting && status_json == other.status_json;
   }
 };
 
-// Violations as one message for people, at most 900 bytes.
+// Violations, or warnings, as one message for people, at most 900 bytes.
 std::string WhatIsWrong(const std::vector<std::string>& violations);
 
 // nullopt: not a pod of a TrainingJob (no controlling owner of that kind, no worker labels).

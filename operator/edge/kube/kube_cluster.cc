@@ -75,6 +75,7 @@ Status KubeCluster::ChooseSpec(const JobEntry& entry, JobSnapshot& snapshot) {
   const int64_t kept = entry.status.accepted_generation;
   if (entry.violations.empty()) {
     snapshot.job = entry.job;
+    snapshot.warnings = WhatIsWrong(entry.warnings);
     // A job that is over runs no spec any more, so none is kept for it.
     const bool over = entry.job.deleting || entry.status.finished();
     snapshot.accepted_generation = over ? kept : specs_.Keep(entry.job, kept);

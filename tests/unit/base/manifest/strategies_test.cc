@@ -38,6 +38,7 @@ TEST(NeedsTest, EachStrategyAndModeOfTheManifestHasARow) {
       if (!needs->overlap.empty()) {
         EXPECT_GE(IndexOf(needs->overlap, RowBelowAveraging("overlap").choices), 0);
       }
+      EXPECT_EQ(!needs->graph.empty(), IndexOf(strategy, kOnGraphs) >= 0) << strategy;
     }
   }
   EXPECT_EQ(FindNeeds("Moshpot", "Pairs"), nullptr);
@@ -89,6 +90,33 @@ TEST(NeedsTest, WhatARefusalRecommendsIsAdmitted) {
     }
   }
   EXPECT_GT(advices, 10);
+}
+
+TEST(IdleFieldsTest, NameFieldsAndValuesThatTheManifestHas) {
+  for (const IdleField& idle : kIdleFields) {
+    const Field& where = RowBelowAveraging(idle.where);
+    for (const std::string_view is : SplitChoices(idle.is))
+      EXPECT_GE(IndexOf(is, where.choices), 0) << idle.where << " " << is;
+    const Field& row = RowBelowAveraging(idle.field);
+    if (!idle.value.empty()) {
+      EXPECT_GE(IndexOf(idle.value, row.choices), 0) << idle.field;
+    }
+  }
+}
+
+// What trainers do whatever `overlap` says, and the word about it, are two tables.
+TEST(IdleFieldsTest, OfOverlapAreTheValuesThatTheStrategyDoesNotTake) {
+  for (const Needs& needs : kNeeds) {
+    for (const std::string_view value : SplitChoices(RowBelowAveraging("overlap").choices)) {
+      bool said = false;
+      for (const IdleField& idle : kIdleFields) {
+        if (idle.field == "overlap" && IndexOf(needs.strategy, idle.is) >= 0 && idle.value == value)
+          said = true;
+      }
+      EXPECT_EQ(said, !needs.overlap.empty() && needs.overlap != value)
+          << needs.strategy << " " << value;
+    }
+  }
 }
 
 }  // namespace

@@ -86,6 +86,17 @@ TEST(LimitsTest, AGuardOfAnEditThatCannotBeIsSaidAndHealsOn) {
             "the spec is valid; NetworkPolicy/job-workers is nobody's");
 }
 
+TEST(LimitsTest, FieldsThatDoNotActAreSaidWithTheAcceptance) {
+  World world = Running(1);
+  world.snapshot.warnings = "spec.averaging.groupSize: is ignored";
+  world.Settle();
+  EXPECT_EQ(world.snapshot.status.Find(ConditionType::kAccepted)->message,
+            "the spec is valid; spec.averaging.groupSize: is ignored");
+  world.snapshot.warnings.clear();
+  world.Settle();
+  EXPECT_EQ(world.snapshot.status.Find(ConditionType::kAccepted)->message, "the spec is valid");
+}
+
 TEST(LimitsTest, AnInvalidEditIsSaidOnceAndTheJobHealsWithTheSpecBefore) {
   World world = Running(2);
   world.snapshot.job.generation = 4;

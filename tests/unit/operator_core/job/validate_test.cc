@@ -176,6 +176,7 @@ TEST(ValidateTest, SaysWhatAStrategyOnAGraphNeeds) {
   EXPECT_THAT(Problems(acid), ElementsAre(HasSubstr("spec.averaging.a2cid2.graph: Torus needs at "
                                                     "least 9 workers, this job has 8 at most")));
   acid["spec"]["averaging"]["a2cid2"] = {{"graph", "Complete"}};
+  acid["spec"]["averaging"].erase("groupSize");
   const auto warned = Warnings({acid, {}});
   ASSERT_FALSE(warned.empty());
   EXPECT_THAT(warned.front().problem, HasSubstr("plain gossip with twice the memory"));
@@ -183,6 +184,7 @@ TEST(ValidateTest, SaysWhatAStrategyOnAGraphNeeds) {
 
 TEST(ValidateTest, WarnsOfWhatPowerGossipDoesNot) {
   json document = With("/averaging/strategy", "PowerGossip");
+  document["spec"]["averaging"].erase("groupSize");  // which has a warning of its own
   EXPECT_THAT(Warnings({document, {}}), ElementsAre());
   document["spec"]["averaging"]["overlap"] = "Delayed";
   EXPECT_THAT(Warnings({document, {}}), ElementsAre());
@@ -198,6 +200,7 @@ TEST(ValidateTest, WarnsOfWhatPowerGossipDoesNot) {
 
 TEST(ValidateTest, WarnsThatRelaySumWaits) {
   json document = With("/averaging/strategy", "RelaySum");
+  document["spec"]["averaging"].erase("groupSize");  // which has a warning of its own
   EXPECT_THAT(Warnings({document, {}}), ElementsAre());
   document["spec"]["averaging"]["overlap"] = "Blocking";
   EXPECT_THAT(Warnings({document, {}}), ElementsAre());

@@ -21,13 +21,17 @@ std::vector<std::string> WarningsOf(const json& averaging, const json& container
   return out;
 }
 
-TEST(WarningsTest, OnlyStrategiesOnAGraphIgnoreRoundsAndGrid) {
-  for (const char* in_groups : {"Moshpit", "AllReduce"}) {
-    EXPECT_THAT(WarningsOf({{"strategy", in_groups}, {"rounds", "All"}, {"grid", "Fitted"}}),
-                IsEmpty())
-        << in_groups;
-  }
-  EXPECT_THAT(WarningsOf({{"rounds", "All"}}), IsEmpty()) << "Moshpit is the default";
+TEST(WarningsTest, OnlyMoshpitHeedsEveryFieldOfItsGroups) {
+  const json all = {
+      {"groupSize", 4}, {"rounds", "All"}, {"grid", "Fitted"}, {"weighting", "Equal"}};
+  EXPECT_THAT(WarningsOf(all), IsEmpty()) << "Moshpit is the default";
+  json one_group = all;
+  one_group["strategy"] = "AllReduce";
+  EXPECT_THAT(WarningsOf(one_group),
+              ElementsAre("spec.averaging.groupSize: is ignored: AllReduce has one group of all "
+                          "workers",
+                          HasSubstr("spec.averaging.rounds: is ignored: AllReduce"),
+                          HasSubstr("spec.averaging.grid: is ignored: AllReduce")));
   for (const std::string on_graph : {"Gossip", "A2CiD2", "RelaySum"}) {
     const std::string words = ": is ignored: " + on_graph + " mixes with neighbours, not in groups";
     EXPECT_THAT(WarningsOf({{"strategy", on_graph}}), IsEmpty());
@@ -35,6 +39,37 @@ TEST(WarningsTest, OnlyStrategiesOnAGraphIgnoreRoundsAndGrid) {
                 ElementsAre("spec.averaging.rounds" + words));
     EXPECT_THAT(WarningsOf({{"strategy", on_graph}, {"grid", "Fitted"}}),
                 ElementsAre("spec.averaging.grid" + words));
+    EXPECT_THAT(
+        WarningsOf({{"strategy", on_graph}, {"weighting", "Equal"}}),
+        ElementsAre("spec.averaging.weighting: acts only on the full average of each view: " +
+                    on_graph + " mixes with neighbours without weights"));
+    EXPECT_THAT(WarningsOf({{"strategy", on_graph}, {"groupSize", 4}}),
+                ElementsAre(HasSubstr("spec.averaging.groupSize: acts only on the full average")));
+  }
+}
+
+TEST(WarningsTest, RelaySumsMessagesAreFloat32) {
+  EXPECT_THAT(WarningsOf({{"strategy", "RelaySum"}, {"compression", "BFloat16"}}),
+              ElementsAre(HasSubstr("spec.averaging.compression: acts only on the full average")));
+  EXPECT_THAT(WarningsOf({{"strategy", "Gossip"}, {"compression", "BFloat16"}}), IsEmpty());
+}
+
+TEST(WarningsTest, AnOuterOptimizersNumbersNeedItsType) {
+  const json numbers = {{"learningRate", 0.5}, {"momentum", 0.5}};
+  EXPECT_THAT(WarningsOf({{"outerOptimizer", numbers}}),
+              ElementsAre("spec.averaging.outerOptimizer.learningRate: is ignored: None takes no "
+                          "step",
+                          HasSubstr("spec.averaging.outerOptimizer.momentum: is ignored")));
+  json with_type = numbers;
+  with_type["type"] = "SGD";
+  EXPECT_THAT(WarningsOf({{"outerOptimizer", with_type}}), IsEmpty());
+}
+
+TEST(WarningsTest, DocumentsOfAnyShapeAreRead) {
+  for (const char* spec : {"null", "[]", "1", R"({"averaging": []})",
+                           R"({"averaging": {"strategy": 1, "gossip": [], "overlap": {}}})"}) {
+    const json document = {{"spec", json::parse(spec)}};
+    EXPECT_THAT(Warnings({document, {}}), IsEmpty()) << spec;
   }
 }
 
@@ -43,7 +78,10 @@ TEST(WarningsTest, AGraphThatFitsOnlySomeNumbersNamesTheOneThatStandsInForIt) {
     const auto on = [&](const char* graph) {
       return WarningsOf({{"strategy", strategy}, {block, {{"graph", graph}}}});
     };
-    EXPECT_THAT(on("Hypercube"), ElementsAre(HasSubstr("goes on on Exponential")));
+    EXPECT_THAT(on("Hypercube"), ElementsAre("spec.averaging." + std::string(block) +
+                                             ".graph: Hypercube fits only some numbers of workers; "
+                                             "with another number, as after a preemption, the job "
+                                             "goes on on Exponential"));
     EXPECT_THAT(on("Torus"), ElementsAre(HasSubstr("goes on on Ring")));
     for (const char* fits : {"BaseK", "Ring", "Exponential"}) EXPECT_THAT(on(fits), IsEmpty());
   }

@@ -77,6 +77,7 @@ TEST(HeldBytesTest, EveryPartOfAJobAndOfANodeCounts) {
       [](JobEntry& j) { j.job.spec.pod_template = kLong; },
       [](JobEntry& j) { j.job.spec.bootstrap_peers = {kLong}; },
       [](JobEntry& j) { j.violations = {kLong}; },
+      [](JobEntry& j) { j.warnings = {kLong}; },
   };
   for (size_t i = 0; i < std::size(changes); ++i) {
     JobEntry job;

@@ -283,6 +283,16 @@ TEST(ObserveJob, AFaultySpecIsViolationsAndNoSpec) {
   EXPECT_NE(entry->violations[0].find("spec.averaging.groupSize"), std::string::npos);
 }
 
+TEST(ObserveJob, FieldsThatDoNotActAreWarningsAndNoViolations) {
+  json object = JobObject();
+  EXPECT_EQ(ObserveJob(object)->warnings, std::vector<std::string>());
+  object["spec"]["averaging"] = {{"strategy", "AllReduce"}, {"groupSize", 4}};
+  const auto entry = ObserveJob(object);
+  EXPECT_EQ(entry->violations, std::vector<std::string>());
+  ASSERT_EQ(entry->warnings.size(), 1u);
+  EXPECT_NE(entry->warnings[0].find("spec.averaging.groupSize: is ignored"), std::string::npos);
+}
+
 TEST(ObserveJob, AFaultySpecStillSaysWhoManagesItAndWhetherItIsSuspended) {
   json object = JobObject();
   object["spec"]["averaging"]["groupSize"] = 1;
