@@ -47,17 +47,18 @@ TEST_F(MemoryTest, OfTheStore) {
   struct Shape {
     uint64_t keys, sources;
   };
-  for (const auto [keys, sources] : {Shape{1, 1}, Shape{300, 1}, Shape{1, 300}}) {
-    SCOPED_TRACE(testing::Message() << keys << " keys, " << sources << " sources");
+  for (const Shape& shape : {Shape{1, 1}, Shape{300, 1}, Shape{1, 300}}) {
+    SCOPED_TRACE(testing::Message() << shape.keys << " keys, " << shape.sources << " sources");
     Store store(config_);
     const auto fill = [&] {
       for (uint64_t i = 0; i < 300; ++i) {
         Record record;
-        record.key = KeyOf("key/" + std::to_string(i % keys));
+        record.key = KeyOf("key/" + std::to_string(i % shape.keys));
         record.subkey = Peer(i);
         record.expiry = WallTime() + Seconds(60);
         record.value = Bytes(100);
-        store.Put(kStart, WallTime(), std::make_shared<const Record>(record), Peer(i % sources));
+        store.Put(kStart, WallTime(), std::make_shared<const Record>(record),
+                  Peer(i % shape.sources));
       }
     };
     Compare(store, fill, 0.06);
