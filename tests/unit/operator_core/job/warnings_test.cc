@@ -74,11 +74,11 @@ TEST(WarningsTest, DocumentsOfAnyShapeAreRead) {
 }
 
 TEST(WarningsTest, AGraphThatFitsOnlySomeNumbersNamesTheOneThatStandsInForIt) {
-  for (const auto& [strategy, block] : {std::pair("Gossip", "gossip"), {"A2CiD2", "a2cid2"}}) {
+  for (const auto& of : {std::pair("Gossip", "gossip"), {"A2CiD2", "a2cid2"}}) {
     const auto on = [&](const char* graph) {
-      return WarningsOf({{"strategy", strategy}, {block, {{"graph", graph}}}});
+      return WarningsOf({{"strategy", of.first}, {of.second, {{"graph", graph}}}});
     };
-    EXPECT_THAT(on("Hypercube"), ElementsAre("spec.averaging." + std::string(block) +
+    EXPECT_THAT(on("Hypercube"), ElementsAre("spec.averaging." + std::string(of.second) +
                                              ".graph: Hypercube fits only some numbers of workers; "
                                              "with another number, as after a preemption, the job "
                                              "goes on on Exponential"));
