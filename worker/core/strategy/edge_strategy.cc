@@ -1,6 +1,6 @@
 #include "worker/core/strategy/edge_strategy.h"
 
-#include <algorithm>
+#include <utility>
 
 namespace crowdsurf::worker {
 namespace {
@@ -19,6 +19,7 @@ Extent EdgeStrategy::PartOf(MixTag tag) const {
 
 void EdgeStrategy::OnView(Time, const View& view, const PeerId& self, StrategyActions& out) {
   config_ = view.config;
+  interval_.SetLength(view.config);
   const Topology topology = TopologyOf(view, self, config_.mixing.graph, graph_use());
   members_ = static_cast<uint32_t>(topology.nodes.size());
   parts_ = topology.graphs.size();
@@ -53,36 +54,12 @@ bool EdgeStrategy::SameCounts(MixTag tag, uint32_t a, uint32_t b) const {
   return true;
 }
 
-bool EdgeStrategy::IntervalOver(Time now) const {
-  switch (config_.interval_unit) {
-    case IntervalUnit::kSteps:
-      // A snapshot is taken at the next boundary: asked one step ahead, it is in time.
-      return static_cast<double>(step_) + 1 >= static_cast<double>(mark_step_) + config_.interval;
-    case IntervalUnit::kSamples:
-      return samples_ - mark_samples_ >= config_.interval;
-    case IntervalUnit::kSeconds:
-      return now - mark_time_ >= Seconds(config_.interval);
-  }
-  return false;
-}
-
 void EdgeStrategy::AskWhenDue(Time now, StrategyActions& out) {
   // Back-pressure: no snapshot before the messages of the last one have left.
   if (!started_ || stage_ != Stage::kWaiting || !leaving_.empty() || members_ < 2) return;
-  if (IntervalOver(now)) {
-    stage_ = Stage::kAsked;
-    return out.push_back(AskSnapshot{});
-  }
-  switch (config_.interval_unit) {
-    case IntervalUnit::kSteps:
-      return out.push_back(
-          // One step ahead, as in IntervalOver.
-          WakeAtTotals{mark_step_ + static_cast<uint64_t>(config_.interval) - 1, 0});
-    case IntervalUnit::kSamples:
-      return out.push_back(WakeAtTotals{0, mark_samples_ + config_.interval});
-    case IntervalUnit::kSeconds:
-      return out.push_back(SetStrategyTimer{mark_time_ + Seconds(config_.interval)});
-  }
+  if (!interval_.IsOver(now)) return out.push_back(interval_.Wake());
+  stage_ = Stage::kAsked;
+  out.push_back(AskSnapshot{});
 }
 
 bool EdgeStrategy::Lags() const {
@@ -95,11 +72,7 @@ bool EdgeStrategy::Lags() const {
 
 void EdgeStrategy::OnSnapshot(Time now, const SnapshotTaken& snapshot, StrategyActions& out) {
   if (stage_ != Stage::kAsked) return out.push_back(ReleaseSnapshot{});
-  step_ = std::max(step_, snapshot.step);
-  samples_ = std::max(samples_, snapshot.samples);
-  mark_step_ = snapshot.step;
-  mark_samples_ = snapshot.samples;
-  mark_time_ = now;
+  interval_.BeginAt(now, snapshot.step, snapshot.samples);
   // The first step of a view has no previous average: y stands for it.
   if (std::exchange(fresh_, false))
     out.push_back(RunKernel{MixKernel::kCopy, {0, elements_}, {inbox_, Region::kOutbox}, {}});
@@ -129,21 +102,16 @@ void EdgeStrategy::OnEvent(Time now, const Event& event, StrategyActions& out) {
   if (const auto* started = std::get_if<MixingStarted>(&event)) {
     started_ = fresh_ = true;
     inbox_ = started->inbox;
-    mark_step_ = step_;
-    mark_samples_ = samples_;
-    mark_time_ = now;
+    interval_.Begin(now);
     AskWhenDue(now, out);
   } else if (const auto* pace = std::get_if<PaceTold>(&event)) {
-    step_ = pace->step;
-    samples_ = pace->samples;
+    interval_.OnPace(pace->step, pace->samples);
     AskWhenDue(now, out);
   } else if (const auto* snapshot = std::get_if<SnapshotTaken>(&event)) {
     OnSnapshot(now, *snapshot, out);
   } else if (std::holds_alternative<SnapshotRefused>(event)) {
     stage_ = Stage::kWaiting;
-    mark_step_ = step_;  // the next interval
-    mark_samples_ = samples_;
-    mark_time_ = now;
+    interval_.Begin(now);
     AskWhenDue(now, out);
   } else if (const auto* sent = std::get_if<EdgeSent>(&event)) {
     Left(sent->peer, sent->tag);

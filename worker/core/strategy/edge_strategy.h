@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "worker/core/strategy/edge_mailbox.h"
+#include "worker/core/strategy/mixing_interval.h"
 #include "worker/core/strategy/strategy.h"
 #include "worker/core/view/topology.h"
 
@@ -56,7 +57,6 @@ class EdgeStrategy : public Strategy {
   void Finish(Time now, StrategyActions& out);
   void Left(const PeerId& peer, MixTag tag);
   bool Lags() const;
-  bool IntervalOver(Time now) const;
   bool SameCounts(MixTag tag, uint32_t a, uint32_t b) const;
 
   AveragingConfig config_;
@@ -73,12 +73,7 @@ class EdgeStrategy : public Strategy {
   Stage stage_ = Stage::kWaiting;
   uint64_t sequence_ = 0;
   Time patient_until_;
-  // Where the present interval began, and the trainer's totals.
-  uint64_t mark_step_ = 0;
-  double mark_samples_ = 0;
-  Time mark_time_;
-  uint64_t step_ = 0;
-  double samples_ = 0;
+  MixingInterval interval_;
 };
 
 template <class Visit>

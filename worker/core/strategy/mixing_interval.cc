@@ -1,5 +1,7 @@
 #include "worker/core/strategy/mixing_interval.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 
 namespace crowdsurf::worker {
@@ -12,6 +14,14 @@ void MixingInterval::OnPace(uint64_t step, double samples) {
 void MixingInterval::Begin(Time now) {
   from_step_ = step_;
   from_samples_ = samples_;
+  from_time_ = now;
+}
+
+void MixingInterval::BeginAt(Time now, uint64_t step, double samples) {
+  step_ = std::max(step_, step);
+  samples_ = std::max(samples_, samples);
+  from_step_ = step;
+  from_samples_ = samples;
   from_time_ = now;
 }
 

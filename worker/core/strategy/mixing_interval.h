@@ -20,8 +20,11 @@ class MixingInterval {
   }
   // The trainer's totals.
   void OnPace(uint64_t step, double samples);
-  // The next interval begins now, at these totals.
+  // The next interval begins now, at the totals told last.
   void Begin(Time now);
+  // The next interval begins with a snapshot of these totals. The trainer may have told later ones
+  // already: then those stay.
+  void BeginAt(Time now, uint64_t step, double samples);
 
   bool IsOver(Time now) const;
   // Has the owner told when it is over: by PaceTold, or by StrategyTimer. Pre: it is not over.

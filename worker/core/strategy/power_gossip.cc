@@ -50,8 +50,7 @@ void PowerGossip::AskWhenDue(Time now, StrategyActions& out) {
 
 void PowerGossip::OnSnapshot(Time now, const SnapshotTaken& snapshot, StrategyActions& out) {
   if (stage_ != Stage::kAsked) return out.push_back(ReleaseSnapshot{});
-  interval_.OnPace(snapshot.step, snapshot.samples);
-  interval_.Begin(now);
+  interval_.BeginAt(now, snapshot.step, snapshot.samples);
   // The steps move a copy: the outbox stays as what the trainer's change is counted from.
   out.push_back(RunKernel{MixKernel::kCopy, {0, elements_}, {inbox_, Region::kOutbox}, {}});
   stage_ = Stage::kExchanging;
