@@ -77,7 +77,7 @@ class MixingWorld : private simulator::ActionHost<double>::Outside {
   void Put(int, const PutRecord&) override {}
   void Watch(int, const std::string&) override {}
   void Unwatch(int, const std::string&) override {}
-  const simulator::Buffer<double>* FindState(int, const FetchState&) override { return nullptr; }
+  simulator::HeldValues<double> FindState(int, const FetchState&) override { return {}; }
 
   void AverageByRounds();
   void Note(uint64_t value);

@@ -71,7 +71,7 @@ class ReduceWorld : private simulator::ActionHost<double>::Outside {
   void Put(int, const PutRecord&) override {}
   void Watch(int, const std::string&) override {}
   void Unwatch(int, const std::string&) override {}
-  const simulator::Buffer<double>* FindState(int, const FetchState&) override { return nullptr; }
+  simulator::HeldValues<double> FindState(int, const FetchState&) override { return {}; }
 
   void AddMember(int member, const MaskedAllReduce::MaskOf& mask);
   // `run` after a drawn delay: never, once or twice.
