@@ -68,6 +68,7 @@ class Job:
         self.closed = False
         self.done = False                                  # the job's target is met
         self.last = Outcome()                              # what the last step brought
+        self.seed: Optional[int] = None                    # of this worker's random numbers; None: the script's own
         if self.alone:
             _say_alone()
             return
@@ -82,7 +83,7 @@ class Job:
             raise
         self.done = self.last.stop
         _joined = weakref.ref(self)
-        _seed_worker(f"{self._agent.seed}/{self._agent.worker}")
+        self.seed = _seed_worker(f"{self._agent.seed}/{self._agent.worker}")
         self._take_sigterm()
         atexit.register(self._at_exit)
 
@@ -112,6 +113,10 @@ class Job:
 
         Every worker draws from all of the loader's data, in an order of its own. ValueError: a pass has no batch.
         """
+        if self.seed is not None:
+            from .loader import draw_apart
+
+            draw_apart(loader, self.seed)
         epoch = 0
         while not (self.done or (self.alone and epoch == epochs)):
             set_epoch = getattr(getattr(loader, "sampler", None), "set_epoch", None)
@@ -146,6 +151,12 @@ class Job:
         """Asks for a checkpoint of the job. Alone there is none."""
         if self._agent is not None:
             self._agent.checkpoint()
+
+    def finish(self) -> None:
+        """close() where the training ends by itself: says so where it ends before the job's target is met."""
+        if not (self.closed or self.alone or self.done or self.last.leaving):
+            log.warning("crowdsurf: the script ends before the job's target is met: the worker will be replaced")
+        self.close()
 
     def close(self) -> None:
         """Leaves: the agent gives the seat back at once, and peers do not wait. A second call does nothing."""
@@ -191,9 +202,10 @@ class Job:
         if os.getpid() != self._process:
             return
         failed = hasattr(sys, "last_type")   # an exception that nobody caught
-        if not (self.done or failed or self._ended_by_signal or self.last.leaving):
-            log.warning("crowdsurf: the script ends before the job's target is met: the worker will be replaced")
-        self.close()
+        if failed or self._ended_by_signal:
+            self.close()
+        else:
+            self.finish()
 
 
 _joined: Optional[weakref.ref[Job]] = None   # one agent has one trainer
@@ -207,7 +219,7 @@ def _say_alone() -> None:
         log.warning("crowdsurf: no agent is beside this script (CROWDSURF_DIR is not set): it trains alone")
 
 
-def _seed_worker(words: str) -> None:
+def _seed_worker(words: str) -> int:
     import hashlib
     import random
 
@@ -219,3 +231,4 @@ def _seed_worker(words: str) -> None:
     numpy = sys.modules.get("numpy")
     if numpy is not None:
         numpy.random.seed(seed)
+    return seed

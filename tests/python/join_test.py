@@ -244,6 +244,29 @@ class AveragingTest(JoinCase):
         for one, other in zip(*drawn):
             self.assertNotEqual(one, other)
 
+    def test_workers_draw_different_batches_where_the_loader_has_a_seed_of_its_own(self):
+        drawn = []
+        for worker in ("digits-0-1", "digits-1-1"):
+            here = self.agent(worker=worker)
+            loader = torch.utils.data.DataLoader(range(20), shuffle=True, generator=torch.Generator().manual_seed(5))
+            joined = self.join(model())
+            drawn.append([int(batch) for _, batch in zip(range(40), joined.batches(loader))])
+            joined.close()
+            here.close()
+        self.assertNotEqual(*drawn)
+        self.assertNotEqual(drawn[0][:20], drawn[0][20:], "nor does a pass repeat the one before it")
+
+    def test_a_training_that_ends_before_its_target_is_told_and_one_that_met_it_not(self):
+        here = self.agent()
+        self.join(model()).finish()
+        self.assertIn("before the job's target is met", self.said[-1])
+        joined = self.join(model())
+        here.put(STOP, 1, "I")
+        joined.step(samples=1)
+        joined.finish()
+        self.assertTrue(joined.closed)
+        self.assertEqual(len(self.said), 1)
+
 
 class AloneTest(JoinCase):
     def setUp(self):
