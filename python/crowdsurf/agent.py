@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import logging
 import math
 import operator
 import os
@@ -11,11 +12,12 @@ import time
 from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple
 
 from . import layout
-from .connection import AgentError, Connection
+from .connection import AgentError, Connection, Refusal
 from .exchange import Exchange
 from .memory import Memory
 from .notices import NoticeWatch
 from .parameters import FlatParameters, Parameters, State
+from .platforms import client_only
 from .tensor import Counted, Notice, Outcome, Tensor
 from .version import __version__
 
@@ -23,6 +25,13 @@ PATIENCE = 60.0   # seconds to wait for an agent that is not there yet, or has g
 _SILENCE = 5.0    # seconds: an agent without a sign of life for so long is looked for again
 _RETRY = 0.1      # seconds between two tries to reach a lost agent
 _LOOK = 0.001     # seconds between two looks at a result that a blocking step waits for
+
+log = logging.getLogger("crowdsurf")
+
+
+def _other_version(theirs: str) -> Refusal:
+    return Refusal(f"the agent speaks {theirs} of the trainer link, crowdsurf {__version__} speaks version "
+                   f"{layout.VERSION}: install the crowdsurf of the agent's release")
 
 
 class Agent:
@@ -34,19 +43,22 @@ class Agent:
 
     def __init__(self, tensors: Iterable[Tensor], directory: Optional[str] = None, metrics: Sequence[str] = (),
                  state: Optional[State] = None) -> None:
-        """Waits for the agent, and registers. AgentError: there is none, it refused, or it is of another version.
+        """Waits for the agent, and registers. AgentError: there is none, it refused, or it is of another version; or this
+        system can have none.
 
         directory: CROWDSURF_DIR where it is None. metrics: at most 16 names for set_metric().
         """
         self._directory: str = directory or os.environ.get("CROWDSURF_DIR") or ""
         if not self._directory:
             raise AgentError("not a worker of a Crowdsurf job: CROWDSURF_DIR is not set")
+        if client_only():
+            raise AgentError(f"{client_only()}: unset CROWDSURF_DIR to train alone")
         self._declared, self._metrics, self._state = list(tensors), list(metrics), state
         self._exchange: Optional[Exchange] = None
         self._notices: Optional[NoticeWatch] = None
         self._training = self._lost = False
         self._counted, self._reports = Counted(0, 0), 0
-        self._retry_at = 0.0
+        self._retry_at, self._refused_since, self._refusal_said = 0.0, 0.0, ""
         self._inode = -1
         self._process = os.getpid()
         self._connection = Connection.wait_for(self._directory, PATIENCE)
@@ -62,10 +74,20 @@ class Agent:
         body = {"tensors": [{"name": t.name, "shape": list(t.shape), "role": t.role,
                              "units": [dataclasses.asdict(axis) for axis in t.unit_axes()]} for t in self._declared],
                 "metrics": self._metrics, "fresh": not self._training}
-        answer = self._connection.call_json("POST", "/v1/register", body)
+        try:
+            answer = self._connection.call_json("POST", "/v1/register", body)
+        except Refusal as refusal:
+            if refusal.code == 404:
+                raise _other_version("another version") from refusal
+            raise
         if answer.get("version") != layout.VERSION:
-            raise AgentError(f"the agent speaks version {answer.get('version')} of the trainer link, crowdsurf "
-                             f"{__version__} speaks version {layout.VERSION}: install the crowdsurf of the agent's release")
+            raise _other_version(f"version {answer.get('version')}")
+        try:
+            self._take(answer)
+        except (KeyError, TypeError, IndexError, OSError) as error:
+            raise Refusal(f"the agent's answer to the registration cannot be used: {error!r}") from error
+
+    def _take(self, answer: Dict[str, Any]) -> None:
         path = os.path.join(self._directory, "tensors")
         inode = os.stat(path).st_ino
         if inode != self._inode:
@@ -102,9 +124,19 @@ class Agent:
             self._connection.close()
             self._connection = connected
             self._register()
-        except (AgentError, OSError):
+            self._refused_since = 0.0
+        except Refusal as refusal:
+            self._note_refusal(now, str(refusal))
+        except AgentError:
             pass
         return False
+
+    # An agent that has just come back may still take this trainer for its predecessor, so only what lasts is said.
+    def _note_refusal(self, now: float, words: str) -> None:
+        self._refused_since = self._refused_since or now
+        if now - self._refused_since >= _SILENCE and words != self._refusal_said:
+            self._refusal_said = words
+            log.warning("crowdsurf: the agent that came back does not take this trainer: %s", words)
 
     # --- training ----------------------------------------------------------------------------------
 

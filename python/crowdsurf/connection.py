@@ -18,6 +18,14 @@ class AgentError(Exception):
     """The agent refused, in its own words, or is not there."""
 
 
+class Refusal(AgentError):
+    """The agent is there and does not do what it was asked for. `code`: of its answer, 200 where that cannot be used."""
+
+    def __init__(self, words: str, code: int = 200) -> None:
+        super().__init__(words)
+        self.code = code
+
+
 class Connection:
     """One kept connection to agent.sock. While it is open, the agent knows that the trainer lives. Any thread."""
 
@@ -61,7 +69,7 @@ class Connection:
                 words = str(json.loads(content)["error"])
             except (ValueError, KeyError, TypeError):
                 words = f"{method} {target}: the agent answered {answer.status}"
-            raise AgentError(words)
+            raise Refusal(words, answer.status)
         return {key.lower(): value for key, value in answer.getheaders()}, content
 
     def call_json(self, method: str, target: str, body: Any = None) -> Dict[str, Any]:
@@ -71,7 +79,7 @@ class Connection:
         except ValueError:
             answer = None
         if not isinstance(answer, dict):
-            raise AgentError(f"{method} {target}: the agent's answer is no JSON object")
+            raise Refusal(f"{method} {target}: the agent's answer is no JSON object")
         return answer
 
     def alive(self) -> bool:

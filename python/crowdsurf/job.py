@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, Iterator, Optio
 
 from .agent import Agent
 from .connection import AgentError
+from .platforms import client_only
 from .tensor import Notice, Outcome
 
 if TYPE_CHECKING:
@@ -216,7 +217,8 @@ def _say_alone() -> None:
     global _said_alone
     if not _said_alone:
         _said_alone = True
-        log.warning("crowdsurf: no agent is beside this script (CROWDSURF_DIR is not set): it trains alone")
+        why = client_only() or "CROWDSURF_DIR is not set"
+        log.warning("crowdsurf: no agent is beside this script (%s): it trains alone", why)
 
 
 def _seed_worker(words: str) -> int:

@@ -53,6 +53,8 @@ class Memory:
     @staticmethod
     def _region(view: memoryview, offset: int, elements: int) -> Floats:
         floats = view[offset : offset + 4 * elements].cast("f")
+        if len(floats) != elements:
+            raise AgentError(f"a region of {elements} values at {offset} lies outside of the mapped file")
         return floats if numpy is None else numpy.frombuffer(floats, numpy.float32)
 
     def get(self, offset: int, kind: str = "u64") -> int:

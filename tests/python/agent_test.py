@@ -2,8 +2,10 @@
 """crowdsurf.Agent where something is wrong: no agent, one of another version, garbage, a restart, forks. No PyTorch."""
 import array
 import os
+import sys
 import threading
 import unittest
+import unittest.mock
 
 import client_case
 
@@ -43,8 +45,32 @@ class StartTest(AgentCase):
         self.assertTrue(here.gone.wait(PATIENCE), "its connection has ended")
 
     def test_a_file_that_cannot_be_mapped_is_named(self):
-        self.agent().file_bytes_said = 1 << 40
+        self.agent().wrong = {"file_bytes": 1 << 40}
         self.assertRaisesRegex(crowdsurf.AgentError, "tensors cannot be mapped", crowdsurf.Agent, TENSORS)
+
+    def test_an_agent_without_the_page_of_this_version_is_of_another_one(self):
+        self.agent().refuses = (404, "no such path")
+        self.assertRaisesRegex(crowdsurf.AgentError, "another version .*speaks version 1: install", crowdsurf.Agent, TENSORS)
+
+    def test_a_table_that_is_not_that_of_the_file_is_refused_in_the_agents_words(self):
+        self.agent().refuses = (409, "the tensors differ from those of the file: w")
+        self.assertRaisesRegex(crowdsurf.AgentError, "differ from those of the file: w", crowdsurf.Agent, TENSORS)
+
+    def test_an_answer_that_cannot_be_used_is_an_error(self):
+        here = self.agent()
+        for wrong in ({"seed": None}, {"inbox": 3}, {"tensors": [{}]}, {"file_bytes": "many"}, {"outbox": 1 << 30}, {"elements": 0.5}):
+            with self.subTest(wrong):
+                here.wrong = wrong
+                self.assertRaises(crowdsurf.AgentError, crowdsurf.Agent, TENSORS)
+        here.wrong = {}
+        self.started().step(samples=1)
+
+    def test_where_no_agent_can_be_the_package_says_client_only(self):
+        here = self.agent()
+        for platform, name in (("darwin", "macOS"), ("win32", "Windows"), ("freebsd14", "freebsd14")):
+            with unittest.mock.patch.object(sys, "platform", platform):
+                self.assertRaisesRegex(crowdsurf.AgentError, f"client only on {name}.*train alone", crowdsurf.Agent, TENSORS)
+        self.assertEqual(here.requests, [])
 
     def test_an_agent_that_goes_before_the_first_step_is_an_error(self):
         here = self.agent(hold=True)
@@ -85,6 +111,22 @@ class StepTest(AgentCase):
         again.until(lambda: not trainer.step(samples=4).agent_lost, lambda: None)
         self.assertEqual(again.fresh, [False])
         self.assertGreaterEqual(again.get(STEPS), 3)
+
+    def test_an_agent_that_comes_back_and_refuses_is_said_once_and_training_goes_on(self):
+        here = self.agent()
+        trainer = self.started()
+        here.put(BEAT, 1)
+        here.close()
+        trainer.step(samples=4)
+        again = self.agent()
+        again.refuses = (409, "another trainer is registered")
+        self.addCleanup(setattr, agent, "_SILENCE", agent._SILENCE)
+        agent._SILENCE = 0.1
+        again.until(lambda: self.said, lambda: trainer.step(samples=4))
+        tries = len(again.requests)
+        again.until(lambda: len(again.requests) > tries + 2, lambda: trainer.step(samples=4))
+        self.assertEqual(self.said, ["crowdsurf: the agent that came back does not take this trainer: "
+                                     "another trainer is registered"])
 
     def test_a_blocking_step_ends_when_nothing_comes_of_its_snapshot(self):
         here = self.agent()

@@ -1,46 +1,21 @@
 #!/usr/bin/env python3
 """crowdsurf.join(): what reaches a module, what an agent hears of it, and what is refused. Needs PyTorch, else skipped."""
-import gc
 import os
 import random
 import sys
 import threading
 import unittest
+import unittest.mock
 import warnings
 
-import client_case
 import numpy
+from torch_case import JoinCase, flat, model, torch
 
-try:
-    import torch
-except ImportError:
-    print("skipped: needs PyTorch (Debian: python3-torch)")
-    sys.exit(77)
 import crowdsurf
 import crowdsurf.module
 from crowdsurf import job, memory, parameters, state
 from stand_in import (ACKNOWLEDGED, ADOPTED, APPLIED, LOSS, LR_SCALE, METRICS, NOTICE, OPAQUE_GIVEN, OPAQUE_WANTED,
                       PATIENCE, PUBLISHED, SAMPLES, STEPS, STOP, WANTED)
-
-
-def model(bias=True):
-    torch.manual_seed(7)
-    return torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Linear(4, 2, bias=bias))
-
-
-def flat(module):
-    return torch.cat([p.detach().float().reshape(-1) for p in module.parameters()]).numpy()
-
-
-class JoinCase(client_case.ClientCase):
-    def setUp(self):
-        super().setUp()
-        self.addCleanup(gc.collect)
-
-    def join(self, module, optimizer=None, **options):
-        joined = crowdsurf.join(module, optimizer, **options)
-        self.addCleanup(joined.close)
-        return joined
 
 
 class AveragingTest(JoinCase):
@@ -283,6 +258,11 @@ class AloneTest(JoinCase):
             self.assertFalse(joined.done)
         self.assertEqual(len(self.said), 1)
         self.assertIn("alone", self.said[0])
+
+    def test_where_no_agent_can_be_it_says_client_only(self):
+        with unittest.mock.patch.object(sys, "platform", "darwin"):
+            self.join(model()).step(samples=3)
+        self.assertRegex(self.said[0], "client only on macOS.*trains alone")
 
     def test_a_model_that_cannot_be_averaged_is_refused_alone_too(self):
         self.assertRaises(ValueError, crowdsurf.join, torch.nn.ReLU())

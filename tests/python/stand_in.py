@@ -32,7 +32,8 @@ class StandIn:
         self.registered, self.gone = threading.Event(), threading.Event()
         self.tensors, self.fresh, self.opaque, self.given, self.requests = [], [], b"", None, []
         self.notice = {"leaving": False}
-        self.file_bytes_said = None   # None: the truth
+        self.refuses = None     # or (code, words): no trainer is registered
+        self.wrong = {}         # what the answer to a registration says instead; None: leaves out
         self._map = None
         stand_in = self
 
@@ -76,9 +77,10 @@ class StandIn:
             self.put(LR_SCALE, 1.0, "d")
             self.put(HOLD, int(self.hold), "I")
         self.put(EPOCH, self.get(EPOCH) + 1)
-        return {"version": self.version, "session": 1, "job": "digits", "worker": self.worker, "seed": 42,
-                "elements": self.elements, "file_bytes": self.file_bytes_said or size, "outbox": self.outbox_at,
-                "inbox": self.inbox_at, "index_sets": {"offset": 0, "bytes": 0}, "tensors": placed}
+        answer = {"version": self.version, "session": 1, "job": "digits", "worker": self.worker, "seed": 42,
+                  "elements": self.elements, "file_bytes": size, "outbox": self.outbox_at,
+                  "inbox": self.inbox_at, "index_sets": {"offset": 0, "bytes": 0}, "tensors": placed, **self.wrong}
+        return {key: value for key, value in answer.items() if value is not None}
 
     def put(self, at, value, kind="Q"):
         struct.pack_into("<" + kind, self._map, at, value)
@@ -111,10 +113,11 @@ class StandIn:
             self.offer(adopt, opaque)
         self.put(HOLD, 0, "I")
 
-    def offer(self, values, opaque=None):
+    def offer(self, values, opaque=None, averaging=0):
         self.inbox(0)[:] = values
         self.opaque = opaque or b""
         self.put(HAS_OPAQUE, int(opaque is not None), "I")
+        self.put(ADOPT + 8, averaging)
         self.put(ADOPT, ((self.get(ADOPT) >> 1) + 1) << 1)
 
     def deliver(self, ticket, values):
@@ -158,6 +161,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.agent.requests.append(self.path)
         if self.path != "/v1/register":
             return self.answer(202, {})
+        if self.agent.refuses:
+            return self.answer(self.agent.refuses[0], {"error": self.agent.refuses[1]})
         self.has_registered = True
         self.answer(200, self.agent.register(body))
         self.agent.registered.set()
