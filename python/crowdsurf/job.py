@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
+import faulthandler
 import logging
 import operator
 import os
@@ -22,25 +24,29 @@ from .tensor import Notice, Outcome
 if TYPE_CHECKING:
     import torch
 
-    from .module import ModuleParameters
+    from .module import ModuleParameters, Stateful
 
 Batch = TypeVar("Batch")
 _LOSS_EVERY = 0.25   # seconds: reading a loss from a GPU waits for it, so not at every step
+_HANGS = 60.0        # seconds without a step: an end by SIGTERM then shows where the script is
+_NO_FILE = (AttributeError, OSError, RuntimeError, ValueError)   # stderr is none, as in a notebook
 
 log = logging.getLogger("crowdsurf")
 
 
 def join(model: torch.nn.Module, optimizer: Optional[torch.optim.Optimizer] = None, *, init: str = "job",
-         metrics: Sequence[str] = (), on_notice: Optional[Callable[[Notice], None]] = None) -> Job:
+         metrics: Sequence[str] = (), on_notice: Optional[Callable[[Notice], None]] = None,
+         stateful: Sequence[Stateful] = ()) -> Job:
     """Registers the model's parameters with the agent beside this script, and takes the job's state where there is one.
 
     Before the job's first averaging there is none: then every worker trains on from the model that it was given, which
     must be the same everywhere (torch.manual_seed before it is made, or a file). init: "local" keeps the model's own
     parameters in any case. metrics: names for Job.report(). on_notice: called on a thread of its own soon after the
-    platform says that it takes this worker.
+    platform says that it takes this worker. stateful: schedules, a GradScaler, whatever has state_dict() and
+    load_state_dict() and must go to joiners with the optimizer's state.
 
     In a job the random numbers of `random`, numpy and torch are the worker's own from here on: workers with the same
-    seed would shuffle the same way. SIGTERM ends the script like sys.exit(143). Without an agent (CROWDSURF_DIR is not
+    seed would shuffle the same way, and a resumed job would draw its first batches again. SIGTERM ends the script like sys.exit(143). Without an agent (CROWDSURF_DIR is not
     set) the script trains alone, and says so once.
 
     ValueError, TypeError: the model cannot be averaged. AgentError: the agent refuses, is of another version, or never
@@ -53,7 +59,7 @@ def join(model: torch.nn.Module, optimizer: Optional[torch.optim.Optimizer] = No
     joined = _joined() if _joined is not None else None
     if joined is not None and not joined.closed:
         raise AgentError("this process has joined already: close() that job first (two models are one in a ModuleList)")
-    return Job(ModuleParameters(model, optimizer), init, metrics, on_notice)
+    return Job(ModuleParameters(model, optimizer, stateful), init, metrics, on_notice)
 
 
 class Job:
@@ -84,7 +90,9 @@ class Job:
             raise
         self.done = self.last.stop
         _joined = weakref.ref(self)
-        self.seed = _seed_worker(f"{self._agent.seed}/{self._agent.worker}")
+        self.seed = _seed_worker(f"{self._agent.seed}/{self._agent.worker}/{self.last.averaging}")
+        self._stepped_at = time.monotonic()
+        _show_stacks_of_crashes()
         self._take_sigterm()
         atexit.register(self._at_exit)
 
@@ -99,6 +107,7 @@ class Job:
         if self._agent is None:
             self.last = Outcome(job_samples=self._samples)
             return self.last
+        self._stepped_at = time.monotonic()
         self.last = outcome = self._agent.step(samples, self._number(loss))
         self.done = self.done or outcome.stop
         if self._rate is not None:
@@ -133,6 +142,11 @@ class Job:
                 raise ValueError("the loader has no batch" if epoch == 0 else
                                  "the loader has no batch in its second pass: give a DataLoader, not an iterator")
             epoch += 1
+
+    @property
+    def samples(self) -> float:
+        """Samples that all workers of the job have trained on, as of its last averaging; alone: this script's."""
+        return self.last.job_samples
 
     def report(self, **metrics: float) -> None:
         """Reports numbers under names that join() was given, for the job's status and its target."""
@@ -197,6 +211,9 @@ class Job:
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
         self._ended_by_signal = True
+        if time.monotonic() - self._stepped_at > _HANGS:   # kubelet ends a trainer that hangs
+            with contextlib.suppress(*_NO_FILE):
+                faulthandler.dump_traceback()
         sys.exit(128 + number)
 
     def _at_exit(self) -> None:
@@ -219,6 +236,13 @@ def _say_alone() -> None:
         _said_alone = True
         why = client_only() or "CROWDSURF_DIR is not set"
         log.warning("crowdsurf: no agent is beside this script (%s): it trains alone", why)
+
+
+# SIGABRT ends a trainer that hangs: its stacks are then the end of its output.
+def _show_stacks_of_crashes() -> None:
+    with contextlib.suppress(*_NO_FILE):
+        if not faulthandler.is_enabled():
+            faulthandler.enable()
 
 
 def _seed_worker(words: str) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import logging
-from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Protocol, Sequence, Set, Tuple
 
 import torch
 
@@ -19,8 +19,17 @@ from .tensor import Tensor
 
 Find = Callable[[], torch.Tensor]
 _WRAPPERS = ("DataParallel", "DistributedDataParallel")
+_AGAIN = "close() the job before such a change, and join() again after it"
 
 log = logging.getLogger("crowdsurf")
+
+
+class Stateful(Protocol):
+    """Anything with the two methods of a schedule or a GradScaler. Its state is numbers, strings, lists, dicts, tensors."""
+
+    def state_dict(self) -> Dict[str, Any]: ...
+
+    def load_state_dict(self, state_dict: Dict[str, Any]) -> Any: ...
 
 
 class ModuleParameters:
@@ -28,34 +37,38 @@ class ModuleParameters:
 
     Averaged are the parameters that require a gradient, and where the job averages the role Buffer, the floating-point
     buffers. The other buffers go to joiners with the optimizer's state. Frozen parameters stay out: every worker has
-    them from the same file.
+    them from the same file. What `stateful` holds (schedules, a GradScaler) goes to joiners, too.
     """
 
-    def __init__(self, model: torch.nn.Module, optimizer: Optional[torch.optim.Optimizer] = None) -> None:
+    def __init__(self, model: torch.nn.Module, optimizer: Optional[torch.optim.Optimizer] = None,
+                 stateful: Sequence[Stateful] = ()) -> None:
         """ValueError, TypeError: a parameter cannot be averaged; the message names it, and says what to do."""
-        self._optimizer = optimizer
+        self._model, self._optimizer, self._stateful = model, optimizer, list(stateful)
         self.rate = ScaledRate(optimizer) if optimizer is not None else None
         parameters = trainable(model)
         check_optimizer(optimizer, parameters)
+        self._averaged = {id(p): name for name, p in parameters}
         self._buffers = buffers(model)
         floats = [(name, find) for name, find in self._buffers.items()
                   if find().is_floating_point() and find().numel() > 0]
         self._finds: List[Find] = [functools.partial(_itself, p) for _, p in parameters] + [find for _, find in floats]
         self.tensors = ([Tensor(name, tuple(p.shape)) for name, p in parameters] +
                         [Tensor(name, tuple(find().shape), role="Buffer") for name, find in floats])
-        self._parts: List[Tuple[Find, int, int]] = []
-        pack(self._state())   # an optimizer whose state cannot travel is refused here, not at a joiner's first question
+        self._parts: List[Tuple[Find, Tensor]] = []
+        self._unfrozen: Set[str] = set()
+        pack(self._state())   # a state that cannot travel is refused here, not at a joiner's first question
 
     def place(self, tensors: List[Tensor]) -> None:
         """Takes the offsets that the agent gave."""
-        self._parts = [(find, t.offset // 4, t.offset // 4 + t.elements)
-                       for find, t in zip(self._finds, tensors) if t.offset is not None]
+        self._parts = [(find, t) for find, t in zip(self._finds, tensors) if t.offset is not None]
         averaged = {t.name for t in tensors if t.offset is not None}
         self._buffers = {name: find for name, find in self._buffers.items() if name not in averaged}
 
     # --- Parameters ----------------------------------------------------------------------------------
 
     def read(self, outbox: Floats) -> None:
+        """ValueError: the model has another parameter in the place of one that was registered."""
+        self._check_model()
         with torch.no_grad():
             for own, place in self._pairs(outbox):
                 place.copy_(own)
@@ -72,23 +85,39 @@ class ModuleParameters:
                 own.copy_(place)
 
     def _pairs(self, region: Floats) -> Iterator[Tuple[torch.Tensor, torch.Tensor]]:
-        """Each averaged tensor, and its place in the region."""
-        flat = torch.frombuffer(region, dtype=torch.float32)
-        for find, first, last in self._parts:
-            own = find()
-            yield own, flat[first:last].view(own.shape)
+        """Each averaged tensor, and its place in the region. ValueError, before any: one has another shape by now."""
+        pairs, flat = [(find(), t) for find, t in self._parts], torch.frombuffer(region, dtype=torch.float32)
+        for own, t in pairs:
+            if own.shape != t.shape:
+                raise ValueError(f"{t.name} had the shape {list(t.shape)} at join() and has {list(own.shape)} now: {_AGAIN}")
+        for own, t in pairs:
+            first = (t.offset or 0) // 4
+            yield own, flat[first : first + t.elements].view(own.shape)
+
+    def _check_model(self) -> None:
+        """At a snapshot: what the script has done to the model since join(), which nobody would notice otherwise."""
+        gone, late = dict(self._averaged), []
+        for name, parameter in self._model.named_parameters():
+            if gone.pop(id(parameter), None) is None and parameter.requires_grad and parameter.numel() > 0:
+                late.append(clean(self._model, name))
+        if gone:
+            raise ValueError(f"{', '.join(gone.values())} of the model was replaced since join(): {_AGAIN}")
+        if late and not self._unfrozen.issuperset(late):
+            self._unfrozen.update(late)
+            log.warning("crowdsurf: %s is not averaged, it did not require a gradient at join(): %s", ", ".join(late), _AGAIN)
 
     # --- State -----------------------------------------------------------------------------------------
 
     def _state(self) -> Dict[str, Any]:
         optimizer = self._optimizer.state_dict() if self._optimizer is not None else None
-        return {"optimizer": optimizer, "buffers": {name: find() for name, find in self._buffers.items()}}
+        return {"optimizer": optimizer, "buffers": {name: find() for name, find in self._buffers.items()},
+                "stateful": [each.state_dict() for each in self._stateful]}
 
     def get(self) -> bytes:
         try:
             return pack(self._state())
         except TypeError as error:
-            log.warning("crowdsurf: the optimizer's state stays here: %s", error)
+            log.warning("crowdsurf: the trainer's state stays here: %s", error)
             return b""
 
     def set(self, data: bytes) -> None:
@@ -99,6 +128,8 @@ class ModuleParameters:
             with torch.no_grad():
                 for name, value in state.get("buffers", {}).items():
                     self._buffers[name]().copy_(value)
+            for each, theirs in zip(self._stateful, state.get("stateful", [])):
+                each.load_state_dict(theirs)
         except (AttributeError, KeyError, TypeError, RuntimeError, IndexError) as error:
             raise ValueError(f"it is of another optimizer or model: {error}") from error
 

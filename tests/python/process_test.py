@@ -82,6 +82,24 @@ finally:
 """)
         self.assertEqual((code, said), (143, "finally\n"))
 
+    def test_what_ends_a_script_that_hangs_shows_where_it_is(self):
+        hangs = "def wait_for_ever():\n    job.step(samples=1)\n    while True: pass\n"
+        code, said = self.signalled(signal.SIGABRT, hangs + "wait_for_ever()")
+        self.assertEqual(code, -signal.SIGABRT)
+        self.assertRegex(said, r"Fatal Python error: Aborted[\s\S]*in wait_for_ever")
+
+    def test_sigterm_after_a_minute_without_a_step_shows_where_it_is(self):
+        hangs = "import crowdsurf.job\ncrowdsurf.job._HANGS = 0.0\ndef wait_for_ever():\n    while True: pass\n"
+        code, said = self.signalled(signal.SIGTERM, hangs + "job.step(samples=1)\nwait_for_ever()")
+        self.assertEqual(code, 143)
+        self.assertRegex(said, "in wait_for_ever")
+
+    def test_without_a_stderr_there_is_nothing_to_show_and_it_trains(self):
+        process = self.start("job.close(); sys.stderr = None\njob = crowdsurf.join(model)\n" + ENDLESS)
+        self.here.until(lambda: self.here.get(STEPS) > 0, os.sched_yield)
+        self.here.put(STOP, 1, "I")
+        self.assertEqual(self.ended(process), (0, ""))
+
     def test_a_handler_of_the_script_for_sigterm_stays(self):
         code, said = self.signalled(signal.SIGTERM, f"""
 job.close()
