@@ -18,6 +18,7 @@ Nothing here is compiled, and nothing is required: numpy is used where it is ins
 
 from .agent import Agent
 from .connection import AgentError
+from .export import export_model
 from .job import Job, join
 from .parameters import Parameters, State
 from .safetensors import load_model
@@ -26,4 +27,4 @@ from .tensor import Notice, Outcome, Tensor, UnitAxis
 from .version import __version__
 
 __all__ = ["Agent", "AgentError", "Job", "Notice", "Outcome", "Parameters", "State", "Subnet", "Tensor", "UnitAxis",
-           "__version__", "join", "load_model"]
+           "__version__", "export_model", "join", "load_model"]
