@@ -104,7 +104,7 @@ struct RefusedSpec {
 struct JobSnapshot {
   TrainingJob job;  // with the spec that runs, and its generation
   std::optional<RefusedSpec> refused;
-  std::string warnings;  // of the spec that runs: fields that do not act; empty: none
+  std::string warnings;             // of the spec that runs: fields that do not act; empty: none
   int64_t accepted_generation = 0;  // whose spec is kept for such a time; 0: none
   TrainingJobStatus status;         // as last written
   std::vector<PodFacts> pods;

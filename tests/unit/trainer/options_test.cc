@@ -54,7 +54,7 @@ TEST(OptionsTest, HelpAndDefaultsShowEachModelsOwnRate) {
     testing::internal::CaptureStdout();
     ASSERT_TRUE(Parse({model, "--help"}).ok());
     const std::string help = testing::internal::GetCapturedStdout();
-    EXPECT_NE(help.find(std::string("[") + rate + "]"), std::string::npos) << help;
+    EXPECT_NE(help.find(std::string("=") + rate), std::string::npos) << help;
   }
   EXPECT_EQ((*Parse({"charlm", "--text", "a"}))->training.schedule.rate, 0.008);
   EXPECT_EQ((*Parse({"mlp"}))->training.schedule.rate, 0.002);

@@ -19,7 +19,7 @@ RunOptions Moshpit() {
   return options;
 }
 
-TEST(LoadJobTest, AFieldThatDoesNotActIsARemarkWithItsPlace) {
+TEST(LoadJobProblemsTest, AFieldThatDoesNotActIsARemarkWithItsPlace) {
   std::vector<std::string> problems;
   const auto moshpit = LoadJob(Moshpit(), problems);
   ASSERT_TRUE(moshpit);
@@ -34,7 +34,7 @@ TEST(LoadJobTest, AFieldThatDoesNotActIsARemarkWithItsPlace) {
   EXPECT_THAT(problems, IsEmpty());
 }
 
-TEST(LoadJobTest, NeedsOfTheStrategyThatAreNotMetAreProblems) {
+TEST(LoadJobProblemsTest, NeedsOfTheStrategyThatAreNotMetAreProblems) {
   RunOptions options = Moshpit();
   options.strategy = "AllReduce";
   options.workers = 65;
