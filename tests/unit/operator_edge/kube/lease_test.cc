@@ -129,6 +129,10 @@ class LeaseWatchTest : public LeaseTermTest {
       ending_ = true;
     }
     told_.notify_all();
+    // The server's threads use what this class has: they end before it.
+    lease_.reset();
+    watch_client_.reset();
+    loopback_.reset();
   }
   void Tell(const char* type) {
     const std::lock_guard lock(mutex_);
