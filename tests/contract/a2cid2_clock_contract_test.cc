@@ -1,0 +1,165 @@
+// A2CiD2's clock and its proposals against the paper's closed forms (arXiv 2306.08289, section 3),
+// without a world: one strategy is fed what its peer would feed it.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/digest.h"
+#include "worker/core/strategy/a2cid2.h"
+#include "worker/core/strategy/edge_mailbox.h"
+#include "worker/core/view/view_plan.h"
+
+namespace crowdsurf::worker {
+namespace {
+
+AveragingConfig Config(GraphKind graph) {
+  AveragingConfig config;
+  config.strategy = StrategyKind::kA2CiD2;
+  config.mixing.graph = graph;
+  config.interval = 2;
+  config.compression = WireFormat::kFloat32;
+  return config;
+}
+
+// The clock of the momentum counts gradient steps (section 3: dt of the mixing): with exchanges as
+// often as rate_com asks for, a step is one unit, whatever the rate and the length of a step.
+TEST(A2CiD2Test, TheClockCountsOneUnitAGradientStep) {
+  for (const double rate : {0.5, 1.0, 4.0}) {
+    constexpr double kStep = 0.25;
+    const double interval = kStep / rate;
+    ExchangeClock clock(rate, interval);
+    EXPECT_DOUBLE_EQ(clock.Units(kStep), 1);
+    ExchangeClock late(rate, interval * 3);  // a wrong first guess is forgotten
+    for (int exchange = 0; exchange < 1000; ++exchange) late.OnExchange(interval);
+    EXPECT_NEAR(late.Units(kStep), 1, 1e-9);
+  }
+}
+
+// What the strategy tells the kernel to mix by is exp(-2 eta units) of that clock.
+TEST(A2CiD2Test, MixesByTheTimeSinceTheLastEvent) {
+  constexpr double kStep = 0.1, kRate = 0.5, kSteps = 3;
+  A2CiD2 strategy{Rng(1)};
+  EdgeMailbox edges;
+  strategy.SetVector(8, edges);
+  AveragingConfig config = Config(GraphKind::kRing);
+  config.mixing.rate_com = kRate;
+  const Member self{.id = *PeerId::From(Sha256(AsBytes("a")).view())};
+  const Member other{.id = *PeerId::From(Sha256(AsBytes("b")).view())};
+  const View first = FirstView(self, {.config = config});
+  const View view = NextView(Seating(first, ViewHash()), {}, {other}, {.config = config});
+  Time now = Time::FromNanoseconds(1);
+  StrategyActions actions;
+  strategy.OnView(now, view, self.id, actions);
+  strategy.OnEvent(now, PaceTold{1, 1, kStep, 0}, actions);
+  strategy.OnEvent(now, MixingStarted{Region::kInboxB}, actions);
+  strategy.OnEvent(now, SnapshotTaken{}, actions);  // the first: both models begin there
+  strategy.OnEvent(now, PairDone{other.id, false}, actions);
+  const auto swaps = [&] {
+    std::vector<double> found;
+    for (const StrategyAction& action : actions)
+      if (const auto* kernel = std::get_if<RunKernel>(&action);
+          kernel != nullptr && kernel->kernel == MixKernel::kMomentum)
+        found.push_back(kernel->scalars.at(0));
+    return found;
+  };
+  actions.clear();
+  now = now + Seconds(kSteps * kStep);
+  strategy.OnEvent(now, SnapshotTaken{}, actions);
+  // A pair, each of whom proposes at kRate / 2 to its only neighbour.
+  const Graph pair{.nodes = 2, .edges = {{0, 1}}};
+  const double eta = AcidConstantsOf(pair, {kRate}).value().eta;
+  ASSERT_EQ(swaps().size(), 1u);
+  EXPECT_NEAR(swaps()[0], (1 - std::exp(-2 * eta * kSteps)) / 2, 1e-6);
+}
+
+// On a star of n the middle has n / 2 exchanges where rate_com asks for one, and a leaf has
+// (1 + 1 / (n - 1)) / 2. Whose exchanges come that often counts one unit a gradient step, for eta
+// is computed from these rates: with lambda = rate_com n / (2 (n - 1)) on every edge chi1 is 1 /
+// lambda and chi2 half of it, so eta is lambda / sqrt(2).
+TEST(A2CiD2Test, OnAStarTheClocksOfTheMiddleAndOfALeafAgree) {
+  constexpr double kStep = 0.1, kRate = 0.5, kSteps = 3;
+  constexpr int kMembers = 5;
+  AveragingConfig config = Config(GraphKind::kStar);
+  config.mixing.rate_com = kRate;
+  std::vector<Member> members;
+  for (int i = 0; i < kMembers; ++i) {
+    const std::string name = "member " + std::to_string(i);
+    members.push_back({.id = *PeerId::From(Sha256(AsBytes(name)).view()), .joined_unix_ms = i + 1});
+  }
+  const View first = FirstView(members[0], {.config = config});
+  const View view = NextView(Seating(first, ViewHash()), {}, {members.begin() + 1, members.end()},
+                             {.config = config});
+  const double eta = kRate * kMembers / (2.0 * (kMembers - 1)) / std::sqrt(2.0);
+  const auto swap_after_steps = [&](const Member& self, double rate) {
+    A2CiD2 strategy{Rng(1)};
+    EdgeMailbox edges;
+    strategy.SetVector(8, edges);
+    Time now = Time::FromNanoseconds(1);
+    StrategyActions actions;
+    strategy.OnView(now, view, self.id, actions);
+    EXPECT_NEAR(strategy.constants().eta, eta, 1e-9);
+    strategy.OnEvent(now, PaceTold{1, 1, kStep, 0}, actions);
+    strategy.OnEvent(now, MixingStarted{Region::kInboxB}, actions);
+    for (int exchange = 0; exchange < 1000; ++exchange) {
+      strategy.OnEvent(now, SnapshotTaken{}, actions);
+      strategy.OnEvent(now, PairDone{members[1].id, true}, actions);
+      now = now + Seconds(kStep / rate);
+    }
+    strategy.OnEvent(now, SnapshotTaken{}, actions);
+    strategy.OnEvent(now, PairDone{members[1].id, true}, actions);
+    actions.clear();
+    strategy.OnEvent(now + Seconds(kSteps * kStep), SnapshotTaken{}, actions);
+    for (const StrategyAction& action : actions) {
+      const auto* kernel = std::get_if<RunKernel>(&action);
+      if (kernel != nullptr && kernel->kernel == MixKernel::kMomentum) return kernel->scalars.at(0);
+    }
+    return -1.0;
+  };
+  const double wanted = (1 - std::exp(-2 * eta * kSteps)) / 2;
+  EXPECT_NEAR(swap_after_steps(members[0], kRate * kMembers / 2), wanted, 1e-6);
+  EXPECT_NEAR(swap_after_steps(members[1], kRate / 2 * (1 + 1.0 / (kMembers - 1))), wanted, 1e-6);
+}
+
+// Intervals between a worker's proposals are exponential: chi-square over twenty equal bins.
+TEST(A2CiD2Test, ProposalsArePoisson) {
+  for (const uint64_t seed : {1U, 2U, 3U}) {
+    A2CiD2 strategy{Rng(seed)};
+    EdgeMailbox edges;
+    strategy.SetVector(8, edges);
+    AveragingConfig config = Config(GraphKind::kRing);
+    config.mixing.rate_com = 0.5;
+    const Member self{.id = *PeerId::From(Sha256(AsBytes("a")).view())};
+    const Member other{.id = *PeerId::From(Sha256(AsBytes("b")).view())};
+    const View first = FirstView(self, {.config = config});
+    const View view = NextView(Seating(first, ViewHash()), {}, {other}, {.config = config});
+    Time now = Time::FromNanoseconds(1);
+    StrategyActions actions;
+    strategy.OnView(now, view, self.id, actions);
+    strategy.OnEvent(now, PaceTold{1, 1, 0.1, 0}, actions);
+    strategy.OnEvent(now, MixingStarted{Region::kInboxB}, actions);
+    // Every worker is in 0.5 exchanges a step of 0.1 s; half of them it proposes itself.
+    constexpr double kMean = 0.1 / 0.5 * 2;
+    constexpr int kBins = 20, kDraws = 4000;
+    std::vector<int> bins(kBins, 0);
+    for (int draw = 0; draw < kDraws; ++draw) {
+      const auto timer = std::find_if(actions.begin(), actions.end(), [](const auto& a) {
+        return std::holds_alternative<SetStrategyTimer>(a);
+      });
+      ASSERT_NE(timer, actions.end());
+      const Time at = std::get<SetStrategyTimer>(*timer).at;
+      const double share = 1 - std::exp(-(at - now).seconds() / kMean);
+      ++bins[static_cast<size_t>(std::min(kBins - 1, static_cast<int>(share * kBins)))];
+      now = at;
+      actions.clear();
+      strategy.OnEvent(now, StrategyTimer{}, actions);
+      strategy.OnEvent(now, PairDone{other.id, false}, actions);
+    }
+    double chi = 0;
+    for (const int bin : bins) chi += std::pow(bin - kDraws / kBins, 2) / (kDraws / kBins);
+    EXPECT_LT(chi, 36.19) << "seed " << seed;  // 1 % at 19 degrees of freedom
+  }
+}
+
+}  // namespace
+}  // namespace crowdsurf::worker
