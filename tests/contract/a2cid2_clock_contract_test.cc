@@ -22,6 +22,27 @@ AveragingConfig Config(GraphKind graph) {
   return config;
 }
 
+// A worker whose mixing with one other, on a ring of the two, has begun.
+struct OneOfTwo {
+  OneOfTwo(uint64_t seed, double rate_com, double seconds_a_step) : strategy{Rng(seed)} {
+    strategy.SetVector(8, edges);
+    AveragingConfig config = Config(GraphKind::kRing);
+    config.mixing.rate_com = rate_com;
+    const Member self{.id = *PeerId::From(Sha256(AsBytes("a")).view())};
+    const View first = FirstView(self, {.config = config});
+    const View view = NextView(Seating(first, ViewHash()), {}, {other}, {.config = config});
+    strategy.OnView(now, view, self.id, actions);
+    strategy.OnEvent(now, PaceTold{1, 1, seconds_a_step, 0}, actions);
+    strategy.OnEvent(now, MixingStarted{Region::kInboxB}, actions);
+  }
+
+  EdgeMailbox edges;
+  A2CiD2 strategy;
+  const Member other{.id = *PeerId::From(Sha256(AsBytes("b")).view())};
+  Time now = Time::FromNanoseconds(1);
+  StrategyActions actions;
+};
+
 // The clock of the momentum counts gradient steps (section 3: dt of the mixing): with exchanges as
 // often as rate_com asks for, a step is one unit, whatever the rate and the length of a step.
 TEST(A2CiD2Test, TheClockCountsOneUnitAGradientStep) {
@@ -39,20 +60,11 @@ TEST(A2CiD2Test, TheClockCountsOneUnitAGradientStep) {
 // What the strategy tells the kernel to mix by is exp(-2 eta units) of that clock.
 TEST(A2CiD2Test, MixesByTheTimeSinceTheLastEvent) {
   constexpr double kStep = 0.1, kRate = 0.5, kSteps = 3;
-  A2CiD2 strategy{Rng(1)};
-  EdgeMailbox edges;
-  strategy.SetVector(8, edges);
-  AveragingConfig config = Config(GraphKind::kRing);
-  config.mixing.rate_com = kRate;
-  const Member self{.id = *PeerId::From(Sha256(AsBytes("a")).view())};
-  const Member other{.id = *PeerId::From(Sha256(AsBytes("b")).view())};
-  const View first = FirstView(self, {.config = config});
-  const View view = NextView(Seating(first, ViewHash()), {}, {other}, {.config = config});
-  Time now = Time::FromNanoseconds(1);
-  StrategyActions actions;
-  strategy.OnView(now, view, self.id, actions);
-  strategy.OnEvent(now, PaceTold{1, 1, kStep, 0}, actions);
-  strategy.OnEvent(now, MixingStarted{Region::kInboxB}, actions);
+  OneOfTwo one(1, kRate, kStep);
+  A2CiD2& strategy = one.strategy;
+  Time& now = one.now;
+  StrategyActions& actions = one.actions;
+  const Member& other = one.other;
   strategy.OnEvent(now, SnapshotTaken{}, actions);  // the first: both models begin there
   strategy.OnEvent(now, PairDone{other.id, false}, actions);
   const auto swaps = [&] {
@@ -124,20 +136,11 @@ TEST(A2CiD2Test, OnAStarTheClocksOfTheMiddleAndOfALeafAgree) {
 // Intervals between a worker's proposals are exponential: chi-square over twenty equal bins.
 TEST(A2CiD2Test, ProposalsArePoisson) {
   for (const uint64_t seed : {1U, 2U, 3U}) {
-    A2CiD2 strategy{Rng(seed)};
-    EdgeMailbox edges;
-    strategy.SetVector(8, edges);
-    AveragingConfig config = Config(GraphKind::kRing);
-    config.mixing.rate_com = 0.5;
-    const Member self{.id = *PeerId::From(Sha256(AsBytes("a")).view())};
-    const Member other{.id = *PeerId::From(Sha256(AsBytes("b")).view())};
-    const View first = FirstView(self, {.config = config});
-    const View view = NextView(Seating(first, ViewHash()), {}, {other}, {.config = config});
-    Time now = Time::FromNanoseconds(1);
-    StrategyActions actions;
-    strategy.OnView(now, view, self.id, actions);
-    strategy.OnEvent(now, PaceTold{1, 1, 0.1, 0}, actions);
-    strategy.OnEvent(now, MixingStarted{Region::kInboxB}, actions);
+    OneOfTwo one(seed, 0.5, 0.1);
+    A2CiD2& strategy = one.strategy;
+    Time& now = one.now;
+    StrategyActions& actions = one.actions;
+    const Member& other = one.other;
     // Every worker is in 0.5 exchanges a step of 0.1 s; half of them it proposes itself.
     constexpr double kMean = 0.1 / 0.5 * 2;
     constexpr int kBins = 20, kDraws = 4000;
