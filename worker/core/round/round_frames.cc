@@ -42,6 +42,7 @@ Stake StakeOf(const RoundValue& value) {
     sum.weight += stake.weight;
     sum.samples += stake.samples;
     sum.before = std::max(sum.before, stake.before);
+    Add(stake.age, sum.age);
   }
   return sum;
 }

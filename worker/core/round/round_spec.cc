@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/digest.h"
+#include "worker/core/view/view.h"
 
 namespace crowdsurf::worker {
 namespace {
@@ -13,26 +14,46 @@ void PutPeers(ByteWriter& out, const std::set<PeerId>& peers) {
   for (const PeerId& peer : peers) out.Raw(peer.view());
 }
 
+void PutAge(const ModelAge& age, ByteWriter& out) {
+  out.F64(age.steps);
+  out.U32(age.members);
+  out.U64(age.agreed.averaging.value());
+  out.F64(age.agreed.scale);
+}
+
+ModelAge GetAge(ByteReader& in) {
+  ModelAge age;
+  age.steps = in.F64();
+  age.members = in.U32();
+  age.agreed.averaging = AveragingId(in.U64());
+  age.agreed.scale = in.F64();
+  if (age.none() || age.agreed.averaging.value() > kMaxNumber) in.Fail();
+  return age;
+}
+
 }  // namespace
 
 bool IsValid(const Stake& stake) {
   for (const double number : {stake.weight, stake.samples, stake.before.samples})
     if (!std::isfinite(number) || number < 0) return false;
-  return true;
+  return IsValid(stake.age);
 }
 
-// Averagings count to kMaxNumber at most. This bit of a count's: a base follows. Stakes without one
-// are as they were before there were bases.
+// Averagings count to kMaxNumber at most. These bits of a count's: a base follows, an age follows.
+// Stakes without them are as they were before there were bases and ages.
 constexpr uint64_t kBaseFollows = 1ULL << 63;
+constexpr uint64_t kAgeFollows = 1ULL << 62;
 
 void Encode(const Stake& stake, ByteWriter& out) {
   out.F64(stake.weight);
   out.F64(stake.samples);
-  const uint64_t averaging = stake.before.averaging.value();
-  out.U64(stake.base.none() ? averaging : averaging | kBaseFollows);
+  const uint64_t base = stake.base.none() ? 0 : kBaseFollows;
+  const uint64_t age = stake.age.none() ? 0 : kAgeFollows;
+  out.U64(stake.before.averaging.value() | base | age);
   out.F64(stake.before.samples);
   out.Raw(stake.holds.view());
-  if (!stake.base.none()) out.Raw(stake.base.view());
+  if (base != 0) out.Raw(stake.base.view());
+  if (age != 0) PutAge(stake.age, out);
 }
 
 Stake DecodeStake(ByteReader& in) {
@@ -40,13 +61,15 @@ Stake DecodeStake(ByteReader& in) {
   stake.weight = in.F64();
   stake.samples = in.F64();
   const uint64_t averaging = in.U64();
-  stake.before.averaging = AveragingId(averaging & ~kBaseFollows);
+  stake.before.averaging = AveragingId(averaging & ~(kBaseFollows | kAgeFollows));
   stake.before.samples = in.F64();
   if (const auto holds = Digest::From(in.Raw(Digest::kBytes))) stake.holds = *holds;
-  if ((averaging & kBaseFollows) == 0) return stake;
-  if (const auto base = Digest::From(in.Raw(Digest::kBytes))) stake.base = *base;
-  // A stake without a base has no bit: there is one encoding for each stake.
-  if (stake.base.none()) in.Fail();
+  if ((averaging & kBaseFollows) != 0) {
+    if (const auto base = Digest::From(in.Raw(Digest::kBytes))) stake.base = *base;
+    // A stake without a base has no bit: there is one encoding for each stake.
+    if (stake.base.none()) in.Fail();
+  }
+  if ((averaging & kAgeFollows) != 0) stake.age = GetAge(in);
   return stake;
 }
 

@@ -9,6 +9,7 @@
 #include "base/bytes.h"
 #include "base/id.h"
 #include "worker/core/view/averaging_id.h"
+#include "worker/core/view/model_age.h"
 
 namespace crowdsurf::worker {
 
@@ -21,7 +22,7 @@ struct JobCount {
 
 // What stands behind a vector and travels with it, from round to round of an averaging. After a
 // round: weights and samples are summed over the contributors, `before` is the latest of theirs,
-// `base` is theirs if all have the same. Equal stakes stand behind equal bits.
+// `base` is theirs if all have the same, ages are added. Equal stakes stand behind equal bits.
 struct Stake {
   double weight = 0;   // in the mean; >= 0, finite
   double samples = 0;  // by which the job's count grows; >= 0, finite; the weight unless weighting
@@ -29,9 +30,10 @@ struct Stake {
   JobCount before;     // the job's count before this averaging
   Digest holds = {};   // root of the vector: the value of round t-1; none in round 0
   Digest base = {};    // root of what the outer optimizer steps from; none: there is no such step
+  ModelAge age = {};   // RelaySum, where averagings count; none elsewhere
   bool operator==(const Stake&) const = default;
 };
-bool IsValid(const Stake& stake);  // finite, nothing negative
+bool IsValid(const Stake& stake);  // finite and in bounds; only an age may be negative
 void Encode(const Stake& stake, ByteWriter& out);
 Stake DecodeStake(ByteReader& in);
 

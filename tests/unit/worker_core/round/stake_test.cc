@@ -1,7 +1,10 @@
-// Stakes on their way: bases merge to one, or to none.
+// Stakes on their way: bases merge to one, or to none; ages add up.
 #include "worker/core/round/stake.h"
 
 #include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
 
 #include "base/digest.h"
 #include "worker/core/round/round_frames.h"
@@ -63,6 +66,68 @@ TEST(StakeTest, TravelsAsItIsAndIsNoLongerWithoutABase) {
     ByteReader in(out.bytes());
     EXPECT_EQ(DecodeStake(in), From(base));
     EXPECT_TRUE(in.Done());
+  }
+}
+
+ModelAge AgeOf(double steps, uint64_t averaging, double scale) {
+  return {.steps = steps, .members = 1, .agreed = {AveragingId(averaging), scale}};
+}
+
+TEST(StakeTest, AgesAddUpAndTheLatestFactorStays) {
+  RoundValue value = ValueOf({Digest(), Digest(), Digest()});
+  value.stakes[0].age = AgeOf(2.5, 4, 3);
+  value.stakes[1].age = AgeOf(-1, 5, 2);
+  value.stakes[2].age = {.steps = 0, .members = 0, .agreed = {AveragingId(5), 1}};
+  const ModelAge sum = StakeOf(value).age;
+  EXPECT_EQ(sum.steps, 1.5);
+  EXPECT_EQ(sum.members, 2U);
+  EXPECT_EQ(sum.agreed, (AgreedScale{AveragingId(5), 2}));
+  EXPECT_TRUE(StakeOf(ValueOf({Digest(), Digest()})).age.none());
+}
+
+TEST(StakeTest, AnAgeTravelsWithAndWithoutABase) {
+  for (const Digest& base : {Digest(), kBase}) {
+    Stake stake = From(base);
+    stake.age = AgeOf(-3.25, 6, 4.5);
+    ByteWriter out;
+    Encode(stake, out);
+    ByteReader in(out.bytes());
+    EXPECT_EQ(DecodeStake(in), stake);
+    EXPECT_TRUE(in.Done());
+    for (size_t length = 0; length < out.bytes().size(); ++length) {
+      ByteReader cut(ByteView(out.bytes()).first(length));
+      (void)DecodeStake(cut);
+      EXPECT_FALSE(cut.ok()) << length;
+    }
+  }
+}
+
+TEST(StakeTest, AnAgeThatIsSaidAndNotGivenIsGarbled) {
+  Stake stake = From(Digest());
+  stake.age = AgeOf(1, 1, 1);
+  ByteWriter whole;
+  Encode(stake, whole);
+  Bytes zeros = whole.bytes();
+  std::fill(zeros.begin() + 64, zeros.end(), uint8_t{0});
+  ByteReader in(zeros);
+  (void)DecodeStake(in);
+  EXPECT_FALSE(in.ok());
+}
+
+TEST(StakeTest, AnAgeIsInBounds) {
+  Stake stake;
+  for (const double steps : {0.0, -5.0, kMaxModelAge, -kMaxModelAge}) {
+    stake.age = AgeOf(steps, 1, 2);
+    EXPECT_TRUE(IsValid(stake)) << steps;
+  }
+  const double infinite = std::numeric_limits<double>::infinity();
+  for (const double steps : {infinite, -infinite, std::nan(""), 2 * kMaxModelAge}) {
+    stake.age = AgeOf(steps, 1, 2);
+    EXPECT_FALSE(IsValid(stake)) << steps;
+  }
+  for (const double scale : {infinite, std::nan(""), -1.0}) {
+    stake.age = AgeOf(1, 1, scale);
+    EXPECT_FALSE(IsValid(stake)) << scale;
   }
 }
 
