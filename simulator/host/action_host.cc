@@ -346,12 +346,6 @@ void ActionHost<Scalar>::FinishFetch(const worker::FetchState& fetch, int tries)
   Local(worker::StateFetched{fetch.averaging, fetch.root, true});
 }
 
-template <class Scalar>
-void ActionHost<Scalar>::Act(const worker::Leave&) {
-  left_ = true;
-  End("left");
-}
-
 // ---- actions: strategies on graphs -------------------------------------------------------------
 
 template <class Scalar>
@@ -371,21 +365,25 @@ void ActionHost<Scalar>::Act(const worker::PowerAction& action) {
 }
 
 template <class Scalar>
+void ActionHost<Scalar>::SendMixChunk(const worker::MixSend& message, uint32_t at) {
+  const auto chunk = core_->DescribeMix(message.to, message.tag, message.sequence, at);
+  if (!chunk) return;
+  const std::vector<Scalar> sum = regions_.Sum(*chunk);
+  TensorFrame frame{worker::MixArrived{.from = id(),
+                                       .instance = chunk->instance,
+                                       .tag = message.tag,
+                                       .sequence = chunk->sequence,
+                                       .count = chunk->count,
+                                       .lag = chunk->lag,
+                                       .chunk = at},
+                    {Bytes(sum.size() * worker::WireWidth<Scalar>(chunk->wire)), {}}};
+  worker::EncodeWire(chunk->wire, std::span<const Scalar>(sum), frame.parcel.wire);
+  outside_.SendTensor(index(), message.to, frame);
+}
+
+template <class Scalar>
 void ActionHost<Scalar>::Act(const worker::MixSend& action) {
-  for (uint32_t at = 0; at < action.chunks; ++at) {
-    const auto chunk = core_->DescribeMix(action.to, action.tag, action.sequence, at);
-    if (!chunk) continue;
-    const std::vector<Scalar> sum = regions_.Sum(*chunk);
-    TensorFrame frame{worker::MixArrived{.from = id(),
-                                         .instance = chunk->instance,
-                                         .tag = action.tag,
-                                         .sequence = chunk->sequence,
-                                         .count = chunk->count,
-                                         .chunk = at},
-                      {Bytes(sum.size() * worker::WireWidth<Scalar>(chunk->wire)), {}}};
-    worker::EncodeWire(chunk->wire, std::span<const Scalar>(sum), frame.parcel.wire);
-    outside_.SendTensor(index(), action.to, frame);
-  }
+  for (uint32_t at = 0; at < action.chunks; ++at) SendMixChunk(action, at);
   // Said later, so that nothing is said to the peer while it still acts.
   queue().After(Duration(), [this, action] {
     Local(worker::MixSent{action.to, action.tag, action.sequence});

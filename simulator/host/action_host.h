@@ -137,6 +137,8 @@ class ActionHost : public Process {
   using Input = std::function<void(worker::Actions&)>;
   // Runs an input of the core when the process is awake, then does what the core asks for.
   void Take(Input input);
+  // Chunk `at` of a message, made of what is there now. Execute sends all of them at once.
+  void SendMixChunk(const worker::MixSend& message, uint32_t at);
 
   Buffer<Scalar>& At(worker::Region region) { return regions_.At(region); }
   ChunkHost<Scalar>& chunks() { return *setup_.chunks; }
@@ -183,7 +185,10 @@ class ActionHost : public Process {
   void Act(const worker::FetchState& action) { FetchAfter(setup_.times.fetch, action, 1); }
   void Act(const worker::WriteCheckpoint& action) { WriteCheckpoint(action); }
   void Act(const worker::RaiseStop&) { Stop(); }
-  void Act(const worker::Leave& action);
+  void Act(const worker::Leave&) {
+    left_ = true;
+    End("left");
+  }
   void Act(const worker::ReserveRegions& action) { regions_.Reserve(action); }
   void Act(const worker::RunKernel& action);
   void Act(const worker::PowerAction& action);

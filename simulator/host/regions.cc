@@ -50,7 +50,7 @@ void Regions<Scalar>::Reserve(const worker::ReserveRegions& reserve) {
 
 template <class Scalar>
 void Regions<Scalar>::Run(const worker::RunKernel& kernel) {
-  std::array<std::span<Scalar>, worker::kMaxExtraRegions + 1> parts;
+  std::array<std::span<Scalar>, worker::kMaxKernelRegions> parts;
   const size_t count = kernel.regions.size();
   CHECK_LE(count, parts.size());
   for (size_t i = 0; i < count; ++i) parts[i] = Part(kernel.regions[i], kernel.range);

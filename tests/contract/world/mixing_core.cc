@@ -39,6 +39,12 @@ void MixingCore::StartMixing(Time now, Region inbox, Actions& out) {
   AskForSnapshot(out);
 }
 
+void MixingCore::OnCounted(Time now, AveragingId averaging, const ModelAge& total, Actions& out) {
+  const AllocationWatch watch;
+  mixing_.OnCounted(now, averaging, total, out);
+  AskForSnapshot(out);
+}
+
 void MixingCore::OnMessage(Time now, const PeerId& from, ByteView body, Actions& out) {
   const auto message = DecodeMessage(body);
   const AllocationWatch watch;

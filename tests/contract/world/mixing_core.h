@@ -25,6 +25,8 @@ class MixingCore : public simulator::HostedCore {
   // The next view, and then, when its full average is over, mixing into `inbox`.
   void EnterView(Time now, const View& view, const ViewHash& hash, Actions& out);
   void StartMixing(Time now, Region inbox, Actions& out);
+  // The job's count is over.
+  void OnCounted(Time now, AveragingId averaging, const ModelAge& total, Actions& out);
 
   void OnMessage(Time now, const PeerId& from, ByteView body, Actions& out) override;
   void OnPeerDown(Time now, const PeerId& peer, DownEvidence evidence, Actions& out) override;

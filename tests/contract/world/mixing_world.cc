@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/digest.h"
 #include "tests/contract/world/allocation_watch.h"
+#include "worker/core/link/chunk_turn.h"
 #include "worker/core/strategy/strategy.h"
 #include "worker/core/strategy/strategy_factory.h"
 
@@ -14,6 +15,7 @@ namespace crowdsurf::worker {
 namespace {
 
 constexpr Duration kNever = Seconds(3600 * 24);  // longer than any test
+constexpr Duration kCountEvery = Seconds(1);
 constexpr Region kLinkRegions[] = {Region::kOutbox, Region::kInboxA, Region::kInboxB};
 
 }  // namespace
@@ -29,6 +31,7 @@ class MixingWorld::Node : public simulator::ActionHost<double> {
   void Begin(double value, double curvature);
   void EnterView(const View& view, const ViewHash& hash);
   void StartMixing();
+  void OnCounted(AveragingId averaging, const ModelAge& total);
   std::vector<double>& Values(Region region) { return At(region).values; }
   const Mixing& mixing() const { return core_.mixing(); }
 
@@ -50,6 +53,15 @@ class MixingWorld::Node : public simulator::ActionHost<double> {
   void Step();   // to the next boundary
   void Apply();  // the result
 
+  // The way out to a neighbour takes one chunk at a time.
+  using Way = std::pair<PeerId, MixTag>;
+  struct Leaving {
+    MixSend message;
+    ChunkTurn turn;
+  };
+  void SendInTurn(const MixSend& message);
+  void SendNext(const Way& way);  // the chunk whose turn it is
+
   MixingCore& core_;
   MixingWorld& world_;
   double target_ = 0;
@@ -58,6 +70,7 @@ class MixingWorld::Node : public simulator::ActionHost<double> {
   std::optional<AveragingId> wanted_;  // snapshot asked of the trainer
   std::optional<Region> result_;       // to be added at the next boundary
   bool waiting_ = false;               // for the result of its snapshot; no step meanwhile
+  std::map<Way, Leaving> leaving_;
 };
 
 void MixingWorld::Node::Begin(double value, double curvature) {
@@ -77,6 +90,10 @@ void MixingWorld::Node::EnterView(const View& view, const ViewHash& hash) {
 
 void MixingWorld::Node::StartMixing() {
   Take([this](Actions& out) { core_.StartMixing(now(), Region::kInboxB, out); });
+}
+
+void MixingWorld::Node::OnCounted(AveragingId averaging, const ModelAge& total) {
+  Take([this, averaging, total](Actions& out) { core_.OnCounted(now(), averaging, total, out); });
 }
 
 void MixingWorld::Node::Step() {
@@ -116,16 +133,40 @@ void MixingWorld::Node::Execute(const Action& action) {
     reserved = 0;
     for (const Extent& extent : reserve->extents) reserved += extent.count;
   }
+  const auto* message = std::get_if<MixSend>(&action);
+  if (message != nullptr && world_.options_.chunk_time > Duration()) return SendInTurn(*message);
   std::optional<AllocationWatch> watch;
   if (std::holds_alternative<RunKernel>(action) || std::holds_alternative<PowerAction>(action))
     watch.emplace();
   ActionHost::Execute(action);
 }
 
+void MixingWorld::Node::SendInTurn(const MixSend& message) {
+  const Way way{message.to, message.tag};
+  const auto [it, idle] = leaving_.try_emplace(way, Leaving{message, ChunkTurn(message.chunks)});
+  if (idle) return SendNext(way);
+  it->second.message = message;
+  it->second.turn.Renew(message.chunks);
+}
+
+void MixingWorld::Node::SendNext(const Way& way) {
+  DoAfter(world_.options_.chunk_time, [this, way] {
+    auto& [message, turn] = leaving_.at(way);
+    SendMixChunk(message, turn.next());
+    turn.Advance();
+    if (!turn.done()) return SendNext(way);
+    const MixSent sent{message.to, message.tag, message.sequence};
+    leaving_.erase(way);
+    Local(sent);
+  });
+}
+
 // ---- the world ---------------------------------------------------------------------------------
 
 MixingWorld::MixingWorld(MixingWorldOptions options)
-    : options_(std::move(options)), rng_(options_.seed) {}
+    : options_(std::move(options)), rng_(options_.seed) {
+  queue_.After(kCountEvery, [this] { Count(); });
+}
 MixingWorld::~MixingWorld() = default;
 
 void MixingWorld::Note(uint64_t value) { trace_ = (trace_ ^ value) * 1099511628211ULL; }
@@ -222,6 +263,16 @@ void MixingWorld::AverageByRounds() {
       }
     pending = std::move(next);
   }
+}
+
+void MixingWorld::Count() {
+  queue_.After(kCountEvery, [this] { Count(); });
+  ++counts_;
+  ModelAge total;
+  for (const int i : Living()) worker::Add(mixing(i).age(), total);
+  const int misses = std::exchange(misses_count_, -1);
+  for (const int i : Living())
+    if (i != misses) At(i).OnCounted(counts_, total);
 }
 
 // ---- the network -------------------------------------------------------------------------------

@@ -25,6 +25,9 @@ struct MixingWorldOptions {
   uint32_t chunk_elements = 256;
   double loss = 0, repeat = 0;       // of chunks on the way
   Duration delay = Milliseconds(2);  // greatest; uniform below it
+  // A chunk keeps the way out to its neighbour busy so long, and the next waits; 0: they leave at
+  // once.
+  Duration chunk_time = {};
   Duration step = Milliseconds(10);
   // Trainers descend towards their own target by it at every step, and wait where OverlapOf says
   // so.
@@ -48,6 +51,8 @@ class MixingWorld : private simulator::ActionHost<double>::Outside {
   void StopAfter(uint64_t results) { most_results_ = results; }
   // Trainers stop publishing; what is under way ends.
   void Settle();
+  // The worker's share is in the job's next count, and it is not told of the sum.
+  void MissNextCount(int node) { misses_count_ = node; }
 
   std::vector<int> Living() const;
   std::vector<double>& parameters(int node);
@@ -80,6 +85,7 @@ class MixingWorld : private simulator::ActionHost<double>::Outside {
   simulator::HeldValues<double> FindState(int, const FetchState&) override { return {}; }
 
   void AverageByRounds();
+  void Count();  // the job's count, as Averaging has it
   void Note(uint64_t value);
 
   const MixingWorldOptions options_;
@@ -93,6 +99,8 @@ class MixingWorld : private simulator::ActionHost<double>::Outside {
   int foreign_from_ = -1;
   bool settling_ = false;
   uint64_t most_results_ = UINT64_MAX;
+  AveragingId counts_{1};  // the view's full average was the first
+  int misses_count_ = -1;
 };
 
 }  // namespace crowdsurf::worker

@@ -330,10 +330,15 @@ void Averaging::FixStake() {
   returned_ += std::exchange(answered_, 0);
   const double samples = snapshot_ - counted_ + returned_;
   const bool equal = seating_.view().config.weighting == Weighting::kEqual;
-  stake_ = {.weight = equal ? 1 : samples, .samples = samples, .before = {}, .base = BaseRoot()};
+  stake_ = {.weight = equal ? 1 : samples,
+            .samples = samples,
+            .before = {},
+            .base = BaseRoot(),
+            .age = {}};
   // Others may have completed this averaging already: then their count is not of before it.
   if (job_.averaging < number_)
     stake_.before = {.averaging = job_.averaging, .samples = job_.job_samples};
+  if (Counting(number_)) stake_.age = mixing_.age();
 }
 
 void Averaging::OnPublishRefused(Time now, const PublishRefused& refused, Actions& out) {

@@ -47,7 +47,8 @@ void Averaging::OpenOne(Time now, const OpenRound& open, StrategyActions& more, 
                                                .samples = stake_.samples,
                                                .before = stake_.before,
                                                .holds = last_root_,
-                                               .base = stake_.base},
+                                               .base = stake_.base,
+                                               .age = stake_.age},
                                      .holds = last_root_,
                                      .counting = Counting(open.averaging),
                                      .mask = open.mask};
@@ -146,6 +147,7 @@ void Averaging::FinishCount(Time now, AveragingId averaging, Actions& out) {
   metrics_.job_samples->Set(job_.job_samples);
   metrics_.averaging->Set(static_cast<double>(averaging.value()));
   out.push_back(JobCounted{.averaging = averaging, .job_samples = job_.job_samples});
+  mixing_.OnCounted(now, averaging, stake_.age, out);
   GoOn(now, averaging, out);
 }
 

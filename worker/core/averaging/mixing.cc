@@ -296,10 +296,7 @@ void Mixing::OnSent(Time now, const MixSent& sent, Actions& out) {
     pairs_.OnSent(now, sent.to, sent.sequence, said);
     return Run(now, said, out);
   }
-  if (uses_power_) return power_.OnSent(sent.to, sent.sequence);
-  const auto link = edges_.Find(sent.to, sent.tag);
-  if (link && leaving_[*link].sequence == sent.sequence)
-    Tell(now, EdgeSent{sent.to, sent.tag}, out);
+  if (uses_power_) power_.OnSent(sent.to, sent.sequence);
 }
 
 void Mixing::OnPeerDown(Time now, const PeerId& peer, Actions& out) {
@@ -308,6 +305,14 @@ void Mixing::OnPeerDown(Time now, const PeerId& peer, Actions& out) {
   Run(now, said, out);
   OnNeighbourDown(now, peer, out);
   Tell(now, PeerDown{peer}, out);
+}
+
+// ---- the job's count ---------------------------------------------------------------------------
+
+ModelAge Mixing::age() const { return started_ ? strategy_->age() : ModelAge(); }
+
+void Mixing::OnCounted(Time now, AveragingId averaging, const ModelAge& total, Actions& out) {
+  if (!total.none()) Tell(now, AgesCounted{averaging, total}, out);
 }
 
 // ---- time --------------------------------------------------------------------------------------

@@ -26,6 +26,7 @@
 #include "worker/core/strategy/strategy_actions.h"
 #include "worker/core/strategy/strategy_events.h"
 #include "worker/core/view/averaging_id.h"
+#include "worker/core/view/model_age.h"
 #include "worker/core/view/view_hash.h"
 
 namespace crowdsurf::worker {
@@ -81,6 +82,10 @@ class Mixing {
   void OnTimer(Time now, Actions& out);
   Time NextDeadline() const;
 
+  // ---- the job's count
+  ModelAge age() const;  // own share; none: nothing to add
+  void OnCounted(Time now, AveragingId averaging, const ModelAge& total, Actions& out);
+
   const PairExchange::Counters& pairs() const { return pairs_.counters(); }
   const EdgeMailbox::Counters& edges() const { return edges_.counters(); }
   const PowerExchange::Counters& power() const { return power_.counters(); }
@@ -131,7 +136,7 @@ class Mixing {
   Ask ask_ = Ask::kNone;
   AveragingId asks_;  // number of the last snapshot
   Time timer_ = Time::Infinite();
-  // The messages on the way, by link: their numbers, and what they are made of.
+  // The latest messages, by link: their numbers, and what they are made of.
   struct Leaving {
     uint64_t sequence = 0;
     Region own = Region::kOutbox;

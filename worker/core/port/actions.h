@@ -134,8 +134,9 @@ struct WriteCheckpoint {
 // kExtra0 on there must be from now on (their contents are void), the second runs at once. So does
 // PowerAction (power_action.h), on the host's PowerEdges.
 
-// Sends chunks 0..chunks-1 of a message: for each, when the transport has room, DescribeMix says
-// what it is made of. Ends with MixSent, unless the peer is found dead.
+// Sends all chunks of a message: for each, when the transport has room, DescribeMix says what it is
+// made of. Ends with MixSent, unless the peer is found dead or a newer one of the peer and tag
+// comes first: that takes its place, and goes on with the chunk that is next (chunk_turn.h).
 struct MixSend {
   PeerId to;
   MixTag tag = kPairTag;

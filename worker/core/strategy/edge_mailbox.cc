@@ -41,6 +41,8 @@ std::optional<MixPlace> EdgeMailbox::Place(const MixArrived& chunk) const {
   if (!link || chunk.chunk >= slots_[*link].size()) return std::nullopt;
   // A message counts at least its sender and never its receiver.
   if (chunk.count == 0 || chunk.count >= models_ || chunk.sequence == 0) return std::nullopt;
+  if (chunk.sequence > kMaxSequence || chunk.lag > kMaxLag || chunk.lag < -kMaxLag)
+    return std::nullopt;
   const Extent range = RangeOf(links_[*link].extent, chunk.chunk);
   return MixPlace{.region = links_[*link].region,
                   .begin = range.begin,
@@ -70,10 +72,16 @@ EdgeMailbox::Taken EdgeMailbox::OnChunk(const MixArrived& chunk) {
     return Taken::kStrange;
   }
   const size_t link = *Find(chunk.from, chunk.tag);
-  slots_[link][chunk.chunk] = {chunk.sequence, chunk.count};
+  slots_[link][chunk.chunk] = {chunk.sequence, chunk.count, chunk.lag};
   ++counters_.taken;
   newest_[link] = std::max(newest_[link], chunk.sequence);
   return Taken::kTaken;
+}
+
+int64_t EdgeMailbox::LagAt(size_t link, uint32_t chunk, uint64_t sequence) const {
+  const Slot& slot = slots_[link][chunk];
+  const int64_t behind = static_cast<int64_t>(sequence) - static_cast<int64_t>(slot.sequence);
+  return slot.lag + static_cast<int64_t>(slot.count) * behind;
 }
 
 MixChunk EdgeMailbox::Describe(size_t to, uint32_t chunk, Region own, EdgeSum sum,
@@ -83,6 +91,7 @@ MixChunk EdgeMailbox::Describe(size_t to, uint32_t chunk, Region own, EdgeSum su
   MixChunk out{.instance = {},
                .sequence = sequence,
                .count = 1,
+               .lag = 0,
                .wire = wire_,
                .begin = range.begin,
                .elements = static_cast<uint32_t>(range.count),
@@ -92,6 +101,7 @@ MixChunk EdgeMailbox::Describe(size_t to, uint32_t chunk, Region own, EdgeSum su
   for (size_t i = 0; sum == EdgeSum::kWithOthers && i < links_.size(); ++i) {
     if (i == to || links_[i].tag != link.tag || slots_[i][chunk].count == 0) continue;
     out.count += slots_[i][chunk].count;
+    out.lag += LagAt(i, chunk, sequence);
     sum_of_.push_back(links_[i].region);
   }
   out.sum_of = sum_of_;

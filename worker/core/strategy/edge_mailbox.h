@@ -21,6 +21,10 @@ namespace crowdsurf::worker {
 
 class EdgeMailbox {
  public:
+  // What a neighbour says is bounded, so that sums over all models fit.
+  static constexpr uint64_t kMaxSequence = 1ULL << 40;
+  static constexpr int64_t kMaxLag = 1LL << 52;
+
   enum class Taken : uint8_t { kTaken, kStale, kStrange };
   struct Counters {
     uint64_t taken = 0, stale = 0, strange = 0, not_finite = 0;
@@ -39,13 +43,16 @@ class EdgeMailbox {
   Taken OnChunk(const MixArrived& chunk);
 
   // Chunk `chunk` of what goes to link `to`: `own`, and kWithOthers: what the other edges of its
-  // tag hold. `sequence`: of this peer's message.
+  // tag hold. `sequence`: of this peer's message. Pre: at most kMaxSequence.
   MixChunk Describe(size_t to, uint32_t chunk, Region own, EdgeSum sum, uint64_t sequence) const;
 
   const std::vector<EdgeLink>& links() const { return links_; }
   std::optional<size_t> Find(const PeerId& peer, MixTag tag) const;
   uint32_t ChunksOf(const Extent& extent) const;
   uint32_t CountAt(size_t link, uint32_t chunk) const { return slots_[link][chunk].count; }
+  // Steps by which the models of a chunk are behind a member at step `sequence`, in all: how many
+  // each has taken since, up to where both began to count.
+  int64_t LagAt(size_t link, uint32_t chunk, uint64_t sequence) const;
   // The greatest sequence of which anything is here: how far the neighbour has come.
   uint64_t Newest(size_t link) const { return newest_[link]; }
   Extent RangeOf(const Extent& extent, uint32_t chunk) const;
@@ -55,6 +62,7 @@ class EdgeMailbox {
   struct Slot {
     uint64_t sequence = 0;
     uint32_t count = 0;  // 0: never heard
+    int64_t lag = 0;     // of its models, behind `sequence`
   };
   std::vector<EdgeLink> links_;
   std::vector<std::vector<Slot>> slots_;  // by link, by chunk

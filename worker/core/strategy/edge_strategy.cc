@@ -24,7 +24,6 @@ void EdgeStrategy::OnView(Time, const View& view, const PeerId& self, StrategyAc
   members_ = static_cast<uint32_t>(topology.nodes.size());
   parts_ = topology.graphs.size();
   down_.clear();
-  leaving_.clear();
   started_ = fresh_ = false;
   stage_ = Stage::kWaiting;
   sequence_ = 0;
@@ -55,8 +54,7 @@ bool EdgeStrategy::SameCounts(MixTag tag, uint32_t a, uint32_t b) const {
 }
 
 void EdgeStrategy::AskWhenDue(Time now, StrategyActions& out) {
-  // Back-pressure: no snapshot before the messages of the last one have left.
-  if (!started_ || stage_ != Stage::kWaiting || !leaving_.empty() || members_ < 2) return;
+  if (!started_ || stage_ != Stage::kWaiting || members_ < 2) return;
   if (!interval_.IsOver(now)) return out.push_back(interval_.Wake());
   stage_ = Stage::kAsked;
   out.push_back(AskSnapshot{});
@@ -76,11 +74,12 @@ void EdgeStrategy::OnSnapshot(Time now, const SnapshotTaken& snapshot, StrategyA
   // The first step of a view has no previous average: y stands for it.
   if (std::exchange(fresh_, false))
     out.push_back(RunKernel{MixKernel::kCopy, {0, elements_}, {inbox_, Region::kOutbox}, {}});
+  // The outbox is the trainer's again before the messages have left.
+  out.push_back(RunKernel{MixKernel::kCopy, {0, elements_}, {Region::kSpare, Region::kOutbox}, {}});
   ++sequence_;
   for (const EdgeLink& link : edges_->links()) {
     if (down_.contains(link.peer) || link.extent.count == 0) continue;
-    leaving_.insert({link.peer, link.tag});
-    out.push_back(SendEdge{link.peer, link.tag, Region::kOutbox, edge_sum(), sequence_});
+    out.push_back(SendEdge{link.peer, link.tag, Region::kSpare, edge_sum(), sequence_});
   }
   if (!Lags()) return Finish(now, out);
   stage_ = Stage::kLagging;
@@ -95,8 +94,6 @@ void EdgeStrategy::Finish(Time now, StrategyActions& out) {
   stage_ = Stage::kWaiting;
   AskWhenDue(now, out);
 }
-
-void EdgeStrategy::Left(const PeerId& peer, MixTag tag) { leaving_.erase({peer, tag}); }
 
 void EdgeStrategy::OnEvent(Time now, const Event& event, StrategyActions& out) {
   if (const auto* started = std::get_if<MixingStarted>(&event)) {
@@ -113,13 +110,11 @@ void EdgeStrategy::OnEvent(Time now, const Event& event, StrategyActions& out) {
     stage_ = Stage::kWaiting;
     interval_.Begin(now);
     AskWhenDue(now, out);
-  } else if (const auto* sent = std::get_if<EdgeSent>(&event)) {
-    Left(sent->peer, sent->tag);
-    AskWhenDue(now, out);
+  } else if (const auto* counted = std::get_if<AgesCounted>(&event)) {
+    OnCounted(*counted, out);
   } else if (const auto* down = std::get_if<PeerDown>(&event)) {
     // Dead: it takes no messages, and is not waited for.
     down_.insert(down->peer);
-    for (MixTag tag = kFirstEdgeTag; tag <= kMaxMixTag; ++tag) Left(down->peer, tag);
     if (stage_ == Stage::kLagging && !Lags()) return Finish(now, out);
     AskWhenDue(now, out);
   } else if (std::holds_alternative<EdgeArrived>(event)) {

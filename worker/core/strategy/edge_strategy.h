@@ -3,11 +3,13 @@
 //
 // Owner: Mixing, single sequence. At each step of it: a snapshot y of the trainer, a message to
 // each neighbour, an average of y and the edges' memory into the inbox, delivered at once: nobody
-// waits for a message of this step. Back-pressure, twice: no new snapshot before the messages of
-// the last have left, and none is averaged while an edge lags behind by more than maxLag steps (a
-// silent edge is waited for no longer than kLagPatience: its last message goes on counting until
-// the view is renewed). Source: docs/strategies. Memory: one copy per edge,
-// of the part of the vector that travels on it.
+// waits for a message of this step, neither for its arrival nor for its leaving. Messages leave
+// from a copy of y (kSpare), and one that is still on its way out goes on with the newest y, so a
+// slow link has the newest there is and never holds the trainer up. Back-pressure: no snapshot is
+// averaged while an edge lags behind by more than maxLag steps (a silent edge is waited for no
+// longer than kLagPatience: its last message goes on counting until the view is renewed). Source:
+// docs/strategies. Memory: the copy, and one per edge, of the part of the vector that travels on
+// it.
 #pragma once
 
 #include <map>
@@ -38,11 +40,14 @@ class EdgeStrategy : public Strategy {
   // The outbox holds y; the inbox holds the previous average, or y itself at the first step.
   virtual void Average(StrategyActions& out) = 0;
   virtual void OnAveraged(StrategyActions&) {}
+  virtual void OnCounted(const AgesCounted&, StrategyActions&) {}
 
   const AveragingConfig& config() const { return config_; }
   const EdgeMailbox& edges() const { return *edges_; }
   Region inbox() const { return inbox_; }
   uint32_t members() const { return members_; }
+  uint64_t elements() const { return elements_; }
+  uint64_t sequence() const { return sequence_; }  // of the last snapshot, from 1 on
   // Elements that travel with `tag`.
   Extent PartOf(MixTag tag) const;
   // visit(range, chunk) for runs of chunks of `tag` whose edges hold equal counts; `chunk` is one
@@ -55,7 +60,6 @@ class EdgeStrategy : public Strategy {
   void AskWhenDue(Time now, StrategyActions& out);
   void OnSnapshot(Time now, const SnapshotTaken& snapshot, StrategyActions& out);
   void Finish(Time now, StrategyActions& out);
-  void Left(const PeerId& peer, MixTag tag);
   bool Lags() const;
   bool SameCounts(MixTag tag, uint32_t a, uint32_t b) const;
 
@@ -65,7 +69,6 @@ class EdgeStrategy : public Strategy {
   uint32_t members_ = 1;
   size_t parts_ = 1;
   std::set<PeerId> down_;
-  std::set<std::pair<PeerId, MixTag>> leaving_;  // messages that have not left yet
 
   Region inbox_ = Region::kInboxB;
   bool started_ = false;

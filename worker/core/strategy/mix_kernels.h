@@ -43,8 +43,11 @@ void WeightedSum(std::span<const std::span<const Scalar>> inputs, std::span<cons
   }
 }
 
-// Pre: `regions` are equally long spans of one range, `scalars` as MixKernel says. kAverage takes
-// at most kMaxExtraRegions inputs.
+// Regions of a kernel: at most what comes out, the snapshot, the average before, and each edge's.
+inline constexpr size_t kMaxKernelRegions = kMaxExtraRegions + 3;
+
+// Pre: `regions` are equally long spans of one range, at most kMaxKernelRegions; `scalars` as
+// MixKernel says.
 template <class Scalar>
 void RunMixKernel(MixKernel kernel, std::span<const std::span<Scalar>> regions,
                   std::span<const double> scalars) {
@@ -78,7 +81,7 @@ void RunMixKernel(MixKernel kernel, std::span<const std::span<Scalar>> regions,
     case MixKernel::kAverage: {
       CHECK_GE(regions.size(), 2u);
       CHECK_EQ(scalars.size(), regions.size());
-      std::array<std::span<const Scalar>, kMaxExtraRegions> inputs;
+      std::array<std::span<const Scalar>, kMaxKernelRegions - 1> inputs;
       const size_t count = regions.size() - 1;
       CHECK_LE(count, inputs.size());
       for (size_t k = 0; k < count; ++k) inputs[k] = regions[k + 1];

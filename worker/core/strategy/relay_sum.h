@@ -17,6 +17,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -126,12 +127,16 @@ class RelaySumMemory {
 // sums in the same order (tested bit for bit). Momentum stays in each trainer: y is the snapshot
 // after its own steps, whatever optimizer made them. DoubleBinaryTree: the first half of the vector
 // travels on one tree, the rest on the other (the paper: even and odd coordinates). The learning
-// rate's factor, 1 + mean delay of the tree, is approached over a diameter of steps, because it
-// jumps with the view.
+// rate's factor is 1 + the mean age of a model in an average, as the members measure it together
+// (model_age.h): each adds its share to the job's count, and the sum gives all of them one factor.
+// Factors of their own would be other weights of their losses, and move the end. It stays as it is
+// while the measured one is near, is at most that of messages which come a step and hop late, and
+// is approached over a diameter of steps. Until all have measured it is 1.
 class RelaySum : public EdgeStrategy {
  public:
   Needs needs() const override { return NeedsOf(StrategyKind::kRelaySum); }
   double lr_scale() const override { return lr_scale_; }
+  ModelAge age() const override;
 
  protected:
   EdgeSum edge_sum() const override { return EdgeSum::kWithOthers; }
@@ -140,8 +145,17 @@ class RelaySum : public EdgeStrategy {
   void OnGraph(const Topology& topology) override;
   void Average(StrategyActions& out) override;
   void OnAveraged(StrategyActions& out) override;
+  void OnCounted(const AgesCounted& counted, StrategyActions& out) override;
 
  private:
+  double ShareOfAge() const;
+  void AimAt(double scale);
+
+  double most_ = 1;            // bound of the factor
+  double diameter_ = 1;        // steps, at least one
+  bool whole_ = false;         // the last average had the models of all members
+  std::optional<double> age_;  // own share of the mean age, over some steps; none: not known yet
+  AgreedScale agreed_;
   double lr_scale_ = 1;
   double lr_target_ = 1;
   double lr_step_ = 0;

@@ -14,6 +14,7 @@
 #include "worker/core/strategy/strategy_actions.h"
 #include "worker/core/strategy/strategy_events.h"
 #include "worker/core/vector/tensor_view.h"
+#include "worker/core/view/model_age.h"
 
 namespace crowdsurf::worker {
 
@@ -35,6 +36,8 @@ class Strategy {
   virtual void OnEvent(Time now, const Event& event, StrategyActions& out) = 0;
   // RelaySum: factor the trainer multiplies its learning rate by.
   virtual double lr_scale() const { return 1.0; }
+  // RelaySum: what this member adds to the job's count of ages; AgesCounted has the sum.
+  virtual ModelAge age() const { return {}; }
 };
 
 }  // namespace crowdsurf::worker

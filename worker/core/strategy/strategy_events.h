@@ -10,6 +10,7 @@
 #include "base/id.h"
 #include "worker/core/vector/mix.h"
 #include "worker/core/view/averaging_id.h"
+#include "worker/core/view/model_age.h"
 
 namespace crowdsurf::worker {
 
@@ -55,10 +56,6 @@ struct SnapshotRefused {};  // NaN in it: the trainer's values stay as they are
 struct PairAgreed {
   PeerId peer;
 };
-struct EdgeSent {  // the message to `peer` has left
-  PeerId peer;
-  MixTag tag;
-};
 struct PaceTold {  // the trainer's totals, and how long a step and a sample take; 0: not known
   uint64_t step;
   double samples;
@@ -68,8 +65,12 @@ struct PaceTold {  // the trainer's totals, and how long a step and a sample tak
 struct FramesHere {  // PowerGossip: the frames of the present step, of all neighbours that live
   std::vector<PeerId> peers;
 };
+struct AgesCounted {  // RelaySum: the job's count `averaging` is over
+  AveragingId averaging = {};
+  ModelAge total;
+};
 using Event = std::variant<DueEvent, PublishedEvent, RoundDecided, PairDone, EdgeArrived, PeerDown,
                            StrategyTimer, MixingStarted, SnapshotTaken, SnapshotRefused, PairAgreed,
-                           EdgeSent, PaceTold, FramesHere>;
+                           PaceTold, FramesHere, AgesCounted>;
 
 }  // namespace crowdsurf::worker

@@ -19,8 +19,9 @@ namespace crowdsurf::worker {
 
 // Buffers by name, float32. kOutbox is the trainer's snapshot (read only between publish and
 // release); kInboxA/B are results; from kExtra0 on a strategy's own, as long as it declares. With
-// an outer optimizer kInboxA holds the base, and rounds write into kInboxB and kSpare. kVelocity is
-// zeros until a step or a fetched state writes it. Both are there from their first use on.
+// an outer optimizer kInboxA holds the base, and rounds write into kInboxB and kSpare. Strategies
+// with an edge mailbox send from kSpare. kVelocity is zeros until a step or a fetched state writes
+// it. Both are there from their first use on.
 enum class Region : uint8_t {
   kOutbox,
   kInboxA,
@@ -54,6 +55,7 @@ struct MixArrived {
   MixTag tag = kPairTag;
   uint64_t sequence = 0;  // the sender's step, or the exchange's number
   uint32_t count = 1;     // models in the sum
+  int64_t lag = 0;        // of all of them behind the sender, in steps
   uint32_t chunk = 0;
   bool stored = false;  // it had a place, the right size and finite values, and lies there
 };
@@ -69,6 +71,7 @@ struct MixChunk {
   InstanceId instance;
   uint64_t sequence = 0;
   uint32_t count = 1;
+  int64_t lag = 0;  // as in MixArrived
   WireFormat wire = WireFormat::kFloat32;
   uint64_t begin = 0;
   uint32_t elements = 0;

@@ -1,4 +1,5 @@
-// OuterMemory: what an outer optimizer needs beside the trainer's link: kSpare and kVelocity.
+// OuterMemory: what strategies need beside the trainer's link and their own: kSpare, also what
+// neighbours are sent from, and kVelocity.
 //
 // Each is as long as the vector, made by its first use, and zeros then. A velocity is shared with
 // the thread that hashes it, which may outlive its use here; kSpare stays as long as the agent, for

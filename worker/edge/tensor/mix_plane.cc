@@ -33,7 +33,7 @@ std::span<float> MixPlane::Write(Region region, uint64_t begin, uint64_t count) 
 }
 
 void MixPlane::Run(const RunKernel& kernel) {
-  std::array<std::span<float>, kMaxExtraRegions + 1> parts;
+  std::array<std::span<float>, kMaxKernelRegions> parts;
   CHECK_LE(kernel.regions.size(), parts.size());
   for (size_t i = 0; i < kernel.regions.size(); ++i) {
     const auto [begin, count] = kernel.range;
@@ -62,8 +62,8 @@ void MixPlane::Run(const PowerAction& action) {
 TensorTransport::Sent MixPlane::Advance(Waiting& waiting) {
   const MixSend& send = waiting.send;
   const auto endpoint = core_.endpoint(send.to);
-  for (; waiting.next < send.chunks; ++waiting.next) {
-    const auto chunk = core_.describe(send.to, send.tag, send.sequence, waiting.next);
+  for (; !waiting.turn.done(); waiting.turn.Advance()) {
+    const auto chunk = core_.describe(send.to, send.tag, send.sequence, waiting.turn.next());
     if (!chunk || !endpoint) continue;  // void by now, or as if it were lost
     scratch_.assign(chunk->elements, 0.0F);
     bool first = true;
@@ -74,14 +74,18 @@ TensorTransport::Sent MixPlane::Advance(Waiting& waiting) {
       first = false;
     }
     // Encoded only now, when the queue has room: a late chunk carries the latest values.
-    auto wire = std::make_shared<Bytes>(scratch_.size() * WireWidth<float>(chunk->wire));
-    EncodeWire(chunk->wire, std::span<const float>(scratch_), *wire);
+    ByteWriter lag;
+    lag.U64(static_cast<uint64_t>(chunk->lag));
+    auto wire = std::make_shared<Bytes>(lag.Take());
+    wire->resize(kMixLagBytes + scratch_.size() * WireWidth<float>(chunk->wire));
+    EncodeWire(chunk->wire, std::span<const float>(scratch_),
+               std::span(*wire).subspan(kMixLagBytes));
     TensorHeader header;
     header.kind = TensorKind::kMix;
     // The frame's fields of rounds, by what they carry here (docs/data-plane.md).
     header.rank = send.tag;
     header.assigned = static_cast<Ballot>(chunk->count);  // at most kMaxNodes
-    header.chunk = waiting.next;
+    header.chunk = waiting.turn.next();
     header.instance = chunk->instance;
     header.mask = chunk->sequence;
     const auto sent = transport_.Send(send.to, *endpoint, header, std::move(wire));
@@ -92,10 +96,12 @@ TensorTransport::Sent MixPlane::Advance(Waiting& waiting) {
 
 std::vector<MixSent> MixPlane::Send(Time now, const MixSend& send) {
   const auto older = [&](const Waiting& waiting) { return waiting.send.tag == send.tag; };
-  // A newer message takes the older one's place in the queue, and begins with its first chunk.
+  // A newer message takes the older one's place in the queue, and goes on with the chunk that is
+  // next.
   if (Waiting* waiting = queues_.Find(send.to, older)) {
-    *waiting = {send, 0};
-  } else if (!queues_.Push(send.to, {send, 0}, sizeof(Waiting))) {
+    waiting->send = send;
+    waiting->turn.Renew(send.chunks);
+  } else if (!queues_.Push(send.to, {send, ChunkTurn(send.chunks)}, sizeof(Waiting))) {
     metrics_.sends_dropped_full.Add();
   }
   std::vector<MixSent> sent;
@@ -148,13 +154,16 @@ MixArrived MixPlane::OnFrame(const PeerId& from, const TensorHeader& header, con
                      .sequence = header.mask,
                      .count = header.assigned,
                      .chunk = header.chunk};
+  ByteReader lag(ByteView(payload).first(std::min(payload.size(), kMixLagBytes)));
+  arrived.lag = static_cast<int64_t>(lag.U64());
   const auto place = core_.place(arrived);
   if (!place) return arrived;
-  if (!WireIsSound<float>(place->wire, payload, place->count)) {
+  const ByteView values = ByteView(payload).subspan(std::min(payload.size(), kMixLagBytes));
+  if (!WireIsSound<float>(place->wire, values, place->count)) {
     metrics_.bad_inputs.Add();
     return arrived;
   }
-  DecodeWire(place->wire, payload, Write(place->region, place->begin, place->count));
+  DecodeWire(place->wire, values, Write(place->region, place->begin, place->count));
   arrived.stored = true;
   return arrived;
 }

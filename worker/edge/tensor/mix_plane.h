@@ -5,13 +5,14 @@
 // what a chunk is made of is asked of the core at that moment (DescribeMix), so a late chunk
 // carries the latest, and nothing is copied but the chunk. Host thread only. Bounds: the regions
 // that the core declares (ReserveRegions); a message per peer and tag waits (send_queues.h),
-// a newer one takes its place.
+// a newer one takes its place (chunk_turn.h).
 #pragma once
 
 #include <functional>
 #include <optional>
 #include <vector>
 
+#include "worker/core/link/chunk_turn.h"
 #include "worker/core/link/send_queues.h"
 #include "worker/core/port/actions.h"
 #include "worker/core/port/inputs.h"
@@ -56,7 +57,7 @@ class MixPlane {
  private:
   struct Waiting {
     MixSend send;
-    uint32_t next = 0;  // chunk
+    ChunkTurn turn;
   };
   // kQueued: all its chunks have left.
   TensorTransport::Sent Advance(Waiting& waiting);

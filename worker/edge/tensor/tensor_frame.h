@@ -23,7 +23,7 @@ enum class TensorKind : uint8_t {
   kResult = 3,   // the owner's mean of (chunk, assigned), contributors in `mask`
   kState = 4,    // request or reply of a state transfer; the payload says which
   kMix = 6,      // a chunk of a strategy on a graph: rank is its tag, assigned the models in it,
-                 // mask its sequence
+                 // mask its sequence; the payload begins with the models' lag, i64
   kGoodbye = 5,  // this connection is closed in good order: no sign of death
 };
 
@@ -31,6 +31,7 @@ inline constexpr size_t kTensorHeaderBytes = 48;
 // A state piece of 1 MiB and its envelope; chunks of a round are smaller.
 inline constexpr size_t kMaxTensorPayload = (1 << 20) + 4096;
 inline constexpr size_t kMaxTensorHello = 1024;
+inline constexpr size_t kMixLagBytes = 8;
 
 struct TensorHeader {
   TensorKind kind = TensorKind::kInput;
