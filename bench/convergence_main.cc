@@ -267,6 +267,36 @@ void Chaos(uint64_t seed, uint64_t seeds, Figures& out) {
           "the same");
 }
 
+// Mean squared distance to the optimum, at a job that is together and has one factor everywhere.
+double RelayDistance(const simulator::DescentOptions& options) {
+  const simulator::DescentResult result = simulator::RunDescent(options);
+  const auto [least, most] = std::minmax_element(result.lr_scales.begin(), result.lr_scales.end());
+  return result.together && *least == *most ? std::min(result.mean_square, 1e9) : 1e9;
+}
+
+void RelayJobs(uint64_t seed, uint64_t seeds, Figures& out) {
+  struct Row {
+    const char* key;
+    double speeds, rates;  // spread
+    const char* anchor;
+  };
+  const Row rows[] = {
+      {"relaysum.delayed", 0, 0,
+       "chain of 16, default settings, equal rates: mean squared distance; bound 1e-12"},
+      {"relaysum.delayed.speeds", .1, 0, "the same, steps of which some take 10 % longer"},
+      {"relaysum.delayed.rates", 0, .1, "the same, learning rates that differ by 10 %"}};
+  for (const Row& row : rows) {
+    std::vector<double> distances(seeds);
+    MeanOverSeeds(seed, seeds, [&](uint64_t s) {
+      simulator::DescentOptions options = simulator::RelayDescent(s);
+      options.speed_spread = row.speeds;
+      options.rate_spread = row.rates;
+      return distances[s - seed] = RelayDistance(options);
+    });
+    out.Add(row.key, *std::max_element(distances.begin(), distances.end()), row.anchor);
+  }
+}
+
 // Points of held-out accuracy below all-reduce on label-sorted digits; negative: above.
 void NonIid(uint64_t seed, uint64_t seeds, Figures& out) {
   const auto accuracy = [&](bench::Mixer mixer, GraphKind graph) {
@@ -308,6 +338,7 @@ int Main(int argc, char** argv) {
   Ist(seed, brief ? 2 : 6, figures);
   Outer(seed, brief ? 2 : 5, figures);
   Chaos(seed, brief ? 2 : 10, figures);
+  RelayJobs(seed, brief ? 2 : 10, figures);
   NonIid(seed, brief ? 1 : 4, figures);
   Ring16(seed, brief ? 2 : 6, figures);
   figures.Add("seed", static_cast<double>(seed), "");

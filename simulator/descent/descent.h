@@ -75,6 +75,7 @@ struct DescentOptions {
   worker::TensorViews tensors = {};  // of the model, for strategies that need shapes
   double learning_rate = 0.5;
   double heterogeneity = 1;  // standard deviation of the centres
+  double rate_spread = 0;    // a worker's learning rate is up to that share higher
   Duration step_time = Milliseconds(20);
   double speed_spread = 0.3;  // a trainer's step takes up to that share longer
   // Worker `node` of all who ever join; empty: the quadratic of above, of the step time of above.
@@ -105,6 +106,9 @@ struct DescentResult {
   // when a survivor has not got an average within the last second; else 0 with models of the
   // caller's own.
   double distance = std::numeric_limits<double>::infinity();
+  // Mean over the survivors of the squared distance; infinite as above.
+  double mean_square = std::numeric_limits<double>::infinity();
+  std::vector<double> lr_scales;  // of the survivors
   double shift = 0;       // from the optimum of all who ever were in the job to x*: the scale
   bool together = false;  // survivors are seated in one view of exactly them
   int survivors = 0;
@@ -121,6 +125,10 @@ struct DescentResult {
 // Moshpit: interval 1 step, Blocking, Equal, no compression, groups of 4. RelaySum: the same
 // cadence, on `tree`. Pre: strategy is one of them.
 worker::AveragingConfig DescentAveraging(worker::StrategyKind strategy, worker::GraphKind tree);
+
+// RelaySum as a manifest has it by default, with an average a step, on a chain of sixteen that
+// nobody leaves; their steps are equally long.
+DescentOptions RelayDescent(uint64_t seed);
 
 DescentResult RunDescent(const DescentOptions& options);
 

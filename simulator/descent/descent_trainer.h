@@ -49,6 +49,7 @@ class DescentTrainer {
   // As the last result left it.
   const std::vector<float>& averaged() const { return averaged_; }
   uint64_t results() const { return results_; }
+  double lr_scale() const { return lr_scale_; }
   void PlantSecondStep() { planted_ = true; }
 
  private:

@@ -67,7 +67,9 @@ void DescentWorld::AddNode(Duration start) {
 DescentWorker DescentWorld::QuadraticWorker(const Rng& own) {
   Rng speed = own.Fork("speed");
   losses_.push_back(Quadratic::Draw(options_.dimensions, options_.heterogeneity, own.Fork("loss")));
-  return {std::make_unique<QuadraticModel>(losses_.back(), options_.learning_rate),
+  const double rate =
+      options_.learning_rate * (1 + options_.rate_spread * own.Fork("rate").UniformDouble());
+  return {std::make_unique<QuadraticModel>(losses_.back(), rate),
           options_.step_time * (1 + options_.speed_spread * speed.UniformDouble())};
 }
 
@@ -188,7 +190,7 @@ void DescentWorld::Judge(DescentResult& result) {
     for (const Quadratic& loss : losses_) everybody.push_back(&loss);
     result.shift = distance(OptimumOf(everybody));
   }
-  result.distance = 0;
+  result.distance = result.mean_square = 0;
   result.together = true;
   result.survivors = static_cast<int>(living.size());
   for (const auto& node : nodes_) result.averages.push_back(node->averages());
@@ -201,6 +203,8 @@ void DescentWorld::Judge(DescentResult& result) {
     const double own =
         fresh ? distance(node->trainer().averaged()) : std::numeric_limits<double>::infinity();
     result.distance = std::max(result.distance, own);
+    result.mean_square += own * own / static_cast<double>(living.size());
+    result.lr_scales.push_back(node->trainer().lr_scale());
     result.results += node->trainer().results();
     result.abandoned += summary.averagings_abandoned;
     const bool here = summary.view && !summary.cell.empty() &&
@@ -242,6 +246,19 @@ worker::AveragingConfig DescentAveraging(worker::StrategyKind strategy, worker::
   config.weighting = worker::Weighting::kEqual;
   config.mixing.graph = tree;
   return config;
+}
+
+DescentOptions RelayDescent(uint64_t seed) {
+  DescentOptions options;
+  options.averaging.strategy = worker::StrategyKind::kRelaySum;
+  options.averaging.mixing.graph = worker::GraphKind::kChain;
+  options.averaging.interval = 1;
+  options.members = 16;
+  options.speed_spread = 0;
+  options.deaths = {};
+  options.joins = {};
+  options.seed = seed;
+  return options;
 }
 
 DescentResult RunDescent(const DescentOptions& options) { return DescentWorld(options).Run(); }

@@ -123,6 +123,36 @@ TEST(Descent, StewardsThatDieOneAfterTheOtherLeaveOneView) {
   }
 }
 
+// The factor of the learning rate is counted by the whole job: one everywhere, whoever is faster.
+void ExpectOneFactor(const DescentResult& result) {
+  const worker::Graph chain = worker::MakeGraph(GraphKind::kChain, 16).value();
+  ASSERT_EQ(result.lr_scales.size(), 16U);
+  for (const double scale : result.lr_scales) EXPECT_EQ(scale, result.lr_scales[0]);
+  EXPECT_GT(result.lr_scales[0], 2);
+  EXPECT_LT(result.lr_scales[0], 2 + worker::MeanRelayDelay(chain));
+}
+
+TEST(Descent, RelaySumByDefaultEndsAtTheOptimumOfAll) {
+  for (const double spread : {0.0, 0.1}) {
+    for (const uint64_t seed : {1U, 2U}) {
+      DescentOptions options = RelayDescent(seed);
+      options.speed_spread = spread;
+      const DescentResult result = RunDescent(options);
+      SCOPED_TRACE("seed " + std::to_string(seed) + result.words);
+      EXPECT_TRUE(result.together);
+      EXPECT_LE(result.mean_square, 1e-12);
+      ExpectOneFactor(result);
+    }
+  }
+}
+
+// Learning rates that differ are other weights of the losses: the end is elsewhere.
+TEST(Descent, LearningRatesThatDifferAreSeen) {
+  DescentOptions options = RelayDescent(1);
+  options.rate_spread = 0.1;
+  EXPECT_GT(RunDescent(options).mean_square, 1e-6);
+}
+
 TEST(Descent, TwoRunsOfASeedAreTheSameToTheLastByte) {
   const DescentOptions options = OptionsOf(StrategyKind::kRelaySum, GraphKind::kChain, 5);
   EXPECT_EQ(RunDescent(options).trace, RunDescent(options).trace);
