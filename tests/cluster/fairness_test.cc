@@ -5,7 +5,8 @@
 namespace crowdsurf::controller {
 namespace {
 
-constexpr int kBig = 3000, kSmallJobs = 20, kSmall = 2;
+constexpr int kBig = 3000, kSmallJobs = 20;
+constexpr int64_t kSmall = 2;
 
 class FairnessTest : public OperatorTest {
  protected:

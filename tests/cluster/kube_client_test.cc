@@ -28,7 +28,7 @@ class KubeClientTest : public testing::Test {
     ASSERT_TRUE(endpoint.ok()) << endpoint.status();
     client_ = std::make_unique<KubeClient>(*std::move(endpoint),
                                            KubeClient::Options{.metrics = &metrics_});
-    space_ = absl::StrCat("client-test-", getpid(), "-", ++counter_);
+    space_ = absl::StrCat("client-test-", getpid(), "-", ++fixtures);
     ASSERT_TRUE(client_->Create("/api/v1/namespaces", {{"metadata", {{"name", space_}}}}).ok());
     path_ = "/api/v1/namespaces/" + space_ + "/configmaps";
   }
@@ -37,12 +37,12 @@ class KubeClientTest : public testing::Test {
     return {{"metadata", {{"name", name}}}, {"data", {{"value", value}}}};
   }
 
-  static int counter_;
+  static int fixtures;
   MetricRegistry metrics_;
   std::unique_ptr<KubeClient> client_;
   std::string space_, path_;
 };
-int KubeClientTest::counter_ = 0;
+int KubeClientTest::fixtures = 0;
 
 TEST_F(KubeClientTest, ErrorsAreStatusesInTheServersWords) {
   EXPECT_TRUE(absl::IsNotFound(client_->Get(path_ + "/none").status()));

@@ -101,7 +101,7 @@ class OperatorTest : public testing::Test {
   void SetUp() override {
     endpoint_ = *LoadDefaultKubeEndpoint();
     client_ = std::make_unique<KubeClient>(endpoint_, KubeClient::Options{});
-    space_ = absl::StrCat("operator-test-", getpid(), "-", ++counter_);
+    space_ = absl::StrCat("operator-test-", getpid(), "-", ++fixtures);
     ASSERT_TRUE(client_->Create("/api/v1/namespaces", {{"metadata", {{"name", space_}}}}).ok());
     // Pods wait for their ServiceAccount.
     Eventually("the default account", [&] {
@@ -209,7 +209,7 @@ class OperatorTest : public testing::Test {
     ASSERT_TRUE(bound.ok()) << bound.status();
   }
 
-  inline static int counter_ = 0;
+  inline static int fixtures = 0;
   KubeEndpoint endpoint_;
   std::unique_ptr<KubeClient> client_;
   std::unique_ptr<Operator> operator_;

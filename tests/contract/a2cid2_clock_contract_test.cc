@@ -159,7 +159,8 @@ TEST(A2CiD2Test, ProposalsArePoisson) {
       strategy.OnEvent(now, PairDone{other.id, false}, actions);
     }
     double chi = 0;
-    for (const int bin : bins) chi += std::pow(bin - kDraws / kBins, 2) / (kDraws / kBins);
+    constexpr double kExpected = static_cast<double>(kDraws) / kBins;
+    for (const int bin : bins) chi += std::pow(bin - kExpected, 2) / kExpected;
     EXPECT_LT(chi, 36.19) << "seed " << seed;  // 1 % at 19 degrees of freedom
   }
 }

@@ -260,7 +260,8 @@ TEST(MaskedReduceContract, MemoryIsAsDeclaredAndNoExchangeCopiesTheVector) {
       runs.push_back({at, 40});
     return *CoordinateMask::Of(runs, 16 * kElements);
   });
-  EXPECT_EQ(whole_sent, 2 * 3 * 16 * kElements * sizeof(double));  // two rounds, to three others
+  EXPECT_EQ(whole_sent,
+            uint64_t{2 * 3 * 16} * kElements * sizeof(double));  // two rounds, to three others
   EXPECT_LT(static_cast<double>(sent), 0.3 * static_cast<double>(whole_sent));
   EXPECT_LT(held, whole_held / 2);
 }

@@ -61,7 +61,7 @@ std::string Caught(Bug bug, WorldOptions options, uint64_t seeds) {
   for (uint64_t seed = 1; seed <= seeds; ++seed) {
     options.seed = seed;
     options.bug = bug;
-    const std::string failure = RoundWorld(options).Run();
+    std::string failure = RoundWorld(options).Run();
     if (!failure.empty()) return failure;
   }
   return "not caught";

@@ -69,7 +69,8 @@ TEST(IstPaperTest, BytesFallWithDepthAndWorkers) {
 // Off-diagonal blocks are nobody's in an averaging; which ones changes, so an entry between two
 // hidden layers is left out R times in a row with probability (1 - 1/n)^R.
 TEST(IstPaperTest, AnInnerEntryIsLeftOutByChanceAlone) {
-  constexpr int kRounds = 10, kWidth = 32, kRuns = 40;
+  constexpr int kRounds = 10, kRuns = 40;
+  constexpr size_t kWidth = 32;
   for (const size_t n : {2, 4, 8}) {
     double never = 0;
     for (uint64_t seed = 1; seed <= kRuns; ++seed) {

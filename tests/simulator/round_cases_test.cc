@@ -229,8 +229,8 @@ TEST(RoundCases, LiesOfOneMemberNeverMakeTheOthersApplyDifferentBits) {
 
 TEST(RoundCases, OneDeathResendsNoMoreThanTheDeadOwnersPartAndTheAdoptedResults) {
   const int members = 5;
-  const uint64_t chunks = 10;
-  const uint64_t streams = chunks * (members - 1);
+  const uint64_t chunks = 10, peers = members - 1;
+  const uint64_t streams = chunks * peers;
   const RoundReport calm = RunRound(Calm(members));
   for (uint64_t k = 0; k <= calm.actions[2]; ++k) {
     RoundScenario scenario = Calm(members);
@@ -238,8 +238,8 @@ TEST(RoundCases, OneDeathResendsNoMoreThanTheDeadOwnersPartAndTheAdoptedResults)
     const RoundReport report = AllApply(scenario, "death after " + std::to_string(k));
     // Two chunks were the dead member's: its inputs go to new owners, and finished results of it
     // are served again.
-    EXPECT_LE(report.input_sends, streams + 2 * (members - 1)) << k;
-    EXPECT_LE(report.result_sends, streams + 2 * (members - 1) + chunks) << k;
+    EXPECT_LE(report.input_sends, streams + 2 * peers) << k;
+    EXPECT_LE(report.result_sends, streams + 2 * peers + chunks) << k;
   }
 }
 

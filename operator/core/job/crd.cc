@@ -341,7 +341,7 @@ json Column(const char* name, const char* type, const char* path, int priority =
 
 json Crd(json pod_template) {
   AddTemplateRules(pod_template);
-  json spec = SpecSchema(std::move(pod_template));
+  json spec = SpecSchema(pod_template);
   AddSpecRules(spec);
   const json root = {{"type", "object"},
                      {"required", {"spec"}},

@@ -76,7 +76,7 @@ Status LocalCluster::Create(const TrainingJob& job, const CreatePod& create) {
   if (pods_.count(create.name)) return absl::OkStatus();
   Entry& entry = pods_[create.name];
   entry.pod = std::make_unique<LocalPod>(options_.pods, job_, create, clock_());
-  const Status placed = Place(entry);
+  Status placed = Place(entry);
   if (!placed.ok()) {
     entry.pod->Kill();
     // Nothing of it stays, because the next turn asks for the same name.

@@ -50,7 +50,7 @@ class MixingWorld::Node : public simulator::ActionHost<double> {
   void SetLrScale(double scale) override { lr_scale = scale; }
   void Execute(const Action& action) override;
 
-  void Step();   // to the next boundary
+  void Train();  // to the next boundary
   void Apply();  // the result
 
   // The way out to a neighbour takes one chunk at a time.
@@ -79,7 +79,7 @@ void MixingWorld::Node::Begin(double value, double curvature) {
   parameters.assign(world_.options_.elements, value);
   for (const Region region : kLinkRegions) Values(region) = parameters;
   Start();
-  queue().After(world_.options_.step, [this] { Step(); });
+  queue().After(world_.options_.step, [this] { Train(); });
 }
 
 void MixingWorld::Node::EnterView(const View& view, const ViewHash& hash) {
@@ -96,9 +96,9 @@ void MixingWorld::Node::OnCounted(AveragingId averaging, const ModelAge& total) 
   Take([this, averaging, total](Actions& out) { core_.OnCounted(now(), averaging, total, out); });
 }
 
-void MixingWorld::Node::Step() {
+void MixingWorld::Node::Train() {
   if (!alive()) return;
-  queue().After(world_.options_.step, [this] { Step(); });
+  queue().After(world_.options_.step, [this] { Train(); });
   if (waiting_) return;
   const double rate = world_.options_.learning_rate * lr_scale * curvature_;
   for (double& p : parameters) p -= rate * (p - target_);

@@ -91,10 +91,10 @@ class Lingering : public TimerSource {
  public:
   Time NextDeadline() const override { return Time::Infinite(); }
   void OnTimer(Time, WallTime) override {}
-  void OnStop(Time, WallTime, Time deadline) override { deadline_ = deadline; }
+  void OnStop(Time, WallTime, Time deadline) override { told_deadline = deadline; }
   bool Stopped() const override { return stopped; }
   bool stopped = false;
-  Time deadline_;
+  Time told_deadline;
 };
 
 // Due at once and again; says how many events had run when it was called.
@@ -155,7 +155,7 @@ TEST(HostLoopTest, StoppingIsAnEventThatSourcesMayTakeTheirTimeFor) {
   std::thread thread([&] { host.Run(); });
   // Still alive: it takes events, and ends when the source says so, long before the grace is over.
   EXPECT_TRUE(host.Post([&](Time now, WallTime) {
-    EXPECT_GT(source.deadline_, now);
+    EXPECT_GT(source.told_deadline, now);
     source.stopped = true;
   }));
   thread.join();

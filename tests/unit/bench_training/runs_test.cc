@@ -27,6 +27,7 @@ class RunsTest : public testing::Test {
   }
   std::vector<RunSpec> Specs(int count) {
     std::vector<RunSpec> specs;
+    specs.reserve(static_cast<size_t>(count));
     for (int i = 0; i < count; ++i)
       specs.push_back({"run " + std::to_string(i), [this, i]() -> Outcome {
                          ++started_;

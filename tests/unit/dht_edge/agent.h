@@ -51,7 +51,7 @@ class Agent {
     bool hard;
   };
 
-  Agent(const std::filesystem::path& directory, TransportOptions options, Waiter* waiter)
+  Agent(const std::filesystem::path& directory, const TransportOptions& options, Waiter* waiter)
       : waiter_(waiter), host_(4096, metrics_, Logger()) {
     auto identity = Identity::Open(directory);
     if (!identity.ok()) std::abort();

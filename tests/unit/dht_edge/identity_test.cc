@@ -72,7 +72,7 @@ TEST(IdentityTest, ABootFileThatIsNoNumberIsAnErrorAndNotBootOne) {
 
 class CertificateTest : public testing::Test {
  protected:
-  std::string Leaf(const TestAuthority& authority, TestAuthority::Leaf leaf) {
+  std::string Leaf(const TestAuthority& authority, const TestAuthority::Leaf& leaf) {
     return authority.SignRequest(*identity_->CertificateRequest("job", "worker-0"), leaf);
   }
   Status Judge(const std::string& chain, const std::string& job = "job") {

@@ -15,7 +15,7 @@ using Connection = std::unique_ptr<BIO, openssl::Deleter<BIO_free_all>>;
 class RefusedTest : public testing::Test {
  protected:
   std::unique_ptr<Agent> MakeAgent(const TestAuthority& authority, const std::string& name,
-                                   TransportOptions options = {}) {
+                                   const TransportOptions& options = {}) {
     const auto directory = temporary_.path() / name;
     authority.Equip(directory, {});
     auto agent = std::make_unique<Agent>(directory, options, &waiter_);

@@ -19,12 +19,12 @@ constexpr int kFewTries = 8;
 
 class TransportTest : public testing::Test {
  protected:
-  Agent& Add(const TestAuthority& authority, TransportOptions options = {}) {
+  Agent& Add(const TestAuthority& authority, const TransportOptions& options = {}) {
     const auto directory = temporary_.path() / std::to_string(agents_.size());
     authority.Equip(directory, {});
     return AddAt(directory, options);
   }
-  Agent& AddAt(const std::filesystem::path& directory, TransportOptions options = {}) {
+  Agent& AddAt(const std::filesystem::path& directory, const TransportOptions& options = {}) {
     agents_.push_back(std::make_unique<Agent>(directory, options, &waiter_));
     EXPECT_TRUE(agents_.back()->start_status().ok()) << agents_.back()->start_status();
     return *agents_.back();
@@ -82,6 +82,7 @@ TEST_F(TransportTest, AKilledPeerIsSeenAsHardDown) {
 
 TEST_F(TransportTest, FiveAgentsShareARosterAndHearOfADeath) {
   std::vector<Agent*> all;
+  all.reserve(5);
   for (int i = 0; i < 5; ++i) all.push_back(&Add(authority_));
   for (Agent* agent : all) {
     agent->AddSeeds({all[0]->contact().endpoint});
@@ -106,6 +107,7 @@ TEST_F(TransportTest, FiveAgentsShareARosterAndHearOfADeath) {
 
 TEST_F(TransportTest, AFreshAgentHasItsFirstWatchAnsweredSoonAfterItsStart) {
   std::vector<Agent*> all;
+  all.reserve(7);
   for (int i = 0; i < 7; ++i) all.push_back(&Add(authority_));
   for (Agent* agent : all) {
     agent->AddSeeds({all[0]->contact().endpoint});
@@ -251,6 +253,7 @@ TEST_F(TransportTest, AQueueIsBoundedInMessagesAndBytesAndDropsTheNewest) {
 TEST_F(TransportTest, TheLeastRecentlyUsedStreamMakesRoomAndComesBackWhenNeeded) {
   Agent& a = Add(authority_, {.streams_out = 2});
   std::vector<Agent*> others;
+  others.reserve(4);
   for (int i = 0; i < 4; ++i) {
     others.push_back(&Add(authority_));
     SendText(a, others.back()->contact(), "hello");

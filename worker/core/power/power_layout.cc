@@ -18,7 +18,7 @@ PowerLayout::PowerLayout(std::span<const TensorView> tensors, uint64_t elements,
     covered = tensor.begin + rows * cols;
     const auto r = static_cast<uint32_t>(std::min<uint64_t>({rank, rows, cols}));
     // Factors of more than half its size save too little: the matrix travels whole.
-    if (2 * r * (rows + cols) <= rows * cols) {
+    if (uint64_t{2} * r * (rows + cols) <= rows * cols) {
       matrices_.push_back({tensor, r});
     } else {
       AddWhole(tensor.begin, covered);

@@ -162,7 +162,7 @@ void Agent::Impl::OnState(Time now, WallTime wall) {
   }
   if (ok && fetched->request.adopt) {
     const int inbox = fetched->request.region == Region::kInboxA ? 0 : 1;
-    link_->OfferAdoption(inbox, fetched->averaging.value(), std::move(fetched->opaque));
+    link_->OfferAdoption(inbox, fetched->averaging.value(), fetched->opaque);
   }
   if (!ok)
     return FeedLocal(now, wall, StateFetched{fetched->request.averaging, fetched->request.root});

@@ -16,6 +16,7 @@ const std::vector<std::string> kNodes = {"n1", "n2", "n3", "n4"};
 
 std::vector<std::string> Names(const std::vector<MarketMove>& moves) {
   std::vector<std::string> names;
+  names.reserve(moves.size());
   for (const MarketMove& move : moves) names.push_back((move.add ? "+" : "-") + move.node);
   return names;
 }

@@ -10,6 +10,7 @@ const Key kRoster = KeyOf("charlm/roster/0");
 
 std::vector<uint64_t> Sequences(const std::vector<RecordPtr>& records) {
   std::vector<uint64_t> out;
+  out.reserve(records.size());
   for (const RecordPtr& record : records) out.push_back(record->sequence);
   return out;
 }
@@ -19,6 +20,7 @@ TEST(ExchangesTest, AnAnswerNamesTheKNearestPeersButNotTheAsker) {
   config.k = 3;
   LoneNode lone(config);
   std::vector<LoneNode::Player*> all;
+  all.reserve(4);
   for (int i = 0; i < 4; ++i) all.push_back(&lone.Meet());
   ASSERT_EQ(lone.node().contacts(), 4u) << "two buckets or near ones";
   std::sort(all.begin(), all.end(), [&](const auto* a, const auto* b) {
@@ -93,6 +95,7 @@ TEST(ExchangesTest, AWatcherGetsTheRecordsThatItDoesNotHave) {
 TEST(ExchangesTest, AChangeIsPushedToEveryWatcherButItsSourceUntilItLeaves) {
   LoneNode lone;
   std::vector<LoneNode::Player*> watchers;
+  watchers.reserve(3);
   for (int i = 0; i < 3; ++i) {
     watchers.push_back(&lone.Add());
     watchers.back()->silent = true;  // so it is no contact, and no holder
@@ -132,6 +135,7 @@ TEST(ExchangesTest, AWatcherThatHoldsTheKeyItselfIsPushedToByTheNearestHolderOnl
     lone.sent.clear();
     lone.Say(source, StoreRequest{{lone.Signed(source, kRoster, sequence, Seconds(600))}});
     std::vector<size_t> out;
+    out.reserve(nearer.size());
     for (const Contact& contact : nearer) out.push_back(lone.SentOf<WatchPush>(&contact).size());
     return out;
   };
@@ -254,6 +258,7 @@ TEST(ExchangesTest, AQuarterOfTheKeysIsRepublishedAtATime) {
   LoneNode::Player& owner = lone.Add();
   owner.silent = true;
   std::vector<RecordPtr> records;
+  records.reserve(120);
   for (int i = 0; i < 120; ++i) {
     records.push_back(lone.Signed(owner, KeyOf(std::to_string(i)), 1, Seconds(3600)));
   }

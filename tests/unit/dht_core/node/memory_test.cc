@@ -107,6 +107,7 @@ TEST_F(MemoryTest, OfTheReplicaTracker) {
 TEST_F(MemoryTest, OfANode) {
   LoneNode lone;
   std::vector<LoneNode::Player*> peers;
+  peers.reserve(30);
   for (int i = 0; i < 30; ++i) peers.push_back(&lone.Meet());
   Compare(lone.node(), [&] {
     for (LoneNode::Player* peer : peers) {

@@ -85,6 +85,7 @@ TEST_F(WatchTest, AHolderThatCouldNotBeAskedIsAskedAtTheRhythmOfRenewals) {
 
 TEST_F(WatchTest, TheThreeNearestPushAndTheNextOneWhenOneOfThemIsSlow) {
   std::vector<LoneNode::Player*> all;
+  all.reserve(6);
   for (int i = 0; i < 6; ++i) all.push_back(&lone_.Meet());
   std::sort(all.begin(), all.end(), [&](const auto* a, const auto* b) {
     return Closer(kRoster, a->contact.id, b->contact.id);
@@ -147,6 +148,7 @@ TEST_F(WatchTest, ItKnowsOnlyAsManyOwnersAsAKeyMayHave) {
   LoneNode::Player& peer = lone.Meet();
   lone.Watch(kRoster);
   std::vector<RecordPtr> records;
+  records.reserve(3);
   for (int i = 0; i < 3; ++i) {
     records.push_back(lone.Signed(lone.Add(), kRoster, 1, Seconds(60)));
   }
@@ -203,6 +205,7 @@ TEST_F(WatchTest, ALostConnectionHasItRenewedAndAskedWhetherItLives) {
 
 TEST_F(WatchTest, TheNextNearestIsAskedAtOnceWhenOneDies) {
   std::vector<Contact> all;
+  all.reserve(5);
   for (int i = 0; i < 5; ++i) all.push_back(lone_.Meet().contact);
   std::sort(all.begin(), all.end(),
             [](const Contact& a, const Contact& b) { return Closer(kRoster, a.id, b.id); });

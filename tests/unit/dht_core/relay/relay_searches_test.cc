@@ -204,6 +204,7 @@ TEST(RelaySearchesTest, SearchesAndCarriedConnectionsAreBoundedAndCounted) {
   world.LinkChain();
   world.dial = [](size_t, size_t) { return Dialed::kSilent; };
   std::vector<uint64_t> ids;
+  ids.reserve(6);
   for (int i = 0; i < 4; ++i) ids.push_back(world.Want(0, 2));
   EXPECT_EQ(world.all[0]->no.at(ids[3]), RelayAnswer::kUnreachable);
   EXPECT_EQ(world.all[0]->metrics.refused_searches.value(), 1);

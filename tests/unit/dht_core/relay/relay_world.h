@@ -112,7 +112,7 @@ class RelayWorld {
       dials.emplace_back(at, d->endpoint);
       const Dialed how = dial(at, std::stoul(d->endpoint.substr(4)));
       if (how == Dialed::kSilent) return;
-      events.push_back([this, at, id = d->question, how] {
+      events_.push_back([this, at, id = d->question, how] {
         RelayActions out;
         if (how == Dialed::kConnects) {
           all[at]->searches.OnConnected(id, out);
@@ -126,7 +126,7 @@ class RelayWorld {
       dials.emplace_back(at, end.endpoint);
       const Dialed how = dial(at, std::stoul(end.endpoint.substr(4)));
       if (how == Dialed::kSilent) return;
-      events.push_back([this, at, end, how] {
+      events_.push_back([this, at, end, how] {
         RelayActions out;
         if (how == Dialed::kConnects) all[at]->paths.OnProved(now, end);
         all[at]->searches.OnProof(now, end.endpoint, EvidenceOf(how), out);
@@ -137,7 +137,7 @@ class RelayWorld {
       while (Peer(to) != ask->neighbour.id) ++to;
       const uint64_t id = ++ids;
       all[to]->askers[id] = {at, ask->question};
-      events.push_back([this, to, id, question = ask->ask] {
+      events_.push_back([this, to, id, question = ask->ask] {
         RelayActions out;
         all[to]->searches.OnQuestion(now, id, question, out);
         Do(to, out);
@@ -155,7 +155,7 @@ class RelayWorld {
   void Answer(size_t at, uint64_t question, RelayAnswer answer) {
     const auto it = all[at]->askers.find(question);
     if (it == all[at]->askers.end()) return;
-    events.push_back([this, at, asker = it->second, question, answer] {
+    events_.push_back([this, at, asker = it->second, question, answer] {
       RelayActions out;
       Node& node = *all[asker.first];
       node.searches.OnAnswer(now, asker.second, Peer(at), answer, out);
@@ -166,9 +166,9 @@ class RelayWorld {
     });
   }
   void Settle() {
-    for (; !events.empty(); events.pop_front()) std::function(events.front())();
+    for (; !events_.empty(); events_.pop_front()) std::function(events_.front())();
   }
-  std::deque<std::function<void()>> events;
+  std::deque<std::function<void()>> events_;
 };
 
 }  // namespace crowdsurf::dht

@@ -195,7 +195,7 @@ TEST(CodecTest, EveryListAndTextIsBounded) {
 }
 
 TEST(CodecTest, AMessageOfTwoMebibytesIsTakenAndNoLongerOne) {
-  constexpr size_t kLimit = 2 * 1024 * 1024;
+  constexpr size_t kLimit = size_t{2} << 20;
   const auto message = [](size_t last) {
     StoreRequest store;
     for (size_t i = 0; i < 32; ++i) {

@@ -15,6 +15,7 @@ using ::testing::IsEmpty;
 
 std::vector<std::string> Names(const std::vector<CreatePod>& creates) {
   std::vector<std::string> names;
+  names.reserve(creates.size());
   for (const CreatePod& create : creates) names.push_back(create.name);
   return names;
 }

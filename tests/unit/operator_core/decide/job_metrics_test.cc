@@ -22,7 +22,7 @@ class JobMetricsTest : public testing::Test {
     seen.nodes = world_.nodes;
     seen.pods.clear();
     for (const auto& [name, pod] : world_.pods) seen.pods.push_back(pod);
-    const Plan plan = world_.Reconcile();
+    Plan plan = world_.Reconcile();
     metrics_.Show("job", seen, plan, world_.now);
     return plan;
   }

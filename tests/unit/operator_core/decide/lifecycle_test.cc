@@ -105,51 +105,51 @@ class AgentImageTest : public ::testing::Test {
     std::vector<std::string> images;
     for (const CreatePod& create : plan.creates) {
       images.push_back(create.agent_image);
-      world.pods.at(create.name).agent_image = create.agent_image;
+      world_.pods.at(create.name).agent_image = create.agent_image;
     }
     return images;
   }
-  World world{2};
+  World world_{2};
 };
 
 TEST_F(AgentImageTest, AnUpgradeOfTheOperatorNeverMixesAgentsInOneJob) {
-  world.options.agent_image = "agent:1";
-  Plan plan = world.Reconcile();
+  world_.options.agent_image = "agent:1";
+  Plan plan = world_.Reconcile();
   EXPECT_THAT(Made(plan), ElementsAre("agent:1", "agent:1"));
   EXPECT_EQ(plan.status.agent_image, "agent:1");
-  world.StartAll();
-  world.options.agent_image = "agent:2";
-  world.snapshot.status = StatusFromJson(StatusToJson(plan.status));
-  world.TakeNode("job-1-1");
-  EXPECT_THAT(Made(world.Reconcile()), ElementsAre("agent:1"));
+  world_.StartAll();
+  world_.options.agent_image = "agent:2";
+  world_.snapshot.status = StatusFromJson(StatusToJson(plan.status));
+  world_.TakeNode("job-1-1");
+  EXPECT_THAT(Made(world_.Reconcile()), ElementsAre("agent:1"));
 }
 
 TEST_F(AgentImageTest, AnOperatorThatDiedBeforeItsStatusLeavesTheImageInThePods) {
-  world.options.agent_image = "agent:1";
-  const Plan lost = world.Reconcile();
+  world_.options.agent_image = "agent:1";
+  const Plan lost = world_.Reconcile();
   EXPECT_THAT(Made(lost), ElementsAre("agent:1", "agent:1"));
-  world.snapshot.status.agent_image.clear();
-  world.pods.erase("job-1-1");
-  world.options.agent_image = "agent:2";
-  EXPECT_THAT(Made(world.Reconcile()), ElementsAre("agent:1"));
+  world_.snapshot.status.agent_image.clear();
+  world_.pods.erase("job-1-1");
+  world_.options.agent_image = "agent:2";
+  EXPECT_THAT(Made(world_.Reconcile()), ElementsAre("agent:1"));
 }
 
 TEST_F(AgentImageTest, TheSpecsOwnWinsAndASuspendedJobStartsWithWhatIsAskedForThen) {
-  world.options.agent_image = "agent:1";
-  world.snapshot.job.spec.agent["image"] = "own:1";
-  EXPECT_THAT(Made(world.Reconcile()), ElementsAre("own:1", "own:1"));
-  world.StartAll();
-  world.snapshot.job.spec.suspend = true;
-  EXPECT_EQ(world.Reconcile().status.agent_image, "");
-  world.snapshot.job.spec.agent["image"] = "own:2";
-  world.snapshot.job.spec.suspend = false;
-  EXPECT_THAT(Made(world.Reconcile()), ElementsAre("own:2", "own:2")) << "corpses do not count";
+  world_.options.agent_image = "agent:1";
+  world_.snapshot.job.spec.agent["image"] = "own:1";
+  EXPECT_THAT(Made(world_.Reconcile()), ElementsAre("own:1", "own:1"));
+  world_.StartAll();
+  world_.snapshot.job.spec.suspend = true;
+  EXPECT_EQ(world_.Reconcile().status.agent_image, "");
+  world_.snapshot.job.spec.agent["image"] = "own:2";
+  world_.snapshot.job.spec.suspend = false;
+  EXPECT_THAT(Made(world_.Reconcile()), ElementsAre("own:2", "own:2")) << "corpses do not count";
 }
 
 TEST_F(AgentImageTest, ThePodHasIt) {
   CreatePod create{"job-0-1", 0, 1, CapacityType::kSpot, "", "{}", ""};
   create.agent_image = "agent:1";
-  TrainingJob job = world.snapshot.job;
+  TrainingJob job = world_.snapshot.job;
   job.spec.pod_template = {{"spec", {{"containers", {{{"name", "trainer"}}}}}}};
   const json pod = BuildPod(job, create, {"agent:2", "https://signer:9443"});
   EXPECT_EQ(pod["spec"]["initContainers"][0]["image"], "agent:1");

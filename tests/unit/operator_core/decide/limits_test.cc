@@ -18,8 +18,8 @@ TEST(LimitsTest, AJobAboveTheOperatorsLimitGetsNoPodsAboveItAndSaysSo) {
   world.Settle();
   EXPECT_EQ(world.pods.size(), 6u);
   EXPECT_EQ(Degraded(world).reason, reason::kTooManyWorkers);
-  EXPECT_NE(Degraded(world).message.find("9"), std::string::npos) << Degraded(world).message;
-  EXPECT_NE(Degraded(world).message.find("6"), std::string::npos) << Degraded(world).message;
+  EXPECT_NE(Degraded(world).message.find('9'), std::string::npos) << Degraded(world).message;
+  EXPECT_NE(Degraded(world).message.find('6'), std::string::npos) << Degraded(world).message;
   world.StartAll();
   const Plan plan = world.Settle();
   EXPECT_EQ(Degraded(world).reason, reason::kTooManyWorkers) << "six of nine train";

@@ -222,6 +222,7 @@ TEST(ValidateTest, ReportsEveryViolationAtOnceInOrderOfLines) {
       {"kind", 2}, {"spec.replicas", 5}, {"spec.averaging.groupSize", 7}, {"spec.target", 9}};
   const std::vector<Violation> found = Validate({document, lines});
   std::vector<int> at;
+  at.reserve(found.size());
   for (const Violation& v : found) at.push_back(v.line);
   EXPECT_THAT(at, ElementsAre(2, 5, 5, 7, 9));  // -1 is below 0 and below minReplicas
 }

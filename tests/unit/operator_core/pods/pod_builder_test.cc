@@ -26,7 +26,7 @@ json Template() {
             {"volumes", {{{"name", "data"}, {"emptyDir", json::object()}}}}}}};
 }
 
-TrainingJob Job(json pod_template = Template(), json more = json::object()) {
+TrainingJob Job(json pod_template = Template(), const json& more = json::object()) {
   TrainingJob job;
   job.name = "charlm";
   job.space = "ml";

@@ -161,7 +161,7 @@ inline nlohmann::json Job() {
 }
 
 // An object that is the job's own, as a server has it.
-inline nlohmann::json Owned(nlohmann::json more = nlohmann::json::object()) {
+inline nlohmann::json Owned(const nlohmann::json& more = nlohmann::json::object()) {
   nlohmann::json object = {{"metadata",
                             {{"uid", "object-uid"},
                              {"resourceVersion", "7"},

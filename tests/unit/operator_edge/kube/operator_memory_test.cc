@@ -31,7 +31,7 @@ size_t LiveBytes() {
 }
 
 std::string PodText(int index, int version) {
-  static const std::string variables = [] {
+  static const std::string kVariableList = [] {
     json list = json::array();
     for (int i = 0; i < kVariables; ++i) {
       list.push_back({{"name", "VARIABLE_" + std::to_string(i)}, {"value", std::string(60, 'x')}});
@@ -48,7 +48,7 @@ std::string PodText(int index, int version) {
       {"ownerReferences",
        {{{"kind", "TrainingJob"}, {"name", "crowd"}, {"uid", "u"}, {"controller", true}}}}};
   return absl::StrCat(R"({"status":{"phase":"Pending"},"metadata":)", metadata.dump(),
-                      R"(,"spec":{"containers":[{"name":"trainer","env":)", variables, "}]}}");
+                      R"(,"spec":{"containers":[{"name":"trainer","env":)", kVariableList, "}]}}");
 }
 
 class OperatorMemoryTest : public testing::Test {

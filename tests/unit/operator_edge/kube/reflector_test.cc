@@ -60,7 +60,7 @@ class ReflectorTest : public testing::Test {
     receiver.on_begin = [] {};
     receiver.on_item = [](const nlohmann::json&) {};
     receiver.on_list = [&](const std::string&) { return count(lists_); };
-    receiver.on_event = [&](WatchEvent) {
+    receiver.on_event = [&](const WatchEvent&) {
       count(events_);
       on_event();
       return true;
