@@ -52,6 +52,8 @@ void ActionHost<Scalar>::Give(const Input& input) {
     Execute(action);
     if (!alive()) return;
   }
+  // Its last record goes out first: an agent, too, ends after the input that says so.
+  if (left_) return End("left");
   OnActed(actions);
   ArmTimer(core_->NextDeadline());
 }

@@ -185,10 +185,7 @@ class ActionHost : public Process {
   void Act(const worker::FetchState& action) { FetchAfter(setup_.times.fetch, action, 1); }
   void Act(const worker::WriteCheckpoint& action) { WriteCheckpoint(action); }
   void Act(const worker::RaiseStop&) { Stop(); }
-  void Act(const worker::Leave&) {
-    left_ = true;
-    End("left");
-  }
+  void Act(const worker::Leave&) { left_ = true; }
   void Act(const worker::ReserveRegions& action) { regions_.Reserve(action); }
   void Act(const worker::RunKernel& action);
   void Act(const worker::PowerAction& action);
