@@ -26,7 +26,7 @@ class CommandsTest : public ::testing::Test {
   void TearDown() override { fs::remove_all(dir_); }
   std::string Path(const char* name) const { return (dir_ / name).string(); }
 
-  int Run(std::vector<std::string> arguments, const int* interrupt = &kNoInterrupt) {
+  int Run(const std::vector<std::string>& arguments, const int* interrupt = &kNoInterrupt) {
     std::vector<const char*> argv = {"crowdsurf-trainer"};
     for (const std::string& a : arguments) argv.push_back(a.c_str());
     const auto options = ParseOptions(static_cast<int>(argv.size()), argv.data());

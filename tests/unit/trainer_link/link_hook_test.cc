@@ -35,17 +35,17 @@ class TrainerLink : public LinkFixture {
  protected:
   void StartAgent(std::vector<worker::LinkRole> roles) {
     worker::LinkServerOptions options;
-    options.dir = dir;
+    options.dir = dir_;
     options.job = "digits";
     options.worker = "digits-3-1";
     options.seed = 42;
     options.roles = std::move(roles);
     options.require_memory = false;
     auto started = worker::LinkServer::Start(
-        options, [this](worker::LinkEvent e) { ASSERT_TRUE(events.Post(std::move(e))); }, Logger(),
-        metrics);
+        options, [this](worker::LinkEvent e) { ASSERT_TRUE(events_.Post(std::move(e))); }, Logger(),
+        metrics_);
     ASSERT_TRUE(started.ok()) << started.status();
-    server = *std::move(started);
+    server_ = *std::move(started);
   }
 
   static TrainingOptions Options() {
@@ -56,7 +56,7 @@ class TrainerLink : public LinkFixture {
   }
 
   // The agent's part beside a registration, which happens inside the loop's start.
-  void WhenRegistered(std::function<void(const link::TrainerRegistered&)> act) {
+  void WhenRegistered(const std::function<void(const link::TrainerRegistered&)>& act) {
     at_each_step_.before_start = [this, act] {
       agent_ = std::thread([this, act] { act(Expect<link::TrainerRegistered>()); });
     };
@@ -64,7 +64,7 @@ class TrainerLink : public LinkFixture {
 
   // Runs the loop until `steps` or stop.
   void Train(Training& training, uint64_t steps) {
-    auto hook = LinkHook::Connect(dir, {"heldout_loss", "heldout_accuracy"}, Seconds(20));
+    auto hook = LinkHook::Connect(dir_, {"heldout_loss", "heldout_accuracy"}, Seconds(20));
     ASSERT_TRUE(hook.ok()) << hook.status();
     StillClock clock;
     NoSink sink;
@@ -114,7 +114,7 @@ class TrainerLink : public LinkFixture {
 
 TEST_F(TrainerLink, SeedAndNameComeFromTheJobAndUnitGroupsReachTheAgent) {
   StartAgent({worker::LinkRole::kParameter});
-  server->RaiseStop();
+  server_->RaiseStop();
   Training training(task_, Options());
   Train(training, 0);
   EXPECT_TRUE(result_.stopped);
@@ -132,20 +132,20 @@ TEST_F(TrainerLink, SeedAndNameComeFromTheJobAndUnitGroupsReachTheAgent) {
 
 TEST_F(TrainerLink, AveragingsChangeTheParametersAndStopEndsTheLoop) {
   StartAgent({worker::LinkRole::kParameter});
-  WhenRegistered([this](const auto&) { server->LetStart(); });
+  WhenRegistered([this](const auto&) { server_->LetStart(); });
   Training training(task_, Options());
   float before = 0;
   at_each_step_.before_step = [&](Training& t) {
-    if (t.step() == 5) server->RequestPublish(1);
+    if (t.step() == 5) server_->RequestPublish(1);
     if (t.step() == 8) {
       Expect<link::Published>();
-      const auto outbox = server->outbox();
-      std::transform(outbox.begin(), outbox.end(), server->inbox(0).begin(),
+      const auto outbox = server_->outbox();
+      std::transform(outbox.begin(), outbox.end(), server_->inbox(0).begin(),
                      [](float x) { return x + 1; });
-      server->Deliver(1, 0);
+      server_->Deliver(1, 0);
       before = t.parameters()[17];
     }
-    if (t.step() == 12) server->RaiseStop();
+    if (t.step() == 12) server_->RaiseStop();
   };
   at_each_step_.after_step = [&](Training& t) {
     if (t.step() != 8) return;
@@ -156,7 +156,7 @@ TEST_F(TrainerLink, AveragingsChangeTheParametersAndStopEndsTheLoop) {
   EXPECT_EQ(result_.progress.own_steps, 12u);
   Expect<link::Applied>();
   Expect<link::StopAcknowledged>();
-  const auto counters = server->counters();
+  const auto counters = server_->counters();
   EXPECT_EQ(counters.steps, 12u);
   EXPECT_EQ(counters.samples, 48u);
   EXPECT_EQ(counters.metrics.count("heldout_accuracy"), 1u);
@@ -167,8 +167,8 @@ TEST_F(TrainerLink, AveragingsChangeTheParametersAndStopEndsTheLoop) {
 TEST_F(TrainerLink, IndexSetsSayWhichUnitsAreTrainedFromTheNextStepOn) {
   StartAgent({worker::LinkRole::kParameter});
   WhenRegistered([this](const auto&) {
-    EXPECT_TRUE(server->SetIndexSets(worker::EncodeIndexSets({{0, {1, 6}}})));
-    server->LetStart();
+    EXPECT_TRUE(server_->SetIndexSets(worker::EncodeIndexSets({{0, {1, 6}}})));
+    server_->LetStart();
   });
   Training training(task_, Options());
   std::vector<float> first, second;
@@ -184,16 +184,16 @@ TEST_F(TrainerLink, IndexSetsSayWhichUnitsAreTrainedFromTheNextStepOn) {
   };
   at_each_step_.before_step = [&](Training& t) {
     if (t.step() != 4) return;
-    server->RequestPublish(1);
-    EXPECT_TRUE(server->SetIndexSets(worker::EncodeIndexSets({{0, {0, 3, 7}}})));
-    EXPECT_FALSE(server->SetIndexSets(worker::EncodeIndexSets({{0, {2}}}))) << "not taken yet";
+    server_->RequestPublish(1);
+    EXPECT_TRUE(server_->SetIndexSets(worker::EncodeIndexSets({{0, {0, 3, 7}}})));
+    EXPECT_FALSE(server_->SetIndexSets(worker::EncodeIndexSets({{0, {2}}}))) << "not taken yet";
   };
   at_each_step_.after_step = [&](Training& t) {
     if (t.step() != 4) return;
     Expect<link::Published>();
-    EXPECT_EQ(moved_rows(server->outbox(), first), (std::set<size_t>{1, 6}));
+    EXPECT_EQ(moved_rows(server_->outbox(), first), (std::set<size_t>{1, 6}));
     second.assign(t.parameters().begin(), t.parameters().end());
-    server->ReleaseOutbox(1);
+    server_->ReleaseOutbox(1);
   };
   Train(training, 8);
   EXPECT_EQ(moved_rows(training.parameters(), second), (std::set<size_t>{0, 3, 7}));
@@ -202,11 +202,11 @@ TEST_F(TrainerLink, IndexSetsSayWhichUnitsAreTrainedFromTheNextStepOn) {
 TEST_F(TrainerLink, IndexSetsOfOtherTensorsEndTheLoop) {
   StartAgent({worker::LinkRole::kParameter});
   WhenRegistered([this](const auto&) {
-    EXPECT_TRUE(server->SetIndexSets(worker::EncodeIndexSets({{0, {8}}})));
-    server->LetStart();
+    EXPECT_TRUE(server_->SetIndexSets(worker::EncodeIndexSets({{0, {8}}})));
+    server_->LetStart();
   });
   Training training(task_, Options());
-  auto hook = LinkHook::Connect(dir, {}, Seconds(20));
+  auto hook = LinkHook::Connect(dir_, {}, Seconds(20));
   ASSERT_TRUE(hook.ok()) << hook.status();
   at_each_step_.hook = hook->get();
   const auto started = at_each_step_.Start(training);
@@ -220,9 +220,9 @@ TEST_F(TrainerLink, AJoinerTakesOverParametersMomentsAndTheStepCount) {
   StartAgent({worker::LinkRole::kParameter});
   Training training(task_, Options());
   WhenRegistered([&](const auto&) {
-    std::copy(donor.parameters().begin(), donor.parameters().end(), server->inbox(1).begin());
+    std::copy(donor.parameters().begin(), donor.parameters().end(), server_->inbox(1).begin());
     const Bytes state = donor.Save();
-    server->OfferAdoption(1, 9, Held(state));
+    server_->OfferAdoption(1, 9, Held(state));
   });
   at_each_step_.after_start = [&](Training& t) {
     EXPECT_TRUE(std::ranges::equal(t.parameters(), donor.parameters()));
@@ -237,12 +237,12 @@ TEST_F(TrainerLink, AJoinerTakesOverParametersMomentsAndTheStepCount) {
 
 TEST_F(TrainerLink, TheOpaqueStateIsGivenWhenAskedFor) {
   StartAgent({worker::LinkRole::kParameter});
-  WhenRegistered([this](const auto&) { server->LetStart(); });
+  WhenRegistered([this](const auto&) { server_->LetStart(); });
   Training training(task_, Options());
   Bytes at_step_4;
   at_each_step_.before_step = [&](Training& t) {
     if (t.step() != 4) return;
-    server->RequestOpaque();
+    server_->RequestOpaque();
     at_step_4 = t.Save();
   };
   Train(training, 6);
@@ -252,19 +252,19 @@ TEST_F(TrainerLink, TheOpaqueStateIsGivenWhenAskedFor) {
 
 TEST_F(TrainerLink, MomentsAreAveragedWhereTheJobSaysSoAndSecondMomentsStayAboveZero) {
   StartAgent({worker::LinkRole::kParameter, worker::LinkRole::kOptimizerState});
-  WhenRegistered([this](const auto&) { server->LetStart(); });
+  WhenRegistered([this](const auto&) { server_->LetStart(); });
   Training training(task_, Options());
   const size_t n = training.parameters().size();
   at_each_step_.before_step = [&](Training& t) {
-    if (t.step() == 2) server->RequestPublish(1);
+    if (t.step() == 2) server_->RequestPublish(1);
     if (t.step() != 4) return;
     Expect<link::Published>();
-    ASSERT_EQ(server->outbox().size(), 3 * n);
-    const auto outbox = server->outbox();
+    ASSERT_EQ(server_->outbox().size(), 3 * n);
+    const auto outbox = server_->outbox();
     EXPECT_GT(*std::max_element(outbox.begin() + static_cast<long>(2 * n), outbox.end()), 0.0f);
-    std::transform(outbox.begin(), outbox.end(), server->inbox(0).begin(),
+    std::transform(outbox.begin(), outbox.end(), server_->inbox(0).begin(),
                    [](float x) { return x - 100; });
-    server->Deliver(1, 0);
+    server_->Deliver(1, 0);
   };
   at_each_step_.after_step = [&](Training& t) {
     if (t.step() != 4) return;

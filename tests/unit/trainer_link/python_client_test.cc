@@ -36,7 +36,7 @@ class PythonClient : public LinkFixture {
  protected:
   void StartClient(std::string arguments) {
     client_ = std::thread(
-        [this, arguments = std::move(arguments)] { said_ = Output(arguments + " " + dir); });
+        [this, arguments = std::move(arguments)] { said_ = Output(arguments + " " + dir_); });
   }
   ~PythonClient() override {
     if (client_.joinable()) client_.join();
@@ -44,33 +44,33 @@ class PythonClient : public LinkFixture {
   void OfferAdoption() {
     std::optional<HeldOpaque> held;
     if (opaque_) held = Held(*opaque_);
-    server->OfferAdoption(0, 4, held);
+    server_->OfferAdoption(0, 4, held);
   }
   // Adopts, publishes, adds a result of (snapshot + 5) / 2, publishes again above 3.
   void JoinAndAverage() {
     StartServer();
     started_();
     EXPECT_EQ(Expect<link::TrainerRegistered>().elements, 32u);
-    std::fill(server->inbox(0).begin(), server->inbox(0).end(), 3.0f);
+    std::fill(server_->inbox(0).begin(), server_->inbox(0).end(), 3.0f);
     OfferAdoption();
     Expect<link::Adopted>();
-    server->RequestPublish(5);
+    server_->RequestPublish(5);
     const auto published = Expect<link::Published>();
     EXPECT_EQ(published.number, 5u);
     EXPECT_EQ(published.samples, 8 * published.steps);
     for (size_t i = 0; i < 32; ++i) {
-      ASSERT_NEAR(server->outbox()[i], 3.0f, 1e-3);
-      server->inbox(1)[i] = (server->outbox()[i] + 5.0f) / 2;
+      ASSERT_NEAR(server_->outbox()[i], 3.0f, 1e-3);
+      server_->inbox(1)[i] = (server_->outbox()[i] + 5.0f) / 2;
     }
-    server->Deliver(5, 1);
+    server_->Deliver(5, 1);
     EXPECT_EQ(Expect<link::Applied>().number, 5u);
-    server->RequestPublish(6);
+    server_->RequestPublish(6);
     Expect<link::Published>();
-    EXPECT_GT(server->outbox()[31], 3.0f);
-    server->ReleaseOutbox(6);
+    EXPECT_GT(server_->outbox()[31], 3.0f);
+    server_->ReleaseOutbox(6);
   }
   std::string EndAndListen() {
-    server->RaiseStop();
+    server_->RaiseStop();
     Expect<link::StopAcknowledged>();
     Expect<link::TrainerGone>();
     client_.join();
@@ -137,10 +137,10 @@ TEST_F(PythonClient, WithNumpyItJoinsAveragesGivesItsStateAndStops) {
   if (!Has("numpy")) GTEST_SKIP() << "needs Debian's python3-numpy";
   started_ = [this] { StartClient("tests/python/averaging_client.py"); };
   JoinAndAverage();
-  server->RequestOpaque();
+  server_->RequestOpaque();
   Expect<link::OpaqueGiven>();
   EXPECT_EQ(AsString(Given()), "state of python");
-  EXPECT_EQ(server->counters().metrics.count("distance"), 1u);
+  EXPECT_EQ(server_->counters().metrics.count("distance"), 1u);
   EXPECT_EQ(EndAndListen(), "numpy\n");
 }
 
@@ -164,21 +164,22 @@ TEST_F(PythonClient, ActiveIndexSetsReachTheTrainerAndOnlyTheirRowsMove) {
   StartClient("tests/python/index_sets_client.py");
   ASSERT_EQ(Expect<link::TrainerRegistered>().elements,
             17u);  // 6 rows of 2 in group 0, 5 of 1 in group 1
-  EXPECT_FALSE(server->SetIndexSets(Bytes(4 * (2 + 6 + 2 + 5) + 4))) << "more than all indices";
-  ASSERT_TRUE(server->SetIndexSets(ByHand({{0, {1, 3, 5}}, {1, {0, 4}}})));
-  EXPECT_FALSE(server->SetIndexSets(ByHand({{0, {2}}, {1, {2}}}))) << "the first are not taken yet";
+  EXPECT_FALSE(server_->SetIndexSets(Bytes(4 * (2 + 6 + 2 + 5) + 4))) << "more than all indices";
+  ASSERT_TRUE(server_->SetIndexSets(ByHand({{0, {1, 3, 5}}, {1, {0, 4}}})));
+  EXPECT_FALSE(server_->SetIndexSets(ByHand({{0, {2}}, {1, {2}}})))
+      << "the first are not taken yet";
   const auto moved = [&](uint64_t averaging) {
-    server->RequestPublish(averaging);
+    server_->RequestPublish(averaging);
     EXPECT_EQ(Expect<link::Published>().number, averaging);
     std::vector<size_t> at;
     for (size_t i = 0; i < 17; ++i)
-      if (server->outbox()[i] != 0) at.push_back(i);
-    server->ReleaseOutbox(averaging);
+      if (server_->outbox()[i] != 0) at.push_back(i);
+    server_->ReleaseOutbox(averaging);
     return at;
   };
-  server->LetStart();
+  server_->LetStart();
   EXPECT_THAT(moved(1), testing::ElementsAre(2, 3, 6, 7, 10, 11, 12, 16));
-  ASSERT_TRUE(server->SetIndexSets(ByHand({{0, {2}}, {1, {2}}}))) << "the trainer has the first";
+  ASSERT_TRUE(server_->SetIndexSets(ByHand({{0, {2}}, {1, {2}}}))) << "the trainer has the first";
   EXPECT_THAT(moved(2), testing::IsSupersetOf({2, 3, 6, 7, 10, 11, 12, 16}));
   EXPECT_THAT(moved(3), testing::ElementsAre(2, 3, 4, 5, 6, 7, 10, 11, 12, 14, 16));
   EXPECT_EQ(EndAndListen(), "{0: (1, 3, 5), 1: (0, 4)}\n{0: (2,), 1: (2,)}\n");
@@ -192,19 +193,19 @@ TEST_F(PythonClient, ASubnetInPythonHasTheCoordinatesOfTheCore) {
   const auto registered = Expect<link::TrainerRegistered>();
   ASSERT_EQ(registered.elements, 48u + 24 + 12 + 5 + 1);
   const IndexSets sets = {{7, {1, 2, 3}}, {9, {2}}};
-  ASSERT_TRUE(server->SetIndexSets(EncodeIndexSets(sets)));
-  server->LetStart();
-  const Subnet subnet(UnitsOf(server->geometry()), sets);
+  ASSERT_TRUE(server_->SetIndexSets(EncodeIndexSets(sets)));
+  server_->LetStart();
+  const Subnet subnet(UnitsOf(server_->geometry()), sets);
   std::vector<float> ones(subnet.size(), 1.0f), expected(registered.elements);
   subnet.Scatter(std::span<const float>(ones), std::span(expected));
-  server->RequestPublish(1);
+  server_->RequestPublish(1);
   const uint64_t steps = Expect<link::Published>().steps;
   ASSERT_GT(steps, 0u);
   for (size_t i = 0; i < expected.size(); ++i) {
-    const float moved = server->outbox()[i] - static_cast<float>(i);
+    const float moved = server_->outbox()[i] - static_cast<float>(i);
     EXPECT_EQ(moved > 0, expected[i] > 0) << i;
   }
-  server->ReleaseOutbox(1);
+  server_->ReleaseOutbox(1);
   EXPECT_EQ(EndAndListen(), "[(9, 3), (2, 3, 3), (2, 2), (5,), ()] 1.3333333333333333 3.0\n");
 }
 
@@ -217,12 +218,12 @@ TEST_F(PythonClient, WithoutNumpyItDoesTheSame) {
 TEST_F(PythonClient, ABlockingStepWaitsForItsResult) {
   if (!Has("numpy")) GTEST_SKIP() << "needs Debian's python3-numpy";
   started_ = [this] {
-    server.reset();
+    server_.reset();
     StartServer(LinkOverlap::kBlocking);
     StartClient("tests/python/averaging_client.py");
   };
   JoinAndAverage();
-  EXPECT_GT(server->counters().stall_seconds, 0.0);
+  EXPECT_GT(server_->counters().stall_seconds, 0.0);
   EXPECT_EQ(EndAndListen(), "numpy\n");
 }
 
@@ -230,14 +231,14 @@ TEST_F(PythonClient, ItGoesOnWithAnAgentThatWasRestarted) {
   if (!Has("numpy")) GTEST_SKIP() << "needs Debian's python3-numpy";
   started_ = [this] { StartClient("tests/python/averaging_client.py"); };
   JoinAndAverage();
-  server.reset();
-  while (events.TryTake()) continue;  // what the first agent still saw
+  server_.reset();
+  while (events_.TryTake()) continue;  // what the first agent still saw
   StartServer();
   EXPECT_FALSE(Expect<link::TrainerRegistered>().fresh);
-  server->RequestPublish(7);
+  server_->RequestPublish(7);
   const auto published = Expect<link::Published>();
   EXPECT_GT(published.steps, 2u) << "it goes on counting";
-  server->ReleaseOutbox(7);
+  server_->ReleaseOutbox(7);
   EXPECT_EQ(EndAndListen(), "numpy\n");
 }
 
@@ -248,13 +249,13 @@ TEST_F(PythonClient, ItRegistersAgainWhenItsConnectionEndsThoughTheAgentLives) {
   StartServer();
   started_();
   EXPECT_TRUE(Expect<link::TrainerRegistered>().fresh);
-  std::fill(server->inbox(0).begin(), server->inbox(0).end(), 3.0f);
+  std::fill(server_->inbox(0).begin(), server_->inbox(0).end(), 3.0f);
   OfferAdoption();
   Expect<link::Adopted>();
   Expect<link::TrainerGone>();
   const auto again = Expect<link::TrainerRegistered>();
   EXPECT_FALSE(again.fresh);
-  EXPECT_GE(server->counters().steps, 19u) << "it goes on counting";
+  EXPECT_GE(server_->counters().steps, 19u) << "it goes on counting";
   EXPECT_THAT(EndAndListen(), testing::AnyOf("numpy\n", "plain\n"));
 }
 

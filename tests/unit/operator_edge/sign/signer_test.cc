@@ -114,6 +114,7 @@ TEST_F(SignerTest, RefusesWhoIsUnknownGoneOrGarbled) {
 // More of them than the signer has threads; each is cut after five seconds of its own.
 TEST_F(SignerTest, ClientsThatSendNothingDelayNoCertificate) {
   std::vector<RawClient> silent;
+  silent.reserve(12);
   for (int i = 0; i < 12; ++i) silent.emplace_back(std::stoi(signer_->url().substr(18)));
   const auto result =
       Post(signer_->Admit("charlm-3-1"), json{{"csr", Csr(EVP_PKEY_ED25519)}, {"boot", 1}}.dump());
@@ -128,7 +129,7 @@ TEST(CertificateAuthorityTest, TheServersCertificateOutlivesALongRunOfTheOperato
   ASSERT_TRUE(authority.ok()) << authority.status();
   const auto server = authority->MakeServer({"localhost"}, WallNow());
   ASSERT_TRUE(server.ok()) << server.status();
-  time_t in_three_years = time(nullptr) + 3 * 365 * 86'400;
+  time_t in_three_years = time(nullptr) + time_t{3 * 365} * 86'400;
   EXPECT_EQ(X509_cmp_time(X509_get0_notAfter(server->certificate.get()), &in_three_years), 1);
 }
 

@@ -30,37 +30,37 @@ PeerConfig Config() {
 class GroupRoundsTest : public testing::Test {
  protected:
   GroupRoundsTest() {
-    view.grid = Grid{{2}};
+    view_.grid = Grid{{2}};
     for (int i = 0; i < 2; ++i)
-      view.members.push_back({.id = PeerAt(static_cast<size_t>(i)),
-                              .cell = static_cast<CellIndex>(i),
-                              .joined_unix_ms = i});
-    view.witnesses = {PeerAt(0)};
-    seating = Seating(view, HashOf(view, "job"));
-    rounds.SetVector({.schema = Sha256(AsBytes("table")), .elements = 2048});
-    rounds.OnView(now, view, seating.hash(), ParentEnd::kOrderly, out);
-    opening.averaging = AveragingId(1);
-    opening.stake = {8, 8, {}};
-    rounds.OpenRound(now, opening, seating, {}, out);
+      view_.members.push_back({.id = PeerAt(static_cast<size_t>(i)),
+                               .cell = static_cast<CellIndex>(i),
+                               .joined_unix_ms = i});
+    view_.witnesses = {PeerAt(0)};
+    seating_ = Seating(view_, HashOf(view_, "job"));
+    rounds_.SetVector({.schema = Sha256(AsBytes("table")), .elements = 2048});
+    rounds_.OnView(now_, view_, seating_.hash(), ParentEnd::kOrderly, out_);
+    opening_.averaging = AveragingId(1);
+    opening_.stake = {8, 8, {}};
+    rounds_.OpenRound(now_, opening_, seating_, {}, out_);
   }
 
   // What `frame` is answered with, when PeerAt(1) says it in a round of `of` that is not open here.
   std::vector<ByeReason> ByesFor(const ViewHash& of, FrameBody body) {
-    out.clear();
+    out_.clear();
     message::RoundFrame message{.view = of,
                                 .epoch = 0,
                                 .averaging = AveragingId(1),
                                 .round = 0,
                                 .group = 0,
                                 .frame = EncodeFrame({InstanceId(), std::move(body)})};
-    rounds.OnFrame(now, PeerAt(1), message, out);
+    rounds_.OnFrame(now_, PeerAt(1), message, out_);
     return Byes();
   }
 
   // The BYEs to PeerAt(1) so far.
   std::vector<ByeReason> Byes() const {
     std::vector<ByeReason> byes;
-    for (const Action& action : out) {
+    for (const Action& action : out_) {
       const auto* send = std::get_if<Send>(&action);
       const auto answer = send == nullptr ? std::nullopt : DecodeMessage(send->body);
       if (!answer || !std::holds_alternative<message::RoundFrame>(*answer)) continue;
@@ -74,7 +74,7 @@ class GroupRoundsTest : public testing::Test {
   // The folds asked for so far.
   std::vector<FoldChunk> Folds() const {
     std::vector<FoldChunk> folds;
-    for (const Action& action : out)
+    for (const Action& action : out_)
       if (const auto* chunk = std::get_if<Chunk>(&action))
         if (const auto* fold = std::get_if<FoldChunk>(&chunk->action)) folds.push_back(*fold);
     return folds;
@@ -83,7 +83,7 @@ class GroupRoundsTest : public testing::Test {
   // `again` of the READYs so far.
   std::vector<bool> Readys() const {
     std::vector<bool> again;
-    for (const Action& action : out) {
+    for (const Action& action : out_) {
       const auto* send = std::get_if<Send>(&action);
       const auto message = send == nullptr ? std::nullopt : DecodeMessage(send->body);
       if (!message || !std::holds_alternative<message::RoundFrame>(*message)) continue;
@@ -94,96 +94,96 @@ class GroupRoundsTest : public testing::Test {
     return again;
   }
 
-  View view;
-  GroupRounds::Opening opening;
-  PeerConfig config = Config();
-  MetricRegistry registry;
-  PeerMetrics metrics{registry};
-  GroupRounds rounds{config, metrics, Logger(nullptr, "test")};
-  Seating seating;
-  Time now = Time::FromNanoseconds(1'000'000'000);
-  Actions out;
+  View view_;
+  GroupRounds::Opening opening_;
+  PeerConfig config_ = Config();
+  MetricRegistry registry_;
+  PeerMetrics metrics_{registry_};
+  GroupRounds rounds_{config_, metrics_, Logger(nullptr, "test")};
+  Seating seating_;
+  Time now_ = Time::FromNanoseconds(1'000'000'000);
+  Actions out_;
 };
 
 TEST_F(GroupRoundsTest, ARoundThatOnlySaidReadyCanBeOpenedAnew) {
-  EXPECT_TRUE(rounds.pristine());
-  rounds.Suspend(now, out);
-  EXPECT_FALSE(rounds.open());
+  EXPECT_TRUE(rounds_.pristine());
+  rounds_.Suspend(now_, out_);
+  EXPECT_FALSE(rounds_.open());
 }
 
 // What the others sent to the one that was dropped is lost: they hear that it begins anew.
 TEST_F(GroupRoundsTest, ARoundThatIsOpenedAnewSaysSo) {
   EXPECT_EQ(Readys(), std::vector<bool>{false});
-  rounds.Suspend(now, out);
-  rounds.OpenRound(now, opening, seating, {}, out);
+  rounds_.Suspend(now_, out_);
+  rounds_.OpenRound(now_, opening_, seating_, {}, out_);
   EXPECT_EQ(Readys(), (std::vector<bool>{false, true}));
 }
 
 // Nothing leaves it, because there is nobody to send anything to; yet a STATUS would say that it
 // holds this chunk, with this mask. Opened anew it would fix another mask for the same assignment.
 TEST_F(GroupRoundsTest, ARoundThatHoldsAResultIsNot) {
-  rounds.OnPeerDown(now, PeerAt(1), SuspicionCause::kReset, out);
+  rounds_.OnPeerDown(now_, PeerAt(1), SuspicionCause::kReset, out_);
   const std::vector<FoldChunk> folds = Folds();
   ASSERT_FALSE(folds.empty());
-  rounds.OnFolded(now, {1, folds.front().chunk, folds.front().assigned, 7}, out);
-  ASSERT_TRUE(rounds.open());
-  EXPECT_FALSE(rounds.pristine());
-  rounds.Suspend(now, out);
-  EXPECT_TRUE(rounds.open());
+  rounds_.OnFolded(now_, {1, folds.front().chunk, folds.front().assigned, 7}, out_);
+  ASSERT_TRUE(rounds_.open());
+  EXPECT_FALSE(rounds_.pristine());
+  rounds_.Suspend(now_, out_);
+  EXPECT_TRUE(rounds_.open());
 }
 
 // It gave no snapshot for an averaging of the old view and went on to the next: whoever is still in
 // that averaging must not wait for it till its deadline.
 TEST_F(GroupRoundsTest, WhoWentOnToTheNextViewIsNotWaitedForInTheOldOne) {
-  View next = view;
-  next.epoch = view.epoch + 1;
-  next.parent = seating.hash();
-  rounds.Suspend(now, out);
-  rounds.OnView(now, next, HashOf(next, "job"), ParentEnd::kOrderly, out);
-  EXPECT_EQ(ByesFor(seating.hash(), Ready{}), std::vector{ByeReason::kSatOut});
-  EXPECT_EQ(ByesFor(seating.hash(), Ask{1, 0, {}}), std::vector{ByeReason::kCannotSpeak});
-  EXPECT_TRUE(ByesFor(HashOf(view, "a view it never was in"), Ready{}).empty());
+  View next = view_;
+  next.epoch = view_.epoch + 1;
+  next.parent = seating_.hash();
+  rounds_.Suspend(now_, out_);
+  rounds_.OnView(now_, next, HashOf(next, "job"), ParentEnd::kOrderly, out_);
+  EXPECT_EQ(ByesFor(seating_.hash(), Ready{}), std::vector{ByeReason::kSatOut});
+  EXPECT_EQ(ByesFor(seating_.hash(), Ask{1, 0, {}}), std::vector{ByeReason::kCannotSpeak});
+  EXPECT_TRUE(ByesFor(HashOf(view_, "a view it never was in"), Ready{}).empty());
 }
 
 // It heard the others' READY while it waited for its trainer's snapshot, and then got none.
 TEST_F(GroupRoundsTest, WhatCameEarlyIsAnsweredWhenTheAveragingIsPassedOver) {
-  rounds.Suspend(now, out);
-  rounds.SetMin(AveragingId(1));
-  EXPECT_TRUE(ByesFor(seating.hash(), Ready{}).empty());
-  rounds.AnswerPassed(now, out);
+  rounds_.Suspend(now_, out_);
+  rounds_.SetMin(AveragingId(1));
+  EXPECT_TRUE(ByesFor(seating_.hash(), Ready{}).empty());
+  rounds_.AnswerPassed(now_, out_);
   EXPECT_TRUE(Byes().empty()) << "it may be opened yet";
-  rounds.SetMin(AveragingId(2));
-  rounds.AnswerPassed(now, out);
+  rounds_.SetMin(AveragingId(2));
+  rounds_.AnswerPassed(now_, out_);
   EXPECT_EQ(Byes(), std::vector{ByeReason::kSatOut});
-  rounds.AnswerPassed(now, out);
+  rounds_.AnswerPassed(now_, out_);
   EXPECT_EQ(Byes().size(), 1U) << "once";
 }
 
 TEST_F(GroupRoundsTest, WhatCameEarlyIsAnsweredWhenTheNextViewIsEntered) {
-  rounds.Suspend(now, out);
-  EXPECT_TRUE(ByesFor(seating.hash(), Ready{}).empty());
-  EXPECT_TRUE(ByesFor(seating.hash(), Ask{1, 0, {}}).empty());
-  View next = view;
-  next.epoch = view.epoch + 1;
-  next.parent = seating.hash();
-  rounds.OnView(now, next, HashOf(next, "job"), ParentEnd::kOrderly, out);
+  rounds_.Suspend(now_, out_);
+  EXPECT_TRUE(ByesFor(seating_.hash(), Ready{}).empty());
+  EXPECT_TRUE(ByesFor(seating_.hash(), Ask{1, 0, {}}).empty());
+  View next = view_;
+  next.epoch = view_.epoch + 1;
+  next.parent = seating_.hash();
+  rounds_.OnView(now_, next, HashOf(next, "job"), ParentEnd::kOrderly, out_);
   EXPECT_EQ(Byes(), (std::vector{ByeReason::kSatOut, ByeReason::kCannotSpeak}));
 }
 
 // As many ballots of other groups as a view of some hours has, and of one member that is in none.
 TEST_F(GroupRoundsTest, AWitnessPromisesHoweverManyBallotsTheViewHasHad) {
   const auto answer = [&](AveragingId averaging, const InstanceId& instance) {
-    out.clear();
-    rounds.OnFrame(now, PeerAt(1),
-                   {.view = seating.hash(),
-                    .epoch = view.epoch,
-                    .averaging = averaging,
-                    .round = 0,
-                    .group = 0,
-                    .frame = EncodeFrame(
-                        {instance, BallotOpen{.ballot = 1, .age = {view.epoch, averaging, 0}}})},
-                   out);
-    for (const Action& action : out) {
+    out_.clear();
+    rounds_.OnFrame(now_, PeerAt(1),
+                    {.view = seating_.hash(),
+                     .epoch = view_.epoch,
+                     .averaging = averaging,
+                     .round = 0,
+                     .group = 0,
+                     .frame = EncodeFrame(
+                         {instance, BallotOpen{.ballot = 1, .age = {view_.epoch, averaging, 0}}})},
+                    out_);
+    for (const Action& action : out_) {
       const auto* send = std::get_if<Send>(&action);
       const auto said = send == nullptr ? std::nullopt : DecodeMessage(send->body);
       if (!said || !std::holds_alternative<message::RoundFrame>(*said)) continue;
@@ -197,7 +197,7 @@ TEST_F(GroupRoundsTest, AWitnessPromisesHoweverManyBallotsTheViewHasHad) {
     bytes.U64(number);
     return *InstanceId::From(Sha256(bytes.bytes()).view().first(16));
   };
-  rounds.SetMin(AveragingId(1));
+  rounds_.SetMin(AveragingId(1));
   uint64_t promised = 0;
   for (uint64_t n = 0; n < 4097; ++n) promised += answer(AveragingId(10 + n / 2), name(n)) ? 1 : 0;
   EXPECT_EQ(promised, 4097U);
@@ -210,118 +210,118 @@ TEST_F(GroupRoundsTest, AWitnessPromisesHoweverManyBallotsTheViewHasHad) {
 class MovedTest : public GroupRoundsTest {
  protected:
   MovedTest() {
-    wide.grid = Grid{{3, 2}};
+    wide_.grid = Grid{{3, 2}};
     for (int i = 0; i < 5; ++i)
-      wide.members.push_back({.id = PeerAt(static_cast<size_t>(i)),
-                              .cell = static_cast<CellIndex>(i),
-                              .joined_unix_ms = i});
-    wide.witnesses = {PeerAt(0)};
-    seating = Seating(wide, HashOf(wide, "job"));
-    moved = seating;
-    moved.Add(Vacancy{PeerAt(0), 0, AveragingId(1)});
-    moved.Add(Seat{.member = {.id = PeerAt(0), .cell = 5},
-                   .steward = PeerAt(1),
-                   .steward_joined_ms = 1,
-                   .sitting = 1,
-                   .first_averaging = AveragingId(1)});
-    rounds.OnView(now, wide, seating.hash(), ParentEnd::kBrokeUp, out);
-    rounds.TakeEnded();
+      wide_.members.push_back({.id = PeerAt(static_cast<size_t>(i)),
+                               .cell = static_cast<CellIndex>(i),
+                               .joined_unix_ms = i});
+    wide_.witnesses = {PeerAt(0)};
+    seating_ = Seating(wide_, HashOf(wide_, "job"));
+    moved_ = seating_;
+    moved_.Add(Vacancy{PeerAt(0), 0, AveragingId(1)});
+    moved_.Add(Seat{.member = {.id = PeerAt(0), .cell = 5},
+                    .steward = PeerAt(1),
+                    .steward_joined_ms = 1,
+                    .sitting = 1,
+                    .first_averaging = AveragingId(1)});
+    rounds_.OnView(now_, wide_, seating_.hash(), ParentEnd::kBrokeUp, out_);
+    rounds_.TakeEnded();
   }
   void OpenRound(uint32_t round) {
-    opening.round = round;
-    opening.axis = round;
-    rounds.OpenRound(now, opening, seating, {}, out);
+    opening_.round = round;
+    opening_.axis = round;
+    rounds_.OpenRound(now_, opening_, seating_, {}, out_);
   }
 
-  View wide;
-  Seating moved;
+  View wide_;
+  Seating moved_;
 };
 
 TEST_F(MovedTest, InTheFirstRoundItTakesTheOtherCell) {
   OpenRound(0);
-  EXPECT_EQ(rounds.CellIn(opening.averaging), 0U);
-  rounds.Replan(now, moved, {}, out);
-  EXPECT_TRUE(rounds.open());
-  EXPECT_EQ(rounds.CellIn(opening.averaging), 5U);
-  EXPECT_EQ(rounds.CellIn(opening.averaging + 1), std::nullopt);
+  EXPECT_EQ(rounds_.CellIn(opening_.averaging), 0U);
+  rounds_.Replan(now_, moved_, {}, out_);
+  EXPECT_TRUE(rounds_.open());
+  EXPECT_EQ(rounds_.CellIn(opening_.averaging), 5U);
+  EXPECT_EQ(rounds_.CellIn(opening_.averaging + 1), std::nullopt);
 }
 
 TEST_F(MovedTest, InALaterRoundItSitsTheAveragingOut) {
   OpenRound(1);
-  rounds.Replan(now, moved, {}, out);
-  EXPECT_FALSE(rounds.open());
-  const auto ended = rounds.TakeEnded();
+  rounds_.Replan(now_, moved_, {}, out_);
+  EXPECT_FALSE(rounds_.open());
+  const auto ended = rounds_.TakeEnded();
   ASSERT_EQ(ended.size(), 1U);
   EXPECT_EQ(ended.front().over.outcome, Outcome::kKept);
-  EXPECT_EQ(rounds.CellIn(opening.averaging), 0U);
+  EXPECT_EQ(rounds_.CellIn(opening_.averaging), 0U);
 }
 
 // Its own class is asked for its neighbour in cell 1, who is lost; but a newcomer's state lies
 // where the class's mean lay.
 TEST_F(MovedTest, ItSpeaksForNobodyOnceAnotherStateIsFetched) {
-  opening.from = Region::kInboxA;
-  opening.to = Region::kInboxB;
+  opening_.from = Region::kInboxA;
+  opening_.to = Region::kInboxB;
   OpenRound(1);
-  rounds.Depart(now, out);
+  rounds_.Depart(now_, out_);
   // The row of 2 and 3: cell 2 is of this peer's class.
-  const GroupPlan plan = PlanOf(seating, 3,
+  const GroupPlan plan = PlanOf(seating_, 3,
                                 {.job = "job",
-                                 .averaging = opening.averaging,
+                                 .averaging = opening_.averaging,
                                  .round = 1,
                                  .axis = 1,
                                  .elements = 2048,
                                  .chunk_elements = 1});
   const auto ask = [&] {
-    out.clear();
-    rounds.OnFrame(now, PeerAt(3),
-                   {.view = seating.hash(),
-                    .epoch = 0,
-                    .averaging = opening.averaging,
-                    .round = 1,
-                    .group = plan.group,
-                    .frame = EncodeFrame({plan.instance, Ask{0, 0, {ChunkIndex(0)}}})},
-                   out);
-    return std::any_of(out.begin(), out.end(), [](const Action& action) {
+    out_.clear();
+    rounds_.OnFrame(now_, PeerAt(3),
+                    {.view = seating_.hash(),
+                     .epoch = 0,
+                     .averaging = opening_.averaging,
+                     .round = 1,
+                     .group = plan.group,
+                     .frame = EncodeFrame({plan.instance, Ask{0, 0, {ChunkIndex(0)}}})},
+                    out_);
+    return std::any_of(out_.begin(), out_.end(), [](const Action& action) {
       return std::holds_alternative<SpeakChunk>(action);
     });
   };
   EXPECT_TRUE(ask());
-  rounds.OnOverwritten(now, Region::kInboxB, out);
+  rounds_.OnOverwritten(now_, Region::kInboxB, out_);
   EXPECT_TRUE(ask()) << "what it speaks from is as it was";
-  rounds.OnOverwritten(now, Region::kInboxA, out);
+  rounds_.OnOverwritten(now_, Region::kInboxA, out_);
   EXPECT_FALSE(ask());
 }
 
 // In the row of 2 and 3 the member of cell 3 is lost. By the new seats this peer is of its class.
 TEST_F(MovedTest, ItSpeaksForNobodyOfAnotherClass) {
   OpenRound(1);
-  const GroupPlan plan = PlanOf(moved, 2,
+  const GroupPlan plan = PlanOf(moved_, 2,
                                 {.job = "job",
-                                 .averaging = opening.averaging,
+                                 .averaging = opening_.averaging,
                                  .round = 1,
                                  .axis = 1,
                                  .elements = 2048,
                                  .chunk_elements = 1});
   ASSERT_TRUE(plan.cells[1].speakers.contains(PeerAt(0)));
-  rounds.OnListInUse(now,
-                     {.view = seating.hash(),
-                      .averaging = opening.averaging,
-                      .round = 1,
-                      .group = plan.group,
-                      .seats = {moved.seats().begin(), moved.seats().end()},
-                      .vacancies = {moved.vacancies().begin(), moved.vacancies().end()}},
-                     {}, out);
-  out.clear();
-  rounds.OnFrame(now, PeerAt(2),
-                 {.view = seating.hash(),
-                  .epoch = 0,
-                  .averaging = opening.averaging,
-                  .round = 1,
-                  .group = plan.group,
-                  .frame = EncodeFrame({plan.instance, Ask{1, 0, {}}})},
-                 out);
-  ASSERT_EQ(out.size(), 1U);
-  const auto answer = DecodeMessage(std::get<Send>(out.front()).body);
+  rounds_.OnListInUse(now_,
+                      {.view = seating_.hash(),
+                       .averaging = opening_.averaging,
+                       .round = 1,
+                       .group = plan.group,
+                       .seats = {moved_.seats().begin(), moved_.seats().end()},
+                       .vacancies = {moved_.vacancies().begin(), moved_.vacancies().end()}},
+                      {}, out_);
+  out_.clear();
+  rounds_.OnFrame(now_, PeerAt(2),
+                  {.view = seating_.hash(),
+                   .epoch = 0,
+                   .averaging = opening_.averaging,
+                   .round = 1,
+                   .group = plan.group,
+                   .frame = EncodeFrame({plan.instance, Ask{1, 0, {}}})},
+                  out_);
+  ASSERT_EQ(out_.size(), 1U);
+  const auto answer = DecodeMessage(std::get<Send>(out_.front()).body);
   const auto frame = DecodeFrame(std::get<message::RoundFrame>(*answer).frame);
   ASSERT_TRUE(std::holds_alternative<Bye>(frame->body));
   EXPECT_EQ(std::get<Bye>(frame->body).reason, ByeReason::kCannotSpeak);

@@ -38,59 +38,61 @@ size_t Count(const RoundActions& actions) {
 class RoundStakes : public testing::Test {
  protected:
   void Say(int from, FrameBody body) {
-    round.OnFrame(PeerAt(static_cast<size_t>(from)), {Spec().instance, std::move(body)}, out);
+    round_.OnFrame(PeerAt(static_cast<size_t>(from)), {Spec().instance, std::move(body)}, out_);
   }
   void SayReady(const Stake& stake) {
     Say(1, Ready{stake, {}, MemberListHash(Spec().cells), PartsHash(Spec().chunks)});
   }
-  Round round{Spec()};
-  RoundActions out;
+  Round round_{Spec()};
+  RoundActions out_;
 };
 
-// Who opens a round anew has nothing of what it was sent: READY and inputs come once more, once.
-TEST_F(RoundStakes, WhoBeginsAnewIsSentEverythingOnceMore) {
+// A member that opens a round anew has nothing of what it was sent: READY and inputs come once
+// more, once.
+TEST_F(RoundStakes, AMemberThatBeginsAnewIsSentEverythingOnceMore) {
   const auto inputs = [&] {
-    return std::count_if(out.begin(), out.end(), [](const RoundAction& action) {
+    return std::count_if(out_.begin(), out_.end(), [](const RoundAction& action) {
       return std::holds_alternative<SendInput>(action);
     });
   };
-  round.Start(out);
+  round_.Start(out_);
   SayReady(kOwn);
-  EXPECT_EQ(Count<Ready>(out), 1U);
+  EXPECT_EQ(Count<Ready>(out_), 1U);
   EXPECT_EQ(inputs(), 1);
   SayReady(kOwn);  // a copy
   EXPECT_EQ(inputs(), 1);
   const Ready again{kOwn, {}, MemberListHash(Spec().cells), PartsHash(Spec().chunks), true};
   Say(1, again);
-  EXPECT_EQ(Count<Ready>(out), 2U);
+  EXPECT_EQ(Count<Ready>(out_), 2U);
   EXPECT_EQ(inputs(), 2);
   Say(1, again);
   EXPECT_EQ(inputs(), 2);
 }
 
 TEST_F(RoundStakes, ValuesOfAMemberDoNotGoWithWhatAStandInSaidOfIt) {
-  round.Start(out);
+  round_.Start(out_);
   Say(kSpeaker, Speak{1, kSpoken, {}});
-  EXPECT_FALSE(round.OnInput(PeerAt(1), 1, ChunkIndex(0), 0, out))
+  EXPECT_FALSE(round_.OnInput(PeerAt(1), 1, ChunkIndex(0), 0, out_))
       << "its own word is not here yet";
   SayReady(kOwn);
-  EXPECT_FALSE(round.OnInput(PeerAt(1), 1, ChunkIndex(0), 0, out)) << "it is worth something else";
+  EXPECT_FALSE(round_.OnInput(PeerAt(1), 1, ChunkIndex(0), 0, out_))
+      << "it is worth something else";
 }
 
 TEST_F(RoundStakes, ValuesThatOvertookAnEqualWordAreAskedForAgain) {
-  round.Start(out);
+  round_.Start(out_);
   Say(kSpeaker, Speak{1, kOwn, {}});
-  EXPECT_FALSE(round.OnInput(PeerAt(1), 1, ChunkIndex(0), 0, out));
-  out.clear();
+  EXPECT_FALSE(round_.OnInput(PeerAt(1), 1, ChunkIndex(0), 0, out_));
+  out_.clear();
   SayReady(kOwn);
-  EXPECT_EQ(Count<Ask>(out), 1U);
-  EXPECT_TRUE(round.OnInput(PeerAt(1), 1, ChunkIndex(0), 0, out));
+  EXPECT_EQ(Count<Ask>(out_), 1U);
+  EXPECT_TRUE(round_.OnInput(PeerAt(1), 1, ChunkIndex(0), 0, out_));
 }
 
 TEST_F(RoundStakes, WhatIsSaidBetweenStatusAndPlanWaits) {
-  round.Start(out);
+  round_.Start(out_);
   Say(1, BallotOpen{2, false, 0, {}});
-  ASSERT_EQ(Count<StatusFrame>(out), 1U);
+  ASSERT_EQ(Count<StatusFrame>(out_), 1U);
   Say(kSpeaker, Speak{1, kSpoken, {}});
   Plan plan;
   plan.ballot = 2;
@@ -98,8 +100,8 @@ TEST_F(RoundStakes, WhatIsSaidBetweenStatusAndPlanWaits) {
   plan.stakes = {{0, Spec().stake}, {1, kOwn}};
   plan.chunks = {{0, 0, {}, {}}, {0, 1, {}, {}}};
   Say(1, plan);
-  EXPECT_TRUE(round.OnInput(PeerAt(1), 1, ChunkIndex(0), 0, out));
-  const auto* fold = std::get_if<FoldChunk>(&out.back());
+  EXPECT_TRUE(round_.OnInput(PeerAt(1), 1, ChunkIndex(0), 0, out_));
+  const auto* fold = std::get_if<FoldChunk>(&out_.back());
   ASSERT_NE(fold, nullptr);
   EXPECT_EQ(fold->weights, (std::vector<double>{5, 20}));
 }
@@ -223,39 +225,39 @@ TEST(RoundPlanStakes, AnAppliedValueIsKeptThoughAStakeInItIsDisputed) {
 class RoundOrphan : public RoundStakes {
  protected:
   void SetUp() override {
-    round.Start(out);
+    round_.Start(out_);
     Decided decided{.ballot = 2, .branch = false, .held = {}};
     decided.held.members = RankSet::Of(1);
     decided.held.value.chunks = {{0, RankSet::FromBits(2), 7}, {0, RankSet::FromBits(2), 8}};
     decided.held.value.stakes = {{}, kOwn};
     Say(1, decided);
-    ASSERT_EQ(round.phase(), Round::Phase::kAdopting);
+    ASSERT_EQ(round_.phase(), Round::Phase::kAdopting);
   }
 };
 
 TEST_F(RoundOrphan, ASilentHolderIsWaitedForAndNotAskedAgainAtEverySuspicion) {
-  round.OnSuspect(PeerAt(1), SuspicionCause::kSilence, out);
-  round.OnTrusted(PeerAt(1), out);
-  round.OnSuspect(PeerAt(1), SuspicionCause::kSilence, out);
-  EXPECT_EQ(Count<Fetch>(out), 1U);
-  round.OnCoordinatorLate(out);
-  EXPECT_FALSE(round.over());
-  EXPECT_EQ(Count<Fetch>(out), 2U);
+  round_.OnSuspect(PeerAt(1), SuspicionCause::kSilence, out_);
+  round_.OnTrusted(PeerAt(1), out_);
+  round_.OnSuspect(PeerAt(1), SuspicionCause::kSilence, out_);
+  EXPECT_EQ(Count<Fetch>(out_), 1U);
+  round_.OnCoordinatorLate(out_);
+  EXPECT_FALSE(round_.over());
+  EXPECT_EQ(Count<Fetch>(out_), 2U);
 }
 
 TEST_F(RoundOrphan, WhoseHoldersAreDeadEndsWithoutWaitingForItsDeadline) {
-  round.OnSuspect(PeerAt(1), SuspicionCause::kReset, out);
-  EXPECT_FALSE(round.over()) << "what it sent may still arrive";
-  round.OnCoordinatorLate(out);
-  ASSERT_TRUE(round.over());
-  EXPECT_EQ(round.outcome()->outcome, Outcome::kOrphaned);
+  round_.OnSuspect(PeerAt(1), SuspicionCause::kReset, out_);
+  EXPECT_FALSE(round_.over()) << "what it sent may still arrive";
+  round_.OnCoordinatorLate(out_);
+  ASSERT_TRUE(round_.over());
+  EXPECT_EQ(round_.outcome()->outcome, Outcome::kOrphaned);
 }
 
 // Who has gone on says so to whoever asks for what it has written over.
 TEST_F(RoundOrphan, WhoseHoldersHaveGoneOnEndsAtOnce) {
   Say(1, Bye{ByeReason::kSatOut});
-  ASSERT_TRUE(round.over());
-  EXPECT_EQ(round.outcome()->outcome, Outcome::kOrphaned);
+  ASSERT_TRUE(round_.over());
+  EXPECT_EQ(round_.outcome()->outcome, Outcome::kOrphaned);
 }
 
 TEST(RoundValueStakes, TheLatestCountOfTheContributorsIsTheValues) {

@@ -24,12 +24,12 @@ namespace {
 using testing::HasSubstr;
 
 struct LinkAbuse : LinkFixture {
-  HttpClient Http() { return *HttpClient::Connect(dir + "/agent.sock"); }
+  HttpClient Http() { return *HttpClient::Connect(dir_ + "/agent.sock"); }
   StatusOr<HttpReply> Do(const char* method, const char* target, const std::string& body) {
     return Http().Do(method, target, body, Seconds(20));
   }
   double Refused(const char* reason) {
-    return metrics.Value("crowdsurf_link_requests_refused_total", {{"reason", reason}});
+    return metrics_.Value("crowdsurf_link_requests_refused_total", {{"reason", reason}});
   }
   // A trainer in a process of its own, killed while it is copying its snapshot: the file's words
   // are left as they are then. Simulated exactly: everything but the last store of Publish.
@@ -80,7 +80,7 @@ TEST_F(LinkAbuse, GarbageInABodyIsAnsweredInWordsAndChangesNothing) {
     }
     EXPECT_THAT(unescaped, HasSubstr(words)) << body;
   }
-  EXPECT_FALSE(server->mapped());
+  EXPECT_FALSE(server_->mapped());
   EXPECT_EQ(Do("POST", "/v1/register", kRegister)->code, 200);
 }
 
@@ -175,7 +175,7 @@ TEST_F(LinkAbuse, CurlCanDriveIt) {
   StartServer();
   EXPECT_THAT(Do("GET", "/v1/state", "")->body, HasSubstr("\"registered\":false"));
   EXPECT_THAT(Do("GET", "/v1/notice", "")->body, HasSubstr("{\"leaving\":false}"));
-  server->SetNotice(true, 1'700'000'000'500'000'000, "spot");
+  server_->SetNotice(true, 1'700'000'000'500'000'000, "spot");
   EXPECT_THAT(Do("GET", "/v1/notice", "")->body, HasSubstr("1700000000.5"));
   EXPECT_EQ(Do("GET", "/v2/nothing", "")->code, 404);
   EXPECT_EQ(Do("GET", "/v1/opaque", "")->code, 404);
@@ -187,8 +187,8 @@ TEST_F(LinkAbuse, CurlCanDriveIt) {
   Expect<link::TrainerRegistered>();
   EXPECT_EQ(Do("POST", "/v1/progress", R"({"loss": 2.5, "metrics": {"a": 1, "b": null}})")->code,
             200);
-  EXPECT_DOUBLE_EQ(server->counters().loss, 2.5);
-  EXPECT_EQ(server->counters().metrics, (std::map<std::string, double>{{"a", 1.0}}));
+  EXPECT_DOUBLE_EQ(server_->counters().loss, 2.5);
+  EXPECT_EQ(server_->counters().metrics, (std::map<std::string, double>{{"a", 1.0}}));
   EXPECT_EQ(Do("POST", "/v1/progress", R"({"loss": "low"})")->code, 200) << "null-like: not known";
   EXPECT_EQ(Do("POST", "/v1/progress", "7")->code, 400);
 }
@@ -199,7 +199,7 @@ TEST_F(LinkAbuse, ALeaveIsAnsweredWhenTheAgentHasLeft) {
   std::thread caller([&] { reply = Do("POST", "/v1/leave", R"({"reason": "preStop"})"); });
   EXPECT_EQ(Expect<link::LeaveRequested>().reason, "preStop");
   EXPECT_EQ(Do("POST", "/v1/leave", "")->code, 409) << "one at a time";
-  server->LeaveDone();
+  server_->LeaveDone();
   caller.join();
   ASSERT_TRUE(reply.ok()) << reply.status();
   EXPECT_EQ(reply->code, 200);
@@ -212,28 +212,28 @@ TEST_F(LinkAbuse, ATrainerKilledInTheMiddleOfAPublishLeavesNoSnapshot) {
   ASSERT_EQ(pipe(go), 0);
   const pid_t child = fork();
   if (child == 0) {
-    auto client = LinkClient::Connect(dir, Seconds(20));
+    auto client = LinkClient::Connect(dir_, Seconds(20));
     auto registered = (*client)->Register(Model(100));
     std::vector<float> params(100, 1.0f);
     if (!registered.ok() || !(*client)->Start(params, Seconds(20)).ok()) _exit(1);
     char c;
     if (write(ready[1], "r", 1) != 1 || read(go[0], &c, 1) != 1) _exit(1);
     // Half a copy, then death: `published` was not stored.
-    auto mapping = LinkMapping::Open(dir + "/tensors");
+    auto mapping = LinkMapping::Open(dir_ + "/tensors");
     std::fill_n(mapping->outbox().begin(), 50, 7.0f);
     kill(getpid(), SIGKILL);
   }
   Expect<link::TrainerRegistered>();
-  server->LetStart();
+  server_->LetStart();
   char c;
   ASSERT_EQ(read(ready[0], &c, 1), 1);
-  server->RequestPublish(1);
+  server_->RequestPublish(1);
   ASSERT_EQ(write(go[1], "g", 1), 1);
   Expect<link::TrainerGone>();
   int status;
   waitpid(child, &status, 0);
-  EXPECT_EQ(server->counters().published, 0u);
-  EXPECT_FALSE(events.TryTake().has_value());
+  EXPECT_EQ(server_->counters().published, 0u);
+  EXPECT_FALSE(events_.TryTake().has_value());
   for (const int fd : {ready[0], ready[1], go[0], go[1]}) close(fd);
   auto client = Connect();
   ASSERT_TRUE(client->Register(Model(100)).ok()) << "the worker goes on with a new trainer";
@@ -247,8 +247,8 @@ TEST_F(LinkAbuse, AnAgentKilledWithoutWarningIsReplacedBesideItsLivingTrainer) {
   if (agent == 0) {
     StartServer();
     Expect<link::TrainerRegistered>();
-    server->LetStart();
-    server->RequestPublish(1);
+    server_->LetStart();
+    server_->RequestPublish(1);
     Expect<link::Published>();
     if (write(said[1], "p", 1) != 1) _exit(1);
     while (true) pause();
@@ -265,10 +265,10 @@ TEST_F(LinkAbuse, AnAgentKilledWithoutWarningIsReplacedBesideItsLivingTrainer) {
   waitpid(agent, nullptr, 0);
   EXPECT_FALSE(client->StepDone(1, 1, params).applied) << "training goes on";
   StartServer();  // over the dead one's socket, with its file
-  EXPECT_TRUE(server->mapped());
+  EXPECT_TRUE(server_->mapped());
   client->StepDone(1, 1, params);
   EXPECT_FALSE(Expect<link::TrainerRegistered>().fresh);
-  server->RequestPublish(2);
+  server_->RequestPublish(2);
   EXPECT_TRUE(client->StepDone(1, 1, params).published);
   EXPECT_EQ(Expect<link::Published>().number, 2u);
   close(said[0]);
@@ -277,7 +277,7 @@ TEST_F(LinkAbuse, AnAgentKilledWithoutWarningIsReplacedBesideItsLivingTrainer) {
 
 // pod-lifecycle 5.2, 5.6
 TEST_F(LinkAbuse, AFullVolumeIsAnAnswerThatNamesTheSettingToRaise) {
-  const std::string small = dir + "/small";
+  const std::string small = dir_ + "/small";
   std::filesystem::create_directory(small);
   if (mount("none", small.c_str(), "tmpfs", 0, "size=1m") != 0) {
     GTEST_SKIP() << "mounting a small tmpfs needs root";
@@ -286,7 +286,7 @@ TEST_F(LinkAbuse, AFullVolumeIsAnAnswerThatNamesTheSettingToRaise) {
     LinkServerOptions options;
     options.dir = small;
     auto started = LinkServer::Start(
-        options, [](LinkEvent) {}, Logger(), metrics);
+        options, [](LinkEvent) {}, Logger(), metrics_);
     ASSERT_TRUE(started.ok()) << started.status();
     auto client = LinkClient::Connect(small, Seconds(20));
     const auto refused = (*client)->Register(Model(500'000));
@@ -331,7 +331,7 @@ TEST_F(LinkAbuse, AFolderThatIsNotInMemoryIsRefused) {
   LinkServerOptions options;
   options.dir = "/";  // a disk on every machine that runs tests; where it is not, nothing to see
   const auto started = LinkServer::Start(
-      options, [](LinkEvent) {}, Logger(), metrics);
+      options, [](LinkEvent) {}, Logger(), metrics_);
   if (started.ok()) GTEST_SKIP() << "the root of this machine is in memory";
   EXPECT_THAT(std::string(started.status().message()), HasSubstr("is not in memory"));
 }
@@ -342,7 +342,7 @@ TEST_F(LinkAbuse, AnIdleLinkCostsAboutNothing) {
   ASSERT_TRUE(client->Register(Model()).ok());
   Expect<link::TrainerRegistered>();
   // The watcher wakes for its beat alone: at most 2 a second, whatever the machine's speed.
-  auto mapping = LinkMapping::Open(dir + "/tensors");
+  auto mapping = LinkMapping::Open(dir_ + "/tensors");
   LinkControl& c = mapping->control();
   const auto cpu_seconds = [] {
     struct rusage now;

@@ -27,16 +27,16 @@ class LinkFixture : public testing::Test {
   LinkFixture() {
     std::string path =
         std::filesystem::exists("/dev/shm") ? "/dev/shm/link-test-XXXXXX" : "/tmp/link-test-XXXXXX";
-    dir = mkdtemp(path.data());
+    dir_ = mkdtemp(path.data());
   }
   ~LinkFixture() override {
-    server.reset();
-    std::filesystem::remove_all(dir);
+    server_.reset();
+    std::filesystem::remove_all(dir_);
   }
 
   void StartServer(LinkOverlap overlap = LinkOverlap::kDelayed) {
     LinkServerOptions options;
-    options.dir = dir;
+    options.dir = dir_;
     options.job = "charlm";
     options.worker = "charlm-0-0";
     options.seed = 42;
@@ -44,16 +44,16 @@ class LinkFixture : public testing::Test {
     options.max_opaque_bytes = 1 << 20;
     options.require_memory = false;
     auto started = LinkServer::Start(
-        options, [this](LinkEvent e) { ASSERT_TRUE(events.Post(std::move(e))); }, Logger(),
-        metrics);
+        options, [this](LinkEvent e) { ASSERT_TRUE(events_.Post(std::move(e))); }, Logger(),
+        metrics_);
     ASSERT_TRUE(started.ok()) << started.status();
-    server = *std::move(started);
+    server_ = *std::move(started);
   }
 
   // The next event, which must be an E.
   template <class E>
   E Expect() {
-    const auto event = events.Take(std::chrono::steady_clock::now() + std::chrono::seconds(20));
+    const auto event = events_.Take(std::chrono::steady_clock::now() + std::chrono::seconds(20));
     if (!event) {
       ADD_FAILURE() << "no event came";
       return {};
@@ -67,21 +67,21 @@ class LinkFixture : public testing::Test {
 
   // A state for the trainer to adopt. Pre: the server is started.
   HeldOpaque Held(ByteView bytes) {
-    auto room = server->MakeRoom(bytes.size());
+    auto room = server_->MakeRoom(bytes.size());
     EXPECT_TRUE(room.ok()) << room.status();
     EXPECT_TRUE((*room)->Write(0, bytes).ok());
     return {*std::move(room), Sha256(bytes)};
   }
   // The state that the trainer gave last.
   Bytes Given() {
-    const auto opaque = server->opaque();
+    const auto opaque = server_->opaque();
     if (!opaque) return {};
     const ByteView bytes = opaque->state->bytes();
     return {bytes.begin(), bytes.end()};
   }
 
   std::unique_ptr<LinkClient> Connect(LinkClientOptions options = {}) {
-    auto client = LinkClient::Connect(dir, Seconds(20), std::move(options));
+    auto client = LinkClient::Connect(dir_, Seconds(20), std::move(options));
     EXPECT_TRUE(client.ok()) << client.status();
     return client.ok() ? *std::move(client) : nullptr;
   }
@@ -93,10 +93,10 @@ class LinkFixture : public testing::Test {
     return {t};
   }
 
-  std::string dir;
-  MetricRegistry metrics;
-  Mailbox<LinkEvent> events{1024};
-  std::unique_ptr<LinkServer> server;
+  std::string dir_;
+  MetricRegistry metrics_;
+  Mailbox<LinkEvent> events_{1024};
+  std::unique_ptr<LinkServer> server_;
 };
 
 }  // namespace crowdsurf::worker

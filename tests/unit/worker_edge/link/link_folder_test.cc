@@ -37,8 +37,8 @@ class LinkFolderAbuse : public LinkFixture, public testing::WithParamInterface<c
   }
   // The trainer's: whatever has the name goes.
   void Plant(const std::string& name) {
-    std::filesystem::remove(dir + "/" + name);
-    std::filesystem::create_symlink(key_, dir + "/" + name);
+    std::filesystem::remove(dir_ + "/" + name);
+    std::filesystem::create_symlink(key_, dir_ + "/" + name);
   }
   void ExpectKeyAsItWas() {
     EXPECT_EQ(Text(key_), kKey);
@@ -48,7 +48,7 @@ class LinkFolderAbuse : public LinkFixture, public testing::WithParamInterface<c
   }
   HttpReply Do(const char* method, const char* target, const std::string& body) {
     const auto reply =
-        HttpClient::Connect(dir + "/agent.sock")->Do(method, target, body, Seconds(20));
+        HttpClient::Connect(dir_ + "/agent.sock")->Do(method, target, body, Seconds(20));
     EXPECT_TRUE(reply.ok()) << reply.status();
     return reply.ok() ? *reply : HttpReply{};
   }
@@ -71,15 +71,15 @@ TEST_P(LinkFolderAbuse, ASymbolicLinkToTheKeyIsThereWhenTheAgentStarts) {
   StartServer();
   EXPECT_THAT(Do("POST", "/v1/register", kRegister).body, HasSubstr("\"version\":1"));
   Do("PUT", "/v1/opaque?sequence=1", "state");
-  server->OfferAdoption(0, 1, Held(AsBytes("of a donor")));
+  server_->OfferAdoption(0, 1, Held(AsBytes("of a donor")));
   EXPECT_EQ(Do("GET", "/v1/opaque", "").body, "of a donor");
-  server.reset();
+  server_.reset();
   ExpectKeyAsItWas();
 }
 
 TEST_P(LinkFolderAbuse, ASymbolicLinkToTheKeyComesWhileTheAgentRuns) {
   StartServer();
-  auto trainer = *HttpClient::Connect(dir + "/agent.sock");
+  auto trainer = *HttpClient::Connect(dir_ + "/agent.sock");
   const auto ask = [&](const char* method, const char* target, const std::string& body) {
     Plant(GetParam());
     const auto reply = trainer.Do(method, target, body, Seconds(20));
@@ -91,12 +91,12 @@ TEST_P(LinkFolderAbuse, ASymbolicLinkToTheKeyComesWhileTheAgentRuns) {
   ask("POST", "/v1/register", kRegister);
   ask("PUT", "/v1/opaque?sequence=1", "state");
   Plant(GetParam());
-  server->OfferAdoption(0, 1, Held(AsBytes("of a donor")));
+  server_->OfferAdoption(0, 1, Held(AsBytes("of a donor")));
   EXPECT_EQ(ask("GET", "/v1/opaque", ""), "of a donor");
   EXPECT_EQ(AsString(Given()), "state");
   ExpectKeyAsItWas();
   // And the next agent, which finds the link.
-  server.reset();
+  server_.reset();
   StartServer();
   ExpectKeyAsItWas();
 }
@@ -104,49 +104,49 @@ TEST_P(LinkFolderAbuse, ASymbolicLinkToTheKeyComesWhileTheAgentRuns) {
 class LinkFolderTest : public LinkFolderAbuse {};
 
 TEST_F(LinkFolderTest, AFifoAHardLinkAndAFolderAreSetAsideAndNobodyHangs) {
-  const std::string tensors = dir + "/tensors";
-  const auto folder = LinkFolder::Open(dir);
+  const std::string tensors = dir_ + "/tensors";
+  const auto folder = LinkFolder::Open(dir_);
   ASSERT_TRUE(folder.ok()) << folder.status();
   ASSERT_EQ(mkfifo(tensors.c_str(), 0666), 0);
   EXPECT_TRUE(absl::IsFailedPrecondition(folder->OpenOwn("tensors").status()));
   EXPECT_EQ(OpenSharedFile(tensors), -1);
   StartServer();
-  EXPECT_EQ(metrics.Value("crowdsurf_link_files_set_aside_total"), 1);
-  server.reset();
+  EXPECT_EQ(metrics_.Value("crowdsurf_link_files_set_aside_total"), 1);
+  server_.reset();
   std::filesystem::remove(tensors);
   std::filesystem::create_hard_link(key_, tensors);
   const Status second = folder->OpenOwn("tensors").status();
   EXPECT_THAT(std::string(second.message()), HasSubstr("second name"));
   StartServer();
-  EXPECT_EQ(metrics.Value("crowdsurf_link_files_set_aside_total"), 2);
+  EXPECT_EQ(metrics_.Value("crowdsurf_link_files_set_aside_total"), 2);
   ExpectKeyAsItWas();
 }
 
 TEST_F(LinkFolderTest, AFolderSwappedForALinkIsRefusedAtTheStartAndUnseenAfterIt) {
-  const std::string aside = dir + ".aside";
+  const std::string aside = dir_ + ".aside";
   StartServer();
   Do("POST", "/v1/register", kRegister);
-  std::filesystem::rename(dir, aside);
-  std::filesystem::create_symlink(own_.path(), dir);
-  server->OfferAdoption(0, 1, Held(AsBytes("of a donor")));
-  server.reset();
+  std::filesystem::rename(dir_, aside);
+  std::filesystem::create_symlink(own_.path(), dir_);
+  server_->OfferAdoption(0, 1, Held(AsBytes("of a donor")));
+  server_.reset();
   EXPECT_FALSE(std::filesystem::exists(aside + "/agent.sock")) << "it is still the agent's folder";
   LinkServerOptions options;
-  options.dir = dir;
+  options.dir = dir_;
   options.require_memory = false;
   const auto started = LinkServer::Start(
-      options, [](LinkEvent) {}, Logger(), metrics);
+      options, [](LinkEvent) {}, Logger(), metrics_);
   EXPECT_TRUE(absl::IsFailedPrecondition(started.status())) << started.status();
   ExpectKeyAsItWas();
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(own_.path()),
                           std::filesystem::directory_iterator()),
             1);
-  std::filesystem::remove(dir);
-  std::filesystem::rename(aside, dir);
+  std::filesystem::remove(dir_);
+  std::filesystem::rename(aside, dir_);
 }
 
 TEST_F(LinkFolderTest, NothingIsWrittenThroughALinkInACheckpointFolder) {
-  const std::string path = dir + "/checkpoint-1.crowdsurf";
+  const std::string path = dir_ + "/checkpoint-1.crowdsurf";
   Plant("checkpoint-1.crowdsurf");
   Plant("checkpoint-1.crowdsurf.w.new");
   EXPECT_EQ(OpenSharedFile(path), -1);

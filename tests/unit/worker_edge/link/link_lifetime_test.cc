@@ -41,22 +41,22 @@ TEST_F(Link, ARestartedTrainerGetsNothingOfTheDeadOnesAveraging) {
     auto client = Connect();
     ASSERT_TRUE(client->Register(Model()).ok());
     Expect<link::TrainerRegistered>();
-    server->LetStart();
+    server_->LetStart();
     std::vector<float> params(100, 1.0f);
     ASSERT_TRUE(client->Start(params, Seconds(20)).ok());
-    server->RequestPublish(1);
+    server_->RequestPublish(1);
     client->StepDone(1, 1, params);
     Expect<link::Published>();
   }
   Expect<link::TrainerGone>();
-  EXPECT_EQ(server->outbox()[0], 1.0f) << "its snapshot can still be averaged";
+  EXPECT_EQ(server_->outbox()[0], 1.0f) << "its snapshot can still be averaged";
   auto client = Connect();
   ASSERT_TRUE(client->Register(Model()).ok());
   EXPECT_TRUE(Expect<link::TrainerRegistered>().fresh);
-  server->LetStart();
+  server_->LetStart();
   std::vector<float> params(100, 9.0f);
   ASSERT_TRUE(client->Start(params, Seconds(20)).ok());
-  server->Deliver(1, 0);
+  server_->Deliver(1, 0);
   const StepOutcome outcome = client->StepDone(1, 1, params);
   EXPECT_FALSE(outcome.applied);
   EXPECT_FALSE(outcome.published);
@@ -68,27 +68,27 @@ TEST_F(Link, AnAgentRestartedBesideALivingTrainerFindsItThereWithTheSameMemory) 
   auto client = Connect();
   ASSERT_TRUE(client->Register(Model()).ok());
   Expect<link::TrainerRegistered>();
-  server->LetStart();
+  server_->LetStart();
   std::vector<float> params(100, 1.0f);
   ASSERT_TRUE(client->Start(params, Seconds(20)).ok());
   client->StepDone(5, 1, params);
-  server->RequestPublish(4);
+  server_->RequestPublish(4);
   client->StepDone(5, 1, params);
   Expect<link::Published>();
   struct stat before {
   }, after{};
-  ASSERT_EQ(stat((dir + "/tensors").c_str(), &before), 0);
-  server.reset();
+  ASSERT_EQ(stat((dir_ + "/tensors").c_str(), &before), 0);
+  server_.reset();
   EXPECT_FALSE(client->StepDone(5, 1, params).applied) << "training goes on alone";
   StartServer();
-  EXPECT_TRUE(server->mapped()) << "the file is re-opened, not made again";
-  ASSERT_EQ(stat((dir + "/tensors").c_str(), &after), 0);
+  EXPECT_TRUE(server_->mapped()) << "the file is re-opened, not made again";
+  ASSERT_EQ(stat((dir_ + "/tensors").c_str(), &after), 0);
   EXPECT_EQ(before.st_ino, after.st_ino);
   client->StepDone(5, 1, params);  // sees the new epoch and registers again
   const auto event = Expect<link::TrainerRegistered>();
   EXPECT_FALSE(event.fresh);
-  EXPECT_EQ(server->counters().samples, 20u);
-  server->RequestPublish(2);
+  EXPECT_EQ(server_->counters().samples, 20u);
+  server_->RequestPublish(2);
   EXPECT_TRUE(client->StepDone(5, 1, params).published) << "the old snapshot counts as released";
   EXPECT_EQ(Expect<link::Published>().number, 2u);
 }
@@ -98,14 +98,14 @@ TEST_F(Link, ATrainerBlockedOnAnAgentThatDiesGoesOn) {
   auto client = Connect();
   ASSERT_TRUE(client->Register(Model()).ok());
   Expect<link::TrainerRegistered>();
-  server->LetStart();
+  server_->LetStart();
   std::vector<float> params(100, 1.0f);
   ASSERT_TRUE(client->Start(params, Seconds(20)).ok());
-  server->RequestPublish(1);
+  server_->RequestPublish(1);
   StepOutcome outcome;
   std::thread trainer([&] { outcome = client->StepDone(1, 1, params); });
   Expect<link::Published>();
-  server.reset();
+  server_.reset();
   StartServer(LinkOverlap::kBlocking);
   trainer.join();
   EXPECT_FALSE(outcome.applied);
@@ -113,18 +113,18 @@ TEST_F(Link, ATrainerBlockedOnAnAgentThatDiesGoesOn) {
 }
 
 TEST_F(Link, ALinkFileOfGarbageIsSetAside) {
-  FILE* f = fopen((dir + "/tensors").c_str(), "w");
+  FILE* f = fopen((dir_ + "/tensors").c_str(), "w");
   for (int i = 0; i < 10'000; ++i) fputc(i % 251, f);
   fclose(f);
   StartServer();
-  EXPECT_FALSE(server->mapped());
-  EXPECT_TRUE(std::filesystem::exists(dir + "/tensors.bad"));
-  EXPECT_EQ(metrics.Value("crowdsurf_link_files_set_aside_total"), 1);
+  EXPECT_FALSE(server_->mapped());
+  EXPECT_TRUE(std::filesystem::exists(dir_ + "/tensors.bad"));
+  EXPECT_EQ(metrics_.Value("crowdsurf_link_files_set_aside_total"), 1);
   EXPECT_TRUE(Connect()->Register(Model()).ok());
 }
 
 TEST_F(Link, AClientNeverMakesTheFileItself) {  // pod-lifecycle 5.3
-  const std::string path = dir + "/not-there";
+  const std::string path = dir_ + "/not-there";
   EXPECT_TRUE(absl::IsNotFound(LinkMapping::Open(path).status()));
   struct stat info {};
   EXPECT_NE(stat(path.c_str(), &info), 0);
@@ -133,12 +133,12 @@ TEST_F(Link, AClientNeverMakesTheFileItself) {  // pod-lifecycle 5.3
 TEST_F(Link, TwoAgentsOnOneFolderAreOneTooMany) {
   StartServer();
   LinkServerOptions options;
-  options.dir = dir;
+  options.dir = dir_;
   options.require_memory = false;
   const auto second = LinkServer::Start(
-      options, [](LinkEvent) {}, Logger(), metrics);
+      options, [](LinkEvent) {}, Logger(), metrics_);
   EXPECT_TRUE(absl::IsFailedPrecondition(second.status())) << second.status();
-  EXPECT_TRUE(LinkClient::Connect(dir, Seconds(20)).ok()) << "the first one still answers";
+  EXPECT_TRUE(LinkClient::Connect(dir_, Seconds(20)).ok()) << "the first one still answers";
 }
 
 }  // namespace

@@ -55,13 +55,13 @@ TEST_F(LinkWords, AMarkOfSamplesRingsTheBellOnceAndNotBeforeItIsReached) {
   auto client = Connect();
   ASSERT_TRUE(client->Register(Model()).ok());
   Expect<link::TrainerRegistered>();
-  server->LetStart();
+  server_->LetStart();
   std::vector<float> params(100, 1.0f);
   ASSERT_TRUE(client->Start(params, Seconds(20)).ok());
-  auto seen = LinkMapping::Open(dir + "/tensors");
+  auto seen = LinkMapping::Open(dir_ + "/tensors");
   ASSERT_TRUE(seen.ok()) << seen.status();
   const auto& bell = seen->control().trainer_bell.value;
-  server->WakeAt(0, 10);
+  server_->WakeAt(0, 10);
   const uint32_t rung = bell.load();
   client->StepDone(9, 1, params);
   EXPECT_EQ(bell.load(), rung) << "9 of 10 samples";
@@ -78,22 +78,22 @@ TEST_F(LinkWords, AResultReachesEveryParameter) {
   auto client = Connect();
   ASSERT_TRUE(client->Register(Model()).ok());
   Expect<link::TrainerRegistered>();
-  server->LetStart();
+  server_->LetStart();
   std::vector<float> params(100), expected(100);
   for (size_t i = 0; i < params.size(); ++i) params[i] = expected[i] = static_cast<float>(i);
   ASSERT_TRUE(client->Start(params, Seconds(20)).ok());
   for (const bool is_change : {false, true}) {
     const uint64_t number = is_change ? 2 : 1;
-    server->SetMode(LinkOverlap::kDelayed, is_change, 0);
-    server->RequestPublish(number);
+    server_->SetMode(LinkOverlap::kDelayed, is_change, 0);
+    server_->RequestPublish(number);
     EXPECT_TRUE(client->StepDone(1, 1, params).published);
     Expect<link::Published>();
     for (size_t i = 0; i < params.size(); ++i) {
       const auto change = static_cast<float>(1 + 2 * i);
-      server->inbox(0)[i] = is_change ? change : server->outbox()[i] + change;
+      server_->inbox(0)[i] = is_change ? change : server_->outbox()[i] + change;
       expected[i] += change;
     }
-    server->Deliver(number, 0);
+    server_->Deliver(number, 0);
     EXPECT_TRUE(client->StepDone(1, 1, params).applied);
     Expect<link::Applied>();
     EXPECT_EQ(params, expected) << "is the inbox the change: " << is_change;
@@ -102,7 +102,7 @@ TEST_F(LinkWords, AResultReachesEveryParameter) {
 
 TEST_F(LinkWords, AStateIsGivenUnderTheNumberItWasAskedFor) {
   StartServer();
-  auto http = HttpClient::Connect(dir + "/agent.sock");
+  auto http = HttpClient::Connect(dir_ + "/agent.sock");
   ASSERT_TRUE(http.ok()) << http.status();
   for (const auto& [target, number] :
        {std::pair("/v1/opaque?sequence=7", 7u), std::pair("/v1/opaque", 1u)}) {
@@ -118,14 +118,14 @@ TEST_F(LinkWords, AStateLargerThanTheBufferOfTheSocketArrivesWhole) {
   ASSERT_TRUE(client->Register(Model()).ok());
   Expect<link::TrainerRegistered>();
   const Bytes state(1 << 20, 7);
-  server->OfferAdoption(0, 1, Held(state));
-  const int slow = ConnectTo(dir + "/agent.sock");
+  server_->OfferAdoption(0, 1, Held(state));
+  const int slow = ConnectTo(dir_ + "/agent.sock");
   const std::string_view request = "GET /v1/opaque HTTP/1.1\r\nContent-Length: 0\r\n\r\n";
   ASSERT_EQ(send(slow, request.data(), request.size(), 0), static_cast<ssize_t>(request.size()));
   pollfd readable{slow, POLLIN, 0};
   ASSERT_EQ(poll(&readable, 1, 20'000), 1);
   // The listener has one thread: when it answers another, it waits for room here.
-  auto other = HttpClient::Connect(dir + "/agent.sock");
+  auto other = HttpClient::Connect(dir_ + "/agent.sock");
   ASSERT_TRUE(other.ok()) << other.status();
   EXPECT_EQ(other->Do("GET", "/v1/notice", "", Seconds(20))->code, 200);
   size_t got = 0;
@@ -141,7 +141,7 @@ TEST_F(LinkWords, AStateLargerThanTheBufferOfTheSocketArrivesWhole) {
 
 // Somebody who takes the connection and never answers, until the client has given up.
 TEST_F(LinkWords, AnAnswerThatDoesNotComeIsWaitedForNoLongerThanAllowed) {
-  const std::string path = dir + "/silent.sock";
+  const std::string path = dir_ + "/silent.sock";
   const int silent = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
   const sockaddr_un address = AddressOf(path);
   ASSERT_EQ(bind(silent, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
