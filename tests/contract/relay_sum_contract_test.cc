@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tests/contract/world/mixing_world.h"
+#include "worker/core/view/view_plan.h"
 
 namespace crowdsurf::worker {
 namespace {
@@ -69,8 +70,9 @@ TEST(RelaySumContract, AMessageInFlightDelaysNoAverage) {
 
 // The middle of the largest star: the copies of all its neighbours go into one average.
 TEST(RelaySumContract, TheMiddleOfTheLargestStarAverages) {
-  MixingWorld world({.config = OnTree(GraphKind::kStar), .elements = 2, .chunk_elements = 2});
-  const int members = static_cast<int>(kMaxExtraRegions) + 1;
+  const AveragingConfig config = OnTree(GraphKind::kStar);
+  MixingWorld world({.config = config, .elements = 2, .chunk_elements = 2});
+  const auto members = static_cast<int>(MaxMembersOf(config));
   for (int i = 0; i < members; ++i) world.Add(i);
   world.MakeView();
   for (const int i : world.Living()) world.parameters(i).assign(2, i);
