@@ -194,7 +194,7 @@ TEST(ReducerTest, BytesThatAreNoChunkAreNotSound) {
 TEST(ReducerTest, ManyResultsAreReservedBeyondTheServedCache) {
   std::vector<float> from = Values<float>(5), to(kElements);
   std::vector<ChunkSpan> chunks;
-  for (uint32_t i = 0; i < 100; ++i) chunks.push_back({0, i * 10, 10});
+  for (uint64_t i = 0; i < 100; ++i) chunks.push_back({0, i * 10, 10});
   Reducer<float> reducer(1 << 20);
   reducer.Open(kRound, {Instance(2), 0, chunks, WireFormat::kFloat16, from, to});
   std::vector<Bytes> first;

@@ -41,7 +41,7 @@ struct RoundGroup {
   std::vector<RoundActions> done;
   std::set<int> dead;
 
-  explicit RoundGroup(std::function<void(RoundSpec&)> change = nullptr, int chunks = 3) {
+  explicit RoundGroup(const std::function<void(RoundSpec&)>& change = nullptr, int chunks = 3) {
     for (int i = 0; i < kRoundMembers; ++i) {
       RoundSpec spec = SpecOf(i, chunks);
       if (change) change(spec);

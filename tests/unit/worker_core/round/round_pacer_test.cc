@@ -39,7 +39,7 @@ struct OpenedRound {
   void HearReady() { Hear(Ready{{}, {}, MemberListHash(Spec().cells), PartsHash(Spec().chunks)}); }
   // Until 20 ms, every 20 ms one frame: the silence of `peer` is learnt to be the least, 50 ms.
   void HearOften(const PeerId& peer) {
-    for (int i = -40; i <= 1; ++i) {
+    for (int64_t i = -40; i <= 1; ++i) {
       times.OnAwake(At(20 * i));
       times.OnHeard(At(20 * i), peer);
     }
@@ -85,7 +85,7 @@ TEST(RoundPacerTest, SilenceIsLearntPerPeerBetweenItsLimits) {
   times.OnAwake(At(0));
   for (int i = 0; i < 20; ++i) times.OnHeard(At(i), PeerAt(1));
   EXPECT_EQ(times.Silence(PeerAt(1)), Milliseconds(50));
-  for (int i = 0; i < 40; ++i) {
+  for (int64_t i = 0; i < 40; ++i) {
     StayAwake(times, 200 * i, 200 * (i + 1));
     times.OnHeard(At(200 * (i + 1)), PeerAt(2));
   }
@@ -95,9 +95,9 @@ TEST(RoundPacerTest, SilenceIsLearntPerPeerBetweenItsLimits) {
 // Forty bursts, 200 ms apart, of thirty frames each that are handled one after the other.
 TEST(RoundPacerTest, FramesOfOneBurstAreOneSignOfLife) {
   RoundTimes times{PacerConfig()};
-  for (int burst = 0; burst < 40; ++burst) {
+  for (int64_t burst = 0; burst < 40; ++burst) {
     StayAwake(times, 200 * (burst - 1), 200 * burst);
-    for (int frame = 0; frame < 30; ++frame)
+    for (int64_t frame = 0; frame < 30; ++frame)
       times.OnHeard(At(200 * burst) + Microseconds(frame * 20), PeerAt(1));
   }
   EXPECT_EQ(times.Silence(PeerAt(1)), Milliseconds(200));
@@ -121,7 +121,7 @@ TEST(RoundPacerTest, AStallOfItsOwnMakesNobodySilent) {
 // What was queued meanwhile is handled before the timer.
 TEST(RoundPacerTest, NoGapIsLearntInAStallOrBetweenRounds) {
   RoundTimes times{PacerConfig()};
-  for (int stall = 0; stall < 40; ++stall) {
+  for (int64_t stall = 0; stall < 40; ++stall) {
     times.OnHeard(At(300 * stall), PeerAt(1));
     times.OnAwake(At(300 * stall));
   }

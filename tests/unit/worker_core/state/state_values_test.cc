@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "base/rng.h"
@@ -25,8 +26,10 @@ TEST(StateValuesTest, AnyPartOfBothHalvesIsReadAndWrittenWhereItBelongs) {
   Bytes whole;
   state.Append(0, state.bytes(), whole);
   ASSERT_EQ(whole.size(), 66 * sizeof(float));
-  EXPECT_EQ(std::memcmp(whole.data(), average.data(), 33 * sizeof(float)), 0);
-  EXPECT_EQ(std::memcmp(whole.data() + 33 * sizeof(float), velocity.data(), 33 * sizeof(float)), 0);
+  std::vector<float> read(66);
+  std::memcpy(read.data(), whole.data(), whole.size());
+  EXPECT_TRUE(std::equal(average.begin(), average.end(), read.begin()));
+  EXPECT_TRUE(std::equal(velocity.begin(), velocity.end(), read.begin() + 33));
   Rng rng(3);
   for (int i = 0; i < 500; ++i) {
     const uint64_t from = rng.Uniform(whole.size() + 1);

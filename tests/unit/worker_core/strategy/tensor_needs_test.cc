@@ -17,7 +17,7 @@ AveragingConfig PowerOf(uint16_t rank) {
 }
 
 // A large matrix, a narrow one, and a bias.
-TensorViews Model() { return {{0, {64, 128}}, {64 * 128, {100, 4}}, {64 * 128 + 400, {128, 1}}}; }
+TensorViews Model() { return {{0, {64, 128}}, {8192, {100, 4}}, {8592, {128, 1}}}; }
 
 TEST(TensorNeedsTest, ARankAboveAMatrixsOwnIsSaidWithItsField) {
   EXPECT_EQ(UnmetByTensors(PowerOf(1), Model()), "");

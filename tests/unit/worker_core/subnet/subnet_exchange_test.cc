@@ -185,12 +185,13 @@ TEST(SubnetExchange, BytesAreThoseOfAnAllGatherOfSubnets) {
   std::vector<uint64_t> owned(4);
   for (const SubnetChunk& chunk : exchange.chunks()) {
     for (size_t rank = 0; rank < 4; ++rank) inputs += chunk.HasInputOf(rank) ? chunk.span.count : 0;
-    results += 3 * chunk.span.count;
+    results += uint64_t{3} * chunk.span.count;
     owned[chunk.span.owner] += chunk.span.count;
   }
   EXPECT_EQ(inputs, 3u * 10);
   EXPECT_EQ(results, 3u * (64 * 20 + 64 + 10 * 64 + 10));
-  EXPECT_EQ(owned, (std::vector<uint64_t>{16 * 31 + 10, 16 * 31, 16 * 31, 16 * 31}));
+  constexpr uint64_t kQuarter = uint64_t{16} * 31;
+  EXPECT_EQ(owned, (std::vector<uint64_t>{kQuarter + 10, kQuarter, kQuarter, kQuarter}));
   EXPECT_EQ(exchange.uncovered(), 0u);
 }
 

@@ -28,7 +28,8 @@ TEST(ShareUnits, KeepsQuotaAndTheOrderOfRemainders) {
   Rng rng(5);
   for (int draw = 0; draw < 2000; ++draw) {
     const Shares weights = DrawWeights(1 + rng.Uniform(12), rng);
-    const auto units = static_cast<uint32_t>(9 * 12 + rng.Uniform(5000));  // each quota is above 1
+    const auto units =
+        static_cast<uint32_t>(uint64_t{9} * 12 + rng.Uniform(5000));  // each quota is above 1
     const Shares shares = ShareUnits(units, weights);
     EXPECT_EQ(std::accumulate(shares.begin(), shares.end(), 0u), units);
     const auto sum = static_cast<long double>(std::accumulate(weights.begin(), weights.end(), 0u));
@@ -119,8 +120,8 @@ TEST(UnitPartition, UnitsAreDrawnEquallyOften) {
     }
   }
   for (size_t u = 0; u < 6; ++u) {
-    EXPECT_NEAR(unit[u], kAveragings / 2, 5 * std::sqrt(kAveragings / 4.0)) << u;
-    EXPECT_NEAR(entry[u], kAveragings / 4, 5 * std::sqrt(kAveragings * 3 / 16.0)) << u;
+    EXPECT_NEAR(unit[u], kAveragings / 2.0, 5 * std::sqrt(kAveragings / 4.0)) << u;
+    EXPECT_NEAR(entry[u], kAveragings / 4.0, 5 * std::sqrt(kAveragings * 3 / 16.0)) << u;
   }
 }
 

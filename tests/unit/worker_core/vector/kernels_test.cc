@@ -112,6 +112,7 @@ using Widen = void (*)(ByteView, std::span<float>);
 void CheckNarrow(const Format& format, Narrow narrow) {
   const std::vector<float> in = Interesting(format, Rng(1));
   std::vector<uint16_t> want;
+  want.reserve(in.size());
   for (const float x : in) want.push_back(format.Nearest(x));
   OnEveryTarget([&] {
     Bytes out(in.size() * 2);
@@ -216,8 +217,8 @@ TEST(KernelsTest, AFusedMultiplyAddWouldBeSeen) {  // the fault the test above i
 TEST(KernelsTest, UnalignedWireBytesGiveTheSameBits) {
   Rng rng(9);
   const std::vector<float> x = Normals(257, rng);
-  Bytes shifted(257 * 4 + 1);
-  std::memcpy(shifted.data() + 1, x.data(), 257 * 4);
+  Bytes shifted(257 * sizeof(float) + 1);
+  std::memcpy(shifted.data() + 1, x.data(), 257 * sizeof(float));
   OnEveryTarget([&] {
     std::vector<float> want(257), got(257);
     AddWeightedFloat32(1.5f, Wire(x), want);

@@ -137,18 +137,18 @@ TEST(GraphTest, RingConstantsFollowTheirClosedForms) {
 // chi1 is 1 / lambda_2; chi2 is (n - 1) / n where all edges are alike, by Foster's theorem, and
 // half of 1 / rate where removing an edge cuts the graph. The bound of every agent's views.
 TEST(GraphTest, ConstantsOfTheLargestGraphsFollowTheirClosedForms) {
-  constexpr uint32_t n = kMaxNodes;
-  constexpr double kAlike = (n - 1.0) / n, pi = std::numbers::pi;
+  const uint32_t n = kMaxNodes;
+  const double alike = (n - 1.0) / n, pi = std::numbers::pi;
   const double cut = (n - 1.0) / n;  // half of 1 / rate at n / 2 exchanges over n - 1 edges
   const struct {
     GraphKind kind;
     double lambda_2_at_rate_one, chi2;
-  } rows[] = {{GraphKind::kRing, 2 - 2 * std::cos(2 * pi / n), kAlike},
+  } rows[] = {{GraphKind::kRing, 2 - 2 * std::cos(2 * pi / n), alike},
               {GraphKind::kChain, 2 - 2 * std::cos(pi / n), cut},
               {GraphKind::kStar, 1, cut},
-              {GraphKind::kTorus, 2 - 2 * std::cos(2 * pi / 32), kAlike},
-              {GraphKind::kHypercube, 2, kAlike},
-              {GraphKind::kComplete, n, kAlike}};
+              {GraphKind::kTorus, 2 - 2 * std::cos(2 * pi / 32), alike},
+              {GraphKind::kHypercube, 2, alike},
+              {GraphKind::kComplete, n, alike}};
   for (const auto& row : rows) {
     const Graph graph = MakeGraph(row.kind, n).value();
     const double rate = n / 2.0 / static_cast<double>(graph.edges.size());
