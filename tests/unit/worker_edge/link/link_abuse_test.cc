@@ -286,7 +286,7 @@ TEST_F(LinkAbuse, AFullVolumeIsAnAnswerThatNamesTheSettingToRaise) {
     LinkServerOptions options;
     options.dir = small;
     auto started = LinkServer::Start(
-        options, [](LinkEvent) {}, Logger(), metrics_);
+        options, [](const LinkEvent&) {}, Logger(), metrics_);
     ASSERT_TRUE(started.ok()) << started.status();
     auto client = LinkClient::Connect(small, Seconds(20));
     const auto refused = (*client)->Register(Model(500'000));
@@ -331,7 +331,7 @@ TEST_F(LinkAbuse, AFolderThatIsNotInMemoryIsRefused) {
   LinkServerOptions options;
   options.dir = "/";  // a disk on every machine that runs tests; where it is not, nothing to see
   const auto started = LinkServer::Start(
-      options, [](LinkEvent) {}, Logger(), metrics_);
+      options, [](const LinkEvent&) {}, Logger(), metrics_);
   if (started.ok()) GTEST_SKIP() << "the root of this machine is in memory";
   EXPECT_THAT(std::string(started.status().message()), HasSubstr("is not in memory"));
 }

@@ -135,7 +135,7 @@ TEST_F(LinkFolderTest, AFolderSwappedForALinkIsRefusedAtTheStartAndUnseenAfterIt
   options.dir = dir_;
   options.require_memory = false;
   const auto started = LinkServer::Start(
-      options, [](LinkEvent) {}, Logger(), metrics_);
+      options, [](const LinkEvent&) {}, Logger(), metrics_);
   EXPECT_TRUE(absl::IsFailedPrecondition(started.status())) << started.status();
   ExpectKeyAsItWas();
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(own_.path()),

@@ -136,7 +136,7 @@ TEST_F(Link, TwoAgentsOnOneFolderAreOneTooMany) {
   options.dir = dir_;
   options.require_memory = false;
   const auto second = LinkServer::Start(
-      options, [](LinkEvent) {}, Logger(), metrics_);
+      options, [](const LinkEvent&) {}, Logger(), metrics_);
   EXPECT_TRUE(absl::IsFailedPrecondition(second.status())) << second.status();
   EXPECT_TRUE(LinkClient::Connect(dir_, Seconds(20)).ok()) << "the first one still answers";
 }
