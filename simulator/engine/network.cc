@@ -68,7 +68,7 @@ void Network::Heal() {
   cuts_.clear();
   side_.clear();
   // Delays and bandwidth stay: they are no faults.
-  options_.loss = 0;
+  options_.loss = options_.tensor_loss = 0;
   options_.duplicate = 0;
   options_.slow = 0;
   options_.in_order = true;

@@ -108,7 +108,7 @@ void DescribeText(CharTask& task, const Training& training, const TrainerOptions
 
 Status Conclude(const Training& training, Task& task, CharTask* text, const TrainerOptions& options,
                 const LoopResult& result) {
-  Json summary = {{"seed", options.training.seed},
+  Json summary = {{"seed", training.seed()},
                   {"parameters", task.table().elements()},
                   {"steps", result.progress.own_steps},
                   {"samples", result.progress.samples},
@@ -139,6 +139,9 @@ StatusOr<std::unique_ptr<StepHook>> MakeHook(Training& training,
 
 int Train(Task& task, CharTask* text, const TrainerOptions& options,
           const TrainerEnvironment& environment, const volatile int* interrupt) {
+  if (!options.load.empty() && !environment.dir.empty())
+    return ReportFailure(absl::InvalidArgumentError(
+        "--load: a worker of a job starts from the job's seed, or from its state"));
   TrainingOptions training_options = options.training;
   training_options.worker = environment.worker;
   Training training(task, training_options);

@@ -66,6 +66,7 @@ StatusOr<Safetensors> DecodeHeader(const Json& header, uint64_t data) {
   Safetensors file;
   for (const auto& [name, entry] : header.items()) {
     if (name == "__metadata__") {
+      if (!entry.is_object()) return Bad("__metadata__: must be an object");
       for (const auto& [key, value] : entry.items()) {
         if (!value.is_string()) return Bad("__metadata__: values must be strings");
         file.metadata[key] = value.get<std::string>();

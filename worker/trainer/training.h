@@ -56,7 +56,8 @@ class Training {
   Optimizer& optimizer() { return optimizer_; }
   std::span<float> parameters() { return parameters_; }
   std::span<const float> parameters() const { return parameters_; }
-  uint64_t step() const { return step_; }  // the job's: taken over by Load
+  uint64_t seed() const { return options_.seed; }  // in a job, the job's
+  uint64_t step() const { return step_; }          // the job's: taken over by Load
   uint64_t not_finite_in_a_row() const { return not_finite_in_a_row_; }
 
   Bytes Save() const;

@@ -51,7 +51,8 @@ json Reader::Scalar(const YAML::Node& node) {
   if (OneOf(text, {"", "~", "null", "Null", "NULL"})) return nullptr;
   if (OneOf(text, {"true", "True", "TRUE"})) return true;
   if (OneOf(text, {"false", "False", "FALSE"})) return false;
-  // from_chars takes no plus sign, and YAML does.
+  // from_chars takes no plus sign, and YAML does. Of two signs the second would be taken.
+  if (text.size() > 1 && text[0] == '+' && text[1] == '-') return text;
   const char* begin = text.data() + (text[0] == '+' ? 1 : 0);
   const char* end = text.data() + text.size();
   int64_t integer = 0;

@@ -26,14 +26,15 @@ class CommandsTest : public ::testing::Test {
   void TearDown() override { fs::remove_all(dir_); }
   std::string Path(const char* name) const { return (dir_ / name).string(); }
 
-  int Run(const std::vector<std::string>& arguments, const int* interrupt = &kNoInterrupt) {
+  int Run(const std::vector<std::string>& arguments, const int* interrupt = &kNoInterrupt,
+          const TrainerEnvironment& environment = {}) {
     std::vector<const char*> argv = {"crowdsurf-trainer"};
     for (const std::string& a : arguments) argv.push_back(a.c_str());
     const auto options = ParseOptions(static_cast<int>(argv.size()), argv.data());
     EXPECT_TRUE(options.ok()) << options.status();
     testing::internal::CaptureStdout();
     testing::internal::CaptureStderr();
-    const int code = RunCommand(**options, {}, interrupt);
+    const int code = RunCommand(**options, environment, interrupt);
     out_ = testing::internal::GetCapturedStdout();
     err_ = testing::internal::GetCapturedStderr();
     return code;
@@ -85,6 +86,10 @@ TEST_F(CommandsTest, BadConfigurationEndsWithTwoAndSaysWhy) {
   EXPECT_NE(err_.find("empty file"), std::string::npos);
   EXPECT_EQ(Run({"mlp", "--shards", "4"}), 2);
   EXPECT_NE(err_.find("--shard"), std::string::npos);
+  TrainerEnvironment in_job;
+  in_job.dir = Path("job");
+  EXPECT_EQ(Run({"mlp", "--load", Path("model")}, &kNoInterrupt, in_job), 2);
+  EXPECT_NE(err_.find("--load"), std::string::npos);
   EXPECT_EQ(Run({"evaluate", "--model", Path("text"), "--text", Path("text")}), 2);
   EXPECT_NE(err_.find("safetensors"), std::string::npos);
 }

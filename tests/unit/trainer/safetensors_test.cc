@@ -92,6 +92,7 @@ TEST(SafetensorsTest, FilesThatBreakARuleAreRefused) {
       {R"({"a": {"dtype": "F32", "shape": [-1], "data_offsets": [0, 4]}})", 1},
       {R"({"a": {"dtype": "F32", "shape": [4294967296, 4294967296], "data_offsets": [0, 0]}})", 0},
       {R"({"__metadata__": {"a": 1}})", 0},
+      {R"({"__metadata__": "a"})", 0},
       {R"({"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]},
            "b": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}})",
        1},

@@ -119,6 +119,7 @@ TEST_F(TrainerLink, SeedAndNameComeFromTheJobAndUnitGroupsReachTheAgent) {
   Train(training, 0);
   EXPECT_TRUE(result_.stopped);
   EXPECT_EQ(result_.progress.own_steps, 0u) << "stop was there before the first step";
+  EXPECT_EQ(training.seed(), 42u);
   std::vector<float> expected(training.parameters().size());
   task_.Initialize(42, expected);
   EXPECT_TRUE(std::ranges::equal(training.parameters(), expected));

@@ -237,7 +237,8 @@ StatusOr<LinkGeometry> ReadLinkIdentity(ByteView file, uint64_t file_bytes) {
   ByteReader in(file);
   if (in.U64() != kLinkMagic || !in.ok()) return absl::DataLossError("no link: magic differs");
   if (const uint32_t version = in.U32(); version != kLinkVersion) {
-    return absl::DataLossError(absl::StrCat("link version ", version, ", this agent speaks ", 1));
+    return absl::DataLossError(
+        absl::StrCat("link version ", version, ", this agent speaks ", kLinkVersion));
   }
   in.U32();  // tensors: in the table as well
   const uint64_t bytes = in.U64();

@@ -21,7 +21,8 @@ std::optional<message::JoinAnswer> Membership::Objection(
   if (trainer_ && request.schema != trainer_->schema)
     return JoinAnswer{JoinAnswer::Kind::kRefused, {}, {}, std::string(kAnotherTable)};
   if (request.lineage && !lineage().Beats(*request.lineage))
-    return JoinAnswer{JoinAnswer::Kind::kRefused, {}, {}, "its line is not the lesser one"};
+    return JoinAnswer{
+        JoinAnswer::Kind::kRefused, {}, {}, "its lineage does not lose against this one"};
   if (seating_->occupants().size() + joiners_.size() >= MaxMembersOf(newest_))
     return JoinAnswer{JoinAnswer::Kind::kRefused, {}, {}, "the strategy takes no more members"};
   if (job_over_) return JoinAnswer{JoinAnswer::Kind::kRefused, {}, {}, "the job is over"};

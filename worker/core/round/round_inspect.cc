@@ -165,7 +165,6 @@ uint64_t Round::Fingerprint() const {
   p.Digests(haves0_);
   p.Digests(plans_);
   for (const PeerId& peer : distrusted_) out.Raw(peer.view());
-  out.Bool(false);
   out.U64(own_word_.bits());
   for (const auto& [rank, stake] : stakes_) {
     out.U8(rank);

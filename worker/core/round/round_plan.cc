@@ -104,7 +104,8 @@ uint8_t NewOwner(const PlanQuestion& q, const std::vector<double>& shares, Chunk
     key.U16(q.ballot);
     key.U32(chunk.value());
     const uint64_t hash = ContentHash(key.bytes(), rank);
-    const double uniform = (static_cast<double>(hash >> 11) + 0.5) * 0x1p-53;
+    // Below 1: the greatest of these would be rounded to it, and have no score.
+    const double uniform = std::min((static_cast<double>(hash >> 11) + 0.5) * 0x1p-53, 1 - 0x1p-53);
     // The largest share / -ln(u) is of a rank with probability share / (sum of shares).
     const double score = shares[rank] / -std::log(uniform);
     if (score > best_score) {

@@ -30,6 +30,7 @@ l: yes
 m: 1.2.3
 n: +4
 o: 2026-11-24
+p: +-5
 )");
   ASSERT_TRUE(manifest.ok()) << manifest.status();
   EXPECT_EQ(
@@ -37,7 +38,7 @@ o: 2026-11-24
       nlohmann::json::parse(R"({"a": 1, "b": "1", "c": true, "d": 1500.0, "e": null, "f": "true",
                                       "g": -7, "h": "0x10", "i": ".nan", "j": "text with spaces",
                                       "k": [1, "two"], "l": "yes", "m": "1.2.3", "n": 4,
-                                      "o": "2026-11-24"})"));
+                                      "o": "2026-11-24", "p": "+-5"})"));
 }
 
 TEST(YamlTest, KnowsTheLineOfEveryPath) {
