@@ -219,7 +219,7 @@ void Outer(uint64_t seed, uint64_t seeds, Figures& out) {
   using worker::OuterKind;
   // Float32 in the job, doubles beside it: the rounding of some hundred local steps.
   constexpr double kRounding = 1e-5;
-  constexpr size_t kLeastAverages = 20;
+  constexpr size_t kMinAverages = 20;
   double worst = 0;
   bool identity = true, enough = true;
   for (uint64_t s = seed; s < seed + seeds; ++s) {
@@ -228,7 +228,7 @@ void Outer(uint64_t seed, uint64_t seeds, Figures& out) {
       const auto plain = simulator::CompareWithMeans({.outer = {kind, 1, 0}, .seed = s});
       worst = std::max(worst, off_line.error);
       identity = identity && plain.bit_equal;
-      enough = enough && std::min(off_line.averages, plain.averages) >= kLeastAverages;
+      enough = enough && std::min(off_line.averages, plain.averages) >= kMinAverages;
     }
   }
   out.Add("outer.identity", identity && enough ? 1 : 0,

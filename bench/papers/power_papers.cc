@@ -80,13 +80,13 @@ class PowerTable {
       dense.talks.push_back({.name = absl::StrCat("Gossip", interval),
                              .run = Peers(worker::StrategyKind::kGossip),
                              .interval = interval});
-    out_.Add("powergossip.bytes", 1 / LeastBytes(dense),
+    out_.Add("powergossip.bytes", 1 / MinBytes(dense),
              "of the best dense gossip's bytes; bound 1/4, aim 1/15");
     const double choco =
-        std::min(LeastBytes(Search("Choco.sign", BaselineKind::kChoco, Compressor::Kind::kSign)),
-                 LeastBytes(Search("Choco.top", BaselineKind::kChoco, Compressor::Kind::kTopK)));
+        std::min(MinBytes(Search("Choco.sign", BaselineKind::kChoco, Compressor::Kind::kSign)),
+                 MinBytes(Search("Choco.top", BaselineKind::kChoco, Compressor::Kind::kTopK)));
     out_.Add("powergossip.choco", 1 / choco, "of tuned Choco's bytes; bound 1.1, aim .8");
-    LeastBytes(Search("DeepSqueeze.sign", BaselineKind::kDeepSqueeze, Compressor::Kind::kSign));
+    MinBytes(Search("DeepSqueeze.sign", BaselineKind::kDeepSqueeze, Compressor::Kind::kSign));
   }
 
  private:
@@ -177,7 +177,7 @@ class PowerTable {
   }
 
   // Bytes to our loss over ours, of the talk that needs the least.
-  double LeastBytes(const Family& family) {
+  double MinBytes(const Family& family) {
     std::vector<std::pair<Talk, BestRate>> chosen;
     for (const Talk& talk : family.talks) chosen.emplace_back(talk, TuneTalk(talk));
     // Choosing by tuned loss costs runs, and these are said.

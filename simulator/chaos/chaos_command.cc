@@ -151,7 +151,7 @@ ChaosTotals RunSeeds(const ChaosCommand& command) {
 int RunSimulateChaos(const ChaosCommand& command, std::string& output) {
   if (command.seeds < 1 || command.min_members < 1 || command.max_members > 16 ||
       command.min_members > command.max_members) {
-    output = "--seeds: at least 1; --members: LEAST..MOST within 1..16\n";
+    output = "--seeds: at least 1; --members: MIN..MAX within 1..16\n";
     return 2;
   }
   // Runs of a seed are equal, so it runs once more for its log.

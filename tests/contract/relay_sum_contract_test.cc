@@ -22,7 +22,7 @@ AveragingConfig OnTree(GraphKind tree) {
 }
 
 // Closed form: where each hop is one step late.
-double MostOf(GraphKind tree, uint32_t members) {
+double MaxScaleOf(GraphKind tree, uint32_t members) {
   return 1 + MeanRelayDelay(TreesOf(tree, members).value()[0]) + (members - 1.0) / members;
 }
 
@@ -117,7 +117,7 @@ TEST(RelaySumContract, TheRateReachedIsTheRateAsked) {
     EXPECT_NEAR((world.Mean() - before) / steps / (kFar * kRate), 1, 0.1);
     for (const int i : world.Living()) EXPECT_EQ(world.lr_scale(i), world.lr_scale(0)) << i;
     EXPECT_GT(world.lr_scale(0), 1);
-    EXPECT_LT(world.lr_scale(0), MostOf(row.tree, static_cast<uint32_t>(row.members)));
+    EXPECT_LT(world.lr_scale(0), MaxScaleOf(row.tree, static_cast<uint32_t>(row.members)));
   }
 }
 
@@ -132,7 +132,7 @@ TEST(RelaySumContract, TheFactorHasABound) {
   world.MakeView();
   world.RunFor(Seconds(10));
   for (const int i : world.Living())
-    EXPECT_DOUBLE_EQ(world.lr_scale(i), MostOf(GraphKind::kChain, 8)) << i;
+    EXPECT_DOUBLE_EQ(world.lr_scale(i), MaxScaleOf(GraphKind::kChain, 8)) << i;
 }
 
 // Whoever does not hear what came of a count takes the others' factor at the next one.

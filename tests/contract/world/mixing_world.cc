@@ -104,7 +104,7 @@ void MixingWorld::Node::Train() {
   for (double& p : parameters) p -= rate * (p - target_);
   ++step_;
   if (result_) Apply();
-  if (wanted_ && !world_.settling_ && mixing().delivered() < world_.most_results_) {
+  if (wanted_ && !world_.settling_ && mixing().delivered() < world_.max_results_) {
     Values(Region::kOutbox) = parameters;
     waiting_ = OverlapOf(world_.options_.config) == Overlap::kBlocking;
     Local(Published{*std::exchange(wanted_, std::nullopt), Totals().samples, step_});

@@ -48,7 +48,7 @@ class MixingWorld : private simulator::ActionHost<double>::Outside {
   void MakeView();
   void RunFor(Duration time);
   // A worker that has had so many results since its first publishes no more.
-  void StopAfter(uint64_t results) { most_results_ = results; }
+  void StopAfter(uint64_t results) { max_results_ = results; }
   // Trainers stop publishing; what is under way ends.
   void Settle();
   // The worker's share is in the job's next count, and it is not told of the sum.
@@ -98,7 +98,7 @@ class MixingWorld : private simulator::ActionHost<double>::Outside {
   int nan_from_ = -1;
   int foreign_from_ = -1;
   bool settling_ = false;
-  uint64_t most_results_ = UINT64_MAX;
+  uint64_t max_results_ = UINT64_MAX;
   AveragingId counts_{1};  // the view's full average was the first
   int misses_count_ = -1;
 };

@@ -17,7 +17,7 @@ constexpr double kNearFactor = 0.1;
 void RelaySum::OnGraph(const Topology& topology) {
   // Both trees of a pair are mirror images: their distances are equal.
   const double nodes = topology.graphs[0].nodes;
-  most_ = 1 + MeanRelayDelay(topology.graphs[0]) + (nodes - 1) / nodes;
+  max_scale_ = 1 + MeanRelayDelay(topology.graphs[0]) + (nodes - 1) / nodes;
   diameter_ = std::max<double>(1, Diameter(topology.graphs[0]));
 }
 
@@ -77,7 +77,7 @@ void RelaySum::OnCounted(const AgesCounted& counted, StrategyActions&) {
     const double measured = 1 + counted.total.steps;
     if (scale == 0 || std::abs(measured - scale) > kNearFactor * scale) scale = measured;
   }
-  if (scale != 0) scale = std::clamp(scale, 1.0, most_);
+  if (scale != 0) scale = std::clamp(scale, 1.0, max_scale_);
   agreed_ = {.averaging = counted.averaging, .scale = scale};
   AimAt(scale == 0 ? 1 : scale);
 }

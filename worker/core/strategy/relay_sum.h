@@ -151,7 +151,7 @@ class RelaySum : public EdgeStrategy {
   double ShareOfAge() const;
   void AimAt(double scale);
 
-  double most_ = 1;            // bound of the factor
+  double max_scale_ = 1;       // bound of the factor
   double diameter_ = 1;        // steps, at least one
   bool whole_ = false;         // the last average had the models of all members
   std::optional<double> age_;  // own share of the mean age, over some steps; none: not known yet

@@ -130,9 +130,9 @@ TEST_F(RelaySumAgeTest, AMessageCarriesTheLagOfWhatIsInIt) {
 }
 
 TEST_F(RelaySumAgeTest, WhatNoSumCouldHoldIsStrange) {
-  constexpr int64_t kLeast = std::numeric_limits<int64_t>::min();
-  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
-  for (const int64_t lag : {kLeast, kMost, EdgeMailbox::kMaxLag + 1, -EdgeMailbox::kMaxLag - 1})
+  constexpr int64_t kMin = std::numeric_limits<int64_t>::min();
+  constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
+  for (const int64_t lag : {kMin, kMax, EdgeMailbox::kMaxLag + 1, -EdgeMailbox::kMaxLag - 1})
     EXPECT_EQ(Arrive(0, 1, 1, lag, 0), EdgeMailbox::Taken::kStrange) << lag;
   for (const uint64_t sequence : {EdgeMailbox::kMaxSequence + 1, UINT64_MAX})
     EXPECT_EQ(Arrive(0, sequence, 1, 0, 0), EdgeMailbox::Taken::kStrange) << sequence;

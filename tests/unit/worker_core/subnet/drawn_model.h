@@ -37,10 +37,10 @@ inline UnitTensor DrawTensor(size_t number, const std::vector<uint32_t>& units, 
   return tensor;
 }
 
-// 1 to 3 groups of up to `most_units` units; 1 to 5 tensors with up to three axes.
-inline UnitSchema DrawSchema(Rng& rng, uint32_t most_units = 7) {
+// 1 to 3 groups of up to `max_units` units; 1 to 5 tensors with up to three axes.
+inline UnitSchema DrawSchema(Rng& rng, uint32_t max_units = 7) {
   std::vector<uint32_t> units(1 + rng.Uniform(3));
-  for (uint32_t& count : units) count = 1 + static_cast<uint32_t>(rng.Uniform(most_units));
+  for (uint32_t& count : units) count = 1 + static_cast<uint32_t>(rng.Uniform(max_units));
   std::vector<UnitTensor> tensors(1 + rng.Uniform(5));
   for (size_t i = 0; i < tensors.size(); ++i) tensors[i] = DrawTensor(i, units, rng);
   auto schema = UnitSchema::Of(std::move(tensors));

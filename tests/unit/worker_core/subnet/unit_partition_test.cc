@@ -33,15 +33,15 @@ TEST(ShareUnits, KeepsQuotaAndTheOrderOfRemainders) {
     const Shares shares = ShareUnits(units, weights);
     EXPECT_EQ(std::accumulate(shares.begin(), shares.end(), 0u), units);
     const auto sum = static_cast<long double>(std::accumulate(weights.begin(), weights.end(), 0u));
-    long double least_up = 1, most_down = 0;
+    long double min_up = 1, max_down = 0;
     for (size_t i = 0; i < shares.size(); ++i) {
       const long double quota = units * (weights[i] / sum);
       const long double over = shares[i] - quota;
       ASSERT_LT(std::abs(over), 1) << "draw " << draw;
-      if (over > 1e-12L) least_up = std::min(least_up, 1 - over);
-      if (over < -1e-12L) most_down = std::max(most_down, -over);
+      if (over > 1e-12L) min_up = std::min(min_up, 1 - over);
+      if (over < -1e-12L) max_down = std::max(max_down, -over);
     }
-    EXPECT_GE(least_up, most_down - 1e-12L) << "draw " << draw;
+    EXPECT_GE(min_up, max_down - 1e-12L) << "draw " << draw;
   }
 }
 
