@@ -50,17 +50,17 @@ class Node {
         [this](Time, WallTime, const PeerId& from, const TensorHeader& header, Bytes payload) {
           std::unique_lock lock(mutex_);
           gate_.wait(lock, [&] { return !blocked_; });
-          received_.push_back({from, header, std::move(payload)});
+          received.push_back({from, header, std::move(payload)});
           changed_.notify_all();
         },
         [this](Time, WallTime, const PeerId& peer, DownEvidence evidence) {
           const std::lock_guard lock(mutex_);
-          downs_.emplace_back(peer, evidence == DownEvidence::kRefused);
+          downs.emplace_back(peer, evidence == DownEvidence::kRefused);
           changed_.notify_all();
         },
         [this](Time, WallTime, const PeerId&) {
           const std::lock_guard lock(mutex_);
-          ++drained_;
+          ++drained;
           changed_.notify_all();
         },
     });
@@ -106,12 +106,12 @@ class Node {
 
   std::vector<std::pair<PeerId, bool>> Downs() {
     const std::lock_guard lock(mutex_);
-    return downs_;
+    return downs;
   }
 
-  std::vector<Received> received_;
-  std::vector<std::pair<PeerId, bool>> downs_;
-  int drained_ = 0;
+  std::vector<Received> received;
+  std::vector<std::pair<PeerId, bool>> downs;
+  int drained = 0;
 
  private:
   dht::TemporaryDirectory folder_;
@@ -168,12 +168,12 @@ TEST_P(TensorTransportTest, FramesOfEverySizeArriveInOrderBothWays) {
     ++chunk;
   }
   for (auto [from, at, salt] : {std::tuple{&a, &b, 0}, std::tuple{&b, &a, 1}}) {
-    ASSERT_TRUE(at->Eventually([&, node = at] { return node->received_.size() == 9; }));
+    ASSERT_TRUE(at->Eventually([&, node = at] { return node->received.size() == 9; }));
     for (size_t i = 0; i < 9; ++i) {
-      EXPECT_EQ(at->received_[i].from, from->id());
-      EXPECT_EQ(at->received_[i].header.chunk, i);
-      EXPECT_EQ(at->received_[i].header.rank, 3);
-      EXPECT_EQ(at->received_[i].payload, Random(sizes[i], sizes[i] + static_cast<size_t>(salt)));
+      EXPECT_EQ(at->received[i].from, from->id());
+      EXPECT_EQ(at->received[i].header.chunk, i);
+      EXPECT_EQ(at->received[i].header.rank, 3);
+      EXPECT_EQ(at->received[i].payload, Random(sizes[i], sizes[i] + static_cast<size_t>(salt)));
     }
   }
 }
@@ -186,20 +186,20 @@ TEST_P(TensorTransportTest, ADeadPeerIsHardDownAtOnceForBothDirections) {
   auto c = std::make_unique<Node>(authority(), "c");
   ASSERT_EQ(a.Send(*b, Bytes(10)), TensorTransport::Sent::kQueued);  // a dials b
   ASSERT_EQ(c->Send(a, Bytes(10)), TensorTransport::Sent::kQueued);  // c dials a
-  ASSERT_TRUE(b->Eventually([&] { return b->received_.size() == 1; }));
-  ASSERT_TRUE(a.Eventually([&] { return a.received_.size() == 1; }));
+  ASSERT_TRUE(b->Eventually([&] { return b->received.size() == 1; }));
+  ASSERT_TRUE(a.Eventually([&] { return a.received.size() == 1; }));
   const PeerId dead_b = b->id(), dead_c = c->id();
   b.reset();
-  ASSERT_TRUE(a.Eventually([&] { return a.downs_.size() == 1; }));
+  ASSERT_TRUE(a.Eventually([&] { return a.downs.size() == 1; }));
   c.reset();
-  ASSERT_TRUE(a.Eventually([&] { return a.downs_.size() == 2; }));
+  ASSERT_TRUE(a.Eventually([&] { return a.downs.size() == 2; }));
   EXPECT_THAT(a.Downs(), ElementsAre(std::pair(dead_b, true), std::pair(dead_c, true)));
 }
 
 TEST_P(TensorTransportTest, AnotherPeerAtTheEndpointMeansTheOldOneIsDead) {
   Node a(authority(), "a"), b(authority(), "b"), c(authority(), "c");
   a.transport().Send(b.id(), c.transport().endpoint(), {}, nullptr);
-  ASSERT_TRUE(a.Eventually([&] { return a.downs_.size() == 1; }));
+  ASSERT_TRUE(a.Eventually([&] { return a.downs.size() == 1; }));
   EXPECT_EQ(a.Downs()[0], std::pair(b.id(), true));
 }
 
@@ -216,8 +216,8 @@ TEST_P(TensorTransportTest, AFullQueueIsSaidAndItsDrainingToo) {
     (a.Send(b, Bytes(128 << 10)) == TensorTransport::Sent::kQueued ? queued : full) += 1;
   }
   b.SetBlocked(false);
-  ASSERT_TRUE(a.Eventually([&] { return a.drained_ > 0; }));
-  ASSERT_TRUE(b.Eventually([&] { return b.received_.size() == queued; }));
+  ASSERT_TRUE(a.Eventually([&] { return a.drained > 0; }));
+  ASSERT_TRUE(b.Eventually([&] { return b.received.size() == queued; }));
 }
 
 TEST_P(TensorTransportTest, StrangersWhoSayNothingKeepNoPeerOut) {
@@ -228,7 +228,7 @@ TEST_P(TensorTransportTest, StrangersWhoSayNothingKeepNoPeerOut) {
   std::vector<int> silent;
   for (size_t i = 0; i < few.accepted; ++i) silent.push_back(Dial(b.transport().endpoint()));
   a.Send(b, Bytes(7));
-  EXPECT_TRUE(b.Eventually([&] { return b.received_.size() == 1; }));
+  EXPECT_TRUE(b.Eventually([&] { return b.received.size() == 1; }));
   EXPECT_TRUE(b.EventuallyCounts("too_many", 1));
   for (const int fd : silent) close(fd);
 }
@@ -246,7 +246,7 @@ TEST_P(TensorTransportTest, WithoutDescriptorsItTriesAgainWithPausesAndThenAccep
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
   EXPECT_LE(failures(), took.count() / 0.1 + 2) << "a pause after each";
   a.Send(b, Bytes(7));
-  EXPECT_TRUE(b.Eventually([&] { return b.received_.size() == 1; }));
+  EXPECT_TRUE(b.Eventually([&] { return b.received.size() == 1; }));
   close(dialing);
 }
 
@@ -260,7 +260,7 @@ TEST_P(TensorTransportTest, GarbageIsCountedAndHarmsNobody) {
   close(silent);
   EXPECT_TRUE(b.EventuallyCounts("failed", 1));
   a.Send(b, Bytes(7));
-  EXPECT_TRUE(b.Eventually([&] { return b.received_.size() == 1; }));
+  EXPECT_TRUE(b.Eventually([&] { return b.received.size() == 1; }));
 }
 
 TEST(TensorTransportPlainTest, HostileFramesAfterAGoodHelloEndTheConnection) {
@@ -286,19 +286,19 @@ TEST(TensorTransportPlainTest, HostileFramesAfterAGoodHelloEndTheConnection) {
     EXPECT_TRUE(b.EventuallyCounts("garbage", ++ended));
     close(fd);
   }
-  EXPECT_TRUE(b.received_.empty());
+  EXPECT_TRUE(b.received.empty());
 }
 
 TEST(TensorTransportTlsTest, ACertificateOfAnotherAuthorityIsRefusedBothWays) {
   const TestAuthority ours("ours"), theirs("theirs");
   Node a(&ours, "a"), stranger(&theirs, "b");
   a.Send(stranger, Bytes(1));
-  ASSERT_TRUE(a.Eventually([&] { return a.downs_.size() == 1; }));
+  ASSERT_TRUE(a.Eventually([&] { return a.downs.size() == 1; }));
   EXPECT_EQ(a.Downs()[0], std::pair(stranger.id(), false));  // refused is not dead
   stranger.Send(a, Bytes(1));
-  ASSERT_TRUE(stranger.Eventually([&] { return stranger.downs_.size() == 1; }));
-  EXPECT_TRUE(a.received_.empty());
-  EXPECT_TRUE(stranger.received_.empty());
+  ASSERT_TRUE(stranger.Eventually([&] { return stranger.downs.size() == 1; }));
+  EXPECT_TRUE(a.received.empty());
+  EXPECT_TRUE(stranger.received.empty());
 }
 
 TEST(TensorTransportTlsTest, ACertificateOfAnotherJobOfTheSameAuthorityIsRefused) {
@@ -307,17 +307,17 @@ TEST(TensorTransportTlsTest, ACertificateOfAnotherJobOfTheSameAuthorityIsRefused
   other.job = "other";
   Node a(&authority, "a"), b(&authority, "b", other);
   a.Send(b, Bytes(1));
-  ASSERT_TRUE(a.Eventually([&] { return a.downs_.size() == 1; }));
-  EXPECT_TRUE(b.received_.empty());
+  ASSERT_TRUE(a.Eventually([&] { return a.downs.size() == 1; }));
+  EXPECT_TRUE(b.received.empty());
 }
 
 TEST(TensorTransportTlsTest, APlainPeerIsRefusedByATlsOne) {
   const TestAuthority authority;
   Node a(&authority, "a"), plain(nullptr, "p");
   plain.Send(a, Bytes(100));
-  ASSERT_TRUE(plain.Eventually([&] { return plain.downs_.size() == 1; }));
+  ASSERT_TRUE(plain.Eventually([&] { return plain.downs.size() == 1; }));
   EXPECT_TRUE(a.EventuallyCounts("wrong_peer", 1));
-  EXPECT_TRUE(a.received_.empty());
+  EXPECT_TRUE(a.received.empty());
 }
 
 TEST(TensorTransportPlainTest, APortInUseIsAnErrorThatNamesIt) {
@@ -354,8 +354,8 @@ class HangsUp {
     sockaddr_in address{};
     address.sin_family = AF_INET;
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    ::bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address);
-    ::listen(fd, 16);
+    EXPECT_EQ(::bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+    EXPECT_EQ(::listen(fd, 16), 0);
     return fd;
   }
   void Loop() {
@@ -376,7 +376,7 @@ TEST(TensorTransportPlainTest, APeerThatHangsUpBeforeItIsOpenIsCalledOnce) {
   EXPECT_EQ(a.transport().Send(unused.id(), stranger.endpoint(), header,
                                std::make_shared<Bytes>(Bytes{1})),
             TensorTransport::Sent::kQueued);
-  EXPECT_TRUE(a.Eventually([&] { return !a.downs_.empty(); }));
+  EXPECT_TRUE(a.Eventually([&] { return !a.downs.empty(); }));
   EXPECT_EQ(a.Downs(), (std::vector<std::pair<PeerId, bool>>{{unused.id(), false}}));
   EXPECT_EQ(stranger.calls(), 1);
 }

@@ -52,7 +52,7 @@ class Planes : public TimerSource {
     transport_.SetHandlers(
         {[this](Time, WallTime, const PeerId&, const TensorHeader& header, const Bytes&) {
            const std::lock_guard lock(mutex_);
-           arrived_.insert(header.chunk);
+           chunks_here.insert(header.chunk);
            changed_.notify_all();
          },
          [this](Time now, WallTime, const PeerId& peer, DownEvidence evidence) {
@@ -61,7 +61,7 @@ class Planes : public TimerSource {
              mix_.OnFailed(now, peer);
            }
            const std::lock_guard lock(mutex_);
-           ++(evidence == DownEvidence::kRefused ? hard_downs_ : soft_downs_);
+           ++(evidence == DownEvidence::kRefused ? hard_downs : soft_downs);
            changed_.notify_all();
          },
          [this](Time now, WallTime, const PeerId& peer) {
@@ -132,19 +132,19 @@ class Planes : public TimerSource {
 
   std::set<uint32_t> arrived() {
     const std::lock_guard lock(mutex_);
-    return arrived_;
+    return chunks_here;
   }
   size_t mix_sent() {
     const std::lock_guard lock(mutex_);
-    return mix_sent_;
+    return mixes_sent;
   }
   PeerId id() const { return identity_->id(); }
   std::string endpoint() const { return transport_.endpoint(); }
   double waiting() const { return metrics_.waiting_sends.value(); }
 
-  std::set<uint32_t> arrived_;
-  int soft_downs_ = 0, hard_downs_ = 0;
-  size_t mix_sent_ = 0;
+  std::set<uint32_t> chunks_here;
+  int soft_downs = 0, hard_downs = 0;
+  size_t mixes_sent = 0;
 
  private:
   static TensorTransportOptions Options() {
@@ -157,7 +157,7 @@ class Planes : public TimerSource {
   }
   void Sent(const std::vector<MixSent>& sent) {
     const std::lock_guard lock(mutex_);
-    mix_sent_ += sent.size();
+    mixes_sent += sent.size();
     changed_.notify_all();
   }
   MixPlane::Core MixCore() {
@@ -180,7 +180,7 @@ class Planes : public TimerSource {
   HostLoop host_{4096, registry_, Logger()};
   const std::unique_ptr<dht::Identity> identity_ = *dht::Identity::Open("");
   TensorTransport transport_{Options(), *identity_, host_, registry_, Logger()};
-  std::vector<float> outbox_ = std::vector<float>(kChunk * kChunks, 1.0F);
+  std::vector<float> outbox_ = std::vector<float>(size_t{kChunk} * kChunks, 1.0F);
   std::vector<float> inbox_ = outbox_;
   const RegionMemory memory_{[this](Region) -> std::span<const float> { return outbox_; },
                              [this](Region) -> std::span<float> { return inbox_; }};
@@ -198,10 +198,10 @@ TEST(WaitingSendsTest, APeerThatFellSilentAndLivesAgainGetsTheNextInput) {
   a.OpenRound();
   for (uint32_t chunk = 0; chunk + 1 < kChunks; ++chunk) a.SendInput(b.id(), chunk);
   ASSERT_GT(a.waiting(), 0);
-  ASSERT_TRUE(a.Eventually([&] { return a.soft_downs_ > 0; }));
+  ASSERT_TRUE(a.Eventually([&] { return a.soft_downs > 0; }));
   a.Introduce(b.id(), b.endpoint());
   a.SendInput(b.id(), kChunks - 1);
-  EXPECT_TRUE(b.Eventually([&] { return b.arrived_.contains(kChunks - 1); }));
+  EXPECT_TRUE(b.Eventually([&] { return b.chunks_here.contains(kChunks - 1); }));
   // The host may still be at the waiting ones when the last has arrived.
   EXPECT_TRUE(a.Eventually([&] { return a.waiting() == 0; }));
 }
@@ -211,11 +211,11 @@ TEST(WaitingSendsTest, AMixMessageToAPeerThatFellSilentIsSentWhenItLivesAgain) {
   Planes a, b;
   a.Introduce(b.id(), silent.endpoint());
   a.SendMix(b.id());
-  ASSERT_TRUE(a.Eventually([&] { return a.soft_downs_ > 0; }));
+  ASSERT_TRUE(a.Eventually([&] { return a.soft_downs > 0; }));
   EXPECT_EQ(a.mix_sent(), 0u);
   a.Introduce(b.id(), b.endpoint());
-  EXPECT_TRUE(a.Eventually([&] { return a.mix_sent_ == 1; }));
-  EXPECT_TRUE(b.Eventually([&] { return b.arrived_.contains(kChunks - 1); }));
+  EXPECT_TRUE(a.Eventually([&] { return a.mixes_sent == 1; }));
+  EXPECT_TRUE(b.Eventually([&] { return b.chunks_here.contains(kChunks - 1); }));
 }
 
 TEST(WaitingSendsTest, AnInputWhoseSnapshotIsReplacedIsNotSent) {
@@ -226,10 +226,10 @@ TEST(WaitingSendsTest, AnInputWhoseSnapshotIsReplacedIsNotSent) {
   for (uint32_t chunk = 0; chunk + 1 < kChunks; ++chunk) a.SendInput(b.id(), chunk);
   ASSERT_GT(a.waiting(), 0);
   a.Overwrite();
-  ASSERT_TRUE(a.Eventually([&] { return a.soft_downs_ > 0; }));
+  ASSERT_TRUE(a.Eventually([&] { return a.soft_downs > 0; }));
   a.Introduce(b.id(), b.endpoint());
   a.SendInput(b.id(), kChunks - 1);
-  ASSERT_TRUE(b.Eventually([&] { return b.arrived_.contains(kChunks - 1); }));
+  ASSERT_TRUE(b.Eventually([&] { return b.chunks_here.contains(kChunks - 1); }));
   const std::set<uint32_t> arrived = b.arrived();
   EXPECT_FALSE(arrived.contains(kChunks - 2)) << "it waited for the snapshot before";
 }
