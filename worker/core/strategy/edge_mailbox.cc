@@ -104,6 +104,8 @@ MixChunk EdgeMailbox::Describe(size_t to, uint32_t chunk, Region own, EdgeSum su
     out.lag += LagAt(i, chunk, sequence);
     sum_of_.push_back(links_[i].region);
   }
+  // A neighbour's lie is no reason to refuse this message.
+  out.lag = std::clamp(out.lag, -kMaxLag, kMaxLag);
   out.sum_of = sum_of_;
   return out;
 }

@@ -38,8 +38,9 @@ inline bool IsValid(const ModelAge& age) {
   const auto bounded = [](double value) { return std::abs(value) <= kMaxModelAge; };  // not NaN
   return bounded(age.steps) && bounded(age.agreed.scale) && age.agreed.scale >= 0;
 }
+// A sum of valid ages is valid, whoever lies.
 inline void Add(const ModelAge& age, ModelAge& sum) {
-  sum.steps += age.steps;
+  sum.steps = std::clamp(sum.steps + age.steps, -kMaxModelAge, kMaxModelAge);
   sum.members += age.members;
   sum.agreed = std::max(sum.agreed, age.agreed);
 }

@@ -140,6 +140,18 @@ TEST_F(RelaySumAgeTest, WhatNoSumCouldHoldIsStrange) {
             EdgeMailbox::Taken::kTaken);
 }
 
+// Else a liar's neighbours would be refused by theirs, who did not lie.
+TEST_F(RelaySumAgeTest, AMessageWithALiarsLagIsInBounds) {
+  const auto to_first = edges_.Find(IdOf(0), kFirstEdgeTag).value();
+  const auto lag = [&](uint64_t sequence) {
+    return edges_.Describe(to_first, 0, Region::kSpare, EdgeSum::kWithOthers, sequence).lag;
+  };
+  ArriveWhole(2, 3, 2, -EdgeMailbox::kMaxLag);
+  EXPECT_EQ(lag(1), -EdgeMailbox::kMaxLag);
+  ArriveWhole(2, 4, 2, EdgeMailbox::kMaxLag);
+  EXPECT_EQ(lag(9), EdgeMailbox::kMaxLag);
+}
+
 TEST_F(RelaySumAgeTest, AShareThatALiarMadeIsInBounds) {
   ArriveWhole(0, 1, 1, EdgeMailbox::kMaxLag);
   ArriveWhole(2, 1, 2, EdgeMailbox::kMaxLag);
@@ -149,6 +161,11 @@ TEST_F(RelaySumAgeTest, AShareThatALiarMadeIsInBounds) {
   ModelAge sum;
   for (uint32_t i = 0; i < kMaxNodes; ++i) Add(age, sum);
   EXPECT_TRUE(IsValid(sum));
+  for (const double lie : {-kMaxModelAge, kMaxModelAge}) {
+    sum = {};
+    for (int i = 0; i < 2; ++i) Add({.steps = lie, .members = 1, .agreed = {}}, sum);
+    EXPECT_TRUE(IsValid(sum)) << lie;
+  }
 }
 
 TEST_F(RelaySumAgeTest, TheFactorIsOneUntilAllHaveMeasured) {
