@@ -233,6 +233,17 @@ class MovedTest : public GroupRoundsTest {
     rounds_.OpenRound(now_, opening_, seating_, {}, out_);
   }
 
+  // The group of `cell`, by the seats of `seating`.
+  GroupPlan PlanOfSecondRound(const Seating& seating, CellIndex cell) const {
+    return PlanOf(seating, cell,
+                  {.job = "job",
+                   .averaging = opening_.averaging,
+                   .round = 1,
+                   .axis = 1,
+                   .elements = 2048,
+                   .chunk_elements = 1});
+  }
+
   View wide_;
   Seating moved_;
 };
@@ -264,13 +275,7 @@ TEST_F(MovedTest, ItSpeaksForNobodyOnceAnotherStateIsFetched) {
   OpenRound(1);
   rounds_.Depart(now_, out_);
   // The row of 2 and 3: cell 2 is of this peer's class.
-  const GroupPlan plan = PlanOf(seating_, 3,
-                                {.job = "job",
-                                 .averaging = opening_.averaging,
-                                 .round = 1,
-                                 .axis = 1,
-                                 .elements = 2048,
-                                 .chunk_elements = 1});
+  const GroupPlan plan = PlanOfSecondRound(seating_, 3);
   const auto ask = [&] {
     out_.clear();
     rounds_.OnFrame(now_, PeerAt(3),
@@ -295,13 +300,7 @@ TEST_F(MovedTest, ItSpeaksForNobodyOnceAnotherStateIsFetched) {
 // In the row of 2 and 3 the member of cell 3 is lost. By the new seats this peer is of its class.
 TEST_F(MovedTest, ItSpeaksForNobodyOfAnotherClass) {
   OpenRound(1);
-  const GroupPlan plan = PlanOf(moved_, 2,
-                                {.job = "job",
-                                 .averaging = opening_.averaging,
-                                 .round = 1,
-                                 .axis = 1,
-                                 .elements = 2048,
-                                 .chunk_elements = 1});
+  const GroupPlan plan = PlanOfSecondRound(moved_, 2);
   ASSERT_TRUE(plan.cells[1].speakers.contains(PeerAt(0)));
   rounds_.OnListInUse(now_,
                       {.view = seating_.hash(),
