@@ -89,8 +89,10 @@ finally:
         self.assertRegex(said, r"Fatal Python error: Aborted[\s\S]*in wait_for_ever")
 
     def test_sigterm_after_a_minute_without_a_step_shows_where_it_is(self):
-        hangs = "import crowdsurf.job\ncrowdsurf.job._HANGS = 0.0\ndef wait_for_ever():\n    while True: pass\n"
-        code, said = self.signalled(signal.SIGTERM, hangs + "job.step(samples=1)\nwait_for_ever()")
+        # The signal may come before step() is over: that is inside, too.
+        hangs = "def wait_for_ever():\n    job.step(samples=1)\n    while True: pass\n"
+        at_once = "import crowdsurf.job\ncrowdsurf.job._HANGS = 0.0\n"
+        code, said = self.signalled(signal.SIGTERM, at_once + hangs + "wait_for_ever()")
         self.assertEqual(code, 143)
         self.assertRegex(said, "in wait_for_ever")
 
