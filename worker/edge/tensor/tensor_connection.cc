@@ -120,10 +120,10 @@ void TensorConnection::Resume() {
 void TensorConnection::End(TensorEnding ending, std::string why) {
   if (state_ == State::kEnded) return;
   // In good order only between frames: what was half sent is then the peer's problem to see.
-  if (ending == TensorEnding::kGoodbye && state_ == State::kOpen && front_sent_ == 0 &&
-      record_.empty()) {
+  if (ending == TensorEnding::kGoodbye && state_ == State::kOpen && front_sent_ == 0) {
     SendFirst({.kind = TensorKind::kGoodbye}, {});
     (void)WriteBytes(first_);
+    (void)Flushed();
   }
   state_ = State::kEnded;
   // on_end may drop the last owner of this.

@@ -3,13 +3,14 @@
 // Runs on the transport's I/O thread only. The dialling side sends frames of one outbox, the
 // accepting side receives them; each first sends Hello, from which, with the key of the
 // certificate, the other's id follows. Scatter/gather without a copy when plain; with TLS, payloads
-// are encrypted from where they lie and small pieces share a record. Ends once, with a reason.
+// are encrypted from where they lie. Ends once, with a reason.
 // Whatever a peer sends is checked before it is believed or allocated for; before its Hello at most
 // kMaxTensorHello bytes.
 #pragma once
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "base/time.h"
@@ -73,6 +74,7 @@ class TensorConnection : public std::enable_shared_from_this<TensorConnection> {
   IoOutcome WriteQueuePlain();
   IoOutcome WriteQueueTls();
   IoOutcome WriteBytes(ByteView bytes);
+  IoOutcome Flushed();
   void Advance(size_t bytes);
   void PumpReads();
   IoOutcome ReadBytes(std::span<uint8_t> into);
@@ -94,11 +96,10 @@ class TensorConnection : public std::enable_shared_from_this<TensorConnection> {
   bool accepting_ = false, paused_ = false, read_armed_ = false, write_armed_ = false;
 
   std::shared_ptr<TensorOutbox> outbox_;
-  size_t front_sent_ = 0;  // bytes of the outbox's first frame
-  Bytes first_;            // Hello or Goodbye: before the outbox
+  std::optional<OutFrame> front_;  // the outbox's first frame, once looked at
+  size_t front_sent_ = 0;          // bytes of it
+  Bytes first_;                    // Hello or Goodbye: before the outbox
   size_t first_sent_ = 0;
-  Bytes record_;  // TLS: small pieces gathered from the outbox
-  size_t record_sent_ = 0;
 
   TensorHeaderBytes header_bytes_{};
   size_t header_got_ = 0;

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 
 #include "worker/edge/tensor/tensor_asio.h"
 #include "worker/edge/tensor/tensor_connection.h"
@@ -13,18 +12,9 @@
 namespace crowdsurf::worker {
 namespace {
 
-constexpr size_t kRecordBytes = size_t{16} * 1024;  // of TLS; smaller pieces are gathered up to it
-constexpr size_t kGatherFrames = 16;                // looked at for one write
+constexpr size_t kGatherFrames = 16;  // looked at for one write
 constexpr size_t kTurnBytes =
     size_t{4} * 1024 * 1024;  // then the other connections have their turn
-
-IoOutcome FromErrno(bool reading) {
-  if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) {
-    return {reading ? IoState::kWantRead : IoState::kWantWrite, 0};
-  }
-  // A reset, a broken pipe or a time-out ends the connection as a close does.
-  return {IoState::kClosed, 0};
-}
 
 }  // namespace
 
@@ -50,14 +40,14 @@ IoOutcome TensorConnection::WriteOnce() {
     if (first_sent_ == first_.size()) first_.clear();
     return outcome;
   }
-  if (state_ != State::kOpen || outbox_ == nullptr) return {IoState::kDone, 0};
+  if (state_ != State::kOpen || outbox_ == nullptr) return Flushed();
   const IoOutcome outcome = tls_ ? WriteQueueTls() : WriteQueuePlain();
   if (outcome.state == IoState::kDone) Advance(outcome.bytes);
   return outcome;
 }
 
 IoOutcome TensorConnection::WriteQueuePlain() {
-  const std::vector<OutFrame> frames = outbox_->Front(kGatherFrames);
+  const std::vector<OutFrame> frames = outbox_->First(kGatherFrames);
   std::array<iovec, 2 * kGatherFrames> pieces;
   // skip: bytes of the frames at the front that are out already.
   size_t count = 0, skip = front_sent_;
@@ -77,54 +67,29 @@ IoOutcome TensorConnection::WriteQueuePlain() {
   message.msg_iov = pieces.data();
   message.msg_iovlen = count;
   const ssize_t sent = ::sendmsg(socket_.native_handle(), &message, MSG_NOSIGNAL);
-  if (sent <= 0) return FromErrno(false);
+  if (sent <= 0) return OutcomeOfErrno(IoDirection::kWrite);
   return {IoState::kDone, static_cast<size_t>(sent)};
 }
 
-// OpenSSL wants the same bytes again after kWantWrite: a gathered record stays until it is out, and
-// a payload stays where it is.
+// The stream gathers records, so a header may be one of its own.
 IoOutcome TensorConnection::WriteQueueTls() {
-  if (record_.empty()) {
-    const std::vector<OutFrame> frames = outbox_->Front(kGatherFrames);
-    size_t skip = front_sent_;
-    for (const OutFrame& frame : frames) {
-      const size_t body = frame.payload ? frame.payload->size() : 0;
-      // Only where nothing gathered has to leave before it.
-      if (record_.empty() && skip >= kTensorHeaderBytes &&
-          frame.size() - skip >= kRecordBytes) {  // a long payload, straight from its place
-        return tls_->Write(ByteView(*frame.payload).subspan(skip - kTensorHeaderBytes));
-      }
-      if (skip < kTensorHeaderBytes) {
-        record_.insert(record_.end(), frame.header.begin() + static_cast<ptrdiff_t>(skip),
-                       frame.header.end());
-        skip = 0;
-      } else {
-        skip -= kTensorHeaderBytes;
-      }
-      const size_t take =
-          std::min(body - skip, kRecordBytes - std::min(kRecordBytes, record_.size()));
-      if (take > 0) {
-        const auto from = frame.payload->begin() + static_cast<ptrdiff_t>(skip);
-        record_.insert(record_.end(), from, from + static_cast<ptrdiff_t>(take));
-      }
-      if (skip + take < body || record_.size() >= kRecordBytes) break;
-      skip = 0;
-    }
-    if (record_.empty()) return {IoState::kDone, 0};
-  }
-  const IoOutcome outcome = tls_->Write(ByteView(record_).subspan(record_sent_));
-  record_sent_ += outcome.bytes;
-  if (record_sent_ == record_.size()) {
-    record_.clear();
-    record_sent_ = 0;
-  }
-  return outcome;
+  if (!front_) front_ = outbox_->Front();
+  if (!front_) return Flushed();
+  const bool in_header = front_sent_ < kTensorHeaderBytes;
+  return tls_->Write(in_header
+                         ? ByteView(front_->header).subspan(front_sent_)
+                         : ByteView(*front_->payload).subspan(front_sent_ - kTensorHeaderBytes));
+}
+
+// What the stream has gathered. kDone with 0 bytes, as where there is nothing to send.
+IoOutcome TensorConnection::Flushed() {
+  return tls_ ? tls_->Flush() : IoOutcome{IoState::kDone, 0};
 }
 
 IoOutcome TensorConnection::WriteBytes(ByteView bytes) {
   if (tls_) return tls_->Write(bytes);
   const ssize_t sent = ::send(socket_.native_handle(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
-  if (sent <= 0) return FromErrno(false);
+  if (sent <= 0) return OutcomeOfErrno(IoDirection::kWrite);
   return {IoState::kDone, static_cast<size_t>(sent)};
 }
 
@@ -135,9 +100,10 @@ void TensorConnection::Advance(size_t bytes) {
   bool drained = false;
   // One write can end several frames, or none.
   while (front_sent_ > 0) {
-    const std::vector<OutFrame> front = outbox_->Front(1);
-    if (front.empty() || front_sent_ < front[0].size()) break;
-    front_sent_ -= front[0].size();
+    if (!front_) front_ = outbox_->Front();
+    if (!front_ || front_sent_ < front_->size()) break;
+    front_sent_ -= front_->size();
+    front_.reset();
     drained |= outbox_->Pop();
   }
   if (drained) events_.on_drained();
@@ -169,7 +135,7 @@ IoOutcome TensorConnection::ReadBytes(std::span<uint8_t> into) {
   if (tls_) return tls_->Read(into);
   const ssize_t got = ::recv(socket_.native_handle(), into.data(), into.size(), 0);
   if (got == 0) return {IoState::kClosed, 0};
-  if (got < 0) return FromErrno(true);
+  if (got < 0) return OutcomeOfErrno(IoDirection::kRead);
   return {IoState::kDone, static_cast<size_t>(got)};
 }
 

@@ -19,9 +19,14 @@ TensorOutbox::Pushed TensorOutbox::Push(OutFrame frame) {
   return frames_.size() == 1 ? Pushed::kQueuedFirst : Pushed::kQueued;
 }
 
-std::vector<OutFrame> TensorOutbox::Front(size_t most) const {
+// Copies share their payloads: the I/O thread writes them without the lock.
+std::optional<OutFrame> TensorOutbox::Front() const {
   const std::lock_guard lock(mutex_);
-  // Copies share their payloads: the I/O thread writes them without the lock.
+  return frames_.empty() ? std::nullopt : std::optional(frames_.front());
+}
+
+std::vector<OutFrame> TensorOutbox::First(size_t most) const {
+  const std::lock_guard lock(mutex_);
   std::vector<OutFrame> out;
   for (size_t i = 0; i < frames_.size() && i < most; ++i) out.push_back(frames_[i]);
   return out;

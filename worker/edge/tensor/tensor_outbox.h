@@ -8,6 +8,7 @@
 
 #include <deque>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "worker/core/reduce/reducer.h"
@@ -30,8 +31,10 @@ class TensorOutbox {
   // kQueuedFirst: the queue was empty, the I/O thread must be woken. A frame is taken while the
   // queue is below its bound, so a single frame always fits.
   Pushed Push(OutFrame frame);
+  // The first frame, without taking it; nullopt: there is none.
+  std::optional<OutFrame> Front() const;
   // The first frames, at most `most`, without taking them.
-  std::vector<OutFrame> Front(size_t most) const;
+  std::vector<OutFrame> First(size_t most) const;
   // Takes the first frame, which was sent. True when a refused pusher may go on now.
   bool Pop();
   bool empty() const;

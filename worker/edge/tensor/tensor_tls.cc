@@ -8,13 +8,13 @@
 #include <limits>
 
 #include "base/check.h"
+#include "worker/edge/tensor/tls_slab.h"
 
 namespace crowdsurf::worker {
 namespace {
 
-constexpr char kPeerName[] = "peer.crowdsurf";  // SAN of every agent's certificate
-// One read from the socket fills many 16 KiB records.
-constexpr size_t kReadAhead = size_t{256} * 1024;
+constexpr char kPeerName[] = "peer.crowdsurf";             // SAN of every agent's certificate
+constexpr size_t kRecordBytes = SSL3_RT_MAX_PLAIN_LENGTH;  // what one record holds
 
 std::string OpenSslError() {
   char text[160] = "no further detail";
@@ -52,11 +52,7 @@ Status TlsCredentials::Refresh() {
   SSL_CTX_set_min_proto_version(ctx, TLS1_3_VERSION);
   SSL_CTX_set_ciphersuites(
       ctx, "TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384:TLS_CHACHA20_POLY1305_SHA256");
-  // A write may take a part, and its bytes may lie elsewhere when it is tried again.
-  SSL_CTX_set_mode(ctx, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
-                            SSL_MODE_RELEASE_BUFFERS);
-  SSL_CTX_set_read_ahead(ctx, 1);
-  SSL_CTX_set_default_read_buffer_len(ctx, kReadAhead);
+  SSL_CTX_set_mode(ctx, SSL_MODE_RELEASE_BUFFERS);
   SSL_CTX_set_num_tickets(ctx, 0);  // connections live long; a ticket would be a write by a reader
   SSL_CTX_set_session_cache_mode(ctx, SSL_SESS_CACHE_OFF);
   // Both sides show a certificate: who accepts has to know its peer as well.
@@ -80,18 +76,21 @@ Status TlsCredentials::Refresh() {
 }
 
 struct TlsStream::Session {
+  explicit Session(int fd) : slab(fd) {}
+  TlsSlab slab;  // outlives ssl, whose BIO uses it
   SSL* ssl = nullptr;
   std::shared_ptr<TlsCredentials::Context> context;
   ~Session() { SSL_free(ssl); }
 };
 
 TlsStream::TlsStream(const TlsCredentials& credentials, int fd, Side side)
-    : session_(std::make_unique<Session>()) {
+    : session_(std::make_unique<Session>(fd)) {
   CHECK(credentials.context_ != nullptr);
   session_->context = credentials.context_;
   session_->ssl = SSL_new(session_->context->ctx);
   CHECK(session_->ssl != nullptr);
-  CHECK_EQ(SSL_set_fd(session_->ssl, fd), 1);
+  BIO* bio = session_->slab.NewBio();
+  SSL_set_bio(session_->ssl, bio, bio);  // which owns it now
   // The same name on both sides: a client certificate is checked as a server's is.
   CHECK_EQ(SSL_set1_host(session_->ssl, kPeerName), 1);
   side == Side::kAccepts ? SSL_set_accept_state(session_->ssl)
@@ -140,12 +139,27 @@ IoOutcome TlsStream::Read(std::span<uint8_t> into) {
   return returned == 1 ? IoOutcome{IoState::kDone, bytes} : Outcome(returned);
 }
 
+// With room for a record OpenSSL is never told to wait in the middle of one, so no record has to be
+// tried again with the same bytes.
 IoOutcome TlsStream::Write(ByteView bytes) {
-  ERR_clear_error();
-  size_t written = 0;
-  const int returned = SSL_write_ex(session_->ssl, bytes.data(), bytes.size(), &written);
-  return returned == 1 ? IoOutcome{IoState::kDone, written} : Outcome(returned);
+  size_t taken = 0;
+  while (taken < bytes.size()) {
+    if (!session_->slab.HasRoom()) {
+      const IoOutcome flushed = session_->slab.Flush();
+      if (flushed.state != IoState::kDone)
+        return taken > 0 ? IoOutcome{IoState::kDone, taken} : flushed;
+    }
+    ERR_clear_error();
+    size_t written = 0;
+    const size_t most = std::min(kRecordBytes, bytes.size() - taken);
+    const int returned = SSL_write_ex(session_->ssl, bytes.data() + taken, most, &written);
+    if (returned != 1) return Outcome(returned);
+    taken += written;
+  }
+  return {IoState::kDone, taken};
 }
+
+IoOutcome TlsStream::Flush() { return session_->slab.Flush(); }
 
 std::optional<dht::PublicKey> TlsStream::PeerKey() const {
   X509* certificate = SSL_get0_peer_certificate(session_->ssl);

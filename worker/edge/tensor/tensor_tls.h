@@ -1,7 +1,7 @@
-// Tensor TLS: mutual TLS 1.3 straight on a non-blocking socket, for the bulk connections.
+// Tensor TLS: mutual TLS 1.3 on a non-blocking socket, for the bulk connections.
 //
-// OpenSSL reads and writes the descriptor itself (no memory BIOs: they cost a copy each way,
-// docs/data-plane.md); whoever drives it waits for readiness. AES-128-GCM first. Both sides show a
+// Records are gathered before they are written (tls_slab.h), so whoever has nothing more to write
+// flushes; whoever drives a stream waits for readiness. AES-128-GCM first. Both sides show a
 // certificate of the job's CA with SAN DNS:peer.crowdsurf; the peer's raw Ed25519 key comes out,
 // the caller turns it into a PeerId. TlsCredentials re-reads its files when cert.pem changed
 // (renewal) and is used by one thread, as is each TlsStream. OpenSSL stays in the .cc.
@@ -17,15 +17,9 @@
 #include "base/bytes.h"
 #include "base/status.h"
 #include "coordinator-free-dht/core/wire/record.h"
+#include "worker/edge/tensor/io_outcome.h"
 
 namespace crowdsurf::worker {
-
-// How far a non-blocking call came.
-enum class IoState : uint8_t { kDone, kWantRead, kWantWrite, kClosed, kFailed };
-struct IoOutcome {
-  IoState state = IoState::kFailed;
-  size_t bytes = 0;  // kDone: transferred, > 0
-};
 
 class TlsCredentials {
  public:
@@ -53,8 +47,12 @@ class TlsStream {
 
   // kDone: the peer is of this job. kFailed: error() says why.
   IoOutcome Handshake();
-  IoOutcome Read(std::span<uint8_t> into);        // pre: into is not empty
-  IoOutcome Write(ByteView bytes);                // pre: bytes is not empty; may take less than all
+  IoOutcome Read(std::span<uint8_t> into);  // pre: into is not empty
+  // Pre: bytes is not empty. May take less than all; what is taken needs its place no more, and is
+  // sent when enough is gathered or by Flush.
+  IoOutcome Write(ByteView bytes);
+  // Sends what Write has gathered. kDone: nothing is left, `bytes` is 0.
+  IoOutcome Flush();
   std::optional<dht::PublicKey> PeerKey() const;  // after Handshake
   // Its certificate has a URI crowdsurf://JOB/...: a CA of the user's own may serve several jobs.
   bool PeerIsOfJob(const std::string& job) const;  // after Handshake

@@ -41,7 +41,7 @@ TensorTransport::Impl::Impl(TensorTransportOptions options, const dht::Identity&
       resolver_(io_) {}
 
 Status TensorTransport::Impl::Start() {
-  // OpenSSL writes with write(): a dead peer must be an error, not a signal.
+  // A dead peer must be an error, not a signal, whatever library writes to it.
   std::signal(SIGPIPE, SIG_IGN);
   if (options_.tls) RETURN_IF_ERROR(credentials_.Refresh());
   RETURN_IF_ERROR(Listen());
