@@ -1,0 +1,54 @@
+"""A bridge with a few network namespaces on it, made in the namespace of this process, and gone when it ends. Root."""
+import pathlib
+import signal
+import subprocess
+import time
+
+# A child whose parent is killed must not stay: neither as a process nor as the holder of a namespace.
+BOUND = ["setpriv", "--pdeathsig", "KILL"]
+
+
+def ip(*words):
+    subprocess.run(["ip", *words], check=True)
+
+
+class Network:
+    """`size` namespaces: 10.77.0.1 and so on, with cubic towards each other; this process is 10.77.0.254."""
+
+    def __init__(self, size):
+        self.hosts = [f"10.77.0.{i + 1}" for i in range(size)]
+        self.holders = []
+        ip("link", "set", "lo", "up")
+        ip("link", "add", "hub", "type", "bridge")
+        ip("address", "add", "10.77.0.254/24", "dev", "hub")
+        ip("link", "set", "hub", "up")
+        own = pathlib.Path("/proc/self/ns/net").readlink()
+        for i, host in enumerate(self.hosts):
+            holder = subprocess.Popen([*BOUND, "unshare", "--net", "sleep", "infinity"])
+            self.holders.append(holder)
+            while pathlib.Path(f"/proc/{holder.pid}/ns/net").readlink() == own:
+                time.sleep(0.01)  # until it has made its namespace
+            ip("link", "add", f"to{i}", "type", "veth", "peer", "name", "eth0", "netns", str(holder.pid))
+            ip("link", "set", f"to{i}", "master", "hub", "up")
+            for words in (["link", "set", "lo", "up"], ["link", "set", "eth0", "up"],
+                          ["address", "add", f"{host}/24", "dev", "eth0", "noprefixroute"],
+                          ["route", "add", "10.77.0.0/24", "dev", "eth0", "src", host, "congctl", "cubic"]):
+                subprocess.run(self.inside(i, ["ip", *words]), check=True)
+
+    def inside(self, i, command):
+        """`command`, to be run in namespace `i`. It ends with this process."""
+        return [*BOUND, "nsenter", f"--net=/proc/{self.holders[i].pid}/ns/net", "--", *map(str, command)]
+
+    def sent_bytes(self):
+        """What the namespaces' living TCP connections have sent, with what was sent again."""
+        total = 0
+        for i in range(len(self.hosts)):
+            text = subprocess.run(self.inside(i, ["ss", "-tinHO"]), check=True, capture_output=True, text=True).stdout
+            total += sum(int(word.removeprefix("bytes_sent:")) for word in text.split() if word.startswith("bytes_sent:"))
+        return total
+
+    def close(self):
+        for holder in self.holders:
+            holder.send_signal(signal.SIGKILL)
+            holder.wait()
+        ip("link", "delete", "hub")
