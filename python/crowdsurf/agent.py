@@ -11,7 +11,7 @@ import os
 import time
 from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple
 
-from . import layout
+from . import bells, layout
 from .connection import AgentError, Connection, Refusal
 from .exchange import Exchange
 from .memory import Memory
@@ -24,7 +24,8 @@ from .version import __version__
 PATIENCE = 60.0   # seconds to wait for an agent that is not there yet, or has gone before the first step
 _SILENCE = 5.0    # seconds: an agent without a sign of life for so long is looked for again
 _RETRY = 0.1      # seconds between two tries to reach a lost agent
-_LOOK = 0.001     # seconds between two looks at a result that a blocking step waits for
+_LOOK = 0.001     # seconds between two looks at a result that a blocking step waits for, without bells
+_SLICE = 0.1      # seconds of a wait for the agent's bell: one that dies does not ring
 
 log = logging.getLogger("crowdsurf")
 
@@ -59,7 +60,7 @@ class Agent:
         self._training = self._lost = False
         self._counted, self._reports = Counted(0, 0), 0
         self._retry_at, self._refused_since, self._refusal_said = 0.0, 0.0, ""
-        self._inode = -1
+        self._inode, self._rung_at = -1, (0, 0)   # the marks that were rung for
         self._process = os.getpid()
         self._connection = Connection.wait_for(self._directory, PATIENCE)
         try:
@@ -73,7 +74,7 @@ class Agent:
     def _register(self) -> None:
         body = {"tensors": [{"name": t.name, "shape": list(t.shape), "role": t.role,
                              "units": [dataclasses.asdict(axis) for axis in t.unit_axes()]} for t in self._declared],
-                "metrics": self._metrics, "fresh": not self._training}
+                "metrics": self._metrics, "fresh": not self._training, "bells": bells.system_call() is not None}
         try:
             answer = self._connection.call_json("POST", "/v1/register", body)
         except Refusal as refusal:
@@ -204,11 +205,11 @@ class Agent:
             memory.set(layout.STALL_NS, memory.get(layout.STALL_NS) + stall)
         return self._finish(outcome)
 
-    def _wait(self) -> bool:
+    def _wait(self, rung: int) -> bool:
         """A blocking step's pause. False: the agent is lost or silent, and nothing will come."""
         if not self._watch() or time.monotonic() - self._beat_at >= _SILENCE:
             return False
-        time.sleep(_LOOK)
+        self._memory.agent_bell.wait(rung, _LOOK, _SLICE)
         return True
 
     def _count(self, samples: int, loss: Optional[float]) -> None:
@@ -221,12 +222,22 @@ class Agent:
         if loss is not None and math.isfinite(loss):
             self._memory.set(layout.LOSS, float(loss), "f64")
             self._note_progress()
+        self._ring_at_mark()
+
+    def _ring_at_mark(self) -> None:
+        """Once a mark: the agent sleeps until the trainer has done as many steps or samples as it waits for."""
+        marks = self._memory.get(layout.WAKE_AT_STEPS), self._memory.get(layout.WAKE_AT_SAMPLES)
+        counted = self._counted.steps, self._counted.samples
+        if any(mark and mark != rung and count >= mark for mark, rung, count in zip(marks, self._rung_at, counted)):
+            self._rung_at = marks
+            self._memory.trainer_bell.ring()
 
     def _finish(self, outcome: Outcome) -> Outcome:
         memory = self._memory
         outcome.stop = bool(memory.get(layout.STOP, "u32"))
         if outcome.stop:
             memory.set(layout.STOP_ACKNOWLEDGED, 1, "u32")
+            memory.trainer_bell.ring()
         outcome.leaving = bool(memory.get(layout.NOTICE, "u32"))
         outcome.agent_lost = self._lost
         outcome.lr_scale = memory.get_float(layout.LR_SCALE)

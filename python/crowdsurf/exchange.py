@@ -33,6 +33,7 @@ class Exchange:
             self._parameters.add(memory.inboxes[ready & 1], None if is_change else memory.outbox)
             outcome.applied, outcome.averaging = True, memory.get(layout.RESULT_AVERAGING)
         memory.set(layout.APPLIED, ticket)
+        memory.trainer_bell.ring()
         return True
 
     def adopt(self, memory: Memory, connection: Connection, outcome: Outcome) -> bool:
@@ -56,6 +57,7 @@ class Exchange:
         outcome.adopted, outcome.averaging = True, memory.get(layout.ADOPT_AVERAGING)
         self._voided = memory.get(layout.PUBLISHED)
         memory.set(layout.ADOPTED, request >> 1)
+        memory.trainer_bell.ring()
 
     def _adopt_state(self, connection: Connection, state: State) -> None:
         try:
@@ -80,15 +82,20 @@ class Exchange:
         memory.set(layout.PUBLISHED_STEPS, counted.steps)
         memory.set(layout.PUBLISHED_SAMPLES, counted.samples)
         memory.set(layout.PUBLISHED, max(wanted, published + 1))
+        memory.trainer_bell.ring()
         return True
 
-    def wait_for_result(self, memory: Memory, outcome: Outcome, wait: Callable[[], bool]) -> None:
-        """Blocking steps: until the result of the snapshot is in, or none will come; `wait`: False, give up."""
+    def wait_for_result(self, memory: Memory, outcome: Outcome, wait: Callable[[int], bool]) -> None:
+        """Blocking steps: until the result of the snapshot is in, or none will come.
+
+        `wait` gets how often the agent's bell had been rung, and returns when it is rung again, or sooner; False: give up.
+        """
         ticket = memory.get(layout.PUBLISHED)
         while True:
+            rung = memory.agent_bell.rung()   # before the words: a bell between the look and the wait ends the wait at once
             # Released first: a result is stored before anything else releases its snapshot.
             released = memory.get(layout.RELEASED) >= ticket
-            if self.apply(memory, outcome) or released or memory.get(layout.STOP, "u32") or not wait():
+            if self.apply(memory, outcome) or released or memory.get(layout.STOP, "u32") or not wait(rung):
                 return
 
     def give_state(self, memory: Memory, connection: Connection) -> None:

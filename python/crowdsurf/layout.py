@@ -11,6 +11,7 @@ METRICS_MOST = 16
 # Written by the agent, read by the trainer.
 AGENT_EPOCH = 0x100          # u64: +1 whenever an agent opens the file
 AGENT_BEAT = 0x140           # u64: +1 at least every 500 ms
+AGENT_BELL = 0x180           # u32, futex: rung after words of the agent changed
 HOLD = 0x1C0                 # u32: no step yet, state is being fetched
 STOP = 0x200                 # u32: target met: finish, acknowledge, exit 0
 NOTICE = 0x240               # u32: this worker is about to be taken
@@ -32,8 +33,11 @@ JOB_EPOCH = 0x410            # u64: of the view
 JOB_MEMBERS = 0x418          # u64: of the view
 OPAQUE_WANTED = 0x440        # u64: sequence
 INDEX_VERSION = 0x480        # u64: the index sets are of this version
+WAKE_AT_STEPS = 0x4C0        # u64: ring when steps reach this; 0: never
+WAKE_AT_SAMPLES = 0x4C8      # u64: the same for samples
 
 # Written by the trainer, read by the agent.
+TRAINER_BELL = 0x800         # u32, futex: rung after published, applied, adopted, stop_acknowledged and at a mark
 STEPS = 0x840                # u64
 SAMPLES = 0x880              # u64
 PUBLISHED = 0x8C0            # u64: ticket in the outbox; steps and samples at the snapshot follow

@@ -9,6 +9,7 @@ import threading
 from typing import Any, Dict, Mapping
 
 from . import layout
+from .bells import Bell
 from .connection import AgentError
 
 numpy: Any   # None where it is not installed
@@ -44,6 +45,8 @@ class Memory:
             raise AgentError(f"{path} is no trainer link of version {layout.VERSION}")
         self._words: Dict[str, Any] = {kind: view[: layout.CONTROL_BYTES].cast(code)
                                        for kind, code in self._FORMATS.items()}
+        self.trainer_bell = Bell(self._map, layout.TRAINER_BELL)
+        self.agent_bell = Bell(self._map, layout.AGENT_BELL)
         elements = answer["elements"]
         self.outbox = self._region(view, answer["outbox"], elements)
         sets = answer["index_sets"]

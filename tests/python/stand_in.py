@@ -16,10 +16,12 @@ import time
 
 import numpy
 
+import crowdsurf.bells
+
 PATIENCE = 60   # seconds for what comes in milliseconds on a quiet machine
 HOLD, STOP, NOTICE, WANTED, READY, RELEASED = 0x1C0, 0x200, 0x240, 0x280, 0x2C0, 0x300
-EPOCH, BEAT, ADOPT, HAS_OPAQUE, OVERLAP, LR_SCALE, JOB_SAMPLES = 0x100, 0x140, 0x340, 0x350, 0x380, 0x3C0, 0x400
-OPAQUE_WANTED, STEPS, SAMPLES, PUBLISHED, APPLIED, ACKNOWLEDGED = 0x440, 0x840, 0x880, 0x8C0, 0x900, 0x940
+EPOCH, BEAT, BELL, ADOPT, HAS_OPAQUE, OVERLAP, LR_SCALE, JOB_SAMPLES = 0x100, 0x140, 0x180, 0x340, 0x350, 0x380, 0x3C0, 0x400
+OPAQUE_WANTED, WAKE_AT, RUNG, STEPS, SAMPLES, PUBLISHED, APPLIED, ACKNOWLEDGED = 0x440, 0x4C0, 0x800, 0x840, 0x880, 0x8C0, 0x900, 0x940
 ADOPTED, LOSS, OPAQUE_GIVEN, METRICS = 0x980, 0xA08, 0xA40, 0xAC0
 PAGE = 4096
 
@@ -30,7 +32,7 @@ class StandIn:
     def __init__(self, folder, version=1, roles=("Parameter",), worker="digits-0-1", hold=False):
         self.folder, self.version, self.roles, self.worker, self.hold = str(folder), version, roles, worker, hold
         self.registered, self.gone = threading.Event(), threading.Event()
-        self.tensors, self.fresh, self.opaque, self.given, self.requests = [], [], b"", None, []
+        self.tensors, self.fresh, self.bells, self.opaque, self.given, self.requests = [], [], [], b"", None, []
         self.notice = {"leaving": False}
         self.refuses = None     # or (code, words): no trainer is registered
         self.wrong = {}         # what the answer to a registration says instead; None: leaves out
@@ -61,6 +63,7 @@ class StandIn:
 
     def register(self, body):
         self.tensors, self.fresh = body["tensors"], self.fresh + [body["fresh"]]
+        self.bells.append(body["bells"])
         placed, at = [], 0
         for tensor in self.tensors:
             shared = tensor["role"] in self.roles
@@ -123,6 +126,10 @@ class StandIn:
     def deliver(self, ticket, values):
         self.inbox(1)[:] = values
         self.put(READY, 2 * ticket + 1)
+        self.agent_bell().ring()
+
+    def agent_bell(self):
+        return crowdsurf.bells.Bell(self._map, BELL)
 
 
 class _Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
