@@ -47,8 +47,8 @@ Bytes ResultOf(const SubnetChunk& chunk, const std::vector<Bytes>& inputs) {
   if (chunk.coverers.size() == 1) return inputs[chunk.span.owner];
   const std::vector<double> weights(inputs.size(), 1.0);
   const std::vector<ByteView> views(inputs.begin(), inputs.end());
-  const auto mean =
-      worker::FoldInputs<float>(kWire, chunk.coverers, weights, views, chunk.span.count);
+  std::vector<float> mean(chunk.span.count);
+  worker::FoldInputs<float>(kWire, chunk.coverers, weights, views, mean);
   Bytes result(mean.size() * worker::WireWidth<float>(kWire));
   worker::EncodeWire(kWire, std::span<const float>(mean), std::span(result));
   return result;

@@ -65,13 +65,12 @@ Walk WalkOver(size_t rank, ByteView input, uint32_t count) {
 }  // namespace
 
 template <class Scalar>
-std::vector<Scalar> FoldInputs(WireFormat wire, RankSet mask, const std::vector<double>& weights,
-                               const std::vector<ByteView>& inputs, size_t count) {
+void FoldInputs(WireFormat wire, RankSet mask, const std::vector<double>& weights,
+                const std::vector<ByteView>& inputs, std::span<Scalar> out) {
   CHECK(!mask.empty());
   CHECK_EQ(weights.size(), inputs.size());
-  std::vector<Scalar> acc(count);
-  FoldInto(wire, mask, weights, inputs, std::span<Scalar>(acc));
-  return acc;
+  std::fill(out.begin(), out.end(), Scalar{0});
+  FoldInto(wire, mask, weights, inputs, out);
 }
 
 // From one boundary of any input's extents to the next the same ranks cover every element, so each
@@ -122,10 +121,10 @@ MaskedFold<Scalar> FoldMasked(WireFormat wire, RankSet mask, const std::vector<d
   return fold;
 }
 
-template std::vector<float> FoldInputs<float>(WireFormat, RankSet, const std::vector<double>&,
-                                              const std::vector<ByteView>&, size_t);
-template std::vector<double> FoldInputs<double>(WireFormat, RankSet, const std::vector<double>&,
-                                                const std::vector<ByteView>&, size_t);
+template void FoldInputs<float>(WireFormat, RankSet, const std::vector<double>&,
+                                const std::vector<ByteView>&, std::span<float>);
+template void FoldInputs<double>(WireFormat, RankSet, const std::vector<double>&,
+                                 const std::vector<ByteView>&, std::span<double>);
 template MaskedFold<float> FoldMasked<float>(WireFormat, RankSet, const std::vector<double>&,
                                              const std::vector<ByteView>&, std::span<const float>);
 template MaskedFold<double> FoldMasked<double>(WireFormat, RankSet, const std::vector<double>&,

@@ -15,13 +15,14 @@
 
 namespace crowdsurf::worker {
 
-// (sum over ranks in `mask`, ascending, of w_i * x_i) * (1 / sum of w_i), and the plain mean when
-// all those weights are zero. inputs[rank] is empty for ranks outside the mask. Weights are first
-// scaled by one power of two so that the largest is in [1, 2): that is exact, and no weight can
-// overflow the sum. Pre: mask is not 0; weights >= 0, finite, one per rank.
+// out = (sum over ranks in `mask`, ascending, of w_i * x_i) * (1 / sum of w_i), and the plain mean
+// when all those weights are zero. inputs[rank] is empty for ranks outside the mask. Weights are
+// first scaled by one power of two so that the largest is in [1, 2): that is exact, and no weight
+// can overflow the sum. Pre: mask is not 0; weights >= 0, finite, one per rank; inputs in the mask
+// have out.size() values each, and lie elsewhere.
 template <class Scalar>
-std::vector<Scalar> FoldInputs(WireFormat wire, RankSet mask, const std::vector<double>& weights,
-                               const std::vector<ByteView>& inputs, size_t count);
+void FoldInputs(WireFormat wire, RankSet mask, const std::vector<double>& weights,
+                const std::vector<ByteView>& inputs, std::span<Scalar> out);
 
 template <class Scalar>
 struct MaskedFold {

@@ -16,6 +16,8 @@ void Reducer<Scalar>::Open(RoundHandle round, RoundBuffers<Scalar> buffers) {
   for (const ChunkSpan& chunk : buffers.chunks) {
     CHECK_LE(chunk.begin + chunk.count, buffers.from.size());
     CHECK_LE(chunk.begin + chunk.count, buffers.to.size());
+    // A fold writes its slot while it reads the own values.
+    CHECK(chunk.count == 0 || buffers.from.data() != buffers.to.data());
   }
   CHECK(rounds_.try_emplace(round, OpenRoundBytes{std::move(buffers), {}, {}, {}}).second);
 }
@@ -70,9 +72,22 @@ Bytes Reducer<Scalar>::OwnInput(RoundHandle round, ChunkIndex chunk) const {
   const auto own = open.from.subspan(span.begin, span.count);
   if (const auto covered = open.mask.Within(span.begin, span.count))
     return EncodeMaskedInput<Scalar>(open.wire, *covered, own);
-  Bytes out(span.count * WireWidth<Scalar>(open.wire));
+  Bytes out = pool_->Take(span.count * WireWidth<Scalar>(open.wire));
   EncodeWire(open.wire, own, out);
   return out;
+}
+
+// Where values travel as they lie, they are not copied. `encoded`: holds them otherwise.
+template <class Scalar>
+ByteView Reducer<Scalar>::OwnValues(RoundHandle round, ChunkIndex chunk, Bytes& encoded) const {
+  const OpenRoundBytes& open = At(round);
+  if (open.wire == WireFormat::kFloat32 && open.mask.whole()) {
+    const ChunkSpan& span = open.chunks[chunk.value()];
+    const std::span<const Scalar> own = open.from.subspan(span.begin, span.count);
+    return {reinterpret_cast<const uint8_t*>(own.data()), own.size_bytes()};
+  }
+  encoded = OwnInput(round, chunk);
+  return encoded;
 }
 
 template <class Scalar>
@@ -84,27 +99,30 @@ uint64_t Reducer<Scalar>::Fold(RoundHandle round, const FoldChunk& fold) {
   for (size_t rank = 0; rank < inputs.size(); ++rank) {
     if (!fold.mask.Contains(rank)) continue;
     if (static_cast<int>(rank) == open.self) {
-      own = OwnInput(round, fold.chunk);
-      inputs[rank] = own;
+      inputs[rank] = OwnValues(round, fold.chunk, own);
     } else {
       CHECK(held != open.inputs.end());
       inputs[rank] = held->second.at(static_cast<int>(rank));
     }
   }
-  const ChunkSpan& span = open.chunks[fold.chunk.value()];
-  MaskedFold<Scalar> mean;
-  // Without a mask there are no extents to walk over: the usual case.
-  if (!open.mask.whole() || std::any_of(inputs.begin(), inputs.end(), IsMasked))
-    mean = FoldMasked<Scalar>(open.wire, fold.mask, fold.weights, inputs,
-                              open.from.subspan(span.begin, span.count));
-  else
-    mean.values = FoldInputs<Scalar>(open.wire, fold.mask, fold.weights, inputs, span.count);
   // What was kept belongs to the result that this one replaces.
   open.kept.erase(fold.chunk);
-  if (!mean.kept.empty()) open.kept[fold.chunk] = std::move(mean.kept);
-  auto wire = std::make_shared<Bytes>(Encoded(open, fold.chunk, mean.values));
+  const std::span<Scalar> slot = Slot(open, fold.chunk);
+  // Without a mask there are no extents to walk over: the usual case.
+  const bool masked = !open.mask.whole() || std::any_of(inputs.begin(), inputs.end(), IsMasked);
+  if (masked) {
+    const ChunkSpan& span = open.chunks[fold.chunk.value()];
+    MaskedFold<Scalar> mean = FoldMasked<Scalar>(open.wire, fold.mask, fold.weights, inputs,
+                                                 open.from.subspan(span.begin, span.count));
+    if (!mean.kept.empty()) open.kept[fold.chunk] = std::move(mean.kept);
+    std::copy(mean.values.begin(), mean.values.end(), slot.begin());
+  } else {
+    FoldInputs<Scalar>(open.wire, fold.mask, fold.weights, inputs, slot);
+  }
+  pool_->Give(std::move(own));
+  SharedBytes wire = pool_->Share(Encoded(open, fold.chunk, slot));
   // The owner stores what travels, de-quantised, so that its bits are those of all others.
-  Write(open, fold.chunk, *wire);
+  if (masked || open.wire != WireFormat::kFloat32) Write(open, fold.chunk, *wire);
   Forget(open, {fold.chunk, fold.assigned});
   const uint64_t hash = ContentHash(*wire, ContentKey(open.instance));
   Serve(open, fold.chunk, std::move(wire));
@@ -124,7 +142,7 @@ SharedBytes Reducer<Scalar>::Result(RoundHandle round, ChunkIndex chunk) {
   OpenRoundBytes& open = At(round);
   if (const auto it = open.served.find(chunk); it != open.served.end()) return it->second;
   // Encoding decoded values gives the same bytes again (docs/data-plane.md).
-  SharedBytes shared = std::make_shared<Bytes>(Encoded(open, chunk, Slot(open, chunk)));
+  SharedBytes shared = pool_->Share(Encoded(open, chunk, Slot(open, chunk)));
   Serve(open, chunk, shared);
   return shared;
 }
@@ -153,7 +171,7 @@ Bytes Reducer<Scalar>::Encoded(const OpenRoundBytes& round, ChunkIndex chunk,
                                std::span<const Scalar> values) const {
   if (const auto kept = round.kept.find(chunk); kept != round.kept.end())
     return EncodeMaskedResult<Scalar>(round.wire, kept->second, values);
-  Bytes wire(values.size() * WireWidth<Scalar>(round.wire));
+  Bytes wire = pool_->Take(values.size() * WireWidth<Scalar>(round.wire));
   EncodeWire(round.wire, values, wire);
   return wire;
 }
@@ -183,7 +201,10 @@ template <class Scalar>
 void Reducer<Scalar>::Forget(OpenRoundBytes& round, const ChunkKey& key) {
   const auto it = round.inputs.find(key);
   if (it == round.inputs.end()) return;
-  for (const auto& [rank, bytes] : it->second) held_bytes_ -= bytes.size();
+  for (auto& [rank, bytes] : it->second) {
+    held_bytes_ -= bytes.size();
+    pool_->Give(std::move(bytes));
+  }
   round.inputs.erase(it);
 }
 

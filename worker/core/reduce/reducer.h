@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/byte_pool.h"
 #include "base/bytes.h"
 #include "worker/core/reduce/fold.h"
 #include "worker/core/round/arrived_chunk.h"
@@ -50,9 +51,12 @@ class Reducer {
  public:
   static constexpr size_t kMaxServed = 16;
 
-  explicit Reducer(size_t max_bytes) : max_bytes_(max_bytes) {}
+  // Buffers come from `pool`, and inputs go back to it.
+  explicit Reducer(size_t max_bytes, std::shared_ptr<BytePool> pool = std::make_shared<BytePool>(0))
+      : max_bytes_(max_bytes), pool_(std::move(pool)) {}
 
-  // Pre: `round` is not open; chunks lie inside both regions; self < number of ranks.
+  // Pre: `round` is not open; chunks lie inside both regions, which do not overlap; self < number
+  // of ranks.
   void Open(RoundHandle round, RoundBuffers<Scalar> buffers);
   void Close(RoundHandle round);
   std::optional<RoundHandle> Find(const InstanceId& instance) const;
@@ -98,7 +102,10 @@ class Reducer {
   void Serve(OpenRoundBytes& round, ChunkIndex chunk, SharedBytes wire) const;
   void Forget(OpenRoundBytes& round, const ChunkKey& key);
 
+  ByteView OwnValues(RoundHandle round, ChunkIndex chunk, Bytes& encoded) const;
+
   const size_t max_bytes_;
+  const std::shared_ptr<BytePool> pool_;
   size_t held_bytes_ = 0;
   std::map<RoundHandle, OpenRoundBytes> rounds_;
 };

@@ -90,6 +90,7 @@ void ChunkPlane::OnFrame(const PeerId& from, const TensorHeader& header, Bytes p
   }
   act();
   offered_ = nullptr;
+  transport_.pool()->Give(std::move(payload));  // empty where the reducer has it
   metrics_.held_bytes.Set(static_cast<double>(reducer_.held_bytes()));
 }
 
@@ -158,15 +159,15 @@ ChunkPlane::Sent ChunkPlane::TrySpeak(const PeerId& to, const SpeakSend& what) {
   // The region holds other values by now: the chunk is void, which counts as sent.
   if (generations_[speak.region] != what.generation) return Sent::kQueued;
   const auto values = memory_.read(speak.region).subspan(speak.span.begin, speak.span.count);
-  auto wire = std::make_shared<Bytes>(values.size() * WireWidth<float>(speak.wire));
-  EncodeWire(speak.wire, values, *wire);
+  Bytes wire = transport_.pool()->Take(values.size() * WireWidth<float>(speak.wire));
+  EncodeWire(speak.wire, values, wire);
   TensorHeader header;
   header.kind = TensorKind::kInput;
   header.instance = speak.instance;
   header.rank = static_cast<uint8_t>(speak.rank);
   header.chunk = speak.chunk.value();
   header.assigned = speak.assigned;
-  return Transmit(to, header, std::move(wire));
+  return Transmit(to, header, transport_.pool()->Share(std::move(wire)));
 }
 
 ChunkPlane::Sent ChunkPlane::TrySendInput(const PeerId& to, const InputSend& what) {
@@ -180,7 +181,7 @@ ChunkPlane::Sent ChunkPlane::TrySendInput(const PeerId& to, const InputSend& wha
   header.rank = static_cast<uint8_t>(open->second.self);
   header.chunk = what.chunk.value();
   header.assigned = what.assigned;
-  return Transmit(to, header, std::make_shared<Bytes>(reducer_.OwnInput(what.round, what.chunk)));
+  return Transmit(to, header, transport_.pool()->Share(reducer_.OwnInput(what.round, what.chunk)));
 }
 
 ChunkPlane::Sent ChunkPlane::TrySendResult(const PeerId& to, const ResultSend& what) {

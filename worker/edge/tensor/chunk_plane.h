@@ -41,7 +41,7 @@ class ChunkPlane {
         memory_(std::move(memory)),
         metrics_(metrics),
         log_(log),
-        reducer_(kMaxInputBytes) {}
+        reducer_(kMaxInputBytes, transport.pool()) {}
 
   void Introduce(const PeerId& peer, const std::string& tensor_endpoint);
   std::optional<std::string> EndpointOf(const PeerId& peer) const;

@@ -115,8 +115,8 @@ void TensorTransport::Impl::OnAccepted(asio::ip::tcp::socket socket) {
   events.on_end = [this, number](TensorEnding ending, const std::string& why) {
     OnAcceptedEnd(number, ending, why);
   };
-  auto connection = std::make_shared<TensorConnection>(std::move(socket), Credentials(), self_,
-                                                       options_.open_within, std::move(events));
+  auto connection = std::make_shared<TensorConnection>(std::move(socket), Credentials(),
+                                                       ConnectionSettings(), std::move(events));
   accepted_[number].connection = connection;
   nameless_.insert(number);
   connection->Accept();

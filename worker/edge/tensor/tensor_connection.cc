@@ -26,12 +26,11 @@ const char* TensorEndingName(TensorEnding ending) {
 }
 
 TensorConnection::TensorConnection(asio::ip::tcp::socket socket, const TlsCredentials* credentials,
-                                   TensorHello self, Duration open_within, Events events)
+                                   Settings settings, Events events)
     : socket_(std::move(socket)),
       deadline_(socket_.get_executor()),
       credentials_(credentials),
-      self_(std::move(self)),
-      open_within_(open_within),
+      settings_(std::move(settings)),
       events_(std::move(events)) {}
 
 void TensorConnection::Dial(const asio::ip::tcp::endpoint& to,
@@ -69,7 +68,7 @@ void TensorConnection::UseSocket(int fd) {
 }
 
 void TensorConnection::StartDeadline() {
-  deadline_.expires_after(std::chrono::nanoseconds(open_within_.nanoseconds()));
+  deadline_.expires_after(std::chrono::nanoseconds(settings_.open_within.nanoseconds()));
   deadline_.async_wait([self = shared_from_this()](std::error_code error) {
     if (!error && !self->open()) self->End(TensorEnding::kFailed, "not open in time");
   });
@@ -90,7 +89,7 @@ void TensorConnection::StartOpening() {
     state_ = State::kHello;
   }
   // The dialling side speaks first. The other side answers when it knows who dialled (TakeHello).
-  if (!accepting_) SendFirst({.kind = TensorKind::kHello}, EncodeTensorHello(self_));
+  if (!accepting_) SendFirst({.kind = TensorKind::kHello}, EncodeTensorHello(settings_.self));
   Drive();
 }
 

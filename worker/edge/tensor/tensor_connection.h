@@ -13,6 +13,7 @@
 #include <optional>
 #include <string>
 
+#include "base/byte_pool.h"
 #include "base/time.h"
 #include "worker/edge/tensor/tensor_asio.h"
 #include "worker/edge/tensor/tensor_frame.h"
@@ -43,10 +44,16 @@ class TensorConnection : public std::enable_shared_from_this<TensorConnection> {
     std::function<void(TensorEnding ending, const std::string& why)> on_end;  // last, once
   };
 
+  struct Settings {
+    TensorHello self;
+    Duration open_within;
+    std::shared_ptr<BytePool> payloads;  // where their buffers come from
+  };
+
   // `credentials` is nullptr for plain TCP. It, and the executor of `socket`, outlive the
   // connection.
   TensorConnection(asio::ip::tcp::socket socket, const TlsCredentials* credentials,
-                   TensorHello self, Duration open_within, Events events);
+                   Settings settings, Events events);
 
   void Dial(const asio::ip::tcp::endpoint& to, std::shared_ptr<TensorOutbox> outbox);
   // As Dial, on a socket that somebody else connects: ExpectSocket first, so that the deadline
@@ -89,8 +96,7 @@ class TensorConnection : public std::enable_shared_from_this<TensorConnection> {
   asio::steady_timer deadline_;
   const TlsCredentials* credentials_;
   std::unique_ptr<TlsStream> tls_;
-  const TensorHello self_;
-  const Duration open_within_;
+  const Settings settings_;
   Events events_;
   State state_ = State::kConnecting;
   bool accepting_ = false, paused_ = false, read_armed_ = false, write_armed_ = false;

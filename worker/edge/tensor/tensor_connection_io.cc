@@ -154,7 +154,7 @@ bool TensorConnection::TakeRead(size_t bytes) {
       return false;
     }
     header_ = *header;
-    payload_.assign(header_.payload_bytes, 0);
+    payload_ = settings_.payloads->Take(header_.payload_bytes);
     payload_got_ = 0;
   } else {
     payload_got_ += bytes;
@@ -182,7 +182,7 @@ bool TensorConnection::TakeFrame() {
 
 bool TensorConnection::TakeHello() {
   auto hello = DecodeTensorHello(payload_);
-  if (!hello || hello->job != self_.job) {
+  if (!hello || hello->job != settings_.self.job) {
     End(TensorEnding::kWrong, "a hello of another job or version");
     return false;
   }
@@ -192,7 +192,7 @@ bool TensorConnection::TakeHello() {
       End(TensorEnding::kWrong, "the certificate's key does not give that peer id");
       return false;
     }
-    if (!tls_->PeerIsOfJob(self_.job)) {
+    if (!tls_->PeerIsOfJob(settings_.self.job)) {
       End(TensorEnding::kWrong, "a certificate of another job");
       return false;
     }
@@ -205,7 +205,7 @@ bool TensorConnection::TakeHello() {
   if (state_ == State::kEnded) return false;
   state_ = State::kOpen;
   deadline_.cancel();
-  if (accepting_) SendFirst({.kind = TensorKind::kHello}, EncodeTensorHello(self_));
+  if (accepting_) SendFirst({.kind = TensorKind::kHello}, EncodeTensorHello(settings_.self));
   PumpWrites();
   return state_ != State::kEnded;
 }

@@ -134,8 +134,8 @@ void TensorTransport::Impl::Connect(const PeerId& peer, Link& link) {
     OnLinkEnd(peer, *holder, ending, why);
   };
   const TlsCredentials* credentials = Credentials();
-  link.connection = std::make_shared<TensorConnection>(
-      asio::ip::tcp::socket(io_), credentials, self_, options_.open_within, std::move(events));
+  link.connection = std::make_shared<TensorConnection>(asio::ip::tcp::socket(io_), credentials,
+                                                       ConnectionSettings(), std::move(events));
   *holder = link.connection.get();
   if (link.carried) return DialCarried(peer, link.connection, link.outbox);
   DialAddress(peer, link.connection, link.outbox);

@@ -76,7 +76,7 @@ Status TlsCredentials::Refresh() {
 }
 
 struct TlsStream::Session {
-  explicit Session(int fd) : slab(fd) {}
+  Session(int fd, const std::shared_ptr<BytePool>& slabs) : slab(fd, slabs) {}
   TlsSlab slab;  // outlives ssl, whose BIO uses it
   SSL* ssl = nullptr;
   std::shared_ptr<TlsCredentials::Context> context;
@@ -84,7 +84,7 @@ struct TlsStream::Session {
 };
 
 TlsStream::TlsStream(const TlsCredentials& credentials, int fd, Side side)
-    : session_(std::make_unique<Session>(fd)) {
+    : session_(std::make_unique<Session>(fd, credentials.slabs_)) {
   CHECK(credentials.context_ != nullptr);
   session_->context = credentials.context_;
   session_->ssl = SSL_new(session_->context->ctx);

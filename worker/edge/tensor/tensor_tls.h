@@ -14,6 +14,7 @@
 #include <span>
 #include <string>
 
+#include "base/byte_pool.h"
 #include "base/bytes.h"
 #include "base/status.h"
 #include "coordinator-free-dht/core/wire/record.h"
@@ -31,11 +32,15 @@ class TlsCredentials {
   Status Refresh();
 
  private:
+  static constexpr size_t kMaxSlabBytes = size_t{4} << 20;  // some sixty slabs that nobody uses
+
   friend class TlsStream;
   struct Context;
   std::filesystem::path directory_;
   std::filesystem::file_time_type loaded_{};
   std::shared_ptr<Context> context_;  // streams keep the one they were made with
+  // Of all streams: those that have bytes in hand.
+  const std::shared_ptr<BytePool> slabs_ = std::make_shared<BytePool>(kMaxSlabBytes);
 };
 
 class TlsStream {

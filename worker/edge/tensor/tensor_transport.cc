@@ -23,6 +23,7 @@ TensorTransport::Sent TensorTransport::Send(const PeerId& to, const std::string&
                                             TensorHeader header, SharedBytes payload) {
   return impl_->Send(to, endpoint, header, std::move(payload));
 }
+const std::shared_ptr<BytePool>& TensorTransport::pool() const { return impl_->pool(); }
 void TensorTransport::Forget(const PeerId& peer) { impl_->Forget(peer); }
 
 TensorTransport::Impl::Impl(TensorTransportOptions options, const dht::Identity& identity,

@@ -15,6 +15,7 @@
 #include <memory>
 #include <string>
 
+#include "base/byte_pool.h"
 #include "base/down_evidence.h"
 #include "base/edge/host_loop.h"
 #include "base/id.h"
@@ -76,6 +77,8 @@ class TensorTransport {
   // kDown: dropped, the peer was just found dead.
   Sent Send(const PeerId& to, const std::string& endpoint, TensorHeader header,
             SharedBytes payload);
+  // Where payloads come from. Who has used one up gives it back.
+  const std::shared_ptr<BytePool>& pool() const;
   // The peer is dead: closes and forgets, without on_down.
   void Forget(const PeerId& peer);
 

@@ -35,8 +35,13 @@ class TensorTransport::Impl : public std::enable_shared_from_this<Impl> {
   Sent Send(const PeerId& to, const std::string& endpoint, TensorHeader header,
             SharedBytes payload);
   void Forget(const PeerId& peer);
+  const std::shared_ptr<BytePool>& pool() const { return pool_; }
 
  private:
+  // Chunks that three owners' windows and as many queues of 4 MiB hold: what a round of four uses
+  // again all the time.
+  static constexpr size_t kMaxPooledBytes = size_t{16} << 20;
+
   using Clock = std::chrono::steady_clock;
   using Connection = std::shared_ptr<TensorConnection>;
 
@@ -94,6 +99,9 @@ class TensorTransport::Impl : public std::enable_shared_from_this<Impl> {
   void ResumeReads();
   void CountEnd(TensorEnding ending, const std::string& why, const PeerId* peer);
   const TlsCredentials* Credentials();
+  TensorConnection::Settings ConnectionSettings() const {
+    return {self_, options_.open_within, pool_};
+  }
 
   const TensorTransportOptions options_;
   const dht::Identity& identity_;
@@ -101,6 +109,7 @@ class TensorTransport::Impl : public std::enable_shared_from_this<Impl> {
   TensorMetrics metrics_;
   const Logger log_;
   dht::Relay* const relay_;
+  const std::shared_ptr<BytePool> pool_ = std::make_shared<BytePool>(kMaxPooledBytes);
   TensorHandlers handlers_;
   TensorHello self_;
   TlsCredentials credentials_;

@@ -66,7 +66,16 @@ BIO* TlsSlab::NewBio() {
   return bio;
 }
 
+// An idle connection keeps no buffer.
+void TlsSlab::Release(Side& side) { slabs_->Give(std::exchange(side.bytes, {})); }
+
 IoOutcome TlsSlab::Flush() {
+  const IoOutcome outcome = SendAll();
+  if (outcome.state == IoState::kDone) Release(out_);
+  return outcome;
+}
+
+IoOutcome TlsSlab::SendAll() {
   while (out_.begin < out_.end) {
     const ssize_t sent =
         ::send(fd_, out_.bytes.data() + out_.begin, out_.end - out_.begin, MSG_NOSIGNAL);
@@ -79,9 +88,9 @@ IoOutcome TlsSlab::Flush() {
 
 IoOutcome TlsSlab::Add(ByteView bytes) {
   CHECK_LE(bytes.size(), kSlabBytes);
-  if (out_.bytes.empty()) out_.bytes.resize(kSlabBytes);
+  if (out_.bytes.empty()) out_.bytes = slabs_->Take(kSlabBytes);
   if (out_.end + bytes.size() > kSlabBytes) {
-    const IoOutcome outcome = Flush();
+    const IoOutcome outcome = SendAll();
     if (outcome.state != IoState::kDone) return outcome;
   }
   std::memcpy(out_.bytes.data() + out_.end, bytes.data(), bytes.size());
@@ -90,12 +99,16 @@ IoOutcome TlsSlab::Add(ByteView bytes) {
 }
 
 IoOutcome TlsSlab::Take(std::span<uint8_t> into) {
-  if (in_.bytes.empty()) in_.bytes.resize(kSlabBytes);
   if (in_.begin == in_.end) {
+    if (in_.bytes.empty()) in_.bytes = slabs_->Take(kSlabBytes);
     const ssize_t got = ::recv(fd_, in_.bytes.data(), kSlabBytes, 0);
     at_end_ = got == 0;
-    if (got == 0) return {IoState::kClosed, 0};
-    if (got < 0) return OutcomeOfErrno(IoDirection::kRead);
+    if (got <= 0) {
+      const IoOutcome outcome =
+          at_end_ ? IoOutcome{IoState::kClosed, 0} : OutcomeOfErrno(IoDirection::kRead);
+      Release(in_);
+      return outcome;
+    }
     in_.begin = 0;
     in_.end = static_cast<size_t>(got);
   }

@@ -2,15 +2,18 @@
 //
 // OpenSSL gives one TLS record of 16 KiB at a time, and asks for a record's head and body apart.
 // The slab is the BIO under a session: records wait in it until it is full or flushed, and one read
-// fills it for several records. Each direction has kSlabBytes, from its first use on. OpenSSL's own
+// fills it for several records. Each direction has kSlabBytes while it has bytes. OpenSSL's own
 // read-ahead is no substitute: it moves all that is left to the front for every record. Owner:
 // TlsStream; one thread.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
+#include <utility>
 
+#include "base/byte_pool.h"
 #include "base/bytes.h"
 #include "worker/edge/tensor/io_outcome.h"
 
@@ -22,11 +25,11 @@ class TlsSlab {
  public:
   // A full record of TLS 1.3 on the wire: head, type and tag around 16 KiB (RFC 8446, 5.2).
   static constexpr size_t kMaxRecordBytes = size_t{16} * 1024 + 256;
-  // Four records. 16, 32, 128 and 256 KiB were slower: larger ones leave the L2 cache.
+  // Four records: system calls cost little then, and both slabs of a thread stay in the L2 cache.
   static constexpr size_t kSlabBytes = 4 * kMaxRecordBytes;
 
-  // `fd` is a connected, non-blocking socket that outlives the slab.
-  explicit TlsSlab(int fd) : fd_(fd) {}
+  // `fd` is a connected, non-blocking socket that outlives the slab. Buffers come from `slabs`.
+  TlsSlab(int fd, std::shared_ptr<BytePool> slabs) : fd_(fd), slabs_(std::move(slabs)) {}
   TlsSlab(const TlsSlab&) = delete;
   TlsSlab& operator=(const TlsSlab&) = delete;
 
@@ -47,10 +50,14 @@ class TlsSlab {
 
  private:
   struct Side {
-    Bytes bytes;  // empty until it is used
+    Bytes bytes;  // empty where nothing waits
     size_t begin = 0, end = 0;
   };
+  IoOutcome SendAll();
+  void Release(Side& side);
+
   const int fd_;
+  const std::shared_ptr<BytePool> slabs_;
   Side out_, in_;
   bool at_end_ = false;
 };

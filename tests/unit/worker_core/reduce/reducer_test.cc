@@ -141,11 +141,32 @@ TEST(ReducerTest, AnotherRankOrderGivesOtherBits) {  // the fault that the order
   const auto view = [](const std::vector<float>& v) {
     return ByteView(reinterpret_cast<const uint8_t*>(v.data()), v.size() * 4);
   };
-  const auto straight = FoldInputs<float>(WireFormat::kFloat32, RankSet::FromBits(0b111), {1, 3, 5},
-                                          {view(a), view(b), view(c)}, kElements);
-  const auto turned = FoldInputs<float>(WireFormat::kFloat32, RankSet::FromBits(0b111), {5, 3, 1},
-                                        {view(c), view(b), view(a)}, kElements);
+  std::vector<float> straight(kElements), turned(kElements);
+  const RankSet all = RankSet::FromBits(0b111);
+  FoldInputs<float>(WireFormat::kFloat32, all, {1, 3, 5}, {view(a), view(b), view(c)}, straight);
+  FoldInputs<float>(WireFormat::kFloat32, all, {5, 3, 1}, {view(c), view(b), view(a)}, turned);
   EXPECT_NE(straight, turned);
+}
+
+// What a buffer of the pool held before must not get into any result.
+TEST(ReducerTest, UsedBuffersChangeNoBit) {
+  constexpr uint32_t kMany = 8192;  // at 16 bits a value, too, the pool's buffers are used
+  for (const WireFormat format :
+       {WireFormat::kFloat32, WireFormat::kFloat16, WireFormat::kBFloat16}) {
+    std::vector<Bytes> results;
+    for (const auto& pool : {std::make_shared<BytePool>(0), std::make_shared<BytePool>(1 << 20)}) {
+      for (int i = 0; i < 4; ++i) pool->Give(Bytes(4 * kMany, 0xAB));
+      std::vector<float> own(kMany, 1.5F), others(kMany, -0.25F), out(kMany), unused(kMany);
+      Reducer<float> owner(1 << 20, pool), sender(1 << 20, pool);
+      owner.Open(kRound, {Instance(1), 0, {{0, 0, kMany}}, format, own, out});
+      sender.Open(kRound, {Instance(1), 1, {{0, 0, kMany}}, format, others, unused});
+      owner.KeepInput(kRound, 1, ChunkIndex(0), 0, sender.OwnInput(kRound, ChunkIndex(0)));
+      owner.Fold(kRound, {ChunkIndex(0), 0, RankSet::FromBits(0b11), {1, 1}});
+      EXPECT_EQ(out, std::vector<float>(kMany, 0.625F));
+      results.push_back(*owner.Result(kRound, ChunkIndex(0)));
+    }
+    EXPECT_EQ(results[0], results[1]);
+  }
 }
 
 TEST(ReducerTest, AssignmentsOfAChunkAreKeptApart) {

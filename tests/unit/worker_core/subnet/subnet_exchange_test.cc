@@ -84,7 +84,8 @@ Bytes ResultOf(const Drawn& drawn, size_t chunk, WireFormat wire,
   if (coverers.size() == 1) return inputs[span.owner];
   const std::vector<double> weights(drawn.weights.begin(), drawn.weights.end());
   const std::vector<ByteView> views(inputs.begin(), inputs.end());
-  const auto mean = FoldInputs<float>(wire, coverers, weights, views, span.count);
+  std::vector<float> mean(span.count);
+  FoldInputs<float>(wire, coverers, weights, views, mean);
   Bytes result(span.count * WireWidth<float>(wire));
   EncodeWire(wire, std::span<const float>(mean), std::span(result));
   return result;

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <memory>
 #include <span>
 
 #include "base/rng.h"
@@ -68,9 +69,14 @@ Bytes Random(size_t size, uint64_t seed) {
 
 void Append(Bytes& to, ByteView bytes) { to.insert(to.end(), bytes.begin(), bytes.end()); }
 
-TEST(TlsSlabTest, WritesWhatItGatheredAtOnceAndNotBefore) {
+class TlsSlabTest : public testing::Test {
+ protected:
+  const std::shared_ptr<BytePool> slabs_ = std::make_shared<BytePool>(size_t{1} << 20);
+};
+
+TEST_F(TlsSlabTest, WritesWhatItGatheredAtOnceAndNotBefore) {
   const Sockets sockets;
-  TlsSlab slab(sockets[0]);
+  TlsSlab slab(sockets[0], slabs_);
   const Bytes bytes = Random(3000, 1);
   for (size_t i = 0; i < 3; ++i)
     EXPECT_EQ(slab.Add(ByteView(bytes).subspan(1000 * i, 1000)).bytes, 1000U);
@@ -79,9 +85,9 @@ TEST(TlsSlabTest, WritesWhatItGatheredAtOnceAndNotBefore) {
   EXPECT_EQ(sockets.Receive(1, 4000), bytes);
 }
 
-TEST(TlsSlabTest, MakesRoomByWriting) {
+TEST_F(TlsSlabTest, MakesRoomByWriting) {
   const Sockets sockets;
-  TlsSlab slab(sockets[0]);
+  TlsSlab slab(sockets[0], slabs_);
   EXPECT_TRUE(slab.HasRoom());
   const Bytes most = Random(TlsSlab::kSlabBytes, 2), last = Random(1, 3);
   EXPECT_EQ(slab.Add(most).state, IoState::kDone);
@@ -92,12 +98,12 @@ TEST(TlsSlabTest, MakesRoomByWriting) {
 }
 
 // The order of bytes survives a socket that takes any part of a write, or nothing.
-TEST(TlsSlabTest, GoesOnWhereTheSocketStopped) {
+TEST_F(TlsSlabTest, GoesOnWhereTheSocketStopped) {
   for (uint64_t seed = 0; seed < 20; ++seed) {
     SCOPED_TRACE(seed);
     Rng rng(seed);
     const Sockets sockets(4096);
-    TlsSlab slab(sockets[0]);
+    TlsSlab slab(sockets[0], slabs_);
     const Bytes all = Random(kLarge, seed);
     Bytes arrived;
     size_t added = 0, refused = 0;
@@ -114,9 +120,9 @@ TEST(TlsSlabTest, GoesOnWhereTheSocketStopped) {
   }
 }
 
-TEST(TlsSlabTest, ReadsAhead) {
+TEST_F(TlsSlabTest, ReadsAhead) {
   const Sockets sockets;
-  TlsSlab slab(sockets[0]);
+  TlsSlab slab(sockets[0], slabs_);
   const Bytes bytes = Random(40'000, 4);
   sockets.Send(1, bytes);
   Bytes head(5), rest(bytes.size() - head.size());
@@ -129,9 +135,9 @@ TEST(TlsSlabTest, ReadsAhead) {
   EXPECT_FALSE(slab.at_end());
 }
 
-TEST(TlsSlabTest, GivesWhatCameBeforeTheEnd) {
+TEST_F(TlsSlabTest, GivesWhatCameBeforeTheEnd) {
   Sockets sockets;
-  TlsSlab slab(sockets[0]);
+  TlsSlab slab(sockets[0], slabs_);
   sockets.Send(1, Random(7, 5));
   sockets.Close(1);
   Bytes into(100);
@@ -141,12 +147,27 @@ TEST(TlsSlabTest, GivesWhatCameBeforeTheEnd) {
   EXPECT_TRUE(slab.at_end());
 }
 
-TEST(TlsSlabTest, ABrokenSocketIsClosedAndNoSignal) {
+TEST_F(TlsSlabTest, ABrokenSocketIsClosedAndNoSignal) {
   Sockets sockets;
-  TlsSlab slab(sockets[0]);
+  TlsSlab slab(sockets[0], slabs_);
   sockets.Close(1);
   EXPECT_EQ(slab.Add(Random(10, 6)).state, IoState::kDone);
   EXPECT_EQ(slab.Flush().state, IoState::kClosed);
+}
+
+TEST_F(TlsSlabTest, AnIdleOneKeepsNoBuffer) {
+  const Sockets sockets;
+  TlsSlab slab(sockets[0], slabs_);
+  EXPECT_EQ(slab.Add(Random(10, 12)).state, IoState::kDone);
+  EXPECT_EQ(slabs_->waiting_bytes(), 0U);
+  EXPECT_EQ(slab.Flush().state, IoState::kDone);
+  EXPECT_EQ(slabs_->waiting_bytes(), TlsSlab::kSlabBytes);
+  sockets.Send(1, Random(10, 13));
+  Bytes into(10);
+  EXPECT_EQ(slab.Take(into).bytes, 10U);
+  EXPECT_EQ(slabs_->waiting_bytes(), 0U);
+  EXPECT_EQ(slab.Take(into).state, IoState::kWantRead);
+  EXPECT_EQ(slabs_->waiting_bytes(), TlsSlab::kSlabBytes);
 }
 
 // Two ends of a TLS stream, with a wire of two sockets between them that the test moves bytes over.
