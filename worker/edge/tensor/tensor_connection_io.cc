@@ -165,7 +165,8 @@ bool TensorConnection::TakeRead(size_t bytes) {
 bool TensorConnection::TakeFrame() {
   header_got_ = 0;
   payload_got_ = 0;
-  if (TensorPayloadHash(header_.instance, payload_) != header_.hash) {
+  const bool hashed = IsHashed(header_.kind, tls_ ? TensorWire::kTls : TensorWire::kPlain);
+  if (hashed && TensorPayloadHash(header_.instance, payload_) != header_.hash) {
     End(state_ == State::kOpen ? TensorEnding::kGarbage : TensorEnding::kWrong,
         "a payload fails its hash");
     return false;

@@ -61,6 +61,10 @@ uint64_t TensorPayloadHash(const InstanceId& instance, ByteView payload) {
   return ContentHash(payload, ContentKey(instance));
 }
 
+bool IsHashed(TensorKind kind, TensorWire wire) {
+  return kind != TensorKind::kInput || wire != TensorWire::kTls;
+}
+
 Bytes EncodeTensorHello(const TensorHello& hello) {
   ByteWriter out;
   out.U32(TensorHello::kVersion);

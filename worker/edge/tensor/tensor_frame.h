@@ -1,7 +1,7 @@
 // Tensor frame: what travels on a tensor connection: a fixed header of 48 bytes, then the payload.
 //
 // Little-endian: u32 magic, u8 kind, u8 rank, u16 assigned, u32 payload bytes, u32 chunk, 16 bytes
-// instance, u64 mask, u64 hash (ContentHash of the payload, keyed by the instance). Everything that
+// instance, u64 mask, u64 hash (ContentHash of the payload, keyed by the instance; IsHashed). What
 // comes from a peer is checked here; a violation names a reason of a closed set and ends the
 // connection. Values; any thread. Bound: kMaxTensorPayload.
 #pragma once
@@ -52,6 +52,11 @@ std::optional<TensorHeader> DecodeTensorHeader(ByteView bytes);  // pre: kTensor
 
 // ContentHash of a frame's payload, keyed by its instance: what `hash` must be.
 uint64_t TensorPayloadHash(const InstanceId& instance, ByteView payload);
+
+enum class TensorWire : uint8_t { kPlain, kTls };
+// False: `hash` is 0, and nobody looks at it. That is an input in TLS: each record has a tag, and
+// an input's hash is of no further use. A result's is what members agree on.
+bool IsHashed(TensorKind kind, TensorWire wire);
 
 struct TensorHello {
   static constexpr uint32_t kVersion = 1;

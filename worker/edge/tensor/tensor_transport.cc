@@ -90,7 +90,9 @@ TensorTransport::Sent TensorTransport::Impl::Send(const PeerId& to, const std::s
   header.payload_bytes = payload ? static_cast<uint32_t>(payload->size()) : 0;
   // A result brings its hash along, from the fold or from the frame that it came in.
   if (header.kind != TensorKind::kResult) {
-    header.hash = TensorPayloadHash(header.instance, payload ? ByteView(*payload) : ByteView());
+    const bool hashed = IsHashed(header.kind, options_.tls ? TensorWire::kTls : TensorWire::kPlain);
+    const ByteView bytes = payload ? ByteView(*payload) : ByteView();
+    header.hash = hashed ? TensorPayloadHash(header.instance, bytes) : 0;
   }
   std::shared_ptr<TensorOutbox> outbox;
   {

@@ -32,5 +32,14 @@ TEST(TensorFrameTest, HeadersComeBackAndBadOnesDoNot) {
   EXPECT_FALSE(DecodeTensorHeader(bytes));
 }
 
+// What members agree on, and what travels in plain text, always has its hash.
+TEST(TensorFrameTest, OnlyInputsInTlsHaveNoHash) {
+  for (const TensorKind kind : {TensorKind::kHello, TensorKind::kInput, TensorKind::kResult,
+                                TensorKind::kState, TensorKind::kMix, TensorKind::kGoodbye}) {
+    EXPECT_TRUE(IsHashed(kind, TensorWire::kPlain));
+    EXPECT_EQ(IsHashed(kind, TensorWire::kTls), kind != TensorKind::kInput);
+  }
+}
+
 }  // namespace
 }  // namespace crowdsurf::worker

@@ -173,6 +173,8 @@ TEST_P(TensorTransportTest, FramesOfEverySizeArriveInOrderBothWays) {
       EXPECT_EQ(at->received[i].from, from->id());
       EXPECT_EQ(at->received[i].header.chunk, i);
       EXPECT_EQ(at->received[i].header.rank, 3);
+      EXPECT_EQ(at->received[i].header.hash == 0, authority() != nullptr)
+          << "inputs in TLS have none";
       EXPECT_EQ(at->received[i].payload, Random(sizes[i], sizes[i] + static_cast<size_t>(salt)));
     }
   }
