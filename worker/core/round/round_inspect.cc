@@ -49,8 +49,11 @@ std::set<PeerId> Round::WaitingFor() const {
   const auto await = [&](int rank) {
     if (rank != self() && Trusts(rank)) peers.insert(PeerAt(rank));
   };
-  for (const ChunkAssignment& assignment : assignments_)
-    if (assignment.fetching >= 0) await(assignment.fetching);
+  // Only a plan or a decision names holders to fetch from. This is asked at every chunk: without
+  // one it must not look at all of them.
+  if (seen_ > 0 || target_)
+    for (const ChunkAssignment& assignment : assignments_)
+      if (assignment.fetching >= 0) await(assignment.fetching);
   if (target_) return peers;
   for (const auto& [key, speaker] : asked_)
     if (pending_.count(key.second) > 0 && !Distrusts(speaker.first)) peers.insert(speaker.first);
