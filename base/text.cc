@@ -34,6 +34,28 @@ size_t CharacterAt(std::string_view text) {
   return length;
 }
 
+// Bytes of the control character other than tab that `text`, which is valid, begins with; else 0.
+size_t ControlAt(std::string_view text) {
+  const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
+  if (byte(0) == 0xC2 && byte(1) < 0xA0) return 2;  // U+0080 to U+009F
+  return (byte(0) < 0x20 && text[0] != '\t') || byte(0) == 0x7F ? 1 : 0;
+}
+
+// Bytes of the escape sequence that `text` begins with; 1 when nothing known follows the escape.
+size_t EscapeAt(std::string_view text) {
+  if (text.size() < 2) return 1;
+  if (text[1] == '[') {  // CSI: parameters, then one final byte
+    size_t end = 2;
+    while (end < text.size() && text[end] >= 0x20 && text[end] <= 0x3F) ++end;
+    return std::min(end + 1, text.size());
+  }
+  if (text[1] != ']') return 1;
+  // OSC: a title or a link, ended by BEL or by ESC and a backslash.
+  const size_t end = text.find_first_of("\x07\x1b", 2);
+  if (end == std::string_view::npos) return text.size();
+  return std::min(end + (text[end] == '\x07' ? 1 : 2), text.size());
+}
+
 }  // namespace
 
 std::string CutText(std::string_view text, size_t most) {
@@ -51,6 +73,20 @@ std::string CutText(std::string_view text, size_t most) {
 }
 
 std::string ValidText(std::string_view text) { return CutText(text, std::string::npos); }
+
+std::string ShownLine(std::string_view line) {
+  while (line.ends_with('\r')) line.remove_suffix(1);
+  // A progress bar goes back to the margin and writes over itself.
+  line.remove_prefix(line.rfind('\r') + 1);
+  const std::string valid = ValidText(line);
+  std::string out;
+  for (std::string_view left = valid; !left.empty();) {
+    const size_t skipped = left[0] == '\x1b' ? EscapeAt(left) : ControlAt(left);
+    if (skipped == 0) out += left[0];
+    left.remove_prefix(std::max<size_t>(skipped, 1));
+  }
+  return out;
+}
 
 std::string TextTail(std::string_view text, size_t most) {
   // What comes before cannot be in the result; a character that begins there is not in it whole.

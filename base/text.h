@@ -3,7 +3,8 @@
 // A message of the API server, a value of a manifest, the last line of a trainer may be of any
 // bytes and any length; JSON, Kubernetes and terminals want UTF-8. These are the only functions
 // that shorten such text. Bytes that are no UTF-8 (overlong, surrogates and beyond U+10FFFF among
-// them) become U+FFFD, one each. Pure, any thread; linear in what is kept. Source: RFC 3629.
+// them) become U+FFFD, one each. Pure, any thread; linear in what is kept. Source: RFC 3629; of
+// terminals ECMA-48.
 #pragma once
 
 #include <string>
@@ -17,5 +18,8 @@ std::string CutText(std::string_view text, size_t most);
 std::string TextTail(std::string_view text, size_t most);
 // All of it, valid; up to three times as long.
 std::string ValidText(std::string_view text);
+// A line that a program printed, as a terminal would leave it: what follows its last carriage
+// return, without escape sequences and control characters other than tab; valid.
+std::string ShownLine(std::string_view line);
 
 }  // namespace crowdsurf

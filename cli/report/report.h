@@ -17,6 +17,7 @@ namespace crowdsurf::cli {
 struct ReportInput {
   std::string job, strategy, outcome;  // outcome: Succeeded, Failed, Interrupted
   std::string message;                 // why it failed, its last output
+  std::string failure;                 // the last worker's that failed, in a line; empty: none did
   int replicas = 0, group_size = 0;
   uint64_t seed = 0;
   std::string market;  // in words

@@ -7,6 +7,8 @@ namespace {
 
 using nlohmann::json;
 
+json Maybe(const std::string& text) { return text.empty() ? json(nullptr) : json(text); }
+
 json Maybe(const std::optional<double>& number) {
   // JSON has neither NaN nor infinity, and a reader must tell zero from a figure that is missing.
   return number && std::isfinite(*number) ? json(*number) : json(nullptr);
@@ -18,6 +20,8 @@ json ReportJson(const ReportInput& input) {
   const RunFigures& f = input.figures;
   return {{"job", input.job},
           {"outcome", input.outcome},
+          {"failure", Maybe(input.failure)},
+          {"message", Maybe(input.message)},
           {"strategy", input.strategy},
           {"goodput", Maybe(f.goodput)},
           {"samples", f.samples},

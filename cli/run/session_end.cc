@@ -12,6 +12,7 @@
 #include "cli/report/report.h"
 #include "cli/run/exit_codes.h"
 #include "cli/run/session.h"
+#include "operator/core/job/failure_text.h"
 #include "operator/core/job/local_rules.h"
 #include "operator/core/job/validate.h"
 #include "operator/edge/local/process.h"
@@ -145,6 +146,10 @@ bool Session::WriteReports(const Evaluation& evaluation) {
     input.message = failed->message;
     // The job's message names the rule; the cause stands in the worker's own words.
     if (status.last_failure) input.message += "\n" + status.last_failure->output;
+  }
+  if (const auto& last = status.last_failure) {
+    const std::string line = controller::FailureLine(last->reason, last->output);
+    input.failure = last->worker + " " + last->reason + (line.empty() ? "" : ": " + line);
   }
   input.replicas = job_.spec.replicas;
   input.group_size = job_.spec.averaging.value("groupSize", 0);

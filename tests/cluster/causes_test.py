@@ -101,7 +101,8 @@ class CausesTest(unittest.TestCase):
         command = ["crowdsurf-trainer", "charlm", "--text", "/nowhere"]
         self.kube.create(JOBS, job("cause", {"command": command}, runPolicy={"backoffLimit": 1}))
         self.says("Degraded", "BackingOff", "ExitCode", event=False)
-        self.says("Failed", "BackoffLimitExceeded", "exit code 2")
+        self.says("Failed", "BackoffLimitExceeded", "exit code 2", "/nowhere")
+        self.assertIn("/nowhere", self.kube.status("cause")["failures"]["last"]["message"])
 
     def test_rights_that_are_taken_away_and_given_back(self):  # pod-lifecycle 7.4
         role = self.kube.get(ROLE)

@@ -3,6 +3,7 @@
 
 Usage: bad_input_test.py BIN [TestCase.test ...]     BIN is the folder of the built programs.
 """
+import json
 import os
 import pathlib
 import re
@@ -43,6 +44,19 @@ class BadInputTest(RunCase):
         self.assertIn("the data is gone", output)
         self.assertIn("Retry", output)
         self.nothing_is_left()
+
+    def test_a_traceback_is_said_in_a_line_wherever_a_user_looks(self):
+        script = self.path / "train.py"
+        script.write_text("def load():\n    raise ValueError('no \\x1b[31mlabels, token=abc')\nload()\n")
+        self.write(f"python3, {script}")
+        code, output = self.run_job()
+        self.assertEqual(code, 1, output)
+        why = "ValueError: no labels, token=***"
+        self.assertRegex(output, r"e2e-\d-1: ExitCode, the trainer ended with exit code 1: " + re.escape(why))
+        self.assertRegex(output, r"crowdsurf: the job failed, .*" + re.escape(why))
+        self.assertIn(", in load\n", output, "the whole traceback, once")
+        self.assertRegex(self.report()["failure"], r"^e2e-\d-\d ExitCode: " + re.escape(why) + "$")
+        self.assertNotIn("token=abc", output + json.dumps(self.report()))
 
     def test_an_empty_text_is_said_before_anything_starts(self):
         (self.path / "empty").write_text("")

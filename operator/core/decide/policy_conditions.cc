@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "operator/core/decide/decision.h"
+#include "operator/core/job/failure_text.h"
 
 // What a person sees: counts, and conditions whose reasons name the blocking cause.
 namespace crowdsurf::controller {
@@ -30,6 +31,14 @@ std::string OfWanted(const Decision& d) {
          " workers train";
 }
 
+// "; last WORKER REASON: what it said"; empty: none has failed.
+std::string LastFailure(const Decision& d) {
+  if (!d.status.last_failure) return {};
+  const FailureNote& note = *d.status.last_failure;
+  const std::string line = FailureLine(note.reason, note.output);
+  return "; last " + note.worker + " " + note.reason + (line.empty() ? "" : ": " + line);
+}
+
 // The first cause, in the order in which a person would want to know it.
 std::pair<std::string_view, std::string> BlockingCause(const Decision& d) {
   if (d.in.obstacle) return {d.in.obstacle->reason, d.in.obstacle->message};
@@ -56,9 +65,7 @@ std::pair<std::string_view, std::string> BlockingCause(const Decision& d) {
   }
   for (const auto& [index, retry] : d.status.retry) {
     if (index < d.spec().replicas && d.now < retry.not_before) {
-      const std::string last = d.status.last_failure ? "; last " + d.status.last_failure->worker +
-                                                           " " + d.status.last_failure->reason
-                                                     : std::string();
+      const std::string last = LastFailure(d);
       return {reason::kBackingOff, "worker " + std::to_string(index) + " failed " +
                                        std::to_string(retry.failures) + " times" + last};
     }

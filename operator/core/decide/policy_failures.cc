@@ -3,8 +3,8 @@
 
 #include "base/digest.h"
 #include "base/rng.h"
-#include "base/text.h"
 #include "operator/core/decide/decision.h"
+#include "operator/core/job/failure_text.h"
 
 // Who ended, why, and what it costs: pods are counted once, by name, and names are never re-used.
 namespace crowdsurf::controller {
@@ -39,7 +39,8 @@ void BackOff(Decision& d, const Worker& worker, FailureAction action) {
   retry.not_before = d.now + Microseconds(wait);
 }
 
-std::string Describe(const Worker& worker) {
+// `line`: of the trainer's last words, the one that says why; empty: none.
+std::string Describe(const Worker& worker, const std::string& line) {
   const PodFacts& pod = *worker.pod;
   std::string text = pod.name + ": " + std::string(worker.verdict.reason);
   if (pod.trainer) {
@@ -49,6 +50,7 @@ std::string Describe(const Worker& worker) {
           " (a bus error: often /dev/shm is full; a pod's holds 64 MiB unless the template "
           "mounts an emptyDir with medium Memory there)";
     }
+    if (!line.empty()) text += ": " + line;
   } else if (pod.agent) {
     text += ", the agent ended with exit code " + std::to_string(pod.agent->exit_code);
   }
@@ -68,14 +70,15 @@ void Failed(Decision& d, const Worker& worker) {
   ++d.status.failures;
   d.status.last_failure =
       FailureNote{pod.name, std::string(worker.verdict.reason), end ? end->exit_code : 0,
-                  end ? TextTail(end->output, kMaxOutputInStatus) : pod.waiting_message, d.now};
+                  end ? ShownOutput(end->output, kMaxOutputInStatus) : pod.waiting_message, d.now};
+  const std::string described =
+      Describe(worker, FailureLine(worker.verdict.reason, d.status.last_failure->output));
   // A rule decides only whether the failure counts. The user sees each one, and each one backs off.
   const FailureAction action = ActionFor(d.spec().failure_rules, pod);
   BackOff(d, worker, action);
-  d.Say(worker.verdict.reason, Describe(worker), EventType::kWarning);
+  d.Say(worker.verdict.reason, described, EventType::kWarning);
   if (action == FailureAction::kFailJob) {
-    d.failure = {reason::kFailurePolicy,
-                 "a rule of failurePolicy ends the job: " + Describe(worker)};
+    d.failure = {reason::kFailurePolicy, "a rule of failurePolicy ends the job: " + described};
     return;
   }
   if (action != FailureAction::kCount || !NewWave(d, pod)) return;
@@ -84,7 +87,7 @@ void Failed(Decision& d, const Worker& worker) {
   if (counted > d.spec().run.backoff_limit) {
     d.failure = {reason::kBackoffLimitExceeded,
                  std::to_string(counted) + " failures, backoffLimit is " +
-                     std::to_string(d.spec().run.backoff_limit) + "; last " + Describe(worker)};
+                     std::to_string(d.spec().run.backoff_limit) + "; last " + described};
   }
 }
 

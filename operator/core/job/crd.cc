@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/manifest/fields.h"
+#include "operator/core/job/failure_text.h"
 #include "operator/core/job/validate.h"
 
 namespace crowdsurf::controller {
@@ -279,6 +280,7 @@ json StatusSchema() {
                       {{"worker", Text()},
                        {"reason", Text()},
                        {"exitCode", Count()},
+                       {"message", {{"type", "string"}, {"maxLength", kMaxFailureLine}}},
                        {"output", {{"type", "string"}, {"maxLength", 4096}}},
                        {"time", Instant()}}}};
   const json progress = {{"type", "object"},
@@ -376,6 +378,7 @@ json Crd(json pod_template) {
                           Column("Age", "date", ".metadata.creationTimestamp"),
                           Column("Loss", "number", ".status.progress.loss", 1),
                           Column("Goodput", "number", ".status.progress.goodput", 1),
+                          Column("Last Failure", "string", ".status.failures.last.message", 1),
                           Column("Min", "integer", ".spec.minReplicas", 1),
                           Column("Max", "integer", ".spec.maxReplicas", 1)}}};
   return {{"apiVersion", "apiextensions.k8s.io/v1"},

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "operator/core/job/failure_text.h"
 #include "operator/core/job/json_path.h"
 #include "operator/core/job/rfc3339.h"
 #include "operator/core/job/training_job.h"
@@ -138,11 +139,10 @@ json StatusToJson(const TrainingJobStatus& status) {
   }
   if (status.last_failure) {
     const FailureNote& note = *status.last_failure;
-    failures["last"] = {{"worker", note.worker},
-                        {"reason", note.reason},
-                        {"exitCode", note.exit_code},
-                        {"output", note.output},
-                        {"time", FormatInstant(note.at)}};
+    failures["last"] = {
+        {"worker", note.worker},      {"reason", note.reason},
+        {"exitCode", note.exit_code}, {"message", FailureLine(note.reason, note.output)},
+        {"output", note.output},      {"time", FormatInstant(note.at)}};
   }
   for (const auto& [index, highest] : status.incarnations) {
     out["incarnations"][std::to_string(index)] = highest;

@@ -100,6 +100,8 @@ void JoinTrainer(json& spec, const TrainingJob& job, const CreatePod& create) {
       container["env"].push_back(std::move(variable));
     }
     container["volumeMounts"].push_back({{"name", kLinkVolume}, {"mountPath", kLinkPath}});
+    // Without a message of its own the trainer's is the end of its log: a traceback, at most 2 KiB.
+    Offer(container, "terminationMessagePolicy", "FallbackToLogsOnError");
     WatchForHangs(container);
   }
 }

@@ -79,5 +79,22 @@ TEST(TextTest, AnyBytesBecomeValidTextWithinTheBound) {
   }
 }
 
+TEST(TextTest, ALineIsShownAsATerminalWouldLeaveIt) {
+  EXPECT_EQ(ShownLine("plain\twords"), "plain\twords");
+  EXPECT_EQ(ShownLine("from Windows\r"), "from Windows");
+  EXPECT_EQ(ShownLine(" 10%\r 20%\r 30%"), " 30%");
+  EXPECT_EQ(ShownLine("\x1b[1;31mred\x1b[0m and \x1b[2Kplain"), "red and plain");
+  EXPECT_EQ(ShownLine("\x1b]0;title\x07words \x1b]8;;http://x\x1b\\link"), "words link");
+  EXPECT_EQ(ShownLine("bell\x07 back\b\x7F nul" + std::string(1, '\0') + "."), "bell back nul.");
+  EXPECT_EQ(ShownLine("a\xC2\x9B"
+                      "31mb \xC3\xA9\xC2\xA7"),
+            "a31mb \xC3\xA9\xC2\xA7")
+      << "U+009B is a CSI";
+  EXPECT_EQ(ShownLine("cut in it\x1b[3"), "cut in it");
+  EXPECT_EQ(ShownLine("\x1b"), "");
+  EXPECT_EQ(ShownLine(""), "");
+  EXPECT_EQ(ShownLine("a\xFFz"), "a\xEF\xBF\xBDz");
+}
+
 }  // namespace
 }  // namespace crowdsurf

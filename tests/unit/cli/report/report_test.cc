@@ -46,6 +46,14 @@ TEST(ReportTest, JsonHasTheKeysThatTheIssueNames) {
   EXPECT_TRUE(report["trigram_bits_per_char"].is_null()) << "not measured is null, not zero";
 }
 
+TEST(ReportTest, JsonSaysWhyAWorkerFailed) {
+  ReportInput input = Input();
+  EXPECT_TRUE(ReportJson(input)["failure"].is_null());
+  EXPECT_TRUE(ReportJson(input)["message"].is_null());
+  input.failure = "charlm-0-1 ExitCode: ValueError: no labels";
+  EXPECT_EQ(ReportJson(input)["failure"], input.failure);
+}
+
 TEST(ReportTest, PageIsSelfContainedEscapedAndReadableWithoutEyes) {
   const std::string page = ReportHtml(Input());
   EXPECT_THAT(page, HasSubstr("A &lt;b&gt;fortune&lt;/b&gt; &amp; &quot;more&quot;"));

@@ -8,8 +8,11 @@
 namespace crowdsurf::controller {
 namespace {
 
-using ::testing::HasSubstr;
+using ::testing::EndsWith;
 using ::testing::IsEmpty;
+
+constexpr char kTraceback[] =
+    "Traceback (most recent call last):\n  File \"a.py\", line 1\n\x1b[1mOSError\x1b[0m: no file\n";
 
 TEST(DecideTest, ACrashingTrainerBacksOffThenFailsTheJobWithItsLastOutput) {
   World world(1);
@@ -21,11 +24,13 @@ TEST(DecideTest, ACrashingTrainerBacksOffThenFailsTheJobWithItsLastOutput) {
     const std::string name = plan.creates[0].name;
     world.Start(name);
     world.Wait(Milliseconds(100));
-    world.EndTrainer(name, 3, "Traceback: no such file");
+    world.EndTrainer(name, 3, kTraceback);
     plan = world.Reconcile();
     if (plan.status.finished()) break;
     EXPECT_THAT(plan.creates, IsEmpty()) << "not before its back-off";
     EXPECT_EQ(plan.status.Find(ConditionType::kDegraded)->reason, reason::kBackingOff);
+    EXPECT_THAT(plan.status.Find(ConditionType::kDegraded)->message, EndsWith("OSError: no file"));
+    EXPECT_THAT(plan.events[0].message, EndsWith("ended with exit code 3: OSError: no file"));
     waits.push_back((plan.requeue_at - world.now).seconds());
     world.Bury();
     world.now = plan.requeue_at;
@@ -39,8 +44,9 @@ TEST(DecideTest, ACrashingTrainerBacksOffThenFailsTheJobWithItsLastOutput) {
   const Condition* failed = plan.status.Find(ConditionType::kFailed);
   ASSERT_NE(failed, nullptr);
   EXPECT_EQ(failed->reason, reason::kBackoffLimitExceeded);
-  EXPECT_THAT(failed->message, HasSubstr("exit code 3"));
-  EXPECT_EQ(plan.status.last_failure->output, "Traceback: no such file");
+  EXPECT_THAT(failed->message, EndsWith("exit code 3: OSError: no file"));
+  EXPECT_EQ(plan.status.last_failure->output,
+            "Traceback (most recent call last):\n  File \"a.py\", line 1\nOSError: no file\n");
   EXPECT_EQ(plan.status.failures, 4u);
   EXPECT_EQ(plan.status.disruptions, 0u);
 }

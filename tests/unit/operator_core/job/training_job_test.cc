@@ -78,6 +78,12 @@ TEST(StatusTest, ComesBackFromJsonUnchanged) {
   EXPECT_EQ(StatusFromJson(StatusToJson(TrainingJobStatus())), TrainingJobStatus());
 }
 
+TEST(StatusTest, TheLastFailureHasOneLineForAColumn) {
+  TrainingJobStatus status;
+  status.last_failure = FailureNote{"charlm-1-2", "ExitCode", 1, "step 7\nout of data\n", At(60)};
+  EXPECT_EQ(StatusToJson(status)["failures"]["last"]["message"], "out of data");
+}
+
 // A status is input when it is read back: anybody with the right may have written it.
 TEST(StatusTest, ReadsNoMoreThanItWouldWrite) {
   nlohmann::json in = {{"incarnations", {{"999999", 2}, {"1000000", 3}, {"", 4}, {"-1", 5}}},

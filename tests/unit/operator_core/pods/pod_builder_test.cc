@@ -127,6 +127,18 @@ TEST(PodBuilder, ATrainerThatHangsIsEndedWhenItsAgentSaysSoUnlessTheUserWatchesI
   EXPECT_EQ(Named(Pod(watched)["spec"]["containers"], "trainer")["livenessProbe"], own);
 }
 
+// pod-lifecycle 4.9
+TEST(PodBuilder, TheEndOfATrainersLogIsItsMessageUnlessTheUserSaysOtherwise) {
+  const auto policy = [](const TrainingJob& job, const char* container) {
+    return Named(Pod(job)["spec"]["containers"], container).value("terminationMessagePolicy", "");
+  };
+  EXPECT_EQ(policy(Job(), "trainer"), "FallbackToLogsOnError");
+  EXPECT_EQ(policy(Job(), "logs"), "");
+  TrainingJob own = Job();
+  own.spec.pod_template["spec"]["containers"][0]["terminationMessagePolicy"] = "File";
+  EXPECT_EQ(policy(own, "trainer"), "File");
+}
+
 TEST(PodBuilder, AnImageInTheSpecWinsOverTheOperatorsDefault) {
   const json pod = Pod(Job(Template(), {{"agent", {{"image", "own:2"}}}}));
   EXPECT_EQ(pod["spec"]["initContainers"][0]["image"], "own:2");

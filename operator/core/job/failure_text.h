@@ -1,0 +1,25 @@
+// FailureText: what a worker that failed printed last, fit for a status, an event and a terminal.
+//
+// A trainer prints any bytes: progress bars, colours, keys of the services that it talks to.
+// Whoever may read a TrainingJob may read this, so control sequences go and what looks like a
+// secret is masked. That is a net, not a promise: a secret without a name or a known form passes.
+// Pure, any thread; linear in the output. Formats: docs.python.org, library traceback and
+// faulthandler.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace crowdsurf::controller {
+
+inline constexpr size_t kMaxFailureLine = 256;  // bytes; an event's message holds 1,024
+
+// The end of `output`, its lines as a terminal shows them, secrets masked; at most `most` bytes.
+std::string ShownOutput(std::string_view output, size_t most);
+
+// The one line that says why: of the last Python traceback the exception's, else the last line with
+// a letter or a digit. `reason` is that of reasons.h: of a trainer that hung an earlier traceback
+// says nothing. Empty: there is none. At most kMaxFailureLine bytes. Pre: ShownOutput made `shown`.
+std::string FailureLine(std::string_view reason, std::string_view shown);
+
+}  // namespace crowdsurf::controller
