@@ -16,11 +16,12 @@ namespace crowdsurf::cli {
 using Action = std::function<int()>;
 
 void RegisterInit(CLI::App& app, Action& action);
+void RegisterLogs(CLI::App& app, Action& action);
 void RegisterRun(CLI::App& app, Action& action);
 void RegisterSimulate(CLI::App& app, Action& action);
 void RegisterStrategies(CLI::App& app, Action& action);
 
-inline constexpr void (*kCommands[])(CLI::App&, Action&) = {RegisterRun, RegisterInit,
+inline constexpr void (*kCommands[])(CLI::App&, Action&) = {RegisterRun, RegisterLogs, RegisterInit,
                                                             RegisterSimulate, RegisterStrategies};
 
 }  // namespace crowdsurf::cli

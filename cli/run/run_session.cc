@@ -10,9 +10,11 @@
 #include <filesystem>
 
 #include "base/bytes.h"
+#include "base/check.h"
 #include "base/edge/clock.h"
 #include "cli/run/exit_codes.h"
 #include "cli/run/session.h"
+#include "cli/run/worker_name.h"
 
 extern char** environ;
 
@@ -193,11 +195,9 @@ void Session::TellRecord() {
     std::string line = event.pod.empty() ? event.detail : event.pod + " ";
     switch (event.kind) {
       case ClusterEvent::Kind::kCreated: {
-        // JOB-INDEX-INCARNATION, read from its end: a job's name may have hyphens.
-        const size_t last = event.pod.rfind('-');
-        const size_t before = event.pod.rfind('-', last - 1);
-        record_.Created(at, event.pod, std::stoi(event.pod.substr(before + 1)),
-                        std::stoi(event.pod.substr(last + 1)));
+        const std::optional<WorkerName> name = ParseWorkerName(event.pod);
+        CHECK(name);  // the operator gave it
+        record_.Created(at, event.pod, name->index, name->incarnation);
         if (event.detail == controller::reason::kFirstWorker) continue;
         line += "is created: " + event.detail;
         break;

@@ -229,8 +229,11 @@ int Session::Conclude() {
     std::fprintf(stderr, "\ncrowdsurf: the job failed, %s: %s\n", failed->reason.c_str(),
                  failed->message.c_str());
     if (status.last_failure && !status.last_failure->output.empty()) {
-      std::fprintf(stderr, "%s last printed:\n%s\n", status.last_failure->worker.c_str(),
-                   status.last_failure->output.c_str());
+      const std::string& worker = status.last_failure->worker;
+      const std::string where = options_.state_dir.empty() ? "" : " --state-dir " + state_->path();
+      std::fprintf(stderr, "%s last printed:\n%s\nmore: crowdsurf logs %s %s%s\n", worker.c_str(),
+                   status.last_failure->output.c_str(), job_.name.c_str(), worker.c_str(),
+                   where.c_str());
     }
     return kFailed;
   }

@@ -6,6 +6,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -13,6 +14,7 @@
 #include <utility>
 
 #include "base/edge/files.h"
+#include "cli/run/worker_name.h"
 
 namespace crowdsurf::cli {
 namespace {
@@ -101,6 +103,15 @@ StatusOr<StateDir> StateDir::Open(const std::string& path) {
   return state;
 }
 
+bool StateDir::InUse(const std::string& path) {
+  const int lock = open((path + "/lock").c_str(), O_RDONLY | O_CLOEXEC);
+  if (lock < 0) return false;
+  // Shared, and for a moment: a run that starts meanwhile tries again.
+  const bool held = flock(lock, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  close(lock);
+  return held;
+}
+
 StateDir::StateDir(StateDir&& other) noexcept
     : path_(std::move(other.path_)), lock_(std::exchange(other.lock_, -1)) {}
 
@@ -134,6 +145,26 @@ std::string DefaultStateDir(const std::string& job) {
   const char* home = std::getenv("HOME");
   if (home != nullptr && *home != '\0') return std::string(home) + "/.local/state/crowdsurf/" + job;
   return "crowdsurf-state/" + job;
+}
+
+std::vector<std::string> LocalJobs() {
+  std::vector<std::string> jobs;
+  std::error_code error;
+  const fs::path parent = fs::path(DefaultStateDir("job")).parent_path();
+  for (fs::directory_iterator at(parent, error), end; !error && at != end; at.increment(error)) {
+    std::error_code unreadable;
+    if (jobs.size() < kMaxLocalJobs && fs::is_directory(at->path() / "workers", unreadable)) {
+      jobs.push_back(at->path().filename().string());
+    }
+  }
+  std::sort(jobs.begin(), jobs.end());
+  return jobs;
+}
+
+Status NoLocalJob(const std::string& job) {
+  const std::vector<std::string> jobs = LocalJobs();
+  return absl::NotFoundError(absl::StrCat("no job ", job, " has run on this machine",
+                                          jobs.empty() ? "" : " (there are " + Listed(jobs) + ")"));
 }
 
 }  // namespace crowdsurf::cli

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "base/status.h"
 
@@ -26,6 +27,9 @@ class StateDir {
   StateDir(StateDir&& other) noexcept;
   StateDir& operator=(StateDir&&) = delete;
   ~StateDir();
+
+  // A run holds it now, or its reaper still does. Takes nothing.
+  static bool InUse(const std::string& path);
 
   const std::string& path() const { return path_; }
   std::string checkpoint() const { return path_ + "/checkpoint"; }
@@ -48,5 +52,10 @@ Status CheckSpace(const std::string& path, int workers);
 
 // Where a run keeps its state when the user does not say: $XDG_STATE_HOME or ~/.local/state.
 std::string DefaultStateDir(const std::string& job);
+// Jobs that have a state directory there, sorted; at most kMaxLocalJobs of them.
+std::vector<std::string> LocalJobs();
+inline constexpr size_t kMaxLocalJobs = 1000;
+// NotFound: no run of that job is known at the default place; says which jobs are.
+Status NoLocalJob(const std::string& job);
 
 }  // namespace crowdsurf::cli

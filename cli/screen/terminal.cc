@@ -13,6 +13,12 @@ namespace {
 constexpr Duration kBetweenDraws = Milliseconds(200);
 constexpr int kUsualWidth = 80;
 
+// Logs of CI and dumb terminals cannot move the cursor back.
+bool IsScreen(int output) {
+  const char* kind = std::getenv("TERM");
+  return isatty(output) == 1 && kind != nullptr && std::string_view(kind) != "dumb";
+}
+
 bool Set(const char* name) {
   const char* value = std::getenv(name);
   return value != nullptr && *value != '\0';
@@ -20,11 +26,10 @@ bool Set(const char* name) {
 
 }  // namespace
 
-Terminal::Terminal(int output) : output_(output) {
-  const char* kind = std::getenv("TERM");
-  // Logs of CI and dumb terminals cannot move the cursor back.
-  interactive_ = isatty(output) == 1 && kind != nullptr && std::string_view(kind) != "dumb";
-  color_ = interactive_ && !Set("NO_COLOR");
+bool TakesColor(int output) { return IsScreen(output) && !Set("NO_COLOR"); }
+
+Terminal::Terminal(int output)
+    : output_(output), interactive_(IsScreen(output)), color_(TakesColor(output)) {
   // A cursor would jump about while lines are drawn.
   if (interactive_) Write("\x1b[?25l");
 }

@@ -11,6 +11,9 @@
 
 namespace crowdsurf::cli {
 
+// Whether the descriptor is a terminal that shows colours, and the user has not set NO_COLOR.
+bool TakesColor(int output);
+
 class Terminal {
  public:
   explicit Terminal(int output = 1);

@@ -96,6 +96,7 @@ ROOMS = {
         "screen": set(),
         "report": {"screen"},
         "run": {"screen", "report"},
+        "logs": {"screen", "run"},
     },
 }
 CORES = {"base/manifest", "coordinator-free-dht/core", "worker/core", "operator/core", "simulator"}

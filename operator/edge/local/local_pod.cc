@@ -32,7 +32,10 @@ std::string TextOf(const json& object, const char* name) {
 
 LocalPod::LocalPod(const LocalPodOptions& options, const TrainingJob& job, const CreatePod& create,
                    WallTime now)
-    : options_(options), folder_(options.state_dir + "/workers/" + create.name) {
+    : options_(options),
+      folder_(options.state_dir + "/workers/" + create.name),
+      agent_log_(folder_ + "/agent.log"),
+      trainer_log_(folder_ + "/trainer.log") {
   facts.name = create.name;
   facts.uid = options.run + "/" + create.name;
   facts.index = create.index;
@@ -215,12 +218,10 @@ void LocalPod::Bury() {
   buried_ = true;
   // Children of the trainer that left its group die here.
   if (agent_ || trainer_) KillRunProcesses(options_.run, facts.name);
-  for (const auto& [name, process] :
-       {std::pair("agent.log", &agent_), {"trainer.log", &trainer_}}) {
-    if (!*process) continue;
-    (*process)->Drain();
-    const Status kept = WriteFileAtomically(folder_ + "/" + name, (*process)->kept_output());
-    if (!kept.ok()) break;  // a full disk keeps no logs
+  Drain();
+  for (const auto& [log, process] : {std::pair(&agent_log_, &agent_), {&trainer_log_, &trainer_}}) {
+    // A full disk keeps no logs.
+    if (*process && !log->Finish((*process)->kept_output()).ok()) break;
   }
   std::error_code error;
   std::filesystem::remove_all(places_.link, error);
@@ -239,8 +240,11 @@ std::vector<int> LocalPod::Descriptors() const {
 }
 
 void LocalPod::Drain() {
-  if (agent_) agent_->Drain();
-  if (trainer_) trainer_->Drain();
+  for (const auto& [log, process] : {std::pair(&agent_log_, &agent_), {&trainer_log_, &trainer_}}) {
+    if (!*process) continue;
+    (*process)->Drain();
+    log->Append((*process)->printed(), (*process)->kept_output());
+  }
 }
 
 }  // namespace crowdsurf::controller

@@ -13,6 +13,7 @@
 #include "operator/core/job/local_rules.h"
 #include "operator/core/port/plan.h"
 #include "operator/core/port/snapshot.h"
+#include "operator/edge/local/kept_log.h"
 #include "operator/edge/local/process.h"
 
 namespace crowdsurf::controller {
@@ -62,7 +63,7 @@ class LocalPod {
 
   // For poll(): those that are open.
   std::vector<int> Descriptors() const;
-  void Drain();
+  void Drain();  // to the logs, too
 
   const std::string& link_dir() const { return places_.link; }
   const std::string& agent_dir() const { return places_.agent; }
@@ -77,6 +78,7 @@ class LocalPod {
   const LocalPodOptions& options_;
   LocalPlaces places_;
   std::string folder_;  // STATE_DIR/workers/NAME
+  KeptLog agent_log_, trainer_log_;
   std::optional<Process> agent_;
   std::optional<Process> trainer_;
   std::string hung_;  // why the trainer was ended; empty: it was not

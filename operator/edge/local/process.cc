@@ -139,7 +139,8 @@ Process::Process(Process&& other) noexcept
       pidfd_(std::exchange(other.pidfd_, -1)),
       output_(std::exchange(other.output_, -1)),
       exit_code_(std::exchange(other.exit_code_, std::nullopt)),
-      kept_(std::move(other.kept_)) {}
+      kept_(std::move(other.kept_)),
+      printed_(other.printed_) {}
 
 Process& Process::operator=(Process&& other) noexcept {
   if (this != &other) {
@@ -149,6 +150,7 @@ Process& Process::operator=(Process&& other) noexcept {
     output_ = std::exchange(other.output_, -1);
     exit_code_ = std::exchange(other.exit_code_, std::nullopt);
     kept_ = std::move(other.kept_);
+    printed_ = other.printed_;
   }
   return *this;
 }
@@ -181,6 +183,7 @@ void Process::Drain() {
     const ssize_t got = read(output_, block, sizeof block);
     if (got > 0) {
       kept_.append(block, static_cast<size_t>(got));
+      printed_ += static_cast<uint64_t>(got);
       // Only at twice the size, so that not every block moves the whole text.
       if (kept_.size() > 2 * kKeptOutput) kept_.erase(0, kept_.size() - kKeptOutput);
       continue;

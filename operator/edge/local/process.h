@@ -8,6 +8,7 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -47,6 +48,7 @@ class Process {
   bool Reap();
   const std::optional<int>& exit_code() const { return exit_code_; }
   const std::string& kept_output() const { return kept_; }
+  uint64_t printed() const { return printed_; }  // bytes drained in all; the last are kept
 
  private:
   Process() = default;
@@ -57,6 +59,7 @@ class Process {
   int output_ = -1;
   std::optional<int> exit_code_;
   std::string kept_;
+  uint64_t printed_ = 0;
 };
 
 // The value of `name` in a NAME=value list, empty when absent.
