@@ -18,6 +18,7 @@ from .memory import Memory
 from .notices import NoticeWatch
 from .parameters import FlatParameters, Parameters, State
 from .platforms import client_only
+from .stacks import Stacks
 from .tensor import Counted, Notice, Outcome, Tensor
 from .version import __version__
 
@@ -61,6 +62,7 @@ class Agent:
         self._counted, self._reports = Counted(0, 0), 0
         self._retry_at, self._refused_since, self._refusal_said = 0.0, 0.0, ""
         self._inode, self._rung_at = -1, (0, 0)   # the marks that were rung for
+        self._stacks = Stacks()
         self._process = os.getpid()
         self._connection = Connection.wait_for(self._directory, PATIENCE)
         try:
@@ -105,6 +107,7 @@ class Agent:
         self._epoch = self._memory.get(layout.AGENT_EPOCH)
         self._beat, self._beat_at = -1, time.monotonic()
         self._lost = False
+        self._stacks.open(self._directory, float(answer.get("hang_after", 0)))
 
     def _watch(self) -> bool:
         """True while the agent is the one we registered with; else looks for it, at most every 100 ms."""
@@ -160,6 +163,7 @@ class Agent:
                 raise AgentError(f"the agent at {self._directory} has gone")
             time.sleep(0.01)
         self._exchange, self._training = exchange, True
+        self._stacks.step()
         return self._finish(outcome)
 
     def _begin(self, exchange: Exchange, outcome: Outcome, init: str) -> bool:
@@ -185,6 +189,7 @@ class Agent:
         if os.getpid() != self._process:
             raise AgentError("this process is a fork of the one that registered: only that one may train")
         outcome, began = Outcome(), time.monotonic()
+        self._stacks.step()
         self._count(samples, loss)
         self._watch()
         memory, exchange = self._memory, self._exchange
@@ -318,4 +323,5 @@ class Agent:
         """Ends the connection: the agent gives the worker's seat back at once, and peers do not wait for it."""
         if self._notices is not None:
             self._notices.stop()
+        self._stacks.close()
         self._connection.close()

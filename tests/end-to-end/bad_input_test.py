@@ -17,6 +17,23 @@ import unittest
 from runs import BIN, PATIENCE, TRAINER, RunCase
 
 NUMPY_CLIENT = pathlib.Path(__file__).resolve().parents[1] / "link" / "numpy_client.py"
+# A trainer of the Python package that makes five steps and then waits for a lock that nobody gives back.
+HANGS = f"""
+import array, sys, threading
+sys.path.insert(0, {str(NUMPY_CLIENT.parents[2] / "python")!r})
+import crowdsurf
+
+def wait_for_ever():
+    lock = threading.Lock()
+    lock.acquire()
+    lock.acquire()
+
+agent = crowdsurf.Agent([crowdsurf.Tensor("w", (2, 3))])
+agent.start(array.array("f", [0.0] * 6))
+for _ in range(5):
+    agent.step(samples=1)
+wait_for_ever()
+"""
 NOTHING = 1000  # bytes that a file may have: no file of interest fits
 
 
@@ -57,6 +74,19 @@ class BadInputTest(RunCase):
         self.assertIn(", in load\n", output, "the whole traceback, once")
         self.assertRegex(self.report()["failure"], r"^e2e-\d-\d ExitCode: " + re.escape(why) + "$")
         self.assertNotIn("token=abc", output + json.dumps(self.report()))
+
+    def test_where_a_python_trainer_hangs_is_in_the_run_the_report_and_the_agents_log(self):
+        script = self.path / "hang.py"
+        script.write_text(HANGS)
+        self.write(f"python3, -B, {script}", **{"replicas: 4": "replicas: 1", "backoffLimit: 2": "backoffLimit: 0"})
+        code, output = self.run_job("--hang-after", "2s")
+        self.assertEqual(code, 1, output)
+        where = re.escape(f'File "{script}", line ') + r"\d+ in wait_for_ever"
+        self.assertRegex(output, "e2e-0-1 hangs: no step for . s, in " + where)
+        self.assertRegex(output, r"last printed:\n[\s\S]*most recent call first\):\n  " + where + r"\n  File .* in <module>")
+        self.assertRegex(self.report()["failure"], "^e2e-0-1 TrainerHung: .*" + where)
+        self.assertRegex((self.state / "workers" / "e2e-0-1" / "agent.log").read_text(), "where the trainer is stack=.*wait_for_ever")
+        self.nothing_is_left()
 
     def test_an_empty_text_is_said_before_anything_starts(self):
         (self.path / "empty").write_text("")

@@ -13,6 +13,7 @@ namespace {
 constexpr std::string_view kMask = "***";
 constexpr std::string_view kTraceback = "Traceback (most recent call last):";
 constexpr std::string_view kFatal = "Fatal Python error:";
+constexpr std::string_view kStack = "(most recent call first):";  // of a thread, by faulthandler
 
 // What the name of a value ends with that nobody else may know.
 constexpr std::string_view kSecretNames[] = {
@@ -137,6 +138,14 @@ std::string_view ExceptionIn(const std::vector<std::string_view>& lines) {
   return {};
 }
 
+// Without what is before its first word; at most kMaxFailureLine bytes.
+std::string Bounded(std::string_view line) {
+  line.remove_prefix(std::min(line.find_first_not_of(" \t"), line.size()));
+  constexpr std::string_view kMore = "...";
+  if (line.size() <= kMaxFailureLine) return std::string(line);
+  return CutText(line, kMaxFailureLine - kMore.size()) + std::string(kMore);
+}
+
 }  // namespace
 
 std::string ShownOutput(std::string_view output, size_t most) {
@@ -152,10 +161,17 @@ std::string FailureLine(std::string_view reason, std::string_view shown) {
   for (size_t i = lines.size(); line.empty() && i-- > 0;) {
     if (SaysSomething(lines[i])) line = lines[i];
   }
-  line.remove_prefix(std::min(line.find_first_not_of(" \t"), line.size()));
-  constexpr std::string_view kMore = "...";
-  if (line.size() <= kMaxFailureLine) return std::string(line);
-  return CutText(line, kMaxFailureLine - kMore.size()) + std::string(kMore);
+  return Bounded(line);
+}
+
+std::string MainThreadFrame(std::string_view shown) {
+  const std::vector<std::string_view> lines = LinesOf(shown);
+  for (size_t i = lines.size(); i-- > 0;) {
+    // The main thread is the oldest, and the oldest is written last.
+    if (lines[i].find(kStack) == std::string_view::npos) continue;
+    return i + 1 < lines.size() ? Bounded(lines[i + 1]) : std::string();
+  }
+  return {};
 }
 
 }  // namespace crowdsurf::controller

@@ -22,4 +22,8 @@ std::string ShownOutput(std::string_view output, size_t most);
 // says nothing. Empty: there is none. At most kMaxFailureLine bytes. Pre: ShownOutput made `shown`.
 std::string FailureLine(std::string_view reason, std::string_view shown);
 
+// Of what Python's faulthandler wrote of all threads: the frame in which the main one is, such as
+// `File "/app/train.py", line 8 in main`. Empty: it is no such text. Pre: as FailureLine.
+std::string MainThreadFrame(std::string_view shown);
+
 }  // namespace crowdsurf::controller

@@ -14,6 +14,7 @@ using nlohmann::json;
 constexpr size_t kMaxMetrics = 32;    // the link has fewer slots
 constexpr size_t kMaxAxes = 16;       // 64^16 workers
 constexpr size_t kLongestText = 256;  // bytes
+constexpr size_t kLongestStacks = 4096;
 
 double NumberAt(const json* object, std::string_view name, double fallback = 0) {
   const json* value = Member(object, name);
@@ -103,6 +104,8 @@ std::optional<AgentSummary> ParseSummary(std::string_view text) {
   out.write_error = ClippedAt(in, "write_error");
   const json* trainer = Member(in, "trainer");
   out.trainer_hangs = ClippedAt(trainer, "state") == "hung";
+  // Its end: faulthandler writes the main thread last.
+  if (trainer != nullptr) out.trainer_stacks = TextTail(TextAt(*trainer, "stacks"), kLongestStacks);
   out.seconds_since_step = NumberAt(trainer, "seconds_since_step");
   out.tensors = ClippedAt(trainer, "tensors");
   out.elements = CountAt(trainer, "elements");

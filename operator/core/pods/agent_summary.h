@@ -57,6 +57,7 @@ struct AgentSummary {
   std::optional<double> first_step_unix;
   bool joined_with_state = false;
   bool trainer_hangs = false;  // it holds its connection and makes no steps
+  std::string trainer_stacks;  // of one that hangs: where its threads are; empty: not known
   double seconds_since_step = 0;
   std::string tensors;      // hash of its trainer's tensor table; empty: no trainer
   uint64_t elements = 0;    // parameters in it

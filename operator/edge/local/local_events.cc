@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/edge/files.h"
+#include "operator/core/job/failure_text.h"
 #include "operator/edge/local/local_cluster.h"
 #include "operator/edge/local/run_cleanup.h"
 
@@ -63,9 +64,12 @@ void LocalCluster::OnNews(const SummaryNews& news) {
     Say(ClusterEvent::Kind::kReady, news.worker, told.joined_with_state ? "with state" : "fresh");
   }
   if (told.trainer_hangs && !facts.trainer && !facts.deleted) {
-    char words[80];
-    std::snprintf(words, sizeof words, "no step for %.0f s", told.seconds_since_step);
-    if (entry.pod->EndTrainer(words))
+    char pause[80];
+    std::snprintf(pause, sizeof pause, "no step for %.0f s", told.seconds_since_step);
+    const std::string stacks = ShownOutput(told.trainer_stacks, kMaxOutputInStatus);
+    const std::string frame = MainThreadFrame(stacks);
+    const std::string words = frame.empty() ? pause : pause + (", in " + frame);
+    if (entry.pod->EndTrainer(words, stacks))
       Say(ClusterEvent::Kind::kHung, news.worker, words, EventType::kWarning);
   }
   // It may come and go with every averaging; one line for each kind is enough.

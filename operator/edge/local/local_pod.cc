@@ -179,10 +179,11 @@ void LocalPod::Kill() {
   kill_at.reset();
 }
 
-bool LocalPod::EndTrainer(const std::string& why) {
+bool LocalPod::EndTrainer(const std::string& why, const std::string& stacks) {
   // Its agent reports the hang until the process has gone.
   if (!trainer_ || !hung_.empty()) return false;
   hung_ = why;
+  stacks_ = stacks;
   trainer_->SignalGroup(SIGKILL);
   return true;
 }
@@ -200,6 +201,7 @@ bool LocalPod::Reap() {
   changed = Note(trainer_, facts.trainer) || changed;
   if (ran && facts.trainer && !hung_.empty()) {
     facts.trainer->reason = "Hung";
+    if (!stacks_.empty()) facts.trainer->output += "\n" + stacks_;
     facts.trainer->output += "\n(crowdsurf: it hung, " + hung_ + ", and was ended)";
   }
   if (changed) facts.ready_since.reset();

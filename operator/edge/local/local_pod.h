@@ -51,9 +51,9 @@ class LocalPod {
   void Stop(WallTime at);
   // SIGKILL to both groups at once.
   void Kill();
-  // SIGKILLs the trainer, which hangs; `why` stands at the end of its output, and its end has the
-  // reason "Hung". False when that was done already.
-  bool EndTrainer(const std::string& why);
+  // SIGKILLs the trainer, which hangs; `stacks`, where it is, and `why` stand at the end of its
+  // output, and its end has the reason "Hung". False when that was done already.
+  bool EndTrainer(const std::string& why, const std::string& stacks);
   // Takes note of processes that ended; true when one did.
   bool Reap();
   // Nothing of it runs any more.
@@ -81,7 +81,8 @@ class LocalPod {
   KeptLog agent_log_, trainer_log_;
   std::optional<Process> agent_;
   std::optional<Process> trainer_;
-  std::string hung_;  // why the trainer was ended; empty: it was not
+  std::string hung_;    // why the trainer was ended; empty: it was not
+  std::string stacks_;  // where it was then
   bool buried_ = false;
 };
 

@@ -113,6 +113,7 @@ Status Agent::Impl::StartLink() {
   options.seed = ByteReader(Sha256(AsBytes(options_.job)).view()).U64();  // equal at all workers
   options.roles = config_.roles;
   options.overlap = LinkOverlapOf(config_.averaging);
+  options.hang_after = options_.hang_after;
   options.require_memory = options_.require_memory;
   const auto sink = [this](LinkEvent event) {
     (void)host_.Post([this, event = std::move(event)](Time now, WallTime wall) {

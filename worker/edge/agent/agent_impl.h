@@ -160,6 +160,7 @@ class Agent::Impl : public TimerSource {
   Progress ReadProgress();
   // A trainer that hangs gives its seat back, and takes it again when it steps on.
   void WatchTrainer(Time now, WallTime wall);
+  void LogStacks();
   void UpdateGauges(const PeerSummary& summary);
   void ReportLost(Time now, const PeerSummary& summary);
   std::string SummaryText(Time now);

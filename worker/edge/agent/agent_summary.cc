@@ -65,6 +65,7 @@ std::string SummaryJson(const PeerSummary& core, const EdgeSummary& edge) {
       {"trainer",
        {{"state", edge.trainer},
         {"seconds_since_step", edge.seconds_since_step},
+        {"stacks", edge.trainer_stacks},
         {"tensors", edge.tensors},
         {"elements", edge.elements}}},
       {"round_seconds",

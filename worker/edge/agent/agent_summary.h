@@ -21,6 +21,7 @@ struct EdgeSummary {
   std::string trouble;            // why this worker's training is not in the averages; empty: none
   std::string write_error;        // checkpoint or model that could not be written last; empty: none
   std::string trainer = "none";   // TrainerPulse's word for it
+  std::string trainer_stacks;     // of one that hangs, at most LinkServer::kMaxStacks bytes
   double seconds_since_step = 0;  // while there is a trainer
   std::string tensors;            // its table's hash, shortened; empty: no trainer
   uint64_t elements = 0;          // parameters that are averaged

@@ -1,4 +1,7 @@
 // Agent: progress of the trainer, gauges, and the summary that others read.
+#include <absl/strings/str_split.h>
+
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <memory>
@@ -16,6 +19,7 @@ constexpr Duration kProgressEvery = Milliseconds(500);
 constexpr Duration kFirstStepEvery = Milliseconds(20);
 constexpr double kRateWindow = 3;  // seconds over which own speed is measured
 constexpr std::chrono::milliseconds kSummaryPatience{1000};
+constexpr size_t kMaxStackLines = 60;  // the last ones are the main thread's
 
 }  // namespace
 
@@ -119,9 +123,19 @@ void Agent::Impl::WatchTrainer(Time now, WallTime wall) {
     metrics_.trainer_hangs.Add();
     log_.Error("the trainer hangs: it has a connection and makes no steps",
                {{"seconds", seconds}, {"step", counters_.steps}});
+    LogStacks();
   }
   // Silent, then hung, is one absence.
   if (before == State::kStepping) FeedLocal(now, wall, TrainerGone{});
+}
+
+// A line each, so that a log is read as the stack is.
+void Agent::Impl::LogStacks() {
+  const std::vector<std::string> lines = absl::StrSplit(link_->Stacks(), '\n', absl::SkipEmpty());
+  const size_t skipped = lines.size() - std::min(lines.size(), kMaxStackLines);
+  for (size_t i = skipped; i < lines.size(); ++i) {
+    log_.Error("where the trainer is", {{"stack", lines[i]}});
+  }
 }
 
 std::string Agent::Impl::SummaryText(Time now) {
@@ -134,6 +148,7 @@ std::string Agent::Impl::SummaryText(Time now) {
   edge.write_error = write_error_;
   edge.trouble = bad_snapshot_;
   edge.trainer = NameOf(pulse_.state());
+  if (pulse_.state() == TrainerPulse::State::kHung) edge.trainer_stacks = link_->Stacks();
   if (trainer_) {
     edge.seconds_since_step = pulse_.since_step(now).seconds();
     edge.tensors = trainer_->schema.brief();

@@ -210,6 +210,7 @@ std::string WriteRegisterAnswer(const RegisterAnswer& answer) {
                {"worker", answer.worker},
                {"seed", answer.seed},
                {"hold", answer.hold},
+               {"hang_after", answer.hang_after},
                {"schema", g.schema.hex()},
                {"file", "tensors"},
                {"file_bytes", g.file_bytes},

@@ -30,6 +30,7 @@ struct RegisterAnswer {
   std::string job, worker;
   uint64_t seed = 0;
   bool hold = false;
+  double hang_after = 0;
   const LinkGeometry* geometry = nullptr;
 };
 std::string WriteRegisterAnswer(const RegisterAnswer& answer);

@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "base/text.h"
 #include "worker/edge/link/link_server_impl.h"
 
 namespace crowdsurf::worker {
@@ -209,6 +210,18 @@ void LinkServer::RequestOpaque() {
 std::optional<HeldOpaque> LinkServer::opaque() const {
   const std::lock_guard lock(impl_->mutex);
   return impl_->opaque;
+}
+
+std::string LinkServer::Stacks() const {
+  const std::lock_guard lock(impl_->mutex);
+  struct stat info {};
+  if (!impl_->stacks.valid() || ::fstat(impl_->stacks.get(), &info) != 0) return {};
+  // The trainer's file may be of any length, and may become shorter meanwhile.
+  std::string text(std::min<size_t>(static_cast<size_t>(info.st_size), kMaxStacks), '\0');
+  const ssize_t got = ::pread(impl_->stacks.get(), text.data(), text.size(),
+                              info.st_size - static_cast<off_t>(text.size()));
+  text.resize(static_cast<size_t>(std::max<ssize_t>(got, 0)));
+  return TextTail(text, kMaxStacks);
 }
 
 void LinkServer::RaiseStop() {

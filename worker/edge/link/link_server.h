@@ -1,7 +1,7 @@
 // Link server: the agent's side of the trainer link (docs/trainer-link.md).
 //
-// Purpose: owns $CROWDSURF_DIR/{tensors,agent.sock} (link_folder.h), speaks the small HTTP API,
-// watches the trainer's words without polling (futex), and turns what happens into LinkEvents.
+// Purpose: owns $CROWDSURF_DIR/{tensors,stacks,agent.sock} (link_folder.h), speaks the small HTTP
+// API, watches the trainer's words without polling (futex), and turns what happens into LinkEvents.
 // Owned by the agent's main loop, which calls every method from one thread; the sink is called from
 // the link's own two threads and must not block or call back into the server. Spans are valid from
 // the first TrainerRegistered (or from Start, when an earlier agent left a file) until destruction;
@@ -33,6 +33,7 @@ struct LinkServerOptions {
   std::vector<LinkRole> roles = {LinkRole::kParameter};  // spec.averaging.roles
   LinkOverlap overlap = LinkOverlap::kDelayed;
   uint64_t max_opaque_bytes = 1ULL << 30;  // of the trainer's opaque state; it lies in `dir`
+  double hang_after = 0;  // told to the trainer: seconds without a step that are a hang; 0: never
   // The directory must be tmpfs or ramfs, or /dev/shm-like. Local mode without /dev/shm turns it
   // off.
   bool require_memory = true;
@@ -100,6 +101,11 @@ class LinkServer {
   // not fit the region, or the trainer has not taken the earlier ones yet: call again later.
   bool SetIndexSets(ByteView encoded);
   void LeaveDone();  // answers the waiting POST /v1/leave
+
+  // Where the trainer was while it made no step, as it has written it: the end of its file
+  // `stacks`, at most kMaxStacks bytes, valid UTF-8. Empty: its client writes none, or it steps.
+  std::string Stacks() const;
+  static constexpr size_t kMaxStacks = 8 << 10;
 
   bool mapped() const;
   const LinkGeometry& geometry() const;  // pre: mapped()

@@ -90,6 +90,7 @@ struct LinkServer::Impl {
   Status MapFor(const LinkGeometry& geometry);  // mutex held
   StatusOr<LinkMapping> CreateMapping(const LinkGeometry& geometry);
   void BeginSession(const RegisterRequest&);  // mutex held
+  void MakeStacks();                          // mutex held
   HttpReply TakeOpaque(const HttpRequest& request);
   HttpReply GiveAdopted();
   HttpReply State();
@@ -119,6 +120,7 @@ struct LinkServer::Impl {
   std::mutex mutex;
   std::condition_variable changed;  // mapped or stopping
   std::optional<LinkMapping> mapping;
+  OwnedFd stacks;                         // of this session's trainer; none: it could not be made
   LinkOverlap overlap = options.overlap;  // the last told, maybe before there was a file to say so
   bool stopping = false;
   uint64_t session = 0, sessions = 0;  // the live one (0: none), and how many there were

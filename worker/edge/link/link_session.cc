@@ -1,4 +1,6 @@
 // The endpoints of agent.sock (docs/trainer-link.md, section 3). They run on the listener's thread.
+#include <sys/stat.h>
+
 #include <charconv>
 #include <cmath>
 #include <cstdio>
@@ -123,11 +125,12 @@ HttpReply LinkServer::Impl::Register(LinkListener::ConnectionId id, const std::s
   }
   session = ++sessions;
   session_connection = id;
+  MakeStacks();
   BeginSession(*request);
   return JsonReply(200,
                    WriteRegisterAnswer({session, options.job, options.worker, options.seed,
                                         control().hold.value.load(std::memory_order_relaxed) != 0,
-                                        &mapping->geometry()}));
+                                        options.hang_after, &mapping->geometry()}));
 }
 
 Status LinkServer::Impl::MapFor(const LinkGeometry& geometry) {
@@ -168,6 +171,14 @@ StatusOr<LinkMapping> LinkServer::Impl::CreateMapping(const LinkGeometry& geomet
   if (named.ok()) return made;
   folder.Remove(kTemporary);
   return named;
+}
+
+// A new one for each registration: what an earlier trainer holds open is not believed.
+void LinkServer::Impl::MakeStacks() {
+  auto made = folder.Create("stacks");
+  // Trainers have users of their own. Without the file they say nothing, which harms nobody.
+  const bool usable = made.ok() && ::fchmod(made->get(), 0666) == 0;
+  stacks = usable ? *std::move(made) : OwnedFd();
 }
 
 void LinkServer::Impl::BeginSession(const RegisterRequest& request) {

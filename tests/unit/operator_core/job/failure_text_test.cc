@@ -69,6 +69,19 @@ TEST(FailureLineTest, AnEarlierTracebackIsNotWhyATrainerHangs) {
             "(it hung, no step for 60 s)");
 }
 
+TEST(MainThreadFrameTest, IsTheInnermostOfTheThreadThatIsWrittenLast) {
+  EXPECT_EQ(MainThreadFrame("Timeout (0:00:30)!\n"
+                            "Thread 0x2 (most recent call first):\n"
+                            "  File \"threading.py\", line 1 in wait\n\n"
+                            "Thread 0x1 (most recent call first):\n"
+                            "  File \"/app/train.py\", line 8 in load\n"
+                            "  File \"/app/train.py\", line 12 in <module>\n"),
+            "File \"/app/train.py\", line 8 in load");
+  EXPECT_EQ(MainThreadFrame(""), "");
+  EXPECT_EQ(MainThreadFrame("no stack\n"), "");
+  EXPECT_EQ(MainThreadFrame("Thread 0x1 (most recent call first):"), "");
+}
+
 TEST(FailureLineTest, IsBoundedAndNeverSplitsACharacter) {
   std::string word;
   for (int i = 0; i < 300; ++i) word += "\xC3\xA9";

@@ -21,7 +21,8 @@ json Said() {
     "rounds": {"completed": 20, "fast": 11, "repaired": 3, "adopted": 2, "kept": 4, "aborted": 5,
                "orphaned": 6, "branch": 1},
     "hash_mismatches": 2, "stall_seconds": 1.5, "trouble": "no seat", "write_error": "disk full",
-    "trainer": {"state": "hung", "seconds_since_step": 301.5, "tensors": "feed", "elements": 1000},
+    "trainer": {"state": "hung", "seconds_since_step": 301.5, "tensors": "feed", "elements": 1000,
+                "stacks": "Thread 1\n"},
     "round_seconds": {"p50": 0.25, "p95": 0.75}, "members": [],
     "started_unix": 1700000000.5, "first_step_unix": 1700000003.5, "joined_with_state": true})");
 }
@@ -63,6 +64,7 @@ TEST(AgentSummaryTest, EveryKeyOfThePageIsRead) {
   EXPECT_EQ(read->write_error, "disk full");
   EXPECT_TRUE(read->trainer_hangs);
   EXPECT_EQ(read->seconds_since_step, 301.5);
+  EXPECT_EQ(read->trainer_stacks, "Thread 1\n");
   EXPECT_EQ(read->tensors, "feed");
   EXPECT_EQ(read->elements, 1000u);
 }

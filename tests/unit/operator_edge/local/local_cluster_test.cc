@@ -9,6 +9,7 @@
 
 #include "base/edge/clock.h"
 #include "base/edge/files.h"
+#include "operator/core/job/failure_text.h"
 #include "operator/edge/local/run_cleanup.h"
 #include "operator/edge/reconcile/reconciler.h"
 
@@ -173,6 +174,26 @@ TEST_F(LocalClusterTest, ATrainerThatHangsIsEndedReplacedAndCountedAsAFailure) {
   EXPECT_EQ(status.disruptions, 0u);
   EXPECT_THAT(said, ::testing::ElementsAre("job-0-1 no step for 7 s", "job-0-2 no step for 7 s",
                                            "job-0-3 no step for 7 s"));
+}
+
+TEST_F(LocalClusterTest, WhereATrainerHangsIsSaidAndKept) {
+  Make(1, {"--ignore-term", "--print", "loading"},
+       {"FAKE_TRAINER=hung",
+        "FAKE_STACKS=Thread 0x1 (most recent call first):\n  File \"a.py\", line 3 in beat\n\n"
+        "Thread 0x2 (most recent call first):\n  File \"a.py\", line 9 in load\x1b[2J\n"});
+  const std::string where = "no step for 7 s, in File \"a.py\", line 9 in load";
+  std::string said;
+  ASSERT_TRUE(Until([&] {
+    for (const ClusterEvent& event : cluster_->TakeEvents()) {
+      if (event.kind == ClusterEvent::Kind::kHung) said = event.detail;
+    }
+    return cluster_->status().last_failure.has_value();
+  }));
+  EXPECT_EQ(said, where);
+  const FailureNote& failure = *cluster_->status().last_failure;
+  EXPECT_THAT(failure.output, ::testing::HasSubstr("loading\n\nThread 0x1 (most recent"));
+  EXPECT_EQ(FailureLine(failure.reason, failure.output),
+            "(crowdsurf: it hung, " + where + ", and was ended)");
 }
 
 TEST_F(LocalClusterTest, WhatAnAgentCannotWriteIsSaidOnceAndKept) {

@@ -2,8 +2,12 @@
 #include <gtest/gtest.h>
 #include <httplib.h>
 
+#include <fstream>
+#include <nlohmann/json.hpp>
+
 #include "tests/unit/worker_edge/agent/running_agent.h"
 #include "worker/edge/link/link_client.h"
+#include "worker/edge/link/link_server.h"
 
 namespace crowdsurf::worker {
 namespace {
@@ -14,6 +18,11 @@ class Answer {
   int Of(const std::string& path) {
     const auto reply = client_.Get(path);
     return reply ? reply->status : 0;
+  }
+  std::string Stacks() {
+    const auto reply = client_.Get("/summary");
+    if (!reply) return "no answer";
+    return nlohmann::json::parse(reply->body)["trainer"].value("stacks", "missing");
   }
 
  private:
@@ -41,11 +50,21 @@ TEST(TrainerWatch, AHangIsAnsweredForAndTakenBackWithTheNextStep) {
   for (int i = 0; i < 3; ++i) step();
   EXPECT_EQ(answer.Of("/trainerz"), 200);
   // It has a connection and makes no steps.
+  // What it writes of its stacks, of any length, is told while it hangs: the end of it.
+  EXPECT_EQ(answer.Stacks(), "");
+  {
+    std::ofstream file(running.link() + "/stacks", std::ios::in | std::ios::out);
+    EXPECT_TRUE(file.is_open()) << "it is the agent's";
+    file << std::string(3 * LinkServer::kMaxStacks, 'x') << "\n  line 8 in load\n";
+  }
   EXPECT_TRUE(EventuallyHolds([&] { return answer.Of("/trainerz") == 503; }));
+  EXPECT_EQ(answer.Stacks().size(), LinkServer::kMaxStacks);
+  EXPECT_TRUE(answer.Stacks().ends_with("x\n  line 8 in load\n"));
   EXPECT_TRUE(EventuallyHolds([&] {
     step();
     return answer.Of("/trainerz") == 200;
   }));
+  EXPECT_EQ(answer.Stacks(), "") << "it steps";
   trainer->reset();
 }
 

@@ -1,0 +1,87 @@
+#!/usr/bin/env python3
+"""The stack of a trainer that hangs, in the file that its agent reads. No PyTorch."""
+import array
+import faulthandler
+import os
+import pathlib
+import subprocess
+import sys
+import unittest
+import unittest.mock
+
+import client_case
+
+import crowdsurf
+from stand_in import PATIENCE
+
+TENSORS = [crowdsurf.Tensor("w", (2, 3))]
+FORKS = f"""
+import array, os, signal, sys
+sys.path.insert(0, {str(client_case.ROOT / "python")!r})
+import crowdsurf
+trainer = crowdsurf.Agent([crowdsurf.Tensor("w", (2, 3))])
+trainer.start(array.array("f", [0.0] * 6))
+child = os.fork()
+if child == 0:
+    signal.alarm(20)  # one that waits for ever must not outlive the test
+    sys.exit(3)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), crowdsurf.stacks._armed is not None)
+"""
+
+
+class StacksTest(client_case.ClientCase):
+    def setUp(self):
+        super().setUp()
+        self.here = self.agent()
+        self.here.wrong = {"hang_after": 0.2}
+        self.file = pathlib.Path(self.folder.name, "stacks")
+        self.file.touch()
+
+    def started(self):
+        trainer = crowdsurf.Agent(TENSORS)
+        self.addCleanup(trainer.close)
+        trainer.start(array.array("f", [0.0] * 6))
+        return trainer
+
+    def wait_for_ever(self):
+        self.here.until(self.file.read_text, os.sched_yield)
+
+    def test_they_are_there_when_no_step_comes_and_gone_with_the_next(self):
+        trainer = self.started()
+        self.wait_for_ever()
+        self.assertRegex(self.file.read_text(), r"most recent call first[\s\S]*in wait_for_ever")
+        self.here.until(lambda: not self.file.read_text(), lambda: trainer.step(samples=1))
+        self.wait_for_ever()
+
+    def test_after_the_end_none_are_written(self):
+        with unittest.mock.patch.object(faulthandler, "cancel_dump_traceback_later") as cancel:
+            self.started().close()
+        cancel.assert_called_once()
+        faulthandler.cancel_dump_traceback_later()
+        self.assertEqual(self.file.read_text(), "")
+
+    def test_without_the_agents_file_or_word_there_is_no_timer(self):
+        for wrong, there in ({"hang_after": 0.2}, False), ({"hang_after": 0}, True), ({}, True):
+            with self.subTest(wrong=wrong, there=there), \
+                    unittest.mock.patch.object(faulthandler, "dump_traceback_later") as arm:
+                self.here.wrong = wrong
+                self.file.touch() if there else self.file.unlink()
+                self.started().close()
+                self.assertTrue(self.here.gone.wait(PATIENCE))
+                arm.assert_not_called()
+
+    def test_a_link_in_the_files_place_is_not_followed(self):
+        target = pathlib.Path(self.folder.name, "mine")
+        target.write_text("mine")
+        self.file.unlink()
+        self.file.symlink_to(target)
+        self.started().step(samples=1)
+        self.assertEqual(target.read_text(), "mine")
+
+    def test_a_forked_child_ends(self):
+        done = subprocess.run([sys.executable, "-B", "-c", FORKS], text=True, timeout=PATIENCE, stdout=subprocess.PIPE)
+        self.assertEqual(done.stdout, "3 True\n")
+
+
+if __name__ == "__main__":
+    unittest.main()
