@@ -15,13 +15,14 @@ namespace crowdsurf::cli {
 // Does the work; returns the exit code.
 using Action = std::function<int()>;
 
+void RegisterExport(CLI::App& app, Action& action);
 void RegisterInit(CLI::App& app, Action& action);
 void RegisterLogs(CLI::App& app, Action& action);
 void RegisterRun(CLI::App& app, Action& action);
 void RegisterSimulate(CLI::App& app, Action& action);
 void RegisterStrategies(CLI::App& app, Action& action);
 
-inline constexpr void (*kCommands[])(CLI::App&, Action&) = {RegisterRun, RegisterLogs, RegisterInit,
-                                                            RegisterSimulate, RegisterStrategies};
+inline constexpr void (*kCommands[])(CLI::App&, Action&) = {
+    RegisterRun, RegisterLogs, RegisterExport, RegisterInit, RegisterSimulate, RegisterStrategies};
 
 }  // namespace crowdsurf::cli

@@ -1,4 +1,4 @@
-"""`python3 -m crowdsurf export`, which is also `crowdsurf export`. The other commands are programs for Linux."""
+"""`python3 -m crowdsurf export`. The other commands are programs for Linux, and so is `crowdsurf export`, of checkpoints."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`crowdsurf export`: the model that a job leaves, as a folder that Hugging Face's libraries open."""
+"""`python3 -m crowdsurf export`: the model that a job leaves, as a folder that Hugging Face's libraries open."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""`crowdsurf logs` beside a run that lives, was killed, or is over.
+"""`crowdsurf logs` and `crowdsurf export` beside a run that lives, was killed, or is over.
 
 Usage: logs_test.py BIN [TestCase.test ...]     BIN is the folder of the built programs.
 """
+import json
 import os
 import subprocess
 import unittest
@@ -55,6 +56,29 @@ class LogsTest(RunCase):
         with open("/dev/full", "w") as full:
             code, _, errors = self.logs(*here, stdout=full)
         self.assertEqual((code, errors), (1, "crowdsurf: cannot write: No space left on device\n"))
+
+    def test_a_checkpoint_of_a_job_that_runs_becomes_a_model(self):
+        self.write_endless()
+        process = self.start()
+        export = [BIN / "crowdsurf", "export", "e2e", "--state-dir", self.state, "-o", self.path / "model.safetensors"]
+        tell = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "timeout": PATIENCE}
+        self.wait_until(lambda: list(self.state.glob("checkpoint/*.crowdsurf")))
+        done = subprocess.run(export, **tell)
+        self.assertEqual(done.returncode, 0, done.stdout)
+        self.assertRegex(done.stdout, r"model.safetensors is written: \d+ parameters of e2e, averaging \d+, after \S+ samples\n")
+        again = subprocess.run(export, **tell)
+        self.assertEqual((again.returncode, again.stdout),
+                         (2, f"crowdsurf: {self.path}/model.safetensors is there already\n"))
+        self.end_job(process)
+        # What the job leaves has the same tensors.
+        heads = []
+        for path in self.path / "model.safetensors", self.state / "checkpoint" / "model.safetensors":
+            content = path.read_bytes()
+            length = int.from_bytes(content[:8], "little")
+            head = json.loads(content[8:8 + length])
+            head.pop("__metadata__")
+            heads.append((head, len(content) - length))
+        self.assertEqual(*heads)
 
     def test_a_job_that_is_nowhere_is_an_error_that_names_those_that_are(self):
         (self.path / "home" / "crowdsurf" / "digits" / "workers").mkdir(parents=True)

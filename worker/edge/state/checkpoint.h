@@ -1,11 +1,10 @@
 // Checkpoint: the job's state on a disk, for when every worker is gone at once.
 //
-// The steward writes one file a checkpoint, `checkpoint-NUMBER.crowdsurf`: a hashed header (what it
-// is), the last committed average as float32, an outer optimizer's velocity, if there is one, and
-// one trainer's opaque state; all by temporary name, fsync, rename. A file is believed only if
-// every hash verifies; the one with the highest averaging number wins, an unreadable one is skipped
-// and counted. Several writers may share a folder (double steward, one claim for all workers).
-// Blocking: call from a thread that may wait.
+// The steward writes one file a checkpoint, `checkpoint-NUMBER.crowdsurf` (checkpoint_file.h), by
+// temporary name, fsync, rename. A file is believed only if every hash verifies; the one with the
+// highest averaging number wins, an unreadable one is skipped and counted. Several writers may
+// share a folder (double steward, one claim for all workers). Blocking: call from a thread that may
+// wait.
 #pragma once
 
 #include <functional>
@@ -17,27 +16,12 @@
 #include "base/log.h"
 #include "base/metrics.h"
 #include "base/status.h"
-#include "worker/core/link/link_layout.h"
 #include "worker/core/state/state_values.h"
-#include "worker/core/view/averaging_id.h"
 #include "worker/edge/link/held_state.h"
+#include "worker/edge/state/checkpoint_file.h"
 #include "worker/edge/state/outer_memory.h"
 
 namespace crowdsurf::worker {
-
-struct CheckpointInfo {
-  std::string job;
-  AveragingId averaging = {};  // number of the committed average
-  Digest committed;            // its root, as the round decided it
-  double job_samples = 0;
-  double job_seconds = 0;  // that the job had trained
-  uint64_t view_epoch = 0;
-  Digest schema;  // of `tensors`
-  std::vector<LinkTensor> tensors;
-  uint64_t elements = 0;
-  uint64_t opaque_bytes = 0;
-  bool operator==(const CheckpointInfo&) const = default;
-};
 
 // Of which job and which model a checkpoint is looked for.
 struct CheckpointWanted {
@@ -76,7 +60,6 @@ class CheckpointStore {
   const std::string& writer() const { return writer_; }
 
  private:
-  std::vector<std::string> NumbersDescending() const;  // names in the folder, newest first
   void Prune();
 
   const std::string folder_, writer_;
