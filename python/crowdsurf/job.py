@@ -156,11 +156,14 @@ class Job:
             if self._agent is not None:
                 self._agent.set_metric(name, value)
 
-    def metrics(self) -> Dict[str, float]:
-        """For a logger: the job's samples, averagings and members, and the seconds that this trainer waited."""
-        if self._agent is None:
-            return {"samples": self._samples, "averagings": 0, "members": 1, "stall_seconds": 0.0}
-        return self._agent.totals()
+    def metrics(self, prefix: str = "") -> Dict[str, float]:
+        """For a logger: the job's samples, averagings and members, and the seconds that this trainer waited.
+
+        prefix: of each name, such as "crowdsurf/".
+        """
+        totals = {"samples": self._samples, "averagings": 0, "members": 1, "stall_seconds": 0.0} if self._agent is None else \
+            self._agent.totals()
+        return {prefix + name: value for name, value in totals.items()}
 
     def checkpoint(self) -> None:
         """Asks for a checkpoint of the job. Alone there is none."""
