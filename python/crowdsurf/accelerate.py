@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import functools
 from types import TracebackType
 from typing import Any, Callable, Iterable, Iterator, Optional, Sequence, Type, TypeVar
 
@@ -18,7 +19,8 @@ from .connection import AgentError
 from .job import Job, join
 from .loader import draw_apart
 from .module import Stateful
-from .prepared import batch_size, refuse
+from .platforms import refuse_spread
+from .prepared import batch_size
 from .tensor import Notice, Outcome
 
 Batch = TypeVar("Batch")
@@ -38,11 +40,12 @@ class LocalSGD:
         ValueError: the accelerator spreads the model over processes or devices.
         """
         kind = accelerator.distributed_type
-        refuse([f"{kind} with {accelerator.num_processes} processes"] if kind != DistributedType.NO else [])
+        refuse_spread([f"{kind} with {accelerator.num_processes} processes"] if kind != DistributedType.NO else [])
         self._accelerator, self._enabled, self._samples = accelerator, enabled, 0
         scaler = getattr(accelerator, "scaler", None)
         states = [*stateful, *([] if scaler is None else [scaler])]
-        self._join: Callable[[], Job] = lambda: join(model, optimizer, init=init, metrics=metrics, on_notice=on_notice, stateful=states)
+        self._join: Callable[[], Job] = functools.partial(join, model, optimizer, init=init, metrics=metrics, on_notice=on_notice,
+                                                          stateful=states)
         self.job: Optional[Job] = None   # within the block, where it is enabled
 
     def __enter__(self) -> LocalSGD:

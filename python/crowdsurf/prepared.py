@@ -1,8 +1,8 @@
-"""What Accelerate, which Hugging Face's Trainer uses too, knows of the loop: the batch in work, and who else trains this model."""
+"""What Accelerate, which Hugging Face's Trainer uses too, knows of the batch in work."""
 
 from __future__ import annotations
 
-from typing import Any, Iterable, Optional
+from typing import Any, Optional
 
 from accelerate.state import GradientState
 
@@ -26,11 +26,3 @@ def _full_batch() -> Optional[int]:
     loader: Any = GradientState().active_dataloader
     size = getattr(getattr(loader, "batch_sampler", None), "batch_size", None)
     return size if isinstance(size, int) else None
-
-
-def refuse(found: Iterable[str]) -> None:
-    """ValueError where something is found that spreads one model over processes or devices."""
-    words = ", ".join(found)
-    if words:
-        raise ValueError(f"{words}: a worker of a job is one process with a whole model on one device. Leave this out, and "
-                         "give the job more workers")

@@ -13,7 +13,8 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 
 from .job import Job, join
 from .loader import draw_apart
-from .prepared import missing_samples, refuse
+from .platforms import refuse_spread
+from .prepared import missing_samples
 from .tensor import Notice
 
 log = logging.getLogger("crowdsurf")
@@ -78,8 +79,9 @@ class CrowdsurfCallback(TrainerCallback):
 
 
 def _check(args: TrainingArguments) -> None:
-    refuse(words for words, given in (("deepspeed", args.deepspeed), ("fsdp", args.fsdp), (f"n_gpu={args.n_gpu}", args.n_gpu > 1),
-                                      (f"world_size={args.world_size}", args.world_size > 1)) if given)
+    options = (("deepspeed", args.deepspeed), ("fsdp", args.fsdp), (f"n_gpu={args.n_gpu}", args.n_gpu > 1),
+               (f"world_size={args.world_size}", args.world_size > 1))
+    refuse_spread(words for words, given in options if given)
 
 
 def _warn_of_checkpoints(args: TrainingArguments) -> None:
