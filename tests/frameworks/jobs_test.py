@@ -1,0 +1,87 @@
+#!/usr/bin/env python3
+"""Each script of docs/frameworks.md as a job of three workers with real agents: they average, one is killed with its agent,
+its replacement takes the job's state, and the job's target ends the training.
+
+Usage: jobs_test.py BIN     BIN is the folder of the built programs. On the machine itself; the trainers run in the root.
+"""
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "python"), str(ROOT / "tests" / "end-to-end"), str(ROOT / "tests" / "frameworks")]
+from page_test import SCRIPTS  # noqa: E402
+from runs import BIN, MARK, RunCase, processes  # noqa: E402
+
+from crowdsurf.safetensors import read_model  # noqa: E402
+
+INSIDE = ROOT / "tests" / "frameworks" / "inside"
+PATIENCE = 300   # seconds: three trainers import their libraries at once, which takes 20 s of two cores
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT / "python"), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+TENSORS = {"Hugging Face's Trainer": "transformer.wte.weight", "Accelerate": "0.weight", "Lightning": "net.0.weight"}
+
+
+class JobsTest(RunCase):
+    def kill(self, worker):
+        """Agent and trainer at once, as when a machine goes."""
+        for pid in processes(self.state):
+            try:
+                environment = pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+                if f"CROWDSURF_WORKER={worker}".encode() in environment:
+                    os.kill(pid, signal.SIGKILL)
+            except OSError:
+                continue   # it ended with its supervisor
+
+    def lose_a_worker(self, title, text):
+        script = self.path / "train.py"
+        script.write_text(text)
+        self.write_endless(f"{INSIDE}, python3, -B, {script}", **{"replicas: 4": "replicas: 3"})
+        process = self.start(env=ENVIRONMENT, cwd=self.path)
+        seen = self.wait_for_each(process, [f"e2e-{worker}-1 trains" for worker in range(3)])
+        self.wait_until(lambda: self.metric("e2e-0-1", "crowdsurf_averaging_delivered_total") >= 2, PATIENCE)
+        self.kill("e2e-1-1")
+        seen += self.wait_for(process, "e2e-1-2 trains, with state", PATIENCE)
+        delivered = self.metric("e2e-0-1", "crowdsurf_averaging_delivered_total")
+        self.wait_until(lambda: self.metric("e2e-0-1", "crowdsurf_averaging_delivered_total") >= delivered + 2, PATIENCE)
+        output = self.end_job(process, seen)
+        report = self.report()
+        self.assertEqual(report["rounds"]["hash_mismatches"], 0, output)
+        self.assertGreater(report["rounds"]["completed"], 0)
+        self.nothing_is_left()
+        self.assertIn(TENSORS[title], read_model(self.state / "checkpoint"))
+        self.no_trainer_complains()
+        print(f"{title}: {report['samples']:.0f} samples, {report['rounds']['completed']} rounds, loss {report.get('loss')}")
+
+    def no_trainer_complains(self):
+        logs = list((self.state / "workers").glob("*/trainer.log"))
+        self.assertTrue(logs)
+        for log in logs:
+            self.assertNotRegex(log.read_text(), "Traceback|before the job's target", log)
+
+    def test_hugging_faces_trainer_loses_a_worker(self):
+        self.lose_a_worker(*SCRIPTS[0])
+
+    def test_accelerate_loses_a_worker(self):
+        self.lose_a_worker(*SCRIPTS[1])
+
+    def test_lightning_loses_a_worker(self):
+        self.lose_a_worker(*SCRIPTS[2])
+
+    def test_without_a_manifest_each_ends_by_itself_at_the_target(self):
+        for (title, text), samples in zip(SCRIPTS, (2000, 20000, 20000)):
+            with self.subTest(title):
+                (self.path / "train.py").write_text(text)
+                flags = ("--state-dir", self.state, "--fresh", "--workers", "4", "--samples", str(samples))
+                run = subprocess.run([BIN / "crowdsurf", "run", *flags, "--", INSIDE, "python3", "-B", "train.py"], cwd=self.path,
+                                     env={**ENVIRONMENT, MARK: str(self.state)}, capture_output=True, text=True, timeout=PATIENCE)
+                self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
+                self.assertGreaterEqual(self.report()["samples"], samples)
+                self.no_trainer_complains()
+                self.nothing_is_left()
+
+
+if __name__ == "__main__":
+    unittest.main()
