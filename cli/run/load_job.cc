@@ -77,6 +77,13 @@ void CheckText(const std::string& file, const controller::TrainingJobSpec& spec,
   }
 }
 
+// One word is taken for a manifest, also behind --: it may have been meant as a program of PATH.
+std::string OtherMeaning(const std::string& word, const Status& failed) {
+  const bool bare = word.find_first_of("./") == std::string::npos;
+  if (!absl::IsNotFound(failed) || !bare) return {};
+  return "; a manifest ends in .yaml, and a command of one word is given by its path";
+}
+
 }  // namespace
 
 std::optional<LocalJob> LoadJob(const RunOptions& options, std::vector<std::string>& problems) {
@@ -85,7 +92,8 @@ std::optional<LocalJob> LoadJob(const RunOptions& options, std::vector<std::stri
   StatusOr<Manifest> manifest = written ? controller::ReadManifest(options.manifest)
                                         : controller::ReadYaml(ScriptManifest(options.command));
   if (!manifest.ok()) {
-    problems.push_back(std::string(manifest.status().message()));
+    problems.push_back(std::string(manifest.status().message()) +
+                       OtherMeaning(file, manifest.status()));
     return std::nullopt;
   }
   Apply(options, manifest->document);

@@ -43,5 +43,20 @@ TEST(LoadJobProblemsTest, NeedsOfTheStrategyThatAreNotMetAreProblems) {
   EXPECT_THAT(problems, ElementsAre(HasSubstr("spec.maxReplicas: 65 is above 64")));
 }
 
+// `crowdsurf run -- train` gives the same words as `crowdsurf run train`.
+TEST(LoadJobProblemsTest, AWordThatIsNoFileMayHaveBeenMeantAsAProgram) {
+  const auto problem = [](const std::string& word) {
+    RunOptions options;
+    options.manifest = word;
+    std::vector<std::string> problems;
+    EXPECT_FALSE(LoadJob(options, problems));
+    return problems.at(0);
+  };
+  EXPECT_EQ(problem("train"),
+            "cannot read train: No such file or directory; a manifest ends in .yaml, and a command "
+            "of one word is given by its path");
+  EXPECT_EQ(problem("train.yaml"), "cannot read train.yaml: No such file or directory");
+}
+
 }  // namespace
 }  // namespace crowdsurf::cli
