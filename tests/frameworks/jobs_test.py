@@ -35,17 +35,29 @@ class JobsTest(RunCase):
             except OSError:
                 continue   # it ended with its supervisor
 
-    def lose_a_worker(self, title, text):
+    def delivered(self, worker):
+        """Averages that its agent, which may just be starting, has given to its trainer."""
+        try:
+            return self.metric(worker, "crowdsurf_averaging_delivered_total")
+        except OSError:
+            return 0
+
+    def begin(self, text):
+        """(process, what it said): a job of three workers that have averaged twice."""
         script = self.path / "train.py"
         script.write_text(text)
         self.write_endless(f"{INSIDE}, python3, -B, {script}", **{"replicas: 4": "replicas: 3"})
         process = self.start(env=ENVIRONMENT, cwd=self.path)
         seen = self.wait_for_each(process, [f"e2e-{worker}-1 trains" for worker in range(3)])
-        self.wait_until(lambda: self.metric("e2e-0-1", "crowdsurf_averaging_delivered_total") >= 2, PATIENCE)
+        self.wait_until(lambda: self.delivered("e2e-0-1") >= 2, PATIENCE)
+        return process, seen
+
+    def lose_a_worker(self, title, text):
+        process, seen = self.begin(text)
         self.kill("e2e-1-1")
         seen += self.wait_for(process, "e2e-1-2 trains, with state", PATIENCE)
-        delivered = self.metric("e2e-0-1", "crowdsurf_averaging_delivered_total")
-        self.wait_until(lambda: self.metric("e2e-0-1", "crowdsurf_averaging_delivered_total") >= delivered + 2, PATIENCE)
+        delivered = self.delivered("e2e-0-1")
+        self.wait_until(lambda: self.delivered("e2e-0-1") >= delivered + 2, PATIENCE)
         output = self.end_job(process, seen)
         report = self.report()
         self.assertEqual(report["rounds"]["hash_mismatches"], 0, output)
@@ -69,6 +81,25 @@ class JobsTest(RunCase):
 
     def test_lightning_loses_a_worker(self):
         self.lose_a_worker(*SCRIPTS[2])
+
+    def test_an_agent_that_dies_under_its_trainer_comes_back_and_the_trainer_never_stops(self):
+        process, seen = self.begin(SCRIPTS[2][1])
+        link, agent = self.link("e2e-1-1"), next(iter(self.agents("e2e-1-1")))
+        trainers = self.trainers(link)
+        self.assertEqual(len(trainers), 1)
+        os.kill(agent, signal.SIGKILL)
+        self.wait_until(lambda: self.agents("e2e-1-1").keys() - {agent}, PATIENCE)
+        self.wait_until(lambda: self.delivered("e2e-1-1") >= 2, PATIENCE)   # counted by the second agent
+        self.assertEqual(self.trainers(link), trainers)
+        output = self.end_job(process, seen)
+        self.assertEqual(self.report()["rounds"]["hash_mismatches"], 0, output)
+        self.no_trainer_complains()
+        self.nothing_is_left()
+
+    def trainers(self, link):
+        """The pids of the scripts beside the agent of this folder."""
+        return [pid for pid, words in processes(self.state).items() if "train.py" in words and "crowdsurf" not in words.split()[0] and
+                f"CROWDSURF_DIR={link}".encode() in pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")]
 
     def test_without_a_manifest_each_ends_by_itself_at_the_target(self):
         for (title, text), samples in zip(SCRIPTS, (2000, 20000, 20000)):
