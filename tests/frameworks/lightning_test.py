@@ -2,6 +2,7 @@
 """crowdsurf.lightning with the real Trainer and a stand-in of the agent. tests/frameworks/inside has the library."""
 import logging
 import os
+import signal
 import unittest
 import warnings
 
@@ -210,6 +211,14 @@ class WrongTest(LightningCase):
         self.assertEqual(self.said, [], "the end came by itself")
         self.trainer().fit(LineModule(), self.loader())
         self.assertEqual(here.fresh, [True, True])
+
+    def test_sigterm_ends_the_training_after_the_batch_in_work_and_the_worker_leaves(self):
+        here = self.agent()
+        ends = AtBatch(lambda number: os.kill(os.getpid(), signal.SIGTERM))
+        self.assertRaises(SystemExit, self.trainer(ends, max_epochs=-1).fit, LineModule(), self.loader())
+        self.assertTrue(here.gone.wait(PATIENCE))
+        self.assertLessEqual(ends.number, 2)
+        self.assertEqual(self.said, [], "the end came by itself")
 
     def test_a_second_training_in_one_process_is_refused_while_the_first_trains(self):
         self.agent()
