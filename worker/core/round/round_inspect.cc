@@ -49,9 +49,10 @@ std::set<PeerId> Round::WaitingFor() const {
   const auto await = [&](int rank) {
     if (rank != self() && Trusts(rank)) peers.insert(PeerAt(rank));
   };
-  // Only a plan or a decision names holders to fetch from. This is asked at every chunk: without
-  // one it must not look at all of them.
-  if (seen_ > 0 || target_)
+  // Only a plan or a decision names holders to fetch from, and a branch that leaves a decision
+  // leaves its fetches open. This is asked at every chunk: where there was no ballot and no
+  // decision it must not look at all of them.
+  if (record_.promised > 0 || seen_ > 0 || target_)
     for (const ChunkAssignment& assignment : assignments_)
       if (assignment.fetching >= 0) await(assignment.fetching);
   if (target_) return peers;
