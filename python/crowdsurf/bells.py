@@ -34,9 +34,6 @@ class Bell:
         self._word = ctypes.c_uint32.from_buffer(mapped, offset)
         self._call = system_call()
 
-    def works(self) -> bool:
-        return self._call is not None
-
     def rung(self) -> int:
         """How often it was rung. Ask before the words that it announces are read."""
         return int(self._word.value)
