@@ -1,7 +1,7 @@
 // Byte pool: large buffers that are used again, so that chunks cost no clearing and no new pages.
 //
-// A buffer that is taken holds whatever it held before: whoever takes one writes all of it. The
-// last one given is taken first, since it may lie in a cache still. Small buffers are not worth it
+// A buffer that is taken holds old bytes: its user writes all of it. The last one given is taken
+// first, since it may lie in a cache still. Small buffers are not worth it
 // and are made anew. Any thread. Bound: `max_bytes` wait to be taken; what is given beyond is
 // freed.
 #pragma once

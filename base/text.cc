@@ -103,4 +103,14 @@ std::string TextTail(std::string_view text, size_t most) {
   return out.substr(begin);
 }
 
+std::vector<std::string_view> SplitText(std::string_view text, char separator) {
+  std::vector<std::string_view> pieces;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find(separator), text.size());
+    pieces.push_back(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return pieces;
+}
+
 }  // namespace crowdsurf

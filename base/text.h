@@ -9,6 +9,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace crowdsurf {
 
@@ -21,5 +22,8 @@ std::string ValidText(std::string_view text);
 // A line that a program printed, as a terminal would leave it: what follows its last carriage
 // return, without escape sequences and control characters other than tab; valid.
 std::string ShownLine(std::string_view line);
+// Its pieces between separators, views into `text`. One at its end begins no further piece, and
+// nothing has none.
+std::vector<std::string_view> SplitText(std::string_view text, char separator);
 
 }  // namespace crowdsurf

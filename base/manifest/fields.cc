@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <string>
 
+#include "base/text.h"
+
 namespace crowdsurf::manifest {
 namespace {
 
@@ -57,13 +59,7 @@ std::vector<std::string_view> ChildrenOf(std::string_view path) {
 }
 
 std::vector<std::string_view> SplitChoices(std::string_view choices) {
-  std::vector<std::string_view> names;
-  while (!choices.empty()) {
-    const size_t end = std::min(choices.find(' '), choices.size());
-    names.push_back(choices.substr(0, end));
-    choices.remove_prefix(std::min(end + 1, choices.size()));
-  }
-  return names;
+  return SplitText(choices, ' ');
 }
 
 std::string ListOfChoices(std::string_view choices) {

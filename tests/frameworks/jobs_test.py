@@ -25,16 +25,6 @@ TENSORS = {"Hugging Face's Trainer": "transformer.wte.weight", "Accelerate": "0.
 
 
 class JobsTest(RunCase):
-    def kill(self, worker):
-        """Agent and trainer at once, as when a machine goes."""
-        for pid in processes(self.state):
-            try:
-                environment = pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-                if f"CROWDSURF_WORKER={worker}".encode() in environment:
-                    os.kill(pid, signal.SIGKILL)
-            except OSError:
-                continue   # it ended with its supervisor
-
     def delivered(self, worker):
         """Averages that its agent, which may just be starting, has given to its trainer."""
         try:
@@ -54,7 +44,7 @@ class JobsTest(RunCase):
 
     def lose_a_worker(self, title, text):
         process, seen = self.begin(text)
-        self.kill("e2e-1-1")
+        self.kill_worker("e2e-1-1")
         seen += self.wait_for(process, "e2e-1-2 trains, with state", PATIENCE)
         delivered = self.delivered("e2e-0-1")
         self.wait_until(lambda: self.delivered("e2e-0-1") >= delivered + 2, PATIENCE)

@@ -108,16 +108,6 @@ std::string Masked(std::string_view line) {
   return out;
 }
 
-std::vector<std::string_view> LinesOf(std::string_view text) {
-  std::vector<std::string_view> lines;
-  while (!text.empty()) {
-    const size_t end = std::min(text.find('\n'), text.size());
-    lines.push_back(text.substr(0, end));
-    text.remove_prefix(std::min(end + 1, text.size()));
-  }
-  return lines;
-}
-
 bool SaysSomething(std::string_view line) {
   return std::any_of(line.begin(), line.end(), [](char c) {
     return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
@@ -150,13 +140,13 @@ std::string Bounded(std::string_view line) {
 
 std::string ShownOutput(std::string_view output, size_t most) {
   std::string out;
-  for (const std::string_view line : LinesOf(output)) out += Masked(ShownLine(line)) + "\n";
+  for (const std::string_view line : SplitText(output, '\n')) out += Masked(ShownLine(line)) + "\n";
   if (!output.ends_with('\n') && !out.empty()) out.pop_back();
   return TextTail(out, most);
 }
 
 std::string FailureLine(std::string_view reason, std::string_view shown) {
-  const std::vector<std::string_view> lines = LinesOf(shown);
+  const std::vector<std::string_view> lines = SplitText(shown, '\n');
   std::string_view line = reason == reason::kTrainerHung ? std::string_view() : ExceptionIn(lines);
   for (size_t i = lines.size(); line.empty() && i-- > 0;) {
     if (SaysSomething(lines[i])) line = lines[i];
@@ -165,7 +155,7 @@ std::string FailureLine(std::string_view reason, std::string_view shown) {
 }
 
 std::string MainThreadFrame(std::string_view shown) {
-  const std::vector<std::string_view> lines = LinesOf(shown);
+  const std::vector<std::string_view> lines = SplitText(shown, '\n');
   for (size_t i = lines.size(); i-- > 0;) {
     // The main thread is the oldest, and the oldest is written last.
     if (lines[i].find(kStack) == std::string_view::npos) continue;

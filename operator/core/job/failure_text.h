@@ -1,8 +1,8 @@
 // FailureText: what a worker that failed printed last, fit for a status, an event and a terminal.
 //
 // A trainer prints any bytes: progress bars, colours, keys of the services that it talks to.
-// Whoever may read a TrainingJob may read this, so control sequences go and what looks like a
-// secret is masked. That is a net, not a promise: a secret without a name or a known form passes.
+// A user who can read a TrainingJob can read this, so control sequences are removed and what looks
+// like a secret is masked. That is a net, not a promise: a secret without a name or a known form passes.
 // Pure, any thread; linear in the output. Formats: docs.python.org, library traceback and
 // faulthandler.
 #pragma once

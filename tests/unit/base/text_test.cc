@@ -96,5 +96,13 @@ TEST(TextTest, ALineIsShownAsATerminalWouldLeaveIt) {
   EXPECT_EQ(ShownLine("a\xFFz"), "a\xEF\xBF\xBDz");
 }
 
+TEST(TextTest, PiecesEndAtSeparators) {
+  using Pieces = std::vector<std::string_view>;
+  EXPECT_EQ(SplitText("", ' '), Pieces());
+  EXPECT_EQ(SplitText("one", ' '), Pieces({"one"}));
+  EXPECT_EQ(SplitText("one two", ' '), Pieces({"one", "two"}));
+  EXPECT_EQ(SplitText("one\n\ntwo\n", '\n'), Pieces({"one", "", "two"}));
+}
+
 }  // namespace
 }  // namespace crowdsurf

@@ -1,10 +1,10 @@
 // Tensor TLS: mutual TLS 1.3 on a non-blocking socket, for the bulk connections.
 //
-// Records are gathered before they are written (tls_slab.h), so whoever has nothing more to write
-// flushes; whoever drives a stream waits for readiness. AES-128-GCM first. Both sides show a
-// certificate of the job's CA with SAN DNS:peer.crowdsurf; the peer's raw Ed25519 key comes out,
-// the caller turns it into a PeerId. TlsCredentials re-reads its files when cert.pem changed
-// (renewal) and is used by one thread, as is each TlsStream. OpenSSL stays in the .cc.
+// Records are gathered before they are written (tls_slab.h), so a caller that has nothing more to
+// write flushes. The caller waits for readiness. AES-128-GCM first. Both sides show a certificate
+// of the job's CA with SAN DNS:peer.crowdsurf; the peer's raw Ed25519 key comes out, the caller
+// turns it into a PeerId. TlsCredentials re-reads its files when cert.pem changed (renewal) and is
+// used by one thread, as is each TlsStream. OpenSSL stays in the .cc.
 #pragma once
 
 #include <cstdint>
