@@ -188,7 +188,8 @@ Status FollowPods(const Source& source, const std::vector<WorkerName>& chosen) {
     bool over = true;
     if (newcomers) {
       // An API server that is away now and then ends nothing: the streams say when they end.
-      const auto job = source.client.Get(JobsPath(source.space) + "/" + PercentEncoded(options.job));
+      const auto job =
+          source.client.Get(JobsPath(source.space) + "/" + PercentEncoded(options.job));
       over = absl::IsNotFound(job.status()) || (job.ok() && IsOver(*job));
       const auto there = job.ok() ? PodsOf(source.client, source.space, *job) : job.status();
       if (there.ok()) RETURN_IF_ERROR(streams.BeginNewcomers(*there));

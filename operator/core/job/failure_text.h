@@ -2,8 +2,8 @@
 //
 // A trainer prints any bytes: progress bars, colours, keys of the services that it talks to.
 // A user who can read a TrainingJob can read this, so control sequences are removed and what looks
-// like a secret is masked. That is a net, not a promise: a secret without a name or a known form passes.
-// Pure, any thread; linear in the output. Formats: docs.python.org, library traceback and
+// like a secret is masked. That is a net, not a promise: a secret without a name or a known form
+// passes. Pure, any thread; linear in the output. Formats: docs.python.org, library traceback and
 // faulthandler.
 #pragma once
 

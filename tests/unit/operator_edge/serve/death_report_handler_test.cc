@@ -84,7 +84,7 @@ class DeathReportHandlerTest : public testing::Test {
       return handler_->Take(token, body);
     };
     signer_ = std::move(Signer::Start(*authority_, options, WallNow(), metrics_).value());
-    ca_path_ = testing::TempDir() + "report_desk_test_ca.pem";
+    ca_path_ = testing::TempDir() + "report_desk_test_ca_" + std::to_string(getpid()) + ".pem";
     std::ofstream(ca_path_) << authority_->pem();
   }
   int Post(const std::string& authorization, const std::string& body) {

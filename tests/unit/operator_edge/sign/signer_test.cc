@@ -46,7 +46,7 @@ class SignerTest : public ::testing::Test {
     authority_ = std::make_unique<CertificateAuthority>(
         std::move(CertificateAuthority::Create("charlm", WallNow()).value()));
     signer_ = std::move(Signer::Start(*authority_, {}, WallNow(), metrics_).value());
-    ca_path_ = ::testing::TempDir() + "signer_test_ca.pem";
+    ca_path_ = ::testing::TempDir() + "signer_test_ca_" + std::to_string(getpid()) + ".pem";
     std::ofstream(ca_path_) << authority_->pem();
   }
 
