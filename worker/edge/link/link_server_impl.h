@@ -120,7 +120,7 @@ struct LinkServer::Impl {
   std::mutex mutex;
   std::condition_variable changed;  // mapped or stopping
   std::optional<LinkMapping> mapping;
-  OwnedFd stacks;                         // of the trainer that is registered; none: it could not be made
+  OwnedFd stacks;                         // of the registered trainer; none: it could not be made
   LinkOverlap overlap = options.overlap;  // the last told, maybe before there was a file to say so
   bool stopping = false;
   uint64_t session = 0, sessions = 0;  // the live one (0: none), and how many there were
