@@ -61,7 +61,8 @@ void RegisterChaos(CLI::App& simulate, Action& action) {
   app->add_option("--threads", command->threads, "seeds at a time; the figures are the same")
       ->capture_default_str()
       ->check(CLI::Range(1U, 256U));
-  app->add_flag("--outer", command->outer, "every job has an outer optimizer");
+  auto* outer = app->add_flag("--outer", command->outer, "every job has an outer optimizer");
+  app->add_flag("--ist", command->ist, "every job has IST")->excludes(outer);
   app->add_flag("--json", command->json, "the figures as one line of JSON");
   app->add_flag("--log", command->log, "what the agents of the first seed say");
   app->callback([command, members, &action] {

@@ -24,6 +24,8 @@ constexpr StrategyRow kRows[] = {
      "a tree; a copy of the model a neighbour; interval.steps 1 is best"},
     {"PowerGossip", "thin links, large matrices, similar data",
      "a graph; a few vectors a matrix and neighbour; interval.steps 1 is best"},
+    {"IST", "wide hidden layers, thin links: each worker trains a smaller model",
+     "a trainer with unit groups; at most 64 workers; 1 more copy of the model"},
 };
 
 int PrintStrategies() {

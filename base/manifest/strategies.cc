@@ -57,6 +57,12 @@ std::vector<UnmetNeed> UnmetNeeds(const Needs& needs, const JobShape& job) {
                                " workers, this job has " + workers + " at most; " +
                                DefaultGraph(needs) + " fits any number"});
   }
+  if (needs.unit_groups && job.moments) {
+    unmet.push_back({"averaging.roles",
+                     "OptimizerState cannot be averaged with " + std::string(needs.strategy) +
+                         ": a worker's optimizer has moments of its own units only, and starts "
+                         "anew at each average"});
+  }
   return unmet;
 }
 

@@ -59,7 +59,11 @@ inline constexpr Needs kNeeds[] = {
      .strict_view = true,
      .overlap = "Delayed",
      .matrix_shapes = true},
-    {.strategy = "IST", .strict_view = true, .unit_groups = true},
+    {.strategy = "IST",
+     .max_workers = kMaxGroup,
+     .strict_view = true,
+     .overlap = "Blocking",
+     .unit_groups = true},
 };
 
 // The row of a strategy; `mode` counts where the strategy has modes. nullptr: there is none.
@@ -82,6 +86,7 @@ WorkerRange WorkersOf(const Needs& needs, std::string_view graph);
 struct JobShape {
   std::string_view graph;   // "" for a strategy in groups
   int64_t max_workers = 1;  // spec.maxReplicas; 0 or less need no graph
+  bool moments = false;     // spec.averaging.roles has OptimizerState
 };
 // A field below spec, and why the strategy cannot have it so.
 struct UnmetNeed {
@@ -124,6 +129,11 @@ inline constexpr IdleField kIdleFields[] = {
      "sends its sums in float32, because they grow with the number of workers"},
     {"strategy", "PowerGossip", "overlap", "Blocking", Acts::kNot,
      "adds its updates to what the trainer has by then, and nobody waits for neighbours"},
+    {"strategy", "IST", "groupSize", "", Acts::kNot, "has one group of all workers"},
+    {"strategy", "IST", "rounds", "", Acts::kNot, "has one round, of all workers"},
+    {"strategy", "IST", "grid", "", Acts::kNot, "has one group of all workers, and no grid"},
+    {"strategy", "IST", "overlap", "Delayed", Acts::kNot,
+     "waits for its average, because each average deals the units anew"},
     {"outerOptimizer.type", "None", "outerOptimizer.learningRate", "", Acts::kNot, "takes no step"},
     {"outerOptimizer.type", "None", "outerOptimizer.momentum", "", Acts::kNot, "takes no step"},
 };

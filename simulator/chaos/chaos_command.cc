@@ -24,6 +24,7 @@ struct SeedResult {
 SeedResult RunSeed(const ChaosCommand& command, uint64_t seed, LogSink* log) {
   ChaosScenario scenario = DrawChaos(seed, command.min_members, command.max_members);
   if (command.outer) scenario.outer = DrawOuter(seed);
+  if (command.ist) DrawIst(scenario);
   scenario.log = log;
   return {RunRound(DrawScenario(seed)), RunChaos(scenario)};
 }
@@ -84,6 +85,9 @@ std::string AsJson(const ChaosCommand& command, const ChaosTotals& totals) {
     outer = absl::StrFormat(
         ",\"outer\":true,\"outer_steps\":%d,\"outer_begins\":%d,\"outer_fetched\":%d",
         totals.outer_steps, totals.outer_begins, totals.outer_fetched);
+  if (command.ist)
+    outer = absl::StrFormat(",\"ist\":true,\"subnet_rounds\":%d,\"subnet_kept\":%d,\"fetched\":%d",
+                            totals.subnet_rounds, totals.subnet_kept, totals.outer_fetched);
   return absl::StrFormat(
       "{\"seed\":%d,\"seeds\":%d,\"members\":[%d,%d],\"broken\":%d,\"violations\":{%s},"
       "\"replay\":[%s],\"trace\":\"%016x\",\"events\":%d,\"survivors\":%d,\"delivered\":%d,"
@@ -106,6 +110,9 @@ std::string AsText(const ChaosCommand& command, const ChaosTotals& totals) {
   if (command.outer)
     absl::StrAppend(&text, totals.outer_steps, " outer steps, ", totals.outer_begins,
                     " bases begun, ", totals.outer_fetched, " fetched\n");
+  if (command.ist)
+    absl::StrAppend(&text, totals.subnet_rounds, " rounds of sub-networks, ", totals.subnet_kept,
+                    " values that nobody covered, ", totals.outer_fetched, " bases fetched\n");
   if (totals.violations.empty()) return text + "no statement was broken\n";
   for (const auto& [statement, count] : totals.violations)
     absl::StrAppend(&text, "BROKEN ", statement, ": ", count, "\n");
@@ -123,9 +130,10 @@ ChaosTotals RunSeeds(const ChaosCommand& command) {
   Trace trace;
   // In the order of the seeds, so that the trace does not depend on the threads.
   for (const auto& [round, chaos] : results) {
-    const std::string replay = absl::StrCat(
-        "crowdsurf simulate chaos --seed ", command.seed + totals.runs, " --seeds 1 --members ",
-        command.min_members, "..", command.max_members, command.outer ? " --outer" : "");
+    const std::string replay =
+        absl::StrCat("crowdsurf simulate chaos --seed ", command.seed + totals.runs,
+                     " --seeds 1 --members ", command.min_members, "..", command.max_members,
+                     command.outer ? " --outer" : "", command.ist ? " --ist" : "");
     ++totals.runs;
     AddViolations(round.violations, replay, "one round", totals);
     AddViolations(chaos.violations, replay, "whole job", totals);
@@ -142,6 +150,8 @@ ChaosTotals RunSeeds(const ChaosCommand& command) {
     totals.outer_steps += chaos.outer_steps;
     totals.outer_begins += chaos.outer_begins;
     totals.outer_fetched += chaos.outer_fetched;
+    totals.subnet_rounds += chaos.subnet_rounds;
+    totals.subnet_kept += chaos.subnet_kept;
     totals.max_healed_seconds = std::max(totals.max_healed_seconds, chaos.healed_after.seconds());
   }
   totals.trace = trace.hash();

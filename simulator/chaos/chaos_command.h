@@ -23,6 +23,7 @@ struct ChaosCommand {
   unsigned threads = 2;
   bool json = false;
   bool outer = false;  // every job has an outer optimizer, drawn from its seed
+  bool ist = false;    // every job has IST, with a model drawn from its seed
   bool log = false;    // one seed: also what its agents say
 };
 
@@ -43,6 +44,8 @@ struct ChaosTotals {
   uint64_t outer_steps = 0;
   uint64_t outer_begins = 0;
   uint64_t outer_fetched = 0;
+  uint64_t subnet_rounds = 0;
+  uint64_t subnet_kept = 0;
   double max_healed_seconds = 0;  // virtual
 };
 

@@ -139,6 +139,21 @@ worker::OuterOptimizer DrawOuter(uint64_t seed) {
   return outer;
 }
 
+void DrawIst(ChaosScenario& scenario) {
+  Rng rng = Rng(scenario.seed).Fork("ist");
+  // Fewer units than members, too.
+  const uint64_t first = 1 + rng.Uniform(5), second = 1 + rng.Uniform(4);
+  scenario.ist = true;
+  scenario.units =
+      worker::UnitSchema::Of(
+          {{"first", {first, 2}, {{.axis = 0, .group = 0}}},
+           {"between", {second, first}, {{.axis = 0, .group = 1}, {.axis = 1, .group = 0}}},
+           {"bias", {second}, {{.axis = 0, .group = 1}}},
+           {"shared", {2}, {}}})
+          .value();
+  scenario.trainer.elements = static_cast<uint32_t>(scenario.units.elements());
+}
+
 ChaosScenario DrawChaos(uint64_t seed, int min_members, int max_members) {
   return Draw(seed, min_members, max_members).Go();
 }

@@ -15,6 +15,7 @@
 #include "simulator/chaos/virtual_trainer.h"
 #include "simulator/engine/network.h"
 #include "simulator/engine/violations.h"
+#include "worker/core/subnet/unit_schema.h"
 #include "worker/core/view/averaging_config.h"
 
 namespace crowdsurf::simulator {
@@ -44,6 +45,8 @@ struct ChaosScenario {
   size_t chunk_elements = 2;
   double interval_steps = 10;
   worker::OuterOptimizer outer;  // none, unless a caller sets it
+  bool ist = false;              // sub-networks, instead of Moshpit
+  worker::UnitSchema units;      // of `trainer.elements` values, where there are any
   TrainerOptions trainer;
   double speed_spread = 0;  // a trainer's step time is up to that share longer
   LinkOptions links;
@@ -97,12 +100,16 @@ struct ChaosReport {
   uint64_t outer_steps = 0;     // from a common base
   uint64_t outer_begins = 0;    // plain means, where a base begins
   uint64_t outer_fetched = 0;   // bases that were missed, and fetched
+  uint64_t subnet_rounds = 0;   // of sub-networks, over all nodes
+  uint64_t subnet_kept = 0;     // values that nobody covered there
   uint64_t unknown_sends = 0;   // to peers that were never introduced
   Duration healed_after;        // virtual time from healing to one view and equal vectors
 };
 
 // The outer optimizer of a seed's job, where one is wanted.
 worker::OuterOptimizer DrawOuter(uint64_t seed);
+// Makes it a job with IST, of a small model with two hidden layers.
+void DrawIst(ChaosScenario& scenario);
 ChaosScenario DrawChaos(uint64_t seed, int min_members, int max_members);
 ChaosReport RunChaos(const ChaosScenario& scenario);
 

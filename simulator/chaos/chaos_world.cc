@@ -35,6 +35,7 @@ ChaosWorld::ChaosWorld(const ChaosScenario& scenario)
       round_checkers_(report_.violations),
       peer_checkers_(report_.violations, origins_, scenario.wire),
       outer_checkers_(report_.violations, scenario.outer),
+      subnet_checkers_(report_.violations),
       board_(queue_, network_, rng_.Fork("board"), scenario.record_loss,
              [this](int node, const std::vector<worker::PeerRecord>& records) {
                At(node).OnRecords(records);
@@ -54,6 +55,7 @@ void ChaosWorld::AddNode(Duration start) {
   config.averaging.interval = scenario_.interval_steps;
   config.averaging.compression = scenario_.wire;
   config.averaging.outer = scenario_.outer;
+  if (scenario_.ist) config.averaging.strategy = worker::StrategyKind::kIst;
   config.heartbeat = scenario_.heartbeat;
   config.form_delay = Milliseconds(100);
   config.view_debounce = Milliseconds(50);
@@ -380,6 +382,8 @@ ChaosReport ChaosWorld::Run() {
   report_.outer_steps = outer_checkers_.steps();
   report_.outer_begins = outer_checkers_.begins();
   report_.outer_fetched = outer_checkers_.fetched();
+  report_.subnet_rounds = subnet_checkers_.rounds();
+  report_.subnet_kept = subnet_checkers_.kept();
   report_.trace = trace_.hash();
   return std::move(report_);
 }

@@ -42,6 +42,7 @@ class ChaosWorld : public PeerOutside {
   RoundCheckers& round_checkers() override { return round_checkers_; }
   PeerCheckers& peer_checkers() override { return peer_checkers_; }
   OuterCheckers& outer_checkers() override { return outer_checkers_; }
+  SubnetCheckers& subnet_checkers() override { return subnet_checkers_; }
   Origins& origins() override { return origins_; }
   Violations& violations() override { return report_.violations; }
 
@@ -76,6 +77,7 @@ class ChaosWorld : public PeerOutside {
   RoundCheckers round_checkers_;
   PeerCheckers peer_checkers_;
   OuterCheckers outer_checkers_;
+  SubnetCheckers subnet_checkers_;
   RosterBoard board_;
   std::vector<std::unique_ptr<PeerNode>> nodes_;
   std::map<PeerId, int> index_;

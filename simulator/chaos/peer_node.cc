@@ -12,12 +12,15 @@ using worker::Region;
 
 namespace {
 
+constexpr double kUnitsMissed = 0.03;  // of the snapshots of a job with IST
+
 ActionHost<float>::Setup SetupOf(int node, const worker::PeerConfig& config,
                                  const ChaosScenario& scenario, PeerOutside& outside, Rng rng) {
   return {
       .config = config,
       .rng = rng,
       .elements = scenario.trainer.elements,
+      .units = scenario.units,
       .times = {.fold = scenario.fold_time},
       .log = scenario.log,
       .chunks = std::make_unique<WatchedChunks>(node, outside.origins(), outside.round_checkers())};
@@ -37,7 +40,8 @@ PeerNode::PeerNode(int node, const worker::PeerConfig& config, const ChaosScenar
     : ActionHost(node, SetupOf(node, config, scenario, outside, rng.Fork("peer")), outside),
       scenario_(scenario),
       outside_(outside),
-      trainer_(node, TrainerOf(scenario, rng), rng.Fork("trainer"), outside.violations()) {}
+      trainer_(node, TrainerOf(scenario, rng), rng.Fork("trainer"), outside.violations()),
+      units_rng_(rng.Fork("units")) {}
 
 // ---- the trainer -------------------------------------------------------------------------------
 
@@ -64,7 +68,10 @@ void PeerNode::Publish(worker::AveragingId averaging) {
   snapshot_ = snapshot;
   outside_.peer_checkers().OnPublished(snapshot, At(Region::kOutbox).values);
   const worker::Progress totals = Totals();
-  Local(worker::Published{averaging, totals.samples, totals.step});
+  // Now and then a trainer has not seen the units in time.
+  const bool late = scenario_.ist && units_rng_.Bernoulli(kUnitsMissed);
+  Local(worker::Published{averaging, totals.samples, totals.step,
+                          late ? worker::AveragingId() : units_});
 }
 
 void PeerNode::Wake(const worker::WakeAt& marks) {
@@ -96,9 +103,10 @@ void PeerNode::Execute(const worker::Action& action) {
     made_by_.insert_or_assign(open->to, chunks().Of(open->round));
     return;
   }
-  // kMoveBase moves this trainer alone, and is no step of the job.
+  // The others (kMoveBase) move this trainer alone, and are no step of the job.
   if (const auto* kernel = std::get_if<worker::RunKernel>(&action);
-      kernel != nullptr && kernel->kernel != worker::MixKernel::kMoveBase)
+      kernel != nullptr && (kernel->kernel == worker::MixKernel::kOuterStep ||
+                            kernel->kernel == worker::MixKernel::kOuterBegin))
     return SeeStep(*kernel);
   if (const auto* moved = std::get_if<worker::MoveTrainer>(&action))
     outside_.outer_checkers().OnFetched(index(), moved->averaging, OuterState());
@@ -135,8 +143,9 @@ void PeerNode::SeeUsed(Region region) {
   const auto made = made_by_.find(region);
   if (made == made_by_.end()) return;
   std::vector<Bytes> slots;
-  for (const worker::ChunkSpan& span : made->second.chunks)
-    slots.push_back(PackSpan(At(region), span, made->second.wire).wire);
+  const ChunkHost<float>::Opened& opened = made->second;
+  for (worker::ChunkIndex chunk; chunk.value() < opened.chunks.size(); ++chunk)
+    slots.push_back(PackElements(At(region), opened.ElementsOf(chunk), opened.wire).wire);
   outside_.round_checkers().OnUsed(index(), made->second.instance, slots);
 }
 
@@ -147,6 +156,9 @@ void PeerNode::SeeStep(const worker::RunKernel& kernel) {
   if (Planted(ChaosPlant::kOwnVelocity))
     for (float& value : At(Region::kVelocity).values) value /= 2;
   const OuterCheckers::State before = OuterState();
+  if (const auto made = made_by_.find(kernel.regions[1]);
+      made != made_by_.end() && made->second.subnet != nullptr)
+    outside_.subnet_checkers().OnRound(index(), made->second, mean_->values, before.base);
   ActionHost::Execute(kernel);
   if (Planted(ChaosPlant::kWrongStep)) At(Region::kInboxA).values[0] += 0.25F;
   const bool step = kernel.kernel == worker::MixKernel::kOuterStep;
@@ -158,6 +170,8 @@ void PeerNode::SeeStep(const worker::RunKernel& kernel) {
 void PeerNode::SeeDelivery(const worker::Deliver& deliver) {
   if (const auto mean = std::exchange(mean_, std::nullopt)) {
     outside_.outer_checkers().OnCommitted(index(), deliver.averaging, *mean, OuterState());
+    if (scenario_.ist)
+      outside_.subnet_checkers().OnCommitted(index(), deliver.root, At(Region::kInboxA).values);
     return outside_.OnDeliver(index(), deliver, *mean);
   }
   SeeUsed(deliver.region);

@@ -12,6 +12,7 @@
 #include "simulator/chaos/chaos_scenario.h"
 #include "simulator/chaos/outer_checkers.h"
 #include "simulator/chaos/peer_checkers.h"
+#include "simulator/chaos/subnet_checkers.h"
 #include "simulator/chaos/virtual_trainer.h"
 #include "simulator/host/action_host.h"
 #include "simulator/round/round_checkers.h"
@@ -28,6 +29,7 @@ class PeerOutside : public ActionHost<float>::Outside {
   virtual RoundCheckers& round_checkers() = 0;
   virtual PeerCheckers& peer_checkers() = 0;
   virtual OuterCheckers& outer_checkers() = 0;
+  virtual SubnetCheckers& subnet_checkers() = 0;
   virtual Origins& origins() = 0;
   virtual Violations& violations() = 0;
 };
@@ -48,6 +50,7 @@ class PeerNode : public ActionHost<float> {
   void AdoptState(worker::Region region) override { trainer_.Adopt(At(region)); }
   void GiveResult(worker::AveragingId ticket, worker::Region region) override;
   void ReleaseSnapshot(worker::AveragingId ticket) override;
+  void TrainUnits(const worker::TellTrainerUnits& units) override { units_ = units.by; }
   void Execute(const worker::Action& action) override;
   void OnActed(const worker::Actions& actions) override;
   void OnOverwritten(worker::Region region) override { made_by_.erase(region); }
@@ -67,6 +70,8 @@ class PeerNode : public ActionHost<float> {
   const ChaosScenario& scenario_;
   PeerOutside& outside_;
   VirtualTrainer trainer_;
+  Rng units_rng_;
+  worker::AveragingId units_;  // that the trainer was told last
   uint64_t wake_serial_ = 0;
   uint64_t request_serial_ = 0;
   std::optional<RegionBuffer> mean_;    // that an outer optimizer has stepped to

@@ -14,16 +14,6 @@ using worker::ChunkArrived;
 using worker::Region;
 using worker::RoundHandle;
 
-namespace {
-
-template <class Scalar>
-ByteView BytesOf(const Buffer<Scalar>& region) {
-  const auto* bytes = reinterpret_cast<const uint8_t*>(region.values.data());
-  return {bytes, region.values.size() * sizeof(Scalar)};
-}
-
-}  // namespace
-
 template <class Scalar>
 ActionHost<Scalar>::ActionHost(int node, Setup setup, Outside& outside)
     : Process({node, setup.config.id}, outside.queue(), setup.log),
@@ -85,7 +75,8 @@ void ActionHost<Scalar>::RegisterTrainer() {
   Local(worker::TrainerRegistered{.schema = Sha256(AsBytes("schema")),
                                   .elements = setup_.elements,
                                   .fresh = true,
-                                  .tensors = setup_.tensors});
+                                  .tensors = setup_.tensors,
+                                  .units = setup_.units});
   TellProgress();
 }
 
@@ -184,8 +175,9 @@ void ActionHost<Scalar>::Act(const worker::OpenBuffers& action) {
   const bool writes = std::any_of(action.chunks.begin(), action.chunks.end(),
                                   [](const worker::ChunkSpan& span) { return span.count > 0; });
   if (writes) Overwrite(action.to);  // else the round counts samples only
-  chunks().Open(action.round, {action.instance, action.self, action.chunks, action.wire,
-                               &At(action.from), &At(action.to), action.weight, action.mask});
+  chunks().Open(action.round,
+                {action.instance, action.self, action.chunks, action.wire, &At(action.from),
+                 &At(action.to), action.weight, action.mask, action.subnet, &At(Region::kInboxA)});
 }
 
 template <class Scalar>
@@ -266,86 +258,6 @@ template <class Scalar>
 void ActionHost<Scalar>::ActOn(RoundHandle round, const worker::DropInputs& action) {
   folding_.erase({round, action.chunk, action.assigned});
   chunks().Drop(round, action.chunk, action.assigned);
-}
-
-// ---- actions: the committed average ------------------------------------------------------------
-
-template <class Scalar>
-void ActionHost<Scalar>::Act(const worker::Deliver& action) {
-  if (action.parts == worker::StateParts::kAverage)
-    At(Region::kVelocity).Resize(setup_.elements);  // void: zeros, until it is used again
-  Offer({action.averaging, {}, action.region, action.parts});
-  GiveResult(action.averaging, action.region);
-}
-
-template <class Scalar>
-void ActionHost<Scalar>::Act(const worker::MoveTrainer& action) {
-  Offer({action.averaging, {}, Region::kInboxA, action.parts});
-  GiveResult(action.averaging, action.region);
-}
-
-// A region that is written again before it is hashed has nothing to offer.
-template <class Scalar>
-void ActionHost<Scalar>::Offer(const Donation& offer) {
-  donation_.reset();
-  ByteWriter content;
-  content.Raw(BytesOf(At(offer.region)));
-  if (offer.parts == worker::StateParts::kAverageAndVelocity)
-    content.Raw(BytesOf(At(Region::kVelocity)));
-  Donation described = offer;
-  described.root = Sha256(content.bytes());
-  DoAfter(kHashTime, [this, described, writes = writes_[offer.region]] {
-    if (writes_[described.region] != writes) return;
-    donation_ = described;
-    Local(worker::StateHashed{described.averaging, described.root});
-  });
-}
-
-template <class Scalar>
-HeldValues<Scalar> ActionHost<Scalar>::Serves(worker::AveragingId averaging,
-                                              const Digest& root) const {
-  if (!alive() || frozen() || !donation_) return {};
-  if (donation_->averaging != averaging || donation_->root != root) return {};
-  const bool velocity = donation_->parts == worker::StateParts::kAverageAndVelocity;
-  return {&regions_.At(donation_->region), velocity ? &regions_.At(Region::kVelocity) : nullptr};
-}
-
-template <class Scalar>
-void ActionHost<Scalar>::FetchAfter(Duration delay, const worker::FetchState& fetch, int tries) {
-  // A later fetch takes the place of one under way.
-  const uint64_t serial = tries == 1 ? ++fetch_serial_ : fetch_serial_;
-  DoAfter(delay, [this, fetch, tries, serial] {
-    if (serial == fetch_serial_) FinishFetch(fetch, tries);
-  });
-}
-
-template <class Scalar>
-void ActionHost<Scalar>::FinishFetch(const worker::FetchState& fetch, int tries) {
-  // Without donors the average lies there already: a checkpoint's.
-  HeldValues<Scalar> found{&At(fetch.region), &At(Region::kVelocity)};
-  if (!fetch.donors.empty()) found = outside_.FindState(index(), fetch);
-  if (found.average == nullptr) {
-    if (tries < setup_.times.fetch_tries)
-      // Each try comes after twice the time of the last.
-      return FetchAfter(setup_.times.fetch * (1 << tries), fetch, tries + 1);
-    return Local(worker::StateFetched{fetch.averaging, fetch.root, false});
-  }
-  // Copied at once: a transfer in which donors change is not simulated here.
-  At(fetch.region) = *found.average;
-  if (found.velocity == nullptr)
-    At(Region::kVelocity).Resize(setup_.elements);
-  else
-    At(Region::kVelocity) = *found.velocity;
-  Overwrite(fetch.region);
-  // What was fetched is served on, under the root that it was asked for by.
-  donation_ = Donation{fetch.averaging, fetch.root, fetch.region,
-                       found.velocity == nullptr ? worker::StateParts::kAverage
-                                                 : worker::StateParts::kAverageAndVelocity};
-  if (fetch.adopt) {
-    AdoptState(fetch.region);
-    StartTrainer();
-  }
-  Local(worker::StateFetched{fetch.averaging, fetch.root, true});
 }
 
 // ---- actions: strategies on graphs -------------------------------------------------------------

@@ -87,6 +87,7 @@ class ActionHost : public Process {
     Rng rng;              // the peer's
     size_t elements = 0;  // of the vector
     worker::TensorViews tensors = {};
+    worker::UnitSchema units = {};
     HostTimes times = {};
     LogSink* log = nullptr;  // outlives the host
     std::unique_ptr<ChunkHost<Scalar>> chunks = std::make_unique<ChunkHost<Scalar>>();
@@ -124,6 +125,7 @@ class ActionHost : public Process {
                           worker::Region region) = 0;  // of the snapshot `ticket`
   virtual void ReleaseSnapshot(worker::AveragingId ticket) = 0;
   virtual void SetLrScale(double /*scale*/) {}
+  virtual void TrainUnits(const worker::TellTrainerUnits& /*units*/) {}
   virtual void WriteCheckpoint(const worker::WriteCheckpoint&) {}
   virtual void Stop() {}  // the job is over
 
@@ -194,6 +196,7 @@ class ActionHost : public Process {
   void Act(const worker::TellLrScale& action) { SetLrScale(action.scale); }
   void Act(const worker::JobCounted&) {}
   void Act(const worker::MoveTrainer& action);
+  void Act(const worker::TellTrainerUnits& action) { TrainUnits(action); }
   // of a round
   void ActOn(worker::RoundHandle round, const worker::SendInput& action);
   void ActOn(worker::RoundHandle round, const worker::SendResult& action);

@@ -1,6 +1,9 @@
 #include "simulator/host/chunk_host.h"
 
+#include <algorithm>
+#include <numeric>
 #include <span>
+#include <utility>
 
 namespace crowdsurf::simulator {
 
@@ -24,9 +27,47 @@ template Parcel PackSpan(const Buffer<float>&, const worker::ChunkSpan&, worker:
 template Parcel PackSpan(const Buffer<double>&, const worker::ChunkSpan&, worker::WireFormat);
 
 template <class Scalar>
+Parcel PackElements(const Buffer<Scalar>& region, const std::vector<uint64_t>& elements,
+                    worker::WireFormat format) {
+  Parcel parcel;
+  std::vector<Scalar> values;
+  for (const uint64_t element : elements) {
+    values.push_back(region.values[element]);
+    parcel.origins.push_back(region.origins[element]);
+  }
+  parcel.wire.resize(values.size() * worker::WireWidth<Scalar>(format));
+  worker::EncodeWire(format, std::span<const Scalar>(values), parcel.wire);
+  return parcel;
+}
+
+template Parcel PackElements(const Buffer<float>&, const std::vector<uint64_t>&,
+                             worker::WireFormat);
+template Parcel PackElements(const Buffer<double>&, const std::vector<uint64_t>&,
+                             worker::WireFormat);
+
+template <class Scalar>
+std::vector<uint64_t> ChunkHost<Scalar>::Opened::ElementsOf(ChunkIndex chunk) const {
+  const worker::ChunkSpan& span = chunks[chunk.value()];
+  std::vector<uint64_t> elements(span.count);
+  if (subnet == nullptr) {
+    std::iota(elements.begin(), elements.end(), span.begin);
+    return elements;
+  }
+  // Each element of the region is its own number, and the chunk takes its own.
+  std::vector<double> numbers(to->values.size()), own(span.count);
+  std::iota(numbers.begin(), numbers.end(), 0.0);
+  subnet->exchange.Gather(chunk.value(), std::span<const double>(numbers), std::span(own));
+  std::copy(own.begin(), own.end(), elements.begin());
+  return elements;
+}
+
+template <class Scalar>
 void ChunkHost<Scalar>::Open(RoundHandle round, const Opened& opened) {
-  reducer_.Open(round, {opened.instance, opened.self, opened.chunks, opened.wire,
-                        opened.from->values, opened.to->values, opened.mask});
+  worker::RoundBuffers<Scalar> buffers{opened.instance, opened.self,         opened.chunks,
+                                       opened.wire,     opened.from->values, opened.to->values,
+                                       opened.mask,     opened.subnet};
+  if (opened.subnet != nullptr) buffers.base = opened.base->values;
+  reducer_.Open(round, std::move(buffers));
   opened_[round] = opened;
 }
 

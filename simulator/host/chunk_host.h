@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -22,6 +23,11 @@ namespace crowdsurf::simulator {
 template <class Scalar>
 Parcel PackSpan(const Buffer<Scalar>& region, const worker::ChunkSpan& span,
                 worker::WireFormat format);
+
+// The same of the elements that a chunk has, wherever they lie.
+template <class Scalar>
+Parcel PackElements(const Buffer<Scalar>& region, const std::vector<uint64_t>& elements,
+                    worker::WireFormat format);
 
 template <class Scalar>
 class ChunkHost {
@@ -38,6 +44,10 @@ class ChunkHost {
     Buffer<Scalar>* to = nullptr;
     double weight = 0;
     worker::CoordinateMask mask = {};
+    std::shared_ptr<const worker::SubnetRound> subnet = nullptr;  // IST
+    Buffer<Scalar>* base = nullptr;                               // of it
+    // The elements of a region that a chunk has, in its order.
+    std::vector<uint64_t> ElementsOf(worker::ChunkIndex chunk) const;
   };
 
   ChunkHost() = default;

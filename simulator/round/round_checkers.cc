@@ -78,7 +78,8 @@ float AsTravelled(WireFormat wire, float value) {
 // Without masks by the bytes alone; with them element by element, from what the members said at the
 // start, not from what their bytes say of themselves.
 bool RoundCheckers::IsMean(int node, const Seen& seen, const FoldReport& report) const {
-  const auto& [fold, used, span, slot, result] = report;
+  const auto& [fold, used, span, slot, subnet, result] = report;
+  if (subnet && used.size() == 1) return used.begin()->second == result;
   const auto all_of_it = [&](const auto& masked) {
     const std::vector<bool>& covered = masked.second.covered;
     const auto input = seen.inputs.find(masked.first);  // not there: it never opened the round
@@ -149,7 +150,8 @@ void RoundCheckers::OnFold(int node, const InstanceId& instance, const FoldRepor
   Seen& seen = seen_[instance];
   if (hostile_.contains(node)) {
     // A liar's fold is not judged, but honest members may come to hold it.
-    seen.folds[{fold.chunk, fold.assigned}].push_back({node, fold.mask, report.result});
+    seen.folds[{fold.chunk, fold.assigned}].push_back(
+        {node, fold.mask, report.span, report.subnet, report.result});
     return;
   }
   for (const auto& [rank, bytes] : report.used) {
@@ -175,12 +177,16 @@ void RoundCheckers::OnFold(int node, const InstanceId& instance, const FoldRepor
     Add("S5", instance, node,
         absl::StrCat("chunk ", fold.chunk.value(), " is not the mean of its mask"));
   std::vector<Fold>& folds = seen.folds[{fold.chunk, fold.assigned}];
-  for (const Fold& other : folds)
+  for (const Fold& other : folds) {
+    // A member whose base is behind has other chunks than the rest, folds what is its own, and
+    // leaves. That nobody uses such a fold is S1's.
+    if ((other.subnet || report.subnet) && other.span != report.span) continue;
     if (other.node != node || other.mask != fold.mask)
       Add("S5", instance, node,
           absl::StrCat("chunk ", fold.chunk.value(), " assigned ", fold.assigned,
                        " has two masks"));
-  folds.push_back({node, fold.mask, report.result});
+  }
+  folds.push_back({node, fold.mask, report.span, report.subnet, report.result});
 }
 
 void RoundCheckers::OnCountedTwice(int node, const InstanceId& instance, ChunkIndex chunk) {

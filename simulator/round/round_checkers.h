@@ -49,6 +49,7 @@ struct FoldReport {
   std::map<int, Bytes> used;
   worker::ChunkSpan span;
   std::span<const float> slot;
+  bool subnet = false;  // of sub-networks: what one alone gives is the result, whatever it weighs
   Bytes result;
 };
 
@@ -103,6 +104,8 @@ class RoundCheckers {
   struct Fold {
     int node = 0;
     worker::RankSet mask = {};
+    worker::ChunkSpan span;
+    bool subnet = false;
     Bytes result;
   };
   struct Applied {

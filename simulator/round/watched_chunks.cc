@@ -14,15 +14,34 @@ using worker::RoundHandle;
 
 namespace {
 
-std::vector<OriginId> OriginsIn(const RegionBuffer& region, const ChunkSpan& span) {
-  const auto from = region.origins.begin() + static_cast<std::ptrdiff_t>(span.begin);
-  return {from, from + static_cast<std::ptrdiff_t>(span.count)};
+std::vector<OriginId> OriginsIn(const RegionBuffer& region, const std::vector<uint64_t>& elements) {
+  std::vector<OriginId> origins;
+  for (const uint64_t element : elements) origins.push_back(region.origins[element]);
+  return origins;
+}
+
+// Of the node's own input. The base's values are no snapshot's.
+std::vector<OriginId> OwnOrigins(const ChunkHost<float>::Opened& opened, ChunkIndex chunk) {
+  const auto self = static_cast<size_t>(opened.self);
+  const bool base = opened.subnet != nullptr && !opened.subnet->Covers(self, chunk.value());
+  if (base) return std::vector<OriginId>(opened.chunks[chunk.value()].count);
+  return OriginsIn(*opened.from, opened.ElementsOf(chunk));
+}
+
+void PutOrigins(const std::vector<OriginId>& origins, const ChunkHost<float>::Opened& opened,
+                ChunkIndex chunk) {
+  const std::vector<uint64_t> elements = opened.ElementsOf(chunk);
+  for (size_t i = 0; i < elements.size() && i < origins.size(); ++i)
+    opened.to->origins[elements[i]] = origins[i];
 }
 
 }  // namespace
 
 void WatchedChunks::Open(RoundHandle round, const Opened& opened) {
   ChunkHost::Open(round, opened);
+  // What no chunk has keeps the base's values.
+  if (opened.subnet != nullptr)
+    std::fill(opened.to->origins.begin(), opened.to->origins.end(), OriginId{0});
   rounds_[round] = {{}, std::vector<bool>(opened.chunks.size())};
   std::vector<Parcel> inputs;
   for (ChunkIndex chunk; chunk.value() < opened.chunks.size(); ++chunk)
@@ -38,13 +57,13 @@ void WatchedChunks::Close(RoundHandle round) {
 
 Parcel WatchedChunks::Input(RoundHandle round, ChunkIndex chunk) const {
   Parcel parcel = ChunkHost::Input(round, chunk);
-  parcel.origins = OriginsIn(*Of(round).from, Of(round).chunks[chunk.value()]);
+  parcel.origins = OwnOrigins(Of(round), chunk);
   return parcel;
 }
 
 Parcel WatchedChunks::Result(RoundHandle round, ChunkIndex chunk) {
   Parcel parcel = ChunkHost::Result(round, chunk);
-  parcel.origins = OriginsIn(*Of(round).to, Of(round).chunks[chunk.value()]);
+  parcel.origins = OriginsIn(*Of(round).to, Of(round).ElementsOf(chunk));
   return parcel;
 }
 
@@ -66,6 +85,7 @@ std::vector<OriginId> WatchedChunks::FoldOrigins(RoundHandle round, const FoldCh
   const Opened& opened = Of(round);
   const OpenRound& open = rounds_.at(round);
   const ChunkSpan& span = opened.chunks[fold.chunk.value()];
+  const std::vector<OriginId> own = OwnOrigins(opened, fold.chunk);
   std::vector<OriginId> united(span.count);
   bool twice = false;
   for (size_t element = 0; element < span.count; ++element) {
@@ -73,7 +93,7 @@ std::vector<OriginId> WatchedChunks::FoldOrigins(RoundHandle round, const FoldCh
     for (int rank = 0; rank < 64; ++rank) {
       if (!fold.mask.Contains(rank)) continue;
       if (rank == opened.self)
-        parts.push_back(opened.from->origins[span.begin + element]);
+        parts.push_back(own[element]);
       else if (const auto at = open.inputs.find({fold.chunk, fold.assigned, rank});
                at != open.inputs.end())
         parts.push_back(at->second.origins[element]);
@@ -103,25 +123,24 @@ uint64_t WatchedChunks::Fold(RoundHandle round, const FoldChunk& fold) {
   const ChunkSpan& span = opened.chunks[fold.chunk.value()];
   const std::vector<OriginId> origins = FoldOrigins(round, fold);
   const uint64_t hash = ChunkHost::Fold(round, fold);
-  std::copy(origins.begin(), origins.end(),
-            opened.to->origins.begin() + static_cast<std::ptrdiff_t>(span.begin));
+  PutOrigins(origins, opened, fold.chunk);
   open.filled[fold.chunk.value()] = true;
   Forget(round, fold.chunk, fold.assigned);
   checkers_.OnFold(node_, opened.instance,
                    {.fold = fold,
                     .used = std::move(used),
                     .span = span,
-                    .slot = std::span(opened.to->values).subspan(span.begin, span.count),
+                    .slot = opened.subnet != nullptr
+                                ? std::span<const float>()
+                                : std::span(opened.to->values).subspan(span.begin, span.count),
+                    .subnet = opened.subnet != nullptr,
                     .result = ChunkHost::Result(round, fold.chunk).wire});
   return hash;
 }
 
 void WatchedChunks::Store(RoundHandle round, ChunkIndex chunk, const Parcel& parcel) {
   ChunkHost::Store(round, chunk, parcel);
-  const Opened& opened = Of(round);
-  std::copy(
-      parcel.origins.begin(), parcel.origins.end(),
-      opened.to->origins.begin() + static_cast<std::ptrdiff_t>(opened.chunks[chunk.value()].begin));
+  PutOrigins(parcel.origins, Of(round), chunk);
   rounds_.at(round).filled[chunk.value()] = true;
 }
 

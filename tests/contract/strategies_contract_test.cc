@@ -53,6 +53,7 @@ std::vector<Case> Cases() {
   dense.config.mixing.dense_every = 4;
   return {{"Moshpit", Config(StrategyKind::kMoshpit, GraphKind::kRing), 0},
           {"AllReduce", Config(StrategyKind::kAllReduce, GraphKind::kRing), 0},
+          {"IST", Config(StrategyKind::kIst, GraphKind::kRing), 0},
           {"GossipPairs", Config(StrategyKind::kGossip, GraphKind::kRing), 1},
           neighbours,
           {"A2CiD2", Config(StrategyKind::kA2CiD2, GraphKind::kRing), 2},

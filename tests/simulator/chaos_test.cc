@@ -79,6 +79,23 @@ TEST(Chaos, NoStatementIsBrokenWithAnOuterOptimizer) {
   EXPECT_GT(all.outer_fetched, 5U);
 }
 
+// The same faults, with units of their own, dealt from a base that all must share.
+TEST(Chaos, NoStatementIsBrokenWithSubNetworks) {
+  ChaosReport all;
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    ChaosScenario scenario = DrawChaos(seed, 3, 9);
+    DrawIst(scenario);
+    const ChaosReport report = RunChaos(scenario);
+    EXPECT_TRUE(report.violations.none()) << seed << ": " << report.violations.words().front();
+    all.subnet_rounds += report.subnet_rounds;
+    all.subnet_kept += report.subnet_kept;
+    all.outer_fetched += report.outer_fetched;
+  }
+  EXPECT_GT(all.subnet_rounds, 1'000U);
+  EXPECT_GT(all.subnet_kept, 1'000U);
+  EXPECT_GT(all.outer_fetched, 5U);
+}
+
 TEST(Chaos, TheCommandPrintsTheSameWithOneThreadAndWithTwo) {
   ChaosCommand command;
   command.seeds = 6;

@@ -67,6 +67,24 @@ TEST(PlantedChaosFaults, AnOuterStepThatIsOffIsSeenAndSoIsAVelocityOfItsOwn) {
   EXPECT_GT(JobWithOuter(ChaosPlant::kOwnVelocity).violations.Count("outer"), 0U);
 }
 
+ChaosReport JobWithIst(ChaosPlant plant) {
+  ChaosScenario scenario;
+  scenario.members = 4;
+  DrawIst(scenario);
+  scenario.plant = plant;
+  scenario.planted = 1;
+  scenario.heal = Seconds(3);
+  scenario.deadline = Seconds(10);
+  return RunChaos(scenario);
+}
+
+TEST(PlantedChaosFaults, AModelThatDiffersFromThoseOfTheSameValueIsSeen) {
+  const ChaosReport sound = JobWithIst(ChaosPlant::kNone);
+  EXPECT_TRUE(sound.violations.none()) << Broken(sound.violations);
+  EXPECT_GT(sound.subnet_rounds, 10U);
+  EXPECT_GT(JobWithIst(ChaosPlant::kWrongStep).violations.Count("subnets"), 0U);
+}
+
 TEST(PlantedChaosFaults, ASecondSuccessorOfAViewIsSeen) {
   EXPECT_GT(PlantedChaos(ChaosPlant::kSecondView).violations.Count("view"), 0U);
 }

@@ -1,11 +1,10 @@
 #include "operator/core/job/crd.h"
 
-#include <absl/strings/str_cat.h>
-
 #include <string>
 
 #include "base/check.h"
 #include "base/manifest/fields.h"
+#include "operator/core/job/crd_rules.h"
 #include "operator/core/job/failure_text.h"
 #include "operator/core/job/validate.h"
 
@@ -15,17 +14,10 @@ namespace {
 using manifest::Field;
 using manifest::FieldKind;
 using manifest::FindField;
-using manifest::kNotBuilt;
 using manifest::MayChange;
-using manifest::NotBuilt;
 using manifest::SpecFields;
 using manifest::SplitChoices;
 using nlohmann::json;
-
-// A rule in CEL, which the API server evaluates at each write (KEP-2876).
-json Rule(const std::string& rule, const std::string& message) {
-  return {{"rule", rule}, {"message", message}};
-}
 
 json StringSchema(double most) {
   return {{"type", "string"}, {"maxLength", static_cast<int64_t>(most)}};
@@ -54,7 +46,7 @@ void RefuseUnbuilt(const Field& field, json& schema) {
     words += (words.empty() ? "" : ", ") + std::string(name);
   }
   schema["x-kubernetes-validations"].push_back(
-      Rule(rule + "]", "is not built yet; this version has " + words));
+      CrdRule(rule + "]", "is not built yet; this version has " + words));
 }
 
 json ScalarSchema(const Field& field) {
@@ -75,7 +67,7 @@ json ScalarSchema(const Field& field) {
       if (field.min > 0 && field.min < 1) {
         const std::string least = json(field.min).dump();
         schema["x-kubernetes-validations"].push_back(
-            Rule("self >= " + least, "should be greater than or equal to " + least));
+            CrdRule("self >= " + least, "should be greater than or equal to " + least));
       }
       return schema;
     }
@@ -130,13 +122,13 @@ void Immutable(const Field& field, const std::string& name, json& parent) {
   const std::string same = "has(self." + name + ") == has(oldSelf." + name + ") && (!has(self." +
                            name + ") || self." + name + " == oldSelf." + name + ")";
   if (field.may_change == MayChange::kNo) {
-    parent["x-kubernetes-validations"].push_back(Rule(same, name + " may not change"));
+    parent["x-kubernetes-validations"].push_back(CrdRule(same, name + " may not change"));
   } else if (field.may_change == MayChange::kOnlySuspended &&
              field.path.find('.') == std::string_view::npos) {
     // Only for fields of spec itself: a rule deeper down cannot see self.suspend.
     parent["x-kubernetes-validations"].push_back(
-        Rule("(self.suspend && oldSelf.suspend) || (" + same + ")",
-             name + " may change only while spec.suspend is true"));
+        CrdRule("(self.suspend && oldSelf.suspend) || (" + same + ")",
+                name + " may change only while spec.suspend is true"));
   }
 }
 
@@ -162,99 +154,42 @@ json SpecSchema(const json& pod_template) {
   return spec;
 }
 
-void AddSpecRules(json& spec) {
-  json& rules = spec["x-kubernetes-validations"];
-  rules.push_back(Rule("!has(self.minReplicas) || self.replicas >= self.minReplicas",
-                       "replicas is below minReplicas"));
-  rules.push_back(Rule("!has(self.maxReplicas) || self.replicas <= self.maxReplicas",
-                       "replicas is above maxReplicas"));
-  rules.push_back(
-      Rule(absl::StrCat("!has(self.averaging) || self.averaging.strategy != 'AllReduce' || "
-                        "(has(self.maxReplicas) ? self.maxReplicas : self.replicas) <= ",
-                        manifest::kMaxGroup),
-           absl::StrCat("AllReduce holds at most ", manifest::kMaxGroup,
-                        " workers in its one group; Moshpit has no such limit")));
-  rules.push_back(
-      Rule("!has(self.checkpoint) || !has(self.checkpoint.volume) || "
-           "(has(self.template.spec.volumes) && "
-           "self.template.spec.volumes.exists(v, v.name == self.checkpoint.volume))",
-           "checkpoint.volume is not a volume of spec.template"));
-  json& properties = spec["properties"];
-  json& averaging = properties["averaging"];
-  for (const auto& [block, owner] : manifest::kStrategyBlocks) {
-    averaging["x-kubernetes-validations"].push_back(Rule(
-        "!has(self." + std::string(block) + ") || self.strategy == '" + std::string(owner) + "'",
-        std::string(block) + " is only for strategy " + std::string(owner)));
-  }
-  averaging["x-kubernetes-validations"].push_back(
-      Rule("!has(self.globalBatch) || self.what == 'Gradients'",
-           "globalBatch is only for what: Gradients"));
-  averaging["x-kubernetes-validations"].push_back(
-      Rule("!has(self.outerOptimizer) || self.outerOptimizer.type == 'None' || "
-           "self.strategy in ['Moshpit', 'AllReduce']",
-           "an outerOptimizer needs a base that all workers share: strategy Moshpit or AllReduce"));
-  averaging["properties"]["interval"]["x-kubernetes-validations"].push_back(
-      Rule("[has(self.steps), has(self.samples), has(self.seconds)].filter(x, x).size() == 1",
-           "needs exactly one of steps, samples, seconds"));
-  json& target = properties["target"];
-  target["x-kubernetes-validations"].push_back(
-      Rule("has(self.samples) || has(self.steps) || has(self.seconds) || has(self.metric)",
-           "needs at least one of samples, steps, seconds, metric"));
-  target["properties"]["metric"]["required"] = {"name"};
-  target["properties"]["metric"]["x-kubernetes-validations"].push_back(
-      Rule("has(self.below) != has(self.above)", "needs below or above, not both"));
-  json& failure = properties["failurePolicy"]["properties"]["rules"]["items"];
-  failure["x-kubernetes-validations"].push_back(
-      Rule("has(self.onExitCodes) != has(self.onPodConditions)",
-           "needs onExitCodes or onPodConditions, not both"));
-  failure["properties"]["onExitCodes"]["required"] = {"values"};
-  failure["properties"]["onPodConditions"]["items"]["required"] = {"type"};
-  for (const NotBuilt& field : kNotBuilt) {
-    const size_t dot = field.path.find('.');
-    const std::string block(field.path.substr(0, dot)), name(field.path.substr(dot + 1));
-    const bool is_switch = FindField(field.path)->kind == FieldKind::kBoolean;
-    properties[block]["x-kubernetes-validations"].push_back(
-        Rule("!has(self." + name + ")" + (is_switch ? " || !self." + name : std::string()),
-             name + " " + WhyNotBuilt(field)));
-  }
-}
-
 // Bounds that keep the rules' cost finite, and the names that are ours.
 void AddTemplateRules(json& pod_template) {
   json& spec = pod_template["properties"]["spec"];
   pod_template["required"] = {"spec"};
-  spec["x-kubernetes-validations"].push_back(
-      Rule("!has(self.restartPolicy) || self.restartPolicy in ['Never', 'OnFailure']",
-           "restartPolicy is Never or OnFailure: a worker that always restarts never completes"));
+  spec["x-kubernetes-validations"].push_back(CrdRule(
+      "!has(self.restartPolicy) || self.restartPolicy in ['Never', 'OnFailure']",
+      "restartPolicy is Never or OnFailure: a worker that always restarts never completes"));
   spec["properties"]["restartPolicy"]["maxLength"] = 16;
   spec["properties"]["volumes"]["maxItems"] = 64;
   json& volume = spec["properties"]["volumes"]["items"];
   volume["properties"]["name"]["maxLength"] = 63;
-  volume["x-kubernetes-validations"].push_back(
-      Rule("!self.name.startsWith('crowdsurf')", "names that begin with crowdsurf are reserved"));
+  volume["x-kubernetes-validations"].push_back(CrdRule(
+      "!self.name.startsWith('crowdsurf')", "names that begin with crowdsurf are reserved"));
   for (const char* list : {"containers", "initContainers"}) {
     json& containers = spec["properties"][list];
     containers["maxItems"] = 32;
     json& container = containers["items"];
     container["properties"]["name"]["maxLength"] = 63;
-    container["x-kubernetes-validations"].push_back(
-        Rule("!self.name.startsWith('crowdsurf')", "names that begin with crowdsurf are reserved"));
+    container["x-kubernetes-validations"].push_back(CrdRule(
+        "!self.name.startsWith('crowdsurf')", "names that begin with crowdsurf are reserved"));
     json& env = container["properties"]["env"];
     env["maxItems"] = 512;
     env["items"]["properties"]["name"]["maxLength"] = 256;
-    env["items"]["x-kubernetes-validations"].push_back(
-        Rule("!self.name.startsWith('CROWDSURF_')", "names that begin with CROWDSURF_ are ours"));
+    env["items"]["x-kubernetes-validations"].push_back(CrdRule(
+        "!self.name.startsWith('CROWDSURF_')", "names that begin with CROWDSURF_ are ours"));
     json& mounts = container["properties"]["volumeMounts"];
     mounts["maxItems"] = 64;
     mounts["items"]["properties"]["mountPath"]["maxLength"] = 1024;
     mounts["items"]["x-kubernetes-validations"].push_back(
-        Rule("!self.mountPath.startsWith('/run/crowdsurf')",
-             "/run/crowdsurf is reserved for the link to the agent"));
+        CrdRule("!self.mountPath.startsWith('/run/crowdsurf')",
+                "/run/crowdsurf is reserved for the link to the agent"));
   }
   spec["properties"]["containers"]["minItems"] = 1;
   spec["properties"]["containers"]["x-kubernetes-validations"].push_back(
-      Rule("self.size() == 1 || self.exists_one(c, c.name == 'trainer')",
-           "of several containers one must be named trainer"));
+      CrdRule("self.size() == 1 || self.exists_one(c, c.name == 'trainer')",
+              "of several containers one must be named trainer"));
 }
 
 json Count() { return {{"type", "integer"}, {"format", "int64"}}; }
@@ -344,7 +279,7 @@ json Column(const char* name, const char* type, const char* path, int priority =
 json Crd(json pod_template) {
   AddTemplateRules(pod_template);
   json spec = SpecSchema(pod_template);
-  AddSpecRules(spec);
+  AddCrdRules(spec);
   const json root = {{"type", "object"},
                      {"required", {"spec"}},
                      {"properties",
@@ -354,9 +289,9 @@ json Crd(json pod_template) {
                        {"spec", std::move(spec)},
                        {"status", StatusSchema()}}},
                      {"x-kubernetes-validations",
-                      {Rule("self.metadata.name.size() <= " + std::to_string(kMaxJobName),
-                            "metadata.name is longer than " + std::to_string(kMaxJobName) +
-                                " characters: pods are named <job>-<index>-<incarnation>")}}};
+                      {CrdRule("self.metadata.name.size() <= " + std::to_string(kMaxJobName),
+                               "metadata.name is longer than " + std::to_string(kMaxJobName) +
+                                   " characters: pods are named <job>-<index>-<incarnation>")}}};
   const json version = {{"name", "v1alpha1"},
                         {"served", true},
                         {"storage", true},

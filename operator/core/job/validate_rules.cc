@@ -33,7 +33,10 @@ void CheckNeeds(const json& spec, int64_t most, Report& report) {
   if (needs == nullptr) return;
   std::string graph;
   if (!needs->graph.empty()) graph = TextAt(spec, "averaging." + std::string(needs->graph));
-  for (const auto& [path, problem] : manifest::UnmetNeeds(*needs, {graph, most}))
+  const json* roles = At(spec, "averaging.roles");
+  const bool moments = roles != nullptr && roles->is_array() &&
+                       std::find(roles->begin(), roles->end(), "OptimizerState") != roles->end();
+  for (const auto& [path, problem] : manifest::UnmetNeeds(*needs, {graph, most, moments}))
     report.Add("spec." + path, problem);
 }
 

@@ -228,6 +228,9 @@ void MixingWorld::AverageByRounds() {
   for (const int i : Living()) {
     strategies[i] = MakeStrategy(options_.config.strategy, Rng(1));
     StrategyActions ignored;
+    strategies[i]->SetUnits(
+        UnitSchema::Of({{.name = "model", .shape = {options_.elements}, .axes = {}}}).value(),
+        options_.chunk_elements);
     strategies[i]->OnView(now(), *view_, id(i), ignored);
     At(i).Values(Region::kOutbox) = At(i).parameters;
     strategies[i]->OnEvent(now(), PublishedEvent{AveragingId(1), 1.0}, pending[i]);
@@ -254,7 +257,9 @@ void MixingWorld::AverageByRounds() {
           const auto& [sum, weight] = sums.at(group(i, *open));
           auto& to = At(i).Values(open->to);
           for (size_t e = 0; e < sum.size(); ++e) to[e] = sum[e] / weight;
-          strategies[i]->OnEvent(now(), RoundDecided{AveragingId(1), open->axis, true, weight},
+          strategies[i]->OnEvent(now(),
+                                 RoundDecided{AveragingId(1), open->axis, true, weight,
+                                              RankSet::FirstRanks(view_->members.size())},
                                  next[i]);
           more = true;
         } else if (const auto* deliver = std::get_if<DeliverResult>(&action)) {

@@ -8,8 +8,13 @@
 
 namespace crowdsurf::worker {
 
-ReduceCore::ReduceCore(PeerConfig config, const MaskedAllReduce::MaskOf& mask, uint64_t elements)
-    : config_(std::move(config)), rounds_(config_, metrics_, Logger()), strategy_(mask) {
+ReduceCore::ReduceCore(PeerConfig config, std::unique_ptr<Strategy> strategy, uint64_t elements,
+                       const UnitSchema& units)
+    : config_(std::move(config)),
+      rounds_(config_, metrics_, Logger()),
+      strategy_(std::move(strategy)),
+      elements_(elements) {
+  strategy_->SetUnits(units, static_cast<uint32_t>(config_.chunk_elements));
   rounds_.SetVector({.schema = Sha256(AsBytes("table")), .elements = elements});
 }
 
@@ -18,19 +23,25 @@ void ReduceCore::EnterView(Time now, const Seating& seating, Actions& out) {
   seating_ = seating;
   rounds_.OnView(now, seating.view(), seating.hash(), ParentEnd::kOrderly, out);
   StrategyActions none;
-  strategy_.OnView(now, seating.view(), config_.id, none);
+  strategy_->OnView(now, seating.view(), config_.id, none);
 }
 
 // What Averaging does with what the strategy asks for (averaging_rounds.cc).
 void ReduceCore::Tell(Time now, const Event& event, Actions& out) {
   StrategyActions actions;
-  strategy_.OnEvent(now, event, actions);
+  strategy_->OnEvent(now, event, actions);
   for (const StrategyAction& action : actions) {
     if (const auto* open = std::get_if<OpenRound>(&action)) {
       OpenOne(now, *open, out);
+    } else if (const auto* units = std::get_if<TellUnits>(&action)) {
+      out.push_back(TellTrainerUnits{units->by, units->sets});
     } else if (const auto* result = std::get_if<DeliverResult>(&action)) {
+      const bool base = strategy_->needs().unit_groups;
+      if (base)
+        out.push_back(RunKernel{
+            MixKernel::kOuterBegin, {0, elements_}, {Region::kInboxA, result->region}, {}});
       out.push_back(Deliver{.averaging = result->averaging,
-                            .region = result->region,
+                            .region = base ? Region::kInboxA : result->region,
                             .samples = result->weight,
                             .job_samples = result->weight,
                             .root = Digest()});
@@ -48,6 +59,7 @@ void ReduceCore::OpenOne(Time now, const OpenRound& open, Actions& out) {
   opening.to = open.to;
   opening.stake = {.weight = open.weight, .samples = open.weight, .before = {}};
   opening.mask = open.mask;
+  opening.subnet = open.subnet;
   rounds_.OpenRound(now, opening, seating_, down_, out);
 }
 
@@ -55,7 +67,7 @@ void ReduceCore::CollectEnded(Time now, Actions& out) {
   for (const GroupRounds::Ended& ended : rounds_.TakeEnded())
     Tell(now,
          RoundDecided{ended.averaging, ended.axis, Applied(ended.over.outcome),
-                      ended.over.stake.weight},
+                      ended.over.stake.weight, ended.over.contributors},
          out);
 }
 
@@ -80,7 +92,7 @@ void ReduceCore::OnLocal(Time now, const LocalEvent& event, Actions& out) {
   if (published == nullptr) return;
   const AllocationWatch watch;
   rounds_.SetMin(published->averaging);
-  Tell(now, PublishedEvent{published->averaging, published->samples}, out);
+  Tell(now, PublishedEvent{published->averaging, published->samples, published->units}, out);
   CollectEnded(now, out);
 }
 

@@ -1,11 +1,12 @@
-// ReduceCore: GroupRounds and a strategy that reduces under masks, as the core of an ActionHost:
-// what Peer and Averaging do with them, and no more.
+// ReduceCore: GroupRounds and a strategy that reduces under masks, or over sub-networks, as the
+// core of an ActionHost: what Peer and Averaging do with them, and no more.
 //
 // One Published is one averaging. It ends with Deliver, whose samples are the weight in the result,
 // or with ReleaseOutbox. Owner: one ActionHost; single sequence. Allocations of the core are
 // watched.
 #pragma once
 
+#include <memory>
 #include <set>
 
 #include "base/metrics.h"
@@ -20,7 +21,9 @@ namespace crowdsurf::worker {
 
 class ReduceCore : public simulator::HostedCore {
  public:
-  ReduceCore(PeerConfig config, const MaskedAllReduce::MaskOf& mask, uint64_t elements);
+  // units: of IST's vector.
+  ReduceCore(PeerConfig config, std::unique_ptr<Strategy> strategy, uint64_t elements,
+             const UnitSchema& units = {});
 
   const MetricRegistry& metrics() const { return registry_; }
   uint64_t bad_inputs() const { return bad_inputs_; }  // chunks that were not sound
@@ -43,7 +46,8 @@ class ReduceCore : public simulator::HostedCore {
   MetricRegistry registry_;
   PeerMetrics metrics_{registry_};
   GroupRounds rounds_;
-  MaskedAllReduce strategy_;
+  std::unique_ptr<Strategy> strategy_;
+  const uint64_t elements_;
   Seating seating_;
   std::set<PeerId> down_;
   uint64_t bad_inputs_ = 0;

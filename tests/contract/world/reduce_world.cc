@@ -8,6 +8,7 @@
 #include "tests/contract/world/allocation_watch.h"
 #include "worker/core/averaging/mixing.h"
 #include "worker/core/port/messages.h"
+#include "worker/core/strategy/ist.h"
 #include "worker/core/view/view_plan.h"
 
 namespace crowdsurf::worker {
@@ -57,6 +58,7 @@ class ReduceWorld::Node : public simulator::ActionHost<double> {
   const ReduceCore& core() const { return core_; }
 
   std::vector<double> parameters;
+  TellTrainerUnits units;             // that its trainer was told last
   bool over = true, applied = false;  // the last averaging
   double weight = 0;                  // in its result
 
@@ -68,6 +70,7 @@ class ReduceWorld::Node : public simulator::ActionHost<double> {
   void AdoptState(Region) override {}
   void GiveResult(AveragingId, Region region) override;
   void ReleaseSnapshot(AveragingId) override { over = true; }
+  void TrainUnits(const TellTrainerUnits& told) override { units = told; }
   void Execute(const Action& action) override;
 
   ReduceCore& core_;
@@ -78,7 +81,7 @@ void ReduceWorld::Node::Publish(AveragingId averaging, double own) {
   if (!alive()) return;
   over = applied = false;
   At(Region::kOutbox).values = parameters;
-  Local(Published{averaging, own, averaging.value()});
+  Local(Published{averaging, own, averaging.value(), units.by});
 }
 
 void ReduceWorld::Node::GiveResult(AveragingId, Region region) {
@@ -96,14 +99,23 @@ void ReduceWorld::Node::Execute(const Action& action) {
 // ---- the world ---------------------------------------------------------------------------------
 
 ReduceWorld::ReduceWorld(ReduceWorldOptions options, const MaskedAllReduce::MaskOf& mask)
+    : ReduceWorld(std::move(options), StrategyKind::kAllReduce,
+                  [&mask] { return std::make_unique<MaskedAllReduce>(mask); }, {}) {}
+
+ReduceWorld::ReduceWorld(ReduceWorldOptions options, const UnitSchema& units)
+    : ReduceWorld(
+          std::move(options), StrategyKind::kIst, [] { return std::make_unique<Ist>(); }, units) {}
+
+ReduceWorld::ReduceWorld(ReduceWorldOptions options, StrategyKind kind, const StrategyMaker& make,
+                         const UnitSchema& units)
     : options_(std::move(options)), rng_(options_.seed) {
   std::vector<Member> members;
   for (int i = 0; i < options_.members; ++i) {
-    AddMember(i, mask);
+    AddMember(i, make(), units);
     members.push_back({.id = At(i).id(), .joined_unix_ms = i});
   }
   AveragingConfig averaging;
-  averaging.strategy = StrategyKind::kAllReduce;
+  averaging.strategy = kind;
   averaging.compression = options_.wire;
   const ViewFacts facts{.config = averaging, .seed = rng_.Next()};
   View view = FirstView(members.front(), facts);
@@ -118,13 +130,14 @@ ReduceWorld::ReduceWorld(ReduceWorldOptions options, const MaskedAllReduce::Mask
 }
 ReduceWorld::~ReduceWorld() = default;
 
-void ReduceWorld::AddMember(int member, const MaskedAllReduce::MaskOf& mask) {
+void ReduceWorld::AddMember(int member, std::unique_ptr<Strategy> strategy,
+                            const UnitSchema& units) {
   PeerConfig config;
   config.job = "contract";
   config.id = *PeerId::From(Sha256(AsBytes("member" + std::to_string(member))).view());
   config.chunk_elements = options_.chunk_elements;
   index_[config.id] = member;
-  auto core = std::make_unique<ReduceCore>(config, mask, options_.elements);
+  auto core = std::make_unique<ReduceCore>(config, std::move(strategy), options_.elements, units);
   ReduceCore& hosted = *core;
   Node::Setup setup{.config = config,
                     .rng = Rng(0),
@@ -218,6 +231,7 @@ std::vector<int> ReduceWorld::Living() const {
 std::vector<double>& ReduceWorld::parameters(int member) { return At(member).parameters; }
 bool ReduceWorld::applied(int member) const { return At(member).applied; }
 double ReduceWorld::weight(int member) const { return At(member).weight; }
+const TellTrainerUnits& ReduceWorld::units(int member) const { return At(member).units; }
 double ReduceWorld::Refused(const std::string& reason) const {
   double sum = 0;
   for (const auto& node : nodes_)

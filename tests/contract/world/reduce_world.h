@@ -35,6 +35,8 @@ class ReduceWorld : private simulator::ActionHost<double>::Outside {
  public:
   // Which mask each member has; the cell of member i is i.
   ReduceWorld(ReduceWorldOptions options, const MaskedAllReduce::MaskOf& mask);
+  // Sub-networks of `units`, whose elements are the options'.
+  ReduceWorld(ReduceWorldOptions options, const UnitSchema& units);
   ~ReduceWorld() override;
 
   // What the members hold: everybody the same at first. Change it before Average.
@@ -51,6 +53,8 @@ class ReduceWorld : private simulator::ActionHost<double>::Outside {
   std::vector<int> Living() const;
   bool applied(int member) const;  // the last averaging
   double weight(int member) const;
+  // IST: the units that the member's trainer was told last; none: the whole model.
+  const TellTrainerUnits& units(int member) const;
   double Refused(const std::string& reason) const;       // frames, all members
   uint64_t bad_inputs() const;                           // chunks that were not sound, all members
   uint64_t input_bytes() const { return input_bytes_; }  // sent so far
@@ -73,7 +77,10 @@ class ReduceWorld : private simulator::ActionHost<double>::Outside {
   void Unwatch(int, const std::string&) override {}
   simulator::HeldValues<double> FindState(int, const FetchState&) override { return {}; }
 
-  void AddMember(int member, const MaskedAllReduce::MaskOf& mask);
+  using StrategyMaker = std::function<std::unique_ptr<Strategy>()>;
+  ReduceWorld(ReduceWorldOptions options, StrategyKind kind, const StrategyMaker& make,
+              const UnitSchema& units);
+  void AddMember(int member, std::unique_ptr<Strategy> strategy, const UnitSchema& units);
   // `run` after a drawn delay: never, once or twice.
   void Carry(const std::function<void()>& run);
   void Note(ByteView bytes);

@@ -39,7 +39,10 @@ void Averaging::OnView(Time now, const Seating& seating, AveragingId next, Paren
     kind_ = view.config.strategy;
     strategy_ = config_.strategies(kind_, rng_.Fork("strategy"));
     CHECK(strategy_ != nullptr);  // admission refuses what is not built
+    SetUnits();
   }
+  TellWhole(out);
+  committed_.cells = {};    // they are of a view
   StrategyActions ignored;  // an averaging that broke up was released above
   strategy_->OnView(now, view, config_.id, ignored);
   counter_->OnView(now, view, config_.id, ignored);
@@ -50,7 +53,7 @@ void Averaging::OnView(Time now, const Seating& seating, AveragingId next, Paren
   jump_ = AveragingId();
   waits_.reset();
   catch_up_.ForgetHolders();
-  if (!HasOuter()) catch_up_.Drop();
+  if (!KeepsBase()) catch_up_.Drop();
   due_.clear();
   announced_ = false;
   hold_.reset();
@@ -233,6 +236,9 @@ void Averaging::OnTrainer(Time now, const TrainerRegistered& trainer) {
   trainer_ = trainer;
   rounds_.SetVector({.schema = trainer.schema, .elements = trainer.elements});
   mixing_.SetVector(trainer.elements, trainer.tensors);
+  told_units_ = AveragingId();
+  committed_.cells = {};
+  if (strategy_) SetUnits();
   committed_region_ = Region::kInboxA;  // what is fetched or restored lies there
   committed_.root = Digest();           // and what the trainer before had does not
   overwritten_ = true;
@@ -285,7 +291,7 @@ void Averaging::OnMixSent(Time now, const MixSent& sent, Actions& out) {
 void Averaging::OnPublished(Time now, const Published& published, Actions& out) {
   asked_.reset();
   const Asker asker = std::exchange(asker_, Asker::kAveraging);
-  if (asker == Asker::kCatchUp) return MoveToBase(published, out);
+  if (asker == Asker::kCatchUp) return MoveToBase(now, published, out);
   if (asker == Asker::kMixing && mixing_.OnSnapshot(now, published, out)) return AskForOthers(out);
   const bool wanted =
       stage_ == Stage::kPublishing && published.averaging == number_ && trainer_ && seated_;
@@ -299,6 +305,7 @@ void Averaging::OnPublished(Time now, const Published& published, Actions& out) 
   staked_ = {};
   rounds_.OnSnapshot(now, out);
   snapshot_ = published.samples;
+  snapshot_units_ = published.units;
   // The snapshot may be newer than the last report of progress.
   progress_.step = std::max(progress_.step, published.step);
   progress_.samples = std::max(progress_.samples, published.samples);
@@ -318,7 +325,7 @@ void Averaging::OpenTrip(Time now, Actions& out) {
   FixStake();
   StrategyActions actions;
   Strategy& strategy = Counting(number_) ? *counter_ : *strategy_;
-  strategy.OnEvent(now, PublishedEvent{number_, stake_.weight}, actions);
+  strategy.OnEvent(now, PublishedEvent{number_, stake_.weight, snapshot_units_}, actions);
   Run(now, actions, out);
 }
 
@@ -338,6 +345,9 @@ void Averaging::FixStake() {
   // Others may have completed this averaging already: then their count is not of before it.
   if (job_.averaging < number_)
     stake_.before = {.averaging = job_.averaging, .samples = job_.job_samples};
+  // Who is behind shows by the base that it has, not by what it has heard.
+  if (HasUnits() && IsDealt())
+    stake_.before = {.averaging = committed_.averaging, .samples = committed_.job_samples};
   if (Counting(number_)) stake_.age = mixing_.age();
 }
 

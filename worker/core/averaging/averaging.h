@@ -160,6 +160,7 @@ class Averaging {
   void GoOn(Time now, AveragingId averaging, Actions& out);
   void OpenTrip(Time now, Actions& out);
   void FixStake();
+  void SetUnits();
   bool Held(Time now, AveragingId averaging) const;
   void Resume(Time now, Actions& out);
   void RequestSnapshot(Actions& out);
@@ -178,13 +179,35 @@ class Averaging {
   void AskForOthers(Actions& out);
   void StartMixing(Time now, Actions& out);
 
-  // ---- with an outer optimizer (averaging_outer.cc)
+  // ---- IST (averaging_units.cc)
+  bool HasUnits() const { return seated_ && seating_.view().config.strategy == StrategyKind::kIst; }
+  bool OfThisView(AveragingId averaging) const {
+    return averaging >= seating_.view().first_averaging;
+  }
+  // The base is an average of this view: units are dealt from it.
+  bool IsDealt() const { return OfThisView(committed_.averaging) && !BaseRoot().none(); }
+  bool LacksUnits() const;
+  // What is being fetched is the base that the others go on from: an averaging that begins
+  // meanwhile is waited with, not sat out, or it would be behind again.
+  bool FetchesItsBase() const {
+    return HasUnits() && catch_up_.busy() && job_.averaging <= catch_up_.averaging();
+  }
+  const Committed* MissedDeal() const;
+  void TellWhole(Actions& out);
+  void LoseBase(Actions& out);
+  void LearnCells(Time now, const Committed& theirs, Actions& out);
+  void DealAnew(Time now, Actions& out);
+
+  // ---- with a base that all measure from: an outer optimizer's, IST's (averaging_outer.cc)
+  bool KeepsBase() const { return HasOuter() || HasUnits(); }
   bool HasOuter() const { return seated_ && OuterOf().kind != OuterKind::kNone; }
   const OuterOptimizer& OuterOf() const { return seating_.view().config.outer; }
   Digest BaseRoot() const;  // of what kInboxA and kVelocity hold; none: no base that is known
   bool HoldsBase() const;
   // A step that this peer cannot make: from a base that it does not have.
   bool StepsFromElsewhere(const Stake& stake) const {
+    // IST's first average of a view is a plain one, whatever it was measured from.
+    if (HasUnits() && !IsDealt()) return false;
     return !stake.base.none() && stake.base != BaseRoot();
   }
   StateParts PartsOf() const;
@@ -194,7 +217,7 @@ class Averaging {
   void SitOut(Time now, AveragingId averaging, Actions& out);
   const Committed* Missed() const;
   bool GoCatchUp(Time now, Actions& out);
-  void MoveToBase(const Published& published, Actions& out);
+  void MoveToBase(Time now, const Published& published, Actions& out);
   void CollectEnded(Time now, Actions& out);
   void SettleSamples(const GroupRounds::Ended& ended, Actions& out);
 
@@ -225,6 +248,9 @@ class Averaging {
   AveragingId held_;                  // highest averaging that began while it was held back
   std::optional<AveragingId> asked_;  // RequestPublish that was not answered yet
   Asker asker_ = Asker::kAveraging;   // of that
+  AveragingId snapshot_units_;        // IST: that the last snapshot was trained on
+  AveragingId told_units_;            // IST: that the trainer was told last; 0: the whole model
+  RankSet contributors_;              // of the last round of this averaging that is over
   bool snapshotted_ = false;          // the outbox holds the snapshot of averaging number_
   Region committed_region_ = Region::kInboxA;  // holds committed_
   bool overwritten_ = false;  // a later averaging's round writes there: nothing to be fetched

@@ -1,5 +1,5 @@
-// With an outer optimizer: the step at the end of an averaging, and a member that missed one
-// (averaging.h).
+// With an outer optimizer, or IST: the base at the end of an averaging, and a member that missed
+// one (averaging.h).
 #include <algorithm>
 #include <utility>
 
@@ -15,7 +15,7 @@ namespace crowdsurf::worker {
 
 bool Averaging::HoldsBase() const {
   // The base lies in kInboxA always: docs/decisions/worker/030-the-base-stays-in-one-inbox.md
-  return HasOuter() && committed_region_ == Region::kInboxA && !overwritten_;
+  return KeepsBase() && committed_region_ == Region::kInboxA && !overwritten_;
 }
 
 Digest Averaging::BaseRoot() const { return HoldsBase() ? committed_.root : Digest(); }
@@ -28,7 +28,10 @@ StateParts Averaging::PartsOf() const {
 // Who hears a root may fetch what it names from this peer.
 Committed Averaging::Announced() const {
   Committed said = job_;
-  if (HasOuter()) said.root = committed_.averaging == job_.averaging ? BaseRoot() : Digest();
+  if (!KeepsBase()) return said;
+  const bool holds = committed_.averaging == job_.averaging;
+  said.root = holds ? BaseRoot() : Digest();
+  said.cells = holds ? committed_.cells : RankSet();
   return said;
 }
 
@@ -36,7 +39,7 @@ Committed Averaging::Announced() const {
 bool Averaging::FinishStep(Time now, Region mean, Actions& out) {
   const OuterOptimizer& outer = OuterOf();
   if (StepsFromElsewhere(stake_)) return false;
-  const bool step = !stake_.base.none();
+  const bool step = HasOuter() && !stake_.base.none();
   RunKernel kernel{.kernel = step ? MixKernel::kOuterStep : MixKernel::kOuterBegin,
                    .range = {0, trainer_->elements},
                    .regions = {Region::kInboxA, mean},
@@ -48,7 +51,7 @@ bool Averaging::FinishStep(Time now, Region mean, Actions& out) {
                          .nesterov = outer.kind == OuterKind::kNesterov};
     for (const double scalar : rule.scalars()) kernel.scalars.push_back(scalar);
   }
-  (step ? metrics_.outer_steps : metrics_.outer_begins)->Add();
+  if (HasOuter()) (step ? metrics_.outer_steps : metrics_.outer_begins)->Add();
   // Rounds that still serve what lies there are closed before the kernel writes over it.
   rounds_.OnOverwritten(now, Region::kInboxA, out);
   out.push_back(std::move(kernel));
@@ -60,6 +63,7 @@ void Averaging::OnStateHashed(Time now, const StateHashed& hashed, Actions& out)
   if (hashed.averaging != committed_.averaging || overwritten_) return;
   committed_.root = hashed.root;
   if (!std::exchange(hashing_, false)) return;
+  if (HasUnits() && hashed.root.none()) LoseBase(out);
   const auto waits = std::exchange(waits_, std::nullopt);
   if (waits && Ready() && idle() && *waits >= next_) return TakePart(now, *waits, out);
   CheckDue(now, out);
@@ -69,11 +73,11 @@ void Averaging::OnStateHashed(Time now, const StateHashed& hashed, Actions& out)
 
 // Averaging `averaging` has begun, and this peer is in no other one.
 void Averaging::TakePart(Time now, AveragingId averaging, Actions& out) {
-  if (hashing_) {
+  if (hashing_ || FetchesItsBase()) {
     waits_ = averaging;
     return;
   }
-  const bool behind = catch_up_.busy() || Missed() != nullptr;
+  const bool behind = catch_up_.busy() || Missed() != nullptr || (HasUnits() && LacksUnits());
   behind ? SitOut(now, averaging, out) : StartPublish(now, averaging, out);
 }
 
@@ -84,19 +88,27 @@ void Averaging::SitOut(Time now, AveragingId averaging, Actions& out) {
   ++abandoned_;
   metrics_.averagings_abandoned->Add();
   log_.Info("averaging sat out: its base is another", {{"averaging", averaging.value()}});
+  if (HasUnits()) {
+    // Without the base it has nothing to give, however often it has to try; and where nobody is
+    // left who has it, it would be due at once for the next averaging, and sit that out as well.
+    catch_up_.TryAnew();
+    mark_ = {.step = progress_.step, .samples = progress_.samples, .time = now};
+  }
   GoOn(now, averaging, out);
 }
 
 // ---- catching up
 
 void Averaging::OnCommitted(Time now, const PeerId& peer, const Committed& theirs, Actions& out) {
-  if (!HasOuter() || theirs.root.none()) return;
+  if (!KeepsBase() || theirs.root.none()) return;
+  if (HasUnits()) LearnCells(now, theirs, out);
   catch_up_.OnHolder(peer, theirs);
   GoCatchUp(now, out);
 }
 
 // What others have committed and this peer, which has the base before, has not.
 const Committed* Averaging::Missed() const {
+  if (HasUnits()) return MissedDeal();
   if (!HoldsBase() || committed_.averaging.is_zero()) return nullptr;
   return catch_up_.Beyond(committed_.averaging, seating_, down_);
 }
@@ -110,6 +122,10 @@ bool Averaging::GoCatchUp(Time now, Actions& out) {
   log_.Info("catching up",
             {{"from", committed_.averaging.value()}, {"to", missed->averaging.value()}});
   rounds_.OnOverwritten(now, Region::kInboxB, out);
+  if (committed_region_ == Region::kInboxB) {  // of a strategy before that kept no base
+    overwritten_ = true;
+    committed_.root = Digest();
+  }
   out.push_back(catch_up_.Fetch(*missed, Region::kInboxB));
   return true;
 }
@@ -126,23 +142,35 @@ void Averaging::OnFetch(Time now, Region region, Actions& out) {
 void Averaging::OnFetched(Time now, const StateFetched& fetched, Actions& out) {
   if (!catch_up_.busy()) return;
   if (fetched.ok) committed_.root = Digest();  // kVelocity is of another averaging than kInboxA
-  if (catch_up_.OnFetched(fetched, committed_.averaging)) return AskForOthers(out);
+  const AveragingId own = HoldsBase() ? committed_.averaging : AveragingId();
+  if (catch_up_.OnFetched(fetched, own)) return AskForOthers(out);
+  if (const auto waits = std::exchange(waits_, std::nullopt);
+      waits && Ready() && idle() && *waits >= next_)
+    return TakePart(now, *waits, out);
   CheckDue(now, out);
 }
 
 // The trainer moves by as much as the base has moved since the averaging that it has.
-void Averaging::MoveToBase(const Published& published, Actions& out) {
+void Averaging::MoveToBase(Time now, const Published& published, Actions& out) {
   const auto state = catch_up_.OnSnapshot();
   if (!state || !trainer_) {
     out.push_back(ReleaseOutbox{published.averaging});
     if (stage_ == Stage::kPublishing) RequestSnapshot(out);
     return AskForOthers(out);
   }
+  // Nothing to be moved from: the trainer takes the base as it is.
+  if (!HoldsBase() || committed_.averaging.is_zero())
+    out.push_back(RunKernel{.kernel = MixKernel::kCopy,
+                            .range = {0, trainer_->elements},
+                            .regions = {Region::kInboxA, Region::kOutbox},
+                            .scalars = {}});
   out.push_back(RunKernel{.kernel = MixKernel::kMoveBase,
                           .range = {0, trainer_->elements},
                           .regions = {Region::kInboxB, Region::kOutbox, Region::kInboxA},
                           .scalars = {}});
   committed_ = *state;
+  committed_region_ = Region::kInboxA;
+  overwritten_ = false;
   committed_.root = Digest();  // as the host hashes it
   hashing_ = true;
   Learn(committed_);
@@ -153,6 +181,7 @@ void Averaging::MoveToBase(const Published& published, Actions& out) {
                             .job_samples = state->job_samples,
                             .parts = PartsOf()});
   metrics_.outer_catch_ups->Add();
+  if (HasUnits()) DealAnew(now, out);
   log_.Info("caught up", {{"averaging", state->averaging.value()}});
 }
 

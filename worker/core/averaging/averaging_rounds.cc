@@ -15,6 +15,10 @@ void Averaging::Run(Time now, StrategyActions& actions, Actions& out) {
     StrategyActions more;
     for (const StrategyAction& action : actions) {
       if (const auto* open = std::get_if<OpenRound>(&action)) OpenOne(now, *open, more, out);
+      if (const auto* units = std::get_if<TellUnits>(&action)) {
+        told_units_ = units->sets.empty() ? AveragingId() : units->by;
+        out.push_back(TellTrainerUnits{units->by, units->sets});
+      }
       if (const auto* result = std::get_if<DeliverResult>(&action))
         FinishDelivery(now, *result, out);
       if (const auto* lost = std::get_if<AbandonAveraging>(&action))
@@ -37,6 +41,8 @@ void Averaging::OpenOne(Time now, const OpenRound& open, StrategyActions& more, 
   }
   // With `rounds: One` an averaging is a single round, on whatever axis.
   const bool all = seating.view().config.rounds == RoundsMode::kAll;
+  // A snapshot that gives nothing (IST) brings no samples: what they taught is lost with it.
+  const bool gives = open.subnet == nullptr || open.from == Region::kOutbox;
   const GroupRounds::Opening opening{.averaging = open.averaging,
                                      .round = all ? static_cast<uint32_t>(open.axis) : 0,
                                      .axis = open.axis,
@@ -44,14 +50,16 @@ void Averaging::OpenOne(Time now, const OpenRound& open, StrategyActions& more, 
                                      .from = open.from,
                                      .to = open.to,
                                      .stake = {.weight = open.weight,
-                                               .samples = stake_.samples,
+                                               .samples = gives ? stake_.samples : 0,
                                                .before = stake_.before,
                                                .holds = last_root_,
                                                .base = stake_.base,
                                                .age = stake_.age},
                                      .holds = last_root_,
                                      .counting = Counting(open.averaging),
-                                     .mask = open.mask};
+                                     .mask = open.mask,
+                                     .subnet = open.subnet,
+                                     .leaves_when_behind = HasUnits()};
   rounds_.SetMin(number_);
   if (open.to == committed_region_ && !opening.counting) {
     // A newcomer that fetches it now finds no donor. It stands from its delivery to here:
@@ -70,10 +78,13 @@ void Averaging::CollectEnded(Time now, Actions& out) {
     if (ended.round == 0) SettleSamples(ended, out);
     last_root_ = ended.over.root;
     stake_ = ended.over.stake;
+    contributors_ = ended.over.contributors;
     StrategyActions actions;
     Strategy& strategy = Counting(ended.averaging) ? *counter_ : *strategy_;
     strategy.OnEvent(
-        now, RoundDecided{ended.averaging, ended.axis, applied, ended.over.stake.weight}, actions);
+        now,
+        RoundDecided{ended.averaging, ended.axis, applied, ended.over.stake.weight, contributors_},
+        actions);
     Run(now, actions, out);
   }
 }
@@ -108,17 +119,18 @@ void Averaging::OnCountedAnswer(const message::CountedAnswer& answer) {
 void Averaging::FinishDelivery(Time now, const DeliverResult& result, Actions& out) {
   CHECK(stage_ == Stage::kRounds);
   if (Counting(result.averaging)) return FinishCount(now, result.averaging, out);
-  if (HasOuter() && !FinishStep(now, result.region, out))
+  if (KeepsBase() && !FinishStep(now, result.region, out))
     return FinishAbandon(now, result.averaging, out);
   // By what its contributors knew, not by what this peer did: equal at all who complete it.
   committed_ = {.averaging = result.averaging,
                 .root = Digest(),
                 .job_samples = stake_.before.samples + stake_.samples};
+  if (HasUnits()) committed_.cells = contributors_;
   const auto latest = [](const Committed& c) { return JobCount{c.averaging, c.job_samples}; };
   if (latest(job_) < latest(committed_)) job_ = committed_;
-  committed_region_ = HasOuter() ? Region::kInboxA : result.region;
+  committed_region_ = KeepsBase() ? Region::kInboxA : result.region;
   overwritten_ = false;
-  hashing_ = HasOuter();
+  hashing_ = KeepsBase();
   catch_up_.OnDelivered();
   out.push_back(Deliver{.averaging = result.averaging,
                         .region = committed_region_,

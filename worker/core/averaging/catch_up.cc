@@ -38,9 +38,12 @@ std::optional<Committed> CatchUp::OnFetched(const StateFetched& fetched, Averagi
     std::erase_if(holders_, [&](const auto& entry) { return entry.second.root == state_.root; });
     return std::nullopt;
   }
-  if (fetched.averaging > state_.averaging)  // the donors went on while it was asked for
+  if (fetched.averaging > state_.averaging) {  // the donors went on while it was asked for
     state_ = {
         .averaging = fetched.averaging, .root = fetched.root, .job_samples = fetched.job_samples};
+    for (const auto& [peer, held] : holders_)
+      if (held.averaging == state_.averaging && held.root == state_.root) state_.cells = held.cells;
+  }
   stage_ = Stage::kFetched;
   return state_;
 }

@@ -40,6 +40,7 @@ class CatchUp {
 
   // This member has completed an averaging: it is with the others.
   void OnDelivered() { tries_ = 0; }
+  void TryAnew() { tries_ = 0; }
 
   // ---- one step after the other
   // Until the trainer has been moved, or the fetch has failed: no averaging begins meanwhile.

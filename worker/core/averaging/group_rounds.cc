@@ -11,6 +11,20 @@
 #include "worker/core/round/round_codec.h"
 
 namespace crowdsurf::worker {
+namespace {
+
+GroupRounds::Ended NeverOpened(const GroupRounds::Opening& opening, const InstanceId& instance) {
+  return {.averaging = opening.averaging,
+          .round = opening.round,
+          .axis = opening.axis,
+          .over = RoundOver{Outcome::kKept, 0, {}, Digest(), {}, {}},
+          .counted = false,
+          .flowed = false,
+          .instance = instance,
+          .group = {}};
+}
+
+}  // namespace
 
 GroupRounds::GroupRounds(const PeerConfig& config, PeerMetrics& metrics, Logger log)
     : config_(config),
@@ -70,7 +84,8 @@ GroupQuestion GroupRounds::QuestionOf(const Opening& opening) const {
           .axis = opening.axis,
           .stand_ins = opening.stand_ins,
           .elements = opening.counting ? 0 : vector_.elements,
-          .chunk_elements = static_cast<uint32_t>(config_.chunk_elements)};
+          .chunk_elements = static_cast<uint32_t>(config_.chunk_elements),
+          .covered = opening.subnet == nullptr ? nullptr : &opening.subnet->chunks};
 }
 
 void GroupRounds::OpenRound(Time now, const Opening& opening, const Seating& seating,
@@ -93,14 +108,7 @@ void GroupRounds::OpenInstance(Time now, const std::set<PeerId>& down, Actions& 
   CHECK(self.has_value());
   auto promised = table_.Lend(RegisterId::Round(plan.instance), plan.age);
   if (!promised) {  // so long ago that its register was pruned: it must not be opened again
-    ended_.push_back({.averaging = opening.averaging,
-                      .round = opening.round,
-                      .axis = opening.axis,
-                      .over = RoundOver{Outcome::kKept, 0, {}, Digest(), {}, {}},
-                      .counted = false,
-                      .flowed = false,
-                      .instance = plan.instance,
-                      .group = {}});
+    ended_.push_back(NeverOpened(opening, plan.instance));
     return;
   }
   RoundSpec spec{.instance = plan.instance,
@@ -109,6 +117,8 @@ void GroupRounds::OpenInstance(Time now, const std::set<PeerId>& down, Actions& 
                  .cells = plan.cells,
                  .witnesses = view_.witnesses,
                  .chunks = plan.chunks,
+                 .coverers = plan.coverers,
+                 .leaves_when_behind = opening.leaves_when_behind,
                  .stake = opening.stake,
                  .schema = vector_.schema,
                  .promised = std::move(*promised),
@@ -123,7 +133,8 @@ void GroupRounds::OpenInstance(Time now, const std::set<PeerId>& down, Actions& 
                             .to = opening.to,
                             .wire = wire_,
                             .weight = opening.stake.weight,
-                            .mask = opening.mask});
+                            .mask = opening.mask,
+                            .subnet = opening.subnet});
   const auto [at, fresh] =
       instances_.emplace(plan.instance, Instance{.handle = handle,
                                                  .view = view_.hash,

@@ -12,6 +12,7 @@
 
 #include <deque>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <utility>
@@ -55,6 +56,8 @@ class GroupRounds {
     Digest holds;           // root of the value in `from`; none in round 0
     bool counting = false;  // weights only: no vector travels (mixing.h)
     CoordinateMask mask;    // own coordinates that go in; whole in every round but the first
+    std::shared_ptr<const SubnetRound> subnet;  // IST: the coordinates of the chunks
+    bool leaves_when_behind = false;            // RoundSpec's
   };
   struct Vector {  // what is averaged
     Digest schema;

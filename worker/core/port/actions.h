@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <variant>
 #include <vector>
@@ -17,6 +18,7 @@
 #include "worker/core/round/chunk_index.h"
 #include "worker/core/round/round_actions.h"
 #include "worker/core/round/round_spec.h"
+#include "worker/core/subnet/subnet_round.h"
 #include "worker/core/vector/coordinate_mask.h"
 #include "worker/core/vector/mix.h"
 #include "worker/core/vector/wire_format.h"
@@ -56,6 +58,9 @@ struct OpenBuffers {
   WireFormat wire;
   double weight;        // own
   CoordinateMask mask;  // own coordinates that go in
+  // IST: the coordinates of the chunks, which then are no stretches of the region; what nobody
+  // covers is kInboxA's (RoundBuffers::base). Null: chunks are stretches of the region.
+  std::shared_ptr<const SubnetRound> subnet;
 };
 // The instance is closed: nobody will ask for its chunks any more. The output region stays as it
 // is.
@@ -150,6 +155,12 @@ struct DeliverMix {         // the trainer adds region - outbox
 struct TellLrScale {
   double scale = 1;  // the trainer multiplies its learning rate by it
 };
+// The trainer trains these units from the next result on; none: the whole model. A snapshot says
+// `by` of the units that it was trained on.
+struct TellTrainerUnits {
+  AveragingId by = {};
+  IndexSets sets;
+};
 struct JobCounted {  // an averaging that counts samples and moves no parameters is over
   AveragingId averaging = {};
   double job_samples = 0;
@@ -162,7 +173,7 @@ using Action =
     std::variant<Send, Introduce, PutRecord, WatchKey, UnwatchKey, OpenBuffers, CloseBuffers, Chunk,
                  SpeakChunk, RequestPublish, WakeAt, LetStart, Deliver, ReleaseOutbox, FetchState,
                  WriteCheckpoint, RaiseStop, Leave, ReserveRegions, RunKernel, MixSend, DeliverMix,
-                 TellLrScale, JobCounted, PowerAction, MoveTrainer>;
+                 TellLrScale, JobCounted, PowerAction, MoveTrainer, TellTrainerUnits>;
 using Actions = std::vector<Action>;
 
 }  // namespace crowdsurf::worker

@@ -8,6 +8,7 @@
 
 #include "base/bytes.h"
 #include "base/id.h"
+#include "worker/core/round/rank_set.h"
 #include "worker/core/view/averaging_id.h"
 #include "worker/core/view/view_hash.h"
 
@@ -27,6 +28,7 @@ struct Committed {
   AveragingId averaging = {};  // 0: nothing was ever committed
   Digest root;                 // content hash; none: not hashed yet, so it cannot be fetched
   double job_samples = 0;
+  RankSet cells = {};  // IST: of the view, that contributed to it; none: not known, or not IST
   bool operator==(const Committed&) const = default;
 };
 

@@ -14,6 +14,7 @@
 #include "base/bytes.h"
 #include "base/id.h"
 #include "base/time.h"
+#include "worker/core/subnet/unit_schema.h"
 #include "worker/core/vector/mix.h"
 #include "worker/core/vector/tensor_view.h"
 #include "worker/core/view/averaging_config.h"
@@ -29,6 +30,7 @@ struct TrainerRegistered {
   // Of its total of samples: in some average already, or maybe; they are not counted again.
   double counted = 0;
   TensorViews tensors = {};  // of the vector, as matrices; what none covers has no shape
+  UnitSchema units = {};     // its tensors with their unit groups; no elements: not known
 };
 struct TrainerGone {};
 // The outbox holds the snapshot. `samples` and `step` are the trainer's totals since it registered.
@@ -36,6 +38,7 @@ struct Published {
   AveragingId averaging = {};
   double samples = 0;
   uint64_t step = 0;
+  AveragingId units = {};  // TellTrainerUnits::by of those that it was trained on; 0: none
 };
 // The trainer will not give a snapshot for this averaging: NaN in it.
 struct PublishRefused {

@@ -229,17 +229,27 @@ Contact DecodeContact(ByteReader& in) {
   return contact;
 }
 
+// Averagings count to kMaxNumber at most. This bit of theirs: cells follow. What is said without
+// cells is as it was before there were any.
+constexpr uint64_t kCellsFollow = 1ULL << 63;
+
 void Encode(const Committed& committed, ByteWriter& out) {
-  out.U64(committed.averaging.value());
+  out.U64(committed.averaging.value() | (committed.cells.empty() ? 0 : kCellsFollow));
   out.Raw(committed.root.view());
   out.F64(committed.job_samples);
+  if (!committed.cells.empty()) out.U64(committed.cells.bits());
 }
 
 Committed DecodeCommitted(ByteReader& in) {
   Committed committed;
-  committed.averaging = AveragingId(in.U64());
+  const uint64_t averaging = in.U64();
+  committed.averaging = AveragingId(averaging & ~kCellsFollow);
   committed.root = ReadId<Digest>(in);
   committed.job_samples = in.F64();
+  if ((averaging & kCellsFollow) != 0) {
+    committed.cells = RankSet::FromBits(in.U64());
+    if (committed.cells.empty()) in.Fail();  // there is one encoding for each
+  }
   if (committed.averaging.value() > kMaxNumber) in.Fail();
   if (!(committed.job_samples >= 0 && committed.job_samples <= kMaxSamples)) in.Fail();
   return committed;

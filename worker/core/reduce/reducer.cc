@@ -19,6 +19,11 @@ void Reducer<Scalar>::Open(RoundHandle round, RoundBuffers<Scalar> buffers) {
     // A fold writes its slot while it reads the own values.
     CHECK(chunk.count == 0 || buffers.from.data() != buffers.to.data());
   }
+  if (buffers.subnet != nullptr) {
+    CHECK_EQ(buffers.base.size(), buffers.to.size());
+    CHECK(buffers.base.data() != buffers.to.data());
+    std::copy(buffers.base.begin(), buffers.base.end(), buffers.to.begin());
+  }
   CHECK(rounds_.try_emplace(round, OpenRoundBytes{std::move(buffers), {}, {}, {}}).second);
 }
 
@@ -44,7 +49,7 @@ bool Reducer<Scalar>::IsSound(RoundHandle round, ChunkArrived::Kind kind, ChunkI
   const OpenRoundBytes& open = At(round);
   if (chunk.value() >= open.chunks.size()) return false;
   const uint32_t count = open.chunks[chunk.value()].count;
-  if (!IsMasked(wire)) return WireIsSound<Scalar>(open.wire, wire, count);
+  if (!IsMasked(wire) || open.subnet != nullptr) return WireIsSound<Scalar>(open.wire, wire, count);
   const bool result = kind == ChunkArrived::Kind::kResult;
   return MaskedIsSound<Scalar>(result ? MaskedForm::kResult : MaskedForm::kInput, open.wire, wire,
                                count);
@@ -69,6 +74,11 @@ Bytes Reducer<Scalar>::OwnInput(RoundHandle round, ChunkIndex chunk) const {
   const OpenRoundBytes& open = At(round);
   CHECK_LT(chunk.value(), open.chunks.size());
   const ChunkSpan& span = open.chunks[chunk.value()];
+  if (open.subnet != nullptr) {
+    const bool covers = open.subnet->Covers(static_cast<size_t>(open.self), chunk.value());
+    return open.subnet->exchange.template Encode<Scalar>(open.wire, chunk.value(),
+                                                         covers ? open.from : open.base);
+  }
   const auto own = open.from.subspan(span.begin, span.count);
   if (const auto covered = open.mask.Within(span.begin, span.count))
     return EncodeMaskedInput<Scalar>(open.wire, *covered, own);
@@ -81,7 +91,7 @@ Bytes Reducer<Scalar>::OwnInput(RoundHandle round, ChunkIndex chunk) const {
 template <class Scalar>
 ByteView Reducer<Scalar>::OwnValues(RoundHandle round, ChunkIndex chunk, Bytes& encoded) const {
   const OpenRoundBytes& open = At(round);
-  if (open.wire == WireFormat::kFloat32 && open.mask.whole()) {
+  if (open.wire == WireFormat::kFloat32 && open.mask.whole() && open.subnet == nullptr) {
     const ChunkSpan& span = open.chunks[chunk.value()];
     const std::span<const Scalar> own = open.from.subspan(span.begin, span.count);
     return {reinterpret_cast<const uint8_t*>(own.data()), own.size_bytes()};
@@ -107,9 +117,14 @@ uint64_t Reducer<Scalar>::Fold(RoundHandle round, const FoldChunk& fold) {
   }
   // What was kept belongs to the result that this one replaces.
   open.kept.erase(fold.chunk);
-  const std::span<Scalar> slot = Slot(open, fold.chunk);
+  // The coordinates of a sub-network lie here and there: folded apart, and written from there.
+  std::vector<Scalar> packed;
+  if (open.subnet != nullptr) packed.resize(open.chunks[fold.chunk.value()].count);
+  const std::span<Scalar> slot =
+      open.subnet != nullptr ? std::span<Scalar>(packed) : Slot(open, fold.chunk);
   // Without a mask there are no extents to walk over: the usual case.
-  const bool masked = !open.mask.whole() || std::any_of(inputs.begin(), inputs.end(), IsMasked);
+  const bool masked = open.subnet == nullptr &&
+                      (!open.mask.whole() || std::any_of(inputs.begin(), inputs.end(), IsMasked));
   if (masked) {
     const ChunkSpan& span = open.chunks[fold.chunk.value()];
     MaskedFold<Scalar> mean = FoldMasked<Scalar>(open.wire, fold.mask, fold.weights, inputs,
@@ -117,16 +132,26 @@ uint64_t Reducer<Scalar>::Fold(RoundHandle round, const FoldChunk& fold) {
     if (!mean.kept.empty()) open.kept[fold.chunk] = std::move(mean.kept);
     std::copy(mean.values.begin(), mean.values.end(), slot.begin());
   } else {
-    FoldInputs<Scalar>(open.wire, fold.mask, fold.weights, inputs, slot);
+    FoldPlain(open, fold, inputs, slot);
   }
   pool_->Give(std::move(own));
   SharedBytes wire = pool_->Share(Encoded(open, fold.chunk, slot));
   // The owner stores what travels, de-quantised, so that its bits are those of all others.
-  if (masked || open.wire != WireFormat::kFloat32) Write(open, fold.chunk, *wire);
+  if (masked || open.subnet != nullptr || open.wire != WireFormat::kFloat32)
+    Write(open, fold.chunk, *wire);
   Forget(open, {fold.chunk, fold.assigned});
   const uint64_t hash = ContentHash(*wire, ContentKey(open.instance));
   Serve(open, fold.chunk, std::move(wire));
   return hash;
+}
+
+template <class Scalar>
+void Reducer<Scalar>::FoldPlain(OpenRoundBytes& round, const FoldChunk& fold,
+                                const std::vector<ByteView>& inputs, std::span<Scalar> out) const {
+  // Of one member alone the mean is its value as it travelled, not times its weight and over it.
+  if (round.subnet != nullptr && fold.mask.size() == 1)
+    return DecodeWire(round.wire, inputs[fold.mask.first()], out);
+  FoldInputs<Scalar>(round.wire, fold.mask, fold.weights, inputs, out);
 }
 
 template <class Scalar>
@@ -142,7 +167,11 @@ SharedBytes Reducer<Scalar>::Result(RoundHandle round, ChunkIndex chunk) {
   OpenRoundBytes& open = At(round);
   if (const auto it = open.served.find(chunk); it != open.served.end()) return it->second;
   // Encoding decoded values gives the same bytes again (docs/data-plane.md).
-  SharedBytes shared = pool_->Share(Encoded(open, chunk, Slot(open, chunk)));
+  SharedBytes shared =
+      open.subnet != nullptr
+          ? std::make_shared<const Bytes>(open.subnet->exchange.template Encode<Scalar>(
+                open.wire, chunk.value(), std::span<const Scalar>(open.to)))
+          : pool_->Share(Encoded(open, chunk, Slot(open, chunk)));
   Serve(open, chunk, shared);
   return shared;
 }
@@ -178,6 +207,10 @@ Bytes Reducer<Scalar>::Encoded(const OpenRoundBytes& round, ChunkIndex chunk,
 
 template <class Scalar>
 void Reducer<Scalar>::Write(OpenRoundBytes& round, ChunkIndex chunk, ByteView wire) const {
+  if (round.subnet != nullptr) {
+    CHECK(round.subnet->exchange.Decode(round.wire, chunk.value(), wire, round.to));
+    return;
+  }
   const std::span<Scalar> slot = Slot(round, chunk);
   round.kept.erase(chunk);
   if (IsMasked(wire))

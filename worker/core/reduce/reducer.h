@@ -23,6 +23,7 @@
 #include "worker/core/round/arrived_chunk.h"
 #include "worker/core/round/chunk_index.h"
 #include "worker/core/round/round_actions.h"
+#include "worker/core/subnet/subnet_round.h"
 #include "worker/core/vector/coordinate_mask.h"
 #include "worker/core/vector/wire_format.h"
 
@@ -44,6 +45,10 @@ struct RoundBuffers {
   std::span<const Scalar> from;
   std::span<Scalar> to;
   CoordinateMask mask = {};
+  // IST: the chunks' coordinates. Then own values where this rank covers none are the base's, and
+  // so is what is in no chunk: `to` is filled with the base first.
+  std::shared_ptr<const SubnetRound> subnet = nullptr;
+  std::span<const Scalar> base = {};
 };
 
 template <class Scalar>
@@ -96,6 +101,8 @@ class Reducer {
   const OpenRoundBytes& At(RoundHandle round) const;
   OpenRoundBytes& At(RoundHandle round);
   std::span<Scalar> Slot(OpenRoundBytes& round, ChunkIndex chunk) const;
+  void FoldPlain(OpenRoundBytes& round, const FoldChunk& fold, const std::vector<ByteView>& inputs,
+                 std::span<Scalar> out) const;
   Bytes Encoded(const OpenRoundBytes& round, ChunkIndex chunk,
                 std::span<const Scalar> values) const;
   void Write(OpenRoundBytes& round, ChunkIndex chunk, ByteView wire) const;

@@ -33,6 +33,24 @@ std::vector<ChunkSpan> ChunksOf(const Seating& seating, const GroupPlan& plan,
   return MakeChunks(shares, members, question.chunk_elements);
 }
 
+// Chunks that are given by cell, for those that are in the group now: who owned one and is gone is
+// followed by a coverer, or, when none of these is left, by anybody.
+void TakeCovered(const std::vector<CoveredChunk>& covered, GroupPlan& plan) {
+  RankSet members;
+  for (size_t rank = 0; rank < plan.cells.size(); ++rank) {
+    CHECK_EQ(plan.ranks[rank], rank);
+    if (plan.cells[rank].member) members.Insert(rank);
+  }
+  for (const CoveredChunk& chunk : covered) {
+    ChunkSpan span = chunk.span;
+    const RankSet coverers = chunk.coverers & members;
+    if (!members.Contains(span.owner))
+      span.owner = static_cast<uint16_t>(coverers.empty() ? members.first() : coverers.first());
+    plan.chunks.push_back(span);
+    plan.coverers.push_back(coverers);
+  }
+}
+
 }  // namespace
 
 std::optional<int> GroupPlan::RankOf(const PeerId& id) const {
@@ -56,7 +74,10 @@ GroupPlan PlanOf(const Seating& seating, CellIndex cell, const GroupQuestion& qu
   plan.group = plan.ranks.front();
   plan.age = {
       .epoch = seating.view().epoch, .averaging = question.averaging, .round = question.round};
-  plan.chunks = ChunksOf(seating, plan, question);
+  if (question.covered != nullptr)
+    TakeCovered(*question.covered, plan);
+  else
+    plan.chunks = ChunksOf(seating, plan, question);
   plan.instance = IdOf({.job = question.job,
                         .view = seating.hash(),
                         .averaging = question.averaging,

@@ -25,6 +25,9 @@ struct GroupQuestion {
   bool stand_ins = true;  // rounds: All
   uint64_t elements = 0;  // of the vector
   uint32_t chunk_elements = 0;
+  // Instead of equal parts of the vector (IST): by cell, of one group whose ranks are the view's
+  // cells. Borrowed; nullptr: parts by bandwidth.
+  const std::vector<CoveredChunk>* covered = nullptr;
 };
 
 struct GroupPlan {
@@ -34,6 +37,7 @@ struct GroupPlan {
   std::vector<CellIndex> ranks;  // cell of each rank
   std::vector<RoundCell> cells;
   std::vector<ChunkSpan> chunks;
+  std::vector<RankSet> coverers;  // RoundSpec::coverers
 
   std::optional<int> RankOf(const PeerId& id) const;
 };

@@ -18,6 +18,7 @@ Round::Round(RoundSpec spec, PlanRule rule) {
   CHECK(spec.cells[static_cast<size_t>(spec.self)].member.has_value());
   CHECK(worker::IsValid(spec.stake));
   CHECK(!spec.chunks.empty() && spec.chunks.size() <= kMaxChunks);
+  CHECK(spec.coverers.empty() || spec.coverers.size() == spec.chunks.size());
   CHECK_LE(spec.witnesses.size(), size_t{64});
   CHECK_GT(spec.window_chunks, 0U);
   fixed->rule = rule;
@@ -42,7 +43,7 @@ Round::Round(RoundSpec spec, PlanRule rule) {
     assignments_.push_back(assignment);
   }
   fixed->member_list = MemberListHash(spec.cells);
-  fixed->parts = PartsHash(spec.chunks);
+  fixed->parts = PartsHash(spec.chunks, spec.coverers);
   slots_.resize(spec.chunks.size());
   missing_ = slots_.size();
   ready_ = RankSet::Of(spec.self);

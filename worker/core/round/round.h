@@ -152,6 +152,14 @@ class Round {
   int RankOf(const PeerId& peer) const;
   int self() const { return fixed_->spec.self; }
   RankSet own_rank() const { return RankSet::Of(self()); }
+  // Its input goes into the chunk.
+  bool Covers(int rank, ChunkIndex chunk) const {
+    const std::vector<RankSet>& coverers = fixed_->spec.coverers;
+    return coverers.empty() || coverers[chunk.value()].Contains(static_cast<size_t>(rank));
+  }
+  bool AwaitsReady() const;
+  bool SameBase(const Stake& stake) const;
+  bool IsBehind(const Ready& other) const;
   bool Trusts(int rank) const;
   bool Distrusts(const PeerId& peer) const;
   void Refuse(FrameRefusal reason) { ++counts_.refused[reason]; }
@@ -171,7 +179,7 @@ class Round {
   void SendInputs(int owner, RoundActions& out);
   void SendAllInputs(RoundActions& out);
   void RebuildLanes();
-  bool Contribution(const Gathering& inputs, int rank, RankSet& mask);
+  bool Contribution(ChunkIndex chunk, const Gathering& inputs, int rank, RankSet& mask);
   void TryFold(ChunkIndex chunk, RoundActions& out);
   void TryFoldAll(RoundActions& out);
   void Give(ChunkIndex chunk, const ChunkValue& value, RoundActions& out);

@@ -7,7 +7,7 @@ namespace crowdsurf::worker {
 bool Round::IsValid(const Plan& plan) const {
   if (plan.members.empty() || !fixed_->members.ContainsAll(plan.members)) return false;
   for (const auto& [rank, stake] : plan.stakes)
-    if (rank >= ranks() || !worker::IsValid(stake)) return false;
+    if (rank >= ranks() || !worker::IsValid(stake) || !SameBase(stake)) return false;
   if (plan.abort) return plan.chunks.empty();
   if (plan.chunks.size() != assignments_.size()) return false;
   for (size_t c = 0; c < plan.chunks.size(); ++c) {
@@ -34,8 +34,12 @@ bool Round::IsValid(const HeldValue& held) const {
     return false;
   for (const ChunkValue& chunk : held.value.chunks)
     if (!InGroup(chunk.mask)) return false;
-  for (const Stake& stake : held.value.stakes)
+  const RankSet contributors = ContributorsOf(held.value);
+  for (size_t rank = 0; rank < held.value.stakes.size(); ++rank) {
+    const Stake& stake = held.value.stakes[rank];
     if (!worker::IsValid(stake)) return false;
+    if (contributors.Contains(rank) && !SameBase(stake)) return false;
+  }
   return true;
 }
 

@@ -22,7 +22,8 @@
 
 namespace crowdsurf::worker {
 
-// A finished chunk. An empty mask: not there (an owner always contributes, so no result has none).
+// A finished chunk. An empty mask: not there (no result has none: where nobody else contributes,
+// the owner does).
 struct ChunkValue {
   Ballot assigned = 0;
   RankSet mask = {};  // ranks whose inputs are in it

@@ -27,8 +27,11 @@ void Round::OnReady(const PeerId& from, const Ready& frame, RoundActions& out) {
   }
   if (ready_.Contains(rank))
     return frame.again ? StartsAnew(rank, out) : Refuse(FrameRefusal::kReadyTwice);
+  const bool others = frame.parts != fixed_->parts || !SameBase(frame.stake);
+  if (fixed_->spec.leaves_when_behind && others && worker::IsValid(frame.stake) && IsBehind(frame))
+    return GiveUp(Outcome::kKept, ByeReason::kSatOut, out);
   const bool fits = frame.schema == fixed_->spec.schema && frame.members == fixed_->member_list &&
-                    frame.parts == fixed_->parts && worker::IsValid(frame.stake);
+                    !others && worker::IsValid(frame.stake);
   if (!fits) {
     Refuse(FrameRefusal::kReadyUnfit);
     left_.Insert(rank);
@@ -49,6 +52,19 @@ void Round::OnReady(const PeerId& from, const Ready& frame, RoundActions& out) {
   TryHave(out);
 }
 
+// Where members cover different coordinates, what nobody covers is the base's: of one base.
+bool Round::SameBase(const Stake& stake) const {
+  return fixed_->spec.coverers.empty() || stake.base == fixed_->spec.stake.base;
+}
+
+// The other one has the later base, or, of two at one count, the one that all take.
+bool Round::IsBehind(const Ready& other) const {
+  const Stake& own = fixed_->spec.stake;
+  if (own.before != other.stake.before) return own.before < other.stake.before;
+  if (own.base.none() != other.stake.base.none()) return own.base.none();
+  return other.stake.base < own.base;
+}
+
 // ---- own inputs, a window ahead ---------------------------------------------------------------
 // Inputs that are out already go on counting against the window of their owner.
 void Round::RebuildLanes() {
@@ -56,6 +72,7 @@ void Round::RebuildLanes() {
   for (uint32_t c = 0; c < assignments_.size(); ++c) {
     const ChunkAssignment& assignment = assignments_[c];
     if (assignment.owner == self() || !assignment.holders.empty() || slots_[c].held()) continue;
+    if (!Covers(self(), ChunkIndex(c))) continue;
     Lane& lane = lanes_[assignment.owner];
     const bool sent = assignment.assigned == 0 ? assignment.sent_first : assignment.sent_again;
     if (sent)
@@ -107,7 +124,7 @@ bool Round::OnInput(const PeerId& from, int rank, ChunkIndex chunk, Ballot assig
     return false;
   };
   if (over_ || target_) return refuse(FrameRefusal::kInputLate);
-  if (chunk.value() >= assignments_.size() || !Offers(from, rank))
+  if (chunk.value() >= assignments_.size() || !Offers(from, rank) || !Covers(rank, chunk))
     return refuse(FrameRefusal::kInputStranger);
   const ChunkAssignment& assignment = assignments_[chunk.value()];
   if (assigned == assignment.assigned) {
@@ -138,7 +155,8 @@ bool Round::OnInput(const PeerId& from, int rank, ChunkIndex chunk, Ballot assig
 void Round::OnBadInput(const PeerId& from, int rank, ChunkIndex chunk, Ballot assigned,
                        RoundActions& out) {
   if (over_ || target_ || chunk.value() >= assignments_.size() || !Offers(from, rank) ||
-      assigned != assignments_[chunk.value()].assigned || pending_.count(chunk) == 0)
+      !Covers(rank, chunk) || assigned != assignments_[chunk.value()].assigned ||
+      pending_.count(chunk) == 0)
     return Refuse(FrameRefusal::kInputStranger);
   Gathering& inputs = inputs_[{chunk, assigned}];
   if (!inputs.folding.empty() || inputs.in.Contains(rank)) return Refuse(FrameRefusal::kInputTwice);
@@ -150,7 +168,9 @@ void Round::OnBadInput(const PeerId& from, int rank, ChunkIndex chunk, Ballot as
 
 // ---- folding ----------------------------------------------------------------------------------
 // Adds `rank` to the contributors if it is one. False: something of it is still to come.
-bool Round::Contribution(const Gathering& inputs, int rank, RankSet& contributors) {
+bool Round::Contribution(ChunkIndex chunk, const Gathering& inputs, int rank,
+                         RankSet& contributors) {
+  if (!Covers(rank, chunk)) return true;
   if (rank == self()) {
     contributors.Insert(rank);
     return true;
@@ -172,14 +192,23 @@ bool Round::Contribution(const Gathering& inputs, int rank, RankSet& contributor
   return !member || fixed_->speakers[static_cast<size_t>(rank)].empty() || seen_ > 0;
 }
 
+// A chunk that no other member has inputs for could be folded at once. Its result would be lost at
+// a member that has not opened the round yet.
+bool Round::AwaitsReady() const {
+  if (fixed_->spec.coverers.empty() || seen_ > 0) return false;
+  return !(fixed_->members - suspected_ - left_ - ready_).empty();
+}
+
 void Round::TryFold(ChunkIndex chunk, RoundActions& out) {
   if (over_ || target_ || pending_.count(chunk) == 0) return;
   const ChunkAssignment& assignment = assignments_[chunk.value()];
+  if (AwaitsReady()) return;
   Gathering& inputs = inputs_[{chunk, assignment.assigned}];
   if (!inputs.folding.empty()) return;
   RankSet contributors;
   for (int rank = 0; rank < static_cast<int>(ranks()); ++rank)
-    if (!Contribution(inputs, rank, contributors)) return;
+    if (!Contribution(chunk, inputs, rank, contributors)) return;
+  if (contributors.empty()) contributors.Insert(self());  // nobody is left that covers it
   for (size_t rank = 0; rank < ranks(); ++rank) {
     const bool hole = !fixed_->members.Contains(rank);
     if (hole && !fixed_->speakers[rank].empty() && !contributors.Contains(rank))

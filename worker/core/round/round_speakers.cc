@@ -148,7 +148,8 @@ void Round::OnAsk(const PeerId& from, const Ask& frame, RoundActions& out) {
   for (const ChunkIndex chunk : frame.chunks) {
     const uint32_t c = chunk.value();
     if (c >= assignments_.size() || assignments_[c].assigned != frame.assigned ||
-        assignments_[c].owner != rank || !assignments_[c].holders.empty() || slots_[c].held()) {
+        assignments_[c].owner != rank || !Covers(self(), chunk) ||
+        !assignments_[c].holders.empty() || slots_[c].held()) {
       Refuse(FrameRefusal::kAskSuperseded);
       continue;
     }
@@ -168,6 +169,7 @@ void Round::AskMember(int rank, RoundActions& out) {
   // Lanes send ascending, a window ahead: these are the chunks that the member may have sent.
   size_t window = fixed_->spec.window_chunks;
   for (const ChunkIndex chunk : pending_) {
+    if (!Covers(rank, chunk)) continue;
     const Gathering& inputs = inputs_[{chunk, assignments_[chunk.value()].assigned}];
     if (!inputs.folding.empty() || (inputs.in | inputs.bad).Contains(rank)) continue;
     asks[assignments_[chunk.value()].assigned].push_back(chunk);

@@ -98,13 +98,14 @@ Digest MemberListHash(const std::vector<RoundCell>& cells) {
   return Sha256(out.bytes());
 }
 
-Digest PartsHash(const std::vector<ChunkSpan>& chunks) {
+Digest PartsHash(const std::vector<ChunkSpan>& chunks, const std::vector<RankSet>& coverers) {
   ByteWriter out;
   for (const ChunkSpan& chunk : chunks) {
     out.U16(chunk.owner);
     out.U64(chunk.begin);
     out.U32(chunk.count);
   }
+  for (const RankSet ranks : coverers) out.U64(ranks.bits());
   return Sha256(out.bytes());
 }
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/id.h"
+#include "worker/core/round/rank_set.h"
 #include "worker/core/round/stake.h"
 #include "worker/core/view/averaging_id.h"
 #include "worker/core/view/register.h"
@@ -44,6 +45,14 @@ struct ChunkSpan {
   bool operator==(const ChunkSpan&) const = default;
 };
 
+// A chunk that not all members have values of. `coverers`: ranks whose inputs go into it; of a
+// chunk that none of them is left to give, the owner's own value is the result.
+struct CoveredChunk {
+  ChunkSpan span;
+  RankSet coverers;
+  bool operator==(const CoveredChunk&) const = default;
+};
+
 struct RoundSpec {
   InstanceId instance;
   RegisterAge age;                // epoch of the view, averaging, round: for witnesses' pruning
@@ -51,11 +60,17 @@ struct RoundSpec {
   std::vector<RoundCell> cells;   // ascending by the axis' coordinate; 1..64
   std::vector<PeerId> witnesses;  // of the view; [0] breaks ties
   std::vector<ChunkSpan> chunks;  // of MakeChunks (partition.h); owners are members, not holes
-  Stake stake;                    // own; sound
-  Digest schema;                  // of the tensor table
-  uint32_t window_chunks = 8;     // inputs sent ahead of the results received, per owner
-  WitnessRecord promised;         // WitnessTable::Lend
-  bool again = false;             // opened before, and dropped untouched
+  // Of each chunk, the ranks whose inputs go into it (IST); empty: all of all. Then members whose
+  // bases differ are not in one value.
+  std::vector<RankSet> coverers;
+  // Members may have come to other chunks (IST): of two that have, or whose bases differ, the one
+  // that is behind leaves the round. Ahead is the higher count before, then the lower base.
+  bool leaves_when_behind = false;
+  Stake stake;                 // own; sound
+  Digest schema;               // of the tensor table
+  uint32_t window_chunks = 8;  // inputs sent ahead of the results received, per owner
+  WitnessRecord promised;      // WitnessTable::Lend
+  bool again = false;          // opened before, and dropped untouched
 };
 
 // What an instance is; every member computes the same id from it.
@@ -72,6 +87,7 @@ struct InstanceName {
 InstanceId IdOf(const InstanceName& name);
 Digest MemberListHash(
     const std::vector<RoundCell>& cells);  // members, holes and speakers, in order
-Digest PartsHash(const std::vector<ChunkSpan>& chunks);
+// coverers: RoundSpec's.
+Digest PartsHash(const std::vector<ChunkSpan>& chunks, const std::vector<RankSet>& coverers = {});
 
 }  // namespace crowdsurf::worker

@@ -13,6 +13,7 @@
 #include "base/time.h"
 #include "worker/core/strategy/strategy_actions.h"
 #include "worker/core/strategy/strategy_events.h"
+#include "worker/core/subnet/unit_schema.h"
 #include "worker/core/vector/tensor_view.h"
 #include "worker/core/view/model_age.h"
 
@@ -32,6 +33,8 @@ class Strategy {
   virtual void SetVector(uint64_t /*elements*/, const EdgeMailbox& /*edges*/) {}
   // Strategies that need matrix shapes: the tensors of the vector. Before OnView.
   virtual void SetTensors(const TensorViews& /*tensors*/) {}
+  // Strategies that need unit groups: those of the vector, and the greatest chunk. Before OnView.
+  virtual void SetUnits(const UnitSchema& /*units*/, uint32_t /*chunk_elements*/) {}
   virtual void OnView(Time now, const View& view, const PeerId& self, StrategyActions& out) = 0;
   virtual void OnEvent(Time now, const Event& event, StrategyActions& out) = 0;
   // RelaySum: factor the trainer multiplies its learning rate by.

@@ -5,12 +5,14 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <variant>
 #include <vector>
 
 #include "base/id.h"
 #include "base/time.h"
 #include "worker/core/power/power_action.h"
+#include "worker/core/subnet/subnet_round.h"
 #include "worker/core/vector/coordinate_mask.h"
 #include "worker/core/vector/mix.h"
 #include "worker/core/view/averaging_id.h"
@@ -31,6 +33,9 @@ struct OpenRound {
   Region to;
   double weight;
   CoordinateMask mask = {};  // own coordinates that go in; ends within the vector
+  // IST: which coordinates the chunks have, and whose. Then what nobody covers is kInboxA's, in
+  // `to` as well, and so are the values of a chunk whose coverers are all lost. Null: all of all.
+  std::shared_ptr<const SubnetRound> subnet = nullptr;
 };
 struct ExchangePair {
   PeerId peer;
@@ -78,13 +83,19 @@ struct DeliverResult {
 struct AbandonAveraging {
   AveragingId averaging = {};
 };  // nothing to deliver: own values stay, counted
+// The trainer trains these units until it is told others; none: the whole model. `by`: names them
+// in PublishedEvent.
+struct TellUnits {
+  AveragingId by = {};
+  IndexSets sets;
+};
 struct SetStrategyTimer {
   Time at;
 };
 using StrategyAction =
     std::variant<OpenRound, ExchangePair, SendEdge, RunKernel, DeliverResult, AbandonAveraging,
                  SetStrategyTimer, ReserveRegions, UsePairs, UseEdges, ProposePair, AskSnapshot,
-                 DeliverMixed, ReleaseSnapshot, SetLrScale, WakeAtTotals, PowerAction>;
+                 DeliverMixed, ReleaseSnapshot, SetLrScale, WakeAtTotals, PowerAction, TellUnits>;
 using StrategyActions = std::vector<StrategyAction>;
 
 }  // namespace crowdsurf::worker

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/id.h"
+#include "worker/core/round/rank_set.h"
 #include "worker/core/vector/mix.h"
 #include "worker/core/view/averaging_id.h"
 #include "worker/core/view/model_age.h"
@@ -20,12 +21,14 @@ struct DueEvent {
 struct PublishedEvent {
   AveragingId averaging = {};
   double weight;
-};  // the outbox holds the snapshot; weight in samples
+  AveragingId units = {};  // TellUnits::by of the units that it was trained on; 0: the whole model
+};                         // the outbox holds the snapshot; weight in samples
 struct RoundDecided {
   AveragingId averaging = {};
   size_t axis;
   bool applied;
   double weight;
+  RankSet contributors = {};  // of the value, by rank of the group
 };
 struct PairDone {
   PeerId peer;
@@ -69,8 +72,15 @@ struct AgesCounted {  // RelaySum: the job's count `averaging` is over
   AveragingId averaging = {};
   ModelAge total;
 };
+// IST: kInboxA holds the base of `averaging` now, which this member was not in the round of; with
+// the cells that were.
+struct BaseTaken {
+  AveragingId averaging = {};
+  RankSet contributors = {};
+};
+struct BaseLost {};  // IST: whole models are averaged next
 using Event = std::variant<DueEvent, PublishedEvent, RoundDecided, PairDone, EdgeArrived, PeerDown,
                            StrategyTimer, MixingStarted, SnapshotTaken, SnapshotRefused, PairAgreed,
-                           PaceTold, FramesHere, AgesCounted>;
+                           PaceTold, FramesHere, AgesCounted, BaseTaken, BaseLost>;
 
 }  // namespace crowdsurf::worker

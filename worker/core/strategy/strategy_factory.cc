@@ -4,6 +4,7 @@
 #include "worker/core/strategy/a2cid2.h"
 #include "worker/core/strategy/all_reduce.h"
 #include "worker/core/strategy/gossip.h"
+#include "worker/core/strategy/ist.h"
 #include "worker/core/strategy/moshpit.h"
 #include "worker/core/strategy/power_gossip.h"
 #include "worker/core/strategy/relay_sum.h"
@@ -13,6 +14,7 @@ namespace crowdsurf::worker {
 std::unique_ptr<Strategy> MakeStrategy(StrategyKind kind, Rng) {
   if (!IsBuilt(kind)) return nullptr;
   if (kind == StrategyKind::kAllReduce) return std::make_unique<AllReduce>();
+  if (kind == StrategyKind::kIst) return std::make_unique<Ist>();
   return std::make_unique<Moshpit>();  // strategies on graphs have it for full averages
 }
 

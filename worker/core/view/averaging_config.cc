@@ -100,7 +100,8 @@ void DecodeOuter(ByteReader& in, AveragingConfig& config) {
 
 bool IsBuilt(StrategyKind kind) {
   constexpr const manifest::Field& kRow = manifest::RowOf("averaging.strategy");
-  return manifest::IndexOf(manifest::NameAt(static_cast<int>(kind), kRow.choices), kRow.built) >= 0;
+  constexpr std::string_view kBuilt = kRow.built.empty() ? kRow.choices : kRow.built;
+  return manifest::IndexOf(manifest::NameAt(static_cast<int>(kind), kRow.choices), kBuilt) >= 0;
 }
 
 bool TakesOuterOptimizer(StrategyKind kind) {

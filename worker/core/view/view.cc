@@ -71,7 +71,10 @@ bool Fits(const View& view) {
   const size_t members = view.members.size();
   if (members == 0 || members > MaxMembersOf(view.config) || members > view.grid.cells())
     return false;
-  return view.config.strategy != StrategyKind::kAllReduce || view.grid.axes() == 1;
+  // IST's chunks are given by cell, so its cells must be the ranks of one group.
+  const bool one_group = view.config.strategy == StrategyKind::kAllReduce ||
+                         view.config.strategy == StrategyKind::kIst;
+  return !one_group || view.grid.axes() == 1;
 }
 
 // Members ascending by id, one a cell, inside the grid.

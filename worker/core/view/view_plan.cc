@@ -37,7 +37,9 @@ void SeatThem(std::vector<Member>& members, size_t staying, bool keep_cells) {
 }  // namespace
 
 Grid GridFor(size_t members, const AveragingConfig& config) {
-  if (config.strategy != StrategyKind::kAllReduce) return FitGrid(members, config.group_size);
+  const bool one_group =
+      config.strategy == StrategyKind::kAllReduce || config.strategy == StrategyKind::kIst;
+  if (!one_group) return FitGrid(members, config.group_size);
   CHECK_LE(members, MaxMembersOf(config));
   return Grid{{static_cast<uint16_t>(members)}};
 }

@@ -112,6 +112,7 @@ Status Agent::Impl::StartLink() {
   options.worker = options_.worker;
   options.seed = ByteReader(Sha256(AsBytes(options_.job)).view()).U64();  // equal at all workers
   options.roles = config_.roles;
+  options.needs_units = NeedsOf(config_.averaging).unit_groups;
   options.overlap = LinkOverlapOf(config_.averaging);
   options.hang_after = options_.hang_after;
   options.require_memory = options_.require_memory;

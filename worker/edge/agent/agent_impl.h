@@ -2,7 +2,8 @@
 //
 // Everything below "host thread" is touched by the host loop alone. Files: agent.cc (start, run,
 // stop), agent_actions.cc (executes the core's actions), agent_inputs.cc (what reaches the core),
-// agent_view.cc (summary, metrics, progress).
+// agent_trainer.cc (what the trainer does), agent_units.cc (its sub-network), agent_view.cc
+// (summary, metrics, progress).
 #pragma once
 
 #include <atomic>
@@ -92,6 +93,7 @@ class Agent::Impl : public TimerSource {
   void StartPeer(Time now, WallTime wall);
   void FeedLocal(Time now, WallTime wall, LocalEvent event);
   void RunInputs(Time now, WallTime wall);
+  // ... of the trainer (agent_trainer.cc)
   void OnLinkEvent(Time now, WallTime wall, const LinkEvent& event);
   void OnRegistered(Time now, WallTime wall, const link::TrainerRegistered& event);
   void TakeSeatAgain(Time now, WallTime wall);
@@ -147,6 +149,9 @@ class Agent::Impl : public TimerSource {
   void Do(Time now, WallTime wall, const JobCounted& action);
   void Do(Time now, WallTime wall, const PowerAction& action);
   void Do(Time now, WallTime wall, const MoveTrainer& action);
+  void Do(Time now, WallTime wall, const TellTrainerUnits& action);
+  // Units that wait for the trainer to take the ones before. After whatever may have ended that.
+  void TellUnits();
   void Overwrite(Region region);  // a committed average that lay there is gone
   void DescribeAverage(Time now, WallTime wall);
   void CheckpointWhenDue(Time now, WallTime wall, const PeerSummary& summary);
@@ -215,6 +220,8 @@ class Agent::Impl : public TimerSource {
   std::optional<HeldOpaque> restored_opaque_;
   std::optional<Deliver> delivered_;  // the last average, and where it lies
   OuterMemory outer_;
+  std::optional<TellTrainerUnits> units_;  // that the trainer has not been told yet
+  AveragingId told_units_;                 // that it was told last
   std::optional<Region> mixed_;  // a strategy on a graph has gone on from there: its last result
   std::optional<CheckpointKeeper::Job> checkpoint_;  // waits for the opaque state
   Time checkpoint_wait_until_ = Time::Infinite();

@@ -1,6 +1,7 @@
 // Reading the file `config`: JSON from outside, so everything is checked.
 #include <absl/strings/str_cat.h>
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -94,7 +95,8 @@ class Fields {
   void RefuseUnbuilt(const char* name) const {
     const manifest::Field& row = Row(name);
     const std::string text = Has(name) ? Text(name) : std::string();
-    if (manifest::IndexOf(text, row.choices) < 0 || manifest::IndexOf(text, row.built) >= 0) return;
+    if (row.built.empty() || manifest::IndexOf(text, row.choices) < 0) return;
+    if (manifest::IndexOf(text, row.built) >= 0) return;
     Complain(name, manifest::WhyNotBuilt(text, row));
   }
 
@@ -209,6 +211,17 @@ void ReadMixing(const Fields& averaging, AveragingConfig& config) {
   }
 }
 
+void ReadIst(const Fields& averaging, const JobConfig& job) {
+  if (job.averaging.strategy != StrategyKind::kIst) return;
+  if (std::find(job.roles.begin(), job.roles.end(), LinkRole::kOptimizerState) != job.roles.end())
+    averaging.Complain("roles",
+                       "OptimizerState cannot be averaged with IST: a worker's optimizer "
+                       "has moments of its own units only");
+  if (!averaging.Has("ist")) return;
+  const Fields block = averaging.Object("ist");
+  for (const char* name : {"store", "shares"}) block.RefuseUnbuilt(name);
+}
+
 void ReadAveraging(const Fields& averaging, JobConfig& out) {
   AveragingConfig& config = out.averaging;
   config.strategy = averaging.Choice("strategy", config.strategy);
@@ -221,6 +234,7 @@ void ReadAveraging(const Fields& averaging, JobConfig& out) {
   config.grid = averaging.Choice("grid", config.grid);
   ReadRoles(averaging, out.roles);
   ReadMixing(averaging, config);
+  ReadIst(averaging, out);
   ReadOuter(averaging, config);
   RefuseUnbuilt(averaging);
 }

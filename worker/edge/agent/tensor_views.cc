@@ -1,6 +1,7 @@
 #include "worker/edge/agent/tensor_views.h"
 
 #include <cstdint>
+#include <utility>
 
 namespace crowdsurf::worker {
 
@@ -15,6 +16,14 @@ TensorViews ViewsOf(const std::vector<LinkTensor>& tensors) {
          .shape = {static_cast<uint32_t>(tensor.rows), static_cast<uint32_t>(tensor.cols)}});
   }
   return views;
+}
+
+UnitSchema UnitsOf(const std::vector<LinkTensor>& tensors) {
+  std::vector<UnitTensor> units;
+  for (const LinkTensor& tensor : tensors)
+    if (tensor.shared()) units.push_back({tensor.name, tensor.shape, tensor.units});
+  // The link has refused what does not match.
+  return UnitSchema::Of(std::move(units)).value_or(UnitSchema());
 }
 
 }  // namespace crowdsurf::worker

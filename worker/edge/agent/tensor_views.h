@@ -14,4 +14,7 @@ namespace crowdsurf::worker {
 // more than 2^32 rows or columns has none.
 TensorViews ViewsOf(const std::vector<LinkTensor>& tensors);
 
+// The shared tensors with their unit groups. Pre: the link has taken the table.
+UnitSchema UnitsOf(const std::vector<LinkTensor>& tensors);
+
 }  // namespace crowdsurf::worker

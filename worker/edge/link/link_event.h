@@ -39,6 +39,7 @@ struct Published {
   uint64_t number = 0;
   uint64_t steps = 0;
   uint64_t samples = 0;
+  bool units_taken = true;  // it was trained on the last index sets that were written
 };
 // The snapshot had a NaN or an infinity (at flat index `element`); it was counted and released.
 struct PublishRefused {

@@ -33,6 +33,7 @@ struct LinkServerOptions {
   std::vector<LinkRole> roles = {LinkRole::kParameter};  // spec.averaging.roles
   LinkOverlap overlap = LinkOverlap::kDelayed;
   uint64_t max_opaque_bytes = 1ULL << 30;  // of the trainer's opaque state; it lies in `dir`
+  bool needs_units = false;                // a trainer without unit groups is refused
   double hang_after = 0;  // told to the trainer: seconds without a step that are a hang; 0: never
   // The directory must be tmpfs or ramfs, or /dev/shm-like. Local mode without /dev/shm turns it
   // off.

@@ -87,6 +87,7 @@ struct LinkServer::Impl {
   std::optional<HttpReply> Handle(LinkListener::ConnectionId id, HttpRequest&& request);
   void OnClosed(LinkListener::ConnectionId id);
   HttpReply Register(LinkListener::ConnectionId id, const std::string& body);
+  Status CheckUnits(const std::vector<LinkTensor>& tensors) const;
   Status MapFor(const LinkGeometry& geometry);  // mutex held
   StatusOr<LinkMapping> CreateMapping(const LinkGeometry& geometry);
   void BeginSession(const RegisterRequest&);  // mutex held

@@ -1,6 +1,7 @@
 // The endpoints of agent.sock (docs/trainer-link.md, section 3). They run on the listener's thread.
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstdio>
@@ -30,7 +31,9 @@ void ResetTrainerWords(LinkControl& c) {
   c.applied.value.store(0, std::memory_order_release);
   c.stop_acknowledged.value.store(0, std::memory_order_relaxed);
   c.stall_ns.value.store(0, std::memory_order_relaxed);
-  c.index_taken.value.store(0, std::memory_order_relaxed);
+  // It trains the whole model, and what was written for the old one is none of its.
+  c.index_taken.value.store(c.index_version.value.load(std::memory_order_relaxed),
+                            std::memory_order_relaxed);
 }
 
 // NaN: nothing is known yet.
@@ -110,6 +113,10 @@ HttpReply LinkServer::Impl::Register(LinkListener::ConnectionId id, const std::s
     metrics.refused_invalid.Add();
     return Error(400, geometry.status());
   }
+  if (const Status units = CheckUnits(request->tensors); !units.ok()) {
+    metrics.refused_invalid.Add();
+    return Error(400, units);
+  }
   const std::lock_guard lock(mutex);
   if (session != 0) {
     metrics.refused_busy.Add();
@@ -131,6 +138,15 @@ HttpReply LinkServer::Impl::Register(LinkListener::ConnectionId id, const std::s
                    WriteRegisterAnswer({session, options.job, options.worker, options.seed,
                                         control().hold.value.load(std::memory_order_relaxed) != 0,
                                         options.hang_after, &mapping->geometry()}));
+}
+
+Status LinkServer::Impl::CheckUnits(const std::vector<LinkTensor>& tensors) const {
+  const bool any = std::any_of(tensors.begin(), tensors.end(),
+                               [](const LinkTensor& tensor) { return !tensor.units.empty(); });
+  if (any || !options.needs_units) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "spec.averaging.strategy: IST needs unit groups, and no tensor of this trainer has one: "
+      "declare `units` (docs/trainer-link.md, section 8), or choose another strategy");
 }
 
 Status LinkServer::Impl::MapFor(const LinkGeometry& geometry) {

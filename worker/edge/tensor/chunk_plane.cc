@@ -1,5 +1,7 @@
 #include "worker/edge/tensor/chunk_plane.h"
 
+#include <utility>
+
 #include "base/check.h"
 
 namespace crowdsurf::worker {
@@ -15,8 +17,11 @@ std::optional<std::string> ChunkPlane::EndpointOf(const PeerId& peer) const {
 }
 
 void ChunkPlane::Open(const OpenBuffers& open) {
-  reducer_.Open(open.round, {open.instance, open.self, open.chunks, open.wire,
-                             memory_.read(open.from), memory_.write(open.to), open.mask});
+  RoundBuffers<float> buffers{
+      open.instance,          open.self, open.chunks, open.wire, memory_.read(open.from),
+      memory_.write(open.to), open.mask, open.subnet};
+  if (open.subnet != nullptr) buffers.base = memory_.read(Region::kInboxA);
+  reducer_.Open(open.round, std::move(buffers));
   rounds_[open.round] = {open.instance, open.self, open.from};
   Overwritten(open.to);
 }

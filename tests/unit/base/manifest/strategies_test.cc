@@ -54,6 +54,13 @@ TEST(NeedsTest, EveryNeedThatIsNotMetIsSaidWithItsField) {
                           "averaging.relaySum.tree: Star of 1025 workers is above 250: a worker "
                           "keeps something for each neighbour, and all others can be its "
                           "neighbours; DoubleBinaryTree has few at any size"));
+  EXPECT_THAT(Unmet(*FindNeeds("IST", ""), {"", 65, true}),
+              ElementsAre("maxReplicas: 65 is above 64, the most that strategy IST can hold in its "
+                          "one group; Moshpit has no such limit",
+                          "averaging.roles: OptimizerState cannot be averaged with IST: a worker's "
+                          "optimizer has moments of its own units only, and starts anew at each "
+                          "average"));
+  EXPECT_THAT(Unmet(*FindNeeds("Moshpit", ""), {"", 1, true}), IsEmpty());
   EXPECT_THAT(Unmet(*FindNeeds("A2CiD2", ""), {"Torus", 8}),
               ElementsAre("averaging.a2cid2.graph: Torus needs at least 9 workers, this job has 8 "
                           "at most; Ring fits any number"));

@@ -81,9 +81,14 @@ TEST(ValidateTest, NamesTheNearestKnownField) {
 }
 
 TEST(ValidateTest, RefusesInWordsWhatIsNotBuiltYet) {
-  EXPECT_THAT(Problems(With("/averaging/strategy", "IST")),
-              ElementsAre("spec.averaging.strategy: IST is not built yet; this version has "
-                          "Moshpit, AllReduce, Gossip, A2CiD2, RelaySum, PowerGossip"));
+  json ist = Good();
+  ist["spec"]["averaging"] = {{"strategy", "IST"}, {"ist", {{"store", "Sharded"}}}};
+  EXPECT_THAT(Problems(ist), ElementsAre("spec.averaging.ist.store: Sharded is not built yet; this "
+                                         "version has Replicated"));
+  ist["spec"]["averaging"]["ist"] = {{"shares", "BySpeed"}};
+  EXPECT_THAT(Problems(ist),
+              ElementsAre("spec.averaging.ist.shares: BySpeed is not built yet; this "
+                          "version has Equal"));
   EXPECT_THAT(Problems(With("/averaging/compression", "Int8")),
               ElementsAre("spec.averaging.compression: Int8 is not built yet; this version has "
                           "None, Float16, BFloat16"));

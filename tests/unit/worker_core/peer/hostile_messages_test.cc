@@ -83,7 +83,11 @@ TEST(HostileMessagesTest, EveryFieldOfAViewHasABound) {
   EXPECT_EQ(flaw([](View& v) { v.base_samples = 1e300; }), "view_number");
   EXPECT_EQ(flaw([](View& v) { v.config.generation = UINT64_MAX; }), "view_config");
   EXPECT_EQ(flaw([](View& v) { v.config.target.seconds = 1e300; }), "view_config");
-  EXPECT_EQ(flaw([](View& v) { v.config.strategy = StrategyKind::kIst; }), "view_strategy");
+  const auto in_groups = [](View& v) {
+    v.config.strategy = StrategyKind::kIst;
+    v.grid = Grid{{2, 4}};
+  };
+  EXPECT_EQ(flaw(in_groups), "view_size");
   EXPECT_EQ(flaw([](View& v) { v.grid = Grid{{0}}; }), "view_grid");
   EXPECT_EQ(flaw([](View& v) { v.grid = Grid{{64, 64, 64}}; }), "view_grid");
   EXPECT_EQ(flaw([](View& v) { v.grid = Grid{{2}}; }), "view_size");

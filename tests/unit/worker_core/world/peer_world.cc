@@ -41,7 +41,10 @@ Progress PeerWorld::Node::Totals() const {
 }
 
 void PeerWorld::Node::Execute(const Action& action) {
-  if (const auto* open = std::get_if<OpenBuffers>(&action)) weights.push_back(open->weight);
+  if (const auto* open = std::get_if<OpenBuffers>(&action)) {
+    weights.push_back(open->weight);
+    opened.push_back(*open);
+  }
   if (const auto* deliver = std::get_if<Deliver>(&action)) deliveries.push_back(*deliver);
   if (const auto* fetch = std::get_if<FetchState>(&action)) {
     fetches.push_back(*fetch);
@@ -92,7 +95,8 @@ void PeerWorld::Node::Step() {
     if (++refused == 3) Local(TrainerGone{});
   } else if (publish) {
     At(Region::kOutbox).values = x;
-    Local(Published{*std::exchange(publish, std::nullopt), Totals().samples, steps});
+    Local(Published{*std::exchange(publish, std::nullopt), Totals().samples, steps,
+                    misses_units ? AveragingId() : units.by});
   }
   if (wake_steps != 0 && steps >= wake_steps) {
     wake_steps = 0;
@@ -122,6 +126,7 @@ size_t PeerWorld::Add(Duration trainer_delay, int island,
   Host::Setup setup{.config = config,
                     .rng = rng_.Fork("peer" + std::to_string(i)),
                     .elements = elements_,
+                    .units = units,
                     .times = {.registers = trainer_delay,
                               .progress = kNeverUnasked,
                               .fold = Microseconds(20),

@@ -55,8 +55,11 @@ class PeerWorld : public simulator::ActionHost<double>::Outside {
     int refused = 0;
     uint64_t wake_steps = 0;
     std::optional<Region> delivered;
+    TellTrainerUnits units;     // that it was told last
+    bool misses_units = false;  // its snapshots are of other units
     // seen
     std::vector<double> weights;  // own, of every round opened
+    std::vector<OpenBuffers> opened;
     std::vector<Deliver> deliveries;
     std::vector<FetchState> fetches;
     std::vector<RunKernel> kernels;
@@ -75,6 +78,7 @@ class PeerWorld : public simulator::ActionHost<double>::Outside {
     void ReleaseSnapshot(AveragingId) override {}
     void WriteCheckpoint(const worker::WriteCheckpoint& action) override;
     void Stop() override { stopped = true; }
+    void TrainUnits(const TellTrainerUnits& told) override { units = told; }
     void Execute(const Action& action) override;
     void OnActed(const Actions& actions) override;
     void OnOverwritten(Region region) override;
@@ -111,6 +115,7 @@ class PeerWorld : public simulator::ActionHost<double>::Outside {
   std::optional<Duration> UntilTogether(Duration most);
   Time now() const { return queue_.now(); }
 
+  UnitSchema units;                        // of the vector of workers added later
   Duration fetch_takes = Milliseconds(5);  // of workers added later
   bool fetch_fails = false;                // no donor serves any longer
   double jitter = 0;                       // delays are drawn from [1, 1 + jitter] times the least

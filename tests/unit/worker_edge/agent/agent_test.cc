@@ -365,13 +365,16 @@ TEST(JobConfigTest, EveryFieldIsReadAndEveryViolationNamed) {
   EXPECT_EQ(good.config.checkpoint_retain, 5);
 
   const ParsedJobConfig bad = ParseJobConfig(R"({"averaging": {"strategy": "IST",
-      "groupSize": 1, "interval": {"steps": 1, "seconds": 1}, "compression": "Int8"},
+      "ist": {"store": "Sharded", "shares": "BySpeed"},
+      "roles": ["Parameter", "OptimizerState"], "groupSize": 1, "interval": {"steps": 1, "seconds": 1}, "compression": "Int8"},
       "target": {"metric": {"name": "x"}}, "checkpoint": {"retain": 0}})");
   const std::vector<std::string> want = {
       "averaging.groupSize: 1 is below 2",
       "averaging.interval: must be exactly one of steps, samples, seconds",
-      "averaging.strategy: IST is not built yet; this version has Moshpit, AllReduce, Gossip, "
-      "A2CiD2, RelaySum, PowerGossip",
+      "averaging.roles: OptimizerState cannot be averaged with IST: a worker's optimizer has "
+      "moments of its own units only",
+      "averaging.ist.store: Sharded is not built yet; this version has Replicated",
+      "averaging.ist.shares: BySpeed is not built yet; this version has Equal",
       "averaging.compression: Int8 is not built yet; this version has None, Float16, BFloat16",
       "target.metric: must have exactly one of below, above",
       "checkpoint.retain: 0 is below 1"};

@@ -34,8 +34,9 @@ class LinkFixture : public testing::Test {
     std::filesystem::remove_all(dir_);
   }
 
-  void StartServer(LinkOverlap overlap = LinkOverlap::kDelayed) {
+  void StartServer(LinkOverlap overlap = LinkOverlap::kDelayed, bool needs_units = false) {
     LinkServerOptions options;
+    options.needs_units = needs_units;
     options.dir = dir_;
     options.job = "charlm";
     options.worker = "charlm-0-0";

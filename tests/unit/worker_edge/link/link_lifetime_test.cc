@@ -3,6 +3,7 @@
 #include <thread>
 
 #include "tests/unit/worker_edge/link/link_fixture.h"
+#include "worker/core/subnet/index_sets.h"
 #include "worker/edge/link/link_mapping.h"
 
 namespace crowdsurf::worker {
@@ -33,6 +34,40 @@ TEST_F(Link, ATrainerWithAnotherModelIsRefusedInWords) {
   EXPECT_TRUE(absl::IsFailedPrecondition(refused.status()));
   EXPECT_NE(std::string(refused.status().message()).find("100 elements; now"), std::string::npos)
       << refused.status();
+}
+
+TEST_F(Link, ATrainerWithoutUnitGroupsIsRefusedInWordsWhereTheJobNeedsThem) {
+  StartServer(LinkOverlap::kBlocking, true);
+  const auto refused = Connect()->Register(Model());
+  EXPECT_TRUE(absl::IsInvalidArgument(refused.status())) << refused.status();
+  EXPECT_NE(std::string(refused.status().message())
+                .find("spec.averaging.strategy: IST needs unit groups"),
+            std::string::npos)
+      << refused.status();
+  std::vector<LinkTensor> model = Model();
+  model[0].units = {{.axis = 0, .group = 0}};
+  EXPECT_TRUE(Connect()->Register(model).ok());
+}
+
+// What was written for the trainer before is none of the new one's: it trains the whole model.
+TEST_F(Link, ANewTrainerTakesNoUnitsOfTheOneBefore) {
+  StartServer();
+  std::vector<LinkTensor> model = Model();
+  model[0].units = {{.axis = 0, .group = 0}};
+  {
+    auto first = Connect();
+    ASSERT_TRUE(first->Register(model).ok());
+    Expect<link::TrainerRegistered>();
+    ASSERT_TRUE(server_->SetIndexSets(EncodeIndexSets({{0, {1, 2}}})));
+  }
+  Expect<link::TrainerGone>();
+  auto second = Connect();
+  ASSERT_TRUE(second->Register(model).ok());
+  Expect<link::TrainerRegistered>();
+  const auto sets = second->TakeIndexSets();
+  ASSERT_TRUE(sets.ok());
+  EXPECT_FALSE(sets->has_value());
+  EXPECT_TRUE(server_->SetIndexSets(EncodeIndexSets({{0, {3}}})));
 }
 
 TEST_F(Link, ARestartedTrainerGetsNothingOfTheDeadOnesAveraging) {

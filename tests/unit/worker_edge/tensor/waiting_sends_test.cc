@@ -115,7 +115,8 @@ class Planes : public TimerSource {
                     .to = Region::kInboxA,
                     .wire = WireFormat::kFloat32,
                     .weight = 1,
-                    .mask = {}});
+                    .mask = {},
+                    .subnet = nullptr});
     });
   }
   void SendMix(const PeerId& to) {
