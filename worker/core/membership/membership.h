@@ -32,6 +32,7 @@
 #include "worker/core/port/config.h"
 #include "worker/core/port/inputs.h"
 #include "worker/core/port/messages.h"
+#include "worker/core/port/peer_summary.h"
 #include "worker/core/view/averaging_id.h"
 
 namespace crowdsurf::worker {
@@ -109,7 +110,7 @@ class Membership {
   bool leaving() const { return leaving_since_.has_value(); }
   bool joined_with_state() const { return joined_with_state_; }
   // Why the better lineage that was asked last gives no seat, seated in a lesser one or not.
-  const std::string& seat_refused() const { return seat_refused_; }
+  const std::optional<SeatRefusal>& seat_refused() const { return seat_refused_; }
   Member Self() const;
 
  private:
@@ -210,6 +211,8 @@ class Membership {
   void SeekSeat(Time now, Actions& out);
   void SeekBetterLineage(Time now, Actions& out);
   void AskForSeat(Time now, const PeerId& peer, Actions& out);
+  // `refusal`: nullptr, it is refused no longer.
+  void NoteRefusal(const PeerId& from, const message::JoinAnswer* refusal);
   void FormFirst(Time now, Actions& out);
   void LetStartOnce(Actions& out);
   bool InAnotherLineage(const PeerId& peer) const;
@@ -265,7 +268,7 @@ class Membership {
   std::optional<TrainerRegistered> trainer_;
   bool started_trainer_ = false;
   bool joined_with_state_ = false;
-  std::string seat_refused_;
+  std::optional<SeatRefusal> seat_refused_;
   AveragingId holds_;
   std::optional<Committed> restored_;
   double restored_seconds_ = 0;  // of the job, in that checkpoint

@@ -106,12 +106,23 @@ void Membership::SeekBetterLineage(Time now, Actions& out) {
   if (fetching_ || now < seek_lineage_at_ || !trainer_ || !left_.none()) return;
   const RosterRecord* best = BestOtherLineage();
   if (best == nullptr) {
-    seat_refused_.clear();
+    seat_refused_.reset();
     return;
   }
   seek_lineage_at_ = now + kSeekLineageEvery;
   log_.Info("asking the better lineage for a seat", {{"members", best->lineage.members}});
   AskForSeat(now, best->member.id, out);
+}
+
+// A reason is said once, with the first member that gave it: the next may be another one.
+void Membership::NoteRefusal(const PeerId& from, const message::JoinAnswer* refusal) {
+  if (refusal == nullptr) return seat_refused_.reset();
+  if (seat_refused_ && seat_refused_->reason == refusal->reason) return;
+  seat_refused_ = SeatRefusal{.reason = refusal->reason, .worker = roster_.WorkerOf(from)};
+  if (!trainer_ || refusal->reason != kAnotherTable) return;
+  const std::vector<uint32_t>&own = trainer_->marks, &theirs = refusal->marks;
+  const auto [at, _] = std::mismatch(own.begin(), own.end(), theirs.begin(), theirs.end());
+  if (!theirs.empty() && !own.empty()) seat_refused_->tensor = at - own.begin();
 }
 
 void Membership::OnJoinAnswer(Time now, const PeerId& from, const message::JoinAnswer& answer,
@@ -125,7 +136,7 @@ void Membership::OnJoinAnswer(Time now, const PeerId& from, const message::JoinA
   // by a lineage that has just become the lesser one.
   const bool for_long = !seated() || answer.reason == kAnotherTable;
   if (!seated() || !seating_->CellOf(from))
-    seat_refused_ = refused && for_long ? answer.reason : std::string();
+    NoteRefusal(from, refused && for_long ? &answer : nullptr);
   if (seated() && seating_->CellOf(from)) return;  // late: it was seated meanwhile
   if (seated() && answer.kind == message::JoinAnswer::Kind::kAskSteward && trainer_ &&
       !answer.contacts.empty() && !Quiet(now, answer.contacts.front().id))

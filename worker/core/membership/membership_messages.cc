@@ -19,7 +19,8 @@ std::optional<message::JoinAnswer> Membership::Objection(
     Time now, const message::JoinRequest& request) const {
   using message::JoinAnswer;
   if (trainer_ && request.schema != trainer_->schema)
-    return JoinAnswer{JoinAnswer::Kind::kRefused, {}, {}, std::string(kAnotherTable)};
+    return JoinAnswer{
+        JoinAnswer::Kind::kRefused, {}, {}, std::string(kAnotherTable), trainer_->marks};
   if (request.lineage && !lineage().Beats(*request.lineage))
     return JoinAnswer{
         JoinAnswer::Kind::kRefused, {}, {}, "its lineage does not lose against this one"};

@@ -93,7 +93,7 @@ void Membership::Enter(Time now, Seating seating, Actions& out) {
   }
   const ViewHash origin = OriginOf(view, seating.hash());
   if (origin != last_.origin) {
-    seat_refused_.clear();
+    seat_refused_.reset();
     // Promises made in the old lineage are forgotten with it, so nothing of it is answered any
     // more.
     Forsake(last_);

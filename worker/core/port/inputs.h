@@ -31,6 +31,9 @@ struct TrainerRegistered {
   double counted = 0;
   TensorViews tensors = {};  // of the vector, as matrices; what none covers has no shape
   UnitSchema units = {};     // its tensors with their unit groups; no elements: not known
+  // A mark of each of the first kMaxTableMarks tensors: tells which one another table has
+  // otherwise.
+  std::vector<uint32_t> marks = {};
 };
 struct TrainerGone {};
 // The outbox holds the snapshot. `samples` and `step` are the trainer's totals since it registered.

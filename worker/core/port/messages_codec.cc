@@ -46,6 +46,10 @@ class Writer {
   void operator()(message::ViewVote::Kind v) { out_.U8(static_cast<uint8_t>(v)); }
   void operator()(PairWord::Kind v) { out_.U8(static_cast<uint8_t>(v)); }
   void operator()(EdgeWord::Kind v) { out_.U8(static_cast<uint8_t>(v)); }
+  void operator()(const std::vector<uint32_t>& marks) {
+    out_.U32(static_cast<uint32_t>(marks.size()));
+    for (const uint32_t mark : marks) out_.U32(mark);
+  }
   template <class T>
   void operator()(const std::vector<T>& items) {
     out_.U32(static_cast<uint32_t>(items.size()));
@@ -124,6 +128,10 @@ class Reader {
     if (kind > static_cast<uint8_t>(EdgeWord::Kind::kCut)) return in_.Fail();
     v = static_cast<EdgeWord::Kind>(kind);
   }
+  void operator()(std::vector<uint32_t>& marks) {
+    marks.resize(in_.Count(kMaxTableMarks, sizeof(uint32_t)));
+    for (uint32_t& mark : marks) mark = in_.U32();
+  }
   void operator()(std::vector<Seat>& items) { Items(items, kMaxSeats, kSeatBytes, DecodeSeat); }
   void operator()(std::vector<Vacancy>& items) {
     Items(items, kMaxSeats, kVacancyBytes, DecodeVacancy);
@@ -160,7 +168,7 @@ void Fields(M& m, F&& f) {
   else if constexpr (std::is_same_v<T, JoinRequest>)
     (f(m.member), f(m.contact), f(m.next), f(m.holds), f(m.trained), f(m.schema), f(m.lineage));
   else if constexpr (std::is_same_v<T, JoinAnswer>)
-    (f(m.kind), f(m.committed), f(m.contacts), f(m.reason));
+    (f(m.kind), f(m.committed), f(m.contacts), f(m.reason), f(m.marks));
   else if constexpr (std::is_same_v<T, ViewNews>)
     (f(m.view), f(m.seats), f(m.vacancies), f(m.contacts), f(m.committed), f(m.job_seconds));
   else if constexpr (std::is_same_v<T, ViewOpen>)

@@ -25,6 +25,14 @@ struct RoundTally {
   uint64_t failed() const { return kept + aborted + orphaned; }  // as counted everywhere
 };
 
+// Why the job's other members give this peer no seat.
+struct SeatRefusal {
+  std::string reason;
+  std::string worker = {};            // who said so; empty: its name is not known
+  std::optional<size_t> tensor = {};  // of another table: the first that differs, by its place
+  bool operator==(const SeatRefusal&) const = default;
+};
+
 struct PeerSummary {
   PeerState state = PeerState::kStarting;
   uint64_t step = 0;
@@ -41,7 +49,7 @@ struct PeerSummary {
   };
   std::optional<ViewSummary> view;
   std::vector<uint16_t> cell;  // coordinates; empty: not seated
-  std::string seat_refused;    // why the job's other members give it no seat; empty: they do
+  std::optional<SeatRefusal> seat_refused;
   AveragingId averaging = {};  // last committed
   double job_samples = 0;
   double job_seconds = 0;  // that the job has trained, as of the last input

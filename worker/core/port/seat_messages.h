@@ -15,6 +15,8 @@
 
 namespace crowdsurf::worker {
 
+constexpr size_t kMaxTableMarks = 4096;  // 16 KiB of a message; a model has some hundred tensors
+
 namespace message {
 
 // Seats and vacancies of a view; the receiver merges them.
@@ -48,6 +50,7 @@ struct JoinAnswer {
   Committed committed;
   std::vector<Contact> contacts;
   std::string reason;
+  std::vector<uint32_t> marks = {};  // kRefused for another table: TrainerRegistered::marks here
   bool operator==(const JoinAnswer&) const = default;
 };
 // A decided view with its seats: to its members, and to a peer that speaks of an older one.

@@ -6,6 +6,7 @@
 #include "coordinator-free-dht/edge/relay.h"
 #include "worker/core/peer/peer.h"
 #include "worker/edge/agent/agent_impl.h"
+#include "worker/edge/agent/table_marks.h"
 
 namespace crowdsurf::worker {
 namespace {
@@ -203,9 +204,9 @@ void Agent::Impl::Do(Time now, WallTime, const WriteCheckpoint& action) {
     return;
   }
   // It trains alone, beside the job: what it has is not the job's.
-  if (!summary.seat_refused.empty()) {
+  if (summary.seat_refused) {
     log_.Warning("nothing is written: this worker is not of the job",
-                 {{"reason", summary.seat_refused}});
+                 {{"reason", InWords(*summary.seat_refused, trainer_->tensors)}});
     return;
   }
   CheckpointKeeper::Job job;

@@ -99,6 +99,8 @@ class Agent::Impl : public TimerSource {
   void TakeSeatAgain(Time now, WallTime wall);
   void OnPublishRefused(Time now, WallTime wall, const link::PublishRefused& refused);
   void FeedRegistered(Time now, WallTime wall, const link::TrainerRegistered& event);
+  // What the core is told of trainer_, as of one that begins anew. Pre: there is one.
+  TrainerRegistered ForCore() const;
   // The newest good checkpoint of this job goes into inbox 0, elsewhere; OnRestored follows. False:
   // there is nothing to look for.
   bool StartRestore(const link::TrainerRegistered& event);
@@ -230,8 +232,8 @@ class Agent::Impl : public TimerSource {
   int bad_snapshots_ = 0;               // in a row
   Time seat_again_ = Time::Infinite();  // when a trainer of bad snapshots is let in again
   std::string bad_snapshot_;  // what was wrong with the trainer's last snapshot; empty: nothing
-  std::string seat_refused_;  // the core's words, as seen last
-  std::string write_error_;   // of the last checkpoint or model; empty: it was written
+  std::optional<SeatRefusal> seat_refused_;  // as seen last
+  std::string write_error_;  // of the last checkpoint or model; empty: it was written
   Time checkpoint_at_;  // when this agent, as steward, writes the next one; unset: no average yet
 
   Time progress_at_ = Time::Infinite();  // when the trainer's words are read next

@@ -8,6 +8,7 @@
 #include "base/overloaded.h"
 #include "worker/core/peer/peer.h"
 #include "worker/edge/agent/agent_impl.h"
+#include "worker/edge/agent/table_marks.h"
 #include "worker/edge/agent/tensor_views.h"
 
 namespace crowdsurf::worker {
@@ -89,13 +90,18 @@ void Agent::Impl::OnRegistered(Time now, WallTime wall, const link::TrainerRegis
 void Agent::Impl::FeedRegistered(Time now, WallTime wall, const link::TrainerRegistered& event) {
   // Of a trainer that goes on: its last snapshot is in an average, or may be.
   const auto published = static_cast<double>(link_->counters().published_samples);
-  FeedLocal(now, wall,
-            TrainerRegistered{.schema = event.schema,
-                              .elements = event.elements,
-                              .fresh = event.fresh,
-                              .counted = event.fresh ? 0.0 : published,
-                              .tensors = ViewsOf(event.tensors),
-                              .units = UnitsOf(event.tensors)});
+  TrainerRegistered trainer = ForCore();
+  trainer.fresh = event.fresh;
+  trainer.counted = event.fresh ? 0.0 : published;
+  FeedLocal(now, wall, std::move(trainer));
+}
+
+TrainerRegistered Agent::Impl::ForCore() const {
+  return {.schema = trainer_->schema,
+          .elements = trainer_->elements,
+          .tensors = ViewsOf(trainer_->tensors),
+          .units = UnitsOf(trainer_->tensors),
+          .marks = MarksOf(trainer_->tensors)};
 }
 
 // The trainer keeps its values; the others average without it.
@@ -128,13 +134,9 @@ void Agent::Impl::OnPublishRefused(Time now, WallTime wall, const link::PublishR
 void Agent::Impl::TakeSeatAgain(Time now, WallTime wall) {
   seat_again_ = Time::Infinite();
   if (!trainer_ || leaving_ || stop_raised_) return;
-  FeedLocal(now, wall,
-            TrainerRegistered{.schema = trainer_->schema,
-                              .elements = trainer_->elements,
-                              .fresh = true,
-                              .counted = static_cast<double>(link_->counters().samples),
-                              .tensors = ViewsOf(trainer_->tensors),
-                              .units = UnitsOf(trainer_->tensors)});
+  TrainerRegistered trainer = ForCore();
+  trainer.counted = static_cast<double>(link_->counters().samples);
+  FeedLocal(now, wall, std::move(trainer));
 }
 
 bool Agent::Impl::StartRestore(const link::TrainerRegistered& event) {

@@ -9,7 +9,7 @@
 #include "worker/core/membership/membership.h"
 #include "worker/core/peer/peer.h"
 #include "worker/edge/agent/agent_impl.h"
-#include "worker/edge/agent/tensor_views.h"
+#include "worker/edge/agent/table_marks.h"
 
 namespace crowdsurf::worker {
 namespace {
@@ -78,8 +78,8 @@ void Agent::Impl::UpdateGauges(const PeerSummary& summary) {
   // Counted when the reason changes, not at each look.
   if (summary.seat_refused == seat_refused_) return;
   seat_refused_ = summary.seat_refused;
-  if (seat_refused_.empty()) return;
-  const bool tensors = seat_refused_ == Membership::kAnotherTable;
+  if (!seat_refused_) return;
+  const bool tensors = seat_refused_->reason == Membership::kAnotherTable;
   (tensors ? metrics_.seats_refused_tensors : metrics_.seats_refused_other).Add();
 }
 
@@ -107,13 +107,10 @@ void Agent::Impl::WatchTrainer(Time now, WallTime wall) {
   const double seconds = pulse_.since_step(now).seconds();
   if (after == State::kStepping) {
     log_.Info("the trainer makes steps again", {{"step", counters_.steps}});
-    FeedLocal(now, wall,
-              TrainerRegistered{.schema = trainer_->schema,
-                                .elements = trainer_->elements,
-                                .fresh = false,
-                                .counted = static_cast<double>(counters_.published_samples),
-                                .tensors = ViewsOf(trainer_->tensors)});
-    return;
+    TrainerRegistered trainer = ForCore();
+    trainer.fresh = false;
+    trainer.counted = static_cast<double>(counters_.published_samples);
+    return FeedLocal(now, wall, std::move(trainer));
   }
   if (after == State::kSilent) {
     metrics_.trainer_silences.Add();
@@ -157,7 +154,8 @@ std::string Agent::Impl::SummaryText(Time now) {
   edge.started_unix = started_unix_;
   edge.first_step_unix = first_step_unix_;
   PeerSummary summary = peer_->Summarize();
-  if (!summary.seat_refused.empty()) edge.trouble = "gets no seat: " + summary.seat_refused;
+  if (summary.seat_refused && trainer_)
+    edge.trouble = "gets no seat: " + InWords(*summary.seat_refused, trainer_->tensors);
   if (ended_ || (stop_raised_ && (stop_acknowledged_ || !trainer_)))
     summary.state = PeerState::kStopped;
   UpdateGauges(summary);

@@ -277,12 +277,22 @@ TEST(MembershipTest, AnotherTensorTableIsRefusedAndHarmsNobody) {
   PeerWorld world(15, EveryTenSteps());
   for (int i = 0; i < 3; ++i) world.Add();
   ASSERT_TRUE(world.UntilTogether(Seconds(5)));
+  for (size_t i = 0; i < 3; ++i) {
+    world.Local(i, TrainerRegistered{.schema = Sha256(AsBytes("schema")),
+                                     .elements = 64,
+                                     .fresh = false,
+                                     .marks = {1, 2, 4}});
+  }
   const size_t odd = world.Add(Seconds(1000));
-  world.Local(odd, TrainerRegistered{Sha256(AsBytes("another")), 64, true});
+  world.Local(odd, TrainerRegistered{
+                       .schema = Sha256(AsBytes("another")), .elements = 64, .marks = {1, 3}});
   world.RunFor(Seconds(3));
   EXPECT_FALSE(world.Summary(odd).view);
-  EXPECT_EQ(world.Summary(odd).seat_refused, "another tensor table");
-  EXPECT_EQ(world.Summary(0).seat_refused, "");
+  ASSERT_TRUE(world.Summary(odd).seat_refused);
+  EXPECT_EQ(world.Summary(odd).seat_refused->reason, "another tensor table");
+  EXPECT_FALSE(world.Summary(odd).seat_refused->worker.empty());
+  EXPECT_EQ(world.Summary(odd).seat_refused->tensor, 1u);
+  EXPECT_FALSE(world.Summary(0).seat_refused);
   EXPECT_EQ(world.Summary(0).view->members, 3U);
   EXPECT_EQ(world.Summary(0).rounds.failed(), 0U);
 }
