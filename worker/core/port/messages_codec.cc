@@ -167,9 +167,10 @@ void Fields(M& m, F&& f) {
     (f(m.view), f(m.seats), f(m.vacancies), f(m.contacts), f(m.all));
   else if constexpr (std::is_same_v<T, JoinRequest>)
     (f(m.member), f(m.contact), f(m.next), f(m.holds), f(m.trained), f(m.schema), f(m.lineage));
-  else if constexpr (std::is_same_v<T, JoinAnswer>)
-    (f(m.kind), f(m.committed), f(m.contacts), f(m.reason), f(m.marks));
-  else if constexpr (std::is_same_v<T, ViewNews>)
+  else if constexpr (std::is_same_v<T, JoinAnswer>) {
+    (f(m.kind), f(m.committed), f(m.contacts), f(m.reason));
+    if (m.kind == JoinAnswer::Kind::kRefused) f(m.marks);
+  } else if constexpr (std::is_same_v<T, ViewNews>)
     (f(m.view), f(m.seats), f(m.vacancies), f(m.contacts), f(m.committed), f(m.job_seconds));
   else if constexpr (std::is_same_v<T, ViewOpen>)
     (f(m.parent), f(m.ballot));
