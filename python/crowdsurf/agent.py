@@ -14,6 +14,7 @@ from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tupl
 from . import bells, layout
 from .connection import AgentError, Connection, Refusal
 from .exchange import Exchange
+from .leases import Lease, Leases
 from .memory import Memory
 from .notices import NoticeWatch
 from .parameters import FlatParameters, Parameters, State
@@ -57,6 +58,7 @@ class Agent:
             raise AgentError(f"{client_only()}: unset CROWDSURF_DIR to train alone")
         self._declared, self._metrics, self._state = list(tensors), list(metrics), state
         self._exchange: Optional[Exchange] = None
+        self._leases: Optional[Leases] = None
         self._notices: Optional[NoticeWatch] = None
         self._training = self._lost = False
         self._counted, self._reports = Counted(0, 0), 0
@@ -89,6 +91,8 @@ class Agent:
             self._take(answer)
         except (KeyError, TypeError, IndexError, OSError) as error:
             raise Refusal(f"the agent's answer to the registration cannot be used: {error!r}") from error
+        if self._leases is not None:
+            self._leases.declare(self._memory, self._connection)
 
     def _take(self, answer: Dict[str, Any]) -> None:
         path = os.path.join(self._directory, "tensors")
@@ -188,11 +192,17 @@ class Agent:
             raise AgentError("step() comes after start()")
         if os.getpid() != self._process:
             raise AgentError("this process is a fork of the one that registered: only that one may train")
-        outcome, began = Outcome(), time.monotonic()
         self._stacks.step()
         self._count(samples, loss)
+        if self._leases is not None:
+            self._leases.step(self._memory)
+        return self._boundary(self._exchange)
+
+    def _boundary(self, exchange: Exchange) -> Outcome:
+        """All that a step boundary is for, but to count."""
+        outcome, began = Outcome(), time.monotonic()
         self._watch()
-        memory, exchange = self._memory, self._exchange
+        memory = self._memory
         # Wanted before result: a result must be in before the next snapshot overwrites its outbox.
         wanted = memory.get(layout.PUBLISH_WANTED)
         touched = exchange.apply(memory, outcome)
@@ -247,6 +257,52 @@ class Agent:
         outcome.agent_lost = self._lost
         outcome.lr_scale = memory.get_float(layout.LR_SCALE)
         outcome.job_samples = memory.get_float(layout.JOB_SAMPLES)
+        return outcome
+
+    # --- leases ------------------------------------------------------------------------------------
+
+    def draw(self, samples: int, unit: int) -> Leases:
+        """The trainer draws its samples from a data set of that length, by the leases that the job grants it.
+
+        unit: samples of a batch. ValueError: it draws from another one already. AgentError: the agent deals none.
+        """
+        if self._exchange is None:
+            raise AgentError("draw() comes after start()")
+        if self._leases is not None and self._leases.data != (samples, unit):
+            raise ValueError(f"this trainer draws from a data set already: {self._leases.data} samples and batch, not {(samples, unit)}")
+        if self._leases is None:
+            leases = Leases(samples, unit)
+            leases.declare(self._memory, self._connection)
+            self._leases = self._exchange.leases = leases
+        return self._leases
+
+    def look(self) -> bool:
+        """Reads what was granted since. True where the lease in hand is void. ValueError: the job's data set is another."""
+        if self._leases is None:
+            return False
+        try:
+            return self._leases.look(self._memory, self._connection)
+        except AgentError:
+            self._lost = not self._connection.alive()
+            return False
+
+    def next_lease(self) -> Optional[Lease]:
+        """None: the trainer is to wait; pause() says so."""
+        lease = self._leases.take() if self._leases is not None else None
+        if lease is not None and self._leases is not None:
+            self._leases.wait(self._memory, False)
+        return lease
+
+    def pause(self) -> Outcome:
+        """A step boundary of a trainer that waits for leases: does what the agent asks for, and sleeps a little."""
+        if self._exchange is None or self._leases is None:
+            raise AgentError("pause() comes after draw()")
+        self._stacks.step()
+        rung = self._memory.agent_bell.rung()
+        outcome = self._boundary(self._exchange)
+        self._leases.wait(self._memory, True)
+        if not (outcome.stop or outcome.applied or outcome.adopted or self._leases.changed(self._memory)):
+            self._memory.agent_bell.wait(rung, 0.01, _SLICE)
         return outcome
 
     # --- beside the steps ----------------------------------------------------------------------------
@@ -316,8 +372,12 @@ class Agent:
         self._connection.call("POST", "/v1/checkpoint")
 
     def leave(self, reason: str = "") -> None:
-        """Asks the agent to leave the job; returns when it has."""
-        self._connection.call("POST", "/v1/leave", json.dumps({"reason": reason}).encode())
+        """Asks the agent to leave the job; returns when it has. Other calls may go on meanwhile."""
+        asked = Connection(self._directory)
+        try:
+            asked.call("POST", "/v1/leave", json.dumps({"reason": reason}).encode())
+        finally:
+            asked.close()
 
     def close(self) -> None:
         """Ends the connection: the agent gives the worker's seat back at once, and peers do not wait for it."""

@@ -8,6 +8,7 @@ from typing import Callable, Optional
 
 from . import layout
 from .connection import AgentError, Connection
+from .leases import Leases
 from .memory import Memory
 from .parameters import Parameters, State
 from .tensor import Counted, Outcome
@@ -20,6 +21,7 @@ class Exchange:
 
     def __init__(self, parameters: Parameters, state: Optional[State]) -> None:
         self._parameters, self._state = parameters, state
+        self.leases: Optional[Leases] = None
         self._voided = 0   # the ticket whose result belongs to parameters that an adoption replaced
 
     def apply(self, memory: Memory, outcome: Outcome) -> bool:
@@ -56,6 +58,8 @@ class Exchange:
     def _acknowledge(self, memory: Memory, request: int, outcome: Outcome) -> None:
         outcome.adopted, outcome.averaging = True, memory.get(layout.ADOPT_AVERAGING)
         self._voided = memory.get(layout.PUBLISHED)
+        if self.leases is not None:
+            self.leases.drop(memory)
         memory.set(layout.ADOPTED, request >> 1)
         memory.trainer_bell.ring()
 
@@ -81,6 +85,8 @@ class Exchange:
         self._parameters.read(memory.outbox)
         memory.set(layout.PUBLISHED_STEPS, counted.steps)
         memory.set(layout.PUBLISHED_SAMPLES, counted.samples)
+        if self.leases is not None:
+            self.leases.snapshot(memory)
         memory.set(layout.PUBLISHED, max(wanted, published + 1))
         memory.trainer_bell.ring()
         return True

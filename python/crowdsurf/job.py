@@ -16,7 +16,7 @@ import weakref
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, Iterator, Optional, Sequence, Type, TypeVar
 
-from .agent import Agent
+from .agent import PATIENCE, Agent
 from .connection import AgentError
 from .platforms import client_only
 from .tensor import Notice, Outcome
@@ -24,11 +24,14 @@ from .tensor import Notice, Outcome
 if TYPE_CHECKING:
     import torch
 
+    from .leases import Lease, Leases
     from .module import ModuleParameters, Stateful
+    from .shard import Shard
 
 Batch = TypeVar("Batch")
 _LOSS_EVERY = 0.25   # seconds: reading a loss from a GPU waits for it, so not at every step
 _HANGS = 60.0        # seconds without a step: an end by SIGTERM then shows where the script is
+_HAND_IN = 8.0       # seconds: Google gives a pod 15 s
 _NO_FILE = (AttributeError, OSError, RuntimeError, ValueError)   # stderr is none, as in a notebook
 
 log = logging.getLogger("crowdsurf")
@@ -71,6 +74,9 @@ class Job:
         self._samples, self._loss_at, self._lost, self._ended_by_signal = 0, -1.0, False, False
         self._metrics, self._rate, self._process = list(metrics), parameters.rate, os.getpid()
         self._agent: Optional[Agent] = None
+        self._leases: Optional[Leases] = None
+        self._drawing = False  # a loop over shard() is under way
+        self._ending = False   # SIGTERM: what is trained of the leases is handed in first
         self.alone = not os.environ.get("CROWDSURF_DIR")   # no agent: this script trains by itself
         self.closed = False
         self.done = False                                  # the job's target is met
@@ -143,6 +149,18 @@ class Job:
                                  "the loader has no batch in its second pass: give a DataLoader, not an iterator")
             epoch += 1
 
+    def shard(self, loader: Any, epochs: int = 1) -> Shard:
+        """The loader's batches, of which every worker gets others: in the job each sample of an epoch is trained once.
+
+        An iterable that ends when the job's target is met, or this worker leaves. The order is the job's own for each
+        epoch, whatever the number of workers. loader: a DataLoader of a map-style data set with a batch_size; its
+        order, batch sampler and drop_last do not count. epochs: alone, so many. TypeError, ValueError: it cannot be
+        dealt, and why. ValueError while it runs: another worker's data set has another length.
+        """
+        from .shard import Shard
+
+        return Shard(self, loader, epochs)
+
     @property
     def samples(self) -> float:
         """Samples that all workers of the job have trained on, as of its last averaging; alone: this script's."""
@@ -194,6 +212,59 @@ class Job:
                  traceback: Optional[TracebackType]) -> None:
         self.close()
 
+    # --- for Shard ---
+
+    def _begin_leases(self, shard: Shard) -> int:
+        """The seed of the job's orders."""
+        assert self._agent is not None
+        self._leases = self._agent.draw(shard.length, shard.unit)
+        self._drawing = True
+        return self._agent.seed
+
+    def _next_lease(self) -> Optional[Lease]:
+        """Waits for one. None: the job is over, or this worker leaves it. AgentError: the agent has gone."""
+        assert self._agent is not None and self._leases is not None
+        seen = time.monotonic()
+        while not (self.done or self.closed):
+            self._hand_in_if_asked()
+            self._agent.look()
+            lease = self._agent.next_lease()
+            if lease is not None:
+                return lease
+            self._stepped_at = time.monotonic()
+            self.last = outcome = self._agent.pause()
+            self.done = self.done or outcome.stop
+            if not outcome.agent_lost:
+                seen = time.monotonic()
+            elif self._leases.closed or time.monotonic() - seen > PATIENCE:
+                if self._leases.closed:
+                    return None
+                raise AgentError("the agent has gone, and with it the leases of this worker")
+        return None
+
+    def _handed(self, samples: int) -> None:
+        assert self._leases is not None
+        self._leases.hand(samples)
+
+    def _lease_is_void(self) -> bool:
+        """After a batch: its lease was taken back, or nothing more is to be trained."""
+        assert self._agent is not None
+        self._hand_in_if_asked()
+        return self.done or self.closed or self._agent.look()
+
+    def _hand_in_if_asked(self) -> None:
+        if not self._ending:
+            return
+        assert self._agent is not None
+        leaving = threading.Thread(target=_leave, args=(self._agent,), daemon=True)
+        leaving.start()
+        until = time.monotonic() + _HAND_IN
+        while leaving.is_alive() and time.monotonic() < until:
+            self._agent.look()   # the agent says that nothing more is to be trained
+            self._agent.pause()
+        self._ended_by_signal = True
+        sys.exit(128 + signal.SIGTERM)
+
     def _number(self, loss: Any) -> Optional[float]:
         if loss is None or isinstance(loss, (int, float)):
             return loss
@@ -213,6 +284,9 @@ class Job:
         if os.getpid() != self._process:   # a forked child ends as it would without us
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
+        if self._drawing and not (self._ending or self.done):
+            self._ending = True   # at the next batch
+            return
         self._ended_by_signal = True
         if time.monotonic() - self._stepped_at > _HANGS:   # kubelet ends a trainer that hangs
             with contextlib.suppress(*_NO_FILE):
@@ -231,6 +305,11 @@ class Job:
 
 _joined: Optional[weakref.ref[Job]] = None   # one agent has one trainer
 _said_alone = False
+
+
+def _leave(agent: Agent) -> None:
+    with contextlib.suppress(AgentError):
+        agent.leave("SIGTERM")
 
 
 def _say_alone() -> None:

@@ -35,6 +35,10 @@ enum class ChaosPlant : uint8_t {
   kSeatsNotUnited,  // one node is never told of seats that it does not know
   kWrongStep,       // an outer optimizer's step is off by a quarter at one node
   kOwnVelocity,     // one node's velocity is its own: half of what the others have
+  kTrainsOn,        // one node's trainer begins each grant a unit too early
+  kClaimsMore,      // one node says that it has trained a unit more than it has
+  kNewTrainer,      // one node's trainer is replaced now and then, and the node counts as living
+  kLeavesAtOnce,    // nodes that leave hide what they have trained
 };
 
 struct ChaosScenario {
@@ -48,6 +52,7 @@ struct ChaosScenario {
   bool ist = false;              // sub-networks, instead of Moshpit
   worker::UnitSchema units;      // of `trainer.elements` values, where there are any
   TrainerOptions trainer;
+  worker::DataSpec data;    // the trainers draw leases of that; none: they draw none
   double speed_spread = 0;  // a trainer's step time is up to that share longer
   LinkOptions links;
   double record_loss = 0;
@@ -94,16 +99,19 @@ struct ChaosReport {
   uint64_t kept = 0;       // rounds that failed for a survivor: kept + aborted + orphaned
   uint64_t repaired = 0;
   uint64_t branches = 0;
-  uint64_t epochs = 0;          // of the last view
-  uint64_t exact = 0;           // deliveries whose mean was recomputed from the snapshots
-  uint64_t counts_checked = 0;  // deliveries whose sample count was (statements samples, twice)
-  uint64_t outer_steps = 0;     // from a common base
-  uint64_t outer_begins = 0;    // plain means, where a base begins
-  uint64_t outer_fetched = 0;   // bases that were missed, and fetched
-  uint64_t subnet_rounds = 0;   // of sub-networks, over all nodes
-  uint64_t subnet_kept = 0;     // values that nobody covered there
-  uint64_t unknown_sends = 0;   // to peers that were never introduced
-  Duration healed_after;        // virtual time from healing to one view and equal vectors
+  uint64_t epochs = 0;            // of the last view
+  uint64_t exact = 0;             // deliveries whose mean was recomputed from the snapshots
+  uint64_t counts_checked = 0;    // deliveries whose sample count was (statements samples, twice)
+  uint64_t leases_committed = 0;  // samples
+  uint64_t leases_retrained = 0;  // whose first result was lost with a worker
+  uint64_t leases_epochs = 0;     // that are committed as a whole
+  uint64_t outer_steps = 0;       // from a common base
+  uint64_t outer_begins = 0;      // plain means, where a base begins
+  uint64_t outer_fetched = 0;     // bases that were missed, and fetched
+  uint64_t subnet_rounds = 0;     // of sub-networks, over all nodes
+  uint64_t subnet_kept = 0;       // values that nobody covered there
+  uint64_t unknown_sends = 0;     // to peers that were never introduced
+  Duration healed_after;          // virtual time from healing to one view and equal vectors
 };
 
 // The outer optimizer of a seed's job, where one is wanted.
@@ -111,6 +119,9 @@ worker::OuterOptimizer DrawOuter(uint64_t seed);
 // Makes it a job with IST, of a small model with two hidden layers.
 void DrawIst(ChaosScenario& scenario);
 ChaosScenario DrawChaos(uint64_t seed, int min_members, int max_members);
+// A job that draws leases and loses `departures` workers, one after the other; each is replaced. A
+// part of them leaves with notice.
+ChaosScenario DrawLeases(uint64_t seed, int departures);
 ChaosReport RunChaos(const ChaosScenario& scenario);
 
 }  // namespace crowdsurf::simulator

@@ -36,6 +36,7 @@ ChaosWorld::ChaosWorld(const ChaosScenario& scenario)
       peer_checkers_(report_.violations, origins_, scenario.wire),
       outer_checkers_(report_.violations, scenario.outer),
       subnet_checkers_(report_.violations),
+      lease_checkers_(report_.violations, scenario.data),
       board_(queue_, network_, rng_.Fork("board"), scenario.record_loss,
              [this](int node, const std::vector<worker::PeerRecord>& records) {
                At(node).OnRecords(records);
@@ -75,7 +76,10 @@ void ChaosWorld::Schedule() {
     if (!death.at.infinite()) queue_.After(death.at, [this, death] { At(death.node).Kill(); });
   }
   for (const ChaosScenario::Spell& leave : scenario_.leaves)
-    queue_.After(leave.at, [this, leave] { At(leave.node).Local(worker::LeaveAsked{}); });
+    queue_.After(leave.at, [this, leave] { At(leave.node).Leave(); });
+  if (scenario_.plant == ChaosPlant::kNewTrainer)
+    for (Duration at = Seconds(1); at < scenario_.heal; at = at + Seconds(0.7))
+      queue_.After(at, [this] { At(scenario_.planted).ReplaceTrainer(); });
   ScheduleSpells();
   queue_.After(scenario_.heal, [this] { Heal(); });
 }
@@ -237,11 +241,35 @@ void ChaosWorld::OnDeath(int node) {
 void ChaosWorld::OnDeliver(int node, const worker::Deliver& deliver, const RegionBuffer& mean) {
   ++report_.delivered;
   peer_checkers_.OnDeliver(node, deliver, mean);
+  if (!scenario_.data.none()) SeeLeases(node, deliver, mean);
   trace_.Add(deliver.root.view());
   // Only averages after the heal show that the survivors have come together.
   if (!healed_) return;
   if (const auto summary = At(node).Summarize(); summary.view)
     after_heal_[{summary.view->hash, deliver.averaging}][node] = At(node).Result(deliver.region);
+}
+
+void ChaosWorld::SeeLeases(int node, const worker::Deliver& deliver, const RegionBuffer& mean) {
+  std::set<SnapshotId> inside;
+  for (const OriginId set : std::set<OriginId>(mean.origins.begin(), mean.origins.end()))
+    for (const SnapshotId snapshot : origins_.In(set)) inside.insert(snapshot);
+  std::map<int, const LeaseTrainer*> trainers;
+  for (const auto& other : nodes_) trainers[other->index()] = other->leases();
+  lease_checkers_.OnDelivered(node, deliver, inside, trainers);
+}
+
+void ChaosWorld::CheckLeases() {
+  std::map<int, std::pair<const LeaseTrainer*, LeaseCheckers::End>> nodes;
+  for (const auto& node : nodes_) {
+    const auto end = node->left()    ? LeaseCheckers::End::kLeft
+                     : node->alive() ? LeaseCheckers::End::kLives
+                                     : LeaseCheckers::End::kDied;
+    nodes[node->index()] = {node->leases(), end};
+  }
+  lease_checkers_.CheckEnd(nodes, queue_.now());
+  report_.leases_committed = lease_checkers_.committed();
+  report_.leases_retrained = lease_checkers_.retrained();
+  report_.leases_epochs = lease_checkers_.epochs();
 }
 
 // L1 has a condition: a quorum of the view's witnesses lives. It is asked when the round fails; who
@@ -376,6 +404,7 @@ ChaosReport ChaosWorld::Run() {
   report_.healed_after = queue_.now() - heal;
   if (!together) report_.violations.Add("healed", WhyApart());
   CheckEnd();
+  if (!scenario_.data.none()) CheckLeases();
   report_.events = queue_.done();
   report_.exact = peer_checkers_.exact();
   report_.counts_checked = peer_checkers_.counts_checked();

@@ -43,6 +43,7 @@ class ChaosWorld : public PeerOutside {
   PeerCheckers& peer_checkers() override { return peer_checkers_; }
   OuterCheckers& outer_checkers() override { return outer_checkers_; }
   SubnetCheckers& subnet_checkers() override { return subnet_checkers_; }
+  LeaseCheckers& lease_checkers() override { return lease_checkers_; }
   Origins& origins() override { return origins_; }
   Violations& violations() override { return report_.violations; }
 
@@ -63,6 +64,8 @@ class ChaosWorld : public PeerOutside {
   bool QuorumLives(const worker::ViewHash& view);
   bool Together();
   void CheckEnd();
+  void SeeLeases(int node, const worker::Deliver& deliver, const RegionBuffer& mean);
+  void CheckLeases();
   std::string WhyApart();
   std::vector<PeerNode*> Living();
   PeerNode& At(int node) { return *nodes_[static_cast<size_t>(node)]; }
@@ -78,6 +81,7 @@ class ChaosWorld : public PeerOutside {
   PeerCheckers peer_checkers_;
   OuterCheckers outer_checkers_;
   SubnetCheckers subnet_checkers_;
+  LeaseCheckers lease_checkers_;
   RosterBoard board_;
   std::vector<std::unique_ptr<PeerNode>> nodes_;
   std::map<PeerId, int> index_;

@@ -4,6 +4,7 @@
 #include <memory>
 #include <utility>
 
+#include "base/digest.h"
 #include "simulator/round/watched_chunks.h"
 
 namespace crowdsurf::simulator {
@@ -30,6 +31,7 @@ TrainerOptions TrainerOf(const ChaosScenario& scenario, const Rng& rng) {
   TrainerOptions options = scenario.trainer;
   Rng speed = rng.Fork("speed");
   options.step_time = options.step_time * (1.0 + scenario.speed_spread * speed.UniformDouble());
+  options.data = scenario.data;
   return options;
 }
 
@@ -46,7 +48,56 @@ PeerNode::PeerNode(int node, const worker::PeerConfig& config, const ChaosScenar
 // ---- the trainer -------------------------------------------------------------------------------
 
 worker::Progress PeerNode::Totals() const {
-  return {trainer_.Steps(now()), trainer_.Samples(now()), {}, {}};
+  return {trainer_.Steps(now()), trainer_.Samples(now()), {}, {}, LeaseProgress()};
+}
+
+worker::StreamProgress PeerNode::LeaseProgress() const {
+  if (trainer_.leases() == nullptr) return {};
+  worker::StreamProgress progress = trainer_.leases()->Progress(now());
+  if (hides_) return {.at = {}, .waits = true};
+  if (Planted(ChaosPlant::kClaimsMore) && progress.at.position > 0)
+    progress.at.position += scenario_.data.unit;
+  return progress;
+}
+
+void PeerNode::StartTrainer() {
+  trainer_.Start(now());
+  if (trainer_.leases() == nullptr || std::exchange(declared_, true)) return;
+  // Its script comes to its loop a little later.
+  DoAfter(scenario_.trainer.step_time, [this] { Local(worker::DataDeclared{scenario_.data}); });
+}
+
+void PeerNode::AdoptState(Region region) {
+  trainer_.Adopt(now(), At(region));
+  if (trainer_.leases() != nullptr)
+    outside_.lease_checkers().OnAdopted(index(), trainer_.leases()->Done(now()));
+}
+
+void PeerNode::TellLeases(const worker::LeasesGranted& granted) {
+  worker::LeasesGranted told = granted;
+  if (Planted(ChaosPlant::kTrainsOn))
+    for (worker::Lease& lease : told.leases) {
+      const uint64_t back = std::min<uint64_t>(lease.begin, scenario_.data.unit);
+      lease.begin -= back;
+    }
+  trainer_.Take(now(), told);
+  // When it has none left; now, where it waits.
+  DoAt(std::max(now(), trainer_.leases()->DryAt()), [this] { Local(Totals()); });
+}
+
+void PeerNode::Leave() {
+  hides_ = scenario_.plant == ChaosPlant::kLeavesAtOnce;
+  Local(Totals());  // what it has trained up to now
+  Local(worker::LeaveAsked{});
+}
+
+void PeerNode::ReplaceTrainer() {
+  Local(worker::TrainerGone{});
+  declared_ = false;
+  Local(worker::TrainerRegistered{.schema = Sha256(AsBytes("schema")),
+                                  .elements = scenario_.trainer.elements,
+                                  .fresh = true,
+                                  .tensors = {}});
 }
 
 void PeerNode::RequestSnapshot(worker::AveragingId averaging) {
@@ -66,21 +117,31 @@ void PeerNode::Publish(worker::AveragingId averaging) {
     return;
   }
   snapshot_ = snapshot;
+  if (trainer_.leases() != nullptr)
+    outside_.lease_checkers().OnSnapshot(index(), snapshot, trainer_.leases()->Done(now()));
   outside_.peer_checkers().OnPublished(snapshot, At(Region::kOutbox).values);
   const worker::Progress totals = Totals();
   // Now and then a trainer has not seen the units in time.
   const bool late = scenario_.ist && units_rng_.Bernoulli(kUnitsMissed);
-  Local(worker::Published{averaging, totals.samples, totals.step,
-                          late ? worker::AveragingId() : units_});
+  Local(worker::Published{.averaging = averaging,
+                          .samples = totals.samples,
+                          .step = totals.step,
+                          .units = late ? worker::AveragingId() : units_,
+                          .leases = totals.leases.at});
 }
 
 void PeerNode::Wake(const worker::WakeAt& marks) {
   // Only the newest marks ring.
   const uint64_t serial = ++wake_serial_;
-  const Time when = trainer_.Passes(marks.steps, marks.samples);
+  const Time when = trainer_.Passes(now(), marks.steps, marks.samples);
   if (when.infinite()) return;
-  queue().At(when, [this, serial] {
-    if (serial == wake_serial_) Local(Totals());
+  queue().At(when, [this, serial, marks] {
+    if (serial != wake_serial_) return;
+    const worker::Progress totals = Totals();
+    const bool passed = (marks.steps > 0 && totals.step >= marks.steps) ||
+                        (marks.samples > 0 && totals.samples >= marks.samples);
+    if (passed || trainer_.leases() == nullptr) return Local(totals);
+    Wake(marks);
   });
 }
 
@@ -134,6 +195,7 @@ void PeerNode::Execute(const worker::Action& action) {
 void PeerNode::SeeOpen(const worker::OpenBuffers& open) {
   if (open.from != Region::kOutbox) return SeeUsed(open.from);
   if (snapshot_) outside_.peer_checkers().OnWeighed(*snapshot_, open.weight);
+  if (snapshot_) outside_.lease_checkers().OnWeighed(*snapshot_, open.weight);
   if (Planted(ChaosPlant::kEarlyPublish))
     trainer_.Publish({}, *snapshot_, outside_.origins().Of(*snapshot_), At(Region::kOutbox));
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "simulator/chaos/chaos_scenario.h"
+#include "simulator/chaos/lease_checkers.h"
 #include "simulator/chaos/outer_checkers.h"
 #include "simulator/chaos/peer_checkers.h"
 #include "simulator/chaos/subnet_checkers.h"
@@ -30,6 +31,7 @@ class PeerOutside : public ActionHost<float>::Outside {
   virtual PeerCheckers& peer_checkers() = 0;
   virtual OuterCheckers& outer_checkers() = 0;
   virtual SubnetCheckers& subnet_checkers() = 0;
+  virtual LeaseCheckers& lease_checkers() = 0;
   virtual Origins& origins() = 0;
   virtual Violations& violations() = 0;
 };
@@ -41,13 +43,18 @@ class PeerNode : public ActionHost<float> {
 
   // What the trainer was given last: a result that was delivered from `region`.
   const std::vector<float>& Result(worker::Region region) { return At(region).values; }
+  const LeaseTrainer* leases() const { return trainer_.leases(); }
+  void Leave();
+  // The trainer's results since the last averaging are lost, though the node lives.
+  void ReplaceTrainer();
 
  private:
   worker::Progress Totals() const override;
   void RequestSnapshot(worker::AveragingId averaging) override;
   void Wake(const worker::WakeAt& marks) override;
-  void StartTrainer() override { trainer_.Start(now()); }
-  void AdoptState(worker::Region region) override { trainer_.Adopt(At(region)); }
+  void StartTrainer() override;
+  void AdoptState(worker::Region region) override;
+  void TellLeases(const worker::LeasesGranted& granted) override;
   void GiveResult(worker::AveragingId ticket, worker::Region region) override;
   void ReleaseSnapshot(worker::AveragingId ticket) override;
   void TrainUnits(const worker::TellTrainerUnits& units) override { units_ = units.by; }
@@ -59,6 +66,7 @@ class PeerNode : public ActionHost<float> {
     return scenario_.plant == plant && scenario_.planted == index();
   }
   void Publish(worker::AveragingId averaging);
+  worker::StreamProgress LeaseProgress() const;
   void SeeOpen(const worker::OpenBuffers& open);
   void SeeDelivery(const worker::Deliver& deliver);
   void SeeUsed(worker::Region region);
@@ -74,6 +82,8 @@ class PeerNode : public ActionHost<float> {
   worker::AveragingId units_;  // that the trainer was told last
   uint64_t wake_serial_ = 0;
   uint64_t request_serial_ = 0;
+  bool declared_ = false;
+  bool hides_ = false;                  // planted: what it has trained
   std::optional<RegionBuffer> mean_;    // that an outer optimizer has stepped to
   std::optional<SnapshotId> snapshot_;  // in the outbox
   std::map<worker::Region, ChunkHost<float>::Opened> made_by_;  // the round that wrote a region

@@ -11,6 +11,7 @@ VirtualTrainer::VirtualTrainer(int node, TrainerOptions options, Rng rng, Violat
     : node_(node), options_(options), rng_(rng), violations_(violations) {
   for (uint32_t i = 0; i < options_.elements; ++i)
     parameters_.push_back(static_cast<float>(rng_.Normal()));
+  if (!options_.data.none()) leases_.emplace(options_.step_time, options_.data.unit);
 }
 
 void VirtualTrainer::Add(std::string_view statement, const std::string& what) {
@@ -23,22 +24,38 @@ void VirtualTrainer::Start(Time now) {
   since_ = now;
 }
 
+void VirtualTrainer::Adopt(Time now, const RegionBuffer& region) {
+  parameters_ = region.values;
+  if (leases_) leases_->Adopt(now);
+}
+
+double VirtualTrainer::Samples(Time now) const {
+  if (leases_) return static_cast<double>(leases_->Samples(now));
+  return static_cast<double>(Steps(now)) * options_.samples_per_step;
+}
+
 uint64_t VirtualTrainer::Steps(Time now) const {
   if (!started_) return 0;
+  if (leases_) return leases_->Done(now);
   return static_cast<uint64_t>((now - since_).nanoseconds() / options_.step_time.nanoseconds());
 }
 
 Time VirtualTrainer::NextBoundary(Time now) const {
+  if (leases_) return leases_->NextBoundary(now);
   const auto next = static_cast<int64_t>(Steps(now)) + 1;
   return since_ + Nanoseconds(options_.step_time.nanoseconds() * next);
 }
 
-Time VirtualTrainer::Passes(uint64_t steps, double samples) const {
+Time VirtualTrainer::Passes(Time now, uint64_t steps, double samples) const {
   if (!started_) return Time::Infinite();
   double least = steps > 0 ? static_cast<double>(steps) : HUGE_VAL;
   // A mark in samples is passed with a whole step.
   if (samples > 0) least = std::min(least, std::ceil(samples / options_.samples_per_step));
   if (!std::isfinite(least)) return Time::Infinite();
+  if (leases_) {  // the next boundary is looked at: steps come when leases do
+    const Time next = leases_->NextBoundary(now);
+    return next > now ? next : Time::Infinite();
+  }
   return since_ + Nanoseconds(options_.step_time.nanoseconds() * static_cast<int64_t>(least));
 }
 

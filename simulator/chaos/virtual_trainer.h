@@ -13,6 +13,7 @@
 
 #include "base/rng.h"
 #include "base/time.h"
+#include "simulator/chaos/lease_trainer.h"
 #include "simulator/engine/origins.h"
 #include "simulator/engine/violations.h"
 #include "worker/core/port/actions.h"
@@ -25,7 +26,8 @@ struct TrainerOptions {
   uint32_t elements = 8;
   Duration step_time = Milliseconds(50);
   double samples_per_step = 4;
-  double refuse = 0;  // chance that a snapshot has a NaN in it
+  double refuse = 0;           // chance that a snapshot has a NaN in it
+  worker::DataSpec data = {};  // it draws leases of that, a unit a step (ChaosScenario::data)
 };
 
 class VirtualTrainer {
@@ -34,15 +36,16 @@ class VirtualTrainer {
 
   bool started() const { return started_; }
   void Start(Time now);  // from its own parameters, or from those adopted
-  void Adopt(const RegionBuffer& region) { parameters_ = region.values; }
+  void Adopt(Time now, const RegionBuffer& region);
+  void Take(Time now, const worker::LeasesGranted& granted) {
+    if (leases_) leases_->Take(now, granted);
+  }
 
   uint64_t Steps(Time now) const;
-  double Samples(Time now) const {
-    return static_cast<double>(Steps(now)) * options_.samples_per_step;
-  }
+  double Samples(Time now) const;
   Time NextBoundary(Time now) const;
-  // When the totals pass either mark; Infinite: never.
-  Time Passes(uint64_t steps, double samples) const;
+  // When the totals pass either mark, if it has leases enough; Infinite: never.
+  Time Passes(Time now, uint64_t steps, double samples) const;
 
   // At a step boundary. The snapshot goes into `outbox`; false: refused, nothing was written.
   bool Publish(worker::AveragingId averaging, SnapshotId snapshot, OriginId origin,
@@ -52,6 +55,7 @@ class VirtualTrainer {
   void OnRelease(worker::AveragingId averaging);
   std::optional<SnapshotId> in_use() const { return in_use_; }
   const std::vector<float>& parameters() const { return parameters_; }
+  const LeaseTrainer* leases() const { return leases_ ? &*leases_ : nullptr; }
 
  private:
   void Add(std::string_view statement, const std::string& what);
@@ -60,6 +64,7 @@ class VirtualTrainer {
   const TrainerOptions options_;
   Rng rng_;
   Violations& violations_;
+  std::optional<LeaseTrainer> leases_;
   std::vector<float> parameters_;
   bool started_ = false;
   Time since_;

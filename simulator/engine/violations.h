@@ -14,24 +14,28 @@ namespace crowdsurf::simulator {
 
 // Every statement that a checker can find broken; each is turned red once by a planted fault.
 inline constexpr std::string_view kStatements[] = {
-    "S1",       // two members applied different results in one instance of one branch
-    "S2",       // what was applied is not one complete value
-    "S3",       // two values were decided in an instance
-    "S4",       // decided, but a live member of the deciding ballot does not hold it all
-    "S5",       // contributors, weights and bits disagree
-    "S6",       // a superseded or foreign chunk got into a slot or a sum
-    "S7",       // two views meet in one instance
-    "L1",       // a survivor did not end with the decided value
-    "flip",     // results delivered for a snapshot more than once, or without one
-    "twice",    // a snapshot is in a value twice
-    "outer",    // an outer optimizer's step is wrong, or its state differs between members
-    "subnets",  // what nobody covered moved, or members of one value hold different models (IST)
-    "samples",  // the job-wide sample count is not the sum of the final weights
-    "resent",   // more bytes were sent again than the bound allows
-    "bounds",   // a queue or a map outgrew its bound
-    "view",     // two successors of one view
-    "outbox",   // the trainer's snapshot was replaced while it was in use
-    "healed",   // after healing the survivors did not come together in time
+    "S1",         // two members applied different results in one instance of one branch
+    "S2",         // what was applied is not one complete value
+    "S3",         // two values were decided in an instance
+    "S4",         // decided, but a live member of the deciding ballot does not hold it all
+    "S5",         // contributors, weights and bits disagree
+    "S6",         // a superseded or foreign chunk got into a slot or a sum
+    "S7",         // two views meet in one instance
+    "L1",         // a survivor did not end with the decided value
+    "flip",       // results delivered for a snapshot more than once, or without one
+    "twice",      // a snapshot is in a value twice
+    "outer",      // an outer optimizer's step is wrong, or its state differs between members
+    "subnets",    // what nobody covered moved, or members of one value hold different models (IST)
+    "samples",    // the job-wide sample count is not the sum of the final weights
+    "resent",     // more bytes were sent again than the bound allows
+    "bounds",     // a queue or a map outgrew its bound
+    "view",       // two successors of one view
+    "outbox",     // the trainer's snapshot was replaced while it was in use
+    "lease",      // a sample is in the committed average twice
+    "lost",       // a sample counts as committed and is not, or is forgotten
+    "retrained",  // a sample is trained again though who trained it first lives
+    "notice",     // a worker that left with notice has trained in vain
+    "healed",     // after healing the survivors did not come together in time
 };
 
 class Violations {

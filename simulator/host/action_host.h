@@ -126,6 +126,7 @@ class ActionHost : public Process {
   virtual void ReleaseSnapshot(worker::AveragingId ticket) = 0;
   virtual void SetLrScale(double /*scale*/) {}
   virtual void TrainUnits(const worker::TellTrainerUnits& /*units*/) {}
+  virtual void TellLeases(const worker::LeasesGranted& /*granted*/) {}
   virtual void WriteCheckpoint(const worker::WriteCheckpoint&) {}
   virtual void Stop() {}  // the job is over
 
@@ -195,6 +196,7 @@ class ActionHost : public Process {
   void Act(const worker::DeliverMix& action) { GiveResult(action.number, action.region); }
   void Act(const worker::TellLrScale& action) { SetLrScale(action.scale); }
   void Act(const worker::JobCounted&) {}
+  void Act(const worker::GrantLeases& action) { TellLeases(action.granted); }
   void Act(const worker::MoveTrainer& action);
   void Act(const worker::TellTrainerUnits& action) { TrainUnits(action); }
   // of a round

@@ -23,6 +23,7 @@ HOLD, STOP, NOTICE, WANTED, READY, RELEASED = 0x1C0, 0x200, 0x240, 0x280, 0x2C0,
 EPOCH, BEAT, BELL, ADOPT, HAS_OPAQUE, OVERLAP, LR_SCALE, JOB_SAMPLES = 0x100, 0x140, 0x180, 0x340, 0x350, 0x380, 0x3C0, 0x400
 OPAQUE_WANTED, WAKE_AT, RUNG, STEPS, SAMPLES, PUBLISHED, APPLIED, ACKNOWLEDGED = 0x440, 0x4C0, 0x800, 0x840, 0x880, 0x8C0, 0x900, 0x940
 ADOPTED, LOSS, OPAQUE_GIVEN, METRICS = 0x980, 0xA08, 0xA40, 0xAC0
+LEASES_VERSION, LEASES_STREAM, LEASES_POSITION, LEASES_WAITS = 0x500, 0xB40, 0xB48, 0xB50
 PAGE = 4096
 
 
@@ -34,6 +35,7 @@ class StandIn:
         self.registered, self.gone = threading.Event(), threading.Event()
         self.tensors, self.fresh, self.bells, self.opaque, self.given, self.requests = [], [], [], b"", None, []
         self.notice = {"leaving": False}
+        self.data, self.leases = [], {"stream": 0, "begin": 0, "leases": [], "closed": False, "other": None}
         self.refuses = None     # or (code, words): no trainer is registered
         self.wrong = {}         # what the answer to a registration says instead; None: leaves out
         self._map = None
@@ -128,6 +130,12 @@ class StandIn:
         self.put(READY, 2 * ticket + 1)
         self.agent_bell().ring()
 
+    def grant(self, **leases):
+        """What GET /v1/leases answers from now on."""
+        self.leases = {**self.leases, **leases}
+        self.put(LEASES_VERSION, self.get(LEASES_VERSION) + 1)
+        self.agent_bell().ring()
+
     def agent_bell(self):
         return crowdsurf.bells.Bell(self._map, BELL)
 
@@ -166,6 +174,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def do_POST(self):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"] or 0)) or b"{}")
         self.agent.requests.append(self.path)
+        if self.path == "/v1/data":
+            self.agent.data.append(body)
         if self.path != "/v1/register":
             return self.answer(202, {})
         if self.agent.refuses:
@@ -181,6 +191,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         if self.path == "/v1/opaque":
             return self.answer(200, self.agent.opaque, {"X-Sha256": hashlib.sha256(self.agent.opaque).hexdigest()})
+        if self.path == "/v1/leases":
+            return self.answer(200, self.agent.leases)
         self.answer(200, self.agent.notice if self.path == "/v1/notice" else {"tensors": self.agent.placed})
 
     def answer(self, code, content, headers=()):

@@ -133,6 +133,13 @@ TEST_F(PythonClient, OffsetsAreThoseOfTheLayout) {
       {"INDEX_VERSION", offsetof(LinkControl, index_version)},
       {"INDEX_TAKEN", offsetof(LinkControl, index_taken)},
       {"OPAQUE_GIVEN", offsetof(LinkControl, opaque_given)},
+      {"LEASES_VERSION", offsetof(LinkControl, leases_version)},
+      {"PUBLISHED_STREAM", offsetof(LinkControl, published.stream)},
+      {"PUBLISHED_POSITION", offsetof(LinkControl, published.position)},
+      {"LEASES_STREAM", offsetof(LinkControl, leases.stream)},
+      {"LEASES_POSITION", offsetof(LinkControl, leases.position)},
+      {"LEASES_WAITS", offsetof(LinkControl, leases.waits)},
+      {"LEASES_SEEN", offsetof(LinkControl, leases.seen)},
       {"METRICS", offsetof(LinkControl, metrics)}};
   EXPECT_EQ(python, layout);
 }

@@ -17,7 +17,8 @@ Averaging::Averaging(const PeerConfig& config, PeerMetrics& metrics, Logger log,
       rng_(rng),
       rounds_(config, metrics, log),
       counter_(MakeStrategy(StrategyKind::kMoshpit, rng_.Fork("counter"))),
-      mixing_(config, metrics, log, rng_.Fork("mixing")) {}
+      mixing_(config, metrics, log, rng_.Fork("mixing")),
+      leases_(config.id) {}
 
 // ---- membership
 
@@ -57,6 +58,8 @@ void Averaging::OnView(Time now, const Seating& seating, AveragingId next, Paren
   due_.clear();
   announced_ = false;
   hold_.reset();
+  SettleRestoredLedger();
+  if (leases_.active()) AskForLedgers(out);
   if (movable() && number_ == next && !view.target_met) {  // the snapshot serves the new view
     if (stage_ == Stage::kPublishing) return;
     if (snapshotted_) return OpenTrip(now, out);
@@ -87,6 +90,7 @@ void Averaging::OnSeating(Time now, const Seating& seating, Actions& out) {
 void Averaging::OnUnseated(Time now, Actions& out) {
   seated_ = false;  // first: nothing may begin again
   catch_up_.Drop();
+  ledger_sync_.Stop();
   LeaveNow(now, out);
   mixing_.Stop(out);
   announced_ = false;
@@ -97,6 +101,7 @@ void Averaging::OnPeerDown(Time now, const PeerId& peer, SuspicionCause cause, A
   rounds_.OnPeerDown(now, peer, cause, out);
   CollectEnded(now, out);
   if (cause == SuspicionCause::kReset) mixing_.OnPeerDown(now, peer, out);
+  if (ledger_sync_.OnPeerDown(peer)) Resume(now, out);
   AskForOthers(out);
 }
 
@@ -138,6 +143,7 @@ bool Averaging::MayMove(AveragingId barrier) const {
 }
 
 bool Averaging::Held(Time now, AveragingId averaging) const {
+  if (ledger_sync_.waits(now)) return true;
   return hold_ && averaging >= hold_->from && now < hold_->until;
 }
 
@@ -171,6 +177,7 @@ void Averaging::Learn(const Committed& theirs) {
 void Averaging::OnLineage(const Committed& theirs) {
   job_ = theirs;
   committed_ = ahead_ = Committed();
+  leases_.OnLineage();
   catch_up_.Drop();
   hashing_ = overwritten_ = false;
   metrics_.job_samples->Set(job_.job_samples);
@@ -187,6 +194,7 @@ void Averaging::OnHolds(const Committed& committed) {
 
 void Averaging::OnAdopted(const Committed& committed) {
   OnHolds(committed);
+  leases_.OnAdopted();
   counted_ = std::max(counted_, progress_.samples);
   returned_ = answered_ = 0;
   doubt_.reset();
@@ -247,6 +255,7 @@ void Averaging::OnTrainer(Time now, const TrainerRegistered& trainer) {
   returned_ = answered_ = 0;
   doubt_.reset();
   progress_ = {};
+  leases_.OnTrainer(trainer.fresh);
   took_part_ = false;
   mark_ = {.step = 0, .samples = 0, .time = now};
 }
@@ -255,6 +264,7 @@ void Averaging::OnTrainerGone(Time now, Actions& out) {
   Depart(now, out);
   mixing_.Stop(out);
   trainer_.reset();
+  leases_.OnTrainer(true);
   asked_.reset();
   catch_up_.Stop();
   hashing_ = false;
@@ -263,6 +273,7 @@ void Averaging::OnTrainerGone(Time now, Actions& out) {
 
 void Averaging::OnProgress(Time now, const Progress& progress, Actions& out) {
   progress_ = progress;
+  leases_.OnProgress(progress.leases);
   mixing_.OnProgress(now, progress, out);
   AskForOthers(out);
   CheckDue(now, out);
@@ -306,6 +317,7 @@ void Averaging::OnPublished(Time now, const Published& published, Actions& out) 
   rounds_.OnSnapshot(now, out);
   snapshot_ = published.samples;
   snapshot_units_ = published.units;
+  leases_.OnSnapshot(published.leases);
   // The snapshot may be newer than the last report of progress.
   progress_.step = std::max(progress_.step, published.step);
   progress_.samples = std::max(progress_.samples, published.samples);
@@ -317,6 +329,7 @@ void Averaging::OnPublished(Time now, const Published& published, Actions& out) 
 // have them.
 void Averaging::OpenTrip(Time now, Actions& out) {
   last_root_ = Digest();
+  ledger_sync_.OnNeeded(now);
   if (Held(now, number_)) {
     stage_ = Stage::kHolding;
     return;
@@ -335,13 +348,16 @@ void Averaging::FixStake() {
   if (staked_ == std::pair(number_, seating_.hash())) return;
   staked_ = {number_, seating_.hash()};
   returned_ += std::exchange(answered_, 0);
-  const double samples = snapshot_ - counted_ + returned_;
+  // Without weight the mean takes the place of what is to be discarded.
+  const double samples = leases_.discards() ? 0 : snapshot_ - counted_ + returned_;
   const bool equal = seating_.view().config.weighting == Weighting::kEqual;
-  stake_ = {.weight = equal ? 1 : samples,
+  stake_ = {.weight = equal && !leases_.discards() ? 1 : samples,
             .samples = samples,
             .before = {},
             .base = BaseRoot(),
-            .age = {}};
+            .age = {},
+            .claims = leases_.Claims(number_)};
+  in_mean_ = false;
   // Others may have completed this averaging already: then their count is not of before it.
   if (job_.averaging < number_)
     stake_.before = {.averaging = job_.averaging, .samples = job_.job_samples};

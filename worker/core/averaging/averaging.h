@@ -15,11 +15,13 @@
 
 #include "worker/core/averaging/catch_up.h"
 #include "worker/core/averaging/group_rounds.h"
+#include "worker/core/averaging/ledger_sync.h"
 #include "worker/core/averaging/mixing.h"
 #include "worker/core/port/actions.h"
 #include "worker/core/port/inputs.h"
 #include "worker/core/port/messages.h"
 #include "worker/core/round/arrived_chunk.h"
+#include "worker/core/shard/lease_holder.h"
 #include "worker/core/strategy/strategy.h"
 #include "worker/core/view/averaging_id.h"
 
@@ -68,6 +70,8 @@ class Averaging {
   void OnFetched(Time now, const StateFetched& fetched, Actions& out);
   // The region holds `committed` (fetched or restored): this peer is a donor of it.
   void OnHolds(const Committed& committed);
+  // A checkpoint had this ledger (LeaseLedger); it counts in a view that this peer begins alone.
+  void OnRestoredLedger(const Bytes& ledger);
   // The trainer took somebody's state in place of its own: its samples up to now count no more.
   void OnAdopted(const Committed& committed);
 
@@ -80,6 +84,9 @@ class Averaging {
   void OnListInUse(Time now, const message::ListInUse& list, Actions& out);
   void OnCountedAsk(const PeerId& from, const message::CountedAsk& ask, Actions& out);
   void OnCountedAnswer(const message::CountedAnswer& answer);
+  void OnLeasesWanted(Time now, AveragingId averaging, Actions& out);
+  void OnLedgerAsk(const PeerId& from, const message::LedgerAsk& ask, Actions& out);
+  void OnLedgerNews(Time now, const PeerId& from, const message::LedgerNews& news, Actions& out);
   void OnPairWord(Time now, const PeerId& from, const PairWord& word, Actions& out);
   void OnEdgeWord(Time now, const PeerId& from, const EdgeWord& word, Actions& out);
 
@@ -89,6 +96,10 @@ class Averaging {
   void OnProgress(Time now, const Progress& progress, Actions& out);
   void OnPublished(Time now, const Published& published, Actions& out);
   void OnPublishRefused(Time now, const PublishRefused& refused, Actions& out);
+  void OnDataDeclared(Time now, const DataDeclared& declared, Actions& out);
+  // This peer leaves: true while one more averaging is to take in what its trainer has trained.
+  bool HandIn(Time now, Actions& out);
+  void TellTrainer(Actions& out);  // of its leases, where they have changed
   void OnStateHashed(Time now, const StateHashed& hashed, Actions& out);
   bool OnChunk(Time now, const ChunkArrived& chunk, Actions& out);
   void OnFolded(Time now, const FoldedChunk& chunk, Actions& out);
@@ -127,6 +138,7 @@ class Averaging {
   const GroupRounds& rounds() const { return rounds_; }
   const Progress& progress() const { return progress_; }
   const std::optional<TrainerRegistered>& trainer() const { return trainer_; }
+  const LeaseHolder& leases() const { return leases_; }
 
  private:
   // kPublishing: the snapshot is asked for. kHolding: it is there and waits for the next view.
@@ -178,6 +190,20 @@ class Averaging {
   bool Counting(AveragingId averaging) const;
   void AskForOthers(Actions& out);
   void StartMixing(Time now, Actions& out);
+
+  // ---- leases (averaging_leases.cc)
+  bool WantsOneAtOnce() const;
+  std::optional<Time> HurryAt() const;
+  bool Hurried(Time now) const { return HurryAt() && now >= *HurryAt(); }
+  bool KeepsChange() const;
+  bool IsLone(const GroupRounds::Ended& ended) const;
+  void CommitLeases(AveragingId averaging, Actions& out);
+  bool AskForLedgers(Actions& out);  // true: there is nobody to ask
+  void DoubtLedger(Time now, Actions& out);
+  void SettleRestoredLedger();
+  void AnswerLedgerAsks(Actions& out);
+  void CountLeases();
+  Bytes LedgerOf(AveragingId averaging) const;
 
   // ---- IST (averaging_units.cc)
   bool HasUnits() const { return seated_ && seating_.view().config.strategy == StrategyKind::kIst; }
@@ -272,6 +298,14 @@ class Averaging {
   Stake stake_;                              // of the value that the next round takes in
   Digest last_root_;                         // of the previous round's value
   std::optional<Doubt> doubt_;
+
+  LeaseHolder leases_;
+  LedgerSync ledger_sync_;
+  bool ledger_restored_ = false;  // and no averaging has confirmed it
+  AveragingId hurried_;           // a member waits for this one
+  bool lone_ = false;             // too few were in the averaging's round for leases to count
+  bool in_mean_ = false;          // the own input is in the value of the first round
+  std::set<PeerId> seated_then_;  // as of the averaging whose round ended last
 
   Committed committed_;
   Committed job_;

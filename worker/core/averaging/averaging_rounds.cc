@@ -43,6 +43,8 @@ void Averaging::OpenOne(Time now, const OpenRound& open, StrategyActions& more, 
   const bool all = seating.view().config.rounds == RoundsMode::kAll;
   // A snapshot that gives nothing (IST) brings no samples: what they taught is lost with it.
   const bool gives = open.subnet == nullptr || open.from == Region::kOutbox;
+  ClaimSet claims = stake_.claims;
+  if (!gives) claims.claims.clear();
   const GroupRounds::Opening opening{.averaging = open.averaging,
                                      .round = all ? static_cast<uint32_t>(open.axis) : 0,
                                      .axis = open.axis,
@@ -54,7 +56,8 @@ void Averaging::OpenOne(Time now, const OpenRound& open, StrategyActions& more, 
                                                .before = stake_.before,
                                                .holds = last_root_,
                                                .base = stake_.base,
-                                               .age = stake_.age},
+                                               .age = stake_.age,
+                                               .claims = std::move(claims)},
                                      .holds = last_root_,
                                      .counting = Counting(open.averaging),
                                      .mask = open.mask,
@@ -75,7 +78,12 @@ void Averaging::CollectEnded(Time now, Actions& out) {
   for (const GroupRounds::Ended& ended : rounds_.TakeEnded()) {
     if (stage_ != Stage::kRounds || ended.averaging != number_) continue;
     const bool applied = Applied(ended.over.outcome);
-    if (ended.round == 0) SettleSamples(ended, out);
+    if (ended.round == 0) {
+      in_mean_ = ended.counted;
+      lone_ = applied && IsLone(ended);
+      SettleSamples(ended, out);
+    }
+    if (applied) seated_then_ = ended.seated;
     last_root_ = ended.over.root;
     stake_ = ended.over.stake;
     contributors_ = ended.over.contributors;
@@ -94,9 +102,10 @@ void Averaging::CollectEnded(Time now, Actions& out) {
 // keeps its values keeps its weight for the next averaging, unless it may have been counted without
 // it.
 void Averaging::SettleSamples(const GroupRounds::Ended& ended, Actions& out) {
-  const double samples = snapshot_ - counted_ + returned_;
+  const double samples = leases_.discards() ? 0 : snapshot_ - counted_ + returned_;
   if (!Applied(ended.over.outcome) && !ended.flowed) return;
-  if (!ended.counted && StepsFromElsewhere(ended.over.stake)) return;  // its change is not lost
+  const bool kept = StepsFromElsewhere(ended.over.stake) || KeepsChange();
+  if (lone_ || (!ended.counted && kept)) return;  // its change is not lost
   counted_ = snapshot_;
   returned_ = 0;
   if (Applied(ended.over.outcome)) return;
@@ -119,6 +128,10 @@ void Averaging::OnCountedAnswer(const message::CountedAnswer& answer) {
 void Averaging::FinishDelivery(Time now, const DeliverResult& result, Actions& out) {
   CHECK(stage_ == Stage::kRounds);
   if (Counting(result.averaging)) return FinishCount(now, result.averaging, out);
+  if (lone_) return FinishAbandon(now, result.averaging, out);
+  CommitLeases(result.averaging, out);
+  // The samples behind its change would be trained again, though it lives.
+  if (!in_mean_ && KeepsChange()) return FinishAbandon(now, result.averaging, out);
   if (KeepsBase() && !FinishStep(now, result.region, out))
     return FinishAbandon(now, result.averaging, out);
   // By what its contributors knew, not by what this peer did: equal at all who complete it.
@@ -137,7 +150,8 @@ void Averaging::FinishDelivery(Time now, const DeliverResult& result, Actions& o
                         .samples = stake_.samples,
                         .job_samples = committed_.job_samples,
                         .root = last_root_,
-                        .parts = PartsOf()});
+                        .parts = PartsOf(),
+                        .ledger = LedgerOf(result.averaging)});
   ++deliveries_;
   took_part_ = true;
   metrics_.averagings_delivered->Add();
@@ -155,6 +169,7 @@ void Averaging::FinishCount(Time now, AveragingId averaging, Actions& out) {
     job_ = {.averaging = averaging,
             .root = Digest(),
             .job_samples = stake_.before.samples + stake_.samples};
+  CommitLeases(averaging, out);
   took_part_ = true;
   metrics_.job_samples->Set(job_.job_samples);
   metrics_.averaging->Set(static_cast<double>(averaging.value()));
@@ -192,6 +207,7 @@ void Averaging::FinishAbandon(Time now, AveragingId averaging, Actions& out) {
   ++abandoned_;
   metrics_.averagings_abandoned->Add();
   log_.Warning("averaging abandoned", {{"averaging", averaging.value()}});
+  if (leases_.active() && !ledger_sync_.waits(now)) AskForLedgers(out);
   GoOn(now, averaging, out);
 }
 

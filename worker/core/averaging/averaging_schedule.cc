@@ -53,6 +53,7 @@ Time Averaging::LastDue() const { return end_ - kLastAveraging; }
 bool Averaging::IntervalOver(Time now) const {
   const AveragingConfig& averaging = seating_.view().config;
   if (mixing_.on_graph()) return !Counting(next_) || now - mark_.time >= kCountEvery;
+  if (Hurried(now)) return true;
   if (now >= LastDue() && mark_.time < LastDue()) return true;
   switch (averaging.interval_unit) {
     case IntervalUnit::kSteps:
@@ -87,6 +88,7 @@ void Averaging::CheckDue(Time now, Actions& out) {
   announced_at_ = now;
   due_[next_].insert(config_.id);
   Tell(message::DueFor{seating_.hash(), next_, Announced(), seating_.MinorHash()}, out);
+  if (WantsOneAtOnce()) Tell(message::LeasesWanted{seating_.hash(), next_}, out);
   MaybeBegin(now, out);
 }
 
@@ -128,6 +130,7 @@ void Averaging::OnBegin(Time now, AveragingId averaging, Actions& out) {
 
 void Averaging::BeginNow(Time now, AveragingId averaging, Actions& out) {
   if (averaging <= begun_ || !seating_.AsOf(averaging).CellOf(config_.id)) return;
+  ledger_sync_.OnNeeded(now);
   if (Held(now, averaging)) {
     held_ = std::max(held_, averaging);
     return;
@@ -155,6 +158,7 @@ void Averaging::StartPublish(Time now, AveragingId averaging, Actions& out) {
   if (!Counting(averaging)) return RequestSnapshot(out);
   // Counting needs no snapshot: the totals as last reported are the weight.
   snapshot_ = std::max(counted_, progress_.samples);
+  leases_.OnSnapshot(progress_.leases.at);
   mark_ = {.step = progress_.step, .samples = progress_.samples, .time = now};
   OpenTrip(now, out);
 }
@@ -170,6 +174,7 @@ void Averaging::OnTimer(Time now, Actions& out) {
   CollectEnded(now, out);
   if (now >= mixing_.NextDeadline()) mixing_.OnTimer(now, out);
   AskForOthers(out);
+  if (ledger_sync_.OnTimer(now)) Resume(now, out);
   if (hold_ && now >= hold_->until) {
     hold_.reset();
     Resume(now, out);
@@ -180,8 +185,10 @@ void Averaging::OnTimer(Time now, Actions& out) {
 Time Averaging::NextDeadline() const {
   Time next = std::min(rounds_.NextDeadline(), mixing_.NextDeadline());
   if (hold_) next = std::min(next, hold_->until);
+  next = std::min(next, ledger_sync_.NextDeadline());
   if (!Ready() || !idle() || hashing_ || catch_up_.busy()) return next;
   if (announced_) next = std::min(next, announced_at_ + config_.heartbeat);
+  if (!announced_ && HurryAt()) next = std::min(next, *HurryAt());
   const AveragingConfig& averaging = seating_.view().config;
   if (mixing_.on_graph()) {
     if (!announced_ && Counting(next_)) next = std::min(next, mark_.time + kCountEvery);

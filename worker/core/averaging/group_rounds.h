@@ -71,7 +71,8 @@ class GroupRounds {
     bool counted = false;  // the own weight is in the value
     bool flowed = false;   // own values have left: a KEPT weight may have been counted
     InstanceId instance;
-    std::vector<PeerId> group;  // the other members
+    std::vector<PeerId> group;     // the other members
+    std::set<PeerId> seated = {};  // all members of the view, as of this averaging
   };
 
   GroupRounds(const PeerConfig& config, PeerMetrics& metrics, Logger log);

@@ -40,7 +40,9 @@ void GroupRounds::End(Time now, Instance& instance, const RoundOver& over) {
               .counted = Applied(over.outcome) && over.contributors.Contains(spec.self),
               .flowed = instance.flowed,
               .instance = spec.instance,
-              .group = {}};
+              .group = {},
+              .seated = {}};
+  for (const auto& [cell, member] : instance.seating.occupants()) ended.seated.insert(member.id);
   std::set<PeerId> contributors;
   for (size_t rank = 0; rank < spec.cells.size(); ++rank) {
     const auto& member = spec.cells[rank].member;

@@ -154,16 +154,19 @@ struct LinkControl {
     std::atomic<uint64_t> steps;    // ring trainer_bell when steps reach this; 0: never
     std::atomic<uint64_t> samples;  // the same for samples
   } wake_at;
-  uint8_t reserved_agent[2048 - 256 - 16 * 64];
+  LinkWord<uint64_t> leases_version;  // release; +1 when GET /v1/leases has changed
+  uint8_t reserved_agent[2048 - 256 - 17 * 64];
 
   // --- T: written by the trainer -----------------------------------------------------------------
   LinkWord<uint32_t> trainer_bell;  // futex: +1 and wake after published, applied, adopted, stop
   LinkWord<uint64_t> steps;         // since registration
   LinkWord<uint64_t> samples;       // since registration
   struct alignas(64) {
-    std::atomic<uint64_t> ticket;   // release; the outbox holds the snapshot for this ticket
-    std::atomic<uint64_t> steps;    // at the snapshot; written before the ticket
-    std::atomic<uint64_t> samples;  // at the snapshot
+    std::atomic<uint64_t> ticket;    // release; the outbox holds the snapshot for this ticket
+    std::atomic<uint64_t> steps;     // at the snapshot; written before the ticket
+    std::atomic<uint64_t> samples;   // at the snapshot
+    std::atomic<uint64_t> stream;    // of the leases, at the snapshot
+    std::atomic<uint64_t> position;  // in that stream
   } published;
   LinkWord<uint64_t> applied;  // release; ticket whose result is in the parameters
   LinkWord<uint32_t> stop_acknowledged;
@@ -176,7 +179,13 @@ struct LinkControl {
   LinkWord<uint64_t> opaque_given;  // sequence answered
   LinkWord<uint64_t> index_taken;   // release; version of the index sets in use
   std::array<std::atomic<double>, kLinkMetrics> metrics;  // in the order named at registration
-  uint8_t reserved_trainer[2048 - 11 * 64 - 8 * kLinkMetrics];
+  struct alignas(64) {
+    std::atomic<uint64_t> stream;    // release, 0 while the others change; of the leases, 0: none
+    std::atomic<uint64_t> position;  // samples of the stream that are trained
+    std::atomic<uint64_t> waits;     // release; 1: nothing is trained until there are other leases
+    std::atomic<uint64_t> seen;      // the leases_version that it goes by; before `waits`
+  } leases;
+  uint8_t reserved_trainer[2048 - 12 * 64 - 8 * kLinkMetrics];
 };
 
 static_assert(sizeof(LinkControl) == kLinkControlBytes);
@@ -200,5 +209,7 @@ static_assert(offsetof(LinkControl, adopted) == 0x980);
 static_assert(offsetof(LinkControl, progress) == 0xa00);
 static_assert(offsetof(LinkControl, index_taken) == 0xa80);
 static_assert(offsetof(LinkControl, metrics) == 0xac0);
+static_assert(offsetof(LinkControl, leases_version) == 0x500);
+static_assert(offsetof(LinkControl, leases) == 0xb40);
 
 }  // namespace crowdsurf::worker

@@ -16,6 +16,8 @@ constexpr Duration kTellGap = Milliseconds(100);
 constexpr size_t kMaxTold = 4096;
 // Time a leaving peer gives the averaging that is under way (of a notice's last 10 s).
 constexpr Duration kLeavePatience = Seconds(3);
+// Before that: for one more averaging that takes in what the trainer has trained of its leases.
+constexpr Duration kHandInPatience = Seconds(3);
 // After answering BRANCH OPEN: without a view by then the peer asks for a seat again.
 constexpr Duration kBranchPatience = Seconds(4);
 
@@ -242,7 +244,12 @@ void Membership::Settle(Time now, Actions& out) {
   ListenAnew(now);
   settled_at_ = now;
   if (left_job_) return;
-  if (leaving_since_) {
+  if (leaving_since_ && !handed_in_) {
+    const bool patient = now - *leaving_since_ < kHandInPatience;
+    handed_in_ = !(patient && averaging_.HandIn(now, out));
+    if (handed_in_) leaving_since_ = now;
+  }
+  if (leaving()) {
     const bool patient = now - *leaving_since_ < kLeavePatience;
     averaging_.Drain(now, out);
     if (averaging_.rounds().open() && patient) return;
@@ -270,12 +277,13 @@ void Membership::Settle(Time now, Actions& out) {
 
 Time Membership::NextDeadline() const {
   if (left_job_) return Time::Infinite();
-  if (leaving_since_) return *leaving_since_ + kLeavePatience;
+  if (leaving()) return *leaving_since_ + kLeavePatience;
   Time next = Time::Infinite();
   // What was due already and could not be done waits for the next input, not for the clock.
   const auto consider = [&](Time at) {
     if (at > settled_at_) next = std::min(next, at);
   };
+  if (leaving_since_) consider(*leaving_since_ + kHandInPatience);
   if (pending_) consider(pending_since_ + kBarrierPatience);
   consider(RumorDeadline());
   for (const Hint& hint : hints_) consider(hint.confirmation.NextDeadline());

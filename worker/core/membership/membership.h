@@ -107,7 +107,9 @@ class Membership {
   double job_seconds() const { return clock_.seconds(settled_at_); }  // as of the last input
   bool target_met() const { return job_over_ || (seating_ && seating_->view().target_met); }
   bool left() const { return left_job_; }
-  bool leaving() const { return leaving_since_.has_value(); }
+  bool asked_to_leave() const { return leaving_since_.has_value(); }
+  // It goes, and takes part in no averaging that has not begun.
+  bool leaving() const { return leaving_since_ && handed_in_; }
   bool joined_with_state() const { return joined_with_state_; }
   // Why the better lineage that was asked last gives no seat, seated in a lesser one or not.
   const std::optional<SeatRefusal>& seat_refused() const { return seat_refused_; }
@@ -277,6 +279,7 @@ class Membership {
   Time seek_lineage_at_;
   std::set<PeerId> lineage_asked_;  // members of a better lineage that have not answered
   std::optional<Time> leaving_since_;
+  bool handed_in_ = false;  // before it goes: what its trainer has trained of its leases
   bool left_job_ = false;
   bool job_over_ = false;
 };

@@ -37,6 +37,7 @@ void Membership::OnTrainerGone(Time now, Actions& out) {
 
 void Membership::OnRestored(const RestoredCheckpoint& checkpoint) {
   restored_seconds_ = checkpoint.job_seconds;
+  if (!checkpoint.ledger.empty()) averaging_.OnRestoredLedger(checkpoint.ledger);
   restored_ = Committed{.averaging = checkpoint.averaging,
                         .root = checkpoint.root,
                         .job_samples = checkpoint.job_samples};

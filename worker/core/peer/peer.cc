@@ -95,6 +95,18 @@ void Peer::Dispatch(Time now, const PeerId& from, const Message& message, Action
             InView(
                 now, from, m, [&] { averaging_.OnEdgeWord(now, from, m.word, out); }, out);
           },
+          [&](const message::LeasesWanted& m) {
+            InView(
+                now, from, m, [&] { averaging_.OnLeasesWanted(now, m.averaging, out); }, out);
+          },
+          [&](const message::LedgerAsk& m) {
+            InView(
+                now, from, m, [&] { averaging_.OnLedgerAsk(from, m, out); }, out);
+          },
+          [&](const message::LedgerNews& m) {
+            InView(
+                now, from, m, [&] { averaging_.OnLedgerNews(now, from, m, out); }, out);
+          },
           [&](const message::CountedAsk& m) { averaging_.OnCountedAsk(from, m, out); },
           [&](const message::CountedAnswer& m) { averaging_.OnCountedAnswer(m); },
           [&](const message::JoinRequest& m) { membership_.OnJoinRequest(now, from, m, out); },
@@ -164,7 +176,8 @@ void Peer::OnLocal(Time now, const LocalEvent& event, Actions& out) {
                  [&](const NoticeGiven& e) { leave_at_ = std::max(now, e.deadline - kLeaveTime); },
                  [&](const LeaveAsked&) { membership_.StartLeaving(now); },
                  [&](const ConfigChanged& e) { membership_.OnConfig(e.config); },
-                 [&](const MixSent& e) { averaging_.OnMixSent(now, e, out); }},
+                 [&](const MixSent& e) { averaging_.OnMixSent(now, e, out); },
+                 [&](const DataDeclared& e) { averaging_.OnDataDeclared(now, e, out); }},
       event);
   Settle(now, out);
 }
@@ -186,7 +199,7 @@ Time Peer::NextDeadline() const {
   if (membership_.left()) return Time::Infinite();
   Time next =
       std::min({roster_.NextDeadline(), averaging_.NextDeadline(), membership_.NextDeadline()});
-  if (!leave_at_.unset() && !membership_.leaving()) next = std::min(next, leave_at_);
+  if (!leave_at_.unset() && !membership_.asked_to_leave()) next = std::min(next, leave_at_);
   return next;
 }
 
@@ -213,6 +226,7 @@ void Peer::Settle(Time now, Actions& out) {
     }
     membership_.Settle(now, out);
   }
+  averaging_.TellTrainer(out);
   if (before) return;  // gone: the record says so and expires
   // Without a view the record is renewed as in the smallest job.
   const size_t members = membership_.seating() ? membership_.seating()->occupants().size() : 1;

@@ -18,6 +18,7 @@
 #include "worker/core/round/chunk_index.h"
 #include "worker/core/round/round_actions.h"
 #include "worker/core/round/round_spec.h"
+#include "worker/core/shard/lease_holder.h"
 #include "worker/core/subnet/subnet_round.h"
 #include "worker/core/vector/coordinate_mask.h"
 #include "worker/core/vector/mix.h"
@@ -105,6 +106,8 @@ struct Deliver {
   double job_samples;  // in all up to now
   Digest root;         // of the last round's value: equal within its group
   StateParts parts = StateParts::kAverage;
+  Bytes ledger =
+      {};  // of the leases with this averaging, for a checkpoint; empty: none, or not known
 };
 // This peer had missed `averaging`: the base in kInboxA, with its velocity, is that averaging's by
 // now. The trainer gets region - outbox, as much as the base has moved, and keeps what it has
@@ -165,6 +168,9 @@ struct JobCounted {  // an averaging that counts samples and moves no parameters
   AveragingId averaging = {};
   double job_samples = 0;
 };
+struct GrantLeases {  // tell the trainer
+  LeasesGranted granted;
+};
 struct RaiseStop {};
 struct Leave {
   std::string reason;
@@ -173,7 +179,7 @@ using Action =
     std::variant<Send, Introduce, PutRecord, WatchKey, UnwatchKey, OpenBuffers, CloseBuffers, Chunk,
                  SpeakChunk, RequestPublish, WakeAt, LetStart, Deliver, ReleaseOutbox, FetchState,
                  WriteCheckpoint, RaiseStop, Leave, ReserveRegions, RunKernel, MixSend, DeliverMix,
-                 TellLrScale, JobCounted, PowerAction, MoveTrainer, TellTrainerUnits>;
+                 TellLrScale, JobCounted, PowerAction, MoveTrainer, TellTrainerUnits, GrantLeases>;
 using Actions = std::vector<Action>;
 
 }  // namespace crowdsurf::worker

@@ -10,6 +10,7 @@
 #include "base/id.h"
 #include "worker/core/port/contact.h"
 #include "worker/core/power/edge_word.h"
+#include "worker/core/shard/lease.h"
 #include "worker/core/strategy/pair_word.h"
 #include "worker/core/view/averaging_id.h"
 #include "worker/core/view/register.h"
@@ -68,6 +69,26 @@ struct CountedAnswer {
   InstanceId instance;
   bool counted = false;
   bool operator==(const CountedAnswer&) const = default;
+};
+// The sender's trainer waits for leases, or it leaves with trained samples: `averaging` is wanted
+// at once.
+struct LeasesWanted {
+  ViewHash view;
+  AveragingId averaging = {};
+  bool operator==(const LeasesWanted&) const = default;
+};
+// The sender may have missed an averaging below `next`, and has the ledger `mark`.
+struct LedgerAsk {
+  ViewHash view;
+  AveragingId next = {};
+  LedgerMark mark;
+  bool operator==(const LedgerAsk&) const = default;
+};
+// The answer, once those averagings are over at its sender.
+struct LedgerNews {
+  ViewHash view;
+  Bytes ledger;  // LeaseLedger; empty: it has none that is newer
+  bool operator==(const LedgerNews&) const = default;
 };
 struct Pair {  // of an exchange of two members (pair_exchange.h)
   ViewHash view;

@@ -14,6 +14,7 @@
 #include "base/bytes.h"
 #include "base/id.h"
 #include "base/time.h"
+#include "worker/core/shard/lease.h"
 #include "worker/core/subnet/unit_schema.h"
 #include "worker/core/vector/mix.h"
 #include "worker/core/vector/tensor_view.h"
@@ -41,7 +42,8 @@ struct Published {
   AveragingId averaging = {};
   double samples = 0;
   uint64_t step = 0;
-  AveragingId units = {};  // TellTrainerUnits::by of those that it was trained on; 0: none
+  AveragingId units = {};      // TellTrainerUnits::by of those that it was trained on; 0: none
+  StreamPosition leases = {};  // of the trainer at the snapshot
 };
 // The trainer will not give a snapshot for this averaging: NaN in it.
 struct PublishRefused {
@@ -54,6 +56,11 @@ struct Progress {
   double samples = 0;
   std::optional<double> loss;
   std::map<std::string, double> metrics;
+  StreamProgress leases = {};  // the host also sends it as soon as the trainer waits for leases
+};
+// The trainer draws its samples from this data, by the leases that it is granted.
+struct DataDeclared {
+  DataSpec spec;
 };
 // FetchState ended. ok: the region holds the average (adopt: the trainer starts from it), the one
 // asked for or a newer one that its donors had committed since.
@@ -75,6 +82,7 @@ struct RestoredCheckpoint {
   double job_samples = 0;
   Digest root;  // content hash, as in StateHashed
   double job_seconds = 0;
+  Bytes ledger = {};  // of the leases (Deliver); empty: none
 };
 struct NoticeGiven {
   Time deadline;
@@ -89,9 +97,9 @@ struct MixSent {
   MixTag tag = kPairTag;
   uint64_t sequence = 0;
 };
-using LocalEvent =
-    std::variant<TrainerRegistered, TrainerGone, Published, PublishRefused, Progress, StateFetched,
-                 StateHashed, RestoredCheckpoint, NoticeGiven, LeaveAsked, ConfigChanged, MixSent>;
+using LocalEvent = std::variant<TrainerRegistered, TrainerGone, Published, PublishRefused, Progress,
+                                StateFetched, StateHashed, RestoredCheckpoint, NoticeGiven,
+                                LeaveAsked, ConfigChanged, MixSent, DataDeclared>;
 
 struct PeerRecord {  // one DHT record of a watched key, signature verified
   std::string key;

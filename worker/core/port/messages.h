@@ -23,7 +23,8 @@ using Message =
                  message::ViewAccepted, message::BranchOpen, message::BranchJoin,
                  message::BranchView, message::BranchHeld, message::Leaving, message::CountedAsk,
                  message::CountedAnswer, message::ListInUse, message::ListAsk, message::Pair,
-                 message::ViewVoteAsk, message::ViewVote, message::Neighbour>;
+                 message::ViewVoteAsk, message::ViewVote, message::Neighbour, message::LeasesWanted,
+                 message::LedgerAsk, message::LedgerNews>;
 
 inline constexpr size_t kMaxName = 256;       // a worker's name
 inline constexpr size_t kMaxEndpoint = 300;   // host (253) and port

@@ -31,6 +31,7 @@ class Writer {
   }
   void operator()(const Committed& v) { Encode(v, out_); }
   void operator()(const Contact& v) { Encode(v, out_); }
+  void operator()(const LedgerMark& v) { Encode(v, out_); }
   void operator()(const Member& v) {
     out_.Raw(v.id.view());
     out_.I64(v.joined_unix_ms);
@@ -92,6 +93,7 @@ class Reader {
   }
   void operator()(Committed& v) { v = DecodeCommitted(in_); }
   void operator()(Contact& v) { v = DecodeContact(in_); }
+  void operator()(LedgerMark& v) { v = DecodeLedgerMark(in_); }
   void operator()(Member& v) {
     v.id = ReadId<PeerId>(in_);
     v.joined_unix_ms = in_.I64();
@@ -202,6 +204,12 @@ void Fields(M& m, F&& f) {
     (f(m.view), f(m.word.kind), f.Any(m.word.number), f.Any(m.word.step_nanoseconds));
   else if constexpr (std::is_same_v<T, Neighbour>)
     (f(m.view), f(m.word.kind), f(m.word.step));
+  else if constexpr (std::is_same_v<T, LeasesWanted>)
+    (f(m.view), f(m.averaging));
+  else if constexpr (std::is_same_v<T, LedgerAsk>)
+    (f(m.view), f(m.next), f(m.mark));
+  else if constexpr (std::is_same_v<T, LedgerNews>)
+    (f(m.view), f(m.ledger));
   else
     static_assert(std::is_same_v<T, ViewAsk>);  // no fields
 }

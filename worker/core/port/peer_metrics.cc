@@ -58,6 +58,12 @@ PeerMetrics::PeerMetrics(MetricRegistry& r) : mixing(r), registry_(r) {
                                  "Rounds opened again because lists of seats differed.");
   averagings_delivered =
       &r.AddCounter("crowdsurf_averaging_delivered_total", "Averagings given to the trainer.");
+  leases_committed = &r.AddGauge("crowdsurf_leases_committed_samples",
+                                 "Samples of leases in the job's average, all epochs together.");
+  leases_returned = &r.AddGauge("crowdsurf_leases_returned_samples",
+                                "Samples of leases taken back from workers that are gone.");
+  leases_void = &r.AddGauge("crowdsurf_leases_void_claims",
+                            "Claims of leases that had been taken back; watch for above 0.");
   averagings_abandoned = &r.AddCounter("crowdsurf_averaging_abandoned_total",
                                        "Averagings that gave nothing: own values stay.");
   const auto outer = [&r](const char* kind) {

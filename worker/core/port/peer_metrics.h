@@ -36,6 +36,9 @@ struct PeerMetrics {
   Counter* lists_differed;
   Counter* averagings_delivered;
   Counter* averagings_abandoned;
+  Gauge* leases_committed;
+  Gauge* leases_returned;
+  Gauge* leases_void;
   Counter* outer_steps;
   Counter* outer_begins;
   Counter* outer_catch_ups;

@@ -43,6 +43,7 @@ Stake StakeOf(const RoundValue& value) {
     sum.samples += stake.samples;
     sum.before = std::max(sum.before, stake.before);
     Add(stake.age, sum.age);
+    Merge(stake.claims, sum.claims);
   }
   return sum;
 }

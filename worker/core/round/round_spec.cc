@@ -36,24 +36,27 @@ ModelAge GetAge(ByteReader& in) {
 bool IsValid(const Stake& stake) {
   for (const double number : {stake.weight, stake.samples, stake.before.samples})
     if (!std::isfinite(number) || number < 0) return false;
-  return IsValid(stake.age);
+  return IsValid(stake.age) && IsValid(stake.claims);
 }
 
-// Averagings count to kMaxNumber at most. These bits of a count's: a base follows, an age follows.
-// Stakes without them are as they were before there were bases and ages.
+// Averagings count to kMaxNumber at most. These bits of a count's: a base follows, an age, claims.
+// Stakes without them are as they were before there were any.
 constexpr uint64_t kBaseFollows = 1ULL << 63;
 constexpr uint64_t kAgeFollows = 1ULL << 62;
+constexpr uint64_t kClaimsFollow = 1ULL << 61;
 
 void Encode(const Stake& stake, ByteWriter& out) {
   out.F64(stake.weight);
   out.F64(stake.samples);
   const uint64_t base = stake.base.none() ? 0 : kBaseFollows;
   const uint64_t age = stake.age.none() ? 0 : kAgeFollows;
-  out.U64(stake.before.averaging.value() | base | age);
+  const uint64_t claims = stake.claims.none() ? 0 : kClaimsFollow;
+  out.U64(stake.before.averaging.value() | base | age | claims);
   out.F64(stake.before.samples);
   out.Raw(stake.holds.view());
   if (base != 0) out.Raw(stake.base.view());
   if (age != 0) PutAge(stake.age, out);
+  if (claims != 0) Encode(stake.claims, out);
 }
 
 Stake DecodeStake(ByteReader& in) {
@@ -61,7 +64,7 @@ Stake DecodeStake(ByteReader& in) {
   stake.weight = in.F64();
   stake.samples = in.F64();
   const uint64_t averaging = in.U64();
-  stake.before.averaging = AveragingId(averaging & ~(kBaseFollows | kAgeFollows));
+  stake.before.averaging = AveragingId(averaging & ~(kBaseFollows | kAgeFollows | kClaimsFollow));
   stake.before.samples = in.F64();
   if (const auto holds = Digest::From(in.Raw(Digest::kBytes))) stake.holds = *holds;
   if ((averaging & kBaseFollows) != 0) {
@@ -70,6 +73,7 @@ Stake DecodeStake(ByteReader& in) {
     if (stake.base.none()) in.Fail();
   }
   if ((averaging & kAgeFollows) != 0) stake.age = GetAge(in);
+  if ((averaging & kClaimsFollow) != 0) stake.claims = DecodeClaims(in);
   return stake;
 }
 

@@ -8,6 +8,7 @@
 
 #include "base/bytes.h"
 #include "base/id.h"
+#include "worker/core/shard/lease.h"
 #include "worker/core/view/averaging_id.h"
 #include "worker/core/view/model_age.h"
 
@@ -22,7 +23,8 @@ struct JobCount {
 
 // What stands behind a vector and travels with it, from round to round of an averaging. After a
 // round: weights and samples are summed over the contributors, `before` is the latest of theirs,
-// `base` is theirs if all have the same, ages are added. Equal stakes stand behind equal bits.
+// `base` is theirs if all have the same, ages are added, claims are united. Equal stakes stand
+// behind equal bits.
 struct Stake {
   double weight = 0;   // in the mean; >= 0, finite
   double samples = 0;  // by which the job's count grows; >= 0, finite; the weight unless weighting
@@ -31,6 +33,7 @@ struct Stake {
   Digest holds = {};   // root of the vector: the value of round t-1; none in round 0
   Digest base = {};    // root of what the outer optimizer steps from; none: there is no such step
   ModelAge age = {};   // RelaySum, where averagings count; none elsewhere
+  ClaimSet claims = {};  // which leases are in the vector; none where the job deals no data
   bool operator==(const Stake&) const = default;
 };
 bool IsValid(const Stake& stake);  // finite and in bounds; only an age may be negative

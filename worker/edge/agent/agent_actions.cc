@@ -105,6 +105,11 @@ void Agent::Impl::Do(Time, WallTime, const WakeAt& action) {
   link_->WakeAt(action.steps, static_cast<uint64_t>(std::ceil(action.samples)));
 }
 
+void Agent::Impl::Do(Time, WallTime, const GrantLeases& action) {
+  deals_leases_ |= action.granted.stream != 0;
+  if (trainer_) link_->SetLeases(action.granted);
+}
+
 void Agent::Impl::Do(Time, WallTime, const LetStart&) { link_->LetStart(); }
 
 void Agent::Impl::Do(Time now, WallTime wall, const Deliver& action) {
@@ -209,6 +214,8 @@ void Agent::Impl::Do(Time now, WallTime, const WriteCheckpoint& action) {
                  {{"reason", InWords(*summary.seat_refused, trainer_->tensors)}});
     return;
   }
+  // A checkpoint without its leases would train epochs anew.
+  if (deals_leases_ && !action.final_model && (!delivered_ || delivered_->ledger.empty())) return;
   CheckpointKeeper::Job job;
   job.info.job = options_.job;
   const bool full = delivered_ && !mixed_;
@@ -217,6 +224,7 @@ void Agent::Impl::Do(Time now, WallTime, const WriteCheckpoint& action) {
   job.info.job_seconds = summary.job_seconds;
   if (delivered_) job.info.committed = delivered_->root;
   if (summary.view) job.info.view_epoch = summary.view->epoch;
+  if (full) job.info.ledger = delivered_->ledger;
   job.info.schema = trainer_->schema;
   job.info.tensors = trainer_->tensors;
   job.final_model = action.final_model;

@@ -127,6 +127,7 @@ class Agent::Impl : public TimerSource {
   void Execute(Time now, WallTime wall, const Actions& actions);
   void Do(Time now, WallTime wall, const Send& action);
   void Do(Time now, WallTime wall, const Introduce& action);
+  void Do(Time now, WallTime wall, const GrantLeases& action);
   void Do(Time now, WallTime wall, const PutRecord& action);
   void Do(Time now, WallTime wall, const WatchKey& action);
   void Do(Time now, WallTime wall, const UnwatchKey& action);
@@ -245,6 +246,7 @@ class Agent::Impl : public TimerSource {
   double started_unix_ = 0;
   std::optional<double> first_step_unix_;
 
+  bool deals_leases_ = false;  // this job
   bool leaving_ = false;
   Time leave_by_ = Time::Infinite();
   bool stop_raised_ = false, stop_acknowledged_ = false;

@@ -41,7 +41,8 @@ void Agent::Impl::OnLinkEvent(Time now, WallTime wall, const LinkEvent& event) {
                              Published{.averaging = AveragingId(e.number),
                                        .samples = static_cast<double>(e.samples),
                                        .step = e.steps,
-                                       .units = e.units_taken ? told_units_ : AveragingId()});
+                                       .units = e.units_taken ? told_units_ : AveragingId(),
+                                       .leases = e.leases});
                    TellUnits();
                  },
                  [&](const link::PublishRefused& e) { OnPublishRefused(now, wall, e); },
@@ -50,6 +51,12 @@ void Agent::Impl::OnLinkEvent(Time now, WallTime wall, const LinkEvent& event) {
                    log_.Info("state adopted", {{"sequence", e.sequence}});
                  },
                  [&](const link::StepsReached&) { FeedLocal(now, wall, ReadProgress()); },
+                 [&](const link::DataDeclared& e) {
+                   log_.Info("the trainer draws leases",
+                             {{"samples", e.spec.samples}, {"unit", e.spec.unit}});
+                   FeedLocal(now, wall, DataDeclared{e.spec});
+                 },
+                 [&](const link::LeasesWaited&) { FeedLocal(now, wall, ReadProgress()); },
                  [&](const link::OpaqueGiven& e) {
                    state_->OnOpaque(now, e.opaque);
                    SubmitCheckpoint();
@@ -180,13 +187,15 @@ void Agent::Impl::OnRestored(Time now, WallTime wall, std::optional<Restored> re
                          .job_samples = info.job_samples,
                          .root = info.committed,
                          .parts = restored->velocity == nullptr ? StateParts::kAverage
-                                                                : StateParts::kAverageAndVelocity};
+                                                                : StateParts::kAverageAndVelocity,
+                         .ledger = info.ledger};
     outer_.SetVelocity(restored->velocity);
     FeedLocal(now, wall,
               RestoredCheckpoint{.averaging = info.averaging,
                                  .job_samples = info.job_samples,
                                  .root = content,
-                                 .job_seconds = info.job_seconds});
+                                 .job_seconds = info.job_seconds,
+                                 .ledger = info.ledger});
   }
   FeedRegistered(now, wall, *event);
 }

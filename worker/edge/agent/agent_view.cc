@@ -38,6 +38,7 @@ Progress Agent::Impl::ReadProgress() {
   progress.step = now.steps;
   progress.samples = static_cast<double>(now.samples);
   if (std::isfinite(now.loss)) progress.loss = now.loss;
+  progress.leases = now.leases;
   progress.metrics = now.metrics;
   return progress;
 }

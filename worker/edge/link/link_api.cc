@@ -241,6 +241,37 @@ StatusOr<ProgressRequest> ParseProgress(std::string_view body) {
   return request;
 }
 
+StatusOr<DataSpec> ParseData(std::string_view body, uint64_t seed) {
+  ASSIGN_OR_RETURN(const Json json, ParseObject(body));
+  DataSpec spec;
+  ASSIGN_OR_RETURN(spec.samples, Whole(json, "samples", 0));
+  ASSIGN_OR_RETURN(const uint64_t unit, Whole(json, "unit", 1));
+  ASSIGN_OR_RETURN(spec.seed, Whole(json, "seed", seed));
+  if (spec.samples < 1 || spec.samples > kMaxDataSamples)
+    return absl::InvalidArgumentError("\"samples\" must be 1 to 2^48: the length of the data set");
+  if (unit < 1 || unit > kMaxUnit)
+    return absl::InvalidArgumentError("\"unit\" must be 1 to 2^24 samples");
+  spec.unit = static_cast<uint32_t>(unit);
+  return spec;
+}
+
+std::string WriteLeases(const LeasesGranted& granted) {
+  Json leases = Json::array();
+  for (const Lease& lease : granted.leases)
+    leases.push_back({lease.epoch, lease.begin, lease.count});
+  Json json = {{"stream", granted.stream},
+               {"begin", granted.begin},
+               {"leases", std::move(leases)},
+               {"closed", granted.closed},
+               {"other", nullptr}};
+  if (!granted.other.none()) {
+    json["other"] = {{"samples", granted.other.samples},
+                     {"unit", granted.other.unit},
+                     {"seed", granted.other.seed}};
+  }
+  return Dump(json);
+}
+
 StatusOr<std::string> ParseLeave(std::string_view body) {
   if (body.empty()) return std::string();
   ASSIGN_OR_RETURN(const Json json, ParseObject(body));

@@ -13,6 +13,7 @@
 
 #include "base/status.h"
 #include "worker/core/link/link_layout.h"
+#include "worker/core/shard/lease_holder.h"
 #include "worker/edge/link/link_event.h"
 
 namespace crowdsurf::worker {
@@ -40,6 +41,10 @@ struct ProgressRequest {
   std::map<std::string, double> metrics;  // at most kLinkMetrics
 };
 StatusOr<ProgressRequest> ParseProgress(std::string_view body);
+
+// {"samples": n, "unit": n, "seed": n}; without a seed it is `seed`, the job's.
+StatusOr<DataSpec> ParseData(std::string_view body, uint64_t seed);
+std::string WriteLeases(const LeasesGranted& granted);
 
 // {"reason": "..."}; an empty body is an empty reason.
 StatusOr<std::string> ParseLeave(std::string_view body);

@@ -13,6 +13,7 @@
 
 #include "base/id.h"
 #include "worker/core/link/link_layout.h"
+#include "worker/core/shard/lease.h"
 #include "worker/edge/link/held_state.h"
 
 namespace crowdsurf::worker {
@@ -40,6 +41,7 @@ struct Published {
   uint64_t steps = 0;
   uint64_t samples = 0;
   bool units_taken = true;  // it was trained on the last index sets that were written
+  StreamPosition leases = {};
 };
 // The snapshot had a NaN or an infinity (at flat index `element`); it was counted and released.
 struct PublishRefused {
@@ -60,6 +62,11 @@ struct OpaqueGiven {  // the trainer's opaque state asked for by RequestOpaque h
   uint64_t sequence = 0;
   HeldOpaque opaque;
 };
+struct DataDeclared {  // POST /v1/data: the trainer draws leases of it
+  DataSpec spec;
+};
+struct LeasesWaited {};  // the trainer has come to the end of its leases, or has seen that they are
+                         // closed
 struct StopAcknowledged {};
 struct CheckpointRequested {};  // POST /v1/checkpoint
 struct LeaveRequested {         // POST /v1/leave; answered by LinkServer::LeaveDone
@@ -71,7 +78,8 @@ struct LeaveRequested {         // POST /v1/leave; answered by LinkServer::Leave
 using LinkEvent =
     std::variant<link::TrainerRegistered, link::TrainerGone, link::Published, link::PublishRefused,
                  link::Applied, link::Adopted, link::StepsReached, link::OpaqueGiven,
-                 link::StopAcknowledged, link::CheckpointRequested, link::LeaveRequested>;
+                 link::StopAcknowledged, link::CheckpointRequested, link::LeaveRequested,
+                 link::DataDeclared, link::LeasesWaited>;
 
 // A relaxed reading of the words, for progress and scheduling.
 struct LinkCounters {
@@ -82,6 +90,7 @@ struct LinkCounters {
   uint64_t applied = 0;
   uint64_t published_samples = 0;  // of the last snapshot: its total then
   bool waits_for_agent = false;    // held for state, or for a result in Blocking mode
+  StreamProgress leases = {};
   double stall_seconds = 0;
   double loss = 0;                        // NaN: not known
   std::map<std::string, double> metrics;  // by the names the trainer registered; NaN left out

@@ -295,6 +295,16 @@ bool LinkServer::SetIndexSets(ByteView encoded) {
   return true;
 }
 
+void LinkServer::SetLeases(const LeasesGranted& granted) {
+  const std::lock_guard lock(impl_->mutex);
+  impl_->leases = granted;
+  impl_->seen.waited = false;  // a trainer that waits on says so again
+  if (!impl_->mapping) return;
+  LinkControl& c = impl_->control();
+  c.leases_version.value.fetch_add(1, std::memory_order_release);
+  RingBell(c.agent_bell.value);
+}
+
 void LinkServer::LeaveDone() {
   const std::lock_guard lock(impl_->mutex);
   if (!impl_->leave_connection) return;
@@ -313,6 +323,19 @@ void RaiseTo(std::atomic<uint64_t>& word, uint64_t value) {
   }
 }
 
+StreamProgress ReadLeases(const LinkControl& c) {
+  StreamProgress progress;
+  const bool waits = c.leases.waits.load(std::memory_order_acquire) != 0;
+  // It may wait by leases that have been replaced meanwhile.
+  progress.waits = waits && c.leases.seen.load(std::memory_order_relaxed) ==
+                                c.leases_version.value.load(std::memory_order_relaxed);
+  progress.at.stream = c.leases.stream.load(std::memory_order_acquire);
+  progress.at.position = c.leases.position.load(std::memory_order_acquire);
+  // The trainer went on to another stream in between: it says so again.
+  if (c.leases.stream.load(std::memory_order_acquire) != progress.at.stream) return {};
+  return progress;
+}
+
 LinkCounters LinkServer::Impl::ReadCounters() {
   LinkCounters out;
   out.loss = std::nan("");
@@ -325,12 +348,13 @@ LinkCounters LinkServer::Impl::ReadCounters() {
   out.published = c.published.ticket.load(std::memory_order_acquire);
   out.applied = c.applied.value.load(std::memory_order_acquire);
   out.published_samples = c.published.samples.load(std::memory_order_relaxed);
+  out.leases = ReadLeases(c);
   const bool blocking = c.mode.overlap.load(std::memory_order_relaxed) ==
                         static_cast<uint32_t>(LinkOverlap::kBlocking);
   const bool answered = out.applied >= out.published ||
                         c.released.value.load(std::memory_order_acquire) >= out.published;
-  out.waits_for_agent =
-      c.hold.value.load(std::memory_order_acquire) != 0 || (blocking && !answered);
+  out.waits_for_agent = c.hold.value.load(std::memory_order_acquire) != 0 ||
+                        (blocking && !answered) || out.leases.waits;
   out.stall_seconds = static_cast<double>(c.stall_ns.value.load(std::memory_order_relaxed)) * 1e-9;
   out.loss = c.progress.loss.load(std::memory_order_relaxed);
   // A trainer that writes the slots overrides what was told by POST /v1/progress.

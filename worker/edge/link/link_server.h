@@ -20,6 +20,7 @@
 #include "base/metrics.h"
 #include "base/status.h"
 #include "worker/core/link/link_layout.h"
+#include "worker/core/shard/lease_holder.h"
 #include "worker/core/view/averaging_config.h"
 #include "worker/edge/link/held_state.h"
 #include "worker/edge/link/link_event.h"
@@ -101,6 +102,8 @@ class LinkServer {
   // What an earlier call left behind them is cleared. False, and nothing is changed, when they do
   // not fit the region, or the trainer has not taken the earlier ones yet: call again later.
   bool SetIndexSets(ByteView encoded);
+  // What GET /v1/leases answers from now on.
+  void SetLeases(const LeasesGranted& granted);
   void LeaveDone();  // answers the waiting POST /v1/leave
 
   // Where the trainer was while it made no step, as it has written it: the end of its file

@@ -95,6 +95,7 @@ struct LinkServer::Impl {
   HttpReply TakeOpaque(const HttpRequest& request);
   HttpReply GiveAdopted();
   HttpReply State();
+  HttpReply DeclareData(const std::string& body);
   HttpReply Leave(LinkListener::ConnectionId id, const std::string& body);
 
   // link_watch.cc
@@ -133,8 +134,10 @@ struct LinkServer::Impl {
     uint64_t published = 0, applied = 0, adopted = 0;
     uint64_t wake_steps = 0, wake_samples = 0;  // the mark already reported
     bool stopped = false;
+    bool waited = false;
   } seen;
   LinkNotice notice;
+  LeasesGranted leases;
   std::optional<LinkListener::ConnectionId> leave_connection;
   std::optional<HeldOpaque> opaque;  // the trainer's last given state
   std::optional<HeldOpaque> adopt;   // what it is to adopt
@@ -142,6 +145,9 @@ struct LinkServer::Impl {
   std::thread watcher;
   std::unique_ptr<LinkListener> listener;
 };
+
+// How far the trainer is in its leases.
+StreamProgress ReadLeases(const LinkControl& control);
 
 // Stores `value` unless the word is there already or beyond.
 void RaiseTo(std::atomic<uint64_t>& word, uint64_t value);

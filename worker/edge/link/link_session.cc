@@ -34,6 +34,12 @@ void ResetTrainerWords(LinkControl& c) {
   // It trains the whole model, and what was written for the old one is none of its.
   c.index_taken.value.store(c.index_version.value.load(std::memory_order_relaxed),
                             std::memory_order_relaxed);
+  c.published.stream.store(0, std::memory_order_relaxed);
+  c.published.position.store(0, std::memory_order_relaxed);
+  c.leases.stream.store(0, std::memory_order_relaxed);
+  c.leases.position.store(0, std::memory_order_relaxed);
+  c.leases.seen.store(0, std::memory_order_relaxed);
+  c.leases.waits.store(0, std::memory_order_release);
 }
 
 // NaN: nothing is known yet.
@@ -74,6 +80,11 @@ std::optional<HttpReply> LinkServer::Impl::Handle(LinkListener::ConnectionId id,
     const std::lock_guard lock(mutex);
     return JsonReply(200, WriteNotice(notice));
   }
+  if (route == "POST /v1/data") return DeclareData(request.body);
+  if (route == "GET /v1/leases") {
+    const std::lock_guard lock(mutex);
+    return JsonReply(200, WriteLeases(leases));
+  }
   if (route == "POST /v1/checkpoint") {
     const std::lock_guard lock(mutex);
     sink(link::CheckpointRequested{});
@@ -90,6 +101,15 @@ std::optional<HttpReply> LinkServer::Impl::Handle(LinkListener::ConnectionId id,
     return std::nullopt;
   }
   return Error(404, "no such endpoint: see docs/trainer-link.md");
+}
+
+HttpReply LinkServer::Impl::DeclareData(const std::string& body) {
+  const auto spec = ParseData(body, options.seed);
+  if (!spec.ok()) return Error(400, spec.status());
+  const std::lock_guard lock(mutex);
+  if (session == 0) return Error(409, "register first");
+  sink(link::DataDeclared{*spec});
+  return JsonReply(200, "{}\n");
 }
 
 void LinkServer::Impl::OnClosed(LinkListener::ConnectionId id) {

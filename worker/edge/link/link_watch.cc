@@ -91,6 +91,9 @@ void LinkServer::Impl::ScanWords() {
     seen.wake_samples = at_samples;
     sink(link::StepsReached{steps, samples});
   }
+  const bool waits = ReadLeases(c).waits;
+  if (waits && !seen.waited) sink(link::LeasesWaited{});
+  seen.waited = waits;
   if (!seen.stopped && c.stop_acknowledged.value.load(std::memory_order_acquire) != 0) {
     seen.stopped = true;
     sink(link::StopAcknowledged{});
@@ -115,10 +118,13 @@ void LinkServer::Impl::ScanPublished(std::unique_lock<std::mutex>& lock) {
   }
   // Of a cadence the ticket is the number: nobody asked for it by another.
   const uint64_t number = ticket == asked ? asked_number.load(std::memory_order_relaxed) : ticket;
-  const link::Published event{number, c.published.steps.load(std::memory_order_relaxed),
-                              c.published.samples.load(std::memory_order_relaxed),
-                              c.index_taken.value.load(std::memory_order_acquire) ==
-                                  c.index_version.value.load(std::memory_order_relaxed)};
+  const link::Published event{.number = number,
+                              .steps = c.published.steps.load(std::memory_order_relaxed),
+                              .samples = c.published.samples.load(std::memory_order_relaxed),
+                              .units_taken = c.index_taken.value.load(std::memory_order_acquire) ==
+                                             c.index_version.value.load(std::memory_order_relaxed),
+                              .leases = {c.published.stream.load(std::memory_order_relaxed),
+                                         c.published.position.load(std::memory_order_relaxed)}};
   const std::span<const float> snapshot = mapping->outbox();
   const uint64_t checked_for = session;
   lock.unlock();  // a pass over the model: registration and progress must not wait for it

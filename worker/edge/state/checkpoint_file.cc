@@ -19,6 +19,7 @@ namespace {
 constexpr uint64_t kCheckpointMagic = 0x3154504b43465343;  // the bytes "CSFCKPT1"
 constexpr uint32_t kVersion = 2;
 constexpr uint32_t kVersionWithVelocity = 3;  // its hash ends the header; it follows the average
+constexpr uint32_t kVersionWithLedger = 4;    // then whether there is a velocity, and the ledger
 constexpr uint64_t kMaxHeader = 64 << 20;     // 65,536 tensors with long names are 25 MB
 constexpr std::string_view kPrefix = "checkpoint-", kSuffix = ".crowdsurf";
 
@@ -39,7 +40,9 @@ Bytes EncodeHeader(const CheckpointHeader& h) {
   out.U64(h.info.opaque_bytes);
   out.Raw(h.average_hash.view());
   out.Raw(h.opaque_hash.view());
+  if (!h.info.ledger.empty()) out.Bool(h.velocity_hash.has_value());
   if (h.velocity_hash) out.Raw(h.velocity_hash->view());
+  if (!h.info.ledger.empty()) out.Blob(h.info.ledger);
   return out.Take();
 }
 
@@ -62,7 +65,13 @@ std::optional<CheckpointHeader> DecodeHeader(ByteView bytes, uint32_t version) {
   h.info.opaque_bytes = in.U64();
   h.average_hash = ReadDigest(in);
   h.opaque_hash = ReadDigest(in);
-  if (version == kVersionWithVelocity) h.velocity_hash = ReadDigest(in);
+  const bool ledger = version == kVersionWithLedger;
+  if (ledger ? in.Bool() : version == kVersionWithVelocity) h.velocity_hash = ReadDigest(in);
+  if (ledger) {
+    const ByteView leases = in.Blob(kMaxHeader);
+    h.info.ledger.assign(leases.begin(), leases.end());
+    if (leases.empty()) in.Fail();
+  }
   // What a file says of its sizes is bounded before anything is computed from it.
   if (!tensors || !in.Done() || h.info.elements > kMaxLinkElements ||
       h.info.opaque_bytes > (1ULL << 40) || !(h.info.job_seconds >= 0)) {
@@ -86,7 +95,9 @@ Bytes EncodeCheckpointHead(const CheckpointHeader& header) {
   const Bytes encoded = EncodeHeader(header);
   ByteWriter out;
   out.U64(kCheckpointMagic);
-  out.U32(header.velocity_hash ? kVersionWithVelocity : kVersion);
+  out.U32(!header.info.ledger.empty() ? kVersionWithLedger
+          : header.velocity_hash      ? kVersionWithVelocity
+                                      : kVersion);
   out.U64(encoded.size());
   // The header holds the hashes of all that follows, so each byte of the file is under one.
   out.Raw(Sha256(encoded).view());
@@ -104,7 +115,7 @@ StatusOr<CheckpointContents> ReadCheckpointHead(ByteView file) {
     return absl::InvalidArgumentError("is no checkpoint");
   // Done: the file has a whole preamble, so the subtraction below does not wrap.
   if (!in.Done()) return CutShort(file.size(), kPreambleBytes);
-  if (version != kVersion && version != kVersionWithVelocity) {
+  if (version < kVersion || version > kVersionWithLedger) {
     return absl::InvalidArgumentError(
         absl::StrCat("is of version ", version, ", which this program does not read"));
   }

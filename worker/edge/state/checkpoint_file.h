@@ -30,6 +30,7 @@ struct CheckpointInfo {
   std::vector<LinkTensor> tensors;
   uint64_t elements = 0;
   uint64_t opaque_bytes = 0;
+  Bytes ledger = {};  // of the leases (LeaseLedger), as bytes; empty: the job deals none
   bool operator==(const CheckpointInfo&) const = default;
 };
 

@@ -183,6 +183,8 @@ TEST(LinkLayout, TheWordsOfThePageAreWhereTheHeaderHasThem) {
       {"progress", offsetof(LinkControl, progress)},
       {"opaque_given", offsetof(LinkControl, opaque_given)},
       {"index_taken", offsetof(LinkControl, index_taken)},
+      {"leases_version", offsetof(LinkControl, leases_version)},
+      {"leases", offsetof(LinkControl, leases)},
       {"metrics", offsetof(LinkControl, metrics)}};
   std::ifstream page("docs/trainer-link.md");
   ASSERT_TRUE(page) << "run from the repository's root";

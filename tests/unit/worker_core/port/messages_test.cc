@@ -63,7 +63,10 @@ std::vector<Message> OneOfEach(Rng& rng) {
           Pair{view, {PairWord::Kind::kBusy, 12, 34}},
           ViewVoteAsk{view, AnyId<ViewHash>(rng)},
           ViewVote{view, ViewVote::Kind::kAccepted, 17},
-          Neighbour{view, {EdgeWord::Kind::kNotYet, 12}}};
+          Neighbour{view, {EdgeWord::Kind::kNotYet, 12}},
+          LeasesWanted{view, AveragingId(10)},
+          LedgerAsk{view, AveragingId(10), {AveragingId(9), 77}},
+          LedgerNews{view, blob}};
 }
 
 TEST(MessagesTest, EveryKindComesBackAsItWasSent) {
