@@ -249,29 +249,6 @@ void ChaosWorld::OnDeliver(int node, const worker::Deliver& deliver, const Regio
     after_heal_[{summary.view->hash, deliver.averaging}][node] = At(node).Result(deliver.region);
 }
 
-void ChaosWorld::SeeLeases(int node, const worker::Deliver& deliver, const RegionBuffer& mean) {
-  std::set<SnapshotId> inside;
-  for (const OriginId set : std::set<OriginId>(mean.origins.begin(), mean.origins.end()))
-    for (const SnapshotId snapshot : origins_.In(set)) inside.insert(snapshot);
-  std::map<int, const LeaseTrainer*> trainers;
-  for (const auto& other : nodes_) trainers[other->index()] = other->leases();
-  lease_checkers_.OnDelivered(node, deliver, inside, trainers);
-}
-
-void ChaosWorld::CheckLeases() {
-  std::map<int, std::pair<const LeaseTrainer*, LeaseCheckers::End>> nodes;
-  for (const auto& node : nodes_) {
-    const auto end = node->left()    ? LeaseCheckers::End::kLeft
-                     : node->alive() ? LeaseCheckers::End::kLives
-                                     : LeaseCheckers::End::kDied;
-    nodes[node->index()] = {node->leases(), end};
-  }
-  lease_checkers_.CheckEnd(nodes, queue_.now());
-  report_.leases_committed = lease_checkers_.committed();
-  report_.leases_retrained = lease_checkers_.retrained();
-  report_.leases_epochs = lease_checkers_.epochs();
-}
-
 // L1 has a condition: a quorum of the view's witnesses lives. It is asked when the round fails; who
 // is dead stays dead. In mild runs only: elsewhere anything may be cut off.
 void ChaosWorld::OnRoundsMoved(int node) {
