@@ -18,6 +18,7 @@
 #include "simulator/engine/origins.h"
 #include "simulator/engine/violations.h"
 #include "worker/core/port/actions.h"
+#include "worker/core/shard/lease_ledger.h"
 
 namespace crowdsurf::simulator {
 

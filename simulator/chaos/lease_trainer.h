@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/time.h"
-#include "worker/core/shard/lease_holder.h"
+#include "worker/core/shard/lease.h"
 
 namespace crowdsurf::simulator {
 

@@ -5,6 +5,8 @@
 #include <span>
 #include <utility>
 
+#include "worker/core/subnet/subnet_round.h"
+
 namespace crowdsurf::simulator {
 
 using worker::Ballot;

@@ -4,6 +4,8 @@
 #include <span>
 #include <utility>
 
+#include "worker/core/subnet/subnet_round.h"
+
 namespace crowdsurf::simulator {
 
 using worker::Ballot;

@@ -9,6 +9,7 @@
 #include "worker/core/port/messages.h"
 #include "worker/core/port/peer_metrics.h"
 #include "worker/core/round/round_codec.h"
+#include "worker/core/subnet/subnet_round.h"
 
 namespace crowdsurf::worker {
 namespace {

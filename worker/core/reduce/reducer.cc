@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "base/digest.h"
+#include "worker/core/subnet/subnet_round.h"
 #include "worker/core/vector/masked_chunk.h"
 
 namespace crowdsurf::worker {

@@ -23,11 +23,12 @@
 #include "worker/core/round/arrived_chunk.h"
 #include "worker/core/round/chunk_index.h"
 #include "worker/core/round/round_actions.h"
-#include "worker/core/subnet/subnet_round.h"
 #include "worker/core/vector/coordinate_mask.h"
 #include "worker/core/vector/wire_format.h"
 
 namespace crowdsurf::worker {
+
+struct SubnetRound;
 
 using SharedBytes = std::shared_ptr<const Bytes>;  // sent to several peers, encoded once
 

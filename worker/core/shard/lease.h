@@ -88,4 +88,15 @@ DataSpec DecodeDataSpec(ByteReader& in);
 void Encode(const LedgerMark& mark, ByteWriter& out);
 LedgerMark DecodeLedgerMark(ByteReader& in);
 
+// What the trainer may train: all of it replaces what was said before. A trainer that is in another
+// stream drops what it has of that one.
+struct LeasesGranted {
+  uint64_t stream = 0;  // 0: none
+  uint64_t begin = 0;   // position of the first lease in the stream
+  std::vector<Lease> leases;
+  bool closed = false;  // nothing further is to be trained: this worker leaves
+  DataSpec other;  // the job's leases are of this data set, not of the trainer's; none: they fit
+  bool operator==(const LeasesGranted&) const = default;
+};
+
 }  // namespace crowdsurf::worker

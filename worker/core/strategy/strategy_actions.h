@@ -12,12 +12,14 @@
 #include "base/id.h"
 #include "base/time.h"
 #include "worker/core/power/power_action.h"
-#include "worker/core/subnet/subnet_round.h"
+#include "worker/core/subnet/unit_schema.h"
 #include "worker/core/vector/coordinate_mask.h"
 #include "worker/core/vector/mix.h"
 #include "worker/core/view/averaging_id.h"
 
 namespace crowdsurf::worker {
+
+struct SubnetRound;
 
 // Masked group reduce on the group of `axis`; ends with RoundDecided. `from` is the input, `to` the
 // output region, which for each coordinate holds, equal to the bit at all that apply it,

@@ -13,7 +13,7 @@
 
 #include "base/status.h"
 #include "worker/core/link/link_layout.h"
-#include "worker/core/shard/lease_holder.h"
+#include "worker/core/shard/lease.h"
 #include "worker/edge/link/link_event.h"
 
 namespace crowdsurf::worker {

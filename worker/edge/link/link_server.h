@@ -20,7 +20,7 @@
 #include "base/metrics.h"
 #include "base/status.h"
 #include "worker/core/link/link_layout.h"
-#include "worker/core/shard/lease_holder.h"
+#include "worker/core/shard/lease.h"
 #include "worker/core/view/averaging_config.h"
 #include "worker/edge/link/held_state.h"
 #include "worker/edge/link/link_event.h"
