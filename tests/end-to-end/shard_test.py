@@ -174,6 +174,7 @@ class ShardTest(RunCase):
         process = self.start(env=ENVIRONMENT)
         self.wait_for_all(process)
         self.wait_for_samples(1.3 * SAMPLES)
+        self.wait_until(lambda: list((self.state / "checkpoint").glob("*.crowdsurf")))
         self.interrupt(process)
         before = self.ledger()   # of up to a second before the end
         self.assertEqual(before.committed - set(self.trained()), set())
