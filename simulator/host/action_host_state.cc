@@ -100,9 +100,11 @@ void ActionHost<Scalar>::FinishFetch(const worker::FetchState& fetch, int tries)
 #define CROWDSURF_INSTANTIATE(Scalar)                                                        \
   template void ActionHost<Scalar>::Act(const worker::Deliver&);                             \
   template void ActionHost<Scalar>::Act(const worker::MoveTrainer&);                         \
+  template void ActionHost<Scalar>::Offer(const Donation&);                                  \
   template HeldValues<Scalar> ActionHost<Scalar>::Serves(worker::AveragingId, const Digest&) \
       const;                                                                                 \
-  template void ActionHost<Scalar>::FetchAfter(Duration, const worker::FetchState&, int)
+  template void ActionHost<Scalar>::FetchAfter(Duration, const worker::FetchState&, int);    \
+  template void ActionHost<Scalar>::FinishFetch(const worker::FetchState&, int)
 CROWDSURF_INSTANTIATE(float);
 CROWDSURF_INSTANTIATE(double);
 #undef CROWDSURF_INSTANTIATE
