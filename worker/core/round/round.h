@@ -229,6 +229,7 @@ class Round {
   void OnDecided(const PeerId& from, const Decided& frame, RoundActions& out);
   bool IsValid(const Plan& plan) const;
   bool IsValid(const HeldValue& held) const;
+  bool IsOfOthers(const HeldValue& held) const;
   bool InGroup(RankSet mask) const;
   void NotePlan(const Plan& plan);
   void DropStale(RoundActions& out);

@@ -43,6 +43,21 @@ bool Round::IsValid(const HeldValue& held) const {
   return true;
 }
 
+// The members of the decided value have other chunks or another base: this member can have no part
+// in it. It came late, and what it waits for does not come any more.
+bool Round::IsOfOthers(const HeldValue& held) const {
+  if (!fixed_->spec.leaves_when_behind || held.value.abort) return false;
+  if (held.members.empty() || !fixed_->members.ContainsAll(held.members) ||
+      held.members.Contains(self()) || held.value.stakes.size() != ranks())
+    return false;
+  if (held.value.chunks.size() != assignments_.size()) return true;
+  for (size_t rank = 0; rank < ranks(); ++rank) {
+    const Stake& stake = held.value.stakes[rank];
+    if (held.members.Contains(rank) && worker::IsValid(stake) && !SameBase(stake)) return true;
+  }
+  return false;
+}
+
 // Not empty, and of ranks that exist.
 bool Round::InGroup(RankSet set) const {
   return !set.empty() && RankSet::FirstRanks(ranks()).ContainsAll(set);
@@ -171,6 +186,8 @@ void Round::OnDecided(const PeerId& from, const Decided& frame, RoundActions& ou
   const int rank = RankOf(from);
   if (rank < 0) return Refuse(FrameRefusal::kStranger);
   if (left_.Contains(rank)) return Refuse(FrameRefusal::kLeft);
+  if (!over_ && !target_ && IsOfOthers(frame.held))
+    return GiveUp(Outcome::kKept, ByeReason::kSatOut, out);
   if (!IsValid(frame.held)) return Refuse(FrameRefusal::kDecidedUnsound);
   // A branch and its parent decide apart: a member takes decisions of the one that it is in.
   const bool named = frame.held.members.Contains(self());

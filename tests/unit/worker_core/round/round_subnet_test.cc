@@ -112,17 +112,47 @@ TEST_F(RoundSubnet, OneWithOtherChunksLeavesWhenItIsBehind) {
   EXPECT_TRUE(Left());
 }
 
+// What rank 1 says that it has decided with rank 2, on `base`, in so many chunks.
+Decided DecidedOn(const Digest& base, size_t chunks = 4, RankSet members = RankSet::Of(1, 2)) {
+  HeldValue held;
+  held.members = members;
+  for (size_t chunk = 0; chunk < chunks; ++chunk)
+    held.value.chunks.push_back({1, RankSet::Of(1), 7});
+  held.value.stakes.assign(3, {});
+  held.value.stakes[1] = StakeAt(3, base);
+  held.value.stakes[2] = StakeAt(3, base);
+  return {1, false, held};
+}
+
+// It came late, and the others have decided without it. Nobody would answer it any more.
+TEST_F(RoundSubnet, WhoComesLateToAValueOfAnotherBaseLeaves) {
+  round_.Start(out_);
+  round_.OnFrame(PeerAt(1), {Spec().instance, DecidedOn(Sha256(AsBytes("other")))}, out_);
+  EXPECT_TRUE(Left());
+  EXPECT_TRUE(round_.counts().refused.empty());
+}
+
+TEST_F(RoundSubnet, WhoComesLateToAValueOfOtherChunksLeaves) {
+  round_.Start(out_);
+  round_.OnFrame(PeerAt(1), {Spec().instance, DecidedOn(kBase, 2)}, out_);
+  EXPECT_TRUE(Left());
+}
+
 TEST_F(RoundSubnet, AValueOfAnotherBaseIsNotTaken) {
   round_.Start(out_);
-  HeldValue held;
-  held.members = RankSet::Of(1, 2);
-  for (size_t chunk = 0; chunk < 4; ++chunk) held.value.chunks.push_back({1, RankSet::Of(1), 7});
-  held.value.stakes.assign(3, {});
-  held.value.stakes[1] = StakeAt(3, Sha256(AsBytes("other")));
-  round_.OnFrame(PeerAt(1), {Spec().instance, Decided{1, false, held}}, out_);
+  const Decided names_it = DecidedOn(Sha256(AsBytes("other")), 4, RankSet::FirstRanks(3));
+  round_.OnFrame(PeerAt(1), {Spec().instance, names_it}, out_);
+  EXPECT_EQ(round_.counts().refused.at(FrameRefusal::kDecidedUnsound), 1U)
+      << "it has agreed to no such value";
+  EXPECT_FALSE(round_.over());
+  RoundSpec equal = Spec();  // no sub-networks: bases need not be the same
+  equal.leaves_when_behind = false;
+  round_ = Round(equal);
+  round_.Start(out_);
+  round_.OnFrame(PeerAt(1), {Spec().instance, DecidedOn(Sha256(AsBytes("other")))}, out_);
   EXPECT_EQ(round_.counts().refused.at(FrameRefusal::kDecidedUnsound), 1U);
-  held.value.stakes[1].base = kBase;
-  round_.OnFrame(PeerAt(1), {Spec().instance, Decided{1, false, held}}, out_);
+  EXPECT_FALSE(round_.over());
+  round_.OnFrame(PeerAt(1), {Spec().instance, DecidedOn(kBase)}, out_);
   EXPECT_EQ(round_.counts().refused.at(FrameRefusal::kDecidedUnsound), 1U);
 }
 
