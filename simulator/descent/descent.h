@@ -34,12 +34,13 @@
 
 #include "base/log.h"
 #include "base/time.h"
+#include "simulator/descent/descent_average.h"
 #include "simulator/descent/descent_model.h"
-#include "simulator/descent/descent_node.h"
 #include "simulator/descent/quadratic.h"
 #include "simulator/engine/network.h"
 #include "worker/core/vector/tensor_view.h"
 #include "worker/core/view/averaging_config.h"
+#include "worker/core/view/averaging_id.h"
 
 namespace crowdsurf::simulator {
 

@@ -10,6 +10,7 @@
 #include <optional>
 #include <utility>
 
+#include "simulator/descent/descent_average.h"
 #include "simulator/descent/descent_trainer.h"
 #include "simulator/host/action_host.h"
 #include "worker/core/view/averaging_id.h"
@@ -19,13 +20,6 @@ namespace crowdsurf::simulator {
 struct DescentPace {
   Duration step_time;
   uint64_t steps = 0;  // after these it takes no more; 0: goes on
-};
-
-// An averaging as a worker saw it.
-struct DescentAverage {
-  uint64_t steps = 0;         // in all, when it published for it
-  std::vector<float> mean;    // of all snapshots: where there is an outer optimizer
-  std::vector<float> result;  // what it was given
 };
 
 class DescentNode : public ActionHost<float> {

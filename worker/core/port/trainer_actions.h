@@ -7,7 +7,6 @@
 
 #include "base/bytes.h"
 #include "base/id.h"
-#include "worker/core/round/round_spec.h"
 #include "worker/core/shard/lease.h"
 #include "worker/core/subnet/unit_schema.h"
 #include "worker/core/vector/mix.h"
@@ -67,6 +66,7 @@ struct TellTrainerUnits {
 struct JobCounted {  // an averaging that counts samples and moves no parameters is over
   AveragingId averaging = {};
   double job_samples = 0;
+  Bytes ledger = {};  // as in Deliver
 };
 struct GrantLeases {  // tell the trainer
   LeasesGranted granted;
