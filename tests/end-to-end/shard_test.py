@@ -170,6 +170,27 @@ class ShardTest(RunCase):
         self.assertEqual(ledger.void, 0)
         self.nothing_is_left()
 
+    def test_a_worker_that_stands_still_for_a_while_is_dealt_leases_again(self):
+        process = self.start(env=ENVIRONMENT)
+        seen = self.wait_for_all(process)
+        self.wait_for_samples(0.5 * SAMPLES)
+        (notes,) = self.notes.glob("e2e-1-1.*")
+        script = int(notes.suffix[1:])
+        os.kill(script, signal.SIGSTOP)
+        self.wait_until(lambda: self.metric("e2e-1-1", "crowdsurf_worker_trainer_silences_total") == 1)
+        self.wait_for_samples(self.committed() + 0.2 * SAMPLES)   # the others go on, and its leases are taken back
+        before = self.trained("e2e-1-1")
+        os.kill(script, signal.SIGCONT)
+        self.wait_until(lambda: self.trained("e2e-1-1").total() > before.total() + 200)
+        self.wait_for_samples(self.committed() + 1.5 * SAMPLES)
+        output = self.end_job(process, seen)
+        ledger, counts = self.ledger(), self.trained()
+        again = self.twice(counts)
+        print(f"{ledger.count} committed, {ledger.returned} returned, {len(again)} trained again")
+        self.agrees(ledger, counts)
+        self.assertLessEqual(again, set(self.trained("e2e-1-1")), output)
+        self.nothing_is_left()
+
     def test_a_resumed_run_goes_on_in_the_middle_of_its_epoch(self):
         process = self.start(env=ENVIRONMENT)
         self.wait_for_all(process)

@@ -197,6 +197,7 @@ class Averaging {
   bool Hurried(Time now) const { return HurryAt() && now >= *HurryAt(); }
   bool KeepsChange() const;
   bool IsLone(const GroupRounds::Ended& ended) const;
+  bool IsCrowdedOut(const ClaimSet& decided) const;
   void CommitLeases(AveragingId averaging, Actions& out);
   bool AskForLedgers(Actions& out);  // true: there is nobody to ask
   void DoubtLedger(Time now, Actions& out);

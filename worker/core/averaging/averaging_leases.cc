@@ -63,8 +63,15 @@ bool Averaging::IsLone(const GroupRounds::Ended& ended) const {
   return 2 * ended.over.contributors.size() <= ended.seated.size();
 }
 
+// So many claim that there was no room for this member's: it claims as much and more in the next.
+bool Averaging::IsCrowdedOut(const ClaimSet& decided) const {
+  const auto own = [&](const LeaseClaim& claim) { return claim.peer == config_.id; };
+  return decided.claims.size() == kMaxClaims && std::ranges::none_of(decided.claims, own);
+}
+
 void Averaging::CommitLeases(AveragingId averaging, Actions& out) {
   if (in_mean_) leases_.OnDelivered();
+  if (in_mean_ && IsCrowdedOut(stake_.claims)) metrics_.leases_crowded->Add();
   if (!leases_.OnDecided(averaging, stake_.claims, seated_then_)) AskForLedgers(out);
   CountLeases();
 }

@@ -104,6 +104,7 @@ void Averaging::CollectEnded(Time now, Actions& out) {
 void Averaging::SettleSamples(const GroupRounds::Ended& ended, Actions& out) {
   const double samples = leases_.discards() ? 0 : snapshot_ - counted_ + returned_;
   if (!Applied(ended.over.outcome) && !ended.flowed) return;
+  // A claim needs the weight of its samples, so it keeps that also where they may be counted.
   const bool kept = StepsFromElsewhere(ended.over.stake) || KeepsChange();
   if (lone_ || (!ended.counted && kept)) return;  // its change is not lost
   counted_ = snapshot_;
@@ -127,8 +128,8 @@ void Averaging::OnCountedAnswer(const message::CountedAnswer& answer) {
 
 void Averaging::FinishDelivery(Time now, const DeliverResult& result, Actions& out) {
   CHECK(stage_ == Stage::kRounds);
-  if (Counting(result.averaging)) return FinishCount(now, result.averaging, out);
   if (lone_) return FinishAbandon(now, result.averaging, out);
+  if (Counting(result.averaging)) return FinishCount(now, result.averaging, out);
   CommitLeases(result.averaging, out);
   // The samples behind its change would be trained again, though it lives.
   if (!in_mean_ && KeepsChange()) return FinishAbandon(now, result.averaging, out);
@@ -173,7 +174,8 @@ void Averaging::FinishCount(Time now, AveragingId averaging, Actions& out) {
   took_part_ = true;
   metrics_.job_samples->Set(job_.job_samples);
   metrics_.averaging->Set(static_cast<double>(averaging.value()));
-  out.push_back(JobCounted{.averaging = averaging, .job_samples = job_.job_samples});
+  out.push_back(JobCounted{
+      .averaging = averaging, .job_samples = job_.job_samples, .ledger = LedgerOf(averaging)});
   mixing_.OnCounted(now, averaging, stake_.age, out);
   GoOn(now, averaging, out);
 }

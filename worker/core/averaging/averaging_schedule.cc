@@ -52,8 +52,8 @@ Time Averaging::LastDue() const { return end_ - kLastAveraging; }
 
 bool Averaging::IntervalOver(Time now) const {
   const AveragingConfig& averaging = seating_.view().config;
-  if (mixing_.on_graph()) return !Counting(next_) || now - mark_.time >= kCountEvery;
   if (Hurried(now)) return true;
+  if (mixing_.on_graph()) return !Counting(next_) || now - mark_.time >= kCountEvery;
   if (now >= LastDue() && mark_.time < LastDue()) return true;
   switch (averaging.interval_unit) {
     case IntervalUnit::kSteps:

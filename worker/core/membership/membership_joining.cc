@@ -123,7 +123,9 @@ void Membership::NoteRefusal(const PeerId& from, const message::JoinAnswer* refu
   if (!trainer_ || refusal->reason != kAnotherTable) return;
   const std::vector<uint32_t>&own = trainer_->marks, &theirs = refusal->marks;
   const auto [at, _] = std::mismatch(own.begin(), own.end(), theirs.begin(), theirs.end());
-  if (!theirs.empty() && !own.empty()) seat_refused_->tensor = at - own.begin();
+  // The tables may differ in what has no mark.
+  const bool differ = at != own.end() || theirs.size() > own.size();
+  if (!theirs.empty() && !own.empty() && differ) seat_refused_->tensor = at - own.begin();
 }
 
 void Membership::OnJoinAnswer(Time now, const PeerId& from, const message::JoinAnswer& answer,

@@ -64,6 +64,9 @@ PeerMetrics::PeerMetrics(MetricRegistry& r) : mixing(r), registry_(r) {
                                 "Samples of leases taken back from workers that are gone.");
   leases_void = &r.AddGauge("crowdsurf_leases_void_claims",
                             "Claims of leases that had been taken back; watch for above 0.");
+  leases_crowded =
+      &r.AddCounter("crowdsurf_leases_crowded_total",
+                    "Averagings without room for the own claim of leases: too many members claim.");
   averagings_abandoned = &r.AddCounter("crowdsurf_averaging_abandoned_total",
                                        "Averagings that gave nothing: own values stay.");
   const auto outer = [&r](const char* kind) {

@@ -39,6 +39,7 @@ struct PeerMetrics {
   Gauge* leases_committed;
   Gauge* leases_returned;
   Gauge* leases_void;
+  Counter* leases_crowded;
   Counter* outer_steps;
   Counter* outer_begins;
   Counter* outer_catch_ups;

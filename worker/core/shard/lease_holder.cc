@@ -32,13 +32,20 @@ void LeaseHolder::OnDeclared(const DataSpec& spec) {
 }
 
 void LeaseHolder::OnProgress(const StreamProgress& progress) {
-  trained_ = progress.at;
+  trained_ = Granted(progress.at);
   waits_ = progress.waits;
 }
 
 void LeaseHolder::OnSnapshot(const StreamPosition& position) {
-  trained_ = position;
-  snapshot_ = position;
+  trained_ = snapshot_ = Granted(position);
+}
+
+// A trainer that claims more than it was granted would wait for ever for the rest to be committed.
+StreamPosition LeaseHolder::Granted(StreamPosition at) const {
+  if (stream_ == 0 || at.stream != stream_) return at;
+  const LeaseLedger::Holder* holder = ledger_.Find(self_);
+  at.position = std::min(at.position, holder != nullptr ? holder->end() : committed_);
+  return at;
 }
 
 void LeaseHolder::OnAdopted() {
@@ -68,8 +75,9 @@ std::optional<LeasesGranted> LeaseHolder::TakeNews() {
   return granted;
 }
 
+// One that has used up its leases and does something else meanwhile hurries nobody.
 bool LeaseHolder::starving() const {
-  if (declared_.none() || closed_) return false;
+  if (declared_.none() || closed_ || !waits_) return false;
   if (stream_ == 0) return trained_.stream == 0;
   const LeaseLedger::Holder* holder = ledger_.Find(self_);
   return trained_.stream == stream_ && (holder == nullptr || trained_.position >= holder->end());

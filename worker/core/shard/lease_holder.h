@@ -59,6 +59,7 @@ class LeaseHolder {
  private:
   void Refresh();
   void LeaveStream();
+  StreamPosition Granted(StreamPosition at) const;
   bool uncommitted() const;
 
   const PeerId self_;

@@ -46,7 +46,13 @@ void LeaseLedger::Commit(AveragingId averaging, const ClaimSet& decided,
     for (const LeaseClaim& claim : decided.claims)
       if (members.contains(claim.peer)) Grant(averaging, claim);
   mark_ = {.averaging = averaging, .hash = 0};
-  mark_.hash = ContentHash(Encode(), kHashKey);
+  mark_.hash = HashOfContents();
+}
+
+uint64_t LeaseLedger::HashOfContents() const {
+  LeaseLedger contents = *this;
+  contents.mark_.hash = 0;
+  return ContentHash(contents.Encode(), kHashKey);
 }
 
 void LeaseLedger::Settle(const LeaseClaim& claim) {
@@ -89,14 +95,18 @@ Lease LeaseLedger::TakeNext(uint64_t count) {
 // What was taken back goes first, so that an epoch ends.
 void LeaseLedger::Grant(AveragingId averaging, const LeaseClaim& claim) {
   uint64_t left = static_cast<uint64_t>(claim.want) * spec_.unit;
-  if (left == 0 || open() >= kMaxOpen) return;
+  const size_t before = open();
+  if (left == 0 || before >= kMaxOpen) return;
   const auto [at, fresh] = holders_.try_emplace(claim.peer);
   Holder& holder = at->second;
   if (fresh) holder.stream = averaging.value();
-  while (left > 0) {
+  // What was taken back is open already, and at most one piece of it is cut in two.
+  size_t room = kMaxOpen - before;
+  while (left > 0 && room > 0 && holder.open.size() < kMaxHeld) {
     Lease lease;
     if (returned_.empty()) {
       lease = TakeNext(left);
+      --room;
     } else {
       lease = *returned_.begin();
       returned_.erase(returned_.begin());

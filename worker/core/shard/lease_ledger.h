@@ -21,6 +21,8 @@ namespace crowdsurf::worker {
 class LeaseLedger {
  public:
   static constexpr size_t kMaxOpen = 65'536;  // leases; above it nothing new is granted
+  // Leases of one holder. A grant ends there: each epoch of a data set of few samples is a lease.
+  static constexpr size_t kMaxHeld = 1024;
 
   struct Holder {
     uint64_t stream = 0;     // the averaging that granted it first
@@ -60,6 +62,7 @@ class LeaseLedger {
   void Grant(AveragingId averaging, const LeaseClaim& claim);
   Lease TakeNext(uint64_t count);
   size_t open() const;
+  uint64_t HashOfContents() const;
   bool Whole() const;
 
   DataSpec spec_;

@@ -76,6 +76,7 @@ std::optional<LeaseLedger> LeaseLedger::Decode(ByteView bytes) {
   if (!in.Done() || ledger.returned_.size() != returned || ledger.holders_.size() != holders ||
       !ledger.Whole())
     return std::nullopt;
+  if (!ledger.empty() && ledger.mark_.hash != ledger.HashOfContents()) return std::nullopt;
   return ledger;
 }
 

@@ -214,17 +214,17 @@ void Agent::Impl::Do(Time now, WallTime, const WriteCheckpoint& action) {
                  {{"reason", InWords(*summary.seat_refused, trainer_->tensors)}});
     return;
   }
-  // A checkpoint without its leases would train epochs anew.
-  if (deals_leases_ && !action.final_model && (!delivered_ || delivered_->ledger.empty())) return;
   CheckpointKeeper::Job job;
   job.info.job = options_.job;
   const bool full = delivered_ && !mixed_;
+  if (full || mixed_) job.info.ledger = full ? delivered_->ledger : counted_ledger_;
+  // A checkpoint without its leases would train epochs anew.
+  if (deals_leases_ && !action.final_model && job.info.ledger.empty()) return;
   job.info.averaging = full ? delivered_->averaging : summary.averaging;
   job.info.job_samples = full ? delivered_->job_samples : summary.job_samples;
   job.info.job_seconds = summary.job_seconds;
   if (delivered_) job.info.committed = delivered_->root;
   if (summary.view) job.info.view_epoch = summary.view->epoch;
-  if (full) job.info.ledger = delivered_->ledger;
   job.info.schema = trainer_->schema;
   job.info.tensors = trainer_->tensors;
   job.final_model = action.final_model;
@@ -331,6 +331,7 @@ void Agent::Impl::Do(Time now, WallTime wall, const JobCounted& action) {
   const PeerSummary summary = peer_->Summarize();
   link_->SetJob(action.job_samples, action.averaging.value(),
                 summary.view ? summary.view->epoch : 0, summary.view ? summary.view->members : 0);
+  counted_ledger_ = action.ledger;
   if (trainer_) CheckpointWhenDue(now, wall, summary);
 }
 

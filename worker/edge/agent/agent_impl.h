@@ -99,6 +99,7 @@ class Agent::Impl : public TimerSource {
   void TakeSeatAgain(Time now, WallTime wall);
   void OnPublishRefused(Time now, WallTime wall, const link::PublishRefused& refused);
   void FeedRegistered(Time now, WallTime wall, const link::TrainerRegistered& event);
+  void FeedTrainer(Time now, WallTime wall, TrainerRegistered trainer);
   // What the core is told of trainer_, as of one that begins anew. Pre: there is one.
   TrainerRegistered ForCore() const;
   // The newest good checkpoint of this job goes into inbox 0, elsewhere; OnRestored follows. False:
@@ -215,6 +216,7 @@ class Agent::Impl : public TimerSource {
     std::vector<LinkTensor> tensors;
   };
   std::optional<Trainer> trainer_;
+  std::optional<DataSpec> data_;  // that the trainer of this session draws leases of
   TrainerPulse pulse_;
   LostMembers lost_members_;
   LossReportSchedule loss_reports_;
@@ -226,6 +228,7 @@ class Agent::Impl : public TimerSource {
   std::optional<TellTrainerUnits> units_;  // that the trainer has not been told yet
   AveragingId told_units_;                 // that it was told last
   std::optional<Region> mixed_;  // a strategy on a graph has gone on from there: its last result
+  Bytes counted_ledger_;  // of the leases with the last averaging that only counted; empty: none
   std::optional<CheckpointKeeper::Job> checkpoint_;  // waits for the opaque state
   Time checkpoint_wait_until_ = Time::Infinite();
   size_t checkpoints_open_ = 0;

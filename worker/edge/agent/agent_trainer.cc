@@ -26,6 +26,7 @@ void Agent::Impl::OnLinkEvent(Time now, WallTime wall, const LinkEvent& event) {
       Overloaded{[&](const link::TrainerRegistered& e) { OnRegistered(now, wall, e); },
                  [&](const link::TrainerGone&) {
                    trainer_.reset();
+                   data_.reset();
                    seat_again_ = Time::Infinite();
                    pulse_.OnGone();
                    // One that still waits is not known to the core.
@@ -54,7 +55,8 @@ void Agent::Impl::OnLinkEvent(Time now, WallTime wall, const LinkEvent& event) {
                  [&](const link::DataDeclared& e) {
                    log_.Info("the trainer draws leases",
                              {{"samples", e.spec.samples}, {"unit", e.spec.unit}});
-                   FeedLocal(now, wall, DataDeclared{e.spec});
+                   data_ = e.spec;
+                   if (!waits_for_restore_) FeedLocal(now, wall, DataDeclared{e.spec});
                  },
                  [&](const link::LeasesWaited&) { FeedLocal(now, wall, ReadProgress()); },
                  [&](const link::OpaqueGiven& e) {
@@ -75,6 +77,7 @@ void Agent::Impl::OnLinkEvent(Time now, WallTime wall, const LinkEvent& event) {
 void Agent::Impl::OnRegistered(Time now, WallTime wall, const link::TrainerRegistered& event) {
   log_.Info("trainer registered", {{"elements", event.elements}, {"fresh", event.fresh}});
   trainer_ = Trainer{event.schema, event.elements, event.tensors};
+  data_.reset();  // it declares its data in each session
   // One that goes on beside a new agent may have units of the agent before.
   units_.reset();
   told_units_ = AveragingId();
@@ -100,7 +103,13 @@ void Agent::Impl::FeedRegistered(Time now, WallTime wall, const link::TrainerReg
   TrainerRegistered trainer = ForCore();
   trainer.fresh = event.fresh;
   trainer.counted = event.fresh ? 0.0 : published;
+  FeedTrainer(now, wall, std::move(trainer));
+}
+
+// The core forgets with a trainer what it draws its leases from.
+void Agent::Impl::FeedTrainer(Time now, WallTime wall, TrainerRegistered trainer) {
   FeedLocal(now, wall, std::move(trainer));
+  if (data_) FeedLocal(now, wall, DataDeclared{*data_});
 }
 
 TrainerRegistered Agent::Impl::ForCore() const {
@@ -143,7 +152,7 @@ void Agent::Impl::TakeSeatAgain(Time now, WallTime wall) {
   if (!trainer_ || leaving_ || stop_raised_) return;
   TrainerRegistered trainer = ForCore();
   trainer.counted = static_cast<double>(link_->counters().samples);
-  FeedLocal(now, wall, std::move(trainer));
+  FeedTrainer(now, wall, std::move(trainer));
 }
 
 bool Agent::Impl::StartRestore(const link::TrainerRegistered& event) {

@@ -111,7 +111,7 @@ void Agent::Impl::WatchTrainer(Time now, WallTime wall) {
     TrainerRegistered trainer = ForCore();
     trainer.fresh = false;
     trainer.counted = static_cast<double>(counters_.published_samples);
-    return FeedLocal(now, wall, std::move(trainer));
+    return FeedTrainer(now, wall, std::move(trainer));
   }
   if (after == State::kSilent) {
     metrics_.trainer_silences.Add();

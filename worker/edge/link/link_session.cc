@@ -221,6 +221,10 @@ void LinkServer::Impl::BeginSession(const RegisterRequest& request) {
   LinkControl& c = mapping->control();
   bells = request.bells;
   metric_names = request.metrics;
+  // Those of the session before are not this one's: it is granted some once it has declared its
+  // data.
+  leases = {};
+  c.leases_version.value.fetch_add(1, std::memory_order_release);
   if (request.fresh) {
     metrics.registered.Add();
     // A number asked of the dead trainer, a result made from its snapshot: neither is this one's.

@@ -46,6 +46,8 @@ TEST_F(LeaseHolderTest, StarvesUntilItsFirstAveraging) {
   EXPECT_FALSE(holder_.starving()) << "its trainer draws no leases";
   holder_.OnTrainer(true);
   holder_.OnDeclared(kData);
+  EXPECT_FALSE(holder_.starving()) << "its trainer has not come to its loop";
+  holder_.OnProgress({.at = {}, .waits = true});
   EXPECT_TRUE(holder_.starving());
   Begin();
   EXPECT_FALSE(holder_.starving());
@@ -55,6 +57,29 @@ TEST_F(LeaseHolderTest, StarvesUntilItsFirstAveraging) {
   EXPECT_EQ(holder_.TakeNews(), std::nullopt) << "told once";
   holder_.OnProgress({.at = {news_->stream, 40}, .waits = true});
   EXPECT_TRUE(holder_.starving());
+}
+
+TEST_F(LeaseHolderTest, ATrainerThatHasUsedUpItsLeasesAndIsSilentHurriesNobody) {
+  Begin();
+  holder_.OnProgress({.at = {news_->stream, 40}, .waits = false});
+  EXPECT_FALSE(holder_.starving());
+}
+
+TEST_F(LeaseHolderTest, BelievesNoTrainerMoreThanItWasGranted) {
+  Begin();
+  constexpr uint64_t kWrong = 1ULL << 59;
+  holder_.OnProgress({.at = {news_->stream, kWrong}, .waits = false});
+  TrainTo(kWrong);
+  EXPECT_EQ(holder_.Claims(AveragingId(k_ + 1)).claims[0].trained.position, 40u);
+  Average();
+  EXPECT_EQ(job_.totals().committed, 40u);
+  EXPECT_FALSE(holder_.brings()) << "all that it was granted is committed";
+  news_ = holder_.TakeNews();
+  EXPECT_EQ(news_->leases[0], (Lease{0, 40, 120}));
+  holder_.OnProgress({.at = {news_->stream, 40}, .waits = true});
+  holder_.Close();
+  holder_.OnProgress({.at = {news_->stream, 40}, .waits = true});
+  EXPECT_FALSE(holder_.hands_in()) << "it may leave";
 }
 
 TEST_F(LeaseHolderTest, AsksForAsMuchAsItUsesUp) {

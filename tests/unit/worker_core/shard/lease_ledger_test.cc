@@ -106,6 +106,34 @@ TEST(LeaseLedgerTest, AnotherDataSetChangesNothing) {
   EXPECT_EQ(reverse, mixed);
 }
 
+// Three samples make an epoch, so each lease has three of the 2^28 that are asked for.
+TEST(LeaseLedgerTest, AGreedyClaimIsGrantedSoMuchAndLeavesTheOthersTheirs) {
+  constexpr DataSpec kFew{.samples = 3, .unit = 16, .seed = 5};
+  LeaseLedger ledger;
+  ledger.Commit(AveragingId(1), ClaimsOf(ledger, {Wants(1, kMaxWant), Wants(2, 1)}, kFew),
+                Peers({1, 2}));
+  ledger.Commit(AveragingId(2), ClaimsOf(ledger, {Trained(1, {1, 0}, kMaxWant)}, kFew),
+                Peers({1, 2}));
+  EXPECT_EQ(ledger.Find(Id(1))->open.size(), LeaseLedger::kMaxHeld);
+  EXPECT_EQ(ledger.Find(Id(2))->end(), 16u);
+  EXPECT_TRUE(LeaseLedger::Decode(ledger.Encode()).has_value());
+}
+
+TEST(LeaseLedgerTest, ManyGreedyClaimsTogetherAreBounded) {
+  constexpr DataSpec kOne{.samples = 1, .unit = 1, .seed = 5};
+  LeaseLedger ledger;
+  std::vector<LeaseClaim> claims;
+  std::vector<int> numbers;
+  for (int i = 1; i <= 80; ++i) {
+    claims.push_back(Wants(i, kMaxWant));
+    numbers.push_back(i);
+  }
+  ledger.Commit(AveragingId(1), ClaimsOf(ledger, claims, kOne), Peers(numbers));
+  size_t open = 0;
+  for (const auto& [peer, holder] : ledger.holders()) open += holder.open.size();
+  EXPECT_EQ(open, LeaseLedger::kMaxOpen);
+}
+
 TEST(LeaseLedgerTest, SurvivesItsBytes) {
   LeaseLedger ledger;
   ledger.Commit(AveragingId(1), ClaimsOf(ledger, {Wants(1, 4), Wants(2, 30)}), Peers({1, 2}));
