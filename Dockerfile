@@ -1,7 +1,7 @@
 # Two images, `operator` and `worker` (the agent and the built-in trainer), without compiler, root or use of a shell:
 #   docker build --target operator -t localhost/crowdsurf-operator:0.1.0 .
 #   docker build --target worker -t localhost/crowdsurf-worker:0.1.0 .
-# A third, `pytorch`, is the trainer of deploy/examples/*-pytorch.yaml: CPU PyTorch, the client and the scripts.
+# A third, `pytorch`, is the trainer of all deploy/examples/*-pytorch.yaml: CPU PyTorch, the client, the scripts and their data.
 #   docker build --target pytorch -t localhost/crowdsurf-pytorch:0.1.0 .
 # The first stage compiles: about 15 minutes of processor time. Programs that were built on Debian 12 already come in
 # instead of it (tests/cluster/images does this):
@@ -14,7 +14,7 @@ RUN ./dev build crowdsurf-operator crowdsurf-worker crowdsurf-trainer crowdsurf-
 
 FROM debian:bookworm-slim AS pytorch
 RUN apt-get update -q \
- && apt-get install -q -y --no-install-recommends python3-torch python3-sklearn \
+ && apt-get install -q -y --no-install-recommends python3-torch python3-sklearn fortunes fortunes-min \
  && rm -rf /var/lib/apt/lists/*
 COPY python/crowdsurf /usr/lib/python3/dist-packages/crowdsurf
 WORKDIR /crowdsurf
