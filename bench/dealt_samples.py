@@ -86,8 +86,14 @@ class Dealer:
     def __init__(self, seed, lease, batches):
         self.seed, self._leases, self._batches, self.trained = seed, [lease], batches, 0
 
-    def _begin_leases(self, shard):
+    def _begin_loop(self, shard, loop):
         return self.seed
+
+    def _check_loop(self, loop):
+        pass
+
+    def _end_loop(self, loop):
+        pass
 
     def _next_lease(self):
         return self._leases.pop() if self._leases else None

@@ -190,13 +190,16 @@ class Agent:
         """
         if self._exchange is None:
             raise AgentError("step() comes after start()")
-        if os.getpid() != self._process:
-            raise AgentError("this process is a fork of the one that registered: only that one may train")
+        self._refuse_forks()
         self._stacks.step()
         self._count(samples, loss)
         if self._leases is not None:
             self._leases.step(self._memory)
         return self._boundary(self._exchange)
+
+    def _refuse_forks(self) -> None:
+        if os.getpid() != self._process:
+            raise AgentError("this process is a fork of the one that registered: only that one may train")
 
     def _boundary(self, exchange: Exchange) -> Outcome:
         """All that a step boundary is for, but to count."""
@@ -264,22 +267,28 @@ class Agent:
     def draw(self, samples: int, unit: int) -> Leases:
         """The trainer draws its samples from a data set of that length, by the leases that the job grants it.
 
-        unit: samples of a batch. ValueError: it draws from another one already. AgentError: the agent deals none.
+        unit: samples of a batch. A second call gives again what no step has counted. ValueError: it draws from another
+        one already. AgentError: the agent deals none.
         """
         if self._exchange is None:
             raise AgentError("draw() comes after start()")
-        if self._leases is not None and self._leases.data != (samples, unit):
-            raise ValueError(f"this trainer draws from a data set already: {self._leases.data} samples and batch, not {(samples, unit)}")
+        self._refuse_forks()
         if self._leases is None:
             leases = Leases(samples, unit)
             leases.declare(self._memory, self._connection)
             self._leases = self._exchange.leases = leases
+        elif self._leases.data != (samples, unit):
+            had, batch = self._leases.data
+            raise ValueError(f"a job deals one data set: this worker draws from one of {had} samples in batches of {batch} "
+                             f"already, not {samples} in batches of {unit}; for another, as in an evaluation, loop over its loader")
+        self._leases.put_back()
         return self._leases
 
     def look(self) -> bool:
         """Reads what was granted since. True where the lease in hand is void. ValueError: the job's data set is another."""
         if self._leases is None:
             return False
+        self._refuse_forks()
         try:
             return self._leases.look(self._memory, self._connection)
         except AgentError:
@@ -289,9 +298,13 @@ class Agent:
     def next_lease(self) -> Optional[Lease]:
         """None: the trainer is to wait; pause() says so."""
         lease = self._leases.take() if self._leases is not None else None
-        if lease is not None and self._leases is not None:
-            self._leases.wait(self._memory, False)
+        if lease is not None:
+            self.stop_waiting()
         return lease
+
+    def stop_waiting(self) -> None:
+        if self._leases is not None:
+            self._leases.wait(self._memory, False)
 
     def pause(self) -> Outcome:
         """A step boundary of a trainer that waits for leases: does what the agent asks for, and sleeps a little."""

@@ -40,6 +40,7 @@ class Connection:
             self._socket.close()
             raise AgentError(f"no agent answers at {path}: {error.strerror}") from error
         self._http = http.client.HTTPConnection("agent")
+        self._http.auto_open = 0   # a closed one would look for a host of that name
         self._http.sock = self._socket
         _open.add(self)
 
@@ -62,8 +63,11 @@ class Connection:
                 self._http.request(method, target, body)
                 answer = self._http.getresponse()
                 content = answer.read()
-        except (OSError, http.client.HTTPException) as error:
-            raise AgentError(f"{method} {target}: {error}") from error
+        except BaseException as error:   # Ctrl-C, too
+            self.close()   # the next request would be given the answer to this one
+            if isinstance(error, (OSError, http.client.HTTPException)):
+                raise AgentError(f"{method} {target}: {str(error) or 'the connection is closed'}") from error
+            raise
         if answer.status >= 300:
             try:
                 words = str(json.loads(content)["error"])

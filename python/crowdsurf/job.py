@@ -26,12 +26,13 @@ if TYPE_CHECKING:
 
     from .leases import Lease, Leases
     from .module import ModuleParameters, Stateful
-    from .shard import Shard
+    from .shard import Loop, Shard
 
 Batch = TypeVar("Batch")
 _LOSS_EVERY = 0.25   # seconds: reading a loss from a GPU waits for it, so not at every step
 _HANGS = 60.0        # seconds without a step: an end by SIGTERM then shows where the script is
 _HAND_IN = 8.0       # seconds: Google gives a pod 15 s
+_AGAIN = 0.05        # seconds: an exception in the end of a generator would be lost
 _NO_FILE = (AttributeError, OSError, RuntimeError, ValueError)   # stderr is none, as in a notebook
 
 log = logging.getLogger("crowdsurf")
@@ -75,7 +76,7 @@ class Job:
         self._metrics, self._rate, self._process = list(metrics), parameters.rate, os.getpid()
         self._agent: Optional[Agent] = None
         self._leases: Optional[Leases] = None
-        self._drawing = False  # a loop over shard() is under way
+        self._loop: Optional[Loop] = None   # over shard(), under way
         self._ending = False   # SIGTERM: what is trained of the leases is handed in first
         self.alone = not os.environ.get("CROWDSURF_DIR")   # no agent: this script trains by itself
         self.closed = False
@@ -127,8 +128,10 @@ class Job:
     def batches(self, loader: Iterable[Batch], epochs: int = 1) -> Iterator[Batch]:
         """The loader's batches, pass after pass, until the job's target is met. Alone: `epochs` passes.
 
-        Every worker draws from all of the loader's data, in an order of its own. ValueError: a pass has no batch.
+        Every worker draws from all of the loader's data, in an order of its own. ValueError: a pass has no batch, or
+        epochs is negative.
         """
+        epochs = _passes(epochs)
         if self.seed is not None:
             from .loader import draw_apart
 
@@ -154,12 +157,15 @@ class Job:
 
         An iterable that ends when the job's target is met, or this worker leaves. The order is the job's own for each
         epoch, whatever the number of workers. loader: a DataLoader of a map-style data set with a batch_size; its
-        order, batch sampler and drop_last do not count. epochs: alone, so many. TypeError, ValueError: it cannot be
-        dealt, and why. ValueError while it runs: another worker's data set has another length.
+        order, batch sampler and drop_last do not count. epochs: alone, a loop makes so many. TypeError, ValueError: it
+        cannot be dealt, and why. ValueError while it runs: another worker's data set has another length.
+
+        A batch counts as trained at the next step(). A loop that begins after another one was left gives again what no
+        step has counted; one at a time.
         """
         from .shard import Shard
 
-        return Shard(self, loader, epochs)
+        return Shard(self, loader, _passes(epochs))
 
     @property
     def samples(self) -> float:
@@ -214,12 +220,31 @@ class Job:
 
     # --- for Shard ---
 
-    def _begin_leases(self, shard: Shard) -> int:
+    def _begin_loop(self, shard: Shard, loop: Loop) -> int:
         """The seed of the job's orders."""
-        assert self._agent is not None
-        self._leases = self._agent.draw(shard.length, shard.unit)
-        self._drawing = True
-        return self._agent.seed
+        if self.closed:
+            raise AgentError("a loop over job.shard() after close()")
+        if self._agent is not None:
+            self._leases = self._agent.draw(shard.length, shard.unit)
+        self._loop = loop
+        return self._agent.seed if self._agent is not None else 0
+
+    def _check_loop(self, loop: Loop) -> None:
+        if self._loop is not loop:
+            raise RuntimeError("another loop over job.shard() has begun since this one gave its last batch: one at a time")
+
+    def _end_loop(self, loop: Loop) -> None:
+        if self._loop is not loop:
+            return
+        self._loop = None
+        if self._agent is None or os.getpid() != self._process:
+            return
+        if not self.closed:
+            self._agent.stop_waiting()
+        if self._ending and not self._ended_by_signal:   # the loop was left: SIGTERM, which has waited for it, comes again
+            again = threading.Timer(_AGAIN, os.kill, (self._process, signal.SIGTERM))
+            again.daemon = True
+            again.start()
 
     def _next_lease(self) -> Optional[Lease]:
         """Waits for one. None: the job is over, or this worker leaves it. AgentError: the agent has gone."""
@@ -253,7 +278,7 @@ class Job:
         return self.done or self.closed or self._agent.look()
 
     def _hand_in_if_asked(self) -> None:
-        if not self._ending:
+        if not self._ending or self.closed:
             return
         assert self._agent is not None
         leaving = threading.Thread(target=_leave, args=(self._agent,), daemon=True)
@@ -284,7 +309,7 @@ class Job:
         if os.getpid() != self._process:   # a forked child ends as it would without us
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
-        if self._drawing and not (self._ending or self.done):
+        if self._loop is not None and not (self._ending or self.done):
             self._ending = True   # at the next batch
             return
         self._ended_by_signal = True
@@ -305,6 +330,13 @@ class Job:
 
 _joined: Optional[weakref.ref[Job]] = None   # one agent has one trainer
 _said_alone = False
+
+
+def _passes(epochs: int) -> int:
+    count = operator.index(epochs)
+    if count < 0:
+        raise ValueError(f"epochs is {count}, it must not be negative")
+    return count
 
 
 def _leave(agent: Agent) -> None:

@@ -29,6 +29,7 @@ class Leases:
         self._end = 0                       # position in the stream after the leases that were taken
         self._trained = 0                   # position: in the parameters
         self._handed = 0                    # samples that the script has and that no step has counted
+        self._void = False                  # the lease in hand was taken back, or an adoption has ended its stream
         self.closed = False                 # this worker leaves: nothing more is to be trained
 
     def declare(self, memory: Memory, connection: Connection) -> None:
@@ -44,18 +45,22 @@ class Leases:
 
     def look(self, memory: Memory, connection: Connection) -> bool:
         """Takes what is new. True where the lease in hand is void. ValueError: the job's data set is another."""
+        if self.changed(memory):
+            self._read(memory, connection)
+        return self._void
+
+    def _read(self, memory: Memory, connection: Connection) -> None:
         version = memory.get(layout.LEASES_VERSION)
-        if version == self._version:
-            return False
         answer = connection.call_json("GET", "/v1/leases")
         self._version = version   # read before the answer: what changed since is looked at again
         other = answer.get("other")
         if other:
             raise ValueError(f"the job's leases are of a data set of {other['samples']} samples in batches of {other['unit']}; "
-                             f"this worker has {self.data[0]} in batches of {self.data[1]}: it must be the same at all workers")
+                             f"this worker has {self.data[0]} in batches of {self.data[1]}: it must be the same at all workers, "
+                             "and as in the checkpoint that the job resumes from")
         stream = 0 if answer["stream"] == self._left else answer["stream"]
-        void = stream != self._stream or answer["closed"]
         self.closed = answer["closed"]
+        self._void = self._void or stream != self._stream or self.closed
         leases = deque(Lease(*lease) for lease in answer["leases"] if stream)
         if stream != self._stream:
             self._stream, self._trained, self._end, self._handed = stream, answer["begin"], answer["begin"], 0
@@ -63,7 +68,6 @@ class Leases:
         if self.closed:
             self._queue.clear()
         self.write(memory)
-        return bool(void)
 
     def take(self) -> Optional[Lease]:
         """The next lease, to be trained from its first sample to its last."""
@@ -71,11 +75,18 @@ class Leases:
             return None
         lease = self._queue.popleft()
         self._end += lease.samples
+        self._void = False
         return lease
+
+    def put_back(self) -> None:
+        """No lease is in hand: all that no step has counted is to be taken again, after the next look()."""
+        self._handed, self._end, self._version, self._void = 0, self._trained, -1, False
+        self._queue.clear()
 
     def drop(self, memory: Memory) -> None:
         """An adoption has replaced all that was trained: the stream is over."""
         self._left, self._stream, self._trained, self._end, self._handed = self._stream, 0, 0, 0, 0
+        self._void = True
         self._queue.clear()
         self.write(memory)
 

@@ -35,6 +35,7 @@ enum class ChaosPlant : uint8_t {
   kSeatsNotUnited,  // one node is never told of seats that it does not know
   kWrongStep,       // an outer optimizer's step is off by a quarter at one node
   kOwnVelocity,     // one node's velocity is its own: half of what the others have
+  kUncoveredMoves,  // a value that no sub-network has moves in one node's rounds
   kTrainsOn,        // one node's trainer begins each grant a unit too early
   kClaimsMore,      // one node says that it has trained a unit more than it has
   kNewTrainer,      // one node's trainer is replaced now and then, and the node counts as living

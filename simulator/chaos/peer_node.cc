@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <memory>
+#include <set>
 #include <utility>
+#include <vector>
 
 #include "base/digest.h"
 #include "simulator/round/watched_chunks.h"
@@ -214,6 +216,7 @@ void PeerNode::SeeUsed(Region region) {
 // The mean is used, and is void for the checkers of rounds by no means: its round serves it on.
 void PeerNode::SeeStep(const worker::RunKernel& kernel) {
   SeeUsed(kernel.regions[1]);
+  if (Planted(ChaosPlant::kUncoveredMoves)) MoveUncovered(kernel.regions[1]);
   mean_ = At(kernel.regions[1]);
   if (Planted(ChaosPlant::kOwnVelocity))
     for (float& value : At(Region::kVelocity).values) value /= 2;
@@ -227,6 +230,20 @@ void PeerNode::SeeStep(const worker::RunKernel& kernel) {
   outside_.outer_checkers().OnStep(index(),
                                    step ? OuterCheckers::Kind::kStep : OuterCheckers::Kind::kBegin,
                                    mean_->values, before, OuterState());
+}
+
+// The first value that is in no chunk of the round whose output `region` is.
+void PeerNode::MoveUncovered(Region region) {
+  const auto made = made_by_.find(region);
+  if (made == made_by_.end() || made->second.subnet == nullptr) return;
+  std::set<uint64_t> covered;
+  const std::vector<worker::ChunkSpan>& chunks = made->second.chunks;
+  for (worker::ChunkIndex chunk; chunk.value() < chunks.size(); ++chunk)
+    for (const uint64_t element : made->second.ElementsOf(chunk)) covered.insert(element);
+  uint64_t first = 0;
+  while (covered.contains(first)) ++first;
+  std::vector<float>& values = At(region).values;
+  if (first < values.size()) values[first] += 0.25F;
 }
 
 void PeerNode::SeeDelivery(const worker::Deliver& deliver) {

@@ -71,6 +71,7 @@ class PeerNode : public ActionHost<float> {
   void SeeDelivery(const worker::Deliver& deliver);
   void SeeUsed(worker::Region region);
   void SeeStep(const worker::RunKernel& kernel);
+  void MoveUncovered(worker::Region region);
   OuterCheckers::State OuterState() {
     return {At(worker::Region::kInboxA).values, At(worker::Region::kVelocity).values};
   }

@@ -1,5 +1,5 @@
-// SubnetCheckers: watches IST from outside: what nobody covered keeps its value, and who applied
-// one value holds one model.
+// SubnetCheckers: watches IST from outside: what nobody covered keeps its value, and members that
+// applied one value hold one model.
 //
 // Beside RoundCheckers, which recomputes what was covered. Statement: subnets (violations.h).
 // Owner: one world; single sequence. Memory: a digest for each value that was decided.

@@ -145,6 +145,16 @@ class StepTest(AgentCase):
         trainer.leave("done")
         self.assertEqual(here.requests, ["/v1/register", "/v1/checkpoint", "/v1/leave"])
 
+    def test_ctrl_c_within_a_request_breaks_its_connection_and_the_next_step_makes_another(self):
+        here = self.agent()
+        trainer = self.started()
+        with unittest.mock.patch.object(trainer._connection._http, "getresponse", side_effect=KeyboardInterrupt):
+            self.assertRaises(KeyboardInterrupt, trainer.checkpoint)
+        self.assertRaisesRegex(crowdsurf.AgentError, "the connection is closed", trainer.state)
+        here.put(BEAT, 1)   # a beat makes the trainer look at its connection
+        here.until(lambda: here.fresh == [True, False], lambda: trainer.step(samples=1))
+        self.assertEqual(trainer.state()["tensors"][0]["name"], "w", "and not the answer to the first")
+
     def test_a_callback_that_fails_is_reported(self):
         here = self.agent()
         trainer, called = self.started(), threading.Event()

@@ -112,6 +112,20 @@ job = crowdsurf.join(model)
 """)
         self.assertEqual((code, said), (7, ""))
 
+    def test_sigterm_in_a_loop_over_leases_that_is_then_left_ends_it_after_the_loop(self):
+        process = self.start("""
+import signal
+from torch.utils.data import DataLoader
+for _ in job.shard(DataLoader([1.0] * 9)):
+    job.step(samples=1)
+    os.kill(os.getpid(), signal.SIGTERM)
+    break
+while True:
+    signal.pause()
+""")
+        self.here.grant(stream=1, begin=0, leases=[[0, 0, 9]])
+        self.assertEqual(self.ended(process), (143, ""))
+
     def test_a_forked_child_ends_by_sigterm_as_without_a_join_and_says_nothing(self):
         process = self.start(f"""
 for number in (0, 15):

@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
 """job.shard(): which batches a script gets, what an agent hears of them, and what is refused. Needs PyTorch, else skipped."""
+import os
 import threading
 import unittest
 
 from torch_case import JoinCase, model, torch
-from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset, WeightedRandomSampler
+from torch.utils.data import (DataLoader, Dataset, DistributedSampler, IterableDataset, RandomSampler, TensorDataset,
+                              WeightedRandomSampler)
 
+import crowdsurf
 from crowdsurf.epoch_order import EpochOrder
-from stand_in import (LEASES_POSITION, LEASES_STREAM, LEASES_WAITS, PUBLISHED, RELEASED, STOP, WANTED)
+from stand_in import (BEAT, LEASES_POSITION, LEASES_STREAM, LEASES_WAITS, PUBLISHED, RELEASED, STOP, WANTED)
 
 SEED = 42   # that the stand-in gives
 
@@ -49,6 +52,29 @@ class AloneTest(JoinCase):
         self.assertEqual([batch.tolist() for (batch,) in resumed], whole[1:])
         with self.assertRaisesRegex(ValueError, "10 samples, this one has 9"):
             job.shard(DataLoader(numbers(9), batch_size=4)).load_state_dict(state)
+        for wrong in ({}, {**state, "position": 11}, {**state, "epoch": "last"}):
+            with self.assertRaisesRegex(ValueError, "no state of job.shard"):
+                resumed.load_state_dict(wrong)
+
+    def test_a_loop_that_was_left_goes_on_and_one_that_is_over_begins_anew(self):
+        job = self.join(model())
+        shard, seen = job.shard(DataLoader(numbers(10), batch_size=4)), []
+        for (batch,) in shard:
+            seen.append(batch)
+            break
+        seen += [batch for (batch,) in shard]
+        self.assertEqual(sorted(torch.cat(seen).tolist()), list(range(10)))
+        again = torch.cat([batch for (batch,) in shard])
+        self.assertEqual(sorted(again.tolist()), list(range(10)))
+        self.assertNotEqual(again.tolist(), torch.cat(seen).tolist(), "the next epoch has an order of its own")
+
+    def test_passes_over_the_data_are_a_count(self):
+        job, loader = self.join(model()), DataLoader(numbers(3))
+        self.assertEqual(list(job.shard(loader, epochs=0)), [])
+        self.assertEqual(list(job.batches(loader, epochs=0)), [])
+        for draw in (job.shard, job.batches):
+            self.assertRaisesRegex(ValueError, "epochs is -1", lambda: list(draw(loader, epochs=-1)))
+            self.assertRaises(TypeError, lambda: list(draw(loader, epochs=1.5)))
 
 
 class RefusedTest(JoinCase):
@@ -68,10 +94,23 @@ class RefusedTest(JoinCase):
                  (DataLoader(Endless(), sampler=torch.utils.data.SequentialSampler(data)), TypeError, "has no __len__"),
                  (DataLoader(data, batch_size=None), TypeError, "batch_size"),
                  (DataLoader(data, sampler=WeightedRandomSampler([1.0] * 4, 4)), TypeError, "WeightedRandomSampler"),
+                 (DataLoader(data, sampler=RandomSampler(data, replacement=True)), TypeError, "the sampler RandomSampler"),
+                 (DataLoader(data, sampler=RandomSampler(range(2))), TypeError, "the sampler RandomSampler"),
+                 (DataLoader(data, sampler=DistributedSampler(data, 2, 0)), TypeError, "leave the DistributedSampler out"),
                  (DataLoader(numbers(0)), ValueError, "empty")]
         for loader, error, words in cases:
             with self.assertRaisesRegex(error, words):
                 job.shard(loader)
+        self.assertEqual(self.said, self.said[:1], "and of what is taken nothing is said")
+
+    def test_says_what_of_a_loader_is_left_out(self):
+        class Moving(DataLoader):
+            def __iter__(self):
+                return map(len, super().__iter__())
+
+        job = self.join(model())
+        job.shard(Moving(numbers(4)))
+        self.assertIn("the __iter__ of Moving", self.said[-1])
 
 
 class GrantedTest(JoinCase):
@@ -79,6 +118,12 @@ class GrantedTest(JoinCase):
         here = self.agent()
         job = self.join(model())
         return here, job, iter(job.shard(DataLoader(numbers(count), batch_size=batch, **options)))
+
+    def beside(self, act):
+        """What the agent does while the trainer waits for leases."""
+        thread = threading.Thread(target=act)
+        thread.start()
+        self.addCleanup(thread.join)
 
     def in_order(self, epoch, begin, end, count=100):
         return [EpochOrder(count, SEED, epoch).at(i) for i in range(begin, end)]
@@ -114,10 +159,8 @@ class GrantedTest(JoinCase):
             here.until(lambda: here.get(PUBLISHED) == 1, lambda: None)
             here.put(RELEASED, 1)
             here.grant(stream=5, begin=0, leases=[[0, 0, 4]])
-        thread = threading.Thread(target=agent)
-        thread.start()
+        self.beside(agent)
         (batch,) = next(turns)
-        thread.join()
         self.assertEqual(batch.tolist(), self.in_order(0, 0, 4))
         self.assertEqual(here.get(LEASES_WAITS), 0)
 
@@ -135,6 +178,16 @@ class GrantedTest(JoinCase):
         self.assertEqual(next(turns)[0].tolist(), self.in_order(2, 0, 4))
         self.assertEqual((here.get(LEASES_STREAM), here.get(LEASES_POSITION)), (9, 0))
 
+    def test_a_jobs_state_is_of_the_last_batch_and_can_be_loaded_at_the_end_of_an_epoch(self):
+        here, job = self.agent(), self.join(model())
+        shard = job.shard(DataLoader(numbers(8), batch_size=4))
+        here.grant(stream=3, begin=0, leases=[[0, 4, 4]])
+        next(iter(shard))
+        state = shard.state_dict()
+        self.assertEqual(state, {"_num_yielded": 1, "length": 8, "epoch": 0, "position": 8})
+        shard.load_state_dict(state)
+        self.assertEqual(shard.state_dict(), {**state, "epoch": 1, "position": 0})
+
     def test_an_adoption_ends_the_stream(self):
         here, job, turns = self.start()
         here.grant(stream=3, begin=0, leases=[[0, 0, 8]])
@@ -145,7 +198,102 @@ class GrantedTest(JoinCase):
         here.grant(stream=6, begin=0, leases=[[0, 40, 4]])
         self.assertEqual(next(turns)[0].tolist(), self.in_order(0, 40, 44))
 
-    def test_ends_with_the_job_and_where_the_leases_are_closed(self):
+    def test_after_an_adoption_nothing_of_the_lease_in_hand_is_trained(self):
+        here, job, turns = self.start()
+        here.grant(stream=3, begin=0, leases=[[0, 0, 40]])
+        next(turns)
+        here.offer(0.5)
+        job.step(samples=4)
+
+        def agent():
+            here.until(lambda: here.get(LEASES_WAITS), lambda: None)
+            here.grant(stream=6, begin=0, leases=[[0, 40, 4]])
+        self.beside(agent)
+        self.assertEqual(next(turns)[0].tolist(), self.in_order(0, 40, 44))
+
+    def test_a_loop_after_one_that_was_left_gives_what_was_not_trained(self):
+        here = self.agent()
+        job = self.join(model())
+        shard = job.shard(DataLoader(numbers(100), batch_size=4))
+        here.grant(stream=3, begin=0, leases=[[0, 0, 16]])
+        for (batch,) in shard:
+            job.step(samples=4)
+            break
+        with self.assertRaises(KeyError):
+            for (batch,) in shard:   # its batch is in no step
+                raise KeyError
+        for (batch,) in shard:
+            break
+        self.assertEqual(batch.tolist(), self.in_order(0, 4, 8))
+        job.step(samples=4)   # after the loop; it counts
+        turns = iter(shard)
+        self.assertEqual(next(turns)[0].tolist(), self.in_order(0, 8, 12))
+        self.assertEqual(here.get(LEASES_POSITION), 8)
+        self.assertEqual(here.data, [{"samples": 100, "unit": 4}])
+
+    def test_one_loop_at_a_time(self):
+        here, job, turns = self.start()
+        here.grant(stream=3, begin=0, leases=[[0, 0, 40]])
+        next(turns)
+        newer = iter(job.shard(DataLoader(numbers(100), batch_size=4)))
+        self.assertEqual(next(newer)[0].tolist(), self.in_order(0, 0, 4))
+        self.assertRaisesRegex(RuntimeError, "one at a time", next, turns)
+        job.step(samples=4)
+        self.assertEqual(next(newer)[0].tolist(), self.in_order(0, 4, 8))
+        job.close()
+        self.assertEqual(list(newer), [])
+        self.assertRaisesRegex(crowdsurf.AgentError, "after close", list, job.shard(DataLoader(numbers(100))))
+
+    def test_a_forked_child_draws_nothing(self):
+        here, job, turns = self.start()
+        here.grant(stream=3, begin=0, leases=[[0, 0, 40]])
+        next(turns)
+        child = os.fork()
+        if child == 0:
+            refused = 0
+            for loop in (turns, iter(job.shard(DataLoader(numbers(100), batch_size=4)))):
+                try:
+                    next(loop)
+                except crowdsurf.AgentError:
+                    refused += 1
+            os._exit(refused)
+        self.assertEqual(os.waitpid(child, 0)[1] >> 8, 2)
+        self.assertEqual(next(turns)[0].tolist(), self.in_order(0, 4, 8))
+
+    def test_a_data_set_that_changes_its_length_is_an_error(self):
+        class Growing(list, Dataset):
+            pass
+
+        here, job, data = self.agent(), self.join(model()), Growing(range(100))
+        shard = job.shard(DataLoader(data, batch_size=4))
+        here.grant(stream=3, begin=0, leases=[[0, 0, 4], [0, 8, 4]])
+        turns = iter(shard)
+        next(turns)
+        data.append(100)
+        self.assertRaisesRegex(ValueError, "had 100 samples when job.shard.. took it, and has 101 now", next, turns)
+        self.assertRaisesRegex(ValueError, "of 100 samples in batches of 4 already, not 101 in batches of 4",
+                               next, iter(job.shard(DataLoader(data, batch_size=4))))
+
+    def test_ends_where_the_leases_are_closed(self):
+        here, job, turns = self.start()
+        here.grant(stream=3, begin=0, leases=[[0, 0, 40]])
+        next(turns)
+        job.step(samples=4)
+        here.grant(closed=True)
+
+        def agent():   # takes what was trained, and goes
+            here.until(lambda: here.get(LEASES_WAITS), lambda: None)
+            here.put(WANTED, 1)
+            here.agent_bell().ring()
+            here.until(lambda: here.get(PUBLISHED) == 1, lambda: None)
+            here.close()
+            here.put(BEAT, here.get(BEAT) + 1)
+        self.beside(agent)
+        self.assertEqual(list(turns), [])
+        self.assertEqual((here.get(PUBLISHED + 24), here.get(PUBLISHED + 32)), (3, 4))
+        self.assertFalse(job.done)
+
+    def test_ends_with_the_job(self):
         here, job, turns = self.start()
         here.grant(stream=3, begin=0, leases=[[0, 0, 40]])
         next(turns)
@@ -156,8 +304,9 @@ class GrantedTest(JoinCase):
     def test_another_data_set_is_an_error_that_names_both(self):
         here, job, turns = self.start()
         here.grant(other={"samples": 99, "unit": 4, "seed": 42})
-        with self.assertRaisesRegex(ValueError, "99 samples in batches of 4; this worker has 100"):
-            next(turns)
+        for loop in (turns, iter(job.shard(DataLoader(numbers(100), batch_size=4)))):
+            with self.assertRaisesRegex(ValueError, "99 samples in batches of 4; this worker has 100.*the checkpoint"):
+                next(loop)
 
     def test_workers_of_the_loader_live_from_lease_to_lease(self):
         here, job, turns = self.start(num_workers=1)

@@ -1,4 +1,5 @@
 // Every checker of whole jobs is turned red once, by a fault in the host of an agent.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
@@ -15,13 +16,19 @@ std::string Broken(const Violations& violations) {
   return all;
 }
 
-ChaosReport PlantedChaos(ChaosPlant plant) {
+// A job of four, one of which has the fault.
+ChaosScenario OfFour(ChaosPlant plant, int planted = 1) {
   ChaosScenario scenario;
   scenario.members = 4;
   scenario.plant = plant;
-  scenario.planted = 1;
+  scenario.planted = planted;
   scenario.heal = Seconds(3);
   scenario.deadline = Seconds(10);
+  return scenario;
+}
+
+ChaosReport PlantedChaos(ChaosPlant plant) {
+  ChaosScenario scenario = OfFour(plant);
   scenario.joins = {Seconds(1), Seconds(1.5), Seconds(2)};
   return RunChaos(scenario);
 }
@@ -48,14 +55,9 @@ TEST(PlantedChaosFaults, ADeliveredValueThatIsNotTheMeanOfItsSnapshotsIsS5) {
 }
 
 ChaosReport JobWithOuter(ChaosPlant plant) {
-  ChaosScenario scenario;
-  scenario.members = 4;
+  ChaosScenario scenario = OfFour(plant);
   scenario.group_size = 2;
   scenario.outer = {.kind = worker::OuterKind::kNesterov, .learning_rate = 0.7, .momentum = 0.9};
-  scenario.plant = plant;
-  scenario.planted = 1;
-  scenario.heal = Seconds(3);
-  scenario.deadline = Seconds(10);
   return RunChaos(scenario);
 }
 
@@ -68,13 +70,8 @@ TEST(PlantedChaosFaults, AnOuterStepThatIsOffIsSeenAndSoIsAVelocityOfItsOwn) {
 }
 
 ChaosReport JobWithIst(ChaosPlant plant) {
-  ChaosScenario scenario;
-  scenario.members = 4;
+  ChaosScenario scenario = OfFour(plant);
   DrawIst(scenario);
-  scenario.plant = plant;
-  scenario.planted = 1;
-  scenario.heal = Seconds(3);
-  scenario.deadline = Seconds(10);
   return RunChaos(scenario);
 }
 
@@ -83,6 +80,13 @@ TEST(PlantedChaosFaults, AModelThatDiffersFromThoseOfTheSameValueIsSeen) {
   EXPECT_TRUE(sound.violations.none()) << Broken(sound.violations);
   EXPECT_GT(sound.subnet_rounds, 10U);
   EXPECT_GT(JobWithIst(ChaosPlant::kWrongStep).violations.Count("subnets"), 0U);
+}
+
+TEST(PlantedChaosFaults, AValueThatMovesThoughNobodyCoveredItIsSeen) {
+  EXPECT_GT(JobWithIst(ChaosPlant::kNone).subnet_kept, 10U);
+  const Violations violations = JobWithIst(ChaosPlant::kUncoveredMoves).violations;
+  ASSERT_GT(violations.Count("subnets"), 0U);
+  EXPECT_THAT(violations.words(), testing::Contains(testing::HasSubstr("nobody covered it")));
 }
 
 TEST(PlantedChaosFaults, ASecondSuccessorOfAViewIsSeen) {
@@ -96,13 +100,8 @@ TEST(PlantedChaosFaults, AnAgentThatNobodyHearsAfterHealingIsSeen) {
 // Newcomers get seats in the view; a node that is never told of them goes on with a list of its
 // own.
 ChaosReport JobWithSeats(ChaosPlant plant, int planted) {
-  ChaosScenario scenario;
-  scenario.members = 4;
-  scenario.plant = plant;
-  scenario.planted = planted;
+  ChaosScenario scenario = OfFour(plant, planted);
   scenario.mild = true;
-  scenario.heal = Seconds(3);
-  scenario.deadline = Seconds(10);
   scenario.joins = {Seconds(1), Seconds(1.5)};
   return RunChaos(scenario);
 }

@@ -104,5 +104,37 @@ TEST(PlantedFaults, OneInstanceInTwoViewsIsS7) {
   EXPECT_EQ(violations.Count("S7"), 1U);
 }
 
+// Two members fold the same chunk, each of its own input alone. The second one's has `span`.
+Violations TwoFolds(bool subnet, const worker::ChunkSpan& span) {
+  Violations violations;
+  RoundCheckers checkers(violations);
+  const worker::InstanceId instance;
+  const auto open_and_fold = [&](int node, const Bytes& input, const worker::ChunkSpan& of) {
+    checkers.OnOpen(node, instance, {.rank = node, .weight = 1, .inputs = {Parcel{input, {}}}});
+    FoldReport report;
+    report.fold.mask = worker::RankSet::Of(node);
+    report.fold.weights = {1, 1};
+    report.used = {{node, input}};
+    report.span = of;
+    report.subnet = subnet;
+    report.result = input;
+    checkers.OnFold(node, instance, report);
+  };
+  open_and_fold(0, {0, 0, 0x80, 0x3f}, {.owner = 0, .begin = 0, .count = 1});  // 1 as float32
+  EXPECT_TRUE(violations.none()) << Broken(violations);
+  open_and_fold(1, {0, 0, 0, 0x40}, span);  // 2
+  return violations;
+}
+
+// A member whose base is behind has other chunks than the rest. What it folds nobody uses.
+TEST(PlantedFaults, TwoMasksOfASpanAreS5AndOfSubNetworksThoseOfTwoSpansAreNone) {
+  const worker::ChunkSpan same{.owner = 0, .begin = 0, .count = 1};
+  const worker::ChunkSpan other{.owner = 1, .begin = 4, .count = 1};
+  EXPECT_EQ(TwoFolds(true, same).Count("S5"), 1U);
+  EXPECT_TRUE(TwoFolds(true, other).none()) << Broken(TwoFolds(true, other));
+  EXPECT_EQ(TwoFolds(false, same).Count("S5"), 1U);
+  EXPECT_EQ(TwoFolds(false, other).Count("S5"), 1U) << "without sub-networks all have one plan";
+}
+
 }  // namespace
 }  // namespace crowdsurf::simulator

@@ -361,7 +361,7 @@ void Averaging::FixStake() {
   // Others may have completed this averaging already: then their count is not of before it.
   if (job_.averaging < number_)
     stake_.before = {.averaging = job_.averaging, .samples = job_.job_samples};
-  // Who is behind shows by the base that it has, not by what it has heard.
+  // A member that is behind shows it by the base that it has, not by what it has heard.
   if (HasUnits() && IsDealt())
     stake_.before = {.averaging = committed_.averaging, .samples = committed_.job_samples};
   if (Counting(number_)) stake_.age = mixing_.age();

@@ -302,7 +302,7 @@ class Averaging {
 
   LeaseHolder leases_;
   LedgerSync ledger_sync_;
-  bool ledger_restored_ = false;  // and no averaging has confirmed it
+  bool ledger_restored_ = false;  // of a checkpoint; the first view says whether it counts
   AveragingId hurried_;           // a member waits for this one
   bool lone_ = false;             // too few were in the averaging's round for leases to count
   bool in_mean_ = false;          // the own input is in the value of the first round

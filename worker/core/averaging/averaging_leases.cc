@@ -137,8 +137,8 @@ void Averaging::OnRestoredLedger(const Bytes& bytes) {
   ledger_restored_ = leases_.OnLedger(*std::move(ledger));
 }
 
-// The one of the first view's maker counts. Who finds a job takes the ledger that is there, however
-// old: what it has restored may be of a job before.
+// The one of the first view's maker counts. A member that finds a job takes the ledger that is
+// there, however old: what it has restored may be of a job before.
 void Averaging::SettleRestoredLedger() {
   const bool restored = std::exchange(ledger_restored_, false);
   if (restored && seating_.occupants().size() > 1) leases_.OnLineage();

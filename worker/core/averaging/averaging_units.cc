@@ -29,7 +29,7 @@ void Averaging::TellWhole(Actions& out) {
   out.push_back(TellTrainerUnits{});
 }
 
-// Who has fetched a base may not know yet whose values are in it.
+// A member that has fetched a base may not know yet whose values are in it.
 void Averaging::LearnCells(Time now, const Committed& theirs, Actions& out) {
   const bool known = !committed_.cells.empty() || theirs.cells.empty();
   if (known || theirs.averaging != committed_.averaging || theirs.root != BaseRoot()) return;

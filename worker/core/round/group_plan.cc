@@ -33,8 +33,8 @@ std::vector<ChunkSpan> ChunksOf(const Seating& seating, const GroupPlan& plan,
   return MakeChunks(shares, members, question.chunk_elements);
 }
 
-// Chunks that are given by cell, for those that are in the group now: who owned one and is gone is
-// followed by a coverer, or, when none of these is left, by anybody.
+// Chunks that are given by cell, for those that are in the group now. A coverer follows an owner
+// that is gone, or any member where no coverer is left.
 void TakeCovered(const std::vector<CoveredChunk>& covered, GroupPlan& plan) {
   RankSet members;
   for (size_t rank = 0; rank < plan.cells.size(); ++rank) {

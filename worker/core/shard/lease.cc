@@ -42,7 +42,7 @@ bool IsValid(const ClaimSet& claims) {
 
 void Merge(const ClaimSet& claims, ClaimSet& sum) {
   if (claims.none()) return;
-  // Who has a ledger knows the job's data set; without one the greater stands.
+  // A member with a ledger knows the job's data set; without one the greater stands.
   const auto rank = [](const ClaimSet& set) {
     return std::pair(!set.base.averaging.is_zero(), set.spec);
   };

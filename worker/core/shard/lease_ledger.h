@@ -38,8 +38,9 @@ class LeaseLedger {
     bool operator==(const Totals&) const = default;
   };
 
-  // What averaging `averaging` has decided: each claim is settled, who is none of `members` loses
-  // its leases, then leases are granted. Pre: the claims are valid, and their base is mark().
+  // What averaging `averaging` has decided: each claim is settled, a holder that is none of
+  // `members` loses its leases, then leases are granted. Pre: the claims are valid, and their base
+  // is mark().
   void Commit(AveragingId averaging, const ClaimSet& decided, const std::set<PeerId>& members);
 
   const DataSpec& spec() const { return spec_; }

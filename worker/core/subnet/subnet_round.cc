@@ -17,7 +17,7 @@ std::shared_ptr<const SubnetRound> MakeSubnetRound(const UnitSchema& schema,
     covered.span.owner = static_cast<uint16_t>(cells[chunk.span.owner]);
     for (size_t member = 0; member < cells.size(); ++member)
       if (chunk.coverers.Contains(member)) covered.coverers.Insert(cells[member]);
-    // Whoever is in the group: PlanOf takes away who is not.
+    // All ranks that a group can have: PlanOf takes away those without a member.
     if (chunk.coverers == all) covered.coverers = RankSet::FirstRanks(kMaxRanks);
     round->chunks.push_back(covered);
   }

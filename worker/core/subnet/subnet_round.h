@@ -17,9 +17,9 @@ namespace crowdsurf::worker {
 
 struct SubnetRound {
   SubnetExchange exchange;
-  // Those of the exchange, in its order; owner and coverers are cells. What all members of the
-  // partition cover, everybody in the group covers, who is not in the partition too: who trains
-  // the whole model takes part in what is shared, and so is dealt units the next time.
+  // Those of the exchange, in its order; owner and coverers are cells. The whole group covers what
+  // all members of the partition cover. So a member that is not in the partition, and trains the
+  // whole model, takes part in what is shared, and is dealt units the next time.
   std::vector<CoveredChunk> chunks;
 
   // Its values of the chunk are its trainer's; else they are the base's.

@@ -142,9 +142,25 @@ TEST(LeaseLedgerTest, SurvivesItsBytes) {
   const auto decoded = LeaseLedger::Decode(bytes);
   ASSERT_TRUE(decoded.has_value());
   EXPECT_EQ(*decoded, ledger);
-  // No prefix and no flipped byte makes a state in which a sample is in two places.
   for (size_t cut = 0; cut < bytes.size(); ++cut)
     EXPECT_FALSE(LeaseLedger::Decode(ByteView(bytes).first(cut)).has_value());
+}
+
+// Its mark holds the hash of all of it. Most flips make a state that Commit could have made, too:
+// another seed, another count, another holder.
+TEST(LeaseLedgerTest, NoFlippedByteMakesAnotherLedger) {
+  LeaseLedger ledger;
+  ledger.Commit(AveragingId(1), ClaimsOf(ledger, {Wants(1, 4), Wants(2, 3)}), Peers({1, 2}));
+  ledger.Commit(AveragingId(2), ClaimsOf(ledger, {Trained(1, {1, 9}, 1)}), Peers({1}));
+  ASSERT_FALSE(ledger.returned().empty());
+  const Bytes bytes = ledger.Encode();
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    for (const int flip : {0x01, 0x80, 0xff}) {
+      Bytes bad = bytes;
+      bad[i] = static_cast<uint8_t>(bad[i] ^ flip);
+      EXPECT_FALSE(LeaseLedger::Decode(bad).has_value()) << "byte " << i << " ^ " << flip;
+    }
+  }
 }
 
 // A job in miniature: members come, die, and miss averagings. The checker keeps its own account, of

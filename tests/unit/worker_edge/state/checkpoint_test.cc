@@ -113,6 +113,67 @@ TEST_F(CheckpointTest, WithoutAVelocityAFileIsOfTheVersionThatItWas) {
   EXPECT_EQ(Restore(store, "charlm", average)->velocity, nullptr);
 }
 
+// Leases make a file of version 4, with a velocity and without one.
+struct CheckpointOfLeasesTest : CheckpointTest, testing::WithParamInterface<bool> {
+  CheckpointOfLeasesTest() {
+    EXPECT_TRUE(Write(1).ok());
+    info.ledger = Bytes(27, 9);
+    EXPECT_TRUE(store.Write(info, {.average = average, .velocity = velocity}, Bytes(33, 5)).ok());
+    file = *ReadFile(Path(2), 1 << 20);
+  }
+  void Replace(const std::string& content) {
+    EXPECT_TRUE(WriteFileAtomically(Path(2), content).ok());
+  }
+  CheckpointInfo info = Info(2);
+  const std::vector<float> average = std::vector<float>(100, 2);
+  const std::vector<float> velocity = std::vector<float>(GetParam() ? 100 : 0, -3);
+  std::string file;
+};
+
+TEST_P(CheckpointOfLeasesTest, ALedgerComesBackAndAllThatIsBesideIt) {
+  EXPECT_EQ(file[8], 4);
+  std::vector<float> read(100);
+  const auto found = Restore(store, "charlm", read);
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_EQ(found->info.averaging, AveragingId(2));
+  EXPECT_EQ(found->info.ledger, Bytes(27, 9));
+  EXPECT_EQ(read, average);
+  ASSERT_EQ(found->velocity != nullptr, GetParam());
+  EXPECT_EQ(GetParam() ? *found->velocity : std::vector<float>(), velocity);
+  ASSERT_TRUE(found->opaque.has_value());
+  EXPECT_EQ(found->opaque->hash, Sha256(Bytes(33, 5)));
+  const auto verified = VerifyCheckpoint(Path(2));
+  ASSERT_TRUE(verified.ok()) << verified.status();
+  EXPECT_EQ(verified->info.ledger, Bytes(27, 9));
+  EXPECT_TRUE(VerifyCheckpoint(Path(1))->info.ledger.empty()) << "of a job that deals none";
+}
+
+TEST_P(CheckpointOfLeasesTest, OneThatIsCutOrFlippedIsNotBelieved) {
+  for (size_t size = 0; size < file.size(); size += 5) {
+    Replace(file.substr(0, size));
+    ASSERT_EQ(Newest(), 1u) << "the first " << size << " bytes";
+  }
+  Replace(file.substr(0, file.size() - 1));
+  EXPECT_EQ(Newest(), 1u);
+  for (size_t i = 0; i < file.size(); i += 3) {
+    std::string bad = file;
+    bad[i] = static_cast<char>(bad[i] ^ 4);
+    Replace(bad);
+    ASSERT_EQ(Newest(), 1u) << "byte " << i;
+  }
+  // The version is under no hash. The header of another one does not fit.
+  for (const char version : {'\x01', '\x02', '\x03', '\x05'}) {
+    std::string other = file;
+    other[8] = version;
+    Replace(other);
+    EXPECT_EQ(Newest(), 1u) << "version " << int{version};
+  }
+  Replace(file);
+  EXPECT_EQ(Newest(), 2u);
+}
+
+INSTANTIATE_TEST_SUITE_P(WithAVelocityAndWithout, CheckpointOfLeasesTest, testing::Bool());
+
 TEST_F(CheckpointTest, AnyFlippedBitIsFoundAndTheOlderOneIsTaken) {
   ASSERT_TRUE(Write(1).ok());
   ASSERT_TRUE(Write(2).ok());
