@@ -63,6 +63,7 @@ void RegisterChaos(CLI::App& simulate, Action& action) {
       ->check(CLI::Range(1U, 256U));
   auto* outer = app->add_flag("--outer", command->outer, "every job has an outer optimizer");
   app->add_flag("--ist", command->ist, "every job has IST")->excludes(outer);
+  app->add_flag("--first", command->first, "every job starts from one trainer's parameters");
   app->add_flag("--json", command->json, "the figures as one line of JSON");
   app->add_flag("--log", command->log, "what the agents of the first seed say");
   app->callback([command, members, &action] {

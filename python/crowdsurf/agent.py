@@ -78,7 +78,8 @@ class Agent:
     def _register(self) -> None:
         body = {"tensors": [{"name": t.name, "shape": list(t.shape), "role": t.role,
                              "units": [dataclasses.asdict(axis) for axis in t.unit_axes()]} for t in self._declared],
-                "metrics": self._metrics, "fresh": not self._training, "bells": bells.system_call() is not None}
+                "metrics": self._metrics, "fresh": not self._training,
+                "first": any(t.role == "Parameter" for t in self._declared), "bells": bells.system_call() is not None}
         try:
             answer = self._connection.call_json("POST", "/v1/register", body)
         except Refusal as refusal:
@@ -151,6 +152,8 @@ class Agent:
     def start(self, params: Any, *, init: str = "job") -> Outcome:
         """Before the first step: waits while the agent fetches the job's state, and puts it into `params`.
 
+        The first worker of a job keeps its own, and gives them to the others.
+
         params: a writable flat float32 buffer with the averaged tensors one after the other, which must stay where it
         is, or an object with the methods of Parameters. init: "local" keeps its values and the trainer's state.
         AgentError: the agent has gone.
@@ -172,8 +175,16 @@ class Agent:
 
     def _begin(self, exchange: Exchange, outcome: Outcome, init: str) -> bool:
         """True once the trainer may start."""
-        if self._memory.get(layout.HOLD, "u32") and not self._memory.get(layout.STOP, "u32"):
-            return False
+        memory = self._memory
+        wanted = memory.get(layout.PUBLISH_WANTED)   # before hold: what is asked of a trainer that steps is no first snapshot
+        held = memory.get(layout.HOLD, "u32") and not memory.get(layout.STOP, "u32")
+        try:
+            if held:   # the others may be waiting for the first parameters
+                exchange.publish(memory, wanted, self._counted, asked_only=True)
+                return False
+            exchange.give_state(memory, self._connection)
+        except AgentError:
+            self._lost = not self._connection.alive()
         if init == "local":
             exchange.decline(self._memory)
             return True

@@ -76,10 +76,10 @@ class Exchange:
         except ValueError as error:
             log.warning("crowdsurf: the adopted trainer state is not used: %s", error)
 
-    def publish(self, memory: Memory, wanted: int, counted: Counted) -> bool:
+    def publish(self, memory: Memory, wanted: int, counted: Counted, asked_only: bool = False) -> bool:
         """Takes the snapshot of ticket `wanted`, or the one that the cadence asks for. True where it did."""
         published, cadence = memory.get(layout.PUBLISHED), memory.get(layout.CADENCE_STEPS, "u32")
-        due = wanted > published or (cadence and counted.steps % cadence == 0)
+        due = wanted > published or (cadence and counted.steps % cadence == 0 and not asked_only)
         if not due or published > max(memory.get(layout.RELEASED), memory.get(layout.APPLIED)):
             return False
         self._parameters.read(memory.outbox)

@@ -41,11 +41,10 @@ log = logging.getLogger("crowdsurf")
 def join(model: torch.nn.Module, optimizer: Optional[torch.optim.Optimizer] = None, *, init: str = "job",
          metrics: Sequence[str] = (), on_notice: Optional[Callable[[Notice], None]] = None,
          stateful: Sequence[Stateful] = ()) -> Job:
-    """Registers the model's parameters with the agent beside this script, and takes the job's state where there is one.
+    """Registers the model's parameters with the agent beside this script, and takes the job's state.
 
-    Before the job's first averaging there is none: then every worker trains on from the model that it was given, which
-    must be the same everywhere (torch.manual_seed before it is made, or a file). init: "local" keeps the model's own
-    parameters in any case. metrics: names for Job.report(). on_notice: called on a thread of its own soon after the
+    Before the job's first averaging that is the model of the job's first worker, as it was given. init: "local" keeps
+    the model's own parameters in any case. metrics: names for Job.report(). on_notice: called on a thread of its own soon after the
     platform says that it takes this worker. stateful: schedules, a GradScaler, whatever has state_dict() and
     load_state_dict() and must go to joiners with the optimizer's state.
 

@@ -25,6 +25,7 @@ SeedResult RunSeed(const ChaosCommand& command, uint64_t seed, LogSink* log) {
   ChaosScenario scenario = DrawChaos(seed, command.min_members, command.max_members);
   if (command.outer) scenario.outer = DrawOuter(seed);
   if (command.ist) DrawIst(scenario);
+  scenario.gives_first = command.first;
   scenario.log = log;
   return {RunRound(DrawScenario(seed)), RunChaos(scenario)};
 }
@@ -88,6 +89,10 @@ std::string AsJson(const ChaosCommand& command, const ChaosTotals& totals) {
   if (command.ist)
     outer = absl::StrFormat(",\"ist\":true,\"subnet_rounds\":%d,\"subnet_kept\":%d,\"fetched\":%d",
                             totals.subnet_rounds, totals.subnet_kept, totals.outer_fetched);
+  if (command.first)
+    absl::StrAppendFormat(
+        &outer, ",\"first_given\":%d,\"first_taken\":%d,\"first_own\":%d,\"first_compared\":%d",
+        totals.first.given, totals.first.taken, totals.first.own, totals.first.compared);
   return absl::StrFormat(
       "{\"seed\":%d,\"seeds\":%d,\"members\":[%d,%d],\"broken\":%d,\"violations\":{%s},"
       "\"replay\":[%s],\"trace\":\"%016x\",\"events\":%d,\"survivors\":%d,\"delivered\":%d,"
@@ -113,6 +118,10 @@ std::string AsText(const ChaosCommand& command, const ChaosTotals& totals) {
   if (command.ist)
     absl::StrAppend(&text, totals.subnet_rounds, " rounds of sub-networks, ", totals.subnet_kept,
                     " values that nobody covered, ", totals.outer_fetched, " bases fetched\n");
+  if (command.first)
+    absl::StrAppend(&text, totals.first.given, " first parameters given, ", totals.first.taken,
+                    " taken, ", totals.first.own, " starts from own ones, ", totals.first.compared,
+                    " compared\n");
   if (totals.violations.empty()) return text + "no statement was broken\n";
   for (const auto& [statement, count] : totals.violations)
     absl::StrAppend(&text, "BROKEN ", statement, ": ", count, "\n");
@@ -130,10 +139,10 @@ ChaosTotals RunSeeds(const ChaosCommand& command) {
   Trace trace;
   // In the order of the seeds, so that the trace does not depend on the threads.
   for (const auto& [round, chaos] : results) {
-    const std::string replay =
-        absl::StrCat("crowdsurf simulate chaos --seed ", command.seed + totals.runs,
-                     " --seeds 1 --members ", command.min_members, "..", command.max_members,
-                     command.outer ? " --outer" : "", command.ist ? " --ist" : "");
+    const std::string replay = absl::StrCat(
+        "crowdsurf simulate chaos --seed ", command.seed + totals.runs, " --seeds 1 --members ",
+        command.min_members, "..", command.max_members, command.outer ? " --outer" : "",
+        command.ist ? " --ist" : "", command.first ? " --first" : "");
     ++totals.runs;
     AddViolations(round.violations, replay, "one round", totals);
     AddViolations(chaos.violations, replay, "whole job", totals);
@@ -152,6 +161,10 @@ ChaosTotals RunSeeds(const ChaosCommand& command) {
     totals.outer_fetched += chaos.outer_fetched;
     totals.subnet_rounds += chaos.subnet_rounds;
     totals.subnet_kept += chaos.subnet_kept;
+    totals.first.given += chaos.first.given;
+    totals.first.taken += chaos.first.taken;
+    totals.first.own += chaos.first.own;
+    totals.first.compared += chaos.first.compared;
     totals.max_healed_seconds = std::max(totals.max_healed_seconds, chaos.healed_after.seconds());
   }
   totals.trace = trace.hash();

@@ -12,6 +12,7 @@
 
 #include "base/log.h"
 #include "base/time.h"
+#include "simulator/chaos/first_checkers.h"
 #include "simulator/chaos/virtual_trainer.h"
 #include "simulator/engine/network.h"
 #include "simulator/engine/violations.h"
@@ -40,6 +41,7 @@ enum class ChaosPlant : uint8_t {
   kClaimsMore,      // one node says that it has trained a unit more than it has
   kNewTrainer,      // one node's trainer is replaced now and then, and the node counts as living
   kLeavesAtOnce,    // nodes that leave hide what they have trained
+  kKeepsOwn,        // one node's trainer goes on from its own when it is to take others' parameters
 };
 
 struct ChaosScenario {
@@ -53,8 +55,9 @@ struct ChaosScenario {
   bool ist = false;              // sub-networks, instead of Moshpit
   worker::UnitSchema units;      // of `trainer.elements` values, where there are any
   TrainerOptions trainer;
-  worker::DataSpec data;    // the trainers draw leases of that; none: they draw none
-  double speed_spread = 0;  // a trainer's step time is up to that share longer
+  bool gives_first = false;  // trainers give their first parameters; else each starts from its own
+  worker::DataSpec data;     // the trainers draw leases of that; none: they draw none
+  double speed_spread = 0;   // a trainer's step time is up to that share longer
   LinkOptions links;
   double record_loss = 0;
   Duration fold_time = Microseconds(50);
@@ -111,8 +114,9 @@ struct ChaosReport {
   uint64_t outer_fetched = 0;     // bases that were missed, and fetched
   uint64_t subnet_rounds = 0;     // of sub-networks, over all nodes
   uint64_t subnet_kept = 0;       // values that nobody covered there
-  uint64_t unknown_sends = 0;     // to peers that were never introduced
-  Duration healed_after;          // virtual time from healing to one view and equal vectors
+  FirstStarts first;
+  uint64_t unknown_sends = 0;  // to peers that were never introduced
+  Duration healed_after;       // virtual time from healing to one view and equal vectors
 };
 
 // The outer optimizer of a seed's job, where one is wanted.

@@ -44,6 +44,7 @@ class ChaosWorld : public PeerOutside {
   OuterCheckers& outer_checkers() override { return outer_checkers_; }
   SubnetCheckers& subnet_checkers() override { return subnet_checkers_; }
   LeaseCheckers& lease_checkers() override { return lease_checkers_; }
+  FirstCheckers& first_checkers() override { return first_checkers_; }
   Origins& origins() override { return origins_; }
   Violations& violations() override { return report_.violations; }
 
@@ -82,6 +83,7 @@ class ChaosWorld : public PeerOutside {
   OuterCheckers outer_checkers_;
   SubnetCheckers subnet_checkers_;
   LeaseCheckers lease_checkers_;
+  FirstCheckers first_checkers_{report_.violations, scenario_.mild, report_.first};
   RosterBoard board_;
   std::vector<std::unique_ptr<PeerNode>> nodes_;
   std::map<PeerId, int> index_;

@@ -24,6 +24,7 @@ ActionHost<float>::Setup SetupOf(int node, const worker::PeerConfig& config,
       .rng = rng,
       .elements = scenario.trainer.elements,
       .units = scenario.units,
+      .gives_first = scenario.gives_first,
       .times = {.fold = scenario.fold_time},
       .log = scenario.log,
       .chunks = std::make_unique<WatchedChunks>(node, outside.origins(), outside.round_checkers())};
@@ -63,6 +64,8 @@ worker::StreamProgress PeerNode::LeaseProgress() const {
 }
 
 void PeerNode::StartTrainer() {
+  if (scenario_.gives_first && !trainer_.started())
+    outside_.first_checkers().OnStart(index(), trainer_.parameters());
   trainer_.Start(now());
   if (trainer_.leases() == nullptr || std::exchange(declared_, true)) return;
   // Its script comes to its loop a little later.
@@ -70,7 +73,8 @@ void PeerNode::StartTrainer() {
 }
 
 void PeerNode::AdoptState(Region region) {
-  trainer_.Adopt(now(), At(region));
+  if (!Planted(ChaosPlant::kKeepsOwn)) trainer_.Adopt(now(), At(region));
+  if (scenario_.gives_first) outside_.first_checkers().OnStart(index(), trainer_.parameters());
   if (trainer_.leases() != nullptr)
     outside_.lease_checkers().OnAdopted(index(), trainer_.leases()->Done(now()));
 }
@@ -105,7 +109,11 @@ void PeerNode::ReplaceTrainer() {
 void PeerNode::RequestSnapshot(worker::AveragingId averaging) {
   // A request that was released, or overtaken by another, publishes nothing.
   const uint64_t serial = ++request_serial_;
-  if (!trainer_.started()) return;
+  if (!trainer_.started()) {
+    if (scenario_.gives_first)
+      DoAfter(scenario_.trainer.step_time, [this, averaging] { GiveFirst(averaging); });
+    return;
+  }
   DoAt(trainer_.NextBoundary(now()), [this, averaging, serial] {
     if (serial == request_serial_) Publish(averaging);
   });
@@ -119,6 +127,7 @@ void PeerNode::Publish(worker::AveragingId averaging) {
     return;
   }
   snapshot_ = snapshot;
+  outside_.first_checkers().OnPublished(index(), snapshot);
   if (trainer_.leases() != nullptr)
     outside_.lease_checkers().OnSnapshot(index(), snapshot, trainer_.leases()->Done(now()));
   outside_.peer_checkers().OnPublished(snapshot, At(Region::kOutbox).values);
@@ -130,6 +139,12 @@ void PeerNode::Publish(worker::AveragingId averaging) {
                           .step = totals.step,
                           .units = late ? worker::AveragingId() : units_,
                           .leases = totals.leases.at});
+}
+
+// Of a trainer that is held: no snapshot that any averaging has.
+void PeerNode::GiveFirst(worker::AveragingId averaging) {
+  At(Region::kOutbox).values = trainer_.parameters();
+  Local(worker::Published{.averaging = averaging});
 }
 
 void PeerNode::Wake(const worker::WakeAt& marks) {
@@ -173,6 +188,8 @@ void PeerNode::Execute(const worker::Action& action) {
     return SeeStep(*kernel);
   if (const auto* moved = std::get_if<worker::MoveTrainer>(&action))
     outside_.outer_checkers().OnFetched(index(), moved->averaging, OuterState());
+  if (std::holds_alternative<worker::OfferState>(action))
+    outside_.first_checkers().OnOffered(index(), At(Region::kInboxA).values);
   // A stand-in uses its last result when it speaks for another.
   if (const auto* speak = std::get_if<worker::SpeakChunk>(&action)) SeeUsed(speak->region);
   if (const auto* deliver = std::get_if<worker::Deliver>(&action)) {
@@ -246,8 +263,18 @@ void PeerNode::MoveUncovered(Region region) {
   if (first < values.size()) values[first] += 0.25F;
 }
 
+void PeerNode::SeeMean(const worker::Deliver& deliver, const RegionBuffer& mean) {
+  if (!scenario_.gives_first) return;
+  std::set<SnapshotId> inside;
+  for (const OriginId origin : mean.origins)
+    for (const SnapshotId snapshot : outside_.origins().In(origin)) inside.insert(snapshot);
+  outside_.first_checkers().OnMean(inside);
+  outside_.first_checkers().OnAverage(At(deliver.region).values);
+}
+
 void PeerNode::SeeDelivery(const worker::Deliver& deliver) {
   if (const auto mean = std::exchange(mean_, std::nullopt)) {
+    SeeMean(deliver, *mean);
     outside_.outer_checkers().OnCommitted(index(), deliver.averaging, *mean, OuterState());
     if (scenario_.ist)
       outside_.subnet_checkers().OnCommitted(index(), deliver.root, At(Region::kInboxA).values);
@@ -257,6 +284,7 @@ void PeerNode::SeeDelivery(const worker::Deliver& deliver) {
   worker::Deliver told = deliver;
   if (Planted(ChaosPlant::kWrongCount)) told.job_samples += 1;
   if (Planted(ChaosPlant::kWrongValue)) At(deliver.region).values[0] += 0.25F;
+  SeeMean(deliver, At(deliver.region));
   outside_.OnDeliver(index(), told, At(deliver.region));
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "simulator/chaos/chaos_scenario.h"
+#include "simulator/chaos/first_checkers.h"
 #include "simulator/chaos/lease_checkers.h"
 #include "simulator/chaos/outer_checkers.h"
 #include "simulator/chaos/peer_checkers.h"
@@ -32,6 +33,7 @@ class PeerOutside : public ActionHost<float>::Outside {
   virtual OuterCheckers& outer_checkers() = 0;
   virtual SubnetCheckers& subnet_checkers() = 0;
   virtual LeaseCheckers& lease_checkers() = 0;
+  virtual FirstCheckers& first_checkers() = 0;
   virtual Origins& origins() = 0;
   virtual Violations& violations() = 0;
 };
@@ -66,9 +68,11 @@ class PeerNode : public ActionHost<float> {
     return scenario_.plant == plant && scenario_.planted == index();
   }
   void Publish(worker::AveragingId averaging);
+  void GiveFirst(worker::AveragingId averaging);
   worker::StreamProgress LeaseProgress() const;
   void SeeOpen(const worker::OpenBuffers& open);
   void SeeDelivery(const worker::Deliver& deliver);
+  void SeeMean(const worker::Deliver& deliver, const RegionBuffer& mean);
   void SeeUsed(worker::Region region);
   void SeeStep(const worker::RunKernel& kernel);
   void MoveUncovered(worker::Region region);

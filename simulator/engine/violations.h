@@ -26,6 +26,7 @@ inline constexpr std::string_view kStatements[] = {
     "twice",      // a snapshot is in a value twice
     "outer",      // an outer optimizer's step is wrong, or its state differs between members
     "subnets",    // what nobody covered moved, or members of one value hold different models (IST)
+    "first",      // trainers that average started from different parameters
     "samples",    // the job-wide sample count is not the sum of the final weights
     "resent",     // more bytes were sent again than the bound allows
     "bounds",     // a queue or a map outgrew its bound

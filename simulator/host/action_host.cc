@@ -76,7 +76,9 @@ void ActionHost<Scalar>::RegisterTrainer() {
                                   .elements = setup_.elements,
                                   .fresh = true,
                                   .tensors = setup_.tensors,
-                                  .units = setup_.units});
+                                  .units = setup_.units,
+                                  .marks = {},
+                                  .gives_first = setup_.gives_first});
   TellProgress();
 }
 

@@ -88,6 +88,7 @@ class ActionHost : public Process {
     size_t elements = 0;  // of the vector
     worker::TensorViews tensors = {};
     worker::UnitSchema units = {};
+    bool gives_first = false;  // TrainerRegistered
     HostTimes times = {};
     LogSink* log = nullptr;  // outlives the host
     std::unique_ptr<ChunkHost<Scalar>> chunks = std::make_unique<ChunkHost<Scalar>>();
@@ -198,6 +199,9 @@ class ActionHost : public Process {
   void Act(const worker::JobCounted&) {}
   void Act(const worker::GrantLeases& action) { TellLeases(action.granted); }
   void Act(const worker::MoveTrainer& action);
+  void Act(const worker::OfferState& action) {
+    Offer({action.averaging, {}, worker::Region::kInboxA, worker::StateParts::kAverage});
+  }
   void Act(const worker::TellTrainerUnits& action) { TrainUnits(action); }
   // of a round
   void ActOn(worker::RoundHandle round, const worker::SendInput& action);

@@ -78,6 +78,48 @@ class PytorchTest(RunCase):
         print(f"accuracy {reached:.4f}, of a single process {single:.4f}, {report['samples']:.0f} samples")
         self.assertGreaterEqual(reached, single - LOST)
 
+    def test_workers_of_different_seeds_start_from_one_model_but_for_init_local(self):
+        """Each makes a model of its own, and trains when all have said what they start from."""
+        script, said = self.path / "apart.py", self.path / "said"
+        said.mkdir()
+        script.write_text(f"""
+import hashlib, os, pathlib, time, zlib
+import torch
+import crowdsurf
+
+worker = os.environ["CROWDSURF_WORKER"]
+torch.manual_seed(zlib.crc32(worker.encode()))
+model = torch.nn.Sequential(torch.nn.Linear(50, 40), torch.nn.BatchNorm1d(40), torch.nn.Linear(40, 3))
+
+def digest():
+    values = torch.cat([p.detach().reshape(-1) for p in model.parameters()])
+    return hashlib.sha256(values.numpy().tobytes()).hexdigest()
+
+own = digest()
+local = worker.startswith("e2e-2-")
+job = crowdsurf.join(model, torch.optim.SGD(model.parameters(), lr=0.1), init="local" if local else "job")
+said = pathlib.Path({str(said)!r})
+(said / (worker + ".new")).write_text(own + " " + digest())
+(said / (worker + ".new")).rename(said / worker)
+end = time.monotonic() + {PATIENCE}
+while len(list(said.glob("e2e-*-1"))) < 4 and time.monotonic() < end:
+    time.sleep(0.02)   # between two looks for files of others
+for batch in job.batches([8]):
+    time.sleep(0.005)
+    job.step(samples=batch)
+""")
+        self.write_endless(f"python3, {script}")
+        process = self.start(env=ENVIRONMENT)
+        self.wait_until(lambda: len(list(said.glob("e2e-?-1"))) == 4)
+        self.wait_until(lambda: all(self.metric(f"e2e-{i}-1", "crowdsurf_averaging_delivered_total") >= 2 for i in range(4)))
+        output = self.end_job(process)
+        own, began = zip(*(said.joinpath(f"e2e-{i}-1").read_text().split() for i in range(4)))
+        self.assertEqual(len(set(own)), 4, "the models differ")
+        self.assertEqual(len({began[0], began[1], began[3]}), 1, output)
+        self.assertIn(began[0], own, "that of the first worker, whichever it is")
+        self.assertEqual(began[2], own[2], "init=local")
+        self.nothing_is_left()
+
     def test_a_script_without_a_manifest_runs_as_a_job_and_gets_one(self):
         (self.path / "digits.py").write_text((EXAMPLES / "digits.py").read_text())
         flags = ("--state-dir", self.state, "--workers", "2", "--samples", "4000", "--", "python3", "digits.py", "--seed", "3")

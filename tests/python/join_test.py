@@ -4,6 +4,7 @@ import os
 import random
 import sys
 import threading
+import time
 import unittest
 import unittest.mock
 import warnings
@@ -15,7 +16,7 @@ import crowdsurf
 import crowdsurf.module
 from crowdsurf import job, memory, parameters, state
 from stand_in import (ACKNOWLEDGED, ADOPTED, APPLIED, LOSS, LR_SCALE, METRICS, NOTICE, OPAQUE_GIVEN, OPAQUE_WANTED,
-                      PATIENCE, PUBLISHED, SAMPLES, STEPS, STOP, WANTED)
+                      PATIENCE, PUBLISHED, RELEASED, SAMPLES, STEPS, STOP, WANTED)
 
 
 class AveragingTest(JoinCase):
@@ -73,6 +74,34 @@ class AveragingTest(JoinCase):
         self.assertFalse(joined.step(samples=8).applied)
         self.assertTrue(numpy.all(flat(net) == 2))
         self.assertEqual(here.get(APPLIED), 5, "and the agent hears that the outbox is free")
+
+    def test_a_trainer_that_is_held_gives_its_first_parameters(self):
+        for init in ("job", "local"):
+            with self.subTest(init):
+                here, net = self.agent(hold=True), model()
+                before, ended = flat(net), []
+                thread = threading.Thread(target=lambda: ended.append(crowdsurf.join(net, init=init)))
+                thread.start()
+                self.assertTrue(here.registered.wait(PATIENCE))
+                self.assertEqual(here.first, [True])
+                self.assertEqual(here.get(PUBLISHED), 0, "nobody has asked")
+                here.put(WANTED, 1)
+                here.until(lambda: here.get(PUBLISHED) == 1, lambda: time.sleep(0.001))
+                numpy.testing.assert_array_equal(here.outbox, before)
+                self.assertEqual((here.get(PUBLISHED + 8), here.get(PUBLISHED + 16)), (0, 0))
+                self.assertEqual(ended, [], "and waits on")
+                here.put(OPAQUE_WANTED, 1)
+                here.put(RELEASED, 1)
+                here.let_start()
+                thread.join(PATIENCE)
+                (joined,) = ended
+                self.assertEqual(here.get(OPAQUE_GIVEN), 1, "its state goes with them, before the first step")
+                numpy.testing.assert_array_equal(flat(net), before)
+                here.put(WANTED, 2)
+                self.assertTrue(joined.step(samples=8).published)
+                self.assertFalse(joined.last.applied)
+                joined.close()
+                here.close()
 
     def test_init_local_keeps_ones_own(self):
         here, net = self.agent(), model()

@@ -33,7 +33,7 @@ class StandIn:
     def __init__(self, folder, version=1, roles=("Parameter",), worker="digits-0-1", hold=False):
         self.folder, self.version, self.roles, self.worker, self.hold = str(folder), version, roles, worker, hold
         self.registered, self.gone = threading.Event(), threading.Event()
-        self.tensors, self.fresh, self.bells, self.opaque, self.given, self.requests = [], [], [], b"", None, []
+        self.tensors, self.fresh, self.first, self.bells, self.opaque, self.given, self.requests = [], [], [], [], b"", None, []
         self.notice = {"leaving": False}
         self.data, self.leases = [], {"stream": 0, "begin": 0, "leases": [], "closed": False, "other": None}
         self.refuses = None     # or (code, words): no trainer is registered
@@ -65,6 +65,7 @@ class StandIn:
 
     def register(self, body):
         self.tensors, self.fresh = body["tensors"], self.fresh + [body["fresh"]]
+        self.first.append(body["first"])
         self.bells.append(body["bells"])
         placed, at = [], 0
         for tensor in self.tensors:

@@ -62,6 +62,27 @@ TEST(Chaos, NoStatementIsBrokenInTwoHundredSeedsOnEnd) {
   }
 }
 
+// The same faults, where each trainer begins with parameters of its own.
+TEST(Chaos, AllStartFromOneTrainersParametersWhateverFails) {
+  FirstStarts all;
+  for (uint64_t seed = 0; seed < 100; ++seed) {
+    ChaosScenario scenario = DrawChaos(seed, 3, 9);
+    scenario.gives_first = true;
+    if (seed % 4 == 1) scenario.outer = DrawOuter(seed);
+    if (seed % 4 == 2) DrawIst(scenario);
+    const ChaosReport report = RunChaos(scenario);
+    EXPECT_TRUE(report.violations.none()) << seed << ": " << report.violations.words().front();
+    all.given += report.first.given;
+    all.taken += report.first.taken;
+    all.own += report.first.own;
+    all.compared += report.first.compared;
+  }
+  EXPECT_GE(all.given, 100U);
+  EXPECT_GT(all.taken, 250U);
+  EXPECT_GT(all.compared, 250U);
+  EXPECT_LT(all.own, 5U);
+}
+
 // The same faults, with a base and a velocity that all must share.
 TEST(Chaos, NoStatementIsBrokenWithAnOuterOptimizer) {
   ChaosReport all;

@@ -89,6 +89,32 @@ TEST(PlantedChaosFaults, AValueThatMovesThoughNobodyCoveredItIsSeen) {
   EXPECT_THAT(violations.words(), testing::Contains(testing::HasSubstr("nobody covered it")));
 }
 
+ChaosReport JobFromFirstParameters(ChaosPlant plant, int planted) {
+  ChaosScenario scenario;
+  scenario.members = 4;
+  scenario.gives_first = true;
+  scenario.mild = true;
+  scenario.plant = plant;
+  scenario.planted = planted;
+  scenario.heal = Seconds(3);
+  scenario.deadline = Seconds(10);
+  scenario.joins = {Seconds(1)};
+  return RunChaos(scenario);
+}
+
+TEST(PlantedChaosFaults, ATrainerThatStartsFromItsOwnParametersIsSeen) {
+  const ChaosReport sound = JobFromFirstParameters(ChaosPlant::kNone, 0);
+  EXPECT_TRUE(sound.violations.none()) << Broken(sound.violations);
+  EXPECT_EQ(sound.first.given, 1U);
+  EXPECT_EQ(sound.first.taken, 3U);
+  EXPECT_EQ(sound.first.compared, 3U);
+  // One of the four is the first member, and takes nobody's.
+  int seen = 0;
+  for (int planted = 0; planted < 4; ++planted)
+    seen += JobFromFirstParameters(ChaosPlant::kKeepsOwn, planted).violations.Count("first") > 0;
+  EXPECT_EQ(seen, 3);
+}
+
 TEST(PlantedChaosFaults, ASecondSuccessorOfAViewIsSeen) {
   EXPECT_GT(PlantedChaos(ChaosPlant::kSecondView).violations.Count("view"), 0U);
 }

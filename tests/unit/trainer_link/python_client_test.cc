@@ -155,6 +155,32 @@ TEST_F(PythonClient, WithNumpyItJoinsAveragesGivesItsStateAndStops) {
   EXPECT_EQ(EndAndListen(), "numpy\n");
 }
 
+// The snapshot comes while it is held, and is what it was given; then it adopts, and trains.
+TEST_F(PythonClient, HeldItGivesItsFirstParametersWhenItIsAsked) {
+  StartServer();
+  StartClient("tests/python/averaging_client.py");
+  EXPECT_TRUE(Expect<link::TrainerRegistered>().gives_first);
+  server_->RequestPublish(1);
+  const auto published = Expect<link::Published>();
+  EXPECT_EQ(published.number, 1u);
+  EXPECT_EQ(published.steps, 0u);
+  EXPECT_EQ(published.samples, 0u);
+  for (const float value : server_->outbox()) EXPECT_EQ(value, 42.0f);
+  EXPECT_TRUE(server_->counters().waits_for_agent);
+  server_->ReleaseOutbox(1);
+  server_->RequestOpaque();
+  std::fill(server_->inbox(0).begin(), server_->inbox(0).end(), 3.0f);
+  OfferAdoption();
+  Expect<link::OpaqueGiven>();
+  EXPECT_EQ(AsString(Given()), "state of python");
+  Expect<link::Adopted>();
+  server_->RequestPublish(2);
+  EXPECT_GT(Expect<link::Published>().steps, 0u);
+  for (const float value : server_->outbox()) EXPECT_NEAR(value, 3.0f, 1e-3);
+  server_->ReleaseOutbox(2);
+  EndAndListen();
+}
+
 // u32 group, u32 count, the indices; groups in ascending order (docs/trainer-link.md, part 8). By
 // hand: what the page says.
 Bytes ByHand(const std::map<uint32_t, std::vector<uint32_t>>& sets) {

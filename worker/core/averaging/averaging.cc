@@ -71,6 +71,7 @@ void Averaging::OnView(Time now, const Seating& seating, AveragingId next, Paren
   // What others said while an averaging was open was kept back (Learn).
   Learn(std::exchange(ahead_, {}));
   next_ = std::max(next, begun_ + 1);  // numbers never go back, not even into another lineage
+  AskForFirst(now, out);
   AskToBeWoken(out);
   CheckDue(now, out);
   Resume(now, out);
@@ -90,6 +91,7 @@ void Averaging::OnSeating(Time now, const Seating& seating, Actions& out) {
 void Averaging::OnUnseated(Time now, Actions& out) {
   seated_ = false;  // first: nothing may begin again
   catch_up_.Drop();
+  DropFirst();
   ledger_sync_.Stop();
   LeaveNow(now, out);
   mixing_.Stop(out);
@@ -250,6 +252,7 @@ void Averaging::OnTrainer(Time now, const TrainerRegistered& trainer) {
   committed_region_ = Region::kInboxA;  // what is fetched or restored lies there
   committed_.root = Digest();           // and what the trainer before had does not
   overwritten_ = true;
+  DropFirst();
   hashing_ = false;
   counted_ = snapshot_ = trainer.counted;
   returned_ = answered_ = 0;
@@ -267,6 +270,7 @@ void Averaging::OnTrainerGone(Time now, Actions& out) {
   leases_.OnTrainer(true);
   asked_.reset();
   catch_up_.Stop();
+  DropFirst();
   hashing_ = false;
   announced_ = false;
 }
@@ -302,6 +306,7 @@ void Averaging::OnMixSent(Time now, const MixSent& sent, Actions& out) {
 void Averaging::OnPublished(Time now, const Published& published, Actions& out) {
   asked_.reset();
   const Asker asker = std::exchange(asker_, Asker::kAveraging);
+  if (asker == Asker::kFirst) return OnFirstSnapshot(now, published, out);
   if (asker == Asker::kCatchUp) return MoveToBase(now, published, out);
   if (asker == Asker::kMixing && mixing_.OnSnapshot(now, published, out)) return AskForOthers(out);
   const bool wanted =
@@ -370,6 +375,7 @@ void Averaging::FixStake() {
 void Averaging::OnPublishRefused(Time now, const PublishRefused& refused, Actions& out) {
   asked_.reset();
   const Asker asker = std::exchange(asker_, Asker::kAveraging);
+  if (asker == Asker::kFirst) FailFirst(now, out);
   if (asker == Asker::kCatchUp) {
     catch_up_.OnRefused();
     if (stage_ == Stage::kPublishing) RequestSnapshot(out);

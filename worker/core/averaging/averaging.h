@@ -70,6 +70,13 @@ class Averaging {
   void OnFetched(Time now, const StateFetched& fetched, Actions& out);
   // The region holds `committed` (fetched or restored): this peer is a donor of it.
   void OnHolds(const Committed& committed);
+  // ---- the job's first parameters (averaging_first.cc)
+  // The view that this peer forms next begins above a number that its trainer's first parameters
+  // get. False: they are not the first, or cannot be asked for now.
+  bool ReserveFirst();
+  bool asks_for_first() const { return first_.stage == FirstStage::kAsked; }
+  // Nobody can fetch them yet, but soon.
+  bool gives_first() const { return asks_for_first() || first_.stage == FirstStage::kHashing; }
   // A checkpoint had this ledger (LeaseLedger); it counts in a view that this peer begins alone.
   void OnRestoredLedger(const Bytes& ledger);
   // The trainer took somebody's state in place of its own: its samples up to now count no more.
@@ -148,7 +155,14 @@ class Averaging {
     Time until;
   };
   // Whose snapshot was asked for.
-  enum class Asker : uint8_t { kAveraging, kMixing, kCatchUp };
+  enum class Asker : uint8_t { kAveraging, kMixing, kCatchUp, kFirst };
+  // kReserved: the view is to be made. kAsked: for the snapshot. kHashing: it is copied.
+  enum class FirstStage : uint8_t { kNone, kReserved, kAsked, kHashing };
+  struct First {
+    FirstStage stage = FirstStage::kNone;
+    AveragingId number = {};
+    Time until;  // then all start from their own
+  };
   struct Mark {  // where the present interval began
     uint64_t step = 0;
     double samples = 0;
@@ -205,6 +219,13 @@ class Averaging {
   void AnswerLedgerAsks(Actions& out);
   void CountLeases();
   Bytes LedgerOf(AveragingId averaging) const;
+
+  // ---- the job's first parameters (averaging_first.cc)
+  void AskForFirst(Time now, Actions& out);
+  void DropFirst();
+  void FailFirst(Time now, Actions& out);
+  void OnFirstSnapshot(Time now, const Published& published, Actions& out);
+  void OnFirstHashed(Time now, const StateHashed& hashed, Actions& out);
 
   // ---- IST (averaging_units.cc)
   bool HasUnits() const { return seated_ && seating_.view().config.strategy == StrategyKind::kIst; }
@@ -285,6 +306,7 @@ class Averaging {
   // until then no averaging is taken part in. One that has begun meanwhile waits.
   bool hashing_ = false;
   std::optional<AveragingId> waits_;
+  First first_;
   AveragingId jump_;  // a member is due for this one, beyond the one after ours: follow when idle
   bool announced_ = false;
   Time announced_at_;

@@ -59,6 +59,8 @@ bool Averaging::FinishStep(Time now, Region mean, Actions& out) {
 }
 
 void Averaging::OnStateHashed(Time now, const StateHashed& hashed, Actions& out) {
+  if (first_.stage == FirstStage::kHashing && hashed.averaging == first_.number)
+    return OnFirstHashed(now, hashed, out);
   // The hash of a value that another one has replaced since.
   if (hashed.averaging != committed_.averaging || overwritten_) return;
   committed_.root = hashed.root;

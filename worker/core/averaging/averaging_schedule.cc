@@ -174,6 +174,7 @@ void Averaging::OnTimer(Time now, Actions& out) {
   CollectEnded(now, out);
   if (now >= mixing_.NextDeadline()) mixing_.OnTimer(now, out);
   AskForOthers(out);
+  if (gives_first() && now >= first_.until) FailFirst(now, out);
   if (ledger_sync_.OnTimer(now)) Resume(now, out);
   if (hold_ && now >= hold_->until) {
     hold_.reset();
@@ -186,6 +187,7 @@ Time Averaging::NextDeadline() const {
   Time next = std::min(rounds_.NextDeadline(), mixing_.NextDeadline());
   if (hold_) next = std::min(next, hold_->until);
   next = std::min(next, ledger_sync_.NextDeadline());
+  if (gives_first()) next = std::min(next, first_.until);
   if (!Ready() || !idle() || hashing_ || catch_up_.busy()) return next;
   if (announced_) next = std::min(next, announced_at_ + config_.heartbeat);
   if (!announced_ && HurryAt()) next = std::min(next, *HurryAt());

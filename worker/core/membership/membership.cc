@@ -267,6 +267,7 @@ void Membership::Settle(Time now, Actions& out) {
   averaging_.SetEnd(newest_.target.seconds ? clock_.When(*newest_.target.seconds)
                                            : Time::Infinite());
   if (seated()) {
+    TendFirst(now, out);
     Govern(now, out);
     TakePending(now, out);
     SeekBetterLineage(now, out);

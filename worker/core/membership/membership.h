@@ -216,6 +216,9 @@ class Membership {
   // `refusal`: nullptr, it is refused no longer.
   void NoteRefusal(const PeerId& from, const message::JoinAnswer* refusal);
   void FormFirst(Time now, Actions& out);
+  void AnswerJoiners(Time now, Actions& out);
+  void TendFirst(Time now, Actions& out);
+  void NoteFirstMissed(Time now);
   void LetStartOnce(Actions& out);
   bool InAnotherLineage(const PeerId& peer) const;
   bool Gone(Time now, const PeerId& peer) const;
@@ -272,6 +275,12 @@ class Membership {
   bool joined_with_state_ = false;
   std::optional<SeatRefusal> seat_refused_;
   AveragingId holds_;
+  bool holds_first_ = false;   // what it holds are first parameters
+  PeerId first_from_;          // the member that sent it to fetch them
+  AveragingId highest_first_;  // number that first parameters are known to have; 0: none
+  bool giving_first_ = false;  // its own, in the view that it formed
+  Time first_sought_;          // since when others' are fetched; unset: not
+  bool own_first_ = false;     // they could not be fetched
   std::optional<Committed> restored_;
   double restored_seconds_ = 0;  // of the job, in that checkpoint
   std::optional<Committed> fetching_;

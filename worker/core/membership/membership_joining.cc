@@ -10,6 +10,9 @@ namespace {
 
 constexpr Duration kFetchPause = Milliseconds(200);  // after a transfer that failed
 constexpr Duration kSeekLineageEvery = Milliseconds(500);
+// For first parameters whose donors fail: a worker that goes without them is better than none. One
+// try takes two minutes at most.
+constexpr Duration kFirstPatience = Seconds(30);
 
 }  // namespace
 
@@ -17,6 +20,9 @@ void Membership::OnTrainer(Time now, const TrainerRegistered& trainer) {
   trainer_ = trainer;
   averaging_.OnTrainer(now, trainer);
   started_trainer_ = !trainer.fresh;
+  giving_first_ = holds_first_ = own_first_ = false;
+  highest_first_ = AveragingId(trainer.gives_first ? 1 : 0);
+  first_sought_ = Time();
   if (!trainer.fresh) return;
   holds_ = restored_ ? restored_->averaging : AveragingId();
   if (restored_) averaging_.OnHolds(*restored_);
@@ -44,18 +50,20 @@ void Membership::OnRestored(const RestoredCheckpoint& checkpoint) {
 }
 
 bool Membership::Trained() const {
-  return averaging_.took_part() || (trainer_ && !trainer_->fresh);
+  return averaging_.took_part() || (trainer_ && !trainer_->fresh) || own_first_;
 }
 
 void Membership::AskForSeat(Time, const PeerId& peer, Actions& out) {
   metrics_.joins_asked->Add();
   std::optional<LineageRank> leaving;
   if (seated()) leaving = lineage();
+  // Two lineages have the same numbers, and each its own first parameters.
+  const bool elsewhere = seated() && holds_first_;
   SendAll({peer},
           message::JoinRequest{.member = Self(),
                                .contact = roster_.ContactsOf({config_.id}).front(),
                                .next = averaging_.first_of_new_view(),
-                               .holds = holds_,
+                               .holds = elsewhere ? AveragingId() : holds_,
                                .trained = Trained(),
                                .schema = trainer_->schema,
                                .lineage = leaving},
@@ -71,17 +79,44 @@ void Membership::SeekSeat(Time now, Actions& out) {
 
 void Membership::FormFirst(Time now, Actions& out) {
   clock_.Learn(now, restored_ ? restored_seconds_ : 0);
+  giving_first_ = trainer_->gives_first && holds_.is_zero() && averaging_.ReserveFirst();
   const View view = FirstView(Self(), Facts());
   log_.Info("first view formed", {{"averaging", view.first_averaging.value()}});
   Enter(now, Seating(view, HashOf(view, config_.job)), out);
-  // Who asked before there was a view is answered as anybody who asks now.
+  if (!giving_first_) AnswerJoiners(now, out);
+  Govern(now, out);
+  TakePending(now, out);
+}
+
+// Those who asked before there was a view, or first parameters, are answered as if they asked now.
+void Membership::AnswerJoiners(Time now, Actions& out) {
   for (auto at = joiners_.begin(); at != joiners_.end();) {
     const auto objection = Objection(now, at->second.request);
+    if (objection && objection->kind == message::JoinAnswer::Kind::kFetchFirst)
+      NoteFetch(now, at->first, objection->committed.averaging);
     if (objection) SendAll({at->first}, *objection, out);
     at = objection ? joiners_.erase(at) : std::next(at);
   }
-  Govern(now, out);
-  TakePending(now, out);
+}
+
+// This peer formed the first view: its trainer is held until it has given its parameters, and all
+// who want a seat wait until they can fetch them.
+void Membership::TendFirst(Time now, Actions& out) {
+  if (!giving_first_) return;
+  LetStartOnce(out);
+  if (averaging_.gives_first()) return;
+  giving_first_ = false;
+  holds_ = averaging_.committed().averaging;
+  holds_first_ = !holds_.is_zero();
+  highest_first_ = std::max(highest_first_, holds_);
+  AnswerJoiners(now, out);
+}
+
+void Membership::NoteFirstMissed(Time now) {
+  if (own_first_ || first_sought_.unset() || now - first_sought_ < kFirstPatience) return;
+  own_first_ = true;
+  metrics_.first_own->Add();
+  log_.Warning("no donor gives the job's first parameters: the trainer starts from its own", {});
 }
 
 // A member of the best lineage that beats ours; of those one that was not asked in vain. Who is
@@ -145,7 +180,9 @@ void Membership::OnJoinAnswer(Time now, const PeerId& from, const message::JoinA
       !answer.contacts.empty() && !Quiet(now, answer.contacts.front().id))
     AskForSeat(now, answer.contacts.front().id, out);
   if (answer.kind != message::JoinAnswer::Kind::kFetchFirst || fetching_ || !trainer_) return;
-  if (answer.committed.averaging <= holds_ || answer.contacts.empty()) return;
+  // First parameters that it holds may be those of another lineage.
+  if (answer.committed.averaging <= holds_ && !holds_first_) return;
+  if (answer.committed.averaging.is_zero() || answer.contacts.empty()) return;
   if (seated() && averaging_.rounds().open()) {
     // Its round is finished first, or it would fail for its other members; no new one begins before
     // it asks again.
@@ -157,6 +194,7 @@ void Membership::OnJoinAnswer(Time now, const PeerId& from, const message::JoinA
     Unseat(now, out);
   }
   fetching_ = answer.committed;
+  if (fetching_->job_samples == 0 && first_sought_.unset()) first_sought_ = now;
   std::vector<PeerId> donors;
   for (const Contact& contact : answer.contacts) donors.push_back(contact.id);
   averaging_.OnFetch(now, Region::kInboxA, out);
@@ -176,22 +214,27 @@ void Membership::OnStateFetched(Time now, const StateFetched& fetched, Actions& 
         .averaging = fetched.averaging, .root = fetched.root, .job_samples = fetched.job_samples};
   }
   if (!fetched.ok) {
+    if (got.job_samples == 0) NoteFirstMissed(now);
     fetch_again_ = now + kFetchPause;
     joining_.AskSoon();
     return;
   }
   fetch_again_ = Time();
   holds_ = got.averaging;
+  holds_first_ = got.job_samples == 0;
+  if (holds_first_) highest_first_ = std::max(highest_first_, holds_);
+  first_sought_ = Time();
   started_trainer_ = true;
-  joined_with_state_ = true;
+  joined_with_state_ = !holds_first_;
   averaging_.OnAdopted(got);
   joining_.AskSoon();
   log_.Info("state adopted", {{"averaging", got.averaging.value()}});
 }
 
-// The held trainer starts: from the restored average, or from its own first parameters.
+// The held trainer starts: from the restored average, or from its own first parameters, when it has
+// given them.
 void Membership::LetStartOnce(Actions& out) {
-  if (started_trainer_ || !trainer_) return;
+  if (started_trainer_ || !trainer_ || averaging_.asks_for_first()) return;
   started_trainer_ = true;
   if (!restored_ || restored_->averaging != holds_) {
     out.push_back(LetStart{});

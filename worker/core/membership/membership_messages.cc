@@ -31,10 +31,12 @@ std::optional<message::JoinAnswer> Membership::Objection(
   const Committed& job = averaging_.job();
   // What was the last average when the transfer began is near enough, however many the job has made
   // meanwhile: where they are quicker than a transfer, a second one would come as late.
-  const bool near = !request.holds.is_zero() &&
-                    (request.holds + 1 >= averaging_.near_enough() || FetchedAsTold(now, request));
-  if (job.averaging.is_zero() || request.trained || near || request.holds >= job.averaging)
-    return std::nullopt;
+  // Of first parameters the number says nothing: they may be those of another lineage.
+  const bool counts = request.holds > highest_first_;
+  const bool near = (counts && request.holds + 1 >= averaging_.near_enough()) ||
+                    (!request.holds.is_zero() && FetchedAsTold(now, request));
+  const bool ahead = (counts || highest_first_.is_zero()) && request.holds >= job.averaging;
+  if (job.averaging.is_zero() || request.trained || near || ahead) return std::nullopt;
   JoinAnswer answer{JoinAnswer::Kind::kFetchFirst, averaging_.committed(), {}, {}};
   // Nothing to be fetched: the full average of the newcomer's first view takes its place.
   if (averaging_.mixing().on_graph() && answer.committed.averaging.is_zero()) return std::nullopt;
@@ -94,7 +96,13 @@ void Membership::OnJoinRequest(Time now, const PeerId& from, const message::Join
   // Who has left this view waits until its cell is vacated and the next view made. Nobody but the
   // steward says so: it may be the one that does not know yet.
   if (sits) return SendAll({from}, JoinAnswer{JoinAnswer::Kind::kWait, {}, {}, {}}, out);
-  if (const auto objection = Objection(now, request)) {
+  const auto objection = Objection(now, request);
+  const bool refused = objection && objection->kind == JoinAnswer::Kind::kRefused;
+  if (averaging_.gives_first() && !refused) {  // all are told when they can be fetched
+    note();
+    return SendAll({from}, JoinAnswer{JoinAnswer::Kind::kWait, {}, {}, {}}, out);
+  }
+  if (objection) {
     if (objection->kind == JoinAnswer::Kind::kFetchFirst)
       NoteFetch(now, from, objection->committed.averaging);
     return SendAll({from}, *objection, out);

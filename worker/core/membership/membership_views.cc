@@ -98,6 +98,11 @@ void Membership::Enter(Time now, Seating seating, Actions& out) {
     // more.
     Forsake(last_);
     witness_ = SuccessorWitness(config_.job);
+    // One that asked, or was sent, for first parameters of the old lineage asks again.
+    if (!highest_first_.is_zero()) {
+      fetch_told_.clear();
+      if (view.members.size() > 1) joiners_.clear();
+    }
   }
   // The same view again, in another seat: who left it is still gone.
   if (seating.hash() != last_.view) departed_.clear();
@@ -127,6 +132,7 @@ void Membership::Enter(Time now, Seating seating, Actions& out) {
   if (const auto count = std::exchange(lineage_count_, std::nullopt)) averaging_.OnLineage(*count);
   averaging_.SetDown(down_);
   averaging_.OnView(now, *seating_, next, breaks ? ParentEnd::kBrokeUp : ParentEnd::kOrderly, out);
+  giving_first_ = giving_first_ && averaging_.gives_first();
   const Member* own = seating_->view().Find(config_.id);
   told_cell_ = own == nullptr ? std::nullopt : std::optional(own->cell);
   TellOwnSeat(now, out);
@@ -169,6 +175,8 @@ void Membership::Unseat(Time now, Actions& out) {
   left_ = ViewHash();
   branches_held_.clear();
   follow_until_ = Time();
+  giving_first_ = false;
+  if (holds_first_ && !Trained()) holds_ = AveragingId();
   joining_.AskSoon();
 }
 

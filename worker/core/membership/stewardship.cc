@@ -67,6 +67,7 @@ void Membership::Govern(Time now, Actions& out) {
     proposer_.reset();
     return;
   }
+  if (averaging_.gives_first()) return;  // nobody is seated before
   if (!WitnessesLive()) return MaybeBranch(now, out);
   if (!left_.none()) return;  // following a branch that another leads
   std::erase_if(joiners_, [&](const auto& j) { return now - j.second.heard > kJoinerPatience; });

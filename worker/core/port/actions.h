@@ -124,7 +124,8 @@ using Action =
     std::variant<Send, Introduce, PutRecord, WatchKey, UnwatchKey, OpenBuffers, CloseBuffers, Chunk,
                  SpeakChunk, RequestPublish, WakeAt, LetStart, Deliver, ReleaseOutbox, FetchState,
                  WriteCheckpoint, RaiseStop, Leave, ReserveRegions, RunKernel, MixSend, DeliverMix,
-                 TellLrScale, JobCounted, PowerAction, MoveTrainer, TellTrainerUnits, GrantLeases>;
+                 TellLrScale, JobCounted, PowerAction, MoveTrainer, TellTrainerUnits, GrantLeases,
+                 OfferState>;
 using Actions = std::vector<Action>;
 
 }  // namespace crowdsurf::worker

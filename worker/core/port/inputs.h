@@ -35,6 +35,8 @@ struct TrainerRegistered {
   // A mark of each of the first kMaxTableMarks tensors: tells which one another table has
   // otherwise.
   std::vector<uint32_t> marks = {};
+  // Its first parameters are its own, and it gives a snapshot of them while it is held.
+  bool gives_first = false;
 };
 struct TrainerGone {};
 // The outbox holds the snapshot. `samples` and `step` are the trainer's totals since it registered.
@@ -70,8 +72,8 @@ struct StateFetched {
   bool ok = false;
   double job_samples = 0;  // of a newer average
 };
-// The host's content hash (state_fetch) of the state that was delivered or restored: from now on
-// this peer can be a donor of (averaging, root). No root: there was no time to hash it.
+// The host's content hash (state_fetch) of the state that was delivered, restored or offered: from
+// now on this peer can be a donor of (averaging, root). No root: there was no time to hash it.
 struct StateHashed {
   AveragingId averaging = {};
   Digest root;

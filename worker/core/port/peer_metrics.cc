@@ -78,6 +78,15 @@ PeerMetrics::PeerMetrics(MetricRegistry& r) : mixing(r), registry_(r) {
   outer_steps = outer("step");
   outer_begins = outer("begin");
   outer_catch_ups = outer("fetched");
+  const auto first = [&r](const char* result) {
+    return &r.AddCounter("crowdsurf_first_parameters_total",
+                         "First parameters of a job: given by its first member, not given in time, "
+                         "or not fetched, so that the trainer started from its own.",
+                         {{"result", result}});
+  };
+  first_given = first("given");
+  first_none = first("none");
+  first_own = first("own");
   views = &r.AddCounter("crowdsurf_view_changes_total", "Views entered.");
   seats = &r.AddCounter("crowdsurf_view_seats_total", "Seats given by this peer as steward.");
   vacancies = &r.AddCounter("crowdsurf_view_vacancies_total", "Cells this peer declared vacant.");

@@ -43,6 +43,9 @@ struct PeerMetrics {
   Counter* outer_steps;
   Counter* outer_begins;
   Counter* outer_catch_ups;
+  Counter* first_given;
+  Counter* first_none;
+  Counter* first_own;
   Counter* views;
   Counter* seats;
   Counter* vacancies;

@@ -50,6 +50,11 @@ struct MoveTrainer {
 struct ReleaseOutbox {
   AveragingId averaging = {};
 };
+// kInboxA holds a state that others may fetch by this number, and that is no news to the trainer.
+// Answered as Deliver is.
+struct OfferState {
+  AveragingId averaging = {};
+};
 struct DeliverMix {         // the trainer adds region - outbox
   AveragingId number = {};  // of the RequestPublish
   Region region = Region::kInboxA;

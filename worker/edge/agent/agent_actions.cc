@@ -124,19 +124,18 @@ void Agent::Impl::Do(Time now, WallTime wall, const Deliver& action) {
   // No outer optimizer made this average, so no velocity belongs to it.
   if (action.parts == StateParts::kAverage) outer_.SetVelocity(nullptr);
   CheckpointWhenDue(now, wall, summary);
-  DescribeAverage(now, wall);
+  DescribeAverage(now, wall, *delivered_);
 }
 
-// For joiners, of what was delivered; a region that is written again meanwhile has nothing to
-// offer.
-void Agent::Impl::DescribeAverage(Time now, WallTime wall) {
-  const int inbox = InboxOf(delivered_->region);
+// For joiners, of what was delivered or offered; a region that is written again meanwhile has
+// nothing to offer.
+void Agent::Impl::DescribeAverage(Time now, WallTime wall, const Deliver& average) {
+  const int inbox = InboxOf(average.region);
   const std::span<const float> values = std::as_const(*link_).inbox(inbox);
   // Shared with the thread that hashes it, which may outlive its use here.
-  const HeldVelocity velocity =
-      delivered_->parts == StateParts::kAverage ? nullptr : outer_.velocity();
+  const HeldVelocity velocity = average.parts == StateParts::kAverage ? nullptr : outer_.velocity();
   const bool taken = slow_->Run([this, inbox, values, velocity, writes = state_->writes(inbox),
-                                 number = delivered_->averaging, samples = delivered_->job_samples,
+                                 number = average.averaging, samples = average.job_samples,
                                  schema = trainer_->schema]() -> HostLoop::Closure {
     StateValues state{.average = values};
     if (velocity != nullptr) state.velocity = *velocity;
@@ -148,7 +147,19 @@ void Agent::Impl::DescribeAverage(Time now, WallTime wall) {
       FeedLocal(at, at_wall, StateHashed{.averaging = manifest.averaging, .root = content});
     };
   });
-  if (!taken) FeedLocal(now, wall, StateHashed{.averaging = delivered_->averaging, .root = {}});
+  if (!taken) FeedLocal(now, wall, StateHashed{.averaging = average.averaging, .root = {}});
+}
+
+// Not as an average that was delivered: a checkpoint, or the model, is never made of it.
+void Agent::Impl::Do(Time now, WallTime wall, const OfferState& action) {
+  if (!trainer_) return;
+  link_->RequestOpaque();  // joiners get it with the parameters, before the first step
+  DescribeAverage(now, wall,
+                  {.averaging = action.averaging,
+                   .region = Region::kInboxA,
+                   .samples = 0,
+                   .job_samples = 0,
+                   .root = {}});
 }
 
 void Agent::Impl::Do(Time now, WallTime wall, const MoveTrainer& action) {
@@ -164,7 +175,7 @@ void Agent::Impl::Do(Time now, WallTime wall, const MoveTrainer& action) {
                        .root = {},
                        .parts = action.parts};
   mixed_.reset();
-  DescribeAverage(now, wall);
+  DescribeAverage(now, wall, *delivered_);
 }
 
 // Who governs the view writes the job's checkpoints; two stewards for a moment write twice.

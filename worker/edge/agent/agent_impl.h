@@ -154,10 +154,11 @@ class Agent::Impl : public TimerSource {
   void Do(Time now, WallTime wall, const PowerAction& action);
   void Do(Time now, WallTime wall, const MoveTrainer& action);
   void Do(Time now, WallTime wall, const TellTrainerUnits& action);
+  void Do(Time now, WallTime wall, const OfferState& action);
   // Units that wait for the trainer to take the ones before. After whatever may have ended that.
   void TellUnits();
   void Overwrite(Region region);  // a committed average that lay there is gone
-  void DescribeAverage(Time now, WallTime wall);
+  void DescribeAverage(Time now, WallTime wall, const Deliver& average);
   void CheckpointWhenDue(Time now, WallTime wall, const PeerSummary& summary);
   void FeedSent(const MixSent& sent);
   void SubmitCheckpoint();
@@ -214,6 +215,7 @@ class Agent::Impl : public TimerSource {
     Digest schema;
     uint64_t elements = 0;
     std::vector<LinkTensor> tensors;
+    bool gives_first = false;
   };
   std::optional<Trainer> trainer_;
   std::optional<DataSpec> data_;  // that the trainer of this session draws leases of

@@ -76,7 +76,7 @@ void Agent::Impl::OnLinkEvent(Time now, WallTime wall, const LinkEvent& event) {
 
 void Agent::Impl::OnRegistered(Time now, WallTime wall, const link::TrainerRegistered& event) {
   log_.Info("trainer registered", {{"elements", event.elements}, {"fresh", event.fresh}});
-  trainer_ = Trainer{event.schema, event.elements, event.tensors};
+  trainer_ = Trainer{event.schema, event.elements, event.tensors, event.gives_first};
   data_.reset();  // it declares its data in each session
   // One that goes on beside a new agent may have units of the agent before.
   units_.reset();
@@ -117,7 +117,8 @@ TrainerRegistered Agent::Impl::ForCore() const {
           .elements = trainer_->elements,
           .tensors = ViewsOf(trainer_->tensors),
           .units = UnitsOf(trainer_->tensors),
-          .marks = MarksOf(trainer_->tensors)};
+          .marks = MarksOf(trainer_->tensors),
+          .gives_first = trainer_->gives_first};
 }
 
 // The trainer keeps its values; the others average without it.

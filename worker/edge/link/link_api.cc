@@ -190,7 +190,7 @@ StatusOr<RegisterRequest> ParseRegister(std::string_view body) {
     }
   }
   for (const auto& [key, target] :
-       {std::pair("fresh", &request.fresh), {"bells", &request.bells}}) {
+       {std::pair("fresh", &request.fresh), {"first", &request.first}, {"bells", &request.bells}}) {
     const auto it = json.find(key);
     if (it == json.end()) continue;
     if (!it->is_boolean()) {

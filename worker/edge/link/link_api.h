@@ -22,6 +22,7 @@ struct RegisterRequest {
   std::vector<LinkTensor> tensors;
   std::vector<std::string> metrics;  // names of the slots, at most kLinkMetrics
   bool fresh = true;                 // false: the trainer has lived before and keeps its state
+  bool first = false;  // while it is held it gives its first parameters, which are its own
   bool bells = false;  // it rings trainer_bell; else its words are looked at every 20 ms
 };
 StatusOr<RegisterRequest> ParseRegister(std::string_view body);

@@ -29,6 +29,7 @@ struct TrainerRegistered {
   uint64_t elements = 0;  // length of the averaged vector
   bool fresh = true;
   std::vector<LinkTensor> tensors;
+  bool gives_first = false;  // it answers a request for a snapshot also while it is held
 };
 struct TrainerGone {  // its connection ended
   uint64_t session = 0;

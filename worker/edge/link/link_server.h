@@ -59,8 +59,9 @@ class LinkServer {
 
   // --- the averaging, in this order -------------------------------------------------------------
   // Asks for a snapshot for averaging `number` (any number; a registration withdraws what was asked
-  // before it). Published or PublishRefused follows at the trainer's next step boundary, nothing at
-  // all while no trainer is there. Pre: mapped, the outbox is released.
+  // before it). Published or PublishRefused follows at the trainer's next step boundary, or at once
+  // from one that is held and gives its first parameters; nothing at all while no trainer is there.
+  // Pre: mapped, the outbox is released.
   void RequestPublish(uint64_t number);
   std::span<const float> outbox() const;  // stable between Published and ReleaseOutbox
   std::span<float> inbox(int which);      // 0 or 1; the caller decides which one is being made

@@ -256,7 +256,8 @@ void LinkServer::Impl::BeginSession(const RegisterRequest& request) {
                                   {"fresh", request.fresh},
                                   {"elements", g.elements},
                                   {"schema", g.schema.brief()}});
-  sink(link::TrainerRegistered{session, g.schema, g.elements, request.fresh, g.tensors});
+  sink(link::TrainerRegistered{session, g.schema, g.elements, request.fresh, g.tensors,
+                               request.first});
 }
 
 HttpReply LinkServer::Impl::TakeOpaque(const HttpRequest& request) {

@@ -194,6 +194,8 @@ void StateExchange::Finish(const StateManifest* manifest) {
     out.job_samples = manifest->job_samples;
     out.opaque = std::move(fetch_->verified);
     const auto average = host_.inbox(fetch_->request.region == Region::kInboxA ? 0 : 1).size();
+    // Others can fetch it here from now on, also when its first donors are gone.
+    donor_.Offer(fetch_->request.region == Region::kInboxA ? 0 : 1, *manifest);
     // The manifest counts the values of both (Keep).
     if (manifest->elements > average) out.velocity = std::move(fetch_->velocity);
   }

@@ -76,8 +76,29 @@ void PeerWorld::Node::WriteCheckpoint(const worker::WriteCheckpoint& action) {
   checkpoint_after_stop |= stopped;
 }
 
+// One that is held takes as long as for a step.
+void PeerWorld::Node::RequestSnapshot(AveragingId averaging) {
+  publish = averaging;
+  if (!running && gives_first && !silent)
+    queue().After(step_time, [this] {
+      if (alive() && !running && publish) Publish();
+    });
+}
+
+void PeerWorld::Node::Publish() {
+  if (gives_no_snapshot) {
+    Local(PublishRefused{*std::exchange(publish, std::nullopt)});
+    if (++refused == 3) Local(TrainerGone{});
+    return;
+  }
+  At(Region::kOutbox).values = x;
+  Local(Published{*std::exchange(publish, std::nullopt), Totals().samples, steps,
+                  misses_units ? AveragingId() : units.by});
+}
+
 void PeerWorld::Node::StartTrainer() {
   if (std::exchange(running, true)) return;
+  began = x;
   queue().After(step_time, [this] { Step(); });
 }
 
@@ -90,14 +111,7 @@ void PeerWorld::Node::Step() {
   }
   ++steps;
   for (double& v : x) v += drift;
-  if (publish && gives_no_snapshot) {
-    Local(PublishRefused{*std::exchange(publish, std::nullopt)});
-    if (++refused == 3) Local(TrainerGone{});
-  } else if (publish) {
-    At(Region::kOutbox).values = x;
-    Local(Published{*std::exchange(publish, std::nullopt), Totals().samples, steps,
-                    misses_units ? AveragingId() : units.by});
-  }
+  if (publish) Publish();
   if (wake_steps != 0 && steps >= wake_steps) {
     wake_steps = 0;
     Local(Totals());
@@ -127,6 +141,7 @@ size_t PeerWorld::Add(Duration trainer_delay, int island,
                     .rng = rng_.Fork("peer" + std::to_string(i)),
                     .elements = elements_,
                     .units = units,
+                    .gives_first = gives_first,
                     .times = {.registers = trainer_delay,
                               .progress = kNeverUnasked,
                               .fold = Microseconds(20),
@@ -135,6 +150,7 @@ size_t PeerWorld::Add(Duration trainer_delay, int island,
                     .log = LogOfTests()};
   nodes_.push_back(std::make_unique<Node>(static_cast<int>(i), std::move(setup), *this));
   nodes_[i]->island = island;
+  nodes_[i]->gives_first = gives_first;
   if (restored) {
     nodes_[i]->restored = {restored->averaging, restored->root};
     At(trainer_delay, [this, i, restored] { Local(i, *restored); });

@@ -46,6 +46,9 @@ class PeerWorld : public simulator::ActionHost<double>::Outside {
     // trainer
     bool running = false, stopped = false;
     Values x;
+    Values began;              // what it started from, or was told to take since
+    bool gives_first = false;  // it answers a request also while it is held
+    bool silent = false;       // not even then
     uint64_t steps = 0;
     Duration step_time = Milliseconds(10);
     double samples_per_step = 8;
@@ -70,10 +73,10 @@ class PeerWorld : public simulator::ActionHost<double>::Outside {
 
    private:
     Progress Totals() const override;
-    void RequestSnapshot(AveragingId averaging) override { publish = averaging; }
+    void RequestSnapshot(AveragingId averaging) override;
     void Wake(const WakeAt& marks) override { wake_steps = marks.steps; }
     void StartTrainer() override;
-    void AdoptState(Region region) override { x = At(region).values; }
+    void AdoptState(Region region) override { began = x = At(region).values; }
     void GiveResult(AveragingId, Region region) override { delivered = region; }
     void ReleaseSnapshot(AveragingId) override {}
     void WriteCheckpoint(const worker::WriteCheckpoint& action) override;
@@ -83,6 +86,7 @@ class PeerWorld : public simulator::ActionHost<double>::Outside {
     void OnActed(const Actions& actions) override;
     void OnOverwritten(Region region) override;
     void Step();  // a step boundary: apply, train, publish
+    void Publish();
 
     PeerWorld& world_;
   };
@@ -116,6 +120,7 @@ class PeerWorld : public simulator::ActionHost<double>::Outside {
   Time now() const { return queue_.now(); }
 
   UnitSchema units;                        // of the vector of workers added later
+  bool gives_first = false;                // workers added later give their first parameters
   Duration fetch_takes = Milliseconds(5);  // of workers added later
   bool fetch_fails = false;                // no donor serves any longer
   double jitter = 0;                       // delays are drawn from [1, 1 + jitter] times the least

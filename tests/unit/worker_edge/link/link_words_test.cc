@@ -50,6 +50,17 @@ TEST_F(LinkWords, AGroupIsMinusOneForNoneOrASmallNumber) {
   for (const char* group : {"-2", "65536", "1.5", "\"1\""}) EXPECT_FALSE(WithGroup(group).ok());
 }
 
+TEST_F(LinkWords, ATrainerOfAnEarlierClientGivesNoFirstParameters) {
+  const auto with = [](const char* first) {
+    return ParseRegister(std::string(R"({"tensors": [{"name": "w", "shape": [2]}])") + first + "}");
+  };
+  ASSERT_TRUE(with("").ok());
+  EXPECT_FALSE(with("")->first);
+  ASSERT_TRUE(with(R"(, "first": true)").ok());
+  EXPECT_TRUE(with(R"(, "first": true)")->first);
+  EXPECT_FALSE(with(R"(, "first": 1)").ok());
+}
+
 TEST_F(LinkWords, AMarkOfSamplesRingsTheBellOnceAndNotBeforeItIsReached) {
   StartServer();
   auto client = Connect();
