@@ -1,6 +1,6 @@
 """What becomes of each sample that job.shard() deals: in jobs that lose workers, and for 1 to 16 clients without a job.
 
-A job's model has a number for each worker and sample (marking_trainer.py). The notes of the scripts say what was trained, the
+A job's model has numbers for each worker and sample (marking_trainer.py). The notes of the scripts say what was trained, the
 checkpoint's ledger what the job believes to have trained, and the model what is in it: three witnesses of one run.
 """
 import collections
@@ -12,13 +12,14 @@ import crowdsurf
 from crowdsurf.shard import Shard
 from ledger import Ledger
 
-WORKERS, LIVES, SAMPLES, EPOCHS, STEP_SECONDS = 4, 24, 400, 40, 0.1   # a model of 6 MB
+WORKERS, LIVES, SAMPLES, EPOCHS = 4, 8, 100, 10   # of a worker, a data set, a job; the last three at most
+CHUNKS, STEP_SECONDS = 8, 0.2
 JOB = """apiVersion: crowdsurf.io/v1alpha1
 kind: TrainingJob
 metadata: {name: dealt}
 spec:
   replicas: WORKERS
-  averaging: {strategy: Moshpit, groupSize: 4, interval: {steps: 10}, compression: None}
+  averaging: {strategy: Moshpit, groupSize: 4, interval: {steps: 5}, compression: None}
   target: {samples: 1000000000}
   template: {spec: {containers: [{name: trainer, image: none, command: [COMMAND]}]}}
 """
@@ -27,7 +28,7 @@ TRAINER = pathlib.Path(__file__).resolve().parent / "marking_trainer.py"
 
 def manifest(notes):
     command = ["python3", TRAINER, "--notes", notes, "--workers", WORKERS, "--lives", LIVES, "--samples", SAMPLES,
-               "--epochs", EPOCHS, "--step-seconds", STEP_SECONDS]
+               "--epochs", EPOCHS, "--chunks", CHUNKS, "--step-seconds", STEP_SECONDS]
     return JOB.replace("WORKERS", str(WORKERS)).replace("COMMAND", ", ".join(f"'{word}'" for word in command))
 
 
@@ -45,14 +46,21 @@ class Account:
                 self.ended.add(worker)
             self.trained[worker] = {(int(epoch), int(at)) for epoch, *indices in lines if indices for at in indices}
         marks = crowdsurf.load_model(state / "checkpoint" / "model.safetensors")["marks"]
-        self.inside = collections.defaultdict(set)
-        for worker, epoch, at in torch.nonzero(marks).tolist():
+        marks = marks[:, :WORKERS * LIVES * EPOCHS * SAMPLES].unflatten(1, (WORKERS * LIVES, EPOCHS, SAMPLES))
+        self.inside, self.whole = collections.defaultdict(set), set()
+        for worker, epoch, at in torch.nonzero(marks.any(0)).tolist():
             self.inside[worker].add((epoch, at))
+        for _, epoch, at in torch.nonzero(marks.all(0)).tolist():
+            self.whole.add((epoch, at))
         self.ledger = Ledger(max((state / "checkpoint").glob("*.crowdsurf")))
 
     def lost(self):
         """Samples that the job believes to have trained, and that are not in its model."""
         return len(self.ledger.committed - set().union(*self.inside.values()))
+
+    def partly(self):
+        """Those that are in some chunks of it only: their worker died while it sent them."""
+        return len(self.ledger.committed - self.whole) - self.lost()
 
     def again(self, excused=frozenset()):
         """How often samples were trained beyond their first time; what `excused` workers trained in vain does not count."""
@@ -74,7 +82,8 @@ class Account:
 
     def say(self, report):
         print(f"  {report['preemptions']} workers taken, {self.ledger.count} samples committed in {self.ledger.epoch} epochs: "
-              f"{self.lost()} lost; {self.again()} trained again, {self.again(self.dead())} of them not for a dead worker's; "
+              f"{self.lost()} lost, {self.partly()} in a part of the model only; "
+              f"{self.again()} trained again, {self.again(self.dead())} of them not for a dead worker's; "
               f"{self.ledger.returned} returned, {self.ledger.void} void claims", file=sys.stderr, flush=True)
 
 

@@ -52,6 +52,8 @@ inline constexpr int kDefaultIntervalSteps = 50;  // where averaging.interval is
 
 // Strategies that take an outer optimizer: their members end an averaging with one base.
 inline constexpr std::string_view kOuterStrategies = "Moshpit AllReduce";
+// Those that can average gradients: all workers meet in one group.
+inline constexpr std::string_view kGradientStrategies = "Moshpit AllReduce";
 // In the order of the agent's GraphKind.
 inline constexpr std::string_view kGraphs =
     "Ring Chain Torus Star BinaryTree DoubleBinaryTree Exponential Hypercube Complete BaseK";
@@ -136,8 +138,9 @@ inline constexpr Field kSpec[] = {
     Number("averaging.interval.seconds", kYes, "", {0.01, kMaxSeconds}),
     Choice("averaging.compression", kYes, "\"Float16\"",
            {"None Float16 BFloat16 Int8 Int4", "None Float16 BFloat16"}, "on the wire"),
-    Choice("averaging.what", kNo, "\"Parameters\"", {"Parameters Gradients", "Parameters"}),
-    Integer("averaging.globalBatch", kNo, "", {1, kMaxCount}, "with what: Gradients"),
+    Choice("averaging.what", kNo, "\"Parameters\"", {"Parameters Gradients"}),
+    Integer("averaging.globalBatch", kNo, "", {1, kMaxCount},
+            "samples of a step; with what: Gradients"),
     ChoiceList("averaging.roles", kNo, "[\"Parameter\"]", {1, 3},
                "Parameter OptimizerState Buffer"),
     Choice("averaging.overlap", kYes, "\"Delayed\"", {"Delayed Blocking"},

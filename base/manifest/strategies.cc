@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/manifest/field_defaults.h"
 #include "base/manifest/fields.h"
 
 namespace crowdsurf::manifest {
@@ -63,6 +64,37 @@ std::vector<UnmetNeed> UnmetNeeds(const Needs& needs, const JobShape& job) {
                          ": a worker's optimizer has moments of its own units only, and starts "
                          "anew at each average"});
   }
+  return unmet;
+}
+
+std::vector<UnmetNeed> UnmetByGradients(const GradientsJob& job) {
+  std::vector<UnmetNeed> unmet;
+  const std::string strategy(job.strategy);
+  if (!job.global_batch)
+    unmet.push_back({"averaging.globalBatch",
+                     "is missing: what: Gradients takes a step when so "
+                     "many samples are gathered"});
+  if (!job.blocking)
+    unmet.push_back({"averaging.overlap",
+                     "must be Blocking with what: Gradients: a gradient is of the parameters that "
+                     "the last step made"});
+  if (IndexOf(strategy, kGradientStrategies) < 0) {
+    unmet.push_back({"averaging.what", "Gradients needs one group of all workers; " + strategy +
+                                           " has none, " + ListOfChoices(kGradientStrategies) +
+                                           " can"});
+  } else if (strategy == "Moshpit" && job.max_workers > job.group_size) {
+    unmet.push_back({"averaging.what", "Gradients needs one group of all workers: maxReplicas " +
+                                           std::to_string(job.max_workers) +
+                                           " is above groupSize " +
+                                           std::to_string(job.group_size)});
+  }
+  if (job.outer)
+    unmet.push_back({"averaging.outerOptimizer.type",
+                     "must be None with what: Gradients: the trainer's optimizer makes the step"});
+  if (job.other_roles)
+    unmet.push_back({"averaging.roles",
+                     "must be [Parameter] with what: Gradients: gradients are "
+                     "of parameters, and optimizers are equal anyway"});
   return unmet;
 }
 

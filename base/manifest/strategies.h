@@ -97,6 +97,19 @@ struct UnmetNeed {
 // one that the strategy has at any size.
 std::vector<UnmetNeed> UnmetNeeds(const Needs& needs, const JobShape& job);
 
+// What a job with `what: Gradients` says elsewhere.
+struct GradientsJob {
+  std::string_view strategy;  // of averaging.strategy
+  int64_t group_size = 0;     // of averaging.groupSize
+  int64_t max_workers = 1;    // spec.maxReplicas; not known: 1
+  bool global_batch = false;  // averaging.globalBatch is set
+  bool blocking = false;      // averaging.overlap is Blocking
+  bool outer = false;         // there is an outer optimizer
+  bool other_roles = false;   // averaging.roles has more than Parameter
+};
+// Every reason why that job cannot average gradients (docs/gradients.md).
+std::vector<UnmetNeed> UnmetByGradients(const GradientsJob& job);
+
 // How much of a field acts.
 enum class Acts : uint8_t { kNot, kOnFullAverage };
 
@@ -134,6 +147,8 @@ inline constexpr IdleField kIdleFields[] = {
     {"strategy", "IST", "grid", "", Acts::kNot, "has one group of all workers, and no grid"},
     {"strategy", "IST", "overlap", "Delayed", Acts::kNot,
      "waits for its average, because each average deals the units anew"},
+    {"what", "Gradients", "interval", "", Acts::kNot,
+     "takes a step when globalBatch samples are gathered"},
     {"outerOptimizer.type", "None", "outerOptimizer.learningRate", "", Acts::kNot, "takes no step"},
     {"outerOptimizer.type", "None", "outerOptimizer.momentum", "", Acts::kNot, "takes no step"},
 };

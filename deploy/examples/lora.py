@@ -64,6 +64,7 @@ def train_base(steps, until=lambda: False):
 def load_base(file, steps):
     """The base of `file`. Workers that find none all train one: the first that is done names the file, and all read that."""
     if not file.exists():
+        print(f"there is no {file} yet: training a base", flush=True)
         file.parent.mkdir(parents=True, exist_ok=True)
         model = train_base(steps, until=file.exists)
         with tempfile.NamedTemporaryFile(dir=file.parent) as own:
@@ -97,7 +98,7 @@ def python_source(modules=MODULES):
 def main():
     parser = argparse.ArgumentParser(description="adapters teach Python to a transformer that has read English")
     parser.add_argument("--base", type=pathlib.Path, required=True, help="a file for all workers; made where it is not there")
-    parser.add_argument("--base-steps", type=int, default=1000, help="of the base's training")
+    parser.add_argument("--base-steps", type=int, default=150, help="of the base's training")
     parser.add_argument("--rank", type=int, default=8, help="of the adapters")
     parser.add_argument("--epochs", type=int, default=1, help="passes over the text, when it trains alone")
     options = parser.parse_args()

@@ -14,10 +14,11 @@ from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tupl
 from . import bells, layout
 from .connection import AgentError, Connection, Refusal
 from .exchange import Exchange
+from .gradients import Gathered, Optimize, checked
 from .leases import Lease, Leases
 from .memory import Memory
 from .notices import NoticeWatch
-from .parameters import FlatParameters, Parameters, State
+from .parameters import FlatParameters, Parameters, State, as_floats
 from .platforms import client_only
 from .stacks import Stacks
 from .tensor import Counted, Notice, Outcome, Tensor
@@ -45,11 +46,12 @@ class Agent:
     """
 
     def __init__(self, tensors: Iterable[Tensor], directory: Optional[str] = None, metrics: Sequence[str] = (),
-                 state: Optional[State] = None) -> None:
+                 state: Optional[State] = None, gradients: bool = False) -> None:
         """Waits for the agent, and registers. AgentError: there is none, it refused, or it is of another version; or this
         system can have none.
 
-        directory: CROWDSURF_DIR where it is None. metrics: at most 16 names for set_metric().
+        directory: CROWDSURF_DIR where it is None. metrics: at most 16 names for set_metric(). gradients: the trainer
+        can call gradient() in place of step(), and does where averages_gradients says so.
         """
         self._directory: str = directory or os.environ.get("CROWDSURF_DIR") or ""
         if not self._directory:
@@ -57,6 +59,7 @@ class Agent:
         if client_only():
             raise AgentError(f"{client_only()}: unset CROWDSURF_DIR to train alone")
         self._declared, self._metrics, self._state = list(tensors), list(metrics), state
+        self._gradients = gradients
         self._exchange: Optional[Exchange] = None
         self._leases: Optional[Leases] = None
         self._notices: Optional[NoticeWatch] = None
@@ -79,7 +82,8 @@ class Agent:
         body = {"tensors": [{"name": t.name, "shape": list(t.shape), "role": t.role,
                              "units": [dataclasses.asdict(axis) for axis in t.unit_axes()]} for t in self._declared],
                 "metrics": self._metrics, "fresh": not self._training,
-                "first": any(t.role == "Parameter" for t in self._declared), "bells": bells.system_call() is not None}
+                "first": any(t.role == "Parameter" for t in self._declared), "bells": bells.system_call() is not None,
+                "gradients": self._gradients}
         try:
             answer = self._connection.call_json("POST", "/v1/register", body)
         except Refusal as refusal:
@@ -106,6 +110,7 @@ class Agent:
         self.seed: int = answer["seed"]   # the same at every worker of the job
         self.job: str = answer["job"]
         self.worker: str = answer["worker"]
+        self.averages_gradients = bool(answer.get("gradients", False))   # this job
         self.elements: int = answer["elements"]   # length of the averaged vector
         self.tensors: List[Tensor] = [dataclasses.replace(t, offset=placed["offset"])
                                       for t, placed in zip(self._declared, answer["tensors"])]
@@ -162,6 +167,10 @@ class Agent:
             raise ValueError(f'init is "job" or "local", not {init!r}')
         parameters: Parameters = params if hasattr(params, "read") else FlatParameters(params, self.elements)
         exchange, outcome = Exchange(parameters, self._state), Outcome()
+        if self.averages_gradients:
+            if init == "local":
+                raise ValueError('init="local": this job averages gradients, so all workers have equal parameters')
+            exchange.gathered = Gathered()
         seen = time.monotonic()
         while not (self._watch() and self._begin(exchange, outcome, init)):
             if not self._lost:
@@ -199,14 +208,60 @@ class Agent:
 
         samples: trained since the last call. An outcome with `stop` ends the job: its end is acknowledged here.
         """
+        exchange = self._begin_step("step()", samples, loss)
+        if exchange.gathered is not None:
+            raise AgentError("this job averages gradients (spec.averaging.what): gradient() takes the place of step()")
+        if self._leases is not None:
+            self._leases.step(self._memory)
+        return self._boundary(exchange)
+
+    def gradient(self, samples: int, gradient: Any, optimize: Optimize, loss: Optional[float] = None) -> Outcome:
+        """After a batch of a job that averages gradients, in place of the optimizer's step and of step().
+
+        gradient: its mean over `samples`, a flat buffer of float32 in the order of the parameters. It is gathered. With
+        this worker's share gathered the call waits for the others, and calls `optimize` with the gradient of the large
+        batch, once: the outcome then has `applied`. One that is not finite is left out.
+        """
+        exchange = self._begin_step("gradient()", samples, loss)
+        if exchange.gathered is None:
+            raise AgentError("this job averages parameters: step() takes the place of gradient()")
+        floats = checked(as_floats(gradient), self.elements)
+        outcome, began = Outcome(), time.monotonic()
+        self._watch()
+        try:
+            if not exchange.adopt(self._memory, self._connection, outcome):   # else it is of parameters that are no more
+                exchange.gathered.add(self._memory, samples, floats)
+            self._meet(exchange, exchange.gathered, optimize, outcome)
+        except AgentError:
+            self._lost = not self._connection.alive()
+        if outcome.published or outcome.adopted:
+            stall = int((time.monotonic() - began) * 1e9)
+            self._memory.set(layout.STALL_NS, self._memory.get(layout.STALL_NS) + stall)
+        return self._finish(outcome)
+
+    def _meet(self, exchange: Exchange, gathered: Gathered, optimize: Optimize, outcome: Outcome) -> None:
+        """Until the step is taken, or there is nothing to wait for: the share is not there."""
+        while not (outcome.applied or outcome.adopted):
+            memory = self._memory
+            rung = memory.agent_bell.rung()   # before the words, as in Exchange.wait_for_result
+            exchange.adopt(memory, self._connection, outcome)
+            exchange.give_state(memory, self._connection)
+            if outcome.adopted or exchange.optimize(memory, optimize, outcome):
+                continue
+            if exchange.publish_gradient(memory, self._counted):
+                outcome.published = True
+                continue
+            waits = gathered.has_share(memory) or exchange.waits(memory)
+            if not waits or memory.get(layout.STOP, "u32") or not self._wait(rung):
+                return
+
+    def _begin_step(self, call: str, samples: int, loss: Optional[float]) -> Exchange:
         if self._exchange is None:
-            raise AgentError("step() comes after start()")
+            raise AgentError(f"{call} comes after start()")
         self._refuse_forks()
         self._stacks.step()
         self._count(samples, loss)
-        if self._leases is not None:
-            self._leases.step(self._memory)
-        return self._boundary(self._exchange)
+        return self._exchange
 
     def _refuse_forks(self) -> None:
         if os.getpid() != self._process:

@@ -8,6 +8,7 @@ from typing import Callable, Optional
 
 from . import layout
 from .connection import AgentError, Connection
+from .gradients import Gathered, Optimize, result
 from .leases import Leases
 from .memory import Memory
 from .parameters import Parameters, State
@@ -22,6 +23,7 @@ class Exchange:
     def __init__(self, parameters: Parameters, state: Optional[State]) -> None:
         self._parameters, self._state = parameters, state
         self.leases: Optional[Leases] = None
+        self.gathered: Optional[Gathered] = None   # where the job averages gradients
         self._voided = 0   # the ticket whose result belongs to parameters that an adoption replaced
 
     def apply(self, memory: Memory, outcome: Outcome) -> bool:
@@ -46,6 +48,7 @@ class Exchange:
         if self._state is not None and memory.get(layout.ADOPT_HAS_OPAQUE, "u32"):
             self._adopt_state(connection, self._state)
         self._parameters.write(memory.inboxes[request & 1])
+        self._keep(memory, memory.get(layout.ADOPT_AVERAGING))
         self._acknowledge(memory, request, outcome)
         return True
 
@@ -54,6 +57,44 @@ class Exchange:
         request = memory.get(layout.ADOPT_REQUEST)
         if request >> 1 > memory.get(layout.ADOPTED):
             self._acknowledge(memory, request, Outcome())
+
+    def _keep(self, memory: Memory, averaging: int) -> None:
+        """Where gradients are averaged, the parameters lie in inbox 0, as of that step."""
+        if self.gathered is not None:
+            self._parameters.read(memory.inboxes[0])
+            self.gathered.take(memory, averaging)
+
+    def optimize(self, memory: Memory, optimize: Optimize, outcome: Outcome) -> bool:
+        """Takes the step of all workers where its gradient has come. True where there was one."""
+        mean = result(memory)
+        if mean is None:
+            return False
+        ticket = memory.get(layout.PUBLISHED)
+        if ticket != self._voided:
+            optimize(mean)
+            outcome.applied, outcome.averaging = True, memory.get(layout.RESULT_AVERAGING)
+            self._keep(memory, outcome.averaging)
+        memory.set(layout.APPLIED, ticket)
+        memory.trainer_bell.ring()
+        return True
+
+    def waits(self, memory: Memory) -> bool:
+        """The snapshot in the outbox is in use."""
+        return memory.get(layout.PUBLISHED) > max(memory.get(layout.RELEASED), memory.get(layout.APPLIED))
+
+    def publish_gradient(self, memory: Memory, counted: Counted) -> bool:
+        """Gives what is gathered where the agent asks for it. True where it did."""
+        wanted = memory.get(layout.PUBLISH_WANTED)
+        if self.gathered is None or self.gathered.samples == 0:
+            return False
+        if wanted <= memory.get(layout.PUBLISHED) or self.waits(memory):
+            return False
+        self.gathered.publish(memory)
+        memory.set(layout.PUBLISHED_STEPS, counted.steps)
+        memory.set(layout.PUBLISHED_SAMPLES, counted.samples)
+        memory.set(layout.PUBLISHED, wanted)
+        memory.trainer_bell.ring()
+        return True
 
     def _acknowledge(self, memory: Memory, request: int, outcome: Outcome) -> None:
         outcome.adopted, outcome.averaging = True, memory.get(layout.ADOPT_AVERAGING)
@@ -68,7 +109,7 @@ class Exchange:
             headers, data = connection.call("GET", "/v1/opaque")
             if hashlib.sha256(data).hexdigest() != headers.get("x-sha256"):
                 raise ValueError("it does not match its hash")
-            state.set(data)
+            state.set(b"" if self.gathered is not None and data == b"\0" else data)
         except AgentError:
             if not connection.alive():
                 raise   # the adoption is tried again at the next boundary, with the next connection
@@ -80,7 +121,7 @@ class Exchange:
         """Takes the snapshot of ticket `wanted`, or the one that the cadence asks for. True where it did."""
         published, cadence = memory.get(layout.PUBLISHED), memory.get(layout.CADENCE_STEPS, "u32")
         due = wanted > published or (cadence and counted.steps % cadence == 0 and not asked_only)
-        if not due or published > max(memory.get(layout.RELEASED), memory.get(layout.APPLIED)):
+        if not due or self.waits(memory):
             return False
         self._parameters.read(memory.outbox)
         memory.set(layout.PUBLISHED_STEPS, counted.steps)
@@ -110,5 +151,8 @@ class Exchange:
         if wanted == memory.get(layout.OPAQUE_GIVEN):
             return
         memory.set(layout.OPAQUE_GIVEN, wanted)   # once, also when it fails
-        if self._state is not None:
+        if self.gathered is not None:   # it goes with the parameters, so there is one: an empty one is a byte
+            state = self._state.get() if self._state is not None else b""
+            connection.call("PUT", f"/v1/opaque?sequence={wanted}&step={self.gathered.step}", state or b"\0")
+        elif self._state is not None:
             connection.call("PUT", f"/v1/opaque?sequence={wanted}", self._state.get())

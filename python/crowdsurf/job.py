@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import array
 import atexit
 import contextlib
 import faulthandler
@@ -74,6 +75,8 @@ class Job:
         self._samples, self._loss_at, self._lost, self._ended_by_signal = 0, -1.0, False, False
         self._metrics, self._rate, self._process = list(metrics), parameters.rate, os.getpid()
         self._agent: Optional[Agent] = None
+        self._parameters = parameters
+        self._gradient: Any = None   # of the last batch, flat
         self._leases: Optional[Leases] = None
         self._loop: Optional[Loop] = None   # over shard(), under way
         self._ending = False   # SIGTERM: what is trained of the leases is handed in first
@@ -85,7 +88,7 @@ class Job:
         if self.alone:
             _say_alone()
             return
-        self._agent = Agent(parameters.tensors, metrics=metrics, state=parameters)
+        self._agent = Agent(parameters.tensors, metrics=metrics, state=parameters, gradients=True)
         parameters.place(self._agent.tensors)
         try:
             if on_notice is not None:
@@ -109,12 +112,40 @@ class Job:
         """
         if self.closed:
             raise AgentError("step() after close()")
+        if self._agent is not None and self._agent.averages_gradients:
+            raise AgentError("this job averages gradients (spec.averaging.what): call optimize() in place of "
+                             "optimizer.step() and step()")
         self._samples += operator.index(samples)
         if self._agent is None:
             self.last = Outcome(job_samples=self._samples)
             return self.last
         self._stepped_at = time.monotonic()
-        self.last = outcome = self._agent.step(samples, self._number(loss))
+        return self._stepped(self._agent.step(samples, self._number(loss)))
+
+    def optimize(self, *, samples: int, loss: Any = None) -> Outcome:
+        """After loss.backward(), in place of optimizer.step() and step(): for jobs that average gradients, and any other.
+
+        Where gradients are averaged, the optimizer steps when all workers have met: the outcome then has `applied`, and
+        the gradients are those of the large batch. Elsewhere it steps at once. Call optimizer.zero_grad() before each
+        batch. ValueError: join() was given no optimizer.
+        """
+        optimizer = self._parameters.optimizer
+        if optimizer is None:
+            raise ValueError("optimize() needs the optimizer: give it to join()")
+        if self._agent is None or not self._agent.averages_gradients:
+            optimizer.step()
+            return self.step(samples=samples, loss=loss)
+        if self.closed:
+            raise AgentError("optimize() after close()")
+        self._samples += operator.index(samples)
+        if self._gradient is None:
+            self._gradient = array.array("f", bytes(4 * self._agent.elements))
+        self._parameters.read_gradients(self._gradient)
+        self._stepped_at = time.monotonic()
+        return self._stepped(self._agent.gradient(samples, self._gradient, self._parameters.optimize, self._number(loss)))
+
+    def _stepped(self, outcome: Outcome) -> Outcome:
+        self.last = outcome
         self.done = self.done or outcome.stop
         if self._rate is not None:
             self._rate.set(outcome.lr_scale)

@@ -36,6 +36,7 @@ INDEX_VERSION = 0x480        # u64: the index sets are of this version
 WAKE_AT_STEPS = 0x4C0        # u64: ring when steps reach this; 0: never
 WAKE_AT_SAMPLES = 0x4C8      # u64: the same for samples
 LEASES_VERSION = 0x500       # u64: +1 when GET /v1/leases has changed
+SHARE = 0x540                # u64: samples to gather for a step, where gradients are averaged
 
 # Written by the trainer, read by the agent.
 TRAINER_BELL = 0x800         # u32, futex: rung after published, applied, adopted, stop_acknowledged and at a mark
@@ -46,6 +47,7 @@ PUBLISHED_STEPS = 0x8C8      # u64
 PUBLISHED_SAMPLES = 0x8D0    # u64
 PUBLISHED_STREAM = 0x8D8     # u64: of the leases, at the snapshot
 PUBLISHED_POSITION = 0x8E0   # u64: in that stream
+PUBLISHED_GATHERED = 0x8E8   # u64: samples of the gradient, at the snapshot
 APPLIED = 0x900              # u64: ticket
 STOP_ACKNOWLEDGED = 0x940    # u32
 ADOPTED = 0x980              # u64: sequence
@@ -59,3 +61,6 @@ LEASES_STREAM = 0xB40        # u64: of the leases; 0: none, or the position chan
 LEASES_POSITION = 0xB48      # u64: samples of the stream that are trained
 LEASES_WAITS = 0xB50         # u64: 1: nothing is trained until there are other leases
 LEASES_SEEN = 0xB58          # u64: the version of the leases that the trainer goes by
+GATHERED = 0xB80             # u64: samples of the gradient of the next step
+SHARES = 0xB88               # u64: +1 when the share is there
+PARAMETERS_STEP = 0xB90      # u64: averaging that the parameters are of

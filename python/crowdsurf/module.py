@@ -84,6 +84,29 @@ class ModuleParameters:
             for own, place in self._pairs(inbox):
                 own.copy_(place)
 
+    # --- gradients -----------------------------------------------------------------------------------
+
+    def read_gradients(self, region: Floats) -> None:
+        """Copies the parameters' gradients. A parameter without one has zeros."""
+        self._check_model()
+        with torch.no_grad():
+            for own, place in self._pairs(region):
+                place.zero_() if own.grad is None else place.copy_(own.grad)
+
+    def optimize(self, mean: Floats) -> None:
+        """One step of the optimizer with these gradients."""
+        assert self._optimizer is not None
+        with torch.no_grad():
+            for own, place in self._pairs(mean):
+                if own.grad is None:
+                    own.grad = torch.zeros_like(own)
+                own.grad.copy_(place)
+        self._optimizer.step()
+
+    @property
+    def optimizer(self) -> Optional[torch.optim.Optimizer]:
+        return self._optimizer
+
     def _pairs(self, region: Floats) -> Iterator[Tuple[torch.Tensor, torch.Tensor]]:
         """Each averaged tensor, and its place in the region. ValueError, before any: one has another shape by now."""
         pairs, flat = [(find(), t) for find, t in self._parts], torch.frombuffer(region, dtype=torch.float32)

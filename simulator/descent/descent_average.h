@@ -11,8 +11,11 @@ namespace crowdsurf::simulator {
 // An averaging as a worker saw it.
 struct DescentAverage {
   uint64_t steps = 0;         // in all, when it published for it
+  uint64_t gathered = 0;      // samples of its gradient then, where gradients are averaged
+  double samples = 0;         // of all, as it was told with the result
   std::vector<float> mean;    // of all snapshots: where there is an outer optimizer
   std::vector<float> result;  // what it was given
+  std::vector<float> model;   // after that, where gradients are averaged
 };
 
 }  // namespace crowdsurf::simulator

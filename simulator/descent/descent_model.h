@@ -7,7 +7,10 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
+
+#include "base/check.h"
 
 namespace crowdsurf::simulator {
 
@@ -19,6 +22,13 @@ class DescentModel {
   virtual void Start(std::span<float> x) const = 0;
   // One step, in place. lr_scale: factor of the learning rate that the strategy asks for.
   virtual void Step(double lr_scale, std::span<float> x) = 0;
+  // Jobs that average gradients, in place of Step: the mean gradient at x of the next batch, whose
+  // samples it returns; and one step of the optimizer with a gradient.
+  virtual uint64_t Gradient(std::span<const float> /*x*/, std::span<float> /*gradient*/) {
+    CHECK(false);
+    return 0;
+  }
+  virtual void Apply(std::span<const float> /*gradient*/, std::span<float> /*x*/) { CHECK(false); }
 };
 
 }  // namespace crowdsurf::simulator

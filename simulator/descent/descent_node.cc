@@ -15,7 +15,40 @@ constexpr double kSamplesPerStep = 4;
 }  // namespace
 
 worker::Progress DescentNode::Totals() const {
-  return {trainer_.steps(), static_cast<double>(trainer_.steps()) * kSamplesPerStep, {}, {}};
+  worker::Progress progress{
+      trainer_.steps(), static_cast<double>(trainer_.steps()) * kSamplesPerStep, {}, {}};
+  progress.gathered = static_cast<double>(trainer_.gathered());
+  progress.gathered_at = trainer_.step();
+  return progress;
+}
+
+void DescentNode::RequestSnapshot(worker::AveragingId averaging) {
+  trainer_.Request(averaging);
+  if (!trainer_.gathers()) return;
+  // A trainer that waits with its share publishes at once; later, so that nothing is said to the
+  // peer while it still acts.
+  queue().After(Duration(), [this] {
+    if (!alive() || !trainer_.holds_share()) return;
+    if (const auto ticket = trainer_.Publish(At(Region::kOutbox).values)) SayPublished(*ticket);
+  });
+}
+
+void DescentNode::AdoptState(Region region) {
+  if (trainer_.Adopt(adopted(), At(region).values)) NextStep();
+}
+
+void DescentNode::GatherShare(const worker::TellShare& share) {
+  if (trainer_.SetShare(share.samples)) NextStep();
+}
+
+void DescentNode::SayPublished(worker::AveragingId ticket) {
+  const worker::Progress totals = Totals();
+  averages_[ticket].steps = totals.step;
+  averages_[ticket].gathered = trainer_.gathered();
+  Local(worker::Published{.averaging = ticket,
+                          .samples = totals.samples,
+                          .step = totals.step,
+                          .gathered = totals.gathered});
 }
 
 void DescentNode::StartTrainer() {
@@ -36,11 +69,8 @@ void DescentNode::StepDone() {
   // A result that was there has been applied at this boundary.
   if (trainer_.results() != results) last_result_ = now();
   if (!trainer_.waiting()) NextStep();  // else when the result is there
-  if (ticket) {
-    const worker::Progress totals = Totals();
-    averages_[*ticket].steps = totals.step;
-    Local(worker::Published{*ticket, totals.samples, totals.step});
-  }
+  if (ticket) SayPublished(*ticket);
+  if (trainer_.gathers() && trainer_.holds_share()) Local(Totals());
   RingMarks();
 }
 
@@ -49,6 +79,11 @@ void DescentNode::GiveResult(worker::AveragingId ticket, Region region) {
   // Waited for (Blocking): the next step begins now.
   if (!trainer_.Deliver(ticket, At(Region::kOutbox).values, At(region).values)) return;
   last_result_ = now();
+  if (trainer_.gathers()) {
+    averages_[ticket].model = trainer_.model();
+    At(Region::kInboxA).values = trainer_.model();
+    StepTaken(ticket);
+  }
   NextStep();
 }
 
@@ -58,8 +93,10 @@ void DescentNode::Execute(const worker::Action& action) {
                             kernel->kernel == worker::MixKernel::kOuterBegin))
     // The mean before the step, to be compared with the result.
     mean_ = At(kernel->regions[1]).values;
-  if (const auto* deliver = std::get_if<worker::Deliver>(&action))
+  if (const auto* deliver = std::get_if<worker::Deliver>(&action)) {
+    averages_[deliver->averaging].samples = deliver->samples;
     averages_[deliver->averaging].mean = std::exchange(mean_, {});
+  }
   ActionHost::Execute(action);
 }
 

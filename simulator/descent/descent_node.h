@@ -34,10 +34,11 @@ class DescentNode : public ActionHost<float> {
 
  private:
   worker::Progress Totals() const override;
-  void RequestSnapshot(worker::AveragingId averaging) override { trainer_.Request(averaging); }
+  void RequestSnapshot(worker::AveragingId averaging) override;
   void Wake(const worker::WakeAt& marks) override;
   void StartTrainer() override;
-  void AdoptState(worker::Region region) override { trainer_.Adopt(At(region).values); }
+  void AdoptState(worker::Region region) override;
+  void GatherShare(const worker::TellShare& share) override;
   void GiveResult(worker::AveragingId ticket, worker::Region region) override;
   void ReleaseSnapshot(worker::AveragingId ticket) override;
   void SetLrScale(double scale) override { trainer_.SetLrScale(scale); }
@@ -46,6 +47,7 @@ class DescentNode : public ActionHost<float> {
   void NextStep();
   void StepDone();
   void RingMarks();
+  void SayPublished(worker::AveragingId ticket);
 
   const DescentPace pace_;
   DescentTrainer trainer_;

@@ -22,15 +22,19 @@ namespace crowdsurf::simulator {
 
 class DescentTrainer {
  public:
-  DescentTrainer(std::unique_ptr<DescentModel> model, worker::Overlap overlap)
-      : model_(std::move(model)), overlap_(overlap), x_(model_->elements()) {
+  // gathers: the job averages gradients (docs/gradients.md).
+  DescentTrainer(std::unique_ptr<DescentModel> model, worker::Overlap overlap, bool gathers = false)
+      : model_(std::move(model)), overlap_(overlap), gathers_(gathers), x_(model_->elements()) {
     model_->Start(x_);
   }
 
   // ---- what the agent writes
   void Request(worker::AveragingId ticket) { wanted_ = ticket; }
   void SetLrScale(double scale) { lr_scale_ = scale; }
-  void Adopt(std::span<const float> values) { x_.assign(values.begin(), values.end()); }
+  // The state of `averaging`. True: it waited, and goes on.
+  bool Adopt(worker::AveragingId averaging, std::span<const float> values);
+  // Gradients: samples of a step. True: it waited, and has to gather more.
+  bool SetShare(uint64_t samples);
   // The result of snapshot `ticket`. True: it was waited for and is applied; else it is at the next
   // boundary.
   bool Deliver(worker::AveragingId ticket, std::span<const float> outbox,
@@ -43,7 +47,14 @@ class DescentTrainer {
   // the answer.
   std::optional<worker::AveragingId> StepDone(std::span<float> outbox);
 
-  bool waiting() const { return waiting_; }  // for the result of its snapshot
+  // Gradients: where it waits with its share, and a snapshot is wanted, as StepDone.
+  std::optional<worker::AveragingId> Publish(std::span<float> outbox);
+
+  bool gathers() const { return gathers_; }
+  uint64_t gathered() const { return gathered_; }            // samples of the next step
+  worker::AveragingId step() const { return step_; }         // that its parameters are of
+  bool holds_share() const { return waiting_ && !in_use_; }  // and is not asked for it
+  bool waiting() const { return waiting_; }                  // for the result of its snapshot
   uint64_t steps() const { return steps_; }
   const std::vector<float>& model() const { return x_; }
   // As the last result left it.
@@ -54,9 +65,15 @@ class DescentTrainer {
 
  private:
   void Apply();
+  void Gather();
 
   std::unique_ptr<DescentModel> model_;
   const worker::Overlap overlap_;
+  const bool gathers_;
+  uint64_t share_ = 1;
+  uint64_t gathered_ = 0;
+  std::vector<float> mean_, gradient_;
+  worker::AveragingId step_;
   bool planted_ = false;
   double lr_scale_ = 1;
   std::vector<float> x_;

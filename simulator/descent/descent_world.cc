@@ -49,7 +49,8 @@ void DescentWorld::AddNode(Duration start) {
   const Rng own = rng_.Fork(config.worker);
   DescentWorker worker = options_.worker ? options_.worker(node) : QuadraticWorker(own);
   const size_t elements = worker.model->elements();
-  DescentTrainer trainer(std::move(worker.model), worker::OverlapOf(options_.averaging));
+  DescentTrainer trainer(std::move(worker.model), worker::OverlapOf(options_.averaging),
+                         worker::AveragesGradients(options_.averaging));
   if (options_.plant_second_step && node == 1) trainer.PlantSecondStep();
   index_[config.id] = node;
   DescentNode::Setup setup{.config = config,

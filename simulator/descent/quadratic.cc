@@ -33,6 +33,18 @@ std::vector<double> OptimumOf(const std::vector<const Quadratic*>& losses) {
 
 void QuadraticModel::Start(std::span<float> x) const { std::fill(x.begin(), x.end(), 0.0F); }
 
+uint64_t QuadraticModel::Gradient(std::span<const float> x, std::span<float> gradient) {
+  constexpr uint64_t kSamples = 4;  // of a batch; the gradient is of all of the loss
+  for (size_t k = 0; k < x.size(); ++k)
+    gradient[k] = static_cast<float>(loss_.h[k] * (static_cast<double>(x[k]) - loss_.c[k]));
+  return kSamples;
+}
+
+void QuadraticModel::Apply(std::span<const float> gradient, std::span<float> x) {
+  for (size_t k = 0; k < x.size(); ++k)
+    x[k] = static_cast<float>(static_cast<double>(x[k]) - rate_ * static_cast<double>(gradient[k]));
+}
+
 void QuadraticModel::Step(double lr_scale, std::span<float> x) {
   CHECK_EQ(x.size(), elements());
   for (size_t k = 0; k < x.size(); ++k) {

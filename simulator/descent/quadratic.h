@@ -31,6 +31,8 @@ class QuadraticModel : public DescentModel {
   size_t elements() const override { return loss_.c.size(); }
   void Start(std::span<float> x) const override;
   void Step(double lr_scale, std::span<float> x) override;
+  uint64_t Gradient(std::span<const float> x, std::span<float> gradient) override;
+  void Apply(std::span<const float> gradient, std::span<float> x) override;
 
  private:
   const Quadratic loss_;

@@ -127,6 +127,7 @@ class ActionHost : public Process {
   virtual void ReleaseSnapshot(worker::AveragingId ticket) = 0;
   virtual void SetLrScale(double /*scale*/) {}
   virtual void TrainUnits(const worker::TellTrainerUnits& /*units*/) {}
+  virtual void GatherShare(const worker::TellShare& /*share*/) {}
   virtual void TellLeases(const worker::LeasesGranted& /*granted*/) {}
   virtual void WriteCheckpoint(const worker::WriteCheckpoint&) {}
   virtual void Stop() {}  // the job is over
@@ -143,6 +144,11 @@ class ActionHost : public Process {
   void Take(Input input);
   // Chunk `at` of a message, made of what is there now. Execute sends all of them at once.
   void SendMixChunk(const worker::MixSend& message, uint32_t at);
+
+  // Of the state that AdoptState is called with.
+  worker::AveragingId adopted() const { return adopted_; }
+  // Gradients: the trainer has made the step that it was given, and left its parameters in kInboxA.
+  void StepTaken(worker::AveragingId averaging);
 
   Buffer<Scalar>& At(worker::Region region) { return regions_.At(region); }
   ChunkHost<Scalar>& chunks() { return *setup_.chunks; }
@@ -183,6 +189,7 @@ class ActionHost : public Process {
   void Act(const worker::SpeakChunk& action);
   void Act(const worker::RequestPublish& action) { RequestSnapshot(action.averaging); }
   void Act(const worker::WakeAt& action) { Wake(action); }
+  void Act(const worker::TellShare& action) { GatherShare(action); }
   void Act(const worker::LetStart&) { StartTrainer(); }
   void Act(const worker::Deliver& action);
   void Act(const worker::ReleaseOutbox& action) { ReleaseSnapshot(action.averaging); }
@@ -228,6 +235,7 @@ class ActionHost : public Process {
   uint64_t fold_serial_ = 0;
   std::map<worker::Region, uint64_t> writes_;  // how often what lay there became void
   std::optional<Donation> donation_;
+  worker::AveragingId adopted_;
   uint64_t fetch_serial_ = 0;
 };
 

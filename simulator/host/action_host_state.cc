@@ -20,6 +20,10 @@ ByteView BytesOf(const Buffer<Scalar>& region) {
 
 template <class Scalar>
 void ActionHost<Scalar>::Act(const worker::Deliver& action) {
+  if (action.parts == worker::StateParts::kTrainersStep) {
+    Overwrite(Region::kInboxA);
+    return GiveResult(action.averaging, action.region);
+  }
   if (action.parts == worker::StateParts::kAverage)
     At(Region::kVelocity).Resize(setup_.elements);  // void: zeros, until it is used again
   Offer({action.averaging, {}, action.region, action.parts});
@@ -30,6 +34,12 @@ template <class Scalar>
 void ActionHost<Scalar>::Act(const worker::MoveTrainer& action) {
   Offer({action.averaging, {}, Region::kInboxA, action.parts});
   GiveResult(action.averaging, action.region);
+}
+
+template <class Scalar>
+void ActionHost<Scalar>::StepTaken(worker::AveragingId averaging) {
+  Overwrite(Region::kInboxA);
+  Offer({averaging, {}, Region::kInboxA, worker::StateParts::kTrainersStep});
 }
 
 // A region that is written again before it is hashed has nothing to offer.
@@ -90,16 +100,23 @@ void ActionHost<Scalar>::FinishFetch(const worker::FetchState& fetch, int tries)
                        found.velocity == nullptr ? worker::StateParts::kAverage
                                                  : worker::StateParts::kAverageAndVelocity};
   if (fetch.adopt) {
+    adopted_ = fetch.averaging;
     AdoptState(fetch.region);
     StartTrainer();
   }
   Local(worker::StateFetched{fetch.averaging, fetch.root, true});
+  // The trainer has left its parameters where the base lies.
+  if (fetch.region == Region::kInboxB && worker::AveragesGradients(setup_.config.averaging)) {
+    At(Region::kInboxA) = At(Region::kInboxB);
+    StepTaken(fetch.averaging);
+  }
 }
 
 // The class is instantiated beside its other members (action_host.cc).
 #define CROWDSURF_INSTANTIATE(Scalar)                                                        \
   template void ActionHost<Scalar>::Act(const worker::Deliver&);                             \
   template void ActionHost<Scalar>::Act(const worker::MoveTrainer&);                         \
+  template void ActionHost<Scalar>::StepTaken(worker::AveragingId);                          \
   template void ActionHost<Scalar>::Offer(const Donation&);                                  \
   template HeldValues<Scalar> ActionHost<Scalar>::Serves(worker::AveragingId, const Digest&) \
       const;                                                                                 \

@@ -66,13 +66,13 @@ class ExamplesTest(RunCase):
     def test_a_transformer_learns_more_than_the_frequencies_of_characters(self):
         model, (_, held_out) = characters.Transformer(), characters.windows(TEXT)
         self.assertGreater(characters.bits(model, *held_out), UNIGRAM_BITS)
-        model.load_state_dict(self.run_example("characters", 8000))
+        model.load_state_dict(self.run_example("characters", 4000))
         reached = characters.bits(model, *held_out)
         print(f"{reached:.3f} bits per character")
         self.assertLess(reached, UNIGRAM_BITS - 0.5)
 
     def test_adapters_learn_another_text_and_the_base_stays_as_it_is(self):
-        tensors = self.run_example("lora", 6000, **{"/base/base.pt]": "/base/base.pt, --base-steps, '100']"})
+        tensors = self.run_example("lora", 3000, **{"/base/base.pt]": "/base/base.pt, --base-steps, '100']"})
         file = self.state / "checkpoint" / "base.pt"
         base, (_, held_out) = lora.load_base(file, 0), lora.windows(lora.python_source())
         plain = lora.bits(base, *held_out)

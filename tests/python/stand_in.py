@@ -23,6 +23,7 @@ HOLD, STOP, NOTICE, WANTED, READY, RELEASED = 0x1C0, 0x200, 0x240, 0x280, 0x2C0,
 EPOCH, BEAT, BELL, ADOPT, HAS_OPAQUE, OVERLAP, LR_SCALE, JOB_SAMPLES = 0x100, 0x140, 0x180, 0x340, 0x350, 0x380, 0x3C0, 0x400
 OPAQUE_WANTED, WAKE_AT, RUNG, STEPS, SAMPLES, PUBLISHED, APPLIED, ACKNOWLEDGED = 0x440, 0x4C0, 0x800, 0x840, 0x880, 0x8C0, 0x900, 0x940
 ADOPTED, LOSS, OPAQUE_GIVEN, METRICS = 0x980, 0xA08, 0xA40, 0xAC0
+SHARE, PUBLISHED_GATHERED, GATHERED, SHARES, PARAMETERS_STEP = 0x540, 0x8E8, 0xB80, 0xB88, 0xB90
 LEASES_VERSION, LEASES_STREAM, LEASES_POSITION, LEASES_WAITS = 0x500, 0xB40, 0xB48, 0xB50
 PAGE = 4096
 
@@ -30,8 +31,9 @@ PAGE = 4096
 class StandIn:
     """Serves agent.sock in `folder` until close(). `roles`: averaged ones. `hold`: the trainer waits for let_start()."""
 
-    def __init__(self, folder, version=1, roles=("Parameter",), worker="digits-0-1", hold=False):
+    def __init__(self, folder, version=1, roles=("Parameter",), worker="digits-0-1", hold=False, gradients=False):
         self.folder, self.version, self.roles, self.worker, self.hold = str(folder), version, roles, worker, hold
+        self.gradients, self.paths = gradients, []
         self.registered, self.gone = threading.Event(), threading.Event()
         self.tensors, self.fresh, self.first, self.bells, self.opaque, self.given, self.requests = [], [], [], [], b"", None, []
         self.notice = {"leaving": False}
@@ -85,7 +87,7 @@ class StandIn:
         self.put(EPOCH, self.get(EPOCH) + 1)
         answer = {"version": self.version, "session": 1, "job": "digits", "worker": self.worker, "seed": 42,
                   "elements": self.elements, "file_bytes": size, "outbox": self.outbox_at,
-                  "inbox": self.inbox_at, "index_sets": {"offset": 0, "bytes": 0}, "tensors": placed, **self.wrong}
+                  "gradients": self.gradients, "inbox": self.inbox_at, "index_sets": {"offset": 0, "bytes": 0}, "tensors": placed, **self.wrong}
         return {key: value for key, value in answer.items() if value is not None}
 
     def put(self, at, value, kind="Q"):
@@ -186,6 +188,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.agent.registered.set()
 
     def do_PUT(self):
+        self.agent.paths.append(self.path)
         self.agent.given = self.rfile.read(int(self.headers["Content-Length"]))
         self.answer(200, {"sha256": hashlib.sha256(self.agent.given).hexdigest()})
 

@@ -44,6 +44,7 @@ StatusOr<std::unique_ptr<StepHook>> LinkHook::Connect(std::string dir,
                                                       Duration patience) {
   worker::LinkClientOptions options;
   options.metrics = metrics;
+  options.gradients = true;
   ASSIGN_OR_RETURN(auto client, worker::LinkClient::Connect(std::move(dir), patience, options));
   return std::unique_ptr<StepHook>(new LinkHook(std::move(client), std::move(metrics), patience));
 }
@@ -59,6 +60,8 @@ StatusOr<StepDecision> LinkHook::Start(Training& training) {
         absl::StrCat("the job averages ", job.elements, " values, this model has ", parameters,
                      ": spec.averaging.roles must name Parameter"));
   }
+  gradients_ = job.gradients;
+  if (gradients_) training.GatherOnly();
   // First the seed's parameters, in place of any that were loaded: the job decides what is trained.
   // Start may put its state in theirs.
   training.Restart(job.seed, job.worker);
@@ -73,9 +76,16 @@ StatusOr<StepDecision> LinkHook::Start(Training& training) {
 }
 
 StatusOr<StepDecision> LinkHook::OnStep(Training& training, const BatchResult& batch) {
+  if (gradients_) return Decide(training, GradientDone(training, batch));
   const worker::StepOutcome outcome =
       client_->StepDone(batch.samples, batch.loss, Gather(training));
   return Decide(training, outcome);
+}
+
+worker::StepOutcome LinkHook::GradientDone(Training& training, const BatchResult& batch) {
+  return client_->GradientDone(batch.samples, batch.loss, training.gradient(),
+                               training.parameters(),
+                               [&](std::span<const float> mean) { training.Apply(mean, 1); });
 }
 
 std::span<float> LinkHook::Gather(Training& training) {

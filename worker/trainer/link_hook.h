@@ -40,12 +40,14 @@ class LinkHook : public StepHook {
   // The averaged vector: the parameters themselves, or a copy with the moments behind them.
   std::span<float> Gather(Training& training);
   void Scatter(Training& training);
+  worker::StepOutcome GradientDone(Training& training, const BatchResult& batch);
   StatusOr<StepDecision> Decide(Training& training, const worker::StepOutcome& outcome);
 
   std::unique_ptr<worker::LinkClient> client_;
   std::vector<std::string> metrics_;
   Duration patience_;
   bool with_moments_ = false;
+  bool gradients_ = false;       // are averaged in this job
   std::vector<float> gathered_;  // empty without moments
   bool agent_lost_ = false;
 };

@@ -1,5 +1,6 @@
 #include "worker/trainer/training.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -91,17 +92,24 @@ Status Training::TrainUnits(const worker::IndexSets& sets) {
 
 BatchResult Training::StepOf(const Target& target, double lr_scale) {
   const BatchResult result = task_.Gradient(data_, target.parameters, target.gradient);
-  const double norm = ClipByNorm(options_.clip, target.gradient);
-  if (std::isfinite(norm) && std::isfinite(result.loss)) {
+  // Gathered, it is clipped as a whole. A norm that is not finite scales nothing.
+  const double norm = ClipByNorm(gathers_ ? 0 : options_.clip, target.gradient);
+  const bool finite = std::isfinite(norm) && std::isfinite(result.loss);
+  // The step is passed over and yet counted: the schedule goes on, and ten in a row end the loop.
+  not_finite_in_a_row_ = finite ? 0 : not_finite_in_a_row_ + 1;
+  if (gathers_) return result;
+  if (finite)
     target.optimizer.Step(lr_scale * options_.schedule.RateAt(step_), target.gradient,
                           target.parameters);
-    not_finite_in_a_row_ = 0;
-  } else {
-    // The step is passed over and yet counted: the schedule goes on, and ten in a row end the loop.
-    ++not_finite_in_a_row_;
-  }
   ++step_;
   return result;
+}
+
+void Training::Apply(std::span<const float> gradient, double lr_scale) {
+  std::copy(gradient.begin(), gradient.end(), gradient_.begin());
+  ClipByNorm(options_.clip, gradient_);
+  optimizer_.Step(lr_scale * options_.schedule.RateAt(step_), gradient_, parameters_);
+  ++step_;
 }
 
 Bytes Training::Save() const {

@@ -44,6 +44,13 @@ class Training {
   // counted.
   BatchResult Step(double lr_scale);
 
+  // From here on Step makes a gradient and takes no step: other workers' gradients belong to it
+  // (docs/gradients.md).
+  void GatherOnly() { gathers_ = true; }
+  std::span<const float> gradient() const { return gradient_; }  // of the last Step
+  // Clip and optimizer, with that gradient in place of the last batch's.
+  void Apply(std::span<const float> gradient, double lr_scale);
+
   // Trains only these units from here on (IST). Other units than before begin with an optimizer
   // without moments, and with text windows that have read nothing. Equal ones change nothing.
   // InvalidArgument: the model has no such units; then nothing changes.
@@ -81,6 +88,7 @@ class Training {
   std::unique_ptr<SubnetParameters> subnet_;  // with units_
   DataOrder data_{Rng(0)};
   uint64_t step_ = 0;
+  bool gathers_ = false;
   uint64_t not_finite_in_a_row_ = 0;
 };
 

@@ -29,6 +29,11 @@ void AddGroupRules(json& rules) {
             "' || (has(self.maxReplicas) ? self.maxReplicas : self.replicas) <= " + most,
         name + " holds at most " + most + " workers in its one group; Moshpit has no such limit"));
   }
+  rules.push_back(CrdRule(
+      "!has(self.averaging) || self.averaging.what != 'Gradients' || "
+      "self.averaging.strategy != 'Moshpit' || "
+      "(has(self.maxReplicas) ? self.maxReplicas : self.replicas) <= self.averaging.groupSize",
+      "what: Gradients needs one group of all workers: maxReplicas is above averaging.groupSize"));
 }
 
 void AddAveragingRules(json& averaging) {
@@ -40,6 +45,11 @@ void AddAveragingRules(json& averaging) {
   averaging["x-kubernetes-validations"].push_back(
       CrdRule("!has(self.globalBatch) || self.what == 'Gradients'",
               "globalBatch is only for what: Gradients"));
+  averaging["x-kubernetes-validations"].push_back(
+      CrdRule("self.what != 'Gradients' || (has(self.globalBatch) && self.overlap == 'Blocking' && "
+              "self.strategy in ['Moshpit', 'AllReduce'])",
+              "what: Gradients needs a globalBatch, overlap: Blocking and strategy AllReduce or "
+              "Moshpit"));
   averaging["x-kubernetes-validations"].push_back(CrdRule(
       "!has(self.outerOptimizer) || self.outerOptimizer.type == 'None' || "
       "self.strategy in ['Moshpit', 'AllReduce']",

@@ -23,6 +23,32 @@ std::optional<int64_t> Integer(const json& spec, std::string_view path) {
                                   : value->get<int64_t>();
 }
 
+// A field that is refused as a choice is judged as its default.
+void CheckGradients(const json& spec, int64_t most, Report& report) {
+  const bool given = At(spec, "averaging.globalBatch") != nullptr;
+  if (TextAt(spec, "averaging.what") != "Gradients") {
+    if (given) report.Add("spec.averaging.globalBatch", "is only for what: Gradients");
+    return;
+  }
+  const std::string strategy =
+      TextAt(spec, "averaging.strategy", TextDefault("averaging.strategy"));
+  const json* roles = At(spec, "averaging.roles");
+  const bool other_roles =
+      roles != nullptr && roles->is_array() &&
+      std::any_of(roles->begin(), roles->end(), [](const json& r) { return r != "Parameter"; });
+  const manifest::GradientsJob job{
+      .strategy = strategy,
+      .group_size = Integer(spec, "averaging.groupSize")
+                        .value_or(IntegerDefault<int64_t>("averaging.groupSize")),
+      .max_workers = most,
+      .global_batch = given,
+      .blocking = TextAt(spec, "averaging.overlap", TextDefault("averaging.overlap")) == "Blocking",
+      .outer = TextAt(spec, "averaging.outerOptimizer.type", "None") != "None",
+      .other_roles = other_roles};
+  for (const auto& [path, problem] : manifest::UnmetByGradients(job))
+    report.Add("spec." + path, problem);
+}
+
 // What admission can know of the chosen strategy's needs (base/manifest/strategies.h). A strategy,
 // mode or graph that does not exist is refused as a choice, and needs nothing.
 void CheckNeeds(const json& spec, int64_t most, Report& report) {
@@ -53,6 +79,7 @@ void CheckReplicas(const json& spec, Report& report) {
                std::to_string(replicas) + " is above maxReplicas " + std::to_string(most));
   }
   CheckNeeds(spec, most, report);
+  CheckGradients(spec, most, report);
 }
 
 void CheckAveraging(const json& spec, Report& report) {
@@ -75,10 +102,6 @@ void CheckAveraging(const json& spec, Report& report) {
       given += Member(interval, unit) != nullptr;
     if (given > 1)
       report.Add("spec.averaging.interval", "has more than one of steps, samples, seconds");
-  }
-  const bool gradients = TextAt(spec, "averaging.what") == "Gradients";
-  if (At(spec, "averaging.globalBatch") != nullptr && !gradients) {
-    report.Add("spec.averaging.globalBatch", "is only for what: Gradients");
   }
 }
 

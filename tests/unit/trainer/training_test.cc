@@ -169,6 +169,22 @@ TEST(RunTrainingTest, LearnsReportsAndEvaluatesWhenAsked) {
   EXPECT_LT(result->metrics[0].value, 0.2);
 }
 
+// A gradient that comes back as it was given is a plain step.
+TEST(TrainingTest, AGatheredGradientAppliedIsAStep) {
+  QuadraticTask task, other;
+  Training plain(task, Options("a")), gathers(other, Options("a"));
+  gathers.GatherOnly();
+  for (int i = 0; i < 5; ++i) {
+    plain.Step(1);
+    gathers.Step(1);
+    EXPECT_EQ(gathers.step(), plain.step() - 1) << "a gradient is no step";
+    const std::vector<float> gradient(gathers.gradient().begin(), gathers.gradient().end());
+    gathers.Apply(gradient, 1);
+    EXPECT_TRUE(std::ranges::equal(gathers.parameters(), plain.parameters()));
+  }
+  EXPECT_EQ(gathers.Save(), plain.Save());
+}
+
 TEST(RunTrainingTest, TenBrokenGradientsInARowAreAnError) {
   QuadraticTask task;
   task.broken = true;

@@ -140,6 +140,11 @@ TEST_F(PythonClient, OffsetsAreThoseOfTheLayout) {
       {"LEASES_POSITION", offsetof(LinkControl, leases.position)},
       {"LEASES_WAITS", offsetof(LinkControl, leases.waits)},
       {"LEASES_SEEN", offsetof(LinkControl, leases.seen)},
+      {"SHARE", offsetof(LinkControl, share)},
+      {"PUBLISHED_GATHERED", offsetof(LinkControl, published.gathered)},
+      {"GATHERED", offsetof(LinkControl, gradient.gathered)},
+      {"SHARES", offsetof(LinkControl, gradient.shares)},
+      {"PARAMETERS_STEP", offsetof(LinkControl, gradient.step)},
       {"METRICS", offsetof(LinkControl, metrics)}};
   EXPECT_EQ(python, layout);
 }

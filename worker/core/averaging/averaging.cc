@@ -85,6 +85,7 @@ void Averaging::OnSeating(Time now, const Seating& seating, Actions& out) {
   }
   if (announced_ && idle())  // newcomers must hear of it too
     Tell(message::DueFor{seating_.hash(), next_, Announced(), seating_.MinorHash()}, out);
+  if (Gathers() && Ready()) TellOfShare(out);
   MaybeBegin(now, out);
 }
 
@@ -104,6 +105,7 @@ void Averaging::OnPeerDown(Time now, const PeerId& peer, SuspicionCause cause, A
   CollectEnded(now, out);
   if (cause == SuspicionCause::kReset) mixing_.OnPeerDown(now, peer, out);
   if (ledger_sync_.OnPeerDown(peer)) Resume(now, out);
+  if (Gathers()) MaybeBegin(now, out);  // its share is not waited for any more
   AskForOthers(out);
 }
 
@@ -178,10 +180,9 @@ void Averaging::Learn(const Committed& theirs) {
 
 void Averaging::OnLineage(const Committed& theirs) {
   job_ = theirs;
-  committed_ = ahead_ = Committed();
+  ahead_ = Committed();
   leases_.OnLineage();
-  catch_up_.Drop();
-  hashing_ = overwritten_ = false;
+  if (!Gathers()) ForgetHeld();
   metrics_.job_samples->Set(job_.job_samples);
 }
 
@@ -231,15 +232,6 @@ void Averaging::AskForOthers(Actions& out) {
   out.push_back(RequestPublish{*wanted});
 }
 
-// The view's full average is over, or was missed: from here on neighbours mix.
-void Averaging::StartMixing(Time now, Actions& out) {
-  if (!mixing_.on_graph() || mixing_.started() || !Ready()) return;
-  // Mixing writes the inbox that does not hold the committed average.
-  const bool first = committed_region_ == Region::kInboxA;
-  mixing_.Start(now, first ? Region::kInboxB : Region::kInboxA, out);
-  AskForOthers(out);
-}
-
 // ---- trainer
 
 void Averaging::OnTrainer(Time now, const TrainerRegistered& trainer) {
@@ -254,6 +246,7 @@ void Averaging::OnTrainer(Time now, const TrainerRegistered& trainer) {
   overwritten_ = true;
   DropFirst();
   hashing_ = false;
+  if (Gathers()) HoldStep(trainer);
   counted_ = snapshot_ = trainer.counted;
   returned_ = answered_ = 0;
   doubt_.reset();
@@ -322,6 +315,7 @@ void Averaging::OnPublished(Time now, const Published& published, Actions& out) 
   rounds_.OnSnapshot(now, out);
   snapshot_ = published.samples;
   snapshot_units_ = published.units;
+  gathered_ = published.gathered;
   leases_.OnSnapshot(published.leases);
   // The snapshot may be newer than the last report of progress.
   progress_.step = std::max(progress_.step, published.step);
@@ -354,7 +348,9 @@ void Averaging::FixStake() {
   staked_ = {number_, seating_.hash()};
   returned_ += std::exchange(answered_, 0);
   // Without weight the mean takes the place of what is to be discarded.
-  const double samples = leases_.discards() ? 0 : snapshot_ - counted_ + returned_;
+  double samples = leases_.discards() ? 0 : snapshot_ - counted_ + returned_;
+  // What a trainer drops with a step that it missed is in no gradient.
+  if (Gathers()) samples = gathered_;
   const bool equal = seating_.view().config.weighting == Weighting::kEqual;
   stake_ = {.weight = equal && !leases_.discards() ? 1 : samples,
             .samples = samples,
@@ -367,7 +363,7 @@ void Averaging::FixStake() {
   if (job_.averaging < number_)
     stake_.before = {.averaging = job_.averaging, .samples = job_.job_samples};
   // A member that is behind shows it by the base that it has, not by what it has heard.
-  if (HasUnits() && IsDealt())
+  if ((HasUnits() && IsDealt()) || (Gathers() && !OwnStep().averaging.is_zero()))
     stake_.before = {.averaging = committed_.averaging, .samples = committed_.job_samples};
   if (Counting(number_)) stake_.age = mixing_.age();
 }

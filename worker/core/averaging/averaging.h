@@ -36,6 +36,11 @@ inline constexpr size_t kTellEverybody = 64;
 // How long a promise, or an own proposal, holds averagings back when no more is heard of it.
 inline constexpr Duration kProposalPatience = Milliseconds(500);
 
+// Gradients: how long members that have their share wait for those that have not. Halved, a worker
+// that fetches a large state is left behind by the others' steps; doubled, one that hangs holds the
+// job for as long.
+inline constexpr Duration kSharePatience = Seconds(60);
+
 class Averaging {
  public:
   Averaging(const PeerConfig& config, PeerMetrics& metrics, Logger log, Rng rng);
@@ -246,14 +251,28 @@ class Averaging {
   void LearnCells(Time now, const Committed& theirs, Actions& out);
   void DealAnew(Time now, Actions& out);
 
-  // ---- with a base that all measure from: an outer optimizer's, IST's (averaging_outer.cc)
-  bool KeepsBase() const { return HasOuter() || HasUnits(); }
+  // ---- gradients (averaging_gradients.cc)
+  bool Gathers() const;
+  bool HasShare() const;
+  uint64_t Share() const;
+  void TellOfShare(Actions& out);
+  void HoldStep(const TrainerRegistered& trainer);
+  void ForgetHeld();
+  bool IsLate(Time now, size_t due, size_t live);
+  bool FinishGradient(Time now, Region mean, Actions& out);
+  void OnFetchedStep(Time now, const StateFetched& fetched, Actions& out);
+  Committed OwnStep() const { return HoldsBase() ? committed_ : Committed(); }
+
+  // ---- with a base that all measure from: an outer optimizer's, IST's, that of gradients
+  // (averaging_outer.cc)
+  bool KeepsBase() const { return HasOuter() || HasUnits() || Gathers(); }
   bool HasOuter() const { return seated_ && OuterOf().kind != OuterKind::kNone; }
   const OuterOptimizer& OuterOf() const { return seating_.view().config.outer; }
   Digest BaseRoot() const;  // of what kInboxA and kVelocity hold; none: no base that is known
   bool HoldsBase() const;
   // A step that this peer cannot make: from a base that it does not have.
   bool StepsFromElsewhere(const Stake& stake) const {
+    if (Gathers()) return stake.base != BaseRoot();
     // IST's first average of a view is a plain one, whatever it was measured from.
     if (HasUnits() && !IsDealt()) return false;
     return !stake.base.none() && stake.base != BaseRoot();
@@ -302,6 +321,11 @@ class Averaging {
   bool snapshotted_ = false;          // the outbox holds the snapshot of averaging number_
   Region committed_region_ = Region::kInboxA;  // holds committed_
   bool overwritten_ = false;  // a later averaging's round writes there: nothing to be fetched
+  // Gradients: samples of that in the outbox; the share that the trainer was told; since when half
+  // of the members have been due, for which averaging.
+  double gathered_ = 0;
+  uint64_t told_share_ = 0;
+  std::pair<AveragingId, Time> half_due_;
   // With an outer optimizer: the host hashes the base that the next step is measured from, and
   // until then no averaging is taken part in. One that has begun meanwhile waits.
   bool hashing_ = false;

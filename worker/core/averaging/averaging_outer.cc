@@ -1,5 +1,5 @@
-// With an outer optimizer, or IST: the base at the end of an averaging, and a member that missed
-// one (averaging.h).
+// With an outer optimizer, IST, or gradients: the base at the end of an averaging, and a member
+// that missed one (averaging.h).
 #include <algorithm>
 #include <utility>
 
@@ -21,6 +21,7 @@ bool Averaging::HoldsBase() const {
 Digest Averaging::BaseRoot() const { return HoldsBase() ? committed_.root : Digest(); }
 
 StateParts Averaging::PartsOf() const {
+  if (Gathers()) return StateParts::kTrainersStep;
   return HasOuter() && OuterOf().momentum > 0 ? StateParts::kAverageAndVelocity
                                               : StateParts::kAverage;
 }
@@ -29,7 +30,8 @@ StateParts Averaging::PartsOf() const {
 Committed Averaging::Announced() const {
   Committed said = job_;
   if (!KeepsBase()) return said;
-  const bool holds = committed_.averaging == job_.averaging;
+  if (Gathers() && committed_.averaging >= said.averaging) said = committed_;
+  const bool holds = committed_.averaging == said.averaging;
   said.root = holds ? BaseRoot() : Digest();
   said.cells = holds ? committed_.cells : RankSet();
   return said;
@@ -37,8 +39,9 @@ Committed Averaging::Announced() const {
 
 // The mean of all is in `mean`. False: they stepped from a base that this peer does not have.
 bool Averaging::FinishStep(Time now, Region mean, Actions& out) {
-  const OuterOptimizer& outer = OuterOf();
   if (StepsFromElsewhere(stake_)) return false;
+  if (Gathers()) return FinishGradient(now, mean, out);
+  const OuterOptimizer& outer = OuterOf();
   const bool step = HasOuter() && !stake_.base.none();
   RunKernel kernel{.kernel = step ? MixKernel::kOuterStep : MixKernel::kOuterBegin,
                    .range = {0, trainer_->elements},
@@ -69,6 +72,12 @@ void Averaging::OnStateHashed(Time now, const StateHashed& hashed, Actions& out)
   const auto waits = std::exchange(waits_, std::nullopt);
   if (waits && Ready() && idle() && *waits >= next_) return TakePart(now, *waits, out);
   CheckDue(now, out);
+}
+
+void Averaging::ForgetHeld() {
+  committed_ = Committed();
+  catch_up_.Drop();
+  hashing_ = overwritten_ = false;
 }
 
 // ---- taking part, or not
@@ -110,6 +119,7 @@ void Averaging::OnCommitted(Time now, const PeerId& peer, const Committed& their
 
 // What others have committed and this peer, which has the base before, has not.
 const Committed* Averaging::Missed() const {
+  if (Gathers()) return catch_up_.Ahead(OwnStep(), seating_, down_);
   if (HasUnits()) return MissedDeal();
   if (!HoldsBase() || committed_.averaging.is_zero()) return nullptr;
   return catch_up_.Beyond(committed_.averaging, seating_, down_);
@@ -128,7 +138,8 @@ bool Averaging::GoCatchUp(Time now, Actions& out) {
     overwritten_ = true;
     committed_.root = Digest();
   }
-  out.push_back(catch_up_.Fetch(*missed, Region::kInboxB));
+  // Of gradients the trainer takes all of the state: its own step was not made.
+  out.push_back(catch_up_.Fetch(*missed, Region::kInboxB, Gathers()));
   return true;
 }
 
@@ -143,6 +154,7 @@ void Averaging::OnFetch(Time now, Region region, Actions& out) {
 
 void Averaging::OnFetched(Time now, const StateFetched& fetched, Actions& out) {
   if (!catch_up_.busy()) return;
+  if (Gathers()) return OnFetchedStep(now, fetched, out);
   if (fetched.ok) committed_.root = Digest();  // kVelocity is of another averaging than kInboxA
   const AveragingId own = HoldsBase() ? committed_.averaging : AveragingId();
   if (catch_up_.OnFetched(fetched, own)) return AskForOthers(out);

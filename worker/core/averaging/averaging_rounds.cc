@@ -62,7 +62,8 @@ void Averaging::OpenOne(Time now, const OpenRound& open, StrategyActions& more, 
                                      .counting = Counting(open.averaging),
                                      .mask = open.mask,
                                      .subnet = open.subnet,
-                                     .leaves_when_behind = HasUnits()};
+                                     .one_base = Gathers(),
+                                     .leaves_when_behind = HasUnits() || Gathers()};
   rounds_.SetMin(number_);
   if (open.to == committed_region_ && !opening.counting) {
     // A newcomer that fetches it now finds no donor. It stands from its delivery to here:
@@ -102,6 +103,7 @@ void Averaging::CollectEnded(Time now, Actions& out) {
 // keeps its values keeps its weight for the next averaging, unless it may have been counted without
 // it.
 void Averaging::SettleSamples(const GroupRounds::Ended& ended, Actions& out) {
+  if (Gathers()) return;  // a gradient stays with the trainer until a step is made
   const double samples = leases_.discards() ? 0 : snapshot_ - counted_ + returned_;
   if (!Applied(ended.over.outcome) && !ended.flowed) return;
   // A claim needs the weight of its samples, so it keeps that also where they may be counted.
@@ -147,7 +149,7 @@ void Averaging::FinishDelivery(Time now, const DeliverResult& result, Actions& o
   hashing_ = KeepsBase();
   catch_up_.OnDelivered();
   out.push_back(Deliver{.averaging = result.averaging,
-                        .region = committed_region_,
+                        .region = Gathers() ? Region::kInboxB : committed_region_,
                         .samples = stake_.samples,
                         .job_samples = committed_.job_samples,
                         .root = last_root_,
@@ -178,6 +180,15 @@ void Averaging::FinishCount(Time now, AveragingId averaging, Actions& out) {
       .averaging = averaging, .job_samples = job_.job_samples, .ledger = LedgerOf(averaging)});
   mixing_.OnCounted(now, averaging, stake_.age, out);
   GoOn(now, averaging, out);
+}
+
+// The view's full average is over, or was missed: from here on neighbours mix.
+void Averaging::StartMixing(Time now, Actions& out) {
+  if (!mixing_.on_graph() || mixing_.started() || !Ready()) return;
+  // Mixing writes the inbox that does not hold the committed average.
+  const bool first = committed_region_ == Region::kInboxA;
+  mixing_.Start(now, first ? Region::kInboxB : Region::kInboxA, out);
+  AskForOthers(out);
 }
 
 // The averaging is over here: the next one.

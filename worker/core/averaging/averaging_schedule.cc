@@ -52,6 +52,7 @@ Time Averaging::LastDue() const { return end_ - kLastAveraging; }
 
 bool Averaging::IntervalOver(Time now) const {
   const AveragingConfig& averaging = seating_.view().config;
+  if (Gathers()) return HasShare();
   if (Hurried(now)) return true;
   if (mixing_.on_graph()) return !Counting(next_) || now - mark_.time >= kCountEvery;
   if (now >= LastDue() && mark_.time < LastDue()) return true;
@@ -69,6 +70,7 @@ bool Averaging::IntervalOver(Time now) const {
 
 void Averaging::AskToBeWoken(Actions& out) {
   if (!Ready() || mixing_.on_graph()) return;
+  if (Gathers()) return TellOfShare(out);
   const AveragingConfig& averaging = seating_.view().config;
   WakeAt wake{.steps = 0, .samples = 0};
   if (averaging.interval_unit == IntervalUnit::kSteps)
@@ -121,7 +123,9 @@ void Averaging::MaybeBegin(Time now, Actions& out) {
     ++live;
     if (at->second.contains(member.id)) ++due;
   }
-  if (due > 0 && 2 * due >= live) BeginNow(now, next_, out);
+  // A step of gradients has the shares of all.
+  const bool enough = Gathers() ? due >= live || IsLate(now, due, live) : 2 * due >= live;
+  if (due > 0 && enough) BeginNow(now, next_, out);
 }
 
 void Averaging::OnBegin(Time now, AveragingId averaging, Actions& out) {
@@ -181,6 +185,7 @@ void Averaging::OnTimer(Time now, Actions& out) {
     Resume(now, out);
   }
   CheckDue(now, out);
+  if (Gathers()) MaybeBegin(now, out);
 }
 
 Time Averaging::NextDeadline() const {
@@ -191,6 +196,10 @@ Time Averaging::NextDeadline() const {
   if (!Ready() || !idle() || hashing_ || catch_up_.busy()) return next;
   if (announced_) next = std::min(next, announced_at_ + config_.heartbeat);
   if (!announced_ && HurryAt()) next = std::min(next, *HurryAt());
+  if (Gathers()) {
+    const bool waits = half_due_.first == next_ && !half_due_.second.unset();
+    return waits ? std::min(next, half_due_.second + kSharePatience) : next;
+  }
   const AveragingConfig& averaging = seating_.view().config;
   if (mixing_.on_graph()) {
     if (!announced_ && Counting(next_)) next = std::min(next, mark_.time + kCountEvery);

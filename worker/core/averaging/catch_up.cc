@@ -15,7 +15,20 @@ const Committed* CatchUp::Beyond(AveragingId averaging, const Seating& seating,
   return best;
 }
 
-FetchState CatchUp::Fetch(const Committed& wanted, Region into) {
+const Committed* CatchUp::Ahead(const Committed& own, const Seating& seating,
+                                const std::set<PeerId>& down) const {
+  const auto before = [](const Committed& a, const Committed& b) {
+    return a.averaging != b.averaging ? a.averaging < b.averaging : b.root < a.root;
+  };
+  const Committed* best = nullptr;
+  for (const auto& [peer, held] : holders_) {
+    if (down.contains(peer) || !seating.CellOf(peer) || !before(own, held)) continue;
+    if (best == nullptr || before(*best, held)) best = &held;
+  }
+  return best;
+}
+
+FetchState CatchUp::Fetch(const Committed& wanted, Region into, bool adopt) {
   stage_ = Stage::kFetching;
   ++tries_;
   state_ = wanted;
@@ -23,7 +36,7 @@ FetchState CatchUp::Fetch(const Committed& wanted, Region into) {
                    .root = wanted.root,
                    .donors = {},
                    .region = into,
-                   .adopt = false};
+                   .adopt = adopt};
   for (const auto& [peer, held] : holders_)
     if (held.root == wanted.root && fetch.donors.size() < kMaxDonors) fetch.donors.push_back(peer);
   return fetch;
@@ -39,12 +52,22 @@ std::optional<Committed> CatchUp::OnFetched(const StateFetched& fetched, Averagi
     return std::nullopt;
   }
   if (fetched.averaging > state_.averaging) {  // the donors went on while it was asked for
-    state_ = {
-        .averaging = fetched.averaging, .root = fetched.root, .job_samples = fetched.job_samples};
+    TakeNewer(fetched);
     for (const auto& [peer, held] : holders_)
       if (held.averaging == state_.averaging && held.root == state_.root) state_.cells = held.cells;
   }
   stage_ = Stage::kFetched;
+  return state_;
+}
+
+void CatchUp::TakeNewer(const StateFetched& fetched) {
+  state_ = {
+      .averaging = fetched.averaging, .root = fetched.root, .job_samples = fetched.job_samples};
+}
+
+Committed CatchUp::OnAdopted(const StateFetched& fetched) {
+  stage_ = Stage::kIdle;
+  if (fetched.averaging != state_.averaging) TakeNewer(fetched);
   return state_;
 }
 

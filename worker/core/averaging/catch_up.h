@@ -35,6 +35,10 @@ class CatchUp {
   // was tried often enough.
   const Committed* Beyond(AveragingId averaging, const Seating& seating,
                           const std::set<PeerId>& down) const;
+  // The best that is not `own` and that `own` gives way to: of two at one averaging the lesser root
+  // stands. However often it was tried.
+  const Committed* Ahead(const Committed& own, const Seating& seating,
+                         const std::set<PeerId>& down) const;
   // Another view: its members say anew what they hold.
   void ForgetHolders() { holders_.clear(); }
 
@@ -45,10 +49,13 @@ class CatchUp {
   // ---- one step after the other
   // Until the trainer has been moved, or the fetch has failed: no averaging begins meanwhile.
   bool busy() const { return stage_ != Stage::kIdle; }
-  // Fetches what Beyond has found into `into`. Pre: not busy.
-  FetchState Fetch(const Committed& wanted, Region into);
+  // Fetches what was found into `into`; adopt: FetchState's. Pre: not busy.
+  FetchState Fetch(const Committed& wanted, Region into, bool adopt = false);
   // The fetch is over: what came, nullopt when nothing newer than `own` did.
   std::optional<Committed> OnFetched(const StateFetched& fetched, AveragingId own);
+  // The fetch is over, and the trainer takes what came in place of its own: what that is. Also when
+  // nobody waited for it any more. Pre: busy, fetched.ok.
+  Committed OnAdopted(const StateFetched& fetched);
   // The trainer's snapshot is needed, and has not been asked for.
   bool wants_snapshot() const { return stage_ == Stage::kFetched; }
   AveragingId averaging() const { return state_.averaging; }  // that was fetched
@@ -62,6 +69,8 @@ class CatchUp {
   void Drop();
 
  private:
+  void TakeNewer(const StateFetched& fetched);
+
   enum class Stage : uint8_t { kIdle, kFetching, kDropped, kFetched, kAsked };
 
   std::map<PeerId, Committed> holders_;

@@ -119,6 +119,7 @@ void GroupRounds::OpenInstance(Time now, const std::set<PeerId>& down, Actions& 
                  .witnesses = view_.witnesses,
                  .chunks = plan.chunks,
                  .coverers = plan.coverers,
+                 .one_base = opening.one_base,
                  .leaves_when_behind = opening.leaves_when_behind,
                  .stake = opening.stake,
                  .schema = vector_.schema,

@@ -57,7 +57,8 @@ class GroupRounds {
     bool counting = false;  // weights only: no vector travels (mixing.h)
     CoordinateMask mask;    // own coordinates that go in; whole in every round but the first
     std::shared_ptr<const SubnetRound> subnet;  // IST: the coordinates of the chunks
-    bool leaves_when_behind = false;            // RoundSpec's
+    bool one_base = false;                      // RoundSpec's
+    bool leaves_when_behind = false;            // the same
   };
   struct Vector {  // what is averaged
     Digest schema;

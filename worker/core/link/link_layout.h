@@ -155,7 +155,10 @@ struct LinkControl {
     std::atomic<uint64_t> samples;  // the same for samples
   } wake_at;
   LinkWord<uint64_t> leases_version;  // release; +1 when GET /v1/leases has changed
-  uint8_t reserved_agent[2048 - 256 - 17 * 64];
+  // Gradients are averaged: gather so many samples of a step, then wait. 0: parameters are
+  // averaged.
+  LinkWord<uint64_t> share;
+  uint8_t reserved_agent[2048 - 256 - 18 * 64];
 
   // --- T: written by the trainer -----------------------------------------------------------------
   LinkWord<uint32_t> trainer_bell;  // futex: +1 and wake after published, applied, adopted, stop
@@ -167,6 +170,7 @@ struct LinkControl {
     std::atomic<uint64_t> samples;   // at the snapshot
     std::atomic<uint64_t> stream;    // of the leases, at the snapshot
     std::atomic<uint64_t> position;  // in that stream
+    std::atomic<uint64_t> gathered;  // samples of the gradient, at the snapshot
   } published;
   LinkWord<uint64_t> applied;  // release; ticket whose result is in the parameters
   LinkWord<uint32_t> stop_acknowledged;
@@ -185,7 +189,12 @@ struct LinkControl {
     std::atomic<uint64_t> waits;     // release; 1: nothing is trained until there are other leases
     std::atomic<uint64_t> seen;      // the leases_version that it goes by; before `waits`
   } leases;
-  uint8_t reserved_trainer[2048 - 12 * 64 - 8 * kLinkMetrics];
+  struct alignas(64) {
+    std::atomic<uint64_t> gathered;  // samples in the gradient of the next step, up to now
+    std::atomic<uint64_t> shares;    // release; +1 when the share is there
+    std::atomic<uint64_t> step;      // averaging that the parameters are of; 0: none
+  } gradient;
+  uint8_t reserved_trainer[2048 - 13 * 64 - 8 * kLinkMetrics];
 };
 
 static_assert(sizeof(LinkControl) == kLinkControlBytes);
@@ -211,5 +220,7 @@ static_assert(offsetof(LinkControl, index_taken) == 0xa80);
 static_assert(offsetof(LinkControl, metrics) == 0xac0);
 static_assert(offsetof(LinkControl, leases_version) == 0x500);
 static_assert(offsetof(LinkControl, leases) == 0xb40);
+static_assert(offsetof(LinkControl, share) == 0x540);
+static_assert(offsetof(LinkControl, gradient) == 0xb80);
 
 }  // namespace crowdsurf::worker

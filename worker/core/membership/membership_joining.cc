@@ -23,6 +23,7 @@ void Membership::OnTrainer(Time now, const TrainerRegistered& trainer) {
   giving_first_ = holds_first_ = own_first_ = false;
   highest_first_ = AveragingId(trainer.gives_first ? 1 : 0);
   first_sought_ = Time();
+  first_from_ = PeerId();
   if (!trainer.fresh) return;
   holds_ = restored_ ? restored_->averaging : AveragingId();
   if (restored_) averaging_.OnHolds(*restored_);
@@ -57,8 +58,9 @@ void Membership::AskForSeat(Time, const PeerId& peer, Actions& out) {
   metrics_.joins_asked->Add();
   std::optional<LineageRank> leaving;
   if (seated()) leaving = lineage();
-  // Two lineages have the same numbers, and each its own first parameters.
-  const bool elsewhere = seated() && holds_first_;
+  // Two lineages have the same numbers, and each its own first parameters: for anybody else they
+  // count for nothing.
+  const bool elsewhere = holds_first_ && peer != first_from_;
   SendAll({peer},
           message::JoinRequest{.member = Self(),
                                .contact = roster_.ContactsOf({config_.id}).front(),
@@ -79,7 +81,9 @@ void Membership::SeekSeat(Time now, Actions& out) {
 
 void Membership::FormFirst(Time now, Actions& out) {
   clock_.Learn(now, restored_ ? restored_seconds_ : 0);
-  giving_first_ = trainer_->gives_first && holds_.is_zero() && averaging_.ReserveFirst();
+  // Where gradients are averaged, members compare their parameters at the first step.
+  giving_first_ = trainer_->gives_first && !AveragesGradients(newest_) && holds_.is_zero() &&
+                  averaging_.ReserveFirst();
   const View view = FirstView(Self(), Facts());
   log_.Info("first view formed", {{"averaging", view.first_averaging.value()}});
   Enter(now, Seating(view, HashOf(view, config_.job)), out);
@@ -195,6 +199,7 @@ void Membership::OnJoinAnswer(Time now, const PeerId& from, const message::JoinA
   }
   fetching_ = answer.committed;
   if (fetching_->job_samples == 0 && first_sought_.unset()) first_sought_ = now;
+  first_from_ = from;
   std::vector<PeerId> donors;
   for (const Contact& contact : answer.contacts) donors.push_back(contact.id);
   averaging_.OnFetch(now, Region::kInboxA, out);

@@ -28,6 +28,8 @@ std::optional<message::JoinAnswer> Membership::Objection(
     return JoinAnswer{JoinAnswer::Kind::kRefused, {}, {}, "the strategy takes no more members"};
   if (job_over_) return JoinAnswer{JoinAnswer::Kind::kRefused, {}, {}, "the job is over"};
   if (!left_.none()) return JoinAnswer{JoinAnswer::Kind::kWait, {}, {}, {}};
+  // It takes the state as a member: the others wait for its share, so the state stays.
+  if (AveragesGradients(newest_)) return std::nullopt;
   const Committed& job = averaging_.job();
   // What was the last average when the transfer began is near enough, however many the job has made
   // meanwhile: where they are quicker than a transfer, a second one would come as late.

@@ -125,7 +125,7 @@ using Action =
                  SpeakChunk, RequestPublish, WakeAt, LetStart, Deliver, ReleaseOutbox, FetchState,
                  WriteCheckpoint, RaiseStop, Leave, ReserveRegions, RunKernel, MixSend, DeliverMix,
                  TellLrScale, JobCounted, PowerAction, MoveTrainer, TellTrainerUnits, GrantLeases,
-                 OfferState>;
+                 OfferState, TellShare>;
 using Actions = std::vector<Action>;
 
 }  // namespace crowdsurf::worker

@@ -28,6 +28,10 @@ struct TrainerRegistered {
   Digest schema;
   uint64_t elements = 0;
   bool fresh = true;  // false: it has trained already (the agent was restarted beside it)
+  // Gradients: the step that its parameters in kInboxA are of, and the job's samples then, where it
+  // goes on beside a new agent; 0: it has taken none. StateHashed follows.
+  AveragingId step = {};
+  double job_samples = 0;
   // Of its total of samples: in some average already, or maybe; they are not counted again.
   double counted = 0;
   TensorViews tensors = {};  // of the vector, as matrices; what none covers has no shape
@@ -46,6 +50,7 @@ struct Published {
   uint64_t step = 0;
   AveragingId units = {};      // TellTrainerUnits::by of those that it was trained on; 0: none
   StreamPosition leases = {};  // of the trainer at the snapshot
+  double gathered = 0;         // samples that the gradient in the outbox is the mean of
 };
 // The trainer will not give a snapshot for this averaging: NaN in it.
 struct PublishRefused {
@@ -59,6 +64,10 @@ struct Progress {
   std::optional<double> loss;
   std::map<std::string, double> metrics;
   StreamProgress leases = {};  // the host also sends it as soon as the trainer waits for leases
+  // Gradients: samples gathered for the next step, and the step that the parameters are of. The
+  // host also sends it when the share is there.
+  double gathered = 0;
+  AveragingId gathered_at = {};
 };
 // The trainer draws its samples from this data, by the leases that it is granted.
 struct DataDeclared {

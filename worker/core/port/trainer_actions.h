@@ -22,9 +22,15 @@ struct WakeAt {
   uint64_t steps;
   double samples;
 };
+// Gradients are averaged: the trainer gathers so many samples of each step, and waits.
+struct TellShare {
+  uint64_t samples = 0;
+};
 struct LetStart {};  // the held trainer starts from its own first parameters
 // What a committed average is made of, beside its region.
-enum class StateParts : uint8_t { kAverage, kAverageAndVelocity };
+// kTrainersStep: gradients are averaged. The region of a Deliver has the mean gradient; the trainer
+// makes the step, and its parameters in kInboxA are the average.
+enum class StateParts : uint8_t { kAverage, kAverageAndVelocity, kTrainersStep };
 // The averaging is complete in `region`; the trainer gets region - outbox; the outbox is free once
 // that is applied. The host answers with StateHashed when it has hashed the state, or could not
 // (then without a root). A velocity that is no part of it is void.

@@ -52,9 +52,11 @@ void Round::OnReady(const PeerId& from, const Ready& frame, RoundActions& out) {
   TryHave(out);
 }
 
-// Where members cover different coordinates, what nobody covers is the base's: of one base.
+// Where members cover different coordinates, what nobody covers is the base's: of one base. So are
+// gradients.
 bool Round::SameBase(const Stake& stake) const {
-  return fixed_->spec.coverers.empty() || stake.base == fixed_->spec.stake.base;
+  const bool any = fixed_->spec.coverers.empty() && !fixed_->spec.one_base;
+  return any || stake.base == fixed_->spec.stake.base;
 }
 
 // The other one has the later base, or, of two at one count, the one that all take.

@@ -63,6 +63,7 @@ struct RoundSpec {
   // Of each chunk, the ranks whose inputs go into it (IST); empty: all of all. Then members whose
   // bases differ are not in one value.
   std::vector<RankSet> coverers;
+  bool one_base = false;  // the same where all give all: gradients are of one base
   // Members may have come to other chunks (IST): of two that have, or whose bases differ, the one
   // that is behind leaves the round. Ahead is the higher count before, then the lower base.
   bool leaves_when_behind = false;

@@ -32,6 +32,18 @@ bool StateDonor::holds(AveragingId averaging) const {
                      [&](const auto& o) { return o.second.manifest.averaging == averaging; });
 }
 
+const StateDonor::Offered* StateDonor::Newest() const {
+  const Offered* best = nullptr;
+  for (const auto& [inbox, offered] : offered_)
+    if (best == nullptr || offered.manifest.averaging > best->manifest.averaging) best = &offered;
+  return best;
+}
+
+bool StateDonor::LacksOpaque() const {
+  const Offered* newest = Newest();
+  return newest != nullptr && newest->manifest.averaging != opaque_step_;
+}
+
 StateDonor::Joiner* StateDonor::Admit(Time now, const PeerId& from) {
   auto it = joiners_.find(from);
   if (it == joiners_.end()) {
@@ -65,7 +77,7 @@ SendState StateDonor::AnswerManifest(Time now, const PeerId& from, const Manifes
   if (best == nullptr) {
     refused_gone_.Add();
     reply.refusal = StateRefusal::kNothing;
-  } else if (Admit(now, from) == nullptr) {
+  } else if ((exact_ && best->manifest.averaging != opaque_step_) || Admit(now, from) == nullptr) {
     refused_busy_.Add();
     reply.refusal = StateRefusal::kBusy;
   } else {

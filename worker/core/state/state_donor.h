@@ -46,7 +46,15 @@ class StateDonor {
   // before the first write; chunks already handed to the transport must have been copied or sent by
   // then.
   void Retire(int inbox);
-  void SetOpaque(OpaqueState opaque) { opaque_ = opaque; }
+  // `step`: of the averaging that the trainer's parameters were of; 0: not said.
+  void SetOpaque(OpaqueState opaque, AveragingId step = {}) {
+    opaque_ = opaque;
+    opaque_step_ = step;
+  }
+  // From here on an average is offered only with the opaque state of the same step.
+  void SetExact(bool exact) { exact_ = exact; }
+  // The newest average waits for such a state.
+  bool LacksOpaque() const;
 
   // Nullopt: nothing to send (a message that is none of a joiner's; counted).
   std::optional<SendState> OnMessage(Time now, const PeerId& from, const StateMessage& message);
@@ -68,6 +76,7 @@ class StateDonor {
     StateManifest manifest;
     Digest root;
   };
+  const Offered* Newest() const;
   // The joiner's entry, admitted if there is room; nullptr when there is none.
   Joiner* Admit(Time now, const PeerId& from);
   SendState AnswerManifest(Time now, const PeerId& from, const ManifestRequest& request);
@@ -76,6 +85,8 @@ class StateDonor {
   const StateDonorOptions options_;
   std::map<int, Offered> offered_;  // by inbox
   OpaqueState opaque_;
+  AveragingId opaque_step_;
+  bool exact_ = false;
   std::map<PeerId, Joiner> joiners_;  // at most max_joiners
   Counter& chunks_;
   Counter& refused_busy_;

@@ -103,7 +103,8 @@ void StateFetch::Retarget() {
     manifests[donor.root] = &*donor.manifest;
   }
   if (offers.empty()) return;
-  if (target_ && kept_ == target_->chunks()) return;  // complete: only the opaque state is missing
+  // Complete: only the opaque state is missing, and any will do.
+  if (target_ && kept_ == target_->chunks() && !options_.exact_opaque) return;
   const auto best =
       std::max_element(offers.begin(), offers.end(),
                        [](const auto& a, const auto& b) { return a.second < b.second; });
@@ -121,6 +122,10 @@ void StateFetch::MoveTo(const StateManifest& manifest, const Digest& root) {
         keep[i] = have_[i] && target_->chunk_hashes[i] == manifest.chunk_hashes[i];
       }
     }
+  }
+  if (options_.exact_opaque && opaque_donor_) {
+    ForgetOpaque();
+    opaque_done_ = false;
   }
   // Answers to asks for the old content are not wanted any more.
   for (auto& [peer, donor] : donors_)

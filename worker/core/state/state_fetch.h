@@ -32,6 +32,8 @@ struct StateFetchOptions {
   Digest schema;               // of the own trainer: others are refused
   uint64_t elements = 0;       // the same: as many, or twice as many with a velocity
   bool want_opaque = true;
+  // Gradients: the opaque state must go with the average: of one step, or nothing is taken.
+  bool exact_opaque = false;
   uint64_t max_opaque = 1ULL << 30;         // bytes; a donor with more is used for chunks only
   size_t max_donors = 16;                   // further offers are dropped, counted
   size_t window = 4;                        // requests open at one donor: 1 MiB in flight

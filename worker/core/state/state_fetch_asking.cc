@@ -23,6 +23,7 @@ void StateFetch::ChooseOpaqueDonor() {
   if (!options_.want_opaque || opaque_donor_ || !target_) return;
   // A donor of the same average first: its trainer's state goes with these parameters.
   for (const bool same_average : {true, false}) {
+    if (!same_average && options_.exact_opaque) return;
     for (const auto& [peer, donor] : donors_) {
       if (donor.failed || donor.bad_opaque || !donor.manifest || donor.opaque.bytes == 0 ||
           donor.opaque.bytes > options_.max_opaque || (same_average && !Serves(donor))) {
@@ -41,7 +42,7 @@ void StateFetch::ChooseOpaqueDonor() {
 // Nothing more can be expected of the opaque state: it is there, not wanted, or nobody has it.
 bool StateFetch::OpaqueSettled(Time now) const {
   if (!options_.want_opaque || opaque_done_) return true;
-  if (opaque_donor_) return false;
+  if (opaque_donor_ || options_.exact_opaque) return false;
   return now >= whole_at_ + options_.opaque_patience ||
          std::all_of(donors_.begin(), donors_.end(), [](const auto& d) {
            return d.second.failed || (d.second.manifest && d.second.paused_until.unset());
@@ -122,8 +123,9 @@ void StateFetch::Proceed(Time now, FetchActions& out) {
   }
   // All known donors have failed: another one may be named within alone_patience. A fetch that
   // waits only for the opaque state's hash needs none.
+  const bool lacks = !whole || (options_.exact_opaque && !opaque_done_ && !opaque_donor_);
   const bool alone =
-      !whole && !donors_.empty() &&
+      lacks && !donors_.empty() &&
       std::all_of(donors_.begin(), donors_.end(), [](const auto& d) { return d.second.failed; });
   if (!alone) alone_since_ = Time();
   if (alone && alone_since_.unset()) alone_since_ = now;

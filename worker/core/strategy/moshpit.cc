@@ -9,11 +9,11 @@ void Moshpit::OnView(Time, const View& view, const PeerId&, StrategyActions& out
   trip_.reset();
   axes_ = view.grid.axes();
   mode_ = view.config.rounds;
-  keeps_base_ = view.config.outer.kind != OuterKind::kNone;
+  keeps_base_ = view.config.outer.kind != OuterKind::kNone || AveragesGradients(view.config);
 }
 
 Region Moshpit::Next() const {
-  // Results alternate. With an outer optimizer kInboxA has the base, so a third place takes turns.
+  // Results alternate. Where kInboxA has the base, a third place takes turns.
   if (latest_ != Region::kInboxB) return Region::kInboxB;
   return keeps_base_ ? Region::kSpare : Region::kInboxA;
 }

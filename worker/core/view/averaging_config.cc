@@ -27,6 +27,10 @@ E Enumerator(ByteReader& in, E last) {
   return EnumeratorOf(in, in.U8(), last);
 }
 
+std::string_view StrategyName(StrategyKind kind) {
+  return manifest::NameAt(static_cast<int>(kind), manifest::RowOf("averaging.strategy").choices);
+}
+
 bool Good(double value) { return std::isfinite(value) && value >= 0; }
 
 void Encode(const Target& target, ByteWriter& out) {
@@ -72,10 +76,26 @@ void DecodePower(ByteReader& in, MixingConfig& mixing) {
 // The high bit of the strategy's byte: an outer optimizer follows. Views without one are as they
 // were before it, hash and all.
 constexpr uint8_t kOuterFollows = 0x80;
+// The next bit: the job averages gradients, and its global batch follows.
+constexpr uint8_t kBatchFollows = 0x40;
 
 uint8_t StrategyByte(const AveragingConfig& config) {
   const auto strategy = static_cast<uint8_t>(config.strategy);
-  return config.outer.kind == OuterKind::kNone ? strategy : strategy | kOuterFollows;
+  const int outer = config.outer.kind == OuterKind::kNone ? 0 : kOuterFollows;
+  const int batch = AveragesGradients(config) ? kBatchFollows : 0;
+  return static_cast<uint8_t>(strategy | outer | batch);
+}
+
+void DecodeBatch(ByteReader& in, AveragingConfig& config) {
+  config.global_batch = in.U64();
+  const auto batch = static_cast<double>(config.global_batch);
+  if (!manifest::RowOf("averaging.globalBatch").Allows(batch)) in.Fail();
+  const manifest::GradientsJob job{.strategy = StrategyName(config.strategy),
+                                   .group_size = config.group_size,
+                                   .global_batch = true,
+                                   .blocking = config.overlap == Overlap::kBlocking,
+                                   .outer = config.outer.kind != OuterKind::kNone};
+  if (!manifest::UnmetByGradients(job).empty()) in.Fail();
 }
 
 void EncodeOuter(const OuterOptimizer& outer, ByteWriter& out) {
@@ -105,9 +125,7 @@ bool IsBuilt(StrategyKind kind) {
 }
 
 bool TakesOuterOptimizer(StrategyKind kind) {
-  constexpr const manifest::Field& kRow = manifest::RowOf("averaging.strategy");
-  const std::string_view name = manifest::NameAt(static_cast<int>(kind), kRow.choices);
-  return manifest::IndexOf(name, manifest::kOuterStrategies) >= 0;
+  return manifest::IndexOf(StrategyName(kind), manifest::kOuterStrategies) >= 0;
 }
 
 const manifest::Needs& NeedsOf(StrategyKind kind, GossipMode mode) {
@@ -146,6 +164,7 @@ void Encode(const AveragingConfig& config, ByteWriter& out) {
   out.Bool(config.mixing.lr_scale);
   out.U16(config.mixing.max_lag);
   if (config.outer.kind != OuterKind::kNone) EncodeOuter(config.outer, out);
+  if (AveragesGradients(config)) out.U64(config.global_batch);
   if (config.strategy == StrategyKind::kPowerGossip) EncodePower(config.mixing, out);
   Encode(config.target, out);
 }
@@ -155,7 +174,8 @@ std::optional<AveragingConfig> DecodeAveragingConfig(ByteReader& in) {
   config.generation = in.U64();
   const uint8_t strategy = in.U8();
   const bool outer_follows = (strategy & kOuterFollows) != 0;
-  config.strategy = EnumeratorOf(in, strategy & ~kOuterFollows, StrategyKind::kIst);
+  config.strategy =
+      EnumeratorOf(in, strategy & ~(kOuterFollows | kBatchFollows), StrategyKind::kIst);
   config.group_size = in.U16();
   config.interval_unit = Enumerator(in, IntervalUnit::kSeconds);
   config.interval = in.F64();
@@ -170,6 +190,7 @@ std::optional<AveragingConfig> DecodeAveragingConfig(ByteReader& in) {
   config.mixing.lr_scale = in.Bool();
   config.mixing.max_lag = in.U16();
   if (outer_follows) DecodeOuter(in, config);
+  if ((strategy & kBatchFollows) != 0) DecodeBatch(in, config);
   if (config.strategy == StrategyKind::kPowerGossip) DecodePower(in, config.mixing);
   config.target = DecodeTarget(in);
   // A view comes from a peer, so the manifest's bounds are checked again.

@@ -77,6 +77,8 @@ struct AveragingConfig {
   Weighting weighting = ChoiceDefault<Weighting>("averaging.weighting");
   GridMode grid = ChoiceDefault<GridMode>("averaging.grid");
   MixingConfig mixing;
+  // Samples of a step, where gradients are averaged (docs/gradients.md); 0: parameters are.
+  uint64_t global_batch = 0;
   OuterOptimizer outer;  // kind is kNone unless TakesOuterOptimizer(strategy)
   Target target;
   bool operator==(const AveragingConfig&) const = default;
@@ -87,6 +89,9 @@ struct AveragingConfig {
 // wrongly, so that the optimum would not be the common one. PowerGossip never waits: its updates
 // come from neighbours, and are added to what the trainer has by then.
 Overlap OverlapOf(const AveragingConfig& config);
+
+// spec.averaging.what: Gradients.
+inline bool AveragesGradients(const AveragingConfig& config) { return config.global_batch > 0; }
 
 inline const manifest::Needs& NeedsOf(const AveragingConfig& config) {
   return NeedsOf(config.strategy, config.mixing.gossip);

@@ -46,7 +46,11 @@ Grid GridFor(size_t members, const AveragingConfig& config) {
 
 size_t MaxMembersOf(const AveragingConfig& config) {
   const manifest::Needs& needs = NeedsOf(config);
-  return static_cast<size_t>(manifest::WorkersOf(needs, NameOf(config.mixing.graph)).max);
+  const auto most =
+      static_cast<size_t>(manifest::WorkersOf(needs, NameOf(config.mixing.graph)).max);
+  // Members take one step together, so one group has all of them.
+  const bool one_group = AveragesGradients(config) && config.strategy == StrategyKind::kMoshpit;
+  return one_group ? std::min<size_t>(most, config.group_size) : most;
 }
 
 View FirstView(const Member& self, const ViewFacts& facts) {

@@ -114,6 +114,7 @@ Status Agent::Impl::StartLink() {
   options.roles = config_.roles;
   options.needs_units = NeedsOf(config_.averaging).unit_groups;
   options.overlap = LinkOverlapOf(config_.averaging);
+  options.gradients = AveragesGradients(config_.averaging);
   options.hang_after = options_.hang_after;
   options.require_memory = options_.require_memory;
   const auto sink = [this](LinkEvent event) {
@@ -240,6 +241,7 @@ void Agent::Impl::MakeStateExchange() {
       [this](uint64_t bytes) { return link_->MakeRoom(bytes); },
       [this](const auto& state, uint64_t number) { return HashOpaque(state, number); }};
   state_ = std::make_unique<StateExchange>(exchange, metrics_, registry_, log_);
+  state_->SetExact(AveragesGradients(config_.averaging));
 }
 
 Status Agent::Impl::StartHttp() {

@@ -101,6 +101,8 @@ void Agent::Impl::Do(Time, WallTime, const RequestPublish& action) {
   link_->RequestPublish(action.averaging.value());
 }
 
+void Agent::Impl::Do(Time, WallTime, const TellShare& action) { link_->SetShare(action.samples); }
+
 void Agent::Impl::Do(Time, WallTime, const WakeAt& action) {
   link_->WakeAt(action.steps, static_cast<uint64_t>(std::ceil(action.samples)));
 }
@@ -115,10 +117,17 @@ void Agent::Impl::Do(Time, WallTime, const LetStart&) { link_->LetStart(); }
 void Agent::Impl::Do(Time now, WallTime wall, const Deliver& action) {
   metrics_.delivered.Add();
   const int inbox = InboxOf(action.region);
+  const bool steps = action.parts == StateParts::kTrainersStep;
+  if (steps) Overwrite(Region::kInboxA);  // the trainer's parameters go there
   link_->Deliver(action.averaging.value(), inbox);
   const PeerSummary summary = peer_->Summarize();
   link_->SetJob(action.job_samples, action.averaging.value(),
                 summary.view ? summary.view->epoch : 0, summary.view ? summary.view->members : 0);
+  if (steps) {
+    stepping_ = action;
+    stepping_->region = Region::kInboxA;
+    return;  // until the trainer has taken it (OnStepTaken)
+  }
   delivered_ = action;
   mixed_.reset();
   // No outer optimizer made this average, so no velocity belongs to it.
@@ -133,7 +142,8 @@ void Agent::Impl::DescribeAverage(Time now, WallTime wall, const Deliver& averag
   const int inbox = InboxOf(average.region);
   const std::span<const float> values = std::as_const(*link_).inbox(inbox);
   // Shared with the thread that hashes it, which may outlive its use here.
-  const HeldVelocity velocity = average.parts == StateParts::kAverage ? nullptr : outer_.velocity();
+  const HeldVelocity velocity =
+      average.parts == StateParts::kAverageAndVelocity ? outer_.velocity() : nullptr;
   const bool taken = slow_->Run([this, inbox, values, velocity, writes = state_->writes(inbox),
                                  number = average.averaging, samples = average.job_samples,
                                  schema = trainer_->schema]() -> HostLoop::Closure {
@@ -202,7 +212,7 @@ void Agent::Impl::Do(Time now, WallTime wall, const FetchState& action) {
     });
     return;
   }
-  if (!action.adopt) Overwrite(action.region);
+  if (!action.adopt || AveragesGradients(config_.averaging)) Overwrite(action.region);
   state_->Fetch(now, action, trainer_->schema, trainer_->elements);
   OnState(now, wall);
 }
@@ -214,6 +224,12 @@ void Agent::Impl::Do(Time now, WallTime wall, const FetchState& action) {
 void Agent::Impl::Do(Time now, WallTime, const WriteCheckpoint& action) {
   if (!keeper_ || !trainer_) return;
   if (checkpoint_) SubmitCheckpoint();  // the earlier one goes without
+  if (AveragesGradients(config_.averaging) && !delivered_) {
+    // The trainer is making a step: its parameters are written then. Before the first there are
+    // none, and what the outbox has is a gradient.
+    if (stepping_) write_after_step_ = action;
+    return;
+  }
   const PeerSummary summary = peer_->Summarize();
   if (gave_seat_back_) {  // the others have the job's averages, also when they have ended
     log_.Warning("nothing is written: this worker " + bad_snapshot_);
@@ -266,7 +282,10 @@ void Agent::Impl::Do(Time now, WallTime, const WriteCheckpoint& action) {
 void Agent::Impl::SubmitCheckpoint() {
   checkpoint_wait_until_ = Time::Infinite();
   if (!checkpoint_) return;
-  if (const auto opaque = link_->opaque()) checkpoint_->opaque = opaque->state;
+  const auto opaque = link_->opaque();
+  const bool goes_with = !AveragesGradients(config_.averaging) ||
+                         (opaque && AveragingId(opaque->step) == checkpoint_->info.averaging);
+  if (opaque && goes_with) checkpoint_->opaque = opaque->state;
   if (keeper_->Submit(*std::move(checkpoint_))) ++checkpoints_open_;
   checkpoint_.reset();
 }
@@ -293,6 +312,7 @@ const char* Agent::Impl::WaitsForAtTheEnd(Time now) const {
   // A trainer that hangs does not keep a finished job's worker.
   if (now - stop_raised_at_ >= kStopPatience) return nullptr;
   if (trainer_ && !stop_acknowledged_) return "the trainer to stop";
+  if (write_after_step_) return "the trainer's last step";
   if (checkpoint_) return "the trainer's state";
   if (checkpoints_open_ > 0) return "the checkpoint and the model to be written";
   return !linger_until_.infinite() && now < linger_until_ ? "peers that have not heard of it"

@@ -97,6 +97,8 @@ class Agent::Impl : public TimerSource {
   void OnLinkEvent(Time now, WallTime wall, const LinkEvent& event);
   void OnRegistered(Time now, WallTime wall, const link::TrainerRegistered& event);
   void TakeSeatAgain(Time now, WallTime wall);
+  void NameStep(TrainerRegistered& trainer);
+  void OnStepTaken(Time now, WallTime wall);
   void OnPublishRefused(Time now, WallTime wall, const link::PublishRefused& refused);
   void FeedRegistered(Time now, WallTime wall, const link::TrainerRegistered& event);
   void FeedTrainer(Time now, WallTime wall, TrainerRegistered trainer);
@@ -155,6 +157,7 @@ class Agent::Impl : public TimerSource {
   void Do(Time now, WallTime wall, const MoveTrainer& action);
   void Do(Time now, WallTime wall, const TellTrainerUnits& action);
   void Do(Time now, WallTime wall, const OfferState& action);
+  void Do(Time now, WallTime wall, const TellShare& action);
   // Units that wait for the trainer to take the ones before. After whatever may have ended that.
   void TellUnits();
   void Overwrite(Region region);  // a committed average that lay there is gone
@@ -226,6 +229,10 @@ class Agent::Impl : public TimerSource {
   std::optional<link::TrainerRegistered> waits_for_restore_;
   std::optional<HeldOpaque> restored_opaque_;
   std::optional<Deliver> delivered_;  // the last average, and where it lies
+  // Gradients: the step that the trainer is asked to make or to adopt, until its parameters lie
+  // there.
+  std::optional<Deliver> stepping_;
+  std::optional<WriteCheckpoint> write_after_step_;
   OuterMemory outer_;
   std::optional<TellTrainerUnits> units_;  // that the trainer has not been told yet
   AveragingId told_units_;                 // that it was told last

@@ -153,6 +153,15 @@ void Agent::Impl::OnState(Time now, WallTime wall) {
   }
   if (ok && fetched->request.adopt) {
     const int inbox = fetched->request.region == Region::kInboxA ? 0 : 1;
+    if (AveragesGradients(config_.averaging) && trainer_) {
+      Overwrite(Region::kInboxA);
+      stepping_ = Deliver{.averaging = fetched->averaging,
+                          .region = Region::kInboxA,
+                          .samples = 0,
+                          .job_samples = fetched->job_samples,
+                          .root = {},
+                          .parts = StateParts::kTrainersStep};
+    }
     link_->OfferAdoption(inbox, fetched->averaging.value(), fetched->opaque);
   }
   if (!ok)

@@ -27,6 +27,8 @@ void Agent::Impl::OnLinkEvent(Time now, WallTime wall, const LinkEvent& event) {
                  [&](const link::TrainerGone&) {
                    trainer_.reset();
                    data_.reset();
+                   stepping_.reset();
+                   write_after_step_.reset();
                    seat_again_ = Time::Infinite();
                    pulse_.OnGone();
                    // One that still waits is not known to the core.
@@ -43,14 +45,20 @@ void Agent::Impl::OnLinkEvent(Time now, WallTime wall, const LinkEvent& event) {
                                        .samples = static_cast<double>(e.samples),
                                        .step = e.steps,
                                        .units = e.units_taken ? told_units_ : AveragingId(),
-                                       .leases = e.leases});
+                                       .leases = e.leases,
+                                       .gathered = static_cast<double>(e.gathered)});
                    TellUnits();
                  },
                  [&](const link::PublishRefused& e) { OnPublishRefused(now, wall, e); },
-                 [&](const link::Applied&) { TellUnits(); },
+                 [&](const link::Applied&) {
+                   TellUnits();
+                   OnStepTaken(now, wall);
+                 },
                  [&](const link::Adopted& e) {
                    log_.Info("state adopted", {{"sequence", e.sequence}});
+                   OnStepTaken(now, wall);
                  },
+                 [&](const link::ShareGathered&) { FeedLocal(now, wall, ReadProgress()); },
                  [&](const link::StepsReached&) { FeedLocal(now, wall, ReadProgress()); },
                  [&](const link::DataDeclared& e) {
                    log_.Info("the trainer draws leases",
@@ -61,7 +69,10 @@ void Agent::Impl::OnLinkEvent(Time now, WallTime wall, const LinkEvent& event) {
                  [&](const link::LeasesWaited&) { FeedLocal(now, wall, ReadProgress()); },
                  [&](const link::OpaqueGiven& e) {
                    state_->OnOpaque(now, e.opaque);
-                   SubmitCheckpoint();
+                   // Of another step than the average that was copied: the next one goes with it.
+                   const bool other = checkpoint_ && AveragesGradients(config_.averaging) &&
+                                      AveragingId(e.opaque.step) != checkpoint_->info.averaging;
+                   if (!other || checkpoint_->final_model) SubmitCheckpoint();
                  },
                  [&](const link::StopAcknowledged&) {
                    stop_acknowledged_ = true;
@@ -103,13 +114,46 @@ void Agent::Impl::FeedRegistered(Time now, WallTime wall, const link::TrainerReg
   TrainerRegistered trainer = ForCore();
   trainer.fresh = event.fresh;
   trainer.counted = event.fresh ? 0.0 : published;
+  if (!event.fresh) NameStep(trainer);
   FeedTrainer(now, wall, std::move(trainer));
+  if (!event.fresh) OnStepTaken(now, wall);
 }
 
 // The core forgets with a trainer what it draws its leases from.
 void Agent::Impl::FeedTrainer(Time now, WallTime wall, TrainerRegistered trainer) {
   FeedLocal(now, wall, std::move(trainer));
   if (data_) FeedLocal(now, wall, DataDeclared{*data_});
+}
+
+// Gradients: the parameters of a trainer that goes on lie in inbox 0, and it says of which step.
+void Agent::Impl::NameStep(TrainerRegistered& trainer) {
+  if (!AveragesGradients(config_.averaging)) return;
+  trainer.step = AveragingId(link_->counters().step);
+  if (trainer.step.is_zero()) return;
+  trainer.job_samples = link_->job_samples();
+  stepping_ = Deliver{.averaging = trainer.step,
+                      .region = Region::kInboxA,
+                      .samples = 0,
+                      .job_samples = trainer.job_samples,
+                      .root = {},
+                      .parts = StateParts::kTrainersStep};
+}
+
+// Gradients: the trainer has left its parameters in inbox 0.
+void Agent::Impl::OnStepTaken(Time now, WallTime wall) {
+  if (!stepping_ || !trainer_) return;
+  delivered_ = std::exchange(stepping_, std::nullopt);
+  mixed_.reset();
+  // One that waits for its opaque state begins again, with this step.
+  if (checkpoint_ && !checkpoint_->final_model) {
+    checkpoint_.reset();
+    const Time until = checkpoint_wait_until_;
+    Do(now, wall, WriteCheckpoint{.final_model = false});
+    checkpoint_wait_until_ = until;
+  }
+  CheckpointWhenDue(now, wall, peer_->Summarize());
+  if (const auto write = std::exchange(write_after_step_, std::nullopt)) Do(now, wall, *write);
+  DescribeAverage(now, wall, *delivered_);
 }
 
 TrainerRegistered Agent::Impl::ForCore() const {
@@ -153,7 +197,9 @@ void Agent::Impl::TakeSeatAgain(Time now, WallTime wall) {
   if (!trainer_ || leaving_ || stop_raised_) return;
   TrainerRegistered trainer = ForCore();
   trainer.counted = static_cast<double>(link_->counters().samples);
+  NameStep(trainer);
   FeedTrainer(now, wall, std::move(trainer));
+  OnStepTaken(now, wall);
 }
 
 bool Agent::Impl::StartRestore(const link::TrainerRegistered& event) {

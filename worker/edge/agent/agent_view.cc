@@ -39,6 +39,8 @@ Progress Agent::Impl::ReadProgress() {
   progress.samples = static_cast<double>(now.samples);
   if (std::isfinite(now.loss)) progress.loss = now.loss;
   progress.leases = now.leases;
+  progress.gathered = static_cast<double>(now.gathered);
+  progress.gathered_at = AveragingId(now.step);
   progress.metrics = now.metrics;
   return progress;
 }

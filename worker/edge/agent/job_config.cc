@@ -153,8 +153,7 @@ void ReadRoles(const Fields& averaging, std::vector<LinkRole>& out) {
 
 // What the manifest can name and this agent cannot do.
 void RefuseUnbuilt(const Fields& averaging) {
-  for (const char* name : {"strategy", "compression", "what", "grid"})
-    averaging.RefuseUnbuilt(name);
+  for (const char* name : {"strategy", "compression", "grid"}) averaging.RefuseUnbuilt(name);
 }
 
 void ReadOuter(const Fields& averaging, AveragingConfig& config) {
@@ -171,6 +170,29 @@ void ReadOuter(const Fields& averaging, AveragingConfig& config) {
     block.Complain("type",
                    manifest::WhyNoOuter(manifest::NameAt(static_cast<int>(config.strategy),
                                                          averaging.Row("strategy").choices)));
+}
+
+void ReadGradients(const Fields& averaging, JobConfig& job) {
+  enum class What : uint8_t { kParameters, kGradients };
+  const bool given = averaging.Has("globalBatch");
+  if (averaging.Choice("what", What::kParameters) == What::kParameters) {
+    if (given) averaging.Complain("globalBatch", "is only for what: Gradients");
+    return;
+  }
+  AveragingConfig& config = job.averaging;
+  const std::string_view strategy =
+      manifest::NameAt(static_cast<int>(config.strategy), averaging.Row("strategy").choices);
+  const manifest::GradientsJob shape{
+      .strategy = strategy,
+      .group_size = config.group_size,
+      .global_batch = given,
+      .blocking = config.overlap == Overlap::kBlocking,
+      .outer = config.outer.kind != OuterKind::kNone,
+      .other_roles = job.roles != std::vector<LinkRole>{LinkRole::kParameter}};
+  const size_t under = std::string_view("averaging.").size();
+  for (const auto& [path, problem] : manifest::UnmetByGradients(shape))
+    averaging.Complain(path.substr(under).c_str(), problem);
+  config.global_batch = static_cast<uint64_t>(averaging.Number("globalBatch", 1));
 }
 
 void ReadPower(const Fields& block, MixingConfig& mixing) {
@@ -236,6 +258,7 @@ void ReadAveraging(const Fields& averaging, JobConfig& out) {
   ReadMixing(averaging, config);
   ReadIst(averaging, out);
   ReadOuter(averaging, config);
+  ReadGradients(averaging, out);
   RefuseUnbuilt(averaging);
 }
 

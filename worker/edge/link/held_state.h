@@ -38,7 +38,8 @@ class HeldState {
 
 struct HeldOpaque {
   std::shared_ptr<const HeldState> state;
-  Digest hash;  // Sha256 of its bytes
+  Digest hash;        // Sha256 of its bytes
+  uint64_t step = 0;  // averaging of the parameters it goes with; 0: not said
 };
 
 }  // namespace crowdsurf::worker

@@ -189,8 +189,10 @@ StatusOr<RegisterRequest> ParseRegister(std::string_view body) {
       request.metrics.push_back(name.get<std::string>());
     }
   }
-  for (const auto& [key, target] :
-       {std::pair("fresh", &request.fresh), {"first", &request.first}, {"bells", &request.bells}}) {
+  for (const auto& [key, target] : {std::pair("fresh", &request.fresh),
+                                    {"first", &request.first},
+                                    {"bells", &request.bells},
+                                    {"gradients", &request.gradients}}) {
     const auto it = json.find(key);
     if (it == json.end()) continue;
     if (!it->is_boolean()) {
@@ -211,6 +213,7 @@ std::string WriteRegisterAnswer(const RegisterAnswer& answer) {
                {"seed", answer.seed},
                {"hold", answer.hold},
                {"hang_after", answer.hang_after},
+               {"gradients", answer.gradients},
                {"schema", g.schema.hex()},
                {"file", "tensors"},
                {"file_bytes", g.file_bytes},

@@ -22,8 +22,9 @@ struct RegisterRequest {
   std::vector<LinkTensor> tensors;
   std::vector<std::string> metrics;  // names of the slots, at most kLinkMetrics
   bool fresh = true;                 // false: the trainer has lived before and keeps its state
-  bool first = false;  // while it is held it gives its first parameters, which are its own
-  bool bells = false;  // it rings trainer_bell; else its words are looked at every 20 ms
+  bool first = false;      // while it is held it gives its first parameters, which are its own
+  bool bells = false;      // it rings trainer_bell; else its words are looked at every 20 ms
+  bool gradients = false;  // it can hand over gradients in place of parameters
 };
 StatusOr<RegisterRequest> ParseRegister(std::string_view body);
 
@@ -33,6 +34,7 @@ struct RegisterAnswer {
   uint64_t seed = 0;
   bool hold = false;
   double hang_after = 0;
+  bool gradients = false;  // are averaged in this job
   const LinkGeometry* geometry = nullptr;
 };
 std::string WriteRegisterAnswer(const RegisterAnswer& answer);

@@ -28,6 +28,7 @@ struct LinkRegistration {
   std::string job, worker;  // for messages and data order
   uint64_t elements = 0;    // length of the vector that StepDone expects
   std::vector<LinkTensor> tensors;  // with offsets; kNotShared: not averaged in this job
+  bool gradients = false;  // the job averages gradients: GradientDone takes the place of StepDone
 };
 
 // What a call to StepDone (or Start) found.
@@ -48,6 +49,7 @@ struct LinkClientOptions {
   Duration agent_patience =
       Seconds(5);  // Blocking: an agent without a sign of life for so long is lost
   std::vector<std::string> metrics;  // names of the slots, at most kLinkMetrics
+  bool gradients = false;            // the trainer can call GradientDone
 };
 
 class LinkClient {
@@ -79,6 +81,16 @@ class LinkClient {
   // params.size() == elements. Costs two atomic stores and a few loads, plus a pass over the vector
   // when there is something to do; in Blocking mode it waits for the result.
   StepOutcome StepDone(uint64_t samples, double loss, std::span<float> params);
+
+  // Takes the optimizer's step with that gradient, in the parameters given to GradientDone. The
+  // same input must give the same bits at all workers.
+  using OptimizerStep = std::function<void(std::span<const float> gradient)>;
+  // Jobs that average gradients (docs/gradients.md), after every batch: `gradient` is its mean over
+  // `samples`. Gathers it; with the share gathered it waits for the step of all workers, and calls
+  // `step` once with the gradient of the large batch (outcome.applied). A gradient that is not
+  // finite is left out. Pre: both spans have `elements`; LinkRegistration::gradients.
+  StepOutcome GradientDone(uint64_t samples, double loss, std::span<const float> gradient,
+                           std::span<float> params, const OptimizerStep& step);
 
   // The units to train from here on (IST), when they have changed; nullopt: they have not. Call it
   // at a step boundary, after Start and after StepDone: what StepDone published was trained under

@@ -23,8 +23,8 @@ std::string ErrorWords(const HttpReply& reply) {
   return absl::StrCat("the agent answered ", reply.code);
 }
 
-std::string RegisterBody(const std::vector<LinkTensor>& tensors,
-                         const std::vector<std::string>& metrics, bool fresh) {
+std::string RegisterBody(const std::vector<LinkTensor>& tensors, const LinkClientOptions& options,
+                         bool fresh) {
   Json list = Json::array();
   for (const LinkTensor& t : tensors) {
     Json json = {{"name", t.name},
@@ -40,7 +40,11 @@ std::string RegisterBody(const std::vector<LinkTensor>& tensors,
     if (t.rows != 0) json.update({{"rows", t.rows}, {"cols", t.cols}});
     list.push_back(std::move(json));
   }
-  const Json body = {{"tensors", list}, {"metrics", metrics}, {"fresh", fresh}, {"bells", true}};
+  const Json body = {{"tensors", list},
+                     {"metrics", options.metrics},
+                     {"fresh", fresh},
+                     {"bells", true},
+                     {"gradients", options.gradients}};
   return body.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
@@ -81,7 +85,7 @@ StatusOr<std::unique_ptr<LinkClient>> LinkClient::Connect(std::string dir, Durat
 StatusOr<LinkRegistration> LinkClient::Impl::Register() {
   ASSIGN_OR_RETURN(
       const HttpReply reply,
-      http->Do("POST", "/v1/register", RegisterBody(tensors, options.metrics, !training), kAnswer));
+      http->Do("POST", "/v1/register", RegisterBody(tensors, options, !training), kAnswer));
   RETURN_IF_ERROR(StatusOf(reply));
   const Json json = Json::parse(reply.body, nullptr, false);
   const auto text = [&](const char* key) {
@@ -112,6 +116,8 @@ StatusOr<LinkRegistration> LinkClient::Impl::Register() {
   registration.worker = text("worker");
   registration.elements = mapping->geometry().elements;
   registration.tensors = mapping->geometry().tensors;
+  gradients = registration.gradients =
+      json.contains("gradients") && json["gradients"].is_boolean() && json["gradients"].get<bool>();
   units = UnitsOf(mapping->geometry()).units();
   return registration;
 }

@@ -1,6 +1,7 @@
-// Link client, inside: what its three files share (link_client.cc: the trainer's calls;
+// Link client, inside: what its four files share (link_client.cc: the trainer's calls;
 // link_client_agent.cc: finding the agent, registering, and noticing that it has gone;
-// link_client_values.cc: snapshots out, results and adopted state in). One thread owns it all.
+// link_client_values.cc: snapshots out, results and adopted state in; link_client_gradients.cc:
+// gradients gathered, and their steps). One thread owns it all.
 #pragma once
 
 #include <map>
@@ -45,6 +46,11 @@ struct LinkClient::Impl {
   bool lost = false;
   uint64_t voided = 0;  // a snapshot from before an adoption: its result is acknowledged, not added
 
+  bool gradients = false;   // the job averages gradients; then:
+  std::vector<float> mean;  // of the samples gathered
+  uint64_t gathered = 0;    // samples
+  bool share_told = false;  // that the share is there
+
   LinkControl& control() { return mapping->control(); }
 
   // the agent (link_client_agent.cc)
@@ -63,6 +69,15 @@ struct LinkClient::Impl {
   Status Adopt(std::span<float> params, Adoption adoption, StepOutcome& outcome);
   bool GiveOpaque();  // true when it was asked for
   void WaitForResult(std::span<float> params, StepOutcome& outcome);
+
+  // gradients (link_client_gradients.cc)
+  void Gather(uint64_t batch, std::span<const float> gradient);  // a mean over so many samples
+  void TellShare();
+  void AdoptIfAsked(std::span<float> params, StepOutcome& outcome);
+  bool ApplyGradient(std::span<float> params, const OptimizerStep& step, StepOutcome& outcome);
+  // The parameters are those of `averaging`: they lie in inbox 0 from here on.
+  void TakeStep(std::span<const float> params, uint64_t averaging);
+  void MeetOthers(std::span<float> params, const OptimizerStep& step, StepOutcome& outcome);
 
   // steps (link_client.cc)
   void RingMarks();

@@ -90,6 +90,7 @@ Status LinkClient::Impl::Adopt(std::span<float> params, Adoption adoption, StepO
   std::copy(inbox.begin(), inbox.end(), params.begin());
   outcome.adopted = true;
   outcome.averaging = c.adopt.averaging.load(std::memory_order_relaxed);
+  if (gradients) TakeStep(params, outcome.averaging);
   // A result of the old parameters' snapshot must not be added to these.
   voided = c.published.ticket.load(std::memory_order_relaxed);
   c.adopted.value.store(request / 2, std::memory_order_release);
@@ -102,10 +103,14 @@ bool LinkClient::Impl::GiveOpaque() {
   const uint64_t wanted = c.opaque_wanted.value.load(std::memory_order_acquire);
   if (wanted == c.opaque_given.value.load(std::memory_order_relaxed)) return false;
   c.opaque_given.value.store(wanted, std::memory_order_release);  // once, also when it fails
-  if (!opaque_source) return true;
-  const Bytes state = opaque_source();
-  const auto reply =
-      http->Do("PUT", absl::StrCat("/v1/opaque?sequence=", wanted), AsString(state), kAnswer);
+  if (!opaque_source && !gradients) return true;
+  // Where gradients are averaged it goes with the parameters, so there is one: an empty one is a
+  // byte.
+  const Bytes state = opaque_source ? opaque_source() : Bytes(1);
+  std::string target = absl::StrCat("/v1/opaque?sequence=", wanted);
+  if (gradients)
+    absl::StrAppend(&target, "&step=", c.gradient.step.load(std::memory_order_relaxed));
+  const auto reply = http->Do("PUT", target, AsString(state), kAnswer);
   if (!reply.ok()) lost = true;  // the next boundary connects again
   return true;
 }

@@ -43,6 +43,7 @@ struct Published {
   uint64_t samples = 0;
   bool units_taken = true;  // it was trained on the last index sets that were written
   StreamPosition leases = {};
+  uint64_t gathered = 0;  // samples of the gradient, where gradients are averaged
 };
 // The snapshot had a NaN or an infinity (at flat index `element`); it was counted and released.
 struct PublishRefused {
@@ -61,13 +62,14 @@ struct StepsReached {  // the mark of WakeAt was passed
 };
 struct OpaqueGiven {  // the trainer's opaque state asked for by RequestOpaque has arrived
   uint64_t sequence = 0;
-  HeldOpaque opaque;
+  HeldOpaque opaque;  // of the step that the trainer says
 };
 struct DataDeclared {  // POST /v1/data: the trainer draws leases of it
   DataSpec spec;
 };
 struct LeasesWaited {};  // the trainer has come to the end of its leases, or has seen that they are
                          // closed
+struct ShareGathered {};  // the trainer has its share of a step, and waits
 struct StopAcknowledged {};
 struct CheckpointRequested {};  // POST /v1/checkpoint
 struct LeaveRequested {         // POST /v1/leave; answered by LinkServer::LeaveDone
@@ -80,7 +82,7 @@ using LinkEvent =
     std::variant<link::TrainerRegistered, link::TrainerGone, link::Published, link::PublishRefused,
                  link::Applied, link::Adopted, link::StepsReached, link::OpaqueGiven,
                  link::StopAcknowledged, link::CheckpointRequested, link::LeaveRequested,
-                 link::DataDeclared, link::LeasesWaited>;
+                 link::DataDeclared, link::LeasesWaited, link::ShareGathered>;
 
 // A relaxed reading of the words, for progress and scheduling.
 struct LinkCounters {
@@ -92,6 +94,8 @@ struct LinkCounters {
   uint64_t published_samples = 0;  // of the last snapshot: its total then
   bool waits_for_agent = false;    // held for state, or for a result in Blocking mode
   StreamProgress leases = {};
+  uint64_t gathered = 0;  // samples of the gradient of the next step
+  uint64_t step = 0;      // averaging that its parameters are of, where gradients are averaged
   double stall_seconds = 0;
   double loss = 0;                        // NaN: not known
   std::map<std::string, double> metrics;  // by the names the trainer registered; NaN left out

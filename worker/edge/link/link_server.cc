@@ -108,12 +108,14 @@ Status LinkServer::Impl::OpenExisting() {
   c.wake_at.steps.store(0, std::memory_order_relaxed);
   c.wake_at.samples.store(0, std::memory_order_relaxed);
   c.mode.overlap.store(static_cast<uint32_t>(overlap), std::memory_order_relaxed);
+  c.share.value.store(share, std::memory_order_relaxed);
   c.agent_epoch.value.fetch_add(1, std::memory_order_release);
   adopt_sequence.store(adopted, std::memory_order_relaxed);
   tickets = std::max(published, wanted);
   seen.published = published;
   seen.applied = c.applied.value.load(std::memory_order_acquire);
   seen.adopted = adopted;
+  seen.shares = c.gradient.shares.load(std::memory_order_acquire);
   mapped.store(&*mapping, std::memory_order_release);
   RingBell(c.agent_bell.value);
   return absl::OkStatus();
@@ -264,6 +266,15 @@ void LinkServer::SetLrScale(double scale) {
   impl_->control().lr_scale.value.store(scale, std::memory_order_relaxed);
 }
 
+void LinkServer::SetShare(uint64_t samples) {
+  const std::lock_guard lock(impl_->mutex);
+  impl_->share = samples;
+  if (!impl_->mapping) return;
+  LinkControl& c = impl_->control();
+  c.share.value.store(samples, std::memory_order_release);
+  RingBell(c.agent_bell.value);
+}
+
 void LinkServer::SetJob(double samples, uint64_t averaging, uint64_t epoch, uint64_t members) {
   if (impl_->map() == nullptr) return;
   LinkControl& c = impl_->control();
@@ -314,6 +325,9 @@ void LinkServer::LeaveDone() {
 
 bool LinkServer::mapped() const { return impl_->map() != nullptr; }
 const LinkGeometry& LinkServer::geometry() const { return impl_->map()->geometry(); }
+double LinkServer::job_samples() const {
+  return impl_->control().job.samples.load(std::memory_order_relaxed);
+}
 LinkCounters LinkServer::counters() const { return impl_->ReadCounters(); }
 
 void RaiseTo(std::atomic<uint64_t>& word, uint64_t value) {
@@ -349,12 +363,18 @@ LinkCounters LinkServer::Impl::ReadCounters() {
   out.applied = c.applied.value.load(std::memory_order_acquire);
   out.published_samples = c.published.samples.load(std::memory_order_relaxed);
   out.leases = ReadLeases(c);
+  out.step = c.gradient.step.load(std::memory_order_acquire);
+  out.gathered = c.gradient.gathered.load(std::memory_order_acquire);
+  // A step was taken in between: what it has gathered since, it says when its share is there.
+  if (c.gradient.step.load(std::memory_order_acquire) != out.step) out.gathered = 0;
+  const uint64_t wanted = c.share.value.load(std::memory_order_relaxed);
+  const bool has_share = wanted > 0 && out.gathered >= wanted;
   const bool blocking = c.mode.overlap.load(std::memory_order_relaxed) ==
                         static_cast<uint32_t>(LinkOverlap::kBlocking);
   const bool answered = out.applied >= out.published ||
                         c.released.value.load(std::memory_order_acquire) >= out.published;
   out.waits_for_agent = c.hold.value.load(std::memory_order_acquire) != 0 ||
-                        (blocking && !answered) || out.leases.waits;
+                        (blocking && !answered) || out.leases.waits || has_share;
   out.stall_seconds = static_cast<double>(c.stall_ns.value.load(std::memory_order_relaxed)) * 1e-9;
   out.loss = c.progress.loss.load(std::memory_order_relaxed);
   // A trainer that writes the slots overrides what was told by POST /v1/progress.

@@ -34,6 +34,7 @@ struct LinkServerOptions {
   std::vector<LinkRole> roles = {LinkRole::kParameter};  // spec.averaging.roles
   LinkOverlap overlap = LinkOverlap::kDelayed;
   uint64_t max_opaque_bytes = 1ULL << 30;  // of the trainer's opaque state; it lies in `dir`
+  bool gradients = false;                  // only trainers that hand over gradients are taken
   bool needs_units = false;                // a trainer without unit groups is refused
   double hang_after = 0;  // told to the trainer: seconds without a step that are a hang; 0: never
   // The directory must be tmpfs or ramfs, or /dev/shm-like. Local mode without /dev/shm turns it
@@ -96,6 +97,9 @@ class LinkServer {
   void SetNotice(bool leaving, int64_t deadline_unix_ns, std::string_view reason);
   void SetMode(LinkOverlap overlap, bool inbox_is_change, uint32_t cadence_steps);
   void SetLrScale(double scale);
+  // Gradients are averaged: samples that the trainer gathers of each step. Remembered, like the
+  // overlap.
+  void SetShare(uint64_t samples);
   void SetJob(double samples, uint64_t averaging, uint64_t epoch, uint64_t members);
   // Emits StepsReached once when the trainer passes either (0: never); replaces the earlier mark.
   void WakeAt(uint64_t steps, uint64_t samples);
@@ -115,6 +119,7 @@ class LinkServer {
   bool mapped() const;
   const LinkGeometry& geometry() const;  // pre: mapped()
   LinkCounters counters() const;
+  double job_samples() const;  // as told by SetJob, also by an agent before; pre: mapped()
 
  private:
   struct Impl;

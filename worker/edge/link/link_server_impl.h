@@ -124,6 +124,7 @@ struct LinkServer::Impl {
   std::optional<LinkMapping> mapping;
   OwnedFd stacks;                         // of the registered trainer; none: it could not be made
   LinkOverlap overlap = options.overlap;  // the last told, maybe before there was a file to say so
+  uint64_t share = options.gradients ? 1 : 0;  // the last told, likewise
   bool stopping = false;
   uint64_t session = 0, sessions = 0;  // the live one (0: none), and how many there were
   LinkListener::ConnectionId session_connection = 0;
@@ -133,6 +134,7 @@ struct LinkServer::Impl {
   struct {
     uint64_t published = 0, applied = 0, adopted = 0;
     uint64_t wake_steps = 0, wake_samples = 0;  // the mark already reported
+    uint64_t shares = 0;
     bool stopped = false;
     bool waited = false;
   } seen;

@@ -40,6 +40,10 @@ void ResetTrainerWords(LinkControl& c) {
   c.leases.position.store(0, std::memory_order_relaxed);
   c.leases.seen.store(0, std::memory_order_relaxed);
   c.leases.waits.store(0, std::memory_order_release);
+  c.published.gathered.store(0, std::memory_order_relaxed);
+  c.gradient.gathered.store(0, std::memory_order_relaxed);
+  c.gradient.shares.store(0, std::memory_order_relaxed);
+  c.gradient.step.store(0, std::memory_order_release);
 }
 
 // NaN: nothing is known yet.
@@ -48,15 +52,18 @@ void ForgetProgress(LinkControl& c) {
   for (auto& slot : c.metrics) slot.store(std::nan(""), std::memory_order_relaxed);
 }
 
-// 0 where it is absent: a state that nobody asked for.
-uint64_t SequenceOf(const std::string& target) {
-  constexpr std::string_view kKey = "?sequence=";
-  const size_t at = target.find(kKey);
-  uint64_t n = 0;
-  if (at != std::string::npos) {
-    std::from_chars(target.data() + at + kKey.size(), target.data() + target.size(), n);
+// The number behind `key` in the query, 0 where it is absent: of a sequence, a state that nobody
+// asked for.
+uint64_t NumberOf(const std::string& target, std::string_view key) {
+  const size_t query = target.find('?');
+  if (query == std::string::npos) return 0;
+  for (size_t at = query; at != std::string::npos; at = target.find('&', at + 1)) {
+    if (target.compare(at + 1, key.size(), key) != 0) continue;
+    uint64_t n = 0;
+    std::from_chars(target.data() + at + 1 + key.size(), target.data() + target.size(), n);
+    return n;
   }
-  return n;
+  return 0;
 }
 
 }  // namespace
@@ -104,6 +111,10 @@ std::optional<HttpReply> LinkServer::Impl::Handle(LinkListener::ConnectionId id,
 }
 
 HttpReply LinkServer::Impl::DeclareData(const std::string& body) {
+  if (options.gradients)
+    return Error(409,
+                 "spec.averaging.what: Gradients deals no leases: let the trainer draw its own "
+                 "samples (docs/gradients.md)");
   const auto spec = ParseData(body, options.seed);
   if (!spec.ok()) return Error(400, spec.status());
   const std::lock_guard lock(mutex);
@@ -137,6 +148,12 @@ HttpReply LinkServer::Impl::Register(LinkListener::ConnectionId id, const std::s
     metrics.refused_invalid.Add();
     return Error(400, units);
   }
+  if (options.gradients && !request->gradients) {
+    metrics.refused_invalid.Add();
+    return Error(400,
+                 "spec.averaging.what: Gradients needs a trainer that hands over gradients, "
+                 "and this one does not say \"gradients\": true (docs/gradients.md)");
+  }
   const std::lock_guard lock(mutex);
   if (session != 0) {
     metrics.refused_busy.Add();
@@ -154,10 +171,10 @@ HttpReply LinkServer::Impl::Register(LinkListener::ConnectionId id, const std::s
   session_connection = id;
   MakeStacks();
   BeginSession(*request);
-  return JsonReply(200,
-                   WriteRegisterAnswer({session, options.job, options.worker, options.seed,
-                                        control().hold.value.load(std::memory_order_relaxed) != 0,
-                                        options.hang_after, &mapping->geometry()}));
+  return JsonReply(
+      200, WriteRegisterAnswer({session, options.job, options.worker, options.seed,
+                                control().hold.value.load(std::memory_order_relaxed) != 0,
+                                options.hang_after, options.gradients, &mapping->geometry()}));
 }
 
 Status LinkServer::Impl::CheckUnits(const std::vector<LinkTensor>& tensors) const {
@@ -188,6 +205,7 @@ Status LinkServer::Impl::MapFor(const LinkGeometry& geometry) {
   LinkControl& c = mapping->control();
   c.lr_scale.value.store(1.0, std::memory_order_relaxed);
   c.mode.overlap.store(static_cast<uint32_t>(overlap), std::memory_order_relaxed);
+  c.share.value.store(share, std::memory_order_relaxed);
   c.stop.value.store(stop.load(std::memory_order_relaxed) ? 1 : 0, std::memory_order_relaxed);
   c.notice.deadline_ns.store(notice.deadline_unix_ns, std::memory_order_relaxed);
   c.notice.flag.store(notice.leaving ? 1 : 0, std::memory_order_relaxed);
@@ -264,8 +282,10 @@ HttpReply LinkServer::Impl::TakeOpaque(const HttpRequest& request) {
   // Without the mutex: the watcher must not wait while a gigabyte is hashed.
   const Digest hash = Sha256(request.upload->bytes());
   const std::lock_guard lock(mutex);
-  opaque = {request.upload, hash};  // also when it is given unasked
-  sink(link::OpaqueGiven{std::max<uint64_t>(1, SequenceOf(request.target)), *opaque});
+  // Also when it is given unasked.
+  opaque = {request.upload, hash, NumberOf(request.target, "step=")};
+  const uint64_t sequence = NumberOf(request.target, "sequence=");
+  sink(link::OpaqueGiven{std::max<uint64_t>(1, sequence), *opaque});
   return JsonReply(200, "{\"sha256\":\"" + hash.hex() + "\"}\n");
 }
 

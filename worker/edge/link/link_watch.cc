@@ -91,6 +91,9 @@ void LinkServer::Impl::ScanWords() {
     seen.wake_samples = at_samples;
     sink(link::StepsReached{steps, samples});
   }
+  const uint64_t shares = c.gradient.shares.load(std::memory_order_acquire);
+  if (shares != seen.shares) sink(link::ShareGathered{});
+  seen.shares = shares;
   const bool waits = ReadLeases(c).waits;
   if (waits && !seen.waited) sink(link::LeasesWaited{});
   seen.waited = waits;
@@ -124,7 +127,8 @@ void LinkServer::Impl::ScanPublished(std::unique_lock<std::mutex>& lock) {
                               .units_taken = c.index_taken.value.load(std::memory_order_acquire) ==
                                              c.index_version.value.load(std::memory_order_relaxed),
                               .leases = {c.published.stream.load(std::memory_order_relaxed),
-                                         c.published.position.load(std::memory_order_relaxed)}};
+                                         c.published.position.load(std::memory_order_relaxed)},
+                              .gathered = c.published.gathered.load(std::memory_order_relaxed)};
   const std::span<const float> snapshot = mapping->outbox();
   const uint64_t checked_for = session;
   lock.unlock();  // a pass over the model: registration and progress must not wait for it

@@ -45,7 +45,8 @@ void StateExchange::Retire(int inbox) {
 
 void StateExchange::OnOpaque(Time now, HeldOpaque opaque) {
   opaque_at_ = now;
-  donor_.SetOpaque({.bytes = opaque.state->bytes().size(), .hash = opaque.hash});
+  donor_.SetOpaque({.bytes = opaque.state->bytes().size(), .hash = opaque.hash},
+                   AveragingId(opaque.step));
   opaque_ = std::move(opaque);
   AnswerWaiting(now);
 }
@@ -56,6 +57,7 @@ void StateExchange::Fetch(Time now, const FetchState& request, const Digest& sch
   options.schema = schema;
   options.elements = elements;
   options.want_opaque = request.adopt;
+  options.exact_opaque = request.adopt && exact_;
   // Before the first chunk is written: what this agent gives to others never mixes two averages.
   Retire(request.region == Region::kInboxA ? 0 : 1);
   fetch_.emplace(Running{request, StateFetch(now, options, registry_), {}, {}, {}, {}, 0});
@@ -89,8 +91,9 @@ void StateExchange::OnFrame(Time now, const PeerId& from, ByteView payload) {
   }
   // The manifest names the opaque state by its hash: the trainer gives a new one before it goes
   // out.
-  const bool wants_opaque = std::holds_alternative<ManifestRequest>(decoded->message) &&
-                            (opaque_at_.unset() || now - opaque_at_ > kOpaqueFresh);
+  const bool stale =
+      exact_ ? donor_.LacksOpaque() : opaque_at_.unset() || now - opaque_at_ > kOpaqueFresh;
+  const bool wants_opaque = std::holds_alternative<ManifestRequest>(decoded->message) && stale;
   if (wants_opaque && waiting_.size() < kMaxWaiting && host_.request_opaque()) {
     if (waiting_.empty()) waiting_until_ = now + kOpaqueWait;
     waiting_.push_back({from, decoded->message});

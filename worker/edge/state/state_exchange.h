@@ -43,6 +43,11 @@ struct StateExchangeHost {
 class StateExchange {
  public:
   static constexpr size_t kMaxWaiting = 16;
+  // Opaque states and averages of one step go together (docs/gradients.md), or are not given.
+  void SetExact(bool exact) {
+    exact_ = exact;
+    donor_.SetExact(exact);
+  }
 
   StateExchange(StateExchangeHost host, AgentMetrics& metrics, MetricRegistry& registry,
                 Logger log);
@@ -112,6 +117,7 @@ class StateExchange {
   AgentMetrics& metrics_;
   MetricRegistry& registry_;
   const Logger log_;
+  bool exact_ = false;
   StateDonor donor_;
   std::array<uint64_t, 2> writes_{};
   uint64_t hashes_ = 0;  // asked for

@@ -96,7 +96,6 @@ TEST(ValidateTest, RefusesInWordsWhatIsNotBuiltYet) {
               ElementsAre("spec.averaging.rounds: One is not built yet; this version has All"));
   EXPECT_THAT(Problems(With("/averaging/grid", "Paper")),
               ElementsAre("spec.averaging.grid: Paper is not built yet; this version has Fitted"));
-  EXPECT_THAT(Problems(With("/averaging/what", "Gradients")).front(), HasSubstr("not built yet"));
   EXPECT_THAT(Problems(With("/scheduling/queueName", "batch")),
               ElementsAre("spec.scheduling.queueName: is not built yet"));
   EXPECT_THAT(Problems(With("/network/podMonitor", true)).front(), HasSubstr("not built yet"));
@@ -123,6 +122,41 @@ TEST(ValidateTest, RefusesAnOuterOptimizerWhereWorkersShareNoBase) {
   EXPECT_THAT(Problems(document).front(), HasSubstr("spec.averaging.outerOptimizer.learningRate"));
   document = With("/averaging/outerOptimizer/momentum", 1.5);
   EXPECT_THAT(Problems(document).front(), HasSubstr("spec.averaging.outerOptimizer.momentum"));
+}
+
+TEST(ValidateTest, SaysWhatGradientsNeed) {
+  json document = With("/averaging/what", "Gradients");
+  json& averaging = document["spec"]["averaging"];
+  averaging["groupSize"] = 16;
+  EXPECT_THAT(Problems(document),
+              ElementsAre(HasSubstr("spec.averaging.globalBatch: is missing"),
+                          HasSubstr("spec.averaging.overlap: must be Blocking")));
+  averaging["globalBatch"] = 1024;
+  averaging["overlap"] = "Blocking";
+  EXPECT_THAT(Problems(document), ElementsAre());
+  averaging["strategy"] = "AllReduce";
+  EXPECT_THAT(Problems(document), ElementsAre());
+  for (const char* strategy : {"Gossip", "A2CiD2", "RelaySum", "PowerGossip", "IST"}) {
+    averaging["strategy"] = strategy;
+    EXPECT_THAT(Problems(document),
+                ElementsAre("spec.averaging.what: Gradients needs one group of all workers; " +
+                            std::string(strategy) + " has none, Moshpit, AllReduce can"));
+  }
+  averaging["strategy"] = "Moshpit";
+  averaging["groupSize"] = 4;
+  document["spec"]["replicas"] = 4;
+  document["spec"]["maxReplicas"] = 5;
+  EXPECT_THAT(Problems(document),
+              ElementsAre("spec.averaging.what: Gradients needs one group of all workers: "
+                          "maxReplicas 5 is above groupSize 4"));
+  document["spec"]["maxReplicas"] = 4;
+  averaging["roles"] = {"Parameter", "OptimizerState"};
+  averaging["outerOptimizer"] = {{"type", "SGD"}};
+  EXPECT_THAT(Problems(document), ElementsAre(HasSubstr("spec.averaging.outerOptimizer.type: must"),
+                                              HasSubstr("spec.averaging.roles: must be")));
+  document = With("/averaging/globalBatch", 64);
+  EXPECT_THAT(Problems(document),
+              ElementsAre("spec.averaging.globalBatch: is only for what: Gradients"));
 }
 
 TEST(ValidateTest, SaysWhichGraphsPowerGossipCannotHave) {

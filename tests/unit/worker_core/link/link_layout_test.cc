@@ -185,6 +185,8 @@ TEST(LinkLayout, TheWordsOfThePageAreWhereTheHeaderHasThem) {
       {"index_taken", offsetof(LinkControl, index_taken)},
       {"leases_version", offsetof(LinkControl, leases_version)},
       {"leases", offsetof(LinkControl, leases)},
+      {"share", offsetof(LinkControl, share)},
+      {"gradient", offsetof(LinkControl, gradient)},
       {"metrics", offsetof(LinkControl, metrics)}};
   std::ifstream page("docs/trainer-link.md");
   ASSERT_TRUE(page) << "run from the repository's root";

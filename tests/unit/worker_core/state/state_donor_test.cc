@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/digest.h"
 #include "tests/unit/worker_core/world/numbered_peers.h"
 
 namespace crowdsurf::worker {
@@ -34,6 +35,19 @@ TEST_F(StateDonorTest, TheNewestAverageIsOfferedAndAnOlderOneByItsNumber) {
   EXPECT_EQ(std::get<ManifestReply>(older->message).manifest.averaging, AveragingId(4));
   EXPECT_EQ(RefusalOf(donor.OnMessage(kNow, Id(1), ManifestRequest{AveragingId(6)})),
             StateRefusal::kNothing);
+}
+
+// Gradients: parameters and opaque state are of one step, or nothing is given.
+TEST_F(StateDonorTest, AnExactDonorOffersAnAverageWithTheOpaqueStateOfItsStep) {
+  donor.SetExact(true);
+  donor.Offer(0, Average(4));
+  EXPECT_TRUE(donor.LacksOpaque());
+  EXPECT_EQ(RefusalOf(donor.OnMessage(kNow, Id(1), ManifestRequest{})), StateRefusal::kBusy);
+  donor.SetOpaque({3, Sha256(AsBytes("abc"))}, AveragingId(3));
+  EXPECT_EQ(RefusalOf(donor.OnMessage(kNow, Id(1), ManifestRequest{})), StateRefusal::kBusy);
+  donor.SetOpaque({3, Sha256(AsBytes("abc"))}, AveragingId(4));
+  EXPECT_FALSE(donor.LacksOpaque());
+  EXPECT_EQ(RefusalOf(donor.OnMessage(kNow, Id(1), ManifestRequest{})), StateRefusal::kNone);
 }
 
 TEST_F(StateDonorTest, AChunkIsARangeOfTheInboxThatHoldsIt) {

@@ -59,6 +59,29 @@ TEST(AveragingConfigTest, OneThatIsOutOfBoundsOrHasNoBaseIsRefused) {
   EXPECT_FALSE(Decoded(Encoded(With({kind, 0.5, 0.5}))));
 }
 
+TEST(AveragingConfigTest, AGlobalBatchComesBackAsItWasAndOnlyWhereItCanBe) {
+  AveragingConfig config;
+  const Bytes none = Encoded(config);
+  config.overlap = Overlap::kBlocking;
+  config.global_batch = 4096;
+  EXPECT_EQ(Encoded(config).size(), none.size() + 8);
+  EXPECT_EQ(Decoded(Encoded(config)), config);
+  config.strategy = StrategyKind::kAllReduce;
+  EXPECT_EQ(Decoded(Encoded(config)), config);
+  AveragingConfig wrong = config;
+  wrong.overlap = Overlap::kDelayed;
+  EXPECT_FALSE(Decoded(Encoded(wrong)));
+  wrong = config;
+  wrong.strategy = StrategyKind::kIst;
+  EXPECT_FALSE(Decoded(Encoded(wrong)));
+  wrong = config;
+  wrong.outer.kind = OuterKind::kSgd;
+  EXPECT_FALSE(Decoded(Encoded(wrong)));
+  wrong = config;
+  wrong.global_batch = uint64_t{1} << 60;
+  EXPECT_FALSE(Decoded(Encoded(wrong)));
+}
+
 TEST(AveragingConfigTest, NoByteThatIsFlippedOrMissingDoesHarm) {
   Rng rng(5);
   const Bytes sound = Encoded(With({OuterKind::kNesterov, 0.7, 0.9}));

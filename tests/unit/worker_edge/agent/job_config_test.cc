@@ -140,10 +140,25 @@ TEST(JobConfigTest, AnOuterOptimizerIsRefusedWhereItCannotBe) {
                           "averaging.outerOptimizer.momentum: 2 is above 1"));
 }
 
+TEST(JobConfigTest, GradientsHaveAGlobalBatchAndBlock) {
+  const ParsedJobConfig parsed = ParseJobConfig(
+      R"({"averaging": {"what": "Gradients", "globalBatch": 4096, "overlap": "Blocking"}})");
+  EXPECT_THAT(parsed.violations, ElementsAre());
+  EXPECT_EQ(parsed.config.averaging.global_batch, 4096U);
+  EXPECT_EQ(ParseJobConfig("{}").config.averaging.global_batch, 0U);
+  EXPECT_THAT(ParseJobConfig(R"({"averaging": {"what": "Gradients", "globalBatch": 0,
+                                 "overlap": "Blocking", "strategy": "IST"}})")
+                  .violations,
+              ElementsAre("averaging.what: Gradients needs one group of all workers; IST has none, "
+                          "Moshpit, AllReduce can",
+                          "averaging.globalBatch: 0 is below 1"));
+  EXPECT_THAT(ParseJobConfig(R"({"averaging": {"globalBatch": 64}})").violations,
+              ElementsAre("averaging.globalBatch: is only for what: Gradients"));
+}
+
 TEST(JobConfigTest, AChoiceThatIsKnownAndNotBuiltIsRefusedWithThoseThatAre) {
-  EXPECT_THAT(ParseJobConfig(R"({"averaging": {"grid": "Paper", "what": "Gradients"}})").violations,
-              ElementsAre("averaging.what: Gradients is not built yet; this version has Parameters",
-                          "averaging.grid: Paper is not built yet; this version has Fitted"));
+  EXPECT_THAT(ParseJobConfig(R"({"averaging": {"grid": "Paper"}})").violations,
+              ElementsAre("averaging.grid: Paper is not built yet; this version has Fitted"));
   EXPECT_THAT(ParseJobConfig(R"({"averaging": {"strategy": "RelaySum",
                                                "relaySum": {"tree": "Ring"}}})")
                   .violations,
