@@ -104,7 +104,7 @@ void Membership::AnswerJoiners(Time now, Actions& out) {
 }
 
 // This peer formed the first view: its trainer is held until it has given its parameters, and all
-// who want a seat wait until they can fetch them.
+// that want a seat wait until they can fetch them.
 void Membership::TendFirst(Time now, Actions& out) {
   if (!giving_first_) return;
   LetStartOnce(out);
