@@ -221,7 +221,7 @@ class Agent::Impl : public TimerSource {
     bool gives_first = false;
   };
   std::optional<Trainer> trainer_;
-  std::optional<DataSpec> data_;  // that the trainer of this session draws leases of
+  std::optional<DataSpec> data_;  // that the trainer draws leases of; none: it draws none
   TrainerPulse pulse_;
   LostMembers lost_members_;
   LossReportSchedule loss_reports_;

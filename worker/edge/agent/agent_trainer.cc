@@ -88,7 +88,7 @@ void Agent::Impl::OnLinkEvent(Time now, WallTime wall, const LinkEvent& event) {
 void Agent::Impl::OnRegistered(Time now, WallTime wall, const link::TrainerRegistered& event) {
   log_.Info("trainer registered", {{"elements", event.elements}, {"fresh", event.fresh}});
   trainer_ = Trainer{event.schema, event.elements, event.tensors, event.gives_first};
-  data_.reset();  // it declares its data in each session
+  data_.reset();  // it declares its data after each registration
   // One that goes on beside a new agent may have units of the agent before.
   units_.reset();
   told_units_ = AveragingId();
