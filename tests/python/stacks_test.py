@@ -14,6 +14,17 @@ import client_case
 import crowdsurf
 from stand_in import PATIENCE
 
+# PyDLL keeps the interpreter's lock for the call, as an extension does that never gives it back.
+LOCKED = """
+import array, ctypes, sys
+import crowdsurf
+trainer = crowdsurf.Agent([crowdsurf.Tensor("w", (2, 3))])
+trainer.start(array.array("f", [0.0] * 6))
+def holds_the_lock():
+    ctypes.PyDLL(None).usleep(600_000)
+    return open(sys.argv[1]).read()
+print(holds_the_lock())
+"""
 TENSORS = [crowdsurf.Tensor("w", (2, 3))]
 FORKS = f"""
 import array, os, signal, sys
@@ -34,6 +45,10 @@ class StacksTest(client_case.ClientCase):
         super().setUp()
         self.here = self.agent()
         self.here.wrong = {"hang_after": 0.2}
+        # On a busy machine the timer would come before the writer, and read frames that move.
+        never = unittest.mock.patch.object(crowdsurf.stacks, "_LOCKED", 1000)
+        never.start()
+        self.addCleanup(never.stop)
         self.file = pathlib.Path(self.folder.name, "stacks")
         self.file.touch()
 
@@ -54,7 +69,23 @@ class StacksTest(client_case.ClientCase):
         self.here.until(lambda: not self.file.read_text(), lambda: trainer.step(samples=1))
         self.wait_for_ever()
 
+    def test_they_are_there_though_an_extension_keeps_the_interpreters_lock(self):
+        environment = {**os.environ, "PYTHONPATH": str(client_case.ROOT / "python")}
+        done = subprocess.run([sys.executable, "-B", "-c", LOCKED, self.file], text=True, timeout=PATIENCE, env=environment,
+                              stdout=subprocess.PIPE)
+        self.assertIn("in holds_the_lock", done.stdout)
+
+    def test_code_that_runs_is_read_with_the_lock_alone(self):
+        # The timer's thread reads without it, and crashes the process: here it writes nothing.
+        with unittest.mock.patch.object(faulthandler, "dump_traceback_later") as timer, \
+                unittest.mock.patch.object(faulthandler, "cancel_dump_traceback_later") as cancel:
+            self.started()
+            self.assertEqual(timer.call_args[0], (200.0,))
+            self.wait_for_ever()
+            cancel.assert_called()   # before it could
+
     def test_after_the_end_none_are_written(self):
+        self.here.wrong = {"hang_after": 60}   # none is due
         with unittest.mock.patch.object(faulthandler, "cancel_dump_traceback_later") as cancel:
             self.started().close()
         cancel.assert_called_once()
