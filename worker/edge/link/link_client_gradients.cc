@@ -76,22 +76,10 @@ void LinkClient::Impl::TakeStep(std::span<const float> params, uint64_t averagin
 
 bool LinkClient::Impl::ApplyGradient(std::span<float> params, const OptimizerStep& step,
                                      StepOutcome& outcome) {
-  LinkControl& c = control();
-  const uint64_t ready = c.result_ready.ticket.load(std::memory_order_acquire);
-  const uint64_t ticket = ready / 2;
-  if (ticket == 0 || ticket != c.published.ticket.load(std::memory_order_relaxed) ||
-      ticket == c.applied.value.load(std::memory_order_relaxed)) {
-    return false;
-  }
-  if (ticket != voided) {
-    step(mapping->inbox(static_cast<int>(ready % 2)));
-    outcome.applied = true;
-    outcome.averaging = c.result_ready.averaging.load(std::memory_order_relaxed);
+  return TakeResult(outcome, [&](std::span<const float> of_all) {
+    step(of_all);
     TakeStep(params, outcome.averaging);
-  }
-  c.applied.value.store(ticket, std::memory_order_release);
-  RingBell(c.trainer_bell.value);
-  return true;
+  });
 }
 
 // Until the step is taken, or there is nothing to wait for: the share is not there.

@@ -4,6 +4,8 @@
 // gradients gathered, and their steps). One thread owns it all.
 #pragma once
 
+#include <absl/functional/function_ref.h>
+
 #include <map>
 #include <optional>
 #include <span>
@@ -63,6 +65,9 @@ struct LinkClient::Impl {
   // values (link_client_values.cc)
   bool OutboxFree();
   void Publish(uint64_t ticket, std::span<const float> params);
+  // Gives `take` the result of the snapshot that lies in the outbox: a change is against that one
+  // alone. True: there was one, which counts as taken now.
+  bool TakeResult(StepOutcome& outcome, absl::FunctionRef<void(std::span<const float>)> take);
   bool Apply(std::span<float> params, StepOutcome& outcome);
   // kWhole: the parameters and the opaque state, both or neither.
   enum class Adoption : uint8_t { kWhole, kParametersOnly };

@@ -51,24 +51,30 @@ void LinkClient::Impl::Publish(uint64_t ticket, std::span<const float> params) {
   RingBell(c.trainer_bell.value);
 }
 
-bool LinkClient::Impl::Apply(std::span<float> params, StepOutcome& outcome) {
+bool LinkClient::Impl::TakeResult(StepOutcome& outcome,
+                                  absl::FunctionRef<void(std::span<const float>)> take) {
   LinkControl& c = control();
   const uint64_t ready = c.result_ready.ticket.load(std::memory_order_acquire);
   const uint64_t ticket = ready / 2;
-  // Only the result of the snapshot that lies in the outbox counts: the change is against that one.
   if (ticket == 0 || ticket != c.published.ticket.load(std::memory_order_relaxed) ||
       ticket == c.applied.value.load(std::memory_order_relaxed)) {
     return false;
   }
   if (ticket != voided) {
-    AddChange(params, mapping->inbox(static_cast<int>(ready % 2)), mapping->outbox(),
-              c.mode.inbox_is_change.load(std::memory_order_relaxed) != 0);
     outcome.applied = true;
     outcome.averaging = c.result_ready.averaging.load(std::memory_order_relaxed);
+    take(mapping->inbox(static_cast<int>(ready % 2)));
   }
   c.applied.value.store(ticket, std::memory_order_release);
   RingBell(c.trainer_bell.value);
   return true;
+}
+
+bool LinkClient::Impl::Apply(std::span<float> params, StepOutcome& outcome) {
+  return TakeResult(outcome, [&](std::span<const float> inbox) {
+    AddChange(params, inbox, mapping->outbox(),
+              control().mode.inbox_is_change.load(std::memory_order_relaxed) != 0);
+  });
 }
 
 Status LinkClient::Impl::Adopt(std::span<float> params, Adoption adoption, StepOutcome& outcome) {
