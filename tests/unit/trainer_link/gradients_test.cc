@@ -25,18 +25,10 @@ std::vector<float> Values(std::span<const float> region) { return {region.begin(
 class GradientsLink : public LinkFixture {
  protected:
   void SetUp() override {
-    LinkServerOptions options;
-    options.dir = dir_;
-    options.job = "digits";
-    options.worker = "digits-0-0";
+    LinkServerOptions options = Options();
     options.overlap = LinkOverlap::kBlocking;
     options.gradients = true;
-    options.require_memory = false;
-    auto started = LinkServer::Start(
-        options, [this](LinkEvent e) { ASSERT_TRUE(events_.Post(std::move(e))); }, Logger(),
-        metrics_);
-    ASSERT_TRUE(started.ok()) << started.status();
-    server_ = *std::move(started);
+    StartServer(options);
     client_ = Connect({.metrics = {}, .gradients = true});
   }
 

@@ -4,36 +4,20 @@
 #include "worker/core/vector/int8_chunk.h"
 
 #include <gtest/gtest.h>
-#include <hwy/highway.h>
 
 #include <bit>
 #include <cfloat>
 #include <cmath>
 #include <cstring>
-#include <functional>
 #include <limits>
 #include <vector>
 
 #include "base/rng.h"
+#include "tests/unit/worker_core/vector/every_target.h"
 #include "worker/core/vector/kernels.h"
 
 namespace crowdsurf::worker {
 namespace {
-
-// Runs `body` once on every instruction set of this machine that Highway compiled for.
-void OnEveryTarget(const std::function<void()>& body) {
-  int64_t targets = hwy::SupportedTargets() & HWY_TARGETS;
-  ASSERT_NE(targets, 0);
-  for (; targets != 0; targets &= targets - 1) {
-    const int64_t target = targets & -targets;
-    SCOPED_TRACE(hwy::TargetName(target));
-    hwy::SetSupportedTargetsForTest(target);
-    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-    body();
-  }
-  hwy::SetSupportedTargetsForTest(0);
-  hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-}
 
 constexpr size_t kSizes[] = {0, 1, 2, 3, 7, 64, 1000, 1023, 1024, 1025, 2048, 5001};
 

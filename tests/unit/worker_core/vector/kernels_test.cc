@@ -3,33 +3,17 @@
 #include "worker/core/vector/kernels.h"
 
 #include <gtest/gtest.h>
-#include <hwy/highway.h>
 
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <functional>
 #include <limits>
 
 #include "base/rng.h"
+#include "tests/unit/worker_core/vector/every_target.h"
 
 namespace crowdsurf::worker {
 namespace {
-
-// Runs `body` once on every instruction set of this machine that Highway compiled for.
-void OnEveryTarget(const std::function<void()>& body) {
-  int64_t targets = hwy::SupportedTargets() & HWY_TARGETS;
-  ASSERT_NE(targets, 0);
-  for (; targets != 0; targets &= targets - 1) {
-    const int64_t target = targets & -targets;
-    SCOPED_TRACE(hwy::TargetName(target));
-    hwy::SetSupportedTargetsForTest(target);
-    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-    body();
-  }
-  hwy::SetSupportedTargetsForTest(0);
-  hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-}
 
 uint32_t Bits(float x) { return std::bit_cast<uint32_t>(x); }
 ByteView Wire(const std::vector<float>& x) {

@@ -34,16 +34,23 @@ class LinkFixture : public testing::Test {
     std::filesystem::remove_all(dir_);
   }
 
-  void StartServer(LinkOverlap overlap = LinkOverlap::kDelayed, bool needs_units = false) {
+  LinkServerOptions Options() const {
     LinkServerOptions options;
-    options.needs_units = needs_units;
     options.dir = dir_;
     options.job = "charlm";
     options.worker = "charlm-0-0";
     options.seed = 42;
-    options.overlap = overlap;
     options.max_opaque_bytes = 1 << 20;
     options.require_memory = false;
+    return options;
+  }
+  void StartServer(LinkOverlap overlap = LinkOverlap::kDelayed, bool needs_units = false) {
+    LinkServerOptions options = Options();
+    options.needs_units = needs_units;
+    options.overlap = overlap;
+    StartServer(options);
+  }
+  void StartServer(const LinkServerOptions& options) {
     auto started = LinkServer::Start(
         options, [this](LinkEvent e) { ASSERT_TRUE(events_.Post(std::move(e))); }, Logger(),
         metrics_);
