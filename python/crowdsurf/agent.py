@@ -5,24 +5,23 @@ from __future__ import annotations
 import dataclasses
 import json
 import logging
-import math
-import operator
 import os
 import time
 from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple
 
-from . import bells, layout
+from . import layout
 from .connection import AgentError, Connection, Refusal
 from .exchange import Exchange
 from .gradients import Gathered, Optimize, checked
 from .leases import Lease, Leases
 from .memory import Memory
-from .notices import NoticeWatch
+from .notices import NoticeWatch, ask
 from .parameters import FlatParameters, Parameters, State, as_floats
 from .platforms import client_only
+from .progress import Progress
+from .registration import register
 from .stacks import Stacks
-from .tensor import Counted, Notice, Outcome, Tensor
-from .version import __version__
+from .tensor import Notice, Outcome, Tensor
 
 PATIENCE = 60.0   # seconds to wait for an agent that is not there yet, or has gone before the first step
 _SILENCE = 5.0    # seconds: an agent without a sign of life for so long is looked for again
@@ -31,11 +30,6 @@ _LOOK = 0.001     # seconds between two looks at a result that a blocking step w
 _SLICE = 0.1      # seconds of a wait for the agent's bell: one that dies does not ring
 
 log = logging.getLogger("crowdsurf")
-
-
-def _other_version(theirs: str) -> Refusal:
-    return Refusal(f"the agent speaks {theirs} of the trainer link, crowdsurf {__version__} speaks version "
-                   f"{layout.VERSION}: install the crowdsurf of the agent's release")
 
 
 class Agent:
@@ -64,9 +58,9 @@ class Agent:
         self._leases: Optional[Leases] = None
         self._notices: Optional[NoticeWatch] = None
         self._training = self._lost = False
-        self._counted, self._reports = Counted(0, 0), 0
+        self._progress = Progress()
         self._retry_at, self._refused_since, self._refusal_said = 0.0, 0.0, ""
-        self._inode, self._rung_at = -1, (0, 0)   # the marks that were rung for
+        self._inode = -1
         self._stacks = Stacks()
         self._process = os.getpid()
         self._connection = Connection.wait_for(self._directory, PATIENCE)
@@ -79,19 +73,7 @@ class Agent:
     # --- registration ------------------------------------------------------------------------------
 
     def _register(self) -> None:
-        body = {"tensors": [{"name": t.name, "shape": list(t.shape), "role": t.role,
-                             "units": [dataclasses.asdict(axis) for axis in t.unit_axes()]} for t in self._declared],
-                "metrics": self._metrics, "fresh": not self._training,
-                "first": any(t.role == "Parameter" for t in self._declared), "bells": bells.system_call() is not None,
-                "gradients": self._gradients}
-        try:
-            answer = self._connection.call_json("POST", "/v1/register", body)
-        except Refusal as refusal:
-            if refusal.code == 404:
-                raise _other_version("another version") from refusal
-            raise
-        if answer.get("version") != layout.VERSION:
-            raise _other_version(f"version {answer.get('version')}")
+        answer = register(self._connection, self._declared, self._metrics, fresh=not self._training, gradients=self._gradients)
         try:
             self._take(answer)
         except (KeyError, TypeError, IndexError, OSError) as error:
@@ -104,9 +86,7 @@ class Agent:
         inode = os.stat(path).st_ino
         if inode != self._inode:
             self._memory, self._inode = Memory(path, answer), inode
-            # A new file beside a living trainer: it has counted before.
-            self._memory.set(layout.STEPS, self._counted.steps)
-            self._memory.set(layout.SAMPLES, self._counted.samples)
+            self._progress.write(self._memory)   # of a living trainer, beside which the file is new
         self.seed: int = answer["seed"]   # the same at every worker of the job
         self.job: str = answer["job"]
         self.worker: str = answer["worker"]
@@ -189,7 +169,7 @@ class Agent:
         held = memory.get(layout.HOLD, "u32") and not memory.get(layout.STOP, "u32")
         try:
             if held:   # the others may be waiting for the first parameters
-                exchange.publish(memory, wanted, self._counted, asked_only=True)
+                exchange.publish(memory, wanted, self._progress.counted, asked_only=True)
                 return False
             exchange.give_state(memory, self._connection)
         except AgentError:
@@ -235,8 +215,7 @@ class Agent:
         except AgentError:
             self._lost = not self._connection.alive()
         if outcome.published or outcome.adopted:
-            stall = int((time.monotonic() - began) * 1e9)
-            self._memory.set(layout.STALL_NS, self._memory.get(layout.STALL_NS) + stall)
+            self._add_stall(began)
         return self._finish(outcome)
 
     def _meet(self, exchange: Exchange, gathered: Gathered, optimize: Optimize, outcome: Outcome) -> None:
@@ -248,7 +227,7 @@ class Agent:
             exchange.give_state(memory, self._connection)
             if outcome.adopted or exchange.optimize(memory, optimize, outcome):
                 continue
-            if exchange.publish_gradient(memory, self._counted):
+            if exchange.publish_gradient(memory, self._progress.counted):
                 outcome.published = True
                 continue
             waits = gathered.has_share(memory) or exchange.waits(memory)
@@ -260,7 +239,7 @@ class Agent:
             raise AgentError(f"{call} comes after start()")
         self._refuse_forks()
         self._stacks.step()
-        self._count(samples, loss)
+        self._progress.step(self._memory, samples, loss)
         return self._exchange
 
     def _refuse_forks(self) -> None:
@@ -277,7 +256,7 @@ class Agent:
         touched = exchange.apply(memory, outcome)
         try:
             touched = exchange.adopt(memory, self._connection, outcome) or touched
-            if exchange.publish(memory, wanted, self._counted):
+            if exchange.publish(memory, wanted, self._progress.counted):
                 outcome.published = touched = True
                 if memory.get(layout.OVERLAP, "u32") == 1:
                     exchange.wait_for_result(memory, outcome, self._wait)
@@ -285,9 +264,12 @@ class Agent:
         except AgentError:
             self._lost = not self._connection.alive()   # what is left is done at the next boundary
         if touched:
-            stall = int((time.monotonic() - began) * 1e9)
-            memory.set(layout.STALL_NS, memory.get(layout.STALL_NS) + stall)
+            self._add_stall(began)
         return self._finish(outcome)
+
+    def _add_stall(self, began: float) -> None:
+        stall = int((time.monotonic() - began) * 1e9)
+        self._memory.set(layout.STALL_NS, self._memory.get(layout.STALL_NS) + stall)
 
     def _wait(self, rung: int) -> bool:
         """A blocking step's pause. False: the agent is lost or silent, and nothing will come."""
@@ -295,26 +277,6 @@ class Agent:
             return False
         self._memory.agent_bell.wait(rung, _LOOK, _SLICE)
         return True
-
-    def _count(self, samples: int, loss: Optional[float]) -> None:
-        samples = operator.index(samples)
-        if samples < 0:
-            raise ValueError(f"samples is {samples}, it must not be negative")
-        self._counted = Counted(self._counted.steps + 1, self._counted.samples + samples)
-        self._memory.set(layout.SAMPLES, self._counted.samples)
-        self._memory.set(layout.STEPS, self._counted.steps)
-        if loss is not None and math.isfinite(loss):
-            self._memory.set(layout.LOSS, float(loss), "f64")
-            self._note_progress()
-        self._ring_at_mark()
-
-    def _ring_at_mark(self) -> None:
-        """Once a mark: the agent sleeps until the trainer has done as many steps or samples as it waits for."""
-        marks = self._memory.get(layout.WAKE_AT_STEPS), self._memory.get(layout.WAKE_AT_SAMPLES)
-        counted = self._counted.steps, self._counted.samples
-        if any(mark and mark != rung and count >= mark for mark, rung, count in zip(marks, self._rung_at, counted)):
-            self._rung_at = marks
-            self._memory.trainer_bell.ring()
 
     def _finish(self, outcome: Outcome) -> Outcome:
         memory = self._memory
@@ -343,10 +305,8 @@ class Agent:
             leases = Leases(samples, unit)
             leases.declare(self._memory, self._connection)
             self._leases = self._exchange.leases = leases
-        elif self._leases.data != (samples, unit):
-            had, batch = self._leases.data
-            raise ValueError(f"a job deals one data set: this worker draws from one of {had} samples in batches of {batch} "
-                             f"already, not {samples} in batches of {unit}; for another, as in an evaluation, loop over its loader")
+        else:
+            self._leases.refuse_other(samples, unit)
         self._leases.put_back()
         return self._leases
 
@@ -390,12 +350,7 @@ class Agent:
         """Reports a number under one of the names given as `metrics`. ValueError: it is none of them."""
         if name not in self._metrics:
             raise ValueError(f"{name!r} is none of the metrics that were registered: {self._metrics}")
-        self._memory.set(layout.METRICS + 8 * self._metrics.index(name), float(value), "f64")
-        self._note_progress()
-
-    def _note_progress(self) -> None:
-        self._reports += 1
-        self._memory.set(layout.PROGRESS_SEQUENCE, self._reports)
+        self._progress.set_metric(self._memory, self._metrics.index(name), value)
 
     def index_sets(self) -> Optional[Dict[int, Tuple[int, ...]]]:
         """The active indices of every unit group, or None when they have not changed.
@@ -403,18 +358,7 @@ class Agent:
         For sub-network strategies: train these rows and columns alone from here on. Taking them lets the agent write
         others.
         """
-        version = self._memory.get(layout.INDEX_VERSION)
-        if version == self._memory.get(layout.INDEX_TAKEN):
-            return None
-        words, sets, at = self._memory.index_sets.cast("I"), {}, 0
-        while at + 2 <= len(words) and words[at + 1] > 0:  # no group is active without an index: the rest is not in use
-            group, count = words[at], words[at + 1]
-            if group in sets or at + 2 + count > len(words):
-                raise AgentError("the index sets are garbled")
-            sets[group] = tuple(words[at + 2 : at + 2 + count])
-            at += 2 + count
-        self._memory.set(layout.INDEX_TAKEN, version)
-        return sets
+        return self._memory.take_index_sets()
 
     def totals(self) -> Dict[str, float]:
         """What the agent last said of the job: samples, averagings, members of the view."""
@@ -430,17 +374,7 @@ class Agent:
         """The platform's notice that it takes this worker; None while there is none."""
         if not self._memory.get(layout.NOTICE, "u32"):
             return None
-        try:
-            asked = Connection(self._directory)   # its own: the trainer's may be in use for long
-        except AgentError:
-            return Notice("", None)
-        try:
-            answer = asked.call_json("GET", "/v1/notice")
-            return Notice(str(answer.get("reason", "")), answer.get("deadline"))
-        except AgentError:
-            return Notice("", None)
-        finally:
-            asked.close()
+        return ask(self._directory)
 
     def on_notice(self, callback: Callable[[Notice], None]) -> None:
         """Calls `callback` once, on a thread of its own, soon after a notice comes (50 ms): not at the next step."""

@@ -8,7 +8,7 @@ from typing import Callable, Optional
 
 from . import layout
 from .connection import AgentError, Connection
-from .gradients import Gathered, Optimize, result
+from .gradients import Gathered, Optimize
 from .leases import Leases
 from .memory import Memory
 from .parameters import Parameters, State
@@ -26,19 +26,27 @@ class Exchange:
         self.gathered: Optional[Gathered] = None   # where the job averages gradients
         self._voided = 0   # the ticket whose result belongs to parameters that an adoption replaced
 
-    def apply(self, memory: Memory, outcome: Outcome) -> bool:
-        """Adds a result that has come. True where there was one."""
+    def _take_result(self, memory: Memory, outcome: Outcome, take: Callable[[int], None]) -> bool:
+        """Calls `take` with the inbox of a result that has come, of the snapshot in the outbox alone. True: there was one."""
         ready = memory.get(layout.RESULT_READY)
         ticket = ready >> 1
         if ticket == 0 or ticket != memory.get(layout.PUBLISHED) or ticket == memory.get(layout.APPLIED):
             return False
         if ticket != self._voided:
-            is_change = memory.get(layout.INBOX_IS_CHANGE, "u32")
-            self._parameters.add(memory.inboxes[ready & 1], None if is_change else memory.outbox)
-            outcome.applied, outcome.averaging = True, memory.get(layout.RESULT_AVERAGING)
+            outcome.averaging = memory.get(layout.RESULT_AVERAGING)
+            take(ready & 1)
+            outcome.applied = True
         memory.set(layout.APPLIED, ticket)
         memory.trainer_bell.ring()
         return True
+
+    def apply(self, memory: Memory, outcome: Outcome) -> bool:
+        """Adds a result that has come. True where there was one."""
+        def add(inbox: int) -> None:
+            is_change = memory.get(layout.INBOX_IS_CHANGE, "u32")
+            self._parameters.add(memory.inboxes[inbox], None if is_change else memory.outbox)
+
+        return self._take_result(memory, outcome, add)
 
     def adopt(self, memory: Memory, connection: Connection, outcome: Outcome) -> bool:
         """Replaces the parameters where the agent asks for it. True where it did. AgentError: no connection."""
@@ -66,17 +74,11 @@ class Exchange:
 
     def optimize(self, memory: Memory, optimize: Optimize, outcome: Outcome) -> bool:
         """Takes the step of all workers where its gradient has come. True where there was one."""
-        mean = result(memory)
-        if mean is None:
-            return False
-        ticket = memory.get(layout.PUBLISHED)
-        if ticket != self._voided:
-            optimize(mean)
-            outcome.applied, outcome.averaging = True, memory.get(layout.RESULT_AVERAGING)
+        def take(inbox: int) -> None:
+            optimize(memory.inboxes[inbox])
             self._keep(memory, outcome.averaging)
-        memory.set(layout.APPLIED, ticket)
-        memory.trainer_bell.ring()
-        return True
+
+        return self._take_result(memory, outcome, take)
 
     def waits(self, memory: Memory) -> bool:
         """The snapshot in the outbox is in use."""

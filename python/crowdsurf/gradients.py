@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Callable, Optional
+from typing import Any, Callable
 
 from . import layout
 from .memory import Floats, Memory, numpy
@@ -70,12 +70,3 @@ def checked(gradient: Floats, elements: int) -> Floats:
     if len(gradient) != elements:
         raise ValueError(f"gradient has {len(gradient)} values, the job averages {elements}")
     return gradient
-
-
-def result(memory: Memory) -> Optional[Floats]:
-    """The mean gradient of all workers, where it is that of the snapshot in the outbox and was not taken yet."""
-    ready = memory.get(layout.RESULT_READY)
-    ticket = ready >> 1
-    if ticket == 0 or ticket != memory.get(layout.PUBLISHED) or ticket == memory.get(layout.APPLIED):
-        return None
-    return memory.inboxes[ready & 1]

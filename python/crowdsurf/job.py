@@ -45,13 +45,13 @@ def join(model: torch.nn.Module, optimizer: Optional[torch.optim.Optimizer] = No
     """Registers the model's parameters with the agent beside this script, and takes the job's state.
 
     Before the job's first averaging that is the model of the job's first worker, as it was given. init: "local" keeps
-    the model's own parameters in any case. metrics: names for Job.report(). on_notice: called on a thread of its own soon after the
-    platform says that it takes this worker. stateful: schedules, a GradScaler, whatever has state_dict() and
-    load_state_dict() and must go to joiners with the optimizer's state.
+    the model's own parameters in any case. metrics: names for Job.report(). on_notice: called on a thread of its own
+    soon after the platform says that it takes this worker. stateful: schedules, a GradScaler, whatever has state_dict()
+    and load_state_dict() and must go to joiners with the optimizer's state.
 
     In a job the random numbers of `random`, numpy and torch are the worker's own from here on: workers with the same
-    seed would shuffle the same way, and a resumed job would draw its first batches again. SIGTERM ends the script like sys.exit(143). Without an agent (CROWDSURF_DIR is not
-    set) the script trains alone, and says so once.
+    seed would shuffle the same way, and a resumed job would draw its first batches again. SIGTERM ends the script like
+    sys.exit(143). Without an agent (CROWDSURF_DIR is not set) the script trains alone, and says so once.
 
     ValueError, TypeError: the model cannot be averaged. AgentError: the agent refuses, is of another version, or never
     came; or this process has joined already.
@@ -98,8 +98,10 @@ class Job:
             self._agent.close()
             raise
         self.done = self.last.stop
+        from .loader import seed_worker   # it needs PyTorch, which a script has that is here
+
         _joined = weakref.ref(self)
-        self.seed = _seed_worker(f"{self._agent.seed}/{self._agent.worker}/{self.last.averaging}")
+        self.seed = seed_worker(f"{self._agent.seed}/{self._agent.worker}/{self.last.averaging}")
         self._stepped_at = time.monotonic()
         _show_stacks_of_crashes()
         self._take_sigterm()
@@ -387,18 +389,3 @@ def _show_stacks_of_crashes() -> None:
     with contextlib.suppress(*_NO_FILE):
         if not faulthandler.is_enabled():
             faulthandler.enable()
-
-
-def _seed_worker(words: str) -> int:
-    import hashlib
-    import random
-
-    import torch
-
-    seed = int.from_bytes(hashlib.sha256(words.encode()).digest()[:4], "little")   # 32 bits: numpy takes no more
-    random.seed(seed)
-    torch.manual_seed(seed)
-    numpy = sys.modules.get("numpy")
-    if numpy is not None:
-        numpy.random.seed(seed)
-    return seed

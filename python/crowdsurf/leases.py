@@ -32,6 +32,13 @@ class Leases:
         self._void = False                  # the lease in hand was taken back, or an adoption has ended its stream
         self.closed = False                 # this worker leaves: nothing more is to be trained
 
+    def refuse_other(self, samples: int, unit: int) -> None:
+        """ValueError: these are of another data set."""
+        if self.data != (samples, unit):
+            had, batch = self.data
+            raise ValueError(f"a job deals one data set: this worker draws from one of {had} samples in batches of {batch} "
+                             f"already, not {samples} in batches of {unit}; for another, as in an evaluation, loop over its loader")
+
     def declare(self, memory: Memory, connection: Connection) -> None:
         """After each registration. AgentError: it cannot be said."""
         self._version = -1

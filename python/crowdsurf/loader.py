@@ -1,7 +1,10 @@
-"""An order of the worker's own for loaders that shuffle by a seed which is the same at every worker."""
+"""Random numbers of the worker's own, also for loaders that shuffle by a seed which is the same at every worker."""
 
 from __future__ import annotations
 
+import hashlib
+import random
+import sys
 from typing import Any, Iterator
 
 import torch
@@ -30,3 +33,14 @@ def _parts(loader: Any) -> Iterator[Any]:
         part = getattr(loader, name, None)
         if part is not None:
             yield from _parts(part)
+
+
+def seed_worker(words: str) -> int:
+    """Seeds the random numbers of `random`, torch and numpy (where it is imported) by `words`. The seed."""
+    seed = int.from_bytes(hashlib.sha256(words.encode()).digest()[:4], "little")   # 32 bits: numpy takes no more
+    random.seed(seed)
+    torch.manual_seed(seed)
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        numpy.random.seed(seed)
+    return seed

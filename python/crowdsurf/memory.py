@@ -6,7 +6,7 @@ import importlib
 import mmap
 import struct
 import threading
-from typing import Any, Dict, Mapping
+from typing import Any, Dict, Mapping, Optional, Tuple
 
 from . import layout
 from .bells import Bell
@@ -73,3 +73,18 @@ class Memory:
         """A fence, and the word: what it announces is written before it."""
         fence()
         self._words[kind][offset // struct.calcsize(self._FORMATS[kind])] = value
+
+    def take_index_sets(self) -> Optional[Dict[int, Tuple[int, ...]]]:
+        """Indices by unit group; None when they were taken already. AgentError: they are garbled."""
+        version = self.get(layout.INDEX_VERSION)
+        if version == self.get(layout.INDEX_TAKEN):
+            return None
+        words, sets, at = self.index_sets.cast("I"), {}, 0
+        while at + 2 <= len(words) and words[at + 1] > 0:  # no group is active without an index: the rest is not in use
+            group, count = words[at], words[at + 1]
+            if group in sets or at + 2 + count > len(words):
+                raise AgentError("the index sets are garbled")
+            sets[group] = tuple(words[at + 2 : at + 2 + count])
+            at += 2 + count
+        self.set(layout.INDEX_TAKEN, version)
+        return sets

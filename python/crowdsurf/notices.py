@@ -6,11 +6,27 @@ import logging
 import threading
 from typing import Callable, Optional
 
+from .connection import AgentError, Connection
 from .tensor import Notice
 
 _LOOK = 0.05   # seconds between two looks
 
 log = logging.getLogger("crowdsurf")
+
+
+def ask(directory: str) -> Notice:
+    """What the agent says of a notice that is there. Over a connection of its own: the trainer's may be in use for long."""
+    try:
+        asked = Connection(directory)
+    except AgentError:
+        return Notice("", None)
+    try:
+        answer = asked.call_json("GET", "/v1/notice")
+        return Notice(str(answer.get("reason", "")), answer.get("deadline"))
+    except AgentError:
+        return Notice("", None)
+    finally:
+        asked.close()
 
 
 class NoticeWatch:

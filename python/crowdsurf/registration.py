@@ -1,0 +1,37 @@
+"""The trainer's registration with the agent: docs/trainer-link.md, section 3."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Dict, Sequence
+
+from . import bells, layout
+from .connection import Connection, Refusal
+from .tensor import Tensor
+from .version import __version__
+
+
+def register(connection: Connection, tensors: Sequence[Tensor], metrics: Sequence[str], *, fresh: bool,
+             gradients: bool) -> Dict[str, Any]:
+    """The agent's answer. Refusal: it does not take this trainer, or is of another version. AgentError: it has gone.
+
+    fresh: the trainer has not trained yet. gradients: it can hand over gradients in place of parameters.
+    """
+    body = {"tensors": [{"name": t.name, "shape": list(t.shape), "role": t.role,
+                         "units": [dataclasses.asdict(axis) for axis in t.unit_axes()]} for t in tensors],
+            "metrics": list(metrics), "fresh": fresh, "first": any(t.role == "Parameter" for t in tensors),
+            "bells": bells.system_call() is not None, "gradients": gradients}
+    try:
+        answer = connection.call_json("POST", "/v1/register", body)
+    except Refusal as refusal:
+        if refusal.code == 404:
+            raise _other_version("another version") from refusal
+        raise
+    if answer.get("version") != layout.VERSION:
+        raise _other_version(f"version {answer.get('version')}")
+    return answer
+
+
+def _other_version(theirs: str) -> Refusal:
+    return Refusal(f"the agent speaks {theirs} of the trainer link, crowdsurf {__version__} speaks version "
+                   f"{layout.VERSION}: install the crowdsurf of the agent's release")
