@@ -286,7 +286,15 @@ TEST(MembershipTest, AnotherTensorTableIsRefusedAndHarmsNobody) {
   const size_t odd = world.Add(Seconds(1000));
   world.Local(odd, TrainerRegistered{
                        .schema = Sha256(AsBytes("another")), .elements = 64, .marks = {1, 3}});
+  // Its table differs in what has no mark.
+  const size_t unmarked = world.Add(Seconds(1000));
+  world.Local(
+      unmarked,
+      TrainerRegistered{.schema = Sha256(AsBytes("a third")), .elements = 64, .marks = {1, 2, 4}});
   world.RunFor(Seconds(3));
+  ASSERT_TRUE(world.Summary(unmarked).seat_refused);
+  EXPECT_EQ(world.Summary(unmarked).seat_refused->reason, "another tensor table");
+  EXPECT_FALSE(world.Summary(unmarked).seat_refused->tensor);
   EXPECT_FALSE(world.Summary(odd).view);
   ASSERT_TRUE(world.Summary(odd).seat_refused);
   EXPECT_EQ(world.Summary(odd).seat_refused->reason, "another tensor table");
