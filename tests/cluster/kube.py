@@ -119,7 +119,8 @@ def wait(what, holds, within, show=lambda: ""):
             failure = f" ({error})"
         if time.monotonic() - begun > within:
             raise told(f"not within {within} s: {what}{failure}", show())
-        time.sleep(PAUSE)  # between two looks at the API server; bounded by `within`
+        # What tests wait for spans objects, logs and processes: no one event tells of it. Bounded by `within`.
+        time.sleep(PAUSE)
 
 
 def told(why, seen):

@@ -34,7 +34,7 @@ bool Within(double seconds, const std::function<bool()>& holds) {
   const auto until = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
   while (!holds()) {
     if (std::chrono::steady_clock::now() > until) return false;
-    // A pause between two looks at another thread's state, which has no event; bounded by `until`.
+    // An election tells nobody that it leads: its flag is looked at again, until `until`.
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
   return true;

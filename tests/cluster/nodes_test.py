@@ -215,7 +215,7 @@ class NodesTest(unittest.TestCase):
         begun = time.monotonic()
         kill(node.pid(pod, "trainer"))
         self.trains_on(3)
-        # Time itself is tested: twenty seconds without an API server.
+        # Time itself is tested: the crowd lives for twenty seconds without an API server.
         time.sleep(max(0.0, 20 - (time.monotonic() - begun)))
         kube.tool("start-api")
         self.replaced_after_an_outage(name)

@@ -94,7 +94,7 @@ class OperatorTest : public testing::Test {
     const auto until = std::chrono::steady_clock::now() + kPatience;
     while (!client.List("/apis/crowdsurf.io/v1alpha1/trainingjobs").ok()) {
       ASSERT_LT(std::chrono::steady_clock::now(), until) << "the CRD is not served";
-      // Between two questions to the API server; bounded by `until`.
+      // The server tells nobody that it serves a CRD: it is asked again, until `until`.
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
     }
   }
@@ -154,7 +154,8 @@ class OperatorTest : public testing::Test {
         ADD_FAILURE() << "never: " << what << "; pods: " << Names() << " status: " << JobStatus();
         return false;
       }
-      // Between two questions to the API server; bounded by kPatience.
+      // What `holds` asks spans pods, status and metrics: no one watch tells of it. Bounded by
+      // kPatience.
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
     }
     std::cout << what << ": "
