@@ -45,9 +45,11 @@ void AddAveragingRules(json& averaging) {
   averaging["x-kubernetes-validations"].push_back(
       CrdRule("!has(self.globalBatch) || self.what == 'Gradients'",
               "globalBatch is only for what: Gradients"));
+  // The API server judges the block's default, {}, before it fills in the defaults of its fields:
+  // no rule may need one to be there.
   averaging["x-kubernetes-validations"].push_back(
-      CrdRule("self.what != 'Gradients' || (has(self.globalBatch) && self.overlap == 'Blocking' && "
-              "self.strategy in ['Moshpit', 'AllReduce'])",
+      CrdRule("!has(self.what) || self.what != 'Gradients' || (has(self.globalBatch) && "
+              "self.overlap == 'Blocking' && self.strategy in ['Moshpit', 'AllReduce'])",
               "what: Gradients needs a globalBatch, overlap: Blocking and strategy AllReduce or "
               "Moshpit"));
   averaging["x-kubernetes-validations"].push_back(CrdRule(
