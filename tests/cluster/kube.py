@@ -135,7 +135,7 @@ def events(last=30):
     age = lambda item: (datetime.datetime.now(datetime.timezone.utc) - datetime.datetime.fromisoformat(moment(item))).total_seconds()
     told_by_all = ("Pulled", "Created", "Started", "Scheduled", "SuccessfulMountVolume")
     kept = sorted((item for item in items if item["reason"] not in told_by_all), key=moment)[-last:]
-    return "\n".join(f"{age(i):5.0f} s ago  {i['reason']}  {i['involvedObject']['name']}  {i['message'][:160]}" for i in kept)
+    return "\n".join(f"{age(i):5.0f} s ago  {i['reason']}  {i['involvedObject']['name']}  {i.get('message', '')[:160]}" for i in kept)
 
 
 def ready(pod):
