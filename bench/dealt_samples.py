@@ -47,20 +47,20 @@ class Account:
             self.trained[worker] = {(int(epoch), int(at)) for epoch, *indices in lines if indices for at in indices}
         marks = crowdsurf.load_model(state / "checkpoint" / "model.safetensors")["marks"]
         marks = marks[:, :WORKERS * LIVES * EPOCHS * SAMPLES].unflatten(1, (WORKERS * LIVES, EPOCHS, SAMPLES))
-        self.inside, self.whole = collections.defaultdict(set), set()
-        for worker, epoch, at in torch.nonzero(marks.any(0)).tolist():
+        self.inside, self.touched = collections.defaultdict(set), set()   # in all chunks, by worker; in any
+        for worker, epoch, at in torch.nonzero(marks.all(0)).tolist():
             self.inside[worker].add((epoch, at))
-        for _, epoch, at in torch.nonzero(marks.all(0)).tolist():
-            self.whole.add((epoch, at))
+        for _, epoch, at in torch.nonzero(marks.any(0)).tolist():
+            self.touched.add((epoch, at))
         self.ledger = Ledger(max((state / "checkpoint").glob("*.crowdsurf")))
 
     def lost(self):
-        """Samples that the job believes to have trained, and that are not in its model."""
+        """Samples that the job believes to have trained, and that are not in all of its model."""
         return len(self.ledger.committed - set().union(*self.inside.values()))
 
     def partly(self):
-        """Those that are in some chunks of it only: their worker died while it sent them."""
-        return len(self.ledger.committed - self.whole) - self.lost()
+        """Those of them that are in some chunks of it."""
+        return len(self.ledger.committed & self.touched - set().union(*self.inside.values()))
 
     def again(self, excused=frozenset()):
         """How often samples were trained beyond their first time; what `excused` workers trained in vain does not count."""
@@ -82,7 +82,7 @@ class Account:
 
     def say(self, report):
         print(f"  {report['preemptions']} workers taken, {self.ledger.count} samples committed in {self.ledger.epoch} epochs: "
-              f"{self.lost()} lost, {self.partly()} in a part of the model only; "
+              f"{self.lost()} lost, {self.partly()} of them in a part of the model; "
               f"{self.again()} trained again, {self.again(self.dead())} of them not for a dead worker's; "
               f"{self.ledger.returned} returned, {self.ledger.void} void claims", file=sys.stderr, flush=True)
 

@@ -7,7 +7,7 @@ parameters, an averaging every 50 steps, beside the same script alone. P3: held-
 process at equal samples, in points, while one of four workers is killed every 3 s; mean of 3 seeds. P5: seconds from join()
 to the first step, 100 MB of parameters: the greater of two medians, of workers that begin a job together (they take the
 first one's parameters) and of those that replace a killed one (they take the job's average). P6: what becomes of the samples
-that job.shard() deals (dealt_samples.py). P6.lost: samples that the job counts as trained and that are in no chunk of its model.
+that job.shard() deals (dealt_samples.py). P6.lost: samples that the job counts as trained and that some chunk of its model lacks.
 P6.retrained: trained again, though no dead worker had trained them in vain; both while a worker is killed every 3 s, 100 in
 all. P6.notice: lost, trained again or in vain, while a worker is taken every 3 s with a notice. P7: 1 where 1 to 16 clients
 train the same samples an epoch. P8: seconds from a notice, in the file that an agent's platform writes, to the user's

@@ -39,6 +39,7 @@ enum class ChaosPlant : uint8_t {
   kUncoveredMoves,  // a value that no sub-network has moves in one node's rounds
   kTrainsOn,        // one node's trainer begins each grant a unit too early
   kClaimsMore,      // one node says that it has trained a unit more than it has
+  kInPartOnly,      // one node's snapshots miss in the first value of each mean, and count
   kNewTrainer,      // one node's trainer is replaced now and then, and the node counts as living
   kLeavesAtOnce,    // nodes that leave hide what they have trained
   kKeepsOwn,        // one node's trainer goes on from its own when it is to take others' parameters

@@ -33,7 +33,7 @@ ChaosWorld::ChaosWorld(const ChaosScenario& scenario)
       rng_(scenario.seed),
       network_(queue_, rng_.Fork("network"), scenario.links),
       round_checkers_(report_.violations),
-      peer_checkers_(report_.violations, origins_, scenario.wire),
+      peer_checkers_(report_.violations, origins_, scenario.wire, !scenario.data.none()),
       outer_checkers_(report_.violations, scenario.outer),
       subnet_checkers_(report_.violations),
       lease_checkers_(report_.violations, scenario.data),

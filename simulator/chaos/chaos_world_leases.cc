@@ -8,9 +8,7 @@
 namespace crowdsurf::simulator {
 
 void ChaosWorld::SeeLeases(int node, const worker::Deliver& deliver, const RegionBuffer& mean) {
-  std::set<SnapshotId> inside;
-  for (const OriginId set : std::set<OriginId>(mean.origins.begin(), mean.origins.end()))
-    for (const SnapshotId snapshot : origins_.In(set)) inside.insert(snapshot);
+  const std::set<SnapshotId> inside = origins_.Throughout(mean.origins);
   std::map<int, const LeaseTrainer*> trainers;
   for (const auto& other : nodes_) trainers[other->index()] = other->leases();
   lease_checkers_.OnDelivered(node, deliver, inside, trainers);

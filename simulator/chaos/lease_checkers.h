@@ -1,5 +1,5 @@
 // LeaseCheckers: watches from outside which samples the workers of a job train, and which of them
-// the committed average has in it.
+// the committed average has in it, in all its chunks.
 //
 // It knows every batch that a trainer has trained, every snapshot, and the snapshots inside every
 // delivered average (origins.h), and nothing of claims. From these it keeps its own account, and
@@ -32,7 +32,7 @@ class LeaseCheckers {
   // `done`: batches that the trainer had trained when the snapshot was taken.
   void OnSnapshot(int node, SnapshotId snapshot, size_t done);
   void OnWeighed(SnapshotId snapshot, double weight);
-  // An average with these snapshots in it took the place of what `node` had published.
+  // An average with these snapshots in all its chunks took the place of what `node` had published.
   void OnDelivered(int node, const worker::Deliver& deliver, const std::set<SnapshotId>& inside,
                    const std::map<int, const LeaseTrainer*>& trainers);
   // A committed average took the place of all that it has trained.

@@ -88,7 +88,7 @@ void PeerCheckers::OnDeliver(int node, const Deliver& deliver, const RegionBuffe
     CheckMean(node, region);
     CheckWeight(node, deliver, inside);
   }
-  CheckCount(node, deliver, inside);
+  CheckCount(node, deliver, leases_ ? origins_.Throughout(region.origins) : inside);
 }
 
 // All elements have the same snapshots in them: the weighted mean of those, computed anew.

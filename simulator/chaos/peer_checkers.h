@@ -23,8 +23,9 @@ namespace crowdsurf::simulator {
 
 class PeerCheckers {
  public:
-  PeerCheckers(Violations& violations, Origins& origins, worker::WireFormat wire)
-      : violations_(violations), origins_(origins), wire_(wire) {}
+  // leases: the job deals data. Then the samples of a snapshot that some chunks lack do not count.
+  PeerCheckers(Violations& violations, Origins& origins, worker::WireFormat wire, bool leases)
+      : violations_(violations), origins_(origins), wire_(wire), leases_(leases) {}
 
   SnapshotId NewSnapshot(int node, double samples_total);
   // The snapshot's values as they stand in the outbox.
@@ -65,6 +66,7 @@ class PeerCheckers {
   Violations& violations_;
   Origins& origins_;
   const worker::WireFormat wire_;
+  const bool leases_;
   std::vector<Snapshot> snapshots_;
   std::map<int, SnapshotId> last_of_;  // by node
   std::map<worker::ViewHash, std::set<worker::ViewHash>> successors_;

@@ -127,6 +127,7 @@ void PeerNode::Publish(worker::AveragingId averaging) {
     return;
   }
   snapshot_ = snapshot;
+  if (Planted(ChaosPlant::kInPartOnly)) At(Region::kOutbox).origins.front() = 0;
   outside_.first_checkers().OnPublished(index(), snapshot);
   if (trainer_.leases() != nullptr)
     outside_.lease_checkers().OnSnapshot(index(), snapshot, trainer_.leases()->Done(now()));

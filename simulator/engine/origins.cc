@@ -1,6 +1,8 @@
 #include "simulator/engine/origins.h"
 
 #include <algorithm>
+#include <iterator>
+#include <utility>
 
 namespace crowdsurf::simulator {
 
@@ -19,6 +21,18 @@ Origins::Union Origins::Unite(const std::vector<OriginId>& parts) {
   const bool twice = end != all.end();
   all.erase(end, all.end());
   return {Intern(all), twice};
+}
+
+std::set<SnapshotId> Origins::Throughout(const std::vector<OriginId>& vector) const {
+  if (vector.empty()) return {};
+  std::vector<SnapshotId> all = In(vector.front());
+  for (const OriginId set : std::set<OriginId>(vector.begin(), vector.end())) {
+    std::vector<SnapshotId> both;
+    std::set_intersection(all.begin(), all.end(), In(set).begin(), In(set).end(),
+                          std::back_inserter(both));
+    all = std::move(both);
+  }
+  return {all.begin(), all.end()};
 }
 
 }  // namespace crowdsurf::simulator

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <vector>
 
 #include "base/bytes.h"
@@ -28,6 +29,8 @@ class Origins {
   };
   Union Unite(const std::vector<OriginId>& parts);
   const std::vector<SnapshotId>& In(OriginId id) const { return sets_[id]; }
+  // What is inside every element of a vector: of all its chunks.
+  std::set<SnapshotId> Throughout(const std::vector<OriginId>& vector) const;
 
  private:
   OriginId Intern(const std::vector<SnapshotId>& set);

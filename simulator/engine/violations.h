@@ -33,7 +33,7 @@ inline constexpr std::string_view kStatements[] = {
     "view",       // two successors of one view
     "outbox",     // the trainer's snapshot was replaced while it was in use
     "lease",      // a sample is in the committed average twice
-    "lost",       // a sample counts as committed and is not, or is forgotten
+    "lost",       // a sample counts as committed and is not in all chunks, or is forgotten
     "retrained",  // a sample is trained again though the worker that trained it first lives
     "notice",     // a worker that left with notice has trained in vain
     "healed",     // after healing the survivors did not come together in time

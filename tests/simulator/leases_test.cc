@@ -64,6 +64,10 @@ TEST(PlantedLeaseFaults, AClaimOfMoreThanWasTrainedIsSeen) {
   EXPECT_GT(Planted(ChaosPlant::kClaimsMore).violations.Count("lost"), 0U);
 }
 
+TEST(PlantedLeaseFaults, SamplesThatAreInAPartOfTheMeanAndCountAreSeen) {
+  EXPECT_GT(Planted(ChaosPlant::kInPartOnly).violations.Count("lost"), 0U);
+}
+
 TEST(PlantedLeaseFaults, ALivingWorkersSamplesTrainedAgainAreSeen) {
   EXPECT_GT(Planted(ChaosPlant::kNewTrainer).violations.Count("retrained"), 0U);
 }

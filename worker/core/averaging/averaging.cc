@@ -199,7 +199,7 @@ void Averaging::OnAdopted(const Committed& committed) {
   OnHolds(committed);
   leases_.OnAdopted();
   counted_ = std::max(counted_, progress_.samples);
-  returned_ = answered_ = 0;
+  returned_ = answered_ = settled_ = 0;
   doubt_.reset();
 }
 
@@ -248,7 +248,7 @@ void Averaging::OnTrainer(Time now, const TrainerRegistered& trainer) {
   hashing_ = false;
   if (Gathers()) HoldStep(trainer);
   counted_ = snapshot_ = trainer.counted;
-  returned_ = answered_ = 0;
+  returned_ = answered_ = settled_ = 0;
   doubt_.reset();
   progress_ = {};
   leases_.OnTrainer(trainer.fresh);

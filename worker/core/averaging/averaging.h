@@ -341,6 +341,7 @@ class Averaging {
   double snapshot_ = 0;  // the trainer's total in the outbox
   double returned_ = 0;  // samples that turned out not to be counted, in the present stake
   double answered_ = 0;  // others that did since it was fixed: for the next
+  double settled_ = 0;   // of the own stake, as the first round has settled it
   std::pair<AveragingId, ViewHash> staked_;  // averaging and view that stake_ was fixed for
   Stake stake_;                              // of the value that the next round takes in
   Digest last_root_;                         // of the previous round's value
@@ -351,7 +352,7 @@ class Averaging {
   bool ledger_restored_ = false;  // of a checkpoint; the first view says whether it counts
   AveragingId hurried_;           // a member waits for this one
   bool lone_ = false;             // too few were in the averaging's round for leases to count
-  bool in_mean_ = false;          // the own input is in the value of the first round
+  bool in_mean_ = false;          // the own input is in the value, and counted
   std::set<PeerId> seated_then_;  // as of the averaging whose round ended last
 
   Committed committed_;

@@ -83,6 +83,9 @@ void Averaging::CollectEnded(Time now, Actions& out) {
       in_mean_ = ended.counted;
       lone_ = applied && IsLone(ended);
       SettleSamples(ended, out);
+    } else if (applied && in_mean_ && !ended.counted && KeepsChange()) {
+      in_mean_ = false;  // what a round took in a later one has lost
+      returned_ += settled_;
     }
     if (applied) seated_then_ = ended.seated;
     last_root_ = ended.over.root;
@@ -98,7 +101,7 @@ void Averaging::CollectEnded(Time now, Actions& out) {
   }
 }
 
-// After round 0 it is known whether the own weight is in the job's count. A member that adopts a
+// After round 0 it is known whether the own samples are in the job's count. A member that adopts a
 // mean without its own contribution gives its weight up with the change that it loses; one that
 // keeps its values keeps its weight for the next averaging, unless it may have been counted without
 // it.
@@ -111,6 +114,7 @@ void Averaging::SettleSamples(const GroupRounds::Ended& ended, Actions& out) {
   if (lone_ || (!ended.counted && kept)) return;  // its change is not lost
   counted_ = snapshot_;
   returned_ = 0;
+  settled_ = samples;
   if (Applied(ended.over.outcome)) return;
   doubt_ = Doubt{.instance = ended.instance, .samples = samples};
   const Bytes ask = EncodeMessage(message::CountedAsk{ended.instance});

@@ -69,7 +69,7 @@ class GroupRounds {
     uint32_t round = 0;
     size_t axis = 0;
     RoundOver over;
-    bool counted = false;  // the own weight is in the value
+    bool counted = false;  // the own samples are in the value's stake
     bool flowed = false;   // own values have left: a KEPT weight may have been counted
     InstanceId instance;
     std::vector<PeerId> group;     // the other members
@@ -247,7 +247,7 @@ class GroupRounds {
   std::set<PeerId> differing_;
   bool unlisted_ = false;
   bool departing_ = false;
-  std::deque<std::pair<InstanceId, std::set<PeerId>>> outcomes_;  // contributors, newest last
+  std::deque<std::pair<InstanceId, std::set<PeerId>>> outcomes_;  // counted, newest last
   RoundTally tally_;
   uint64_t divergence_ = 0;
   std::deque<Duration> lengths_;

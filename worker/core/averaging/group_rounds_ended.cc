@@ -37,22 +37,22 @@ void GroupRounds::End(Time now, Instance& instance, const RoundOver& over) {
               .round = instance.opening.round,
               .axis = instance.opening.axis,
               .over = over,
-              .counted = Applied(over.outcome) && over.contributors.Contains(spec.self),
+              .counted = Applied(over.outcome) && over.counted.Contains(spec.self),
               .flowed = instance.flowed,
               .instance = spec.instance,
               .group = {},
               .seated = {}};
   for (const auto& [cell, member] : instance.seating.occupants()) ended.seated.insert(member.id);
-  std::set<PeerId> contributors;
+  std::set<PeerId> counted;
   for (size_t rank = 0; rank < spec.cells.size(); ++rank) {
     const auto& member = spec.cells[rank].member;
     if (!member) continue;
     if (*member != config_.id) ended.group.push_back(*member);
-    if (over.contributors.Contains(rank)) contributors.insert(*member);
+    if (over.counted.Contains(rank)) counted.insert(*member);
     if (Applied(over.outcome) && !over.members.Contains(rank)) metrics_.members_missing->Add();
   }
   if (Applied(over.outcome)) {
-    outcomes_.emplace_back(spec.instance, std::move(contributors));
+    outcomes_.emplace_back(spec.instance, std::move(counted));
     if (outcomes_.size() > kMaxOutcomes) outcomes_.pop_front();
     lengths_.push_back(now - instance.opened);
     if (lengths_.size() > kLengthsKept) lengths_.pop_front();
@@ -129,8 +129,8 @@ void GroupRounds::Count(Instance& instance) {
 std::vector<GroupRounds::Ended> GroupRounds::TakeEnded() { return std::exchange(ended_, {}); }
 
 std::optional<bool> GroupRounds::Counted(const InstanceId& instance, const PeerId& peer) const {
-  for (const auto& [id, contributors] : outcomes_)
-    if (id == instance) return contributors.contains(peer);
+  for (const auto& [id, counted] : outcomes_)
+    if (id == instance) return counted.contains(peer);
   return std::nullopt;
 }
 

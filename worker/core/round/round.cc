@@ -167,9 +167,10 @@ void Round::Conclude(Outcome outcome, BallotName by, RankSet members, RoundActio
   if (Applied(outcome)) {
     const std::optional<RoundValue> value = CurrentValue();
     CHECK(value.has_value());
-    over.stake = StakeOf(*value);
+    over.stake = StakeOf(*value, fixed_->spec.coverers);
     over.root = RootOf(*value);
     over.contributors = ContributorsOf(*value);
+    over.counted = CountedOf(*value, fixed_->spec.coverers);
     for (const ChunkAssignment& assignment : assignments_) {
       if (assignment.assigned != 0)
         ++counts_.chunks_reduced_again;

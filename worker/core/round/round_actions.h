@@ -65,10 +65,11 @@ enum class Outcome : uint8_t { kFast, kRepaired, kAdopted, kKept, kAborted, kOrp
 struct RoundOver {
   Outcome outcome;
   Ballot ballot;
-  Stake stake;  // of the result: of its contributors together
+  Stake stake;  // of the result: StakeOf
   Digest root;
   RankSet contributors = {};  // union of the chunks' masks
   RankSet members = {};       // of the deciding ballot; all of the group when fast
+  RankSet counted = {};       // contributors whose samples and claims are in the stake
   bool operator==(const RoundOver&) const = default;
 };
 // The branch of `ballot` is decided and this member is in it: `members` are its first view. Comes

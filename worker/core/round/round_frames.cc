@@ -34,16 +34,33 @@ RankSet ContributorsOf(const RoundValue& value) {
   return all;
 }
 
-Stake StakeOf(const RoundValue& value) {
+RankSet CountedOf(const RoundValue& value, const std::vector<RankSet>& coverers) {
+  RankSet partly;  // contributors that a chunk lacks
+  const RankSet all = ContributorsOf(value);
+  for (size_t c = 0; c < value.chunks.size(); ++c)
+    partly |= (coverers.empty() ? all : all & coverers[c]) - value.chunks[c].mask;
+  RankSet counted = all;
+  for (size_t rank = 0; rank < value.stakes.size(); ++rank)
+    if (partly.Contains(rank) && !value.stakes[rank].claims.claims.empty()) counted.Erase(rank);
+  return counted;
+}
+
+Stake StakeOf(const RoundValue& value, const std::vector<RankSet>& coverers) {
   Stake sum;
   sum.base = BaseOf(value);
+  const RankSet counted = CountedOf(value, coverers);
   // In rank order, so that the sums have the same bits at all members.
-  for (const Stake& stake : value.stakes) {
+  for (size_t rank = 0; rank < value.stakes.size(); ++rank) {
+    const Stake& stake = value.stakes[rank];
     sum.weight += stake.weight;
-    sum.samples += stake.samples;
     sum.before = std::max(sum.before, stake.before);
     Add(stake.age, sum.age);
-    Merge(stake.claims, sum.claims);
+    ClaimSet claims = stake.claims;
+    if (counted.Contains(rank))
+      sum.samples += stake.samples;
+    else
+      claims.claims.clear();  // which ledger it has counts all the same
+    Merge(claims, sum.claims);
   }
   return sum;
 }

@@ -40,8 +40,13 @@ struct RoundValue {
   bool operator==(const RoundValue&) const = default;
 };
 RankSet ContributorsOf(const RoundValue& value);  // union of the masks
-Stake StakeOf(const RoundValue& value);           // of the contributors together, ascending
-Digest RootOf(const RoundValue& value);           // over all of it, in order
+// Those whose samples count: the contributors, but of those that claim leases only the ones in
+// every chunk that they cover. The claim of another one would commit samples that are in a part of
+// the vector alone. coverers: RoundSpec's.
+RankSet CountedOf(const RoundValue& value, const std::vector<RankSet>& coverers = {});
+// Of the contributors together, ascending; samples and claims are of CountedOf.
+Stake StakeOf(const RoundValue& value, const std::vector<RankSet>& coverers = {});
+Digest RootOf(const RoundValue& value);  // over all of it, in order
 
 // A value with the members that hold it: what witnesses accept.
 struct HeldValue {

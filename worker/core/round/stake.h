@@ -22,9 +22,9 @@ struct JobCount {
 };
 
 // What stands behind a vector and travels with it, from round to round of an averaging. After a
-// round: weights and samples are summed over the contributors, `before` is the latest of theirs,
-// `base` is theirs if all have the same, ages are added, claims are united. Equal stakes stand
-// behind equal bits.
+// round: weights are summed over the contributors, `before` is the latest of theirs, `base` is
+// theirs if all have the same, ages are added. Samples are summed, and claims united, of those that
+// count (CountedOf, round_frames.h). Equal stakes stand behind equal bits.
 struct Stake {
   double weight = 0;   // in the mean; >= 0, finite
   double samples = 0;  // by which the job's count grows; >= 0, finite; the weight unless weighting

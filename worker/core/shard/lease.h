@@ -68,7 +68,7 @@ struct LeaseClaim {
   bool operator==(const LeaseClaim&) const = default;
 };
 
-// The claims behind a vector, ascending by peer. After a round: those of all contributors.
+// The claims behind a vector, ascending by peer. After a round: of those that count (CountedOf).
 struct ClaimSet {
   DataSpec spec;    // none: this job, as far as its members know, deals no data
   LedgerMark base;  // what the claims are to be committed to: the newest that a contributor has

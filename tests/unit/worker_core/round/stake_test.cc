@@ -1,12 +1,14 @@
-// Stakes on their way: bases merge to one, or to none; ages add up.
+// Stakes on their way: bases merge to one, or to none; ages add up; claims of a part do not count.
 #include "worker/core/round/stake.h"
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
 #include "base/digest.h"
+#include "tests/unit/worker_core/world/numbered_peers.h"
 #include "worker/core/round/round_frames.h"
 
 namespace crowdsurf::worker {
@@ -129,6 +131,76 @@ TEST(StakeTest, AnAgeIsInBounds) {
     stake.age = AgeOf(1, 1, scale);
     EXPECT_FALSE(IsValid(stake)) << scale;
   }
+}
+
+// ---- claims of leases
+
+constexpr DataSpec kData = {.samples = 1000, .unit = 10, .seed = 7};
+
+// Chunks with these masks; each rank that is in one claims 10 samples more than the one before it.
+RoundValue ClaimsIn(const std::vector<RankSet>& masks, size_t ranks) {
+  RoundValue value;
+  for (const RankSet mask : masks) value.chunks.push_back({.assigned = 0, .mask = mask, .hash = 1});
+  value.stakes.resize(ranks);
+  for (uint8_t rank = 0; rank < ranks; ++rank) {
+    if (!ContributorsOf(value).Contains(rank)) continue;
+    const uint64_t samples = 10 * (uint64_t{rank} + 1);
+    Stake& stake = value.stakes[rank];
+    stake.weight = stake.samples = static_cast<double>(samples);
+    stake.claims.spec = kData;
+    stake.claims.base = {.averaging = AveragingId(rank + 1U), .hash = rank};
+    stake.claims.claims = {{.peer = PeerAt(rank), .trained = {5, samples}, .want = 1}};
+  }
+  return value;
+}
+
+std::vector<PeerId> Claimants(const Stake& stake) {
+  std::vector<PeerId> peers;
+  for (const LeaseClaim& claim : stake.claims.claims) peers.push_back(claim.peer);
+  return peers;
+}
+
+std::vector<PeerId> Peers(const std::vector<int>& ranks) {
+  std::vector<PeerId> peers;
+  for (const int rank : ranks) peers.push_back(PeerAt(rank));
+  std::sort(peers.begin(), peers.end());
+  return peers;
+}
+
+TEST(StakeTest, AClaimCountsWhereItsRankIsInEveryChunk) {
+  const RankSet all = RankSet::FirstRanks(3);
+  const Stake whole = StakeOf(ClaimsIn({all, all}, 3));
+  EXPECT_EQ(Claimants(whole), Peers({0, 1, 2}));
+  EXPECT_EQ(whole.samples, 60);
+  // Rank 2 died when one owner had its input and the other had not.
+  for (const auto& masks :
+       {std::vector<RankSet>{all, RankSet::Of(0, 1)}, {RankSet::Of(0, 1), all}}) {
+    const RoundValue value = ClaimsIn(masks, 3);
+    EXPECT_EQ(CountedOf(value), RankSet::Of(0, 1));
+    const Stake partly = StakeOf(value);
+    EXPECT_EQ(Claimants(partly), Peers({0, 1}));
+    EXPECT_EQ(partly.samples, 30) << "they are trained again, and count then";
+    EXPECT_EQ(partly.weight, 60) << "of all whose values are in it";
+    EXPECT_EQ(partly.claims.base.averaging, AveragingId(3)) << "its ledger is the newest";
+  }
+}
+
+TEST(StakeTest, WithoutAClaimAContributorCountsWhereverItIsIn) {
+  RoundValue value = ClaimsIn({RankSet::Of(0, 1), RankSet::Of(0)}, 2);
+  for (Stake& stake : value.stakes) stake.claims.claims.clear();
+  EXPECT_EQ(CountedOf(value), RankSet::Of(0, 1));
+  EXPECT_EQ(StakeOf(value).samples, 30);
+  for (Stake& stake : value.stakes) stake.claims = {};
+  EXPECT_EQ(CountedOf(value), RankSet::Of(0, 1));
+}
+
+// With IST a rank gives nothing to chunks that it does not cover, and claims all the same.
+TEST(StakeTest, AClaimCountsWhereItsRankIsInEveryChunkThatItCovers) {
+  const std::vector<RankSet> covered = {RankSet::Of(0, 1), RankSet::Of(1, 2), RankSet::Of(0, 2)};
+  EXPECT_EQ(CountedOf(ClaimsIn(covered, 3), covered), RankSet::Of(0, 1, 2));
+  // Ranks 0 and 2 died before the third was reduced: its new owner's own value stays.
+  const std::vector<RankSet> masks = {RankSet::Of(0, 1), RankSet::Of(1, 2), RankSet::Of(1)};
+  EXPECT_EQ(CountedOf(ClaimsIn(masks, 3), covered), RankSet::Of(1));
 }
 
 TEST(StakeTest, ABaseThatIsSaidAndNotGivenIsGarbled) {
