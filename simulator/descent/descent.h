@@ -38,6 +38,7 @@
 #include "simulator/descent/descent_model.h"
 #include "simulator/descent/quadratic.h"
 #include "simulator/engine/network.h"
+#include "worker/core/subnet/unit_schema.h"
 #include "worker/core/vector/tensor_view.h"
 #include "worker/core/view/averaging_config.h"
 #include "worker/core/view/averaging_id.h"
@@ -56,6 +57,7 @@ struct DescentLook {
     int node = 0;
     uint64_t steps = 0;
     std::span<const float> model;
+    std::span<const float> averaged;  // as its last result left it; before one, the model
   };
   Duration at;  // since the start
   std::vector<Worker> living;
@@ -74,6 +76,7 @@ struct DescentOptions {
   int members = 16;
   uint32_t dimensions = 10;
   worker::TensorViews tensors = {};  // of the model, for strategies that need shapes
+  worker::UnitSchema units = {};     // of the model, for IST
   double learning_rate = 0.5;
   double heterogeneity = 1;  // standard deviation of the centres
   double rate_spread = 0;    // a worker's learning rate is up to that share higher

@@ -11,6 +11,7 @@
 #include <span>
 
 #include "base/check.h"
+#include "worker/core/subnet/unit_schema.h"
 
 namespace crowdsurf::simulator {
 
@@ -22,6 +23,10 @@ class DescentModel {
   virtual void Start(std::span<float> x) const = 0;
   // One step, in place. lr_scale: factor of the learning rate that the strategy asks for.
   virtual void Step(double lr_scale, std::span<float> x) = 0;
+  // IST: Step trains only these units from here on; none: the whole model.
+  virtual void TrainUnits(const worker::IndexSets& /*sets*/) {}
+  // Of the time of a step of the whole model, what a step takes now.
+  virtual double step_share() const { return 1; }
   // Jobs that average gradients, in place of Step: the mean gradient at x of the next batch, whose
   // samples it returns; and one step of the optimizer with a gradient.
   virtual uint64_t Gradient(std::span<const float> /*x*/, std::span<float> /*gradient*/) {

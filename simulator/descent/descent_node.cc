@@ -48,6 +48,7 @@ void DescentNode::SayPublished(worker::AveragingId ticket) {
   Local(worker::Published{.averaging = ticket,
                           .samples = totals.samples,
                           .step = totals.step,
+                          .units = trainer_.units(),
                           .gathered = totals.gathered});
 }
 
@@ -59,7 +60,8 @@ void DescentNode::StartTrainer() {
 void DescentNode::NextStep() {
   // In a bounded run the trainer rests after its steps.
   if (pace_.steps > 0 && trainer_.steps() >= pace_.steps) return;
-  queue().After(pace_.step_time, [this] { StepDone(); });
+  trainer_.TakeUnits();
+  queue().After(pace_.step_time * trainer_.step_share(), [this] { StepDone(); });
 }
 
 void DescentNode::StepDone() {

@@ -42,6 +42,9 @@ class DescentNode : public ActionHost<float> {
   void GiveResult(worker::AveragingId ticket, worker::Region region) override;
   void ReleaseSnapshot(worker::AveragingId ticket) override;
   void SetLrScale(double scale) override { trainer_.SetLrScale(scale); }
+  void TrainUnits(const worker::TellTrainerUnits& units) override {
+    trainer_.TellUnits(units.by, units.sets);
+  }
   void Execute(const worker::Action& action) override;
 
   void NextStep();

@@ -52,6 +52,13 @@ bool DescentTrainer::SetShare(uint64_t samples) {
   return true;
 }
 
+void DescentTrainer::TakeUnits() {
+  if (!told_) return;
+  units_ = told_->first;
+  model_->TrainUnits(told_->second);
+  told_.reset();
+}
+
 // As the built-in trainer's client does (worker/edge/link/link_client_gradients.cc).
 void DescentTrainer::Gather() {
   gradient_.resize(x_.size());

@@ -31,6 +31,10 @@ class DescentTrainer {
   // ---- what the agent writes
   void Request(worker::AveragingId ticket) { wanted_ = ticket; }
   void SetLrScale(double scale) { lr_scale_ = scale; }
+  // IST: units that averaging `by` has dealt; they wait for TakeUnits.
+  void TellUnits(worker::AveragingId by, worker::IndexSets sets) {
+    told_.emplace(by, std::move(sets));
+  }
   // The state of `averaging`. True: it waited, and goes on.
   bool Adopt(worker::AveragingId averaging, std::span<const float> values);
   // Gradients: samples of a step. True: it waited, and has to gather more.
@@ -41,6 +45,11 @@ class DescentTrainer {
                std::span<const float> result);
   // True: it was waited for.
   bool Release(worker::AveragingId ticket);
+
+  // ---- a step begins
+  // With the units that it was told last, after the result of what was trained on others.
+  void TakeUnits();
+  double step_share() const { return model_->step_share(); }
 
   // ---- a step is over
   // Takes it, applies what is there; when a snapshot is wanted, it is in `outbox` and its ticket is
@@ -61,6 +70,7 @@ class DescentTrainer {
   const std::vector<float>& averaged() const { return averaged_; }
   uint64_t results() const { return results_; }
   double lr_scale() const { return lr_scale_; }
+  worker::AveragingId units() const { return units_; }  // that dealt what it trains; 0: all of it
   void PlantSecondStep() { planted_ = true; }
 
  private:
@@ -83,6 +93,8 @@ class DescentTrainer {
   std::optional<worker::AveragingId> wanted_;
   std::optional<worker::AveragingId> in_use_;  // the ticket of the snapshot in the outbox
   std::optional<std::vector<float>> change_;   // result - outbox, not applied yet
+  std::optional<std::pair<worker::AveragingId, worker::IndexSets>> told_;
+  worker::AveragingId units_;
   bool waiting_ = false;
 };
 

@@ -57,6 +57,7 @@ void DescentWorld::AddNode(Duration start) {
                            .rng = own.Fork("peer"),
                            .elements = elements,
                            .tensors = options_.tensors,
+                           .units = options_.units,
                            .times = {.fetch_tries = 1},  // the core asks again
                            .log = options_.log};
   nodes_.push_back(std::make_unique<DescentNode>(node, std::move(setup), std::move(trainer),
@@ -85,7 +86,8 @@ void DescentWorld::Look() {
     look.steps += trainer.steps();
     if (!node->alive() || !node->started()) continue;
     over = over && trainer.steps() >= options_.steps;
-    look.living.push_back({node->index(), trainer.steps(), trainer.model()});
+    look.living.push_back({node->index(), trainer.steps(), trainer.model(),
+                           trainer.results() > 0 ? trainer.averaged() : trainer.model()});
   }
   options_.on_look(look);
   over_ = over;
