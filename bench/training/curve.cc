@@ -15,17 +15,23 @@ double At(const Outcome& curve, const char* name, int look) {
   return curve.at(absl::StrCat(name, ".", look));
 }
 
-double SmoothLoss(const Outcome& curve, int look) {
+double Smooth(const Outcome& curve, const char* name, int look) {
   double sum = 0;
-  for (int i = 0; i < kSmoothed; ++i) sum += At(curve, "loss", look - i) / kSmoothed;
+  for (int i = 0; i < kSmoothed; ++i) sum += At(curve, name, look - i) / kSmoothed;
   return sum;
 }
 
-double ReachedAt(const Outcome& curve, const char* name, double loss) {
-  // The first look whose mean with the two before it is low enough.
+// `name` at the first look that is good enough.
+template <class IsReached>
+double ReachedAt(const Outcome& curve, const char* name, const IsReached& is_reached) {
   for (int look = kSmoothed - 1; look < LooksOf(curve); ++look)
-    if (SmoothLoss(curve, look) <= loss) return At(curve, name, look);
+    if (is_reached(look)) return At(curve, name, look);
   return kInfinity;
+}
+
+double LossReachedAt(const Outcome& curve, const char* name, double loss) {
+  // Its mean with the two looks before it is low enough.
+  return ReachedAt(curve, name, [&](int look) { return Smooth(curve, "loss", look) <= loss; });
 }
 
 }  // namespace
@@ -37,6 +43,7 @@ void Curve::Add(const Look& look) {
   keep("seconds", look.seconds);
   keep("bytes", look.bytes);
   keep("loss", look.score.mean);
+  keep("accuracy", look.score.accuracy);
   keep("spread", look.score.spread);
   outcome_["looks"] = ++looks_;
 }
@@ -47,12 +54,24 @@ int LooksOf(const Outcome& curve) {
 }
 
 double LastLoss(const Outcome& curve) {
-  return LooksOf(curve) < kSmoothed ? kInfinity : SmoothLoss(curve, LooksOf(curve) - 1);
+  return LooksOf(curve) < kSmoothed ? kInfinity : Smooth(curve, "loss", LooksOf(curve) - 1);
+}
+
+double LastAccuracy(const Outcome& curve) {
+  return LooksOf(curve) < kSmoothed ? 0 : Smooth(curve, "accuracy", LooksOf(curve) - 1);
 }
 
 double LastSpread(const Outcome& curve) { return At(curve, "spread", LooksOf(curve) - 1); }
 
-double SecondsTo(const Outcome& curve, double loss) { return ReachedAt(curve, "seconds", loss); }
-double BytesTo(const Outcome& curve, double loss) { return ReachedAt(curve, "bytes", loss); }
+double SecondsTo(const Outcome& curve, double loss) {
+  return LossReachedAt(curve, "seconds", loss);
+}
+
+double BytesTo(const Outcome& curve, double loss) { return LossReachedAt(curve, "bytes", loss); }
+
+double SecondsToAccuracy(const Outcome& curve, double accuracy) {
+  return ReachedAt(curve, "seconds",
+                   [&](int look) { return Smooth(curve, "accuracy", look) >= accuracy; });
+}
 
 }  // namespace crowdsurf::bench

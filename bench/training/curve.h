@@ -27,10 +27,14 @@ class Curve {
 int LooksOf(const Outcome& curve);
 // Infinite with fewer than three looks.
 double LastLoss(const Outcome& curve);
+// Percent, the mean of three looks; 0 with fewer.
+double LastAccuracy(const Outcome& curve);
 // Root mean square distance of the models to their mean, at the end.
 double LastSpread(const Outcome& curve);
 // Where the loss was reached first; infinite where it never was.
 double SecondsTo(const Outcome& curve, double loss);
 double BytesTo(const Outcome& curve, double loss);
+// The same for an accuracy, in percent.
+double SecondsToAccuracy(const Outcome& curve, double accuracy);
 
 }  // namespace crowdsurf::bench

@@ -8,7 +8,8 @@
 namespace crowdsurf::bench {
 namespace {
 
-Glance GlanceAt(const simulator::DescentLook& look, size_t judged, Workload& workload) {
+Glance GlanceAt(const simulator::DescentLook& look, size_t judged, bool averages,
+                Workload& workload) {
   Glance glance;
   glance.seconds = look.at.seconds();
   glance.steps = static_cast<double>(look.steps);
@@ -16,9 +17,11 @@ Glance GlanceAt(const simulator::DescentLook& look, size_t judged, Workload& wor
   glance.living = static_cast<int>(look.living.size());
   std::vector<std::span<const float>> models;
   const size_t count = std::min(judged, look.living.size());
-  for (size_t i = 0; i < count; ++i)
+  for (size_t i = 0; i < count; ++i) {
     // Evenly chosen among the living.
-    models.push_back(look.living[i * look.living.size() / count].model);
+    const auto& worker = look.living[i * look.living.size() / count];
+    models.push_back(averages ? worker.averaged : worker.model);
+  }
   glance.score = workload.Judge(models);
   return glance;
 }
@@ -36,6 +39,8 @@ std::vector<Glance> RunPeers(const PeersOptions& options, Workload& workload) {
       descent.tensors.push_back(
           {tensor.offset,
            {static_cast<uint32_t>(tensor.shape[0]), static_cast<uint32_t>(tensor.shape[1])}});
+  // As every trainer of ours says them; IST alone uses them.
+  descent.units = task->table().units();
   descent.chunk_elements = options.chunk_elements;
   descent.steps = options.steps;
   descent.worker = [&](int node) {
@@ -57,7 +62,8 @@ std::vector<Glance> RunPeers(const PeersOptions& options, Workload& workload) {
                       std::all_of(look.living.begin(), look.living.end(), [&](const auto& worker) {
                         return options.steps > 0 && worker.steps >= options.steps;
                       });
-    glances.push_back(GlanceAt(look, last ? look.living.size() : options.judged, workload));
+    glances.push_back(GlanceAt(look, last ? look.living.size() : options.judged,
+                               options.judge_averages, workload));
   };
   simulator::RunDescent(descent);
   return glances;

@@ -2,8 +2,9 @@
 // drawn links.
 //
 // A step takes its operations over `flops_per_second`, times the worker's own slowness. What is
-// judged are the trainers' own models. Deterministic under the seed. Owner: the caller; single
-// sequence. Cost: the gradients, and some microseconds a frame (simulator/descent/descent.h).
+// judged are the trainers' own models, or the averages that they were given. Deterministic under
+// the seed. Owner: the caller; single sequence. Cost: the gradients, and some microseconds a frame
+// (simulator/descent/descent.h).
 #pragma once
 
 #include <cstdint>
@@ -26,6 +27,9 @@ struct PeersOptions {
   std::function<double(int node)> slowness = {};  // empty: 1
   size_t chunk_elements = 32'768;                 // as agents have it
   size_t judged = 16;  // models at a look, evenly chosen; all of them at the last
+  // Judge models as their last averaging left them, not with what a worker has trained since: what
+  // the job would save. Of IST the whole model is one only then.
+  bool judge_averages = false;
 };
 
 // What was seen at a look.

@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "base/check.h"
 #include "base/rng.h"
 
 namespace crowdsurf::bench {
@@ -13,6 +14,10 @@ namespace {
 trainer::DataOrder DataOf(const StepOptions& options, uint32_t worker) {
   // Of the seed and the worker alone, so that all methods draw the same batches.
   return trainer::DataOrder(Rng(options.seed).Fork("data " + std::to_string(worker)));
+}
+
+trainer::OptimizerOptions InnerOf(const StepOptions& options) {
+  return {.kind = trainer::OptimizerKind::kSgd, .momentum = options.momentum, .nesterov = true};
 }
 
 }  // namespace
@@ -28,9 +33,7 @@ TaskModel::TaskModel(std::unique_ptr<trainer::Task> task, const StepOptions& opt
                      uint32_t worker, uint64_t first_step)
     : options_(options),
       task_(std::move(task)),
-      optimizer_(
-          {.kind = trainer::OptimizerKind::kSgd, .momentum = options.momentum, .nesterov = true},
-          task_->table()),
+      optimizer_(InnerOf(options), task_->table()),
       data_(DataOf(options, worker)),
       gradient_(task_->table().elements()),
       step_(first_step) {}
@@ -38,11 +41,38 @@ TaskModel::TaskModel(std::unique_ptr<trainer::Task> task, const StepOptions& opt
 void TaskModel::Start(std::span<float> x) const { task_->Initialize(options_.seed, x); }
 
 void TaskModel::Step(double lr_scale, std::span<float> x) {
-  task_->Gradient(data_, x, gradient_);
   const double rate = options_.schedule.RateAt(step_++) * lr_scale;
+  if (!subnet_) return StepOf(rate, x, gradient_, optimizer_);
+  // Anew at every step: an averaging may have changed x since the last one.
+  subnet_->Gather(x);
+  StepOf(rate, subnet_->parameters(), subnet_->gradient(), subnet_->optimizer());
+  subnet_->Scatter(x);
+}
+
+void TaskModel::StepOf(double rate, std::span<float> x, std::span<float> gradient,
+                       trainer::Optimizer& optimizer) {
+  task_->Gradient(data_, x, gradient);
   // As the built-in trainer does: such a gradient changes nothing.
-  if (!std::isfinite(trainer::ClipByNorm(options_.clip, gradient_))) return;
-  optimizer_.Step(rate, gradient_, x);
+  if (!std::isfinite(trainer::ClipByNorm(options_.clip, gradient))) return;
+  optimizer.Step(rate, gradient, x);
+}
+
+void TaskModel::TrainUnits(const worker::IndexSets& sets) {
+  const worker::UnitSchema schema = task_->table().units();
+  const worker::IndexSets next = schema.IsWhole(sets) ? worker::IndexSets() : sets;
+  if (next == units_) return;
+  CHECK(task_->TrainUnits(next).ok());
+  units_ = next;
+  subnet_ = next.empty() ? nullptr
+                         : std::make_unique<trainer::SubnetParameters>(task_->table(), next,
+                                                                       InnerOf(options_));
+  optimizer_.Reset();
+  data_.state.resize(0, 0);
+}
+
+double TaskModel::step_share() const {
+  if (!subnet_) return 1;
+  return static_cast<double>(subnet_->table().elements()) / static_cast<double>(elements());
 }
 
 TaskGradients::TaskGradients(const Workload& workload, uint32_t workers, const StepOptions& options)

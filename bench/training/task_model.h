@@ -16,6 +16,7 @@
 #include "simulator/descent/descent_model.h"
 #include "worker/trainer/optimizer.h"
 #include "worker/trainer/schedule.h"
+#include "worker/trainer/subnet_parameters.h"
 #include "worker/trainer/task.h"
 
 namespace crowdsurf::bench {
@@ -38,10 +39,18 @@ class TaskModel : public simulator::DescentModel {
   size_t elements() const override { return gradient_.size(); }
   void Start(std::span<float> x) const override;
   void Step(double lr_scale, std::span<float> x) override;
+  // As the built-in trainer does (training.h): the smaller model alone, without moments at first.
+  void TrainUnits(const worker::IndexSets& sets) override;
+  double step_share() const override;  // as its parameters, of all
 
  private:
+  void StepOf(double rate, std::span<float> x, std::span<float> gradient,
+              trainer::Optimizer& optimizer);
+
   const StepOptions options_;
   std::unique_ptr<trainer::Task> task_;
+  worker::IndexSets units_;                            // that are trained; none: the whole model
+  std::unique_ptr<trainer::SubnetParameters> subnet_;  // with units_
   trainer::Optimizer optimizer_;
   trainer::DataOrder data_;
   std::vector<float> gradient_;

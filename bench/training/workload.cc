@@ -9,7 +9,6 @@
 namespace crowdsurf::bench {
 namespace {
 
-constexpr size_t kExamples = 6400;
 constexpr uint64_t kDataSeed = 1;  // the same digits in all runs, as published sets are
 constexpr trainer::CharTaskOptions kText = {.hidden = 64, .batch = 4, .window = 32};
 
@@ -63,7 +62,7 @@ Score Workload::Judge(const std::vector<std::span<const float>>& models) {
 }
 
 DigitsWorkload::DigitsWorkload(const DigitsOptions& options) : options_(options) {
-  trainer::Digits digits = trainer::MakeDigits({.train = kExamples, .seed = kDataSeed});
+  trainer::Digits digits = trainer::MakeDigits({.train = options.examples, .seed = kDataSeed});
   held_out_ = std::move(digits.held_out);
   if (options.alpha > 0)
     shards_ = DirichletShards(digits.train, options.workers, options.alpha,

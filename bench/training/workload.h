@@ -47,10 +47,15 @@ struct DigitsOptions {
   double alpha = 0.1;  // of the split; 0: everybody draws from all examples
   size_t batch = 16;
   std::vector<size_t> hidden = {64, 64};
+  size_t examples = 6400;  // in all, so that 64 workers have 100 each
   uint64_t seed = 1;
 };
 
-// 6,400 examples in all, so that 64 workers have 100 each; the seed is of the split only.
+// Examples for which a run of thousands of steps has no more than a few passes: what is held out
+// then tells how well a method trains, and not how much it has learnt by heart.
+inline constexpr size_t kManyExamples = 65'536;
+
+// The seed is of the split only.
 class DigitsWorkload : public Workload {
  public:
   explicit DigitsWorkload(const DigitsOptions& options);

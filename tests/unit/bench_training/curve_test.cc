@@ -31,6 +31,20 @@ TEST(CurveTest, ReadsLossesAsTheMeanOfThree) {
   EXPECT_TRUE(std::isinf(SecondsTo(curve, 1)));
 }
 
+TEST(CurveTest, ReadsAccuraciesAsTheMeanOfThreeToo) {
+  Curve curve;
+  for (const double accuracy : {10.0, 90.0, 50.0, 70.0, 90.0}) {
+    Score score;
+    score.accuracy = accuracy;
+    curve.Add({accuracy / 10, 0, score});
+  }
+  EXPECT_DOUBLE_EQ(LastAccuracy(curve.outcome()), 70);
+  EXPECT_DOUBLE_EQ(SecondsToAccuracy(curve.outcome(), 50), 5);
+  EXPECT_DOUBLE_EQ(SecondsToAccuracy(curve.outcome(), 70), 7);  // (90 + 50 + 70) / 3
+  EXPECT_TRUE(std::isinf(SecondsToAccuracy(curve.outcome(), 71)));
+  EXPECT_EQ(LastAccuracy({}), 0);
+}
+
 TEST(CurveTest, OfTooFewLooksReachesNothing) {
   EXPECT_TRUE(std::isinf(LastLoss(CurveOf({1, 1}))));
   EXPECT_TRUE(std::isinf(BytesTo(CurveOf({1, 1}), 5)));

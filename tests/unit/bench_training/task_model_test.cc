@@ -9,6 +9,7 @@
 
 #include "bench/training/lock_step_run.h"
 #include "bench/training/peers_run.h"
+#include "worker/core/subnet/subnet.h"
 #include "worker/core/view/graph.h"
 #include "worker/trainer/data/corpus.h"
 
@@ -69,6 +70,34 @@ TEST(TaskModel, AJoinerGoesOnInTheSchedule) {
   EXPECT_NEAR(near / far, schedule.RateAt(kSteps) / schedule.RateAt(0), 1e-2);
 }
 
+// Of two of sixteen hidden units: 64 weights and a bias into each, ten weights out of each, and the
+// ten biases of the classes.
+TEST(TaskModel, TrainsTheUnitsThatItIsDealtAlone) {
+  const DigitsWorkload workload = SmallDigits(1, 1);
+  TaskModel model(workload.TaskOf(0), Step(0.05), 0);
+  std::vector<float> start(model.elements());
+  model.Start(start);
+  const worker::UnitSchema schema = workload.TaskOf(0)->table().units();
+  const worker::IndexSets two = {{schema.units().begin()->first, {3, 11}}};
+  model.TrainUnits(two);
+  constexpr double kOwn = 2 * (64 + 1 + 10) + 10, kAll = 16 * (64 + 1 + 10) + 10;
+  EXPECT_DOUBLE_EQ(model.step_share(), kOwn / kAll);
+  std::vector<float> x = start;
+  for (int step = 0; step < 5; ++step) model.Step(1, x);
+  size_t moved = 0;
+  for (size_t k = 0; k < x.size(); ++k) moved += x[k] != start[k] ? 1 : 0;
+  EXPECT_LE(moved, static_cast<size_t>(kOwn));
+  EXPECT_GT(moved, static_cast<size_t>(kOwn) / 2);  // some pixels may be dark
+  // With the sub-network's own values put back, all is as it was.
+  const worker::Subnet subnet(schema, two);
+  std::vector<float> own(subnet.size());
+  subnet.Gather(std::span<const float>(start), std::span(own));
+  subnet.Scatter(std::span<const float>(own), std::span(x));
+  EXPECT_EQ(x, start);
+  model.TrainUnits({});
+  EXPECT_EQ(model.step_share(), 1);
+}
+
 TEST(Judge, OfAModelThatIsNotFiniteIsTheWorst) {
   DigitsWorkload workload = SmallDigits(1, 1);
   std::vector<float> good(workload.TaskOf(0)->table().elements()), bad(good);
@@ -122,6 +151,32 @@ TEST(Peers, RelaySumLearnsWhatNoWorkerHas) {
   TaskModel alone(workload.TaskOf(0), Step(0.05), 0);
   const std::vector<float> x = TrainAlone(alone);
   EXPECT_LT(workload.Judge({x}).accuracy, 40);
+}
+
+// Production cores deal the units and put the models together: the whole one learns.
+TEST(Peers, SubNetworksLearnTogether) {
+  const auto run = [](worker::StrategyKind strategy) {
+    DigitsWorkload workload({.workers = 4, .alpha = 0, .batch = 8, .hidden = {128}, .seed = kSeed});
+    PeersOptions options;
+    options.descent =
+        QuietDescent(simulator::DescentAveraging(strategy, worker::GraphKind::kComplete), 4, kSeed);
+    options.descent.averaging.interval = 10;
+    options.step = Step(0.1);
+    options.step.momentum = 0;
+    options.steps = 4 * kSteps;
+    options.step.schedule = ScheduleOf(0.1, options.steps);
+    options.flops_per_second = workload.flops_a_step() / 0.5;
+    options.descent.look_every = Seconds(300);
+    options.descent.end = Seconds(1000);
+    options.judge_averages = true;
+    return RunPeers(options, workload).back();
+  };
+  const Glance subnets = run(worker::StrategyKind::kIst);
+  const Glance whole = run(worker::StrategyKind::kAllReduce);
+  EXPECT_EQ(subnets.steps, 16.0 * kSteps);
+  EXPECT_GT(subnets.score.worst_accuracy, 75);
+  // One hidden layer: about half of a ring's bytes (docs/strategies/subnet.md).
+  EXPECT_NEAR(subnets.bytes / whole.bytes, 0.5, 0.05);
 }
 
 TEST(Peers, TwoRunsOfASeedAreTheSame) {
