@@ -34,7 +34,8 @@ constexpr ChurnContender kChurnContenders[] = {
     {"Gossip", StrategyKind::kGossip, GraphKind::kExponential},
     {"A2CiD2", StrategyKind::kA2CiD2, GraphKind::kRing},
     {"RelaySum", StrategyKind::kRelaySum, GraphKind::kDoubleBinaryTree},
-    {"PowerGossip", StrategyKind::kPowerGossip, GraphKind::kRing}};
+    {"PowerGossip", StrategyKind::kPowerGossip, GraphKind::kRing},
+    {"IST", StrategyKind::kIst, GraphKind::kComplete}};
 
 worker::AveragingConfig ChurnConfig(const ChurnContender& contender) {
   worker::AveragingConfig config = simulator::DescentAveraging(contender.strategy, contender.graph);
@@ -119,6 +120,8 @@ class ChurnTable {
     const auto steps = static_cast<uint64_t>(trial.seconds / kChurnStepSeconds);
     peers.step = {.schedule = ScheduleOf(trial.rate, steps), .seed = trial.seed};
     peers.flops_per_second = workload.flops_a_step() / kChurnStepSeconds;
+    // Between two averagings a worker of IST has trained a part of its model alone.
+    peers.judge_averages = trial.contender.strategy == StrategyKind::kIst;
     const Glance end = RunPeers(peers, workload).back();
     return {{"loss", end.score.mean},
             {"worst", end.score.worst},

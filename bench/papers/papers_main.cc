@@ -20,11 +20,13 @@
 #include "base/status.h"
 #include "bench/papers/acid_papers.h"
 #include "bench/papers/churn_papers.h"
+#include "bench/papers/diloco_papers.h"
 #include "bench/papers/figures.h"
 #include "bench/papers/moshpit_papers.h"
 #include "bench/papers/power_papers.h"
 #include "bench/papers/relay_papers.h"
 #include "bench/papers/speed_papers.h"
+#include "bench/papers/subnet_papers.h"
 #include "bench/training/runs.h"
 #include "bench/training/spot_trace.h"
 #include "worker/trainer/data/corpus.h"
@@ -49,9 +51,10 @@ struct Part {
   const char* name;
   void (*run)(const PapersOptions&, Runs&, Figures&);
 };
-constexpr Part kParts[] = {{"speed", SpeedPapers},       {"relaysum", RelayPapers},
-                           {"a2cid2", AcidPapers},       {"moshpit", MoshpitPapers},
-                           {"powergossip", PowerPapers}, {"churn", ChurnPapers}};
+constexpr Part kParts[] = {
+    {"speed", SpeedPapers},     {"relaysum", RelayPapers},    {"a2cid2", AcidPapers},
+    {"moshpit", MoshpitPapers}, {"powergossip", PowerPapers}, {"churn", ChurnPapers},
+    {"diloco", DiLoCoPapers},   {"ist", SubnetPapers},        {"ist.time", SubnetTimePapers}};
 
 std::vector<std::string> NamesOfParts() {
   std::vector<std::string> names;
