@@ -6,6 +6,7 @@
 #include <xxhash.h>
 
 #include "base/check.h"
+#include "base/content_hash_avx2.h"
 
 namespace crowdsurf {
 
@@ -19,6 +20,10 @@ Digest Sha256(ByteView bytes) {
 }
 
 uint64_t ContentHash(ByteView bytes, uint64_t key) {
+#if defined(__x86_64__)
+  static const bool kAvx2 = __builtin_cpu_supports("avx2");
+  if (kAvx2) return ContentHashAvx2(bytes.data(), bytes.size(), key);
+#endif
   return XXH3_64bits_withSeed(bytes.data(), bytes.size(), key);
 }
 

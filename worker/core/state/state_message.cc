@@ -117,12 +117,10 @@ StateManifest MakeStateManifest(const StateValues& values, AveragingId averaging
   m.committed = committed;
   m.schema = schema;
   m.elements = values.elements();
-  Bytes chunk;
-  // One chunk may hold the average's end and the velocity's beginning.
+  Bytes both;  // one chunk may hold the average's end and the velocity's beginning
   for (uint64_t at = 0; at < values.bytes(); at += m.chunk_bytes) {
-    chunk.clear();
-    values.Append(at, std::min<uint64_t>(m.chunk_bytes, values.bytes() - at), chunk);
-    m.chunk_hashes.push_back(HashStateChunk(chunk));
+    const uint64_t size = std::min<uint64_t>(m.chunk_bytes, values.bytes() - at);
+    m.chunk_hashes.push_back(HashStateChunk(values.At(at, size, both)));
   }
   CHECK_LE(m.chunk_hashes.size(), kMaxStateChunks);
   return m;

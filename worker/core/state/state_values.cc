@@ -28,6 +28,20 @@ void StateValues::Append(uint64_t offset, uint64_t count, Bytes& out) const {
   });
 }
 
+ByteView StateValues::At(uint64_t offset, uint64_t count, Bytes& both) const {
+  CHECK_LE(offset, bytes());
+  CHECK_LE(count, bytes() - offset);
+  ByteView whole;
+  Halves(average.size_bytes(), offset, count, [&](bool first, uint64_t at, uint64_t length) {
+    const auto* from = reinterpret_cast<const uint8_t*>((first ? average : velocity).data());
+    if (length == count) whole = {from + at, count};
+  });
+  if (whole.size() == count) return whole;
+  both.clear();
+  Append(offset, count, both);
+  return both;
+}
+
 void StatePlaces::Write(uint64_t offset, ByteView bytes) const {
   const uint64_t all = average.size_bytes() + velocity.size_bytes();
   CHECK_LE(offset, all);

@@ -6,6 +6,7 @@
 
 #include <bit>
 #include <cmath>
+#include <cstring>
 
 #include "base/digest.h"
 #include "base/rng.h"
@@ -59,6 +60,35 @@ struct Group {
   }
   std::vector<std::unique_ptr<Member<Scalar>>> all;
 };
+
+// A long chunk is folded in blocks: the bits are those of any shorter ones.
+TEST(ReducerTest, BlocksMakeNoDifferenceToAFold) {
+  constexpr size_t kCount = 10'001, kPart = 77;
+  const std::vector<double> weights = {3, 0, 0.5};
+  for (const WireFormat wire :
+       {WireFormat::kFloat32, WireFormat::kFloat16, WireFormat::kBFloat16}) {
+    const size_t width = WireWidth<float>(wire);
+    std::vector<Bytes> encoded;
+    for (uint64_t rank = 0; rank < weights.size(); ++rank) {
+      Rng rng(rank);
+      std::vector<float> values(kCount);
+      for (float& value : values) value = static_cast<float>(rng.Normal());
+      encoded.emplace_back(kCount * width);
+      EncodeWire(wire, std::span<const float>(values), encoded.back());
+    }
+    const auto fold = [&](size_t begin, std::span<float> out) {
+      std::vector<ByteView> inputs;
+      for (const Bytes& input : encoded)
+        inputs.push_back(ByteView(input).subspan(begin * width, out.size() * width));
+      FoldInputs<float>(wire, RankSet::FromBits(0b111), weights, inputs, out);
+    };
+    std::vector<float> whole(kCount), parts(kCount);
+    fold(0, whole);
+    for (size_t begin = 0; begin < kCount; begin += kPart)
+      fold(begin, std::span(parts).subspan(begin, std::min(kPart, kCount - begin)));
+    EXPECT_EQ(std::memcmp(whole.data(), parts.data(), kCount * sizeof(float)), 0);
+  }
+}
 
 TEST(ReducerTest, FoldIsTheSumInRankOrderTimesTheReciprocal) {
   Group<float> group(WireFormat::kFloat32);

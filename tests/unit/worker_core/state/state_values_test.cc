@@ -38,6 +38,12 @@ TEST(StateValuesTest, AnyPartOfBothHalvesIsReadAndWrittenWhereItBelongs) {
     state.Append(from, count, part);
     const ByteView expected = ByteView(whole).subspan(from, count);
     EXPECT_EQ(part, Bytes(expected.begin(), expected.end()));
+    Bytes both;
+    const ByteView seen = state.At(from, count, both);
+    EXPECT_EQ(Bytes(seen.begin(), seen.end()), part);
+    // Copied only where no half has all of it.
+    const bool crosses = from < 33 * sizeof(float) && from + count > 33 * sizeof(float);
+    EXPECT_EQ(both.empty(), !crosses);
     std::vector<float> to_average(33, 0), to_velocity(33, 0);
     const StatePlaces places{.average = to_average, .velocity = to_velocity};
     places.Write(from, part);
