@@ -88,15 +88,21 @@ Bytes Reducer<Scalar>::OwnInput(RoundHandle round, ChunkIndex chunk) const {
   return out;
 }
 
+template <class Scalar>
+std::optional<ByteView> Reducer<Scalar>::OwnInPlace(RoundHandle round, ChunkIndex chunk) const {
+  const OpenRoundBytes& open = At(round);
+  CHECK_LT(chunk.value(), open.chunks.size());
+  if (open.wire != WireFormat::kFloat32 || !open.mask.whole() || open.subnet != nullptr)
+    return std::nullopt;
+  const ChunkSpan& span = open.chunks[chunk.value()];
+  const std::span<const Scalar> own = open.from.subspan(span.begin, span.count);
+  return ByteView(reinterpret_cast<const uint8_t*>(own.data()), own.size_bytes());
+}
+
 // Where values travel as they lie, they are not copied. `encoded`: holds them otherwise.
 template <class Scalar>
 ByteView Reducer<Scalar>::OwnValues(RoundHandle round, ChunkIndex chunk, Bytes& encoded) const {
-  const OpenRoundBytes& open = At(round);
-  if (open.wire == WireFormat::kFloat32 && open.mask.whole() && open.subnet == nullptr) {
-    const ChunkSpan& span = open.chunks[chunk.value()];
-    const std::span<const Scalar> own = open.from.subspan(span.begin, span.count);
-    return {reinterpret_cast<const uint8_t*>(own.data()), own.size_bytes()};
-  }
+  if (const auto lies = OwnInPlace(round, chunk)) return *lies;
   encoded = OwnInput(round, chunk);
   return encoded;
 }

@@ -80,6 +80,8 @@ class Reducer {
   // Own values of a chunk as they travel, masked if the own mask does not cover it: all inputs, the
   // own one too, are treated alike, at every assignment.
   Bytes OwnInput(RoundHandle round, ChunkIndex chunk) const;
+  // The same where they lie, if they travel as they lie: unmasked float32 (of a Reducer<float>).
+  std::optional<ByteView> OwnInPlace(RoundHandle round, ChunkIndex chunk) const;
   // Executes FoldChunk: the de-quantised result is in the output slot, the answer is the hash for
   // Round::OnFolded. A coordinate that no input covers keeps this peer's own value in it. Drops the
   // inputs of (chunk, assigned). Pre: every rank of the mask but self has an input kept.

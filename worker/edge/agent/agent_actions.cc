@@ -197,6 +197,7 @@ void Agent::Impl::CheckpointWhenDue(Time now, WallTime wall, const PeerSummary& 
 }
 
 void Agent::Impl::Do(Time, WallTime, const ReleaseOutbox& action) {
+  plane_->KeepLent();  // the trainer may write there as soon as it is released
   link_->ReleaseOutbox(action.averaging.value());
 }
 

@@ -25,6 +25,7 @@ void Agent::Impl::OnLinkEvent(Time now, WallTime wall, const LinkEvent& event) {
   std::visit(
       Overloaded{[&](const link::TrainerRegistered& e) { OnRegistered(now, wall, e); },
                  [&](const link::TrainerGone&) {
+                   plane_->KeepLent();  // the next one writes its snapshot unasked
                    trainer_.reset();
                    data_.reset();
                    stepping_.reset();

@@ -99,6 +99,11 @@ void ChunkPlane::OnFrame(const PeerId& from, const TensorHeader& header, Bytes p
   metrics_.held_bytes.Set(static_cast<double>(reducer_.held_bytes()));
 }
 
+void ChunkPlane::Overwritten(Region region) {
+  ++generations_[region];
+  if (region == Region::kOutbox) KeepLent();
+}
+
 void ChunkPlane::OnDrained(Time now, const PeerId& peer) {
   ++calls_;
   queues_.OnDrained(peer);
@@ -186,6 +191,9 @@ ChunkPlane::Sent ChunkPlane::TrySendInput(const PeerId& to, const InputSend& wha
   header.rank = static_cast<uint8_t>(open->second.self);
   header.chunk = what.chunk.value();
   header.assigned = what.assigned;
+  // A snapshot stays in the outbox until the agent asks for another or releases it (KeepLent).
+  const auto lies = reducer_.OwnInPlace(what.round, what.chunk);
+  if (lies && open->second.from == Region::kOutbox) return TransmitLent(to, header, *lies);
   return Transmit(to, header, transport_.pool()->Share(reducer_.OwnInput(what.round, what.chunk)));
 }
 
@@ -213,6 +221,12 @@ ChunkPlane::Sent ChunkPlane::Transmit(const PeerId& to, const TensorHeader& head
   const std::optional<std::string> endpoint = EndpointOf(to);
   if (!endpoint) return Sent::kQueued;  // never introduced: nothing can be sent, as if it were lost
   return transport_.Send(to, *endpoint, header, std::move(payload));
+}
+
+ChunkPlane::Sent ChunkPlane::TransmitLent(const PeerId& to, const TensorHeader& header,
+                                          ByteView lent) {
+  const std::optional<std::string> endpoint = EndpointOf(to);
+  return endpoint ? transport_.SendLent(to, *endpoint, header, lent) : Sent::kQueued;
 }
 
 }  // namespace crowdsurf::worker

@@ -65,7 +65,9 @@ class ChunkPlane {
   void OnTimer(Time now);
   Time NextDeadline() const { return queues_.NextDeadline(); }
   // The region is about to hold something else: inputs that wait for it are void.
-  void Overwritten(Region region) { ++generations_[region]; }
+  void Overwritten(Region region);
+  // The outbox may be written: what waits to be sent from there is copied.
+  void KeepLent() { transport_.KeepLent(); }
 
   // Sends a state frame, now or when the peer's queue has drained; false when the peer is unknown.
   bool SendStateFrame(Time now, const PeerId& to, SharedBytes payload);
@@ -105,6 +107,7 @@ class ChunkPlane {
   Sent TrySendResult(const PeerId& to, const ResultSend& what);
   Sent TrySpeak(const PeerId& to, const SpeakSend& what);
   Sent Transmit(const PeerId& to, const TensorHeader& header, SharedBytes payload);
+  Sent TransmitLent(const PeerId& to, const TensorHeader& header, ByteView lent);
 
   TensorTransport& transport_;
   const RegionMemory memory_;

@@ -47,6 +47,7 @@ IoOutcome TensorConnection::WriteOnce() {
 }
 
 IoOutcome TensorConnection::WriteQueuePlain() {
+  const auto reading = outbox_->Reading();
   const std::vector<OutFrame> frames = outbox_->First(kGatherFrames);
   std::array<iovec, 2 * kGatherFrames> pieces;
   // skip: bytes of the frames at the front that are out already.
@@ -60,7 +61,7 @@ IoOutcome TensorConnection::WriteQueuePlain() {
   };
   for (const OutFrame& frame : frames) {
     add(frame.header.data(), frame.header.size());
-    if (frame.payload) add(frame.payload->data(), frame.payload->size());
+    if (!frame.bytes().empty()) add(frame.bytes().data(), frame.bytes().size());
   }
   if (count == 0) return {IoState::kDone, 0};
   msghdr message{};
@@ -73,12 +74,13 @@ IoOutcome TensorConnection::WriteQueuePlain() {
 
 // The stream gathers records, so a header may be one of its own.
 IoOutcome TensorConnection::WriteQueueTls() {
-  if (!front_) front_ = outbox_->Front();
+  const auto reading = outbox_->Reading();
+  // What it was lent when it was looked at before may be its own by now.
+  if (!front_ || !front_->lent.empty()) front_ = outbox_->Front();
   if (!front_) return Flushed();
   const bool in_header = front_sent_ < kTensorHeaderBytes;
-  return tls_->Write(in_header
-                         ? ByteView(front_->header).subspan(front_sent_)
-                         : ByteView(*front_->payload).subspan(front_sent_ - kTensorHeaderBytes));
+  return tls_->Write(in_header ? ByteView(front_->header).subspan(front_sent_)
+                               : front_->bytes().subspan(front_sent_ - kTensorHeaderBytes));
 }
 
 // What the stream has gathered. kDone with 0 bytes, as where there is nothing to send.

@@ -268,6 +268,7 @@ void TensorTransport::Impl::DropLink(const PeerId& peer, Clock::duration refuse_
 void TensorTransport::Impl::ReportDown(const PeerId& peer, DownEvidence evidence) {
   log_.Debug("tensor peer down",
              {{"peer", peer.brief()}, {"refused", evidence == DownEvidence::kRefused}});
+  HandOver();  // what came from it was before its death
   (void)host_.Post([this, keep = shared_from_this(), peer, evidence](Time now, WallTime wall) {
     if (!stopped_) handlers_.on_down(now, wall, peer, evidence);
   });

@@ -1,5 +1,6 @@
 #include "worker/edge/tensor/tensor_outbox.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/check.h"
@@ -17,6 +18,18 @@ TensorOutbox::Pushed TensorOutbox::Push(OutFrame frame) {
   bytes_ += frame.size();
   frames_.push_back(std::move(frame));
   return frames_.size() == 1 ? Pushed::kQueuedFirst : Pushed::kQueued;
+}
+
+void TensorOutbox::Keep(BytePool& pool) {
+  const std::lock_guard reading(reading_);
+  const std::lock_guard lock(mutex_);
+  for (OutFrame& frame : frames_) {
+    if (frame.lent.empty()) continue;
+    Bytes own = pool.Take(frame.lent.size());
+    std::copy(frame.lent.begin(), frame.lent.end(), own.begin());
+    frame.payload = pool.Share(std::move(own));
+    frame.lent = {};
+  }
 }
 
 // Copies share their payloads: the I/O thread writes them without the lock.

@@ -3,7 +3,8 @@
 // The host thread pushes, the I/O thread looks at the front, writes and pops. It outlives a
 // connection: after a reconnect the front frame is sent again from its first byte. A refused push
 // is remembered, and the pop that brings the queue below half of the bound says so, so that the
-// host can go on. Thread-safe.
+// host can go on. A frame may be lent bytes of others, which are copied when those are wanted back
+// (Keep). Thread-safe.
 #pragma once
 
 #include <deque>
@@ -18,8 +19,10 @@ namespace crowdsurf::worker {
 
 struct OutFrame {
   TensorHeaderBytes header;
-  SharedBytes payload;  // nullptr: none
-  size_t size() const { return kTensorHeaderBytes + (payload ? payload->size() : 0); }
+  SharedBytes payload;  // nullptr: none, or it is lent
+  ByteView lent = {};   // in place of the payload; its owner keeps it as it is until Keep
+  ByteView bytes() const { return payload ? ByteView(*payload) : lent; }
+  size_t size() const { return kTensorHeaderBytes + bytes().size(); }
 };
 
 class TensorOutbox {
@@ -31,6 +34,11 @@ class TensorOutbox {
   // kQueuedFirst: the queue was empty, the I/O thread must be woken. A frame is taken while the
   // queue is below its bound, so a single frame always fits.
   Pushed Push(OutFrame frame);
+  // Held while a frame's bytes are read, from when the frame was looked at.
+  std::unique_lock<std::mutex> Reading() { return std::unique_lock(reading_); }
+  // Copies what is lent, into buffers of `pool`: afterwards nobody reads it. Waits for one write to
+  // a socket at most.
+  void Keep(BytePool& pool);
   // The first frame, without taking it; nullopt: there is none.
   std::optional<OutFrame> Front() const;
   // The first frames, at most `most`, without taking them.
@@ -43,6 +51,7 @@ class TensorOutbox {
 
  private:
   const size_t max_bytes_;
+  std::mutex reading_;  // before mutex_
   mutable std::mutex mutex_;
   std::deque<OutFrame> frames_;
   size_t bytes_ = 0;

@@ -21,8 +21,13 @@ void TensorTransport::Stop() { impl_->Stop(); }
 std::string TensorTransport::endpoint() const { return impl_->endpoint(); }
 TensorTransport::Sent TensorTransport::Send(const PeerId& to, const std::string& endpoint,
                                             TensorHeader header, SharedBytes payload) {
-  return impl_->Send(to, endpoint, header, std::move(payload));
+  return impl_->Send(to, endpoint, header, {.header = {}, .payload = std::move(payload)});
 }
+TensorTransport::Sent TensorTransport::SendLent(const PeerId& to, const std::string& endpoint,
+                                                TensorHeader header, ByteView lent) {
+  return impl_->Send(to, endpoint, header, {.header = {}, .payload = nullptr, .lent = lent});
+}
+void TensorTransport::KeepLent() { impl_->KeepLent(); }
 const std::shared_ptr<BytePool>& TensorTransport::pool() const { return impl_->pool(); }
 void TensorTransport::Forget(const PeerId& peer) { impl_->Forget(peer); }
 
@@ -85,13 +90,13 @@ void TensorTransport::Impl::Stop() {
 }
 
 TensorTransport::Sent TensorTransport::Impl::Send(const PeerId& to, const std::string& endpoint,
-                                                  TensorHeader header, SharedBytes payload) {
-  CHECK(payload == nullptr || payload->size() <= kMaxTensorPayload);
-  header.payload_bytes = payload ? static_cast<uint32_t>(payload->size()) : 0;
+                                                  TensorHeader header, OutFrame frame) {
+  const ByteView bytes = frame.bytes();
+  CHECK_LE(bytes.size(), kMaxTensorPayload);
+  header.payload_bytes = static_cast<uint32_t>(bytes.size());
   // A result brings its hash along, from the fold or from the frame that it came in.
   if (header.kind != TensorKind::kResult) {
     const bool hashed = IsHashed(header.kind, options_.tls ? TensorWire::kTls : TensorWire::kPlain);
-    const ByteView bytes = payload ? ByteView(*payload) : ByteView();
     header.hash = hashed ? TensorPayloadHash(header.instance, bytes) : 0;
   }
   std::shared_ptr<TensorOutbox> outbox;
@@ -105,7 +110,8 @@ TensorTransport::Sent TensorTransport::Impl::Send(const PeerId& to, const std::s
     if (!shared.outbox) shared.outbox = std::make_shared<TensorOutbox>(options_.queue_bytes);
     outbox = shared.outbox;
   }
-  switch (outbox->Push({EncodeTensorHeader(header), std::move(payload)})) {
+  frame.header = EncodeTensorHeader(header);
+  switch (outbox->Push(std::move(frame))) {
     case TensorOutbox::Pushed::kQueued:
       // Frames are ahead of it, so the I/O thread is writing and comes to it.
       return Sent::kQueued;
@@ -120,6 +126,16 @@ TensorTransport::Sent TensorTransport::Impl::Send(const PeerId& to, const std::s
   }
   metrics_.dropped.Add();
   return Sent::kDown;
+}
+
+void TensorTransport::Impl::KeepLent() {
+  std::vector<std::shared_ptr<TensorOutbox>> all;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [peer, shared] : outboxes_)
+      if (shared.outbox) all.push_back(shared.outbox);
+  }
+  for (const auto& outbox : all) outbox->Keep(*pool_);
 }
 
 void TensorTransport::Impl::Forget(const PeerId& peer) {

@@ -7,8 +7,9 @@
 // are not read. A connection that dies is reported at once: one reconnect is tried, and if nobody
 // listens there any more the peer is dead. A peer that cannot be dialed is reached through
 // `relay`, where there is one. Source: docs/data-plane.md. No deadline on an
-// open, silent connection: silence is judged by the cores. Threads: Send, Forget and the handlers
-// on the host thread; Start and Stop from the owner. Bounds: TensorTransportOptions.
+// open, silent connection: silence is judged by the cores. Threads: Send, SendLent, KeepLent,
+// Forget and the handlers on the host thread; Start and Stop from the owner. Bounds:
+// TensorTransportOptions.
 #pragma once
 
 #include <functional>
@@ -77,6 +78,10 @@ class TensorTransport {
   // kDown: dropped, the peer was just found dead.
   Sent Send(const PeerId& to, const std::string& endpoint, TensorHeader header,
             SharedBytes payload);
+  // The same, of bytes that stay as they are until the next KeepLent: they are not copied.
+  Sent SendLent(const PeerId& to, const std::string& endpoint, TensorHeader header, ByteView lent);
+  // Copies what waits of lent bytes. Afterwards nobody reads them. O(peers), and the bytes.
+  void KeepLent();
   // Where payloads come from. Who has used one up gives it back.
   const std::shared_ptr<BytePool>& pool() const;
   // The peer is dead: closes and forgets, without on_down.

@@ -32,8 +32,8 @@ class TensorTransport::Impl : public std::enable_shared_from_this<Impl> {
   Status Start();
   void Stop();
   std::string endpoint() const { return self_.listen; }
-  Sent Send(const PeerId& to, const std::string& endpoint, TensorHeader header,
-            SharedBytes payload);
+  Sent Send(const PeerId& to, const std::string& endpoint, TensorHeader header, OutFrame frame);
+  void KeepLent();
   void Forget(const PeerId& peer);
   const std::shared_ptr<BytePool>& pool() const { return pool_; }
 
@@ -41,6 +41,7 @@ class TensorTransport::Impl : public std::enable_shared_from_this<Impl> {
   // Chunks that three owners' windows and as many queues of 4 MiB hold: what a round of four uses
   // again all the time.
   static constexpr size_t kMaxPooledBytes = size_t{16} << 20;
+  static constexpr size_t kHandedOver = 4;  // frames in one event of the host
 
   using Clock = std::chrono::steady_clock;
   using Connection = std::shared_ptr<TensorConnection>;
@@ -67,6 +68,11 @@ class TensorTransport::Impl : public std::enable_shared_from_this<Impl> {
   };
   // Bytes that were posted to the host and are not taken yet.
   class Token;
+  struct Arrived {
+    PeerId from;
+    TensorHeader header;
+    Bytes payload;
+  };
 
   // Links (tensor_link.cc).
   // Dials without anything to send, unless there is a link or was one a moment ago: then false.
@@ -95,6 +101,7 @@ class TensorTransport::Impl : public std::enable_shared_from_this<Impl> {
   bool MakePlace();  // for one more connection
   void OnAccepted(asio::ip::tcp::socket socket);
   bool OnFrame(uint64_t number, const TensorHeader& header, Bytes payload);
+  void HandOver();  // what has arrived, to the host
   void OnAcceptedEnd(uint64_t number, TensorEnding ending, const std::string& why);
   void ResumeReads();
   void CountEnd(TensorEnding ending, const std::string& why, const PeerId* peer);
@@ -128,6 +135,8 @@ class TensorTransport::Impl : public std::enable_shared_from_this<Impl> {
   std::set<uint64_t> nameless_;  // of them, without a Hello yet, oldest first
   uint64_t next_accepted_ = 0;
   std::set<uint64_t> paused_;
+  std::vector<Arrived> arrived_;  // not posted yet: at most kHandedOver
+  size_t arrived_bytes_ = 0;
   std::atomic<size_t> waiting_bytes_{0};  // posted to the host
 
   std::mutex mutex_;

@@ -55,11 +55,25 @@ struct Group {
       if (rank == owner) continue;
       const Bytes wire = all[rank]->reducer.OwnInput(kRound, chunk);
       ASSERT_TRUE(all[owner]->reducer.IsSound(kRound, ChunkArrived::Kind::kInput, chunk, wire));
+      if (const auto lies = all[rank]->reducer.OwnInPlace(kRound, chunk)) {
+        ASSERT_EQ(Bytes(lies->begin(), lies->end()), wire);
+      }
       all[owner]->reducer.KeepInput(kRound, static_cast<int>(rank), chunk, assigned, wire);
     }
   }
   std::vector<std::unique_ptr<Member<Scalar>>> all;
 };
+
+TEST(ReducerTest, OnlyValuesThatTravelAsTheyLieAreGivenInPlace) {
+  for (const WireFormat wire :
+       {WireFormat::kFloat32, WireFormat::kFloat16, WireFormat::kBFloat16}) {
+    const Member<float> member(0, wire);
+    const auto lies = member.reducer.OwnInPlace(kRound, ChunkIndex(1));
+    ASSERT_EQ(lies.has_value(), wire == WireFormat::kFloat32);
+    if (!lies) continue;
+    EXPECT_EQ(lies->data(), reinterpret_cast<const uint8_t*>(member.input.data() + 600));
+  }
+}
 
 // A long chunk is folded in blocks: the bits are those of any shorter ones.
 TEST(ReducerTest, BlocksMakeNoDifferenceToAFold) {

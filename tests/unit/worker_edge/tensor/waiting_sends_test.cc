@@ -6,7 +6,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <condition_variable>
+#include <cstring>
 #include <future>
 #include <mutex>
 #include <set>
@@ -48,11 +50,13 @@ class SilentPort {
 // An agent's planes over a transport and a host thread of their own.
 class Planes : public TimerSource {
  public:
-  Planes() {
+  explicit Planes(size_t queue_bytes = 256 << 10)
+      : transport_(Options(queue_bytes), *identity_, host_, registry_, Logger()) {
     transport_.SetHandlers(
-        {[this](Time, WallTime, const PeerId&, const TensorHeader& header, const Bytes&) {
+        {[this](Time, WallTime, const PeerId&, const TensorHeader& header, const Bytes& payload) {
            const std::lock_guard lock(mutex_);
            chunks_here.insert(header.chunk);
+           if (header.kind == TensorKind::kInput) inputs_here.push_back(payload);
            changed_.notify_all();
          },
          [this](Time now, WallTime, const PeerId& peer, DownEvidence evidence) {
@@ -125,6 +129,11 @@ class Planes : public TimerSource {
   void Overwrite() {
     Do([&](Time) { chunks_.Overwritten(Region::kOutbox); });
   }
+  // The next snapshot, as a trainer writes it once it may.
+  void Publish(float value) {
+    Overwrite();
+    std::fill(outbox_.begin(), outbox_.end(), value);
+  }
   template <class Condition>
   bool Eventually(Condition condition) {
     std::unique_lock lock(mutex_);
@@ -144,15 +153,16 @@ class Planes : public TimerSource {
   double waiting() const { return metrics_.waiting_sends.value(); }
 
   std::set<uint32_t> chunks_here;
+  std::vector<Bytes> inputs_here;
   int soft_downs = 0, hard_downs = 0;
   size_t mixes_sent = 0;
 
  private:
-  static TensorTransportOptions Options() {
+  static TensorTransportOptions Options(size_t queue_bytes) {
     TensorTransportOptions options;
     options.job = "job";
     options.tls = false;
-    options.queue_bytes = 256 << 10;
+    options.queue_bytes = queue_bytes;
     options.open_within = Milliseconds(50);
     return options;
   }
@@ -180,7 +190,7 @@ class Planes : public TimerSource {
   AgentMetrics metrics_{registry_};
   HostLoop host_{4096, registry_, Logger()};
   const std::unique_ptr<dht::Identity> identity_ = *dht::Identity::Open("");
-  TensorTransport transport_{Options(), *identity_, host_, registry_, Logger()};
+  TensorTransport transport_;
   std::vector<float> outbox_ = std::vector<float>(size_t{kChunk} * kChunks, 1.0F);
   std::vector<float> inbox_ = outbox_;
   const RegionMemory memory_{[this](Region) -> std::span<const float> { return outbox_; },
@@ -233,6 +243,26 @@ TEST(WaitingSendsTest, AnInputWhoseSnapshotIsReplacedIsNotSent) {
   ASSERT_TRUE(b.Eventually([&] { return b.chunks_here.contains(kChunks - 1); }));
   const std::set<uint32_t> arrived = b.arrived();
   EXPECT_FALSE(arrived.contains(kChunks - 2)) << "it waited for the snapshot before";
+}
+
+// Inputs that the link has taken lie in the outbox itself until they are sent, or it is
+// overwritten.
+TEST(WaitingSendsTest, AnInputOnItsWayKeepsItsSnapshot) {
+  constexpr uint32_t kSnapshots = 60;
+  Planes a(size_t{kSnapshots} << 20), b;
+  a.Introduce(b.id(), b.endpoint());
+  a.OpenRound();
+  for (uint32_t snapshot = 0; snapshot < kSnapshots; ++snapshot) {
+    a.Publish(static_cast<float>(snapshot));
+    a.SendInput(b.id(), snapshot % kChunks);
+  }
+  ASSERT_TRUE(b.Eventually([&] { return b.inputs_here.size() == kSnapshots; }));
+  for (uint32_t i = 0; i < kSnapshots; ++i) {
+    std::vector<float> values(kChunk);
+    ASSERT_EQ(b.inputs_here[i].size(), values.size() * sizeof(float));
+    std::memcpy(values.data(), b.inputs_here[i].data(), b.inputs_here[i].size());
+    EXPECT_EQ(std::ranges::count(values, static_cast<float>(i)), std::ptrdiff_t{kChunk}) << i;
+  }
 }
 
 }  // namespace

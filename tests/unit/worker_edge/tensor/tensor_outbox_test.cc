@@ -1,0 +1,92 @@
+// What an outbox does with bytes that are lent: it reads them where they lie, until it has to keep
+// them.
+#include "worker/edge/tensor/tensor_outbox.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <thread>
+
+namespace crowdsurf::worker {
+namespace {
+
+constexpr size_t kBytes = 100'000;
+
+class TensorOutboxTest : public testing::Test {
+ protected:
+  TensorOutbox::Pushed Lend(ByteView bytes) {
+    return outbox_.Push({.header = {}, .payload = nullptr, .lent = bytes});
+  }
+
+  const std::shared_ptr<BytePool> pool_ = std::make_shared<BytePool>(4 * kBytes);
+  TensorOutbox outbox_{8 * kBytes};
+};
+
+TEST_F(TensorOutboxTest, WhatIsLentIsReadWhereItLies) {
+  const Bytes bytes(kBytes, 1);
+  EXPECT_EQ(Lend(bytes), TensorOutbox::Pushed::kQueuedFirst);
+  const auto front = outbox_.Front();
+  ASSERT_TRUE(front.has_value());
+  EXPECT_EQ(front->bytes().data(), bytes.data());
+  EXPECT_EQ(front->size(), kTensorHeaderBytes + kBytes);
+}
+
+TEST_F(TensorOutboxTest, WhatIsKeptStaysAsItWas) {
+  Bytes bytes(kBytes, 1);
+  const auto owned = std::make_shared<const Bytes>(kBytes, 2);
+  (void)Lend(bytes);
+  (void)outbox_.Push({.header = {}, .payload = owned});
+  (void)outbox_.Push({.header = {}, .payload = nullptr});
+  (void)Lend(bytes);
+  outbox_.Keep(*pool_);
+  std::fill(bytes.begin(), bytes.end(), uint8_t{9});
+  const std::vector<OutFrame> frames = outbox_.First(4);
+  ASSERT_EQ(frames.size(), 4U);
+  for (const size_t lent : {size_t{0}, size_t{3}}) {
+    EXPECT_TRUE(frames[lent].lent.empty());
+    ASSERT_EQ(frames[lent].bytes().size(), kBytes);
+    EXPECT_EQ(std::ranges::count(frames[lent].bytes(), uint8_t{1}), std::ptrdiff_t{kBytes});
+  }
+  EXPECT_EQ(frames[1].payload, owned);
+  EXPECT_EQ(frames[2].size(), kTensorHeaderBytes);
+}
+
+TEST_F(TensorOutboxTest, LentBytesCountForTheBound) {
+  const Bytes bytes(kBytes);
+  int queued = 0;
+  while (Lend(bytes) != TensorOutbox::Pushed::kFull) ++queued;
+  EXPECT_EQ(queued, 8);
+}
+
+// One thread reads what another lends, keeps and writes again: no byte of a later writing is seen.
+TEST_F(TensorOutboxTest, NobodyReadsWhatWasKept) {
+  constexpr int kRounds = 300;
+  Bytes bytes(kBytes);
+  std::atomic<bool> torn{false};
+  std::atomic<int> read{0};
+  std::thread reader([&] {
+    for (int round = 0; round < kRounds;) {
+      const auto reading = outbox_.Reading();
+      const auto front = outbox_.Front();
+      if (!front) continue;
+      const ByteView seen = front->bytes();
+      torn = torn || std::ranges::count(seen, seen.front()) != std::ptrdiff_t{kBytes} ||
+             seen.front() != static_cast<uint8_t>(round);
+      (void)outbox_.Pop();
+      read = ++round;
+    }
+  });
+  for (int round = 0; round < kRounds; ++round) {
+    std::fill(bytes.begin(), bytes.end(), static_cast<uint8_t>(round));
+    while (Lend(bytes) == TensorOutbox::Pushed::kFull) std::this_thread::yield();
+    outbox_.Keep(*pool_);
+  }
+  reader.join();
+  EXPECT_EQ(read, kRounds);
+  EXPECT_FALSE(torn);
+}
+
+}  // namespace
+}  // namespace crowdsurf::worker
