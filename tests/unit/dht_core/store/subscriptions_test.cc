@@ -3,6 +3,9 @@
 
 #include <gmock/gmock.h>
 
+#include <cstddef>
+#include <utility>
+
 namespace crowdsurf::dht {
 namespace {
 
@@ -113,6 +116,28 @@ TEST_F(SubscriptionsTest, ToRemoveWhatIsNotThereChangesNothing) {
   subscriptions_.Remove(kA, Peer(2).id);
   EXPECT_EQ(subscriptions_.size(), 1u);
   EXPECT_THAT(Watching(kA), testing::ElementsAre("peer-1:1"));
+}
+
+TEST_F(SubscriptionsTest, TheirMemoryGrowsWithEachKeyWatcherAndSubscription) {
+  size_t before = subscriptions_.MemoryBytes();
+  const auto grown = [&] {
+    const size_t was = std::exchange(before, subscriptions_.MemoryBytes());
+    return static_cast<ptrdiff_t>(before - was);
+  };
+  Add(kA, 1);
+  EXPECT_GT(grown(), 0);
+  Add(kB, 1);
+  const ptrdiff_t with_key = grown();
+  Add(kA, 2);
+  const ptrdiff_t with_watcher = grown();
+  Add(kB, 2);
+  const ptrdiff_t alone = grown();
+  // Each at least as much as what it keeps: a key and an id once, a watcher under its id.
+  EXPECT_GE(alone, ptrdiff_t{sizeof(PeerId) + sizeof(Contact)});
+  EXPECT_GE(with_key - alone, ptrdiff_t{sizeof(Key)});
+  EXPECT_GE(with_watcher - alone, ptrdiff_t{sizeof(PeerId)});
+  subscriptions_.Remove(kB, Peer(2).id);
+  EXPECT_EQ(grown(), -alone);
 }
 
 TEST_F(SubscriptionsTest, ASweepDropsWhatHasEnded) {
