@@ -40,10 +40,7 @@ def operators_memory():
 class HostileJobsTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.kube = kube.Kube()
-        cls.addClassCleanup(cls.kube.close)
-        if not cls.kube.find("/apis/apps/v1/namespaces/crowdsurf-system/deployments/crowdsurf-operator"):
-            kube.install()
+        kube.prepare(cls)
 
     def setUp(self):
         self.operators = self.lives()

@@ -275,6 +275,14 @@ def kill(pid):
     os.kill(pid, signal.SIGKILL)
 
 
+def prepare(case):
+    """Gives a TestCase class its `kube`, closed after its tests, of a cluster where the chart's operator is ready."""
+    case.kube = Kube()
+    case.addClassCleanup(case.kube.close)
+    if not case.kube.find("/apis/apps/v1/namespaces/crowdsurf-system/deployments/crowdsurf-operator"):
+        install()
+
+
 def install():
     """Seconds until the chart's operator is ready."""
     begun = time.monotonic()

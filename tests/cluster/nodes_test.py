@@ -43,10 +43,7 @@ CLAIM = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name
 class NodesTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.kube = kube.Kube()
-        cls.addClassCleanup(cls.kube.close)
-        if not cls.kube.find("/apis/apps/v1/namespaces/crowdsurf-system/deployments/crowdsurf-operator"):
-            kube.install()
+        kube.prepare(cls)
         kubectl("apply", "-f", "-", text=json.dumps(CLAIM))
         kubectl("apply", "-f", "-", text=json.dumps(JOB))
         cls.agents = kube.Agents(cls.kube, "crowd")

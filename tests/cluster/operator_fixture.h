@@ -94,7 +94,8 @@ class OperatorTest : public testing::Test {
     const auto until = std::chrono::steady_clock::now() + kPatience;
     while (!client.List("/apis/crowdsurf.io/v1alpha1/trainingjobs").ok()) {
       ASSERT_LT(std::chrono::steady_clock::now(), until) << "the CRD is not served";
-      // The server tells nobody that it serves a CRD: it is asked again, until `until`.
+      // A CRD is Established a moment before it is served, which the server tells nobody: it is
+      // asked again, until `until`.
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
     }
   }

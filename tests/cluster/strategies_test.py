@@ -27,10 +27,7 @@ SEED = 1      # of whose turn it is
 class StrategiesTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.kube = kube.Kube()
-        cls.addClassCleanup(cls.kube.close)
-        if not cls.kube.find("/apis/apps/v1/namespaces/crowdsurf-system/deployments/crowdsurf-operator"):
-            kube.install()
+        kube.prepare(cls)
 
     def judge(self, manifest):
         job, self.counted = manifest.stem, {}

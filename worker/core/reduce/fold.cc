@@ -17,7 +17,8 @@ int ExponentOf(RankSet mask, const std::vector<double>& weights) {
   return most > 0 ? std::ilogb(most) : 0;
 }
 
-// Values that are folded at a time: they stay in the L1 cache until they have their factor.
+// Values that are folded at a time: 16 KiB of floats, which stay in the L1 cache until they have
+// their factor.
 constexpr size_t kBlock = 4096;
 
 // Pre: inputs[rank] holds out.size() values for every rank in the mask.

@@ -20,7 +20,8 @@ struct StateValues {
   uint64_t bytes() const { return elements() * sizeof(float); }
   // Appends the bytes [offset, offset + count). Pre: they are within.
   void Append(uint64_t offset, uint64_t count, Bytes& out) const;
-  // The same bytes where they lie, or a copy of them in `both` where they are of both halves.
+  // The same bytes where they lie, or a copy of them in `both` where they are of both halves. Valid
+  // as long as the values and `both` are. Pre: they are within.
   ByteView At(uint64_t offset, uint64_t count, Bytes& both) const;
 };
 
