@@ -221,6 +221,9 @@ size_t Node::MemoryBytes() const {
   for (const auto& [key, own] : own_) bytes += 160 + own.placed.size() * 88;
   for (const auto& [key, watch] : watches_) {
     bytes += 192 + watch.holders.size() * 96 + watch.seen.size() * 96;
+    // A record that the store or another node of a simulator holds, too, is counted there.
+    for (const auto& [subkey, record] : watch.seen)
+      if (record.use_count() == 1) bytes += sizeof(Record) + 32 + record->value.capacity();
   }
   return bytes;
 }

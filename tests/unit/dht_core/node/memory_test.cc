@@ -104,6 +104,12 @@ TEST_F(MemoryTest, OfTheReplicaTracker) {
   });
 }
 
+// Parts count themselves, and each is counted once.
+TEST_F(MemoryTest, OfANodeThatHoldsNothing) {
+  LoneNode lone;
+  EXPECT_EQ(lone.node().MemoryBytes(), sizeof(Node));
+}
+
 TEST_F(MemoryTest, OfANode) {
   LoneNode lone;
   std::vector<LoneNode::Player*> peers;
@@ -121,6 +127,45 @@ TEST_F(MemoryTest, OfANode) {
     lone.Run(Seconds(2));
     lone.Forget();
   });
+}
+
+// Most of it is who holds the own records.
+TEST_F(MemoryTest, OfANodeWithRecordsOfItsOwn) {
+  LoneNode lone;
+  for (int i = 0; i < 30; ++i) lone.Meet();
+  lone.Run(Seconds(20));  // its own search is over
+  lone.Forget();
+  Compare(
+      lone.node(),
+      [&] {
+        for (int i = 0; i < 100; ++i) lone.Put(KeyOf(std::to_string(i)), Seconds(600), 1);
+        lone.Run(Seconds(2));
+        lone.Forget();
+      },
+      0.1);
+}
+
+// Most of it is the records that are known of the watched keys.
+TEST_F(MemoryTest, OfANodeThatWatches) {
+  LoneNode lone;
+  std::vector<LoneNode::Player*> peers;
+  peers.reserve(30);
+  for (int i = 0; i < 30; ++i) peers.push_back(&lone.Meet());
+  lone.Run(Seconds(20));  // its own search is over
+  lone.Forget();
+  Compare(
+      lone.node(),
+      [&] {
+        for (int key = 0; key < 10; ++key) {
+          const Key watched = KeyOf(std::to_string(key));
+          lone.Watch(watched);
+          for (LoneNode::Player* peer : peers)
+            lone.Say(*peers[0], WatchPush{{lone.Signed(*peer, watched, 1, Seconds(600))}}, 0);
+        }
+        lone.Run(Seconds(2));
+        lone.Forget();
+      },
+      0.1);
 }
 
 // Each search has heard of as many peers as it keeps, and most of them do not answer.

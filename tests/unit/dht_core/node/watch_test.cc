@@ -13,6 +13,16 @@ class WatchTest : public testing::Test {
   std::vector<std::pair<Time, WatchRequest>> Asked(const LoneNode::Player& peer) {
     return lone_.SentOf<WatchRequest>(&peer.contact);
   }
+  // The nearest to the key first.
+  std::vector<LoneNode::Player*> MeetSix() {
+    std::vector<LoneNode::Player*> all;
+    all.reserve(6);
+    for (int i = 0; i < 6; ++i) all.push_back(&lone_.Meet());
+    std::sort(all.begin(), all.end(), [&](const auto* a, const auto* b) {
+      return Closer(kRoster, a->contact.id, b->contact.id);
+    });
+    return all;
+  }
   LoneNode lone_;
 };
 
@@ -84,12 +94,7 @@ TEST_F(WatchTest, AHolderThatCouldNotBeAskedIsAskedAtTheRhythmOfRenewals) {
 }
 
 TEST_F(WatchTest, TheThreeNearestPushAndTheNextOneWhenOneOfThemIsSlow) {
-  std::vector<LoneNode::Player*> all;
-  all.reserve(6);
-  for (int i = 0; i < 6; ++i) all.push_back(&lone_.Meet());
-  std::sort(all.begin(), all.end(), [&](const auto* a, const auto* b) {
-    return Closer(kRoster, a->contact.id, b->contact.id);
-  });
+  const std::vector<LoneNode::Player*> all = MeetSix();
   all[1]->silent = true;
   lone_.Watch(kRoster);
   lone_.Run(Milliseconds(20));  // slow after some, failed after 30
@@ -100,6 +105,20 @@ TEST_F(WatchTest, TheThreeNearestPushAndTheNextOneWhenOneOfThemIsSlow) {
   lone_.Run(Milliseconds(20));
   ASSERT_EQ(lone_.updates.size(), 1u);
   EXPECT_TRUE(lone_.updates[0].synced);
+}
+
+TEST_F(WatchTest, AHolderThatIsSlowToRenewIsReplacedOnlyWhenItFails) {
+  const std::vector<LoneNode::Player*> all = MeetSix();
+  const Time start = lone_.now();
+  lone_.Watch(kRoster);
+  lone_.Run(start + Seconds(9.9) - lone_.now());
+  all[2]->silent = true;
+  lone_.Run(start + Seconds(10.02) - lone_.now());  // slow after some, failed after 30
+  for (size_t i = 0; i < all.size(); ++i) {
+    EXPECT_EQ(Asked(*all[i]).size(), i < 3 ? 2u : 0u) << i;
+  }
+  lone_.Run(Milliseconds(20));
+  EXPECT_EQ(Asked(*all[3]).size(), 1u);
 }
 
 TEST_F(WatchTest, ItIsNotSyncedWhileTheOnlyHolderMayStillAnswer) {

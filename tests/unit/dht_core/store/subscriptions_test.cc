@@ -140,6 +140,19 @@ TEST_F(SubscriptionsTest, TheirMemoryGrowsWithEachKeyWatcherAndSubscription) {
   EXPECT_EQ(grown(), -alone);
 }
 
+TEST_F(SubscriptionsTest, WhatHasEndedLeavesNothing) {
+  const size_t empty = subscriptions_.MemoryBytes();
+  Add(kA, 1);
+  subscriptions_.Remove(kA, Peer(1).id);
+  EXPECT_EQ(subscriptions_.MemoryBytes(), empty) << "it was ended";
+  Add(kA, 1);
+  subscriptions_.RemoveWatcher(Peer(1).id);
+  EXPECT_EQ(subscriptions_.MemoryBytes(), empty) << "its watcher is gone";
+  Add(kA, 1);
+  subscriptions_.Sweep(kStart + Seconds(10));
+  EXPECT_EQ(subscriptions_.MemoryBytes(), empty) << "its time is over";
+}
+
 TEST_F(SubscriptionsTest, ASweepDropsWhatHasEnded) {
   Add(kA, 1);
   Add(kA, 2, kStart, Seconds(20));
