@@ -154,6 +154,8 @@ inline constexpr Field kSpec[] = {
     Choice("averaging.outerOptimizer.type", kYes, "\"None\"", {"None SGD Nesterov"}),
     Number("averaging.outerOptimizer.learningRate", kYes, "0.7", {1e-9, 100}),
     Number("averaging.outerOptimizer.momentum", kYes, "0.9", {0, 1}),
+    Integer("averaging.outerOptimizer.warmupSamples", kYes, "0", {0, kMaxCount},
+            "of the job; until then plain averages, every step"),
     Object("averaging.gossip", kYes, "only with strategy Gossip"),
     Choice("averaging.gossip.graph", kYes, "\"Exponential\"", {kGraphs}),
     Choice("averaging.gossip.mode", kYes, "\"Pairs\"", {"Pairs Neighbours"}),

@@ -151,6 +151,8 @@ inline constexpr IdleField kIdleFields[] = {
      "takes a step when globalBatch samples are gathered"},
     {"outerOptimizer.type", "None", "outerOptimizer.learningRate", "", Acts::kNot, "takes no step"},
     {"outerOptimizer.type", "None", "outerOptimizer.momentum", "", Acts::kNot, "takes no step"},
+    {"outerOptimizer.type", "None", "outerOptimizer.warmupSamples", "", Acts::kNot,
+     "takes no step"},
 };
 // "is ignored: AllReduce has one group of all workers". where_is: one of `is`.
 std::string WhyIdle(const IdleField& field, std::string_view where_is);

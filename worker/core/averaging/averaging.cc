@@ -355,7 +355,7 @@ void Averaging::FixStake() {
   stake_ = {.weight = equal && !leases_.discards() ? 1 : samples,
             .samples = samples,
             .before = {},
-            .base = BaseRoot(),
+            .base = WarmsUp() ? Digest() : BaseRoot(),
             .age = {},
             .claims = leases_.Claims(number_)};
   in_mean_ = false;

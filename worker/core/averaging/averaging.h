@@ -182,6 +182,11 @@ class Averaging {
   // In a view that says that the target is met nothing begins: its trainers are told to stop, so
   // who stops first would leave the others in a round whose result reaches nobody.
   bool Ready() const { return seated_ && trainer_ && !draining_ && !seating_.view().target_met; }
+  struct Interval {
+    IntervalUnit unit;
+    double length;
+  };
+  Interval IntervalNow() const;
   bool IntervalOver(Time now) const;
   Time LastDue() const;
   void CheckDue(Time now, Actions& out);
@@ -268,6 +273,10 @@ class Averaging {
   bool KeepsBase() const { return HasOuter() || HasUnits() || Gathers(); }
   bool HasOuter() const { return seated_ && OuterOf().kind != OuterKind::kNone; }
   const OuterOptimizer& OuterOf() const { return seating_.view().config.outer; }
+  // Until the job has its samples all average every step, and show no base: a plain mean.
+  bool WarmsUp() const {
+    return HasOuter() && job_.job_samples < static_cast<double>(OuterOf().warmup_samples);
+  }
   Digest BaseRoot() const;  // of what kInboxA and kVelocity hold; none: no base that is known
   bool HoldsBase() const;
   // A step that this peer cannot make: from a base that it does not have.

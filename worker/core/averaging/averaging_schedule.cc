@@ -50,20 +50,26 @@ void Averaging::Tell(const Message& message, Actions& out) const {
 
 Time Averaging::LastDue() const { return end_ - kLastAveraging; }
 
-bool Averaging::IntervalOver(Time now) const {
+Averaging::Interval Averaging::IntervalNow() const {
   const AveragingConfig& averaging = seating_.view().config;
+  if (WarmsUp()) return {IntervalUnit::kSteps, 1};
+  return {averaging.interval_unit, averaging.interval};
+}
+
+bool Averaging::IntervalOver(Time now) const {
   if (Gathers()) return HasShare();
   if (Hurried(now)) return true;
   if (mixing_.on_graph()) return !Counting(next_) || now - mark_.time >= kCountEvery;
   if (now >= LastDue() && mark_.time < LastDue()) return true;
-  switch (averaging.interval_unit) {
+  const Interval interval = IntervalNow();
+  switch (interval.unit) {
     case IntervalUnit::kSteps:
-      return static_cast<double>(progress_.step) + StepsAhead(averaging) >=
-             static_cast<double>(mark_.step) + averaging.interval;
+      return static_cast<double>(progress_.step) + StepsAhead(seating_.view().config) >=
+             static_cast<double>(mark_.step) + interval.length;
     case IntervalUnit::kSamples:
-      return progress_.samples - mark_.samples >= averaging.interval;
+      return progress_.samples - mark_.samples >= interval.length;
     case IntervalUnit::kSeconds:
-      return now - mark_.time >= Seconds(averaging.interval);
+      return now - mark_.time >= Seconds(interval.length);
   }
   return false;
 }
@@ -71,13 +77,12 @@ bool Averaging::IntervalOver(Time now) const {
 void Averaging::AskToBeWoken(Actions& out) {
   if (!Ready() || mixing_.on_graph()) return;
   if (Gathers()) return TellOfShare(out);
-  const AveragingConfig& averaging = seating_.view().config;
+  const Interval interval = IntervalNow();
   WakeAt wake{.steps = 0, .samples = 0};
-  if (averaging.interval_unit == IntervalUnit::kSteps)
-    wake.steps = mark_.step +
-                 static_cast<uint64_t>(std::max(averaging.interval - StepsAhead(averaging), 0.0));
-  if (averaging.interval_unit == IntervalUnit::kSamples)
-    wake.samples = mark_.samples + averaging.interval;
+  if (interval.unit == IntervalUnit::kSteps)
+    wake.steps = mark_.step + static_cast<uint64_t>(std::max(
+                                  interval.length - StepsAhead(seating_.view().config), 0.0));
+  if (interval.unit == IntervalUnit::kSamples) wake.samples = mark_.samples + interval.length;
   if (wake.steps != 0 || wake.samples != 0) out.push_back(wake);
 }
 
@@ -200,11 +205,11 @@ Time Averaging::NextDeadline() const {
     const bool waits = half_due_.first == next_ && !half_due_.second.unset();
     return waits ? std::min(next, half_due_.second + kSharePatience) : next;
   }
-  const AveragingConfig& averaging = seating_.view().config;
+  const Interval interval = IntervalNow();
   if (mixing_.on_graph()) {
     if (!announced_ && Counting(next_)) next = std::min(next, mark_.time + kCountEvery);
-  } else if (averaging.interval_unit == IntervalUnit::kSeconds && !announced_)
-    next = std::min(next, mark_.time + Seconds(averaging.interval));
+  } else if (interval.unit == IntervalUnit::kSeconds && !announced_)
+    next = std::min(next, mark_.time + Seconds(interval.length));
   if (!mixing_.on_graph() && !announced_ && mark_.time < LastDue())
     next = std::min(next, LastDue());
   return next;

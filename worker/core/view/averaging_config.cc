@@ -102,6 +102,7 @@ void EncodeOuter(const OuterOptimizer& outer, ByteWriter& out) {
   out.U8(static_cast<uint8_t>(outer.kind));
   out.F64(outer.learning_rate);
   out.F64(outer.momentum);
+  out.U64(outer.warmup_samples);
 }
 
 void DecodeOuter(ByteReader& in, AveragingConfig& config) {
@@ -109,11 +110,15 @@ void DecodeOuter(ByteReader& in, AveragingConfig& config) {
   outer.kind = Enumerator(in, OuterKind::kNesterov);
   outer.learning_rate = in.F64();
   outer.momentum = in.F64();
+  outer.warmup_samples = in.U64();
   // No optimizer is no bit: there is one encoding for each configuration.
   if (outer.kind == OuterKind::kNone || !TakesOuterOptimizer(config.strategy)) in.Fail();
   if (!manifest::RowOf("averaging.outerOptimizer.learningRate").Allows(outer.learning_rate))
     in.Fail();
   if (!manifest::RowOf("averaging.outerOptimizer.momentum").Allows(outer.momentum)) in.Fail();
+  if (!manifest::RowOf("averaging.outerOptimizer.warmupSamples")
+           .Allows(static_cast<double>(outer.warmup_samples)))
+    in.Fail();
 }
 
 }  // namespace

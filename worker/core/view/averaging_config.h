@@ -61,6 +61,8 @@ struct OuterOptimizer {
   OuterKind kind = ChoiceDefault<OuterKind>("averaging.outerOptimizer.type");
   double learning_rate = NumberDefault("averaging.outerOptimizer.learningRate");
   double momentum = NumberDefault("averaging.outerOptimizer.momentum");
+  // Of the job: until then all average every step, and no average is a step.
+  uint64_t warmup_samples = IntegerDefault<uint64_t>("averaging.outerOptimizer.warmupSamples");
   bool operator==(const OuterOptimizer&) const = default;
 };
 

@@ -163,6 +163,8 @@ void ReadOuter(const Fields& averaging, AveragingConfig& config) {
   outer.kind = block.Choice("type", outer.kind);
   outer.learning_rate = block.Number("learningRate", outer.learning_rate);
   outer.momentum = block.Number("momentum", outer.momentum);
+  outer.warmup_samples = static_cast<uint64_t>(
+      block.Number("warmupSamples", static_cast<double>(outer.warmup_samples)));
   if (outer.kind == OuterKind::kNone) return;
   if (TakesOuterOptimizer(config.strategy))
     config.outer = outer;

@@ -55,11 +55,12 @@ TEST(WarningsTest, RelaySumsMessagesAreFloat32) {
 }
 
 TEST(WarningsTest, AnOuterOptimizersNumbersNeedItsType) {
-  const json numbers = {{"learningRate", 0.5}, {"momentum", 0.5}};
+  const json numbers = {{"learningRate", 0.5}, {"momentum", 0.5}, {"warmupSamples", 10}};
   EXPECT_THAT(WarningsOf({{"outerOptimizer", numbers}}),
               ElementsAre("spec.averaging.outerOptimizer.learningRate: is ignored: None takes no "
                           "step",
-                          HasSubstr("spec.averaging.outerOptimizer.momentum: is ignored")));
+                          HasSubstr("spec.averaging.outerOptimizer.momentum: is ignored"),
+                          HasSubstr("spec.averaging.outerOptimizer.warmupSamples: is ignored")));
   json with_type = numbers;
   with_type["type"] = "SGD";
   EXPECT_THAT(WarningsOf({{"outerOptimizer", with_type}}), IsEmpty());

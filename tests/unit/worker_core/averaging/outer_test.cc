@@ -243,6 +243,44 @@ TEST(OuterTest, ALiveJobSwitchesToAnOuterOptimizerAndBack) {
   ExpectAgreement(world);
 }
 
+TEST(OuterTest, UntilTheJobIsWarmAllAverageEveryStepAndNoAverageIsAStep) {
+  AveragingConfig config = Outer(OuterKind::kNesterov, 2);
+  config.outer.warmup_samples = 4 * 8 * 60;  // sixty steps of four
+  PeerWorld world(49, config);
+  Fill(world, 4);
+  world.RunFor(Seconds(3));
+  for (size_t i = 0; i < 4; ++i) {
+    const PeerWorld::Node& node = world.node(i);
+    ASSERT_EQ(node.kernels.size(), node.deliveries.size());
+    for (size_t k = 1; k < node.deliveries.size(); ++k) {
+      const bool warm = node.deliveries[k - 1].job_samples >= 4 * 8 * 60;
+      EXPECT_EQ(node.kernels[k].kernel, warm ? MixKernel::kOuterStep : MixKernel::kOuterBegin) << k;
+    }
+    // A snapshot and its rounds take two or three steps; afterwards an interval is ten.
+    EXPECT_GT(Count(node, MixKernel::kOuterBegin), 18U);
+    EXPECT_GT(Count(node, MixKernel::kOuterStep), 15U);
+    EXPECT_LT(Count(node, MixKernel::kOuterStep), 26U);
+    EXPECT_EQ(world.node(i).At(Region::kInboxA).values, world.node(0).At(Region::kInboxA).values);
+  }
+}
+
+// A joiner has the job's count with its state.
+TEST(OuterTest, AJobThatWasWarmOnceStaysWarm) {
+  AveragingConfig config = Outer(OuterKind::kNesterov);
+  config.outer.warmup_samples = 4 * 8 * 20;
+  PeerWorld world(50, config);
+  Fill(world, 4);
+  world.RunFor(Seconds(2));
+  const size_t begins = Count(world.node(0), MixKernel::kOuterBegin);
+  world.Kill(3);
+  world.Add();
+  ASSERT_TRUE(world.UntilTogether(Seconds(5)));
+  world.RunFor(Seconds(2));
+  EXPECT_EQ(Count(world.node(0), MixKernel::kOuterBegin), begins);
+  EXPECT_EQ(Count(world.node(4), MixKernel::kOuterBegin), 0U);
+  EXPECT_GE(Count(world.node(4), MixKernel::kOuterStep), 5U);
+}
+
 // Rate one and no momentum: every average is the one of a job without an outer optimizer.
 TEST(OuterTest, RateOneWithoutMomentumIsTheJobWithoutOne) {
   AveragingConfig plain = EveryTenSteps(2);

@@ -32,7 +32,7 @@ AveragingConfig With(const OuterOptimizer& outer, StrategyKind strategy = Strate
 TEST(AveragingConfigTest, AnOuterOptimizerComesBackAsItWas) {
   for (const StrategyKind strategy : {StrategyKind::kMoshpit, StrategyKind::kAllReduce})
     for (const OuterKind kind : {OuterKind::kSgd, OuterKind::kNesterov}) {
-      const AveragingConfig config = With({kind, 0.5, 0.25}, strategy);
+      const AveragingConfig config = With({kind, 0.5, 0.25, 1'000}, strategy);
       EXPECT_EQ(Decoded(Encoded(config)), config);
     }
 }
@@ -42,7 +42,7 @@ TEST(AveragingConfigTest, WithoutOneNothingIsSaidOfIt) {
   const Bytes none = Encoded(With({}));
   EXPECT_EQ(none[8], static_cast<uint8_t>(StrategyKind::kMoshpit)) << "after the generation";
   EXPECT_EQ(Encoded(With({OuterKind::kNone, 0.1, 0.2})), none);
-  EXPECT_EQ(Encoded(With({OuterKind::kSgd, 0.1, 0.2})).size(), none.size() + 1 + 8 + 8);
+  EXPECT_EQ(Encoded(With({OuterKind::kSgd, 0.1, 0.2})).size(), none.size() + 1 + 8 + 8 + 8);
 }
 
 TEST(AveragingConfigTest, OneThatIsOutOfBoundsOrHasNoBaseIsRefused) {
@@ -52,6 +52,7 @@ TEST(AveragingConfigTest, OneThatIsOutOfBoundsOrHasNoBaseIsRefused) {
     EXPECT_FALSE(Decoded(Encoded(With({OuterKind::kSgd, rate, 0.5})))) << rate;
   for (const double momentum : {-0.1, 1.1, nan, infinite})
     EXPECT_FALSE(Decoded(Encoded(With({OuterKind::kSgd, 0.5, momentum})))) << momentum;
+  EXPECT_FALSE(Decoded(Encoded(With({OuterKind::kSgd, 0.5, 0.5, uint64_t{1} << 54}))));
   for (const StrategyKind strategy : {StrategyKind::kGossip, StrategyKind::kA2CiD2,
                                       StrategyKind::kRelaySum, StrategyKind::kPowerGossip})
     EXPECT_FALSE(Decoded(Encoded(With({OuterKind::kSgd, 0.5, 0.5}, strategy))));

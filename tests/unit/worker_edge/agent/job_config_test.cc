@@ -123,8 +123,9 @@ TEST(JobConfigTest, ReadsAnOuterOptimizer) {
   EXPECT_EQ(outer(R"({"averaging": {"outerOptimizer": {"type": "Nesterov"}}})"),
             (OuterOptimizer{OuterKind::kNesterov, 0.7, 0.9}));
   EXPECT_EQ(outer(R"({"averaging": {"strategy": "AllReduce", "outerOptimizer":
-                      {"type": "SGD", "learningRate": 1, "momentum": 0}}})"),
-            (OuterOptimizer{OuterKind::kSgd, 1, 0}));
+                      {"type": "SGD", "learningRate": 1, "momentum": 0,
+                       "warmupSamples": 5000}}})"),
+            (OuterOptimizer{OuterKind::kSgd, 1, 0, 5'000}));
 }
 
 TEST(JobConfigTest, AnOuterOptimizerIsRefusedWhereItCannotBe) {
@@ -134,10 +135,12 @@ TEST(JobConfigTest, AnOuterOptimizerIsRefusedWhereItCannotBe) {
               ElementsAre("averaging.outerOptimizer.type: Gossip has no base that all workers "
                           "share; outer optimizers work with Moshpit, AllReduce"));
   EXPECT_THAT(violations(R"({"averaging": {"outerOptimizer":
-                             {"type": "Adam", "learningRate": 0, "momentum": 2}}})"),
+                             {"type": "Adam", "learningRate": 0, "momentum": 2,
+                              "warmupSamples": -1}}})"),
               ElementsAre("averaging.outerOptimizer.type: \"Adam\" is none of None, SGD, Nesterov",
                           "averaging.outerOptimizer.learningRate: 0 is below 1e-09",
-                          "averaging.outerOptimizer.momentum: 2 is above 1"));
+                          "averaging.outerOptimizer.momentum: 2 is above 1",
+                          "averaging.outerOptimizer.warmupSamples: -1 is below 0"));
 }
 
 TEST(JobConfigTest, GradientsHaveAGlobalBatchAndBlock) {
