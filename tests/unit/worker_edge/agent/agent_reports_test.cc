@@ -5,6 +5,7 @@
 #include <httplib.h>
 #include <unistd.h>
 
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -18,12 +19,21 @@ namespace {
 
 double Unix() { return static_cast<double>(HostLoop::Wall().nanoseconds()) * 1e-9; }
 
+nlohmann::json SummaryOf(const RunningAgent& running) {
+  const auto reply = httplib::Client("http://" + running.agent->http_endpoint()).Get("/summary");
+  auto json = nlohmann::json::parse(reply ? reply->body : "", nullptr, false);
+  return json.is_object() ? json : nlohmann::json::object();
+}
+
+LinkTensor Tensor(std::string name, uint32_t values) {
+  LinkTensor tensor;
+  tensor.name = std::move(name);
+  tensor.shape = {values};
+  return tensor;
+}
+
 struct AgentReports : testing::Test {
-  nlohmann::json Summary() {
-    const auto reply = httplib::Client("http://" + running.agent->http_endpoint()).Get("/summary");
-    auto json = nlohmann::json::parse(reply ? reply->body : "", nullptr, false);
-    return json.is_object() ? json : nlohmann::json::object();
-  }
+  nlohmann::json Summary() { return SummaryOf(running); }
 
   const double before = Unix();
   const dht::TestAuthority authority;
@@ -34,11 +44,8 @@ TEST_F(AgentReports, TheSummaryTellsWhenItStartedAndWhenTheFirstStepWasMade) {
   ASSERT_NE(running.agent, nullptr);
   auto trainer = LinkClient::Connect(running.link(), Seconds(20));
   ASSERT_TRUE(trainer.ok()) << trainer.status();
-  LinkTensor tensor;
-  tensor.name = "weights";
-  tensor.shape = {8};
   std::vector<float> params(8, 1.0F);
-  ASSERT_TRUE((*trainer)->Register({tensor}).ok());
+  ASSERT_TRUE((*trainer)->Register({Tensor("weights", 8)}).ok());
   ASSERT_TRUE((*trainer)->Start(params, Seconds(20)).ok());
   nlohmann::json summary = Summary();
   EXPECT_GE(summary.value("started_unix", 0.0), before);
@@ -71,37 +78,90 @@ TEST_F(AgentReports, ATerminationLogThatIsThereIsWrittenInPlace) {
               testing::HasSubstr("\"reason\":\"left\""));
 }
 
-// The trainer gives its own state at the next boundary of a step, and the checkpoint waits for it.
-TEST(AgentCheckpoint, TheFirstOneHoldsWhatTheTrainerGave) {
+TEST(AgentTrouble, ASnapshotThatIsNotFiniteNamesItsTensor) {
   const dht::TestAuthority authority;
-  const dht::TemporaryDirectory checkpoints;
   JobConfig config;
-  config.averaging.interval = 20;  // steps
-  config.checkpoint_seconds = 0.01;
-  config.checkpoint_retain = 1'000;
-  AgentOptions options;
-  options.checkpoint_dir = checkpoints.path().string();
-  RunningAgent running(authority, 0, "", {.config = config, .options = options});
+  config.averaging.interval = 1;  // step
+  RunningAgent running(authority, 0, "", {.config = config});
   ASSERT_NE(running.agent, nullptr);
   auto trainer = LinkClient::Connect(running.link(), Seconds(20));
   ASSERT_TRUE(trainer.ok()) << trainer.status();
-  const std::string own = "the state of the optimizer, as the trainer wrote it";
-  (*trainer)->SetOpaque([&] { return Bytes(own.begin(), own.end()); },
-                        [](ByteView) { return absl::OkStatus(); });
-  LinkTensor tensor;
-  tensor.name = "weights";
-  tensor.shape = {8};
-  std::vector<float> params(8, 1.0F);
-  ASSERT_TRUE((*trainer)->Register({tensor}).ok());
+  std::vector<float> params(24, 1.0F);
+  ASSERT_TRUE((*trainer)->Register({Tensor("embedding", 8), Tensor("head", 16)}).ok());
   ASSERT_TRUE((*trainer)->Start(params, Seconds(20)).ok());
-  std::set<std::string> written;
-  ASSERT_TRUE(EventuallyHolds([&] {
+  params[23] = std::numeric_limits<float>::infinity();
+  EXPECT_TRUE(EventuallyHolds([&] {
     (void)(*trainer)->StepDone(1, 1.0, params);
+    return SummaryOf(running).value("trouble", "").find("(tensor head)") != std::string::npos;
+  })) << SummaryOf(running).dump();
+}
+
+struct AgentCheckpoint : testing::Test {
+  // An agent and its trainer, which starts from `params` unless the agent has a state for it.
+  struct Worker {
+    Worker(AgentCheckpoint& test, const std::string& own, std::vector<float>& params)
+        : running(test.authority, 0, "", {.config = test.config, .options = test.options}) {
+      auto connected = LinkClient::Connect(running.link(), Seconds(20));
+      EXPECT_TRUE(connected.ok()) << connected.status();
+      trainer = *std::move(connected);
+      trainer->SetOpaque([own] { return Bytes(own.begin(), own.end()); },
+                         [this](ByteView bytes) {
+                           restored.assign(bytes.begin(), bytes.end());
+                           return absl::OkStatus();
+                         });
+      EXPECT_TRUE(trainer->Register({Tensor("weights", 8)}).ok());
+      EXPECT_TRUE(trainer->Start(params, Seconds(20)).ok());
+    }
+    std::string restored;
+    RunningAgent running;
+    std::unique_ptr<LinkClient> trainer;
+  };
+
+  AgentCheckpoint() {
+    config.averaging.interval = 20;  // steps
+    config.checkpoint_seconds = 0.01;
+    config.checkpoint_retain = 1'000;
+    options.checkpoint_dir = checkpoints.path().string();
+  }
+  std::set<std::string> Written() const {
+    std::set<std::string> written;
     for (const auto& entry : std::filesystem::directory_iterator(checkpoints.path()))
       if (entry.path().extension() == ".crowdsurf") written.insert(entry.path().string());
-    return !written.empty();
+    return written;
+  }
+
+  const std::string own = "the state of the optimizer, as the trainer wrote it";
+  const dht::TestAuthority authority;
+  const dht::TemporaryDirectory checkpoints;
+  JobConfig config;
+  AgentOptions options;
+};
+
+// The trainer gives its own state at the next boundary of a step, and the checkpoint waits for it.
+TEST_F(AgentCheckpoint, TheFirstOneHoldsWhatTheTrainerGave) {
+  std::vector<float> params(8, 1.0F);
+  Worker worker(*this, own, params);
+  ASSERT_TRUE(EventuallyHolds([&] {
+    (void)worker.trainer->StepDone(1, 1.0, params);
+    return !Written().empty();
   }));
-  EXPECT_THAT(ReadFile(*written.begin()).value_or(""), testing::HasSubstr(own));
+  EXPECT_THAT(ReadFile(*Written().begin()).value_or(""), testing::HasSubstr(own));
+}
+
+TEST_F(AgentCheckpoint, ATrainerOfTheNextAgentStartsFromIt) {
+  std::vector<float> params(8, 1.0F);
+  {
+    Worker worker(*this, own, params);
+    params.assign(8, 7.0F);
+    ASSERT_TRUE(EventuallyHolds([&] {
+      (void)worker.trainer->StepDone(1, 1.0, params);
+      return !Written().empty();
+    }));
+  }
+  std::vector<float> fresh(8, 2.0F);
+  const Worker next(*this, "", fresh);
+  EXPECT_EQ(fresh, params);
+  EXPECT_EQ(next.restored, own);
 }
 
 }  // namespace

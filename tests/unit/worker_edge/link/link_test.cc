@@ -235,6 +235,23 @@ TEST_F(Link, StopNoticeAndRateReachTheTrainerAtItsNextStep) {
   Expect<link::StopAcknowledged>();
 }
 
+// The agent has things to say before a trainer has come.
+TEST_F(Link, WordsForATrainerThatIsNotThereYetChangeNothing) {
+  StartServer();
+  server_->SetLrScale(0.25);
+  server_->SetJob(12'345, 3, 2, 8);
+  server_->WakeAt(3, 8);
+  auto client = Connect();
+  ASSERT_TRUE(client->Register(Model()).ok());
+  Expect<link::TrainerRegistered>();
+  server_->LetStart();
+  std::vector<float> params(100, 1.0f);
+  ASSERT_TRUE(client->Start(params, Seconds(20)).ok());
+  const StepOutcome outcome = client->StepDone(1, 1, params);
+  EXPECT_DOUBLE_EQ(outcome.lr_scale, 1);
+  EXPECT_DOUBLE_EQ(outcome.job_samples, 0);
+}
+
 TEST_F(Link, AMarkOfStepsRingsOnceAlsoWhenItIsBehind) {
   StartServer();
   auto client = Connect();

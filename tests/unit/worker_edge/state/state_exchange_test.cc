@@ -6,7 +6,10 @@
 
 #include <map>
 
+#include "base/digest.h"
 #include "tests/unit/worker_core/world/numbered_peers.h"
+#include "tests/unit/worker_edge/state/scratch_folder.h"
+#include "worker/edge/link/held_state.h"
 
 namespace crowdsurf::worker {
 namespace {
@@ -33,6 +36,7 @@ class StateExchangeTest : public testing::Test {
   Time now_ = Time::FromNanoseconds(1'000'000'000);
   std::vector<float> average_ = std::vector<float>(100, 1.0f);
   std::map<PeerId, StateRefusal> answers_;
+  std::vector<Bytes> chunks_;  // payloads, in the order in which they were sent
   MetricRegistry registry_;
   AgentMetrics metrics_{registry_};
   StateExchange exchange_{
@@ -41,7 +45,10 @@ class StateExchangeTest : public testing::Test {
        .send =
            [this](const PeerId& to, const SharedBytes& body) {
              const auto decoded = DecodeStateMessage(*body);
-             answers_[to] = std::get<ManifestReply>(decoded->message).refusal;
+             if (const auto* manifest = std::get_if<ManifestReply>(&decoded->message))
+               answers_[to] = manifest->refusal;
+             else
+               chunks_.emplace_back(decoded->payload.begin(), decoded->payload.end());
              return true;
            },
        .request_opaque = [] { return true; },
@@ -68,6 +75,27 @@ TEST_F(StateExchangeTest, WhoDiesOrIsDoneWhileItWaitsTakesNoPlace) {
   const auto answers = Answers();
   EXPECT_EQ(answers.size(), kPlaces - 1u);
   EXPECT_EQ(answers.at(Id(kPlaces + 1)), StateRefusal::kNone);
+}
+
+TEST_F(StateExchangeTest, TheTrainersStateGoesOutWholeChunkByChunk) {
+  const ScratchFolder memory;
+  const auto folder = LinkFolder::Open(memory.path());
+  ASSERT_TRUE(folder.ok()) << folder.status();
+  Bytes bytes(2 * kStateChunkBytes + 5);
+  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<uint8_t>(i * 31 >> 8);
+  auto state = HeldState::Make(*folder, bytes.size());
+  ASSERT_TRUE(state.ok()) << state.status();
+  // A trainer may upload it byte by byte.
+  ASSERT_TRUE((*state)->Write(0, ByteView(bytes).first(1)).ok());
+  ASSERT_TRUE((*state)->Write(1, ByteView(bytes).subspan(1)).ok());
+  const Digest hash = Sha256({bytes.data(), bytes.size()});
+  exchange_.OnOpaque(now_, {.state = *std::move(state), .hash = hash});
+  for (uint32_t chunk = 0; chunk < 3; ++chunk)
+    exchange_.OnFrame(now_, Id(1), EncodeStateMessage(ChunkRequest{hash, true, chunk}));
+  Bytes whole;
+  for (const Bytes& chunk : chunks_) whole.insert(whole.end(), chunk.begin(), chunk.end());
+  EXPECT_EQ(chunks_.size(), 3U);
+  EXPECT_EQ(whole, bytes);
 }
 
 }  // namespace
