@@ -112,6 +112,15 @@ TEST_F(ProgramTest, ABadConfigIsTwoAndSaysWhichFile) {
   EXPECT_THAT(program.said(), HasSubstr("crowdsurf-worker: config: "));
 }
 
+// The cluster's files are linked into the agent's folder, where something else stands in the way.
+TEST_F(ProgramTest, AFolderThatCannotHaveTheClustersFilesIsTwo) {
+  std::filesystem::create_directory(folder / "cluster");
+  ASSERT_TRUE(WriteFileAtomically(folder / "agent/ca.pem", "somebody's").ok());
+  Program program(With("run", {"--cluster-dir", folder / "cluster"}), folder / "said");
+  EXPECT_EQ(program.Code(), 2);
+  EXPECT_THAT(program.said(), testing::ContainsRegex("crowdsurf-worker: --agent-dir: .*/ca.pem: "));
+}
+
 // The supervisor passes its flags on, but not its own two; `leave` returns when the agent has left.
 TEST_F(ProgramTest, AnAgentRunsUntilItIsAskedToLeave) {
   Program run(With("run", {"--die-with-parent"}), folder / "said");

@@ -67,6 +67,10 @@ TEST_F(LinkAbuse, GarbageInABodyIsAnsweredInWordsAndChangesNothing) {
        "two unit groups"},
       {"{\"tensors\": [{\"name\": \"w\", \"shape\": [2]}], \"fresh\": 1}", "true or false"},
       {"{\"tensors\": [{\"name\": \"w\", \"shape\": [2]}], \"metrics\": [1]}", "different names"},
+      {"{\"tensors\": [], \"metrics\": [\"a\", \"a\"]}", "different names"},
+      {"{\"tensors\": [], \"metrics\": \"loss\"}", "array of at most 16 names"},
+      {"{\"tensors\": [], \"metrics\": [0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16]}",
+       "array of at most 16 names"},
       {"{\"tensors\": [{\"name\": \"w\\ud800\", \"shape\": [2]}]}", "no JSON object"},
   };
   for (const auto& [body, words] : cases) {

@@ -17,113 +17,16 @@
 #include "base/rng.h"
 #include "tests/support/eventually.h"
 #include "tests/unit/dht_edge/test_authority.h"
+#include "tests/unit/worker_edge/tensor/half_dead.h"
 #include "tests/unit/worker_edge/tensor/no_descriptors.h"
+#include "tests/unit/worker_edge/tensor/transport_node.h"
 
 namespace crowdsurf::worker {
 namespace {
 
 using dht::TestAuthority;
 using testing::ElementsAre;
-constexpr std::chrono::seconds kPatience{20};  // a test fails by it, and never waits for it
-
-struct Received {
-  PeerId from;
-  TensorHeader header;
-  Bytes payload;
-};
-
-// One agent's tensor plane with a host loop of its own.
-class Node {
- public:
-  Node(const TestAuthority* authority, const std::string& worker,
-       TensorTransportOptions options = {}, bool start = true)
-      : host_(4096, metrics_, Logger()) {
-    options.job = options.job.empty() ? "job" : options.job;
-    options.tls = authority != nullptr;
-    if (authority != nullptr) {
-      authority->Equip(folder_.path(), {.names = "DNS:peer.crowdsurf,URI:crowdsurf://" +
-                                                 options.job + "/" + worker});
-    }
-    identity_ = *dht::Identity::Open(authority != nullptr ? folder_.path() : "");
-    transport_ = std::make_unique<TensorTransport>(options, *identity_, host_, metrics_, Logger());
-    transport_->SetHandlers({
-        [this](Time, WallTime, const PeerId& from, const TensorHeader& header, Bytes payload) {
-          std::unique_lock lock(mutex_);
-          gate_.wait(lock, [&] { return !blocked_; });
-          received.push_back({from, header, std::move(payload)});
-          changed_.notify_all();
-        },
-        [this](Time, WallTime, const PeerId& peer, DownEvidence evidence) {
-          const std::lock_guard lock(mutex_);
-          downs.emplace_back(peer, evidence == DownEvidence::kRefused);
-          changed_.notify_all();
-        },
-        [this](Time, WallTime, const PeerId&) {
-          const std::lock_guard lock(mutex_);
-          ++drained;
-          changed_.notify_all();
-        },
-    });
-    if (!start) return;
-    const Status status = transport_->Start();
-    EXPECT_TRUE(status.ok()) << status;
-    thread_ = std::thread([this] { host_.Run(); });
-  }
-  ~Node() {
-    SetBlocked(false);
-    transport_->Stop();
-    host_.RequestStop(Duration());
-    if (thread_.joinable()) thread_.join();
-  }
-
-  const PeerId& id() const { return identity_->id(); }
-  TensorTransport& transport() { return *transport_; }
-  MetricRegistry& metrics() { return metrics_; }
-  void SetBlocked(bool blocked) {
-    const std::lock_guard lock(mutex_);
-    blocked_ = blocked;
-    gate_.notify_all();
-  }
-  template <class Condition>
-  bool Eventually(Condition condition) {
-    std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, kPatience, condition);
-  }
-  bool EventuallyCounts(const std::string& how, double least) {
-    return EventuallyHolds([&] {
-      return metrics_.Value("crowdsurf_tensor_connections_ended_total", {{"how", how}}) >= least;
-    });
-  }
-
-  TensorTransport::Sent Send(const Node& to, Bytes payload, uint32_t chunk = 0) {
-    TensorHeader header;
-    header.kind = TensorKind::kInput;
-    header.chunk = chunk;
-    header.rank = 3;
-    return transport_->Send(to.id(), to.transport_->endpoint(), header,
-                            std::make_shared<Bytes>(std::move(payload)));
-  }
-
-  std::vector<std::pair<PeerId, bool>> Downs() {
-    const std::lock_guard lock(mutex_);
-    return downs;
-  }
-
-  std::vector<Received> received;
-  std::vector<std::pair<PeerId, bool>> downs;
-  int drained = 0;
-
- private:
-  dht::TemporaryDirectory folder_;
-  MetricRegistry metrics_;
-  HostLoop host_;
-  std::unique_ptr<dht::Identity> identity_;
-  std::unique_ptr<TensorTransport> transport_;
-  std::mutex mutex_;
-  std::condition_variable changed_, gate_;
-  bool blocked_ = false;
-  std::thread thread_;
-};
+using Node = TransportNode;
 
 Bytes Random(size_t size, uint64_t seed) {
   Rng rng(seed);
@@ -196,6 +99,18 @@ TEST_P(TensorTransportTest, ADeadPeerIsHardDownAtOnceForBothDirections) {
   c.reset();
   ASSERT_TRUE(a.Eventually([&] { return a.downs.size() == 2; }));
   EXPECT_THAT(a.Downs(), ElementsAre(std::pair(dead_b, true), std::pair(dead_c, true)));
+}
+
+// A process that is being killed may still answer a dial or two, and close them.
+TEST_P(TensorTransportTest, APeerThatOnlyAnswersIsDialledThreeTimesMore) {
+  Node a(authority(), "a"), b(authority(), "b");
+  HalfDead between(b.transport().endpoint());
+  a.transport().Send(b.id(), between.endpoint(), {}, nullptr);
+  ASSERT_TRUE(b.Eventually([&] { return b.received.size() == 1; }));
+  between.Die();
+  ASSERT_TRUE(a.Eventually([&] { return a.downs.size() == 1; }));
+  EXPECT_EQ(a.Downs()[0], std::pair(b.id(), false)) << "no refusal: it may live";
+  EXPECT_EQ(between.answered(), 3);
 }
 
 TEST_P(TensorTransportTest, AnotherPeerAtTheEndpointMeansTheOldOneIsDead) {

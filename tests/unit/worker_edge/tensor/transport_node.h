@@ -1,0 +1,122 @@
+// TransportNode: one agent's tensor plane with a host loop of its own, for tests over real sockets.
+//
+// Owner: one test. What its handlers hear is in the public fields, under the lock of Eventually.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "tests/support/eventually.h"
+#include "tests/unit/dht_edge/test_authority.h"
+#include "worker/edge/tensor/tensor_transport.h"
+
+namespace crowdsurf::worker {
+
+inline constexpr std::chrono::seconds kPatience{20};  // a test fails by it, and never waits for it
+
+struct Received {
+  PeerId from;
+  TensorHeader header;
+  Bytes payload;
+};
+
+class TransportNode {
+ public:
+  TransportNode(const dht::TestAuthority* authority, const std::string& worker,
+                TensorTransportOptions options = {}, bool start = true)
+      : host_(4096, metrics_, Logger()) {
+    options.job = options.job.empty() ? "job" : options.job;
+    options.tls = authority != nullptr;
+    if (authority != nullptr) {
+      authority->Equip(folder_.path(), {.names = "DNS:peer.crowdsurf,URI:crowdsurf://" +
+                                                 options.job + "/" + worker});
+    }
+    identity_ = *dht::Identity::Open(authority != nullptr ? folder_.path() : "");
+    transport_ = std::make_unique<TensorTransport>(options, *identity_, host_, metrics_, Logger());
+    transport_->SetHandlers({
+        [this](Time, WallTime, const PeerId& from, const TensorHeader& header, Bytes payload) {
+          std::unique_lock lock(mutex_);
+          gate_.wait(lock, [&] { return !blocked_; });
+          received.push_back({from, header, std::move(payload)});
+          changed_.notify_all();
+        },
+        [this](Time, WallTime, const PeerId& peer, DownEvidence evidence) {
+          const std::lock_guard lock(mutex_);
+          downs.emplace_back(peer, evidence == DownEvidence::kRefused);
+          changed_.notify_all();
+        },
+        [this](Time, WallTime, const PeerId&) {
+          const std::lock_guard lock(mutex_);
+          ++drained;
+          changed_.notify_all();
+        },
+    });
+    if (!start) return;
+    const Status status = transport_->Start();
+    EXPECT_TRUE(status.ok()) << status;
+    thread_ = std::thread([this] { host_.Run(); });
+  }
+  ~TransportNode() {
+    SetBlocked(false);
+    transport_->Stop();
+    host_.RequestStop(Duration());
+    if (thread_.joinable()) thread_.join();
+  }
+
+  const PeerId& id() const { return identity_->id(); }
+  TensorTransport& transport() { return *transport_; }
+  MetricRegistry& metrics() { return metrics_; }
+  void SetBlocked(bool blocked) {
+    const std::lock_guard lock(mutex_);
+    blocked_ = blocked;
+    gate_.notify_all();
+  }
+  template <class Condition>
+  bool Eventually(Condition condition) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, kPatience, condition);
+  }
+  bool EventuallyCounts(const std::string& how, double least) {
+    return EventuallyHolds([&] {
+      return metrics_.Value("crowdsurf_tensor_connections_ended_total", {{"how", how}}) >= least;
+    });
+  }
+
+  TensorTransport::Sent Send(const TransportNode& to, Bytes payload, uint32_t chunk = 0) {
+    TensorHeader header;
+    header.kind = TensorKind::kInput;
+    header.chunk = chunk;
+    header.rank = 3;
+    return transport_->Send(to.id(), to.transport_->endpoint(), header,
+                            std::make_shared<Bytes>(std::move(payload)));
+  }
+
+  std::vector<std::pair<PeerId, bool>> Downs() {
+    const std::lock_guard lock(mutex_);
+    return downs;
+  }
+
+  std::vector<Received> received;
+  std::vector<std::pair<PeerId, bool>> downs;
+  int drained = 0;
+
+ private:
+  dht::TemporaryDirectory folder_;
+  MetricRegistry metrics_;
+  HostLoop host_;
+  std::unique_ptr<dht::Identity> identity_;
+  std::unique_ptr<TensorTransport> transport_;
+  std::mutex mutex_;
+  std::condition_variable changed_, gate_;
+  bool blocked_ = false;
+  std::thread thread_;
+};
+
+}  // namespace crowdsurf::worker
