@@ -13,6 +13,7 @@
 #include "base/edge/host_loop.h"
 #include "tests/unit/worker_edge/agent/running_agent.h"
 #include "worker/edge/link/link_client.h"
+#include "worker/edge/link/link_http.h"
 
 namespace crowdsurf::worker {
 namespace {
@@ -146,6 +147,19 @@ TEST_F(AgentCheckpoint, TheFirstOneHoldsWhatTheTrainerGave) {
     return !Written().empty();
   }));
   EXPECT_THAT(ReadFile(*Written().begin()).value_or(""), testing::HasSubstr(own));
+}
+
+TEST_F(AgentCheckpoint, AStateThatNobodyAskedForIsNone) {
+  config.checkpoint_seconds = 1e6;
+  const RunningAgent running(authority, 0, "", {.config = config, .options = options});
+  auto trainer = HttpClient::Connect(running.link() + "/agent.sock");
+  ASSERT_TRUE(trainer.ok()) << trainer.status();
+  const char* table = R"({"tensors": [{"name": "w", "shape": [8]}], "fresh": true})";
+  ASSERT_EQ(trainer->Do("POST", "/v1/register", table, Seconds(20))->code, 200);
+  for (const char* state : {"a", "b"})
+    EXPECT_EQ(trainer->Do("PUT", "/v1/opaque?sequence=1", state, Seconds(20))->code, 200);
+  EXPECT_TRUE(EventuallyHolds([&] { return SummaryOf(running).contains("state"); }));
+  EXPECT_TRUE(Written().empty());
 }
 
 TEST_F(AgentCheckpoint, ATrainerOfTheNextAgentStartsFromIt) {
