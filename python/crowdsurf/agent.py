@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import logging
 import os
 import time
 from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple
@@ -19,7 +18,7 @@ from .notices import NoticeWatch, ask
 from .parameters import FlatParameters, Parameters, State, as_floats
 from .platforms import client_only
 from .progress import Progress
-from .registration import register
+from .registration import LastingRefusal, register
 from .stacks import Stacks
 from .tensor import Notice, Outcome, Tensor
 
@@ -28,8 +27,6 @@ _SILENCE = 5.0    # seconds: an agent without a sign of life for so long is look
 _RETRY = 0.1      # seconds between two tries to reach a lost agent
 _LOOK = 0.001     # seconds between two looks at a result that a blocking step waits for, without bells
 _SLICE = 0.1      # seconds of a wait for the agent's bell: one that dies does not ring
-
-log = logging.getLogger("crowdsurf")
 
 
 class Agent:
@@ -59,7 +56,7 @@ class Agent:
         self._notices: Optional[NoticeWatch] = None
         self._training = self._lost = False
         self._progress = Progress()
-        self._retry_at, self._refused_since, self._refusal_said = 0.0, 0.0, ""
+        self._retry_at, self._refusals = 0.0, LastingRefusal()
         self._inode = -1
         self._stacks = Stacks()
         self._process = os.getpid()
@@ -73,6 +70,8 @@ class Agent:
     # --- registration ------------------------------------------------------------------------------
 
     def _register(self) -> None:
+        if self._exchange is not None:
+            self._exchange.settle()   # what the last agent asked for
         answer = register(self._connection, self._declared, self._metrics, fresh=not self._training, gradients=self._gradients)
         try:
             self._take(answer)
@@ -118,19 +117,12 @@ class Agent:
             self._connection.close()
             self._connection = connected
             self._register()
-            self._refused_since = 0.0
+            self._refusals.end()
         except Refusal as refusal:
-            self._note_refusal(now, str(refusal))
+            self._refusals.note(str(refusal), now, _SILENCE)
         except AgentError:
             pass
         return False
-
-    # An agent that has just come back may still take this trainer for its predecessor, so only what lasts is said.
-    def _note_refusal(self, now: float, words: str) -> None:
-        self._refused_since = self._refused_since or now
-        if now - self._refused_since >= _SILENCE and words != self._refusal_said:
-            self._refusal_said = words
-            log.warning("crowdsurf: the agent that came back does not take this trainer: %s", words)
 
     # --- training ----------------------------------------------------------------------------------
 
@@ -170,6 +162,7 @@ class Agent:
         try:
             if held:   # the others may be waiting for the first parameters
                 exchange.publish(memory, wanted, self._progress.counted, asked_only=True)
+                exchange.settle()
                 return False
             exchange.give_state(memory, self._connection)
         except AgentError:
@@ -396,5 +389,7 @@ class Agent:
         """Ends the connection: the agent gives the worker's seat back at once, and peers do not wait for it."""
         if self._notices is not None:
             self._notices.stop()
+        if self._exchange is not None:
+            self._exchange.close()
         self._stacks.close()
         self._connection.close()

@@ -7,6 +7,7 @@ import mmap
 import platform
 import struct
 import sys
+import threading
 import time
 from typing import Any, Optional
 
@@ -28,18 +29,20 @@ def system_call() -> Optional[Any]:
 
 
 class Bell:
-    """A word that its owner counts up and wakes sleepers with. One process rings it, others wait for it."""
+    """A word that its owner counts up and wakes sleepers with. One process rings it, from any thread; others wait for it."""
 
     def __init__(self, mapped: mmap.mmap, offset: int) -> None:
         self._word = ctypes.c_uint32.from_buffer(mapped, offset)
         self._call = system_call()
+        self._lock = threading.Lock()
 
     def rung(self) -> int:
         """How often it was rung. Ask before the words that it announces are read."""
         return int(self._word.value)
 
     def ring(self) -> None:
-        self._word.value += 1   # of 32 bits, begins anew at 0
+        with self._lock:
+            self._word.value += 1   # of 32 bits, begins anew at 0
         if self._call is not None:
             self._call(ctypes.byref(self._word), ctypes.c_int(_FUTEX_WAKE), ctypes.c_int(_EVERYBODY), None, None, ctypes.c_int(0))
 

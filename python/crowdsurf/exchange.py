@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import logging
 from typing import Callable, Optional
 
 from . import layout
 from .connection import AgentError, Connection
+from .flight import Flight
 from .gradients import Gathered, Optimize
 from .leases import Leases
 from .memory import Memory
-from .parameters import Parameters, State
+from .parameters import Parameters, SlowParameters, State
 from .tensor import Counted, Outcome
 
 log = logging.getLogger("crowdsurf")
@@ -25,9 +27,29 @@ class Exchange:
         self.leases: Optional[Leases] = None
         self.gathered: Optional[Gathered] = None   # where the job averages gradients
         self._voided = 0   # the ticket whose result belongs to parameters that an adoption replaced
+        self._flight: Optional[Flight] = None   # of a snapshot that is not announced yet
+
+    def settle(self) -> None:
+        """Waits until no snapshot is on its way. Raises what has gone wrong there."""
+        flight, self._flight = self._flight, None
+        if flight is not None:
+            flight.land()
+
+    def close(self) -> None:
+        if self._flight is not None:
+            self._flight.wait()
+
+    def _flies(self) -> bool:
+        """The outbox is being written."""
+        if self._flight is not None and not self._flight.is_over():
+            return True
+        self.settle()
+        return False
 
     def _take_result(self, memory: Memory, outcome: Outcome, take: Callable[[int], None]) -> bool:
         """Calls `take` with the inbox of a result that has come, of the snapshot in the outbox alone. True: there was one."""
+        if self._flies():
+            return False
         ready = memory.get(layout.RESULT_READY)
         ticket = ready >> 1
         if ticket == 0 or ticket != memory.get(layout.PUBLISHED) or ticket == memory.get(layout.APPLIED):
@@ -53,6 +75,7 @@ class Exchange:
         request = memory.get(layout.ADOPT_REQUEST)
         if request >> 1 <= memory.get(layout.ADOPTED):
             return False
+        self.settle()   # it is of parameters that are replaced here
         if self._state is not None and memory.get(layout.ADOPT_HAS_OPAQUE, "u32"):
             self._adopt_state(connection, self._state)
         self._parameters.write(memory.inboxes[request & 1])
@@ -64,6 +87,7 @@ class Exchange:
         """Keeps the trainer's own parameters where the agent asks to replace them."""
         request = memory.get(layout.ADOPT_REQUEST)
         if request >> 1 > memory.get(layout.ADOPTED):
+            self.settle()
             self._acknowledge(memory, request, Outcome())
 
     def _keep(self, memory: Memory, averaging: int) -> None:
@@ -82,7 +106,7 @@ class Exchange:
 
     def waits(self, memory: Memory) -> bool:
         """The snapshot in the outbox is in use."""
-        return memory.get(layout.PUBLISHED) > max(memory.get(layout.RELEASED), memory.get(layout.APPLIED))
+        return self._flies() or memory.get(layout.PUBLISHED) > max(memory.get(layout.RELEASED), memory.get(layout.APPLIED))
 
     def publish_gradient(self, memory: Memory, counted: Counted) -> bool:
         """Gives what is gathered where the agent asks for it. True where it did."""
@@ -120,18 +144,30 @@ class Exchange:
             log.warning("crowdsurf: the adopted trainer state is not used: %s", error)
 
     def publish(self, memory: Memory, wanted: int, counted: Counted, asked_only: bool = False) -> bool:
-        """Takes the snapshot of ticket `wanted`, or the one that the cadence asks for. True where it did."""
+        """Takes the snapshot of ticket `wanted`, or the one that the cadence asks for. True where it did.
+
+        One of slow parameters is announced later, by another thread.
+        """
+        if self.waits(memory):
+            return False
         published, cadence = memory.get(layout.PUBLISHED), memory.get(layout.CADENCE_STEPS, "u32")
         due = wanted > published or (cadence and counted.steps % cadence == 0 and not asked_only)
-        if not due or self.waits(memory):
+        if not due:
             return False
-        self._parameters.read(memory.outbox)
+        rest = None
+        if isinstance(self._parameters, SlowParameters):
+            rest = self._parameters.begin_read(memory.outbox)
+        else:
+            self._parameters.read(memory.outbox)
         memory.set(layout.PUBLISHED_STEPS, counted.steps)
         memory.set(layout.PUBLISHED_SAMPLES, counted.samples)
         if self.leases is not None:
             self.leases.snapshot(memory)
-        memory.set(layout.PUBLISHED, max(wanted, published + 1))
-        memory.trainer_bell.ring()
+        ticket = max(wanted, published + 1)
+        if rest is None:
+            _announce(memory, ticket)
+        else:
+            self._flight = Flight(rest, functools.partial(_announce, memory, ticket))
         return True
 
     def wait_for_result(self, memory: Memory, outcome: Outcome, wait: Callable[[int], bool]) -> None:
@@ -139,6 +175,7 @@ class Exchange:
 
         `wait` gets how often the agent's bell had been rung, and returns when it is rung again, or sooner; False: give up.
         """
+        self.settle()
         ticket = memory.get(layout.PUBLISHED)
         while True:
             rung = memory.agent_bell.rung()   # before the words: a bell between the look and the wait ends the wait at once
@@ -158,3 +195,9 @@ class Exchange:
             connection.call("PUT", f"/v1/opaque?sequence={wanted}&step={self.gathered.step}", state or b"\0")
         elif self._state is not None:
             connection.call("PUT", f"/v1/opaque?sequence={wanted}", self._state.get())
+
+
+def _announce(memory: Memory, ticket: int) -> None:
+    """The snapshot of that ticket is in the outbox."""
+    memory.set(layout.PUBLISHED, ticket)
+    memory.trainer_bell.ring()

@@ -1,7 +1,7 @@
 """A PyTorch module's parameters, as the agent averages them.
 
 The averaged vector is float32 on the CPU. Parameters of other types and devices are converted when a snapshot is taken
-or a result comes; between averagings nothing is copied.
+or a result comes; between averagings nothing is copied. On a CUDA device they go through staging.py.
 """
 
 from __future__ import annotations
@@ -12,8 +12,10 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Protocol, Sequ
 
 import torch
 
+from .cuda import staging_on
 from .memory import CHUNK, Floats
 from .rate import ScaledRate
+from .staging import Place, Staging
 from .state import pack, unpack
 from .tensor import Tensor
 
@@ -55,6 +57,8 @@ class ModuleParameters:
         self.tensors = ([Tensor(name, tuple(p.shape)) for name, p in parameters] +
                         [Tensor(name, tuple(find().shape), role="Buffer") for name, find in floats])
         self._parts: List[Tuple[Find, Tensor]] = []
+        self._staged: Optional[torch.device] = None   # the device that `_staging` is of
+        self._staging: Optional[Staging] = None
         self._unfrozen: Set[str] = set()
         pack(self._state())   # a state that cannot travel is refused here, not at a joiner's first question
 
@@ -68,21 +72,36 @@ class ModuleParameters:
 
     def read(self, outbox: Floats) -> None:
         """ValueError: the model has another parameter in the place of one that was registered."""
+        rest = self.begin_read(outbox)
+        if rest is not None:
+            rest()
+
+    def begin_read(self, outbox: Floats) -> Optional[Callable[[], None]]:
         self._check_model()
         with torch.no_grad():
-            for own, place in self._pairs(outbox):
-                place.copy_(own)
+            return self._begin_copy(self._places(), outbox)
 
     def add(self, inbox: Floats, outbox: Optional[Floats]) -> None:
-        before = inbox if outbox is None else outbox
+        places, new, old = self._places(), _flat(inbox), None if outbox is None else _flat(outbox)
+
+        def change(to: torch.Tensor, part: slice) -> None:
+            if old is None:
+                to.copy_(new[part])
+            else:
+                torch.sub(new[part], old[part], out=to)
+
         with torch.no_grad():
-            for (own, place), (_, old) in zip(self._pairs(inbox), self._pairs(before)):
-                _add(own, place, None if outbox is None else old)
+            staging = self._stage(places)
+            there = staging.send(change) if staging is not None else None
+            if staging is not None and there is not None:
+                staging.add(places, there)
+                return
+            for own, part in places:
+                _add(own, new[part].view(own.shape), None if old is None else old[part].view(own.shape))
 
     def write(self, inbox: Floats) -> None:
         with torch.no_grad():
-            for own, place in self._pairs(inbox):
-                own.copy_(place)
+            self._write(self._places(), inbox)
 
     # --- gradients -----------------------------------------------------------------------------------
 
@@ -90,32 +109,70 @@ class ModuleParameters:
         """Copies the parameters' gradients. A parameter without one has zeros."""
         self._check_model()
         with torch.no_grad():
-            for own, place in self._pairs(region):
-                place.zero_() if own.grad is None else place.copy_(own.grad)
+            gradients = [Place(torch.zeros_like(own) if own.grad is None else own.grad, part) for own, part in self._places()]
+            rest = self._begin_copy(gradients, region)
+        if rest is not None:
+            rest()
 
     def optimize(self, mean: Floats) -> None:
         """One step of the optimizer with these gradients."""
         assert self._optimizer is not None
+        gradients = []
         with torch.no_grad():
-            for own, place in self._pairs(mean):
+            for own, part in self._places():
                 if own.grad is None:
                     own.grad = torch.zeros_like(own)
-                own.grad.copy_(place)
+                gradients.append(Place(own.grad, part))
+            self._write(gradients, mean)
         self._optimizer.step()
 
     @property
     def optimizer(self) -> Optional[torch.optim.Optimizer]:
         return self._optimizer
 
-    def _pairs(self, region: Floats) -> Iterator[Tuple[torch.Tensor, torch.Tensor]]:
-        """Each averaged tensor, and its place in the region. ValueError, before any: one has another shape by now."""
-        pairs, flat = [(find(), t) for find, t in self._parts], torch.frombuffer(region, dtype=torch.float32)
-        for own, t in pairs:
+    def _places(self) -> List[Place]:
+        """Each averaged tensor. ValueError: one has another shape by now."""
+        places = []
+        for find, t in self._parts:
+            own, first = find(), (t.offset or 0) // 4
             if own.shape != t.shape:
                 raise ValueError(f"{t.name} had the shape {list(t.shape)} at join() and has {list(own.shape)} now: {_AGAIN}")
-        for own, t in pairs:
-            first = (t.offset or 0) // 4
-            yield own, flat[first : first + t.elements].view(own.shape)
+            places.append(Place(own, slice(first, first + t.elements)))
+        return places
+
+    def _stage(self, places: List[Place]) -> Optional[Staging]:
+        """None: the tensors are here, or on more than one device."""
+        devices = {own.device for own, _ in places}
+        if len(devices) != 1:
+            return None
+        (device,) = devices
+        if device != self._staged:   # as at first, and after model.to()
+            self._staged, self._staging = device, staging_on(device, sum(own.numel() for own, _ in places))
+        return self._staging
+
+    def _begin_copy(self, places: List[Place], region: Floats) -> Optional[Callable[[], None]]:
+        """region = the tensors, as of now. None: it is done. Else a call, from any thread, does the rest."""
+        staging, flat = self._stage(places), _flat(region)
+        take = staging.hold(places) if staging is not None else None
+        if take is not None:
+            return functools.partial(take, flat)
+        for own, part in places:
+            flat[part].view(own.shape).copy_(own)
+        return None
+
+    def _write(self, places: List[Place], region: Floats) -> None:
+        """The tensors = region"""
+        staging, flat = self._stage(places), _flat(region)
+
+        def fill(to: torch.Tensor, part: slice) -> None:
+            to.copy_(flat[part])
+
+        there = staging.send(fill) if staging is not None else None
+        if staging is not None and there is not None:
+            staging.copy(places, there)
+            return
+        for own, part in places:
+            own.copy_(flat[part].view(own.shape))
 
     def _check_model(self) -> None:
         """At a snapshot: what the script has done to the model since join(), which nobody would notice otherwise."""
@@ -167,6 +224,10 @@ def _add(own: torch.Tensor, place: torch.Tensor, old: Optional[torch.Tensor]) ->
         part = slice(first, first + piece)
         change = place[part] if old is None else place[part] - old[part]
         own[part].add_(change.to(device=own.device, dtype=own.dtype))
+
+
+def _flat(region: Floats) -> torch.Tensor:
+    return torch.frombuffer(region, dtype=torch.float32)
 
 
 def _itself(parameter: torch.Tensor) -> torch.Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional, Protocol
+from typing import Any, Callable, Optional, Protocol, runtime_checkable
 
 from .memory import CHUNK, Floats, numpy
 
@@ -11,7 +11,7 @@ class Parameters(Protocol):
     """A trainer's parameters, for libraries whose tensors are no flat buffer: PyTorch's module, JAX's tree.
 
     Each method gets flat float32 regions with the averaged tensors one after the other, at Tensor.offset. They are
-    called within Agent.start() and Agent.step() alone, and must not keep the regions.
+    called within Agent.start() and Agent.step() alone, and must not keep the regions. SlowParameters may.
     """
 
     def read(self, outbox: Floats) -> None:
@@ -22,6 +22,18 @@ class Parameters(Protocol):
 
     def write(self, inbox: Floats) -> None:
         """parameters = inbox"""
+
+
+@runtime_checkable
+class SlowParameters(Parameters, Protocol):
+    """Parameters on a device, whose way into this process's memory takes a while."""
+
+    def begin_read(self, outbox: Floats) -> Optional[Callable[[], None]]:
+        """Begins to copy the parameters as they are now into `outbox`. None: that is done.
+
+        Else a call copies the rest, from any thread and at any time, and returns when it is there. Until then no other
+        method is called. The trainer may change the parameters meanwhile.
+        """
 
 
 class State(Protocol):

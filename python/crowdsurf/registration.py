@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 from typing import Any, Dict, Sequence
 
 from . import bells, layout
 from .connection import Connection, Refusal
 from .tensor import Tensor
 from .version import __version__
+
+log = logging.getLogger("crowdsurf")
 
 
 def register(connection: Connection, tensors: Sequence[Tensor], metrics: Sequence[str], *, fresh: bool,
@@ -35,3 +38,23 @@ def register(connection: Connection, tensors: Sequence[Tensor], metrics: Sequenc
 def _other_version(theirs: str) -> Refusal:
     return Refusal(f"the agent speaks {theirs} of the trainer link, crowdsurf {__version__} speaks version "
                    f"{layout.VERSION}: install the crowdsurf of the agent's release")
+
+
+class LastingRefusal:
+    """Says why an agent that came back does not take this trainer, once, where that lasts.
+
+    One that has just come back may still take this trainer for its predecessor.
+    """
+
+    def __init__(self) -> None:
+        self._since, self._said = 0.0, ""
+
+    def note(self, words: str, now: float, patience: float) -> None:
+        """patience: seconds for which it must last."""
+        self._since = self._since or now
+        if now - self._since >= patience and words != self._said:
+            self._said = words
+            log.warning("crowdsurf: the agent that came back does not take this trainer: %s", words)
+
+    def end(self) -> None:
+        self._since = 0.0
