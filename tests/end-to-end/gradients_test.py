@@ -1,61 +1,15 @@
 #!/usr/bin/env python3
 """A job that averages gradients: equal parameters at all workers after each step, to the bit, also after kills.
 
-Usage: gradients_test.py BIN     BIN is the folder of the built programs. The parameters are read where the trainers
-leave them: inbox 0 of the file that each shares with its agent (docs/trainer-link.md, sections 4 and 11).
+Usage: gradients_test.py BIN     BIN is the folder of the built programs.
 """
-import hashlib
 import json
-import struct
 import unittest
 
-from runs import RunCase
-
-AVERAGING = {"strategy: Moshpit, groupSize: 2, interval: {steps: 20}":
-             "strategy: AllReduce, what: Gradients, globalBatch: 4096, overlap: Blocking, compression: None"}
-STEP, ELEMENTS, INBOX_0 = 0xB90, 24, 72
-SEEN = 15   # steps at which all workers are compared
+from equal_bits import AVERAGING, SEEN, EqualBitsCase
 
 
-class GradientsTest(RunCase):
-    def parameters(self, worker):
-        """(step, hash of its parameters) of a worker; None: it takes a step just now, or has taken none."""
-        try:
-            with open(self.link(worker) / "tensors", "rb") as file:
-                def word(at):
-                    file.seek(at)
-                    return struct.unpack("<Q", file.read(8))[0]
-
-                elements, inbox, step = word(ELEMENTS), word(INBOX_0), word(STEP)
-                values = []
-                for _ in range(2):   # the step is written right after the parameters: a new one shows by the second look
-                    file.seek(inbox)
-                    values.append(file.read(4 * elements))
-                return (step, hashlib.sha256(values[0]).hexdigest()) if step and step == word(STEP) and values[0] == values[1] else None
-        except (OSError, ValueError, struct.error):
-            return None   # it is being replaced
-
-    def expect_equal_bits(self, workers, seen=SEEN):
-        """Until all of them were seen at so many steps. Returns the last step."""
-        found, last = {}, 0
-
-        def look():
-            nonlocal last
-            for worker in workers:
-                got = self.parameters(worker)
-                if got is not None:
-                    last = max(last, got[0])
-                    found.setdefault(got[0], {})[worker] = got[1]
-            for step, hashes in found.items():
-                self.assertEqual(len(set(hashes.values())), 1, f"step {step}: {hashes}")
-            return sum(len(hashes) == len(workers) for hashes in found.values()) >= seen
-
-        self.wait_until(look)
-        return last
-
-    def names(self, incarnations):
-        return [f"e2e-{index}-{incarnation}" for index, incarnation in enumerate(incarnations)]
-
+class GradientsTest(EqualBitsCase):
     def test_workers_are_equal_after_each_step_though_one_is_killed(self):
         self.write_endless(**AVERAGING)
         process = self.start()

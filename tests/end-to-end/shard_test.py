@@ -158,6 +158,26 @@ class ShardTest(RunCase):
         self.assertLessEqual(again, set(self.trained("e2e-1-1")), output)
         self.nothing_is_left()
 
+    def test_a_script_whose_agent_is_killed_trains_on_and_is_dealt_leases_by_the_next(self):
+        process = self.start(env=ENVIRONMENT)
+        seen = self.wait_for_all(process)
+        for _ in range(3):
+            self.wait_for_samples(self.committed() + 0.3 * SAMPLES)
+            ((agent, _),) = self.agents("e2e-1-1").items()
+            os.kill(agent, signal.SIGKILL)
+            before = self.trained("e2e-1-1").total()
+            self.wait_until(lambda: self.trained("e2e-1-1").total() > before + 200)
+        self.wait_for_samples(self.committed() + 1.5 * SAMPLES)
+        self.assertEqual(len(list(self.notes.glob("e2e-1-*"))), 1, "the same script")
+        output = self.end_job(process, seen)
+        ledger, counts = self.ledger(), self.trained()
+        again = self.twice(counts)
+        print(f"{ledger.count} committed, {ledger.returned} returned, {len(again)} trained again")
+        self.agrees(ledger, counts)
+        self.assertLessEqual(again, set(self.trained("e2e-1-1")), output)
+        self.assertEqual(self.report()["rounds"]["hash_mismatches"], 0, output)
+        self.nothing_is_left()
+
     def test_a_resumed_run_goes_on_in_the_middle_of_its_epoch(self):
         process = self.start(env=ENVIRONMENT)
         self.wait_for_all(process)

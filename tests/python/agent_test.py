@@ -81,6 +81,21 @@ class StartTest(AgentCase):
         agent.PATIENCE = 0.05
         self.assertRaisesRegex(crowdsurf.AgentError, "has gone", trainer.start, array.array("f", [0.0] * 6))
 
+    def test_an_agent_that_is_replaced_before_the_first_step_lets_it_start(self):
+        here = self.agent(hold=True)
+        trainer, params, started = crowdsurf.Agent(TENSORS), array.array("f", [0.0] * 6), []
+        self.addCleanup(trainer.close)
+        thread = threading.Thread(target=lambda: started.append(trainer.start(params)))
+        thread.start()
+        here.put(BEAT, 1)   # a beat makes the trainer look at its connection
+        here.close()
+        again = self.agent(hold=True)
+        self.assertTrue(again.registered.wait(PATIENCE))
+        again.let_start(adopt=2.0)
+        thread.join(PATIENCE)
+        self.assertTrue(started[0].adopted)
+        self.assertEqual((list(params), again.fresh), ([2.0] * 6, [True]))
+
     def test_parameters_of_another_size_or_type_are_refused(self):
         self.agent()
         trainer = crowdsurf.Agent(TENSORS)

@@ -7,7 +7,7 @@ import numpy
 
 from client_case import ClientCase  # noqa: I001  (it sets the path)
 import crowdsurf
-from stand_in import (ADOPT, ADOPTED, APPLIED, GATHERED, OPAQUE_WANTED, PARAMETERS_STEP, PATIENCE, PUBLISHED,
+from stand_in import (ADOPT, ADOPTED, APPLIED, BEAT, GATHERED, OPAQUE_WANTED, PARAMETERS_STEP, PATIENCE, PUBLISHED,
                       PUBLISHED_GATHERED, RELEASED, SHARE, SHARES, STOP, WANTED)
 
 try:
@@ -44,8 +44,8 @@ class GradientsTest(ClientCase):
     def batch(self, agent, samples, value):
         return agent.gradient(samples, numpy.full(4, value, numpy.float32), self.optimize)
 
-    def meet(self, agent, samples, value, act):
-        """The last batch of a share, while `act` plays the agent."""
+    def meet(self, agent, samples, value, act, until=lambda outcome: True):
+        """The last batch of a share, again and again, while `act` plays the agent."""
         failed = []
 
         def beside():
@@ -59,6 +59,8 @@ class GradientsTest(ClientCase):
         thread = threading.Thread(target=beside)
         thread.start()
         outcome = self.batch(agent, samples, value)
+        while not (until(outcome) or failed):
+            outcome = self.batch(agent, samples, value)
         thread.join(PATIENCE)
         if failed:
             raise failed[0]
@@ -95,6 +97,27 @@ class GradientsTest(ClientCase):
         numpy.testing.assert_array_equal(self.params, 8)
         numpy.testing.assert_array_equal(self.stand_in.inbox(0), 8)
         self.assertEqual((self.stand_in.get(GATHERED), self.stand_in.get(PARAMETERS_STEP)), (0, 7))
+
+    def test_a_wait_for_an_agent_that_dies_ends_and_the_next_agent_gets_the_gradient(self):
+        agent = self.begin(4)
+
+        def dies():
+            self.when(lambda: self.stand_in.get(SHARES) == 1)
+            self.stand_in.put(BEAT, 1)   # a beat makes the trainer look at its connection
+            self.stand_in.close()
+        outcome = self.meet(agent, 4, 1, dies)
+        self.assertEqual((outcome.agent_lost, outcome.applied, self.steps), (True, False, []))
+        self.stand_in = self.agent(gradients=True)
+
+        def act():
+            self.assertTrue(self.stand_in.registered.wait(PATIENCE))
+            self.say(WANTED, 1)
+            self.when(lambda: self.stand_in.get(PUBLISHED) == 1)
+            numpy.testing.assert_array_equal(self.stand_in.outbox, 1)
+            self.stand_in.deliver(1, 5)
+        outcome = self.meet(agent, 0, 0, act, lambda outcome: outcome.applied)
+        self.assertEqual((outcome.agent_lost, self.stand_in.fresh), (False, [False]))
+        numpy.testing.assert_array_equal(self.params, 5)
 
     def test_a_gradient_that_nobody_took_is_given_again(self):
         agent = self.begin(4)

@@ -3,6 +3,7 @@
 import os
 import threading
 import unittest
+import unittest.mock
 
 from torch_case import JoinCase, model, torch
 from torch.utils.data import (DataLoader, Dataset, DistributedSampler, IterableDataset, RandomSampler, TensorDataset,
@@ -292,6 +293,33 @@ class GrantedTest(JoinCase):
         self.assertEqual(list(turns), [])
         self.assertEqual((here.get(PUBLISHED + 24), here.get(PUBLISHED + 32)), (3, 4))
         self.assertFalse(job.done)
+
+    def test_an_agent_that_comes_back_deals_other_leases(self):
+        here, job, turns = self.start()
+        here.grant(stream=3, begin=0, leases=[[0, 0, 40]])
+        next(turns)
+        job.step(samples=4)
+        here.put(BEAT, 1)   # a beat makes the trainer look at its connection
+        here.close()
+        again = self.agent()
+
+        def agent():
+            again.until(lambda: again.data, lambda: None)
+            again.grant(stream=9, begin=0, leases=[[0, 60, 4]])
+        self.beside(agent)
+        again.until(lambda: again.fresh, lambda: job.step(samples=0))
+        self.assertEqual(next(turns)[0].tolist(), self.in_order(0, 60, 64))
+        self.assertEqual(again.data, [{"samples": 100, "unit": 4}])
+
+    def test_an_agent_that_is_gone_for_good_is_an_error(self):
+        here, job, turns = self.start()
+        here.grant(stream=3, begin=0, leases=[[0, 0, 4]])
+        next(turns)
+        job.step(samples=4)
+        here.put(BEAT, 1)
+        here.close()
+        with unittest.mock.patch("crowdsurf.job.PATIENCE", 0.05):
+            self.assertRaisesRegex(crowdsurf.AgentError, "has gone, and with it the leases", next, turns)
 
     def test_ends_with_the_job(self):
         here, job, turns = self.start()

@@ -98,6 +98,7 @@ Status LinkServer::Impl::OpenExisting() {
   LinkControl& c = mapping->control();
   const uint64_t published = c.published.ticket.load(std::memory_order_acquire);
   const uint64_t adopted = c.adopted.value.load(std::memory_order_acquire);
+  const uint64_t offered = c.adopt.request.load(std::memory_order_acquire) / 2;
   const uint64_t wanted = c.publish_wanted.value.load(std::memory_order_acquire);
   // What the earlier agent had asked for died with it; what it had delivered stands.
   c.publish_wanted.value.store(published, std::memory_order_relaxed);
@@ -110,7 +111,9 @@ Status LinkServer::Impl::OpenExisting() {
   c.mode.overlap.store(static_cast<uint32_t>(overlap), std::memory_order_relaxed);
   c.share.value.store(share, std::memory_order_relaxed);
   c.agent_epoch.value.fetch_add(1, std::memory_order_release);
-  adopt_sequence.store(adopted, std::memory_order_relaxed);
+  // The trainer may be in the middle of what was offered, and say so later: the next offer has a
+  // number of its own.
+  adopt_sequence.store(std::max(adopted, offered), std::memory_order_relaxed);
   tickets = std::max(published, wanted);
   seen.published = published;
   seen.applied = c.applied.value.load(std::memory_order_acquire);

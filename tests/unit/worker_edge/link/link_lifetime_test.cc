@@ -128,6 +128,29 @@ TEST_F(Link, AnAgentRestartedBesideALivingTrainerFindsItThereWithTheSameMemory) 
   EXPECT_EQ(Expect<link::Published>().number, 2u);
 }
 
+// A large model takes seconds to copy, and an agent starts in less.
+TEST_F(Link, AnAdoptionThatEndsAfterItsAgentHasDiedIsNotThatOfTheNextAgent) {
+  StartServer();
+  auto client = Connect();
+  ASSERT_TRUE(client->Register(Model()).ok());
+  Expect<link::TrainerRegistered>();
+  server_->LetStart();
+  std::vector<float> params(100, 1.0f);
+  ASSERT_TRUE(client->Start(params, Seconds(20)).ok());
+  const uint64_t first = server_->OfferAdoption(0, 1, std::nullopt);
+  server_.reset();
+  StartServer();
+  auto trainer = LinkMapping::Open(dir_ + "/tensors");
+  ASSERT_TRUE(trainer.ok()) << trainer.status();
+  trainer->control().adopted.value.store(first, std::memory_order_release);
+  client->StepDone(5, 1, params);  // sees the new epoch and registers again
+  EXPECT_FALSE(Expect<link::TrainerRegistered>().fresh);
+  std::fill(server_->inbox(0).begin(), server_->inbox(0).end(), 3.0f);
+  EXPECT_GT(server_->OfferAdoption(0, 2, std::nullopt), first);
+  EXPECT_TRUE(client->StepDone(5, 1, params).adopted);
+  EXPECT_EQ(params[0], 3.0f);
+}
+
 TEST_F(Link, ATrainerBlockedOnAnAgentThatDiesGoesOn) {
   StartServer(LinkOverlap::kBlocking);
   auto client = Connect();
