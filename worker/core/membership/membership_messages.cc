@@ -24,7 +24,8 @@ std::optional<message::JoinAnswer> Membership::Objection(
   if (request.lineage && !lineage().Beats(*request.lineage))
     return JoinAnswer{
         JoinAnswer::Kind::kRefused, {}, {}, "its lineage does not lose against this one"};
-  if (seating_->occupants().size() + joiners_.size() >= MaxMembersOf(newest_))
+  const size_t waiting = joiners_.size() - joiners_.count(request.member.id);
+  if (seating_->occupants().size() + waiting >= MaxMembersOf(newest_))
     return JoinAnswer{JoinAnswer::Kind::kRefused, {}, {}, "the strategy takes no more members"};
   if (job_over_) return JoinAnswer{JoinAnswer::Kind::kRefused, {}, {}, "the job is over"};
   if (!left_.none()) return JoinAnswer{JoinAnswer::Kind::kWait, {}, {}, {}};
