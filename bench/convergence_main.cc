@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "bench/gradients_equal.h"
+#include "bench/int8_job.h"
 #include "bench/ist_digits.h"
 #include "bench/ist_exchange.h"
 #include "bench/label_sorted.h"
@@ -255,6 +256,27 @@ void Gradients(uint64_t seed, uint64_t seeds, Figures& out) {
   out.Add("gradients.bits", bits ? 1 : 0, "the same: equal bits at all workers; bound 1");
 }
 
+void Int8(uint64_t seed, size_t deaths, uint64_t seeds, Figures& out) {
+  const bench::Int8Bits bits = bench::Int8BitsOf(seed, deaths);
+  out.Add("int8.bits", bits.equal ? 1 : 0,
+          "all members have the same bits after each averaging, while members die; bound 1");
+  out.Add("int8.bits.deaths", static_cast<double>(bits.deaths), "in those jobs");
+  out.Add("int8.bits.rounds", static_cast<double>(bits.rounds),
+          "averagings of changes in which one died, at the others");
+  out.Add("int8.bits.compared", static_cast<double>(bits.compared), "results and fetched bases");
+  std::vector<double> above(seeds);
+  const double exact = MeanOverSeeds(seed, seeds, [&](uint64_t s) {
+    const double loss = bench::LossOnDigits(worker::WireFormat::kFloat32, s);
+    above[s - seed] = bench::LossOnDigits(worker::WireFormat::kInt8, s) - loss;
+    return loss;
+  });
+  const bench::Estimate mean = bench::MeanOf(above);
+  out.Add("int8.loss", 100 * mean.value / exact,
+          "percent above the final loss of float32, mean over seeds; bound 1");
+  out.Add("int8.loss.error", 100 * mean.error / exact, "its standard error");
+  out.Add("int8.loss.float32", exact, "nats, held out: digits, eight workers");
+}
+
 // The greatest distance over seeds; a job that did not come together is as far off as can be said.
 double WorstDescent(worker::StrategyKind strategy, const std::vector<GraphKind>& graphs,
                     uint64_t seed, uint64_t seeds) {
@@ -346,7 +368,7 @@ int Main(int argc, char** argv) {
   app.add_option("--seed", seed, "first seed")->capture_default_str();
   app.add_option("--only", only, "one part")
       ->check(CLI::IsMember({"moshpit", "a2cid2", "relaysum", "powergossip", "ist", "outer",
-                             "gradients", "chaos", "relayjobs", "noniid", "ring16"}));
+                             "gradients", "int8", "chaos", "relayjobs", "noniid", "ring16"}));
   CLI11_PARSE(app, argc, argv);
   if (brief) seeds = 100;
   Figures figures;
@@ -362,6 +384,7 @@ int Main(int argc, char** argv) {
   part("ist", Ist, brief ? 2 : 6);
   part("outer", Outer, brief ? 2 : 5);
   part("gradients", Gradients, brief ? 2 : 5);
+  part("int8", Int8, brief ? 200 : 1000, brief ? 10 : 40);
   part("chaos", Chaos, brief ? 2 : 10);
   part("relayjobs", RelayJobs, brief ? 2 : 10);
   part("noniid", NonIid, brief ? 1 : 4);

@@ -62,7 +62,8 @@ void RegisterChaos(CLI::App& simulate, Action& action) {
       ->capture_default_str()
       ->check(CLI::Range(1U, 256U));
   auto* outer = app->add_flag("--outer", command->outer, "every job has an outer optimizer");
-  app->add_flag("--ist", command->ist, "every job has IST")->excludes(outer);
+  auto* ist = app->add_flag("--ist", command->ist, "every job has IST")->excludes(outer);
+  app->add_flag("--int8", command->int8, "every job sends changes as Int8")->excludes(ist);
   app->add_flag("--first", command->first, "every job starts from one trainer's parameters");
   app->add_flag("--json", command->json, "the figures as one line of JSON");
   app->add_flag("--log", command->log, "what the agents of the first seed say");

@@ -52,8 +52,8 @@ inline constexpr int kDefaultIntervalSteps = 50;  // where averaging.interval is
 
 // Strategies that take an outer optimizer: their members end an averaging with one base.
 inline constexpr std::string_view kOuterStrategies = "Moshpit AllReduce";
-// Those that can average gradients: all workers meet in one group.
-inline constexpr std::string_view kGradientStrategies = "Moshpit AllReduce";
+// Those whose workers can all meet in one group: gradients and Int8 need it.
+inline constexpr std::string_view kOneGroupStrategies = "Moshpit AllReduce";
 // In the order of the agent's GraphKind.
 inline constexpr std::string_view kGraphs =
     "Ring Chain Torus Star BinaryTree DoubleBinaryTree Exponential Hypercube Complete BaseK";
@@ -137,7 +137,8 @@ inline constexpr Field kSpec[] = {
     Integer("averaging.interval.samples", kYes, "", {1, kMaxCount}, "own samples"),
     Number("averaging.interval.seconds", kYes, "", {0.01, kMaxSeconds}),
     Choice("averaging.compression", kYes, "\"Float16\"",
-           {"None Float16 BFloat16 Int8 Int4", "None Float16 BFloat16"}, "on the wire"),
+           {"None Float16 BFloat16 Int8 Int4", "None Float16 BFloat16 Int8"},
+           "on the wire; Int8: one group of Moshpit or AllReduce"),
     Choice("averaging.what", kNo, "\"Parameters\"", {"Parameters Gradients"}),
     Integer("averaging.globalBatch", kNo, "", {1, kMaxCount},
             "samples of a step; with what: Gradients"),

@@ -67,6 +67,20 @@ std::vector<UnmetNeed> UnmetNeeds(const Needs& needs, const JobShape& job) {
   return unmet;
 }
 
+namespace {
+
+// Why all workers of a job do not meet in one group; empty: they do.
+std::string WhyNotOneGroup(const std::string& strategy, int64_t group_size, int64_t max_workers) {
+  const std::string needs = "needs one group of all workers";
+  if (IndexOf(strategy, kOneGroupStrategies) < 0)
+    return needs + "; " + strategy + " has none, " + ListOfChoices(kOneGroupStrategies) + " can";
+  if (strategy != "Moshpit" || max_workers <= group_size) return {};
+  return needs + ": maxReplicas " + std::to_string(max_workers) + " is above groupSize " +
+         std::to_string(group_size);
+}
+
+}  // namespace
+
 std::vector<UnmetNeed> UnmetByGradients(const GradientsJob& job) {
   std::vector<UnmetNeed> unmet;
   const std::string strategy(job.strategy);
@@ -78,16 +92,9 @@ std::vector<UnmetNeed> UnmetByGradients(const GradientsJob& job) {
     unmet.push_back({"averaging.overlap",
                      "must be Blocking with what: Gradients: a gradient is of the parameters that "
                      "the last step made"});
-  if (IndexOf(strategy, kGradientStrategies) < 0) {
-    unmet.push_back({"averaging.what", "Gradients needs one group of all workers; " + strategy +
-                                           " has none, " + ListOfChoices(kGradientStrategies) +
-                                           " can"});
-  } else if (strategy == "Moshpit" && job.max_workers > job.group_size) {
-    unmet.push_back({"averaging.what", "Gradients needs one group of all workers: maxReplicas " +
-                                           std::to_string(job.max_workers) +
-                                           " is above groupSize " +
-                                           std::to_string(job.group_size)});
-  }
+  if (const std::string why = WhyNotOneGroup(strategy, job.group_size, job.max_workers);
+      !why.empty())
+    unmet.push_back({"averaging.what", "Gradients " + why});
   if (job.outer)
     unmet.push_back({"averaging.outerOptimizer.type",
                      "must be None with what: Gradients: the trainer's optimizer makes the step"});
@@ -95,6 +102,19 @@ std::vector<UnmetNeed> UnmetByGradients(const GradientsJob& job) {
     unmet.push_back({"averaging.roles",
                      "must be [Parameter] with what: Gradients: gradients are "
                      "of parameters, and optimizers are equal anyway"});
+  return unmet;
+}
+
+std::vector<UnmetNeed> UnmetByInt8(const Int8Job& job) {
+  std::vector<UnmetNeed> unmet;
+  if (const std::string why =
+          WhyNotOneGroup(std::string(job.strategy), job.group_size, job.max_workers);
+      !why.empty())
+    unmet.push_back({"averaging.compression", "Int8 " + why});
+  if (job.gradients)
+    unmet.push_back({"averaging.compression",
+                     "Int8 sends changes of parameters; with what: Gradients choose None, Float16 "
+                     "or BFloat16"});
   return unmet;
 }
 

@@ -110,6 +110,16 @@ struct GradientsJob {
 // Every reason why that job cannot average gradients (docs/gradients.md).
 std::vector<UnmetNeed> UnmetByGradients(const GradientsJob& job);
 
+// What a job with `compression: Int8` says elsewhere.
+struct Int8Job {
+  std::string_view strategy;  // of averaging.strategy
+  int64_t group_size = 0;     // of averaging.groupSize
+  int64_t max_workers = 1;    // spec.maxReplicas; not known: 1
+  bool gradients = false;     // averaging.what is Gradients
+};
+// Every reason why that job cannot send changes as Int8 (docs/compression.md).
+std::vector<UnmetNeed> UnmetByInt8(const Int8Job& job);
+
 // How much of a field acts.
 enum class Acts : uint8_t { kNot, kOnFullAverage };
 

@@ -24,6 +24,7 @@ struct ChaosCommand {
   bool json = false;
   bool outer = false;  // every job has an outer optimizer, drawn from its seed
   bool ist = false;    // every job has IST, with a model drawn from its seed
+  bool int8 = false;   // every job sends changes as Int8
   bool first = false;  // every job starts from the first parameters of one trainer
   bool log = false;    // one seed: also what its agents say
 };
@@ -45,6 +46,7 @@ struct ChaosTotals {
   uint64_t outer_steps = 0;
   uint64_t outer_begins = 0;
   uint64_t outer_fetched = 0;
+  uint64_t changes = 0;
   uint64_t subnet_rounds = 0;
   uint64_t subnet_kept = 0;
   FirstStarts first;

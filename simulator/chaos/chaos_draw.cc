@@ -3,6 +3,7 @@
 
 #include "base/rng.h"
 #include "simulator/chaos/chaos_scenario.h"
+#include "worker/core/vector/int8_chunk.h"
 
 namespace crowdsurf::simulator {
 namespace {
@@ -152,6 +153,15 @@ void DrawIst(ChaosScenario& scenario) {
            {"shared", {2}, {}}})
           .value();
   scenario.trainer.elements = static_cast<uint32_t>(scenario.units.elements());
+}
+
+void DrawInt8(ChaosScenario& scenario) {
+  Rng rng = Rng(scenario.seed).Fork("int8");
+  scenario.wire = worker::WireFormat::kInt8;
+  scenario.group_size = 64;  // one group of all
+  // Two blocks, so that two members reduce; most have one, which costs less to watch.
+  if (rng.Bernoulli(0.2))
+    scenario.trainer.elements = static_cast<uint32_t>(worker::kInt8Block + 1 + rng.Uniform(8));
 }
 
 ChaosScenario DrawChaos(uint64_t seed, int min_members, int max_members) {

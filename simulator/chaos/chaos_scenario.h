@@ -113,6 +113,7 @@ struct ChaosReport {
   uint64_t outer_steps = 0;       // from a common base
   uint64_t outer_begins = 0;      // plain means, where a base begins
   uint64_t outer_fetched = 0;     // bases that were missed, and fetched
+  uint64_t changes = 0;           // averagings of changes from the base (Int8), over all nodes
   uint64_t subnet_rounds = 0;     // of sub-networks, over all nodes
   uint64_t subnet_kept = 0;       // values that nobody covered there
   FirstStarts first;
@@ -124,6 +125,8 @@ struct ChaosReport {
 worker::OuterOptimizer DrawOuter(uint64_t seed);
 // Makes it a job with IST, of a small model with two hidden layers.
 void DrawIst(ChaosScenario& scenario);
+// Makes it a job with Int8, some of them of more than one block of values.
+void DrawInt8(ChaosScenario& scenario);
 ChaosScenario DrawChaos(uint64_t seed, int min_members, int max_members);
 // A job that draws leases and loses `departures` workers, one after the other; each is replaced. A
 // part of them leaves with notice.

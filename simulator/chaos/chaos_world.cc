@@ -388,6 +388,7 @@ ChaosReport ChaosWorld::Run() {
   report_.outer_steps = outer_checkers_.steps();
   report_.outer_begins = outer_checkers_.begins();
   report_.outer_fetched = outer_checkers_.fetched();
+  report_.changes = outer_checkers_.changes();
   report_.subnet_rounds = subnet_checkers_.rounds();
   report_.subnet_kept = subnet_checkers_.kept();
   report_.trace = trace_.hash();

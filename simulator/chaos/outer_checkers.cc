@@ -68,6 +68,15 @@ void OuterCheckers::OnCommitted(int node, worker::AveragingId averaging, const R
                            ": another state than others have of the same snapshots"));
 }
 
+void OuterCheckers::OnBase(int node, const worker::ViewHash& lineage, worker::AveragingId averaging,
+                           const State& state) {
+  const Digest digest = DigestOf(state);
+  const auto [at, fresh] = bases_.try_emplace({lineage, averaging}, digest);
+  if (!fresh && at->second != digest)
+    violations_.Add("base", absl::StrCat("node ", node, ": averaging ", averaging.value(),
+                                         " has another average elsewhere in this lineage"));
+}
+
 void OuterCheckers::OnFetched(int node, worker::AveragingId averaging, const State& state) {
   ++fetched_;
   if (!made_[averaging].contains(DigestOf(state)))

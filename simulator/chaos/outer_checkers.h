@@ -19,6 +19,7 @@
 #include "simulator/engine/violations.h"
 #include "worker/core/view/averaging_config.h"
 #include "worker/core/view/averaging_id.h"
+#include "worker/core/view/view_hash.h"
 
 namespace crowdsurf::simulator {
 
@@ -35,15 +36,20 @@ class OuterCheckers {
   enum class Kind : uint8_t { kStep, kBegin };
   void OnStep(int node, Kind kind, const std::vector<float>& mean, const State& before,
               const State& after);
+  void OnChange() { ++changes_; }  // that step is by a mean of changes
   // It has committed that as `averaging`; `mean` is what it stepped to.
   void OnCommitted(int node, worker::AveragingId averaging, const RegionBuffer& mean,
                    const State& state);
+  // In a job of changes: all that commit an averaging of a lineage have the same bits.
+  void OnBase(int node, const worker::ViewHash& lineage, worker::AveragingId averaging,
+              const State& state);
   // It had missed `averaging`, and has this state of it by now.
   void OnFetched(int node, worker::AveragingId averaging, const State& state);
 
   uint64_t steps() const { return steps_; }
   uint64_t begins() const { return begins_; }
   uint64_t fetched() const { return fetched_; }
+  uint64_t changes() const { return changes_; }
 
  private:
   void Add(int node, const std::string& what);
@@ -53,7 +59,8 @@ class OuterCheckers {
   // By averaging and what is inside every element of the mean.
   std::map<std::pair<worker::AveragingId, OriginId>, Digest> states_;
   std::map<worker::AveragingId, std::set<Digest>> made_;
-  uint64_t steps_ = 0, begins_ = 0, fetched_ = 0;
+  std::map<std::pair<worker::ViewHash, worker::AveragingId>, Digest> bases_;
+  uint64_t steps_ = 0, begins_ = 0, fetched_ = 0, changes_ = 0;
 };
 
 }  // namespace crowdsurf::simulator

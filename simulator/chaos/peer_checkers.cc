@@ -22,6 +22,9 @@ constexpr size_t kMaxOpen = 16;
 double Tolerance(WireFormat wire) {
   if (wire == WireFormat::kFloat16) return 1.0 / 256;
   if (wire == WireFormat::kBFloat16) return 1.0 / 32;
+  // A step of a change at each encoding, and half of one for the rest; a change is up to twice the
+  // largest value.
+  if (wire == WireFormat::kInt8) return 1.0 / 8;
   return 4e-6;
 }
 

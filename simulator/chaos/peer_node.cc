@@ -185,7 +185,8 @@ void PeerNode::Execute(const worker::Action& action) {
   // The others (kMoveBase) move this trainer alone, and are no step of the job.
   if (const auto* kernel = std::get_if<worker::RunKernel>(&action);
       kernel != nullptr && (kernel->kernel == worker::MixKernel::kOuterStep ||
-                            kernel->kernel == worker::MixKernel::kOuterBegin))
+                            kernel->kernel == worker::MixKernel::kOuterBegin ||
+                            kernel->kernel == worker::MixKernel::kOuterChange))
     return SeeStep(*kernel);
   if (const auto* moved = std::get_if<worker::MoveTrainer>(&action))
     outside_.outer_checkers().OnFetched(index(), moved->averaging, OuterState());
@@ -213,6 +214,9 @@ void PeerNode::Execute(const worker::Action& action) {
 }
 
 void PeerNode::SeeOpen(const worker::OpenBuffers& open) {
+  // Its round may be over, and the peer in another lineage, before the result is seen here.
+  if (scenario_.wire == worker::WireFormat::kInt8)
+    if (const auto view = Summarize().view) lineage_ = view->lineage;
   if (open.from != Region::kOutbox) return SeeUsed(open.from);
   if (snapshot_) outside_.peer_checkers().OnWeighed(*snapshot_, open.weight);
   if (snapshot_) outside_.lease_checkers().OnWeighed(*snapshot_, open.weight);
@@ -239,12 +243,18 @@ void PeerNode::SeeStep(const worker::RunKernel& kernel) {
   if (Planted(ChaosPlant::kOwnVelocity))
     for (float& value : At(Region::kVelocity).values) value /= 2;
   const OuterCheckers::State before = OuterState();
+  const bool change = kernel.kernel == worker::MixKernel::kOuterChange;
+  if (change) {
+    outside_.outer_checkers().OnChange();
+    for (size_t i = 0; i < mean_->values.size(); ++i) mean_->values[i] += before.base[i];
+  }
   if (const auto made = made_by_.find(kernel.regions[1]);
       made != made_by_.end() && made->second.subnet != nullptr)
     outside_.subnet_checkers().OnRound(index(), made->second, mean_->values, before.base);
   ActionHost::Execute(kernel);
   if (Planted(ChaosPlant::kWrongStep)) At(Region::kInboxA).values[0] += 0.25F;
-  const bool step = kernel.kernel == worker::MixKernel::kOuterStep;
+  const bool step =
+      kernel.kernel == worker::MixKernel::kOuterStep || (change && !kernel.scalars.empty());
   outside_.outer_checkers().OnStep(index(),
                                    step ? OuterCheckers::Kind::kStep : OuterCheckers::Kind::kBegin,
                                    mean_->values, before, OuterState());
@@ -277,6 +287,8 @@ void PeerNode::SeeDelivery(const worker::Deliver& deliver) {
   if (const auto mean = std::exchange(mean_, std::nullopt)) {
     SeeMean(deliver, *mean);
     outside_.outer_checkers().OnCommitted(index(), deliver.averaging, *mean, OuterState());
+    if (scenario_.wire == worker::WireFormat::kInt8)
+      outside_.outer_checkers().OnBase(index(), lineage_, deliver.averaging, OuterState());
     if (scenario_.ist)
       outside_.subnet_checkers().OnCommitted(index(), deliver.root, At(Region::kInboxA).values);
     return outside_.OnDeliver(index(), deliver, *mean);

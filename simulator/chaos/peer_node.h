@@ -89,6 +89,7 @@ class PeerNode : public ActionHost<float> {
   uint64_t request_serial_ = 0;
   bool declared_ = false;
   bool hides_ = false;                  // planted: what it has trained
+  worker::ViewHash lineage_;            // of the last round that was opened
   std::optional<RegionBuffer> mean_;    // that an outer optimizer has stepped to
   std::optional<SnapshotId> snapshot_;  // in the outbox
   std::map<worker::Region, ChunkHost<float>::Opened> made_by_;  // the round that wrote a region

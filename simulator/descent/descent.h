@@ -123,6 +123,7 @@ struct DescentResult {
   // By worker: what it took part in, by averaging; and what it minimises.
   std::vector<std::map<worker::AveragingId, DescentAverage>> averages;
   std::vector<Quadratic> losses;
+  std::vector<bool> died;
   std::string words;  // who is where, for a failure's message
 };
 

@@ -90,14 +90,25 @@ void DescentNode::GiveResult(worker::AveragingId ticket, Region region) {
 }
 
 void DescentNode::Execute(const worker::Action& action) {
-  if (const auto* kernel = std::get_if<worker::RunKernel>(&action);
-      kernel != nullptr && (kernel->kernel == worker::MixKernel::kOuterStep ||
-                            kernel->kernel == worker::MixKernel::kOuterBegin))
+  if (const auto* moved = std::get_if<worker::MoveTrainer>(&action)) {
+    DescentAverage& average = averages_[moved->averaging];
+    const std::vector<float> result = average.result;
+    ActionHost::Execute(action);
+    average.result = result;
+    average.fetched = At(Region::kInboxA).values;
+    return;
+  }
+  if (const auto* kernel = std::get_if<worker::RunKernel>(&action)) {
     // The mean before the step, to be compared with the result.
-    mean_ = At(kernel->regions[1]).values;
+    if (kernel->kernel == worker::MixKernel::kOuterStep ||
+        kernel->kernel == worker::MixKernel::kOuterBegin)
+      mean_ = At(kernel->regions[1]).values;
+    changes_ = changes_ || kernel->kernel == worker::MixKernel::kOuterChange;
+  }
   if (const auto* deliver = std::get_if<worker::Deliver>(&action)) {
     averages_[deliver->averaging].samples = deliver->samples;
     averages_[deliver->averaging].mean = std::exchange(mean_, {});
+    averages_[deliver->averaging].changes = std::exchange(changes_, false);
   }
   ActionHost::Execute(action);
 }

@@ -59,6 +59,7 @@ class DescentNode : public ActionHost<float> {
   Time last_result_;
   std::map<worker::AveragingId, DescentAverage> averages_;
   std::vector<float> mean_;  // that an outer optimizer has stepped to last
+  bool changes_ = false;     // the last step was by a mean of changes
 };
 
 }  // namespace crowdsurf::simulator

@@ -196,7 +196,10 @@ void DescentWorld::Judge(DescentResult& result) {
   result.distance = result.mean_square = 0;
   result.together = true;
   result.survivors = static_cast<int>(living.size());
-  for (const auto& node : nodes_) result.averages.push_back(node->averages());
+  for (const auto& node : nodes_) {
+    result.averages.push_back(node->averages());
+    result.died.push_back(!node->alive());
+  }
   result.losses = losses_;
   std::optional<worker::ViewHash> view;
   for (DescentNode* node : living) {

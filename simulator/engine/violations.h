@@ -25,6 +25,7 @@ inline constexpr std::string_view kStatements[] = {
     "flip",       // results delivered for a snapshot more than once, or without one
     "twice",      // a snapshot is in a value twice
     "outer",      // an outer optimizer's step is wrong, or its state differs between members
+    "base",       // two averages of one number in one lineage (Int8)
     "subnets",    // what nobody covered moved, or members of one value hold different models (IST)
     "first",      // trainers that average started from different parameters
     "samples",    // the job-wide sample count is not the sum of the final weights

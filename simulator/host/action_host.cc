@@ -179,7 +179,8 @@ void ActionHost<Scalar>::Act(const worker::OpenBuffers& action) {
   if (writes) Overwrite(action.to);  // else the round counts samples only
   chunks().Open(action.round,
                 {action.instance, action.self, action.chunks, action.wire, &At(action.from),
-                 &At(action.to), action.weight, action.mask, action.subnet, &At(Region::kInboxA)});
+                 &At(action.to), action.weight, action.mask, action.subnet, &At(Region::kInboxA),
+                 action.from_base, action.with_rest ? &At(Region::kRest) : nullptr, action.dither});
 }
 
 template <class Scalar>

@@ -17,7 +17,7 @@ template <class Scalar>
 Parcel PackSpan(const Buffer<Scalar>& region, const worker::ChunkSpan& span,
                 worker::WireFormat format) {
   Parcel parcel;
-  parcel.wire.resize(span.count * worker::WireWidth<Scalar>(format));
+  parcel.wire.resize(worker::WireBytes<Scalar>(format, span.count));
   worker::EncodeWire(format, std::span(region.values).subspan(span.begin, span.count), parcel.wire);
   // Origins travel beside the bits, element by element.
   const auto from = region.origins.begin() + static_cast<std::ptrdiff_t>(span.begin);
@@ -37,7 +37,7 @@ Parcel PackElements(const Buffer<Scalar>& region, const std::vector<uint64_t>& e
     values.push_back(region.values[element]);
     parcel.origins.push_back(region.origins[element]);
   }
-  parcel.wire.resize(values.size() * worker::WireWidth<Scalar>(format));
+  parcel.wire.resize(worker::WireBytes<Scalar>(format, values.size()));
   worker::EncodeWire(format, std::span<const Scalar>(values), parcel.wire);
   return parcel;
 }
@@ -68,7 +68,10 @@ void ChunkHost<Scalar>::Open(RoundHandle round, const Opened& opened) {
   worker::RoundBuffers<Scalar> buffers{opened.instance, opened.self,         opened.chunks,
                                        opened.wire,     opened.from->values, opened.to->values,
                                        opened.mask,     opened.subnet};
-  if (opened.subnet != nullptr) buffers.base = opened.base->values;
+  if (opened.subnet != nullptr || opened.from_base) buffers.base = opened.base->values;
+  buffers.from_base = opened.from_base;
+  buffers.dither = opened.dither;
+  if (opened.rest != nullptr) buffers.rest = opened.rest->values;
   reducer_.Open(round, std::move(buffers));
   opened_[round] = opened;
 }

@@ -45,7 +45,10 @@ class ChunkHost {
     double weight = 0;
     worker::CoordinateMask mask = {};
     std::shared_ptr<const worker::SubnetRound> subnet = nullptr;  // IST
-    Buffer<Scalar>* base = nullptr;                               // of it
+    Buffer<Scalar>* base = nullptr;                               // of it, or of changes
+    bool from_base = false;                                       // Int8: of the own snapshot
+    Buffer<Scalar>* rest = nullptr;                               // of earlier changes
+    uint32_t dither = 0;                                          // of results
     // The elements of a region that a chunk has, in its order.
     std::vector<uint64_t> ElementsOf(worker::ChunkIndex chunk) const;
   };

@@ -20,20 +20,21 @@ using worker::InstanceId;
 using worker::RoundOver;
 using worker::WireFormat;
 
-Bytes RecomputeFold(WireFormat wire, const std::map<int, Bytes>& inputs,
-                    const std::vector<double>& weights) {
+Bytes RecomputeFold(const ResultForm& form, const worker::ChunkSpan& span,
+                    const std::map<int, Bytes>& inputs, const std::vector<double>& weights) {
+  const auto [wire, dither] = form;
+  const size_t count = span.count;
   // Without the scaling by a power of two: that is exact, so the bits must be the same.
   double sum = 0;
   for (const auto& [rank, bytes] : inputs) sum += weights[static_cast<size_t>(rank)];
   // All weights are 0: then all count alike.
   const bool plain = sum == 0;
   if (plain) sum = static_cast<double>(inputs.size());
-  const size_t width = worker::WireWidth<float>(wire);
-  const size_t count = inputs.begin()->second.size() / width;
+  const size_t size = worker::WireBytes<float>(wire, count);
   std::vector<float> total(count, 0.0F);
   std::vector<float> values(count);
   for (const auto& [rank, bytes] : inputs) {
-    if (bytes.size() != count * width) return {};
+    if (bytes.size() != size) return {};
     worker::DecodeWire(wire, bytes, std::span<float>(values));
     const auto weight = static_cast<float>(plain ? 1.0 : weights[static_cast<size_t>(rank)]);
     for (size_t i = 0; i < count; ++i) {
@@ -43,8 +44,11 @@ Bytes RecomputeFold(WireFormat wire, const std::map<int, Bytes>& inputs,
   }
   const auto factor = static_cast<float>(1.0 / sum);
   for (float& value : total) value = value * factor;
-  Bytes result(count * width);
-  worker::EncodeWire(wire, std::span<const float>(total), result);
+  Bytes result(size);
+  if (wire == WireFormat::kInt8)
+    worker::EncodeMean({dither, span.begin}, std::span<const float>(total), result);
+  else
+    worker::EncodeWire(wire, std::span<const float>(total), result);
   return result;
 }
 
@@ -78,7 +82,7 @@ float AsTravelled(WireFormat wire, float value) {
 // Without masks by the bytes alone; with them element by element, from what the members said at the
 // start, not from what their bytes say of themselves.
 bool RoundCheckers::IsMean(int node, const Seen& seen, const FoldReport& report) const {
-  const auto& [fold, used, span, slot, subnet, result] = report;
+  const auto& [fold, used, span, slot, subnet, result, form] = report;
   if (subnet && used.size() == 1) return used.begin()->second == result;
   const auto all_of_it = [&](const auto& masked) {
     const std::vector<bool>& covered = masked.second.covered;
@@ -89,7 +93,7 @@ bool RoundCheckers::IsMean(int node, const Seen& seen, const FoldReport& report)
   // A member without a mask that is left alone folds as ever: times its weight, and over it.
   const bool alone =
       used.size() == 1 && std::any_of(seen.masked.begin(), seen.masked.end(), all_of_it);
-  if (seen.masked.empty() || alone) return RecomputeFold(seen.wire, used, fold.weights) == result;
+  if (seen.masked.empty() || alone) return RecomputeFold(form, span, used, fold.weights) == result;
   float old = 0;
   std::vector<std::pair<double, float>> parts;
   for (size_t element = 0; element < span.count; ++element) {
@@ -151,7 +155,7 @@ void RoundCheckers::OnFold(int node, const InstanceId& instance, const FoldRepor
   if (hostile_.contains(node)) {
     // A liar's fold is not judged, but honest members may come to hold it.
     seen.folds[{fold.chunk, fold.assigned}].push_back(
-        {node, fold.mask, report.span, report.subnet, report.result});
+        {node, fold.mask, report.span, report.subnet, report.result, report.form.wire});
     return;
   }
   for (const auto& [rank, bytes] : report.used) {
@@ -181,12 +185,14 @@ void RoundCheckers::OnFold(int node, const InstanceId& instance, const FoldRepor
     // A member whose base is behind has other chunks than the rest, folds what is its own, and
     // leaves. That nobody uses such a fold is S1's.
     if ((other.subnet || report.subnet) && other.span != report.span) continue;
+    // So does one that has no base, and sends whole values where the others send changes.
+    if (other.wire != report.form.wire) continue;
     if (other.node != node || other.mask != fold.mask)
       Add("S5", instance, node,
           absl::StrCat("chunk ", fold.chunk.value(), " assigned ", fold.assigned,
                        " has two masks"));
   }
-  folds.push_back({node, fold.mask, report.span, report.subnet, report.result});
+  folds.push_back({node, fold.mask, report.span, report.subnet, report.result, report.form.wire});
 }
 
 void RoundCheckers::OnCountedTwice(int node, const InstanceId& instance, ChunkIndex chunk) {

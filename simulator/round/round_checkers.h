@@ -23,10 +23,15 @@
 
 namespace crowdsurf::simulator {
 
-// The fold of docs/round.md, written again: multiply, then add, ranks ascending, one float
-// factor at the end. `inputs` by rank, as wire bytes.
-Bytes RecomputeFold(worker::WireFormat wire, const std::map<int, Bytes>& inputs,
-                    const std::vector<double>& weights);
+// How the result of a fold travels: Int8's is dithered by the place of its first value.
+struct ResultForm {
+  worker::WireFormat wire = worker::WireFormat::kFloat32;
+  uint32_t dither = 0;
+};
+// The fold of docs/round.md, written again: multiply, then add, ranks ascending, one float factor
+// at the end. `inputs` of `span`, by rank, as wire bytes.
+Bytes RecomputeFold(const ResultForm& form, const worker::ChunkSpan& span,
+                    const std::map<int, Bytes>& inputs, const std::vector<double>& weights);
 
 // What a member with a mask holds, element by element of the whole vector.
 struct MaskedInput {
@@ -51,6 +56,7 @@ struct FoldReport {
   std::span<const float> slot;
   bool subnet = false;  // of sub-networks: what one alone gives is the result, whatever it weighs
   Bytes result;
+  ResultForm form = {};
 };
 
 // A node applies, as part of the branch that ballot `branch` formed (0: in the view itself): its
@@ -107,6 +113,7 @@ class RoundCheckers {
     worker::ChunkSpan span;
     bool subnet = false;
     Bytes result;
+    worker::WireFormat wire = worker::WireFormat::kFloat32;
   };
   struct Applied {
     Digest root;

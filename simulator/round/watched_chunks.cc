@@ -136,7 +136,8 @@ uint64_t WatchedChunks::Fold(RoundHandle round, const FoldChunk& fold) {
                                 ? std::span<const float>()
                                 : std::span(opened.to->values).subspan(span.begin, span.count),
                     .subnet = opened.subnet != nullptr,
-                    .result = ChunkHost::Result(round, fold.chunk).wire});
+                    .result = ChunkHost::Result(round, fold.chunk).wire,
+                    .form = {opened.wire, opened.dither}});
   return hash;
 }
 

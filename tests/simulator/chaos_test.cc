@@ -117,6 +117,23 @@ TEST(Chaos, NoStatementIsBrokenWithSubNetworks) {
   EXPECT_GT(all.outer_fetched, 5U);
 }
 
+// The same faults, where members send changes from a base that all must share; in half of the jobs
+// an outer optimizer steps by them.
+TEST(Chaos, NoStatementIsBrokenWithChanges) {
+  ChaosReport all;
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    ChaosScenario scenario = DrawChaos(seed, 3, 9);
+    DrawInt8(scenario);
+    if (seed % 2 == 1) scenario.outer = DrawOuter(seed);
+    const ChaosReport report = RunChaos(scenario);
+    EXPECT_TRUE(report.violations.none()) << seed << ": " << report.violations.words().front();
+    all.changes += report.changes;
+    all.outer_fetched += report.outer_fetched;
+  }
+  EXPECT_GT(all.changes, 1'000U);
+  EXPECT_GT(all.outer_fetched, 5U);
+}
+
 TEST(Chaos, TheCommandPrintsTheSameWithOneThreadAndWithTwo) {
   ChaosCommand command;
   command.seeds = 6;

@@ -69,6 +69,27 @@ TEST(PlantedChaosFaults, AnOuterStepThatIsOffIsSeenAndSoIsAVelocityOfItsOwn) {
   EXPECT_GT(JobWithOuter(ChaosPlant::kOwnVelocity).violations.Count("outer"), 0U);
 }
 
+ChaosReport JobWithChanges(ChaosPlant plant) {
+  ChaosScenario scenario;
+  scenario.members = 4;
+  scenario.group_size = 4;
+  scenario.wire = worker::WireFormat::kInt8;
+  scenario.plant = plant;
+  scenario.planted = 1;
+  scenario.heal = Seconds(3);
+  scenario.deadline = Seconds(10);
+  return RunChaos(scenario);
+}
+
+TEST(PlantedChaosFaults, ABaseThatIsNotMovedByTheMeanChangeIsSeen) {
+  const ChaosReport sound = JobWithChanges(ChaosPlant::kNone);
+  EXPECT_TRUE(sound.violations.none()) << Broken(sound.violations);
+  EXPECT_GT(sound.changes, 10U);
+  const Violations broken = JobWithChanges(ChaosPlant::kWrongStep).violations;
+  EXPECT_GT(broken.Count("outer"), 0U);
+  EXPECT_GT(broken.Count("base"), 0U);
+}
+
 ChaosReport JobWithIst(ChaosPlant plant) {
   ChaosScenario scenario = OfFour(plant);
   DrawIst(scenario);

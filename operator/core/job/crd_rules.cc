@@ -34,6 +34,12 @@ void AddGroupRules(json& rules) {
       "self.averaging.strategy != 'Moshpit' || "
       "(has(self.maxReplicas) ? self.maxReplicas : self.replicas) <= self.averaging.groupSize",
       "what: Gradients needs one group of all workers: maxReplicas is above averaging.groupSize"));
+  rules.push_back(CrdRule(
+      "!has(self.averaging) || !has(self.averaging.compression) || "
+      "self.averaging.compression != 'Int8' || self.averaging.strategy != 'Moshpit' || "
+      "(has(self.maxReplicas) ? self.maxReplicas : self.replicas) <= self.averaging.groupSize",
+      "compression: Int8 needs one group of all workers: maxReplicas is above "
+      "averaging.groupSize"));
 }
 
 void AddAveragingRules(json& averaging) {
@@ -56,6 +62,10 @@ void AddAveragingRules(json& averaging) {
       "!has(self.outerOptimizer) || self.outerOptimizer.type == 'None' || "
       "self.strategy in ['Moshpit', 'AllReduce']",
       "an outerOptimizer needs a base that all workers share: strategy Moshpit or AllReduce"));
+  averaging["x-kubernetes-validations"].push_back(
+      CrdRule("!has(self.compression) || self.compression != 'Int8' || "
+              "(self.strategy in ['Moshpit', 'AllReduce'] && self.what != 'Gradients')",
+              "compression: Int8 needs strategy AllReduce or Moshpit, and what: Parameters"));
   averaging["x-kubernetes-validations"].push_back(
       CrdRule("self.strategy != 'IST' || !has(self.roles) || !('OptimizerState' in self.roles)",
               "roles: OptimizerState cannot be averaged with IST: a worker's optimizer has moments "

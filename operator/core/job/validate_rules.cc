@@ -49,6 +49,20 @@ void CheckGradients(const json& spec, int64_t most, Report& report) {
     report.Add("spec." + path, problem);
 }
 
+void CheckInt8(const json& spec, int64_t most, Report& report) {
+  if (TextAt(spec, "averaging.compression") != "Int8") return;
+  const std::string strategy =
+      TextAt(spec, "averaging.strategy", TextDefault("averaging.strategy"));
+  const manifest::Int8Job job{
+      .strategy = strategy,
+      .group_size = Integer(spec, "averaging.groupSize")
+                        .value_or(IntegerDefault<int64_t>("averaging.groupSize")),
+      .max_workers = most,
+      .gradients = TextAt(spec, "averaging.what") == "Gradients"};
+  for (const auto& [path, problem] : manifest::UnmetByInt8(job))
+    report.Add("spec." + path, problem);
+}
+
 // What admission can know of the chosen strategy's needs (base/manifest/strategies.h). A strategy,
 // mode or graph that does not exist is refused as a choice, and needs nothing.
 void CheckNeeds(const json& spec, int64_t most, Report& report) {
@@ -80,6 +94,7 @@ void CheckReplicas(const json& spec, Report& report) {
   }
   CheckNeeds(spec, most, report);
   CheckGradients(spec, most, report);
+  CheckInt8(spec, most, report);
 }
 
 void CheckAveraging(const json& spec, Report& report) {

@@ -53,6 +53,8 @@ void Averaging::OnView(Time now, const Seating& seating, AveragingId next, Paren
   seated_ = true;
   jump_ = AveragingId();
   waits_.reset();
+  without_base_ = 0;
+  given_up_ = AveragingId();
   catch_up_.ForgetHolders();
   if (!KeepsBase()) catch_up_.Drop();
   due_.clear();
@@ -160,6 +162,10 @@ void Averaging::HoldFrom(Time now, AveragingId barrier, Duration patience, Actio
   Resume(now, out);
 }
 
+void Averaging::Yield(Time now, AveragingId barrier, Actions& out) {
+  if (HasChanges() && stage_ == Stage::kRounds && number_ >= barrier) Depart(now, out);
+}
+
 // Goes on with what is not held back (any more).
 void Averaging::Resume(Time now, Actions& out) {
   if (stage_ == Stage::kHolding && !Held(now, number_)) OpenTrip(now, out);
@@ -180,6 +186,7 @@ void Averaging::Learn(const Committed& theirs) {
 
 void Averaging::OnLineage(const Committed& theirs) {
   job_ = theirs;
+  has_rest_ = false;
   ahead_ = Committed();
   leases_.OnLineage();
   if (!Gathers()) ForgetHeld();
@@ -197,6 +204,7 @@ void Averaging::OnHolds(const Committed& committed) {
 
 void Averaging::OnAdopted(const Committed& committed) {
   OnHolds(committed);
+  has_rest_ = false;  // of a change that is gone
   leases_.OnAdopted();
   counted_ = std::max(counted_, progress_.samples);
   returned_ = answered_ = settled_ = 0;
@@ -245,7 +253,7 @@ void Averaging::OnTrainer(Time now, const TrainerRegistered& trainer) {
   committed_.root = Digest();           // and what the trainer before had does not
   overwritten_ = true;
   DropFirst();
-  hashing_ = false;
+  hashing_ = has_rest_ = false;
   if (Gathers()) HoldStep(trainer);
   counted_ = snapshot_ = trainer.counted;
   returned_ = answered_ = settled_ = 0;
@@ -324,23 +332,6 @@ void Averaging::OnPublished(Time now, const Published& published, Actions& out) 
   OpenTrip(now, out);
 }
 
-// The snapshot of averaging number_ is in the outbox: the rounds begin, unless another view is to
-// have them.
-void Averaging::OpenTrip(Time now, Actions& out) {
-  last_root_ = Digest();
-  ledger_sync_.OnNeeded(now);
-  if (Held(now, number_)) {
-    stage_ = Stage::kHolding;
-    return;
-  }
-  stage_ = Stage::kRounds;
-  FixStake();
-  StrategyActions actions;
-  Strategy& strategy = Counting(number_) ? *counter_ : *strategy_;
-  strategy.OnEvent(now, PublishedEvent{number_, stake_.weight, snapshot_units_}, actions);
-  Run(now, actions, out);
-}
-
 // Others may have heard the stake of a round that was suspended before it sent values, and go by
 // that: opened anew under the same list it has the same stake.
 void Averaging::FixStake() {
@@ -363,7 +354,7 @@ void Averaging::FixStake() {
   if (job_.averaging < number_)
     stake_.before = {.averaging = job_.averaging, .samples = job_.job_samples};
   // A member that is behind shows it by the base that it has, not by what it has heard.
-  if ((HasUnits() && IsDealt()) || (Gathers() && !OwnStep().averaging.is_zero()))
+  if (Gathers() ? !OwnBase().averaging.is_zero() : OneBase() && IsDealt())
     stake_.before = {.averaging = committed_.averaging, .samples = committed_.job_samples};
   if (Counting(number_)) stake_.age = mixing_.age();
 }

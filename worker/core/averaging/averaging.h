@@ -40,6 +40,9 @@ inline constexpr Duration kProposalPatience = Milliseconds(500);
 // that fetches a large state is left behind by the others' steps; doubled, one that hangs holds the
 // job for as long.
 inline constexpr Duration kSharePatience = Seconds(60);
+// Averagings of changes that a member sits out while nobody serves the base they are from. Fewer,
+// and a lost word costs a view its base; more, and a job whose holders died stands still longer.
+inline constexpr int kMaxWithoutBase = 3;
 
 class Averaging {
  public:
@@ -59,6 +62,9 @@ class Averaging {
   // A successor of the view is being decided, or is decided: averagings from `barrier` on are its
   // own. They are held back here, at most `patience`; a round of one that moved no bytes is undone.
   void HoldFrom(Time now, AveragingId barrier, Duration patience, Actions& out);
+  // A successor is decided. A round of changes from its barrier on gets no quorum in the parent any
+  // more (IsLone): it is left, also where bytes have moved.
+  void Yield(Time now, AveragingId barrier, Actions& out);
   // Highest averaging with bytes under way, or over.
   AveragingId bytes_begun() const;
   // True when a view whose parent keeps the averagings below `barrier` can be entered now.
@@ -220,7 +226,6 @@ class Averaging {
   std::optional<Time> HurryAt() const;
   bool Hurried(Time now) const { return HurryAt() && now >= *HurryAt(); }
   bool KeepsChange() const;
-  bool IsLone(const GroupRounds::Ended& ended) const;
   bool IsCrowdedOut(const ClaimSet& decided) const;
   void CommitLeases(AveragingId averaging, Actions& out);
   bool AskForLedgers(Actions& out);  // true: there is nobody to ask
@@ -242,15 +247,13 @@ class Averaging {
   bool OfThisView(AveragingId averaging) const {
     return averaging >= seating_.view().first_averaging;
   }
-  // The base is an average of this view: units are dealt from it.
+  // The base is an average of this view: units are dealt from it, and changes counted.
   bool IsDealt() const { return OfThisView(committed_.averaging) && !BaseRoot().none(); }
-  bool LacksUnits() const;
   // What is being fetched is the base that the others go on from: an averaging that begins
   // meanwhile is waited with, not sat out, or it would be behind again.
   bool FetchesItsBase() const {
-    return HasUnits() && catch_up_.busy() && job_.averaging <= catch_up_.averaging();
+    return OneBase() && !Gathers() && catch_up_.busy() && job_.averaging <= catch_up_.averaging();
   }
-  const Committed* MissedDeal() const;
   void TellWhole(Actions& out);
   void LoseBase(Actions& out);
   void LearnCells(Time now, const Committed& theirs, Actions& out);
@@ -266,11 +269,17 @@ class Averaging {
   bool IsLate(Time now, size_t due, size_t live);
   bool FinishGradient(Time now, Region mean, Actions& out);
   void OnFetchedStep(Time now, const StateFetched& fetched, Actions& out);
-  Committed OwnStep() const { return HoldsBase() ? committed_ : Committed(); }
 
-  // ---- with a base that all measure from: an outer optimizer's, IST's, that of gradients
+  // ---- with a base that all measure from: an outer optimizer's, IST's, Int8's, that of gradients
   // (averaging_outer.cc)
-  bool KeepsBase() const { return HasOuter() || HasUnits() || Gathers(); }
+  bool KeepsBase() const { return HasOuter() || OneBase(); }
+  // A member with another base than the others takes no part: units, changes or gradients are of
+  // it.
+  bool OneBase() const { return HasUnits() || HasChanges() || Gathers(); }
+  bool HasChanges() const {
+    return seated_ && seating_.view().config.compression == WireFormat::kInt8;
+  }
+  bool LacksBase() const;
   bool HasOuter() const { return seated_ && OuterOf().kind != OuterKind::kNone; }
   const OuterOptimizer& OuterOf() const { return seating_.view().config.outer; }
   // Until the job has its samples all average every step, and show no base: a plain mean.
@@ -279,22 +288,28 @@ class Averaging {
   }
   Digest BaseRoot() const;  // of what kInboxA and kVelocity hold; none: no base that is known
   bool HoldsBase() const;
+  Committed OwnBase() const { return HoldsBase() ? committed_ : Committed(); }
   // A step that this peer cannot make: from a base that it does not have.
   bool StepsFromElsewhere(const Stake& stake) const {
     if (Gathers()) return stake.base != BaseRoot();
-    // IST's first average of a view is a plain one, whatever it was measured from.
-    if (HasUnits() && !IsDealt()) return false;
+    // The first average of a view is a plain one, whatever it was measured from.
+    const bool plain = HasChanges() ? !changes_ : HasUnits() && !IsDealt();
+    if (plain && !HasOuter()) return false;
     return !stake.base.none() && stake.base != BaseRoot();
   }
   StateParts PartsOf() const;
   Committed Announced() const;  // what this peer says that it has committed
   bool FinishStep(Time now, Region mean, Actions& out);
+  RunKernel StepTo(Region mean);
   void TakePart(Time now, AveragingId averaging, Actions& out);
   void SitOut(Time now, AveragingId averaging, Actions& out);
+  void GoWithoutBase();
   const Committed* Missed() const;
   bool GoCatchUp(Time now, Actions& out);
   void MoveToBase(Time now, const Published& published, Actions& out);
   void CollectEnded(Time now, Actions& out);
+  // Others may have another value of this averaging: it counts for nobody.
+  bool IsLone(const GroupRounds::Ended& ended) const;
   void SettleSamples(const GroupRounds::Ended& ended, Actions& out);
 
   const PeerConfig& config_;
@@ -340,6 +355,10 @@ class Averaging {
   bool hashing_ = false;
   std::optional<AveragingId> waits_;
   First first_;
+  bool changes_ = false;   // the averaging under way is one of changes from kInboxA
+  bool has_rest_ = false;  // kRest holds what this trainer's changes have left
+  int without_base_ = 0;   // averagings sat out in a row because nobody serves the base
+  AveragingId given_up_;   // of this view: bases up to it are not waited for any more
   AveragingId jump_;  // a member is due for this one, beyond the one after ours: follow when idle
   bool announced_ = false;
   Time announced_at_;

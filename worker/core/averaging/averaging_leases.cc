@@ -56,13 +56,6 @@ void Averaging::OnLeasesWanted(Time now, AveragingId averaging, Actions& out) {
 // The trainer's change is not in the mean that was decided, and it has trained leases for it.
 bool Averaging::KeepsChange() const { return leases_.brings() && !leases_.discards(); }
 
-// Members with different lists of seats may decide two values in one averaging, each for itself. Of
-// those at most one has more than half of the members in it, and leases need a single one.
-bool Averaging::IsLone(const GroupRounds::Ended& ended) const {
-  if (ended.over.stake.claims.none() || seating_.view().grid.axes() > 1) return false;
-  return 2 * ended.over.contributors.size() <= ended.seated.size();
-}
-
 // So many claim that there was no room for this member's: it claims as much and more in the next.
 bool Averaging::IsCrowdedOut(const ClaimSet& decided) const {
   const auto own = [&](const LeaseClaim& claim) { return claim.peer == config_.id; };

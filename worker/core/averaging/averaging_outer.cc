@@ -1,5 +1,5 @@
-// With an outer optimizer, IST, or gradients: the base at the end of an averaging, and a member
-// that missed one (averaging.h).
+// With an outer optimizer, IST, Int8 or gradients: the base at the end of an averaging, and a
+// member that missed one (averaging.h).
 #include <algorithm>
 #include <utility>
 
@@ -34,20 +34,20 @@ Committed Averaging::Announced() const {
   const bool holds = committed_.averaging == said.averaging;
   said.root = holds ? BaseRoot() : Digest();
   said.cells = holds ? committed_.cells : RankSet();
+  // Members tell by the count which of two bases is the later one.
+  if (holds && OneBase()) said.job_samples = committed_.job_samples;
   return said;
 }
 
-// The mean of all is in `mean`. False: they stepped from a base that this peer does not have.
-bool Averaging::FinishStep(Time now, Region mean, Actions& out) {
-  if (StepsFromElsewhere(stake_)) return false;
-  if (Gathers()) return FinishGradient(now, mean, out);
+RunKernel Averaging::StepTo(Region mean) {
   const OuterOptimizer& outer = OuterOf();
   const bool step = HasOuter() && !stake_.base.none();
   RunKernel kernel{.kernel = step ? MixKernel::kOuterStep : MixKernel::kOuterBegin,
                    .range = {0, trainer_->elements},
                    .regions = {Region::kInboxA, mean},
                    .scalars = {}};
-  if (outer.momentum > 0) kernel.regions.push_back(Region::kVelocity);
+  if (changes_) kernel.kernel = MixKernel::kOuterChange;
+  if (HasOuter() && outer.momentum > 0) kernel.regions.push_back(Region::kVelocity);
   if (step) {
     const OuterRule rule{.learning_rate = outer.learning_rate,
                          .momentum = outer.momentum,
@@ -55,9 +55,26 @@ bool Averaging::FinishStep(Time now, Region mean, Actions& out) {
     for (const double scalar : rule.scalars()) kernel.scalars.push_back(scalar);
   }
   if (HasOuter()) (step ? metrics_.outer_steps : metrics_.outer_begins)->Add();
+  return kernel;
+}
+
+// The mean of all is in `mean`, or that of their changes. False: they stepped from a base that this
+// peer does not have.
+bool Averaging::FinishStep(Time now, Region mean, Actions& out) {
+  if (StepsFromElsewhere(stake_) || (changes_ && stake_.base.none())) return false;
+  if (Gathers()) return FinishGradient(now, mean, out);
+  if (changes_ && in_mean_) {
+    // From the snapshot and the base that it was taken from: before either is overwritten.
+    out.push_back(RunKernel{.kernel = MixKernel::kKeepRest,
+                            .range = {0, trainer_->elements},
+                            .regions = {Region::kRest, Region::kOutbox, Region::kInboxA},
+                            .scalars = {has_rest_ ? 1.0 : 0.0}});
+    has_rest_ = true;
+  }
   // Rounds that still serve what lies there are closed before the kernel writes over it.
   rounds_.OnOverwritten(now, Region::kInboxA, out);
-  out.push_back(std::move(kernel));
+  out.push_back(StepTo(mean));
+  without_base_ = 0;
   return true;
 }
 
@@ -88,8 +105,18 @@ void Averaging::TakePart(Time now, AveragingId averaging, Actions& out) {
     waits_ = averaging;
     return;
   }
-  const bool behind = catch_up_.busy() || Missed() != nullptr || (HasUnits() && LacksUnits());
+  const bool behind = catch_up_.busy() || Missed() != nullptr || LacksBase();
   behind ? SitOut(now, averaging, out) : StartPublish(now, averaging, out);
+}
+
+// True when the others measure from a base that this peer does not have, or, for units, not with
+// those that it was made of: it can neither give values to their round nor take the result.
+bool Averaging::LacksBase() const {
+  if (!HasUnits() && !HasChanges()) return false;
+  const bool later = OfThisView(job_.averaging) && job_.averaging > committed_.averaging;
+  if (HasUnits()) return later || (IsDealt() && committed_.cells.empty());
+  // All its holders may be gone, and the view stays: then whole values are averaged.
+  return later && job_.averaging > given_up_;
 }
 
 void Averaging::SitOut(Time now, AveragingId averaging, Actions& out) {
@@ -99,13 +126,23 @@ void Averaging::SitOut(Time now, AveragingId averaging, Actions& out) {
   ++abandoned_;
   metrics_.averagings_abandoned->Add();
   log_.Info("averaging sat out: its base is another", {{"averaging", averaging.value()}});
-  if (HasUnits()) {
+  if (OneBase()) {
     // Without the base it has nothing to give, however often it has to try; and where nobody is
     // left who has it, it would be due at once for the next averaging, and sit that out as well.
     catch_up_.TryAnew();
+    if (HasChanges() && !catch_up_.busy() && Missed() == nullptr) GoWithoutBase();
     mark_ = {.step = progress_.step, .samples = progress_.samples, .time = now};
   }
   GoOn(now, averaging, out);
+}
+
+// Nobody serves the later base. An older one is of no use in a round: of two members the one with
+// the later base stays. Members without one average whole values.
+void Averaging::GoWithoutBase() {
+  if (++without_base_ < kMaxWithoutBase) return;
+  without_base_ = 0;
+  given_up_ = job_.averaging;
+  committed_.root = Digest();
 }
 
 // ---- catching up
@@ -119,10 +156,14 @@ void Averaging::OnCommitted(Time now, const PeerId& peer, const Committed& their
 
 // What others have committed and this peer, which has the base before, has not.
 const Committed* Averaging::Missed() const {
-  if (Gathers()) return catch_up_.Ahead(OwnStep(), seating_, down_);
-  if (HasUnits()) return MissedDeal();
-  if (!HoldsBase() || committed_.averaging.is_zero()) return nullptr;
-  return catch_up_.Beyond(committed_.averaging, seating_, down_);
+  if (!OneBase()) {
+    if (!HoldsBase() || committed_.averaging.is_zero()) return nullptr;
+    return catch_up_.Beyond(committed_.averaging, seating_, down_);
+  }
+  // Bases of earlier views are of no use for units and changes: a view's first average is a plain
+  // one. Steps of gradients go on over views.
+  const Committed* ahead = catch_up_.Ahead(OwnBase(), seating_, down_);
+  return ahead != nullptr && (Gathers() || OfThisView(ahead->averaging)) ? ahead : nullptr;
 }
 
 // True while it is under way.
@@ -156,8 +197,10 @@ void Averaging::OnFetched(Time now, const StateFetched& fetched, Actions& out) {
   if (!catch_up_.busy()) return;
   if (Gathers()) return OnFetchedStep(now, fetched, out);
   if (fetched.ok) committed_.root = Digest();  // kVelocity is of another averaging than kInboxA
-  const AveragingId own = HoldsBase() ? committed_.averaging : AveragingId();
-  if (catch_up_.OnFetched(fetched, own)) return AskForOthers(out);
+  // The later base may be another one of the same averaging.
+  const AveragingId had = HoldsBase() ? committed_.averaging : AveragingId();
+  if (catch_up_.OnFetched(fetched, OneBase() ? catch_up_.averaging() - 1 : had))
+    return AskForOthers(out);
   if (const auto waits = std::exchange(waits_, std::nullopt);
       waits && Ready() && idle() && *waits >= next_)
     return TakePart(now, *waits, out);
@@ -185,9 +228,11 @@ void Averaging::MoveToBase(Time now, const Published& published, Actions& out) {
   committed_ = *state;
   committed_region_ = Region::kInboxA;
   overwritten_ = false;
+  without_base_ = 0;
   committed_.root = Digest();  // as the host hashes it
   hashing_ = true;
   Learn(committed_);
+  if (OneBase() && job_.averaging == committed_.averaging) job_ = committed_;
   next_ = std::max(next_, state->averaging + 1);
   rounds_.SetMin(next_);
   out.push_back(MoveTrainer{.averaging = state->averaging,

@@ -9,6 +9,27 @@
 
 namespace crowdsurf::worker {
 
+// The snapshot of averaging number_ is in the outbox: the rounds begin, unless another view is to
+// have them.
+void Averaging::OpenTrip(Time now, Actions& out) {
+  last_root_ = Digest();
+  ledger_sync_.OnNeeded(now);
+  if (Held(now, number_)) {
+    stage_ = Stage::kHolding;
+    return;
+  }
+  stage_ = Stage::kRounds;
+  // The others have gone on while the trainer took its snapshot.
+  if (HasChanges() && LacksBase()) return FinishAbandon(now, number_, out);
+  // An averaging of a view without a base is one of whole values, and makes the base.
+  changes_ = HasChanges() && !Counting(number_) && IsDealt();
+  FixStake();
+  StrategyActions actions;
+  Strategy& strategy = Counting(number_) ? *counter_ : *strategy_;
+  strategy.OnEvent(now, PublishedEvent{number_, stake_.weight, snapshot_units_}, actions);
+  Run(now, actions, out);
+}
+
 void Averaging::Run(Time now, StrategyActions& actions, Actions& out) {
   // A round of one member, or one this peer has no seat in, ends at once and gives more to do.
   while (!actions.empty()) {
@@ -62,8 +83,10 @@ void Averaging::OpenOne(Time now, const OpenRound& open, StrategyActions& more, 
                                      .counting = Counting(open.averaging),
                                      .mask = open.mask,
                                      .subnet = open.subnet,
-                                     .one_base = Gathers(),
-                                     .leaves_when_behind = HasUnits() || Gathers()};
+                                     .one_base = Gathers() || changes_,
+                                     .leaves_when_behind = OneBase(),
+                                     .changes = changes_,
+                                     .with_rest = has_rest_};
   rounds_.SetMin(number_);
   if (open.to == committed_region_ && !opening.counting) {
     // A newcomer that fetches it now finds no donor. It stands from its delivery to here:
@@ -99,6 +122,19 @@ void Averaging::CollectEnded(Time now, Actions& out) {
         actions);
     Run(now, actions, out);
   }
+}
+
+// Members with different lists of seats may decide two values in one averaging, each for itself. So
+// may members of a view and of its successor. Leases and changes need a single one. Of those with
+// more than half of the members in it there is one. Of those with a quorum of the view's witnesses
+// there is one even over a change of the view: two quorums meet, and a worker gives to one
+// averaging of a number.
+bool Averaging::IsLone(const GroupRounds::Ended& ended) const {
+  const View& view = seating_.view();
+  if (view.grid.axes() > 1) return false;
+  if (HasChanges() && !IsQuorum(view.witnesses, ended.contributors)) return true;
+  return !ended.over.stake.claims.none() &&
+         2 * ended.over.contributors.size() <= ended.seated.size();
 }
 
 // After round 0 it is known whether the own samples are in the job's count. A member that adopts a

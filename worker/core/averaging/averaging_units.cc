@@ -15,13 +15,6 @@ void Averaging::SetUnits() {
   strategy_->SetUnits(units, static_cast<uint32_t>(config_.chunk_elements));
 }
 
-// True when the others have dealt units from a base that this peer does not have, or not with those
-// that it was made of: it can neither give values to their round nor take the result.
-bool Averaging::LacksUnits() const {
-  if (OfThisView(job_.averaging) && job_.averaging > committed_.averaging) return true;
-  return IsDealt() && committed_.cells.empty();
-}
-
 // In another view, or with another strategy, whole models are trained until an average says which
 // units.
 void Averaging::TellWhole(Actions& out) {
@@ -42,14 +35,6 @@ void Averaging::DealAnew(Time now, Actions& out) {
   StrategyActions actions;
   strategy_->OnEvent(now, BaseTaken{committed_.averaging, committed_.cells}, actions);
   Run(now, actions, out);
-}
-
-// What others have dealt from, and this peer does not have. Bases of earlier views are of no use: a
-// view's first average is a plain one.
-const Committed* Averaging::MissedDeal() const {
-  const AveragingId own = HoldsBase() ? committed_.averaging : AveragingId();
-  const Committed* beyond = catch_up_.Beyond(own, seating_, down_);
-  return beyond != nullptr && OfThisView(beyond->averaging) ? beyond : nullptr;
 }
 
 // The base has no name that others would know it by: whole models are averaged next, unless the

@@ -17,13 +17,10 @@ const Committed* CatchUp::Beyond(AveragingId averaging, const Seating& seating,
 
 const Committed* CatchUp::Ahead(const Committed& own, const Seating& seating,
                                 const std::set<PeerId>& down) const {
-  const auto before = [](const Committed& a, const Committed& b) {
-    return a.averaging != b.averaging ? a.averaging < b.averaging : b.root < a.root;
-  };
   const Committed* best = nullptr;
   for (const auto& [peer, held] : holders_) {
-    if (down.contains(peer) || !seating.CellOf(peer) || !before(own, held)) continue;
-    if (best == nullptr || before(*best, held)) best = &held;
+    if (down.contains(peer) || !seating.CellOf(peer)) continue;
+    if (IsLater(held, best == nullptr ? own : *best)) best = &held;
   }
   return best;
 }

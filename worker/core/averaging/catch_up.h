@@ -21,6 +21,15 @@
 
 namespace crowdsurf::worker {
 
+// Of two bases the one that members go on from: the later averaging, then more samples, then one
+// that has a name, then the lower root, as members of a round decide it (Round::IsBehind).
+inline bool IsLater(const Committed& base, const Committed& than) {
+  if (base.averaging != than.averaging) return base.averaging > than.averaging;
+  if (base.job_samples != than.job_samples) return base.job_samples > than.job_samples;
+  if (base.root.none() != than.root.none()) return than.root.none();
+  return base.root < than.root;
+}
+
 class CatchUp {
  public:
   static constexpr size_t kMaxDonors = 8;  // more in parallel would not fill a link faster
@@ -35,8 +44,7 @@ class CatchUp {
   // was tried often enough.
   const Committed* Beyond(AveragingId averaging, const Seating& seating,
                           const std::set<PeerId>& down) const;
-  // The best that is not `own` and that `own` gives way to: of two at one averaging the lesser root
-  // stands. However often it was tried.
+  // The best that is later than `own`, as IsLater says. However often it was tried.
   const Committed* Ahead(const Committed& own, const Seating& seating,
                          const std::set<PeerId>& down) const;
   // Another view: its members say anew what they hold.

@@ -14,6 +14,8 @@
 namespace crowdsurf::worker {
 namespace {
 
+constexpr uint32_t kMaxRounds = 32;  // of an averaging: an axis has two members at least
+
 GroupRounds::Ended NeverOpened(const GroupRounds::Opening& opening, const InstanceId& instance) {
   return {.averaging = opening.averaging,
           .round = opening.round,
@@ -23,6 +25,12 @@ GroupRounds::Ended NeverOpened(const GroupRounds::Opening& opening, const Instan
           .flowed = false,
           .instance = instance,
           .group = {}};
+}
+
+// Another one in each round, and the same in all of its groups: of equal inputs they make equal
+// results.
+uint32_t DitherKey(const GroupRounds::Opening& opening) {
+  return static_cast<uint32_t>(opening.averaging.value()) * kMaxRounds + opening.round;
 }
 
 }  // namespace
@@ -67,7 +75,7 @@ void GroupRounds::OnView(Time now, const View& view, const ViewHash& hash, Paren
   suspended_.reset();
   differing_.clear();
   view_ = {.hash = hash, .epoch = view.epoch, .witnesses = view.witnesses};
-  wire_ = view.config.compression;
+  wire_ = WholeFormat(view.config);
   AnswerPassed(now, out);
 }
 
@@ -86,6 +94,7 @@ GroupQuestion GroupRounds::QuestionOf(const Opening& opening) const {
           .stand_ins = opening.stand_ins,
           .elements = opening.counting ? 0 : vector_.elements,
           .chunk_elements = static_cast<uint32_t>(config_.chunk_elements),
+          .block = opening.changes ? static_cast<uint32_t>(kInt8Block) : 1,
           .covered = opening.subnet == nullptr ? nullptr : &opening.subnet->chunks};
 }
 
@@ -133,10 +142,13 @@ void GroupRounds::OpenInstance(Time now, const std::set<PeerId>& down, Actions& 
                             .chunks = plan.chunks,
                             .from = opening.from,
                             .to = opening.to,
-                            .wire = wire_,
+                            .wire = WireOf(opening),
                             .weight = opening.stake.weight,
                             .mask = opening.mask,
-                            .subnet = opening.subnet});
+                            .subnet = opening.subnet,
+                            .from_base = opening.changes && opening.from == Region::kOutbox,
+                            .with_rest = opening.with_rest && opening.from == Region::kOutbox,
+                            .dither = DitherKey(opening)});
   const auto [at, fresh] =
       instances_.emplace(plan.instance, Instance{.handle = handle,
                                                  .view = view_.hash,

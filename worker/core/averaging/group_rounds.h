@@ -59,6 +59,8 @@ class GroupRounds {
     std::shared_ptr<const SubnetRound> subnet;  // IST: the coordinates of the chunks
     bool one_base = false;                      // RoundSpec's
     bool leaves_when_behind = false;            // the same
+    bool changes = false;    // Int8: `from` holds changes, or a snapshot to take them from
+    bool with_rest = false;  // the snapshot's, OpenBuffers'
   };
   struct Vector {  // what is averaged
     Digest schema;
@@ -72,8 +74,9 @@ class GroupRounds {
     bool counted = false;  // the own samples are in the value's stake
     bool flowed = false;   // own values have left: a KEPT weight may have been counted
     InstanceId instance;
-    std::vector<PeerId> group;     // the other members
-    std::set<PeerId> seated = {};  // all members of the view, as of this averaging
+    std::vector<PeerId> group;           // the other members
+    std::set<PeerId> seated = {};        // all members of the view, as of this averaging
+    std::set<PeerId> contributors = {};  // of the value, by name
   };
 
   GroupRounds(const PeerConfig& config, PeerMetrics& metrics, Logger log);
@@ -192,6 +195,9 @@ class GroupRounds {
   using Instances = std::map<InstanceId, Instance>;
 
   GroupQuestion QuestionOf(const Opening& opening) const;
+  WireFormat WireOf(const Opening& opening) const {
+    return opening.changes ? WireFormat::kInt8 : wire_;
+  }
   void OpenInstance(Time now, const std::set<PeerId>& down, Actions& out);
   void OpenDuties(Actions& out);
   void Speak(const GroupPlan& plan, int rank, Actions& out);
@@ -231,8 +237,8 @@ class GroupRounds {
   Logger log_;
   Vector vector_;
   KnownView view_;
-  KnownView previous_;  // the parent; none after a change of lineage
-  WireFormat wire_ = WireFormat::kFloat32;
+  KnownView previous_;                      // the parent; none after a change of lineage
+  WireFormat wire_ = WireFormat::kFloat32;  // of whole values
   RoundTimes times_;
   WitnessTable table_;
   RoundHandle last_handle_ = 0;

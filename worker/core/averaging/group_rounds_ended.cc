@@ -41,7 +41,8 @@ void GroupRounds::End(Time now, Instance& instance, const RoundOver& over) {
               .flowed = instance.flowed,
               .instance = spec.instance,
               .group = {},
-              .seated = {}};
+              .seated = {},
+              .contributors = {}};
   for (const auto& [cell, member] : instance.seating.occupants()) ended.seated.insert(member.id);
   std::set<PeerId> counted;
   for (size_t rank = 0; rank < spec.cells.size(); ++rank) {
@@ -49,6 +50,7 @@ void GroupRounds::End(Time now, Instance& instance, const RoundOver& over) {
     if (!member) continue;
     if (*member != config_.id) ended.group.push_back(*member);
     if (over.counted.Contains(rank)) counted.insert(*member);
+    if (over.contributors.Contains(rank)) ended.contributors.insert(*member);
     if (Applied(over.outcome) && !over.members.Contains(rank)) metrics_.members_missing->Add();
   }
   if (Applied(over.outcome)) {

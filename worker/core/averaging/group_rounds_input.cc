@@ -47,7 +47,7 @@ void GroupRounds::Speak(const GroupPlan& plan, int rank, Actions& out) {
   const auto [at, fresh] = speaking_.emplace(
       plan.instance, Speaking{.speaker = Speaker(std::move(spec)),
                               .region = opening.from,
-                              .wire = wire_,
+                              .wire = WireOf(opening),
                               .like = {.view = view_.hash,
                                        .epoch = view_.epoch,
                                        .averaging = opening.averaging,

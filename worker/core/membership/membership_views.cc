@@ -53,6 +53,8 @@ void Membership::TakePending(Time now, Actions& out) {
   const bool parent = seating_ && view.parent == seating_->hash();
   const bool waited = now - pending_since_ >= kBarrierPatience;
   const AveragingId barrier = parent && !waited ? view.barrier : AveragingId();
+  // From the barrier on they are the successor's, whose witnesses may be needed there.
+  if (parent) averaging_.Yield(now, view.barrier, out);
   if (!breaks && !averaging_.MayMove(barrier)) {
     // Witnesses forget the registers of views two epochs old: nobody can finish those rounds.
     const bool forgotten = view.epoch >= last_.epoch + 2 &&

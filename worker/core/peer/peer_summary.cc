@@ -89,6 +89,7 @@ PeerSummary Peer::Summarize() const {
   const View& view = seating.view();
   summary.view = PeerSummary::ViewSummary{.epoch = view.epoch,
                                           .hash = seating.hash(),
+                                          .lineage = OriginOf(view, seating.hash()),
                                           .members = seating.occupants().size(),
                                           .radices = view.grid.radices,
                                           .branch = view.branch};

@@ -63,6 +63,11 @@ struct OpenBuffers {
   // IST: the coordinates of the chunks, which then are no stretches of the region; what nobody
   // covers is kInboxA's (RoundBuffers::base). Null: chunks are stretches of the region.
   std::shared_ptr<const SubnetRound> subnet;
+  // Int8: `from` is a snapshot, and what it has beyond kInboxA goes in (RoundBuffers::from_base);
+  // kRest too, where it holds one.
+  bool from_base = false;
+  bool with_rest = false;
+  uint32_t dither = 0;  // RoundBuffers'
 };
 // The instance is closed: nobody will ask for its chunks any more. The output region stays as it
 // is.

@@ -42,6 +42,7 @@ struct PeerSummary {
   struct ViewSummary {
     uint64_t epoch = 0;
     ViewHash hash;
+    ViewHash lineage;
     size_t members = 0;
     std::vector<uint16_t> radices;
     bool branch = false;

@@ -33,14 +33,19 @@ void FoldInto(WireFormat wire, RankSet mask, const std::vector<double>& weights,
   }
   const bool plain = sum == 0;
   if (plain) sum = static_cast<double>(mask.size());
-  const size_t width = WireWidth<Scalar>(wire);
-  for (size_t begin = 0; begin < out.size(); begin += kBlock) {
-    const std::span<Scalar> acc = out.subspan(begin, std::min(kBlock, out.size() - begin));
+  // Int8 has scales between its values, so its chunks are folded as they are.
+  const bool uneven = wire == WireFormat::kInt8;
+  const size_t block = uneven ? out.size() : kBlock;
+  const size_t width = uneven ? 0 : WireWidth<Scalar>(wire);
+  for (size_t begin = 0; begin < out.size(); begin += block) {
+    const std::span<Scalar> acc = out.subspan(begin, std::min(block, out.size() - begin));
     std::fill(acc.begin(), acc.end(), Scalar{0});
     for (size_t rank = 0; rank < inputs.size(); ++rank) {
       if (!mask.Contains(rank)) continue;
       const double weight = plain ? 1.0 : std::ldexp(weights[rank], -exponent);
-      AddWeightedWire(wire, weight, inputs[rank].subspan(begin * width, acc.size() * width), acc);
+      const ByteView in =
+          uneven ? inputs[rank] : inputs[rank].subspan(begin * width, acc.size() * width);
+      AddWeightedWire(wire, weight, in, acc);
     }
     ScaleValues(1.0 / sum, acc);
   }

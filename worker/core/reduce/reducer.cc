@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "base/digest.h"
 #include "worker/core/subnet/subnet_round.h"
+#include "worker/core/vector/change.h"
 #include "worker/core/vector/masked_chunk.h"
 
 namespace crowdsurf::worker {
@@ -19,6 +20,13 @@ void Reducer<Scalar>::Open(RoundHandle round, RoundBuffers<Scalar> buffers) {
     CHECK_LE(chunk.begin + chunk.count, buffers.to.size());
     // A fold writes its slot while it reads the own values.
     CHECK(chunk.count == 0 || buffers.from.data() != buffers.to.data());
+    // Every chunking has the same blocks, so values that were encoded once are so again.
+    CHECK(buffers.wire != WireFormat::kInt8 || chunk.begin % kInt8Block == 0);
+  }
+  if (buffers.wire == WireFormat::kInt8) CHECK(buffers.mask.whole() && buffers.subnet == nullptr);
+  if (buffers.from_base) {
+    CHECK_EQ(buffers.base.size(), buffers.from.size());
+    CHECK(buffers.rest.empty() || buffers.rest.size() == buffers.from.size());
   }
   if (buffers.subnet != nullptr) {
     CHECK_EQ(buffers.base.size(), buffers.to.size());
@@ -80,10 +88,11 @@ Bytes Reducer<Scalar>::OwnInput(RoundHandle round, ChunkIndex chunk) const {
     return open.subnet->exchange.template Encode<Scalar>(open.wire, chunk.value(),
                                                          covers ? open.from : open.base);
   }
+  if (open.from_base) return OwnChange(open, span);
   const auto own = open.from.subspan(span.begin, span.count);
   if (const auto covered = open.mask.Within(span.begin, span.count))
     return EncodeMaskedInput<Scalar>(open.wire, *covered, own);
-  Bytes out = pool_->Take(span.count * WireWidth<Scalar>(open.wire));
+  Bytes out = pool_->Take(WireBytes<Scalar>(open.wire, span.count));
   EncodeWire(open.wire, own, out);
   return out;
 }
@@ -92,11 +101,24 @@ template <class Scalar>
 std::optional<ByteView> Reducer<Scalar>::OwnInPlace(RoundHandle round, ChunkIndex chunk) const {
   const OpenRoundBytes& open = At(round);
   CHECK_LT(chunk.value(), open.chunks.size());
-  if (open.wire != WireFormat::kFloat32 || !open.mask.whole() || open.subnet != nullptr)
+  if (open.wire != WireFormat::kFloat32 || !open.mask.whole() || open.subnet != nullptr ||
+      open.from_base)
     return std::nullopt;
   const ChunkSpan& span = open.chunks[chunk.value()];
   const std::span<const Scalar> own = open.from.subspan(span.begin, span.count);
   return ByteView(reinterpret_cast<const uint8_t*>(own.data()), own.size_bytes());
+}
+
+template <class Scalar>
+Bytes Reducer<Scalar>::OwnChange(const OpenRoundBytes& round, const ChunkSpan& span) const {
+  const auto part = [&](std::span<const Scalar> of) {
+    return of.empty() ? of : of.subspan(span.begin, span.count);
+  };
+  std::vector<Scalar> change(span.count);
+  ChangeOf<Scalar>(part(round.from), part(round.base), part(round.rest), change);
+  Bytes out = pool_->Take(WireBytes<Scalar>(round.wire, span.count));
+  EncodeWire(round.wire, std::span<const Scalar>(change), out);
+  return out;
 }
 
 // Where values travel as they lie, they are not copied. `encoded`: holds them otherwise.
@@ -142,7 +164,7 @@ uint64_t Reducer<Scalar>::Fold(RoundHandle round, const FoldChunk& fold) {
     FoldPlain(open, fold, inputs, slot);
   }
   pool_->Give(std::move(own));
-  SharedBytes wire = pool_->Share(Encoded(open, fold.chunk, slot));
+  SharedBytes wire = pool_->Share(EncodedMean(open, fold.chunk, slot));
   // The owner stores what travels, de-quantised, so that its bits are those of all others.
   if (masked || open.subnet != nullptr || open.wire != WireFormat::kFloat32)
     Write(open, fold.chunk, *wire);
@@ -207,8 +229,18 @@ Bytes Reducer<Scalar>::Encoded(const OpenRoundBytes& round, ChunkIndex chunk,
                                std::span<const Scalar> values) const {
   if (const auto kept = round.kept.find(chunk); kept != round.kept.end())
     return EncodeMaskedResult<Scalar>(round.wire, kept->second, values);
-  Bytes wire = pool_->Take(values.size() * WireWidth<Scalar>(round.wire));
+  Bytes wire = pool_->Take(WireBytes<Scalar>(round.wire, values.size()));
   EncodeWire(round.wire, values, wire);
+  return wire;
+}
+
+// What was folded, for the first time as bytes.
+template <class Scalar>
+Bytes Reducer<Scalar>::EncodedMean(const OpenRoundBytes& round, ChunkIndex chunk,
+                                   std::span<const Scalar> values) const {
+  if (round.wire != WireFormat::kInt8) return Encoded(round, chunk, values);
+  Bytes wire = pool_->Take(Int8Bytes(values.size()));
+  EncodeMean({round.dither, round.chunks[chunk.value()].begin}, values, wire);
   return wire;
 }
 

@@ -50,6 +50,11 @@ struct RoundBuffers {
   // so is what is in no chunk: `to` is filled with the base first.
   std::shared_ptr<const SubnetRound> subnet = nullptr;
   std::span<const Scalar> base = {};
+  // Int8, own snapshot: `from` has whole values, of which what is beyond `base`, and `rest` where
+  // there is one, go in (change.h).
+  bool from_base = false;
+  std::span<const Scalar> rest = {};
+  uint32_t dither = 0;  // of Int8 results: equal in all groups of a round
 };
 
 template <class Scalar>
@@ -108,11 +113,14 @@ class Reducer {
                  std::span<Scalar> out) const;
   Bytes Encoded(const OpenRoundBytes& round, ChunkIndex chunk,
                 std::span<const Scalar> values) const;
+  Bytes EncodedMean(const OpenRoundBytes& round, ChunkIndex chunk,
+                    std::span<const Scalar> values) const;
   void Write(OpenRoundBytes& round, ChunkIndex chunk, ByteView wire) const;
   void Serve(OpenRoundBytes& round, ChunkIndex chunk, SharedBytes wire) const;
   void Forget(OpenRoundBytes& round, const ChunkKey& key);
 
   ByteView OwnValues(RoundHandle round, ChunkIndex chunk, Bytes& encoded) const;
+  Bytes OwnChange(const OpenRoundBytes& round, const ChunkSpan& span) const;
 
   const size_t max_bytes_;
   const std::shared_ptr<BytePool> pool_;

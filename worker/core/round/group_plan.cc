@@ -1,5 +1,8 @@
 #include "worker/core/round/group_plan.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "base/check.h"
 #include "worker/core/round/partition.h"
 #include "worker/core/view/stand_in.h"
@@ -11,6 +14,24 @@ namespace {
 // A part below 1 KiB of float32 costs its frames more than it spares its neighbours.
 constexpr uint64_t kMinPart = 256;
 
+// Whole blocks for each member; the owner of the last one has what is left.
+std::vector<uint64_t> BlocksOf(const GroupQuestion& question,
+                               std::vector<std::optional<double>> bandwidths) {
+  const uint64_t block = question.block;
+  const uint64_t blocks = (question.elements + block - 1) / block;
+  const uint64_t least = std::max<uint64_t>(kMinPart / block, 1);
+  auto sizes = PartSizes(blocks, bandwidths, least);
+  if (!sizes.ok()) {  // every member claims no bandwidth: as if nobody knew
+    for (auto& bandwidth : bandwidths) bandwidth.reset();
+    sizes = PartSizes(blocks, bandwidths, least);
+  }
+  std::vector<uint64_t> shares = *std::move(sizes);
+  for (uint64_t& share : shares) share *= block;
+  const auto last = std::find_if(shares.rbegin(), shares.rend(), [](uint64_t s) { return s > 0; });
+  if (last != shares.rend()) *last -= blocks * block - question.elements;
+  return shares;
+}
+
 std::vector<ChunkSpan> ChunksOf(const Seating& seating, const GroupPlan& plan,
                                 const GroupQuestion& question) {
   std::vector<std::optional<double>> bandwidths;
@@ -21,16 +42,13 @@ std::vector<ChunkSpan> ChunksOf(const Seating& seating, const GroupPlan& plan,
     bandwidths.push_back(BandwidthOfClass(seating.At(plan.ranks[rank])->bandwidth_class));
   }
   CHECK(!members.empty());
-  auto sizes = PartSizes(question.elements, bandwidths, kMinPart);
-  if (!sizes.ok()) {  // every member claims no bandwidth: as if nobody knew
-    for (auto& bandwidth : bandwidths) bandwidth.reset();
-    sizes = PartSizes(question.elements, bandwidths, kMinPart);
-  }
+  const std::vector<uint64_t> own = BlocksOf(question, std::move(bandwidths));
   std::vector<uint64_t> shares(plan.cells.size(), 0);
   size_t next = 0;
   for (size_t rank = 0; rank < plan.cells.size(); ++rank)
-    if (members.Contains(rank)) shares[rank] = (*sizes)[next++];
-  return MakeChunks(shares, members, question.chunk_elements);
+    if (members.Contains(rank)) shares[rank] = own[next++];
+  const uint32_t whole = question.chunk_elements / question.block * question.block;
+  return MakeChunks(shares, members, std::max(whole, question.block));
 }
 
 // Chunks that are given by cell, for those that are in the group now. A coverer follows an owner

@@ -25,6 +25,8 @@ struct GroupQuestion {
   bool stand_ins = true;  // rounds: All
   uint64_t elements = 0;  // of the vector
   uint32_t chunk_elements = 0;
+  // Chunks begin at multiples of it: values of one block of a wire format stay together.
+  uint32_t block = 1;
   // Instead of equal parts of the vector (IST): by cell, of one group whose ranks are the view's
   // cells. Borrowed; nullptr: parts by bandwidth.
   const std::vector<CoveredChunk>* covered = nullptr;

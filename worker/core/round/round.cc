@@ -43,7 +43,7 @@ Round::Round(RoundSpec spec, PlanRule rule) {
     assignments_.push_back(assignment);
   }
   fixed->member_list = MemberListHash(spec.cells);
-  fixed->parts = PartsHash(spec.chunks, spec.coverers);
+  fixed->parts = PartsHash(spec.chunks, spec.coverers, spec.one_base);
   slots_.resize(spec.chunks.size());
   missing_ = slots_.size();
   ready_ = RankSet::Of(spec.self);

@@ -53,7 +53,7 @@ void Round::OnReady(const PeerId& from, const Ready& frame, RoundActions& out) {
 }
 
 // Where members cover different coordinates, what nobody covers is the base's: of one base. So are
-// gradients.
+// gradients, and changes.
 bool Round::SameBase(const Stake& stake) const {
   const bool any = fixed_->spec.coverers.empty() && !fixed_->spec.one_base;
   return any || stake.base == fixed_->spec.stake.base;

@@ -128,7 +128,8 @@ void Round::TakeSpeak(const PeerId& from, const Speak& frame) {
   // Vector and stake travel together: a speaker with another stake than the one that is known
   // holds another value.
   const auto stake = stakes_.find(frame.rank);
-  const bool fits = stake == stakes_.end() || stake->second == frame.stake;
+  const bool known = stake == stakes_.end() || stake->second == frame.stake;
+  const bool fits = known && SameBase(frame.stake);
   if (fits && !replies.root) replies.root = frame.root;
   const bool same = fits && *replies.root == frame.root;
   if (!replies.speaker.emplace(from, same).second) return Refuse(FrameRefusal::kSpeakTwice);

@@ -102,7 +102,8 @@ Digest MemberListHash(const std::vector<RoundCell>& cells) {
   return Sha256(out.bytes());
 }
 
-Digest PartsHash(const std::vector<ChunkSpan>& chunks, const std::vector<RankSet>& coverers) {
+Digest PartsHash(const std::vector<ChunkSpan>& chunks, const std::vector<RankSet>& coverers,
+                 bool one_base) {
   ByteWriter out;
   for (const ChunkSpan& chunk : chunks) {
     out.U16(chunk.owner);
@@ -110,6 +111,7 @@ Digest PartsHash(const std::vector<ChunkSpan>& chunks, const std::vector<RankSet
     out.U32(chunk.count);
   }
   for (const RankSet ranks : coverers) out.U64(ranks.bits());
+  if (one_base) out.Bool(true);
   return Sha256(out.bytes());
 }
 

@@ -63,9 +63,12 @@ struct RoundSpec {
   // Of each chunk, the ranks whose inputs go into it (IST); empty: all of all. Then members whose
   // bases differ are not in one value.
   std::vector<RankSet> coverers;
-  bool one_base = false;  // the same where all give all: gradients are of one base
-  // Members may have come to other chunks (IST): of two that have, or whose bases differ, the one
-  // that is behind leaves the round. Ahead is the higher count before, then the lower base.
+  // The same where all give all: gradients, or changes (Int8), are of the base that the own stake
+  // names. A member that gives values of no base is in no value with one that does.
+  bool one_base = false;
+  // Members may have come to other chunks (IST), or not to changes: of two that have, or whose
+  // bases differ, the one that is behind leaves the round. Ahead is the higher count before, then
+  // the lower base.
   bool leaves_when_behind = false;
   Stake stake;                 // own; sound
   Digest schema;               // of the tensor table
@@ -88,7 +91,8 @@ struct InstanceName {
 InstanceId IdOf(const InstanceName& name);
 Digest MemberListHash(
     const std::vector<RoundCell>& cells);  // members, holes and speakers, in order
-// coverers: RoundSpec's.
-Digest PartsHash(const std::vector<ChunkSpan>& chunks, const std::vector<RankSet>& coverers = {});
+// coverers, one_base: RoundSpec's.
+Digest PartsHash(const std::vector<ChunkSpan>& chunks, const std::vector<RankSet>& coverers = {},
+                 bool one_base = false);
 
 }  // namespace crowdsurf::worker

@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "worker/core/strategy/a2cid2.h"
+#include "worker/core/vector/change.h"
 #include "worker/core/vector/mix.h"
 #include "worker/core/vector/outer_step.h"
 #include "worker/core/vector/wire_format.h"
@@ -100,6 +101,18 @@ void RunMixKernel(MixKernel kernel, std::span<const std::span<Scalar>> regions,
     case MixKernel::kMoveBase:
       CHECK_EQ(regions.size(), 3u);
       return MoveBase<Scalar>(regions[1], regions[0], regions[2]);
+    case MixKernel::kOuterChange: {
+      CHECK(regions.size() == 2 || regions.size() == 3);
+      const auto velocity = regions.size() == 3 ? regions[2] : std::span<Scalar>();
+      if (!scalars.empty())
+        return StepOuterBy<Scalar>(OuterRule::FromScalars(scalars), regions[1], regions[0],
+                                   velocity);
+      for (size_t i = 0; i < regions[0].size(); ++i) regions[0][i] += regions[1][i];
+      return;
+    }
+    case MixKernel::kKeepRest:
+      CHECK_EQ(regions.size(), 3u);
+      return KeepRest<Scalar>(scalars[0] != 0, regions[1], regions[2], regions[0]);
   }
 }
 

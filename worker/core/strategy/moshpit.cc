@@ -9,7 +9,9 @@ void Moshpit::OnView(Time, const View& view, const PeerId&, StrategyActions& out
   trip_.reset();
   axes_ = view.grid.axes();
   mode_ = view.config.rounds;
-  keeps_base_ = view.config.outer.kind != OuterKind::kNone || AveragesGradients(view.config);
+  const AveragingConfig& config = view.config;
+  keeps_base_ = config.outer.kind != OuterKind::kNone || AveragesGradients(config) ||
+                config.compression == WireFormat::kInt8;
 }
 
 Region Moshpit::Next() const {

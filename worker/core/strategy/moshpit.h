@@ -23,8 +23,8 @@ class Moshpit : public Strategy {
 
   size_t axes_ = 1;
   RoundsMode mode_ = RoundsMode::kAll;
-  // Results alternate between the inboxes (docs/averaging.md), or, where kInboxA holds the base of
-  // an outer optimizer or of gradients, between kInboxB and kSpare. This one holds the latest.
+  // Results alternate between the inboxes (docs/averaging.md), or, where kInboxA holds a base that
+  // all measure from, between kInboxB and kSpare. This one holds the latest.
   Region latest_ = Region::kInboxA;
   bool keeps_base_ = false;
   struct Trip {

@@ -110,6 +110,7 @@ std::optional<MaskedChunk> ReadMasked(MaskedForm form, ByteView chunk, uint32_t 
 
 template <class Scalar>
 bool MaskedIsSound(MaskedForm form, WireFormat wire, ByteView chunk, uint32_t count) {
+  if (wire == WireFormat::kInt8) return false;  // changes are of all coordinates
   const auto read = ReadMasked(form, chunk, count);
   if (!read) return false;
   const uint64_t inside = ElementsOf(read->extents);

@@ -18,16 +18,18 @@
 namespace crowdsurf::worker {
 
 // Buffers by name, float32. kOutbox is the trainer's snapshot (read only between publish and
-// release); kInboxA/B are results; from kExtra0 on a strategy's own, as long as it declares. With
-// an outer optimizer kInboxA holds the base, and rounds write into kInboxB and kSpare. Strategies
-// with an edge mailbox send from kSpare. kVelocity is zeros until a step or a fetched state writes
-// it. Both are there from their first use on.
+// release); kInboxA/B are results; from kExtra0 on a strategy's own, as long as it declares. Where
+// all measure from a base (an outer optimizer, IST, Int8), kInboxA holds it, and rounds write into
+// kInboxB and kSpare. Strategies with an edge mailbox send from kSpare. kVelocity is zeros until a
+// step or a fetched state writes it. kRest is what earlier changes have left (change.h). All three
+// are there from their first use on.
 enum class Region : uint8_t {
   kOutbox,
   kInboxA,
   kInboxB,
   kSpare,
   kVelocity,
+  kRest,
   kExtra0,
   kExtra1,
   kExtra2,
@@ -102,11 +104,14 @@ enum class MixKernel : uint8_t {
   kOuterStep,    // base r0 and velocity r2, if there is one, step to the mean r1 (outer_step.h)
   kOuterBegin,   // r0 = r1, and r2 = 0 if there is one: the base is the mean
   kMoveBase,     // r0, r2 = r1 + (r0 - r2), r0: what was measured from r2 is from r0 now
+  kOuterChange,  // kOuterStep where r1 is the mean less the base; without scalars r0 += r1
+  kKeepRest,     // r0 = what the snapshot r1 leaves of its change from the base r2 (change.h);
+                 // s0: r0 holds a rest
 };
 // What region `i` of a kernel holds stays as it is. (Of the kernels on graphs all count as
 // written.)
 constexpr bool OnlyReads(MixKernel kernel, size_t i) {
-  return i == 1 && kernel >= MixKernel::kOuterStep;
+  return (i == 1 && kernel >= MixKernel::kOuterStep) || (i == 2 && kernel == MixKernel::kKeepRest);
 }
 // Orders of a strategy that its host carries out as they are.
 struct RunKernel {

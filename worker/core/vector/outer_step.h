@@ -38,6 +38,33 @@ struct OuterRule {
   }
 };
 
+// One element: B and v are stepped to the mean m. `velocity`: null exactly when the momentum is 0.
+template <class Scalar>
+class OuterStepper {
+ public:
+  explicit OuterStepper(const OuterRule& rule)
+      : rest_(static_cast<Scalar>(1 - rule.learning_rate)),
+        keep_(static_cast<Scalar>(rule.momentum)),
+        push_(static_cast<Scalar>(rule.learning_rate * rule.momentum)),
+        nesterov_(rule.nesterov) {}
+
+  void Step(Scalar mean, Scalar& base, Scalar* velocity) const {
+    const Scalar change = base - mean;
+    Scalar next = mean;
+    if (rest_ != 0) next += rest_ * change;
+    if (velocity != nullptr) {
+      const Scalar before = *velocity;
+      *velocity = keep_ * before + change;
+      next -= push_ * (nesterov_ ? *velocity : before);
+    }
+    base = next;
+  }
+
+ private:
+  const Scalar rest_, keep_, push_;
+  const bool nesterov_;
+};
+
 // base: B before, B' after. velocity: v and v'. Pre: equally long; velocity empty exactly when the
 // momentum is 0. `mean` is neither of the two.
 template <class Scalar>
@@ -45,20 +72,20 @@ void StepOuter(const OuterRule& rule, std::span<const Scalar> mean, std::span<Sc
                std::span<Scalar> velocity) {
   CHECK_EQ(mean.size(), base.size());
   CHECK_EQ(velocity.size(), rule.momentum == 0 ? 0 : base.size());
-  const Scalar rest = static_cast<Scalar>(1 - rule.learning_rate);
-  const Scalar keep = static_cast<Scalar>(rule.momentum);
-  const Scalar push = static_cast<Scalar>(rule.learning_rate * rule.momentum);
-  for (size_t i = 0; i < base.size(); ++i) {
-    const Scalar change = base[i] - mean[i];
-    Scalar next = mean[i];
-    if (rest != 0) next += rest * change;
-    if (!velocity.empty()) {
-      const Scalar before = velocity[i];
-      velocity[i] = keep * before + change;
-      next -= push * (rule.nesterov ? velocity[i] : before);
-    }
-    base[i] = next;
-  }
+  const OuterStepper<Scalar> stepper(rule);
+  for (size_t i = 0; i < base.size(); ++i)
+    stepper.Step(mean[i], base[i], velocity.empty() ? nullptr : &velocity[i]);
+}
+
+// The same where the mean is B + change: what rounds of changes end with (change.h).
+template <class Scalar>
+void StepOuterBy(const OuterRule& rule, std::span<const Scalar> change, std::span<Scalar> base,
+                 std::span<Scalar> velocity) {
+  CHECK_EQ(change.size(), base.size());
+  CHECK_EQ(velocity.size(), rule.momentum == 0 ? 0 : base.size());
+  const OuterStepper<Scalar> stepper(rule);
+  for (size_t i = 0; i < base.size(); ++i)
+    stepper.Step(base[i] + change[i], base[i], velocity.empty() ? nullptr : &velocity[i]);
 }
 
 // A base without a history.

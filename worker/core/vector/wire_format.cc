@@ -16,17 +16,10 @@ std::span<uint8_t> Raw(std::span<Scalar> values) {
   return {reinterpret_cast<uint8_t*>(values.data()), values.size_bytes()};
 }
 
-std::vector<float> Floats(WireFormat format, ByteView in) {
-  // Of a format with two bytes a value.
-  std::vector<float> out(in.size() / 2);
-  DecodeWire(format, in, std::span<float>(out));
-  return out;
-}
-
 }  // namespace
 
 void EncodeWire(WireFormat format, std::span<const float> in, std::span<uint8_t> out) {
-  CHECK_EQ(out.size(), in.size() * WireWidth<float>(format));
+  CHECK_EQ(out.size(), WireBytes<float>(format, in.size()));
   switch (format) {
     case WireFormat::kFloat32:
       if (!in.empty()) std::memcpy(out.data(), in.data(), out.size());
@@ -35,11 +28,13 @@ void EncodeWire(WireFormat format, std::span<const float> in, std::span<uint8_t>
       return ToFloat16(in, out);
     case WireFormat::kBFloat16:
       return ToBFloat16(in, out);
+    case WireFormat::kInt8:
+      return ToInt8(in, out);
   }
 }
 
 void EncodeWire(WireFormat format, std::span<const double> in, std::span<uint8_t> out) {
-  CHECK_EQ(out.size(), in.size() * WireWidth<double>(format));
+  CHECK_EQ(out.size(), WireBytes<double>(format, in.size()));
   if (format == WireFormat::kFloat32) {
     if (!in.empty()) std::memcpy(out.data(), in.data(), out.size());
     return;
@@ -49,8 +44,16 @@ void EncodeWire(WireFormat format, std::span<const double> in, std::span<uint8_t
   EncodeWire(format, std::span<const float>(narrow), out);
 }
 
+void EncodeMean(const Int8Dither& dither, std::span<const float> in, std::span<uint8_t> out) {
+  ToInt8Dithered(dither, in, out);
+}
+
+void EncodeMean(const Int8Dither& dither, std::span<const double> in, std::span<uint8_t> out) {
+  ToInt8Dithered(dither, std::vector<float>(in.begin(), in.end()), out);
+}
+
 void DecodeWire(WireFormat format, ByteView in, std::span<float> out) {
-  CHECK_EQ(in.size(), out.size() * WireWidth<float>(format));
+  CHECK_EQ(in.size(), WireBytes<float>(format, out.size()));
   switch (format) {
     case WireFormat::kFloat32:
       if (!in.empty()) std::memcpy(Raw(out).data(), in.data(), in.size());
@@ -59,16 +62,19 @@ void DecodeWire(WireFormat format, ByteView in, std::span<float> out) {
       return FromFloat16(in, out);
     case WireFormat::kBFloat16:
       return FromBFloat16(in, out);
+    case WireFormat::kInt8:
+      return FromInt8(in, out);
   }
 }
 
 void DecodeWire(WireFormat format, ByteView in, std::span<double> out) {
-  CHECK_EQ(in.size(), out.size() * WireWidth<double>(format));
+  CHECK_EQ(in.size(), WireBytes<double>(format, out.size()));
   if (format == WireFormat::kFloat32) {
     if (!in.empty()) std::memcpy(Raw(out).data(), in.data(), in.size());
     return;
   }
-  const std::vector<float> values = Floats(format, in);
+  std::vector<float> values(out.size());
+  DecodeWire(format, in, std::span<float>(values));
   std::copy(values.begin(), values.end(), out.begin());
 }
 
@@ -81,6 +87,8 @@ void AddWeightedWire(WireFormat format, double weight, ByteView in, std::span<fl
       return AddWeightedFloat16(w, in, acc);
     case WireFormat::kBFloat16:
       return AddWeightedBFloat16(w, in, acc);
+    case WireFormat::kInt8:
+      return AddWeightedInt8(w, in, acc);
   }
 }
 
@@ -98,7 +106,7 @@ void ScaleValues(double factor, std::span<double> x) {
 
 template <>
 bool WireIsSound<float>(WireFormat format, ByteView in, size_t count) {
-  if (in.size() != count * WireWidth<float>(format)) return false;
+  if (in.size() != WireBytes<float>(format, count)) return false;
   switch (format) {
     case WireFormat::kFloat32:
       return AllFiniteFloat32(in);
@@ -106,6 +114,8 @@ bool WireIsSound<float>(WireFormat format, ByteView in, size_t count) {
       return AllFiniteFloat16(in);
     case WireFormat::kBFloat16:
       return AllFiniteBFloat16(in);
+    case WireFormat::kInt8:
+      return Int8IsSound(in, count);
   }
   return false;
 }
@@ -113,7 +123,7 @@ bool WireIsSound<float>(WireFormat format, ByteView in, size_t count) {
 template <>
 bool WireIsSound<double>(WireFormat format, ByteView in, size_t count) {
   if (format != WireFormat::kFloat32) return WireIsSound<float>(format, in, count);
-  if (in.size() != count * sizeof(double)) return false;
+  if (in.size() != WireBytes<double>(format, count)) return false;
   std::vector<double> values(count);
   DecodeWire(format, in, std::span<double>(values));
   return std::all_of(values.begin(), values.end(), [](double v) { return std::isfinite(v); });

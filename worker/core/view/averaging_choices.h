@@ -23,7 +23,8 @@ enum class StrategyKind : uint8_t {
 };
 // Whether agents have the strategy: the others pass the schema and are refused at admission.
 bool IsBuilt(StrategyKind kind);
-enum class WireFormat : uint8_t { kFloat32, kFloat16, kBFloat16 };  // spec: None, Float16, BFloat16
+// spec: None, Float16, BFloat16, Int8. kInt8 is for changes from a base, never for whole values.
+enum class WireFormat : uint8_t { kFloat32, kFloat16, kBFloat16, kInt8 };
 enum class Overlap : uint8_t { kDelayed, kBlocking };
 enum class RoundsMode : uint8_t { kAll, kOne };
 enum class Weighting : uint8_t { kSamples, kEqual };

@@ -184,7 +184,7 @@ std::optional<AveragingConfig> DecodeAveragingConfig(ByteReader& in) {
   config.group_size = in.U16();
   config.interval_unit = Enumerator(in, IntervalUnit::kSeconds);
   config.interval = in.F64();
-  config.compression = Enumerator(in, WireFormat::kBFloat16);
+  config.compression = Enumerator(in, WireFormat::kInt8);
   config.overlap = Enumerator(in, Overlap::kBlocking);
   config.rounds = Enumerator(in, RoundsMode::kOne);
   config.weighting = Enumerator(in, Weighting::kEqual);
@@ -200,6 +200,10 @@ std::optional<AveragingConfig> DecodeAveragingConfig(ByteReader& in) {
   config.target = DecodeTarget(in);
   // A view comes from a peer, so the manifest's bounds are checked again.
   if (!manifest::RowOf("averaging.groupSize").Allows(config.group_size)) in.Fail();
+  const manifest::Int8Job job{.strategy = StrategyName(config.strategy),
+                              .group_size = config.group_size,
+                              .gradients = AveragesGradients(config)};
+  if (config.compression == WireFormat::kInt8 && !manifest::UnmetByInt8(job).empty()) in.Fail();
   if (!std::isfinite(config.interval) || config.interval <= 0) in.Fail();
   const MixingConfig& mixing = config.mixing;
   if (!manifest::RowOf("averaging.a2cid2.rateCom").Allows(mixing.rate_com)) in.Fail();

@@ -86,6 +86,11 @@ struct AveragingConfig {
   bool operator==(const AveragingConfig&) const = default;
 };
 
+// How whole values travel. Int8 is for changes alone: where there is no base yet, Float16 is used.
+inline WireFormat WholeFormat(const AveragingConfig& config) {
+  return config.compression == WireFormat::kInt8 ? WireFormat::kFloat16 : config.compression;
+}
+
 // What trainers really do while a snapshot is averaged. RelaySum waits whatever `overlap` says: its
 // average is local and costs no network, and a gradient that is taken before it weighs curvatures
 // wrongly, so that the optimum would not be the common one. PowerGossip never waits: its updates
@@ -94,6 +99,11 @@ Overlap OverlapOf(const AveragingConfig& config);
 
 // spec.averaging.what: Gradients.
 inline bool AveragesGradients(const AveragingConfig& config) { return config.global_batch > 0; }
+// All have one base that they measure from, so one group must have all of them: groups that lose
+// different members end one averaging with different averages.
+inline bool NeedsOneGroup(const AveragingConfig& config) {
+  return AveragesGradients(config) || config.compression == WireFormat::kInt8;
+}
 
 inline const manifest::Needs& NeedsOf(const AveragingConfig& config) {
   return NeedsOf(config.strategy, config.mixing.gossip);

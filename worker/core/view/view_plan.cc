@@ -48,8 +48,7 @@ size_t MaxMembersOf(const AveragingConfig& config) {
   const manifest::Needs& needs = NeedsOf(config);
   const auto most =
       static_cast<size_t>(manifest::WorkersOf(needs, NameOf(config.mixing.graph)).max);
-  // Members take one step together, so one group has all of them.
-  const bool one_group = AveragesGradients(config) && config.strategy == StrategyKind::kMoshpit;
+  const bool one_group = NeedsOneGroup(config) && config.strategy == StrategyKind::kMoshpit;
   return one_group ? std::min<size_t>(most, config.group_size) : most;
 }
 

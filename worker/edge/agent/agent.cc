@@ -207,6 +207,7 @@ Status Agent::Impl::StartTransports() {
     const std::span<float> inbox = link_->inbox(region == Region::kInboxA ? 0 : 1);
     if (region == Region::kSpare) return outer_.Spare(inbox.size());
     if (region == Region::kVelocity) return outer_.Velocity(inbox.size());
+    if (region == Region::kRest) return outer_.Rest(inbox.size());
     return inbox;
   };
   const RegionMemory memory{[this, write](Region region) -> std::span<const float> {

@@ -197,6 +197,18 @@ void ReadGradients(const Fields& averaging, JobConfig& job) {
   config.global_batch = static_cast<uint64_t>(averaging.Number("globalBatch", 1));
 }
 
+// Pre: the strategy, the group's size and gradients are read.
+void CheckInt8(const Fields& averaging, AveragingConfig& config) {
+  if (config.compression != WireFormat::kInt8) return;
+  const manifest::Int8Job job{.strategy = manifest::NameAt(static_cast<int>(config.strategy),
+                                                           averaging.Row("strategy").choices),
+                              .group_size = config.group_size,
+                              .gradients = AveragesGradients(config)};
+  const size_t under = std::string_view("averaging.").size();
+  for (const auto& [path, problem] : manifest::UnmetByInt8(job))
+    averaging.Complain(path.substr(under).c_str(), problem);
+}
+
 void ReadPower(const Fields& block, MixingConfig& mixing) {
   mixing.graph = block.Choice("graph", mixing.graph);
   mixing.rank = static_cast<uint16_t>(block.Number("rank", mixing.rank));
@@ -261,6 +273,7 @@ void ReadAveraging(const Fields& averaging, JobConfig& out) {
   ReadIst(averaging, out);
   ReadOuter(averaging, config);
   ReadGradients(averaging, out);
+  CheckInt8(averaging, config);
   RefuseUnbuilt(averaging);
 }
 

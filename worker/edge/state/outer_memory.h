@@ -1,5 +1,5 @@
 // OuterMemory: what strategies need beside the trainer's link and their own: kSpare, also what
-// neighbours are sent from, and kVelocity.
+// neighbours are sent from, kVelocity and kRest.
 //
 // Each is as long as the vector, made by its first use, and zeros then. A velocity is shared with
 // the thread that hashes it, which may outlive its use here; kSpare stays as long as the agent, for
@@ -30,6 +30,10 @@ class OuterMemory {
       velocity_ = std::make_shared<std::vector<float>>(elements);
     return *velocity_;
   }
+  std::span<float> Rest(uint64_t elements) {
+    if (rest_.size() != elements) rest_.assign(elements, 0);
+    return rest_;
+  }
   const HeldVelocity& velocity() const { return velocity_; }
   std::span<const float> velocity_values() const {
     return velocity_ == nullptr ? std::span<const float>() : std::span<const float>(*velocity_);
@@ -40,6 +44,7 @@ class OuterMemory {
   std::unique_ptr<std::vector<float>> spare_;
   std::vector<std::unique_ptr<std::vector<float>>> earlier_;  // of trainers of other lengths
   HeldVelocity velocity_;
+  std::vector<float> rest_;
 };
 
 }  // namespace crowdsurf::worker

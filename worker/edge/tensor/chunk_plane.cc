@@ -20,10 +20,18 @@ void ChunkPlane::Open(const OpenBuffers& open) {
   RoundBuffers<float> buffers{
       open.instance,          open.self, open.chunks, open.wire, memory_.read(open.from),
       memory_.write(open.to), open.mask, open.subnet};
-  if (open.subnet != nullptr) buffers.base = memory_.read(Region::kInboxA);
+  if (open.subnet != nullptr || open.from_base) buffers.base = memory_.read(Region::kInboxA);
+  buffers.from_base = open.from_base;
+  buffers.dither = open.dither;
+  if (open.with_rest) buffers.rest = memory_.read(Region::kRest);
   reducer_.Open(open.round, std::move(buffers));
-  rounds_[open.round] = {open.instance, open.self, open.from};
+  rounds_[open.round] = {open.instance, open.self, open.from, open.from_base};
   Overwritten(open.to);
+}
+
+// Grows with each new content of what the round's own inputs are made of.
+uint64_t ChunkPlane::GenerationOf(const OpenedRound& round) {
+  return generations_[round.from] + (round.from_base ? generations_[Region::kInboxA] : 0);
 }
 
 void ChunkPlane::Close(const CloseBuffers& close) {
@@ -38,7 +46,7 @@ std::optional<FoldedChunk> ChunkPlane::Execute(Time now, const Chunk& chunk) {
   const RoundHandle round = chunk.round;
   if (const auto* send = std::get_if<SendInput>(&chunk.action)) {
     SendInOrder(now, send->to,
-                InputSend{round, send->chunk, send->assigned, generations_[open->second.from]});
+                InputSend{round, send->chunk, send->assigned, GenerationOf(open->second)});
   } else if (const auto* result = std::get_if<SendResult>(&chunk.action)) {
     SendInOrder(
         now, result->to,
@@ -169,7 +177,7 @@ ChunkPlane::Sent ChunkPlane::TrySpeak(const PeerId& to, const SpeakSend& what) {
   // The region holds other values by now: the chunk is void, which counts as sent.
   if (generations_[speak.region] != what.generation) return Sent::kQueued;
   const auto values = memory_.read(speak.region).subspan(speak.span.begin, speak.span.count);
-  Bytes wire = transport_.pool()->Take(values.size() * WireWidth<float>(speak.wire));
+  Bytes wire = transport_.pool()->Take(WireBytes<float>(speak.wire, values.size()));
   EncodeWire(speak.wire, values, wire);
   TensorHeader header;
   header.kind = TensorKind::kInput;
@@ -184,7 +192,7 @@ ChunkPlane::Sent ChunkPlane::TrySendInput(const PeerId& to, const InputSend& wha
   const auto open = rounds_.find(what.round);
   if (open == rounds_.end()) return Sent::kQueued;
   // The next snapshot is being written there: half of each would pass for an input.
-  if (generations_[open->second.from] != what.generation) return Sent::kQueued;
+  if (GenerationOf(open->second) != what.generation) return Sent::kQueued;
   TensorHeader header;
   header.kind = TensorKind::kInput;
   header.instance = open->second.instance;

@@ -77,7 +77,7 @@ class ChunkPlane {
     RoundHandle round;
     ChunkIndex chunk = {};
     Ballot assigned;
-    uint64_t generation;  // of the round's own region
+    uint64_t generation;  // of the round's own input
   };
   struct ResultSend {
     RoundHandle round;
@@ -96,9 +96,11 @@ class ChunkPlane {
     InstanceId instance;
     int self;
     Region from;
+    bool from_base = false;
   };
   using Sent = TensorTransport::Sent;
 
+  uint64_t GenerationOf(const OpenedRound& round);
   void SendInOrder(Time now, const PeerId& to, Waiting what);
   void Flush(Time now, const PeerId& to);  // what waits and can go
   // What has become void counts as sent.

@@ -89,9 +89,9 @@ TEST(ValidateTest, RefusesInWordsWhatIsNotBuiltYet) {
   EXPECT_THAT(Problems(ist),
               ElementsAre("spec.averaging.ist.shares: BySpeed is not built yet; this "
                           "version has Equal"));
-  EXPECT_THAT(Problems(With("/averaging/compression", "Int8")),
-              ElementsAre("spec.averaging.compression: Int8 is not built yet; this version has "
-                          "None, Float16, BFloat16"));
+  EXPECT_THAT(Problems(With("/averaging/compression", "Int4")),
+              ElementsAre("spec.averaging.compression: Int4 is not built yet; this version has "
+                          "None, Float16, BFloat16, Int8"));
   EXPECT_THAT(Problems(With("/averaging/rounds", "One")),
               ElementsAre("spec.averaging.rounds: One is not built yet; this version has All"));
   EXPECT_THAT(Problems(With("/averaging/grid", "Paper")),
@@ -101,6 +101,43 @@ TEST(ValidateTest, RefusesInWordsWhatIsNotBuiltYet) {
   EXPECT_THAT(Problems(With("/network/podMonitor", true)).front(), HasSubstr("not built yet"));
   EXPECT_THAT(Problems(With("/network/podMonitor", false)), ElementsAre());
   EXPECT_THAT(Problems(With("/tls/caSecretName", "mine")).front(), HasSubstr("not built yet"));
+}
+
+TEST(ValidateTest, RefusesInt8WhereWorkersAreNotOneGroup) {
+  json document = With("/averaging/compression", "Int8");
+  document["spec"]["maxReplicas"] = 16;
+  json& averaging = document["spec"]["averaging"];
+  averaging["groupSize"] = 16;
+  EXPECT_THAT(Problems(document), ElementsAre());
+  averaging["outerOptimizer"] = {{"type", "Nesterov"}};
+  EXPECT_THAT(Problems(document), ElementsAre());
+  averaging.erase("outerOptimizer");
+  averaging["groupSize"] = 15;
+  EXPECT_THAT(Problems(document),
+              ElementsAre("spec.averaging.compression: Int8 needs one group of all workers: "
+                          "maxReplicas 16 is above groupSize 15"));
+  averaging["strategy"] = "AllReduce";
+  EXPECT_THAT(Problems(document), ElementsAre());
+  for (const char* strategy : {"Gossip", "A2CiD2", "RelaySum", "PowerGossip", "IST"}) {
+    averaging["strategy"] = strategy;
+    EXPECT_THAT(Problems(document),
+                ElementsAre("spec.averaging.compression: Int8 needs one group of all workers; " +
+                            std::string(strategy) + " has none, Moshpit, AllReduce can"));
+  }
+}
+
+TEST(ValidateTest, RefusesInt8OfGradients) {
+  json document = With("/averaging/what", "Gradients");
+  json& averaging = document["spec"]["averaging"];
+  averaging["globalBatch"] = 64;
+  averaging["overlap"] = "Blocking";
+  averaging["strategy"] = "AllReduce";
+  EXPECT_THAT(Problems(document), ElementsAre());
+  averaging["compression"] = "Int8";
+  EXPECT_THAT(
+      Problems(document),
+      ElementsAre("spec.averaging.compression: Int8 sends changes of parameters; with what: "
+                  "Gradients choose None, Float16 or BFloat16"));
 }
 
 TEST(ValidateTest, RefusesAnOuterOptimizerWhereWorkersShareNoBase) {

@@ -25,7 +25,7 @@ std::vector<Scalar> Normals(size_t count, uint64_t seed) {
 
 template <class Scalar>
 Bytes Encoded(WireFormat format, const std::vector<Scalar>& values) {
-  Bytes out(values.size() * WireWidth<Scalar>(format));
+  Bytes out(WireBytes<Scalar>(format, values.size()));
   EncodeWire(format, std::span<const Scalar>(values), out);
   return out;
 }
@@ -80,6 +80,25 @@ TYPED_TEST(WireFormatTest, WrongSizesAndBadValuesAreNotSound) {
     values[64] = std::numeric_limits<TypeParam>::quiet_NaN();
     EXPECT_FALSE(WireIsSound<TypeParam>(format, Encoded(format, values), 65));
   }
+}
+
+TYPED_TEST(WireFormatTest, ChangesHaveAByteEachAndComeBack) {
+  const auto values = Normals<TypeParam>(2501, 6);
+  const Bytes wire = Encoded(WireFormat::kInt8, values);
+  EXPECT_EQ(wire.size(), Int8Bytes(2501));
+  EXPECT_TRUE(WireIsSound<TypeParam>(WireFormat::kInt8, wire, 2501));
+  EXPECT_FALSE(WireIsSound<TypeParam>(WireFormat::kInt8, wire, 2500));
+  EXPECT_TRUE(WireIsSound<TypeParam>(WireFormat::kInt8, {}, 0));
+  const auto back = Decoded<TypeParam>(WireFormat::kInt8, wire, 2501);
+  EXPECT_EQ(Encoded(WireFormat::kInt8, back), wire);
+  // Normal values: the largest of a thousand is below 6.
+  for (size_t i = 0; i < values.size(); ++i) EXPECT_NEAR(back[i], values[i], 6.0 / 127 / 2);
+  std::vector<TypeParam> sums(2501, TypeParam(1)), rounded(2501);
+  AddWeightedWire(WireFormat::kInt8, .5, wire, std::span<TypeParam>(sums));
+  for (size_t i = 0; i < values.size(); ++i) EXPECT_EQ(sums[i], 1 + TypeParam(.5) * back[i]);
+  // In pieces of whole blocks, as kernels see it.
+  RoundAsWire<TypeParam>(WireFormat::kInt8, values, std::span(rounded));
+  EXPECT_EQ(rounded, back);
 }
 
 }  // namespace

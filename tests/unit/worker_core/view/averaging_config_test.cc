@@ -81,6 +81,19 @@ TEST(AveragingConfigTest, AGlobalBatchComesBackAsItWasAndOnlyWhereItCanBe) {
   wrong = config;
   wrong.global_batch = uint64_t{1} << 60;
   EXPECT_FALSE(Decoded(Encoded(wrong)));
+  wrong = config;
+  wrong.compression = WireFormat::kInt8;
+  EXPECT_FALSE(Decoded(Encoded(wrong)));
+}
+
+TEST(AveragingConfigTest, Int8IsForStrategiesWithOneGroup) {
+  for (int kind = 0; kind <= static_cast<int>(StrategyKind::kIst); ++kind) {
+    AveragingConfig config;
+    config.strategy = static_cast<StrategyKind>(kind);
+    config.compression = WireFormat::kInt8;
+    const bool one_group = kind <= static_cast<int>(StrategyKind::kAllReduce);
+    EXPECT_EQ(Decoded(Encoded(config)).has_value(), one_group) << kind;
+  }
 }
 
 TEST(AveragingConfigTest, NoByteThatIsFlippedOrMissingDoesHarm) {

@@ -366,7 +366,7 @@ TEST(JobConfigTest, EveryFieldIsReadAndEveryViolationNamed) {
 
   const ParsedJobConfig bad = ParseJobConfig(R"({"averaging": {"strategy": "IST",
       "ist": {"store": "Sharded", "shares": "BySpeed"},
-      "roles": ["Parameter", "OptimizerState"], "groupSize": 1, "interval": {"steps": 1, "seconds": 1}, "compression": "Int8"},
+      "roles": ["Parameter", "OptimizerState"], "groupSize": 1, "interval": {"steps": 1, "seconds": 1}, "compression": "Int4"},
       "target": {"metric": {"name": "x"}}, "checkpoint": {"retain": 0}})");
   const std::vector<std::string> want = {
       "averaging.groupSize: 1 is below 2",
@@ -375,7 +375,8 @@ TEST(JobConfigTest, EveryFieldIsReadAndEveryViolationNamed) {
       "moments of its own units only",
       "averaging.ist.store: Sharded is not built yet; this version has Replicated",
       "averaging.ist.shares: BySpeed is not built yet; this version has Equal",
-      "averaging.compression: Int8 is not built yet; this version has None, Float16, BFloat16",
+      "averaging.compression: Int4 is not built yet; this version has None, Float16, BFloat16, "
+      "Int8",
       "target.metric: must have exactly one of below, above",
       "checkpoint.retain: 0 is below 1"};
   EXPECT_EQ(bad.violations, want);

@@ -66,6 +66,7 @@ TEST(JobConfigTest, EachChoiceIsTheEnumeratorOfItsName) {
   EXPECT_EQ(wire("None"), WireFormat::kFloat32);
   EXPECT_EQ(wire("Float16"), WireFormat::kFloat16);
   EXPECT_EQ(wire("BFloat16"), WireFormat::kBFloat16);
+  EXPECT_EQ(wire("Int8"), WireFormat::kInt8);
   EXPECT_EQ(Read("averaging.overlap", "Delayed").overlap, Overlap::kDelayed);
   EXPECT_EQ(Read("averaging.overlap", "Blocking").overlap, Overlap::kBlocking);
   EXPECT_EQ(Read("averaging.rounds", "All").rounds, RoundsMode::kAll);
@@ -85,6 +86,23 @@ TEST(JobConfigTest, EachChoiceIsTheEnumeratorOfItsName) {
     for (const std::string_view name : manifest::SplitChoices(manifest::FindField(path)->choices))
       EXPECT_EQ(NameOf(Read(path, name).mixing.graph), name) << path;
   }
+}
+
+TEST(JobConfigTest, Int8NeedsOneGroupAndParameters) {
+  const auto read = [](const std::string& more) {
+    return ParseJobConfig(R"({"averaging": {"compression": "Int8")" + more + "}}");
+  };
+  EXPECT_TRUE(read("").violations.empty());
+  EXPECT_EQ(read(R"(, "strategy": "AllReduce")").config.averaging.compression, WireFormat::kInt8);
+  for (const char* strategy : {"Gossip", "A2CiD2", "RelaySum", "PowerGossip", "IST"}) {
+    EXPECT_THAT(read(R"(, "strategy": ")" + std::string(strategy) + R"(")").violations,
+                ElementsAre("averaging.compression: Int8 needs one group of all workers; " +
+                            std::string(strategy) + " has none, Moshpit, AllReduce can"));
+  }
+  EXPECT_THAT(
+      read(R"(, "what": "Gradients", "globalBatch": 8, "overlap": "Blocking")").violations,
+      ElementsAre("averaging.compression: Int8 sends changes of parameters; with what: Gradients "
+                  "choose None, Float16 or BFloat16"));
 }
 
 TEST(JobConfigTest, WithoutAFieldItsDefaultHolds) {
