@@ -346,7 +346,7 @@ void Averaging::FixStake() {
   stake_ = {.weight = equal && !leases_.discards() ? 1 : samples,
             .samples = samples,
             .before = {},
-            .base = WarmsUp() ? Digest() : BaseRoot(),
+            .base = BaseRoot(),
             .age = {},
             .claims = leases_.Claims(number_)};
   in_mean_ = false;

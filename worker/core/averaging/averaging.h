@@ -282,9 +282,9 @@ class Averaging {
   bool LacksBase() const;
   bool HasOuter() const { return seated_ && OuterOf().kind != OuterKind::kNone; }
   const OuterOptimizer& OuterOf() const { return seating_.view().config.outer; }
-  // Until the job has its samples all average every step, and show no base: a plain mean.
-  bool WarmsUp() const {
-    return HasOuter() && job_.job_samples < static_cast<double>(OuterOf().warmup_samples);
+  // Until the job has its samples all average every step, and no average is a step.
+  bool WarmsUp(double job_samples) const {
+    return HasOuter() && job_samples < static_cast<double>(OuterOf().warmup_samples);
   }
   Digest BaseRoot() const;  // of what kInboxA and kVelocity hold; none: no base that is known
   bool HoldsBase() const;

@@ -41,7 +41,8 @@ Committed Averaging::Announced() const {
 
 RunKernel Averaging::StepTo(Region mean) {
   const OuterOptimizer& outer = OuterOf();
-  const bool step = HasOuter() && !stake_.base.none();
+  // By the count that the contributors agreed on, so all decide the same.
+  const bool step = HasOuter() && !stake_.base.none() && !WarmsUp(stake_.before.samples);
   RunKernel kernel{.kernel = step ? MixKernel::kOuterStep : MixKernel::kOuterBegin,
                    .range = {0, trainer_->elements},
                    .regions = {Region::kInboxA, mean},

@@ -52,7 +52,7 @@ Time Averaging::LastDue() const { return end_ - kLastAveraging; }
 
 Averaging::Interval Averaging::IntervalNow() const {
   const AveragingConfig& averaging = seating_.view().config;
-  if (WarmsUp()) return {IntervalUnit::kSteps, 1};
+  if (WarmsUp(job_.job_samples)) return {IntervalUnit::kSteps, 1};
   return {averaging.interval_unit, averaging.interval};
 }
 

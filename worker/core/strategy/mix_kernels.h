@@ -108,6 +108,7 @@ void RunMixKernel(MixKernel kernel, std::span<const std::span<Scalar>> regions,
         return StepOuterBy<Scalar>(OuterRule::FromScalars(scalars), regions[1], regions[0],
                                    velocity);
       for (size_t i = 0; i < regions[0].size(); ++i) regions[0][i] += regions[1][i];
+      std::fill(velocity.begin(), velocity.end(), Scalar{0});
       return;
     }
     case MixKernel::kKeepRest:

@@ -104,7 +104,8 @@ enum class MixKernel : uint8_t {
   kOuterStep,    // base r0 and velocity r2, if there is one, step to the mean r1 (outer_step.h)
   kOuterBegin,   // r0 = r1, and r2 = 0 if there is one: the base is the mean
   kMoveBase,     // r0, r2 = r1 + (r0 - r2), r0: what was measured from r2 is from r0 now
-  kOuterChange,  // kOuterStep where r1 is the mean less the base; without scalars r0 += r1
+  kOuterChange,  // kOuterStep where r1 is the mean less the base; without scalars r0 += r1, and r2
+                 // = 0
   kKeepRest,     // r0 = what the snapshot r1 leaves of its change from the base r2 (change.h);
                  // s0: r0 holds a rest
 };
