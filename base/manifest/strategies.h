@@ -24,7 +24,8 @@ struct Needs {
   std::string_view overlap = {};  // what trainers do whatever averaging.overlap says; empty: that
   bool matrix_shapes = false;     // tensors need two axes: only an agent can check
   bool unit_groups = false;       // tensors need unit groups: only an agent can check
-  uint8_t extra_regions = 0;      // copies of the model beside outbox and inboxes
+  // Copies of the model beside outbox and inboxes; pairs keep one more for each exchange at once.
+  uint8_t extra_regions = 0;
 };
 inline constexpr Needs kNeeds[] = {
     {.strategy = "Moshpit"},

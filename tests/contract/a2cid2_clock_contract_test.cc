@@ -22,6 +22,16 @@ AveragingConfig Config(GraphKind graph) {
   return config;
 }
 
+// Factors of the momentum among `actions`.
+std::vector<double> Swaps(const StrategyActions& actions) {
+  std::vector<double> found;
+  for (const StrategyAction& action : actions)
+    if (const auto* kernel = std::get_if<RunKernel>(&action);
+        kernel != nullptr && kernel->kernel == MixKernel::kMomentum)
+      found.push_back(kernel->scalars.at(0));
+  return found;
+}
+
 // A worker whose mixing with one other, on a ring of the two, has begun.
 struct OneOfTwo {
   OneOfTwo(uint64_t seed, double rate_com, double seconds_a_step) : strategy{Rng(seed)} {
@@ -64,25 +74,15 @@ TEST(A2CiD2Test, MixesByTheTimeSinceTheLastEvent) {
   A2CiD2& strategy = one.strategy;
   Time& now = one.now;
   StrategyActions& actions = one.actions;
-  const Member& other = one.other;
   strategy.OnEvent(now, SnapshotTaken{}, actions);  // the first: both models begin there
-  strategy.OnEvent(now, PairDone{other.id, false}, actions);
-  const auto swaps = [&] {
-    std::vector<double> found;
-    for (const StrategyAction& action : actions)
-      if (const auto* kernel = std::get_if<RunKernel>(&action);
-          kernel != nullptr && kernel->kernel == MixKernel::kMomentum)
-        found.push_back(kernel->scalars.at(0));
-    return found;
-  };
   actions.clear();
   now = now + Seconds(kSteps * kStep);
   strategy.OnEvent(now, SnapshotTaken{}, actions);
   // A pair, each of whom proposes at kRate / 2 to its only neighbour.
   const Graph pair{.nodes = 2, .edges = {{0, 1}}};
   const double eta = AcidConstantsOf(pair, {kRate}).value().eta;
-  ASSERT_EQ(swaps().size(), 1u);
-  EXPECT_NEAR(swaps()[0], (1 - std::exp(-2 * eta * kSteps)) / 2, 1e-6);
+  ASSERT_EQ(Swaps(actions).size(), 1u);
+  EXPECT_NEAR(Swaps(actions)[0], (1 - std::exp(-2 * eta * kSteps)) / 2, 1e-6);
 }
 
 // On a star of n the middle has n / 2 exchanges where rate_com asks for one, and a leaf has
@@ -113,20 +113,15 @@ TEST(A2CiD2Test, OnAStarTheClocksOfTheMiddleAndOfALeafAgree) {
     EXPECT_NEAR(strategy.constants().eta, eta, 1e-9);
     strategy.OnEvent(now, PaceTold{1, 1, kStep, 0}, actions);
     strategy.OnEvent(now, MixingStarted{Region::kInboxB}, actions);
-    for (int exchange = 0; exchange < 1000; ++exchange) {
-      strategy.OnEvent(now, SnapshotTaken{}, actions);
-      strategy.OnEvent(now, PairDone{members[1].id, true}, actions);
-      now = now + Seconds(kStep / rate);
-    }
     strategy.OnEvent(now, SnapshotTaken{}, actions);
-    strategy.OnEvent(now, PairDone{members[1].id, true}, actions);
+    for (int exchange = 0; exchange < 1000; ++exchange) {
+      now = now + Seconds(kStep / rate);
+      strategy.OnEvent(now, PairArrived{Region::kExtra3}, actions);
+    }
     actions.clear();
     strategy.OnEvent(now + Seconds(kSteps * kStep), SnapshotTaken{}, actions);
-    for (const StrategyAction& action : actions) {
-      const auto* kernel = std::get_if<RunKernel>(&action);
-      if (kernel != nullptr && kernel->kernel == MixKernel::kMomentum) return kernel->scalars.at(0);
-    }
-    return -1.0;
+    const std::vector<double> swaps = Swaps(actions);
+    return swaps.empty() ? -1.0 : swaps.front();
   };
   const double wanted = (1 - std::exp(-2 * eta * kSteps)) / 2;
   EXPECT_NEAR(swap_after_steps(members[0], kRate * kMembers / 2), wanted, 1e-6);
@@ -140,7 +135,7 @@ TEST(A2CiD2Test, ProposalsArePoisson) {
     A2CiD2& strategy = one.strategy;
     Time& now = one.now;
     StrategyActions& actions = one.actions;
-    const Member& other = one.other;
+    strategy.OnEvent(now, SnapshotTaken{}, actions);
     // Every worker is in 0.5 exchanges a step of 0.1 s; half of them it proposes itself.
     constexpr double kMean = 0.1 / 0.5 * 2;
     constexpr int kBins = 20, kDraws = 4000;
@@ -156,12 +151,70 @@ TEST(A2CiD2Test, ProposalsArePoisson) {
       now = at;
       actions.clear();
       strategy.OnEvent(now, StrategyTimer{}, actions);
-      strategy.OnEvent(now, PairDone{other.id, false}, actions);
     }
     double chi = 0;
     constexpr double kExpected = static_cast<double>(kDraws) / kBins;
     for (const int bin : bins) chi += std::pow(bin - kExpected, 2) / kExpected;
     EXPECT_LT(chi, 36.19) << "seed " << seed;  // 1 % at 19 degrees of freedom
+  }
+}
+
+// What the momentum and x-tilde's weight come to when an exchange takes `took`, in steps of a
+// worker that asks for one a step; as shares of the published constants.
+struct Caution {
+  double eta = 0, alpha_tilde = 0;
+};
+Caution CautionAt(double took) {
+  constexpr double kStep = 0.1;
+  AveragingConfig config = Config(GraphKind::kRing);
+  std::vector<Member> members;
+  for (int i = 0; i < 16; ++i) {
+    const std::string name = "member " + std::to_string(i);
+    members.push_back({.id = *PeerId::From(Sha256(AsBytes(name)).view()), .joined_unix_ms = i + 1});
+  }
+  const View first = FirstView(members[0], {.config = config});
+  const View view = NextView(Seating(first, ViewHash()), {}, {members.begin() + 1, members.end()},
+                             {.config = config});
+  A2CiD2 strategy{Rng(1)};
+  EdgeMailbox edges;
+  strategy.SetVector(8, edges);
+  Time now = Time::FromNanoseconds(1);
+  StrategyActions actions;
+  strategy.OnView(now, view, members[0].id, actions);
+  strategy.OnEvent(now, PaceTold{1, 1, kStep, 0}, actions);
+  strategy.OnEvent(now, MixingStarted{Region::kInboxB}, actions);
+  strategy.OnEvent(now, SnapshotTaken{}, actions);
+  for (int exchange = 0; exchange < 100; ++exchange) {
+    now = now + Seconds(kStep);
+    strategy.OnEvent(now, PairReplied{Region::kExtra2, Seconds(took * kStep)}, actions);
+  }
+  // The tick after them goes by what they took.
+  now = now + Seconds(100);
+  strategy.OnEvent(now, StrategyTimer{}, actions);
+  actions.clear();
+  now = now + Seconds(kStep);
+  strategy.OnEvent(now, PairReplied{Region::kExtra2, Duration()}, actions);
+  Caution caution;
+  caution.eta = -std::log(1 - 2 * Swaps(actions).at(0)) / 2 / strategy.constants().eta;
+  for (const StrategyAction& action : actions)
+    if (const auto* kernel = std::get_if<RunKernel>(&action);
+        kernel != nullptr && kernel->kernel == MixKernel::kMoveTowards &&
+        kernel->regions.at(0) == Region::kExtra1)
+      caution.alpha_tilde = -kernel->scalars.at(0) / strategy.constants().alpha_tilde;
+  return caution;
+}
+
+// The shares of the issue: all up to .05 exchanges in the time of a message, .7 up to .4, else .5.
+TEST(A2CiD2Test, LateMessagesMakeTheMomentumCautious) {
+  struct Row {
+    double latency;  // one way, in steps
+    double share;
+  };
+  for (const Row& row :
+       {Row{0.04, 1}, Row{0.06, 0.7}, Row{0.39, 0.7}, Row{0.41, 0.5}, Row{3, 0.5}}) {
+    const Caution caution = CautionAt(2 * row.latency);
+    EXPECT_NEAR(caution.eta, row.share, 0.01) << row.latency;
+    EXPECT_NEAR(caution.alpha_tilde, row.share, 1e-9) << row.latency;
   }
 }
 

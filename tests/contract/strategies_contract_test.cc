@@ -54,9 +54,9 @@ std::vector<Case> Cases() {
   return {{"Moshpit", Config(StrategyKind::kMoshpit, GraphKind::kRing), 0},
           {"AllReduce", Config(StrategyKind::kAllReduce, GraphKind::kRing), 0},
           {"IST", Config(StrategyKind::kIst, GraphKind::kRing), 0},
-          {"GossipPairs", Config(StrategyKind::kGossip, GraphKind::kRing), 1},
+          {"GossipPairs", Config(StrategyKind::kGossip, GraphKind::kRing), 3},
           neighbours,
-          {"A2CiD2", Config(StrategyKind::kA2CiD2, GraphKind::kRing), 2},
+          {"A2CiD2", Config(StrategyKind::kA2CiD2, GraphKind::kRing), 4},
           {"RelaySumChain", Config(StrategyKind::kRelaySum, GraphKind::kChain), 2},
           {"RelaySumStar", Config(StrategyKind::kRelaySum, GraphKind::kStar), 1},
           // The second worker: three neighbours on one tree, one on the other, half a vector each.
@@ -77,6 +77,14 @@ void Disperse(MixingWorld& world) {
     for (double& p : world.parameters(i)) p += i - 2.0;
 }
 
+uint64_t NotFinite(const MixingWorld& world) {
+  uint64_t chunks = 0;
+  for (const int i : world.Living())
+    chunks += world.mixing(i).pairs().not_finite + world.mixing(i).edges().not_finite +
+              world.mixing(i).power().not_finite;
+  return chunks;
+}
+
 uint64_t Body(const AveragingConfig& config, uint64_t seed, const std::string& name) {
   SCOPED_TRACE(name + " seed " + std::to_string(seed));
   MixingWorldOptions options{.config = config,
@@ -85,13 +93,14 @@ uint64_t Body(const AveragingConfig& config, uint64_t seed, const std::string& n
                              .loss = .02,
                              .repeat = .05,
                              .seed = seed};
+  const bool on_graph = IsOnGraph(config.strategy);
   MixingWorld world(options);
   for (int i = 0; i < 5; ++i) world.Add(i);
   world.MakeView();
   EXPECT_NEAR(world.Spread(), 0, 1e-12);
   EXPECT_NEAR(world.Mean(), 2, 1e-12);
   const auto mix = [&] {  // averagings of their own for who has no graph
-    if (!IsOnGraph(config.strategy)) world.MakeView();
+    if (!on_graph) world.MakeView();
     world.RunFor(Seconds(20));
   };
   Disperse(world);
@@ -112,18 +121,18 @@ uint64_t Body(const AveragingConfig& config, uint64_t seed, const std::string& n
   const int last = world.Add(9);
   world.MakeView();
   Disperse(world);
-  world.PlantNaN(last);
   world.PlantForeign(0);
+  // Not every chunk is judged: one that comes twice, or finds no room, is dropped unseen.
+  for (int i = 0; i < 20 && on_graph && NotFinite(world) == 0; ++i) {
+    world.PlantNaN(last);
+    world.RunFor(Milliseconds(50));
+  }
   mix();
   EXPECT_LT(world.Spread(), 0.1);
-  if (IsOnGraph(config.strategy)) {
-    uint64_t not_finite = 0, foreign = 0;
-    for (const int i : world.Living()) {
-      not_finite += world.mixing(i).pairs().not_finite + world.mixing(i).edges().not_finite +
-                    world.mixing(i).power().not_finite;
-      foreign += world.mixing(i).foreign();
-    }
-    EXPECT_GE(not_finite, 1u);
+  if (on_graph) {
+    uint64_t foreign = 0;
+    for (const int i : world.Living()) foreign += world.mixing(i).foreign();
+    EXPECT_GE(NotFinite(world), 1u);
     EXPECT_GE(foreign, 1u);
   }
   // Save and load: a worker restarts as another peer from the parameters alone.
@@ -185,38 +194,65 @@ MixingWorld Quiet(StrategyKind strategy, GraphKind graph, uint64_t seed = 3) {
       {.config = Config(strategy, graph), .elements = 128, .chunk_elements = 32, .seed = seed});
 }
 
-// Without losses pairs keep the mean exactly, whatever overtakes what.
+// Pairs keep the mean exactly, whatever overtakes, repeats or loses what.
 TEST(GossipTest, PairsKeepTheMean) {
-  MixingWorld world = Quiet(StrategyKind::kGossip, GraphKind::kExponential);
+  for (const double loss : {0.0, 0.02}) {
+    AveragingConfig config = Config(StrategyKind::kGossip, GraphKind::kExponential);
+    // Rare, so that what waits for a lost chunk does not hold up all others.
+    if (loss > 0) config.interval = 8;
+    MixingWorld world({.config = config,
+                       .elements = 128,
+                       .chunk_elements = 32,
+                       .loss = loss,
+                       .repeat = loss,
+                       .seed = 3});
+    for (int i = 0; i < 8; ++i) world.Add(i);
+    world.MakeView();
+    for (const int i : world.Living()) world.parameters(i).assign(128, i * i);
+    world.RunFor(Seconds(60));
+    // Nothing is given up, even where much is lost.
+    for (const int i : world.Living()) EXPECT_EQ(world.mixing(i).pairs().aborted, 0u) << i;
+    world.Drain();
+    EXPECT_NEAR(world.Mean(), 17.5, 1e-12) << loss;
+    EXPECT_LT(world.Spread(), 1e-6) << loss;
+    for (const int i : world.Living()) EXPECT_EQ(world.mixing(i).pairs().one_sided, 0u) << i;
+  }
+}
+
+// Both ends go by one rounded difference: a short format keeps the mean, too.
+TEST(GossipTest, PairsKeepTheMeanInAShortFormat) {
+  AveragingConfig config = Config(StrategyKind::kGossip, GraphKind::kRing);
+  config.compression = WireFormat::kBFloat16;
+  MixingWorld world({.config = config, .elements = 128, .chunk_elements = 32, .seed = 3});
   for (int i = 0; i < 8; ++i) world.Add(i);
   world.MakeView();
   for (const int i : world.Living()) world.parameters(i).assign(128, i * i);
   world.RunFor(Seconds(60));
-  world.Settle();
+  world.Drain();
   EXPECT_NEAR(world.Mean(), 17.5, 1e-12);
-  EXPECT_LT(world.Spread(), 1e-6);
+  EXPECT_LT(world.Spread(), 0.5);  // the spacing of numbers of eight bits near 17.5 is .125
 }
 
-// Nabli et al. 2023: the sum of x and x-tilde over all never changes.
+// Nabli et al. 2023: the sum of x and x-tilde over all never changes but by what trainers do.
 TEST(A2CiD2Test, SumOfBothModelsIsInvariant) {
   MixingWorld world = Quiet(StrategyKind::kA2CiD2, GraphKind::kRing);
   for (int i = 0; i < 16; ++i) world.Add(i);
-  world.MakeView();
-  world.RunFor(Seconds(2));  // everybody has an x-tilde
-  world.Settle();
-  const auto sum = [&] {
-    double total = 0;
-    for (const int i : world.Living()) total += world.parameters(i)[0] + world.extra(i, 0)[0];
-    return total;
-  };
-  const double before = sum();
+  world.MakeView();          // everybody has the mean
+  world.RunFor(Seconds(2));  // and an x-tilde
   for (const int i : world.Living()) world.parameters(i).assign(128, i * i);
-  double expected = before;
+  double expected = 2 * 16 * 7.5;
   for (const int i : world.Living()) expected += 2 * (i * i - 7.5);  // both move by the change
+  world.RunFor(Milliseconds(200));
+  EXPECT_GT(world.Spread(), 1) << "nothing was left to be mixed";
   world.RunFor(Seconds(20));
-  world.Settle();
-  for (const int i : world.Living()) ASSERT_GT(world.mixing(i).delivered(), 10u) << i;
-  EXPECT_NEAR(sum() / expected, 1, 1e-12);
+  world.Drain();
+  double sum = 0;
+  for (const int i : world.Living()) {
+    ASSERT_GT(world.mixing(i).delivered(), 10u) << i;
+    sum += world.extra(i, 0)[0] + world.extra(i, 1)[0];
+    EXPECT_EQ(world.mixing(i).pairs().one_sided, 0u) << i;
+  }
+  EXPECT_NEAR(sum / expected, 1, 1e-12);
 }
 
 // RelaySum ends at the exact optimum of all, though nobody waits and one message in ten is lost.

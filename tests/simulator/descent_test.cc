@@ -185,6 +185,25 @@ TEST(Descent, AWorkerThatPowerGossipLeavesAloneIsSeen) {
   EXPECT_GT(result.distance, 2 * result.shift);
 }
 
+// The same of strategies that mix in pairs.
+TEST(Descent, PairsEndNearTheOptimumOfWhoIsLeft) {
+  for (const StrategyKind strategy : {StrategyKind::kGossip, StrategyKind::kA2CiD2}) {
+    DescentOptions options = OptionsOf(strategy, GraphKind::kExponential, 1);
+    options.averaging.overlap = worker::Overlap::kDelayed;
+    options.learning_rate = 0.01;
+    options.end = Seconds(20);
+    const DescentResult result = RunDescent(options);
+    SCOPED_TRACE(result.words);
+    EXPECT_TRUE(result.together);
+    EXPECT_EQ(result.survivors, 15);
+    EXPECT_LT(result.distance, result.shift / 2);
+    EXPECT_GT(result.shift, 0.1);
+    options.plant_alone = true;
+    options.end = Seconds(6);
+    EXPECT_GT(RunDescent(options).distance, 2 * result.shift) << "who is alone is seen";
+  }
+}
+
 // Nobody speaks to it, and it to nobody, from its second second on.
 TEST(Descent, AWorkerThatIsAloneIsSeen) {
   DescentOptions options = OptionsOf(StrategyKind::kMoshpit, GraphKind::kRing, 1);

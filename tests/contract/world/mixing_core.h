@@ -25,6 +25,7 @@ class MixingCore : public simulator::HostedCore {
   // The next view, and then, when its full average is over, mixing into `inbox`.
   void EnterView(Time now, const View& view, const ViewHash& hash, Actions& out);
   void StartMixing(Time now, Region inbox, Actions& out);
+  void Drain() { mixing_.Drain(); }
   // The job's count is over.
   void OnCounted(Time now, AveragingId averaging, const ModelAge& total, Actions& out);
 

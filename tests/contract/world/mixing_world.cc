@@ -32,6 +32,7 @@ class MixingWorld::Node : public simulator::ActionHost<double> {
   void EnterView(const View& view, const ViewHash& hash);
   void StartMixing();
   void OnCounted(AveragingId averaging, const ModelAge& total);
+  void Drain() { core_.Drain(); }
   std::vector<double>& Values(Region region) { return At(region).values; }
   const Mixing& mixing() const { return core_.mixing(); }
 
@@ -315,8 +316,13 @@ void MixingWorld::RunFor(Duration time) {
 
 void MixingWorld::Settle() {
   settling_ = true;
-  RunFor(Seconds(3));  // longer than the patience of an exchange
+  RunFor(Seconds(3));  // longer than what is under way takes
   settling_ = false;
+}
+
+void MixingWorld::Drain() {
+  for (const int i : Living()) At(i).Drain();
+  RunFor(Seconds(3));
 }
 
 std::vector<double>& MixingWorld::parameters(int node) { return At(node).parameters; }

@@ -51,6 +51,8 @@ class MixingWorld : private simulator::ActionHost<double>::Outside {
   void StopAfter(uint64_t results) { max_results_ = results; }
   // Trainers stop publishing; what is under way ends.
   void Settle();
+  // Nobody begins an exchange any more; what is under way ends, and trainers take what came of it.
+  void Drain();
   // The worker's share is in the job's next count, and it is not told of the sum.
   void MissNextCount(int node) { misses_count_ = node; }
 

@@ -34,7 +34,7 @@ Mixing::Mixing(const PeerConfig& config, PeerMetrics& metrics, Logger log, Rng r
       metrics_(metrics),
       log_(log.For("mixing")),
       rng_(rng),
-      pairs_(config.id, rng_.Next() >> 1) {}
+      pairs_(rng_.Next() >> 1) {}
 
 Mixing::~Mixing() = default;
 
@@ -82,12 +82,6 @@ void Mixing::Start(Time now, Region inbox, Actions& out) {
 }
 
 void Mixing::Stop(Actions& out) {
-  if (!pairs_.idle()) {
-    PairExchange::Out last;
-    pairs_.Abort(last);
-    for (const auto& say : last.says)
-      out.push_back(Send{say.to, EncodeMessage(message::Pair{view_, say.word})});
-  }
   if (ask_ == Ask::kTaken) out.push_back(ReleaseOutbox{asks_});
   // A request that is out is still answered: until then it counts as unneeded.
   ask_ = ask_ == Ask::kAsked || ask_ == Ask::kUnneeded ? Ask::kUnneeded : Ask::kNone;
@@ -95,6 +89,7 @@ void Mixing::Stop(Actions& out) {
   if (std::exchange(scaled_, false)) out.push_back(TellLrScale{1.0});
   strategy_.reset();
   edges_.Reset({}, 1, 1, WireFormat::kFloat32, EdgeOrder::kLatestWins);
+  pairs_.Clear();
   power_.Clear();
   leaving_.clear();
   started_ = uses_pairs_ = uses_power_ = false;
@@ -124,18 +119,7 @@ bool Mixing::OnSnapshot(Time now, const Published& published, Actions& out) {
 void Mixing::OnRefused(Time now, Actions& out) {
   const bool waited = ask_ == Ask::kAsked;
   if (ask_ == Ask::kUnneeded || waited) ask_ = Ask::kNone;
-  if (!waited) return;
-  // The partner waits for a snapshot that does not come.
-  PairExchange::Out end;
-  pairs_.Abort(end);
-  Run(now, end, out);
-  Tell(now, worker::SnapshotRefused{}, out);
-}
-
-// The exchange that asked for it is over.
-void Mixing::EndSnapshot() {
-  if (ask_ == Ask::kWanted) ask_ = Ask::kNone;
-  if (ask_ == Ask::kAsked) ask_ = Ask::kUnneeded;
+  if (waited) Tell(now, worker::SnapshotRefused{}, out);
 }
 
 // ---- the strategy ------------------------------------------------------------------------------
@@ -163,7 +147,7 @@ bool Mixing::RunSetting(const StrategyAction& action, Actions& out) {
   if (const auto* reserve = std::get_if<worker::ReserveRegions>(&action)) {
     out.push_back(*reserve);
   } else if (const auto* pairs = std::get_if<UsePairs>(&action)) {
-    pairs_.Reset(elements_, chunk, wire_, pairs->receive);
+    pairs_.Reset(*pairs, elements_, chunk, wire_);
     uses_pairs_ = true;
   } else if (const auto* edges = std::get_if<UseEdges>(&action)) {
     edges_.Reset(edges->links, members_, chunk, edges->wire, edges->order);
@@ -183,24 +167,11 @@ bool Mixing::RunSetting(const StrategyAction& action, Actions& out) {
 
 void Mixing::Run(Time now, StrategyActions& actions, Actions& out) {
   for (const StrategyAction& action : actions) {
-    if (RunSetting(action, out)) continue;
+    if (RunSetting(action, out) || RunPairs(now, action, out)) continue;
     if (const auto* kernel = std::get_if<RunKernel>(&action)) {
       out.push_back(*kernel);
     } else if (const auto* power = std::get_if<PowerAction>(&action)) {
       RunPower(now, *power, out);
-    } else if (const auto* propose = std::get_if<ProposePair>(&action)) {
-      PairExchange::Out said;
-      if (pairs_.idle() && !draining_) {
-        pairs_.Propose(now, propose->peer, said);
-        Run(now, said, out);
-      } else {
-        Tell(now, PairDone{propose->peer, false}, out);
-      }
-    } else if (const auto* exchange = std::get_if<ExchangePair>(&action)) {
-      if (!pairs_.partner()) continue;  // it ended while the snapshot was on its way
-      PairExchange::Out said;
-      pairs_.OnSnapshot(now, exchange->region, said);
-      Run(now, said, out);
     } else if (const auto* send = std::get_if<SendEdge>(&action)) {
       SendMessage(*send, out);
     } else if (std::holds_alternative<AskSnapshot>(action)) {
@@ -220,36 +191,11 @@ void Mixing::Run(Time now, StrategyActions& actions, Actions& out) {
   }
 }
 
-void Mixing::Run(Time now, PairExchange::Out& actions, Actions& out) {
-  for (const PairExchange::Say& say : actions.says)
-    out.push_back(Send{say.to, EncodeMessage(message::Pair{view_, say.word})});
-  if (actions.send)
-    out.push_back(MixSend{.to = actions.send->to,
-                          .tag = kPairTag,
-                          .sequence = actions.send->sequence,
-                          .chunks = actions.send->chunks});
-  // An exchange may be agreed and done in one input.
-  if (actions.agreed) Tell(now, PairAgreed{actions.agreed->peer}, out);
-  if (actions.done) {
-    EndSnapshot();
-    Tell(now, PairDone{actions.done->peer, actions.done->committed}, out);
-  }
-  Count();
-}
-
 // ---- peers -------------------------------------------------------------------------------------
-
-void Mixing::OnWord(Time now, const PeerId& from, const PairWord& word, Actions& out) {
-  PairExchange::Out said;
-  const bool ready = uses_pairs_ && started_ && !draining_;
-  pairs_.OnWord(now, from, word,
-                ready ? PairExchange::Readiness::kReady : PairExchange::Readiness::kBusy, said);
-  Run(now, said, out);
-}
 
 std::optional<MixPlace> Mixing::Place(const MixArrived& chunk) const {
   if (!strategy_ || chunk.instance != instance_) return std::nullopt;
-  if (chunk.tag == kPairTag) return pairs_.Place(chunk);
+  if (uses_pairs_) return pairs_.Place(chunk);
   if (uses_power_) return power_.Place(chunk);
   return edges_.Wants(chunk) ? edges_.Place(chunk) : std::nullopt;
 }
@@ -259,7 +205,7 @@ void Mixing::OnChunk(Time now, const MixArrived& chunk, Actions& out) {
     ++foreign_;
     return Count();
   }
-  if (chunk.tag == kPairTag) {
+  if (uses_pairs_) {
     PairExchange::Out said;
     pairs_.OnChunk(now, chunk, said);
     return Run(now, said, out);
@@ -275,9 +221,8 @@ void Mixing::OnChunk(Time now, const MixArrived& chunk, Actions& out) {
 std::optional<MixChunk> Mixing::Describe(const PeerId& to, MixTag tag, uint64_t sequence,
                                          uint32_t chunk) const {
   std::optional<MixChunk> result;
-  if (tag == kPairTag) {
-    result = pairs_.Describe(to, chunk);
-    if (result && result->sequence != sequence) return std::nullopt;
+  if (uses_pairs_) {
+    result = pairs_.Describe(to, tag, sequence, chunk);
   } else if (uses_power_) {
     result = power_.Describe(to, sequence, chunk);
   } else {
@@ -290,18 +235,14 @@ std::optional<MixChunk> Mixing::Describe(const PeerId& to, MixTag tag, uint64_t 
   return result;
 }
 
-void Mixing::OnSent(Time now, const MixSent& sent, Actions& out) {
-  if (sent.tag == kPairTag) {
-    PairExchange::Out said;
-    pairs_.OnSent(now, sent.to, sent.sequence, said);
-    return Run(now, said, out);
-  }
+void Mixing::OnSent(Time now, const MixSent& sent, Actions&) {
+  if (uses_pairs_) pairs_.OnSent(now, sent.to, sent.tag, sent.sequence);
   if (uses_power_) power_.OnSent(sent.to, sent.sequence);
 }
 
 void Mixing::OnPeerDown(Time now, const PeerId& peer, Actions& out) {
   PairExchange::Out said;
-  pairs_.OnPeerDown(peer, said);
+  pairs_.OnPeerDown(now, peer, said);
   Run(now, said, out);
   OnNeighbourDown(now, peer, out);
   Tell(now, PeerDown{peer}, out);

@@ -54,10 +54,9 @@ class Mixing {
   void Start(Time now, Region inbox, Actions& out);
   // No view, or no trainer.
   void Stop(Actions& out);
-  void Drain() { draining_ = true; }  // finish what is under way, begin nothing
+  void Drain();  // finish what is under way, begin nothing
   bool on_graph() const { return strategy_ != nullptr; }
   bool started() const { return started_; }
-  bool busy() const { return !pairs_.idle(); }
 
   // ---- the snapshot
   std::optional<AveragingId> wanted() const;  // its number, while it has not been asked for
@@ -94,13 +93,17 @@ class Mixing {
   double lr_scale() const;
 
  private:
-  // kUnneeded: asked for, and its exchange has ended meanwhile.
+  // kUnneeded: asked for in a view that has ended meanwhile.
   enum class Ask : uint8_t { kNone, kWanted, kAsked, kUnneeded, kTaken };
 
   void Tell(Time now, const Event& event, Actions& out);
   void Run(Time now, StrategyActions& actions, Actions& out);
-  void Run(Time now, PairExchange::Out& actions, Actions& out);
+  void Run(Time now, const PairExchange::Out& said, Actions& out);
   bool RunSetting(const StrategyAction& action, Actions& out);
+  // Gossip in pairs, A2CiD2 (mixing_pairs.cc).
+  bool RunPairs(Time now, const StrategyAction& action, Actions& out);
+  void ExchangeWhole(Time now, Actions& out);
+  void SayPairRate(double share);
   // PowerGossip (mixing_power.cc).
   void RunPower(Time now, const PowerAction& action, Actions& out);
   void Run(Time now, const PowerExchange::Out& said, Actions& out);
@@ -109,7 +112,6 @@ class Mixing {
   void OnFramesTimer(Time now, Actions& out);
   void SendMessage(const SendEdge& send, Actions& out);
   void SayUnmet(const AveragingConfig& config);
-  void EndSnapshot();
   void Count();
 
   const PeerConfig& config_;
@@ -132,6 +134,7 @@ class Mixing {
   bool uses_pairs_ = false;
   bool uses_power_ = false;
   bool scaled_ = false;  // the trainer was told a factor other than 1
+  bool slowed_ = false;  // exchanges come more rarely than asked for, as was said
 
   Ask ask_ = Ask::kNone;
   AveragingId asks_;  // number of the last snapshot

@@ -40,13 +40,13 @@ void Mixing::OnEdgeWord(Time now, const PeerId& from, const EdgeWord& word, Acti
 
 void Mixing::OnFrameChunk(Time now, const MixArrived& chunk, Actions& out) {
   power_.OnChunk(now, chunk);
-  Run(now, {}, out);
+  Run(now, PowerExchange::Out(), out);
 }
 
 void Mixing::OnNeighbourDown(Time now, const PeerId& peer, Actions& out) {
   if (!uses_power_) return;
   power_.OnPeerDown(peer);
-  Run(now, {}, out);
+  Run(now, PowerExchange::Out(), out);
 }
 
 void Mixing::OnFramesTimer(Time now, Actions& out) {

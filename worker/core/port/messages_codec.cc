@@ -122,7 +122,7 @@ class Reader {
   }
   void operator()(PairWord::Kind& v) {
     const uint8_t kind = in_.U8();
-    if (kind > static_cast<uint8_t>(PairWord::Kind::kCancel)) return in_.Fail();
+    if (kind > static_cast<uint8_t>(PairWord::Kind::kGone)) return in_.Fail();
     v = static_cast<PairWord::Kind>(kind);
   }
   void operator()(EdgeWord::Kind& v) {
@@ -201,7 +201,7 @@ void Fields(M& m, F&& f) {
   else if constexpr (std::is_same_v<T, ViewVote>)
     (f(m.named), f(m.kind), f(m.ballot));
   else if constexpr (std::is_same_v<T, Pair>)
-    (f(m.view), f(m.word.kind), f.Any(m.word.number), f.Any(m.word.step_nanoseconds));
+    (f(m.view), f(m.word.kind), f.Any(m.word.number));
   else if constexpr (std::is_same_v<T, Neighbour>)
     (f(m.view), f(m.word.kind), f(m.word.step));
   else if constexpr (std::is_same_v<T, LeasesWanted>)

@@ -5,7 +5,7 @@ namespace {
 
 Counter* Pairs(MetricRegistry& r, const char* how) {
   return &r.AddCounter("crowdsurf_mix_exchanges_total",
-                       "Pair exchanges of this peer by how they ended.", {{"outcome", how}});
+                       "Pair exchanges of this peer by how they ended here.", {{"outcome", how}});
 }
 Counter* ChunksThat(MetricRegistry& r, const char* fate) {
   return &r.AddCounter(
@@ -22,21 +22,27 @@ void Add(Counter* counter, uint64_t now, uint64_t before) {
 
 MixingMetrics::MixingMetrics(MetricRegistry& r) {
   delivered = &r.AddCounter("crowdsurf_mix_delivered_total",
-                            "Results of exchanges and edge steps given to the trainer.");
+                            "Results of mixing with neighbours given to the trainer.");
   snapshots_unused = &r.AddCounter("crowdsurf_mix_snapshots_unused_total",
-                                   "Snapshots that came after their exchange had ended.");
+                                   "Snapshots that came after their view had ended.");
+  rate_share =
+      &r.AddGauge("crowdsurf_mix_rate_share",
+                  "Share of the pair exchanges that are asked for at which this peer begins "
+                  "them; below 1 where messages take longer than the interval.");
+  rate_share->Set(1);
   committed_ = Pairs(r, "committed");
   aborted_ = Pairs(r, "aborted");
-  busy_ = Pairs(r, "busy");
-  refused_ = Pairs(r, "refused");
+  pair_one_sided_ = Pairs(r, "one_sided");
+  skipped_ = Pairs(r, "skipped");
   taken_ = ChunksThat(r, "taken");
   stale_ = ChunksThat(r, "stale");
   strange_ = ChunksThat(r, "strange");
   repeated_ = ChunksThat(r, "repeated");
   not_finite_ = ChunksThat(r, "not_finite");
   foreign_ = ChunksThat(r, "other_view");
-  resent_ = &r.AddCounter("crowdsurf_mix_frames_resent_total",
-                          "Frames of PowerGossip sent again because a neighbour missed them.");
+  resent_ = &r.AddCounter(
+      "crowdsurf_mix_frames_resent_total",
+      "Frames of PowerGossip and models of pairs sent again because a neighbour missed them.");
   cut_ = &r.AddCounter("crowdsurf_mix_edges_cut_total",
                        "Edges of PowerGossip given up for the view because one end was silent.");
   one_sided_ = &r.AddCounter(
@@ -48,10 +54,10 @@ MixingMetrics::MixingMetrics(MetricRegistry& r) {
 void MixingMetrics::Count(const PairExchange::Counters& pairs, const EdgeMailbox::Counters& edges,
                           uint64_t foreign) {
   Add(committed_, pairs.committed, pairs_.committed);
-  // An exchange that a busy partner refused is counted as busy alone.
-  Add(aborted_, pairs.aborted - pairs.busy, pairs_.aborted - pairs_.busy);
-  Add(busy_, pairs.busy, pairs_.busy);
-  Add(refused_, pairs.refused, pairs_.refused);
+  Add(aborted_, pairs.aborted, pairs_.aborted);
+  Add(pair_one_sided_, pairs.one_sided, pairs_.one_sided);
+  Add(skipped_, pairs.skipped, pairs_.skipped);
+  Add(resent_, pairs.resent, pairs_.resent);
   Add(taken_, edges.taken, edges_.taken);
   Add(stale_, edges.stale, edges_.stale);
   Add(strange_, edges.strange + pairs.strange, edges_.strange + pairs_.strange);

@@ -21,12 +21,13 @@ struct MixingMetrics {
 
   Counter* delivered;  // crowdsurf_mix_delivered_total
   Counter* snapshots_unused;
+  Gauge* rate_share;
 
  private:
   Counter* committed_;
   Counter* aborted_;
-  Counter* busy_;
-  Counter* refused_;
+  Counter* pair_one_sided_;
+  Counter* skipped_;
   Counter* taken_;
   Counter* stale_;
   Counter* strange_;

@@ -1,9 +1,12 @@
 #include "worker/core/strategy/a2cid2.h"
 
+#include <algorithm>
+#include <utility>
+
 namespace crowdsurf::worker {
 namespace {
 
-constexpr Region kTilde = Region::kExtra0;
+constexpr Region kTilde = Region::kExtra1;
 
 }  // namespace
 
@@ -29,44 +32,28 @@ std::optional<double> A2CiD2::MeanInterval(const PaceTold& pace) const {
   return pace.step_seconds / config().mixing.rate_com;
 }
 
-void A2CiD2::MixTo(Time now, StrategyActions& out) {
-  const double units = clock_->Units((now - mixed_at_).seconds());
-  mixed_at_ = now;
-  Run(MixKernel::kMomentum, {inbox(), kTilde}, {AcidMixing::After(constants_.eta, units).swap},
-      out);
-}
-
-Region A2CiD2::Prepare(Time now, StrategyActions& out) {
-  if (TakeFresh() || !clock_) {
-    // The view began at consensus: x-tilde is x.
-    Run(MixKernel::kCopy, {inbox(), Region::kOutbox}, {}, out);
-    Run(MixKernel::kCopy, {kTilde, Region::kOutbox}, {}, out);
-    clock_.emplace(own_rate_, step_seconds_ / own_rate_);
-    mixed_at_ = exchanged_at_ = now;
-    return inbox();
+void A2CiD2::MoveTo(Time now, StrategyActions& out) {
+  const Time since = std::exchange(moved_at_, now);
+  if (!clock_) {
+    // The momentum begins when it is known how long a step takes.
+    if (step_seconds_ > 0) clock_.emplace(own_rate_, step_seconds_ / own_rate_);
+    exchanged_at_ = now;
+    return;
   }
-  // A gradient step moves both models by the same: x-tilde takes the trainer's change.
-  Run(MixKernel::kAbsorb, {kTilde, Region::kOutbox, inbox()}, {}, out);
-  MixTo(now, out);
-  return inbox();
+  if (now == since) return;
+  const double eta = constants_.eta * AcidCaution(lateness());
+  const double units = clock_->Units((now - since).seconds());
+  Run(MixKernel::kMomentum, {kModel, kTilde}, {AcidMixing::After(eta, units).swap}, out);
 }
 
-void A2CiD2::Commit(Time now, StrategyActions& out) {
-  Run(MixKernel::kDifference, {receive(), inbox()}, {static_cast<double>(config().compression)},
-      out);
-  // The event form (a2cid2.h): first mix up to now, then apply the exchange.
-  MixTo(now, out);
-  clock_->OnExchange((now - exchanged_at_).seconds());
+// The event form (a2cid2.h): first mix up to now, then apply the exchange.
+void A2CiD2::Exchange(Time now, Region difference, double sign, StrategyActions& out) {
+  PairStrategy::Exchange(now, difference, sign, out);
+  if (clock_) clock_->OnExchange((now - exchanged_at_).seconds());
   exchanged_at_ = now;
-  Run(MixKernel::kMoveTowards, {inbox(), receive()}, {0.5}, out);
-  Run(MixKernel::kMoveTowards, {kTilde, receive()}, {constants_.alpha_tilde}, out);
-  out.push_back(DeliverMixed{inbox()});
-}
-
-void A2CiD2::Abandon(Time now, StrategyActions& out) {
-  // What the two models have mixed so far is delivered, though nothing was exchanged.
-  MixTo(now, out);
-  out.push_back(DeliverMixed{inbox()});
+  // Never less than what x itself moves by: that is gossip.
+  const double weight = std::max(0.5, constants_.alpha_tilde * AcidCaution(lateness()));
+  Run(MixKernel::kMoveTowards, {kTilde, difference}, {weight * sign}, out);
 }
 
 }  // namespace crowdsurf::worker

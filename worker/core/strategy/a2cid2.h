@@ -3,8 +3,8 @@
 //
 // Source: A2CiD2 (Nabli, Belilovsky, Oyallon 2023, arXiv 2306.08289), equations of section 3 in
 // event form: on any event first mix by the time since the last one, then apply the event. Differs
-// from the released code: (1) both ends mix first, exchange *snapshots* and apply opposite deltas,
-// so the sum of x and the sum of x-tilde are preserved even when gradients land in between (sending
+// from the released code: (1) both ends mix first and apply opposite deltas of one difference, so
+// the sum of x and the sum of x-tilde are preserved even when gradients land in between (sending
 // the unmixed x drifts the mean by 0.11-0.17 sigma); (2) the clock is defined by this worker's own
 // completed exchanges, so that the assumed rate is true by construction and training never waits
 // for an exchange; (3) eta and alpha-tilde come from the graph's real edge rates (graph.h), not
@@ -91,34 +91,39 @@ class ExchangeClock {
   double interval_;  // seconds
 };
 
-// The strategy of an agent: x is the trainer's model, as its snapshots show it; x-tilde lies in
-// kExtra0. What the trainer changed between two snapshots is added to x-tilde as well ("generic
-// rule" of the reference), whatever its optimizer. An exchange that came to nothing still delivers
-// the mixing. Constants come from the real edge rates of this view's graph, in exchanges a gradient
-// step, and are computed again at each view: O(n^3). Memory: two copies.
+// What eta and alpha-tilde are multiplied by when messages are late. lateness: exchanges of a
+// worker in the time that a message takes one way. As published they hold for exchanges in no time;
+// several at once and late they amplify what they should damp: at 1 most runs diverge
+// (docs/strategies/a2cid2.md).
+constexpr double AcidCaution(double lateness) {
+  if (lateness > 0.4) return 0.5;
+  return lateness > 0.05 ? 0.7 : 1;
+}
+
+// The strategy of an agent: x-tilde lies beside x, in kExtra1. What the trainer changed between two
+// snapshots is added to x-tilde as well ("generic rule" of the reference), whatever its optimizer.
+// Constants come from the real edge rates of this view's graph, in exchanges a gradient step, and
+// are computed again at each view: O(n^3).
 class A2CiD2 : public PairStrategy {
  public:
   explicit A2CiD2(Rng rng) : PairStrategy(rng) {}
   Needs needs() const override { return NeedsOf(StrategyKind::kA2CiD2); }
-  const AcidConstants& constants() const { return constants_; }
+  const AcidConstants& constants() const { return constants_; }  // as published
 
  protected:
   std::optional<double> MeanInterval(const PaceTold& pace) const override;
+  double exchanges_a_step() const override { return config().mixing.rate_com; }
   void OnGraph(const Topology& topology) override;
-  Region receive() const override { return Region::kExtra1; }
-  Region Prepare(Time now, StrategyActions& out) override;
-  void Commit(Time now, StrategyActions& out) override;
-  void Abandon(Time now, StrategyActions& out) override;
+  void MoveTo(Time now, StrategyActions& out) override;
+  void Exchange(Time now, Region difference, double sign, StrategyActions& out) override;
 
  private:
-  void MixTo(Time now, StrategyActions& out);
-
   AcidConstants constants_;
   double own_rate_ = 1;  // exchanges a gradient step: on irregular graphs not each worker's rateCom
   std::optional<ExchangeClock> clock_;
-  Time mixed_at_;
+  Time moved_at_;
   Time exchanged_at_;
-  mutable double step_seconds_ = 1;  // as of the last tick; 1 until it is known
+  mutable double step_seconds_ = 0;  // as of the last tick; 0: not known
 };
 
 }  // namespace crowdsurf::worker

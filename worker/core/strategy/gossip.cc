@@ -21,18 +21,8 @@ std::optional<double> GossipPairs::MeanInterval(const PaceTold& pace) const {
   return std::nullopt;
 }
 
-Region GossipPairs::Prepare(Time, StrategyActions& out) {
-  // The result begins at the snapshot; the snapshot itself travels and stays as it is.
-  Run(MixKernel::kCopy, {inbox(), Region::kOutbox}, {}, out);
-  return Region::kOutbox;
-}
-
-void GossipPairs::Commit(Time, StrategyActions& out) {
-  // Both ends take the difference of what travelled, so their moves are exact opposites.
-  Run(MixKernel::kDifference, {receive(), Region::kOutbox},
-      {static_cast<double>(config().compression)}, out);
-  Run(MixKernel::kMoveTowards, {inbox(), receive()}, {0.5}, out);
-  out.push_back(DeliverMixed{inbox()});
+double GossipPairs::exchanges_a_step() const {
+  return config().interval_unit == IntervalUnit::kSteps ? 1 / config().interval : 1;
 }
 
 // ---- neighbours --------------------------------------------------------------------------------

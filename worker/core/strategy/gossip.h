@@ -1,7 +1,7 @@
 // Gossip: plain averaging with neighbours, nobody waits for everybody.
 //
 // GossipPairs. Source: AD-PSGD (Lian et al. 2018): two members average their models, at random
-// times. Differs: no bipartite graph (pair_exchange.h), both ends use the same rounded snapshots,
+// times. Differs: no bipartite graph (pair_exchange.h), both ends move by one rounded difference,
 // so that the sum over both is preserved whatever the wire format. One exchange per interval on
 // average.
 // GossipNeighbours. Source: D-PSGD (Lian et al. 2017) with Metropolis weights, x_i = sum W_ij y_j.
@@ -22,11 +22,8 @@ class GossipPairs : public PairStrategy {
 
  protected:
   std::optional<double> MeanInterval(const PaceTold& pace) const override;
+  double exchanges_a_step() const override;
   void OnGraph(const Topology&) override {}
-  Region receive() const override { return Region::kExtra0; }
-  Region Prepare(Time now, StrategyActions& out) override;
-  void Commit(Time now, StrategyActions& out) override;
-  void Abandon(Time, StrategyActions& out) override { out.push_back(ReleaseSnapshot{}); }
 };
 
 class GossipNeighbours : public EdgeStrategy {

@@ -18,15 +18,17 @@
 
 namespace crowdsurf::worker {
 
-// theirs[i] -= mine[i] as it travelled: both ends use the same rounded values, so that their
-// deltas are exact opposites.
+// theirs[i] = theirs[i] - mine[i], with mine as it would travel, and then as the difference
+// travels. So equal models have none in any format, and both ends go by the same rounded values.
 template <class Scalar>
 void DifferenceAsSent(WireFormat format, std::span<const Scalar> mine, std::span<Scalar> theirs) {
   std::array<Scalar, kWireBlock> rounded;
   for (size_t at = 0; at < mine.size(); at += kWireBlock) {
     const size_t count = std::min(kWireBlock, mine.size() - at);
+    const std::span<Scalar> difference = theirs.subspan(at, count);
     RoundAsWire(format, mine.subspan(at, count), std::span(rounded).first(count));
-    for (size_t i = 0; i < count; ++i) theirs[at + i] -= rounded[i];
+    for (size_t i = 0; i < count; ++i) difference[i] -= rounded[i];
+    RoundAsWire(format, std::span<const Scalar>(difference), difference);
   }
 }
 
@@ -57,12 +59,9 @@ void RunMixKernel(MixKernel kernel, std::span<const std::span<Scalar>> regions,
       CHECK_EQ(regions.size(), 2u);
       std::copy(regions[1].begin(), regions[1].end(), regions[0].begin());
       return;
-    case MixKernel::kAbsorb:
+    case MixKernel::kAddChange:
       CHECK_EQ(regions.size(), 3u);
-      for (size_t i = 0; i < regions[0].size(); ++i) {
-        regions[0][i] += regions[1][i] - regions[2][i];
-        regions[2][i] = regions[1][i];
-      }
+      for (size_t i = 0; i < regions[0].size(); ++i) regions[0][i] += regions[1][i] - regions[2][i];
       return;
     case MixKernel::kMomentum:
       CHECK_EQ(regions.size(), 2u);

@@ -7,197 +7,240 @@
 namespace crowdsurf::worker {
 namespace {
 
-// An answer takes a round trip; a snapshot waits for a step boundary of its trainer, and a chunk
-// of 64 KiB passes a megabit link in half a second. Halved, slow links abort; doubled, a dead
-// partner costs a gossip twice the time.
-constexpr Duration kAnswerPatience = Seconds(2);
-constexpr double kSteps = 2;  // of the slower trainer: a boundary may have just passed
+// Until it is known how long an exchange takes. A chunk of 64 KiB passes a megabit link in half a
+// second, and nothing is late before its message has left. Halved, slow links send twice; doubled,
+// a chunk lost early holds a slot for twice the time.
+constexpr Duration kPatience = Seconds(2);
+// Then: as a transport's time-out, some deviations above the mean, and a scheduler's pause.
+constexpr double kUsual = 4;
+constexpr Duration kPause = Milliseconds(250);
+// The end that replies repeats first: its message alone is missing then. And a model that is not
+// whole is kept until its end has repeated it.
+constexpr double kPusherWaits = 1.5, kFillingWaits = 4;
+// The other end may wait for its trainer's next step.
+constexpr double kSteps = 2;
+constexpr Duration kMostOfSteps = Seconds(20);
+// With a patience that doubles: a peer that is silent for fifteen times as long is given up.
+constexpr int kTries = 4;
 
 }  // namespace
 
-void PairExchange::Reset(uint64_t elements, uint32_t chunk_elements, WireFormat wire,
-                         Region receive) {
+// ---- the view ----------------------------------------------------------------------------------
+
+void PairExchange::Reset(const UsePairs& use, uint64_t elements, uint32_t chunk_elements,
+                         WireFormat wire) {
   CHECK_GT(chunk_elements, 0u);
+  Clear();
   elements_ = elements;
   chunk_elements_ = chunk_elements;
   wire_ = wire;
-  receive_ = receive;
-  stage_ = Stage::kIdle;
+  model_ = use.model;
   // number_ goes on: words of an exchange before this view fit none that follows.
-  here_.assign(chunks(), false);
+  const auto make = [&](const std::vector<Region>& regions, std::vector<Slot>& slots) {
+    for (const Region region : regions) {
+      slots.emplace_back().region = region;
+      slots.back().here.assign(chunks(), false);
+    }
+  };
+  make(use.own, own_);
+  make(use.served, served_);
+  for (const PeerId& peer : use.neighbours) neighbours_[peer] = {};
   sum_of_.reserve(1);
+}
+
+void PairExchange::Clear() {
+  for (const Slot& slot : own_) counters_.aborted += slot.stage != Stage::kFree;
+  for (const Slot& slot : served_) {
+    if (slot.stage == Stage::kFree) continue;
+    ++(slot.stage == Stage::kReplying ? counters_.one_sided : counters_.aborted);
+  }
+  own_.clear();
+  served_.clear();
+  neighbours_.clear();
+  put_off_.clear();
+  waiting_.clear();
+  usual_ = Duration();
+  open_ = false;
+}
+
+void PairExchange::Open(Time now, Out& out) {
+  open_ = true;
+  ServeNext(now, out);
+}
+
+bool PairExchange::idle() const {
+  const auto free = [](const Slot& slot) { return slot.stage == Stage::kFree; };
+  return std::all_of(own_.begin(), own_.end(), free) &&
+         std::all_of(served_.begin(), served_.end(), free);
 }
 
 uint32_t PairExchange::chunks() const {
   return static_cast<uint32_t>((elements_ + chunk_elements_ - 1) / chunk_elements_);
 }
 
-std::optional<PeerId> PairExchange::partner() const {
-  return stage_ == Stage::kAgreed ? std::optional(peer_) : std::nullopt;
+Extent PairExchange::RangeOf(uint32_t chunk) const {
+  const uint64_t begin = uint64_t{chunk} * chunk_elements_;
+  return {begin, std::min<uint64_t>(chunk_elements_, elements_ - begin)};
 }
 
-void PairExchange::Progressed(Time now) {
-  const Duration step = std::max(step_, partner_step_);
-  deadline_ = now + kAnswerPatience + step * kSteps;
+// ---- slots -------------------------------------------------------------------------------------
+
+PairExchange::Slot* PairExchange::Find(std::vector<Slot>& slots, const PeerId& peer) {
+  const auto it = std::find_if(slots.begin(), slots.end(), [&](const Slot& slot) {
+    return slot.stage != Stage::kFree && slot.peer == peer;
+  });
+  return it == slots.end() ? nullptr : &*it;
 }
 
-void PairExchange::Propose(Time now, const PeerId& peer, Out& out) {
-  CHECK(idle());
-  stage_ = Stage::kProposed;
-  peer_ = peer;
-  exchange_ = ++number_;
-  // Not known before the partner accepts.
-  partner_step_ = Duration();
-  Progressed(now);
-  ++counters_.proposed;
-  out.says.push_back({peer,
-                      {PairWord::Kind::kPropose, exchange_,
-                       static_cast<uint64_t>(std::max<int64_t>(0, step_.nanoseconds()))}});
+Time PairExchange::Patience(Time now, const Slot& slot, Side side) const {
+  const Duration usual = usual_ > Duration() ? kPause + usual_ * kUsual : kPatience;
+  const Duration once = usual + std::min(step_ * kSteps, kMostOfSteps);
+  const double waits = side == Side::kOwn              ? kPusherWaits
+                       : slot.stage == Stage::kFilling ? kFillingWaits
+                                                       : 1;
+  return now + once * (waits * (1 << slot.tries));
 }
 
-void PairExchange::Agree(Time now, const PeerId& peer, uint64_t number, uint64_t step_nanoseconds,
-                         Out& out) {
-  stage_ = Stage::kAgreed;
-  peer_ = peer;
-  exchange_ = number;
-  // A partner cannot make us wait for ever: an hour bounds what it says of its step.
-  partner_step_ =
-      std::min(Nanoseconds(static_cast<int64_t>(std::min<uint64_t>(step_nanoseconds, INT64_MAX))),
-               Seconds(3600));
-  mine_.reset();
-  sent_ = false;
-  arrived_ = 0;
-  std::fill(here_.begin(), here_.end(), false);
-  Progressed(now);
-  out.agreed = Agreed{peer};
+void PairExchange::Begin(Time now, Slot& slot, const PeerId& peer, uint64_t number) {
+  slot.stage = Stage::kFilling;
+  slot.peer = peer;
+  slot.number = number;
+  std::fill(slot.here.begin(), slot.here.end(), false);
+  slot.arrived = 0;
+  slot.sent = true;
+  slot.tries = 0;
+  slot.began = now;
 }
 
-void PairExchange::OnWord(Time now, const PeerId& from, const PairWord& word, Readiness self,
-                          Out& out) {
-  const bool ready = self == Readiness::kReady;
-  const auto step = static_cast<uint64_t>(std::max<int64_t>(0, step_.nanoseconds()));
-  switch (word.kind) {
-    case PairWord::Kind::kPropose: {
-      if (stage_ == Stage::kAgreed && from == peer_ && word.number == exchange_) return;  // again
-      // Both proposed to each other: the lesser id's proposal stands at both ends.
-      const bool crossed = stage_ == Stage::kProposed && from == peer_;
-      if (crossed && self_ < from) return;
-      if (!ready || (stage_ != Stage::kIdle && !crossed)) {
-        ++counters_.refused;
-        out.says.push_back({from, {PairWord::Kind::kBusy, word.number, step}});
-        return;
-      }
-      Agree(now, from, word.number, word.step_nanoseconds, out);
-      out.says.push_back({from, {PairWord::Kind::kAccept, word.number, step}});
-      return;
-    }
-    case PairWord::Kind::kAccept:
-      if (stage_ == Stage::kProposed && from == peer_ && word.number == exchange_) {
-        if (ready) return Agree(now, from, word.number, word.step_nanoseconds, out);
-        GiveUp(out);  // it has stopped exchanging since it proposed
-      } else if (stage_ == Stage::kAgreed && from == peer_ && word.number == exchange_) {
-        return;  // said twice
-      }
-      // Too late here: the other end must not wait for a snapshot that never comes.
-      out.says.push_back({from, {PairWord::Kind::kCancel, word.number, step}});
-      return;
-    case PairWord::Kind::kBusy:
-    case PairWord::Kind::kCancel:
-      if (stage_ == Stage::kIdle || from != peer_ || word.number != exchange_) return;
-      if (word.kind == PairWord::Kind::kBusy) ++counters_.busy;
-      return GiveUp(out);
+void PairExchange::SendFrom(Time now, Slot& slot, Side side, Out& out) {
+  slot.sent = false;
+  slot.deadline = Patience(now, slot, side);
+  const MixTag tag = side == Side::kOwn ? kPairTag : kPairReplyTag;
+  out.sends.push_back({slot.peer, tag, slot.number, chunks()});
+}
+
+void PairExchange::EndOwn(Time now, Slot& slot, Out& out) {
+  slot.stage = Stage::kFree;
+  Start(now, out);
+}
+
+void PairExchange::EndServed(Time now, Slot& slot, Out& out) {
+  slot.stage = Stage::kFree;
+  ServeNext(now, out);
+}
+
+// A slot is kept for each neighbour that is asked, so that no other's push takes it meanwhile.
+void PairExchange::ServeNext(Time now, Out& out) {
+  if (!open_ || draining_) return;
+  for (Slot& slot : served_) {
+    if (slot.stage != Stage::kFree) continue;
+    if (waiting_.empty()) return;
+    const PeerId peer = waiting_.front();
+    waiting_.pop_front();
+    const uint64_t number = std::exchange(neighbours_.at(peer).waits, 0);
+    Begin(now, slot, peer, number);
+    slot.deadline = Patience(now, slot, Side::kServed);
+    out.says.push_back({peer, {PairWord::Kind::kGo, number}});
   }
 }
 
-void PairExchange::OnSnapshot(Time now, Region mine, Out& out) {
-  CHECK(stage_ == Stage::kAgreed);
-  mine_ = mine;
-  Progressed(now);
-  out.send = SendSnapshot{peer_, exchange_, chunks()};
-}
+// ---- own exchanges -----------------------------------------------------------------------------
 
-void PairExchange::OnSent(Time now, const PeerId& to, uint64_t sequence, Out& out) {
-  if (stage_ != Stage::kAgreed || to != peer_ || sequence != exchange_ || !mine_) return;
-  sent_ = true;
-  Progressed(now);
-  MaybeCommit(out);
-}
-
-std::optional<MixPlace> PairExchange::Place(const MixArrived& chunk) const {
-  if (stage_ == Stage::kIdle || chunk.from != peer_ || chunk.sequence != exchange_ ||
-      chunk.chunk >= chunks() || chunk.count != 1) {
-    return std::nullopt;
-  }
-  if (stage_ == Stage::kAgreed && here_[chunk.chunk]) return std::nullopt;
-  const uint64_t begin = uint64_t{chunk.chunk} * chunk_elements_;
-  return MixPlace{
-      .region = receive_,
-      .begin = begin,
-      .count = static_cast<uint32_t>(std::min<uint64_t>(chunk_elements_, elements_ - begin)),
-      .wire = wire_};
-}
-
-void PairExchange::OnChunk(Time now, const MixArrived& chunk, Out& out) {
-  if (!Place(chunk)) {
-    const bool again = stage_ == Stage::kAgreed && chunk.from == peer_ &&
-                       chunk.sequence == exchange_ && chunk.chunk < chunks();
-    ++(again ? counters_.repeated : counters_.strange);
+void PairExchange::Push(const PeerId& peer) {
+  if (draining_ || !neighbours_.contains(peer)) return;
+  if (put_off_.size() == kMaxPutOff) {
+    ++counters_.skipped;
     return;
   }
-  if (!chunk.stored) {  // a partner with a NaN is left alone
-    ++counters_.not_finite;
-    return Abort(out);
+  put_off_.push_back(peer);
+}
+
+void PairExchange::Start(Time now, Out& out) {
+  if (!open_ || draining_) return;
+  for (Slot& slot : own_) {
+    if (slot.stage != Stage::kFree) continue;
+    const auto next = std::find_if(put_off_.begin(), put_off_.end(),
+                                   [&](const PeerId& peer) { return Find(own_, peer) == nullptr; });
+    if (next == put_off_.end()) return;
+    Begin(now, slot, *next, ++number_);
+    put_off_.erase(next);
+    SendFrom(now, slot, Side::kOwn, out);
   }
-  // Bulk data has connections of its own and may overtake the ACCEPT that it follows from.
-  if (stage_ == Stage::kProposed) Agree(now, peer_, exchange_, 0, out);
-  here_[chunk.chunk] = true;
-  ++arrived_;
-  Progressed(now);
-  MaybeCommit(out);
 }
 
-void PairExchange::MaybeCommit(Out& out) {
-  if (mine_ && sent_ && arrived_ == chunks()) Commit(out);
+void PairExchange::OnSent(Time now, const PeerId& to, MixTag tag, uint64_t number) {
+  const Side side = tag == kPairTag ? Side::kOwn : Side::kServed;
+  Slot* slot = Find(side == Side::kOwn ? own_ : served_, to);
+  if (slot == nullptr || slot->number != number) return;
+  slot->sent = true;
+  slot->deadline = Patience(now, *slot, side);
 }
 
-std::optional<MixChunk> PairExchange::Describe(const PeerId& to, uint32_t chunk) const {
-  if (stage_ != Stage::kAgreed || to != peer_ || !mine_ || chunk >= chunks()) return std::nullopt;
-  const uint64_t begin = uint64_t{chunk} * chunk_elements_;
-  sum_of_.assign(1, *mine_);
-  return MixChunk{
-      .instance = {},
-      .sequence = exchange_,
-      .count = 1,
-      .wire = wire_,
-      .begin = begin,
-      .elements = static_cast<uint32_t>(std::min<uint64_t>(chunk_elements_, elements_ - begin)),
-      .sum_of = sum_of_};
+std::optional<MixChunk> PairExchange::Describe(const PeerId& to, MixTag tag, uint64_t number,
+                                               uint32_t chunk) const {
+  const bool push = tag == kPairTag;
+  const std::vector<Slot>& slots = push ? own_ : served_;
+  const Stage stage = push ? Stage::kFilling : Stage::kReplying;
+  const auto slot = std::find_if(slots.begin(), slots.end(), [&](const Slot& s) {
+    return s.stage == stage && s.peer == to && s.number == number;
+  });
+  if (slot == slots.end() || chunk >= chunks()) return std::nullopt;
+  const Extent range = RangeOf(chunk);
+  sum_of_.assign(1, push ? model_ : slot->region);
+  return MixChunk{.instance = {},
+                  .sequence = number,
+                  .count = 1,
+                  .wire = wire_,
+                  .begin = range.begin,
+                  .elements = static_cast<uint32_t>(range.count),
+                  .sum_of = sum_of_};
 }
 
-void PairExchange::Commit(Out& out) {
-  ++counters_.committed;
-  stage_ = Stage::kIdle;
-  out.done = Done{peer_, true};
+// ---- deaths, time ------------------------------------------------------------------------------
+
+void PairExchange::OnPeerDown(Time now, const PeerId& peer, Out& out) {
+  std::erase(put_off_, peer);
+  std::erase(waiting_, peer);
+  if (const auto it = neighbours_.find(peer); it != neighbours_.end()) it->second.waits = 0;
+  if (Slot* slot = Find(own_, peer)) {
+    ++counters_.aborted;
+    EndOwn(now, *slot, out);
+  }
+  if (Slot* slot = Find(served_, peer)) {
+    ++(slot->stage == Stage::kReplying ? counters_.one_sided : counters_.aborted);
+    EndServed(now, *slot, out);
+  }
 }
 
-void PairExchange::GiveUp(Out& out) {
-  ++counters_.aborted;
-  stage_ = Stage::kIdle;
-  out.done = Done{peer_, false};
-}
-
-void PairExchange::Abort(Out& out) {
-  if (idle()) return;
-  out.says.push_back({peer_, {PairWord::Kind::kCancel, exchange_, 0}});
-  GiveUp(out);
-}
-
-void PairExchange::OnPeerDown(const PeerId& peer, Out& out) {
-  if (!idle() && peer == peer_) GiveUp(out);
+void PairExchange::OnLate(Time now, Slot& slot, Side side, Out& out) {
+  slot.deadline = Patience(now, slot, side);
+  if (!slot.sent) return;
+  // Nothing was applied, so its end may send it again.
+  if (side == Side::kServed && slot.stage == Stage::kFilling) return EndServed(now, slot, out);
+  if (++slot.tries < kTries) {
+    ++counters_.resent;
+    slot.began = Time();
+    return SendFrom(now, slot, side, out);
+  }
+  usual_ = Duration();  // links may have become slower than it says
+  out.says.push_back({slot.peer, {PairWord::Kind::kGone, slot.number}});
+  ++(side == Side::kServed ? counters_.one_sided : counters_.aborted);
+  side == Side::kOwn ? EndOwn(now, slot, out) : EndServed(now, slot, out);
 }
 
 void PairExchange::OnTimer(Time now, Out& out) {
-  if (!idle() && now >= deadline_) Abort(out);
+  for (Slot& slot : own_)
+    if (slot.stage != Stage::kFree && now >= slot.deadline) OnLate(now, slot, Side::kOwn, out);
+  for (Slot& slot : served_)
+    if (slot.stage != Stage::kFree && now >= slot.deadline) OnLate(now, slot, Side::kServed, out);
+}
+
+Time PairExchange::NextDeadline() const {
+  Time next = Time::Infinite();
+  for (const std::vector<Slot>* slots : {&own_, &served_})
+    for (const Slot& slot : *slots)
+      if (slot.stage != Stage::kFree) next = std::min(next, slot.deadline);
+  return next;
 }
 
 }  // namespace crowdsurf::worker

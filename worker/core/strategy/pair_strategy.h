@@ -1,12 +1,16 @@
 // PairStrategy: what Gossip (pairs) and A2CiD2 share: a neighbour at random, at random times.
 //
-// Owner: Mixing, single sequence. A worker proposes at the ticks of a Poisson clock of its own
-// (exponential intervals of twice the mean between exchanges, for each exchange has two ends) to a
-// neighbour drawn uniformly; a tick that finds it in an exchange, or a BUSY partner, is skipped.
-// Training never waits: a snapshot is averaged, and the change is added later. Source: AD-PSGD
+// Owner: Mixing, single sequence. A worker begins exchanges at the ticks of a Poisson clock of its
+// own (exponential intervals of twice the mean between exchanges, for each exchange has two ends)
+// with a neighbour drawn uniformly. Its model x lies in a region of its own (kExtra0), so an
+// exchange waits for no trainer: what the trainer has changed since the last result that it was
+// given (L, which stays in the inbox) is added to x at snapshots, and x is delivered there. A
+// snapshot is asked for after each exchange. Exchanges that are rare, in steps, ask for one before,
+// at both ends, or what is exchanged would be an interval old. Where messages take longer than the
+// mean interval, exchanges are made so much rarer, and the owner is told. Each view begins at
+// consensus (mixing.h), so nothing is kept across views. Source: docs/strategies/gossip.md; AD-PSGD
 // (Lian et al. 2018), A2CiD2 (Nabli et al. 2023). Differs: no central matcher and no bipartite
-// graph (pair_exchange.h). Each view begins at consensus (mixing.h), so nothing is kept across
-// views.
+// graph (pair_exchange.h).
 #pragma once
 
 #include <set>
@@ -26,29 +30,36 @@ class PairStrategy : public Strategy {
   void OnEvent(Time now, const Event& event, StrategyActions& out) override;
 
  protected:
+  static constexpr Region kModel = Region::kExtra0;  // x
+
   // Seconds between this worker's exchanges that are wanted; nullopt: not known yet.
   virtual std::optional<double> MeanInterval(const PaceTold& pace) const = 0;
+  // Exchanges a step that the configuration asks for, as far as it says so; else 1.
+  virtual double exchanges_a_step() const = 0;
   virtual void OnGraph(const Topology& topology) = 0;
-  virtual Region receive() const = 0;
-  // The snapshot is in the outbox: kernels, and the region that is sent. It stays until Commit or
-  // Abandon.
-  virtual Region Prepare(Time now, StrategyActions& out) = 0;
-  virtual void Commit(Time now, StrategyActions& out) = 0;   // the partner's is in receive()
-  virtual void Abandon(Time now, StrategyActions& out) = 0;  // no exchange after all
+  // The models as they are now: what moves by time has moved. Pre: they are there.
+  virtual void MoveTo(Time /*now*/, StrategyActions& /*out*/) {}
+  // An exchange moves x by half of `difference`, times `sign`.
+  virtual void Exchange(Time now, Region difference, double sign, StrategyActions& out);
 
+  // Models that the trainer's changes go to, x first: kExtra0 and on.
+  size_t models() const { return needs().extra_regions; }
   const AveragingConfig& config() const { return config_; }
-  Extent all() const { return {0, elements_}; }
-  Region inbox() const { return inbox_; }
-  // True once after the view opened: nothing of this view lies in the inbox yet.
-  bool TakeFresh() { return std::exchange(fresh_, false); }
+  // Mean one-way latency of own exchanges over the mean interval between exchanges, as they are
+  // wanted; 0 until one was measured.
+  double lateness() const { return lateness_; }
   void Run(MixKernel kernel, std::vector<Region> regions, std::vector<double> scalars,
            StrategyActions& out) const {
-    out.push_back(RunKernel{kernel, all(), std::move(regions), std::move(scalars)});
+    out.push_back(RunKernel{kernel, {0, elements_}, std::move(regions), std::move(scalars)});
   }
 
  private:
-  void OnTick(Time now, StrategyActions& out);
   void DrawNext(Time now, StrategyActions& out);
+  void OnTick(Time now, StrategyActions& out);
+  void WhenFresh(Time now, StrategyActions& out);
+  void Ask(StrategyActions& out);
+  void OnSnapshot(Time now, StrategyActions& out);
+  void OnReplied(Time now, const PairReplied& replied, StrategyActions& out);
 
   Rng rng_;
   AveragingConfig config_;
@@ -57,10 +68,12 @@ class PairStrategy : public Strategy {
   std::set<PeerId> down_;  // neighbours found dead in this view
   Region inbox_ = Region::kInboxB;
   std::optional<PaceTold> pace_;
-  bool started_ = false;
-  bool fresh_ = false;
-  bool proposing_ = false;
-  bool prepared_ = false;
+  bool begun_ = false;     // x is there
+  bool asked_ = false;     // for a snapshot
+  bool delivers_ = false;  // what the last event has ordered ends with a delivery of x
+  Time fresh_at_;          // x has what the trainer had then
+  double latency_ = 0;     // seconds, one way
+  double lateness_ = 0;
   Time next_ = Time::Infinite();
 };
 

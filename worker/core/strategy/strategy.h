@@ -2,7 +2,7 @@
 //
 // Pure: no lock, no bytes, no clock. A strategy sees events and answers with actions that name
 // buffer regions; the host runs the kernels. Three transports serve all: masked group reduce
-// (OpenRound), pair exchange (ExchangePair) and edge mailbox (SendEdge). One object per agent and
+// (OpenRound), pair exchange (PushPair) and edge mailbox (SendEdge). One object per agent and
 // per strategy epoch; single sequence.
 #pragma once
 

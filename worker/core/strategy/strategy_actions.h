@@ -39,10 +39,6 @@ struct OpenRound {
   // `to` as well, and so are the values of a chunk whose coverers are all lost. Null: all of all.
   std::shared_ptr<const SubnetRound> subnet = nullptr;
 };
-struct ExchangePair {
-  PeerId peer;
-  Region region;
-};
 struct SendEdge {
   PeerId peer;
   MixTag tag;
@@ -52,16 +48,27 @@ struct SendEdge {
 };
 // ---- actions of strategies on graphs
 
+// A pair's model lies in `model`; `own` and `served` take an exchange each, begun here and by a
+// neighbour (pair_exchange.h).
 struct UsePairs {
-  Region receive;
+  Region model = Region::kExtra0;
+  std::vector<Region> own;
+  std::vector<Region> served;
+  std::vector<PeerId> neighbours;
 };
+struct OpenPairs {};  // the model is there: neighbours may push theirs
 struct UseEdges {
   std::vector<EdgeLink> links;
   WireFormat wire;
   EdgeOrder order;
 };
-struct ProposePair {
+struct PushPair {  // an exchange with it is to begin, with the next ExchangePairs
   PeerId peer;
+};
+struct ExchangePairs {};  // what waits begins, and PairArrived follows for what is whole
+// Exchanges come this share as often as the configuration asks for; 1: as often.
+struct TellPairRate {
+  double share;
 };
 struct AskSnapshot {};  // SnapshotTaken or SnapshotRefused follows
 struct DeliverMixed {   // the trainer adds region - outbox
@@ -95,9 +102,10 @@ struct SetStrategyTimer {
   Time at;
 };
 using StrategyAction =
-    std::variant<OpenRound, ExchangePair, SendEdge, RunKernel, DeliverResult, AbandonAveraging,
-                 SetStrategyTimer, ReserveRegions, UsePairs, UseEdges, ProposePair, AskSnapshot,
-                 DeliverMixed, ReleaseSnapshot, SetLrScale, WakeAtTotals, PowerAction, TellUnits>;
+    std::variant<OpenRound, SendEdge, RunKernel, DeliverResult, AbandonAveraging, SetStrategyTimer,
+                 ReserveRegions, UsePairs, OpenPairs, UseEdges, PushPair, ExchangePairs,
+                 TellPairRate, AskSnapshot, DeliverMixed, ReleaseSnapshot, SetLrScale, WakeAtTotals,
+                 PowerAction, TellUnits>;
 using StrategyActions = std::vector<StrategyAction>;
 
 }  // namespace crowdsurf::worker

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/id.h"
+#include "base/time.h"
 #include "worker/core/round/rank_set.h"
 #include "worker/core/vector/mix.h"
 #include "worker/core/view/averaging_id.h"
@@ -29,10 +30,6 @@ struct RoundDecided {
   bool applied;
   double weight;
   RankSet contributors = {};  // of the value, by rank of the group
-};
-struct PairDone {
-  PeerId peer;
-  bool committed;
 };
 struct EdgeArrived {
   PeerId peer;
@@ -56,8 +53,14 @@ struct SnapshotTaken {  // the outbox holds it; the trainer's totals at it
   double samples;
 };
 struct SnapshotRefused {};  // NaN in it: the trainer's values stay as they are
-struct PairAgreed {
-  PeerId peer;
+struct PairWaits {};        // a neighbour's whole model is here: ExchangePairs takes it
+struct PairArrived {        // it lies there; the difference from it goes back once this returns
+  Region region;
+};
+struct PairReplied {  // the difference that the neighbour has moved by lies there, until this
+                      // returns
+  Region region;
+  Duration took;  // from the push to the whole reply; 0: not known
 };
 struct PaceTold {  // the trainer's totals, and how long a step and a sample take; 0: not known
   uint64_t step;
@@ -79,8 +82,9 @@ struct BaseTaken {
   RankSet contributors = {};
 };
 struct BaseLost {};  // IST: whole models are averaged next
-using Event = std::variant<DueEvent, PublishedEvent, RoundDecided, PairDone, EdgeArrived, PeerDown,
-                           StrategyTimer, MixingStarted, SnapshotTaken, SnapshotRefused, PairAgreed,
-                           PaceTold, FramesHere, AgesCounted, BaseTaken, BaseLost>;
+using Event =
+    std::variant<DueEvent, PublishedEvent, RoundDecided, EdgeArrived, PeerDown, StrategyTimer,
+                 MixingStarted, SnapshotTaken, SnapshotRefused, PairWaits, PairArrived, PairReplied,
+                 PaceTold, FramesHere, AgesCounted, BaseTaken, BaseLost>;
 
 }  // namespace crowdsurf::worker

@@ -44,9 +44,11 @@ constexpr size_t ExtraIndex(Region region) {
   return static_cast<size_t>(region) - static_cast<size_t>(Region::kExtra0);
 }
 
-// What a message is: a snapshot of a pair exchange, or an edge's message, by the tree it is of.
+// What a message is: a pair's model or the reply to one, or an edge's message, by the tree it is
+// of. A view has one strategy, so pairs and edges never meet.
 using MixTag = uint8_t;
 inline constexpr MixTag kPairTag = 0;
+inline constexpr MixTag kPairReplyTag = 1;
 inline constexpr MixTag kFirstEdgeTag = 1;
 inline constexpr MixTag kMaxMixTag = 2;  // DoubleBinaryTree has two trees
 
@@ -96,9 +98,9 @@ enum class EdgeOrder : uint8_t { kLatestWins, kFifo };
 // Kernels over regions r[0], r[1], ... and scalars s[0], ... of the same range of the vector.
 enum class MixKernel : uint8_t {
   kCopy,         // r0 = r1
-  kAbsorb,       // r0 += r1 - r2, then r2 = r1: the trainer's own change since the last result
+  kAddChange,    // r0 += r1 - r2: the trainer's own change since the last result
   kMomentum,     // AcidMix: (r0, r1) move towards each other by s0 of their difference
-  kDifference,   // r0 -= r1 as it travelled; s0: WireFormat
+  kDifference,   // r0 = r0 - (r1 as it travels), as that travels; s0: WireFormat
   kMoveTowards,  // r0 += s0 * r1
   kAverage,      // r0 = s[n] * (s0 * r1 + s1 * r2 + ... ); r0 may be among them
   kOuterStep,    // base r0 and velocity r2, if there is one, step to the mean r1 (outer_step.h)

@@ -38,7 +38,7 @@ void MixPlane::Run(const RunKernel& kernel) {
   for (size_t i = 0; i < kernel.regions.size(); ++i) {
     const auto [begin, count] = kernel.range;
     if (kernel.regions[i] == Region::kOutbox) {
-      // Kernels never write to it: the first region, and kAbsorb's third, are never the outbox.
+      // Kernels never write to it: their first region is never the outbox.
       const auto outbox = Read(Region::kOutbox, begin, count);
       parts[i] = {const_cast<float*>(outbox.data()), outbox.size()};
     } else {

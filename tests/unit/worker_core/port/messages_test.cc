@@ -60,7 +60,7 @@ std::vector<Message> OneOfEach(Rng& rng) {
           CountedAnswer{AnyId<InstanceId>(rng), true},
           ListInUse{view, AveragingId(9), 1, 17, {seat}, {vacancy}},
           ListAsk{AnyId<InstanceId>(rng)},
-          Pair{view, {PairWord::Kind::kBusy, 12, 34}},
+          Pair{view, {PairWord::Kind::kDone, 12}},
           ViewVoteAsk{view, AnyId<ViewHash>(rng)},
           ViewVote{view, ViewVote::Kind::kAccepted, 17},
           Neighbour{view, {EdgeWord::Kind::kNotYet, 12}},

@@ -17,9 +17,10 @@ TEST(MixingMetricsTest, AMetricIsTheSumOfWhatGrew) {
   uint64_t foreign = 0;
   for (int i = 0; i < 3; ++i) {
     pairs.committed += 2;
-    pairs.aborted += 5;  // the busy ones among them
-    pairs.busy += 1;
-    pairs.refused += 3;
+    pairs.aborted += 5;
+    pairs.one_sided += 1;
+    pairs.skipped += 3;
+    pairs.resent += 8;
     pairs.repeated += 6;
     pairs.strange += 7;
     edges.strange += 1;
@@ -36,9 +37,10 @@ TEST(MixingMetricsTest, AMetricIsTheSumOfWhatGrew) {
     return registry.Value("crowdsurf_mix_chunks_total", {{"fate", how}});
   };
   EXPECT_EQ(outcome("committed"), 6);
-  EXPECT_EQ(outcome("aborted"), 12);
-  EXPECT_EQ(outcome("busy"), 3);
-  EXPECT_EQ(outcome("refused"), 9);
+  EXPECT_EQ(outcome("aborted"), 15);
+  EXPECT_EQ(outcome("one_sided"), 3);
+  EXPECT_EQ(outcome("skipped"), 9);
+  EXPECT_EQ(registry.Value("crowdsurf_mix_frames_resent_total"), 24);
   EXPECT_EQ(fate("repeated"), 18);
   EXPECT_EQ(fate("strange"), 24);
   EXPECT_EQ(fate("taken"), 33);
