@@ -19,6 +19,7 @@
 #include "bench/ist_digits.h"
 #include "bench/ist_exchange.h"
 #include "bench/label_sorted.h"
+#include "bench/pair_rate.h"
 #include "bench/ring_job.h"
 #include "simulator/descent/descent.h"
 #include "simulator/descent/outer_descent.h"
@@ -358,6 +359,40 @@ void Ring16(uint64_t seed, uint64_t seeds, Figures& out) {
       "exchanges to gossip's final loss, label-sorted digits, ring of 16; bound .5");
 }
 
+// What a job makes of the exchanges that it is asked for, where a message takes .2 step.
+void PairRate(uint64_t seed, uint64_t seeds, Figures& out) {
+  double least = 1, longest = 0, drift = 0;
+  for (const double rate : {1.0, 2.0, 4.0}) {
+    const auto run = [&](worker::StrategyKind strategy, double& reached) {
+      std::vector<bench::PairRateResult> results(seeds);
+      // MeanOverSeeds for its two threads, and for the steps.
+      const double steps = MeanOverSeeds(seed, seeds, [&](uint64_t s) {
+        bench::PairRateResult& result = results[s - seed];
+        result = bench::RunPairRate({.strategy = strategy, .rate = rate, .seed = s});
+        return result.steps;
+      });
+      for (const bench::PairRateResult& result : results) {
+        reached += result.reached / static_cast<double>(seeds);
+        drift = std::max(drift, result.drift);
+      }
+      return steps;
+    };
+    double reached = 0, gossips = 0;
+    const double gossip = run(worker::StrategyKind::kGossip, gossips);
+    const double time = run(worker::StrategyKind::kA2CiD2, reached) / gossip;
+    const std::string key = "a2cid2.rate." + std::to_string(static_cast<int>(rate));
+    out.Add(key + ".reached", reached, "exchanges made over asked for, rateCom as in the key");
+    out.Add(key + ".gossip", gossips, "the same of gossip in pairs");
+    out.Add(key + ".time", time, "time to 1e-6 over gossip's");
+    least = std::min(least, reached);
+    longest = std::max(longest, time);
+  }
+  out.Add("a2cid2.rate", least,
+          "ring of 16, messages of .2 step, the least of the three; bound .95");
+  out.Add("a2cid2.rate.time", longest, "the longest of the three; bound .8");
+  out.Add("a2cid2.rate.drift", drift, "of the mean, in the numbers' deviation; float32");
+}
+
 int Main(int argc, char** argv) {
   CLI::App app("Convergence of the strategies' own arithmetic");
   bool json = false, brief = false;
@@ -368,7 +403,8 @@ int Main(int argc, char** argv) {
   app.add_option("--seed", seed, "first seed")->capture_default_str();
   app.add_option("--only", only, "one part")
       ->check(CLI::IsMember({"moshpit", "a2cid2", "relaysum", "powergossip", "ist", "outer",
-                             "gradients", "int8", "chaos", "relayjobs", "noniid", "ring16"}));
+                             "gradients", "int8", "chaos", "relayjobs", "noniid", "ring16",
+                             "pairrate"}));
   CLI11_PARSE(app, argc, argv);
   if (brief) seeds = 100;
   Figures figures;
@@ -389,6 +425,7 @@ int Main(int argc, char** argv) {
   part("relayjobs", RelayJobs, brief ? 2 : 10);
   part("noniid", NonIid, brief ? 1 : 4);
   part("ring16", Ring16, brief ? 2 : 6);
+  part("pairrate", PairRate, brief ? 2 : 4);
   figures.Add("seed", static_cast<double>(seed), "");
   if (json) std::printf("%s\n", nlohmann::json(figures.values).dump(2).c_str());
   return 0;

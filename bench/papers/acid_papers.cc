@@ -87,9 +87,7 @@ RunSpec PeersSpec(const AcidArm& arm, GraphKind graph, const AcidSetting& settin
         const Glance end = RunPeers(peers, workload).back();
         Outcome outcome = AcidOutcome(end.score);
         outcome["steps"] = end.steps / setting.workers;
-        // An exchange sends a model each way, so models sent are exchanges counted at both ends.
-        const double vector = 4.0 * static_cast<double>(workload.TaskOf(0)->table().elements());
-        outcome["exchanges"] = end.bytes / vector / end.steps;
+        outcome["exchanges"] = end.pair_ends / end.steps;
         return outcome;
       }};
 }

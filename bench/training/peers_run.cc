@@ -14,6 +14,7 @@ Glance GlanceAt(const simulator::DescentLook& look, size_t judged, bool averages
   glance.seconds = look.at.seconds();
   glance.steps = static_cast<double>(look.steps);
   glance.bytes = static_cast<double>(look.tensor_bytes);
+  glance.pair_ends = static_cast<double>(look.pair_ends);
   glance.living = static_cast<int>(look.living.size());
   std::vector<std::span<const float>> models;
   const size_t count = std::min(judged, look.living.size());

@@ -34,9 +34,10 @@ struct PeersOptions {
 
 // What was seen at a look.
 struct Glance {
-  double seconds = 0;  // of virtual time
-  double steps = 0;    // of all workers
-  double bytes = 0;    // of values sent by all
+  double seconds = 0;    // of virtual time
+  double steps = 0;      // of all workers
+  double bytes = 0;      // of values sent by all
+  double pair_ends = 0;  // of exchanges in pairs that moved the model of one who lives
   int living = 0;
   Score score;
 };

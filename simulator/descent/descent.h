@@ -63,6 +63,7 @@ struct DescentLook {
   std::vector<Worker> living;
   uint64_t steps = 0;         // of all who ever were in the job
   uint64_t tensor_bytes = 0;  // values sent by all of them
+  uint64_t pair_ends = 0;     // of exchanges in pairs that moved a model of who lives now
 };
 
 // The configuration of all workers changes then: the next view has it.

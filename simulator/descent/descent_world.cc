@@ -88,6 +88,8 @@ void DescentWorld::Look() {
     over = over && trainer.steps() >= options_.steps;
     look.living.push_back({node->index(), trainer.steps(), trainer.model(),
                            trainer.results() > 0 ? trainer.averaged() : trainer.model()});
+    look.pair_ends += static_cast<uint64_t>(
+        node->metrics().Value("crowdsurf_mix_exchanges_total", {{"outcome", "committed"}}));
   }
   options_.on_look(look);
   over_ = over;
