@@ -11,16 +11,16 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
-#include <thread>
 #include <vector>
 
+#include "bench/figures.h"
 #include "bench/gradients_equal.h"
 #include "bench/int8_job.h"
 #include "bench/ist_digits.h"
 #include "bench/ist_exchange.h"
 #include "bench/label_sorted.h"
-#include "bench/pair_rate.h"
-#include "bench/ring_job.h"
+#include "bench/pair_figures.h"
+#include "bench/seeds.h"
 #include "simulator/descent/descent.h"
 #include "simulator/descent/outer_descent.h"
 #include "simulator/lock_step/averaging.h"
@@ -30,34 +30,9 @@
 namespace crowdsurf {
 namespace {
 
-using simulator::ConsensusOptions;
+using bench::Figures;
+using bench::MeanOverSeeds;
 using worker::GraphKind;
-
-struct Figures {
-  std::map<std::string, double> values;
-
-  void Add(const std::string& key, double value, const char* anchor) {
-    values[key] = value;
-    if (!quiet) std::printf("%-24s %12.6g   %s\n", key.c_str(), value, anchor);
-  }
-  bool quiet = false;
-};
-
-// Mean over seeds, on two threads; `one` is a pure function of its seed, so the mean does not
-// depend on the threads.
-template <class F>
-double MeanOverSeeds(uint64_t seed, uint64_t seeds, F&& one) {
-  std::vector<double> results(seeds);
-  const auto work = [&](uint64_t from) {
-    for (uint64_t i = from; i < seeds; i += 2) results[i] = one(seed + i);
-  };
-  std::thread other(work, 1);
-  work(0);
-  other.join();
-  double sum = 0;
-  for (const double r : results) sum += r;
-  return sum / static_cast<double>(seeds);
-}
 
 void Moshpit(uint64_t seed, uint64_t seeds, Figures& out) {
   struct Rate {
@@ -86,29 +61,6 @@ void Moshpit(uint64_t seed, uint64_t seeds, Figures& out) {
               row.anchors[r]);
     }
   }
-}
-
-void A2CiD2(uint64_t seed, uint64_t seeds, Figures& out) {
-  double drift = 0;
-  const std::map<uint32_t, const char*> anchors = {{16, "reference 2.5, theory 3.74"},
-                                                   {32, "reference 4.7, theory 7.33"},
-                                                   {64, "reference 8.9, theory 14.5"}};
-  for (const auto& [n, anchor] : anchors) {
-    const auto exchanges = [&, nodes = n](bool momentum) {
-      std::vector<double> drifts(seeds);
-      const double mean = MeanOverSeeds(seed, seeds, [&](uint64_t s) {
-        const auto result = simulator::RunConsensus({.n = nodes, .momentum = momentum, .seed = s});
-        drifts[s - seed] = result.invariant_drift;
-        return result.exchanges;
-      });
-      // The drift is a bound, so the worst of all seeds counts.
-      drift = std::max(drift, *std::max_element(drifts.begin(), drifts.end()));
-      return mean;
-    };
-    const double gossip = exchanges(false);
-    out.Add("a2cid2.ring" + std::to_string(n), gossip / exchanges(true), anchor);
-  }
-  out.Add("a2cid2.invariant", drift, "bound 1e-12");
 }
 
 void RelaySum(uint64_t seed, Figures& out) {
@@ -352,47 +304,6 @@ void NonIid(uint64_t seed, uint64_t seeds, Figures& out) {
           "the same of gossip on a ring; published 27 to 33");
 }
 
-void Ring16(uint64_t seed, uint64_t seeds, Figures& out) {
-  out.Add(
-      "a2cid2.job",
-      MeanOverSeeds(seed, seeds, [](uint64_t s) { return bench::RunRingJob({.seed = s}).ratio; }),
-      "exchanges to gossip's final loss, label-sorted digits, ring of 16; bound .5");
-}
-
-// What a job makes of the exchanges that it is asked for, where a message takes .2 step.
-void PairRate(uint64_t seed, uint64_t seeds, Figures& out) {
-  double least = 1, longest = 0, drift = 0;
-  for (const double rate : {1.0, 2.0, 4.0}) {
-    const auto run = [&](worker::StrategyKind strategy, double& reached) {
-      std::vector<bench::PairRateResult> results(seeds);
-      // MeanOverSeeds for its two threads, and for the steps.
-      const double steps = MeanOverSeeds(seed, seeds, [&](uint64_t s) {
-        bench::PairRateResult& result = results[s - seed];
-        result = bench::RunPairRate({.strategy = strategy, .rate = rate, .seed = s});
-        return result.steps;
-      });
-      for (const bench::PairRateResult& result : results) {
-        reached += result.reached / static_cast<double>(seeds);
-        drift = std::max(drift, result.drift);
-      }
-      return steps;
-    };
-    double reached = 0, gossips = 0;
-    const double gossip = run(worker::StrategyKind::kGossip, gossips);
-    const double time = run(worker::StrategyKind::kA2CiD2, reached) / gossip;
-    const std::string key = "a2cid2.rate." + std::to_string(static_cast<int>(rate));
-    out.Add(key + ".reached", reached, "exchanges made over asked for, rateCom as in the key");
-    out.Add(key + ".gossip", gossips, "the same of gossip in pairs");
-    out.Add(key + ".time", time, "time to 1e-6 over gossip's");
-    least = std::min(least, reached);
-    longest = std::max(longest, time);
-  }
-  out.Add("a2cid2.rate", least,
-          "ring of 16, messages of .2 step, the least of the three; bound .95");
-  out.Add("a2cid2.rate.time", longest, "the longest of the three; bound .8");
-  out.Add("a2cid2.rate.drift", drift, "of the mean, in the numbers' deviation; float32");
-}
-
 int Main(int argc, char** argv) {
   CLI::App app("Convergence of the strategies' own arithmetic");
   bool json = false, brief = false;
@@ -414,7 +325,7 @@ int Main(int argc, char** argv) {
   };
   part("moshpit", Moshpit, seeds);
   // A run of these costs far more than an averaging: fewer seeds.
-  part("a2cid2", A2CiD2, seeds / 10);
+  part("a2cid2", bench::A2CiD2, seeds / 10);
   part("relaysum", RelaySum);
   part("powergossip", PowerGossip, brief ? 2 : 5);
   part("ist", Ist, brief ? 2 : 6);
@@ -424,8 +335,8 @@ int Main(int argc, char** argv) {
   part("chaos", Chaos, brief ? 2 : 10);
   part("relayjobs", RelayJobs, brief ? 2 : 10);
   part("noniid", NonIid, brief ? 1 : 4);
-  part("ring16", Ring16, brief ? 2 : 6);
-  part("pairrate", PairRate, brief ? 2 : 4);
+  part("ring16", bench::Ring16, brief ? 2 : 6);
+  part("pairrate", bench::PairRate, brief ? 2 : 4);
   figures.Add("seed", static_cast<double>(seed), "");
   if (json) std::printf("%s\n", nlohmann::json(figures.values).dump(2).c_str());
   return 0;

@@ -12,7 +12,7 @@ import numpy
 from torch_case import JoinCase, flat, model, torch
 
 import crowdsurf.module
-from crowdsurf import flight, staging
+from crowdsurf import exchange, staging
 from fake_device import FakeDevice, FakeEvent, FakeStream
 from stand_in import ADOPTED, APPLIED, BEAT, OVERLAP, PATIENCE, PUBLISHED, WANTED
 
@@ -220,14 +220,14 @@ class SnapshotTest(DeviceCase):
 
     def test_an_agent_that_comes_back_gets_no_snapshot_that_the_last_one_asked_for(self):
         joined, gate, asked = self.joined(), threading.Event(), []
-        land = flight.Flight.land
+        land = exchange.Flight.land
 
         def lands(self_):
             asked.append(list(again.requests))
             gate.set()
             land(self_)
         with unittest.mock.patch.object(FakeEvent, "wait", self.gated(gate)), \
-                unittest.mock.patch.object(flight.Flight, "land", lands):
+                unittest.mock.patch.object(exchange.Flight, "land", lands):
             self.here.put(WANTED, 1)
             joined.step(samples=1)
             self.here.put(BEAT, 1)   # a beat makes the trainer look at its connection

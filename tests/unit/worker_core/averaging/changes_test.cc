@@ -8,7 +8,7 @@
 #include <optional>
 #include <utility>
 
-#include "tests/unit/worker_core/world/peer_world.h"
+#include "tests/unit/worker_core/world/training_world.h"
 #include "worker/core/averaging/averaging.h"
 
 namespace crowdsurf::worker {
@@ -25,15 +25,6 @@ AveragingConfig Int8(StrategyKind strategy = StrategyKind::kMoshpit) {
   return config;
 }
 
-// `members` that train towards different places.
-void Fill(PeerWorld& world, size_t members) {
-  for (size_t i = 0; i < members; ++i) {
-    world.Add();
-    world.node(i).drift = 0.01 * static_cast<double>(i + 1);
-  }
-  ASSERT_TRUE(world.UntilTogether(Seconds(5)));
-}
-
 // Trainers move each value by its own amount, up to .05.
 void Stir(PeerWorld& world, int k) {
   for (size_t i = 0; i < world.size(); ++i) {
@@ -41,19 +32,6 @@ void Stir(PeerWorld& world, int k) {
     for (size_t e = 0; e < x.size(); ++e)
       x[e] += .05 * std::sin(static_cast<double>(7 * i + 3 * e) + k);
   }
-}
-
-size_t Count(const PeerWorld::Node& node, MixKernel kernel) {
-  return static_cast<size_t>(std::count_if(node.kernels.begin(), node.kernels.end(),
-                                           [&](const RunKernel& k) { return k.kernel == kernel; }));
-}
-
-void RunToDelivery(PeerWorld& world, size_t i) {
-  const size_t before = world.node(i).deliveries.size();
-  for (int ms = 0; ms < 2'000 && world.node(i).deliveries.size() == before; ++ms)
-    world.RunFor(Milliseconds(1));
-  ASSERT_GT(world.node(i).deliveries.size(), before);
-  world.RunFor(Milliseconds(4));
 }
 
 const Values& Base(PeerWorld& world, size_t i) { return world.node(i).At(Region::kInboxA).values; }

@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "tests/unit/worker_core/world/peer_world.h"
+#include "tests/unit/worker_core/world/training_world.h"
 #include "worker/core/averaging/averaging.h"
 
 namespace crowdsurf::worker {
@@ -17,29 +17,6 @@ AveragingConfig Outer(OuterKind kind, uint16_t group = 4) {
   AveragingConfig config = EveryTenSteps(group);
   config.outer = {.kind = kind, .learning_rate = 0.7, .momentum = 0.9};
   return config;
-}
-
-// `members` that train towards different places.
-void Fill(PeerWorld& world, size_t members) {
-  for (size_t i = 0; i < members; ++i) {
-    world.Add();
-    world.node(i).drift = 0.01 * static_cast<double>(i + 1);
-  }
-  ASSERT_TRUE(world.UntilTogether(Seconds(5)));
-}
-
-size_t Count(const PeerWorld::Node& node, MixKernel kernel) {
-  return static_cast<size_t>(std::count_if(node.kernels.begin(), node.kernels.end(),
-                                           [&](const RunKernel& k) { return k.kernel == kernel; }));
-}
-
-// Until node `i` has delivered once more and all the others had the time to.
-void RunToDelivery(PeerWorld& world, size_t i) {
-  const size_t before = world.node(i).deliveries.size();
-  for (int ms = 0; ms < 2'000 && world.node(i).deliveries.size() == before; ++ms)
-    world.RunFor(Milliseconds(1));
-  ASSERT_GT(world.node(i).deliveries.size(), before);
-  world.RunFor(Milliseconds(4));
 }
 
 void ExpectNear(const Values& got, const Values& wanted, const char* what) {

@@ -11,8 +11,10 @@
 #include <chrono>
 #include <filesystem>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/digest.h"
 #include "base/mailbox.h"
@@ -92,6 +94,16 @@ class LinkFixture : public testing::Test {
     auto client = LinkClient::Connect(dir_, Seconds(20), std::move(options));
     EXPECT_TRUE(client.ok()) << client.status();
     return client.ok() ? *std::move(client) : nullptr;
+  }
+
+  // A trainer that has been let go with these parameters. Pre: the server is started.
+  std::unique_ptr<LinkClient> Train(std::span<float> params, LinkClientOptions options = {}) {
+    auto client = Connect(std::move(options));
+    EXPECT_TRUE(client->Register(Model(params.size())).ok());
+    Expect<link::TrainerRegistered>();
+    server_->LetStart();
+    EXPECT_TRUE(client->Start(params, Seconds(20)).ok());
+    return client;
   }
 
   static std::vector<LinkTensor> Model(uint64_t n = 100) {

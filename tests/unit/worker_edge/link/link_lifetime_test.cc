@@ -73,12 +73,8 @@ TEST_F(Link, ANewTrainerTakesNoUnitsOfTheOneBefore) {
 TEST_F(Link, ARestartedTrainerGetsNothingOfTheDeadOnesAveraging) {
   StartServer();
   {
-    auto client = Connect();
-    ASSERT_TRUE(client->Register(Model()).ok());
-    Expect<link::TrainerRegistered>();
-    server_->LetStart();
     std::vector<float> params(100, 1.0f);
-    ASSERT_TRUE(client->Start(params, Seconds(20)).ok());
+    auto client = Train(params);
     server_->RequestPublish(1);
     client->StepDone(1, 1, params);
     Expect<link::Published>();
@@ -100,12 +96,8 @@ TEST_F(Link, ARestartedTrainerGetsNothingOfTheDeadOnesAveraging) {
 
 TEST_F(Link, AnAgentRestartedBesideALivingTrainerFindsItThereWithTheSameMemory) {
   StartServer();
-  auto client = Connect();
-  ASSERT_TRUE(client->Register(Model()).ok());
-  Expect<link::TrainerRegistered>();
-  server_->LetStart();
   std::vector<float> params(100, 1.0f);
-  ASSERT_TRUE(client->Start(params, Seconds(20)).ok());
+  auto client = Train(params);
   client->StepDone(5, 1, params);
   server_->RequestPublish(4);
   client->StepDone(5, 1, params);
@@ -131,12 +123,8 @@ TEST_F(Link, AnAgentRestartedBesideALivingTrainerFindsItThereWithTheSameMemory) 
 // A large model takes seconds to copy, and an agent starts in less.
 TEST_F(Link, AnAdoptionThatEndsAfterItsAgentHasDiedIsNotThatOfTheNextAgent) {
   StartServer();
-  auto client = Connect();
-  ASSERT_TRUE(client->Register(Model()).ok());
-  Expect<link::TrainerRegistered>();
-  server_->LetStart();
   std::vector<float> params(100, 1.0f);
-  ASSERT_TRUE(client->Start(params, Seconds(20)).ok());
+  auto client = Train(params);
   const uint64_t first = server_->OfferAdoption(0, 1, std::nullopt);
   server_.reset();
   StartServer();
@@ -153,12 +141,8 @@ TEST_F(Link, AnAdoptionThatEndsAfterItsAgentHasDiedIsNotThatOfTheNextAgent) {
 
 TEST_F(Link, ATrainerBlockedOnAnAgentThatDiesGoesOn) {
   StartServer(LinkOverlap::kBlocking);
-  auto client = Connect();
-  ASSERT_TRUE(client->Register(Model()).ok());
-  Expect<link::TrainerRegistered>();
-  server_->LetStart();
   std::vector<float> params(100, 1.0f);
-  ASSERT_TRUE(client->Start(params, Seconds(20)).ok());
+  auto client = Train(params);
   server_->RequestPublish(1);
   StepOutcome outcome;
   std::thread trainer([&] { outcome = client->StepDone(1, 1, params); });

@@ -34,12 +34,8 @@ TEST_F(Link, ATrainerRegistersAndLearnsWhatItNeeds) {
 
 TEST_F(Link, ADelayedAveragingAddsTheChangeToWhatTheTrainerHasByThen) {
   StartServer();
-  auto client = Connect();
-  ASSERT_TRUE(client->Register(Model(100)).ok());
-  Expect<link::TrainerRegistered>();
-  server_->LetStart();
   std::vector<float> params(100, 1.0f);
-  ASSERT_TRUE(client->Start(params, Seconds(20)).ok());
+  auto client = Train(params);
   EXPECT_FALSE(client->StepDone(8, 2.5, params).published);
   server_->RequestPublish(7);
   EXPECT_TRUE(client->StepDone(8, 2.25, params).published);
@@ -66,12 +62,8 @@ TEST_F(Link, ADelayedAveragingAddsTheChangeToWhatTheTrainerHasByThen) {
 
 TEST_F(Link, ASnapshotStaysUntilTheAgentReleasesIt) {
   StartServer();
-  auto client = Connect();
-  ASSERT_TRUE(client->Register(Model()).ok());
-  Expect<link::TrainerRegistered>();
-  server_->LetStart();
   std::vector<float> params(100, 1.0f);
-  ASSERT_TRUE(client->Start(params, Seconds(20)).ok());
+  auto client = Train(params);
   server_->RequestPublish(1);
   client->StepDone(1, 1, params);
   Expect<link::Published>();
@@ -83,12 +75,8 @@ TEST_F(Link, ASnapshotStaysUntilTheAgentReleasesIt) {
 
 TEST_F(Link, NumbersMayRepeatOrFallWhenABranchJoinsAnother) {
   StartServer();
-  auto client = Connect();
-  ASSERT_TRUE(client->Register(Model()).ok());
-  Expect<link::TrainerRegistered>();
-  server_->LetStart();
   std::vector<float> params(100, 1.0f);
-  ASSERT_TRUE(client->Start(params, Seconds(20)).ok());
+  auto client = Train(params);
   for (const uint64_t number : {9U, 9U, 3U}) {
     server_->RequestPublish(number);
     EXPECT_TRUE(client->StepDone(1, 1, params).published);
@@ -99,12 +87,8 @@ TEST_F(Link, NumbersMayRepeatOrFallWhenABranchJoinsAnother) {
 
 TEST_F(Link, AnAveragingThatGaveNothingLeavesTheTrainerItsOwnValues) {
   StartServer(LinkOverlap::kBlocking);
-  auto client = Connect();
-  ASSERT_TRUE(client->Register(Model()).ok());
-  Expect<link::TrainerRegistered>();
-  server_->LetStart();
   std::vector<float> params(100, 1.0f);
-  ASSERT_TRUE(client->Start(params, Seconds(20)).ok());
+  auto client = Train(params);
   server_->RequestPublish(1);
   StepOutcome outcome;
   std::thread trainer([&] { outcome = client->StepDone(1, 1, params); });
@@ -117,12 +101,8 @@ TEST_F(Link, AnAveragingThatGaveNothingLeavesTheTrainerItsOwnValues) {
 
 TEST_F(Link, ABlockingStepReturnsWithTheResult) {
   StartServer(LinkOverlap::kBlocking);
-  auto client = Connect();
-  ASSERT_TRUE(client->Register(Model()).ok());
-  Expect<link::TrainerRegistered>();
-  server_->LetStart();
   std::vector<float> params(100, 1.0f);
-  ASSERT_TRUE(client->Start(params, Seconds(20)).ok());
+  auto client = Train(params);
   server_->RequestPublish(1);
   StepOutcome outcome;
   std::thread trainer([&] { outcome = client->StepDone(1, 1, params); });
@@ -193,12 +173,8 @@ TEST_F(Link, AJoinerStartsFromTheOfferedStateAndItsOpaquePart) {
 
 TEST_F(Link, AResultOfParametersThatWereReplacedIsNotAdded) {
   StartServer();
-  auto client = Connect();
-  ASSERT_TRUE(client->Register(Model()).ok());
-  Expect<link::TrainerRegistered>();
-  server_->LetStart();
   std::vector<float> params(100, 1.0f);
-  ASSERT_TRUE(client->Start(params, Seconds(20)).ok());
+  auto client = Train(params);
   server_->RequestPublish(1);
   client->StepDone(1, 1, params);
   Expect<link::Published>();
@@ -214,12 +190,8 @@ TEST_F(Link, AResultOfParametersThatWereReplacedIsNotAdded) {
 
 TEST_F(Link, StopNoticeAndRateReachTheTrainerAtItsNextStep) {
   StartServer();
-  auto client = Connect({Seconds(5), {"heldout_bits_per_char"}});
-  ASSERT_TRUE(client->Register(Model()).ok());
-  Expect<link::TrainerRegistered>();
-  server_->LetStart();
   std::vector<float> params(100, 1.0f);
-  ASSERT_TRUE(client->Start(params, Seconds(20)).ok());
+  auto client = Train(params, {Seconds(5), {"heldout_bits_per_char"}});
   client->SetMetric(0, 2.9);
   EXPECT_DOUBLE_EQ(server_->counters().metrics.at("heldout_bits_per_char"), 2.9);
   server_->SetLrScale(0.25);
@@ -241,12 +213,8 @@ TEST_F(Link, WordsForATrainerThatIsNotThereYetChangeNothing) {
   server_->SetLrScale(0.25);
   server_->SetJob(12'345, 3, 2, 8);
   server_->WakeAt(3, 8);
-  auto client = Connect();
-  ASSERT_TRUE(client->Register(Model()).ok());
-  Expect<link::TrainerRegistered>();
-  server_->LetStart();
   std::vector<float> params(100, 1.0f);
-  ASSERT_TRUE(client->Start(params, Seconds(20)).ok());
+  auto client = Train(params);
   const StepOutcome outcome = client->StepDone(1, 1, params);
   EXPECT_DOUBLE_EQ(outcome.lr_scale, 1);
   EXPECT_DOUBLE_EQ(outcome.job_samples, 0);
@@ -254,12 +222,8 @@ TEST_F(Link, WordsForATrainerThatIsNotThereYetChangeNothing) {
 
 TEST_F(Link, AMarkOfStepsRingsOnceAlsoWhenItIsBehind) {
   StartServer();
-  auto client = Connect();
-  ASSERT_TRUE(client->Register(Model()).ok());
-  Expect<link::TrainerRegistered>();
-  server_->LetStart();
   std::vector<float> params(100, 1.0f);
-  ASSERT_TRUE(client->Start(params, Seconds(20)).ok());
+  auto client = Train(params);
   server_->WakeAt(3, 0);
   for (int i = 0; i < 5; ++i) client->StepDone(4, 1, params);
   EXPECT_GE(Expect<link::StepsReached>().steps, 3u);

@@ -63,12 +63,8 @@ TEST_F(LinkWords, ATrainerOfAnEarlierClientGivesNoFirstParameters) {
 
 TEST_F(LinkWords, AMarkOfSamplesRingsTheBellOnceAndNotBeforeItIsReached) {
   StartServer();
-  auto client = Connect();
-  ASSERT_TRUE(client->Register(Model()).ok());
-  Expect<link::TrainerRegistered>();
-  server_->LetStart();
   std::vector<float> params(100, 1.0f);
-  ASSERT_TRUE(client->Start(params, Seconds(20)).ok());
+  auto client = Train(params);
   auto seen = LinkMapping::Open(dir_ + "/tensors");
   ASSERT_TRUE(seen.ok()) << seen.status();
   const auto& bell = seen->control().trainer_bell.value;
