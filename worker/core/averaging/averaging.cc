@@ -43,7 +43,8 @@ void Averaging::OnView(Time now, const Seating& seating, AveragingId next, Paren
     SetUnits();
   }
   TellWhole(out);
-  committed_.cells = {};    // they are of a view
+  committed_.cells = {};  // they are of a view
+  const bool child = seated_ && view.parent == seating_.hash();
   StrategyActions ignored;  // an averaging that broke up was released above
   strategy_->OnView(now, view, config_.id, ignored);
   counter_->OnView(now, view, config_.id, ignored);
@@ -51,6 +52,7 @@ void Averaging::OnView(Time now, const Seating& seating, AveragingId next, Paren
   // The first interval of a newcomer begins with its seat.
   if (!seated_) mark_ = {.step = progress_.step, .samples = progress_.samples, .time = now};
   seated_ = true;
+  if (child && HasUnits() && OfThisView(committed_.averaging)) DisownBase();
   jump_ = AveragingId();
   waits_.reset();
   without_base_ = 0;

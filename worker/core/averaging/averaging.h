@@ -40,7 +40,7 @@ inline constexpr Duration kProposalPatience = Milliseconds(500);
 // that fetches a large state is left behind by the others' steps; doubled, one that hangs holds the
 // job for as long.
 inline constexpr Duration kSharePatience = Seconds(60);
-// Averagings of changes that a member sits out while nobody serves the base they are from. Fewer,
+// Averagings that a member sits out while nobody serves the base that they are from. Fewer,
 // and a lost word costs a view its base; more, and a job whose holders died stands still longer.
 inline constexpr int kMaxWithoutBase = 3;
 
@@ -254,6 +254,7 @@ class Averaging {
   bool FetchesItsBase() const {
     return OneBase() && !Gathers() && catch_up_.busy() && job_.averaging <= catch_up_.averaging();
   }
+  void DisownBase();
   void TellWhole(Actions& out);
   void LoseBase(Actions& out);
   void LearnCells(Time now, const Committed& theirs, Actions& out);
@@ -303,7 +304,7 @@ class Averaging {
   RunKernel StepTo(Region mean);
   void TakePart(Time now, AveragingId averaging, Actions& out);
   void SitOut(Time now, AveragingId averaging, Actions& out);
-  void GoWithoutBase();
+  void GoWithoutBase(Actions& out);
   const Committed* Missed() const;
   bool GoCatchUp(Time now, Actions& out);
   void MoveToBase(Time now, const Published& published, Actions& out);

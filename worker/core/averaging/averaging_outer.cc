@@ -114,10 +114,10 @@ void Averaging::TakePart(Time now, AveragingId averaging, Actions& out) {
 // those that it was made of: it can neither give values to their round nor take the result.
 bool Averaging::LacksBase() const {
   if (!HasUnits() && !HasChanges()) return false;
-  const bool later = OfThisView(job_.averaging) && job_.averaging > committed_.averaging;
-  if (HasUnits()) return later || (IsDealt() && committed_.cells.empty());
   // All its holders may be gone, and the view stays: then whole values are averaged.
-  return later && job_.averaging > given_up_;
+  const bool later = OfThisView(job_.averaging) && job_.averaging > committed_.averaging &&
+                     job_.averaging > given_up_;
+  return later || (HasUnits() && IsDealt() && committed_.cells.empty());
 }
 
 void Averaging::SitOut(Time now, AveragingId averaging, Actions& out) {
@@ -131,7 +131,7 @@ void Averaging::SitOut(Time now, AveragingId averaging, Actions& out) {
     // Without the base it has nothing to give, however often it has to try; and where nobody is
     // left who has it, it would be due at once for the next averaging, and sit that out as well.
     catch_up_.TryAnew();
-    if (HasChanges() && !catch_up_.busy() && Missed() == nullptr) GoWithoutBase();
+    if (!Gathers() && !catch_up_.busy() && Missed() == nullptr) GoWithoutBase(out);
     mark_ = {.step = progress_.step, .samples = progress_.samples, .time = now};
   }
   GoOn(now, averaging, out);
@@ -139,11 +139,12 @@ void Averaging::SitOut(Time now, AveragingId averaging, Actions& out) {
 
 // Nobody serves the later base. An older one is of no use in a round: of two members the one with
 // the later base stays. Members without one average whole values.
-void Averaging::GoWithoutBase() {
+void Averaging::GoWithoutBase(Actions& out) {
   if (++without_base_ < kMaxWithoutBase) return;
   without_base_ = 0;
   given_up_ = job_.averaging;
   committed_.root = Digest();
+  if (HasUnits()) LoseBase(out);
 }
 
 // ---- catching up

@@ -15,6 +15,15 @@ void Averaging::SetUnits() {
   strategy_->SetUnits(units, static_cast<uint32_t>(config_.chunk_elements));
 }
 
+// The parent ended a number that is this view's. Here nobody knows whose values are in that
+// average, so no units can be dealt from it: it is no base, and members that ended the number here
+// have one.
+void Averaging::DisownBase() {
+  committed_.root = Digest();
+  overwritten_ = true;
+  hashing_ = false;
+}
+
 // In another view, or with another strategy, whole models are trained until an average says which
 // units.
 void Averaging::TellWhole(Actions& out) {

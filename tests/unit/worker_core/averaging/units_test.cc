@@ -147,6 +147,28 @@ TEST(UnitsTest, OneWhoseBaseDiedWithItsHoldersGoesOnAlone) {
   }
 }
 
+// A member names a base that nobody has. The others look for it, and then begin anew.
+TEST(UnitsTest, ABaseThatNobodyServesIsGivenUp) {
+  PeerWorld world(69, WithUnits());
+  Fill(world, 4);
+  world.RunFor(Seconds(1));
+  RunToRest(world);
+  const Deliver last = world.node(0).deliveries.back();
+  const Committed unknown{.averaging = last.averaging + 1,
+                          .root = RootOf({1, 2, 3}),
+                          .job_samples = last.job_samples + 1,
+                          .cells = {}};
+  for (size_t at = 0; at < 4; ++at)
+    world.Tell(at, (at + 1) % 4,
+               message::DueFor{world.Summary(at).view->hash, last.averaging + 2, unknown, {}});
+  world.RunFor(Seconds(3));
+  for (size_t i = 0; i < 4; ++i) EXPECT_FALSE(world.node(i).fetches.empty()) << i;
+  RunToRest(world);
+  EXPECT_GT(world.node(0).deliveries.back().averaging, last.averaging + 5);
+  ExpectOneBase(world);
+  ExpectDealt(world);
+}
+
 TEST(UnitsTest, ASnapshotOfOtherUnitsMovesNothing) {
   PeerWorld world(64, WithUnits());
   Fill(world, 3);
