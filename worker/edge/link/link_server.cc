@@ -100,7 +100,8 @@ Status LinkServer::Impl::OpenExisting() {
   const uint64_t adopted = c.adopted.value.load(std::memory_order_acquire);
   const uint64_t offered = c.adopt.request.load(std::memory_order_acquire) / 2;
   const uint64_t wanted = c.publish_wanted.value.load(std::memory_order_acquire);
-  // What the earlier agent had asked for died with it; what it had delivered stands.
+  // What the earlier agent had asked for died with it. What it had delivered stands until the
+  // trainer registers.
   c.publish_wanted.value.store(published, std::memory_order_relaxed);
   c.released.value.store(published, std::memory_order_release);
   c.adopt.request.store(adopted * 2, std::memory_order_release);
@@ -162,18 +163,6 @@ void LinkServer::ReleaseOutbox(uint64_t number) {
   LinkControl& c = impl_->control();
   RaiseTo(c.released.value, impl_->TicketOf(number));
   RingBell(c.agent_bell.value);
-}
-
-std::optional<int> LinkServer::unapplied_inbox() const {
-  const LinkControl& c = impl_->control();
-  const uint64_t ready = c.result_ready.ticket.load(std::memory_order_acquire);
-  const uint64_t ticket = ready / 2;
-  // A trainer takes only the result of its own last snapshot.
-  if (ticket == 0 || ticket != c.published.ticket.load(std::memory_order_acquire) ||
-      c.applied.value.load(std::memory_order_acquire) >= ticket) {
-    return std::nullopt;
-  }
-  return static_cast<int>(ready % 2);
 }
 
 void LinkServer::LetStart() {

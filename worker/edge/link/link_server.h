@@ -73,9 +73,6 @@ class LinkServer {
   // The averaging of `number` gave nothing (kept, aborted): the trainer goes on with its own
   // values.
   void ReleaseOutbox(uint64_t number);
-  // The delivered result that the trainer has not applied yet lies in this inbox: not to be
-  // written.
-  std::optional<int> unapplied_inbox() const;
 
   // --- joining -----------------------------------------------------------------------------------
   // Lets a held fresh trainer start from its own first parameters.

@@ -268,6 +268,9 @@ void LinkServer::Impl::BeginSession(const RegisterRequest& request) {
     // it.
     metrics.continued.Add();
     c.hold.value.store(0, std::memory_order_release);
+    // A result that it has not applied lies where this agent fetches the job's state next.
+    c.result_ready.ticket.store(0, std::memory_order_release);
+    RaiseTo(c.released.value, c.published.ticket.load(std::memory_order_acquire));
   }
   const LinkGeometry& g = mapping->geometry();
   log.Info("trainer registered", {{"session", session},

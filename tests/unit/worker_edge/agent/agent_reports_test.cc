@@ -12,8 +12,10 @@
 #include "base/edge/files.h"
 #include "base/edge/host_loop.h"
 #include "tests/unit/worker_edge/agent/running_agent.h"
+#include "worker/core/shard/lease_ledger.h"
 #include "worker/edge/link/link_client.h"
 #include "worker/edge/link/link_http.h"
+#include "worker/edge/state/checkpoint_file.h"
 
 namespace crowdsurf::worker {
 namespace {
@@ -79,22 +81,54 @@ TEST_F(AgentReports, ATerminationLogThatIsThereIsWrittenInPlace) {
               testing::HasSubstr("\"reason\":\"left\""));
 }
 
-TEST(AgentTrouble, ASnapshotThatIsNotFiniteNamesItsTensor) {
+// An agent alone that averages after each step, and its trainer.
+struct AgentTrouble : testing::Test {
+  AgentTrouble() : running(authority, 0, "", {.config = EachStep()}) {
+    auto connected = LinkClient::Connect(running.link(), Seconds(20));
+    EXPECT_TRUE(connected.ok()) << connected.status();
+    trainer = *std::move(connected);
+    EXPECT_TRUE(trainer->Register({Tensor("embedding", 8), Tensor("head", 16)}).ok());
+    EXPECT_TRUE(trainer->Start(params, Seconds(20)).ok());
+  }
+  static JobConfig EachStep() {
+    JobConfig config;
+    config.averaging.interval = 1;  // step
+    return config;
+  }
+  // Steps until it holds, looked at after each.
+  template <class Condition>
+  bool StepsUntil(Condition condition) {
+    return EventuallyHolds([&] {
+      (void)trainer->StepDone(1, 1.0, params);
+      return condition();
+    });
+  }
+  double Value(const char* metric) { return running.agent->metrics().Value(metric); }
+
   const dht::TestAuthority authority;
-  JobConfig config;
-  config.averaging.interval = 1;  // step
-  RunningAgent running(authority, 0, "", {.config = config});
-  ASSERT_NE(running.agent, nullptr);
-  auto trainer = LinkClient::Connect(running.link(), Seconds(20));
-  ASSERT_TRUE(trainer.ok()) << trainer.status();
-  std::vector<float> params(24, 1.0F);
-  ASSERT_TRUE((*trainer)->Register({Tensor("embedding", 8), Tensor("head", 16)}).ok());
-  ASSERT_TRUE((*trainer)->Start(params, Seconds(20)).ok());
+  RunningAgent running;
+  std::unique_ptr<LinkClient> trainer;
+  std::vector<float> params = std::vector<float>(24, 1.0F);
+};
+
+TEST_F(AgentTrouble, ASnapshotThatIsNotFiniteNamesItsTensor) {
   params[23] = std::numeric_limits<float>::infinity();
-  EXPECT_TRUE(EventuallyHolds([&] {
-    (void)(*trainer)->StepDone(1, 1.0, params);
+  EXPECT_TRUE(StepsUntil([&] {
     return SummaryOf(running).value("trouble", "").find("(tensor head)") != std::string::npos;
   })) << SummaryOf(running).dump();
+}
+
+// Several make a worker give its seat back for a while; here nobody else would go on.
+TEST_F(AgentTrouble, WhoIsAloneKeepsItsSeatWhateverItsSnapshots) {
+  const auto ready = [&] { return Value("crowdsurf_worker_ready") == 1; };
+  ASSERT_TRUE(StepsUntil(ready));
+  params[0] = std::numeric_limits<float>::quiet_NaN();
+  bool stayed = true;
+  ASSERT_TRUE(StepsUntil([&] {
+    stayed = stayed && ready();
+    return Value("crowdsurf_worker_snapshots_refused_total") >= 5;
+  }));
+  EXPECT_TRUE(stayed);
 }
 
 struct AgentCheckpoint : testing::Test {
@@ -147,6 +181,30 @@ TEST_F(AgentCheckpoint, TheFirstOneHoldsWhatTheTrainerGave) {
     return !Written().empty();
   }));
   EXPECT_THAT(ReadFile(*Written().begin()).value_or(""), testing::HasSubstr(own));
+}
+
+// Without it the epochs would be trained anew.
+TEST_F(AgentCheckpoint, OneOfAJobThatDealsLeasesHoldsTheirLedger) {
+  std::vector<float> params(8, 1.0F);
+  Worker worker(*this, own, params);
+  auto http = HttpClient::Connect(worker.running.link() + "/agent.sock");
+  ASSERT_TRUE(http.ok()) << http.status();
+  const char* data = R"({"samples": 1000, "unit": 10, "seed": 7})";
+  ASSERT_EQ(http->Do("POST", "/v1/data", data, Seconds(20))->code, 200);
+  CheckpointInfo newest;
+  ASSERT_TRUE(EventuallyHolds([&] {
+    (void)worker.trainer->StepDone(1, 1.0, params);
+    const std::set<std::string> written = Written();
+    if (written.empty()) return false;
+    const auto found = VerifyCheckpoint(*written.rbegin());
+    if (found.ok()) newest = found->info;
+    return !newest.ledger.empty();
+  }));
+  const auto ledger = LeaseLedger::Decode(newest.ledger);
+  ASSERT_TRUE(ledger.has_value());
+  EXPECT_EQ(ledger->spec(), (DataSpec{.samples = 1000, .unit = 10, .seed = 7}));
+  EXPECT_EQ(newest.job, "job");
+  EXPECT_GE(newest.view_epoch, 1U);
 }
 
 TEST_F(AgentCheckpoint, AStateThatNobodyAskedForIsNone) {

@@ -4,13 +4,17 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
+#include <set>
 
 #include "base/edge/clock.h"
 #include "base/edge/files.h"
 #include "base/mailbox.h"
+#include "tests/support/eventually.h"
 #include "tests/unit/worker_edge/state/scratch_folder.h"
 #include "worker/edge/agent/agent_options.h"
 
@@ -143,6 +147,37 @@ TEST_F(ExternalEventsTest, SigtermIsAnEventWithADeadline) {  // pod-lifecycle 1.
   const auto asked = Expect<TerminationAsked>();
   EXPECT_EQ(asked.signal, SIGTERM);
   EXPECT_GE(asked.deadline.nanoseconds(), now + 10'000'000'000);
+}
+
+std::atomic<int> handled{0};
+
+std::set<pid_t> Threads() {
+  std::set<pid_t> all;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task"))
+    all.insert(std::stoi(entry.path().filename()));
+  return all;
+}
+
+// As a profiler's: its handler runs on the thread that waits, and the wait ends early.
+TEST_F(ExternalEventsTest, ASignalThatIsHandledElsewhereChangesNothing) {
+  struct sigaction before {
+  }, counts{};
+  handled = 0;
+  counts.sa_handler = [](int) { ++handled; };
+  ASSERT_EQ(sigaction(SIGUSR1, &counts, &before), 0);
+  const std::set<pid_t> others = Threads();
+  Start();
+  Expect<SeedsChanged>();
+  pid_t waits = 0;
+  for (const pid_t thread : Threads())
+    if (!others.contains(thread)) waits = thread;
+  const auto signal = [&] { return syscall(SYS_tgkill, getpid(), waits, SIGUSR1); };
+  // Many, since one may come while it does not wait.
+  EXPECT_TRUE(EventuallyHolds([&] { return signal() != 0 || handled >= 20; }));
+  Write("seeds", "a:1\n");
+  EXPECT_EQ(Expect<SeedsChanged>().seeds, std::vector<std::string>{"a:1"});
+  external.reset();
+  ASSERT_EQ(sigaction(SIGUSR1, &before, nullptr), 0);
 }
 
 TEST_F(ExternalEventsTest, GarbledNoticesAreCountedAndChangeNothing) {

@@ -53,9 +53,10 @@ class LinkFixture : public testing::Test {
     StartServer(options);
   }
   void StartServer(const LinkServerOptions& options) {
-    auto started = LinkServer::Start(
-        options, [this](LinkEvent e) { ASSERT_TRUE(events_.Post(std::move(e))); }, Logger(),
-        metrics_);
+    StartServer(options, [this](LinkEvent e) { ASSERT_TRUE(events_.Post(std::move(e))); });
+  }
+  void StartServer(const LinkServerOptions& options, LinkServer::Sink sink) {
+    auto started = LinkServer::Start(options, std::move(sink), Logger(), metrics_);
     ASSERT_TRUE(started.ok()) << started.status();
     server_ = *std::move(started);
   }

@@ -122,6 +122,12 @@ TEST_F(LinkFolderTest, AFifoAHardLinkAndAFolderAreSetAsideAndNobodyHangs) {
   ExpectKeyAsItWas();
 }
 
+TEST_F(LinkFolderTest, AFileInItsPlaceIsRefusedInWords) {
+  const Status opened = LinkFolder::Open(key_).status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(opened)) << opened;
+  EXPECT_THAT(std::string(opened.message()), HasSubstr(key_ + ": Not a directory"));
+}
+
 TEST_F(LinkFolderTest, AFolderSwappedForALinkIsRefusedAtTheStartAndUnseenAfterIt) {
   const std::string aside = dir_ + ".aside";
   StartServer();

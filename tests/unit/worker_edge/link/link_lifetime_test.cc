@@ -1,15 +1,57 @@
 // The link over the lives of its two sides: a second trainer, a restarted one, a restarted agent,
 // and what a file that was left behind means.
+#include <gmock/gmock.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <future>
 #include <thread>
 
 #include "tests/unit/worker_edge/link/link_fixture.h"
 #include "worker/core/subnet/index_sets.h"
+#include "worker/edge/link/link_http.h"
 #include "worker/edge/link/link_mapping.h"
 
 namespace crowdsurf::worker {
 namespace {
 
+using testing::StartsWith;
 using Link = LinkFixture;
+
+constexpr char kRegister[] = R"({"tensors": [{"name": "w", "shape": [100]}], "fresh": true})";
+
+// A connection to a socket whose requests and answers are taken apart.
+class RawConnection {
+ public:
+  explicit RawConnection(const std::string& path) {
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    path.copy(address.sun_path, sizeof address.sun_path - 1);
+    EXPECT_EQ(connect(fd_, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+    const timeval patience{.tv_sec = 20, .tv_usec = 0};
+    EXPECT_EQ(setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience), 0);
+  }
+  RawConnection(const RawConnection&) = delete;
+  ~RawConnection() { close(fd_); }
+  void Send(const std::string& text) const {
+    EXPECT_EQ(send(fd_, text.data(), text.size(), MSG_NOSIGNAL), static_cast<ssize_t>(text.size()));
+  }
+  std::string Receive() const {  // what has come, at least a byte of it
+    std::string text(4096, '\0');
+    text.resize(static_cast<size_t>(std::max<ssize_t>(0, recv(fd_, text.data(), text.size(), 0))));
+    return text;
+  }
+  std::string Ask(const std::string& text) const {
+    Send(text);
+    return Receive();
+  }
+
+ private:
+  const int fd_ = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+};
 
 TEST_F(Link, ASecondTrainerIsRefusedWhileTheFirstIsConnected) {
   StartServer();
@@ -120,6 +162,28 @@ TEST_F(Link, AnAgentRestartedBesideALivingTrainerFindsItThereWithTheSameMemory) 
   EXPECT_EQ(Expect<link::Published>().number, 2u);
 }
 
+// The next agent fetches the job's state to where the result lies, as soon as the trainer is there.
+TEST_F(Link, AResultThatItsAgentDidNotOutliveIsNotApplied) {
+  StartServer();
+  std::vector<float> params(100, 1.0f);
+  auto client = Train(params);
+  server_->RequestPublish(4);
+  client->StepDone(5, 1, params);
+  Expect<link::Published>();
+  std::ranges::fill(server_->inbox(0), 3.0f);
+  server_->Deliver(4, 0);
+  server_.reset();
+  StartServer();
+  while (server_->counters().connected == false) client->StepDone(5, 1, params);
+  Expect<link::TrainerRegistered>();
+  std::ranges::fill(server_->inbox(0), 77.0f);  // half of another state
+  EXPECT_FALSE(client->StepDone(5, 1, params).applied);
+  EXPECT_EQ(params[0], 1.0f);
+  server_->RequestPublish(2);
+  EXPECT_TRUE(client->StepDone(5, 1, params).published) << "its outbox is released";
+  EXPECT_EQ(Expect<link::Published>().number, 2u);
+}
+
 // A large model takes seconds to copy, and an agent starts in less.
 TEST_F(Link, AnAdoptionThatEndsAfterItsAgentHasDiedIsNotThatOfTheNextAgent) {
   StartServer();
@@ -152,6 +216,54 @@ TEST_F(Link, ATrainerBlockedOnAnAgentThatDiesGoesOn) {
   trainer.join();
   EXPECT_FALSE(outcome.applied);
   EXPECT_EQ(params[0], 1.0f);
+}
+
+// Its connection is open, so it is not gone; but it beats no more.
+TEST_F(Link, ATrainerBlockedOnAnAgentThatFreezesGoesOnAfterItsPatience) {
+  std::promise<void> thaws;
+  LinkServerOptions options = Options();
+  options.overlap = LinkOverlap::kBlocking;
+  StartServer(options, [this, frozen = thaws.get_future().share()](const LinkEvent& event) {
+    if (std::holds_alternative<link::Published>(event)) return frozen.wait();
+    EXPECT_TRUE(events_.Post(event));
+  });
+  std::vector<float> params(100, 1.0f);
+  auto client = Train(params, {.agent_patience = Seconds(1), .metrics = {}});
+  server_->RequestPublish(1);
+  auto step = std::async(std::launch::async, [&] { return client->StepDone(1, 1, params); });
+  EXPECT_EQ(step.wait_for(std::chrono::seconds(20)), std::future_status::ready);
+  thaws.set_value();
+  server_->ReleaseOutbox(1);  // ends the wait of one that has no patience
+  const StepOutcome outcome = step.get();
+  EXPECT_TRUE(outcome.published);
+  EXPECT_FALSE(outcome.applied);
+  EXPECT_FALSE(outcome.agent_lost) << "it is slow";
+}
+
+// A client that has lost sight of its agent opens the new connection before it ends the old one.
+TEST_F(Link, ATrainerThatConnectsAnewIsNotRefusedForItself) {
+  std::promise<void> entered, looks_on;
+  StartServer(Options(), [&, held = looks_on.get_future().share()](const LinkEvent& event) {
+    if (!std::holds_alternative<link::CheckpointRequested>(event)) return;
+    entered.set_value();
+    held.wait();
+  });
+  const std::string socket = dir_ + "/agent.sock";
+  auto before = HttpClient::Connect(socket);
+  ASSERT_EQ(before->Do("POST", "/v1/register", kRegister, Seconds(20))->code, 200);
+  const RawConnection anew(socket);
+  EXPECT_THAT(anew.Ask("GET /v1/state HTTP/1.1\r\n\r\n"), StartsWith("HTTP/1.1 200"));
+  auto other = HttpClient::Connect(socket);
+  // The agent is busy for a moment, so that it sees both at one look.
+  auto busy = std::async(std::launch::async,
+                         [&] { return other->Do("POST", "/v1/checkpoint", "", Seconds(20)); });
+  entered.get_future().wait();
+  before = absl::CancelledError("closed");
+  anew.Send(absl::StrCat("POST /v1/register HTTP/1.1\r\nContent-Length: ", strlen(kRegister),
+                         "\r\n\r\n", kRegister));
+  looks_on.set_value();
+  EXPECT_THAT(anew.Receive(), StartsWith("HTTP/1.1 200"));
+  EXPECT_TRUE(busy.get().ok());
 }
 
 TEST_F(Link, ALinkFileOfGarbageIsSetAside) {

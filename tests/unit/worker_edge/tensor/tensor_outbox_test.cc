@@ -60,6 +60,20 @@ TEST_F(TensorOutboxTest, LentBytesCountForTheBound) {
   EXPECT_EQ(queued, 8);
 }
 
+TEST_F(TensorOutboxTest, WhoWasRefusedIsToldOnceAndWhenHalfOfItIsFree) {
+  const Bytes bytes(kBytes);
+  size_t left = 0;
+  for (; Lend(bytes) != TensorOutbox::Pushed::kFull; ++left) {
+  }
+  int told = 0;
+  while (left-- > 0) {
+    const bool half_free = left * (kTensorHeaderBytes + kBytes) <= 4 * kBytes;
+    EXPECT_EQ(outbox_.Pop(), half_free && told == 0) << left << " frames are left";
+    told += half_free;
+  }
+  EXPECT_GT(told, 1);
+}
+
 // One thread reads what another lends, keeps and writes again: no byte of a later writing is seen.
 TEST_F(TensorOutboxTest, NobodyReadsWhatWasKept) {
   constexpr int kRounds = 100;

@@ -52,6 +52,14 @@ int Dial(const std::string& endpoint) {
 void WriteAll(int fd, ByteView bytes) {
   ASSERT_EQ(send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL), static_cast<ssize_t>(bytes.size()));
 }
+// Whether the other side has ended the connection. What it said before is read and forgotten.
+bool Ended(int fd) {
+  char ignored[256];
+  ssize_t n = 0;
+  while ((n = recv(fd, ignored, sizeof ignored, MSG_DONTWAIT)) > 0) {
+  }
+  return n == 0 || errno != EAGAIN;
+}
 
 class TensorTransportTest : public testing::TestWithParam<bool> {  // with TLS or without
  protected:
@@ -148,6 +156,45 @@ TEST_P(TensorTransportTest, StrangersWhoSayNothingKeepNoPeerOut) {
   EXPECT_TRUE(b.Eventually([&] { return b.received.size() == 1; }));
   EXPECT_TRUE(b.EventuallyCounts("too_many", 1));
   for (const int fd : silent) close(fd);
+}
+
+TEST_P(TensorTransportTest, TheStrangerThatHasBeenSilentLongestGivesItsPlace) {
+  TensorTransportOptions few;
+  few.accepted = 2;
+  few.open_within = Seconds(1000);  // no timer makes room
+  Node b(authority(), "b", few);
+  std::vector<int> silent;
+  for (int i = 0; i < 4; ++i) silent.push_back(Dial(b.transport().endpoint()));
+  for (size_t i = 0; i < 2; ++i)
+    EXPECT_TRUE(EventuallyHolds([&] { return Ended(silent[i]); })) << i;
+  for (size_t i = 2; i < 4; ++i) EXPECT_FALSE(Ended(silent[i])) << i;
+  for (const int fd : silent) close(fd);
+}
+
+TEST_P(TensorTransportTest, APeerThatWasSentToLongestAgoGivesItsPlaceAndIsDialledAgain) {
+  TensorTransportOptions few;
+  few.dialed = 2;
+  Node a(authority(), "a", few), b(authority(), "b"), c(authority(), "c"), d(authority(), "d");
+  const auto arrives = [&](Node& at, size_t frames) {
+    a.Send(at, Bytes(7));
+    return at.Eventually([&] { return at.received.size() == frames; });
+  };
+  ASSERT_TRUE(arrives(b, 1));
+  ASSERT_TRUE(arrives(c, 1));
+  ASSERT_TRUE(arrives(b, 2));  // so c was sent to longest ago
+  ASSERT_TRUE(arrives(d, 1));
+  EXPECT_TRUE(c.EventuallyCounts("goodbye", 1));
+  EXPECT_TRUE(arrives(c, 2));
+  EXPECT_TRUE(b.EventuallyCounts("goodbye", 1));
+  EXPECT_TRUE(a.Downs().empty()) << "nobody is dead";
+}
+
+TEST_P(TensorTransportTest, APeerThatAdvertisesANameIsReached) {
+  TensorTransportOptions named;
+  named.advertise = "127.1";  // no address in four parts, so it is looked up; and never in DNS
+  Node a(authority(), "a"), b(authority(), "b", named);
+  a.Send(b, Bytes(7));
+  EXPECT_TRUE(b.Eventually([&] { return b.received.size() == 1; }));
 }
 
 TEST_P(TensorTransportTest, WithoutDescriptorsItTriesAgainWithPausesAndThenAccepts) {
