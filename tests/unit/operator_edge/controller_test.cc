@@ -21,9 +21,13 @@ class ControllerTest : public LivingCluster {
     controller_.emplace(*cluster_, std::move(options), *metrics_, Logger());
     loop_ = std::thread([this] { controller_->Run(); });
   }
-  void TearDown() override {
+  // Before what its options use.
+  void End() {
     if (controller_) controller_->Stop();
     if (loop_.joinable()) loop_.join();
+  }
+  void TearDown() override {
+    End();
     controller_.reset();
     LivingCluster::TearDown();
   }
@@ -48,6 +52,27 @@ TEST_F(ControllerTest, AReplicaThatDoesNotLeadIsReadyAndDecidesNothing) {
   leads = true;
   EXPECT_TRUE(HasPods(4)) << "no news tell it, but every job is looked at";
   EXPECT_TRUE(EventuallyHolds([&] { return Shown().contains("conditions"); }));
+  End();
+}
+
+TEST_F(ControllerTest, AnIdleLoopTakesATenthOfASecondForATurn) {
+  using std::chrono::steady_clock;
+  std::atomic<int> turns{0};
+  steady_clock::time_point first, sixth;  // of the loop's thread, until it ends
+  Start();
+  ControllerOptions options;
+  options.ask_agents = false;
+  options.leading = [] { return false; };  // it has nothing to decide
+  options.progress = [&] {
+    const int turn = ++turns;
+    if (turn == 1) first = steady_clock::now();
+    if (turn == 6) sixth = steady_clock::now();
+  };
+  Run(options);
+  EXPECT_TRUE(EventuallyHolds([&] { return turns >= 6; }));
+  End();
+  // News may end two of the five turns; a slow machine only lengthens them.
+  EXPECT_GE(sixth - first, std::chrono::milliseconds(300));
 }
 
 TEST_F(ControllerTest, AJobThatIsOverGoesWhenItsTimeIsOver) {

@@ -17,6 +17,7 @@
 #include <stdexcept>
 #include <thread>
 
+#include "operator/edge/kube/kube_requests.h"
 #include "tests/support/loopback_server.h"
 #include "tests/unit/operator_edge/kube/plain_endpoint.h"
 
@@ -283,6 +284,13 @@ TEST(KubeClientTest, NoExceptionLeavesIt) {
   EXPECT_TRUE(absl::IsInternal(watched)) << watched;
   EXPECT_EQ(metrics.Value("crowdsurf_operator_exceptions_total", {{"thread", "client"}}), 1);
   EXPECT_TRUE(client.Get("/api/pods").ok()) << "its connections are given back";
+}
+
+// RFC 3986, 2.1 to 2.3. A server may put anything into its token for the next page.
+TEST(KubeRequestsTest, AllButUnreservedCharactersArePercentEncoded) {
+  EXPECT_EQ(PercentEncoded("azAZ09-._~"), "azAZ09-._~");
+  EXPECT_EQ(PercentEncoded("a/b+c=&? %\n\xC3"), "a%2fb%2bc%3d%26%3f%20%25%0a%c3");
+  EXPECT_EQ(PercentEncoded(""), "");
 }
 
 }  // namespace

@@ -30,6 +30,7 @@ namespace crowdsurf::controller {
 
 inline constexpr char kBudgets[] =
     "/apis/policy/v1/namespaces/team/poddisruptionbudgets/crowd-workers";
+inline const std::string kPodsPath = "/api/v1/namespaces/team/pods";
 inline constexpr char kLeases[] =
     "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/node-0";
 
@@ -218,6 +219,8 @@ class KubeClusterTest : public testing::Test {
   }
   // A new life of the operator, on what the server has now.
   void Restart() {
+    // First, or the watches of the life before wait for their time to be over.
+    if (client_) client_->Stop();
     cluster_.reset();
     const double watches = WatchesAnswered();
     client_ = std::make_unique<KubeClient>(
@@ -261,6 +264,12 @@ class KubeClusterTest : public testing::Test {
     auto snapshot = cluster_->Observe("team/crowd");
     EXPECT_TRUE(snapshot.ok()) << snapshot.status();
     return snapshot.ok() ? *snapshot : JobSnapshot();
+  }
+  // What the job has before its first pod: a create then asks for that pod alone.
+  void PutStartObjects() {
+    for (const char* made : {"configmaps/crowd-crowdsurf-ca", "services/crowd-peers"}) {
+      api_.Put(std::string("/api/v1/namespaces/team/") + made, 200, Owned());
+    }
   }
   void Report(int reporter, int subject) {
     EXPECT_TRUE(cluster_->PostReport(

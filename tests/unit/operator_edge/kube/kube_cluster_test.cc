@@ -39,36 +39,36 @@ TEST_F(KubeClusterTest, WhatDeletedJobsLeftIsSweptAfterEachListUntilThatWorks) {
 }
 
 TEST_F(KubeClusterTest, ANameThatIsTakenIsOursOrTheNextOneOrRefused) {  // pod-lifecycle 3.2
-  const std::string space = "/api/v1/namespaces/team/";
-  for (const char* made : {"configmaps/crowd-crowdsurf-ca", "services/crowd-peers"}) {
-    api_.Put(space + made, 200, Owned());
-  }
-  api_.Put(space + "pods", 409,
+  PutStartObjects();
+  api_.Put(kPodsPath, 409,
            {{"kind", "Status"}, {"code", 409}, {"reason", "AlreadyExists"}, {"message", "taken"}});
   CreatePod create;
   create.name = "crowd-0-2";
   json pod = Pod(0);
   pod["metadata"]["name"] = create.name;
+  pod["metadata"]["uid"] = "uid-of-it";
+  pod["metadata"]["resourceVersion"] = "15";
   const auto answer = [&] {
-    api_.Put(space + "pods/" + create.name, 200, pod);
+    api_.Put(kPodsPath + "/" + create.name, 200, pod);
     return cluster_->Create(Observe().job, create);
   };
   EXPECT_TRUE(answer().ok()) << "from before a crash";
+  ASSERT_EQ(Observe().pods.size(), 5u) << "seen before its watch tells";
+  EXPECT_EQ(Observe().pods.at(1).name, create.name);
+  EXPECT_FALSE(Observe().pods.at(1).deleted);
   pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z";
   EXPECT_TRUE(answer().ok()) << "the next decision sees that it goes, and takes the next number";
+  EXPECT_TRUE(Observe().pods.at(1).deleted);
   pod["metadata"]["ownerReferences"][0]["uid"] = "another";
   EXPECT_TRUE(absl::IsAlreadyExists(answer()));
 }
 
 // A list may be read before a create, and be taken long after it: the host had other work.
 TEST_F(KubeClusterTest, AListFromBeforeACreateDoesNotForgetItsPodHoweverLateItComes) {
-  const std::string space = "/api/v1/namespaces/team/";
-  for (const char* made : {"configmaps/crowd-crowdsurf-ca", "services/crowd-peers"}) {
-    api_.Put(space + made, 200, Owned());
-  }
+  PutStartObjects();
   json pod = Pod(4);
   pod["metadata"]["resourceVersion"] = "15";
-  api_.Put("POST " + space + "pods", 201, pod);
+  api_.Put("POST " + kPodsPath, 201, pod);
   CreatePod create;
   create.name = "crowd-4-1";
   ASSERT_TRUE(cluster_->Create(Observe().job, create).ok());
@@ -78,6 +78,35 @@ TEST_F(KubeClusterTest, AListFromBeforeACreateDoesNotForgetItsPodHoweverLateItCo
   EXPECT_EQ(Observe().pods.size(), 5u) << "it would be made a second time";
   Relist("16", "Failed");
   EXPECT_EQ(Observe().pods.size(), 4u) << "it is gone";
+}
+
+// decisions/operator/015
+TEST_F(KubeClusterTest, WhatKeepsALateWorkerIsReadFromItsEventsEveryFifteenSeconds) {
+  constexpr char kEvents[] = "GET /api/v1/namespaces/team/events";
+  const auto event = [](int count, const char* why, const char* message) {
+    return json{{"count", count}, {"reason", why}, {"message", message}};
+  };
+  json late = Pod(0);
+  late["metadata"]["creationTimestamp"] = "2027-01-15T07:59:46Z";  // 14 s ago
+  late["status"] = {{"phase", "Pending"}};
+  api_.Put("/api/v1/pods", 200, List(json::array({late})));
+  api_.Put(kEvents, 200,
+           List(json::array({event(3, "FailedMount", "no volume"), event(2, "FailedMount", "once"),
+                             event(9, "Pulling", "an image")})));
+  Restart();
+  const auto waiting = [&] { return Observe().pods.at(0).waiting_message; };
+  EXPECT_EQ(waiting(), "");
+  EXPECT_EQ(api_.Asked(kEvents), 0) << "it may still start";
+  now_ = now_ + Seconds(1);
+  EXPECT_EQ(waiting(), "no volume");
+  EXPECT_EQ(Observe().pods.at(0).waiting_reason, reason::kCannotStart);
+  now_ = now_ + Milliseconds(14'999);
+  EXPECT_EQ(waiting(), "no volume");
+  EXPECT_EQ(api_.Asked(kEvents), 1) << "not in every turn of the job";
+  api_.Put(kEvents, 503, {{"kind", "Status"}, {"code", 503}});
+  now_ = now_ + Milliseconds(1);
+  EXPECT_EQ(waiting(), "") << "nobody knows";
+  EXPECT_EQ(api_.Asked(kEvents), 2);
 }
 
 TEST_F(KubeClusterTest, ProgressAloneIsNewsOnceAMinute) {  // pod-lifecycle 8.5
@@ -100,15 +129,12 @@ TEST_F(KubeClusterTest, TheProgressOfADeletedJobOfThisNameIsNotThisOnes) {
   cluster_->SetProgress("team/gone", "gone-uid", Progress{1000, 7, std::nullopt, 9, true});
   EXPECT_EQ(Observe().progress.samples, 0u);
   EXPECT_FALSE(Observe().progress.target_met);
-  const std::string space = "/api/v1/namespaces/team/";
-  for (const char* made : {"configmaps/crowd-crowdsurf-ca", "services/crowd-peers"}) {
-    api_.Put(space + made, 200, Owned());
-  }
+  PutStartObjects();
   json older = Pod(9);  // first of all by its name
   older["metadata"]["name"] = "crowd-0-0";
   older["metadata"]["resourceVersion"] = "11";
   older["metadata"]["ownerReferences"][0]["uid"] = "older-uid";
-  api_.Put(space + "pods", 201, older);
+  api_.Put(kPodsPath, 201, older);
   CreatePod create;
   create.name = "crowd-0-0";
   EXPECT_TRUE(cluster_->Create(Observe().job, create).ok());

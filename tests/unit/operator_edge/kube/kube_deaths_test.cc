@@ -137,6 +137,36 @@ TEST_F(KubeClusterTest, LeasesOfManyNodesAreReadSideBySide) {  // other jobs wai
   EXPECT_EQ(api_.Asked(kLeases), 1) << "every other second";
 }
 
+TEST_F(KubeClusterTest, OfMoreNodesThanATurnReadsThoseReadLongestAgoComeFirst) {
+  constexpr size_t kNodes = kMaxLeases + 30;
+  json pods = json::array(), nodes = json::array();
+  for (size_t i = 0; i < kNodes; ++i) {
+    pods.push_back(Pod(static_cast<int>(i)));
+    nodes.push_back({{"metadata", {{"name", "node-" + std::to_string(i)}}},
+                     {"status",
+                      {{"conditions",
+                        {{{"type", "Ready"},
+                          {"status", "Unknown"},
+                          {"lastTransitionTime", "2027-01-15T07:59:00Z"}}}}}}});
+  }
+  api_.Put("/api/v1/pods", 200, List(pods));
+  api_.Put("/api/v1/nodes", 200, List(nodes));
+  Restart();
+  const auto asked = [&] {
+    std::map<int, size_t> nodes_of;  // by how often their Leases were read
+    for (size_t i = 0; i < kNodes; ++i) {
+      const std::string lease = std::string(kLeases).substr(0, std::string(kLeases).size() - 1);
+      ++nodes_of[api_.Asked(lease + std::to_string(i))];
+    }
+    return nodes_of;
+  };
+  (void)Observe();
+  EXPECT_EQ(asked(), (std::map<int, size_t>{{0, 30}, {1, kMaxLeases}}));
+  now_ = now_ + Seconds(3);
+  (void)Observe();
+  EXPECT_EQ(asked(), (std::map<int, size_t>{{1, 60}, {2, kMaxLeases - 30}}));
+}
+
 TEST_F(KubeClusterTest, AnOpenCaseIsLookedAtAgainAndAForgottenOneIsNot) {
   Report(1, 0);
   EXPECT_THAT(Touched(), testing::Contains("team/crowd"));

@@ -40,6 +40,21 @@ TEST_F(KubeClusterTest, AnEventNamesItsJobAndFitsIntoTheServersBounds) {
   EXPECT_EQ(event["count"], 1);
 }
 
+TEST_F(KubeClusterTest, AQuotaThatIsUsedUpIsNoMissingRight) {  // both are 403
+  PutStartObjects();
+  CreatePod create;
+  create.name = "crowd-4-1";
+  const auto refused = [&](const char* why) {
+    api_.Put("POST " + kPodsPath, 403,
+             {{"kind", "Status"}, {"code", 403}, {"reason", "Forbidden"}, {"message", why}});
+    return cluster_->Create(Observe().job, create);
+  };
+  EXPECT_TRUE(absl::IsResourceExhausted(
+      refused("pods \"crowd-4-1\" is forbidden: exceeded quota: team, requested: pods=1")));
+  EXPECT_TRUE(absl::IsPermissionDenied(
+      refused("pods is forbidden: User \"operator\" cannot create resource \"pods\"")));
+}
+
 TEST_F(KubeClusterTest, AnAnnotationIsOfThatPodAloneAndSaysWhenItWasTold) {
   api_.Put(kPod, 200, Pod(0));
   AnnotatePod note{"crowd-0-1", "uid-0", kConfigAnnotation, "{}", reason::kConfig};

@@ -4,6 +4,8 @@
 
 #include <absl/strings/escaping.h>
 #include <absl/strings/str_cat.h>
+#include <absl/time/clock.h>
+#include <absl/time/time.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -113,6 +115,28 @@ TEST_F(KubeconfigTest, ATokenFileAndAPluginGiveCredentials) {
       LoadKubeconfig({Config("server: 'https://a'", "exec: {command: /bin/true}")});
   ASSERT_TRUE(nothing.ok()) << nothing.status();
   EXPECT_FALSE(nothing->credentials().ok());
+}
+
+TEST_F(KubeconfigTest, APluginRunsAgainBeforeItsCredentialsExpire) {
+  const std::string plugin = Write("plugin",
+                                   "#!/bin/sh\necho >> \"$0.$1\"\nprintf '{\"status\": "
+                                   "{\"token\": \"%s\", \"expirationTimestamp\": \"%s\"}}' "
+                                   "\"$(wc -l < \"$0.$1\")\" \"$1\"\n");
+  std::filesystem::permissions(plugin, std::filesystem::perms::owner_all);
+  // Each run has its number for a token.
+  const auto two_tokens = [&](const std::string& expires) {
+    const auto read = LoadKubeconfig(
+        {Config("server: 'https://a'",
+                absl::StrCat("exec: {command: ./plugin, args: ['", expires, "']}"))});
+    EXPECT_TRUE(read.ok()) << read.status();
+    const auto first = read->credentials(), second = read->credentials();
+    return first->token + ", " + second->token;
+  };
+  const std::string soon =
+      absl::FormatTime(absl::RFC3339_full, absl::Now() + absl::Seconds(20), absl::UTCTimeZone());
+  EXPECT_EQ(two_tokens(soon), "1, 2") << "a request would end after them";
+  EXPECT_EQ(two_tokens("2999-01-01T00:00:00Z"), "1, 1");
+  EXPECT_EQ(two_tokens(""), "1, 1") << "they hold until the end";
 }
 
 TEST_F(KubeconfigTest, WhatIsMissingOrNotUnderstoodIsSaid) {

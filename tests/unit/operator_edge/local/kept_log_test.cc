@@ -91,6 +91,18 @@ TEST_F(KeptLogTest, MoreThanIsKeptAtOnceIsNoLine) {
   EXPECT_EQ(Older() + Newer(), Kept());
 }
 
+TEST_F(KeptLogTest, ItIsWrittenInAProgramWithoutAStandardInput) {
+  const int input = dup(STDIN_FILENO);
+  close(STDIN_FILENO);  // the log's file gets its descriptor, 0
+  KeptLog log(path());
+  Print(log, "one\n");
+  if (input >= 0) {
+    EXPECT_EQ(dup2(input, STDIN_FILENO), STDIN_FILENO);
+    close(input);
+  }
+  EXPECT_EQ(Newer(), "one\n");
+}
+
 TEST_F(KeptLogTest, ALinkOfItsNameIsNotFollowed) {
   std::filesystem::create_symlink(folder_ + "/elsewhere", path());
   KeptLog log(path());

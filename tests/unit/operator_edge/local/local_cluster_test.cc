@@ -129,6 +129,16 @@ TEST_F(LocalClusterTest, ANoticeReachesTheAgentAsAFileAndTheMachineGoesAtItsDead
   EXPECT_EQ(cluster_->status().failures, 0u);
 }
 
+TEST_F(LocalClusterTest, AMachineOfTheMarketIsGoneWhenItsNoticeIsOver) {
+  Make(1, {}, {}, /*market=*/true);
+  cluster_->AddNode("node1");
+  const auto there = [&] { return cluster_->Observe("job")->nodes.contains("node1"); };
+  ASSERT_TRUE(Until([&] { return Ready() == 1; }));
+  cluster_->TakeNode("node1", Seconds(1));
+  EXPECT_TRUE(there());
+  EXPECT_TRUE(Until([&] { return !there(); }));
+}
+
 // The report draws its cross there.
 TEST_F(LocalClusterTest, TheEndOfAWorkerThatWasToldToGoIsSaid) {
   Make(2, {});
@@ -153,6 +163,15 @@ TEST_F(LocalClusterTest, ATrainerThatCrashesAtOnceBacksOffThenFailsTheJobWithIts
   EXPECT_EQ(status.disruptions, 0u);
   EXPECT_TRUE(Until([&] { return cluster_->idle() || cluster_->Workers().empty(); }) ||
               cluster_->Workers().size() <= 2u);
+}
+
+TEST_F(LocalClusterTest, ATrainerFindsTheProgramsOfCrowdsurfFirst) {
+  Make(1, {});  // with /usr/bin for their folder
+  TrainingJobSpec spec = job_.spec;
+  spec.pod_template["spec"]["containers"][0]["command"] = {"sh", "-c", "echo \"<$PATH>\"; exit 3"};
+  cluster_->Apply(spec);
+  ASSERT_TRUE(Until([&] { return cluster_->status().last_failure.has_value(); }));
+  EXPECT_THAT(cluster_->status().last_failure->output, HasSubstr("</usr/bin:/usr/bin:/bin>"));
 }
 
 TEST_F(LocalClusterTest, ATrainerThatHangsIsEndedReplacedAndCountedAsAFailure) {

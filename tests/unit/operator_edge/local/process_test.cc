@@ -157,6 +157,19 @@ TEST(ReaperTest, NothingStaysBehindAProcessOrAReaper) {
   EXPECT_EQ(OpenFiles(), before);
 }
 
+TEST(SweepTest, AProcessIsOfTheRunThatAWholeEntryOfItsEnvironmentNames) {
+  const std::string run = "whole" + std::to_string(getpid());
+  const std::string entry = std::string(kRunVariable) + "=" + run;
+  const auto start = [](const std::string& variable) {
+    return Process::Start({{"sleep", "1000"}, {"PATH=/usr/bin:/bin", variable}, ""}).value();
+  };
+  Process own = start(entry), other_variable = start("X_" + entry), other_run = start(entry + "x");
+  ASSERT_GE(KillRunProcesses(run), 1);
+  EXPECT_EQ(End(own), 137);
+  EXPECT_FALSE(other_variable.Reap());
+  EXPECT_FALSE(other_run.Reap());
+}
+
 TEST(SweepTest, TheNextStartRemovesWhatAMachineCrashLeftAndSparesALiveRun) {
   const std::string parent = ::testing::TempDir() + "sweep" + std::to_string(getpid());
   std::filesystem::create_directories(parent + "/crowdsurf-dead");

@@ -63,7 +63,7 @@ TEST(YamlTest, OfSeveralDocumentsTheJobIsTaken) {
 }
 
 TEST(YamlTest, SaysWhereTextIsNoManifest) {
-  EXPECT_THAT(Problem("a: [1\nb: 2\n"), HasSubstr("line "));
+  EXPECT_THAT(Problem("a: 1\nb: c: d\n"), HasSubstr("line 2: "));
   EXPECT_THAT(Problem("a: 1\nb: 2\na: 3\n"), HasSubstr("line 3: a stands there twice"));
   EXPECT_THAT(Problem("a: 1\n---\nb: 2\n"), HasSubstr("a second document"));
   EXPECT_THAT(Problem(""), HasSubstr("no document"));

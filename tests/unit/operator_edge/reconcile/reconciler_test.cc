@@ -222,6 +222,25 @@ TEST(ReconcilerTest, ACreateThatSucceedsEndsTheRowOfRefusals) {
   EXPECT_LE(plan->requeue_at, now + Seconds(1)) << "the first refusal of a new row";
 }
 
+TEST(ReconcilerTest, AJobThatIsMadeAgainUnderItsNameBeginsANewRowOfRefusals) {
+  Platform platform(1);
+  platform.refused = {0};
+  MetricRegistry metrics;
+  Reconciler reconciler(platform, {}, metrics, Logger());
+  WallTime now = kNow;
+  for (int turn = 0; turn < 5; ++turn) {
+    ASSERT_TRUE(reconciler.Reconcile("job", now).ok());
+    now = now + Seconds(120);
+  }
+  platform.gone = true;
+  EXPECT_TRUE(absl::IsNotFound(reconciler.Reconcile("job", now).status()));
+  platform.gone = false;
+  ASSERT_TRUE(reconciler.Reconcile("job", now).ok());
+  const auto plan = reconciler.Reconcile("job", now);
+  ASSERT_TRUE(plan.ok());
+  EXPECT_LE(plan->requeue_at, now + Seconds(1));
+}
+
 TEST(ReconcilerTest, APodGoesOnlyWhenTheStatusSaysWhatItsEndWas) {
   Platform platform(1);
   MetricRegistry metrics;
