@@ -1,0 +1,125 @@
+"""P4 of pytorch.py: digits.py's job beside the same loop averaged by hivemind 1.1.12 (raced_digits.py has both).
+
+Four workers on this machine, nobody is killed. Settings of both are tuned on one grid of intervals, and hivemind's also on its
+matchmaking time, with a seed apart. Then both take turns, another seed each time. P4.samples is our samples a second over
+hivemind's. P4.time is hivemind's seconds over ours, from the first step of a worker to the first worker that has 97 % of the
+held-out digits right. For each of the two both have the settings with which they did best in it.
+"""
+import dataclasses
+import itertools
+import json
+import os
+import pathlib
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+SCRIPT = "bench/raced_digits.py"
+WORKERS, BATCH, SURE = 4, 32, .97
+INTERVALS = (20, 50, 100)    # steps of a worker
+MATCHMAKING = (1, 3)         # seconds; half of it is the request's timeout
+PATIENCE = 200               # seconds, of a run
+
+
+@dataclasses.dataclass
+class Run:
+    settings: tuple
+    rate: float       # samples a second of all workers
+    seconds: float    # to SURE; infinite: nobody came there
+
+    @classmethod
+    def of(cls, settings, logs):
+        def told(word):
+            return [tuple(map(float, pair)) for log in logs for pair in re.findall(rf"^{word} (\S+) (\S+)$", log, re.M)]
+        steps = told("step")
+        ends = [time for time, samples in steps if samples > 0]
+        if not ends:
+            raise RuntimeError("no worker ended:\n" + "\n".join(log[-2000:] for log in logs))
+        began = min(time for time, _ in steps)
+        sure = [time for time, fraction in told("accuracy") if fraction >= SURE]
+        return cls(settings, sum(samples for _, samples in steps) / (max(ends) - began), min(sure, default=float("inf")) - began)
+
+
+class Race:
+    def __init__(self, crowdsurf, short):
+        """`crowdsurf(state, *words)` runs a job on this machine."""
+        self.crowdsurf, self.short = crowdsurf, short
+        self.target = 30_000 if short else 60_000
+        self.python = self.install()
+
+    def install(self):
+        """Into build/, once. The package holds its network daemon; torch and numpy are the system's."""
+        place = ROOT / "build" / "hivemind"
+        if not (place / "installed").exists():
+            subprocess.run(["/usr/bin/python3", "-m", "venv", "--clear", "--system-site-packages", place], check=True)
+            subprocess.run([place / "bin" / "pip", "install", "-q", "hivemind==1.1.12"], check=True, stdout=sys.stderr)
+            (place / "installed").touch()
+        return place / "bin" / "python"
+
+    def ours(self, seed, interval):
+        manifest = (ROOT / "deploy" / "examples" / "digits-pytorch.yaml").read_text()
+        command = [SCRIPT, "crowdsurf", "--target", self.target, "--seed", seed]
+        manifest = manifest.replace("deploy/examples/digits.py", ", ".join(f"'{word}'" for word in command))
+        manifest = manifest.replace("{steps: 20}", f"{{steps: {interval}}}").replace("samples: 400000", f"samples: {self.target}")
+        with tempfile.TemporaryDirectory() as folder:
+            job, state = pathlib.Path(folder, "job.yaml"), pathlib.Path(folder, "state")
+            job.write_text(manifest)
+            self.crowdsurf(state, job)
+            return Run.of((interval,), [path.read_text() for path in sorted(state.glob("workers/*/trainer.log"))])
+
+    def hivemind(self, seed, interval, matchmaking):
+        words = [self.python, SCRIPT, "hivemind", "--target", self.target, "--seed", seed, "--workers", WORKERS,
+                 "--interval", interval, "--matchmaking", matchmaking]
+        with tempfile.TemporaryDirectory() as folder:
+            workers, peers = [], []
+            try:
+                for rank in range(WORKERS):
+                    log = pathlib.Path(folder, f"{rank}.log")
+                    workers.append(self.worker(log, [*words, *["--peers"] * bool(peers), *peers]))
+                    peers = peers or self.when(r"^address (\S+)", *workers[0])
+                for worker in workers:
+                    self.when(r"^step \S+ [1-9]", *worker)
+            finally:
+                for process, _ in workers:   # its network daemons outlive it
+                    os.killpg(process.pid, 9)
+                    process.wait()
+            return Run.of((interval, matchmaking), [log.read_text() for _, log in workers])
+
+    def worker(self, log, words):
+        environment = {**os.environ, "PYTHONPATH": str(ROOT / "python"), "HIVEMIND_LOGLEVEL": "ERROR", "HIVEMIND_MEMORY_SHARING_STRATEGY": "file_descriptor"}
+        with log.open("w") as out:
+            return subprocess.Popen([*map(str, words)], cwd=ROOT, env=environment, stdin=subprocess.PIPE, stdout=out, stderr=out,
+                                    start_new_session=True), log
+
+    def when(self, line, process, log):
+        """What the log has of such lines, once there is one."""
+        end = time.monotonic() + PATIENCE
+        while not (found := re.findall(line, log.read_text(), re.M)):
+            if time.monotonic() > end or process.poll() is not None:
+                raise RuntimeError("a worker of hivemind ended, or hangs:\n" + log.read_text()[-2000:])
+            time.sleep(.05)
+        return found
+
+    def run(self):
+        ours = [self.ours(0, interval) for interval in INTERVALS]
+        grid = itertools.product(INTERVALS, MATCHMAKING)
+        theirs = [self.hivemind(0, *settings) for settings in ([(20, 1), (50, 1)] if self.short else grid)]
+        for run in ours + theirs:
+            print(f"  {json.dumps(dataclasses.asdict(run))}", file=sys.stderr, flush=True)
+        figures = {}
+        for name, best, ratio in (("P4.samples", lambda runs: max(runs, key=lambda run: run.rate), lambda a, b: a.rate / b.rate),
+                                  ("P4.time", lambda runs: min(runs, key=lambda run: run.seconds),
+                                   lambda a, b: b.seconds / a.seconds)):
+            settings, their_settings = best(ours).settings, best(theirs).settings
+            print(f"  {name}: ours {settings}, hivemind {their_settings}", file=sys.stderr, flush=True)
+            ratios = []
+            for seed in range(1, 2 if self.short else 6):
+                a, b = self.ours(seed, *settings), self.hivemind(seed, *their_settings)
+                print(f"  seed {seed}: {a.rate:.0f} and {b.rate:.0f} samples/s, {a.seconds:.2f} and {b.seconds:.2f} s", file=sys.stderr)
+                ratios.append(ratio(a, b))
+            figures[name] = (statistics.median(ratios), ratios)
+        return figures
