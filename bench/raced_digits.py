@@ -4,7 +4,8 @@
     raced_digits.py hivemind --target SAMPLES --workers N --interval STEPS [--matchmaking SECONDS] [--peers ADDRESS]
 
 Both run the same loop on the same batches; only what averages differs. The worker prints `step TIME SAMPLES` before its
-first step and after its last, `accuracy TIME FRACTION` every EVALUATE_EVERY steps, and a hivemind worker its `address`. TIME is Unix time.
+first step and after its last, and `accuracy TIME FRACTION` every EVALUATE_EVERY steps. TIME is Unix time. A hivemind worker
+prints its `address` and that it is `ready`; it begins, and ends, when a line comes.
 """
 import argparse
 import itertools
@@ -55,6 +56,8 @@ class Hivemind:
             averager_opts={"target_group_size": options.workers, "request_timeout": options.matchmaking / 2},
             tracker_opts={"min_refresh_period": .1, "default_refresh_period": .2})
         self.steps = options.target // (options.workers * BATCH)
+        say("ready")
+        sys.stdin.readline()   # all begin together
 
     def batches(self, loader):
         return itertools.islice((batch for _ in itertools.count() for batch in loader), self.steps)
