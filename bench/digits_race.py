@@ -19,7 +19,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 SCRIPT = "bench/raced_digits.py"
-WORKERS, BATCH, SURE = 4, 32, .97
+WORKERS, SURE = 4, .97
 INTERVALS = (20, 50, 100)    # steps of a worker
 MATCHMAKING = (1, 3)         # seconds; half of it is the request's timeout
 PATIENCE = 200               # seconds, of a run
@@ -95,7 +95,8 @@ class Race:
             return Run.of((interval, matchmaking), [log.read_text() for _, log in workers])
 
     def worker(self, log, words):
-        environment = {**os.environ, "PYTHONPATH": str(ROOT / "python"), "HIVEMIND_LOGLEVEL": "ERROR", "HIVEMIND_MEMORY_SHARING_STRATEGY": "file_descriptor"}
+        environment = {**os.environ, "PYTHONPATH": str(ROOT / "python"), "HIVEMIND_LOGLEVEL": "ERROR",
+                       "HIVEMIND_MEMORY_SHARING_STRATEGY": "file_descriptor"}
         with log.open("w") as out:
             return subprocess.Popen([*map(str, words)], cwd=ROOT, env=environment, stdin=subprocess.PIPE, stdout=out, stderr=out,
                                     start_new_session=True), log

@@ -268,9 +268,11 @@ void LinkServer::Impl::BeginSession(const RegisterRequest& request) {
     // it.
     metrics.continued.Add();
     c.hold.value.store(0, std::memory_order_release);
-    // A result that it has not applied lies where this agent fetches the job's state next.
-    c.result_ready.ticket.store(0, std::memory_order_release);
-    RaiseTo(c.released.value, c.published.ticket.load(std::memory_order_acquire));
+    // A result that it has not applied lies where this agent fetches the job's state next. Its
+    // snapshot is done with; one without a result may be read yet.
+    const uint64_t published = c.published.ticket.load(std::memory_order_acquire);
+    const uint64_t ready = c.result_ready.ticket.exchange(0, std::memory_order_acq_rel);
+    if (ready / 2 == published) RaiseTo(c.released.value, published);
   }
   const LinkGeometry& g = mapping->geometry();
   log.Info("trainer registered", {{"session", session},

@@ -199,16 +199,22 @@ TEST(ReconcilerTest, ANameThatSomebodyElseHasIsSteppedOver) {
   }
 }
 
-TEST(ReconcilerTest, ACreateThatSucceedsEndsTheRowOfRefusals) {
-  Platform platform(1);
+// Its only create is refused in five turns, and in those to come. Returns when the next may be.
+WallTime RefuseFiveTimes(Platform& platform, Reconciler& reconciler) {
   platform.refused = {0};
-  MetricRegistry metrics;
-  Reconciler reconciler(platform, {}, metrics, Logger());
   WallTime now = kNow;
   for (int turn = 0; turn < 5; ++turn) {
-    ASSERT_TRUE(reconciler.Reconcile("job", now).ok());
+    EXPECT_TRUE(reconciler.Reconcile("job", now).ok());
     now = now + Seconds(120);  // longer than any back-off
   }
+  return now;
+}
+
+TEST(ReconcilerTest, ACreateThatSucceedsEndsTheRowOfRefusals) {
+  Platform platform(1);
+  MetricRegistry metrics;
+  Reconciler reconciler(platform, {}, metrics, Logger());
+  WallTime now = RefuseFiveTimes(platform, reconciler);
   platform.refused.clear();
   ASSERT_TRUE(reconciler.Reconcile("job", now).ok());
   ASSERT_EQ(platform.snapshot().pods.size(), 1u);
@@ -224,14 +230,9 @@ TEST(ReconcilerTest, ACreateThatSucceedsEndsTheRowOfRefusals) {
 
 TEST(ReconcilerTest, AJobThatIsMadeAgainUnderItsNameBeginsANewRowOfRefusals) {
   Platform platform(1);
-  platform.refused = {0};
   MetricRegistry metrics;
   Reconciler reconciler(platform, {}, metrics, Logger());
-  WallTime now = kNow;
-  for (int turn = 0; turn < 5; ++turn) {
-    ASSERT_TRUE(reconciler.Reconcile("job", now).ok());
-    now = now + Seconds(120);
-  }
+  const WallTime now = RefuseFiveTimes(platform, reconciler);
   platform.gone = true;
   EXPECT_TRUE(absl::IsNotFound(reconciler.Reconcile("job", now).status()));
   platform.gone = false;

@@ -7,6 +7,13 @@ namespace {
 using End = PairEnd;
 using Kind = PairWord::Kind;
 
+// It has a push of number 7, and has sent the reply.
+void ReplyToSeventh(End& end) {
+  end.Take(kA, {kB, kPairTag, 7, kChunks});
+  end.TakeWhole();
+  end.Sent();
+}
+
 TEST(PairExchangeTest, WhatIsLostIsSentAgain) {
   End a(kA), b(kB);
   a.Push(kB);
@@ -88,9 +95,7 @@ TEST(PairExchangeTest, ASilentEndIsGivenUpAndTold) {
 
 TEST(PairExchangeTest, AReplyThatNobodyAcknowledgesMayBeOneSided) {
   End b(kB);
-  b.Take(kA, {kB, kPairTag, 7, kChunks});
-  b.TakeWhole();
-  b.Sent();
+  ReplyToSeventh(b);
   for (int i = 0; i < 3; ++i) {
     b.Wait(kLong);
     b.Sent();
@@ -111,9 +116,7 @@ TEST(PairExchangeTest, AReplyThatNobodyAcknowledgesMayBeOneSided) {
 
 TEST(PairExchangeTest, ANewerPushAcknowledgesTheReply) {
   End b(kB);
-  b.Take(kA, {kB, kPairTag, 7, kChunks});
-  b.TakeWhole();
-  b.Sent();
+  ReplyToSeventh(b);
   b.Take(kA, {kB, kPairTag, 8, kChunks});
   EXPECT_TRUE(b.out.whole);
   b.out = {};

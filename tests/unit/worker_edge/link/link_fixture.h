@@ -107,6 +107,15 @@ class LinkFixture : public testing::Test {
     return client;
   }
 
+  // One that trains, and has published its first step as `number`. Pre: the server is started.
+  std::unique_ptr<LinkClient> TrainAndPublish(std::span<float> params, uint64_t number = 1) {
+    auto client = Train(params);
+    server_->RequestPublish(number);
+    client->StepDone(1, 1, params);
+    Expect<link::Published>();
+    return client;
+  }
+
   static std::vector<LinkTensor> Model(uint64_t n = 100) {
     LinkTensor t;
     t.name = "w";

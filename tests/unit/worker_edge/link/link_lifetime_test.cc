@@ -116,10 +116,7 @@ TEST_F(Link, ARestartedTrainerGetsNothingOfTheDeadOnesAveraging) {
   StartServer();
   {
     std::vector<float> params(100, 1.0f);
-    auto client = Train(params);
-    server_->RequestPublish(1);
-    client->StepDone(1, 1, params);
-    Expect<link::Published>();
+    auto client = TrainAndPublish(params);
   }
   Expect<link::TrainerGone>();
   EXPECT_EQ(server_->outbox()[0], 1.0f) << "its snapshot can still be averaged";
@@ -166,15 +163,12 @@ TEST_F(Link, AnAgentRestartedBesideALivingTrainerFindsItThereWithTheSameMemory) 
 TEST_F(Link, AResultThatItsAgentDidNotOutliveIsNotApplied) {
   StartServer();
   std::vector<float> params(100, 1.0f);
-  auto client = Train(params);
-  server_->RequestPublish(4);
-  client->StepDone(5, 1, params);
-  Expect<link::Published>();
+  auto client = TrainAndPublish(params, 4);
   std::ranges::fill(server_->inbox(0), 3.0f);
   server_->Deliver(4, 0);
   server_.reset();
   StartServer();
-  while (server_->counters().connected == false) client->StepDone(5, 1, params);
+  client->StepDone(5, 1, params);  // sees the new epoch and registers again
   Expect<link::TrainerRegistered>();
   std::ranges::fill(server_->inbox(0), 77.0f);  // half of another state
   EXPECT_FALSE(client->StepDone(5, 1, params).applied);

@@ -64,10 +64,7 @@ TEST_F(Link, ADelayedAveragingAddsTheChangeToWhatTheTrainerHasByThen) {
 TEST_F(Link, ASnapshotStaysUntilTheAgentReleasesIt) {
   StartServer();
   std::vector<float> params(100, 1.0f);
-  auto client = Train(params);
-  server_->RequestPublish(1);
-  client->StepDone(1, 1, params);
-  Expect<link::Published>();
+  auto client = TrainAndPublish(params);
   params.assign(100, 2.0f);
   server_->RequestPublish(2);  // too early: the first is in use
   EXPECT_FALSE(client->StepDone(1, 1, params).published);
@@ -175,10 +172,7 @@ TEST_F(Link, AJoinerStartsFromTheOfferedStateAndItsOpaquePart) {
 TEST_F(Link, AResultOfParametersThatWereReplacedIsNotAdded) {
   StartServer();
   std::vector<float> params(100, 1.0f);
-  auto client = Train(params);
-  server_->RequestPublish(1);
-  client->StepDone(1, 1, params);
-  Expect<link::Published>();
+  auto client = TrainAndPublish(params);
   std::fill(server_->inbox(0).begin(), server_->inbox(0).end(), 8.0f);
   server_->OfferAdoption(0, 5, std::nullopt);
   EXPECT_TRUE(client->StepDone(1, 1, params).adopted);
