@@ -87,7 +87,9 @@ void Averaging::AskToBeWoken(Actions& out) {
 }
 
 void Averaging::CheckDue(Time now, Actions& out) {
-  if (!Ready() || !idle() || hashing_ || GoCatchUp(now, out) || !IntervalOver(now)) return;
+  if (!Ready() || !idle() || hashing_ || GoCatchUp(now, out)) return;
+  // Said once, it stays said: what it was wanted for may have come otherwise.
+  if (!announced_ && !IntervalOver(now)) return;
   const bool first = !announced_;
   // Repeated with each heartbeat, for members that missed it.
   if (!first && now - announced_at_ < config_.heartbeat) return;

@@ -151,5 +151,31 @@ TEST(AveragingTest, WhoIsMovedInTheMiddleOfAnAveragingIsNotCountedTwice) {
   EXPECT_GT(abandoned, 0U) << "no seat came in the middle of an averaging: this tested nothing";
 }
 
+// Due because its trainer waits for leases, and then the trainer goes on before the averaging has
+// begun. It stays due, and says so once a heartbeat: a deadline that has passed may not stand.
+TEST(AveragingTest, WhoWasDueForLeasesThatCameOtherwiseStaysDue) {
+  AveragingConfig config = EveryTenSteps();
+  config.interval = 1000;
+  PeerWorld world(26, config);
+  for (int i = 0; i < 4; ++i) world.Add();
+  ASSERT_TRUE(world.UntilTogether(Seconds(5)));
+  world.RunFor(Milliseconds(500));
+  size_t said = 0;
+  world.lose = [&](size_t, size_t, const Message& message) {
+    said += std::holds_alternative<message::DueFor>(message);
+    return std::holds_alternative<message::LeasesWanted>(message);  // so that it is due alone
+  };
+  world.Local(0, DataDeclared{{.samples = 2000, .unit = 10, .seed = 42}});
+  Progress progress{50, 400, 1.0, {}};
+  progress.leases.waits = true;
+  world.Local(0, progress);
+  world.RunFor(Milliseconds(100));
+  ASSERT_EQ(said, 3U) << "one is due, and tells the three others";
+  progress.leases.waits = false;
+  world.Local(0, progress);
+  world.RunFor(Seconds(3));  // ends the test where a deadline stands: PeerWorld bounds its events
+  EXPECT_EQ(said, 3U * 4) << "and again with each heartbeat";
+}
+
 }  // namespace
 }  // namespace crowdsurf::worker
