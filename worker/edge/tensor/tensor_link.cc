@@ -48,7 +48,8 @@ void TensorTransport::Impl::Wake(const PeerId& peer, const std::string& endpoint
   link.used = recent_.begin();
   // The peer that was sent to longest ago goes. What waits for it is dropped and counted.
   if (links_.size() > options_.dialed) {
-    DropLink(recent_.back(), Clock::duration::zero(), DownEvidence::kUnreachable);
+    const PeerId longest_ago = recent_.back();  // DropLink erases that entry
+    DropLink(longest_ago, Clock::duration::zero(), DownEvidence::kUnreachable);
   }
   Dial(peer);
 }
