@@ -82,6 +82,8 @@ class Round {
   bool MustReply(const PeerId& peer) const;
   // Members that have not said READY and are not suspected: absent at the start deadline.
   std::set<PeerId> Absent() const;
+  // A frame of this instance came from that member: it has opened the round.
+  bool HasSpoken(const PeerId& peer) const;
   // Grows whenever something that was awaited came: a round that does not is stuck.
   uint64_t progress() const;
   // True while an own ballot cannot get promises from a quorum of unsuspected witnesses.
@@ -262,6 +264,7 @@ class Round {
   std::shared_ptr<const Fixed> fixed_;
   // Who is there.
   RankSet ready_ = {};
+  RankSet spoken_ = {};          // chooses nothing here: not part of Fingerprint
   RankSet suspected_ = {};       // members
   RankSet reset_ = {};           // of them, by a broken connection: as good as dead
   RankSet left_ = {};            // said BYE or do not fit: never trusted again

@@ -25,6 +25,11 @@ std::set<PeerId> Round::Absent() const {
   return absent;
 }
 
+bool Round::HasSpoken(const PeerId& peer) const {
+  const int rank = RankOf(peer);
+  return rank >= 0 && spoken_.Contains(static_cast<size_t>(rank));
+}
+
 Round::Phase Round::phase() const {
   if (over_) return Phase::kOver;
   if (target_) return Phase::kAdopting;

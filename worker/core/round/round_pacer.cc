@@ -233,6 +233,8 @@ void RoundPacer::Pending(const Round& round, Visit&& visit) const {
     visit(silent, Due{Due::Kind::kSuspect, peer, SuspicionCause::kSilence});
   }
   for (const auto& [peer, when] : suspected_) {
+    // It lives, but is in another view or list: no ballot is to wait for its answer.
+    if (found_absent_.contains(peer) && !round.HasSpoken(peer)) continue;
     const std::optional<Time> heard = times_->LastHeard(peer);
     if (heard && *heard > when) visit(*heard, Due{Due::Kind::kTrust, peer, {}});
   }

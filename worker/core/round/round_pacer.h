@@ -108,7 +108,8 @@ class RoundTimes {
   int backoff_ = 0;  // deadlines are 2^backoff_ as long
 };
 
-// What to give the round. kTrust: a peer that had been suspected for its silence was heard again.
+// What to give the round. kTrust: a peer that had been suspected for its silence was heard again;
+// one that was absent at the start must be heard in this round.
 struct Due {
   enum class Kind : uint8_t { kSuspect, kTrust, kLate, kSitOut, kBeat } kind = Kind::kLate;
   PeerId peer;                                      // kSuspect, kTrust

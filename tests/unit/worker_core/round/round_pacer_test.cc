@@ -163,6 +163,23 @@ TEST(RoundPacerTest, WhoIsAbsentAtTheDeadlineIsSuspectedOnce) {
   EXPECT_FALSE(Has(pacer.TakeDue(At(1001), round), Due::Kind::kSuspect));
 }
 
+// It is in an older view, say, and asks for the newer one. Ballots would wait for its STATUS, one
+// after the other, until the round has had all of them.
+TEST(RoundPacerTest, WhoWasAbsentIsTrustedWhenItIsHeardInThisRound) {
+  OpenedRound opened;
+  auto& [times, round, out] = opened;
+  RoundPacer pacer(At(0), times);
+  pacer.Observe(At(0), round);
+  for (const Due& d : pacer.TakeDue(At(1000), round)) Apply(d, round, out);
+  pacer.Observe(At(1000), round);
+  times.OnHeard(At(1010), PeerAt(1));  // something else
+  EXPECT_FALSE(Has(pacer.TakeDue(At(1010), round), Due::Kind::kTrust));
+  EXPECT_GT(pacer.NextDeadline(round), At(1010)) << "and no deadline stands for it";
+  opened.Hear(Beat{});
+  times.OnHeard(At(1020), PeerAt(1));
+  EXPECT_TRUE(Has(pacer.TakeDue(At(1020), round), Due::Kind::kTrust)) << "its READY was lost";
+}
+
 TEST(RoundPacerTest, ASilentMemberIsSuspectedAndTrustedWhenItIsHeardAgain) {
   OpenedRound opened;
   auto& [times, round, out] = opened;
