@@ -82,6 +82,8 @@ class Round {
   bool MustReply(const PeerId& peer) const;
   // Members that have not said READY and are not suspected: absent at the start deadline.
   std::set<PeerId> Absent() const;
+  // What must be kept (a decided value, or one that may be) is with suspected members alone.
+  bool AwaitsSuspects() const;
   // A frame of this instance came from that member: it has opened the round.
   bool HasSpoken(const PeerId& peer) const;
   // Grows whenever something that was awaited came: a round that does not is stuck.

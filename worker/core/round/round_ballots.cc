@@ -156,6 +156,7 @@ void Round::Answer(BallotName name, RoundActions& out) {
   // One ballot at a time: a coordinator that answers a higher one gives its own up.
   if (coordination_ && coordination_->ballot < ballot) coordination_.reset();
   const PeerId& coordinator = PeerAt(CoordinatorOf(ballot));
+  if (coordinator != fixed_->self) orphan_ = false;  // it may know of others that hold it
   Emit(coordinator, MakeStatus(name), out);
   // Witnesses are of the view: a branch is decided by its members alone.
   if (!branch && fixed_->witness >= 0)

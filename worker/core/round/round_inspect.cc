@@ -25,6 +25,13 @@ std::set<PeerId> Round::Absent() const {
   return absent;
 }
 
+bool Round::AwaitsSuspects() const {
+  if (over_) return false;
+  if (!target_) return orphan_;
+  if (missing_ == 0) return false;
+  return (target_->held.members - suspected_ - left_ - own_rank()).empty();
+}
+
 bool Round::HasSpoken(const PeerId& peer) const {
   const int rank = RankOf(peer);
   return rank >= 0 && spoken_.Contains(static_cast<size_t>(rank));

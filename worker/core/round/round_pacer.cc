@@ -11,6 +11,8 @@ namespace {
 // Of the waits in a ballot and for results that were asked for, and of the silence that is
 // suspicious.
 constexpr int kMaxDoublings = 6;
+constexpr double kSuspectsAsked =
+    4;                             // a FETCH gets lost, and members whose round is over say nothing
 constexpr double kDeviations = 6;  // docs/round.md: median + 6 MAD
 
 // The deviation from ordered[middle] that has `middle` smaller ones: deviations ascend outwards
@@ -189,6 +191,10 @@ void RoundPacer::Observe(Time now, const Round& round) {
     ballot_ = round.ballot();
     moved_ = now;
   }
+  if (!round.AwaitsSuspects())
+    awaits_suspects_ = Time();
+  else if (awaits_suspects_.unset())
+    awaits_suspects_ = now;
   const std::set<PeerId> waiting = round.WaitingFor();
   std::erase_if(awaited_, [&](const auto& item) { return waiting.count(item.first) == 0; });
   for (const PeerId& peer : waiting) awaited_.emplace(peer, now);
@@ -205,6 +211,8 @@ Time RoundPacer::LateAt(const Round& round) const {
       // round, and ballots are few.
       return moved_ + times_->HandOver() * static_cast<double>(1 << lates_);
     case Round::Phase::kAdopting:  // every one asks again for what may be on its way
+      if (!awaits_suspects_.unset())
+        return moved_ + times_->SuspectsPatience() * (1 / kSuspectsAsked);
       return moved_ + times_->HandOver() * static_cast<double>(1 << std::min(late_, kMaxDoublings));
     case Round::Phase::kReducing:
       return moved_ + times_->SitOut() * 0.25;
@@ -241,6 +249,8 @@ void RoundPacer::Pending(const Round& round, Visit&& visit) const {
   visit(LateAt(round), Due{Due::Kind::kLate, {}, {}});
   const Duration sit_out = std::max(times_->SitOut(), StartDeadline() * 2);
   visit(opened_ + sit_out, Due{Due::Kind::kSitOut, {}, {}});
+  if (!awaits_suspects_.unset())
+    visit(awaits_suspects_ + times_->SuspectsPatience(), Due{Due::Kind::kSitOut, {}, {}});
   visit(beat_ + times_->BeatEvery(), Due{Due::Kind::kBeat, {}, {}});
 }
 

@@ -5,12 +5,13 @@
 // worker/core's Averaging. Single sequence. Source: docs/round.md (time-outs): start deadline
 // = median + 6 MAD of recent starts; silence = median + 6 MAD of that peer's gaps, from min_silence
 // to max_silence; HAVE wait = median + 6 MAD; coordinator hand-over = twice that; sit-out = 4 x the
-// learnt round time. While a round lasts everybody beats every min_silence/2, so an idle peer is
-// not silent. Deadlines double after a ballot that ended with everybody alive, or a round that was
-// given up though a suspect lived, and halve again after each fast round. Each ballot of a round
-// after its first doubles the silence that is suspicious in it (up to max_silence): where frames
-// come in bursts, members that took each other for dead in turn would else open ballots against
-// each other until the round has had all of its ballots.
+// learnt round time, or 2 s once what must be kept is with silent members alone. While a round
+// lasts everybody beats every min_silence/2, so an idle peer is not silent. Deadlines double after
+// a ballot that ended with everybody alive, or a round that was given up though a suspect lived,
+// and halve again after each fast round. Each ballot of a round after its first doubles the silence
+// that is suspicious in it (up to max_silence): where frames come in bursts, members that took each
+// other for dead in turn would else open ballots against each other until the round has had all of
+// its ballots.
 #pragma once
 
 #include <cstddef>
@@ -78,6 +79,9 @@ class RoundTimes {
   Duration HaveWait() const;
   Duration HandOver() const;
   Duration SitOut() const;
+  // For silent members that alone hold what must be kept: one that was stopped may come back. They
+  // are asked again kSuspectsAsked times in that.
+  Duration SuspectsPatience() const { return config_.min_sit_out; }
   Duration BeatEvery() const { return config_.min_silence * 0.5; }
 
   void OnStarted(Duration since_open);    // all READYs were in
@@ -148,6 +152,7 @@ class RoundPacer {
   int late_ = 0;  // kLate since the last progress
   Time held_;     // own HAVE(0)
   Time beat_;
+  Time awaits_suspects_;  // since when; unset: it does not
   RoundPhase phase_ = RoundPhase::kGathering;
   Ballot ballot_ = 0;
   int lates_ = 0;          // kLate in ballots of this round

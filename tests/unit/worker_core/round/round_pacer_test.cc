@@ -9,6 +9,7 @@
 
 #include "base/rng.h"
 #include "tests/unit/worker_core/world/numbered_peers.h"
+#include "worker/core/round/round_codec.h"
 #include "worker/core/round/round_spec.h"
 
 namespace crowdsurf::worker {
@@ -244,6 +245,81 @@ TEST(RoundPacerTest, ARoundGivenUpInWhichASuspectLivedDoublesTheDeadlinesOfTheNe
     pacer.Observe(At(90), round);
     EXPECT_EQ(times.StartDeadline(), lived ? before * 2 : before);
   }
+}
+
+// A newcomer has learnt no times, and would sit there for twenty seconds: in a round that is over.
+TEST(RoundPacerTest, ADecidedValueThatOnlySilentMembersHoldIsWaitedForTwoSeconds) {
+  for (const bool comes_back : {false, true}) {
+    OpenedRound opened;
+    auto& [times, round, out] = opened;
+    opened.HearOften(PeerAt(1));
+    RoundPacer pacer(At(20), times);
+    Decided decided{.ballot = 2, .branch = false, .held = {}};
+    decided.held.members = RankSet::Of(1);
+    decided.held.value.stakes.resize(2);
+    decided.held.value.stakes[1].weight = 1;
+    decided.held.value.chunks = {{0, RankSet::Of(1), 7}};
+    opened.HearReady();
+    opened.Hear(decided);
+    ASSERT_EQ(round.phase(), Round::Phase::kAdopting);
+    pacer.Observe(At(20), round);
+    const auto pass = [&](int64_t now) {
+      const std::vector<Due> due = pacer.TakeDue(At(now), round);
+      for (const Due& d : due) Apply(d, round, out);
+      pacer.Observe(At(now), round);
+    };
+    for (int64_t now = 25; now < 2070; now += 5) {  // silent from 70 on
+      pass(now);
+      if (comes_back && now == 1900) times.OnHeard(At(now), PeerAt(1));
+      ASSERT_FALSE(round.over()) << now;
+    }
+    const auto fetches = std::count_if(out.begin(), out.end(), [](const RoundAction& action) {
+      const auto* send = std::get_if<SendFrame>(&action);
+      return send != nullptr && std::holds_alternative<Fetch>(send->frame.body);
+    });
+    EXPECT_GE(fetches, 4) << "it is asked again meanwhile: the first one may be lost";
+    for (int64_t now = 2070; now < 2200; now += 5) pass(now);
+    EXPECT_EQ(round.over(), !comes_back);
+    if (round.over()) {
+      EXPECT_EQ(round.outcome()->outcome, Outcome::kOrphaned);
+    }
+  }
+}
+
+// One member has left the round with the value that witnesses accepted, the other one is dead and
+// silent. The first may have been the only one that held it.
+TEST(RoundPacerTest, AValueThatMayBeDecidedIsWaitedForTwoSecondsToo) {
+  RoundSpec spec = Spec();
+  spec.cells.push_back({PeerAt(2), {}});
+  spec.witnesses.push_back(PeerAt(2));
+  HeldValue held;
+  held.members = RankSet::Of(1);
+  held.value.stakes.resize(3);
+  held.value.stakes[1].weight = 1;
+  held.value.chunks = {{0, RankSet::Of(1), 7}};
+  spec.promised = {.promised = 2, .accepted = 2, .value = EncodeHeldValue(held)};
+  OpenedRound opened(spec);
+  auto& [times, round, out] = opened;
+  opened.HearOften(PeerAt(2));
+  for (const size_t rank : {1, 2}) {
+    const Ready ready{{}, {}, MemberListHash(spec.cells), PartsHash(spec.chunks), false};
+    round.OnFrame(PeerAt(rank), {InstanceId(), ready}, out);
+  }
+  RoundPacer pacer(At(20), times);
+  opened.Hear(Bye{ByeReason::kSatOut});
+  ASSERT_EQ(round.ballot(), 4) << "its own: coordinators take turns";
+  opened.Hear(Promise{.ballot = 4, .accepted = 0, .value = {}});
+  pacer.Observe(At(20), round);
+  int64_t now = 20;
+  while (!round.over() && now < 19990) {  // it has learnt nothing, and sits out 20 s
+    now += 5;
+    const std::vector<Due> due = pacer.TakeDue(At(now), round);
+    for (const Due& d : due) Apply(d, round, out);
+    pacer.Observe(At(now), round);
+  }
+  ASSERT_TRUE(round.over());
+  EXPECT_EQ(now, 2070) << "silent from 70 on";
+  EXPECT_EQ(round.outcome()->outcome, Outcome::kOrphaned);
 }
 
 // It may be in an earlier round still, and has nothing to say before that is over.
