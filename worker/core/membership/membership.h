@@ -198,6 +198,7 @@ class Membership {
   bool NeedsView(Time now);
   bool SomebodyFollows(Time now) const;
   bool StrictView() const;
+  bool SuccessorProposed() const;
   bool TargetMet(Time now) const;
   void Propose(Time now, Actions& out);
   void Announce(Time now, View view, Actions& out);

@@ -72,7 +72,7 @@ void Membership::Govern(Time now, Actions& out) {
   if (!left_.none()) return;  // following a branch that another leads
   std::erase_if(joiners_, [&](const auto& j) { return now - j.second.heard > kJoinerPatience; });
   if (Vacate(now, out)) SeatsChanged(now, out);
-  if (!StrictView()) SeatJoiners(now, out);
+  if (!StrictView() && !SuccessorProposed()) SeatJoiners(now, out);
   if (proposer_) {
     proposer_->OnTimer(now, out);
     if (proposer_->decided()) {
@@ -108,6 +108,12 @@ bool Membership::SomebodyFollows(Time now) const {
 // Strategies on graphs derive who is whose neighbour from the view's members: it is made anew at
 // every change, and gives no seats.
 bool Membership::StrictView() const { return NeedsOf(seating_->view().config).strict_view; }
+
+// A view that was composed before a seat was given has no place for the peer that takes it. Of one
+// that a dead steward proposed this witness knows nothing more than that: it may be decided.
+bool Membership::SuccessorProposed() const {
+  return proposer_ || pending_ || witness_.Promised(seating_->hash());
+}
 
 bool Membership::Vacate(Time, Actions& out) {
   std::vector<Vacancy> vacancies;
@@ -181,6 +187,7 @@ bool Membership::NeedsView(Time now) {
   if (ConfigOfNext().generation > view.config.generation) return true;
   if (TargetMet(now) && !view.target_met) return true;
   if (SeatsDiffer(now)) return true;
+  if (witness_.Promised(seating_->hash())) return true;
   const bool differs = seating_->occupants().size() != view.members.size();
   const bool thin = IsThin(*seating_, down_) || (StrictView() && differs);
   if (!thin) thin_since_ = Time();

@@ -58,6 +58,10 @@ void SuccessorWitness::OnEpoch(uint64_t epoch) {
   std::erase_if(accepted_, [&](const auto& item) { return item.second.epoch + 1 < epoch; });
 }
 
+bool SuccessorWitness::Promised(const ViewHash& parent) const {
+  return table_.Holds(RegisterId::SuccessorOf(parent));
+}
+
 std::optional<SuccessorWitness::AcceptedView> SuccessorWitness::Accepted(
     const ViewHash& parent) const {
   const auto at = accepted_.find(parent);

@@ -41,6 +41,8 @@ class SuccessorWitness {
   message::ViewPromise OnOpen(uint64_t epoch, const message::ViewOpen& open);
   message::ViewAccepted OnAccept(uint64_t epoch, const message::ViewAccept& accept);
   void OnEpoch(uint64_t epoch);
+  // It promised a ballot on the successor of `parent`: some steward proposes one, or did and died.
+  bool Promised(const ViewHash& parent) const;
   // What it accepted last as the successor of `parent`.
   std::optional<AcceptedView> Accepted(const ViewHash& parent) const;
 

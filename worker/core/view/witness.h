@@ -66,6 +66,8 @@ class WitnessTable {
   // The view has this epoch now: registers of views two epochs older are dropped.
   void OnEpoch(uint64_t epoch);
 
+  // It was asked for a ballot on this register, and keeps what it answered.
+  bool Holds(const RegisterId& id) const { return records_.contains(id); }
   size_t size() const { return records_.size(); }
   size_t bytes() const { return bytes_; }      // of values
   uint64_t pruned() const { return pruned_; }  // records that had to make room

@@ -362,6 +362,46 @@ TEST(MembershipTest, TheNextViewWaitsForWhoIsInTheParentYetButNotForEver) {
   }
 }
 
+// The steward dies when witnesses have accepted its view and nobody knows that it is decided. It
+// stands, and has no place for a peer that took a seat in its parent since.
+TEST(MembershipTest, NobodyIsSeatedBesideASuccessorThatIsProposed) {
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    PeerWorld world(seed, EveryTenSteps(8));
+    for (int i = 0; i < 6; ++i) world.Add();
+    ASSERT_TRUE(world.UntilTogether(Seconds(5)));
+    world.RunFor(Milliseconds(500) + Milliseconds(static_cast<int64_t>(seed * 7)));
+    size_t steward = 0;
+    while (!world.Summary(steward).steward) ++steward;
+    bool accepted = false;
+    world.lose = [&](size_t, size_t to, const Message& message) {
+      const bool yes = to == steward && std::holds_alternative<message::ViewAccepted>(message);
+      accepted |= yes;
+      return yes;
+    };
+    const size_t joiner = world.Add();  // no cell is free, so a view is proposed
+    for (int i = 0; i < 1000 && !accepted; ++i) world.RunFor(Milliseconds(1));
+    ASSERT_TRUE(accepted) << seed;
+    world.Kill(steward);
+    world.lose = nullptr;
+    world.Kill(joiner);
+    world.Add();  // finds the steward's cell
+    bool lost = false;
+    std::map<size_t, bool> seated;
+    for (int ms = 0; ms < 3000; ++ms) {
+      if (ms == 900) world.Add();  // finds none
+      world.RunFor(Milliseconds(1));
+      for (size_t peer = 0; peer < world.size(); ++peer) {
+        if (!world.Alive(peer)) continue;
+        const bool now = world.Summary(peer).view.has_value();
+        lost |= std::exchange(seated[peer], now) && !now;
+      }
+    }
+    EXPECT_FALSE(lost) << "a seat, seed " << seed;
+    EXPECT_TRUE(world.Together()) << seed << world.Describe();
+    ExpectAgreement(world);
+  }
+}
+
 TEST(MembershipTest, AllReduceIsOneGroup) {
   AveragingConfig config = EveryTenSteps();
   config.strategy = StrategyKind::kAllReduce;
