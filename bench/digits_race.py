@@ -17,6 +17,8 @@ import sys
 import tempfile
 import time
 
+import hivemind_venv
+
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 SCRIPT = "bench/raced_digits.py"
 WORKERS, SURE = 4, .97
@@ -49,16 +51,7 @@ class Race:
         """`crowdsurf(state, *words)` runs a job on this machine."""
         self.crowdsurf, self.short = crowdsurf, short
         self.target = 30_000 if short else 60_000
-        self.python = self.install()
-
-    def install(self):
-        """Into build/, once. The package holds its network daemon; torch and numpy are the system's."""
-        place = ROOT / "build" / "hivemind"
-        if not (place / "installed").exists():
-            subprocess.run(["/usr/bin/python3", "-m", "venv", "--clear", "--system-site-packages", place], check=True)
-            subprocess.run([place / "bin" / "pip", "install", "-q", "hivemind==1.1.12"], check=True, stdout=sys.stderr)
-            (place / "installed").touch()
-        return place / "bin" / "python"
+        self.python = hivemind_venv.install()
 
     def ours(self, seed, interval):
         manifest = (ROOT / "deploy" / "examples" / "digits-pytorch.yaml").read_text()
@@ -95,8 +88,7 @@ class Race:
             return Run.of((interval, matchmaking), [log.read_text() for _, log in workers])
 
     def worker(self, log, words):
-        environment = {**os.environ, "PYTHONPATH": str(ROOT / "python"), "HIVEMIND_LOGLEVEL": "ERROR",
-                       "HIVEMIND_MEMORY_SHARING_STRATEGY": "file_descriptor"}
+        environment = {**os.environ, **hivemind_venv.ENVIRONMENT, "PYTHONPATH": str(ROOT / "python")}
         with log.open("w") as out:
             return subprocess.Popen([*map(str, words)], cwd=ROOT, env=environment, stdin=subprocess.PIPE, stdout=out, stderr=out,
                                     start_new_session=True), log

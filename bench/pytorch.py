@@ -62,9 +62,9 @@ class Bench:
         plain, worker = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "pytorch.md").read_text(), re.S)
         return sum(line.startswith("+ ") for line in difflib.ndiff(plain.splitlines(), worker.splitlines())), []
 
-    def slowed(self):
+    def slowed(self, parameters=20_000_000):
         """Each pair is a job of two workers and the script alone, one after the other."""
-        ratios, script = [], [ROOT / "bench" / "paced_module.py", "--parameters", 20_000_000]
+        ratios, script = [], [ROOT / "bench" / "paced_module.py", "--parameters", parameters]
         script += ["--steps", 100 if self.short else 300]
         for _ in range(1 if self.short else 3):
             with tempfile.TemporaryDirectory() as folder:

@@ -2,8 +2,9 @@
 // the bench compiles it by itself.
 //
 // Usage: bench_gloo RANK SIZE ELEMENTS RENDEZVOUS HOST ring|halving_doubling
-// Writes "ready" once it is connected, and for each line that it reads the start and the end of one
-// call, steady nanoseconds.
+// Writes "ready" once it is connected, and for each line "go" the start and the end of one call,
+// steady nanoseconds. At a line "rest" it looks at the sums, fills the values anew and writes
+// "rested": that is no part of a call, neither of its time nor of its CPU.
 #include <gloo/allreduce.h>
 #include <gloo/allreduce_halving_doubling.h>
 #include <gloo/math.h>
@@ -11,6 +12,7 @@
 #include <gloo/rendezvous/file_store.h>
 #include <gloo/transport/tcp/device.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <functional>
@@ -64,10 +66,20 @@ int main(int argc, char** argv) {
   const auto context = Connect(std::atoi(argv[1]), std::atoi(argv[2]), argv[4], argv[5]);
   const auto reduce = Reduction(context, values, std::string(argv[6]) == "ring");
   std::cout << "ready" << std::endl;
+  const float sum = std::strtof(argv[2], nullptr);
+  bool summed = false;
   for (std::string line; std::getline(std::cin, line);) {
-    std::fill(values.begin(), values.end(), 1.0F);  // sums of sums would overflow
+    if (line == "rest") {
+      const auto wrong = [sum](float value) { return value != sum; };
+      if (summed && std::any_of(values.begin(), values.end(), wrong)) return 1;
+      if (summed) std::fill(values.begin(), values.end(), 1.0F);  // sums of sums would overflow
+      summed = false;
+      std::cout << "rested" << std::endl;
+      continue;
+    }
     const int64_t begin = Now();
     reduce();
     std::cout << begin << " " << Now() << std::endl;
+    summed = true;
   }
 }

@@ -4,8 +4,8 @@
 // Usage: bench_tls_mesh RANK SIZE BYTES CREDENTIALS HOST ...    (CREDENTIALS: key.pem, cert.pem,
 // ca.pem; a HOST for each rank) One TLS stream a pair and direction, of the agents' own kind, and
 // one thread. A call sends BYTES to each of the others and receives as much from each; nothing is
-// folded. Writes "ready" once it is connected, and for each line that it reads the start and the
-// end of one call, steady nanoseconds.
+// folded. Writes "ready" once it is connected, for each line "go" the start and the end of one
+// call, steady nanoseconds, and "rested" for a line "rest".
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/tcp.h>
@@ -180,6 +180,10 @@ int main(int argc, char** argv) {
   Mesh mesh(std::strtoull(argv[1], nullptr, 10), hosts, credentials);
   std::cout << "ready" << std::endl;
   for (std::string line; std::getline(std::cin, line);) {
+    if (line == "rest") {
+      std::cout << "rested" << std::endl;
+      continue;
+    }
     const int64_t begin = Now();
     mesh.Move(bytes);
     std::cout << begin << " " << Now() << std::endl;
