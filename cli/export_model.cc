@@ -100,12 +100,13 @@ StatusOr<ExportedModel> ExportModel(const ExportRequest& request) {
   const Bytes header = worker::EncodeSafetensorsHeader(
       info.tensors,
       {{"format", "pt"}, {"job", info.job}, {"averaging", absl::StrCat(info.averaging.value())}});
-  const ByteView data(reinterpret_cast<const uint8_t*>(found.average.data()),
-                      found.average.size() * sizeof(float));
-  RETURN_IF_ERROR(WriteFileAtomically(done.path, {header, data}, {.durable = Durable::kYes}));
+  std::vector<ByteView> parts =
+      worker::ModelData(info.tensors, {found.average.data(), found.average.size()});
+  for (const ByteView part : parts) done.parameters += part.size() / sizeof(float);
+  parts.insert(parts.begin(), header);
+  RETURN_IF_ERROR(WriteFileAtomically(done.path, parts, {.durable = Durable::kYes}));
   done.job = info.job;
   done.averaging = info.averaging.value();
-  done.parameters = info.elements;
   done.job_samples = info.job_samples;
   return done;
 }

@@ -42,8 +42,9 @@ class ExportTest : public ::testing::Test {
   static ByteView FloatBytes(const std::vector<float>& values) {
     return {reinterpret_cast<const uint8_t*>(values.data()), values.size() * sizeof(float)};
   }
-  // A bias that is averaged, a buffer that is not, a matrix; values are 100 * number and up.
-  std::string Write(uint64_t number, const std::string& job = "charlm") {
+  // A bias that is averaged, a buffer that is not, a matrix; values are 100 * number and up. With
+  // `moments` an averaged moment has the buffer's place.
+  std::string Write(uint64_t number, const std::string& job = "charlm", bool moments = false) {
     LinkTensor bias, buffer, matrix;
     bias.name = "bias";
     bias.shape = {2};
@@ -52,8 +53,11 @@ class ExportTest : public ::testing::Test {
     buffer.role = worker::LinkRole::kBuffer;
     matrix.name = "weight";
     matrix.shape = {2, 3};
-    const auto laid = worker::LayOutLink({bias, buffer, matrix}, {worker::LinkRole::kParameter});
-    std::vector<float> average(8), velocity(8, 1);
+    if (moments) buffer.role = worker::LinkRole::kOptimizerState;
+    std::vector<worker::LinkRole> roles = {worker::LinkRole::kParameter};
+    if (moments) roles.push_back(worker::LinkRole::kOptimizerState);
+    const auto laid = worker::LayOutLink({bias, buffer, matrix}, roles);
+    std::vector<float> average(laid->elements), velocity(laid->elements, 1);
     for (size_t i = 0; i < average.size(); ++i) average[i] = static_cast<float>(100 * number + i);
     const Bytes opaque(33, 5);
     worker::CheckpointHeader header;
@@ -101,6 +105,23 @@ TEST_F(ExportTest, TheNewestCheckpointIsAModelByTheFormatsRules) {
   float last = 0;
   std::memcpy(&last, model.data() + model.size() - sizeof last, sizeof last);
   EXPECT_EQ(last, 1007);
+}
+
+TEST_F(ExportTest, MomentsStayInTheCheckpoint) {
+  Write(10, "charlm", /*moments=*/true);
+  const auto done = ExportModel(request_);
+  ASSERT_TRUE(done.ok()) << done.status();
+  EXPECT_EQ(done->parameters, 8u);
+  const std::string model = Model();
+  uint64_t length = 0;
+  std::memcpy(&length, model.data(), sizeof length);
+  const json header = json::parse(model.substr(8, length));
+  EXPECT_FALSE(header.contains("mean"));
+  EXPECT_EQ(header["weight"]["data_offsets"], (json{8, 32}));
+  ASSERT_EQ(model.size(), 8 + length + 32);
+  float first = 0;
+  std::memcpy(&first, model.data() + 8 + length + 8, sizeof first);
+  EXPECT_EQ(first, 1007) << "behind the bias and the moment's five values";
 }
 
 TEST_F(ExportTest, AFileAFolderAndAStateDirectoryAreFound) {

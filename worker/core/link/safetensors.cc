@@ -26,6 +26,10 @@ std::string Quoted(std::string_view text) {
 
 }  // namespace
 
+bool InModel(const LinkTensor& tensor) {
+  return tensor.shared() && tensor.role != LinkRole::kOptimizerState;
+}
+
 Bytes EncodeSafetensorsHeader(const std::vector<LinkTensor>& tensors,
                               const std::map<std::string, std::string>& metadata) {
   std::string json = "{\"__metadata__\":{";
@@ -35,14 +39,17 @@ Bytes EncodeSafetensorsHeader(const std::vector<LinkTensor>& tensors,
     comma = ",";
   }
   json += "}";
+  // In the file: what is left out leaves no hole.
+  uint64_t at = 0;
   for (const LinkTensor& t : tensors) {
     // A tensor that the job does not average is not in the vector, so it is not in the model.
-    if (!t.shared()) continue;
+    if (!InModel(t)) continue;
+    const uint64_t end = at + t.elements() * sizeof(float);
     absl::StrAppend(&json, ",", Quoted(t.name), ":{\"dtype\":\"F32\",\"shape\":[");
     for (size_t i = 0; i < t.shape.size(); ++i)
       absl::StrAppend(&json, i == 0 ? "" : ",", t.shape[i]);
-    absl::StrAppend(&json, "],\"data_offsets\":[", t.offset, ",",
-                    t.offset + t.elements() * sizeof(float), "]}");
+    absl::StrAppend(&json, "],\"data_offsets\":[", at, ",", end, "]}");
+    at = end;
   }
   json += "}";
   json.resize((json.size() + 7) / 8 * 8, ' ');
@@ -50,6 +57,26 @@ Bytes EncodeSafetensorsHeader(const std::vector<LinkTensor>& tensors,
   out.U64(json.size());
   out.Raw(AsBytes(json));
   return out.Take();
+}
+
+std::vector<ByteView> ModelData(const std::vector<LinkTensor>& tensors,
+                                std::span<const float> average) {
+  const ByteView bytes(reinterpret_cast<const uint8_t*>(average.data()), average.size_bytes());
+  std::vector<ByteView> parts;
+  uint64_t begin = 0, end = 0;
+  const auto take = [&] {
+    if (end > begin) parts.push_back(bytes.subspan(begin, end - begin));
+  };
+  for (const LinkTensor& t : tensors) {
+    if (!InModel(t)) continue;
+    if (t.offset != end) {
+      take();
+      begin = t.offset;
+    }
+    end = t.offset + t.elements() * sizeof(float);
+  }
+  take();
+  return parts;
 }
 
 }  // namespace crowdsurf::worker

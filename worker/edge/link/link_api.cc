@@ -284,8 +284,11 @@ StatusOr<std::string> ParseLeave(std::string_view body) {
 std::string WriteNotice(const LinkNotice& notice) { return Dump(NoticeJson(notice)); }
 
 std::string WriteState(const LinkStateAnswer& s) {
+  Json roles = Json::array();
+  for (const LinkRole role : s.roles) roles.push_back(LinkRoleName(role));
   Json json = {{"job", s.job},
                {"worker", s.worker},
+               {"roles", std::move(roles)},
                {"registered", s.geometry != nullptr},
                {"connected", s.counters.connected},
                {"hold", s.hold},

@@ -63,6 +63,7 @@ struct LinkStateAnswer {
   std::string job, worker;
   LinkCounters counters;
   const LinkGeometry* geometry = nullptr;  // nullptr: no trainer has registered yet
+  std::vector<LinkRole> roles;             // that the job averages
   bool hold = false, stop = false;
   uint64_t averaging = 0;
   double job_samples = 0;

@@ -310,6 +310,7 @@ HttpReply LinkServer::Impl::State() {
   answer.counters = ReadCounters();
   answer.job = options.job;
   answer.worker = options.worker;
+  answer.roles = options.roles;
   const std::lock_guard lock(mutex);
   answer.notice = notice;
   if (const LinkMapping* m = map()) {

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <vector>
 
 #include "base/edge/files.h"
 #include "worker/core/link/safetensors.h"
@@ -80,9 +81,9 @@ StatusOr<bool> WriteModelFile(const std::string& path, const std::string& writer
   if (there && *there >= info.averaging) return false;
   const Bytes header = EncodeSafetensorsHeader(
       info.tensors, {{"job", info.job}, {"averaging", absl::StrCat(info.averaging.value())}});
-  const ByteView data(reinterpret_cast<const uint8_t*>(values.data()), values.size_bytes());
-  RETURN_IF_ERROR(
-      WriteFileAtomically(path, {header, data}, {.durable = Durable::kYes, .writer = writer}));
+  std::vector<ByteView> parts = ModelData(info.tensors, values);
+  parts.insert(parts.begin(), header);
+  RETURN_IF_ERROR(WriteFileAtomically(path, parts, {.durable = Durable::kYes, .writer = writer}));
   return true;
 }
 

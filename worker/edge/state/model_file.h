@@ -15,11 +15,11 @@
 
 namespace crowdsurf::worker {
 
-// `path` with the shared tensors of info.tensors; job and averaging stand in its metadata. A model
-// of the same job that is as new or newer is left alone; an older one, one of another job and what
-// is no model is replaced. True when this call wrote it. `writer`: a name of this process. Cost:
-// the file is written and synced once. Errors: ResourceExhausted (disk full; nothing is left
-// behind), NotFound (no folder), Internal.
+// `path` with the tensors of info.tensors that a model has (InModel); job and averaging stand in
+// its metadata. A model of the same job that is as new or newer is left alone; an older one, one of
+// another job and what is no model is replaced. True when this call wrote it. `writer`: a name of
+// this process. Cost: the file is written and synced once. Errors: ResourceExhausted (disk full;
+// nothing is left behind), NotFound (no folder), Internal.
 StatusOr<bool> WriteModelFile(const std::string& path, const std::string& writer,
                               const CheckpointInfo& info, std::span<const float> values);
 

@@ -180,6 +180,7 @@ TEST_F(LinkAbuse, WithoutDescriptorsItTriesAgainWithPausesAndThenAnswers) {
 TEST_F(LinkAbuse, CurlCanDriveIt) {
   StartServer();
   EXPECT_THAT(Do("GET", "/v1/state", "")->body, HasSubstr("\"registered\":false"));
+  EXPECT_THAT(Do("GET", "/v1/state", "")->body, HasSubstr("\"roles\":[\"Parameter\"]"));
   EXPECT_THAT(Do("GET", "/v1/notice", "")->body, HasSubstr("{\"leaving\":false}"));
   server_->SetNotice(true, 1'700'000'000'500'000'000, "spot");
   EXPECT_THAT(Do("GET", "/v1/notice", "")->body, HasSubstr("1700000000.5"));

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -59,6 +60,24 @@ TEST_F(ModelFileTest, IsSafetensors) {
   EXPECT_EQ(in.remaining(), 400u);
   EXPECT_EQ(Value(), 99);
   EXPECT_EQ(Files(), 1u) << "no temporary file is left";
+}
+
+TEST_F(ModelFileTest, LeavesMomentsOut) {
+  CheckpointInfo info = Info(7);
+  info.tensors.push_back(info.tensors[0]);
+  info.tensors[1].name = "optimizer.exp_avg.w";
+  info.tensors[1].role = LinkRole::kOptimizerState;
+  info.tensors[1].offset = 400;
+  std::vector<float> values(200, 1);
+  std::fill_n(values.begin(), 100, 99.0f);
+  EXPECT_TRUE(*WriteModelFile(path, "w-0", info, values));
+  const std::string file = *ReadFile(path, 1 << 20);
+  ByteReader in(AsBytes(file));
+  const auto json = nlohmann::json::parse(AsString(in.Raw(in.U64())));
+  EXPECT_EQ(json["w"]["data_offsets"], nlohmann::json({0, 400}));
+  EXPECT_FALSE(json.contains("optimizer.exp_avg.w"));
+  EXPECT_EQ(in.remaining(), 400u);
+  EXPECT_EQ(Value(), 99);
 }
 
 TEST_F(ModelFileTest, OfTwoStewardsTheFirstOrTheNewerWins) {
