@@ -6,7 +6,7 @@ import dataclasses
 import json
 import os
 import time
-from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from . import layout
 from .connection import AgentError, Connection, Refusal
@@ -18,7 +18,7 @@ from .notices import NoticeWatch, ask
 from .parameters import FlatParameters, Parameters, State, as_floats
 from .platforms import client_only
 from .progress import Progress
-from .registration import LastingRefusal, register
+from .registration import LastingRefusal, Tensors, declared, register
 from .stacks import Stacks
 from .tensor import Notice, Outcome, Tensor
 
@@ -36,11 +36,12 @@ class Agent:
     called by any. A child that this process forks cannot use it.
     """
 
-    def __init__(self, tensors: Iterable[Tensor], directory: Optional[str] = None, metrics: Sequence[str] = (),
+    def __init__(self, tensors: Tensors, directory: Optional[str] = None, metrics: Sequence[str] = (),
                  state: Optional[State] = None, gradients: bool = False) -> None:
         """Waits for the agent, and registers. AgentError: there is none, it refused, or it is of another version; or this
         system can have none.
 
+        tensors: or a function that gets the names of the roles that the job averages, and returns them.
         directory: CROWDSURF_DIR where it is None. metrics: at most 16 names for set_metric(). gradients: the trainer
         can call gradient() in place of step(), and does where averages_gradients says so.
         """
@@ -49,7 +50,7 @@ class Agent:
             raise AgentError("not a worker of a Crowdsurf job: CROWDSURF_DIR is not set")
         if client_only():
             raise AgentError(f"{client_only()}: unset CROWDSURF_DIR to train alone")
-        self._declared, self._metrics, self._state = list(tensors), list(metrics), state
+        self._metrics, self._state = list(metrics), state
         self._gradients = gradients
         self._exchange: Optional[Exchange] = None
         self._leases: Optional[Leases] = None
@@ -62,6 +63,7 @@ class Agent:
         self._process = os.getpid()
         self._connection = Connection.wait_for(self._directory, PATIENCE)
         try:
+            self._declared = declared(tensors, self._connection)
             self._register()
         except BaseException:
             self._connection.close()

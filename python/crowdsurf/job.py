@@ -88,7 +88,7 @@ class Job:
         if self.alone:
             _say_alone()
             return
-        self._agent = Agent(parameters.tensors, metrics=metrics, state=parameters, gradients=True)
+        self._agent = Agent(parameters.declare, metrics=metrics, state=parameters, gradients=True)
         parameters.place(self._agent.tensors)
         try:
             if on_notice is not None:

@@ -14,12 +14,12 @@ import torch
 
 from .cuda import staging_on
 from .memory import CHUNK, Floats
+from .moments import Find, Moments
 from .rate import ScaledRate
 from .staging import Place, Staging
 from .state import pack, unpack
 from .tensor import Tensor
 
-Find = Callable[[], torch.Tensor]
 _WRAPPERS = ("DataParallel", "DistributedDataParallel")
 _AGAIN = "close() the job before such a change, and join() again after it"
 
@@ -38,8 +38,9 @@ class ModuleParameters:
     """Parameters and State of a module and its optimizer.
 
     Averaged are the parameters that require a gradient, and where the job averages the role Buffer, the floating-point
-    buffers. The other buffers go to joiners with the optimizer's state. Frozen parameters stay out: every worker has
-    them from the same file. What `stateful` holds (schedules, a GradScaler) goes to joiners, too.
+    buffers, and with OptimizerState the optimizer's moments. The other buffers go to joiners with the optimizer's state.
+    Frozen parameters stay out: every worker has them from the same file. What `stateful` holds (schedules, a GradScaler)
+    goes to joiners, too.
     """
 
     def __init__(self, model: torch.nn.Module, optimizer: Optional[torch.optim.Optimizer] = None,
@@ -49,7 +50,8 @@ class ModuleParameters:
         self.rate = ScaledRate(optimizer) if optimizer is not None else None
         parameters = trainable(model)
         check_optimizer(optimizer, parameters)
-        self._averaged = {id(p): name for name, p in parameters}
+        self._trained, self._averaged = parameters, {id(p): name for name, p in parameters}
+        self._moments: Optional[Moments] = None   # where the job averages them
         self._buffers = buffers(model)
         floats = [(name, find) for name, find in self._buffers.items()
                   if find().is_floating_point() and find().numel() > 0]
@@ -61,6 +63,14 @@ class ModuleParameters:
         self._staging: Optional[Staging] = None
         self._unfrozen: Set[str] = set()
         pack(self._state())   # a state that cannot travel is refused here, not at a joiner's first question
+
+    def declare(self, roles: Sequence[str]) -> List[Tensor]:
+        """The tensors of a job that averages these roles. ValueError: the optimizer's state cannot be; says what to do."""
+        if "OptimizerState" in roles and self._moments is None:
+            self._moments = Moments(self._optimizer, self._trained)
+            self._finds += self._moments.finds
+            self.tensors += self._moments.tensors
+        return self.tensors
 
     def place(self, tensors: List[Tensor]) -> None:
         """Takes the offsets that the agent gave."""
@@ -82,6 +92,11 @@ class ModuleParameters:
             return self._begin_copy(self._places(), outbox)
 
     def add(self, inbox: Floats, outbox: Optional[Floats]) -> None:
+        self._add(inbox, outbox)
+        if self._moments is not None:
+            self._moments.repair()
+
+    def _add(self, inbox: Floats, outbox: Optional[Floats]) -> None:
         places, new, old = self._places(), _flat(inbox), None if outbox is None else _flat(outbox)
 
         def change(to: torch.Tensor, part: slice) -> None:
@@ -102,6 +117,8 @@ class ModuleParameters:
     def write(self, inbox: Floats) -> None:
         with torch.no_grad():
             self._write(self._places(), inbox)
+        if self._moments is not None:
+            self._moments.repair()
 
     # --- gradients -----------------------------------------------------------------------------------
 
@@ -190,6 +207,8 @@ class ModuleParameters:
 
     def _state(self) -> Dict[str, Any]:
         optimizer = self._optimizer.state_dict() if self._optimizer is not None else None
+        if optimizer is not None and self._moments is not None:
+            optimizer = self._moments.without(optimizer)
         return {"optimizer": optimizer, "buffers": {name: find() for name, find in self._buffers.items()},
                 "stateful": [each.state_dict() for each in self._stateful]}
 
@@ -204,7 +223,8 @@ class ModuleParameters:
         state = unpack(data) if data else {}
         try:
             if self._optimizer is not None and state.get("optimizer") is not None:
-                self._optimizer.load_state_dict(state["optimizer"])
+                optimizer = state["optimizer"]
+                self._optimizer.load_state_dict(self._moments.completed(optimizer) if self._moments is not None else optimizer)
             with torch.no_grad():
                 for name, value in state.get("buffers", {}).items():
                     self._buffers[name]().copy_(value)

@@ -4,14 +4,28 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from typing import Any, Dict, Sequence
+from typing import Any, Callable, Dict, Iterable, List, Sequence, Union
 
 from . import bells, layout
 from .connection import Connection, Refusal
 from .tensor import Tensor
 from .version import __version__
 
+Declare = Callable[[Sequence[str]], Iterable[Tensor]]   # gets the roles that the job averages
+Tensors = Union[Iterable[Tensor], Declare]
+
 log = logging.getLogger("crowdsurf")
+
+
+def declared(tensors: Tensors, connection: Connection) -> List[Tensor]:
+    """What the trainer declares; where that depends on the job's roles, the agent is asked for them first."""
+    if not callable(tensors):
+        return list(tensors)
+    try:
+        roles = connection.call_json("GET", "/v1/state").get("roles", [])
+    except Refusal:   # of another version: the registration says so
+        roles = []
+    return list(tensors(roles))
 
 
 def register(connection: Connection, tensors: Sequence[Tensor], metrics: Sequence[str], *, fresh: bool,

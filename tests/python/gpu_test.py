@@ -114,6 +114,32 @@ class GpuTest(JoinCase):
         port.optimize(numpy.full(at, 2.0, numpy.float32))
         numpy.testing.assert_array_equal(flat(model), before - 2)
 
+    def test_moments_come_and_go_for_each_way_in_which_adam_computes(self):
+        for options in ({}, {"foreach": True}, {"fused": True}, {"capturable": True}):
+            with self.subTest(options):
+                here, model = self.agent(roles=("Parameter", "OptimizerState")), torch.nn.Linear(64, 64, device="cuda")
+                optimizer = torch.optim.Adam(model.parameters(), **options)
+                joined = self.join(model, optimizer)
+                for _ in range(2):
+                    model(torch.ones(2, 64, device="cuda")).square().sum().backward()
+                    optimizer.step()
+                here.put(WANTED, 1)
+                joined.step(samples=1)
+                self.until(lambda: here.get(PUBLISHED) == 1)
+                states, third = [optimizer.state[p] for p in model.parameters()], here.elements // 3
+                for at, key in ((1, "exp_avg"), (2, "exp_avg_sq")):
+                    own = torch.cat([each[key].reshape(-1) for each in states]).cpu().numpy()
+                    numpy.testing.assert_array_equal(here.outbox[at * third : (at + 1) * third], own)
+                result = here.outbox.copy()
+                result[2 * third :] -= 1   # less than nothing is left
+                here.deliver(1, result)
+                self.assertTrue(joined.step(samples=1).applied)
+                self.assertTrue(all(bool((each["exp_avg_sq"] >= 0).all()) for each in states))
+                optimizer.step()
+                self.assertTrue(numpy.isfinite(flat(model)).all())
+                joined.close()
+                here.close()
+
     def test_a_device_without_memory_is_copied_from_at_once(self):
         here, model = self.agent(), net()
         joined, before = self.join(model), flat(model)

@@ -39,6 +39,8 @@ class StandIn:
         self.notice = {"leaving": False}
         self.data, self.leases = [], {"stream": 0, "begin": 0, "leases": [], "closed": False, "other": None}
         self.refuses = None     # or (code, words): no trainer is registered
+        self.said = {"roles": list(roles)}   # in GET /v1/state; {}: as an agent that says no roles
+        self.placed = []
         self.wrong = {}         # what the answer to a registration says instead; None: leaves out
         self._map = None
         stand_in = self
@@ -197,7 +199,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             return self.answer(200, self.agent.opaque, {"X-Sha256": hashlib.sha256(self.agent.opaque).hexdigest()})
         if self.path == "/v1/leases":
             return self.answer(200, self.agent.leases)
-        self.answer(200, self.agent.notice if self.path == "/v1/notice" else {"tensors": self.agent.placed})
+        if self.path == "/v1/notice":
+            return self.answer(200, self.agent.notice)
+        self.answer(200, {"tensors": self.agent.placed, **self.agent.said})
 
     def answer(self, code, content, headers=()):
         data = content if isinstance(content, bytes) else json.dumps(content).encode()
