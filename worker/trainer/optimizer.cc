@@ -25,6 +25,15 @@ size_t MomentsOf(const OptimizerOptions& options) {
   return 2;
 }
 
+// In any training a second moment is at least this times the square of the first one: both are sums
+// of the same gradients, with weights that the betas say (Cauchy and Schwarz). 0: no bound is
+// known.
+float LeastSecond(const OptimizerOptions& options) {
+  const double b1 = options.beta1, b2 = options.beta2;
+  if (b1 >= 1 || b1 * b1 >= b2) return 0;
+  return static_cast<float>((1 - b2) * (1 - b1 * b1 / b2) / ((1 - b1) * (1 - b1)));
+}
+
 }  // namespace
 
 std::optional<OptimizerKind> OptimizerKindNamed(std::string_view name) {
@@ -122,7 +131,9 @@ void Optimizer::Reset() {
 
 void Optimizer::RepairMoments() {
   // Adam and LAMB take the root of their second moment; SGD's only one may have any sign.
-  if (moments_.size() == 2) View(moments_[1]) = View(moments_[1]).max(0.0f);
+  if (moments_.size() != 2) return;
+  auto v = View(moments_[1]);
+  v = v.max(LeastSecond(options_) * View(moments_[0]).square());
 }
 
 void Optimizer::Save(ByteWriter& out) const {

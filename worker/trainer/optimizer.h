@@ -52,8 +52,9 @@ class Optimizer {
   // Vectors of the parameters' length, in the order of the formulas above.
   size_t moments() const { return moments_.size(); }
   std::span<float> moment(size_t i) { return moments_[i]; }
-  // After somebody changed the moments (averaging): a second moment below zero, which the change of
-  // a delayed averaging can leave, becomes zero.
+  // After somebody changed the moments (averaging): a second moment is at least what the first one
+  // proves. The change of a delayed averaging can leave one below zero, compression can make it
+  // zero, and a step divides by its root.
   void RepairMoments();
 
   // kind u8, steps u64, moments u32, each a u64 count and its float32 values, little-endian.

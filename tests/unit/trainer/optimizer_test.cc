@@ -2,6 +2,7 @@
 // double.
 #include "worker/trainer/optimizer.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -172,6 +173,28 @@ TEST(OptimizerTest, StateOfAnotherOptimizerLengthOrCutShortIsRefusedAndChangesNo
     EXPECT_FALSE(adam.Load(in).ok()) << length;
   }
   EXPECT_EQ(adam.steps(), 0u);
+}
+
+TEST(OptimizerTest, ARepairedSecondMomentMakesNoHugeStepAndATrainedOneStays) {
+  const ParameterTable table = TwoTensors();
+  Rng rng(9);
+  for (const float left : {0.0f, -5.0f}) {
+    Optimizer optimizer(OptimizerOptions{}, table);
+    std::vector<float> p = {0, 0, 0};
+    for (int step = 0; step < 30; ++step) {
+      const std::vector<double> g = {rng.Normal(), 1 + rng.Normal(), 1e-3};
+      optimizer.Step(0.01, std::vector<float>(g.begin(), g.end()), p);
+      const std::vector<float> before(optimizer.moment(1).begin(), optimizer.moment(1).end());
+      optimizer.RepairMoments();
+      for (size_t i = 0; i < 3; ++i) EXPECT_FLOAT_EQ(optimizer.moment(1)[i], before[i]);
+    }
+    // As an average leaves it that came late, or through Float16.
+    std::fill(optimizer.moment(1).begin(), optimizer.moment(1).end(), left);
+    optimizer.RepairMoments();
+    const std::vector<float> before = p;
+    optimizer.Step(0.01, std::vector<float>(3, 0.0f), p);
+    for (size_t i = 0; i < 3; ++i) EXPECT_LT(std::abs(p[i] - before[i]), 2 * 0.01f);
+  }
 }
 
 TEST(ClipByNormTest, LongGradientsAreShortenedOthersAreLeftAlone) {

@@ -271,7 +271,7 @@ TEST_F(TrainerLink, MomentsAreAveragedWhereTheJobSaysSoAndSecondMomentsStayAbove
     if (t.step() != 4) return;
     EXPECT_LT(t.parameters()[0], -90.0f);
     EXPECT_LT(t.optimizer().moment(0)[0], -90.0f);
-    EXPECT_EQ(t.optimizer().moment(1)[0], 0.0f);
+    EXPECT_GT(t.optimizer().moment(1)[0], 0.0f);
   };
   Train(training, 5);
 }
