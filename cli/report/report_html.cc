@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "cli/report/averaging_words.h"
 #include "cli/report/report.h"
 #include "cli/screen/chart.h"
 #include "cli/screen/html_parts.h"
@@ -177,6 +178,7 @@ std::string Figures(const ReportInput& input) {
   out += FigureRow("loss of a worker to its replacement's first step, median and 95 %",
                    Figure(f.replacement_p50, 2, " s") + ", " + Figure(f.replacement_p95, 2, " s"));
   out += FigureRow("training stopped by averaging, share of time", Figure(share, 2, " %"));
+  out += FigureRow("an averaging, mean of all workers", AveragingWords(f.averagings));
   out += FigureRow("workers training, least and most",
                    std::to_string(f.workers_min) + ", " + std::to_string(f.workers_max));
   if (input.heldout) {

@@ -14,6 +14,19 @@ json Maybe(const std::optional<double>& number) {
   return number && std::isfinite(*number) ? json(*number) : json(nullptr);
 }
 
+// Means over the averagings of all workers.
+json SecondsOf(const controller::SummaryAveragings& averagings) {
+  json out = {{"number", averagings.number}};
+  const auto mean = [&](double sum) {
+    return averagings.number == 0 ? json(nullptr)
+                                  : json(sum / static_cast<double>(averagings.number));
+  };
+  out["whole"] = mean(averagings.whole);
+  for (size_t part = 0; part < averagings.parts.size(); ++part)
+    out[std::string(controller::kAveragingPartNames[part])] = mean(averagings.parts[part]);
+  return out;
+}
+
 }  // namespace
 
 json ReportJson(const ReportInput& input) {
@@ -40,6 +53,7 @@ json ReportJson(const ReportInput& input) {
           {"replacement_seconds",
            {{"p50", Maybe(f.replacement_p50)}, {"p95", Maybe(f.replacement_p95)}}},
           {"averaging_stall_ratio", Maybe(f.averaging_stall_ratio)},
+          {"averaging_seconds", SecondsOf(f.averagings)},
           {"workers", {{"min", f.workers_min}, {"max", f.workers_max}}},
           {"start_seconds", Maybe(f.start_seconds)},
           {"seed", input.seed},

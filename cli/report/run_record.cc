@@ -17,6 +17,17 @@ constexpr double kMinPace = 2;          // seconds of training that tell a worke
 // A counter may only grow; an agent that restarted counts from zero again.
 uint64_t Grown(uint64_t before, uint64_t now) { return now >= before ? now - before : now; }
 
+// The seconds of a summary go with its number: all of one look, or of an agent that began anew.
+void AddGrown(const controller::SummaryAveragings& before, const controller::SummaryAveragings& now,
+              controller::SummaryAveragings& sums) {
+  const bool anew = now.number < before.number || now.whole < before.whole;
+  const controller::SummaryAveragings from = anew ? controller::SummaryAveragings() : before;
+  sums.number += now.number - from.number;
+  sums.whole += now.whole - from.whole;
+  for (size_t part = 0; part < now.parts.size(); ++part)
+    sums.parts[part] += std::max(0.0, now.parts[part] - from.parts[part]);
+}
+
 }  // namespace
 
 std::optional<double> Percentile(std::vector<double> values, double share) {
@@ -87,6 +98,7 @@ void RunRecord::Saw(double at, const std::string& worker, const AgentSummary& su
   sums_.rounds_completed += Grown(was.completed, is.completed);
   sums_.rounds_repaired += Grown(was.repaired, is.repaired);
   sums_.hash_mismatches += Grown(seen.last.hash_mismatches, summary.hash_mismatches);
+  AddGrown(seen.last.averagings, summary.averagings, sums_.averagings);
   // The round may have ended before the notice was seen here, so the last look counts as well.
   if (!leaving && !seen.leaving) {
     const uint64_t failed = Grown(was.failed(), is.failed());

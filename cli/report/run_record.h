@@ -52,6 +52,7 @@ struct RunFigures {
   uint64_t preemptions = 0;
   std::optional<double> replacement_p50, replacement_p95;
   std::optional<double> averaging_stall_ratio;
+  controller::SummaryAveragings averagings;  // sums over all workers
   int workers_min = 0, workers_max = 0;
   std::optional<double> loss;
 };

@@ -9,6 +9,7 @@
 
 #include "base/edge/clock.h"
 #include "base/edge/files.h"
+#include "cli/report/averaging_words.h"
 #include "cli/report/report.h"
 #include "cli/run/exit_codes.h"
 #include "cli/run/session.h"
@@ -200,6 +201,7 @@ void Session::PrintSummary(const Evaluation& evaluation) {
               Fixed(f.start_seconds, 2, " s").c_str(),
               f.averaging_stall_ratio ? Fixed(*f.averaging_stall_ratio * 100, 2, " %").c_str()
                                       : "not measured");
+  std::printf("averaging  %s\n", AveragingWords(f.averagings).c_str());
   if (evaluation.heldout) {
     std::printf("held out   %s bits per character (trigram %s, bigram %s, unigram %s)\n",
                 Fixed(evaluation.heldout, 3).c_str(), Fixed(evaluation.trigram, 3).c_str(),

@@ -62,12 +62,18 @@ def membership(b):
 def averaging(b):
     b.row("Averaging")
     b.graph("Rounds", "Rounds a second by how they ended. Repaired and adopted ones lost a member and nothing else.", "ops",
-            [("{{outcome}}", f"sum by (outcome) ({rate('crowdsurf_round_total{}')})")], stacked=True)
+            [("{{outcome}}", f"sum by (outcome) ({rate('crowdsurf_round_total{}')})")], HALF, stacked=True)
     b.graph("Round duration", "From opening a round to its decision.", "s", quantiles("crowdsurf_round_decision_seconds"),
-            limits=(1, 5))
+            HALF, limits=(1, 5))
+    b.graph("Where an averaging's time goes", "Mean seconds of an averaging by what the agent did. Work overlaps; the waits are "
+            "what no work fills.", "s",
+            [("{{part}}", f"sum by (part) ({rate('crowdsurf_worker_averaging_part_seconds_total{}')}) / on () group_left () "
+              f"sum({rate('crowdsurf_averaging_delivered_total{}')})"),
+             ("whole", f"sum({rate('crowdsurf_worker_averaging_seconds_total{}')}) / "
+              f"sum({rate('crowdsurf_averaging_delivered_total{}')})")], HALF)
     b.graph("Averagings", "Averages given to trainers, and given up (own values stay), a second.", "ops",
             [("delivered", f"sum({rate('crowdsurf_averaging_delivered_total{}')})"),
-             ("abandoned", f"sum({rate('crowdsurf_averaging_abandoned_total{}')})")])
+             ("abandoned", f"sum({rate('crowdsurf_averaging_abandoned_total{}')})")], HALF)
     b.graph("Last average", "Number of the last committed average: newest and oldest among the members.", "short",
             [("newest", "max(crowdsurf_averaging_committed{})"), ("oldest", "min(crowdsurf_averaging_committed{})")], QUARTER)
     b.graph("Ballots", "Rounds that needed the witnesses, a second, by cause.", "ops",

@@ -21,10 +21,22 @@ class RunTest(RunCase):
         self.assertEqual((report["rounds"]["failed"], report["rounds"]["hash_mismatches"]), (0, 0), output)
         self.assertGreaterEqual(report["rounds"]["completed"], 8, output)
         self.assertLess(report["heldout_bits_per_char"], 8)
+        self.time_of_averagings_adds_up(report["averaging_seconds"], output)
         self.assertTrue((self.state / "checkpoint" / "model.safetensors").exists())
         self.assertIn("</html>", (self.state / "report.html").read_text())
         self.assertIn("A fortune that the model made up", output)
         self.nothing_is_left()
+
+    def time_of_averagings_adds_up(self, seconds, output):
+        """Waits fill what no work fills, and the work of one thread does not overlap (docs/data-plane.md)."""
+        self.assertGreater(seconds["number"], 0, output)
+        for part in ("send", "receive", "fold", "copy"):
+            self.assertGreater(seconds[part], 0, (part, seconds))
+        waits = seconds["wait_trainer"] + seconds["wait_peers"]
+        io, host = seconds["send"] + seconds["receive"], seconds["fold"] + seconds["copy"]
+        self.assertLessEqual(waits + max(io, host), seconds["whole"] + 1e-6, seconds)
+        self.assertGreaterEqual(waits + io + host, seconds["whole"] - 1e-6, seconds)
+        self.assertRegex(output, r"averaging  \S+ s: waited ")
 
     def test_carries_on_while_workers_are_killed_without_notice(self):
         self.write_endless()

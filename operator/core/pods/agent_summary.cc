@@ -1,5 +1,6 @@
 #include "operator/core/pods/agent_summary.h"
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -59,6 +60,16 @@ std::vector<int> AxesAt(const json* object, std::string_view name) {
   return axes;
 }
 
+// Sums only grow from zero: a negative one is garbage, and counts as none.
+SummaryAveragings AveragingsAt(const json* in) {
+  SummaryAveragings out;
+  out.number = CountAt(in, "number");
+  out.whole = std::max(0.0, NumberAt(in, "whole"));
+  for (size_t part = 0; part < kAveragingPartNames.size(); ++part)
+    out.parts[part] = std::max(0.0, NumberAt(in, kAveragingPartNames[part]));
+  return out;
+}
+
 }  // namespace
 
 std::optional<AgentSummary> ParseSummary(std::string_view text) {
@@ -95,6 +106,7 @@ std::optional<AgentSummary> ParseSummary(std::string_view text) {
                 CountAt(rounds, "orphaned"),  CountAt(rounds, "branch")};
   out.hash_mismatches = CountAt(in, "hash_mismatches");
   out.stall_seconds = NumberAt(in, "stall_seconds");
+  out.averagings = AveragingsAt(Member(in, "averaging_seconds"));
   out.round_p50 = NumberAt(Member(in, "round_seconds"), "p50");
   out.round_p95 = NumberAt(Member(in, "round_seconds"), "p95");
   out.started_unix = NumberAt(in, "started_unix");

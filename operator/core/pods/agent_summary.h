@@ -5,6 +5,7 @@
 // Pure, any thread.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -35,6 +36,16 @@ struct SummaryRounds {
   uint64_t failed() const { return kept + aborted + orphaned; }  // docs/local-mode.md
 };
 
+// Of the averagings that an agent has finished: their number, and sums of seconds. What each part
+// is: docs/data-plane.md. Parts of work overlap, so they add up to more than the whole.
+inline constexpr std::array<std::string_view, 6> kAveragingPartNames = {
+    "wait_trainer", "wait_peers", "send", "receive", "fold", "copy"};
+struct SummaryAveragings {
+  uint64_t number = 0;
+  double whole = 0;
+  std::array<double, kAveragingPartNames.size()> parts = {};  // by kAveragingPartNames
+};
+
 struct AgentSummary {
   std::string worker;
   std::string state;     // Starting, Joining, Training, Leaving, Stopped
@@ -51,7 +62,8 @@ struct AgentSummary {
   bool steward = false;
   SummaryRounds rounds;
   uint64_t hash_mismatches = 0;
-  double stall_seconds = 0;             // the trainer was held by averaging
+  double stall_seconds = 0;  // the trainer was held by averaging
+  SummaryAveragings averagings;
   double round_p50 = 0, round_p95 = 0;  // seconds
   double started_unix = 0;
   std::optional<double> first_step_unix;

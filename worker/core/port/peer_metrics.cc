@@ -45,7 +45,7 @@ PeerMetrics::PeerMetrics(MetricRegistry& r) : mixing(r), registry_(r) {
   chunks_reduced_again = Chunks(r, "reduced_again");
   round_seconds =
       &r.AddHistogram("crowdsurf_round_decision_seconds", "From opening a round to its decision.",
-                      {.002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5, 10, 30});
+                      {.005, .01, .03, .1, .3, 1, 3, 10, 30, 100});
   divergence = &r.AddCounter("crowdsurf_round_divergence_total",
                              "Members that applied different results; page on 1.");
   root_mismatch = &r.AddCounter("crowdsurf_round_root_mismatch_total", "HAVEs with another root.");

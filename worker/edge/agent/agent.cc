@@ -62,6 +62,7 @@ Agent::Impl::Impl(AgentOptions options, JobConfig config, LogSink* sink, LogLeve
       log_(sink, "agent", least),
       metrics_(registry_),
       host_(kMailbox, registry_, log_.For("host")),
+      clock_([this] { return host_.Now(); }, metrics_),
       page_(registry_, "crowdsurf-worker"),
       pulse_(options_.hang_after > 0 ? Seconds(options_.hang_after) : Duration::Infinite()),
       started_unix_(UnixSeconds(HostLoop::Wall())) {}
@@ -194,6 +195,7 @@ Status Agent::Impl::StartTransports() {
   tensor.advertise = options_.advertise;
   tensor.tls = tls;
   tensor.relay = &grpc_->relay();
+  tensor.clock = &clock_;
   tensors_ =
       std::make_unique<TensorTransport>(tensor, *identity_, host_, registry_, log_.For("tensor"));
   tensors_->SetHandlers(
@@ -215,7 +217,7 @@ Status Agent::Impl::StartTransports() {
                               return write(region);
                             },
                             write};
-  plane_ = std::make_unique<ChunkPlane>(*tensors_, memory, metrics_, log_.For("plane"));
+  plane_ = std::make_unique<ChunkPlane>(*tensors_, memory, metrics_, log_.For("plane"), &clock_);
   const MixPlane::Core core{
       [this](const MixArrived& chunk) { return peer_->PlaceMix(chunk); },
       [this](const PeerId& to, MixTag tag, uint64_t sequence, uint32_t chunk) {

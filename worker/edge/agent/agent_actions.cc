@@ -98,6 +98,7 @@ void Agent::Impl::Do(Time, WallTime, const RequestPublish& action) {
   if (!trainer_) return;
   // Inputs that wait to be sent from there are of the earlier snapshot.
   plane_->Overwritten(Region::kOutbox);
+  clock_.OnAsked(action.averaging);
   link_->RequestPublish(action.averaging.value());
 }
 
@@ -116,6 +117,7 @@ void Agent::Impl::Do(Time, WallTime, const LetStart&) { link_->LetStart(); }
 
 void Agent::Impl::Do(Time now, WallTime wall, const Deliver& action) {
   metrics_.delivered.Add();
+  clock_.OnDelivered(action.averaging);
   const int inbox = InboxOf(action.region);
   const bool steps = action.parts == StateParts::kTrainersStep;
   if (steps) Overwrite(Region::kInboxA);  // the trainer's parameters go there
@@ -334,6 +336,7 @@ void Agent::Impl::Overwrite(Region region) {
 void Agent::Impl::Do(Time, WallTime, const RunKernel& action) {
   for (size_t i = 0; i < action.regions.size(); ++i)
     if (!OnlyReads(action.kernel, i)) Overwrite(action.regions[i]);
+  const AveragingWork work(&clock_, AveragingPart::kFold);
   mix_->Run(action);
 }
 

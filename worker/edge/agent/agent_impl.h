@@ -33,6 +33,7 @@
 #include "worker/edge/agent/slow_work.h"
 #include "worker/edge/link/link_server.h"
 #include "worker/edge/metrics/agent_metrics.h"
+#include "worker/edge/metrics/averaging_clock.h"
 #include "worker/edge/state/checkpoint_keeper.h"
 #include "worker/edge/state/outer_memory.h"
 #include "worker/edge/state/state_exchange.h"
@@ -186,6 +187,7 @@ class Agent::Impl : public TimerSource {
   MetricRegistry registry_;
   AgentMetrics metrics_;
   HostLoop host_;
+  AveragingClock clock_;
   std::unique_ptr<dht::Identity> identity_;
   std::unique_ptr<dht::CertificateKeeper> certificates_;
   std::unique_ptr<dht::PeerTransport> grpc_;

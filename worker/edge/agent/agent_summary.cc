@@ -13,6 +13,13 @@ Json OrNull(const std::optional<double>& value) {
   return value && std::isfinite(*value) ? Json(*value) : Json(nullptr);
 }
 
+Json TimesOf(const AveragingTotals& averagings) {
+  Json out = {{"number", averagings.number}, {"whole", averagings.whole}};
+  for (size_t part = 0; part < kAveragingParts.size(); ++part)
+    out[std::string(kAveragingParts[part])] = averagings.parts[part];
+  return out;
+}
+
 }  // namespace
 
 std::string SummaryJson(const PeerSummary& core, const EdgeSummary& edge) {
@@ -60,6 +67,7 @@ std::string SummaryJson(const PeerSummary& core, const EdgeSummary& edge) {
        {{"delivered", core.averagings_delivered}, {"abandoned", core.averagings_abandoned}}},
       {"hash_mismatches", core.divergence},
       {"stall_seconds", edge.stall_seconds},
+      {"averaging_seconds", TimesOf(edge.averagings)},
       {"trouble", edge.trouble},
       {"write_error", edge.write_error},
       {"trainer",

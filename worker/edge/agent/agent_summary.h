@@ -9,6 +9,7 @@
 
 #include "worker/core/port/peer_summary.h"
 #include "worker/core/view/averaging_id.h"
+#include "worker/edge/metrics/averaging_clock.h"
 
 namespace crowdsurf::worker {
 
@@ -18,6 +19,7 @@ struct EdgeSummary {
   PeerId peer;
   double samples_per_second = 0;
   double stall_seconds = 0;
+  AveragingTotals averagings;     // that this agent has timed
   std::string trouble;            // why this worker's training is not in the averages; empty: none
   std::string write_error;        // checkpoint or model that could not be written last; empty: none
   std::string trainer = "none";   // TrainerPulse's word for it

@@ -26,6 +26,7 @@ void Agent::Impl::OnLinkEvent(Time now, WallTime wall, const LinkEvent& event) {
       Overloaded{[&](const link::TrainerRegistered& e) { OnRegistered(now, wall, e); },
                  [&](const link::TrainerGone&) {
                    plane_->KeepLent();  // the next one writes its snapshot unasked
+                   clock_.OnGivenUp();
                    trainer_.reset();
                    data_.reset();
                    stepping_.reset();
@@ -41,6 +42,7 @@ void Agent::Impl::OnLinkEvent(Time now, WallTime wall, const LinkEvent& event) {
                    bad_snapshot_.clear();
                    bad_snapshots_ = 0;
                    gave_seat_back_ = false;
+                   clock_.OnPublished(AveragingId(e.number));
                    FeedLocal(now, wall,
                              Published{.averaging = AveragingId(e.number),
                                        .samples = static_cast<double>(e.samples),
@@ -169,6 +171,7 @@ TrainerRegistered Agent::Impl::ForCore() const {
 // The trainer keeps its values; the others average without it.
 void Agent::Impl::OnPublishRefused(Time now, WallTime wall, const link::PublishRefused& refused) {
   metrics_.refused_snapshots.Add();
+  clock_.OnGivenUp();
   std::string tensor;
   if (trainer_) {
     for (const LinkTensor& t : trainer_->tensors) {

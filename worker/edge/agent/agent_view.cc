@@ -145,6 +145,7 @@ std::string Agent::Impl::SummaryText(Time now) {
   edge.peer = identity_->id();
   edge.samples_per_second = rate_.per_second;
   edge.stall_seconds = counters_.stall_seconds;
+  edge.averagings = clock_.totals();
   edge.write_error = write_error_;
   edge.trouble = bad_snapshot_;
   edge.trainer = NameOf(pulse_.state());

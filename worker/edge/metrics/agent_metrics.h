@@ -5,12 +5,20 @@
 // thread-safe.
 #pragma once
 
+#include <array>
+#include <string>
+#include <string_view>
+
 #include "base/metrics.h"
+#include "worker/core/averaging/averaging_parts.h"
 
 namespace crowdsurf::worker {
 
 struct AgentMetrics {
-  explicit AgentMetrics(MetricRegistry& r) : registry(r) {}
+  explicit AgentMetrics(MetricRegistry& r) : registry(r) {
+    for (size_t part = 0; part < kAveragingParts.size(); ++part)
+      averaging_parts[part] = AveragingPartSeconds(kAveragingParts[part]);
+  }
 
   MetricRegistry& registry;
   Counter& steps =
@@ -67,7 +75,19 @@ struct AgentMetrics {
   Counter& checkpoints_failed = registry.AddCounter("crowdsurf_worker_checkpoints_failed_total",
                                                     "Checkpoints that could not be written.");
 
+  Counter& averaging_seconds = registry.AddCounter(
+      "crowdsurf_worker_averaging_seconds_total",
+      "Seconds of delivered averagings, from the request for the snapshot to the mean.");
+  std::array<Counter*, kAveragingParts.size()> averaging_parts;  // by AveragingPart
+
  private:
+  Counter* AveragingPartSeconds(std::string_view part) {
+    return &registry.AddCounter(
+        "crowdsurf_worker_averaging_part_seconds_total",
+        "Seconds of delivered averagings, by what this agent did; work overlaps, waits do not.",
+        {{"part", std::string(part)}});
+  }
+
   Counter& StateFetches(const char* result) {
     return registry.AddCounter("crowdsurf_worker_state_fetches_total",
                                "Transfers of a committed average, by end.", {{"result", result}});

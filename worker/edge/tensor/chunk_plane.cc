@@ -52,10 +52,12 @@ std::optional<FoldedChunk> ChunkPlane::Execute(Time now, const Chunk& chunk) {
         now, result->to,
         ResultSend{round, result->chunk, result->assigned, result->mask, result->hash, ++calls_});
   } else if (const auto* fold = std::get_if<FoldChunk>(&chunk.action)) {
+    const AveragingWork work = Works(AveragingPart::kFold);
     return FoldedChunk{round, fold->chunk, fold->assigned, reducer_.Fold(round, *fold)};
   } else if (const auto* store = std::get_if<StoreResult>(&chunk.action)) {
     // The core stores a result only as its answer to the frame that OnFrame holds.
     CHECK(offered_ != nullptr);
+    const AveragingWork work = Works(AveragingPart::kCopy);
     reducer_.StoreResult(round, store->chunk, *offered_);
   } else if (const auto* drop = std::get_if<DropInputs>(&chunk.action)) {
     reducer_.DropInputs(round, drop->chunk, drop->assigned);
@@ -88,7 +90,7 @@ void ChunkPlane::OnFrame(const PeerId& from, const TensorHeader& header, Bytes p
   }
   // An input that is not sound is told to the core, which leaves its sender out of the chunk. A
   // result that is not sound, and an input without room, count as not arrived.
-  const bool sound = reducer_.IsSound(*round, arrived.kind, arrived.chunk, payload);
+  const bool sound = IsSound(*round, arrived, payload);
   if (!sound || (!result && !reducer_.HasRoom(payload.size()))) {
     metrics_.bad_inputs.Add();
     if (result || sound) return;
@@ -105,6 +107,11 @@ void ChunkPlane::OnFrame(const PeerId& from, const TensorHeader& header, Bytes p
   offered_ = nullptr;
   transport_.pool()->Give(std::move(payload));  // empty where the reducer has it
   metrics_.held_bytes.Set(static_cast<double>(reducer_.held_bytes()));
+}
+
+bool ChunkPlane::IsSound(RoundHandle round, const ChunkArrived& arrived, ByteView wire) const {
+  const AveragingWork work = Works(AveragingPart::kFold);
+  return reducer_.IsSound(round, arrived.kind, arrived.chunk, wire);
 }
 
 void ChunkPlane::Overwritten(Region region) {
@@ -178,7 +185,10 @@ ChunkPlane::Sent ChunkPlane::TrySpeak(const PeerId& to, const SpeakSend& what) {
   if (generations_[speak.region] != what.generation) return Sent::kQueued;
   const auto values = memory_.read(speak.region).subspan(speak.span.begin, speak.span.count);
   Bytes wire = transport_.pool()->Take(WireBytes<float>(speak.wire, values.size()));
-  EncodeWire(speak.wire, values, wire);
+  {
+    const AveragingWork work = Works(AveragingPart::kCopy);
+    EncodeWire(speak.wire, values, wire);
+  }
   TensorHeader header;
   header.kind = TensorKind::kInput;
   header.instance = speak.instance;
@@ -202,7 +212,17 @@ ChunkPlane::Sent ChunkPlane::TrySendInput(const PeerId& to, const InputSend& wha
   // A snapshot stays in the outbox until the agent asks for another or releases it (KeepLent).
   const auto lies = reducer_.OwnInPlace(what.round, what.chunk);
   if (lies && open->second.from == Region::kOutbox) return TransmitLent(to, header, *lies);
-  return Transmit(to, header, transport_.pool()->Share(reducer_.OwnInput(what.round, what.chunk)));
+  return Transmit(to, header, transport_.pool()->Share(OwnInput(what)));
+}
+
+Bytes ChunkPlane::OwnInput(const InputSend& what) const {
+  const AveragingWork work = Works(AveragingPart::kCopy);
+  return reducer_.OwnInput(what.round, what.chunk);
+}
+
+SharedBytes ChunkPlane::Result(const ResultSend& what) {
+  const AveragingWork work = Works(AveragingPart::kCopy);
+  return reducer_.Result(what.round, what.chunk);
 }
 
 ChunkPlane::Sent ChunkPlane::TrySendResult(const PeerId& to, const ResultSend& what) {
@@ -216,7 +236,7 @@ ChunkPlane::Sent ChunkPlane::TrySendResult(const PeerId& to, const ResultSend& w
   header.assigned = what.assigned;
   header.mask = what.mask.bits();
   header.hash = what.hash;
-  SharedBytes wire = reducer_.Result(what.round, what.chunk);
+  SharedBytes wire = Result(what);
   // Another result may lie in the slot since the core asked for this one. Its hash tells them
   // apart.
   if (what.call != calls_ && TensorPayloadHash(header.instance, *wire) != what.hash)

@@ -20,6 +20,7 @@
 #include "worker/core/round/arrived_chunk.h"
 #include "worker/core/round/chunk_index.h"
 #include "worker/edge/metrics/agent_metrics.h"
+#include "worker/edge/metrics/averaging_clock.h"
 #include "worker/edge/tensor/tensor_transport.h"
 
 namespace crowdsurf::worker {
@@ -35,11 +36,13 @@ class ChunkPlane {
   static constexpr size_t kMaxPeers = 200'000;  // introduced
   static constexpr size_t kMaxInputBytes = 256 << 20;
 
-  // References outlive the plane.
-  ChunkPlane(TensorTransport& transport, RegionMemory memory, AgentMetrics& metrics, Logger log)
+  // References outlive the plane, and so does `clock`, which is told of its work; nullptr: nobody.
+  ChunkPlane(TensorTransport& transport, RegionMemory memory, AgentMetrics& metrics, Logger log,
+             AveragingClock* clock = nullptr)
       : transport_(transport),
         memory_(std::move(memory)),
         metrics_(metrics),
+        clock_(clock),
         log_(log),
         reducer_(kMaxInputBytes, transport.pool()) {}
 
@@ -67,7 +70,10 @@ class ChunkPlane {
   // The region is about to hold something else: inputs that wait for it are void.
   void Overwritten(Region region);
   // The outbox may be written: what waits to be sent from there is copied.
-  void KeepLent() { transport_.KeepLent(); }
+  void KeepLent() {
+    const AveragingWork work = Works(AveragingPart::kCopy);
+    transport_.KeepLent();
+  }
 
   // Sends a state frame, now or when the peer's queue has drained; false when the peer is unknown.
   bool SendStateFrame(Time now, const PeerId& to, SharedBytes payload);
@@ -100,6 +106,7 @@ class ChunkPlane {
   };
   using Sent = TensorTransport::Sent;
 
+  AveragingWork Works(AveragingPart part) const { return AveragingWork(clock_, part); }
   uint64_t GenerationOf(const OpenedRound& round);
   void SendInOrder(Time now, const PeerId& to, Waiting what);
   void Flush(Time now, const PeerId& to);  // what waits and can go
@@ -108,12 +115,16 @@ class ChunkPlane {
   Sent TrySendInput(const PeerId& to, const InputSend& what);
   Sent TrySendResult(const PeerId& to, const ResultSend& what);
   Sent TrySpeak(const PeerId& to, const SpeakSend& what);
+  bool IsSound(RoundHandle round, const ChunkArrived& arrived, ByteView wire) const;
+  Bytes OwnInput(const InputSend& what) const;
+  SharedBytes Result(const ResultSend& what);
   Sent Transmit(const PeerId& to, const TensorHeader& header, SharedBytes payload);
   Sent TransmitLent(const PeerId& to, const TensorHeader& header, ByteView lent);
 
   TensorTransport& transport_;
   const RegionMemory memory_;
   AgentMetrics& metrics_;
+  AveragingClock* const clock_;
   const Logger log_;
   Reducer<float> reducer_;
   std::map<PeerId, std::string> endpoints_;

@@ -22,6 +22,8 @@
 
 namespace crowdsurf::worker {
 
+class AveragingClock;
+
 enum class TensorEnding : uint8_t {
   kRefused,  // nobody listens there
   kWrong,    // another peer, job or certificate than expected
@@ -48,6 +50,7 @@ class TensorConnection : public std::enable_shared_from_this<TensorConnection> {
     TensorHello self;
     Duration open_within;
     std::shared_ptr<BytePool> payloads;  // where their buffers come from
+    AveragingClock* clock = nullptr;     // is told of sending and receiving
   };
 
   // `credentials` is nullptr for plain TCP. It, and the executor of `socket`, outlive the

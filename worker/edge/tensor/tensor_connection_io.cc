@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 
+#include "worker/edge/metrics/averaging_clock.h"
 #include "worker/edge/tensor/tensor_asio.h"
 #include "worker/edge/tensor/tensor_connection.h"
 
@@ -22,7 +23,10 @@ constexpr size_t kTurnBytes =
 
 void TensorConnection::PumpWrites() {
   size_t turn = 0;
+  std::optional<AveragingWork> work;
   while (state_ == State::kHello || state_ == State::kOpen) {
+    if (!work && state_ == State::kOpen && outbox_ != nullptr)
+      work.emplace(settings_.clock, AveragingPart::kSend);
     const IoOutcome outcome = WriteOnce();
     if (outcome.state != IoState::kDone) return OnStuck(outcome);
     if (outcome.bytes == 0) return;  // nothing to send
@@ -115,7 +119,11 @@ void TensorConnection::Advance(size_t bytes) {
 
 void TensorConnection::PumpReads() {
   size_t turn = 0;
+  std::optional<AveragingWork> work;
   while ((state_ == State::kHello || state_ == State::kOpen) && !paused_) {
+    // From the Hello on: what TakeHello sends is sending.
+    if (!work && state_ == State::kOpen && accepting_)
+      work.emplace(settings_.clock, AveragingPart::kReceive);
     const std::span<uint8_t> into = header_got_ < kTensorHeaderBytes
                                         ? std::span<uint8_t>(header_bytes_).subspan(header_got_)
                                         : std::span<uint8_t>(payload_).subspan(payload_got_);

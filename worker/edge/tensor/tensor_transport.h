@@ -34,6 +34,8 @@ class Relay;
 
 namespace crowdsurf::worker {
 
+class AveragingClock;
+
 struct TensorTransportOptions {
   std::string job;
   std::string listen = "127.0.0.1";  // address to bind
@@ -48,6 +50,8 @@ struct TensorTransportOptions {
   Duration redial_after = Seconds(0.2);  // after a failure; Sends before that are dropped
   // Reaches peers that cannot be dialed; outlives the transport. nullptr: nothing does.
   dht::Relay* relay = nullptr;
+  // Is told of sending and receiving; outlives the transport. nullptr: nobody is.
+  AveragingClock* clock = nullptr;
 };
 
 struct TensorHandlers {  // on the host thread

@@ -107,7 +107,7 @@ class TensorTransport::Impl : public std::enable_shared_from_this<Impl> {
   void CountEnd(TensorEnding ending, const std::string& why, const PeerId* peer);
   const TlsCredentials* Credentials();
   TensorConnection::Settings ConnectionSettings() const {
-    return {self_, options_.open_within, pool_};
+    return {self_, options_.open_within, pool_, options_.clock};
   }
 
   const TensorTransportOptions options_;

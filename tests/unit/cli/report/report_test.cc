@@ -34,16 +34,52 @@ ReportInput Input() {
 
 TEST(ReportTest, JsonHasTheKeysThatTheIssueNames) {
   const json report = ReportJson(Input());
-  for (const char* pointer :
-       {"/goodput", "/samples", "/heldout_bits_per_char", "/trigram_bits_per_char",
-        "/rounds/completed", "/rounds/failed", "/rounds/failed_by_peer_loss", "/rounds/repaired",
-        "/rounds/hash_mismatches", "/preemptions", "/replacement_seconds/p50",
-        "/replacement_seconds/p95", "/averaging_stall_ratio", "/workers/min", "/workers/max",
-        "/start_seconds", "/seed", "/samples_per_second", "/duration_seconds"}) {
+  for (const char* pointer : {"/goodput",
+                              "/samples",
+                              "/heldout_bits_per_char",
+                              "/trigram_bits_per_char",
+                              "/rounds/completed",
+                              "/rounds/failed",
+                              "/rounds/failed_by_peer_loss",
+                              "/rounds/repaired",
+                              "/rounds/hash_mismatches",
+                              "/preemptions",
+                              "/replacement_seconds/p50",
+                              "/replacement_seconds/p95",
+                              "/averaging_stall_ratio",
+                              "/averaging_seconds/number",
+                              "/averaging_seconds/whole",
+                              "/averaging_seconds/wait_trainer",
+                              "/averaging_seconds/wait_peers",
+                              "/averaging_seconds/send",
+                              "/averaging_seconds/receive",
+                              "/averaging_seconds/fold",
+                              "/averaging_seconds/copy",
+                              "/workers/min",
+                              "/workers/max",
+                              "/start_seconds",
+                              "/seed",
+                              "/samples_per_second",
+                              "/duration_seconds"}) {
     EXPECT_TRUE(report.contains(json::json_pointer(pointer))) << pointer;
   }
   EXPECT_EQ(report["goodput"], 0.9);
   EXPECT_TRUE(report["trigram_bits_per_char"].is_null()) << "not measured is null, not zero";
+}
+
+TEST(ReportTest, TheMeanAveragingIsThereWithItsParts) {
+  ReportInput input = Input();
+  EXPECT_TRUE(ReportJson(input)["averaging_seconds"]["whole"].is_null());
+  EXPECT_THAT(ReportHtml(input), HasSubstr("none was timed"));
+  input.figures.averagings = {4, 8, {1, 2, 3, 4, 0.2, 0.1}};
+  const json seconds = ReportJson(input)["averaging_seconds"];
+  EXPECT_EQ(seconds["number"], 4);
+  EXPECT_EQ(seconds["whole"], 2.0);
+  EXPECT_EQ(seconds["receive"], 1.0);
+  EXPECT_EQ(seconds["copy"], 0.025);
+  EXPECT_THAT(ReportHtml(input),
+              HasSubstr("2.000 s: waited 0.250 s for the trainer and 0.500 s for others; sent "
+                        "0.750 s, received 1.000 s, folded 0.0500 s, copied 0.0250 s"));
 }
 
 TEST(ReportTest, JsonSaysWhyAWorkerFailed) {

@@ -70,6 +70,26 @@ TEST(RunRecordTest, WaitingForAveragesDoesNotMakeGoodputMoreThanOne) {
   EXPECT_GE(*record.Figures().goodput, 0.95);
 }
 
+// Sums of what each agent says; one that began anew counts from zero again.
+TEST(RunRecordTest, SecondsOfAveragingsAreSummedOverWorkersAndTheirRestarts) {
+  RunRecord record(0, 2);
+  const auto saw = [&](double at, const std::string& worker,
+                       const controller::SummaryAveragings& averagings) {
+    AgentSummary summary = Summary(1, 100, at);
+    summary.averagings = averagings;
+    record.Saw(at, worker, summary, Told::kNothing);
+  };
+  saw(2, "job-0-1", {1, 2.0, {1, 0, .5, .5, .25, 0}});
+  saw(3, "job-0-1", {3, 5.0, {2, 1, .75, .5, .5, .5}});
+  saw(3, "job-1-1", {2, 4.0, {0, 4, 0, 0, 0, 0}});
+  saw(4, "job-0-1", {1, 1.5, {.5, .5, .5, 0, 0, 0}});  // its agent began anew
+  saw(5, "job-0-1", {1, 1.5, {.5, .5, .5, 0, 0, 0}});  // nothing new
+  const controller::SummaryAveragings sums = record.Figures().averagings;
+  EXPECT_EQ(sums.number, 6u);
+  EXPECT_DOUBLE_EQ(sums.whole, 10.5);
+  EXPECT_EQ(sums.parts, (std::array<double, 6>{2.5, 5.5, 1.25, .5, .5, .5}));
+}
+
 TEST(RunRecordTest, GoodputOfARunTooShortToTellAPaceIsUnknown) {
   RunRecord record(0, 1);
   record.Created(0, "job-0-1", 0, 1);

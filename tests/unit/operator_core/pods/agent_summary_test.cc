@@ -20,7 +20,10 @@ json Said() {
     "steward": true,
     "rounds": {"completed": 20, "fast": 11, "repaired": 3, "adopted": 2, "kept": 4, "aborted": 5,
                "orphaned": 6, "branch": 1},
-    "hash_mismatches": 2, "stall_seconds": 1.5, "trouble": "no seat", "write_error": "disk full",
+    "hash_mismatches": 2, "stall_seconds": 1.5,
+    "averaging_seconds": {"number": 4, "whole": 8.5, "wait_trainer": 1, "wait_peers": 2, "send": 3,
+                          "receive": 4, "fold": 5, "copy": 6},
+    "trouble": "no seat", "write_error": "disk full",
     "trainer": {"state": "hung", "seconds_since_step": 301.5, "tensors": "feed", "elements": 1000,
                 "stacks": "Thread 1\n"},
     "round_seconds": {"p50": 0.25, "p95": 0.75}, "members": [],
@@ -55,6 +58,9 @@ TEST(AgentSummaryTest, EveryKeyOfThePageIsRead) {
   EXPECT_EQ(rounds.failed(), 15u) << "kept, aborted and orphaned";
   EXPECT_EQ(read->hash_mismatches, 2u);
   EXPECT_EQ(read->stall_seconds, 1.5);
+  EXPECT_EQ(read->averagings.number, 4u);
+  EXPECT_EQ(read->averagings.whole, 8.5);
+  EXPECT_EQ(read->averagings.parts, (std::array<double, 6>{1, 2, 3, 4, 5, 6}));
   EXPECT_EQ(read->round_p50, .25);
   EXPECT_EQ(read->round_p95, .75);
   EXPECT_EQ(read->started_unix, 1700000000.5);

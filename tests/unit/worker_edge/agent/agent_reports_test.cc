@@ -12,6 +12,7 @@
 #include "base/edge/files.h"
 #include "base/edge/host_loop.h"
 #include "tests/unit/worker_edge/agent/running_agent.h"
+#include "worker/core/averaging/averaging_parts.h"
 #include "worker/core/shard/lease_ledger.h"
 #include "worker/edge/link/link_client.h"
 #include "worker/edge/link/link_http.h"
@@ -54,6 +55,9 @@ TEST_F(AgentReports, TheSummaryTellsWhenItStartedAndWhenTheFirstStepWasMade) {
   EXPECT_GE(summary.value("started_unix", 0.0), before);
   EXPECT_LE(summary.value("started_unix", 0.0), Unix());
   EXPECT_TRUE(summary["first_step_unix"].is_null());
+  EXPECT_EQ(summary["averaging_seconds"]["number"], 0);
+  for (const std::string_view part : kAveragingParts)
+    EXPECT_EQ(summary["averaging_seconds"][std::string(part)], 0.0) << part;
   const double stepped = Unix();
   (void)(*trainer)->StepDone(1, 1.0, params);  // one is enough
   ASSERT_TRUE(EventuallyHolds([&] { return Summary()["first_step_unix"].is_number(); }));
