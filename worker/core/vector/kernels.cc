@@ -43,6 +43,28 @@ void StoreBytes(D, hn::VFromD<D> v, uint8_t* HWY_RESTRICT to) {
 }
 #endif
 
+// F16C has both conversions of float16, and rounds to nearest even. Targets below AVX2 do without:
+// there Highway 1.0.3 truncates. All of them give the same bits (tests/unit/worker_core/vector).
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
+template <class D>
+hn::VFromD<D> WidenFloat16(D df, hn::VFromD<hn::Rebind<uint16_t, D>> half) {
+  return hn::PromoteTo(df, hn::BitCast(hn::Rebind<hwy::float16_t, D>(), half));
+}
+
+template <class D>
+auto NarrowToFloat16(D df, hn::VFromD<D> v) {
+  const hn::Rebind<uint16_t, D> du16;
+  const auto infinity = hn::BitCast(df, hn::Set(hn::RebindToUnsigned<D>(), 0x7F800000u));
+  const auto nan = hn::BitCast(df, hn::Set(hn::RebindToUnsigned<D>(), 0x7FC00000u));
+  const auto magnitude = hn::Abs(v);
+  // What rounds past the largest finite value is held there; a NaN becomes the quiet one.
+  const auto held = hn::Min(magnitude, hn::Set(df, 65504.0F));
+  const auto special = hn::IfThenElse(hn::Eq(magnitude, infinity), infinity, nan);
+  const auto out = hn::IfThenElse(hn::Lt(magnitude, infinity), held, special);
+  const hn::Rebind<hwy::float16_t, D> df16;
+  return hn::BitCast(du16, hn::DemoteTo(df16, hn::CopySign(out, v)));
+}
+#else
 // Giesen's widening: shift the fields into place, re-bias, and let one float subtraction normalise
 // a subnormal; exact.
 template <class D>
@@ -61,13 +83,6 @@ hn::VFromD<D> WidenFloat16(D df, hn::VFromD<hn::Rebind<uint16_t, D>> half) {
   auto out = hn::IfThenElse(hn::Eq(exponent, hn::Set(du, 0x7C00u << 13)), special, normal);
   out = hn::IfThenElse(hn::Eq(exponent, hn::Zero(du)), subnormal, out);
   return hn::BitCast(df, hn::Or(out, sign));
-}
-
-// bfloat16 is the upper half of a float32.
-template <class D>
-hn::VFromD<D> WidenBFloat16(D df, hn::VFromD<hn::Rebind<uint16_t, D>> half) {
-  const hn::RebindToUnsigned<D> du;
-  return hn::BitCast(df, hn::ShiftLeft<16>(hn::PromoteTo(du, half)));
 }
 
 template <class D>
@@ -99,9 +114,17 @@ auto NarrowToFloat16(D df, hn::VFromD<D> v) {
   out = hn::IfThenElse(below(0x7F800000u), out, special);
   return hn::DemoteTo(du16, hn::BitCast(di, hn::Or(out, sign)));
 }
+#endif
 
-// As NarrowToFloat16, with 16 dropped bits. The exponents are those of float32, so subnormals need
-// nothing.
+// bfloat16 is the upper half of a float32.
+template <class D>
+hn::VFromD<D> WidenBFloat16(D df, hn::VFromD<hn::Rebind<uint16_t, D>> half) {
+  const hn::RebindToUnsigned<D> du;
+  return hn::BitCast(df, hn::ShiftLeft<16>(hn::PromoteTo(du, half)));
+}
+
+// As the integer NarrowToFloat16, with 16 dropped bits. The exponents are those of float32, so
+// subnormals need nothing.
 template <class D>
 auto NarrowToBFloat16(D df, hn::VFromD<D> v) {
   (void)df;
