@@ -74,6 +74,7 @@ void Round::OnTrusted(const PeerId& peer, RoundActions& out) {
   } else {
     suspected_.Erase(rank);
     reset_.Erase(rank);
+    orphan_ = false;  // its answer may bring what no one else has
     if (!over_ && Trusts(rank)) {
       // Inputs and results were withheld from it, and a broken connection may have lost its own.
       FetchMissing(out);

@@ -11,9 +11,10 @@ namespace {
 // Of the waits in a ballot and for results that were asked for, and of the silence that is
 // suspicious.
 constexpr int kMaxDoublings = 6;
-constexpr double kSuspectsAsked =
-    4;                             // a FETCH gets lost, and members whose round is over say nothing
 constexpr double kDeviations = 6;  // docs/round.md: median + 6 MAD
+// In the patience for suspects: one FETCH may get lost, and members whose round is over say nothing
+// of themselves.
+constexpr double kSuspectsAsked = 4;
 
 // The deviation from ordered[middle] that has `middle` smaller ones: deviations ascend outwards
 // from there, so the two sides are merged up to it.

@@ -80,7 +80,7 @@ class RoundTimes {
   Duration HandOver() const;
   Duration SitOut() const;
   // For silent members that alone hold what must be kept: one that was stopped may come back. They
-  // are asked again kSuspectsAsked times in that.
+  // are asked a few times meanwhile.
   Duration SuspectsPatience() const { return config_.min_sit_out; }
   Duration BeatEvery() const { return config_.min_silence * 0.5; }
 
