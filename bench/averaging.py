@@ -30,6 +30,7 @@ import subprocess
 import sys
 import tempfile
 
+import arguments
 from averaging_parts import Part
 from contestants import Foreign
 from namespaces import ip
@@ -49,7 +50,7 @@ WANTED = {
 class Bench:
     def __init__(self, options, rows, folder):
         self.options, self.rows, self.folder = options, rows, folder
-        self.cycles = options.cycles or (3 if options.short else 20 if options.long else 10)
+        self.cycles = arguments.cycles(options)
 
     def part(self, name, size, measured, megabytes=None, times=1):
         """`measured(part)`: adds the contestants and returns what is to be done when they have had their turns."""
@@ -157,12 +158,7 @@ PARTS = {"m4": Bench.m4, "m8": Bench.m8, "small": Bench.small, "tls": Bench.tls,
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("bin", type=pathlib.Path)
-    parser.add_argument("--json", action="store_true", help="one object with every row")
-    parser.add_argument("--short", action="store_true", help="3 cycles")
-    parser.add_argument("--long", action="store_true", help="20 cycles, not 10")
-    parser.add_argument("--cycles", type=int, help="so many")
+    parser = arguments.with_cycles(__doc__)
     parser.add_argument("--megabytes", type=int, default=100, help="of the vector, but in small")
     parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument("--beside", type=pathlib.Path, metavar="PROGRAM", help="a crowdsurf-worker of another build, to compare with")

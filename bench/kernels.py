@@ -6,13 +6,12 @@ bench_kernels (bench/kernels) runs each kernel and its hand-written twin in turn
 scalar oracle first. kernels.NAME is a kernel's share of the twin's speed, median of the turns; K1 is the least of them. It is
 judged where other programs used less than 5 % of the processors. Without AVX-512 there is no row.
 """
-import argparse
 import json
-import pathlib
 import statistics
 import subprocess
 import sys
 
+import arguments
 from contestants import Foreign
 from rows import Rows, Wanted
 
@@ -20,12 +19,7 @@ WANTED = {"K1": Wanted(.8, .95)}
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("bin", type=pathlib.Path)
-    parser.add_argument("--json", action="store_true", help="one object with every row")
-    parser.add_argument("--short", action="store_true", help="20 pairs of turns, not 200")
-    parser.add_argument("--long", action="store_true", help="2,000 pairs of turns")
-    options = parser.parse_args()
+    options = arguments.of(__doc__, "20 pairs of turns, not 200", "2,000 pairs of turns").parse_args()
     rows, foreign = Rows(WANTED, options.json), Foreign()
     pairs = 20 if options.short else 2000 if options.long else 200
     foreign.begin()

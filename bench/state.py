@@ -13,7 +13,6 @@ resent   S1.resent: without TLS, a donor is killed when the joiner has 40 % of t
          before it is in the view, beyond the least that plain joins have. The greater of two medians: of the oldest donor, which
          the others follow, and of the youngest (resent.oldest, .youngest). resent.fetches: how often the state was asked for
 """
-import argparse
 import datetime
 import pathlib
 import re
@@ -24,6 +23,7 @@ import sys
 import tempfile
 import time
 
+import arguments
 from bench_agents import Job
 from contestants import PATIENCE, Foreign
 from namespaces import Network, ip
@@ -151,7 +151,7 @@ class Bench:
         self.rows, self.folder, self.binaries = rows, folder, options.bin
         self.elements = options.megabytes * 250_000
         self.bytes = 4 * self.elements
-        self.cycles = options.cycles or (3 if options.short else 20 if options.long else 10)
+        self.cycles = arguments.cycles(options)
 
     def joins(self, swarm, killed=lambda donors: None):
         """The joiners of each cycle, and what others used of the processors."""
@@ -193,12 +193,7 @@ class Bench:
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("bin", type=pathlib.Path)
-    parser.add_argument("--json", action="store_true", help="one object with every row")
-    parser.add_argument("--short", action="store_true", help="3 cycles")
-    parser.add_argument("--long", action="store_true", help="20 cycles, not 10")
-    parser.add_argument("--cycles", type=int, help="so many")
+    parser = arguments.with_cycles(__doc__)
     parser.add_argument("--megabytes", type=int, default=1000, help="of state")
     parser.add_argument("--only", nargs="+", choices=["plain", "tls", "resent"], default=["plain", "tls", "resent"],
                         help="resent needs plain, and brings it along")

@@ -36,6 +36,14 @@ WITH_AVX512 uint32_t ScaleOf(const float* in) {
   return bits < kLeastScale ? 0 : (bits + 127) & ~127U;
 }
 
+// Writes the scale of a block, and where it is 0 the rest as well.
+WITH_AVX512 uint32_t BeginBlock(const float* in, uint8_t* at) {
+  const uint32_t bits = ScaleOf(in);
+  std::memcpy(at, &bits, sizeof bits);
+  if (bits == 0) std::memset(at + sizeof bits, 0, kInt8Block);
+  return bits;
+}
+
 WITH_AVX512 void StoreBytes(__m512 ratio, uint8_t* out) {
   const __m128i bytes = _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(ratio));
   _mm_storeu_si128(reinterpret_cast<__m128i*>(out), bytes);
@@ -71,12 +79,8 @@ WITH_AVX512 void ToInt8(const float* in, uint8_t* out, size_t count) {
   std::memcpy(out, &kMark, sizeof kMark);
   uint8_t* at = out + 4;
   for (size_t begin = 0; begin < count; begin += kInt8Block, at += kBlockBytes) {
-    const uint32_t bits = ScaleOf(in + begin);
-    std::memcpy(at, &bits, sizeof bits);
-    if (bits == 0) {
-      std::memset(at + 4, 0, kInt8Block);
-      continue;
-    }
+    const uint32_t bits = BeginBlock(in + begin, at);
+    if (bits == 0) continue;
     const __m512 scale = _mm512_set1_ps(std::bit_cast<float>(bits));
     for (size_t i = 0; i < kInt8Block; i += kLanes)
       StoreBytes(_mm512_div_ps(_mm512_loadu_ps(in + begin + i), scale), at + 4 + i);
@@ -89,12 +93,8 @@ WITH_AVX512 void ToInt8Dithered(uint32_t key, uint32_t first, const float* in, u
   uint8_t* at = out + 4;
   const __m512i step = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
   for (size_t begin = 0; begin < count; begin += kInt8Block, at += kBlockBytes) {
-    const uint32_t bits = ScaleOf(in + begin);
-    std::memcpy(at, &bits, sizeof bits);
-    if (bits == 0) {
-      std::memset(at + 4, 0, kInt8Block);
-      continue;
-    }
+    const uint32_t bits = BeginBlock(in + begin, at);
+    if (bits == 0) continue;
     const __m512 scale = _mm512_set1_ps(std::bit_cast<float>(bits));
     for (size_t i = 0; i < kInt8Block; i += kLanes) {
       const __m512 ratio = _mm512_div_ps(_mm512_loadu_ps(in + begin + i), scale);

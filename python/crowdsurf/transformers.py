@@ -11,10 +11,10 @@ from typing import Any, Callable, Dict, Optional, Sequence
 
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
+from .accelerate import missing_samples
 from .job import Job, join
 from .loader import draw_apart
 from .platforms import refuse_spread
-from .prepared import missing_samples
 from .tensor import Notice
 
 log = logging.getLogger("crowdsurf")
