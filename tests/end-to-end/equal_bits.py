@@ -41,12 +41,21 @@ class EqualBitsCase(RunCase):
                 if got is not None:
                     last = max(last, got[0])
                     found.setdefault(got[0], {})[worker] = got[1]
-            for step, hashes in found.items():
-                self.assertEqual(len(set(hashes.values())), 1, f"step {step}: {hashes}")
+            for step, hashes in list(found.items()):
+                self.judge(step, hashes, set(found.get(step + 1, {}).values()))
             return sum(len(hashes) == len(workers) for hashes in found.values()) >= seen
 
         self.wait_until(look)
         return last
+
+    def judge(self, step, hashes, after):
+        """A trainer that loses the processor between the two writes shows the parameters of `after`, the next step, under this one.
+        Where nobody was seen at the next step nothing is judged: parameters that differ do so at the steps that follow."""
+        if len(set(hashes.values())) == 1 or not after:
+            return
+        for worker in [worker for worker, got in hashes.items() if got in after]:
+            del hashes[worker]
+        self.assertLessEqual(len(set(hashes.values())), 1, f"step {step}: {hashes}")
 
     def names(self, incarnations):
         return [f"e2e-{index}-{incarnation}" for index, incarnation in enumerate(incarnations)]
