@@ -49,6 +49,7 @@ void Averaging::OnView(Time now, const Seating& seating, AveragingId next, Paren
   strategy_->OnView(now, view, config_.id, ignored);
   counter_->OnView(now, view, config_.id, ignored);
   seating_ = seating;
+  turns_ = Turns(view);
   // The first interval of a newcomer begins with its seat.
   if (!seated_) mark_ = {.step = progress_.step, .samples = progress_.samples, .time = now};
   seated_ = true;
@@ -209,6 +210,7 @@ void Averaging::OnAdopted(const Committed& committed) {
   has_rest_ = false;  // of a change that is gone
   leases_.OnAdopted();
   counted_ = std::max(counted_, progress_.samples);
+  given_ = {.last = counted_, .before = counted_};
   returned_ = answered_ = settled_ = 0;
   doubt_.reset();
 }
@@ -258,6 +260,7 @@ void Averaging::OnTrainer(Time now, const TrainerRegistered& trainer) {
   hashing_ = has_rest_ = false;
   if (Gathers()) HoldStep(trainer);
   counted_ = snapshot_ = trainer.counted;
+  given_ = {.last = counted_, .before = counted_};
   returned_ = answered_ = settled_ = 0;
   doubt_.reset();
   progress_ = {};
@@ -350,7 +353,13 @@ void Averaging::FixStake() {
             .before = {},
             .base = BaseRoot(),
             .age = {},
-            .claims = leases_.Claims(number_)};
+            .claims = {}};
+  if (WeighsByTurns() && !Counting(number_)) stake_.weight = WeightOfTurn();
+  // The count that comes next has them.
+  if (IsOneRound(number_))
+    stake_.samples = 0;
+  else
+    stake_.claims = leases_.Claims(number_);
   in_mean_ = false;
   // Others may have completed this averaging already: then their count is not of before it.
   if (job_.averaging < number_)

@@ -24,6 +24,7 @@
 #include "worker/core/shard/lease_holder.h"
 #include "worker/core/strategy/strategy.h"
 #include "worker/core/view/averaging_id.h"
+#include "worker/core/view/turns.h"
 
 namespace crowdsurf::worker {
 
@@ -152,6 +153,8 @@ class Averaging {
   const Mixing& mixing() const { return mixing_; }
   // A newcomer that holds this average or a later one is near enough for a seat.
   AveragingId near_enough() const;
+  // Averagings after a view's first leave members with values of their own.
+  bool values_differ() const { return mixing_.on_graph() || turns_.taken(); }
   GroupRounds& rounds() { return rounds_; }
   const GroupRounds& rounds() const { return rounds_; }
   const Progress& progress() const { return progress_; }
@@ -178,6 +181,13 @@ class Averaging {
     uint64_t step = 0;
     double samples = 0;
     Time time;
+  };
+  // The trainer's totals in its last means, where weights are of those (averaging_turns.cc).
+  struct Given {
+    double last = 0;     // in the last mean
+    double before = 0;   // in the one before
+    bool fresh = true;   // it is in no mean yet
+    bool apart = false;  // since the last whole averaging others have got other values
   };
   // Samples that may have been counted in an instance this peer did not see the end of.
   struct Doubt {
@@ -216,7 +226,8 @@ class Averaging {
   void FinishDelivery(Time now, const DeliverResult& result, Actions& out);
   void FinishAbandon(Time now, AveragingId averaging, Actions& out);
   void FinishCount(Time now, AveragingId averaging, Actions& out);
-  // Strategies on graphs: all averagings of a view but its first count samples only.
+  // Averagings that count samples only: on graphs all of a view but its first, with
+  // `rounds: One` every second one.
   bool Counting(AveragingId averaging) const;
   void AskForOthers(Actions& out);
   void StartMixing(Time now, Actions& out);
@@ -234,6 +245,12 @@ class Averaging {
   void AnswerLedgerAsks(Actions& out);
   void CountLeases();
   Bytes LedgerOf(AveragingId averaging) const;
+
+  // ---- rounds: One (averaging_turns.cc)
+  bool IsOneRound(AveragingId averaging) const { return turns_.Of(averaging) == Turn::kOneRound; }
+  bool WeighsByTurns() const { return turns_.taken() || given_.apart; }
+  double WeightOfTurn() const;
+  void FinishRound(Time now, const DeliverResult& result, Actions& out);
 
   // ---- the job's first parameters (averaging_first.cc)
   void AskForFirst(Time now, Actions& out);
@@ -371,6 +388,8 @@ class Averaging {
   double returned_ = 0;  // samples that turned out not to be counted, in the present stake
   double answered_ = 0;  // others that did since it was fixed: for the next
   double settled_ = 0;   // of the own stake, as the first round has settled it
+  Turns turns_;          // of the view
+  Given given_;
   std::pair<AveragingId, ViewHash> staked_;  // averaging and view that stake_ was fixed for
   Stake stake_;                              // of the value that the next round takes in
   Digest last_root_;                         // of the previous round's value

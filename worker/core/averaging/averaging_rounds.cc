@@ -60,8 +60,8 @@ void Averaging::OpenOne(Time now, const OpenRound& open, StrategyActions& more, 
     strategy.OnEvent(now, RoundDecided{open.averaging, open.axis, false, 0}, more);
     return;
   }
-  // With `rounds: One` an averaging is a single round, on whatever axis.
-  const bool all = seating.view().config.rounds == RoundsMode::kAll;
+  // Else it is a single round, on whatever axis.
+  const bool all = !IsOneRound(open.averaging);
   // A snapshot that gives nothing (IST) brings no samples: what they taught is lost with it.
   const bool gives = open.subnet == nullptr || open.from == Region::kOutbox;
   ClaimSet claims = stake_.claims;
@@ -143,6 +143,7 @@ bool Averaging::IsLone(const GroupRounds::Ended& ended) const {
 // it.
 void Averaging::SettleSamples(const GroupRounds::Ended& ended, Actions& out) {
   if (Gathers()) return;  // a gradient stays with the trainer until a step is made
+  if (IsOneRound(ended.averaging)) return;  // the count that comes next settles them
   const double samples = leases_.discards() ? 0 : snapshot_ - counted_ + returned_;
   if (!Applied(ended.over.outcome) && !ended.flowed) return;
   // A claim needs the weight of its samples, so it keeps that also where they may be counted.
@@ -172,6 +173,7 @@ void Averaging::FinishDelivery(Time now, const DeliverResult& result, Actions& o
   CHECK(stage_ == Stage::kRounds);
   if (lone_) return FinishAbandon(now, result.averaging, out);
   if (Counting(result.averaging)) return FinishCount(now, result.averaging, out);
+  if (IsOneRound(result.averaging)) return FinishRound(now, result, out);
   CommitLeases(result.averaging, out);
   // The samples behind its change would be trained again, though it lives.
   if (!in_mean_ && KeepsChange()) return FinishAbandon(now, result.averaging, out);
@@ -186,6 +188,7 @@ void Averaging::FinishDelivery(Time now, const DeliverResult& result, Actions& o
   if (latest(job_) < latest(committed_)) job_ = committed_;
   committed_region_ = KeepsBase() ? Region::kInboxA : result.region;
   overwritten_ = false;
+  given_ = {.last = snapshot_, .before = snapshot_, .fresh = false};
   hashing_ = KeepsBase();
   catch_up_.OnDelivered();
   out.push_back(Deliver{.averaging = result.averaging,
@@ -213,6 +216,9 @@ void Averaging::FinishCount(Time now, AveragingId averaging, Actions& out) {
             .root = Digest(),
             .job_samples = stake_.before.samples + stake_.samples};
   CommitLeases(averaging, out);
+  // It was made for the average of a view before this one.
+  if (snapshotted_) out.push_back(ReleaseOutbox{averaging});
+  given_.apart |= turns_.taken();
   took_part_ = true;
   metrics_.job_samples->Set(job_.job_samples);
   metrics_.averaging->Set(static_cast<double>(averaging.value()));
@@ -235,6 +241,8 @@ void Averaging::StartMixing(Time now, Actions& out) {
 void Averaging::GoOn(Time now, AveragingId averaging, Actions& out) {
   stage_ = Stage::kIdle;
   snapshotted_ = false;
+  // No averaging fills that place again in this view.
+  if (turns_.taken() && overwritten_) committed_ = Committed();
   Learn(std::exchange(ahead_, {}));
   next_ = std::max(averaging + 1, jump_);
   rounds_.SetMin(next_);
@@ -246,9 +254,9 @@ void Averaging::GoOn(Time now, AveragingId averaging, Actions& out) {
 }
 
 AveragingId Averaging::near_enough() const {
-  // Where averagings count only, the last full one is all there is to fetch, and the newcomer's
-  // view begins with another.
-  return mixing_.on_graph() ? committed_.averaging : job_.averaging;
+  // The last full one is all there is to fetch: averagings since then have counted only, or left
+  // each group with values of its own.
+  return values_differ() ? committed_.averaging : job_.averaging;
 }
 
 void Averaging::FinishAbandon(Time now, AveragingId averaging, Actions& out) {

@@ -9,8 +9,9 @@ namespace crowdsurf::worker {
 namespace {
 
 constexpr uint64_t kDueAhead = 2;  // averagings whose due lists are kept
-// Where a strategy on a graph moves the parameters, averagings count the job's samples, this often:
-// halved, twice the small frames; doubled, a job overshoots its target by as much.
+// Where a strategy on a graph moves the parameters, averagings count the job's samples, this often,
+// and with `rounds: One` so long after each round: halved, twice the small frames; doubled, a job
+// overshoots its target by as much.
 constexpr Duration kCountEvery = Seconds(1);
 
 // How long before the end of a job's time its last averaging is due. Steps and rounds that take
@@ -61,6 +62,9 @@ bool Averaging::IntervalOver(Time now) const {
   if (Hurried(now)) return true;
   if (mixing_.on_graph()) return !Counting(next_) || now - mark_.time >= kCountEvery;
   if (now >= LastDue() && mark_.time < LastDue()) return true;
+  // A count is due a second after the round before it, and never holds the next one up. The last
+  // one comes at once.
+  if (Counting(next_) && (now - mark_.time >= kCountEvery || now >= LastDue())) return true;
   const Interval interval = IntervalNow();
   switch (interval.unit) {
     case IntervalUnit::kSteps:
@@ -170,12 +174,15 @@ void Averaging::StartPublish(Time now, AveragingId averaging, Actions& out) {
   // Counting needs no snapshot: the totals as last reported are the weight.
   snapshot_ = std::max(counted_, progress_.samples);
   leases_.OnSnapshot(progress_.leases.at);
-  mark_ = {.step = progress_.step, .samples = progress_.samples, .time = now};
+  // With `rounds: One` the interval is from snapshot to snapshot.
+  if (mixing_.on_graph())
+    mark_ = {.step = progress_.step, .samples = progress_.samples, .time = now};
   OpenTrip(now, out);
 }
 
 bool Averaging::Counting(AveragingId averaging) const {
-  return mixing_.on_graph() && averaging != seating_.view().first_averaging;
+  if (mixing_.on_graph()) return averaging != seating_.view().first_averaging;
+  return turns_.Of(averaging) == Turn::kCount;
 }
 
 // ---- deadlines
@@ -207,10 +214,9 @@ Time Averaging::NextDeadline() const {
     const bool waits = half_due_.first == next_ && !half_due_.second.unset();
     return waits ? std::min(next, half_due_.second + kSharePatience) : next;
   }
+  if (!announced_ && Counting(next_)) next = std::min(next, mark_.time + kCountEvery);
   const Interval interval = IntervalNow();
-  if (mixing_.on_graph()) {
-    if (!announced_ && Counting(next_)) next = std::min(next, mark_.time + kCountEvery);
-  } else if (interval.unit == IntervalUnit::kSeconds && !announced_)
+  if (!mixing_.on_graph() && interval.unit == IntervalUnit::kSeconds && !announced_)
     next = std::min(next, mark_.time + Seconds(interval.length));
   if (!mixing_.on_graph() && !announced_ && mark_.time < LastDue())
     next = std::min(next, LastDue());

@@ -41,8 +41,8 @@ std::optional<message::JoinAnswer> Membership::Objection(
   const bool ahead = (counts || highest_first_.is_zero()) && request.holds >= job.averaging;
   if (job.averaging.is_zero() || request.trained || near || ahead) return std::nullopt;
   JoinAnswer answer{JoinAnswer::Kind::kFetchFirst, averaging_.committed(), {}, {}};
-  // Nothing to be fetched: the full average of the newcomer's first view takes its place.
-  if (averaging_.mixing().on_graph() && answer.committed.averaging.is_zero()) return std::nullopt;
+  // Nothing to be fetched: the newcomer's first average takes its place.
+  if (averaging_.values_differ() && answer.committed.averaging.is_zero()) return std::nullopt;
   if (answer.committed.averaging.is_zero() || answer.committed.root.none())
     return JoinAnswer{JoinAnswer::Kind::kWait, {}, {}, {}};  // being hashed: ask again
   std::vector<PeerId> donors{config_.id};

@@ -8,7 +8,7 @@ void Moshpit::OnView(Time, const View& view, const PeerId&, StrategyActions& out
   if (trip_) out.push_back(AbandonAveraging{trip_->averaging});
   trip_.reset();
   axes_ = view.grid.axes();
-  mode_ = view.config.rounds;
+  turns_ = Turns(view);
   const AveragingConfig& config = view.config;
   keeps_base_ = config.outer.kind != OuterKind::kNone || AveragesGradients(config) ||
                 config.compression == WireFormat::kInt8;
@@ -22,22 +22,25 @@ Region Moshpit::Next() const {
 
 void Moshpit::OpenNext(StrategyActions& out) {
   const Region from = trip_->done == 0 ? Region::kOutbox : latest_;
-  // `rounds: One` takes the axes in turn, one an averaging.
-  const size_t axis = mode_ == RoundsMode::kOne
-                          ? static_cast<size_t>(trip_->averaging.value() % axes_)
-                          : trip_->done;
+  const size_t axis =
+      trip_->turn == Turn::kOneRound ? turns_.AxisOf(trip_->averaging) : trip_->done;
   out.push_back(OpenRound{trip_->averaging, axis, from, Next(), trip_->weight});
 }
 
 void Moshpit::OnEvent(Time, const Event& event, StrategyActions& out) {
   if (const auto* published = std::get_if<PublishedEvent>(&event)) {
-    trip_ = Trip{.averaging = published->averaging, .done = 0, .weight = published->weight};
+    trip_ = Trip{.averaging = published->averaging,
+                 .turn = turns_.Of(published->averaging),
+                 .done = 0,
+                 .weight = published->weight};
     OpenNext(out);
     return;
   }
   const auto* decided = std::get_if<RoundDecided>(&event);
   if (decided == nullptr || !trip_ || decided->averaging != trip_->averaging) return;
-  latest_ = Next();  // the round wrote there, whatever came of it
+  const Region written = Next();  // by the round, whatever came of it
+  const bool one = trip_->turn == Turn::kOneRound;
+  if (!one) latest_ = written;
   if (!decided->applied) {
     out.push_back(AbandonAveraging{trip_->averaging});
     trip_.reset();
@@ -45,9 +48,8 @@ void Moshpit::OnEvent(Time, const Event& event, StrategyActions& out) {
   }
   trip_->weight = decided->weight;
   ++trip_->done;
-  const size_t rounds = mode_ == RoundsMode::kOne ? 1 : axes_;
-  if (trip_->done < rounds) return OpenNext(out);
-  out.push_back(DeliverResult{trip_->averaging, latest_, trip_->weight});
+  if (trip_->done < (one ? 1 : axes_)) return OpenNext(out);
+  out.push_back(DeliverResult{trip_->averaging, written, trip_->weight});
   trip_.reset();
 }
 

@@ -2,12 +2,12 @@
 //
 // Source: Moshpit SGD (Ryabinin et al. 2021), Alg. 1. Differs from the paper: a fitted
 // grid with sticky cells; the weight travels with the vector, so the weighted mean is exact after d
-// rounds; `rounds: One` does one axis an averaging, in turn. One object per agent and view; single
-// sequence.
+// rounds; `rounds: One` takes turns (turns.h). One object per agent and view; single sequence.
 #pragma once
 
 #include "worker/core/strategy/strategy.h"
 #include "worker/core/view/averaging_id.h"
+#include "worker/core/view/turns.h"
 
 namespace crowdsurf::worker {
 
@@ -22,13 +22,15 @@ class Moshpit : public Strategy {
   Region Next() const;  // where the next round writes
 
   size_t axes_ = 1;
-  RoundsMode mode_ = RoundsMode::kAll;
+  Turns turns_;
   // Results alternate between the inboxes (docs/averaging.md), or, where kInboxA holds a base that
-  // all measure from, between kInboxB and kSpare. This one holds the latest.
+  // all measure from, between kInboxB and kSpare. This one holds the latest
+  // of a whole averaging: single rounds leave it alone, because newcomers fetch it.
   Region latest_ = Region::kInboxA;
   bool keeps_base_ = false;
   struct Trip {
     AveragingId averaging = {};
+    Turn turn = Turn::kWhole;
     size_t done = 0;  // rounds
     double weight = 0;
   };

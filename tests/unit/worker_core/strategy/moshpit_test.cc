@@ -71,17 +71,54 @@ TEST(MoshpitTest, ALostRoundAbandonsTheAveragingAndTheNextOneStartsAnew) {
   EXPECT_EQ(std::get<OpenRound>(out.back()).weight, 3);
 }
 
-TEST(MoshpitTest, OneRoundModeRotatesTheAxis) {
+// What it opens for averaging `k` until it delivers; every round is applied.
+std::vector<OpenRound> TripOf(Moshpit& moshpit, uint64_t k) {
+  std::vector<OpenRound> opened;
+  StrategyActions out;
+  moshpit.OnEvent(kNow, PublishedEvent{AveragingId(k), 1}, out);
+  while (const auto* open = std::get_if<OpenRound>(&out.back())) {
+    opened.push_back(*open);
+    moshpit.OnEvent(kNow, RoundDecided{AveragingId(k), opened.back().axis, true, 2}, out);
+  }
+  EXPECT_TRUE(std::holds_alternative<DeliverResult>(out.back()));
+  return opened;
+}
+
+TEST(MoshpitTest, AxesTakeTurnsBetweenAveragingsThatCount) {
   Moshpit moshpit;
   StrategyActions out;
-  moshpit.OnView(kNow, ViewWith({2, 3, 4}, RoundsMode::kOne), PeerId(), out);
-  for (uint64_t k = 0; k < 6; ++k) {
-    out.clear();
-    moshpit.OnEvent(kNow, PublishedEvent{AveragingId(k), 1}, out);
-    EXPECT_EQ(std::get<OpenRound>(out[0]).axis, k % 3);
-    moshpit.OnEvent(kNow, RoundDecided{AveragingId(k), k % 3, true, 2}, out);
-    EXPECT_TRUE(std::holds_alternative<DeliverResult>(out[1]));
+  View view = ViewWith({2, 3, 4}, RoundsMode::kOne);
+  view.first_averaging = AveragingId(7);
+  moshpit.OnView(kNow, view, PeerId(), out);
+  EXPECT_EQ(TripOf(moshpit, 7).size(), 3U);  // the view's first is whole
+  for (uint64_t turn = 0; turn < 6; ++turn) {
+    const auto round = TripOf(moshpit, 8 + 2 * turn);
+    ASSERT_EQ(round.size(), 1U);
+    EXPECT_EQ(round[0].axis, turn % 3);
+    EXPECT_EQ(round[0].from, Region::kOutbox);
+    EXPECT_EQ(TripOf(moshpit, 9 + 2 * turn).size(), 3U);
   }
+}
+
+// Newcomers fetch the average that the view began with.
+TEST(MoshpitTest, SingleRoundsLeaveTheWholeAverageAlone) {
+  Moshpit moshpit;
+  StrategyActions out;
+  moshpit.OnView(kNow, ViewWith({2, 2}, RoundsMode::kOne), PeerId(), out);
+  const Region whole = TripOf(moshpit, 0).back().to;
+  for (uint64_t k = 1; k < 8; k += 2) EXPECT_NE(TripOf(moshpit, k).back().to, whole);
+}
+
+TEST(MoshpitTest, WithOneAxisEveryAveragingIsWhole) {
+  View view = ViewWith({4}, RoundsMode::kOne);
+  EXPECT_FALSE(Turns(view).taken());
+  view.grid.radices = {2, 2};
+  EXPECT_TRUE(Turns(view).taken());
+  view.config.rounds = RoundsMode::kAll;
+  EXPECT_FALSE(Turns(view).taken());
+  view.config.rounds = RoundsMode::kOne;
+  view.config.strategy = StrategyKind::kGossip;  // its views begin with a whole average
+  EXPECT_FALSE(Turns(view).taken());
 }
 
 TEST(MoshpitTest, ANewViewAbandonsWhatIsUnderWay) {
