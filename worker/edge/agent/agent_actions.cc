@@ -132,6 +132,7 @@ void Agent::Impl::Do(Time now, WallTime wall, const Deliver& action) {
   }
   delivered_ = action;
   mixed_.reset();
+  mixes_ = false;
   // No outer optimizer made this average, so no velocity belongs to it.
   if (action.parts == StateParts::kAverage) outer_.SetVelocity(nullptr);
   CheckpointWhenDue(now, wall, summary);
@@ -187,6 +188,7 @@ void Agent::Impl::Do(Time now, WallTime wall, const MoveTrainer& action) {
                        .root = {},
                        .parts = action.parts};
   mixed_.reset();
+  mixes_ = false;
   DescribeAverage(now, wall, *delivered_);
 }
 
@@ -246,8 +248,8 @@ void Agent::Impl::Do(Time now, WallTime, const WriteCheckpoint& action) {
   }
   CheckpointKeeper::Job job;
   job.info.job = options_.job;
-  const bool full = delivered_ && !mixed_;
-  if (full || mixed_) job.info.ledger = full ? delivered_->ledger : counted_ledger_;
+  const bool full = delivered_ && !mixes_;
+  if (full || mixes_) job.info.ledger = full ? delivered_->ledger : counted_ledger_;
   // A checkpoint without its leases would train epochs anew.
   if (deals_leases_ && !action.final_model && job.info.ledger.empty()) return;
   job.info.averaging = full ? delivered_->averaging : summary.averaging;
@@ -260,16 +262,17 @@ void Agent::Impl::Do(Time now, WallTime, const WriteCheckpoint& action) {
   job.final_model = action.final_model;
   // A job that ends in the middle of an averaging has lost the last average to it: the trainer's
   // own snapshot, a few steps further, stands for it.
-  if (!delivered_ && !mixed_ && !action.final_model) return;
-  if (!delivered_ && !mixed_ && !bad_snapshot_.empty()) {
+  if (!full && !mixes_ && !action.final_model) return;
+  if (!full && !mixed_ && !bad_snapshot_.empty()) {
     write_error_ = "model.safetensors: there is no average, and this worker " + bad_snapshot_;
     log_.Error("no model written", {{"reason", write_error_}});
     return;
   }
-  // Where neighbours mix, this worker's last result stands for the job's.
-  const std::optional<Region> region = mixed_       ? mixed_
-                                       : delivered_ ? std::optional(delivered_->region)
-                                                    : std::nullopt;
+  // Where members' values differ, this worker's last result stands for the job's; its snapshot,
+  // where the round that should replace the result has failed.
+  const std::optional<Region> region = mixed_ ? mixed_
+                                       : full ? std::optional(delivered_->region)
+                                              : std::nullopt;
   const std::span<const float> average =
       region ? std::as_const(*link_).inbox(InboxOf(*region)) : link_->outbox();
   job.average.assign(average.begin(), average.end());
@@ -357,6 +360,7 @@ void Agent::Impl::Do(Time, WallTime, const DeliverMix& action) {
   if (!trainer_) return;
   metrics_.delivered.Add();
   mixed_ = action.region;
+  mixes_ = true;
   link_->Deliver(action.number.value(), InboxOf(action.region));
 }
 

@@ -238,7 +238,8 @@ class Agent::Impl : public TimerSource {
   OuterMemory outer_;
   std::optional<TellTrainerUnits> units_;  // that the trainer has not been told yet
   AveragingId told_units_;                 // that it was told last
-  std::optional<Region> mixed_;  // a strategy on a graph has gone on from there: its last result
+  std::optional<Region> mixed_;  // this worker has gone on from there by itself: its last result
+  bool mixes_ = false;           // it has since delivered_, which is no checkpoint any more
   Bytes counted_ledger_;  // of the leases with the last averaging that only counted; empty: none
   std::optional<CheckpointKeeper::Job> checkpoint_;  // waits for the opaque state
   Time checkpoint_wait_until_ = Time::Infinite();

@@ -147,6 +147,7 @@ void Agent::Impl::OnStepTaken(Time now, WallTime wall) {
   if (!stepping_ || !trainer_) return;
   delivered_ = std::exchange(stepping_, std::nullopt);
   mixed_.reset();
+  mixes_ = false;
   // One that waits for its opaque state begins again, with this step.
   if (checkpoint_ && !checkpoint_->final_model) {
     checkpoint_.reset();
