@@ -63,7 +63,12 @@ void RegisterChaos(CLI::App& simulate, Action& action) {
       ->check(CLI::Range(1U, 256U));
   auto* outer = app->add_flag("--outer", command->outer, "every job has an outer optimizer");
   auto* ist = app->add_flag("--ist", command->ist, "every job has IST")->excludes(outer);
-  app->add_flag("--int8", command->int8, "every job sends changes as Int8")->excludes(ist);
+  auto* int8 =
+      app->add_flag("--int8", command->int8, "every job sends changes as Int8")->excludes(ist);
+  app->add_flag("--one-round", command->one_round, "every job has rounds: One")
+      ->excludes(outer)
+      ->excludes(ist)
+      ->excludes(int8);
   app->add_flag("--first", command->first, "every job starts from one trainer's parameters");
   app->add_flag("--json", command->json, "the figures as one line of JSON");
   app->add_flag("--log", command->log, "what the agents of the first seed say");

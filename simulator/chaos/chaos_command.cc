@@ -26,6 +26,7 @@ SeedResult RunSeed(const ChaosCommand& command, uint64_t seed, LogSink* log) {
   if (command.outer) scenario.outer = DrawOuter(seed);
   if (command.ist) DrawIst(scenario);
   if (command.int8) DrawInt8(scenario);
+  if (command.one_round) DrawOneRound(scenario);
   scenario.gives_first = command.first;
   scenario.log = log;
   return {RunRound(DrawScenario(seed)), RunChaos(scenario)};
@@ -93,6 +94,9 @@ std::string AsJson(const ChaosCommand& command, const ChaosTotals& totals) {
   if (command.int8)
     absl::StrAppend(&outer, ",\"int8\":true,\"changes\":", totals.changes,
                     command.outer ? "" : absl::StrCat(",\"fetched\":", totals.outer_fetched));
+  if (command.one_round)
+    absl::StrAppend(&outer, ",\"one_round\":true,\"group_means\":", totals.group_means,
+                    ",\"counts\":", totals.counts);
   if (command.first)
     absl::StrAppendFormat(
         &outer, ",\"first_given\":%d,\"first_taken\":%d,\"first_own\":%d,\"first_compared\":%d",
@@ -125,6 +129,9 @@ std::string AsText(const ChaosCommand& command, const ChaosTotals& totals) {
   if (command.int8)
     absl::StrAppend(&text, totals.changes, " averagings of changes, ", totals.outer_fetched,
                     " bases fetched\n");
+  if (command.one_round)
+    absl::StrAppend(&text, totals.group_means, " means of groups taken, ", totals.counts,
+                    " counts of samples\n");
   if (command.first)
     absl::StrAppend(&text, totals.first.given, " first parameters given, ", totals.first.taken,
                     " taken, ", totals.first.own, " starts from own ones, ", totals.first.compared,
@@ -146,11 +153,11 @@ ChaosTotals RunSeeds(const ChaosCommand& command) {
   Trace trace;
   // In the order of the seeds, so that the trace does not depend on the threads.
   for (const auto& [round, chaos] : results) {
-    const std::string replay =
-        absl::StrCat("crowdsurf simulate chaos --seed ", command.seed + totals.runs,
-                     " --seeds 1 --members ", command.min_members, "..", command.max_members,
-                     command.outer ? " --outer" : "", command.ist ? " --ist" : "",
-                     command.int8 ? " --int8" : "", command.first ? " --first" : "");
+    const std::string replay = absl::StrCat(
+        "crowdsurf simulate chaos --seed ", command.seed + totals.runs, " --seeds 1 --members ",
+        command.min_members, "..", command.max_members, command.outer ? " --outer" : "",
+        command.ist ? " --ist" : "", command.int8 ? " --int8" : "",
+        command.one_round ? " --one-round" : "", command.first ? " --first" : "");
     ++totals.runs;
     AddViolations(round.violations, replay, "one round", totals);
     AddViolations(chaos.violations, replay, "whole job", totals);
@@ -168,6 +175,8 @@ ChaosTotals RunSeeds(const ChaosCommand& command) {
     totals.outer_begins += chaos.outer_begins;
     totals.outer_fetched += chaos.outer_fetched;
     totals.changes += chaos.changes;
+    totals.group_means += chaos.group_means;
+    totals.counts += chaos.counts;
     totals.subnet_rounds += chaos.subnet_rounds;
     totals.subnet_kept += chaos.subnet_kept;
     totals.first.given += chaos.first.given;

@@ -22,11 +22,12 @@ struct ChaosCommand {
   int max_members = 9;
   unsigned threads = 2;
   bool json = false;
-  bool outer = false;  // every job has an outer optimizer, drawn from its seed
-  bool ist = false;    // every job has IST, with a model drawn from its seed
-  bool int8 = false;   // every job sends changes as Int8
-  bool first = false;  // every job starts from the first parameters of one trainer
-  bool log = false;    // one seed: also what its agents say
+  bool outer = false;      // every job has an outer optimizer, drawn from its seed
+  bool ist = false;        // every job has IST, with a model drawn from its seed
+  bool int8 = false;       // every job sends changes as Int8
+  bool one_round = false;  // every job has rounds: One
+  bool first = false;      // every job starts from the first parameters of one trainer
+  bool log = false;        // one seed: also what its agents say
 };
 
 struct ChaosTotals {
@@ -47,6 +48,8 @@ struct ChaosTotals {
   uint64_t outer_begins = 0;
   uint64_t outer_fetched = 0;
   uint64_t changes = 0;
+  uint64_t group_means = 0;
+  uint64_t counts = 0;
   uint64_t subnet_rounds = 0;
   uint64_t subnet_kept = 0;
   FirstStarts first;

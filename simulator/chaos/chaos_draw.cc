@@ -155,6 +155,14 @@ void DrawIst(ChaosScenario& scenario) {
   scenario.trainer.elements = static_cast<uint32_t>(scenario.units.elements());
 }
 
+void DrawOneRound(ChaosScenario& scenario) {
+  Rng rng = Rng(scenario.seed).Fork("one round");
+  scenario.one_round = true;
+  // Small, so that most grids have several axes.
+  scenario.group_size = static_cast<uint16_t>(2 + rng.Uniform(2));
+  if (rng.Bernoulli(0.3)) scenario.weighting = worker::Weighting::kEqual;
+}
+
 void DrawInt8(ChaosScenario& scenario) {
   Rng rng = Rng(scenario.seed).Fork("int8");
   scenario.wire = worker::WireFormat::kInt8;

@@ -43,6 +43,7 @@ enum class ChaosPlant : uint8_t {
   kNewTrainer,      // one node's trainer is replaced now and then, and the node counts as living
   kLeavesAtOnce,    // nodes that leave hide what they have trained
   kKeepsOwn,        // one node's trainer goes on from its own when it is to take others' parameters
+  kWithoutOwn,      // nobody sees that one node's snapshots are in a mean
 };
 
 struct ChaosScenario {
@@ -53,8 +54,10 @@ struct ChaosScenario {
   size_t chunk_elements = 2;
   double interval_steps = 10;
   worker::OuterOptimizer outer;  // none, unless a caller sets it
-  bool ist = false;              // sub-networks, instead of Moshpit
-  worker::UnitSchema units;      // of `trainer.elements` values, where there are any
+  bool one_round = false;        // rounds: One
+  worker::Weighting weighting = worker::Weighting::kSamples;
+  bool ist = false;          // sub-networks, instead of Moshpit
+  worker::UnitSchema units;  // of `trainer.elements` values, where there are any
   TrainerOptions trainer;
   bool gives_first = false;  // trainers give their first parameters; else each starts from its own
   worker::DataSpec data;     // the trainers draw leases of that; none: they draw none
@@ -114,6 +117,8 @@ struct ChaosReport {
   uint64_t outer_begins = 0;      // plain means, where a base begins
   uint64_t outer_fetched = 0;     // bases that were missed, and fetched
   uint64_t changes = 0;           // averagings of changes from the base (Int8), over all nodes
+  uint64_t group_means = 0;       // taken by members, with rounds: One
+  uint64_t counts = 0;            // of samples alone, over all nodes
   uint64_t subnet_rounds = 0;     // of sub-networks, over all nodes
   uint64_t subnet_kept = 0;       // values that nobody covered there
   FirstStarts first;
@@ -125,6 +130,8 @@ struct ChaosReport {
 worker::OuterOptimizer DrawOuter(uint64_t seed);
 // Makes it a job with IST, of a small model with two hidden layers.
 void DrawIst(ChaosScenario& scenario);
+// Makes it a job with `rounds: One`, in groups of two or three.
+void DrawOneRound(ChaosScenario& scenario);
 // Makes it a job with Int8, some of them of more than one block of values.
 void DrawInt8(ChaosScenario& scenario);
 ChaosScenario DrawChaos(uint64_t seed, int min_members, int max_members);

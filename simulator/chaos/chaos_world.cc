@@ -18,6 +18,12 @@ constexpr int kMaxSendsOfOne = 3;                     // of one chunk to one pee
 constexpr Duration kUnreachable = Milliseconds(400);  // until a transport gives up on a peer
 constexpr Duration kLook = Milliseconds(50);          // how often convergence is looked for
 
+PeerCheckers::Counting CountingOf(const ChaosScenario& scenario) {
+  if (scenario.one_round) return PeerCheckers::Counting::kApart;
+  return scenario.data.none() ? PeerCheckers::Counting::kWithMeans
+                              : PeerCheckers::Counting::kLeases;
+}
+
 // From such a message its receiver learns of seats in its view.
 bool TellsSeats(const worker::Message& message) {
   if (const auto* news = std::get_if<worker::message::ViewNews>(&message))
@@ -33,7 +39,8 @@ ChaosWorld::ChaosWorld(const ChaosScenario& scenario)
       rng_(scenario.seed),
       network_(queue_, rng_.Fork("network"), scenario.links),
       round_checkers_(report_.violations),
-      peer_checkers_(report_.violations, origins_, scenario.wire, !scenario.data.none()),
+      peer_checkers_(report_.violations, origins_, scenario.wire, CountingOf(scenario)),
+      turn_checkers_(report_.violations, origins_),
       outer_checkers_(report_.violations, scenario.outer),
       subnet_checkers_(report_.violations),
       lease_checkers_(report_.violations, scenario.data),
@@ -56,6 +63,8 @@ void ChaosWorld::AddNode(Duration start) {
   config.averaging.interval = scenario_.interval_steps;
   config.averaging.compression = scenario_.wire;
   config.averaging.outer = scenario_.outer;
+  config.averaging.weighting = scenario_.weighting;
+  if (scenario_.one_round) config.averaging.rounds = worker::RoundsMode::kOne;
   if (scenario_.ist) config.averaging.strategy = worker::StrategyKind::kIst;
   config.heartbeat = scenario_.heartbeat;
   config.form_delay = Milliseconds(100);
@@ -231,6 +240,7 @@ void ChaosWorld::Put(int from, const worker::PutRecord& record) {
 void ChaosWorld::OnDeath(int node) {
   trace_.Add(static_cast<uint64_t>(node) + 1'000);
   board_.Gone(node);
+  if (scenario_.one_round) made_at_death_[node] = At(node).Made();
   // A silent death resets no connection.
   if (silent_.contains(node)) return;
   for (auto& other : nodes_)
@@ -301,50 +311,6 @@ std::vector<PeerNode*> ChaosWorld::Living() {
   return living;
 }
 
-bool ChaosWorld::Together() {
-  const std::vector<PeerNode*> living = Living();
-  if (living.empty()) return true;
-  const bool possible = std::any_of(after_heal_.begin(), after_heal_.end(), [&](const auto& entry) {
-    return entry.second.size() >= living.size();
-  });
-  if (!possible) return false;  // summaries cost time
-  std::optional<worker::ViewHash> view;
-  for (const PeerNode* node : living) {
-    if (!node->started()) return false;
-    const worker::PeerSummary summary = node->Summarize();
-    if (!summary.view || summary.cell.empty()) return false;
-    if (view && *view != summary.view->hash) return false;
-    view = summary.view->hash;
-  }
-  // One averaging that all the living delivered in that view, with equal bits.
-  for (const auto& [key, contents] : after_heal_) {
-    if (key.first != *view) continue;
-    const auto equal = [&held = contents](const PeerNode* node) {
-      const auto at = held.find(node->index());
-      return at != held.end() && at->second == held.begin()->second;
-    };
-    if (std::all_of(living.begin(), living.end(), equal)) return true;
-  }
-  return false;
-}
-
-std::string ChaosWorld::WhyApart() {
-  std::string why;
-  for (const PeerNode* node : Living()) {
-    absl::StrAppend(&why, " [", node->index(), ":");
-    if (node->started()) {
-      const worker::PeerSummary summary = node->Summarize();
-      absl::StrAppend(&why, worker::NameOf(summary.state), " averaging ",
-                      summary.averaging.value());
-      if (summary.view)
-        absl::StrAppend(&why, " view ", summary.view->hash.brief(), " epoch ", summary.view->epoch,
-                        " of ", summary.view->members, summary.cell.empty() ? " no cell" : "");
-    }
-    absl::StrAppend(&why, "]");
-  }
-  return why;
-}
-
 void ChaosWorld::CheckEnd() {
   if (queue_.max_pending() > kMaxPendingOfJob)
     report_.violations.Add("bounds", absl::StrCat(queue_.max_pending(), " events pending"));
@@ -389,6 +355,8 @@ ChaosReport ChaosWorld::Run() {
   report_.outer_begins = outer_checkers_.begins();
   report_.outer_fetched = outer_checkers_.fetched();
   report_.changes = outer_checkers_.changes();
+  report_.group_means = turn_checkers_.means();
+  report_.counts = turn_checkers_.counts();
   report_.subnet_rounds = subnet_checkers_.rounds();
   report_.subnet_kept = subnet_checkers_.kept();
   report_.trace = trace_.hash();

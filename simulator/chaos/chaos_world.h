@@ -17,6 +17,7 @@
 
 #include "base/down_evidence.h"
 #include "simulator/chaos/peer_node.h"
+#include "simulator/chaos/turn_checkers.h"
 #include "simulator/engine/roster_board.h"
 #include "simulator/engine/trace.h"
 #include "worker/core/round/chunk_index.h"
@@ -37,6 +38,8 @@ class ChaosWorld : public PeerOutside {
   void Unwatch(int node, const std::string& key) override { board_.Unwatch(node, key); }
   void OnDeath(int node) override;
   void OnDeliver(int node, const worker::Deliver& deliver, const RegionBuffer& mean) override;
+  void OnGroupMean(int node, const RegionBuffer& mean, SnapshotId own) override;
+  void OnCounted(int node, const worker::JobCounted& counted) override;
   void OnRoundsMoved(int node) override;
   HeldValues<float> FindState(int node, const worker::FetchState& fetch) override;
   RoundCheckers& round_checkers() override { return round_checkers_; }
@@ -67,6 +70,8 @@ class ChaosWorld : public PeerOutside {
   void CheckEnd();
   void SeeLeases(int node, const worker::Deliver& deliver, const RegionBuffer& mean);
   void CheckLeases();
+  double Made();
+  bool HaveTurned(const std::vector<PeerNode*>& living);
   std::string WhyApart();
   std::vector<PeerNode*> Living();
   PeerNode& At(int node) { return *nodes_[static_cast<size_t>(node)]; }
@@ -80,6 +85,7 @@ class ChaosWorld : public PeerOutside {
   ChaosReport report_;
   RoundCheckers round_checkers_;
   PeerCheckers peer_checkers_;
+  TurnCheckers turn_checkers_;
   OuterCheckers outer_checkers_;
   SubnetCheckers subnet_checkers_;
   LeaseCheckers lease_checkers_;
@@ -103,6 +109,9 @@ class ChaosWorld : public PeerOutside {
   // Deliveries since healing: (view, averaging) -> node -> content.
   std::map<std::pair<worker::ViewHash, worker::AveragingId>, std::map<int, std::vector<float>>>
       after_heal_;
+  // rounds: One. Since healing, by view: who has taken a mean, and counted.
+  std::map<worker::ViewHash, std::set<int>> mixed_after_heal_, counted_after_heal_;
+  std::map<int, double> made_at_death_;  // samples, by node
   bool healed_ = false;
 };
 

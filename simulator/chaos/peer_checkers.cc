@@ -87,11 +87,16 @@ void PeerCheckers::OnDeliver(int node, const Deliver& deliver, const RegionBuffe
   for (const OriginId set : sets)
     for (const SnapshotId snapshot : origins_.In(set)) inside.insert(snapshot);
   // Else chunks have different contributors, and there is no single mean.
-  if (sets.size() == 1) {
-    CheckMean(node, region);
-    CheckWeight(node, deliver, inside);
-  }
-  CheckCount(node, deliver, leases_ ? origins_.Throughout(region.origins) : inside);
+  if (sets.size() == 1) CheckMean(node, region);
+  if (counting_ == Counting::kApart) return;
+  if (sets.size() == 1) CheckWeight(node, deliver, inside);
+  CheckCount(node, deliver,
+             counting_ == Counting::kLeases ? origins_.Throughout(region.origins) : inside);
+}
+
+void PeerCheckers::OnGroupMean(int node, const RegionBuffer& region) {
+  const std::set<OriginId> sets(region.origins.begin(), region.origins.end());
+  if (sets.size() == 1) CheckMean(node, region);
 }
 
 // All elements have the same snapshots in them: the weighted mean of those, computed anew.

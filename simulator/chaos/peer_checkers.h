@@ -23,9 +23,12 @@ namespace crowdsurf::simulator {
 
 class PeerCheckers {
  public:
-  // leases: the job deals data. Then the samples of a snapshot that some chunks lack do not count.
-  PeerCheckers(Violations& violations, Origins& origins, worker::WireFormat wire, bool leases)
-      : violations_(violations), origins_(origins), wire_(wire), leases_(leases) {}
+  // How the job counts samples. kLeases: it deals data, so those of a snapshot that some chunks
+  // lack do not count. kApart: in averagings of their own, and no weight is of the count
+  // (TurnCheckers).
+  enum class Counting : uint8_t { kWithMeans, kLeases, kApart };
+  PeerCheckers(Violations& violations, Origins& origins, worker::WireFormat wire, Counting counting)
+      : violations_(violations), origins_(origins), wire_(wire), counting_(counting) {}
 
   SnapshotId NewSnapshot(int node, double samples_total);
   // The snapshot's values as they stand in the outbox.
@@ -34,6 +37,7 @@ class PeerCheckers {
   void OnWeighed(SnapshotId snapshot, double weight);
   void OnMessage(int node, const worker::Message& message, const std::string& job);
   void OnDeliver(int node, const worker::Deliver& deliver, const RegionBuffer& region);
+  void OnGroupMean(int node, const RegionBuffer& region);
   // A view was seen decided: of one parent there is one successor, branches apart.
   void OnView(const worker::View& view, const worker::ViewHash& hash);
 
@@ -66,7 +70,7 @@ class PeerCheckers {
   Violations& violations_;
   Origins& origins_;
   const worker::WireFormat wire_;
-  const bool leases_;
+  const Counting counting_;
   std::vector<Snapshot> snapshots_;
   std::map<int, SnapshotId> last_of_;  // by node
   std::map<worker::ViewHash, std::set<worker::ViewHash>> successors_;

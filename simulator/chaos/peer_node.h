@@ -27,6 +27,10 @@ class PeerOutside : public ActionHost<float>::Outside {
  public:
   // `mean`: of the last round; what the trainer is given, unless there is an outer optimizer.
   virtual void OnDeliver(int node, const worker::Deliver& deliver, const RegionBuffer& mean) = 0;
+  // rounds: One: a member took the mean of its group, in which its snapshot `own` is; and samples
+  // were counted.
+  virtual void OnGroupMean(int node, const RegionBuffer& mean, SnapshotId own) = 0;
+  virtual void OnCounted(int node, const worker::JobCounted& counted) = 0;
   virtual void OnRoundsMoved(int node) = 0;  // a round opened, closed or failed in the last input
   virtual RoundCheckers& round_checkers() = 0;
   virtual PeerCheckers& peer_checkers() = 0;
@@ -46,6 +50,7 @@ class PeerNode : public ActionHost<float> {
   // What the trainer was given last: a result that was delivered from `region`.
   const std::vector<float>& Result(worker::Region region) { return At(region).values; }
   const LeaseTrainer* leases() const { return trainer_.leases(); }
+  double Made() const { return Totals().samples; }  // samples, by its trainer
   void Leave();
   // The trainer's results since the last averaging are lost, though the node lives.
   void ReplaceTrainer();
@@ -72,6 +77,7 @@ class PeerNode : public ActionHost<float> {
   worker::StreamProgress LeaseProgress() const;
   void SeeOpen(const worker::OpenBuffers& open);
   void SeeDelivery(const worker::Deliver& deliver);
+  void SeeGroupMean(const worker::DeliverMix& mix);
   void SeeMean(const worker::Deliver& deliver, const RegionBuffer& mean);
   void SeeUsed(worker::Region region);
   void SeeStep(const worker::RunKernel& kernel);

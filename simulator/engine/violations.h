@@ -29,6 +29,7 @@ inline constexpr std::string_view kStatements[] = {
     "subnets",    // what nobody covered moved, or members of one value hold different models (IST)
     "first",      // trainers that average started from different parameters
     "samples",    // the job-wide sample count is not the sum of the final weights
+    "own",        // a member took a mean that its own values are not in (rounds: One)
     "resent",     // more bytes were sent again than the bound allows
     "bounds",     // a queue or a map outgrew its bound
     "view",       // two successors of one view

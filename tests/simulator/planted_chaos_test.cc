@@ -69,6 +69,24 @@ TEST(PlantedChaosFaults, AnOuterStepThatIsOffIsSeenAndSoIsAVelocityOfItsOwn) {
   EXPECT_GT(JobWithOuter(ChaosPlant::kOwnVelocity).violations.Count("outer"), 0U);
 }
 
+ChaosReport JobWithOneRound(ChaosPlant plant) {
+  ChaosScenario scenario = OfFour(plant);
+  scenario.group_size = 2;
+  scenario.one_round = true;
+  scenario.mild = true;
+  return RunChaos(scenario);
+}
+
+TEST(PlantedChaosFaults, AMeanOfAGroupWithoutTheOwnValuesIsSeenAndSoIsAWrongCountOfSamples) {
+  const ChaosReport sound = JobWithOneRound(ChaosPlant::kNone);
+  EXPECT_TRUE(sound.violations.none()) << Broken(sound.violations);
+  EXPECT_GT(sound.group_means, 10U);
+  EXPECT_GT(sound.counts, 10U);
+  EXPECT_GT(JobWithOneRound(ChaosPlant::kWithoutOwn).violations.Count("own"), 0U);
+  EXPECT_GT(JobWithOneRound(ChaosPlant::kWrongCount).violations.Count("samples"), 0U);
+  EXPECT_GT(JobWithOneRound(ChaosPlant::kWrongValue).violations.Count("S5"), 0U);
+}
+
 ChaosReport JobWithChanges(ChaosPlant plant) {
   ChaosScenario scenario;
   scenario.members = 4;
