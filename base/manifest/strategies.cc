@@ -118,6 +118,21 @@ std::vector<UnmetNeed> UnmetByInt8(const Int8Job& job) {
   return unmet;
 }
 
+std::vector<UnmetNeed> UnmetByOneRound(const OneRoundJob& job) {
+  std::vector<UnmetNeed> unmet;
+  if (job.strategy != "Moshpit") return unmet;
+  const auto refuse = [&](bool wanted, const std::string& by, const std::string& what) {
+    if (wanted)
+      unmet.push_back({"averaging.rounds", "One leaves groups with values of their own, and " + by +
+                                               " " + what +
+                                               " from one base of all workers: choose All"});
+  };
+  refuse(job.outer, "an outerOptimizer", "steps");
+  refuse(job.int8, "compression: Int8", "sends changes");
+  refuse(job.gradients, "what: Gradients", "steps");
+  return unmet;
+}
+
 std::string WhyIdle(const IdleField& field, std::string_view where_is) {
   const std::string effect = field.acts == Acts::kOnFullAverage
                                  ? "acts only on the full average of each view: "

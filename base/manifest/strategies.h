@@ -121,6 +121,17 @@ struct Int8Job {
 // Every reason why that job cannot send changes as Int8 (docs/compression.md).
 std::vector<UnmetNeed> UnmetByInt8(const Int8Job& job);
 
+// What a job with `rounds: One` says elsewhere.
+struct OneRoundJob {
+  std::string_view strategy;  // of averaging.strategy
+  bool outer = false;         // there is an outer optimizer
+  bool int8 = false;          // averaging.compression is Int8
+  bool gradients = false;     // averaging.what is Gradients
+};
+// Every reason why that job cannot make one round an averaging (docs/strategies/moshpit.md).
+// Strategies other than Moshpit ignore the field.
+std::vector<UnmetNeed> UnmetByOneRound(const OneRoundJob& job);
+
 // How much of a field acts.
 enum class Acts : uint8_t { kNot, kOnFullAverage };
 

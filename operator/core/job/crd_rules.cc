@@ -67,6 +67,13 @@ void AddAveragingRules(json& averaging) {
               "(self.strategy in ['Moshpit', 'AllReduce'] && self.what != 'Gradients')",
               "compression: Int8 needs strategy AllReduce or Moshpit, and what: Parameters"));
   averaging["x-kubernetes-validations"].push_back(
+      CrdRule("!has(self.rounds) || self.rounds != 'One' || self.strategy != 'Moshpit' || "
+              "((!has(self.outerOptimizer) || self.outerOptimizer.type == 'None') && "
+              "(!has(self.compression) || self.compression != 'Int8') && "
+              "(!has(self.what) || self.what != 'Gradients'))",
+              "rounds: One leaves groups with values of their own: it goes with no outerOptimizer, "
+              "compression: Int8 or what: Gradients"));
+  averaging["x-kubernetes-validations"].push_back(
       CrdRule("self.strategy != 'IST' || !has(self.roles) || !('OptimizerState' in self.roles)",
               "roles: OptimizerState cannot be averaged with IST: a worker's optimizer has moments "
               "of its own units only"));

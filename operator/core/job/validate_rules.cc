@@ -63,6 +63,19 @@ void CheckInt8(const json& spec, int64_t most, Report& report) {
     report.Add("spec." + path, problem);
 }
 
+void CheckOneRound(const json& spec, Report& report) {
+  if (TextAt(spec, "averaging.rounds") != "One") return;
+  const std::string strategy =
+      TextAt(spec, "averaging.strategy", TextDefault("averaging.strategy"));
+  const manifest::OneRoundJob job{
+      .strategy = strategy,
+      .outer = TextAt(spec, "averaging.outerOptimizer.type", "None") != "None",
+      .int8 = TextAt(spec, "averaging.compression") == "Int8",
+      .gradients = TextAt(spec, "averaging.what") == "Gradients"};
+  for (const auto& [path, problem] : manifest::UnmetByOneRound(job))
+    report.Add("spec." + path, problem);
+}
+
 // What admission can know of the chosen strategy's needs (base/manifest/strategies.h). A strategy,
 // mode or graph that does not exist is refused as a choice, and needs nothing.
 void CheckNeeds(const json& spec, int64_t most, Report& report) {
@@ -95,6 +108,7 @@ void CheckReplicas(const json& spec, Report& report) {
   CheckNeeds(spec, most, report);
   CheckGradients(spec, most, report);
   CheckInt8(spec, most, report);
+  CheckOneRound(spec, report);
 }
 
 void CheckAveraging(const json& spec, Report& report) {

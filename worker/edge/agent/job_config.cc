@@ -209,6 +209,19 @@ void CheckInt8(const Fields& averaging, AveragingConfig& config) {
     averaging.Complain(path.substr(under).c_str(), problem);
 }
 
+// Pre: the strategy, the compression, the outer optimizer and gradients are read.
+void CheckOneRound(const Fields& averaging, const AveragingConfig& config) {
+  if (config.rounds != RoundsMode::kOne) return;
+  const manifest::OneRoundJob job{.strategy = manifest::NameAt(static_cast<int>(config.strategy),
+                                                               averaging.Row("strategy").choices),
+                                  .outer = config.outer.kind != OuterKind::kNone,
+                                  .int8 = config.compression == WireFormat::kInt8,
+                                  .gradients = AveragesGradients(config)};
+  const size_t under = std::string_view("averaging.").size();
+  for (const auto& [path, problem] : manifest::UnmetByOneRound(job))
+    averaging.Complain(path.substr(under).c_str(), problem);
+}
+
 void ReadPower(const Fields& block, MixingConfig& mixing) {
   mixing.graph = block.Choice("graph", mixing.graph);
   mixing.rank = static_cast<uint16_t>(block.Number("rank", mixing.rank));
@@ -274,6 +287,7 @@ void ReadAveraging(const Fields& averaging, JobConfig& out) {
   ReadOuter(averaging, config);
   ReadGradients(averaging, out);
   CheckInt8(averaging, config);
+  CheckOneRound(averaging, config);
   RefuseUnbuilt(averaging);
 }
 

@@ -49,6 +49,32 @@ TEST(ValidateStrategiesTest, RefusesInt8OfGradients) {
                   "Gradients choose None, Float16 or BFloat16"));
 }
 
+TEST(ValidateStrategiesTest, RefusesOneRoundWhereWorkersMeasureFromOneBase) {
+  json document = With("/averaging/rounds", "One");
+  document["spec"]["maxReplicas"] = 16;
+  json& averaging = document["spec"]["averaging"];
+  EXPECT_THAT(Problems(document), ElementsAre());
+  const std::string why = "spec.averaging.rounds: One leaves groups with values of their own, and ";
+  averaging["outerOptimizer"] = {{"type", "Nesterov"}};
+  EXPECT_THAT(
+      Problems(document),
+      ElementsAre(why + "an outerOptimizer steps from one base of all workers: choose All"));
+  averaging.erase("outerOptimizer");
+  averaging["compression"] = "Int8";
+  EXPECT_THAT(
+      Problems(document),
+      ElementsAre(why +
+                  "compression: Int8 sends changes from one base of all workers: choose All"));
+  averaging["compression"] = "Float16";
+  averaging["what"] = "Gradients";
+  averaging["globalBatch"] = 64;
+  averaging["overlap"] = "Blocking";
+  EXPECT_THAT(Problems(document),
+              ElementsAre(why + "what: Gradients steps from one base of all workers: choose All"));
+  averaging["strategy"] = "AllReduce";  // it has one round anyway, and a warning says so
+  EXPECT_THAT(Problems(document), ElementsAre());
+}
+
 TEST(ValidateStrategiesTest, RefusesAnOuterOptimizerWhereWorkersShareNoBase) {
   json document = With("/averaging/outerOptimizer/type", "Nesterov");
   EXPECT_THAT(Problems(document), ElementsAre());

@@ -72,8 +72,6 @@ TEST(ValidateTest, RefusesInWordsWhatIsNotBuiltYet) {
   EXPECT_THAT(Problems(With("/averaging/compression", "Int4")),
               ElementsAre("spec.averaging.compression: Int4 is not built yet; this version has "
                           "None, Float16, BFloat16, Int8"));
-  EXPECT_THAT(Problems(With("/averaging/rounds", "One")),
-              ElementsAre("spec.averaging.rounds: One is not built yet; this version has All"));
   EXPECT_THAT(Problems(With("/averaging/grid", "Paper")),
               ElementsAre("spec.averaging.grid: Paper is not built yet; this version has Fitted"));
   EXPECT_THAT(Problems(With("/scheduling/queueName", "batch")),

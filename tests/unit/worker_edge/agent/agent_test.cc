@@ -340,8 +340,6 @@ TEST(AgentOptionsTest, EveryViolationIsNamedAtOnce) {
   }
 }
 
-// `rounds: One` is in the manifest's grammar and the strategy has it; the operator does not admit
-// it yet. An agent is told only what an operator admitted, so it reads what its strategy can do.
 TEST(JobConfigTest, EveryFieldIsReadAndEveryViolationNamed) {
   const ParsedJobConfig good = ParseJobConfig(R"({"generation": 7, "averaging": {
       "strategy": "AllReduce", "groupSize": 4, "interval": {"seconds": 2.5},

@@ -105,6 +105,21 @@ TEST(JobConfigTest, Int8NeedsOneGroupAndParameters) {
                   "choose None, Float16 or BFloat16"));
 }
 
+TEST(JobConfigTest, OneRoundNeedsValuesWithoutACommonBase) {
+  const auto read = [](const std::string& more) {
+    return ParseJobConfig(R"({"averaging": {"rounds": "One")" + more + "}}");
+  };
+  EXPECT_TRUE(read("").violations.empty());
+  EXPECT_THAT(read(R"(, "outerOptimizer": {"type": "SGD"})").violations,
+              ElementsAre("averaging.rounds: One leaves groups with values of their own, and an "
+                          "outerOptimizer steps from one base of all workers: choose All"));
+  EXPECT_THAT(read(R"(, "compression": "Int8")").violations,
+              ElementsAre("averaging.rounds: One leaves groups with values of their own, and "
+                          "compression: Int8 sends changes from one base of all workers: choose "
+                          "All"));
+  EXPECT_TRUE(read(R"(, "compression": "Int8", "strategy": "AllReduce")").violations.empty());
+}
+
 TEST(JobConfigTest, WithoutAFieldItsDefaultHolds) {
   const AveragingConfig none = ParseJobConfig("{}").config.averaging;
   EXPECT_EQ(none.strategy, StrategyKind::kMoshpit);
