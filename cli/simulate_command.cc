@@ -65,10 +65,13 @@ void RegisterChaos(CLI::App& simulate, Action& action) {
   auto* ist = app->add_flag("--ist", command->ist, "every job has IST")->excludes(outer);
   auto* int8 =
       app->add_flag("--int8", command->int8, "every job sends changes as Int8")->excludes(ist);
-  app->add_flag("--one-round", command->one_round, "every job has rounds: One")
-      ->excludes(outer)
-      ->excludes(ist)
-      ->excludes(int8);
+  auto* one_round = app->add_flag("--one-round", command->one_round, "every job has rounds: One")
+                        ->excludes(outer)
+                        ->excludes(ist)
+                        ->excludes(int8);
+  app->add_option("--strategy", command->strategy, "every job has that strategy on a graph")
+      ->check(CLI::IsMember({"Gossip", "A2CiD2", "RelaySum", "PowerGossip"}))
+      ->excludes(outer, ist, int8, one_round);
   app->add_flag("--first", command->first, "every job starts from one trainer's parameters");
   app->add_flag("--json", command->json, "the figures as one line of JSON");
   app->add_flag("--log", command->log, "what the agents of the first seed say");

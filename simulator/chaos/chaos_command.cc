@@ -27,6 +27,7 @@ SeedResult RunSeed(const ChaosCommand& command, uint64_t seed, LogSink* log) {
   if (command.ist) DrawIst(scenario);
   if (command.int8) DrawInt8(scenario);
   if (command.one_round) DrawOneRound(scenario);
+  DrawGraph(command.strategy, scenario);
   scenario.gives_first = command.first;
   scenario.log = log;
   return {RunRound(DrawScenario(seed)), RunChaos(scenario)};
@@ -97,6 +98,12 @@ std::string AsJson(const ChaosCommand& command, const ChaosTotals& totals) {
   if (command.one_round)
     absl::StrAppend(&outer, ",\"one_round\":true,\"group_means\":", totals.group_means,
                     ",\"counts\":", totals.counts);
+  if (!command.strategy.empty())
+    absl::StrAppendFormat(
+        &outer,
+        ",\"strategy\":\"%s\",\"mixed\":%d,\"counted\":%d,\"exchanges\":%d,\"one_sided\":%d",
+        command.strategy, totals.mixing.results, totals.mixing.counted, totals.mixing.exchanges,
+        totals.mixing.one_sided);
   if (command.first)
     absl::StrAppendFormat(
         &outer, ",\"first_given\":%d,\"first_taken\":%d,\"first_own\":%d,\"first_compared\":%d",
@@ -132,6 +139,10 @@ std::string AsText(const ChaosCommand& command, const ChaosTotals& totals) {
   if (command.one_round)
     absl::StrAppend(&text, totals.group_means, " means of groups taken, ", totals.counts,
                     " counts of samples\n");
+  if (!command.strategy.empty())
+    absl::StrAppend(&text, totals.mixing.results, " results of neighbours, ",
+                    totals.mixing.exchanges, " exchanges compared, ", totals.mixing.one_sided,
+                    " of one end alone, ", totals.mixing.counted, " averagings counted\n");
   if (command.first)
     absl::StrAppend(&text, totals.first.given, " first parameters given, ", totals.first.taken,
                     " taken, ", totals.first.own, " starts from own ones, ", totals.first.compared,
@@ -157,7 +168,9 @@ ChaosTotals RunSeeds(const ChaosCommand& command) {
         "crowdsurf simulate chaos --seed ", command.seed + totals.runs, " --seeds 1 --members ",
         command.min_members, "..", command.max_members, command.outer ? " --outer" : "",
         command.ist ? " --ist" : "", command.int8 ? " --int8" : "",
-        command.one_round ? " --one-round" : "", command.first ? " --first" : "");
+        command.one_round ? " --one-round" : "",
+        command.strategy.empty() ? "" : " --strategy " + command.strategy,
+        command.first ? " --first" : "");
     ++totals.runs;
     AddViolations(round.violations, replay, "one round", totals);
     AddViolations(chaos.violations, replay, "whole job", totals);
@@ -179,6 +192,10 @@ ChaosTotals RunSeeds(const ChaosCommand& command) {
     totals.counts += chaos.counts;
     totals.subnet_rounds += chaos.subnet_rounds;
     totals.subnet_kept += chaos.subnet_kept;
+    totals.mixing.results += chaos.mixing.results;
+    totals.mixing.counted += chaos.mixing.counted;
+    totals.mixing.exchanges += chaos.mixing.exchanges;
+    totals.mixing.one_sided += chaos.mixing.one_sided;
     totals.first.given += chaos.first.given;
     totals.first.taken += chaos.first.taken;
     totals.first.own += chaos.first.own;
@@ -193,6 +210,12 @@ int RunSimulateChaos(const ChaosCommand& command, std::string& output) {
   if (command.seeds < 1 || command.min_members < 1 || command.max_members > 16 ||
       command.min_members > command.max_members) {
     output = "--seeds: at least 1; --members: MIN..MAX within 1..16\n";
+    return 2;
+  }
+  if (ChaosScenario any; !command.strategy.empty() && !DrawGraph(command.strategy, any)) {
+    output = absl::StrCat("--strategy: \"", command.strategy, "\" is none of");
+    for (const std::string_view name : kGraphStrategies) output.append(" ").append(name);
+    output += "\n";
     return 2;
   }
   // Runs of a seed are equal, so it runs once more for its log.

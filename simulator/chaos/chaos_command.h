@@ -22,12 +22,13 @@ struct ChaosCommand {
   int max_members = 9;
   unsigned threads = 2;
   bool json = false;
-  bool outer = false;      // every job has an outer optimizer, drawn from its seed
-  bool ist = false;        // every job has IST, with a model drawn from its seed
-  bool int8 = false;       // every job sends changes as Int8
-  bool one_round = false;  // every job has rounds: One
-  bool first = false;      // every job starts from the first parameters of one trainer
-  bool log = false;        // one seed: also what its agents say
+  bool outer = false;         // every job has an outer optimizer, drawn from its seed
+  bool ist = false;           // every job has IST, with a model drawn from its seed
+  bool int8 = false;          // every job sends changes as Int8
+  bool one_round = false;     // every job has rounds: One
+  std::string strategy = {};  // every job has that one, on a graph (kGraphStrategies); empty: none
+  bool first = false;         // every job starts from the first parameters of one trainer
+  bool log = false;           // one seed: also what its agents say
 };
 
 struct ChaosTotals {
@@ -53,6 +54,7 @@ struct ChaosTotals {
   uint64_t subnet_rounds = 0;
   uint64_t subnet_kept = 0;
   FirstStarts first;
+  MixingTotals mixing;
   double max_healed_seconds = 0;  // virtual
 };
 

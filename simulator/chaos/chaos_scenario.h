@@ -7,12 +7,16 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/log.h"
 #include "base/time.h"
 #include "simulator/chaos/first_checkers.h"
+#include "simulator/chaos/graph_job.h"
+#include "simulator/chaos/mixing_checkers.h"
 #include "simulator/chaos/virtual_trainer.h"
 #include "simulator/engine/network.h"
 #include "simulator/engine/violations.h"
@@ -44,6 +48,12 @@ enum class ChaosPlant : uint8_t {
   kLeavesAtOnce,    // nodes that leave hide what they have trained
   kKeepsOwn,        // one node's trainer goes on from its own when it is to take others' parameters
   kWithoutOwn,      // nobody sees that one node's snapshots are in a mean
+  kMovesAlone,      // one node does not move by differences that its neighbours reply with (pairs)
+  kMovesTwice,      // one node moves twice by each of them
+  kOtherFrames,     // one node ends its steps by other frames than those that came (PowerGossip)
+  kBeyondAll,       // one node's results are beyond all models
+  kMakesNaN,        // one node's trainer is given a NaN
+  kKeepsResults,    // one node's trainer is never given what neighbours' mixing made
 };
 
 struct ChaosScenario {
@@ -56,8 +66,9 @@ struct ChaosScenario {
   worker::OuterOptimizer outer;  // none, unless a caller sets it
   bool one_round = false;        // rounds: One
   worker::Weighting weighting = worker::Weighting::kSamples;
-  bool ist = false;          // sub-networks, instead of Moshpit
-  worker::UnitSchema units;  // of `trainer.elements` values, where there are any
+  bool ist = false;               // sub-networks, instead of Moshpit
+  std::optional<GraphJob> graph;  // a strategy on a graph, instead of Moshpit
+  worker::UnitSchema units;       // of `trainer.elements` values, where there are any
   TrainerOptions trainer;
   bool gives_first = false;  // trainers give their first parameters; else each starts from its own
   worker::DataSpec data;     // the trainers draw leases of that; none: they draw none
@@ -122,6 +133,7 @@ struct ChaosReport {
   uint64_t subnet_rounds = 0;     // of sub-networks, over all nodes
   uint64_t subnet_kept = 0;       // values that nobody covered there
   FirstStarts first;
+  MixingTotals mixing;
   uint64_t unknown_sends = 0;  // to peers that were never introduced
   Duration healed_after;       // virtual time from healing to one view and equal vectors
 };
@@ -132,6 +144,9 @@ worker::OuterOptimizer DrawOuter(uint64_t seed);
 void DrawIst(ChaosScenario& scenario);
 // Makes it a job with `rounds: One`, in groups of two or three.
 void DrawOneRound(ChaosScenario& scenario);
+// Makes it a job with that strategy on a graph (kGraphStrategies), some of them switched to Moshpit
+// or from it. False: there is none of that name.
+bool DrawGraph(std::string_view strategy, ChaosScenario& scenario);
 // Makes it a job with Int8, some of them of more than one block of values.
 void DrawInt8(ChaosScenario& scenario);
 ChaosScenario DrawChaos(uint64_t seed, int min_members, int max_members);

@@ -18,18 +18,18 @@ constexpr int kMaxSendsOfOne = 3;                     // of one chunk to one pee
 constexpr Duration kUnreachable = Milliseconds(400);  // until a transport gives up on a peer
 constexpr Duration kLook = Milliseconds(50);          // how often convergence is looked for
 
-PeerCheckers::Counting CountingOf(const ChaosScenario& scenario) {
-  if (scenario.one_round) return PeerCheckers::Counting::kApart;
-  return scenario.data.none() ? PeerCheckers::Counting::kWithMeans
-                              : PeerCheckers::Counting::kLeases;
-}
-
 // From such a message its receiver learns of seats in its view.
 bool TellsSeats(const worker::Message& message) {
   if (const auto* news = std::get_if<worker::message::ViewNews>(&message))
     return !news->seats.empty();
   return std::holds_alternative<worker::message::SeatingNews>(message) ||
          std::holds_alternative<worker::message::ListInUse>(message);
+}
+
+PeerCheckers::Counts CountsOf(const ChaosScenario& scenario) {
+  if (scenario.one_round) return PeerCheckers::Counts::kApart;
+  if (scenario.graph) return PeerCheckers::Counts::kTotals;
+  return scenario.data.none() ? PeerCheckers::Counts::kSnapshots : PeerCheckers::Counts::kLeases;
 }
 
 }  // namespace
@@ -39,11 +39,13 @@ ChaosWorld::ChaosWorld(const ChaosScenario& scenario)
       rng_(scenario.seed),
       network_(queue_, rng_.Fork("network"), scenario.links),
       round_checkers_(report_.violations),
-      peer_checkers_(report_.violations, origins_, scenario.wire, CountingOf(scenario)),
+      peer_checkers_(report_.violations, origins_, scenario.wire, CountsOf(scenario)),
       turn_checkers_(report_.violations, origins_),
       outer_checkers_(report_.violations, scenario.outer),
       subnet_checkers_(report_.violations),
       lease_checkers_(report_.violations, scenario.data),
+      mixing_checkers_(report_.violations,
+                       scenario.graph ? scenario.graph->config : worker::AveragingConfig()),
       board_(queue_, network_, rng_.Fork("board"), scenario.record_loss,
              [this](int node, const std::vector<worker::PeerRecord>& records) {
                At(node).OnRecords(records);
@@ -66,6 +68,7 @@ void ChaosWorld::AddNode(Duration start) {
   config.averaging.weighting = scenario_.weighting;
   if (scenario_.one_round) config.averaging.rounds = worker::RoundsMode::kOne;
   if (scenario_.ist) config.averaging.strategy = worker::StrategyKind::kIst;
+  if (scenario_.graph) SetStrategy(start, config.averaging);
   config.heartbeat = scenario_.heartbeat;
   config.form_delay = Milliseconds(100);
   config.view_debounce = Milliseconds(50);
@@ -90,6 +93,7 @@ void ChaosWorld::Schedule() {
     for (Duration at = Seconds(1); at < scenario_.heal; at = at + Seconds(0.7))
       queue_.After(at, [this] { At(scenario_.planted).ReplaceTrainer(); });
   ScheduleSpells();
+  ScheduleSwitches();
   queue_.After(scenario_.heal, [this] { Heal(); });
 }
 
@@ -213,7 +217,8 @@ void ChaosWorld::LookAtRound(int from, const worker::message::RoundFrame& round)
 void ChaosWorld::SendTensor(int from, const PeerId& to, const TensorFrame& frame) {
   if (!CanSend(from, to)) return;
   const int target = index_.at(to);
-  CountSend(from, target, std::get<worker::ChunkArrived>(frame.header));
+  if (const auto* chunk = std::get_if<worker::ChunkArrived>(&frame.header))
+    CountSend(from, target, *chunk);
   network_.Send(from, target, Plane::kTensor, [this, target, frame] {
     trace_.Add(static_cast<uint64_t>(queue_.now().nanoseconds()) * 64 +
                static_cast<uint64_t>(target));
@@ -348,6 +353,7 @@ ChaosReport ChaosWorld::Run() {
   if (!together) report_.violations.Add("healed", WhyApart());
   CheckEnd();
   if (!scenario_.data.none()) CheckLeases();
+  if (scenario_.graph) CheckMixing();
   report_.events = queue_.done();
   report_.exact = peer_checkers_.exact();
   report_.counts_checked = peer_checkers_.counts_checked();

@@ -38,8 +38,9 @@ class ChaosWorld : public PeerOutside {
   void Unwatch(int node, const std::string& key) override { board_.Unwatch(node, key); }
   void OnDeath(int node) override;
   void OnDeliver(int node, const worker::Deliver& deliver, const RegionBuffer& mean) override;
+  void OnCounted(int node, const worker::JobCounted& counted, OriginId behind) override;
   void OnGroupMean(int node, const RegionBuffer& mean, SnapshotId own) override;
-  void OnCounted(int node, const worker::JobCounted& counted) override;
+  void OnMixed(int node, const std::vector<float>& result) override;
   void OnRoundsMoved(int node) override;
   HeldValues<float> FindState(int node, const worker::FetchState& fetch) override;
   RoundCheckers& round_checkers() override { return round_checkers_; }
@@ -48,6 +49,7 @@ class ChaosWorld : public PeerOutside {
   SubnetCheckers& subnet_checkers() override { return subnet_checkers_; }
   LeaseCheckers& lease_checkers() override { return lease_checkers_; }
   FirstCheckers& first_checkers() override { return first_checkers_; }
+  MixingCheckers& mixing_checkers() override { return mixing_checkers_; }
   Origins& origins() override { return origins_; }
   Violations& violations() override { return report_.violations; }
 
@@ -67,11 +69,16 @@ class ChaosWorld : public PeerOutside {
   void TellDown(int to, int of, DownEvidence evidence, Duration delay);
   bool QuorumLives(const worker::ViewHash& view);
   bool Together();
+  bool MixTogether(const std::vector<PeerNode*>& living);
+  std::optional<worker::ViewHash> CommonView(const std::vector<PeerNode*>& living);
   void CheckEnd();
   void SeeLeases(int node, const worker::Deliver& deliver, const RegionBuffer& mean);
   void CheckLeases();
   double Made();
-  bool HaveTurned(const std::vector<PeerNode*>& living);
+  void SeeMixed(int node);
+  void SetStrategy(Duration start, worker::AveragingConfig& config) const;
+  void ScheduleSwitches();
+  void CheckMixing();
   std::string WhyApart();
   std::vector<PeerNode*> Living();
   PeerNode& At(int node) { return *nodes_[static_cast<size_t>(node)]; }
@@ -89,6 +96,7 @@ class ChaosWorld : public PeerOutside {
   OuterCheckers outer_checkers_;
   SubnetCheckers subnet_checkers_;
   LeaseCheckers lease_checkers_;
+  MixingCheckers mixing_checkers_;
   FirstCheckers first_checkers_{report_.violations, scenario_.mild, report_.first};
   RosterBoard board_;
   std::vector<std::unique_ptr<PeerNode>> nodes_;
@@ -109,8 +117,10 @@ class ChaosWorld : public PeerOutside {
   // Deliveries since healing: (view, averaging) -> node -> content.
   std::map<std::pair<worker::ViewHash, worker::AveragingId>, std::map<int, std::vector<float>>>
       after_heal_;
-  // rounds: One. Since healing, by view: who has taken a mean, and counted.
-  std::map<worker::ViewHash, std::set<int>> mixed_after_heal_, counted_after_heal_;
+  // Where no average is all members': the same of counts; and who was given a result in that view.
+  std::map<std::pair<worker::ViewHash, worker::AveragingId>, std::map<int, double>>
+      counted_after_heal_;
+  std::map<worker::ViewHash, std::set<int>> mixed_after_heal_;
   std::map<int, double> made_at_death_;  // samples, by node
   bool healed_ = false;
 };

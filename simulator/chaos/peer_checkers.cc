@@ -88,15 +88,28 @@ void PeerCheckers::OnDeliver(int node, const Deliver& deliver, const RegionBuffe
     for (const SnapshotId snapshot : origins_.In(set)) inside.insert(snapshot);
   // Else chunks have different contributors, and there is no single mean.
   if (sets.size() == 1) CheckMean(node, region);
-  if (counting_ == Counting::kApart) return;
+  if (counts_ == Counts::kApart) return;
   if (sets.size() == 1) CheckWeight(node, deliver, inside);
   CheckCount(node, deliver,
-             counting_ == Counting::kLeases ? origins_.Throughout(region.origins) : inside);
+             counts_ == Counts::kLeases ? origins_.Throughout(region.origins) : inside);
 }
 
 void PeerCheckers::OnGroupMean(int node, const RegionBuffer& region) {
   const std::set<OriginId> sets(region.origins.begin(), region.origins.end());
   if (sets.size() == 1) CheckMean(node, region);
+}
+
+void PeerCheckers::OnCounted(int node, const worker::JobCounted& counted, OriginId behind) {
+  const std::vector<SnapshotId>& in = origins_.In(behind);
+  const std::set<SnapshotId> inside(in.begin(), in.end());
+  // What it has brought is not said, so it is taken from those that stand behind it.
+  CheckCount(node,
+             {.averaging = counted.averaging,
+              .region = worker::Region::kInboxA,
+              .samples = WeightOf(inside),
+              .job_samples = counted.job_samples,
+              .root = {}},
+             inside);
 }
 
 // All elements have the same snapshots in them: the weighted mean of those, computed anew.
@@ -143,8 +156,9 @@ void PeerCheckers::CheckWeight(int node, const Deliver& deliver,
 // is of its node's last samples; or, when an earlier averaging turned out not to have counted some,
 // of all of those that were fresh in a set of snapshots, this one among them.
 bool PeerCheckers::Count(SnapshotId snapshot, Counted& counted) const {
-  const double weight = snapshots_[snapshot].weight;
   if (counted.size() < snapshots_.size()) counted.resize(snapshots_.size());
+  if (counts_ == Counts::kTotals) return CountTotal(snapshot, counted);
+  const double weight = snapshots_[snapshot].weight;
   std::vector<SnapshotId> open;  // of the node, newest first, not counted yet
   std::optional<SnapshotId> at = snapshot;
   double last = 0;
@@ -175,6 +189,19 @@ bool PeerCheckers::Count(SnapshotId snapshot, Counted& counted) const {
     return true;
   }
   return false;
+}
+
+// All that the node has in the count is at most what it had trained.
+bool PeerCheckers::CountTotal(SnapshotId snapshot, Counted& counted) const {
+  if (counted[snapshot]) return false;
+  counted[snapshot] = true;
+  double sum = 0, total = 0;
+  for (SnapshotId id = 0; id < snapshots_.size(); ++id) {
+    if (!counted[id] || snapshots_[id].node != snapshots_[snapshot].node) continue;
+    sum += snapshots_[id].weight;
+    total = std::max(total, snapshots_[id].samples_total);
+  }
+  return sum <= total;
 }
 
 namespace {

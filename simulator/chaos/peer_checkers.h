@@ -23,12 +23,14 @@ namespace crowdsurf::simulator {
 
 class PeerCheckers {
  public:
-  // How the job counts samples. kLeases: it deals data, so those of a snapshot that some chunks
-  // lack do not count. kApart: in averagings of their own, and no weight is of the count
-  // (TurnCheckers).
-  enum class Counting : uint8_t { kWithMeans, kLeases, kApart };
-  PeerCheckers(Violations& violations, Origins& origins, worker::WireFormat wire, Counting counting)
-      : violations_(violations), origins_(origins), wire_(wire), counting_(counting) {}
+  // What the job's count has in it. kSnapshots: what is new in those behind the vector. kLeases:
+  // the job deals data; then the samples of a snapshot that some chunks lack do not count. kTotals:
+  // where neighbours mix, trainers' last reports, whose times are not known here; so nobody may
+  // have more in the count than it had trained when the round began. kApart: in averagings of
+  // their own, which TurnCheckers watch.
+  enum class Counts : uint8_t { kSnapshots, kLeases, kTotals, kApart };
+  PeerCheckers(Violations& violations, Origins& origins, worker::WireFormat wire, Counts counts)
+      : violations_(violations), origins_(origins), wire_(wire), counts_(counts) {}
 
   SnapshotId NewSnapshot(int node, double samples_total);
   // The snapshot's values as they stand in the outbox.
@@ -38,6 +40,8 @@ class PeerCheckers {
   void OnMessage(int node, const worker::Message& message, const std::string& job);
   void OnDeliver(int node, const worker::Deliver& deliver, const RegionBuffer& region);
   void OnGroupMean(int node, const RegionBuffer& region);
+  // An averaging that counts samples only is over there; `behind`: what stands behind its value.
+  void OnCounted(int node, const worker::JobCounted& counted, OriginId behind);
   // A view was seen decided: of one parent there is one successor, branches apart.
   void OnView(const worker::View& view, const worker::ViewHash& hash);
 
@@ -65,12 +69,13 @@ class PeerCheckers {
   void CheckCount(int node, const worker::Deliver& deliver, const std::set<SnapshotId>& inside);
   double WeightOf(const std::set<SnapshotId>& snapshots) const;
   bool Count(SnapshotId snapshot, Counted& counted) const;
+  bool CountTotal(SnapshotId snapshot, Counted& counted) const;
   void Add(std::string_view statement, int node, const std::string& what);
 
   Violations& violations_;
   Origins& origins_;
   const worker::WireFormat wire_;
-  const Counting counting_;
+  const Counts counts_;
   std::vector<Snapshot> snapshots_;
   std::map<int, SnapshotId> last_of_;  // by node
   std::map<worker::ViewHash, std::set<worker::ViewHash>> successors_;

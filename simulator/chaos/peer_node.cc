@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "base/digest.h"
-#include "simulator/round/watched_chunks.h"
 
 namespace crowdsurf::simulator {
 
@@ -23,6 +22,7 @@ ActionHost<float>::Setup SetupOf(int node, const worker::PeerConfig& config,
       .config = config,
       .rng = rng,
       .elements = scenario.trainer.elements,
+      .tensors = scenario.graph ? scenario.graph->tensors : worker::TensorViews(),
       .units = scenario.units,
       .gives_first = scenario.gives_first,
       .times = {.fold = scenario.fold_time},
@@ -131,6 +131,7 @@ void PeerNode::Publish(worker::AveragingId averaging) {
   if (Planted(ChaosPlant::kWithoutOwn))
     for (OriginId& origin : At(Region::kOutbox).origins) origin = 0;
   outside_.first_checkers().OnPublished(index(), snapshot);
+  if (scenario_.graph) outside_.mixing_checkers().OnSnapshot(index(), At(Region::kOutbox).values);
   if (trainer_.leases() != nullptr)
     outside_.lease_checkers().OnSnapshot(index(), snapshot, trainer_.leases()->Done(now()));
   outside_.peer_checkers().OnPublished(snapshot, At(Region::kOutbox).values);
@@ -177,6 +178,8 @@ void PeerNode::ReleaseSnapshot(worker::AveragingId ticket) {
 // ---- what the checkers see, and planted faults -------------------------------------------------
 
 void PeerNode::Execute(const worker::Action& action) {
+  if (scenario_.graph && !SeeMixing(action)) return;
+  if (scenario_.one_round) SeeTurn(action);
   if (const auto* open = std::get_if<worker::OpenBuffers>(&action)) {
     SeeOpen(*open);
     ActionHost::Execute(action);
@@ -203,13 +206,6 @@ void PeerNode::Execute(const worker::Action& action) {
       SeeDelivery(*deliver);
     }
   }
-  if (const auto* mix = std::get_if<worker::DeliverMix>(&action)) SeeGroupMean(*mix);
-  if (const auto* counted = std::get_if<worker::JobCounted>(&action)) {
-    worker::JobCounted told = *counted;
-    // More than all trainers have made.
-    if (Planted(ChaosPlant::kWrongCount)) told.job_samples += 1e6;
-    outside_.OnCounted(index(), told);
-  }
   if (const auto* send = std::get_if<worker::Send>(&action);
       send != nullptr && Planted(ChaosPlant::kCutShort)) {
     worker::Send cut = *send;
@@ -226,9 +222,7 @@ void PeerNode::SeeOpen(const worker::OpenBuffers& open) {
   // Its round may be over, and the peer in another lineage, before the result is seen here.
   if (scenario_.wire == worker::WireFormat::kInt8)
     if (const auto view = Summarize().view) lineage_ = view->lineage;
-  const bool values = std::any_of(open.chunks.begin(), open.chunks.end(),
-                                  [](const worker::ChunkSpan& span) { return span.count > 0; });
-  if (!values) return;  // samples are counted
+  if (open.chunks.size() == 1 && open.chunks.front().count == 0) return SeeCounting(open);
   if (open.from != Region::kOutbox) return SeeUsed(open.from);
   if (snapshot_) outside_.peer_checkers().OnWeighed(*snapshot_, open.weight);
   if (snapshot_) outside_.lease_checkers().OnWeighed(*snapshot_, open.weight);
@@ -284,12 +278,6 @@ void PeerNode::MoveUncovered(Region region) {
   while (covered.contains(first)) ++first;
   std::vector<float>& values = At(region).values;
   if (first < values.size()) values[first] += 0.25F;
-}
-
-void PeerNode::SeeGroupMean(const worker::DeliverMix& mix) {
-  SeeUsed(mix.region);
-  if (Planted(ChaosPlant::kWrongValue)) At(mix.region).values[0] += 0.25F;
-  outside_.OnGroupMean(index(), At(mix.region), *snapshot_);
 }
 
 void PeerNode::SeeMean(const worker::Deliver& deliver, const RegionBuffer& mean) {

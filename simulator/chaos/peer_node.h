@@ -12,12 +12,14 @@
 #include "simulator/chaos/chaos_scenario.h"
 #include "simulator/chaos/first_checkers.h"
 #include "simulator/chaos/lease_checkers.h"
+#include "simulator/chaos/mixing_checkers.h"
 #include "simulator/chaos/outer_checkers.h"
 #include "simulator/chaos/peer_checkers.h"
 #include "simulator/chaos/subnet_checkers.h"
 #include "simulator/chaos/virtual_trainer.h"
 #include "simulator/host/action_host.h"
 #include "simulator/round/round_checkers.h"
+#include "simulator/round/watched_chunks.h"
 #include "worker/core/view/averaging_id.h"
 
 namespace crowdsurf::simulator {
@@ -27,10 +29,11 @@ class PeerOutside : public ActionHost<float>::Outside {
  public:
   // `mean`: of the last round; what the trainer is given, unless there is an outer optimizer.
   virtual void OnDeliver(int node, const worker::Deliver& deliver, const RegionBuffer& mean) = 0;
-  // rounds: One: a member took the mean of its group, in which its snapshot `own` is; and samples
-  // were counted.
+  // An averaging that counts samples only is over; what stands behind its value.
+  virtual void OnCounted(int node, const worker::JobCounted& counted, OriginId behind) = 0;
+  // rounds: One: a member took the mean of its group, in which its snapshot `own` is.
   virtual void OnGroupMean(int node, const RegionBuffer& mean, SnapshotId own) = 0;
-  virtual void OnCounted(int node, const worker::JobCounted& counted) = 0;
+  virtual void OnMixed(int node, const std::vector<float>& result) = 0;  // goes to the trainer
   virtual void OnRoundsMoved(int node) = 0;  // a round opened, closed or failed in the last input
   virtual RoundCheckers& round_checkers() = 0;
   virtual PeerCheckers& peer_checkers() = 0;
@@ -38,6 +41,7 @@ class PeerOutside : public ActionHost<float>::Outside {
   virtual SubnetCheckers& subnet_checkers() = 0;
   virtual LeaseCheckers& lease_checkers() = 0;
   virtual FirstCheckers& first_checkers() = 0;
+  virtual MixingCheckers& mixing_checkers() = 0;
   virtual Origins& origins() = 0;
   virtual Violations& violations() = 0;
 };
@@ -77,11 +81,17 @@ class PeerNode : public ActionHost<float> {
   worker::StreamProgress LeaseProgress() const;
   void SeeOpen(const worker::OpenBuffers& open);
   void SeeDelivery(const worker::Deliver& deliver);
-  void SeeGroupMean(const worker::DeliverMix& mix);
   void SeeMean(const worker::Deliver& deliver, const RegionBuffer& mean);
   void SeeUsed(worker::Region region);
   void SeeStep(const worker::RunKernel& kernel);
   void MoveUncovered(worker::Region region);
+  // Strategies on graphs (peer_node_mixing.cc). False: a planted fault keeps it from the host.
+  bool SeeMixing(const worker::Action& action);
+  void SeeTurn(const worker::Action& action);  // rounds: One
+  bool SeeMove(const worker::RunKernel& kernel);
+  void SeePower(const worker::PowerAction& action);
+  void SeeCounting(const worker::OpenBuffers& open);
+  WatchedChunks& Watched() { return static_cast<WatchedChunks&>(chunks()); }  // as it was made
   OuterCheckers::State OuterState() {
     return {At(worker::Region::kInboxA).values, At(worker::Region::kVelocity).values};
   }
@@ -94,10 +104,12 @@ class PeerNode : public ActionHost<float> {
   uint64_t wake_serial_ = 0;
   uint64_t request_serial_ = 0;
   bool declared_ = false;
-  bool hides_ = false;                  // planted: what it has trained
-  worker::ViewHash lineage_;            // of the last round that was opened
-  std::optional<RegionBuffer> mean_;    // that an outer optimizer has stepped to
-  std::optional<SnapshotId> snapshot_;  // in the outbox
+  bool hides_ = false;                                  // planted: what it has trained
+  worker::ViewHash lineage_;                            // of the last round that was opened
+  worker::UsePowerEdges power_;                         // PowerGossip's edges now
+  worker::Region counts_in_ = worker::Region::kInboxA;  // of the last round that counts only
+  std::optional<RegionBuffer> mean_;                    // that an outer optimizer has stepped to
+  std::optional<SnapshotId> snapshot_;                  // in the outbox
   std::map<worker::Region, ChunkHost<float>::Opened> made_by_;  // the round that wrote a region
 };
 

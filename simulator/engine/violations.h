@@ -28,6 +28,9 @@ inline constexpr std::string_view kStatements[] = {
     "base",       // two averages of one number in one lineage (Int8)
     "subnets",    // what nobody covered moved, or members of one value hold different models (IST)
     "first",      // trainers that average started from different parameters
+    "mass",       // an exchange moved one end by what the other end did not (pairs, PowerGossip)
+    "hull",       // a result of neighbours is beyond all models of its view
+    "finite",     // a trainer was given a NaN
     "samples",    // the job-wide sample count is not the sum of the final weights
     "own",        // a member took a mean that its own values are not in (rounds: One)
     "resent",     // more bytes were sent again than the bound allows

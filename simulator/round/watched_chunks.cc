@@ -22,22 +22,29 @@ std::vector<OriginId> OriginsIn(const RegionBuffer& region, const std::vector<ui
   return origins;
 }
 
+// What is counted in it travels as the origin of one value.
+bool CountsOnly(const ChunkHost<float>::Opened& opened) {
+  return opened.chunks.size() == 1 && opened.chunks.front().count == 0;
+}
+
+}  // namespace
+
 // Of the node's own input. The base's values are no snapshot's.
-std::vector<OriginId> OwnOrigins(const ChunkHost<float>::Opened& opened, ChunkIndex chunk) {
+std::vector<OriginId> WatchedChunks::OwnOrigins(const Opened& opened, ChunkIndex chunk) const {
+  if (CountsOnly(opened)) return {CountedIn(*opened.from)};
   const auto self = static_cast<size_t>(opened.self);
   const bool base = opened.subnet != nullptr && !opened.subnet->Covers(self, chunk.value());
   if (base) return std::vector<OriginId>(opened.chunks[chunk.value()].count);
   return OriginsIn(*opened.from, opened.ElementsOf(chunk));
 }
 
-void PutOrigins(const std::vector<OriginId>& origins, const ChunkHost<float>::Opened& opened,
-                ChunkIndex chunk) {
+void WatchedChunks::PutOrigins(const std::vector<OriginId>& origins, const Opened& opened,
+                               ChunkIndex chunk) {
+  if (CountsOnly(opened)) return SetCounted(*opened.to, origins.empty() ? 0 : origins.front());
   const std::vector<uint64_t> elements = opened.ElementsOf(chunk);
   for (size_t i = 0; i < elements.size() && i < origins.size(); ++i)
     opened.to->origins[elements[i]] = origins[i];
 }
-
-}  // namespace
 
 void WatchedChunks::Open(RoundHandle round, const Opened& opened) {
   ChunkHost::Open(round, opened);
@@ -65,12 +72,14 @@ Parcel WatchedChunks::Input(RoundHandle round, ChunkIndex chunk) const {
 
 Parcel WatchedChunks::Result(RoundHandle round, ChunkIndex chunk) {
   Parcel parcel = ChunkHost::Result(round, chunk);
-  parcel.origins = OriginsIn(*Of(round).to, Of(round).ElementsOf(chunk));
+  parcel.origins = CountsOnly(Of(round)) ? std::vector<OriginId>{CountedIn(*Of(round).to)}
+                                         : OriginsIn(*Of(round).to, Of(round).ElementsOf(chunk));
   return parcel;
 }
 
 Parcel WatchedChunks::Speak(const RegionBuffer& region, const worker::SpeakChunk& speak) {
   Parcel parcel = ChunkHost::Speak(region, speak);
+  if (speak.span.count == 0) parcel.origins = {CountedIn(region)};
   checkers_.OnSpoke(node_, speak.instance, speak.rank, speak.chunk, parcel);
   return parcel;
 }
@@ -86,11 +95,10 @@ void WatchedChunks::KeepInput(RoundHandle round, int rank, ChunkIndex chunk, Bal
 std::vector<OriginId> WatchedChunks::FoldOrigins(RoundHandle round, const FoldChunk& fold) {
   const Opened& opened = Of(round);
   const OpenRound& open = rounds_.at(round);
-  const ChunkSpan& span = opened.chunks[fold.chunk.value()];
   const std::vector<OriginId> own = OwnOrigins(opened, fold.chunk);
-  std::vector<OriginId> united(span.count);
+  std::vector<OriginId> united(own.size());
   bool twice = false;
-  for (size_t element = 0; element < span.count; ++element) {
+  for (size_t element = 0; element < own.size(); ++element) {
     std::vector<OriginId> parts;
     for (int rank = 0; rank < 64; ++rank) {
       if (!fold.mask.Contains(rank)) continue;

@@ -33,6 +33,14 @@ class WatchedChunks : public ChunkHost<float> {
   void Empty(worker::RoundHandle round, worker::ChunkIndex chunk) override;
   void Drop(worker::RoundHandle round, worker::ChunkIndex chunk, worker::Ballot assigned) override;
 
+  // Rounds that carry weights alone (one chunk, of no values): what stands behind a region's
+  // weight.
+  void SetCounted(const RegionBuffer& region, OriginId behind) { counted_[&region] = behind; }
+  OriginId CountedIn(const RegionBuffer& region) const {
+    const auto at = counted_.find(&region);
+    return at == counted_.end() ? 0 : at->second;
+  }
+
   // What the output slots hold now; an empty slot has no bytes.
   std::vector<Bytes> Slots(worker::RoundHandle round);
 
@@ -42,6 +50,9 @@ class WatchedChunks : public ChunkHost<float> {
     std::map<InputKey, Parcel> inputs;  // the checkers' copy
     std::vector<bool> filled;           // by chunk
   };
+  std::vector<OriginId> OwnOrigins(const Opened& opened, worker::ChunkIndex chunk) const;
+  void PutOrigins(const std::vector<OriginId>& origins, const Opened& opened,
+                  worker::ChunkIndex chunk);
   std::vector<OriginId> FoldOrigins(worker::RoundHandle round, const worker::FoldChunk& fold);
   void Forget(worker::RoundHandle round, worker::ChunkIndex chunk, worker::Ballot assigned);
 
@@ -49,6 +60,7 @@ class WatchedChunks : public ChunkHost<float> {
   Origins& origins_;
   RoundCheckers& checkers_;
   std::map<worker::RoundHandle, OpenRound> rounds_;
+  std::map<const RegionBuffer*, OriginId> counted_;
 };
 
 }  // namespace crowdsurf::simulator
