@@ -190,10 +190,15 @@ Caution CautionAt(double took) {
   }
   // The tick after them goes by what they took.
   now = now + Seconds(100);
+  actions.clear();
   strategy.OnEvent(now, StrategyTimer{}, actions);
+  // With a neighbour that asks for no more than this end does.
+  int64_t restraint = 0;
+  for (const StrategyAction& action : actions)
+    if (const auto* rate = std::get_if<TellPairRate>(&action)) restraint = rate->restraint;
   actions.clear();
   now = now + Seconds(kStep);
-  strategy.OnEvent(now, PairReplied{Region::kExtra2, Duration()}, actions);
+  strategy.OnEvent(now, PairReplied{Region::kExtra2, Duration(), restraint}, actions);
   Caution caution;
   caution.eta = -std::log(1 - 2 * Swaps(actions).at(0)) / 2 / strategy.constants().eta;
   for (const StrategyAction& action : actions)

@@ -29,6 +29,7 @@ bool Mixing::RunPairs(Time now, const StrategyAction& action, Actions& out) {
     pairs_.Start(now, said);
   } else if (const auto* rate = std::get_if<TellPairRate>(&action)) {
     SayPairRate(rate->share);
+    pairs_.SetRestraint(rate->restraint);
   } else {
     return false;
   }
@@ -39,7 +40,7 @@ bool Mixing::RunPairs(Time now, const StrategyAction& action, Actions& out) {
 // What neighbours have pushed first, so that what is pushed to others has it.
 void Mixing::ExchangeWhole(Time now, Actions& out) {
   while (const auto region = pairs_.TakeWhole()) {
-    Tell(now, PairArrived{*region}, out);
+    Tell(now, PairArrived{*region, pairs_.RestraintOf(*region)}, out);
     PairExchange::Out said;
     pairs_.Reply(now, *region, said);
     Run(now, said, out);
@@ -60,7 +61,8 @@ void Mixing::SayPairRate(double share) {
 
 void Mixing::Run(Time now, const PairExchange::Out& said, Actions& out) {
   // A reply is applied before what it made room for is sent.
-  if (said.replied) Tell(now, PairReplied{said.replied->region, said.replied->took}, out);
+  if (said.replied)
+    Tell(now, PairReplied{said.replied->region, said.replied->took, said.replied->restraint}, out);
   for (const PairExchange::Say& say : said.says)
     out.push_back(Send{say.to, EncodeMessage(message::Pair{view_, say.word})});
   for (const PairExchange::SendModel& send : said.sends)

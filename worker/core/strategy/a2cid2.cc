@@ -1,6 +1,7 @@
 #include "worker/core/strategy/a2cid2.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 namespace crowdsurf::worker {
@@ -46,14 +47,17 @@ void A2CiD2::MoveTo(Time now, StrategyActions& out) {
   Run(MixKernel::kMomentum, {kModel, kTilde}, {AcidMixing::After(eta, units).swap}, out);
 }
 
+int64_t A2CiD2::restraint() const { return std::lround(1000 * (1 - AcidCaution(lateness()))); }
+
 // The event form (a2cid2.h): first mix up to now, then apply the exchange.
-void A2CiD2::Exchange(Time now, Region difference, double sign, StrategyActions& out) {
-  PairStrategy::Exchange(now, difference, sign, out);
+void A2CiD2::Exchange(Time now, const Difference& difference, StrategyActions& out) {
+  PairStrategy::Exchange(now, difference, out);
   if (clock_) clock_->OnExchange((now - exchanged_at_).seconds());
   exchanged_at_ = now;
   // Never less than what x itself moves by: that is gossip.
-  const double weight = std::max(0.5, constants_.alpha_tilde * AcidCaution(lateness()));
-  Run(MixKernel::kMoveTowards, {kTilde, difference}, {weight * sign}, out);
+  const double caution = 1 - static_cast<double>(difference.restraint) / 1000;
+  const double weight = std::max(0.5, constants_.alpha_tilde * caution);
+  Run(MixKernel::kMoveTowards, {kTilde, difference.region}, {weight * difference.sign}, out);
 }
 
 }  // namespace crowdsurf::worker

@@ -94,7 +94,7 @@ class ExchangeClock {
 // What eta and alpha-tilde are multiplied by when messages are late. lateness: exchanges of a
 // worker in the time that a message takes one way. As published they hold for exchanges in no time;
 // several at once and late they amplify what they should damp: at 1 most runs diverge
-// (docs/strategies/a2cid2.md).
+// (docs/strategies/a2cid2.md). alpha-tilde takes the greater caution of both ends.
 constexpr double AcidCaution(double lateness) {
   if (lateness > 0.4) return 0.5;
   return lateness > 0.05 ? 0.7 : 1;
@@ -115,7 +115,8 @@ class A2CiD2 : public PairStrategy {
   double exchanges_a_step() const override { return config().mixing.rate_com; }
   void OnGraph(const Topology& topology) override;
   void MoveTo(Time now, StrategyActions& out) override;
-  void Exchange(Time now, Region difference, double sign, StrategyActions& out) override;
+  int64_t restraint() const override;
+  void Exchange(Time now, const Difference& difference, StrategyActions& out) override;
 
  private:
   AcidConstants constants_;

@@ -109,6 +109,7 @@ void PairExchange::Begin(Time now, Slot& slot, const PeerId& peer, uint64_t numb
   slot.arrived = 0;
   slot.sent = true;
   slot.tries = 0;
+  slot.restraint = 0;
   slot.began = now;
 }
 
@@ -190,6 +191,7 @@ std::optional<MixChunk> PairExchange::Describe(const PeerId& to, MixTag tag, uin
   return MixChunk{.instance = {},
                   .sequence = number,
                   .count = 1,
+                  .lag = push ? restraint_ : slot->restraint,
                   .wire = wire_,
                   .begin = range.begin,
                   .elements = static_cast<uint32_t>(range.count),

@@ -3,7 +3,9 @@
 // An end begins by pushing its own model, chunk by chunk, as each is when it leaves. The other end
 // applies the difference d once the whole model is here, and replies with d, which stays until it
 // is acknowledged; then the first end applies -d. Both go by one d, so the sum over both is kept
-// exactly, whatever either has taken in meanwhile. Nobody waits for a promise, so there is no
+// exactly, whatever either has taken in meanwhile. What else they move by it needs one weight at
+// both: a push says how much restraint its end asks for, and the reply says the greater of both
+// ends' (as the lag of the chunks). Nobody waits for a promise, so there is no
 // deadlock and no refusal: a push that finds no room waits at its end until it is asked for (kGo).
 // Each end has places for exchanges that it began, and others for those it was pushed: the second
 // wait for nobody but a neighbour whose place for the reply is its own. One exchange a neighbour
@@ -31,6 +33,7 @@ namespace crowdsurf::worker {
 class PairExchange {
  public:
   static constexpr size_t kMaxPutOff = 32;
+  static constexpr int64_t kMostRestraint = 500;  // thousandths of a weight that are left out
 
   // Ends of exchanges at this peer: `committed` moved its model, `aborted` did not, `one_sided`
   // moved it and may not have moved the other end's. `skipped`: never begun, too many waited.
@@ -52,6 +55,7 @@ class PairExchange {
   struct Replied {  // d lies in `region` until the next input
     Region region = Region::kExtra0;
     Duration took;  // from the push to the whole reply; 0: not known, something was sent twice
+    int64_t restraint = 0;
   };
   struct Out {  // emptied by the owner
     std::vector<Say> says;
@@ -66,6 +70,8 @@ class PairExchange {
   void Reset(const UsePairs& use, uint64_t elements, uint32_t chunk_elements, WireFormat wire);
   void Clear();                                  // no view, or no strategy with pairs
   void SetStep(Duration step) { step_ = step; }  // of the own trainer
+  // That this end asks for, from the next exchange on.
+  void SetRestraint(int64_t restraint) { restraint_ = restraint; }
   // The own model is there: neighbours may push theirs.
   void Open(Time now, Out& out);
   // Begin nothing any more; pushes are answered with kGone.
@@ -78,6 +84,7 @@ class PairExchange {
   void Start(Time now, Out& out);
   // A push that is whole and was not taken: the strategy puts d there, and then calls Reply.
   std::optional<Region> TakeWhole();
+  int64_t RestraintOf(Region region) const;  // of the push that lies there
   void Reply(Time now, Region region, Out& out);
 
   void OnWord(Time now, const PeerId& from, const PairWord& word, Out& out);
@@ -105,6 +112,7 @@ class PairExchange {
     uint32_t arrived = 0;
     bool sent = false;  // the message that leaves has left
     int tries = 0;
+    int64_t restraint = 0;  // of the exchange, as far as it is known here
     Time deadline;
     Time began;  // unset: something was sent twice
   };
@@ -140,6 +148,7 @@ class PairExchange {
   Region model_ = Region::kExtra0;
   Duration step_;
   Duration usual_;  // how long an exchange takes
+  int64_t restraint_ = 0;
   bool open_ = false;
   bool draining_ = false;
   std::vector<Slot> own_, served_;

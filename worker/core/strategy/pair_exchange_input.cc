@@ -15,6 +15,11 @@ constexpr double kUsualGain = 0.125;
 // How often a neighbour that asks again is heard, in one exchange.
 constexpr int kMostAsked = 4;
 
+// A peer may say anything.
+int64_t RestraintIn(const MixArrived& chunk) {
+  return std::clamp<int64_t>(chunk.lag, 0, PairExchange::kMostRestraint);
+}
+
 }  // namespace
 
 // ---- chunks ------------------------------------------------------------------------------------
@@ -101,8 +106,10 @@ void PairExchange::OnPush(Time now, Slot* slot, const MixArrived& chunk, Out& ou
     }
   }
   slot->here[chunk.chunk] = true;
+  slot->restraint = RestraintIn(chunk);
   if (!Fill(now, *slot, Side::kServed)) return;
   slot->stage = Stage::kWhole;
+  slot->restraint = std::max(slot->restraint, restraint_);
   slot->deadline = Time::Infinite();
   from.served = chunk.sequence;
   out.whole = true;
@@ -112,6 +119,12 @@ std::optional<Region> PairExchange::TakeWhole() {
   const auto slot = std::find_if(served_.begin(), served_.end(),
                                  [](const Slot& s) { return s.stage == Stage::kWhole; });
   return slot == served_.end() ? std::nullopt : std::optional(slot->region);
+}
+
+int64_t PairExchange::RestraintOf(Region region) const {
+  const auto slot = std::find_if(served_.begin(), served_.end(),
+                                 [&](const Slot& s) { return s.region == region; });
+  return slot == served_.end() ? 0 : slot->restraint;
 }
 
 void PairExchange::Reply(Time now, Region region, Out& out) {
@@ -137,7 +150,7 @@ void PairExchange::OnReply(Time now, Slot* slot, const MixArrived& chunk, Out& o
   if (!Fill(now, *slot, Side::kOwn)) return;
   ++counters_.committed;
   from.committed = slot->number;
-  Replied replied{.region = slot->region, .took = {}};
+  Replied replied{.region = slot->region, .took = {}, .restraint = RestraintIn(chunk)};
   if (!slot->began.unset()) {
     replied.took = now - slot->began;
     usual_ = usual_ > Duration() ? usual_ + (replied.took - usual_) * kUsualGain : replied.took;

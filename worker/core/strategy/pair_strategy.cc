@@ -43,7 +43,7 @@ void PairStrategy::DrawNext(Time now, StrategyActions& out) {
   if (!wanted) return;
   lateness_ = latency_ / *wanted;
   const double slower = std::max(1.0, lateness_);
-  out.push_back(TellPairRate{1 / slower});
+  out.push_back(TellPairRate{1 / slower, restraint()});
   // An exchange has two ends, so each begins half as often.
   next_ = now + Seconds(rng_.Exponential(2 * *wanted * slower));
   out.push_back(SetStrategyTimer{next_});
@@ -100,15 +100,15 @@ void PairStrategy::OnSnapshot(Time now, StrategyActions& out) {
   out.push_back(DeliverMixed{inbox_});
 }
 
-void PairStrategy::Exchange(Time now, Region difference, double sign, StrategyActions& out) {
+void PairStrategy::Exchange(Time now, const Difference& difference, StrategyActions& out) {
   MoveTo(now, out);
-  Run(MixKernel::kMoveTowards, {kModel, difference}, {0.5 * sign}, out);
+  Run(MixKernel::kMoveTowards, {kModel, difference.region}, {0.5 * difference.sign}, out);
   Ask(out);
 }
 
 void PairStrategy::OnReplied(Time now, const PairReplied& replied, StrategyActions& out) {
   // The difference is the other end's move; ours is the opposite.
-  Exchange(now, replied.region, -1, out);
+  Exchange(now, {replied.region, -1, replied.restraint}, out);
   if (replied.took <= Duration()) return;
   const double one_way = replied.took.seconds() / 2;
   latency_ = latency_ == 0 ? one_way : latency_ + kLatencyGain * (one_way - latency_);
@@ -141,7 +141,7 @@ void PairStrategy::OnEvent(Time now, const Event& event, StrategyActions& out) {
     MoveTo(now, out);
     Run(MixKernel::kDifference, {arrived->region, kModel},
         {static_cast<double>(config_.compression)}, out);
-    Exchange(now, arrived->region, 1, out);
+    Exchange(now, {arrived->region, 1, arrived->restraint}, out);
   } else if (const auto* replied = std::get_if<PairReplied>(&event)) {
     OnReplied(now, *replied, out);
   } else if (const auto* down = std::get_if<PeerDown>(&event)) {

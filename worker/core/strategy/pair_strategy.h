@@ -39,8 +39,17 @@ class PairStrategy : public Strategy {
   virtual void OnGraph(const Topology& topology) = 0;
   // The models as they are now: what moves by time has moved. Pre: they are there.
   virtual void MoveTo(Time /*now*/, StrategyActions& /*out*/) {}
-  // An exchange moves x by half of `difference`, times `sign`.
-  virtual void Exchange(Time now, Region difference, double sign, StrategyActions& out);
+  // What this worker asks of exchanges, in thousandths that are left out of their weights.
+  virtual int64_t restraint() const { return 0; }
+  // The other end moves by the opposite: `sign` and `restraint` are all that tells the ends apart
+  // and what they have in common.
+  struct Difference {
+    Region region;
+    double sign;
+    int64_t restraint;
+  };
+  // An exchange moves x by half of the difference.
+  virtual void Exchange(Time now, const Difference& difference, StrategyActions& out);
 
   // Models that the trainer's changes go to, x first: kExtra0 and on.
   size_t models() const { return needs().extra_regions; }

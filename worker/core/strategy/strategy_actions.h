@@ -66,9 +66,11 @@ struct PushPair {  // an exchange with it is to begin, with the next ExchangePai
   PeerId peer;
 };
 struct ExchangePairs {};  // what waits begins, and PairArrived follows for what is whole
-// Exchanges come this share as often as the configuration asks for; 1: as often.
+// Exchanges come this share as often as the configuration asks for; 1: as often. The restraint is
+// what this end asks of them (pair_exchange.h).
 struct TellPairRate {
   double share;
+  int64_t restraint = 0;
 };
 struct AskSnapshot {};  // SnapshotTaken or SnapshotRefused follows
 struct DeliverMixed {   // the trainer adds region - outbox

@@ -56,11 +56,13 @@ struct SnapshotRefused {};  // NaN in it: the trainer's values stay as they are
 struct PairWaits {};        // a neighbour's whole model is here: ExchangePairs takes it
 struct PairArrived {        // it lies there; the difference from it goes back once this returns
   Region region;
+  int64_t restraint = 0;  // the greater of what both ends ask for: equal at both
 };
 struct PairReplied {  // the difference that the neighbour has moved by lies there, until this
                       // returns
   Region region;
-  Duration took;  // from the push to the whole reply; 0: not known
+  Duration took;          // from the push to the whole reply; 0: not known
+  int64_t restraint = 0;  // as in PairArrived
 };
 struct PaceTold {  // the trainer's totals, and how long a step and a sample take; 0: not known
   uint64_t step;

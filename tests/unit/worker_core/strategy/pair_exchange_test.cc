@@ -2,6 +2,8 @@
 // what strangers and the dead leave.
 #include "tests/unit/worker_core/strategy/pair_end.h"
 
+#include <algorithm>
+
 namespace crowdsurf::worker {
 namespace {
 
@@ -44,6 +46,51 @@ TEST(PairExchangeTest, BothEndsMoveAndNothingIsLeft) {
   EXPECT_EQ(b.counters().committed, 1u);
   EXPECT_TRUE(a.pairs.NextDeadline().infinite());
   EXPECT_TRUE(b.pairs.NextDeadline().infinite());
+}
+
+// The message as its sender describes it, every chunk of it.
+void Carry(const End& from, const PairExchange::SendModel& message, End& to) {
+  for (uint32_t at = 0; at < message.chunks; ++at) {
+    const auto described = from.pairs.Describe(to.id, message.tag, message.number, at);
+    ASSERT_TRUE(described);
+    MixArrived chunk = Chunk(from.id, message.tag, message.number, at);
+    chunk.lag = described->lag;
+    to.Take(chunk);
+  }
+}
+
+TEST(PairExchangeTest, BothEndsGoByTheGreaterRestraint) {
+  for (const auto& [mine, theirs] : {std::pair{0, 0}, {300, 0}, {0, 300}, {300, 500}, {500, 300}}) {
+    End a(kA), b(kB);
+    a.pairs.SetRestraint(mine);
+    b.pairs.SetRestraint(theirs);
+    a.Push(kB);
+    Carry(a, a.Sent(), b);
+    const auto region = b.pairs.TakeWhole();
+    ASSERT_TRUE(region);
+    EXPECT_EQ(b.pairs.RestraintOf(*region), std::max(mine, theirs));
+    b.pairs.Reply(b.now, *region, b.out);
+    // What they ask for from now on is no matter of this exchange.
+    a.pairs.SetRestraint(500 - mine);
+    b.pairs.SetRestraint(500 - theirs);
+    Carry(b, b.Sent(), a);
+    ASSERT_TRUE(a.out.replied);
+    EXPECT_EQ(a.out.replied->restraint, std::max(mine, theirs));
+  }
+}
+
+TEST(PairExchangeTest, ARestraintBeyondAllBoundsIsTheBound) {
+  for (const auto& [said, taken] : {std::pair<int64_t, int64_t>{INT64_MAX, 500}, {-1, 0}}) {
+    End b(kB);
+    for (uint32_t at = 0; at < kChunks; ++at) {
+      MixArrived chunk = Chunk(kA, kPairTag, 7, at);
+      chunk.lag = said;
+      b.Take(chunk);
+    }
+    const auto region = b.pairs.TakeWhole();
+    ASSERT_TRUE(region);
+    EXPECT_EQ(b.pairs.RestraintOf(*region), taken);
+  }
 }
 
 TEST(PairExchangeTest, APushWithoutASlotIsAskedForLater) {
