@@ -55,6 +55,33 @@ TEST(PowerGossipTest, KeepsTheMeanWhateverIsLost) {
   }
 }
 
+// A view begins in the middle of steps, at some moment: a worker whose neighbours' frames are here
+// ends its step, as they do. Messages take no time, so none is on its way right then.
+TEST(PowerGossipTest, AViewInMidStepLeavesNothingAtOneEnd) {
+  uint64_t moments = 0;
+  for (const int iterations : {1, 3}) {
+    for (int moment = 0; moment < 40; ++moment) {
+      MixingWorldOptions options = PowerOptions(8, 0);
+      options.config.mixing.iterations = static_cast<uint16_t>(iterations);
+      options.delay = Nanoseconds(1);
+      options.stagger = Milliseconds(1);
+      MixingWorld world(options);
+      for (int i = 0; i < 8; ++i) world.Add(i);
+      world.MakeView();
+      DrawParameters(world, 8);
+      const double mean = world.Mean();
+      world.RunFor(Milliseconds(100) + Microseconds(517) * moment);
+      std::vector<uint64_t> steps;
+      for (const int i : world.Living()) steps.push_back(world.mixing(i).delivered());
+      moments += std::ranges::min(steps) != std::ranges::max(steps) ? 1 : 0;
+      world.MakeView();
+      world.Settle();
+      EXPECT_NEAR(world.Mean(), mean, 1e-12) << iterations << " iterations, moment " << moment;
+    }
+  }
+  EXPECT_GT(moments, 10U) << "all were at the same step";
+}
+
 // The workers of a ring by hand: at each step all project, then frames are carried, then all apply.
 class LockStep {
  public:

@@ -80,13 +80,13 @@ void MixingWorld::Node::Begin(double value, double curvature) {
   parameters.assign(world_.options_.elements, value);
   for (const Region region : kLinkRegions) Values(region) = parameters;
   Start();
-  queue().After(world_.options_.step, [this] { Train(); });
+  queue().After(world_.options_.step + world_.options_.stagger * index(), [this] { Train(); });
 }
 
 void MixingWorld::Node::EnterView(const View& view, const ViewHash& hash) {
   Take([this, view, hash](Actions& out) { core_.EnterView(now(), view, hash, out); });
-  wanted_.reset();  // the agent's gate: a request of the old view is answered and dropped
-  result_.reset();
+  wanted_.reset();       // the agent's gate: a request of the old view is answered and dropped
+  if (result_) Apply();  // before the snapshot that the view begins with
 }
 
 void MixingWorld::Node::StartMixing() {

@@ -29,6 +29,7 @@ struct MixingWorldOptions {
   // once.
   Duration chunk_time = {};
   Duration step = Milliseconds(10);
+  Duration stagger = {};  // a worker's boundaries come so much after those of the one before
   // Trainers descend towards their own target by it at every step, and wait where OverlapOf says
   // so.
   double learning_rate = 0;

@@ -51,6 +51,7 @@ void Mixing::SetVector(uint64_t elements, const TensorViews& tensors) {
 // ---- the view ----------------------------------------------------------------------------------
 
 void Mixing::OnView(Time now, const View& view, const ViewHash& hash, Actions& out) {
+  EndFrames(now, out);
   Stop(out);
   if (!IsOnGraph(view.config.strategy) || view.Find(config_.id) == nullptr) return;
   strategy_ = MakeGraphStrategy(view.config, rng_.Fork(hash.hex()));

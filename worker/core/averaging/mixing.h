@@ -48,7 +48,8 @@ class Mixing {
   // ---- the view
   // A trainer has registered: nothing is asked of it yet.
   void SetVector(uint64_t elements, const TensorViews& tensors);
-  // Ends what is under way in the old view; a strategy on a graph is made for the new one.
+  // Ends what is under way in the old view: a step of PowerGossip as far as its frames are here. A
+  // strategy on a graph is made for the new one.
   void OnView(Time now, const View& view, const ViewHash& hash, Actions& out);
   // The view's full average is over. Results go into `inbox` from now on.
   void Start(Time now, Region inbox, Actions& out);
@@ -110,6 +111,7 @@ class Mixing {
   void OnFrameChunk(Time now, const MixArrived& chunk, Actions& out);
   void OnNeighbourDown(Time now, const PeerId& peer, Actions& out);
   void OnFramesTimer(Time now, Actions& out);
+  void EndFrames(Time now, Actions& out);
   void SendMessage(const SendEdge& send, Actions& out);
   void SayUnmet(const AveragingConfig& config);
   void Count();

@@ -49,6 +49,13 @@ void Mixing::OnNeighbourDown(Time now, const PeerId& peer, Actions& out) {
   Run(now, PowerExchange::Out(), out);
 }
 
+// The neighbours end the step too, in this view or at its end: what one end had left out would be
+// at the other end alone.
+void Mixing::EndFrames(Time now, Actions& out) {
+  if (!uses_power_) return;
+  if (auto peers = power_.TakeLast()) Tell(now, FramesHere{*std::move(peers), true}, out);
+}
+
 void Mixing::OnFramesTimer(Time now, Actions& out) {
   if (!uses_power_) return;
   PowerExchange::Out said;

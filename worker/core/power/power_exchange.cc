@@ -179,6 +179,16 @@ std::optional<std::vector<PeerId>> PowerExchange::TakeDone() {
   return peers;
 }
 
+// Each end ends the step on an edge if the other's frame is here. So both do, or neither: unless a
+// frame is on its way right then.
+std::optional<std::vector<PeerId>> PowerExchange::TakeLast() {
+  if (!std::exchange(open_, false)) return std::nullopt;
+  std::vector<PeerId> peers;
+  for (const Edge& edge : edges_)
+    if (!edge.down && edge.whole >= step_) peers.push_back(edge.end.peer);
+  return peers;
+}
+
 // ---- words, deaths, time -----------------------------------------------------------------------
 
 void PowerExchange::OnWord(Time now, const PeerId& from, const EdgeWord& word, Out& out) {

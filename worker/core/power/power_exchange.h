@@ -60,6 +60,9 @@ class PowerExchange {
   void Begin(Time now, Out& out);
   // The neighbours whose frames of the present step are all here, once: then the step is over.
   std::optional<std::vector<PeerId>> TakeDone();
+  // The view ends. Of a step that is not over: the neighbours whose frames of it are here; then it
+  // is over. nullopt: none is open.
+  std::optional<std::vector<PeerId>> TakeLast();
 
   void OnWord(Time now, const PeerId& from, const EdgeWord& word, Out& out);
   std::optional<MixPlace> Place(const MixArrived& chunk) const;

@@ -66,9 +66,10 @@ void PowerGossip::BeginStep(StrategyActions& out) {
 
 void PowerGossip::EndStep(Time now, const FramesHere& here, StrategyActions& out) {
   out.push_back(PowerAction{ApplyPower{step_, inbox_, here.peers}});
-  if (iteration_ < iterations_) return BeginStep(out);
+  if (iteration_ < iterations_ && !here.last) return BeginStep(out);
   out.push_back(DeliverMixed{inbox_});
   stage_ = Stage::kWaiting;
+  if (here.last) return;
   AskWhenDue(now, out);
 }
 

@@ -72,6 +72,7 @@ struct PaceTold {  // the trainer's totals, and how long a step and a sample tak
 };
 struct FramesHere {  // PowerGossip: the frames of the present step, of all neighbours that live
   std::vector<PeerId> peers;
+  bool last = false;  // the view ends: of those whose frames have come, and no step follows
 };
 struct AgesCounted {  // RelaySum: the job's count `averaging` is over
   AveragingId averaging = {};

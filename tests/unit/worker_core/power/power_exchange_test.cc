@@ -124,6 +124,26 @@ TEST_F(PowerExchangeTest, AFrameMayOvertakeTheOneBeforeIt) {
   EXPECT_EQ(exchange_.counters().taken, 12u);
 }
 
+TEST_F(PowerExchangeTest, TheEndOfAViewEndsAStepWithThoseWhoseFramesAreHere) {
+  EXPECT_FALSE(exchange_.TakeLast()) << "no step is open";
+  Frame(2, 1);  // before this worker began
+  EXPECT_FALSE(exchange_.TakeLast());
+  Begin();
+  exchange_.OnChunk(now_, Chunk(1, 1, 0));  // not whole
+  const auto last = exchange_.TakeLast();
+  ASSERT_TRUE(last);
+  EXPECT_EQ(*last, std::vector<PeerId>{IdOf(2)});
+  EXPECT_FALSE(exchange_.TakeLast()) << "once";
+  EXPECT_TRUE(exchange_.NextDeadline().infinite()) << "nothing is waited for";
+}
+
+TEST_F(PowerExchangeTest, ANeighbourThatIsDownDoesNotEndTheLastStep) {
+  Begin();
+  Frame(1, 1);
+  exchange_.OnPeerDown(IdOf(1));
+  EXPECT_TRUE(exchange_.TakeLast().value().empty());
+}
+
 TEST_F(PowerExchangeTest, WhatHasNoPlaceIsRefusedAndCounted) {
   Begin();
   EXPECT_FALSE(exchange_.Place(Chunk(3, 1, 0)));  // no neighbour
