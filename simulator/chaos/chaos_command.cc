@@ -164,13 +164,13 @@ ChaosTotals RunSeeds(const ChaosCommand& command) {
   Trace trace;
   // In the order of the seeds, so that the trace does not depend on the threads.
   for (const auto& [round, chaos] : results) {
-    const std::string replay = absl::StrCat(
-        "crowdsurf simulate chaos --seed ", command.seed + totals.runs, " --seeds 1 --members ",
-        command.min_members, "..", command.max_members, command.outer ? " --outer" : "",
-        command.ist ? " --ist" : "", command.int8 ? " --int8" : "",
-        command.one_round ? " --one-round" : "",
-        command.strategy.empty() ? "" : " --strategy " + command.strategy,
-        command.first ? " --first" : "");
+    const std::string replay =
+        absl::StrCat("crowdsurf simulate chaos --seed ", command.seed + totals.runs,
+                     " --seeds 1 --members ", command.min_members, "..", command.max_members,
+                     command.outer ? " --outer" : "", command.ist ? " --ist" : "",
+                     command.int8 ? " --int8" : "", command.one_round ? " --one-round" : "",
+                     command.strategy.empty() ? "" : " --strategy " + command.strategy,
+                     command.first ? " --first" : "");
     ++totals.runs;
     AddViolations(round.violations, replay, "one round", totals);
     AddViolations(chaos.violations, replay, "whole job", totals);
