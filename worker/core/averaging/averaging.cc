@@ -210,7 +210,7 @@ void Averaging::OnAdopted(const Committed& committed) {
   has_rest_ = false;  // of a change that is gone
   leases_.OnAdopted();
   counted_ = std::max(counted_, progress_.samples);
-  given_ = {.last = counted_, .before = counted_};
+  turn_weight_.OnTrainer(counted_);
   returned_ = answered_ = settled_ = 0;
   doubt_.reset();
 }
@@ -260,7 +260,7 @@ void Averaging::OnTrainer(Time now, const TrainerRegistered& trainer) {
   hashing_ = has_rest_ = false;
   if (Gathers()) HoldStep(trainer);
   counted_ = snapshot_ = trainer.counted;
-  given_ = {.last = counted_, .before = counted_};
+  turn_weight_.OnTrainer(counted_);
   returned_ = answered_ = settled_ = 0;
   doubt_.reset();
   progress_ = {};

@@ -17,6 +17,7 @@
 #include "worker/core/averaging/group_rounds.h"
 #include "worker/core/averaging/ledger_sync.h"
 #include "worker/core/averaging/mixing.h"
+#include "worker/core/averaging/turn_weight.h"
 #include "worker/core/port/actions.h"
 #include "worker/core/port/inputs.h"
 #include "worker/core/port/messages.h"
@@ -182,13 +183,6 @@ class Averaging {
     double samples = 0;
     Time time;
   };
-  // The trainer's totals in its last means, where weights are of those (averaging_turns.cc).
-  struct Given {
-    double last = 0;     // in the last mean
-    double before = 0;   // in the one before
-    bool fresh = true;   // it is in no mean yet
-    bool apart = false;  // since the last whole averaging others have got other values
-  };
   // Samples that may have been counted in an instance this peer did not see the end of.
   struct Doubt {
     InstanceId instance;
@@ -248,7 +242,7 @@ class Averaging {
 
   // ---- rounds: One (averaging_turns.cc)
   bool IsOneRound(AveragingId averaging) const { return turns_.Of(averaging) == Turn::kOneRound; }
-  bool WeighsByTurns() const { return turns_.taken() || given_.apart; }
+  bool WeighsByTurns() const { return turns_.taken() || turn_weight_.apart(); }
   double WeightOfTurn() const;
   void FinishRound(Time now, const DeliverResult& result, Actions& out);
 
@@ -389,7 +383,7 @@ class Averaging {
   double answered_ = 0;  // others that did since it was fixed: for the next
   double settled_ = 0;   // of the own stake, as the first round has settled it
   Turns turns_;          // of the view
-  Given given_;
+  TurnWeight turn_weight_;
   std::pair<AveragingId, ViewHash> staked_;  // averaging and view that stake_ was fixed for
   Stake stake_;                              // of the value that the next round takes in
   Digest last_root_;                         // of the previous round's value

@@ -188,7 +188,7 @@ void Averaging::FinishDelivery(Time now, const DeliverResult& result, Actions& o
   if (latest(job_) < latest(committed_)) job_ = committed_;
   committed_region_ = KeepsBase() ? Region::kInboxA : result.region;
   overwritten_ = false;
-  given_ = {.last = snapshot_, .before = snapshot_, .fresh = false};
+  turn_weight_.OnWhole(snapshot_);
   hashing_ = KeepsBase();
   catch_up_.OnDelivered();
   out.push_back(Deliver{.averaging = result.averaging,
@@ -218,7 +218,7 @@ void Averaging::FinishCount(Time now, AveragingId averaging, Actions& out) {
   CommitLeases(averaging, out);
   // It was made for the average of a view before this one.
   if (snapshotted_) out.push_back(ReleaseOutbox{averaging});
-  given_.apart |= turns_.taken();
+  if (turns_.taken()) turn_weight_.OnApart();
   took_part_ = true;
   metrics_.job_samples->Set(job_.job_samples);
   metrics_.averaging->Set(static_cast<double>(averaging.value()));
