@@ -262,9 +262,7 @@ class Averaging {
   bool IsDealt() const { return OfThisView(committed_.averaging) && !BaseRoot().none(); }
   // What is being fetched is the base that the others go on from: an averaging that begins
   // meanwhile is waited with, not sat out, or it would be behind again.
-  bool FetchesItsBase() const {
-    return OneBase() && !Gathers() && catch_up_.busy() && job_.averaging <= catch_up_.averaging();
-  }
+  bool FetchesItsBase() const;
   void DisownBase();
   void TellWhole(Actions& out);
   void LoseBase(Actions& out);
@@ -295,20 +293,12 @@ class Averaging {
   bool HasOuter() const { return seated_ && OuterOf().kind != OuterKind::kNone; }
   const OuterOptimizer& OuterOf() const { return seating_.view().config.outer; }
   // Until the job has its samples all average every step, and no average is a step.
-  bool WarmsUp(double job_samples) const {
-    return HasOuter() && job_samples < static_cast<double>(OuterOf().warmup_samples);
-  }
+  bool WarmsUp(double job_samples) const;
   Digest BaseRoot() const;  // of what kInboxA and kVelocity hold; none: no base that is known
   bool HoldsBase() const;
   Committed OwnBase() const { return HoldsBase() ? committed_ : Committed(); }
   // A step that this peer cannot make: from a base that it does not have.
-  bool StepsFromElsewhere(const Stake& stake) const {
-    if (Gathers()) return stake.base != BaseRoot();
-    // The first average of a view is a plain one, whatever it was measured from.
-    const bool plain = HasChanges() ? !changes_ : HasUnits() && !IsDealt();
-    if (plain && !HasOuter()) return false;
-    return !stake.base.none() && stake.base != BaseRoot();
-  }
+  bool StepsFromElsewhere(const Stake& stake) const;
   StateParts PartsOf() const;
   Committed Announced() const;  // what this peer says that it has committed
   bool FinishStep(Time now, Region mean, Actions& out);

@@ -18,6 +18,18 @@ bool Averaging::HoldsBase() const {
   return KeepsBase() && committed_region_ == Region::kInboxA && !overwritten_;
 }
 
+bool Averaging::WarmsUp(double job_samples) const {
+  return HasOuter() && job_samples < static_cast<double>(OuterOf().warmup_samples);
+}
+
+bool Averaging::StepsFromElsewhere(const Stake& stake) const {
+  if (Gathers()) return stake.base != BaseRoot();
+  // The first average of a view is a plain one, whatever it was measured from.
+  const bool plain = HasChanges() ? !changes_ : HasUnits() && !IsDealt();
+  if (plain && !HasOuter()) return false;
+  return !stake.base.none() && stake.base != BaseRoot();
+}
+
 Digest Averaging::BaseRoot() const { return HoldsBase() ? committed_.root : Digest(); }
 
 StateParts Averaging::PartsOf() const {

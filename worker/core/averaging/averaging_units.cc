@@ -15,6 +15,10 @@ void Averaging::SetUnits() {
   strategy_->SetUnits(units, static_cast<uint32_t>(config_.chunk_elements));
 }
 
+bool Averaging::FetchesItsBase() const {
+  return OneBase() && !Gathers() && catch_up_.busy() && job_.averaging <= catch_up_.averaging();
+}
+
 // The parent ended a number that is this view's. Here nobody knows whose values are in that
 // average, so no units can be dealt from it: it is no base, and members that ended the number here
 // have one.
