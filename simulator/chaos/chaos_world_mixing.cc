@@ -42,10 +42,11 @@ void ChaosWorld::OnCounted(int node, const worker::JobCounted& counted, OriginId
     peer_checkers_.OnCounted(node, counted, behind);
     mixing_checkers_.OnCounted();
   } else {
-    // A newcomer gives up what it trained before it took the others' state, and a member that a
-    // round has lost may have to give up what it cannot ask for.
+    // A newcomer gives up what it trained before it took the others' state. A member that a round
+    // has lost may have to give up what it cannot ask for, and one whose snapshot was refused may
+    // count late.
     const bool whole = scenario_.mild && scenario_.deaths.empty() && scenario_.leaves.empty() &&
-                       scenario_.joins.empty();
+                       scenario_.joins.empty() && scenario_.trainer.refuse == 0;
     turn_checkers_.OnCounted(node, counted.job_samples, Made(), whole);
   }
   trace_.Add(counted.averaging.value());

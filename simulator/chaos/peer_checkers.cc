@@ -156,7 +156,7 @@ void PeerCheckers::CheckWeight(int node, const Deliver& deliver,
 // is of its node's last samples; or, when an earlier averaging turned out not to have counted some,
 // of all of those that were fresh in a set of snapshots, this one among them.
 bool PeerCheckers::Count(SnapshotId snapshot, Counted& counted) const {
-  if (counted.size() < snapshots_.size()) counted.resize(snapshots_.size());
+  if (counted.size() <= snapshot) counted.resize(snapshot + 1);
   if (counts_ == Counts::kTotals) return CountTotal(snapshot, counted);
   const double weight = snapshots_[snapshot].weight;
   std::vector<SnapshotId> open;  // of the node, newest first, not counted yet
@@ -196,7 +196,7 @@ bool PeerCheckers::CountTotal(SnapshotId snapshot, Counted& counted) const {
   if (counted[snapshot]) return false;
   counted[snapshot] = true;
   double sum = 0, total = 0;
-  for (SnapshotId id = 0; id < snapshots_.size(); ++id) {
+  for (SnapshotId id = 0; id < counted.size(); ++id) {
     if (!counted[id] || snapshots_[id].node != snapshots_[snapshot].node) continue;
     sum += snapshots_[id].weight;
     total = std::max(total, snapshots_[id].samples_total);

@@ -26,7 +26,9 @@ TEST_P(MixingChaos, NoStatementIsBroken) {
   EXPECT_GT(all.results, 2'000U);
   EXPECT_GT(all.counted, 200U);
   const bool compared = GetParam() == "A2CiD2" || GetParam() == "PowerGossip";
-  if (compared) EXPECT_GT(all.exchanges, 2'000U);
+  if (compared) {
+    EXPECT_GT(all.exchanges, 2'000U);
+  }
 }
 
 TEST_P(MixingChaos, TwoRunsOfASeedAreOne) {

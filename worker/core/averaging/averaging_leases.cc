@@ -63,7 +63,8 @@ bool Averaging::IsCrowdedOut(const ClaimSet& decided) const {
 }
 
 void Averaging::CommitLeases(AveragingId averaging, Actions& out) {
-  if (in_mean_) leases_.OnDelivered();
+  // With `rounds: One` a count has put nothing in the place of what is to be discarded.
+  if (in_mean_ && !(turns_.taken() && Counting(averaging))) leases_.OnDelivered();
   if (in_mean_ && IsCrowdedOut(stake_.claims)) metrics_.leases_crowded->Add();
   if (!leases_.OnDecided(averaging, stake_.claims, seated_then_)) AskForLedgers(out);
   CountLeases();

@@ -9,9 +9,9 @@ namespace crowdsurf::worker {
 
 double Averaging::WeightOfTurn() const {
   if (leases_.discards()) return 0;
-  const bool equal = seating_.view().config.weighting == Weighting::kEqual;
-  return IsOneRound(number_) ? turn_weight_.InRound(snapshot_, equal)
-                             : turn_weight_.InWhole(snapshot_, equal);
+  const Weighting weighting = seating_.view().config.weighting;
+  return IsOneRound(number_) ? turn_weight_.InRound(snapshot_, weighting)
+                             : turn_weight_.InWhole(snapshot_, weighting);
 }
 
 // The mean of the own group. It is no average of the job: nobody else fetches it, and the count
@@ -20,6 +20,7 @@ void Averaging::FinishRound(Time now, const DeliverResult& result, Actions& out)
   // Without its own values the mean lacks what it has trained, and brings it no nearer to all.
   if (!in_mean_) return FinishAbandon(now, result.averaging, out);
   turn_weight_.OnRound(snapshot_, stake_.weight);
+  leases_.OnDelivered();
   out.push_back(DeliverMix{result.averaging, result.region});
   ++deliveries_;
   took_part_ = true;

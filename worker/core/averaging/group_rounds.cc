@@ -104,7 +104,7 @@ void GroupRounds::OpenRound(Time now, const Opening& opening, const Seating& sea
   const auto cell = seating.CellOf(config_.id);
   CHECK(cell.has_value());
   CHECK(opening.mask.whole() || (opening.round == 0 && opening.mask.end() <= vector_.elements));
-  CloseWriters(now, opening.to, out);
+  CloseWriters(now, opening.to, opening.counting, out);
   current_ = Current{.opening = opening, .seating = seating, .cell = *cell, .lists = {}};
   OpenInstance(now, down, out);
   OpenDuties(out);
@@ -231,7 +231,7 @@ void GroupRounds::LeaveOpen(Time now, Actions& out) {
 }
 
 void GroupRounds::OnOverwritten(Time now, Region region, Actions& out) {
-  CloseWriters(now, region, out);
+  CloseWriters(now, region, false, out);
   if (current_ && current_->opening.from == region) current_.reset();
 }
 
@@ -274,10 +274,12 @@ void GroupRounds::Close(Time now, Instances::iterator at, Actions& out) {
   instances_.erase(at);
 }
 
-void GroupRounds::CloseWriters(Time now, Region region, Actions& out) {
+// A count writes weights alone, so it and a round of values leave each other open.
+void GroupRounds::CloseWriters(Time now, Region region, bool counting, Actions& out) {
   for (auto at = instances_.begin(); at != instances_.end();) {
     const auto next = std::next(at);
-    if (at->second.opening.to == region) Close(now, at, out);
+    const Opening& opening = at->second.opening;
+    if (opening.to == region && opening.counting == counting) Close(now, at, out);
     at = next;
   }
   std::erase_if(speaking_, [&](const auto& entry) { return entry.second.region == region; });

@@ -5,7 +5,7 @@
 // gives them the frames, chunks and deadlines that are theirs, and turns their actions into the
 // host's. Frames that come before their round wait here; frames of a list that differs from ours
 // end in `differing`, so that the caller exchanges seats and calls Replan. An instance stays, over,
-// until its output region is written again: stragglers are served until then. Bounds: two or three
+// until its output region is written again: stragglers are served until then. Bounds: five
 // instances and the duties of one round; kMaxEarly frames; kMaxOutcomes remembered outcomes.
 // Source: docs/averaging.md.
 #pragma once
@@ -229,7 +229,7 @@ class GroupRounds {
   void Tally(const Instance& instance, Outcome outcome);
   void Count(Instance& instance);
   void Close(Time now, Instances::iterator at, Actions& out);
-  void CloseWriters(Time now, Region region, Actions& out);
+  void CloseWriters(Time now, Region region, bool counting, Actions& out);
   Instances::iterator FindHandle(RoundHandle handle);
 
   const PeerConfig& config_;

@@ -8,6 +8,8 @@
 // docs/strategies/moshpit.md, One round.
 #pragma once
 
+#include "worker/core/view/averaging_choices.h"
+
 namespace crowdsurf::worker {
 
 class TurnWeight {
@@ -24,10 +26,13 @@ class TurnWeight {
 
   // Since the last whole averaging others have got other values.
   bool apart() const { return apart_; }
-  // Of the trainer's snapshot with that total. equal: all members weigh alike.
-  double InRound(double total, bool equal) const { return fresh_ ? 0 : equal ? 1 : total - last_; }
-  double InWhole(double total, bool equal) const {
-    const double weight = equal ? 1 : total - before_;
+  // Of the trainer's snapshot with that total, in a single round and in a whole averaging.
+  double InRound(double total, Weighting weighting) const {
+    if (fresh_) return 0;
+    return weighting == Weighting::kEqual ? 1 : total - last_;
+  }
+  double InWhole(double total, Weighting weighting) const {
+    const double weight = weighting == Weighting::kEqual ? 1 : total - before_;
     return fresh_ ? kFreshShare * weight : weight;
   }
 

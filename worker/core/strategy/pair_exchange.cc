@@ -54,6 +54,7 @@ void PairExchange::Clear() {
     if (slot.stage == Stage::kFree) continue;
     ++(slot.stage == Stage::kReplying ? counters_.one_sided : counters_.aborted);
   }
+  restraint_ = 0;
   own_.clear();
   served_.clear();
   neighbours_.clear();

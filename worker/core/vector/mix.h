@@ -59,7 +59,7 @@ struct MixArrived {
   MixTag tag = kPairTag;
   uint64_t sequence = 0;  // the sender's step, or the exchange's number
   uint32_t count = 1;     // models in the sum
-  int64_t lag = 0;        // of all of them behind the sender, in steps
+  int64_t lag = 0;  // of all of them behind the sender, in steps; in pairs the sender's restraint
   uint32_t chunk = 0;
   bool stored = false;  // it had a place, the right size and finite values, and lies there
 };

@@ -204,6 +204,11 @@ std::optional<AveragingConfig> DecodeAveragingConfig(ByteReader& in) {
                               .group_size = config.group_size,
                               .gradients = AveragesGradients(config)};
   if (config.compression == WireFormat::kInt8 && !manifest::UnmetByInt8(job).empty()) in.Fail();
+  const manifest::OneRoundJob one{.strategy = StrategyName(config.strategy),
+                                  .outer = config.outer.kind != OuterKind::kNone,
+                                  .int8 = config.compression == WireFormat::kInt8,
+                                  .gradients = AveragesGradients(config)};
+  if (config.rounds == RoundsMode::kOne && !manifest::UnmetByOneRound(one).empty()) in.Fail();
   if (!std::isfinite(config.interval) || config.interval <= 0) in.Fail();
   const MixingConfig& mixing = config.mixing;
   if (!manifest::RowOf("averaging.a2cid2.rateCom").Allows(mixing.rate_com)) in.Fail();

@@ -262,14 +262,14 @@ void Agent::Impl::Do(Time now, WallTime, const WriteCheckpoint& action) {
   job.final_model = action.final_model;
   // A job that ends in the middle of an averaging has lost the last average to it: the trainer's
   // own snapshot, a few steps further, stands for it.
-  if (!full && !mixes_ && !action.final_model) return;
+  if (!full && !mixed_ && !action.final_model) return;
   if (!full && !mixed_ && !bad_snapshot_.empty()) {
     write_error_ = "model.safetensors: there is no average, and this worker " + bad_snapshot_;
     log_.Error("no model written", {{"reason", write_error_}});
     return;
   }
   // Where members' values differ, this worker's last result stands for the job's; its snapshot,
-  // where the round that should replace the result has failed.
+  // at the end, where the round that should replace the result has failed.
   const std::optional<Region> region = mixed_ ? mixed_
                                        : full ? std::optional(delivered_->region)
                                               : std::nullopt;

@@ -132,6 +132,25 @@ TEST_F(GroupRoundsTest, ARoundThatHoldsAResultIsNot) {
   EXPECT_TRUE(rounds_.open());
 }
 
+// Its results serve the others still: a count has no use for the region that it wrote.
+TEST_F(GroupRoundsTest, ARoundStaysOpenForOthersBesideTheCountAfterIt) {
+  const auto closed = [&] {
+    return std::ranges::count_if(
+        out_, [](const Action& action) { return std::holds_alternative<CloseBuffers>(action); });
+  };
+  rounds_.OnSnapshot(now_, out_);  // it is over for this peer
+  ASSERT_FALSE(rounds_.open());
+  opening_.averaging = AveragingId(2);
+  opening_.counting = true;
+  rounds_.OpenRound(now_, opening_, seating_, {}, out_);
+  EXPECT_EQ(closed(), 0);
+  rounds_.LeaveOpen(now_, out_);
+  opening_.averaging = AveragingId(3);
+  opening_.counting = false;
+  rounds_.OpenRound(now_, opening_, seating_, {}, out_);
+  EXPECT_EQ(closed(), 1) << "the round whose region this one writes";
+}
+
 // It gave no snapshot for an averaging of the old view and went on to the next: whoever is still in
 // that averaging must not wait for it till its deadline.
 TEST_F(GroupRoundsTest, WhoWentOnToTheNextViewIsNotWaitedForInTheOldOne) {

@@ -96,6 +96,16 @@ TEST(AveragingConfigTest, Int8IsForStrategiesWithOneGroup) {
   }
 }
 
+// A mean of one round is no base that others measure from.
+TEST(AveragingConfigTest, OneRoundHasNoOuterOptimizer) {
+  AveragingConfig config = With({OuterKind::kNesterov, 0.7, 0.9});
+  EXPECT_TRUE(Decoded(Encoded(config)));
+  config.rounds = RoundsMode::kOne;
+  EXPECT_FALSE(Decoded(Encoded(config)));
+  config.strategy = StrategyKind::kAllReduce;  // it has one round anyway
+  EXPECT_TRUE(Decoded(Encoded(config)));
+}
+
 TEST(AveragingConfigTest, NoByteThatIsFlippedOrMissingDoesHarm) {
   Rng rng(5);
   const Bytes sound = Encoded(With({OuterKind::kNesterov, 0.7, 0.9}));
