@@ -263,10 +263,11 @@ TEST(RoundPacerTest, ADecidedValueThatOnlySilentMembersHoldIsWaitedForTwoSeconds
     opened.Hear(decided);
     ASSERT_EQ(round.phase(), Round::Phase::kAdopting);
     pacer.Observe(At(20), round);
-    const auto pass = [&](int64_t now) {
-      const std::vector<Due> due = pacer.TakeDue(At(now), round);
-      for (const Due& d : due) Apply(d, round, out);
-      pacer.Observe(At(now), round);
+    // clang 14 captures no structured bindings.
+    const auto pass = [&opened, &pacer](int64_t now) {
+      const std::vector<Due> due = pacer.TakeDue(At(now), opened.round);
+      for (const Due& d : due) Apply(d, opened.round, opened.out);
+      pacer.Observe(At(now), opened.round);
     };
     for (int64_t now = 25; now < 2070; now += 5) {  // silent from 70 on
       pass(now);
