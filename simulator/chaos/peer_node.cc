@@ -67,6 +67,7 @@ void PeerNode::StartTrainer() {
   if (scenario_.gives_first && !trainer_.started())
     outside_.first_checkers().OnStart(index(), trainer_.parameters());
   trainer_.Start(now());
+  if (const auto asked = std::exchange(asked_while_held_, std::nullopt)) RequestSnapshot(*asked);
   if (trainer_.leases() == nullptr || std::exchange(declared_, true)) return;
   // Its script comes to its loop a little later.
   DoAfter(scenario_.trainer.step_time, [this] { Local(worker::DataDeclared{scenario_.data}); });
@@ -112,6 +113,8 @@ void PeerNode::RequestSnapshot(worker::AveragingId averaging) {
   if (!trainer_.started()) {
     if (scenario_.gives_first)
       DoAfter(scenario_.trainer.step_time, [this, averaging] { GiveFirst(averaging); });
+    else
+      asked_while_held_ = averaging;
     return;
   }
   DoAt(trainer_.NextBoundary(now()), [this, averaging, serial] {
@@ -172,6 +175,7 @@ void PeerNode::GiveResult(worker::AveragingId ticket, Region region) {
 
 void PeerNode::ReleaseSnapshot(worker::AveragingId ticket) {
   ++request_serial_;
+  asked_while_held_.reset();
   trainer_.OnRelease(ticket);
 }
 

@@ -103,6 +103,7 @@ class PeerNode : public ActionHost<float> {
   worker::AveragingId units_;  // that the trainer was told last
   uint64_t wake_serial_ = 0;
   uint64_t request_serial_ = 0;
+  std::optional<worker::AveragingId> asked_while_held_;  // its trainer has not started yet
   bool declared_ = false;
   bool hides_ = false;                                  // planted: what it has trained
   worker::ViewHash lineage_;                            // of the last round that was opened

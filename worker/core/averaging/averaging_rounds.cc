@@ -233,7 +233,10 @@ void Averaging::StartMixing(Time now, Actions& out) {
   if (!mixing_.on_graph() || mixing_.started() || !Ready()) return;
   // Mixing writes the inbox that does not hold the committed average.
   const bool first = committed_region_ == Region::kInboxA;
-  mixing_.Start(now, first ? Region::kInboxB : Region::kInboxA, out);
+  const Region inbox = first ? Region::kInboxB : Region::kInboxA;
+  // What an earlier round of the average has left there is served, and spoken from, no more.
+  rounds_.OnOverwritten(now, inbox, out);
+  mixing_.Start(now, inbox, out);
   AskForOthers(out);
 }
 
