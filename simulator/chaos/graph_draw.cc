@@ -54,6 +54,8 @@ bool DrawGraph(std::string_view strategy, ChaosScenario& scenario) {
   job.config.strategy = KindOf(strategy);
   job.config.compression = scenario.wire;
   DrawBlock(job.config, rng);
+  // The checkers tell exchanges apart by their differences, and few values may be alike by chance.
+  scenario.trainer.elements = std::max<uint32_t>(scenario.trainer.elements, 4);
   // Where neighbours mix, a step or a few lie between two exchanges.
   scenario.interval_steps = 1 + static_cast<double>(rng.Uniform(5));
   if (job.config.strategy == StrategyKind::kPowerGossip) {

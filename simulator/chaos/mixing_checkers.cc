@@ -69,6 +69,8 @@ void MixingCheckers::OnResult(int node, const std::vector<float>& values) {
 // The end that was pushed moves first, and the other by the opposite of the same bytes.
 void MixingCheckers::OnMove(int node, size_t model, double weight,
                             const std::vector<float>& difference) {
+  // Equal models move nobody, and one such difference looks like any other.
+  if (std::all_of(difference.begin(), difference.end(), [](float v) { return v == 0; })) return;
   const Difference key{views_[node], model, Sha256(BytesOf(difference))};
   if (weight > 0) {
     open_[key].push_back({node, weight});

@@ -102,11 +102,15 @@ void PeerCheckers::OnGroupMean(int node, const RegionBuffer& region) {
 void PeerCheckers::OnCounted(int node, const worker::JobCounted& counted, OriginId behind) {
   const std::vector<SnapshotId>& in = origins_.In(behind);
   const std::set<SnapshotId> inside(in.begin(), in.end());
+  const double weight = WeightOf(inside);
+  // A member that ends a count late says what the others have come to since.
+  const bool heard = !told_.emplace(counted.averaging, counted.job_samples).second;
+  if (heard && !counted_at_.contains(counted.job_samples - weight)) return;
   // What it has brought is not said, so it is taken from those that stand behind it.
   CheckCount(node,
              {.averaging = counted.averaging,
               .region = worker::Region::kInboxA,
-              .samples = WeightOf(inside),
+              .samples = weight,
               .job_samples = counted.job_samples,
               .root = {}},
              inside);

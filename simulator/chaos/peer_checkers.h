@@ -81,7 +81,8 @@ class PeerCheckers {
   std::map<worker::ViewHash, std::set<worker::ViewHash>> successors_;
   std::set<worker::ViewHash> branches_;
   std::map<worker::InstanceId, worker::ViewHash> views_of_;
-  std::map<double, std::vector<Counted>> counted_at_;  // by job-wide count: what led to it
+  std::map<double, std::vector<Counted>> counted_at_;      // by job-wide count: what led to it
+  std::set<std::pair<worker::AveragingId, double>> told_;  // counts, by averaging
   uint64_t delivered_ = 0;
   uint64_t exact_ = 0;
   uint64_t counts_checked_ = 0;

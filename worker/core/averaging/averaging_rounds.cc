@@ -222,8 +222,10 @@ void Averaging::FinishCount(Time now, AveragingId averaging, Actions& out) {
   took_part_ = true;
   metrics_.job_samples->Set(job_.job_samples);
   metrics_.averaging->Set(static_cast<double>(averaging.value()));
-  out.push_back(JobCounted{
-      .averaging = averaging, .job_samples = job_.job_samples, .ledger = LedgerOf(averaging)});
+  // Others may be ahead: then the number, the count and the leases are theirs, and fit each other.
+  out.push_back(JobCounted{.averaging = job_.averaging,
+                           .job_samples = job_.job_samples,
+                           .ledger = LedgerOf(job_.averaging)});
   mixing_.OnCounted(now, averaging, stake_.age, out);
   GoOn(now, averaging, out);
 }
