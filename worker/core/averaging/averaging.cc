@@ -314,7 +314,7 @@ void Averaging::OnPublished(Time now, const Published& published, Actions& out) 
   const Asker asker = std::exchange(asker_, Asker::kAveraging);
   if (asker == Asker::kFirst) return OnFirstSnapshot(now, published, out);
   if (asker == Asker::kCatchUp) return MoveToBase(now, published, out);
-  if (asker == Asker::kMixing && mixing_.OnSnapshot(now, published, out)) return AskForOthers(out);
+  if (asker == Asker::kMixing && MixSnapshot(now, published, out)) return AskForOthers(out);
   const bool wanted =
       stage_ == Stage::kPublishing && published.averaging == number_ && trainer_ && seated_;
   // It was overtaken: another averaging is the present one, or this one was given up.

@@ -225,6 +225,8 @@ class Averaging {
   bool Counting(AveragingId averaging) const;
   void AskForOthers(Actions& out);
   void StartMixing(Time now, Actions& out);
+  Region MixingInbox() const;
+  bool MixSnapshot(Time now, const Published& published, Actions& out);
 
   // ---- leases (averaging_leases.cc)
   bool WantsOneAtOnce() const;

@@ -233,13 +233,20 @@ void Averaging::FinishCount(Time now, AveragingId averaging, Actions& out) {
 // The view's full average is over, or was missed: from here on neighbours mix.
 void Averaging::StartMixing(Time now, Actions& out) {
   if (!mixing_.on_graph() || mixing_.started() || !Ready()) return;
-  // Mixing writes the inbox that does not hold the committed average.
-  const bool first = committed_region_ == Region::kInboxA;
-  const Region inbox = first ? Region::kInboxB : Region::kInboxA;
-  // What an earlier round of the average has left there is served, and spoken from, no more.
-  rounds_.OnOverwritten(now, inbox, out);
-  mixing_.Start(now, inbox, out);
+  mixing_.Start(now, MixingInbox(), out);
   AskForOthers(out);
+}
+
+// The one that does not hold the committed average.
+Region Averaging::MixingInbox() const {
+  return committed_region_ == Region::kInboxA ? Region::kInboxB : Region::kInboxA;
+}
+
+bool Averaging::MixSnapshot(Time now, const Published& published, Actions& out) {
+  // Results are written from here on. What an earlier round of the view's average has left there is
+  // served, and spoken from, up to now.
+  if (mixing_.started()) rounds_.OnOverwritten(now, MixingInbox(), out);
+  return mixing_.OnSnapshot(now, published, out);
 }
 
 // The averaging is over here: the next one.
