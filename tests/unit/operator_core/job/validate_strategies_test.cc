@@ -8,6 +8,7 @@ namespace crowdsurf::controller {
 namespace {
 
 using nlohmann::json;
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -61,16 +62,16 @@ TEST(ValidateStrategiesTest, RefusesOneRoundWhereWorkersMeasureFromOneBase) {
       ElementsAre(why + "an outerOptimizer steps from one base of all workers: choose All"));
   averaging.erase("outerOptimizer");
   averaging["compression"] = "Int8";
+  // With several groups neither has one base, whatever the rounds.
   EXPECT_THAT(
       Problems(document),
-      ElementsAre(why +
-                  "compression: Int8 sends changes from one base of all workers: choose All"));
+      Contains(why + "compression: Int8 sends changes from one base of all workers: choose All"));
   averaging["compression"] = "Float16";
   averaging["what"] = "Gradients";
   averaging["globalBatch"] = 64;
   averaging["overlap"] = "Blocking";
   EXPECT_THAT(Problems(document),
-              ElementsAre(why + "what: Gradients steps from one base of all workers: choose All"));
+              Contains(why + "what: Gradients steps from one base of all workers: choose All"));
   averaging["strategy"] = "AllReduce";  // it has one round anyway, and a warning says so
   EXPECT_THAT(Problems(document), ElementsAre());
 }
