@@ -74,11 +74,15 @@ void MixingCheckers::OnMove(int node, size_t model, double weight,
   const Difference key{views_[node], model, Sha256(BytesOf(difference))};
   if (weight > 0) {
     open_[key].push_back({node, weight});
+    movers_[key].insert(node);
     return;
   }
+  // Models that are nearly equal differ by the same few steps of their format, so whose end is
+  // whose cannot be told. What moves must still be moved back, once.
+  const bool alike = movers_[key].size() > 1;
   std::vector<Moved>& open = open_[key];
   const auto other = std::find_if(open.begin(), open.end(), [&](const Moved& moved) {
-    return moved.node != node && moved.weight == -weight;
+    return (moved.node != node || alike) && moved.weight == -weight;
   });
   if (other == open.end())
     return Add("mass", node,

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -82,6 +83,7 @@ class MixingCheckers {
   const worker::AveragingConfig config_;
   std::map<int, worker::ViewHash> views_;  // by node
   std::map<Difference, std::vector<Moved>> open_;
+  std::map<Difference, std::set<int>> movers_;  // nodes that were pushed, and moved by it
   std::map<EdgeStep, Ended> steps_;
   std::map<worker::ViewHash, Hull> hulls_;
   MixingTotals totals_;
