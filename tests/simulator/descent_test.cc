@@ -169,12 +169,17 @@ TEST(Descent, AWorkerThatTakesTwoStepsBetweenAveragesIsSeen) {
 // Three die in whatever step they are in, and two join: the others end together, and where the dead
 // pull no more.
 TEST(Descent, PowerGossipEndsNearTheOptimumOfWhoIsLeft) {
-  const DescentResult result = RunDescent(PowerOptions(1, Seconds(20)));
-  SCOPED_TRACE(result.words);
-  EXPECT_TRUE(result.together);
-  EXPECT_EQ(result.survivors, 15);
-  EXPECT_LT(result.distance, 0.6 * result.shift);  // twelve seeds: .32 to .51
-  EXPECT_GT(result.shift, 0.1);
+  constexpr int kSeeds = 3;  // one alone ends at .41 to .51 of the shift
+  double share = 0;
+  for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    const DescentResult result = RunDescent(PowerOptions(seed, Seconds(20)));
+    SCOPED_TRACE(result.words);
+    EXPECT_TRUE(result.together);
+    EXPECT_EQ(result.survivors, 15);
+    EXPECT_GT(result.shift, 0.1);
+    share += result.distance / result.shift / kSeeds;
+  }
+  EXPECT_LT(share, 0.5);
 }
 
 TEST(Descent, AWorkerThatPowerGossipLeavesAloneIsSeen) {
