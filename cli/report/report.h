@@ -21,6 +21,7 @@ struct ReportInput {
   int replicas = 0, group_size = 0;
   uint64_t seed = 0;
   std::string market;  // in words
+  bool tensors_in_clear = false;
   RunFigures figures;
   std::vector<RecordPoint> points;
   std::vector<WorkerLife> lives;

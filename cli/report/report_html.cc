@@ -187,6 +187,9 @@ std::string Figures(const ReportInput& input) {
                      Figure(input.trigram, 3) + ", " + Figure(input.bigram, 3) + ", " +
                          Figure(input.unigram, 3));
   }
+  out += FigureRow("tensors between workers", input.tensors_in_clear
+                                                  ? "in the clear (tls.mode: Disabled)"
+                                                  : "encrypted (mutual TLS)");
   out += FigureRow("seed", Count(input.seed));
   if (!input.model_path.empty()) out += FigureRow("model", input.model_path);
   return out + "</table>\n";

@@ -56,6 +56,7 @@ json ReportJson(const ReportInput& input) {
           {"averaging_seconds", SecondsOf(f.averagings)},
           {"workers", {{"min", f.workers_min}, {"max", f.workers_max}}},
           {"start_seconds", Maybe(f.start_seconds)},
+          {"tensors", input.tensors_in_clear ? "in the clear" : "encrypted"},
           {"seed", input.seed},
           {"model", input.model_path}};
 }

@@ -156,6 +156,7 @@ bool Session::WriteReports(const Evaluation& evaluation) {
   input.group_size = job_.spec.averaging.value("groupSize", 0);
   input.seed = options_.market.seed;
   input.market = MarketWords(options_);
+  input.tensors_in_clear = job_.spec.tensors_in_clear;
   input.figures = record_.Figures();
   input.points = record_.points();
   input.lives = record_.lives();
@@ -201,6 +202,7 @@ void Session::PrintSummary(const Evaluation& evaluation) {
               Fixed(f.start_seconds, 2, " s").c_str(),
               f.averaging_stall_ratio ? Fixed(*f.averaging_stall_ratio * 100, 2, " %").c_str()
                                       : "not measured");
+  if (job_.spec.tensors_in_clear) std::printf("tensors    in the clear: tls.mode is Disabled\n");
   std::printf("averaging  %s\n", AveragingWords(f.averagings).c_str());
   if (evaluation.heldout) {
     std::printf("held out   %s bits per character (trigram %s, bigram %s, unigram %s)\n",

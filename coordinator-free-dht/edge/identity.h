@@ -22,7 +22,7 @@ namespace crowdsurf::dht {
 class Identity : public RecordAuthority {
  public:
   // Loads or makes key.pem and increments boot. Fails when the directory is not writable or key.pem
-  // is not an Ed25519 key. With an empty path: a key in memory only, boot 1 (tests, TLS Disabled).
+  // is not an Ed25519 key. With an empty path: a key in memory only, boot 1 (tests).
   static StatusOr<std::unique_ptr<Identity>> Open(const std::filesystem::path& directory);
   ~Identity() override;
   Identity(const Identity&) = delete;

@@ -2,7 +2,7 @@
 //
 // A bidi stream `Exchange` joins a pair of peers. The first envelope each way is Hello{boot,
 // endpoint}. From it and the public key that mutual TLS proved, each side computes the other's
-// PeerId. Then envelopes of two channels flow: DHT and WORKER. Opened on first
+// PeerId. Then envelopes of three channels flow: DHT, WORKER, TENSOR. Opened on first
 // Send, kept until least recently used of too many, kept alive by HTTP/2 pings. Whatever arrives is
 // posted to the host loop; the host's mailbox full means dropped and counted, never blocked.
 // A peer that cannot be dialed is looked for through the neighbours (edge/relay.h), and its stream
@@ -34,14 +34,14 @@ namespace crowdsurf::dht {
 
 class Relay;
 
-enum class ChannelKind : uint8_t { kDht = 0, kWorker = 1 };
+enum class ChannelKind : uint8_t { kDht = 0, kWorker = 1, kTensor = 2 };
 
 struct TransportOptions {
   std::string listen = "127.0.0.1";         // address to bind
   int port = 0;                             // 0: any free one
   std::string advertise = {};               // host that peers dial; empty: `listen`
   std::string job = {};                     // whose certificates are good; empty: any of our CA
-  bool tls = true;                          // false: spec.tls.mode Disabled; ids are only claimed
+  bool tls = true;                          // false: for tests; ids are only claimed
   size_t queue_messages = 4096;             // waiting for one stream
   size_t queue_bytes = 16 << 20;            // waiting for one stream
   size_t streams_out = 256;                 // dialed, least recently used goes first

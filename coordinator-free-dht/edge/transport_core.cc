@@ -260,7 +260,7 @@ void TransportCore::Settle(const StreamPtr& stream, const PeerId& id, const std:
 
 void TransportCore::OnFrame(const StreamPtr& stream, const peer::Frame& frame) {
   // Counted and dropped, and the stream goes on: a newer peer may have a channel more.
-  if (frame.channel() > static_cast<uint32_t>(ChannelKind::kWorker) ||
+  if (frame.channel() > static_cast<uint32_t>(ChannelKind::kTensor) ||
       frame.body().size() > options_.message_bytes) {
     metrics_.invalid.Add();
     return;

@@ -140,6 +140,14 @@ void SayWhetherAccepted(Decision& d) {
   d.status.conditions.front().observed_generation = d.in.refused->generation;
 }
 
+// Only where it is so: the field may not change.
+void SayWhatTravelsInTheClear(Decision& d) {
+  if (!d.spec().tensors_in_clear) return;
+  if (!d.in.status.Is(ConditionType::kTensorsInTheClear))
+    d.Say(reason::kTlsDisabled, std::string(kInTheClear), EventType::kWarning);
+  d.Set(ConditionType::kTensorsInTheClear, true, reason::kTlsDisabled, std::string(kInTheClear));
+}
+
 // Who was to go and may stay after all, because the spec changed before it was deleted: its end is
 // still to come. What peers report is judged anew each time and counted once (policy_reports.cc).
 void ForgetSpared(Decision& d) {
@@ -174,6 +182,7 @@ void Begin(Decision& d) {
   std::erase_if(d.status.counted_failures,
                 [&](WallTime at) { return d.now - at > d.spec().run.failure_window; });
   SayWhetherAccepted(d);
+  SayWhatTravelsInTheClear(d);
 }
 
 Plan Decide(const JobSnapshot& snapshot, WallTime now, const DecideOptions& options) {

@@ -128,6 +128,7 @@ std::vector<Violation> CheckLocal(const Manifest& manifest) {
 
 std::vector<std::string> LocalRemarks(const TrainingJobSpec& spec) {
   std::vector<std::string> remarks;
+  if (spec.tensors_in_clear) remarks.emplace_back(kInTheClear);
   const json* container = TrainerContainer(spec.pod_template);
   if (container == nullptr) return remarks;
   if (Member(container, "resources") != nullptr) {

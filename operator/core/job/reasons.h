@@ -11,21 +11,27 @@ namespace crowdsurf::controller {
 
 // In the order in which they appear in a status.
 enum class ConditionType {
-  kAccepted,       // the spec is well-formed and somebody reconciles it
-  kRunning,        // at least one worker trains, and at least minReplicas
-  kDegraded,       // fewer workers than wanted
-  kSuspended,      //
-  kPartitioned,    // more than half of the workers are reported dead: nothing is deleted
-  kTargetReached,  // the view says so; workers are finishing
-  kSucceeded,      // final
-  kFailed          // final
+  kAccepted,           // the spec is well-formed and somebody reconciles it
+  kRunning,            // at least one worker trains, and at least minReplicas
+  kDegraded,           // fewer workers than wanted
+  kSuspended,          //
+  kPartitioned,        // more than half of the workers are reported dead: nothing is deleted
+  kTensorsInTheClear,  // tls.mode is Disabled: parameters travel unencrypted
+  kTargetReached,      // the view says so; workers are finishing
+  kSucceeded,          // final
+  kFailed              // final
 };
-inline constexpr std::array<std::string_view, 8> kConditionNames = {
-    "Accepted",    "Running",       "Degraded",  "Suspended",
-    "Partitioned", "TargetReached", "Succeeded", "Failed"};
+inline constexpr std::array<std::string_view, 9> kConditionNames = {
+    "Accepted",          "Running",       "Degraded",  "Suspended", "Partitioned",
+    "TensorsInTheClear", "TargetReached", "Succeeded", "Failed"};
 constexpr std::string_view Name(ConditionType type) {
   return kConditionNames[static_cast<size_t>(type)];
 }
+
+// What a job says of itself whose tensors are not encrypted.
+inline constexpr std::string_view kInTheClear =
+    "spec.tls.mode is Disabled: parameters travel in the clear, and whoever is on their way can "
+    "read and change them; control is encrypted";
 
 // Reasons of conditions and events, and of what is done to a pod.
 namespace reason {
@@ -61,6 +67,7 @@ inline constexpr std::string_view kDeadlineExceeded = "DeadlineExceeded";
 inline constexpr std::string_view kStartDeadlineExceeded = "StartDeadlineExceeded";
 inline constexpr std::string_view kMaxPeersReportedDead = "MaxPeersReportedDead";
 inline constexpr std::string_view kFinished = "Finished";
+inline constexpr std::string_view kTlsDisabled = "TlsDisabled";
 // a worker was created
 inline constexpr std::string_view kFirstWorker = "FirstWorker";
 inline constexpr std::string_view kReplacement = "Replacement";

@@ -163,6 +163,8 @@ TrainingJobSpec SpecFromJson(const json& spec) {
   if (most != nullptr) out.max_unavailable = *most;
   const json* network = At(spec, "network.policy");
   out.managed_network = network != nullptr && *network == "Managed";
+  const json* tls = At(spec, "tls.mode");
+  out.tensors_in_clear = tls != nullptr && *tls == "Disabled";
   out.managed_by = TextAt(spec, "managedBy");
   out.pod_template = spec.value("template", json::object());
   return out;

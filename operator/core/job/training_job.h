@@ -86,6 +86,7 @@ struct TrainingJobSpec {
   bool do_not_disrupt = false;
   nlohmann::json max_unavailable;  // of a PodDisruptionBudget, number or "10%"; null: none
   bool managed_network = false;    // a NetworkPolicy of the job's own
+  bool tensors_in_clear = false;   // tls.mode is Disabled
   std::string managed_by;
   nlohmann::json pod_template;  // PodTemplateSpec, untouched
 };

@@ -123,6 +123,10 @@ json Command(const TrainingJob& job, const CreatePod& create, const PodBuilderOp
     command.push_back("--log-level");
     command.push_back(level);
   }
+  if (job.spec.tensors_in_clear) {
+    command.push_back("--tls");
+    command.push_back("Disabled");
+  }
   return command;
 }
 

@@ -103,7 +103,9 @@ Status LocalPod::StartAgent(const TrainingJob& job) {
                   std::to_string(options_.hang_after),
                   "--die-with-parent",
                   "--log-level",
-                  options_.log_level};
+                  options_.log_level,
+                  "--tls",
+                  job.spec.tensors_in_clear ? "Disabled" : "Required"};
   process.environment = options_.environment;
   for (std::string& entry : process.environment) {
     if (entry.compare(0, 5, "PATH=") == 0)

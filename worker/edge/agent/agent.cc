@@ -142,7 +142,6 @@ Status Agent::Impl::StartLink() {
 }
 
 Status Agent::Impl::StartCertificate() {
-  if (options_.tls != "Required") return absl::OkStatus();
   dht::SignerOptions signer;
   signer.url = options_.signer;
   signer.job = options_.job;
@@ -160,13 +159,11 @@ Status Agent::Impl::StartCertificate() {
 }
 
 Status Agent::Impl::StartTransports() {
-  const bool tls = options_.tls == "Required";
   dht::TransportOptions grpc;
   grpc.listen = options_.listen;
   grpc.port = options_.peer_port;
   grpc.advertise = options_.advertise;
   grpc.job = options_.job;
-  grpc.tls = tls;
   grpc_ = std::make_unique<dht::PeerTransport>(grpc, *identity_, host_, registry_,
                                                log_.For("transport"));
   // Handlers of both transports run on the host's thread, as all that touches dht_ and peer_.
@@ -174,6 +171,7 @@ Status Agent::Impl::StartTransports() {
       {[this](Time now, WallTime wall, const dht::Contact& from, dht::ChannelKind kind,
               Bytes body) {
          if (kind == dht::ChannelKind::kDht) return dht_->OnMessage(now, wall, from, body);
+         if (kind == dht::ChannelKind::kTensor) return OnTokenWord(from, body);
          Feed(now, wall, [this, from = from.id, body = std::move(body)](Time at, Actions& out) {
            peer_->OnMessage(at, from, body, out);
          });
@@ -187,13 +185,20 @@ Status Agent::Impl::StartTransports() {
   dht_ =
       std::make_unique<dht::DhtService>(dht::DhtHost{host_, *grpc_, *identity_}, dht::NodeConfig(),
                                         Entropy(), registry_, log_.For("dht"));
+  MakeTensorTransport();
+  MakePlanes();
+  MakeStateExchange();
+  return tensors_->Start();
+}
 
+void Agent::Impl::MakeTensorTransport() {
   TensorTransportOptions tensor;
   tensor.job = options_.job;
   tensor.listen = options_.listen;
   tensor.port = options_.tensor_port;
   tensor.advertise = options_.advertise;
-  tensor.tls = tls;
+  tensor.tls = options_.tls == "Required";
+  tensor.tokens = !tensor.tls;
   tensor.relay = &grpc_->relay();
   tensor.clock = &clock_;
   tensors_ =
@@ -204,7 +209,14 @@ Status Agent::Impl::StartTransports() {
        [this](Time now, WallTime wall, const PeerId& peer, DownEvidence evidence) {
          OnTensorDown(now, wall, peer, evidence);
        },
-       [this](Time now, WallTime wall, const PeerId& peer) { OnDrained(now, wall, peer); }});
+       [this](Time now, WallTime wall, const PeerId& peer) { OnDrained(now, wall, peer); },
+       [this](Time, WallTime, const PeerId& peer, uint64_t number) { AskForToken(peer, number); }});
+  if (tensor.tokens)
+    log_.Warning("tensors travel in the clear: whoever is on their way can read and change them",
+                 {{"tls", options_.tls}});
+}
+
+void Agent::Impl::MakePlanes() {
   const auto write = [this](Region region) {
     const std::span<float> inbox = link_->inbox(region == Region::kInboxA ? 0 : 1);
     if (region == Region::kSpare) return outer_.Spare(inbox.size());
@@ -225,8 +237,6 @@ Status Agent::Impl::StartTransports() {
       },
       [this](const PeerId& peer) { return plane_->EndpointOf(peer); }};
   mix_ = std::make_unique<MixPlane>(*tensors_, memory, core, metrics_);
-  MakeStateExchange();
-  return tensors_->Start();
 }
 
 void Agent::Impl::MakeStateExchange() {

@@ -79,6 +79,8 @@ class Agent::Impl : public TimerSource {
   Status StartLink();
   Status StartCertificate();
   Status StartTransports();
+  void MakeTensorTransport();
+  void MakePlanes();
   void MakeStateExchange();
   Status StartHttp();
   Status StartExternalEvents();
@@ -124,6 +126,9 @@ class Agent::Impl : public TimerSource {
   void OnDown(Time now, WallTime wall, const PeerId& peer, DownEvidence evidence);
   void OnWatched(Time now, WallTime wall, const std::string& key, const dht::WatchUpdate& update);
   void OnDrained(Time now, WallTime wall, const PeerId& peer);
+  // Tokens of tensor connections in the clear, over the control channel.
+  void AskForToken(const PeerId& peer, uint64_t number);
+  void OnTokenWord(const dht::Contact& from, ByteView body);
   void OnState(Time now, WallTime wall);  // a fetch may have ended
   void StartLeaving(Time now, WallTime wall, Duration within);
 

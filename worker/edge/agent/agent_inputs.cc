@@ -4,6 +4,7 @@
 #include "base/check.h"
 #include "base/overloaded.h"
 #include "coordinator-free-dht/edge/dht_service.h"
+#include "worker/core/link/tensor_tokens.h"
 #include "worker/core/peer/peer.h"
 #include "worker/edge/agent/agent_impl.h"
 
@@ -101,6 +102,25 @@ void Agent::Impl::OnTensorFrame(Time now, WallTime wall, const PeerId& from,
 void Agent::Impl::OnDrained(Time now, WallTime wall, const PeerId& peer) {
   plane_->OnDrained(now, peer);
   for (const MixSent& sent : mix_->OnDrained(now, peer)) FeedLocal(now, wall, sent);
+}
+
+void Agent::Impl::AskForToken(const PeerId& peer, uint64_t number) {
+  const auto endpoint = peer_endpoints_.find(peer);
+  const bool sent = endpoint != peer_endpoints_.end() &&
+                    grpc_->Send({peer, endpoint->second}, dht::ChannelKind::kTensor,
+                                EncodeTokenWord({.number = number}));
+  if (!sent) tensors_->UseToken(peer, number, std::nullopt);
+}
+
+// Mutual TLS has proved whom it is from.
+void Agent::Impl::OnTokenWord(const dht::Contact& from, ByteView body) {
+  const std::optional<TokenWord> word = DecodeTokenWord(body);
+  if (!word) return tensors_->CountRefused(TokenRefusal::kGarbled);
+  if (!word->asks) return tensors_->UseToken(from.id, word->number, word->halves);
+  (void)grpc_->Send(
+      from, dht::ChannelKind::kTensor,
+      EncodeTokenWord(
+          {.number = word->number, .asks = false, .halves = tensors_->GiveToken(from.id)}));
 }
 
 void Agent::Impl::OnTensorDown(Time now, WallTime wall, const PeerId& peer, DownEvidence evidence) {

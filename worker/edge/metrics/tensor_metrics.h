@@ -3,6 +3,10 @@
 // Made once by TensorTransport from the agent's registry. Handles are shared and thread-safe.
 #pragma once
 
+#include <map>
+#include <string>
+#include <string_view>
+
 #include "base/metrics.h"
 
 namespace crowdsurf::worker {
@@ -36,6 +40,14 @@ struct TensorMetrics {
       registry.AddCounter("crowdsurf_tensor_reads_paused_total",
                           "Times a connection was not read because the host is behind.");
   std::map<std::string, Counter*> ended;  // TensorEndingName, and "too_many"
+
+  // Made by the first: most agents encrypt, and a worker has at most 250 series.
+  Counter& Tokens(std::string_view result) {
+    return registry.AddCounter("crowdsurf_tensor_tokens_total",
+                               "Tokens for tensor connections in the clear: given, or why not, or "
+                               "why a connection was refused.",
+                               {{"result", std::string(result)}});
+  }
 };
 
 }  // namespace crowdsurf::worker

@@ -100,6 +100,7 @@ void TensorTransport::Impl::OnAccepted(asio::ip::tcp::socket socket) {
   const uint64_t number = next_accepted_++;
   TensorConnection::Events events;
   events.on_open = [this, number](const TensorHello& hello) {
+    if (options_.tokens && !Admit(*accepted_.at(number).connection, hello)) return false;
     accepted_.at(number).peer = hello;
     nameless_.erase(number);
     metrics_.opened.Add();

@@ -89,8 +89,14 @@ void TensorConnection::StartOpening() {
     state_ = State::kHello;
   }
   // The dialling side speaks first. The other side answers when it knows who dialled (TakeHello).
-  if (!accepting_) SendFirst({.kind = TensorKind::kHello}, EncodeTensorHello(settings_.self));
+  if (!accepting_) SendHello();
   Drive();
+}
+
+void TensorConnection::SendHello() {
+  TensorHello hello = settings_.self;
+  hello.token = shows_;
+  SendFirst({.kind = TensorKind::kHello}, EncodeTensorHello(hello));
 }
 
 void TensorConnection::SendFirst(const TensorHeader& header, const Bytes& payload) {

@@ -2,7 +2,8 @@
 //
 // Runs on the transport's I/O thread only. The dialling side sends frames of one outbox, the
 // accepting side receives them; each first sends Hello, from which, with the key of the
-// certificate, the other's id follows. Scatter/gather without a copy when plain; with TLS, payloads
+// certificate, the other's id follows. Without certificates each Hello may show a half of a token
+// (tensor_tokens.h). Scatter/gather without a copy when plain; with TLS, payloads
 // are encrypted from where they lie. Ends once, with a reason.
 // Whatever a peer sends is checked before it is believed or allocated for; before its Hello at most
 // kMaxTensorHello bytes.
@@ -37,13 +38,15 @@ const char* TensorEndingName(TensorEnding ending);  // closed set, for metrics
 class TensorConnection : public std::enable_shared_from_this<TensorConnection> {
  public:
   struct Events {
-    // The other side's Hello was verified. False: it is not wanted, end as kWrong.
+    // The other side's Hello was verified; without certificates its token is the caller's to judge
+    // where none is expected. False: it is not wanted, end as kWrong.
     std::function<bool(const TensorHello& peer)> on_open;
     // A whole frame whose payload has the hash it names. False: stop reading until Resume.
     std::function<bool(const TensorHeader& header, Bytes payload)> on_frame;
     std::function<void(size_t bytes)> on_sent;
     std::function<void()> on_drained;  // a refused pusher may go on
     std::function<void(TensorEnding ending, const std::string& why)> on_end;  // last, once
+    std::function<void()> on_impostor = {};  // who answered did not show the token it should
   };
 
   struct Settings {
@@ -63,6 +66,10 @@ class TensorConnection : public std::enable_shared_from_this<TensorConnection> {
   // runs, then UseSocket with the descriptor, whose owner this is now.
   void ExpectSocket(std::shared_ptr<TensorOutbox> outbox);
   void UseSocket(int fd);
+  // What the own Hello shows, and what the other's must: before it is dialled, or, on the accepting
+  // side, within on_open.
+  void ShowToken(const TensorToken& token) { shows_ = token; }
+  void ExpectToken(const TensorToken& token) { expects_ = token; }
   void Accept();
   void Flush();   // the outbox has something
   void Resume();  // after on_frame said false
@@ -79,6 +86,7 @@ class TensorConnection : public std::enable_shared_from_this<TensorConnection> {
   void Drive();
   bool DriveHandshake();
   void SendFirst(const TensorHeader& header, const Bytes& payload);
+  void SendHello();
   void PumpWrites();
   IoOutcome WriteOnce();
   IoOutcome WriteQueuePlain();
@@ -104,6 +112,7 @@ class TensorConnection : public std::enable_shared_from_this<TensorConnection> {
   State state_ = State::kConnecting;
   bool accepting_ = false, paused_ = false, read_armed_ = false, write_armed_ = false;
 
+  std::optional<TensorToken> shows_, expects_;
   std::shared_ptr<TensorOutbox> outbox_;
   std::optional<OutFrame> front_;  // the outbox's first frame, once looked at
   size_t front_sent_ = 0;          // bytes of it

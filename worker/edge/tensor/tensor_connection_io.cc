@@ -208,15 +208,20 @@ bool TensorConnection::TakeHello() {
       return false;
     }
   }
+  if (expects_ && !(hello->token && SameToken(*hello->token, *expects_))) {
+    if (events_.on_impostor) events_.on_impostor();
+    End(TensorEnding::kWrong, "it does not know the token");
+    return false;
+  }
   if (!events_.on_open(*hello)) {
-    End(TensorEnding::kWrong, "another peer answers there");
+    End(TensorEnding::kWrong, accepting_ ? "no good token" : "another peer answers there");
     return false;
   }
   // on_open may have ended this.
   if (state_ == State::kEnded) return false;
   state_ = State::kOpen;
   deadline_.cancel();
-  if (accepting_) SendFirst({.kind = TensorKind::kHello}, EncodeTensorHello(settings_.self));
+  if (accepting_) SendHello();
   PumpWrites();
   return state_ != State::kEnded;
 }

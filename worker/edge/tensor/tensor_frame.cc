@@ -67,23 +67,27 @@ bool IsHashed(TensorKind kind, TensorWire wire) {
 
 Bytes EncodeTensorHello(const TensorHello& hello) {
   ByteWriter out;
-  out.U32(TensorHello::kVersion);
+  out.U32(hello.token ? TensorHello::kVersionWithToken : TensorHello::kVersion);
   out.String(hello.job);
   out.Raw(hello.id.view());
   out.U64(hello.boot);
   out.String(hello.listen);
+  if (hello.token) out.Raw(hello.token->view());
   return out.Take();
 }
 
 std::optional<TensorHello> DecodeTensorHello(ByteView payload) {
   ByteReader in(payload);
   TensorHello hello;
-  if (in.U32() != TensorHello::kVersion) return std::nullopt;
+  const uint32_t version = in.U32();
+  if (version != TensorHello::kVersion && version != TensorHello::kVersionWithToken)
+    return std::nullopt;
   hello.job = in.String(256);
   const auto id = PeerId::From(in.Raw(PeerId::kBytes));
   hello.boot = in.U64();
   // A DNS name has at most 253 characters; a port and brackets follow.
   hello.listen = in.String(300);
+  if (version == TensorHello::kVersionWithToken) hello.token = ReadId<TensorToken>(in);
   if (!in.Done() || !id) return std::nullopt;
   hello.id = *id;
   return hello;

@@ -13,6 +13,7 @@
 
 #include "base/bytes.h"
 #include "base/id.h"
+#include "worker/core/link/tensor_tokens.h"
 #include "worker/core/round/round_frames.h"
 
 namespace crowdsurf::worker {
@@ -59,11 +60,12 @@ enum class TensorWire : uint8_t { kPlain, kTls };
 bool IsHashed(TensorKind kind, TensorWire wire);
 
 struct TensorHello {
-  static constexpr uint32_t kVersion = 1;
+  static constexpr uint32_t kVersion = 1, kVersionWithToken = 2;
   std::string job;
   PeerId id;           // what the sender says; with TLS it is computed and must agree
   uint64_t boot = 0;   // with the certificate's key it gives the id
   std::string listen;  // host:port of the sender's own tensor listener
+  std::optional<TensorToken> token = {};  // in the clear: the half that the sender shows
 };
 Bytes EncodeTensorHello(const TensorHello& hello);
 std::optional<TensorHello> DecodeTensorHello(

@@ -106,7 +106,7 @@ void TensorTransport::Impl::DialThroughRelay(const PeerId& peer) {
 }
 
 void TensorTransport::Impl::Connect(const PeerId& peer, Link& link) {
-  link.other_peer = false;
+  link.other_peer = link.dialed = false;
   auto holder = std::make_shared<TensorConnection*>(nullptr);  // tells the attempts apart
   TensorConnection::Events events;
   events.on_open = [this, peer](const TensorHello& hello) {
@@ -131,6 +131,7 @@ void TensorTransport::Impl::Connect(const PeerId& peer, Link& link) {
       if (!stopped_) handlers_.on_drained(now, wall, peer);
     });
   };
+  events.on_impostor = [this] { CountRefused(TokenRefusal::kImpostor); };
   events.on_end = [this, peer, holder](TensorEnding ending, const std::string& why) {
     OnLinkEnd(peer, *holder, ending, why);
   };
@@ -138,6 +139,12 @@ void TensorTransport::Impl::Connect(const PeerId& peer, Link& link) {
   link.connection = std::make_shared<TensorConnection>(asio::ip::tcp::socket(io_), credentials,
                                                        ConnectionSettings(), std::move(events));
   *holder = link.connection.get();
+  if (options_.tokens) return AskForToken(peer, link);
+  DialOut(peer, link);
+}
+
+void TensorTransport::Impl::DialOut(const PeerId& peer, Link& link) {
+  link.dialed = true;
   if (link.carried) return DialCarried(peer, link.connection, link.outbox);
   DialAddress(peer, link.connection, link.outbox);
 }
@@ -213,8 +220,10 @@ void TensorTransport::Impl::OnLinkEnd(const PeerId& peer, const TensorConnection
   DownEvidence evidence = ending == TensorEnding::kRefused || link.other_peer
                               ? DownEvidence::kRefused
                               : DownEvidence::kUnreachable;
-  const bool unreachable = ending == TensorEnding::kRefused || ending == TensorEnding::kFailed;
-  if (relay_ != nullptr && link.carried) {
+  // Without a token nothing was dialled, which says nothing of the way there.
+  const bool unreachable =
+      link.dialed && (ending == TensorEnding::kRefused || ending == TensorEnding::kFailed);
+  if (relay_ != nullptr && link.carried && link.dialed) {
     relay_->OnCarriedFailed({peer, link.endpoint});
   } else if (relay_ != nullptr && unreachable) {
     const auto after = relay_->OnDialFailed({peer, link.endpoint}, evidence);

@@ -30,6 +30,14 @@ TensorTransport::Sent TensorTransport::SendLent(const PeerId& to, const std::str
 void TensorTransport::KeepLent() { impl_->KeepLent(); }
 const std::shared_ptr<BytePool>& TensorTransport::pool() const { return impl_->pool(); }
 void TensorTransport::Forget(const PeerId& peer) { impl_->Forget(peer); }
+std::optional<TokenHalves> TensorTransport::GiveToken(const PeerId& peer) {
+  return impl_->GiveToken(peer);
+}
+void TensorTransport::UseToken(const PeerId& peer, uint64_t number,
+                               std::optional<TokenHalves> halves) {
+  impl_->UseToken(peer, number, halves);
+}
+void TensorTransport::CountRefused(TokenRefusal refusal) { impl_->CountRefused(refusal); }
 
 TensorTransport::Impl::Impl(TensorTransportOptions options, const dht::Identity& identity,
                             HostLoop& host, MetricRegistry& metrics, Logger log)
@@ -40,6 +48,7 @@ TensorTransport::Impl::Impl(TensorTransportOptions options, const dht::Identity&
       log_(log),
       relay_(options_.relay),
       credentials_(identity.directory()),
+      tokens_(options_.token_table),
       io_(1),
       work_(asio::make_work_guard(io_)),
       acceptor_(io_),

@@ -1,19 +1,21 @@
 // Tensor transport: the bulk bytes between the agents of a job, on connections of their own.
 //
 // One TCP connection per pair of peers and direction: whoever has frames for a peer dials it.
-// Mutual TLS 1.3 unless spec.tls.mode is Disabled. Frames are queued per peer within a bound; a
-// full queue is told to the caller, who comes back at on_drained. What arrives is verified (sizes,
-// hash) on the transport's one I/O thread and posted to the host; when the host is behind, sockets
-// are not read. A connection that dies is reported at once: one reconnect is tried, and if nobody
-// listens there any more the peer is dead. A peer that cannot be dialed is reached through
-// `relay`, where there is one. Source: docs/data-plane.md. No deadline on an
-// open, silent connection: silence is judged by the cores. Threads: Send, SendLent, KeepLent,
-// Forget and the handlers on the host thread; Start and Stop from the owner. Bounds:
-// TensorTransportOptions.
+// Mutual TLS 1.3 unless spec.tls.mode is Disabled: then a connection is plain, and shows a token
+// that its peer has given over the control channel (worker/core/link/tensor_tokens.h). Frames are
+// queued per peer within a bound; a full queue is told to the caller, who comes back at on_drained.
+// What arrives is verified (sizes, hash) on the transport's one I/O thread and posted to the host;
+// when the host is behind, sockets are not read. A connection that dies is reported at once: one
+// reconnect is tried, and if nobody listens there any more the peer is dead. A peer that cannot be
+// dialed is reached through `relay`, where there is one. Source: docs/data-plane.md. No deadline on
+// an open, silent connection: silence is judged by the cores. Threads: Send, SendLent, KeepLent,
+// Forget, the tokens' functions and the handlers on the host thread; Start and Stop from the owner.
+// Bounds: TensorTransportOptions.
 #pragma once
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "base/byte_pool.h"
@@ -25,6 +27,7 @@
 #include "base/status.h"
 #include "base/time.h"
 #include "coordinator-free-dht/edge/identity.h"
+#include "worker/core/link/tensor_tokens.h"
 #include "worker/core/reduce/reducer.h"
 #include "worker/edge/tensor/tensor_frame.h"
 
@@ -42,6 +45,8 @@ struct TensorTransportOptions {
   int port = 0;                      // 0: any free one
   std::string advertise;             // host that peers dial; empty: `listen`
   bool tls = true;
+  bool tokens = false;  // pre: !tls. Without both, ids are only claimed: for tests
+  TensorTokensConfig token_table = {};
   size_t queue_bytes = 4 << 20;     // waiting for one peer
   size_t receive_bytes = 64 << 20;  // received and not yet taken by the host, all peers
   size_t dialed = 256;              // connections to peers; the least recently used goes first
@@ -59,6 +64,8 @@ struct TensorHandlers {  // on the host thread
       on_frame;
   std::function<void(Time, WallTime, const PeerId&, DownEvidence evidence)> on_down;
   std::function<void(Time, WallTime, const PeerId&)> on_drained;
+  // With tokens: a connection waits for one of that peer. UseToken follows, with `number`.
+  std::function<void(Time, WallTime, const PeerId&, uint64_t number)> on_token_wanted = {};
 };
 
 class TensorTransport {
@@ -88,6 +95,12 @@ class TensorTransport {
   void KeepLent();
   // Where payloads come from. Who has used one up gives it back.
   const std::shared_ptr<BytePool>& pool() const;
+  // `peer` has asked for a token over control: what to answer. nullopt: it gets none (counted).
+  std::optional<TokenHalves> GiveToken(const PeerId& peer);
+  // The answer to an ask; nullopt: there is none, and the connection that waits for it ends. One
+  // that comes too late is dropped.
+  void UseToken(const PeerId& peer, uint64_t number, std::optional<TokenHalves> halves);
+  void CountRefused(TokenRefusal refusal);  // of the control channel
   // The peer is dead: closes and forgets, without on_down.
   void Forget(const PeerId& peer);
 

@@ -35,6 +35,12 @@ class TensorTransport::Impl : public std::enable_shared_from_this<Impl> {
   Sent Send(const PeerId& to, const std::string& endpoint, TensorHeader header, OutFrame frame);
   void KeepLent();
   void Forget(const PeerId& peer);
+  // Tokens (tensor_admission.cc).
+  std::optional<TokenHalves> GiveToken(const PeerId& peer);
+  void UseToken(const PeerId& peer, uint64_t number, std::optional<TokenHalves> halves);
+  void CountRefused(TokenRefusal refusal) {
+    metrics_.Tokens(kTokenRefusals[static_cast<size_t>(refusal)]).Add();
+  }
   const std::shared_ptr<BytePool>& pool() const { return pool_; }
 
  private:
@@ -55,6 +61,8 @@ class TensorTransport::Impl : public std::enable_shared_from_this<Impl> {
     int redials = 0;          // since it was open last
     bool other_peer = false;  // somebody else answered
     bool carried = false;     // this attempt goes through the relay
+    bool dialed = false;      // this attempt; false while it waits for a token
+    uint64_t asked = 0;       // number of the token that it waits for; 0: none
     std::list<PeerId>::iterator used;
   };
   struct Accepted {
@@ -83,6 +91,8 @@ class TensorTransport::Impl : public std::enable_shared_from_this<Impl> {
   void Dial(const PeerId& peer);
   void DialThroughRelay(const PeerId& peer);  // whatever the relay knows of a way
   void Connect(const PeerId& peer, Link& link);
+  void AskForToken(const PeerId& peer, Link& link);
+  void DialOut(const PeerId& peer, Link& link);
   void DialCarried(const PeerId& peer, const Connection& connection,
                    const std::shared_ptr<TensorOutbox>& outbox);
   void DialAddress(const PeerId& peer, const Connection& connection,
@@ -100,6 +110,7 @@ class TensorTransport::Impl : public std::enable_shared_from_this<Impl> {
   void AcceptAfterPause();
   bool MakePlace();  // for one more connection
   void OnAccepted(asio::ip::tcp::socket socket);
+  bool Admit(TensorConnection& connection, const TensorHello& hello);
   bool OnFrame(uint64_t number, const TensorHeader& header, Bytes payload);
   void HandOver();  // what has arrived, to the host
   void OnAcceptedEnd(uint64_t number, TensorEnding ending, const std::string& why);
@@ -120,6 +131,8 @@ class TensorTransport::Impl : public std::enable_shared_from_this<Impl> {
   TensorHandlers handlers_;
   TensorHello self_;
   TlsCredentials credentials_;
+  std::mutex tokens_mutex_;
+  TensorTokens tokens_;  // given to those who dial here
 
   asio::io_context io_;
   asio::executor_work_guard<asio::io_context::executor_type> work_;
@@ -131,6 +144,7 @@ class TensorTransport::Impl : public std::enable_shared_from_this<Impl> {
 
   std::map<PeerId, Link> links_;
   std::list<PeerId> recent_;  // of links_, most recently used first
+  uint64_t asks_ = 0;
   std::map<uint64_t, Accepted> accepted_;
   std::set<uint64_t> nameless_;  // of them, without a Hello yet, oldest first
   uint64_t next_accepted_ = 0;

@@ -82,6 +82,15 @@ TEST(ReportTest, TheMeanAveragingIsThereWithItsParts) {
                         "0.750 s, received 1.000 s, folded 0.0500 s, copied 0.0250 s"));
 }
 
+TEST(ReportTest, WhetherTensorsAreEncryptedIsSaid) {
+  ReportInput input = Input();
+  EXPECT_EQ(ReportJson(input)["tensors"], "encrypted");
+  EXPECT_THAT(ReportHtml(input), HasSubstr("encrypted (mutual TLS)"));
+  input.tensors_in_clear = true;
+  EXPECT_EQ(ReportJson(input)["tensors"], "in the clear");
+  EXPECT_THAT(ReportHtml(input), HasSubstr("in the clear (tls.mode: Disabled)"));
+}
+
 TEST(ReportTest, JsonSaysWhyAWorkerFailed) {
   ReportInput input = Input();
   EXPECT_TRUE(ReportJson(input)["failure"].is_null());

@@ -29,6 +29,23 @@ TEST(DecideTest, CreatesTheFirstWorkersUnderDeterministicNames) {
   EXPECT_TRUE(plan.status.Is(ConditionType::kAccepted)) << "conditions from the first reconcile";
 }
 
+TEST(DecideTest, TensorsInTheClearAreSaidByAConditionAndOnceByAnEvent) {
+  World world(2);
+  EXPECT_EQ(world.Reconcile().status.Find(ConditionType::kTensorsInTheClear), nullptr);
+  World plain(2);
+  plain.snapshot.job.spec.tensors_in_clear = true;
+  const auto said = [](const Plan& plan) {
+    return std::count_if(plan.events.begin(), plan.events.end(),
+                         [](const auto& event) { return event.reason == reason::kTlsDisabled; });
+  };
+  Plan plan = plain.Reconcile();
+  EXPECT_TRUE(plan.status.Is(ConditionType::kTensorsInTheClear));
+  EXPECT_EQ(said(plan), 1);
+  plan = plain.Reconcile();
+  EXPECT_TRUE(plan.status.Is(ConditionType::kTensorsInTheClear));
+  EXPECT_EQ(said(plan), 0);
+}
+
 TEST(DecideTest, IsIdempotentOnceTheWorldHasSettled) {
   World world = Running(4);
   const Plan plan = world.Reconcile();

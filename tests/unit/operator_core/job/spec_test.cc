@@ -64,7 +64,7 @@ TEST(SpecValuesTest, EveryNumberHasItsPlace) {
     "disruption": {"graceSeconds": 11, "toleratedUnreachableSeconds": 12,
                    "forceDeleteAfterSeconds": 13, "doNotDisrupt": true,
                    "podDisruptionBudget": {"maxUnavailable": 2}},
-    "network": {"policy": "Managed"}, "discovery": {"bootstrapPeers": ["a:1", "b:2"]}})"));
+    "network": {"policy": "Managed"}, "tls": {"mode": "Disabled"}, "discovery": {"bootstrapPeers": ["a:1", "b:2"]}})"));
   EXPECT_EQ(spec.replicas, 5);
   EXPECT_EQ(spec.min_replicas, 2);
   EXPECT_EQ(spec.max_replicas, 9);
@@ -84,9 +84,11 @@ TEST(SpecValuesTest, EveryNumberHasItsPlace) {
   EXPECT_TRUE(spec.do_not_disrupt);
   EXPECT_EQ(spec.max_unavailable, 2);
   EXPECT_TRUE(spec.managed_network);
+  EXPECT_TRUE(spec.tensors_in_clear);
   EXPECT_EQ(spec.bootstrap_peers, (std::vector<std::string>{"a:1", "b:2"}));
   const TrainingJobSpec plain = Read(json::object());
   EXPECT_FALSE(plain.suspend || plain.do_not_disrupt || plain.managed_network);
+  EXPECT_FALSE(plain.tensors_in_clear);
   EXPECT_FALSE(plain.run.active_deadline || plain.run.start_deadline);
   EXPECT_FALSE(plain.run.ttl_after_finished.has_value());
   EXPECT_TRUE(plain.max_unavailable.is_null());

@@ -60,6 +60,8 @@ TEST(AgentContainerTest, ItsCommandSaysWhoItIsAndWhereItMeetsOthers) {  // docs/
   EXPECT_THAT(command, Not(Contains("--checkpoint-dir")));
   EXPECT_EQ(Flag(Agent(Job({{"agent", {{"logLevel", "debug"}}}}))["command"], "--log-level"),
             "debug");
+  EXPECT_THAT(command, Not(Contains("--tls")));
+  EXPECT_EQ(Flag(Agent(Job({{"tls", {{"mode", "Disabled"}}}}))["command"], "--tls"), "Disabled");
 }
 
 TEST(AgentContainerTest, ItListensWhereTheServiceAndThePortsOfThePageSay) {  // docs/agent.md

@@ -57,5 +57,20 @@ TEST_F(AgentOptionsBounds, ANameIsShortWithoutSlashesAndRequired) {
   EXPECT_EQ(With(&AgentOptions::listen, std::string()), 1u);
 }
 
+TEST(AgentOptionsTest, EveryViolationIsNamedAtOnce) {
+  AgentOptions options;
+  options.listen = "";
+  options.peer_port = 70'000;
+  options.capacity = "Cheap";
+  options.signer = "http://x";
+  const std::vector<std::string> violations = Violations(options);
+  for (const char* flag : {"--job", "--worker", "--dir", "--agent-dir", "--listen", "--peer-port",
+                           "--capacity", "--signer"}) {
+    EXPECT_TRUE(std::any_of(violations.begin(), violations.end(), [&](const std::string& text) {
+      return text.rfind(std::string(flag) + ":", 0) == 0;
+    })) << flag;
+  }
+}
+
 }  // namespace
 }  // namespace crowdsurf::worker

@@ -130,6 +130,7 @@ class AgentTest : public testing::Test {
   std::unique_ptr<Worker> StartAgent(size_t index, const std::string& seed) {
     Worker::Setup setup{.config = config_};
     setup.options.checkpoint_dir = checkpoints_.path().string();
+    setup.options.tls = tls_;
     return std::make_unique<Worker>(authority_, index, seed, std::move(setup));
   }
   static void StartTrainer(Worker& worker, size_t index) {
@@ -200,6 +201,7 @@ class AgentTest : public testing::Test {
   const dht::TestAuthority authority_;
   dht::TemporaryDirectory checkpoints_;
   JobConfig config_;
+  std::string tls_ = "Required";
   std::vector<std::unique_ptr<Worker>> workers_;
 };
 
@@ -218,6 +220,26 @@ TEST_F(AgentTest, FourWorkersFindEachOtherAndReallyAverage) {
   const uint64_t number = MinAveraging();
   EXPECT_TRUE(EventuallyHolds([&] { return MinAveraging() > number + 3; }));
   for (const auto& worker : workers_) EXPECT_TRUE(IsAMixture(worker->trainer->params()));
+}
+
+// Control keeps mutual TLS, so the members know each other; each tensor connection cost a token.
+TEST_F(AgentTest, TensorsInTheClearAreAveragedAndOneDeathCostsNoRound) {
+  tls_ = "Disabled";
+  StartAll();
+  ASSERT_TRUE(EventuallyHolds([&] { return MinAveraging() >= 3 && Agree(); })) << Describe();
+  for (const auto& worker : workers_) {
+    const auto tokens = [&](const char* result) {
+      return worker->agent->metrics().Value("crowdsurf_tensor_tokens_total", {{"result", result}});
+    };
+    EXPECT_GE(tokens("given"), 1);
+    for (const char* bad : {"missing", "replayed", "expired", "full", "garbled", "impostor"})
+      EXPECT_EQ(tokens(bad), 0) << bad;
+  }
+  workers_[1]->Kill();
+  workers_.erase(workers_.begin() + 1);
+  const uint64_t number = MinAveraging();
+  ASSERT_TRUE(EventuallyHolds([&] { return MinAveraging() > number + 3 && Agree(); }));
+  for (const auto& worker : workers_) EXPECT_EQ(worker->Failed(), 0);
 }
 
 TEST_F(AgentTest, ATrainerOfRelaySumWaitsForItsAverageByDefault) {
@@ -323,63 +345,6 @@ TEST_F(AgentTest, ASnapshotWithNanIsRefusedAndHarmsNobody) {
   const uint64_t number = MinAveraging();
   ASSERT_TRUE(EventuallyHolds([&] { return MinAveraging() > number + 3; })) << Describe();
   EXPECT_TRUE(EventuallyHolds([&] { return Agree(); })) << Describe();
-}
-
-TEST(AgentOptionsTest, EveryViolationIsNamedAtOnce) {
-  AgentOptions options;
-  options.listen = "";
-  options.peer_port = 70'000;
-  options.capacity = "Cheap";
-  options.signer = "http://x";
-  const std::vector<std::string> violations = Violations(options);
-  for (const char* flag : {"--job", "--worker", "--dir", "--agent-dir", "--listen", "--peer-port",
-                           "--capacity", "--signer"}) {
-    EXPECT_TRUE(std::any_of(violations.begin(), violations.end(), [&](const std::string& text) {
-      return text.rfind(std::string(flag) + ":", 0) == 0;
-    })) << flag;
-  }
-}
-
-TEST(JobConfigTest, EveryFieldIsReadAndEveryViolationNamed) {
-  const ParsedJobConfig good = ParseJobConfig(R"({"generation": 7, "averaging": {
-      "strategy": "AllReduce", "groupSize": 4, "interval": {"seconds": 2.5},
-      "compression": "BFloat16", "overlap": "Blocking", "rounds": "One", "weighting": "Equal",
-      "roles": ["Parameter", "Buffer"]},
-      "target": {"samples": 10, "metric": {"name": "loss", "below": 2}},
-      "checkpoint": {"intervalSeconds": 60, "retain": 5}})");
-  EXPECT_TRUE(good.violations.empty());
-  const AveragingConfig& config = good.config.averaging;
-  EXPECT_EQ(config.generation, 7u);
-  EXPECT_EQ(config.strategy, StrategyKind::kAllReduce);
-  EXPECT_EQ(config.interval_unit, IntervalUnit::kSeconds);
-  EXPECT_EQ(config.interval, 2.5);
-  EXPECT_EQ(config.compression, WireFormat::kBFloat16);
-  EXPECT_EQ(config.overlap, Overlap::kBlocking);
-  EXPECT_EQ(config.rounds, RoundsMode::kOne);
-  EXPECT_EQ(config.weighting, Weighting::kEqual);
-  EXPECT_EQ(config.target.metric, "loss");
-  EXPECT_TRUE(config.target.metric_below);
-  EXPECT_EQ(good.config.roles.size(), 2u);
-  EXPECT_EQ(good.config.checkpoint_retain, 5);
-
-  const ParsedJobConfig bad = ParseJobConfig(R"({"averaging": {"strategy": "IST",
-      "ist": {"store": "Sharded", "shares": "BySpeed"},
-      "roles": ["Parameter", "OptimizerState"], "groupSize": 1, "interval": {"steps": 1, "seconds": 1}, "compression": "Int4"},
-      "target": {"metric": {"name": "x"}}, "checkpoint": {"retain": 0}})");
-  const std::vector<std::string> want = {
-      "averaging.groupSize: 1 is below 2",
-      "averaging.interval: must be exactly one of steps, samples, seconds",
-      "averaging.roles: OptimizerState cannot be averaged with IST: a worker's optimizer has "
-      "moments of its own units only",
-      "averaging.ist.store: Sharded is not built yet; this version has Replicated",
-      "averaging.ist.shares: BySpeed is not built yet; this version has Equal",
-      "averaging.compression: Int4 is not built yet; this version has None, Float16, BFloat16, "
-      "Int8",
-      "target.metric: must have exactly one of below, above",
-      "checkpoint.retain: 0 is below 1"};
-  EXPECT_EQ(bad.violations, want);
-  EXPECT_EQ(ParseJobConfig("{").violations.size(), 1u);
-  EXPECT_FALSE(ParseJobConfig("[]").violations.empty());
 }
 
 }  // namespace

@@ -202,5 +202,47 @@ TEST(JobConfigTest, AChoiceThatIsKnownAndNotBuiltIsRefusedWithThoseThatAre) {
                           "BinaryTree, Chain, Star"));
 }
 
+TEST(JobConfigTest, EveryFieldIsReadAndEveryViolationNamed) {
+  const ParsedJobConfig good = ParseJobConfig(R"({"generation": 7, "averaging": {
+      "strategy": "AllReduce", "groupSize": 4, "interval": {"seconds": 2.5},
+      "compression": "BFloat16", "overlap": "Blocking", "rounds": "One", "weighting": "Equal",
+      "roles": ["Parameter", "Buffer"]},
+      "target": {"samples": 10, "metric": {"name": "loss", "below": 2}},
+      "checkpoint": {"intervalSeconds": 60, "retain": 5}})");
+  EXPECT_TRUE(good.violations.empty());
+  const AveragingConfig& config = good.config.averaging;
+  EXPECT_EQ(config.generation, 7u);
+  EXPECT_EQ(config.strategy, StrategyKind::kAllReduce);
+  EXPECT_EQ(config.interval_unit, IntervalUnit::kSeconds);
+  EXPECT_EQ(config.interval, 2.5);
+  EXPECT_EQ(config.compression, WireFormat::kBFloat16);
+  EXPECT_EQ(config.overlap, Overlap::kBlocking);
+  EXPECT_EQ(config.rounds, RoundsMode::kOne);
+  EXPECT_EQ(config.weighting, Weighting::kEqual);
+  EXPECT_EQ(config.target.metric, "loss");
+  EXPECT_TRUE(config.target.metric_below);
+  EXPECT_EQ(good.config.roles.size(), 2u);
+  EXPECT_EQ(good.config.checkpoint_retain, 5);
+
+  const ParsedJobConfig bad = ParseJobConfig(R"({"averaging": {"strategy": "IST",
+      "ist": {"store": "Sharded", "shares": "BySpeed"},
+      "roles": ["Parameter", "OptimizerState"], "groupSize": 1, "interval": {"steps": 1, "seconds": 1}, "compression": "Int4"},
+      "target": {"metric": {"name": "x"}}, "checkpoint": {"retain": 0}})");
+  const std::vector<std::string> want = {
+      "averaging.groupSize: 1 is below 2",
+      "averaging.interval: must be exactly one of steps, samples, seconds",
+      "averaging.roles: OptimizerState cannot be averaged with IST: a worker's optimizer has "
+      "moments of its own units only",
+      "averaging.ist.store: Sharded is not built yet; this version has Replicated",
+      "averaging.ist.shares: BySpeed is not built yet; this version has Equal",
+      "averaging.compression: Int4 is not built yet; this version has None, Float16, BFloat16, "
+      "Int8",
+      "target.metric: must have exactly one of below, above",
+      "checkpoint.retain: 0 is below 1"};
+  EXPECT_EQ(bad.violations, want);
+  EXPECT_EQ(ParseJobConfig("{").violations.size(), 1u);
+  EXPECT_FALSE(ParseJobConfig("[]").violations.empty());
+}
+
 }  // namespace
 }  // namespace crowdsurf::worker

@@ -12,6 +12,7 @@
 
 #include "base/edge/files.h"
 #include "tests/support/eventually.h"
+#include "tests/unit/dht_edge/test_authority.h"
 #include "tests/unit/worker_edge/state/scratch_folder.h"
 
 namespace crowdsurf::worker {
@@ -123,12 +124,15 @@ TEST_F(ProgramTest, AFolderThatCannotHaveTheClustersFilesIsTwo) {
 
 // The supervisor passes its flags on, but not its own two; `leave` returns when the agent has left.
 TEST_F(ProgramTest, AnAgentRunsUntilItIsAskedToLeave) {
+  dht::TestAuthority().Equip(
+      folder / "agent", {.seconds = 86'400, .names = "DNS:peer.crowdsurf,URI:crowdsurf://job/w-0"});
   Program run(With("run", {"--die-with-parent"}), folder / "said");
   ASSERT_TRUE(EventuallyHolds([&] { return std::filesystem::exists(folder / "link/agent.sock"); }))
       << run.said();
   Program leave({"leave", "--dir", folder / "link", "--within", "30"}, folder / "leave");
   EXPECT_EQ(leave.Code(), 0) << leave.said();
   EXPECT_EQ(run.Code(), 0) << run.said();
+  EXPECT_THAT(run.said(), HasSubstr("tensors travel in the clear"));
   EXPECT_THAT(ReadFile(folder / "end", 1 << 20).value_or(""), HasSubstr("\"reason\":\"left\""));
 }
 

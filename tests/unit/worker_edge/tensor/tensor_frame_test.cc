@@ -41,5 +41,22 @@ TEST(TensorFrameTest, OnlyInputsInTlsHaveNoHash) {
   }
 }
 
+// With TLS the bytes are those of the release before; in the clear a token follows.
+TEST(TensorFrameTest, AHelloHasATokenOrNone) {
+  TensorHello hello{.job = "job", .id = {}, .boot = 7, .listen = "127.0.0.1:9"};
+  const Bytes without = EncodeTensorHello(hello);
+  std::array<uint8_t, TensorToken::kBytes> bytes{};
+  bytes[0] = 1;
+  hello.token = TensorToken(bytes);
+  const Bytes with = EncodeTensorHello(hello);
+  EXPECT_EQ(with.size(), without.size() + TensorToken::kBytes);
+  ASSERT_TRUE(DecodeTensorHello(without) && DecodeTensorHello(with));
+  EXPECT_FALSE(DecodeTensorHello(without)->token.has_value());
+  EXPECT_EQ(DecodeTensorHello(with)->token, hello.token);
+  EXPECT_EQ(DecodeTensorHello(with)->listen, hello.listen);
+  for (size_t size = 0; size < with.size(); ++size)
+    EXPECT_FALSE(DecodeTensorHello(ByteView(with).first(size)).has_value()) << size;
+}
+
 }  // namespace
 }  // namespace crowdsurf::worker

@@ -6,8 +6,10 @@
 #include <gtest/gtest.h>
 
 #include <condition_variable>
+#include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -57,6 +59,11 @@ class TransportNode {
           ++drained;
           changed_.notify_all();
         },
+        [this](Time, WallTime, const PeerId& peer, uint64_t number) {
+          const std::lock_guard lock(mutex_);
+          const auto halves = token_of_ ? token_of_(peer) : std::nullopt;
+          transport_->UseToken(peer, number, halves);
+        },
     });
     if (!start) return;
     const Status status = transport_->Start();
@@ -77,6 +84,15 @@ class TransportNode {
     const std::lock_guard lock(mutex_);
     blocked_ = blocked;
     gate_.notify_all();
+  }
+  // Stands for the control channel: what a peer answers when it is asked for a token.
+  using TokenOf = std::function<std::optional<TokenHalves>(const PeerId& peer)>;
+  void SetControl(TokenOf token_of) {
+    const std::lock_guard lock(mutex_);
+    token_of_ = std::move(token_of);
+  }
+  double Tokens(const std::string& result) const {
+    return metrics_.Value("crowdsurf_tensor_tokens_total", {{"result", result}});
   }
   template <class Condition>
   bool Eventually(Condition condition) {
@@ -116,6 +132,7 @@ class TransportNode {
   std::mutex mutex_;
   std::condition_variable changed_, gate_;
   bool blocked_ = false;
+  TokenOf token_of_;
   std::thread thread_;
 };
 
