@@ -2,12 +2,13 @@
 //
 // Where tensors travel in the clear, control keeps mutual TLS. A peer that is about to dial asks
 // there for a token, and its connection shows it. Each token has two halves: the dialler shows one,
-// and the acceptor answers with the other, so each knows that the other end is whom control named.
-// A token is good once, for its peer alone, and not for long. The newest of a peer counts. A wrong
-// token takes nothing from the peer that it names. Randomness comes from the host. Pure; single
-// sequence. Bounds: `peers`; above it those whose token is used up or expired go, else nobody more
-// gets one. Cost: O(log peers); O(peers) where the table is full.
-// Source: docs/decisions/worker/edge/041-tokens-where-tensors-travel-in-the-clear.md.
+// and the acceptor answers with the other. So each knows that the other end, or somebody who passes
+// everything on between them, is whom control named. A token is good once, for its peer alone, and
+// not for long. The newest of a peer counts. A wrong token takes nothing from the peer that it
+// names. Randomness comes from the host. Pure; single sequence. Bounds: `peers`; above it those
+// whose token is used up or expired go, else nobody more gets one. Cost: O(log peers); O(peers)
+// where the table is full. Source:
+// docs/decisions/worker/edge/041-tokens-where-tensors-travel-in-the-clear.md.
 #pragma once
 
 #include <array>
@@ -81,7 +82,7 @@ class TensorTokens {
 struct TokenWord {
   uint64_t number = 0;
   bool asks = true;
-  std::optional<TokenHalves> halves;  // of an answer; nullopt: the other gives none
+  std::optional<TokenHalves> halves = {};  // of an answer; nullopt: the other gives none
   bool operator==(const TokenWord&) const = default;
 };
 Bytes EncodeTokenWord(const TokenWord& word);

@@ -179,6 +179,9 @@ Status Agent::Impl::StartTransports() {
        [](Time, WallTime, const dht::Contact&) {},
        [this](Time now, WallTime wall, const dht::Contact& peer, DownEvidence evidence) {
          dht_->OnPeerDown(now, wall, peer, evidence);
+         // An ask or an answer may be lost with the stream. Of a dead peer OnDown forgets all.
+         if (!peer.id.none() && evidence == DownEvidence::kUnreachable)
+           tensors_->LoseToken(peer.id);
          if (!peer.id.none()) OnDown(now, wall, peer.id, evidence);
        }});
   RETURN_IF_ERROR(grpc_->Start());

@@ -106,10 +106,11 @@ void Agent::Impl::OnDrained(Time now, WallTime wall, const PeerId& peer) {
 
 void Agent::Impl::AskForToken(const PeerId& peer, uint64_t number) {
   const auto endpoint = peer_endpoints_.find(peer);
-  const bool sent = endpoint != peer_endpoints_.end() &&
-                    grpc_->Send({peer, endpoint->second}, dht::ChannelKind::kTensor,
-                                EncodeTokenWord({.number = number}));
-  if (!sent) tensors_->UseToken(peer, number, std::nullopt);
+  // Without an address it goes over a stream that is there: a peer may have dialled this agent.
+  const bool sent =
+      grpc_->Send({peer, endpoint == peer_endpoints_.end() ? std::string() : endpoint->second},
+                  dht::ChannelKind::kTensor, EncodeTokenWord({.number = number}));
+  if (!sent) tensors_->LoseToken(peer);
 }
 
 // Mutual TLS has proved whom it is from.

@@ -67,19 +67,46 @@ void TensorTransport::Impl::AskForToken(const PeerId& peer, Link& link) {
 
 void TensorTransport::Impl::UseToken(const PeerId& peer, uint64_t number,
                                      std::optional<TokenHalves> halves) {
-  asio::post(io_, [this, keep = shared_from_this(), peer, number, halves] {
-    const auto it = links_.find(peer);
-    if (stopped_ || it == links_.end() || it->second.asked != number) return;
-    Link& link = it->second;
-    // An attempt that has ended meanwhile asks again when it is made again.
-    if (!link.connection || link.dialed) return;
-    link.asked = 0;
-    const Connection connection = link.connection;
-    if (!halves) return connection->End(TensorEnding::kFailed, "it gives no token");
-    connection->ShowToken(halves->shown);
-    connection->ExpectToken(halves->answered);
-    DialOut(peer, link);
+  if (stopped_) return;
+  asio::post(io_, [this, peer, number, halves] {
+    Link* const link = WaitsForToken(peer);
+    if (link == nullptr || link->asked != number) return;
+    if (!halves) WarnOfNoToken(peer);
+    if (!halves) return EndAsk(*link, "it gives no token");
+    link->asked = 0;
+    link->connection->ShowToken(halves->shown);
+    link->connection->ExpectToken(halves->answered);
+    DialOut(peer, *link);
   });
+}
+
+// Not asked again from here: where control breaks at once each time, that would be a tight loop.
+void TensorTransport::Impl::LoseToken(const PeerId& peer) {
+  if (stopped_) return;
+  asio::post(io_, [this, peer] {
+    if (Link* const link = WaitsForToken(peer)) EndAsk(*link, "control was cut");
+  });
+}
+
+// nullptr: no attempt waits. One that has ended meanwhile asks again when it is made again.
+TensorTransport::Impl::Link* TensorTransport::Impl::WaitsForToken(const PeerId& peer) {
+  const auto it = links_.find(peer);
+  if (stopped_ || it == links_.end() || it->second.asked == 0) return nullptr;
+  return it->second.connection && !it->second.dialed ? &it->second : nullptr;
+}
+
+void TensorTransport::Impl::EndAsk(Link& link, const char* why) {
+  link.asked = 0;
+  const Connection connection = link.connection;  // its end may drop the link
+  connection->End(TensorEnding::kFailed, why);
+}
+
+// Once a peer: it is asked again and again. Who is forgotten here is named once more.
+void TensorTransport::Impl::WarnOfNoToken(const PeerId& peer) {
+  if (warned_.size() >= options_.dialed) warned_.clear();
+  if (!warned_.insert(peer).second) return;
+  log_.Warning("a peer gives no token for tensors in the clear: is its tls.mode another?",
+               {{"peer", peer.brief()}});
 }
 
 }  // namespace crowdsurf::worker

@@ -77,6 +77,8 @@ class TensorConnection : public std::enable_shared_from_this<TensorConnection> {
   void End(TensorEnding ending, std::string why);
   bool open() const { return state_ == State::kOpen; }
   bool ended() const { return state_ == State::kEnded; }
+  // The own Hello went out unencrypted, so the other end could refuse what it says.
+  bool said_plain_hello() const { return said_plain_hello_; }
 
  private:
   enum class State : uint8_t { kConnecting, kHandshake, kHello, kOpen, kEnded };
@@ -111,6 +113,7 @@ class TensorConnection : public std::enable_shared_from_this<TensorConnection> {
   Events events_;
   State state_ = State::kConnecting;
   bool accepting_ = false, paused_ = false, read_armed_ = false, write_armed_ = false;
+  bool said_plain_hello_ = false;
 
   std::optional<TensorToken> shows_, expects_;
   std::shared_ptr<TensorOutbox> outbox_;

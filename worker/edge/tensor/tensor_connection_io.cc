@@ -41,7 +41,10 @@ IoOutcome TensorConnection::WriteOnce() {
   if (!first_.empty()) {
     const IoOutcome outcome = WriteBytes(ByteView(first_).subspan(first_sent_));
     first_sent_ += outcome.bytes;
-    if (first_sent_ == first_.size()) first_.clear();
+    if (first_sent_ == first_.size()) {
+      first_.clear();
+      said_plain_hello_ = said_plain_hello_ || credentials_ == nullptr;
+    }
     return outcome;
   }
   if (state_ != State::kOpen || outbox_ == nullptr) return Flushed();

@@ -183,6 +183,7 @@ void TensorTransport::Impl::DialAddress(const PeerId& peer, const Connection& co
       host, port,
       [connection, outbox](std::error_code failed,
                            const asio::ip::tcp::resolver::results_type& results) {
+        if (connection->ended()) return;
         if (failed || results.empty()) {
           return connection->End(TensorEnding::kFailed, "name: " + failed.message());
         }
@@ -220,9 +221,10 @@ void TensorTransport::Impl::OnLinkEnd(const PeerId& peer, const TensorConnection
   DownEvidence evidence = ending == TensorEnding::kRefused || link.other_peer
                               ? DownEvidence::kRefused
                               : DownEvidence::kUnreachable;
-  // Without a token nothing was dialled, which says nothing of the way there.
-  const bool unreachable =
-      link.dialed && (ending == TensorEnding::kRefused || ending == TensorEnding::kFailed);
+  // Without a token nothing was dialled, which says nothing of the way there. And where a plain
+  // Hello went out there is a way: who closes then has refused it.
+  const bool unreachable = link.dialed && !connection->said_plain_hello() &&
+                           (ending == TensorEnding::kRefused || ending == TensorEnding::kFailed);
   if (relay_ != nullptr && link.carried && link.dialed) {
     relay_->OnCarriedFailed({peer, link.endpoint});
   } else if (relay_ != nullptr && unreachable) {

@@ -37,6 +37,7 @@ void TensorTransport::UseToken(const PeerId& peer, uint64_t number,
                                std::optional<TokenHalves> halves) {
   impl_->UseToken(peer, number, halves);
 }
+void TensorTransport::LoseToken(const PeerId& peer) { impl_->LoseToken(peer); }
 void TensorTransport::CountRefused(TokenRefusal refusal) { impl_->CountRefused(refusal); }
 
 TensorTransport::Impl::Impl(TensorTransportOptions options, const dht::Identity& identity,
@@ -44,7 +45,7 @@ TensorTransport::Impl::Impl(TensorTransportOptions options, const dht::Identity&
     : options_(std::move(options)),
       identity_(identity),
       host_(host),
-      metrics_(metrics),
+      metrics_(metrics, options_.tokens),
       log_(log),
       relay_(options_.relay),
       credentials_(identity.directory()),
@@ -56,6 +57,7 @@ TensorTransport::Impl::Impl(TensorTransportOptions options, const dht::Identity&
       resolver_(io_) {}
 
 Status TensorTransport::Impl::Start() {
+  CHECK(!(options_.tls && options_.tokens));
   // A dead peer must be an error, not a signal, whatever library writes to it.
   std::signal(SIGPIPE, SIG_IGN);
   if (options_.tls) RETURN_IF_ERROR(credentials_.Refresh());

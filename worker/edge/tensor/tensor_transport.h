@@ -64,7 +64,7 @@ struct TensorHandlers {  // on the host thread
       on_frame;
   std::function<void(Time, WallTime, const PeerId&, DownEvidence evidence)> on_down;
   std::function<void(Time, WallTime, const PeerId&)> on_drained;
-  // With tokens: a connection waits for one of that peer. UseToken follows, with `number`.
+  // With tokens: a connection waits for one of that peer. UseToken or LoseToken follows.
   std::function<void(Time, WallTime, const PeerId&, uint64_t number)> on_token_wanted = {};
 };
 
@@ -100,6 +100,9 @@ class TensorTransport {
   // The answer to an ask; nullopt: there is none, and the connection that waits for it ends. One
   // that comes too late is dropped.
   void UseToken(const PeerId& peer, uint64_t number, std::optional<TokenHalves> halves);
+  // A stream of control to `peer` broke, and an ask or its answer may be lost with it. An attempt
+  // that waits for one ends now, and the peer is tried again as after any failure.
+  void LoseToken(const PeerId& peer);
   void CountRefused(TokenRefusal refusal);  // of the control channel
   // The peer is dead: closes and forgets, without on_down.
   void Forget(const PeerId& peer);

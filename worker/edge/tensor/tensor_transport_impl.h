@@ -38,6 +38,7 @@ class TensorTransport::Impl : public std::enable_shared_from_this<Impl> {
   // Tokens (tensor_admission.cc).
   std::optional<TokenHalves> GiveToken(const PeerId& peer);
   void UseToken(const PeerId& peer, uint64_t number, std::optional<TokenHalves> halves);
+  void LoseToken(const PeerId& peer);
   void CountRefused(TokenRefusal refusal) {
     metrics_.Tokens(kTokenRefusals[static_cast<size_t>(refusal)]).Add();
   }
@@ -92,6 +93,9 @@ class TensorTransport::Impl : public std::enable_shared_from_this<Impl> {
   void DialThroughRelay(const PeerId& peer);  // whatever the relay knows of a way
   void Connect(const PeerId& peer, Link& link);
   void AskForToken(const PeerId& peer, Link& link);
+  Link* WaitsForToken(const PeerId& peer);
+  void EndAsk(Link& link, const char* why);
+  void WarnOfNoToken(const PeerId& peer);
   void DialOut(const PeerId& peer, Link& link);
   void DialCarried(const PeerId& peer, const Connection& connection,
                    const std::shared_ptr<TensorOutbox>& outbox);
@@ -145,6 +149,7 @@ class TensorTransport::Impl : public std::enable_shared_from_this<Impl> {
   std::map<PeerId, Link> links_;
   std::list<PeerId> recent_;  // of links_, most recently used first
   uint64_t asks_ = 0;
+  std::set<PeerId> warned_;  // of them that they give no token; options_.dialed
   std::map<uint64_t, Accepted> accepted_;
   std::set<uint64_t> nameless_;  // of them, without a Hello yet, oldest first
   uint64_t next_accepted_ = 0;

@@ -198,12 +198,76 @@ TEST_F(TensorAdmissionTest, APeerThatGivesNoTokenIsTriedAgainLater) {
   a.Send(b, Bytes(10, 1));
   ASSERT_TRUE(a.Eventually([&] { return a.downs.size() == 1; }));
   EXPECT_EQ(a.Downs()[0], std::pair(b.id(), false));
+  ASSERT_TRUE(
+      EventuallyHolds([&] { return a.Send(b, Bytes(10, 1)) == TensorTransport::Sent::kQueued; }));
+  ASSERT_TRUE(a.Eventually([&] { return a.downs.size() == 2; }));
+  EXPECT_EQ(a.warnings(), 1) << "once a peer";
   a.SetControl([this](const PeerId&) { return b.transport().GiveToken(a.id()); });
   // Refused for a moment after the failure, as after any.
   ASSERT_TRUE(
       EventuallyHolds([&] { return a.Send(b, Bytes(10, 2)) == TensorTransport::Sent::kQueued; }));
   ASSERT_TRUE(b.Eventually([&] { return b.received.size() == 1; }));
   EXPECT_EQ(b.received[0].payload, Bytes(10, 2));
+}
+
+// Its deadline is further off than the test waits.
+TEST_F(TensorAdmissionTest, ALostAnswerEndsTheAttemptWhenControlSaysSoAndAnOpenConnectionStays) {
+  TensorTransportOptions patient = InTheClear();
+  patient.open_within = Seconds(1000);
+  Node c(nullptr, "c", patient);
+  c.SetControl([&](const PeerId&) { return b.transport().GiveToken(c.id()); });
+  c.SetSilent(true);
+  c.Send(b, Bytes(10, 1));
+  ASSERT_TRUE(c.Eventually([&] { return c.asked.size() == 1; }));
+  c.SetSilent(false);
+  c.transport().LoseToken(b.id());
+  ASSERT_TRUE(c.Eventually([&] { return c.downs.size() == 1; }));
+  EXPECT_EQ(c.Downs()[0], std::pair(b.id(), false));
+  c.transport().UseToken(b.id(), 1, TokenHalves{});  // it comes after all, and nobody waits
+  ASSERT_TRUE(
+      EventuallyHolds([&] { return c.Send(b, Bytes(10, 2)) == TensorTransport::Sent::kQueued; }));
+  ASSERT_TRUE(b.Eventually([&] { return b.received.size() == 1; }));
+  EXPECT_EQ(b.received[0].payload, Bytes(10, 2));
+  c.transport().LoseToken(b.id());
+  c.Send(b, Bytes(10, 3));
+  ASSERT_TRUE(b.Eventually([&] { return b.received.size() == 2; }));
+  EXPECT_EQ(b.Tokens("given"), 1) << "on the same connection";
+  EXPECT_EQ(c.Downs().size(), 1u);
+}
+
+TEST_F(TensorAdmissionTest, AnAnswerThatNeverComesEndsTheAttemptAtItsDeadline) {
+  TensorTransportOptions hasty = InTheClear();
+  hasty.open_within = Seconds(0.05);
+  Node c(nullptr, "c", hasty);
+  c.SetSilent(true);
+  c.Send(b, Bytes(10, 1));
+  ASSERT_TRUE(c.Eventually([&] { return c.downs.size() == 1; }));
+  EXPECT_EQ(c.Downs()[0], std::pair(b.id(), false));
+}
+
+// And it keeps nothing alive: AddressSanitizer tells.
+TEST_F(TensorAdmissionTest, AnAnswerAfterTheStopDoesNothing) {
+  a.SetSilent(true);
+  a.Send(b, Bytes(10, 1));
+  ASSERT_TRUE(a.Eventually([&] { return a.asked.size() == 1; }));
+  a.transport().Stop();
+  a.transport().UseToken(b.id(), 1, b.transport().GiveToken(a.id()));
+  a.transport().LoseToken(b.id());
+  EXPECT_TRUE(b.received.empty());
+}
+
+// A rate needs the zero before the first.
+TEST(TensorAdmissionLimitsTest, EverySeriesOfTokensIsThereFromTheStartInTheClearAlone) {
+  const auto series = [](Node& node) {
+    for (const MetricFamily& family : node.metrics().Collect())
+      if (family.name == "crowdsurf_tensor_tokens_total") return family.series.size();
+    return size_t{0};
+  };
+  const dht::TestAuthority authority;
+  Node clear(nullptr, "c", InTheClear());
+  Node encrypted(&authority, "e");
+  EXPECT_EQ(series(clear), kTokenRefusals.size() + 1);  // and "given"
+  EXPECT_EQ(series(encrypted), 0u);
 }
 
 TEST(TensorAdmissionLimitsTest, AnAgentWhoseTensorsAreEncryptedGivesNone) {

@@ -13,9 +13,9 @@ namespace {
 // A tensor transport with a host loop of its own; what arrives is kept.
 class Plane {
  public:
-  Plane(const dht::Identity& identity, dht::Waiter* waiter, dht::Relay* relay)
+  Plane(const dht::Identity& identity, dht::Waiter* waiter, dht::Relay* relay,
+        TensorTransportOptions options)
       : waiter_(waiter), host_(4096, metrics_, Logger()) {
-    TensorTransportOptions options;
     options.job = "job";
     options.relay = relay;
     transport_ = std::make_unique<TensorTransport>(options, identity, host_, metrics_, Logger());
@@ -30,7 +30,11 @@ class Plane {
            downs_.emplace_back(peer, evidence == DownEvidence::kRefused);
            waiter_->Notify();
          },
-         [](Time, WallTime, const PeerId&) {}});
+         [](Time, WallTime, const PeerId&) {},
+         [this](Time, WallTime, const PeerId& peer, uint64_t number) {
+           const std::lock_guard lock(mutex_);
+           transport_->UseToken(peer, number, token_of_ ? token_of_(peer) : std::nullopt);
+         }});
     const Status status = transport_->Start();
     EXPECT_TRUE(status.ok()) << status;
     thread_ = std::thread([this] { host_.Run(); });
@@ -41,6 +45,12 @@ class Plane {
     thread_.join();
   }
   TensorTransport& transport() { return *transport_; }
+  // Stands for the control channel: what a peer answers when it is asked for a token.
+  using TokenOf = std::function<std::optional<TokenHalves>(const PeerId& peer)>;
+  void SetControl(TokenOf token_of) {
+    const std::lock_guard lock(mutex_);
+    token_of_ = std::move(token_of);
+  }
   bool Send(const dht::Contact& to, const Bytes& payload) {
     TensorHeader header;
     header.kind = TensorKind::kInput;
@@ -64,23 +74,24 @@ class Plane {
   std::mutex mutex_;
   std::vector<Bytes> received_;
   std::vector<std::pair<PeerId, bool>> downs_;
+  TokenOf token_of_;
   std::thread thread_;
 };
 
 class TensorRelayTest : public testing::Test {
  protected:
-  TensorRelayTest() {
+  explicit TensorRelayTest(const TensorTransportOptions& options = {}) {
     for (const char* name : {"near", "between", "far"}) {
       const auto directory = temporary_.path() / name;
       authority_.Equip(directory, {.names = "DNS:peer.crowdsurf,URI:crowdsurf://job/w"});
       agents_.push_back(std::make_unique<dht::Agent>(directory, dht::TransportOptions{}, &waiter_));
       EXPECT_TRUE(agents_.back()->start_status().ok()) << agents_.back()->start_status();
     }
-    near_ = std::make_unique<Plane>(agents_[0]->identity(), &waiter_, &relay(0));
-    between_ = std::make_unique<Plane>(agents_[1]->identity(), &waiter_, &relay(1));
-    far_ = std::make_unique<Plane>(agents_[2]->identity(), &waiter_, &relay(2));
+    near_ = std::make_unique<Plane>(agents_[0]->identity(), &waiter_, &relay(0), options);
+    between_ = std::make_unique<Plane>(agents_[1]->identity(), &waiter_, &relay(1), options);
+    far_ = std::make_unique<Plane>(agents_[2]->identity(), &waiter_, &relay(2), options);
     far_contact_ = {agents_[2]->contact().id, far_->transport().endpoint()};
-    // 0 and 2 are neighbours of 1; what they know of each other is that there is a relay between.
+    // 0 and 2 are neighbours of 1.
     for (const size_t i : {size_t{0}, size_t{2}}) {
       EXPECT_TRUE(
           agents_[i]->transport().Send(agents_[1]->contact(), dht::ChannelKind::kWorker, {1}));
@@ -88,9 +99,10 @@ class TensorRelayTest : public testing::Test {
     }
     EXPECT_TRUE(waiter_.Wait([&] { return agents_[1]->received().size() == 2; }));
     EXPECT_TRUE(waiter_.Wait([&] { return agents_[0]->up().size() == 1; }));
-    relay(0).OnStreamUp(agents_[2]->contact(), dht::StreamPath::kCarried);
     relay(1).Introduce(far_contact_.id, far_contact_.endpoint, dht::RelayPort::kTensor);
   }
+  // 0 knows of 2 that there is a relay between.
+  void Hide() { relay(0).OnStreamUp(agents_[2]->contact(), dht::StreamPath::kCarried); }
   dht::Relay& relay(size_t agent) { return agents_[agent]->transport().relay(); }
 
   dht::TemporaryDirectory temporary_;
@@ -102,6 +114,7 @@ class TensorRelayTest : public testing::Test {
 };
 
 TEST_F(TensorRelayTest, FramesArriveThroughTheNeighbourInOrder) {
+  Hide();
   Rng rng(11);
   std::vector<Bytes> sent;
   for (const size_t size : {size_t{0}, size_t{100}, size_t{65'536}, size_t{1} << 20}) {
@@ -117,6 +130,7 @@ TEST_F(TensorRelayTest, FramesArriveThroughTheNeighbourInOrder) {
 }
 
 TEST_F(TensorRelayTest, ADeathBeyondTheRelayIsHardAndARelaysOwnIsNot) {
+  Hide();
   ASSERT_TRUE(near_->Send(far_contact_, Bytes(10)));
   ASSERT_TRUE(waiter_.Wait([&] { return far_->received().size() == 1; }));
   far_.reset();
@@ -127,6 +141,42 @@ TEST_F(TensorRelayTest, ADeathBeyondTheRelayIsHardAndARelaysOwnIsNot) {
   ASSERT_TRUE(waiter_.Wait([&] { return near_->Send(far_contact_, Bytes(10)); }));
   ASSERT_TRUE(waiter_.Wait([&] { return near_->downs().size() == 2; }));
   EXPECT_EQ(near_->downs()[1], std::pair(far_contact_.id, false)) << "refused, but not known dead";
+}
+
+TensorTransportOptions InTheClear() {
+  TensorTransportOptions options;
+  options.tls = false;
+  options.tokens = true;
+  return options;
+}
+
+struct TensorRelayInTheClearTest : TensorRelayTest {
+  TensorRelayInTheClearTest() : TensorRelayTest(InTheClear()) {}
+  Plane::TokenOf GivenByFar(size_t agent) {
+    return [this, id = agents_[agent]->contact().id](const PeerId&) {
+      return far_->transport().GiveToken(id);
+    };
+  }
+};
+
+// The relay's own dial, which proves whom it reaches, costs a token too.
+TEST_F(TensorRelayInTheClearTest, ATokenOfTheFarEndIsGoodThroughTheNeighbour) {
+  Hide();
+  near_->SetControl(GivenByFar(0));
+  between_->SetControl(GivenByFar(1));
+  ASSERT_TRUE(near_->Send(far_contact_, Bytes(1000, 3)));
+  ASSERT_TRUE(waiter_.Wait([&] { return far_->received().size() == 1; }));
+  EXPECT_EQ(far_->received()[0], Bytes(1000, 3));
+  EXPECT_TRUE(near_->downs().empty());
+  EXPECT_GE(Count(*agents_[1], "crowdsurf_relay_carried_bytes_total"), 1000);
+}
+
+TEST_F(TensorRelayInTheClearTest, ARefusedTokenIsNoFirewallAndNoNeighbourIsAsked) {
+  near_->SetControl([](const PeerId&) { return TokenHalves{}; });
+  ASSERT_TRUE(near_->Send(far_contact_, Bytes(10)));
+  ASSERT_TRUE(waiter_.Wait([&] { return !near_->downs().empty(); }));
+  EXPECT_EQ(near_->downs()[0], std::pair(far_contact_.id, false));
+  EXPECT_EQ(Count(*agents_[0], "crowdsurf_relay_questions_total"), 0);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <functional>
 #include <memory>
@@ -29,6 +30,16 @@ struct Received {
   Bytes payload;
 };
 
+// Says nothing, and counts warnings.
+class WarningCount : public LogSink {
+ public:
+  void Write(LogLevel level, std::string_view, std::string_view,
+             std::initializer_list<LogField>) override {
+    if (level == LogLevel::kWarning) ++warnings;
+  }
+  std::atomic<int> warnings{0};
+};
+
 class TransportNode {
  public:
   TransportNode(const dht::TestAuthority* authority, const std::string& worker,
@@ -41,7 +52,8 @@ class TransportNode {
                                                  options.job + "/" + worker});
     }
     identity_ = *dht::Identity::Open(authority != nullptr ? folder_.path() : "");
-    transport_ = std::make_unique<TensorTransport>(options, *identity_, host_, metrics_, Logger());
+    transport_ = std::make_unique<TensorTransport>(options, *identity_, host_, metrics_,
+                                                   Logger(&log_, "tensor"));
     transport_->SetHandlers({
         [this](Time, WallTime, const PeerId& from, const TensorHeader& header, Bytes payload) {
           std::unique_lock lock(mutex_);
@@ -61,8 +73,10 @@ class TransportNode {
         },
         [this](Time, WallTime, const PeerId& peer, uint64_t number) {
           const std::lock_guard lock(mutex_);
-          const auto halves = token_of_ ? token_of_(peer) : std::nullopt;
-          transport_->UseToken(peer, number, halves);
+          asked.push_back(number);
+          changed_.notify_all();
+          if (silent_) return;
+          transport_->UseToken(peer, number, token_of_ ? token_of_(peer) : std::nullopt);
         },
     });
     if (!start) return;
@@ -91,6 +105,12 @@ class TransportNode {
     const std::lock_guard lock(mutex_);
     token_of_ = std::move(token_of);
   }
+  // While it is silent, answers are lost on the way.
+  void SetSilent(bool silent) {
+    const std::lock_guard lock(mutex_);
+    silent_ = silent;
+  }
+  int warnings() const { return log_.warnings; }
   double Tokens(const std::string& result) const {
     return metrics_.Value("crowdsurf_tensor_tokens_total", {{"result", result}});
   }
@@ -121,17 +141,19 @@ class TransportNode {
 
   std::vector<Received> received;
   std::vector<std::pair<PeerId, bool>> downs;
+  std::vector<uint64_t> asked;  // for tokens
   int drained = 0;
 
  private:
   dht::TemporaryDirectory folder_;
+  WarningCount log_;
   MetricRegistry metrics_;
   HostLoop host_;
   std::unique_ptr<dht::Identity> identity_;
   std::unique_ptr<TensorTransport> transport_;
   std::mutex mutex_;
   std::condition_variable changed_, gate_;
-  bool blocked_ = false;
+  bool blocked_ = false, silent_ = false;
   TokenOf token_of_;
   std::thread thread_;
 };
