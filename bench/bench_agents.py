@@ -36,6 +36,12 @@ def make_credentials(folder, size):
         shutil.copy(authority / "cert.pem", agent / "ca.pem")
 
 
+def flag_of_tls(program):
+    """Of an agent that another build made: before --tensor-tls there was --tls, which also turned off the encryption of control."""
+    words = subprocess.run([program, "agent", "--help"], check=True, capture_output=True, text=True).stdout
+    return "--tensor-tls" if "--tensor-tls" in words else "--tls"
+
+
 class Job:
     """A job's agents: at most one in each namespace. `shift`: of their ports, where those of another job have the usual ones.
 
@@ -44,6 +50,7 @@ class Job:
 
     def __init__(self, network, folder, program, averaging, tls=True, shift=0):
         self.network, self.folder, self.program, self.tls, self.shift = network, folder, program, tls, shift
+        self.tls_flag = flag_of_tls(program)
         self.config = {"generation": 1, "averaging": averaging}
         self.links = pathlib.Path(tempfile.mkdtemp(prefix="crowdsurf-bench-", dir="/dev/shm"))
         make_credentials(folder, len(network.hosts))
@@ -61,7 +68,7 @@ class Job:
         command = [self.program, "agent", "--job", "bench", "--worker", f"bench-{rank}-1", "--dir", self.link(rank),
                    "--agent-dir", directory, "--listen", self.network.hosts[rank], "--peer-port", PEER + self.shift,
                    "--tensor-port", TENSOR + self.shift, "--http-port", HTTP + self.shift, "--hang-after", 0, "--log-level", level,
-                   "--tls", "Required" if self.tls else "Disabled"]
+                   self.tls_flag, "Required" if self.tls else "Disabled"]
         return subprocess.Popen(self.network.inside(rank, command), stderr=log)
 
     def start_trainer(self, rank, script, *words):

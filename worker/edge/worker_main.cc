@@ -43,7 +43,8 @@ void AddFlags(CLI::App& app, AgentOptions& options) {
   app.add_option("--termination-log", options.termination_log, "JSON written at the end");
   app.add_option("--log-level", options.log_level, "debug, info, warning, error")
       ->capture_default_str();
-  app.add_option("--tls", options.tls, "Of tensors: Required or Disabled")->capture_default_str();
+  app.add_option("--tensor-tls", options.tensor_tls, "Required, or Disabled: in the clear")
+      ->capture_default_str();
   app.add_option("--grace-period", options.grace_period, "Seconds from SIGTERM to the exit")
       ->capture_default_str();
   app.add_option("--hang-after", options.hang_after,

@@ -124,7 +124,8 @@ json Command(const TrainingJob& job, const CreatePod& create, const PodBuilderOp
     command.push_back(level);
   }
   if (job.spec.tensors_in_clear) {
-    command.push_back("--tls");
+    // An older agent takes --tls as no TLS anywhere. It does not know this flag, and ends with 2.
+    command.push_back("--tensor-tls");
     command.push_back("Disabled");
   }
   return command;

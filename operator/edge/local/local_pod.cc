@@ -104,7 +104,7 @@ Status LocalPod::StartAgent(const TrainingJob& job) {
                   "--die-with-parent",
                   "--log-level",
                   options_.log_level,
-                  "--tls",
+                  "--tensor-tls",
                   job.spec.tensors_in_clear ? "Disabled" : "Required"};
   process.environment = options_.environment;
   for (std::string& entry : process.environment) {

@@ -200,7 +200,7 @@ void Agent::Impl::MakeTensorTransport() {
   tensor.listen = options_.listen;
   tensor.port = options_.tensor_port;
   tensor.advertise = options_.advertise;
-  tensor.tls = options_.tls == "Required";
+  tensor.tls = options_.tensor_tls == "Required";
   tensor.tokens = !tensor.tls;
   tensor.relay = &grpc_->relay();
   tensor.clock = &clock_;
@@ -216,7 +216,7 @@ void Agent::Impl::MakeTensorTransport() {
        [this](Time, WallTime, const PeerId& peer, uint64_t number) { AskForToken(peer, number); }});
   if (tensor.tokens)
     log_.Warning("tensors travel in the clear: whoever is on their way can read and change them",
-                 {{"tls", options_.tls}});
+                 {{"tensor_tls", options_.tensor_tls}});
 }
 
 void Agent::Impl::MakePlanes() {

@@ -62,7 +62,7 @@ std::vector<std::string> Violations(const AgentOptions& options) {
   }
   CheckOneOf("--capacity", options.capacity, "Spot OnDemand", out);
   CheckOneOf("--log-level", options.log_level, manifest::RowOf("agent.logLevel").choices, out);
-  CheckOneOf("--tls", options.tls, manifest::RowOf("tls.mode").choices, out);
+  CheckOneOf("--tensor-tls", options.tensor_tls, manifest::RowOf("tls.mode").choices, out);
   // Negated, so that NaN is refused, too.
   if (!(options.grace_period > 0) || options.grace_period > 3600) {
     out.push_back("--grace-period: must be more than 0 and at most 3600 seconds");

@@ -31,7 +31,7 @@ struct AgentOptions {
   std::string checkpoint_dir;   // empty: no checkpoints, no model file
   std::string termination_log;  // empty: none
   std::string log_level{manifest::TextDefault("agent.logLevel")};
-  std::string tls{manifest::TextDefault("tls.mode")};
+  std::string tensor_tls{manifest::TextDefault("tls.mode")};
   bool require_memory = true;  // `dir` must be a memory file system
   double grace_period = 10;    // seconds from SIGTERM to exit: Google gives user pods 15
   double hang_after = 300;     // seconds without a step: the trainer hangs; 0: never said

@@ -60,8 +60,10 @@ TEST(AgentContainerTest, ItsCommandSaysWhoItIsAndWhereItMeetsOthers) {  // docs/
   EXPECT_THAT(command, Not(Contains("--checkpoint-dir")));
   EXPECT_EQ(Flag(Agent(Job({{"agent", {{"logLevel", "debug"}}}}))["command"], "--log-level"),
             "debug");
-  EXPECT_THAT(command, Not(Contains("--tls")));
-  EXPECT_EQ(Flag(Agent(Job({{"tls", {{"mode", "Disabled"}}}}))["command"], "--tls"), "Disabled");
+  EXPECT_THAT(command, Not(Contains("--tensor-tls")));
+  const json in_the_clear = Agent(Job({{"tls", {{"mode", "Disabled"}}}}))["command"];
+  EXPECT_EQ(Flag(in_the_clear, "--tensor-tls"), "Disabled");
+  EXPECT_THAT(in_the_clear, Not(Contains("--tls"))) << "an old agent encrypts nothing then";
 }
 
 TEST(AgentContainerTest, ItListensWhereTheServiceAndThePortsOfThePageSay) {  // docs/agent.md

@@ -130,7 +130,7 @@ class AgentTest : public testing::Test {
   std::unique_ptr<Worker> StartAgent(size_t index, const std::string& seed) {
     Worker::Setup setup{.config = config_};
     setup.options.checkpoint_dir = checkpoints_.path().string();
-    setup.options.tls = tls_;
+    setup.options.tensor_tls = tensor_tls_;
     return std::make_unique<Worker>(authority_, index, seed, std::move(setup));
   }
   static void StartTrainer(Worker& worker, size_t index) {
@@ -201,7 +201,7 @@ class AgentTest : public testing::Test {
   const dht::TestAuthority authority_;
   dht::TemporaryDirectory checkpoints_;
   JobConfig config_;
-  std::string tls_ = "Required";
+  std::string tensor_tls_ = "Required";
   std::vector<std::unique_ptr<Worker>> workers_;
 };
 
@@ -224,7 +224,7 @@ TEST_F(AgentTest, FourWorkersFindEachOtherAndReallyAverage) {
 
 // Control keeps mutual TLS, so the members know each other; each tensor connection cost a token.
 TEST_F(AgentTest, TensorsInTheClearAreAveragedAndOneDeathCostsNoRound) {
-  tls_ = "Disabled";
+  tensor_tls_ = "Disabled";
   StartAll();
   ASSERT_TRUE(EventuallyHolds([&] { return MinAveraging() >= 3 && Agree(); })) << Describe();
   for (const auto& worker : workers_) {
@@ -232,6 +232,7 @@ TEST_F(AgentTest, TensorsInTheClearAreAveragedAndOneDeathCostsNoRound) {
       return worker->agent->metrics().Value("crowdsurf_tensor_tokens_total", {{"result", result}});
     };
     EXPECT_GE(tokens("given"), 1);
+    // "unknown" may count: a link that asks again while its Hello is on the way shows an old token.
     for (const char* bad : {"missing", "replayed", "expired", "full", "garbled", "impostor"})
       EXPECT_EQ(tokens(bad), 0) << bad;
   }

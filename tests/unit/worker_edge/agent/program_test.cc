@@ -71,7 +71,7 @@ struct ProgramTest : testing::Test {
             folder / "link",
             "--agent-dir",
             folder / "agent",
-            "--tls",
+            "--tensor-tls",
             "Disabled",
             "--listen",
             "127.0.0.1",
@@ -103,6 +103,7 @@ TEST_F(ProgramTest, BadFlagsAreTwoAndEachIsNamed) {
       EXPECT_THAT(program.said(), HasSubstr(std::string("crowdsurf-worker: ") + flag + ": "));
   }
   EXPECT_EQ(Program({"run", "--no-such-flag"}, folder / "said").Code(), 2);
+  EXPECT_EQ(Program(With("agent", {"--tls", "Disabled"}), folder / "said").Code(), 2) << "of old";
   EXPECT_EQ(Program({"dance"}, folder / "said").Code(), 2);
 }
 
