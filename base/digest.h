@@ -2,7 +2,7 @@
 //
 // SHA-256 comes from OpenSSL and the 64-bit hash from xxHash; both are hidden in the .cc, so cores
 // that hash do not see a crypto library. ContentHash detects corruption and mismatches, not
-// forgery: frames travel over mutual TLS. Any thread.
+// forgery. Mutual TLS keeps forgers out, where tensors are encrypted. Any thread.
 #pragma once
 
 #include <cstdint>

@@ -3,8 +3,9 @@
 // A firewall may let an agent dial its neighbours of a tree only. Transports dial as ever. When
 // that fails they ask here and get a connection whose bytes the neighbours hand on, over the call
 // PeerRelay.Carry of their peer ports. Mutual TLS at each hop lets in agents of the job alone. The
-// carried bytes keep the TLS of their two ends. core/relay/relay_searches.h decides which agent is
-// asked, and core/relay/relay_paths.h decides what is believed. Here are the bytes.
+// carried bytes keep the TLS of their two ends, where they have it: tensors in the clear can be
+// read and changed here. core/relay/relay_searches.h decides which agent is asked, and
+// core/relay/relay_paths.h decides what is believed. Here are the bytes.
 //
 // Two ways in. gRPC's dials come to a loopback port and say CONNECT with a secret of this process;
 // other rooms call Connect and get a socket. Each carried connection holds at most one piece of

@@ -170,7 +170,7 @@ TEST_F(TransportTest, ADialOfNobodyIsHardDownAndNothingIsSent) {
   EXPECT_EQ(Count(a, "crowdsurf_peer_messages_dropped_total", {{"reason", "connection_lost"}}), 1);
 }
 
-TEST_F(TransportTest, ItWorksWithoutTlsWhenTheJobSaysSo) {
+TEST_F(TransportTest, ItWorksWithoutTlsAsTestsMayAsk) {
   Agent& a = Add(authority_, {.tls = false});
   Agent& b = Add(authority_, {.tls = false});
   SendText(a, b.contact(), "plain");

@@ -3,9 +3,9 @@
 // Purpose: manifests (what the last committed average consists of) and chunks of it, carried by the
 // tensor connections. Values; decoding is bounded and gives nullopt for anything garbled, the
 // caller counts it. The bytes of a chunk follow its header in the frame and are never copied into a
-// message. Chunk hashes are base ContentHash: they find corruption and mismatches, forgery is for
-// mutual TLS; the root over them and the opaque state's hash are SHA-256. Source: ours;
-// docs/data-plane.md.
+// message. Chunk hashes are base ContentHash: they find corruption and mismatches. Mutual TLS keeps
+// forgers out; in the clear nothing does, as manifests travel beside their chunks. The root over
+// the hashes and the opaque state's hash are SHA-256. Source: ours; docs/data-plane.md.
 #pragma once
 
 #include <cstdint>

@@ -58,6 +58,7 @@ TEST(ReportTest, JsonHasTheKeysThatTheIssueNames) {
                               "/workers/min",
                               "/workers/max",
                               "/start_seconds",
+                              "/tensors",
                               "/seed",
                               "/samples_per_second",
                               "/duration_seconds"}) {
