@@ -152,6 +152,11 @@ TensorTransportOptions InTheClear() {
 
 struct TensorRelayInTheClearTest : TensorRelayTest {
   TensorRelayInTheClearTest() : TensorRelayTest(InTheClear()) {}
+  // The far end goes first, and who loses it dials again.
+  ~TensorRelayInTheClearTest() override {
+    near_->SetControl(nullptr);
+    between_->SetControl(nullptr);
+  }
   Plane::TokenOf GivenByFar(size_t agent) {
     return [this, id = agents_[agent]->contact().id](const PeerId&) {
       return far_->transport().GiveToken(id);
