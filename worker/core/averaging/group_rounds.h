@@ -226,6 +226,7 @@ class GroupRounds {
               Actions& out) const;
   message::RoundFrame Wrapping(const Instance& instance) const;
   void End(Time now, Instance& instance, const RoundOver& over);
+  void LogGivenUp(Time now, const Instance& instance, const RoundOver& over) const;
   void Tally(const Instance& instance, Outcome outcome);
   void Count(Instance& instance);
   void Close(Time now, Instances::iterator at, Actions& out);

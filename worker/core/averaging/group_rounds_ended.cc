@@ -61,14 +61,31 @@ void GroupRounds::End(Time now, Instance& instance, const RoundOver& over) {
     metrics_.round_seconds->Observe((now - instance.opened).seconds());
   }
   Tally(instance, over.outcome);
+  if (!Applied(over.outcome) && !departing_) LogGivenUp(now, instance, over);
   log_.Debug("round over", {{"averaging", ended.averaging.value()},
                             {"round", ended.round},
-                            {"outcome", static_cast<int>(over.outcome)},
+                            {"outcome", NameOf(over.outcome)},
                             {"ballot", over.ballot},
                             {"weight", over.stake.weight},
                             {"members", over.members.bits()},
                             {"contributors", over.contributors.bits()}});
   ended_.push_back(std::move(ended));
+}
+
+// A worker keeps its own values in such a round: whoever looks for the cause needs to know whom it
+// could not reach.
+void GroupRounds::LogGivenUp(Time now, const Instance& instance, const RoundOver& over) const {
+  std::string unheard;
+  for (const RoundCell& cell : instance.round.spec().cells)
+    if (cell.member && instance.round.Distrusts(*cell.member))
+      unheard += (unheard.empty() ? "" : " ") + cell.member->brief();
+  log_.Warning("round given up", {{"averaging", instance.opening.averaging.value()},
+                                  {"round", instance.opening.round},
+                                  {"outcome", NameOf(over.outcome)},
+                                  {"seconds", (now - instance.opened).seconds()},
+                                  {"ballot", over.ballot},
+                                  {"group", instance.round.spec().cells.size()},
+                                  {"unheard", unheard}});
 }
 
 void GroupRounds::Tally(const Instance& instance, Outcome outcome) {

@@ -27,10 +27,9 @@ Counter* MessagesRefused(MetricRegistry& r, std::string_view reason) {
 }  // namespace
 
 PeerMetrics::PeerMetrics(MetricRegistry& r) : mixing(r), registry_(r) {
-  const std::map<Outcome, const char*> outcomes = {
-      {Outcome::kFast, "fast"}, {Outcome::kRepaired, "repaired"}, {Outcome::kAdopted, "adopted"},
-      {Outcome::kKept, "kept"}, {Outcome::kAborted, "aborted"},   {Outcome::kOrphaned, "orphaned"}};
-  for (const auto& [outcome, name] : outcomes) rounds[outcome] = Rounds(r, name);
+  for (const Outcome outcome : {Outcome::kFast, Outcome::kRepaired, Outcome::kAdopted,
+                                Outcome::kKept, Outcome::kAborted, Outcome::kOrphaned})
+    rounds[outcome] = Rounds(r, NameOf(outcome));
   rounds_left = Rounds(r, "left");
   rounds_branch = Rounds(r, "branch");
   const std::map<SuspicionCause, const char*> causes = {{SuspicionCause::kReset, "reset"},

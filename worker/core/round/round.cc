@@ -11,6 +11,24 @@ bool Applied(Outcome outcome) {
   return outcome == Outcome::kFast || outcome == Outcome::kRepaired || outcome == Outcome::kAdopted;
 }
 
+const char* NameOf(Outcome outcome) {
+  switch (outcome) {
+    case Outcome::kFast:
+      return "fast";
+    case Outcome::kRepaired:
+      return "repaired";
+    case Outcome::kAdopted:
+      return "adopted";
+    case Outcome::kKept:
+      return "kept";
+    case Outcome::kAborted:
+      return "aborted";
+    case Outcome::kOrphaned:
+      return "orphaned";
+  }
+  return "";
+}
+
 Round::Round(RoundSpec spec, PlanRule rule) {
   auto fixed = std::make_shared<Fixed>();
   CHECK(!spec.cells.empty() && spec.cells.size() <= kMaxRanks);

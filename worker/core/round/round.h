@@ -84,6 +84,8 @@ class Round {
   std::set<PeerId> Absent() const;
   // What must be kept (a decided value, or one that may be) is with suspected members alone.
   bool AwaitsSuspects() const;
+  // It is suspected, or has gone: nothing is expected of it now.
+  bool Distrusts(const PeerId& peer) const;
   // A frame of this instance came from that member: it has opened the round.
   bool HasSpoken(const PeerId& peer) const;
   // Grows whenever something that was awaited came: a round that does not is stuck.
@@ -165,7 +167,6 @@ class Round {
   bool SameBase(const Stake& stake) const;
   bool IsBehind(const Ready& other) const;
   bool Trusts(int rank) const;
-  bool Distrusts(const PeerId& peer) const;
   void Refuse(FrameRefusal reason) { ++counts_.refused[reason]; }
   void Emit(const PeerId& to, FrameBody body, RoundActions& out);
   void Dispatch(const PeerId& from, const FrameBody& body, RoundActions& out);

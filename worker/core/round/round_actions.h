@@ -80,7 +80,8 @@ struct BranchFormed {
   Digest root;
   bool operator==(const BranchFormed&) const = default;
 };
-bool Applied(Outcome outcome);  // kFast, kRepaired, kAdopted
+bool Applied(Outcome outcome);        // kFast, kRepaired, kAdopted
+const char* NameOf(Outcome outcome);  // in metrics and logs: "fast", "repaired", ...
 
 using RoundAction = std::variant<SendFrame, SendInput, SendResult, FoldChunk, StoreResult,
                                  EmptySlot, DropInputs, RoundOver, BranchFormed>;
