@@ -39,6 +39,15 @@ TEST_P(MixingChaos, TwoRunsOfASeedAreOne) {
   }
 }
 
+// The deciders of a view die, and one member hears of it in a round of the view before, in which it
+// is alone. Each such round lasts longer than one hold of the next.
+TEST(MixingChaosSeeds, AViewIsEnteredThoughEveryRoundBeforeItIsGivenUp) {
+  ChaosScenario scenario = DrawChaos(1289, 3, 9);
+  ASSERT_TRUE(DrawGraph("RelaySum", scenario));
+  const ChaosReport report = RunChaos(scenario);
+  EXPECT_TRUE(report.violations.none()) << report.violations.words().front();
+}
+
 INSTANTIATE_TEST_SUITE_P(All, MixingChaos, testing::ValuesIn(kGraphStrategies),
                          [](const auto& one) { return std::string(one.param); });
 

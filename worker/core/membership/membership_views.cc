@@ -61,6 +61,9 @@ void Membership::TakePending(Time now, Actions& out) {
                            OriginOf(view, pending_->hash()) == last_.origin &&
                            !averaging_.MayMove(AveragingId());
     if (forgotten) averaging_.LeaveNow(now, out);
+    // A round that nobody else is in lasts longer than one hold, and the next one would begin in
+    // the moment in which it is over.
+    if (waited) averaging_.HoldFrom(now, averaging_.bytes_begun() + 1, kBarrierPatience * 2, out);
     if (!averaging_.MayMove(barrier)) return;
   }
   Seating next = std::move(*pending_);
