@@ -118,7 +118,12 @@ class NodesTest(unittest.TestCase):
         if self.agents.failed() != self.failed:
             whose = [(s["worker"], s["state"], s["averaging"], s["rounds"]) for s in self.agents.seen.values()
                      if any(s["rounds"][kind] for kind in kube.FAILED)]
-            raise kube.told(f"{self.agents.failed() - self.failed} rounds failed, these have had some: {whose}", self.show())
+            said = [line for worker, *_ in whose for line in self.agent_log(worker) if "given up" in line or "member" in line]
+            raise kube.told(f"{self.agents.failed() - self.failed} rounds failed, these have had some: {whose}",
+                            "\n".join([self.show(), *said[-40:]]))
+
+    def agent_log(self, worker):
+        return kubectl("logs", worker, "-c", "crowdsurf-agent", "--request-timeout=5s", check=False).splitlines()
 
     def on(self, node):
         return {name: pod for name, pod in self.kube.pods("crowd").items()
@@ -263,7 +268,7 @@ class NodesTest(unittest.TestCase):
 
     # ---- machines ---------------------------------------------------------------------------------------------------
     def test_07_a_silent_death_of_a_machine(self):
-        """pod-lifecycle 3.1, 3.6, 4.3: kubelet stopped, shims killed: no notice, and exit 255 when it comes back."""
+        """pod-lifecycle 3.1, 3.6, 4.3: kubelet stopped, containers and shims killed: no notice, and exit 255 when it comes back."""
         node = Node(self.smaller())
         lost = self.on(node.name)
         begun, replaced = time.monotonic(), {}
