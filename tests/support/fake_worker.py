@@ -130,7 +130,7 @@ def main():
     commands = parser.add_subparsers(dest="command")
     run = commands.add_parser("run")
     for flag in ("job", "worker", "dir", "agent-dir", "listen", "peer-port", "tensor-port", "http-port", "signer",
-                 "capacity", "checkpoint-dir", "termination-log", "log-level", "hang-after"):
+                 "capacity", "checkpoint-dir", "termination-log", "log-level", "tensor-tls", "hang-after"):
         run.add_argument("--" + flag)
     run.add_argument("--die-with-parent", action="store_true")
     trainer = commands.add_parser("train")
