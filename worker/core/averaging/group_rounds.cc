@@ -33,6 +33,12 @@ uint32_t DitherKey(const GroupRounds::Opening& opening) {
   return static_cast<uint32_t>(opening.averaging.value()) * kMaxRounds + opening.round;
 }
 
+// Stand-ins, too, of which none may be needed yet.
+void SuspectThose(const std::set<PeerId>& down, Round& round, RoundActions& out) {
+  for (const PeerId& peer : down)
+    if (round.Involves(peer)) round.OnSuspect(peer, SuspicionCause::kReset, out);
+}
+
 }  // namespace
 
 GroupRounds::GroupRounds(const PeerConfig& config, PeerMetrics& metrics, Logger log)
@@ -176,8 +182,7 @@ void GroupRounds::OpenInstance(Time now, const std::set<PeerId>& down, Actions& 
   Instance& instance = at->second;
   RoundActions actions;
   instance.round.Start(actions);
-  for (const PeerId& peer : instance.round.WaitingFor())
-    if (down.contains(peer)) instance.round.OnSuspect(peer, SuspicionCause::kReset, actions);
+  SuspectThose(down, instance.round, actions);
   instance.pacer.Observe(now, instance.round);
   Perform(now, instance, actions, out);
 }

@@ -219,6 +219,7 @@ class GroupRounds {
     return !instance.round.over() && !instance.flowed && !instance.fed &&
            instance.round.empty_handed();
   }
+  bool InOtherList(const message::RoundFrame& message) const;
   void OtherList(const PeerId& from, Instance& instance, Actions& out);
   void SendList(const PeerId& to, const Instance& instance, Actions& out) const;
   // Wraps a frame as `like` is wrapped: same view, averaging, round and group.

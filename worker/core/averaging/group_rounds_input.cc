@@ -179,6 +179,16 @@ void GroupRounds::Unknown(Time, const PeerId& from, const message::RoundFrame& m
   LateDuty(from, message, frame, out);
 }
 
+// It is in this group's round under another list, to which it is bound: values have moved by it.
+bool GroupRounds::InOtherList(const message::RoundFrame& message) const {
+  return std::any_of(instances_.begin(), instances_.end(), [&](const auto& entry) {
+    const Instance& instance = entry.second;
+    return instance.view == message.view && instance.opening.averaging == message.averaging &&
+           instance.opening.round == message.round && instance.group == message.group &&
+           !IsPristine(instance);
+  });
+}
+
 // The same group in the same round under another list. Nothing has left us: seats are exchanged and
 // both plan anew. Else the other one takes our list, if it can.
 void GroupRounds::OtherList(const PeerId& from, Instance& instance, Actions& out) {
@@ -283,9 +293,10 @@ void GroupRounds::Witness(const PeerId& from, const Frame& frame,
     return metrics_.RefuseFrame(FrameRefusal::kWrongAge);
   if (open != nullptr) {
     if (open->branch) return metrics_.RefuseFrame(FrameRefusal::kBranch);
-    // A member that went on, or never was in this averaging, is a witness only.
+    // A member that went on, never was in this averaging, or is in it by another list of the seats
+    // is a witness only: nobody may wait for its STATUS.
     if (message.averaging < min_ || message.view != view_.hash ||
-        Counted(frame.instance, config_.id))
+        Counted(frame.instance, config_.id) || InOtherList(message))
       SendTo(from, Frame{frame.instance, Bye{ByeReason::kSatOut}}, message, out);
   }
   const uint64_t full = table_.full();

@@ -84,6 +84,8 @@ class Round {
   std::set<PeerId> Absent() const;
   // What must be kept (a decided value, or one that may be) is with suspected members alone.
   bool AwaitsSuspects() const;
+  // It is a member, a witness or a stand-in of this round.
+  bool Involves(const PeerId& peer) const;
   // It is suspected, or has gone: nothing is expected of it now.
   bool Distrusts(const PeerId& peer) const;
   // A frame of this instance came from that member: it has opened the round.

@@ -25,9 +25,7 @@ void Round::OnSuspect(const PeerId& peer, SuspicionCause cause, RoundActions& ou
 
 // A speaker or a witness that is no member.
 void Round::SuspectOther(const PeerId& peer, RoundActions& out) {
-  bool known = fixed_->witness_of.count(peer) > 0;
-  for (const RoundCell& cell : fixed_->spec.cells) known = known || cell.speakers.count(peer) > 0;
-  if (!known) return Refuse(FrameRefusal::kStranger);
+  if (!Involves(peer)) return Refuse(FrameRefusal::kStranger);
   distrusted_.insert(peer);
   AskSpeakers(out);
   TryFoldAll(out);

@@ -1,4 +1,6 @@
 // What others may know of a Round: its phase, whom it waits for, its fingerprint.
+#include <algorithm>
+
 #include "base/digest.h"
 #include "worker/core/round/round.h"
 #include "worker/core/round/round_codec.h"
@@ -30,6 +32,13 @@ bool Round::AwaitsSuspects() const {
   if (!target_) return orphan_;
   if (missing_ == 0) return false;
   return (target_->held.members - suspected_ - left_ - own_rank()).empty();
+}
+
+bool Round::Involves(const PeerId& peer) const {
+  if (RankOf(peer) >= 0 || fixed_->witness_of.count(peer) > 0) return true;
+  const std::vector<RoundCell>& cells = fixed_->spec.cells;
+  return std::any_of(cells.begin(), cells.end(),
+                     [&](const RoundCell& cell) { return cell.speakers.count(peer) > 0; });
 }
 
 bool Round::HasSpoken(const PeerId& peer) const {

@@ -132,6 +132,31 @@ TEST_F(GroupRoundsTest, ARoundThatHoldsAResultIsNot) {
   EXPECT_TRUE(rounds_.open());
 }
 
+// As a witness it promises in a ballot of a round that others are in by another list of the seats.
+// That must not be taken for a sign that it will be in theirs: each ballot would wait for it.
+TEST_F(GroupRoundsTest, AMemberThatIsBoundToItsListLeavesARoundOfAnotherOne) {
+  const auto open = [&](Ballot ballot) {
+    out_.clear();
+    const BallotOpen body{.ballot = ballot, .age = {view_.epoch, opening_.averaging, 0}};
+    rounds_.OnFrame(now_, PeerAt(1),
+                    {.view = seating_.hash(),
+                     .epoch = view_.epoch,
+                     .averaging = opening_.averaging,
+                     .round = 0,
+                     .group = 0,
+                     .frame = EncodeFrame({InstanceId(), body})},
+                    out_);
+    return Byes();
+  };
+  EXPECT_TRUE(open(1).empty()) << "it may take their list";
+  out_.clear();
+  rounds_.OnPeerDown(now_, PeerAt(1), SuspicionCause::kReset, out_);
+  const std::vector<FoldChunk> folds = Folds();
+  ASSERT_FALSE(folds.empty());
+  rounds_.OnFolded(now_, {1, folds.front().chunk, folds.front().assigned, 7}, out_);
+  EXPECT_EQ(open(2), std::vector{ByeReason::kSatOut});
+}
+
 // Its results serve the others still: a count has no use for the region that it wrote.
 TEST_F(GroupRoundsTest, ARoundStaysOpenForOthersBesideTheCountAfterIt) {
   const auto closed = [&] {
@@ -246,10 +271,10 @@ class MovedTest : public GroupRoundsTest {
     rounds_.OnView(now_, wide_, seating_.hash(), ParentEnd::kBrokeUp, out_);
     rounds_.TakeEnded();
   }
-  void OpenRound(uint32_t round) {
+  void OpenRound(uint32_t round, const std::set<PeerId>& down = {}) {
     opening_.round = round;
     opening_.axis = round;
-    rounds_.OpenRound(now_, opening_, seating_, {}, out_);
+    rounds_.OpenRound(now_, opening_, seating_, down, out_);
   }
 
   // The group of `cell`, by the seats of `seating`.
@@ -343,6 +368,18 @@ TEST_F(MovedTest, ItSpeaksForNobodyOfAnotherClass) {
   const auto frame = DecodeFrame(std::get<message::RoundFrame>(*answer).frame);
   ASSERT_TRUE(std::holds_alternative<Bye>(frame->body));
   EXPECT_EQ(std::get<Bye>(frame->body).reason, ByeReason::kCannotSpeak);
+}
+
+// The member of cell 1 leaves, and the one of cell 3 could speak for it.
+TEST_F(MovedTest, NobodyWaitsForAStandInThatWasGoneBeforeItWasNeeded) {
+  for (const bool gone : {false, true}) {
+    OpenRound(1, gone ? std::set<PeerId>{PeerAt(3)} : std::set<PeerId>());
+    out_.clear();
+    rounds_.OnPeerDown(now_, PeerAt(1), SuspicionCause::kBye, out_);
+    EXPECT_EQ(Folds().empty(), !gone) << "it goes on at once where nobody can speak";
+    rounds_.Depart(now_, out_);
+    ++opening_.averaging;
+  }
 }
 
 }  // namespace
