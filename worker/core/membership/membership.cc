@@ -225,7 +225,7 @@ void Membership::ForgetStrangers() {
 void Membership::OnHeard(Time now, const PeerId& peer) {
   if (Gone(now, peer)) return;
   const auto at = heard_.find(peer);
-  if (at != heard_.end() && !InAnotherLineage(peer)) at->second = now;
+  if (at != heard_.end() && !LeavesByItsRecord(peer)) at->second = now;
   if (down_.erase(peer) > 0) averaging_.SetDown(down_);
 }
 

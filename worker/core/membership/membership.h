@@ -221,7 +221,7 @@ class Membership {
   void TendFirst(Time now, Actions& out);
   void NoteFirstMissed(Time now);
   void LetStartOnce(Actions& out);
-  bool InAnotherLineage(const PeerId& peer) const;
+  bool LeavesByItsRecord(const PeerId& peer) const;
   bool Gone(Time now, const PeerId& peer) const;
   const RosterRecord* BestOtherLineage();
   void ListenAnew(Time now);

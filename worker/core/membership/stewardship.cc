@@ -18,20 +18,19 @@ constexpr Duration kFollowPatience = Seconds(1);
 
 }  // namespace
 
-// Its own record says that it is seated in another lineage than ours. Records are late: one that
-// took a seat here a moment ago still says so.
-bool Membership::InAnotherLineage(const PeerId& peer) const {
+// Its own record says that it leaves the job, or that it is seated in another lineage than ours. It
+// may be in its last round: it says Leaving when that is over. And records are late: one that took
+// a seat here a moment ago still has the other lineage in its record.
+bool Membership::LeavesByItsRecord(const PeerId& peer) const {
   const RosterRecord* record = roster_.Find(peer);
-  return record != nullptr && seating_ && record->seated &&
-         record->lineage.origin != lineage().origin;
+  if (record == nullptr || !seating_) return false;
+  return record->leaving || (record->seated && record->lineage.origin != lineage().origin);
 }
 
 // Whatever it says otherwise, it is no member of our view any more.
 bool Membership::Gone(Time now, const PeerId& peer) const {
   if (departed_.contains(peer)) return true;
-  const RosterRecord* record = roster_.Find(peer);
-  if (record != nullptr && record->leaving) return true;
-  if (!InAnotherLineage(peer)) return false;
+  if (!LeavesByItsRecord(peer)) return false;
   const auto heard = heard_.find(peer);
   return heard != heard_.end() && now - heard->second > roster_.Ttl();
 }

@@ -107,6 +107,26 @@ TEST(PeerFailureTest, OneThatLeavesExitsSoonAndTheOthersGoOn) {
   for (size_t i = 1; i < 4; ++i) EXPECT_EQ(world.Summary(i).rounds.failed(), 0U);
 }
 
+// Their records say that they leave as soon as they begin to, and the steward reads them.
+TEST(PeerFailureTest, ThoseThatLeaveFinishTheRoundThatTheyAreIn) {
+  for (uint64_t seed = FirstSeed(); seed <= 2 * LastSeed(); ++seed) {
+    PeerWorld world(seed, EveryTenSteps());
+    for (int i = 0; i < 8; ++i) {
+      world.Add();
+      world.node(static_cast<size_t>(i)).step_time = Milliseconds(60 + 5 * i);  // all are awaited
+    }
+    ASSERT_TRUE(world.UntilTogether(Seconds(10))) << seed;
+    Rng rng(seed);
+    world.RunFor(Milliseconds(500) + Milliseconds(static_cast<int64_t>(rng.Uniform(600))));
+    for (size_t i = 2; i < 5; ++i) world.Local(i, LeaveAsked{});
+    world.RunFor(Seconds(4));
+    for (size_t i = 0; i < 8; ++i) {
+      EXPECT_EQ(world.Summary(i).rounds.failed(), 0U) << "seed " << seed << " peer " << i;
+      EXPECT_EQ(world.node(i).leaves.size(), i >= 2 && i < 5 ? 1U : 0U) << "seed " << seed;
+    }
+  }
+}
+
 TEST(PeerFailureTest, MostDieAtOnceAndTheRestBranchesAndGoesOn) {
   PeerWorld world(7, EveryTenSteps());
   for (int i = 0; i < 8; ++i) world.Add();
