@@ -2,6 +2,7 @@
 
 Every request goes through one `kubectl proxy`, so any kubeconfig works. Times are seconds of the monotonic clock.
 """
+import contextlib
 import datetime
 import json
 import os
@@ -151,7 +152,8 @@ class Agents(threading.Thread):
     """Asks every agent of a job for /summary twice a second, also one whose pod the API server has forgotten.
 
     Keeps what must never be: `twice` has peer ids that two pods answered to. `seen[peer]` is the last summary of each peer,
-    also of those that are gone. `rates` has what each answer said of samples a second.
+    also of those that are gone. `rates` has what each answer said of samples a second. `logs` has what the agents wrote last
+    when one of them said that a round had failed: kubelet deletes a log with its pod.
     """
 
     def __init__(self, kube, job):
@@ -159,11 +161,12 @@ class Agents(threading.Thread):
         self.kube, self.job = kube, job
         self.lock, self.stopping = threading.Lock(), threading.Event()
         self.targets, self.silent, self.seen, self.pod_of, self.twice, self.rates = {}, {}, {}, {}, [], []
+        self.logs = []
         self.start()
 
     def run(self):
         while not self.stopping.wait(0.5):
-            present = self.look()
+            present, failed = self.look(), self.failed()
             for uid, (name, ip) in list(self.targets.items()):
                 summary = self.ask(ip)
                 if summary and summary.get("worker") == name and summary.get("peer"):
@@ -173,6 +176,8 @@ class Agents(threading.Thread):
                 self.silent[uid] = self.silent.get(uid, 0) + 1
                 if present is not None and uid not in present and self.silent[uid] > 3:
                     del self.targets[uid]  # gone, and nobody is there
+            if self.failed() != failed:
+                self.logs = agent_logs(self.job)
 
     def look(self):
         """Uids of the job's pods; None while there is no API server."""
@@ -233,6 +238,17 @@ def goodput(status, agents, replicas):
     ours = min(1.0, told["samples"] / (replicas * rate * seconds))
     print(f"goodput by the operator {told['goodput']}, by the test {ours:.2f} ({seconds:.0f} s, a worker's {rate:.0f} samples/s)")
     return told["goodput"], ours
+
+
+def agent_logs(job, last=25):
+    """The last lines of each agent's log of a job, as the nodes of our own test cluster have them."""
+    state = pathlib.Path(tool("kubeconfig").strip()).parent
+    lines = []
+    for path in sorted(state.glob(f"node-*/logs/*_{job}-*/crowdsurf-agent/*.log")):
+        pod = path.parts[-3].split("_")[1]
+        with contextlib.suppress(OSError):  # kubelet has just deleted it
+            lines += [f"{pod}: {line}" for line in path.read_text(errors="replace").splitlines()[-last:]]
+    return lines
 
 
 TOOL = pathlib.Path(__file__).with_name("cluster")

@@ -118,12 +118,8 @@ class NodesTest(unittest.TestCase):
         if self.agents.failed() != self.failed:
             whose = [(s["worker"], s["state"], s["averaging"], s["rounds"]) for s in self.agents.seen.values()
                      if any(s["rounds"][kind] for kind in kube.FAILED)]
-            said = [line for worker, *_ in whose for line in self.agent_log(worker) if "given up" in line or "member" in line]
             raise kube.told(f"{self.agents.failed() - self.failed} rounds failed, these have had some: {whose}",
-                            "\n".join([self.show(), *said[-40:]]))
-
-    def agent_log(self, worker):
-        return kubectl("logs", worker, "-c", "crowdsurf-agent", "--request-timeout=5s", check=False).splitlines()
+                            "\n".join([self.show(), *self.agents.logs]))
 
     def on(self, node):
         return {name: pod for name, pod in self.kube.pods("crowd").items()
