@@ -88,6 +88,17 @@ TEST_F(HostileSeatsTest, AVacancyThatTheStewardDidNotDeclareUnseatsNobody) {
   ExpectAgreement(world_);
 }
 
+// One that could not reach the victim itself needs no second word.
+TEST_F(HostileSeatsTest, AVacancyOfAMemberThatIsDownHereIsBelieved) {
+  size_t hearer = 0;
+  while (world_.Summary(hearer).steward || hearer == kLiar || hearer == kVictim) ++hearer;
+  world_.Tell(hearer, kLiar, News({}, {Gone()}));
+  EXPECT_EQ(world_.Summary(hearer).members.size(), kMembers);
+  world_.Slander(hearer, kVictim);
+  world_.Tell(hearer, kLiar, News({}, {Gone()}));
+  EXPECT_EQ(world_.Summary(hearer).members.size(), kMembers - 1);
+}
+
 TEST_F(HostileSeatsTest, ASeatThatTheStewardDidNotGiveSeatsNobody) {
   for (size_t i = 0; i < kMembers; ++i)
     if (i != kLiar) world_.Tell(i, kLiar, News({For(Id(77))}, {}));
@@ -163,6 +174,24 @@ TEST_F(HostileSeatsTest, TwoMembersThatSayTheSameAreBelieved) {
   EXPECT_EQ(world_.Summary(hearer).members.size(), kMembers);
   world_.Tell(hearer, second, News({For(Id(77))}, {}));
   EXPECT_EQ(world_.Summary(hearer).members.size(), kMembers + 1);
+}
+
+// The steward of three has gone, says the second to the third. There is nobody else to ask.
+TEST(SeatsOfThreeTest, TheOnlyOneThatCanKnowIsBelieved) {
+  PeerWorld world(5, EveryTenSteps());
+  for (int i = 0; i < 3; ++i) world.Add();
+  ASSERT_TRUE(world.UntilTogether(Seconds(5)));
+  size_t steward = 0;
+  while (!world.Summary(steward).steward) ++steward;
+  const size_t hearer = (steward + 1) % 3, teller = (steward + 2) % 3;
+  world.Tell(hearer, teller,
+             message::SeatingNews{.view = world.Summary(hearer).view->hash,
+                                  .seats = {},
+                                  .vacancies = {Vacancy{world.node(steward).id(), 0,
+                                                        world.Summary(hearer).averaging + 2}},
+                                  .contacts = {},
+                                  .all = {}});
+  EXPECT_EQ(world.Summary(hearer).members.size(), 2U);
 }
 
 }  // namespace
