@@ -111,6 +111,16 @@ TEST_F(GroupRoundsTest, ARoundThatOnlySaidReadyCanBeOpenedAnew) {
   EXPECT_FALSE(rounds_.open());
 }
 
+// Who leaves gives its rounds up on purpose: that is no failed round. The next one is.
+TEST_F(GroupRoundsTest, OnlyTheRoundsOfADepartureAreNotCountedAsFailed) {
+  rounds_.Depart(now_, out_);
+  EXPECT_EQ(rounds_.tally().kept, 0U);
+  opening_.averaging = AveragingId(2);
+  rounds_.OpenRound(now_, opening_, seating_, {}, out_);
+  rounds_.LeaveOpen(now_, out_);
+  EXPECT_EQ(rounds_.tally().kept, 1U);
+}
+
 // What the others sent to the one that was dropped is lost: they hear that it begins anew.
 TEST_F(GroupRoundsTest, ARoundThatIsOpenedAnewSaysSo) {
   EXPECT_EQ(Readys(), std::vector<bool>{false});
