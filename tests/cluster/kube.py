@@ -166,7 +166,7 @@ class Agents(threading.Thread):
 
     def run(self):
         while not self.stopping.wait(0.5):
-            present, failed = self.look(), self.failed()
+            present = self.look()
             for uid, (name, ip) in list(self.targets.items()):
                 summary = self.ask(ip)
                 if summary and summary.get("worker") == name and summary.get("peer"):
@@ -176,8 +176,6 @@ class Agents(threading.Thread):
                 self.silent[uid] = self.silent.get(uid, 0) + 1
                 if present is not None and uid not in present and self.silent[uid] > 3:
                     del self.targets[uid]  # gone, and nobody is there
-            if self.failed() != failed:
-                self.logs = agent_logs(self.job)
 
     def look(self):
         """Uids of the job's pods; None while there is no API server."""
@@ -199,6 +197,9 @@ class Agents(threading.Thread):
             return None
 
     def take(self, uid, summary):
+        before = self.seen.get(summary["peer"], {"rounds": dict.fromkeys(FAILED, 0)})["rounds"]
+        if any(summary["rounds"][kind] > before[kind] for kind in FAILED):
+            self.logs = agent_logs(self.job)  # before the count is seen, so that the logs are there with it
         with self.lock:
             owner = self.pod_of.setdefault(summary["peer"], uid)
             if owner != uid:

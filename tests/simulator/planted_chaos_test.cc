@@ -173,7 +173,7 @@ TEST(PlantedChaosFaults, AnAgentThatNobodyHearsAfterHealingIsSeen) {
 }
 
 // Newcomers get seats in the view; a node that is never told of them goes on with a list of its
-// own. That costs nobody a round: those who use different lists do not wait for each other.
+// own. That costs nobody a round: members with different lists do not wait for each other.
 ChaosReport JobWithSeats(ChaosPlant plant, int planted) {
   ChaosScenario scenario = OfFour(plant, planted);
   scenario.mild = true;

@@ -36,7 +36,7 @@ bool Membership::Gone(Time now, const PeerId& peer) const {
 }
 
 // Occupants that did not speak as members of this view for the roster's time to live, and have no
-// record or one that says they are elsewhere: the slow proof of death, or of having gone.
+// record or one that says they leave or are elsewhere: the slow proof of death, or of having gone.
 void Membership::FindSilent(Time now) {
   bool found = false;
   for (const auto& [cell, member] : seating_->occupants()) {

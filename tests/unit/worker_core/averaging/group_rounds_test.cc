@@ -111,7 +111,8 @@ TEST_F(GroupRoundsTest, ARoundThatOnlySaidReadyCanBeOpenedAnew) {
   EXPECT_FALSE(rounds_.open());
 }
 
-// Who leaves gives its rounds up on purpose: that is no failed round. The next one is.
+// A member that leaves gives its rounds up on purpose: they do not count as failed. A later one
+// does.
 TEST_F(GroupRoundsTest, OnlyTheRoundsOfADepartureAreNotCountedAsFailed) {
   rounds_.Depart(now_, out_);
   EXPECT_EQ(rounds_.tally().kept, 0U);
