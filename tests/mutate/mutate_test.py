@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
 """mutants.py finds the places of a fault and no others; mutate.py judges each once, goes on after a stop, and leaves the
 working tree alone."""
+import concurrent.futures
+import os
 import pathlib
 import subprocess
 import sys
 import tempfile
+import threading
 import unittest
 
 sys.dont_write_bytecode = True
@@ -12,6 +15,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 import mutants  # noqa: E402  (beside this file)
 import mutate  # noqa: E402
+import workbench  # noqa: E402  (beside this file)
 
 
 def changes(text, kind=None):
@@ -101,6 +105,20 @@ class MutantsTest(unittest.TestCase):
             self.assertEqual(kinds, set(mutants.KINDS), room)
 
 
+class FakeBench:
+    """Says at once what `outcome` says, and writes down what it was asked."""
+
+    def __init__(self, outcome, judged):
+        self.outcome, self.judged, self.stopped = outcome, judged, threading.Event()
+
+    def judge(self, mutant):
+        self.judged.append(mutant)
+        return workbench.Verdict(self.outcome(mutant))
+
+    def stop(self):
+        self.stopped.set()
+
+
 class MutateTest(unittest.TestCase):
     def setUp(self):
         self.text = body("a(1);", "b(c < d);", "x = y + z;", "if (e(f)) g();")
@@ -110,14 +128,9 @@ class MutateTest(unittest.TestCase):
         self.journal = pathlib.Path(self.folder.name) / "journal"
         self.judged = []
 
-    def judge(self, outcome):
-        def judged(mutant):
-            self.judged.append(mutant)
-            return mutate.Verdict(outcome(mutant))
-        return judged
-
-    def run_all(self, outcome, count, again=False):
-        return mutate.run(self.planned, count, mutate.Journal(self.journal), self.judge(outcome), lambda line: None, again)
+    def run_all(self, outcome, count, again=False, benches=1):
+        return mutate.run(self.planned, count, mutate.Journal(self.journal),
+                          [FakeBench(outcome, self.judged) for _ in range(benches)], lambda line: None, again)
 
     def test_a_seed_plants_the_same_faults_and_kinds_take_turns(self):
         self.assertEqual(self.planned, mutate.sequence(mutants.find("room/a.cc", self.text), 7))
@@ -125,34 +138,76 @@ class MutateTest(unittest.TestCase):
         self.assertEqual([mutant.kind for mutant in self.planned[:5]], list(mutants.KINDS))
 
     def test_faults_that_do_not_compile_are_replaced_and_counted(self):
-        outcome = {mutants.KINDS[0]: mutate.NOT_COMPILED, mutants.KINDS[1]: mutate.SURVIVED}
-        results = self.run_all(lambda mutant: outcome.get(mutant.kind, mutate.NOTICED), 6)
+        outcome = {mutants.KINDS[0]: workbench.NOT_COMPILED, mutants.KINDS[1]: workbench.SURVIVED}
+        results = self.run_all(lambda mutant: outcome.get(mutant.kind, workbench.NOTICED), 6)
         told = mutate.summary("room", 7, results)
         self.assertEqual(told["compiled"], 6)
         self.assertGreater(told["not_compiled"], 0)
         self.assertEqual(told["noticed"] + told["survived"], 6)
 
     def test_a_stopped_run_goes_on_where_it_was(self):
-        self.run_all(lambda mutant: mutate.NOTICED, 3)
+        self.run_all(lambda mutant: workbench.NOTICED, 3)
         with self.journal.open("a") as out:
             out.write('{"id": "half a li')  # a stop in the midst of a line
         first = len(self.judged)
-        results = self.run_all(lambda mutant: mutate.NOTICED, 5)
+        results = self.run_all(lambda mutant: workbench.NOTICED, 5)
         self.assertEqual((first, len(self.judged), len(results)), (3, 5, 5))
 
+    def test_benches_side_by_side_judge_what_one_would(self):
+        def outcome(mutant):
+            return workbench.NOT_COMPILED if mutant.kind in ("constant", "statement") else workbench.NOTICED
+        alone = self.run_all(outcome, 4)
+        self.assertEqual([verdict.outcome for _, verdict in alone].count(workbench.NOTICED), 4)
+        for benches in (2, 3, 9):
+            self.journal.unlink()
+            self.judged.clear()
+            self.assertEqual(self.run_all(outcome, 4, benches=benches), alone)
+            self.assertEqual(len(self.judged), len(alone))
+
+    def test_lines_come_in_the_order_of_the_faults_though_a_later_one_is_judged_first(self):
+        second_is_judged = threading.Event()
+        lines = []
+
+        def outcome(mutant):
+            if mutant == self.planned[0]:
+                self.assertTrue(second_is_judged.wait(20))
+            if mutant == self.planned[1]:
+                second_is_judged.set()
+            return workbench.NOTICED
+        mutate.run(self.planned, 3, mutate.Journal(self.journal), [FakeBench(outcome, []) for _ in range(2)], lines.append)
+        self.assertEqual(lines, [mutate.line_of(mutant, workbench.Verdict(workbench.NOTICED))
+                                 for mutant in self.planned[:3]])
+
+    def test_a_bench_that_fails_ends_the_others_and_what_was_judged_stays(self):
+        first = workbench.Verdict(workbench.NOTICED)
+        benches = [FakeBench(None, []) for _ in range(2)]
+
+        def judge(mutant):
+            if mutant == self.planned[0]:
+                return first
+            if mutant == self.planned[1]:
+                self.assertTrue(benches[0].stopped.wait(20) and benches[1].stopped.wait(20))
+                raise workbench.Stopped
+            raise OSError("no space left")
+        for bench in benches:
+            bench.judge = judge
+        with self.assertRaises(OSError):
+            mutate.run(self.planned, 9, mutate.Journal(self.journal), benches, lambda line: None)
+        self.assertEqual(mutate.Journal(self.journal).verdicts, {self.planned[0].id: first})
+
     def test_survivors_are_judged_again_only_when_asked(self):
-        self.run_all(lambda mutant: mutate.SURVIVED, 3)
-        self.run_all(lambda mutant: mutate.NOTICED, 3)
+        self.run_all(lambda mutant: workbench.SURVIVED, 3)
+        self.run_all(lambda mutant: workbench.NOTICED, 3)
         self.assertEqual(len(self.judged), 3)
-        results = self.run_all(lambda mutant: mutate.NOTICED, 3, again=True)
-        self.assertEqual({verdict.outcome for _, verdict in results}, {mutate.NOTICED})
+        results = self.run_all(lambda mutant: workbench.NOTICED, 3, again=True)
+        self.assertEqual({verdict.outcome for _, verdict in results}, {workbench.NOTICED})
 
     def test_the_failing_test_is_named(self):
         failing = "[ RUN      ] A.B\n[  FAILED  ] A.B (3 ms)\n"
-        self.assertEqual(mutate.first_failure(failing, 1), "A.B")
-        self.assertEqual(mutate.first_failure("[ RUN      ] A.B\n[       OK ] A.B (1 ms)\n[ RUN      ] A.C\n", -6),
+        self.assertEqual(workbench.first_failure(failing, 1), "A.B")
+        self.assertEqual(workbench.first_failure("[ RUN      ] A.B\n[       OK ] A.B (1 ms)\n[ RUN      ] A.C\n", -6),
                          "A.C (exit -6)")
-        self.assertEqual(mutate.first_failure("[ RUN      ] A.C\n", None), "A.C (hangs)")
+        self.assertEqual(workbench.first_failure("[ RUN      ] A.C\n", None), "A.C (hangs)")
 
     def test_rooms_and_their_parts_have_programs_that_exist(self):
         listed = (mutate.ROOT / "tests/CMakeLists.txt").read_text()
@@ -166,11 +221,11 @@ class MutateTest(unittest.TestCase):
 
     def test_tests_that_need_a_process_of_their_own_get_one(self):
         listed = (mutate.ROOT / "tests/CMakeLists.txt").read_text()
-        for program, chosen in mutate.APART.items():
+        for program, chosen in workbench.APART.items():
             self.assertIn(f'set_property(TEST {program} APPEND PROPERTY ENVIRONMENT "GTEST_FILTER=-{chosen}")', listed)
-        program, chosen = next(iter(mutate.APART.items()))
+        program, chosen = next(iter(workbench.APART.items()))
         with tempfile.TemporaryDirectory() as folder:
-            bench = mutate.Workbench(pathlib.Path(folder), (), 1)
+            bench = workbench.Workbench(pathlib.Path(folder), (), 1)
             (bench.build / "bin").mkdir(parents=True)
             bench.tree.mkdir()
             for name in (program, "another"):
@@ -190,7 +245,7 @@ class MutateTest(unittest.TestCase):
             (root / "build").write_text("ignored")
             (root / "a.cc").write_text("a")
             (root / "b.cc").write_text("b")
-            bench = mutate.Workbench(copy, (), 1)
+            bench = workbench.Workbench(copy, (), 1)
             bench.sync(root)
             self.assertEqual(sorted(path.name for path in bench.tree.iterdir()), [".gitignore", "a.cc", "b.cc"])
             (bench.tree / "a.cc").write_text("a fault that a killed run left behind")
@@ -200,13 +255,45 @@ class MutateTest(unittest.TestCase):
             self.assertFalse((bench.tree / "b.cc").exists())
             self.assertEqual((root / "a.cc").read_text(), "a")
 
+    def test_a_stop_ends_the_test_that_runs_and_takes_the_fault_out(self):
+        with tempfile.TemporaryDirectory() as folder:
+            folder = pathlib.Path(folder)
+            bench = workbench.Workbench(folder, ("hangs",), 1)
+            bench.limits = {"hangs": 100}
+            bench.tree.mkdir()
+            (bench.build / "bin").mkdir(parents=True)
+            (bench.build / "build.ninja").write_text("build hangs: phony\n")
+            (bench.tree / "a.cc").write_text(body("a(1);"))
+            os.mkfifo(folder / "begun")
+            program = bench.build / "bin" / "hangs"
+            program.write_text(f"#!/bin/sh\necho > {folder}/begun\nsleep 100\n")
+            program.chmod(0o755)
+            with concurrent.futures.ThreadPoolExecutor(1) as pool:
+                judged = pool.submit(bench.judge, mutants.find("a.cc", body("a(1);"))[0])
+                (folder / "begun").read_text()
+                self.assertNotEqual((bench.tree / "a.cc").read_text(), body("a(1);"))
+                bench.stop()
+                with self.assertRaises(workbench.Stopped):
+                    judged.result(20)
+            self.assertEqual((bench.tree / "a.cc").read_text(), body("a(1);"))
+
+    def test_a_program_that_runs_past_its_limit_hangs(self):
+        with tempfile.TemporaryDirectory() as folder:
+            bench = workbench.Workbench(pathlib.Path(folder), (), 1)
+            (bench.build / "bin").mkdir(parents=True)
+            bench.tree.mkdir()
+            program = bench.build / "bin" / "hangs"
+            program.write_text("#!/bin/sh\necho '[ RUN      ] A.B'\nsleep 100\n")
+            program.chmod(0o755)
+            self.assertEqual(bench._test("hangs", 1), "A.B (hangs)")
+
     def test_a_fault_is_planted_in_the_copy_and_taken_out_again(self):
         with tempfile.TemporaryDirectory() as folder:
-            bench = mutate.Workbench(pathlib.Path(folder), ("no_such_program",), 1)
+            bench = workbench.Workbench(pathlib.Path(folder), ("no_such_program",), 1)
             bench.tree.mkdir()
             (bench.tree / "a.cc").write_text(body("a(1);"))
             mutant = mutants.find("a.cc", body("a(1);"))[0]
-            self.assertEqual(bench.judge(mutant).outcome, mutate.NOT_COMPILED)  # there is no build
+            self.assertEqual(bench.judge(mutant).outcome, workbench.NOT_COMPILED)  # there is no build
             self.assertEqual((bench.tree / "a.cc").read_text(), body("a(1);"))
 
 
