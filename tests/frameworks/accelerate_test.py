@@ -5,7 +5,7 @@ import types
 import unittest
 
 import numpy
-from frameworks import FrameworkCase, Line, Points, flat, torch
+from frameworks import FrameworkCase, Line, MomentsTests, Points, flat, torch
 from accelerate import Accelerator, DistributedType
 from accelerate.utils import DataLoaderConfiguration
 from accelerate.state import AcceleratorState, GradientState
@@ -148,6 +148,18 @@ class TrainingTest(AccelerateCase):
             here.put(WANTED, 1)
             local_sgd.step(samples=1)
             self.assertEqual(here.outbox[1], 3)
+
+
+class MomentsTest(MomentsTests, AccelerateCase):
+    def fit(self, net, begun, stepped):
+        accelerator = Accelerator(cpu=True)
+        loader = torch.utils.data.DataLoader(Points(24), batch_size=4)
+        net, optimizer, loader = accelerator.prepare(net, torch.optim.AdamW(net.parameters(), lr=0.1), loader)
+        with LocalSGD(accelerator, net, optimizer=optimizer) as local_sgd:
+            begun(optimizer)
+            for number, batch in enumerate(loader, 1):
+                local_sgd.step(loss=self.train(accelerator, net, optimizer, batch))
+                stepped(number)
 
 
 class WrongTest(AccelerateCase):

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Each script of docs/frameworks.md as a job of three workers with real agents: they average, one is killed with its agent,
-its replacement takes the job's state, and the job's target ends the training.
+its replacement takes the job's state, and the job's target ends the training. Once more with averaged moments.
 
 Usage: jobs_test.py BIN     BIN is the folder of the built programs. On the machine itself; the trainers run in the root.
 """
@@ -21,6 +21,7 @@ from crowdsurf.safetensors import read_model  # noqa: E402
 INSIDE = ROOT / "tests" / "frameworks" / "inside"
 PATIENCE = 300   # seconds: three trainers import their libraries at once, which takes 20 s of two cores
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT / "python"), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+MOMENTS = {"interval: {steps: 20}": "interval: {steps: 20}, roles: [Parameter, OptimizerState], compression: BFloat16"}
 TENSORS = {"Hugging Face's Trainer": "transformer.wte.weight", "Accelerate": "0.weight", "Lightning": "net.0.weight"}
 
 
@@ -32,18 +33,18 @@ class JobsTest(RunCase):
         except OSError:
             return 0
 
-    def begin(self, text):
-        """(process, what it said): a job of three workers that have averaged twice."""
+    def begin(self, text, **replace):
+        """(process, what it said): a job of three workers that have averaged twice. replace: in the manifest."""
         script = self.path / "train.py"
         script.write_text(text)
-        self.write_endless(f"{INSIDE}, python3, -B, {script}", **{"replicas: 4": "replicas: 3"})
+        self.write_endless(f"{INSIDE}, python3, -B, {script}", **{"replicas: 4": "replicas: 3", **replace})
         process = self.start(env=ENVIRONMENT, cwd=self.path)
         seen = self.wait_for_each(process, [f"e2e-{worker}-1 trains" for worker in range(3)])
         self.wait_until(lambda: self.delivered("e2e-0-1") >= 2, PATIENCE)
         return process, seen
 
-    def lose_a_worker(self, title, text):
-        process, seen = self.begin(text)
+    def lose_a_worker(self, title, text, **replace):
+        process, seen = self.begin(text, **replace)
         self.kill_worker("e2e-1-1")
         seen += self.wait_for(process, "e2e-1-2 trains, with state", PATIENCE)
         delivered = self.delivered("e2e-0-1")
@@ -54,6 +55,10 @@ class JobsTest(RunCase):
         self.assertGreater(report["rounds"]["completed"], 0)
         self.nothing_is_left()
         self.assertIn(TENSORS[title], read_model(self.state / "checkpoint"))
+        checkpoints = list((self.state / "checkpoint").glob("*.crowdsurf"))
+        self.assertTrue(checkpoints)
+        for checkpoint in checkpoints:   # its table names what the job averages
+            self.assertEqual(f"optimizer.exp_avg_sq.{TENSORS[title]}".encode() in checkpoint.read_bytes(), replace == MOMENTS)
         self.no_trainer_complains()
         print(f"{title}: {report['samples']:.0f} samples, {report['rounds']['completed']} rounds, loss {report.get('loss')}")
 
@@ -71,6 +76,15 @@ class JobsTest(RunCase):
 
     def test_lightning_loses_a_worker(self):
         self.lose_a_worker(*SCRIPTS[2])
+
+    def test_hugging_faces_trainer_averages_moments(self):
+        self.lose_a_worker(*SCRIPTS[0], **MOMENTS)
+
+    def test_accelerate_averages_moments(self):
+        self.lose_a_worker(*SCRIPTS[1], **MOMENTS)
+
+    def test_lightning_averages_moments(self):
+        self.lose_a_worker(*SCRIPTS[2], **MOMENTS)
 
     def test_an_agent_that_dies_under_its_trainer_comes_back_and_the_trainer_never_stops(self):
         process, seen = self.begin(SCRIPTS[2][1])

@@ -7,7 +7,7 @@ import unittest
 import warnings
 
 import numpy
-from frameworks import FrameworkCase, Line, Points, Stream, flat, torch
+from frameworks import FrameworkCase, Line, MomentsTests, Points, Stream, flat, torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.loggers import CSVLogger
 
@@ -192,6 +192,24 @@ class TrainingTest(LightningCase):
         self.trainer(AtBatch(lambda number: here.put(WANTED, int(number == 3))), precision="bf16-mixed").fit(module, self.loader())
         self.assertEqual(here.get(PUBLISHED), 1)
         numpy.testing.assert_array_equal(here.outbox, flat(module))
+
+
+class Joined(Callback):
+    """Tells `tell` the optimizer when the training begins."""
+
+    def __init__(self, tell):
+        self.tell = tell
+
+    def on_train_start(self, trainer, module):
+        self.tell(trainer.optimizers[0])
+
+
+class MomentsTest(MomentsTests, LightningCase):
+    def fit(self, net, begun, stepped):
+        module = LineModule()
+        module.line = net
+        module.configure_optimizers = lambda: torch.optim.AdamW(net.parameters(), lr=0.1)
+        self.trainer(Joined(begun), AtBatch(stepped)).fit(module, self.loader(24))
 
 
 class WrongTest(LightningCase):

@@ -5,7 +5,7 @@ import os
 import unittest
 
 import numpy
-from frameworks import FrameworkCase, Line, Points, Stream, flat, torch
+from frameworks import FrameworkCase, Line, MomentsTests, Points, Stream, flat, torch
 from peft import LoraConfig, get_peft_model
 from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainerCallback, TrainingArguments
 
@@ -157,6 +157,27 @@ class Begun(TrainerCallback):
 
     def on_train_begin(self, args, state, control, model=None, optimizer=None, lr_scheduler=None, **_):
         self.tell(**copy.deepcopy({"optimizer": optimizer.state_dict(), "schedule": lr_scheduler.state_dict(), "flat": flat(model)}))
+
+
+class Joined(TrainerCallback):
+    """Tells `tell` the optimizer, after the callbacks before it."""
+
+    def __init__(self, tell):
+        self.tell = tell
+
+    def on_train_begin(self, args, state, control, optimizer=None, **_):
+        self.tell(optimizer)
+
+
+class FusedMomentsTest(MomentsTests, TrainerCase):
+    OPTIMIZER = "adamw_torch_fused"   # the Trainer's default
+
+    def fit(self, net, begun, stepped):
+        self.trainer([CrowdsurfCallback(), Joined(begun), AtStep(stepped)], net, optim=self.OPTIMIZER).train()
+
+
+class MomentsTest(FusedMomentsTest):
+    OPTIMIZER = "adamw_torch"
 
 
 class ModelsTest(TrainerCase):
