@@ -138,6 +138,8 @@ TEST(LinkLayout, AFileReadBackIsTheLayoutThatWasWritten) {
   EXPECT_EQ(read->tensors, g->tensors);
   EXPECT_EQ(read->schema, g->schema);
   EXPECT_EQ(read->inbox_offset, g->inbox_offset);
+  const Bytes file = FileStart(*g);  // clients in other languages look for these bytes
+  EXPECT_EQ(std::string(file.begin(), file.begin() + 8), "CSFLINK1");
 }
 
 TEST(LinkLayout, AnyFlippedBitOfHeaderOrTableIsFound) {

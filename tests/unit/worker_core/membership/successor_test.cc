@@ -173,6 +173,29 @@ TEST(SuccessorTest, WhatAQuorumAcceptedIsWhatTheSecondStewardNames) {
   EXPECT_EQ(world.Decided(1), 100U);
 }
 
+// Members of the parent may ask for it until they have the successor.
+TEST(SuccessorTest, WhatAWitnessAcceptedIsKnownInTheNextViewAndNotInTheOneAfter) {
+  View parent;
+  parent.epoch = 4;
+  parent.grid = Grid{{1}};
+  parent.members.push_back({.id = PeerAt(0), .cell = 0});
+  parent.witnesses.push_back(PeerAt(0));
+  parent.fork_members = 1;
+  const ViewHash hash = HashOf(parent, "job");
+  View next = parent;
+  ++next.epoch;
+  next.parent = hash;
+  SuccessorWitness witness("job");
+  witness.OnAccept(4, {.parent = hash, .ballot = 1, .view = Encode(next)});
+  for (const uint64_t epoch : {4, 5}) {
+    witness.OnEpoch(epoch);
+    ASSERT_TRUE(witness.Accepted(hash)) << epoch;
+    EXPECT_EQ(witness.Accepted(hash)->view, HashOf(next, "job"));
+  }
+  witness.OnEpoch(6);
+  EXPECT_FALSE(witness.Accepted(hash));
+}
+
 TEST(SuccessorTest, StewardsAtOnceNameOneViewInWhateverOrderTheirMessagesCome) {
   size_t both = 0;
   std::set<uint64_t> named;

@@ -88,6 +88,19 @@ TEST_F(HostileSeatsTest, AVacancyThatTheStewardDidNotDeclareUnseatsNobody) {
   ExpectAgreement(world_);
 }
 
+// Others may have missed what the steward said: it waits for two of its patiences, and no longer.
+TEST_F(HostileSeatsTest, WhatTheStewardCannotBelieveEndsInANewViewAfterASecond) {
+  world_.RunFor(Seconds(3));  // the view is no new one
+  size_t steward = 0;
+  while (!world_.Summary(steward).steward) ++steward;
+  world_.Tell(steward, kLiar, News({}, {Gone()}));
+  world_.RunFor(Milliseconds(950));
+  EXPECT_EQ(world_.Summary(steward).view->hash, view_);
+  world_.RunFor(Seconds(2));
+  EXPECT_NE(world_.Summary(steward).view->hash, view_);
+  ExpectSevenMembers("in the new view,");
+}
+
 // One that could not reach the victim itself needs no second word.
 TEST_F(HostileSeatsTest, AVacancyOfAMemberThatIsDownHereIsBelieved) {
   size_t hearer = 0;

@@ -138,6 +138,10 @@ TEST(PeerFailureTest, MostDieAtOnceAndTheRestBranchesAndGoesOn) {
   const AveragingId before = world.Summary(6).averaging;
   world.RunFor(Seconds(1));
   EXPECT_TRUE(world.Summary(6).view->branch);
+  double lost = 0;
+  for (const size_t i : {6, 7})
+    lost += world.node(i).metrics().Value("crowdsurf_round_witness_quorum_lost_total");
+  EXPECT_GE(lost, 1);
   EXPECT_GE(world.Summary(6).averaging, before + 4);
   ExpectAgreement(world);
 }

@@ -31,6 +31,22 @@ TEST(RoundTest, ALostWitnessQuorumEndsInABranchOfThoseWhoAreLeft) {
   EXPECT_NE(group.at(0).branch(), 0);
 }
 
+// The explorer of tests/model takes two states with one fingerprint for one.
+TEST(RoundTest, WhichWitnessesHavePromisedIsPartOfTheFingerprint) {
+  constexpr size_t kOutside = 7;  // no member, so that its promise comes without a STATUS
+  Group group([&](RoundSpec& spec) { spec.witnesses.push_back(PeerAt(kOutside)); });
+  group.StartAll();
+  group.Settle([](const RoundAction& action) { return Is<Ready>(action); });
+  group.Suspect(0, 1);
+  const Ballot ballot = group.at(0).ballot();
+  ASSERT_GT(ballot, 0);
+  const uint64_t before = group.at(0).Fingerprint();
+  group.Do(0, [&](Round& r, RoundActions& out) {
+    r.OnFrame(PeerAt(kOutside), {InstanceId(), Promise{ballot, 0, {}}}, out);
+  });
+  EXPECT_NE(group.at(0).Fingerprint(), before);
+}
+
 void HearOpen(Group& group, int self, Ballot ballot) {
   BallotOpen open;
   open.ballot = ballot;

@@ -184,6 +184,17 @@ TEST(StateFetchTest, ChunksComeFromSeveralDonorsAndTheOpaqueStateFromOne) {
       << "each donor is told that its place is free";
 }
 
+TEST(StateFetchTest, OfAnOpaqueStateOfWholeChunksNoOtherIsAskedFor) {
+  World world(World::Options());
+  const Bytes state(2 * kStateChunkBytes, 9);
+  world.AddDonor(1, 7, 1, state);
+  world.Join(1);
+  world.Run();
+  ASSERT_TRUE(world.done.has_value());
+  EXPECT_TRUE(world.done->opaque);
+  EXPECT_EQ(world.opaque, state);
+}
+
 TEST(StateFetchTest, ADonorThatDiesCostsOnlyWhatItHadNotSent) {
   World world(World::Options());
   for (uint8_t n = 1; n <= 2; ++n) {

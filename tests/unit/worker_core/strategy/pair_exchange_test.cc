@@ -238,6 +238,19 @@ TEST(PairExchangeTest, WhoDrainsBeginsNothingAndSaysSo) {
   EXPECT_EQ(b.Sent().number, 9u);
 }
 
+TEST(PairExchangeTest, WhoDrainsAsksForNoPushThatWaits) {
+  End b(kB);
+  b.Take(kA, {kB, kPairTag, 7, kChunks});
+  b.TakeWhole();
+  b.Sent();
+  b.Take(kC, {kB, kPairTag, 9, kChunks});
+  EXPECT_EQ(b.Said(), (std::vector<PairWord>{{Kind::kWait, 9}}));
+  b.pairs.Drain();
+  b.pairs.OnWord(b.now, kA, {Kind::kDone, 7}, b.out);
+  EXPECT_TRUE(b.Said().empty());
+  EXPECT_TRUE(b.pairs.idle());
+}
+
 TEST(PairExchangeTest, BeforeTheModelIsThereAPushIsRemembered) {
   End b(kB);
   b.pairs.Reset({.model = Region::kExtra0,
