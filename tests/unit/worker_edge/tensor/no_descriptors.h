@@ -1,7 +1,8 @@
 // No descriptors: while it lives, this process can open none.
 //
 // Used by tests of servers. The limit is the process', so nothing else may open files meanwhile.
-// Descriptors below it that are free are taken.
+// Descriptors below it that are free are taken. Threads that earlier tests have left to end may
+// close some later: TakeFree takes those, too.
 #pragma once
 
 #include <fcntl.h>
@@ -22,13 +23,16 @@ class NoDescriptors {
     few.rlim_cur = static_cast<rlim_t>(highest) + 1;
     EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
     taken_.push_back(highest);
-    for (int fd = 0; (fd = open("/dev/null", O_RDONLY | O_CLOEXEC)) >= 0;) taken_.push_back(fd);
+    TakeFree();
   }
   ~NoDescriptors() {
     for (const int fd : taken_) close(fd);
     setrlimit(RLIMIT_NOFILE, &before_);
   }
   NoDescriptors(const NoDescriptors&) = delete;
+  void TakeFree() {
+    for (int fd = 0; (fd = open("/dev/null", O_RDONLY | O_CLOEXEC)) >= 0;) taken_.push_back(fd);
+  }
 
  private:
   rlimit before_{};

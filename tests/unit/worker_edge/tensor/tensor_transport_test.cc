@@ -9,6 +9,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <condition_variable>
 #include <mutex>
@@ -200,18 +201,22 @@ TEST_P(TensorTransportTest, APeerThatAdvertisesANameIsReached) {
 TEST_P(TensorTransportTest, WithoutDescriptorsItTriesAgainWithPausesAndThenAccepts) {
   Node a(authority(), "a"), b(authority(), "b");
   const auto failures = [&] { return b.metrics().Value("crowdsurf_tensor_accept_failures_total"); };
-  const int dialing = socket(AF_INET, SOCK_STREAM, 0);  // before there are none
+  std::array<int, 4> dialing;  // before there are none; so many, should some become free
+  for (int& fd : dialing) fd = socket(AF_INET, SOCK_STREAM, 0);
   const auto began = std::chrono::steady_clock::now();
   {
-    const NoDescriptors none;
-    Connect(dialing, b.transport().endpoint());
-    EXPECT_TRUE(EventuallyHolds([&] { return failures() >= 3; }));
+    NoDescriptors none;
+    for (const int fd : dialing) Connect(fd, b.transport().endpoint());
+    EXPECT_TRUE(EventuallyHolds([&] {
+      none.TakeFree();
+      return failures() >= 3;
+    }));
   }
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
   EXPECT_LE(failures(), took.count() / 0.1 + 2) << "a pause after each";
   a.Send(b, Bytes(7));
   EXPECT_TRUE(b.Eventually([&] { return b.received.size() == 1; }));
-  close(dialing);
+  for (const int fd : dialing) close(fd);
 }
 
 TEST_P(TensorTransportTest, GarbageIsCountedAndHarmsNobody) {
