@@ -2,7 +2,8 @@
 """A worker of the tests: speaks the process contract of docs/local-mode.md, and trains nothing.
 
 As an agent:    fake_worker.py run --job J --worker W --dir LINK --agent-dir DIR ...
-As a trainer:   fake_worker.py train [--exit CODE] [--after SECONDS] [--print TEXT] [--ignore-term] [--child]
+As a trainer:   fake_worker.py train [--exit CODE] [--after SECONDS] [--print TEXT] [--last-word TEXT] [--ignore-term]
+                [--child]
 The agent counts samples while it lives. The target is met when every agent of the job together has done
 FAKE_TARGET samples (each one counts alone: FAKE_TARGET / FAKE_WORKERS); then it raises `stop` in LINK, the first
 writes a model, the trainer ends with 0, the agent with 0.
@@ -49,7 +50,7 @@ class Agent:
         index = int(self.arguments.worker.split("-")[-2])
         return {
             "job": self.arguments.job, "worker": self.arguments.worker, "peer": "0" * 64,
-            "state": "Leaving" if self.leaving else "Training", "step": samples // 32, "samples": samples,
+            "state": "Leaving" if self.leaving else os.environ.get("FAKE_STATE", "Training"), "step": samples // 32, "samples": samples,
             "samples_per_second": self.rate, "loss": self.loss(samples), "metrics": {},
             "view": {"epoch": 1, "hash": "00000001", "members": 8, "radices": [2, 4], "branch": False},
             "cell": [index // 4, index % 4], "averaging": samples // 1600, "job_samples": samples * 4,
@@ -68,6 +69,8 @@ class Agent:
 
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_GET(self):
+                if agent.arguments.worker.split("-")[-2] == os.environ.get("FAKE_SLOW"):
+                    time.sleep(1)   # so that others are heard of first
                 body = json.dumps(agent.summary()).encode()
                 self.send_response(200)
                 self.send_header("Content-Length", str(len(body)))
@@ -100,7 +103,7 @@ class Agent:
                 reason = "TargetMet"
                 (link / "stop").write_text("")
                 write(pathlib.Path(self.arguments.checkpoint_dir) / "model.safetensors", "model")
-                time.sleep(0.1)
+                time.sleep(float(os.environ.get("FAKE_LINGER", "0.1")))
                 break
             time.sleep(0.02)
         write(self.arguments.termination_log, json.dumps({"reason": reason, "samples": self.samples(),
@@ -120,6 +123,9 @@ def train(arguments):
     end = time.time() + arguments.after
     while time.time() < end:
         if stop.exists():
+            if arguments.last_word:
+                time.sleep(0.5)   # as one that looks at its model once more
+                print(arguments.last_word, flush=True)
             return 0
         time.sleep(0.02)
     return arguments.exit
@@ -137,6 +143,7 @@ def main():
     trainer.add_argument("--exit", type=int, default=0)
     trainer.add_argument("--after", type=float, default=1e9)
     trainer.add_argument("--print", default="training")
+    trainer.add_argument("--last-word")
     trainer.add_argument("--ignore-term", action="store_true")
     trainer.add_argument("--child", action="store_true")
     arguments = parser.parse_args()

@@ -16,7 +16,10 @@ StatusOr<JobSnapshot> LocalCluster::Observe(const std::string& job) {
   snapshot.status = status_;
   snapshot.nodes = nodes_;
   snapshot.progress = progress_;
-  for (const auto& [name, entry] : pods_) snapshot.pods.push_back(entry.shown);
+  for (const auto& [name, entry] : pods_) {
+    snapshot.pods.push_back(entry.shown);
+    if (MayHaveTrained(entry)) snapshot.pods.back().ever_ready = true;
+  }
   return snapshot;
 }
 

@@ -107,6 +107,8 @@ class LocalCluster : public Cluster {
   void OnNews(const SummaryNews& news);
   void Look(Entry& entry, WallTime now);
   bool HoldEnd(Entry& entry, WallTime now);
+  bool MayHaveTrained(const Entry& entry) const;
+  void MeetTarget();
   void ReadTermination(const Entry& entry);
   void NameOtherTensors(const std::string& worker, const AgentSummary& told);
   void NoteWriteError(const std::string& worker, const std::string& error);
@@ -123,6 +125,7 @@ class LocalCluster : public Cluster {
   SummaryPoller poller_;
   TrainingJobStatus status_;
   Progress progress_;
+  WallTime target_met_at_;  // when it was heard of
   std::map<std::string, Entry> pods_;
   std::map<std::string, NodeFacts> nodes_;
   std::vector<ClusterEvent> events_;

@@ -51,6 +51,7 @@ void LocalCluster::OnNews(const SummaryNews& news) {
   if (it == pods_.end()) return;
   Entry& entry = it->second;
   PodFacts& facts = entry.pod->facts;
+  if (progress_.target_met && entry.received_at < target_met_at_) changed_ = true;
   entry.summary = news.summary;
   entry.received_at = clock_();
   const AgentSummary& told = *entry.summary;
@@ -79,10 +80,7 @@ void LocalCluster::OnNews(const SummaryNews& news) {
     NameOtherTensors(news.worker, told);
   }
   if (told.steward || !told.write_error.empty()) NoteWriteError(news.worker, told.write_error);
-  if (told.target_met && !progress_.target_met) {
-    progress_.target_met = true;
-    changed_ = true;
-  }
+  if (told.target_met) MeetTarget();
   progress_.samples = std::max(progress_.samples, told.job_samples);
   progress_.step = std::max(progress_.step, told.step);
   progress_.averaging = std::max(progress_.averaging, told.averaging);
@@ -141,8 +139,23 @@ void LocalCluster::ReadTermination(const Entry& entry) {
   }
   const auto reason = log.find("reason");
   if (reason != log.end() && reason->is_string() && SaysTarget(reason->get<std::string>())) {
-    progress_.target_met = true;
+    MeetTarget();
   }
+}
+
+void LocalCluster::MeetTarget() {
+  if (progress_.target_met) return;
+  progress_.target_met = true;
+  target_met_at_ = clock_();
+  changed_ = true;
+}
+
+// A short job may be over before a worker was seen training. One that has not been asked since the
+// target was met may have trained as well.
+bool LocalCluster::MayHaveTrained(const Entry& entry) const {
+  if (entry.summary && entry.summary->first_step_unix) return true;
+  return progress_.target_met && entry.received_at < target_met_at_ && !entry.pod->http.empty() &&
+         !entry.pod->facts.agent;
 }
 
 // True while the end of a trainer with code 0 is kept back: until it is known whether the target

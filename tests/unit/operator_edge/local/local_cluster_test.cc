@@ -298,6 +298,24 @@ TEST_F(LocalClusterTest, WhenTheTargetIsMetTheJobSucceedsAndTheModelIsThere) {
   EXPECT_TRUE(std::filesystem::exists(state_ + "/checkpoint/model.safetensors"));
 }
 
+// A job may be over before anybody has seen its workers train: they are no latecomers, and have
+// their last word.
+TEST_F(LocalClusterTest, WorkersOfAShortJobEndByThemselves) {
+  for (const std::vector<std::string>& seen :
+       {std::vector<std::string>{"FAKE_STATE=Stopped"}, {"FAKE_SLOW=1", "FAKE_LINGER=3"}}) {
+    std::vector<std::string> environment = {"FAKE_TARGET=300", "FAKE_WORKERS=2"};
+    environment.insert(environment.end(), seen.begin(), seen.end());
+    Make(2, {"--last-word", "goodbye"}, environment);
+    ASSERT_TRUE(Until([&] { return cluster_->status().finished(); }));
+    EXPECT_TRUE(cluster_->status().Is(ConditionType::kSucceeded));
+    for (const std::string worker : {"job-0-1", "job-1-1"})
+      EXPECT_THAT(ReadFile(state_ + "/workers/" + worker + "/trainer.log", 1024).value_or(""),
+                  HasSubstr("goodbye"))
+          << seen[0];
+    TearDown();
+  }
+}
+
 // An agent may end before anybody asks it once more.
 TEST_F(LocalClusterTest, TheLastWordsOfAnAgentAreHeard) {
   Make(1, {},
