@@ -50,7 +50,8 @@ class Agent:
         index = int(self.arguments.worker.split("-")[-2])
         return {
             "job": self.arguments.job, "worker": self.arguments.worker, "peer": "0" * 64,
-            "state": "Leaving" if self.leaving else os.environ.get("FAKE_STATE", "Training"), "step": samples // 32, "samples": samples,
+            "state": "Leaving" if self.leaving else os.environ.get("FAKE_STATE", "Training"),
+            "step": samples // 32, "samples": samples,
             "samples_per_second": self.rate, "loss": self.loss(samples), "metrics": {},
             "view": {"epoch": 1, "hash": "00000001", "members": 8, "radices": [2, 4], "branch": False},
             "cell": [index // 4, index % 4], "averaging": samples // 1600, "job_samples": samples * 4,
@@ -64,13 +65,19 @@ class Agent:
             "hash_mismatches": 0, "stall_seconds": 0.01, "round_seconds": {"p50": 0.02, "p95": 0.05}, "members": [],
             "started_unix": self.started, "first_step_unix": self.started + 0.05, "joined_with_state": True}
 
+    def linger(self, said):
+        """FAKE_LINGER: until the trainer has had its last word, or this worker is told to leave."""
+        time.sleep(0.1)
+        while "FAKE_LINGER" in os.environ and not (self.leaving or said.exists()):
+            time.sleep(0.02)
+
     def serve(self):
         agent = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_GET(self):
                 if agent.arguments.worker.split("-")[-2] == os.environ.get("FAKE_SLOW"):
-                    time.sleep(1)   # so that others are heard of first
+                    time.sleep(1)   # time itself: others are to be heard of first
                 body = json.dumps(agent.summary()).encode()
                 self.send_response(200)
                 self.send_header("Content-Length", str(len(body)))
@@ -103,7 +110,7 @@ class Agent:
                 reason = "TargetMet"
                 (link / "stop").write_text("")
                 write(pathlib.Path(self.arguments.checkpoint_dir) / "model.safetensors", "model")
-                time.sleep(float(os.environ.get("FAKE_LINGER", "0.1")))
+                self.linger(link / "said")
                 break
             time.sleep(0.02)
         write(self.arguments.termination_log, json.dumps({"reason": reason, "samples": self.samples(),
@@ -124,8 +131,9 @@ def train(arguments):
     while time.time() < end:
         if stop.exists():
             if arguments.last_word:
-                time.sleep(0.5)   # as one that looks at its model once more
+                time.sleep(0.5)   # time itself: one that looks at its model once more, and may be ended meanwhile
                 print(arguments.last_word, flush=True)
+                (link / "said").write_text("")
             return 0
         time.sleep(0.02)
     return arguments.exit

@@ -301,17 +301,15 @@ TEST_F(LocalClusterTest, WhenTheTargetIsMetTheJobSucceedsAndTheModelIsThere) {
 // A job may be over before anybody has seen its workers train: they are no latecomers, and have
 // their last word.
 TEST_F(LocalClusterTest, WorkersOfAShortJobEndByThemselves) {
-  for (const std::vector<std::string>& seen :
-       {std::vector<std::string>{"FAKE_STATE=Stopped"}, {"FAKE_SLOW=1", "FAKE_LINGER=3"}}) {
-    std::vector<std::string> environment = {"FAKE_TARGET=300", "FAKE_WORKERS=2"};
-    environment.insert(environment.end(), seen.begin(), seen.end());
-    Make(2, {"--last-word", "goodbye"}, environment);
+  for (const std::string seen : {"FAKE_STATE=Stopped", "FAKE_SLOW=1"}) {
+    Make(2, {"--last-word", "goodbye"},
+         {"FAKE_TARGET=300", "FAKE_WORKERS=2", "FAKE_LINGER=1", seen});
     ASSERT_TRUE(Until([&] { return cluster_->status().finished(); }));
     EXPECT_TRUE(cluster_->status().Is(ConditionType::kSucceeded));
     for (const std::string worker : {"job-0-1", "job-1-1"})
       EXPECT_THAT(ReadFile(state_ + "/workers/" + worker + "/trainer.log", 1024).value_or(""),
                   HasSubstr("goodbye"))
-          << seen[0];
+          << seen;
     TearDown();
   }
 }
