@@ -264,7 +264,7 @@ void Averaging::OnTrainer(Time now, const TrainerRegistered& trainer) {
   returned_ = answered_ = settled_ = 0;
   doubt_.reset();
   progress_ = {};
-  leases_.OnTrainer(trainer.fresh);
+  leases_.OnTrainer(trainer.fresh ? TrainerPast::kNone : TrainerPast::kUnknown);
   took_part_ = false;
   mark_ = {.step = 0, .samples = 0, .time = now};
 }
@@ -273,7 +273,7 @@ void Averaging::OnTrainerGone(Time now, Actions& out) {
   Depart(now, out);
   mixing_.Stop(out);
   trainer_.reset();
-  leases_.OnTrainer(true);
+  leases_.OnTrainer(TrainerPast::kNone);
   asked_.reset();
   catch_up_.Stop();
   DropFirst();

@@ -16,11 +16,11 @@ constexpr uint64_t kUnitsAtLeast = 4;  // before anything is known of its speed
 
 // ---- the trainer
 
-void LeaseHolder::OnTrainer(bool fresh) {
+void LeaseHolder::OnTrainer(TrainerPast past) {
   LeaveStream();
   declared_ = DataSpec();
   trained_ = snapshot_ = StreamPosition();
-  strange_ = !fresh;
+  strange_ = past == TrainerPast::kUnknown;
   discarding_ = closed_ = waits_ = false;
 }
 

@@ -19,13 +19,15 @@
 
 namespace crowdsurf::worker {
 
+// kNone: it has trained nothing yet. kUnknown: something, beside an agent that is gone.
+enum class TrainerPast : uint8_t { kNone, kUnknown };
+
 class LeaseHolder {
  public:
   explicit LeaseHolder(const PeerId& self) : self_(self) {}
 
   // ---- the trainer
-  // fresh: it has trained nothing yet.
-  void OnTrainer(bool fresh);
+  void OnTrainer(TrainerPast past);
   void OnDeclared(const DataSpec& spec);  // it draws from this data
   void OnProgress(const StreamProgress& progress);
   void OnSnapshot(const StreamPosition& position);  // the snapshot that Claims speaks of

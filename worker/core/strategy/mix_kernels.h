@@ -112,7 +112,8 @@ void RunMixKernel(MixKernel kernel, std::span<const std::span<Scalar>> regions,
     }
     case MixKernel::kKeepRest:
       CHECK_EQ(regions.size(), 3u);
-      return KeepRest<Scalar>(scalars[0] != 0, regions[1], regions[2], regions[0]);
+      return KeepRest<Scalar>(scalars[0] != 0 ? RestBefore::kKept : RestBefore::kVoid, regions[1],
+                              regions[2], regions[0]);
   }
 }
 

@@ -35,10 +35,12 @@ void ChangeOf(std::span<const Scalar> snapshot, std::span<const Scalar> base,
   }
 }
 
+enum class RestBefore : uint8_t { kVoid, kKept };
+
 // rest = e'; it was e before, or void: then e is 0. Pre: whole vectors, for blocks are counted from
 // their first value.
 template <class Scalar>
-void KeepRest(bool had_rest, std::span<const Scalar> snapshot, std::span<const Scalar> base,
+void KeepRest(RestBefore before, std::span<const Scalar> snapshot, std::span<const Scalar> base,
               std::span<Scalar> rest) {
   std::array<Scalar, kWireBlock> block;
   std::array<Scalar, kWireBlock> travelled;
@@ -46,8 +48,10 @@ void KeepRest(bool had_rest, std::span<const Scalar> snapshot, std::span<const S
     const size_t count = std::min(kWireBlock, rest.size() - at);
     const std::span<Scalar> change = std::span(block).first(count);
     const std::span<Scalar> rests = rest.subspan(at, count);
-    ChangeOf<Scalar>(snapshot.subspan(at, count), base.subspan(at, count),
-                     had_rest ? std::span<const Scalar>(rests) : std::span<const Scalar>(), change);
+    ChangeOf<Scalar>(
+        snapshot.subspan(at, count), base.subspan(at, count),
+        before == RestBefore::kKept ? std::span<const Scalar>(rests) : std::span<const Scalar>(),
+        change);
     RoundAsWire<Scalar>(WireFormat::kInt8, change, std::span(travelled).first(count));
     for (size_t i = 0; i < count; ++i) {
       // A change beyond all finite numbers was sent as the largest of them, and leaves nothing.

@@ -13,13 +13,16 @@
 namespace crowdsurf::worker {
 
 struct TensorMetrics {
-  TensorMetrics(MetricRegistry& r, bool in_the_clear) : registry(r) {
+  explicit TensorMetrics(MetricRegistry& r) : registry(r) {
     for (const char* how :
          {"refused", "wrong_peer", "failed", "lost", "garbage", "goodbye", "too_many"}) {
       ended[how] = &registry.AddCounter("crowdsurf_tensor_connections_ended_total",
                                         "Tensor connections that ended, by how.", {{"how", how}});
     }
-    if (!in_the_clear) return;
+  }
+  // Where tensors travel in the clear. Most agents encrypt, and a worker has at most 250 series:
+  // there one is made when it first counts (peers' modes differ).
+  void DeclareTokens() {
     (void)Tokens("given");
     for (const std::string_view refusal : kTokenRefusals) (void)Tokens(refusal);
   }
@@ -45,8 +48,6 @@ struct TensorMetrics {
                           "Times a connection was not read because the host is behind.");
   std::map<std::string, Counter*> ended;  // TensorEndingName, and "too_many"
 
-  // All are there from the start where tensors travel in the clear. Most agents encrypt, and a
-  // worker has at most 250 series: there one is made when it first counts (peers' modes differ).
   Counter& Tokens(std::string_view result) {
     return registry.AddCounter("crowdsurf_tensor_tokens_total",
                                "Tokens for tensor connections in the clear: given, or why not, or "

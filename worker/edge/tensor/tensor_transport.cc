@@ -45,7 +45,7 @@ TensorTransport::Impl::Impl(TensorTransportOptions options, const dht::Identity&
     : options_(std::move(options)),
       identity_(identity),
       host_(host),
-      metrics_(metrics, options_.tokens),
+      metrics_(metrics),
       log_(log),
       relay_(options_.relay),
       credentials_(identity.directory()),
@@ -54,7 +54,9 @@ TensorTransport::Impl::Impl(TensorTransportOptions options, const dht::Identity&
       work_(asio::make_work_guard(io_)),
       acceptor_(io_),
       accept_pause_(io_),
-      resolver_(io_) {}
+      resolver_(io_) {
+  if (options_.tokens) metrics_.DeclareTokens();
+}
 
 Status TensorTransport::Impl::Start() {
   CHECK(!(options_.tls && options_.tokens));

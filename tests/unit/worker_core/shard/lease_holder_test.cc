@@ -26,7 +26,7 @@ class LeaseHolderTest : public ::testing::Test {
                       members_);
   }
   void Begin() {
-    holder_.OnTrainer(true);
+    holder_.OnTrainer(TrainerPast::kNone);
     holder_.OnDeclared(kData);
     Average();
     news_ = holder_.TakeNews();
@@ -44,7 +44,7 @@ class LeaseHolderTest : public ::testing::Test {
 
 TEST_F(LeaseHolderTest, StarvesUntilItsFirstAveraging) {
   EXPECT_FALSE(holder_.starving()) << "its trainer draws no leases";
-  holder_.OnTrainer(true);
+  holder_.OnTrainer(TrainerPast::kNone);
   holder_.OnDeclared(kData);
   EXPECT_FALSE(holder_.starving()) << "its trainer has not come to its loop";
   holder_.OnProgress({.at = {}, .waits = true});
@@ -151,7 +151,7 @@ TEST_F(LeaseHolderTest, LosesNothingWhereAllOfItWasCommitted) {
 }
 
 TEST_F(LeaseHolderTest, ATrainerThatIsOlderThanItsAgentDiscards) {
-  holder_.OnTrainer(false);
+  holder_.OnTrainer(TrainerPast::kUnknown);
   EXPECT_FALSE(holder_.discards()) << "it may draw no leases at all";
   holder_.OnDeclared(kData);
   EXPECT_TRUE(holder_.discards());
@@ -161,7 +161,7 @@ TEST_F(LeaseHolderTest, ADeadTrainersLeasesAreGivenBack) {
   Begin();
   TrainTo(20);
   Average();
-  holder_.OnTrainer(true);  // another one
+  holder_.OnTrainer(TrainerPast::kNone);  // another one
   holder_.OnDeclared(kData);
   Average();
   news_ = holder_.TakeNews();
@@ -189,7 +189,7 @@ TEST_F(LeaseHolderTest, HandsInBeforeItLeaves) {
 TEST_F(LeaseHolderTest, SaysThatTheJobHasAnotherDataSet) {
   Begin();
   LeaseHolder other(Id(2));
-  other.OnTrainer(true);
+  other.OnTrainer(TrainerPast::kNone);
   DataSpec longer = kData;
   longer.samples = 1001;
   other.OnDeclared(longer);

@@ -45,7 +45,7 @@ TEST(ChangeTest, WhatWasNotSentIsInTheRest) {
   const Floats snapshot = Uneven(1), base = Uneven(2);
   Floats rest(kElements, std::numeric_limits<float>::quiet_NaN());  // void
   const Floats sent = Sent(snapshot, base, {});
-  KeepRest<float>(false, snapshot, base, rest);
+  KeepRest<float>(RestBefore::kVoid, snapshot, base, rest);
   for (size_t i = 0; i < kElements; ++i) {
     const double change = static_cast<double>(snapshot[i]) - static_cast<double>(base[i]);
     EXPECT_NEAR(sent[i] + static_cast<double>(rest[i]), change, 1e-6);
@@ -63,7 +63,7 @@ TEST(ChangeTest, SmallChangesArriveInTheEnd) {
   std::vector<double> arrived(kElements, 0), without(kElements, 0);
   for (int k = 0; k < kAveragings; ++k) {
     const Floats sent = Sent(change, base, k > 0 ? View(rest) : View());
-    KeepRest<float>(k > 0, change, base, rest);
+    KeepRest<float>(k > 0 ? RestBefore::kKept : RestBefore::kVoid, change, base, rest);
     const Floats alone = Sent(change, base, {});
     for (size_t i = 0; i < kElements; ++i) {
       arrived[i] += sent[i];
@@ -98,7 +98,7 @@ TEST(ChangeTest, SmallChangesOfSeveralMembersArriveInTheEnd) {
     Floats mean(kElements, 0), back(kElements);
     for (size_t m = 0; m < kMembers; ++m) {
       const Floats sent = Sent(changes[m], base, rests[m]);
-      KeepRest<float>(true, changes[m], base, rests[m]);
+      KeepRest<float>(RestBefore::kKept, changes[m], base, rests[m]);
       for (size_t i = 0; i < kElements; ++i) mean[i] += sent[i] / kMembers;
     }
     Bytes wire(Int8Bytes(kElements));
@@ -122,9 +122,9 @@ TEST(ChangeTest, SmallChangesOfSeveralMembersArriveInTheEnd) {
 TEST(ChangeTest, AChangeBeyondAllNumbersLeavesAFiniteRest) {
   Floats snapshot(kElements, FLT_MAX), base(kElements, -FLT_MAX), rest(kElements, 0);
   for (const float x : Sent(snapshot, base, {})) EXPECT_TRUE(std::isfinite(x));
-  KeepRest<float>(false, snapshot, base, rest);
+  KeepRest<float>(RestBefore::kVoid, snapshot, base, rest);
   for (const float x : rest) EXPECT_TRUE(std::isfinite(x));
-  KeepRest<float>(true, snapshot, base, rest);
+  KeepRest<float>(RestBefore::kKept, snapshot, base, rest);
   for (const float x : rest) EXPECT_TRUE(std::isfinite(x));
 }
 
