@@ -1,6 +1,7 @@
 #include "worker/core/reduce/reducer.h"
 
 #include <algorithm>
+#include <type_traits>
 
 #include "base/check.h"
 #include "base/digest.h"
@@ -54,10 +55,14 @@ std::optional<RoundHandle> Reducer<Scalar>::Find(const InstanceId& instance) con
 
 template <class Scalar>
 bool Reducer<Scalar>::IsSound(RoundHandle round, ChunkArrived::Kind kind, ChunkIndex chunk,
-                              ByteView wire) const {
+                              ByteView wire, Float32Look look) const {
   const OpenRoundBytes& open = At(round);
   if (chunk.value() >= open.chunks.size()) return false;
   const uint32_t count = open.chunks[chunk.value()].count;
+  // The format's size is even, and the masked one's odd (masked_chunk.h): these are plain values.
+  if (std::is_same_v<Scalar, float> && open.wire == WireFormat::kFloat32 &&
+      wire.size() == WireBytes<Scalar>(open.wire, count) && look != Float32Look::kNone)
+    return look == Float32Look::kFinite;
   if (!IsMasked(wire) || open.subnet != nullptr) return WireIsSound<Scalar>(open.wire, wire, count);
   const bool result = kind == ChunkArrived::Kind::kResult;
   return MaskedIsSound<Scalar>(result ? MaskedForm::kResult : MaskedForm::kInput, open.wire, wire,
@@ -164,6 +169,11 @@ uint64_t Reducer<Scalar>::Fold(RoundHandle round, const FoldChunk& fold) {
     FoldPlain(open, fold, inputs, slot);
   }
   pool_->Give(std::move(own));
+  if (LiesAsItTravels(open, fold.chunk)) {
+    open.served.erase(fold.chunk);
+    Forget(open, {fold.chunk, fold.assigned});
+    return ContentHash(*ResultInPlace(round, fold.chunk), ContentKey(open.instance));
+  }
   SharedBytes wire = pool_->Share(EncodedMean(open, fold.chunk, slot));
   // The owner stores what travels, de-quantised, so that its bits are those of all others.
   if (masked || open.subnet != nullptr || open.wire != WireFormat::kFloat32)
@@ -203,6 +213,22 @@ SharedBytes Reducer<Scalar>::Result(RoundHandle round, ChunkIndex chunk) {
           : pool_->Share(Encoded(open, chunk, Slot(open, chunk)));
   Serve(open, chunk, shared);
   return shared;
+}
+
+template <class Scalar>
+bool Reducer<Scalar>::LiesAsItTravels(const OpenRoundBytes& round, ChunkIndex chunk) const {
+  return round.wire == WireFormat::kFloat32 && round.subnet == nullptr &&
+         !round.kept.contains(chunk);
+}
+
+template <class Scalar>
+std::optional<ByteView> Reducer<Scalar>::ResultInPlace(RoundHandle round, ChunkIndex chunk) const {
+  const OpenRoundBytes& open = At(round);
+  CHECK_LT(chunk.value(), open.chunks.size());
+  if (!LiesAsItTravels(open, chunk)) return std::nullopt;
+  const ChunkSpan& span = open.chunks[chunk.value()];
+  const std::span<const Scalar> slot = open.to.subspan(span.begin, span.count);
+  return ByteView(reinterpret_cast<const uint8_t*>(slot.data()), slot.size_bytes());
 }
 
 template <class Scalar>

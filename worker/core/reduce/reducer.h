@@ -75,8 +75,9 @@ class Reducer {
   // True when an input of `bytes` may be kept: ask before the round is told of it.
   bool HasRoom(size_t bytes) const { return held_bytes_ + bytes <= max_bytes_; }
   // True when the bytes are that chunk's size, finite, and the chunk exists: ChunkArrived::finite.
-  // Also a masked chunk (masked_chunk.h) of that kind.
-  bool IsSound(RoundHandle round, ChunkArrived::Kind kind, ChunkIndex chunk, ByteView wire) const;
+  // Also a masked chunk (masked_chunk.h) of that kind. `look`: at these bytes, where one was made.
+  bool IsSound(RoundHandle round, ChunkArrived::Kind kind, ChunkIndex chunk, ByteView wire,
+               Float32Look look = Float32Look::kNone) const;
   // Keeps an input that the round took. A second one for the same (rank, chunk, assigned) is
   // ignored. Pre: IsSound and HasRoom.
   void KeepInput(RoundHandle round, int rank, ChunkIndex chunk, Ballot assigned, Bytes wire);
@@ -95,6 +96,8 @@ class Reducer {
   void StoreResult(RoundHandle round, ChunkIndex chunk, ByteView wire);
   // The wire bytes of what is in the output slot.
   SharedBytes Result(RoundHandle round, ChunkIndex chunk);
+  // The same where they lie, if they travel as they lie. Valid until the slot is written again.
+  std::optional<ByteView> ResultInPlace(RoundHandle round, ChunkIndex chunk) const;
 
   size_t held_bytes() const { return held_bytes_; }
   size_t open_rounds() const { return rounds_.size(); }
@@ -116,6 +119,8 @@ class Reducer {
   Bytes EncodedMean(const OpenRoundBytes& round, ChunkIndex chunk,
                     std::span<const Scalar> values) const;
   void Write(OpenRoundBytes& round, ChunkIndex chunk, ByteView wire) const;
+  // What is in the slot travels as it lies.
+  bool LiesAsItTravels(const OpenRoundBytes& round, ChunkIndex chunk) const;
   void Serve(OpenRoundBytes& round, ChunkIndex chunk, SharedBytes wire) const;
   void Forget(OpenRoundBytes& round, const ChunkKey& key);
 

@@ -104,6 +104,11 @@ void ScaleValues(double factor, std::span<double> x) {
   for (double& value : x) value *= factor;
 }
 
+Float32Look LookAtFloat32(ByteView bytes) {
+  if (bytes.size() % sizeof(float) != 0) return Float32Look::kNone;
+  return AllFiniteFloat32(bytes) ? Float32Look::kFinite : Float32Look::kNotFinite;
+}
+
 template <>
 bool WireIsSound<float>(WireFormat format, ByteView in, size_t count) {
   if (in.size() != WireBytes<float>(format, count)) return false;

@@ -68,6 +68,11 @@ void RoundAsWire(WireFormat format, std::span<const Scalar> values, std::span<Sc
   }
 }
 
+// What a pass over bytes as float32 finds: made where they are in the cache anyway, so that nobody
+// fetches them from memory once more for it.
+enum class Float32Look : uint8_t { kNone, kFinite, kNotFinite };
+Float32Look LookAtFloat32(ByteView bytes);  // kNone: no whole number of values
+
 // True when `in` is exactly `count` values, none is NaN or infinite, and encoding them gives these
 // bytes: what a peer's input must be.
 template <class Scalar>

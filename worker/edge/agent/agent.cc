@@ -208,7 +208,9 @@ void Agent::Impl::MakeTensorTransport() {
       std::make_unique<TensorTransport>(tensor, *identity_, host_, registry_, log_.For("tensor"));
   tensors_->SetHandlers(
       {[this](Time now, WallTime wall, const PeerId& from, const TensorHeader& header,
-              Bytes payload) { OnTensorFrame(now, wall, from, header, std::move(payload)); },
+              TensorPayload payload) {
+         OnTensorFrame(now, wall, from, header, std::move(payload));
+       },
        [this](Time now, WallTime wall, const PeerId& peer, DownEvidence evidence) {
          OnTensorDown(now, wall, peer, evidence);
        },

@@ -121,7 +121,7 @@ class Agent::Impl : public TimerSource {
   void OnExternalEvent(Time now, WallTime wall, const ExternalEvent& event);
   void OnConfigText(Time now, WallTime wall, const std::string& text);
   void OnTensorFrame(Time now, WallTime wall, const PeerId& from, const TensorHeader& header,
-                     Bytes payload);
+                     TensorPayload payload);
   void OnTensorDown(Time now, WallTime wall, const PeerId& peer, DownEvidence evidence);
   void OnDown(Time now, WallTime wall, const PeerId& peer, DownEvidence evidence);
   void OnWatched(Time now, WallTime wall, const std::string& key, const dht::WatchUpdate& update);

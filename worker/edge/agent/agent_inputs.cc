@@ -78,15 +78,15 @@ void Agent::Impl::OnTimer(Time now, WallTime wall) {
 // ---- peers -------------------------------------------------------------------------------------
 
 void Agent::Impl::OnTensorFrame(Time now, WallTime wall, const PeerId& from,
-                                const TensorHeader& header, Bytes payload) {
+                                const TensorHeader& header, TensorPayload payload) {
   if (header.kind == TensorKind::kState) {
-    state_->OnFrame(now, from, payload);
+    state_->OnFrame(now, from, payload.bytes);
     return OnState(now, wall);
   }
   if (!peer_started_) return;  // nobody knows this agent yet
   CHECK(!feeding_);            // frames come from the mailbox, never from inside an input
   if (header.kind == TensorKind::kMix) {
-    const MixArrived arrived = mix_->OnFrame(from, header, payload);
+    const MixArrived arrived = mix_->OnFrame(from, header, payload.bytes);
     return Feed(now, wall,
                 [this, arrived](Time at, Actions& out) { peer_->OnMixChunk(at, arrived, out); });
   }

@@ -17,6 +17,7 @@ std::optional<std::string> ChunkPlane::EndpointOf(const PeerId& peer) const {
 }
 
 void ChunkPlane::Open(const OpenBuffers& open) {
+  Overwritten(open.to);
   RoundBuffers<float> buffers{
       open.instance,          open.self, open.chunks, open.wire, memory_.read(open.from),
       memory_.write(open.to), open.mask, open.subnet};
@@ -26,7 +27,6 @@ void ChunkPlane::Open(const OpenBuffers& open) {
   if (open.with_rest) buffers.rest = memory_.read(Region::kRest);
   reducer_.Open(open.round, std::move(buffers));
   rounds_[open.round] = {open.instance, open.self, open.from, open.from_base};
-  Overwritten(open.to);
 }
 
 // Grows with each new content of what the round's own inputs are made of.
@@ -37,6 +37,7 @@ uint64_t ChunkPlane::GenerationOf(const OpenedRound& round) {
 void ChunkPlane::Close(const CloseBuffers& close) {
   reducer_.Close(close.round);
   rounds_.erase(close.round);
+  std::erase_if(lent_slots_, [&](const auto& slot) { return slot.first == close.round; });
   metrics_.held_bytes.Set(static_cast<double>(reducer_.held_bytes()));
 }
 
@@ -52,11 +53,13 @@ std::optional<FoldedChunk> ChunkPlane::Execute(Time now, const Chunk& chunk) {
         now, result->to,
         ResultSend{round, result->chunk, result->assigned, result->mask, result->hash, ++calls_});
   } else if (const auto* fold = std::get_if<FoldChunk>(&chunk.action)) {
+    BeforeSlotIsWritten(round, fold->chunk);
     const AveragingWork work = Works(AveragingPart::kFold);
     return FoldedChunk{round, fold->chunk, fold->assigned, reducer_.Fold(round, *fold)};
   } else if (const auto* store = std::get_if<StoreResult>(&chunk.action)) {
     // The core stores a result only as its answer to the frame that OnFrame holds.
     CHECK(offered_ != nullptr);
+    BeforeSlotIsWritten(round, store->chunk);
     const AveragingWork work = Works(AveragingPart::kCopy);
     reducer_.StoreResult(round, store->chunk, *offered_);
   } else if (const auto* drop = std::get_if<DropInputs>(&chunk.action)) {
@@ -69,7 +72,7 @@ void ChunkPlane::Execute(Time now, const SpeakChunk& speak) {
   SendInOrder(now, speak.to, SpeakSend{speak, generations_[speak.region]});
 }
 
-void ChunkPlane::OnFrame(const PeerId& from, const TensorHeader& header, Bytes payload,
+void ChunkPlane::OnFrame(const PeerId& from, const TensorHeader& header, TensorPayload payload,
                          const std::function<bool(const ChunkArrived&)>& ask,
                          const std::function<void()>& act) {
   const bool result = header.kind == TensorKind::kResult;
@@ -91,7 +94,7 @@ void ChunkPlane::OnFrame(const PeerId& from, const TensorHeader& header, Bytes p
   // An input that is not sound is told to the core, which leaves its sender out of the chunk. A
   // result that is not sound, and an input without room, count as not arrived.
   const bool sound = IsSound(*round, arrived, payload);
-  if (!sound || (!result && !reducer_.HasRoom(payload.size()))) {
+  if (!sound || (!result && !reducer_.HasRoom(payload.bytes.size()))) {
     metrics_.bad_inputs.Add();
     if (result || sound) return;
     arrived.finite = false;
@@ -99,24 +102,39 @@ void ChunkPlane::OnFrame(const PeerId& from, const TensorHeader& header, Bytes p
   const bool wanted = ask(arrived);
   if (result) {
     // Lent to Execute, which `act` calls.
-    offered_ = &payload;
+    offered_ = &payload.bytes;
   } else if (wanted) {
-    reducer_.KeepInput(*round, header.rank, arrived.chunk, header.assigned, std::move(payload));
+    reducer_.KeepInput(*round, header.rank, arrived.chunk, header.assigned,
+                       std::move(payload.bytes));
   }
   act();
   offered_ = nullptr;
-  transport_.pool()->Give(std::move(payload));  // empty where the reducer has it
+  transport_.pool()->Give(std::move(payload.bytes));  // empty where the reducer has it
   metrics_.held_bytes.Set(static_cast<double>(reducer_.held_bytes()));
 }
 
-bool ChunkPlane::IsSound(RoundHandle round, const ChunkArrived& arrived, ByteView wire) const {
+bool ChunkPlane::IsSound(RoundHandle round, const ChunkArrived& arrived,
+                         const TensorPayload& payload) const {
   const AveragingWork work = Works(AveragingPart::kFold);
-  return reducer_.IsSound(round, arrived.kind, arrived.chunk, wire);
+  return reducer_.IsSound(round, arrived.kind, arrived.chunk, payload.bytes, payload.look);
 }
 
 void ChunkPlane::Overwritten(Region region) {
   ++generations_[region];
-  if (region == Region::kOutbox) KeepLent();
+  KeepLent();
+}
+
+void ChunkPlane::KeepLent() {
+  if (!lends_) return;
+  const AveragingWork work = Works(AveragingPart::kCopy);
+  transport_.KeepLent();
+  lends_ = false;
+  lent_slots_.clear();
+}
+
+// A result is sent from its slot. Another one for the same chunk, of a later assignment, is rare.
+void ChunkPlane::BeforeSlotIsWritten(RoundHandle round, ChunkIndex chunk) {
+  if (lent_slots_.contains({round, chunk})) KeepLent();
 }
 
 void ChunkPlane::OnDrained(Time now, const PeerId& peer) {
@@ -236,12 +254,21 @@ ChunkPlane::Sent ChunkPlane::TrySendResult(const PeerId& to, const ResultSend& w
   header.assigned = what.assigned;
   header.mask = what.mask.bits();
   header.hash = what.hash;
+  // It stays in its slot until that is written again (BeforeSlotIsWritten, Overwritten).
+  if (const auto lies = reducer_.ResultInPlace(what.round, what.chunk)) {
+    if (IsOther(what, header.instance, *lies)) return Sent::kQueued;
+    const Sent sent = TransmitLent(to, header, *lies);
+    if (sent == Sent::kQueued) lent_slots_.emplace(what.round, what.chunk);
+    return sent;
+  }
   SharedBytes wire = Result(what);
-  // Another result may lie in the slot since the core asked for this one. Its hash tells them
-  // apart.
-  if (what.call != calls_ && TensorPayloadHash(header.instance, *wire) != what.hash)
-    return Sent::kQueued;
+  if (IsOther(what, header.instance, *wire)) return Sent::kQueued;
   return Transmit(to, header, std::move(wire));
+}
+
+// Another result may lie in the slot since the core asked for this one. Its hash tells them apart.
+bool ChunkPlane::IsOther(const ResultSend& what, const InstanceId& instance, ByteView wire) const {
+  return what.call != calls_ && TensorPayloadHash(instance, wire) != what.hash;
 }
 
 ChunkPlane::Sent ChunkPlane::Transmit(const PeerId& to, const TensorHeader& header,
@@ -254,7 +281,9 @@ ChunkPlane::Sent ChunkPlane::Transmit(const PeerId& to, const TensorHeader& head
 ChunkPlane::Sent ChunkPlane::TransmitLent(const PeerId& to, const TensorHeader& header,
                                           ByteView lent) {
   const std::optional<std::string> endpoint = EndpointOf(to);
-  return endpoint ? transport_.SendLent(to, *endpoint, header, lent) : Sent::kQueued;
+  if (!endpoint) return Sent::kQueued;
+  lends_ = true;
+  return transport_.SendLent(to, *endpoint, header, lent);
 }
 
 }  // namespace crowdsurf::worker

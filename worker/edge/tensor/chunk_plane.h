@@ -11,7 +11,9 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
+#include <utility>
 #include <variant>
 
 #include "worker/core/link/send_queues.h"
@@ -58,7 +60,7 @@ class ChunkPlane {
 
   // A chunk frame arrived. `ask` is Peer::OnChunk: are the bytes to be kept? `act` executes the
   // actions it gave; it runs when the bytes are in place, for a FoldChunk may be among them.
-  void OnFrame(const PeerId& from, const TensorHeader& header, Bytes payload,
+  void OnFrame(const PeerId& from, const TensorHeader& header, TensorPayload payload,
                const std::function<bool(const ChunkArrived&)>& ask,
                const std::function<void()>& act);
   void OnDrained(Time now, const PeerId& peer);
@@ -69,11 +71,8 @@ class ChunkPlane {
   Time NextDeadline() const { return queues_.NextDeadline(); }
   // The region is about to hold something else: inputs that wait for it are void.
   void Overwritten(Region region);
-  // The outbox may be written: what waits to be sent from there is copied.
-  void KeepLent() {
-    const AveragingWork work = Works(AveragingPart::kCopy);
-    transport_.KeepLent();
-  }
+  // The outbox, or an inbox, may be written: what waits to be sent from there is copied.
+  void KeepLent();
 
   // Sends a state frame, now or when the peer's queue has drained; false when the peer is unknown.
   bool SendStateFrame(Time now, const PeerId& to, SharedBytes payload);
@@ -108,6 +107,7 @@ class ChunkPlane {
 
   AveragingWork Works(AveragingPart part) const { return AveragingWork(clock_, part); }
   uint64_t GenerationOf(const OpenedRound& round);
+  void BeforeSlotIsWritten(RoundHandle round, ChunkIndex chunk);
   void SendInOrder(Time now, const PeerId& to, Waiting what);
   void Flush(Time now, const PeerId& to);  // what waits and can go
   // What has become void counts as sent.
@@ -115,11 +115,12 @@ class ChunkPlane {
   Sent TrySendInput(const PeerId& to, const InputSend& what);
   Sent TrySendResult(const PeerId& to, const ResultSend& what);
   Sent TrySpeak(const PeerId& to, const SpeakSend& what);
-  bool IsSound(RoundHandle round, const ChunkArrived& arrived, ByteView wire) const;
+  bool IsSound(RoundHandle round, const ChunkArrived& arrived, const TensorPayload& payload) const;
   Bytes OwnInput(const InputSend& what) const;
   SharedBytes Result(const ResultSend& what);
   Sent Transmit(const PeerId& to, const TensorHeader& header, SharedBytes payload);
   Sent TransmitLent(const PeerId& to, const TensorHeader& header, ByteView lent);
+  bool IsOther(const ResultSend& what, const InstanceId& instance, ByteView wire) const;
 
   TensorTransport& transport_;
   const RegionMemory memory_;
@@ -132,7 +133,9 @@ class ChunkPlane {
   SendQueues<Waiting> queues_;
   uint64_t calls_ = 0;
   std::map<Region, uint64_t> generations_;
-  const Bytes* offered_ = nullptr;  // the result in hand, during OnFrame
+  bool lends_ = false;                                       // since the last KeepLent
+  std::set<std::pair<RoundHandle, ChunkIndex>> lent_slots_;  // of open rounds, since then
+  const Bytes* offered_ = nullptr;                           // the result in hand, during OnFrame
 };
 
 }  // namespace crowdsurf::worker

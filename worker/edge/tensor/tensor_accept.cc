@@ -125,7 +125,9 @@ void TensorTransport::Impl::OnAccepted(asio::ip::tcp::socket socket) {
 
 bool TensorTransport::Impl::OnFrame(uint64_t number, const TensorHeader& header, Bytes payload) {
   arrived_bytes_ += payload.size() + kTensorHeaderBytes;
-  arrived_.push_back({accepted_.at(number).peer->id, header, std::move(payload)});
+  const bool chunk = header.kind == TensorKind::kInput || header.kind == TensorKind::kResult;
+  const Float32Look look = chunk ? LookAtFloat32(payload) : Float32Look::kNone;
+  arrived_.push_back({accepted_.at(number).peer->id, header, {std::move(payload), look}});
   // At the latest when the handlers that are ready now have run: then the sockets are empty.
   if (arrived_.size() == 1) asio::post(io_, [this] { HandOver(); });
   if (arrived_.size() >= kHandedOver) HandOver();

@@ -29,6 +29,7 @@
 #include "coordinator-free-dht/edge/identity.h"
 #include "worker/core/link/tensor_tokens.h"
 #include "worker/core/reduce/reducer.h"
+#include "worker/core/vector/wire_format.h"
 #include "worker/edge/tensor/tensor_frame.h"
 
 namespace crowdsurf::dht {
@@ -59,8 +60,14 @@ struct TensorTransportOptions {
   AveragingClock* clock = nullptr;
 };
 
+// A payload, and what was found when it was read: a chunk's is looked at while it is in the cache.
+struct TensorPayload {
+  Bytes bytes;
+  Float32Look look = Float32Look::kNone;  // kInput and kResult
+};
+
 struct TensorHandlers {  // on the host thread
-  std::function<void(Time, WallTime, const PeerId& from, const TensorHeader&, Bytes payload)>
+  std::function<void(Time, WallTime, const PeerId& from, const TensorHeader&, TensorPayload)>
       on_frame;
   std::function<void(Time, WallTime, const PeerId&, DownEvidence evidence)> on_down;
   std::function<void(Time, WallTime, const PeerId&)> on_drained;

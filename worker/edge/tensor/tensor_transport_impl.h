@@ -80,7 +80,7 @@ class TensorTransport::Impl : public std::enable_shared_from_this<Impl> {
   struct Arrived {
     PeerId from;
     TensorHeader header;
-    Bytes payload;
+    TensorPayload payload;
   };
 
   // Links (tensor_link.cc).

@@ -169,6 +169,11 @@ TEST(ReducerTest, EverybodyEndsWithTheBitsOfTheOwnerInEveryFormat) {
       const uint64_t hash = owner.Fold(kRound, {chunk, 0, RankSet::FromBits(0b1111), {1, 2, 3, 4}});
       const SharedBytes result = owner.Result(kRound, chunk);
       EXPECT_EQ(ContentHash(*result, ContentKey(Instance(1))), hash);
+      const auto lies = owner.ResultInPlace(kRound, chunk);
+      ASSERT_EQ(lies.has_value(), wire == WireFormat::kFloat32);
+      if (lies) {
+        EXPECT_EQ(Bytes(lies->begin(), lies->end()), *result);
+      }
       for (auto& member : group.all) {
         if (member == group.all[chunk.value()]) continue;
         ASSERT_TRUE(member->reducer.IsSound(kRound, ChunkArrived::Kind::kResult, chunk, *result));
@@ -178,6 +183,21 @@ TEST(ReducerTest, EverybodyEndsWithTheBitsOfTheOwnerInEveryFormat) {
     }
     for (auto& member : group.all) EXPECT_EQ(member->output, group.all[0]->output);
   }
+}
+
+TEST(ReducerTest, ALookAtTheBytesIsBelievedWhereItIsOfTheFormat) {
+  const auto sound = [](WireFormat wire, size_t bytes, Float32Look look) {
+    const Member<float> member(0, wire);
+    return member.reducer.IsSound(kRound, ChunkArrived::Kind::kInput, ChunkIndex(1), Bytes(bytes),
+                                  look);
+  };
+  const size_t whole = 400 * sizeof(float);
+  EXPECT_TRUE(sound(WireFormat::kFloat32, whole, Float32Look::kFinite));
+  EXPECT_FALSE(sound(WireFormat::kFloat32, whole, Float32Look::kNotFinite));
+  EXPECT_TRUE(sound(WireFormat::kFloat32, whole, Float32Look::kNone));
+  EXPECT_FALSE(sound(WireFormat::kFloat32, whole + 4, Float32Look::kFinite));
+  EXPECT_TRUE(sound(WireFormat::kFloat16, whole / 2, Float32Look::kNotFinite));
+  EXPECT_FALSE(sound(WireFormat::kFloat16, whole, Float32Look::kFinite));
 }
 
 TEST(ReducerTest, AnotherRankOrderGivesOtherBits) {  // the fault that the order rule prevents

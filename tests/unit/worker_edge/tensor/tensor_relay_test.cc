@@ -20,9 +20,9 @@ class Plane {
     options.relay = relay;
     transport_ = std::make_unique<TensorTransport>(options, identity, host_, metrics_, Logger());
     transport_->SetHandlers(
-        {[this](Time, WallTime, const PeerId&, const TensorHeader&, Bytes payload) {
+        {[this](Time, WallTime, const PeerId&, const TensorHeader&, TensorPayload payload) {
            const std::lock_guard lock(mutex_);
-           received_.push_back(std::move(payload));
+           received_.push_back(std::move(payload.bytes));
            waiter_->Notify();
          },
          [this](Time, WallTime, const PeerId& peer, DownEvidence evidence) {

@@ -12,6 +12,8 @@
 #include <array>
 #include <atomic>
 #include <condition_variable>
+#include <cstring>
+#include <limits>
 #include <mutex>
 #include <thread>
 
@@ -90,6 +92,21 @@ TEST_P(TensorTransportTest, FramesOfEverySizeArriveInOrderBothWays) {
       EXPECT_EQ(at->received[i].payload, Random(sizes[i], sizes[i] + static_cast<size_t>(salt)));
     }
   }
+}
+
+TEST_P(TensorTransportTest, ChunksAreLookedAtAsTheyArrive) {
+  Node a(authority(), "a"), b(authority(), "b");
+  const float none = std::numeric_limits<float>::quiet_NaN();
+  for (const std::vector<float>& values : {std::vector<float>{1, 2}, {1, none}}) {
+    Bytes bytes(values.size() * sizeof(float));
+    std::memcpy(bytes.data(), values.data(), bytes.size());
+    a.Send(b, bytes);
+  }
+  a.Send(b, Bytes(7));
+  ASSERT_TRUE(b.Eventually([&] { return b.received.size() == 3; }));
+  EXPECT_EQ(b.received[0].look, Float32Look::kFinite);
+  EXPECT_EQ(b.received[1].look, Float32Look::kNotFinite);
+  EXPECT_EQ(b.received[2].look, Float32Look::kNone);
 }
 
 TEST_P(TensorTransportTest, ADeadPeerIsHardDownAtOnceForBothDirections) {

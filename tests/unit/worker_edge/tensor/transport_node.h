@@ -28,6 +28,7 @@ struct Received {
   PeerId from;
   TensorHeader header;
   Bytes payload;
+  Float32Look look;
 };
 
 // Says nothing, and counts warnings.
@@ -55,10 +56,11 @@ class TransportNode {
     transport_ = std::make_unique<TensorTransport>(options, *identity_, host_, metrics_,
                                                    Logger(&log_, "tensor"));
     transport_->SetHandlers({
-        [this](Time, WallTime, const PeerId& from, const TensorHeader& header, Bytes payload) {
+        [this](Time, WallTime, const PeerId& from, const TensorHeader& header,
+               TensorPayload payload) {
           std::unique_lock lock(mutex_);
           gate_.wait(lock, [&] { return !blocked_; });
-          received.push_back({from, header, std::move(payload)});
+          received.push_back({from, header, std::move(payload.bytes), payload.look});
           changed_.notify_all();
         },
         [this](Time, WallTime, const PeerId& peer, DownEvidence evidence) {

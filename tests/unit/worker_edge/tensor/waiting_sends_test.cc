@@ -53,10 +53,12 @@ class Planes : public TimerSource {
   explicit Planes(size_t queue_bytes = 256 << 10)
       : transport_(Options(queue_bytes), *identity_, host_, registry_, Logger()) {
     transport_.SetHandlers(
-        {[this](Time, WallTime, const PeerId&, const TensorHeader& header, const Bytes& payload) {
+        {[this](Time, WallTime, const PeerId&, const TensorHeader& header,
+                const TensorPayload& payload) {
            const std::lock_guard lock(mutex_);
            chunks_here.insert(header.chunk);
-           if (header.kind == TensorKind::kInput) inputs_here.push_back(payload);
+           if (header.kind == TensorKind::kInput) inputs_here.push_back(payload.bytes);
+           if (header.kind == TensorKind::kResult) results_here.push_back(payload.bytes);
            changed_.notify_all();
          },
          [this](Time now, WallTime, const PeerId& peer, DownEvidence evidence) {
@@ -123,11 +125,28 @@ class Planes : public TimerSource {
                     .subnet = nullptr});
     });
   }
+  // The result of chunk 0 under that assignment, the own values alone, folded and sent.
+  void SendResult(const PeerId& to, Ballot assigned) {
+    const RankSet self = RankSet::FromBits(1);
+    Do([&](Time now) {
+      const auto folded =
+          chunks_.Execute(now, Chunk{kRound, FoldChunk{ChunkIndex(0), assigned, self, {1.0}}});
+      ASSERT_TRUE(folded);
+      (void)chunks_.Execute(
+          now, Chunk{kRound, crowdsurf::worker::SendResult{to, ChunkIndex(0), assigned, self,
+                                                           folded->hash}});
+    });
+  }
   void SendMix(const PeerId& to) {
     Do([&](Time now) { Sent(mix_.Send(now, {to, kPairTag, 1, kChunks})); });
   }
-  void Overwrite() {
-    Do([&](Time) { chunks_.Overwritten(Region::kOutbox); });
+  void Overwrite(Region region = Region::kOutbox) {
+    Do([&](Time) { chunks_.Overwritten(region); });
+  }
+  // Another averaging's values come into the inbox.
+  void Refill(float value) {
+    Overwrite(Region::kInboxA);
+    std::fill(inbox_.begin(), inbox_.end(), value);
   }
   // The next snapshot, as a trainer writes it once it may.
   void Publish(float value) {
@@ -153,7 +172,7 @@ class Planes : public TimerSource {
   double waiting() const { return metrics_.waiting_sends.value(); }
 
   std::set<uint32_t> chunks_here;
-  std::vector<Bytes> inputs_here;
+  std::vector<Bytes> inputs_here, results_here;
   int soft_downs = 0, hard_downs = 0;
   size_t mixes_sent = 0;
 
@@ -201,6 +220,13 @@ class Planes : public TimerSource {
   std::condition_variable changed_;
   std::thread thread_;
 };
+
+void ExpectChunkOf(float value, const Bytes& payload) {
+  std::vector<float> values(kChunk);
+  ASSERT_EQ(payload.size(), values.size() * sizeof(float));
+  std::memcpy(values.data(), payload.data(), payload.size());
+  EXPECT_EQ(std::ranges::count(values, value), std::ptrdiff_t{kChunk}) << value;
+}
 
 TEST(WaitingSendsTest, APeerThatFellSilentAndLivesAgainGetsTheNextInput) {
   SilentPort silent;
@@ -257,12 +283,23 @@ TEST(WaitingSendsTest, AnInputOnItsWayKeepsItsSnapshot) {
     a.SendInput(b.id(), snapshot % kChunks);
   }
   ASSERT_TRUE(b.Eventually([&] { return b.inputs_here.size() == kSnapshots; }));
-  for (uint32_t i = 0; i < kSnapshots; ++i) {
-    std::vector<float> values(kChunk);
-    ASSERT_EQ(b.inputs_here[i].size(), values.size() * sizeof(float));
-    std::memcpy(values.data(), b.inputs_here[i].data(), b.inputs_here[i].size());
-    EXPECT_EQ(std::ranges::count(values, static_cast<float>(i)), std::ptrdiff_t{kChunk}) << i;
+  for (uint32_t i = 0; i < kSnapshots; ++i) ExpectChunkOf(static_cast<float>(i), b.inputs_here[i]);
+}
+
+// Results lie in their slots until they are sent: another result may take the place, or another
+// averaging the whole region.
+TEST(WaitingSendsTest, AResultOnItsWayKeepsItsValues) {
+  constexpr uint32_t kResults = 60;
+  Planes a(size_t{kResults} << 20), b;
+  a.Introduce(b.id(), b.endpoint());
+  a.OpenRound();
+  for (uint32_t i = 0; i < kResults; ++i) {
+    a.Publish(static_cast<float>(i));
+    a.SendResult(b.id(), static_cast<Ballot>(i));
+    if (i % 7 == 3) a.Refill(-1);
   }
+  ASSERT_TRUE(b.Eventually([&] { return b.results_here.size() == kResults; }));
+  for (uint32_t i = 0; i < kResults; ++i) ExpectChunkOf(static_cast<float>(i), b.results_here[i]);
 }
 
 }  // namespace
