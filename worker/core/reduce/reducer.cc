@@ -202,6 +202,14 @@ void Reducer<Scalar>::StoreResult(RoundHandle round, ChunkIndex chunk, ByteView 
 }
 
 template <class Scalar>
+void Reducer<Scalar>::StoredInPlace(RoundHandle round, ChunkIndex chunk) {
+  OpenRoundBytes& open = At(round);
+  open.served.erase(chunk);
+  open.kept.erase(chunk);
+  CHECK(LiesAsItTravels(open, chunk));
+}
+
+template <class Scalar>
 SharedBytes Reducer<Scalar>::Result(RoundHandle round, ChunkIndex chunk) {
   OpenRoundBytes& open = At(round);
   if (const auto it = open.served.find(chunk); it != open.served.end()) return it->second;

@@ -94,6 +94,8 @@ class Reducer {
   uint64_t Fold(RoundHandle round, const FoldChunk& fold);
   // Executes StoreResult. Pre: IsSound.
   void StoreResult(RoundHandle round, ChunkIndex chunk, ByteView wire);
+  // The same of a result whose bytes are in the slot already. Pre: they travel as they lie.
+  void StoredInPlace(RoundHandle round, ChunkIndex chunk);
   // The wire bytes of what is in the output slot.
   SharedBytes Result(RoundHandle round, ChunkIndex chunk);
   // The same where they lie, if they travel as they lie. Valid until the slot is written again.

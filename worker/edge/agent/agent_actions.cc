@@ -217,7 +217,7 @@ void Agent::Impl::Do(Time now, WallTime wall, const FetchState& action) {
     });
     return;
   }
-  plane_->KeepLent();  // results of a round may wait to be sent from there
+  plane_->Overwritten(action.region);
   if (!action.adopt || AveragesGradients(config_.averaging)) Overwrite(action.region);
   state_->Fetch(now, action, trainer_->schema, trainer_->elements);
   OnState(now, wall);

@@ -80,13 +80,13 @@ void Agent::Impl::OnTimer(Time now, WallTime wall) {
 void Agent::Impl::OnTensorFrame(Time now, WallTime wall, const PeerId& from,
                                 const TensorHeader& header, TensorPayload payload) {
   if (header.kind == TensorKind::kState) {
-    state_->OnFrame(now, from, payload.bytes);
+    state_->OnFrame(now, from, payload.own);
     return OnState(now, wall);
   }
   if (!peer_started_) return;  // nobody knows this agent yet
   CHECK(!feeding_);            // frames come from the mailbox, never from inside an input
   if (header.kind == TensorKind::kMix) {
-    const MixArrived arrived = mix_->OnFrame(from, header, payload.bytes);
+    const MixArrived arrived = mix_->OnFrame(from, header, payload.own);
     return Feed(now, wall,
                 [this, arrived](Time at, Actions& out) { peer_->OnMixChunk(at, arrived, out); });
   }

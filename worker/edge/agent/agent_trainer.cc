@@ -210,7 +210,7 @@ void Agent::Impl::TakeSeatAgain(Time now, WallTime wall) {
 bool Agent::Impl::StartRestore(const link::TrainerRegistered& event) {
   if (!checkpoints_) return false;
   const std::span<float> inbox = link_->inbox(0);
-  plane_->KeepLent();
+  plane_->Overwritten(Region::kInboxA);
   return slow_->Run([this, event, inbox]() -> HostLoop::Closure {
     std::optional<Restored> restored;
     auto found = checkpoints_->Restore(

@@ -1,5 +1,7 @@
 #include "worker/edge/tensor/chunk_plane.h"
 
+#include <absl/cleanup/cleanup.h>
+
 #include <utility>
 
 #include "base/check.h"
@@ -25,8 +27,28 @@ void ChunkPlane::Open(const OpenBuffers& open) {
   buffers.from_base = open.from_base;
   buffers.dither = open.dither;
   if (open.with_rest) buffers.rest = memory_.read(Region::kRest);
+  const bool lands = OpenSlots(open);
   reducer_.Open(open.round, std::move(buffers));
-  rounds_[open.round] = {open.instance, open.self, open.from, open.from_base};
+  rounds_[open.round] = {open.instance, open.self, open.from, open.to, open.from_base, lands};
+}
+
+// Results that travel as they lie are received where they will lie. A masked one has another size.
+bool ChunkPlane::OpenSlots(const OpenBuffers& open) {
+  if (open.wire != WireFormat::kFloat32 || open.subnet != nullptr) return false;
+  if (reducer_.Find(open.instance)) return false;
+  const std::span<float> to = memory_.write(open.to);
+  std::vector<std::span<uint8_t>> slots;
+  slots.reserve(open.chunks.size());
+  for (const ChunkSpan& chunk : open.chunks) {
+    const std::span<float> slot = to.subspan(chunk.begin, chunk.count);
+    slots.emplace_back(reinterpret_cast<uint8_t*>(slot.data()), slot.size_bytes());
+  }
+  transport_.slots().Open(open.instance, slots);
+  return true;
+}
+
+void ChunkPlane::CloseSlots(OpenedRound& round) {
+  if (std::exchange(round.lands, false)) transport_.slots().Close(round.instance);
 }
 
 // Grows with each new content of what the round's own inputs are made of.
@@ -35,8 +57,11 @@ uint64_t ChunkPlane::GenerationOf(const OpenedRound& round) {
 }
 
 void ChunkPlane::Close(const CloseBuffers& close) {
+  if (const auto round = rounds_.find(close.round); round != rounds_.end()) {
+    CloseSlots(round->second);
+    rounds_.erase(round);
+  }
   reducer_.Close(close.round);
-  rounds_.erase(close.round);
   std::erase_if(lent_slots_, [&](const auto& slot) { return slot.first == close.round; });
   metrics_.held_bytes.Set(static_cast<double>(reducer_.held_bytes()));
 }
@@ -53,19 +78,28 @@ std::optional<FoldedChunk> ChunkPlane::Execute(Time now, const Chunk& chunk) {
         now, result->to,
         ResultSend{round, result->chunk, result->assigned, result->mask, result->hash, ++calls_});
   } else if (const auto* fold = std::get_if<FoldChunk>(&chunk.action)) {
-    BeforeSlotIsWritten(round, fold->chunk);
+    TakeSlot(open->second, round, fold->chunk);
     const AveragingWork work = Works(AveragingPart::kFold);
     return FoldedChunk{round, fold->chunk, fold->assigned, reducer_.Fold(round, *fold)};
   } else if (const auto* store = std::get_if<StoreResult>(&chunk.action)) {
-    // The core stores a result only as its answer to the frame that OnFrame holds.
-    CHECK(offered_ != nullptr);
-    BeforeSlotIsWritten(round, store->chunk);
-    const AveragingWork work = Works(AveragingPart::kCopy);
-    reducer_.StoreResult(round, store->chunk, *offered_);
+    Store(open->second, round, store->chunk);
+  } else if (const auto* empty = std::get_if<EmptySlot>(&chunk.action)) {
+    KeepLent(round, empty->chunk);  // what lies there is void, and the next result may land
+    if (open->second.lands) transport_.slots().Free(open->second.instance, empty->chunk.value());
   } else if (const auto* drop = std::get_if<DropInputs>(&chunk.action)) {
     reducer_.DropInputs(round, drop->chunk, drop->assigned);
   }
-  return std::nullopt;  // EmptySlot: what lies there is void until it is written again
+  return std::nullopt;
+}
+
+void ChunkPlane::Store(const OpenedRound& open, RoundHandle round, ChunkIndex chunk) {
+  // The core stores a result only as its answer to the frame that OnFrame holds.
+  CHECK(offered_ != nullptr);
+  if (offered_->landing != nullptr && transport_.slots().Keep(*offered_->landing))
+    return reducer_.StoredInPlace(round, chunk);
+  TakeSlot(open, round, chunk);
+  const AveragingWork work = Works(AveragingPart::kCopy);
+  reducer_.StoreResult(round, chunk, offered_->bytes());
 }
 
 void ChunkPlane::Execute(Time now, const SpeakChunk& speak) {
@@ -76,6 +110,9 @@ void ChunkPlane::OnFrame(const PeerId& from, const TensorHeader& header, TensorP
                          const std::function<bool(const ChunkArrived&)>& ask,
                          const std::function<void()>& act) {
   const bool result = header.kind == TensorKind::kResult;
+  const absl::Cleanup drop = [&] {  // unless it is kept (Store)
+    if (payload.landing != nullptr) transport_.slots().Drop(*payload.landing);
+  };
   const std::optional<RoundHandle> round = reducer_.Find(header.instance);
   ChunkArrived arrived{.kind = result ? ChunkArrived::Kind::kResult : ChunkArrived::Kind::kInput,
                        .instance = header.instance,
@@ -94,7 +131,7 @@ void ChunkPlane::OnFrame(const PeerId& from, const TensorHeader& header, TensorP
   // An input that is not sound is told to the core, which leaves its sender out of the chunk. A
   // result that is not sound, and an input without room, count as not arrived.
   const bool sound = IsSound(*round, arrived, payload);
-  if (!sound || (!result && !reducer_.HasRoom(payload.bytes.size()))) {
+  if (!sound || (!result && !reducer_.HasRoom(payload.own.size()))) {
     metrics_.bad_inputs.Add();
     if (result || sound) return;
     arrived.finite = false;
@@ -102,25 +139,26 @@ void ChunkPlane::OnFrame(const PeerId& from, const TensorHeader& header, TensorP
   const bool wanted = ask(arrived);
   if (result) {
     // Lent to Execute, which `act` calls.
-    offered_ = &payload.bytes;
+    offered_ = &payload;
   } else if (wanted) {
-    reducer_.KeepInput(*round, header.rank, arrived.chunk, header.assigned,
-                       std::move(payload.bytes));
+    reducer_.KeepInput(*round, header.rank, arrived.chunk, header.assigned, std::move(payload.own));
   }
   act();
   offered_ = nullptr;
-  transport_.pool()->Give(std::move(payload.bytes));  // empty where the reducer has it
+  transport_.pool()->Give(std::move(payload.own));  // empty where the reducer has it
   metrics_.held_bytes.Set(static_cast<double>(reducer_.held_bytes()));
 }
 
 bool ChunkPlane::IsSound(RoundHandle round, const ChunkArrived& arrived,
                          const TensorPayload& payload) const {
   const AveragingWork work = Works(AveragingPart::kFold);
-  return reducer_.IsSound(round, arrived.kind, arrived.chunk, payload.bytes, payload.look);
+  return reducer_.IsSound(round, arrived.kind, arrived.chunk, payload.bytes(), payload.look);
 }
 
 void ChunkPlane::Overwritten(Region region) {
   ++generations_[region];
+  for (auto& [handle, round] : rounds_)
+    if (round.to == region) CloseSlots(round);
   KeepLent();
 }
 
@@ -133,8 +171,14 @@ void ChunkPlane::KeepLent() {
 }
 
 // A result is sent from its slot. Another one for the same chunk, of a later assignment, is rare.
-void ChunkPlane::BeforeSlotIsWritten(RoundHandle round, ChunkIndex chunk) {
+void ChunkPlane::KeepLent(RoundHandle round, ChunkIndex chunk) {
   if (lent_slots_.contains({round, chunk})) KeepLent();
+}
+
+// The host is about to write there.
+void ChunkPlane::TakeSlot(const OpenedRound& open, RoundHandle round, ChunkIndex chunk) {
+  KeepLent(round, chunk);
+  if (open.lands) transport_.slots().Take(open.instance, chunk.value());
 }
 
 void ChunkPlane::OnDrained(Time now, const PeerId& peer) {
@@ -254,7 +298,7 @@ ChunkPlane::Sent ChunkPlane::TrySendResult(const PeerId& to, const ResultSend& w
   header.assigned = what.assigned;
   header.mask = what.mask.bits();
   header.hash = what.hash;
-  // It stays in its slot until that is written again (BeforeSlotIsWritten, Overwritten).
+  // It stays in its slot until that is written again (TakeSlot, Overwritten).
   if (const auto lies = reducer_.ResultInPlace(what.round, what.chunk)) {
     if (IsOther(what, header.instance, *lies)) return Sent::kQueued;
     const Sent sent = TransmitLent(to, header, *lies);

@@ -52,8 +52,7 @@ class ChunkPlane {
   std::optional<std::string> EndpointOf(const PeerId& peer) const;
   void Open(const OpenBuffers& open);
   void Close(const CloseBuffers& close);
-  // Pre: the action's round is open. `offered` is the payload that OnFrame is holding, for
-  // StoreResult.
+  // Pre: the action's round is open; of a StoreResult, OnFrame is holding its payload.
   // What a FoldChunk gave is for Peer::OnFolded, after the input in hand is done.
   std::optional<FoldedChunk> Execute(Time now, const Chunk& chunk);
   void Execute(Time now, const SpeakChunk& speak);
@@ -100,14 +99,19 @@ class ChunkPlane {
   struct OpenedRound {
     InstanceId instance;
     int self;
-    Region from;
+    Region from, to;
     bool from_base = false;
+    bool lands = false;  // results are received into its slots
   };
   using Sent = TensorTransport::Sent;
 
   AveragingWork Works(AveragingPart part) const { return AveragingWork(clock_, part); }
   uint64_t GenerationOf(const OpenedRound& round);
-  void BeforeSlotIsWritten(RoundHandle round, ChunkIndex chunk);
+  bool OpenSlots(const OpenBuffers& open);
+  void CloseSlots(OpenedRound& round);
+  void TakeSlot(const OpenedRound& open, RoundHandle round, ChunkIndex chunk);
+  void KeepLent(RoundHandle round, ChunkIndex chunk);
+  void Store(const OpenedRound& open, RoundHandle round, ChunkIndex chunk);
   void SendInOrder(Time now, const PeerId& to, Waiting what);
   void Flush(Time now, const PeerId& to);  // what waits and can go
   // What has become void counts as sent.
@@ -135,7 +139,7 @@ class ChunkPlane {
   std::map<Region, uint64_t> generations_;
   bool lends_ = false;                                       // since the last KeepLent
   std::set<std::pair<RoundHandle, ChunkIndex>> lent_slots_;  // of open rounds, since then
-  const Bytes* offered_ = nullptr;                           // the result in hand, during OnFrame
+  const TensorPayload* offered_ = nullptr;                   // the result in hand, during OnFrame
 };
 
 }  // namespace crowdsurf::worker

@@ -107,7 +107,7 @@ void TensorTransport::Impl::OnAccepted(asio::ip::tcp::socket socket) {
     metrics_.connections.Add(1);
     return true;
   };
-  events.on_frame = [this, number](const TensorHeader& header, Bytes payload) {
+  events.on_frame = [this, number](const TensorHeader& header, TensorPayload payload) {
     return OnFrame(number, header, std::move(payload));
   };
   // No outbox on this side, so neither is ever called.
@@ -123,11 +123,11 @@ void TensorTransport::Impl::OnAccepted(asio::ip::tcp::socket socket) {
   connection->Accept();
 }
 
-bool TensorTransport::Impl::OnFrame(uint64_t number, const TensorHeader& header, Bytes payload) {
-  arrived_bytes_ += payload.size() + kTensorHeaderBytes;
-  const bool chunk = header.kind == TensorKind::kInput || header.kind == TensorKind::kResult;
-  const Float32Look look = chunk ? LookAtFloat32(payload) : Float32Look::kNone;
-  arrived_.push_back({accepted_.at(number).peer->id, header, {std::move(payload), look}});
+bool TensorTransport::Impl::OnFrame(uint64_t number, const TensorHeader& header,
+                                    TensorPayload payload) {
+  metrics_.received_bytes.Add(static_cast<double>(header.payload_bytes));
+  arrived_bytes_ += payload.own.size() + kTensorHeaderBytes;
+  arrived_.push_back({accepted_.at(number).peer->id, header, std::move(payload)});
   // At the latest when the handlers that are ready now have run: then the sockets are empty.
   if (arrived_.size() == 1) asio::post(io_, [this] { HandOver(); });
   if (arrived_.size() >= kHandedOver) HandOver();
@@ -155,10 +155,7 @@ void TensorTransport::Impl::HandOver() {
           if (!stopped_)
             handlers_.on_frame(now, wall, one.from, one.header, std::move(one.payload));
       });
-  if (posted)
-    metrics_.received_bytes.Add(static_cast<double>(bytes - frames * kTensorHeaderBytes));
-  else
-    metrics_.dropped.Add(static_cast<double>(frames));
+  if (!posted) metrics_.dropped.Add(static_cast<double>(frames));
 }
 
 void TensorTransport::Impl::ResumeReads() {

@@ -131,6 +131,8 @@ void TensorConnection::End(TensorEnding ending, std::string why) {
     (void)Flushed();
   }
   state_ = State::kEnded;
+  if (payload_.landing != nullptr) settings_.slots->Abandon(*payload_.landing);
+  payload_ = {};
   // on_end may drop the last owner of this.
   const auto keep = shared_from_this();
   std::error_code ignored;

@@ -19,6 +19,7 @@
 #include "worker/edge/tensor/tensor_asio.h"
 #include "worker/edge/tensor/tensor_frame.h"
 #include "worker/edge/tensor/tensor_outbox.h"
+#include "worker/edge/tensor/tensor_payload.h"
 #include "worker/edge/tensor/tensor_tls.h"
 
 namespace crowdsurf::worker {
@@ -42,7 +43,7 @@ class TensorConnection : public std::enable_shared_from_this<TensorConnection> {
     // where none is expected. False: it is not wanted, end as kWrong.
     std::function<bool(const TensorHello& peer)> on_open;
     // A whole frame whose payload has the hash it names. False: stop reading until Resume.
-    std::function<bool(const TensorHeader& header, Bytes payload)> on_frame;
+    std::function<bool(const TensorHeader& header, TensorPayload payload)> on_frame;
     std::function<void(size_t bytes)> on_sent;
     std::function<void()> on_drained;  // a refused pusher may go on
     std::function<void(TensorEnding ending, const std::string& why)> on_end;  // last, once
@@ -54,6 +55,7 @@ class TensorConnection : public std::enable_shared_from_this<TensorConnection> {
     Duration open_within;
     std::shared_ptr<BytePool> payloads;  // where their buffers come from
     AveragingClock* clock = nullptr;     // is told of sending and receiving
+    ResultSlots* slots = nullptr;        // that results are received into; outlives the connection
   };
 
   // `credentials` is nullptr for plain TCP. It, and the executor of `socket`, outlive the
@@ -97,9 +99,12 @@ class TensorConnection : public std::enable_shared_from_this<TensorConnection> {
   IoOutcome Flushed();
   void Advance(size_t bytes);
   void PumpReads();
+  IoOutcome ReadNext();
   IoOutcome ReadBytes(std::span<uint8_t> into);
   bool TakeRead(size_t bytes);
+  bool TakeHeader();
   bool TakeFrame();
+  bool VerifyPayload();
   bool TakeHello();
   void OnStuck(const IoOutcome& outcome);
   void ArmRead();
@@ -125,7 +130,7 @@ class TensorConnection : public std::enable_shared_from_this<TensorConnection> {
   TensorHeaderBytes header_bytes_{};
   size_t header_got_ = 0;
   TensorHeader header_;
-  Bytes payload_;
+  TensorPayload payload_;
   size_t payload_got_ = 0;
 };
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "worker/edge/metrics/averaging_clock.h"
 #include "worker/edge/tensor/tensor_asio.h"
@@ -127,10 +128,7 @@ void TensorConnection::PumpReads() {
     // From the Hello on: what TakeHello sends is sending.
     if (!work && state_ == State::kOpen && accepting_)
       work.emplace(settings_.clock, AveragingPart::kReceive);
-    const std::span<uint8_t> into = header_got_ < kTensorHeaderBytes
-                                        ? std::span<uint8_t>(header_bytes_).subspan(header_got_)
-                                        : std::span<uint8_t>(payload_).subspan(payload_got_);
-    const IoOutcome outcome = ReadBytes(into);
+    const IoOutcome outcome = ReadNext();
     if (outcome.state != IoState::kDone) return OnStuck(outcome);
     if (!TakeRead(outcome.bytes)) return;
     turn += outcome.bytes;
@@ -142,6 +140,17 @@ void TensorConnection::PumpReads() {
       return;
     }
   }
+}
+
+IoOutcome TensorConnection::ReadNext() {
+  if (header_got_ < kTensorHeaderBytes)
+    return ReadBytes(std::span<uint8_t>(header_bytes_).subspan(header_got_));
+  if (payload_.landing == nullptr)
+    return ReadBytes(std::span<uint8_t>(payload_.own).subspan(payload_got_));
+  const auto lock = settings_.slots->Using();
+  const IoOutcome outcome = ReadBytes(payload_.landing->rest());
+  payload_.landing->Got(outcome.bytes);
+  return outcome;
 }
 
 IoOutcome TensorConnection::ReadBytes(std::span<uint8_t> into) {
@@ -157,29 +166,49 @@ bool TensorConnection::TakeRead(size_t bytes) {
   if (header_got_ < kTensorHeaderBytes) {
     header_got_ += bytes;
     if (header_got_ < kTensorHeaderBytes) return true;
-    const auto header = DecodeTensorHeader(header_bytes_);
-    // The first frame is a Hello, and no later one is.
-    const bool expected =
-        header && (header->kind == TensorKind::kHello) == (state_ == State::kHello);
-    if (!expected) {
-      End(state_ == State::kOpen ? TensorEnding::kGarbage : TensorEnding::kWrong,
-          "not a tensor frame");
-      return false;
-    }
-    header_ = *header;
-    payload_ = settings_.payloads->Take(header_.payload_bytes);
-    payload_got_ = 0;
+    if (!TakeHeader()) return false;
   } else {
     payload_got_ += bytes;
   }
-  return payload_got_ < payload_.size() || TakeFrame();
+  return payload_got_ < header_.payload_bytes || TakeFrame();
+}
+
+bool TensorConnection::TakeHeader() {
+  const auto header = DecodeTensorHeader(header_bytes_);
+  // The first frame is a Hello, and no later one is.
+  const bool expected = header && (header->kind == TensorKind::kHello) == (state_ == State::kHello);
+  if (!expected) {
+    End(state_ == State::kOpen ? TensorEnding::kGarbage : TensorEnding::kWrong,
+        "not a tensor frame");
+    return false;
+  }
+  header_ = *header;
+  payload_ = {};
+  payload_got_ = 0;
+  if (accepting_ && header_.kind == TensorKind::kResult && settings_.slots != nullptr)
+    payload_.landing =
+        settings_.slots->Begin(header_.instance, header_.chunk, header_.payload_bytes);
+  if (payload_.landing == nullptr) payload_.own = settings_.payloads->Take(header_.payload_bytes);
+  return true;
+}
+
+// Looks at a chunk's values while they are in the cache.
+bool TensorConnection::VerifyPayload() {
+  std::unique_lock<std::mutex> lock;
+  if (payload_.landing != nullptr) lock = settings_.slots->Using();
+  const ByteView bytes = payload_.bytes();
+  const bool hashed = IsHashed(header_.kind, tls_ ? TensorWire::kTls : TensorWire::kPlain);
+  if (hashed && TensorPayloadHash(header_.instance, bytes) != header_.hash) return false;
+  if (header_.kind == TensorKind::kInput || header_.kind == TensorKind::kResult)
+    payload_.look = LookAtFloat32(bytes);
+  if (payload_.landing != nullptr) settings_.slots->Land(*payload_.landing);
+  return true;
 }
 
 bool TensorConnection::TakeFrame() {
   header_got_ = 0;
   payload_got_ = 0;
-  const bool hashed = IsHashed(header_.kind, tls_ ? TensorWire::kTls : TensorWire::kPlain);
-  if (hashed && TensorPayloadHash(header_.instance, payload_) != header_.hash) {
+  if (!VerifyPayload()) {
     End(state_ == State::kOpen ? TensorEnding::kGarbage : TensorEnding::kWrong,
         "a payload fails its hash");
     return false;
@@ -189,13 +218,12 @@ bool TensorConnection::TakeFrame() {
     End(TensorEnding::kGoodbye, "goodbye");
     return false;
   }
-  if (!events_.on_frame(header_, std::move(payload_))) paused_ = true;
-  payload_ = {};
+  if (!events_.on_frame(header_, std::exchange(payload_, {}))) paused_ = true;
   return state_ != State::kEnded;
 }
 
 bool TensorConnection::TakeHello() {
-  auto hello = DecodeTensorHello(payload_);
+  auto hello = DecodeTensorHello(payload_.own);
   if (!hello || hello->job != settings_.self.job) {
     End(TensorEnding::kWrong, "a hello of another job or version");
     return false;

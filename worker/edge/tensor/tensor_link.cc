@@ -121,7 +121,7 @@ void TensorTransport::Impl::Connect(const PeerId& peer, Link& link) {
     return true;
   };
   // A dialled connection only carries frames away; the accepting side has nothing to say on it.
-  events.on_frame = [this](const TensorHeader&, const Bytes&) {
+  events.on_frame = [this](const TensorHeader&, const TensorPayload&) {
     metrics_.dropped.Add();
     return true;
   };

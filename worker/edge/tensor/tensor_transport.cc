@@ -29,6 +29,7 @@ TensorTransport::Sent TensorTransport::SendLent(const PeerId& to, const std::str
 }
 void TensorTransport::KeepLent() { impl_->KeepLent(); }
 const std::shared_ptr<BytePool>& TensorTransport::pool() const { return impl_->pool(); }
+ResultSlots& TensorTransport::slots() { return impl_->slots(); }
 void TensorTransport::Forget(const PeerId& peer) { impl_->Forget(peer); }
 std::optional<TokenHalves> TensorTransport::GiveToken(const PeerId& peer) {
   return impl_->GiveToken(peer);

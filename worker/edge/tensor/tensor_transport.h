@@ -29,8 +29,9 @@
 #include "coordinator-free-dht/edge/identity.h"
 #include "worker/core/link/tensor_tokens.h"
 #include "worker/core/reduce/reducer.h"
-#include "worker/core/vector/wire_format.h"
+#include "worker/edge/tensor/result_slots.h"
 #include "worker/edge/tensor/tensor_frame.h"
+#include "worker/edge/tensor/tensor_payload.h"
 
 namespace crowdsurf::dht {
 class Relay;
@@ -58,12 +59,6 @@ struct TensorTransportOptions {
   dht::Relay* relay = nullptr;
   // Is told of sending and receiving; outlives the transport. nullptr: nobody is.
   AveragingClock* clock = nullptr;
-};
-
-// A payload, and what was found when it was read: a chunk's is looked at while it is in the cache.
-struct TensorPayload {
-  Bytes bytes;
-  Float32Look look = Float32Look::kNone;  // kInput and kResult
 };
 
 struct TensorHandlers {  // on the host thread
@@ -102,6 +97,7 @@ class TensorTransport {
   void KeepLent();
   // Where payloads come from. Who has used one up gives it back.
   const std::shared_ptr<BytePool>& pool() const;
+  ResultSlots& slots();  // that results are received into
   // `peer` has asked for a token over control: what to answer. nullopt: it gets none (counted).
   std::optional<TokenHalves> GiveToken(const PeerId& peer);
   // The answer to an ask; nullopt: there is none, and the connection that waits for it ends. One

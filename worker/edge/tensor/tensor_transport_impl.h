@@ -43,6 +43,7 @@ class TensorTransport::Impl : public std::enable_shared_from_this<Impl> {
     metrics_.Tokens(kTokenRefusals[static_cast<size_t>(refusal)]).Add();
   }
   const std::shared_ptr<BytePool>& pool() const { return pool_; }
+  ResultSlots& slots() { return slots_; }
 
  private:
   // Chunks that three owners' windows and as many queues of 4 MiB hold: what a round of four uses
@@ -115,14 +116,14 @@ class TensorTransport::Impl : public std::enable_shared_from_this<Impl> {
   bool MakePlace();  // for one more connection
   void OnAccepted(asio::ip::tcp::socket socket);
   bool Admit(TensorConnection& connection, const TensorHello& hello);
-  bool OnFrame(uint64_t number, const TensorHeader& header, Bytes payload);
+  bool OnFrame(uint64_t number, const TensorHeader& header, TensorPayload payload);
   void HandOver();  // what has arrived, to the host
   void OnAcceptedEnd(uint64_t number, TensorEnding ending, const std::string& why);
   void ResumeReads();
   void CountEnd(TensorEnding ending, const std::string& why, const PeerId* peer);
   const TlsCredentials* Credentials();
-  TensorConnection::Settings ConnectionSettings() const {
-    return {self_, options_.open_within, pool_, options_.clock};
+  TensorConnection::Settings ConnectionSettings() {
+    return {self_, options_.open_within, pool_, options_.clock, &slots_};
   }
 
   const TensorTransportOptions options_;
@@ -132,6 +133,7 @@ class TensorTransport::Impl : public std::enable_shared_from_this<Impl> {
   const Logger log_;
   dht::Relay* const relay_;
   const std::shared_ptr<BytePool> pool_ = std::make_shared<BytePool>(kMaxPooledBytes);
+  ResultSlots slots_{pool_};
   TensorHandlers handlers_;
   TensorHello self_;
   TlsCredentials credentials_;
@@ -154,8 +156,8 @@ class TensorTransport::Impl : public std::enable_shared_from_this<Impl> {
   std::set<uint64_t> nameless_;  // of them, without a Hello yet, oldest first
   uint64_t next_accepted_ = 0;
   std::set<uint64_t> paused_;
-  std::vector<Arrived> arrived_;  // not posted yet: at most kHandedOver
-  size_t arrived_bytes_ = 0;
+  std::vector<Arrived> arrived_;          // not posted yet: at most kHandedOver
+  size_t arrived_bytes_ = 0;              // of them in memory of their own
   std::atomic<size_t> waiting_bytes_{0};  // posted to the host
 
   std::mutex mutex_;

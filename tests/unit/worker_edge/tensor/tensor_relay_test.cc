@@ -22,7 +22,7 @@ class Plane {
     transport_->SetHandlers(
         {[this](Time, WallTime, const PeerId&, const TensorHeader&, TensorPayload payload) {
            const std::lock_guard lock(mutex_);
-           received_.push_back(std::move(payload.bytes));
+           received_.push_back(std::move(payload.own));
            waiter_->Notify();
          },
          [this](Time, WallTime, const PeerId& peer, DownEvidence evidence) {

@@ -9,6 +9,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <condition_variable>
@@ -107,6 +108,30 @@ TEST_P(TensorTransportTest, ChunksAreLookedAtAsTheyArrive) {
   EXPECT_EQ(b.received[0].look, Float32Look::kFinite);
   EXPECT_EQ(b.received[1].look, Float32Look::kNotFinite);
   EXPECT_EQ(b.received[2].look, Float32Look::kNone);
+}
+
+TEST_P(TensorTransportTest, AResultIsReceivedIntoItsSlot) {
+  Node a(authority(), "a"), b(authority(), "b");
+  const InstanceId instance;
+  Bytes memory(3000);
+  b.transport().slots().Open(instance, {std::span(memory).first(1000), std::span(memory)});
+  const Bytes sent = Random(1000, 3);
+  for (const uint32_t chunk : {0U, 0U, 2U}) {  // the second one's place is taken; there is no third
+    TensorHeader header;
+    header.kind = TensorKind::kResult;
+    header.chunk = chunk;
+    header.hash = TensorPayloadHash(instance, sent);
+    a.transport().Send(b.id(), b.transport().endpoint(), header, std::make_shared<Bytes>(sent));
+  }
+  ASSERT_TRUE(b.Eventually([&] { return b.received.size() == 3; }));
+  ASSERT_NE(b.received[0].landing, nullptr);
+  EXPECT_TRUE(b.transport().slots().Keep(*b.received[0].landing));
+  EXPECT_TRUE(std::ranges::equal(sent, std::span(memory).first(1000)));
+  EXPECT_TRUE(b.received[0].payload.empty());
+  for (const size_t i : {1, 2}) {
+    EXPECT_EQ(b.received[i].landing, nullptr);
+    EXPECT_EQ(b.received[i].payload, sent);
+  }
 }
 
 TEST_P(TensorTransportTest, ADeadPeerIsHardDownAtOnceForBothDirections) {
@@ -273,6 +298,41 @@ TEST(TensorTransportPlainTest, HostileFramesAfterAGoodHelloEndTheConnection) {
     close(fd);
   }
   EXPECT_TRUE(b.received.empty());
+}
+
+TEST(TensorTransportPlainTest, AResultThatFailsItsHashOrEndsHalfwayFreesItsSlot) {
+  Node b(nullptr, "b");
+  Bytes memory(1000);
+  ResultSlots& slots = b.transport().slots();
+  slots.Open({}, {std::span(memory)});
+  const Bytes body =
+      EncodeTensorHello({"job", PeerId(std::array<uint8_t, 32>{9}), 1, "127.0.0.1:1"});
+  TensorHeader hello;
+  hello.kind = TensorKind::kHello;
+  hello.payload_bytes = static_cast<uint32_t>(body.size());
+  hello.hash = TensorPayloadHash({}, body);
+  TensorHeader result;
+  result.kind = TensorKind::kResult;
+  result.payload_bytes = 1000;
+  result.hash = 1;
+  for (const auto& [bytes, how] :
+       {std::pair(size_t{1000}, "garbage"), std::pair(size_t{10}, "lost")}) {
+    const int fd = Dial(b.transport().endpoint());
+    WriteAll(fd, EncodeTensorHeader(hello));
+    WriteAll(fd, body);
+    WriteAll(fd, EncodeTensorHeader(result));
+    WriteAll(fd, Bytes(bytes, 7));
+    EXPECT_TRUE(EventuallyHolds([&] {
+      const auto lock = slots.Using();
+      return memory[bytes - 1] == 7;
+    }));
+    close(fd);
+    EXPECT_TRUE(b.EventuallyCounts(how, 1));
+    const auto next = slots.Begin({}, 0, 1000);
+    ASSERT_NE(next, nullptr) << how;
+    slots.Abandon(*next);
+    std::fill(memory.begin(), memory.end(), uint8_t{0});
+  }
 }
 
 TEST(TensorTransportTlsTest, ACertificateOfAnotherAuthorityIsRefusedBothWays) {

@@ -29,6 +29,7 @@ struct Received {
   TensorHeader header;
   Bytes payload;
   Float32Look look;
+  std::shared_ptr<ResultSlots::Landing> landing;
 };
 
 // Says nothing, and counts warnings.
@@ -60,7 +61,8 @@ class TransportNode {
                TensorPayload payload) {
           std::unique_lock lock(mutex_);
           gate_.wait(lock, [&] { return !blocked_; });
-          received.push_back({from, header, std::move(payload.bytes), payload.look});
+          received.push_back(
+              {from, header, std::move(payload.own), payload.look, std::move(payload.landing)});
           changed_.notify_all();
         },
         [this](Time, WallTime, const PeerId& peer, DownEvidence evidence) {

@@ -57,8 +57,9 @@ class Planes : public TimerSource {
                 const TensorPayload& payload) {
            const std::lock_guard lock(mutex_);
            chunks_here.insert(header.chunk);
-           if (header.kind == TensorKind::kInput) inputs_here.push_back(payload.bytes);
-           if (header.kind == TensorKind::kResult) results_here.push_back(payload.bytes);
+           if (header.kind == TensorKind::kInput) inputs_here.push_back(payload.own);
+           if (header.kind == TensorKind::kResult)
+             results_here.push_back(Bytes(payload.bytes().begin(), payload.bytes().end()));
            changed_.notify_all();
          },
          [this](Time now, WallTime, const PeerId& peer, DownEvidence evidence) {
