@@ -111,11 +111,12 @@ std::string AsJson(const ChaosCommand& command, const ChaosTotals& totals) {
   return absl::StrFormat(
       "{\"seed\":%d,\"seeds\":%d,\"members\":[%d,%d],\"broken\":%d,\"violations\":{%s},"
       "\"replay\":[%s],\"trace\":\"%016x\",\"events\":%d,\"survivors\":%d,\"delivered\":%d,"
-      "\"exact\":%d,\"counts_checked\":%d,\"repaired\":%d,\"kept\":%d,\"branches\":%d,\"healed_"
+      "\"exact\":%d,\"counts_checked\":%d,\"described\":%d,\"repaired\":%d,\"kept\":%d,"
+      "\"branches\":%d,\"healed_"
       "seconds_max\":%.3f%s}\n",
       command.seed, totals.runs, command.min_members, command.max_members, broken, violations,
       replays, totals.trace, totals.events, totals.survivors, totals.delivered, totals.exact,
-      totals.counts_checked, totals.repaired, totals.kept, totals.branches,
+      totals.counts_checked, totals.described, totals.repaired, totals.kept, totals.branches,
       totals.max_healed_seconds, outer);
 }
 
@@ -181,6 +182,7 @@ ChaosTotals RunSeeds(const ChaosCommand& command) {
     totals.delivered += chaos.delivered;
     totals.exact += chaos.exact;
     totals.counts_checked += chaos.counts_checked;
+    totals.described += chaos.described;
     totals.repaired += chaos.repaired;
     totals.kept += chaos.kept;
     totals.branches += chaos.branches;

@@ -42,6 +42,7 @@ struct ChaosTotals {
   uint64_t delivered = 0;
   uint64_t exact = 0;
   uint64_t counts_checked = 0;
+  uint64_t described = 0;
   uint64_t repaired = 0;
   uint64_t kept = 0;
   uint64_t branches = 0;

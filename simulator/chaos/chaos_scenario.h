@@ -118,9 +118,10 @@ struct ChaosReport {
   uint64_t kept = 0;       // rounds that failed for a survivor: kept + aborted + orphaned
   uint64_t repaired = 0;
   uint64_t branches = 0;
-  uint64_t epochs = 0;            // of the last view
-  uint64_t exact = 0;             // deliveries whose mean was recomputed from the snapshots
-  uint64_t counts_checked = 0;    // deliveries whose sample count was (statements samples, twice)
+  uint64_t epochs = 0;          // of the last view
+  uint64_t exact = 0;           // deliveries whose mean was recomputed from the snapshots
+  uint64_t counts_checked = 0;  // deliveries whose sample count was (statements samples, twice)
+  uint64_t described = 0;  // deliveries whose values are what their hashes say (statement hashes)
   uint64_t leases_committed = 0;  // samples
   uint64_t leases_retrained = 0;  // whose first result was lost with a worker
   uint64_t leases_epochs = 0;     // that are committed as a whole

@@ -357,6 +357,7 @@ ChaosReport ChaosWorld::Run() {
   report_.events = queue_.done();
   report_.exact = peer_checkers_.exact();
   report_.counts_checked = peer_checkers_.counts_checked();
+  report_.described = peer_checkers_.described();
   report_.outer_steps = outer_checkers_.steps();
   report_.outer_begins = outer_checkers_.begins();
   report_.outer_fetched = outer_checkers_.fetched();

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/digest.h"
 #include "worker/core/round/round_codec.h"
 
 namespace crowdsurf::simulator {
@@ -82,6 +83,7 @@ void PeerCheckers::OnView(const worker::View& view, const ViewHash& hash) {
 
 void PeerCheckers::OnDeliver(int node, const Deliver& deliver, const RegionBuffer& region) {
   ++delivered_;
+  CheckHashes(node, deliver, region);
   std::set<SnapshotId> inside;
   std::set<OriginId> sets(region.origins.begin(), region.origins.end());
   for (const OriginId set : sets)
@@ -114,6 +116,29 @@ void PeerCheckers::OnCounted(int node, const worker::JobCounted& counted, Origin
               .job_samples = counted.job_samples,
               .root = {}},
              inside);
+}
+
+// An agent describes the region to joiners by these hashes, and does not look at the values.
+void PeerCheckers::CheckHashes(int node, const Deliver& deliver, const RegionBuffer& region) {
+  if (deliver.hashes == nullptr) return;
+  ++described_;
+  const worker::ResultHashes& hashes = *deliver.hashes;
+  size_t chunk = 0, at = 0;
+  bool same = true;
+  for (const uint64_t part : hashes.parts) {
+    for (uint64_t left = part; left > 0 && same;) {
+      const uint64_t count = std::min<uint64_t>(left, hashes.chunk_elements);
+      const auto* bytes = reinterpret_cast<const uint8_t*>(region.values.data() + at);
+      same =
+          chunk < hashes.of_chunk.size() && at + count <= region.values.size() &&
+          ContentHash(ByteView(bytes, count * sizeof(float)), hashes.key) == hashes.of_chunk[chunk];
+      ++chunk;
+      at += count;
+      left -= count;
+    }
+  }
+  if (!same || chunk != hashes.of_chunk.size() || at != region.values.size())
+    Add("hashes", node, absl::StrCat("chunk ", chunk, " is not what the round has decided"));
 }
 
 // All elements have the same snapshots in them: the weighted mean of those, computed anew.

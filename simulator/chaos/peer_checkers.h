@@ -48,6 +48,7 @@ class PeerCheckers {
   uint64_t delivered() const { return delivered_; }
   uint64_t exact() const { return exact_; }  // deliveries recomputed to the last bit that can be
   uint64_t counts_checked() const { return counts_checked_; }  // deliveries whose count was
+  uint64_t described() const { return described_; }  // deliveries with hashes of their values
   uint64_t branches() const { return branches_.size(); }
 
  private:
@@ -63,6 +64,7 @@ class PeerCheckers {
   // in it.
   using Counted = std::vector<bool>;
 
+  void CheckHashes(int node, const worker::Deliver& deliver, const RegionBuffer& region);
   void CheckMean(int node, const RegionBuffer& region);
   // The final weight, where all elements have the same snapshots in them.
   void CheckWeight(int node, const worker::Deliver& deliver, const std::set<SnapshotId>& inside);
@@ -86,6 +88,7 @@ class PeerCheckers {
   uint64_t delivered_ = 0;
   uint64_t exact_ = 0;
   uint64_t counts_checked_ = 0;
+  uint64_t described_ = 0;
 };
 
 }  // namespace crowdsurf::simulator

@@ -173,7 +173,7 @@ class ActionHost : public Process {
   void TellProgress();
   void Overwrite(worker::Region region);
   void FinishFold(worker::RoundHandle round, const worker::FoldChunk& fold, uint64_t serial);
-  void Offer(const Donation& offer);
+  void Offer(const Donation& offer, const worker::ResultHashes* hashes = nullptr);
   void FetchAfter(Duration delay, const worker::FetchState& fetch, int tries);
   void FinishFetch(const worker::FetchState& fetch, int tries);
 

@@ -26,7 +26,7 @@ void ActionHost<Scalar>::Act(const worker::Deliver& action) {
   }
   if (action.parts == worker::StateParts::kAverage)
     At(Region::kVelocity).Resize(setup_.elements);  // void: zeros, until it is used again
-  Offer({action.averaging, {}, action.region, action.parts});
+  Offer({action.averaging, {}, action.region, action.parts}, action.hashes.get());
   GiveResult(action.averaging, action.region);
 }
 
@@ -42,21 +42,28 @@ void ActionHost<Scalar>::StepTaken(worker::AveragingId averaging) {
   Offer({averaging, {}, Region::kInboxA, worker::StateParts::kTrainersStep});
 }
 
-// A region that is written again before it is hashed has nothing to offer.
+// A region that is written again before it is hashed has nothing to offer. Where the round says
+// what lies there, nothing is hashed (worker/edge/agent/agent_actions.cc).
 template <class Scalar>
-void ActionHost<Scalar>::Offer(const Donation& offer) {
+void ActionHost<Scalar>::Offer(const Donation& offer, const worker::ResultHashes* hashes) {
   donation_.reset();
   ByteWriter content;
-  content.Raw(BytesOf(At(offer.region)));
-  if (offer.parts == worker::StateParts::kAverageAndVelocity)
-    content.Raw(BytesOf(At(Region::kVelocity)));
+  if (hashes != nullptr) {
+    content.U64(hashes->key);
+    for (const uint64_t hash : hashes->of_chunk) content.U64(hash);
+  } else {
+    content.Raw(BytesOf(At(offer.region)));
+    if (offer.parts == worker::StateParts::kAverageAndVelocity)
+      content.Raw(BytesOf(At(Region::kVelocity)));
+  }
   Donation described = offer;
   described.root = Sha256(content.bytes());
-  DoAfter(kHashTime, [this, described, writes = writes_[offer.region]] {
-    if (writes_[described.region] != writes) return;
-    donation_ = described;
-    Local(worker::StateHashed{described.averaging, described.root});
-  });
+  DoAfter(hashes != nullptr ? Duration() : kHashTime,
+          [this, described, writes = writes_[offer.region]] {
+            if (writes_[described.region] != writes) return;
+            donation_ = described;
+            Local(worker::StateHashed{described.averaging, described.root});
+          });
 }
 
 template <class Scalar>
@@ -117,7 +124,7 @@ void ActionHost<Scalar>::FinishFetch(const worker::FetchState& fetch, int tries)
   template void ActionHost<Scalar>::Act(const worker::Deliver&);                             \
   template void ActionHost<Scalar>::Act(const worker::MoveTrainer&);                         \
   template void ActionHost<Scalar>::StepTaken(worker::AveragingId);                          \
-  template void ActionHost<Scalar>::Offer(const Donation&);                                  \
+  template void ActionHost<Scalar>::Offer(const Donation&, const worker::ResultHashes*);     \
   template HeldValues<Scalar> ActionHost<Scalar>::Serves(worker::AveragingId, const Digest&) \
       const;                                                                                 \
   template void ActionHost<Scalar>::FetchAfter(Duration, const worker::FetchState&, int);    \

@@ -156,6 +156,17 @@ TEST(Chaos, EveryDeliverysSampleCountIsChecked) {
   }
 }
 
+// Agents describe an average to joiners by what its round has decided. Every value is compared.
+TEST(Chaos, DeliveriesAreDescribedWithoutAPassOverTheirValues) {
+  uint64_t described = 0, delivered = 0;
+  for (uint64_t seed = 0; seed < 20; ++seed) {  // also of jobs with other formats and masks
+    const ChaosReport report = RunChaos(DrawChaos(seed, 3, 9));
+    described += report.described;
+    delivered += report.delivered;
+  }
+  EXPECT_GT(3 * described, delivered);
+}
+
 TEST(Chaos, OptionsOutOfBoundsAreRefusedWithExitCodeTwo) {
   ChaosCommand command;
   command.max_members = 17;

@@ -119,6 +119,8 @@ TEST(Descent, StewardsThatDieOneAfterTheOtherLeaveOneView) {
     options.deaths = {Seconds(1.5), Seconds(1.62), Seconds(1.75)};
     options.victims = {0, 1, 2};
     options.joins = {Seconds(1.55), Seconds(1.7)};
+    // The job may still correct its factor seconds later, which moves the models for a while.
+    options.averaging.mixing.lr_scale = false;
     ExpectOptimum(options);
   }
 }

@@ -59,7 +59,7 @@ ROOMS = {
         "port": {"view", "vector", "shard", "round", "power", "strategy", "subnet"},
         "averaging": {"view", "vector", "shard", "round", "power", "strategy", "port", "subnet"},
         "membership": {"view", "port", "averaging"},
-        "state": {"view"},
+        "state": {"view", "vector"},
         "link": {"subnet"},
         "peer": {"view", "vector", "shard", "round", "strategy", "port", "averaging", "membership"},
     },

@@ -376,9 +376,11 @@ class Averaging {
   double settled_ = 0;   // of the own stake, as the first round has settled it
   Turns turns_;          // of the view
   TurnWeight turn_weight_;
-  std::pair<AveragingId, ViewHash> staked_;  // averaging and view that stake_ was fixed for
-  Stake stake_;                              // of the value that the next round takes in
-  Digest last_root_;                         // of the previous round's value
+  std::pair<AveragingId, ViewHash> staked_;          // averaging and view that stake_ was fixed for
+  Stake stake_;                                      // of the value that the next round takes in
+  Digest last_root_;                                 // of the previous round's value
+  std::shared_ptr<const ResultHashes> last_hashes_;  // the same, and where it lies
+  Region last_to_ = Region::kInboxA;
   std::optional<Doubt> doubt_;
 
   LeaseHolder leases_;

@@ -13,6 +13,7 @@ namespace crowdsurf::worker {
 // have them.
 void Averaging::OpenTrip(Time now, Actions& out) {
   last_root_ = Digest();
+  last_hashes_ = nullptr;
   ledger_sync_.OnNeeded(now);
   if (Held(now, number_)) {
     stage_ = Stage::kHolding;
@@ -112,6 +113,8 @@ void Averaging::CollectEnded(Time now, Actions& out) {
     }
     if (applied) seated_then_ = ended.seated;
     last_root_ = ended.over.root;
+    last_hashes_ = ended.hashes;
+    last_to_ = ended.to;
     stake_ = ended.over.stake;
     contributors_ = ended.over.contributors;
     StrategyActions actions;
@@ -191,13 +194,17 @@ void Averaging::FinishDelivery(Time now, const DeliverResult& result, Actions& o
   turn_weight_.OnWhole(snapshot_);
   hashing_ = KeepsBase();
   catch_up_.OnDelivered();
+  // No outer step, nor a trainer's, has made other values of what the last round decided.
+  const bool as_decided =
+      PartsOf() == StateParts::kAverage && !KeepsBase() && !Gathers() && last_to_ == result.region;
   out.push_back(Deliver{.averaging = result.averaging,
                         .region = Gathers() ? Region::kInboxB : committed_region_,
                         .samples = stake_.samples,
                         .job_samples = committed_.job_samples,
                         .root = last_root_,
                         .parts = PartsOf(),
-                        .ledger = LedgerOf(result.averaging)});
+                        .ledger = LedgerOf(result.averaging),
+                        .hashes = as_decided ? last_hashes_ : nullptr});
   ++deliveries_;
   took_part_ = true;
   metrics_.averagings_delivered->Add();

@@ -27,6 +27,7 @@
 #include "worker/core/round/round.h"
 #include "worker/core/round/round_pacer.h"
 #include "worker/core/round/speaker.h"
+#include "worker/core/vector/result_hashes.h"
 #include "worker/core/view/averaging_id.h"
 #include "worker/core/view/view.h"
 #include "worker/core/view/witness.h"
@@ -77,6 +78,9 @@ class GroupRounds {
     std::vector<PeerId> group;           // the other members
     std::set<PeerId> seated = {};        // all members of the view, as of this averaging
     std::set<PeerId> contributors = {};  // of the value, by name
+    // Of the applied value as it lies in the region `to`; nullptr: it may lie there otherwise.
+    std::shared_ptr<const ResultHashes> hashes = nullptr;
+    Region to = Region::kInboxA;
   };
 
   GroupRounds(const PeerConfig& config, PeerMetrics& metrics, Logger log);
@@ -195,6 +199,7 @@ class GroupRounds {
   using Instances = std::map<InstanceId, Instance>;
 
   GroupQuestion QuestionOf(const Opening& opening) const;
+  std::shared_ptr<const ResultHashes> HashesOf(const Instance& instance) const;
   WireFormat WireOf(const Opening& opening) const {
     return opening.changes ? WireFormat::kInt8 : wire_;
   }

@@ -42,7 +42,9 @@ void GroupRounds::End(Time now, Instance& instance, const RoundOver& over) {
               .instance = spec.instance,
               .group = {},
               .seated = {},
-              .contributors = {}};
+              .contributors = {},
+              .hashes = Applied(over.outcome) ? HashesOf(instance) : nullptr,
+              .to = instance.opening.to};
   for (const auto& [cell, member] : instance.seating.occupants()) ended.seated.insert(member.id);
   std::set<PeerId> counted;
   for (size_t rank = 0; rank < spec.cells.size(); ++rank) {
@@ -70,6 +72,26 @@ void GroupRounds::End(Time now, Instance& instance, const RoundOver& over) {
                             {"members", over.members.bits()},
                             {"contributors", over.contributors.bits()}});
   ended_.push_back(std::move(ended));
+}
+
+// Short formats travel otherwise than they lie, and so do the chunks of IST. With masks a result
+// may do so, too: the host knows (Deliver).
+std::shared_ptr<const ResultHashes> GroupRounds::HashesOf(const Instance& instance) const {
+  const Opening& opening = instance.opening;
+  const RoundSpec& spec = instance.round.spec();
+  if (WireOf(opening) != WireFormat::kFloat32 || opening.counting || opening.subnet != nullptr ||
+      vector_.elements == 0)
+    return nullptr;
+  ResultHashes hashes{.key = ContentKey(spec.instance),
+                      .chunk_elements = static_cast<uint32_t>(config_.chunk_elements),
+                      .parts = {},
+                      .of_chunk = {}};
+  for (size_t i = 0; i < spec.chunks.size(); ++i) {
+    if (i == 0 || spec.chunks[i].owner != spec.chunks[i - 1].owner) hashes.parts.push_back(0);
+    hashes.parts.back() += spec.chunks[i].count;
+    hashes.of_chunk.push_back(instance.round.slots()[i].hash);
+  }
+  return std::make_shared<const ResultHashes>(std::move(hashes));
 }
 
 // A worker keeps its own values in such a round: whoever looks for the cause needs to know whom it

@@ -4,12 +4,14 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 
 #include "base/bytes.h"
 #include "base/id.h"
 #include "worker/core/shard/lease.h"
 #include "worker/core/subnet/unit_schema.h"
 #include "worker/core/vector/mix.h"
+#include "worker/core/vector/result_hashes.h"
 #include "worker/core/view/averaging_id.h"
 
 namespace crowdsurf::worker {
@@ -43,6 +45,9 @@ struct Deliver {
   StateParts parts = StateParts::kAverage;
   Bytes ledger =
       {};  // of the leases with this averaging, for a checkpoint; empty: none, or not known
+  // Of the values in the region, unless a result there says what nobody covers; nullptr: the host
+  // has to hash them.
+  std::shared_ptr<const ResultHashes> hashes = nullptr;
 };
 // This peer had missed `averaging`: the base in kInboxA, with its velocity, is that averaging's by
 // now. The trainer gets region - outbox, as much as the base has moved, and keeps what it has

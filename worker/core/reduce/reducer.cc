@@ -11,9 +11,6 @@
 
 namespace crowdsurf::worker {
 
-// Of the instance, so that a result of one round is never taken for one of another.
-uint64_t ContentKey(const InstanceId& instance) { return ByteReader(instance.view()).U64(); }
-
 template <class Scalar>
 void Reducer<Scalar>::Open(RoundHandle round, RoundBuffers<Scalar> buffers) {
   for (const ChunkSpan& chunk : buffers.chunks) {
@@ -227,6 +224,12 @@ template <class Scalar>
 bool Reducer<Scalar>::LiesAsItTravels(const OpenRoundBytes& round, ChunkIndex chunk) const {
   return round.wire == WireFormat::kFloat32 && round.subnet == nullptr &&
          !round.kept.contains(chunk);
+}
+
+template <class Scalar>
+bool Reducer<Scalar>::LiesAsDecided(RoundHandle round) const {
+  const OpenRoundBytes& open = At(round);
+  return open.wire == WireFormat::kFloat32 && open.subnet == nullptr && open.kept.empty();
 }
 
 template <class Scalar>

@@ -23,6 +23,7 @@
 #include "worker/core/round/arrived_chunk.h"
 #include "worker/core/round/chunk_index.h"
 #include "worker/core/round/round_actions.h"
+#include "worker/core/round/round_spec.h"
 #include "worker/core/vector/coordinate_mask.h"
 #include "worker/core/vector/wire_format.h"
 
@@ -31,9 +32,6 @@ namespace crowdsurf::worker {
 struct SubnetRound;
 
 using SharedBytes = std::shared_ptr<const Bytes>;  // sent to several peers, encoded once
-
-// Key of ContentHash for every result of an instance.
-uint64_t ContentKey(const InstanceId& instance);
 
 // What a round reads and writes at this peer. `from` and `to` are the whole regions; they stay in
 // place until Close. `mask`: the own coordinates that go into the round.
@@ -100,6 +98,9 @@ class Reducer {
   SharedBytes Result(RoundHandle round, ChunkIndex chunk);
   // The same where they lie, if they travel as they lie. Valid until the slot is written again.
   std::optional<ByteView> ResultInPlace(RoundHandle round, ChunkIndex chunk) const;
+
+  // All results of the round lie as they travel: ResultHashes are hashes of the output's bytes.
+  bool LiesAsDecided(RoundHandle round) const;
 
   size_t held_bytes() const { return held_bytes_; }
   size_t open_rounds() const { return rounds_.size(); }

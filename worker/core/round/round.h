@@ -67,6 +67,7 @@ class Round {
   Phase phase() const;
   Ballot branch() const;   // the branch whose OPEN was answered: the parent view is left; 0 none
   bool all_ready() const;  // all members' READYs are in and agree
+  const std::vector<ChunkValue>& slots() const { return slots_; }  // once applied: the value
   // It holds no result and took no plan: whatever it said so far (READY, promises, a STATUS of
   // nothing held) is still true when the same round is opened anew with this one's Promised().
   bool empty_handed() const;

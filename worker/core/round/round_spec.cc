@@ -77,6 +77,8 @@ Stake DecodeStake(ByteReader& in) {
   return stake;
 }
 
+uint64_t ContentKey(const InstanceId& instance) { return ByteReader(instance.view()).U64(); }
+
 InstanceId IdOf(const InstanceName& name) {
   ByteWriter out;
   out.String("crowdsurf round");

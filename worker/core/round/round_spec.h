@@ -77,6 +77,9 @@ struct RoundSpec {
   bool again = false;          // opened before, and dropped untouched
 };
 
+// Key of ContentHash for every result of an instance: one of another round is never taken for it.
+uint64_t ContentKey(const InstanceId& instance);
+
 // What an instance is; every member computes the same id from it.
 struct InstanceName {
   std::string job;

@@ -113,8 +113,9 @@ SendState StateDonor::AnswerChunk(Time now, const PeerId& from, const ChunkReque
       return refuse(StateRefusal::kGone, refused_gone_);
     }
     send.inbox = it->first;
-    send.offset = it->second.manifest.offset(request.chunk);
-    send.bytes = it->second.manifest.size(request.chunk);
+    const StateManifest::Bounds bounds = it->second.manifest.BoundsOf(request.chunk);
+    send.offset = bounds.begin;
+    send.bytes = static_cast<uint32_t>(bounds.size());
   }
   Joiner* const joiner = Admit(now, from);
   // A window each, so that one joiner does not take all of the link.

@@ -115,9 +115,9 @@ void StateFetch::MoveTo(const StateManifest& manifest, const Digest& root) {
   std::vector<bool> keep(manifest.chunks(), false);
   if (target_) {
     retargets_.Add();
-    // Every manifest of the job has the same chunk size, or nothing is kept. With a velocity there
-    // are more chunks.
-    if (target_->chunk_bytes == manifest.chunk_bytes) {
+    // Only chunks of the same places and the same key can be compared.
+    if (target_->chunk_bytes == manifest.chunk_bytes && target_->parts == manifest.parts &&
+        target_->hash_key == manifest.hash_key) {
       for (size_t i = 0; i < std::min(keep.size(), have_.size()); ++i) {
         keep[i] = have_[i] && target_->chunk_hashes[i] == manifest.chunk_hashes[i];
       }
@@ -180,7 +180,8 @@ void StateFetch::TakeChunk(Donor& donor, uint32_t chunk, const Payload& payload,
                            FetchActions& out) {
   --asked_[chunk];
   if (have_[chunk]) return;  // the hedge was quicker
-  if (payload.bytes != target_->size(chunk) || payload.hash != target_->chunk_hashes[chunk]) {
+  const StateManifest::Bounds bounds = target_->BoundsOf(chunk);
+  if (payload.bytes != bounds.size() || payload.hash != target_->chunk_hashes[chunk]) {
     chunks_bad_.Add();
     if (asked_[chunk] == 0) todo_.insert(chunk);
     return Fail(donor);  // it sends what it did not promise
@@ -188,7 +189,7 @@ void StateFetch::TakeChunk(Donor& donor, uint32_t chunk, const Payload& payload,
   have_[chunk] = true;
   ++kept_;
   chunks_kept_.Add();
-  out.push_back(KeepChunk{chunk, target_->offset(chunk)});
+  out.push_back(KeepChunk{chunk, bounds.begin});
 }
 
 void StateFetch::TakeOpaque(Donor& donor, uint32_t chunk, uint64_t bytes, FetchActions& out) {

@@ -81,8 +81,10 @@ class StateFetch {
   // What followed a ChunkReply in its frame, as the host that holds it measured it.
   struct Payload {
     uint64_t bytes = 0;
-    uint64_t hash = 0;  // HashStateChunk; ignored for opaque chunks
+    uint64_t hash = 0;  // HashOf; ignored for opaque chunks
   };
+  // Of what arrives, as the manifest that is being fetched hashes it; 0 before there is one.
+  uint64_t HashOf(ByteView payload) const { return target_ ? target_->Hash(payload) : 0; }
   // A ManifestReply or ChunkReply of `from`.
   void OnReply(Time now, const PeerId& from, const StateMessage& message, const Payload& payload,
                FetchActions& out);

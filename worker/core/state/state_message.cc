@@ -1,6 +1,7 @@
 #include "worker/core/state/state_message.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/check.h"
 #include "base/digest.h"
@@ -31,8 +32,31 @@ void WriteManifest(const StateManifest& m, ByteWriter& out) {
   out.U32(m.chunk_bytes);
   out.F64(m.job_samples);
   out.U64(m.view_epoch);
+  out.U64(m.hash_key);
+  out.U32(static_cast<uint32_t>(m.parts.size()));
+  for (const uint64_t part : m.parts) out.U64(part);
   out.U32(static_cast<uint32_t>(m.chunk_hashes.size()));
   for (const uint64_t h : m.chunk_hashes) out.U64(h);
+}
+
+uint64_t ChunksOf(uint64_t elements, uint32_t chunk_bytes) {
+  return (elements * sizeof(float) + chunk_bytes - 1) / chunk_bytes;
+}
+
+// The parts and the count of chunks are what the sizes say. All in 64 bits: bounded by the limits.
+bool IsSound(const StateManifest& m) {
+  const uint64_t most = kMaxStateChunks * static_cast<uint64_t>(kMaxChunkBytes) / sizeof(float);
+  if (m.chunk_bytes < kMinChunkBytes || m.chunk_bytes > kMaxChunkBytes ||
+      m.chunk_bytes % sizeof(float) != 0 || m.elements == 0 || m.elements > most ||
+      !(m.job_samples >= 0))
+    return false;
+  uint64_t elements = 0, chunks = 0;
+  for (const uint64_t part : m.parts) {
+    if (part == 0 || part > m.elements - elements) return false;
+    elements += part;
+    chunks += ChunksOf(part, m.chunk_bytes);
+  }
+  return elements == m.elements && chunks == m.chunk_hashes.size();
 }
 
 StateManifest ReadManifest(ByteReader& in) {
@@ -44,16 +68,12 @@ StateManifest ReadManifest(ByteReader& in) {
   m.chunk_bytes = in.U32();
   m.job_samples = in.F64();
   m.view_epoch = in.U64();
+  m.hash_key = in.U64();
+  m.parts.resize(in.Count(kMaxStateParts, 8));
+  for (uint64_t& part : m.parts) part = in.U64();
   m.chunk_hashes.resize(in.Count(kMaxStateChunks, 8));
   for (uint64_t& h : m.chunk_hashes) h = in.U64();
-  // The count of chunks must be what the sizes say; all in 64 bits, bounded by the count's limit.
-  const uint64_t most = kMaxStateChunks * static_cast<uint64_t>(kMaxChunkBytes) / sizeof(float);
-  if (m.chunk_bytes < kMinChunkBytes || m.chunk_bytes > kMaxChunkBytes ||
-      m.chunk_bytes % sizeof(float) != 0 || m.elements == 0 || m.elements > most ||
-      (m.elements * sizeof(float) + m.chunk_bytes - 1) / m.chunk_bytes != m.chunk_hashes.size() ||
-      !(m.job_samples >= 0)) {
-    in.Fail();
-  }
+  if (!IsSound(m)) in.Fail();
   return m;
 }
 
@@ -95,10 +115,24 @@ struct Encoder {
 
 }  // namespace
 
-uint32_t StateManifest::size(size_t chunk) const {
-  return static_cast<uint32_t>(
-      std::min<uint64_t>(chunk_bytes, elements * sizeof(float) - offset(chunk)));
+StateManifest::Bounds StateManifest::BoundsOf(size_t chunk) const {
+  CHECK_LT(chunk, chunks());
+  uint64_t begin = 0;  // of the part
+  for (const uint64_t part : parts) {
+    const uint64_t end = begin + part * sizeof(float);
+    const uint64_t count = ChunksOf(part, chunk_bytes);
+    if (chunk < count) {
+      const uint64_t at = begin + chunk * static_cast<uint64_t>(chunk_bytes);
+      return {at, std::min<uint64_t>(at + chunk_bytes, end)};
+    }
+    chunk -= count;
+    begin = end;
+  }
+  CHECK(false);
+  return {};
 }
+
+uint64_t StateManifest::Hash(ByteView bytes) const { return ContentHash(bytes, hash_key); }
 
 Digest StateManifest::Root() const {
   // The root is a hash of the whole manifest, so it names every chunk.
@@ -106,8 +140,6 @@ Digest StateManifest::Root() const {
   WriteManifest(*this, out);
   return Sha256(out.bytes());
 }
-
-uint64_t HashStateChunk(ByteView bytes) { return ContentHash(bytes, kStateHashKey); }
 
 StateManifest MakeStateManifest(const StateValues& values, AveragingId averaging,
                                 const Digest& committed, const Digest& schema) {
@@ -117,10 +149,11 @@ StateManifest MakeStateManifest(const StateValues& values, AveragingId averaging
   m.committed = committed;
   m.schema = schema;
   m.elements = values.elements();
+  m.parts = {m.elements};
   Bytes both;  // one chunk may hold the average's end and the velocity's beginning
   for (uint64_t at = 0; at < values.bytes(); at += m.chunk_bytes) {
     const uint64_t size = std::min<uint64_t>(m.chunk_bytes, values.bytes() - at);
-    m.chunk_hashes.push_back(HashStateChunk(values.At(at, size, both)));
+    m.chunk_hashes.push_back(m.Hash(values.At(at, size, both)));
   }
   CHECK_LE(m.chunk_hashes.size(), kMaxStateChunks);
   return m;
@@ -129,6 +162,19 @@ StateManifest MakeStateManifest(const StateValues& values, AveragingId averaging
 StateManifest MakeStateManifest(std::span<const float> average, AveragingId averaging,
                                 const Digest& committed, const Digest& schema) {
   return MakeStateManifest(StateValues{.average = average}, averaging, committed, schema);
+}
+
+std::optional<StateManifest> ManifestOf(const ResultHashes& hashes, AveragingId averaging,
+                                        const Digest& schema) {
+  StateManifest m;
+  m.averaging = averaging;
+  m.schema = schema;
+  m.elements = std::accumulate(hashes.parts.begin(), hashes.parts.end(), uint64_t{0});
+  m.chunk_bytes = hashes.chunk_elements * static_cast<uint32_t>(sizeof(float));
+  m.hash_key = hashes.key;
+  m.parts = hashes.parts;
+  m.chunk_hashes = hashes.of_chunk;
+  return IsSound(m) ? std::optional(std::move(m)) : std::nullopt;
 }
 
 Bytes EncodeStateMessage(const StateMessage& message) {

@@ -17,16 +17,20 @@
 #include "base/bytes.h"
 #include "base/id.h"
 #include "worker/core/state/state_values.h"
+#include "worker/core/vector/result_hashes.h"
 #include "worker/core/view/averaging_id.h"
 
 namespace crowdsurf::worker {
 
 inline constexpr uint32_t kStateChunkBytes = 256 * 1024;  // docs/data-plane.md
 inline constexpr size_t kMaxStateChunks = 1 << 20;        // 256 GiB; bounds a manifest to 8 MiB
+inline constexpr size_t kMaxStateParts = 64;              // members of a round
 inline constexpr uint64_t kStateHashKey = 0x6a6f696e'6a6f696e;  // "joinjoin": the hashes' domain
 
-// A committed state as content-addressed chunks: chunk i is the float32 bytes
-// [i * chunk_bytes, ...) of its values (state_values.h); the last one may be shorter.
+// A committed state as content-addressed chunks of the float32 bytes of its values
+// (state_values.h). The chunks of a part have chunk_bytes, but for its last one, and parts follow
+// each other. What a round decided is described by the hashes of its results (ResultHashes), with
+// its parts; all other states are one part, and their hashes have kStateHashKey.
 struct StateManifest {
   AveragingId averaging = {};  // number of the committed average
   Digest committed;            // its root as decided by the round and announced in the roster
@@ -35,11 +39,18 @@ struct StateManifest {
   uint32_t chunk_bytes = kStateChunkBytes;
   double job_samples = 0;
   uint64_t view_epoch = 0;
-  std::vector<uint64_t> chunk_hashes;  // ContentHash(bytes, kStateHashKey)
+  uint64_t hash_key = kStateHashKey;
+  std::vector<uint64_t> parts;         // elements, none of them 0; together `elements`
+  std::vector<uint64_t> chunk_hashes;  // ContentHash(bytes, hash_key)
 
   size_t chunks() const { return chunk_hashes.size(); }
-  uint64_t offset(size_t chunk) const { return chunk * static_cast<uint64_t>(chunk_bytes); }
-  uint32_t size(size_t chunk) const;  // bytes of one chunk
+  // The bytes [begin, end) of one chunk. O(parts). Pre: there is such a chunk.
+  struct Bounds {
+    uint64_t begin = 0, end = 0;
+    uint64_t size() const { return end - begin; }
+  };
+  Bounds BoundsOf(size_t chunk) const;
+  uint64_t Hash(ByteView bytes) const;  // what that of a chunk with these bytes is
   // SHA-256 over everything above: the name of this content.
   Digest Root() const;
   bool operator==(const StateManifest&) const = default;
@@ -51,7 +62,10 @@ StateManifest MakeStateManifest(const StateValues& values, AveragingId averaging
 // Of an average alone.
 StateManifest MakeStateManifest(std::span<const float> average, AveragingId averaging,
                                 const Digest& committed, const Digest& schema);
-uint64_t HashStateChunk(ByteView bytes);
+// The same of values that lie as a round has decided them: hashes none of them. nullopt: its chunks
+// are too small or too large for a manifest.
+std::optional<StateManifest> ManifestOf(const ResultHashes& hashes, AveragingId averaging,
+                                        const Digest& schema);
 
 // The trainer's own state of one donor; empty when bytes == 0. Not part of the root: every donor
 // has its own.

@@ -143,6 +143,14 @@ void Agent::Impl::Do(Time now, WallTime wall, const Deliver& action) {
 // nothing to offer.
 void Agent::Impl::DescribeAverage(Time now, WallTime wall, const Deliver& average) {
   const int inbox = InboxOf(average.region);
+  if (average.hashes != nullptr && plane_->LiesAsDecided(average.region, average.hashes->key)) {
+    const auto manifest = StateExchange::Describe(*average.hashes, average.averaging,
+                                                  average.job_samples, trainer_->schema);
+    if (manifest) {
+      const Digest content = state_->Offer(inbox, *manifest);
+      return FeedLocal(now, wall, StateHashed{.averaging = average.averaging, .root = content});
+    }
+  }
   const std::span<const float> values = std::as_const(*link_).inbox(inbox);
   // Shared with the thread that hashes it, which may outlive its use here.
   const HeldVelocity velocity =

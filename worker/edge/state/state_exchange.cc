@@ -11,6 +11,12 @@ namespace {
 constexpr Duration kOpaqueFresh = Seconds(5);        // an older one is asked for again
 constexpr Duration kOpaqueWait = Milliseconds(400);  // a trainer answers at its next step boundary
 
+StateManifest Named(StateManifest manifest, double job_samples) {
+  manifest.committed = manifest.Root();  // of number, schema and values: equal at all members
+  manifest.job_samples = job_samples;
+  return manifest;
+}
+
 }  // namespace
 
 StateExchange::StateExchange(StateExchangeHost host, AgentMetrics& metrics,
@@ -26,9 +32,14 @@ StateExchange::StateExchange(StateExchangeHost host, AgentMetrics& metrics,
 
 StateManifest StateExchange::Describe(const StateValues& values, AveragingId averaging,
                                       double job_samples, const Digest& schema) {
-  StateManifest manifest = MakeStateManifest(values, averaging, Digest(), schema);
-  manifest.committed = manifest.Root();  // of number, schema and values: equal at all members
-  manifest.job_samples = job_samples;
+  return Named(MakeStateManifest(values, averaging, Digest(), schema), job_samples);
+}
+
+std::optional<StateManifest> StateExchange::Describe(const ResultHashes& hashes,
+                                                     AveragingId averaging, double job_samples,
+                                                     const Digest& schema) {
+  std::optional<StateManifest> manifest = ManifestOf(hashes, averaging, schema);
+  if (manifest) manifest = Named(*std::move(manifest), job_samples);
   return manifest;
 }
 
@@ -82,7 +93,7 @@ void StateExchange::OnFrame(Time now, const PeerId& from, ByteView payload) {
     FetchActions actions;
     // Hashed here: the core compares digests and never sees the bytes.
     fetch_->core.OnReply(now, from, decoded->message,
-                         {decoded->payload.size(), HashStateChunk(decoded->payload)}, actions);
+                         {decoded->payload.size(), fetch_->core.HashOf(decoded->payload)}, actions);
     return Execute(now, actions, decoded->payload);
   }
   if (std::holds_alternative<FetchOver>(decoded->message)) {

@@ -56,6 +56,10 @@ class StateExchange {
   // Values as a state of that number and schema. About 0.1 s a gigabyte. Any thread.
   static StateManifest Describe(const StateValues& values, AveragingId averaging,
                                 double job_samples, const Digest& schema);
+  // The same of values that lie as a round has decided them: hashes none of them. nullopt: its
+  // chunks are no manifest's.
+  static std::optional<StateManifest> Describe(const ResultHashes& hashes, AveragingId averaging,
+                                               double job_samples, const Digest& schema);
   // Inbox `inbox` holds that average; with the velocity, if its manifest says so. Returns the
   // content digest.
   Digest Offer(int inbox, StateManifest manifest);

@@ -2,6 +2,7 @@
 
 #include <absl/cleanup/cleanup.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "base/check.h"
@@ -29,7 +30,8 @@ void ChunkPlane::Open(const OpenBuffers& open) {
   if (open.with_rest) buffers.rest = memory_.read(Region::kRest);
   const bool lands = OpenSlots(open);
   reducer_.Open(open.round, std::move(buffers));
-  rounds_[open.round] = {open.instance, open.self, open.from, open.to, open.from_base, lands};
+  rounds_[open.round] = {open.instance,  open.self, open.from, open.to,
+                         open.from_base, lands,     false};
 }
 
 // Results that travel as they lie are received where they will lie. A masked one has another size.
@@ -59,6 +61,8 @@ uint64_t ChunkPlane::GenerationOf(const OpenedRound& round) {
 void ChunkPlane::Close(const CloseBuffers& close) {
   if (const auto round = rounds_.find(close.round); round != rounds_.end()) {
     CloseSlots(round->second);
+    if (!round->second.overwritten && reducer_.LiesAsDecided(close.round))
+      decided_[round->second.to] = ContentKey(round->second.instance);
     rounds_.erase(round);
   }
   reducer_.Close(close.round);
@@ -157,9 +161,24 @@ bool ChunkPlane::IsSound(RoundHandle round, const ChunkArrived& arrived,
 
 void ChunkPlane::Overwritten(Region region) {
   ++generations_[region];
-  for (auto& [handle, round] : rounds_)
-    if (round.to == region) CloseSlots(round);
+  for (auto& [handle, round] : rounds_) {
+    if (round.to != region) continue;
+    CloseSlots(round);
+    round.overwritten = true;
+  }
+  decided_.erase(region);
   KeepLent();
+}
+
+bool ChunkPlane::LiesAsDecided(Region region, uint64_t key) const {
+  if (const auto closed = decided_.find(region); closed != decided_.end() && closed->second == key)
+    return true;
+  // A round that is over goes on serving its results.
+  return std::any_of(rounds_.begin(), rounds_.end(), [&](const auto& open) {
+    const auto& [handle, round] = open;
+    return round.to == region && !round.overwritten && ContentKey(round.instance) == key &&
+           reducer_.LiesAsDecided(handle);
+  });
 }
 
 void ChunkPlane::KeepLent() {

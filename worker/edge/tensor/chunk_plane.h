@@ -70,6 +70,8 @@ class ChunkPlane {
   Time NextDeadline() const { return queues_.NextDeadline(); }
   // The region is about to hold something else: inputs that wait for it are void.
   void Overwritten(Region region);
+  // The region's bytes are those that the round of that ResultHashes::key has decided.
+  bool LiesAsDecided(Region region, uint64_t key) const;
   // The outbox, or an inbox, may be written: what waits to be sent from there is copied.
   void KeepLent();
 
@@ -101,7 +103,8 @@ class ChunkPlane {
     int self;
     Region from, to;
     bool from_base = false;
-    bool lands = false;  // results are received into its slots
+    bool lands = false;        // results are received into its slots
+    bool overwritten = false;  // `to` has other values by now
   };
   using Sent = TensorTransport::Sent;
 
@@ -137,6 +140,7 @@ class ChunkPlane {
   SendQueues<Waiting> queues_;
   uint64_t calls_ = 0;
   std::map<Region, uint64_t> generations_;
+  std::map<Region, uint64_t> decided_;                       // keys, of rounds that are closed
   bool lends_ = false;                                       // since the last KeepLent
   std::set<std::pair<RoundHandle, ChunkIndex>> lent_slots_;  // of open rounds, since then
   const TensorPayload* offered_ = nullptr;                   // the result in hand, during OnFrame

@@ -118,7 +118,7 @@ struct FetchWorld {
       Feed(
           [&](FetchActions& o) {
             fetch.OnReply(now, peer, decoded->message,
-                          {decoded->payload.size(), HashStateChunk(decoded->payload)}, o);
+                          {decoded->payload.size(), fetch.HashOf(decoded->payload)}, o);
           },
           decoded->payload);
     });

@@ -52,7 +52,7 @@ struct Crowd {
       const ByteView payload = all.subspan(sent.offset, sent.bytes);
       Feed(joiner, [&](FetchActions& out) {
         fetches[joiner]->OnReply(now, kDonor, sent.message,
-                                 {payload.size(), HashStateChunk(payload)}, out);
+                                 {payload.size(), fetches[joiner]->HashOf(payload)}, out);
       });
     });
   }
