@@ -132,6 +132,7 @@ class GroupRounds {
   // Called once for each message and chunk of `peer`, before it is given to anybody: frames that
   // waited here for their round or view say nothing about when their sender lived.
   void OnHeard(Time now, const PeerId& peer) { times_.OnHeard(now, peer); }
+  void OnChunksLeft(const PeerId& to, uint32_t chunks) { times_.OnChunksLeft(to, chunks); }
   void OnTimer(Time now, Actions& out);
   Time NextDeadline() const;
 

@@ -238,10 +238,10 @@ void Round::OnLeave(RoundActions& out) {
   Drain(out);
 }
 
-void Round::OnBeat(RoundActions& out) {
+void Round::OnBeat(const std::set<PeerId>& hear, RoundActions& out) {
   if (over_) return;
   for (const auto& [peer, rank] : fixed_->rank_of)
-    if (rank != self() && !left_.Contains(rank)) Emit(peer, Beat{}, out);
+    if (rank != self() && !left_.Contains(rank) && !hear.contains(peer)) Emit(peer, Beat{}, out);
 }
 
 }  // namespace crowdsurf::worker

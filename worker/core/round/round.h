@@ -61,7 +61,8 @@ class Round {
   void OnQuorumLost(RoundActions& out);
   void OnSitOut(RoundActions& out);  // the round's budget is spent: KEPT
   void OnLeave(RoundActions& out);   // results are served: BYE, KEPT
-  void OnBeat(RoundActions& out);    // BEAT to the members that may be waiting for this one
+  // BEAT to the members that may be waiting for this one, but for those that `hear` it anyway.
+  void OnBeat(const std::set<PeerId>& hear, RoundActions& out);
 
   bool over() const;
   Phase phase() const;

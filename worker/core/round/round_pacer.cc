@@ -1,6 +1,7 @@
 #include "worker/core/round/round_pacer.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 #include "worker/core/round/round.h"
@@ -78,6 +79,18 @@ void RoundTimes::OnHeard(Time now, const PeerId& peer) {
   heard_[peer] = Heard{.last = now, .sign = now, .gaps = {}};
 }
 
+void RoundTimes::OnChunksLeft(const PeerId& peer, uint32_t chunks) { flows_[peer].left += chunks; }
+
+std::set<PeerId> RoundTimes::TakeFlows() {
+  std::set<PeerId> hear;
+  for (auto& [peer, flow] : flows_) {
+    const bool flows = std::exchange(flow.left, 0) >= kFlow;
+    if (std::exchange(flow.flowed, flows) && flows) hear.insert(peer);
+  }
+  std::erase_if(flows_, [](const auto& item) { return !item.second.flowed; });
+  return hear;
+}
+
 void RoundTimes::Forget(const PeerId& peer) { heard_.erase(peer); }
 
 std::optional<Time> RoundTimes::LastHeard(const PeerId& peer) const {
@@ -140,7 +153,7 @@ void Apply(const Due& due, Round& round, RoundActions& out) {
     case Due::Kind::kSitOut:
       return round.OnSitOut(out);
     case Due::Kind::kBeat:
-      return round.OnBeat(out);
+      return round.OnBeat(due.hear, out);
   }
 }
 
@@ -231,7 +244,7 @@ void RoundPacer::Pending(const Round& round, Visit&& visit) const {
   // Once each: a member whose READY was lost but that is heard takes part in the ballot.
   for (const PeerId& peer : absent)
     if (!found_absent_.contains(peer))
-      visit(start, Due{Due::Kind::kSuspect, peer, SuspicionCause::kAbsent});
+      visit(start, Due{Due::Kind::kSuspect, peer, SuspicionCause::kAbsent, {}});
   for (const auto& [peer, since] : awaited_) {
     if (absent.count(peer) > 0 && !found_absent_.contains(peer)) continue;
     const Time heard = times_->LastHeard(peer).value_or(since);
@@ -239,20 +252,20 @@ void RoundPacer::Pending(const Round& round, Visit&& visit) const {
         std::max({heard, since, times_->listening_since()}) + times_->Silence(peer, ballots_again_);
     // A stand-in may still be in its own last round until the start deadline.
     if (!round.MustReply(peer)) silent = std::max(silent, start);
-    visit(silent, Due{Due::Kind::kSuspect, peer, SuspicionCause::kSilence});
+    visit(silent, Due{Due::Kind::kSuspect, peer, SuspicionCause::kSilence, {}});
   }
   for (const auto& [peer, when] : suspected_) {
     // It lives, but is in another view or list: no ballot is to wait for its answer.
     if (found_absent_.contains(peer) && !round.HasSpoken(peer)) continue;
     const std::optional<Time> heard = times_->LastHeard(peer);
-    if (heard && *heard > when) visit(*heard, Due{Due::Kind::kTrust, peer, {}});
+    if (heard && *heard > when) visit(*heard, Due{Due::Kind::kTrust, peer, {}, {}});
   }
-  visit(LateAt(round), Due{Due::Kind::kLate, {}, {}});
+  visit(LateAt(round), Due{Due::Kind::kLate, {}, {}, {}});
   const Duration sit_out = std::max(times_->SitOut(), StartDeadline() * 2);
-  visit(opened_ + sit_out, Due{Due::Kind::kSitOut, {}, {}});
+  visit(opened_ + sit_out, Due{Due::Kind::kSitOut, {}, {}, {}});
   if (!awaits_suspects_.unset())
-    visit(awaits_suspects_ + times_->SuspectsPatience(), Due{Due::Kind::kSitOut, {}, {}});
-  visit(beat_ + times_->BeatEvery(), Due{Due::Kind::kBeat, {}, {}});
+    visit(awaits_suspects_ + times_->SuspectsPatience(), Due{Due::Kind::kSitOut, {}, {}, {}});
+  visit(beat_ + times_->BeatEvery(), Due{Due::Kind::kBeat, {}, {}, {}});
 }
 
 std::vector<Due> RoundPacer::TakeDue(Time now, const Round& round) {
@@ -261,7 +274,7 @@ std::vector<Due> RoundPacer::TakeDue(Time now, const Round& round) {
   Pending(round, [&](Time at, const Due& what) {
     if (at <= now) due.push_back(what);
   });
-  for (const Due& what : due) {
+  for (Due& what : due) {
     switch (what.kind) {
       case Due::Kind::kSuspect:
         if (what.cause == SuspicionCause::kAbsent) found_absent_.insert(what.peer);
@@ -274,6 +287,7 @@ std::vector<Due> RoundPacer::TakeDue(Time now, const Round& round) {
         break;
       case Due::Kind::kBeat:
         beat_ = now;
+        what.hear = times_->TakeFlows();
         break;
       case Due::Kind::kLate:
         if (phase_ == Round::Phase::kBallot) lates_ = std::min(lates_ + 1, kMaxDoublings);

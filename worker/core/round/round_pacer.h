@@ -6,12 +6,12 @@
 // = median + 6 MAD of recent starts; silence = median + 6 MAD of that peer's gaps, from min_silence
 // to max_silence; HAVE wait = median + 6 MAD; coordinator hand-over = twice that; sit-out = 4 x the
 // learnt round time, or 2 s once what must be kept is with silent members alone. While a round
-// lasts everybody beats every min_silence/2, so an idle peer is not silent. Deadlines double after
-// a ballot that ended with everybody alive, or a round that was given up though a suspect lived,
-// and halve again after each fast round. Each ballot of a round after its first doubles the silence
-// that is suspicious in it (up to max_silence): where frames come in bursts, members that took each
-// other for dead in turn would else open ballots against each other until the round has had all of
-// its ballots.
+// lasts everybody beats every min_silence/2, so an idle peer is not silent; a peer that chunks
+// leave for all the time hears those and needs no beat. Deadlines double after a ballot that ended
+// with everybody alive, or a round that was given up though a suspect lived, and halve again after
+// each fast round. Each ballot of a round after its first doubles the silence that is suspicious in
+// it (up to max_silence): where frames come in bursts, members that took each other for dead in
+// turn would else open ballots against each other until the round has had all of its ballots.
 #pragma once
 
 #include <cstddef>
@@ -70,6 +70,11 @@ class RoundTimes {
   // 2018), and no gap is learnt in it or across it.
   void OnAwake(Time now);
   Time listening_since() const { return listening_since_; }
+  // So many chunks have left for that peer since the call before.
+  void OnChunksLeft(const PeerId& peer, uint32_t chunks);
+  // At a beat: the peers that hear this one by its chunks. At least kFlow of them have left in this
+  // beat and in the one before: a burst into the buffers of a thin link does not go on so long.
+  std::set<PeerId> TakeFlows();
   void Forget(const PeerId& peer);
   std::optional<Time> LastHeard(const PeerId& peer) const;
 
@@ -99,6 +104,7 @@ class RoundTimes {
     Time sign;  // of the burst that `last` is of, its first
     DurationWindow gaps;
   };
+  static constexpr uint32_t kFlow = 2;     // chunks a beat: above 10 MB/s where they are whole
   static constexpr size_t kFewStarts = 8;  // fewer tell nothing of how starts deviate
   static constexpr int kMaxBackoff = 3;    // deadlines are at most 8 times as long
   Duration Backed(Duration d) const { return d * static_cast<double>(1 << backoff_); }
@@ -108,6 +114,11 @@ class RoundTimes {
   Time awake_;  // at last
   Time listening_since_;
   std::map<PeerId, Heard> heard_;
+  struct Flow {
+    uint32_t left = 0;    // chunks, since the last beat
+    bool flowed = false;  // in the beat before
+  };
+  std::map<PeerId, Flow> flows_;  // of peers with some: at most those that have a connection
   DurationWindow starts_, haves_, rounds_;
   int backoff_ = 0;  // deadlines are 2^backoff_ as long
 };
@@ -118,6 +129,7 @@ struct Due {
   enum class Kind : uint8_t { kSuspect, kTrust, kLate, kSitOut, kBeat } kind = Kind::kLate;
   PeerId peer;                                      // kSuspect, kTrust
   SuspicionCause cause = SuspicionCause::kSilence;  // kSuspect
+  std::set<PeerId> hear = {};                       // kBeat: those that need none
   bool operator==(const Due&) const = default;
 };
 void Apply(const Due& due, Round& round, RoundActions& out);  // the call that `due` stands for

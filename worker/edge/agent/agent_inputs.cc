@@ -71,6 +71,7 @@ void Agent::Impl::OnTimer(Time now, WallTime wall) {
     End("left without handing over", 0);
   }
   if (peer_started_ && now >= peer_->NextDeadline()) {
+    for (const auto& [to, chunks] : tensors_->TakeLeft()) peer_->OnChunksLeft(to, chunks);
     Feed(now, wall, [this](Time at, Actions& out) { peer_->OnTimer(at, out); });
   }
 }

@@ -199,8 +199,7 @@ bool TensorConnection::VerifyPayload() {
   const ByteView bytes = payload_.bytes();
   const bool hashed = IsHashed(header_.kind, tls_ ? TensorWire::kTls : TensorWire::kPlain);
   if (hashed && TensorPayloadHash(header_.instance, bytes) != header_.hash) return false;
-  if (header_.kind == TensorKind::kInput || header_.kind == TensorKind::kResult)
-    payload_.look = LookAtFloat32(bytes);
+  if (IsChunk(header_.kind)) payload_.look = LookAtFloat32(bytes);
   if (payload_.landing != nullptr) settings_.slots->Land(*payload_.landing);
   return true;
 }

@@ -28,6 +28,10 @@ enum class TensorKind : uint8_t {
   kGoodbye = 5,  // this connection is closed in good order: no sign of death
 };
 
+inline bool IsChunk(TensorKind kind) {  // of a round
+  return kind == TensorKind::kInput || kind == TensorKind::kResult;
+}
+
 inline constexpr size_t kTensorHeaderBytes = 48;
 // A state piece of 1 MiB and its envelope; chunks of a round are smaller.
 inline constexpr size_t kMaxTensorPayload = (1 << 20) + 4096;

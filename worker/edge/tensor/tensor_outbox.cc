@@ -49,11 +49,17 @@ bool TensorOutbox::Pop() {
   const std::lock_guard lock(mutex_);
   CHECK(!frames_.empty());
   bytes_ -= frames_.front().size();
+  if (frames_.front().chunk) ++left_;
   frames_.pop_front();
   // Not at the first free byte, which would wake the host for every frame.
   if (!refused_ || bytes_ > max_bytes_ / 2) return false;
   refused_ = false;
   return true;
+}
+
+uint32_t TensorOutbox::TakeLeft() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(left_, 0);
 }
 
 bool TensorOutbox::empty() const {

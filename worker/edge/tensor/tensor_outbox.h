@@ -19,6 +19,7 @@ namespace crowdsurf::worker {
 
 struct OutFrame {
   TensorHeaderBytes header;
+  bool chunk = false;   // an input or a result
   SharedBytes payload;  // nullptr: none, or it is lent
   ByteView lent = {};   // in place of the payload; its owner keeps it as it is until Keep
   ByteView bytes() const { return payload ? ByteView(*payload) : lent; }
@@ -45,6 +46,7 @@ class TensorOutbox {
   std::vector<OutFrame> First(size_t most) const;
   // Takes the first frame, which was sent. True when a refused pusher may go on now.
   bool Pop();
+  uint32_t TakeLeft();  // inputs and results that Pop has taken since the last call
   bool empty() const;
   // Drops everything and refuses from now on; the number of frames dropped.
   size_t Close();
@@ -55,6 +57,7 @@ class TensorOutbox {
   mutable std::mutex mutex_;
   std::deque<OutFrame> frames_;
   size_t bytes_ = 0;
+  uint32_t left_ = 0;
   bool refused_ = false;
   bool closed_ = false;
 };

@@ -21,13 +21,16 @@ void TensorTransport::Stop() { impl_->Stop(); }
 std::string TensorTransport::endpoint() const { return impl_->endpoint(); }
 TensorTransport::Sent TensorTransport::Send(const PeerId& to, const std::string& endpoint,
                                             TensorHeader header, SharedBytes payload) {
-  return impl_->Send(to, endpoint, header, {.header = {}, .payload = std::move(payload)});
+  return impl_->Send(to, endpoint, header,
+                     {.header = {}, .chunk = false, .payload = std::move(payload)});
 }
 TensorTransport::Sent TensorTransport::SendLent(const PeerId& to, const std::string& endpoint,
                                                 TensorHeader header, ByteView lent) {
-  return impl_->Send(to, endpoint, header, {.header = {}, .payload = nullptr, .lent = lent});
+  return impl_->Send(to, endpoint, header,
+                     {.header = {}, .chunk = false, .payload = nullptr, .lent = lent});
 }
 void TensorTransport::KeepLent() { impl_->KeepLent(); }
+std::vector<std::pair<PeerId, uint32_t>> TensorTransport::TakeLeft() { return impl_->TakeLeft(); }
 const std::shared_ptr<BytePool>& TensorTransport::pool() const { return impl_->pool(); }
 ResultSlots& TensorTransport::slots() { return impl_->slots(); }
 void TensorTransport::Forget(const PeerId& peer) { impl_->Forget(peer); }
@@ -125,6 +128,7 @@ TensorTransport::Sent TensorTransport::Impl::Send(const PeerId& to, const std::s
     outbox = shared.outbox;
   }
   frame.header = EncodeTensorHeader(header);
+  frame.chunk = IsChunk(header.kind);
   switch (outbox->Push(std::move(frame))) {
     case TensorOutbox::Pushed::kQueued:
       // Frames are ahead of it, so the I/O thread is writing and comes to it.
@@ -150,6 +154,16 @@ void TensorTransport::Impl::KeepLent() {
       if (shared.outbox) all.push_back(shared.outbox);
   }
   for (const auto& outbox : all) outbox->Keep(*pool_);
+}
+
+std::vector<std::pair<PeerId, uint32_t>> TensorTransport::Impl::TakeLeft() {
+  std::vector<std::pair<PeerId, uint32_t>> left;
+  const std::lock_guard lock(mutex_);
+  for (const auto& [peer, shared] : outboxes_) {
+    const uint32_t chunks = shared.outbox ? shared.outbox->TakeLeft() : 0;
+    if (chunks > 0) left.emplace_back(peer, chunks);
+  }
+  return left;
 }
 
 void TensorTransport::Impl::Forget(const PeerId& peer) {

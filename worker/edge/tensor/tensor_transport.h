@@ -17,6 +17,8 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "base/byte_pool.h"
 #include "base/down_evidence.h"
@@ -95,6 +97,8 @@ class TensorTransport {
   Sent SendLent(const PeerId& to, const std::string& endpoint, TensorHeader header, ByteView lent);
   // Copies what waits of lent bytes. Afterwards nobody reads them. O(peers), and the bytes.
   void KeepLent();
+  // Inputs and results that have left since the last call, by peer. O(peers).
+  std::vector<std::pair<PeerId, uint32_t>> TakeLeft();
   // Where payloads come from. Who has used one up gives it back.
   const std::shared_ptr<BytePool>& pool() const;
   ResultSlots& slots();  // that results are received into

@@ -338,7 +338,7 @@ TEST(RoundPacerTest, AStandInOwesNothingBeforeTheStartDeadlineEvenIfItIsAWitness
   opened.HearOften(PeerAt(kStandIn));
   RoundPacer pacer(At(0), opened.times);
   pacer.Observe(At(20), opened.round);
-  const Due silent{Due::Kind::kSuspect, PeerAt(kStandIn), SuspicionCause::kSilence};
+  const Due silent{Due::Kind::kSuspect, PeerAt(kStandIn), SuspicionCause::kSilence, {}};
   const auto suspected = [&](int now) {
     StayAwake(opened.times, now - 100, now);
     const std::vector<Due> due = pacer.TakeDue(At(now), opened.round);
@@ -367,6 +367,30 @@ TEST(RoundPacerTest, ARoundThatIsNotOverSitsOutInTheEndAndBeatsMeanwhile) {
   EXPECT_EQ(round.outcome()->outcome, Outcome::kKept);
   EXPECT_GT(beats, 10);
   EXPECT_TRUE(pacer.NextDeadline(round).infinite());
+}
+
+// It hears the chunks. Two in one beat may lie in the buffers of a thin link, so two beats count.
+TEST(RoundPacerTest, AMemberThatChunksLeaveForAllTheTimeGetsNoBeat) {
+  OpenedRound opened;
+  RoundPacer pacer(At(0), opened.times);
+  const auto beaten = [&](int beat, uint32_t chunks) {
+    if (chunks > 0) opened.times.OnChunksLeft(PeerAt(1), chunks);
+    opened.out.clear();
+    for (const Due& due : pacer.TakeDue(At(25 * beat), opened.round))
+      Apply(due, opened.round, opened.out);
+    return std::ranges::any_of(opened.out, [](const RoundAction& action) {
+      const auto* send = std::get_if<SendFrame>(&action);
+      return send != nullptr && std::holds_alternative<Beat>(send->frame.body);
+    });
+  };
+  EXPECT_TRUE(beaten(1, 0));
+  EXPECT_TRUE(beaten(2, 100));
+  EXPECT_FALSE(beaten(3, 2));
+  EXPECT_FALSE(beaten(4, 2));
+  EXPECT_TRUE(beaten(5, 1));
+  EXPECT_TRUE(beaten(6, 2));
+  EXPECT_FALSE(beaten(7, 2));
+  EXPECT_TRUE(beaten(8, 0));
 }
 
 }  // namespace

@@ -110,6 +110,23 @@ TEST_P(TensorTransportTest, ChunksAreLookedAtAsTheyArrive) {
   EXPECT_EQ(b.received[2].look, Float32Look::kNone);
 }
 
+TEST_P(TensorTransportTest, ChunksThatHaveLeftAreCountedOnce) {
+  Node a(authority(), "a"), b(authority(), "b");
+  for (int i = 0; i < 3; ++i) a.Send(b, Bytes(7));
+  a.transport().Send(b.id(), b.transport().endpoint(), {.kind = TensorKind::kState},
+                     std::make_shared<Bytes>(7));
+  ASSERT_TRUE(b.Eventually([&] { return b.received.size() == 4; }));
+  uint32_t left = 0;
+  EXPECT_TRUE(EventuallyHolds([&] {
+    for (const auto& [to, chunks] : a.transport().TakeLeft()) {
+      EXPECT_EQ(to, b.id());
+      left += chunks;
+    }
+    return left >= 3;
+  }));
+  EXPECT_EQ(left, 3u);
+}
+
 TEST_P(TensorTransportTest, AResultIsReceivedIntoItsSlot) {
   Node a(authority(), "a"), b(authority(), "b");
   const InstanceId instance;
