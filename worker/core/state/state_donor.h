@@ -22,7 +22,7 @@ namespace crowdsurf::worker {
 
 struct StateDonorOptions {
   size_t max_joiners = 4;          // served at once; a donor trains and averages beside this
-  size_t max_window = 8;           // chunks of one joiner that are being sent
+  size_t max_window = 16;          // chunks of one joiner that are being sent
   Duration silence = Seconds(10);  // after which a joiner's place is free again
 };
 

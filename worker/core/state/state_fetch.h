@@ -36,7 +36,7 @@ struct StateFetchOptions {
   bool exact_opaque = false;
   uint64_t max_opaque = 1ULL << 30;         // bytes; a donor with more is used for chunks only
   size_t max_donors = 16;                   // further offers are dropped, counted
-  size_t window = 4;                        // requests open at one donor: 1 MiB in flight
+  size_t window = 8;                        // requests open at one donor: 1 MiB of a round's chunks
   Duration answer = Seconds(2);             // a donor silent for so long has failed
   Duration min_hedge = Milliseconds(50);    // hedge after max(this, 4 x the median answer time)
   Duration busy_pause = Milliseconds(200);  // before a busy donor is asked again

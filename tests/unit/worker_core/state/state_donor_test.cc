@@ -79,7 +79,7 @@ TEST_F(StateDonorTest, JoinersAndTheirWindowsAreBounded) {
   }
   EXPECT_EQ(RefusalOf(donor.OnMessage(kNow, Id(5), ManifestRequest{})), StateRefusal::kBusy);
   const ChunkRequest request{m.Root(), false, 0};
-  for (int i = 0; i < 8; ++i) {
+  for (size_t i = 0; i < StateDonorOptions().max_window; ++i) {
     EXPECT_EQ(RefusalOf(donor.OnMessage(kNow, Id(1), request)), StateRefusal::kNone);
   }
   EXPECT_EQ(RefusalOf(donor.OnMessage(kNow, Id(1), request)), StateRefusal::kBusy);
