@@ -27,6 +27,7 @@ void Add(RoundWorld::Tally& sum, const RoundWorld::Tally& one) {
   sum.whole += one.whole;
   sum.late += one.late;
   sum.events += one.events;
+  sum.waiting_by_rank += one.waiting_by_rank;
 }
 
 TEST(RoundWorldTest, SurvivorsOfAnyFaultsEndWithTheSameBits) {
@@ -54,6 +55,7 @@ TEST(RoundWorldTest, SurvivorsOfAnyFaultsEndWithTheSameBits) {
   EXPECT_GT(sum.repaired, 0);
   EXPECT_GT(sum.adopted, 0);
   EXPECT_LT(sum.aborted, sum.repaired / 50);
+  EXPECT_GT(sum.waiting_by_rank, sum.events / 10);
 }
 
 // The least seed that turns the checkers red, and what they said.

@@ -215,6 +215,7 @@ void RoundWorld::Run(RoundHost& host, const RoundActions& actions) {
   if (host.outcome && host.ends == 1 && options_.trace)
     Trace(absl::StrCat(self.brief(), " is over: ", static_cast<int>(host.outcome->outcome)));
   if (host.ends > 1) Fail("a round ended twice");
+  CheckWaiting(host);
   if (options_.bug == Bug::kApplyEarly && host.flips == 0 && SlotsFull(host, 0)) host.Flip();
   if (options_.bug == Bug::kFastAfterStatus) HaveAfterStatus(host);
   if (options_.bug == Bug::kFlagEarly && host.flips == 0 && SlotsFull(host, 1)) host.Flip();

@@ -75,7 +75,7 @@ class RoundWorld {
     int fast = 0, repaired = 0, adopted = 0, kept = 0, aborted = 0, orphaned = 0;
     int dead = 0, quorum_lost = 0, whole = 0;  // whole: every rank's value is in the result
     int late = 0;                              // nudges that the healed world needed
-    size_t events = 0, bytes = 0;
+    size_t events = 0, bytes = 0, waiting_by_rank = 0;
   };
   const Tally& tally() const { return tally_; }
 
@@ -111,6 +111,7 @@ class RoundWorld {
   void CheckDecision(const Digest& root, RankSet members);
   void CheckEnd();
   void CheckApplied(const RoundHost& host);
+  void CheckWaiting(const RoundHost& host);
   bool QuorumLives() const;
   RoundHost& HostAt(int rank) { return *hosts_.at(rank); }
   bool SlotsFull(const RoundHost& host, size_t but) const;

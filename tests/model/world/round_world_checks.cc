@@ -103,6 +103,17 @@ void RoundWorld::CheckApplied(const RoundHost& host) {
     return Fail("S5 contributors or weight differ");
 }
 
+// The short answer to whom a round waits for is the long one, by rank.
+void RoundWorld::CheckWaiting(const RoundHost& host) {
+  const std::optional<RankSet> ranks = host.round.WaitingForHaves();
+  if (!ranks) return;
+  ++tally_.waiting_by_rank;
+  std::set<PeerId> peers;
+  for (const auto& [peer, rank] : rank_of_)
+    if (ranks->Contains(static_cast<size_t>(rank))) peers.insert(peer);
+  if (peers != host.round.WaitingFor()) Fail("it waits for others than it says by rank");
+}
+
 void RoundWorld::CheckEnd() {
   const RoundHost* first = nullptr;
   bool alive_applied = false, undone = false;

@@ -79,6 +79,9 @@ class Round {
   // Whom the round waits for now, ascending: members, speakers, witnesses; the failure detector
   // watches these.
   std::set<PeerId> WaitingFor() const;
+  // The same by rank, as long as it waits for HAVE(0) of members alone, for who asks at each chunk;
+  // nullopt: there is a ballot, a decision or a stand-in.
+  std::optional<RankSet> WaitingForHaves() const;
   // An awaited peer that must answer at once: a member, or a witness of the own ballot. A stand-in
   // owes nothing before its own last round is done, be it a witness or not.
   bool MustReply(const PeerId& peer) const;

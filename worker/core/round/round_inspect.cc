@@ -100,6 +100,16 @@ std::set<PeerId> Round::WaitingFor() const {
   return peers;
 }
 
+std::optional<RankSet> Round::WaitingForHaves() const {
+  if (over_ || target_ || record_.promised > 0 || seen_ > 0 || coordination_ || !asked_.empty() ||
+      !speaker_replies_.empty())
+    return std::nullopt;
+  RankSet ranks = fixed_->members - suspected_ - left_;
+  ranks.Erase(static_cast<size_t>(self()));
+  for (const auto& [rank, root] : haves0_) ranks.Erase(rank);
+  return ranks;
+}
+
 // Its promise, or its vote, in the own ballot.
 bool Round::AwaitsWitness(int index) const {
   if (over_ || target_ || !coordination_ || coordination_->branch) return false;

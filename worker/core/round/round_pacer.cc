@@ -209,6 +209,9 @@ void RoundPacer::Observe(Time now, const Round& round) {
     awaits_suspects_ = Time();
   else if (awaits_suspects_.unset())
     awaits_suspects_ = now;
+  const std::optional<RankSet> for_haves = round.WaitingForHaves();
+  if (for_haves && for_haves == for_haves_) return;  // no chunk changes that
+  for_haves_ = for_haves;
   const std::set<PeerId> waiting = round.WaitingFor();
   std::erase_if(awaited_, [&](const auto& item) { return waiting.count(item.first) == 0; });
   for (const PeerId& peer : waiting) awaited_.emplace(peer, now);
@@ -280,6 +283,7 @@ std::vector<Due> RoundPacer::TakeDue(Time now, const Round& round) {
         if (what.cause == SuspicionCause::kAbsent) found_absent_.insert(what.peer);
         suspected_[what.peer] = now;
         awaited_.erase(what.peer);
+        for_haves_.reset();
         break;
       case Due::Kind::kTrust:
         suspected_.erase(what.peer);

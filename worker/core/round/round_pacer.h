@@ -173,6 +173,7 @@ class RoundPacer {
   uint64_t progress_ = 0;
   bool started_ = false;
   std::map<PeerId, Time> awaited_;    // since when
+  std::optional<RankSet> for_haves_;  // awaited_ is as of these (Round::WaitingForHaves)
   std::map<PeerId, Time> suspected_;  // by kSuspect, when
   std::set<PeerId> found_absent_;     // at the start deadline
 };
