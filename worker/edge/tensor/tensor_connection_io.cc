@@ -15,6 +15,8 @@ namespace crowdsurf::worker {
 namespace {
 
 constexpr size_t kGatherFrames = 16;  // looked at for one write
+// Of those. They are still in the cache when the kernel copies them, where they were just hashed.
+constexpr size_t kGatherBytes = size_t{256} * 1024;
 constexpr size_t kTurnBytes =
     size_t{4} * 1024 * 1024;  // then the other connections have their turn
 
@@ -56,7 +58,12 @@ IoOutcome TensorConnection::WriteOnce() {
 
 IoOutcome TensorConnection::WriteQueuePlain() {
   const auto reading = outbox_->Reading();
-  const std::vector<OutFrame> frames = outbox_->First(kGatherFrames);
+  std::vector<OutFrame> frames = outbox_->First(kGatherFrames, kGatherBytes);
+  for (size_t i = 0; i < frames.size(); ++i) {
+    if (!frames[i].unhashed) continue;
+    SetTensorHash(frames[i].header, frames[i].bytes());
+    outbox_->Hashed(i, frames[i].header);
+  }
   std::array<iovec, 2 * kGatherFrames> pieces;
   // skip: bytes of the frames at the front that are out already.
   size_t count = 0, skip = front_sent_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/check.h"
 #include "base/digest.h"
 #include "worker/core/reduce/reducer.h"
 #include "worker/core/round/round_spec.h"
@@ -59,6 +60,13 @@ std::optional<TensorHeader> DecodeTensorHeader(ByteView bytes) {
 
 uint64_t TensorPayloadHash(const InstanceId& instance, ByteView payload) {
   return ContentHash(payload, ContentKey(instance));
+}
+
+void SetTensorHash(TensorHeaderBytes& header, ByteView payload) {
+  std::optional<TensorHeader> decoded = DecodeTensorHeader(header);
+  CHECK(decoded.has_value());
+  decoded->hash = TensorPayloadHash(decoded->instance, payload);
+  header = EncodeTensorHeader(*decoded);
 }
 
 bool IsHashed(TensorKind kind, TensorWire wire) {

@@ -57,6 +57,8 @@ std::optional<TensorHeader> DecodeTensorHeader(ByteView bytes);  // pre: kTensor
 
 // ContentHash of a frame's payload, keyed by its instance: what `hash` must be.
 uint64_t TensorPayloadHash(const InstanceId& instance, ByteView payload);
+// Writes it into a header that has none. Pre: EncodeTensorHeader made the header.
+void SetTensorHash(TensorHeaderBytes& header, ByteView payload);
 
 enum class TensorWire : uint8_t { kPlain, kTls };
 // False: `hash` is 0, and nobody looks at it. That is an input in TLS: each record has a tag, and

@@ -38,11 +38,22 @@ std::optional<OutFrame> TensorOutbox::Front() const {
   return frames_.empty() ? std::nullopt : std::optional(frames_.front());
 }
 
-std::vector<OutFrame> TensorOutbox::First(size_t most) const {
+std::vector<OutFrame> TensorOutbox::First(size_t most, size_t bytes) const {
   const std::lock_guard lock(mutex_);
   std::vector<OutFrame> out;
-  for (size_t i = 0; i < frames_.size() && i < most; ++i) out.push_back(frames_[i]);
+  size_t taken = 0;
+  for (size_t i = 0; i < frames_.size() && i < most && taken < bytes; ++i) {
+    out.push_back(frames_[i]);
+    taken += frames_[i].size();
+  }
   return out;
+}
+
+void TensorOutbox::Hashed(size_t frame, const TensorHeaderBytes& header) {
+  const std::lock_guard lock(mutex_);
+  if (frame >= frames_.size()) return;  // closed meanwhile
+  frames_[frame].header = header;
+  frames_[frame].unhashed = false;
 }
 
 bool TensorOutbox::Pop() {

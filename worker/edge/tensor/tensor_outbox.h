@@ -19,9 +19,10 @@ namespace crowdsurf::worker {
 
 struct OutFrame {
   TensorHeaderBytes header;
-  bool chunk = false;   // an input or a result
-  SharedBytes payload;  // nullptr: none, or it is lent
-  ByteView lent = {};   // in place of the payload; its owner keeps it as it is until Keep
+  bool chunk = false;     // an input or a result
+  bool unhashed = false;  // whoever writes it hashes the payload, which it reads anyway (Hashed)
+  SharedBytes payload;    // nullptr: none, or it is lent
+  ByteView lent = {};     // in place of the payload; its owner keeps it as it is until Keep
   ByteView bytes() const { return payload ? ByteView(*payload) : lent; }
   size_t size() const { return kTensorHeaderBytes + bytes().size(); }
 };
@@ -42,8 +43,11 @@ class TensorOutbox {
   void Keep(BytePool& pool);
   // The first frame, without taking it; nullopt: there is none.
   std::optional<OutFrame> Front() const;
-  // The first frames, at most `most`, without taking them.
-  std::vector<OutFrame> First(size_t most) const;
+  // The first frames, at most `most`, without taking them, and none after the first `bytes`.
+  std::vector<OutFrame> First(size_t most, size_t bytes) const;
+  // That frame, counted from the first, has this header now. Pre: First has given it, and nothing
+  // was popped since.
+  void Hashed(size_t frame, const TensorHeaderBytes& header);
   // Takes the first frame, which was sent. True when a refused pusher may go on now.
   bool Pop();
   uint32_t TakeLeft();  // inputs and results that Pop has taken since the last call

@@ -113,7 +113,8 @@ TensorTransport::Sent TensorTransport::Impl::Send(const PeerId& to, const std::s
   header.payload_bytes = static_cast<uint32_t>(bytes.size());
   // A result brings its hash along, from the fold or from the frame that it came in.
   if (header.kind != TensorKind::kResult) {
-    const bool hashed = IsHashed(header.kind, options_.tls ? TensorWire::kTls : TensorWire::kPlain);
+    frame.unhashed = !options_.tls;
+    const bool hashed = !frame.unhashed && IsHashed(header.kind, TensorWire::kTls);
     header.hash = hashed ? TensorPayloadHash(header.instance, bytes) : 0;
   }
   std::shared_ptr<TensorOutbox> outbox;

@@ -42,7 +42,7 @@ TEST_F(TensorOutboxTest, WhatIsKeptStaysAsItWas) {
   (void)Lend(bytes);
   outbox_.Keep(*pool_);
   std::fill(bytes.begin(), bytes.end(), uint8_t{9});
-  const std::vector<OutFrame> frames = outbox_.First(4);
+  const std::vector<OutFrame> frames = outbox_.First(4, SIZE_MAX);
   ASSERT_EQ(frames.size(), 4U);
   for (const size_t lent : {size_t{0}, size_t{3}}) {
     EXPECT_TRUE(frames[lent].lent.empty());
@@ -51,6 +51,36 @@ TEST_F(TensorOutboxTest, WhatIsKeptStaysAsItWas) {
   }
   EXPECT_EQ(frames[1].payload, owned);
   EXPECT_EQ(frames[2].size(), kTensorHeaderBytes);
+}
+
+TEST_F(TensorOutboxTest, TheFirstFramesEndWithTheOneThatFillsTheBytes) {
+  const Bytes bytes(kBytes);
+  for (int i = 0; i < 4; ++i) (void)Lend(bytes);
+  EXPECT_EQ(outbox_.First(16, 1).size(), 1U);
+  EXPECT_EQ(outbox_.First(16, kBytes + kTensorHeaderBytes).size(), 1U);
+  EXPECT_EQ(outbox_.First(16, kBytes + kTensorHeaderBytes + 1).size(), 2U);
+  EXPECT_EQ(outbox_.First(3, SIZE_MAX).size(), 3U);
+}
+
+TEST_F(TensorOutboxTest, AFrameIsHashedOnce) {
+  const Bytes bytes(kBytes, 7);
+  const TensorHeader header{.kind = TensorKind::kInput, .payload_bytes = kBytes, .instance = {}};
+  for (int i = 0; i < 2; ++i)
+    (void)outbox_.Push(
+        {.header = EncodeTensorHeader(header), .unhashed = true, .payload = {}, .lent = bytes});
+  OutFrame second = outbox_.First(2, SIZE_MAX)[1];
+  SetTensorHash(second.header, second.bytes());
+  outbox_.Hashed(1, second.header);
+  (void)outbox_.Pop();
+  const auto front = outbox_.Front();
+  ASSERT_TRUE(front.has_value());
+  EXPECT_FALSE(front->unhashed);
+  const auto decoded = DecodeTensorHeader(front->header);
+  ASSERT_TRUE(decoded.has_value());
+  EXPECT_EQ(decoded->hash, TensorPayloadHash(header.instance, bytes));
+  EXPECT_EQ(decoded->payload_bytes, kBytes);
+  outbox_.Close();
+  outbox_.Hashed(0, second.header);  // its connection still wrote it
 }
 
 TEST_F(TensorOutboxTest, LentBytesCountForTheBound) {
