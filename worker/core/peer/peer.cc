@@ -10,6 +10,13 @@ namespace {
 // A platform's notice gives minutes; the peer trains on until so much is left for leaving.
 constexpr Duration kLeaveTime = Seconds(10);
 
+// Nothing that membership has to look at came of a chunk: most of them change their round alone,
+// and there are thousands a second. What is due by time comes with the next beat of the round.
+bool OnlyChunks(const Actions& actions, size_t from) {
+  return std::all_of(actions.begin() + static_cast<ptrdiff_t>(from), actions.end(),
+                     [](const Action& action) { return std::holds_alternative<Chunk>(action); });
+}
+
 }  // namespace
 
 Peer::Peer(PeerConfig config, Rng rng, Logger log, MetricRegistry& metrics)
@@ -151,16 +158,19 @@ void Peer::OnPeerDown(Time now, const PeerId& peer, DownEvidence evidence, Actio
 }
 
 bool Peer::OnChunk(Time now, const ChunkArrived& chunk, Actions& out) {
+  const bool was_down = membership_.down().contains(chunk.from);
   membership_.OnHeard(now, chunk.from);
   averaging_.rounds().OnHeard(now, chunk.from);
+  const size_t before = out.size();
   const bool keep = averaging_.OnChunk(now, chunk, out);
-  Settle(now, out);
+  if (was_down || !OnlyChunks(out, before)) Settle(now, out);
   return keep;
 }
 
 void Peer::OnFolded(Time now, const FoldedChunk& chunk, Actions& out) {
+  const size_t before = out.size();
   averaging_.OnFolded(now, chunk, out);
-  Settle(now, out);
+  if (!OnlyChunks(out, before)) Settle(now, out);
 }
 
 void Peer::OnLocal(Time now, const LocalEvent& event, Actions& out) {
