@@ -108,11 +108,17 @@ Duration RoundTimes::StartDeadline() const {
   return Backed(std::max(config_.min_start, learnt));
 }
 
+Duration RoundTimes::LeastSilence() const {
+  if (lates_.size() < kFewLates) return config_.min_silence;
+  return config_.min_silence + lates_.Bound(kDeviations);
+}
+
 Duration RoundTimes::Silence(const PeerId& peer, int doublings) const {
   const auto it = heard_.find(peer);
   if (it == heard_.end() || it->second.gaps.empty()) return Backed(config_.max_silence);
   const Duration most = std::max(config_.min_silence, config_.max_silence);
-  const Duration learnt = std::clamp(it->second.gaps.Bound(kDeviations), config_.min_silence, most);
+  const Duration least = std::min(LeastSilence(), most);
+  const Duration learnt = std::clamp(it->second.gaps.Bound(kDeviations), least, most);
   return Backed(std::min(learnt * static_cast<double>(1 << doublings), most));
 }
 
@@ -290,6 +296,7 @@ std::vector<Due> RoundPacer::TakeDue(Time now, const Round& round) {
         mistaken_ = true;
         break;
       case Due::Kind::kBeat:
+        times_->OnBeatLate(now - (beat_ + times_->BeatEvery()));
         beat_ = now;
         what.hear = times_->TakeFlows();
         break;

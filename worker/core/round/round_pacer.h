@@ -4,14 +4,15 @@
 // of life per peer, HAVE waits, round lengths. RoundPacer is one open round's deadlines. Owner:
 // worker/core's Averaging. Single sequence. Source: docs/round.md (time-outs): start deadline
 // = median + 6 MAD of recent starts; silence = median + 6 MAD of that peer's gaps, from min_silence
-// to max_silence; HAVE wait = median + 6 MAD; coordinator hand-over = twice that; sit-out = 4 x the
-// learnt round time, or 2 s once what must be kept is with silent members alone. While a round
-// lasts everybody beats every min_silence/2, so an idle peer is not silent; a peer that chunks
-// leave for all the time hears those and needs no beat. Deadlines double after a ballot that ended
-// with everybody alive, or a round that was given up though a suspect lived, and halve again after
-// each fast round. Each ballot of a round after its first doubles the silence that is suspicious in
-// it (up to max_silence): where frames come in bursts, members that took each other for dead in
-// turn would else open ballots against each other until the round has had all of its ballots.
+// (and what own beats come late by) to max_silence; HAVE wait = median + 6 MAD; coordinator
+// hand-over = twice that; sit-out = 4 x the learnt round time, or 2 s once what must be kept is
+// with silent members alone. While a round lasts everybody beats every min_silence/2, so an idle
+// peer is not silent; a peer that chunks leave for all the time hears those and needs no beat.
+// Deadlines double after a ballot that ended with everybody alive, or a round that was given up
+// though a suspect lived, and halve again after each fast round. Each ballot of a round after its
+// first doubles the silence that is suspicious in it (up to max_silence): where frames come in
+// bursts, members that took each other for dead in turn would else open ballots against each other
+// until the round has had all of its ballots.
 #pragma once
 
 #include <cstddef>
@@ -70,6 +71,10 @@ class RoundTimes {
   // 2018), and no gap is learnt in it or across it.
   void OnAwake(Time now);
   Time listening_since() const { return listening_since_; }
+  // So long after its time came a beat of this process. Where processors are short, that of a peer
+  // comes as late, and its frames take as long to be read: the least silence grows by that (median
+  // + 6 MAD), as with Lifeguard's local health.
+  void OnBeatLate(Duration late) { lates_.Add(late); }
   // So many chunks have left for that peer since the call before.
   void OnChunksLeft(const PeerId& peer, uint32_t chunks);
   // At a beat: the peers that hear this one by its chunks. At least kFlow of them have left in this
@@ -106,7 +111,9 @@ class RoundTimes {
   };
   static constexpr uint32_t kFlow = 2;     // chunks a beat: above 10 MB/s where they are whole
   static constexpr size_t kFewStarts = 8;  // fewer tell nothing of how starts deviate
+  static constexpr size_t kFewLates = 8;   // fewer are one stall, and not a lack of processors
   static constexpr int kMaxBackoff = 3;    // deadlines are at most 8 times as long
+  Duration LeastSilence() const;
   Duration Backed(Duration d) const { return d * static_cast<double>(1 << backoff_); }
   bool Awake(Time now) const { return !awake_.unset() && now - awake_ <= config_.min_silence; }
 
@@ -119,7 +126,7 @@ class RoundTimes {
     bool flowed = false;  // in the beat before
   };
   std::map<PeerId, Flow> flows_;  // of peers with some: at most those that have a connection
-  DurationWindow starts_, haves_, rounds_;
+  DurationWindow starts_, haves_, rounds_, lates_;
   int backoff_ = 0;  // deadlines are 2^backoff_ as long
 };
 

@@ -119,6 +119,29 @@ TEST(RoundPacerTest, AStallOfItsOwnMakesNobodySilent) {
   EXPECT_TRUE(Has(pacer.TakeDue(At(371), round), Due::Kind::kSuspect)) << "it is silent now";
 }
 
+// Processors are short: the beats of others come as late.
+TEST(RoundPacerTest, TheLeastSilenceGrowsByWhatOwnBeatsComeLateBy) {
+  OpenedRound opened;
+  opened.HearOften(PeerAt(1));
+  RoundPacer pacer(At(0), opened.times, 0);
+  EXPECT_EQ(opened.times.Silence(PeerAt(1)), Milliseconds(50));
+  // Its beat is due 25 ms after the one before.
+  int64_t now = 0;
+  for (int beat = 0; beat < 9; ++beat) {
+    now += 45;
+    opened.times.OnHeard(At(now), PeerAt(1));
+    EXPECT_TRUE(Has(pacer.TakeDue(At(now), opened.round), Due::Kind::kBeat));
+  }
+  EXPECT_EQ(opened.times.Silence(PeerAt(1)), Milliseconds(70));
+  // A process that has the processor again learns so.
+  for (int beat = 0; beat < 20; ++beat) {
+    now += 25;
+    opened.times.OnHeard(At(now), PeerAt(1));
+    (void)pacer.TakeDue(At(now), opened.round);
+  }
+  EXPECT_EQ(opened.times.Silence(PeerAt(1)), Milliseconds(50));
+}
+
 // What was queued meanwhile is handled before the timer.
 TEST(RoundPacerTest, NoGapIsLearntInAStallOrBetweenRounds) {
   RoundTimes times{PacerConfig()};
