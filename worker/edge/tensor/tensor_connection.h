@@ -101,8 +101,10 @@ class TensorConnection : public std::enable_shared_from_this<TensorConnection> {
   void PumpReads();
   IoOutcome ReadNext();
   IoOutcome ReadBytes(std::span<uint8_t> into);
+  IoOutcome ReadPayload(std::span<uint8_t> rest);
   bool TakeRead(size_t bytes);
   bool TakeHeader();
+  bool TakeIfWhole();
   bool TakeFrame();
   bool VerifyPayload();
   bool TakeHello();
@@ -132,6 +134,7 @@ class TensorConnection : public std::enable_shared_from_this<TensorConnection> {
   TensorHeader header_;
   TensorPayload payload_;
   size_t payload_got_ = 0;
+  size_t ahead_ = 0;  // bytes of the next header that came with the payload
 };
 
 }  // namespace crowdsurf::worker
