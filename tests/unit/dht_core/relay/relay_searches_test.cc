@@ -8,6 +8,10 @@
 namespace crowdsurf::dht {
 namespace {
 
+double Refused(const RelayMetrics& metrics, const char* reason) {
+  return metrics.registry.Value("crowdsurf_relay_refused_total", {{"reason", reason}});
+}
+
 TEST(RelaySearchesTest, TheEndsOfAChainAreJoinedThroughAllBetweenThemAndTheWayIsRemembered) {
   RelayWorld world(8);
   world.LinkChain();
@@ -32,7 +36,7 @@ TEST(RelaySearchesTest, ACircleEndsAndEachAgentWorksOnASearchOnce) {
   EXPECT_LE(world.Questions(), 18) << "twice the links";
   double circles = 0;
   for (const auto& node : world.all) {
-    circles += node->metrics.refused_circle.value();
+    circles += Refused(node->metrics, "circle");
     EXPECT_EQ(node->searches.carried(), 0);
   }
   EXPECT_GT(circles, 0);
@@ -42,17 +46,17 @@ TEST(RelaySearchesTest, AWayIsAtMostSixtyFourHopsLong) {
   RelayWorld world(67);
   world.LinkChain();
   EXPECT_TRUE(world.Joined(0, world.Want(0, 65)));
-  EXPECT_EQ(world.all[64]->metrics.refused_hops.value(), 0);
+  EXPECT_EQ(Refused(world.all[64]->metrics, "hops"), 0);
   world.Pass(2);
   const uint64_t id = world.Want(0, 66);
   EXPECT_EQ(world.all[0]->no.at(id), RelayAnswer::kUnreachable);
-  EXPECT_EQ(world.all[64]->metrics.refused_hops.value(), 1);
+  EXPECT_EQ(Refused(world.all[64]->metrics, "hops"), 1);
   RelayActions out;
   world.all[5]->searches.OnQuestion(world.now, 1 << 20, {End(6), 1, 65, Peer(4)}, out);
   world.all[5]->searches.OnQuestion(world.now, 1 << 21, {End(6), 2, 0, Peer(4)}, out);
   ASSERT_EQ(out.size(), 2);
   for (const RelayAction& action : out) EXPECT_TRUE(std::holds_alternative<RelayNo>(action));
-  EXPECT_EQ(world.all[5]->metrics.refused_hops.value(), 2);
+  EXPECT_EQ(Refused(world.all[5]->metrics, "hops"), 2);
 }
 
 TEST(RelaySearchesTest, AnEndThatNobodyHasIsNeverDialed) {
@@ -62,7 +66,7 @@ TEST(RelaySearchesTest, AnEndThatNobodyHasIsNeverDialed) {
   const uint64_t id = world.Want(0, 99);  // an address of the cloud's, say
   EXPECT_EQ(world.all[0]->no.at(id), RelayAnswer::kUnreachable);
   EXPECT_TRUE(world.dials.empty());
-  EXPECT_EQ(world.all[1]->metrics.refused_unknown.value(), 1);
+  EXPECT_EQ(Refused(world.all[1]->metrics, "unknown_peer"), 1);
   world.all[1]->paths.Introduce(Peer(9), End(99), RelayPort::kPeer);
   world.Pass(2);
   EXPECT_TRUE(world.Joined(0, world.Want(0, 99)));
@@ -93,7 +97,7 @@ TEST(RelaySearchesTest, BytesGoOnlyToAnEndWhoseCertificateWasFoundThereAMomentAg
   out.clear();
   node.searches.OnProof(world.now, End(99), DownEvidence::kUnreachable, out);
   EXPECT_FALSE(dials(out)) << "no certificate was found there";
-  EXPECT_EQ(node.metrics.refused_unproved.value(), 1);
+  EXPECT_EQ(Refused(node.metrics, "unproved"), 1);
   (void)ask();
   node.paths.OnProved(world.now, {Peer(8), End(99)});
   out.clear();
@@ -207,7 +211,7 @@ TEST(RelaySearchesTest, SearchesAndCarriedConnectionsAreBoundedAndCounted) {
   ids.reserve(6);
   for (int i = 0; i < 4; ++i) ids.push_back(world.Want(0, 2));
   EXPECT_EQ(world.all[0]->no.at(ids[3]), RelayAnswer::kUnreachable);
-  EXPECT_EQ(world.all[0]->metrics.refused_searches.value(), 1);
+  EXPECT_EQ(Refused(world.all[0]->metrics, "searches"), 1);
   EXPECT_GT(world.all[0]->metrics.forgotten.value(), 0) << "numbers";
   world.Pass(5);
   EXPECT_EQ(world.all[0]->searches.carried(), 0);
@@ -216,7 +220,7 @@ TEST(RelaySearchesTest, SearchesAndCarriedConnectionsAreBoundedAndCounted) {
   for (int i = 0; i < 6; ++i) ids.push_back(world.Want(0, 2));
   EXPECT_TRUE(world.Joined(0, ids[4]));
   EXPECT_FALSE(world.Joined(0, ids[5]));
-  EXPECT_EQ(world.all[0]->metrics.refused_carried.value(), 1);
+  EXPECT_EQ(Refused(world.all[0]->metrics, "connections"), 1);
   EXPECT_EQ(world.all[0]->metrics.connections.value(), 5);
   for (size_t i = 0; i < 2; ++i) {
     for (const uint64_t joined : world.all[i]->joined) world.all[i]->searches.OnGone(joined);
@@ -250,7 +254,7 @@ TEST(RelaySearchesTest, TheEndOfADialConcernsOnlySearchesOfItsAddress) {
   const auto end = [&](size_t of) {
     RelayActions out;
     middle.searches.OnProof(world.now, End(of), DownEvidence::kUnreachable, out);
-    return middle.metrics.refused_unproved.value();
+    return Refused(middle.metrics, "unproved");
   };
   EXPECT_EQ(end(9), 0);
   EXPECT_EQ(end(2), 1);
