@@ -11,13 +11,11 @@
 #include <atomic>
 #include <cstdint>
 #include <deque>
-#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 namespace crowdsurf {
@@ -31,17 +29,6 @@ class Counter {
 
  private:
   std::atomic<double> value_{0};
-};
-
-// A counter whose series appears with its first increment: for one of many reasons, of which most
-// processes never have any.
-class LateCounter {
- public:
-  explicit LateCounter(std::function<Counter&()> make) : make_(std::move(make)) {}
-  void Add(double by = 1) { make_().Add(by); }  // by >= 0; finds the series each time
-
- private:
-  const std::function<Counter&()> make_;
 };
 
 class Gauge {

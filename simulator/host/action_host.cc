@@ -94,6 +94,7 @@ template <class Scalar>
 void ActionHost<Scalar>::OnTimer() {
   // The deadline has moved since the timer was armed.
   if (core_->NextDeadline() > now()) return ArmTimer(core_->NextDeadline());
+  for (const auto& [to, chunks] : std::exchange(chunks_left_, {})) core_->OnChunksLeft(to, chunks);
   Give([this](Actions& out) { core_->OnTimer(now(), out); });
 }
 
@@ -210,6 +211,7 @@ void ActionHost<Scalar>::ActOn(RoundHandle round, const worker::SendInput& actio
                             .chunk = action.chunk,
                             .assigned = action.assigned};
   outside_.SendTensor(index(), action.to, {header, chunks().Input(round, action.chunk)});
+  ++chunks_left_[action.to];
 }
 
 template <class Scalar>
@@ -222,6 +224,7 @@ void ActionHost<Scalar>::ActOn(RoundHandle round, const worker::SendResult& acti
                             .mask = action.mask,
                             .hash = action.hash};
   outside_.SendTensor(index(), action.to, {header, chunks().Result(round, action.chunk)});
+  ++chunks_left_[action.to];
 }
 
 // Folding takes time on other threads; a plan can cancel it.

@@ -230,7 +230,8 @@ class ActionHost : public Process {
   worker::PowerEdges<Scalar> power_;
   bool left_ = false;
   std::set<PeerId> known_;
-  const Parcel* offered_ = nullptr;  // the RESULT that a StoreResult would store
+  const Parcel* offered_ = nullptr;         // the RESULT that a StoreResult would store
+  std::map<PeerId, uint32_t> chunks_left_;  // since the last timer; each leaves when it is sent
   std::map<FoldKey, uint64_t> folding_;
   uint64_t fold_serial_ = 0;
   std::map<worker::Region, uint64_t> writes_;  // how often what lay there became void

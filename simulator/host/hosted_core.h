@@ -42,6 +42,7 @@ class HostedCore {
                        worker::Actions& /*out*/) {
     return false;
   }
+  virtual void OnChunksLeft(const PeerId& /*to*/, uint32_t /*chunks*/) {}
   virtual void OnFolded(Time /*now*/, const worker::FoldedChunk& /*chunk*/,
                         worker::Actions& /*out*/) {}
   // ---- strategies on graphs

@@ -11,8 +11,6 @@ namespace crowdsurf::dht {
 
 struct RelayMetrics {
   explicit RelayMetrics(MetricRegistry& r) : registry(r) {}
-  RelayMetrics(const RelayMetrics&) = delete;  // its late counters name it
-  RelayMetrics& operator=(const RelayMetrics&) = delete;
 
   MetricRegistry& registry;
   Counter& found = Searches("found");
@@ -21,16 +19,15 @@ struct RelayMetrics {
   // For oneself or for others.
   Counter& questions = registry.AddCounter("crowdsurf_relay_questions_total",
                                            "Questions for a way to a peer, asked of neighbours.");
-  // At zero they would be nine of the 250 series that a worker may have.
-  LateCounter refused_searches{[this]() -> Counter& { return Refused("searches"); }};
-  LateCounter refused_carried{[this]() -> Counter& { return Refused("connections"); }};
-  LateCounter refused_hops{[this]() -> Counter& { return Refused("hops"); }};
-  LateCounter refused_circle{[this]() -> Counter& { return Refused("circle"); }};
-  LateCounter refused_unknown{[this]() -> Counter& { return Refused("unknown_peer"); }};
-  LateCounter refused_unproved{[this]() -> Counter& { return Refused("unproved"); }};
-  LateCounter refused_secret{[this]() -> Counter& { return Refused("secret"); }};
-  LateCounter refused_malformed{[this]() -> Counter& { return Refused("malformed"); }};
-  LateCounter refused_entrance{[this]() -> Counter& { return Refused("waiting"); }};
+  Counter& refused_searches = Refused("searches");
+  Counter& refused_carried = Refused("connections");
+  Counter& refused_hops = Refused("hops");
+  Counter& refused_circle = Refused("circle");
+  Counter& refused_unknown = Refused("unknown_peer");
+  Counter& refused_unproved = Refused("unproved");
+  Counter& refused_secret = Refused("secret");
+  Counter& refused_malformed = Refused("malformed");
+  Counter& refused_entrance = Refused("waiting");
   Counter& forgotten = registry.AddCounter(
       "crowdsurf_relay_forgotten_total", "Addresses and routes forgotten to make room for others.");
   Counter& bytes =
