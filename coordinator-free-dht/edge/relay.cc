@@ -109,8 +109,8 @@ Relay::Impl::Impl(RelayOptions options, MetricRegistry& metrics, Logger logger)
                   Want(endpoint, std::move(reply));
                 }),
       timer_(loop_),
-      asked_host_(loop_, metrics_.refused_malformed, Releaser(asked_)),
-      served_host_(loop_, metrics_.refused_malformed, Releaser(served_)),
+      asked_host_(loop_, metrics_, Releaser(asked_)),
+      served_host_(loop_, metrics_, Releaser(served_)),
       channels_(kRelayChannels) {
   provers_[RelayPort::kPeer] = options_.prove_peer;
 }

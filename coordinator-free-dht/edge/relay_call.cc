@@ -80,7 +80,7 @@ void AskedCall::TakeRead(LegResult result) {
   const bool ok = result == LegResult::kDone;
   if (on_answer_) {
     const bool understood = !ok || in_.content_case() == peer::RelayPiece::kAnswer;
-    if (!understood) host_.malformed.Add();
+    if (!understood) host_.metrics.Refuse(RelayRefusal::kMalformed);
     const RelayAnswer answer = ok && understood ? AnswerOf(in_) : RelayAnswer::kUnreachable;
     const auto done = std::exchange(on_answer_, nullptr);
     // Nothing follows a no, and the call would else stay until the neighbour ends it.
@@ -89,7 +89,7 @@ void AskedCall::TakeRead(LegResult result) {
   }
   if (ended_) return;
   std::string piece = ok ? TakeData(in_) : std::string();
-  if (ok && piece.empty()) host_.malformed.Add();
+  if (ok && piece.empty()) host_.metrics.Refuse(RelayRefusal::kMalformed);
   const auto done = std::exchange(on_piece_, nullptr);
   if (piece.empty()) {
     // A piece that is none: the bytes after it cannot be trusted to be in order.
@@ -126,7 +126,7 @@ void ServedCall::TakeOpening(LegResult result) {
   const bool understood =
       ok && in_.has_open() && !open.endpoint().empty() && open.endpoint().size() <= kMaxEndpoint;
   if (!understood) {
-    if (ok) host_.malformed.Add();
+    if (ok) host_.metrics.Refuse(RelayRefusal::kMalformed);
     on_gone_ = nullptr;
     return FinishOnce(grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "not understood"));
   }
@@ -194,7 +194,7 @@ void ServedCall::TakeRead(LegResult result) {
   const bool ok = result == LegResult::kDone;
   std::string piece = ok ? TakeData(in_) : std::string();
   if (ok && piece.empty()) {
-    host_.malformed.Add();
+    host_.metrics.Refuse(RelayRefusal::kMalformed);
     FinishOnce(grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "not understood"));
   }
   if (const auto done = std::exchange(on_piece_, nullptr)) done(std::move(piece));

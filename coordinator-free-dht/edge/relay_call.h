@@ -20,10 +20,10 @@ namespace crowdsurf::dht {
 
 // What calls need of their owner; outlives them.
 struct RelayCallHost {
-  RelayCallHost(asio::io_context& thread, Counter& not_understood, std::function<void()> released)
-      : loop(thread), malformed(not_understood), on_released(std::move(released)) {}
+  RelayCallHost(asio::io_context& thread, RelayMetrics& counts, std::function<void()> released)
+      : loop(thread), metrics(counts), on_released(std::move(released)) {}
   asio::io_context& loop;
-  Counter& malformed;
+  RelayMetrics& metrics;
   std::function<void()> on_released;  // a call is gone for good; on the relay's thread
 };
 

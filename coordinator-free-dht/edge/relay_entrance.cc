@@ -97,7 +97,7 @@ void RelayEntrance::AcceptNext() {
 void RelayEntrance::Greet(asio::ip::tcp::socket socket) {
   // Any process of the machine can connect; without the secret it holds one of these places for 5
   // s.
-  if (waiting_ >= kRelayWaiting) return metrics_.refused_entrance.Add();
+  if (waiting_ >= kRelayWaiting) return metrics_.Refuse(RelayRefusal::kWaiting);
   ++waiting_;
   const auto guest = std::make_shared<Guest>(std::move(socket), loop_);
   guest->deadline.expires_after(std::chrono::nanoseconds(kRelayGreeting.nanoseconds()));
@@ -110,7 +110,7 @@ void RelayEntrance::Greet(asio::ip::tcp::socket socket) {
                            guest->deadline.cancel();
                            --waiting_;
                            if (!error) return OnGreeting(guest, bytes);
-                           metrics_.refused_malformed.Add();
+                           metrics_.Refuse(RelayRefusal::kMalformed);
                          });
 }
 
@@ -121,12 +121,12 @@ void RelayEntrance::OnGreeting(const std::shared_ptr<Guest>& guest, size_t bytes
   std::string_view shown = LineAfter(text, "Proxy-Authorization:");
   shown.remove_prefix(std::min(shown.find_first_not_of(' '), shown.size()));
   if (!Same(shown, secret_)) {
-    metrics_.refused_secret.Add();
+    metrics_.Refuse(RelayRefusal::kSecret);
     return Refuse(guest, "407 Proxy Authentication Required");
   }
   // What it says before it has an answer would be for the end, and is nobody's who speaks TLS.
   if (!text.starts_with("CONNECT ") || endpoint.empty() || bytes != text.size()) {
-    metrics_.refused_malformed.Add();
+    metrics_.Refuse(RelayRefusal::kMalformed);
     return Refuse(guest, "400 Bad Request");
   }
   on_wanted_(endpoint, [this, guest](RelayAnswer answer,

@@ -12,7 +12,7 @@ ServedCall* Relay::Impl::Serve() {
     const std::lock_guard lock(mutex_);
     // Before the relay runs there is no thread to work on the question.
     if (stopped_ || !thread_.joinable() || served_ >= options_.config.carried) {
-      metrics_.refused_carried.Add();
+      metrics_.Refuse(RelayRefusal::kConnections);
       return nullptr;
     }
     ++served_;

@@ -5,12 +5,44 @@
 // may dial everybody.
 #pragma once
 
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
 #include "base/metrics.h"
 
 namespace crowdsurf::dht {
 
+// Why the relay turns a connection or a question away.
+enum class RelayRefusal : uint8_t {
+  kSearches,
+  kConnections,
+  kHops,
+  kCircle,
+  kUnknownPeer,
+  kUnproved,
+  kSecret,
+  kMalformed,
+  kWaiting,
+};
+// Of each, in the same order: the label `reason` of crowdsurf_relay_refused_total.
+inline constexpr auto kRelayRefusals =
+    std::to_array<const char*>({"searches", "connections", "hops", "circle", "unknown_peer",
+                                "unproved", "secret", "malformed", "waiting"});
+static_assert(kRelayRefusals.size() == static_cast<size_t>(RelayRefusal::kWaiting) + 1);
+
 struct RelayMetrics {
   explicit RelayMetrics(MetricRegistry& r) : registry(r) {}
+
+  // The series of a reason is made by its first refusal: at zero all of them would be nine of a
+  // worker's series (at most 250).
+  void Refuse(RelayRefusal reason) {
+    registry
+        .AddCounter("crowdsurf_relay_refused_total",
+                    "Connections and questions that the relay turned away, by reason.",
+                    {{"reason", kRelayRefusals[static_cast<size_t>(reason)]}})
+        .Add();
+  }
 
   MetricRegistry& registry;
   Counter& found = Searches("found");
@@ -19,15 +51,6 @@ struct RelayMetrics {
   // For oneself or for others.
   Counter& questions = registry.AddCounter("crowdsurf_relay_questions_total",
                                            "Questions for a way to a peer, asked of neighbours.");
-  Counter& refused_searches = Refused("searches");
-  Counter& refused_carried = Refused("connections");
-  Counter& refused_hops = Refused("hops");
-  Counter& refused_circle = Refused("circle");
-  Counter& refused_unknown = Refused("unknown_peer");
-  Counter& refused_unproved = Refused("unproved");
-  Counter& refused_secret = Refused("secret");
-  Counter& refused_malformed = Refused("malformed");
-  Counter& refused_entrance = Refused("waiting");
   Counter& forgotten = registry.AddCounter(
       "crowdsurf_relay_forgotten_total", "Addresses and routes forgotten to make room for others.");
   Counter& bytes =
@@ -42,11 +65,6 @@ struct RelayMetrics {
         "crowdsurf_relay_searches_total",
         "Own searches for a way to a peer that cannot be dialed, by outcome.",
         {{"outcome", outcome}});
-  }
-  Counter& Refused(const char* reason) {
-    return registry.AddCounter("crowdsurf_relay_refused_total",
-                               "Connections and questions that the relay turned away, by reason.",
-                               {{"reason", reason}});
   }
 };
 

@@ -40,13 +40,13 @@ void RelaySearches::OnWanted(Time now, uint64_t id, const std::string& endpoint,
 void RelaySearches::OnQuestion(Time now, uint64_t id, const RelayQuestion& question,
                                RelayActions& out) {
   if (question.hops == 0 || question.hops > config_.hops) {
-    metrics_.refused_hops.Add();
+    metrics_.Refuse(RelayRefusal::kHops);
     out.emplace_back(RelayNo{id, RelayAnswer::kUnreachable});
     return;
   }
   if (!Admit(id, out)) return;
   if (Heard(now, question.number)) {
-    metrics_.refused_circle.Add();
+    metrics_.Refuse(RelayRefusal::kCircle);
     out.emplace_back(RelayNo{id, RelayAnswer::kNothing});
     return;
   }
@@ -60,7 +60,7 @@ void RelaySearches::OnQuestion(Time now, uint64_t id, const RelayQuestion& quest
 bool RelaySearches::Admit(uint64_t id, RelayActions& out) {
   const bool many = searches_.size() >= config_.searches;
   if (!many && carried() < config_.carried) return true;
-  (many ? metrics_.refused_searches : metrics_.refused_carried).Add();
+  metrics_.Refuse(many ? RelayRefusal::kSearches : RelayRefusal::kConnections);
   out.emplace_back(RelayNo{id, RelayAnswer::kUnreachable});
   return false;
 }
@@ -93,7 +93,7 @@ void RelaySearches::Begin(Time now, uint64_t id, Search& search, RelayActions& o
   const std::string& endpoint = search.question.endpoint;
   const PeerId* peer = paths_.PeerOf(endpoint);
   if (peer == nullptr) {
-    metrics_.refused_unknown.Add();
+    metrics_.Refuse(RelayRefusal::kUnknownPeer);
     return AskOthers(id, search, out);
   }
   search.dialing = true;
@@ -123,7 +123,7 @@ void RelaySearches::OnProof(Time now, const std::string& endpoint, DownEvidence 
     if (proved) {
       out.emplace_back(RelayDial{id, endpoint});
     } else {
-      metrics_.refused_unproved.Add();
+      metrics_.Refuse(RelayRefusal::kUnproved);
       OnDialFailed(now, id, evidence, out);
     }
   }
@@ -140,7 +140,7 @@ void RelaySearches::Erase(uint64_t id) {
 void RelaySearches::AskOthers(uint64_t id, Search& search, RelayActions& out) {
   search.ask_at = Time::Infinite();
   if (search.question.hops >= config_.hops) {
-    metrics_.refused_hops.Add();
+    metrics_.Refuse(RelayRefusal::kHops);
     return;
   }
   const PeerId* end = paths_.PeerOf(search.question.endpoint);
