@@ -225,8 +225,10 @@ void Agent::Impl::Do(Time now, WallTime wall, const FetchState& action) {
     });
     return;
   }
-  plane_->Overwritten(action.region);
-  if (!action.adopt || AveragesGradients(config_.averaging)) Overwrite(action.region);
+  if (!action.adopt || AveragesGradients(config_.averaging))
+    Overwrite(action.region);
+  else
+    plane_->Overwritten(action.region);
   state_->Fetch(now, action, trainer_->schema, trainer_->elements);
   OnState(now, wall);
 }

@@ -125,7 +125,6 @@ void TensorTransport::Impl::OnAccepted(asio::ip::tcp::socket socket) {
 
 bool TensorTransport::Impl::OnFrame(uint64_t number, const TensorHeader& header,
                                     TensorPayload payload) {
-  metrics_.received_bytes.Add(static_cast<double>(header.payload_bytes));
   arrived_bytes_ += payload.own.size() + kTensorHeaderBytes;
   arrived_.push_back({accepted_.at(number).peer->id, header, std::move(payload)});
   // At the latest when the handlers that are ready now have run: then the sockets are empty.
@@ -148,6 +147,8 @@ void TensorTransport::Impl::HandOver() {
   // The token goes with the closure: its bytes count as waiting until the host has taken them.
   const size_t bytes = std::exchange(arrived_bytes_, 0);
   const size_t frames = arrived_.size();
+  size_t payloads = 0;  // also of those that have come into slots
+  for (const Arrived& one : arrived_) payloads += one.header.payload_bytes;
   const bool posted =
       host_.Post([this, token = std::make_shared<Token>(shared_from_this(), bytes),
                   arrived = std::exchange(arrived_, {})](Time now, WallTime wall) mutable {
@@ -155,7 +156,10 @@ void TensorTransport::Impl::HandOver() {
           if (!stopped_)
             handlers_.on_frame(now, wall, one.from, one.header, std::move(one.payload));
       });
-  if (!posted) metrics_.dropped.Add(static_cast<double>(frames));
+  if (posted)
+    metrics_.received_bytes.Add(static_cast<double>(payloads));
+  else
+    metrics_.dropped.Add(static_cast<double>(frames));
 }
 
 void TensorTransport::Impl::ResumeReads() {
