@@ -1,8 +1,6 @@
 // Tensor connections in the clear: who shows a good token is let in, once; everybody else is
 // refused and counted by reason. The strangers here are sockets that know what they recorded.
-#include <arpa/inet.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -11,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/unit/worker_edge/tensor/raw_peer.h"
 #include "tests/unit/worker_edge/tensor/transport_node.h"
 #include "worker/edge/tensor/tensor_frame.h"
 
@@ -35,24 +34,14 @@ PeerId Claimed() {
 class Stranger {
  public:
   Stranger(const std::string& endpoint, const TensorHello& hello) {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    address.sin_port =
-        htons(static_cast<uint16_t>(std::stoi(endpoint.substr(endpoint.rfind(':') + 1))));
-    EXPECT_EQ(connect(fd_, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+    Connect(fd_, endpoint);
     Say({.kind = TensorKind::kHello}, EncodeTensorHello(hello));
   }
   Stranger(const Stranger&) = delete;
   ~Stranger() { close(fd_); }
 
-  void Say(TensorHeader header, const Bytes& payload) {
-    header.payload_bytes = static_cast<uint32_t>(payload.size());
-    header.hash = TensorPayloadHash(header.instance, payload);
-    const TensorHeaderBytes head = EncodeTensorHeader(header);
-    Bytes all(head.begin(), head.end());
-    all.insert(all.end(), payload.begin(), payload.end());
-    EXPECT_EQ(send(fd_, all.data(), all.size(), MSG_NOSIGNAL), static_cast<ssize_t>(all.size()));
+  void Say(const TensorHeader& header, const Bytes& payload) {
+    WriteAll(fd_, FrameOf(header, payload));
   }
   // The other side's Hello; nullopt: it has closed.
   std::optional<TensorHello> Answer() {

@@ -1,63 +1,51 @@
-// A connection in the clear reads whole frames, however the network cuts their bytes.
-#include <arpa/inet.h>
+// What a connection in the clear reads: whole frames, however the network cuts their bytes, and
+// none of a peer that means harm.
 #include <gtest/gtest.h>
-#include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/rng.h"
+#include "tests/support/eventually.h"
+#include "tests/unit/worker_edge/tensor/raw_peer.h"
 #include "tests/unit/worker_edge/tensor/transport_node.h"
-#include "worker/edge/tensor/tensor_frame.h"
 
 namespace crowdsurf::worker {
 namespace {
 
-int Dial(const std::string& endpoint) {
-  const int fd = socket(AF_INET, SOCK_STREAM, 0);
-  const int at_once = 1;
-  EXPECT_EQ(setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &at_once, sizeof at_once), 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  address.sin_port =
-      htons(static_cast<uint16_t>(std::stoi(endpoint.substr(endpoint.rfind(':') + 1))));
-  EXPECT_EQ(connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
-  return fd;
-}
+using Node = TransportNode;
 
-void Append(Bytes& stream, TensorHeader header, ByteView payload) {
-  header.payload_bytes = static_cast<uint32_t>(payload.size());
-  header.hash = TensorPayloadHash(header.instance, payload);
-  const TensorHeaderBytes bytes = EncodeTensorHeader(header);
-  stream.insert(stream.end(), bytes.begin(), bytes.end());
-  stream.insert(stream.end(), payload.begin(), payload.end());
-}
+Bytes GoodHello() { return HelloOf({"job", PeerId(std::array<uint8_t, 32>{9}), 1, "127.0.0.1:1"}); }
 
 TEST(TensorStreamTest, FramesArriveWholeHoweverTheirBytesAreCut) {
   constexpr uint64_t kSeed = 1;
   constexpr size_t kFrames = 200;
   SCOPED_TRACE("seed " + std::to_string(kSeed));
   Rng rng(kSeed);
-  TransportNode node(nullptr, "a");
-  Bytes stream;
-  Append(stream, {.kind = TensorKind::kHello},
-         EncodeTensorHello({"job", PeerId(std::array<uint8_t, 32>{9}), 1, "127.0.0.1:1"}));
+  Node node(nullptr, "a");
+  Bytes stream = GoodHello();
+  const auto add = [&](const TensorHeader& header, const Bytes& payload) {
+    const Bytes frame = FrameOf(header, payload);
+    stream.insert(stream.end(), frame.begin(), frame.end());
+  };
   std::vector<Bytes> payloads;
   for (uint32_t chunk = 0; chunk < kFrames; ++chunk) {
     // Many are empty or short, so that whole headers follow each other.
     payloads.emplace_back(rng.Uniform(3) == 0 ? 0 : rng.Uniform(300), uint8_t(rng.Next()));
-    Append(stream, {.kind = TensorKind::kInput, .chunk = chunk}, payloads.back());
+    add({.kind = TensorKind::kInput, .chunk = chunk}, payloads.back());
   }
-  Append(stream, {.kind = TensorKind::kGoodbye}, {});
+  add({.kind = TensorKind::kGoodbye}, {});
   const int fd = Dial(node.transport().endpoint());
+  const int at_once = 1;
+  ASSERT_EQ(setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &at_once, sizeof at_once), 0);
   for (size_t at = 0; at < stream.size();) {
     const size_t piece = std::min<size_t>(stream.size() - at, 1 + rng.Uniform(400));
-    ASSERT_EQ(send(fd, stream.data() + at, piece, MSG_NOSIGNAL), static_cast<ssize_t>(piece));
+    WriteAll(fd, ByteView(stream).subspan(at, piece));
     at += piece;
   }
   ASSERT_TRUE(node.Eventually([&] { return node.received.size() == kFrames; }));
@@ -67,6 +55,53 @@ TEST(TensorStreamTest, FramesArriveWholeHoweverTheirBytesAreCut) {
   }
   EXPECT_TRUE(node.EventuallyCounts("goodbye", 1));
   close(fd);
+}
+
+TEST(TensorStreamTest, HostileFramesAfterAGoodHelloEndTheConnection) {
+  Node b(nullptr, "b");
+  TensorHeader huge;  // a length over the bound
+  huge.payload_bytes = 0xFFFFFFFF;
+  TensorHeader corrupt;  // a payload that fails its hash
+  corrupt.payload_bytes = 4;
+  corrupt.hash = 1;
+  double ended = 0;
+  for (const TensorHeader& bad : {huge, corrupt}) {
+    const int fd = Dial(b.transport().endpoint());
+    WriteAll(fd, GoodHello());
+    WriteAll(fd, EncodeTensorHeader(bad));
+    WriteAll(fd, Bytes(4));
+    EXPECT_TRUE(b.EventuallyCounts("garbage", ++ended));
+    close(fd);
+  }
+  EXPECT_TRUE(b.received.empty());
+}
+
+TEST(TensorStreamTest, AResultThatFailsItsHashOrEndsHalfwayFreesItsSlot) {
+  Node b(nullptr, "b");
+  Bytes memory(1000);
+  ResultSlots& slots = b.transport().slots();
+  slots.Open({}, {std::span(memory)});
+  TensorHeader result;
+  result.kind = TensorKind::kResult;
+  result.payload_bytes = 1000;
+  result.hash = 1;
+  for (const auto& [bytes, how] :
+       {std::pair(size_t{1000}, "garbage"), std::pair(size_t{10}, "lost")}) {
+    const int fd = Dial(b.transport().endpoint());
+    WriteAll(fd, GoodHello());
+    WriteAll(fd, EncodeTensorHeader(result));
+    WriteAll(fd, Bytes(bytes, 7));
+    EXPECT_TRUE(EventuallyHolds([&] {
+      const auto lock = slots.Using();
+      return memory[bytes - 1] == 7;
+    }));
+    close(fd);
+    EXPECT_TRUE(b.EventuallyCounts(how, 1));
+    const auto next = slots.Begin({}, 0, 1000);
+    ASSERT_NE(next, nullptr) << how;
+    slots.Abandon(*next);
+    std::fill(memory.begin(), memory.end(), uint8_t{0});
+  }
 }
 
 }  // namespace

@@ -23,6 +23,7 @@
 #include "tests/unit/dht_edge/test_authority.h"
 #include "tests/unit/worker_edge/tensor/half_dead.h"
 #include "tests/unit/worker_edge/tensor/no_descriptors.h"
+#include "tests/unit/worker_edge/tensor/raw_peer.h"
 #include "tests/unit/worker_edge/tensor/transport_node.h"
 
 namespace crowdsurf::worker {
@@ -39,23 +40,6 @@ Bytes Random(size_t size, uint64_t seed) {
   return out;
 }
 
-// A connected socket to a node's port, for what no peer would send.
-void Connect(int fd, const std::string& endpoint) {
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  address.sin_port =
-      htons(static_cast<uint16_t>(std::stoi(endpoint.substr(endpoint.rfind(':') + 1))));
-  EXPECT_EQ(connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
-}
-int Dial(const std::string& endpoint) {
-  const int fd = socket(AF_INET, SOCK_STREAM, 0);
-  Connect(fd, endpoint);
-  return fd;
-}
-void WriteAll(int fd, ByteView bytes) {
-  ASSERT_EQ(send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL), static_cast<ssize_t>(bytes.size()));
-}
 // Whether the other side has ended the connection. What it said before is read and forgotten.
 bool Ended(int fd) {
   char ignored[256];
@@ -289,67 +273,6 @@ TEST_P(TensorTransportTest, GarbageIsCountedAndHarmsNobody) {
   EXPECT_TRUE(b.EventuallyCounts("failed", 1));
   a.Send(b, Bytes(7));
   EXPECT_TRUE(b.Eventually([&] { return b.received.size() == 1; }));
-}
-
-TEST(TensorTransportPlainTest, HostileFramesAfterAGoodHelloEndTheConnection) {
-  Node b(nullptr, "b");
-  TensorHello hello{"job", PeerId(std::array<uint8_t, 32>{9}), 1, "127.0.0.1:1"};
-  const Bytes body = EncodeTensorHello(hello);
-  TensorHeader header;
-  header.kind = TensorKind::kHello;
-  header.payload_bytes = static_cast<uint32_t>(body.size());
-  header.hash = TensorPayloadHash({}, body);
-  TensorHeader huge;  // a length over the bound
-  huge.payload_bytes = 0xFFFFFFFF;
-  TensorHeader corrupt;  // a payload that fails its hash
-  corrupt.payload_bytes = 4;
-  corrupt.hash = 1;
-  double ended = 0;
-  for (const TensorHeader& bad : {huge, corrupt}) {
-    const int fd = Dial(b.transport().endpoint());
-    WriteAll(fd, EncodeTensorHeader(header));
-    WriteAll(fd, body);
-    WriteAll(fd, EncodeTensorHeader(bad));
-    WriteAll(fd, Bytes(4));
-    EXPECT_TRUE(b.EventuallyCounts("garbage", ++ended));
-    close(fd);
-  }
-  EXPECT_TRUE(b.received.empty());
-}
-
-TEST(TensorTransportPlainTest, AResultThatFailsItsHashOrEndsHalfwayFreesItsSlot) {
-  Node b(nullptr, "b");
-  Bytes memory(1000);
-  ResultSlots& slots = b.transport().slots();
-  slots.Open({}, {std::span(memory)});
-  const Bytes body =
-      EncodeTensorHello({"job", PeerId(std::array<uint8_t, 32>{9}), 1, "127.0.0.1:1"});
-  TensorHeader hello;
-  hello.kind = TensorKind::kHello;
-  hello.payload_bytes = static_cast<uint32_t>(body.size());
-  hello.hash = TensorPayloadHash({}, body);
-  TensorHeader result;
-  result.kind = TensorKind::kResult;
-  result.payload_bytes = 1000;
-  result.hash = 1;
-  for (const auto& [bytes, how] :
-       {std::pair(size_t{1000}, "garbage"), std::pair(size_t{10}, "lost")}) {
-    const int fd = Dial(b.transport().endpoint());
-    WriteAll(fd, EncodeTensorHeader(hello));
-    WriteAll(fd, body);
-    WriteAll(fd, EncodeTensorHeader(result));
-    WriteAll(fd, Bytes(bytes, 7));
-    EXPECT_TRUE(EventuallyHolds([&] {
-      const auto lock = slots.Using();
-      return memory[bytes - 1] == 7;
-    }));
-    close(fd);
-    EXPECT_TRUE(b.EventuallyCounts(how, 1));
-    const auto next = slots.Begin({}, 0, 1000);
-    ASSERT_NE(next, nullptr) << how;
-    slots.Abandon(*next);
-    std::fill(memory.begin(), memory.end(), uint8_t{0});
-  }
 }
 
 TEST(TensorTransportTlsTest, ACertificateOfAnotherAuthorityIsRefusedBothWays) {
