@@ -36,13 +36,7 @@ struct RelayMetrics {
 
   // The series of a reason is made by its first refusal: at zero all of them would be nine of a
   // worker's series (at most 250).
-  void Refuse(RelayRefusal reason) {
-    registry
-        .AddCounter("crowdsurf_relay_refused_total",
-                    "Connections and questions that the relay turned away, by reason.",
-                    {{"reason", kRelayRefusals[static_cast<size_t>(reason)]}})
-        .Add();
-  }
+  void Refuse(RelayRefusal reason) { Refused(reason).Add(); }
 
   MetricRegistry& registry;
   Counter& found = Searches("found");
@@ -65,6 +59,11 @@ struct RelayMetrics {
         "crowdsurf_relay_searches_total",
         "Own searches for a way to a peer that cannot be dialed, by outcome.",
         {{"outcome", outcome}});
+  }
+  Counter& Refused(RelayRefusal reason) {
+    return registry.AddCounter("crowdsurf_relay_refused_total",
+                               "Connections and questions that the relay turned away, by reason.",
+                               {{"reason", kRelayRefusals[static_cast<size_t>(reason)]}});
   }
 };
 

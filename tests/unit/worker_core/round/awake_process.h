@@ -1,4 +1,6 @@
 // Instants of a test, and a process whose timers fire meanwhile.
+//
+// For tests of RoundTimes and of RoundPacer, which have no clock: times are in milliseconds.
 #pragma once
 
 #include <cstdint>
