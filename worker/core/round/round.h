@@ -93,7 +93,8 @@ class Round {
   bool Involves(const PeerId& peer) const;
   // It is suspected, or has gone: nothing is expected of it now.
   bool Distrusts(const PeerId& peer) const;
-  // A frame of this instance came from that member: it has opened the round.
+  // A frame of this instance came from that member, and no witness alone says such: it has opened
+  // the round.
   bool HasSpoken(const PeerId& peer) const;
   // Grows whenever something that was awaited came: a round that does not is stuck.
   uint64_t progress() const;

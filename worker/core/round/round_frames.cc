@@ -78,6 +78,11 @@ Digest RootOf(const RoundValue& value) {
   return Sha256(out.bytes());
 }
 
+bool IsWitnessAnswer(const FrameBody& body) {
+  return std::holds_alternative<Promise>(body) || std::holds_alternative<Accepted>(body) ||
+         std::holds_alternative<Refused>(body) || std::holds_alternative<Forgotten>(body);
+}
+
 Digest AssignmentHash(const Plan& plan) {
   std::vector<Ballot> assigned;
   for (const PlanChunk& chunk : plan.chunks) assigned.push_back(chunk.assigned);

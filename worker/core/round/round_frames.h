@@ -174,6 +174,9 @@ struct Frame {
   bool operator==(const Frame&) const = default;
 };
 
+// What a witness answers, be it in the round or not.
+bool IsWitnessAnswer(const FrameBody& body);
+
 // Of the assigned ballots of a plan or value: what tells one plan from another (rule 1, "dead").
 Digest AssignmentHash(const Plan& plan);
 Digest AssignmentHash(const RoundValue& value);

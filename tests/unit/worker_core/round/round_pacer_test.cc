@@ -113,6 +113,23 @@ TEST(RoundPacerTest, WhoWasAbsentIsTrustedWhenItIsHeardInThisRound) {
   EXPECT_TRUE(Has(pacer.TakeDue(At(1020), round), Due::Kind::kTrust)) << "its READY was lost";
 }
 
+// Its trainer hangs: its agent never opens the round, and answers ballots of it all the same.
+TEST(RoundPacerTest, WhoIsAbsentIsNotTrustedForWhatItSaysAsAWitness) {
+  const std::vector<FrameBody> said = {Promise{3, 0, {}}, Accepted{3, {}}, Refused{3},
+                                       Forgotten{3}};
+  for (const FrameBody& body : said) {
+    OpenedRound opened;
+    auto& [times, round, out] = opened;
+    RoundPacer pacer(At(0), times);
+    pacer.Observe(At(0), round);
+    for (const Due& d : pacer.TakeDue(At(1000), round)) Apply(d, round, out);
+    pacer.Observe(At(1000), round);
+    opened.Hear(body);
+    times.OnHeard(At(1010), PeerAt(1));
+    EXPECT_FALSE(Has(pacer.TakeDue(At(1010), round), Due::Kind::kTrust)) << body.index();
+  }
+}
+
 TEST(RoundPacerTest, ASilentMemberIsSuspectedAndTrustedWhenItIsHeardAgain) {
   OpenedRound opened;
   auto& [times, round, out] = opened;
