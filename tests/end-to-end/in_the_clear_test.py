@@ -10,7 +10,7 @@ import unittest
 from equal_bits import AVERAGING, EqualBitsCase
 from runs import PATIENCE
 
-MODE = {"checkpoint: {intervalSeconds: 1}": "checkpoint: {intervalSeconds: 1}\n  tls: {mode: Disabled}"}
+MODE = {"checkpoint: {intervalSeconds: 1}": "checkpoint: {intervalSeconds: 1}\n  tls: {mode: Disabled}\n  agent: {logLevel: debug}"}
 TOKENS = "crowdsurf_tensor_tokens_total"
 GIVEN = r'crowdsurf_tensor_tokens_total\{result="given"\}'
 UNKNOWN = r'crowdsurf_tensor_tokens_total\{result="unknown"\}'
@@ -42,6 +42,7 @@ class InTheClearTest(EqualBitsCase):
             self.assertEqual(refused, 0, worker)
             log = (self.state / "workers" / worker / "agent.log").read_text()
             self.assertIn("tensors travel in the clear", log)
+            self.assertIn(" debug ", log, "spec.agent.logLevel")
         with self.dial("e2e-0-1", "peer") as plain, \
                 self.member("e2e-1-1").wrap_socket(plain, server_hostname="peer.crowdsurf") as connection:
             self.assertEqual(connection.version(), "TLSv1.3", "control is encrypted")

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/edge/files.h"
+#include "operator/core/job/json_path.h"
 #include "operator/edge/local/run_cleanup.h"
 
 namespace crowdsurf::controller {
@@ -102,10 +103,10 @@ Status LocalPod::StartAgent(const TrainingJob& job) {
                   "--hang-after",
                   std::to_string(options_.hang_after),
                   "--die-with-parent",
-                  "--log-level",
-                  options_.log_level,
                   "--tensor-tls",
                   job.spec.tensors_in_clear ? "Disabled" : "Required"};
+  if (const std::string level = TextAt(job.spec.agent, "logLevel"); !level.empty())
+    process.argv.insert(process.argv.end(), {"--log-level", level});
   process.environment = options_.environment;
   for (std::string& entry : process.environment) {
     if (entry.compare(0, 5, "PATH=") == 0)

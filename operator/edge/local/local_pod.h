@@ -26,7 +26,6 @@ struct LocalPodOptions {
   std::string agent_program;  // "crowdsurf-worker"
   std::string signer_url;
   std::string ca_pem;
-  std::string log_level = "info";
   std::vector<std::string> environment;  // of `crowdsurf run`
   double hang_after = 60;                // seconds without a step, then a trainer hangs; 0: never
 };

@@ -43,9 +43,8 @@ class LocalClusterTest : public ::testing::Test {
     signer_ = std::move(Signer::Start(*authority_, {}, WallNow(), metrics_).value());
     environment.push_back("PATH=/usr/bin:/bin");
     LocalClusterOptions options;
-    options.pods = {run_,       state_,         state_ + "/link",  "/usr/bin",
-                    fake,       signer_->url(), authority_->pem(), "info",
-                    environment};
+    options.pods = {run_, state_,         state_ + "/link",  "/usr/bin",
+                    fake, signer_->url(), authority_->pem(), environment};
     options.nodes_from_market = market;
     options.poll_interval_ms = 50;
     cluster_ = std::make_unique<LocalCluster>(options, job_, *signer_, WallNow);
@@ -272,7 +271,6 @@ TEST_F(LocalClusterTest, AProgramThatIsNotThereAndAnAgentThatCannotStartAreFailu
                   std::filesystem::current_path() / "tests/support/fake_worker.py",
                   signer_->url(),
                   authority_->pem(),
-                  "info",
                   {"PATH=/usr/bin:/bin"}};
   cluster_ = std::make_unique<LocalCluster>(options, job_, *signer_, WallNow);
   DecideOptions impatient;
