@@ -77,6 +77,7 @@ void GroupRounds::OnView(Time now, const View& view, const ViewHash& hash, Paren
     if (hash != view_.hash) table_ = WitnessTable();
   }
   speaking_.clear();
+  calls_.clear();
   current_.reset();
   suspended_.reset();
   differing_.clear();
@@ -155,24 +156,25 @@ void GroupRounds::OpenInstance(Time now, const std::set<PeerId>& down, Actions& 
                             .from_base = opening.changes && opening.from == Region::kOutbox,
                             .with_rest = opening.with_rest && opening.from == Region::kOutbox,
                             .dither = DitherKey(opening)});
-  const auto [at, fresh] =
-      instances_.emplace(plan.instance, Instance{.handle = handle,
-                                                 .view = view_.hash,
-                                                 .epoch = view_.epoch,
-                                                 .opening = opening,
-                                                 .group = plan.group,
-                                                 .cell = current_->cell,
-                                                 .round = Round(std::move(spec)),
-                                                 .pacer = RoundPacer(now, times_, opening.round),
-                                                 .opened = now,
-                                                 .reported = false,
-                                                 .broke_up = false,
-                                                 .flowed = false,
-                                                 .fed = false,
-                                                 .seating = current_->seating,
-                                                 .pinned = false,
-                                                 .told_list = {},
-                                                 .counted = {}});
+  const auto [at, fresh] = instances_.emplace(
+      plan.instance,
+      Instance{.handle = handle,
+               .view = view_.hash,
+               .epoch = view_.epoch,
+               .opening = opening,
+               .group = plan.group,
+               .cell = current_->cell,
+               .round = Round(std::move(spec)),
+               .pacer = RoundPacer(now, times_, opening.round, BegunAt(now, plan.instance)),
+               .opened = now,
+               .reported = false,
+               .broke_up = false,
+               .flowed = false,
+               .fed = false,
+               .seating = current_->seating,
+               .pinned = false,
+               .told_list = {},
+               .counted = {}});
   CHECK(fresh);
   log_.Debug("round opened", {{"averaging", opening.averaging.value()},
                               {"round", opening.round},

@@ -212,6 +212,7 @@ class GroupRounds {
   void ReplayEarly(Time now, Actions& out);
   std::deque<Early> TakeEarly();
   void Keep(const PeerId& from, const message::RoundFrame& message);
+  Time BegunAt(Time now, const InstanceId& id) const;
   void Witness(const PeerId& from, const Frame& frame, const message::RoundFrame& message,
                Actions& out);
   void Unknown(Time now, const PeerId& from, const message::RoundFrame& message, const Frame& frame,
@@ -256,6 +257,12 @@ class GroupRounds {
   std::optional<InstanceId> suspended_;  // may be opened again
   AveragingId min_;                      // averagings below it are not opened any more
   std::deque<Early> early_;
+  struct Call {
+    AveragingId averaging;
+    Time at;
+  };
+  // Rounds that others have opened before this peer: when their first READY came.
+  std::map<InstanceId, Call> calls_;
   size_t early_bytes_ = 0;
   std::vector<Ended> ended_;
   std::set<PeerId> differing_;

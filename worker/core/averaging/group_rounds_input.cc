@@ -149,7 +149,7 @@ void GroupRounds::OnFrame(Time now, const PeerId& from, const message::RoundFram
   Unknown(now, from, message, *frame, out);
 }
 
-void GroupRounds::Unknown(Time, const PeerId& from, const message::RoundFrame& message,
+void GroupRounds::Unknown(Time now, const PeerId& from, const message::RoundFrame& message,
                           const Frame& frame, Actions& out) {
   // What was decided there is overwritten here by now: who asks for it must not wait for it.
   const bool fetch = std::holds_alternative<Fetch>(frame.body);
@@ -167,7 +167,11 @@ void GroupRounds::Unknown(Time, const PeerId& from, const message::RoundFrame& m
       message.averaging >= min_ && (!current_ || message.averaging > current_->opening.averaging ||
                                     (message.averaging == current_->opening.averaging &&
                                      message.round > current_->opening.round));
-  if (later) return Keep(from, message);
+  if (later) {
+    if (ready && calls_.size() < kMaxEarly)
+      calls_.try_emplace(frame.instance, Call{message.averaging, now});
+    return Keep(from, message);
+  }
   for (auto& [id, instance] : instances_) {
     if (instance.opening.averaging != message.averaging ||
         instance.opening.round != message.round || instance.group != message.group)
@@ -256,12 +260,18 @@ void GroupRounds::Keep(const PeerId& from, const message::RoundFrame& message) {
   }
 }
 
+Time GroupRounds::BegunAt(Time now, const InstanceId& id) const {
+  const auto call = calls_.find(id);
+  return call == calls_.end() ? now : call->second.at;
+}
+
 std::deque<GroupRounds::Early> GroupRounds::TakeEarly() {
   early_bytes_ = 0;
   return std::exchange(early_, {});
 }
 
 void GroupRounds::ReplayEarly(Time now, Actions& out) {
+  std::erase_if(calls_, [&](const auto& call) { return call.second.averaging < min_; });
   for (const Early& early : TakeEarly()) {
     if (early.message.view != view_.hash) continue;
     OnFrame(now, early.from, early.message, out);

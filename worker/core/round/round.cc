@@ -115,7 +115,7 @@ void Round::Emit(const PeerId& to, FrameBody body, RoundActions& out) {
 
 void Round::OnFrame(const PeerId& from, const Frame& frame, RoundActions& out) {
   if (frame.instance != fixed_->spec.instance) return Refuse(FrameRefusal::kInstance);
-  if (const int rank = RankOf(from); rank >= 0 && !IsWitnessAnswer(frame.body))
+  if (const int rank = RankOf(from); rank >= 0 && ImpliesOpened(frame.body))
     spoken_.Insert(static_cast<size_t>(rank));
   Dispatch(from, frame.body, out);
   Drain(out);

@@ -66,8 +66,9 @@ class Round {
 
   bool over() const;
   Phase phase() const;
-  Ballot branch() const;   // the branch whose OPEN was answered: the parent view is left; 0 none
-  bool all_ready() const;  // all members' READYs are in and agree
+  Ballot branch() const;    // the branch whose OPEN was answered: the parent view is left; 0 none
+  bool all_ready() const;   // all members' READYs are in and agree
+  bool all_opened() const;  // all have opened it, be it after it was over here (HasSpoken)
   const std::vector<ChunkValue>& slots() const { return slots_; }  // once applied: the value
   // It holds no result and took no plan: whatever it said so far (READY, promises, a STATUS of
   // nothing held) is still true when the same round is opened anew with this one's Promised().
@@ -93,8 +94,7 @@ class Round {
   bool Involves(const PeerId& peer) const;
   // It is suspected, or has gone: nothing is expected of it now.
   bool Distrusts(const PeerId& peer) const;
-  // A frame of this instance came from that member, and no witness alone says such: it has opened
-  // the round.
+  // That member has opened the round: a frame of it came that nobody else sends.
   bool HasSpoken(const PeerId& peer) const;
   // Grows whenever something that was awaited came: a round that does not is stuck.
   uint64_t progress() const;

@@ -78,9 +78,11 @@ Digest RootOf(const RoundValue& value) {
   return Sha256(out.bytes());
 }
 
-bool IsWitnessAnswer(const FrameBody& body) {
-  return std::holds_alternative<Promise>(body) || std::holds_alternative<Accepted>(body) ||
-         std::holds_alternative<Refused>(body) || std::holds_alternative<Forgotten>(body);
+bool ImpliesOpened(const FrameBody& body) {
+  const bool witness =
+      std::holds_alternative<Promise>(body) || std::holds_alternative<Accepted>(body) ||
+      std::holds_alternative<Refused>(body) || std::holds_alternative<Forgotten>(body);
+  return !witness && !std::holds_alternative<Bye>(body);
 }
 
 Digest AssignmentHash(const Plan& plan) {

@@ -174,8 +174,8 @@ struct Frame {
   bool operator==(const Frame&) const = default;
 };
 
-// What a witness answers, be it in the round or not.
-bool IsWitnessAnswer(const FrameBody& body);
+// Its sender has opened the round. A witness answers, and BYE is said, without.
+bool ImpliesOpened(const FrameBody& body);
 
 // Of the assigned ballots of a plan or value: what tells one plan from another (rule 1, "dead").
 Digest AssignmentHash(const Plan& plan);

@@ -11,6 +11,7 @@ bool Round::over() const { return over_.has_value(); }
 Ballot Round::ballot() const { return record_.promised; }
 Ballot Round::branch() const { return branch_; }
 bool Round::all_ready() const { return ready_.ContainsAll(fixed_->members); }
+bool Round::all_opened() const { return (spoken_ | own_rank()).ContainsAll(fixed_->members); }
 bool Round::empty_handed() const {
   return !over_ && !target_ && missing_ == slots_.size() && plans_.empty() && branch_ == 0;
 }

@@ -136,7 +136,7 @@ Duration RoundTimes::SitOut() const {
   return Backed(std::max(config_.min_sit_out, round * 4));
 }
 
-void RoundTimes::OnStarted(Duration since_open) { starts_.Add(since_open); }
+void RoundTimes::OnStarted(Duration spread) { starts_.Add(spread); }
 void RoundTimes::OnHaves(Duration since_own_have) { haves_.Add(since_own_have); }
 
 void RoundTimes::OnEnded(Duration length, Course course) {
@@ -163,8 +163,14 @@ void Apply(const Due& due, Round& round, RoundActions& out) {
   }
 }
 
-RoundPacer::RoundPacer(Time now, RoundTimes& times, uint32_t earlier)
-    : times_(&times), earlier_(earlier), opened_(now), moved_(now), held_(now), beat_(now) {
+RoundPacer::RoundPacer(Time now, RoundTimes& times, uint32_t earlier, Time begun)
+    : times_(&times),
+      earlier_(earlier),
+      opened_(now),
+      begun_(begun),
+      moved_(now),
+      held_(now),
+      beat_(now) {
   times_->OnAwake(now);
 }
 
@@ -174,15 +180,18 @@ Duration RoundPacer::StartDeadline() const {
   return times_->StartDeadline() * static_cast<double>(1 + earlier_);
 }
 
+Duration RoundPacer::SitOut() const { return std::max(times_->SitOut(), StartDeadline() * 2); }
+
 void RoundPacer::Observe(Time now, const Round& round) {
   if (round.progress() != progress_) {
     progress_ = round.progress();
     moved_ = now;
     late_ = 0;
   }
-  if (!started_ && round.all_ready()) {
+  // Also of a member that was left out: else rounds would never wait long enough for it.
+  if (!started_ && round.all_opened()) {
     started_ = true;
-    times_->OnStarted(now - opened_);
+    times_->OnStarted(std::min(now - begun_, SitOut()));
   }
   const Round::Phase phase = round.phase();
   if (phase != phase_) {
@@ -270,8 +279,7 @@ void RoundPacer::Pending(const Round& round, Visit&& visit) const {
     if (heard && *heard > when) visit(*heard, Due{Due::Kind::kTrust, peer, {}, {}});
   }
   visit(LateAt(round), Due{Due::Kind::kLate, {}, {}, {}});
-  const Duration sit_out = std::max(times_->SitOut(), StartDeadline() * 2);
-  visit(opened_ + sit_out, Due{Due::Kind::kSitOut, {}, {}, {}});
+  visit(opened_ + SitOut(), Due{Due::Kind::kSitOut, {}, {}, {}});
   if (!awaits_suspects_.unset())
     visit(awaits_suspects_ + times_->SuspectsPatience(), Due{Due::Kind::kSitOut, {}, {}, {}});
   visit(beat_ + times_->BeatEvery(), Due{Due::Kind::kBeat, {}, {}, {}});

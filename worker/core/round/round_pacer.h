@@ -94,7 +94,9 @@ class RoundTimes {
   Duration SuspectsPatience() const { return config_.min_sit_out; }
   Duration BeatEvery() const { return config_.min_silence * 0.5; }
 
-  void OnStarted(Duration since_open);    // all READYs were in
+  // So long after the first member the last one has opened a round, in time or not: who is late
+  // itself learns what the others wait for.
+  void OnStarted(Duration spread);
   void OnHaves(Duration since_own_have);  // fast round: from own HAVE to the last one
   // How a round went. kFast: without a ballot. kMistaken: a ballot was opened though everybody was
   // alive.
@@ -144,8 +146,9 @@ void Apply(const Due& due, Round& round, RoundActions& out);  // the call that `
 class RoundPacer {
  public:
   // `times` outlives it. `earlier`: rounds of this averaging before this one; each of them may have
-  // cost the others a start deadline.
-  RoundPacer(Time now, RoundTimes& times, uint32_t earlier = 0);
+  // cost the others a start deadline. `begun`: when the first member opened it, as far as is known.
+  RoundPacer(Time now, RoundTimes& times, uint32_t earlier, Time begun);
+  RoundPacer(Time now, RoundTimes& times) : RoundPacer(now, times, 0, now) {}
 
   // After every input that the round was given. Tells `times` what was learnt.
   void Observe(Time now, const Round& round);
@@ -161,11 +164,13 @@ class RoundPacer {
   template <class Visit>
   void Pending(const Round& round, Visit&& visit) const;
   Duration StartDeadline() const;
+  Duration SitOut() const;
   Time LateAt(const Round& round) const;
 
   RoundTimes* times_;
   uint32_t earlier_;
   Time opened_;
+  Time begun_;  // by the first member
   Time start_by_ = Time::Infinite();
   Time moved_;    // last progress, or last kLate
   int late_ = 0;  // kLate since the last progress

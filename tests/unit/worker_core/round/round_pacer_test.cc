@@ -7,43 +7,13 @@
 #include <algorithm>
 
 #include "tests/unit/worker_core/round/awake_process.h"
+#include "tests/unit/worker_core/round/opened_round.h"
 #include "tests/unit/worker_core/world/numbered_peers.h"
 #include "worker/core/round/round_codec.h"
 #include "worker/core/round/round_spec.h"
 
 namespace crowdsurf::worker {
 namespace {
-
-RoundSpec Spec() {
-  RoundSpec spec;
-  for (int rank = 0; rank < 2; ++rank) {
-    spec.cells.push_back({PeerAt(static_cast<size_t>(rank)), {}});
-    spec.witnesses.push_back(PeerAt(static_cast<size_t>(rank)));
-  }
-  spec.chunks = {{0, 0, 1}};
-  return spec;
-}
-
-// A round that this member, of rank 0, has opened, and what it has learnt of the other's times.
-struct OpenedRound {
-  explicit OpenedRound(const RoundSpec& spec = Spec()) : round(spec) { round.Start(out); }
-  void Hear(const FrameBody& body) { round.OnFrame(PeerAt(1), {InstanceId(), body}, out); }
-  void HearReady() { Hear(Ready{{}, {}, MemberListHash(Spec().cells), PartsHash(Spec().chunks)}); }
-  // Until 20 ms, every 20 ms one frame: the silence of `peer` is learnt to be the least, 50 ms.
-  void HearOften(const PeerId& peer) {
-    for (int64_t i = -40; i <= 1; ++i) {
-      times.OnAwake(At(20 * i));
-      times.OnHeard(At(20 * i), peer);
-    }
-  }
-  RoundTimes times{PacerConfig()};
-  Round round;
-  RoundActions out;
-};
-
-bool Has(const std::vector<Due>& due, Due::Kind kind) {
-  return std::any_of(due.begin(), due.end(), [&](const Due& d) { return d.kind == kind; });
-}
 
 // It did not run for 300 ms. What the other said meanwhile may lie in any queue before it.
 TEST(RoundPacerTest, AStallOfItsOwnMakesNobodySilent) {
@@ -63,7 +33,7 @@ TEST(RoundPacerTest, AStallOfItsOwnMakesNobodySilent) {
 TEST(RoundPacerTest, TheLeastSilenceGrowsByWhatOwnBeatsComeLateBy) {
   OpenedRound opened;
   opened.HearOften(PeerAt(1));
-  RoundPacer pacer(At(0), opened.times, 0);
+  RoundPacer pacer(At(0), opened.times);
   EXPECT_EQ(opened.times.Silence(PeerAt(1)), Milliseconds(50));
   // Its beat is due 25 ms after the one before.
   int64_t now = 0;
@@ -80,54 +50,6 @@ TEST(RoundPacerTest, TheLeastSilenceGrowsByWhatOwnBeatsComeLateBy) {
     (void)pacer.TakeDue(At(now), opened.round);
   }
   EXPECT_EQ(opened.times.Silence(PeerAt(1)), Milliseconds(50));
-}
-
-TEST(RoundPacerTest, WhoIsAbsentAtTheDeadlineIsSuspectedOnce) {
-  OpenedRound opened;
-  auto& [times, round, out] = opened;
-  RoundPacer pacer(At(0), times);
-  pacer.Observe(At(0), round);
-  EXPECT_FALSE(Has(pacer.TakeDue(At(999), round), Due::Kind::kSuspect));
-  const std::vector<Due> due = pacer.TakeDue(At(1000), round);
-  const Due absent{Due::Kind::kSuspect, PeerAt(1), SuspicionCause::kAbsent};
-  EXPECT_EQ(std::count(due.begin(), due.end(), absent), 1);
-  for (const Due& d : due) Apply(d, round, out);
-  pacer.Observe(At(1000), round);
-  EXPECT_FALSE(Has(pacer.TakeDue(At(1001), round), Due::Kind::kSuspect));
-}
-
-// It is in an older view, say, and asks for the newer one. Ballots would wait for its STATUS, one
-// after the other, until the round has had all of them.
-TEST(RoundPacerTest, WhoWasAbsentIsTrustedWhenItIsHeardInThisRound) {
-  OpenedRound opened;
-  auto& [times, round, out] = opened;
-  RoundPacer pacer(At(0), times);
-  pacer.Observe(At(0), round);
-  for (const Due& d : pacer.TakeDue(At(1000), round)) Apply(d, round, out);
-  pacer.Observe(At(1000), round);
-  times.OnHeard(At(1010), PeerAt(1));  // something else
-  EXPECT_FALSE(Has(pacer.TakeDue(At(1010), round), Due::Kind::kTrust));
-  EXPECT_GT(pacer.NextDeadline(round), At(1010)) << "and no deadline stands for it";
-  opened.Hear(Beat{});
-  times.OnHeard(At(1020), PeerAt(1));
-  EXPECT_TRUE(Has(pacer.TakeDue(At(1020), round), Due::Kind::kTrust)) << "its READY was lost";
-}
-
-// Its trainer hangs: its agent never opens the round, and answers ballots of it all the same.
-TEST(RoundPacerTest, WhoIsAbsentIsNotTrustedForWhatItSaysAsAWitness) {
-  const std::vector<FrameBody> said = {Promise{3, 0, {}}, Accepted{3, {}}, Refused{3},
-                                       Forgotten{3}};
-  for (const FrameBody& body : said) {
-    OpenedRound opened;
-    auto& [times, round, out] = opened;
-    RoundPacer pacer(At(0), times);
-    pacer.Observe(At(0), round);
-    for (const Due& d : pacer.TakeDue(At(1000), round)) Apply(d, round, out);
-    pacer.Observe(At(1000), round);
-    opened.Hear(body);
-    times.OnHeard(At(1010), PeerAt(1));
-    EXPECT_FALSE(Has(pacer.TakeDue(At(1010), round), Due::Kind::kTrust)) << body.index();
-  }
 }
 
 TEST(RoundPacerTest, ASilentMemberIsSuspectedAndTrustedWhenItIsHeardAgain) {
@@ -239,7 +161,7 @@ TEST(RoundPacerTest, ADecidedValueThatOnlySilentMembersHoldIsWaitedForTwoSeconds
 // One member has left the round with the value that witnesses accepted, the other one is dead and
 // silent. The first may have been the only one that held it.
 TEST(RoundPacerTest, AValueThatMayBeDecidedIsWaitedForTwoSecondsToo) {
-  RoundSpec spec = Spec();
+  RoundSpec spec = PairSpec();
   spec.cells.push_back({PeerAt(2), {}});
   spec.witnesses.push_back(PeerAt(2));
   HeldValue held;
@@ -280,7 +202,7 @@ TEST(RoundPacerTest, AValueThatMayBeDecidedIsWaitedForTwoSecondsToo) {
 // It may be in an earlier round still, and has nothing to say before that is over.
 TEST(RoundPacerTest, AStandInOwesNothingBeforeTheStartDeadlineEvenIfItIsAWitness) {
   constexpr int kStandIn = 7;
-  RoundSpec spec = Spec();
+  RoundSpec spec = PairSpec();
   spec.cells.push_back({std::nullopt, {PeerAt(kStandIn)}});
   spec.witnesses.push_back(PeerAt(kStandIn));
   OpenedRound opened(spec);

@@ -1,0 +1,110 @@
+// How long a round waits for members that have not opened it, and what it learns of that.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "tests/unit/worker_core/round/opened_round.h"
+
+namespace crowdsurf::worker {
+namespace {
+
+TEST(RoundStartTest, WhoIsAbsentAtTheDeadlineIsSuspectedOnce) {
+  OpenedRound opened;
+  auto& [times, round, out] = opened;
+  RoundPacer pacer(At(0), times);
+  pacer.Observe(At(0), round);
+  EXPECT_FALSE(Has(pacer.TakeDue(At(999), round), Due::Kind::kSuspect));
+  const std::vector<Due> due = pacer.TakeDue(At(1000), round);
+  const Due absent{Due::Kind::kSuspect, PeerAt(1), SuspicionCause::kAbsent};
+  EXPECT_EQ(std::count(due.begin(), due.end(), absent), 1);
+  for (const Due& d : due) Apply(d, round, out);
+  pacer.Observe(At(1000), round);
+  EXPECT_FALSE(Has(pacer.TakeDue(At(1001), round), Due::Kind::kSuspect));
+}
+
+// It is in an older view, say, and asks for the newer one. Ballots would wait for its STATUS, one
+// after the other, until the round has had all of them.
+TEST(RoundStartTest, WhoWasAbsentIsTrustedWhenItIsHeardInThisRound) {
+  OpenedRound opened;
+  auto& [times, round, out] = opened;
+  RoundPacer pacer(At(0), times);
+  pacer.Observe(At(0), round);
+  for (const Due& d : pacer.TakeDue(At(1000), round)) Apply(d, round, out);
+  pacer.Observe(At(1000), round);
+  times.OnHeard(At(1010), PeerAt(1));  // something else
+  EXPECT_FALSE(Has(pacer.TakeDue(At(1010), round), Due::Kind::kTrust));
+  EXPECT_GT(pacer.NextDeadline(round), At(1010)) << "and no deadline stands for it";
+  opened.Hear(Beat{});
+  times.OnHeard(At(1020), PeerAt(1));
+  EXPECT_TRUE(Has(pacer.TakeDue(At(1020), round), Due::Kind::kTrust)) << "its READY was lost";
+}
+
+// Its trainer hangs: its agent never opens the round, and answers ballots of it all the same.
+TEST(RoundStartTest, WhoIsAbsentIsNotTrustedForWhatItSaysAsAWitness) {
+  const std::vector<FrameBody> said = {Promise{3, 0, {}}, Accepted{3, {}}, Refused{3},
+                                       Forgotten{3}};
+  for (const FrameBody& body : said) {
+    OpenedRound opened;
+    auto& [times, round, out] = opened;
+    RoundPacer pacer(At(0), times);
+    pacer.Observe(At(0), round);
+    for (const Due& d : pacer.TakeDue(At(1000), round)) Apply(d, round, out);
+    pacer.Observe(At(1000), round);
+    opened.Hear(body);
+    times.OnHeard(At(1010), PeerAt(1));
+    EXPECT_FALSE(Has(pacer.TakeDue(At(1010), round), Due::Kind::kTrust)) << body.index();
+  }
+}
+
+// At one second, without the other.
+struct EndedRound : OpenedRound {
+  static RoundSpec Alone() {
+    RoundSpec spec = PairSpec();
+    spec.witnesses = {PeerAt(0)};
+    return spec;
+  }
+  EndedRound() : OpenedRound(Alone()) {
+    for (const Due& d : pacer.TakeDue(At(1000), round)) Apply(d, round, out);
+    round.OnFolded(ChunkIndex(0), 0, 7, out);
+    pacer.Observe(At(1000), round);
+  }
+  RoundPacer pacer{At(0), times};
+};
+
+// Its steps are long. The round ends without it, and the next ones are to wait for it: deadlines
+// that are learnt from rounds that everybody opened in time would leave it out for ever.
+TEST(RoundStartTest, AMemberThatOpensAfterTheRoundHasEndedTellsHowLongToWait) {
+  EndedRound ended;
+  auto& [times, round, out] = static_cast<OpenedRound&>(ended);
+  ASSERT_TRUE(round.over());
+  EXPECT_EQ(times.StartDeadline(), Seconds(1)) << "nothing is learnt";
+  ended.Hear(Promise{1, 0, {}});
+  ended.pacer.Observe(At(1500), round);
+  EXPECT_EQ(times.StartDeadline(), Seconds(1)) << "a witness's word";
+  ended.HearReady();
+  ended.pacer.Observe(At(1700), round);
+  EXPECT_EQ(times.StartDeadline(), Milliseconds(1700));
+  ended.pacer.Observe(At(1900), round);
+  EXPECT_EQ(times.StartDeadline(), Milliseconds(1700)) << "once a round";
+}
+
+// It had hung. Nobody waits for a member longer than for the whole round.
+TEST(RoundStartTest, NoMemberMakesTheStartDeadlineLongerThanARoundMayTake) {
+  EndedRound ended;
+  ASSERT_TRUE(ended.round.over());
+  ended.HearReady();
+  ended.pacer.Observe(At(60'000), ended.round);
+  EXPECT_EQ(ended.times.StartDeadline(), Seconds(4)) << "four times what the round has taken";
+}
+
+// Members that are late in turn would else learn nothing each second time.
+TEST(RoundStartTest, AMemberThatIsLateItselfLearnsWhatTheOthersWaitFor) {
+  OpenedRound opened;
+  RoundPacer pacer(At(1700), opened.times, 0, At(0));
+  opened.HearReady();
+  pacer.Observe(At(1710), opened.round);
+  EXPECT_EQ(opened.times.StartDeadline(), Milliseconds(1710));
+}
+
+}  // namespace
+}  // namespace crowdsurf::worker
