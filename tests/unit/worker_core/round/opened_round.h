@@ -1,5 +1,6 @@
 // A round of two that the member of rank 0 has opened, for tests of its pacer: the other one says
-// what a test lets it say.
+// what a test lets it say. No clock runs: each call is given its instant. Both are witnesses, and
+// there is one chunk, of rank 0.
 #pragma once
 
 #include <algorithm>
