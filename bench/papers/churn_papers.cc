@@ -98,8 +98,12 @@ class ChurnTable {
   }
 
   Outcome Run(const ChurnTrial& trial) {
-    // Everybody has all examples, so that deaths take no data with them.
-    DigitsWorkload workload({.alpha = 0, .seed = trial.seed});
+    const bool subnets = trial.contender.strategy == StrategyKind::kIst;
+    // Everybody has all examples, so that deaths take no data with them. The 24 workers of IST need
+    // units enough for each.
+    DigitsOptions digits{.alpha = 0, .seed = trial.seed};
+    if (subnets) digits.hidden = {512};
+    DigitsWorkload workload(digits);
     PeersOptions peers;
     // Without churn: as many workers as the trace has on average.
     const auto members = static_cast<int>(std::lround(trace_.mean_living));
@@ -119,9 +123,10 @@ class ChurnTable {
     peers.descent.look_every = peers.descent.end;
     const auto steps = static_cast<uint64_t>(trial.seconds / kChurnStepSeconds);
     peers.step = {.schedule = ScheduleOf(trial.rate, steps), .seed = trial.seed};
+    if (subnets) peers.step.momentum = 0;  // as in ist.* (subnet_trial.cc)
     peers.flops_per_second = workload.flops_a_step() / kChurnStepSeconds;
     // Between two averagings a worker of IST has trained a part of its model alone.
-    peers.judge_averages = trial.contender.strategy == StrategyKind::kIst;
+    peers.judge_averages = subnets;
     const Glance end = RunPeers(peers, workload).back();
     return {{"loss", end.score.mean},
             {"worst", end.score.worst},
