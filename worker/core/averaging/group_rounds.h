@@ -197,6 +197,10 @@ class GroupRounds {
     PeerId from;
     message::RoundFrame message;
   };
+  struct Call {
+    AveragingId averaging;
+    Time at;
+  };
   using Instances = std::map<InstanceId, Instance>;
 
   GroupQuestion QuestionOf(const Opening& opening) const;
@@ -212,7 +216,7 @@ class GroupRounds {
   void ReplayEarly(Time now, Actions& out);
   std::deque<Early> TakeEarly();
   void Keep(const PeerId& from, const message::RoundFrame& message);
-  Time BegunAt(Time now, const InstanceId& id) const;
+  Time BegunAt(Time now, const InstanceId& id) const;  // by its first member, as far as is known
   void Witness(const PeerId& from, const Frame& frame, const message::RoundFrame& message,
                Actions& out);
   void Unknown(Time now, const PeerId& from, const message::RoundFrame& message, const Frame& frame,
@@ -257,13 +261,10 @@ class GroupRounds {
   std::optional<InstanceId> suspended_;  // may be opened again
   AveragingId min_;                      // averagings below it are not opened any more
   std::deque<Early> early_;
-  struct Call {
-    AveragingId averaging;
-    Time at;
-  };
-  // Rounds that others have opened before this peer: when their first READY came.
-  std::map<InstanceId, Call> calls_;
   size_t early_bytes_ = 0;
+  // Rounds that others have opened before this peer: when their first READY came. kMaxEarly of
+  // them; one beyond counts as begun when it is opened here.
+  std::map<InstanceId, Call> calls_;
   std::vector<Ended> ended_;
   std::set<PeerId> differing_;
   bool unlisted_ = false;

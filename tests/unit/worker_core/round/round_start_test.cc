@@ -22,21 +22,28 @@ TEST(RoundStartTest, WhoIsAbsentAtTheDeadlineIsSuspectedOnce) {
   EXPECT_FALSE(Has(pacer.TakeDue(At(1001), round), Due::Kind::kSuspect));
 }
 
+// At one second the other one, which has not opened it, was found absent.
+struct RoundWithoutTheOther : OpenedRound {
+  explicit RoundWithoutTheOther(const RoundSpec& spec = PairSpec()) : OpenedRound(spec) {
+    pacer.Observe(At(0), round);
+    for (const Due& d : pacer.TakeDue(At(1000), round)) Apply(d, round, out);
+    pacer.Observe(At(1000), round);
+  }
+  RoundPacer pacer{At(0), times};
+};
+
 // It is in an older view, say, and asks for the newer one. Ballots would wait for its STATUS, one
 // after the other, until the round has had all of them.
 TEST(RoundStartTest, WhoWasAbsentIsTrustedWhenItIsHeardInThisRound) {
-  OpenedRound opened;
-  auto& [times, round, out] = opened;
-  RoundPacer pacer(At(0), times);
-  pacer.Observe(At(0), round);
-  for (const Due& d : pacer.TakeDue(At(1000), round)) Apply(d, round, out);
-  pacer.Observe(At(1000), round);
-  times.OnHeard(At(1010), PeerAt(1));  // something else
-  EXPECT_FALSE(Has(pacer.TakeDue(At(1010), round), Due::Kind::kTrust));
-  EXPECT_GT(pacer.NextDeadline(round), At(1010)) << "and no deadline stands for it";
+  RoundWithoutTheOther opened;
+  RoundPacer& pacer = opened.pacer;
+  opened.times.OnHeard(At(1010), PeerAt(1));  // something else
+  EXPECT_FALSE(Has(pacer.TakeDue(At(1010), opened.round), Due::Kind::kTrust));
+  EXPECT_GT(pacer.NextDeadline(opened.round), At(1010)) << "and no deadline stands for it";
   opened.Hear(Beat{});
-  times.OnHeard(At(1020), PeerAt(1));
-  EXPECT_TRUE(Has(pacer.TakeDue(At(1020), round), Due::Kind::kTrust)) << "its READY was lost";
+  opened.times.OnHeard(At(1020), PeerAt(1));
+  EXPECT_TRUE(Has(pacer.TakeDue(At(1020), opened.round), Due::Kind::kTrust))
+      << "its READY was lost";
 }
 
 // Its trainer hangs: its agent never opens the round, and answers ballots of it all the same.
@@ -44,38 +51,33 @@ TEST(RoundStartTest, WhoIsAbsentIsNotTrustedForWhatItSaysAsAWitness) {
   const std::vector<FrameBody> said = {Promise{3, 0, {}}, Accepted{3, {}}, Refused{3},
                                        Forgotten{3}};
   for (const FrameBody& body : said) {
-    OpenedRound opened;
-    auto& [times, round, out] = opened;
-    RoundPacer pacer(At(0), times);
-    pacer.Observe(At(0), round);
-    for (const Due& d : pacer.TakeDue(At(1000), round)) Apply(d, round, out);
-    pacer.Observe(At(1000), round);
+    RoundWithoutTheOther opened;
     opened.Hear(body);
-    times.OnHeard(At(1010), PeerAt(1));
-    EXPECT_FALSE(Has(pacer.TakeDue(At(1010), round), Due::Kind::kTrust)) << body.index();
+    opened.times.OnHeard(At(1010), PeerAt(1));
+    EXPECT_FALSE(Has(opened.pacer.TakeDue(At(1010), opened.round), Due::Kind::kTrust))
+        << body.index();
   }
 }
 
-// At one second, without the other.
-struct EndedRound : OpenedRound {
+// At one second it was over.
+struct EndedRound : RoundWithoutTheOther {
   static RoundSpec Alone() {
     RoundSpec spec = PairSpec();
     spec.witnesses = {PeerAt(0)};
     return spec;
   }
-  EndedRound() : OpenedRound(Alone()) {
-    for (const Due& d : pacer.TakeDue(At(1000), round)) Apply(d, round, out);
+  EndedRound() : RoundWithoutTheOther(Alone()) {
     round.OnFolded(ChunkIndex(0), 0, 7, out);
     pacer.Observe(At(1000), round);
   }
-  RoundPacer pacer{At(0), times};
 };
 
 // Its steps are long. The round ends without it, and the next ones are to wait for it: deadlines
 // that are learnt from rounds that everybody opened in time would leave it out for ever.
 TEST(RoundStartTest, AMemberThatOpensAfterTheRoundHasEndedTellsHowLongToWait) {
   EndedRound ended;
-  auto& [times, round, out] = static_cast<OpenedRound&>(ended);
+  const RoundTimes& times = ended.times;
+  const Round& round = ended.round;
   ASSERT_TRUE(round.over());
   EXPECT_EQ(times.StartDeadline(), Seconds(1)) << "nothing is learnt";
   ended.Hear(Promise{1, 0, {}});
