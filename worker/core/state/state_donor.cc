@@ -23,6 +23,14 @@ StateDonor::StateDonor(StateDonorOptions options, MetricRegistry& metrics)
 void StateDonor::Offer(int inbox, StateManifest manifest) {
   const Digest root = manifest.Root();
   offered_[inbox] = {std::move(manifest), root};
+  opaque_behind_ = true;
+}
+
+void StateDonor::SetOpaque(Time now, OpaqueState opaque, AveragingId step) {
+  opaque_ = opaque;
+  opaque_step_ = step;
+  opaque_at_ = now;
+  opaque_behind_ = false;
 }
 
 void StateDonor::Retire(int inbox) { offered_.erase(inbox); }
@@ -39,9 +47,14 @@ const StateDonor::Offered* StateDonor::Newest() const {
   return best;
 }
 
-bool StateDonor::LacksOpaque() const {
-  const Offered* newest = Newest();
-  return newest != nullptr && newest->manifest.averaging != opaque_step_;
+bool StateDonor::WantsOpaque(Time now) const {
+  if (exact_) {
+    const Offered* newest = Newest();
+    return newest != nullptr && newest->manifest.averaging != opaque_step_;
+  }
+  if (opaque_at_.unset() || now - opaque_at_ > options_.opaque_fresh) return true;
+  // Else two joiners would take the state away from each other, where averagings are quick.
+  return opaque_behind_ && joiners_.empty();
 }
 
 StateDonor::Joiner* StateDonor::Admit(Time now, const PeerId& from) {

@@ -24,6 +24,9 @@ struct StateDonorOptions {
   size_t max_joiners = 4;          // served at once; a donor trains and averages beside this
   size_t max_window = 16;          // chunks of one joiner that are being sent
   Duration silence = Seconds(10);  // after which a joiner's place is free again
+  // An opaque state that is older is asked for again. Joiners fetch it for about a second a
+  // gigabyte.
+  Duration opaque_fresh = Seconds(5);
 };
 
 // To `to`: `message`, followed for a ChunkReply by bytes [offset, offset + bytes) of region
@@ -46,15 +49,14 @@ class StateDonor {
   // before the first write; chunks already handed to the transport must have been copied or sent by
   // then.
   void Retire(int inbox);
-  // `step`: of the averaging that the trainer's parameters were of; 0: not said.
-  void SetOpaque(OpaqueState opaque, AveragingId step = {}) {
-    opaque_ = opaque;
-    opaque_step_ = step;
-  }
+  // What the trainer gave now. `step`: of the averaging that its parameters were of; 0: not said.
+  void SetOpaque(Time now, OpaqueState opaque, AveragingId step = {});
   // From here on an average is offered only with the opaque state of the same step.
   void SetExact(bool exact) { exact_ = exact; }
-  // The newest average waits for such a state.
-  bool LacksOpaque() const;
+  // The trainer should give its opaque state before a joiner is answered: there is none that goes
+  // with the newest average, or it is old. While joiners fetch one it stays, as long as it is
+  // fresh.
+  bool WantsOpaque(Time now) const;
 
   // Nullopt: nothing to send (a message that is none of a joiner's; counted).
   std::optional<SendState> OnMessage(Time now, const PeerId& from, const StateMessage& message);
@@ -86,6 +88,8 @@ class StateDonor {
   std::map<int, Offered> offered_;  // by inbox
   OpaqueState opaque_;
   AveragingId opaque_step_;
+  Time opaque_at_;             // when it was given; unset: never
+  bool opaque_behind_ = true;  // an average was offered since then
   bool exact_ = false;
   std::map<PeerId, Joiner> joiners_;  // at most max_joiners
   Counter& chunks_;

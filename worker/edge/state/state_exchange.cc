@@ -8,7 +8,6 @@
 namespace crowdsurf::worker {
 namespace {
 
-constexpr Duration kOpaqueFresh = Seconds(5);        // an older one is asked for again
 constexpr Duration kOpaqueWait = Milliseconds(400);  // a trainer answers at its next step boundary
 
 StateManifest Named(StateManifest manifest, double job_samples) {
@@ -55,8 +54,7 @@ void StateExchange::Retire(int inbox) {
 }
 
 void StateExchange::OnOpaque(Time now, HeldOpaque opaque) {
-  opaque_at_ = now;
-  donor_.SetOpaque({.bytes = opaque.state->bytes().size(), .hash = opaque.hash},
+  donor_.SetOpaque(now, {.bytes = opaque.state->bytes().size(), .hash = opaque.hash},
                    AveragingId(opaque.step));
   opaque_ = std::move(opaque);
   AnswerWaiting(now);
@@ -102,9 +100,8 @@ void StateExchange::OnFrame(Time now, const PeerId& from, ByteView payload) {
   }
   // The manifest names the opaque state by its hash: the trainer gives a new one before it goes
   // out.
-  const bool stale =
-      exact_ ? donor_.LacksOpaque() : opaque_at_.unset() || now - opaque_at_ > kOpaqueFresh;
-  const bool wants_opaque = std::holds_alternative<ManifestRequest>(decoded->message) && stale;
+  const bool wants_opaque =
+      std::holds_alternative<ManifestRequest>(decoded->message) && donor_.WantsOpaque(now);
   if (wants_opaque && waiting_.size() < kMaxWaiting && host_.request_opaque()) {
     if (waiting_.empty()) waiting_until_ = now + kOpaqueWait;
     waiting_.push_back({from, decoded->message});

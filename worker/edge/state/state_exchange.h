@@ -129,7 +129,6 @@ class StateExchange {
   std::optional<Fetched> fetched_;
   std::vector<WaitingRequest> waiting_;  // for the trainer's opaque state
   Time waiting_until_ = Time::Infinite();
-  Time opaque_at_;  // when the last one arrived; unset: never
   std::optional<HeldOpaque> opaque_;
 };
 

@@ -51,7 +51,7 @@ struct FetchWorld {
     d.core = std::make_unique<StateDonor>(StateDonorOptions{}, metrics);
     Hold(n, 0, number, seed);
     d.opaque = std::move(state);
-    d.core->SetOpaque({d.opaque.size(), Sha256(d.opaque)});
+    d.core->SetOpaque(now, {d.opaque.size(), Sha256(d.opaque)});
     return d;
   }
   void Hold(uint8_t n, int inbox, uint64_t number, uint64_t seed) {

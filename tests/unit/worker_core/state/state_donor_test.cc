@@ -41,13 +41,35 @@ TEST_F(StateDonorTest, TheNewestAverageIsOfferedAndAnOlderOneByItsNumber) {
 TEST_F(StateDonorTest, AnExactDonorOffersAnAverageWithTheOpaqueStateOfItsStep) {
   donor.SetExact(true);
   donor.Offer(0, Average(4));
-  EXPECT_TRUE(donor.LacksOpaque());
+  EXPECT_TRUE(donor.WantsOpaque(kNow));
   EXPECT_EQ(RefusalOf(donor.OnMessage(kNow, Id(1), ManifestRequest{})), StateRefusal::kBusy);
-  donor.SetOpaque({3, Sha256(AsBytes("abc"))}, AveragingId(3));
+  donor.SetOpaque(kNow, {3, Sha256(AsBytes("abc"))}, AveragingId(3));
   EXPECT_EQ(RefusalOf(donor.OnMessage(kNow, Id(1), ManifestRequest{})), StateRefusal::kBusy);
-  donor.SetOpaque({3, Sha256(AsBytes("abc"))}, AveragingId(4));
-  EXPECT_FALSE(donor.LacksOpaque());
+  donor.SetOpaque(kNow, {3, Sha256(AsBytes("abc"))}, AveragingId(4));
+  EXPECT_FALSE(donor.WantsOpaque(kNow));
   EXPECT_EQ(RefusalOf(donor.OnMessage(kNow, Id(1), ManifestRequest{})), StateRefusal::kNone);
+}
+
+// Others: a joiner's optimizer counts from about the average that it takes.
+TEST_F(StateDonorTest, AnOpaqueStateOfBeforeTheNewestAverageIsWantedAgain) {
+  donor.Offer(0, Average(4));
+  EXPECT_TRUE(donor.WantsOpaque(kNow)) << "none was given";
+  donor.SetOpaque(kNow, {3, Sha256(AsBytes("abc"))});
+  EXPECT_FALSE(donor.WantsOpaque(kNow + Seconds(5)));
+  EXPECT_TRUE(donor.WantsOpaque(kNow + Seconds(5) + Nanoseconds(1))) << "it is old";
+  donor.Offer(1, Average(5));
+  EXPECT_TRUE(donor.WantsOpaque(kNow));
+}
+
+// A joiner whose state is replaced begins again: where averagings are quick, it would for ever.
+TEST_F(StateDonorTest, AnOpaqueStateStaysWhileAJoinerFetchesIt) {
+  donor.SetOpaque(kNow, {3, Sha256(AsBytes("abc"))});
+  donor.Offer(0, Average(4));
+  donor.OnMessage(kNow, Id(1), ManifestRequest{});
+  EXPECT_FALSE(donor.WantsOpaque(kNow + Seconds(5)));
+  EXPECT_TRUE(donor.WantsOpaque(kNow + Seconds(5) + Nanoseconds(1))) << "it is old";
+  donor.OnOver(Id(1));
+  EXPECT_TRUE(donor.WantsOpaque(kNow));
 }
 
 TEST_F(StateDonorTest, AChunkIsARangeOfTheInboxThatHoldsIt) {
@@ -103,7 +125,7 @@ TEST_F(StateDonorTest, WhoHasEverythingLeavesItsPlaceAtOnce) {
 
 TEST_F(StateDonorTest, TheOpaqueStateIsServedUnderItsOwnHashOnly) {
   std::array<uint8_t, 32> hash{7};
-  donor.SetOpaque({300'000, Digest(hash)});
+  donor.SetOpaque(kNow, {300'000, Digest(hash)});
   const auto send = donor.OnMessage(kNow, Id(1), ChunkRequest{Digest(hash), true, 1});
   EXPECT_EQ(send->inbox, -1);
   EXPECT_EQ(send->offset, 262'144u);
