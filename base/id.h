@@ -42,7 +42,14 @@ class FixedId {
   // The first eight hex digits, for logs and screens.
   std::string brief() const { return ToHex(view().first(std::min<size_t>(4, kSize))); }
 
-  constexpr auto operator<=>(const FixedId&) const = default;
+  // As the bytes order. Ids are hashes: nearly always the first eight bytes decide, without a call.
+  constexpr std::strong_ordering operator<=>(const FixedId& other) const {
+    if (const auto head = Head() <=> other.Head(); head != 0) return head;
+    return bytes_ <=> other.bytes_;
+  }
+  constexpr bool operator==(const FixedId& other) const {
+    return Head() == other.Head() && bytes_ == other.bytes_;
+  }
   friend std::ostream& operator<<(std::ostream& out, const FixedId& id) {
     return out << id.brief();
   }
@@ -52,6 +59,14 @@ class FixedId {
   }
 
  private:
+  // The first bytes as a number that orders as they do.
+  constexpr uint64_t Head() const {
+    static_assert(kSize >= 8);
+    // Spelt out, for then it is one load.
+    const auto byte = [this](size_t i) { return static_cast<uint64_t>(bytes_[i]); };
+    return byte(0) << 56 | byte(1) << 48 | byte(2) << 40 | byte(3) << 32 | byte(4) << 24 |
+           byte(5) << 16 | byte(6) << 8 | byte(7);
+  }
   std::array<uint8_t, kSize> bytes_{};
 };
 

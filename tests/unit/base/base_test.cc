@@ -96,6 +96,27 @@ TEST(IdTest, HexRoundTripsAndRefusesOthers) {
   EXPECT_TRUE(PeerId().none());
 }
 
+TEST(IdTest, OrdersAsItsBytesDoFromTheFirstToTheLast) {
+  const std::array<uint8_t, 32> middle = [] {
+    std::array<uint8_t, 32> bytes;
+    bytes.fill(0x80);  // as a signed byte the least
+    return bytes;
+  }();
+  for (size_t at = 0; at < middle.size(); ++at) {
+    auto less = middle, more = middle;
+    // What follows says the opposite: the first byte that differs decides.
+    for (size_t i = at; i < middle.size(); ++i) {
+      less[i] = i == at ? 0x7f : 0xff;
+      more[i] = i == at ? 0x81 : 0x00;
+    }
+    EXPECT_LT(PeerId(less), PeerId(middle)) << at;
+    EXPECT_GT(PeerId(more), PeerId(middle)) << at;
+    EXPECT_NE(PeerId(less), PeerId(middle)) << at;
+  }
+  EXPECT_EQ(PeerId(middle), PeerId(middle));
+  EXPECT_EQ(PeerId(middle) <=> PeerId(middle), std::strong_ordering::equal);
+}
+
 TEST(DigestTest, ContentHashDependsOnKey) {
   EXPECT_NE(ContentHash(AsBytes("abc"), 1), ContentHash(AsBytes("abc"), 2));
   // XXH3-64 of the empty input with seed 0, from the algorithm's specification.
