@@ -222,6 +222,7 @@ class Membership {
   void NoteFirstMissed(Time now);
   void LetStartOnce(Actions& out);
   bool LeavesByItsRecord(const PeerId& peer) const;
+  bool Silent(Time now, const PeerId& peer) const;
   bool Gone(Time now, const PeerId& peer) const;
   const RosterRecord* BestOtherLineage();
   void ListenAnew(Time now);

@@ -27,23 +27,25 @@ bool Membership::LeavesByItsRecord(const PeerId& peer) const {
   return record->leaving || (record->seated && record->lineage.origin != lineage().origin);
 }
 
-// Whatever it says otherwise, it is no member of our view any more.
-bool Membership::Gone(Time now, const PeerId& peer) const {
-  if (departed_.contains(peer)) return true;
-  if (!LeavesByItsRecord(peer)) return false;
+// It has not spoken as a member of this view for the roster's time to live.
+bool Membership::Silent(Time now, const PeerId& peer) const {
   const auto heard = heard_.find(peer);
   return heard != heard_.end() && now - heard->second > roster_.Ttl();
 }
 
-// Occupants that did not speak as members of this view for the roster's time to live, and have no
-// record or one that says they leave or are elsewhere: the slow proof of death, or of having gone.
+// Whatever it says otherwise, it is no member of our view any more.
+bool Membership::Gone(Time now, const PeerId& peer) const {
+  return departed_.contains(peer) || (Silent(now, peer) && LeavesByItsRecord(peer));
+}
+
+// Occupants that are silent, and have no record or one that says they leave or are elsewhere: the
+// slow proof of death, or of having gone.
 void Membership::FindSilent(Time now) {
   bool found = false;
   for (const auto& [cell, member] : seating_->occupants()) {
     if (member.id == config_.id || down_.contains(member.id)) continue;
-    const auto heard = heard_.find(member.id);
-    const bool silent = heard != heard_.end() && now - heard->second > roster_.Ttl();
-    if (Gone(now, member.id) || (silent && roster_.Find(member.id) == nullptr)) {
+    const bool lost = Silent(now, member.id) && roster_.Find(member.id) == nullptr;
+    if (lost || Gone(now, member.id)) {
       log_.Info("peer silent", {{"peer", member.id.brief()}});
       found |= down_.insert(member.id).second;
     }
