@@ -153,7 +153,8 @@ class AcidTable {
                            return spec_of({kAcidTunedAt, rate, seed, steps_});
                          },
                      .score = [](const Outcome& outcome) { return outcome.at("loss"); },
-                     .first_seed = kAcidTuningSeed});
+                     .first_seed = kAcidTuningSeed,
+                     .walk = options_.length == Length::kShort});
     out_.Add(absl::StrCat("a2cid2.papers.", name, ".rate"), best.rate,
              best.inside ? "tuned at 16 workers" : "tuned; at the grid's edge");
     return best.rate;

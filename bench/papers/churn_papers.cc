@@ -60,8 +60,8 @@ class ChurnTable {
   ChurnTable(const PapersOptions& options, const SpotTrace& trace, Runs& runs, Figures& out)
       : options_(options), trace_(trace), runs_(runs), out_(out) {
     const bool brief = options.length == Length::kShort;
-    // Short: its first eighth.
-    seconds_ = trace.length.seconds() / (brief ? 8 : 1);
+    // Short: its first sixteenth.
+    seconds_ = trace.length.seconds() / (brief ? 16 : 1);
     seeds_ = brief ? 3 : 5;
   }
 
@@ -142,7 +142,8 @@ class ChurnTable {
                            return SpecOf({contender, rate, seed, seconds_ / 10, false});
                          },
                      .score = [](const Outcome& outcome) { return outcome.at("loss"); },
-                     .first_seed = kChurnTuningSeed});
+                     .first_seed = kChurnTuningSeed,
+                     .walk = options_.length == Length::kShort});
     out_.Add(absl::StrCat("churn.", contender.name, ".rate"), best.rate,
              best.inside ? "tuned without churn" : "tuned; at the grid's edge");
     return best.rate;

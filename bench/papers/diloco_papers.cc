@@ -132,7 +132,8 @@ class DiLoCoTable {
         Tune(runs_, {.spec = [&](double rate, uint64_t seed) { return SpecOf(arm, rate, seed); },
                      .score = [](const Outcome& outcome) { return outcome.at("loss"); },
                      .first_seed = kDiLoCoTuningSeed,
-                     .rates = DiLoCoRates()});
+                     .rates = DiLoCoRates(),
+                     .walk = options_.length == Length::kShort});
     const std::string key = absl::StrCat(model_.prefix, ".", arm.name);
     out_.Add(key + ".rate", best.rate, best.inside ? "tuned" : "tuned; at the grid's edge");
     std::vector<RunSpec> specs;

@@ -172,7 +172,7 @@ class MoshpitTable {
   MoshpitTable(const PapersOptions& options, Runs& runs, Figures& out)
       : options_(options), runs_(runs), out_(out) {
     const bool brief = options.length == Length::kShort;
-    seconds_ = brief ? 250 : 1000;
+    seconds_ = brief ? 150 : 1000;
     seeds_ = brief ? 3 : 5;
   }
 
@@ -195,7 +195,8 @@ class MoshpitTable {
                            return SpecOfRace({racer, {"equal16", 16, true}, rate, seed, seconds_});
                          },
                      .score = LastLoss,
-                     .first_seed = kMoshpitTuningSeed});
+                     .first_seed = kMoshpitTuningSeed,
+                     .walk = options_.length == Length::kShort});
     rates_[racer] = best.rate;
     out_.Add(absl::StrCat("moshpit.time.", NameOfRacer(racer), ".rate"), best.rate,
              best.inside ? "tuned at 16 workers" : "tuned; at the grid's edge");

@@ -26,7 +26,6 @@ constexpr uint64_t kPowerTuningSeed = 5000;  // apart from the fresh ones
 constexpr uint32_t kPowerWorkers = 16;
 constexpr double kPowerStepSeconds = 0.02;
 constexpr uint64_t kPowerLooks = 40;
-constexpr double kConsensusRates[] = {0.0125, 0.025, 0.05, 0.1, 0.2, 0.4, 0.8};
 constexpr double kKept = 0.01;  // of the values, by top-k
 
 // One way to talk: ours, or theirs with a consensus rate.
@@ -60,7 +59,10 @@ class PowerTable {
     const bool brief = options.length == Length::kShort;
     steps_ = brief ? 200 : 2000;
     seeds_ = brief ? 1 : 5;
-    if (brief) rates_ = {0.5, 1, 2};
+    if (brief) {
+      rates_ = {0.5, 1, 2};
+      consensus_rates_ = {0.05, 0.2, 0.8};
+    }
   }
 
   void Fill() {
@@ -144,7 +146,7 @@ class PowerTable {
 
   Family Search(const std::string& name, BaselineKind kind, Compressor::Kind compressor) {
     Family family{name, Family::Choice::kBest};
-    for (const double rate : kConsensusRates)
+    for (const double rate : consensus_rates_)
       family.talks.push_back({.name = absl::StrCat(name, ".", rate),
                               .run = LockStep(kind, compressor),
                               .consensus_rate = rate});
@@ -208,6 +210,7 @@ class PowerTable {
   Runs& runs_;
   Figures& out_;
   std::vector<double> rates_ = {0.125, 0.25, 0.5, 1, 2, 4, 8};
+  std::vector<double> consensus_rates_ = {0.0125, 0.025, 0.05, 0.1, 0.2, 0.4, 0.8};
   uint64_t steps_ = 0;
   uint64_t seeds_ = 0;
   // Of PowerGossip, by fresh seed: the loss that all are measured at, and its bytes up to there.

@@ -108,7 +108,7 @@ RunSpec RelaySpec(const RelayTrial& trial) {
 class RelayTable {
  public:
   RelayTable(const PapersOptions& options, Runs& runs, Figures& out)
-      : runs_(runs), out_(out), first_seed_(options.seed) {
+      : options_(options), runs_(runs), out_(out) {
     const bool brief = options.length == Length::kShort;
     steps_ = brief ? 500 : 2000;
     seeds_ = brief ? 3 : 5;
@@ -135,7 +135,8 @@ class RelayTable {
                            return RelaySpec({&method, {alpha}, rate, seed, steps_});
                          },
                      .score = [](const Outcome& outcome) { return outcome.at("loss"); },
-                     .first_seed = kRelayTuningSeed});
+                     .first_seed = kRelayTuningSeed,
+                     .walk = options_.length == Length::kShort});
     tuned_[{method.name, alpha}] = best.rate;
     out_.Add(absl::StrCat("relaysum.papers.a", alpha, ".", method.name, ".rate"), best.rate,
              best.inside ? "tuned at 16 workers, no loss" : "tuned; at the grid's edge");
@@ -145,7 +146,7 @@ class RelayTable {
   double Evaluate(const RelayMethod& method, const RelayCell& cell) {
     std::vector<RunSpec> specs;
     std::vector<std::string> keys;
-    for (uint64_t seed = first_seed_; seed < first_seed_ + seeds_; ++seed) {
+    for (uint64_t seed = options_.seed; seed < options_.seed + seeds_; ++seed) {
       const RelayTrial trial{&method, cell, tuned_.at({method.name, cell.alpha}), seed, steps_};
       specs.push_back(RelaySpec(trial));
       keys.push_back(trial.key());
@@ -183,9 +184,9 @@ class RelayTable {
              "place of RelaySum among six; bound 2");
   }
 
+  const PapersOptions options_;
   Runs& runs_;
   Figures& out_;
-  const uint64_t first_seed_;
   uint64_t steps_ = 0;
   uint64_t seeds_ = 0;
   std::vector<uint32_t> workers_;

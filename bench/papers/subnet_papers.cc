@@ -26,7 +26,8 @@ std::vector<double> AccuraciesOf(SubnetTrial trial, const std::string& key,
                                         },
                                     .score = [](const Outcome& curve) { return LastLoss(curve); },
                                     .first_seed = kSubnetTuningSeed,
-                                    .rates = SubnetRates()});
+                                    .rates = SubnetRates(),
+                                    .walk = options.length == Length::kShort});
   out.Add(key + ".rate", best.rate, best.inside ? "tuned" : "tuned; at the grid's edge");
   trial.rate = best.rate;
   std::vector<RunSpec> specs;

@@ -64,7 +64,8 @@ class SubnetTimeTable {
                                            },
                                        .score = LastLoss,
                                        .first_seed = kSubnetTimeTuningSeed,
-                                       .rates = SubnetRates()});
+                                       .rates = SubnetRates(),
+                                       .walk = options_.length == Length::kShort});
     trial.rate = best.rate;
     out_.Add(absl::StrCat(prefix_, ".", name, ".rate"), best.rate,
              best.inside ? "tuned" : "tuned; at the grid's edge");

@@ -1,22 +1,46 @@
 #include "bench/training/tuning.h"
 
+#include <algorithm>
+
 namespace crowdsurf::bench {
 
-BestRate Tune(Runs& runs, const RateSearch& search) {
+namespace {
+
+// The means over the tuning seeds of the rates [first, last) of the grid.
+std::vector<double> ScoresOf(Runs& runs, const RateSearch& search, size_t first, size_t last) {
   std::vector<RunSpec> specs;
-  for (const double rate : search.rates)
+  for (size_t r = first; r < last; ++r)
     for (uint64_t i = 0; i < kTuningSeeds; ++i)
-      specs.push_back(search.spec(rate, search.first_seed + i));
+      specs.push_back(search.spec(search.rates[r], search.first_seed + i));
   runs.Do(specs);
   std::vector<double> scores;
-  for (size_t r = 0; r < search.rates.size(); ++r) {
+  for (size_t r = 0; r < last - first; ++r) {
     double sum = 0;
-    // The mean of the tuning seeds.
     for (uint64_t i = 0; i < kTuningSeeds; ++i)
       sum += search.score(runs.of(specs[r * kTuningSeeds + i].key));
     scores.push_back(sum / kTuningSeeds);
   }
-  return BestOf(search.rates, scores);
+  return scores;
+}
+
+}  // namespace
+
+BestRate Tune(Runs& runs, const RateSearch& search) {
+  const size_t rates = search.rates.size();
+  if (!search.walk) return BestOf(search.rates, ScoresOf(runs, search, 0, rates));
+  for (size_t at = rates / 2;;) {
+    const size_t first = at > 0 ? at - 1 : 0, last = std::min(at + 2, rates);
+    // What was tried is not run again.
+    const std::vector<double> near = ScoresOf(runs, search, first, last);
+    const double own = near[at - first];
+    // Of equal ones the lower, as BestOf: where rates diverge, all scores are equal.
+    if (at > 0 && !(own < near.front()))
+      --at;
+    else if (at + 1 < rates && near.back() < own)
+      ++at;
+    else
+      return {search.rates[at], own, at > 0 && at + 1 < rates};
+  }
 }
 
 }  // namespace crowdsurf::bench
