@@ -9,6 +9,11 @@
 namespace crowdsurf::controller {
 namespace {
 
+// Word of a worker's first step may come so much later than another's word of the target, where the
+// job is as short. Whoever comes when the job is over forms a view five seconds later at the
+// soonest, for then the last member has refused it.
+constexpr Duration kSeenLate = Seconds(3);
+
 std::string NoticeText(const Mark& mark) {
   nlohmann::json notice = {{"reason", mark.signal}};
   if (mark.deadline) notice["deadline"] = mark.deadline->seconds();
@@ -42,13 +47,19 @@ void RemoveStuck(Decision& d, const Worker& worker) {
         EventType::kWarning);
 }
 
+// It has not trained when the target was met. One that trains since has no seat in a job that is
+// over: it trains alone, and would not end by itself.
+bool HasNothingToHandIn(const Decision& d, const PodFacts& pod) {
+  if (!pod.ever_ready) return true;
+  return d.status.target_time && pod.ready_since &&
+         *pod.ready_since > *d.status.target_time + kSeenLate;
+}
+
 void RemoveWorking(Decision& d, Worker& worker) {
   switch (worker.verdict.fate) {
     case Fate::kAlive:
-      // Whoever has not trained when the target is met has nothing to hand in.
-      if (d.mode == Mode::kFinishing && !worker.pod->ever_ready) {
+      if (d.mode == Mode::kFinishing && HasNothingToHandIn(d, *worker.pod))
         d.Delete(worker, reason::kJobFinished);
-      }
       return;
     case Fate::kMarked:
       RemoveMarked(d, worker);

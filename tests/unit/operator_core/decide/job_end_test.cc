@@ -8,6 +8,8 @@
 namespace crowdsurf::controller {
 namespace {
 
+using ::testing::ElementsAre;
+using ::testing::Field;
 using ::testing::IsEmpty;
 
 TEST(JobEndTest, WhenTheTargetIsMetItWaitsForTheModelAndSucceeds) {
@@ -27,6 +29,23 @@ TEST(JobEndTest, WhenTheTargetIsMetItWaitsForTheModelAndSucceeds) {
   EXPECT_TRUE(plan.status.Is(ConditionType::kSucceeded));
   EXPECT_EQ(plan.status.failures, 0u);
   EXPECT_EQ(plan.status.disruptions, 0u);
+}
+
+// Members refuse whoever comes when the job is over. It would form a view alone, and train.
+TEST(JobEndTest, AWorkerThatBeginsToTrainAfterTheTargetIsNotWaitedFor) {
+  World world = Running(3);
+  world.pods.at("job-2-1").ready_since.reset();
+  world.pods.at("job-2-1").ever_ready = false;
+  world.snapshot.progress.target_met = true;
+  // Those who trained before hand in their last.
+  EXPECT_THAT(world.Reconcile().deletes, ElementsAre(Field(&DeletePod::name, "job-2-1")));
+  // One of a short job may be seen to train when another has told of the end.
+  world.Wait(Seconds(1));
+  world.pods.at("job-1-1").ready_since = world.now;
+  EXPECT_THAT(world.Reconcile().deletes, IsEmpty());
+  world.Wait(Seconds(4));
+  world.pods.at("job-1-1").ready_since = world.now;
+  EXPECT_THAT(world.Reconcile().deletes, ElementsAre(Field(&DeletePod::name, "job-1-1")));
 }
 
 TEST(JobEndTest, ATrainersGoodEndIsJudgedWhenItsAgentHasSaidWhy) {  // pod-lifecycle 4.2
