@@ -60,8 +60,8 @@ class ChurnTable {
   ChurnTable(const PapersOptions& options, const SpotTrace& trace, Runs& runs, Figures& out)
       : options_(options), trace_(trace), runs_(runs), out_(out) {
     const bool brief = options.length == Length::kShort;
-    // Short: its first sixteenth.
-    seconds_ = trace.length.seconds() / (brief ? 16 : 1);
+    // Short: its first two minutes, of 68.
+    seconds_ = trace.length.seconds() / (brief ? 32 : 1);
     seeds_ = brief ? 3 : 5;
   }
 

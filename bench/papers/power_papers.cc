@@ -57,12 +57,9 @@ class PowerTable {
   PowerTable(const PapersOptions& options, trainer::Corpus corpus, Runs& runs, Figures& out)
       : options_(options), corpus_(std::move(corpus)), runs_(runs), out_(out) {
     const bool brief = options.length == Length::kShort;
-    steps_ = brief ? 200 : 2000;
+    steps_ = brief ? 400 : 2000;
     seeds_ = brief ? 1 : 5;
-    if (brief) {
-      rates_ = {0.5, 1, 2};
-      consensus_rates_ = {0.05, 0.2, 0.8};
-    }
+    if (brief) consensus_rates_ = {0.05, 0.2, 0.8};
   }
 
   void Fill() {
@@ -172,7 +169,8 @@ class PowerTable {
         {.spec = [&](double rate, uint64_t seed) { return SpecOf(talk, rate, seed, steps_ / 4); },
          .score = LastLoss,
          .first_seed = kPowerTuningSeed,
-         .rates = rates_});
+         .rates = {0.125, 0.25, 0.5, 1, 2, 4, 8},
+         .walk = options_.length == Length::kShort});
     out_.Add(absl::StrCat("powergossip.", talk.name, ".rate"), best.rate,
              best.inside ? "tuned" : "tuned; at the grid's edge");
     return best;
@@ -181,11 +179,14 @@ class PowerTable {
   // Bytes to our loss over ours, of the talk that needs the least.
   double MinBytes(const Family& family) {
     std::vector<std::pair<Talk, BestRate>> chosen;
-    for (const Talk& talk : family.talks) chosen.emplace_back(talk, TuneTalk(talk));
+    uint64_t tried = 0;
+    for (const Talk& talk : family.talks) {
+      chosen.emplace_back(talk, TuneTalk(talk));
+      tried += kTuningSeeds * chosen.back().second.tried;
+    }
     // Choosing by tuned loss costs runs, and these are said.
     if (family.choice == Family::Choice::kBest) {
-      out_.Add(absl::StrCat("powergossip.", family.name, ".search"),
-               static_cast<double>(kTuningSeeds * rates_.size() * chosen.size()),
+      out_.Add(absl::StrCat("powergossip.", family.name, ".search"), static_cast<double>(tried),
                "runs to tune it");
       chosen = {*std::min_element(chosen.begin(), chosen.end(), [](const auto& a, const auto& b) {
         return a.second.score < b.second.score;
@@ -209,7 +210,6 @@ class PowerTable {
   const std::string text_ = BriefOf(options_.text);
   Runs& runs_;
   Figures& out_;
-  std::vector<double> rates_ = {0.125, 0.25, 0.5, 1, 2, 4, 8};
   std::vector<double> consensus_rates_ = {0.0125, 0.025, 0.05, 0.1, 0.2, 0.4, 0.8};
   uint64_t steps_ = 0;
   uint64_t seeds_ = 0;

@@ -42,7 +42,7 @@ BestRate BestOf(const std::vector<double>& rates, const std::vector<double>& sco
   const auto best =
       static_cast<size_t>(std::min_element(scores.begin(), scores.end()) - scores.begin());
   // At an edge of the grid the best may lie outside: the figure says so.
-  return {rates[best], scores[best], best > 0 && best + 1 < rates.size()};
+  return {rates[best], scores[best], best > 0 && best + 1 < rates.size(), rates.size()};
 }
 
 }  // namespace crowdsurf::bench

@@ -22,6 +22,7 @@ struct BestRate {
   double rate = 0;
   double score = 0;
   bool inside = false;  // the grid has a lower and a higher one
+  size_t tried = 0;     // rates of the grid
 };
 // The lowest score; of equal ones the lower rate. Pre: one score for each rate, at least one.
 BestRate BestOf(const std::vector<double>& rates, const std::vector<double>& scores);

@@ -28,8 +28,11 @@ std::vector<double> ScoresOf(Runs& runs, const RateSearch& search, size_t first,
 BestRate Tune(Runs& runs, const RateSearch& search) {
   const size_t rates = search.rates.size();
   if (!search.walk) return BestOf(search.rates, ScoresOf(runs, search, 0, rates));
+  size_t lowest = rates, highest = 0;  // tried: one stretch of the grid
   for (size_t at = rates / 2;;) {
     const size_t first = at > 0 ? at - 1 : 0, last = std::min(at + 2, rates);
+    lowest = std::min(lowest, first);
+    highest = std::max(highest, last);
     // What was tried is not run again.
     const std::vector<double> near = ScoresOf(runs, search, first, last);
     const double own = near[at - first];
@@ -39,7 +42,7 @@ BestRate Tune(Runs& runs, const RateSearch& search) {
     else if (at + 1 < rates && near.back() < own)
       ++at;
     else
-      return {search.rates[at], own, at > 0 && at + 1 < rates};
+      return {search.rates[at], own, at > 0 && at + 1 < rates, highest - lowest};
   }
 }
 

@@ -69,7 +69,7 @@ TEST_F(TuningWalk, FindsTheBottomOfAValleyFromEitherSide) {
     EXPECT_TRUE(best.inside);
   }
   // The middle, its neighbours and those on the way; each on two seeds.
-  Walk([](double rate) { return std::abs(std::log2(rate / 8)); });
+  EXPECT_EQ(Walk([](double rate) { return std::abs(std::log2(rate / 8)); }).tried, 4U);
   EXPECT_EQ(made, 2U * 4);
 }
 
