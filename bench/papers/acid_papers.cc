@@ -121,8 +121,9 @@ class AcidTable {
     steps_ = brief ? 500 : 2000;
     seeds_ = brief ? 3 : 5;
     graphs_ = {GraphKind::kRing, GraphKind::kExponential};
-    if (!brief) graphs_.push_back(GraphKind::kComplete);
-    workers_ = brief ? std::vector<uint32_t>{16} : std::vector<uint32_t>{16, 64};
+    const bool few = brief && !options.wide;
+    if (!few) graphs_.push_back(GraphKind::kComplete);
+    workers_ = few ? std::vector<uint32_t>{16} : std::vector<uint32_t>{16, 64};
   }
 
   void Fill() {

@@ -92,7 +92,10 @@ int Main(int argc, char** argv) {
   std::string state = "build/papers/runs.jsonl";
   std::vector<std::string> only;
   app.add_flag("--json", json, "flat JSON, keys as in the issue");
-  app.add_flag("--short", brief, "25 minutes of one core");
+  auto* const short_runs = app.add_flag("--short", brief, "25 minutes of one core");
+  app.add_flag("--wide", options.wide,
+               "short runs of all sizes, graphs and losses of --long: 80 minutes")
+      ->needs(short_runs);
   app.add_flag("--long", thorough, "all of it: hours (the default)")->excludes("--short");
   app.add_option("--only", only, "parts")->delimiter(',')->check(CLI::IsMember(NamesOfParts()));
   app.add_option("--trace", files.trace,

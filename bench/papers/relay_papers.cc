@@ -112,8 +112,9 @@ class RelayTable {
     const bool brief = options.length == Length::kShort;
     steps_ = brief ? 500 : 2000;
     seeds_ = brief ? 3 : 5;
-    losses_ = brief ? std::vector<double>{0, 0.1} : std::vector<double>{0, 0.01, 0.1};
-    workers_ = brief ? std::vector<uint32_t>{16, 8} : std::vector<uint32_t>{16, 8, 64};
+    const bool few = brief && !options.wide;
+    losses_ = few ? std::vector<double>{0, 0.1} : std::vector<double>{0, 0.01, 0.1};
+    workers_ = few ? std::vector<uint32_t>{16, 8} : std::vector<uint32_t>{16, 8, 64};
   }
 
   void Fill() {
