@@ -1,6 +1,7 @@
 #include "bench/training/tuning.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace crowdsurf::bench {
 
@@ -37,7 +38,7 @@ BestRate Tune(Runs& runs, const RateSearch& search) {
     const std::vector<double> near = ScoresOf(runs, search, first, last);
     const double own = near[at - first];
     // Of equal ones the lower, as BestOf: where rates diverge, all scores are equal.
-    if (at > 0 && !(own < near.front()))
+    if (at > 0 && (near.front() <= own || std::isnan(own)))
       --at;
     else if (at + 1 < rates && near.back() < own)
       ++at;

@@ -85,6 +85,7 @@ TEST_F(TuningWalk, SaysWhenItEndsAtTheEdge) {
 TEST_F(TuningWalk, LeavesRatesThatDivergeDownwards) {
   for (const double lost : {std::numeric_limits<double>::infinity(), std::nan("")})
     EXPECT_EQ(Walk([&](double rate) { return rate > 2 ? lost : 1 / rate; }).rate, 2);
+  EXPECT_EQ(Walk([](double rate) { return rate < 8 ? std::nan("") : rate; }).rate, 8);
 }
 
 }  // namespace
