@@ -15,7 +15,7 @@ enum class Length { kShort, kLong };
 
 struct PapersOptions {
   Length length = Length::kLong;
-  bool wide = false;       // short runs of all sizes, graphs and losses that the long bench has
+  bool wide = false;       // short runs of all sizes, graphs and losses of relaysum and a2cid2
   uint64_t seed = 1;       // of the first fresh run; rates are tuned on another
   std::string trace = "";  // text of a spot trace (spot_trace.h); empty: none
   std::string text = "";   // that language models train on; empty: none

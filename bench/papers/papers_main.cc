@@ -94,8 +94,9 @@ int Main(int argc, char** argv) {
   std::vector<std::string> only;
   app.add_flag("--json", json, "flat JSON, keys as in the issue");
   auto* const short_runs = app.add_flag("--short", brief, "25 minutes on two cores");
-  app.add_flag("--wide", options.wide,
-               "short runs of all sizes, graphs and losses of --long: 80 minutes")
+  app.add_flag(
+         "--wide", options.wide,
+         "short runs of all sizes, graphs and losses that relaysum and a2cid2 have with --long")
       ->needs(short_runs);
   app.add_flag("--long", thorough, "all of it: hours (the default)")->excludes("--short");
   app.add_option("--only", only, "parts")->delimiter(',')->check(CLI::IsMember(NamesOfParts()));

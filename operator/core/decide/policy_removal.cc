@@ -9,9 +9,8 @@
 namespace crowdsurf::controller {
 namespace {
 
-// Word of a worker's first step may come so much later than another's word of the target, where the
-// job is as short. Whoever comes when the job is over forms a view five seconds later at the
-// soonest, for then the last member has refused it.
+// In a short job, word of a worker's first step may come so much later than another's word of the
+// target. Whoever is refused because the job is over forms no view in the next five seconds.
 constexpr Duration kSeenLate = Seconds(3);
 
 std::string NoticeText(const Mark& mark) {
