@@ -160,6 +160,7 @@ void ForgetSpared(Decision& d) {
 }  // namespace
 
 void Begin(Decision& d) {
+  d.WakeAt(d.in.look_again);
   PinAgent(d);
   d.status.observed_generation = d.in.refused ? d.in.refused->generation : d.in.job.generation;
   d.status.accepted_generation = d.in.accepted_generation;

@@ -122,6 +122,7 @@ struct JobSnapshot {
   std::optional<CreateRefusal> refusal;
   std::optional<Obstacle> obstacle;
   std::string unguarded;  // a guard that an edit asks for and that cannot be: why; empty: none
+  WallTime look_again = WallTime::Infinite();  // what failed beside the pods is tried again then
   // Uids of workers that could not be told at the last try: nothing waits for their kubelets.
   std::set<std::string> untold;
 };

@@ -74,23 +74,28 @@ Status AcceptedSpecs::Prune(const TrainingJob& job) {
   return first;
 }
 
-int64_t AcceptedSpecs::Keep(const TrainingJob& job, int64_t kept) {
+AcceptedSpecs::Kept AcceptedSpecs::Keep(const TrainingJob& job, int64_t kept) {
   runs_.erase(job.uid);
   // The status says that it is kept: most turns end here, without a request.
-  if (kept == job.generation) return kept;
+  if (kept == job.generation) return {kept};
   Known& known = known_[job.uid];
   known.generation = std::max(known.generation, kept);
-  if (known.generation == job.generation || clock_() < known.not_before) return known.generation;
-  Status status = Write(job);
-  if (status.ok()) known.generation = job.generation;
-  // Before the first generation there is nothing to remove, and most jobs have no other.
-  if (status.ok() && job.generation > 1) status = Prune(job);
-  if (!status.ok()) {
+  if (known.generation == job.generation) return {known.generation};
+  if (known.tried == job.generation && clock_() < known.not_before)
+    return {known.generation, known.not_before};
+  known.tried = job.generation;
+  if (const Status written = Write(job); !written.ok()) {
     // The job runs on. Only a faulty edit would need the spec that is not kept yet.
-    log_.Warning("a spec is not kept", {{"job", job.name}, {"why", status.ToString()}});
+    log_.Warning("a spec is not kept", {{"job", job.name}, {"why", written.ToString()}});
     known.not_before = clock_() + kKeepAgain;
+    return {known.generation, known.not_before};
   }
-  return known.generation;
+  known.generation = job.generation;
+  // Before the first generation there is nothing to remove, and most jobs have no other. What could
+  // not be removed goes with the next edit.
+  const Status pruned = job.generation > 1 ? Prune(job) : absl::OkStatus();
+  if (!pruned.ok()) log_.Warning("old specs stay", {{"job", job.name}, {"why", pruned.ToString()}});
+  return {known.generation};
 }
 
 StatusOr<TrainingJob> AcceptedSpecs::LastOf(const TrainingJob& job) {

@@ -23,9 +23,13 @@ class AcceptedSpecs {
   // client outlives this.
   AcceptedSpecs(KubeClient& client, std::function<WallTime()> clock, Logger log);
 
-  // job's spec is accepted. kept: the generation that its status says is kept, 0 for none. Returns
-  // the one that is; what could not be kept is tried again a while later.
-  int64_t Keep(const TrainingJob& job, int64_t kept);
+  struct Kept {
+    int64_t generation = 0;                 // 0: none
+    WallTime again = WallTime::Infinite();  // when to try again what could not be kept
+  };
+  // job's spec is accepted. kept: the generation that its status says is kept, 0 for none. What
+  // could not be kept is tried again a while later, and a newer spec at once.
+  Kept Keep(const TrainingJob& job, int64_t kept);
   // The job with the spec, and the generation, that was kept last. Errors: NotFound, none was; the
   // API server's.
   StatusOr<TrainingJob> LastOf(const TrainingJob& job);
@@ -33,8 +37,8 @@ class AcceptedSpecs {
 
  private:
   struct Known {
-    int64_t generation = 0;
-    WallTime not_before;  // of the next try
+    int64_t generation = 0, tried = 0;
+    WallTime not_before;  // of the next try of the one that was tried
   };
   Status Write(const TrainingJob& job);
   Status Prune(const TrainingJob& job);

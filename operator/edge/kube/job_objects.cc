@@ -126,7 +126,6 @@ Status JobObjects::Ensure(const TrainingJob& job) {
     known.not_before = clock_() + kObstacleLook;  // from the answer on: it may take long
     return status;
   }
-  known.not_before = WallTime();  // an edit is followed at once: no turn may come for minutes
   known.guards_of = job.generation;
   known.ensured = true;
   return status;
@@ -141,18 +140,21 @@ void JobObjects::Retry(const TrainingJob& job) {
   if (known_[job.uid].obstacle) Prepare(job);
 }
 
-void JobObjects::FollowEdit(const TrainingJob& job) {
+WallTime JobObjects::FollowEdit(const TrainingJob& job) {
   Known& known = known_[job.uid];
-  if (known.guards_of == job.generation || job.deleting || clock_() < known.not_before) return;
+  if (known.guards_of == job.generation || job.deleting) return WallTime::Infinite();
+  const bool tried = std::exchange(known.guards_tried, job.generation) == job.generation;
+  if (tried && clock_() < known.not_before) return known.not_before;
   const Status status = EnsureGuards(job);
   // Only an obstacle is shown. A server that is away passes, and the next look tries again.
   known.unguarded = ObstacleOf(status) ? std::string(status.message()) : "";
   if (status.ok()) {
     known.guards_of = job.generation;
-  } else {
-    log_.Warning("guards not changed", {{"job", job.name}, {"why", status.ToString()}});
-    known.not_before = clock_() + kGuardsAgain;
+    return WallTime::Infinite();
   }
+  log_.Warning("guards not changed", {{"job", job.name}, {"why", status.ToString()}});
+  known.not_before = clock_() + kGuardsAgain;
+  return known.not_before;
 }
 
 bool JobObjects::ensured(const std::string& job_uid) const {

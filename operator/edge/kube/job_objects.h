@@ -35,8 +35,9 @@ class JobObjects {
   // The same for a job that has workers: only what is obstructed.
   void Retry(const TrainingJob& job);
   // An edit may ask for other guards; the Service and the CA map never change. What could not be
-  // followed is tried again a while later.
-  void FollowEdit(const TrainingJob& job);
+  // followed is tried again a while later, and a newer edit at once. Returns when to call again;
+  // infinite when the guards are those of this edit.
+  WallTime FollowEdit(const TrainingJob& job);
   bool ensured(const std::string& job_uid) const;
 
   // As of the last try.
@@ -48,8 +49,8 @@ class JobObjects {
  private:
   struct Known {
     bool ensured = false;
-    int64_t guards_of = 0;  // generation
-    WallTime not_before;    // of the next try
+    int64_t guards_of = 0, guards_tried = 0;  // generations
+    WallTime not_before;                      // of the next try
     std::optional<Obstacle> obstacle;
     std::string unguarded;
   };

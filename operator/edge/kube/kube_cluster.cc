@@ -78,7 +78,9 @@ Status KubeCluster::ChooseSpec(const JobEntry& entry, JobSnapshot& snapshot) {
     snapshot.warnings = WhatIsWrong(entry.warnings);
     // A job that is over runs no spec any more, so none is kept for it.
     const bool over = entry.job.deleting || entry.status.finished();
-    snapshot.accepted_generation = over ? kept : specs_.Keep(entry.job, kept);
+    const AcceptedSpecs::Kept now = over ? AcceptedSpecs::Kept{kept} : specs_.Keep(entry.job, kept);
+    snapshot.accepted_generation = now.generation;
+    snapshot.look_again = now.again;
     return absl::OkStatus();
   }
   auto last = specs_.LastOf(entry.job);
@@ -119,7 +121,8 @@ bool KubeCluster::HasPods(const TrainingJob& job) const {
 void KubeCluster::LookBeside(JobSnapshot& snapshot) {
   const TrainingJob& job = snapshot.job;
   const bool has_pods = HasPods(job);
-  if (objects_.ensured(job.uid) || has_pods) objects_.FollowEdit(job);
+  if (objects_.ensured(job.uid) || has_pods)
+    snapshot.look_again = std::min(snapshot.look_again, objects_.FollowEdit(job));
   const bool wants_pods = !job.deleting && !job.spec.suspend && job.spec.replicas > 0 &&
                           !snapshot.status.finished() && !snapshot.status.target_time;
   if (!wants_pods) return;

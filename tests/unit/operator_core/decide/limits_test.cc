@@ -86,6 +86,14 @@ TEST(LimitsTest, AGuardOfAnEditThatCannotBeIsSaidAndHealsOn) {
             "the spec is valid; NetworkPolicy/job-workers is nobody's");
 }
 
+TEST(LimitsTest, WhatFailedBesideThePodsIsTriedAgainThoughNothingHappens) {
+  World world = Running(2);
+  const WallTime before = world.Settle().requeue_at;
+  world.snapshot.look_again = world.now + Seconds(2);
+  ASSERT_LT(world.snapshot.look_again, before);
+  EXPECT_EQ(world.Reconcile().requeue_at, world.now + Seconds(2));
+}
+
 TEST(LimitsTest, FieldsThatDoNotActAreSaidWithTheAcceptance) {
   World world = Running(1);
   world.snapshot.warnings = "spec.averaging.groupSize: is ignored";

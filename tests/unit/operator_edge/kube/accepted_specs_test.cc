@@ -46,7 +46,7 @@ TEST_F(AcceptedSpecsTest, ASpecIsKeptAsItWasWrittenAndTheTwoNewestStay) {
            List({Revision(2), Revision(1), Revision(0), Revision(-1, "another")}));
   api_.Put("DELETE " + PathOf(0), 200, json::object());
   AcceptedSpecs specs = Started();
-  EXPECT_EQ(specs.Keep(job_, 1), 2);
+  EXPECT_EQ(specs.Keep(job_, 1).generation, 2);
   const json made = api_.Body(kPosts);
   EXPECT_EQ(made["revision"], 2);
   EXPECT_EQ(made["data"]["spec"], Job()["spec"]) << "without what we fill in";
@@ -60,25 +60,49 @@ TEST_F(AcceptedSpecsTest, ASpecIsKeptAsItWasWrittenAndTheTwoNewestStay) {
 }
 
 TEST_F(AcceptedSpecsTest, ARestartedOperatorAsksNothingOfAJobWhoseStatusSaysThatItIsKept) {
-  EXPECT_EQ(Started().Keep(job_, 2), 2);
+  EXPECT_EQ(Started().Keep(job_, 2).generation, 2);
   EXPECT_EQ(api_.Asked(kJob), 0);
 }
 
 TEST_F(AcceptedSpecsTest, WhatCouldNotBeKeptIsTriedAgainAWhileLater) {
   AcceptedSpecs specs = Started();
-  EXPECT_EQ(specs.Keep(job_, 1), 1);
+  EXPECT_EQ(specs.Keep(job_, 1).generation, 1);
   api_.Put(kJob, 200, Job());
   api_.Put(kPosts, 201, json::object());
-  EXPECT_EQ(specs.Keep(job_, 1), 1) << "not in every turn";
+  EXPECT_EQ(specs.Keep(job_, 1).generation, 1) << "not in every turn";
   now_ = now_ + Seconds(10);
-  EXPECT_EQ(specs.Keep(job_, 1), 2);
+  EXPECT_EQ(specs.Keep(job_, 1).generation, 2);
+}
+
+// No event comes of it: whoever asks must know when to ask again.
+TEST_F(AcceptedSpecsTest, WhatCouldNotBeKeptSaysWhenItIsTriedAgain) {
+  AcceptedSpecs specs = Started();
+  EXPECT_EQ(specs.Keep(job_, 1).again, now_ + Seconds(10));
+  const WallTime first = now_;
+  now_ = now_ + Seconds(4);
+  EXPECT_EQ(specs.Keep(job_, 1).again, first + Seconds(10));
+  api_.Put(kJob, 200, Job());
+  api_.Put(kPosts, 201, json::object());
+  now_ = now_ + Seconds(6);
+  EXPECT_TRUE(specs.Keep(job_, 1).again.infinite());
+}
+
+// The cache was behind at the first try: the edit itself is the news that it has caught up.
+TEST_F(AcceptedSpecsTest, ANewerSpecIsKeptAtOnceAfterATryThatFailed) {
+  json newer = Job();
+  newer["metadata"]["generation"] = 3;
+  api_.Put(kJob, 200, newer);
+  api_.Put(kPosts, 201, json::object());
+  AcceptedSpecs specs = Started();
+  EXPECT_EQ(specs.Keep(job_, 1).generation, 1);
+  EXPECT_EQ(specs.Keep(ObserveJob(newer)->job, 1).generation, 3);
 }
 
 TEST_F(AcceptedSpecsTest, AnEditThatIsOnItsWayIsNotKeptAsTheOneBefore) {
   json newer = Job();
   newer["metadata"]["generation"] = 3;
   api_.Put(kJob, 200, newer);
-  EXPECT_EQ(Started().Keep(job_, 1), 1);
+  EXPECT_EQ(Started().Keep(job_, 1).generation, 1);
   EXPECT_EQ(api_.Asked(kPosts), 0);
 }
 
@@ -88,10 +112,10 @@ TEST_F(AcceptedSpecsTest, WhatWasMadeBeforeACrashIsOurs) {
   const std::string name = TextAt(BuildSpecRevision(job_, json::object()), "metadata.name");
   api_.Put(std::string(kRevisions) + "/" + name, 200, Revision(2, "another"));
   AcceptedSpecs specs = Started();
-  EXPECT_EQ(specs.Keep(job_, 1), 1) << "of another job";
+  EXPECT_EQ(specs.Keep(job_, 1).generation, 1) << "of another job";
   api_.Put(std::string(kRevisions) + "/" + name, 200, Revision(2));
   now_ = now_ + Seconds(10);
-  EXPECT_EQ(specs.Keep(job_, 1), 2);
+  EXPECT_EQ(specs.Keep(job_, 1).generation, 2);
 }
 
 TEST_F(AcceptedSpecsTest, TheLastOneThatCanBeReadRunsWhoeverKeptIt) {
@@ -123,6 +147,13 @@ TEST_F(AcceptedSpecsTest, NobodysSpecIsNoneAndAServerThatIsAwayIsNoAnswer) {
   EXPECT_TRUE(absl::IsNotFound(specs.LastOf(job_).status()));
   api_.Put(kRevisions, 503, {{"kind", "Status"}, {"code", 503}});
   EXPECT_TRUE(absl::IsUnavailable(specs.LastOf(job_).status()));
+}
+
+TEST_F(KubeClusterTest, AJobIsLookedAtAgainWhenItsSpecCanBeKept) {
+  api_.Put("GET " + std::string(kJob), 503, {{"kind", "Status"}, {"code", 503}});
+  const JobSnapshot failed = Observe();
+  EXPECT_EQ(failed.accepted_generation, 0);
+  EXPECT_EQ(failed.look_again, now_ + Seconds(10));
 }
 
 class RefusedEditTest : public KubeClusterTest {

@@ -137,6 +137,27 @@ TEST_F(JobObjectsTest, AGuardThatNobodyAsksForAnyMoreIsRemovedOnlyWhereItIsOurs)
   EXPECT_EQ(Writes(kPolicy), 0);
 }
 
+TEST_F(JobObjectsTest, AnEditThatCouldNotBeFollowedSaysWhenToTryAgainAndANewerOneIsTriedAtOnce) {
+  EXPECT_TRUE(objects_->Ensure(job_).ok());
+  EXPECT_TRUE(objects_->FollowEdit(job_).infinite());
+  job_.generation = 3;
+  job_.spec.max_unavailable = nullptr;
+  api_.Put(kBudgets, 503, {{"kind", "Status"}, {"code", 503}});
+  const WallTime again = now_ + Seconds(10);
+  EXPECT_EQ(objects_->FollowEdit(job_), again);
+  const int asked = api_.Asked(kBudgets);
+  Wait(Seconds(4));
+  EXPECT_EQ(objects_->FollowEdit(job_), again);
+  EXPECT_EQ(api_.Asked(kBudgets), asked) << "not in every turn";
+
+  api_.Put(kBudgets, 404, {{"kind", "Status"}, {"code", 404}});
+  job_.generation = 4;
+  EXPECT_TRUE(objects_->FollowEdit(job_).infinite());
+  job_.generation = 5;
+  job_.deleting = true;
+  EXPECT_TRUE(objects_->FollowEdit(job_).infinite());
+}
+
 TEST_F(JobObjectsTest, WorkersThatTrainAreNotAskedAboutUntilOneIsMissing) {
   objects_->Retry(job_);
   EXPECT_EQ(api_.Asked(kService), 0) << "after a restart of the operator";
