@@ -87,11 +87,11 @@ void RelaySum(uint64_t seed, Figures& out) {
 
 void PowerGossip(uint64_t seed, uint64_t seeds, Figures& out) {
   double drift = 0;
-  const auto floats = [&](simulator::MatrixKind kind, uint32_t rank) {
+  const auto floats = [&](simulator::MatrixKind kind, bool warm = true) {
     std::vector<double> drifts(seeds);
     const double mean = MeanOverSeeds(seed, seeds, [&](uint64_t s) {
       const auto result =
-          simulator::RunPowerConsensus({.rank = rank, .matrices = kind, .seed = s}, 1e-4, 20'000);
+          simulator::RunPowerConsensus({.matrices = kind, .warm = warm, .seed = s}, 1e-4, 20'000);
       drifts[s - seed] = result.mean_drift;
       // A run that does not reach the target spoils the mean visibly.
       return result.reached ? result.floats : 1e9;
@@ -99,12 +99,18 @@ void PowerGossip(uint64_t seed, uint64_t seeds, Figures& out) {
     drift = std::max(drift, *std::max_element(drifts.begin(), drifts.end()));
     return mean;
   };
-  out.Add("powergossip.floats", floats(simulator::MatrixKind::kRankOne, 1),
+  out.Add("powergossip.floats", floats(simulator::MatrixKind::kRankOne),
           "ring of 8, rank-1 data, to 1e-4; plain gossip 380k, reference 26.6k, bound 40k");
-  out.Add("powergossip.floats.decaying", floats(simulator::MatrixKind::kDecaying, 1),
+  out.Add("powergossip.floats.decaying", floats(simulator::MatrixKind::kDecaying),
           "the same, singular values .7^k; reference 179k");
-  out.Add("powergossip.floats.normal", floats(simulator::MatrixKind::kNormal, 1),
+  out.Add("powergossip.floats.normal", floats(simulator::MatrixKind::kNormal),
           "the same, normal values: the worst case; reference 333k");
+  out.Add("powergossip.floats.cold", floats(simulator::MatrixKind::kRankOne, false),
+          "rank-1 data, factors drawn anew in each iteration");
+  out.Add("powergossip.floats.cold.decaying", floats(simulator::MatrixKind::kDecaying, false),
+          "the same, singular values .7^k");
+  out.Add("powergossip.floats.cold.normal", floats(simulator::MatrixKind::kNormal, false),
+          "the same, normal values");
   out.Add("powergossip.mean", drift, "largest change of the mean, relative; bound 1e-14");
   int graphs = 0;
   for (const GraphKind graph :

@@ -14,7 +14,9 @@
 #include "bench/training/curve.h"
 #include "bench/training/lock_step_run.h"
 #include "bench/training/peers_run.h"
+#include "bench/training/task_model.h"
 #include "bench/training/tuning.h"
+#include "worker/core/power/power_layout.h"
 
 namespace crowdsurf::bench {
 namespace {
@@ -35,6 +37,9 @@ struct Talk {
   double interval = 1;        // steps, of dense gossip
   double consensus_rate = 1;  // Choco, DeepSqueeze
 };
+
+// Of PowerGossip in lock step: what an exchange begins with.
+enum class Factors : uint8_t { kWarm, kCold };
 
 // Talks that differ in one setting: each is compared, or only the one with the lowest tuned loss.
 struct Family {
@@ -79,6 +84,10 @@ class PowerTable {
       dense.talks.push_back({.name = absl::StrCat("Gossip", interval),
                              .run = Peers(worker::StrategyKind::kGossip),
                              .interval = interval});
+    MinBytes({"PowerGossip",
+              Family::Choice::kEach,
+              {{.name = "PowerGossip.warm", .run = LockStep(Factors::kWarm)},
+               {.name = "PowerGossip.cold", .run = LockStep(Factors::kCold)}}});
     out_.Add("powergossip.bytes", 1 / MinBytes(dense),
              "of the best dense gossip's bytes; bound 1/4, aim 1/15");
     const double choco =
@@ -119,26 +128,41 @@ class PowerTable {
 
   Run LockStep(BaselineKind kind, Compressor::Kind compressor) {
     return [this, kind, compressor](const Talk& talk, double rate, uint64_t seed, uint64_t steps) {
-      TextWorkload workload(corpus_);
       LockStepOptions options;
       options.kind = kind;
-      options.baseline.graph = worker::MakeGraph(worker::GraphKind::kRing, kPowerWorkers).value();
       options.baseline.compressor = {compressor, kKept, {}};
-      const auto task = workload.TaskOf(0);
       // As the released code compresses: each tensor apart.
+      const auto task = TextWorkload(corpus_).TaskOf(0);
       for (const trainer::TensorSpec& tensor : task->table().tensors())
         options.baseline.compressor.tensors.push_back({tensor.offset, tensor.elements()});
       options.baseline.consensus_rate = talk.consensus_rate;
-      options.step = PowerSteps(rate, seed);
-      options.steps = steps;
-      options.look_every = std::max<uint64_t>(1, steps / kPowerLooks);
-      options.judged = 2;
-      Curve curve;
-      for (const LockStepLook& look : RunLockStep(options, workload).looks)
-        // Lock step has no clock: a look's time is its step.
-        curve.Add({static_cast<double>(look.steps), look.bytes, look.score});
-      return curve.outcome();
+      return Rounds(options, rate, seed, steps);
     };
+  }
+  Run LockStep(Factors factors) {
+    return [this, factors](const Talk&, double rate, uint64_t seed, uint64_t steps) {
+      const auto task = TextWorkload(corpus_).TaskOf(0);
+      LockStepOptions options;
+      options.kind = BaselineKind::kPowerGossip;
+      options.baseline.power_layout = std::make_shared<const worker::PowerLayout>(
+          MatricesOf(task->table()), task->table().elements(), 1);
+      options.baseline.warm = factors == Factors::kWarm;
+      options.baseline.seed = seed;
+      return Rounds(options, rate, seed, steps);
+    };
+  }
+  Outcome Rounds(LockStepOptions options, double rate, uint64_t seed, uint64_t steps) {
+    TextWorkload workload(corpus_);
+    options.baseline.graph = worker::MakeGraph(worker::GraphKind::kRing, kPowerWorkers).value();
+    options.step = PowerSteps(rate, seed);
+    options.steps = steps;
+    options.look_every = std::max<uint64_t>(1, steps / kPowerLooks);
+    options.judged = 2;
+    Curve curve;
+    for (const LockStepLook& look : RunLockStep(options, workload).looks)
+      // Lock step has no clock: a look's time is its step.
+      curve.Add({static_cast<double>(look.steps), look.bytes, look.score});
+    return curve.outcome();
   }
 
   Family Search(const std::string& name, BaselineKind kind, Compressor::Kind compressor) {

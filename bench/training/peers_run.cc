@@ -33,13 +33,7 @@ std::vector<Glance> RunPeers(const PeersOptions& options, Workload& workload) {
   simulator::DescentOptions descent = options.descent;
   const double seconds = workload.flops_a_step() / options.flops_per_second;
   const auto task = workload.TaskOf(0);
-  descent.tensors = {};
-  for (const trainer::TensorSpec& tensor : task->table().tensors())
-    // Matrices alone have factors (PowerGossip); all else travels whole.
-    if (tensor.shape.size() == 2)
-      descent.tensors.push_back(
-          {tensor.offset,
-           {static_cast<uint32_t>(tensor.shape[0]), static_cast<uint32_t>(tensor.shape[1])}});
+  descent.tensors = MatricesOf(task->table());
   // As every trainer of ours says them; IST alone uses them.
   descent.units = task->table().units();
   descent.chunk_elements = options.chunk_elements;

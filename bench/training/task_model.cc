@@ -29,6 +29,16 @@ trainer::Schedule ScheduleOf(double rate, uint64_t steps) {
           .total_steps = steps};
 }
 
+worker::TensorViews MatricesOf(const trainer::ParameterTable& table) {
+  worker::TensorViews matrices;
+  for (const trainer::TensorSpec& tensor : table.tensors())
+    if (tensor.shape.size() == 2)
+      matrices.push_back(
+          {tensor.offset,
+           {static_cast<uint32_t>(tensor.shape[0]), static_cast<uint32_t>(tensor.shape[1])}});
+  return matrices;
+}
+
 TaskModel::TaskModel(std::unique_ptr<trainer::Task> task, const StepOptions& options,
                      uint32_t worker, uint64_t first_step)
     : options_(options),

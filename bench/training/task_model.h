@@ -14,7 +14,9 @@
 #include "bench/training/workload.h"
 #include "simulator/baselines/gradients.h"
 #include "simulator/descent/descent_model.h"
+#include "worker/core/vector/tensor_view.h"
 #include "worker/trainer/optimizer.h"
+#include "worker/trainer/parameters.h"
 #include "worker/trainer/schedule.h"
 #include "worker/trainer/subnet_parameters.h"
 #include "worker/trainer/task.h"
@@ -30,6 +32,9 @@ struct StepOptions {
 
 // A warm-up of a twentieth, then half a cosine to a twentieth of `rate`.
 trainer::Schedule ScheduleOf(double rate, uint64_t steps);
+
+// Matrices alone have factors (PowerGossip); all else travels whole.
+worker::TensorViews MatricesOf(const trainer::ParameterTable& table);
 
 class TaskModel : public simulator::DescentModel {
  public:

@@ -2,6 +2,7 @@
 
 #include "base/check.h"
 #include "simulator/baselines/methods.h"
+#include "simulator/baselines/power_baseline.h"
 
 namespace crowdsurf::simulator {
 
@@ -80,6 +81,8 @@ std::unique_ptr<Baseline<Scalar>> MakeBaseline(BaselineKind kind, const Baseline
       return std::make_unique<Choco<Scalar>>(options, gradients);
     case BaselineKind::kDeepSqueeze:
       return std::make_unique<DeepSqueeze<Scalar>>(options, gradients);
+    case BaselineKind::kPowerGossip:
+      return std::make_unique<PowerBaseline<Scalar>>(options, gradients);
   }
   CHECK(false);
   return nullptr;

@@ -1,4 +1,5 @@
-// Baseline: a published method of decentralised training that we do not ship, in lock step.
+// Baseline: a published method of decentralised training that we do not ship, in lock step; or
+// PowerGossip with the start that we do not ship.
 //
 // A step of all workers: a gradient each, an update by local Nesterov momentum as PyTorch writes it
 // (v = m v + g, u = -rate (g + m v)), then the method's communication. In the notation of the
@@ -16,6 +17,7 @@
 //                                                           2
 //   DeepSqueeze       v = x + e, e = v - C(v), x += g (W C(v) - C(v))
 //                                                           Tang et al. 2019 (1907.07346) Alg. 1
+//   PowerGossip       with warm or cold factors: power_baseline.h
 // D2's proof asks for eigenvalues of W above -1/3, which an even ring's Metropolis weights miss by
 // nothing: hence the lazy weights. Lost messages are as in the released code of RelaySGD: a
 // receiver goes on with what it has. Choco and DeepSqueeze lose none (their states would part).
@@ -30,6 +32,7 @@
 
 #include "simulator/baselines/compressor.h"
 #include "simulator/baselines/gradients.h"
+#include "worker/core/power/power_layout.h"
 #include "worker/core/view/graph.h"
 
 namespace crowdsurf::simulator {
@@ -43,16 +46,19 @@ enum class BaselineKind : uint8_t {
   kPushSum,
   kChoco,
   kDeepSqueeze,
+  kPowerGossip,
 };
 
 struct BaselineOptions {
   worker::Graph graph;  // of as many nodes as there are workers
   std::function<double(uint64_t step)> rate;
   double momentum = 0;
-  double loss = 0;               // chance that a message is lost
-  uint32_t messages_a_step = 1;  // PushSum
-  Compressor compressor = {};    // Choco, DeepSqueeze
-  double consensus_rate = 1;     // Choco, DeepSqueeze: g of above
+  double loss = 0;                                               // chance that a message is lost
+  uint32_t messages_a_step = 1;                                  // PushSum
+  Compressor compressor = {};                                    // Choco, DeepSqueeze
+  double consensus_rate = 1;                                     // Choco, DeepSqueeze: g of above
+  std::shared_ptr<const worker::PowerLayout> power_layout = {};  // PowerGossip
+  bool warm = true;  // PowerGossip: factors outlive an exchange
   uint64_t seed = 1;
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <string>
 
 #include "base/rng.h"
@@ -9,7 +10,6 @@
 namespace crowdsurf::simulator {
 namespace {
 
-using worker::Edge;
 using worker::MatrixShape;
 using worker::PowerEdge;
 using worker::PowerLayout;
@@ -50,19 +50,23 @@ PowerWorld::PowerWorld(const PowerOptions& options)
   const uint64_t elements = uint64_t{options.shape.rows} * options.shape.cols;
   const worker::TensorView tensor{0, options.shape};
   // Rank 0: no matrix is declared, so all values travel whole.
-  const auto layout = std::make_shared<const PowerLayout>(
-      std::span(&tensor, options.rank == 0 ? 0 : 1), elements, std::max(options.rank, 1u));
+  layout_ = std::make_shared<const PowerLayout>(std::span(&tensor, options.rank == 0 ? 0 : 1),
+                                                elements, std::max(options.rank, 1u));
+  for (size_t e = 0; e < graph_.edges.size(); ++e) edges_.push_back(DrawFactors(e));
   const Rng root(options.seed);
-  for (const Edge& edge : graph_.edges) {
-    // One stream for both ends, so that their factors are equal to the bit.
-    const Rng shared = root.Fork("edge " + std::to_string(edge.a) + " " + std::to_string(edge.b));
-    low_.emplace_back(layout, shared, options.null_columns);
-    high_.emplace_back(layout, shared, options.null_columns);
-  }
   for (uint32_t i = 0; i < options.n; ++i) {
     Rng values = root.Fork("worker " + std::to_string(i));
     values_.push_back(Draw(options.matrices, options.shape, values));
   }
+}
+
+// One stream for both ends, so that their factors are equal to the bit.
+PowerWorld::Ends PowerWorld::DrawFactors(size_t edge) const {
+  const auto& [a, b, multiplicity] = graph_.edges[edge];
+  Rng shared = Rng(options_.seed).Fork("edge " + std::to_string(a) + " " + std::to_string(b));
+  if (iterations_ > 0) shared = shared.Fork("iteration " + std::to_string(iterations_));
+  return {PowerEdge<double>(layout_, shared, options_.null_columns),
+          PowerEdge<double>(layout_, shared, options_.null_columns)};
 }
 
 void PowerWorld::Iterate() {
@@ -70,15 +74,19 @@ void PowerWorld::Iterate() {
   const std::vector<std::vector<double>> snapshot = values_;
   for (size_t e = 0; e < graph_.edges.size(); ++e) {
     const auto [a, b, multiplicity] = graph_.edges[e];
-    std::vector<double> of_low(low_[e].MessageSize()), of_high(of_low.size());
-    low_[e].Project(snapshot[a], of_low);
-    high_[e].Project(snapshot[b], of_high);
+    std::optional<Ends> cold;
+    if (!options_.warm) cold.emplace(DrawFactors(e));
+    auto& [low, high] = cold ? *cold : edges_[e];
+    std::vector<double> of_low(low.MessageSize()), of_high(of_low.size());
+    low.Project(snapshot[a], of_low);
+    high.Project(snapshot[b], of_high);
     const double weight = weights_[size_t{a} * options_.n + b];
-    low_[e].Apply(of_low, of_high, weight, values_[a]);
-    high_[e].Apply(of_low, of_high, -weight, values_[b]);
+    low.Apply(of_low, of_high, weight, values_[a]);
+    high.Apply(of_low, of_high, -weight, values_[b]);
     // Both ends send; counted per worker.
     floats_ += 2.0 * static_cast<double>(of_low.size()) / options_.n;
   }
+  ++iterations_;
 }
 
 std::vector<double> PowerWorld::Mean() const {

@@ -25,6 +25,7 @@ struct PowerOptions {
   uint32_t rank = 1;  // 0: plain gossip, every value travels
   MatrixKind matrices = MatrixKind::kRankOne;
   worker::NullColumns null_columns = worker::NullColumns::kKeep;
+  bool warm = true;  // false: each iteration begins with factors drawn anew
   uint64_t seed = 1;
 };
 
@@ -43,12 +44,19 @@ class PowerWorld {
   double floats() const { return floats_; }  // sent by a worker so far, on average
 
  private:
+  struct Ends {
+    worker::PowerEdge<double> low, high;
+  };
+  Ends DrawFactors(size_t edge) const;
+
   const PowerOptions options_;
   const worker::Graph graph_;
   const std::vector<double> weights_;
-  std::vector<worker::PowerEdge<double>> low_, high_;  // by edge: what each end keeps
-  std::vector<std::vector<double>> values_;            // by worker
+  std::shared_ptr<const worker::PowerLayout> layout_;
+  std::vector<Ends> edges_;                  // as in the graph
+  std::vector<std::vector<double>> values_;  // by worker
   double floats_ = 0;
+  uint64_t iterations_ = 0;
 };
 
 struct PowerResult {

@@ -184,13 +184,16 @@ TEST(PowerGossipPaperTest, ConvergesOnEveryGraphAndKeepsTheMean) {
 // Warm factors follow the low-rank part of the differences: so few values that a cold start, whose
 // projection is random in each iteration, needs as many as plain gossip.
 TEST(PowerGossipPaperTest, WarmFactorsNeedFewValuesWhereDifferencesAreOfLowRank) {
-  const auto values = [](MatrixKind kind, uint32_t rank) {
-    return RunPowerConsensus({.rank = rank, .matrices = kind}, 1e-4, 5'000).floats;
+  const auto values = [](MatrixKind kind, uint32_t rank, bool warm = true) {
+    const auto run = RunPowerConsensus({.rank = rank, .matrices = kind, .warm = warm}, 1e-4, 5'000);
+    EXPECT_TRUE(run.reached);
+    return run.floats;
   };
   EXPECT_EQ(values(MatrixKind::kRankOne, 0), 380'000);  // 19 iterations, two edges of 10,000 values
   EXPECT_LT(values(MatrixKind::kRankOne, 1), 40'000);
   EXPECT_LT(values(MatrixKind::kDecaying, 1), 250'000);
   EXPECT_LT(values(MatrixKind::kNormal, 1), 380'000);
+  EXPECT_GT(values(MatrixKind::kRankOne, 1, false), 10 * values(MatrixKind::kRankOne, 1));
 }
 
 TEST(PowerGossipPaperTest, AnEdgeThatBeginsAtConsensusLives) {
