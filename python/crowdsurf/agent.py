@@ -334,7 +334,8 @@ class Agent:
         self._stacks.step()
         rung = self._memory.agent_bell.rung()
         outcome = self._boundary(self._exchange)
-        self._leases.wait(self._memory, True)
+        if not outcome.stop:   # its acknowledgement is the last that the agent hears
+            self._leases.wait(self._memory, True)
         if not (outcome.stop or outcome.applied or outcome.adopted or self._leases.changed(self._memory)):
             self._memory.agent_bell.wait(rung, 0.01, _SLICE)
         return outcome

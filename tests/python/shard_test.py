@@ -11,7 +11,8 @@ from torch.utils.data import (DataLoader, Dataset, DistributedSampler, IterableD
 
 import crowdsurf
 from crowdsurf.epoch_order import EpochOrder
-from stand_in import (BEAT, LEASES_POSITION, LEASES_STREAM, LEASES_WAITS, PUBLISHED, RELEASED, STOP, WANTED)
+from stand_in import (ACKNOWLEDGED, BEAT, LEASES_POSITION, LEASES_STREAM, LEASES_WAITS, PUBLISHED, RELEASED, RUNG, STOP,
+                      WANTED)
 
 SEED = 42   # that the stand-in gives
 
@@ -164,6 +165,14 @@ class GrantedTest(JoinCase):
         (batch,) = next(turns)
         self.assertEqual(batch.tolist(), self.in_order(0, 0, 4))
         self.assertEqual(here.get(LEASES_WAITS), 0)
+
+    def test_says_nothing_after_it_has_acknowledged_the_stop(self):
+        here, job, turns = self.start()
+        here.put(STOP, 1, "I")
+        rung = here.get(RUNG, "I")
+        self.assertEqual(list(turns), [])
+        self.assertEqual(here.get(ACKNOWLEDGED), 1)
+        self.assertEqual(here.get(RUNG, "I"), rung + 1)
 
     def test_takes_what_is_added_and_drops_what_was_taken_back(self):
         here, job, turns = self.start()
