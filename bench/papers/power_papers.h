@@ -5,9 +5,9 @@
 // defaults) and dense gossip with both neighbours, every 1, 4, 16 and 64 steps, are real peers in
 // virtual time. Choco (signs, and the largest hundredth) and DeepSqueeze are in lock step, each
 // with the best of seven consensus rates; what that search cost is said, in runs. Beside them is
-// PowerGossip in lock step, with warm factors and with cold ones (power_baseline.h). Bytes are those
-// of values. The loss is the one that PowerGossip ends at, plus 1 %. Source: Vogels et al. 2020
-// (arXiv 2008.01425) section 5: an LSTM on WikiText-2, 16 workers on a ring.
+// PowerGossip in lock step, with warm factors and with cold ones (power_baseline.h). Bytes are
+// those of values. The loss is the one that PowerGossip ends at, plus 1 %. Source: Vogels et al.
+// 2020 (arXiv 2008.01425) section 5: an LSTM on WikiText-2, 16 workers on a ring.
 #pragma once
 
 #include <cstdint>
