@@ -92,7 +92,8 @@ class Leases:
 
     def drop(self, memory: Memory) -> None:
         """An adoption has replaced all that was trained: the stream is over."""
-        self._left, self._stream, self._trained, self._end, self._handed = self._stream, 0, 0, 0, 0
+        self._left = self._stream or self._left
+        self._stream, self._trained, self._end, self._handed = 0, 0, 0, 0
         self._void = True
         self._queue.clear()
         self.write(memory)

@@ -58,13 +58,43 @@ void TrainMarching(const std::string& dir, Fault fault) {
   (*client)->AcknowledgeStop();
 }
 
+// The same, of leases: a sample at position p adds 1 to element p.
+void TrainDrawing(const std::string& dir) {
+  auto connected = LinkClient::Connect(dir, Seconds(20), {});
+  ASSERT_TRUE(connected.ok()) << connected.status();
+  LinkClient& client = **connected;
+  LinkTensor tensor;
+  tensor.name = "w";
+  tensor.shape = {kSize};
+  ASSERT_TRUE(client.Register({tensor}).ok());
+  client.SetOpaque([] { return Bytes{1}; }, [](ByteView) { return absl::OkStatus(); });
+  std::vector<float> params = First();
+  ASSERT_TRUE(client.Start(params, Seconds(20)).ok());
+  ASSERT_TRUE(client.Draw(kSize, kTracedUnit).ok());
+  for (StepOutcome outcome; !outcome.stop;) {
+    const auto batch = client.NextBatch();
+    ASSERT_TRUE(batch.ok()) << batch.status();
+    if (!batch->has_value()) {
+      outcome = client.Pause(params);
+      continue;
+    }
+    const Lease lease = **batch;
+    for (uint64_t i = 0; i < lease.count; ++i) params[lease.begin + i] += 1;
+    std::this_thread::sleep_for(kPace);
+    outcome = client.StepDone(lease.count, 0, params);
+  }
+  client.AcknowledgeStop();
+}
+
 class TracedClients : public LinkFixture {
  protected:
   ~TracedClients() override {
     if (client_.joinable()) client_.join();
   }
   void StartCpp(Fault fault = Fault::kNone) {
-    client_ = std::thread([this, fault] { TrainMarching(dir_, fault); });
+    client_ = std::thread([this, fault] {
+      motion_ == Motion::kMarches ? TrainMarching(dir_, fault) : TrainDrawing(dir_);
+    });
   }
   void StartPython(const std::string& flags = "") {
     client_ = std::thread([this, flags] {
@@ -235,6 +265,7 @@ struct Case {
 constexpr Case kCases[] = {
     {"Cpp", nullptr},
     {"CppBlocking", nullptr, Motion::kMarches, LinkOverlap::kBlocking},
+    {"CppLeases", nullptr, Motion::kDrawsLeases},
     {"Python", ""},
     {"PythonBlocking", "", Motion::kMarches, LinkOverlap::kBlocking},
     {"PythonLeases", "--leases", Motion::kDrawsLeases},

@@ -102,37 +102,45 @@ StepOutcome LinkClient::StepDone(uint64_t samples, double loss, std::span<float>
   CHECK_EQ(params.size(), self.mapping->geometry().elements);
   const Time began = SteadyNow();
   self.Count(samples, loss);
-  self.WatchAgent(began);
-  LinkControl& c = self.control();
+  if (self.leases) {
+    self.leases->Trained();
+    self.TellLeases();
+  }
+  return self.Boundary(params, began);
+}
+
+// All that a step boundary is for, but to count.
+StepOutcome LinkClient::Impl::Boundary(std::span<float> params, Time began) {
+  WatchAgent(began);
+  LinkControl& c = control();
   StepOutcome outcome;
   // Wanted before result: a result that is out before the next request must be in before the next
   // snapshot overwrites the outbox it belongs to.
   const uint64_t wanted = c.publish_wanted.value.load(std::memory_order_acquire);
-  bool touched = self.Apply(params, outcome);
+  bool touched = Apply(params, outcome);
   if (c.adopt.request.load(std::memory_order_relaxed) / 2 >
       c.adopted.value.load(std::memory_order_relaxed)) {
-    const Status adopted = self.Adopt(params, Impl::Adoption::kWhole, outcome);
+    const Status adopted = Adopt(params, Adoption::kWhole, outcome);
     // No connection: tried again at the next boundary. A bad opaque state: the parameters alone.
-    self.lost = absl::IsUnavailable(adopted) || absl::IsDeadlineExceeded(adopted);
-    if (!adopted.ok() && !self.lost)
-      self.Adopt(params, Impl::Adoption::kParametersOnly, outcome).IgnoreError();
+    lost = absl::IsUnavailable(adopted) || absl::IsDeadlineExceeded(adopted);
+    if (!adopted.ok() && !lost) Adopt(params, Adoption::kParametersOnly, outcome).IgnoreError();
     touched = true;
   }
   const uint64_t published = c.published.ticket.load(std::memory_order_relaxed);
   const uint32_t cadence = c.mode.cadence_steps.load(std::memory_order_relaxed);
-  const bool due = wanted > published || (cadence != 0 && self.steps % cadence == 0);
-  if (due && self.OutboxFree()) {
-    self.Publish(std::max(wanted, published + 1), params);
+  const bool due = wanted > published || (cadence != 0 && steps % cadence == 0);
+  if (due && OutboxFree()) {
+    Publish(std::max(wanted, published + 1), params);
     outcome.published = touched = true;
     if (c.mode.overlap.load(std::memory_order_relaxed) ==
         static_cast<uint32_t>(LinkOverlap::kBlocking)) {
-      self.WaitForResult(params, outcome);
+      WaitForResult(params, outcome);
     }
   }
-  touched |= self.GiveOpaque();  // not through `c`: the wait may have mapped another file
-  self.RingMarks();
-  self.Finish(outcome);
-  if (touched) self.CountStall(began, outcome);
+  touched |= GiveOpaque();  // not through `c`: the wait may have mapped another file
+  RingMarks();
+  Finish(outcome);
+  if (touched) CountStall(began, outcome);
   return outcome;
 }
 

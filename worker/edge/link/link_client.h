@@ -19,6 +19,7 @@
 #include "base/status.h"
 #include "base/time.h"
 #include "worker/core/link/link_layout.h"
+#include "worker/core/shard/lease.h"
 #include "worker/core/subnet/unit_schema.h"
 
 namespace crowdsurf::worker {
@@ -91,6 +92,20 @@ class LinkClient {
   // finite is left out. Pre: both spans have `elements`; LinkRegistration::gradients.
   StepOutcome GradientDone(uint64_t samples, double loss, std::span<const float> gradient,
                            std::span<float> params, const OptimizerStep& step);
+
+  // The trainer draws its samples from a data set of that length, in batches of `unit`, by the
+  // leases that the job grants it (docs/shard.md). Once, after Start; the same at all workers.
+  // Errors: FailedPrecondition, InvalidArgument with the agent's words; Unavailable.
+  Status Draw(uint64_t samples, uint32_t unit);
+  // What to train next: positions of an epoch's order (epoch_order.h), at most a unit. The StepDone
+  // after it counts it, and a call before that may give other leases in its place. nullopt: there
+  // is none; call Pause and look again, or end where leases_closed(). FailedPrecondition: the job's
+  // leases are of another data set.
+  StatusOr<std::optional<Lease>> NextBatch();
+  // A step boundary without a step, for a trainer that waits for leases: as StepDone, and sleeps
+  // until the agent rings, a tenth of a second at most.
+  StepOutcome Pause(std::span<float> params);
+  bool leases_closed() const;  // this worker leaves: nothing more is to be trained
 
   // The units to train from here on (IST), when they have changed; nullopt: they have not. Call it
   // at a step boundary, after Start and after StepDone: what StepDone published was trained under

@@ -13,7 +13,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-void Pause(Duration d) { std::this_thread::sleep_for(std::chrono::nanoseconds(d.nanoseconds())); }
+void Sleep(Duration d) { std::this_thread::sleep_for(std::chrono::nanoseconds(d.nanoseconds())); }
 
 std::string ErrorWords(const HttpReply& reply) {
   const Json json = Json::parse(reply.body, nullptr, false);
@@ -78,7 +78,7 @@ StatusOr<std::unique_ptr<LinkClient>> LinkClient::Connect(std::string dir, Durat
       return absl::DeadlineExceededError(
           absl::StrCat("no agent answers: ", http.status().message()));
     }
-    Pause(Impl::kRetry);
+    Sleep(Impl::kRetry);
   }
 }
 
@@ -152,7 +152,7 @@ bool LinkClient::Impl::Reconnect(Time now) {
   auto connected = HttpClient::Connect(dir + "/agent.sock");
   if (!connected.ok()) return false;
   http = *std::move(connected);
-  lost = !Register().ok();
+  lost = !Register().ok() || (leases && !DeclareData().ok());
   return false;
 }
 

@@ -1,7 +1,8 @@
-// Link client, inside: what its four files share (link_client.cc: the trainer's calls;
+// Link client, inside: what its five files share (link_client.cc: the trainer's calls;
 // link_client_agent.cc: finding the agent, registering, and noticing that it has gone;
 // link_client_values.cc: snapshots out, results and adopted state in; link_client_gradients.cc:
-// gradients gathered, and their steps). One thread owns it all.
+// gradients gathered, and their steps; link_client_leases.cc: leases of data). One thread owns it
+// all.
 #pragma once
 
 #include <absl/functional/function_ref.h>
@@ -12,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "worker/core/shard/lease_queue.h"
 #include "worker/edge/link/link_client.h"
 #include "worker/edge/link/link_http.h"
 #include "worker/edge/link/link_mapping.h"
@@ -53,6 +55,10 @@ struct LinkClient::Impl {
   uint64_t gathered = 0;    // samples
   bool share_told = false;  // that the share is there
 
+  DataSpec data;                        // that it draws from
+  std::optional<LeaseQueue> leases;     // since Draw
+  std::optional<uint64_t> leases_read;  // the leases_version that they are of
+
   LinkControl& control() { return mapping->control(); }
 
   // the agent (link_client_agent.cc)
@@ -84,7 +90,14 @@ struct LinkClient::Impl {
   void TakeStep(std::span<const float> params, uint64_t averaging);
   void MeetOthers(std::span<float> params, const OptimizerStep& step, StepOutcome& outcome);
 
+  // leases (link_client_leases.cc)
+  Status DeclareData();
+  Status ReadGrants();  // what was granted since
+  void TellLeases();
+  void TellWaits(bool waits);
+
   // steps (link_client.cc)
+  StepOutcome Boundary(std::span<float> params, Time began);
   void RingMarks();
   void Count(uint64_t new_samples, double loss);
   void Finish(StepOutcome& outcome);

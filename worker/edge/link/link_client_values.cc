@@ -46,6 +46,10 @@ void LinkClient::Impl::Publish(uint64_t ticket, std::span<const float> params) {
   std::copy(params.begin(), params.end(), mapping->outbox().begin());
   c.published.steps.store(steps, std::memory_order_relaxed);
   c.published.samples.store(samples, std::memory_order_relaxed);
+  if (leases) {
+    c.published.stream.store(leases->at().stream, std::memory_order_relaxed);
+    c.published.position.store(leases->at().position, std::memory_order_relaxed);
+  }
   // Last, with release: who sees the ticket sees the whole snapshot.
   c.published.ticket.store(ticket, std::memory_order_release);
   RingBell(c.trainer_bell.value);
@@ -99,6 +103,10 @@ Status LinkClient::Impl::Adopt(std::span<float> params, Adoption adoption, StepO
   if (gradients) TakeStep(params, outcome.averaging);
   // A result of the old parameters' snapshot must not be added to these.
   voided = c.published.ticket.load(std::memory_order_relaxed);
+  if (leases) {
+    leases->Drop();
+    TellLeases();
+  }
   c.adopted.value.store(request / 2, std::memory_order_release);
   RingBell(c.trainer_bell.value);
   return absl::OkStatus();
