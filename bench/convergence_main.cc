@@ -25,6 +25,7 @@
 #include "simulator/descent/outer_descent.h"
 #include "simulator/lock_step/averaging.h"
 #include "simulator/lock_step/convergence.h"
+#include "simulator/lock_step/other_averages.h"
 #include "simulator/lock_step/power_consensus.h"
 
 namespace crowdsurf {
@@ -61,6 +62,21 @@ void Moshpit(uint64_t seed, uint64_t seeds, Figures& out) {
               row.anchors[r]);
     }
   }
+}
+
+// What Moshpit's authors compare it with, of 1,024 workers of which each is absent with p = .005.
+void MoshpitsOthers(uint64_t seed, uint64_t seeds, Figures& out) {
+  const auto rounds = [&](simulator::OtherAverage kind) {
+    return MeanOverSeeds(seed, seeds, [&](uint64_t s) {
+      return static_cast<double>(
+          simulator::RoundsOf(kind, {.peers = 1024, .failure_rate = .005}, s));
+    });
+  };
+  out.Add("moshpit.1024.0.005.allreduce", rounds(simulator::OtherAverage::kAllReduce),
+          "all-reduce that starts again; rerun 42.6; 50 is the cap");
+  out.Add("moshpit.1024.0.005.ring", rounds(simulator::OtherAverage::kRing), "gossip; rerun 50");
+  out.Add("moshpit.1024.0.005.random", rounds(simulator::OtherAverage::kRandomGroups),
+          "random groups of 32; rerun 6.7");
 }
 
 void RelaySum(uint64_t seed, Figures& out) {
@@ -330,6 +346,7 @@ int Main(int argc, char** argv) {
     if (only.empty() || only == name) run(seed, arguments..., figures);
   };
   part("moshpit", Moshpit, seeds);
+  part("moshpit", MoshpitsOthers, seeds);
   // A run of these costs far more than an averaging: fewer seeds.
   part("a2cid2", bench::A2CiD2, seeds / 10);
   part("relaysum", RelaySum);

@@ -69,7 +69,7 @@ class ChurnTable {
     for (const ChurnContender& contender : kChurnContenders) {
       const double rate = TuneContender(contender);
       const std::string key = absl::StrCat("churn.", contender.name);
-      std::vector<double> ratios;
+      std::vector<double> ratios, steps;
       double worst = 0;
       for (uint64_t seed = options_.seed; seed < options_.seed + seeds_; ++seed) {
         const RunSpec with = SpecOf({contender, rate, seed, seconds_, true});
@@ -77,6 +77,7 @@ class ChurnTable {
         runs_.Do({with, without});
         // Paired by seed: both runs have the same data, models and rate.
         ratios.push_back(runs_.value(with.key, "loss") / runs_.value(without.key, "loss"));
+        steps.push_back(runs_.value(with.key, "steps") / runs_.value(without.key, "steps"));
         worst = std::max(worst, runs_.value(with.key, "worst"));
       }
       const Estimate ratio = EstimateOf(ratios);
@@ -84,6 +85,7 @@ class ChurnTable {
                absl::StrCat("percent over its loss without churn, +- ", 100 * ratio.interval,
                             "; bound 5"));
       out_.Add(key + ".interval", 100 * ratio.interval, "");
+      out_.Add(key + ".steps", EstimateOf(steps).mean, "of all workers, over those without churn");
       out_.Add(key + ".worst", worst, "loss of the worst worker of all seeds");
     }
   }
@@ -131,6 +133,7 @@ class ChurnTable {
     return {{"loss", end.score.mean},
             {"worst", end.score.worst},
             {"accuracy", end.score.accuracy},
+            {"steps", end.steps},
             {"living", end.living}};
   }
 
