@@ -60,7 +60,7 @@ TEST_F(TraceTest, ATrainerThatKeepsToThePageBreaksNothing) {
   trace.Delivered(7, change);
   Apply(7);
   Publish(8, 5, March(changed, 5));
-  trace.Released(8);
+  trace.Released();
   trace.Offered(1, {9, 9, 9, 9});
   Adopt(1);
   Publish(9, 9, March({9, 9, 9, 9}, 2));

@@ -142,7 +142,7 @@ class TracedClients : public LinkFixture {
     server_->Deliver(number_, inbox_);
   }
   void Release() {
-    trace_->Released(number_);
+    trace_->Released();
     server_->ReleaseOutbox(number_);
   }
   void Offer() {

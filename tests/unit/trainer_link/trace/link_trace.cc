@@ -34,7 +34,7 @@ void LinkTrace::Delivered(uint64_t number, std::vector<float> change) {
   delivered_ = Result{number, std::move(change)};
 }
 
-void LinkTrace::Released(uint64_t /*number*/) { delivered_.reset(); }
+void LinkTrace::Released() { delivered_.reset(); }
 
 void LinkTrace::Offered(uint64_t sequence, std::vector<float> values) {
   offered_ = Offer{sequence, std::move(values)};

@@ -35,7 +35,7 @@ class LinkTrace {
   void Asked(uint64_t number);  // for a snapshot
   // change: inbox - outbox.
   void Delivered(uint64_t number, std::vector<float> change);
-  void Released(uint64_t number);
+  void Released();
   void Offered(uint64_t sequence, std::vector<float> values);  // a state to adopt
   void AskedState() { state_asked_ = true; }                   // the opaque one
   void Granted(const LeasesGranted& leases);
