@@ -158,7 +158,8 @@ TEST_F(LocalClusterTest, ATrainerThatCrashesAtOnceBacksOffThenFailsTheJobWithIts
   EXPECT_EQ(status.Find(ConditionType::kFailed)->reason, reason::kBackoffLimitExceeded);
   EXPECT_THAT(status.last_failure->output, HasSubstr("no such file: text"));
   EXPECT_EQ(status.last_failure->exit_code, 3);
-  EXPECT_GE(status.incarnations.at(0), 3) << "it was tried again";
+  // The third failure that counts is of a pod that was made after the second, whosever it was.
+  EXPECT_GE(status.incarnations.at(0) + status.incarnations.at(1), 4) << "they were tried again";
   EXPECT_EQ(status.disruptions, 0u);
   EXPECT_TRUE(Until([&] { return cluster_->idle() || cluster_->Workers().empty(); }) ||
               cluster_->Workers().size() <= 2u);
