@@ -141,6 +141,7 @@ class DiLoCoTable {
       specs.push_back(SpecOf(arm, best.rate, seed));
     runs_.Do(specs);
     std::vector<double> losses;
+    losses.reserve(specs.size());
     for (const RunSpec& spec : specs) losses.push_back(runs_.value(spec.key, "loss"));
     const Estimate loss = EstimateOf(losses);
     out_.Add(key + ".loss", loss.mean, absl::StrCat("held out, +- ", loss.interval));

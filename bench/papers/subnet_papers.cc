@@ -36,6 +36,7 @@ std::vector<double> AccuraciesOf(SubnetTrial trial, const std::string& key,
     specs.push_back(trial.Spec());
   runs.Do(specs);
   std::vector<double> accuracies;
+  accuracies.reserve(specs.size());
   for (const RunSpec& spec : specs) accuracies.push_back(LastAccuracy(runs.of(spec.key)));
   out.Add(key + ".accuracy", EstimateOf(accuracies).mean, "held out, percent");
   return accuracies;

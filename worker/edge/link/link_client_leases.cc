@@ -108,7 +108,7 @@ Status LinkClient::Draw(uint64_t samples, uint32_t unit) {
   CHECK(!self.leases);
   self.data = {.samples = samples, .unit = unit};
   self.leases.emplace(unit);
-  const Status declared = self.DeclareData();
+  Status declared = self.DeclareData();
   if (absl::IsNotFound(declared)) {
     return absl::FailedPreconditionError("the agent deals no leases: it is of an older release");
   }
