@@ -12,7 +12,7 @@ import crowdsurf
 
 UNIT = 8   # samples of a step
 SIZE = 32  # elements, and samples of the data set
-PACE = .0005   # seconds of a step: what the vector counts stays exact in float32
+PACE = .0005   # seconds of a step: time itself is meant, without which counts outgrow what float32 holds exactly
 
 
 class State:

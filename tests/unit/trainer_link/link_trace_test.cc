@@ -4,6 +4,8 @@
 
 #include <gmock/gmock.h>
 
+#include "tests/unit/worker_core/shard/granted.h"
+
 namespace crowdsurf::worker {
 namespace {
 
@@ -18,14 +20,6 @@ constexpr size_t kSize = 4;
 std::vector<float> March(std::vector<float> from, uint64_t steps) {
   for (size_t i = 0; i < from.size(); ++i) from[i] += static_cast<float>(steps * (i + 1));
   return from;
-}
-
-LeasesGranted Grant(uint64_t stream, uint64_t begin, const std::vector<Lease>& leases) {
-  LeasesGranted granted;
-  granted.stream = stream;
-  granted.begin = begin;
-  granted.leases = leases;
-  return granted;
 }
 
 struct TraceTest : testing::Test {
@@ -217,7 +211,7 @@ struct LeaseTraceTest : testing::Test {
   void SetUp() override {
     trace.Saw(link::TrainerRegistered{}, {});
     trace.LetStart();
-    trace.Granted(Grant(1, 10, {{0, 2, 2}, {0, 0, 1}}));
+    trace.Granted(Granted(1, 10, {{0, 2, 2}, {0, 0, 1}}));
   }
   void Publish(StreamPosition at, const std::vector<float>& values) {
     trace.Asked(++number);
@@ -230,7 +224,7 @@ struct LeaseTraceTest : testing::Test {
 TEST_F(LeaseTraceTest, SamplesAreThoseOfTheLeasesUpToThePosition) {
   Publish({1, 11}, {0, 0, 1, 0});
   Publish({1, 13}, {1, 0, 1, 1});
-  trace.Granted(Grant(2, 0, {{1, 1, 1}}));
+  trace.Granted(Granted(2, 0, {{1, 1, 1}}));
   Publish({2, 1}, {1, 1, 1, 1});
   EXPECT_THAT(trace.broken(), IsEmpty());
 }
@@ -244,7 +238,7 @@ TEST_F(LeaseTraceTest, ASampleIsNeitherLostNorTrainedTwice) {
 // It may have trained on in the old stream until it saw the new one, but only what it had.
 TEST_F(LeaseTraceTest, AnotherStreamDropsTheLeasesOfTheOneBefore) {
   Publish({1, 11}, {0, 0, 1, 0});
-  trace.Granted(Grant(2, 0, {{1, 1, 2}}));
+  trace.Granted(Granted(2, 0, {{1, 1, 2}}));
   Publish({2, 1}, {0, 1, 1, 1});
   EXPECT_THAT(trace.broken(), IsEmpty());
   Publish({2, 2}, {1, 1, 2, 1});
@@ -262,11 +256,11 @@ TEST_F(LeaseTraceTest, PositionsStayWithinWhatWasGranted) {
 
 // It may have seen none of the streams between two snapshots, or trained some of each.
 TEST_F(LeaseTraceTest, SeveralStreamsMayHaveComeBetweenTwoSnapshots) {
-  trace.Granted(Grant(2, 0, {{0, 1, 1}}));
-  trace.Granted(Grant(3, 4, {{0, 3, 1}}));
+  trace.Granted(Granted(2, 0, {{0, 1, 1}}));
+  trace.Granted(Granted(3, 4, {{0, 3, 1}}));
   Publish({3, 5}, {0, 1, 1, 1});
   Publish({3, 5}, {0, 1, 1, 1});
-  trace.Granted(Grant(4, 0, {{0, 3, 1}}));
+  trace.Granted(Granted(4, 0, {{0, 3, 1}}));
   Publish({0, 0}, {0, 1, 1, 2});
   EXPECT_THAT(trace.broken(), IsEmpty());
   Publish({4, 1}, {0, 1, 1, 2});

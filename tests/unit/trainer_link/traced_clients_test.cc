@@ -5,10 +5,12 @@
 #include <chrono>
 #include <cstdlib>
 #include <functional>
+#include <memory>
 #include <numeric>
 #include <string>
 #include <thread>
 #include <tuple>
+#include <vector>
 
 #include "base/rng.h"
 #include "tests/unit/trainer_link/trace/link_trace.h"
@@ -21,7 +23,7 @@ using Motion = LinkTrace::Motion;
 
 constexpr size_t kSize = 32;  // elements, and samples of the data set
 constexpr int kTurns = 60;
-constexpr auto kPace = std::chrono::microseconds(500);  // of a step: counts stay exact in float32
+constexpr auto kPace = std::chrono::microseconds(500);  // of a step
 
 std::vector<float> First() {
   std::vector<float> first(kSize);
@@ -31,23 +33,32 @@ std::vector<float> First() {
 
 enum class Fault : uint8_t { kNone, kAddsTwice, kForgetsAResult, kKeepsItsOwn, kSkipsAStep };
 
-// A trainer on LinkClient, as the built-in one.
-void TrainMarching(const std::string& dir, Fault fault) {
+// A trainer on LinkClient that the agent has let start. Pre of the callers: not nullptr.
+std::unique_ptr<LinkClient> Started(const std::string& dir, std::vector<float>& params) {
   auto client = LinkClient::Connect(dir, Seconds(20), {});
-  ASSERT_TRUE(client.ok()) << client.status();
+  EXPECT_TRUE(client.ok()) << client.status();
+  if (!client.ok()) return nullptr;
   LinkTensor tensor;
   tensor.name = "w";
   tensor.shape = {kSize};
-  ASSERT_TRUE((*client)->Register({tensor}).ok());
+  EXPECT_TRUE((*client)->Register({tensor}).ok());
   (*client)->SetOpaque([] { return Bytes{1}; }, [](ByteView) { return absl::OkStatus(); });
+  EXPECT_TRUE((*client)->Start(params, Seconds(20)).ok());
+  return *std::move(client);
+}
+
+// As the built-in trainer.
+void TrainMarching(const std::string& dir, Fault fault) {
   std::vector<float> params = First(), before;
-  ASSERT_TRUE((*client)->Start(params, Seconds(20)).ok());
+  const auto client = Started(dir, params);
+  ASSERT_NE(client, nullptr);
   for (StepOutcome outcome; !outcome.stop;) {
     const bool skips = fault == Fault::kSkipsAStep && params[0] > 50;
     for (size_t i = 0; i < kSize && !skips; ++i) params[i] += static_cast<float>(i + 1);
+    // Time itself is meant: a step's, without which counts outgrow what float32 holds exactly.
     std::this_thread::sleep_for(kPace);
     before = params;
-    outcome = (*client)->StepDone(kTracedUnit, 0, params);
+    outcome = client->StepDone(kTracedUnit, 0, params);
     if (fault == Fault::kAddsTwice && outcome.applied) {
       for (size_t i = 0; i < kSize; ++i) params[i] += params[i] - before[i];
     }
@@ -55,35 +66,28 @@ void TrainMarching(const std::string& dir, Fault fault) {
         (fault == Fault::kKeepsItsOwn && outcome.adopted))
       params = before;
   }
-  (*client)->AcknowledgeStop();
+  client->AcknowledgeStop();
 }
 
 // The same, of leases: a sample at position p adds 1 to element p.
 void TrainDrawing(const std::string& dir) {
-  auto connected = LinkClient::Connect(dir, Seconds(20), {});
-  ASSERT_TRUE(connected.ok()) << connected.status();
-  LinkClient& client = **connected;
-  LinkTensor tensor;
-  tensor.name = "w";
-  tensor.shape = {kSize};
-  ASSERT_TRUE(client.Register({tensor}).ok());
-  client.SetOpaque([] { return Bytes{1}; }, [](ByteView) { return absl::OkStatus(); });
   std::vector<float> params = First();
-  ASSERT_TRUE(client.Start(params, Seconds(20)).ok());
-  ASSERT_TRUE(client.Draw(kSize, kTracedUnit).ok());
+  const auto client = Started(dir, params);
+  ASSERT_NE(client, nullptr);
+  ASSERT_TRUE(client->Draw(kSize, kTracedUnit).ok());
   for (StepOutcome outcome; !outcome.stop;) {
-    const auto batch = client.NextBatch();
+    const auto batch = client->NextBatch();
     ASSERT_TRUE(batch.ok()) << batch.status();
     if (!batch->has_value()) {
-      outcome = client.Pause(params);
+      outcome = client->Pause(params);
       continue;
     }
     const Lease lease = **batch;
     for (uint64_t i = 0; i < lease.count; ++i) params[lease.begin + i] += 1;
-    std::this_thread::sleep_for(kPace);
-    outcome = client.StepDone(lease.count, 0, params);
+    std::this_thread::sleep_for(kPace);  // as above
+    outcome = client->StepDone(lease.count, 0, params);
   }
-  client.AcknowledgeStop();
+  client->AcknowledgeStop();
 }
 
 class TracedClients : public LinkFixture {

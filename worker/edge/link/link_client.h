@@ -94,8 +94,9 @@ class LinkClient {
                            std::span<float> params, const OptimizerStep& step);
 
   // The trainer draws its samples from a data set of that length, in batches of `unit`, by the
-  // leases that the job grants it (docs/shard.md). Once, after Start; the same at all workers.
-  // Errors: FailedPrecondition, InvalidArgument with the agent's words; Unavailable.
+  // leases that the job grants it (docs/shard.md). The same at all workers. Pre: Start has passed,
+  // no Draw has succeeded, unit >= 1. Errors: FailedPrecondition, InvalidArgument with the agent's
+  // words; Unavailable.
   Status Draw(uint64_t samples, uint32_t unit);
   // What to train next: positions of an epoch's order (epoch_order.h), at most a unit. The StepDone
   // after it counts it, and a call before that may give other leases in its place. nullopt: there

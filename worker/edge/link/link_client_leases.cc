@@ -109,6 +109,7 @@ Status LinkClient::Draw(uint64_t samples, uint32_t unit) {
   self.data = {.samples = samples, .unit = unit};
   self.leases.emplace(unit);
   Status declared = self.DeclareData();
+  if (!declared.ok()) self.leases.reset();  // it may be tried again
   if (absl::IsNotFound(declared)) {
     return absl::FailedPreconditionError("the agent deals no leases: it is of an older release");
   }

@@ -3,16 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/unit/worker_core/shard/granted.h"
+
 namespace crowdsurf::worker {
 namespace {
-
-LeasesGranted Granted(uint64_t stream, uint64_t begin, const std::vector<Lease>& leases) {
-  LeasesGranted granted;
-  granted.stream = stream;
-  granted.begin = begin;
-  granted.leases = leases;
-  return granted;
-}
 
 TEST(LeaseQueueTest, BatchesAreUnitsOfOneLeaseInOrder) {
   LeaseQueue queue(4);
