@@ -218,7 +218,7 @@ struct LeaseTraceTest : testing::Test {
     trace.Saw(link::Published{.number = number, .steps = number, .leases = at}, values);
   }
   uint64_t number = 0;
-  LinkTrace trace{LinkTrace::Motion::kDrawsLeases, std::vector<float>(kSize)};
+  LinkTrace trace{LinkTrace::Motion::kDrawsLeases, std::vector<float>(kSize), 1};
 };
 
 TEST_F(LeaseTraceTest, SamplesAreThoseOfTheLeasesUpToThePosition) {

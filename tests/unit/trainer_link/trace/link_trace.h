@@ -27,8 +27,8 @@ inline constexpr uint64_t kTracedUnit = 8;  // samples of a step
 class LinkTrace {
  public:
   enum class Motion : uint8_t { kMarches, kDrawsLeases };
-  // first: the parameters that the trainer makes.
-  LinkTrace(Motion motion, std::vector<float> first);
+  // first: the parameters that the trainer makes. unit: samples of a step, of one that draws.
+  LinkTrace(Motion motion, std::vector<float> first, uint64_t unit = kTracedUnit);
 
   // --- what the agent did, before the call that does it ------------------------------------------
   void LetStart() { may_train_ = true; }
@@ -94,6 +94,7 @@ class LinkTrace {
                              uint64_t to) const;
 
   Motion motion_;
+  uint64_t unit_;
   std::vector<std::string> broken_;
   std::vector<State> states_;
   bool registered_ = false, may_train_ = false, gives_first_ = false;
