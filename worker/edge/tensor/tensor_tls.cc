@@ -145,7 +145,7 @@ IoOutcome TlsStream::Write(ByteView bytes) {
   size_t taken = 0;
   while (taken < bytes.size()) {
     if (!session_->slab.HasRoom()) {
-      const IoOutcome flushed = session_->slab.Flush();
+      const IoOutcome flushed = session_->slab.MakeRoom();
       if (flushed.state != IoState::kDone)
         return taken > 0 ? IoOutcome{IoState::kDone, taken} : flushed;
     }

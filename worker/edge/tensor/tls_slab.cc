@@ -70,15 +70,19 @@ BIO* TlsSlab::NewBio() {
 void TlsSlab::Release(Side& side) { slabs_->Give(std::exchange(side.bytes, {})); }
 
 IoOutcome TlsSlab::Flush() {
-  const IoOutcome outcome = SendAll();
+  const IoOutcome outcome = SendAll(0);
   if (outcome.state == IoState::kDone) Release(out_);
   return outcome;
 }
 
-IoOutcome TlsSlab::SendAll() {
+// Four records are a little more than one of the kernel's large packets: without the flag each slab
+// would end with a small one of its own.
+IoOutcome TlsSlab::MakeRoom() { return SendAll(MSG_MORE); }
+
+IoOutcome TlsSlab::SendAll(int flags) {
   while (out_.begin < out_.end) {
     const ssize_t sent =
-        ::send(fd_, out_.bytes.data() + out_.begin, out_.end - out_.begin, MSG_NOSIGNAL);
+        ::send(fd_, out_.bytes.data() + out_.begin, out_.end - out_.begin, MSG_NOSIGNAL | flags);
     if (sent <= 0) return OutcomeOfErrno(IoDirection::kWrite);
     out_.begin += static_cast<size_t>(sent);
   }
@@ -90,7 +94,7 @@ IoOutcome TlsSlab::Add(ByteView bytes) {
   CHECK_LE(bytes.size(), kSlabBytes);
   if (out_.bytes.empty()) out_.bytes = slabs_->Take(kSlabBytes);
   if (out_.end + bytes.size() > kSlabBytes) {
-    const IoOutcome outcome = SendAll();
+    const IoOutcome outcome = MakeRoom();
     if (outcome.state != IoState::kDone) return outcome;
   }
   std::memcpy(out_.bytes.data() + out_.end, bytes.data(), bytes.size());

@@ -40,6 +40,9 @@ class TlsSlab {
   // Sends what waits. kDone: nothing waits any more, `bytes` is 0. kWantWrite: the socket takes no
   // more for now. kClosed: it is broken.
   IoOutcome Flush();
+  // The same where more is added at once: the kernel keeps what does not fill a packet until it
+  // comes. Pre: a record follows, and then Flush.
+  IoOutcome MakeRoom();
   // True when a whole record can be added without a write.
   bool HasRoom() const { return out_.end + kMaxRecordBytes <= kSlabBytes; }
 
@@ -53,7 +56,7 @@ class TlsSlab {
     Bytes bytes;  // empty where nothing waits
     size_t begin = 0, end = 0;
   };
-  IoOutcome SendAll();
+  IoOutcome SendAll(int flags);  // of send(2)
   void Release(Side& side);
 
   const int fd_;
