@@ -20,7 +20,7 @@ int8     A6.int8: the same, both with 8 bits
 step     steps that sleep 100 ms, 25 M parameters, an averaging every 50: by how much they are slowed
 Also PART.NAME.seconds, .cpu_per_gb, .cpu_per_gb_after (what goes on after a turn) of each contestant, and of agents .wrong: averages
 that lacked a member that was slow, of turns that were repeated. --beside lets agents of
-another build take turns in m4 and tls: PART.beside is the speed of ours over theirs.
+another build take turns in m4, m8 and tls: PART.beside is the speed of ours over theirs.
 """
 import argparse
 import pathlib
@@ -93,12 +93,15 @@ class Bench:
         def measured(part):
             part.agents("agents", tls=False)
             part.agents("int8", tls=False, compression="Int8")
+            self.beside(part, tls=False)
             part.gloo()
             return lambda: told(part)
 
         def told(part):
             part.speed(self.rows, "A1.m8", "agents", part.faster_gloo())
             part.speed(self.rows, "A5.m8", "int8", "agents")
+            if self.options.beside:
+                part.speed(self.rows, "m8.beside", "agents", "beside")
         self.part("m8", 8, measured)
 
     def small(self):

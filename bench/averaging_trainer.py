@@ -37,9 +37,9 @@ class Stamped(FlatParameters):
         super().write(inbox)
         self.vector.dirty = True
 
-    def read(self, outbox):
+    def begin_read(self, outbox, filled):
         began = time.monotonic_ns()
-        super().read(outbox)
+        super().begin_read(outbox, filled)
         self.published = began if self.whole else time.monotonic_ns()
 
     def add(self, inbox, outbox):
